@@ -49,6 +49,8 @@ type halfPart struct {
 const (
 	// splitKeys keys are one item of work of one token.
 	splitKeys = 512
+	// pushGrain positions pay for a goroutine.
+	pushGrain = 32
 	// fewTokens are read one by one.
 	fewTokens = 4
 	// halfGrain multiply-adds of keys and values pay for a goroutine that is still awake.
@@ -85,23 +87,46 @@ func (s *halfState) Step(out, q, k, v attention.Seq[float32]) error {
 
 // push appends positions [lo, hi).
 func (s *halfState) push(k, v attention.Seq[float32], lo, hi int) {
+	s.length += hi - lo
+	blocks := (s.length + kern.HalfKeys - 1) / kern.HalfKeys
 	for h := range s.kvHeads {
-		km, vm := k.Head(0, h), v.Head(0, h)
-		for l := lo; l < hi; l++ {
-			at := s.length + l - lo
-			if at%kern.HalfKeys == 0 {
-				s.k[h] = append(s.k[h], make([]uint16, kern.HalfKeys*s.dim)...)
-			}
-			block := s.k[h][at/kern.HalfKeys*kern.HalfKeys*s.dim:]
-			for c, x := range km.Row(l) {
-				block[c*kern.HalfKeys+at%kern.HalfKeys] = half(x)
-			}
-			for _, x := range vm.Row(l) {
+		if more := blocks*kern.HalfKeys*s.dim - len(s.k[h]); more > 0 {
+			s.k[h] = append(s.k[h], make([]uint16, more)...)
+		}
+		if hi-lo == 1 {
+			for _, x := range v.Head(0, h).Row(lo) {
 				s.v[h] = append(s.v[h], half(x))
 			}
+			continue
+		}
+		s.v[h] = append(s.v[h], make([]uint16, (hi-lo)*s.dim)...)
+	}
+	if hi-lo == 1 {
+		s.pushKeys(k, lo, s.length-1)
+		return
+	}
+	first := s.length - (hi - lo)
+	par.For(hi-lo, pushGrain, func(from, to int) {
+		for l := from; l < to; l++ {
+			s.pushKeys(k, lo+l, first+l)
+			for h := range s.kvHeads {
+				dst := s.v[h][(first+l)*s.dim:]
+				for c, x := range v.Head(0, h).Row(lo + l) {
+					dst[c] = half(x)
+				}
+			}
+		}
+	})
+}
+
+// pushKeys sets the keys of a position, for which there is room, to those of row l.
+func (s *halfState) pushKeys(k attention.Seq[float32], l, at int) {
+	for h := range s.kvHeads {
+		block := s.k[h][at/kern.HalfKeys*kern.HalfKeys*s.dim:]
+		for c, x := range k.Head(0, h).Row(l) {
+			block[c*kern.HalfKeys+at%kern.HalfKeys] = half(x)
 		}
 	}
-	s.length += hi - lo
 }
 
 // many widens all keys and values and leaves the rest to exact attention: with many queries this is a small part.

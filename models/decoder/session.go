@@ -6,6 +6,7 @@ import (
 
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/internal/buf"
+	"github.com/randfeat/randfeat/internal/par"
 	"github.com/randfeat/randfeat/models/internal/nn"
 )
 
@@ -32,7 +33,22 @@ type work struct {
 	eps          float32
 	norm, add    func(lo, hi int)
 	rotate, gate func(lo, hi int)
+
+	// Steps of many tokens: workers take rows through the part of a block before its attention, then through the part
+	// after it, with a product of their own each.
+	block  *block
+	group  par.Group
+	before beforeAttention
+	after  afterAttention
+	own    []nn.Mul
+	outm   nn.Matrix
 }
+
+// beforeAttention is the loop over blocks of rows up to the attention of a layer.
+type beforeAttention struct{ w *work }
+
+// afterAttention is the loop over blocks of rows from the attention of a layer on.
+type afterAttention struct{ w *work }
 
 // shape is what the loops need of the configuration.
 type shape struct{ heads, kvHeads, dim, ffn int }
@@ -73,6 +89,7 @@ func newWork(m *Model) *work {
 	w := &work{k: m.kernels, eps: float32(m.config.NormEps),
 		c: &shape{m.config.Heads, m.config.KVHeads, m.config.HeadDim, m.config.FFN}}
 	w.norm, w.add, w.rotate, w.gate = w.doNorm, w.doAdd, w.doRotate, w.doGate
+	w.before, w.after = beforeAttention{w}, afterAttention{w}
 	return w
 }
 
@@ -122,7 +139,7 @@ func (s *Session) Fork() *Session {
 }
 
 // chunk tokens of a longer text are read at a time.
-const chunk = 256
+const chunk = 512
 
 // Append reads tokens and returns the logits of the next one, in memory that the next call reuses.
 func (s *Session) Append(ids ...int32) ([]float32, error) {
@@ -210,8 +227,15 @@ func (s *Session) check(ids []int32) error {
 	return nil
 }
 
-// rowGrain rows pay for a goroutine in functions of rows.
-const rowGrain = 16
+const (
+	// rowGrain rows pay for a goroutine in functions of rows.
+	rowGrain = 16
+	// manyRows are divided by rows, two barriers per layer; fewer are divided by the outputs of every product, so that
+	// all processors share the reading of the weights.
+	manyRows = 64
+	// rowBlock rows are one item of work of a step of many rows.
+	rowBlock = 16
+)
 
 // step reads tokens and returns their hidden states before the last norm.
 func (s *Session) step(ids []int32) (nn.Matrix, error) {
@@ -225,17 +249,31 @@ func (s *Session) step(ids []int32) (nn.Matrix, error) {
 		s.model.words.Row(x.Row(i), int(id))
 	}
 	s.angles(n)
-	w.xm, w.ym, w.hm, w.qkvm, w.widem = x, y, h, qkv, wide
+	w.xm, w.ym, w.hm, w.qkvm, w.widem, w.outm = x, y, h, qkv, wide, out
+	items := (n + rowBlock - 1) / rowBlock
+	workers := par.Workers(items, 1)
+	for len(w.own) < workers {
+		w.own = append(w.own, nn.Mul{})
+	}
 	for l := range s.model.blocks {
 		b := &s.model.blocks[l]
-		w.weight = b.attnNorm
-		nn.Rows(n, rowGrain, w.norm)
-		w.mul.Do(w.k, qkv, h, b.qkv)
-		nn.Rows(n, rowGrain, w.rotate)
+		w.block = b
+		if n >= manyRows {
+			w.group.Do(items, workers, w.before)
+		} else {
+			w.weight = b.attnNorm
+			nn.Rows(n, rowGrain, w.norm)
+			w.mul.Do(w.k, qkv, h, b.qkv)
+			nn.Rows(n, rowGrain, w.rotate)
+		}
 		if err := s.states[l].Step(nn.Heads(out, c.Heads, c.HeadDim), nn.Heads(qkv.ColRange(0, q), c.Heads, c.HeadDim),
 			nn.Heads(qkv.ColRange(q, q+kv), c.KVHeads, c.HeadDim),
 			nn.Heads(qkv.ColRange(q+kv, q+2*kv), c.KVHeads, c.HeadDim)); err != nil {
 			return nn.Matrix{}, fmt.Errorf("layer %d: %w", l, err)
+		}
+		if n >= manyRows {
+			w.group.Do(items, workers, w.after)
+			continue
 		}
 		w.mul.Do(w.k, y, out, b.out)
 		nn.Rows(n, rowGrain, w.add)
@@ -248,6 +286,33 @@ func (s *Session) step(ids []int32) (nn.Matrix, error) {
 	}
 	s.length += n
 	return x, nil
+}
+
+// Run norms rows, projects them to queries, keys and values and turns these to their positions.
+func (j beforeAttention) Run(worker, lo, hi int) {
+	w := j.w
+	lo, hi = lo*rowBlock, min(hi*rowBlock, w.xm.Rows)
+	for i := lo; i < hi; i++ {
+		w.k.Model.RMSNorm(w.hm.Row(i), w.xm.Row(i), w.block.attnNorm, w.eps)
+	}
+	w.own[worker].Own(w.k, w.qkvm.RowRange(lo, hi), w.hm.RowRange(lo, hi), w.block.qkv)
+	w.doRotate(lo, hi)
+}
+
+// Run adds what attention gave, and then the feed-forward layer, to rows.
+func (j afterAttention) Run(worker, lo, hi int) {
+	w := j.w
+	lo, hi = lo*rowBlock, min(hi*rowBlock, w.xm.Rows)
+	mul, b, y := &w.own[worker], w.block, w.ym.RowRange(lo, hi)
+	mul.Own(w.k, y, w.outm.RowRange(lo, hi), b.out)
+	w.doAdd(lo, hi)
+	for i := lo; i < hi; i++ {
+		w.k.Model.RMSNorm(w.hm.Row(i), w.xm.Row(i), b.ffnNorm, w.eps)
+	}
+	mul.Own(w.k, w.widem.RowRange(lo, hi), w.hm.RowRange(lo, hi), b.gateUp)
+	w.doGate(lo, hi)
+	mul.Own(w.k, y, w.widem.ColRange(0, w.c.ffn).RowRange(lo, hi), b.down)
+	w.doAdd(lo, hi)
 }
 
 // angles computes the rotations of the next n positions, which all layers and heads share.

@@ -169,6 +169,19 @@ func (m *Mul) Do(k Kernels, y, x Matrix, l *Linear) {
 	m.l, m.x, m.y = nil, Matrix{}, Matrix{}
 }
 
+// Own is Do on the calling goroutine alone: for callers that divide the rows themselves.
+func (m *Mul) Own(k Kernels, y, x Matrix, l *Linear) {
+	if l.parts == nil {
+		k.Table.MulT(y, x, &l.panel, l.bias)
+		return
+	}
+	m.k, m.l, m.x, m.y = k, l, x, y
+	m.acts.Resize(x.Rows, x.Cols)
+	m.doQuantise(0, x.Rows)
+	m.doGroups(0, l.groups)
+	m.l, m.x, m.y = nil, Matrix{}, Matrix{}
+}
+
 func (m *Mul) doQuantise(lo, hi int) {
 	for i := lo; i < hi; i++ {
 		m.k.Model.QuantiseRow(&m.acts, i, m.x.Row(i))
