@@ -334,6 +334,7 @@ type worker[T dense.Float] struct {
 	tile, values dense.Matrix[T]
 	tileX        dense.Matrix[T]
 	view         kern.Panel[T]
+	axes         kern.Panel[T] // of the coordinates that queries are sorted by
 	tileMax      []T
 	tileSum      []T
 	choosers     []int32 // rows by the clusters that they have chosen

@@ -369,7 +369,7 @@ func (c *chunkCall[T]) block(w *chunkWorker[T], s *chunkStream[T], far, lo, hi i
 		list = b.narrow(list, func(r int32) bool { return at(r) >= 0 })
 	}
 	b.finishFar(mean)
-	exact := b.addChosen(func(x int) (k, v dense.Matrix[T]) {
+	exact := b.addChosen(func(x int) (k, v []T) {
 		return c.keys.problems[s.first+x/s.store.stride].sorted(x % s.store.stride)
 	})
 	for i, r := range list {

@@ -533,7 +533,7 @@ func TestRowOrder(t *testing.T) {
 			left++
 		}
 	}
-	o.run(kern.Best[float32](), leaf)
+	o.run(leaf)
 	mixed := 0
 	for lo := 0; lo < n; lo += leaf {
 		ones := 0
@@ -549,7 +549,7 @@ func TestRowOrder(t *testing.T) {
 	}
 	// Equal rows keep their order: there is no direction.
 	clear(o.z.Data)
-	o.run(kern.Best[float32](), leaf)
+	o.run(leaf)
 	for i, r := range o.order {
 		if int(r) != i {
 			t.Fatalf("row %d of equal ones is %d", i, r)
