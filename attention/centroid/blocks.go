@@ -152,6 +152,9 @@ func (c *call[T]) block(w *worker[T], t rowTask) {
 		b.add(&w.sinks.panel, w.sinks.values, nil)
 		exact = w.sinks.values.Rows
 	}
+	if c.voters != nil {
+		b.hush(len(list), func(r int) bool { return c.voters[p.span.Q0+int(list[r])%n] })
+	}
 	b.choose(p.top, p.hazard)
 	if c.wanted != nil {
 		list = b.narrow(list, func(r int32) bool { return p.place[int(r)%n] >= 0 })

@@ -120,6 +120,7 @@ type chunkWorker[T dense.Float] struct {
 	seen   []int
 	clip   []int
 	list   []int32
+	at     []int32 // queries of a block
 	report attention.Report
 }
 
@@ -342,19 +343,23 @@ func (a *nearKeys[T]) seen(p int) int {
 
 // block computes the queries at positions lo to hi−1, which see so many chunks as clusters.
 func (c *chunkCall[T]) block(w *chunkWorker[T], s *chunkStream[T], far, lo, hi int) {
-	group, n := c.keys.group, hi-lo
-	b := &w.tiles
-	b.begin(c.keys.tab, group*n, c.keys.q.Dim, c.keys.v.Dim)
-	w.list, w.seen = buf.Sized(w.list, group*n), buf.Sized(w.seen, n)
-	for g := range group {
-		q := c.keys.q.Head(s.b, s.h*group+g)
-		for i := range n {
-			copy(b.x.Row(g*n+i), q.Row(s.span.Q0+lo-s.off+i))
-			w.list[g*n+i] = int32(g*n + i)
+	voters := c.keys.voters
+	w.at, w.seen = w.at[:0], w.seen[:0]
+	for p := lo; p < hi; p++ {
+		if l := s.span.Q0 + p - s.off; voters == nil || c.rowOf(l) >= 0 || voters[l] {
+			w.at, w.seen = append(w.at, int32(l)), append(w.seen, w.near.seen(p))
 		}
 	}
-	for i := range n {
-		w.seen[i] = w.near.seen(lo + i)
+	group, n := c.keys.group, len(w.at)
+	b := &w.tiles
+	b.begin(c.keys.tab, group*n, c.keys.q.Dim, c.keys.v.Dim)
+	w.list = buf.Sized(w.list, group*n)
+	for g := range group {
+		q := c.keys.q.Head(s.b, s.h*group+g)
+		for i, l := range w.at {
+			copy(b.x.Row(g*n+i), q.Row(int(l)))
+			w.list[g*n+i] = int32(g*n + i)
+		}
 	}
 	c.keys.tab.Scale(b.x.Data, T(c.keys.scale))
 	panel, logSize, hazard, mean := s.store.view(far)
@@ -362,9 +367,12 @@ func (c *chunkCall[T]) block(w *chunkWorker[T], s *chunkStream[T], far, lo, hi i
 		b.far(&panel, logSize)
 	}
 	w.clip = b.addNear(&w.near, w.seen, w.clip)
+	if voters != nil {
+		b.hush(group*n, func(r int) bool { return voters[w.at[r%n]] })
+	}
 	b.choose(min(s.spec.Top, panel.Rows), hazard)
 	list := w.list
-	at := func(r int32) int { return c.rowOf(s.span.Q0 + lo - s.off + int(r)%n) }
+	at := func(r int32) int { return c.rowOf(int(w.at[int(r)%n])) }
 	if len(c.place) > 0 {
 		list = b.narrow(list, func(r int32) bool { return at(r) >= 0 })
 	}

@@ -201,7 +201,7 @@ func newChooser[T dense.Float](o Options, vis attention.Visibility, scale float6
 	}
 	if o.Rates == nil && !o.ByCost && o.Budget == 0 {
 		var err error
-		if o.Rates, err = MeasureRates[T](vis.Causal, o.Online, k.Len, q.Dim, v.Dim); err != nil {
+		if o.Rates, err = MeasureRates[T](vis.Causal, o.Online, q.Shape, k.Shape, v.Shape); err != nil {
 			return nil, err
 		}
 	}
@@ -261,8 +261,7 @@ func (c *chooser[T]) divide() error {
 		add(positions(all, half, all.q.Len), all, 0, half, (rows+1)/2))
 }
 
-// clump is the number of judged rows that are neighbours in one block of causal queries, which is computed as a whole;
-// 1: rows are by themselves.
+// clump is the number of judged rows of one block of causal queries; 1: rows are by themselves.
 func (c *chooser[T]) clump() int {
 	if c.dense && c.all.vis.Causal && c.Rows == 0 {
 		return clumpRows
@@ -270,10 +269,10 @@ func (c *chooser[T]) clump() int {
 	return 1
 }
 
-// clumps blocks have clumpRows rows each that are judged. The rows of a clump count as one for intervals.
+// Some blocks have clumpRows rows each that are judged. The rows of a clump count as one for intervals.
 const (
-	clumps    = 24
-	clumpRows = 8
+	clumps    = 32
+	clumpRows = 4
 )
 
 // positions is the part of a sample of one batch from lo to hi−1.
@@ -325,28 +324,6 @@ type tester[T dense.Float] struct {
 	h      int
 	trials []*centroid.Trials[T]                   // by fold
 	fitted []map[centroid.Spec][]*centroid.Centres // by fold
-
-	thinned []int // positions of the queries that trials see; nil: all
-}
-
-// samples says that trials see a sample of the queries: those of long bidirectional sequences that choose together.
-func (c *chooser[T]) samples() bool {
-	return c.dense && !c.all.vis.Causal && c.all.vis.Segments == nil && c.all.q.Len >= 4*thinQueries
-}
-
-// thinQueries queries at least stand for all.
-const thinQueries = 512
-
-// thin keeps queries at equal distances and the given rows.
-func (c *tester[T]) thin(q attention.Seq[T], lists ...[]int) attention.Seq[T] {
-	c.thinned = slices.Concat(lists...)
-	n := max(thinQueries, q.Len/16)
-	for i := range n {
-		c.thinned = append(c.thinned, (2*i+1)*q.Len/(2*n))
-	}
-	slices.Sort(c.thinned)
-	c.thinned = slices.Compact(c.thinned)
-	return gathered(q, c.thinned)
 }
 
 func (c *chooser[T]) tester(h int) (*tester[T], error) {
@@ -356,9 +333,6 @@ func (c *chooser[T]) tester(h int) (*tester[T], error) {
 		t.fitted = append(t.fitted, map[centroid.Spec][]*centroid.Centres{})
 		s := sample[T]{f.check.vis, f.check.q, f.check.k, f.check.v}
 		s = s.head(h)
-		if c.samples() {
-			s.q = t.thin(s.q, f.check.rows, f.fresh.rows)
-		}
 		trials, err := centroid.NewTrials(s.vis, c.scale, s.q, s.k, s.v)
 		if err != nil {
 			return nil, err
@@ -370,14 +344,15 @@ func (c *chooser[T]) tester(h int) (*tester[T], error) {
 
 // try measures candidates in the order of their cost: with Tol, until one is good enough; exact attention is the last.
 func (c *chooser[T]) try(h int) ([]trial, error) {
+	if c.dense {
+		t, err := c.searchDense(h)
+		return []trial{t}, err
+	}
 	tester, err := c.tester(h)
 	if err != nil {
 		return nil, err
 	}
-	switch {
-	case c.dense:
-		return tester.searchDense()
-	case c.Tol > 0 && c.all.k.Len >= longSearch:
+	if c.Tol > 0 && c.all.k.Len >= longSearch {
 		return tester.search()
 	}
 	var out []trial
@@ -446,62 +421,6 @@ func (c *tester[T]) search() ([]trial, error) {
 		}
 	}
 	return []trial{best}, nil
-}
-
-// searchDense finds a cheap plan that is good enough, or exact attention. Plans with the same clusters differ in the
-// number of exact ones alone: their errors fall with it, and the first good one is searched by halving, from many
-// clusters to few. Clusters whose cheapest untried plan costs more than the best so far are left out.
-func (c *tester[T]) searchDense() ([]trial, error) {
-	best := c.last()
-	try := func(p Plan) (bool, error) {
-		t, err := c.test(p)
-		if err == nil {
-			t, err = c.confirm(t)
-		}
-		if t.good {
-			best = t
-		}
-		return t.good, err
-	}
-	for left := slices.Clone(c.Plans); len(left) > 0; {
-		of := clustersOf(left[len(left)-1])
-		var same []Plan
-		left = slices.DeleteFunc(left, func(p Plan) bool {
-			if clustersOf(p) != of {
-				return false
-			}
-			same = append(same, p)
-			return true
-		})
-		for len(same) > 0 {
-			same = slices.DeleteFunc(same, func(p Plan) bool { return c.price(p) >= c.price(best.Plan) })
-			if len(same) == 0 {
-				break
-			}
-			at := len(same) / 2
-			good, err := try(same[at])
-			if err != nil {
-				return nil, err
-			}
-			if good {
-				same = same[:at]
-			} else {
-				same = same[at+1:]
-			}
-		}
-	}
-	return []trial{best}, nil
-}
-
-// clustersOf is what plans with the same clusters have in common; features have each their own.
-func clustersOf(p Plan) centroid.Spec {
-	if p.Method != Centroid {
-		n, _ := p.Features.Spec.OutDim()
-		return centroid.Spec{Sinks: n}
-	}
-	s := *p.Centroid
-	s.Top = 0
-	return s
 }
 
 // confirm judges a trial that is within the tolerance once more, on fresh rows: what is reported comes from them.
@@ -612,19 +531,8 @@ func (c *tester[T]) measure(p Plan, i int, check *Check[T]) ([]errorSums, error)
 			Sinks: spec.Sinks}, c.h, c.h+1)
 	}
 	if !c.all.vis.Causal || p.Centroid.Chunk > 0 {
-		rows, spec := check.rows, *p.Centroid
-		if c.samples() && spec.Together > 0 {
-			// As many blocks as there are of all queries: the rows of a block are as near to each other.
-			spec.Together = max(1, spec.Together*len(c.thinned)/c.all.q.Len)
-		}
-		if c.samples() {
-			rows = make([]int, len(check.rows))
-			for at, l := range check.rows {
-				rows[at], _ = slices.BinarySearch(c.thinned, l)
-			}
-		}
 		return check.judge(c.h, c.h+1, func(out, _, _, _ attention.Seq[T]) error {
-			return c.trials[i].At(out, rows, spec)
+			return c.trials[i].At(out, check.rows, *p.Centroid)
 		})
 	}
 	a := &centroid.Attention[T]{Visibility: check.vis, Scale: c.scale, Specs: []centroid.Spec{*p.Centroid}}
