@@ -57,9 +57,21 @@ func (s *chunkStore[T]) reset(tab *kern.Table[T], spec *Spec, chunks, d, dv int)
 
 // set takes the clusters of chunk i. All chunks are measured by the first.
 func (s *chunkStore[T]) set(tab *kern.Table[T], i int, p *problem[T], ref T) {
+	hazard := s.hazard[i*s.stride:][:p.clusters]
+	clear(hazard)
+	if p.top > 0 {
+		for c, r := range p.risk[:p.clusters] {
+			hazard[c] = T(math.Exp(min(float64(r)-float64(ref), 40)))
+		}
+	}
+	s.put(tab, i, p.centre, p.mean, p.logSize[:p.clusters], hazard)
+}
+
+// put makes clusters those of chunk i.
+func (s *chunkStore[T]) put(tab *kern.Table[T], i int, centre, mean dense.Matrix[T], logSize, hazard []T) {
 	lo := i * s.stride
 	width := s.panel.Width
-	for c := p.clusters; c < s.stride; c++ { // columns without a cluster
+	for c := centre.Rows; c < s.stride; c++ { // columns without a cluster
 		at := outputOf(&s.panel, lo+c)
 		for range s.panel.Cols {
 			s.panel.Data[at] = 0
@@ -68,15 +80,10 @@ func (s *chunkStore[T]) set(tab *kern.Table[T], i int, p *problem[T], ref T) {
 		s.logSize[lo+c], s.hazard[lo+c] = T(math.Inf(-1)), 0
 		clear(s.mean.Row(lo + c))
 	}
-	tab.PackAt(&s.panel, lo, p.centre)
-	copy(s.logSize[lo:], p.logSize[:p.clusters])
-	copyRows(s.mean.RowRange(lo, lo+p.clusters), p.mean)
-	clear(s.hazard[lo : lo+p.clusters])
-	if p.top > 0 {
-		for c, r := range p.risk[:p.clusters] {
-			s.hazard[lo+c] = T(math.Exp(min(float64(r)-float64(ref), 40)))
-		}
-	}
+	tab.PackAt(&s.panel, lo, centre)
+	copy(s.logSize[lo:], logSize)
+	copy(s.hazard[lo:], hazard)
+	copyRows(s.mean.RowRange(lo, lo+mean.Rows), mean)
 }
 
 // reference is the largest finite logarithm of the risks of a problem, or 0.

@@ -41,6 +41,8 @@ type tiles[T dense.Float] struct {
 	tile   dense.Matrix[T]
 	k, v   dense.Matrix[T] // gathered members
 	panel  kern.Panel[T]
+	view   kern.Panel[T] // of packed keys or centroids of others
+	first  kern.Panel[T] // of the first centroids
 	kept   []int32
 }
 
@@ -75,10 +77,11 @@ func (t *tiles[T]) hush(rows int, voter func(r int) bool) {
 // of the first of them, or of all where these are much larger. No other part has been added before.
 func (t *tiles[T]) far(panel *kern.Panel[T], logSize []T) {
 	t.wide = buf.Shaped(t.wide, t.x.Rows, panel.Rows)
-	if first := *panel; first.Rows > 2*first.Width {
+	if t.first = *panel; panel.Rows > 2*panel.Width {
+		first := &t.first
 		first.Rows = first.Width
 		t.guess = buf.Shaped(t.guess, t.x.Rows, first.Rows)
-		t.tab.MulT(t.guess, t.x, &first, logSize[:first.Rows])
+		t.tab.MulT(t.guess, t.x, first, logSize[:first.Rows])
 		t.tab.RowMax(t.shift, t.guess)
 		fused := true
 		for _, s := range t.shift {
