@@ -27,6 +27,10 @@ type Options struct {
 	// Online is for causal attention over the very sample: no centres are calibrated, which would know its later keys,
 	// but fitted in every call to the keys already seen. Errors are measured so.
 	Online bool
+	// Decode is for causal attention token by token (NewChunks): every position chooses its clusters by itself, plans are
+	// judged on the second half of the positions and ranked by the keys that a token reads. A head that no plan suits
+	// reads all of them.
+	Decode bool
 	// Rates are the speeds of this machine that rank plans by predicted seconds; plans that are not faster than exact
 	// attention are left out. nil: Choose calls MeasureRates, and the choice depends on the machine. With given rates
 	// the same arguments give the same choice. A budget is in features, so Choose then ranks by cost and measures no
@@ -190,6 +194,9 @@ func newChooser[T dense.Float](o Options, vis attention.Visibility, scale float6
 			*o.Rates, ErrChoice)
 	case o.Rates != nil && o.ByCost:
 		return nil, fmt.Errorf("rates and ByCost exclude each other: %w", ErrChoice)
+	case o.Decode && (!vis.Causal || o.Budget > 0 || o.Rates != nil || o.Plans != nil || o.Online):
+		return nil, fmt.Errorf("decode is for causal attention with a tolerance, leave out budget, rates, plans and online: %w",
+			ErrChoice)
 	case !dense.IsFinite(scale) || scale < 0:
 		return nil, fmt.Errorf("scale %v, want a positive number: %w", scale, ErrChoice)
 	}
@@ -199,13 +206,18 @@ func newChooser[T dense.Float](o Options, vis attention.Visibility, scale float6
 	if q.Batch == 0 || q.Heads == 0 || q.Len == 0 || k.Len == 0 || q.Dim == 0 || v.Dim == 0 {
 		return nil, fmt.Errorf("q %v, k %v, v %v: nothing to choose by: %w", q.Shape, k.Shape, v.Shape, dense.ErrShape)
 	}
-	if o.Rates == nil && !o.ByCost && o.Budget == 0 {
+	if o.Rates == nil && !o.ByCost && o.Budget == 0 && !o.Decode {
 		var err error
 		if o.Rates, err = MeasureRates[T](vis.Causal, o.Online, q.Shape, k.Shape, v.Shape); err != nil {
 			return nil, err
 		}
 	}
 	c := &chooser[T]{Options: o, scale: scale, all: sample[T]{vis, q, k, v}}
+	if o.Decode {
+		c.dense, c.Plans = true, decodeGrid(o.Seed, k.Len)
+		slices.SortStableFunc(c.Plans, func(a, b Plan) int { return cmp.Compare(c.price(a), c.price(b)) })
+		return c, nil
+	}
 	if o.Plans == nil {
 		plans := grid(vis.Causal, scale, o.Seed, k.Len, q.Dim)
 		if o.Rates != nil && o.Rates.Dense > 0 && o.Budget == 0 {
@@ -243,12 +255,14 @@ func (c *chooser[T]) divide() error {
 	}
 	all, rows, half := c.all, c.Rows, c.all.q.Len/2
 	if rows == 0 {
-		rows = defaultRows(all.q.Batch, all.vis.Causal)
+		rows = defaultRows(all.q.Batch, all.vis.Causal && !c.Decode)
 		if c.clump() > 1 {
 			rows = max(1, clumps/all.q.Batch) * c.clump()
 		}
 	}
 	switch {
+	case c.Decode:
+		return add(all, all, half, all.q.Len, rows)
 	case !c.calibrates():
 		return add(all, all, 0, all.q.Len, rows)
 	case all.q.Batch > 1:
@@ -263,7 +277,7 @@ func (c *chooser[T]) divide() error {
 
 // clump is the number of judged rows of one block of causal queries; 1: rows are by themselves.
 func (c *chooser[T]) clump() int {
-	if c.dense && c.all.vis.Causal && c.Rows == 0 {
+	if c.dense && c.all.vis.Causal && c.Rows == 0 && !c.Decode {
 		return clumpRows
 	}
 	return 1
@@ -438,6 +452,9 @@ func (c *tester[T]) confirm(t trial) (trial, error) {
 
 // price is what plans are ranked by: predicted seconds, or cost if there are no rates or the budget is a cost.
 func (c *chooser[T]) price(p Plan) float64 {
+	if c.Decode {
+		return reads(*p.Centroid, c.all.k.Len)
+	}
 	if c.Rates == nil || c.Budget > 0 {
 		return c.cost(p)
 	}
@@ -448,13 +465,20 @@ func (c *chooser[T]) seconds(p Plan) float64 {
 	return c.Rates.Seconds(p, c.all.vis.Causal, c.all.k.Len, c.all.q.Dim, c.all.v.Dim)
 }
 
-// affordable orders plans by price and leaves out those that exact attention undercuts.
+// affordable orders plans by price and leaves out those that exact attention undercuts, or nearly so by seconds.
 func (c *chooser[T]) affordable(plans []Plan) []Plan {
 	exact := c.price(Plan{Method: Exact})
+	if c.Rates != nil && c.Budget == 0 {
+		exact *= worthwhile
+	}
 	plans = slices.DeleteFunc(plans, func(p Plan) bool { return p.Method == Exact || c.price(p) >= exact })
 	slices.SortStableFunc(plans, func(a, b Plan) int { return cmp.Compare(c.price(a), c.price(b)) })
 	return plans
 }
+
+// worthwhile is the share of the time of exact attention that a plan may be predicted to take: predictions are off by
+// some percent, and an error is worth something.
+const worthwhile = 0.9
 
 // cost is that of a plan.
 func (c *chooser[T]) cost(p Plan) float64 {
@@ -467,7 +491,11 @@ func (c *chooser[T]) last() trial {
 	for _, f := range c.folds {
 		rows += len(f.check.rows) * f.check.q.Batch
 	}
-	return trial{Plan{Method: Exact}, Estimate{Rows: rows}, exactCost(c.all.k.Len), true}
+	p := Plan{Method: Exact}
+	if c.Decode {
+		p = readAll(c.Seed)
+	}
+	return trial{p, Estimate{Rows: rows}, exactCost(c.all.k.Len), true}
 }
 
 // test measures a plan. One that cannot be fitted to the head is as bad as can be.

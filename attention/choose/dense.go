@@ -112,7 +112,7 @@ func (c *denseSearch[T]) searchTop(plans []Plan, use int) (best trial, fits int,
 // fits is the number of clusterings of one text that a head may pay for.
 func (c *chooser[T]) fits(p Plan) int {
 	texts, n := float64(c.all.q.Batch), c.all.k.Len
-	if n < budgetLength || p.Method != Centroid {
+	if n < budgetLength || p.Method != Centroid || c.Rates == nil {
 		return shortFits
 	}
 	d, both := float64(c.all.q.Dim), float64(c.all.q.Dim+c.all.v.Dim)

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/randfeat/randfeat/attention"
-	"github.com/randfeat/randfeat/attention/centroid"
 	"github.com/randfeat/randfeat/attention/choose"
 	"github.com/randfeat/randfeat/internal/kern"
 	"github.com/randfeat/randfeat/internal/par"
@@ -58,7 +57,7 @@ func runTime(c *config) error {
 					return err
 				}
 				if model == "smollm2" && n >= 2048 {
-					if err := timeDecode(c, choice, in, threads); err != nil {
+					if err := timeDecode(c, sample, in, threads); err != nil {
 						return err
 					}
 				}
@@ -247,19 +246,17 @@ func mean(x []float64) (m float64) {
 // decodeSteps tokens are decoded one by one at the end of the text.
 const decodeSteps = 32
 
-// timeDecode compares one token at a time: exact attention over all keys, and a cache.
-func timeDecode(c *config, choice *choose.Choice, in headInputs, threads int) error {
+// timeDecode compares one token at a time: exact attention over all keys, and a state whose plans are chosen for that.
+func timeDecode(c *config, cal, in headInputs, threads int) error {
 	n := in.q.Len - decodeSteps
-	specs := make([]centroid.Spec, len(choice.Heads))
-	for h := range specs {
-		specs[h] = decodeSpec
-		if p := choice.Heads[h].Centroid; p != nil && p.Chunk > 0 {
-			specs[h] = *p
-		}
+	begin := time.Now()
+	choice, err := choose.Choose(choose.Options{Tol: c.tol, Decode: true, Seed: 1}, attention.Visibility{Causal: true}, 0,
+		cal.q, cal.k, cal.v)
+	if err != nil {
+		return err
 	}
-	a := &centroid.Attention[float32]{Specs: specs, Unchecked: true}
-	a.Causal = true
-	start, err := a.NewChunks(1, in.q.Heads, in.k.Heads, in.q.Dim, in.v.Dim)
+	choosing := time.Since(begin).Seconds()
+	start, err := choose.NewChunks[float32](choice, 1, in.q.Heads)
 	if err != nil {
 		return err
 	}
@@ -304,15 +301,18 @@ func timeDecode(c *config, choice *choose.Choice, in headInputs, threads int) er
 	errs, single := groupErrors(got, want, in.k.Heads), headErrors(got, want)
 	exact := t[0] / decodeSteps
 	flops := 2 * float64(n) * float64(in.q.Dim+in.v.Dim) * float64(in.q.Heads)
+	r := start.Report()
+	for h, p := range choice.Heads {
+		c.log("decode %d head %d: %v, expected error %.3f, at most %.3f", in.q.Len, h, p.Plan, p.Expected.Error,
+			p.Expected.High)
+	}
+	c.log("decode %d: choosing took %.3f s, %.0f exact keys of a row of the prompt", in.q.Len, choosing,
+		float64(r.Exact)/float64(max(1, r.Rows)))
 	fmt.Printf("| smollm2, %d query heads on %d, decode step | %d | %d | %.3f | %.3f | %.2f | | %.3f (%.3f) | "+
 		"%.3f | | | | %.0f | |\n", in.q.Heads, in.k.Heads, in.q.Len, threads, 1e3*exact, 1e3*chosen, exact/chosen,
 		slices.Max(errs), slices.Max(single), mean(errs), flops/exact/1e9)
 	return nil
 }
-
-// decodeSpec is that of heads whose choice has no chunks.
-var decodeSpec = centroid.Spec{Clusters: 32, Chunk: 512, Together: 64, Window: 64, Sinks: 4, Top: 8, Landmarks: 8,
-	Passes: 1, Seed: 1}
 
 // numbers reads a list of numbers.
 func numbers(s string) (out []int, err error) {
