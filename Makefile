@@ -1,7 +1,7 @@
 # Everything else is plain go; see README.md and .ci/run.
 PYTHON ?= python3
 
-.PHONY: test bench generate release dist tag wheels
+.PHONY: test bench site generate release dist tag wheels
 
 test:
 	go test ./...
@@ -20,7 +20,8 @@ dist:
 tag:
 	.ci/tag $(VERSION)
 
-# Ours and the peers, on one thread and on two, and the accuracy of models, into bench/RESULTS.md. Install the peers first:
+# Ours and the peers, on one thread and on two, and the accuracy of models, into bench/latest.md; bench/RESULTS.md keeps the
+# numbers that we publish. Install the peers first:
 #   pip install -r bench/peers/requirements.txt
 # RANDFEAT_DATA names the folder of data sets.
 bench:
@@ -28,7 +29,11 @@ bench:
 	cd bench && go run . -python $(PYTHON) -threads 2 -o two.md
 	cd bench && { printf '## Serving\n\n```\n' && go run ./serve -seconds 60 -reload 1s && printf '```\n\n'; } > serve.md
 	cd bench && go run ./accuracy -python $(PYTHON) -o accuracy.md
-	cd bench && cat HEAD.md one.md two.md serve.md accuracy.md > RESULTS.md && rm one.md two.md serve.md accuracy.md
+	cd bench && cat one.md two.md serve.md accuracy.md > latest.md && rm one.md two.md serve.md accuracy.md
+
+# The documentation as a static site, in public/.
+site:
+	go -C site run . -o ../public
 
 # The wheels of the Python package for Linux, macOS and Windows, into python/dist; WHEELS names some of them. They need
 #   pip install ziglang hatchling zopfli

@@ -22,7 +22,7 @@ func TestLibraryNamesNoFlags(t *testing.T) {
 		}
 		if d.IsDir() {
 			switch filepath.ToSlash(path) {
-			case "cmd", "beam", "bench", "gomlx", "repro", "internal/kern/_gen", ".git":
+			case "cmd", "beam", "bench", "gomlx", "models", "repro", "internal/kern/_gen", ".git":
 				return filepath.SkipDir
 			}
 			return nil

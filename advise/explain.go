@@ -19,13 +19,13 @@ func (r *Report) explain() {
 		if t := first.Tail; t != nil {
 			tail = fmt.Sprintf(" (tail index %.1f)", *t)
 		}
-		r.MeasureWhy = fmt.Sprintf("Rare pairs and draws make up much of the mean squared error of %s%s, so its error is not known well: %.2g over the draws of the pilot, %.2g in a typical draw.",
+		r.MeasureWhy = fmt.Sprintf("Rare pairs and draws make up much of the mean squared error of %s%s. Its error is therefore uncertain: %.2g over all draws of the pilot, %.2g in a typical draw.",
 			first.Name, tail, first.RMS, first.Typical)
 		if p := first.Predicted; p != nil && *p > rare*first.RMS {
 			r.MeasureWhy += fmt.Sprintf(" Theory expects %.2g.", *p)
 		}
 		if r.Best > 0 && !best.Heavy {
-			r.MeasureWhy += fmt.Sprintf(" %s has a tail that can be measured, and is recommended instead.", capital(best.Name))
+			r.MeasureWhy += fmt.Sprintf(" The tail of %s can be measured, so that map is recommended instead.", best.Name)
 		}
 		say("%s", r.MeasureWhy)
 	}
@@ -56,7 +56,7 @@ func (r *Report) explainData(say func(string, ...any)) {
 	if len(flat) > 0 {
 		end := ""
 		if adaptive {
-			end = ", which suits adaptive features: each direction has a proposal of its own"
+			end = ". Adaptive features suit such data: each direction has its own proposal variance"
 		}
 		say("Anisotropic data: %s%s.", strings.Join(flat, " and "), end)
 	}
@@ -78,17 +78,17 @@ func (r *Report) explainData(say func(string, ...any)) {
 				side.name, side.s.Far)
 		}
 		if side.s.Rows < 2*d {
-			say("There are only %d %s of %d columns: too few to know a covariance, so fits stay close to what needs none.",
+			say("There are only %d %s of %d columns: too few to estimate a covariance, so fits stay close to the isotropic parameters.",
 				side.s.Rows, side.name, d)
 		}
 	}
 	if f := r.Facts; r.Kernel.Kind == kernel.Softmax {
-		say("exp(x·y) runs from e^%.1f to e^%.1f over the middle nine tenths of the pairs; the mean of |x+y|² is %.3g, that of |x−y|² %.3g: %s.",
+		say("exp(x·y) lies between e^%.1f and e^%.1f for 90 %% of the pairs. The mean of |x+y|² is %.3g, that of |x−y|² is %.3g; the variance of %s.",
 			f.LogKernel[0], f.LogKernel[2], f.Sum2, f.Diff2,
-			map[bool]string{true: "positive features suffer from the first",
-				false: "trigonometric features suffer from the second"}[f.Sum2 > f.Diff2])
+			map[bool]string{true: "positive features grows with the first",
+				false: "trigonometric features grows with the second"}[f.Sum2 > f.Diff2])
 	} else {
-		say("The kernel runs from %.2g to %.2g over the middle nine tenths of the pairs.", math.Exp(f.LogKernel[0]),
+		say("The kernel lies between %.2g and %.2g for 90 %% of the pairs.", math.Exp(f.LogKernel[0]),
 			math.Exp(f.LogKernel[2]))
 	}
 }
@@ -117,7 +117,7 @@ func (r *Report) explainBias(say func(string, ...any), best Candidate) {
 		}
 		return
 	}
-	text := fmt.Sprintf("Nyström features are biased and fitted to your rows: %d of these serve as landmarks. The error is that on rows which no landmark was drawn from; rows of another source may have a larger one.",
+	text := fmt.Sprintf("Nyström features are biased and fitted to your rows: %d of these serve as landmarks. The error was measured on rows that no landmark was drawn from; it may be larger on rows of another source.",
 		n.Features)
 	if other := slices.IndexFunc(r.Ranking, func(c Candidate) bool { return !c.Biased }); other >= 0 {
 		o := r.Ranking[other]
@@ -149,17 +149,17 @@ func (r *Report) explainChoice(say func(string, ...any), best Candidate) {
 			continue
 		}
 		if f, ok := times(plain.Error, best.Error); ok && f > 1.1 {
-			say("The error of %s is %.2g times smaller than that of plain %s features of the same number.", best.Name, f, base)
+			say("The error of %s is %.2g times smaller than that of as many plain %s features.", best.Name, f, base)
 			break
 		}
 	}
 	if first := r.Ranking[0]; r.Best > 0 && !(first.Heavy && !best.Heavy) {
 		if f, ok := times(best.Error, first.Error); ok {
-			why := "the difference is that of draws"
+			why := "the difference is within the noise of the draws"
 			if best.Cost < 0.95*first.Cost {
 				why = fmt.Sprintf("the recommended map is cheaper, %.0f instead of %.0f ns per row", best.Cost, first.Cost)
 			}
-			say("%s has an error that is smaller by %.1f %%; %s.", capital(first.Name), 100*(f-1), why)
+			say("The measured error of %s is %.1f %% smaller; %s.", first.Name, 100*(f-1), why)
 		}
 	}
 	r.explainTime(say, best)
@@ -170,7 +170,7 @@ func (r *Report) explainChoice(say func(string, ...any), best Candidate) {
 		}
 	}
 	if len(close) > 0 {
-		say("Within 10 %% of it: %s.", strings.Join(close, "; "))
+		say("Within 10 %% of the recommended map: %s.", strings.Join(close, "; "))
 	}
 }
 
@@ -186,7 +186,7 @@ func (r *Report) explainTime(say func(string, ...any), best Candidate) {
 	if least == nil || least.Name == best.Name || least.EqualTime.Error > 0.9*best.Error {
 		return
 	}
-	say("At equal time, %.0f ns per row, %s has %d features and an error of %.2g instead of %.2g: take it if time counts and not the number of features.",
+	say("At equal time, %.0f ns per row, %s has %d features and an error of %.2g instead of %.2g: choose it if time matters more than the number of features.",
 		best.Cost, least.Name, least.EqualTime.Features, least.EqualTime.Error, best.Error)
 }
 
@@ -196,7 +196,7 @@ func (r *Report) explainError(say func(string, ...any), best Candidate) {
 		kind = "relative to the root mean square of the kernel"
 	}
 	if p := best.Predicted; p != nil && r.Measure == RMS && r.Best > 0 && *p > rare*best.RMS {
-		say("Theory expects an error of %.2g of the recommended map, the pilot saw %.2g: most of it lies in rare pairs or draws.", *p, best.RMS)
+		say("Theory expects an error of %.2g for the recommended map, the pilot measured %.2g: rare pairs or draws make up most of the error.", *p, best.RMS)
 	}
 	switch t := r.Target; {
 	case t == nil:
@@ -211,11 +211,11 @@ func (r *Report) explainError(say func(string, ...any), best Candidate) {
 	}
 	switch {
 	case best.Error >= 0.9:
-		text := fmt.Sprintf("No estimator here is of use with %d features: the best error, %.2g %s, is no smaller than that of answering zero. Compute the kernel exactly, or make the inputs smaller (a larger bandwidth).",
+		text := fmt.Sprintf("No estimator is useful here with %d features: the best error, %.2g %s, is as large as the error of always answering zero. Compute the kernel exactly, or make the inputs smaller (a larger bandwidth).",
 			r.Features, best.Error, kind)
 		least := slices.MinFunc(r.Ranking, func(a, b Candidate) int { return cmp.Compare(a.Typical, b.Typical) })
 		if r.Measure == RMS && least.Typical < 0.5 {
-			text += fmt.Sprintf(" In a typical draw %s errs by %.2g only; rank by typical errors if rare large ones do no harm.", least.Name, least.Typical)
+			text += fmt.Sprintf(" In a typical draw %s has an error of only %.2g; rank by typical errors if rare large errors are acceptable.", least.Name, least.Typical)
 		}
 		say("%s", text)
 	case best.Error >= 0.3:
@@ -223,7 +223,7 @@ func (r *Report) explainError(say func(string, ...any), best Candidate) {
 			100*best.Error, kind)
 	}
 	if c := r.Crossover; c != nil {
-		say("Use exact attention below L = %d: there it is faster than attention with these %d features, and has no error.",
+		say("Below L = %d use exact attention: it is faster than attention with these %d features and has no error.",
 			c.Length, r.Features)
 	}
 }

@@ -4,7 +4,7 @@
 // From the root of the repository:
 //
 //	pip install -r bench/peers/requirements.txt
-//	make bench            # or: cd bench && go run . -python python3 -o RESULTS.md
+//	make bench            # or: cd bench && go run . -python python3 -o latest.md
 package main
 
 import (

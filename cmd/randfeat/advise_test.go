@@ -206,32 +206,3 @@ func TestAdviseMisuse(t *testing.T) {
 	nan.Set(3, 1, 1/nan.At(0, 0))
 	fails(t, exitFailed, "row 3", "advise", save(t, dir, "nan.npy", nan))
 }
-
-// README shows what the first command prints.
-func TestReadmeAdvise(t *testing.T) {
-	if testing.Short() {
-		t.Skip("a whole race")
-	}
-	b, err := os.ReadFile("../../README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, after, found := strings.Cut(string(b), "go run ./cmd/randfeat advise --demo\n```\n\n```\n")
-	if !found {
-		t.Fatal("the README shows no advise --demo")
-	}
-	block, _, _ := strings.Cut(after, "\n```\n")
-	got := strings.Split(strings.TrimSpace(ok(t, "advise", "--demo").stdout), "\n")
-	want := strings.Split(block, "\n")
-	if len(got) != len(want) {
-		t.Fatalf("README:\n%s\nadvise --demo prints\n%s", block, strings.Join(got, "\n"))
-	}
-	for i, line := range got {
-		if strings.HasPrefix(line, "Time ") && strings.HasPrefix(want[i], "Time ") {
-			continue
-		}
-		if !sameWords(line, want[i]) {
-			t.Errorf("README: %s\nadvise --demo: %s", want[i], line)
-		}
-	}
-}

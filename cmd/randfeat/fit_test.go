@@ -179,46 +179,6 @@ func TestFitInterrupted(t *testing.T) {
 	}
 }
 
-// The run that the README shows is what the command prints, but for times.
-func TestReadmeFit(t *testing.T) {
-	if testing.Short() {
-		t.Skip("a whole fit")
-	}
-	b, err := os.ReadFile("../../README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, after, found := strings.Cut(string(b), "go run ./cmd/randfeat fit --demo -o model.rf\n```\n\n```\n")
-	if !found {
-		t.Fatal("the README shows no fit --demo")
-	}
-	block, _, _ := strings.Cut(after, "\n```\n")
-	out := filepath.Join(t.TempDir(), "model.rf")
-	got := strings.ReplaceAll(strings.TrimSpace(ok(t, "fit", "--demo", "-o", out).stdout), out, "model.rf")
-	want := strings.Split(block, "\n")
-	lines := strings.Split(got, "\n")
-	if len(lines) != len(want) {
-		t.Fatalf("README:\n%s\nfit --demo prints\n%s", block, got)
-	}
-	for i, line := range lines {
-		if strings.HasPrefix(line, "Time ") && strings.HasPrefix(want[i], "Time ") {
-			continue
-		}
-		if !sameWords(line, want[i]) {
-			t.Errorf("README: %s\nfit --demo: %s", want[i], line)
-		}
-	}
-}
-
-// sameWords compares lines whose numbers may differ by rounding, which differs between CPUs and is printed with four digits.
-func sameWords(a, b string) bool {
-	return slices.EqualFunc(strings.Fields(a), strings.Fields(b), func(x, y string) bool {
-		u, errU := strconv.ParseFloat(x, 64)
-		v, errV := strconv.ParseFloat(y, 64)
-		return x == y || errU == nil && errV == nil && math.Abs(u-v) <= 2e-3*math.Abs(v)
-	})
-}
-
 // The Python program of docs/machines.md reads a model file and predicts the same numbers.
 func TestPythonReadsModels(t *testing.T) {
 	if err := exec.Command("python3", "-c", "import numpy").Run(); err != nil {

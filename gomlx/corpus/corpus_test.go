@@ -173,6 +173,41 @@ func TestImages(t *testing.T) {
 	}
 }
 
+// Training batches show images moved and mirrored in every way that is asked for, by the seed; held-out ones never.
+func TestVariedImages(t *testing.T) {
+	dir := t.TempDir()
+	one := []byte{0, 0, 8, 3, 0, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0, 2, 51, 102, 153, 255}
+	for _, part := range []string{"train", "t10k"} {
+		write(t, filepath.Join(dir, part+"-images-idx3-ubyte.gz"), one)
+		write(t, filepath.Join(dir, part+"-labels-idx1-ubyte.gz"), []byte{0, 0, 8, 1, 0, 0, 0, 1, 5})
+	}
+	s, err := corpus.NewImages(dir, 2, 1, 0, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Shift, s.Flip = 1, true
+	seen := map[[4]float32]bool{}
+	for i := range 400 {
+		x := tensors.MustCopyFlatData[float32](s.Train(1, i)[0])
+		seen[[4]float32(x)] = true
+		if again := tensors.MustCopyFlatData[float32](s.Train(1, i)[0]); !slices.Equal(x, again) {
+			t.Fatalf("batch %d is %v, then %v", i, x, again)
+		}
+	}
+	for _, want := range [][4]float32{{0.2, 0.4, 0.6, 1}, {0.4, 0.2, 1, 0.6}, {0, 0, 0.2, 0.4}, {0, 0.2, 0, 0.6},
+		{0.4, 0, 1, 0}, {0.6, 1, 0, 0}, {0, 0, 0, 0.2}, {0, 0.4, 0, 1}} {
+		if !seen[want] {
+			t.Errorf("never shown as %v", want)
+		}
+	}
+	if len(seen) != 18 {
+		t.Errorf("%d views, want 9 places, mirrored or not", len(seen))
+	}
+	if x := tensors.MustCopyFlatData[float32](s.HeldOut(0)[0]); !slices.Equal(x, []float32{0.2, 0.4, 0.6, 1}) {
+		t.Errorf("held out: %v", x)
+	}
+}
+
 func TestTexts(t *testing.T) {
 	if _, _, err := corpus.Texts(t.TempDir(), "nosuch"); !errors.Is(err, corpus.ErrData) {
 		t.Errorf("unknown text: %v", err)

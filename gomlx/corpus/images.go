@@ -5,16 +5,23 @@ import (
 	"encoding/binary"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 
 	"github.com/gomlx/gomlx/core/tensors"
 
 	"github.com/randfeat/randfeat/gomlx/train"
+	"github.com/randfeat/randfeat/internal/rng"
 )
 
 // Images is square grey images with labels.
 type Images struct {
+	// Shift and Flip vary the images of training batches: each is moved by up to Shift pixels of its own along both
+	// axes, what leaves is lost and what comes in is black, and with Flip mirrored half of the time.
+	Shift int
+	Flip  bool
+
 	pixels, testPixels []byte // side² each
 	labels, testLabels []byte
 	own, side, batch   int // own: the side of the files
@@ -104,15 +111,34 @@ func (s *Images) Held() int { return (len(s.testLabels) + s.batch - 1) / s.batch
 
 // Train implements train.Source.
 func (s *Images) Train(seed uint64, i int) train.Batch {
-	return s.rows(s.pixels, s.labels, order{len(s.labels), s.batch}.pick(seed, i))
+	return s.rows(s.pixels, s.labels, order{len(s.labels), s.batch}.pick(seed, i), s.varied(seed, i))
+}
+
+// view is how an image is shown: moved, and mirrored.
+type view struct {
+	down, right int
+	mirrored    bool
+}
+
+// varied are the views of batch i, nil for images as they are.
+func (s *Images) varied(seed uint64, i int) []view {
+	if s.Shift == 0 && !s.Flip {
+		return nil
+	}
+	r := rand.New(rng.Stream(seed, 'v', uint64(i)))
+	all := make([]view, s.batch)
+	for j := range all {
+		all[j] = view{r.IntN(2*s.Shift+1) - s.Shift, r.IntN(2*s.Shift+1) - s.Shift, s.Flip && r.IntN(2) == 1}
+	}
+	return all
 }
 
 // HeldOut implements train.Source.
 func (s *Images) HeldOut(i int) train.Batch {
-	return s.rows(s.testPixels, s.testLabels, order{len(s.testLabels), s.batch}.held(i, len(s.testLabels)))
+	return s.rows(s.testPixels, s.testLabels, order{len(s.testLabels), s.batch}.held(i, len(s.testLabels)), nil)
 }
 
-func (s *Images) rows(pixels, labels []byte, at []int) train.Batch {
+func (s *Images) rows(pixels, labels []byte, at []int, views []view) train.Batch {
 	x, y := make([]float32, s.batch*s.side*s.side), make([]int32, s.batch)
 	for i, a := range at {
 		if a < 0 {
@@ -122,9 +148,24 @@ func (s *Images) rows(pixels, labels []byte, at []int) train.Batch {
 		y[i] = int32(labels[a])
 		image := pixels[a*s.own*s.own:][:s.own*s.own]
 		out := x[i*s.side*s.side:][:s.side*s.side]
+		var v view
+		if views != nil {
+			v = views[i]
+		}
 		for r := range s.side {
+			row := r*s.own/s.side - v.down
+			if row < 0 || row >= s.own {
+				continue
+			}
 			for c := range s.side {
-				out[r*s.side+c] = float32(image[r*s.own/s.side*s.own+c*s.own/s.side]) / 255
+				col := c*s.own/s.side - v.right
+				if col < 0 || col >= s.own {
+					continue
+				}
+				if v.mirrored {
+					col = s.own - 1 - col
+				}
+				out[r*s.side+c] = float32(image[row*s.own+col]) / 255
 			}
 		}
 	}

@@ -182,7 +182,7 @@ func (d *darkformer) all(s *session, how method) error {
 		c := d.tune
 		c.Regime, c.Rate = p.regime, p.rate
 		for seed := range d.seeds() {
-			row := Row{Experiment: "darkformer", Part: p.name, Seed: uint64(seed + 1)}
+			row := Row{Experiment: "darkformer", Part: p.name, Seed: d.seed(seed)}
 			if err := s.run(how, row, c, d.base.base, d.at); err != nil {
 				return err
 			}
@@ -202,7 +202,7 @@ func (d *darkformer) sweep(s *session, how method) error {
 	for _, rate := range rates {
 		c.Rate = rate
 		for seed := range d.seeds() {
-			row := Row{Experiment: "darkformer", Part: "sweep", Seed: uint64(seed + 1)}
+			row := Row{Experiment: "darkformer", Part: "sweep", Seed: d.seed(seed)}
 			if err := s.run(how, row, c, d.base.base, nil); err != nil {
 				return err
 			}

@@ -110,7 +110,7 @@ func (l *Lab) GLUE() error {
 			tune := train.Config{Steps: steps, Warmup: max(1, steps/10), Rate: 3e-4, Floor: 0.05, Decay: 0.01, Clip: 1}
 			for _, how := range group {
 				for seed := range l.seeds() {
-					row := Row{Experiment: "glue", Part: name, Seed: uint64(seed + 1)}
+					row := Row{Experiment: "glue", Part: name, Seed: l.seed(seed)}
 					if err := s.run(how, row, tune, base, nil); err != nil {
 						return err
 					}

@@ -55,6 +55,7 @@ type Lab struct {
 	Log     io.Writer
 	Until   time.Time // no run begins after; zero: no limit
 	Seeds   int       // 0: 3, or 2 if Quick
+	First   uint64    // the seeds are First+1, First+2, …: a later run adds seeds to an earlier one
 	Only    []string  // methods; nil: all. What others begin with is trained all the same
 	Sets    []string  // of GLUE; nil: all
 	Parts   []string  // of DarkFormer: full, partial, M only, sweep; nil: all
@@ -121,6 +122,9 @@ func (l *Lab) seeds() int {
 	}
 	return l.pick(3, 3, 2)
 }
+
+// seed is the i-th seed.
+func (l *Lab) seed(i int) uint64 { return l.First + uint64(i) + 1 }
 
 // steps is the number of training steps.
 func (l *Lab) steps(full, small, quick int) int {

@@ -36,7 +36,7 @@ func TestQuick(t *testing.T) {
 			[]string{"softmax", "favor++", "relu", "elu", "steps per second"}},
 		"pretrain": {(*lab.Lab).Pretrain, "ptb", []string{"performer", "dark", "exact", "lfk", "constant", "random",
 			"trained from nothing"}},
-		"speech": {(*lab.Lab).Speech, "fsdd", []string{"exact", "favor++ 8", "favor+ 8", "hrf-a (8,8)", "hrf-c (2,2)"}},
+		"speech": {(*lab.Lab).Speech, "fsdd", []string{"exact", "favor++ 8", "favor+ 8", "hrf-a 8+8", "hrf-c 2×2"}},
 		"words": {func(l *lab.Lab) error { return l.Words("ptb", filepath.Join(t.TempDir(), "lstm")) }, "ptb",
 			[]string{"uniform", "unigram^¾", "FAVOR+", "trig", "angular", "sampled softmax", "(tie)", "perplexity"}},
 		"glue": {(*lab.Lab).GLUE, "glue", []string{"SST2", "softmax", "masked words"}},

@@ -52,7 +52,7 @@ func (l *Lab) Pretrain() error {
 			defer s.t.Close()
 			for seed := range l.seeds() { // seed by seed: a run that is stopped has whole comparisons
 				for _, how := range g.methods {
-					row := Row{Experiment: "pretrain", Part: "pretraining", Seed: uint64(seed + 1)}
+					row := Row{Experiment: "pretrain", Part: "pretraining", Seed: l.seed(seed)}
 					if err := s.run(how, row, c, nil, at); err != nil {
 						return err
 					}

@@ -44,7 +44,7 @@ func (l *Lab) Speech() error {
 		return err
 	}
 	m := models.Config{Kind: models.Conformer, Frame: source.Width(), Length: length, Layers: l.pick(2, 1, 1),
-		Width: l.pick(64, 32, 16), Heads: l.pick(4, 2, 2), Classes: v.Size() + 1}
+		Width: l.pick(64, 32, 16), Heads: l.pick(4, 2, 2), Classes: v.Size() + 1, Pool: 4}
 	c := train.Config{Steps: l.steps(1500, 600, 2), Rate: 3e-3, Floor: 0.05, Decay: 0.01, Clip: 1}
 	c.Warmup = min(l.pick(100, 30, 1), c.Steps/2)
 	at := map[int]bool{c.Steps / 4: true, c.Steps / 2: true}
@@ -56,11 +56,11 @@ func (l *Lab) Speech() error {
 	}
 	groups = append(groups,
 		shared{{name: "trig 64", attention: "trig:orthogonal:64"}},
-		shared{{name: "hrf-a (8,8)", attention: `{"name":"angular","n":8}:orthogonal:8`}},
-		shared{{name: "hrf-a (16,8)", attention: `{"name":"angular","n":8}:orthogonal:16`}},
-		shared{{name: "hrf-c (2,2)", attention: `{"name":"zero-one","count":2}:orthogonal:64`, fit: true,
+		shared{{name: "hrf-a 8+8", attention: `{"name":"angular","n":8}:orthogonal:8`}},
+		shared{{name: "hrf-a 16+8", attention: `{"name":"angular","n":8}:orthogonal:16`}},
+		shared{{name: "hrf-c 2×2", attention: `{"name":"zero-one","count":2}:orthogonal:64`, fit: true,
 			fitAfter: max(1, c.Steps/10)}},
-		shared{{name: "hrf-c (3,3)", attention: `{"name":"zero-one","count":3}:orthogonal:64`, fit: true,
+		shared{{name: "hrf-c 3×3", attention: `{"name":"zero-one","count":3}:orthogonal:64`, fit: true,
 			fitAfter: max(1, c.Steps/10)}})
 	if l.Size == Quick {
 		groups = []shared{groups[0], groups[1], groups[5], groups[8]}
@@ -81,7 +81,7 @@ func (l *Lab) Speech() error {
 			defer s.t.Close()
 			for seed := range l.seeds() { // seed by seed: a run that is stopped has whole comparisons
 				for _, how := range group {
-					row := Row{Experiment: "speech", Part: "digits", Seed: uint64(seed + 1)}
+					row := Row{Experiment: "speech", Part: "digits", Seed: l.seed(seed)}
 					if err := s.run(how, row, c, nil, at); err != nil {
 						return err
 					}
@@ -127,10 +127,10 @@ func (r results) speech(w io.Writer) {
 	last := func(m string) sample { return at(m, steps[len(steps)-1]) }
 	for _, c := range [][3]string{{"Chefs' Fig 3: FAVOR++ below FAVOR+", "favor+ 8", "favor++ 8"},
 		{"Chefs' Fig 3: FAVOR++ below FAVOR+", "favor+ 16", "favor++ 16"},
-		{"HRF Table 2: angular below FAVOR+", "favor+ 64", "hrf-a (8,8)"}, {"HRF Table 2: angular below trig",
-			"trig 64", "hrf-a (8,8)"},
-		{"HRF Table 2: clustered below angular", "hrf-a (8,8)", "hrf-c (2,2)"},
-		{"HRF Table 2: more clusters are better", "hrf-c (2,2)", "hrf-c (3,3)"}} {
+		{"HRF Table 2: angular below FAVOR+", "favor+ 64", "hrf-a 8+8"}, {"HRF Table 2: angular below trig",
+			"trig 64", "hrf-a 8+8"},
+		{"HRF Table 2: clustered below angular", "hrf-a 8+8", "hrf-c 2×2"},
+		{"HRF Table 2: more clusters are better", "hrf-c 2×2", "hrf-c 3×3"}} {
 		claim(w, c[0], strings.Join(c[1:], " − "), last(c[1]).minus(last(c[2])))
 	}
 	fmt.Fprintln(w)

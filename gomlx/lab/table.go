@@ -137,6 +137,8 @@ func Tables(w io.Writer, rows io.Reader) error {
 			r.darkformer(out)
 		case name == "glue":
 			r.glue(out)
+		case name == "glue encoder":
+			r.encoder(out)
 		case name == "speech":
 			r.speech(out)
 		case name == "pretrain":

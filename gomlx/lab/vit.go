@@ -40,10 +40,11 @@ func (l *Lab) ViT(set string) error {
 	if err != nil {
 		return err
 	}
-	m := models.Config{Kind: models.ViT, Side: 28, Patch: l.pick(2, 4, 7), Classes: 10, Layers: l.pick(2, 1, 1),
+	source.Shift, source.Flip = 2, set == "fashion_mnist" // clothes have no left and right, digits do
+	m := models.Config{Kind: models.ViT, Side: 28, Patch: l.pick(2, 4, 7), Classes: 10, Layers: l.pick(3, 1, 1),
 		Width: l.pick(64, 32, 16), Heads: l.pick(4, 2, 2), Hidden: l.pick(128, 64, 16)}
 	name := "vit " + set
-	c := train.Config{Steps: l.steps(1500, 250, 2), Warmup: l.pick(100, 25, 1), Rate: 2e-3, Floor: 0.05, Decay: 0.01,
+	c := train.Config{Steps: l.steps(5000, 250, 2), Warmup: l.pick(100, 25, 1), Rate: 2e-3, Floor: 0.05, Decay: 0.01,
 		Clip: 1}
 	c.Warmup = min(c.Warmup, c.Steps/2)
 	tune := c
@@ -75,7 +76,7 @@ func (l *Lab) ViT(set string) error {
 
 func (l *Lab) scratchAndTune(s *session, how method, name string, c, tune train.Config, base *promise) error {
 	for seed := range l.seeds() {
-		row := Row{Experiment: name, Part: "scratch", Seed: uint64(seed + 1)}
+		row := Row{Experiment: name, Part: "scratch", Seed: l.seed(seed)}
 		if err := s.run(how, row, c, nil, nil); err != nil {
 			return err
 		}
@@ -95,7 +96,7 @@ func (l *Lab) scratchAndTune(s *session, how method, name string, c, tune train.
 		return err
 	}
 	for seed := range l.seeds() {
-		row := Row{Experiment: name, Part: "fine-tuned", Seed: uint64(seed + 1)}
+		row := Row{Experiment: name, Part: "fine-tuned", Seed: l.seed(seed)}
 		if err := s.run(how, row, tune, from, nil); err != nil {
 			return err
 		}

@@ -197,7 +197,7 @@ func (w *words) curves() error {
 				defer t.Close()
 			}
 			t.Source = s
-			if err := w.curve(t, how.name, uint64(seed+1)); err != nil {
+			if err := w.curve(t, how.name, w.seed(seed)); err != nil {
 				return fmt.Errorf("%s: %w", how.name, err)
 			}
 		}

@@ -43,10 +43,13 @@ type Config struct {
 	KVHeads int  `json:"kv_heads,omitempty"` // 0: Heads
 	Hidden  int  `json:"hidden,omitempty"`   // of the feed-forward layers; 0: 4·Width
 	Classes int  `json:"classes,omitempty"`
-	Side    int  `json:"side,omitempty"`   // of square images, pixels
-	Patch   int  `json:"patch,omitempty"`  // side of a patch, pixels
-	Frame   int  `json:"frame,omitempty"`  // features of a frame of sound
-	Rotary  bool `json:"rotary,omitempty"` // positions by rotation, else learned
+	Side    int  `json:"side,omitempty"`  // of square images, pixels
+	Patch   int  `json:"patch,omitempty"` // side of a patch, pixels
+	Frame   int  `json:"frame,omitempty"` // features of a frame of sound
+	// Pool is the number of consecutive frames of a Conformer whose rows are averaged before it spells: a letter lasts
+	// many frames, and the recursion of CTC takes one step per row. 0: 1.
+	Pool   int  `json:"pool,omitempty"`
+	Rotary bool `json:"rotary,omitempty"` // positions by rotation, else learned
 
 	Attention string `json:"attention,omitempty"` // layer.ParamAttention; "" is exact
 	Dark      bool   `json:"dark,omitempty"`      // a learned matrix M per head (DARK 4.1)
@@ -76,6 +79,9 @@ func (c Config) Validate() error {
 		if c.Frame < 1 || c.Length < 1 {
 			return bad("a %s needs frames of features, not %d of %d", c.Kind, c.Length, c.Frame)
 		}
+		if c.Length%c.pool() != 0 {
+			return bad("%d frames are no multiple of the %d that are averaged", c.Length, c.Pool)
+		}
 	case ViT:
 		if c.Side < 1 || c.Patch < 1 || c.Side%c.Patch != 0 {
 			return bad("images of %d×%d pixels are not cut into patches of %d×%d", c.Side, c.Side, c.Patch, c.Patch)
@@ -88,6 +94,9 @@ func (c Config) Validate() error {
 	}
 	if !(c.Gain >= 0) || !(c.Unit >= 0) || (c.Gain > 0 || c.Unit > 0) && c.Kind != LSTM {
 		return bad("gain %g and unit %g are positive, and of an %s", c.Gain, c.Unit, LSTM)
+	}
+	if c.Pool < 0 || c.Pool > 0 && c.Kind != Conformer {
+		return bad("pool %d: frames are averaged by a %s alone", c.Pool, Conformer)
 	}
 	if c.Width%c.Heads != 0 {
 		return bad("width %d is no multiple of %d heads", c.Width, c.Heads)

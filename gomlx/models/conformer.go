@@ -16,18 +16,23 @@ import (
 // reach is how far a frame sees in the convolution of a Conformer block, on either side.
 const reach = 4
 
-// Hear are the logits of classes [batch, frames, classes], 0 the blank, of sound [batch, frames, features] and valid
+// Hear are the logits of classes [batch, frames/Pool, classes], 0 the blank, of sound [batch, frames, features] and valid
 // frames [batch, frames].
 func (c Config) Hear(scope *model.Scope, sound, valid *Node) *Node {
 	c.Set(scope)
 	var points []Point
-	return c.hear(scope, sound, valid, &points)
+	logits, _ := c.hear(scope, sound, valid, &points)
+	return logits
 }
 
-// hear are the logits of letters [batch, frames, classes] of frames [batch, frames, features] of sound.
-func (c Config) hear(scope *model.Scope, sound, valid *Node, points *[]Point) *Node {
+// pool is the number of frames that are averaged.
+func (c Config) pool() int { return max(1, c.Pool) }
+
+// hear are the logits of letters [batch, frames/Pool, classes] of frames [batch, frames, features] of sound, and which
+// of their rows hold a valid frame.
+func (c Config) hear(scope *model.Scope, sound, valid *Node, points *[]Point) (logits, heard *Node) {
 	d := sound.Shape().Dimensions
-	if len(d) != 3 || d[1] > c.Length || d[2] != c.Frame {
+	if len(d) != 3 || d[1] > c.Length || d[2] != c.Frame || d[1]%c.pool() != 0 {
 		panic(fmt.Errorf("sound %s, the model has %d frames of %d features", sound.Shape(), c.Length, c.Frame))
 	}
 	x := layer.Dense(scope.In("frames"), sound, true, c.Width)
@@ -37,7 +42,13 @@ func (c Config) hear(scope *model.Scope, sound, valid *Node, points *[]Point) *N
 	for i := range c.Layers {
 		x = c.conformer(scope.In("%s", blockName(i)), x, on, rfx.Visible{Mask: valid}, points)
 	}
-	return layer.Dense(scope.In("classes"), x, true, c.Classes)
+	if pool := c.pool(); pool > 1 {
+		rows := d[1] / pool // the sources give whole multiples
+		count := ReduceSum(Reshape(on, d[0], rows, pool, 1), 2)
+		x = Div(ReduceSum(Reshape(Mul(x, on), d[0], rows, pool, c.Width), 2), MaxScalar(count, 1.0))
+		valid = Squeeze(GreaterThan(count, ZerosLike(count)), -1)
+	}
+	return layer.Dense(scope.In("classes"), x, true, c.Classes), valid
 }
 
 // conformer is one block (Gulati et al. 2020, eq 1): half a feed-forward layer, attention, convolution, the other half,

@@ -9,11 +9,20 @@ import (
 	"github.com/randfeat/randfeat/gomlx/models"
 )
 
-// Frames that are not valid change nothing, those that are do; rows of no letters do not count.
+// Frames that are not valid change nothing, those that are do, also where frames are averaged and a row has frames of
+// both kinds; rows of no letters do not count.
 func TestConformer(t *testing.T) {
-	for _, attention := range []string{"exact", "oprf:orthogonal:8"} {
-		c := models.Config{Kind: models.Conformer, Length: 12, Frame: 3, Layers: 1, Width: 8, Heads: 2, Hidden: 16,
-			Classes: 4, Attention: attention}
+	for _, pool := range []int{0, 4} {
+		for _, attention := range []string{"exact", "oprf:orthogonal:8"} {
+			conformer(t, models.Config{Kind: models.Conformer, Length: 12, Frame: 3, Layers: 1, Width: 8, Heads: 2,
+				Hidden: 16, Classes: 4, Attention: attention, Pool: pool})
+		}
+	}
+}
+
+func conformer(t *testing.T, c models.Config) {
+	{
+		attention := c.Attention
 		run := func(at int) []float32 {
 			sound, valid := make([]float32, 2*12*3), make([]bool, 24)
 			for i := range sound {

@@ -31,7 +31,8 @@ func (c Config) Outcome(scope *model.Scope, batch []*Node) Outcome {
 	case Masked:
 		return Score(c.logits(scope, c.encode(scope, batch[0], batch[2], &points)), batch[1], points)
 	case Conformer:
-		return spell(c.hear(scope, batch[0], batch[2], &points), batch[2], batch[1], points)
+		logits, heard := c.hear(scope, batch[0], batch[2], &points)
+		return spell(logits, heard, batch[1], points)
 	case LSTM:
 		return c.words(scope, batch)
 	case Classifier:

@@ -47,7 +47,7 @@ func (c Config) Transcribe(b compute.Backend, store *model.Store, sounds ...dens
 		}
 		out[0].MustFinalizeAll()
 		letters, last := []int32{}, int32(0)
-		for f := range s.Rows {
+		for f := range (s.Rows + c.pool() - 1) / c.pool() {
 			best := Greedy(logits[f*c.Classes:][:c.Classes])
 			if best != last && best != 0 {
 				letters = append(letters, best)

@@ -103,3 +103,31 @@ func TestLines(t *testing.T) {
 		t.Errorf("a tokenizer of another vocabulary: %v", err)
 	}
 }
+
+// Pairs are separated by the token that ends a text, and the longer part is cut first.
+func TestTexts(t *testing.T) {
+	m := tokenizing(t, "bert", wordPieces())
+	for _, c := range []struct {
+		parts  []string
+		length int
+		want   []int32
+	}{
+		{[]string{"The cats."}, 8, []int32{1, 3, 4, 6, 7, 2}},
+		{[]string{"The cats."}, 4, []int32{1, 3, 4, 2}},
+		{[]string{"The cats sat.", "the cat"}, 12, []int32{1, 3, 4, 6, 5, 7, 2, 3, 4, 2}},
+		{[]string{"The cats sat.", "the cat"}, 7, []int32{1, 3, 4, 2, 3, 4, 2}},
+	} {
+		got, err := m.Texts([][]string{c.parts}, c.length)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Equal(got[0], c.want) {
+			t.Errorf("%q in %d tokens: %v, want %v", c.parts, c.length, got[0], c.want)
+		}
+	}
+	for _, bad := range []int{4, 65} {
+		if _, err := m.Texts([][]string{{"the", "cat"}}, bad); !errors.Is(err, ErrModel) {
+			t.Errorf("a pair in %d tokens: %v", bad, err)
+		}
+	}
+}

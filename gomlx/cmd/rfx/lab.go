@@ -19,13 +19,15 @@ func laboratory(args []string) error {
 	small := flags.Bool("small", false, "smaller models and fewer steps, for the Go backend")
 	limit := flags.Duration("limit", 0, "no run begins after so long; 0: no limit")
 	seeds := flags.Int("seeds", 0, "seeds; 0: 3")
+	first := flags.Uint64("first", 0, "seeds begin after this one, to add seeds to an earlier run")
 	only := flags.String("only", "", "methods, as performer,dark; empty: all")
 	sets := flags.String("sets", "", "sets of glue, as SST2,RTE; empty: all")
 	parts := flags.String("parts", "", "parts of darkformer: full, partial, M only, sweep; of words: train, curves; empty: all")
 	steps := flags.Int("steps", 0, "steps of every fine-tuning of darkformer, of every run of the others; 0: as size and time say")
 	out := flags.String("out", "", "folder for the keys, queries and counts of words, as $RANDFEAT_DATA/lstm")
+	dirModel := flags.String("model", "", "folder of the encoder that encoder fine-tunes")
 	parallel := flags.Bool("parallel", false, "compile and run graphs at the same time")
-	usage := "usage: rfx lab [flags] darkformer | pretrain | mnist | fashion_mnist | speed | glue | speech | words SET, " +
+	usage := "usage: rfx lab [flags] darkformer | pretrain | mnist | fashion_mnist | speed | glue | encoder | speech | words SET, " +
 		"or rfx lab table ROWS.jsonl"
 	if err := flags.Parse(args); err != nil {
 		return err
@@ -48,7 +50,7 @@ func laboratory(args []string) error {
 	defer b.Finalize()
 	fmt.Fprintln(os.Stderr, line)
 	l := &lab.Lab{Backend: b, Data: *dir, Out: os.Stdout, Log: os.Stderr, Seeds: *seeds,
-		Parallel: *parallel, Steps: *steps}
+		Parallel: *parallel, Steps: *steps, First: *first}
 	if *only != "" {
 		l.Only = strings.Split(*only, ",")
 	}
@@ -76,6 +78,11 @@ func laboratory(args []string) error {
 		return l.Speed("mnist")
 	case "glue":
 		return l.GLUE()
+	case "encoder":
+		if *dirModel == "" {
+			return fmt.Errorf("rfx lab encoder: -model names the folder of an encoder, such as MiniLM")
+		}
+		return l.Encoder(*dirModel)
 	case "speech":
 		return l.Speech()
 	case "pretrain":

@@ -243,9 +243,9 @@ func printAttendDemo(env *cli.Env, f *attendFlags, rows []AttendDemoRow) error {
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprint(env.Stdout, "\nCOST of a token is in random features: that of exact attention, L/2, grows with the length. What is fitted or chosen\n"+
-		"was so on other texts, and the error that a choice expects is that of these. Choices here are by cost; attend --tol goes\n"+
-		"by seconds on your machine, where exact attention is often the fastest at this length.\n")
+	_, err = fmt.Fprint(env.Stdout, "\nCOST is the work of one token in units of one random feature; exact attention costs L/2. Fits and choices were made on\n"+
+		"other texts than those measured. This table chooses by cost; attend --tol chooses by seconds on your machine, where exact\n"+
+		"attention is usually the fastest up to about 2000 keys.\n")
 	return err
 }
 

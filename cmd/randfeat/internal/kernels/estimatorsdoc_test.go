@@ -13,9 +13,9 @@ import (
 	"github.com/randfeat/randfeat/family"
 )
 
-// The table that opens the README is what the demo computes.
-func TestReadmeTable(t *testing.T) {
-	b, err := os.ReadFile("../../../../README.md")
+// The table of errors in docs/estimators.md is what the demo computes.
+func TestEstimatorsTable(t *testing.T) {
+	b, err := os.ReadFile("../../../../docs/estimators.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,7 +49,7 @@ func TestReadmeTable(t *testing.T) {
 		}
 	}
 	if checked != 15 {
-		t.Errorf("%d cells found in the README, want 15", checked)
+		t.Errorf("%d cells found in docs/estimators.md, want 15", checked)
 	}
 }
 
@@ -58,13 +58,13 @@ func near(t *testing.T, got string, want *float64, cell DemoCell) {
 	t.Helper()
 	if want == nil {
 		if got != "–" {
-			t.Errorf("README says %s for %s with %s, the demo has no number", got, cell.Family, cell.Coupling)
+			t.Errorf("docs/estimators.md says %s for %s with %s, the demo has no number", got, cell.Family, cell.Coupling)
 		}
 		return
 	}
 	v, err := strconv.ParseFloat(got, 64)
 	if err != nil || math.Abs(v-*want) > 0.06**want {
-		t.Errorf("README says %s for %s with %s, the demo %.3g", got, cell.Family, cell.Coupling, *want)
+		t.Errorf("docs/estimators.md says %s for %s with %s, the demo %.3g", got, cell.Family, cell.Coupling, *want)
 	}
 }
 

@@ -1,0 +1,348 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/randfeat/randfeat/models"
+)
+
+// Generation is what generate and ask print with --json.
+type Generation struct {
+	Text         string  `json:"text"`
+	PromptTokens int     `json:"prompt_tokens"`
+	Tokens       int     `json:"tokens"`
+	Reason       string  `json:"reason"` // end, stop or length
+	Seed         uint64  `json:"seed"`
+	ReadSeconds  float64 `json:"read_seconds"`
+	Seconds      float64 `json:"seconds"`
+}
+
+type generateFlags struct {
+	modelFlags
+	models.Generate
+	chat bool
+}
+
+func (f *generateFlags) add(cmd *cobra.Command) {
+	f.modelFlags.add(cmd)
+	fl := cmd.Flags()
+	fl.IntVarP(&f.MaxTokens, "max-tokens", "n", 256, "most tokens to generate; 0: as many as the model's context holds")
+	fl.Float64Var(&f.Temperature, "temperature", 0, "0 takes the most probable token, 1 draws by the model's probabilities")
+	fl.Float64Var(&f.TopP, "top-p", 1, "draw from the likeliest tokens with this much probability in all")
+	fl.Uint64Var(&f.Seed, "seed", 1, "of the draws: the same seed gives the same text")
+	fl.StringArrayVar(&f.Stop, "stop", nil, "text that ends generation, not printed; may be given again")
+}
+
+func (f *generateFlags) check() error {
+	switch {
+	case f.MaxTokens < 0:
+		return misused("--max-tokens is %d, want 0 or more", f.MaxTokens)
+	case !(f.Temperature >= 0 && f.Temperature <= 100):
+		return misused("--temperature is %v, want 0 to 100", f.Temperature)
+	case !(f.TopP > 0 && f.TopP <= 1):
+		return misused("--top-p is %v, want more than 0 and at most 1", f.TopP)
+	case slices.Contains(f.Stop, ""):
+		return misused("--stop is empty")
+	}
+	return nil
+}
+
+func generateCommand(e *env) *cobra.Command {
+	var f generateFlags
+	cmd := &cobra.Command{
+		Use:   "generate MODEL PROMPT",
+		Short: "Go on with a text, or answer with --chat",
+		Long: `generate reads PROMPT (- is stdin) and prints what the model makes of it, piece by piece. Models that were tuned on
+conversations (…-Instruct) answer with --chat; without it they go on with the text.`,
+		Example: `  rfm generate smollm2.gguf "The capital of France is" -n 20
+  rfm generate smollm2.gguf --chat "Write a haiku about autumn." --temperature 0.8 --top-p 0.9 --seed 7`,
+		Args: cobra.ExactArgs(2),
+		RunE: do(func(cmd *cobra.Command, args []string) error {
+			if err := f.check(); err != nil {
+				return err
+			}
+			prompt, err := e.text(args[1])
+			if err != nil {
+				return err
+			}
+			m, err := f.decoder(args[0])
+			if err != nil {
+				return err
+			}
+			defer m.Close()
+			ids := m.Tokens.Wrap(nil, m.Tokens.Encode(nil, prompt), 0)
+			if f.chat {
+				if ids, err = question(m, prompt, true); err != nil {
+					return err
+				}
+			}
+			s, err := m.Decoder.Session()
+			if err != nil {
+				return err
+			}
+			return f.answer(cmd, e, s, ids)
+		}),
+	}
+	f.add(cmd)
+	cmd.Flags().BoolVar(&f.chat, "chat", false, "PROMPT is what a user says to the model")
+	return cmd
+}
+
+// question is the ids of a user's turn and of the beginning of the answer.
+func question(m *models.Model, text string, first bool) ([]int32, error) {
+	c, ok := m.Decoder.Chat()
+	if !ok {
+		return nil, errors.New("the model has no markers of conversations that are known here: leave --chat out")
+	}
+	return slices.Concat(c.Open("user", first), c.Text(text), c.End(), c.Open("assistant", false)), nil
+}
+
+// answer reads ids and prints what follows.
+func (f *generateFlags) answer(cmd *cobra.Command, e *env, s *models.Session, ids []int32) error {
+	if len(ids) == 0 {
+		return misused("the prompt is empty")
+	}
+	start := time.Now()
+	g := Generation{PromptTokens: len(ids), Seed: f.Seed}
+	if err := s.Read(cmd.Context(), ids); err != nil {
+		return err
+	}
+	read := time.Now()
+	g.ReadSeconds = read.Sub(start).Seconds()
+	var text strings.Builder
+	done, err := s.Generate(cmd.Context(), f.Generate, func(piece string) error {
+		if e.json {
+			text.WriteString(piece)
+			return nil
+		}
+		if _, err := e.stdout.WriteString(printable(piece)); err != nil {
+			return err
+		}
+		return e.stdout.Flush()
+	})
+	if err != nil {
+		return err
+	}
+	g.Text, g.Tokens, g.Reason, g.Seconds = text.String(), done.Tokens, done.Reason, time.Since(read).Seconds()
+	if e.json {
+		return e.object(g)
+	}
+	e.note("%d tokens read in %.2f s, %d generated in %.2f s (%.1f tokens/s), ended by %s", g.PromptTokens, g.ReadSeconds,
+		g.Tokens, g.Seconds, float64(g.Tokens)/g.Seconds, g.Reason)
+	_, err = fmt.Fprintln(e.stdout)
+	return err
+}
+
+// Perplexity is what perplexity prints with --json.
+type Perplexity struct {
+	Perplexity float64 `json:"perplexity"`
+	Tokens     int     `json:"tokens"` // scored
+	Context    int     `json:"context"`
+	Seconds    float64 `json:"seconds"`
+}
+
+func perplexityCommand(e *env) *cobra.Command {
+	var f modelFlags
+	var window int
+	cmd := &cobra.Command{
+		Use:   "perplexity MODEL TEXT",
+		Short: "How well a model predicts a text",
+		Long: `perplexity cuts the text file TEXT (- is stdin) into windows of --context tokens and prints exp of the mean of −log p of
+every token given those before it in its window; the first token of a window is not counted.`,
+		Example: `  rfm perplexity smollm2.gguf book.txt --context 2048`,
+		Args:    cobra.ExactArgs(2),
+		RunE: do(func(cmd *cobra.Command, args []string) error {
+			if window < 2 {
+				return misused("--context is %d, want 2 or more", window)
+			}
+			text, err := e.readText(args[1])
+			if err != nil {
+				return err
+			}
+			m, err := f.decoder(args[0])
+			if err != nil {
+				return err
+			}
+			defer m.Close()
+			p := Perplexity{Context: min(window, m.Decoder.Context())}
+			ids, sum, start := m.Tokens.EncodeText(nil, text), 0.0, time.Now()
+			for len(ids) > 1 {
+				s, err := m.Decoder.Session()
+				if err != nil {
+					return err
+				}
+				n := min(p.Context, len(ids))
+				loss, count, err := s.Score(cmd.Context(), ids[:n])
+				if err != nil {
+					return err
+				}
+				sum, p.Tokens, ids = sum+loss, p.Tokens+count, ids[n:]
+			}
+			if p.Tokens == 0 {
+				return fmt.Errorf("%s has fewer than two tokens", args[1])
+			}
+			p.Perplexity, p.Seconds = math.Exp(sum/float64(p.Tokens)), time.Since(start).Seconds()
+			if e.json {
+				return e.object(p)
+			}
+			_, err = fmt.Fprintf(e.stdout, "perplexity %.4f over %d tokens in windows of %d (%.0f tokens/s)\n", p.Perplexity,
+				p.Tokens, p.Context, float64(p.Tokens)/p.Seconds)
+			return err
+		}),
+	}
+	f.add(cmd)
+	cmd.Flags().IntVar(&window, "context", 1024, "tokens of a window")
+	return cmd
+}
+
+func askCommand(e *env) *cobra.Command {
+	var f generateFlags
+	var session, model, document string
+	cmd := &cobra.Command{
+		Use:   "ask QUESTION",
+		Short: "Read a document once, ask often",
+		Long: `ask answers a question about a document. The first call reads the document and writes the session, the state of the
+model after reading, into a file; later calls with the same --session answer at once. The session is not changed by
+questions. It is of use only to the model that wrote it.`,
+		Example: `  rfm ask --model smollm2.gguf --read report.txt --session report.rfs "What was decided?"
+  rfm ask --session report.rfs "By whom?"`,
+		Args: cobra.ExactArgs(1),
+		RunE: do(func(cmd *cobra.Command, args []string) error {
+			if err := f.check(); err != nil {
+				return err
+			}
+			if session == "" {
+				return misused("--session names no file")
+			}
+			m, s, err := openSession(cmd, e, &f, session, model, document)
+			if err != nil {
+				return err
+			}
+			defer m.Close()
+			ids, err := askIDs(m, args[0])
+			if err != nil {
+				return err
+			}
+			return f.answer(cmd, e, s, ids)
+		}),
+	}
+	f.add(cmd)
+	fl := cmd.Flags()
+	fl.StringVar(&session, "session", "", "file of the session")
+	fl.StringVar(&model, "model", "", "model (default: the one that the session names)")
+	fl.StringVar(&document, "read", "", "document to read into the session, which is written anew")
+	return cmd
+}
+
+// openSession resumes a session, or reads a document into a new one and saves it.
+func openSession(cmd *cobra.Command, e *env, f *generateFlags, session, model, document string) (*models.Model,
+	*models.Session, error) {
+	if document == "" {
+		if model == "" {
+			note, err := models.SessionNote(session)
+			if err != nil {
+				return nil, nil, err
+			}
+			model = note
+		}
+		m, err := f.decoder(model)
+		if err != nil {
+			return nil, nil, err
+		}
+		s, err := m.Decoder.Resume(session)
+		if err != nil {
+			m.Close()
+		}
+		return m, s, err
+	}
+	if model == "" {
+		return nil, nil, misused("--read needs --model")
+	}
+	text, err := e.readText(document)
+	if err != nil {
+		return nil, nil, err
+	}
+	m, err := f.decoder(model)
+	if err != nil {
+		return nil, nil, err
+	}
+	s, err := readDocument(cmd, m, text)
+	if err == nil {
+		err = s.Save(session, model)
+	}
+	if err != nil {
+		m.Close()
+		return nil, nil, err
+	}
+	e.note("%d tokens read into %s", s.Len(), session)
+	return m, s, nil
+}
+
+func readDocument(cmd *cobra.Command, m *models.Model, text string) (*models.Session, error) {
+	s, err := m.Decoder.Session()
+	if err != nil {
+		return nil, err
+	}
+	ids := m.Tokens.Wrap(nil, m.Tokens.EncodeText(nil, text), 0)
+	if c, ok := m.Decoder.Chat(); ok {
+		ids = slices.Concat(c.Open("user", true), c.Text("Answer questions about this document.\n\n"+text))
+	}
+	return s, s.Read(cmd.Context(), ids)
+}
+
+// askIDs is a question after a document.
+func askIDs(m *models.Model, q string) ([]int32, error) {
+	c, ok := m.Decoder.Chat()
+	if !ok {
+		return m.Tokens.EncodeText(nil, "\n\nQuestion: "+q+"\nAnswer:"), nil
+	}
+	return slices.Concat(c.Text("\n\n"+q), c.End(), c.Open("assistant", false)), nil
+}
+
+// Info is what info prints with --json.
+type Info struct {
+	Architecture string `json:"architecture"`
+	Task         string `json:"task"` // embed or generate
+	Layers       int    `json:"layers"`
+	Hidden       int    `json:"hidden"`
+	Heads        int    `json:"heads"`
+	KVHeads      int    `json:"kv_heads"`
+	Vocabulary   int    `json:"vocabulary"`
+	Context      int    `json:"context"`
+}
+
+func infoCommand(e *env) *cobra.Command {
+	var f modelFlags
+	cmd := &cobra.Command{
+		Use:   "info MODEL",
+		Short: "What a model is",
+		Args:  cobra.ExactArgs(1),
+		RunE: do(func(_ *cobra.Command, args []string) error {
+			m, err := f.open(args[0])
+			if err != nil {
+				return err
+			}
+			defer m.Close()
+			c := m.Config()
+			i := Info{c.Architecture, "embed", c.Layers, c.Hidden, c.Heads, c.KVHeads, c.Vocab, c.MaxPositions}
+			if m.Decoder != nil {
+				i.Task = "generate"
+			}
+			if e.json {
+				return e.object(i)
+			}
+			_, err = fmt.Fprintf(e.stdout, "%s: %s, %d layers of %d columns, %d heads (%d of keys), %d tokens, context %d\n",
+				i.Architecture, i.Task, i.Layers, i.Hidden, i.Heads, i.KVHeads, i.Vocabulary, i.Context)
+			return err
+		}),
+	}
+	f.add(cmd)
+	return cmd
+}

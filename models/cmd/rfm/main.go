@@ -1,0 +1,220 @@
+// Command rfm embeds and generates text with pretrained models on the CPU.
+//
+// Results go to stdout, everything else to stderr. The exit status is 0 when the work is done, 1 when it failed, 2 when
+// the command was misused. With --json every command prints one object per line.
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strconv"
+	"strings"
+	"syscall"
+	"unicode"
+
+	"github.com/spf13/cobra"
+
+	"github.com/randfeat/randfeat/models"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // a second signal ends the process at once
+	code := run(ctx, os.Stdin, os.Stdout, os.Stderr, os.Args[1:])
+	stop()
+	os.Exit(code)
+}
+
+// Exit statuses.
+const (
+	exitDone   = 0
+	exitFailed = 1
+	exitMisuse = 2
+)
+
+// env is what every command needs.
+type env struct {
+	stdin  io.Reader
+	stdout *bufio.Writer
+	stderr io.Writer
+	json   bool
+}
+
+// misuse is an error in how a command was called; failure is one of its work. What has no mark came from the parsing of
+// arguments.
+type (
+	misuse  struct{ error }
+	failure struct{ error }
+)
+
+func (m misuse) Unwrap() error  { return m.error }
+func (f failure) Unwrap() error { return f.error }
+
+func misused(format string, args ...any) error { return misuse{fmt.Errorf(format, args...)} }
+
+// do adapts the work of a command to cobra.
+func do(work func(cmd *cobra.Command, args []string) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		if err := work(cmd, args); err != nil {
+			return failure{err}
+		}
+		return nil
+	}
+}
+
+// run is main without the process.
+func run(ctx context.Context, stdin io.Reader, stdout, stderr io.Writer, args []string) int {
+	e := &env{stdin: stdin, stdout: bufio.NewWriter(stdout), stderr: stderr}
+	root := command(e)
+	root.SetArgs(args)
+	root.SetIn(stdin)
+	root.SetOut(e.stdout)
+	root.SetErr(stderr)
+	cmd, err := root.ExecuteContextC(ctx)
+	if failed := e.stdout.Flush(); failed != nil && err == nil {
+		err = failure{fmt.Errorf("cannot write to stdout: %w", failed)}
+	}
+	if err == nil {
+		return exitDone
+	}
+	if errors.Is(err, context.Canceled) {
+		err = failure{errors.New("interrupted")}
+	}
+	fmt.Fprintf(stderr, "rfm: %s\n", printable(err.Error()))
+	var failed failure
+	var wrong misuse
+	if errors.As(err, &failed) && !errors.As(err, &wrong) {
+		return exitFailed
+	}
+	fmt.Fprintf(stderr, "Run '%s --help' for usage.\n", cmd.CommandPath())
+	return exitMisuse
+}
+
+func command(e *env) *cobra.Command {
+	root := &cobra.Command{
+		Use:   "rfm",
+		Short: "Embed and generate text with pretrained models on the CPU",
+		Long: `rfm runs pretrained models on the CPU, without anything else to install: encoders embed texts (embed, search, serve),
+decoders generate them (generate, ask, perplexity, serve).
+
+MODEL is a GGUF file (Llama, SmolLM2, Qwen2, BERT) or a folder of Hugging Face with config.json, model.safetensors and
+tokenizer.json (BERT, MiniLM, BGE, E5; Llama, Qwen2).
+
+Results go to stdout, everything else to stderr. Exit status: 0 done, 1 failed, 2 misused.`,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Args:          cobra.NoArgs,
+		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	root.PersistentFlags().BoolVar(&e.json, "json", false, "print one JSON object per line")
+	root.AddCommand(embedCommand(e), searchCommand(e), generateCommand(e), askCommand(e), perplexityCommand(e),
+		infoCommand(e), serveCommand(e))
+	return root
+}
+
+// object prints one JSON object on a line of its own.
+func (e *env) object(v any) error {
+	enc := json.NewEncoder(e.stdout)
+	enc.SetEscapeHTML(false)
+	return enc.Encode(v)
+}
+
+func (e *env) note(format string, args ...any) {
+	fmt.Fprintln(e.stderr, printable(fmt.Sprintf(format, args...)))
+}
+
+// printable spells control characters other than line ends and tabs as Go does: they could move a terminal's cursor, or
+// worse.
+func printable(s string) string {
+	var b strings.Builder
+	for _, r := range s {
+		if r != '\n' && r != '\t' && unicode.IsControl(r) {
+			b.WriteString(strings.Trim(strconv.QuoteRune(r), "'"))
+		} else {
+			b.WriteRune(r)
+		}
+	}
+	return b.String()
+}
+
+// modelFlags are those of every command that opens a model.
+type modelFlags struct{ precision string }
+
+func (f *modelFlags) add(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&f.precision, "precision", "", "float32 or int8 (default: int8 if the weights are quantised)")
+}
+
+// encoder opens a model that embeds.
+func (f *modelFlags) encoder(path string) (*models.Model, error) {
+	m, err := f.open(path)
+	if err != nil {
+		return nil, err
+	}
+	if m.Encoder == nil {
+		m.Close()
+		return nil, fmt.Errorf("%s generates text (%s), and this command needs a model that embeds, such as all-MiniLM-L6-v2",
+			path, m.Config().Architecture)
+	}
+	return m, nil
+}
+
+// decoder opens a model that generates.
+func (f *modelFlags) decoder(path string) (*models.Model, error) {
+	m, err := f.open(path)
+	if err != nil {
+		return nil, err
+	}
+	if m.Decoder == nil {
+		m.Close()
+		return nil, fmt.Errorf("%s embeds texts (%s), and this command needs a model that generates, such as SmolLM2", path,
+			m.Config().Architecture)
+	}
+	return m, nil
+}
+
+func (f *modelFlags) open(path string) (*models.Model, error) {
+	switch f.precision {
+	case "", "float32", "int8":
+	default:
+		return nil, misused("--precision %q: want float32 or int8", f.precision)
+	}
+	return models.Open(path, models.Options{Precision: f.precision})
+}
+
+// text is an argument, or stdin for -.
+func (e *env) text(arg string) (string, error) {
+	if arg != "-" {
+		return arg, nil
+	}
+	b, err := io.ReadAll(io.LimitReader(e.stdin, maxText+1))
+	if err == nil && len(b) > maxText {
+		err = fmt.Errorf("stdin has more than %d bytes", maxText)
+	}
+	return string(b), err
+}
+
+// maxText bounds a text that is held in memory.
+const maxText = 1 << 28
+
+// readText reads a file of text, or stdin for -.
+func (e *env) readText(path string) (string, error) {
+	if path == "-" {
+		return e.text("-")
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, maxText+1))
+	if err == nil && len(b) > maxText {
+		err = fmt.Errorf("%s has more than %d bytes", path, maxText)
+	}
+	return string(b), err
+}

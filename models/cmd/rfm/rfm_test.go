@@ -1,0 +1,205 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/sbinet/npyio"
+
+	"github.com/randfeat/randfeat/models/internal/tiny"
+)
+
+func rfm(t *testing.T, stdin string, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	var out, errs bytes.Buffer
+	code = run(context.Background(), strings.NewReader(stdin), &out, &errs, args)
+	return code, out.String(), errs.String()
+}
+
+// done runs a command that must succeed.
+func done(t *testing.T, stdin string, args ...string) string {
+	t.Helper()
+	code, out, errs := rfm(t, stdin, args...)
+	if code != 0 {
+		t.Fatalf("rfm %q: %d, %s", args, code, errs)
+	}
+	return out
+}
+
+// Every format of input and output has the same embeddings.
+func TestEmbedFormats(t *testing.T) {
+	model, dir := tiny.Folder(t, "bert"), t.TempDir()
+	inputs := map[string]string{"a.txt": "one text\nanother, \"text\"\n", "a.csv": "n,text\n1,one text\n2,\"another, \"\"text\"\"\"\n",
+		"a.ndjson": "{\"text\": \"one text\"}\n\n\"another, \\\"text\\\"\"\n"}
+	want := done(t, inputs["a.txt"], "embed", model)
+	if strings.Count(want, "\n") != 2 {
+		t.Fatal(want)
+	}
+	for name, text := range inputs {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if got := done(t, "", "embed", model, path); got != want {
+			t.Errorf("%s: %s, want %s", name, got, want)
+		}
+	}
+	var rows [][]float32
+	for line := range strings.Lines(want) {
+		var e Embedding
+		if err := json.Unmarshal([]byte(line), &e); err != nil {
+			t.Fatal(err)
+		}
+		rows = append(rows, e.Embedding)
+	}
+	npy := filepath.Join(dir, "x.npy")
+	done(t, inputs["a.txt"], "embed", model, "-", "-o", npy)
+	f, err := os.Open(npy)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	r, err := npyio.NewReader(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var x []float32
+	if err := r.Read(&x); err != nil {
+		t.Fatal(err)
+	}
+	if s := r.Header.Descr.Shape; len(s) != 2 || s[0] != 2 || s[1] != len(rows[0]) {
+		t.Fatalf("shape %v", s)
+	}
+	for i, v := range x {
+		if w := rows[i/len(rows[0])][i%len(rows[0])]; v != w {
+			t.Fatalf("number %d is %v, want %v", i, v, w)
+		}
+	}
+	csv := done(t, inputs["a.txt"], "embed", model, "--to", "csv")
+	if lines := strings.Split(csv, "\n"); len(lines) != 4 || !strings.HasPrefix(lines[0], "e0,e1,") ||
+		strings.Count(lines[1], ",") != len(rows[0])-1 {
+		t.Errorf("%.200s", csv)
+	}
+}
+
+func TestGenerateAndAsk(t *testing.T) {
+	model, dir := tiny.Folder(t, "llama"), t.TempDir()
+	plain := done(t, "", "generate", model, "a text", "-n", "8")
+	var g Generation
+	if err := json.Unmarshal([]byte(done(t, "a text", "generate", model, "-", "-n", "8", "--json")), &g); err != nil ||
+		printable(g.Text)+"\n" != plain || g.Tokens == 0 || g.PromptTokens == 0 {
+		t.Errorf("%+v, %v; plain %q", g, err, plain)
+	}
+	document, session := filepath.Join(dir, "d.txt"), filepath.Join(dir, "s.rfs")
+	if err := os.WriteFile(document, []byte("a document"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	first := done(t, "", "ask", "--model", model, "--read", document, "--session", session, "why?", "-n", "8")
+	before, err := os.ReadFile(session)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again := done(t, "", "ask", "--session", session, "why?", "-n", "8"); again != first {
+		t.Errorf("%q, then %q", first, again)
+	}
+	if after, err := os.ReadFile(session); err != nil || !bytes.Equal(before, after) {
+		t.Errorf("the session has changed (%v)", err)
+	}
+	var p Perplexity
+	if err := json.Unmarshal([]byte(done(t, strings.Repeat("a text ", 100), "perplexity", model, "-", "--context", "64",
+		"--json")), &p); err != nil || !(p.Perplexity > 1) || p.Tokens == 0 || p.Context != 64 {
+		t.Errorf("%+v, %v", p, err)
+	}
+	if out := done(t, "", "info", model); !strings.HasPrefix(out, "llama: generate, 2 layers") {
+		t.Error(out)
+	}
+}
+
+func TestSearchCommand(t *testing.T) {
+	model, dir := tiny.Folder(t, "bert"), t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "a.txt"), []byte("what is looked for"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if out := done(t, "", "search", model, dir, "what is looked for"); !strings.HasPrefix(out,
+			"1.000  a.txt:1  what is looked for") {
+			t.Error(out)
+		}
+	}
+}
+
+func TestErrors(t *testing.T) {
+	bert, llama, dir := tiny.Folder(t, "bert"), tiny.Folder(t, "llama"), t.TempDir()
+	bad := filepath.Join(dir, "bad.csv")
+	if err := os.WriteFile(bad, []byte("a,b\n1,2\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		args []string
+		code int
+		says string
+	}{
+		{[]string{"embed", llama}, 1, "needs a model that embeds"},
+		{[]string{"generate", bert, "x"}, 1, "needs a model that generates"},
+		{[]string{"generate", llama, ""}, 2, "the prompt is empty"},
+		{[]string{"generate", llama, "x", "--top-p", "0"}, 2, "--top-p is 0"},
+		{[]string{"generate", llama, "x", "--precision", "int3"}, 2, "--precision \"int3\""},
+		{[]string{"generate", filepath.Join(dir, "no.gguf"), "x"}, 1, "no such file"},
+		{[]string{"generate", bad, "x"}, 1, "bad.csv: no GGUF file"},
+		{[]string{"embed", bert, bad}, 1, `no column "text" in the header (a, b)`},
+		{[]string{"embed", bert, bad, "--column", "b", "-o", filepath.Join(dir, "x.doc")}, 2, "set --to"},
+		{[]string{"embed", bert, "--from", "doc"}, 2, "--from \"doc\""},
+		{[]string{"ask", "x"}, 2, "--session names no file"},
+		{[]string{"ask", "x", "--session", bad}, 1, "not a usable session"},
+		{[]string{"ask", "x", "--session", bad, "--read", bad}, 2, "--read needs --model"},
+		{[]string{"serve", bert, "--addr", "0.0.0.0:0"}, 2, "there is no token"},
+		{[]string{"serve", bert, "--addr", "x"}, 2, "want host:port"},
+		{[]string{"perplexity", llama, bad, "--context", "1"}, 2, "--context is 1"},
+		{[]string{"nothing"}, 2, "unknown command"},
+	} {
+		code, _, errs := rfm(t, "", c.args...)
+		if code != c.code || !strings.Contains(errs, c.says) {
+			t.Errorf("rfm %q: %d %s, want %d %s", c.args, code, errs, c.code, c.says)
+		}
+	}
+	// What fails leaves no file.
+	out := filepath.Join(dir, "out.npy")
+	if code, _, _ := rfm(t, "", "embed", bert, bad, "-o", out); code != 1 {
+		t.Error(code)
+	}
+	if _, err := os.Stat(out); err == nil {
+		t.Error("a file of a command that failed")
+	}
+}
+
+func TestServeCommand(t *testing.T) {
+	ctx, cancel := context.WithCancel(context.Background())
+	r, w := io.Pipe()
+	ended := make(chan int, 1)
+	var errs bytes.Buffer
+	model := tiny.Folder(t, "bert")
+	go func() {
+		ended <- run(ctx, strings.NewReader(""), w, &errs, []string{"serve", model, "--addr", "127.0.0.1:0", "--json"})
+		w.Close()
+	}()
+	var s Serving
+	if err := json.NewDecoder(r).Decode(&s); err != nil {
+		t.Fatal(err)
+	}
+	a, err := http.Post(s.URL+"v1/embeddings", "application/json", strings.NewReader(`{"input": "x"}`))
+	if err != nil || a.StatusCode != 200 {
+		t.Fatalf("%v, %v", a, err)
+	}
+	a.Body.Close()
+	cancel()
+	if code := <-ended; code != 0 {
+		t.Errorf("%d, %s", code, &errs)
+	}
+}

@@ -1,0 +1,142 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/randfeat/randfeat/models/serve"
+)
+
+// Serving is what serve --json prints once it listens.
+type Serving struct {
+	Address string `json:"address"`
+	URL     string `json:"url"`
+	Model   string `json:"model"`
+}
+
+// tokenVariable holds the token if there is no --token-file.
+const tokenVariable = "RFM_TOKEN"
+
+func serveCommand(e *env) *cobra.Command {
+	var f modelFlags
+	var address, tokenFile, name string
+	var public, verbose bool
+	var l serve.Limits
+	cmd := &cobra.Command{
+		Use:   "serve MODEL",
+		Short: "Answer requests over HTTP, as OpenAI's API does",
+		Long: `serve answers requests in the format of OpenAI's API:
+
+  POST /v1/embeddings    texts in, embeddings out (models that embed)
+  POST /v1/completions   a prompt in, text out; "stream": true sends it piece by piece (models that generate)
+  GET  /v1/models, /healthz, /readyz
+
+Beyond loopback a token is needed, from --token-file or the environment variable ` + tokenVariable + `. SIGTERM and SIGINT let
+requests in work finish, then stop. Logs go to stderr; they never hold texts.`,
+		Example: `  rfm serve all-MiniLM-L6-v2
+  curl -H 'Content-Type: application/json' -d '{"input": "a text"}' http://127.0.0.1:8080/v1/embeddings`,
+		Args: cobra.ExactArgs(1),
+		RunE: do(func(cmd *cobra.Command, args []string) error {
+			token, err := readToken(tokenFile)
+			if err != nil {
+				return err
+			}
+			local, err := onLoopback(address)
+			if err != nil {
+				return err
+			}
+			if !local && token == "" && !public {
+				return misused("%s can be reached from other machines, and there is no token: set --token-file or %s, or say --public-without-token",
+					address, tokenVariable)
+			}
+			m, err := f.open(args[0])
+			if err != nil {
+				return err
+			}
+			defer m.Close()
+			if name == "" {
+				name = strings.TrimSuffix(filepath.Base(filepath.Clean(args[0])), ".gguf")
+			}
+			level := slog.LevelInfo
+			if verbose {
+				level = slog.LevelDebug
+			}
+			log := slog.New(slog.NewTextHandler(e.stderr, &slog.HandlerOptions{Level: level}))
+			s := serve.New(m, serve.Options{Limits: l, Name: name, Token: token, LoopbackHosts: local && token == "", Log: log})
+			ln, err := net.Listen("tcp", address)
+			if errors.Is(err, syscall.EADDRINUSE) {
+				return fmt.Errorf("another program listens on %s: choose another --addr, or port 0 for a free one", address)
+			}
+			if err != nil {
+				return fmt.Errorf("cannot listen on %s: %w", address, err)
+			}
+			at := Serving{Address: ln.Addr().String(), URL: "http://" + ln.Addr().String() + "/", Model: name}
+			if e.json {
+				err = e.object(at)
+			} else {
+				_, err = fmt.Fprintf(e.stdout, "%s is served at %s (Ctrl-C stops)\n", name, at.URL)
+			}
+			if err = errors.Join(err, e.stdout.Flush()); err != nil {
+				ln.Close()
+				return err
+			}
+			return s.Run(cmd.Context(), ln)
+		}),
+	}
+	f.add(cmd)
+	fl := cmd.Flags()
+	fl.StringVar(&address, "addr", "127.0.0.1:8080", "address to listen on; port 0 takes a free one")
+	fl.StringVar(&name, "name", "", "name of the model for clients (default: of the file)")
+	fl.StringVar(&tokenFile, "token-file", "", "file with the token that clients must send")
+	fl.BoolVar(&public, "public-without-token", false, "serve everybody who can reach a public address")
+	fl.BoolVar(&verbose, "verbose", false, "log what connections fail of")
+	fl.Int64Var(&l.Body, "max-body", 8<<20, "largest request in bytes (else 413)")
+	fl.IntVar(&l.Texts, "max-texts", 2048, "most texts of a request (else 400)")
+	fl.IntVar(&l.Tokens, "max-tokens", 4096, "most tokens that a request may generate (else 400)")
+	fl.IntVar(&l.InFlight, "max-in-flight", 256, "most requests at a time (else 429)")
+	fl.IntVar(&l.Work, "max-work", 4, "most requests that compute at a time; others wait")
+	fl.Int64Var(&l.Memory, "max-memory", 1<<30, "most bytes of all sessions at a time (else 429)")
+	fl.DurationVar(&l.Time, "timeout", 5*time.Minute, "longest time to answer a request (else 503)")
+	fl.DurationVar(&l.Read, "read-timeout", 30*time.Second, "longest time for a client to send a request")
+	fl.DurationVar(&l.Write, "write-timeout", 30*time.Second, "longest time for a client to take a piece of an answer")
+	fl.DurationVar(&l.Shutdown, "shutdown-timeout", 15*time.Second, "longest time for requests in work when the server stops")
+	return cmd
+}
+
+func readToken(path string) (string, error) {
+	if path == "" {
+		return strings.TrimSpace(os.Getenv(tokenVariable)), nil
+	}
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return "", fmt.Errorf("cannot read the token: %w", err)
+	}
+	t := strings.TrimSpace(string(b))
+	if t == "" {
+		return "", fmt.Errorf("the token file %s is empty", path)
+	}
+	return t, nil
+}
+
+// onLoopback reports whether only this machine can reach an address.
+func onLoopback(address string) (bool, error) {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return false, misused("--addr %q: want host:port, such as 127.0.0.1:8080: %v", address, err)
+	}
+	if host == "localhost" {
+		return true, nil
+	}
+	a, err := netip.ParseAddr(host)
+	return err == nil && a.Unmap().IsLoopback(), nil
+}

@@ -1,0 +1,113 @@
+// Package decoder runs decoders of the Llama type (Touvron et al. 2023, arXiv:2302.13971), such as Llama, SmolLM2 and
+// Qwen2: RMS norms, rotary positions, grouped queries, gated units. A [Session] reads tokens and gives the logits of
+// the next one; how its heads remember is pluggable.
+package decoder
+
+import (
+	"fmt"
+
+	"github.com/randfeat/randfeat/attention/centroid"
+	"github.com/randfeat/randfeat/models/internal/nn"
+	"github.com/randfeat/randfeat/models/weights"
+)
+
+// Options say how a model is loaded. The zero value computes in float32.
+type Options struct {
+	// Quantised keeps weights in 8 or 4 bits and rounds activations to 8.
+	Quantised bool
+}
+
+// Model is a loaded decoder. It never changes: any number of sessions may use it at the same time.
+type Model struct {
+	config  weights.Config
+	kernels nn.Kernels
+
+	words  weights.Tensor
+	blocks []block
+	norm   []float32
+	output *nn.Linear
+}
+
+type block struct {
+	attnNorm, ffnNorm      []float32
+	qkv, out, gateUp, down *nn.Linear
+}
+
+// State is the memory of one layer's heads, see [centroid.State]: exact, a centroid cache or slots.
+type State = centroid.State[float32]
+
+// New loads the weights of a decoder. The words stay in the file, which must not be closed before the last call.
+func New(f weights.File, opt Options) (*Model, error) {
+	c := f.Config()
+	if !c.IsDecoder() {
+		return nil, fmt.Errorf("%s: %s is an encoder, want a decoder: %w", f.Path(), c.Architecture, weights.ErrFormat)
+	}
+	if err := c.Validate(f.Path()); err != nil {
+		return nil, err
+	}
+	k, err := nn.Chosen()
+	if err != nil {
+		return nil, err
+	}
+	m := &Model{config: c, kernels: k}
+	precision := nn.Float32
+	if opt.Quantised {
+		precision = nn.Quantised
+	}
+	l := nn.Loader{File: f}
+	type part struct {
+		name string
+		rows int
+	}
+	linear := func(prefix string, cols int, biased bool, parts ...part) *nn.Linear {
+		var bias []float32
+		var list []weights.Tensor
+		for _, p := range parts {
+			list = append(list, l.Tensor(prefix+p.name+".weight", p.rows, cols))
+			if biased {
+				bias = append(bias, l.Vector(prefix+p.name+".bias", p.rows)...)
+			}
+		}
+		if l.Err != nil {
+			return nil
+		}
+		return nn.NewLinear(k, precision, bias, list...)
+	}
+	q, kv := c.Heads*c.HeadDim, c.KVHeads*c.HeadDim
+	for i := range c.Layers {
+		p := fmt.Sprintf("model.layers.%d.", i)
+		m.blocks = append(m.blocks, block{
+			attnNorm: l.Vector(p+"input_layernorm.weight", c.Hidden),
+			ffnNorm:  l.Vector(p+"post_attention_layernorm.weight", c.Hidden),
+			qkv: linear(p+"self_attn.", c.Hidden, c.QKVBias, part{"q_proj", q}, part{"k_proj", kv},
+				part{"v_proj", kv}),
+			out:    linear(p+"self_attn.", q, false, part{"o_proj", c.Hidden}),
+			gateUp: linear(p+"mlp.", c.Hidden, false, part{"gate_proj", c.FFN}, part{"up_proj", c.FFN}),
+			down:   linear(p+"mlp.", c.FFN, false, part{"down_proj", c.Hidden}),
+		})
+		if l.Err != nil {
+			return nil, l.Err
+		}
+	}
+	m.norm = l.Vector("model.norm.weight", c.Hidden)
+	m.words = l.Tensor("model.embed_tokens.weight", c.Vocab, c.Hidden)
+	if c.TiedEmbeddings {
+		m.output = linear("model.", c.Hidden, false, part{"embed_tokens", c.Vocab})
+	} else {
+		m.output = linear("", c.Hidden, false, part{"lm_head", c.Vocab})
+	}
+	return m, l.Err
+}
+
+// Config is the shape of the model.
+func (m *Model) Config() weights.Config { return m.config }
+
+// Bytes is the memory of the weights that one token reads.
+func (m *Model) Bytes() int {
+	n := m.output.Bytes()
+	for i := range m.blocks {
+		b := &m.blocks[i]
+		n += b.qkv.Bytes() + b.out.Bytes() + b.gateUp.Bytes() + b.down.Bytes()
+	}
+	return n
+}

@@ -1,0 +1,278 @@
+package decoder
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/buf"
+	"github.com/randfeat/randfeat/models/internal/nn"
+)
+
+// Session is a text under way: the tokens read so far live in its states. It serves one call at a time.
+type Session struct {
+	model  *Model
+	states []State
+	length int
+	work   *work
+}
+
+// work is the memory of the steps of a session, which its forks share one after the other.
+type work struct {
+	x, y, h, qkv, wide, logits []float32
+	cos, sin                   []float32
+	mul                        nn.Mul
+
+	// Arguments of the loops below, which are bound once so that a token allocates nothing.
+	k            nn.Kernels
+	c            *shape
+	weight       []float32
+	xm, ym, hm   nn.Matrix
+	qkvm, widem  nn.Matrix
+	eps          float32
+	norm, add    func(lo, hi int)
+	rotate, gate func(lo, hi int)
+}
+
+// shape is what the loops need of the configuration.
+type shape struct{ heads, kvHeads, dim, ffn int }
+
+// NewSession starts a text. memory makes the state of a layer's heads; nil: exact attention.
+func (m *Model) NewSession(memory func(layer int) (State, error)) (*Session, error) {
+	s := &Session{model: m, work: newWork(m)}
+	for l := range m.blocks {
+		var st State = newExact(m.config.Heads, m.config.KVHeads, m.config.HeadDim, m.config.SlidingWindow)
+		if memory != nil {
+			made, err := memory(l)
+			if err != nil {
+				return nil, fmt.Errorf("layer %d: %w", l, err)
+			}
+			st = made
+		}
+		s.states = append(s.states, st)
+	}
+	return s, nil
+}
+
+func newWork(m *Model) *work {
+	w := &work{k: m.kernels, eps: float32(m.config.NormEps),
+		c: &shape{m.config.Heads, m.config.KVHeads, m.config.HeadDim, m.config.FFN}}
+	w.norm, w.add, w.rotate, w.gate = w.doNorm, w.doAdd, w.doRotate, w.doGate
+	return w
+}
+
+// Len is the number of tokens read.
+func (s *Session) Len() int { return s.length }
+
+// Model is that of the session.
+func (s *Session) Model() *Model { return s.model }
+
+// States are those of the layers.
+func (s *Session) States() []State { return s.states }
+
+// Restore makes s a text of length tokens whose layers have these states, as another session left them.
+func (s *Session) Restore(length int, states []State) error {
+	if len(states) != len(s.states) {
+		return fmt.Errorf("states of %d layers for a model of %d: %w", len(states), len(s.states), dense.ErrShape)
+	}
+	s.length, s.states = length, states
+	return nil
+}
+
+// Bytes is the memory of the states.
+func (s *Session) Bytes() int64 {
+	var n int64
+	for _, st := range s.states {
+		n += st.Bytes()
+	}
+	return n
+}
+
+// Fork is a copy that goes on by itself, also at the same time.
+func (s *Session) Fork() *Session {
+	f := &Session{model: s.model, length: s.length, work: newWork(s.model)}
+	for _, st := range s.states {
+		f.states = append(f.states, st.Fork())
+	}
+	return f
+}
+
+// chunk tokens of a longer text are read at a time.
+const chunk = 256
+
+// Append reads tokens and returns the logits of the next one, in memory that the next call reuses.
+func (s *Session) Append(ids ...int32) ([]float32, error) {
+	if len(ids) == 0 {
+		return nil, fmt.Errorf("no tokens: %w", dense.ErrShape)
+	}
+	if err := s.check(ids); err != nil {
+		return nil, err
+	}
+	w, c := s.work, &s.model.config
+	var x nn.Matrix
+	for lo := 0; lo < len(ids); lo += chunk {
+		var err error
+		if x, err = s.step(ids[lo:min(lo+chunk, len(ids))]); err != nil {
+			return nil, err
+		}
+	}
+	h := shaped(&w.h, 1, c.Hidden)
+	w.k.Model.RMSNorm(h.Row(0), x.Row(x.Rows-1), s.model.norm, w.eps)
+	logits := shaped(&w.logits, 1, c.Vocab)
+	w.mul.Do(w.k, logits, h, s.model.output)
+	return logits.Data, nil
+}
+
+// Score reads tokens and sets loss_i to −log p of token i given all before it. The first token of a text has nothing
+// before it and gets NaN.
+func (s *Session) Score(loss []float64, ids []int32, last []float32) error {
+	if len(loss) != len(ids) {
+		return fmt.Errorf("%d losses for %d tokens: %w", len(loss), len(ids), dense.ErrShape)
+	}
+	if err := s.check(ids); err != nil {
+		return err
+	}
+	if len(ids) == 0 {
+		return nil
+	}
+	w, c := s.work, &s.model.config
+	t := w.k.Table
+	loss[0] = math.NaN()
+	if last != nil {
+		row := append([]float32(nil), last...)
+		top, own := t.Max(row), float64(row[ids[0]])
+		loss[0] = float64(top) + math.Log(float64(t.ExpSum(row, top))) - own
+	}
+	const rows = 64 // of logits at a time
+	for lo := 0; lo < len(ids); lo += chunk {
+		part := ids[lo:min(lo+chunk, len(ids))]
+		x, err := s.step(part)
+		if err != nil {
+			return err
+		}
+		for i := 0; i < len(part); i += rows {
+			n := min(rows, len(part)-i)
+			h, logits := shaped(&w.h, n, c.Hidden), shaped(&w.logits, n, c.Vocab)
+			w.xm, w.hm, w.weight = x.RowRange(i, i+n), h, s.model.norm
+			w.doNorm(0, n)
+			w.mul.Do(w.k, logits, h, s.model.output)
+			nn.Rows(n, 4, func(from, to int) {
+				for r := from; r < to; r++ {
+					next := lo + i + r + 1
+					if next >= len(ids) {
+						continue
+					}
+					row := logits.Row(r)
+					top, own := t.Max(row), float64(row[ids[next]])
+					loss[next] = float64(top) + math.Log(float64(t.ExpSum(row, top))) - own
+				}
+			})
+		}
+	}
+	return nil
+}
+
+func (s *Session) check(ids []int32) error {
+	c := &s.model.config
+	for i, id := range ids {
+		if id < 0 || int(id) >= c.Vocab {
+			return fmt.Errorf("token %d is %d, want 0 to %d: %w", i, id, c.Vocab-1, dense.ErrShape)
+		}
+	}
+	if s.length+len(ids) > c.MaxPositions {
+		return fmt.Errorf("%d tokens after %d, the model has %d positions: %w", len(ids), s.length, c.MaxPositions,
+			dense.ErrShape)
+	}
+	return nil
+}
+
+// rowGrain rows pay for a goroutine in functions of rows.
+const rowGrain = 16
+
+// step reads tokens and returns their hidden states before the last norm.
+func (s *Session) step(ids []int32) (nn.Matrix, error) {
+	w, c, n := s.work, &s.model.config, len(ids)
+	q, kv := c.Heads*c.HeadDim, c.KVHeads*c.HeadDim
+	x, y := shaped(&w.x, n, c.Hidden), shaped(&w.y, n, c.Hidden)
+	h, wide := shaped(&w.h, n, max(c.Hidden, q)), shaped(&w.wide, n, 2*c.FFN)
+	qkv, out := shaped(&w.qkv, n, q+2*kv), h.ColRange(0, q)
+	h = h.ColRange(0, c.Hidden)
+	for i, id := range ids {
+		s.model.words.Row(x.Row(i), int(id))
+	}
+	s.angles(n)
+	w.xm, w.ym, w.hm, w.qkvm, w.widem = x, y, h, qkv, wide
+	for l := range s.model.blocks {
+		b := &s.model.blocks[l]
+		w.weight = b.attnNorm
+		nn.Rows(n, rowGrain, w.norm)
+		w.mul.Do(w.k, qkv, h, b.qkv)
+		nn.Rows(n, rowGrain, w.rotate)
+		if err := s.states[l].Step(nn.Heads(out, c.Heads, c.HeadDim), nn.Heads(qkv.ColRange(0, q), c.Heads, c.HeadDim),
+			nn.Heads(qkv.ColRange(q, q+kv), c.KVHeads, c.HeadDim),
+			nn.Heads(qkv.ColRange(q+kv, q+2*kv), c.KVHeads, c.HeadDim)); err != nil {
+			return nn.Matrix{}, fmt.Errorf("layer %d: %w", l, err)
+		}
+		w.mul.Do(w.k, y, out, b.out)
+		nn.Rows(n, rowGrain, w.add)
+		w.weight = b.ffnNorm
+		nn.Rows(n, rowGrain, w.norm)
+		w.mul.Do(w.k, wide, h, b.gateUp)
+		nn.Rows(n, rowGrain, w.gate)
+		w.mul.Do(w.k, y, wide.ColRange(0, c.FFN), b.down)
+		nn.Rows(n, rowGrain, w.add)
+	}
+	s.length += n
+	return x, nil
+}
+
+// angles computes the rotations of the next n positions, which all layers and heads share.
+func (s *Session) angles(n int) {
+	w, freqs := s.work, s.model.config.RopeFreqs
+	w.cos, w.sin = buf.Sized(w.cos, n*len(freqs)), buf.Sized(w.sin, n*len(freqs))
+	for i := range n {
+		for j, f := range freqs {
+			sin, cos := math.Sincos(float64(s.length+i) * f)
+			w.sin[i*len(freqs)+j], w.cos[i*len(freqs)+j] = float32(sin), float32(cos)
+		}
+	}
+}
+
+// doNorm sets h = norm(x).
+func (w *work) doNorm(lo, hi int) {
+	for i := lo; i < hi; i++ {
+		w.k.Model.RMSNorm(w.hm.Row(i), w.xm.Row(i), w.weight, w.eps)
+	}
+}
+
+// doAdd adds y to x.
+func (w *work) doAdd(lo, hi int) {
+	for i := lo; i < hi; i++ {
+		w.k.Table.MulAdd(w.xm.Row(i), w.ym.Row(i), 1)
+	}
+}
+
+// doRotate turns queries and keys to their positions.
+func (w *work) doRotate(lo, hi int) {
+	half := w.c.dim / 2
+	for i := lo; i < hi; i++ {
+		row, cos, sin := w.qkvm.Row(i), w.cos[i*half:(i+1)*half], w.sin[i*half:(i+1)*half]
+		for h := range w.c.heads + w.c.kvHeads {
+			x := row[h*w.c.dim : (h+1)*w.c.dim]
+			w.k.Model.Rotate(x[:half], x[half:], cos, sin)
+		}
+	}
+}
+
+// doGate multiplies the second half by the unit of the first.
+func (w *work) doGate(lo, hi int) {
+	for i := lo; i < hi; i++ {
+		row := w.widem.Row(i)
+		w.k.Model.SiLUMul(row[:w.c.ffn], row[w.c.ffn:])
+	}
+}
+
+func shaped(b *[]float32, rows, cols int) nn.Matrix {
+	*b = buf.Sized(*b, rows*cols)
+	return nn.Matrix{Rows: rows, Cols: cols, Stride: cols, Data: *b}
+}

@@ -1,0 +1,97 @@
+package models
+
+import (
+	"context"
+	"math"
+
+	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/models/encoder"
+	"github.com/randfeat/randfeat/models/token"
+)
+
+// Encoder embeds texts. It is safe for calls at the same time.
+type Encoder struct {
+	// Truncate keeps only the first passage of a long text, as sentence-transformers does. Otherwise a long text is cut
+	// into passages, and its embedding is the mean of theirs, weighted by their tokens.
+	Truncate bool
+
+	model     *encoder.Model
+	tokens    *token.Tokenizer
+	passage   int
+	normalize bool
+}
+
+// Dim is the length of an embedding.
+func (e *Encoder) Dim() int { return e.model.Dim() }
+
+// Passage is how many tokens are embedded at once, markers included.
+func (e *Encoder) Passage() int { return e.passage }
+
+// passagesAtOnce bounds the memory of Embed and the work after its context has ended.
+const passagesAtOnce = 64
+
+// Embed returns one row per text. An empty text is embedded as its markers.
+func (e *Encoder) Embed(ctx context.Context, texts []string) (dense.Matrix[float32], error) {
+	out := dense.New[float32](len(texts), e.Dim())
+	parts := make([]float64, len(texts)) // tokens so far
+	var batch [][]int32
+	var of []int
+	flush := func() error {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		x := dense.New[float32](len(batch), e.Dim())
+		if err := e.model.Embed(x, batch); err != nil {
+			return err
+		}
+		for i, text := range of {
+			n := float64(len(batch[i]))
+			parts[text] += n
+			row := out.Row(text)
+			for j, v := range x.Row(i) {
+				row[j] += float32(n) * v
+			}
+		}
+		batch, of = batch[:0], of[:0]
+		return nil
+	}
+	room := e.passage - e.tokens.Markers()
+	for i, text := range texts {
+		ids := e.tokens.EncodeText(nil, text)
+		for first := true; first || len(ids) > 0 && !e.Truncate; first = false {
+			n := min(room, len(ids))
+			batch, of = append(batch, e.tokens.Wrap(nil, ids[:n], 0)), append(of, i)
+			ids = ids[n:]
+			if len(batch) == passagesAtOnce {
+				if err := flush(); err != nil {
+					return out, err
+				}
+			}
+		}
+	}
+	if err := flush(); err != nil {
+		return out, err
+	}
+	for i := range texts {
+		e.finish(out.Row(i), parts[i])
+	}
+	return out, nil
+}
+
+// finish divides by the tokens, and by the length where the model does.
+func (e *Encoder) finish(row []float32, tokens float64) {
+	scale := 1 / tokens
+	if e.normalize {
+		var n float64
+		for _, v := range row {
+			n += float64(v) * float64(v)
+		}
+		if n == 0 {
+			return
+		}
+		scale = 1 / math.Sqrt(n)
+	}
+	for j, v := range row {
+		row[j] = float32(float64(v) * scale)
+	}
+}

@@ -1,0 +1,276 @@
+// Package encoder runs encoders of the BERT type (Devlin et al. 2018, arXiv:1810.04805), such as MiniLM, BGE and E5:
+// token ids in, one embedding per sequence out.
+//
+// Sequences of a batch lie one behind the other, without padding: work grows with the tokens, not with the longest.
+package encoder
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/randfeat/randfeat/attention"
+	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/buf"
+	"github.com/randfeat/randfeat/internal/par"
+	"github.com/randfeat/randfeat/models/internal/nn"
+	"github.com/randfeat/randfeat/models/weights"
+)
+
+// Options say how a model is loaded and run. The zero value computes in float32, with exact attention.
+type Options struct {
+	// Quantised keeps weights in 8 or 4 bits and rounds activations to 8.
+	Quantised bool
+	// Attention computes the heads of a layer for the sequences that segments tell apart; nil: exact attention.
+	Attention func(layer int, out, q, k, v attention.Seq[float32], segments []int32) error
+}
+
+// Model is a loaded encoder. It is safe for calls at the same time.
+type Model struct {
+	config  weights.Config
+	kernels nn.Kernels
+	attend  func(layer int, out, q, k, v attention.Seq[float32], segments []int32) error
+
+	words      weights.Tensor
+	places     []float32 // position embeddings plus that of token type 0, from the first position on
+	norm, bias []float32
+	blocks     []block
+	runs       par.Pool[run]
+}
+
+type block struct {
+	qkv, out, up, down                   *nn.Linear
+	attnNorm, attnBias, ffnNorm, ffnBias []float32
+}
+
+// chunkTokens bounds the memory of a call: sequences are taken together up to so many tokens.
+const chunkTokens = 2048
+
+// New loads the weights of an encoder. The words stay in the file, which must not be closed before the last call.
+func New(f weights.File, opt Options) (*Model, error) {
+	c := f.Config()
+	if c.IsDecoder() {
+		return nil, fmt.Errorf("%s: %s is a decoder, want an encoder: %w", f.Path(), c.Architecture, weights.ErrFormat)
+	}
+	if c.Architecture != "bert" || c.RelativeBucket > 0 {
+		return nil, fmt.Errorf("%s: encoders of type %s are not supported yet (bert is): %w", f.Path(), c.Architecture,
+			weights.ErrFormat)
+	}
+	if err := c.Validate(f.Path()); err != nil {
+		return nil, err
+	}
+	k, err := nn.Chosen()
+	if err != nil {
+		return nil, err
+	}
+	m := &Model{config: c, kernels: k, attend: opt.Attention}
+	l := nn.Loader{File: f}
+	m.words = l.Tensor("embeddings.word_embeddings.weight", c.Vocab, c.Hidden)
+	m.places = l.Floats("embeddings.position_embeddings.weight", -1, c.Hidden)
+	if len(m.places) < (c.FirstPosition+c.MaxPositions)*c.Hidden && l.Err == nil {
+		return nil, fmt.Errorf("%s: %d rows of positions, want %d: %w", f.Path(), len(m.places)/c.Hidden,
+			c.FirstPosition+c.MaxPositions, weights.ErrFormat)
+	}
+	if c.TypeVocab > 0 {
+		kinds := l.Floats("embeddings.token_type_embeddings.weight", c.TypeVocab, c.Hidden)
+		for i := range m.places {
+			if l.Err == nil {
+				m.places[i] += kinds[i%c.Hidden]
+			}
+		}
+	}
+	m.norm, m.bias = l.Vector("embeddings.LayerNorm.weight", c.Hidden), l.Vector("embeddings.LayerNorm.bias", c.Hidden)
+	precision := nn.Float32
+	if opt.Quantised {
+		precision = nn.Quantised
+	}
+	linear := func(rows, cols int, names ...string) *nn.Linear {
+		var bias []float32
+		var list []weights.Tensor
+		for _, n := range names {
+			list = append(list, l.Tensor(n+".weight", rows, cols))
+			bias = append(bias, l.Vector(n+".bias", rows)...)
+		}
+		if l.Err != nil {
+			return nil
+		}
+		return nn.NewLinear(k, precision, bias, list...)
+	}
+	for i := range c.Layers {
+		p := fmt.Sprintf("encoder.layer.%d.", i)
+		self := p + "attention.self."
+		b := block{
+			qkv:      linear(c.Hidden, c.Hidden, self+"query", self+"key", self+"value"),
+			out:      linear(c.Hidden, c.Hidden, p+"attention.output.dense"),
+			up:       linear(c.FFN, c.Hidden, p+"intermediate.dense"),
+			down:     linear(c.Hidden, c.FFN, p+"output.dense"),
+			attnNorm: l.Vector(p+"attention.output.LayerNorm.weight", c.Hidden),
+			attnBias: l.Vector(p+"attention.output.LayerNorm.bias", c.Hidden),
+			ffnNorm:  l.Vector(p+"output.LayerNorm.weight", c.Hidden),
+			ffnBias:  l.Vector(p+"output.LayerNorm.bias", c.Hidden),
+		}
+		m.blocks = append(m.blocks, b)
+	}
+	return m, l.Err
+}
+
+// Dim is the length of an embedding.
+func (m *Model) Dim() int { return m.config.Hidden }
+
+// MaxTokens is the length of the longest sequence.
+func (m *Model) MaxTokens() int { return m.config.MaxPositions }
+
+// Embed sets row i of dst to the embedding of sequence i.
+func (m *Model) Embed(dst dense.Matrix[float32], batch [][]int32) error {
+	if dst.Rows != len(batch) || dst.Cols != m.config.Hidden {
+		return fmt.Errorf("%d×%d embeddings for %d sequences of %d columns: %w", dst.Rows, dst.Cols, len(batch),
+			m.config.Hidden, dense.ErrShape)
+	}
+	for i, ids := range batch {
+		if len(ids) == 0 || len(ids) > m.config.MaxPositions {
+			return fmt.Errorf("sequence %d has %d tokens, want 1 to %d: %w", i, len(ids), m.config.MaxPositions,
+				dense.ErrShape)
+		}
+		for j, id := range ids {
+			if id < 0 || int(id) >= m.config.Vocab {
+				return fmt.Errorf("sequence %d: token %d is %d, want 0 to %d: %w", i, j, id, m.config.Vocab-1,
+					dense.ErrShape)
+			}
+		}
+	}
+	r := m.runs.Get()
+	defer m.runs.Put(r)
+	for lo := 0; lo < len(batch); {
+		hi, tokens := lo+1, len(batch[lo])
+		for hi < len(batch) && tokens+len(batch[hi]) <= chunkTokens {
+			tokens += len(batch[hi])
+			hi++
+		}
+		x, err := r.forward(m, batch[lo:hi], tokens)
+		if err != nil {
+			return err
+		}
+		for i, ids := range batch[lo:hi] {
+			m.pool(dst.Row(lo+i), x.RowRange(0, len(ids)))
+			x = x.RowRange(len(ids), x.Rows)
+		}
+		lo = hi
+	}
+	return nil
+}
+
+// pool makes the rows of a sequence one embedding.
+func (m *Model) pool(dst []float32, x nn.Matrix) {
+	t := m.kernels.Table
+	switch m.config.Pooling {
+	case "cls":
+		copy(dst, x.Row(0))
+	case "last":
+		copy(dst, x.Row(x.Rows-1))
+	default:
+		clear(dst)
+		t.ColSum(dst, x)
+		t.Scale(dst, 1/float32(x.Rows))
+	}
+	if m.config.Normalize {
+		if n := t.Norm2(dst); n > 0 {
+			t.Scale(dst, float32(1/math.Sqrt(n)))
+		}
+	}
+}
+
+// run is the memory of one call.
+type run struct {
+	x, y, z, qkv, wide []float32
+	segments           []int32
+	mul                nn.Mul
+	exact              attention.Exact[float32]
+}
+
+// rowGrain rows pay for a goroutine in functions of rows.
+const rowGrain = 16
+
+// forward returns the last hidden states of the tokens of all sequences.
+func (r *run) forward(m *Model, batch [][]int32, tokens int) (nn.Matrix, error) {
+	c, k := &m.config, m.kernels
+	x, y := shaped(&r.x, tokens, c.Hidden), shaped(&r.y, tokens, c.Hidden)
+	z, qkv, wide := shaped(&r.z, tokens, c.Hidden), shaped(&r.qkv, tokens, 3*c.Hidden), shaped(&r.wide, tokens, c.FFN)
+	r.segments = buf.Sized(r.segments, tokens)
+	at := 0
+	for s, ids := range batch {
+		for i, id := range ids {
+			m.words.Row(x.Row(at), int(id))
+			k.Table.MulAdd(x.Row(at), m.places[(c.FirstPosition+i)*c.Hidden:(c.FirstPosition+i+1)*c.Hidden], 1)
+			r.segments[at] = int32(s)
+			at++
+		}
+	}
+	eps := float32(c.NormEps)
+	nn.Rows(tokens, rowGrain, func(lo, hi int) {
+		for i := lo; i < hi; i++ {
+			k.Model.LayerNorm(x.Row(i), x.Row(i), m.norm, m.bias, eps)
+		}
+	})
+	// addNorm sets x = norm(x + z).
+	addNorm := func(z nn.Matrix, weight, bias []float32) {
+		nn.Rows(tokens, rowGrain, func(lo, hi int) {
+			for i := lo; i < hi; i++ {
+				k.Table.MulAdd(x.Row(i), z.Row(i), 1)
+				k.Model.LayerNorm(x.Row(i), x.Row(i), weight, bias, eps)
+			}
+		})
+	}
+	for l := range m.blocks {
+		b := &m.blocks[l]
+		r.mul.Do(k, qkv, x, b.qkv)
+		h := c.Hidden
+		heads := func(m nn.Matrix) attention.Seq[float32] { return nn.Heads(m, c.Heads, c.HeadDim) }
+		attend := m.attend
+		if attend == nil {
+			attend = r.softmax
+		}
+		if err := attend(l, heads(y), heads(qkv.ColRange(0, h)), heads(qkv.ColRange(h, 2*h)),
+			heads(qkv.ColRange(2*h, 3*h)), r.segments[:tokens]); err != nil {
+			return nn.Matrix{}, fmt.Errorf("layer %d: %w", l, err)
+		}
+		r.mul.Do(k, z, y, b.out)
+		addNorm(z, b.attnNorm, b.attnBias)
+		r.mul.Do(k, wide, x, b.up)
+		nn.Rows(tokens, rowGrain, func(lo, hi int) {
+			for i := lo; i < hi; i++ {
+				m.activate(wide.Row(i))
+			}
+		})
+		r.mul.Do(k, z, wide, b.down)
+		addNorm(z, b.ffnNorm, b.ffnBias)
+	}
+	return x, nil
+}
+
+func (m *Model) activate(x []float32) {
+	switch m.config.Activation {
+	case "gelu_tanh":
+		m.kernels.Model.GELUTanh(x)
+	case "relu":
+		for i, v := range x {
+			x[i] = max(v, 0)
+		}
+	case "silu":
+		for i, v := range x {
+			x[i] = float32(float64(v) / (1 + math.Exp(-float64(v))))
+		}
+	default:
+		m.kernels.Model.GELU(x)
+	}
+}
+
+func shaped(b *[]float32, rows, cols int) nn.Matrix {
+	*b = buf.Sized(*b, rows*cols)
+	return nn.Matrix{Rows: rows, Cols: cols, Stride: cols, Data: *b}
+}
+
+// softmax is exact attention within sequences.
+func (r *run) softmax(_ int, out, q, k, v attention.Seq[float32], segments []int32) error {
+	r.exact.Segments, r.exact.Unchecked = segments, true
+	_, err := r.exact.Forward(out, q, k, v)
+	return err
+}

@@ -1,0 +1,205 @@
+package encoder_test
+
+import (
+	"encoding/json"
+	"errors"
+	"math"
+	"os"
+	"testing"
+
+	"github.com/randfeat/randfeat/attention"
+	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/models/encoder"
+	"github.com/randfeat/randfeat/models/safetensors"
+	"github.com/randfeat/randfeat/models/weights"
+)
+
+// reference is one sequence of a tiny random model and its embeddings by PyTorch (peers/tiny.py).
+type reference struct {
+	IDs       []int32
+	Mean, CLS []float32
+}
+
+// file is a tiny model whose configuration a test may change.
+type file struct {
+	weights.File
+	config weights.Config
+}
+
+func (f file) Config() weights.Config { return f.config }
+
+func open(t *testing.T) (file, []reference) {
+	t.Helper()
+	f, err := safetensors.Open("testdata/bert")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { f.Close() })
+	b, err := os.ReadFile("testdata/bert/reference.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var refs []reference
+	if err := json.Unmarshal(b, &refs); err != nil {
+		t.Fatal(err)
+	}
+	return file{f, f.Config()}, refs
+}
+
+// furthest is the largest difference of two embeddings.
+func furthest(x, y []float32) float64 {
+	var d float64
+	for i, v := range x {
+		d = max(d, math.Abs(float64(v-y[i])))
+	}
+	return d
+}
+
+// Embeddings equal those of PyTorch to 1e-5, alone and in ragged batches, whose other sequences change no bit.
+func TestEqualsPyTorch(t *testing.T) {
+	for _, pooling := range []string{"mean", "cls"} {
+		f, refs := open(t)
+		f.config.Pooling = pooling
+		m, err := encoder.New(f, encoder.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var batch [][]int32
+		for _, r := range refs {
+			batch = append(batch, r.IDs)
+		}
+		all, one := dense.New[float32](len(batch), m.Dim()), dense.New[float32](1, m.Dim())
+		if err := m.Embed(all, batch); err != nil {
+			t.Fatal(err)
+		}
+		for i, r := range refs {
+			want := r.Mean
+			if pooling == "cls" {
+				want = r.CLS
+			}
+			if d := furthest(all.Row(i), want); !(d <= 1e-5) {
+				t.Errorf("%s, %d tokens: %v from PyTorch", pooling, len(r.IDs), d)
+			}
+			if err := m.Embed(one, batch[i:i+1]); err != nil {
+				t.Fatal(err)
+			}
+			for j, v := range one.Row(0) {
+				if v != all.At(i, j) {
+					t.Fatalf("%s: sequence %d alone has %v in column %d, in a batch %v", pooling, i, v, j, all.At(i, j))
+				}
+			}
+		}
+	}
+}
+
+// Weights in 8 bits keep the direction of embeddings.
+func TestQuantised(t *testing.T) {
+	f, refs := open(t)
+	m, err := encoder.New(f, encoder.Options{Quantised: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := dense.New[float32](1, m.Dim())
+	for _, r := range refs {
+		if err := m.Embed(got, [][]int32{r.IDs}); err != nil {
+			t.Fatal(err)
+		}
+		if c := dense.Dot(got.Row(0), r.Mean); !(c > 0.999) {
+			t.Errorf("%d tokens: cosine %v with float32", len(r.IDs), c)
+		}
+	}
+}
+
+// A caller's attention is asked for every layer, with the segments of the batch.
+func TestAttentionIsPluggable(t *testing.T) {
+	f, refs := open(t)
+	layers := 0
+	m, err := encoder.New(f, encoder.Options{Attention: func(l int, out, q, k, v attention.Seq[float32],
+		segments []int32) error {
+		layers++
+		a := attention.Exact[float32]{Visibility: attention.Visibility{Segments: segments}}
+		_, err := a.Forward(out, q, k, v)
+		return err
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := dense.New[float32](2, m.Dim())
+	if err := m.Embed(got, [][]int32{refs[1].IDs, refs[2].IDs}); err != nil {
+		t.Fatal(err)
+	}
+	if d := furthest(got.Row(1), refs[2].Mean); layers != f.config.Layers || !(d <= 1e-5) {
+		t.Errorf("%d layers, %v from PyTorch", layers, d)
+	}
+}
+
+// What a caller or a file gets wrong is an error that says where.
+func TestErrors(t *testing.T) {
+	f, refs := open(t)
+	m, err := encoder.New(f, encoder.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	dst := dense.New[float32](1, m.Dim())
+	for _, ids := range [][]int32{{}, make([]int32, m.MaxTokens()+1), {60}, {-1}} {
+		if err := m.Embed(dst, [][]int32{ids}); !errors.Is(err, dense.ErrShape) {
+			t.Errorf("%d tokens: %v", len(ids), err)
+		}
+	}
+	if err := m.Embed(dst, [][]int32{refs[0].IDs, refs[1].IDs}); !errors.Is(err, dense.ErrShape) {
+		t.Errorf("two sequences for one row: %v", err)
+	}
+	for _, change := range []func(*weights.Config){
+		func(c *weights.Config) { c.Layers = 3 },
+		func(c *weights.Config) { c.Vocab = 61 },
+		func(c *weights.Config) { c.FFN = 41 },
+		func(c *weights.Config) { c.MaxPositions, c.Passage = 41, 41 },
+		func(c *weights.Config) { c.Architecture = "llama" },
+		func(c *weights.Config) { c.Architecture = "mpnet" },
+	} {
+		g := f
+		change(&g.config)
+		if _, err := encoder.New(g, encoder.Options{}); !errors.Is(err, weights.ErrFormat) {
+			t.Errorf("%+v: %v", g.config, err)
+		}
+	}
+}
+
+func BenchmarkEmbed(b *testing.B) {
+	folder := os.Getenv("RANDFEAT_MODELS")
+	if folder == "" {
+		b.Skip("RANDFEAT_MODELS does not name a folder of models")
+	}
+	f, err := safetensors.Open(folder + "/minilm")
+	if err != nil {
+		b.Skip(err)
+	}
+	for _, quantised := range []bool{false, true} {
+		m, err := encoder.New(f, encoder.Options{Quantised: quantised})
+		if err != nil {
+			b.Fatal(err)
+		}
+		name := "float32"
+		if quantised {
+			name = "quantised"
+		}
+		for _, n := range []int{128, 512} {
+			batch := make([][]int32, 2048/n)
+			for i := range batch {
+				batch[i] = make([]int32, n)
+				for j := range batch[i] {
+					batch[i][j] = int32(1000 + (i*n+j)*7919%20000)
+				}
+			}
+			dst := dense.New[float32](len(batch), m.Dim())
+			b.Run(name, func(b *testing.B) {
+				for b.Loop() {
+					if err := m.Embed(dst, batch); err != nil {
+						b.Fatal(err)
+					}
+				}
+				b.ReportMetric(float64(b.N*2048)/b.Elapsed().Seconds(), "tokens/s")
+			})
+		}
+	}
+}

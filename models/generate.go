@@ -1,0 +1,299 @@
+package models
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+
+	"github.com/randfeat/randfeat/models/decoder"
+	"github.com/randfeat/randfeat/models/token"
+)
+
+// Decoder generates text. Any number of its sessions may run at the same time.
+type Decoder struct {
+	model       *decoder.Model
+	tokens      *token.Tokenizer
+	fingerprint [32]byte
+}
+
+// Context is the most tokens that a session can hold.
+func (d *Decoder) Context() int { return d.model.Config().MaxPositions }
+
+// TokenBytes is the memory that a token of a session takes.
+func (d *Decoder) TokenBytes() int64 {
+	c := d.model.Config()
+	return 2 * 4 * int64(c.Layers) * int64(c.KVHeads) * int64(c.HeadDim)
+}
+
+// Session begins a text. A session serves one call at a time.
+func (d *Decoder) Session() (*Session, error) {
+	s, err := d.model.NewSession(nil)
+	if err != nil {
+		return nil, err
+	}
+	return &Session{decoder: d, state: s}, nil
+}
+
+// Session is a text under way: what was read and generated so far.
+type Session struct {
+	decoder *Decoder
+	state   *decoder.Session
+	next    []float32 // logits of the next token; nil before the first
+}
+
+// ErrContext means that a text is longer than the model's context.
+var ErrContext = errors.New("the text is longer than the model's context")
+
+// readChunk tokens are read before the context of the call is asked again.
+const readChunk = 256
+
+// Read appends tokens to the text.
+func (s *Session) Read(ctx context.Context, ids []int32) error {
+	if n, most := s.Len()+len(ids), s.decoder.Context(); n > most {
+		return fmt.Errorf("%d tokens, the model reads at most %d: %w", n, most, ErrContext)
+	}
+	for len(ids) > 0 {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		n := min(readChunk, len(ids))
+		logits, err := s.state.Append(ids[:n]...)
+		if err != nil {
+			return err
+		}
+		s.next, ids = append(s.next[:0], logits...), ids[n:]
+	}
+	return nil
+}
+
+// Len is the number of tokens so far.
+func (s *Session) Len() int { return s.state.Len() }
+
+// Fork is a copy that goes on by itself: ask one question, keep the text for the next.
+func (s *Session) Fork() *Session {
+	return &Session{decoder: s.decoder, state: s.state.Fork(), next: slices.Clone(s.next)}
+}
+
+// Score reads tokens and returns the sum of −log p of those that have a token before them, and how many these are.
+// exp(sum/count) is the perplexity. Before Generate the session must Read another token.
+func (s *Session) Score(ctx context.Context, ids []int32) (sum float64, count int, err error) {
+	if n, most := s.Len()+len(ids), s.decoder.Context(); n > most {
+		return 0, 0, fmt.Errorf("%d tokens, the model reads at most %d: %w", n, most, ErrContext)
+	}
+	loss := make([]float64, len(ids))
+	if err := ctx.Err(); err != nil {
+		return 0, 0, err
+	}
+	if err := s.state.Score(loss, ids, s.next); err != nil {
+		return 0, 0, err
+	}
+	for i, l := range loss {
+		if i > 0 || s.next != nil {
+			sum += l
+			count++
+		}
+	}
+	s.next = nil // Score keeps no logits
+	return sum, count, nil
+}
+
+// Generate says how text is generated. The zero value takes the most probable token every time, up to the model's
+// context.
+type Generate struct {
+	MaxTokens   int     // 0: as many as fit
+	Temperature float64 // 0: the most probable token
+	TopP        float64 // tokens of this much probability, the likeliest first, are drawn from; 0 means 1
+	Seed        uint64
+	Stop        []string // texts that end generation and are not returned
+}
+
+func (g Generate) validate() error {
+	switch {
+	case g.MaxTokens < 0:
+		return fmt.Errorf("%d tokens to generate", g.MaxTokens)
+	case !(g.Temperature >= 0 && g.Temperature <= 100):
+		return fmt.Errorf("temperature %v, want 0 to 100", g.Temperature)
+	case !(g.TopP >= 0 && g.TopP <= 1):
+		return fmt.Errorf("top-p %v, want 0 to 1", g.TopP)
+	case slices.Contains(g.Stop, ""):
+		return errors.New("an empty stop text")
+	}
+	return nil
+}
+
+// Reasons why generation ended.
+const (
+	StopToken  = "end"    // the model ended the text
+	StopText   = "stop"   // a text of Stop came
+	StopLength = "length" // MaxTokens, or the context is full
+)
+
+// Generated is what Generate did.
+type Generated struct {
+	Tokens int    // generated, the end marker included
+	Reason string // StopToken, StopText or StopLength
+}
+
+// Generate goes on with the text and calls emit with every piece of it, in whole characters. The session holds what was
+// generated, except for the last token. An error of emit, or the end of ctx, ends generation and is returned.
+func (s *Session) Generate(ctx context.Context, g Generate, emit func(text string) error) (Generated, error) {
+	done := Generated{Reason: StopLength}
+	if err := g.validate(); err != nil {
+		return done, err
+	}
+	if s.next == nil {
+		return done, errors.New("nothing was read: generation needs at least one token to go on from")
+	}
+	most := s.decoder.Context() - s.Len()
+	if g.MaxTokens > 0 {
+		most = min(most, g.MaxTokens)
+	}
+	draw, stream, hold := newSampler(g), s.decoder.tokens.Stream(), holder{stop: g.Stop}
+	for done.Tokens < most {
+		if err := ctx.Err(); err != nil {
+			return done, err
+		}
+		id := draw.next(s.next)
+		done.Tokens++
+		if s.decoder.tokens.IsEnd(id) {
+			done.Reason = StopToken
+			break
+		}
+		text, stopped := hold.add(stream.Next(id))
+		if text != "" {
+			if err := emit(text); err != nil {
+				return done, err
+			}
+		}
+		if stopped {
+			done.Reason = StopText
+			return done, nil
+		}
+		if done.Tokens == most {
+			break
+		}
+		if err := s.Read(ctx, []int32{id}); err != nil {
+			return done, err
+		}
+	}
+	text, stopped := hold.add(stream.Flush())
+	if stopped {
+		done.Reason = StopText
+	} else {
+		text += hold.rest()
+	}
+	if text == "" {
+		return done, nil
+	}
+	return done, emit(text)
+}
+
+// holder keeps text back that may be the beginning of a stop text.
+type holder struct {
+	stop []string
+	kept string
+}
+
+// add returns the text that can be shown, and whether a stop text has come; it and everything after it is dropped.
+func (h *holder) add(text string) (show string, stopped bool) {
+	h.kept += text
+	first := -1
+	for _, s := range h.stop {
+		if i := strings.Index(h.kept, s); i >= 0 && (first < 0 || i < first) {
+			first = i
+		}
+	}
+	if first >= 0 {
+		show, h.kept = h.kept[:first], ""
+		return show, true
+	}
+	keep := 0
+	for _, s := range h.stop {
+		for n := min(len(s)-1, len(h.kept)); n > keep; n-- {
+			if strings.HasSuffix(h.kept, s[:n]) {
+				keep = n
+			}
+		}
+	}
+	n := len(h.kept) - keep
+	show, h.kept = h.kept[:n], h.kept[n:]
+	return show, false
+}
+
+func (h *holder) rest() string {
+	s := h.kept
+	h.kept = ""
+	return s
+}
+
+// sampler draws tokens. The same seed and logits give the same tokens.
+type sampler struct {
+	temperature, topP float64
+	rand              *rand.Rand
+	p                 []float64
+	ids               []int32
+}
+
+func newSampler(g Generate) *sampler {
+	s := &sampler{temperature: g.Temperature, topP: g.TopP, rand: rand.New(rand.NewPCG(g.Seed, 0x72666d))}
+	if s.topP == 0 {
+		s.topP = 1
+	}
+	return s
+}
+
+func (s *sampler) next(logits []float32) int32 {
+	best := 0
+	for i, v := range logits {
+		if v > logits[best] {
+			best = i
+		}
+	}
+	if s.temperature == 0 {
+		return int32(best)
+	}
+	s.p, s.ids = s.p[:0], s.ids[:0]
+	total := 0.0
+	for _, v := range logits {
+		e := math.Exp((float64(v) - float64(logits[best])) / s.temperature)
+		s.p = append(s.p, e)
+		total += e
+	}
+	// Tokens below this share have together less than 1 − topP: the likeliest of topP are among the others.
+	least := (1 - s.topP) / float64(len(logits)) * total
+	for i, p := range s.p {
+		if p > 0 && p >= least {
+			s.ids = append(s.ids, int32(i))
+		}
+	}
+	if s.topP < 1 {
+		slices.SortStableFunc(s.ids, func(a, b int32) int {
+			switch x, y := s.p[a], s.p[b]; {
+			case x > y:
+				return -1
+			case x < y:
+				return 1
+			}
+			return 0
+		})
+		mass := 0.0
+		for i, id := range s.ids {
+			if mass += s.p[id]; mass >= s.topP*total {
+				s.ids = s.ids[:i+1]
+				break
+			}
+		}
+		total = mass
+	}
+	u := s.rand.Float64() * total
+	for _, id := range s.ids {
+		if u -= s.p[id]; u < 0 {
+			return id
+		}
+	}
+	return s.ids[len(s.ids)-1] // of rounding
+}

@@ -1,0 +1,79 @@
+"""Tiny random models and what PyTorch computes with them, for the tests of packages encoder and decoder.
+
+    pip install torch transformers safetensors
+    python peers/tiny.py        # from models/, writes encoder/testdata and decoder/testdata
+
+Weights are stored in float16; the references are computed in float32 from the rounded weights.
+"""
+import json, os
+
+import torch
+from safetensors.torch import save_file
+from transformers import BertConfig, BertModel, LlamaConfig, LlamaForCausalLM, Qwen2Config, Qwen2ForCausalLM
+
+torch.manual_seed(1)
+
+
+def write(folder, model, config, extra):
+    os.makedirs(folder, exist_ok=True)
+    for n, p in model.named_parameters():
+        p.data.normal_(0, 0.25)
+        if "norm" in n.lower() and n.endswith("weight"):
+            p.data.add_(1)
+        p.data.copy_(p.data.half().float())
+    tensors = {n: p.data.half().contiguous() for n, p in model.named_parameters() if not n.startswith("pooler")}
+    save_file(tensors, os.path.join(folder, "model.safetensors"), {"format": "pt"})
+    keep = {k: v for k, v in config.to_dict().items() if not isinstance(v, dict) or k.startswith("rope")}
+    keep.update(extra)
+    with open(os.path.join(folder, "config.json"), "w") as f:
+        json.dump(keep, f, indent=1, sort_keys=True)
+    os.chmod(os.path.join(folder, "model.safetensors"), 0o644)
+    size = os.path.getsize(os.path.join(folder, "model.safetensors"))
+    print(folder, size, "bytes")
+    model.eval()
+
+
+def ids(n, vocab):
+    return torch.randint(0, vocab, (n,)).tolist()
+
+
+def rounded(t):
+    return [float(f"{v:.7g}") for v in t.tolist()]
+
+
+def bert():
+    c = BertConfig(vocab_size=60, hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=40,
+                   max_position_embeddings=40, type_vocab_size=2)
+    m = BertModel(c, add_pooling_layer=False)
+    write("encoder/testdata/bert", m, c, {"architectures": ["BertModel"]})
+    out = []
+    for n in (1, 7, 33, 16):
+        seq = ids(n, 60)
+        with torch.no_grad():
+            h = m(torch.tensor([seq])).last_hidden_state[0]
+        mean = h.mean(0)
+        out.append({"ids": seq, "mean": rounded(mean / mean.norm()), "cls": rounded(h[0] / h[0].norm())})
+    with open("encoder/testdata/bert/reference.json", "w") as f:
+        json.dump(out, f)
+
+
+def decoder(name, config, cls):
+    m = cls(config)
+    write("decoder/testdata/" + name, m, config, {"architectures": [cls.__name__]})
+    seq = ids(40, config.vocab_size)
+    with torch.no_grad():
+        logits = m(torch.tensor([seq])).logits[0]
+    picks = [0, 1, 16, 39]
+    loss = torch.nn.functional.cross_entropy(logits[:-1], torch.tensor(seq[1:]), reduction="none")
+    ref = {"ids": seq, "positions": picks, "logits": [rounded(logits[i]) for i in picks], "loss": rounded(loss)}
+    with open(f"decoder/testdata/{name}/reference.json", "w") as f:
+        json.dump(ref, f)
+
+
+bert()
+common = dict(vocab_size=60, hidden_size=32, num_hidden_layers=2, intermediate_size=40, max_position_embeddings=64,
+              rms_norm_eps=1e-5)
+decoder("llama", LlamaConfig(num_attention_heads=4, num_key_value_heads=2, rope_theta=100.0, **common),
+        LlamaForCausalLM)
+decoder("qwen2", Qwen2Config(num_attention_heads=4, num_key_value_heads=1, rope_theta=1000.0, tie_word_embeddings=True,
+                             **common), Qwen2ForCausalLM)

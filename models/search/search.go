@@ -1,0 +1,329 @@
+// Package search finds passages of texts by meaning: a folder of text files is embedded once into an index, which
+// queries then scan. An index knows which files have changed since.
+package search
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/binary"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/randfeat/randfeat/data"
+	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/tensorfile"
+	"github.com/randfeat/randfeat/models"
+)
+
+// ErrIndex marks files that hold no index, or a damaged one.
+var ErrIndex = errors.New("not a usable index")
+
+// Limits of what is indexed.
+const (
+	maxFile    = 1 << 26 // bytes of a file; larger ones are skipped
+	maxIndex   = 1 << 34
+	passage    = 800 // bytes of a passage, about: passages end at line ends
+	batchSize  = 64
+	nameHeader = "index"
+	nameMatrix = "embeddings"
+)
+
+// Passage is a part of a file.
+type Passage struct {
+	File       string `json:"file"` // relative to the folder, with slashes
+	Line       int    `json:"line"` // of its first line, from 1
+	Begin, End int    // bytes
+}
+
+// File is an indexed file as it was.
+type File struct {
+	Name string    `json:"name"`
+	Size int64     `json:"size"`
+	Time time.Time `json:"time"`
+}
+
+// Index is the embedded passages of a folder.
+type Index struct {
+	Model    string    `json:"model"` // fingerprint
+	Files    []File    `json:"files"`
+	Passages []Passage `json:"passages"`
+	vectors  []float32 // one row per passage
+	dim      int
+}
+
+// Hit is a passage with its cosine with the query.
+type Hit struct {
+	Passage
+	Score float64 `json:"score"`
+	Text  string  `json:"text"`
+}
+
+// Update makes the index of a folder from an older one, whose passages of unchanged files it keeps; old may be nil. Files
+// that are not text, hidden ones and those above 64 MiB are skipped. Progress is called after every file that was read.
+func Update(ctx context.Context, m *models.Model, folder string, old *Index, progress func(done, of int)) (*Index, error) {
+	if m.Encoder == nil {
+		return nil, errors.New("the model does not embed texts")
+	}
+	x := &Index{Model: fingerprint(m), dim: m.Encoder.Dim()}
+	files, err := list(folder)
+	if err != nil {
+		return nil, err
+	}
+	kept := map[string][]int{}
+	if old != nil && old.Model == x.Model && old.dim == x.dim {
+		for i, p := range old.Passages {
+			kept[p.File] = append(kept[p.File], i)
+		}
+	}
+	for i, f := range files {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		if old != nil && old.Model == x.Model && slices.ContainsFunc(old.Files, f.same) {
+			for _, p := range kept[f.Name] {
+				x.Passages = append(x.Passages, old.Passages[p])
+				x.vectors = append(x.vectors, old.vectors[p*x.dim:(p+1)*x.dim]...)
+			}
+			x.Files = append(x.Files, f)
+			continue
+		}
+		if err := x.add(ctx, m.Encoder, folder, f); err != nil {
+			return nil, err
+		}
+		if progress != nil {
+			progress(i+1, len(files))
+		}
+	}
+	return x, nil
+}
+
+func (f File) same(o File) bool { return f.Name == o.Name && f.Size == o.Size && f.Time.Equal(o.Time) }
+
+func fingerprint(m *models.Model) string {
+	f := m.Fingerprint()
+	return hex.EncodeToString(f[:])
+}
+
+// list are the files of a folder, in the order of their names.
+func list(folder string) ([]File, error) {
+	var files []File
+	err := filepath.WalkDir(folder, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if strings.HasPrefix(d.Name(), ".") && path != folder {
+			if d.IsDir() {
+				return filepath.SkipDir
+			}
+			return nil
+		}
+		if !d.Type().IsRegular() {
+			return nil
+		}
+		info, err := d.Info()
+		if err != nil {
+			return err
+		}
+		name, err := filepath.Rel(folder, path)
+		if err != nil {
+			return err
+		}
+		if info.Size() <= maxFile {
+			files = append(files, File{filepath.ToSlash(name), info.Size(), info.ModTime()})
+		}
+		return nil
+	})
+	return files, err
+}
+
+// add embeds a file.
+func (x *Index) add(ctx context.Context, e *models.Encoder, folder string, f File) error {
+	b, err := os.ReadFile(filepath.Join(folder, filepath.FromSlash(f.Name)))
+	if err != nil {
+		return err
+	}
+	x.Files = append(x.Files, f)
+	if bytes.IndexByte(b, 0) >= 0 || !utf8.Valid(b) {
+		return nil // no text
+	}
+	parts := split(f.Name, string(b))
+	for len(parts) > 0 {
+		n := min(batchSize, len(parts))
+		var texts []string
+		for _, p := range parts[:n] {
+			texts = append(texts, string(b[p.Begin:p.End]))
+		}
+		v, err := e.Embed(ctx, texts)
+		if err != nil {
+			return err
+		}
+		for i, p := range parts[:n] {
+			x.Passages = append(x.Passages, p)
+			x.vectors = append(x.vectors, v.Row(i)...)
+		}
+		parts = parts[n:]
+	}
+	return nil
+}
+
+// split cuts a text into passages at line ends: a blank line ends one that is long enough, and every line one that is
+// too long.
+func split(file, text string) []Passage {
+	var list []Passage
+	begin, line, first := 0, 1, 1
+	end := func(at int) {
+		if strings.TrimSpace(text[begin:at]) != "" {
+			list = append(list, Passage{file, first, begin, at})
+		}
+		begin, first = at, line
+	}
+	for at := 0; at < len(text); {
+		n := strings.IndexByte(text[at:], '\n') + 1
+		if n == 0 {
+			n = len(text) - at
+		}
+		if at-begin+n > 2*passage && at > begin {
+			end(at)
+		}
+		for n > 4*passage { // a line without end
+			cut := at + 2*passage
+			for !utf8.RuneStart(text[cut]) {
+				cut--
+			}
+			end(cut)
+			at, n = cut, n-(cut-at)
+		}
+		blank := strings.TrimSpace(text[at:at+n]) == ""
+		at += n
+		line++
+		if blank && at-begin >= passage/2 || at-begin >= passage {
+			end(at)
+		}
+	}
+	if begin < len(text) {
+		end(len(text))
+	}
+	return list
+}
+
+// Find returns the n passages of the largest cosine with a query. The texts are read from the folder; that of a file
+// that is gone is empty.
+func (x *Index) Find(ctx context.Context, m *models.Model, folder, query string, n int) ([]Hit, error) {
+	if x.Model != fingerprint(m) {
+		return nil, fmt.Errorf("the index was made with another model: %w", ErrIndex)
+	}
+	q, err := m.Encoder.Embed(ctx, []string{query})
+	if err != nil {
+		return nil, err
+	}
+	var hits []Hit
+	for i, p := range x.Passages {
+		hits = append(hits, Hit{Passage: p, Score: cosine(q.Row(0), x.vectors[i*x.dim:(i+1)*x.dim])})
+	}
+	slices.SortStableFunc(hits, func(a, b Hit) int { return cmp.Compare(b.Score, a.Score) })
+	hits = hits[:min(n, len(hits))]
+	for i := range hits {
+		h := &hits[i]
+		b, err := os.ReadFile(filepath.Join(folder, filepath.FromSlash(h.File)))
+		if err == nil && h.End <= len(b) {
+			h.Text = strings.TrimSpace(string(b[h.Begin:h.End]))
+		}
+	}
+	return hits, nil
+}
+
+func cosine(a, b []float32) float64 {
+	d := math.Sqrt(float64(dense.Dot(a, a)) * float64(dense.Dot(b, b)))
+	if d == 0 {
+		return 0
+	}
+	return float64(dense.Dot(a, b)) / d
+}
+
+// Save writes the index into a file, which appears complete or not at all.
+func (x *Index) Save(path string) error {
+	head, err := json.Marshal(x)
+	if err != nil {
+		return err
+	}
+	b := make([]byte, 0, 4*len(x.vectors))
+	for _, v := range x.vectors {
+		b = binary.LittleEndian.AppendUint32(b, math.Float32bits(v))
+	}
+	f := &tensorfile.File{Tensors: []tensorfile.Tensor{
+		{Name: nameHeader, DType: "U8", Shape: []int{len(head)}, Data: head},
+		{Name: nameMatrix, DType: "F32", Shape: []int{len(x.Passages), x.dim}, Data: b}}}
+	f.Seal()
+	w, err := data.CreateAtomic(path)
+	if err != nil {
+		return err
+	}
+	defer w.Abort()
+	if _, err := f.WriteTo(w); err != nil {
+		return err
+	}
+	return w.Commit()
+}
+
+// Open reads an index.
+func Open(path string) (*Index, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	if info.Size() > maxIndex {
+		return nil, fmt.Errorf("%s has %d bytes: %w", path, info.Size(), ErrIndex)
+	}
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	x, err := parse(b)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w: %w", path, ErrIndex, err)
+	}
+	return x, nil
+}
+
+func parse(b []byte) (*Index, error) {
+	f, err := tensorfile.Parse(b)
+	if err != nil {
+		return nil, err
+	}
+	if err := f.Verify(); err != nil {
+		return nil, err
+	}
+	head, ok := f.Tensor(nameHeader)
+	m, also := f.Tensor(nameMatrix)
+	if !ok || !also || m.DType != "F32" || len(m.Shape) != 2 {
+		return nil, errors.New("header or embeddings are missing")
+	}
+	x := &Index{dim: m.Shape[1]}
+	if err := json.Unmarshal(head.Data, x); err != nil {
+		return nil, err
+	}
+	if len(x.Passages) != m.Shape[0] {
+		return nil, fmt.Errorf("%d passages and %d embeddings", len(x.Passages), m.Shape[0])
+	}
+	for _, p := range x.Passages {
+		if p.Begin < 0 || p.End < p.Begin || !filepath.IsLocal(filepath.FromSlash(p.File)) {
+			return nil, fmt.Errorf("passage %+v", p)
+		}
+	}
+	x.vectors = make([]float32, len(m.Data)/4)
+	for i := range x.vectors {
+		x.vectors[i] = math.Float32frombits(binary.LittleEndian.Uint32(m.Data[4*i:]))
+	}
+	return x, nil
+}

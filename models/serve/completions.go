@@ -1,0 +1,316 @@
+package serve
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/randfeat/randfeat/models"
+)
+
+// CompletionRequest is the body of /v1/completions. Fields that would change the text and are not known here are
+// refused.
+type CompletionRequest struct {
+	Prompt      texts    `json:"prompt"`
+	Model       string   `json:"model"`
+	MaxTokens   *int     `json:"max_tokens"`  // 16 by default, as with OpenAI
+	Temperature *float64 `json:"temperature"` // 1 by default
+	TopP        *float64 `json:"top_p"`
+	Seed        *uint64  `json:"seed"`
+	Stop        texts    `json:"stop"`
+	Stream      bool     `json:"stream"`
+
+	N        *int           `json:"n"`
+	BestOf   *int           `json:"best_of"`
+	Echo     bool           `json:"echo"`
+	Suffix   *string        `json:"suffix"`
+	Logprobs *int           `json:"logprobs"`
+	Bias     map[string]any `json:"logit_bias"`
+	Presence float64        `json:"presence_penalty"`
+	Repeat   float64        `json:"frequency_penalty"`
+}
+
+// Completion is what /v1/completions returns, and each of its events.
+type Completion struct {
+	ID      string   `json:"id"`
+	Object  string   `json:"object"`
+	Created int64    `json:"created"`
+	Model   string   `json:"model"`
+	Choices []Choice `json:"choices"`
+	Usage   *Usage   `json:"usage,omitempty"`
+}
+
+// Choice is a text, or a piece of it.
+type Choice struct {
+	Text   string  `json:"text"`
+	Index  int     `json:"index"`
+	Reason *string `json:"finish_reason"` // stop or length; null before the end
+}
+
+// unsupported is the first field that asks for what is not there.
+func (q *CompletionRequest) unsupported() string {
+	switch {
+	case q.N != nil && *q.N != 1:
+		return "n"
+	case q.BestOf != nil && *q.BestOf != 1:
+		return "best_of"
+	case q.Echo:
+		return "echo"
+	case q.Suffix != nil && *q.Suffix != "":
+		return "suffix"
+	case q.Logprobs != nil:
+		return "logprobs"
+	case len(q.Bias) > 0:
+		return "logit_bias"
+	case q.Presence != 0:
+		return "presence_penalty"
+	case q.Repeat != 0:
+		return "frequency_penalty"
+	}
+	return ""
+}
+
+// settings are how the text is generated; param names a field that is out of range.
+func (q *CompletionRequest) settings(most int) (g models.Generate, param string) {
+	g = models.Generate{MaxTokens: 16, Temperature: 1, TopP: 1, Stop: q.Stop}
+	if q.MaxTokens != nil {
+		g.MaxTokens = *q.MaxTokens
+	}
+	if q.Temperature != nil {
+		g.Temperature = *q.Temperature
+	}
+	if q.TopP != nil {
+		g.TopP = *q.TopP
+	}
+	if q.Seed != nil {
+		g.Seed = *q.Seed
+	} else {
+		g.Seed = uint64(time.Now().UnixNano())
+	}
+	switch {
+	case g.MaxTokens < 1 || g.MaxTokens > most:
+		param = "max_tokens"
+	case !(g.Temperature >= 0 && g.Temperature <= 100):
+		param = "temperature"
+	case !(g.TopP > 0 && g.TopP <= 1):
+		param = "top_p"
+	case len(q.Stop) > 16 || slices.Contains(q.Stop, ""):
+		param = "stop"
+	}
+	return g, param
+}
+
+func (s *Server) completions(w http.ResponseWriter, r *http.Request) {
+	var q CompletionRequest
+	if !decode(w, r, &q) {
+		return
+	}
+	d := s.model.Decoder
+	if d == nil {
+		refuse(w, http.StatusNotFound, "model", "%s embeds texts and does not generate", s.opt.Name)
+		return
+	}
+	if p := q.unsupported(); p != "" {
+		refuse(w, http.StatusBadRequest, p, "%s is not supported", p)
+		return
+	}
+	g, param := q.settings(s.opt.Limits.Tokens)
+	if param != "" {
+		refuse(w, http.StatusBadRequest, param, "%s is out of range (at most %d tokens are generated)", param,
+			s.opt.Limits.Tokens)
+		return
+	}
+	if len(q.Prompt) != 1 {
+		refuse(w, http.StatusBadRequest, "prompt", "%d prompts, want one", len(q.Prompt))
+		return
+	}
+	ids := s.model.Tokens.Wrap(nil, s.model.Tokens.Encode(nil, q.Prompt[0]), 0)
+	if len(ids) == 0 || len(ids)+g.MaxTokens > d.Context() {
+		refuse(w, http.StatusBadRequest, "prompt", "%d tokens and %d to generate, the model's context has %d", len(ids),
+			g.MaxTokens, d.Context())
+		return
+	}
+	bytes := int64(len(ids)+g.MaxTokens) * d.TokenBytes()
+	if bytes > s.opt.Limits.Memory {
+		refuse(w, http.StatusBadRequest, "prompt", "the session takes %d bytes, this server gives %d", bytes,
+			s.opt.Limits.Memory)
+		return
+	}
+	free, ok := s.reserve(bytes)
+	if !ok {
+		w.Header().Set("Retry-After", "1")
+		refuse(w, http.StatusTooManyRequests, "", "the memory for sessions is in use")
+		return
+	}
+	c := Completion{ID: "cmpl-" + rand.Text(), Object: "text_completion", Created: time.Now().Unix(), Model: s.opt.Name}
+	b := newPieces()
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel() // a client that cannot be written to ends the work too
+	go func() {
+		defer free()
+		b.end(s.generate(ctx, ids, g, b.add))
+	}()
+	if q.Stream {
+		s.stream(ctx, w, c, b, len(ids))
+		return
+	}
+	text, done, err := b.all()
+	if err != nil {
+		s.refuseError(w, err)
+		return
+	}
+	c.Choices = []Choice{{Text: text, Reason: reason(done)}}
+	c.Usage = usage(len(ids), done)
+	s.answer(w, c)
+}
+
+func usage(prompt int, done models.Generated) *Usage {
+	return &Usage{PromptTokens: prompt, CompletionTokens: done.Tokens, TotalTokens: prompt + done.Tokens}
+}
+
+func reason(done models.Generated) *string {
+	r := "stop"
+	if done.Reason == models.StopLength {
+		r = "length"
+	}
+	return &r
+}
+
+// generate runs a session of its own when it is its turn.
+func (s *Server) generate(ctx context.Context, ids []int32, g models.Generate, emit func(string) error) (models.Generated,
+	error) {
+	done, err := s.compute(ctx)
+	if err != nil {
+		return models.Generated{}, err
+	}
+	defer done()
+	session, err := s.model.Decoder.Session()
+	if err == nil {
+		err = session.Read(ctx, ids)
+	}
+	if err != nil {
+		return models.Generated{}, err
+	}
+	return session.Generate(ctx, g, emit)
+}
+
+// stream writes pieces as events as they come.
+func (s *Server) stream(ctx context.Context, w http.ResponseWriter, c Completion, b *pieces, prompt int) {
+	out := http.NewResponseController(w)
+	began := false
+	event := func(v any) error {
+		if !began {
+			began = true
+			w.Header().Set("Content-Type", "text/event-stream")
+			w.Header().Set("Cache-Control", "no-cache")
+			w.Header().Set("X-Accel-Buffering", "no")
+		}
+		data, err := json.Marshal(v)
+		if err != nil {
+			return err
+		}
+		if err := out.SetWriteDeadline(time.Now().Add(s.opt.Limits.Write)); err != nil && !errors.Is(err,
+			http.ErrNotSupported) {
+			return err
+		}
+		if _, err := w.Write(slices.Concat([]byte("data: "), data, []byte("\n\n"))); err != nil {
+			return err
+		}
+		return out.Flush()
+	}
+	for {
+		text, done, ended, err := b.next(ctx)
+		if err != nil {
+			if !began {
+				s.refuseError(w, err)
+			} else if errors.Is(err, context.DeadlineExceeded) {
+				_ = event(problem(http.StatusServiceUnavailable, "", "the answer takes longer than %v", s.opt.Limits.Time))
+			}
+			return
+		}
+		c.Choices = []Choice{{Text: text}}
+		if ended {
+			c.Choices[0].Reason, c.Usage = reason(done), usage(prompt, done)
+		}
+		if event(c) != nil {
+			return // the client is gone; the caller ends the work
+		}
+		if ended {
+			_, _ = w.Write([]byte("data: [DONE]\n\n"))
+			_ = out.Flush()
+			return
+		}
+	}
+}
+
+// pieces hands text from the goroutine that generates to the one that writes, which may be slower. What waits is bounded
+// by the tokens that a request may generate.
+type pieces struct {
+	mu    sync.Mutex
+	text  strings.Builder
+	more  chan struct{} // has an element when something is new
+	done  models.Generated
+	ended bool
+	err   error
+}
+
+func newPieces() *pieces { return &pieces{more: make(chan struct{}, 1)} }
+
+func (b *pieces) wake() {
+	select {
+	case b.more <- struct{}{}:
+	default:
+	}
+}
+
+func (b *pieces) add(text string) error {
+	b.mu.Lock()
+	b.text.WriteString(text)
+	b.mu.Unlock()
+	b.wake()
+	return nil
+}
+
+func (b *pieces) end(done models.Generated, err error) {
+	b.mu.Lock()
+	b.done, b.err, b.ended = done, err, true
+	b.mu.Unlock()
+	b.wake()
+}
+
+// next waits for text, or for the end.
+func (b *pieces) next(ctx context.Context) (text string, done models.Generated, ended bool, err error) {
+	for {
+		b.mu.Lock()
+		text, done, ended, err = b.text.String(), b.done, b.ended, b.err
+		b.text.Reset()
+		b.mu.Unlock()
+		if err != nil || ended || text != "" {
+			return text, done, ended, err
+		}
+		select {
+		case <-b.more:
+		case <-ctx.Done():
+			return "", done, false, ctx.Err()
+		}
+	}
+}
+
+// all waits for the end.
+func (b *pieces) all() (string, models.Generated, error) {
+	for {
+		<-b.more
+		b.mu.Lock()
+		text, done, ended, err := b.text.String(), b.done, b.ended, b.err
+		b.mu.Unlock()
+		if ended {
+			return text, done, err
+		}
+	}
+}

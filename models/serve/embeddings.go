@@ -1,0 +1,87 @@
+package serve
+
+import (
+	"encoding/base64"
+	"encoding/binary"
+	"math"
+	"net/http"
+)
+
+// EmbeddingsRequest is the body of /v1/embeddings.
+type EmbeddingsRequest struct {
+	Input      texts  `json:"input"`
+	Model      string `json:"model"`
+	Format     string `json:"encoding_format"` // float or base64
+	Dimensions *int   `json:"dimensions"`
+}
+
+// EmbeddingsAnswer is what /v1/embeddings returns.
+type EmbeddingsAnswer struct {
+	Object string      `json:"object"`
+	Data   []Embedding `json:"data"`
+	Model  string      `json:"model"`
+	Usage  Usage       `json:"usage"`
+}
+
+// Embedding is that of one text: a list of numbers, or base64 of little-endian float32 ones.
+type Embedding struct {
+	Object    string `json:"object"`
+	Index     int    `json:"index"`
+	Embedding any    `json:"embedding"`
+}
+
+// Usage counts tokens.
+type Usage struct {
+	PromptTokens     int `json:"prompt_tokens"`
+	CompletionTokens int `json:"completion_tokens,omitempty"`
+	TotalTokens      int `json:"total_tokens"`
+}
+
+func (s *Server) embeddings(w http.ResponseWriter, r *http.Request) {
+	var q EmbeddingsRequest
+	if !decode(w, r, &q) {
+		return
+	}
+	switch e := s.model.Encoder; {
+	case e == nil:
+		refuse(w, http.StatusNotFound, "model", "%s generates text and does not embed", s.opt.Name)
+		return
+	case len(q.Input) == 0 || len(q.Input) > s.opt.Limits.Texts:
+		refuse(w, http.StatusBadRequest, "input", "%d texts, want 1 to %d", len(q.Input), s.opt.Limits.Texts)
+		return
+	case q.Format != "" && q.Format != "float" && q.Format != "base64":
+		refuse(w, http.StatusBadRequest, "encoding_format", "%q, want float or base64", q.Format)
+		return
+	case q.Dimensions != nil && *q.Dimensions != e.Dim():
+		refuse(w, http.StatusBadRequest, "dimensions", "%d, the model has %d", *q.Dimensions, e.Dim())
+		return
+	}
+	done, err := s.compute(r.Context())
+	if err != nil {
+		s.refuseError(w, err)
+		return
+	}
+	x, err := s.model.Encoder.Embed(r.Context(), q.Input)
+	done()
+	if err != nil {
+		s.refuseError(w, err)
+		return
+	}
+	a := EmbeddingsAnswer{Object: "list", Model: s.opt.Name}
+	var ids []int32
+	for i, text := range q.Input {
+		ids = s.model.Tokens.EncodeText(ids[:0], text)
+		a.Usage.PromptTokens += len(ids)
+		var v any = x.Row(i)
+		if q.Format == "base64" {
+			b := make([]byte, 0, 4*x.Cols)
+			for _, f := range x.Row(i) {
+				b = binary.LittleEndian.AppendUint32(b, math.Float32bits(f))
+			}
+			v = base64.StdEncoding.EncodeToString(b)
+		}
+		a.Data = append(a.Data, Embedding{"embedding", i, v})
+	}
+	a.Usage.TotalTokens = a.Usage.PromptTokens
+	s.answer(w, a)
+}

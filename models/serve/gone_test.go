@@ -1,0 +1,65 @@
+package serve
+
+import (
+	"context"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/randfeat/randfeat/models"
+	"github.com/randfeat/randfeat/models/internal/tiny"
+)
+
+// A client that goes away while its request waits for a turn gives everything back.
+func TestGoneWhileWaiting(t *testing.T) {
+	m, err := models.Open(tiny.Folder(t, "llama"), models.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	s := New(m, Options{Limits: Limits{Work: 1, Memory: 1 << 20}})
+	s.work <- struct{}{} // somebody computes all the time
+	reserved := func() int64 { s.mu.Lock(); defer s.mu.Unlock(); return s.memory }
+	for _, stream := range []string{"true", "false"} {
+		ctx, cancel := context.WithCancel(context.Background())
+		r := httptest.NewRequest("POST", "/v1/completions", strings.NewReader(`{"prompt": "a", "stream": `+stream+`}`))
+		r.Header.Set("Content-Type", "application/json")
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			s.ServeHTTP(httptest.NewRecorder(), r.WithContext(ctx))
+		}()
+		for reserved() == 0 {
+			time.Sleep(time.Millisecond)
+		}
+		cancel()
+		<-done
+		for begin := time.Now(); reserved() != 0; time.Sleep(time.Millisecond) {
+			if time.Since(begin) > 5*time.Second {
+				t.Fatalf("stream %s: %d bytes are reserved still", stream, reserved())
+			}
+		}
+	}
+	// Sessions beyond the memory are refused, others are not harmed.
+	free, ok := s.reserve(1 << 20)
+	if !ok {
+		t.Fatal("the memory is not free")
+	}
+	w := httptest.NewRecorder()
+	r := httptest.NewRequest("POST", "/v1/completions", strings.NewReader(`{"prompt": "a"}`))
+	r.Header.Set("Content-Type", "application/json")
+	s.ServeHTTP(w, r)
+	if w.Code != 429 {
+		t.Errorf("%d %s", w.Code, w.Body)
+	}
+	free()
+	<-s.work
+	w = httptest.NewRecorder()
+	r = httptest.NewRequest("POST", "/v1/completions", strings.NewReader(`{"prompt": "a"}`))
+	r.Header.Set("Content-Type", "application/json")
+	s.ServeHTTP(w, r)
+	if w.Code != 200 {
+		t.Errorf("%d %s", w.Code, w.Body)
+	}
+}

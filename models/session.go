@@ -1,0 +1,127 @@
+package models
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/randfeat/randfeat/data"
+	"github.com/randfeat/randfeat/internal/seal"
+)
+
+// ErrSession marks files that hold no session of this model.
+var ErrSession = errors.New("not a usable session")
+
+// sessionFormat is a session in a file: header with the model's fingerprint; note; logits of the next token; the states
+// of the layers, each after its length; checksum.
+var sessionFormat = seal.Format{Magic: "randfeat session", Version: 1, Counts: 4}
+
+// maxSession bounds what is read of a file.
+const maxSession = 1 << 36
+
+// Save writes the session into a file, which appears complete or not at all. Resume goes on with the same bits. Note is
+// for the caller, at most 64 KiB; SessionNote reads it.
+func (s *Session) Save(path, note string) error {
+	if len(note) > 1<<16 {
+		return fmt.Errorf("a note of %d bytes", len(note))
+	}
+	states := s.state.States()
+	b := sessionFormat.Begin(nil, seal.Header{Fingerprint: s.decoder.fingerprint,
+		Counts: []uint64{uint64(s.Len()), uint64(len(note)), uint64(len(s.next)), uint64(len(states))}})
+	b = append(b, note...)
+	b = seal.Append(b, s.next...)
+	for _, st := range states {
+		at := len(b)
+		b = binary.LittleEndian.AppendUint64(b, 0)
+		var err error
+		if b, err = st.AppendBinary(b); err != nil {
+			return err
+		}
+		binary.LittleEndian.PutUint64(b[at:], uint64(len(b)-at-8))
+	}
+	f, err := data.CreateAtomic(path)
+	if err != nil {
+		return err
+	}
+	defer f.Abort()
+	if _, err := f.Write(seal.Close(b, 0)); err != nil {
+		return err
+	}
+	return f.Commit()
+}
+
+// openSession reads a file and checks it.
+func openSession(path string) (h seal.Header, note string, body []byte, err error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return h, "", nil, err
+	}
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, maxSession))
+	if err != nil {
+		return h, "", nil, err
+	}
+	h, body, err = sessionFormat.Open(b)
+	if err == nil && h.Counts[1] > uint64(len(body)) {
+		err = errors.New("the note is longer than the file")
+	}
+	if err != nil {
+		return h, "", nil, fmt.Errorf("%s: %w: %w", path, ErrSession, err)
+	}
+	n := h.Counts[1]
+	return h, string(body[:n]), body[n:], nil
+}
+
+// SessionNote is the note that Save was given.
+func SessionNote(path string) (string, error) {
+	_, note, _, err := openSession(path)
+	return note, err
+}
+
+// Resume opens a saved session of this model.
+func (d *Decoder) Resume(path string) (*Session, error) {
+	h, _, body, err := openSession(path)
+	if err != nil {
+		return nil, err
+	}
+	bad := func(what string) (*Session, error) { return nil, fmt.Errorf("%s: %s: %w", path, what, ErrSession) }
+	if h.Fingerprint != d.fingerprint {
+		return bad("the session is of another model, or of other settings of it")
+	}
+	s, err := d.Session()
+	if err != nil {
+		return nil, err
+	}
+	vocab, states := uint64(d.model.Config().Vocab), s.state.States()
+	length, logits := h.Counts[0], h.Counts[2]
+	if length > uint64(d.Context()) || logits != 0 && logits != vocab || h.Counts[3] != uint64(len(states)) ||
+		logits > uint64(len(body))/4 {
+		return bad("the sizes are not those of the model")
+	}
+	ok := true
+	s.next = make([]float32, logits)
+	body = seal.Read(body, s.next, &ok)
+	if logits == 0 {
+		s.next = nil
+	}
+	for i, st := range states {
+		u, can := st.(interface{ UnmarshalBinary([]byte) error })
+		if !can || len(body) < 8 || binary.LittleEndian.Uint64(body) > uint64(len(body)-8) {
+			return bad(fmt.Sprintf("the state of layer %d is damaged", i))
+		}
+		n := binary.LittleEndian.Uint64(body)
+		if err := u.UnmarshalBinary(body[8 : 8+n]); err != nil {
+			return bad(fmt.Sprintf("layer %d: %v", i, err))
+		}
+		if st.Len() != int(length) {
+			return bad(fmt.Sprintf("layer %d holds %d tokens, want %d", i, st.Len(), length))
+		}
+		body = body[8+n:]
+	}
+	if len(body) != 0 || !ok {
+		return bad("more bytes than a session has, or numbers that are not finite")
+	}
+	return s, s.state.Restore(int(length), states)
+}

@@ -1,0 +1,276 @@
+package token
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/randfeat/randfeat/models/gguf"
+)
+
+// maxFile bounds what is read of a file.
+const maxFile = 1 << 27
+
+// Open reads the tokenizer of a Hugging Face folder: tokenizer.json or, without it, vocab.txt of BERT. Ids that end a
+// text are those that generation_config.json, config.json and tokenizer_config.json name.
+func Open(folder string) (*Tokenizer, error) {
+	t, err := openFolder(folder)
+	if err != nil {
+		return nil, err
+	}
+	return t, t.readEnds(folder)
+}
+
+func openFolder(folder string) (*Tokenizer, error) {
+	path := filepath.Join(folder, "tokenizer.json")
+	b, err := readFile(path)
+	if err == nil {
+		t, err := ParseJSON(b)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", path, err)
+		}
+		return t, nil
+	}
+	if !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	vocab := filepath.Join(folder, "vocab.txt")
+	b, err = readFile(vocab)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("%s: no tokenizer.json and no vocab.txt in this folder: %w", folder, ErrFormat)
+	}
+	if err != nil {
+		return nil, err
+	}
+	var config struct {
+		Lower   *bool `json:"do_lower_case"`
+		Accents *bool `json:"strip_accents"`
+		Chinese *bool `json:"tokenize_chinese_chars"`
+	}
+	if err := readJSON(filepath.Join(folder, "tokenizer_config.json"), &config); err != nil {
+		return nil, err
+	}
+	yes := true
+	n := bertNormalizer{clean: true, chinese: *or(config.Chinese, &yes), lower: *or(config.Lower, &yes)}
+	n.accents = *or(config.Accents, &n.lower)
+	t, err := fromVocab(strings.Split(strings.TrimSuffix(string(b), "\n"), "\n"), n)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", vocab, err)
+	}
+	return t, nil
+}
+
+func or[T any](p, otherwise *T) *T {
+	if p != nil {
+		return p
+	}
+	return otherwise
+}
+
+// fromVocab is the WordPiece tokenizer of BERT; tokens are in the order of their ids.
+func fromVocab(tokens []string, n bertNormalizer) (*Tokenizer, error) {
+	t := &Tokenizer{ids: map[string]int32{}, normalise: n.apply, split: []splitter{splitWords}}
+	vocab := map[string]int{}
+	for id, token := range tokens {
+		token = strings.TrimSuffix(token, "\r")
+		if err := t.set(id, token); err != nil {
+			return nil, err
+		}
+		vocab[token] = id
+	}
+	marker := map[string]int32{}
+	for _, name := range []string{"[UNK]", "[CLS]", "[SEP]", "[PAD]", "[MASK]"} {
+		id, ok := vocab[name]
+		if !ok {
+			if name == "[PAD]" || name == "[MASK]" {
+				continue
+			}
+			return nil, fmt.Errorf("no token %s: %w", name, ErrFormat)
+		}
+		marker[name] = int32(id)
+		t.special[id] = true
+		t.raw.add(addedToken{text: name, id: int32(id)})
+	}
+	t.prefix, t.suffix = []int32{marker["[CLS]"]}, []int32{marker["[SEP]"]}
+	t.wordPiece(vocab, "##", 100, marker["[UNK]"])
+	return t, nil
+}
+
+// readEnds reads which ids end a text; missing files are none.
+func (t *Tokenizer) readEnds(folder string) error {
+	for _, name := range []string{"generation_config.json", "config.json"} {
+		var config struct {
+			End json.RawMessage `json:"eos_token_id"`
+		}
+		if err := readJSON(filepath.Join(folder, name), &config); err != nil {
+			return err
+		}
+		var one int32
+		var many []int32
+		if json.Unmarshal(config.End, &one) == nil && len(config.End) > 0 && string(config.End) != "null" {
+			many = []int32{one}
+		} else if len(config.End) > 0 && json.Unmarshal(config.End, &many) != nil {
+			return fmt.Errorf("%s: eos_token_id %s: %w", filepath.Join(folder, name), config.End, ErrFormat)
+		}
+		t.ends = append(t.ends, many...)
+	}
+	var config struct {
+		End json.RawMessage `json:"eos_token"`
+	}
+	if err := readJSON(filepath.Join(folder, "tokenizer_config.json"), &config); err != nil {
+		return err
+	}
+	var text string
+	var object struct{ Content string }
+	if json.Unmarshal(config.End, &text) != nil && json.Unmarshal(config.End, &object) == nil {
+		text = object.Content
+	}
+	if id, ok := t.ids[text]; ok && text != "" {
+		t.ends = append(t.ends, id)
+	}
+	t.ends = slices.DeleteFunc(t.ends, func(id int32) bool { return id < 0 || int(id) >= t.Len() })
+	slices.Sort(t.ends)
+	t.ends = slices.Compact(t.ends)
+	return nil
+}
+
+func readFile(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	if err == nil && len(b) > maxFile {
+		err = fmt.Errorf("%s: more than %d bytes: %w", path, maxFile, ErrFormat)
+	}
+	return b, err
+}
+
+// readJSON reads a file into v; a missing one leaves it as it is.
+func readJSON(path string, v any) error {
+	b, err := readFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(b, v); err != nil {
+		return fmt.Errorf("%s: %w: %w", path, ErrFormat, err)
+	}
+	return nil
+}
+
+// Types of tokens in GGUF files.
+const (
+	ggufControl     = 3
+	ggufUserDefined = 4
+)
+
+// ggufSplits are the pre-tokenizers that llama.cpp knows by name (llama-vocab.cpp).
+var ggufSplits = map[string][]splitter{
+	"":                 {splitGPT2},
+	"default":          {splitGPT2},
+	"gpt-2":            {splitGPT2},
+	"smollm":           {splitDigits, splitGPT2},
+	"starcoder":        {splitDigits, splitGPT2},
+	"llama-bpe":        {patterns[patternLlama3]},
+	"llama3":           {patterns[patternLlama3]},
+	"llama-v3":         {patterns[patternLlama3]},
+	"qwen2":            {patterns[patternQwen2]},
+	"deepseek-r1-qwen": {patterns[patternQwen2]},
+}
+
+// FromGGUF reads the tokenizer of a GGUF file.
+func FromGGUF(f *gguf.File) (*Tokenizer, error) {
+	t, err := fromGGUF(f)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", f.Path(), err)
+	}
+	return t, nil
+}
+
+func fromGGUF(f *gguf.File) (*Tokenizer, error) {
+	const p = "tokenizer.ggml."
+	tokens, kinds := f.Strings(p+"tokens"), f.Ints(p+"token_type")
+	if len(tokens) == 0 || kinds != nil && len(kinds) != len(tokens) {
+		return nil, fmt.Errorf("metadata has %d tokens and %d types of them: %w", len(tokens), len(kinds), ErrFormat)
+	}
+	kind := func(id int) int64 {
+		if kinds == nil {
+			return 1
+		}
+		return kinds[id]
+	}
+	switch model := f.String(p + "model"); model {
+	case "bert":
+		// Converters mark the beginnings of words instead of continuations.
+		list := slices.Clone(tokens)
+		for id, s := range list {
+			if word, ok := strings.CutPrefix(s, "\u2581"); ok {
+				list[id] = word
+			} else if kind(id) != ggufControl && !(strings.HasPrefix(s, "[") && strings.HasSuffix(s, "]")) {
+				list[id] = "##" + s
+			}
+		}
+		return fromVocab(list, bertNormalizer{clean: true, chinese: true, accents: true, lower: true})
+	case "gpt2":
+	default:
+		return nil, fmt.Errorf("tokenizer %q is not supported (bert and gpt2 are): %w", model, ErrFormat)
+	}
+	split, ok := ggufSplits[f.String(p+"pre")]
+	if !ok {
+		return nil, fmt.Errorf("pre-tokenizer %q is not supported (gpt-2, smollm, llama-bpe and qwen2 are): %w",
+			f.String(p+"pre"), ErrFormat)
+	}
+	t := &Tokenizer{ids: map[string]int32{}, split: split}
+	vocab := map[string]int{}
+	for id, s := range tokens {
+		if err := t.set(id, s); err != nil {
+			return nil, err
+		}
+		switch kind(id) {
+		case ggufControl, ggufUserDefined:
+			t.special[id] = kind(id) == ggufControl
+			t.raw.add(addedToken{text: s, id: int32(id)})
+		}
+		vocab[s] = id
+	}
+	merges := make([]merge, len(f.Strings(p+"merges")))
+	for i, s := range f.Strings(p + "merges") {
+		if err := merges[i].parse(s); err != nil {
+			return nil, err
+		}
+	}
+	if err := t.bytePairs(vocab, merges, ignoresMerges(f.String(p+"pre")), -1); err != nil {
+		return nil, err
+	}
+	id := func(name string) (int32, bool) {
+		v, ok := f.Int(p + name)
+		return int32(v), ok && v >= 0 && v < t.Len()
+	}
+	for _, name := range []string{"eos_token_id", "eot_token_id", "eom_token_id"} {
+		if v, ok := id(name); ok && !slices.Contains(t.ends, v) {
+			t.ends = append(t.ends, v)
+		}
+	}
+	if add, ok := f.Bool(p + "add_bos_token"); add || !ok && ignoresMerges(f.String(p+"pre")) {
+		if v, ok := id("bos_token_id"); ok {
+			t.prefix = []int32{v}
+		}
+	}
+	return t, nil
+}
+
+// ignoresMerges is true of Llama 3, whose words that are tokens are taken as they are, and which begins every text
+// with a marker.
+func ignoresMerges(pre string) bool {
+	return pre == "llama-bpe" || pre == "llama3" || pre == "llama-v3"
+}

@@ -1,0 +1,371 @@
+package token
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"strings"
+
+	"golang.org/x/text/unicode/norm"
+)
+
+// tokenizerJSON is the part of Hugging Face's tokenizer.json that matters here. Truncation and padding are left to
+// callers.
+type tokenizerJSON struct {
+	Added []struct {
+		ID         int    `json:"id"`
+		Content    string `json:"content"`
+		SingleWord bool   `json:"single_word"`
+		LStrip     bool   `json:"lstrip"`
+		RStrip     bool   `json:"rstrip"`
+		Normalized bool   `json:"normalized"`
+		Special    bool   `json:"special"`
+	} `json:"added_tokens"`
+	Normalizer    *component `json:"normalizer"`
+	PreTokenizer  *component `json:"pre_tokenizer"`
+	PostProcessor *component `json:"post_processor"`
+	Model         struct {
+		Type         string          `json:"type"`
+		Vocab        json.RawMessage `json:"vocab"`
+		Merges       []merge         `json:"merges"`
+		Unknown      *string         `json:"unk_token"`
+		Prefix       *string         `json:"continuing_subword_prefix"`
+		Suffix       *string         `json:"end_of_word_suffix"`
+		MostChars    *int            `json:"max_input_chars_per_word"`
+		Dropout      *float64        `json:"dropout"`
+		FuseUnknown  bool            `json:"fuse_unk"`
+		ByteFallback bool            `json:"byte_fallback"`
+		IgnoreMerges bool            `json:"ignore_merges"`
+	} `json:"model"`
+}
+
+// component is a normalizer, pre-tokenizer or post-processor; types have some of the fields each.
+type component struct {
+	Type          string      `json:"type"`
+	Normalizers   []component `json:"normalizers"`
+	PreTokenizers []component `json:"pretokenizers"`
+	Processors    []component `json:"processors"`
+
+	CleanText     bool  `json:"clean_text"`
+	ChineseChars  bool  `json:"handle_chinese_chars"`
+	StripAccents  *bool `json:"strip_accents"`
+	Lowercase     bool  `json:"lowercase"`
+	PrefixSpace   bool  `json:"add_prefix_space"`
+	UseRegex      *bool `json:"use_regex"`
+	EachDigit     bool  `json:"individual_digits"`
+	Invert        bool  `json:"invert"`
+	Behavior      string
+	Pattern       struct{ Regex, String *string }
+	Single        []templatePart         `json:"single"`
+	SpecialTokens map[string]templateIDs `json:"special_tokens"`
+	Sep           *[2]json.RawMessage    `json:"sep"`
+	Cls           *[2]json.RawMessage    `json:"cls"`
+}
+
+type templatePart struct {
+	SpecialToken *struct{ ID string }
+	Sequence     *struct{ ID string }
+}
+
+type templateIDs struct {
+	IDs []int `json:"ids"`
+}
+
+// merge is a pair of tokens: "a b" in old files, ["a", "b"] in new ones.
+type merge [2]string
+
+func (m *merge) UnmarshalJSON(b []byte) error {
+	if len(b) > 0 && b[0] == '[' {
+		return json.Unmarshal(b, (*[2]string)(m))
+	}
+	var s string
+	if err := json.Unmarshal(b, &s); err != nil {
+		return err
+	}
+	return m.parse(s)
+}
+
+func (m *merge) parse(s string) error {
+	a, b, ok := strings.Cut(s, " ")
+	if !ok || a == "" || b == "" || strings.Contains(b, " ") {
+		return fmt.Errorf("merge %q, want two tokens: %w", s, ErrFormat)
+	}
+	*m = merge{a, b}
+	return nil
+}
+
+// ParseJSON reads a tokenizer.json.
+func ParseJSON(b []byte) (*Tokenizer, error) {
+	var j tokenizerJSON
+	if err := json.Unmarshal(b, &j); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrFormat, err)
+	}
+	t := &Tokenizer{ids: map[string]int32{}}
+	var vocab map[string]int
+	if err := json.Unmarshal(j.Model.Vocab, &vocab); err != nil {
+		return nil, fmt.Errorf("model.vocab: %w: %w", ErrFormat, err)
+	}
+	for token, id := range vocab {
+		if err := t.set(id, token); err != nil {
+			return nil, err
+		}
+	}
+	for _, a := range j.Added {
+		if err := t.set(a.ID, a.Content); err != nil {
+			return nil, err
+		}
+	}
+	if err := t.normalizer(j.Normalizer); err != nil {
+		return nil, err
+	}
+	if err := t.preTokenizer(j.PreTokenizer); err != nil {
+		return nil, err
+	}
+	if err := t.modelOf(&j, vocab); err != nil {
+		return nil, err
+	}
+	for _, a := range j.Added {
+		token := addedToken{text: a.Content, id: int32(a.ID), word: a.SingleWord, lstrip: a.LStrip, rstrip: a.RStrip}
+		t.special[a.ID] = a.Special
+		if a.Normalized {
+			if t.normalise != nil {
+				token.text = t.normalise(token.text)
+			}
+			t.normalised.add(token)
+		} else {
+			t.raw.add(token)
+		}
+	}
+	return t, t.postProcessor(j.PostProcessor)
+}
+
+func (t *Tokenizer) normalizer(c *component) error {
+	if c == nil {
+		return nil
+	}
+	then := func(f func(string) string) {
+		if before := t.normalise; before != nil {
+			t.normalise = func(s string) string { return f(before(s)) }
+		} else {
+			t.normalise = f
+		}
+	}
+	switch c.Type {
+	case "Sequence":
+		for i := range c.Normalizers {
+			if err := t.normalizer(&c.Normalizers[i]); err != nil {
+				return err
+			}
+		}
+	case "BertNormalizer":
+		accents := c.Lowercase
+		if c.StripAccents != nil {
+			accents = *c.StripAccents
+		}
+		then(bertNormalizer{clean: c.CleanText, chinese: c.ChineseChars, accents: accents, lower: c.Lowercase}.apply)
+	case "NFC":
+		then(norm.NFC.String)
+	case "NFD":
+		then(norm.NFD.String)
+	case "NFKC":
+		then(norm.NFKC.String)
+	case "NFKD":
+		then(norm.NFKD.String)
+	case "Lowercase":
+		then(lowercase)
+	case "StripAccents":
+		then(stripMarks)
+	default:
+		return fmt.Errorf("normalizer %q is not supported: %w", c.Type, ErrFormat)
+	}
+	return nil
+}
+
+func (t *Tokenizer) preTokenizer(c *component) error {
+	if c == nil {
+		return nil
+	}
+	if t.prefixSpace {
+		return fmt.Errorf("add_prefix_space before the last pre-tokenizer is not supported: %w", ErrFormat)
+	}
+	switch c.Type {
+	case "Sequence":
+		for i := range c.PreTokenizers {
+			if err := t.preTokenizer(&c.PreTokenizers[i]); err != nil {
+				return err
+			}
+		}
+	case "BertPreTokenizer":
+		t.split = append(t.split, splitWords)
+	case "Digits":
+		if !c.EachDigit {
+			return fmt.Errorf("pre-tokenizer Digits is supported only with individual_digits: %w", ErrFormat)
+		}
+		t.split = append(t.split, splitDigits)
+	case "ByteLevel":
+		if c.UseRegex == nil || *c.UseRegex {
+			t.split = append(t.split, splitGPT2)
+			t.prefixSpace = c.PrefixSpace
+		} else if c.PrefixSpace {
+			return fmt.Errorf("pre-tokenizer ByteLevel with add_prefix_space but without use_regex is not supported: %w",
+				ErrFormat)
+		}
+	case "Split":
+		if c.Pattern.Regex == nil || patterns[*c.Pattern.Regex] == nil ||
+			!(c.Behavior == "Isolated" && !c.Invert || c.Behavior == "Removed" && c.Invert) {
+			pattern := ""
+			if c.Pattern.Regex != nil {
+				pattern = *c.Pattern.Regex
+			}
+			return fmt.Errorf("pre-tokenizer Split by %q is not supported (patterns of GPT-2, Llama 3 and Qwen2 are): %w",
+				pattern, ErrFormat)
+		}
+		t.split = append(t.split, patterns[*c.Pattern.Regex])
+	default:
+		return fmt.Errorf("pre-tokenizer %q is not supported: %w", c.Type, ErrFormat)
+	}
+	return nil
+}
+
+func (t *Tokenizer) modelOf(j *tokenizerJSON, vocab map[string]int) error {
+	m := &j.Model
+	unknown := int32(-1)
+	if m.Unknown != nil {
+		id, ok := vocab[*m.Unknown]
+		if !ok {
+			return fmt.Errorf("unk_token %q is not in the vocabulary: %w", *m.Unknown, ErrFormat)
+		}
+		unknown = int32(id)
+	}
+	switch m.Type {
+	case "WordPiece":
+		if m.Prefix == nil || unknown < 0 {
+			return fmt.Errorf("WordPiece without unk_token or continuing_subword_prefix: %w", ErrFormat)
+		}
+		most := 100
+		if m.MostChars != nil {
+			most = *m.MostChars
+		}
+		t.wordPiece(vocab, *m.Prefix, most, unknown)
+		return nil
+	case "BPE":
+		if m.Prefix != nil && *m.Prefix != "" || m.Suffix != nil && *m.Suffix != "" || m.ByteFallback ||
+			m.Dropout != nil && *m.Dropout != 0 {
+			return fmt.Errorf("BPE with byte_fallback, dropout, a prefix or a suffix is not supported: %w", ErrFormat)
+		}
+		return t.bytePairs(vocab, m.Merges, m.IgnoreMerges, unknown)
+	}
+	return fmt.Errorf("model %q is not supported (WordPiece and byte-level BPE are): %w", m.Type, ErrFormat)
+}
+
+// wordPiece makes the model of a vocabulary.
+func (t *Tokenizer) wordPiece(vocab map[string]int, prefix string, most int, unknown int32) {
+	m := &wordPiece{words: map[string]int32{}, parts: map[string]int32{}, prefix: prefix, most: most, unknown: unknown}
+	for token, id := range vocab {
+		m.words[token] = int32(id)
+		if part, ok := strings.CutPrefix(token, prefix); ok {
+			m.parts[part] = int32(id)
+		}
+		m.longest = max(m.longest, len(token))
+	}
+	t.model = m
+}
+
+// bytePairs makes the model of a vocabulary and its merges, the lowest rank first. Tokens become the bytes that they
+// stand for.
+func (t *Tokenizer) bytePairs(vocab map[string]int, merges []merge, whole bool, unknown int32) error {
+	if len(merges) >= math.MaxInt32 {
+		return fmt.Errorf("%d merges: %w", len(merges), ErrFormat)
+	}
+	m := &bpe{merges: make(map[uint64]uint64, len(merges)), unknown: unknown}
+	for b := range m.bytes {
+		m.bytes[b] = -1
+	}
+	if whole {
+		m.whole = make(map[string]int32, len(vocab))
+	}
+	for token, id := range vocab {
+		raw, ok := rawBytes(token)
+		if !ok {
+			continue // a marker
+		}
+		t.tokens[id] = raw
+		if len(raw) == 1 {
+			m.bytes[raw[0]] = int32(id)
+		}
+		if whole {
+			m.whole[raw] = int32(id)
+		}
+	}
+	for rank, p := range merges {
+		a, okA := vocab[p[0]]
+		b, okB := vocab[p[1]]
+		to, ok := vocab[p[0]+p[1]]
+		if !okA || !okB || !ok {
+			return fmt.Errorf("merge %d of %q and %q: one of them, or both joined, is not in the vocabulary: %w", rank,
+				p[0], p[1], ErrFormat)
+		}
+		m.merges[pair(int32(a), int32(b))] = uint64(rank)<<32 | uint64(uint32(to))
+	}
+	t.model = m
+	return nil
+}
+
+// postProcessor keeps the markers around a single text.
+func (t *Tokenizer) postProcessor(c *component) error {
+	if c == nil {
+		return nil
+	}
+	switch c.Type {
+	case "Sequence":
+		for i := range c.Processors {
+			if err := t.postProcessor(&c.Processors[i]); err != nil {
+				return err
+			}
+		}
+	case "ByteLevel":
+	case "TemplateProcessing":
+		return t.template(c)
+	case "BertProcessing", "RobertaProcessing":
+		for i, p := range []*[2]json.RawMessage{c.Cls, c.Sep} {
+			var id int
+			if p == nil || json.Unmarshal(p[1], &id) != nil || id < 0 || id >= t.Len() {
+				return fmt.Errorf("post-processor %s without sep and cls: %w", c.Type, ErrFormat)
+			}
+			if i == 0 {
+				t.prefix = []int32{int32(id)}
+			} else {
+				t.suffix = []int32{int32(id)}
+			}
+		}
+	default:
+		return fmt.Errorf("post-processor %q is not supported: %w", c.Type, ErrFormat)
+	}
+	return nil
+}
+
+func (t *Tokenizer) template(c *component) error {
+	var prefix, suffix []int32
+	seen := false
+	for _, p := range c.Single {
+		switch {
+		case p.Sequence != nil && !seen:
+			seen = true
+		case p.SpecialToken != nil:
+			for _, id := range c.SpecialTokens[p.SpecialToken.ID].IDs {
+				if id < 0 || id >= t.Len() {
+					return fmt.Errorf("post-processor adds id %d of %d: %w", id, t.Len(), ErrFormat)
+				}
+				if seen {
+					suffix = append(suffix, int32(id))
+				} else {
+					prefix = append(prefix, int32(id))
+				}
+			}
+		default:
+			return fmt.Errorf("post-processor with two texts: %w", ErrFormat)
+		}
+	}
+	t.prefix, t.suffix = prefix, suffix
+	return nil
+}

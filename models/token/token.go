@@ -1,0 +1,155 @@
+// Package token turns text into the ids that models read and back: WordPiece of BERT and byte-level BPE of GPT-2, Llama 3,
+// SmolLM2 and Qwen2. Tokenizers come from tokenizer.json or vocab.txt of Hugging Face folders and from the metadata of
+// GGUF files. Ids are equal to those of Hugging Face's tokenizers (peers/tokens.py compares them).
+package token
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// ErrFormat marks tokenizers that are damaged or of a kind this package does not have.
+var ErrFormat = errors.New("not a usable tokenizer")
+
+// Tokenizer turns text into ids. It is safe for concurrent use.
+type Tokenizer struct {
+	tokens  []string         // by id: bytes of a byte-level token, text of another
+	ids     map[string]int32 // of tokens as files spell them
+	special []bool           // by id: a marker, not a part of texts
+
+	raw        added // found in the text as it is
+	normalised added // found in normalised text
+	normalise  func(s string) string
+	split      []splitter // applied one after the other
+	model      model
+
+	prefix, suffix []int32 // around every input: [CLS] and [SEP], or BOS
+	ends           []int32 // that end a generated text
+	prefixSpace    bool    // the last splitter gets a space before a text that does not begin with one
+}
+
+// model turns a piece into ids.
+type model interface {
+	append(dst []int32, piece string) []int32
+	// text is what a token stands for inside of a text; first says that nothing comes before it.
+	text(token string, first bool) string
+}
+
+// Encode appends the ids of text to dst, without the markers that Wrap adds. Markers that the text spells, such as
+// <|im_end|>, become single ids, as with Hugging Face's tokenizers.
+func (t *Tokenizer) Encode(dst []int32, text string) []int32 {
+	t.raw.each(text, func(s string, id int32) {
+		if id >= 0 {
+			dst = append(dst, id)
+			return
+		}
+		if t.normalise != nil {
+			s = t.normalise(s)
+		}
+		t.normalised.each(s, func(s string, id int32) {
+			if id >= 0 {
+				dst = append(dst, id)
+				return
+			}
+			dst = t.pieces(dst, s)
+		})
+	})
+	return dst
+}
+
+// EncodeText is Encode of a text from a stranger: markers in it are text like any other.
+func (t *Tokenizer) EncodeText(dst []int32, text string) []int32 {
+	if t.normalise != nil {
+		text = t.normalise(text)
+	}
+	return t.pieces(dst, text)
+}
+
+func (t *Tokenizer) pieces(dst []int32, s string) []int32 {
+	return t.splitFrom(dst, s, t.split)
+}
+
+func (t *Tokenizer) splitFrom(dst []int32, s string, split []splitter) []int32 {
+	if len(split) == 0 {
+		return t.model.append(dst, s)
+	}
+	if t.prefixSpace && len(split) == 1 && !strings.HasPrefix(s, " ") {
+		s = " " + s
+	}
+	for s != "" {
+		n, keep := split[0](s)
+		if keep {
+			dst = t.splitFrom(dst, s[:n], split[1:])
+		}
+		s = s[n:]
+	}
+	return dst
+}
+
+// Wrap adds the markers that the model expects around an input, and keeps at most most ids in all, markers included;
+// 0 means no limit.
+func (t *Tokenizer) Wrap(dst, ids []int32, most int) []int32 {
+	if most > 0 {
+		ids = ids[:max(0, min(len(ids), most-t.Markers()))]
+	}
+	dst = append(dst, t.prefix...)
+	dst = append(dst, ids...)
+	return append(dst, t.suffix...)
+}
+
+// Markers is the number of ids that Wrap adds.
+func (t *Tokenizer) Markers() int { return len(t.prefix) + len(t.suffix) }
+
+// Len is the number of ids: all are below it.
+func (t *Tokenizer) Len() int { return len(t.tokens) }
+
+// ID is the id of a token as files spell it, such as [CLS] or <|im_end|>.
+func (t *Tokenizer) ID(token string) (int32, bool) {
+	id, ok := t.ids[token]
+	return id, ok
+}
+
+// IsEnd tells whether an id ends a generated text.
+func (t *Tokenizer) IsEnd(id int32) bool {
+	for _, e := range t.ends {
+		if e == id {
+			return true
+		}
+	}
+	return false
+}
+
+// Decode is the text of ids, without markers.
+func (t *Tokenizer) Decode(ids []int32) string {
+	s := t.Stream()
+	var b strings.Builder
+	for _, id := range ids {
+		b.WriteString(s.Next(id))
+	}
+	b.WriteString(s.Flush())
+	return b.String()
+}
+
+// set gives an id its token, as the file spells it.
+func (t *Tokenizer) set(id int, token string) error {
+	if id < 0 || id >= maxVocab {
+		return fmt.Errorf("token %q has id %d: %w", token, id, ErrFormat)
+	}
+	if id >= len(t.tokens) {
+		t.tokens = append(t.tokens, make([]string, id+1-len(t.tokens))...)
+		t.special = append(t.special, make([]bool, id+1-len(t.special))...)
+	}
+	if old, twice := t.ids[token]; twice && int(old) != id {
+		return fmt.Errorf("token %q has ids %d and %d: %w", token, old, id, ErrFormat)
+	}
+	if old := t.tokens[id]; old != "" && old != token {
+		return fmt.Errorf("id %d has tokens %q and %q: %w", id, old, token, ErrFormat)
+	}
+	t.tokens[id] = token
+	t.ids[token] = int32(id)
+	return nil
+}
+
+// maxVocab bounds ids: no tokenizer has as many.
+const maxVocab = 1 << 20

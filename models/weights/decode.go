@@ -1,0 +1,105 @@
+package weights
+
+import (
+	"encoding/binary"
+	"math"
+
+	"github.com/randfeat/randfeat/internal/tensorfile"
+)
+
+// Decode converts len(dst) numbers of a type to float32. It is the definition of the types: every product is rounded to
+// float32 before a sum, as ggml's plain C code does (ggml-quants.c, dequantize_row_*).
+func Decode(dst []float32, src []byte, t Type) {
+	numbers, bytes := t.Block()
+	blocks := len(dst) / numbers
+	src = src[:blocks*bytes]
+	switch t {
+	case F32:
+		for i := range dst {
+			dst[i] = math.Float32frombits(binary.LittleEndian.Uint32(src[4*i:]))
+		}
+	case F16:
+		for i := range dst {
+			dst[i] = half(src[2*i:])
+		}
+	case BF16:
+		for i := range dst {
+			dst[i] = tensorfile.Brain(binary.LittleEndian.Uint16(src[2*i:]))
+		}
+	default:
+		decode := decoders[t]
+		for i := range blocks {
+			decode(dst[i*numbers:][:numbers], src[i*bytes:][:bytes])
+		}
+	}
+}
+
+var decoders = [types]func(dst []float32, src []byte){Q8_0: decodeQ8_0, Q4_0: decodeQ4_0, Q4_1: decodeQ4_1,
+	Q4_K: decodeQ4_K, Q6_K: decodeQ6_K}
+
+func half(b []byte) float32 { return tensorfile.Half(binary.LittleEndian.Uint16(b)) }
+
+func decodeQ8_0(dst []float32, src []byte) {
+	scale := half(src)
+	for i, b := range src[2:34] {
+		dst[i] = scale * float32(int8(b))
+	}
+}
+
+// Low nibbles hold the first half of a block.
+func decodeQ4_0(dst []float32, src []byte) {
+	scale := half(src)
+	for i, b := range src[2:18] {
+		dst[i] = scale * float32(int(b&15)-8)
+		dst[16+i] = scale * float32(int(b>>4)-8)
+	}
+}
+
+func decodeQ4_1(dst []float32, src []byte) {
+	scale, least := half(src), half(src[2:])
+	for i, b := range src[4:20] {
+		dst[i] = float32(scale*float32(b&15)) + least
+		dst[16+i] = float32(scale*float32(b>>4)) + least
+	}
+}
+
+// A super-block of Q4_K is 8 blocks of 32, each with a scale and a minimum of 6 bits. 64 numbers share 32 bytes: low
+// nibbles the first 32, high nibbles the others.
+func decodeQ4_K(dst []float32, src []byte) {
+	scale, least := half(src), half(src[2:])
+	packed, nibbles := src[4:16], src[16:144]
+	for b := range 8 {
+		s, m := scaleQ4_K(packed, b)
+		ds, dm := scale*float32(s), least*float32(m)
+		shift := 4 * uint(b&1)
+		for i, v := range nibbles[b/2*32:][:32] {
+			dst[32*b+i] = float32(ds*float32(v>>shift&15)) - dm
+		}
+	}
+}
+
+// scaleQ4_K unpacks scale and minimum of block b: the first four have them in the low 6 bits of bytes b and b+4, the
+// others have low nibbles in byte b+4 and their upper 2 bits on top of bytes b−4 and b.
+func scaleQ4_K(packed []byte, b int) (scale, least byte) {
+	if b < 4 {
+		return packed[b] & 63, packed[b+4] & 63
+	}
+	return packed[b+4]&15 | packed[b-4]>>6<<4, packed[b+4]>>4 | packed[b]>>6<<4
+}
+
+// A super-block of Q6_K is two halves of 128 numbers; in each, numbers i, i+32, i+64 and i+96 share two bytes of low
+// nibbles and one byte of upper pairs. 16 numbers share a scale.
+func decodeQ6_K(dst []float32, src []byte) {
+	scale := half(src[208:])
+	for h := range 2 {
+		low, high, scales := src[64*h:][:64], src[128+32*h:][:32], src[192+8*h:][:8]
+		for q := range 4 {
+			for i := range 32 {
+				v := low[32*(q&1)+i] >> (4 * uint(q>>1)) & 15
+				v |= high[i] >> (2 * uint(q)) & 3 << 4
+				s := scale * float32(int8(scales[2*q+i/16]))
+				dst[128*h+32*q+i] = s * float32(int(v)-32)
+			}
+		}
+	}
+}

@@ -1,0 +1,11 @@
+//go:build !unix
+
+package weights
+
+import "os"
+
+// Map is the contents of a file, read into memory.
+func Map(path string) (data []byte, unmap func() error, err error) {
+	data, err = os.ReadFile(path)
+	return data, func() error { return nil }, err
+}

@@ -1,0 +1,94 @@
+// Package weights describes the parameters of pretrained models, whatever file they come from: named tensors, possibly
+// quantised, and the configuration of the model. Readers of file formats (gguf, safetensors) return a File; forward
+// passes read one and know one set of names, those of Hugging Face.
+package weights
+
+import (
+	"errors"
+	"fmt"
+)
+
+// ErrFormat marks files that are damaged or that hold something this module cannot use.
+var ErrFormat = errors.New("not a usable model file")
+
+// Type is how the numbers of a tensor are stored. Quantised types store blocks of numbers along a row; a row is a whole
+// number of blocks. Layouts are those of ggml.
+type Type uint8
+
+// Types of tensors.
+const (
+	F32  Type = iota // IEEE 754 binary32
+	F16              // IEEE 754 binary16
+	BF16             // upper half of binary32
+	Q8_0             // 32 numbers: float16 scale, 32 int8
+	Q4_0             // 32 numbers: float16 scale, 16 bytes of nibbles, 8 subtracted
+	Q4_1             // 32 numbers: float16 scale and minimum, 16 bytes of nibbles
+	Q4_K             // 256 numbers: float16 scale and minimum, 12 bytes of 6-bit scales and minima, 128 bytes of nibbles
+	Q6_K             // 256 numbers: 128 bytes of low nibbles, 64 bytes of high pairs, 16 int8 scales, float16 scale
+	types
+)
+
+var typeNames = [types]string{"F32", "F16", "BF16", "Q8_0", "Q4_0", "Q4_1", "Q4_K", "Q6_K"}
+
+var typeBlocks = [types][2]int{{1, 4}, {1, 2}, {1, 2}, {32, 34}, {32, 18}, {32, 20}, {256, 144}, {256, 210}}
+
+func (t Type) String() string {
+	if t < types {
+		return typeNames[t]
+	}
+	return fmt.Sprintf("Type(%d)", uint8(t))
+}
+
+// Block is how many numbers a block of the type holds, and in how many bytes.
+func (t Type) Block() (numbers, bytes int) { return typeBlocks[t][0], typeBlocks[t][1] }
+
+// Tensor is a named array. Data holds Shape in row-major order and belongs to the file: it must not be written to, and
+// it ends with the file's Close.
+type Tensor struct {
+	Name  string
+	Type  Type
+	Shape []int // rows, cols of a matrix; one number of a vector
+	Data  []byte
+}
+
+// Cols is the length of a row.
+func (t Tensor) Cols() int {
+	if len(t.Shape) == 0 {
+		return 1
+	}
+	return t.Shape[len(t.Shape)-1]
+}
+
+// Rows is the number of rows; a vector is one row.
+func (t Tensor) Rows() int {
+	n := 1
+	for i, d := range t.Shape {
+		if i < len(t.Shape)-1 {
+			n *= d
+		}
+	}
+	return n
+}
+
+// RowBytes is the size of a row.
+func (t Tensor) RowBytes() int {
+	numbers, bytes := t.Type.Block()
+	return t.Cols() / numbers * bytes
+}
+
+// Floats converts all numbers to float32. A nil or short dst is replaced by a new one.
+func (t Tensor) Floats(dst []float32) []float32 {
+	rows, cols := t.Rows(), t.Cols()
+	if len(dst) < rows*cols {
+		dst = make([]float32, rows*cols)
+	}
+	dst = dst[:rows*cols]
+	Decode(dst, t.Data, t.Type)
+	return dst
+}
+
+// Row converts row i to float32; dst holds one row.
+func (t Tensor) Row(dst []float32, i int) {
+	n := t.RowBytes()
+	Decode(dst[:t.Cols()], t.Data[i*n:(i+1)*n], t.Type)
+}

@@ -1,0 +1,60 @@
+package main
+
+// The four parts of the site, in the order of the navigation.
+const (
+	tutorials  = "Tutorials"
+	howto      = "How-to"
+	reference  = "Reference"
+	background = "Background"
+)
+
+var parts = []string{tutorials, howto, reference, background}
+
+// page is one page of the site.
+type page struct {
+	part, group string // where it stands in the navigation; the start page has no part
+	title       string
+	source      string // its Markdown file in the repository, by which other pages link to it
+	path        string // in the site
+	markdown    []byte // its text if it is generated; nil: read source
+	html        string // its body if it is no Markdown
+}
+
+// listed are the pages that people write. A new page of docs needs a line here.
+//
+// The documentation of the module models (program rfm) belongs into all four parts.
+var listed = []page{
+	{title: "randfeat", source: "site/content/index.md", path: "index.html"},
+
+	{part: tutorials, title: "A model from a real table", source: "site/content/table.md", path: "tutorials/table.html"},
+	{part: tutorials, title: "Attention on a real model's heads", source: "site/content/heads.md",
+		path: "tutorials/heads.html"},
+	{part: tutorials, title: "Choosing an estimator", source: "site/content/estimator.md",
+		path: "tutorials/estimator.html"},
+	{part: tutorials, title: "Training a small Transformer", source: "site/content/transformer.md",
+		path: "tutorials/transformer.html"},
+	{part: tutorials, title: "Many files, many machines", source: "site/content/machines.md",
+		path: "tutorials/machines.html"},
+
+	{part: howto, title: "Models from tables", source: "docs/machines.md", path: "howto/machines.html"},
+	{part: howto, title: "Attention", source: "docs/attention.md", path: "howto/attention.html"},
+	{part: howto, title: "Choose an estimator", source: "docs/advise.md", path: "howto/advise.html"},
+	{part: howto, title: "Beyond one machine", source: "docs/scale.md", path: "howto/scale.html"},
+	{part: howto, title: "Softmax sampling", source: "docs/sampling.md", path: "howto/sampling.html"},
+	{part: howto, title: "Python", source: "docs/python.md", path: "howto/python.html"},
+	{part: howto, title: "GoMLX: GPUs and training", source: "gomlx/README.md", path: "howto/gomlx.html"},
+	{part: howto, title: "Apache Beam", source: "beam/README.md", path: "howto/beam.html"},
+	{part: howto, title: "Contribute", source: "CONTRIBUTING.md", path: "howto/contributing.html"},
+
+	{part: reference, title: "Families and couplings", source: "docs/estimators.md", path: "reference/estimators.html"},
+	{part: reference, title: "JSON output", source: "docs/json.md", path: "reference/json.html"},
+	{part: reference, title: "Changelog", source: "CHANGELOG.md", path: "reference/changelog.html"},
+
+	{part: background, title: "Theory", source: "docs/theory.md", path: "background/theory.html"},
+	{part: background, title: "The laboratory", source: "repro/README.md", path: "background/laboratory.html"},
+	{part: background, title: "Verdicts on five papers", source: "repro/RESULTS.md", path: "background/verdicts.html"},
+	{part: background, title: "The explorer, live", source: "site/content/explorer.md", path: "background/explorer.html"},
+	{part: background, title: "Benchmarks", source: "bench/RESULTS.md", path: "background/benchmarks.html"},
+	{part: background, title: "Attention on real heads", source: "bench/HEADS.md", path: "background/heads.html"},
+	{part: background, title: "Sampling, measured", source: "bench/SAMPLING.md", path: "background/sampling.html"},
+}
