@@ -11,8 +11,8 @@ import (
 )
 
 // chunksFormat: the flag is the number of bytes of a number. The body has for every head the reference of the hazards
-// and the clustered chunks, each with the number of its clusters and where they begin and end as u32, the centroids, the
-// hazards, the means of values, and the sorted keys and values; then the keys and values of sinks and of the positions
+// and the clustered chunks, each with the number of its clusters and where they begin and end as u32, the centroids,
+// the hazards, the means of values, and the sorted keys and values; then the keys and values of sinks and of the positions
 // after these chunks, and the queries of these positions. The numbers of chunks and positions follow from the length.
 var chunksFormat = seal.Format{Magic: "randfeat chunks\n", Version: 1, Counts: stateCounts}
 
@@ -138,7 +138,8 @@ func (c *Chunks[T]) load(h *chunkHead[T], spec *Spec, body []byte) ([]byte, erro
 		}
 		for x := range n + 1 {
 			at := binary.LittleEndian.Uint32(body[4*x:])
-			if x == 0 && at != 0 || x > 0 && at <= uint32(part.start[x-1]) || at > uint32(keys) || x == n && at != uint32(keys) {
+			if x == 0 && at != 0 || x > 0 && at <= uint32(part.start[x-1]) || at > uint32(keys) ||
+				x == n && at != uint32(keys) {
 				return nil, fmt.Errorf("chunk %d: cluster %d begins at %d: %w", i, x, at, attention.ErrCorrupt)
 			}
 			part.start = append(part.start, int32(at))

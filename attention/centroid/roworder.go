@@ -10,8 +10,8 @@ import (
 
 // rowOrder sorts queries so that those that attend to the same keys are neighbours: they are halved by the direction in
 // which they differ most until a part has the rows of one block. They have few coordinates, the principal ones of all
-// queries in the metric of the keys. On real heads blocks of such queries need a third to a half of the keys that blocks
-// of neighbours in the text need for the same error.
+// queries in the metric of the keys. On real heads blocks of such queries need a third to a half of the keys that
+// blocks of neighbours in the text need for the same error.
 type rowOrder[T dense.Float] struct {
 	order []int32         // the result: rows in their new order
 	z     dense.Matrix[T] // the coordinates of every row
@@ -117,7 +117,7 @@ func (o *rowOrder[T]) direction(rows []int32) (dir [orderCoordinates]T, ok bool)
 	return dir, true
 }
 
-// nth moves the n rows of the smallest keys to the front, of equal ones those of the smallest number: Hoare's selection.
+// nth moves the n rows of the smallest keys to the front, of equal ones those of the smallest number (Hoare).
 func nth[T dense.Float](key []T, row []int32, n int) {
 	for lo, hi := 0, len(key); hi-lo > 1; {
 		// The median of three, in the middle.
@@ -163,8 +163,8 @@ func sort2[T dense.Float](key []T, row []int32, i, j int) {
 }
 
 // principal sets dst to the directions, one per row, in which a symmetric matrix m without negative eigenvalues is
-// largest, by subspace iteration; next is scratch memory of the same shape. Where m has a smaller rank the last rows are
-// zeros.
+// largest, by subspace iteration; next is scratch memory of the same shape. Where m has a smaller rank the last rows
+// are zeros.
 func principal[T dense.Float](tab *kern.Table[T], dst, next, m dense.Matrix[T]) {
 	// Begin with the rows of the largest diagonal elements.
 	clear(dst.Data)

@@ -191,7 +191,8 @@ func TestStepsDoNotAllocate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cases := append(stateCases[float32](t), stateCase[float32]{"waiting", func() State[float32] { return waiting }, nil})
+	cases := append(stateCases[float32](t),
+		stateCase[float32]{"waiting", func() State[float32] { return waiting }, nil})
 	for i, c := range cases {
 		if c.name == "chunks" { // every few tokens a chunk is clustered, whose memory stays
 			continue

@@ -12,8 +12,8 @@ import (
 // clusters, and so have bidirectional ones that differ in Window and Block: the second of them costs its rows only.
 // Clusters of the last few specs are kept. Trials serve one call at a time.
 type Trials[T dense.Float] struct {
-	// Voters, one entry per query, tells which choose the exact clusters of their block (Spec.Together); nil: all, as in
-	// Attention.At. Errors of rows that have no vote do not profit from a block of fewer rows. Causal rows that neither
+	// Voters, one entry per query, tells which choose the exact clusters of their block (Spec.Together); nil: all, as
+	// in Attention.At. Errors of rows that have no vote do not profit from a block of fewer rows. Causal rows that neither
 	// vote nor are asked for take no time.
 	Voters []bool
 

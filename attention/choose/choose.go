@@ -27,8 +27,8 @@ type Options struct {
 	// Online is for causal attention over the very sample: no centres are calibrated, which would know its later keys,
 	// but fitted in every call to the keys already seen. Errors are measured so.
 	Online bool
-	// Decode is for causal attention token by token (NewChunks): every position chooses its clusters by itself, plans are
-	// judged on the second half of the positions and ranked by the keys that a token reads. A head that no plan suits
+	// Decode is for causal attention token by token (NewChunks): every position chooses its clusters by itself, plans
+	// are judged on the second half of the positions and ranked by the keys that a token reads. A head that no plan suits
 	// reads all of them.
 	Decode bool
 	// Rates are the speeds of this machine that rank plans by predicted seconds; plans that are not faster than exact

@@ -106,8 +106,8 @@ func denseGrid(causal bool, seed uint64, length int) []Plan {
 			continue
 		}
 		last := -1
-		for _, share := range []float64{0, 1. / 64, 1. / 32, 3. / 64, 1. / 16, 3. / 32, 1. / 8, 3. / 16, 1. / 4, 3. / 8} {
-			top := int(share * float64(clusters))
+		for _, share := range []int{0, 1, 2, 3, 4, 6, 8, 12, 16, 24} { // 64ths of the clusters
+			top := share * clusters / 64
 			if top == last {
 				continue
 			}

@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -24,9 +26,9 @@ func runTime(c *config) error {
 	fmt.Printf("%s, %d processors; medians of interleaved rounds. Choices are made on another text than they are timed on, "+
 		"for the number of threads. Errors are |ô−o|/|o| of a key/value head with its query heads, and in brackets the "+
 		"worst of single query heads.\n\n", kern.Best[float32]().Name, runtime.NumCPU())
-	fmt.Println("| heads | tokens | threads | exact, ms | chosen, ms | exact / chosen | predicted | error, worst | mean | " +
+	fmt.Println("| heads | tokens | threads | SDPA, ms | exact, ms | chosen, ms | exact / chosen | predicted | error, worst | mean | " +
 		"exact heads | exact keys of a row | choosing, share of an exact pass | GFLOP/s, exact | chosen |")
-	fmt.Println("|---|---|---|---|---|---|---|---|---|---|---|---|---|---|")
+	fmt.Println("|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|")
 	defer func() {
 		for _, threads := range c.threads {
 			fmt.Printf("\nPeak of the vector units, %d threads: %.0f GFLOP/s.\n", threads, peak(threads)/1e9)
@@ -188,15 +190,37 @@ func timeForward(c *config, model string, choice *choose.Choice, choosing float6
 	if choice.Causal {
 		kind = "causal"
 	}
-	fmt.Printf("| %s, %d query heads on %d, %s | %d | %d | %.2f | %.2f | %.2f | %s | %.3f (%.3f) | %.3f | %d of %d | %.0f | "+
-		"%s | %.0f | %.0f |\n", model, in.q.Heads, in.k.Heads, kind, in.q.Len, threads, 1e3*t[0], 1e3*t[1], t[0]/t[1],
-		predicted, slices.Max(errs), slices.Max(single), mean(errs), same, len(choice.Heads),
+	peer, err := sdpa(c, model, in.q.Len, threads, choice.Causal)
+	if err != nil {
+		return err
+	}
+	fmt.Printf("| %s, %d query heads on %d, %s | %d | %d | %s | %.2f | %.2f | %.2f | %s | %.3f (%.3f) | %.3f | %d of %d | %.0f | "+
+		"%s | %.0f | %.0f |\n", model, in.q.Heads, in.k.Heads, kind, in.q.Len, threads, peer, 1e3*t[0], 1e3*t[1],
+		t[0]/t[1], predicted, slices.Max(errs), slices.Max(single), mean(errs), same, len(choice.Heads),
 		float64(report.Exact)/float64(max(1, report.Rows)), share, each*pairs/t[0]/1e9, each*done/t[1]/1e9)
 	for h, p := range choice.Heads {
 		c.log("%s %d head %d: %v, expected error %.3f, at most %.3f", model, in.q.Len, h, p.Plan, p.Expected.Error,
 			p.Expected.High)
 	}
 	return nil
+}
+
+// sdpa is the milliseconds of PyTorch's exact attention over the same heads, if there is a Python for it.
+func sdpa(c *config, model string, n, threads int, causal bool) (string, error) {
+	if c.torch == "" {
+		return "–", nil
+	}
+	flag := "0"
+	if causal {
+		flag = "1"
+	}
+	out, err := exec.Command(c.torch, "heads/sdpa.py", filepath.Join(c.weights, model+"_test_heads.safetensors"),
+		fmt.Sprint(n), fmt.Sprint(threads), fmt.Sprint(c.rounds), flag).Output()
+	if err != nil {
+		return "", fmt.Errorf("heads/sdpa.py by %s, run from the folder bench: %w", c.torch, err)
+	}
+	ms, err := strconv.ParseFloat(strings.TrimSpace(string(out)), 64)
+	return fmt.Sprintf("%.2f", ms), err
 }
 
 // peak is the multiply-adds per second, times two, of so many goroutines, the best of a few rounds.
@@ -250,8 +274,8 @@ const decodeSteps = 32
 func timeDecode(c *config, cal, in headInputs, threads int) error {
 	n := in.q.Len - decodeSteps
 	begin := time.Now()
-	choice, err := choose.Choose(choose.Options{Tol: c.tol, Decode: true, Seed: 1}, attention.Visibility{Causal: true}, 0,
-		cal.q, cal.k, cal.v)
+	choice, err := choose.Choose(choose.Options{Tol: c.tol, Decode: true, Seed: 1},
+		attention.Visibility{Causal: true}, 0, cal.q, cal.k, cal.v)
 	if err != nil {
 		return err
 	}
@@ -308,7 +332,7 @@ func timeDecode(c *config, cal, in headInputs, threads int) error {
 	}
 	c.log("decode %d: choosing took %.3f s, %.0f exact keys of a row of the prompt", in.q.Len, choosing,
 		float64(r.Exact)/float64(max(1, r.Rows)))
-	fmt.Printf("| smollm2, %d query heads on %d, decode step | %d | %d | %.3f | %.3f | %.2f | | %.3f (%.3f) | "+
+	fmt.Printf("| smollm2, %d query heads on %d, decode step | %d | %d | | %.3f | %.3f | %.2f | | %.3f (%.3f) | "+
 		"%.3f | | | | %.0f | |\n", in.q.Heads, in.k.Heads, in.q.Len, threads, 1e3*exact, 1e3*chosen, exact/chosen,
 		slices.Max(errs), slices.Max(single), mean(errs), flops/exact/1e9)
 	return nil

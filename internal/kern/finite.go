@@ -21,7 +21,8 @@ func (t *Table[T]) Finite(x []T) bool {
 	for len(x) > 0 {
 		cols := min(finiteCols, len(x))
 		rows := min(finiteRows, len(x)/cols)
-		t.MulV(m.sums[:rows], dense.Matrix[T]{Rows: rows, Cols: cols, Stride: cols, Data: x[:rows*cols]}, m.zeros[:cols])
+		part := dense.Matrix[T]{Rows: rows, Cols: cols, Stride: cols, Data: x[:rows*cols]}
+		t.MulV(m.sums[:rows], part, m.zeros[:cols])
 		for _, s := range m.sums[:rows] {
 			if s != 0 {
 				return false
