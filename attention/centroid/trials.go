@@ -13,8 +13,8 @@ import (
 // Clusters of the last few specs are kept. Trials serve one call at a time.
 type Trials[T dense.Float] struct {
 	// Voters, one entry per query, tells which choose the exact clusters of their block (Spec.Together); nil: all, as
-	// in Attention.At. Errors of rows that have no vote do not profit from a block of fewer rows. Causal rows that neither
-	// vote nor are asked for take no time.
+	// in Attention.At. Errors of rows that have no vote do not profit from a block of fewer rows. Causal rows that
+	// neither vote nor are asked for take no time.
 	Voters []bool
 
 	vis     attention.Visibility

@@ -28,8 +28,8 @@ type Options struct {
 	// but fitted in every call to the keys already seen. Errors are measured so.
 	Online bool
 	// Decode is for causal attention token by token (NewChunks): every position chooses its clusters by itself, plans
-	// are judged on the second half of the positions and ranked by the keys that a token reads. A head that no plan suits
-	// reads all of them.
+	// are judged on the second half of the positions and ranked by the keys that a token reads. A head that no plan
+	// suits reads all of them.
 	Decode bool
 	// Rates are the speeds of this machine that rank plans by predicted seconds; plans that are not faster than exact
 	// attention are left out. nil: Choose calls MeasureRates, and the choice depends on the machine. With given rates

@@ -12,8 +12,8 @@ import (
 )
 
 // The search among plans whose queries choose together. What takes time is the clustering of a text; plans with the
-// same clusters that differ in the number of exact ones alone cost a few rows. So the search clusters few texts, finds the
-// number of exact clusters by halving on one of them, and judges that plan on fresh rows of several.
+// same clusters that differ in the number of exact ones alone cost a few rows. So the search clusters few texts, finds
+// the number of exact clusters by halving on one of them, and judges that plan on fresh rows of several.
 //
 // From budgetLength keys on, a head may spend choosingShare of the time of exact attention over the sample.
 

@@ -20,10 +20,11 @@ import (
 // that it picks exact attention wherever exact attention is faster.
 //
 // All numbers are seconds per token and query head, with all processors at work. Exact, Features, Centroid and Top are
-// per unit of cost. Centroid attention has four: Token per token for clustering, Centroid for the products with centroids
-// and neighbours, Top for the keys of the heaviest clusters, and Visit for each of these clusters. Queries that choose
-// their clusters together (centroid.Spec.Together) have two of their own: Group per token for clustering and sorting,
-// Dense per unit of cost. Rates without Dense, of earlier versions, choose among queries that choose by themselves.
+// per unit of cost. Centroid attention has four: Token per token for clustering, Centroid for the products with
+// centroids and neighbours, Top for the keys of the heaviest clusters, and Visit for each of these clusters. Queries
+// that choose their clusters together (centroid.Spec.Together) have two of their own: Group per token for clustering
+// and sorting, Dense per unit of cost. Rates without Dense, of earlier versions, choose among queries that choose by
+// themselves.
 type Rates struct {
 	Exact    float64 `json:"exact"`
 	Features float64 `json:"features"`
