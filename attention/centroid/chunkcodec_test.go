@@ -3,6 +3,7 @@ package centroid
 import (
 	"encoding/binary"
 	"errors"
+	"slices"
 	"testing"
 
 	"github.com/randfeat/randfeat/attention"
@@ -64,5 +65,42 @@ func TestNoChunks(t *testing.T) {
 	}
 	if err := none.UnmarshalBinary(nil); !errors.Is(err, attention.ErrMismatch) {
 		t.Error(err)
+	}
+}
+
+// Clusters of a saved chunk that are empty, out of order or do not cover its keys are errors.
+func TestSavedChunkStarts(t *testing.T) {
+	in := makeInput[float32](4, 1, 2, 1, 40, 40, 4, 3, 0.7)
+	a := &Attention[float32]{Specs: []Spec{{Clusters: 3, Chunk: 8, Together: 4, Window: 4, Sinks: 2, Top: 1}}}
+	c, err := a.NewChunks(1, 2, 1, 4, 3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	steps(t, c, in, 8)
+	b, err := c.AppendBinary(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := chunksFormat.HeaderSize() + 4 // the reference
+	n := int(binary.LittleEndian.Uint32(b[first:]))
+	for x := range n + 1 {
+		for _, to := range []uint32{0, 1, 6, 7, 1 << 31} {
+			bad := slices.Clone(b[:len(b)-32])
+			at := first + 4 + 4*x
+			if binary.LittleEndian.Uint32(bad[at:]) == to {
+				continue
+			}
+			binary.LittleEndian.PutUint32(bad[at:], to)
+			starts := make([]uint32, n+1)
+			valid := true
+			for i := range starts {
+				starts[i] = binary.LittleEndian.Uint32(bad[first+4+4*i:])
+				valid = valid && (i == 0 || starts[i] > starts[i-1])
+			}
+			valid = valid && starts[0] == 0 && starts[n] == 6
+			if err := c.UnmarshalBinary(seal.Close(bad, 0)); (err == nil) != valid {
+				t.Errorf("clusters begin at %v: %v", starts, err)
+			}
+		}
 	}
 }

@@ -84,13 +84,14 @@ func (r *Rates) valid() bool {
 }
 
 // Measuring: lengths between minRatesLength and maxRatesLength keys, methods but dense tiles over no more than
-// otherLength, and after two rounds no more than ratesTime.
+// otherLength, and after fewRounds rounds no more than ratesTime.
 const (
 	minRatesLength = 128
 	maxRatesLength = 8192
 	otherLength    = 1024
 	ratesTime      = 100 * time.Millisecond
-	ratesRounds    = 6
+	ratesRounds    = 8
+	fewRounds      = 4
 )
 
 type ratesKey struct {
@@ -173,7 +174,7 @@ func measureRates[T dense.Float](key ratesKey) (Rates, error) {
 	}
 	best := make([]float64, len(methods))
 	start := time.Now()
-	for round := 0; round < ratesRounds && (round < 2 || time.Since(start) < ratesTime); round++ {
+	for round := 0; round < ratesRounds && (round < fewRounds || time.Since(start) < ratesTime); round++ {
 		for i, a := range methods {
 			n, from := lengths[i], time.Now()
 			if _, err := a.Forward(cut(out, 0, n), cut(q, 0, n), cut(k, 0, n), cut(v, 0, n)); err != nil {
