@@ -314,7 +314,7 @@ func (h *chunkHead[T]) grow(tab *kern.Table[T], spec *Spec, d, dv int) {
 func (c *Chunks[T]) Clone() *Chunks[T] {
 	o := &Chunks[T]{layer: c.layer, specs: c.specs, rest: c.rest, scale: c.scale, tab: c.tab}
 	o.Reset()
-	o.length, o.report = c.length, attention.Report{}
+	o.length, o.report = c.length, c.report
 	for i := range c.heads {
 		h, n := &c.heads[i], &o.heads[i]
 		copy(n.near.k.Data, h.near.k.Data)
