@@ -341,8 +341,7 @@ type named[T dense.Float] struct {
 	counts []bool // the positions to look at, one entry per batch and position; nil: all
 }
 
-// checkFinite looks for NaN and infinities by sums of squares, one item per head; only if one of them is not finite the
-// position is searched. Large float64 numbers may overflow a sum without being wrong.
+// checkFinite looks for NaN and infinities, one item per head; only if there is one its position is searched.
 func (c *exactCall[T]) checkFinite(list ...named[T]) error {
 	c.finite = append(c.finite[:0], list...)
 	c.wrong.Store(false)
@@ -372,18 +371,16 @@ func (c *exactCall[T]) finiteItem(i int) {
 	s, counts := c.finite[at].seq, c.finite[at].counts
 	b := i / s.Heads
 	m := s.Head(b, i%s.Heads)
-	var sum float64
 	if counts == nil && m.Stride == m.Cols {
-		sum = c.tab.Norm2(m.Data)
-	} else {
-		for l := range m.Rows {
-			if counts == nil || counts[b*s.Len+l] {
-				sum += c.tab.Norm2(m.Row(l))
-			}
+		if !c.tab.Finite(m.Data[:m.Rows*m.Cols]) {
+			c.wrong.Store(true)
 		}
+		return
 	}
-	if !dense.IsFinite(sum) {
-		c.wrong.Store(true)
+	for l := range m.Rows {
+		if (counts == nil || counts[b*s.Len+l]) && !c.tab.Finite(m.Row(l)) {
+			c.wrong.Store(true)
+		}
 	}
 }
 

@@ -13,8 +13,8 @@ import (
 // and these clusters are exact for all of its rows: keys that one row has not asked for only lower its error. Row r of
 // a problem is query r%n of head r/n of the group, n the queries of the span.
 
-// metricKeys keys at equal distances make the metric that queries are sorted by.
-const metricKeys = 512
+// metricRows keys and queries at equal distances make the coordinates that queries are sorted by.
+const metricRows = 512
 
 // sortRows orders the queries of p.
 func (c *call[T]) sortRows(w *worker[T], p *problem[T]) {
@@ -22,31 +22,64 @@ func (c *call[T]) sortRows(w *worker[T], p *problem[T]) {
 	o := &p.rows
 	rows := n * c.group
 	w.fit.tab = c.tab
-	o.z = buf.Shaped(o.z, rows, d)
 	if p.top > 0 {
 		p.hazard = hazards(c.tab, p.hazard, p.risk)
 	}
+	o.z = buf.Shaped(o.z, rows, min(orderCoordinates, d))
 	if p.top == 0 || rows <= p.spec.Together { // any order serves
-		o.z.Rows = 0
 		o.order = buf.Sized(o.order, rows)
 		for i := range o.order {
 			o.order[i] = int32(i)
 		}
 		return
 	}
-	w.tileX = buf.Shaped(w.tileX, rows, d)
-	x := w.tileX
-	for g := range c.group {
-		copyRows(x.RowRange(g*n, (g+1)*n), c.q.Head(p.b, p.h*c.group+g).RowRange(p.span.Q0, p.span.Q1))
-	}
-	// Queries differ as much as their logits do: |Fᵀ(x−x')|² with FFᵀ the covariance of the keys.
-	m := min(p.k.Rows, metricKeys)
+	m := min(p.k.Rows, metricRows)
 	w.diff = buf.Shaped(w.diff, m, d)
-	w.part = buf.Zeroed(w.part, d)
 	for i := range m {
 		copy(w.diff.Row(i), p.k.Row((2*i+1)*p.k.Rows/(2*m)))
 	}
-	c.tab.Scale(w.diff.Data, T(1/max(w.fit.longest(w.diff), tiny)))
+	c.covariance(w) // of the keys
+	metric := dense.New[float64](d, d)
+	for i := range metric.Data {
+		metric.Data[i] = float64(w.tile.Data[i])
+	}
+	w.values = buf.Shaped(w.values, d, d)
+	factorise(w.values, metric)
+	m = min(rows, metricRows)
+	w.diff = buf.Shaped(w.diff, m, d)
+	for i := range m {
+		r := (2*i + 1) * rows / (2 * m)
+		copy(w.diff.Row(i), c.q.Head(p.b, p.h*c.group+r/n).Row(p.span.Q0+r%n))
+	}
+	unit := c.covariance(w) // of the queries
+	// Queries differ as much as their logits do: |Fᵀ(x−x')|² with FFᵀ the covariance of the keys. The coordinates are
+	// the principal ones of Fᵀx, whose covariance is Fᵀ·Cov(x)·F.
+	r := o.z.Cols
+	half, both := view(buf.Sized(w.x.Data, d*d), d, d), view(buf.Sized(w.acc.Data, d*d), d, d)
+	w.x.Data, w.acc.Data = half.Data, both.Data
+	c.tab.Product(half, w.tile, w.values, false)
+	clear(both.Data)
+	c.tab.TMul(both, w.values, half)
+	w.diff, w.tile = buf.Shaped(w.diff, r, d), buf.Shaped(w.tile, r, d)
+	principal(c.tab, w.diff, w.tile, both)
+	c.tab.Pack(&w.axes, w.values)
+	c.tab.MulT(w.tile, w.diff, &w.axes, nil)
+	c.tab.Scale(w.tile.Data, T(unit))
+	c.tab.Pack(&w.axes, w.tile)
+	for g := range c.group {
+		q := c.q.Head(p.b, p.h*c.group+g).RowRange(p.span.Q0, p.span.Q1)
+		c.tab.MulT(o.z.RowRange(g*n, (g+1)*n), q, &w.axes, nil)
+	}
+	o.run(p.spec.Together)
+}
+
+// covariance sets w.tile to that of the rows of w.diff, which it centres and scales by the returned unit, up to a
+// factor.
+func (c *call[T]) covariance(w *worker[T]) (unit float64) {
+	m, d := w.diff.Rows, w.diff.Cols
+	unit = 1 / max(w.fit.longest(w.diff), tiny)
+	c.tab.Scale(w.diff.Data, T(unit))
+	w.part = buf.Zeroed(w.part, d)
 	c.tab.ColSum(w.part, w.diff)
 	for i := range m {
 		c.tab.MulAdd(w.diff.Row(i), w.part, T(-1/float64(m)))
@@ -54,15 +87,7 @@ func (c *call[T]) sortRows(w *worker[T], p *problem[T]) {
 	w.tile = buf.Shaped(w.tile, d, d)
 	clear(w.tile.Data)
 	c.tab.TMul(w.tile, w.diff, w.diff)
-	metric := dense.New[float64](d, d)
-	for i := range metric.Data {
-		metric.Data[i] = float64(w.tile.Data[i])
-	}
-	w.values = buf.Shaped(w.values, d, d)
-	factorise(w.values, metric)
-	c.tab.Scale(x.Data, T(1/max(w.fit.longest(x), tiny)))
-	c.tab.Product(o.z, x, w.values, false)
-	o.run(c.tab, p.spec.Together)
+	return unit
 }
 
 // tiny is a length that may be divided by.
@@ -127,6 +152,9 @@ func (c *call[T]) block(w *worker[T], t rowTask) {
 		b.add(&w.sinks.panel, w.sinks.values, nil)
 		exact = w.sinks.values.Rows
 	}
+	if c.voters != nil {
+		b.hush(len(list), func(r int) bool { return c.voters[p.span.Q0+int(list[r])%n] })
+	}
 	b.choose(p.top, p.hazard)
 	if c.wanted != nil {
 		list = b.narrow(list, func(r int32) bool { return p.place[int(r)%n] >= 0 })
@@ -147,9 +175,9 @@ func (c *call[T]) block(w *worker[T], t rowTask) {
 }
 
 // sorted are the keys and values of cluster x.
-func (p *problem[T]) sorted(x int) (k, v dense.Matrix[T]) {
+func (p *problem[T]) sorted(x int) (k, v []T) {
 	lo, hi := int(p.start[x]), int(p.start[x+1])
-	return p.k.RowRange(lo, hi), p.v.RowRange(lo, hi)
+	return p.k.Data[lo*p.k.Cols : hi*p.k.Cols], p.v.Data[lo*p.v.Cols : hi*p.v.Cols]
 }
 
 // narrow keeps the wanted rows of a block that has chosen its clusters, and returns their list.

@@ -34,6 +34,7 @@ type call[T dense.Float] struct {
 	ranks    []keyChunk
 	tasks    []rowTask
 	wanted   []int          // rows of At; nil: all
+	voters   []bool         // of Trials: the queries that choose for their block; nil: all
 	done     []atomic.Int64 // of the tasks of Backward: sorted keys that have their part
 
 	parts bool // problems are chunks of keys of causal attention: nobody asks for rows
@@ -98,7 +99,7 @@ func (c *call[T]) start(a *Attention[T], out, q, k, v attention.Seq[T]) (err err
 
 // forget drops the data of the caller.
 func (c *call[T]) forget() {
-	c.vis, c.specs, c.centres, c.seen, c.wanted = nil, nil, nil, nil, nil
+	c.vis, c.specs, c.centres, c.seen, c.wanted, c.voters = nil, nil, nil, nil, nil, nil
 	var none attention.Seq[T]
 	var empty dense.Matrix[T]
 	c.out, c.q, c.k, c.v, c.dout, c.dq, c.dk, c.dv = none, none, none, none, none, none, none, none
@@ -334,6 +335,7 @@ type worker[T dense.Float] struct {
 	tile, values dense.Matrix[T]
 	tileX        dense.Matrix[T]
 	view         kern.Panel[T]
+	axes         kern.Panel[T] // of the coordinates that queries are sorted by
 	tileMax      []T
 	tileSum      []T
 	choosers     []int32 // rows by the clusters that they have chosen

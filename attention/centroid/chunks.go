@@ -57,9 +57,21 @@ func (s *chunkStore[T]) reset(tab *kern.Table[T], spec *Spec, chunks, d, dv int)
 
 // set takes the clusters of chunk i. All chunks are measured by the first.
 func (s *chunkStore[T]) set(tab *kern.Table[T], i int, p *problem[T], ref T) {
+	hazard := s.hazard[i*s.stride:][:p.clusters]
+	clear(hazard)
+	if p.top > 0 {
+		for c, r := range p.risk[:p.clusters] {
+			hazard[c] = T(math.Exp(min(float64(r)-float64(ref), 40)))
+		}
+	}
+	s.put(tab, i, p.centre, p.mean, p.logSize[:p.clusters], hazard)
+}
+
+// put makes clusters those of chunk i.
+func (s *chunkStore[T]) put(tab *kern.Table[T], i int, centre, mean dense.Matrix[T], logSize, hazard []T) {
 	lo := i * s.stride
 	width := s.panel.Width
-	for c := p.clusters; c < s.stride; c++ { // columns without a cluster
+	for c := centre.Rows; c < s.stride; c++ { // columns without a cluster
 		at := outputOf(&s.panel, lo+c)
 		for range s.panel.Cols {
 			s.panel.Data[at] = 0
@@ -68,15 +80,10 @@ func (s *chunkStore[T]) set(tab *kern.Table[T], i int, p *problem[T], ref T) {
 		s.logSize[lo+c], s.hazard[lo+c] = T(math.Inf(-1)), 0
 		clear(s.mean.Row(lo + c))
 	}
-	tab.PackAt(&s.panel, lo, p.centre)
-	copy(s.logSize[lo:], p.logSize[:p.clusters])
-	copyRows(s.mean.RowRange(lo, lo+p.clusters), p.mean)
-	clear(s.hazard[lo : lo+p.clusters])
-	if p.top > 0 {
-		for c, r := range p.risk[:p.clusters] {
-			s.hazard[lo+c] = T(math.Exp(min(float64(r)-float64(ref), 40)))
-		}
-	}
+	tab.PackAt(&s.panel, lo, centre)
+	copy(s.logSize[lo:], logSize)
+	copy(s.hazard[lo:], hazard)
+	copyRows(s.mean.RowRange(lo, lo+mean.Rows), mean)
 }
 
 // reference is the largest finite logarithm of the risks of a problem, or 0.
@@ -120,6 +127,7 @@ type chunkWorker[T dense.Float] struct {
 	seen   []int
 	clip   []int
 	list   []int32
+	at     []int32 // queries of a block
 	report attention.Report
 }
 
@@ -342,19 +350,23 @@ func (a *nearKeys[T]) seen(p int) int {
 
 // block computes the queries at positions lo to hi−1, which see so many chunks as clusters.
 func (c *chunkCall[T]) block(w *chunkWorker[T], s *chunkStream[T], far, lo, hi int) {
-	group, n := c.keys.group, hi-lo
-	b := &w.tiles
-	b.begin(c.keys.tab, group*n, c.keys.q.Dim, c.keys.v.Dim)
-	w.list, w.seen = buf.Sized(w.list, group*n), buf.Sized(w.seen, n)
-	for g := range group {
-		q := c.keys.q.Head(s.b, s.h*group+g)
-		for i := range n {
-			copy(b.x.Row(g*n+i), q.Row(s.span.Q0+lo-s.off+i))
-			w.list[g*n+i] = int32(g*n + i)
+	voters := c.keys.voters
+	w.at, w.seen = w.at[:0], w.seen[:0]
+	for p := lo; p < hi; p++ {
+		if l := s.span.Q0 + p - s.off; voters == nil || c.rowOf(l) >= 0 || voters[l] {
+			w.at, w.seen = append(w.at, int32(l)), append(w.seen, w.near.seen(p))
 		}
 	}
-	for i := range n {
-		w.seen[i] = w.near.seen(lo + i)
+	group, n := c.keys.group, len(w.at)
+	b := &w.tiles
+	b.begin(c.keys.tab, group*n, c.keys.q.Dim, c.keys.v.Dim)
+	w.list = buf.Sized(w.list, group*n)
+	for g := range group {
+		q := c.keys.q.Head(s.b, s.h*group+g)
+		for i, l := range w.at {
+			copy(b.x.Row(g*n+i), q.Row(int(l)))
+			w.list[g*n+i] = int32(g*n + i)
+		}
 	}
 	c.keys.tab.Scale(b.x.Data, T(c.keys.scale))
 	panel, logSize, hazard, mean := s.store.view(far)
@@ -362,14 +374,17 @@ func (c *chunkCall[T]) block(w *chunkWorker[T], s *chunkStream[T], far, lo, hi i
 		b.far(&panel, logSize)
 	}
 	w.clip = b.addNear(&w.near, w.seen, w.clip)
+	if voters != nil {
+		b.hush(group*n, func(r int) bool { return voters[w.at[r%n]] })
+	}
 	b.choose(min(s.spec.Top, panel.Rows), hazard)
 	list := w.list
-	at := func(r int32) int { return c.rowOf(s.span.Q0 + lo - s.off + int(r)%n) }
+	at := func(r int32) int { return c.rowOf(int(w.at[int(r)%n])) }
 	if len(c.place) > 0 {
 		list = b.narrow(list, func(r int32) bool { return at(r) >= 0 })
 	}
 	b.finishFar(mean)
-	exact := b.addChosen(func(x int) (k, v dense.Matrix[T]) {
+	exact := b.addChosen(func(x int) (k, v []T) {
 		return c.keys.problems[s.first+x/s.store.stride].sorted(x % s.store.stride)
 	})
 	for i, r := range list {

@@ -1,7 +1,6 @@
 package centroid
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 
@@ -181,10 +180,10 @@ func (h *chunkHead[T]) read(t *tiles[T], spec *Spec) {
 	var mean dense.Matrix[T]
 	if n := len(h.parts); n > 0 {
 		panel, logSize, hazard, values := h.store.view(n)
-		mean = values
-		t.far(&panel, logSize)
+		mean, t.view = values, panel
+		t.far(&t.view, logSize)
 		t.addAll(&h.near)
-		t.choose(min(spec.Top, panel.Rows), hazard)
+		t.choose(min(spec.Top, len(hazard)), hazard)
 	} else {
 		t.addAll(&h.near)
 	}
@@ -195,8 +194,8 @@ func (h *chunkHead[T]) read(t *tiles[T], spec *Spec) {
 func (t *tiles[T]) addAll(a *nearKeys[T]) {
 	for lo := 0; lo < len(a.pos); lo += gatherKeys {
 		hi := min(lo+gatherKeys, len(a.pos))
-		part := a.part(lo, hi)
-		t.add(&part, a.v.RowRange(lo, hi), nil)
+		t.view = a.part(lo, hi)
+		t.add(&t.view, a.v.RowRange(lo, hi), nil)
 	}
 }
 
@@ -315,7 +314,7 @@ func (h *chunkHead[T]) grow(tab *kern.Table[T], spec *Spec, d, dv int) {
 func (c *Chunks[T]) Clone() *Chunks[T] {
 	o := &Chunks[T]{layer: c.layer, specs: c.specs, rest: c.rest, scale: c.scale, tab: c.tab}
 	o.Reset()
-	o.length, o.report = c.length, attention.Report{}
+	o.length, o.report = c.length, c.report
 	for i := range c.heads {
 		h, n := &c.heads[i], &o.heads[i]
 		copy(n.near.k.Data, h.near.k.Data)
@@ -339,9 +338,3 @@ func (c *Chunks[T]) Fork() State[T] { return c.Clone() }
 func (c *Chunks[T]) Join(State[T]) error {
 	return fmt.Errorf("states with chunks do not join, use a Cache without chunks: %w", attention.ErrMismatch)
 }
-
-// errNotSaved is what AppendBinary of Chunks returns.
-var errNotSaved = errors.New("centroid: states with chunks are not saved, use a Cache without chunks")
-
-// AppendBinary is not supported yet and returns an error.
-func (c *Chunks[T]) AppendBinary(b []byte) ([]byte, error) { return b, errNotSaved }

@@ -50,7 +50,7 @@
 // Queries that choose by themselves have the fewest operations; blocks of queries that choose together (Spec.Together)
 // have the fewest seconds, because all of their products are dense tiles. Bidirectional queries are sorted so that
 // those of a block attend to the same keys; causal keys are clustered in chunks (Spec.Chunk), without calibrated
-// centres. [Chunks] decodes token by token. See the comments in blocks.go and chunks.go.
+// centres. [Chunks] decodes token by token; its states can be saved. See the comments in blocks.go and chunks.go.
 //
 // # Related work
 //

@@ -177,7 +177,7 @@ func firstBadRow[T dense.Float](tab *kern.Table[T], m dense.Matrix[T], counts []
 
 // badRow is the first of the rows lo to hi−1 that counts and has NaN or an infinity; hi: none.
 func badRow[T dense.Float](tab *kern.Table[T], m dense.Matrix[T], counts []bool, lo, hi int) int {
-	if counts == nil && m.Stride == m.Cols && dense.IsFinite(tab.Norm2(m.RowRange(lo, hi).Data)) {
+	if counts == nil && m.Stride == m.Cols && tab.Finite(m.Data[lo*m.Cols:hi*m.Cols]) {
 		return hi
 	}
 	for l := lo; l < hi; l++ {

@@ -9,136 +9,135 @@ import (
 )
 
 // rowOrder sorts queries so that those that attend to the same keys are neighbours: they are halved by the direction in
-// which they differ most, in the metric of the keys, until a part has the rows of one block. On real heads blocks of
-// such queries need a third to a half of the keys that blocks of neighbours in the text need for the same error.
+// which they differ most until a part has the rows of one block. They have few coordinates, the principal ones of all
+// queries in the metric of the keys. On real heads blocks of such queries need a third to a half of the keys that
+// blocks of neighbours in the text need for the same error.
 type rowOrder[T dense.Float] struct {
-	tab   *kern.Table[T]
-	order []int32 // the result: rows in their new order
-	z     dense.Matrix[T]
-
-	move    dense.Matrix[T]
-	moved   []int32
-	at      []int32
-	project []T
-	sample  dense.Matrix[T]
-	cov     dense.Matrix[T]
-	dir     []T
-	next    []T
+	order []int32         // the result: rows in their new order
+	z     dense.Matrix[T] // the coordinates of every row
+	key   []T             // of the rows of a part: their projections on the direction that divides it
 }
 
 const (
-	// orderSample rows of a part tell in which direction they differ most, after orderSteps steps of the power method.
-	orderSample = 128
-	orderSteps  = 6
+	// orderCoordinates are found by orderSteps steps of subspace iteration.
+	orderCoordinates = 8
+	orderSteps       = 6
+	// orderSample rows of a part tell in which direction they differ most, after orderPowers steps of the power method.
+	orderSample = 96
+	orderPowers = 5
 )
 
-// run orders the rows of o.z, which it moves, into parts of leaf rows: all but the last have as many.
-func (o *rowOrder[T]) run(tab *kern.Table[T], leaf int) {
-	o.tab = tab
+// run orders the rows of o.z into parts of leaf rows: all but the last have as many.
+func (o *rowOrder[T]) run(leaf int) {
 	n := o.z.Rows
-	o.order = buf.Sized(o.order, n)
+	o.order, o.key = buf.Sized(o.order, n), buf.Sized(o.key, n)
 	for i := range o.order {
 		o.order[i] = int32(i)
 	}
-	o.move, o.moved = buf.Shaped(o.move, n, o.z.Cols), buf.Sized(o.moved, n)
-	o.at, o.project = buf.Sized(o.at, n), buf.Sized(o.project, n)
-	o.split(o.z, o.move, o.order, o.moved, 0, n, leaf)
+	o.split(0, n, leaf)
 }
 
-// split orders rows lo to hi−1 of z, whose numbers are in order. Other and moved are room to move them to; the result
-// is in o.order.
-func (o *rowOrder[T]) split(z, other dense.Matrix[T], order, moved []int32, lo, hi, leaf int) {
+// split orders rows lo to hi−1 of the order.
+func (o *rowOrder[T]) split(lo, hi, leaf int) {
 	parts := (hi - lo + leaf - 1) / leaf
-	if parts < 2 || !o.direction(z, lo, hi) {
-		if hi > lo && &order[0] != &o.order[0] {
-			copy(o.order[lo:hi], order[lo:hi])
-		}
+	if parts < 2 {
 		return
 	}
+	rows, key := o.order[lo:hi], o.key[lo:hi]
+	dir, ok := o.direction(rows)
+	if !ok {
+		return
+	}
+	for i, r := range rows {
+		var s T
+		for c, v := range o.z.Row(int(r)) {
+			s += v * dir[c&(orderCoordinates-1)]
+		}
+		key[i] = s
+	}
 	half := parts / 2 * leaf
-	o.tab.MulV(o.project[lo:hi], z.RowRange(lo, hi), o.dir)
-	at := o.at[lo:hi]
-	for i := range at {
-		at[i] = int32(lo + i)
-	}
-	o.nth(at, half)
-	for i, j := range at {
-		if parts > 2 {
-			copy(other.Row(lo+i), z.Row(int(j)))
-		}
-		moved[lo+i] = order[j]
-	}
-	o.split(other, z, moved, order, lo, lo+half, leaf)
-	o.split(other, z, moved, order, lo+half, hi, leaf)
+	nth(key, rows, half)
+	o.split(lo, lo+half, leaf)
+	o.split(lo+half, hi, leaf)
 }
 
-// direction sets o.dir to about the first principal direction of rows lo to hi−1 of z; false: they do not differ.
-func (o *rowOrder[T]) direction(z dense.Matrix[T], lo, hi int) bool {
-	d, n := z.Cols, min(hi-lo, orderSample)
-	o.sample, o.cov = buf.Shaped(o.sample, n, d), buf.Shaped(o.cov, d, d)
-	o.dir, o.next = buf.Zeroed(o.dir, d), buf.Sized(o.next, d)
+// direction is about the first principal direction of rows, by the power method on a sample of them; false: they do not
+// differ.
+func (o *rowOrder[T]) direction(rows []int32) (dir [orderCoordinates]T, ok bool) {
+	const r = orderCoordinates
+	n := min(len(rows), orderSample)
+	var sum, x, y [r]float64
+	var cov [r][r]float64
+	first := o.z.Row(int(rows[0]))
 	for i := range n {
-		copy(o.sample.Row(i), z.Row(lo+(2*i+1)*(hi-lo)/(2*n)))
+		for c, v := range o.z.Row(int(rows[(2*i+1)*len(rows)/(2*n)])) {
+			x[c&(r-1)] = float64(v) - float64(first[c]) // exactly 0 for equal rows
+		}
+		for a, v := range x {
+			sum[a] += v
+			for b := range a + 1 {
+				cov[a][b] += v * x[b]
+			}
+		}
 	}
-	o.tab.ColSum(o.dir, o.sample)
-	for i := range n {
-		o.tab.MulAdd(o.sample.Row(i), o.dir, T(-1/float64(n)))
-	}
-	clear(o.cov.Data)
-	o.tab.TMul(o.cov, o.sample, o.sample)
-	// Start with the row of the coordinate that varies most.
 	best := 0
-	for j := range d {
-		if o.cov.At(j, j) > o.cov.At(best, best) {
-			best = j
+	for a := range r {
+		for b := range a + 1 {
+			cov[a][b] -= sum[a] * sum[b] / float64(n)
+			cov[b][a] = cov[a][b]
+		}
+		if cov[a][a] > cov[best][best] {
+			best = a
 		}
 	}
-	if d == 0 || !(o.cov.At(best, best) > 0) {
-		return false
+	if !(cov[best][best] > 0) {
+		return dir, false
 	}
-	copy(o.dir, o.cov.Row(best))
-	for range orderSteps {
-		norm := math.Sqrt(o.tab.Norm2(o.dir))
-		if !(norm > 0) || !dense.IsFinite(norm) {
-			return false
+	// Start with the row of the coordinate that varies most.
+	x = cov[best]
+	for range orderPowers {
+		var top float64
+		for _, v := range x {
+			top = max(top, math.Abs(v))
 		}
-		o.tab.Scale(o.dir, T(1/norm))
-		o.tab.MulV(o.next, o.cov, o.dir)
-		o.dir, o.next = o.next, o.dir
+		if !(top > 0) || !dense.IsFinite(top) {
+			return dir, false
+		}
+		for a := range r {
+			y[a] = 0
+			for b, v := range x {
+				y[a] += cov[a][b] / cov[best][best] * (v / top)
+			}
+		}
+		x = y
 	}
-	return true
+	for c, v := range x {
+		dir[c] = T(v)
+	}
+	return dir, true
 }
 
-// nth moves the n rows of the smallest projections to the front of at, of equal ones those of the smallest index:
-// Hoare's selection.
-func (o *rowOrder[T]) nth(at []int32, n int) {
-	before := func(a, b int32) bool {
-		x, y := o.project[a], o.project[b]
-		return x < y || x == y && a < b
-	}
-	for lo, hi := 0, len(at); hi-lo > 1; {
+// nth moves the n rows of the smallest keys to the front, of equal ones those of the smallest number (Hoare).
+func nth[T dense.Float](key []T, row []int32, n int) {
+	for lo, hi := 0, len(key); hi-lo > 1; {
 		// The median of three, in the middle.
 		mid := lo + (hi-lo)/2
-		if before(at[mid], at[lo]) {
-			at[mid], at[lo] = at[lo], at[mid]
+		sort2(key, row, lo, mid)
+		if before(key[hi-1], key[mid], row[hi-1], row[mid]) {
+			key[mid], key[hi-1], row[mid], row[hi-1] = key[hi-1], key[mid], row[hi-1], row[mid]
+			sort2(key, row, lo, mid)
 		}
-		if before(at[hi-1], at[mid]) {
-			at[hi-1], at[mid] = at[mid], at[hi-1]
-			if before(at[mid], at[lo]) {
-				at[mid], at[lo] = at[lo], at[mid]
-			}
-		}
-		pivot := at[mid]
+		k, r := key[mid], row[mid]
 		i, j := lo, hi-1
 		for i <= j {
-			for before(at[i], pivot) {
+			for before(key[i], k, row[i], r) {
 				i++
 			}
-			for before(pivot, at[j]) {
+			for before(k, key[j], r, row[j]) {
 				j--
 			}
 			if i <= j {
-				at[i], at[j] = at[j], at[i]
+				key[i], key[j], row[i], row[j] = key[j], key[i], row[j], row[i]
 				i++
 				j--
 			}
@@ -150,6 +149,59 @@ func (o *rowOrder[T]) nth(at []int32, n int) {
 			lo = i
 		default:
 			return
+		}
+	}
+}
+
+func before[T dense.Float](a, b T, i, j int32) bool { return a < b || a == b && i < j }
+
+// sort2 swaps elements i < j where j comes before i.
+func sort2[T dense.Float](key []T, row []int32, i, j int) {
+	if before(key[j], key[i], row[j], row[i]) {
+		key[i], key[j], row[i], row[j] = key[j], key[i], row[j], row[i]
+	}
+}
+
+// principal sets dst to the directions, one per row, in which a symmetric matrix m without negative eigenvalues is
+// largest, by subspace iteration; next is scratch memory of the same shape. Where m has a smaller rank the last rows
+// are zeros.
+func principal[T dense.Float](tab *kern.Table[T], dst, next, m dense.Matrix[T]) {
+	// Begin with the rows of the largest diagonal elements.
+	clear(dst.Data)
+	used := make([]bool, m.Rows)
+	for r := range dst.Rows {
+		best := -1
+		for j := range m.Rows {
+			if !used[j] && (best < 0 || m.At(j, j) > m.At(best, best)) {
+				best = j
+			}
+		}
+		used[best] = true
+		copy(dst.Row(r), m.Row(best))
+	}
+	for step := range orderSteps {
+		if step > 0 {
+			tab.Product(next, dst, m, false)
+			copy(dst.Data, next.Data)
+		}
+		for r := range dst.Rows { // Gram–Schmidt
+			row := dst.Row(r)
+			was := tab.Norm2(row)
+			for range 2 { // rows may be nearly alike
+				for i := range r {
+					var dot float64
+					for l, v := range dst.Row(i) {
+						dot += float64(v) * float64(row[l])
+					}
+					tab.MulAdd(row, dst.Row(i), T(-dot))
+				}
+			}
+			norm := tab.Norm2(row)
+			if !(norm > 1e-10*was) || !dense.IsFinite(1/math.Sqrt(norm)) {
+				clear(row)
+				continue
+			}
+			tab.Scale(row, T(1/math.Sqrt(norm)))
 		}
 	}
 }

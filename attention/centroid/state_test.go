@@ -52,6 +52,20 @@ func stateCases[T dense.Float](t testing.TB) []stateCase[T] {
 			}})
 		}
 	}
+	for _, s := range []Spec{{Clusters: 3, Chunk: 16, Together: 8, Window: 8, Sinks: 2, Top: 2},
+		{Clusters: 4, Chunk: 8, Together: 1, Top: 1}} {
+		a := &Attention[T]{Specs: []Spec{s}}
+		all, err := a.NewChunks(2, 4, 2, 6, 5)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cases = append(cases, stateCase[T]{"chunks", func() State[T] {
+			return all.Clone()
+		}, func(b []byte) (State[T], error) {
+			c := all.Clone()
+			return c, c.UnmarshalBinary(b)
+		}})
+	}
 	return cases
 }
 
@@ -172,11 +186,25 @@ func TestStepsAreChecked(t *testing.T) {
 func TestStepsDoNotAllocate(t *testing.T) {
 	in := makeInput[float32](4, 2, 4, 2, 200, 200, 6, 5, 0.7)
 	out := attention.NewSeq[float32](2, 4, 1, 5)
-	for i, c := range stateCases[float32](t) {
+	long := &Attention[float32]{Specs: []Spec{{Clusters: 8, Chunk: 50, Together: 1, Top: 2}}}
+	waiting, err := long.NewChunks(2, 4, 2, 6, 5) // for the next chunk
+	if err != nil {
+		t.Fatal(err)
+	}
+	cases := append(stateCases[float32](t),
+		stateCase[float32]{"waiting", func() State[float32] { return waiting }, nil})
+	for i, c := range cases {
+		if c.name == "chunks" { // every few tokens a chunk is clustered, whose memory stays
+			continue
+		}
 		s := c.make()
 		steps(t, s, in, 1)
 		p := 0
-		grown := testing.AllocsPerRun(100, func() {
+		runs := 100
+		if c.name == "waiting" {
+			runs = 40
+		}
+		grown := testing.AllocsPerRun(runs, func() {
 			if err := s.Step(out, piece(in.q, p, 1), piece(in.k, p, 1), piece(in.v, p, 1)); err != nil {
 				t.Fatal(err)
 			}

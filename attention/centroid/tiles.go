@@ -28,7 +28,9 @@ type tiles[T dense.Float] struct {
 	shift []T             // reference of the exponentials of a row
 	sum   []float64       // of weights
 	wide  dense.Matrix[T] // weights of centroids
+	guess dense.Matrix[T] // logits of the first ones
 
+	mute   []bool // of rows: they have no part in the choice; empty: all have
 	chosen []int32
 	order  selector[T]
 	score  []T
@@ -39,6 +41,8 @@ type tiles[T dense.Float] struct {
 	tile   dense.Matrix[T]
 	k, v   dense.Matrix[T] // gathered members
 	panel  kern.Panel[T]
+	view   kern.Panel[T] // of packed keys or centroids of others
+	first  kern.Panel[T] // of the first centroids
 	kept   []int32
 }
 
@@ -53,27 +57,70 @@ func (t *tiles[T]) begin(tab *kern.Table[T], rows, d, dv int) {
 		t.shift[r] = T(math.Inf(-1))
 	}
 	t.wide = buf.Shaped(t.wide, rows, 0)
-	t.chosen = t.chosen[:0]
+	t.chosen, t.mute = t.chosen[:0], t.mute[:0]
 }
 
-// far sets t.wide to the weights n·exp(x·c − shift) of the centroids of a panel and makes their largest logarithms the
-// shifts. No other part has been added before.
+// hush mutes the rows that are no voters, unless all are none.
+func (t *tiles[T]) hush(rows int, voter func(r int) bool) {
+	any := false
+	for r := range rows {
+		v := voter(r)
+		any = any || v
+		t.mute = append(t.mute, !v)
+	}
+	if !any {
+		t.mute = t.mute[:0]
+	}
+}
+
+// far sets t.wide to the weights n·exp(x·c − shift) of the centroids of a panel. The shifts are the largest logarithms
+// of the first of them, or of all where these are much larger. No other part has been added before.
 func (t *tiles[T]) far(panel *kern.Panel[T], logSize []T) {
 	t.wide = buf.Shaped(t.wide, t.x.Rows, panel.Rows)
+	if t.first = *panel; panel.Rows > 2*panel.Width {
+		first := &t.first
+		first.Rows = first.Width
+		t.guess = buf.Shaped(t.guess, t.x.Rows, first.Rows)
+		t.tab.MulT(t.guess, t.x, first, logSize[:first.Rows])
+		t.tab.RowMax(t.shift, t.guess)
+		fused := true
+		for _, s := range t.shift {
+			fused = fused && dense.IsFinite(float64(s))
+		}
+		if fused {
+			t.tab.MulTExp(t.wide, t.x, panel, logSize, t.shift)
+			t.tab.RowMax(t.most, t.wide)
+			far := T(math.Exp(lag))
+			for r, m := range t.most {
+				if !(m <= far) {
+					t.farRow(r, panel, logSize)
+				}
+			}
+			return
+		}
+	}
 	t.tab.MulT(t.wide, t.x, panel, logSize)
 	t.tab.RowMax(t.shift, t.wide)
-	t.expFar()
-}
-
-// expFar turns logits of centroids into weights. A row without clusters has none.
-func (t *tiles[T]) expFar() {
 	for r := range t.shift {
 		t.most[r] = t.shift[r]
-		if math.IsInf(float64(t.shift[r]), -1) {
+		if math.IsInf(float64(t.shift[r]), -1) { // no clusters
 			t.most[r] = 0 // exp(−∞ − 0) = 0
 		}
 	}
 	t.tab.ExpRows(t.sums, t.wide, t.most)
+}
+
+// farRow is far of one row, with the largest logarithm for its shift.
+func (t *tiles[T]) farRow(r int, panel *kern.Panel[T], logSize []T) {
+	one := t.wide.RowRange(r, r+1)
+	t.tab.MulT(one, t.x.RowRange(r, r+1), panel, logSize)
+	row := one.Row(0)
+	t.shift[r] = t.tab.Max(row)
+	if math.IsInf(float64(t.shift[r]), -1) { // no clusters
+		clear(row)
+		return
+	}
+	t.tab.Exp(row, t.shift[r])
 }
 
 // add adds keys to the sums: all of them, or for row r the first seen[r%len(seen)].
@@ -156,6 +203,9 @@ func (t *tiles[T]) choose(n int, hazard []T) {
 	t.inv = buf.Sized(t.inv, t.x.Rows)
 	for r := range t.inv {
 		t.inv[r] = 0
+		if len(t.mute) > 0 && t.mute[r] {
+			continue
+		}
 		if z := t.sum[r] + float64(t.sums[r]); z > 0 && dense.IsFinite(1/z) {
 			t.inv[r] = T(1 / z)
 		}
@@ -208,8 +258,9 @@ func (t *tiles[T]) finishFar(mean dense.Matrix[T]) {
 }
 
 // addChosen adds the members of the chosen clusters, whose keys and values lie side by side. It returns their number.
-func (t *tiles[T]) addChosen(members func(c int) (k, v dense.Matrix[T])) (total int) {
-	t.k, t.v = buf.Shaped(t.k, gatherKeys, t.x.Cols), buf.Shaped(t.v, gatherKeys, t.acc.Cols)
+func (t *tiles[T]) addChosen(members func(c int) (k, v []T)) (total int) {
+	d, dv := t.x.Cols, t.acc.Cols
+	t.k, t.v = buf.Shaped(t.k, gatherKeys, d), buf.Shaped(t.v, gatherKeys, dv)
 	n := 0
 	flush := func() {
 		if n > 0 {
@@ -221,11 +272,10 @@ func (t *tiles[T]) addChosen(members func(c int) (k, v dense.Matrix[T])) (total 
 	}
 	for _, c := range t.chosen {
 		k, v := members(int(c))
-		for lo := 0; lo < k.Rows; {
-			m := min(k.Rows-lo, gatherKeys-n)
-			copyRows(t.k.RowRange(n, n+m), k.RowRange(lo, lo+m))
-			copyRows(t.v.RowRange(n, n+m), v.RowRange(lo, lo+m))
-			lo, n = lo+m, n+m
+		for len(v) > 0 {
+			m := copy(t.v.Data[n*dv:], v) / dv
+			copy(t.k.Data[n*d:], k[:m*d])
+			k, v, n = k[m*d:], v[m*dv:], n+m
 			if n == gatherKeys {
 				flush()
 			}

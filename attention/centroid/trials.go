@@ -12,6 +12,11 @@ import (
 // clusters, and so have bidirectional ones that differ in Window and Block: the second of them costs its rows only.
 // Clusters of the last few specs are kept. Trials serve one call at a time.
 type Trials[T dense.Float] struct {
+	// Voters, one entry per query, tells which choose the exact clusters of their block (Spec.Together); nil: all, as
+	// in Attention.At. Errors of rows that have no vote do not profit from a block of fewer rows. Causal rows that
+	// neither vote nor are asked for take no time.
+	Voters []bool
+
 	vis     attention.Visibility
 	scale   float64
 	q, k, v attention.Seq[T]
@@ -51,6 +56,9 @@ func (t *Trials[T]) At(out attention.Seq[T], rows []int, spec Spec) error {
 	if err := a.checkRows(out, rows, t.q, t.k, t.v); err != nil || len(rows) == 0 {
 		return err
 	}
+	if t.Voters != nil && len(t.Voters) != t.q.Len {
+		return fmt.Errorf("%d voters for %d queries: %w", len(t.Voters), t.q.Len, dense.ErrShape)
+	}
 	if t.vis.Causal {
 		return t.atChunks(out, rows, spec)
 	}
@@ -58,7 +66,7 @@ func (t *Trials[T]) At(out attention.Seq[T], rows []int, spec Spec) error {
 	if err != nil {
 		return err
 	}
-	c.out, c.wanted = out, rows
+	c.out, c.wanted, c.voters = out, rows, t.Voters
 	for _, p := range c.problems[:c.used] {
 		p.spec = &spec
 		p.setTop()
@@ -121,6 +129,7 @@ func (t *Trials[T]) atChunks(out attention.Seq[T], rows []int, spec Spec) error 
 	for i := range c.streams {
 		c.streams[i].spec = &spec
 	}
+	c.keys.voters = t.Voters
 	c.answer(rows, out)
 	return nil
 }

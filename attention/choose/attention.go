@@ -129,14 +129,23 @@ func (a *Attention[T]) forward(out, q, k, v attention.Seq[T]) (attention.Report,
 	}
 	a.look()
 	group := q.Heads / k.Heads
-	var total attention.Report
-	for i := range a.runs {
+	reports, errs := make([]attention.Report, len(a.runs)), make([]error, len(a.runs))
+	one := func(_, i int) {
 		r := &a.runs[i]
-		rep, err := r.forward.Forward(headRange(out, r.lo*group, r.hi*group), headRange(q, r.lo*group, r.hi*group),
-			headRange(k, r.lo, r.hi), headRange(v, r.lo, r.hi))
-		total.Add(rep)
-		if err != nil && r.lo > 0 {
-			return total, fmt.Errorf("heads counted from %d on: %w", r.lo, err)
+		reports[i], errs[i] = r.forward.Forward(headRange(out, r.lo*group, r.hi*group),
+			headRange(q, r.lo*group, r.hi*group), headRange(k, r.lo, r.hi), headRange(v, r.lo, r.hi))
+	}
+	// Runs of few heads do not keep all processors busy: they go side by side.
+	workers := 1
+	if par.Limit() == 0 && par.Procs() > 1 {
+		workers = len(a.runs)
+	}
+	par.Each(len(a.runs), workers, one)
+	var total attention.Report
+	for i, err := range errs {
+		total.Add(reports[i])
+		if lo := a.runs[i].lo; err != nil && lo > 0 {
+			return total, fmt.Errorf("heads counted from %d on: %w", lo, err)
 		}
 		if err != nil {
 			return total, err

@@ -27,6 +27,10 @@ type Options struct {
 	// Online is for causal attention over the very sample: no centres are calibrated, which would know its later keys,
 	// but fitted in every call to the keys already seen. Errors are measured so.
 	Online bool
+	// Decode is for causal attention token by token (NewChunks): every position chooses its clusters by itself, plans
+	// are judged on the second half of the positions and ranked by the keys that a token reads. A head that no plan
+	// suits reads all of them.
+	Decode bool
 	// Rates are the speeds of this machine that rank plans by predicted seconds; plans that are not faster than exact
 	// attention are left out. nil: Choose calls MeasureRates, and the choice depends on the machine. With given rates
 	// the same arguments give the same choice. A budget is in features, so Choose then ranks by cost and measures no
@@ -190,6 +194,9 @@ func newChooser[T dense.Float](o Options, vis attention.Visibility, scale float6
 			*o.Rates, ErrChoice)
 	case o.Rates != nil && o.ByCost:
 		return nil, fmt.Errorf("rates and ByCost exclude each other: %w", ErrChoice)
+	case o.Decode && (!vis.Causal || o.Budget > 0 || o.Rates != nil || o.Plans != nil || o.Online):
+		return nil, fmt.Errorf("decode is for causal attention with a tolerance, leave out budget, rates, plans and online: %w",
+			ErrChoice)
 	case !dense.IsFinite(scale) || scale < 0:
 		return nil, fmt.Errorf("scale %v, want a positive number: %w", scale, ErrChoice)
 	}
@@ -199,13 +206,18 @@ func newChooser[T dense.Float](o Options, vis attention.Visibility, scale float6
 	if q.Batch == 0 || q.Heads == 0 || q.Len == 0 || k.Len == 0 || q.Dim == 0 || v.Dim == 0 {
 		return nil, fmt.Errorf("q %v, k %v, v %v: nothing to choose by: %w", q.Shape, k.Shape, v.Shape, dense.ErrShape)
 	}
-	if o.Rates == nil && !o.ByCost && o.Budget == 0 {
+	if o.Rates == nil && !o.ByCost && o.Budget == 0 && !o.Decode {
 		var err error
-		if o.Rates, err = MeasureRates[T](vis.Causal, o.Online, k.Len, q.Dim, v.Dim); err != nil {
+		if o.Rates, err = MeasureRates[T](vis.Causal, o.Online, q.Shape, k.Shape, v.Shape); err != nil {
 			return nil, err
 		}
 	}
 	c := &chooser[T]{Options: o, scale: scale, all: sample[T]{vis, q, k, v}}
+	if o.Decode {
+		c.dense, c.Plans = true, decodeGrid(o.Seed, k.Len)
+		slices.SortStableFunc(c.Plans, func(a, b Plan) int { return cmp.Compare(c.price(a), c.price(b)) })
+		return c, nil
+	}
 	if o.Plans == nil {
 		plans := grid(vis.Causal, scale, o.Seed, k.Len, q.Dim)
 		if o.Rates != nil && o.Rates.Dense > 0 && o.Budget == 0 {
@@ -243,12 +255,14 @@ func (c *chooser[T]) divide() error {
 	}
 	all, rows, half := c.all, c.Rows, c.all.q.Len/2
 	if rows == 0 {
-		rows = defaultRows(all.q.Batch, all.vis.Causal)
+		rows = defaultRows(all.q.Batch, all.vis.Causal && !c.Decode)
 		if c.clump() > 1 {
 			rows = max(1, clumps/all.q.Batch) * c.clump()
 		}
 	}
 	switch {
+	case c.Decode:
+		return add(all, all, half, all.q.Len, rows)
 	case !c.calibrates():
 		return add(all, all, 0, all.q.Len, rows)
 	case all.q.Batch > 1:
@@ -261,19 +275,18 @@ func (c *chooser[T]) divide() error {
 		add(positions(all, half, all.q.Len), all, 0, half, (rows+1)/2))
 }
 
-// clump is the number of judged rows that are neighbours in one block of causal queries, which is computed as a whole;
-// 1: rows are by themselves.
+// clump is the number of judged rows of one block of causal queries; 1: rows are by themselves.
 func (c *chooser[T]) clump() int {
-	if c.dense && c.all.vis.Causal && c.Rows == 0 {
+	if c.dense && c.all.vis.Causal && c.Rows == 0 && !c.Decode {
 		return clumpRows
 	}
 	return 1
 }
 
-// clumps blocks have clumpRows rows each that are judged. The rows of a clump count as one for intervals.
+// Some blocks have clumpRows rows each that are judged. The rows of a clump count as one for intervals.
 const (
-	clumps    = 24
-	clumpRows = 8
+	clumps    = 32
+	clumpRows = 4
 )
 
 // positions is the part of a sample of one batch from lo to hi−1.
@@ -325,28 +338,6 @@ type tester[T dense.Float] struct {
 	h      int
 	trials []*centroid.Trials[T]                   // by fold
 	fitted []map[centroid.Spec][]*centroid.Centres // by fold
-
-	thinned []int // positions of the queries that trials see; nil: all
-}
-
-// samples says that trials see a sample of the queries: those of long bidirectional sequences that choose together.
-func (c *chooser[T]) samples() bool {
-	return c.dense && !c.all.vis.Causal && c.all.vis.Segments == nil && c.all.q.Len >= 4*thinQueries
-}
-
-// thinQueries queries at least stand for all.
-const thinQueries = 512
-
-// thin keeps queries at equal distances and the given rows.
-func (c *tester[T]) thin(q attention.Seq[T], lists ...[]int) attention.Seq[T] {
-	c.thinned = slices.Concat(lists...)
-	n := max(thinQueries, q.Len/16)
-	for i := range n {
-		c.thinned = append(c.thinned, (2*i+1)*q.Len/(2*n))
-	}
-	slices.Sort(c.thinned)
-	c.thinned = slices.Compact(c.thinned)
-	return gathered(q, c.thinned)
 }
 
 func (c *chooser[T]) tester(h int) (*tester[T], error) {
@@ -356,9 +347,6 @@ func (c *chooser[T]) tester(h int) (*tester[T], error) {
 		t.fitted = append(t.fitted, map[centroid.Spec][]*centroid.Centres{})
 		s := sample[T]{f.check.vis, f.check.q, f.check.k, f.check.v}
 		s = s.head(h)
-		if c.samples() {
-			s.q = t.thin(s.q, f.check.rows, f.fresh.rows)
-		}
 		trials, err := centroid.NewTrials(s.vis, c.scale, s.q, s.k, s.v)
 		if err != nil {
 			return nil, err
@@ -370,14 +358,15 @@ func (c *chooser[T]) tester(h int) (*tester[T], error) {
 
 // try measures candidates in the order of their cost: with Tol, until one is good enough; exact attention is the last.
 func (c *chooser[T]) try(h int) ([]trial, error) {
+	if c.dense {
+		t, err := c.searchDense(h)
+		return []trial{t}, err
+	}
 	tester, err := c.tester(h)
 	if err != nil {
 		return nil, err
 	}
-	switch {
-	case c.dense:
-		return tester.searchDense()
-	case c.Tol > 0 && c.all.k.Len >= longSearch:
+	if c.Tol > 0 && c.all.k.Len >= longSearch {
 		return tester.search()
 	}
 	var out []trial
@@ -448,62 +437,6 @@ func (c *tester[T]) search() ([]trial, error) {
 	return []trial{best}, nil
 }
 
-// searchDense finds a cheap plan that is good enough, or exact attention. Plans with the same clusters differ in the
-// number of exact ones alone: their errors fall with it, and the first good one is searched by halving, from many
-// clusters to few. Clusters whose cheapest untried plan costs more than the best so far are left out.
-func (c *tester[T]) searchDense() ([]trial, error) {
-	best := c.last()
-	try := func(p Plan) (bool, error) {
-		t, err := c.test(p)
-		if err == nil {
-			t, err = c.confirm(t)
-		}
-		if t.good {
-			best = t
-		}
-		return t.good, err
-	}
-	for left := slices.Clone(c.Plans); len(left) > 0; {
-		of := clustersOf(left[len(left)-1])
-		var same []Plan
-		left = slices.DeleteFunc(left, func(p Plan) bool {
-			if clustersOf(p) != of {
-				return false
-			}
-			same = append(same, p)
-			return true
-		})
-		for len(same) > 0 {
-			same = slices.DeleteFunc(same, func(p Plan) bool { return c.price(p) >= c.price(best.Plan) })
-			if len(same) == 0 {
-				break
-			}
-			at := len(same) / 2
-			good, err := try(same[at])
-			if err != nil {
-				return nil, err
-			}
-			if good {
-				same = same[:at]
-			} else {
-				same = same[at+1:]
-			}
-		}
-	}
-	return []trial{best}, nil
-}
-
-// clustersOf is what plans with the same clusters have in common; features have each their own.
-func clustersOf(p Plan) centroid.Spec {
-	if p.Method != Centroid {
-		n, _ := p.Features.Spec.OutDim()
-		return centroid.Spec{Sinks: n}
-	}
-	s := *p.Centroid
-	s.Top = 0
-	return s
-}
-
 // confirm judges a trial that is within the tolerance once more, on fresh rows: what is reported comes from them.
 func (c *tester[T]) confirm(t trial) (trial, error) {
 	if c.Tol == 0 || t.High > c.Tol {
@@ -519,6 +452,9 @@ func (c *tester[T]) confirm(t trial) (trial, error) {
 
 // price is what plans are ranked by: predicted seconds, or cost if there are no rates or the budget is a cost.
 func (c *chooser[T]) price(p Plan) float64 {
+	if c.Decode {
+		return reads(*p.Centroid, c.all.k.Len)
+	}
 	if c.Rates == nil || c.Budget > 0 {
 		return c.cost(p)
 	}
@@ -529,13 +465,20 @@ func (c *chooser[T]) seconds(p Plan) float64 {
 	return c.Rates.Seconds(p, c.all.vis.Causal, c.all.k.Len, c.all.q.Dim, c.all.v.Dim)
 }
 
-// affordable orders plans by price and leaves out those that exact attention undercuts.
+// affordable orders plans by price and leaves out those that exact attention undercuts, or nearly so by seconds.
 func (c *chooser[T]) affordable(plans []Plan) []Plan {
 	exact := c.price(Plan{Method: Exact})
+	if c.Rates != nil && c.Budget == 0 {
+		exact *= worthwhile
+	}
 	plans = slices.DeleteFunc(plans, func(p Plan) bool { return p.Method == Exact || c.price(p) >= exact })
 	slices.SortStableFunc(plans, func(a, b Plan) int { return cmp.Compare(c.price(a), c.price(b)) })
 	return plans
 }
+
+// worthwhile is the share of the time of exact attention that a plan may be predicted to take: predictions are off by
+// some percent, and an error is worth something.
+const worthwhile = 0.9
 
 // cost is that of a plan.
 func (c *chooser[T]) cost(p Plan) float64 {
@@ -548,7 +491,11 @@ func (c *chooser[T]) last() trial {
 	for _, f := range c.folds {
 		rows += len(f.check.rows) * f.check.q.Batch
 	}
-	return trial{Plan{Method: Exact}, Estimate{Rows: rows}, exactCost(c.all.k.Len), true}
+	p := Plan{Method: Exact}
+	if c.Decode {
+		p = readAll(c.Seed)
+	}
+	return trial{p, Estimate{Rows: rows}, exactCost(c.all.k.Len), true}
 }
 
 // test measures a plan. One that cannot be fitted to the head is as bad as can be.
@@ -612,19 +559,8 @@ func (c *tester[T]) measure(p Plan, i int, check *Check[T]) ([]errorSums, error)
 			Sinks: spec.Sinks}, c.h, c.h+1)
 	}
 	if !c.all.vis.Causal || p.Centroid.Chunk > 0 {
-		rows, spec := check.rows, *p.Centroid
-		if c.samples() && spec.Together > 0 {
-			// As many blocks as there are of all queries: the rows of a block are as near to each other.
-			spec.Together = max(1, spec.Together*len(c.thinned)/c.all.q.Len)
-		}
-		if c.samples() {
-			rows = make([]int, len(check.rows))
-			for at, l := range check.rows {
-				rows[at], _ = slices.BinarySearch(c.thinned, l)
-			}
-		}
 		return check.judge(c.h, c.h+1, func(out, _, _, _ attention.Seq[T]) error {
-			return c.trials[i].At(out, rows, spec)
+			return c.trials[i].At(out, check.rows, *p.Centroid)
 		})
 	}
 	a := &centroid.Attention[T]{Visibility: check.vis, Scale: c.scale, Specs: []centroid.Spec{*p.Centroid}}

@@ -86,8 +86,8 @@ func denseGrid(causal bool, seed uint64, length int) []Plan {
 	if causal {
 		for _, chunk := range []int{256, 512, 1024} {
 			for _, size := range []int{8, 16, 32} {
-				for _, keys := range []int{0, 64, 192, 512} {
-					if 2*chunk <= length && keys < length/4 && !(size == 8 && keys == 64) {
+				for _, keys := range []int{0, 32, 64, 128, 192, 320, 512, 768, 1024, 1536} {
+					if 2*chunk <= length && keys < length/4 && keys%size == 0 {
 						add(centroid.Spec{Clusters: chunk / size, Chunk: chunk, Together: 64, Window: 64,
 							Sinks: causalSinks, Top: keys / size})
 					}
@@ -100,14 +100,19 @@ func denseGrid(causal bool, seed uint64, length int) []Plan {
 	if length < 2048 {
 		together = 64
 	}
-	for _, size := range []int{8, 16, 32, 64} {
+	for _, size := range []int{8, 16, 32, 64, 128} {
 		clusters := length / size / 4 * 4
 		if clusters < 8 || clusters > 2048 {
 			continue
 		}
-		for _, share := range []float64{0, 1. / 64, 1. / 32, 1. / 16, 1. / 8, 3. / 16} {
-			add(centroid.Spec{Clusters: clusters, Together: together, Top: int(share * float64(clusters)),
-				Sample: max(1024, 4*clusters)})
+		last := -1
+		for _, share := range []int{0, 1, 2, 3, 4, 6, 8, 12, 16, 24} { // 64ths of the clusters
+			top := share * clusters / 64
+			if top == last {
+				continue
+			}
+			last = top
+			add(centroid.Spec{Clusters: clusters, Together: together, Top: top, Sample: max(1024, 4*clusters)})
 		}
 	}
 	return out

@@ -2,6 +2,7 @@ package choose
 
 import (
 	"cmp"
+	"fmt"
 	"math/bits"
 	"slices"
 	"sync"
@@ -18,11 +19,12 @@ import (
 // method also sorts, clusters and evaluates exponentials. With rates, [Choose] ranks plans by predicted seconds, so
 // that it picks exact attention wherever exact attention is faster.
 //
-// All numbers are seconds per token and head, with all processors at work. Exact, Features, Centroid and Top are per
-// unit of cost. Centroid attention has four: Token per token for clustering, Centroid for the products with centroids
-// and neighbours, Top for the keys of the heaviest clusters, and Visit for each of these clusters. Queries that choose
-// their clusters together (centroid.Spec.Together) have two of their own: Group per token for clustering and sorting,
-// Dense per unit of cost. Rates without Dense, of earlier versions, choose among queries that choose by themselves.
+// All numbers are seconds per token and query head, with all processors at work. Exact, Features, Centroid and Top are
+// per unit of cost. Centroid attention has four: Token per token for clustering, Centroid for the products with
+// centroids and neighbours, Top for the keys of the heaviest clusters, and Visit for each of these clusters. Queries
+// that choose their clusters together (centroid.Spec.Together) have two of their own: Group per token for clustering
+// and sorting, Dense per unit of cost. Rates without Dense, of earlier versions, choose among queries that choose by
+// themselves.
 type Rates struct {
 	Exact    float64 `json:"exact"`
 	Features float64 `json:"features"`
@@ -81,19 +83,20 @@ func (r *Rates) valid() bool {
 	return r.Exact > 0
 }
 
-// Measuring: lengths between minRatesLength and maxRatesLength keys, exact attention over no more than exactLength,
-// and after two rounds no more than ratesTime.
+// Measuring: lengths between minRatesLength and maxRatesLength keys, methods but dense tiles over no more than
+// otherLength, and after fewRounds rounds no more than ratesTime.
 const (
 	minRatesLength = 128
 	maxRatesLength = 8192
-	exactLength    = 1024
-	ratesTime      = 250 * time.Millisecond
-	ratesRounds    = 6
+	otherLength    = 1024
+	ratesTime      = 100 * time.Millisecond
+	ratesRounds    = 8
+	fewRounds      = 4
 )
 
 type ratesKey struct {
-	size, procs, length, dim, valueDim int
-	causal, online                     bool
+	size, procs, heads, group, length, dim, valueDim int
+	causal, online                                   bool
 }
 
 var (
@@ -101,15 +104,19 @@ var (
 	ratesDone = map[ratesKey]Rates{}
 )
 
-// MeasureRates times the methods on this machine, for sequences of about the given length and heads of the given
-// dimensions. It takes up to two seconds, once per process and size. A [Choice] keeps the rates that it was
-// made with: pass the rates of a saved choice to choose the same plans again.
+// MeasureRates times the methods on this machine for arguments of the given shapes: with the processors at hand, as
+// many heads as there are, or as processors, and about the same length. What a method does in one piece counts: few
+// heads keep few processors busy. It takes some tenths of a second, once per process and size. A [Choice] keeps the
+// rates that it was made with: pass the rates of a saved choice to choose the same plans again.
 //
 // The clustering of keys is trained on a sample of them, so its time per token falls with the length. That is why
 // rates hold for one length: the power of two nearest to it, at most 8192.
 //
 // With online, causal centroids are fitted to the keys already seen of every call, as with Options.Online.
-func MeasureRates[T dense.Float](causal, online bool, length, dim, valueDim int) (*Rates, error) {
+func MeasureRates[T dense.Float](causal, online bool, q, k, v attention.Shape) (*Rates, error) {
+	if q.Heads < 1 || k.Heads < 1 || q.Heads%k.Heads != 0 || q.Dim < 1 || q.Dim != k.Dim || v.Dim < 1 {
+		return nil, fmt.Errorf("rates of q %v, k %v, v %v: %w", q, k, v, dense.ErrShape)
+	}
 	ratesLock.Lock()
 	defer ratesLock.Unlock()
 	var zero T
@@ -117,32 +124,38 @@ func MeasureRates[T dense.Float](causal, online bool, length, dim, valueDim int)
 	if _, ok := any(zero).(float32); ok {
 		size = 4
 	}
-	near := 1 << bits.Len(uint(max(1, 2*length/3))) // the nearest power of two
+	near := 1 << bits.Len(uint(max(1, 2*k.Len/3))) // the nearest power of two
 	near = min(max(near, minRatesLength), maxRatesLength)
-	key := ratesKey{size, par.Procs(), near, dim, valueDim, causal, online && causal}
+	key := ratesKey{size, par.Procs(), min(k.Heads, par.Procs()), q.Heads / k.Heads, near, q.Dim, v.Dim, causal,
+		online && causal}
 	if r, ok := ratesDone[key]; ok {
 		return &r, nil
 	}
-	r, err := measureRates[T](causal, online, near, dim, valueDim)
+	r, err := measureRates[T](key)
 	if err == nil {
 		ratesDone[key] = r
 	}
 	return &r, err
 }
 
-func measureRates[T dense.Float](causal, online bool, length, dim, valueDim int) (Rates, error) {
-	count := par.Procs()
+func measureRates[T dense.Float](key ratesKey) (Rates, error) {
+	causal, length, dim, valueDim := key.causal, key.length, key.dim, key.valueDim
 	vis := attention.Visibility{Causal: causal}
-	q, k, v := heads.Generate[T](count, length, max(16, dim, valueDim), 1)
-	q.Dim, k.Dim, v.Dim = dim, dim, valueDim
-	out := attention.NewSeq[T](1, count, length, valueDim)
+	// All heads are the same one: a copy of each would take longer to make than to attend to.
+	q, k, v := heads.Generate[T](1, length, max(16, dim, valueDim), 1)
+	for _, s := range []*attention.Seq[T]{&q, &k, &v} {
+		s.Heads, s.StrideH, s.Dim = key.heads, 0, dim
+	}
+	q.Heads, v.Dim = key.heads*key.group, valueDim
+	out := attention.NewSeq[T](1, q.Heads, length, valueDim)
 
-	plans := append(ratesPlans(grid(causal, 0, 1, length, dim)), ratesDense(causal, length)...)
+	other := min(length, otherLength)
+	plans := append(ratesPlans(grid(causal, 0, 1, other, dim)), ratesDense(causal, length)...)
 	lengths, methods := make([]int, len(plans)), make([]*Attention[T], len(plans))
 	for i, p := range plans {
-		lengths[i] = length
-		if p.Method == Exact {
-			lengths[i] = min(length, exactLength)
+		lengths[i] = other
+		if p.Method == Centroid && p.Centroid.Together > 0 {
+			lengths[i] = length
 		}
 		n := lengths[i]
 		c, err := Use(p, vis, 0, cut(q, 0, n), cut(k, 0, n), cut(v, 0, n))
@@ -150,7 +163,7 @@ func measureRates[T dense.Float](causal, online bool, length, dim, valueDim int)
 			return Rates{}, err
 		}
 		for h := range c.Heads {
-			if online {
+			if key.online {
 				c.Heads[h].Centres = nil
 			}
 		}
@@ -161,13 +174,13 @@ func measureRates[T dense.Float](causal, online bool, length, dim, valueDim int)
 	}
 	best := make([]float64, len(methods))
 	start := time.Now()
-	for round := 0; round < ratesRounds && (round < 2 || time.Since(start) < ratesTime); round++ {
+	for round := 0; round < ratesRounds && (round < fewRounds || time.Since(start) < ratesTime); round++ {
 		for i, a := range methods {
 			n, from := lengths[i], time.Now()
 			if _, err := a.Forward(cut(out, 0, n), cut(q, 0, n), cut(k, 0, n), cut(v, 0, n)); err != nil {
 				return Rates{}, err
 			}
-			if s := time.Since(from).Seconds() / float64(count*n); round == 0 || s < best[i] {
+			if s := time.Since(from).Seconds() / float64(q.Heads*n); round == 0 || s < best[i] {
 				best[i] = s // other programs on the machine only add to a time
 			}
 		}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/randfeat/randfeat/attention"
 	"github.com/randfeat/randfeat/attention/centroid"
+	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/internal/heads"
 )
 
@@ -93,10 +94,17 @@ func TestMeasureRates(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	for _, causal := range []bool{false, true} {
-		r, err := MeasureRates[float32](causal, false, 100, 8, 4)
+		q := attention.Shape{Batch: 1, Heads: 6, Len: 100, Dim: 8}
+		k, v := q, q
+		k.Heads, v.Heads, v.Dim = 2, 2, 4
+		r, err := MeasureRates[float32](causal, false, q, k, v)
 		must(t, err)
-		again, err := MeasureRates[float32](causal, false, 100, 8, 4)
+		again, err := MeasureRates[float32](causal, false, q, k, v)
 		must(t, err)
+		k.Heads = 4
+		if _, err := MeasureRates[float32](causal, false, q, k, v); !errors.Is(err, dense.ErrShape) {
+			t.Errorf("6 query heads on 4: %v", err)
+		}
 		if !r.valid() || *r != *again {
 			t.Errorf("%+v, then %+v", *r, *again)
 		}
@@ -117,7 +125,8 @@ func TestPredictedSeconds(t *testing.T) {
 		for _, causal := range []bool{false, true} {
 			vis := attention.Visibility{Causal: causal}
 			for _, length := range []int{512, 2048, 8192} {
-				rates, err := MeasureRates[float32](causal, false, length, dim, dim)
+				shape := attention.Shape{Batch: 1, Heads: n, Len: length, Dim: dim}
+				rates, err := MeasureRates[float32](causal, false, shape, shape, shape)
 				must(t, err)
 				q, k, v := heads.Generate[float32](n, length, dim, 7)
 				out := attention.NewSeq[float32](1, n, length, dim)

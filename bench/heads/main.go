@@ -13,7 +13,7 @@
 //
 // Seconds of exact attention and of the plans that choose.Choose picks on another text, with their errors:
 //
-//	go run ./heads -weights DIR -time
+//	go run ./heads -weights DIR -time -threads 1,2 [-torch PYTHON]
 //
 // Results go to a file of JSON lines. What is there is not run again, and the tables have all of it.
 package main
@@ -42,6 +42,7 @@ type config struct {
 	lengths, threads      []int
 	rounds                int
 	choices               string
+	torch                 string
 	decode                []float64 // seconds of rounds
 }
 
@@ -63,6 +64,7 @@ func main() {
 	lengths := flag.String("lengths", "512,1024,2048,4096,8192,32768", "lengths of -time")
 	flag.IntVar(&c.rounds, "rounds", 5, "rounds of -time")
 	flag.StringVar(&c.choices, "choices", "", "folder of the choices of -time, made if they are not there")
+	flag.StringVar(&c.torch, "torch", "", "a Python with PyTorch, whose exact attention -time shows too")
 	flag.Float64Var(&c.coverage, "coverage", 0,
 		"print only how often errors hold that choose.Choose expects with this tolerance")
 	threads := flag.String("threads", fmt.Sprint(runtime.GOMAXPROCS(0)), "threads; with -time a list")

@@ -1,0 +1,106 @@
+package centroid
+
+import (
+	"encoding/binary"
+	"errors"
+	"slices"
+	"testing"
+
+	"github.com/randfeat/randfeat/attention"
+	"github.com/randfeat/randfeat/internal/seal"
+)
+
+// Bytes with a valid seal, whatever they say, are a state with chunks or an error.
+func FuzzSavedChunks(f *testing.F) {
+	in := makeInput[float32](4, 1, 2, 1, 40, 40, 4, 3, 0.7)
+	fresh := func(t testing.TB) *Chunks[float32] {
+		a := &Attention[float32]{Specs: []Spec{{Clusters: 3, Chunk: 8, Together: 4, Window: 4, Sinks: 2, Top: 1}}}
+		c, err := a.NewChunks(1, 2, 1, 4, 3)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	for _, n := range []int{0, 7, 13, 40} {
+		c := fresh(f)
+		steps(f, c, input[float32]{piece(in.q, 0, n), piece(in.k, 0, n), piece(in.v, 0, n)}, 8)
+		b, err := c.AppendBinary(nil)
+		if err != nil {
+			f.Fatal(err)
+		}
+		_, body, err := chunksFormat.Open(b)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(uint64(n), body)
+	}
+	f.Add(uint64(1)<<31-3, []byte{0, 0, 0, 0, 0, 0, 0, 0})
+	f.Fuzz(func(t *testing.T, length uint64, body []byte) {
+		c := fresh(t)
+		print := c.fingerprint()
+		b := chunksFormat.Begin(nil, seal.Header{Flag: 4, Fingerprint: print, Counts: make([]uint64, stateCounts)})
+		binary.LittleEndian.PutUint64(b[len(b)-8*stateCounts:], length)
+		b = seal.Close(append(b, body...), 0)
+		if err := c.UnmarshalBinary(b); err != nil {
+			if !errors.Is(err, attention.ErrCorrupt) && !errors.Is(err, attention.ErrMismatch) {
+				t.Fatal(err)
+			}
+			if c.Len() != 0 {
+				t.Fatal("an error has changed the state")
+			}
+			return
+		}
+		out := attention.NewSeq[float32](1, 2, 9, 3)
+		if err := c.Step(out, piece(in.q, 0, 9), piece(in.k, 0, 9), piece(in.v, 0, 9)); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// A state that NewChunks has not made is neither saved nor read.
+func TestNoChunks(t *testing.T) {
+	var none Chunks[float32]
+	if _, err := none.MarshalBinary(); !errors.Is(err, attention.ErrMismatch) {
+		t.Error(err)
+	}
+	if err := none.UnmarshalBinary(nil); !errors.Is(err, attention.ErrMismatch) {
+		t.Error(err)
+	}
+}
+
+// Clusters of a saved chunk that are empty, out of order or do not cover its keys are errors.
+func TestSavedChunkStarts(t *testing.T) {
+	in := makeInput[float32](4, 1, 2, 1, 40, 40, 4, 3, 0.7)
+	a := &Attention[float32]{Specs: []Spec{{Clusters: 3, Chunk: 8, Together: 4, Window: 4, Sinks: 2, Top: 1}}}
+	c, err := a.NewChunks(1, 2, 1, 4, 3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	steps(t, c, in, 8)
+	b, err := c.AppendBinary(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := chunksFormat.HeaderSize() + 4 // the reference
+	n := int(binary.LittleEndian.Uint32(b[first:]))
+	for x := range n + 1 {
+		for _, to := range []uint32{0, 1, 6, 7, 1 << 31} {
+			bad := slices.Clone(b[:len(b)-32])
+			at := first + 4 + 4*x
+			if binary.LittleEndian.Uint32(bad[at:]) == to {
+				continue
+			}
+			binary.LittleEndian.PutUint32(bad[at:], to)
+			starts := make([]uint32, n+1)
+			valid := true
+			for i := range starts {
+				starts[i] = binary.LittleEndian.Uint32(bad[first+4+4*i:])
+				valid = valid && (i == 0 || starts[i] > starts[i-1])
+			}
+			valid = valid && starts[0] == 0 && starts[n] == 6
+			if err := c.UnmarshalBinary(seal.Close(bad, 0)); (err == nil) != valid {
+				t.Errorf("clusters begin at %v: %v", starts, err)
+			}
+		}
+	}
+}

@@ -1,0 +1,60 @@
+package choose
+
+import (
+	"fmt"
+
+	"github.com/randfeat/randfeat/attention/centroid"
+	"github.com/randfeat/randfeat/dense"
+)
+
+// decodeGrid lists the candidates of Options.Decode, by the number of keys that clusters have on average and that a
+// token reads exactly.
+func decodeGrid(seed uint64, length int) []Plan {
+	var out []Plan
+	for _, size := range []int{16, 8} {
+		for keys := 0; keys <= length/2; keys = max(32, keys*3/2/16*16) {
+			s := decodeSpec(seed)
+			s.Clusters, s.Top = s.Chunk/size, keys/size
+			out = append(out, Plan{Method: Centroid, Centroid: &s})
+		}
+	}
+	return out
+}
+
+// decodeSpec is what all plans of decoding have in common.
+func decodeSpec(seed uint64) centroid.Spec {
+	return centroid.Spec{Chunk: 256, Together: 1, Window: 64, Sinks: causalSinks, Seed: seed, Landmarks: fewLandmarks,
+		Passes: 1}
+}
+
+// readAll is the plan whose tokens read all keys: exact attention.
+func readAll(seed uint64) Plan {
+	s := decodeSpec(seed)
+	s.Clusters, s.Top = s.Chunk/16, allClusters
+	return Plan{Method: Centroid, Centroid: &s}
+}
+
+// allClusters is a Top that no sequence reaches.
+const allClusters = 1 << 28
+
+// reads is the number of keys and centroids that a token after n others reads.
+func reads(s centroid.Spec, n int) float64 {
+	near := min(n, s.Sinks+s.Window+s.Chunk/2)
+	clusters := float64(n-near) * float64(s.Clusters) / float64(s.Chunk)
+	return float64(near) + clusters + min(float64(n-near), float64(s.Top)*float64(s.Chunk)/float64(s.Clusters))
+}
+
+// NewChunks is the state of no tokens for a choice that was made with Options.Decode, with so many query heads.
+func NewChunks[T dense.Float](c *Choice, batch, qHeads int) (*centroid.Chunks[T], error) {
+	if err := c.check(); err != nil {
+		return nil, err
+	}
+	a := centroid.Attention[T]{Scale: c.Scale}
+	for h := range c.Heads {
+		if p := &c.Heads[h].Plan; p.Method != Centroid || p.Centroid.Chunk == 0 {
+			return nil, fmt.Errorf("head %d has no plan for decoding, choose with Decode: %w", h, ErrChoice)
+		}
+		a.Specs = append(a.Specs, *c.Heads[h].Centroid)
+	}
+	return a.NewChunks(batch, qHeads, len(c.Heads), c.Dim, c.ValueDim)
+}

@@ -1,0 +1,79 @@
+package choose
+
+import (
+	"encoding/json"
+	"errors"
+	"math"
+	"reflect"
+	"testing"
+
+	"github.com/randfeat/randfeat/attention"
+	"github.com/randfeat/randfeat/internal/heads"
+)
+
+// Plans for decoding keep the tolerance token by token on another text, read less than all keys where the tolerance
+// allows it, and all of them where it does not.
+func TestChooseDecode(t *testing.T) {
+	const length, dim, group, steps = 1500, 32, 2, 200
+	q, k, v := heads.Generate[float32](2*group, length, dim, 1)
+	k, v = headRange(k, 0, 2), headRange(v, 0, 2)
+	tq, tk, tv := heads.Generate[float32](2*group, length, dim, 2)
+	tk, tv = headRange(tk, 0, 2), headRange(tv, 0, 2)
+	vis := attention.Visibility{Causal: true}
+	want := attention.NewSeq[float32](1, 2*group, length, dim)
+	_, err := (&attention.Exact[float32]{Visibility: vis}).Forward(want, tq, tk, tv)
+	must(t, err)
+	keys := map[float64]float64{}
+	for _, tol := range []float64{0.2, 1e-9} {
+		c, err := Choose(Options{Tol: tol, Decode: true}, vis, 0, q, k, v)
+		must(t, err)
+		b, err := json.Marshal(c)
+		must(t, err)
+		saved := new(Choice)
+		must(t, json.Unmarshal(b, saved))
+		if !reflect.DeepEqual(c, saved) {
+			t.Errorf("tol %v: another choice after saving", tol)
+		}
+		state, err := NewChunks[float32](saved, 1, 2*group)
+		must(t, err)
+		out := attention.NewSeq[float32](1, 2*group, length, dim)
+		must(t, state.Step(cut(out, 0, length-steps), cut(tq, 0, length-steps), cut(tk, 0, length-steps),
+			cut(tv, 0, length-steps)))
+		before := state.Report()
+		for l := length - steps; l < length; l++ {
+			must(t, state.Step(cut(out, l, l+1), cut(tq, l, l+1), cut(tk, l, l+1), cut(tv, l, l+1)))
+		}
+		after := state.Report()
+		keys[tol] = float64(after.Exact-before.Exact) / float64(after.Rows-before.Rows)
+		for h := range 2 {
+			var diff, size float64
+			for g := range group {
+				for l := length - steps; l < length; l++ {
+					for i, w := range want.Head(0, h*group+g).Row(l) {
+						d := float64(out.Head(0, h*group+g).Row(l)[i] - w)
+						diff, size = diff+d*d, size+float64(w*w)
+					}
+				}
+			}
+			if e := math.Sqrt(diff / size); e > max(tol, 1e-5) {
+				t.Errorf("tol %v, head %d: error %v, expected %+v", tol, h, e, c.Heads[h].Expected)
+			}
+		}
+	}
+	if keys[0.2] > length/3 || keys[1e-9] < length*9/10 {
+		t.Errorf("%v exact keys of a token by tolerance", keys)
+	}
+	for _, o := range []Options{{Decode: true, Budget: 3}, {Decode: true, Online: true},
+		{Decode: true, Plans: []Plan{{Method: Exact}}}} {
+		if _, err := Choose(o, vis, 0, q, k, v); !errors.Is(err, ErrChoice) {
+			t.Errorf("%+v: %v", o, err)
+		}
+	}
+	if _, err := Choose(Options{Decode: true}, attention.Visibility{}, 0, q, k, v); !errors.Is(err, ErrChoice) {
+		t.Errorf("not causal: %v", err)
+	}
+	exact := &Choice{Causal: true, Dim: dim, ValueDim: dim, Heads: []Head{{Plan: Plan{Method: Exact}}}}
+	if _, err := NewChunks[float32](exact, 1, 1); !errors.Is(err, ErrChoice) {
+		t.Errorf("a choice for whole sequences: %v", err)
+	}
+}

@@ -1,0 +1,76 @@
+package choose
+
+import (
+	"math"
+
+	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/kern"
+	"github.com/randfeat/randfeat/internal/par"
+)
+
+// answerKeys keys are packed for all rows that see them.
+const answerKeys = 512
+
+// answerCausal computes the exact outputs of rows in ascending order, each over the keys up to its own position: all of
+// them share packed keys. attention.Exact has queries of neighbouring positions alone.
+func (c *Check[T]) answerCausal(scale float64) error {
+	tab, err := kern.Chosen[T]()
+	if err != nil {
+		return err
+	}
+	if scale == 0 {
+		scale = 1 / math.Sqrt(float64(c.q.Dim))
+	}
+	par.For(c.q.Batch*c.k.Heads, 1, func(lo, hi int) {
+		for i := lo; i < hi; i++ {
+			c.causalRows(tab, scale, i/c.k.Heads, i%c.k.Heads)
+		}
+	})
+	return nil
+}
+
+// causalRows computes those of one key/value head. Row r·group + g is row r of head g of the group.
+func (c *Check[T]) causalRows(tab *kern.Table[T], scale float64, b, h int) {
+	group, n := c.q.Heads/c.k.Heads, len(c.rows)
+	x, acc := dense.New[T](n*group, c.q.Dim), dense.New[T](n*group, c.v.Dim)
+	top, sum := make([]T, n*group), make([]float64, n*group)
+	for r := range x.Rows {
+		copy(x.Row(r), c.q.Head(b, h*group+r%group).Row(c.rows[r/group]))
+		top[r] = T(math.Inf(-1))
+	}
+	tab.Scale(x.Data, T(scale))
+	tile := dense.New[T](n*group, answerKeys)
+	var panel kern.Panel[T]
+	k, v := c.k.Head(b, h), c.v.Head(b, h)
+	first := 0
+	for lo := 0; lo <= c.rows[n-1]; lo += answerKeys {
+		hi := min(lo+answerKeys, c.rows[n-1]+1)
+		for c.rows[first] < lo {
+			first++
+		}
+		tab.Pack(&panel, k.RowRange(lo, hi))
+		p := dense.Matrix[T]{Rows: (n - first) * group, Cols: hi - lo, Stride: hi - lo,
+			Data: tile.Data[:(n-first)*group*(hi-lo)]}
+		from := first * group
+		tab.MulT(p, x.RowRange(from, x.Rows), &panel, nil)
+		for i := range p.Rows {
+			r := from + i
+			row := p.Row(i)
+			seen := min(hi-lo, c.rows[r/group]+1-lo)
+			clear(row[seen:])
+			if m := tab.Max(row[:seen]); m > top[r] {
+				f := math.Exp(float64(top[r]) - float64(m))
+				tab.Scale(acc.Row(r), T(f))
+				sum[r] *= f
+				top[r] = m
+			}
+			sum[r] += float64(tab.ExpSum(row[:seen], top[r]))
+		}
+		tab.Product(acc.RowRange(from, acc.Rows), p, v.RowRange(lo, hi), true)
+	}
+	for r := range acc.Rows {
+		out := c.exact.Head(b, h*group+r%group).Row(r / group)
+		copy(out, acc.Row(r))
+		tab.Scale(out, T(1/sum[r]))
+	}
+}

@@ -1,0 +1,47 @@
+package kern
+
+import (
+	"sync"
+
+	"github.com/randfeat/randfeat/dense"
+)
+
+// Finite reports whether no element of x is NaN or infinite. Products with zero are exact for all others, so that no
+// large number overflows.
+func (t *Table[T]) Finite(x []T) bool {
+	pool := &finite64
+	if _, ok := any(x).([]float32); ok {
+		pool = &finite32
+	}
+	m, _ := pool.Get().(*finiteMemory[T])
+	if m == nil {
+		m = new(finiteMemory[T])
+	}
+	defer pool.Put(m)
+	for len(x) > 0 {
+		cols := min(finiteCols, len(x))
+		rows := min(finiteRows, len(x)/cols)
+		part := dense.Matrix[T]{Rows: rows, Cols: cols, Stride: cols, Data: x[:rows*cols]}
+		t.MulV(m.sums[:rows], part, m.zeros[:cols])
+		for _, s := range m.sums[:rows] {
+			if s != 0 {
+				return false
+			}
+		}
+		x = x[rows*cols:]
+	}
+	return true
+}
+
+// Finite reads rows of finiteCols elements, finiteRows of them by one call.
+const (
+	finiteCols = 256
+	finiteRows = 64
+)
+
+type finiteMemory[T dense.Float] struct {
+	zeros [finiteCols]T
+	sums  [finiteRows]T
+}
+
+var finite32, finite64 sync.Pool
