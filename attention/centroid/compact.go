@@ -1,0 +1,378 @@
+package centroid
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/kern"
+	"github.com/randfeat/randfeat/internal/linalg"
+)
+
+// CompactHead is a finished context of one key/value head in few slots. A query x weighs slot c by e^{x·k_c + b_c}, for
+// k the keys and b the bias, and adds the values by these weights.
+type CompactHead[T dense.Float] struct {
+	Keys, Values dense.Matrix[T]
+	Bias         []T
+}
+
+const (
+	// compactEdge first and last keys stay slots of their own.
+	compactEdge = 4
+	// compactFloor is the weight that all keys together have in the clustering besides the attention they receive.
+	compactFloor = 0.05
+	// compactValues is the share of values in the distance of two keys.
+	compactValues = 0.5
+	// compactRidge is λ of the values, in units of the mean diagonal of XᵀX.
+	compactRidge = 0.1
+	// compactRows queries or keys are multiplied at a time.
+	compactRows = 64
+	// The weight of a slot lies between these.
+	minSlotWeight, maxSlotWeight = 1e-3, 1e4
+)
+
+// Compact replaces the keys and values of a head by budget slots which serve later queries nearly as well; a budget of
+// all keys or more keeps them as they are. The rows of queries are examples of later queries of all heads that share the
+// keys: some hundreds, half of them recent. Where positions are part of keys (RoPE), rotate the examples to positions
+// after the context: without it the loss of perplexity more than doubles. Scale is that of [Attention].
+//
+// The first and last four keys and those with the largest rms attention are seeds. One step of k-means, weighted by the
+// mean attention a_j, groups the others around them, in the metric of E(q·(k_i − k_j))² and of the distance of values.
+// A slot has the mean key of its group, and
+//
+//	weight  w_c = Σ_{j∈c} a_j / mean_i e^{q_i·k_c − lm_i},   lm_i = log Σ_j e^{q_i·k_j},
+//	values  V = V₀ + (XᵀX + λI)⁻¹Xᵀ(AV − X V₀),
+//
+// for A and X the attention of the examples to the keys and to the slots and V₀ the mean values (ridge regression
+// towards the mean).
+//
+// The working memory is some keys·(dimensions + 128) + examples·budget numbers. The result is the same at any number of
+// processors. Callers share heads among goroutines.
+func Compact[T dense.Float](keys, values, queries dense.Matrix[T], scale float64, budget int) (CompactHead[T], error) {
+	var none CompactHead[T]
+	if err := checkCompact(keys, values, queries, budget); err != nil {
+		return none, err
+	}
+	scale, err := logitScale(scale, keys.Cols)
+	if err != nil {
+		return none, err
+	}
+	tab, err := kern.Chosen[T]()
+	if err != nil {
+		return none, err
+	}
+	if budget >= keys.Rows {
+		return CompactHead[T]{Keys: keys.Clone(), Values: values.Clone(), Bias: make([]T, keys.Rows)}, nil
+	}
+	c := compaction[T]{tab: tab, k: keys, v: values, q: queries.Clone(), t: budget}
+	for i := range c.q.Rows {
+		tab.Scale(c.q.Row(i), T(scale))
+	}
+	c.attend()
+	c.seed()
+	if err := c.coordinates(); err != nil {
+		return none, err
+	}
+	c.cluster()
+	c.weigh()
+	if err := c.regress(); err != nil {
+		return none, err
+	}
+	return c.out, nil
+}
+
+func checkCompact[T dense.Float](keys, values, queries dense.Matrix[T], budget int) error {
+	for _, x := range [...]struct {
+		name string
+		m    dense.Matrix[T]
+	}{{"keys", keys}, {"values", values}, {"queries", queries}} {
+		if err := x.m.Check(); err != nil {
+			return fmt.Errorf("%s: %w", x.name, err)
+		}
+		if x.m.IsEmpty() {
+			return fmt.Errorf("%s are %d × %d: %w", x.name, x.m.Rows, x.m.Cols, dense.ErrShape)
+		}
+		if err := x.m.CheckFinite(); err != nil {
+			return fmt.Errorf("%s: %w", x.name, err)
+		}
+	}
+	switch {
+	case keys.Rows != values.Rows || keys.Cols != queries.Cols:
+		return fmt.Errorf("keys %d × %d, values %d × %d, queries %d × %d: %w", keys.Rows, keys.Cols, values.Rows,
+			values.Cols, queries.Rows, queries.Cols, dense.ErrShape)
+	case budget < 1:
+		return fmt.Errorf("a budget of %d slots, want at least 1: %w", budget, ErrSpec)
+	}
+	return nil
+}
+
+// compaction is a Compact under way.
+type compaction[T dense.Float] struct {
+	tab     *kern.Table[T]
+	k, v, q dense.Matrix[T] // q is scaled
+	t       int
+
+	lm     []T             // of every query
+	target dense.Matrix[T] // AV
+	mean   []T             // a_j
+	rms    []T             // Σ_i A_ij²
+
+	seeds     []int32 // by position
+	from, to  int     // slots that take more keys than their seed
+	z         dense.Matrix[T]
+	slot      []int32 // of every key
+	x         dense.Matrix[T]
+	out       CompactHead[T]
+	prototype dense.Matrix[T] // V₀
+}
+
+// attend computes the attention of the queries to the keys, some rows at a time.
+func (c *compaction[T]) attend() {
+	n := c.q.Rows
+	c.lm, c.target = make([]T, n), dense.New[T](n, c.v.Cols)
+	c.mean, c.rms = make([]T, c.k.Rows), make([]T, c.k.Rows)
+	var panel kern.Panel[T]
+	c.tab.Pack(&panel, c.k)
+	a, square := dense.New[T](compactRows, c.k.Rows), dense.New[T](compactRows, c.k.Rows)
+	sum := make([]T, compactRows)
+	for lo := 0; lo < n; lo += compactRows {
+		hi := min(lo+compactRows, n)
+		rows, top := a.RowRange(0, hi-lo), c.lm[lo:hi]
+		c.tab.MulT(rows, c.q.RowRange(lo, hi), &panel, nil)
+		c.tab.RowMax(top, rows)
+		c.tab.ExpRows(sum[:hi-lo], rows, top)
+		for i := range rows.Rows {
+			c.tab.Scale(rows.Row(i), 1/sum[i])
+			c.tab.FlushMax(rows.Row(i))
+			top[i] += T(math.Log(float64(sum[i])))
+			copy(square.Row(i), rows.Row(i))
+			c.tab.Mul(square.Row(i), rows.Row(i))
+		}
+		c.tab.Product(c.target.RowRange(lo, hi), rows, c.v, false)
+		c.tab.ColSum(c.mean, rows)
+		c.tab.ColSum(c.rms, square.RowRange(0, hi-lo))
+	}
+	c.tab.Scale(c.mean, 1/T(n))
+}
+
+// seed chooses the keys that groups begin with.
+func (c *compaction[T]) seed() {
+	n := c.k.Rows
+	sinks := min(compactEdge, (c.t-1)/2)
+	last := min(compactEdge, c.t-1-sinks)
+	order := make([]int32, 0, n)
+	for j := sinks; j < n-last; j++ {
+		order = append(order, int32(j))
+	}
+	slices.SortFunc(order, func(a, b int32) int { return cmp.Or(cmp.Compare(c.rms[b], c.rms[a]), cmp.Compare(a, b)) })
+	c.from, c.to = sinks, c.t-last
+	order = order[:c.to-c.from]
+	slices.Sort(order)
+	c.seeds = make([]int32, 0, c.t)
+	for j := range sinks {
+		c.seeds = append(c.seeds, int32(j))
+	}
+	c.seeds = append(c.seeds, order...)
+	for j := n - last; j < n; j++ {
+		c.seeds = append(c.seeds, int32(j))
+	}
+}
+
+// coordinates sets z to the keys and values, so that |z_i − z_j|² is the distance of the clustering. Any U with UᵀU =
+// QᵀQ/n serves as the root of the metric.
+func (c *compaction[T]) coordinates() error {
+	d := c.k.Cols
+	u := dense.New[T](d, d)
+	c.tab.TMul(u, c.q, c.q)
+	var trace T
+	for i := range d {
+		trace += u.At(i, i)
+	}
+	if trace == 0 {
+		trace = T(d)
+	}
+	c.tab.Scale(u.Data, T(d)/trace) // the factor of the whole metric has no influence
+	for i := range d {
+		u.Set(i, i, u.At(i, i)+1e-4)
+	}
+	if err := linalg.Cholesky(u); err != nil {
+		return fmt.Errorf("metric of the queries: %w", err)
+	}
+	for i := range d {
+		clear(u.Row(i)[:i])
+	}
+	var panel kern.Panel[T]
+	c.tab.Pack(&panel, u)
+	c.z = dense.New[T](c.k.Rows, d+c.v.Cols)
+	c.tab.MulT(c.z.ColRange(0, d), c.k, &panel, nil)
+	var factor T
+	if s := spread(c.v); s > 0 {
+		factor = T(compactValues * spread(c.z.ColRange(0, d)) / s)
+	}
+	for j := range c.k.Rows {
+		row := c.z.Row(j)[d:]
+		copy(row, c.v.Row(j))
+		c.tab.Scale(row, factor)
+	}
+	return nil
+}
+
+// spread is the standard deviation of the elements of m around the means of their columns.
+func spread[T dense.Float](m dense.Matrix[T]) float64 {
+	mean := make([]float64, m.Cols)
+	for i := range m.Rows {
+		for j, x := range m.Row(i) {
+			mean[j] += float64(x) / float64(m.Rows)
+		}
+	}
+	var sum float64
+	for i := range m.Rows {
+		for j, x := range m.Row(i) {
+			sum += (float64(x) - mean[j]) * (float64(x) - mean[j])
+		}
+	}
+	return math.Sqrt(sum / float64(m.Rows*m.Cols))
+}
+
+// cluster assigns the keys to slots and sets the means of keys and values.
+func (c *compaction[T]) cluster() {
+	c.slot = make([]int32, c.k.Rows)
+	centres := dense.New[T](c.t, c.z.Cols)
+	for s, j := range c.seeds {
+		copy(centres.Row(s), c.z.Row(int(j)))
+	}
+	c.assign(centres)
+	for s, j := range c.seeds {
+		c.slot[j] = int32(s)
+	}
+	c.means(centres, c.z)
+	c.assign(centres)
+	c.out.Keys, c.prototype = dense.New[T](c.t, c.k.Cols), dense.New[T](c.t, c.v.Cols)
+	c.means(c.out.Keys, c.k)
+	c.means(c.prototype, c.v)
+}
+
+// assign sets the slots of the keys to the nearest centres. Slots of single keys take no others.
+func (c *compaction[T]) assign(centres dense.Matrix[T]) {
+	n, last := c.k.Rows, c.t-c.to
+	for j := range c.from {
+		c.slot[j] = int32(j)
+	}
+	for j := range last {
+		c.slot[n-last+j] = int32(c.to + j)
+	}
+	centres = centres.RowRange(c.from, c.to)
+	bias := make([]T, centres.Rows)
+	for s := range bias {
+		bias[s] = T(-c.tab.Norm2(centres.Row(s)) / 2)
+	}
+	var panel kern.Panel[T]
+	c.tab.Pack(&panel, centres)
+	score := dense.New[T](compactRows, centres.Rows)
+	for lo := c.from; lo < n-last; lo += compactRows {
+		hi := min(lo+compactRows, n-last)
+		c.tab.MulT(score.RowRange(0, hi-lo), c.z.RowRange(lo, hi), &panel, bias)
+		for j := lo; j < hi; j++ {
+			row := score.Row(j - lo)
+			c.slot[j] = int32(c.from + max(0, slices.Index(row, c.tab.Max(row))))
+		}
+	}
+}
+
+// means sets the rows of dst to the weighted means of x by slot; a slot without keys has those of its seed.
+func (c *compaction[T]) means(dst, x dense.Matrix[T]) {
+	sum := make([]T, c.t)
+	clear(dst.Data)
+	floor := T(compactFloor) / T(c.k.Rows)
+	for j, s := range c.slot {
+		w := c.mean[j] + floor
+		sum[s] += w
+		c.tab.MulAdd(dst.Row(int(s)), x.Row(j), w)
+	}
+	for s, w := range sum {
+		if w == 0 {
+			copy(dst.Row(s), x.Row(int(c.seeds[s])))
+			continue
+		}
+		c.tab.Scale(dst.Row(s), 1/w)
+	}
+}
+
+// weigh sets the bias of the slots so that each has the mass of its keys in the mean, and X.
+func (c *compaction[T]) weigh() {
+	n := c.q.Rows
+	var panel kern.Panel[T]
+	c.tab.Pack(&panel, c.out.Keys)
+	c.x = dense.New[T](n, c.t)
+	c.tab.MulTExp(c.x, c.q, &panel, nil, c.lm)
+	own, w := make([]T, c.t), make([]T, c.t)
+	c.tab.ColSum(own, c.x)
+	for j, s := range c.slot {
+		w[s] += c.mean[j]
+	}
+	c.out.Bias = make([]T, c.t)
+	for s := range w {
+		x := float64(w[s]) * float64(n) / max(float64(own[s]), 1e-30)
+		x = max(minSlotWeight, min(maxSlotWeight, x))
+		w[s], c.out.Bias[s] = T(x), T(math.Log(x))
+	}
+	for i := range n {
+		row := c.x.Row(i)
+		c.tab.Mul(row, w)
+		var sum T
+		for _, x := range row {
+			sum += x
+		}
+		if sum > 0 {
+			c.tab.Scale(row, 1/sum)
+		}
+		c.tab.FlushMax(row)
+	}
+}
+
+// regress sets the values. With more slots than queries the system of the queries is the smaller one, and
+// (XᵀX + λI)⁻¹Xᵀ = Xᵀ(XXᵀ + λI)⁻¹.
+func (c *compaction[T]) regress() error {
+	n, t := c.q.Rows, c.t
+	c.out.Values = c.prototype
+	var lambda float64
+	for i := range n {
+		lambda += c.tab.Norm2(c.x.Row(i))
+	}
+	lambda = compactRidge*lambda/float64(t) + 1e-7
+	rest := c.target // AV − X V₀
+	minus := c.prototype.Clone()
+	c.tab.Scale(minus.Data, -1)
+	c.tab.Product(rest, c.x, minus, true)
+	var gram, b dense.Matrix[T]
+	if t <= n {
+		gram, b = dense.New[T](t, t), dense.New[T](t, c.v.Cols)
+		c.tab.TMul(gram, c.x, c.x)
+		c.tab.TMul(b, c.x, rest)
+	} else {
+		gram, b = dense.New[T](n, n), rest
+		var panel kern.Panel[T]
+		c.tab.Pack(&panel, c.x)
+		c.tab.MulT(gram, c.x, &panel, nil)
+	}
+	for i := range gram.Rows {
+		gram.Set(i, i, gram.At(i, i)+T(lambda))
+	}
+	if err := linalg.Cholesky(gram); err != nil {
+		return fmt.Errorf("values of the slots: %w", err)
+	}
+	if err := linalg.SolveT(gram, b); err != nil {
+		return err
+	}
+	if err := linalg.Solve(gram, b); err != nil {
+		return err
+	}
+	if t <= n {
+		c.tab.MulAdd(c.out.Values.Data, b.Data, 1)
+	} else {
+		c.tab.TMul(c.out.Values, c.x, b)
+	}
+	return nil
+}

@@ -1,0 +1,324 @@
+package centroid
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/randfeat/randfeat/attention"
+	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/buf"
+	"github.com/randfeat/randfeat/internal/kern"
+	"github.com/randfeat/randfeat/internal/par"
+	"github.com/randfeat/randfeat/internal/seal"
+)
+
+// Compacted is causal attention over the slots of a finished context and, exactly, over all tokens since. It implements
+// [State].
+type Compacted[T dense.Float] struct {
+	layer
+	tab   *kern.Table[T]
+	scale T
+	heads []compactedHead[T]
+
+	out, q, k, v attention.Seq[T] // of the step under way
+	crew         par.Crew[compactedWorker[T]]
+}
+
+// compactedHead has the slots first, then the tokens since.
+type compactedHead[T dense.Float] struct {
+	slots int
+	keys  kern.Panel[T]
+	value dense.Matrix[T]
+	bias  []T // of all keys; 0 for tokens
+}
+
+// compactedWorker is the memory of a goroutine.
+type compactedWorker[T dense.Float] struct{ x, score, acc dense.Matrix[T] }
+
+// compactedCells bounds the scores that a goroutine holds at a time.
+const compactedCells = 1 << 17
+
+// NewCompacted returns the state of a context of length tokens whose key/value heads Compact has shrunk, for one
+// sequence. Heads may differ in their number of slots. Scale is that of [Attention].
+func NewCompacted[T dense.Float](heads []CompactHead[T], qHeads, length int, scale float64) (*Compacted[T], error) {
+	if len(heads) == 0 {
+		return nil, fmt.Errorf("no heads: %w", dense.ErrShape)
+	}
+	l, err := newLayer(1, qHeads, len(heads), heads[0].Keys.Cols, heads[0].Values.Cols)
+	if err != nil {
+		return nil, err
+	}
+	if length < 0 || length > maxLen {
+		return nil, fmt.Errorf("a context of %d tokens, want 0 to %d: %w", length, maxLen, dense.ErrShape)
+	}
+	if scale, err = logitScale(scale, l.dim); err != nil {
+		return nil, err
+	}
+	tab, err := kern.Chosen[T]()
+	if err != nil {
+		return nil, err
+	}
+	l.length = length
+	s := &Compacted[T]{layer: l, tab: tab, scale: T(scale), heads: make([]compactedHead[T], len(heads))}
+	for i, h := range heads {
+		k, v := h.Keys, h.Values
+		if k.Rows != v.Rows || k.Rows != len(h.Bias) || k.Cols != l.dim || v.Cols != l.valueDim || k.Check() != nil ||
+			v.Check() != nil {
+			return nil, fmt.Errorf("head %d: keys %d × %d, values %d × %d, %d biases; want dimensions %d and %d: %w", i,
+				k.Rows, k.Cols, v.Rows, v.Cols, len(h.Bias), l.dim, l.valueDim, dense.ErrShape)
+		}
+		c := &s.heads[i]
+		c.slots = k.Rows
+		c.grow(tab, k.Rows, l.dim, l.valueDim)
+		for j := range k.Rows {
+			c.add(k.Row(j), v.Row(j), h.Bias[j])
+		}
+	}
+	return s, nil
+}
+
+// grow makes room for so many keys.
+func (h *compactedHead[T]) grow(tab *kern.Table[T], room, d, dv int) {
+	if room <= cap(h.bias) {
+		return
+	}
+	n := len(h.bias)
+	if n > 0 {
+		room = max(room, n+n/4+64)
+	}
+	var p kern.Panel[T]
+	zeroPanel(tab, &p, room, d)
+	copy(p.Data, h.keys.Data)
+	p.Rows = n
+	v := dense.New[T](room, dv)
+	copy(v.Data, h.value.Data[:n*dv])
+	v.Rows = n
+	h.keys, h.value, h.bias = p, v, append(make([]T, 0, room), h.bias...)
+}
+
+// add appends a key, for which there is room.
+func (h *compactedHead[T]) add(k, v []T, bias T) {
+	at := outputOf(&h.keys, h.keys.Rows)
+	for _, x := range k {
+		h.keys.Data[at] = x
+		at += h.keys.Width
+	}
+	h.keys.Rows++
+	h.value.Rows++
+	copy(h.value.Row(h.value.Rows-1), v)
+	h.bias = append(h.bias, bias)
+}
+
+// Step appends the keys and values of one or more tokens and writes the attention of their queries, each over the
+// context and all tokens up to its own. Outputs do not depend on how tokens are divided among steps.
+func (s *Compacted[T]) Step(out, q, k, v attention.Seq[T]) error {
+	if err := checkStep(&s.layer, out, q, k, v); err != nil {
+		return err
+	}
+	if q.Len == 0 {
+		return nil
+	}
+	s.out, s.q, s.k, s.v = out, q, k, v
+	most := 0
+	for i := range s.heads {
+		most = max(most, len(s.heads[i].bias)+q.Len)
+	}
+	work := q.Len * most * (s.dim + s.valueDim) * s.group()
+	err := s.crew.Do(len(s.heads), par.Workers(len(s.heads), 1+s.tab.Grain/max(1, work)), (*compactedStep[T])(s))
+	s.out, s.q, s.k, s.v = attention.Seq[T]{}, attention.Seq[T]{}, attention.Seq[T]{}, attention.Seq[T]{}
+	s.report.Rows += int64(q.Len * q.Heads)
+	s.length += q.Len
+	return err
+}
+
+type compactedStep[T dense.Float] Compacted[T]
+
+// Item is the step of one key/value head.
+func (s *compactedStep[T]) Item(w *compactedWorker[T], i int) error {
+	h, group := &s.heads[i], s.qHeads/s.kvHeads
+	k, v := s.k.Head(0, i), s.v.Head(0, i)
+	before := len(h.bias)
+	h.grow(s.tab, before+k.Rows, s.dim, s.valueDim)
+	for j := range k.Rows {
+		h.add(k.Row(j), v.Row(j), 0)
+	}
+	tokens := max(1, min(compactRows, compactedCells/len(h.bias))/group)
+	for lo := 0; lo < k.Rows; lo += tokens {
+		hi := min(lo+tokens, k.Rows)
+		seen := before + hi
+		rows := group * (hi - lo)
+		w.x, w.score = buf.Shaped(w.x, rows, s.dim), buf.Shaped(w.score, rows, seen)
+		w.acc = buf.Shaped(w.acc, rows, s.valueDim)
+		for g := range group {
+			q := s.q.Head(0, i*group+g)
+			for j := lo; j < hi; j++ {
+				copy(w.x.Row(g*(hi-lo)+j-lo), q.Row(j))
+			}
+		}
+		s.tab.Scale(w.x.Data, s.scale)
+		panel := h.keys
+		panel.Rows = seen
+		s.tab.MulT(w.score, w.x, &panel, h.bias[:seen])
+		for r := range rows {
+			row := w.score.Row(r)
+			own := before + lo + r%(hi-lo) + 1
+			clear(row[own:])
+			sum := s.tab.ExpSum(row[:own], s.tab.Max(row[:own]))
+			s.tab.Scale(row[:own], 1/sum)
+		}
+		value := h.value
+		value.Rows = seen
+		s.tab.Product(w.acc, w.score, value, false)
+		for g := range group {
+			out := s.out.Head(0, i*group+g)
+			for j := lo; j < hi; j++ {
+				copy(out.Row(j), w.acc.Row(g*(hi-lo)+j-lo))
+			}
+		}
+	}
+	return nil
+}
+
+// Len is the number of tokens seen, those of the context included.
+func (s *Compacted[T]) Len() int { return s.length }
+
+// Slots are the numbers of slots of the key/value heads.
+func (s *Compacted[T]) Slots() []int {
+	n := make([]int, len(s.heads))
+	for i := range s.heads {
+		n[i] = s.heads[i].slots
+	}
+	return n
+}
+
+// Bytes is the memory that the state holds.
+func (s *Compacted[T]) Bytes() int64 {
+	var n int
+	for i := range s.heads {
+		h := &s.heads[i]
+		n += cap(h.keys.Data) + cap(h.value.Data) + cap(h.bias)
+	}
+	return int64(n) * sizeOf[T]()
+}
+
+// Report counts what happened to the rows of all steps.
+func (s *Compacted[T]) Report() attention.Report { return s.report }
+
+// Reset forgets all tokens, those of the context too, and counts.
+func (s *Compacted[T]) Reset() {
+	s.length, s.report = 0, attention.Report{}
+	clear(s.heads)
+}
+
+// Fork is a copy that goes on by itself.
+func (s *Compacted[T]) Fork() State[T] {
+	f := &Compacted[T]{layer: s.layer, tab: s.tab, scale: s.scale, heads: make([]compactedHead[T], len(s.heads))}
+	for i := range s.heads {
+		h, c := &s.heads[i], &f.heads[i]
+		c.slots = h.slots
+		c.bias = slices.Clip(h.bias) // grow copies the rest
+		c.keys, c.value = h.keys, h.value
+		c.grow(s.tab, len(h.bias)+1, s.dim, s.valueDim)
+	}
+	return f
+}
+
+// Join is an error: the order of two contexts would be lost in their slots.
+func (s *Compacted[T]) Join(o State[T]) error {
+	return fmt.Errorf("%T into %T: compacted contexts do not join: %w", o, s, attention.ErrMismatch)
+}
+
+// compactedFormat: the flag is the number of bytes of a number. The body has for every head the numbers of slots and of
+// keys as u64, then keys, values and the biases of the slots.
+var compactedFormat = seal.Format{Magic: "randfeat compact", Version: 1, Counts: stateCounts}
+
+func (s *Compacted[T]) fingerprint() [32]byte {
+	return s.layer.fingerprint("compacted", float64(s.scale), struct{}{}, nil)
+}
+
+// AppendBinary appends the state to b, with a fingerprint of scale and shape and a checksum.
+func (s *Compacted[T]) AppendBinary(b []byte) ([]byte, error) {
+	start := len(b)
+	b = compactedFormat.Begin(b, seal.Header{Flag: uint16(sizeOf[T]()), Fingerprint: s.fingerprint(),
+		Counts: s.counts()})
+	row := make([]T, s.dim)
+	for i := range s.heads {
+		h := &s.heads[i]
+		b = binary.LittleEndian.AppendUint64(b, uint64(h.slots))
+		b = binary.LittleEndian.AppendUint64(b, uint64(len(h.bias)))
+		for j := range h.bias {
+			panelRow(row, &h.keys, j)
+			b = seal.Append(b, row...)
+		}
+		b = seal.Append(b, h.value.Data[:len(h.bias)*s.valueDim]...)
+		b = seal.Append(b, h.bias[:h.slots]...)
+	}
+	return seal.Close(b, start), nil
+}
+
+// IsCompacted reports whether b begins like a saved Compacted.
+func IsCompacted(b []byte) bool {
+	return len(b) >= len(compactedFormat.Magic) && string(b[:len(compactedFormat.Magic)]) == compactedFormat.Magic
+}
+
+// ReadCompacted is the state that AppendBinary wrote, of a layer of this shape and scale: others are
+// [attention.ErrMismatch], anything else that does not fit [attention.ErrCorrupt]. No more memory is used than b
+// justifies.
+func ReadCompacted[T dense.Float](b []byte, qHeads, kvHeads, dim, valueDim int, scale float64) (*Compacted[T], error) {
+	l, err := newLayer(1, qHeads, kvHeads, dim, valueDim)
+	if err != nil {
+		return nil, err
+	}
+	if scale, err = logitScale(scale, dim); err != nil {
+		return nil, err
+	}
+	tab, err := kern.Chosen[T]()
+	if err != nil {
+		return nil, err
+	}
+	s := &Compacted[T]{layer: l, tab: tab, scale: T(scale), heads: make([]compactedHead[T], kvHeads)}
+	head, body, err := compactedFormat.Open(b)
+	if err != nil {
+		return nil, fmt.Errorf("saved compacted state: %w", err)
+	}
+	if head.Flag != uint16(sizeOf[T]()) || head.Fingerprint != s.fingerprint() {
+		return nil, fmt.Errorf("saved compacted state of another precision, shape or scale: %w", attention.ErrMismatch)
+	}
+	if err := s.setCounts(head.Counts); err != nil {
+		return nil, fmt.Errorf("saved compacted state: %w", err)
+	}
+	ok := true
+	k := make([]T, dim)
+	for i := range s.heads {
+		h := &s.heads[i]
+		var slots, n uint64
+		if len(body) >= 16 {
+			slots, n = binary.LittleEndian.Uint64(body), binary.LittleEndian.Uint64(body[8:])
+			body = body[16:]
+		}
+		size := uint64(sizeOf[T]())
+		if slots > n || n-slots > uint64(s.length) || n > uint64(len(body)) ||
+			(n*uint64(dim+valueDim)+slots)*size > uint64(len(body)) {
+			return nil, fmt.Errorf("saved compacted state: head %d does not fit %d bytes: %w", i, len(body),
+				attention.ErrCorrupt)
+		}
+		h.grow(tab, int(n), dim, valueDim)
+		h.slots = int(slots)
+		zero := make([]T, valueDim)
+		for range n {
+			body = seal.Read(body, k, &ok)
+			h.add(k, zero, 0)
+		}
+		body = seal.Read(body, h.value.Data[:int(n)*valueDim], &ok)
+		body = seal.Read(body, h.bias[:slots], &ok)
+		for _, x := range h.bias {
+			ok = ok && math.Abs(float64(x)) <= 100
+		}
+	}
+	if !ok || len(body) != 0 {
+		return nil, fmt.Errorf("saved compacted state with numbers that make no sense: %w", attention.ErrCorrupt)
+	}
+	return s, nil
+}
