@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 
+	"github.com/randfeat/randfeat/attention/centroid"
 	"github.com/randfeat/randfeat/data"
 	"github.com/randfeat/randfeat/internal/seal"
 )
@@ -107,12 +108,19 @@ func (d *Decoder) Resume(path string) (*Session, error) {
 		s.next = nil
 	}
 	for i, st := range states {
-		u, can := st.(interface{ UnmarshalBinary([]byte) error })
-		if !can || len(body) < 8 || binary.LittleEndian.Uint64(body) > uint64(len(body)-8) {
+		if len(body) < 8 || binary.LittleEndian.Uint64(body) > uint64(len(body)-8) {
 			return bad(fmt.Sprintf("the state of layer %d is damaged", i))
 		}
 		n := binary.LittleEndian.Uint64(body)
-		if err := u.UnmarshalBinary(body[8 : 8+n]); err != nil {
+		if part := body[8 : 8+n]; centroid.IsCompacted(part) {
+			st, err = d.model.ReadCompacted(part)
+			states[i] = st
+		} else if u, can := st.(interface{ UnmarshalBinary([]byte) error }); can {
+			err = u.UnmarshalBinary(part)
+		} else {
+			err = errors.New("states of this kind are not resumed")
+		}
+		if err != nil {
 			return bad(fmt.Sprintf("layer %d: %v", i, err))
 		}
 		if st.Len() != int(length) {

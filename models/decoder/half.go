@@ -153,19 +153,22 @@ func (w *halfWork) doWiden(lo, hi int) {
 	keys, values := w.wide[:s.length*row], w.wide[s.length*row:]
 	for h := range s.kvHeads {
 		for b := lo; b < hi; b++ {
-			block := s.k[h][b*kern.HalfKeys*s.dim : (b+1)*kern.HalfKeys*s.dim]
-			for j := range min(kern.HalfKeys, s.length-b*kern.HalfKeys) {
-				at := b*kern.HalfKeys + j
-				dst := keys[at*row+h*s.dim : at*row+(h+1)*s.dim]
-				for c := range dst {
-					dst[c] = kern.Float(block[c*kern.HalfKeys+j])
-				}
-				dst = values[at*row+h*s.dim : at*row+(h+1)*s.dim]
-				for c, x := range s.v[h][at*s.dim : (at+1)*s.dim] {
-					dst[c] = kern.Float(x)
-				}
+			for at := b * kern.HalfKeys; at < min((b+1)*kern.HalfKeys, s.length); at++ {
+				lo, hi := at*row+h*s.dim, at*row+(h+1)*s.dim
+				s.widen(h, at, keys[lo:hi], values[lo:hi])
 			}
 		}
+	}
+}
+
+// widen sets the float32 key and value of a position.
+func (s *halfState) widen(h, at int, key, value []float32) {
+	block, j := s.k[h][at/kern.HalfKeys*kern.HalfKeys*s.dim:], at%kern.HalfKeys
+	for c := range key {
+		key[c] = kern.Float(block[c*kern.HalfKeys+j])
+	}
+	for c, x := range s.v[h][at*s.dim : (at+1)*s.dim] {
+		value[c] = kern.Float(x)
 	}
 }
 

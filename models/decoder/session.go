@@ -12,10 +12,11 @@ import (
 
 // Session is a text under way: the tokens read so far live in its states. It serves one call at a time.
 type Session struct {
-	model  *Model
-	states []State
-	length int
-	work   *work
+	model   *Model
+	states  []State
+	length  int
+	work    *work
+	queries *references // kept for Compact; nil: none
 }
 
 // work is the memory of the steps of a session, which its forks share one after the other.
@@ -107,7 +108,7 @@ func (s *Session) Restore(length int, states []State) error {
 	if len(states) != len(s.states) {
 		return fmt.Errorf("states of %d layers for a model of %d: %w", len(states), len(s.states), dense.ErrShape)
 	}
-	s.length, s.states = length, states
+	s.length, s.states, s.queries = length, states, nil
 	return nil
 }
 
@@ -122,7 +123,7 @@ func (s *Session) Bytes() int64 {
 
 // Fork is a copy that goes on by itself, also at the same time.
 func (s *Session) Fork() *Session {
-	f := &Session{model: s.model, length: s.length, work: newWork(s.model)}
+	f := &Session{model: s.model, length: s.length, work: newWork(s.model), queries: s.queries.clone()}
 	var shared *halfWork
 	for _, st := range s.states {
 		h, ok := st.(*halfState)
@@ -255,6 +256,9 @@ func (s *Session) step(ids []int32) (nn.Matrix, error) {
 	for len(w.own) < workers {
 		w.own = append(w.own, nn.Mul{})
 	}
+	if s.queries != nil {
+		s.queries.begin(n)
+	}
 	for l := range s.model.blocks {
 		b := &s.model.blocks[l]
 		w.block = b
@@ -265,6 +269,9 @@ func (s *Session) step(ids []int32) (nn.Matrix, error) {
 			nn.Rows(n, rowGrain, w.norm)
 			w.mul.Do(w.k, qkv, h, b.qkv)
 			nn.Rows(n, rowGrain, w.rotate)
+		}
+		if s.queries != nil {
+			s.queries.record(l, qkv.ColRange(0, q))
 		}
 		if err := s.states[l].Step(nn.Heads(out, c.Heads, c.HeadDim), nn.Heads(qkv.ColRange(0, q), c.Heads, c.HeadDim),
 			nn.Heads(qkv.ColRange(q, q+kv), c.KVHeads, c.HeadDim),

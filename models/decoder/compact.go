@@ -1,0 +1,251 @@
+package decoder
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/randfeat/randfeat/attention/centroid"
+	"github.com/randfeat/randfeat/internal/par"
+	"github.com/randfeat/randfeat/models/internal/nn"
+)
+
+// ErrCompact means that a session cannot be compacted.
+var ErrCompact = errors.New("the session cannot be compacted")
+
+const (
+	// recentQueries is the number of last positions whose queries are examples.
+	recentQueries = 256
+	// sampleQueries examples of a key/value head come from the last positions, and as many from all of them.
+	sampleQueries = 768
+	// futureOffsets positions after the context are those that the examples are rotated to.
+	futureOffsets = 512
+)
+
+// references keeps queries of a text as examples of later ones: those of the last positions in a ring, and those of a
+// uniform sample of all positions, the ones with the smallest hashes.
+type references struct {
+	first, length int // positions seen are [first, length)
+	width, sample int
+	recent, all   [][]float32 // by layer: [place][width]
+	places        []place     // of the sample
+	largest       int         // the place with the largest hash
+	writes        []write     // to the sample, of the step under way
+}
+
+type place struct {
+	hash     uint64
+	position int
+}
+
+type write struct{ row, place int }
+
+// splitmix is the hash of positions (Steele et al. 2014).
+func splitmix(x uint64) uint64 {
+	x += 0x9e3779b97f4a7c15
+	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
+	x = (x ^ x>>27) * 0x94d049bb133111eb
+	return x ^ x>>31
+}
+
+// KeepQueries makes the session keep examples of its queries from now on, which Compact needs: at most 512 tokens'
+// queries of every layer.
+func (s *Session) KeepQueries() {
+	c := &s.model.config
+	group := c.Heads / c.KVHeads
+	r := &references{first: s.length, length: s.length, width: c.Heads * c.HeadDim,
+		sample: min(recentQueries, (sampleQueries+group-1)/group)}
+	for range s.states {
+		r.recent = append(r.recent, make([]float32, recentQueries*r.width))
+		r.all = append(r.all, make([]float32, r.sample*r.width))
+	}
+	s.queries = r
+}
+
+// begin chooses the places of the next n positions.
+func (r *references) begin(n int) {
+	r.writes = r.writes[:0]
+	for i := range n {
+		p := place{splitmix(uint64(r.length + i)), r.length + i}
+		switch {
+		case len(r.places) < r.sample:
+			r.places = append(r.places, p)
+			r.writes = append(r.writes, write{i, len(r.places) - 1})
+		case p.hash < r.places[r.largest].hash:
+			r.places[r.largest] = p
+			r.writes = append(r.writes, write{i, r.largest})
+		default:
+			continue
+		}
+		r.largest = 0
+		for j, q := range r.places {
+			if q.hash > r.places[r.largest].hash {
+				r.largest = j
+			}
+		}
+	}
+	r.length += n
+}
+
+// record keeps queries of a layer of the positions that begin was told of.
+func (r *references) record(layer int, q nn.Matrix) {
+	for _, w := range r.writes {
+		copy(r.all[layer][w.place*r.width:], q.Row(w.row))
+	}
+	for i := max(0, q.Rows-recentQueries); i < q.Rows; i++ {
+		at := (r.length - q.Rows + i) % recentQueries
+		copy(r.recent[layer][at*r.width:], q.Row(i))
+	}
+}
+
+func (r *references) clone() *references {
+	if r == nil {
+		return nil
+	}
+	c := *r
+	c.places, c.writes = slices.Clone(r.places), nil
+	c.recent, c.all = nil, nil
+	for l := range r.all {
+		c.recent = append(c.recent, slices.Clone(r.recent[l]))
+		c.all = append(c.all, slices.Clone(r.all[l]))
+	}
+	return &c
+}
+
+// example is a kept query of all heads and its rotation to a later position.
+type example struct {
+	recent   bool
+	place    int
+	cos, sin []float32
+}
+
+// examples are the sample and as many of the last positions, each to be turned to one of the next positions.
+func (r *references) examples(freqs []float64) []example {
+	var list []example
+	add := func(recent bool, place, position int) {
+		salt := uint64(1) << 32
+		if recent {
+			salt <<= 1
+		}
+		to := r.length + int(splitmix(salt+uint64(position))%futureOffsets)
+		e := example{recent: recent, place: place}
+		for _, f := range freqs {
+			sin, cos := math.Sincos(float64(to-position) * f)
+			e.sin, e.cos = append(e.sin, float32(sin)), append(e.cos, float32(cos))
+		}
+		list = append(list, e)
+	}
+	for i, p := range r.places {
+		add(false, i, p.position)
+	}
+	var last []place
+	for p := max(r.first, r.length-recentQueries); p < r.length; p++ {
+		last = append(last, place{splitmix(uint64(p)), p})
+	}
+	slices.SortFunc(last, func(a, b place) int {
+		if a.hash < b.hash {
+			return -1
+		}
+		return 1
+	})
+	for _, p := range last[:min(r.sample, len(last))] {
+		add(true, p.position%recentQueries, p.position)
+	}
+	return list
+}
+
+// keeper is a state that has all keys and values of a head.
+type keeper interface {
+	head(h int) (k, v nn.Matrix)
+}
+
+// Compact replaces the exact state of every key/value head by budget(layer, head) slots, see [centroid.Compact]; a
+// budget of all tokens or more keeps the head exact. Later tokens are exact again. The session must have kept its
+// queries, and none of its layers may have a sliding window or an approximate state. After an error the session is as
+// before. The result is the same at any number of processors.
+func (s *Session) Compact(budget func(layer, head int) int) error {
+	c, r := &s.model.config, s.queries
+	switch {
+	case s.length == 0:
+		return fmt.Errorf("no tokens: %w", ErrCompact)
+	case r == nil || r.length == r.first:
+		return fmt.Errorf("it has kept no queries: call KeepQueries before the text is read: %w", ErrCompact)
+	case c.SlidingWindow > 0:
+		return fmt.Errorf("the model has a sliding window of %d tokens: %w", c.SlidingWindow, ErrCompact)
+	}
+	for l, st := range s.states {
+		if _, ok := st.(keeper); !ok {
+			return fmt.Errorf("layer %d does not keep all keys: %w", l, ErrCompact)
+		}
+	}
+	examples := r.examples(c.RopeFreqs)
+	heads := make([]centroid.CompactHead[float32], len(s.states)*c.KVHeads)
+	errs := make([]error, len(heads))
+	par.Each(len(heads), par.Workers(len(heads), 1), func(_, i int) {
+		l, h := i/c.KVHeads, i%c.KVHeads
+		k, v := s.states[l].(keeper).head(h)
+		heads[i], errs[i] = centroid.Compact(k, v, s.headExamples(examples, l, h), 0, budget(l, h))
+	})
+	for i, err := range errs {
+		if err != nil {
+			return fmt.Errorf("layer %d, key/value head %d: %w", i/c.KVHeads, i%c.KVHeads, err)
+		}
+	}
+	states := make([]State, len(s.states))
+	for l := range states {
+		st, err := centroid.NewCompacted(heads[l*c.KVHeads:(l+1)*c.KVHeads], c.Heads, s.length, 0)
+		if err != nil {
+			return fmt.Errorf("layer %d: %w", l, err)
+		}
+		states[l] = st
+	}
+	s.states, s.queries = states, nil
+	return nil
+}
+
+// headExamples are the rotated queries of all heads that share a key/value head.
+func (s *Session) headExamples(list []example, layer, kvHead int) nn.Matrix {
+	c, r := &s.model.config, s.queries
+	group, d := c.Heads/c.KVHeads, c.HeadDim
+	q := nn.Matrix{Rows: len(list) * group, Cols: d, Stride: d, Data: make([]float32, len(list)*group*d)}
+	for i, e := range list {
+		from := r.all[layer]
+		if e.recent {
+			from = r.recent[layer]
+		}
+		rows := q.Data[i*group*d : (i+1)*group*d]
+		copy(rows, from[e.place*r.width+kvHead*group*d:])
+		for g := range group {
+			x := rows[g*d : (g+1)*d]
+			s.work.k.Model.Rotate(x[:d/2], x[d/2:], e.cos, e.sin)
+		}
+	}
+	return q
+}
+
+// ReadCompacted is the state of a layer of a compacted session, as its AppendBinary wrote it.
+func (m *Model) ReadCompacted(b []byte) (State, error) {
+	c := &m.config
+	st, err := centroid.ReadCompacted[float32](b, c.Heads, c.KVHeads, c.HeadDim, c.HeadDim, 0)
+	if err != nil {
+		return nil, err
+	}
+	return st, nil
+}
+
+func (s *exactState) head(h int) (k, v nn.Matrix) {
+	row := s.kvHeads * s.dim
+	k = nn.Matrix{Rows: s.length, Cols: row, Stride: row, Data: s.k}
+	v = nn.Matrix{Rows: s.length, Cols: row, Stride: row, Data: s.v}
+	return k.ColRange(h*s.dim, (h+1)*s.dim), v.ColRange(h*s.dim, (h+1)*s.dim)
+}
+
+func (s *halfState) head(h int) (k, v nn.Matrix) {
+	k = nn.Matrix{Rows: s.length, Cols: s.dim, Stride: s.dim, Data: make([]float32, s.length*s.dim)}
+	v = nn.Matrix{Rows: s.length, Cols: s.dim, Stride: s.dim, Data: make([]float32, s.length*s.dim)}
+	for at := range s.length {
+		s.widen(h, at, k.Row(at), v.Row(at))
+	}
+	return k, v
+}
