@@ -1,6 +1,10 @@
 package decoder
 
-import "github.com/randfeat/randfeat/models/internal/nn"
+import (
+	"github.com/randfeat/randfeat/attention/centroid"
+	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/models/internal/nn"
+)
 
 // ExactState is the state of float32 models.
 func ExactState(heads, kvHeads, dim, window int) State { return newExact(heads, kvHeads, dim, window) }
@@ -28,4 +32,32 @@ func FutureQueries(s *Session, layer, kvHead int) (q nn.Matrix, recent int) {
 // Kept is the query of a layer's first heads at a recent position, as the model computed it.
 func Kept(s *Session, layer, position int) []float32 {
 	return s.queries.recent[layer][position%recentQueries*s.queries.width:]
+}
+
+// SinksAndWindow keeps only the first four and the last keys of a context, n in all: the baseline of Compact.
+func SinksAndWindow(s *Session, n int) error {
+	c := &s.model.config
+	for l, st := range s.states {
+		var heads []centroid.CompactHead[float32]
+		for h := range c.KVHeads {
+			k, v := st.(keeper).head(h)
+			x := centroid.CompactHead[float32]{Keys: dense.New[float32](n, c.HeadDim),
+				Values: dense.New[float32](n, c.HeadDim), Bias: make([]float32, n)}
+			for j := range n {
+				from := j
+				if j >= 4 {
+					from = k.Rows - n + j
+				}
+				copy(x.Keys.Row(j), k.Row(from))
+				copy(x.Values.Row(j), v.Row(from))
+			}
+			heads = append(heads, x)
+		}
+		st, err := centroid.NewCompacted(heads, c.Heads, s.length, 0)
+		if err != nil {
+			return err
+		}
+		s.states[l] = st
+	}
+	return nil
 }
