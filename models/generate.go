@@ -78,6 +78,23 @@ func (s *Session) Fork() *Session {
 	return &Session{decoder: s.decoder, state: s.state.Fork(), next: slices.Clone(s.next)}
 }
 
+// KeepQueries prepares a session for Compact, before it reads: it keeps the queries of up to 512 tokens.
+func (s *Session) KeepQueries() { s.state.KeepQueries() }
+
+// Compact shrinks the memory of all tokens so far to 1/factor of them, in slots that serve later tokens nearly as well,
+// see [decoder.Session.Compact]. Later tokens are remembered exactly. A factor of 8 is the safe setting: beyond it single facts
+// get lost. The session must have kept its queries since before it read.
+func (s *Session) Compact(factor int) error {
+	if factor < 1 {
+		return fmt.Errorf("a factor of %d, want at least 1: %w", factor, decoder.ErrCompact)
+	}
+	slots := (s.Len() + factor - 1) / factor
+	return s.state.Compact(func(int, int) int { return slots })
+}
+
+// Bytes is the memory of all tokens so far.
+func (s *Session) Bytes() int64 { return s.state.Bytes() }
+
 // Score reads tokens and returns the sum of −log p of those that have a token before them, and how many these are.
 // exp(sum/count) is the perplexity. Before Generate the session must Read another token.
 func (s *Session) Score(ctx context.Context, ids []int32) (sum float64, count int, err error) {

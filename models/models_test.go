@@ -13,6 +13,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/randfeat/randfeat/models"
+	"github.com/randfeat/randfeat/models/decoder"
 	"github.com/randfeat/randfeat/models/internal/tiny"
 )
 
@@ -240,6 +241,49 @@ func TestSaveAndResume(t *testing.T) {
 	if _, err := open(t, "qwen2").Decoder.Resume(path); !errors.Is(err, models.ErrSession) ||
 		!strings.Contains(err.Error(), "another model") {
 		t.Error(err)
+	}
+}
+
+// A compacted session is smaller, saves, resumes and forks with the same bits, and is compacted once only.
+func TestCompact(t *testing.T) {
+	m := open(t, "llama")
+	s, err := m.Decoder.Session()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.KeepQueries()
+	ids := m.Tokens.Encode(nil, strings.Repeat("a text that was read once, ", 8))
+	if err := s.Read(t.Context(), ids); err != nil {
+		t.Fatal(err)
+	}
+	before := s.Bytes()
+	if err := s.Compact(0); !errors.Is(err, decoder.ErrCompact) {
+		t.Errorf("factor 0: %v", err)
+	}
+	if err := s.Compact(8); err != nil {
+		t.Fatal(err)
+	}
+	if n := s.Bytes(); n > before/4 || s.Len() != len(ids) {
+		t.Errorf("%d bytes of %d, %d tokens of %d", n, before, s.Len(), len(ids))
+	}
+	if err := s.Compact(8); !errors.Is(err, decoder.ErrCompact) {
+		t.Errorf("again: %v", err)
+	}
+	path := filepath.Join(t.TempDir(), "s.rfs")
+	if err := s.Save(path, ""); err != nil {
+		t.Fatal(err)
+	}
+	r, err := m.Decoder.Resume(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := s.Fork()
+	g := models.Generate{MaxTokens: 30, Temperature: 1, Seed: 5}
+	want, _ := generate(t, s, g)
+	for _, s := range []*models.Session{r, f} {
+		if got, _ := generate(t, s, g); got != want {
+			t.Errorf("resumed or forked: %q, want %q", got, want)
+		}
 	}
 }
 

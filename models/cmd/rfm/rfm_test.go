@@ -99,7 +99,7 @@ func TestGenerateAndAsk(t *testing.T) {
 		t.Errorf("%+v, %v; plain %q", g, err, plain)
 	}
 	document, session := filepath.Join(dir, "d.txt"), filepath.Join(dir, "s.rfs")
-	if err := os.WriteFile(document, []byte("a document"), 0o600); err != nil {
+	if err := os.WriteFile(document, []byte(strings.Repeat("a document. ", 9)), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	first := done(t, "", "ask", "--model", model, "--read", document, "--session", session, "why?", "-n", "8")
@@ -112,6 +112,13 @@ func TestGenerateAndAsk(t *testing.T) {
 	}
 	if after, err := os.ReadFile(session); err != nil || !bytes.Equal(before, after) {
 		t.Errorf("the session has changed (%v)", err)
+	}
+	first = done(t, "", "ask", "--model", model, "--read", document, "--session", session, "--compact", "4", "why?", "-n", "8")
+	if after, err := os.ReadFile(session); err != nil || len(after) >= len(before) {
+		t.Errorf("a compacted session has %d bytes, an exact one %d (%v)", len(after), len(before), err)
+	}
+	if again := done(t, "", "ask", "--session", session, "why?", "-n", "8"); again != first {
+		t.Errorf("compacted: %q, then %q", first, again)
 	}
 	var p Perplexity
 	if err := json.Unmarshal([]byte(done(t, strings.Repeat("a text ", 100), "perplexity", model, "-", "--context", "64",
@@ -158,6 +165,8 @@ func TestErrors(t *testing.T) {
 		{[]string{"embed", bert, bad, "--column", "b", "-o", filepath.Join(dir, "x.doc")}, 2, "set --to"},
 		{[]string{"embed", bert, "--from", "doc"}, 2, "--from \"doc\""},
 		{[]string{"ask", "x"}, 2, "--session names no file"},
+		{[]string{"ask", "x", "--session", bad, "--compact", "0"}, 2, "--compact is 0"},
+		{[]string{"ask", "x", "--session", bad, "--compact", "8"}, 2, "--compact needs --read"},
 		{[]string{"ask", "x", "--session", bad}, 1, "not a usable session"},
 		{[]string{"ask", "x", "--session", bad, "--read", bad}, 2, "--read needs --model"},
 		{[]string{"serve", bert, "--addr", "0.0.0.0:0"}, 2, "there is no token"},
