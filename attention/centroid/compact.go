@@ -34,9 +34,9 @@ const (
 )
 
 // Compact replaces the keys and values of a head by budget slots which serve later queries nearly as well; a budget of
-// all keys or more keeps them as they are. The rows of queries are examples of later queries of all heads that share the
-// keys: some hundreds, half of them recent. Where positions are part of keys (RoPE), rotate the examples to positions
-// after the context: without it the loss of perplexity more than doubles. Scale is that of [Attention].
+// all keys or more keeps them as they are. The rows of queries are examples of later queries of all heads that share
+// the keys: some hundreds, half of them recent. Where positions are part of keys (RoPE), rotate the examples to
+// positions after the context: without it the loss of perplexity more than doubles. Scale is that of [Attention].
 //
 // The first and last four keys and those with the largest rms attention are seeds. One step of k-means, weighted by the
 // mean attention a_j, groups the others around them, in the metric of E(q·(k_i − k_j))² and of the distance of values.

@@ -156,6 +156,19 @@ func TestCompactMassAndMean(t *testing.T) {
 	}
 }
 
+// With more slots than queries another system gives the values. Every query twice is the same problem, solved by the
+// other system.
+func TestCompactFewQueries(t *testing.T) {
+	k, v, q, _ := compactCase(13, 400, 16, 8, 20, 200)
+	twice := dense.Matrix[float32]{Rows: 400, Cols: 16, Stride: 16, Data: append(slices.Clone(q.Data), q.Data...)}
+	a, b := compacted(t, k, v, q, 250), compacted(t, k, v, twice, 250)
+	for i, x := range a.Values.Data {
+		if y := b.Values.Data[i]; !(math.Abs(float64(x-y)) < 1e-3) {
+			t.Fatalf("value %d is %v, %v by the larger system", i, x, y)
+		}
+	}
+}
+
 // The slots have the same bits at any number of processors.
 func TestCompactIsDeterministic(t *testing.T) {
 	k, v, q, _ := compactCase(7, 400, 16, 8, 20, 256)
@@ -228,7 +241,8 @@ func TestCompacted(t *testing.T) {
 		var list []centroid.CompactHead[float32]
 		for h := range kv {
 			list = append(list, compacted(t, layerOf(k, kv, d, n, 0, context).Head(0, h),
-				layerOf(v, kv, dv, n, 0, context).Head(0, h), layerOf(q, heads, d, n, 0, context).Head(0, 3*h), budget+h))
+				layerOf(v, kv, dv, n, 0, context).Head(0, h), layerOf(q, heads, d, n, 0, context).Head(0, 3*h),
+				budget+h))
 		}
 		s, err := centroid.NewCompacted(list, heads, context, 0)
 		if err != nil {

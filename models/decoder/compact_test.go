@@ -2,6 +2,7 @@ package decoder_test
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"math"
 	"runtime"
@@ -38,8 +39,8 @@ func load(t *testing.T, name string, opt decoder.Options) (*decoder.Model, refer
 	return m, r
 }
 
-// With slots for all tokens logits are those of the exact cache to 1e-5; quantised models round later keys and values of
-// the exact cache to half precision, and differ by that. Fewer slots take less memory, and forks go on with equal bits.
+// With slots for all tokens logits are those of the exact cache to 1e-5; quantised models round later keys and values
+// of the exact cache to half precision, and differ by that. Forks go on with equal bits.
 func TestCompact(t *testing.T) {
 	for _, c := range []struct {
 		name      string
@@ -126,7 +127,8 @@ func TestExamplesAreFuture(t *testing.T) {
 	base := slices.Clone(decoder.Kept(reading(t, m, ids[:1], 1), 0, 0)[:c.HeadDim])
 	q, recent := decoder.FutureQueries(reading(t, m, ids, 64), 0, 0)
 	group := c.Heads / c.KVHeads
-	if most := min(256, (768+group-1)/group); recent != min(most, len(ids)) || q.Rows != group*(recent+min(most, len(ids))) {
+	want := min(256, (768+group-1)/group, len(ids))
+	if recent != want || q.Rows != 2*group*want {
 		t.Errorf("%d examples, %d recent positions", q.Rows, recent)
 	}
 	offsets := map[int]bool{}
@@ -151,6 +153,45 @@ func TestExamplesAreFuture(t *testing.T) {
 	}
 	if len(offsets) < q.Rows/group/4 {
 		t.Errorf("only %d different positions", len(offsets))
+	}
+}
+
+// The sample of positions has the smallest hashes of all, however the text is divided among calls.
+func TestSampleIsUniform(t *testing.T) {
+	const n, size = 5000, 100
+	got := decoder.SamplePositions(n, n, size)
+	if !slices.Equal(got, decoder.SamplePositions(n, 17, size)) {
+		t.Error("another sample in steps of 17")
+	}
+	slices.Sort(got)
+	want := make([]int, n)
+	for i := range want {
+		want[i] = i
+	}
+	slices.SortFunc(want, func(a, b int) int { return cmp.Compare(decoder.Hash(a), decoder.Hash(b)) })
+	want = want[:size]
+	slices.Sort(want)
+	if !slices.Equal(got, want) {
+		t.Errorf("sample %v, want %v", got, want)
+	}
+	var mean float64
+	for _, p := range got {
+		mean += float64(p) / size
+	}
+	if z := (mean - n/2) / (n / math.Sqrt(12*size)); math.Abs(z) > 4 {
+		t.Errorf("mean position %v of %d: z = %.1f", mean, n, z)
+	}
+}
+
+// A fork that reads on does not change the examples of its origin.
+func TestForkKeepsExamples(t *testing.T) {
+	m, r := load(t, "llama", decoder.Options{})
+	s := reading(t, m, r.IDs[:20], 20)
+	want, _ := decoder.FutureQueries(s, 1, 0)
+	next(t, s.Fork(), r.IDs[20:]...)
+	got, _ := decoder.FutureQueries(s, 1, 0)
+	if !slices.Equal(got.Data, want.Data) {
+		t.Error("a fork changes the examples")
 	}
 }
 

@@ -61,3 +61,19 @@ func SinksAndWindow(s *Session, n int) error {
 	}
 	return nil
 }
+
+// Hash is that of a position in the sample.
+func Hash(position int) uint64 { return splitmix(uint64(position)) }
+
+// SamplePositions is the sample of n positions that are read some at a time.
+func SamplePositions(n, step, size int) []int {
+	r := references{sample: size}
+	for lo := 0; lo < n; lo += step {
+		r.begin(min(step, n-lo))
+	}
+	var list []int
+	for _, p := range r.places {
+		list = append(list, p.position)
+	}
+	return list
+}

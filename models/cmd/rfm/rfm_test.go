@@ -113,7 +113,8 @@ func TestGenerateAndAsk(t *testing.T) {
 	if after, err := os.ReadFile(session); err != nil || !bytes.Equal(before, after) {
 		t.Errorf("the session has changed (%v)", err)
 	}
-	first = done(t, "", "ask", "--model", model, "--read", document, "--session", session, "--compact", "4", "why?", "-n", "8")
+	first = done(t, "", "ask", "--model", model, "--read", document, "--session", session, "--compact", "4", "why?",
+		"-n", "8")
 	if after, err := os.ReadFile(session); err != nil || len(after) >= len(before) {
 		t.Errorf("a compacted session has %d bytes, an exact one %d (%v)", len(after), len(before), err)
 	}
