@@ -298,6 +298,15 @@ func TestCompacted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	// A fork that reads other tokens in between leaves its origin alone.
+	origin := state(9)
+	run(origin, context, context+10, 10)
+	other := origin.Fork()
+	run(origin, context+10, context+20, 10)
+	run(other, context+25, context+35, 10)
+	if !slices.Equal(run(origin, context+20, n, 4), want[20*heads*dv:]) {
+		t.Error("a fork changes its origin")
+	}
 	rest := want[10*heads*dv:]
 	for i, st := range []centroid.State[float32]{f, s, saved} {
 		if !slices.Equal(run(st, context+10, n, 4), rest) {
