@@ -43,7 +43,7 @@
 // the sequence: never on later ones. A cluster is then the plain mean of the keys so far, with the variance of their
 // logits along a few residual directions in its weight (Spec.Spread), and of the members of opened clusters only the
 // best by residual scores are exact (Spec.Keys). [Cache] keeps all keys grouped by cluster for decoding token by token,
-// [Slots] merges them in constant memory. See the comments in causal.go.
+// [Slots] merges them in constant memory, [Compact] shrinks a finished context. See the comments in causal.go.
 //
 // # Dense tiles
 //
