@@ -211,8 +211,8 @@ func askCommand(e *env) *cobra.Command {
 		Short: "Read a document once, ask often",
 		Long: `ask answers a question about a document. The first call reads the document and writes the session, the state of the
 model after reading, into a file; later calls with the same --session answer at once. The session is not changed by
-questions. It is of use only to the model that wrote it. With --compact 8 the session remembers the document in an
-eighth of the memory, at a small loss: answers are faster and the file is smaller.`,
+questions. It is of use only to the model that wrote it. With --compact 8 the session remembers the document by
+an eighth of the keys, at a small loss: the file is smaller, to a quarter with 8-bit weights.`,
 		Example: `  rfm ask --model smollm2.gguf --read report.txt --session report.rfs "What was decided?"
   rfm ask --session report.rfs "By whom?"`,
 		Args: cobra.ExactArgs(1),
@@ -245,7 +245,7 @@ eighth of the memory, at a small loss: answers are faster and the file is smalle
 	fl.StringVar(&session, "session", "", "file of the session")
 	fl.StringVar(&model, "model", "", "model (default: the one that the session names)")
 	fl.StringVar(&document, "read", "", "document to read into the session, which is written anew")
-	fl.IntVar(&compact, "compact", 1, "with --read: remember the document in 1/N of the memory; 8 is safe, 1 exact")
+	fl.IntVar(&compact, "compact", 1, "with --read: remember the document by 1/N of its keys; 8 is safe, 1 exact")
 	return cmd
 }
 
