@@ -108,6 +108,22 @@ func (a *Attention) Exact() (n int) {
 	return n
 }
 
+// Shares are the keys and centroids that a generated token reads at the length of the calibration, and its predicted
+// seconds in attention, as shares of those of exact attention. seconds is 1 if no rates were measured.
+func (a *Attention) Shares() (reads, seconds float64) {
+	n, count := a.Choice.Length, float64(len(a.Choice.Heads))
+	for i := range a.Choice.Heads {
+		h := &a.Choice.Heads[i]
+		if h.Method == choose.Exact {
+			reads, seconds = reads+1/count, seconds+1/count
+			continue
+		}
+		r := decodeReads(h.Centroid, n) / float64(n)
+		reads, seconds = reads+r/count, seconds+r*a.Rates.Centroid/a.Rates.Exact/count
+	}
+	return reads, seconds
+}
+
 // With is the decoder whose sessions attend as a says. Sessions that were saved with other attention do not fit.
 func (d *Decoder) With(a *Attention) (*Decoder, error) {
 	if a.Model != hex.EncodeToString(d.base[:]) {
