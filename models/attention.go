@@ -151,6 +151,12 @@ func (d *Decoder) With(a *Attention) (*Decoder, error) {
 		return nil, fmt.Errorf("%w: %w", ErrAttention, err)
 	}
 	w.empty = s.state.Bytes()
+	for i := range a.Choice.Heads {
+		if p := a.Choice.Heads[i].Centroid; p != nil { // queries are kept until their chunk is clustered
+			near := int64(p.Sinks + p.Window + p.Chunk + p.Together)
+			w.empty += 2 * 4 * near * int64(c.Heads/c.KVHeads) * int64(c.HeadDim)
+		}
+	}
 	return w, nil
 }
 

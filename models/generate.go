@@ -37,7 +37,7 @@ func (d *Decoder) SessionBytes(tokens int) int64 {
 	if d.keys > 0 {
 		tokens = min(tokens, d.keys)
 	}
-	return d.empty + int64(tokens)*each*5/4 // centroids are at most 1/8 of the keys, and so are the numbers of slots
+	return d.empty + int64(tokens)*each*3/2 // centroids are at most 1/8 of the keys, and their room doubles
 }
 
 // Session begins a text. A session serves one call at a time.
@@ -87,6 +87,9 @@ func (s *Session) Read(ctx context.Context, ids []int32) error {
 
 // Len is the number of tokens so far.
 func (s *Session) Len() int { return s.state.Len() }
+
+// Bytes is the memory that the text takes.
+func (s *Session) Bytes() int64 { return s.state.Bytes() }
 
 // Fork is a copy that goes on by itself: ask one question, keep the text for the next.
 func (s *Session) Fork() *Session {
