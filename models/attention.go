@@ -80,20 +80,27 @@ func ReadAttention(path string) (*Attention, error) {
 	if err == nil && len(b) > maxAttention {
 		err = fmt.Errorf("more than %d bytes", maxAttention)
 	}
-	a := new(Attention)
+	var a *Attention
 	if err == nil {
-		err = namedjson.Decode(b, a)
-	}
-	switch {
-	case err != nil:
-	case a.Format != attentionFormat || a.Version != attentionVersion:
-		err = fmt.Errorf("format %q, version %d, want %q, version %d", a.Format, a.Version, attentionFormat,
-			attentionVersion)
-	case a.Choice == nil:
-		err = errors.New("no choice")
+		a, err = parseAttention(b)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w: %w", path, ErrAttention, err)
+	}
+	return a, nil
+}
+
+func parseAttention(b []byte) (*Attention, error) {
+	a := new(Attention)
+	if err := namedjson.Decode(b, a); err != nil {
+		return nil, err
+	}
+	if a.Format != attentionFormat || a.Version != attentionVersion {
+		return nil, fmt.Errorf("format %q, version %d, want %q, version %d", a.Format, a.Version, attentionFormat,
+			attentionVersion)
+	}
+	if a.Choice == nil {
+		return nil, errors.New("no choice")
 	}
 	return a, nil
 }

@@ -8,6 +8,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -48,6 +49,13 @@ func TestCalibrate(t *testing.T) {
 		x, _ := json.Marshal(a)
 		if y, _ := json.Marshal(again); !bytes.Equal(x, y) {
 			t.Error("the same text gave another choice")
+		}
+		twice, err := m.Decoder.Calibrate(ctx, slices.Concat(ids[1200:2400], ids[1200:2400]), cal)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if y, _ := json.Marshal(twice); bytes.Equal(x, y) {
+			t.Error("the first passage does not matter")
 		}
 		for _, c := range []models.Calibration{
 			{Tol: 0.3, Length: 1200, Rates: &models.DecodeRates{Exact: 1, Centroid: 10}}, // exact is faster
@@ -128,6 +136,9 @@ func checkAttention(t *testing.T, m *models.Model, a, saved *models.Attention, i
 			t.Errorf("head %d: %+v", i, h)
 		}
 	}
+	if c.Heads[0].Measured == c.Heads[1].Measured {
+		t.Error("two heads have the same error")
+	}
 	// A session with this attention goes on from a file, and is of no use to exact attention.
 	s, err := d.Session()
 	if err != nil {
@@ -151,7 +162,8 @@ func checkAttention(t *testing.T, m *models.Model, a, saved *models.Attention, i
 	if y, _ := generate(t, b, models.Generate{MaxTokens: 8}); x != y {
 		t.Errorf("%q after a file, want %q", y, x)
 	}
-	if _, err := m.Decoder.Resume(path); !errors.Is(err, models.ErrSession) {
+	if _, err := m.Decoder.Resume(path); !errors.Is(err, models.ErrSession) ||
+		!strings.Contains(err.Error(), "precision, attention or memory") {
 		t.Error(err)
 	}
 }
@@ -246,4 +258,33 @@ func TestConstant(t *testing.T) {
 	if _, err := m.Decoder.Constant(3); err == nil {
 		t.Error("three keys were accepted")
 	}
+}
+
+// Whatever a file says, it is refused or it runs.
+func FuzzAttention(f *testing.F) {
+	m, ids := long(f, models.Options{})
+	rates := &models.DecodeRates{Exact: 1, Centroid: 1}
+	a, err := m.Decoder.Calibrate(ctx, ids, models.Calibration{Tol: 0.3, Length: 1024, Passages: 1, Rates: rates})
+	if err != nil {
+		f.Fatal(err)
+	}
+	b, err := json.Marshal(a)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(b)
+	f.Add([]byte(`{"format":"randfeat model attention","version":1,"model":"","tokens":0}`))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		x, err := models.ParseAttention(b)
+		if err != nil {
+			return
+		}
+		x.Shares()
+		x.Model = a.Model
+		d, err := m.Decoder.With(x)
+		if err != nil {
+			return
+		}
+		score(t, d, ids[:40])
+	})
 }
