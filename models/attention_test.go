@@ -162,9 +162,20 @@ func checkAttention(t *testing.T, m *models.Model, a, saved *models.Attention, i
 	if y, _ := generate(t, b, models.Generate{MaxTokens: 8}); x != y {
 		t.Errorf("%q after a file, want %q", y, x)
 	}
-	if _, err := m.Decoder.Resume(path); !errors.Is(err, models.ErrSession) ||
-		!strings.Contains(err.Error(), "precision, attention or memory") {
-		t.Error(err)
+	choice := *a.Choice
+	choice.Heads = slices.Clone(choice.Heads)
+	choice.Heads[0] = choose.Head{Plan: choose.Plan{Method: choose.Exact}}
+	changed := *a
+	changed.Choice = &choice
+	third, err := m.Decoder.With(&changed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, other := range []*models.Decoder{m.Decoder, third} {
+		if _, err := other.Resume(path); !errors.Is(err, models.ErrSession) ||
+			!strings.Contains(err.Error(), "precision, attention or memory") {
+			t.Error(err)
+		}
 	}
 }
 
@@ -187,9 +198,10 @@ func TestAttentionErrors(t *testing.T) {
 	}
 	b, _ := json.Marshal(a)
 	dir := t.TempDir()
-	for name, text := range map[string]string{"empty": "", "version": strings.Replace(string(b), `"version":1`, `"version":2`, 1),
-		"field": strings.Replace(string(b), `"tokens"`, `"token"`, 1), "none": `{"format":"randfeat model attention","version":1}`,
-		"cut": string(b[:len(b)/2])} {
+	for name, text := range map[string]string{"empty": "", "cut": string(b[:len(b)/2]),
+		"version": strings.Replace(string(b), `"version":1`, `"version":2`, 1),
+		"field":   strings.Replace(string(b), `"tokens"`, `"token"`, 1),
+		"none":    `{"format":"randfeat model attention","version":1}`} {
 		path := filepath.Join(dir, name)
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)

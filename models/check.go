@@ -153,7 +153,8 @@ func (d *Decoder) checkHeads(ctx context.Context, a *Attention, ids []int32) ([]
 			}
 			for h := range plans.Heads {
 				p := &plans.Heads[h]
-				x := HeadCheck{Layer: r.first + l, Head: h, Method: string(p.Method), Reads: float64(n), Expected: p.Expected}
+				x := HeadCheck{Layer: r.first + l, Head: h, Method: string(p.Method), Reads: float64(n),
+					Expected: p.Expected}
 				if p.Method != choose.Exact {
 					x.Reads = decodeReads(p.Centroid, n)
 					x.Measured = relativeError(got, want, h*group, (h+1)*group)

@@ -38,7 +38,8 @@ func (m *Model) Parts(parts func(layer int) []Part) func(layer int) (State, erro
 			s.add(p.KVHeads, st)
 		}
 		if total != c.KVHeads {
-			return nil, fmt.Errorf("parts of %d key/value heads, the model has %d: %w", total, c.KVHeads, dense.ErrShape)
+			return nil, fmt.Errorf("parts of %d key/value heads, the model has %d: %w", total, c.KVHeads,
+				dense.ErrShape)
 		}
 		if len(s.states) == 1 {
 			return s.states[0], nil
@@ -64,7 +65,8 @@ func (s *partState) Step(out, q, k, v attention.Seq[float32]) error {
 	for i, st := range s.states {
 		hi := lo + s.heads[i]
 		a, b := lo*s.group, hi*s.group
-		if err := st.Step(headRange(out, a, b), headRange(q, a, b), headRange(k, lo, hi), headRange(v, lo, hi)); err != nil {
+		err := st.Step(headRange(out, a, b), headRange(q, a, b), headRange(k, lo, hi), headRange(v, lo, hi))
+		if err != nil {
 			return fmt.Errorf("heads %d to %d: %w", lo, hi-1, err)
 		}
 		lo = hi

@@ -177,7 +177,8 @@ that calibrate has not seen. The choice depends on the machine; calibrate on the
 			}
 			_, err = fmt.Fprintf(e.stdout, "%s: %d of %d heads by centroids, the others exact. A token after %d others reads "+
 				"%.0f %% of the keys and takes %.0f %% of the seconds of exact attention, as predicted. (%d tokens, %.0f s)\n",
-				r.File, r.Heads-r.ExactHeads, r.Heads, r.Length, 100*r.ReadShare, 100*r.SecondsShare, r.Tokens, r.Seconds)
+				r.File, r.Heads-r.ExactHeads, r.Heads, r.Length, 100*r.ReadShare, 100*r.SecondsShare, r.Tokens,
+				r.Seconds)
 			return err
 		}),
 	}
@@ -267,8 +268,8 @@ func (e *env) table(c *models.Check) error {
 		fmt.Fprintf(w, "\n%8s  %-25s %s\n", "tokens", "read/s: exact, chosen", "generate/s: exact, chosen, ratio")
 	}
 	for _, s := range c.Speeds {
-		fmt.Fprintf(w, "%8d  %-12.0f %-12.0f %.1f %10.1f %10.2f\n", s.Tokens, s.ReadExact, s.ReadChosen, s.GenerateExact,
-			s.GenerateChosen, s.GenerateChosen/s.GenerateExact)
+		fmt.Fprintf(w, "%8d  %-12.0f %-12.0f %.1f %10.1f %10.2f\n", s.Tokens, s.ReadExact, s.ReadChosen,
+			s.GenerateExact, s.GenerateChosen, s.GenerateChosen/s.GenerateExact)
 	}
 	return nil
 }

@@ -242,8 +242,8 @@ func TestCalibrateAndCheck(t *testing.T) {
 		t.Fatal(err)
 	}
 	// Rates are measured, so that heads may be exact or not; exact attention stays at hand.
-	if err := json.Unmarshal([]byte(done(t, "", "perplexity", model, fresh, "--context", "1500", "--json", "--attention",
-		"exact")), &p); err != nil || p.Perplexity != q.Perplexity {
+	if err := json.Unmarshal([]byte(done(t, "", "perplexity", model, fresh, "--context", "1500", "--json",
+		"--attention", "exact")), &p); err != nil || p.Perplexity != q.Perplexity {
 		t.Errorf("%v, before %v (%v)", p.Perplexity, q.Perplexity, err)
 	}
 	var k models.Check
