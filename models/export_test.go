@@ -8,3 +8,6 @@ func SampleCounts(logits []float32, g Generate, n int) []int {
 	}
 	return counts
 }
+
+// ParseAttention reads the bytes of a file of attention.
+var ParseAttention = parseAttention

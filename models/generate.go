@@ -17,21 +17,36 @@ import (
 type Decoder struct {
 	model       *decoder.Model
 	tokens      *token.Tokenizer
-	fingerprint [32]byte
+	fingerprint [32]byte                                      // of the model and of how its heads attend
+	base        [32]byte                                      // of the model
+	memory      func() func(layer int) (decoder.State, error) // of one session; nil: exact
+	empty       int64                                         // bytes of a session without tokens
+	keys        int                                           // that a head keeps; 0: all
 }
 
 // Context is the most tokens that a session can hold.
 func (d *Decoder) Context() int { return d.model.Config().MaxPositions }
 
-// TokenBytes is the memory that a token of a session takes.
-func (d *Decoder) TokenBytes() int64 {
+// SessionBytes bounds the memory of a session of so many tokens.
+func (d *Decoder) SessionBytes(tokens int) int64 {
 	c := d.model.Config()
-	return 2 * 4 * int64(c.Layers) * int64(c.KVHeads) * int64(c.HeadDim)
+	each := 2 * 4 * int64(c.Layers) * int64(c.KVHeads) * int64(c.HeadDim)
+	if d.memory == nil {
+		return int64(tokens) * each
+	}
+	if d.keys > 0 {
+		tokens = min(tokens, d.keys)
+	}
+	return d.empty + int64(tokens)*each*3/2 // centroids are at most 1/8 of the keys, and their room doubles
 }
 
 // Session begins a text. A session serves one call at a time.
 func (d *Decoder) Session() (*Session, error) {
-	s, err := d.model.NewSession(nil)
+	var memory func(int) (decoder.State, error)
+	if d.memory != nil {
+		memory = d.memory()
+	}
+	s, err := d.model.NewSession(memory)
 	if err != nil {
 		return nil, err
 	}
@@ -72,6 +87,9 @@ func (s *Session) Read(ctx context.Context, ids []int32) error {
 
 // Len is the number of tokens so far.
 func (s *Session) Len() int { return s.state.Len() }
+
+// Bytes is the memory that the text takes.
+func (s *Session) Bytes() int64 { return s.state.Bytes() }
 
 // Fork is a copy that goes on by itself: ask one question, keep the text for the next.
 func (s *Session) Fork() *Session {

@@ -95,7 +95,8 @@ func (m *Model) load(path string, opt Options) error {
 		if err != nil {
 			return err
 		}
-		m.Decoder = &Decoder{model: d, tokens: m.Tokens, fingerprint: m.fingerprint}
+		m.Decoder = &Decoder{model: d, tokens: m.Tokens, fingerprint: m.fingerprint,
+			base: m.fingerprint}
 		return nil
 	}
 	e, err := encoder.New(m.file, encoder.Options{Quantised: quantised})

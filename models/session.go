@@ -89,7 +89,7 @@ func (d *Decoder) Resume(path string) (*Session, error) {
 	}
 	bad := func(what string) (*Session, error) { return nil, fmt.Errorf("%s: %s: %w", path, what, ErrSession) }
 	if h.Fingerprint != d.fingerprint {
-		return bad("the session is of another model, or of other settings of it")
+		return bad("the session is of another model, or of another precision, attention or memory of it")
 	}
 	s, err := d.Session()
 	if err != nil {

@@ -95,7 +95,7 @@ func (s *exactState) AppendBinary(b []byte) ([]byte, error) {
 	return b, nil
 }
 
-var errState = errors.New("not the state of exact attention of this model")
+var errState = errors.New("not the state of a layer of this model")
 
 // UnmarshalBinary reads what AppendBinary wrote.
 func (s *exactState) UnmarshalBinary(b []byte) error {

@@ -73,16 +73,22 @@ func (m *Model) NewSession(memory func(layer int) (State, error)) (*Session, err
 // Exact makes the states of exact attention for the layers of one session: keys and values in float32, or, in a
 // quantised model, in half precision.
 func (m *Model) Exact() func(layer int) (State, error) {
+	exact := m.exactHeads()
+	return func(int) (State, error) { return exact(m.config.Heads, m.config.KVHeads), nil }
+}
+
+// exactHeads makes the states of exact attention of one session, for some heads of a layer each.
+func (m *Model) exactHeads() func(heads, kvHeads int) State {
 	c := &m.config
 	var shared *halfWork
-	return func(int) (State, error) {
+	return func(heads, kvHeads int) State {
 		if !m.quantised {
-			return newExact(c.Heads, c.KVHeads, c.HeadDim, c.SlidingWindow), nil
+			return newExact(heads, kvHeads, c.HeadDim, c.SlidingWindow)
 		}
 		if shared == nil {
 			shared = newHalfWork(m.kernels)
 		}
-		return newHalf(shared, c.Heads, c.KVHeads, c.HeadDim, c.SlidingWindow), nil
+		return newHalf(shared, heads, kvHeads, c.HeadDim, c.SlidingWindow)
 	}
 }
 
@@ -126,15 +132,7 @@ func (s *Session) Fork() *Session {
 	f := &Session{model: s.model, length: s.length, work: newWork(s.model), queries: s.queries.clone()}
 	var shared *halfWork
 	for _, st := range s.states {
-		h, ok := st.(*halfState)
-		if !ok {
-			f.states = append(f.states, st.Fork())
-			continue
-		}
-		if shared == nil {
-			shared = newHalfWork(s.model.kernels)
-		}
-		f.states = append(f.states, h.fork(shared))
+		f.states = append(f.states, forkState(st, &shared))
 	}
 	return f
 }

@@ -136,7 +136,7 @@ func (s *Server) completions(w http.ResponseWriter, r *http.Request) {
 			g.MaxTokens, d.Context())
 		return
 	}
-	bytes := int64(len(ids)+g.MaxTokens) * d.TokenBytes()
+	bytes := d.SessionBytes(len(ids) + g.MaxTokens)
 	if bytes > s.opt.Limits.Memory {
 		refuse(w, http.StatusBadRequest, "prompt", "the session takes %d bytes, this server gives %d", bytes,
 			s.opt.Limits.Memory)

@@ -26,12 +26,14 @@ type Generation struct {
 
 type generateFlags struct {
 	modelFlags
+	attentionFlags
 	models.Generate
 	chat bool
 }
 
 func (f *generateFlags) add(cmd *cobra.Command) {
 	f.modelFlags.add(cmd)
+	f.attentionFlags.add(cmd)
 	fl := cmd.Flags()
 	fl.IntVarP(&f.MaxTokens, "max-tokens", "n", 256, "most tokens to generate; 0: as many as the model's context holds")
 	fl.Float64Var(&f.Temperature, "temperature", 0, "0 takes the most probable token, 1 draws by the model's probabilities")
@@ -72,7 +74,7 @@ conversations (…-Instruct) answer with --chat; without it they go on with the 
 			if err != nil {
 				return err
 			}
-			m, err := f.decoder(args[0])
+			m, err := f.attentionFlags.open(&f.modelFlags, args[0])
 			if err != nil {
 				return err
 			}
@@ -150,6 +152,7 @@ type Perplexity struct {
 
 func perplexityCommand(e *env) *cobra.Command {
 	var f modelFlags
+	var attends attentionFlags
 	var window int
 	cmd := &cobra.Command{
 		Use:   "perplexity MODEL TEXT",
@@ -166,7 +169,7 @@ every token given those before it in its window; the first token of a window is 
 			if err != nil {
 				return err
 			}
-			m, err := f.decoder(args[0])
+			m, err := attends.open(&f, args[0])
 			if err != nil {
 				return err
 			}
@@ -198,6 +201,7 @@ every token given those before it in its window; the first token of a window is 
 		}),
 	}
 	f.add(cmd)
+	attends.add(cmd)
 	cmd.Flags().IntVar(&window, "context", 1024, "tokens of a window")
 	return cmd
 }
@@ -260,7 +264,7 @@ func openSession(cmd *cobra.Command, e *env, f *generateFlags, session, model, d
 			}
 			model = note
 		}
-		m, err := f.decoder(model)
+		m, err := f.attentionFlags.open(&f.modelFlags, model)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -277,7 +281,7 @@ func openSession(cmd *cobra.Command, e *env, f *generateFlags, session, model, d
 	if err != nil {
 		return nil, nil, err
 	}
-	m, err := f.decoder(model)
+	m, err := f.attentionFlags.open(&f.modelFlags, model)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -101,7 +101,7 @@ func command(e *env) *cobra.Command {
 		Use:   "rfm",
 		Short: "Embed and generate text with pretrained models on the CPU",
 		Long: `rfm runs pretrained models on the CPU, without anything else to install: encoders embed texts (embed, search, serve),
-decoders generate them (generate, ask, perplexity, serve).
+decoders generate them (generate, ask, perplexity, serve; calibrate and check make long texts faster).
 
 MODEL is a GGUF file (Llama, SmolLM2, Qwen2, BERT) or a folder of Hugging Face with config.json, model.safetensors and
 tokenizer.json (BERT, MiniLM, BGE, E5; Llama, Qwen2).
@@ -114,7 +114,7 @@ Results go to stdout, everything else to stderr. Exit status: 0 done, 1 failed, 
 	}
 	root.PersistentFlags().BoolVar(&e.json, "json", false, "print one JSON object per line")
 	root.AddCommand(embedCommand(e), searchCommand(e), generateCommand(e), askCommand(e), perplexityCommand(e),
-		infoCommand(e), serveCommand(e))
+		calibrateCommand(e), checkCommand(e), infoCommand(e), serveCommand(e))
 	return root
 }
 

@@ -8,11 +8,13 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/sbinet/npyio"
 
+	"github.com/randfeat/randfeat/models"
 	"github.com/randfeat/randfeat/models/internal/tiny"
 )
 
@@ -212,5 +214,87 @@ func TestServeCommand(t *testing.T) {
 	cancel()
 	if code := <-ended; code != 0 {
 		t.Errorf("%d, %s", code, &errs)
+	}
+}
+
+func TestCalibrateAndCheck(t *testing.T) {
+	model, dir := tiny.Long(t), t.TempDir()
+	text, fresh := filepath.Join(dir, "a.txt"), filepath.Join(dir, "b.txt")
+	all := tiny.Text(16_000)
+	for path, part := range map[string]string{text: all[:8000], fresh: all[8000:]} {
+		if err := os.WriteFile(path, []byte(part), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	files := func() (names []string) {
+		entries, err := os.ReadDir(model)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range entries {
+			names = append(names, e.Name())
+		}
+		return names
+	}
+	before := files()
+	exact := done(t, "", "perplexity", model, fresh, "--context", "1500", "--json")
+	var c Calibrated
+	if err := json.Unmarshal([]byte(done(t, "", "calibrate", model+"/", "--text", text, "--text", text, "--tol", "0.3",
+		"--context", "1100", "--json")), &c); err != nil || c.File != model+".attention.json" || c.Heads != 4 ||
+		c.Length != 1100 || c.Tokens != 2200 {
+		t.Fatalf("%+v, %v", c, err)
+	}
+	if after := files(); !slices.Equal(before, after) {
+		t.Errorf("files of the model: %v, want %v", after, before)
+	}
+	var p, q Perplexity
+	if err := json.Unmarshal([]byte(exact), &q); err != nil {
+		t.Fatal(err)
+	}
+	// Rates are measured, so that heads may be exact or not; exact attention stays at hand.
+	if err := json.Unmarshal([]byte(done(t, "", "perplexity", model, fresh, "--context", "1500", "--json",
+		"--attention", "exact")), &p); err != nil || p.Perplexity != q.Perplexity {
+		t.Errorf("%v, before %v (%v)", p.Perplexity, q.Perplexity, err)
+	}
+	var k models.Check
+	if err := json.Unmarshal([]byte(done(t, "", "check", model, "--text", fresh, "--json")), &k); err != nil ||
+		len(k.Heads) != 4 || k.Context != 1100 || !(k.Ratio > 0.8 && k.Ratio < 1.25) {
+		t.Errorf("%+v, %v", k, err)
+	}
+	if out := done(t, "", "check", model, "--text", fresh); strings.Count(out, "\n") != 1+4+2+2+len(k.Speeds) {
+		t.Error(out)
+	}
+	done(t, "", "generate", model, "a text", "-n", "4")
+	done(t, "", "generate", model, "a text", "-n", "4", "--memory", "slots:256")
+	// The file of another precision, a damaged one, and one that is not there.
+	bad := filepath.Join(dir, "bad.json")
+	if err := os.WriteFile(bad, []byte("{}"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	bert := tiny.Folder(t, "bert")
+	for _, x := range []struct {
+		args []string
+		code int
+		says string
+	}{
+		{[]string{"generate", model, "x", "--precision", "int8"}, 1, "run rfm calibrate"},
+		{[]string{"generate", model, "x", "--attention", bad}, 1, "--attention exact"},
+		{[]string{"generate", model, "x", "--attention", filepath.Join(dir, "no.json")}, 1, "no such file"},
+		{[]string{"generate", model, "x", "--attention", ""}, 2, "--attention is empty"},
+		{[]string{"generate", model, "x", "--memory", "512"}, 2, "want slots:N"},
+		{[]string{"generate", model, "x", "--memory", "slots:3"}, 2, "--memory slots:3"},
+		{[]string{"generate", model, "x", "--memory", "slots:512", "--attention", "exact"}, 2, "exclude each other"},
+		{[]string{"serve", bert, "--memory", "slots:512"}, 2, "models that generate"},
+		{[]string{"calibrate", bert, "--text", text}, 1, "encoders always attend exactly"},
+		{[]string{"calibrate", model}, 2, "--text names no file"},
+		{[]string{"calibrate", model, "--text", text, "--tol", "0"}, 2, "--tol is 0"},
+		{[]string{"calibrate", model, "--text", text, "--context", "100"}, 2, "--context is 100"},
+		{[]string{"check", model, "--text", text, "--context", "1"}, 2, "--context is 1"},
+		{[]string{"check", tiny.Long(t), "--text", text}, 1, "run rfm calibrate"},
+	} {
+		code, _, errs := rfm(t, "", x.args...)
+		if code != x.code || !strings.Contains(errs, x.says) {
+			t.Errorf("rfm %q: %d %s, want %d %s", x.args, code, errs, x.code, x.says)
+		}
 	}
 }

@@ -29,6 +29,7 @@ const tokenVariable = "RFM_TOKEN"
 
 func serveCommand(e *env) *cobra.Command {
 	var f modelFlags
+	var attends attentionFlags
 	var address, tokenFile, name string
 	var public, verbose bool
 	var l serve.Limits
@@ -64,6 +65,13 @@ requests in work finish, then stop. Logs go to stderr; they never hold texts.`,
 				return err
 			}
 			defer m.Close()
+			if m.Decoder != nil {
+				if err := attends.use(m, args[0]); err != nil {
+					return err
+				}
+			} else if attends.attention != "auto" || attends.memory != "" {
+				return misused("--attention and --memory are of models that generate, and %s embeds texts", args[0])
+			}
 			if name == "" {
 				name = strings.TrimSuffix(filepath.Base(filepath.Clean(args[0])), ".gguf")
 			}
@@ -95,6 +103,7 @@ requests in work finish, then stop. Logs go to stderr; they never hold texts.`,
 		}),
 	}
 	f.add(cmd)
+	attends.add(cmd)
 	fl := cmd.Flags()
 	fl.StringVar(&address, "addr", "127.0.0.1:8080", "address to listen on; port 0 takes a free one")
 	fl.StringVar(&name, "name", "", "name of the model for clients (default: of the file)")

@@ -158,3 +158,35 @@ func llama(config map[string]any, kind string, vocab int, tensor func(string, fl
 		tensor(p+"post_attention_layernorm.weight", 1, 0.1, hidden)
 	}
 }
+
+// Long is a model of the kind llama whose context has 2048 tokens.
+func Long(t testing.TB) string {
+	dir := Folder(t, "llama")
+	path := filepath.Join(dir, "config.json")
+	b, err := os.ReadFile(path)
+	var c map[string]any
+	if err == nil {
+		err = json.Unmarshal(b, &c)
+	}
+	c["max_position_embeddings"] = 2048
+	if err == nil {
+		b, err = json.Marshal(c)
+	}
+	if err == nil {
+		err = os.WriteFile(path, b, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// Text is a text of so many random letters and spaces.
+func Text(n int) string {
+	r := rand.New(rand.NewPCG(3, 4))
+	b := make([]byte, n)
+	for i := range b {
+		b[i] = "abcdefghijklmnopqrst      "[r.IntN(26)]
+	}
+	return string(b)
+}

@@ -1,0 +1,315 @@
+package models
+
+import (
+	"context"
+	"encoding/hex"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/randfeat/randfeat/attention"
+	"github.com/randfeat/randfeat/attention/centroid"
+	"github.com/randfeat/randfeat/attention/choose"
+	"github.com/randfeat/randfeat/models/decoder"
+)
+
+// Calibration says how attention is chosen. The zero value is useful.
+type Calibration struct {
+	// Tol is the relative error |ô−o|/|o| that every head should stay within on other text; 0: 0.1.
+	Tol float64
+	// Length is the number of tokens of a passage: heads are chosen to be fast at this length; 0: 4096. Texts with
+	// fewer tokens, and models with a shorter context, are calibrated at that length.
+	Length int
+	// Passages of Length tokens are read at most; 0: 2.
+	Passages int
+	// Rates decide between exact attention and centroids; nil: they are measured on this machine.
+	Rates *DecodeRates
+	Seed  uint64
+	// Done is called with the number of layers chosen so far; nil: no calls.
+	Done func(layers int)
+}
+
+const (
+	// leastLength tokens are needed for a choice: below, few keys are in clusters, and exact attention is fastest.
+	leastLength = 1024
+	// recordBytes bounds the queries, keys and values that are held at a time. Layers that do not fit are recorded by
+	// another pass over the text.
+	recordBytes = 1 << 29
+	// worthwhile is the share of the seconds of exact attention that a plan may be predicted to take.
+	worthwhile = 0.9
+)
+
+func (o *Calibration) validate() error {
+	if o.Tol == 0 {
+		o.Tol = 0.1
+	}
+	if o.Length == 0 {
+		o.Length = 4096
+	}
+	if o.Passages == 0 {
+		o.Passages = 2
+	}
+	if !(o.Tol > 0 && o.Tol < 1) || o.Length < leastLength || o.Passages < 1 {
+		return fmt.Errorf("tolerance %v, length %d, passages %d, want between 0 and 1, at least %d, at least 1", o.Tol,
+			o.Length, o.Passages, leastLength)
+	}
+	return nil
+}
+
+// Calibrate chooses the attention of every key/value head on a text: the cheapest centroids that stay within the
+// tolerance, or exact attention where centroids are not faster. The model reads the text with exact attention.
+func (d *Decoder) Calibrate(ctx context.Context, ids []int32, opt Calibration) (*Attention, error) {
+	if err := opt.validate(); err != nil {
+		return nil, err
+	}
+	c := d.model.Config()
+	if c.SlidingWindow > 0 {
+		return nil, fmt.Errorf("the model attends to a window of %d tokens: there is nothing to choose", c.SlidingWindow)
+	}
+	n := min(opt.Length, c.MaxPositions, len(ids))
+	switch {
+	case c.MaxPositions < leastLength:
+		return nil, fmt.Errorf("the model's context has %d tokens, and exact attention is fastest below %d",
+			c.MaxPositions, leastLength)
+	case n < leastLength:
+		return nil, fmt.Errorf("the text has %d tokens, calibration needs at least %d: give more text", n, leastLength)
+	}
+	var texts [][]int32
+	for rest := ids; len(rest) >= n && len(texts) < opt.Passages; rest = rest[n:] {
+		texts = append(texts, rest[:n])
+	}
+	a := &Attention{Format: attentionFormat, Version: attentionVersion, Model: hex.EncodeToString(d.base[:]),
+		Tokens: n * len(texts)}
+	var rates []DecodeRates
+	err := d.recorded(ctx, texts, func(r *record) error {
+		part, err := choose.Choose(choose.Options{Tol: opt.Tol, Decode: true, Seed: opt.Seed},
+			attention.Visibility{Causal: true}, 0, r.q, r.k, r.v)
+		if err != nil {
+			return err
+		}
+		if a.Choice == nil {
+			a.Choice = part
+		} else {
+			a.Choice.Heads = append(a.Choice.Heads, part.Heads...)
+		}
+		for l := range r.layers {
+			if opt.Rates != nil || (r.first+l)%max(1, c.Layers/6) != 0 {
+				continue
+			}
+			m, ok, err := d.measureRates(r, l, part.Range(l*c.KVHeads, (l+1)*c.KVHeads))
+			if err != nil {
+				return err
+			}
+			if ok {
+				rates = append(rates, m)
+			}
+		}
+		if opt.Done != nil {
+			opt.Done(r.first + r.layers)
+		}
+		return ctx.Err()
+	})
+	if err != nil {
+		return nil, err
+	}
+	if opt.Rates != nil {
+		a.Rates = *opt.Rates
+	} else if len(rates) > 0 {
+		a.Rates = medianRates(rates)
+	}
+	a.bySeconds()
+	return a, nil
+}
+
+// bySeconds makes heads exact that are faster so, or that no plan suits.
+func (a *Attention) bySeconds() {
+	n := a.Choice.Length
+	exact := a.Rates.Exact * float64(n)
+	for i := range a.Choice.Heads {
+		h := &a.Choice.Heads[i]
+		h.Seconds = a.Rates.Centroid * decodeReads(h.Centroid, n)
+		if !suits(h, n) || h.Seconds >= worthwhile*exact {
+			*h = choose.Head{Plan: choose.Plan{Method: choose.Exact}, Cost: float64(n) / 2, Seconds: exact,
+				Expected: choose.Estimate{Rows: h.Expected.Rows}}
+		}
+	}
+}
+
+// suits tells a plan within the tolerance from the one that reads all clusters because none is.
+func suits(h *choose.Head, n int) bool { return h.Centroid.Top < n }
+
+// decodeReads is the number of keys and centroids that a token after n others reads.
+func decodeReads(s *centroid.Spec, n int) float64 {
+	near := min(n, s.Sinks+s.Window+s.Chunk/2)
+	size := float64(s.Chunk) / float64(s.Clusters)
+	return float64(near) + float64(n-near)/size + min(float64(n-near), float64(s.Top)*size)
+}
+
+// rateSteps tokens at the end of a passage are timed.
+const rateSteps = 32
+
+// measureRates times steps of one token in a layer: exact attention, and centroids for all heads that they suit (the
+// others take the plan of one of these). ok is false if they suit none.
+func (d *Decoder) measureRates(r *record, layer int, c *choose.Choice) (rates DecodeRates, ok bool, err error) {
+	n := c.Length
+	all := *c
+	all.Heads = slices.Clone(c.Heads)
+	i := slices.IndexFunc(c.Heads, func(h choose.Head) bool { return suits(&h, n) })
+	if i < 0 {
+		return rates, false, nil
+	}
+	reads := 0.0
+	for h := range all.Heads {
+		if !suits(&all.Heads[h], n) {
+			all.Heads[h] = c.Heads[i]
+		}
+		reads += decodeReads(all.Heads[h].Centroid, n)
+	}
+	q, k, v := r.layer(layer, 0)
+	chunks, err := choose.NewChunks[float32](&all, 1, q.Heads)
+	if err != nil {
+		return rates, false, err
+	}
+	exact, err := d.model.Exact()(layer)
+	if err != nil {
+		return rates, false, err
+	}
+	out := attention.NewSeq[float32](1, q.Heads, n-rateSteps, q.Dim)
+	states := []decoder.State{exact, chunks}
+	for _, st := range states {
+		if err := st.Step(out, span(q, 0, n-rateSteps), span(k, 0, n-rateSteps), span(v, 0, n-rateSteps)); err != nil {
+			return rates, false, err
+		}
+	}
+	one := span(out, 0, 1)
+	var times [2][]float64
+	for p := n - rateSteps; p < n; p++ {
+		for i, st := range states {
+			start := time.Now()
+			if err := st.Step(one, span(q, p, p+1), span(k, p, p+1), span(v, p, p+1)); err != nil {
+				return rates, false, err
+			}
+			times[i] = append(times[i], time.Since(start).Seconds())
+		}
+	}
+	return DecodeRates{Exact: median(times[0]) / float64(n*len(c.Heads)), Centroid: median(times[1]) / reads}, true, nil
+}
+
+func medianRates(list []DecodeRates) DecodeRates {
+	var exact, centroid []float64
+	for _, r := range list {
+		exact, centroid = append(exact, r.Exact), append(centroid, r.Centroid)
+	}
+	return DecodeRates{median(exact), median(centroid)}
+}
+
+// median sorts x.
+func median(x []float64) float64 {
+	slices.Sort(x)
+	return x[len(x)/2]
+}
+
+// record is what the heads of some layers saw and gave: [layer·head][passage][token][dim], seen as batches of passages.
+type record struct {
+	first, layers int
+	q, k, v, out  attention.Seq[float32]
+}
+
+// recorded reads the texts, which have the same length, with exact attention and calls use with the record of all
+// layers, some at a time. Records are overwritten by later ones.
+func (d *Decoder) recorded(ctx context.Context, texts [][]int32, use func(*record) error) error {
+	c := d.model.Config()
+	n := len(texts[0])
+	bytes := 4 * 2 * (c.Heads + c.KVHeads) * c.HeadDim * n * len(texts)
+	most := max(1, min(c.Layers, recordBytes/bytes))
+	r := &record{q: headsFirst(most*c.Heads, len(texts), n, c.HeadDim),
+		k:   headsFirst(most*c.KVHeads, len(texts), n, c.HeadDim),
+		v:   headsFirst(most*c.KVHeads, len(texts), n, c.HeadDim),
+		out: headsFirst(most*c.Heads, len(texts), n, c.HeadDim)}
+	for ; r.first < c.Layers; r.first += r.layers {
+		r.layers = min(most, c.Layers-r.first)
+		r.q.Heads, r.out.Heads = r.layers*c.Heads, r.layers*c.Heads
+		r.k.Heads, r.v.Heads = r.layers*c.KVHeads, r.layers*c.KVHeads
+		for i, ids := range texts {
+			if err := d.recordText(ctx, r, i, ids); err != nil {
+				return err
+			}
+		}
+		if err := use(r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func headsFirst(heads, batch, n, dim int) attention.Seq[float32] {
+	return attention.Seq[float32]{Shape: attention.Shape{Batch: batch, Heads: heads, Len: n, Dim: dim},
+		Data: make([]float32, heads*batch*n*dim), StrideH: batch * n * dim, StrideB: n * dim, StrideL: dim}
+}
+
+func (d *Decoder) recordText(ctx context.Context, r *record, text int, ids []int32) error {
+	exact := d.model.Exact()
+	s, err := d.model.NewSession(func(l int) (decoder.State, error) {
+		st, err := exact(l)
+		if err != nil || l < r.first || l >= r.first+r.layers {
+			return st, err
+		}
+		return &recorder{st, r, l - r.first, text}, nil
+	})
+	if err != nil {
+		return err
+	}
+	for len(ids) > 0 {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		n := min(2*readChunk, len(ids))
+		if _, err := s.Append(ids[:n]...); err != nil {
+			return err
+		}
+		ids = ids[n:]
+	}
+	return nil
+}
+
+// layer is what the heads of one layer saw of a passage.
+func (r *record) layer(layer, text int) (q, k, v attention.Seq[float32]) {
+	return r.part(r.q, layer, text), r.part(r.k, layer, text), r.part(r.v, layer, text)
+}
+
+func (r *record) part(x attention.Seq[float32], layer, text int) attention.Seq[float32] {
+	heads := x.Heads / r.layers
+	x.Data, x.Heads, x.Batch = x.Data[layer*heads*x.StrideH+text*x.StrideB:], heads, 1
+	return x
+}
+
+// span is positions lo to hi−1 of x.
+func span(x attention.Seq[float32], lo, hi int) attention.Seq[float32] {
+	x.Data, x.Len = x.Data[lo*x.StrideL:], hi-lo
+	return x
+}
+
+// recorder is a state that writes down what it sees and gives.
+type recorder struct {
+	decoder.State
+	r           *record
+	layer, text int
+}
+
+// Step implements decoder.State.
+func (s *recorder) Step(out, q, k, v attention.Seq[float32]) error {
+	at := s.Len()
+	if err := s.State.Step(out, q, k, v); err != nil {
+		return err
+	}
+	for _, x := range []struct{ dst, src attention.Seq[float32] }{{s.r.q, q}, {s.r.k, k}, {s.r.v, v}, {s.r.out, out}} {
+		dst := span(s.r.part(x.dst, s.layer, s.text), at, at+x.src.Len)
+		for h := range x.src.Heads {
+			from, to := x.src.Head(0, h), dst.Head(0, h)
+			for l := range from.Rows {
+				copy(to.Row(l), from.Row(l))
+			}
+		}
+	}
+	return nil
+}

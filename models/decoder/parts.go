@@ -1,0 +1,182 @@
+package decoder
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"github.com/randfeat/randfeat/attention"
+	"github.com/randfeat/randfeat/dense"
+)
+
+// Part is a run of neighbouring key/value heads of a layer, with the query heads of their groups. New makes their
+// state; nil means exact attention.
+type Part struct {
+	KVHeads int
+	New     func(heads, kvHeads int) (State, error)
+}
+
+// Parts makes the states of one session whose heads remember in different ways. The parts of a layer hold all its heads
+// in order.
+func (m *Model) Parts(parts func(layer int) []Part) func(layer int) (State, error) {
+	c := &m.config
+	exact := m.exactHeads()
+	return func(layer int) (State, error) {
+		s := &partState{group: c.Heads / c.KVHeads}
+		total := 0
+		for _, p := range parts(layer) {
+			if total += p.KVHeads; p.KVHeads < 1 || total > c.KVHeads {
+				break
+			}
+			if p.New == nil {
+				s.add(p.KVHeads, exact(p.KVHeads*s.group, p.KVHeads))
+				continue
+			}
+			st, err := p.New(p.KVHeads*s.group, p.KVHeads)
+			if err != nil {
+				return nil, err
+			}
+			s.add(p.KVHeads, st)
+		}
+		if total != c.KVHeads {
+			return nil, fmt.Errorf("parts of %d key/value heads, the model has %d: %w", total, c.KVHeads,
+				dense.ErrShape)
+		}
+		if len(s.states) == 1 {
+			return s.states[0], nil
+		}
+		return s, nil
+	}
+}
+
+// partState is a layer whose heads remember in different ways.
+type partState struct {
+	group  int   // query heads of a key/value head
+	heads  []int // key/value heads of every state
+	states []State
+}
+
+func (s *partState) add(heads int, st State) {
+	s.heads, s.states = append(s.heads, heads), append(s.states, st)
+}
+
+// Step implements State.
+func (s *partState) Step(out, q, k, v attention.Seq[float32]) error {
+	lo := 0
+	for i, st := range s.states {
+		hi := lo + s.heads[i]
+		a, b := lo*s.group, hi*s.group
+		err := st.Step(headRange(out, a, b), headRange(q, a, b), headRange(k, lo, hi), headRange(v, lo, hi))
+		if err != nil {
+			return fmt.Errorf("heads %d to %d: %w", lo, hi-1, err)
+		}
+		lo = hi
+	}
+	return nil
+}
+
+// headRange is heads lo to hi−1 of x.
+func headRange(x attention.Seq[float32], lo, hi int) attention.Seq[float32] {
+	x.Data, x.Heads = x.Data[lo*x.StrideH:], hi-lo
+	return x
+}
+
+// Len implements State.
+func (s *partState) Len() int { return s.states[0].Len() }
+
+// Bytes implements State.
+func (s *partState) Bytes() (n int64) {
+	for _, st := range s.states {
+		n += st.Bytes()
+	}
+	return n
+}
+
+// Report implements State.
+func (s *partState) Report() (r attention.Report) {
+	for _, st := range s.states {
+		r.Add(st.Report())
+	}
+	return r
+}
+
+// Reset implements State.
+func (s *partState) Reset() {
+	for _, st := range s.states {
+		st.Reset()
+	}
+}
+
+// Fork implements State.
+func (s *partState) Fork() State {
+	var shared *halfWork
+	return forkState(s, &shared)
+}
+
+// forkState forks a state of a session whose states of half precision share their memory of a step.
+func forkState(st State, shared **halfWork) State {
+	switch s := st.(type) {
+	case *halfState:
+		if *shared == nil {
+			*shared = newHalfWork(s.work.kernels)
+		}
+		return s.fork(*shared)
+	case *partState:
+		f := &partState{group: s.group}
+		for i, part := range s.states {
+			f.add(s.heads[i], forkState(part, shared))
+		}
+		return f
+	}
+	return st.Fork()
+}
+
+// Join implements State.
+func (s *partState) Join(o State) error {
+	p, ok := o.(*partState)
+	if !ok || len(p.states) != len(s.states) {
+		return fmt.Errorf("states of other kinds or shapes: %w", attention.ErrMismatch)
+	}
+	for i, st := range s.states {
+		if err := st.Join(p.states[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// AppendBinary implements State: the parts, each after its length.
+func (s *partState) AppendBinary(b []byte) ([]byte, error) {
+	for _, st := range s.states {
+		at := len(b)
+		b = binary.LittleEndian.AppendUint64(b, 0)
+		var err error
+		if b, err = st.AppendBinary(b); err != nil {
+			return nil, err
+		}
+		binary.LittleEndian.PutUint64(b[at:], uint64(len(b)-at-8))
+	}
+	return b, nil
+}
+
+// UnmarshalBinary reads what AppendBinary wrote.
+func (s *partState) UnmarshalBinary(b []byte) error {
+	length := -1
+	for _, st := range s.states {
+		u, can := st.(interface{ UnmarshalBinary([]byte) error })
+		if !can || len(b) < 8 || binary.LittleEndian.Uint64(b) > uint64(len(b)-8) {
+			return errState
+		}
+		n := binary.LittleEndian.Uint64(b)
+		if err := u.UnmarshalBinary(b[8 : 8+n]); err != nil {
+			return err
+		}
+		if length >= 0 && st.Len() != length {
+			return errState
+		}
+		length, b = st.Len(), b[8+n:]
+	}
+	if len(b) != 0 {
+		return errState
+	}
+	return nil
+}
