@@ -8,8 +8,8 @@ import (
 	"github.com/randfeat/randfeat/internal/kern"
 )
 
-// sums are the running sums of the clusters of one head: additive over keys, in float64, so that a mean of 10⁷ keys has
-// the digits of one.
+// sums are the running sums of the clusters of one head. They are additive over keys and kept in float64: a mean of 10⁷
+// keys then loses no digits of T.
 type sums struct {
 	n  []int64   // keys
 	yv []float64 // per cluster Σy and Σv
