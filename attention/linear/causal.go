@@ -20,9 +20,9 @@ func (w *worker[T]) readBeside(s *stream[T], mem *memory[T], p0, p1 int) error {
 
 // causalSegment answers the queries at positions lo to hi−1 and adds the keys there to the part of mem.
 //
-// A chunk is read in two steps: from the memory of the keys before it, and from the triangle of its own scores. It ends
-// early at a key that needs higher references, so a reference comes from a key that all its queries see. Nobody asks
-// for the sums after the last chunk unless keep.
+// A chunk is read in two steps: from the memory of the keys before it, and from the triangle of its own scores.
+// Invariant: a reference comes from a key that all queries of the chunk see. A chunk therefore ends early at a key that
+// needs higher references. The sums after the last chunk are computed only if keep is set.
 func (w *worker[T]) causalSegment(s *stream[T], mem *memory[T], lo, hi int, keep bool) error {
 	w.look = w.phiK.Rows
 	for lo < hi {

@@ -8,8 +8,8 @@ import (
 	"github.com/randfeat/randfeat/internal/par"
 )
 
-// Forward writes the attention of queries q over keys k and values v into out. Query heads are a multiple of the
-// key/value heads; out has the heads and positions of q and the columns of v. It must not share memory with the others.
+// Forward writes the attention of q over k and v to out. The number of query heads is a multiple of the number of
+// key/value heads. out has the heads and positions of q and the columns of v; it must not share memory with the inputs.
 func (a *Attention[T]) Forward(out, q, k, v attention.Seq[T]) (attention.Report, error) {
 	if a.Workers > 0 {
 		return par.Result(a.Workers, func() (attention.Report, error) { return a.forward(out, q, k, v) })
