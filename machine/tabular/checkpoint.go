@@ -81,8 +81,8 @@ type checkpointSteps struct {
 	Loss       float64 `json:"loss"`
 }
 
-// RemoveCheckpoint removes the file Options.Checkpoint of a fit whose model is safe; that there is none is no error.
-// Fit leaves the file, so that a model that could not be written is not lost.
+// RemoveCheckpoint removes the file Options.Checkpoint. Call it after the model has been saved: Fit keeps the file, so
+// a model that could not be written is not lost. A missing file is not an error.
 func RemoveCheckpoint(path string) error {
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("cannot remove the checkpoint: %w", err)
