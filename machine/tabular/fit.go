@@ -37,8 +37,8 @@ func Fit(ctx context.Context, src data.Source, o Options) (*machine.Model, *Repo
 	return m, &f.report, nil
 }
 
-// fit is one run through the stages: a job and what became known of it. A checkpoint holds schema, summary, decision,
-// and sums or logistic.
+// fit is one run through the stages: a job and its results so far. A checkpoint holds schema, summary, decision, and
+// sums or logistic.
 type fit struct {
 	*job
 	decision *decision
@@ -79,8 +79,8 @@ type scored struct {
 	simple    *baselines     // to compare with; nil: not asked for
 }
 
-// run goes through the stages. A checkpoint exists only once all choices are made, so a resumed fit begins with the fit
-// of all rows; it draws the sample again (the same one) only where the nested score needs it.
+// run executes the stages. A checkpoint exists only after all choices are made, so a resumed fit starts with the fit of
+// all rows. It draws the same sample again only if the nested score needs it.
 func (f *fit) run() (*machine.Model, error) {
 	if f.chose == nil {
 		if err := f.begin(); err != nil {
