@@ -211,13 +211,13 @@ func (s size) kind() kernel.Kind {
 // families are enough to refute a variance wrong by 1.5.
 func testSizes() []size {
 	return []size{
-		{d: 2, m: 1, draws: 1000, plain: 4000}, {d: 2, m: 2, draws: 1000, plain: 4000},
+		{d: 2, m: 1, draws: 600, plain: 2000}, {d: 2, m: 2, draws: 600, plain: 2000},
 		{d: 2, m: 5, draws: 1500, plain: 10000},
-		{d: 5, m: 3, draws: 700, plain: 2000}, {d: 5, m: 5, draws: 700, plain: 2000},
+		{d: 5, m: 3, draws: 450, plain: 1200}, {d: 5, m: 5, draws: 450, plain: 1200},
 		{d: 5, m: 13, draws: 700, plain: 3500},
-		{d: 16, m: 7, draws: 160, plain: 400}, {d: 16, m: 16, draws: 160, plain: 400},
+		{d: 16, m: 7, draws: 110, plain: 250}, {d: 16, m: 16, draws: 110, plain: 250},
 		{d: 16, m: 37, draws: 160, plain: 600},
-		{d: 64, m: 20, draws: 50, plain: 150}, {d: 64, m: 64, draws: 50, plain: 150},
+		{d: 64, m: 20, draws: 35, plain: 100}, {d: 64, m: 64, draws: 35, plain: 100},
 		{d: 64, m: 130, draws: 50, plain: 250},
 	}
 }

@@ -87,8 +87,6 @@ def library(name: str) -> pathlib.Path:
     flags = "-s -w -buildid="
     if goos == "linux":  # the build id would hold a hash of paths
         flags += " -extldflags '-Wl,-s -Wl,--build-id=none -Wl,-z,nodelete'"
-    if goos == "windows":
-        flags += " -extldflags '-Wl,--no-insert-timestamp'"
     subprocess.run(
         ["go", "build", "-trimpath", "-buildvcs=false", "-buildmode=c-shared", "-tags=slim", "-ldflags", flags]
         + [f"-gcflags={MODULE}{p}=-l" for p in COLD]

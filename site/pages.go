@@ -39,6 +39,7 @@ var listed = []page{
 		path: "tutorials/machines.html"},
 
 	{part: howto, title: "Models from tables", source: "docs/machines.md", path: "howto/machines.html"},
+	{part: howto, title: "Tables: worked examples", source: "docs/tables.md", path: "howto/tables.html"},
 	{part: howto, title: "Attention", source: "docs/attention.md", path: "howto/attention.html"},
 	{part: howto, title: "Choose an estimator", source: "docs/advise.md", path: "howto/advise.html"},
 	{part: howto, title: "Beyond one machine", source: "docs/scale.md", path: "howto/scale.html"},

@@ -66,10 +66,10 @@ func report(c *config, res *results) error {
 	var b bytes.Buffer
 	fmt.Fprintln(&b, `# Attention on the heads of real models
 
-Written by `+"`go run ./heads -weights DIR`"+` in this folder (heads/weights.py gets weights and texts). Passages are
-fresh: neither the estimators nor what they are calibrated on has seen them. The unit of cost is one random
-feature, 2(d + d_v) multiply-adds of a query and a key; exact attention over n keys costs n/2. Exact keys are counted as
-they were met; the training of centroids is not counted.`)
+Written by `+"`go run ./heads -weights DIR`"+` in this folder (heads/weights.py downloads weights and texts). All passages are
+fresh: neither the estimators nor their calibration has seen them. The unit of cost is one random feature, 2(d + d_v)
+multiply-adds for a query and a key; exact attention over n keys costs n/2. The cost counts the exact keys that were
+actually used; it does not include the training of centroids.`)
 	if err := reportEncoder(c, res, &b); err != nil {
 		return err
 	}
@@ -104,8 +104,8 @@ func reportEncoder(c *config, res *results, b *bytes.Buffer) error {
 	fmt.Fprintf(b, `
 ## Encoder: all-MiniLM-L6-v2, %d heads, d = 32, %d tokens, %d passages
 
-Errors are |ô−o|/|o| of a head and a passage. The cosine is that of the embeddings of a passage with exact attention and
-with all heads replaced: the mean and the lowest of the passages.
+Errors are |ô−o|/|o| for each head and passage. The cosine compares the embeddings of a passage with exact attention and
+with all heads replaced; the table shows the mean and the lowest value over the passages.
 
 | attention | cost | median error | 90 %% | heads ≤ 0.1 | cosine | lowest |
 |---|---|---|---|---|---|---|
@@ -205,12 +205,12 @@ func reportDecoder(c *config, res *results, b *bytes.Buffer) error {
 	fmt.Fprintf(b, `
 ## Decoder: SmolLM2-135M, 270 heads, d = 64, strictly causal, %d passages
 
-Perplexity with all heads replaced, divided by that of exact attention at the same length: the geometric mean of the
-passages, and the lowest and highest of them at the longest. Centres are calibrated on other text. Costs are those of
-the last %d tokens; a window grows within its block. In constant memory all methods have the same number of keys and values,
-sinks and window included; the decay and window of heavy hitters are the best of several on calibration texts. The
-settings of online merge were found on head errors of passage 0, which is the first of every list: the other passages
-are fresh for it too.
+The table shows the perplexity with all heads replaced, divided by the perplexity of exact attention at the same length:
+the geometric mean over the passages, and the lowest and highest passage at the longest length. Centroids are calibrated
+on other text. Costs are those of the last %d tokens; a window grows within its block. In constant memory, all methods
+have the same number of keys and values, sinks and window included. The decay and window of heavy hitters are the best
+of several on calibration texts. The settings of online merge were tuned on head errors of passage 0, the first of every
+list; the other passages are fresh for it too.
 Exact perplexity:`, len(exact.records), costRows)
 	for i, n := range lengths {
 		fmt.Fprintf(b, " %d tokens", n)

@@ -293,21 +293,23 @@ func jsonDoc() []byte {
 	var b bytes.Buffer
 	b.WriteString(`# What --json prints
 
-With ` + "`--json`" + ` every command prints objects instead of text, one per line, on stdout. ` + "`randfeat schema COMMAND`" + ` prints their JSON
-Schema (draft 2020-12), with what every member means. Tests hold all that any command prints in any test against these
-schemas, and this page against the schemas.
+With ` + "`" + `--json` + "`" + ` every command prints JSON objects instead of text, one per line, on stdout. ` + "`" + `randfeat schema COMMAND` + "`" + `
+prints their JSON Schema (draft 2020-12), with the meaning of every member. Tests check everything that a command prints
+in any test against these schemas, and this page against the schemas.
 
-- Members marked with ? are left out where they say nothing.
+- Members marked with ? are omitted if they carry no information.
 - NaN and infinities, which JSON does not have, are null.
-- Later versions may add members; they do not rename them or change their types without a line in the CHANGELOG.
-- Errors are text on stderr; the exit status is 0 if all is done, 1 if something failed, 2 if the command was misused.
-  Output that cannot be written (a full disk) gives 1 and a message. A pipe whose reader has ended ends the process by
-  SIGPIPE, without a message; a shell shows 141. If stdout is closed from the start (` + "`" + `>&-` + "`" + `), Go puts ` + "`" + `/dev/null` + "`" + ` in its place before
-  the program begins: on Linux there is a warning on stderr, and the exit status is that of the work. The warning also appears for
-  a ` + "`" + `/dev/null` + "`" + ` that the caller opened for reading and writing, as ` + "`" + `subprocess.DEVNULL` + "`" + ` of Python does: the two cannot be told apart.
-- Where the system has no memory left, Go ends the process with ` + "`" + `fatal error: out of memory` + "`" + `, a trace and exit status 2; the
-  kernel may end it by SIGKILL (137). Sizes that flags and files ask for are compared with limits first, which gives a message.
-- The server's answers have a schema of their own: ` + "`/openapi.json`" + `.
+- Later versions may add members. They do not rename members or change their types without a line in the CHANGELOG.
+- Errors are text on stderr. The exit status is 0 on success, 1 on failure and 2 if the command was misused.
+- If output cannot be written (a full disk), the command prints a message and exits with 1.
+- If the reader of a pipe has ended, SIGPIPE ends the process without a message; a shell shows 141.
+- If stdout is closed from the start (` + "`" + `>&-` + "`" + `), Go replaces it by ` + "`" + `/dev/null` + "`" + ` before the program begins. The exit status
+  is then that of the work, and on Linux there is a warning on stderr. The warning also appears for a ` + "`" + `/dev/null` + "`" + ` that
+  the caller opened for reading and writing, as Python's ` + "`" + `subprocess.DEVNULL` + "`" + ` does: the two cannot be told apart.
+- If the system has no memory left, Go ends the process with ` + "`" + `fatal error: out of memory` + "`" + `, a trace and exit status 2, or
+  the kernel ends it by SIGKILL (137). Sizes in flags and files are compared with limits first, and exceeding a limit
+  gives a message.
+- The server's responses have their own schema: ` + "`" + `/openapi.json` + "`" + `.
 
 `)
 	g := newSchemas()

@@ -25,8 +25,8 @@ func smollm2(t testing.TB) *gguf.File {
 	return f
 }
 
-// On real weights logits equal those of PyTorch to 1e-4 (every 128th of the vocabulary), losses too. With activations of
-// 8 bits the perplexity grows by no more than 0.5 %, as far as 200 tokens can tell: within two standard errors of the
+// On real weights logits equal those of PyTorch to 1e-4 (every 128th of the vocabulary), losses too. With activations
+// of 8 bits the perplexity grows by no more than 0.5 %, as far as 200 tokens can tell: within two standard errors of the
 // mean difference of losses (0.2 % on four texts of 1,024 tokens).
 func TestSmolLM2(t *testing.T) {
 	f := smollm2(t)
@@ -72,7 +72,8 @@ func TestSmolLM2(t *testing.T) {
 		if quantised {
 			most = math.Log(1.005) + 2*math.Sqrt((square/n-(got-want)*(got-want))/n)
 		}
-		t.Logf("quantised %v: perplexity %.5f of PyTorch's, at most %.5f", quantised, math.Exp(got-want), math.Exp(most))
+		t.Logf("quantised %v: perplexity %.5f of PyTorch's, at most %.5f", quantised, math.Exp(got-want),
+			math.Exp(most))
 		if !(math.Abs(got-want) <= most) {
 			t.Errorf("quantised %v: perplexity is %.5f of PyTorch's", quantised, math.Exp(got-want))
 		}
