@@ -48,8 +48,8 @@ func addKey[T dense.Float](s *sums, c int, y, v []T, q []int8) {
 	}
 }
 
-// far is what the queries of a block see of the clusters: sums and what follows from them, brought up to date for the
-// clusters that have changed.
+// far is the view that the queries of a block have of the clusters: the sums and everything derived from them. refresh
+// updates it for the clusters that have changed.
 type far[T dense.Float] struct {
 	g *geometry[T]
 	sums

@@ -137,8 +137,9 @@ func checkFinite[T dense.Float](tab *kern.Table[T], q, k, v attention.Seq[T], se
 // finiteGrain is the number of elements whose search for NaN pays for a goroutine.
 const finiteGrain = 1 << 17
 
-// finite looks for NaN and infinities in the positions that count, one entry per batch and position; nil: all. Sums of
-// squares find them; only then columns are searched, as large float64 numbers overflow a sum without being wrong.
+// finite looks for NaN and infinities at the positions that count (one entry per batch and position; nil: all). A sum
+// of squares detects them quickly. Only if it is not finite are the columns searched, because large float64 numbers can
+// overflow the sum without being wrong.
 func finite[T dense.Float](tab *kern.Table[T], name string, s attention.Seq[T], counts []bool) error {
 	for b := range s.Batch {
 		for h := range s.Heads {

@@ -33,8 +33,8 @@ type scoreMemory[T dense.Float] struct {
 	best  []T
 }
 
-// awake is how much less work than that of a wake-up pays for a goroutine in a fit: its steps follow each other so
-// closely that goroutines have not gone to sleep.
+// awake reduces the amount of work that justifies a goroutine in a fit. The steps of a fit follow each other so closely
+// that the goroutines have not gone to sleep.
 const awake = 4
 
 // share is how many of n items a goroutine gets at least where grain pay for one and so many may share them; n: one

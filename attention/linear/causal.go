@@ -138,10 +138,10 @@ func (w *worker[T]) triangle(out dense.Matrix[T], den []T, phi, v dense.Matrix[T
 	}
 }
 
-// A product of two small features can be subnormal where neither is, and a score is a sum of many such products: as
-// slow as if they were. If features of keys fall below narrow, those below 2^−44 are left out of the triangle and the
-// others lifted: no product with a query's feature is subnormal then. Next to z_f ≥ 1 the at most 4096 keys of a
-// segment lose less than 2^−32. float64 has the range for all that matter.
+// A product of two small features can be subnormal although neither factor is, and a score is a sum of many such
+// products, which is as slow as subnormal features. If features of keys fall below narrow, features below 2^−44 are
+// dropped from the triangle and the others are scaled up. Then no product with a query's feature is subnormal. Relative
+// to z_f ≥ 1, the at most 4096 keys of a segment lose less than 2^−32. float64 has enough range without this.
 const (
 	narrow    = 0x1p-24
 	liftLeast = 0x1p-44

@@ -27,9 +27,9 @@ func (a *Attention[T]) forward(out, q, k, v attention.Seq[T]) (attention.Report,
 	return c.finish(err, q, k, v)
 }
 
-// call is one Forward: its streams and the memory to work on them. Streams run side by side, each on one worker from
-// its first key to its last, if that keeps all workers busy; otherwise all workers share the segments of all streams.
-// Both give the same bits: a segment is summed from nothing in any case, and segments are combined in order.
+// call is one Forward: its streams and scratch memory. If there are enough streams to keep all workers busy, each
+// stream runs on one worker from its first key to its last. Otherwise all workers share the segments of all streams.
+// Both ways give the same bits: every segment is summed from zero, and segments are combined in order.
 type call[T dense.Float] struct {
 	streams[T]
 	crew   par.Crew[worker[T]]
