@@ -7,8 +7,8 @@ import (
 	"github.com/randfeat/randfeat/internal/rng"
 )
 
-// Constant is attention that gives every visible key the same weight: out_i is the mean of the visible values, a
-// running mean if causal. A baseline: what attention is without queries and keys. Values of masked keys are not read.
+// Constant gives every visible key the same weight: out_i is the mean of the visible values, or a running mean if
+// causal. It is the baseline of attention without queries and keys. Values of masked keys are not read.
 type Constant[T dense.Float] struct {
 	Visibility
 	// Unchecked leaves out the search for NaN and infinities.
@@ -75,10 +75,9 @@ func (a *Constant[T]) head(out, q, v Seq[T], b, h int) (r Report) {
 	return r
 }
 
-// Uniform is attention with random weights that ignore queries and keys, independent and uniform in [0, 1), divided by
-// their sum: the uniform-random baseline of the DARKFormer paper. The weight of query i for key j of a batch and query
-// head is a function of Seed and these four numbers, so equal calls give equal results and nothing is stored. Values of
-// masked keys are not read.
+// Uniform gives keys random weights, independent of queries and keys and uniform in [0, 1), divided by their sum. It is
+// the uniform-random baseline of the DARKFormer paper. A weight is a function of Seed, batch, query head, query and key
+// only: equal calls give equal results, and nothing is stored. Values of masked keys are not read.
 type Uniform[T dense.Float] struct {
 	Visibility
 	Seed uint64

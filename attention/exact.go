@@ -14,38 +14,39 @@ import (
 	"github.com/randfeat/randfeat/internal/par"
 )
 
-// Exact is softmax attention,
+// Exact is softmax attention over the visible keys,
 //
-//	out_i = Σ_j p_ij v_j,   p_ij = exp(s_ij) / Σ_j exp(s_ij),   s_ij = Scale · q_i·k_j,
+//	out_i = Σ_j p_ij v_j,   p_ij = exp(s_ij) / Σ_j exp(s_ij),   s_ij = Scale · q_i·k_j.
 //
-// over the visible keys, computed in blocks with a running maximum (Milakov and Gimelshein 2018, arXiv:1805.02867; Dao
-// et al. 2022, arXiv:2205.14135), which may lag behind by e^20: no L×L matrix, a few blocks of memory per worker. A
-// query that sees no key gets zeros.
+// It works in blocks with a running maximum (Milakov and Gimelshein 2018, arXiv:1805.02867; Dao et al. 2022,
+// arXiv:2205.14135), so there is no L×L matrix, only a few blocks of memory per worker. Weights may exceed those at the
+// running maximum by up to e^20 before it is raised; this cannot overflow. A query that sees no key gets zeros.
 //
-// Fewer key/value heads than query heads are shared by groups of neighbours: query head h reads head h·k.Heads/q.Heads.
-// Masked keys and those of segments that no query has may hold anything, NaN too: neither they nor their values are
-// read. The bits of an output row depend neither on the number of workers nor on keys it does not see.
+// If there are fewer key/value heads than query heads, groups of neighbouring query heads share one: query head h reads
+// head h·k.Heads/q.Heads. Masked keys, and keys of segments without a query, may hold any value, even NaN; neither they
+// nor their values are read. The bits of an output row depend neither on the number of workers nor on keys it does not
+// see.
 //
-// The zero value is ready and is safe for calls at the same time, except with Keep.
+// The zero value is ready to use. Concurrent calls are safe unless Keep is set.
 type Exact[T dense.Float] struct {
 	Visibility
-	// Scale of the scores; 0: 1/√d.
+	// Scale multiplies q·k in the scores. 0 means 1/√d.
 	Scale float64
-	// Window limits a query at position p to the keys j with p−Window < j ≤ p if causal, else |p−j| < Window; 0: no
-	// limit. Positions are those of Visibility: the last query and the last key of a segment are aligned.
+	// Window limits a query at position p to the keys j with p−Window < j ≤ p if causal, and |p−j| < Window otherwise;
+	// 0: no limit. Positions are those of Visibility: the last query and the last key of a segment are aligned.
 	Window int
-	// Unchecked leaves out the search for NaN and infinities.
+	// Unchecked skips the check for NaN and infinities. Set it only if the values are known to be finite.
 	Unchecked bool
-	// Workers bounds the goroutines of a call; 0: GOMAXPROCS. It changes no bit of the result.
+	// Workers limits the goroutines of a call; 0 means GOMAXPROCS. Results are bit-identical for any value.
 	Workers int
-	// Keep, if not nil, receives the normalisers of Forward, and Backward takes them from there instead of computing
-	// the scores once more.
+	// Keep, if not nil, receives the normalisers of Forward. Backward then reads them instead of computing the scores
+	// again.
 	Keep *Normalisers[T]
 
 	calls par.Pool[exactCall[T]]
 }
 
-// Normalisers hold what turns the scores of every query row into probabilities: p = exp(s − shift)·inverse.
+// Normalisers hold two numbers per query row that turn scores into probabilities: p = exp(s − shift)·inverse.
 type Normalisers[T dense.Float] struct {
 	batch, heads, length int
 	shift, inverse       []T
@@ -87,7 +88,7 @@ const (
 // = 64; half as many cost 6 % more time, a quarter 12 %.
 func keyBlock[T dense.Float]() int { return 2048 / int(unsafe.Sizeof(T(0))) }
 
-// Forward sets out, which has the heads and length of q and the dimension of v.
+// Forward writes the attention of q over k and v to out. out has the heads and length of q and the dimension of v.
 func (a *Exact[T]) Forward(out, q, k, v Seq[T]) (Report, error) {
 	if a.Workers > 0 {
 		return par.Result(a.Workers, func() (Report, error) { return a.forward(out, q, k, v) })

@@ -18,12 +18,12 @@ import (
 //
 //	dv = pᵀ·dout,   ds = p ⊙ (dp − D),   dq = Scale · ds·k,   dk = Scale · dsᵀ·q
 //
-// (Dao et al. 2022, arXiv:2205.14135, appendix B.2). Probabilities are computed again block by block; memory is that of
-// a copy of q and dout. Key heads shared by a group of query heads get the sum over the group. Keys that no query
-// sees, and their values, get zeros.
+// (Dao et al. 2022, arXiv:2205.14135, appendix B.2). Probabilities are recomputed block by block; the extra memory is
+// one copy of q and dout. A key head that is shared by a group of query heads gets the sum over the group. Keys that no
+// query sees, and their values, get zeros.
 //
-// Every dq_i is summed in the order of the keys, every dk_j and dv_j in the order of the queries, so the bits do not
-// depend on the number of workers.
+// Every dq_i is summed in the order of the keys, and every dk_j and dv_j in the order of the queries. The bits
+// therefore do not depend on the number of workers.
 func (a *Exact[T]) Backward(dq, dk, dv, dout, out, q, k, v Seq[T]) error {
 	type function = func(a *Exact[T], dq, dk, dv, dout, out, q, k, v Seq[T]) error
 	run := slim.Of[function](exactBackward[float32], exactBackward[float64])
@@ -158,8 +158,9 @@ func clearRows[T dense.Float](m dense.Matrix[T]) {
 
 // backward computes dk and dv of one block of keys and adds its part to dq.
 //
-// The blocks of a head and span add to a row of dq in their order: a block waits until the one before it is done with
-// the row. Tasks are handed out in order, so the block before is always at work, about one tile ahead.
+// The blocks of a head and span add to a row of dq in their order: a block waits until the block before it has finished
+// with the row. This cannot deadlock. Tasks start in order, so the block before is already running, about one tile
+// ahead.
 func (c *exactCall[T]) backward(w *exactScratch[T], index int) {
 	t := c.tasks[index]
 	b := &c.bands[t.span]

@@ -6,21 +6,21 @@ import (
 	"github.com/randfeat/randfeat/internal/seal"
 )
 
-// Report counts what happened to the rows of a call or, for a State or a Decoder, since it was made.
+// Report counts the rows of a call by outcome. For a State or a Decoder it counts all rows since it was made.
 type Report struct {
 	Rows     int64 // output rows
 	Empty    int64 // rows whose query sees no key: zeros
 	Negative int64 // rows with a negative denominator, which only maps with signed features have: the quotient as it is
-	// Zero counts rows whose denominator is zero or whose quotient is not finite: zeros. Maps of exponentials (not
-	// Map.Signed) have none unless numbers are too large, which linear.Attention.Forward makes an error.
+	// Zero counts rows whose denominator is zero or whose quotient is not finite; their output is zeros. Maps without
+	// signed features have none: where numbers are too large, linear.Attention.Forward returns an error.
 	Zero int64
-	// Raised counts how often references were raised after the first key: many mean keys of very different norms, and
-	// slower work.
+	// Raised counts how often references were raised after the first key. A large count means that the norms of the
+	// keys differ widely, which costs time.
 	Raised int64
-	// Exact counts the keys that queries meet exactly where others are only estimated: sinks, windows and members of
-	// chosen clusters, summed over rows and heads. Package centroid fills it in.
+	// Exact counts the exact keys of package centroid: sinks, windows and members of chosen clusters, summed over rows
+	// and heads.
 	Exact int64
-	// Scored counts the residual scores of keys by which package centroid chooses exact ones.
+	// Scored counts the residual scores that package centroid computed to choose exact keys.
 	Scored int64
 }
 

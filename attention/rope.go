@@ -13,7 +13,7 @@ import (
 type RoPE[T dense.Float] struct {
 	// Base of the frequencies; 0: 10000.
 	Base float64
-	// Dim is the number of leading columns that turn, an even number; 0: all.
+	// Dim is the number of leading columns that are rotated, an even number; 0: all.
 	Dim int
 	// Interleaved pairs columns 2c and 2c+1; otherwise c and c + Dim/2 are a pair.
 	Interleaved bool
@@ -22,7 +22,7 @@ type RoPE[T dense.Float] struct {
 // Apply rotates x in place. Its first position is offset, the number of tokens that came before.
 func (r RoPE[T]) Apply(x Seq[T], offset int) error { return r.rotate(x, offset, 1) }
 
-// Inverse undoes Apply. Rotations are orthogonal, so this is also the gradient: from that of the rotated x to that of
+// Inverse undoes Apply. Rotations are orthogonal, so Inverse also maps the gradient of the rotated x to the gradient of
 // x.
 func (r RoPE[T]) Inverse(x Seq[T], offset int) error { return r.rotate(x, offset, -1) }
 

@@ -7,17 +7,17 @@ import (
 	"github.com/randfeat/randfeat/dense"
 )
 
-// Seq is a sequence in the memory of the host, a view of [batch, head, position, dim] in any order of the first three
-// axes: element (b, h, l, c) is Data[b*StrideB + h*StrideH + l*StrideL + c]. The last axis is contiguous. Algorithms
-// address it by Head only: nothing but this file knows how rows lie.
+// Seq is a sequence in host memory: a view of [batch, head, position, dim] in any order of the first three axes.
+// Element (b, h, l, c) is Data[b*StrideB + h*StrideH + l*StrideL + c]; the last axis is contiguous. Algorithms use Head
+// and do not depend on the layout.
 type Seq[T dense.Float] struct {
 	Shape
 	Data                      []T
 	StrideB, StrideH, StrideL int
 }
 
-// NewSeq returns zeros in the order batch, head, position, dim. Like make it panics if a size is negative or there are
-// more elements than an int can count: sizes of unknown origin are for the caller to check.
+// NewSeq returns zeros in the order batch, head, position, dim. Like make, it panics if a size is negative or the
+// number of elements overflows an int. Check sizes from untrusted input first.
 func NewSeq[T dense.Float](batch, heads, length, dim int) Seq[T] {
 	data := dense.New[T](1, elements(batch, heads, length, dim)).Data
 	return Seq[T]{Shape: Shape{batch, heads, length, dim}, Data: data,
@@ -50,12 +50,12 @@ func elements(sizes ...int) int {
 	return n
 }
 
-// One is a matrix seen as one batch with one head.
+// One returns a matrix as a sequence of one batch and one head.
 func One[T dense.Float](m dense.Matrix[T]) Seq[T] {
 	return Seq[T]{Shape: Shape{1, 1, m.Rows, m.Cols}, Data: m.Data, StrideL: m.Stride}
 }
 
-// Head is the Len×Dim matrix of one batch and head; it shares memory with s.
+// Head returns the Len×Dim matrix of one batch and head. It shares memory with s.
 func (s Seq[T]) Head(b, h int) dense.Matrix[T] {
 	m := dense.Matrix[T]{Rows: s.Len, Cols: s.Dim, Stride: s.StrideL}
 	if s.Len > 0 && s.Dim > 0 {
@@ -65,7 +65,7 @@ func (s Seq[T]) Head(b, h int) dense.Matrix[T] {
 	return m
 }
 
-// Check reports a shape that is negative or reaches outside of Data; name says which sequence in the error.
+// Check reports a shape that is negative or reaches outside Data. The error contains name.
 func (s Seq[T]) Check(name string) error {
 	if err := s.Shape.check(name); err != nil {
 		return err

@@ -8,7 +8,7 @@ import (
 	"github.com/randfeat/randfeat/internal/buf"
 )
 
-// Visibility says which keys a query sees. The zero value: all of them.
+// Visibility says which keys a query sees. With the zero value every query sees all keys.
 type Visibility struct {
 	// Causal lets query i see the keys up to its own position. With more keys than queries the last ones are aligned:
 	// query i sees key j if j ≤ i + (keys − queries), within each segment.
@@ -123,8 +123,8 @@ func (v *Visibility) MaskOf(b, lenK int) []bool {
 	return v.KeyMask[b*lenK : (b+1)*lenK]
 }
 
-// SeenKeys tells the keys that count, one entry per batch and key, from those that are masked or in a segment that no
-// query has; nil if all count. It may use the memory of dst.
+// SeenKeys marks the keys that count, one entry per batch and key. Keys that are masked or in a segment without a query
+// do not count. It returns nil if all keys count. It may reuse the memory of dst.
 func (v *Visibility) SeenKeys(dst []bool, batch, lenQ, lenK int) []bool {
 	if v.KeySegments == nil {
 		return v.KeyMask
@@ -142,8 +142,8 @@ func (v *Visibility) SeenKeys(dst []bool, batch, lenQ, lenK int) []bool {
 	return dst
 }
 
-// Keys is the half-open range of keys that query i of a batch sees, apart from masked ones, and the position among the
-// keys at which the query stands itself, which may lie outside of them.
+// Keys returns the half-open range of keys that query i of batch b sees, masked keys included, and the position of the
+// query among the keys. That position may lie outside the keys.
 func (v *Visibility) Keys(b, i, lenQ, lenK int) (lo, hi, at int) {
 	for _, s := range v.Spans(nil, b, lenQ, lenK) {
 		if i >= s.Q0 && i < s.Q1 {

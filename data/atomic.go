@@ -11,13 +11,13 @@ import (
 	"strings"
 )
 
-// AtomicFile collects a file beside its target and moves it there in one step: readers see the old file or the new
-// one, and a failure leaves nothing behind. A target that exists and is not a regular file (a pipe, /dev/null) is
-// written directly, since it cannot be replaced.
+// AtomicFile writes a temporary file next to its target and renames it in one step. Readers see the old file or the new
+// one, and a failure leaves the target unchanged. A target that is not a regular file (a pipe, /dev/null) is written
+// directly, because it cannot be replaced.
 //
-// A process that is killed leaves its temporary file, named like the target with a dot before and a random part and
-// .tmp behind. The next CreateAtomic of the same target removes it where the system has file locks: a lock tells files
-// of the dead from those that another process is still writing.
+// A killed process leaves its temporary file behind: a dot, the target's name, a random part and .tmp. The next
+// CreateAtomic of the same target removes it on systems with file locks. A file that another process is still writing
+// is locked and stays.
 type AtomicFile struct {
 	f      *os.File
 	target string
@@ -141,8 +141,8 @@ func (a *AtomicFile) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// Commit makes the file durable and moves it to its target. After an error, also one of an earlier Write, the target is
-// as it was.
+// Commit syncs the file and renames it to its target. After an error, including an error of an earlier Write, the
+// target is unchanged.
 func (a *AtomicFile) Commit() error {
 	if a.done {
 		return nil
@@ -195,7 +195,7 @@ func (a *AtomicFile) Abort() {
 	a.f.Close()
 }
 
-// WriteAtomic writes a file whole, in one step.
+// WriteAtomic writes a complete file in one step; see [AtomicFile].
 func WriteAtomic(path string, b []byte) error {
 	f, err := CreateAtomic(path)
 	if err != nil {

@@ -40,8 +40,8 @@ type Column struct {
 // IsBare reports whether text i is a number or a truth value in its file.
 func (c *Column) IsBare(i int) bool { return i < len(c.Bare) && c.Bare[i] }
 
-// Block is some consecutive rows of a table, column by column. Its memory is reused by the next Read into it: who
-// keeps a cell copies it. The zero value is ready for use.
+// Block is a number of consecutive rows of a table, column by column. The next Read into it reuses its memory: copy a
+// cell to keep it. The zero value is ready for use.
 type Block struct {
 	Rows  int
 	First int64 // number of its first row, from 0
@@ -235,8 +235,8 @@ type Source interface {
 	Open(want []Kind) (Reader, error)
 }
 
-// IsInteger reports whether column j of a source is of integers by its type, which texts hold with all digits and
-// numbers perhaps not. Text formats do not tell.
+// IsInteger reports whether column j of a source has an integer type. Reading such a column as Text keeps all digits;
+// reading it as Number may round. Text formats have no types.
 func IsInteger(src Source, j int) bool {
 	for {
 		if i, ok := src.(interface{ Integer(j int) bool }); ok {
@@ -250,10 +250,10 @@ func IsInteger(src Source, j int) bool {
 	}
 }
 
-// ErrInput marks every error about the contents of a table; errors.As with *[InputError] tells the place.
+// ErrInput marks every error about the contents of a table. Use errors.As with *InputError to get the place.
 var ErrInput = errors.New("unusable data")
 
-// Errors that options cure: programs can name their own.
+// Errors that an option avoids. A program can name its own option in the message.
 var (
 	ErrMissingTarget = fmt.Errorf("no target: %w", dense.ErrNotFinite) // [DropMissing]
 	ErrNested        = errors.New("nested values")                     // [LearnOptions].Skip

@@ -13,10 +13,9 @@ import (
 	"github.com/randfeat/randfeat/internal/cell"
 )
 
-// Columns is a table in memory, a [Source] like a file: typed columns of the caller's own slices, which are read in
-// place. Fits, predictions and everything else that reads tables give the bits that they give for the same table in a
-// file. Add all columns before the first Open; then it may be read by several goroutines, while nobody changes the
-// slices.
+// Columns is a table in memory. It is a [Source] over typed columns in the caller's own slices, which are read in
+// place. Fits and predictions are bit-identical to those of the same table in a file. Add all columns before the first
+// Open. Several goroutines may then read it, as long as nobody changes the slices.
 type Columns struct {
 	name  string
 	rows  int // -1: no column yet

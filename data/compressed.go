@@ -42,8 +42,8 @@ const compressedHead = 10
 // maxZstdMemory bounds what the decoder of zstd holds, whatever a file asks for; it is more than any usual level needs.
 const maxZstdMemory = 128 << 20
 
-// Decompress reads what gzip, zstd or bzip2 wrote, told by its first bytes, and anything else as it is. name is used in
-// messages.
+// Decompress returns a reader of the decompressed content of r. It recognises gzip, zstd and bzip2 by their first bytes
+// and passes anything else through. name is used in messages.
 func Decompress(name string, r io.Reader) (io.Reader, error) { return input{name: name}.unzip(r) }
 
 // unzip decompresses if r starts with the magic bytes of a compressed file.

@@ -433,7 +433,7 @@ func (r *csvReader) quoted(i int) (cell []byte, end int, err error) {
 	return cell, end, nil
 }
 
-// ErrQuotes marks errors about quotes in CSV, which [Options].Literal may cure.
+// ErrQuotes marks errors about quotes in CSV. Options.Literal may avoid them.
 var ErrQuotes = errors.New("wrong quotes")
 
 func quoteError(place, detail string) error {

@@ -1,29 +1,40 @@
-// Package data reads and writes arrays and tables.
+// Package data reads and writes tables and arrays.
 //
 // # Tables
 //
-// [Open] finds the format, the delimiter, the header line and the compression of a file. It returns a [Source],
-// which can be read in blocks as often as needed, so its size does not matter. [Learn] reads it once and decides
-// what each column is. The [Schema] that it returns belongs to a model; its [Encoder] turns later tables into
-// numbers, by the names of their columns:
+// First open a table. [Open] detects the format, the delimiter, the header line and the compression of a file, and
+// returns a [Source]. A Source is read in blocks, as often as needed, so files may be larger than memory:
 //
 //	src, err := data.Open("train.csv", data.Options{})
+//
+// Then learn its schema. [Learn] reads the table once and decides how each column is used:
+//
 //	schema, summary, err := data.Learn(src, data.LearnOptions{Targets: []string{"price"}})
 //
-// Formats are delimited text, NDJSON, JSON, xlsx, npy and npz; import package data/parquet for Parquet. [Columns] is
-// a table in memory. [Create] writes predictions.
+// A model keeps the [Schema]. Its [Encoder] turns later tables into numbers; it finds columns by name:
 //
-// Large files, and many files with package data/files, are cut into units of fixed size. A [Learner] learns some
-// units anywhere. Merged along one tree, learners give the schema of Learn, bit for bit.
+//	next, err := data.Open("new.csv", data.Options{})
+//	encoder, err := schema.Encoder(next.Columns(), false)
+//	reader, err := next.Open(encoder.Kinds())
+//	err = reader.Read(&block, 1024)
+//	err = encoder.Encode(x, dense.Matrix[float64]{}, &block, reader.Where)
+//
+// Formats are delimited text, NDJSON, JSON, xlsx, npy and npz; import package data/parquet for Parquet. [Columns] is a
+// table in memory. [Create] writes predictions.
+//
+// # Parts of a table
+//
+// Large files, and many files with package data/files, are cut into units of about 32 MiB ([Unit]). A [Learner] learns
+// some units on any machine. Learners that are merged along one fixed tree give the schema of Learn, bit for bit.
 //
 // # Arrays
 //
-// [ReadNPYFile] reads a matrix of float32 or float64 and keeps the element type of the file; [ReadNPYTensorFile]
-// reads an array of any shape, of floats, integers or bools; [ReadArrayFile] also reads tensors of safetensors
-// files. [WriteNPYFile] replaces its target in one step or leaves it alone.
+// [ReadNPYFile] reads a matrix of float32 or float64 and keeps the element type of the file. [ReadNPYTensorFile] reads
+// an array of any shape, of floats, integers or bools. [ReadArrayFile] also reads tensors of safetensors files.
+// [WriteNPYFile] replaces its target in one step or leaves it unchanged.
 //
-// # Safety
+// # Limits
 //
-// Input is never trusted. A header that promises more than the file holds is an error before it is an allocation,
-// rows and columns are bounded, and errors name the file, the line and the column.
+// Input is never trusted. A header that promises more than the file holds is an error before anything is allocated.
+// Rows and columns are bounded ([Options]). Errors name the file, the line and the column.
 package data

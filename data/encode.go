@@ -11,7 +11,7 @@ import (
 	"github.com/randfeat/randfeat/internal/par"
 )
 
-// Encoder turns blocks of one table into numbers by a schema.
+// Encoder turns blocks of one table into numbers, as a schema says.
 type Encoder struct {
 	schema  *Schema
 	columns []string
@@ -29,17 +29,17 @@ type Encoder struct {
 	seen      []bool // fields that had a value which could be read, if they are watched
 }
 
-// Readable makes a value that cannot be read, such as a word among numbers, an error of kind [ErrUnreadable]. Otherwise
-// it counts as missing.
+// Readable makes a value that cannot be parsed, such as a word among numbers, an error of kind [ErrUnreadable]. Without
+// it, the value counts as missing.
 func (e *Encoder) Readable() { e.readable = true }
 
-// Limit lets numbers beyond the range at the fit count as its nearest end in the rows that are encoded from now on: a
-// kernel machine knows nothing beyond its data, and a wide kernel grows there without bound. Times stay as they are, so
-// that a trend goes on; so do fields whose range is unknown.
+// Limit makes numbers outside the range of the training rows count as the nearest end of that range, in rows encoded
+// from now on. A kernel machine knows nothing outside its data, and a wide kernel can grow there without bound. Times
+// are exempt, so that a trend continues, and so are fields without a known range.
 func (e *Encoder) Limit() { e.limit = true }
 
-// Encoder matches the columns of a table with the schema, by name. Every field must be there, and every target if
-// needTarget; identifiers, ignored columns and unneeded targets may be. Other columns are errors.
+// Encoder matches the columns of a table with the schema, by name. Every field must be present, and every target if
+// needTarget is set. Identifiers, ignored columns and other targets may be present. Any other column is an error.
 func (s *Schema) Encoder(columns []string, needTarget bool) (*Encoder, error) {
 	const known, id = -1, -2                    // known: allowed and not read
 	role := make(map[string]int, len(s.Fields)) // or the number of a field

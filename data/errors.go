@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// ErrNPY marks every error about the contents of an npy file; errors.As with *[NPYError] tells which.
+// ErrNPY marks every error about the contents of an npy file. Use errors.As with *NPYError to get the fault.
 var ErrNPY = errors.New("not a usable npy file")
 
 // Fault says what is wrong with an npy file.

@@ -5,9 +5,9 @@ import (
 	"slices"
 )
 
-// Decode is the value that the encoded columns of a field stand for, as text and, of numbers, truth values and times
-// (days since 1970), as a number; NaN otherwise. Numbers have the digits that rounding left. A text column, and a level
-// that is not listed, cannot be told: ok is false.
+// Decode returns the value that the encoded columns of a field represent, as text and, for numbers, truth values and
+// times (days since 1970), as a number; otherwise the number is NaN. Numbers are exact up to rounding. ok is false for
+// a text column and for a level that is not listed: they cannot be recovered.
 func (f *Field) Decode(columns []float64) (text string, number float64, ok bool) {
 	if len(columns) != f.width() {
 		return "", math.NaN(), false

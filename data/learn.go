@@ -26,7 +26,7 @@ const (
 	autoRows    = 20
 )
 
-// DefaultMaxLevels is how many levels of a field have columns of their own unless it is said otherwise.
+// DefaultMaxLevels is the default number of levels of a field that get columns of their own.
 const DefaultMaxLevels = 64
 
 // LearnOptions say what the columns are for. The zero value takes every column for a field.
@@ -113,16 +113,18 @@ const (
 	asSkip
 )
 
-// Learn reads a table once and decides what every column is: numbers are standardised, text becomes levels, constant
-// columns and texts that nearly always differ (names, identifiers) are left out.
+// Learn reads a table once and decides how every column is used. Numbers are standardised, and text becomes levels.
+// Constant columns and texts that are nearly always different (names, identifiers) are left out.
 //
-// It is a [Learner] for every leaf of the tree of the table's units (see [LeafUnits]), merged along the tree, so that
-// learning the leaves elsewhere gives the same schema, bit for bit.
+// Learn makes one [Learner] per leaf of the tree of the table's units (see [LeafUnits]) and merges them along the tree.
+// Learning the leaves on other machines therefore gives the same schema, bit for bit.
 //
-// Memory does not depend on the number of rows: one block of at most 1024 rows, 2²⁰ cells and 32 MiB of text, one row
-// of at most MaxLine bytes, and at most 128 MiB or 5 KiB a column, whichever is more, for counting texts; for each of
-// the three levels of the tree that a table of more than 32 MiB may have as much again. A text format that is parsed by
-// several goroutines has for each two pieces of at most 256 KiB of text and their cells.
+// Memory does not depend on the number of rows. Learn holds
+//
+//   - one block of at most 1024 rows, 2²⁰ cells and 32 MiB of text, and one row of at most MaxLine bytes;
+//   - at most 128 MiB or 5 KiB per column, whichever is more, for counting texts; tables of more than 32 MiB need this
+//     again for each of up to three levels of the tree;
+//   - for each goroutine that parses a text format, two pieces of at most 256 KiB of text and their cells.
 func Learn(src Source, o LearnOptions) (*Schema, *Summary, error) {
 	l, err := NewLearner(src.Name(), src.Columns(), o)
 	if err != nil {

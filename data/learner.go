@@ -10,12 +10,12 @@ import (
 	"github.com/randfeat/randfeat/internal/par"
 )
 
-// Learner collects what the schema of a table follows from. Learners of consecutive parts of a table can be made
-// anywhere, saved and merged in order.
+// Learner collects the statistics that determine the schema of a table. Learners of consecutive parts of a table can be
+// made on different machines, saved, and merged in order.
 //
-// Counts, ranges and what all cells have in common do not depend on how a table is cut. Means and scales do by their
-// last bits (Chan, Golub and LeVeque 1979), and so do the counts of columns with more distinct texts than are held (see
-// [LearnOptions]): both are the same for every way of merging along the tree of [LeafUnits], which is that of [Learn].
+// Counts and ranges do not depend on how a table is cut. Two results depend on it: the last bits of means and scales
+// (Chan, Golub and LeVeque 1979), and counts of columns with more distinct texts than a learner holds (see
+// [LearnOptions]). Both are identical if learners are merged along the tree of [LeafUnits], as Learn does.
 type Learner struct {
 	place   string
 	columns []string
@@ -97,8 +97,8 @@ func (l *Learner) Rows() int64 { return l.rows }
 // Options are those that the learner was made with, defaults filled in.
 func (l *Learner) Options() LearnOptions { return l.o }
 
-// AddSource reads src once and adds its rows behind those that came before. Its columns must be those of the learner,
-// in the same order.
+// AddSource reads src once and adds its rows after those added before. Its columns must be those of the learner, in the
+// same order.
 func (l *Learner) AddSource(src Source) error {
 	return l.read(src, func(Unit) (*Learner, error) { return l, nil })
 }
@@ -203,8 +203,8 @@ func FilesOf(src Source) []string {
 	}
 }
 
-// QuickWhere reports whether Where of a reader takes no time. One that begins inside a file of text has to count the
-// lines before.
+// QuickWhere reports whether Where of a reader is cheap. A reader that starts inside a text file must count the lines
+// before it.
 func QuickWhere(r Reader) bool {
 	p, ok := r.(interface{ QuickWhere() bool })
 	return !ok || p.QuickWhere()
@@ -223,7 +223,7 @@ func (l *Learner) noteEncoding(s shardText) error {
 	return nil
 }
 
-// Merge adds what o has learned from the rows behind those of l. o is not used again.
+// Merge adds o, whose rows follow those of l. o must not be used afterwards.
 func (l *Learner) Merge(o *Learner) error {
 	if l.fingerprint() != o.fingerprint() {
 		return fmt.Errorf("learners of %s and %s have other columns or options: both must be of one table: %w", l.place,

@@ -47,8 +47,8 @@ func (l *Learner) AppendBinary(b []byte) ([]byte, error) {
 // MarshalBinary is AppendBinary to nothing.
 func (l *Learner) MarshalBinary() ([]byte, error) { return l.AppendBinary(nil) }
 
-// UnmarshalBinary reads what AppendBinary wrote. Bytes that are damaged, of another version or not possible are an
-// error of kind [seal.ErrCorrupt], and memory is in proportion to their number.
+// UnmarshalBinary reads the form that AppendBinary writes. Damaged or impossible input and other versions are errors of
+// kind seal.ErrCorrupt. Memory is proportional to the length of b.
 func (l *Learner) UnmarshalBinary(b []byte) error {
 	read, err := ReadLearner(b)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/randfeat/randfeat/dense"
 )
 
-// MarkColumns name columns that say something of the rows themselves, not of what is predicted; empty: none.
+// MarkColumns name columns that describe the rows themselves: weight, group and time. An empty name means none.
 type MarkColumns struct {
 	Weight string // how much a row counts: a number, not negative
 	Group  string // what rows belong to, such as a patient or a customer: any text
@@ -22,8 +22,8 @@ func (c MarkColumns) Names() []string {
 	return slices.DeleteFunc([]string{c.Weight, c.Group, c.Time}, func(n string) bool { return n == "" })
 }
 
-// Marks are what such columns hold, one entry per row; nil where none was named. They are kept in memory: 8, 4 and 8
-// bytes a row.
+// Marks holds the values of the mark columns, one entry per row; a slice is nil if its column was not named. They stay
+// in memory: 8, 4 and 8 bytes per row.
 type Marks struct {
 	Weight []float64
 	Group  []uint32 // numbered in the order of their first rows
@@ -31,8 +31,9 @@ type Marks struct {
 	Time   []float64 // days since 1970 of dates
 }
 
-// ReadMarks reads a table once. A weight that is missing, negative or no number, a group or a time that is missing, and
-// times that are neither all numbers nor all dates of one form are errors that name the place.
+// ReadMarks reads the mark columns of a table in one pass. These are errors that name the place: a weight that is
+// missing, negative or not a number; a missing group or time; times that are neither all numbers nor all dates of one
+// form.
 func ReadMarks(src Source, c MarkColumns) (*Marks, error) {
 	m := new(Marks)
 	columns := src.Columns()

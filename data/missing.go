@@ -34,8 +34,8 @@ func isMissingWord(text []byte) bool {
 // unreadableBits are those of a NaN that no computation gives.
 const unreadableBits = 0x7ff8_0000_0bad_ce11
 
-// Unreadable is what a reader gives for a text that is no number in a column that is read as Number: a NaN, like a
-// missing value, which [IsUnreadable] tells from it.
+// Unreadable returns the value that a reader gives for a text that is not a number in a column read as Number. It is a
+// NaN, like a missing value; IsUnreadable distinguishes the two.
 func Unreadable() float64 { return math.Float64frombits(unreadableBits) }
 
 // IsUnreadable reports whether v is [Unreadable].

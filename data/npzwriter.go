@@ -13,9 +13,9 @@ import (
 	"github.com/randfeat/randfeat/dense"
 )
 
-// CreateNPZ starts a table in an npz file: one array of float64 for every column, by its name. kinds are all Number.
-// Arrays lie one after the other in the file, so the columns wait in a temporary file until Close; memory does not
-// depend on the number of rows.
+// CreateNPZ starts a table in an npz file, with one float64 array per column, under the column's name. All kinds must
+// be Number. The file stores one array after the other, so the columns are kept in a temporary file until Close. Memory
+// does not depend on the number of rows.
 func CreateNPZ(path string, columns []string, kinds []Kind) (Writer, error) {
 	if len(columns) == 0 || len(columns) != len(kinds) || len(columns) > maxMembers {
 		return nil, fmt.Errorf("%s: %d columns of %d kinds to write, an npz file holds 1 to %d: %w", path, len(columns),

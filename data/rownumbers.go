@@ -89,8 +89,8 @@ func (s *sketch) distinct() float64 {
 	return (sketchSize - 1) / (float64(s.least[sketchSize-1]) / (1 << 64))
 }
 
-// IsIdentifier reports whether a column is named as identifiers are, such as id, customer_id or PassengerId. Numbers of
-// such a column are names of things that rows belong to, not quantities.
+// IsIdentifier reports whether a column is named like an identifier, such as id, customer_id or PassengerId. The
+// numbers in such a column name things and are not quantities.
 func IsIdentifier(name string) bool { return identifierName(name) }
 
 // identifierName reports whether a column is named as identifiers are: id, customer_id, PassengerId.

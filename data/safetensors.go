@@ -29,9 +29,9 @@ func splitTensor(path string) (file, name string, ok bool) {
 	return path, "", false
 }
 
-// ReadTensorFile reads an array: an npy file as [ReadNPYTensorFile] does, or one tensor of a safetensors file, written
-// file.safetensors:name; the name may be left out where there is one tensor. float16 and bfloat16 become float32, which
-// holds them exactly. Only the tensor that is asked for is read.
+// ReadTensorFile reads an array: an npy file, or one tensor of a safetensors file, written file.safetensors:name. The
+// name may be omitted if the file has one tensor. float16 and bfloat16 become float32, which represents them exactly.
+// Only the requested tensor is read.
 func ReadTensorFile(path string) (Tensor, error) {
 	file, name, ok := splitTensor(path)
 	if !ok {

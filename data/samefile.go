@@ -5,9 +5,9 @@ import (
 	"path/filepath"
 )
 
-// SameFile reports whether two paths name one file: links of both kinds and other spellings of a path count, and where
-// there is no file yet the absolute paths do. Commands ask it before they write, so that an output never replaces an
-// input. Pipes and devices are never the same: writing to one replaces nothing.
+// SameFile reports whether two paths name the same file, through hard links, symbolic links or different spellings. If
+// a file does not exist yet, the absolute paths are compared. Commands call it before they write, so that an output
+// never replaces an input. Pipes and devices are never the same: writing to them replaces nothing.
 func SameFile(a, b string) bool {
 	if Scheme(a) != "" || Scheme(b) != "" {
 		return a == b

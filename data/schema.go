@@ -90,7 +90,7 @@ type Target struct {
 	Scale   float64  `json:"scale,omitempty"`   // regression: standard deviation, 1 if constant
 }
 
-// Schema is what a model knows of the tables it reads: columns are found by name.
+// Schema is a model's description of the tables it reads. Columns are found by name.
 type Schema struct {
 	Fields  []Field  `json:"fields"`
 	Targets []Target `json:"targets,omitempty"`
@@ -348,7 +348,8 @@ func (s *Schema) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// Digest is the SHA-256 of the schema, in hexadecimal: parts of a computation that must agree on it carry it.
+// Digest returns the SHA-256 of the schema, in hexadecimal. Parts of a distributed computation compare it to check that
+// they use the same schema.
 func (s *Schema) Digest() string {
 	b, err := json.Marshal(s)
 	if err != nil {

@@ -47,7 +47,7 @@ type Options struct {
 // DefaultMissing are the texts that mean a missing value.
 var DefaultMissing = []string{"", "?", "NA", "N/A", "n/a", "NaN", "nan", "NaT", "null", "NULL", "None", "#N/A", "<NA>"}
 
-// The bounds on hostile or mistaken files.
+// The default bounds on the size of a table; see [Options].
 const (
 	DefaultMaxColumns = 1 << 16
 	DefaultMaxLine    = 16 << 20

@@ -21,7 +21,7 @@ func Scheme(path string) string {
 	return strings.ToLower(scheme)
 }
 
-// CheckLocal refuses paths such as s3://bucket/part.csv with a sentence that says what to do.
+// CheckLocal refuses paths such as s3://bucket/part.csv with an error that says what to do instead.
 func CheckLocal(path string) error {
 	switch scheme := Scheme(path); scheme {
 	case "":
@@ -48,8 +48,8 @@ func OpenFile(name string, size int64, file func() (File, error), o Options) (So
 	return open(input{name: name, size: size, open: func() (stream, error) { return file() }}, o)
 }
 
-// EndsHash is the SHA-256 of the first and the last MiB of a file, in hexadecimal. It tells files apart without a pass
-// over all of them; changes in between need a hash of what is read.
+// EndsHash returns the SHA-256 of the first and the last MiB of a file, in hexadecimal. It distinguishes files without
+// reading all of them. It does not detect changes in between.
 func EndsHash(r io.ReaderAt, size int64) (string, error) {
 	const part = 1 << 20
 	h := sha256.New()

@@ -23,8 +23,8 @@ type Writer interface {
 	Abort()
 }
 
-// Create starts a table in a file of a format: CSV, NDJSON or NPY, or that of the name if f is empty. Names that end in
-// .tsv get tabs, those in .gz are compressed. kinds are Number or Text; an npy file holds numbers only.
+// Create starts a table in a file of format CSV, NDJSON or NPY. If f is empty, the file name decides. Names that end in
+// .tsv get tabs, and names that end in .gz are compressed. kinds are Number or Text; an npy file holds only numbers.
 func Create(path string, f Format, columns []string, kinds []Kind) (Writer, error) {
 	if f == "" {
 		if f = FormatOf(path); f == "" {

@@ -273,7 +273,7 @@ func (r *blocksReader) Read(b *Block, most int) error {
 	}
 }
 
-// ErrUnits marks errors that larger units, [Options].UnitBytes, may cure.
+// ErrUnits marks errors that larger units (Options.UnitBytes) may avoid.
 var ErrUnits = errors.New("units too small")
 
 // cutQuotes adds to an error about quotes in a block that does not end the file what else may be its cause.

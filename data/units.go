@@ -1,8 +1,8 @@
 package data
 
-// Unit is a part of a table of one or more files: block number Block of file number Shard, both from 0. Files are cut
-// into blocks of about [Options].UnitBytes at places that depend on nothing else, so that a table has the same units
-// whoever reads them. Units are ordered by shard, then block.
+// Unit identifies a part of a table of one or more files: block number Block of file number Shard, both from 0. Files
+// are cut into blocks of about Options.UnitBytes, at places that depend only on the contents. Every reader therefore
+// sees the same units. Units are ordered by shard, then by block.
 type Unit struct {
 	Shard int `json:"shard"`
 	Block int `json:"block"`
@@ -11,8 +11,8 @@ type Unit struct {
 // DefaultUnitBytes is the size of a unit.
 const DefaultUnitBytes = 32 << 20
 
-// Splitter is a source of one file that can be read block by block. All blocks one after the other are the rows of
-// Open, which tells them apart by their units.
+// Splitter is a source of one file that can be read block by block. The blocks one after the other contain the rows of
+// Open, in the same order.
 type Splitter interface {
 	Source
 	Blocks() int // at least one
@@ -42,9 +42,9 @@ func UnitsOf(src Source) []Unit {
 	}
 }
 
-// What is added up over a table is added up along one tree, whoever does it, so that the result is the same to the last
-// bit: a leaf is [LeafUnits] consecutive units, added one after the other to one sum that begins empty; a node above is
-// its LeafFan consecutive children, merged from left to right into the first. There are at most MaxLeaves leaves.
+// Sums over a table follow one fixed tree, so the result is bit-identical however the work is distributed. A leaf is
+// LeafUnits consecutive units, added one after the other to an empty sum. A node is LeafFan consecutive children,
+// merged from left to right into the first. There are at most MaxLeaves leaves.
 const (
 	LeafFan   = 8
 	MaxLeaves = 512

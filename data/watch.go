@@ -12,7 +12,7 @@ import (
 // ErrSurprise marks errors of a strict [Watch].
 var ErrSurprise = errors.New("unlike the table of the fit")
 
-// The ways in which the values of a column can be unlike those that its schema was learned from.
+// The ways in which values of a column can differ from those that its schema was learned from.
 const (
 	Unseen  = "unseen"  // a level that was not there, or not kept: it counts as other
 	Missing = "missing" // no value
@@ -25,12 +25,12 @@ const (
 	Pointed = "decimal point"
 )
 
-// Surprise is how often the values of a column were unlike those of the fit in one way.
+// Surprise counts the values of a column that differ from the training rows in one way.
 type Surprise struct {
 	Column string `json:"column"`
 	What   string `json:"what"` // Unseen, Missing, Below, Above, Changed, Unread or Pointed
 	Rows   int64  `json:"rows"`
-	// Usual says that this was so at the fit too: values were missing there, levels were put together as other.
+	// Usual says that such values also occurred in training: values were missing, or levels were pooled as other.
 	Usual bool   `json:"usual,omitempty"`
 	First string `json:"first,omitempty"` // the first such value; none if it is missing
 	Where string `json:"where,omitempty"` // its place
@@ -74,8 +74,8 @@ func (s Surprise) String() string {
 	return text
 }
 
-// Watch counts how rows differ from those that a schema was learned from, while an [Encoder] encodes them. It serves
-// one encoder.
+// Watch counts how rows differ from those that a schema was learned from, while an [Encoder] encodes them. It belongs
+// to one encoder.
 type Watch struct {
 	// Strict makes the first surprise that is not usual an error, of kind ErrSurprise.
 	Strict bool
@@ -95,7 +95,7 @@ func (w *Watch) Surprises() []Surprise {
 	return append([]Surprise(nil), w.counts...)
 }
 
-// Reset begins anew.
+// Reset sets all counts to zero.
 func (w *Watch) Reset() { w.counts, w.at = w.counts[:0], nil }
 
 func (w *Watch) add(row int, column, what, known string, usual bool, value, where func() string) error {
@@ -138,8 +138,8 @@ func (w *Watch) add(row int, column, what, known string, usual bool, value, wher
 	return columnError(where(), column, ErrSurprise, "%s", detail)
 }
 
-// Watch counts surprises of the rows that are encoded from now on. It comes before Kinds: columns that were constant at
-// the fit are then read too.
+// Watch counts surprises in rows encoded from now on. Call it before Kinds: columns that were constant in training are
+// then read too.
 func (e *Encoder) Watch(w *Watch) {
 	e.watch = w
 	for j, c := range e.columns {

@@ -7,27 +7,26 @@ import (
 	"github.com/randfeat/randfeat/dense"
 )
 
-// FitCalibration finds the two numbers ε and a of Model.Calibration that turn scores of classes into probabilities,
+// FitCalibration finds the parameters ε and a of Model.Calibration that turn scores of classes into probabilities,
 //
 //	p_k ∝ g(s_k)^a,  g(s) = ε·log(1 + e^{s/ε}).
 //
-// Scores of least squares on indicators estimate probabilities themselves, but reach below 0 and above 1 and are pulled
-// together by the penalty. g is s where s is well above 0 and e^{s/ε} below, so a = 1 with a small ε leaves good
-// estimates alone, and a large ε is the scaling of Platt 1999 ("Probabilistic outputs for support vector machines")
-// without its offset. g is increasing: the largest score stays the largest.
+// Scores of least squares on indicators estimate probabilities, but they can be below 0 or above 1, and the penalty
+// shrinks them. g(s) is close to s well above 0 and to ε·e^{s/ε} below. So a = 1 with a small ε keeps good estimates,
+// and a large ε gives the scaling of Platt 1999 ("Probabilistic outputs for support vector machines") without its
+// offset. g is increasing: the largest score stays the largest.
 //
-// Rows are those of scores, which models must have predicted that have not seen them: scores of rows that were fitted
-// are surer than those of new rows. ε and a minimise the log loss with Platt's targets, so that a stays finite where no
-// row is wrong: a row of a class of n rows belongs to the others by 2/K · 1/(n+2), which adds up to two rows of all, as
-// with Platt's two classes. One row for every pair of classes would say that one of 75 rows among 40 is right in two
-// of three rows at most. Rows may have weights; nil: 1.
+// The scores must be out of fold, because scores of training rows are too confident. ε and a minimise the log loss with
+// smoothed targets as in Platt 1999, so that a stays finite if no row is wrong: a row of a class of n rows counts as
+// another class by 2/K · 1/(n+2). Over all rows this adds up to about two rows, as with Platt's two classes. weights
+// may be nil.
 func FitCalibration(scores dense.Matrix[float64], classes []int, weights []float64) ([]float64, error) {
 	return fitCalibration(scores, classes, weights, false)
 }
 
-// FitShiftedCalibration is FitCalibration with a number b_k per class besides, p_k ∝ e^{b_k}·g(s_k)^a, which follow ε
-// and a: the border between classes comes to lie where the losses of the rows, with their weights, say. Weights in the
-// fit alone do not move it where a model interpolates.
+// FitShiftedCalibration is FitCalibration with an offset b_k per class, p_k ∝ e^{b_k}·g(s_k)^a, fitted after ε and a.
+// The offsets move the decision border to where the weighted losses want it. Weights in the fit alone do not move the
+// border of a model that interpolates.
 func FitShiftedCalibration(scores dense.Matrix[float64], classes []int, weights []float64) ([]float64, error) {
 	return fitCalibration(scores, classes, weights, true)
 }

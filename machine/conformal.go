@@ -12,8 +12,8 @@ import (
 // tailSteps are the steps of 1/1000 of probability, from 0 to ½, at which residuals are kept.
 const tailSteps = 500
 
-// Residuals collects what targets of rows differ by from predictions of models that have not seen them, in bounded
-// memory: their quantiles are the prediction intervals of a model. The zero value is ready.
+// Residuals collects the differences between targets and out-of-fold predictions, in bounded memory. Their quantiles
+// are the prediction intervals of a model. The zero value is ready.
 type Residuals struct {
 	kept    [][]float64 // by output
 	weights []float64   // of the kept rows; nil: all 1
@@ -59,17 +59,16 @@ func everySecond(v []float64) []float64 {
 	return v[:n]
 }
 
-// Quantiles are Model.Residuals; empty without rows. Of n residuals, a new one is below the i-th smallest with a chance
-// of at most i/(n+1) if it is exchangeable with them, so the lower limit of a tail t is the ⌊t(n+1)⌋-th smallest and
-// the upper one the ⌊t(n+1)⌋-th largest, infinite for 0: split conformal prediction, after Vovk, Gammerman & Shafer
-// 2005 ("Algorithmic learning in a random world", §2.2). Residuals of several folds are of models of fewer rows than
-// the model has, so they are rather too large (Barber et al. 2021, "Predictive inference with the jackknife+", Ann.
-// Statist. 49, §2.2).
+// Quantiles returns Model.Residuals, or an empty matrix without rows. They are split conformal limits (Vovk, Gammerman
+// & Shafer 2005, "Algorithmic learning in a random world", §2.2). A new residual that is exchangeable with n others is
+// below the i-th smallest with probability at most i/(n+1). The lower limit of a tail t is therefore the ⌊t(n+1)⌋-th
+// smallest residual and the upper limit the ⌊t(n+1)⌋-th largest; both are infinite if ⌊t(n+1)⌋ is 0. Residuals from
+// folds belong to models of fewer rows, so the limits are slightly too wide (Barber et al. 2021, "Predictive inference
+// with the jackknife+", Ann. Statist. 49, §2.2).
 //
-// With weights, whose sum takes the place of n, a new row is taken to have weight 1: those of Tibshirani et al. 2019
-// ("Conformal prediction under covariate shift", §2.2, eq. 7), or, with 1 over the number of rows of its group for
-// each, those of a row of a new group (Lee, Barber & Willett 2023, "Distribution-free inference with hierarchical
-// data", arXiv:2306.06342, §3.1).
+// With weights, their sum replaces n, and a new row has weight 1 (Tibshirani et al. 2019, "Conformal prediction under
+// covariate shift", §2.2, eq. 7). With weight 1/(rows of the group) for each row, the limits are for a row of a new
+// group (Lee, Barber & Willett 2023, "Distribution-free inference with hierarchical data", arXiv:2306.06342, §3.1).
 func (r *Residuals) Quantiles() dense.Matrix[float64] {
 	if r.rows == 0 {
 		return dense.Matrix[float64]{}
@@ -124,9 +123,9 @@ func (r *Residuals) weighted(low, high, v []float64) {
 	side(high, math.Inf(1))
 }
 
-// Interval is where a new observation of an output lies with the given chance, as offsets from its prediction:
-// multiples of the standard deviation of the prediction for a Gaussian process. Either may be infinite where too few
-// rows were held out for that chance. A model without Residuals is ErrSetup.
+// Interval returns the limits between which a new observation of an output lies with probability coverage, as offsets
+// from the prediction. For a Gaussian process they are multiples of the standard deviation of the prediction. A limit
+// is infinite if too few rows were held out. A model without Residuals is [ErrSetup].
 func (m *Model) Interval(output int, coverage float64) (low, high float64, err error) {
 	switch {
 	case m.Residuals.IsEmpty():

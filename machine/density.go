@@ -8,9 +8,9 @@ import (
 	"github.com/randfeat/randfeat/internal/buf"
 )
 
-// Density are the [Sums] of a kernel density: the score of x is log (1/n) Σ_j φ1(x)·φ2(x_j), the log mean kernel. For a
-// Gaussian kernel of bandwidth s in d dimensions it is the log density plus d·log(s√(2π)). The map must be positive, or
-// there would be no logarithm.
+// Density holds the [Sums] of a kernel density. The score of x is the log mean kernel log (1/n) Σ_j φ1(x)·φ2(x_j). For
+// a Gaussian kernel of bandwidth s in d dimensions it is the log density plus d·log(s√(2π)). The map must be positive;
+// otherwise the logarithm is undefined.
 type Density struct{ sums *Smoother }
 
 // NewDensity returns the density of no rows; Setup.Outputs is 0 and Setup.Task may be empty.
@@ -74,8 +74,8 @@ func (d *Density) Model(float64) (*Model, error) {
 		LogScale: slices.Clone(a.t), Mass: mass}, nil
 }
 
-// Calibrated is Model with the quantiles of the scores of rows, which tell how common a score is: rows that were not
-// added, since a row is close to itself.
+// Calibrated returns Model with the quantiles of the scores of rows, which show how common a score is. Use rows that
+// were not added: a row raises the density at its own place.
 func (d *Density) Calibrated(rows Rows) (*Model, error) {
 	m, err := d.Model(0)
 	if err != nil {

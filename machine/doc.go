@@ -1,12 +1,12 @@
 // Package machine fits models that are linear in random features, and predicts with them.
 //
-// Package machine/tabular fits a table and makes all choices; use this package if you have numbers and want to
+// Package machine/tabular fits a table and makes all choices. Use this package if your data are numbers and you want to
 // choose yourself.
 //
 // # Usage
 //
-// A [Setup] holds the spec of the features, the task and the number of outputs. Add rows to sums, solve for a
-// penalty, and predict:
+// Describe the model in a [Setup]: the spec of the features, the task and the number of outputs. Then add rows to sums,
+// compare penalties, solve for one, and predict:
 //
 //	ridge, err := machine.NewRidge(machine.Setup{Spec: spec, Outputs: 1})
 //	err = ridge.Add(x, y)                       // as often as you like; memory does not grow
@@ -15,17 +15,23 @@
 //	p, err := machine.NewPredictor[float64](model)
 //	err = p.Predict(out, x, nil)
 //
-// [Ridge], [GP], [Smoother] and [Density] are [Sums]: sums of shards merge and can be saved, so rows may live on
-// many machines. A [Smoother] is the Nadaraya–Watson estimate, a [Density] a kernel density with calibrated
-// quantiles. [FitExact] is exact kernel ridge regression, [FitExactIterative] the same by conjugate gradients,
-// [FitLogistic] multinomial logistic regression.
+// Save the model with [Model.Save] and read it with [Load]. A [Predictor] runs it on encoded rows, a [TablePredictor]
+// on tables. An [Evaluation] turns predictions into scores with intervals; [Differences] compares two models on the
+// same rows.
 //
-// A [Model] is plain data with a file format ([Model.Save], [Load]). A [Predictor] runs it on encoded rows, a
-// [TablePredictor] on tables. An [Evaluation] turns predictions into scores with intervals; [Differences] compares
-// two models on the same rows.
+// # Which fit
 //
-// Results do not depend on the number of goroutines, nor, with the same Setup.Block, on whether rows come from
-// memory or from a stream.
+//   - [Ridge], [GP], [Smoother] and [Density] are [Sums]. Sums of shards merge and can be saved, so the rows may live
+//     on many machines. A Smoother is the Nadaraya–Watson estimate, a Density a kernel density with calibrated
+//     quantiles.
+//   - [FitExact] is exact kernel ridge regression; [FitExactIterative] solves it by conjugate gradients for more rows.
+//   - [FitIterative] is ridge regression with more features than an F×F matrix allows.
+//   - [FitLogistic] is multinomial logistic regression.
 //
-// Legend: n rows, F features φ, Φ the n×F matrix of features, K outputs, Y the n×K targets.
+// # Determinism
+//
+// Results do not depend on the number of goroutines. With the same Setup.Block they do not depend on whether rows come
+// from memory or from a stream either.
+//
+// Notation: n rows, F features φ, Φ the n×F matrix of features, K outputs, Y the n×K targets.
 package machine

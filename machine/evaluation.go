@@ -9,8 +9,8 @@ import (
 	"github.com/randfeat/randfeat/dense"
 )
 
-// Score is a measure of predictions with its 95 % interval, which takes rows for independent. Low and High are NaN
-// where there are too few rows for one, and where Note says why; NaN and infinities are null in JSON.
+// Score is a measure of predictions with a 95 % interval that assumes independent rows. Low and High are NaN if there
+// are too few rows or if Note gives another reason. NaN and infinities are null in JSON.
 type Score struct {
 	Name   string // accuracy, log loss, RMSE, …
 	Output int    // from 1: the score of one output alone; 0: of all
@@ -62,7 +62,7 @@ func (s *Score) UnmarshalJSON(b []byte) error {
 // minProbability keeps the log loss of one sure mistake finite: 2⁻⁵², as scikit-learn does for float64.
 const minProbability = 0x1p-52
 
-// Evaluation compares predictions with the truth, block by block, in memory that does not grow with the rows.
+// Evaluation compares predictions with the truth, block by block, in memory that does not grow with the number of rows.
 // Evaluations of parts merge.
 type Evaluation struct {
 	kind    Kind
@@ -143,8 +143,8 @@ func NewEvaluation(kind Kind, task Task, outputs int) *Evaluation {
 // Probable reports whether scores of classes are probabilities, as far as it is known by now.
 func (e *Evaluation) Probable() bool { return e.task == Classification && !e.unlikely }
 
-// TakeProbabilities takes what is known of probabilities from o, an evaluation of some of the same rows with calibrated
-// scores: log loss, Brier score and reliability are then of its rows, counts and ranks of those that e has.
+// TakeProbabilities takes log loss, Brier score and reliability from o, an evaluation of some of the same rows with
+// calibrated scores. Counts and ranks remain those of e.
 func (e *Evaluation) TakeProbabilities(o *Evaluation) error {
 	if e.task != Classification || o.task != e.task || o.outputs != e.outputs {
 		return fmt.Errorf("probabilities of a %s of %d for a %s of %d: %w", o.task, o.outputs, e.task, e.outputs,
@@ -163,8 +163,8 @@ func (e *Evaluation) Add(y, pred, variance dense.Matrix[float64]) error {
 	return e.AddWeighted(y, pred, variance, nil)
 }
 
-// AddWeighted is Add of rows with weights, which are not negative; nil: all 1. Means and shares are then weighted, and
-// intervals those of as many rows as tell as much. Confusion still counts rows.
+// AddWeighted is Add for rows with weights, which must not be negative; nil means all 1. Means and shares are weighted,
+// and intervals use the effective sample size. Confusion still counts rows.
 func (e *Evaluation) AddWeighted(y, pred, variance dense.Matrix[float64], weights []float64) error {
 	if err := e.check(y, pred, variance); err != nil {
 		return err
@@ -326,7 +326,7 @@ func (e *Evaluation) addClass(truth int, p []float64, weight float64) {
 	}
 }
 
-// Class is the class that scores ask for: the largest, of equal ones the first.
+// Class returns the class with the largest score, the first of equal ones.
 func Class(scores []float64) int {
 	best := 0
 	for k, v := range scores {

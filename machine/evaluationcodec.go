@@ -94,9 +94,9 @@ func (e *Evaluation) AppendBinary(b []byte) ([]byte, error) {
 	return seal.Close(b, start), nil
 }
 
-// UnmarshalBinary makes e, an evaluation of no rows, what AppendBinary of one of the same model wrote. That of another
-// task or shape is ErrMismatch, anything else that does not fit ErrCorrupt, and e is then of no use. No more memory is
-// used than the bytes justify.
+// UnmarshalBinary reads into e, which must have no rows, the bytes that AppendBinary of an evaluation of the same model
+// wrote. Another task or shape is [ErrMismatch], damaged input [ErrCorrupt]; e is unusable after an error. Memory is
+// bounded by the length of b.
 func (e *Evaluation) UnmarshalBinary(b []byte) error {
 	h, body, err := evaluationFormat.Open(b)
 	if err != nil {

@@ -10,23 +10,23 @@ import (
 	"github.com/randfeat/randfeat/kernel"
 )
 
-// FitExact is kernel ridge regression of all rows at once, without random features: what [Ridge] tends to as F grows.
-// The kernel is that of s.Spec, whose family, coupling and M do not matter. Memory is 8n² bytes, 3.2 GB for 20,000
-// rows, or 12n² of up to 16,000, and time that of n³/6 multiply-adds or half of it.
+// FitExact is kernel ridge regression on all rows without random features: the limit of [Ridge] as F grows. The kernel
+// is that of s.Spec; its family, coupling and M do not matter. It needs 8n² bytes (3.2 GB for 20,000 rows), or 12n² up
+// to 16,000 rows, and n³/6 multiply-adds or half of that.
 //
-// The model is a ridge of the family landmarks, whose landmarks are the rows: it is saved, loaded and served as any
+// The model is a ridge of the family landmarks, with all rows as landmarks. It is saved, loaded and served like any
 // other, and holds 8n(d + outputs) bytes.
 func FitExact(s Setup, x, y dense.Matrix[float64], lambda float64) (*Model, error) {
 	return par.Result(s.Workers, func() (*Model, error) { return fitExact(s, x, y, lambda, false) })
 }
 
-// MarginSteps bounds the steps of [FitMargins].
+// MarginSteps limits the steps of FitMargins.
 const MarginSteps = 40
 
-// FitMargins is FitExact for classes with squared hinge losses in place of squared errors, a support-vector machine for
-// every class: scores above 1 of a row's own class, and below 0 of the others, are no errors. Classes that the columns
-// tell without doubt are told better so. It takes the time of FitExact and up to MarginSteps·n² multiply-adds per
-// class, or far less of many rows few of which are on the wrong side of a margin.
+// FitMargins is [FitExact] for classes with squared hinge losses instead of squared errors: one support-vector machine
+// per class. Scores above 1 for the true class and below 0 for the others are not errors. It separates classes better
+// where the columns determine them without noise. It takes the time of FitExact and up to MarginSteps·n² multiply-adds
+// per class, or far less if few rows violate a margin.
 func FitMargins(s Setup, x, y dense.Matrix[float64], lambda float64) (*Model, error) {
 	switch {
 	case s.Task != Classification:

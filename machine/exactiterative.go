@@ -22,20 +22,20 @@ const (
 	marginTolerance = 1e-3
 )
 
-// FitExactIterative is [FitExact] of more rows than a matrix of n² numbers can have, by conjugate gradients: a product
-// with the kernels of all rows takes n²/2 kernels and n²·outputs multiply-adds in float32, residuals are corrected in
-// float64. Kernels stay in memory up to 2 GiB; those beyond are computed again for every product. Other memory is 4nm
-// bytes for the m landmarks of the preconditioner, 2048 or o.Sketch, and some n·outputs numbers.
+// FitExactIterative is [FitExact] by conjugate gradients, for more rows than an n×n matrix allows. A product with the
+// kernel matrix takes n²/2 kernels and n²·outputs multiply-adds in float32; residuals are corrected in float64. Up to 2
+// GiB of kernels stay in memory, and the others are recomputed in every product. Further memory is 4nm bytes for the m
+// landmarks of the preconditioner (2048, or o.Sketch) and some n·outputs numbers.
 //
-// The bits do not depend on GOMAXPROCS. Iterations that end before the residual is small are no error: see the result.
+// The bits do not depend on GOMAXPROCS. Ending before the residual is small is not an error: see Iterations.Converged.
 func FitExactIterative(s Setup, x, y dense.Matrix[float64], lambda float64, o Iterative) (m *Model, done Iterations,
 	err error) {
 	par.Limited(s.Workers, func() { m, done, err = fitIterative(s, x, y, lambda, o, false) })
 	return m, done, err
 }
 
-// FitMarginsIterative is [FitMargins] of as many rows, from the fit of squares on, by at most [MarginSteps] further
-// products or until predictions change by less than a thousandth.
+// FitMarginsIterative is [FitMargins] for as many rows as [FitExactIterative]. It starts from the fit of squared errors
+// and takes at most MarginSteps further products, or ends when predictions change by less than a thousandth.
 func FitMarginsIterative(s Setup, x, y dense.Matrix[float64], lambda float64, o Iterative) (m *Model, done Iterations,
 	err error) {
 	if s.Task != Classification {

@@ -15,9 +15,9 @@ import (
 	"github.com/randfeat/randfeat/family"
 )
 
-// Dependence is how predictions of one output depend on one column: the mean prediction of some rows, all of which are
-// given the same value of the column (Friedman 2001, "Greedy function approximation", §8.2). Rows that no table would
-// have count as much as others where columns depend on each other.
+// Dependence shows how one output depends on one column: the mean prediction of some rows, all with the same value of
+// the column (Friedman 2001, "Greedy function approximation", §8.2). If columns depend on each other, combinations that
+// occur in no table count as much as others.
 type Dependence struct {
 	Column string            `json:"column"`
 	Kind   data.FieldKind    `json:"kind"`
@@ -190,8 +190,8 @@ func student(m *moments) (low, high float64) {
 	return m.mean - d, m.mean + d
 }
 
-// Explanation is what the columns of one row contribute to its prediction: Shapley values, which add up to what the
-// prediction of the row differs by from the mean prediction of other rows.
+// Explanation shows how the columns of one row contribute to its prediction, as Shapley values. They add up to the
+// prediction of the row minus the mean prediction of other rows.
 type Explanation struct {
 	Output     string         `json:"output"`
 	Prediction float64        `json:"prediction"`
@@ -215,10 +215,11 @@ type ExplainOptions struct {
 	Seed   uint64
 }
 
-// Contributions explains the prediction of row, by sampling: columns become known one after the other, in random
-// orders, the others being those of a random row of x; what a column adds, on average, is its contribution (Štrumbelj &
-// Kononenko 2014, "Explaining prediction models and individual predictions with feature contributions", Knowl. Inf.
-// Syst. 41, algorithm 2). Each order is also taken backwards. Of a model with one column it is exact.
+// Contributions explains the prediction of row by sampling (Štrumbelj & Kononenko 2014, "Explaining prediction models
+// and individual predictions with feature contributions", Knowl. Inf. Syst. 41, algorithm 2). Columns are set to the
+// values of the row one after the other, in random orders; the remaining columns are those of a random row of x. The
+// contribution of a column is the mean change of the prediction. Each order is also taken backwards. For a model with
+// one column the result is exact.
 func Contributions(ctx context.Context, m *Model, row []float64, x dense.Matrix[float64], output int,
 	o ExplainOptions) (*Explanation, error) {
 	if m.Schema == nil || len(m.Schema.Fields) == 0 {
@@ -304,8 +305,8 @@ type Neighbour struct {
 	Values     map[string]string `json:"values"`     // by column, as far as they can be told
 }
 
-// Neighbours are the n rows of the fit nearest to a row, as the kernel measures it. A model of an exact kernel keeps
-// all rows, one of Nyström features some, and one of random features none, which is ErrSetup.
+// Neighbours returns the n rows of the fit that are nearest to row by the kernel. An exact kernel keeps all rows, and
+// Nyström features keep the landmarks. Random features keep none: the error is [ErrSetup].
 func Neighbours(m *Model, row []float64, n int) ([]Neighbour, error) {
 	k := m.Spec.Kernel
 	switch {

@@ -51,19 +51,19 @@ const (
 	wideRows                  = 256
 )
 
-// FitIterative is kernel ridge regression with penalty λ > 0, the fit of [Ridge], by conjugate gradients: features are
-// computed again in every iteration and no F×F matrix exists, so that F may be 100,000. An iteration takes
-// n·(cost of a row of features + 2·F·outputs) multiply-adds; how many are needed depends on λ and on the
-// preconditioner
+// FitIterative is kernel ridge regression with penalty λ > 0, as [Ridge], by conjugate gradients. It recomputes the
+// features in every iteration and needs no F×F matrix, so F may be 100,000. An iteration takes n·(cost of a row of
+// features + 2·F·outputs) multiply-adds. The number of iterations depends on λ and on the preconditioner
 //
 //	P = max(λ, τ)·I + (n/r) Σ_r (φ−μ)(φ−μ)ᵀ
 //
-// of r rows drawn by Spec.Seed, which takes r²·F multiply-adds once and 8r(F + 2r) bytes (Rudi, Carratino & Rosasco
-// 2017, FALKON, arXiv:1705.10958, eq. 13, whose rows are the landmarks); τ is what these rows leave of others. Other
-// memory is some F·outputs numbers and blocks of 2 MiB of features. For landmarks (family.Landmarks) K_mm = RᵀR is one
-// more matrix, of 8m² bytes, and R⁻¹ is applied to vectors only, so that an iteration takes n·m products and not n·m².
+// of r rows drawn by Spec.Seed (Rudi, Carratino & Rosasco 2017, FALKON, arXiv:1705.10958, eq. 13, whose rows are the
+// landmarks). It takes r²·F multiply-adds once, and 8r(F + 2r) bytes. τ is the part of other rows that these r rows do
+// not explain. Further memory is some F·outputs numbers and blocks of 2 MiB of features. For landmarks
+// (family.Landmarks), K_mm = RᵀR is one more matrix, of 8m² bytes. R⁻¹ is applied only to vectors, so an iteration
+// takes n·m products instead of n·m².
 //
-// The bits do not depend on GOMAXPROCS. Iterations that end before the residual is small are no error: see the result.
+// The bits do not depend on GOMAXPROCS. Ending before the residual is small is not an error: see Iterations.Converged.
 func FitIterative(s Setup, rows Rows, lambda float64, o Iterative) (m *Model, done Iterations, err error) {
 	par.Limited(s.Workers, func() { m, done, err = fitByRows(s, rows, lambda, o) })
 	return m, done, err

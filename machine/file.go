@@ -183,8 +183,8 @@ func Load(path string) (*Model, error) {
 	return m, nil
 }
 
-// Read reads a model file from its bytes. Everything is checked before it is used: bytes that are no model file or a
-// damaged one are ErrCorrupt. Memory is bounded by a multiple of len(b).
+// Read reads a model file from its bytes. Everything is checked before use: bytes that are not a model file, or a
+// damaged one, are [ErrCorrupt]. Memory is bounded by a multiple of len(b).
 func Read(b []byte) (*Model, error) {
 	m, err := read(b)
 	if err != nil {

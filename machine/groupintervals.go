@@ -13,8 +13,8 @@ import (
 // new observations of the group as they say (Vovk, Lindsay, Nouretdinov & Gammerman 2003, "Mondrian confidence
 // machine").
 
-// LeastGroup is the number of rows held out that a group needs for intervals of its own: with 19 the largest share of
-// new observations is 0.9. Smaller groups have the intervals of all rows.
+// LeastGroup is the number of held-out rows that a group needs for intervals of its own. With 19 rows, the largest
+// possible coverage is 0.9. Smaller groups use the intervals of all rows.
 const LeastGroup = 19
 
 // GroupColumn is the field that prediction intervals go by, and its first encoded column; nil: they are those of all
@@ -34,7 +34,8 @@ func (m *Model) GroupColumn() (*data.Field, int) {
 	return nil, 0
 }
 
-// GroupOf is the level of a row that intervals go by, its place among the levels of the field; −1: another.
+// GroupOf returns the level of a row for group intervals, as an index into the levels of the field; −1 for any other
+// level.
 func GroupOf(f *data.Field, columns []float64) int {
 	for l := range f.Levels {
 		if columns[l] != 0 {
@@ -121,7 +122,7 @@ type GroupCoverage struct {
 	holds []float64
 }
 
-// Coverage90 is the share that GroupCoverage counts by.
+// Coverage90 is the coverage of the intervals that GroupCoverage checks.
 const Coverage90 = 0.9
 
 // NewGroupCoverage is nil for a model whose intervals go by no column.

@@ -5,15 +5,14 @@ import (
 	"time"
 )
 
-// History says where a model comes from: what a person asks of a file that lies around. Nothing in it changes a
-// prediction.
+// History records the origin of a model. Nothing in it changes a prediction.
 type History struct {
 	// Scores are of rows that were held out at the fit, the main one first; ScoredOn says which rows.
 	Scores   []Score `json:"scores,omitempty"`
 	ScoredOn string  `json:"scored_on,omitempty"`
 	Metric   *Metric `json:"metric,omitempty"` // of the kernel, if it was learned
-	// Created is when the model was fitted, in UTC as in RFC 3339; empty: not said. It is for the program to set:
-	// package auto leaves it empty, so that the same table gives the same bytes.
+	// Created is the time of the fit, in UTC as in RFC 3339; empty if unknown. The calling program sets it. Package
+	// tabular leaves it empty, so that the same table gives the same bytes.
 	Created string `json:"created,omitempty"`
 	Program string `json:"program,omitempty"` // that fitted it, with its version
 }

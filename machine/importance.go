@@ -9,7 +9,7 @@ import (
 	"github.com/randfeat/randfeat/dense"
 )
 
-// Importance says what a model owes to a column of its table.
+// Importance is the loss of score when a model cannot use a column.
 type Importance struct {
 	Column string `json:"column"`
 	// Drop is how much worse the score of its name is, accuracy or R² (the mean over targets), when the values of the
@@ -25,13 +25,13 @@ type ImportanceOptions struct {
 	Progress func(done, total int) error
 }
 
-// Importances are those of all columns of the model's schema, the largest first (Breiman 2001, "Random forests", §10;
-// Fisher, Rudin & Dominici 2019, "All models are wrong, but many are useful", JMLR 20). x are encoded rows with targets
-// y, which should not be those of the fit. Columns that say the same share their importance or hide each other's: what
-// is asked is what this model uses, not what could be known.
+// Importances returns the permutation importance of all columns of the model's schema, the largest first (Breiman 2001,
+// "Random forests", §10; Fisher, Rudin & Dominici 2019, "All models are wrong, but many are useful", JMLR 20). x are
+// encoded rows with targets y; use rows that were not in the fit. Redundant columns share their importance or hide each
+// other's: the result shows which columns this model uses, not which columns are informative.
 //
-// Every row is compared with itself, before the shuffle and after, the mean over repeats; intervals are of 95 % and
-// take rows for independent.
+// Every row is compared with itself before and after the shuffle, averaged over repeats. The 95 % intervals assume
+// independent rows.
 func Importances(m *Model, x, y dense.Matrix[float64], o ImportanceOptions) ([]Importance, error) {
 	if m.Schema == nil || m.Task == Unsupervised {
 		return nil, fmt.Errorf("importance of columns of a model without a schema or without targets: %w", ErrSetup)

@@ -218,14 +218,16 @@ func (l *lossSums) score(name string) Score {
 	return s
 }
 
-// ScoresOfModels are the scores of the rows of all parts, each of which one model predicted that was fitted by the same
-// procedure on other rows, as in cross-validation: what to expect of one more such model. Rows of a part share a model,
-// so intervals of rows alone are too short (Bates, Hastie & Tibshirani 2024, "Cross-validation: what does it estimate
-// and how well does it do it?", JASA 119, 1434–1445). Models differ by a variance σ², which the mean over K parts has
-// 1/K of and one more model in full: limits are those of rows with σ²(1 + 1/K) added. σ² is what the scores of parts
-// differ by beyond the noise of their rows, which few parts hardly tell, averaged with half of that noise as if other
-// parts had told that, four of them: fits of many tables do not differ by more. The quantile is Student's with as many
-// degrees of freedom, the normal one if there is one part only. The evaluation is that of all rows.
+// ScoresOfModels returns the scores over the rows of all parts, and the evaluation of all rows. Each part was predicted
+// by one model, fitted by the same procedure to other rows, as in cross-validation. The intervals are for one more such
+// model.
+//
+// The rows of a part share a model, so intervals from rows alone are too short (Bates, Hastie & Tibshirani 2024,
+// "Cross-validation: what does it estimate and how well does it do it?", JASA 119, 1434–1445). Let models differ by a
+// variance σ². The mean over K parts contains σ²/K and one more model contains σ², so σ²(1 + 1/K) is added to the
+// variance of the rows. σ² is estimated from the differences between parts beyond the noise of their rows. Few parts
+// determine it poorly, so it is averaged with half of that noise, which counts as four further parts. The quantile is
+// Student's with the corresponding degrees of freedom, or the normal one if there is only one part.
 func ScoresOfModels(parts []*Evaluation) (*Evaluation, []Score, error) {
 	return scoresOf(parts, func(s *Score, of *moments) {
 		k := float64(len(parts))
@@ -249,8 +251,8 @@ const (
 	usualParts  = 4   // that it is as sure as
 )
 
-// ScoresOfGroups is ScoresOfModels of parts that are whole groups of rows which resemble each other: rows of a group do
-// not tell how much groups differ, parts do, however few. The interval is Student's of the parts, where it is wider.
+// ScoresOfGroups is [ScoresOfModels] for parts that consist of whole groups of similar rows. Rows of one group do not
+// show how much groups differ; the parts do, however few. The interval is Student's over the parts where that is wider.
 func ScoresOfGroups(parts []*Evaluation) (*Evaluation, []Score, error) {
 	k := float64(len(parts))
 	return scoresOf(parts, func(s *Score, of *moments) {

@@ -108,11 +108,11 @@ func kindNames() string {
 	return strings.Join(names[:last], ", ") + " or " + names[last]
 }
 
-// Sums are what rows add up to, all that a model of their kind needs to know of them. They are as large as the model,
-// however many rows there are; sums of parts merge, and can be saved and taken up again.
+// Sums accumulate rows. They hold everything a model of their kind needs to know, in memory of the size of the model,
+// however many rows there are. Sums of parts merge, and can be saved and continued.
 //
-// The same rows in the same blocks give the same bits; other blocks and other orders of merging agree up to rounding.
-// Sums serve one call at a time.
+// The same rows in the same blocks give the same bits. Other blocks and other orders of merging agree up to rounding.
+// Sums must not be used by two calls at the same time.
 type Sums interface {
 	// Add adds rows x with targets y: numbers, or one column of class indices; a density does not look at them. After
 	// an error the sums are as before, but for blocks before the one that failed. Rows in errors are counted from the

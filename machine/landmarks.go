@@ -117,11 +117,11 @@ func (w *whitening) features(phi dense.Matrix[float64]) {
 // weights turns w of features into R⁻¹w of columns, in place.
 func (w *whitening) weights(m dense.Matrix[float64]) error { return linalg.Solve(w.r, m) }
 
-// Landmarks chooses at most m rows of x as landmarks of a kernel with κ(x, x) = 1, by randomly pivoted Cholesky: rows
-// are drawn with probabilities in proportion to what those before do not tell of their kernel (Chen, Epperly, Tropp &
-// Webber 2023, arXiv:2207.06503). Rows far from the others are taken as soon as the draw finds them, dense regions get
-// as many as they need. There are fewer than m if those tell all. It takes n·m²/2 multiply-adds and 8nm bytes. The
-// order is that of the draw; the same seed gives the same rows.
+// Landmarks chooses at most m rows of x as landmarks of a kernel with κ(x, x) = 1, by randomly pivoted Cholesky (Chen,
+// Epperly, Tropp & Webber 2023, arXiv:2207.06503). Each row is drawn with probability proportional to the part of its
+// kernel that earlier landmarks do not explain. Isolated rows are taken as soon as a draw finds them, and dense regions
+// get as many landmarks as they need. If fewer than m rows explain all, fewer are returned. It takes n·m²/2
+// multiply-adds and 8nm bytes. The result is in the order of the draw and determined by the seed.
 func Landmarks(k kernel.Kernel, x dense.Matrix[float64], m int, seed uint64) ([]int, error) {
 	if !hasLandmarks(k) || m < 1 || x.Rows < 1 {
 		return nil, fmt.Errorf("%d landmarks of %d rows with a %v kernel, want at least one and a kernel with κ(x, x) = 1 "+

@@ -13,8 +13,8 @@ import (
 // stored is the number of steps that L-BFGS remembers.
 const stored = 20
 
-// LogisticState is where a fit stands after a step. The last steps are all that L-BFGS remembers of its past, so a fit
-// that goes on from here has the bits of one that was never interrupted.
+// LogisticState is the state of a fit after a step. L-BFGS remembers only its last steps, so a fit that continues from
+// here is bit-identical to one that was never interrupted.
 type LogisticState struct {
 	Iterations int
 	Passes     int

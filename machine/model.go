@@ -12,7 +12,7 @@ import (
 	"github.com/randfeat/randfeat/kernel"
 )
 
-// Model is a fitted machine as plain data. It is not changed by anything in this package.
+// Model is a fitted machine as plain data. Nothing in this package changes it.
 type Model struct {
 	Kind    Kind
 	Task    Task
@@ -221,9 +221,9 @@ func row(v []float64) dense.Matrix[float64] {
 	return dense.Matrix[float64]{Rows: 1, Cols: len(v), Stride: len(v), Data: v}
 }
 
-// Limits says whether numbers of a table beyond the range at the fit count as its ends for this model, see
-// [data.Encoder.Limit]: those of regressions and classifications do. The variance of a GP grows away from its data, and
-// what is far from all data is what a density looks for: theirs do not.
+// Limits reports whether numbers outside the range of the training rows count as the ends of that range (see
+// data.Encoder.Limit). This is so for regression and classification. It is not so for a GP, whose variance must grow
+// away from its data, nor for a density, which looks for rows far from the data.
 func (m *Model) Limits() bool {
 	kind, err := m.Kind.Info()
 	return err == nil && m.Task != Unsupervised && !kind.Bayesian

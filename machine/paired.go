@@ -7,8 +7,8 @@ import (
 	"github.com/randfeat/randfeat/dense"
 )
 
-// Losses are how wrong one model is on every row of a table, in the order of the rows: what two models are compared by
-// on the same rows (see [Differences]). It keeps three numbers a row, and two more for every target.
+// Losses hold the losses of one model on every row of a table, in the order of the rows. [Differences] compares two
+// models by them. It keeps three numbers per row, and two more per target.
 type Losses struct {
 	task    Task
 	outputs int
@@ -91,10 +91,10 @@ func (l *Losses) addClass(class float64, p []float64) error {
 	return nil
 }
 
-// Difference is by how much the score of a second model is above that of a first, on the same rows.
+// Difference is the score of a second model minus the score of a first model, on the same rows.
 type Difference struct {
 	Score Score `json:"score"`
-	// Better is "first" or "second" where the interval leaves 0 out, and empty where the rows do not tell.
+	// Better is "first" or "second" if the interval excludes 0, and empty otherwise.
 	Better string `json:"better,omitempty"`
 }
 

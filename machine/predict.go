@@ -12,8 +12,8 @@ import (
 	"github.com/randfeat/randfeat/internal/par"
 )
 
-// Predictor runs a model in float32 or float64. It is immutable and may be used by many goroutines, each with its own
-// Workspace. The bits of a prediction do not depend on the rows around it.
+// Predictor runs a model in float32 or float64. It is immutable; many goroutines may use it, each with its own
+// Workspace. The bits of a prediction do not depend on the other rows.
 type Predictor[T dense.Float] struct {
 	model *Model
 	kind  KindInfo

@@ -10,7 +10,7 @@ const (
 	maxScores     = 1 << 20 // of more rows, every 2nd, 4th, … counts
 )
 
-// Calibration keeps scores of rows that a density has not seen, at equal steps in bounded memory: its quantiles tell
+// Calibration keeps evenly spaced scores of rows that a density has not seen, in bounded memory. Their quantiles show
 // how common a score is. The zero value is ready.
 type Calibration struct {
 	kept []float64

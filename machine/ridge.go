@@ -10,9 +10,9 @@ import (
 	"github.com/randfeat/randfeat/internal/par"
 )
 
-// Ridge are the [Sums] of kernel ridge regression: what least squares on features needs, ΦᵀΦ, ΦᵀY, Σφ, Σy, Σy². Memory
-// is 8F² bytes (12F² in float32), however many rows there are, 8F² more while solving, and four times Block·F
-// features. A Ridge serves one call at a time.
+// Ridge holds the [Sums] of kernel ridge regression: ΦᵀΦ, ΦᵀY, Σφ, Σy and Σy². It needs 8F² bytes (12F² in float32)
+// however many rows there are, another 8F² while solving, and four times Block·F features. A Ridge must not be used by
+// two calls at the same time.
 //
 // The bits of the sums do not depend on how rows are divided among calls of Add.
 type Ridge struct {
@@ -171,8 +171,8 @@ func scaleRows[T dense.Float](m dense.Matrix[T], by []float64) {
 	}
 }
 
-// Merge adds the rows of o, a Ridge. Sums of floating-point numbers depend on their grouping: merging the same shards
-// in the same order always gives the same bits, other groupings agree up to rounding.
+// Merge adds the rows of o, a Ridge. Merging the same shards in the same order always gives the same bits; other
+// groupings agree up to rounding.
 func (r *Ridge) Merge(o Sums) error {
 	other, ok := o.(*Ridge)
 	if !ok {

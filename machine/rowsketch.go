@@ -14,10 +14,9 @@ import (
 // sketchRows bounds the hashes of a sketch: 8 KiB.
 const sketchRows = 1024
 
-// RowSketch remembers which rows a model was fitted to, in bounded memory: the smallest hashes of distinct rows. Of a
-// table with at most 1024 distinct rows it knows all; of a larger one it can tell for those rows whose hash is among
-// the smallest, a random part of any table. Sketches merge, and depend on the set of rows alone. The zero value is
-// ready.
+// RowSketch records which rows a model was fitted to, in bounded memory: the smallest hashes of distinct rows. It knows
+// all rows of a table with at most 1024 distinct rows. For a larger table it knows the rows with the smallest hashes, a
+// random subset. Sketches merge and depend only on the set of rows. The zero value is ready.
 type RowSketch struct {
 	rows   int64
 	hashes []uint64 // ascending, at most sketchRows
@@ -210,8 +209,8 @@ func (s SeenRows) Share() float64 {
 	return float64(s.Seen) / float64(s.Compared)
 }
 
-// CountSeen counts in s how many rows the model was fitted to, while rows, those of [TableRows] or [ModelRows] by the
-// schema of m, are read. Without a sketch in m, and for other rows, it counts nothing.
+// CountSeen counts in s how many rows the model was fitted to, while rows are read. rows must come from [TableRows] or
+// [ModelRows] with the schema of m. For other rows, and for a model without a sketch, it counts nothing.
 func CountSeen(rows Rows, m *Model, s *SeenRows) {
 	r, ok := rows.(*tableRows)
 	if !ok || m.Sketch == nil || m.Schema == nil {

@@ -33,7 +33,7 @@ const (
 	Unsupervised   Task = "density"        // a log density
 )
 
-// Setup is what all machines need to know.
+// Setup describes a machine before it has seen rows.
 type Setup struct {
 	Spec randfeat.Spec
 	// Omega are the projections; nil: drawn from Spec.
@@ -41,8 +41,8 @@ type Setup struct {
 	Task  Task
 	// Outputs is the number of targets of a regression or of classes.
 	Outputs int
-	// Weighted says that y has one more column, the last: the weights of rows, whose losses count so often. A row of no
-	// weight changes nothing.
+	// Weighted says that y has an additional last column, the weights of rows. Each row's loss is multiplied by its
+	// weight. A row of weight 0 changes nothing.
 	Weighted bool
 	// Float32 computes features and their products in float32. Sums over many rows are still float64.
 	Float32 bool

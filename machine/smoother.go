@@ -13,15 +13,15 @@ import (
 	"github.com/randfeat/randfeat/internal/par"
 )
 
-// Smoother are the [Sums] of the Nadaraya–Watson estimate,
+// Smoother holds the [Sums] of the Nadaraya–Watson estimate,
 //
 //	ŷ(x) = Σ_j φ1(x)·φ2(x_j) y_j / Σ_j φ1(x)·φ2(x_j)
 //
-// for any map, asymmetric ones too. Features of keys are kept relative to the largest so far, feature by feature, so
-// that positive maps neither overflow nor divide by zero (docs/theory.md §6). Classes get one column each: the
-// estimates are then probabilities if the map is positive. Sums are float64; Setup.Float32 has no effect on them.
+// for any map, including asymmetric ones. Features of keys are stored relative to the largest so far, feature by
+// feature, so that positive maps neither overflow nor divide by zero (docs/theory.md §6). Classes get one column each;
+// the estimates are probabilities if the map is positive. Sums are float64; Setup.Float32 has no effect on them.
 //
-// The same block size gives the same bits. A Smoother serves one call at a time.
+// The same block size gives the same bits. A Smoother must not be used by two calls at the same time.
 type Smoother struct {
 	setup Setup
 	keys  *mapper[float64]

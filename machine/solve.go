@@ -67,7 +67,7 @@ func landmarkModel(s Setup, z, alpha dense.Matrix[float64], intercept []float64,
 		Rows: rows, Lambda: lambda, Weights: alpha, Intercept: intercept}
 }
 
-// Point is what is known of one λ without looking at the rows again. Sums are over outputs.
+// Point describes one penalty λ, computed from the sums alone. Sums are over outputs.
 type Point struct {
 	Lambda float64
 	DF     float64 // trace of the smoother y → ŷ, intercept included
@@ -85,7 +85,7 @@ type Point struct {
 	Saturation float64
 }
 
-// Saturated is the saturation from which on the variances of a Gaussian process are not to be believed.
+// Saturated is the Point.Saturation from which the variances of a Gaussian process are unreliable.
 const Saturated = 0.25
 
 // Path evaluates penalties λ > 0. Each takes one factorisation, 2F³/3 multiply-adds: below some fifty penalties that is

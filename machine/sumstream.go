@@ -11,7 +11,7 @@ import (
 	"github.com/randfeat/randfeat/internal/seal"
 )
 
-// WriteSums writes what AppendBinary of the sums gives, ΦᵀΦ row by row: no copy of the sums is made.
+// WriteSums writes the bytes of AppendBinary, ΦᵀΦ row by row, without copying the sums.
 func WriteSums(w io.Writer, s Sums) error {
 	r := ridgeOf(s)
 	if r == nil {
@@ -54,8 +54,8 @@ func SumsSize(s Sums) int64 {
 	return int64(ridgeFormat.Size(ridgeOf(s).sumsSize()))
 }
 
-// ReadSums makes into, sums of no rows, what WriteSums of sums of the same kind and setup wrote in size bytes, in its
-// own memory; errors are those of [UnmarshalSums], and into is then of no use.
+// ReadSums reads into into, which must have no rows, the bytes that WriteSums wrote for sums of the same kind and
+// setup. It uses the memory of into. Errors are those of UnmarshalSums; into is unusable after an error.
 func ReadSums(into Sums, r io.Reader, size int64) error {
 	if into.Len() != 0 {
 		return fmt.Errorf("sums are read into those of %d rows, want none: %w", into.Len(), ErrSetup)
@@ -79,8 +79,8 @@ func ReadSums(into Sums, r io.Reader, size int64) error {
 	return into.(*Smoother).unmarshal(b)
 }
 
-// SumsLike returns sums of no rows of the kind and setup of s. What sums of ridges need besides the sums themselves,
-// the memory for features of rows, they share with s: all of them together serve one call at a time.
+// SumsLike returns empty sums of the kind and setup of s. Ridge sums share the scratch memory for features with s, so
+// only one of them may be used at a time.
 func SumsLike(s Sums) (Sums, error) {
 	switch s := s.(type) {
 	case *Ridge:

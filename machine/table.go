@@ -27,8 +27,8 @@ type TableOptions struct {
 	Interval float64
 }
 
-// TablePredictor predicts rows of tables by the schema of a model: columns are found by name, classes are written as
-// they were in the table of the fit. It is immutable and may be used by many goroutines.
+// TablePredictor predicts rows of tables by the schema of a model. It finds columns by name and writes classes as they
+// were in the training table. It is immutable; many goroutines may use it.
 type TablePredictor struct {
 	model   *Model
 	o       TableOptions

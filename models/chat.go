@@ -6,7 +6,7 @@ import (
 	"github.com/randfeat/randfeat/models/token"
 )
 
-// Chat is how a model that was tuned on conversations marks who speaks.
+// Chat is the format in which a model tuned on conversations marks the speakers.
 type Chat struct {
 	tokens            *token.Tokenizer
 	before, then, end string // of a turn: before the role, between role and text, after the text
@@ -19,7 +19,7 @@ var chats = []Chat{
 	{before: "<|start_header_id|>", then: "<|end_header_id|>\n\n", end: "<|eot_id|>", begin: "<|begin_of_text|>"},
 }
 
-// Chat is the format of conversations of the model; ok is false for models that only go on with texts.
+// Chat returns the conversation format of the model. ok is false for models that only continue texts.
 func (d *Decoder) Chat() (c Chat, ok bool) {
 	for _, c := range chats {
 		if _, ok := d.tokens.ID(c.before); ok {
@@ -30,8 +30,9 @@ func (d *Decoder) Chat() (c Chat, ok bool) {
 	return Chat{}, false
 }
 
-// Open is the ids that begin a turn of a role (system, user or assistant): the marker of a conversation's first turn is
-// included if first is true. The ids of the text follow; markers that a text spells are text.
+// Open returns the ids that begin a turn of a role (system, user or assistant). If first is true they include the
+// marker of the conversation's first turn. Append the ids of the text (Text) and then End. Markers that a text spells
+// out remain text.
 func (c Chat) Open(role string, first bool) []int32 {
 	s := fmt.Sprintf("%s%s%s", c.before, role, c.then)
 	if first {
@@ -40,7 +41,7 @@ func (c Chat) Open(role string, first bool) []int32 {
 	return c.tokens.Encode(nil, s)
 }
 
-// Text is the ids of what somebody says.
+// Text returns the ids of the text of a turn.
 func (c Chat) Text(s string) []int32 { return c.tokens.EncodeText(nil, s) }
 
 // End is the ids that end a turn.

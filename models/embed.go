@@ -12,7 +12,7 @@ import (
 // Encoder embeds texts. It is safe for calls at the same time.
 type Encoder struct {
 	// Truncate keeps only the first passage of a long text, as sentence-transformers does. Otherwise a long text is cut
-	// into passages, and its embedding is the mean of theirs, weighted by their tokens.
+	// into passages, and its embedding is the mean of the passages' embeddings, weighted by their numbers of tokens.
 	Truncate bool
 
 	model     *encoder.Model

@@ -40,7 +40,7 @@ func (d *Decoder) SessionBytes(tokens int) int64 {
 	return d.empty + int64(tokens)*each*3/2 // centroids are at most 1/8 of the keys, and their room doubles
 }
 
-// Session begins a text. A session serves one call at a time.
+// Session starts a text. A session must not be used by two calls at the same time.
 func (d *Decoder) Session() (*Session, error) {
 	var memory func(int) (decoder.State, error)
 	if d.memory != nil {
@@ -53,7 +53,7 @@ func (d *Decoder) Session() (*Session, error) {
 	return &Session{decoder: d, state: s}, nil
 }
 
-// Session is a text under way: what was read and generated so far.
+// Session is a text in progress: the tokens read and generated so far.
 type Session struct {
 	decoder *Decoder
 	state   *decoder.Session
@@ -88,10 +88,7 @@ func (s *Session) Read(ctx context.Context, ids []int32) error {
 // Len is the number of tokens so far.
 func (s *Session) Len() int { return s.state.Len() }
 
-// Bytes is the memory that the text takes.
-func (s *Session) Bytes() int64 { return s.state.Bytes() }
-
-// Fork is a copy that goes on by itself: ask one question, keep the text for the next.
+// Fork returns an independent copy. Use it, for example, to ask several questions about one text.
 func (s *Session) Fork() *Session {
 	return &Session{decoder: s.decoder, state: s.state.Fork(), next: slices.Clone(s.next)}
 }
@@ -113,8 +110,8 @@ func (s *Session) Compact(factor int) error {
 // Bytes is the memory of all tokens so far.
 func (s *Session) Bytes() int64 { return s.state.Bytes() }
 
-// Score reads tokens and returns the sum of −log p of those that have a token before them, and how many these are.
-// exp(sum/count) is the perplexity. Before Generate the session must Read another token.
+// Score reads tokens and returns the sum of −log p over those that have a predecessor, and their number. exp(sum/count)
+// is the perplexity. The session must Read another token before Generate.
 func (s *Session) Score(ctx context.Context, ids []int32) (sum float64, count int, err error) {
 	if n, most := s.Len()+len(ids), s.decoder.Context(); n > most {
 		return 0, 0, fmt.Errorf("%d tokens, the model reads at most %d: %w", n, most, ErrContext)
@@ -173,8 +170,8 @@ type Generated struct {
 	Reason string // StopToken, StopText or StopLength
 }
 
-// Generate goes on with the text and calls emit with every piece of it, in whole characters. The session holds what was
-// generated, except for the last token. An error of emit, or the end of ctx, ends generation and is returned.
+// Generate continues the text and calls emit with every piece of it, in whole characters. Afterwards the session
+// contains the generated tokens except the last. An error of emit, or the end of ctx, ends generation and is returned.
 func (s *Session) Generate(ctx context.Context, g Generate, emit func(text string) error) (Generated, error) {
 	done := Generated{Reason: StopLength}
 	if err := g.validate(); err != nil {

@@ -32,8 +32,8 @@ type Model struct {
 	fingerprint [sha256.Size]byte
 }
 
-// Open opens a GGUF file or a Hugging Face folder (config.json, model.safetensors, tokenizer.json). Weights are mapped:
-// replace a file by renaming another to it, never write into it.
+// Open opens a GGUF file or a Hugging Face folder (config.json, model.safetensors, tokenizer.json). Weights are memory
+// mapped: to update a file, rename another over it; never write into it.
 func Open(path string, opt Options) (*Model, error) {
 	m := &Model{}
 	if err := m.open(path); err != nil {
@@ -148,5 +148,5 @@ func (m *Model) Config() weights.Config { return m.file.Config() }
 // Close ends the use of the model's files.
 func (m *Model) Close() error { return m.file.Close() }
 
-// Fingerprint tells models and their settings apart: what was computed with one is of no use to another.
+// Fingerprint identifies a model and its settings. Saved sessions contain it and are refused by other models.
 func (m *Model) Fingerprint() [sha256.Size]byte { return m.fingerprint }

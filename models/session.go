@@ -22,8 +22,8 @@ var sessionFormat = seal.Format{Magic: "randfeat session", Version: 1, Counts: 4
 // maxSession bounds what is read of a file.
 const maxSession = 1 << 36
 
-// Save writes the session into a file, which appears complete or not at all. Resume goes on with the same bits. Note is
-// for the caller, at most 64 KiB; SessionNote reads it.
+// Save writes the session to a file, which appears complete or not at all. Resume continues it bit for bit. note is for
+// the caller, at most 64 KiB; SessionNote reads it.
 func (s *Session) Save(path, note string) error {
 	if len(note) > 1<<16 {
 		return fmt.Errorf("a note of %d bytes", len(note))
@@ -75,7 +75,7 @@ func openSession(path string) (h seal.Header, note string, body []byte, err erro
 	return h, string(body[:n]), body[n:], nil
 }
 
-// SessionNote is the note that Save was given.
+// SessionNote returns the note that was passed to Save.
 func SessionNote(path string) (string, error) {
 	_, note, _, err := openSession(path)
 	return note, err

@@ -9,19 +9,20 @@ import (
 	"github.com/randfeat/randfeat/internal/par"
 )
 
-// Attention is attention over centroids and exact sets, an attention.Attention[attention.Seq[T]].
+// Attention computes centroid attention. It implements attention.Attention[attention.Seq[T]]. Set Specs before the
+// first call; causal attention also wants Centres from [Fit].
 type Attention[T dense.Float] struct {
 	attention.Visibility
-	// Scale of the logits; 0: 1/√d.
+	// Scale multiplies q·k in the logits. 0 means 1/√d.
 	Scale float64
 	// Specs has one entry for all key/value heads, or one per head.
 	Specs []Spec
-	// Centres, one per key/value head, assign the keys; nil: centres are fitted to the keys of the call, or, causal, to
-	// keys already seen.
+	// Centres, one per key/value head, decide the cluster of each key. If nil, every call fits centres to its own keys.
+	// Causal calls then fit them to the first keys of the sequence only.
 	Centres []*Centres
-	// Unchecked leaves out the search for NaN and infinities.
+	// Unchecked skips the check for NaN and infinities. Set it only if the values are known to be finite.
 	Unchecked bool
-	// Workers bounds the goroutines of a call; 0: GOMAXPROCS. It changes no bit of the result.
+	// Workers limits the goroutines of a call; 0 means GOMAXPROCS. Results are bit-identical for any value.
 	Workers int
 
 	calls   par.Pool[call[T]]
@@ -32,7 +33,7 @@ type Attention[T dense.Float] struct {
 // chunked says that keys are clustered in chunks: all heads, or none.
 func (a *Attention[T]) chunked() bool { return len(a.Specs) > 0 && a.Specs[0].Chunk > 0 }
 
-// Forward sets out, which has the heads and length of q and the dimension of v.
+// Forward writes the attention of q over k and v to out. out has the heads and length of q and the dimension of v.
 func (a *Attention[T]) Forward(out, q, k, v attention.Seq[T]) (attention.Report, error) {
 	if a.Workers > 0 {
 		return par.Result(a.Workers, func() (attention.Report, error) { return a.forwardAll(out, q, k, v) })
@@ -59,8 +60,9 @@ func (a *Attention[T]) forwardAll(out, q, k, v attention.Seq[T]) (attention.Repo
 	return a.forward(nil, out, q, k, v)
 }
 
-// At sets out, which has len(rows) positions, to what Forward computes for the queries at these positions of every
-// batch and head: the same bits, for the price of the clusters and of a few rows.
+// At computes the output rows of Forward at the query positions rows, for every batch and head, with the same bits. out
+// has len(rows) positions. The cost is that of clustering plus these rows. Causal attention without Spec.Chunk computes
+// all rows and copies the wanted ones.
 func (a *Attention[T]) At(out attention.Seq[T], rows []int, q, k, v attention.Seq[T]) error {
 	if err := a.checkRows(out, rows, q, k, v); err != nil {
 		return err
@@ -103,7 +105,8 @@ func (a *Attention[T]) checkRows(out attention.Seq[T], rows []int, q, k, v atten
 	return a.check(whole, q, k, v)
 }
 
-// atCausal is At for causal attention, for the price of all rows.
+// atCausal is At for causal attention without chunks. It computes all rows: the clusters of a row depend on every
+// earlier position.
 func (a *Attention[T]) atCausal(out attention.Seq[T], rows []int, q, k, v attention.Seq[T]) error {
 	all := attention.NewSeq[T](q.Batch, q.Heads, q.Len, v.Dim)
 	if _, err := a.forwardCausal(all, q, k, v); err != nil {

@@ -15,14 +15,16 @@ import (
 	"github.com/randfeat/randfeat/internal/slim"
 )
 
-// Backward sets dq, dk and dv to the gradients of Σ out⊙dout, where out is the result of Forward on q, k and v, with
-// the clusters, the weights of keys in their centroids and the choice of exact clusters held constant: they are what
-// the derivative is taken at, and change only at ties. A centroid passes its gradient on to its keys by their
-// weights, the mean of its values in equal parts. Causal attention needs Centres, from other data; its residual
-// numbers of keys are held constant too, but not what a query makes of them.
+// Backward sets dq, dk and dv to the gradients of Σ out⊙dout, where out is the result of Forward on q, k and v.
 //
-// Blocks of queries are the work of different goroutines, and add to what they share in their order: the bits do not
-// depend on the number of these.
+// The cluster of each key, the weights of keys in their centroids and the choice of exact clusters are held constant:
+// they are piecewise constant in the inputs and change only at ties. A centroid passes its gradient to its keys in
+// proportion to their weights. The mean of the values passes its gradient to them in equal parts.
+//
+// Causal attention needs Centres that were fitted to other data. The residual numbers of its keys are held constant
+// too; their effect on a query's logits is differentiated.
+//
+// The results are bit-identical at any GOMAXPROCS: tasks of query blocks add to shared gradients in a fixed order.
 func (a *Attention[T]) Backward(dq, dk, dv, dout, out, q, k, v attention.Seq[T]) error {
 	type function = func(a *Attention[T], dq, dk, dv, dout, out, q, k, v attention.Seq[T]) error
 	run := slim.Of[function](gradients[float32], gradients[float64])
@@ -103,7 +105,7 @@ func clearRows[T dense.Float](m dense.Matrix[T]) {
 	}
 }
 
-// The steps of Backward, by what an item is.
+// The steps of Backward run one after the other. The comment says what one item of a step covers.
 type (
 	emptyStep[T dense.Float]   call[T] // some clusters: no gradients yet
 	gradStep[T dense.Float]    call[T] // the queries of a task
@@ -126,7 +128,7 @@ func (s *gradStep[T]) Item(w *worker[T], i int) error {
 	return nil
 }
 
-// Item gives keys what they get exactly and their part of what centroids get.
+// Item adds to each key its exact gradient and its share of the gradient of its centroid.
 func (s *deliverStep[T]) Item(_ *worker[T], i int) error {
 	at := s.chunks[i]
 	p := s.problems[at.problem]
@@ -143,7 +145,8 @@ func (s *deliverStep[T]) Item(_ *worker[T], i int) error {
 	return nil
 }
 
-// splitGrad makes the tasks of the gradients, whatever the number of processors, and their memory.
+// splitGrad makes the tasks of the gradients and their memory. The tasks do not depend on GOMAXPROCS: their borders fix
+// the order of the sums.
 func (c *call[T]) splitGrad() (work float64) {
 	c.tasks = c.tasks[:0]
 	for i, p := range c.problems[:c.used] {
@@ -195,7 +198,9 @@ type gradScratch[T dense.Float] struct {
 	before, own *atomic.Int64 // see gradTask; before is nil for the first task of a problem
 }
 
-// await waits until the task before has added to the first n sorted keys.
+// await blocks until the preceding task of the same problem has added its part to the first n sorted keys. It spins
+// first, because the wait is usually shorter than a wake-up. It cannot deadlock: par.Crew starts items in order, so the
+// task before this one is already running.
 func (g *gradScratch[T]) await(n int) {
 	for looks := 0; g.before != nil && g.before.Load() < int64(n); looks++ {
 		switch {
@@ -218,12 +223,14 @@ func (g *gradScratch[T]) withOnes(m dense.Matrix[T]) dense.Matrix[T] {
 	return g.wide
 }
 
-// gradTask handles the rows of a task: first their weights as in Forward, then, with those over their sum p,
+// gradTask computes the gradients of one task. It first recomputes the weights as Forward does. With p the weights
+// divided by their sum,
 //
 //	dL/dlogit = p·(v − out)·dout,   dL/dv = p·dout.
 //
-// Tasks of a problem add to the gradients of sorted keys in their order: a task waits at a block of keys until the one
-// before it is done with them, which has begun. What they give to centroids and neighbours is added at the end.
+// Tasks of a problem add to the gradients of sorted keys in the order of the tasks. At each block of keys a task waits
+// (await) until the task before it has published that block in c.done. Gradients of centroids, neighbours and sinks are
+// collected in the worker and added once, at the end, in the same order.
 func (c *call[T]) gradTask(w *worker[T], index int) {
 	t := c.tasks[index]
 	p := c.problems[t.problem]
@@ -295,14 +302,14 @@ func (c *call[T]) gradTask(w *worker[T], index int) {
 	g.own.Store(int64(all))
 }
 
-// zeroed is m, in its memory if there is enough, with zeros.
+// zeroed returns a rows×cols matrix of zeros and reuses the memory of m if it is large enough.
 func zeroed[T dense.Float](m dense.Matrix[T], rows, cols int) dense.Matrix[T] {
 	m = buf.Shaped(m, rows, cols)
 	clear(m.Data)
 	return m
 }
 
-// gradTile is nearAndFarTile for gradients: shifts, sums and chosen clusters are known.
+// gradTile is the counterpart of nearAndFarTile. The shifts, sums and chosen clusters of the rows are already known.
 func (c *call[T]) gradTile(w *worker[T], p *problem[T], query, r, m int) {
 	g := &w.grad
 	x, up, dx := w.x.RowRange(r, r+m), g.up.RowRange(r, r+m), g.dx.RowRange(r, r+m)
@@ -344,8 +351,9 @@ func (c *call[T]) gradTile(w *worker[T], p *problem[T], query, r, m int) {
 	}
 }
 
-// gradBand adds the gradients of exact neighbours at positions [lo, hi) of a band for m rows from r on, row at of the
-// tile, to dk and dv, which begin at position start, and takes what their centroids have too much of it out of g.far.
+// gradBand adds the gradients of the exact neighbours at positions [lo, hi) for the m rows from r on; at is the first
+// of these rows in the tile. dk and dv begin at position start. A neighbour's share of its centroid was subtracted in
+// Forward, so gradBand subtracts the matching gradient from g.far.
 func (c *call[T]) gradBand(w *worker[T], p *problem[T], b *band[T], dk, dv dense.Matrix[T], start, query, r, at, m,
 	lo, hi int, visible func(query int) (lo, hi int)) {
 	g := &w.grad
@@ -392,7 +400,7 @@ func (c *call[T]) gradBand(w *worker[T], p *problem[T], b *band[T], dk, dv dense
 	c.tab.TMul(dv.RowRange(from-start, hi-start), e, up.ColRange(0, c.v.Dim))
 }
 
-// gradBlock is exactBlock for gradients.
+// gradBlock is the counterpart of exactBlock.
 func (c *call[T]) gradBlock(w *worker[T], p *problem[T], rows []int32, x, lo, hi int) {
 	g := &w.grad
 	keys, values := p.k.RowRange(lo, hi), p.v.RowRange(lo, hi)

@@ -13,7 +13,7 @@ import (
 	"github.com/randfeat/randfeat/internal/kern"
 )
 
-// backwardCausal is gradients of causal attention; shapes have been checked.
+// backwardCausal computes the gradients of causal attention. The caller has checked the shapes.
 func backwardCausal[T dense.Float](a *Attention[T], dq, dk, dv, dout, out, q, k, v attention.Seq[T]) error {
 	if a.Centres == nil {
 		for h := range a.Specs {
@@ -41,7 +41,7 @@ func backwardCausal[T dense.Float](a *Attention[T], dq, dk, dv, dout, out, q, k,
 	if err != nil {
 		return err
 	}
-	// The outputs of empty rows are written once more: into memory of our own.
+	// The forward pass writes zeros to empty rows again; give it memory of its own, not the caller's out.
 	c := &causalCall[T]{tab: tab, scale: T(scale), q: q,
 		out: attention.NewSeq[T](q.Batch, q.Heads, q.Len, v.Dim)}
 	if k.Heads > 0 {
@@ -79,14 +79,15 @@ type causalBack[T dense.Float] struct {
 	streams                 []causalBackStream[T]
 }
 
-// gradTask is the queries at positions [lo, hi) of a stream, in chunks from the last to the first.
+// gradTask covers the queries at positions [lo, hi) of a stream. The tasks of a stream go from the last position to the
+// first.
 type gradTask struct {
 	stream, lo, hi int
 	at             int  // tasks of the stream before it
 	last           bool // of the stream
 }
 
-// causalBackStream is what the tasks of a stream share.
+// causalBackStream is shared by the tasks of a stream. A task writes to it only while done equals its own number.
 type causalBackStream[T dense.Float] struct {
 	done             atomic.Int64    // tasks that have ended
 	keyLate, valLate dense.Matrix[T] // what queries give to clusters, of the tasks that have ended
@@ -96,7 +97,7 @@ type causalBackStream[T dense.Float] struct {
 // gradPositions, or the next multiple of a block, are the work of one task.
 const gradPositions = 512
 
-// split makes the tasks, whatever the number of processors.
+// split makes the tasks. They do not depend on GOMAXPROCS, because their borders fix the order of the sums.
 func (b *causalBack[T]) split() {
 	b.streams = make([]causalBackStream[T], len(b.c.streams))
 	for i := range b.c.streams {
@@ -124,11 +125,12 @@ func (b *causalBack[T]) split() {
 	}
 }
 
-// causalGrad is what the gradients of a task need.
+// causalGrad is the scratch memory for the gradients of one task.
 //
-// A cluster is the mean of the keys so far, so a query gives its gradient to all of them. With S_b the sum of what the
-// queries of the blocks up to b give to a cluster, a key that enters at block b gets S_last − S_{b−1}: tasks are added
-// from the last to the first, with sums of their own, so that differences lose no digits.
+// A cluster is the mean of its keys so far, so a query passes its gradient to all of them. Let S_b be the sum of the
+// gradients that queries of the blocks up to b pass to a cluster. A key that enters at block b receives S_last −
+// S_{b−1}. Tasks are added from the last to the first, each with its own sums: a difference of two long sums would lose
+// digits.
 type causalGrad[T dense.Float] struct {
 	tab  *kern.Table[T]
 	k, v dense.Matrix[T]
@@ -156,7 +158,8 @@ type causalGrad[T dense.Float] struct {
 	members kern.Panel[T]
 }
 
-// Item handles a task; what it gives to keys is added in the order of tasks.
+// Item computes one task. It waits until all later tasks of its stream have been added (shared.done), then adds its own
+// result. Tasks start in order, so the wait cannot deadlock.
 func (b *causalBack[T]) Item(w *causalWorker[T], i int) error {
 	t, c := b.tasks[i], b.c
 	s, shared := &c.streams[t.stream], &b.streams[t.stream]
@@ -197,7 +200,7 @@ func (b *causalBack[T]) Item(w *causalWorker[T], i int) error {
 	return nil
 }
 
-// of is the index of the key at position p in dk and dv.
+// of returns the row of the key at position p in dk and dv, and makes a zero row at the first request.
 func (grad *causalGrad[T]) of(p int) int {
 	if grad.row[p] == 0 {
 		grad.touched = append(grad.touched, int32(p))
@@ -225,7 +228,8 @@ func unpacked[T dense.Float](p *kern.Panel[T]) dense.Matrix[T] {
 	return m
 }
 
-// chunk handles the queries at positions [lo, hi). The keys [first, end) enter clusters in it.
+// chunk computes the queries at positions [lo, hi) and returns the range [first, end) of keys that enter clusters
+// meanwhile.
 func (b *causalBack[T]) chunk(w *causalWorker[T], s *causalStream[T], grad *causalGrad[T],
 	lo, hi int) (first, end int) {
 	c, g, r := b.c, s.g, &w.reader

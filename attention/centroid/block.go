@@ -361,8 +361,8 @@ func (w *reader[T]) scoreClusters() {
 // hugeSpread is larger than any σ² of use and far from overflow.
 const hugeSpread = 1e6
 
-// normalise sets logZ of every row to the logarithm of its estimated normaliser, near keys and all clusters by rank:
-// scores of several heads compare after it is subtracted.
+// normalise sets logZ of every row to the logarithm of its estimated normaliser: near keys plus all clusters by rank.
+// After subtracting it, the scores of several heads are comparable.
 func (w *reader[T]) normalise() {
 	tab := w.g.tab
 	w.logZ = buf.Sized(w.logZ, w.x.Rows)
@@ -552,9 +552,9 @@ func (w *reader[T]) merit() []T {
 	return w.cand
 }
 
-// tails makes the gain of every chosen cluster the logarithm of the mean of e^{ŝ_j} over its keys that are not exact,
-// for row i of the unit, which is row l: the mean of a cluster says little about what is left when the best keys are
-// gone.
+// tails sets the gain of every chosen cluster to the logarithm of the mean of e^{ŝ_j} over its keys that are not exact,
+// for row i of the unit, which is row l. Once the best keys are exact, the mean of the whole cluster says little about
+// the rest.
 func (w *reader[T]) tails(i, l int, chosen []int32) {
 	tab, score := w.g.tab, w.tile.Row(i)
 	for _, j := range w.sel {

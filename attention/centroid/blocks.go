@@ -5,13 +5,14 @@ import (
 	"github.com/randfeat/randfeat/internal/buf"
 )
 
-// Bidirectional attention with Spec.Together: the queries of all heads of a group are sorted (rowOrder) and cut into
-// blocks. The rows of a block choose together the clusters of the largest expected error,
+// Bidirectional attention with Spec.Together. The queries of all heads of a group are sorted (rowOrder) and cut into
+// blocks. The rows of a block together choose the clusters with the largest expected error,
 //
 //	Σ_rows n_c e^{x·c} / Z_row · ρ_c ν_c / √n_c,
 //
-// and these clusters are exact for all of its rows: keys that one row has not asked for only lower its error. Row r of
-// a problem is query r%n of head r/n of the group, n the queries of the span.
+// and the members of these clusters are exact for all rows of the block. Clusters that another row has chosen only
+// lower the error of a row. Row r of a problem is query r%n of head r/n of the group, with n the number of queries of
+// the span.
 
 // metricRows keys and queries at equal distances make the coordinates that queries are sorted by.
 const metricRows = 512

@@ -11,13 +11,13 @@ import (
 	"github.com/randfeat/randfeat/internal/par"
 )
 
-// Cache is causal centroid attention that continues: it keeps all keys and values, the members of every cluster with
-// their residual numbers in 8 or 4 bits, and the sums of the clusters. Outputs are those of [Attention.Forward] over
-// all tokens at once, bit by bit. A step takes the time of the clusters and of the exact keys, whatever the number of
-// tokens.
+// Cache is a [State] that keeps all keys and values, grouped by cluster. Outputs are bit-identical to
+// [Attention.Forward] over all tokens at once. It stores the members of every cluster with their residual numbers in 8
+// or 4 bits, and the sums of the clusters. A step reads the centroids, the residual numbers in the opened clusters and
+// the exact keys, not the whole sequence.
 //
-// Memory grows by pages of keys and values, and that of members by doubling: a step in which nothing grows allocates
-// nothing. A spec without clusters keeps its sinks and window alone.
+// Keys and values grow by pages, the lists of members by doubling. A step in which nothing grows allocates nothing. A
+// spec without clusters keeps only its sinks and window.
 type Cache[T dense.Float] struct {
 	layer
 	specs      []Spec // one per key/value head
@@ -58,9 +58,9 @@ type cacheWorker[T dense.Float] struct {
 	q       []int8
 }
 
-// NewCache returns the state of no tokens with the specs, scale and centres of a. It is causal whatever a.Causal says
-// and takes no masks: padding is simply not passed to it. Without centres every head keeps all keys exact for the first
-// positions, eight per cluster, and then fits centres to them, as Forward does.
+// NewCache returns an empty cache with the specs, scale and centres of a. A cache is always causal, whatever a.Causal
+// says. It takes no masks: do not pass padding to it. Without centres, all keys of a head are exact for the first
+// positions, eight per cluster. The cache then fits centres to them, as Forward does.
 func (a *Attention[T]) NewCache(batch, qHeads, kvHeads, dim, valueDim int) (*Cache[T], error) {
 	l, err := newLayer(batch, qHeads, kvHeads, dim, valueDim)
 	if err != nil {
@@ -164,13 +164,13 @@ func (c *Cache[T]) use(h *cacheHead[T], kv int, centres *Centres) (err error) {
 	return nil
 }
 
-// Len is the number of tokens seen.
+// Len returns the number of tokens seen.
 func (c *Cache[T]) Len() int { return c.length }
 
-// Report counts what happened to the rows of all steps.
+// Report returns the counts of all steps.
 func (c *Cache[T]) Report() attention.Report { return c.report }
 
-// Centres are those in use, one per batch and key/value head; nil where there are none yet.
+// Centres returns the centres in use, one per batch and key/value head. An entry is nil until the head has centres.
 func (c *Cache[T]) Centres() []*Centres {
 	var all []*Centres
 	for i := range c.heads {
@@ -179,7 +179,7 @@ func (c *Cache[T]) Centres() []*Centres {
 	return all
 }
 
-// Reset forgets all tokens and counts, and centres that were fitted to tokens.
+// Reset removes all tokens, the counts, and centres that were fitted to the tokens.
 func (c *Cache[T]) Reset() {
 	c.length, c.joined, c.report = 0, 0, attention.Report{}
 	for i := range c.heads {
@@ -189,7 +189,7 @@ func (c *Cache[T]) Reset() {
 	}
 }
 
-// Bytes is the memory that the state holds.
+// Bytes returns the memory that the state holds.
 func (c *Cache[T]) Bytes() int64 {
 	size := sizeOf[T]()
 	var n int64
@@ -213,7 +213,7 @@ func (c *Cache[T]) Bytes() int64 {
 }
 
 // Step appends the keys and values of one or more tokens and writes the attention of their queries, each over all
-// tokens up to its own. Arguments are checked before anything changes.
+// tokens up to its own. Arguments are checked before the state changes.
 func (c *Cache[T]) Step(out, q, k, v attention.Seq[T]) error {
 	if err := checkStep(&c.layer, out, q, k, v); err != nil {
 		return err
@@ -303,7 +303,8 @@ func (h *cacheHead[T]) append(p int, k, v []T) {
 	copy(h.v.row(p), v)
 }
 
-// turn begins the block at position b0: keys leave the window for the clusters, which are made first if it is time.
+// turn begins the block at position b0. Keys that leave the window enter their clusters. Where centres come from the
+// tokens themselves, turn fits them once enough positions have been seen.
 func (h *cacheHead[T]) turn(w *cacheWorker[T], c *Cache[T], kv, b0 int) error {
 	if h.begin > 0 && b0 == 0 {
 		h.asked = make([]T, c.group()*h.begin*c.dim)
@@ -379,7 +380,7 @@ func (r *rows[T]) block(p, n, cols int) dense.Matrix[T] {
 	return dense.Matrix[T]{Rows: n, Cols: cols, Stride: r.stride, Data: r.row(p)[:(n-1)*r.stride+cols]}
 }
 
-// Clone is a copy that goes on by itself: a fork of the sequence. It shares nothing but centres.
+// Clone returns an independent copy of the state. Both share the centres, which never change.
 func (c *Cache[T]) Clone() *Cache[T] {
 	o := &Cache[T]{layer: c.layer, specs: c.specs, calibrated: c.calibrated, given: c.given, scale: c.scale, tab: c.tab,
 		heads: make([]cacheHead[T], len(c.heads))}
@@ -412,10 +413,10 @@ func (c *Cache[T]) Clone() *Cache[T] {
 	return o
 }
 
-// Fork is Clone.
+// Fork returns Clone as a State.
 func (c *Cache[T]) Fork() State[T] { return c.Clone() }
 
-// Join is Merge.
+// Join calls Merge if o is a Cache.
 func (c *Cache[T]) Join(o State[T]) error {
 	other, ok := o.(*Cache[T])
 	if !ok {
@@ -424,8 +425,8 @@ func (c *Cache[T]) Join(o State[T]) error {
 	return c.Merge(other)
 }
 
-// Merge appends the tokens of o, as Step would, but nobody asks anything. Both need calibrated centres, and clusters
-// in all specs: other caches do not keep all keys, or would need queries to go on.
+// Merge appends the tokens of o as Step would, without computing outputs. Both caches need calibrated centres and
+// clusters in all specs: other caches do not keep all keys, or need queries to fit their centres.
 func (c *Cache[T]) Merge(o *Cache[T]) error {
 	if len(c.heads) == 0 || o == nil || len(o.heads) == 0 {
 		return errNoCache

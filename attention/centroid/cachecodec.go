@@ -13,11 +13,11 @@ import (
 // all tokens, or, without clusters, those of sinks and window.
 var cacheFormat = seal.Format{Magic: "randfeat cache\n\x00", Version: 1, Counts: stateCounts}
 
-// MarshalBinary is AppendBinary to no bytes.
+// MarshalBinary returns the binary form of AppendBinary.
 func (c *Cache[T]) MarshalBinary() ([]byte, error) { return c.AppendBinary(nil) }
 
-// AppendBinary appends the state to b: keys and values, from which the clusters follow. It carries a fingerprint of
-// specs, scale, shape and calibrated centres, which are not saved with it, and a checksum.
+// AppendBinary appends the state to b: keys and values, from which the clusters can be rebuilt. The form contains a
+// fingerprint of specs, scale, shape and calibrated centres, and a checksum. It does not contain calibrated centres.
 func (c *Cache[T]) AppendBinary(b []byte) ([]byte, error) {
 	if len(c.heads) == 0 {
 		return nil, errNoCache
@@ -80,9 +80,10 @@ func nearPositions(length, sinks, window, block int) (pos []int) {
 	return pos
 }
 
-// UnmarshalBinary makes c the state that AppendBinary wrote, for a cache made with the same arguments: others are
-// [attention.ErrMismatch], anything else that does not fit [attention.ErrCorrupt]; c is then as before. Keys are
-// assigned to their clusters again. No more memory is used than b and c justify.
+// UnmarshalBinary restores a state that AppendBinary wrote, and assigns its keys to their clusters again. c must have
+// been made with the same arguments; otherwise the error is [attention.ErrMismatch]. Damaged input is
+// [attention.ErrCorrupt]. After an error c is unchanged. Memory use is bounded by the sizes of b and c, whatever the
+// counts in b say.
 func (c *Cache[T]) UnmarshalBinary(b []byte) error {
 	if len(c.heads) == 0 {
 		return errNoCache

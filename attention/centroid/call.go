@@ -12,8 +12,9 @@ import (
 	"github.com/randfeat/randfeat/internal/par"
 )
 
-// call is one bidirectional Forward or Backward as its workers see it. Its steps are: fit every problem, assign keys in
-// chunks, group the keys of every problem by cluster, compute rows in tasks.
+// call is one bidirectional Forward or Backward, shared by its workers. The steps run one after the other, each with
+// parallel items: fit every problem, assign the keys in chunks, group the keys of every problem by cluster, compute
+// rows in tasks.
 type call[T dense.Float] struct {
 	tab     *kern.Table[T]
 	vis     *attention.Visibility
@@ -186,8 +187,8 @@ func (c *call[T]) prepareAssign() {
 	c.do(len(c.chunks), c.keyWork(), (*assignStep[T])(c))
 }
 
-// split makes the tasks of the rows. The bits of a row do not depend on those of its task, so their number may follow
-// that of the processors.
+// split makes the tasks of the rows. The bits of a row do not depend on the other rows of its task, so the number of
+// tasks may follow the number of processors.
 func (c *call[T]) split() (work float64) {
 	c.tasks = c.tasks[:0]
 	left := c.q.Batch * c.k.Heads * c.q.Len
@@ -578,9 +579,9 @@ const (
 	rankClusters = 64
 )
 
-// rank computes what is added to log n_c + x·c to rank clusters by the error that their centroid promises, not by their
-// mass: log(ρ_c·ν_c/√n_c), for ρ² the mean of |R(y_j − c)|² over the members, ν² that of |v_j − v̄|² and v̄ the mean of
-// all values. It is −∞ for a cluster of equal keys, which is exact already.
+// rank computes the term that is added to log n_c + x·c to rank clusters by the expected error of their centroid
+// instead of their mass: log(ρ_c·ν_c/√n_c). ρ² is the mean of |R(y_j − c)|² over the members and ν² the mean of |v_j −
+// v̄|², with v̄ the mean of all values. The term is −∞ for a cluster of equal keys, whose centroid is exact.
 func (c *call[T]) rank(w *worker[T], p *problem[T], from, to int) {
 	d, dv := p.k.Cols, p.v.Cols
 	p.meanValue(w)
@@ -658,8 +659,8 @@ func (c *call[T]) risks(w *worker[T], p *problem[T], lo, hi int) {
 	}
 }
 
-// average sets dst to the sum of the rows of m with weights, or to their mean. Blocks are summed in T, their sums in
-// float64: the error does not grow with the cluster.
+// average sets dst to the sum of the rows of m with weights, or to their mean. Blocks are summed in T and the sums of
+// the blocks in float64, so the rounding error does not grow with the size of the cluster.
 func (c *call[T]) average(w *worker[T], dst []T, m dense.Matrix[T], weights []T) {
 	w.wide = buf.Zeroed(w.wide, len(dst))
 	w.part = buf.Sized(w.part, keyBlock)

@@ -12,20 +12,21 @@ import (
 	"github.com/randfeat/randfeat/internal/par"
 )
 
-// Causal attention goes by blocks of B positions. For the queries of the block that begins at b0
+// Causal attention proceeds by blocks of B positions. For a query at position p of the block that begins at b0:
 //
-//   - the first Sinks keys and the keys [b0−W, p] up to the own position p are exact;
-//   - the keys [Sinks, b0−W) are in clusters: centres that are fixed decide which, and a cluster is the plain mean c of
-//     the n keys it has so far, with the variance σ²(x) = Σ_r a_r² Var(q_r) of their scores along the residual
-//     directions if Spread;
-//   - the Top clusters of the largest log n + x·c + ½σ² are opened: their keys, or the best Keys of them by
-//     ŝ_j = x·c + a·(q_j − q̄), are exact; the others of an opened cluster weigh the mean of their e^{ŝ_j};
-//   - the keys of all other clusters weigh e^{x·c + ½ min(σ², 6)};
-//   - with Shared the query heads of a group open the same clusters and keys, by the largest score of a head, relative
-//     to the logarithm of its estimated normaliser.
+//   - The first Sinks keys and the keys [b0−W, p] are exact.
+//   - The keys [Sinks, b0−W) are in clusters. Fixed centres decide the cluster of a key. A cluster is the plain mean c
+//     of the n keys it has so far. With Spread it also has the variance of their scores along the residual directions,
+//     σ²(x) = Σ_r a_r² Var(q_r).
+//   - The Top clusters with the largest log n + x·c + ½σ² are opened. All their keys are exact, or the best Keys of
+//     them by ŝ_j = x·c + a·(q_j − q̄). The remaining keys of an opened cluster have the mean of their e^{ŝ_j} as
+//     weight.
+//   - The keys of all other clusters have the weight e^{x·c + ½ min(σ², 6)}.
+//   - With Shared, the query heads of a group open the same clusters and keys. The largest score over the heads
+//     decides, relative to the logarithm of each head's estimated normaliser.
 //
-// Nothing depends on a later key. Without calibrated centres all keys are exact for the first prefix(spec) positions;
-// centres are then fitted to the queries and keys of these positions.
+// Invariant: no output depends on a later key. Without calibrated centres all keys are exact for the first prefix(spec)
+// positions; the centres are then fitted to the queries and keys of these positions.
 
 // chunkKeys positions, or more for many clusters, are the work of one task.
 const chunkKeys = 2048

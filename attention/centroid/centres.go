@@ -13,9 +13,10 @@ import (
 	"github.com/randfeat/randfeat/internal/seal"
 )
 
-// Centres is the fitted geometry of one key/value head, made by [Fit] and never changed: which cluster a key belongs
-// to, and in which directions the keys of a cluster differ most for the queries. With scaled queries x, so that x·y is
-// the logit of a key y, and the metric R = (E xxᵀ)^½ the distance of two keys is that of their logits:
+// Centres is the fitted geometry of one key/value head. [Fit] makes it; it never changes afterwards. It decides the
+// cluster of a key, and holds the residual directions: those in which the keys of a cluster differ most for the
+// queries. Distances of keys are measured by the differences of their logits. With scaled queries x and the metric R =
+// (E xxᵀ)^½,
 //
 //	|R(y−c)|² = E (x·(y−c))²
 type Centres struct {
@@ -41,45 +42,46 @@ type centresWire struct {
 	Deviation  []float64             `json:"deviation"`
 }
 
-// Dim is the dimension of the keys.
+// Dim returns the dimension of the keys.
 func (c *Centres) Dim() int { return len(c.w.Mean) }
 
-// ValueDim is the dimension of the values if they take part in the clustering, else 0.
+// ValueDim returns the dimension of the values if they take part in the clustering, and 0 otherwise.
 func (c *Centres) ValueDim() int { return len(c.w.ValueMean) }
 
-// Clusters is the number of centres. It may be smaller than Spec.Clusters: there are no more than keys.
+// Clusters returns the number of centres. It is smaller than Spec.Clusters if the fit saw fewer distinct keys.
 func (c *Centres) Clusters() int { return c.w.Centres.Rows }
 
-// Keys is the number of keys that the fit has seen.
+// Keys returns the number of keys that the fit saw.
 func (c *Centres) Keys() int64 { return c.w.Keys }
 
-// Scale is that of the logits, see Attention.Scale.
+// Scale returns the scale of the logits, as in Attention.Scale.
 func (c *Centres) Scale() float64 { return c.w.Scale }
 
-// Mean is the mean key. It is not to be changed, like the results of the other methods.
+// Mean returns the mean key. The caller must not change it. The same holds for the results of the other methods.
 func (c *Centres) Mean() []float64 { return c.w.Mean }
 
-// Metric is R, symmetric.
+// Metric returns the symmetric matrix R.
 func (c *Centres) Metric() dense.Matrix[float64] { return c.w.Metric }
 
-// Centre is that of cluster i in the space of the keys.
+// Centre returns the centre of cluster i in the space of the keys.
 func (c *Centres) Centre(i int) []float64 { return c.w.Centres.Row(i)[:c.Dim()] }
 
-// Projections are PX = R⁻¹U and PY = RU, one column per direction, for U the eigenvectors of the covariance of the keys
-// around the means of their clusters in the metric, the largest first: x·(y−c) ≈ (PXᵀx)·(PYᵀ(y−c)).
+// Projections returns PX = R⁻¹U and PY = RU, one column per residual direction, so that x·(y−c) ≈ (PXᵀx)·(PYᵀ(y−c)). U
+// holds the eigenvectors of the within-cluster covariance of the keys in the metric, in descending order of
+// eigenvalues.
 func (c *Centres) Projections() (px, py dense.Matrix[float64]) { return c.w.PX, c.w.PY }
 
-// Deviation is the standard deviation of the columns of PYᵀy around their means of clusters.
+// Deviation returns the within-cluster standard deviation of each column of PYᵀy.
 func (c *Centres) Deviation() []float64 { return c.w.Deviation }
 
-// Assignment is the matrix A of one row per centre and the offsets b with which a key belongs to the cluster of the
-// largest A·(y−Mean)·unit + b, the first of several: A = 2R²(c−Mean), b = −|R(c−Mean)|², both times a constant that
-// keeps them near 1. If values take part, the rows go on with those of v.
+// Assignment returns the matrix A, with one row per centre, the offsets b and a unit. A key y belongs to the cluster
+// with the largest A·(y−Mean)·unit + b; the first one wins ties. Up to a common factor that keeps numbers near 1, A =
+// 2R²(c−Mean) and b = −|R(c−Mean)|². If values take part, each row continues with the coefficients of v.
 func (c *Centres) Assignment() (a dense.Matrix[float64], b []float64, unit float64) {
 	return c.assign, c.bias, c.unit
 }
 
-// Fingerprint tells centres apart: states made with others do not fit.
+// Fingerprint identifies the centres. A saved state stores it and refuses other centres.
 func (c *Centres) Fingerprint() [32]byte { return c.checksum }
 
 // finish checks what has been fitted or read and derives the assignment.
@@ -187,7 +189,7 @@ func largest(m dense.Matrix[float64]) float64 {
 // MarshalJSON writes the centres as an object of numbers.
 func (c *Centres) MarshalJSON() ([]byte, error) { return json.Marshal(c.w) }
 
-// UnmarshalJSON reads what MarshalJSON writes; unknown and repeated fields are errors.
+// UnmarshalJSON reads the form that MarshalJSON writes. Unknown and repeated fields are errors.
 func (c *Centres) UnmarshalJSON(b []byte) error {
 	var w centresWire
 	if err := namedjson.Decode(b, &w); err != nil {
@@ -208,7 +210,7 @@ func (c *Centres) UnmarshalJSON(b []byte) error {
 // mean, deviation, metric, centres, PX, PY in float64.
 var centresFormat = seal.Format{Magic: "randfeat centres\n\x00", Version: 1, Counts: 5}
 
-// MarshalBinary is AppendBinary to no bytes.
+// MarshalBinary returns the binary form of AppendBinary.
 func (c *Centres) MarshalBinary() ([]byte, error) { return c.AppendBinary(nil) }
 
 // AppendBinary appends the centres to b, with a checksum.
@@ -227,7 +229,7 @@ func (w *centresWire) body() [][]float64 {
 		w.PX.Data, w.PY.Data}
 }
 
-// UnmarshalBinary reads what AppendBinary wrote.
+// UnmarshalBinary reads the form that AppendBinary writes.
 func (c *Centres) UnmarshalBinary(b []byte) error {
 	h, body, err := centresFormat.Open(b)
 	if err != nil {
@@ -267,7 +269,7 @@ func (c *Centres) UnmarshalBinary(b []byte) error {
 	return nil
 }
 
-// Assign sets dst_j to the cluster of key j. v is read only if values take part in the clustering.
+// Assign sets dst[j] to the cluster of key j. It reads v only if values take part in the clustering.
 func Assign[T dense.Float](dst []int32, c *Centres, y, v dense.Matrix[T]) error {
 	switch {
 	case y.Cols != c.Dim():

@@ -37,10 +37,10 @@ func (s *Spec) partKeys(i int) int {
 	return s.Chunk
 }
 
-// MarshalBinary is AppendBinary to no bytes.
+// MarshalBinary returns the binary form of AppendBinary.
 func (c *Chunks[T]) MarshalBinary() ([]byte, error) { return c.AppendBinary(nil) }
 
-// AppendBinary appends the state to b: the clusters of old keys and the recent keys as they are. It carries a
+// AppendBinary appends the state to b: the clusters of old keys, and the recent keys in order. The form contains a
 // fingerprint of specs, scale and shape, and a checksum.
 func (c *Chunks[T]) AppendBinary(b []byte) ([]byte, error) {
 	if len(c.heads) == 0 {
@@ -78,9 +78,9 @@ func (c *Chunks[T]) AppendBinary(b []byte) ([]byte, error) {
 
 var errNoChunks = fmt.Errorf("chunks that were not made by NewChunks: %w", attention.ErrMismatch)
 
-// UnmarshalBinary makes c the state that AppendBinary wrote, for chunks made with the same arguments: others are
-// [attention.ErrMismatch], anything else that does not fit [attention.ErrCorrupt]; c is then as before. No more memory
-// is used than b and c justify.
+// UnmarshalBinary restores a state that AppendBinary wrote. c must have been made with the same arguments; otherwise
+// the error is [attention.ErrMismatch]. Damaged input is [attention.ErrCorrupt]. After an error c is unchanged. Memory
+// use is bounded by the sizes of b and c, whatever the counts in b say.
 func (c *Chunks[T]) UnmarshalBinary(b []byte) error {
 	if len(c.heads) == 0 {
 		return errNoChunks

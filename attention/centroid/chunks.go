@@ -12,15 +12,17 @@ import (
 	"github.com/randfeat/randfeat/internal/par"
 )
 
-// Causal attention with Spec.Chunk: the keys of a chunk are clustered by themselves, weighed by the queries of the same
-// chunk, and sorted by cluster. Nothing that comes later moves them. Queries go by blocks of Together positions with
-// all heads of a group. For the block that begins at b0
+// Causal attention with Spec.Chunk. The keys of a chunk are clustered on their own, weighted by the queries of the same
+// chunk, and sorted by cluster. Later tokens never move them. Queries form blocks of Together positions, with all heads
+// of a group. For the block that begins at b0:
 //
-//   - the keys before the last chunk that ends at b0−Window or earlier are in clusters, sinks apart;
-//   - sinks and the keys from there on, up to the own position, are exact;
-//   - the block chooses Top clusters by expected error together, as bidirectional blocks do, and these are exact.
+//   - Chunks that end at b0−Window or earlier are in clusters, except for sinks.
+//   - Sinks and all later keys up to the query's own position are exact.
+//   - The block chooses its Top clusters together, by expected error, as bidirectional blocks do. Their members are
+//     exact.
 //
-// No weight and no value depends on a later key. Which clusters are exact depends on all queries of a block.
+// Invariant: no weight and no value depends on a later key. The choice of exact clusters depends on all queries of the
+// block, including later ones.
 
 // chunkStream is one packed sequence of one key/value head and the queries of its group. Positions count from its first
 // key.

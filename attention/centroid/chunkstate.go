@@ -11,13 +11,12 @@ import (
 	"github.com/randfeat/randfeat/internal/par"
 )
 
-// Chunks is causal attention with Spec.Chunk that continues token by token: recent keys in order, older ones sorted by
-// the clusters of their chunk. A step reads the centroids, the recent keys and the chosen clusters where they lie, once
-// for all query heads of a group. What is sorted is never moved.
+// Chunks is a [State] for specs with Spec.Chunk. It keeps recent keys in order and older keys sorted by the clusters of
+// their chunk; sorted chunks never change. A step reads the centroids, the recent keys and the chosen clusters in
+// place, once for all query heads of a group.
 //
-// The query heads of a group choose clusters together, and every position for itself: outputs are those of
-// [Attention.Forward] with blocks of one position, but for rounding. They do not depend on how tokens are divided among
-// steps.
+// The query heads of a group choose clusters together, separately at every position. Outputs equal [Attention.Forward]
+// with blocks of one position, up to rounding, and do not depend on how the tokens are divided into steps.
 type Chunks[T dense.Float] struct {
 	layer
 	specs, rest  []Spec // one per key/value head; of chunks after the first
@@ -50,8 +49,8 @@ type chunkStepper[T dense.Float] struct {
 	fit call[T]
 }
 
-// NewChunks returns the state of no tokens with the specs and the scale of a, which all have a Chunk. It is causal
-// whatever a.Causal says and takes no masks.
+// NewChunks returns an empty state with the specs and scale of a; every spec needs Chunk. The state is always causal,
+// whatever a.Causal says, and takes no masks.
 func (a *Attention[T]) NewChunks(batch, qHeads, kvHeads, dim, valueDim int) (*Chunks[T], error) {
 	l, err := newLayer(batch, qHeads, kvHeads, dim, valueDim)
 	if err != nil {
@@ -310,7 +309,7 @@ func (h *chunkHead[T]) grow(tab *kern.Table[T], spec *Spec, d, dv int) {
 	h.store = s
 }
 
-// Clone is a copy that goes on by itself: a fork of the sequence. Sorted chunks never change and are shared.
+// Clone returns an independent copy of the state. Both share the sorted chunks, which never change.
 func (c *Chunks[T]) Clone() *Chunks[T] {
 	o := &Chunks[T]{layer: c.layer, specs: c.specs, rest: c.rest, scale: c.scale, tab: c.tab}
 	o.Reset()
@@ -334,7 +333,7 @@ func (c *Chunks[T]) Clone() *Chunks[T] {
 // Fork is Clone.
 func (c *Chunks[T]) Fork() State[T] { return c.Clone() }
 
-// Join is not supported: the queries that weigh the keys of another state are gone.
+// Join always fails. Keys are weighted by the queries of their chunk, and a state does not keep queries.
 func (c *Chunks[T]) Join(State[T]) error {
 	return fmt.Errorf("states with chunks do not join, use a Cache without chunks: %w", attention.ErrMismatch)
 }

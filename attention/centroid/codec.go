@@ -58,11 +58,11 @@ func (s *Slots[T]) fingerprint() [32]byte {
 	return s.layer.fingerprint("slots", float64(s.scale), s.spec, s.from)
 }
 
-// MarshalBinary is AppendBinary to no bytes.
+// MarshalBinary returns the binary form of AppendBinary.
 func (s *Slots[T]) MarshalBinary() ([]byte, error) { return s.AppendBinary(nil) }
 
-// AppendBinary appends the state to b. It carries a fingerprint of spec, scale, shape and centres, and a checksum;
-// centres are not saved with it.
+// AppendBinary appends the state to b. The form contains a fingerprint of spec, scale, shape and centres, and a
+// checksum. It does not contain the centres.
 func (s *Slots[T]) AppendBinary(b []byte) ([]byte, error) {
 	if len(s.heads) == 0 {
 		return nil, fmt.Errorf("slots that were not made by NewSlots: %w", attention.ErrMismatch)
@@ -92,9 +92,9 @@ func (s *Slots[T]) AppendBinary(b []byte) ([]byte, error) {
 	return seal.Close(b, start), nil
 }
 
-// UnmarshalBinary makes s the state that AppendBinary wrote, for slots made with the same arguments: others are
-// [attention.ErrMismatch], anything else that does not fit [attention.ErrCorrupt]; s is then as before. No more memory
-// is used than b and s justify.
+// UnmarshalBinary restores a state that AppendBinary wrote. s must have been made with the same arguments; otherwise
+// the error is [attention.ErrMismatch]. Damaged input is [attention.ErrCorrupt]. After an error s is unchanged. Memory
+// use is bounded by the sizes of b and s, whatever the counts in b say.
 func (s *Slots[T]) UnmarshalBinary(b []byte) error {
 	if len(s.heads) == 0 {
 		return fmt.Errorf("slots that were not made by NewSlots: %w", attention.ErrMismatch)

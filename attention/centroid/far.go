@@ -8,8 +8,8 @@ import (
 	"github.com/randfeat/randfeat/internal/kern"
 )
 
-// sums are the running sums of the clusters of one head: additive over keys, in float64, so that a mean of 10⁷ keys has
-// the digits of one.
+// sums are the running sums of the clusters of one head. They are additive over keys and kept in float64: a mean of 10⁷
+// keys then loses no digits of T.
 type sums struct {
 	n  []int64   // keys
 	yv []float64 // per cluster Σy and Σv
@@ -48,8 +48,8 @@ func addKey[T dense.Float](s *sums, c int, y, v []T, q []int8) {
 	}
 }
 
-// far is what the queries of a block see of the clusters: sums and what follows from them, brought up to date for the
-// clusters that have changed.
+// far is the view that the queries of a block have of the clusters: the sums and everything derived from them. refresh
+// updates it for the clusters that have changed.
 type far[T dense.Float] struct {
 	g *geometry[T]
 	sums

@@ -16,19 +16,19 @@ import (
 	"github.com/randfeat/randfeat/internal/par"
 )
 
-// Fit clusters the keys of every key/value head, those of all batches and packed sequences together, and returns one
-// Centres per head. specs has one entry for all heads or one per head; scale is that of [Attention]. Queries of a group
-// of heads count together. Where vis is causal a query weighs only keys that it meets in a cluster: none of its future,
-// of its window and of the sinks.
+// Fit clusters the keys of every key/value head and returns one Centres per head. It pools the keys of all batches and
+// packed sequences, and the queries of all heads of a group. specs has one entry for all heads or one per head; scale
+// is as in [Attention].
 //
-// Sinks have no part in a cluster. A head without clusters has no Centres: nil.
-//
-// Keys are weighed by the attention that landmark queries give them,
+// Keys are weighted by the attention that landmark queries give them,
 //
 //	w_j = mean_t softmax_j(r_t·y_j) + 0.1/L,
 //
-// and clustered by weighted k-means in the metric R: without these two the error of attention on real heads is a third
-// larger.
+// and clustered by weighted k-means in the metric R. Without the weights and the metric, the error of attention on real
+// heads is a third larger. If vis is causal, a query weights only keys that it would meet in a cluster: no later keys,
+// none in its window, no sinks.
+//
+// Sinks belong to no cluster. The entry of a head without clusters is nil.
 func Fit[T dense.Float](specs []Spec, scale float64, vis attention.Visibility, q, k, v attention.Seq[T]) ([]*Centres,
 	error) {
 	out := attention.Seq[T]{Shape: attention.Shape{Batch: q.Batch, Heads: q.Heads, Len: q.Len, Dim: v.Dim}}
@@ -137,8 +137,9 @@ func checkFinite[T dense.Float](tab *kern.Table[T], q, k, v attention.Seq[T], se
 // finiteGrain is the number of elements whose search for NaN pays for a goroutine.
 const finiteGrain = 1 << 17
 
-// finite looks for NaN and infinities in the positions that count, one entry per batch and position; nil: all. Sums of
-// squares find them; only then columns are searched, as large float64 numbers overflow a sum without being wrong.
+// finite looks for NaN and infinities at the positions that count (one entry per batch and position; nil: all). A sum
+// of squares detects them quickly. Only if it is not finite are the columns searched, because large float64 numbers can
+// overflow the sum without being wrong.
 func finite[T dense.Float](tab *kern.Table[T], name string, s attention.Seq[T], counts []bool) error {
 	for b := range s.Batch {
 		for h := range s.Heads {

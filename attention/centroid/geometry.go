@@ -8,11 +8,12 @@ import (
 	"github.com/randfeat/randfeat/internal/kern"
 )
 
-// geometry is the Centres and Spec of one key/value head as causal attention uses them, in the precision of the data.
+// geometry holds the Centres and Spec of one key/value head in the precision of the data, as causal attention uses
+// them.
 //
-// Residual numbers of a key are small integers: q_r = round((p_r − p_r(centre)) / step_r) for p = PYᵀy, so that sums of
-// them and of their squares are exact in any order. Queries carry the steps: a_r = step_r (PXᵀx)_r, and a·(q_j − q_i)
-// estimates x·(y_j − y_i) for two keys of a cluster.
+// The residual numbers of a key are small integers: q_r = round((p_r − p_r(centre)) / step_r) for p = PYᵀy. Sums of
+// them and of their squares are therefore exact, in any order. Queries carry the steps: with a_r = step_r (PXᵀx)_r,
+// a·(q_j − q_i) estimates x·(y_j − y_i) for two keys of a cluster.
 type geometry[T dense.Float] struct {
 	spec   Spec
 	source *Centres
@@ -27,8 +28,8 @@ type geometry[T dense.Float] struct {
 	p0     dense.Matrix[T] // p/step of a centre
 }
 
-// maxSpread caps σ² in the weight of a centroid: beyond it the normal law of the scores inside of a cluster promises
-// more than its keys bear out.
+// maxSpread caps σ² in the weight of a centroid. Beyond it, the normal approximation of the scores inside a cluster
+// overestimates the weight of its keys.
 const maxSpread = 6
 
 // quantum is the number of steps in a standard deviation of a residual and the largest integer for a number of bits: 8

@@ -33,8 +33,8 @@ type scoreMemory[T dense.Float] struct {
 	best  []T
 }
 
-// awake is how much less work than that of a wake-up pays for a goroutine in a fit: its steps follow each other so
-// closely that goroutines have not gone to sleep.
+// awake reduces the amount of work that justifies a goroutine in a fit. The steps of a fit follow each other so closely
+// that the goroutines have not gone to sleep.
 const awake = 4
 
 // share is how many of n items a goroutine gets at least where grain pay for one and so many may share them; n: one
@@ -46,9 +46,9 @@ func share(workers, n, grain int) int {
 	return max(grain, (n+workers-1)/workers)
 }
 
-// Rounds of seeding: the first takes k/firstShare points by weight alone, the others 3/10 of k each. A round takes
-// fewer
-// where a point has more than its share; after mostRounds all points that are no centre yet are alike.
+// Rounds of seeding. The first round takes k/firstShare points by weight alone, every other round 3/10 of k. A round
+// takes fewer points if one point has more than its share. After mostRounds, all points that are not yet centres are
+// equally likely.
 const (
 	firstShare = 8
 	mostRounds = 6
@@ -96,9 +96,8 @@ func (m *kmeans[T]) seed(z dense.Matrix[T], w []T, k int, seed uint64) {
 	}
 }
 
-// take draws b points in proportion to draw by systematic sampling: one random offset in (0,1), then equal steps.
-// Points with
-// more than a step of the total come once; nothing is drawn if all are zero.
+// take draws b points in proportion to draw by systematic sampling: one random offset in (0,1), then equal steps. A
+// point with more than one step of the total is taken once. If all are zero, nothing is drawn.
 func (m *kmeans[T]) take(b int, offset float64) {
 	var total float64
 	for _, v := range m.draw {
@@ -213,7 +212,8 @@ func (m *kmeans[T]) pass(z dense.Matrix[T], w []T) {
 	par.For(k, each, func(first, end int) { m.means(z, w, first, end) })
 }
 
-// means moves centres first to end−1: points are added in their order, whatever other goroutines do.
+// means moves the centres first to end−1. Each centre adds its points in their order, so the sums do not depend on
+// other goroutines.
 func (m *kmeans[T]) means(z dense.Matrix[T], w []T, first, end int) {
 	for j, c := range m.assign {
 		if int(c) < first || int(c) >= end || !(w[j] > 0) {

@@ -8,16 +8,14 @@ import (
 	"github.com/randfeat/randfeat/internal/kern"
 )
 
-// rows computes the outputs of a task: the centroids and the exact neighbours of all rows, then the exact clusters, one
-// after the other with the rows that have chosen them.
-//
-// With e_c = exp(x·c) and e_j = exp(x·y_j) the sums of a row are
+// rows computes the outputs of a task: first the centroids and exact neighbours of all rows, then the exact clusters,
+// each with the rows that chose it. With e_c = exp(x·c) and e_j = exp(x·y_j), the sums of a row are
 //
 //	Σ_{c ∉ top} e_c n_c (v̄_c, 1) + Σ_{j near, c(j) ∉ top} (e_j − e_c(j)) (v_j, 1)
-//	                             + Σ_{c ∈ top} Σ_{j ∈ c} e_j (v_j, 1):
+//	                             + Σ_{c ∈ top} Σ_{j ∈ c} e_j (v_j, 1).
 //
-// a neighbour takes its own share of a centroid out, so that no sum per block of queries is needed, and is left to its
-// cluster where that is exact.
+// A neighbour subtracts its own share of its centroid. This avoids separate cluster sums for every block of queries. If
+// the neighbour's cluster is exact, the cluster alone counts it.
 func (c *call[T]) rows(w *worker[T], t rowTask) {
 	p := c.problems[t.problem]
 	c.sums(w, p, t)
@@ -295,10 +293,9 @@ func (p *problem[T]) takeOut(w *worker[T], row []T, cluster []int32, far []T, st
 	return sum
 }
 
-// largestOf sets dst to the indexes of the largest numbers of x, of equal ones the first, and makes these −∞. Peaks are
-// the largest of every peakWidth numbers. Numbers that are −∞ already, or have NaN for a peak, do not count: where
-// there
-// are too few others the last indexes are −1.
+// largestOf sets dst to the indexes of the largest numbers of x, the first of equal ones, and sets these numbers to −∞.
+// peaks holds the maximum of every peakWidth numbers. Numbers that are already −∞, or whose peak is NaN, do not count.
+// If too few numbers remain, the last indexes are −1.
 func largestOf[T dense.Float](dst []int32, x, peaks []T) {
 	for n := range dst {
 		best, at := T(math.Inf(-1)), -1

@@ -12,10 +12,10 @@ import (
 	"github.com/randfeat/randfeat/internal/par"
 )
 
-// SlotSpec says how [Slots] use a fixed memory. Zero fields mean the defaults in brackets.
+// SlotSpec says how [Slots] divide a fixed memory. A field that is 0 has the default in brackets.
 type SlotSpec struct {
-	// Budget is the memory of a key/value head, in keys and their values: sinks, window and slots together. A slot is a
-	// key, a value, Residual numbers and two more.
+	// Budget is the memory of a key/value head, counted in keys with their values, for sinks, window and slots
+	// together. A slot holds a key, a value, Residual numbers and two more numbers.
 	Budget int `json:"budget"`
 	// Sinks is the number of first keys that stay exact (4; −1: none).
 	Sinks int `json:"sinks,omitempty"`
@@ -24,10 +24,11 @@ type SlotSpec struct {
 	Block  int `json:"block,omitempty"`
 	// Residual is the number of directions along which slots keep the variance of their keys (16; −1: none).
 	Residual int `json:"residual,omitempty"`
-	// Decay is what the attention received so far is multiplied by at every block (0.5).
+	// Decay multiplies the attention received so far at the beginning of every block (0.5).
 	Decay float64 `json:"decay,omitempty"`
-	// Evict drops the slots that have received the least attention instead of merging: H2O with Decay 1 (Zhang et al.
-	// 2023, arXiv:2306.14048), like SnapKV with less (Li et al. 2024, arXiv:2404.14469). It needs no centres.
+	// Evict drops the slots that received the least attention instead of merging slots. With Decay 1 this is H2O (Zhang
+	// et al. 2023, arXiv:2306.14048); with a smaller Decay it resembles SnapKV (Li et al. 2024, arXiv:2404.14469). It
+	// needs no centres.
 	Evict bool `json:"evict,omitempty"`
 }
 
@@ -36,8 +37,9 @@ const (
 	defaultSlotWindow = 64
 	defaultSlotBlock  = 32
 	defaultDecay      = 0.5
-	// slotFloor is the weight of a slot without attention, in units of the mean. A weight that grows with the number of
-	// keys, as of Ward's clustering, keeps old crowds apart at the expense of single keys: a quarter more error.
+	// slotFloor is the weight of a slot that received no attention, in units of the mean. A weight that grows with the
+	// number of keys, as in Ward's clustering, protects large old slots at the expense of single keys: a quarter more
+	// error.
 	slotFloor = 0.2
 )
 
@@ -62,7 +64,7 @@ func (s SlotSpec) full() SlotSpec {
 // slots is the number of slots of a full spec.
 func (s *SlotSpec) slots() int { return s.Budget - s.Sinks - s.Window - s.Block }
 
-// Validate reports the first field that makes no sense.
+// Validate reports the first field that is out of range.
 func (s *SlotSpec) Validate() error {
 	f := s.full()
 	for _, n := range [...]int{s.Sinks + 1, s.Window, s.Block, s.Residual + 1, s.Budget} {
@@ -81,17 +83,18 @@ func (s *SlotSpec) Validate() error {
 	return nil
 }
 
-// Slots is causal attention in constant memory: an attention-weighted online merge. The first keys and a window are
-// exact. A key that leaves the window becomes a slot; over budget the slots that matter least merge with their nearest.
-// A slot is the mean c of its n keys, the mean of their values, and their variance along the residual directions; its
-// keys weigh n e^{x·c + ½ min(σ²(x), 6)}.
+// Slots is a [State] of constant memory: old keys are merged online, weighted by the attention they receive. The first
+// keys and a window are exact. A key that leaves the window becomes a slot. If there are too many slots, the cheapest
+// merges are made. A slot holds the mean c of its n keys, the mean of their values, and the variance of the keys along
+// the residual directions. Its weight is n e^{x·c + ½ min(σ²(x), 6)}.
 //
-// At the beginning of a block slots merge until they fit, in ascending cost
+// At the beginning of a block, slots merge until they fit the budget, in ascending order of the cost
 //
-//	w_a w_b / (w_a + w_b) · |R(c_a − c_b)|²,   w = h / mean(h) + 0.2,
+//	w_a w_b / (w_a + w_b) · |R(c_a − c_b)|²,   w = h / mean(h) + 0.2.
 //
-// for h the attention that a slot, or its keys while they were in the window, has received, decayed at every block.
-// Calibration gives the metric R and the directions, see [Centres]; the centres themselves are of no use here.
+// Here h is the attention that the slot has received, including the time when its keys were in the window, decayed at
+// every block. Calibration supplies the metric R and the residual directions (see [Centres]). The centres themselves
+// are not used.
 type Slots[T dense.Float] struct {
 	layer
 	spec  SlotSpec
@@ -127,8 +130,8 @@ type slotWorker[T dense.Float] struct {
 	pool   slotPool[T]
 }
 
-// NewSlots returns the state of no tokens. Scale is that of [Attention]; centres has one entry per key/value head, or
-// is nil if spec.Evict.
+// NewSlots returns an empty state. scale is as in [Attention]. centres has one entry per key/value head; it may be nil
+// if spec.Evict is set.
 func NewSlots[T dense.Float](spec SlotSpec, scale float64, centres []*Centres, batch, qHeads, kvHeads, dim,
 	valueDim int) (*Slots[T], error) {
 	l, err := newLayer(batch, qHeads, kvHeads, dim, valueDim)
@@ -193,16 +196,16 @@ func (s *Slots[T]) project(g *geometry[T], m *metric[T], c *Centres) {
 	s.tab.Pack(&m.py, y)
 }
 
-// Spec is that of NewSlots, with its defaults.
+// Spec returns the spec of NewSlots with its defaults filled in.
 func (s *Slots[T]) Spec() SlotSpec { return s.spec }
 
-// Len is the number of tokens seen.
+// Len returns the number of tokens seen, including those of merged states.
 func (s *Slots[T]) Len() int { return s.length + s.joined }
 
-// Report counts what happened to the rows of all steps.
+// Report returns the counts of all steps.
 func (s *Slots[T]) Report() attention.Report { return s.report }
 
-// Reset forgets all tokens and counts.
+// Reset removes all tokens and sets the counts to zero.
 func (s *Slots[T]) Reset() {
 	s.length, s.joined, s.report = 0, 0, attention.Report{}
 	for i := range s.heads {
@@ -229,7 +232,7 @@ func (h *slotHead[T]) resize(room, n int) {
 	f.total = 0
 }
 
-// Bytes is the memory that the state holds.
+// Bytes returns the memory that the state holds.
 func (s *Slots[T]) Bytes() int64 {
 	var n int
 	for i := range s.heads {
@@ -248,7 +251,8 @@ func sizeOf[T dense.Float]() int64 {
 }
 
 // Step appends the keys and values of one or more tokens and writes the attention of their queries, each over all
-// tokens up to its own. Outputs do not depend on how tokens are divided among steps. A warm Slots allocates nothing.
+// tokens up to its own. Outputs do not depend on how the tokens are divided into steps. After the first steps Slots
+// allocate nothing.
 func (s *Slots[T]) Step(out, q, k, v attention.Seq[T]) error {
 	if err := checkStep(&s.layer, out, q, k, v); err != nil {
 		return err
@@ -490,11 +494,12 @@ func (a *slotPool[T]) compact() {
 	a.n = n
 }
 
-// merge joins the extra slots that are the cheapest to join with their nearest ones, all measured before the first is.
+// merge joins the extra slots that are cheapest to join with their nearest slot. All costs are measured before the
+// first join.
 func (a *slotPool[T]) merge(h *slotHead[T], extra int) {
 	g, n := h.g, a.n
 	a.nearest(h)
-	// Of two that are each other's nearest only the later one moves.
+	// If two slots are each other's nearest, only the later one moves. Otherwise they would swap places.
 	for c := range n {
 		if o := a.next[c]; int(a.next[o]) == c && c < int(o) {
 			a.cost[c], a.next[c] = T(math.Inf(1)), int32(c)
@@ -505,7 +510,7 @@ func (a *slotPool[T]) merge(h *slotHead[T], extra int) {
 		a.p = buf.Shaped(a.p, n, g.r)
 		g.tab.MulT(a.p, a.mean.RowRange(0, n), &h.m.py, nil)
 	}
-	// A slot may move to one that has moved itself; equal costs might lead it back.
+	// The target of a move may itself have moved. Follow the chain; equal costs could otherwise form a cycle.
 	a.root = buf.Sized(a.root, n)
 	for c := range a.root {
 		a.root[c] = int32(c)
@@ -610,7 +615,7 @@ func (a *slotPool[T]) cheapest(c int, dot []T) {
 	a.cost[c] = best
 }
 
-// Clone is a copy that goes on by itself: a fork of the sequence.
+// Clone returns an independent copy of the state.
 func (s *Slots[T]) Clone() *Slots[T] {
 	c := &Slots[T]{layer: s.layer, spec: s.spec, tab: s.tab, scale: s.scale, from: s.from}
 	for i := range s.heads {
@@ -642,10 +647,10 @@ func (a *near[T]) copyFrom(o *near[T]) {
 	a.value.Data = slices.Clone(o.value.Data)
 }
 
-// Fork is Clone.
+// Fork returns Clone as a State.
 func (s *Slots[T]) Fork() State[T] { return s.Clone() }
 
-// Join is Merge.
+// Join calls Merge if o is Slots.
 func (s *Slots[T]) Join(o State[T]) error {
 	other, ok := o.(*Slots[T])
 	if !ok {
@@ -654,8 +659,8 @@ func (s *Slots[T]) Join(o State[T]) error {
 	return s.Merge(other)
 }
 
-// Merge adds all keys of o, its sinks and window too, to the slots, which then merge until they fit: later tokens see
-// those of both. The window stays that of s.
+// Merge adds all keys of o to the slots of s, including the sinks and the window of o. The slots then merge until they
+// fit the budget. Later tokens see both sequences. The window remains that of s.
 func (s *Slots[T]) Merge(o *Slots[T]) error {
 	if err := s.matches(o); err != nil {
 		return err

@@ -11,52 +11,54 @@ import (
 // ErrSpec marks every error about the fields of a Spec.
 var ErrSpec = errors.New("invalid centroid spec")
 
-// Spec says how the keys of one head are summarised and which of them a query meets exactly. It is plain data; a field
-// that is 0 means none or a default, as its comment says.
+// Spec describes how the keys of one head are summarised and which keys a query sees exactly. It is plain data. In most
+// fields 0 means none or a default, as the field's comment says.
 type Spec struct {
-	// Clusters is k, the number of centroids. A multiple of 32 makes full use of vector kernels; in proportion to √L
-	// long sequences take O(L^1.5). 0: keys outside of the window and the sinks do not count at all.
+	// Clusters is the number of centroids k. Multiples of 32 fill the vector kernels. In proportion to √L, attention
+	// takes O(L^1.5) time. With 0, keys outside the window and the sinks are ignored.
 	Clusters int `json:"clusters"`
-	// Top is s: the members of the s clusters that promise the largest error of a query are exact; 0: none.
+	// Top is the number of clusters whose members are exact for a query: those with the largest expected error; 0:
+	// none.
 	Top int `json:"top,omitempty"`
-	// Keys is t: of the members of the Top clusters only the t with the best residual scores are exact; 0: all. It is
-	// for causal attention: without order whole clusters are dense tiles, which take less time than chosen keys.
+	// Keys limits the exact members of the Top clusters to the t with the best residual scores; 0: all members. Only
+	// causal attention has it: bidirectional attention reads whole clusters as dense tiles, which is faster.
 	Keys int `json:"keys,omitempty"`
-	// Residual is r, the number of residual directions of Spread and Keys; 0: 16.
+	// Residual is the number of residual directions that Spread and Keys use; 0: 16.
 	Residual int `json:"residual,omitempty"`
-	// Bits of one residual number that a streaming state keeps per key: 8 or 4; 0: 8.
+	// Bits is the size of one residual number of a key in a streaming state: 8 or 4; 0: 8.
 	Bits int `json:"bits,omitempty"`
-	// Spread puts the variance inside of a cluster into its weight: for causal attention, whose centroids are plain
+	// Spread adds the variance inside a cluster to its weight. It is for causal attention, whose centroids are plain
 	// means of the keys so far.
 	Spread bool `json:"spread,omitempty"`
-	// Together is the number of queries that choose their exact clusters together, so that all products are dense
-	// tiles, as those of exact attention; 0: every query chooses by itself. Rows of all query heads of a group take
-	// part. Top is then of such a block. Bidirectional queries are sorted first, and there is no window; causal blocks
-	// are of neighbours and need a Chunk.
+	// Together is the number of queries that choose their exact clusters together; Top then counts clusters per block
+	// of queries, over all query heads of a group. All products become dense tiles, as in exact attention. 0: every
+	// query chooses for itself. Bidirectional queries are sorted first, and there is no window. Causal blocks consist
+	// of neighbours and need Chunk.
 	Together int `json:"together,omitempty"`
-	// Chunk is the number of keys that are clustered by themselves, into Clusters each, once all of them have left the
-	// window: for causal attention, which then needs no calibrated centres. 0: all keys have the same centres.
+	// Chunk is the number of consecutive keys that are clustered on their own, into Clusters each, once all of them
+	// have left the window. It is for causal attention, which then needs no fitted centres. 0: all keys share the same
+	// centres.
 	Chunk int `json:"chunk,omitempty"`
 	// Shared makes one choice of clusters and keys for all query heads of a group.
 	Shared bool `json:"shared,omitempty"`
 	// Sinks is the number of first keys that are always exact.
 	Sinks int `json:"sinks,omitempty"`
-	// Window and Block say which neighbours are exact: a query at position p of the block [b, b+Block) meets the keys
-	// [b−Window, b+Block+Window), or [b−Window, p] if causal. Block 1 is a sliding window. Block 0 is 64 if causal;
-	// else 16 with a window, and without one there are no exact neighbours.
+	// Window and Block define the exact neighbours. A query at position p of the block [b, b+Block) sees the keys
+	// [b−Window, b+Block+Window), or [b−Window, p] if causal. Block 1 is a sliding window. Block 0 means 64 if causal
+	// and 16 otherwise; bidirectional attention with Window 0 and Block 0 has no exact neighbours.
 	Window int `json:"window,omitempty"`
 	Block  int `json:"block,omitempty"`
-	// Landmarks is the number of queries, per head, whose attention weighs the keys for the fit; 0: 32, or 128 if
-	// causal. A causal fit is made once, for other text; a bidirectional one for every sequence.
+	// Landmarks is the number of queries per head whose attention weights the keys in the fit; 0: 32, or 128 if causal.
+	// A causal fit is made once, on other text, and can afford more.
 	Landmarks int `json:"landmarks,omitempty"`
-	// Passes of Lloyd's algorithm after seeding; 0: 2, or 4 if causal.
+	// Passes is the number of iterations of Lloyd's algorithm after seeding; 0: 2, or 4 if causal.
 	Passes int `json:"passes,omitempty"`
-	// Sample bounds the keys that the clustering is trained on; 0: 16 per cluster, at least 1024, or 65536 if causal.
+	// Sample limits the number of keys that train the clusters; 0: 16 per cluster, at least 1024, or 65536 if causal.
 	Sample int `json:"sample,omitempty"`
-	// Values is the weight of the values in the clustering: a distance of their standard deviation counts as much as
-	// Values in a logit; 0: keys alone.
+	// Values is the weight of the values in the clustering: one standard deviation of the values counts like a
+	// difference of Values in a logit; 0: keys alone.
 	Values float64 `json:"values,omitempty"`
-	// Seed of the seeding and of the sample.
+	// Seed of the k-means seeding and of the sample.
 	Seed uint64 `json:"seed,omitempty"`
 }
 
@@ -77,7 +79,7 @@ const (
 	most               = 1 << 30 // of every other count, for the same reason
 )
 
-// Validate reports the first field that makes no sense.
+// Validate reports the first field that is out of range.
 func (s *Spec) Validate() error {
 	if s.Clusters < 0 || s.Clusters > mostClusters {
 		return fmt.Errorf("%d clusters, want 0 to %d: %w", s.Clusters, mostClusters, ErrSpec)
@@ -169,9 +171,9 @@ func (s *Spec) block(causal bool) int {
 	return 0
 }
 
-// Cost is the work of one token, a query and a key, of bidirectional attention over lenK keys in units of one random
-// feature, 2(d + d_v) multiply-adds: exact attention has lenK/2. The weights of keys and their assignment count,
-// training the clusters does not: for long sequences it sees a sample.
+// Cost estimates the work of one token (a query and a key) of bidirectional attention over lenK keys. The unit is one
+// random feature, 2(d + d_v) multiply-adds; exact attention costs lenK/2. Weighting and assigning keys is included.
+// Training the clusters is not: on long sequences it uses a sample of bounded size.
 func (s Spec) Cost(lenK, dim, valueDim int) float64 {
 	d, both, n := float64(dim), float64(dim+valueDim), float64(lenK)
 	k := min(float64(s.Clusters), n)
@@ -205,7 +207,7 @@ func (s Spec) Cost(lenK, dim, valueDim int) float64 {
 // specWire is a Spec without methods.
 type specWire Spec
 
-// UnmarshalJSON reads the fields strictly: unknown and repeated ones are errors, and so is a spec that is not valid.
+// UnmarshalJSON reads the fields strictly. Unknown fields, repeated fields and an invalid spec are errors.
 func (s *Spec) UnmarshalJSON(b []byte) error {
 	var w specWire
 	if err := namedjson.Decode(b, &w); err != nil {

@@ -7,26 +7,27 @@ import (
 	"github.com/randfeat/randfeat/dense"
 )
 
-// State is causal attention that continues, for all heads of a layer: [Cache], which keeps every key, or [Slots], whose
-// memory is fixed. A State serves one call at a time.
+// State is causal attention over a growing sequence, for all heads of a layer. [Cache] keeps every key, [Slots] has
+// constant memory, and [Chunks] clusters keys chunk by chunk. A State must not be used by two calls at the same time.
 type State[T dense.Float] interface {
 	// Step appends the keys and values of one or more tokens and writes the attention of their queries, each over all
-	// tokens up to its own. Arguments are checked before anything changes. Outputs do not depend on how tokens are
-	// divided among steps.
+	// tokens up to its own. Arguments are checked before the state changes. Outputs do not depend on how the tokens are
+	// divided into steps.
 	Step(out, q, k, v attention.Seq[T]) error
-	// Len is the number of tokens seen.
+	// Len returns the number of tokens seen.
 	Len() int
-	// Bytes is the memory that the state holds: keys, values, sums, and room for more of them.
+	// Bytes returns the memory that the state holds: keys, values, sums and spare capacity.
 	Bytes() int64
-	// Report counts what happened to the rows of all steps.
+	// Report returns the counts of all steps.
 	Report() attention.Report
-	// Reset forgets all tokens and counts.
+	// Reset removes all tokens and sets the counts to zero.
 	Reset()
-	// Fork is a copy that goes on by itself.
+	// Fork returns an independent copy, for example to continue one prompt in two ways.
 	Fork() State[T]
-	// Join appends the tokens of another state of the same kind, specs, centres and shape, as the method Merge says.
+	// Join appends the tokens of another state of the same type, specs, centres and shape; see the Merge methods.
+	// Chunks do not support it.
 	Join(o State[T]) error
-	// AppendBinary appends the state to b, with a checksum.
+	// AppendBinary appends the saved state to b, with a checksum.
 	AppendBinary(b []byte) ([]byte, error)
 }
 

@@ -16,10 +16,10 @@ const (
 	lag = 20
 )
 
-// tiles are the sums of a block of rows that chooses its exact clusters together. All products are dense: rows by
-// centroids, rows by neighbours, rows by the members of the chosen clusters. It is the scratch memory of a worker.
+// tiles sums the outputs of a block of rows that chooses its exact clusters together. All products are dense: rows by
+// centroids, rows by neighbours, rows by the members of the chosen clusters. It is the scratch memory of one worker.
 //
-// The order of calls is begin, far, add for keys that are always exact, choose, finishFar, add for the members of the
+// Call in this order: begin, far, add for keys that are always exact, choose, finishFar, add for the members of the
 // chosen clusters, finish.
 type tiles[T dense.Float] struct {
 	tab   *kern.Table[T]

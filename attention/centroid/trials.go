@@ -7,14 +7,16 @@ import (
 	"github.com/randfeat/randfeat/dense"
 )
 
-// Trials computes some rows of bidirectional attention, or of causal attention with chunks, with one spec after the
-// other, over the same arguments and with the bits of Attention.At. Specs that differ in Top alone have the same
-// clusters, and so have bidirectional ones that differ in Window and Block: the second of them costs its rows only.
-// Clusters of the last few specs are kept. Trials serve one call at a time.
+// Trials computes a few rows of attention with one spec after the other, over the same arguments. It supports
+// bidirectional attention and causal attention with chunks. The rows are bit-identical to [Attention.At].
+//
+// Specs that differ only in Top share their clusters, and so do bidirectional specs that differ in Window and Block:
+// the second such spec costs only its rows. The clusters of the last few specs are kept. A Trials must not be used by
+// two calls at the same time.
 type Trials[T dense.Float] struct {
-	// Voters, one entry per query, tells which choose the exact clusters of their block (Spec.Together); nil: all, as
-	// in Attention.At. Errors of rows that have no vote do not profit from a block of fewer rows. Causal rows that
-	// neither vote nor are asked for take no time.
+	// Voters, one entry per query, says which queries choose the exact clusters of their block (Spec.Together). nil
+	// means all, as in Attention.At. A row without a vote shows the error of a block that was not chosen for it. Causal
+	// rows that neither vote nor are requested cost nothing.
 	Voters []bool
 
 	vis     attention.Visibility
@@ -40,7 +42,7 @@ type chunkedKeys[T dense.Float] struct {
 // keptTrials clusterings are kept: lists of specs by their cost go back and forth between as many.
 const keptTrials = 3
 
-// NewTrials checks the arguments, as Attention.Forward does; scale 0 is 1/√d.
+// NewTrials checks the arguments as [Attention.Forward] does. Scale 0 means 1/√d.
 func NewTrials[T dense.Float](vis attention.Visibility, scale float64, q, k, v attention.Seq[T]) (*Trials[T], error) {
 	t := &Trials[T]{vis: vis, scale: scale, q: q, k: k, v: v}
 	a := Attention[T]{Visibility: vis, Scale: scale, Specs: []Spec{{Clusters: 1}}}
@@ -50,7 +52,7 @@ func NewTrials[T dense.Float](vis attention.Visibility, scale float64, q, k, v a
 	return t, a.checkFinite(q, k, v)
 }
 
-// At sets out to the rows of all batches and heads that attention with spec has, as Attention.At.
+// At computes the given rows of all batches and heads with spec, as [Attention.At] does.
 func (t *Trials[T]) At(out attention.Seq[T], rows []int, spec Spec) error {
 	a := Attention[T]{Visibility: t.vis, Scale: t.scale, Specs: []Spec{spec}}
 	if err := a.checkRows(out, rows, t.q, t.k, t.v); err != nil || len(rows) == 0 {

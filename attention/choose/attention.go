@@ -12,13 +12,13 @@ import (
 	"github.com/randfeat/randfeat/internal/par"
 )
 
-// Attention runs a Choice: every key/value head, with the query heads of its group, by its own plan. It is an
-// attention.Attention[attention.Seq[T]] and may be used by many goroutines, but Visibility and Unchecked are not to be
-// changed meanwhile. Outputs have the same bits at any GOMAXPROCS.
+// Attention runs a [Choice]: every key/value head, with the query heads of its group, by its own plan. It implements
+// attention.Attention[attention.Seq[T]]. Many goroutines may use it at the same time, as long as nobody changes
+// Visibility or Unchecked. Outputs are bit-identical at any GOMAXPROCS.
 type Attention[T dense.Float] struct {
 	attention.Visibility
 	Unchecked bool // values are known to be finite
-	// Workers bounds the goroutines of a call; 0: GOMAXPROCS. It changes no bit of the result.
+	// Workers limits the goroutines of a call; 0 means GOMAXPROCS. Results are bit-identical for any value.
 	Workers int
 
 	choice *Choice
@@ -36,7 +36,7 @@ type run[T dense.Float] struct {
 	see     func(v attention.Visibility, unchecked bool)
 }
 
-// New draws the maps of a choice. Visibility.Causal is that of the choice.
+// New draws the feature maps of a choice. It sets Visibility.Causal to the choice's value.
 func New[T dense.Float](c *Choice) (*Attention[T], error) {
 	if err := c.check(); err != nil {
 		return nil, err
@@ -100,10 +100,10 @@ func newRun[T dense.Float](c *Choice, lo, hi int) (run[T], error) {
 	return r, nil
 }
 
-// Choice is what a runs. It is not to be changed.
+// Choice returns the choice that a runs. The caller must not change it.
 func (a *Attention[T]) Choice() *Choice { return a.choice }
 
-// Forward writes the attention of queries q over keys k and values v into out, which must not share memory with them.
+// Forward writes the attention of q over k and v to out. out must not share memory with the inputs.
 func (a *Attention[T]) Forward(out, q, k, v attention.Seq[T]) (attention.Report, error) {
 	return par.Result(a.Workers, func() (attention.Report, error) { return a.forward(out, q, k, v) })
 }
@@ -135,7 +135,7 @@ func (a *Attention[T]) forward(out, q, k, v attention.Seq[T]) (attention.Report,
 		reports[i], errs[i] = r.forward.Forward(headRange(out, r.lo*group, r.hi*group),
 			headRange(q, r.lo*group, r.hi*group), headRange(k, r.lo, r.hi), headRange(v, r.lo, r.hi))
 	}
-	// Runs of few heads do not keep all processors busy: they go side by side.
+	// A run of few heads does not keep all processors busy, so runs execute in parallel.
 	workers := 1
 	if par.Limit() == 0 && par.Procs() > 1 {
 		workers = len(a.runs)

@@ -14,8 +14,8 @@ import (
 	"gonum.org/v1/gonum/stat/distuv"
 )
 
-// Estimate is a relative error |ô−o|/|o| with an interval of 90 %. That of a [Check] holds the error over all rows of
-// the arguments, that of a [Choice] the error over another text.
+// Estimate is a relative error |ô−o|/|o| with a 90 % interval. The interval of a [Check] covers the error over all rows
+// of its arguments. The interval of a [Choice] covers the error on another text of the same kind.
 type Estimate struct {
 	Error float64 `json:"error"`
 	Low   float64 `json:"low"`
@@ -121,18 +121,18 @@ func logError(rows []rowError, pick func(i int) int) (log, se float64) {
 	return math.Log(r) / 2, math.Sqrt(m/(m-1)*d) / b / (2 * r)
 }
 
-// The errors of a head differ from text to text, and a sample of rows says nothing about that. Their standard
-// deviation, in logarithms, is estimated from the texts that are given. As these are few, it is drawn towards
-// textSpread, which counts as much as textPrior + 1 texts. With one text it is textSpread: an assumption, set by
-// synthetic heads. Real heads, seen later, have 0.17 to 0.25 between texts of two other corpora, and single layers up
-// to 0.43 (docs/attention.md).
+// A sample of rows does not show how the error of a head differs between texts. The standard deviation between texts,
+// in logarithms, is estimated from the given texts. There are few of them, so the estimate is shrunk towards
+// textSpread, which counts as much as textPrior + 1 texts. With one text it equals textSpread: an assumption, set by
+// synthetic heads. Real heads of two other corpora, measured later, have 0.17 to 0.25, and single layers up to 0.43
+// (docs/attention.md).
 const (
 	textSpread = 0.2
 	textPrior  = 4
 )
 
-// forecast is the error with the interval of the error over another text of the same kind: the interval of rows and a
-// prediction interval for one more text, which are independent.
+// forecast returns the error with an interval for another text of the same kind. It combines two independent parts: the
+// interval of the rows and a prediction interval for one more text.
 func (s *errorSums) forecast() Estimate {
 	e := s.estimate()
 	if e.Error == 0 || e.High == math.MaxFloat64 {
@@ -164,8 +164,8 @@ func (s *errorSums) forecast() Estimate {
 	return e
 }
 
-// Check holds the exact outputs of a sample of query rows and judges other attentions over the same arguments by them:
-// the work is that of so many rows, not of all.
+// Check holds the exact outputs of a sample of query rows and measures other attentions against them, over the same
+// arguments. The work grows with the sample, not with the number of queries.
 type Check[T dense.Float] struct {
 	vis     attention.Visibility
 	q, k, v attention.Seq[T]
@@ -183,9 +183,9 @@ const (
 	causalRows = 4
 )
 
-// NewCheck computes the exact outputs of so many query rows per head and batch; 0: 64, or 32 if there is more than one
-// batch, and four times as many if causal. They are drawn from equal parts of the sequence and are none of the
-// landmarks of a centroid fit: an error is measured where nothing was fitted.
+// NewCheck computes the exact outputs of rows query rows per head and batch. 0 means 64 rows, or 32 if there is more
+// than one batch, and four times as many if causal. One row is drawn from each of equal parts of the sequence.
+// Landmarks of a centroid fit are avoided, because the fit has seen them.
 func NewCheck[T dense.Float](vis attention.Visibility, scale float64, q, k, v attention.Seq[T], rows int,
 	seed uint64) (*Check[T], error) {
 	if err := checkInputs(vis, q, k, v); err != nil {
@@ -375,7 +375,7 @@ func (c *Check[T]) answer(scale float64) error {
 	return nil
 }
 
-// Rows are the sampled queries, the same of every batch and head.
+// Rows returns the positions of the sampled queries. They are the same in every batch and head.
 func (c *Check[T]) Rows() []int { return c.rows }
 
 // rowAttention computes single rows, with the bits of Forward.
@@ -383,7 +383,8 @@ type rowAttention[T dense.Float] interface {
 	At(out attention.Seq[T], rows []int, q, k, v attention.Seq[T]) error
 }
 
-// Errors measures an attention over the arguments of the check: one estimate per query head, and all heads together.
+// Errors runs a over the arguments of the check and returns one estimate per query head, and one for all heads
+// together.
 func (c *Check[T]) Errors(a attention.Attention[attention.Seq[T]]) (heads []Estimate, all Estimate, err error) {
 	sums, err := c.measure(a, 0, c.k.Heads)
 	if err != nil {
@@ -393,7 +394,7 @@ func (c *Check[T]) Errors(a attention.Attention[attention.Seq[T]]) (heads []Esti
 	return heads, all, nil
 }
 
-// ErrorsOf is Errors of an output that was computed from the arguments of the check.
+// ErrorsOf is Errors for an output that has already been computed from the arguments of the check.
 func (c *Check[T]) ErrorsOf(out attention.Seq[T]) (heads []Estimate, all Estimate, err error) {
 	if err := out.Check("out"); err != nil {
 		return nil, all, err

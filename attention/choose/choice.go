@@ -9,35 +9,35 @@ import (
 	"github.com/randfeat/randfeat/internal/namedjson"
 )
 
-// Choice is a plan for every key/value head of a model, or of a part of it: layers are just more heads. It is one JSON
-// document, read strictly.
+// Choice holds a plan for every key/value head of a model or of a part of it. The heads of several layers are simply
+// concatenated; see [Choice.Range]. Its file form is one JSON document, read strictly.
 type Choice struct {
-	// Causal and Scale are as in the attention that the choice is for; Scale 0: 1/√d.
+	// Causal and Scale are those of the attention that the choice is for. Scale 0 means 1/√d.
 	Causal bool    `json:"causal,omitempty"`
 	Scale  float64 `json:"scale,omitempty"`
-	// Length is the number of keys of the sequences that the choice was made for. It holds for others, but costs and
-	// errors are those at this length.
+	// Length is the number of keys in the sample. The choice also runs at other lengths, but Cost, Seconds and Expected
+	// refer to this one.
 	Length   int `json:"length"`
 	Dim      int `json:"dim"`
 	ValueDim int `json:"value_dim"`
-	// Tol or Budget is what was asked for.
+	// Tol or Budget is the goal of the choice.
 	Tol    float64 `json:"tol,omitempty"`
 	Budget float64 `json:"budget,omitempty"`
-	// Rates are those that plans were ranked by; nil: by cost.
+	// Rates ranked the plans; nil means they were ranked by cost.
 	Rates *Rates `json:"rates,omitempty"`
 	Heads []Head `json:"heads"`
 }
 
-// Head is the plan of one key/value head and what to expect of it.
+// Head is the plan of one key/value head with its cost and expected error.
 type Head struct {
 	Plan
 	Cost     float64  `json:"cost"`     // of a token, in features
 	Expected Estimate `json:"expected"` // error on another text of the same kind
-	// Seconds of a token, predicted by the rates of the choice; 0 without.
+	// Seconds is the predicted time of a token by the rates of the choice; 0 without rates.
 	Seconds float64 `json:"seconds,omitempty"`
 }
 
-// Cost is the mean cost of a token and head.
+// Cost returns the mean cost per token and head.
 func (c *Choice) Cost() float64 {
 	var sum float64
 	for i := range c.Heads {
@@ -46,7 +46,7 @@ func (c *Choice) Cost() float64 {
 	return sum / float64(max(1, len(c.Heads)))
 }
 
-// Seconds is the mean of the predicted seconds of a token and head; 0 if the choice was made by cost.
+// Seconds returns the mean predicted seconds per token and head, or 0 if the choice was made by cost.
 func (c *Choice) Seconds() float64 {
 	var sum float64
 	for i := range c.Heads {
@@ -55,7 +55,7 @@ func (c *Choice) Seconds() float64 {
 	return sum / float64(max(1, len(c.Heads)))
 }
 
-// Range is the choice of heads lo to hi−1, such as those of one layer.
+// Range returns the choice of the heads lo to hi−1, for example those of one layer.
 func (c *Choice) Range(lo, hi int) *Choice {
 	part := *c
 	part.Heads = slices.Clip(c.Heads[lo:hi])
@@ -108,8 +108,8 @@ func (c *Choice) MarshalJSON() ([]byte, error) {
 	return json.Marshal(choiceWire{format, version, choiceFields(*c)})
 }
 
-// UnmarshalJSON reads what MarshalJSON writes; unknown and repeated fields, other versions and plans that cannot be run
-// are errors.
+// UnmarshalJSON reads the form that MarshalJSON writes. Unknown and repeated fields, other versions and plans that
+// cannot run are errors.
 func (c *Choice) UnmarshalJSON(b []byte) error {
 	var w choiceWire
 	if err := namedjson.Decode(b, &w); err != nil {

@@ -16,44 +16,44 @@ import (
 	"github.com/randfeat/randfeat/internal/par"
 )
 
-// Options say what a choice is to achieve. Exactly one of Tol and Budget is positive; the zero value means Tol 0.1.
+// Options state the goal of [Choose]. Set Tol or Budget, not both. The zero value means Tol 0.1.
 type Options struct {
-	// Tol is the relative error |ô−o|/|o| that every head should stay within on another text, at the least cost: the
-	// upper end of the expected error is at most Tol.
+	// Tol is the largest acceptable relative error |ô−o|/|o| of a head on another text. A plan is accepted if the upper
+	// end of its expected error is at most Tol; the cheapest such plan is chosen.
 	Tol float64
-	// Budget is the mean cost of a token and head, in features: the errors of all heads together, as a sum of squares,
-	// are the smallest for it.
+	// Budget is the mean cost per token and head, in features. Within it, Choose distributes the cost over the heads so
+	// that the sum of their squared errors is small (Lagrangian relaxation, then a greedy rest).
 	Budget float64
-	// Online is for causal attention over the very sample: no centres are calibrated, which would know its later keys,
-	// but fitted in every call to the keys already seen. Errors are measured so.
+	// Online is for causal attention on the sample itself. Calibrated centres would know later keys, so every call fits
+	// centres to the keys already seen. Errors are measured the same way.
 	Online bool
-	// Decode is for causal attention token by token (NewChunks): every position chooses its clusters by itself, plans
-	// are judged on the second half of the positions and ranked by the keys that a token reads. A head that no plan
-	// suits reads all of them.
+	// Decode is for causal attention token by token (NewChunks). Every position chooses its clusters for itself. Plans
+	// are judged on the second half of the positions and ranked by the number of keys that a token reads. A head for
+	// which no plan is accurate enough reads all keys.
 	Decode bool
-	// Rates are the speeds of this machine that rank plans by predicted seconds; plans that are not faster than exact
-	// attention are left out. nil: Choose calls MeasureRates, and the choice depends on the machine. With given rates
-	// the same arguments give the same choice. A budget is in features, so Choose then ranks by cost and measures no
-	// rates.
+	// Rates rank plans by predicted seconds. Plans that are not faster than exact attention are left out. If nil,
+	// Choose calls MeasureRates and the choice depends on the machine. With given rates, equal arguments give equal
+	// choices. A Budget is in features, so Choose then ranks by cost and measures no rates.
 	Rates *Rates
-	// ByCost ranks plans by cost, which counts multiply-adds, instead of seconds: the same choice on all machines, and
-	// not always a fast one.
+	// ByCost ranks plans by cost (multiply-adds) instead of seconds. The choice is then the same on all machines, but
+	// not always the fastest.
 	ByCost bool
 	Rows   int    // query rows per head and batch that errors are measured on; 0: as NewCheck
 	Seed   uint64 // of the rows, the clusterings and the projections
-	// Workers bounds the goroutines that choose, and those that rates are measured with; 0: GOMAXPROCS.
+	// Workers limits the goroutines of Choose and of the rate measurement; 0 means GOMAXPROCS.
 	Workers int
-	// Plans are the candidates; nil: a grid that suits the length. Families that can be fitted are fitted to each head,
-	// and the projections of heads are independent (linear.HeadSpecs).
+	// Plans are the candidates; nil means a grid that suits the length. Families with parameters are fitted to each
+	// head, and heads have independent projections (linear.HeadSpecs).
 	Plans []Plan
 }
 
-// Choose picks a plan for every key/value head, for data like q, k and v: passages of a calibration text, one per
-// batch, or the very sequences that attention is wanted of.
+// Choose picks a plan for every key/value head, for data like q, k and v. These are passages of a calibration text, one
+// per batch, or the sequences themselves.
 //
-// Causal plans have to know their centres beforehand. They are fitted to all of the sample, but judged crosswise: every
-// second batch by a fit to the others, or one half of the positions by a fit to the other half. With Online they are
-// fitted to keys already seen instead.
+// Causal plans need their centres beforehand. The final centres are fitted to the whole sample. Errors are measured by
+// cross-fitting: every second batch is judged with centres fitted to the other batches, or, with one batch, each half
+// of the positions with centres fitted to the other half. With Online, centres are fitted to the keys already seen
+// instead.
 func Choose[T dense.Float](o Options, vis attention.Visibility, scale float64, q, k, v attention.Seq[T]) (*Choice,
 	error) {
 	return par.Result(o.Workers, func() (*Choice, error) { return choose(o, vis, scale, q, k, v) })
@@ -112,8 +112,8 @@ func choose[T dense.Float](o Options, vis attention.Visibility, scale float64, q
 	return out, nil
 }
 
-// Use is the choice of one plan for all key/value heads, fitted to q, k and v where it has something to fit: families
-// of features, and centres if causal. Nothing is measured, so no error is expected.
+// Use makes a choice with one plan for all key/value heads. It fits feature families and causal centres to q, k and v.
+// It measures nothing, so the choice has no expected error.
 func Use[T dense.Float](p Plan, vis attention.Visibility, scale float64, q, k, v attention.Seq[T]) (*Choice, error) {
 	c, err := newChooser(Options{Plans: []Plan{p}, ByCost: true}, vis, scale, q, k, v)
 	if err != nil {
@@ -398,9 +398,9 @@ func (c *chooser[T]) again(h int, t *trial) error {
 	return err
 }
 
-// search finds a plan that is good enough, or exact attention. The errors of centroids fall with their cost, if not
-// strictly: the first that is good enough is searched by halving. Plans of other methods that cost less are tried one
-// by one.
+// search finds a plan that is accurate enough, or exact attention. The errors of centroid plans fall with their cost,
+// though not strictly, so the first one that is accurate enough is found by bisection. Cheaper plans of other methods
+// are tried one by one.
 func (c *tester[T]) search() ([]trial, error) {
 	best := c.last()
 	plans := slices.DeleteFunc(slices.Clone(c.Plans), func(p Plan) bool { return p.Method != Centroid })
@@ -437,7 +437,8 @@ func (c *tester[T]) search() ([]trial, error) {
 	return []trial{best}, nil
 }
 
-// confirm judges a trial that is within the tolerance once more, on fresh rows: what is reported comes from them.
+// confirm judges a trial within the tolerance again, on fresh rows, and reports that estimate. The smallest of many
+// measured errors is biased downwards.
 func (c *tester[T]) confirm(t trial) (trial, error) {
 	if c.Tol == 0 || t.High > c.Tol {
 		return t, nil

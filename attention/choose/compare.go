@@ -20,32 +20,32 @@ import (
 	"github.com/randfeat/randfeat/kernel"
 )
 
-// CompareOptions say how much of the attention [Compare] looks at. The zero value is useful.
+// CompareOptions say how many rows and keys [Compare] samples. The zero value has sensible defaults.
 type CompareOptions struct {
 	Rows int    // query rows sampled per head, over all batches; 0: 32
 	Keys int    // keys per row in the double sums of the prediction, drawn from the attention if there are more; 0: 256
 	Seed uint64 // of the sample
-	// Exact also runs exact attention over everything, for its time: O(L²).
+	// Exact also runs and times exact attention over all rows: O(L²).
 	Exact bool
-	// Unpredicted leaves the predictions out.
+	// Unpredicted skips the predictions.
 	Unpredicted bool
 }
 
-// LinearErrors are measured on a sample of rows against exact attention with the kernel that the map estimates
+// LinearErrors are the errors of a sample of rows against exact attention with the kernel that the map estimates
 // (Spec.Target).
 type LinearErrors struct {
 	Rows   int     // rows compared: sampled ones that see a key
 	Output float64 // ‖ô-o‖_F/‖o‖_F
 	Row    float64 // root mean square of |â_i-a_i|₂/|a_i|₂, a_i the attention of query i over its keys
-	// Variation is the mean of ½ Σ_j |â_ij-a_ij|: how much of the attention is on the wrong keys. Signed features may
-	// give more than 1.
+	// Variation is the mean of ½ Σ_j |â_ij-a_ij|, the share of the attention on the wrong keys. It can exceed 1 for
+	// signed features.
 	Variation float64
-	// Rounding is ‖ô-Σ_j â_j v_j‖_F/‖o‖_F with â in float64: the part of Output that is due to the precision of T.
+	// Rounding is ‖ô-Σ_j â_j v_j‖_F/‖o‖_F with â in float64: the part of Output that comes from the precision of T.
 	Rounding  float64
 	Predicted Prediction
 }
 
-// Comparison is that of [Compare].
+// Comparison is the result of [Compare].
 type Comparison struct {
 	LinearErrors                  // of all heads together
 	Heads        []LinearErrors   // of every query head
@@ -54,9 +54,9 @@ type Comparison struct {
 	Exact        time.Duration // 0 unless asked for
 }
 
-// Compare runs linear attention and measures its errors on a sample of rows of every query head, beside the errors that
-// theory predicts. Visibility, masks, segments, window and sinks of a apply; masked keys and those of segments that no
-// query has may hold anything. The work beyond linear attention is O(Heads·Rows·L·(m + d)).
+// Compare runs linear attention and measures its errors on a sample of rows of every query head. It also predicts these
+// errors by theory. The visibility, window and sinks of a apply. Masked keys, and keys of segments without a query, may
+// hold any value. The work beyond linear attention is O(Heads·Rows·L·(m + d)).
 func Compare[T dense.Float](a *linear.Attention[T], q, k, v attention.Seq[T], opt CompareOptions) (Comparison, error) {
 	opt.Rows, opt.Keys = orDefault(opt.Rows, 32), orDefault(opt.Keys, 256)
 	if opt.Rows < 0 || opt.Keys < 2 {

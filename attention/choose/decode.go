@@ -44,7 +44,7 @@ func reads(s centroid.Spec, n int) float64 {
 	return float64(near) + clusters + min(float64(n-near), float64(s.Top)*float64(s.Chunk)/float64(s.Clusters))
 }
 
-// NewChunks is the state of no tokens for a choice that was made with Options.Decode, with so many query heads.
+// NewChunks returns an empty decoding state for a choice that was made with Options.Decode.
 func NewChunks[T dense.Float](c *Choice, batch, qHeads int) (*centroid.Chunks[T], error) {
 	if err := c.check(); err != nil {
 		return nil, err

@@ -11,7 +11,7 @@ import (
 // ErrChoice marks every error about the contents of a Plan or a Choice.
 var ErrChoice = errors.New("invalid choice of attention")
 
-// Method is how a head computes its attention.
+// Method is the algorithm of a head.
 type Method string
 
 // The methods.
@@ -24,22 +24,22 @@ const (
 // Plan is the method of one key/value head with its parameters.
 type Plan struct {
 	Method Method `json:"method"`
-	// Centroid is there for that method, and Centres if they are calibrated: without, centres are fitted to the keys of
-	// every call.
+	// Centroid is set for the method Centroid. Centres is set if the centres are calibrated; otherwise every call fits
+	// centres to its keys.
 	Centroid *centroid.Spec    `json:"centroid,omitempty"`
 	Centres  *centroid.Centres `json:"centres,omitempty"`
-	// Features is there for that method.
+	// Features is set for the method Features.
 	Features *FeatureSpec `json:"features,omitempty"`
 }
 
-// FeatureSpec is linear attention with random features: the map and the keys that are exact (linear.Attention).
+// FeatureSpec is linear attention with random features: the map, and the exact keys as in linear.Attention.
 type FeatureSpec struct {
 	Spec   randfeat.Spec `json:"spec"`
 	Window int           `json:"window,omitempty"`
 	Sinks  int           `json:"sinks,omitempty"`
 }
 
-// String is the method with what tells it from others.
+// String returns the method with its main parameters.
 func (p Plan) String() string {
 	switch {
 	case p.Method == Centroid && p.Centroid != nil:
@@ -78,7 +78,8 @@ func describe(s centroid.Spec) string {
 	return out
 }
 
-// Cost of a token, see the package comment, at lenK keys: with causal attention at the last of so many.
+// Cost returns the cost of a token over lenK keys, in features (see the package comment). For causal attention it is
+// the cost of the last of lenK positions.
 func (p Plan) Cost(causal bool, lenK, dim, valueDim int) float64 {
 	switch p.Method {
 	case Centroid:

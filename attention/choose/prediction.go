@@ -9,28 +9,28 @@ import (
 // errRange: the denominators vary too much, so quotients have no expansion in their errors.
 var errRange = errors.New("out of the range of first-order predictions")
 
-// Prediction is what theory says of the errors of linear attention on given rows, before a map is drawn.
+// Prediction is the error of linear attention on given rows that theory predicts before a map is drawn.
 //
-// With weights w_j, attention a_j = w_j/Σw, relative errors ε_j = ŵ_j/w_j - 1 and their covariance C = E εεᵀ,
+// With weights w_j, attention a_j = w_j/Σw, relative errors ε_j = ŵ_j/w_j - 1 and their covariance C = E εεᵀ, the delta
+// method gives, to first order in C,
 //
 //	ô - o = Σ_j a_j ε_j (v_j - o) / (1 + Σ a_l ε_l)        E|ô - o|² ≈ Σ_jk a_j a_k C_jk (v_j-o)·(v_k-o) / (1 + aᵀCa)
 //	â_j - a_j = a_j (ε_j - Σ_l a_l ε_l) / (1 + Σ a_l ε_l)  E|â - a|² ≈ Σ_j a_j² (C_jj - 2(Ca)_j + aᵀCa) / (1 + aᵀCa)
 //
-// to first order in C the delta method.
-// Estimates of different keys share their projections: C is far from diagonal, and most of it cancels, because
-// Σ_j a_j (v_j - o) = 0. So the variances of single weights are not enough; see Basis.
+// The estimates of different keys share their projections, so C is far from diagonal. Most of it cancels, because Σ_j
+// a_j (v_j - o) = 0. The variances of single weights are therefore not enough; see [Basis].
 type Prediction struct {
 	Output float64 // RMS of ‖ô-o‖_F/‖o‖_F
 	Row    float64 // RMS of |â_i-a_i|₂/|a_i|₂
-	// Denominator is the RMS relative error of the denominators, √(aᵀCa), or its bound; perhaps +Inf. Worst is that of
-	// the row where it is largest. Output and Row are predicted up to a Denominator of 1, and with features that may be
-	// negative up to a Worst of 1/4.
+	// Denominator is the RMS relative error of the denominators, √(aᵀCa), or an upper bound of it; it may be +Inf.
+	// Worst is the largest such error of a row. Output and Row are predicted up to a Denominator of 1 and, for signed
+	// features, up to a Worst of 1/4.
 	Denominator, Worst float64
-	// Basis: with NoPrediction, Output and Row are NaN; so is Denominator without a closed form. All are 0 if no
-	// prediction was asked for.
+	// Basis says how the prediction was made. With NoPrediction, Output and Row are NaN, and Denominator is NaN if
+	// there is no closed form. All fields are 0 if no prediction was requested.
 	Basis Basis
-	// Err is nil, or says what has no closed form and wraps theory.ErrNoClosedForm, or says that denominators vary too
-	// much and wraps errRange.
+	// Err is nil, or says what has no closed form (it wraps theory.ErrNoClosedForm), or that denominators vary too
+	// much.
 	Err error
 }
 

@@ -15,16 +15,20 @@ import (
 	"github.com/randfeat/randfeat/internal/par"
 )
 
-// Rates turn costs into seconds on one machine, for heads and sequences of one size. Costs count multiply-adds, but a
-// method also sorts, clusters and evaluates exponentials. With rates, [Choose] ranks plans by predicted seconds, so
-// that it picks exact attention wherever exact attention is faster.
+// Rates convert costs to seconds on one machine, for heads and sequences of one size. Costs count multiply-adds, but a
+// method also sorts, clusters and evaluates exponentials. With rates, [Choose] ranks plans by predicted seconds and
+// picks exact attention wherever that is faster.
 //
-// All numbers are seconds per token and query head, with all processors at work. Exact, Features, Centroid and Top are
-// per unit of cost. Centroid attention has four: Token per token for clustering, Centroid for the products with
-// centroids and neighbours, Top for the keys of the heaviest clusters, and Visit for each of these clusters. Queries
-// that choose their clusters together (centroid.Spec.Together) have two of their own: Group per token for clustering
-// and sorting, Dense per unit of cost. Rates without Dense, of earlier versions, choose among queries that choose by
-// themselves.
+// All numbers are seconds per token and query head, with all processors busy. Exact, Features, Centroid, Top and Dense
+// are per unit of cost:
+//
+//   - Exact and Features are the rates of these methods.
+//   - Token is the time per token for clustering. Centroid covers the products with centroids and neighbours, Top the
+//     keys of the opened clusters, and Visit each opened cluster.
+//   - Group and Dense belong to queries that choose together (centroid.Spec.Together): Group is the time per token for
+//     clustering and sorting, Dense the rate of all products.
+//
+// Rates without Dense come from earlier versions. Choose then leaves out plans with Together.
 type Rates struct {
 	Exact    float64 `json:"exact"`
 	Features float64 `json:"features"`
@@ -36,7 +40,7 @@ type Rates struct {
 	Group    float64 `json:"group,omitempty"`
 }
 
-// Seconds is the predicted time of one token and head.
+// Seconds returns the predicted time of one token and head.
 func (r *Rates) Seconds(p Plan, causal bool, lenK, dim, valueDim int) float64 {
 	cost := p.Cost(causal, lenK, dim, valueDim)
 	switch p.Method {
@@ -104,15 +108,15 @@ var (
 	ratesDone = map[ratesKey]Rates{}
 )
 
-// MeasureRates times the methods on this machine for arguments of the given shapes: with the processors at hand, as
-// many heads as there are, or as processors, and about the same length. What a method does in one piece counts: few
-// heads keep few processors busy. It takes some tenths of a second, once per process and size. A [Choice] keeps the
-// rates that it was made with: pass the rates of a saved choice to choose the same plans again.
+// MeasureRates times the methods on this machine for arguments of the given shapes. It uses the available processors,
+// as many heads as the arguments have (at most one per processor) and about the same length. It takes some tenths of a
+// second, once per process and size. A [Choice] stores its rates: pass the rates of a saved choice to get the same
+// plans again.
 //
-// The clustering of keys is trained on a sample of them, so its time per token falls with the length. That is why
-// rates hold for one length: the power of two nearest to it, at most 8192.
+// Rates hold for one length, the nearest power of two up to 8192. The clustering is trained on a sample of the keys, so
+// its time per token falls with the length.
 //
-// With online, causal centroids are fitted to the keys already seen of every call, as with Options.Online.
+// With online, causal centroids are fitted to the keys already seen in every call, as with Options.Online.
 func MeasureRates[T dense.Float](causal, online bool, q, k, v attention.Shape) (*Rates, error) {
 	if q.Heads < 1 || k.Heads < 1 || q.Heads%k.Heads != 0 || q.Dim < 1 || q.Dim != k.Dim || v.Dim < 1 {
 		return nil, fmt.Errorf("rates of q %v, k %v, v %v: %w", q, k, v, dense.ErrShape)

@@ -20,19 +20,22 @@ import (
 //	dφ2(k_j)_f = dS_f·v_j + dz_f,                  dS_f = Σ_i P_if dout_i,    dz_f = −Σ_i P_if D_i
 //	dv_j       = Σ_f φ2(k_j)_f dS_f
 //
-// over the keys j that i sees and the queries i that see j. With Causal S and z are the sums before a chunk, swept
-// forwards, dS and dz those behind it, swept backwards; the chunk itself is a triangle of scores. Causal features are
-// kept from one sweep to the other, up to 64 MiB of them (two heads of 16384 positions, 256 features, float32), and
-// computed again per chunk beyond: besides these, its arguments and four numbers per query the memory does not depend
-// on L. With a Window a worker also keeps the gradients of the keys that a chunk of queries sees in it.
+// over the keys j that i sees and the queries i that see j. With Causal, a forward sweep accumulates S and z of the
+// keys before a chunk, and a backward sweep accumulates dS and dz of the queries after it. The chunk itself is a
+// triangle of scores.
 //
-// The references of dS are those of the keys, where a share is at most 1, or attained shares, where a feature of a key
-// is: nothing overflows with positive maps (docs/theory.md §6). Rows that Forward counts as Empty or Zero have no
-// gradient.
+// Up to 64 MiB of causal features are kept from the first sweep to the second (two heads of 16384 positions, 256
+// features, float32). Further features are computed again. Besides these, the arguments and four numbers per query,
+// memory does not depend on L. With a Window, a worker also keeps the gradients of the keys that a chunk of queries
+// sees in it.
 //
-// grads, nil or one per map, receive the gradients by the parameters of the families (randfeat.Grad); nil entries are
-// skipped. With a Window or Sinks they are refused (errors.ErrUnsupported). The bits of all results are the same at any
-// GOMAXPROCS.
+// dS is scaled by references of the keys, where a share is at most 1, or by attained shares, where a feature of a key
+// is at most 1. Positive maps therefore never overflow (docs/theory.md §6). Rows that Forward counts as Empty or Zero
+// have no gradient.
+//
+// grads is nil or has one entry per map. Entries that are not nil receive the gradients by the parameters of the
+// families (randfeat.Grad). With a Window or Sinks they are refused (errors.ErrUnsupported). All results are
+// bit-identical at any GOMAXPROCS.
 func (a *Attention[T]) Backward(dq, dk, dv, dout, out, q, k, v attention.Seq[T],
 	grads []*randfeat.Grad[T]) (attention.Report, error) {
 	type function = func(*Attention[T], backArgs[T], attention.Seq[T], attention.Seq[T],
@@ -81,8 +84,9 @@ func linearBackward[T dense.Float](a *Attention[T], args backArgs[T], q, k, v at
 	return b.finish(err, q, k, v)
 }
 
-// backCall is one Attention.Backward. Streams run side by side on gangs of one worker each if that keeps all workers
-// busy, otherwise all on one gang of all workers: the same two ways as in call.
+// backCall is one Attention.Backward. If there are enough streams to keep all workers busy, they run in parallel on
+// gangs of one worker each. Otherwise one gang of all workers takes them one after the other. Forward (call) does the
+// same.
 type backCall[T dense.Float] struct {
 	streams[T]
 	backArgs[T]
@@ -95,9 +99,9 @@ type backCall[T dense.Float] struct {
 	store       []T                 // kept features
 }
 
-// keepBytes bounds the features that the first of two sweeps over causal streams keeps for the second, which is a tenth
-// quicker than to compute them again. The streams that come first have them, as many as fit: nothing else decides, so
-// neither do the workers.
+// keepBytes limits the features that the first of two sweeps over causal streams keeps for the second. Reading them is
+// a tenth faster than computing them again. The first streams that fit keep their features; the decision must not
+// depend on the number of workers.
 const keepBytes = 64 << 20
 
 // keep gives streams a place for their features.

@@ -70,11 +70,11 @@ func (w *backWorker[T]) addKeys(p *pass[T], pos []int, c, n int) {
 }
 
 // reverse sweeps the positions lo to hi−1 of a causal stream from the last to the first. mem holds the sums of the
-// shares P of the queries behind, with [dout | −D] for values; with read it first gives the keys of a chunk their
-// gradients. The queries of the last chunk are added if keep.
+// shares P of later queries, with [dout | −D] as values. With read it first computes the gradients of the keys of a
+// chunk. The queries of the last chunk are added only if keep is set.
 //
-// The references of P are raised by the queries at the last position of a piece only: these see every key of the piece,
-// so that no feature of a key exceeds 1 there.
+// Invariant: only the queries at the last position of a piece raise the references of P. They see every key of the
+// piece, so no feature of a key exceeds 1 at these references.
 func (w *backWorker[T]) reverse(p *pass[T], mem *memory[T], lo, hi int, read, keep bool) error {
 	rows := w.phiK.Rows
 	look := rows

@@ -20,9 +20,9 @@ func (w *worker[T]) readBeside(s *stream[T], mem *memory[T], p0, p1 int) error {
 
 // causalSegment answers the queries at positions lo to hi−1 and adds the keys there to the part of mem.
 //
-// A chunk is read in two steps: from the memory of the keys before it, and from the triangle of its own scores. It ends
-// early at a key that needs higher references, so a reference comes from a key that all its queries see. Nobody asks
-// for the sums after the last chunk unless keep.
+// A chunk is read in two steps: from the memory of the keys before it, and from the triangle of its own scores.
+// Invariant: a reference comes from a key that all queries of the chunk see. A chunk therefore ends early at a key that
+// needs higher references. The sums after the last chunk are computed only if keep is set.
 func (w *worker[T]) causalSegment(s *stream[T], mem *memory[T], lo, hi int, keep bool) error {
 	w.look = w.phiK.Rows
 	for lo < hi {
@@ -138,10 +138,10 @@ func (w *worker[T]) triangle(out dense.Matrix[T], den []T, phi, v dense.Matrix[T
 	}
 }
 
-// A product of two small features can be subnormal where neither is, and a score is a sum of many such products: as
-// slow as if they were. If features of keys fall below narrow, those below 2^−44 are left out of the triangle and the
-// others lifted: no product with a query's feature is subnormal then. Next to z_f ≥ 1 the at most 4096 keys of a
-// segment lose less than 2^−32. float64 has the range for all that matter.
+// A product of two small features can be subnormal although neither factor is, and a score is a sum of many such
+// products, which is as slow as subnormal features. If features of keys fall below narrow, features below 2^−44 are
+// dropped from the triangle and the others are scaled up. Then no product with a query's feature is subnormal. Relative
+// to z_f ≥ 1, the at most 4096 keys of a segment lose less than 2^−32. float64 has enough range without this.
 const (
 	narrow    = 0x1p-24
 	liftLeast = 0x1p-44

@@ -10,10 +10,10 @@ import (
 	"github.com/randfeat/randfeat/internal/par"
 )
 
-// Decoder is causal linear attention that continues: it keeps the memories of all heads and, with a window or sinks,
-// the last Window and the first Sinks keys and values. Its size does not grow with the tokens seen, nor does the time
-// of a Step, which allocates nothing. Outputs are those of Forward over all tokens at once, up to rounding. A Decoder
-// serves one call at a time. It cannot be saved; a State, which has neither, can.
+// Decoder is causal linear attention over a growing sequence, for all heads of a layer. It keeps one memory per head
+// and, with a window or sinks, the last Window and the first Sinks keys and values. Neither its size nor the time of a
+// Step grows with the number of tokens, and Step allocates nothing. Outputs equal Forward over all tokens at once, up
+// to rounding. A Decoder must not be used by two calls at the same time. It cannot be saved; a [State] of one head can.
 type Decoder[T dense.Float] struct {
 	maps            []randfeat.FeatureMap[T]
 	batch           int
@@ -35,8 +35,8 @@ type Decoder[T dense.Float] struct {
 // maxWindow bounds the memory of a decoder: more is a mistake.
 const maxWindow = 1 << 24
 
-// NewDecoder returns a decoder of no tokens with the maps, Window, Sinks and Chunk of a. It is causal whatever a.Causal
-// says and takes no masks: padding is simply not passed to it.
+// NewDecoder returns an empty decoder with the maps, Window, Sinks and Chunk of a. It is always causal, whatever
+// a.Causal says. It takes no masks: do not pass padding to it.
 func (a *Attention[T]) NewDecoder(batch, qHeads, kvHeads, dim, valueDim int) (*Decoder[T], error) {
 	if batch < 1 || kvHeads < 1 || qHeads < 1 || qHeads%kvHeads != 0 || valueDim < 1 {
 		return nil, fmt.Errorf("batch %d, %d query heads, %d key/value heads, %d value columns; want at least 1 and heads in whole groups: %w",
@@ -83,13 +83,13 @@ func (a *Attention[T]) NewDecoder(batch, qHeads, kvHeads, dim, valueDim int) (*D
 	return d, nil
 }
 
-// Len is the number of tokens seen.
+// Len returns the number of tokens seen.
 func (d *Decoder[T]) Len() int { return d.length }
 
-// Report counts what happened to the rows of all steps.
+// Report returns the counts of all steps.
 func (d *Decoder[T]) Report() attention.Report { return d.report }
 
-// Reset forgets all tokens and counts.
+// Reset removes all tokens and sets the counts to zero.
 func (d *Decoder[T]) Reset() {
 	for i, m := range d.mems {
 		m.reset()
@@ -98,7 +98,7 @@ func (d *Decoder[T]) Reset() {
 	d.length, d.report = 0, attention.Report{}
 }
 
-// Clone is a copy that goes on by itself: a fork of the sequence.
+// Clone returns an independent copy, for example to continue one prompt in two ways.
 func (d *Decoder[T]) Clone() *Decoder[T] {
 	c := &Decoder[T]{maps: d.maps, batch: d.batch, qHeads: d.qHeads, kvHeads: d.kvHeads, dim: d.dim,
 		valueDim: d.valueDim,
@@ -115,11 +115,11 @@ func (d *Decoder[T]) Clone() *Decoder[T] {
 	return c
 }
 
-// Prefill is Step under the name that says what it is for: the many tokens of a prompt.
+// Prefill is Step for the tokens of a prompt.
 func (d *Decoder[T]) Prefill(out, q, k, v attention.Seq[T]) error { return d.Step(out, q, k, v) }
 
 // Step appends the keys and values of one or more tokens and writes the attention of their queries, each over all
-// tokens up to its own. Arguments are checked before anything changes.
+// tokens up to its own. Arguments are checked before the state changes.
 func (d *Decoder[T]) Step(out, q, k, v attention.Seq[T]) error {
 	if err := d.check(out, q, k, v); err != nil {
 		return err

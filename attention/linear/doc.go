@@ -26,16 +26,23 @@
 // To decode token by token, make a [Decoder] with [Attention.NewDecoder], pass the prompt to Prefill and every new
 // token to Step. A [State] is the memory of one head alone: append to it, read it, merge, clone and save it.
 //
-// On the heads of trained models features are far from exact attention. Package attention/centroid is closer at less
-// cost, and package attention/choose compares them by measured errors (docs/attention.md).
+// On the heads of trained models, random features have large errors. Package attention/centroid has smaller errors at
+// less cost, and package attention/choose compares the methods by measured errors (docs/attention.md).
 //
 // # Numerical stability
 //
-// Scales of features travel from the keys to the queries, where one maximum per row is divided out (docs/theory.md §6).
-// Nothing is added to features or denominators, so this introduces no bias.
+// The features of keys are stored relative to running maxima (references). The references are passed on to the queries,
+// where one maximum per row is divided out (docs/theory.md §6). Nothing is added to features or denominators, so this
+// introduces no bias.
+//
+// # Limits
+//
+// Only maps without signed features guarantee positive denominators; [attention.Report] counts the others. Gradients by
+// the parameters of a family are not available together with Window or Sinks. A [Decoder] cannot be saved; a [State]
+// can.
 //
 // # Other maps
 //
-// [Attention], [State] and [Decoder] take any implementation of [randfeat.FeatureMap], and Backward any
-// [randfeat.Differentiable] one. The algorithms of this package then still run on the host.
+// [Attention], [State] and [Decoder] accept any [randfeat.FeatureMap], and Backward any [randfeat.Differentiable]. The
+// algorithms of this package then still run on the host.
 package linear

@@ -73,9 +73,9 @@ func (w *worker[T]) absorb(mem *memory[T], k, v dense.Matrix[T], keep bool) erro
 	return nil
 }
 
-// next writes the scaled features φ2(k_j)_f e^{−t_f} of as many of the first keys as stay below their references plus
-// lag, at least one, and returns how many. It raises the references of s for the first key if necessary: every query
-// that sees any of the keys sees the first. k has at least one row.
+// next writes the scaled features φ2(k_j)_f e^{−t_f} of the first keys that stay below their references plus lag, at
+// least one, and returns their number. If necessary it raises the references of s for the first key. This is causal:
+// every query that sees any of the keys sees the first. k has at least one row.
 func (w *worker[T]) next(phi dense.Matrix[T], s *sums[T], k dense.Matrix[T]) (int, error) {
 	n := min(w.look, k.Rows)
 	got := 0

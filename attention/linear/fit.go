@@ -10,12 +10,12 @@ import (
 	"github.com/randfeat/randfeat/internal/par"
 )
 
-// HeadStats gathers what fitting needs of the queries and keys of every key/value head: streaming, in float64, and
-// mergeable, so that statistics of many batches or machines equal those of all their data (docs/theory.md §3.1).
-// With fewer key/value heads than query heads the queries of a group count together: they meet the same keys.
+// HeadStats collects the statistics of the queries and keys of every key/value head that fitting needs. It is
+// streaming, in float64, and mergeable: the merged statistics of many batches or machines equal those of all their data
+// (docs/theory.md §3.1). The queries of all heads that share a key/value head are pooled.
 //
-// A fitted key shift (the adaptive family) is part of the map and fixed before the first key, so it is exact in causal
-// and streaming use too (docs/theory.md §6).
+// A fitted key shift (the adaptive family) is part of the map and fixed before the first key. It is therefore exact in
+// causal and streaming use too (docs/theory.md §6).
 type HeadStats[T dense.Float] struct {
 	spec  randfeat.Spec
 	heads []*randfeat.Stats // one per key/value head; nil if the family has nothing to fit
@@ -54,8 +54,8 @@ func (s *HeadStats[T]) made() error {
 // statRows is how many rows are converted to float64 at a time.
 const statRows = 256
 
-// Add records queries and keys. The masks, one entry per batch and position (batch major) or nil, are false for
-// positions that are padding: those do not count.
+// Add records queries and keys. The masks are nil or have one entry per batch and position (batch major); false marks
+// padding, which is ignored.
 func (s *HeadStats[T]) Add(q, k attention.Seq[T], queryMask, keyMask []bool) error {
 	if err := s.made(); err != nil {
 		return err
@@ -143,7 +143,7 @@ func addHead[T dense.Float](add func(dense.Matrix[float64]) error, x attention.S
 	return add(block.RowRange(0, n))
 }
 
-// Merge adds the statistics of other data, gathered for the same kernel, dimension and number of heads.
+// Merge adds the statistics of other data. Both must have the same kernel, dimension and number of heads.
 func (s *HeadStats[T]) Merge(o *HeadStats[T]) error {
 	if err := s.made(); err != nil {
 		return err
@@ -168,8 +168,8 @@ func (s *HeadStats[T]) Merge(o *HeadStats[T]) error {
 	return nil
 }
 
-// Fit returns one spec per key/value head: the spec of NewHeadStats with parameters fitted to the head (a family that
-// has none stays as it is) and a seed of its own, as [HeadSpecs] gives it.
+// Fit returns one spec per key/value head: the spec of NewHeadStats with parameters fitted to the head and a seed of
+// its own, as in [HeadSpecs]. A family without parameters stays unchanged.
 func (s *HeadStats[T]) Fit() ([]randfeat.Spec, error) {
 	if err := s.made(); err != nil {
 		return nil, err
@@ -197,8 +197,8 @@ func (s *HeadStats[T]) Fit() ([]randfeat.Spec, error) {
 	return specs, nil
 }
 
-// Warning is [family.Warning] for the head with the fewest rows: one sentence for all heads, "" where every head has
-// enough, there is nothing to fit, or no rows were added.
+// Warning returns family.Warning for the head with the fewest rows: one sentence for all heads. It is empty if every
+// head has enough rows, there is nothing to fit, or no rows were added.
 func (s *HeadStats[T]) Warning() string {
 	if s.made() != nil {
 		return ""

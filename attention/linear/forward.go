@@ -8,8 +8,8 @@ import (
 	"github.com/randfeat/randfeat/internal/par"
 )
 
-// Forward writes the attention of queries q over keys k and values v into out. Query heads are a multiple of the
-// key/value heads; out has the heads and positions of q and the columns of v. It must not share memory with the others.
+// Forward writes the attention of q over k and v to out. The number of query heads is a multiple of the number of
+// key/value heads. out has the heads and positions of q and the columns of v; it must not share memory with the inputs.
 func (a *Attention[T]) Forward(out, q, k, v attention.Seq[T]) (attention.Report, error) {
 	if a.Workers > 0 {
 		return par.Result(a.Workers, func() (attention.Report, error) { return a.forward(out, q, k, v) })
@@ -27,9 +27,9 @@ func (a *Attention[T]) forward(out, q, k, v attention.Seq[T]) (attention.Report,
 	return c.finish(err, q, k, v)
 }
 
-// call is one Forward: its streams and the memory to work on them. Streams run side by side, each on one worker from
-// its first key to its last, if that keeps all workers busy; otherwise all workers share the segments of all streams.
-// Both give the same bits: a segment is summed from nothing in any case, and segments are combined in order.
+// call is one Forward: its streams and scratch memory. If there are enough streams to keep all workers busy, each
+// stream runs on one worker from its first key to its last. Otherwise all workers share the segments of all streams.
+// Both ways give the same bits: every segment is summed from zero, and segments are combined in order.
 type call[T dense.Float] struct {
 	streams[T]
 	crew   par.Crew[worker[T]]

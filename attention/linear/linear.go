@@ -9,28 +9,29 @@ import (
 	"github.com/randfeat/randfeat/internal/par"
 )
 
-// Attention is attention with the weights φ1(q_i)·φ2(k_j) of a feature map in O(L·F·d) time and, besides its arguments,
-// memory that does not depend on L; with a Window or Sinks, 16 bytes per query row of the heads under way. The zero
-// value of every field but Maps is useful. An Attention may be used by many goroutines.
+// Attention computes linear attention with the weights φ1(q_i)·φ2(k_j) of a feature map, in O(L·F·d) time. Besides its
+// arguments it needs memory that does not depend on L; with a Window or Sinks, 16 bytes per query row of the heads in
+// progress. Only Maps must be set. Many goroutines may use an Attention at the same time.
 //
-// Outputs have the same bits at any GOMAXPROCS. An output depends on what its query sees only, up to rounding: with
-// Causal a later key never changes the outputs of earlier chunks by a bit, and in its own chunk by rounding alone.
+// Outputs are bit-identical at any GOMAXPROCS. An output depends only on the keys its query sees, up to rounding. With
+// Causal, a later key never changes a bit of the outputs of earlier chunks; within its own chunk it changes rounding
+// only.
 //
-// A query that sees no key gets zeros. With positive maps every other denominator is positive. Maps with signed
-// features give no such guarantee: a negative denominator is used as it is, one that is zero gives zeros, and the
-// Report counts both.
+// A query that sees no key gets zeros. With positive maps every other denominator is positive. Signed features give no
+// such guarantee: a negative denominator is used unchanged, a zero denominator gives zeros, and the Report counts both.
 type Attention[T dense.Float] struct {
 	attention.Visibility
 	Maps []randfeat.FeatureMap[T] // one for all heads, or one per key/value head
-	// Window > 0 gives the nearest keys their exact weights κ(q, k) of Spec.Target, and features to all others, with
-	// one common normaliser: the last Window keys if Causal, else those less than Window positions away on either side.
+	// Window > 0 gives the nearest keys their exact weights κ(q, k) of Spec.Target; all other keys are estimated, under
+	// one common normaliser. The nearest keys are the last Window keys if Causal, otherwise those less than Window
+	// positions away on either side.
 	Window int
-	// Sinks > 0 gives the first Sinks keys of a sequence that are not masked their exact weights too, for every query:
-	// the first tokens of a text receive much attention, whatever they are (Xiao et al. 2023, arXiv:2309.17453).
+	// Sinks > 0 also gives the first Sinks unmasked keys of a sequence their exact weights, for every query. The first
+	// tokens of a text receive much attention, whatever they are (Xiao et al. 2023, arXiv:2309.17453).
 	Sinks     int
 	Chunk     int  // rows handled together; 0: chosen
 	Unchecked bool // values are known to be finite
-	// Workers bounds the goroutines of a call; 0: GOMAXPROCS. It changes no bit of the result.
+	// Workers limits the goroutines of a call; 0 means GOMAXPROCS. Results are bit-identical for any value.
 	Workers int
 
 	calls par.Pool[call[T]]

@@ -8,14 +8,14 @@ import (
 	"github.com/randfeat/randfeat/internal/kern"
 )
 
-// Sums over keys are kept per feature at a reference scale (docs/theory.md §6, rule 3):
+// Sums over keys are kept per feature f at a reference scale t_f (docs/theory.md §6, rule 3):
 //
 //	S_f = Σ_j φ2(k_j)_f e^{−t_f} v_j,   z_f = Σ_j φ2(k_j)_f e^{−t_f}
 //
-// and a query is read with φ1(q_i)_f e^{t_f − r_i}, r_i = max_f(log φ1(q_i)_f + t_f). If some key seen so far reaches
-// t_f in every feature f, then the feature where a query is 1 has z_f ≥ 1, so the denominator is at least 1 and nothing
-// underflows or needs an epsilon. References may lag behind the keys: raising them is rare, and strictly causal because
-// a reference never exceeds what the keys so far have reached.
+// A query is read with φ1(q_i)_f e^{t_f − r_i}, r_i = max_f(log φ1(q_i)_f + t_f). Invariant: in every feature f, some
+// key seen so far reaches t_f. The feature in which the scaled query is 1 then has z_f ≥ 1. The denominator is
+// therefore at least 1: nothing underflows, and no epsilon is needed. References may lag behind the keys, so they are
+// rarely raised. They are strictly causal, because a reference never exceeds the keys so far.
 const (
 	// lag is how far keys may exceed their references, in nats: e^20·2^20 keys are far from overflow in float32.
 	lag = 20
@@ -26,8 +26,8 @@ const (
 	rebase = 64
 )
 
-// segmentOf is the number of keys summed in T where sums have so many numbers: moving these to float64 and back costs
-// as much as a few dozen keys do. It depends on nothing else, so neither do the bits.
+// segmentOf returns the number of keys summed in T before the sums move to float64, for sums of the given size. Moving
+// them costs as much as a few dozen keys. It must depend on nothing else, because it determines the bits.
 func segmentOf(features, dv int) int {
 	n := segment
 	for n < maxSegment && 128*n < features*dv {
@@ -245,14 +245,14 @@ func (t *totals) add(o *totals) {
 	t.n += o.n
 }
 
-// memory is what linear attention remembers of a sequence of keys: the totals of full segments and the sums of the
-// segment under way. The sums of a segment do not depend on the segments before it, so segments can be summed in
-// parallel and combined in order with the bits of a serial run.
+// memory holds the sums over a sequence of keys: the totals of full segments in float64, and the sums of the current
+// segment in T. Invariant: the sums of a segment do not depend on earlier segments. Segments can therefore be summed in
+// parallel and combined in order, with the bits of a serial run.
 type memory[T dense.Float] struct {
 	part  sums[T]
 	total totals
-	// seed are the references that a segment begins with: keys that all its queries see have reached them. Not set:
-	// those of its first key.
+	// seed holds the references at the start of a segment. Invariant: keys that all its queries see have reached them.
+	// If not set, the first key of the segment sets them.
 	seed reference[T]
 
 	// What has been kept of the sums over a segment for its queries: the features of its keys, one row each, at the
@@ -381,8 +381,9 @@ func (m *memory[T]) flush(tab *kern.Table[T]) {
 	m.begin()
 }
 
-// negligible nats below the part's reference, where a key of the part has a feature of 1, even the sum of 10⁹ keys that
-// exceed their own reference by the whole lag is lost in rounding; as subnormal numbers it would only cost time.
+// negligible is a distance below the part's reference, in nats. There a key of the part has a feature of 1, and even
+// the sum of 10⁹ keys that exceed their own reference by the whole lag is lost in rounding. Keeping it as subnormal
+// numbers would only cost time.
 const negligible = 80
 
 // prepare converts the totals for reading beside the part.

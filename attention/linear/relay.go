@@ -16,18 +16,19 @@ import (
 )
 
 // relay runs the segments of streams on all workers of a crew, in one step from the first key to the last query. The
-// segments of a stream are cut into waves; the stages of a wave are
+// segments of a stream are cut into waves. The stages of a wave are
 //
 //	plant: the references that its segments begin with
 //	sum:   the sums over the keys of every segment
-//	chain: the totals before every segment, block of features by block of features; where queries see all keys,
-//	       after the last segment also what they read
-//	view:  the same of a stream with one segment or none, which is read as it is
+//	chain: the totals before every segment, one block of features after the other; where queries see all keys, after
+//	       the last segment also the sums that they read
+//	view:  the same for a stream of at most one segment, which is read directly
 //	read:  the queries of every segment, or blocks of queries that see all keys
 //
-// Items are handed out in the order of stages, and the stages of neighbouring waves, also of different streams,
-// alternate: by the time a stage is reached, those it needs have long ended, so that nobody waits but at the end.
-// Results have the bits of a worker that runs the streams alone.
+// Items are handed out in the order of the stages. Stages of neighbouring waves, also of different streams, alternate.
+// When a stage is reached, the stages it needs have usually ended long ago, so workers hardly wait except at the end.
+// An item waits only for items with smaller numbers, which have begun; this excludes deadlock. Results are
+// bit-identical to one worker that runs the streams alone.
 type relay[T dense.Float, W any] struct {
 	tab   *kern.Table[T]
 	job   relayJob[T, W]
@@ -144,8 +145,8 @@ func known(base float64) float64 {
 	return base
 }
 
-// A wave is gap waves behind the one whose sums are at work when it is chained and read: so nobody waits for a slow
-// worker in the middle of a stream. Where every wave is read, there is other work between its stages.
+// A wave is chained and read gap waves after its sums. A slow worker then delays nobody in the middle of a stream. If
+// every wave is read, other work lies between its stages.
 const gap, causalGap = 2, 1
 
 // slots is the number of waves, and of streams, that have memory at the same time: those under way, and two to begin
@@ -380,11 +381,11 @@ func (r *relay[T, W]) fail(item int, err error) {
 	}
 }
 
-// Release ends waits after a panic, as an error of the first item would.
+// Release wakes waiting items after a panic, as an error of the first item would.
 func (r *relay[T, W]) Release() { r.stop.Store(1) }
 
-// before lists the stages that a stage needs; those that others of the list need are not repeated, unless these may
-// have no item: such a stage has ended whatever it needs.
+// before lists the stages that a stage depends on. Indirect dependencies are omitted, unless a direct one may have no
+// items: a stage without items counts as ended, whatever it depends on.
 func (r *relay[T, W]) before(st stage) (list [4]stage, n int) {
 	add := func(kind, wave int) {
 		if wave >= 0 {
@@ -418,8 +419,8 @@ func (r *relay[T, W]) before(st stage) (list [4]stage, n int) {
 	return list, n
 }
 
-// await waits until a stage has ended: rarely, and then seldom longer than one item takes. Only an item before the one
-// that waits can keep it from ending, so the lowest item that fails is the same with any number of threads.
+// await waits until a stage has ended. This is rare and seldom takes longer than one item. Only an item with a smaller
+// number can delay the stage, so the lowest item that fails is the same with any number of threads.
 func (r *relay[T, W]) await(s stage, item int) error {
 	at := r.waves[s.wave].stages[s.kind]
 	n := r.items.count(at)
@@ -432,8 +433,8 @@ func (r *relay[T, W]) await(s stage, item int) error {
 	return nil
 }
 
-// pause is what a worker does that has looked so many times for something another is about to finish: for about 100 µs
-// it looks again, and seldom asks the scheduler, whose lock all that wait would fight for.
+// pause is called by a worker that polls for a result of another worker; looks counts the polls. It spins for about 100
+// µs and rarely yields to the scheduler, because all waiting workers would contend for the scheduler's lock.
 func pause(looks int) {
 	switch {
 	case looks >= 40_000:

@@ -9,9 +9,9 @@ import (
 	"github.com/randfeat/randfeat/internal/kern"
 )
 
-// State is what linear attention remembers of the keys and values seen so far: O(F·d) numbers, however many they were.
-// It is made by NewState or UnmarshalState. Its size and the time to use it never grow. A State serves one call at a
-// time; Clone it to go on in two ways.
+// State is the memory of one head of linear attention: sums over the keys and values seen so far. It has O(F·d) numbers
+// and never grows. Make it with [NewState] or [UnmarshalState]. A State must not be used by two calls at the same time;
+// Clone it to continue in two ways.
 type State[T dense.Float] struct {
 	m      randfeat.FeatureMap[T]
 	mem    *memory[T]
@@ -21,7 +21,7 @@ type State[T dense.Float] struct {
 
 var errNoState = fmt.Errorf("state that was not made by NewState: %w", attention.ErrMismatch)
 
-// NewState returns the state of no keys, for values of valueDim columns.
+// NewState returns an empty state for values of valueDim columns.
 func NewState[T dense.Float](m randfeat.FeatureMap[T], valueDim int) (*State[T], error) {
 	if err := randfeat.CheckMap(m); err != nil {
 		return nil, err
@@ -47,16 +47,16 @@ func (s *State[T]) ValueDim() int { return s.mem.part.s.Cols }
 // Len is the number of keys seen.
 func (s *State[T]) Len() int { return int(s.mem.seen()) }
 
-// Report counts what happened to the rows read.
+// Report returns the counts of the rows read.
 func (s *State[T]) Report() attention.Report { return s.report }
 
-// Reset forgets all keys and counts.
+// Reset removes all keys and sets the counts to zero.
 func (s *State[T]) Reset() {
 	s.mem.reset()
 	s.report = attention.Report{}
 }
 
-// Clone is a copy that shares nothing but the map.
+// Clone returns a copy that shares only the map.
 func (s *State[T]) Clone() *State[T] {
 	c, err := NewState(s.m, s.ValueDim())
 	if err != nil {
@@ -67,8 +67,8 @@ func (s *State[T]) Clone() *State[T] {
 	return c
 }
 
-// Append adds keys and their values. The bits of the state do not depend on how keys are divided among calls. After an
-// error the state is as before.
+// Append adds keys and their values. The bits of the state do not depend on how the keys are divided into calls. After
+// an error the state is unchanged.
 func (s *State[T]) Append(k, v dense.Matrix[T]) error {
 	if s.mem == nil {
 		return errNoState
@@ -138,7 +138,7 @@ func maxNorm2[T dense.Float]() float64 {
 	return 1e250
 }
 
-// Read writes the attention of queries over all keys seen.
+// Read writes the attention of the queries q over all keys seen to out.
 func (s *State[T]) Read(out, q dense.Matrix[T]) error {
 	if s.mem == nil {
 		return errNoState
@@ -165,8 +165,8 @@ func (s *State[T]) Read(out, q dense.Matrix[T]) error {
 	return nil
 }
 
-// Merge adds the keys of o, as if they had been appended here. Sums of floating-point numbers depend on their order:
-// merged states agree with appended ones up to rounding.
+// Merge adds the keys of o as if they had been appended here. The result agrees with Append up to rounding, because the
+// order of the sums differs.
 func (s *State[T]) Merge(o *State[T]) error {
 	if s.mem == nil || o == nil || o.mem == nil {
 		return errNoState

@@ -20,8 +20,8 @@ var stateFormat = seal.Format{Magic: "randfeat state\n\x00", Version: 1, Counts:
 // MarshalBinary is AppendBinary to no bytes.
 func (s *State[T]) MarshalBinary() ([]byte, error) { return s.AppendBinary(nil) }
 
-// AppendBinary appends the state to b. It carries the fingerprint of its map and a checksum; the map itself is not
-// saved, its Spec is.
+// AppendBinary appends the state to b. The form contains the fingerprint of the map and a checksum, not the map itself.
+// Save the map's Spec separately.
 func (s *State[T]) AppendBinary(b []byte) ([]byte, error) {
 	start := len(b)
 	mem, r := s.mem, s.report
@@ -50,9 +50,9 @@ func (s *State[T]) AppendBinary(b []byte) ([]byte, error) {
 	return seal.Close(b, start), nil
 }
 
-// UnmarshalState reads what AppendBinary wrote, for the same map. A state of another map, precision or shape is
-// attention.ErrMismatch, anything else that does not fit attention.ErrCorrupt. No more memory is used than b and the
-// map justify.
+// UnmarshalState restores a state that AppendBinary wrote, for the same map. A state of another map, precision or shape
+// is [attention.ErrMismatch]; damaged input is [attention.ErrCorrupt]. Memory use is bounded by the sizes of b and the
+// map, whatever the counts in b say.
 func UnmarshalState[T dense.Float](m randfeat.FeatureMap[T], b []byte) (*State[T], error) {
 	if err := randfeat.CheckMap(m); err != nil {
 		return nil, err

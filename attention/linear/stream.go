@@ -200,9 +200,10 @@ func (s *stream[T]) cut() cutting { return cutting{segmentOf(s.m.OutDim(), s.v.C
 // blockCut is how rows that see all of the others, so that nobody waits but at the end, are cut into blocks.
 func (s *stream[T]) blockCut() cutting { return cutting{s.rows, true} }
 
-// cutting cuts positions into pieces of size one. If shrinks, those of the last quarter, or of all if there are few,
-// have half of that, and of many those of the last sixteenth a quarter: processors are not equally fast, and the last
-// piece of the slowest is waited for. Nothing else decides, so neither do the workers.
+// cutting cuts positions into pieces of size one. If shrinks, the pieces of the last quarter (of all, if there are few)
+// have half that size, and with many pieces those of the last sixteenth a quarter. Processors are not equally fast, and
+// everyone waits for the last piece of the slowest. The cut must not depend on the number of workers, because it
+// determines the bits.
 type cutting struct {
 	one     int
 	shrinks bool

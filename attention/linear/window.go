@@ -12,10 +12,11 @@ import (
 	"github.com/randfeat/randfeat/kernel"
 )
 
-// A window gives the nearest keys their exact weights, sinks the first. The features of all other keys come from causal
-// sweeps whose queries stand Window positions back: one forward and, unless causal, one backward. Without a window, and
-// not causal, all keys but the sinks are summed at once. Nothing is ever subtracted. The sums keep their true scales,
-// e^scale, and are combined as in online softmax.
+// A window gives the nearest keys their exact weights, and sinks the first keys. The features of all other keys come
+// from causal sweeps whose queries stand Window positions back: one forward sweep and, unless causal, one backward
+// sweep. Without a window and without causal order, all keys except the sinks are summed at once. Nothing is ever
+// subtracted, so there is no cancellation. The sums keep their true scale e^scale and are combined as in online
+// softmax.
 
 // checkWindow reports a map whose weights are not exponentials.
 func checkWindow(k kernel.Kernel) error {

@@ -21,7 +21,7 @@ type Decoder struct {
 // readAtOnce is how many tokens of a prompt one call reads: windows have scores of all pairs of them.
 const readAtOnce = 64
 
-// Reader is a decoder in the middle of a text.
+// Reader is a compiled decoder in the middle of a text.
 type Reader struct {
 	exec   *model.Exec
 	states []*tensors.Tensor

@@ -18,9 +18,9 @@ func (l SelfAttention) Empty(scope *model.Scope, like *Node, batch int) []*Node 
 	return l.stateful(scope, like).Empty(like, batch, l.KVHeads, l.HeadDim).Nodes()
 }
 
-// Extend is Apply, causal, on rows that go on from the state at the front of some nodes, at position from (a scalar of
-// int32): outputs, the state behind them and the nodes that are left. Its size is constant; exact attention has none
-// and is refused.
+// Extend is causal Apply on rows that continue from a state. It takes the state from the front of states; the rows
+// start at position from, an int32 scalar. It returns the outputs, the state after them and the remaining nodes. The
+// state has constant size. Exact attention has no such state and is refused.
 func (l SelfAttention) Extend(scope *model.Scope, x, from *Node, states []*Node) (out *Node, after, rest []*Node) {
 	l, scope = l.normal(), scope.In("MultiHeadAttention")
 	q, k, v := l.heads(scope, x, from)

@@ -124,9 +124,9 @@ func (l SelfAttention) keep(scope *model.Scope, q, k *Node, see rfx.Visible) {
 	}
 }
 
-// Refresh draws new projections and, with fit, gives every head the parameters that suit the rows of the last training
-// batch. scope is where Apply was called, with ParamVariable; compiled graphs take part. A layer without features is
-// left as it is.
+// Refresh draws new projections. With fit it also fits the parameters of every head to the rows of the last training
+// batch. scope is the scope of Apply, with ParamVariable set. Compiled graphs use the new values. A layer without
+// features is left unchanged.
 func (l SelfAttention) Refresh(b compute.Backend, scope *model.Scope, draw uint64, fit bool) error {
 	return l.RefreshAttend(b, scope.At("MultiHeadAttention"), draw, fit)
 }

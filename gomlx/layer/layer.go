@@ -1,8 +1,14 @@
-// Package layer is multi-head self-attention for models of GoMLX layers. Its variables have the paths of
-// attention.SelfAttention of GoMLX, so a model trained with one runs with the other, and a parameter of the scope
-// says how it attends:
+// Package layer is multi-head self-attention for models made of GoMLX layers. Its variables have the paths of GoMLX's
+// own attention.SelfAttention, so a model trained with one runs with the other.
+//
+// Apply the layer in the model function. A parameter of the scope selects the attention:
 //
 //	store.RootScope().SetParam(layer.ParamAttention, "oprf:simplex:256")
+//	x = layer.SelfAttention{Heads: 8, HeadDim: 64, Causal: true}.Apply(scope, x, rfx.Visible{})
+//
+// With [ParamVariable], [SelfAttention.Refresh] draws new projections and refits their parameters without recompiling.
+// To generate text, describe the model as a [Decoder]. States have constant size; exact attention has none and cannot
+// be used in a Decoder.
 package layer
 
 import (
@@ -53,7 +59,7 @@ const (
 	ParamLearned = "attention_learned"
 )
 
-// SelfAttention is the layer. The zero value of every field but Heads and HeadDim is useful.
+// SelfAttention is the layer. Only Heads and HeadDim must be set.
 type SelfAttention struct {
 	Heads, HeadDim int
 	KVHeads        int // shared by groups of neighbouring heads; 0: Heads

@@ -121,10 +121,9 @@ func (m *Model) checkIDs(ids []int32) error {
 	return nil
 }
 
-// Calibrate fits the plan's family to the queries and keys that every head has on some passages of tokens. Families
-// without parameters are taken as they are. Layers with a window of their own stay exact. M of family dark begins as
-// the identity, which leaves the kernel that the model was trained with: whitening, what the family's own fit does, is
-// another kernel and for a family with a temperature.
+// Calibrate fits the plan's family to the queries and keys of every head on some passages of tokens. Families without
+// parameters stay unchanged. Layers with a window of their own stay exact. M of the family dark starts as the identity,
+// which keeps the kernel that the model was trained with. The family's own fit, whitening, would change the kernel.
 func (m *Model) Calibrate(b compute.Backend, p Plan, passages [][]int32) (Attention, error) {
 	r, err := m.recorder(b)
 	if err != nil {
@@ -236,9 +235,9 @@ func identity(n int) dense.Matrix[float64] {
 	return m
 }
 
-// Errors are |o − ô| / |o| of every layer and query head over some passages: o what exact attention gives, ô what a
-// gives for the same queries, keys and values. Layers that stay exact have zeros. Exact keys of clusters, which graphs
-// alone choose, are left to their clusters: Compare has the error with them.
+// Errors returns |o − ô| / |o| of every layer and query head over some passages, where o is the output of exact
+// attention and ô the output of a for the same queries, keys and values. Exact layers have zeros. Attention.Exact is
+// ignored here, because only graphs choose these keys; Compare includes it.
 func (m *Model) Errors(b compute.Backend, a Attention, passages [][]int32) ([][]float64, error) {
 	r, err := m.recorder(b)
 	if err != nil {

@@ -75,8 +75,8 @@ func NewJudge(b compute.Backend, first *Model, passages [][]int32) (*Judge, erro
 	return j, err
 }
 
-// Compare runs a second model. Attention and Logits are measured on request alone: they take a graph of both models,
-// which XLA compiles for longer than all others.
+// Compare runs a second model. It measures Attention and Logits only if heads is set: they need a graph of both models,
+// which takes XLA longer to compile than all others.
 func (j *Judge) Compare(second *Model, heads bool) (Comparison, error) {
 	first, passages := j.first, j.passages
 	c := Comparison{Passages: len(passages), Length: len(passages[0])}
@@ -289,8 +289,8 @@ func beside(b compute.Backend, first, second *Model, passages [][]int32) (attent
 	return attention, logits, nil
 }
 
-// CacheBytes are what generation keeps of a sequence of length tokens, in float32: all keys and values of exact layers,
-// the sums and the near keys of the others.
+// CacheBytes returns the bytes that generation keeps for a sequence of length tokens, in float32: all keys and values
+// of exact layers, and the sums and near keys of the others.
 func (m *Model) CacheBytes(length int) int {
 	total := 0
 	for l := range m.Layers {

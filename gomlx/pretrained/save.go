@@ -19,7 +19,7 @@ import (
 	"github.com/randfeat/randfeat/internal/tensorfile"
 )
 
-// Free is an error where Save cannot write: to be known before hours of work.
+// Free reports an error if Save could not write to dir. Call it before long work.
 func Free(dir string) error {
 	entries, err := os.ReadDir(dir)
 	switch {
@@ -31,9 +31,9 @@ func Free(dir string) error {
 	return err
 }
 
-// Save writes the model to a folder that is not there yet or empty: its weights in float32, attention.json, and the
-// other small files of the folder it came from (configuration, tokenizer, licence). The folder appears whole or not at
-// all.
+// Save writes the model to a folder that does not exist yet or is empty: the weights in float32, attention.json, and
+// the other small files of the original folder (configuration, tokenizer, licence). The folder appears complete or not
+// at all.
 func (m *Model) Save(dir string) error {
 	if err := Free(dir); err != nil {
 		return err

@@ -7,8 +7,7 @@ import (
 	. "github.com/gomlx/gomlx/core/graph" // formulas of nodes read as formulas
 )
 
-// Attention is linear attention with the weights φ1(q_i)·φ2(k_j) of a map, as linear.Attention has it. The zero value
-// of every field but Map is useful.
+// Attention is linear attention with the weights φ1(q_i)·φ2(k_j) of a map, as linear.Attention. Only Map must be set.
 type Attention struct {
 	Map    *Map
 	Causal bool // a query sees the keys up to its own position
@@ -17,16 +16,16 @@ type Attention struct {
 	Window int
 	// Sinks > 0 gives the keys at the first Sinks positions their exact weights too, for every query that sees them.
 	Sinks int
-	// Chunk is the number of positions whose scores are computed among themselves where order matters, a power of two
-	// from 16 on; 0: 64, or 128 where there are more than 1024.
+	// Chunk is the number of positions whose scores are computed directly, for causal attention; a power of two, at
+	// least 16. 0: 64, or 128 if there are more than 1024 positions.
 	Chunk int
-	// Double computes in float64 whatever the inputs are; outputs and states have the type of the inputs. Float32
-	// products that a backend shortens to TF32 (backend.TF32) then keep their digits. It takes twice the memory,
-	// and longer on GPUs with few units for float64.
+	// Double computes in float64, whatever the type of the inputs; outputs and states keep that type. It avoids the
+	// rounding of float32 products that a backend shortens to TF32 (backend.TF32). It takes twice the memory, and more
+	// time on GPUs with few float64 units.
 	Double bool
 }
 
-// Visible says which keys count. The zero value: all.
+// Visible says which keys count. The zero value means all keys.
 type Visible struct {
 	Mask *Node // [batch, keys], false for padding: such keys may hold anything; nil: none
 	// Segments are ids of packed sequences [batch, length], integers, equal ones neighbours: a query sees keys of its
@@ -34,11 +33,13 @@ type Visible struct {
 	Segments *Node
 }
 
-// Forward is the attention of queries q [batch, heads, length, dim] over keys k [batch, kvHeads, keys, dim] and
-// values v [batch, kvHeads, keys, valueDim]: [batch, heads, length, valueDim]. heads is a multiple of kvHeads,
-// neighbours share. With Causal, a Window or Segments there are as many queries as keys. A query that sees no key
-// gets zeros, and so does, where order matters, one whose features are all 100 nats from those of the keys that it
-// sees: some rows of norm 40, after the scaling of the kernel, and more of larger ones. Estimates mean nothing by then.
+// Forward returns the attention of queries q [batch, heads, length, dim] over keys k [batch, kvHeads, keys, dim] and
+// values v [batch, kvHeads, keys, valueDim]: [batch, heads, length, valueDim]. heads is a multiple of kvHeads;
+// neighbouring heads share a key/value head. With Causal, a Window or Segments there must be as many queries as keys.
+//
+// A query that sees no key gets zeros. If order matters, so does a query whose features are all 100 nats away from
+// those of the keys it sees. This affects some rows of norm 40 after the scaling of the kernel, and more rows of larger
+// norms; their estimates are meaningless anyway.
 func (a Attention) Forward(q, k, v *Node, see Visible) *Node {
 	if dtype := q.DType(); a.Double && dtype != dtypes.Float64 {
 		return ConvertDType(a.Forward(double(q), double(k), double(v), see), dtype)

@@ -13,11 +13,12 @@ import (
 	"github.com/randfeat/randfeat/attention/centroid"
 )
 
-// Centroids is attention over clusters of keys, with sinks and a window of exact keys under one normaliser, as
-// centroid.Attention has it: its outputs and gradients, with clusters, weights of keys and shares held constant. Of
-// Spec the fields Clusters, Sinks, Window and Block count, without order also Landmarks, and with it Spread, Residual
-// and Bits; exact clusters (Top) would be as many keys as a query finds in them, which no shape of a graph knows
-// beforehand. Without clusters the keys outside of the window and the sinks do not count.
+// Centroids is attention over clusters of keys, with sinks and a window of exact keys under one normaliser. Outputs and
+// gradients equal those of centroid.Attention, with clusters, key weights and shares held constant.
+//
+// It uses these fields of Spec: Clusters, Sinks, Window and Block; without Causal also Landmarks; with Causal also
+// Spread, Residual and Bits. Top is not supported, because the number of keys in exact clusters varies and graphs have
+// static shapes. Without clusters, keys outside the window and the sinks are ignored.
 type Centroids struct {
 	Spec centroid.Spec
 	// Causal: a query sees the keys up to its own position, and clusters are the means of those so far.
@@ -37,7 +38,7 @@ type Centroids struct {
 	Double bool
 }
 
-// Check reports whether the centres make one graph for so many key/value heads of a dimension.
+// Check reports whether the centres fit kvHeads key/value heads of dimension dim in one graph.
 func (c Centroids) Check(kvHeads, dim int) error {
 	if err := c.Spec.Validate(); err != nil {
 		return err

@@ -1,12 +1,27 @@
-// Package rfx has the random features and the linear attention of randfeat as GoMLX graphs: the same spec, the same
-// projections and, up to rounding, the same outputs as packages randfeat and attention, with gradients by the graph and
-// on every backend that GoMLX has.
+// Package rfx builds the random features and the linear attention of randfeat as GoMLX graphs. The same spec gives the
+// same projections and, up to rounding, the same outputs as packages randfeat and attention. Gradients come from the
+// graph, and every GoMLX backend can run it.
 //
-// Queries, keys and values are nodes [batch, heads, length, dim]. Features stay in the log domain until sums are taken:
-// a feature is Value·exp(Log), and every sum over keys has a reference per feature which keys of that sum attain
-// (docs/theory.md §6), so nothing overflows, nothing is added to features or denominators, and no later key takes
-// part in what an earlier query is divided by.
+// # Usage
 //
-// Shapes that do not fit are errors of NewMap and Check; inside a graph GoMLX reports them by panics, which its Exec
-// turns into errors.
+// Draw a map from specs, then use it inside a graph function. Queries, keys and values are nodes [batch, heads, length,
+// dim]:
+//
+//	m, err := rfx.NewMap(specs...)                // one spec for all heads, or one per key/value head
+//	a := rfx.Attention{Map: m, Causal: true}
+//	out := a.Forward(q, k, v, rfx.Visible{})
+//
+// To decode token by token, start with [Attention.Empty] and call [Attention.Extend]. [Centroids] is the corresponding
+// centroid attention. With [Map.With], projections are inputs of the graph and can change without recompiling.
+//
+// # Numerics
+//
+// Features stay in the log domain until they are summed: a feature is Value·exp(Log). Every sum over keys has one
+// reference per feature, which a key of that sum attains (docs/theory.md §6). So nothing overflows, nothing is added to
+// features or denominators, and no later key influences the normaliser of an earlier query.
+//
+// # Errors
+//
+// NewMap and Check return errors for shapes that do not fit. Inside a graph, GoMLX reports them by panics, which its
+// Exec turns into errors.
 package rfx

@@ -14,8 +14,8 @@ import (
 // ErrMap marks specs that do not make one map.
 var ErrMap = errors.New("specs do not make one map")
 
-// Map is a drawn feature map of one head for all, or one per key/value head. It is immutable; its projections are
-// constants of the graphs it is used in, or inputs of them (With).
+// Map is a drawn feature map, one for all heads or one per key/value head. It is immutable. Its projections are
+// constants of the graphs that use it, or inputs of them (With).
 type Map struct {
 	pairs    []plan.Pair // one, or one per key/value head, of the same structure
 	targets  []kernel.Kernel

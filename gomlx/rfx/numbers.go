@@ -10,14 +10,14 @@ import (
 	"github.com/gomlx/gomlx/core/tensors"
 )
 
-// Numbers makes the node of one of the numbers of a map, projections and all that depends on its parameters. The value
-// is that of the map; a node of the same shape with other values, those of a map with another seed or other parameters
-// of the same family, gives the features of that map. The name is the same in every graph, and may be asked for more
-// than once in one.
+// Numbers returns the node for one of the numbers of a map: the projections and everything that depends on its
+// parameters. value is the number of the map itself. A node of the same shape with the values of another map of the
+// same family (another seed or other parameters) gives the features of that map. name is the same in every graph and
+// may be requested more than once per graph.
 type Numbers func(name string, value *tensors.Tensor) *Node
 
-// With is the map with its numbers from outside the graph: variables or parameters, which change without compiling
-// anew.
+// With returns the map with its numbers supplied from outside the graph, as variables or parameters. They can then
+// change without recompiling.
 func (m *Map) With(n Numbers) *Map {
 	o := *m
 	o.numbers = n

@@ -162,10 +162,10 @@ func quotient(p partial, n int) *Node {
 	return where(some, Div(SliceAxis(sum, -1, AxisRangeFromStart(n)), one), 0)
 }
 
-// Product contracts one axis of each of two nodes, whose first axes, as many as batch says, are a batch. It is
-// graph.DotGeneral but for gradients, which are products in the precision of the operands: those of DotGeneral are of
-// float32 where operands have half precision, copies of twice the size and products of half the speed, although they
-// come from and end in numbers of half precision. Sums are float32 on GPUs all the same.
+// Product contracts one axis of each of two nodes; their first batch axes are batch axes. It is graph.DotGeneral with
+// other gradients. For operands of half precision, the gradients of DotGeneral are float32: copies of twice the size
+// and products at half the speed. The gradients of Product have the precision of the operands. GPUs still accumulate in
+// float32.
 func Product(a, b *Node, axisA, axisB, batch int) *Node {
 	axes := make([]int, batch)
 	for i := range axes {

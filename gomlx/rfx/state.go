@@ -42,7 +42,7 @@ func (a Attention) State(nodes []*Node) (s State, rest []*Node) {
 	return s, nodes
 }
 
-// Empty is the state of no keys, of the precision of like.
+// Empty returns the state without keys, in the precision of like.
 func (a Attention) Empty(like *Node, batch, kvHeads, valueDim int) State {
 	g, dtype, f := like.Graph(), like.DType(), a.Map.OutDim()
 	s := State{
@@ -58,10 +58,10 @@ func (a Attention) Empty(like *Node, batch, kvHeads, valueDim int) State {
 	return s
 }
 
-// Extend is causal attention that goes on from a state: outputs of the queries over the keys of the state and those
-// up to their own position, and the state with all keys. One token is a step of generation, many are a prompt. from is
-// the position of the first of them, a scalar of int32, which windows and sinks ask for; without them it may be nil.
-// With a window the memory of n tokens at once grows with n²: read a long prompt in parts.
+// Extend continues causal attention from a state. It returns the outputs of the queries, each over the keys of the
+// state and the new keys up to its own position, and the state with all keys. Use it for a prompt and for single
+// tokens. from is the position of the first new token, an int32 scalar; it may be nil without a window and sinks. With
+// a window, the memory for n tokens grows with n²: read a long prompt in parts.
 func (a Attention) Extend(s State, from, q, k, v *Node) (*Node, State) {
 	if dtype := q.DType(); a.Double && dtype != dtypes.Float64 {
 		out, next := a.Extend(s.each(double), from, double(q), double(k), double(v))
@@ -149,8 +149,9 @@ func back(dtype dtypes.DType) func(*Node) *Node {
 	}
 }
 
-// Recent says which rows n queries at position from and after see exactly [n, window+n]: the rows are the last window
-// keys before from, and then those of the queries. Seen are keys less than window positions back, from first on.
+// Recent returns the mask [n, window+n] of exact rows for n queries at positions from and later. The columns are the
+// last window keys before from, followed by the keys of the queries. A query sees keys less than window positions back,
+// starting at position first.
 func Recent(from *Node, n, window, first int) *Node {
 	g, at := from.Graph(), shapes.Make(dtypes.Int32, n, window+n)
 	row := Iota(g, at, 1)

@@ -26,7 +26,7 @@ const (
 	groupBytes = 128 << 10
 )
 
-// Side is a compiled plan.Side.
+// Side is a compiled plan.Side. It is immutable and safe for concurrent use.
 type Side[T dense.Float] struct {
 	dim, out int
 	leaves   []leaf[T]

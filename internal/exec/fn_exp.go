@@ -21,9 +21,9 @@ func expPMFn[T dense.Float]() fn[T] {
 	return f
 }
 
-// pastBytes is the size from which outputs are stored past the caches, if they held something: beyond 8 MB nothing is
-// left in them for who reads the output next, and the map is up to a tenth faster. New memory holds zeros, and the
-// system has just cleared it through the caches: then stores past them are slower by as much.
+// pastBytes is the output size from which results are stored past the caches. Beyond 8 MB the caches keep nothing for
+// the next reader, and such stores make the map up to a tenth faster. Freshly allocated memory is the exception: the
+// system has just cleared it through the caches, and there such stores are slower by as much.
 const pastBytes = 16 << 20
 
 // fuses reports whether MulTExp can make the features.

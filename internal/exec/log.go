@@ -9,7 +9,7 @@ import (
 	"github.com/randfeat/randfeat/internal/plan"
 )
 
-// Signed reports whether a feature has a factor besides its exponential, so that its log form needs values.
+// Signed reports whether a feature has a factor besides its exponential. Its log form then needs values.
 func (s *Side[T]) Signed() bool {
 	for _, b := range s.blocks {
 		if b.Coef < 0 || !s.leaves[b.Base].fn.unit || b.Rho != plan.None && !s.leaves[b.Rho].fn.unit {
@@ -32,9 +32,9 @@ type logJob[T dense.Float] struct {
 	ws       *Workspace[T]
 }
 
-// Log writes the features as value_if·exp(e_if + row_i). The large terms of a row (−|x|²/2) go to row, in float64; what
-// differs between features goes to e. An empty value is allowed unless the side is Signed. A block that its gate turns
-// off has value 0 and e = −Inf. Arguments are checked by the caller as for Run.
+// Log writes the features as value_if·exp(e_if + row_i). row holds the large terms of a row (−|x|²/2) in float64; e
+// holds the part that differs between features. value may be empty unless the side is Signed. A block that is turned
+// off by its gate has value 0 and e = −Inf. The caller checks the arguments as for Run.
 func (s *Side[T]) Log(e, value dense.Matrix[T], row []float64, x dense.Matrix[T], norms []float64, ws *Workspace[T]) {
 	ws.logs = logJob[T]{side: s, e: e, value: value, row: row, x: x, norms: norms}
 	s.runLog(!value.IsEmpty(), ws)

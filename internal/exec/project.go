@@ -7,9 +7,9 @@ import (
 	"github.com/randfeat/randfeat/internal/plan"
 )
 
-// projection computes t = Ω·Mix·u + bias for u = Lin·x − Shift. Everything linear before Ω is multiplied into it once,
-// so that a map costs one product however it was composed; fast transforms keep it as a step before them instead,
-// because their Ω is never a matrix.
+// projection computes t = Ω·Mix·u + bias for u = Lin·x − Shift. All linear steps before Ω are multiplied into one
+// matrix once, so a map costs one product however it was composed. Fast transforms have no matrix Ω; for them the
+// linear part stays a separate step.
 type projection[T dense.Float] struct {
 	rows int
 	w    kern.Panel[T]

@@ -10,9 +10,10 @@ import (
 	"github.com/randfeat/randfeat/internal/plan"
 )
 
-// Workspace holds the scratch memory of Run between calls. The zero value is ready. It serves one call at a time.
+// Workspace holds the scratch memory of Run between calls. The zero value is ready. It must not be used by two calls at
+// the same time.
 type Workspace[T dense.Float] struct {
-	// Workers bounds the goroutines of a call; 0: GOMAXPROCS.
+	// Workers limits the goroutines of a call; 0 means GOMAXPROCS.
 	Workers int
 	group   par.Group
 	scratch []scratch[T]
@@ -67,15 +68,15 @@ type job[T dense.Float] struct {
 // OutDim is the number of features of a row.
 func (s *Side[T]) OutDim() int { return s.out }
 
-// Run maps the rows of x into dst. Row i of dst is φ(x_i)·exp(−logScale[i]); with nil logScale, φ(x_i) itself.
-// norms holds |x_i|². Shapes must agree and x must be finite: the caller has checked both, which gave it the norms.
+// Run maps the rows of x into dst. Row i of dst is φ(x_i)·exp(−logScale[i]), or φ(x_i) if logScale is nil. norms holds
+// |x_i|². The caller must have checked that shapes agree and x is finite; that check yields the norms.
 func (s *Side[T]) Run(dst dense.Matrix[T], logScale []float64, x dense.Matrix[T], norms []float64, ws *Workspace[T]) {
 	s.run(job[T]{side: s, dst: dst, x: x, logScale: logScale, norms: norms, ws: ws})
 }
 
-// RunChecked is Run for an x that nobody has looked at: it computes the norms of a block when it maps it, while the
-// rows are in cache, and returns the first row whose |x|² is beyond limit or not a number, −1 if there is none. dst and
-// logScale are then undefined.
+// RunChecked is Run for unchecked x. It computes the norms of a block just before mapping it, while the rows are in
+// cache. It returns the first row whose |x|² exceeds limit or is NaN, or −1. If it returns a row, dst and logScale are
+// undefined.
 func (s *Side[T]) RunChecked(dst dense.Matrix[T], logScale []float64, x dense.Matrix[T], limit float64,
 	ws *Workspace[T]) int {
 	return s.run(job[T]{side: s, dst: dst, x: x, logScale: logScale, limit: limit, ws: ws})

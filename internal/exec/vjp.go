@@ -14,7 +14,7 @@ import (
 // should stay near the first-level cache. Measured by BenchmarkVJP.
 const vjpBytes = 64 << 10
 
-// Backward is a compiled side with what its derivatives need: the projections by output instead of by input.
+// Backward is a compiled side prepared for derivatives: it holds the projections by output instead of by input.
 type Backward[T dense.Float] struct {
 	side  *Side[T]
 	grads []leafGrad[T]
@@ -110,7 +110,7 @@ func CompileBackward[T dense.Float](s *Side[T]) *Backward[T] {
 	return b
 }
 
-// Learns reports whether Run can gather Sums: one leaf of exponentials.
+// Learns reports whether Run can add to Sums: the side must be a single leaf of exponentials.
 func (b *Backward[T]) Learns() bool { return b.side.simple && b.side.leaves[0].fn.unit }
 
 // Sums are the derivatives of a loss by the exponents w_f·x + q(x) of a single leaf of exponentials: with dE_if the
@@ -184,8 +184,8 @@ type vjpJob[T dense.Float] struct {
 	ws               *Workspace[T]
 }
 
-// Run sets dx_i = Σ_f dphi_if ∂/∂x_i φ(x_i)_f·exp(col_f − shift_i). A phi that is not empty holds these features, as
-// Scaled wrote them. Sums, if not nil, are added to; then one goroutine does all, so that their order is fixed.
+// Run sets dx_i = Σ_f dphi_if ∂/∂x_i φ(x_i)_f·exp(col_f − shift_i). phi is empty or holds these features as Scaled
+// wrote them. If sums is not nil, Run adds to it on a single goroutine, which fixes the order of the sums.
 func (b *Backward[T]) Run(dx, dphi, phi, x dense.Matrix[T], col []T, shift, norms []float64, sums *Sums[T],
 	ws *Workspace[T]) {
 	s := b.side

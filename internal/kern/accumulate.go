@@ -2,8 +2,8 @@ package kern
 
 import "github.com/randfeat/randfeat/dense"
 
-// Accumulator sums aᵀ·b over a long sequence of blocks without losing accuracy: products are added in T for flushRows
-// rows, then moved to float64. The error of the float32 part stays that of a short sum, however long the sequence.
+// Accumulator sums aᵀ·b over a long sequence of blocks without losing accuracy. Products are added in T for flushRows
+// rows and then moved to float64, so the float32 error stays that of a short sum, however long the sequence.
 type Accumulator[T dense.Float] struct {
 	tab   *Table[T]
 	part  dense.Matrix[T]

@@ -172,7 +172,7 @@ func (a *Acts) Resize(rows, cols int) {
 // Blocks is the number of blocks of a row.
 func (a *Acts) Blocks() int { return (a.Cols + BlockCols - 1) / BlockCols }
 
-// QuantiseRow sets row i. Rows of one Acts may be set at the same time if Cols is a multiple of 32.
+// QuantiseRow quantises x into row i of a. Concurrent calls for different rows are safe if Cols is a multiple of 32.
 func (t *Model) QuantiseRow(a *Acts, i int, x []float32) {
 	if len(x) != a.Cols {
 		panic("kern: QuantiseRow of another length")
@@ -186,8 +186,8 @@ func (t *Model) QuantiseRow(a *Acts, i int, x []float32) {
 	}
 }
 
-// MulBlocks sets the columns of dst that belong to groups [lo, hi) of w to the products of the rows of a and w. Calls
-// for different groups may run at the same time. The bits of an element depend on its row of a and of w alone.
+// MulBlocks sets the columns of dst that belong to groups [lo, hi) of w to the products of the rows of a and w.
+// Concurrent calls are safe for disjoint groups. The bits of an element depend only on its row of a and its row of w.
 func (t *Model) MulBlocks(dst dense.Matrix[float32], a *Acts, w *Blocks, lo, hi int) {
 	if dst.Rows != a.Rows || dst.Cols != w.Rows || a.Cols != w.Cols || lo < 0 || hi > w.Groups() {
 		panic("kern: MulBlocks of different shapes")

@@ -5,8 +5,8 @@ import (
 	"github.com/randfeat/randfeat/internal/buf"
 )
 
-// Columns is a matrix whose columns are packed once for their products with each other, which read every column as
-// often as there are columns. The zero value is ready for Reset.
+// Columns is a matrix whose columns are packed once for products with each other (AddGram). Such products read every
+// column as often as there are columns. The zero value is ready for Reset.
 type Columns[T dense.Float] struct {
 	rows, cols    int
 	height, width int // columns of a tile and of a panel; no height: there are only panels, and only one
@@ -37,7 +37,7 @@ const ColumnUnit, ColumnStep = 192, 48
 // Rows is the number of rows.
 func (c *Columns[T]) Rows() int { return c.rows }
 
-// Pack makes a the rows from first on. Calls for different rows may run at the same time.
+// Pack stores a as the rows from first on. Concurrent calls are safe for disjoint rows.
 func (c *Columns[T]) Pack(first int, a dense.Matrix[T]) {
 	if err := a.Check(); err != nil {
 		panic("kern: Columns: " + err.Error())
@@ -86,8 +86,8 @@ func packColumns[T dense.Float](dst []T, width, n, at int, a dense.Matrix[T]) {
 	}
 }
 
-// Stripe is columns lo to lo+m.Cols−1 of the rows from first on, at most most, as they lie packed. No rows: there are
-// no more, or there is no such stripe.
+// Stripe returns columns lo to lo+m.Cols−1 of at most most rows from first on, in packed form. It returns no rows after
+// the last row and for a stripe that does not exist.
 func (c *Columns[T]) Stripe(s, first, most int) (lo int, m dense.Matrix[T]) {
 	width := c.width
 	if c.height == 0 {
@@ -113,8 +113,8 @@ func (c *Columns[T]) Stripes() int {
 	return (c.cols + width - 1) / width
 }
 
-// AddGram adds columns i to iEnd−1 times columns j to jEnd−1 to that part of dst, with the bits of TMul. Products of a
-// column with earlier ones, below the diagonal, are left out or not: what is there is arbitrary.
+// AddGram adds the products of columns i to iEnd−1 with columns j to jEnd−1 to that part of dst, with the bits of TMul.
+// The part of dst below the diagonal is undefined afterwards.
 func (t *Table[T]) AddGram(dst dense.Matrix[T], c *Columns[T], i, iEnd, j, jEnd int) {
 	checkPart(i, iEnd, ColumnStep, c.cols)
 	checkPart(j, jEnd, ColumnUnit, c.cols)

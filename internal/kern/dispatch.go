@@ -35,7 +35,8 @@ func Available[T dense.Float]() []*Table[T] {
 	return append([]*Table[T](nil), list.([]*Table[T])...)
 }
 
-// Named returns the table of that name; "" is the fastest. An unknown name or one this machine cannot run is an error.
+// Named returns the table with the given name; "" is the fastest. An unknown name, or one that this CPU cannot run, is
+// an error.
 func Named[T dense.Float](name string) (*Table[T], error) {
 	all := Available[T]()
 	if name == "" {
@@ -57,7 +58,7 @@ var (
 	chosen64 = sync.OnceValues(func() (*Table[float64], error) { return Named[float64](os.Getenv(envKernel)) })
 )
 
-// Chosen is the table that RANDFEAT_KERNEL names, by default the fastest. Maps made by one process all use it.
+// Chosen returns the table that RANDFEAT_KERNEL names, by default the fastest. All maps of a process use it.
 func Chosen[T dense.Float]() (*Table[T], error) {
 	var t any
 	var err error
@@ -72,8 +73,8 @@ func Chosen[T dense.Float]() (*Table[T], error) {
 	return t.(*Table[T]), nil
 }
 
-// Best is Chosen for callers without an error to return. It panics on a wrong RANDFEAT_KERNEL: quietly using other
-// kernels would make a test of them worthless.
+// Best is Chosen for callers that cannot return an error. It panics on an invalid RANDFEAT_KERNEL: falling back
+// silently would make a test of that kernel meaningless.
 func Best[T dense.Float]() *Table[T] {
 	t, err := Chosen[T]()
 	if err != nil {

@@ -6,8 +6,8 @@ import (
 	"github.com/randfeat/randfeat/dense"
 )
 
-// Finite reports whether no element of x is NaN or infinite. Products with zero are exact for all others, so that no
-// large number overflows.
+// Finite reports whether no element of x is NaN or infinite. It multiplies by zero, which is exact for all finite
+// numbers, so large numbers do not overflow.
 func (t *Table[T]) Finite(x []T) bool {
 	pool := &finite64
 	if _, ok := any(x).([]float32); ok {

@@ -1,7 +1,15 @@
-// Package kern holds the array primitives under every feature map, as tables of functions.
+// Package kern holds the array primitives under every feature map and attention method, as tables of functions.
 //
-// [Reference] in plain Go is the definition. Faster tables replace entries, never meanings; a map picks its
-// table once.
+// Get a [Table] once with [Chosen] and call its functions: pack a matrix with [Table.Pack], then multiply by it with
+// MulT as often as needed. [ChosenModel] is the corresponding table for transformer models. The environment variable
+// RANDFEAT_KERNEL selects a table by name; the default is the fastest that the CPU supports.
+//
+// [Reference], in plain Go, defines the meaning of every entry. Faster tables replace entries with assembly. Results of
+// different tables agree up to rounding; within one table the bits of a row do not depend on the other rows where an
+// entry says so. Callers rely on this for results that do not depend on block sizes or the number of goroutines.
+//
+// Limits: arguments must not overlap unless an entry allows it. Shapes that do not agree are a programming error, which
+// panics or has undefined results. Assembly cannot be preempted, so callers keep single calls short.
 package kern
 
 import (
@@ -11,7 +19,8 @@ import (
 	"github.com/randfeat/randfeat/dense"
 )
 
-// Table is one implementation of the primitives. Slices and matrices of one call must not overlap unless said.
+// Table is one implementation of the primitives. Slices and matrices of one call must not overlap unless the entry says
+// that they may.
 type Table[T dense.Float] struct {
 	Name string
 	// Width is the number of outputs in one panel of a packed matrix.
@@ -21,17 +30,17 @@ type Table[T dense.Float] struct {
 	MulT func(dst, x dense.Matrix[T], w *Panel[T], bias []T)
 	// MulTExp sets dst_ij = exp((x·wᵀ)_ij + bias_j − shift_i): the bits of MulT, then Exp of every row.
 	MulTExp func(dst, x dense.Matrix[T], w *Panel[T], bias, shift []T)
-	// MulTExpPast is MulTExp for a dst that is part of far more memory than the caches hold, and is not read soon: it
-	// may store past them, which spares reading the lines first.
+	// MulTExpPast is MulTExp for a dst in memory far larger than the caches that is not read again soon. It may use
+	// non-temporal stores, which avoid reading the cache lines first.
 	MulTExpPast func(dst, x dense.Matrix[T], w *Panel[T], bias, shift []T)
 	// MulTSinCos sets sin = f·sin t and cos = f·cos t for t = x·wᵀ + bias with the bits of MulT, each within 2 ulp, or
 	// what SinCos and Scale give. The bits of a row do not depend on the other rows.
 	MulTSinCos func(sin, cos, x dense.Matrix[T], w *Panel[T], bias []T, f T)
-	// TMul adds: dst += aᵀ·b, one row of a and b after the other. So several calls on parts of the rows, in order, give
-	// the bits of one call on all.
+	// TMul sets dst += aᵀ·b, one row of a and b after the other. Several calls on consecutive parts of the rows
+	// therefore give the same bits as one call on all rows.
 	TMul func(dst, a, b dense.Matrix[T])
-	// Product sets dst = x·s, or adds it if add. s is read as it lies, row k holding the k-th input of every output: no
-	// packing. The bits of a row of dst do not depend on the other rows.
+	// Product sets dst = x·s, or adds it if add. s is not packed: row k holds the k-th input of every output. The bits
+	// of a row of dst do not depend on the other rows.
 	Product func(dst, x, s dense.Matrix[T], add bool)
 	// ColSum adds the rows of a to dst, one after the other.
 	ColSum func(dst []T, a dense.Matrix[T])
@@ -78,7 +87,7 @@ type Table[T dense.Float] struct {
 	Widen func(dst []float64, a []T, f float64)
 	// Narrow sets dst_i = f·a_i, computed in float64.
 	Narrow func(dst []T, a []float64, f float64)
-	// Grain is the number of multiply-adds that pays for waking a goroutine: about 100 µs of work.
+	// Grain is the number of multiply-adds that justifies waking a goroutine: about 100 µs of work.
 	Grain int
 	// Structured is the number of multiply-adds of MulT that take as long as one element of a structured product (three
 	// sign flips and transforms), measured by BenchmarkFastOrDense of package exec.

@@ -9,8 +9,8 @@ import (
 	"github.com/randfeat/randfeat/dense"
 )
 
-// Model is one implementation of what transformer models need beside the products of Table, on rows of float32
-// numbers. Slices of one call have equal lengths and do not overlap unless said.
+// Model is one implementation of the primitives of transformer models that Table lacks, on rows of float32 numbers.
+// Slices of one call have equal lengths and do not overlap unless the entry says that they may.
 type Model struct {
 	Name string
 	// SiLUMul sets dst_i = dst_i/(1 + e^−dst_i)·up_i, the gated unit of Llama.

@@ -31,10 +31,11 @@ func (t *Table[T]) Pack(p *Panel[T], w dense.Matrix[T]) {
 	t.PackRows(p, w, 0, w.Rows)
 }
 
-// Room makes p a panel of arbitrary numbers with room for so many outputs and inputs, for PackRows.
+// Room gives p memory for the given number of outputs and inputs, with undefined contents. PackRows fills it.
 func (t *Table[T]) Room(p *Panel[T], rows, cols int) { p.reset(rows, cols, t.Width) }
 
-// PackRows packs rows lo to hi−1 of w, where p has room for all: goroutines can share the work. lo is a multiple of 16.
+// PackRows packs rows lo to hi−1 of w into a panel that has room for all rows (see Room). Goroutines can share the
+// work. lo is a multiple of 16.
 func (t *Table[T]) PackRows(p *Panel[T], w dense.Matrix[T], lo, hi int) {
 	t.PackAt(p, lo, w.RowRange(lo, hi))
 }

@@ -1,7 +1,19 @@
-// Package krr solves kernel ridge regression of more rows than a factorisation can have: (K + λI)A + 1bᵀ = Y by
-// conjugate gradients. Products with K are those of float32 tiles, held in memory while they fit and computed again
-// where they do not (tiles.go). The preconditioner knows K by landmarks and its diagonal exactly (precondition.go).
-// Residuals are checked, and corrected, in float64 (solve.go). margins.go does the same for squared hinge losses.
+// Package krr solves kernel ridge regression, (K + λI)A + 1bᵀ = Y, by conjugate gradients, for more rows than a
+// factorisation can handle.
 //
-// Nothing depends on GOMAXPROCS: every tile adds to places of its own, in an order that the number of tiles sets.
+// Use it in this order:
+//
+//	k, err := krr.NewKernels(kernel, x, hold)   // tiles of K; at most hold bytes stay in memory
+//	sketch, err := krr.NewSketch(k, m, seed)    // landmarks, once per kernel, for every λ
+//	fit, result, err := krr.Solve(k, sketch, y, lambda, nil, options)
+//	k.Predict(dst, z, fit)
+//
+// [Margins] replaces [Solve] for squared hinge losses. Pass an earlier fit as start to solve for another λ faster.
+//
+// Numerics: products with K use float32 tiles, which are kept in memory as far as they fit and recomputed otherwise
+// (tiles.go). The preconditioner approximates K by landmarks and has its exact diagonal (precondition.go). Residuals
+// are computed in float64, and the system is solved again for the residual until it is small (solve.go).
+//
+// Determinism: results do not depend on GOMAXPROCS. Every tile adds to its own rows, in an order fixed by the number of
+// tiles.
 package krr

@@ -8,17 +8,18 @@ import (
 	"github.com/randfeat/randfeat/internal/par"
 )
 
-// Margins is the fit of squared hinge losses to targets y of 0 and 1, what is beyond them being no error: it minimises
+// Margins fits targets y of 0 and 1 by squared hinge losses; predictions beyond the target are not errors. For each
+// column it minimises
 //
 //	J = ½Σ short(f)² + ½λ αᵀKα,  f = Kα + b,  short = max(1−f, 0) of target 1, min(−f, 0) of target 0,
 //
-// each column for itself, as linalg.Dual.Margins does. The gradient by α is K·g with g = λα − short, and the Hessian is
-// at most K(K + λI), that of squares. So directions are −P⁻¹g with the preconditioner of squares, and inner products
-// those of K: nonlinear conjugate gradients (Polak & Ribière 1969, with restarts) with exact searches along each
-// direction, a step of which takes one product with K. start is where they begin: a fit of squares.
+// as linalg.Dual.Margins does. The gradient by α is K·g with g = λα − short. The Hessian is at most K(K + λI), the
+// Hessian of squared errors. So the directions are −P⁻¹g with the same preconditioner, and inner products are taken in
+// K: nonlinear conjugate gradients (Polak & Ribière 1969, with restarts) with exact line searches. A step takes one
+// product with K. start is the initial guess, a fit of squared errors.
 //
-// They end where a step changes f by less than o.Tolerance on average, or after o.Steps; Result.Residual is the last
-// change.
+// The iteration ends when a step changes f by less than o.Tolerance on average, or after o.Steps. Result.Residual is
+// the last change.
 func Margins(s *Kernels, sk *Sketch, y dense.Matrix[float64], lambda float64, start *Fit, o Options) (*Fit, Result,
 	error) {
 	var done Result
@@ -182,8 +183,8 @@ func (m *hinge) search(d, kd dense.Matrix[float64], db []float64) float64 {
 	return sum / float64(n*outs)
 }
 
-// leastOf is where the slope of a convex piecewise quadratic function is 0: Newton's steps, which end after as many
-// pieces, kept between the last points on either side.
+// leastOf returns the zero of the slope of a convex piecewise quadratic function. Newton steps end after at most as
+// many steps as there are pieces; they are kept inside the bracket of the last points on either side.
 func leastOf(slope func(t float64) (s, curve float64)) float64 {
 	lo, hi, t := 0.0, math.Inf(1), 1.0
 	for range 20 {

@@ -12,8 +12,8 @@ import (
 	"github.com/randfeat/randfeat/internal/rng"
 )
 
-// Sketch is what landmarks tell of a kernel matrix: K ≈ FFᵀ + diag(left), F = K_nm R⁻¹ with K_mm = RᵀR. It serves every
-// λ of the kernel. Memory is 4nm bytes.
+// Sketch is a landmark approximation of a kernel matrix: K ≈ FFᵀ + diag(left) with F = K_nm R⁻¹ and K_mm = RᵀR. It
+// serves every λ of the kernel. It needs 4nm bytes.
 type Sketch struct {
 	f    dense.Matrix[float32]
 	left []float64 // of the diagonal
@@ -29,7 +29,7 @@ const (
 	stripe = 256
 )
 
-// NewSketch has at most m landmarks.
+// NewSketch draws at most m landmarks.
 func NewSketch(s *Kernels, m int, seed uint64) (*Sketch, error) {
 	n := s.x.Rows
 	take := min(n, pivotRows*m)
@@ -94,22 +94,22 @@ func NewSketch(s *Kernels, m int, seed uint64) (*Sketch, error) {
 	return out, nil
 }
 
-// Landmarks is their number.
+// Landmarks returns the number of landmarks.
 func (s *Sketch) Landmarks() int { return s.f.Cols }
 
-// Bytes is the memory of the sketch and of a preconditioner.
+// Bytes returns the memory of the sketch and of one preconditioner.
 func (s *Sketch) Bytes() int64 { return 4*int64(len(s.f.Data)) + 12*int64(s.f.Cols)*int64(s.f.Cols) }
 
-// preconditioner applies P⁻¹ for P = D + FFᵀ with D = diag(left) + λI, which is K + λI but for what landmarks do not
-// tell of pairs (as the FITC approximation: Snelson & Ghahramani 2006; a preconditioner of this form: Cutajar et al.
-// 2016, arXiv:1602.06693): P⁻¹ = D⁻¹ − D⁻¹F(I + FᵀD⁻¹F)⁻¹FᵀD⁻¹.
+// preconditioner applies P⁻¹ for P = D + FFᵀ with D = diag(left) + λI. P equals K + λI on the diagonal and approximates
+// it elsewhere (the FITC approximation, Snelson & Ghahramani 2006; as a preconditioner: Cutajar et al. 2016,
+// arXiv:1602.06693). By the Woodbury identity, P⁻¹ = D⁻¹ − D⁻¹F(I + FᵀD⁻¹F)⁻¹FᵀD⁻¹.
 type preconditioner struct {
 	s *Sketch
 	d []float64             // 1/D
 	u dense.Matrix[float64] // UᵀU = I + FᵀD⁻¹F
 }
 
-// least is the smallest D relative to 1 = κ(x, x): below it float32 does not tell F.
+// least is the smallest D relative to κ(x, x) = 1. Below it, the rounding of F in float32 dominates.
 const least = 1e-4
 
 func (s *Sketch) with(lambda float64) (*preconditioner, error) {

@@ -8,17 +8,17 @@ import (
 	"github.com/randfeat/randfeat/dense"
 )
 
-// ErrNotPositive is a system that is singular up to rounding: λ is too small.
+// ErrNotPositive reports that K + λI is singular up to rounding: λ is too small.
 var ErrNotPositive = errors.New("krr: K + λI is singular up to rounding")
 
-// Options say how a system is solved.
+// Options bound the work and the error of a solution.
 type Options struct {
 	Tolerance float64 // relative residual of every target, checked in float64
 	Steps     int     // most products in float32
 	Progress  func(step int, residual float64) error
 }
 
-// Result is what was done.
+// Result says how a solution ended.
 type Result struct {
 	Steps     int
 	Residual  float64 // the largest of a target, in float64
@@ -35,8 +35,8 @@ type Fit struct {
 // corrections bounds how often a residual of float64 is solved for in float32.
 const corrections = 4
 
-// Solve is the fit to targets y: (K + λI)α + b·1 = y and 1ᵀα = 0, as linalg.Dual has it. start may be a fit to other
-// targets or of another λ, which is where iterations begin; nil: 0.
+// Solve fits the targets y: (K + λI)α + b·1 = y and 1ᵀα = 0, as linalg.Dual does. start, if not nil, is the initial
+// guess: a fit of other targets or of another λ.
 func Solve(s *Kernels, sk *Sketch, y dense.Matrix[float64], lambda float64, start *Fit, o Options) (*Fit, Result,
 	error) {
 	var done Result
@@ -104,7 +104,7 @@ func Solve(s *Kernels, sk *Sketch, y dense.Matrix[float64], lambda float64, star
 	return f, done, nil
 }
 
-// conjugate solves (K + λI)x = b, every column by itself but all with one product.
+// conjugate solves (K + λI)x = b. Columns are independent systems that share every product with K.
 type conjugate struct {
 	s      *Kernels
 	p      *preconditioner
@@ -135,8 +135,8 @@ func (c *conjugate) largest(r dense.Matrix[float64]) float64 {
 	return most
 }
 
-// solve adds (K + λI)⁻¹r to x by flexible conjugate gradients, since the preconditioner is rounded (Notay 2000). Half
-// of the tolerance leaves room for what float32 does not see.
+// solve adds (K + λI)⁻¹r to x by flexible conjugate gradients (Notay 2000), because the preconditioner is subject to
+// rounding. It aims at half of the tolerance, which leaves room for errors that float32 does not show.
 func (c *conjugate) solve(x, r dense.Matrix[float64]) error {
 	n, cols := r.Rows, r.Cols
 	z, q := dense.New[float64](n, cols), dense.New[float64](n, cols)

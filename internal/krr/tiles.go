@@ -139,7 +139,7 @@ func halfSquare(u, v []float32) float32 {
 	return s / 2
 }
 
-// Kernels are the kernels of rows with each other.
+// Kernels is the kernel matrix K of a set of rows, stored or recomputed in tiles.
 type Kernels struct {
 	k     kernel.Kernel
 	x     dense.Matrix[float64]
@@ -148,7 +148,8 @@ type Kernels struct {
 	full  bool        // what is to be held is there
 }
 
-// NewKernels are those of the rows of x by a kernel with κ(x, x) = 1, of whose tiles at most hold bytes stay in memory.
+// NewKernels prepares the kernel matrix of the rows of x. The kernel must have κ(x, x) = 1. At most hold bytes of tiles
+// stay in memory; the others are recomputed in every product.
 func NewKernels(k kernel.Kernel, x dense.Matrix[float64], hold int64) (*Kernels, error) {
 	if err := k.Validate(x.Cols); err != nil {
 		return nil, err
@@ -162,7 +163,7 @@ func NewKernels(k kernel.Kernel, x dense.Matrix[float64], hold int64) (*Kernels,
 	return s, nil
 }
 
-// Bytes is the memory of the kernels and of the rows.
+// Bytes returns the memory of the tiles held and of the rows.
 func (s *Kernels) Bytes() int64 {
 	return 4*int64(len(s.tiles))*side*side + 8*int64(len(s.r.u.Data))
 }
@@ -195,10 +196,11 @@ func (s *Kernels) tile(at, i, j int, scratch *[]float32) dense.Matrix[float32] {
 	return t
 }
 
-// Product sets dst = K·v, in float32 but for sums over tiles.
+// Product sets dst = K·v, in float32 except for the sums over tiles.
 //
-// Tiles (i, i+d) of one d have rows and columns of their own: each adds its product to the rows i of dst, and that of
-// its transpose to the rows i+d of another matrix. So goroutines share nothing, and every sum has one order, by d.
+// The tiles (i, i+d) of one d have disjoint rows and disjoint columns. Each tile adds its product to the rows i of dst,
+// and the product of its transpose to the rows i+d of a second matrix. So goroutines share no memory, and the order of
+// every sum is fixed: by d.
 func (s *Kernels) Product(dst, v dense.Matrix[float64]) {
 	n := s.r.blocks()
 	narrow := dense.New[float32](v.Rows, v.Cols)
@@ -264,7 +266,7 @@ func (s *Kernels) Exact(dst, v dense.Matrix[float64]) error {
 	})
 }
 
-// Predict writes Kα + b for the rows z, in float32 but for sums over blocks.
+// Predict sets dst = K(z, x)α + b for the rows z, in float32 except for the sums over blocks.
 func (s *Kernels) Predict(dst, z dense.Matrix[float64], f *Fit) {
 	tab := kern.Best[float32]()
 	narrow := dense.New[float32](f.Alpha.Rows, f.Alpha.Cols)

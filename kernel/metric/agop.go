@@ -14,17 +14,17 @@ import (
 // not depend on the number of goroutines.
 const blockRows = 64
 
-// AGOP is the average gradient outer product of f_c(x) = Σ_i α_ic κ(x_i, x) at some points: the mean over points of
-// Σ_c ∇f_c ∇f_cᵀ, d×d, or its diagonal as one row if full is false. Rows of x are the x_i, rows of alpha their α, rows
-// of at the points. The kernel is Gaussian, Laplace or Matérn with any bandwidth and matrix; a kernel with a kink has
-// gradient 0 there. It takes points·n·outputs·d multiply-adds.
+// AGOP returns the average gradient outer product of f_c(x) = Σ_i α_ic κ(x_i, x): the mean over the points at of Σ_c
+// ∇f_c ∇f_cᵀ. The result is d×d, or its diagonal as one row if full is false. The rows of x are the x_i, and the rows
+// of alpha their α. The kernel is Gaussian, Laplace or Matérn with any bandwidth and matrix; at a kink its gradient
+// counts as 0. The cost is points·n·outputs·d multiply-adds.
 //
-// With u = Mx/s the gradient is Mᵀ∇_u f/s, and for kernels of a distance ∇_u κ(u, v) = −h(|u−v|)·(u−v), so that all
-// gradients are two products:
+// With u = Mx/s the gradient is Mᵀ∇_u f/s. For kernels of a distance, ∇_u κ(u, v) = −h(|u−v|)·(u−v), so all gradients
+// are two matrix products:
 //
 //	∇_u f_c(u_j) = Σ_i H_ji α_ic u_i − u_j Σ_i H_ji α_ic,   H_ji = h(|u_j−u_i|)
 //
-// The Laplace kernel, a product over coordinates, has ∂κ/∂u_l = −sign(u_l−v_l)·κ.
+// The Laplace kernel is a product over coordinates and has ∂κ/∂u_l = −sign(u_l−v_l)·κ.
 func AGOP[T dense.Float](k kernel.Kernel, x, alpha, at dense.Matrix[T], full bool) (dense.Matrix[float64], error) {
 	var none dense.Matrix[float64]
 	if err := check(k, x, alpha, at); err != nil {
@@ -113,7 +113,7 @@ func embed[T dense.Float](k kernel.Kernel, x dense.Matrix[T]) dense.Matrix[T] {
 	return u
 }
 
-// Apply sets dst = x·mᵀ: rows in the coordinates of a metric.
+// Apply sets dst = x·mᵀ, the rows of x in the coordinates of the metric m.
 func Apply[T dense.Float](dst, x, m dense.Matrix[T]) {
 	tab := kern.Best[T]()
 	var packed kern.Panel[T]

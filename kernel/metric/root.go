@@ -12,7 +12,7 @@ import (
 	"github.com/randfeat/randfeat/kernel"
 )
 
-// Kind is which part of an average gradient outer product a metric takes, and which power of it.
+// Kind says which part of an average gradient outer product a metric uses, and which power of it.
 type Kind int
 
 // The kinds, the most cautious first. With G the outer product scaled to trace d, a metric is MᵀM = G^p:
@@ -24,10 +24,10 @@ const (
 
 var kindNames = [...]string{"diag½", "diag", "full½"}
 
-// Kinds are all kinds.
+// Kinds returns all kinds.
 func Kinds() []Kind { return []Kind{DiagonalRoot, Diagonal, FullRoot} }
 
-// String is the name in reports.
+// String returns the name for reports.
 func (k Kind) String() string {
 	if k < 0 || int(k) >= len(kindNames) {
 		return fmt.Sprintf("Kind(%d)", int(k))
@@ -35,7 +35,7 @@ func (k Kind) String() string {
 	return kindNames[k]
 }
 
-// Full reports whether the kind takes more than the diagonal.
+// Full reports whether the kind uses more than the diagonal.
 func (k Kind) Full() bool { return k == FullRoot }
 
 // power is p.
@@ -46,9 +46,9 @@ func (k Kind) power() float64 {
 	return 0.5
 }
 
-// Matrix is the matrix M = G^{p/2} of a kernel from an average gradient outer product, d×d and symmetric; a product of
-// one row is a diagonal. Eigenvalues below 0 are rounding and count as 0. A product of zeros, of a function that is
-// constant, has no metric: kernel.ErrKernel.
+// Matrix returns the metric M = G^{p/2} of an average gradient outer product agop, which is d×d and symmetric, or one
+// row for a diagonal. G is agop scaled to trace d. Negative eigenvalues are rounding errors and count as 0. An agop of
+// zeros, from a constant function, has no metric: the error is kernel.ErrKernel.
 func Matrix(k Kind, agop dense.Matrix[float64]) (dense.Matrix[float64], error) {
 	d := agop.Cols
 	trace := 0.0
@@ -122,8 +122,8 @@ type Direction struct {
 	Vector []float64 // of length 1, its largest coordinate positive
 }
 
-// Directions are the eigenvectors of MᵀM, those of the largest eigenvalues first, at most most of them. For a diagonal
-// metric they are columns.
+// Directions returns at most most eigenvectors of MᵀM, in descending order of eigenvalues. For a diagonal metric they
+// are unit vectors.
 func Directions(m dense.Matrix[float64], most int) ([]Direction, error) {
 	values, vectors, err := eigen(Gram(m))
 	if err != nil {
@@ -157,14 +157,14 @@ func Directions(m dense.Matrix[float64], most int) ([]Direction, error) {
 	return out, nil
 }
 
-// Gram is MᵀM, the squared form of a metric.
+// Gram returns MᵀM.
 func Gram(m dense.Matrix[float64]) dense.Matrix[float64] {
 	out := dense.New[float64](m.Cols, m.Cols)
 	kern.Best[float64]().TMul(out, m, m)
 	return out
 }
 
-// Shares are the parts of the columns in the trace of MᵀM.
+// Shares returns the share of each column in the trace of MᵀM.
 func Shares(m dense.Matrix[float64]) []float64 {
 	out, sum := make([]float64, m.Cols), 0.0
 	for i := range m.Rows {
@@ -179,8 +179,8 @@ func Shares(m dense.Matrix[float64]) []float64 {
 	return out
 }
 
-// Alike is the cosine between MᵀM of two metrics as vectors, 1 for equal ones: how much two halves of the rows agree
-// about what matters.
+// Alike returns the cosine similarity of MᵀM of two metrics, as vectors; 1 means equal. It shows how well metrics from
+// two halves of the rows agree.
 func Alike(a, b dense.Matrix[float64]) float64 {
 	x, y := Gram(a), Gram(b)
 	return dense.Dot(x.Data, y.Data) / math.Sqrt(dense.Norm2(x.Data)*dense.Norm2(y.Data))

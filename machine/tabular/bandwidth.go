@@ -20,8 +20,8 @@ const (
 	extraPenalties = 4
 )
 
-// Decades of penalties that are tried. Features have norm about 1 and targets variance 1, so λ is the ratio of noise to
-// signal variance: from hardly any noise to ten times more of it than signal. aroundPenalty may leave them.
+// Decades of penalties that are tried. Features have norm about 1 and targets variance 1, so λ is the ratio of noise
+// variance to signal variance: from almost no noise to ten times more noise than signal. aroundPenalty may go beyond.
 const (
 	decadesLo = -5
 	decadesHi = 1
@@ -40,9 +40,9 @@ func (c *chooser) bandwidths() []float64 {
 }
 
 // chooseBandwidth searches s and λ together: a coarse grid with few features, then finer steps around the best with
-// more. Trials with different numbers of features are not compared: the fine steps begin with the best s itself. Within
-// a search the score decides (evidence for a Gaussian process); whether to go on is asked of losses out of fold, which
-// have a standard error.
+// more. Trials with different numbers of features are not comparable, so the fine search starts by trying the best s
+// again. Within a search the score decides (the evidence of a Gaussian process). Out-of-fold losses decide whether to
+// continue, because they have a standard error.
 func (c *chooser) chooseBandwidth() error {
 	ch := Choice{Name: "bandwidth", Given: c.f.o.Bandwidth > 0, Why: "as asked"}
 	if ch.Given && c.fixedPenalty() { // there is nothing to try
@@ -170,9 +170,9 @@ func (c *chooser) aroundPenalty(s float64, features int, lambdas []float64) ([]t
 	return ts, err
 }
 
-// narrowest is the trial of smallest bandwidth that is as good as at within a standard error: a search with few
-// features leans towards wide kernels, which need fewer. So it is asked only where the model may get more than the
-// search.
+// narrowest returns the trial with the smallest bandwidth whose loss is within a standard error of trial at. A search
+// with few features prefers wide kernels, which need fewer features. So narrowest is used only if the model may get
+// more features than the search had.
 func narrowest(ts []trial, at trial) trial {
 	if at.loss == nil {
 		return at

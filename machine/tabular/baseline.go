@@ -11,12 +11,12 @@ import (
 	"github.com/randfeat/randfeat/machine"
 )
 
-// Compared is how a simpler method does on the rows that the model is scored on, fitted without the same folds.
+// Compared is the result of a simpler method on the rows that the model is scored on, fitted without the same folds.
 type Compared struct {
 	Name   string          `json:"name"` // mean, most frequent class, linear
 	About  string          `json:"about"`
 	Scores []machine.Score `json:"scores"`
-	// Kernel is by how much the scores of the kernel machine are above those of the method, paired row by row.
+	// Kernel is the score of the kernel machine minus the score of this method, paired row by row.
 	Kernel []machine.Difference `json:"kernel"`
 }
 

@@ -33,19 +33,22 @@ import (
 // of their tree; or, for logistic regression, points and gradients (the rows of
 // LogisticState).
 //
-// Why it is safe: the file is written beside its target, synced and renamed, so a kill leaves the old one or the new
-// one; checksums find damage (not forgery: nothing is signed); another version, unknown fields, another table or other
-// options are refused, never guessed at; shapes, counts and finiteness are checked before use, and rows that were taken
-// in are hashed again as they are read. Why the model is the same to the last bit: sums, waiting rows and steps are
-// kept as they are in memory, the rest is JSON that keeps every bit of a float64, and projections follow from the seed.
-// A change of format, or of anything that makes the same options give another result half way, takes a new version.
+// A checkpoint must never lead to a wrong model. The file is written next to its target, synced and renamed, so a kill
+// leaves the old version or the new one. Checksums detect damage (not forgery: nothing is signed). Another version,
+// unknown fields, another table or other options are refused. Shapes, counts and finiteness are checked before use.
+// Rows that were already summed are hashed again as they are read.
+//
+// A resumed fit must give the same model, bit for bit. Sums, waiting rows and steps are stored with all bits, the rest
+// is JSON that keeps every bit of a float64, and projections follow from the seed. A change of the format, or of
+// anything that changes the result of the same options, needs a new version.
 const (
 	checkpointFormat  = "randfeat checkpoint"
 	checkpointVersion = 4
 )
 
-// checkpointShare bounds the time spent on writing: the next checkpoint waits for this multiple of the last one's time,
-// so an eleventh of the whole at most, however large the sums and slow the disk. A variable for tests that want many.
+// checkpointShare limits the time spent on writing. The next checkpoint waits for this multiple of the time of the last
+// one, so writing takes at most an eleventh of the fit, however large the sums and slow the disk. It is a variable so
+// that tests can write many.
 var checkpointShare time.Duration = 10
 
 // checkpoint is the file of one fit.
@@ -81,8 +84,8 @@ type checkpointSteps struct {
 	Loss       float64 `json:"loss"`
 }
 
-// RemoveCheckpoint removes the file Options.Checkpoint of a fit whose model is safe; that there is none is no error.
-// Fit leaves the file, so that a model that could not be written is not lost.
+// RemoveCheckpoint removes the file Options.Checkpoint. Call it after the model has been saved: Fit keeps the file, so
+// a model that could not be written is not lost. A missing file is not an error.
 func RemoveCheckpoint(path string) error {
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("cannot remove the checkpoint: %w", err)
@@ -90,8 +93,8 @@ func RemoveCheckpoint(path string) error {
 	return nil
 }
 
-// resume takes up what a checkpoint of the same fit holds: schema, summary, decision and sums. It reports whether there
-// was one. One that cannot be used is an error and is left alone: to begin anew in silence would overwrite hours of
+// resume restores schema, summary, decision and sums from a checkpoint of the same fit and reports whether there was
+// one. A checkpoint that does not match is an error and is left alone: starting over silently would overwrite hours of
 // work because of a mistyped option.
 func (f *fit) resume() (bool, error) {
 	path := f.o.Checkpoint
@@ -312,9 +315,9 @@ func fill(c *tensorfile.File, name string, m dense.Matrix[float64]) error {
 	return nil
 }
 
-// save writes a checkpoint if it is time for one, or now. Before the choices are made there is nothing worth keeping
-// but two passes. A checkpoint that cannot be written, as on a full disk, does not end the fit: the model does not
-// depend on it. The first failure is a warning and a note; later versions are tried all the same.
+// save writes a checkpoint if one is due, or immediately if now is set. Before the choices are made, only two passes
+// could be lost, so there is none. A checkpoint that cannot be written, for example on a full disk, does not end the
+// fit. The first failure is a warning and a note; later versions are still tried.
 func (f *fit) save(now bool) {
 	if f.o.Checkpoint == "" || f.decision == nil || !now && time.Since(f.file.wrote) < f.file.wait {
 		return

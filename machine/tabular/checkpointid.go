@@ -15,9 +15,9 @@ import (
 	"github.com/randfeat/randfeat/machine"
 )
 
-// identity is the JSON of the options that matter to the result: all but Progress, Warn and those of the checkpoint
-// itself. An option that is forgotten here lets a fit take up a checkpoint that is not its own. Keys are sorted, so
-// that equal options are equal bytes and a difference can be named.
+// identity returns the options that affect the result as JSON: all but Progress, Warn and those of the checkpoint
+// itself. An option that is missing here would let a fit resume from the checkpoint of another fit. Keys are sorted, so
+// equal options give equal bytes and a difference can be named.
 func (o Options) identity() (string, error) {
 	m := map[string]any{"columns": o.Learn, "schema": o.Schema, "model": o.Kind, "bandwidth": o.Bandwidth,
 		"lambda":   o.Lambda,
@@ -86,10 +86,10 @@ func excerpt(b json.RawMessage) string {
 	return string(b)
 }
 
-// sourceIdentity tells tables apart: by their columns and, where the source is files, by their sizes and the SHA-256 of
-// the first and last MiB of each. Not by its name: files may be moved. To hash all of it would be one more pass;
-// changes in between are found when the rows that were taken in are read again (rowHash). Changes of later rows that
-// keep size and ends are not found.
+// sourceIdentity identifies a table by its columns and, for files, by their sizes and the SHA-256 of the first and last
+// MiB of each. Names do not count, because files may be moved. Hashing everything would cost another pass. A change in
+// between is detected when rows that were already summed are read again (rowHash). A change of later rows that keeps
+// the size and both ends is not detected.
 func sourceIdentity(src data.Source) (string, error) {
 	columns := src.Columns()
 	id := map[string]any{"columns": columns}

@@ -9,10 +9,10 @@ import (
 	"github.com/randfeat/randfeat/machine"
 )
 
-// rowHash follows the rows of a pass, so that one that is resumed knows whether it reads the rows that it has taken in.
-// A chain of permutations of words: it depends on order, and costs a few operations a number, next to F a number for
-// the features. 64 bits find accidents, not adversaries. Rows are hashed as encoded, so a table may change its
-// spelling.
+// rowHash hashes the rows of a pass. A resumed pass compares the hash to verify that it reads the rows that were
+// already summed. The hash depends on their order and costs a few operations per number, little compared with the
+// features. 64 bits detect accidents, not adversaries. Rows are hashed after encoding, so a change of spelling does not
+// matter.
 type rowHash struct {
 	sum      uint64
 	rows     int64

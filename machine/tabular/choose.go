@@ -23,12 +23,12 @@ const (
 	trialFeatures  = 512 // of the second
 )
 
-// chooser makes the choices on the sample, one after the other: a search of all of them together would cost their
-// product. What that may miss is looked at again where it is known to matter: more features want narrower kernels
-// (ladder, refit), and λ follows both.
+// chooser makes the choices on the sample one after the other; a joint search would cost the product of all grids.
+// Known interactions are searched again: more features want narrower kernels (ladder, refit), and λ follows both.
 //
-// Nothing is nested here. All trials share the folds of the sample, and parameters of a family and the median distance
-// are of all its inputs, held out or not: trials compare settings, none of their scores is reported as the model's.
+// The search is not nested. All trials share the folds of the sample, and the parameters of a family and the median
+// distance are computed from all inputs of the sample, held out or not. This is sound because trials only compare
+// settings: none of their scores is reported as the score of the model.
 type chooser struct {
 	f    *search
 	s    *sample
@@ -85,11 +85,12 @@ func (f *search) noteRescaled(scaling *Choice) {
 	}
 }
 
-// choose decides everything but a penalty that all rows can decide better. Logistic regression is searched with least
-// squares for all but λ: closed forms instead of L-BFGS per setting, and the same maps suit both.
+// choose decides everything except a penalty that all rows can decide better. For logistic regression it searches all
+// settings but λ with least squares, which has closed forms; the same maps suit both.
 //
-// The order: the family first, since bandwidths and feature counts of two families do not compare; then s with λ, which
-// trade against each other; then F, whose curve is only meaningful at a good s; λ last, at the final map.
+// The order matters. First the family, because bandwidths and feature counts of two families are not comparable. Then s
+// with λ, which trade off against each other. Then F, whose learning curve is meaningful only at a good s. Last λ
+// again, at the final map.
 func (f *search) choose(s *sample, rows int64) (*decision, error) {
 	switch {
 	case rows <= int64(f.exactLimit()):
@@ -178,9 +179,8 @@ func (c *chooser) specOf(spec randfeat.Spec, s float64, features int) (randfeat.
 	return spec, err
 }
 
-// limit is the largest number of features worth trying: about as many as there are rows, and no more than them where a
-// factorisation takes its time. With F = n the features can fit any targets of the rows; more only bring the kernel
-// nearer.
+// limit is the largest number of features worth trying: about as many as there are rows. With F = n the features can
+// fit any targets; more features only approximate the kernel better.
 func (c *chooser) limit() int {
 	most := firstFeatures
 	for int64(most) < c.rows && (most <= trialFeatures || int64(2*most) <= c.rows) {

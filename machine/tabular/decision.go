@@ -9,9 +9,9 @@ import (
 	"github.com/randfeat/randfeat/machine"
 )
 
-// decision is what was chosen on the sample, as plain data with a JSON form: a checkpoint keeps it, and JSON keeps
-// every bit of a float64, so a resumed fit has the same map and λ. Projections are not kept: they are drawn again from
-// Spec.Seed.
+// decision holds the choices made on the sample, as plain data with a JSON form. A checkpoint stores it. JSON keeps
+// every bit of a float64, so a resumed fit has the same map and λ. Projections are not stored: they are drawn again
+// from Spec.Seed.
 type decision struct {
 	Spec    randfeat.Spec `json:"spec"`
 	Lambda  float64       `json:"lambda"`

@@ -12,10 +12,11 @@ import (
 // then known to a standard error of ½/√4096 = 0.8 %, far finer than the steps of the grid, at 4096·d operations.
 const medianPairs = 4096
 
-// medianDistance is the median distance of random pairs of rows: the usual first guess of a bandwidth. Pairs of equal
-// rows do not count, lest a table of few distinct rows have a bandwidth of 0; 1 if there are no others.
+// medianDistance returns the median distance of random pairs of rows, the usual first guess of a bandwidth. Pairs of
+// equal rows are skipped; otherwise a table with few distinct rows would get bandwidth 0. It returns 1 if all rows are
+// equal.
 //
-// Distances are those of the kernel: sums of absolute differences for the Laplace kernel.
+// The distance is that of the kernel: the sum of absolute differences for the Laplace kernel.
 func medianDistance(s *sample, kind kernel.Kind, seed uint64) float64 {
 	n := uint64(s.len())
 	var far []float64

@@ -3,39 +3,52 @@
 // size. The report says what was chosen and why, and how well the model predicts rows that it has not seen
 // (docs/machines.md, "How choices are made" and "Scores").
 //
-// [Fit] does all of it in one process. [Choose] and [Plan.Finish] are its two ends for tables whose rows are summed
-// elsewhere (package parts).
+// # Usage
+//
+// Open a table, name the target, fit, save:
+//
+//	src, err := data.Open("load.csv", data.Options{})
+//	o := tabular.Options{Learn: data.LearnOptions{Targets: []string{"load"}}, Seed: 1}
+//	model, report, err := tabular.Fit(ctx, src, o)
+//	err = model.Save("load.model")
+//
+// Set a field of [Options] to make a choice yourself. Predict with machine.NewTablePredictor.
+//
+// [Fit] needs all rows in one process. If the rows live on several machines, [Choose] makes the choices from a sample,
+// the machines sum their rows, and [Plan.Finish] turns the total into a model (package parts).
 //
 // # One fit, from top to bottom
 //
-// A fit runs through five stages. Each reads what the stages before it found and changes none of it:
+// A fit has five stages. Each stage reads the results of the earlier stages and changes none of them:
 //
-//	learn columns   learn.go, job.go     pass 1: the schema. With the options it makes a job: what is known before
-//	                                     any choice, such as the task, the kind of model, folds and weights of rows.
+//	learn columns   learn.go, job.go     pass 1: the schema. Schema and options make a job: everything known before
+//	                                     the first choice, such as the task, the kind of model, folds and row weights.
 //	draw a sample   sample.go            pass 2: a random sample of the rows, in memory, ordered by fold.
 //	choose          choose.go            searchAll tries settings on the sample and returns a decision, plain data.
 //	fit             final.go             pass 3: the model of all rows with the settings of the decision, and its
-//	                                     calibration by rows predicted out of fold (outoffold.go).
-//	score           nested.go            the whole procedure again without each fold (foldfit.go), judged on that
-//	                                     fold.
+//	                                     calibration on out-of-fold predictions (outoffold.go).
+//	score           nested.go            the whole procedure again without each fold (foldfit.go), scored on it.
 //
-// fit.go calls the stages in this order. A checkpoint (checkpoint*.go) holds what they found, once a decision is made.
+// fit.go calls the stages in this order. Once a decision is made, a checkpoint (checkpoint*.go) stores the results.
 //
 // # The search
 //
-// searchAll chooses the scaling of columns first (scaling.go, widths.go). A metric (metric*.go, floatfit.go)
-// competes with what the rest of the search finds, and if it looks better the rest is searched again with it. An
-// exact kernel of few rows is then searched by exact.go with kernels.go; of more rows far.go chooses again. Random
-// features are searched one choice after the other: families.go, bandwidth.go, features.go, nystrom.go, penalty.go,
-// logistic.go. Every search tries settings through one of the try files, each of which predicts rows by models that
-// have not seen them, and compares them as trial.go says. Nothing in the search refers to the fit that asked for it,
-// and none of its scores is reported as the model's.
+// searchAll chooses the scaling of columns first (scaling.go, widths.go). A learned metric (metric*.go, floatfit.go)
+// competes with the result of the rest of the search; if it scores better, the rest is searched again with it. Then:
+//
+//   - The exact kernel of few rows is searched by exact.go with kernels.go. With more rows, far.go chooses again.
+//   - Random features are searched one choice after the other: families.go, bandwidth.go, features.go, nystrom.go,
+//     penalty.go, logistic.go.
+//
+// Every search tries settings through one of the try*.go files. Each of them predicts rows with models that have not
+// seen those rows; trial.go compares the scores. The search does not depend on the fit that called it, and none of its
+// scores is reported as the score of the model.
 //
 // # Determinism
 //
-// Folds, sample and pairs of rows are hashes of the seed and of row numbers, never draws from a stream. So they do not
-// depend on how rows are read or on what was drawn before. Sums are taken in blocks of rows of one fold; the borders of
-// the blocks do not depend on the reader. Goroutines write to places of their own and share no sum.
+// Folds, sample and pairs of rows are hashes of the seed and the row number, never draws from a stream. They do not
+// depend on how rows are read or on earlier draws. Sums are taken over blocks of rows of one fold, and the block
+// borders do not depend on the reader. Each goroutine writes to its own memory; no sum is shared.
 //
 // # Notation
 //

@@ -284,11 +284,11 @@ func (k narrow) wins(n, m int) bool {
 	return k.now+min(k.now-k.before, 0)*math.Log2(float64(n)/float64(m)) < 0
 }
 
-// narrower looks for much narrower kernels, which rows that nearly repeat others make use of once there are enough of
-// them: the loss then has a second minimum that no climb on few rows comes to. How a kernel compares with that of e.at
-// on half of the rows and on all is followed on to the rows of the table; those that may be better there are tried on
-// twice as many again and again, while they still may. It reports whether one was followed to as many rows as can be
-// afforded.
+// narrower looks for much narrower kernels. They pay off if rows nearly repeat other rows and there are enough of them:
+// the loss then has a second minimum in s that a local search on few rows does not reach. The difference to the kernel
+// of e.at on half of the rows and on all of them is extrapolated to the rows of the table. Kernels that may be better
+// there are tried on twice as many rows, repeatedly. narrower reports whether a kernel was followed up to the largest
+// affordable number of rows.
 func (e *exactSearch) narrower() (bool, error) {
 	o := &e.c.f.o
 	n, m := len(e.order), e.tries.x.Rows

@@ -80,9 +80,9 @@ func (c *chooser) fitted(f family.Family) bool {
 	return ok && reflect.ValueOf(f).IsZero()
 }
 
-// chooseFamily tries the candidates over a coarse grid of bandwidths, each at its own best: the estimates have
-// different variances, and with them different best bandwidths. Another one than the usual must be better by more than
-// a standard error, for the best of several is the best by chance too.
+// chooseFamily tries the candidates over a coarse grid of bandwidths and compares each at its own best bandwidth: their
+// estimates have different variances, and therefore different optimal bandwidths. To replace the default, a family must
+// be better by more than a standard error, because the best of several is partly lucky.
 func (c *chooser) chooseFamily() error {
 	list := c.candidates()
 	at := 0

@@ -13,9 +13,9 @@ import (
 	"github.com/randfeat/randfeat/machine"
 )
 
-// Settings that were found on some thousand rows are not those of many: more rows want narrower kernels and smaller
-// penalties, rough kernels and margins gain, and widths of columns that were fitted to few rows lose. A far search
-// chooses again what is open, with fits by conjugate gradients to some rows that predict others.
+// Settings found on a few thousand rows are not optimal for many more. More rows want narrower kernels and smaller
+// penalties, rough kernels and margins gain, and column widths that were fitted to few rows lose. A far search chooses
+// the open settings again: conjugate gradients fit some rows, and other rows judge.
 const (
 	farHold   = 1 << 30 // bytes of kernels
 	farSketch = 1024    // landmarks, an eighth of the rows if these are fewer

@@ -8,11 +8,11 @@ import (
 	"github.com/randfeat/randfeat/machine"
 )
 
-// chooseFeatures doubles the number of features until that no longer pays, twice in a row while they are few, and takes
-// the smallest number that is as good as the best within a standard error of the paired difference (the "1 SE rule" of
-// Breiman et al. 1984, Classification and Regression Trees, §3.4.3, with the difference in place of the error: maps
-// that share rows have losses that go up and down together). Small maps are cheap and noisy, so one flat step there may
-// be chance; predictions cost F each for ever after, so the smallest is taken.
+// chooseFeatures doubles the number of features until the gain stops, twice in a row while there are few. It then takes
+// the smallest number whose loss is within a standard error of the best. This is the "1 SE rule" of Breiman et al. 1984
+// (Classification and Regression Trees, §3.4.3), with the paired difference in place of the error: losses of maps on
+// the same rows are correlated. A single flat step may be chance while maps are small and noisy. The smallest number is
+// preferred because every later prediction costs F.
 func (c *chooser) chooseFeatures() error {
 	ch := Choice{Name: "features", Given: c.f.o.Features > 0, Why: "as asked"}
 	s := c.spec.Kernel.Scale

@@ -15,9 +15,9 @@ import (
 
 // finish fits all rows with the settings of the decision, calibrates the model and has it scored.
 //
-// An open λ is settled here: by the sums of a regression, before any model of a fold is made, or by the errors of
-// classes in one more pass. A density takes that pass even if no score was asked for: its quantiles make anomalies
-// comparable, and they must come from held-out rows, since every row raises the density at its own place.
+// An open λ is settled here: for regression by the sums, before any model of a fold is made; for classes by the errors
+// in one more pass. A density takes this pass even if no score was requested. Its quantiles make anomalies comparable,
+// and they must come from held-out rows, because every row raises the density at its own place.
 func (f *fit) finish(rows machine.Rows, s *sample) (*machine.Model, error) {
 	if !f.info.Summed() {
 		var m *machine.Model
@@ -91,9 +91,9 @@ func (f *fit) finish(rows machine.Rows, s *sample) (*machine.Model, error) {
 	return m, f.scoreNested()
 }
 
-// sum adds all rows to the sums of their folds. Rows that a checkpoint already holds are read, hashed and skipped. The
-// number of rows must be that of the pass that drew the sample: folds and sample are known by row numbers only, so a
-// changed count is the one sign that the table changed between passes.
+// sum adds all rows to the sums of their folds. Rows that a checkpoint already contains are read, hashed and skipped.
+// The number of rows must equal that of the sampling pass. Folds and sample are defined by row numbers, so a changed
+// count means that the table changed between passes.
 func (f *fit) sum() error {
 	l := newLeaves(f.src)
 	rows, err := f.trainingRows(l.source(f.src))
@@ -191,9 +191,9 @@ func (f *fit) drawn() ([]coupling.Omega, error) {
 	return f.decision.marks, nil
 }
 
-// solved is the model of sums with penalty λ or, where the features are singular up to rounding with it, with the next
-// larger one of the steps of half a decade that all penalties lie on. A λ that some rows could do with may be too small
-// for others: pivots that are 0 but for rounding come out on either side of it. Not where λ was given: that is refused.
+// solved returns the model of the sums with penalty λ. If the system is singular up to rounding, it raises λ to the
+// next step of the half-decade grid. A λ that suits some rows may be too small for others, whose pivots are zero up to
+// rounding. A given λ is never raised: the error is returned.
 func (f *fit) solved(s machine.Sums, lambda float64) (*machine.Model, error) {
 	for k := range mostRaises + 1 {
 		m, err := s.Model(lambda * math.Pow(10, float64(k)/2))

@@ -11,13 +11,14 @@ import (
 	"github.com/randfeat/randfeat/machine"
 )
 
-// Fit reads a table several times and fits a model to it: once to learn the columns, once to draw a sample on which
-// the choices are made, once to fit, and all of it again to score. Memory does not grow with the number of rows
-// beyond the 8n² bytes of an exact kernel of at most 12,000, or 20,000 with Marks: least squares on features holds 3
-// matrices of 8F² bytes, 2K + 3 where folds choose λ, besides the sample with its features and a few blocks
-// (docs/machines.md, "Memory").
+// Fit fits a model to a table. It reads the table several times: once to learn the columns, once to draw a sample for
+// the choices, once to fit, and all of this again to score.
 //
-// The same table, options and seed give the same model, at any GOMAXPROCS.
+// Memory does not grow with the number of rows, with one exception: an exact kernel of at most 12,000 rows (20,000 with
+// Marks) needs 8n² bytes. Least squares on features holds 3 matrices of 8F² bytes, or 2K + 3 if folds choose λ, besides
+// the sample with its features and a few blocks (docs/machines.md, "Memory").
+//
+// The same table, options and seed give the same model at any GOMAXPROCS.
 func Fit(ctx context.Context, src data.Source, o Options) (*machine.Model, *Report, error) {
 	o, err := o.withDefaults()
 	if err != nil {
@@ -36,8 +37,8 @@ func Fit(ctx context.Context, src data.Source, o Options) (*machine.Model, *Repo
 	return m, &f.report, nil
 }
 
-// fit is one run through the stages: a job and what became known of it. A checkpoint holds schema, summary, decision,
-// and sums or logistic.
+// fit is one run through the stages: a job and its results so far. A checkpoint holds schema, summary, decision, and
+// sums or logistic.
 type fit struct {
 	*job
 	decision *decision
@@ -78,8 +79,8 @@ type scored struct {
 	simple    *baselines     // to compare with; nil: not asked for
 }
 
-// run goes through the stages. A checkpoint exists only once all choices are made, so a resumed fit begins with the fit
-// of all rows; it draws the sample again (the same one) only where the nested score needs it.
+// run executes the stages. A checkpoint exists only after all choices are made, so a resumed fit starts with the fit of
+// all rows. It draws the same sample again only if the nested score needs it.
 func (f *fit) run() (*machine.Model, error) {
 	if f.chose == nil {
 		if err := f.begin(); err != nil {

@@ -10,12 +10,12 @@ import (
 	"github.com/randfeat/randfeat/machine"
 )
 
-// dealer says which fold a row is in, of any number of folds:
+// dealer assigns rows to folds, for any number of folds k:
 //
-//	rows as such   by their numbers alone (fold)
-//	groups         all rows of a group in one fold, folds as equal in rows as that allows
-//	times          k folds are k+1 stretches of time, of about as many rows each; equal times are in one. A model of
-//	               the rows before a stretch predicts it, so that the first is never scored.
+//	plain rows     by their numbers alone (fold)
+//	groups         all rows of a group in one fold; fold sizes are as equal as that allows
+//	times          k+1 periods of about equally many rows; equal times share a period. A model of the rows before a
+//	               period predicts it, so the first period is never scored.
 type dealer struct {
 	seed  uint64
 	marks *data.Marks // nil: none
@@ -70,8 +70,7 @@ func (d *dealer) of(i int64, parts int) int {
 	return fold(d.seed, i, parts)
 }
 
-// near reports whether row i is so near to the stretch of time k that a model which predicts it a horizon ahead cannot
-// know it.
+// near reports whether row i is too close in time to period k: a model that predicts a horizon ahead cannot know it.
 func (d *dealer) near(i int64, k, parts int) bool {
 	from := d.deal(parts).from
 	return d.horizon > 0 && k >= 1 && k <= len(from) && d.marks.Time[i] > from[k-1]-d.horizon
@@ -180,11 +179,11 @@ func (d *dealer) settle(name string, o *Options, inner bool) error {
 	return nil
 }
 
-// fold is the fold of row i. Every k consecutive rows are dealt to the k folds in an order of their own, so that folds
-// have equal sizes, whatever the order of the rows means, and a row's fold depends on nothing but its number: a pass
-// can be resumed, or cut into blocks, anywhere. Rows are taken to be exchangeable: neighbours that resemble each other,
-// as in a time series, come to lie in different folds, and scores are then too good. O(k) per row. The remainder of 64
-// bits by j+1 ≤ k is uneven by less than k·2⁻⁶⁴.
+// fold returns the fold of row i. Every k consecutive rows are dealt to the k folds in a random order of their own.
+// Fold sizes are therefore equal, and the fold of a row depends only on its number: a pass can be resumed or cut into
+// blocks anywhere. Rows are assumed exchangeable. If neighbours resemble each other, as in a time series, they land in
+// different folds and scores are too optimistic. The cost is O(k) per row. The bias of the remainder of 64 bits by j+1
+// ≤ k is below k·2⁻⁶⁴.
 func fold(seed uint64, i int64, k int) int {
 	group, at := uint64(i)/uint64(k), int(uint64(i)%uint64(k))
 	// Fisher–Yates, followed for position at only: the element that ends there.
@@ -202,14 +201,14 @@ func fold(seed uint64, i int64, k int) int {
 	return perm[at]
 }
 
-// priority orders rows for the sample: those with the smallest values are taken. Mix64 is a permutation of words, so no
-// two rows have the same, and one number, the largest priority taken, says of any row whether it is in the sample.
+// priority orders rows for the sample: the smallest values are taken. Mix64 is a permutation of words, so no two rows
+// have the same priority, and the largest priority taken decides for any row whether it is in the sample.
 func priority(seed uint64, i int64) uint64 {
 	return rng.Mix64(seed ^ sampleLabel ^ rng.Mix64(uint64(i)))
 }
 
-// Labels of the uses of one seed, which keep them apart: the ASCII of folds, sample, pairs and exact. To
-// change one is to change every result.
+// Labels separate the uses of one seed: the ASCII of folds, sample, pairs and exact. Changing a label changes every
+// result.
 const (
 	foldLabel   = 0x666f6c6473
 	sampleLabel = 0x73616d706c65

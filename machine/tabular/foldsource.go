@@ -6,8 +6,8 @@ import (
 	"github.com/randfeat/randfeat/machine"
 )
 
-// foldSource is a part of a table: the rows of part k, or those that a model which predicts them, and those of all
-// parts up to last, may learn from. A fit of a foldSource learns columns, scales and levels from its rows only.
+// foldSource is a part of a table: the rows of part k, or the rows that a model may learn from if it predicts the parts
+// k to last. A fit of a foldSource learns columns, scales and levels from these rows only, so nothing leaks.
 type foldSource struct {
 	data.Source
 	deal           *dealer
@@ -16,9 +16,9 @@ type foldSource struct {
 	rows           int64 // of the table, if some of them are enough; 0: all count
 }
 
-// Of a table of many rows a model that is scored learns from about nestedMost rows, and predicts about heldMost: all of
-// them would take as long as the fit again, and tell the score to more digits than anyone needs. The score is that of
-// a model of fewer rows. Variables for tests with fewer.
+// For large tables, scored models learn from about nestedMost rows and predict about heldMost. Using all rows would
+// take as long as the fit and add no useful digits. The reported score then belongs to a model of fewer rows. They are
+// variables so that tests can use fewer rows.
 var nestedMost, heldMost int64 = 100_000, 20_000
 
 // thins reports whether models that are scored take some of n rows. Rows with marks are all taken: groups and stretches

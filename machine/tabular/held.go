@@ -96,10 +96,10 @@ func (h *held) calibration(use func(i int) bool) ([]float64, error) {
 	return h.fitCalibration(scores, classes, weights)
 }
 
-// calibrate gives the model probabilities by rows that a model of its settings, or the model itself, predicted without
-// having seen them. Such rows are judged with probabilities that others of them calibrated, every fifth row by those
-// between: two numbers fitted to the rows that they are judged by would be a little too good. evals are those of the
-// scores by part; parts without held rows have probabilities of their own.
+// calibrate gives the model probabilities, fitted to held-out rows that the model, or a model of its settings, has
+// predicted. The same rows are then scored with probabilities calibrated on other rows (every fifth row by the rows in
+// between). Two parameters fitted to the rows they are scored on would be slightly too good. evals are the scores by
+// part; parts without held rows have their own probabilities.
 func (f *fit) calibrate(m *machine.Model, h *held, evals []*machine.Evaluation) ([]*machine.Evaluation, error) {
 	if h == nil {
 		return evals, nil

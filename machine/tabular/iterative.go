@@ -17,8 +17,8 @@ const (
 // longer then. A variable for tests with fewer.
 var iterativeRows = 12000
 
-// iterative reports whether conjugate gradients can solve the exact kernel of the rows: they have no weights, and no
-// groups or times, whose folds are all fits of their own.
+// iterative reports whether conjugate gradients can solve the exact kernel: rows have no weights, groups or times. With
+// groups or times every fold is a separate fit.
 func (j *job) iterative() bool {
 	return j.weights == nil && j.o.ClassWeights == nil && !j.deal.grouped() && !j.deal.ordered()
 }

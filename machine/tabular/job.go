@@ -147,9 +147,9 @@ func (j *job) constantTarget() string {
 	return ""
 }
 
-// exactRows is the number of rows up to which ridge has the exact kernel: 3.2 GB, and n³/6 = 1.3·10¹² multiply-adds for
-// one factorisation. Random features of as many rows would need as many to be as good, and then cost more. A variable
-// for tests with fewer.
+// exactRows is the number of rows up to which ridge uses the exact kernel with a factorisation: 3.2 GB, and n³/6 =
+// 1.3·10¹² multiply-adds. Random features would need about as many features as rows to be as good, and would cost more.
+// It is a variable so that tests can use fewer rows.
 var exactRows = 20000
 
 // exactPossible reports whether the fit may have the exact kernel, as far as is known before rows are counted.
@@ -157,7 +157,7 @@ func (j *job) exactPossible() bool {
 	return j.info.Exact && !j.summed && (j.o.Map == MapExact || j.mapOpen())
 }
 
-// mapOpen reports whether the map is to be chosen: nothing is said of it, nor of random features.
+// mapOpen reports whether the map is to be chosen: neither Map nor an option of random features is set.
 func (j *job) mapOpen() bool {
 	return j.o.Map == "" && j.o.Family == nil && j.o.Coupling == nil && j.o.Features == 0 &&
 		j.o.Budget == defaultBudget && !j.o.Float32

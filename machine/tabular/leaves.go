@@ -7,8 +7,9 @@ import (
 	"github.com/randfeat/randfeat/machine"
 )
 
-// leaves are those of the tree of a table's units (data.LeafTree), along which its rows are summed, so that a fit in
-// one process has the sums of one by parts. A reader is ahead of who sums: it notes where units begin.
+// leaves are the leaves of the tree over the units of a table (data.LeafTree). Rows are summed along this tree, so a
+// fit in one process has the same sums, bit for bit, as a fit in parts. The reader runs ahead of the summing goroutine
+// and records where units begin.
 type leaves struct {
 	units []data.Unit
 	group int // units of a leaf

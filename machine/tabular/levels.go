@@ -24,10 +24,10 @@ const (
 
 // levelCounts are the rows and the targets of every level of some fields, by part: what codes of levels are made of.
 //
-// Codes of means hold the target. A row of the fit that had the code of all rows would find its own target there, the
-// more so the rarer its level. So a row has a code of the parts that a model which predicts its part learns from, the
-// parts of the folds (see dealer): other rows, other groups or the past. Micci-Barreca 2001 ("A preprocessing scheme
-// for high-cardinality categorical attributes", SIGKDD Explorations 3, §3) has the shrunken means; Pargent et al. 2022
+// Codes of means contain the target. If a training row had the code of all rows, it would contain its own target, the
+// more so the rarer its level. So the code of a row comes only from the parts that a model which predicts its part
+// learns from (see dealer): other rows, other groups or the past. Micci-Barreca 2001 ("A preprocessing scheme for
+// high-cardinality categorical attributes", SIGKDD Explorations 3, §3) has the shrunken means; Pargent et al. 2022
 // ("Regularized target encoding outperforms traditional methods in supervised machine learning with high cardinality
 // features", Comput. Stat. 37, §2.4) have the folds.
 type levelCounts struct {

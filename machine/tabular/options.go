@@ -11,57 +11,58 @@ import (
 	"github.com/randfeat/randfeat/machine"
 )
 
-// Options are the choices of the caller; what is zero is chosen here.
+// Options are the choices of the caller. [Fit] chooses every field that is zero.
 type Options struct {
 	// Learn says what the columns are for. No targets: a density.
 	Learn data.LearnOptions
 	// Schema is used instead of learning one.
 	Schema *data.Schema
 
-	// Marks name columns that say how rows are to be taken; they are not used for predictions, unless Keep or another
-	// list of Learn names them.
+	// Marks name columns that describe rows: weights, groups and times. They are not used for predictions unless Keep
+	// or another list of Learn names them.
 	//
-	// Weight: a row counts so often, in the fit, in choices, in scores and their intervals and in prediction intervals.
-	// It multiplies that of the class. Rows of weight 0 are left out. A small table with weights gives the model of the
-	// table with its rows repeated; in one of more than 2048 rows learning columns, widths of columns and the quantiles
-	// of a density take rows as they are.
+	// Weight: each row counts weight times, in the fit, in choices, in scores and their intervals, and in prediction
+	// intervals. It is multiplied by the class weight. Rows of weight 0 are left out. A small table with weights gives
+	// the same model as the table with its rows repeated. In tables of more than 2048 rows, learning columns, column
+	// widths and the quantiles of a density ignore the weights.
 	//
-	// Group: rows of a group resemble each other more than new rows will, since these are of other groups: patients,
-	// customers, pictures of one film. No group is in two folds, in choices and in scores, so that both are of groups
-	// that a model has not seen; intervals of scores and of predictions are of new groups.
+	// Group: rows of one group resemble each other more than new rows will, because new rows belong to other groups,
+	// such as patients, customers or films. No group is split between folds, so choices and scores refer to unseen
+	// groups. Intervals of scores and of predictions refer to new groups.
 	//
-	// Time: what is predicted comes after what is learned from. Folds are stretches of time; choices and scores are of
-	// models of all that came before, and prediction intervals of their errors. Group and Time exclude each other.
+	// Time: predictions are for rows later than the training rows. Folds are periods of time. Choices and scores use
+	// models of all earlier rows, and prediction intervals use the errors of these models. Group and Time exclude each
+	// other.
 	Marks data.MarkColumns
 	// Horizon is how far ahead predictions are made, in the units of the column Marks.Time, or in days for dates.
-	// Scores are of models of rows that came at least as long before. Choices use all earlier rows.
+	// Scores use models of rows that are at least Horizon older. Choices use all earlier rows.
 	Horizon float64
 	Keep    []string // columns of Marks that are fields as well
 
 	Kind     machine.Kind      // empty: ridge, or density without targets
 	Family   family.Family     // nil: trig, or oprf where features must be positive
 	Coupling coupling.Coupling // nil: orthogonal, or simplex for positive features
-	// Kernel is one of Kernels; empty: Gaussian, or with the exact kernel and with landmarks another that is better by
-	// more than a standard error, unless a bandwidth is given.
+	// Kernel is one of Kernels. Empty means Gaussian. With the exact kernel and with landmarks, and without a given
+	// bandwidth, another kernel is chosen if it is better by more than a standard error.
 	Kernel    string
 	Bandwidth float64 // s
 	Lambda    float64 // penalty on the sum of losses
 	Features  int     // F; 0: by a learning curve
 	Budget    int     // most features of the learning curve; 0: 2048
-	// Map is one of Maps; empty: the exact kernel for ridge of at most 60,000 rows, 20,000 with Marks or ClassWeights,
-	// the better of the others for ridge of more, unless something is said of features; random features for the other
-	// kinds.
+	// Map is one of Maps. Empty means: for ridge, the exact kernel up to 60,000 rows (20,000 with Marks or
+	// ClassWeights); for ridge with more rows, the better of the other maps, unless a feature option is set; for the
+	// other kinds, random features.
 	Map string
-	// Scaling says what numeric columns are divided by: see the constants; empty: chosen by trial. A bandwidth that is
-	// given is in units of ScalingStandard.
+	// Scaling says what numeric columns are divided by: one of Scalings; empty: chosen by trial. A given bandwidth is
+	// in units of ScalingStandard.
 	Scaling string
-	// Code says how levels of a column become numbers, by column: one of CodeNames. Columns of more levels than
-	// Learn.MaxLevels, and identifiers that are whole numbers, have a code chosen by trial otherwise.
+	// Code says how the levels of a column become numbers, by column: one of CodeNames. For columns with more levels
+	// than Learn.MaxLevels, and for identifiers that are whole numbers, the default is chosen by trial.
 	Code map[string]string
 	// Loss of classes of an exact kernel is one of Losses; empty: by trial.
 	Loss string
-	// ClassWeights are in the order of the classes of the schema; they multiply the weights of rows in the fit, in
-	// choices and in probabilities, not in scores.
+	// ClassWeights are in the order of the classes of the schema. They multiply the weights of rows in the fit, in
+	// choices and in probabilities, but not in scores.
 	ClassWeights []float64
 
 	Seed    uint64
@@ -69,33 +70,34 @@ type Options struct {
 	Sample  int  // rows on which choices are tried; 0: 8192
 	Float32 bool // features and their products in float32
 	Block   int  // rows handled together; 0: 1024
-	// Workers bounds the goroutines of the fit; 0: GOMAXPROCS. It changes no bit of the result.
+	// Workers limits the goroutines of the fit; 0 means GOMAXPROCS. The model is byte-identical for any value.
 	Workers int
 
-	// IntervalBy names a categorical column: prediction intervals of a regression are made for each of its levels.
+	// IntervalBy names a categorical column. Prediction intervals of a regression are then made separately for each
+	// level.
 	IntervalBy string
-	// Quick makes choices once, on the rows outside one fold, which alone is scored, and looks at fewer settings and
-	// fewer rows: for those who wait. The model is a little worse.
+	// Quick saves time at the cost of a slightly worse model. Choices are made once, on the rows outside one fold, and
+	// only that fold is scored. Fewer settings and fewer rows are tried.
 	Quick bool
 
-	// Compare also scores the mean, or the most frequent class, and a linear model on the same folds. The model is the
-	// same.
+	// Compare also scores the mean (or the most frequent class) and a linear model on the same folds. The model is not
+	// affected.
 	Compare bool
 
-	// Checkpoint names a file that lets a fit go on after it was interrupted; CheckpointEvery is the time between two
-	// versions of it; 0: 30 s. A version that cannot be written is a warning: the fit goes on.
+	// Checkpoint names a file from which an interrupted fit continues. CheckpointEvery is the time between two versions
+	// of it; 0: 30 s. If a version cannot be written, the fit warns and continues.
 	Checkpoint      string
 	CheckpointEvery time.Duration
 
-	// Progress, if set, is told how far a stage is: rows done of total, which is 0 where it is unknown; of "choose",
-	// trials done of about as many as there will be; of "steps", those of logistic regression and of conjugate
+	// Progress, if set, receives the progress of a stage: rows done of total, with total 0 if unknown. For "choose" it
+	// counts trials, with an estimated total. For "steps" it counts the steps of logistic regression and of conjugate
 	// gradients.
 	Progress func(stage string, done, total int64)
-	// Warn, if set, is told at once what else is only among the notes of the report when the fit is done.
+	// Warn, if set, receives warnings immediately. Without it they appear only in the notes of the report.
 	Warn func(text string)
 }
 
-// LearnOptions are Learn, with the columns of Marks skipped that are not named for something else.
+// LearnOptions returns Learn with the columns of Marks skipped, unless they are named for something else.
 func (o Options) LearnOptions() data.LearnOptions {
 	l := o.Learn
 	used := slices.Concat(l.Targets, l.IDs, l.Skip, l.Numeric, l.Categorical, l.Text, o.Keep)

@@ -62,7 +62,7 @@ func (o Options) MarshalJSON() ([]byte, error) {
 	return json.Marshal(j)
 }
 
-// UnmarshalJSON reads what MarshalJSON wrote.
+// UnmarshalJSON reads the form that MarshalJSON writes.
 func (o *Options) UnmarshalJSON(b []byte) error {
 	var j optionsJSON
 	dec := json.NewDecoder(bytes.NewReader(b))

@@ -20,7 +20,8 @@ import (
 	"github.com/randfeat/randfeat/machine"
 )
 
-// Table is what a pass over a table, as a whole or by parts, tells of it: all that choices are made from.
+// Table is the information about a table from which [Choose] makes its choices. It comes from one pass over the table,
+// as a whole or in parts.
 type Table struct {
 	Name    string // in messages
 	Schema  *data.Schema
@@ -30,8 +31,8 @@ type Table struct {
 	X, Y dense.Matrix[float64]
 }
 
-// Plan are the choices for a model whose rows add up, apart from the pass that sums them: made by [Choose] of a sample
-// alone, followed by any number of workers, and turned into a model by [Plan.Finish]. It is plain data with a file
+// Plan holds the choices for a model that is fitted from sums over rows. [Choose] makes it from a sample alone, any
+// number of workers sum their rows by it, and [Plan.Finish] turns the total into a model. It is plain data with a file
 // form.
 type Plan struct {
 	Name    string        `json:"name"`   // of the table
@@ -59,10 +60,12 @@ type Plan struct {
 	omega []coupling.Omega // landmarks; nil: drawn from Spec
 }
 
-// Choose makes the choices of [Fit] that can be made of a sample, for models of random features or landmarks whose rows
-// add up: sums of all rows, in any number of parts, then give the model ([Plan.Setup], [Plan.Finish]). Fit differs in
-// what needs all rows: it has the exact kernel of few, looks at the rows again for λ of classes, and scores whole fits
-// without a fold. Options that need the rows (groups, times and weights of rows, exact kernels) are refused.
+// Choose makes the choices of [Fit] that need only a sample, for random features or landmarks. The model then follows
+// from sums over all rows, in any number of parts ([Plan.Setup], [Plan.Finish]).
+//
+// Fit does three more things, which need all rows: it considers the exact kernel for few rows, reads the rows again to
+// choose λ of classes, and scores by refitting without each fold. Choose refuses options that need the rows: groups,
+// times and weights of rows, and exact kernels.
 func Choose(ctx context.Context, t Table, o Options) (*Plan, error) {
 	o, err := o.withDefaults()
 	if err != nil {
@@ -160,8 +163,8 @@ func (j *job) given(t Table) (*sample, error) {
 	return s, nil
 }
 
-// Standardise writes (y − mean)/scale of every target of a regression to dst, which may be y: what models are fitted
-// to. [Restore] takes it back in the model.
+// Standardise writes (y − mean)/scale of every regression target to dst, which may be y. Models are fitted to
+// standardised targets; [Restore] undoes the scaling in the model.
 func Standardise(dst, y dense.Matrix[float64], targets []data.Target) {
 	for i := range y.Rows {
 		d := dst.Row(i)
@@ -171,10 +174,11 @@ func Standardise(dst, y dense.Matrix[float64], targets []data.Target) {
 	}
 }
 
-// Restore turns a model of standardised targets into one of the targets; other models it leaves as they are.
+// Restore converts a model of standardised targets to the original targets. It leaves other models unchanged.
 func Restore(m *machine.Model, targets []data.Target) { restore(m, targets) }
 
-// Setup is that of the sums: [machine.NewSums] of p.Kind. Targets of a regression are added by [Standardise].
+// Setup returns the setup for machine.NewSums of p.Kind. Pass regression targets through [Standardise] before adding
+// them.
 func (p *Plan) Setup() (machine.Setup, error) {
 	s := machine.Setup{Spec: p.Spec, Omega: p.omega, Task: p.Task, Outputs: p.Outputs, Float32: p.Float32,
 		Block: p.Block}
@@ -185,9 +189,9 @@ func (p *Plan) Setup() (machine.Setup, error) {
 	return s, err
 }
 
-// Finish makes the model of sums of rows. held are rows, by p.Schema, that are neither in the sums nor were among those
-// that choices were made of: they give scores, prediction intervals, probabilities of classes and the quantiles of a
-// density; nil: none of these.
+// Finish makes the model from the total of the sums. held are rows encoded by p.Schema that are neither in the sums nor
+// in the sample of the choices. They supply scores, prediction intervals, class probabilities and the quantiles of a
+// density. If held is nil, the model has none of these.
 func (p *Plan) Finish(ctx context.Context, total machine.Sums, held machine.Rows) (*machine.Model, *Report, error) {
 	info, err := p.Kind.Info()
 	if err != nil {
@@ -297,8 +301,8 @@ const (
 	planVersion = 1
 )
 
-// AppendBinary appends the file form of the plan to b: a safetensors container with checksums, which holds the plan as
-// JSON, and landmarks as a tensor.
+// AppendBinary appends the file form of the plan to b: a safetensors container with checksums. It holds the plan as
+// JSON and landmarks as a tensor.
 func (p *Plan) AppendBinary(b []byte) ([]byte, error) {
 	state, err := json.Marshal(p)
 	if err != nil {
@@ -319,7 +323,7 @@ func (p *Plan) AppendBinary(b []byte) ([]byte, error) {
 // MarshalBinary is AppendBinary to no bytes.
 func (p *Plan) MarshalBinary() ([]byte, error) { return p.AppendBinary(nil) }
 
-// UnmarshalPlan reads what [Plan.AppendBinary] wrote; anything else is machine.ErrCorrupt.
+// UnmarshalPlan reads the form that [Plan.AppendBinary] writes. Any other input is machine.ErrCorrupt.
 func UnmarshalPlan(b []byte) (*Plan, error) {
 	corrupt := func(format string, args ...any) (*Plan, error) {
 		return nil, fmt.Errorf("%w: %w", machine.ErrCorrupt, fmt.Errorf(format, args...))

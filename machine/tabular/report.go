@@ -5,7 +5,7 @@ import (
 	"github.com/randfeat/randfeat/machine"
 )
 
-// Report says what a fit saw, chose and reached.
+// Report describes a fit: the data, the choices and the scores.
 type Report struct {
 	Source  string        `json:"source"`
 	Summary *data.Summary `json:"summary,omitempty"` // nil if the schema was given
@@ -15,7 +15,7 @@ type Report struct {
 	Task    machine.Task  `json:"task"`
 	Outputs int           `json:"outputs"`
 	Choices []Choice      `json:"choices"`
-	// Scores are of rows predicted by models that have not seen them; the main one first. Empty without
+	// Scores are out of fold: models predict rows that they have not seen. The main score comes first. Empty without
 	// cross-validation.
 	Scores    []machine.Score `json:"scores,omitempty"`
 	Compared  []Compared      `json:"compared,omitempty"`  // simpler methods on the same rows, if they were asked for
@@ -29,7 +29,8 @@ type Report struct {
 	Resumed   int64           `json:"resumed,omitempty"` // rows taken from a checkpoint
 }
 
-// Choice is one decision. Trials are those that it was made by, not all: bandwidths show their best penalty each.
+// Choice is one decision. Trials are the alternatives that decided it, not all that were tried: each bandwidth shows
+// only its best penalty.
 type Choice struct {
 	Name   string  `json:"name"`  // model, family, coupling, bandwidth, features, lambda, …
 	Value  string  `json:"value"` // for people
@@ -39,7 +40,7 @@ type Choice struct {
 	Trials []Trial `json:"trials,omitempty"`
 }
 
-// Trial is an alternative that was tried.
+// Trial is an alternative that was tried, with its score.
 type Trial struct {
 	Value  float64 `json:"value"`
 	Label  string  `json:"label,omitempty"`
@@ -48,7 +49,7 @@ type Trial struct {
 	Error  float64 `json:"error,omitempty"` // standard error of Score
 }
 
-// Stage is how long a part of the work took.
+// Stage is the time that one part of the work took.
 type Stage struct {
 	Name    string  `json:"name"`
 	Seconds float64 `json:"seconds"`

@@ -1,6 +1,17 @@
 // Package decoder runs decoders of the Llama type (Touvron et al. 2023, arXiv:2302.13971), such as Llama, SmolLM2 and
-// Qwen2: RMS norms, rotary positions, grouped queries, gated units. A [Session] reads tokens and gives the logits of
-// the next one; how its heads remember is pluggable.
+// Qwen2: RMS norms, rotary positions, grouped queries, gated units. It works on token ids; package models adds text.
+//
+// Load the weights, start a session, append tokens:
+//
+//	m, err := decoder.New(file, decoder.Options{})
+//	s, err := m.NewSession(nil)            // nil: exact attention
+//	logits, err := s.Append(ids...)        // the prompt, then one token at a time
+//
+// Choose the next token from the logits and append it. To change how the heads remember, pass a function that makes a
+// [State] per layer, for example a centroid cache.
+//
+// A [Model] is immutable and shared by all sessions. A [Session] must not be used by two calls at the same time; Fork
+// copies it.
 package decoder
 
 import (
@@ -17,7 +28,7 @@ type Options struct {
 	Quantised bool
 }
 
-// Model is a loaded decoder. It never changes: any number of sessions may use it at the same time.
+// Model is a loaded decoder. It is immutable: any number of sessions may use it at the same time.
 type Model struct {
 	config    weights.Config
 	kernels   nn.Kernels
@@ -37,7 +48,8 @@ type block struct {
 // State is the memory of one layer's heads, see [centroid.State]: exact, a centroid cache or slots.
 type State = centroid.State[float32]
 
-// New loads the weights of a decoder. The words stay in the file, which must not be closed before the last call.
+// New loads the weights of a decoder. The token embeddings are read from the file on demand, so the file must stay open
+// as long as the model is used.
 func New(f weights.File, opt Options) (*Model, error) {
 	c := f.Config()
 	if !c.IsDecoder() {
@@ -103,7 +115,7 @@ func New(f weights.File, opt Options) (*Model, error) {
 // Config is the shape of the model.
 func (m *Model) Config() weights.Config { return m.config }
 
-// Bytes is the memory of the weights that one token reads.
+// Bytes returns the size of the weights that are read for one token.
 func (m *Model) Bytes() int {
 	n := m.output.Bytes()
 	for i := range m.blocks {

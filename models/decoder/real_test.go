@@ -26,8 +26,8 @@ func smollm2(t testing.TB) *gguf.File {
 }
 
 // On real weights logits equal those of PyTorch to 1e-4 (every 128th of the vocabulary), losses too. With activations
-// of 8 bits the perplexity grows by no more than 0.5 %, as far as 200 tokens can tell: within two standard errors of the
-// mean difference of losses (0.2 % on four texts of 1,024 tokens).
+// of 8 bits the perplexity grows by no more than 0.5 %, as far as 200 tokens can tell: within two standard errors of
+// the mean difference of losses (0.2 % on four texts of 1,024 tokens).
 func TestSmolLM2(t *testing.T) {
 	f := smollm2(t)
 	b, err := os.ReadFile("testdata/smollm2.json")

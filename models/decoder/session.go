@@ -10,7 +10,8 @@ import (
 	"github.com/randfeat/randfeat/models/internal/nn"
 )
 
-// Session is a text under way: the tokens read so far live in its states. It serves one call at a time.
+// Session is a text in progress. Its states hold the tokens read so far. It must not be used by two calls at the same
+// time.
 type Session struct {
 	model   *Model
 	states  []State
@@ -54,7 +55,7 @@ type afterAttention struct{ w *work }
 // shape is what the loops need of the configuration.
 type shape struct{ heads, kvHeads, dim, ffn int }
 
-// NewSession starts a text. memory makes the state of a layer's heads; nil: exact attention.
+// NewSession starts a text. memory makes the state of the heads of a layer; nil means exact attention.
 func (m *Model) NewSession(memory func(layer int) (State, error)) (*Session, error) {
 	s := &Session{model: m, work: newWork(m)}
 	if memory == nil {
@@ -70,8 +71,8 @@ func (m *Model) NewSession(memory func(layer int) (State, error)) (*Session, err
 	return s, nil
 }
 
-// Exact makes the states of exact attention for the layers of one session: keys and values in float32, or, in a
-// quantised model, in half precision.
+// Exact returns a function that makes the exact-attention state of each layer of one session. Keys and values are
+// float32, or half precision in a quantised model.
 func (m *Model) Exact() func(layer int) (State, error) {
 	exact := m.exactHeads()
 	return func(int) (State, error) { return exact(m.config.Heads, m.config.KVHeads), nil }
@@ -109,7 +110,7 @@ func (s *Session) Model() *Model { return s.model }
 // States are those of the layers.
 func (s *Session) States() []State { return s.states }
 
-// Restore makes s a text of length tokens whose layers have these states, as another session left them.
+// Restore sets s to a text of length tokens with the given states of its layers, taken from another session.
 func (s *Session) Restore(length int, states []State) error {
 	if len(states) != len(s.states) {
 		return fmt.Errorf("states of %d layers for a model of %d: %w", len(states), len(s.states), dense.ErrShape)
@@ -118,7 +119,7 @@ func (s *Session) Restore(length int, states []State) error {
 	return nil
 }
 
-// Bytes is the memory of the states.
+// Bytes returns the memory of the states.
 func (s *Session) Bytes() int64 {
 	var n int64
 	for _, st := range s.states {
@@ -127,7 +128,7 @@ func (s *Session) Bytes() int64 {
 	return n
 }
 
-// Fork is a copy that goes on by itself, also at the same time.
+// Fork returns an independent copy. Both may run at the same time.
 func (s *Session) Fork() *Session {
 	f := &Session{model: s.model, length: s.length, work: newWork(s.model), queries: s.queries.clone()}
 	var shared *halfWork
@@ -140,7 +141,7 @@ func (s *Session) Fork() *Session {
 // chunk tokens of a longer text are read at a time.
 const chunk = 512
 
-// Append reads tokens and returns the logits of the next one, in memory that the next call reuses.
+// Append reads tokens and returns the logits of the next one. The next call reuses their memory.
 func (s *Session) Append(ids ...int32) ([]float32, error) {
 	if len(ids) == 0 {
 		return nil, fmt.Errorf("no tokens: %w", dense.ErrShape)
@@ -163,8 +164,8 @@ func (s *Session) Append(ids ...int32) ([]float32, error) {
 	return logits.Data, nil
 }
 
-// Score reads tokens and sets loss_i to −log p of token i given all before it. The first token of a text has nothing
-// before it and gets NaN.
+// Score reads tokens and sets loss_i to −log p of token i given all tokens before it. The first token of a text has no
+// predecessor and gets NaN.
 func (s *Session) Score(loss []float64, ids []int32, last []float32) error {
 	if len(loss) != len(ids) {
 		return fmt.Errorf("%d losses for %d tokens: %w", len(loss), len(ids), dense.ErrShape)

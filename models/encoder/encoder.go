@@ -1,7 +1,14 @@
-// Package encoder runs encoders of the BERT type (Devlin et al. 2018, arXiv:1810.04805), such as MiniLM, BGE and E5:
-// token ids in, one embedding per sequence out.
+// Package encoder runs encoders of the BERT type (Devlin et al. 2018, arXiv:1810.04805), such as MiniLM, BGE and E5. It
+// works on token ids; package models adds text.
 //
-// Sequences of a batch lie one behind the other, without padding: work grows with the tokens, not with the longest.
+// Load the weights once, then embed batches of sequences, one row of dst per sequence:
+//
+//	m, err := encoder.New(file, encoder.Options{})
+//	dst := dense.New[float32](len(batch), m.Dim())
+//	err = m.Embed(dst, batch)
+//
+// The sequences of a batch are packed without padding, so the work grows with the number of tokens. A sequence may have
+// at most MaxTokens ids. A [Model] is safe for concurrent use.
 package encoder
 
 import (
@@ -20,11 +27,11 @@ import (
 type Options struct {
 	// Quantised keeps weights in 8 or 4 bits and rounds activations to 8.
 	Quantised bool
-	// Attention computes the heads of a layer for the sequences that segments tell apart; nil: exact attention.
+	// Attention computes the heads of a layer; segments separates the packed sequences. nil means exact attention.
 	Attention func(layer int, out, q, k, v attention.Seq[float32], segments []int32) error
 }
 
-// Model is a loaded encoder. It is safe for calls at the same time.
+// Model is a loaded encoder. It is safe for concurrent use.
 type Model struct {
 	config  weights.Config
 	kernels nn.Kernels
@@ -45,7 +52,8 @@ type block struct {
 // chunkTokens bounds the memory of a call: sequences are taken together up to so many tokens.
 const chunkTokens = 2048
 
-// New loads the weights of an encoder. The words stay in the file, which must not be closed before the last call.
+// New loads the weights of an encoder. The token embeddings are read from the file on demand, so the file must stay
+// open as long as the model is used.
 func New(f weights.File, opt Options) (*Model, error) {
 	c := f.Config()
 	if c.IsDecoder() {

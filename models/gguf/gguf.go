@@ -1,8 +1,16 @@
 // Package gguf reads model files in the GGUF format, versions 2 and 3, of llama.cpp and its relatives
 // (https://github.com/ggml-org/ggml/blob/master/docs/gguf.md).
 //
-// Tensors are views of the mapped file. Input is never trusted: every count, size and offset is checked against the
-// bytes that are there before it is used, so that memory is bounded by a small multiple of the header's length.
+//	f, err := gguf.Open("model.gguf")
+//	defer f.Close()
+//	config := f.Config()
+//	t, err := f.Tensor("model.embed_tokens.weight")
+//
+// Tensors have the names of Hugging Face and are views of the mapped file: do not use them after Close, and do not
+// write into the file while it is open.
+//
+// Input is never trusted. Every count, size and offset is checked against the bytes that exist before it is used.
+// Memory is bounded by a small multiple of the header's length.
 package gguf
 
 import (
@@ -71,7 +79,7 @@ func Open(path string) (*File, error) {
 	return f, nil
 }
 
-// Parse reads a file that is all of data, which must not change. Path is for messages.
+// Parse reads a file from data, which must not change afterwards. path is used in messages.
 func Parse(path string, data []byte) (*File, error) {
 	f := &File{path: path, values: map[string]any{}, tensors: map[string]tensor{}}
 	stored, err := f.header(data)
@@ -156,8 +164,8 @@ func (f *File) Config() weights.Config { return f.config }
 // Names are the tensors' names, sorted.
 func (f *File) Names() []string { return f.names }
 
-// Tensor is the tensor of a name. Rows of query and key projections of a Llama are copied, because files have them in
-// another order.
+// Tensor returns the named tensor. For Llama, the rows of query and key projections are copied, because GGUF stores
+// them in another order.
 func (f *File) Tensor(name string) (weights.Tensor, error) {
 	t, ok := f.tensors[name]
 	switch {
@@ -180,7 +188,7 @@ func typeList() string {
 	return s[2:]
 }
 
-// Close unmaps the file; tensors must no longer be used.
+// Close unmaps the file. Tensors must not be used afterwards.
 func (f *File) Close() error {
 	if f.unmap == nil {
 		return nil

@@ -14,7 +14,7 @@ import (
 	"github.com/randfeat/randfeat/models"
 )
 
-// CompletionRequest is the body of /v1/completions. Fields that would change the text and are not known here are
+// CompletionRequest is the body of /v1/completions. Fields that would change the text but are not supported are
 // refused.
 type CompletionRequest struct {
 	Prompt      texts    `json:"prompt"`

@@ -23,7 +23,7 @@ type EmbeddingsAnswer struct {
 	Usage  Usage       `json:"usage"`
 }
 
-// Embedding is that of one text: a list of numbers, or base64 of little-endian float32 ones.
+// Embedding is the embedding of one text: a list of numbers, or base64 of little-endian float32 numbers.
 type Embedding struct {
 	Object    string `json:"object"`
 	Index     int    `json:"index"`

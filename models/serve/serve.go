@@ -5,8 +5,14 @@
 //	GET  /v1/models        the name of the model
 //	GET  /healthz, /readyz
 //
-// Bodies, times, memory and numbers of requests are bounded. Text is generated independently of how fast a client reads
-// it: a slow reader keeps a connection, not the processor. A client that goes away ends its generation.
+// Open a model, make a server, run it until ctx ends:
+//
+//	m, err := models.Open(path, models.Options{})
+//	s := serve.New(m, serve.Options{Name: "minilm"})
+//	err = s.Run(ctx, listener)
+//
+// [Limits] bound request bodies, times, memory and the number of requests. Generation does not wait for the client: a
+// slow reader occupies a connection, not a processor. If a client disconnects, its generation ends.
 package serve
 
 import (
@@ -30,7 +36,7 @@ import (
 	"github.com/randfeat/randfeat/models"
 )
 
-// Limits bound what clients may take. Zero fields have the defaults of the comments.
+// Limits bound the resources that clients can use. A zero field has the default in its comment.
 type Limits struct {
 	Body     int64         // bytes of a request: 8 MiB
 	Texts    int           // of one embeddings request: 2048
@@ -68,8 +74,8 @@ type Options struct {
 	Limits Limits
 	Name   string // of the model, for clients
 	Token  string // that clients must send as "Authorization: Bearer …"; empty: none
-	// LoopbackHosts refuses requests whose Host is not this machine: pages of other sites could reach a server without
-	// a token by a name of theirs that means 127.0.0.1.
+	// LoopbackHosts refuses requests whose Host header does not name this machine. It prevents DNS rebinding: otherwise
+	// a web page could reach a server without a token through a name that resolves to 127.0.0.1.
 	LoopbackHosts bool
 	Log           *slog.Logger // nil: none
 }
@@ -115,7 +121,7 @@ func New(m *models.Model, opt Options) *Server {
 // ServeHTTP implements http.Handler.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.handler.ServeHTTP(w, r) }
 
-// Run serves until ctx ends; requests in work may then finish, as long as Limits.Shutdown lasts.
+// Run serves until ctx ends. Requests in progress may then finish within Limits.Shutdown.
 func (s *Server) Run(ctx context.Context, ln net.Listener) error {
 	l := s.opt.Limits
 	h := &http.Server{Handler: s, ReadHeaderTimeout: min(l.Read, 5*time.Second), ReadTimeout: l.Read,

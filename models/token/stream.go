@@ -5,18 +5,18 @@ import (
 	"unicode/utf8"
 )
 
-// Stream turns ids into text one by one. It never returns a part of a character: bytes wait until the character is
-// complete.
+// Stream converts ids to text one by one. It never returns part of a character: bytes are held back until the character
+// is complete.
 type Stream struct {
 	t       *Tokenizer
 	pending []byte
 	begun   bool
 }
 
-// Stream begins a text.
+// Stream returns a stream for a new text.
 func (t *Tokenizer) Stream() *Stream { return &Stream{t: t} }
 
-// Next is the text that id adds. Markers and ids out of range add none.
+// Next returns the text that id adds. Markers and ids out of range add nothing.
 func (s *Stream) Next(id int32) string {
 	t := s.t
 	if id < 0 || int(id) >= len(t.tokens) || t.special[id] {
@@ -30,7 +30,7 @@ func (s *Stream) Next(id int32) string {
 	return text
 }
 
-// Flush ends the text: bytes that wait for the rest of their character become U+FFFD.
+// Flush ends the text. Bytes of an incomplete character become U+FFFD.
 func (s *Stream) Flush() string {
 	text := strings.ToValidUTF8(string(s.pending), string(utf8.RuneError))
 	s.pending, s.begun = s.pending[:0], false

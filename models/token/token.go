@@ -1,6 +1,15 @@
-// Package token turns text into the ids that models read and back: WordPiece of BERT and byte-level BPE of GPT-2,
-// Llama 3, SmolLM2 and Qwen2. Tokenizers come from tokenizer.json or vocab.txt of Hugging Face folders and from the
-// metadata of GGUF files. Ids are equal to those of Hugging Face's tokenizers (peers/tokens.py compares them).
+// Package token converts text to the ids that models read, and back: WordPiece of BERT and byte-level BPE of GPT-2,
+// Llama 3, SmolLM2 and Qwen2. The ids equal those of Hugging Face's tokenizers (peers/tokens.py compares them).
+//
+// Open a tokenizer, encode a text, add the markers the model expects, decode:
+//
+//	t, err := token.Open(folder)              // or token.FromGGUF(file)
+//	ids := t.Encode(nil, "a text")            // t.EncodeText for untrusted text
+//	input := t.Wrap(nil, ids, maxTokens)
+//	text := t.Decode(ids)
+//
+// Use a [Stream] to decode generated ids one by one. A [Tokenizer] is safe for concurrent use. Tokenizers of other
+// kinds are refused with [ErrFormat].
 package token
 
 import (
@@ -9,10 +18,10 @@ import (
 	"strings"
 )
 
-// ErrFormat marks tokenizers that are damaged or of a kind this package does not have.
+// ErrFormat marks tokenizers that are damaged or of an unsupported kind.
 var ErrFormat = errors.New("not a usable tokenizer")
 
-// Tokenizer turns text into ids. It is safe for concurrent use.
+// Tokenizer converts text to ids. It is safe for concurrent use.
 type Tokenizer struct {
 	tokens  []string         // by id: bytes of a byte-level token, text of another
 	ids     map[string]int32 // of tokens as files spell them
@@ -36,8 +45,8 @@ type model interface {
 	text(token string, first bool) string
 }
 
-// Encode appends the ids of text to dst, without the markers that Wrap adds. Markers that the text spells, such as
-// <|im_end|>, become single ids, as with Hugging Face's tokenizers.
+// Encode appends the ids of text to dst, without the markers that Wrap adds. Markers that are spelled out in the text,
+// such as <|im_end|>, become single ids, as with Hugging Face's tokenizers. Use EncodeText for untrusted text.
 func (t *Tokenizer) Encode(dst []int32, text string) []int32 {
 	t.raw.each(text, func(s string, id int32) {
 		if id >= 0 {
@@ -58,7 +67,7 @@ func (t *Tokenizer) Encode(dst []int32, text string) []int32 {
 	return dst
 }
 
-// EncodeText is Encode of a text from a stranger: markers in it are text like any other.
+// EncodeText is Encode for untrusted text: markers in it are treated as ordinary text.
 func (t *Tokenizer) EncodeText(dst []int32, text string) []int32 {
 	if t.normalise != nil {
 		text = t.normalise(text)
@@ -101,7 +110,7 @@ func (t *Tokenizer) Wrap(dst, ids []int32, most int) []int32 {
 // Markers is the number of ids that Wrap adds.
 func (t *Tokenizer) Markers() int { return len(t.prefix) + len(t.suffix) }
 
-// Len is the number of ids: all are below it.
+// Len returns the number of ids. All ids are smaller.
 func (t *Tokenizer) Len() int { return len(t.tokens) }
 
 // ID is the id of a token as files spell it, such as [CLS] or <|im_end|>.
@@ -110,7 +119,7 @@ func (t *Tokenizer) ID(token string) (int32, bool) {
 	return id, ok
 }
 
-// IsEnd tells whether an id ends a generated text.
+// IsEnd reports whether an id ends a generated text.
 func (t *Tokenizer) IsEnd(id int32) bool {
 	for _, e := range t.ends {
 		if e == id {

@@ -38,9 +38,9 @@ type cellKey struct {
 	Key     any    `json:"key"`
 }
 
-// Cells computes f of every key, on all cores, in no order, and returns the values in the order of the keys. A value in
-// the cache is not computed again; one that is damaged is. A group is a kind of cells within an item. f gets a seed
-// that follows from item, group and key alone, so a value never depends on which other cells there are.
+// Cells computes f of every key on all cores and returns the values in the order of the keys. Cached values are not
+// computed again, unless they are damaged. group separates kinds of cells within an item. The seed of f depends only on
+// item, group and key, so a value never depends on the other cells.
 func Cells[K, V any](l *Lab, group string, keys []K, f func(key K, seed uint64) (V, error)) ([]V, error) {
 	values := make([]V, len(keys))
 	if len(keys) == 0 {

@@ -11,9 +11,9 @@ type Paper struct {
 	Entries []Entry
 }
 
-// Entry is one figure, table, theorem or application of a paper, and where it is repeated: by items of the
-// laboratory, by tests of the library, by a command of another module. What is not repeated says why, and what was
-// run in its place.
+// Entry is one figure, table, theorem or application of a paper, with the places where it is repeated: items of the
+// laboratory, tests of the library, or a command of another module. If it is not repeated, Why says why and what was
+// run instead.
 type Entry struct {
 	Label string // as the paper has it: "Fig 1 left", "Theorem 3.2", "§2.4"
 	What  string

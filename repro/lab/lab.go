@@ -1,9 +1,15 @@
 // Package lab is the engine of the laboratory: items made of cells, a cache of cells on disk, verdicts, and a static
 // site.
 //
-// An Item repeats one table or figure of a paper. Its numbers come from cells: pure functions of a key and a seed,
-// computed on all cores and kept on disk, so that a run that was killed goes on where it stopped. Its Page says what
-// the paper has, what we have, and whether they agree.
+// An [Item] repeats one table or figure of a paper. Its Run function computes numbers with [Cells], compares them with
+// the paper, and returns a [Page]:
+//
+//	values, err := lab.Cells(l, "errors", keys, func(k key, seed uint64) (float64, error) { … })
+//	page.Near("mean error", lab.PrintedIn("Table 2"), theirs, tol, ours, half, 3, lab.Factor2, "")
+//
+// [Lab.Do] runs an item, and a [Site] writes all pages. A cell is a pure function of its key and seed. Cells run on all
+// cores and are stored on disk, so a killed run continues where it stopped. Raise Item.Version when the meaning of a
+// cell changes; old cells are then ignored.
 package lab
 
 import (

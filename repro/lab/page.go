@@ -124,11 +124,12 @@ type Rival struct {
 	Value float64 `json:"value"`
 }
 
-// Factor2 are the rivals of a ratio that should be 1: a wrong formula is usually wrong by a factor of 2 or more.
+// Factor2 are the rivals of a ratio that should be 1. A wrong formula is usually wrong by a factor of 2 or more.
 var Factor2 = []Rival{{"half", .5}, {"twice", 2}}
 
-// Judge is the verdict about a measured value. The reference outside the interval ours ± half is a miss. An interval
-// that contains both the reference and a rival cannot tell them apart: too noisy. Otherwise the claim holds.
+// Judge returns the verdict on a measured value. If the reference is outside the interval ours ± half, the claim
+// misses. If the interval contains both the reference and a rival, it cannot tell them apart: too noisy. Otherwise the
+// claim holds.
 func (n Numbers) Judge() (v Verdict, rival Rival) {
 	inside := func(v float64) bool { return math.Abs(n.Ours-v) <= n.Half }
 	if !inside(n.Reference) {
@@ -142,8 +143,8 @@ func (n Numbers) Judge() (v Verdict, rival Rival) {
 	return Holds, rival
 }
 
-// Order is the verdict on the claim that a difference of two measured values is above zero; half is half of the width
-// of its interval. An interval on both sides of zero is too noisy.
+// Order returns the verdict on the claim that a difference of two measured values is positive. half is half the width
+// of its interval. An interval that contains zero is too noisy.
 func Order(difference, half float64) Verdict {
 	switch {
 	case difference > half:

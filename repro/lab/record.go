@@ -8,8 +8,8 @@ import (
 	"github.com/randfeat/randfeat/data"
 )
 
-// Record is the result of one item as it is kept: a line of RESULTS.jsonl, from which RESULTS.md is written and which
-// stands in for items whose data are not at hand.
+// Record is the stored result of one item: a line of RESULTS.jsonl. RESULTS.md is generated from the records, and a
+// record replaces an item whose data are missing.
 type Record struct {
 	ID      string   `json:"id"`
 	Mode    string   `json:"mode"`

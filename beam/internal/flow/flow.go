@@ -1,17 +1,28 @@
-// Package flow runs work that is cut into numbered leaves on Apache Beam, so that the result has the same bytes on
-// every runner, with any number of workers, and after any of them was lost.
+// Package flow runs work that is cut into numbered leaves on Apache Beam. The result is byte-identical on every runner,
+// with any number of workers, and after the loss of any of them.
+//
+// # Usage
+//
+// Implement [Work], make it known with [Register] in an init function (every worker needs it), and call [Run] with a
+// [Job] and its stages. A main program calls [Worker] first, because runners start the same program as a worker.
+//
+// # Stages
 //
 // A run is a chain of stages. In a stage every leaf writes a file, the files are merged in the order of their leaves,
-// and one last step sees what is left and begins the next stage:
+// and a last step reads the result and starts the next stage:
 //
 //	leaf 0, leaf 1, …  →  merge, by groups of the fan-out  →  …  →  end
 //
-// Only the numbers and names of files pass through the runner. What is in them, sums of half a gigabyte among it, lies
-// in one folder that all workers see, as they see the tables that they read. So a message of the runner is a hundred
-// bytes, a worker holds what one step needs, and a runner that keeps its elements in memory keeps no sums.
+// Only numbers and names of files pass through the runner. Their contents, which can be sums of half a gigabyte, are in
+// one folder that all workers see, like the tables that they read. A message of the runner therefore has about a
+// hundred bytes, a worker holds only the data of one step, and a runner that keeps its elements in memory keeps no
+// sums.
 //
-// Any step may be run again, and by two workers at the same time: what it writes depends on its inputs alone, appears
-// in one step, and is not written twice. The inputs of a merge are removed once it is done.
+// # Invariants
+//
+// Any step may be repeated, and two workers may run it at the same time. This is safe because the output of a step
+// depends only on its inputs, appears in one step, and is not written twice. The inputs of a merge are removed after
+// the merge.
 package flow
 
 import (
@@ -20,8 +31,7 @@ import (
 	"sync"
 )
 
-// Work is what is run; it serves several calls at a time. Files are written by store.Put, or
-// its like.
+// Work is the computation. Its methods may be called concurrently. Write files with store.Put or in another atomic way.
 type Work interface {
 	// Leaf does a stage for leaf i and writes a file.
 	Leaf(ctx context.Context, stage string, i int, file string) (rows int64, err error)

@@ -16,8 +16,8 @@ import (
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/x/beamx"
 )
 
-// Run runs the stages on the runner of the flag --runner, prism in this process if it is empty. An error of a step is
-// the one that the step returned, without what runners put around it.
+// Run runs the stages on the runner of the flag --runner; if it is empty, on prism in this process. The error of a step
+// is returned without the runner's wrapping.
 func Run(ctx context.Context, j Job, stages []Stage) error {
 	if j.Fan < 2 {
 		return fmt.Errorf("a fan-out of %d: a merge takes at least two files", j.Fan)

@@ -14,11 +14,11 @@ import (
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/util/grpcx"
 )
 
-// Worker runs a worker if these are the arguments of one, and says whether they were: those that a runner gives to the
-// command of --environment_type=PROCESS, or those of the boot program of Beam's containers.
+// Worker runs a worker if args are the arguments of one, and reports whether they were. It accepts the arguments that a
+// runner gives to the command of --environment_type=PROCESS and those of the boot program of Beam's containers.
 //
-// The boot program fetches a copy of the worker for every process, leaves it behind, and waits for ever when the work
-// is over. This one is the program itself, which all machines see beside the tables, and it ends with the runner.
+// Beam's boot program fetches a copy of the worker for every process, leaves it behind, and waits forever when the work
+// is over. This worker is the program itself, which all machines see next to the tables, and it ends with the runner.
 func Worker(ctx context.Context, args []string) (bool, error) {
 	has := func(name string) bool {
 		return slices.ContainsFunc(args, func(a string) bool { return strings.HasPrefix(a, name+"=") })

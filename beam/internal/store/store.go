@@ -1,9 +1,8 @@
-// Package store lets the steps of rfbeam use files of the file system and objects of buckets alike. Objects are read
-// and written by Beam's own file systems: s3:// and gs:// are known, with the credentials and settings that these take
-// from the environment.
+// Package store gives the steps of rfbeam the same access to local files and to objects in buckets. Beam's own file
+// systems read and write objects: s3:// and gs://, with credentials and settings from the environment.
 //
-// Objects are always moved whole, by way of a local copy. So a reader can go to any place in a file, which Parquet
-// needs, and an object that is written appears in one step, complete or not at all.
+// Objects are always transferred whole, through a local copy. A reader can therefore seek, which Parquet needs, and a
+// written object appears in one step, complete or not at all.
 package store
 
 import (

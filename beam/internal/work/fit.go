@@ -1,4 +1,6 @@
-// Package work is what rfbeam runs: the steps of package machine/parts as the stages of package flow.
+// Package work implements the commands of rfbeam: the steps of package machine/parts as stages of package flow. [Fit]
+// fits a model, [Evaluate] scores it and [Predict] applies it. All workers must see the files at the same paths.
+// Results do not depend on the runner or on [Options].
 package work
 
 import (

@@ -1,5 +1,8 @@
 // Package nn holds the layers that encoders and decoders share: products with float32 or quantised weights, split over
 // the processors by rows or by outputs, and functions of rows.
+//
+// A [Loader] takes tensors from a file, [NewLinear] packs them, and [Mul.Do] multiplies activations by them. A [Linear]
+// is immutable and shared. A [Mul] holds scratch memory and must not be used by two calls at the same time.
 package nn
 
 import (
@@ -41,7 +44,7 @@ func Chosen() (Kernels, error) {
 	return Kernels{tab, mod}, err
 }
 
-// Linear is y = x·Wᵀ + b. It never changes, so that many calls may use it at the same time.
+// Linear is y = x·Wᵀ + b. It is immutable and safe for concurrent use.
 type Linear struct {
 	Rows, Cols int // outputs and inputs
 	bias       []float32
@@ -63,7 +66,7 @@ const viewPanels = 2
 // loadRows of a tensor are converted by one goroutine at a time.
 const loadRows = 64
 
-// NewLinear stacks the outputs of tensors, which have the same number of columns. A nil bias is zero.
+// NewLinear stacks the outputs of the tensors, which must have the same number of columns. A nil bias is zero.
 func NewLinear(k Kernels, p Precision, bias []float32, list ...weights.Tensor) *Linear {
 	l := &Linear{Cols: list[0].Cols(), bias: bias}
 	for _, t := range list {
@@ -119,8 +122,8 @@ func (l *Linear) Bytes() int {
 	return n
 }
 
-// Mul is a product under way, with memory that later ones reuse. The zero value is ready; a warm Mul allocates nothing.
-// It serves one call at a time.
+// Mul holds the scratch memory of a product. The zero value is ready. After the first calls it allocates nothing. It
+// must not be used by two calls at the same time.
 type Mul struct {
 	k    Kernels
 	acts kern.Acts
@@ -169,7 +172,7 @@ func (m *Mul) Do(k Kernels, y, x Matrix, l *Linear) {
 	m.l, m.x, m.y = nil, Matrix{}, Matrix{}
 }
 
-// Own is Do on the calling goroutine alone: for callers that divide the rows themselves.
+// Own is Do on the calling goroutine alone, for callers that divide the rows themselves.
 func (m *Mul) Own(k Kernels, y, x Matrix, l *Linear) {
 	if l.parts == nil {
 		k.Table.MulT(y, x, &l.panel, l.bias)
@@ -223,5 +226,5 @@ func (m *Mul) doColumns(lo, hi int) {
 	}
 }
 
-// Rows runs f on parts of n rows, each worth a goroutine from grain rows on.
+// Rows runs f on parts of n rows in parallel. A part has at least grain rows, so that it is worth a goroutine.
 func Rows(n, grain int, f func(lo, hi int)) { par.For(n, grain, f) }

@@ -8,9 +8,9 @@ import (
 	"github.com/randfeat/randfeat/models/weights"
 )
 
-// Repack keeps the bits of Q8_0, Q4_0 and Q4_1. Scales and minima of Q4_K are products and are rounded to half
-// precision. Everything else is rounded to 8 bits: Q6_K loses less than its own rounding, because 32 numbers share the
-// larger of two scales.
+// Repack converts a tensor to kern.Blocks. Q8_0, Q4_0 and Q4_1 keep their bits. The scales and minima of Q4_K are
+// products and are rounded to half precision. Everything else is rounded to 8 bits. For Q6_K this loses less than its
+// own rounding, although 32 numbers then share the larger of two scales.
 func Repack(t weights.Tensor) *kern.Blocks {
 	bits := 8
 	if t.Type == weights.Q4_0 || t.Type == weights.Q4_1 || t.Type == weights.Q4_K {
