@@ -71,8 +71,8 @@
 // stay exact until there are enough of them to fit centres. A cluster is the plain mean of its keys so far. With
 // Spec.Spread its weight includes the variance of their logits along a few residual directions. With Spec.Keys only the
 // best members of an opened cluster, by residual score, are exact. [Cache] keeps all keys grouped by cluster for
-// decoding token by token, [Slots] merges them in constant memory, and [Compact] shrinks a finished context. The comment
-// at the top of causal.go states the rules.
+// decoding token by token, [Slots] merges them in constant memory, and [Compact] shrinks a finished context. The
+// comment at the top of causal.go states the rules.
 //
 // # Dense tiles
 //
