@@ -1,6 +1,7 @@
 // Command bench measures tokens per second of the models in a folder: prefill, decoding and embedding.
 //
 //	go run ./bench -decoder DIR/smollm2.gguf -encoder DIR/minilm
+//	go run ./bench -decoder random:smollm2 -threads 1,2,4,8,16     # random weights of the same sizes
 //
 // Token ids are arbitrary: speed does not depend on them.
 package main
@@ -12,7 +13,10 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"runtime"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/randfeat/randfeat/attention/centroid"
@@ -32,9 +36,11 @@ func main() {
 type result struct {
 	Model    string  `json:"model"`
 	Task     string  `json:"task"`
+	Threads  int     `json:"threads"`
 	Tokens   int     `json:"tokens"`                 // of the text before, or of a sequence
 	PerSec   float64 `json:"tokens_s"`               // median of the runs
 	PerCPU   float64 `json:"tokens_cpu_s,omitempty"` // per second of processor time, which other programs disturb less
+	GBPerSec float64 `json:"gb_s,omitempty"`         // decode: weights, keys and values that are read per second
 	Weights  float64 `json:"weights_mb,omitempty"`
 	LoadSecs float64 `json:"load_s,omitempty"`
 }
@@ -52,6 +58,7 @@ func run(_ context.Context, args []string, stdout, stderr io.Writer) int {
 	enc := flags.String("encoder", "", "folder of an encoder")
 	repeat := flags.Int("repeat", 3, "runs of each case")
 	long := flags.Int("long", 0, "also decode after so many tokens")
+	threads := flags.String("threads", "", "run the decoder with each of these numbers of threads, such as 1,2,4")
 	floats := flags.Bool("float32", false, "only weights in float32 (default: only quantised for decoders, both for encoders)")
 	memory := flags.String("memory", "exact", "how heads remember: exact, cache (centroids) or slots (512 keys)")
 	if err := flags.Parse(args); err != nil {
@@ -60,7 +67,7 @@ func run(_ context.Context, args []string, stdout, stderr io.Writer) int {
 	b := &bench{json.NewEncoder(stdout), *repeat, *memory}
 	var err error
 	if *dec != "" {
-		err = b.decoder(*dec, *floats, *long)
+		err = b.decoder(*dec, *floats, *long, *threads)
 	}
 	if *enc != "" && err == nil {
 		if err = b.encoder(*enc, false); err == nil && !*floats {
@@ -75,6 +82,9 @@ func run(_ context.Context, args []string, stdout, stderr io.Writer) int {
 }
 
 func open(path string) (weights.File, error) {
+	if name, random := strings.CutPrefix(path, "random:"); random {
+		return newRandom(name)
+	}
 	info, err := os.Stat(path)
 	if err != nil {
 		return nil, err
@@ -100,14 +110,15 @@ func (b *bench) report(r result, tokens int, run func() error) error {
 	}
 	slices.Sort(rates)
 	slices.Sort(perCPU)
-	r.PerSec = rates[len(rates)/2]
+	r.PerSec, r.Threads = rates[len(rates)/2], runtime.GOMAXPROCS(0)
+	r.GBPerSec *= r.PerSec
 	if len(perCPU) > 0 {
 		r.PerCPU = perCPU[len(perCPU)/2]
 	}
 	return b.out.Encode(r)
 }
 
-func (b *bench) decoder(path string, floats bool, long int) error {
+func (b *bench) decoder(path string, floats bool, long int, threads string) error {
 	start := time.Now()
 	f, err := open(path)
 	if err != nil {
@@ -119,6 +130,26 @@ func (b *bench) decoder(path string, floats bool, long int) error {
 		return err
 	}
 	loaded := time.Since(start).Seconds()
+	if threads == "" {
+		return b.decode(m, floats, long, loaded)
+	}
+	for _, s := range strings.Split(threads, ",") {
+		n, err := strconv.Atoi(s)
+		if err != nil || n < 1 {
+			return fmt.Errorf("-threads %s: want numbers from 1 on, separated by commas", threads)
+		}
+		before := runtime.GOMAXPROCS(n)
+		err = b.decode(m, floats, long, loaded)
+		runtime.GOMAXPROCS(before)
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// decode measures reading and generating.
+func (b *bench) decode(m *decoder.Model, floats bool, long int, loaded float64) error {
 	ids := make([]int32, 1024)
 	for i := range ids {
 		ids[i] = int32(100 + i*7919%(m.Config().Vocab-200))
@@ -157,7 +188,8 @@ func (b *bench) decoder(path string, floats bool, long int) error {
 			}
 		}
 		const steps = 32
-		if err := b.report(result{Model: name, Task: "decode", Tokens: n}, steps, func() error {
+		r := result{Model: name, Task: "decode", Tokens: n, GBPerSec: float64(int64(m.Bytes())+s.Bytes()) / 1e9}
+		if err := b.report(r, steps, func() error {
 			for i := range steps {
 				if _, err := s.Append(ids[i]); err != nil {
 					return err
