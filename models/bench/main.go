@@ -2,6 +2,7 @@
 //
 //	go run ./bench -decoder DIR/smollm2.gguf -encoder DIR/minilm
 //	go run ./bench -decoder random:smollm2 -threads 1,2,4,8,16     # random weights of the same sizes
+//	go run ./bench -results RESULTS.md -weights DIR -text wiki.txt  # with llama.cpp, PyTorch and onnxruntime
 //
 // Token ids are arbitrary: speed does not depend on them.
 package main
@@ -49,9 +50,11 @@ type bench struct {
 	out    *json.Encoder
 	repeat int
 	memory string
+	short  bool
+	only   bool
 }
 
-func run(_ context.Context, args []string, stdout, stderr io.Writer) int {
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	dec := flags.String("decoder", "", "GGUF file or folder of a decoder")
@@ -61,12 +64,25 @@ func run(_ context.Context, args []string, stdout, stderr io.Writer) int {
 	threads := flags.String("threads", "", "run the decoder with each of these numbers of threads, such as 1,2,4")
 	floats := flags.Bool("float32", false, "only weights in float32 (default: only quantised for decoders, both for encoders)")
 	memory := flags.String("memory", "exact", "how heads remember: exact, cache (centroids) or slots (512 keys)")
+	short := flags.Bool("short", false, "read 256 tokens only")
+	only := flags.Bool("only", false, "only decode after -long tokens")
+	results := flags.String("results", "", "measure models and peers and write this file, RESULTS.md")
+	k := &book{ctx: ctx}
+	flags.StringVar(&k.folder, "weights", "", "-results: folder of models, see docs/models.md")
+	flags.StringVar(&k.text, "text", "", "-results: file of text for losses")
+	flags.StringVar(&k.python, "python", "python3", "-results: Python with llama-cpp-python, torch, onnxruntime")
+	flags.IntVar(&k.turns, "turns", 2, "-results: runs of each program, in turns")
+	flags.StringVar(&k.threads, "threads-from", "", "-results: output of -threads")
+	part := flags.String("part", "", "-results: measure only these sections, separated by commas")
 	if err := flags.Parse(args); err != nil {
 		return 2
 	}
-	b := &bench{json.NewEncoder(stdout), *repeat, *memory}
+	b := &bench{json.NewEncoder(stdout), *repeat, *memory, *short, *only}
 	var err error
-	if *dec != "" {
+	if *results != "" {
+		fmt.Fprintln(stderr, machine())
+		err = k.write(*results, strings.FieldsFunc(*part, func(r rune) bool { return r == ',' }))
+	} else if *dec != "" {
 		err = b.decoder(*dec, *floats, *long, *threads)
 	}
 	if *enc != "" && err == nil {
@@ -161,7 +177,14 @@ func (b *bench) decode(m *decoder.Model, floats bool, long int, loaded float64) 
 	if b.memory != "exact" {
 		name += ", " + b.memory
 	}
-	for _, n := range []int{256, 1024} {
+	read, at := []int{256, 1024}, []int{16, 1024}
+	switch {
+	case b.only:
+		read, at = nil, nil
+	case b.short:
+		read = read[:1]
+	}
+	for _, n := range read {
 		r := result{Model: name, Task: "prefill", Tokens: n, Weights: float64(m.Bytes()) / 1e6, LoadSecs: loaded}
 		if err := b.report(r, n, func() error {
 			s, err := m.NewSession(b.states(m))
@@ -173,7 +196,6 @@ func (b *bench) decode(m *decoder.Model, floats bool, long int, loaded float64) 
 			return err
 		}
 	}
-	at := []int{16, 1024}
 	if long > 0 {
 		at = append(at, long)
 	}
