@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/half"
 	"github.com/randfeat/randfeat/internal/tensorfile"
 )
 
@@ -144,7 +145,7 @@ func decodeTensor(raw tensorfile.Tensor) (Tensor, error) {
 		t.F32 = make([]float32, len(b)/2)
 		t.DType = Float32
 		for i := range t.F32 {
-			t.F32[i] = tensorfile.Brain(binary.LittleEndian.Uint16(b[2*i:]))
+			t.F32[i] = half.Brain(binary.LittleEndian.Uint16(b[2*i:]))
 		}
 		return t, nil
 	}
@@ -173,6 +174,6 @@ func decodeTensor(raw tensorfile.Tensor) (Tensor, error) {
 // decodeHalf reads float16.
 func decodeHalf(dst []float32, b []byte, order binary.ByteOrder) {
 	for i := range dst {
-		dst[i] = tensorfile.Half(order.Uint16(b[2*i:]))
+		dst[i] = half.Float(order.Uint16(b[2*i:]))
 	}
 }

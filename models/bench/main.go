@@ -52,6 +52,7 @@ type bench struct {
 	memory string
 	short  bool
 	only   bool
+	read   int // threads while reading before decoding; 0: all
 }
 
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
@@ -64,7 +65,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	threads := flags.String("threads", "", "run the decoder with each of these numbers of threads, such as 1,2,4")
 	floats := flags.Bool("float32", false, "only weights in float32 (default: only quantised for decoders, both for encoders)")
 	memory := flags.String("memory", "exact", "how heads remember: exact, cache (centroids) or slots (512 keys)")
+	write := flags.String("write", "", "write the random model of -decoder to this GGUF file")
 	short := flags.Bool("short", false, "read 256 tokens only")
+	readThreads := flags.Int("read-threads", 0, "threads while reading before -long; 0: as many as otherwise")
 	only := flags.Bool("only", false, "only decode after -long tokens")
 	results := flags.String("results", "", "measure models and peers and write this file, RESULTS.md")
 	k := &book{ctx: ctx}
@@ -77,9 +80,14 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if err := flags.Parse(args); err != nil {
 		return 2
 	}
-	b := &bench{json.NewEncoder(stdout), *repeat, *memory, *short, *only}
+	b := &bench{json.NewEncoder(stdout), *repeat, *memory, *short, *only, *readThreads}
 	var err error
-	if *results != "" {
+	if *write != "" {
+		var f *randomFile
+		if f, err = newRandom(strings.TrimPrefix(*dec, "random:")); err == nil {
+			err = f.writeGGUF(*write)
+		}
+	} else if *results != "" {
 		fmt.Fprintln(stderr, machine())
 		err = k.write(*results, strings.FieldsFunc(*part, func(r rune) bool { return r == ',' }))
 	} else if *dec != "" {
@@ -204,10 +212,13 @@ func (b *bench) decode(m *decoder.Model, floats bool, long int, loaded float64) 
 		if err != nil {
 			return err
 		}
-		for s.Len() < n {
-			if _, err := s.Append(ids[:min(len(ids), n-s.Len())]...); err != nil {
-				return err
-			}
+		before := runtime.GOMAXPROCS(max(b.read, 0))
+		for s.Len() < n && err == nil {
+			_, err = s.Append(ids[:min(len(ids), n-s.Len())]...)
+		}
+		runtime.GOMAXPROCS(before)
+		if err != nil {
+			return err
 		}
 		const steps = 32
 		r := result{Model: name, Task: "decode", Tokens: n, GBPerSec: float64(int64(m.Bytes())+s.Bytes()) / 1e9}

@@ -299,7 +299,7 @@ func (b *book) right() (string, error) {
 			n = 512
 		}
 		ids := m.Tokens.Encode(nil, string(text[:min(len(text), 8*n)]))[:n]
-		out, err := b.output(b.python, "peers/llama.py", path, "--loss", "--ids", joined(ids))
+		out, err := b.output(b.python, "peers/llama.py", path, "--threads", "1", "--loss", "--ids", joined(ids))
 		if err != nil {
 			return "", err
 		}
@@ -335,7 +335,8 @@ func joined(ids []int32) string {
 }
 
 func (b *book) theirGreedy(path string, ids []int32, n int) ([]int32, error) {
-	out, err := b.output(b.python, "peers/llama.py", path, "--greedy", strconv.Itoa(n), "--ids", joined(ids))
+	out, err := b.output(b.python, "peers/llama.py", path, "--threads", "1", "--greedy",
+		strconv.Itoa(n), "--ids", joined(ids))
 	var list []int32
 	if err == nil {
 		err = json.Unmarshal(out, &list)

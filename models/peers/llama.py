@@ -12,7 +12,7 @@ import llama_cpp
 
 
 def make(args, context):
-    return llama_cpp.Llama(args.file, n_ctx=context, n_threads=args.threads, n_threads_batch=args.threads,
+    return llama_cpp.Llama(args.file, n_ctx=context, n_threads=args.threads, n_threads_batch=args.read_threads or args.threads,
                            n_batch=512, n_ubatch=512, verbose=False, logits_all=args.loss,
                            flash_attn=args.flash)
 
@@ -21,6 +21,7 @@ def main():
     p = argparse.ArgumentParser()
     p.add_argument("file")
     p.add_argument("--threads", type=int, default=2)
+    p.add_argument("--read-threads", type=int, default=0)
     p.add_argument("--long", type=int, default=0)
     p.add_argument("--repeat", type=int, default=3)
     p.add_argument("--greedy", type=int, default=0)
