@@ -24,6 +24,7 @@ import (
 	"github.com/randfeat/randfeat/family"
 	"github.com/randfeat/randfeat/gomlx/rfx"
 	"github.com/randfeat/randfeat/internal/rng"
+	"github.com/randfeat/randfeat/internal/similar"
 	"github.com/randfeat/randfeat/kernel"
 )
 
@@ -65,7 +66,7 @@ func bench(args []string) error {
 	flags.IntVar(&f.rounds, "rounds", 5, "rounds, of which the median counts")
 	flags.IntVar(&f.calls, "calls", 10, "calls per round")
 	flags.IntVar(&f.chunk, "chunk", 0, "positions of a causal chunk; 0: chosen")
-	if err := flags.Parse(args); err != nil {
+	if err := similar.ParseFlags(flags, args); err != nil {
 		return err
 	}
 	b, line, err := f.open()

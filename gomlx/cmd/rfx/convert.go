@@ -13,6 +13,7 @@ import (
 	"github.com/randfeat/randfeat/coupling"
 	"github.com/randfeat/randfeat/family"
 	"github.com/randfeat/randfeat/gomlx/pretrained"
+	"github.com/randfeat/randfeat/internal/similar"
 )
 
 type convertFlags struct {
@@ -186,7 +187,7 @@ func oneFolder(flags *flag.FlagSet, args []string, usage string) (string, error)
 // arguments parses flags wherever they stand.
 func arguments(flags *flag.FlagSet, args []string) (all []string, err error) {
 	for {
-		if err := flags.Parse(args); err != nil {
+		if err := similar.ParseFlags(flags, args); err != nil {
 			return nil, err
 		}
 		if flags.NArg() == 0 {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/randfeat/randfeat/gomlx/lab"
+	"github.com/randfeat/randfeat/internal/similar"
 )
 
 func laboratory(args []string) error {
@@ -29,7 +30,7 @@ func laboratory(args []string) error {
 	parallel := flags.Bool("parallel", false, "compile and run graphs at the same time")
 	usage := "usage: rfx lab [flags] darkformer | pretrain | mnist | fashion_mnist | speed | glue | encoder | speech | words SET, " +
 		"or rfx lab table ROWS.jsonl"
-	if err := flags.Parse(args); err != nil {
+	if err := similar.ParseFlags(flags, args); err != nil {
 		return err
 	}
 	if flags.NArg() == 2 && flags.Arg(0) == "table" {

@@ -19,6 +19,7 @@ import (
 	"github.com/randfeat/randfeat/gomlx/models"
 	"github.com/randfeat/randfeat/gomlx/train"
 	"github.com/randfeat/randfeat/internal/rng"
+	"github.com/randfeat/randfeat/internal/similar"
 )
 
 // stepRow is one measurement of rfx bench step.
@@ -57,7 +58,7 @@ func stepBench(args []string) error {
 	flags.BoolVar(&f.model.Half, "bf16", false, "bfloat16 inside blocks")
 	flags.BoolVar(&f.json, "json", false, "rows as lines of JSON")
 	flags.BoolVar(&f.inside, "inside", false, "measure the first length and attention in this process, as rfx does in those that it starts")
-	if err := flags.Parse(args); err != nil {
+	if err := similar.ParseFlags(flags, args); err != nil {
 		return err
 	}
 	if flags.NArg() > 0 {

@@ -24,6 +24,7 @@ import (
 	"github.com/randfeat/randfeat/gomlx/models"
 	"github.com/randfeat/randfeat/gomlx/text"
 	"github.com/randfeat/randfeat/gomlx/train"
+	"github.com/randfeat/randfeat/internal/similar"
 	"github.com/randfeat/randfeat/kernel"
 )
 
@@ -94,7 +95,7 @@ func trainCommand(args []string) error {
 	var f trainFlags
 	flags := flag.NewFlagSet("rfx train", flag.ContinueOnError)
 	f.set(flags)
-	if err := flags.Parse(args); err != nil {
+	if err := similar.ParseFlags(flags, args); err != nil {
 		return err
 	}
 	if flags.NArg() > 0 {

@@ -49,8 +49,9 @@ func InspectCommand(env *cli.Env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "inspect MODEL",
 		Short: "Show what a model file holds",
-		Long: `Verify the checksums of a model file and show what it holds: the kind of model, the columns it reads and how they are
-encoded, the feature map, the penalty, when, by what and how well it was fitted, and its tensors. The file is a safetensors container, readable from Python.`,
+		Long: `Verify the checksums of a model file and show its contents: the kind of model, the columns and how they are encoded, the
+feature map, the penalty, the scores, the date and program of the fit, and the tensors. The file is a safetensors
+container, readable from Python.`,
 		Example: `  randfeat inspect model.rf
   randfeat inspect model.rf --json`,
 		Args:              cli.ExactArgs("a model", 1),
@@ -62,7 +63,7 @@ encoded, the feature map, the penalty, when, by what and how well it was fitted,
 			return runInspect(env, args[0], levels)
 		}),
 	}
-	cmd.Flags().IntVar(&levels, "levels", 8, "levels of a categorical column that are listed; --json has them all")
+	cmd.Flags().IntVar(&levels, "levels", 8, "levels of a categorical column to list; --json lists all")
 	return cmd
 }
 
