@@ -74,7 +74,7 @@ func (r *Run) Learn() (*Step, error) {
 		return nil, err
 	}
 	s := &Step{run: r, name: "learn", about: about{Version: partVersion, Step: "learn", Run: r.id,
-		Targets: o.Targets}, kernels: runtime.GOARCH} // Learn uses no kernels, but compilers fuse operations differently by processor
+		Targets: o.Targets}, kernels: runtime.GOARCH} // Learn uses no kernels; compilers fuse by processor
 	s.begin = func() (body, error) {
 		l, err := data.NewLearner(r.Name(), r.columns(), o)
 		return &learned{learner: l, sample: r.newSample()}, err
