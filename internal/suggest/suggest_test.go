@@ -19,8 +19,10 @@ func TestSuggestions(t *testing.T) {
 		{[]string{"fit", "-z"}, "unknown shorthand flag: 'z' in -z"},
 		{[]string{"fit", "--secre"}, "unknown flag: --secre"}, // hidden flags are not offered
 		{[]string{"fit", "--elephant"}, "unknown flag: --elephant"},
-		{[]string{"fit", "--rows", "many"}, `invalid argument "many" for "--rows" flag: strconv.ParseInt: parsing "many": invalid syntax`},
+		{[]string{"fit", "--rows", "many"}, `--rows is "many", want a whole number`},
 		{[]string{"Fitt"}, `unknown command "Fitt" for "prog", did you mean fit?`},
+		{[]string{"fti"}, `unknown command "fti" for "prog", did you mean fit?`},
+		{[]string{"eva"}, `unknown command "eva" for "prog", did you mean evaluate?`},
 		{[]string{"ol"}, `unknown command "ol" for "prog"`}, // nor are hidden commands
 		{[]string{"elephant"}, `unknown command "elephant" for "prog"`},
 	} {
@@ -32,7 +34,8 @@ func TestSuggestions(t *testing.T) {
 		fit.Flags().Int("rows", 0, "")
 		fit.Flags().Bool("secret", false, "")
 		fit.Flags().MarkHidden("secret")
-		root.AddCommand(fit, &cobra.Command{Use: "old", Hidden: true, RunE: nothing})
+		root.AddCommand(fit, &cobra.Command{Use: "evaluate", RunE: nothing},
+			&cobra.Command{Use: "old", Hidden: true, RunE: nothing})
 		Flags(root)
 		root.SetArgs(c.args)
 		root.SetErr(io.Discard)

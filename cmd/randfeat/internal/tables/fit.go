@@ -259,6 +259,9 @@ func (f *fitFlags) options(cmd *cobra.Command) (tabular.Options, error) {
 	if o.Loss != "" && !slices.Contains(tabular.Losses(), o.Loss) {
 		return o, cli.Misused("--loss is %q, want %s", o.Loss, strings.Join(tabular.Losses(), ", "))
 	}
+	if o.Kernel != "" && !slices.Contains(tabular.Kernels(), o.Kernel) {
+		return o, cli.Misused("--kernel is %q, want %s", o.Kernel, strings.Join(tabular.Kernels(), ", "))
+	}
 	if o.Scaling != "" && !slices.Contains(tabular.Scalings(), o.Scaling) {
 		return o, cli.Misused("--scaling is %q, want %s", o.Scaling, strings.Join(tabular.Scalings(), ", "))
 	}
