@@ -10,7 +10,7 @@ import (
 // precision of a class that was never predicted, the recall of one without rows.
 type ClassScores struct {
 	Class     int   `json:"class"`
-	Rows      int64 `json:"rows"`      // of the class
+	Rows      int64 `json:"rows"`      // rows whose true class this is
 	Predicted int64 `json:"predicted"` // rows predicted as the class
 	Precision Score `json:"precision"` // share of them that are of the class
 	Recall    Score `json:"recall"`    // share of its rows that are predicted so

@@ -37,7 +37,7 @@ type AttendResult struct {
 	Sinks    int    `json:"sinks,omitempty"`
 	Heads    int    `json:"heads"`
 	KVHeads  int    `json:"kv_heads"`
-	Features int    `json:"features,omitempty"` // of one head
+	Features int    `json:"features,omitempty"` // features of one head
 	// Cost is that of a token, the mean of all heads, in random features; ExactCost that of exact attention, L/2.
 	Cost      float64 `json:"cost"`
 	ExactCost float64 `json:"exact_cost"`

@@ -35,7 +35,7 @@ type GramResult struct {
 	// Warning says why the combination is a bad choice.
 	Warning string         `json:"warning,omitempty"`
 	Omega   []string       `json:"omega,omitempty"`
-	Spec    *randfeat.Spec `json:"spec,omitempty"` // of an approximate matrix, with the seed
+	Spec    *randfeat.Spec `json:"spec,omitempty"` // map of an approximate matrix, with the seed
 	// Kernel of an exact matrix.
 	Kernel *kernel.Kernel `json:"kernel,omitempty"`
 }

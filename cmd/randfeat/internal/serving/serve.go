@@ -25,9 +25,9 @@ import (
 
 // Serving is what serve --json prints once it listens.
 type Serving struct {
-	Address string `json:"address"` // of the listener
+	Address string `json:"address"` // address of the listener
 	URL     string `json:"url"`
-	SHA256  string `json:"sha256"` // of the model file
+	SHA256  string `json:"sha256"` // checksum of the model file
 }
 
 // tokenVariable holds the token if there is no --token-file.

@@ -27,7 +27,7 @@ type DataFile struct {
 	Set    string         `json:"set"`
 	Path   string         `json:"path"`  // in the folder
 	State  datasets.State `json:"state"` // ok, missing or differs
-	Bytes  int64          `json:"bytes"` // that came over the network
+	Bytes  int64          `json:"bytes"` // bytes downloaded
 	Reason string         `json:"reason,omitempty"`
 }
 

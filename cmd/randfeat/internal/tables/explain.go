@@ -27,7 +27,7 @@ type ExplainResult struct {
 	Model string       `json:"model"`
 	Data  string       `json:"data"`
 	Task  machine.Task `json:"task"`
-	Rows  int          `json:"rows"` // that were looked at
+	Rows  int          `json:"rows"` // number of rows used
 	// Dependence, with --column, is how predictions depend on each of these columns.
 	Dependence []machine.Dependence `json:"dependence,omitempty"`
 	// Row, with --row, is the row that Explanation explains, from 1, and Neighbours are the rows of the fit nearest to

@@ -28,7 +28,7 @@ import (
 // FitReport is what fit --json prints.
 type FitReport struct {
 	*tabular.Report
-	Baseline *Baseline `json:"baseline,omitempty"` // what the first score is without a model
+	Baseline *Baseline `json:"baseline,omitempty"` // first score of a constant prediction
 	File     string    `json:"file,omitempty"`     // the model
 	Bytes    int64     `json:"bytes,omitempty"`    // its size
 }

@@ -25,12 +25,12 @@ type InspectResult struct {
 	File           string               `json:"file"`
 	FormatVersion  int                  `json:"format_version"`
 	Bytes          int64                `json:"bytes"`
-	SHA256         string               `json:"sha256"`          // of the tensors
-	MetadataSHA256 string               `json:"sha256_metadata"` // of everything else
+	SHA256         string               `json:"sha256"`          // checksum of the tensors
+	MetadataSHA256 string               `json:"sha256_metadata"` // checksum of everything else
 	Kind           machine.Kind         `json:"kind"`
 	Task           machine.Task         `json:"task"`
 	Outputs        int                  `json:"outputs"`
-	Rows           int64                `json:"rows"` // of the fit
+	Rows           int64                `json:"rows"` // rows of the training table
 	Lambda         float64              `json:"lambda"`
 	Features       int                  `json:"features"`
 	Map            string               `json:"map"` // as fit --map: random, nystrom or exact

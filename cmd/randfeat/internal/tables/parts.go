@@ -24,9 +24,9 @@ import (
 type PartsRun struct {
 	Folder string `json:"folder"`
 	Run    string `json:"run"`    // digest
-	Files  int    `json:"files"`  // of the table
+	Files  int    `json:"files"`  // files of the table
 	Units  int    `json:"units"`  // pieces of files
-	Leaves int    `json:"leaves"` // what a worker takes: at most 512 groups of units
+	Leaves int    `json:"leaves"` // units of work for workers: at most 512 groups of units
 	// Missing are the leaves that no part has, by step; an empty list: all are there. Plan says that choices are made.
 	Missing map[string][]parts.Span `json:"missing,omitempty"`
 	Plan    bool                    `json:"plan,omitempty"`
@@ -45,8 +45,8 @@ type PartsFile struct {
 
 // PartsPlan is what parts choose --json prints.
 type PartsPlan struct {
-	Rows    int64            `json:"rows"`    // that will be summed
-	Sampled int              `json:"sampled"` // of them, on which choices were tried
+	Rows    int64            `json:"rows"`    // rows that the model is fitted to
+	Sampled int              `json:"sampled"` // rows on which choices were tried
 	Held    int              `json:"held"`    // rows that are held out for scores
 	Kind    machine.Kind     `json:"kind"`
 	Choices []tabular.Choice `json:"choices"`
