@@ -98,7 +98,8 @@ func (s *site) addCommands(tmp string) error {
 		}
 		base := strings.TrimSuffix(filepath.Base(name), ".md")
 		s.pages = append(s.pages, page{part: reference, group: "Commands", title: strings.ReplaceAll(base, "_", " "),
-			source: "commands/" + base + ".md", path: "reference/commands/" + base + ".html", markdown: b})
+			source: "commands/" + base + ".md", path: "reference/commands/" + base + ".html",
+			markdown: []byte(laidOut(string(b)))})
 	}
 	return nil
 }
@@ -129,7 +130,7 @@ func (s *site) addHelp(tmp string) error {
 		if err != nil {
 			return err
 		}
-		fmt.Fprintf(&b, "\n## %s\n\n```text\n%s\n```\n", fields[0], bytes.TrimSpace(text))
+		fmt.Fprintf(&b, "\n## %s\n\n%s", fields[0], laidOut(fmt.Sprintf("```text\n%s\n```\n", bytes.TrimSpace(text))))
 	}
 	s.pages = append(s.pages, page{part: reference, group: "Commands", title: "rfm", source: "commands/rfm.md",
 		path: "reference/commands/rfm.html", markdown: []byte(b.String())})
