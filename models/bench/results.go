@@ -276,6 +276,9 @@ func (b *book) right() (string, error) {
 	for _, name := range []string{"smollm2.gguf", "smollm2-q4_0.gguf", "smollm2-q8_0.gguf",
 		"qwen2.5-coder-1.5b-q4_k_m.gguf"} {
 		path := filepath.Join(b.folder, name)
+		if _, err := os.Stat(path); err != nil {
+			continue
+		}
 		large := strings.HasPrefix(name, "qwen")
 		m, err := models.Open(path, models.Options{})
 		if err != nil {
