@@ -21,8 +21,8 @@ func (l *Lab) encoderMethods(m int) []shared {
 	}
 	all := []shared{
 		{{name: "softmax", attention: "exact"}},
-		{f("favor++", "oprf", "orthogonal", true), f("favor+", `{"name":"oprf"}`, "orthogonal", false),
-			f("simplex", "oprf", "simplex", true)},
+		{f("favor++", "oprf", "orthogonal", true), f("simplex", "oprf", "simplex", true),
+			f("favor+", `{"name":"oprf"}`, "orthogonal", false)},
 		{f("adaptive", "adaptive", "orthogonal", true)},
 		{f("relu", "relu", "orthogonal", false)},
 		{f("elu", "elu", "iid", false)},
@@ -33,75 +33,83 @@ func (l *Lab) encoderMethods(m int) []shared {
 	return slices.DeleteFunc(all, func(s shared) bool { return len(s) == 0 })
 }
 
-// ViT trains vision Transformers on a set of images from nothing and from one trained with exact attention.
+// ViT trains vision Transformers on a set of images from nothing and from one trained with exact attention. Seeds come
+// one after the other, and a seed's own exact model begins its fine-tunings: a run that is stopped has whole comparisons.
 func (l *Lab) ViT(set string) error {
 	source, err := corpus.NewImages(filepath.Join(l.Data, set), 28, l.pick(128, 16, 8), l.pick(0, 0, 64),
 		l.pick(0, 1000, 16))
 	if err != nil {
 		return err
 	}
-	source.Shift, source.Flip = 2, set == "fashion_mnist" // clothes have no left and right, digits do
-	m := models.Config{Kind: models.ViT, Side: 28, Patch: l.pick(2, 4, 7), Classes: 10, Layers: l.pick(3, 1, 1),
-		Width: l.pick(64, 32, 16), Heads: l.pick(4, 2, 2), Hidden: l.pick(128, 64, 16)}
-	name := "vit " + set
-	c := train.Config{Steps: l.steps(5000, 250, 2), Warmup: l.pick(100, 25, 1), Rate: 2e-3, Floor: 0.05, Decay: 0.01,
+	clothes := set == "fashion_mnist"
+	source.Shift, source.Flip = 2, clothes // clothes have no left and right, digits do
+	steps := 5000
+	if clothes { // a third of the images, and harder ones
+		source.Erase, steps = l.pick(8, 0, 0), 10000
+	}
+	m := models.Config{Kind: models.ViT, Side: 28, Patch: l.pick(4, 4, 7), Classes: 10, Layers: l.pick(4, 1, 1),
+		Width: l.pick(96, 32, 16), Heads: l.pick(4, 2, 2), Hidden: l.pick(192, 64, 16)}
+	c := train.Config{Steps: l.steps(steps, 250, 2), Warmup: l.pick(200, 25, 1), Rate: 2e-3, Floor: 0.05, Decay: 0.01,
 		Clip: 1}
+	if l.Size == Full {
+		c.Rate, c.Floor, c.Decay = 1e-3, 0.02, 0.05
+	}
 	c.Warmup = min(c.Warmup, c.Steps/2)
-	tune := c
-	tune.Steps, tune.Warmup, tune.Rate = l.pick(150, 50, 2), l.pick(10, 5, 1), 3e-4
-	base := newPromise()
-	var all []func() error
-	for _, group := range l.encoderMethods(l.pick(32, 16, 4)) {
-		all = append(all, func() error {
-			if group[0].attention == "exact" {
-				defer base.give(nil) // unless there are some
+	v := vit{Lab: l, name: "vit " + set, scratch: c, tune: c}
+	v.tune.Steps, v.tune.Warmup, v.tune.Rate = l.pick(150, 50, 2), l.pick(10, 5, 1), 3e-4
+	groups := l.encoderMethods(l.pick(32, 16, 4))
+	sessions := make([]*session, len(groups))
+	defer func() {
+		for _, s := range sessions {
+			if s != nil {
+				s.t.Close()
 			}
-			m := m
-			m.Attention = group[0].attention
-			s, err := l.open(m, c, source)
-			if err != nil {
-				return err
-			}
-			defer s.t.Close()
+		}
+	}()
+	var compile []func() error
+	for i, group := range groups {
+		m := m
+		m.Attention = group[0].attention
+		compile = append(compile, func() (err error) {
+			sessions[i], err = l.open(m, c, source)
+			return err
+		})
+	}
+	if err := l.together(compile...); err != nil {
+		return err
+	}
+	for i := range l.seeds() {
+		var base map[string][]float32
+		for g, group := range groups {
 			for _, how := range group {
-				if err := l.scratchAndTune(s, how, name, c, tune, base); err != nil {
+				if base, err = v.scratchAndTune(sessions[g], how, l.seed(i), base); err != nil {
 					return err
 				}
 			}
-			return nil
-		})
-	}
-	return l.together(all...)
-}
-
-func (l *Lab) scratchAndTune(s *session, how method, name string, c, tune train.Config, base *promise) error {
-	for seed := range l.seeds() {
-		row := Row{Experiment: name, Part: "scratch", Seed: l.seed(seed)}
-		if err := s.run(how, row, c, nil, nil); err != nil {
-			return err
-		}
-		if how.attention == "exact" {
-			p, err := s.t.Get()
-			if err != nil {
-				return err
-			}
-			base.give(p) // the first seed's
-			if !l.wants(how) {
-				return nil
-			}
-		}
-	}
-	from, err := base.wait()
-	if err != nil {
-		return err
-	}
-	for seed := range l.seeds() {
-		row := Row{Experiment: name, Part: "fine-tuned", Seed: l.seed(seed)}
-		if err := s.run(how, row, tune, from, nil); err != nil {
-			return err
 		}
 	}
 	return nil
+}
+
+type vit struct {
+	*Lab
+	name          string
+	scratch, tune train.Config
+}
+
+// scratchAndTune trains a method from nothing, then from the parameters of exact attention, which it returns.
+func (v vit) scratchAndTune(s *session, how method, seed uint64, base map[string][]float32) (map[string][]float32,
+	error) {
+	row := Row{Experiment: v.name, Part: "scratch", Seed: seed}
+	err := s.run(how, row, v.scratch, nil, nil)
+	if err == nil && base == nil { // exact attention comes first
+		base, err = s.t.Get()
+	}
+	if err != nil || !v.wants(how) {
+		return base, err
+	}
+	row.Part = "fine-tuned"
+	return base, s.run(how, row, v.tune, base, nil)
 }
 
 // Speed is training steps per second of a vision Transformer over the number of patches.

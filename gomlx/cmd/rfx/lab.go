@@ -22,12 +22,12 @@ func laboratory(args []string) error {
 	first := flags.Uint64("first", 0, "seeds begin after this one, to add seeds to an earlier run")
 	only := flags.String("only", "", "methods, as performer,dark; empty: all")
 	sets := flags.String("sets", "", "sets of glue, as SST2,RTE; empty: all")
-	parts := flags.String("parts", "", "parts of darkformer: full, partial, M only, sweep; of words: train, curves; empty: all")
+	parts := flags.String("parts", "", "parts of darkformer and language: full, partial, M only, sweep; of words: train, curves; empty: all")
 	steps := flags.Int("steps", 0, "steps of every fine-tuning of darkformer, of every run of the others; 0: as size and time say")
 	out := flags.String("out", "", "folder for the keys, queries and counts of words, as $RANDFEAT_DATA/lstm")
-	dirModel := flags.String("model", "", "folder of the encoder that encoder fine-tunes")
+	dirModel := flags.String("model", "", "folder of the model that encoder or language fine-tunes")
 	parallel := flags.Bool("parallel", false, "compile and run graphs at the same time")
-	usage := "usage: rfx lab [flags] darkformer | pretrain | mnist | fashion_mnist | speed | glue | encoder | speech | words SET, " +
+	usage := "usage: rfx lab [flags] darkformer | pretrain | mnist | fashion_mnist | speed | glue | encoder | language | speech | words SET, " +
 		"or rfx lab table ROWS.jsonl"
 	if err := flags.Parse(args); err != nil {
 		return err
@@ -78,11 +78,15 @@ func laboratory(args []string) error {
 		return l.Speed("mnist")
 	case "glue":
 		return l.GLUE()
-	case "encoder":
+	case "encoder", "language":
 		if *dirModel == "" {
-			return fmt.Errorf("rfx lab encoder: -model names the folder of an encoder, such as MiniLM")
+			return fmt.Errorf("rfx lab %s: -model names the folder of an encoder or a decoder, such as MiniLM or SmolLM2",
+				flags.Arg(0))
 		}
-		return l.Encoder(*dirModel)
+		if flags.Arg(0) == "encoder" {
+			return l.Encoder(*dirModel)
+		}
+		return l.Language(*dirModel)
 	case "speech":
 		return l.Speech()
 	case "pretrain":
