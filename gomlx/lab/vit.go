@@ -33,8 +33,9 @@ func (l *Lab) encoderMethods(m int) []shared {
 	return slices.DeleteFunc(all, func(s shared) bool { return len(s) == 0 })
 }
 
-// ViT trains vision Transformers on a set of images from nothing and from one trained with exact attention. Seeds come
-// one after the other, and a seed's own exact model begins its fine-tunings: a run that is stopped has whole comparisons.
+// ViT trains vision Transformers on a set of images from nothing, and fine-tunes the first seed's exact model with other
+// attention. Seeds come one after the other, or all at once where Parallel asks for it: a run that is stopped has whole
+// comparisons. Exact attention is trained with all seeds only if it is asked for.
 func (l *Lab) ViT(set string) error {
 	source, err := corpus.NewImages(filepath.Join(l.Data, set), 28, l.pick(128, 16, 8), l.pick(0, 0, 64),
 		l.pick(0, 1000, 16))
@@ -55,61 +56,88 @@ func (l *Lab) ViT(set string) error {
 		c.Rate, c.Floor, c.Decay = 1e-3, 0.02, 0.05
 	}
 	c.Warmup = min(c.Warmup, c.Steps/2)
-	v := vit{Lab: l, name: "vit " + set, scratch: c, tune: c}
+	v := &vit{Lab: l, name: "vit " + set, model: m, source: source, scratch: c, tune: c, base: newPromise()}
 	v.tune.Steps, v.tune.Warmup, v.tune.Rate = l.pick(150, 50, 2), l.pick(10, 5, 1), 3e-4
 	groups := l.encoderMethods(l.pick(32, 16, 4))
-	sessions := make([]*session, len(groups))
-	defer func() {
-		for _, s := range sessions {
-			if s != nil {
-				s.t.Close()
-			}
-		}
-	}()
-	var compile []func() error
-	for i, group := range groups {
-		m := m
-		m.Attention = group[0].attention
-		compile = append(compile, func() (err error) {
-			sessions[i], err = l.open(m, c, source)
-			return err
-		})
-	}
-	if err := l.together(compile...); err != nil {
-		return err
-	}
+	all := []func() error{func() error { return v.exact(groups[0]) }}
 	for i := range l.seeds() {
-		var base map[string][]float32
-		for g, group := range groups {
-			for _, how := range group {
-				if base, err = v.scratchAndTune(sessions[g], how, l.seed(i), base); err != nil {
-					return err
-				}
-			}
-		}
+		all = append(all, func() error { return v.features(groups[1:], l.seed(i)) })
 	}
-	return nil
+	return l.together(all...)
 }
 
 type vit struct {
 	*Lab
 	name          string
+	model         models.Config
+	source        train.Source
 	scratch, tune train.Config
+	base          *promise
 }
 
-// scratchAndTune trains a method from nothing, then from the parameters of exact attention, which it returns.
-func (v vit) scratchAndTune(s *session, how method, seed uint64, base map[string][]float32) (map[string][]float32,
-	error) {
-	row := Row{Experiment: v.name, Part: "scratch", Seed: seed}
-	err := s.run(how, row, v.scratch, nil, nil)
-	if err == nil && base == nil { // exact attention comes first
-		base, err = s.t.Get()
+// exact trains with exact attention: the first seed, or all.
+func (v *vit) exact(group shared) error {
+	defer v.base.give(nil) // unless there are some
+	seeds := 1
+	if v.wants(group[0]) {
+		seeds = v.seeds()
 	}
+	return v.group(group, func(s *session, how method) error {
+		for i := range seeds {
+			if err := v.scratchAndTune(s, how, v.seed(i)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// features trains every other method with a seed.
+func (v *vit) features(groups []shared, seed uint64) error {
+	for _, g := range groups {
+		if err := v.group(g, func(s *session, how method) error { return v.scratchAndTune(s, how, seed) }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// group compiles the graph that methods share and trains each.
+func (v *vit) group(g shared, one func(*session, method) error) error {
+	m := v.model
+	m.Attention = g[0].attention
+	s, err := v.open(m, v.scratch, v.source)
+	if err != nil {
+		return err
+	}
+	defer s.t.Close()
+	for _, how := range g {
+		if err := one(s, how); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// scratchAndTune trains a method from nothing, then from the parameters of exact attention.
+func (v *vit) scratchAndTune(s *session, how method, seed uint64) error {
+	row := Row{Experiment: v.name, Part: "scratch", Seed: seed}
+	if err := s.run(how, row, v.scratch, nil, nil); err != nil {
+		return err
+	}
+	if how.attention == "exact" && seed == v.seed(0) {
+		p, err := s.t.Get()
+		if err != nil {
+			return err
+		}
+		v.base.give(p)
+	}
+	from, err := v.base.wait()
 	if err != nil || !v.wants(how) {
-		return base, err
+		return err
 	}
 	row.Part = "fine-tuned"
-	return base, s.run(how, row, v.tune, base, nil)
+	return s.run(how, row, v.tune, from, nil)
 }
 
 // Speed is training steps per second of a vision Transformer over the number of patches.
