@@ -264,8 +264,6 @@ func (r *csvReader) onlyBlanks(rec []byte) bool {
 	return skipBlanks(rec, 0) == len(rec) && (r.blank || bytes.IndexByte(rec, r.delim) < 0)
 }
 
-func isBlank(c byte) bool { return c == ' ' || c == '\t' }
-
 func skipBlanks(b []byte, i int) int {
 	for i < len(b) && isBlank(b[i]) {
 		i++
