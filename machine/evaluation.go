@@ -536,15 +536,15 @@ func (e *Evaluation) regression() []Score {
 	return out
 }
 
-// TooUncertain is the note of an R² without an interval.
-const TooUncertain = "too uncertain, it would reach from below -10 to above 0"
+// tooUncertain is the note of an R² without an interval.
+const tooUncertain = "too uncertain, it would reach from below -10 to above 0"
 
 // orNone takes an interval of R² back that says nothing: from below −10 to above 0. It mostly comes of single rows
 // whose errors are larger than all others together. Their square is in the numerator, and in the denominator only if it
 // is the target that is far off, so that the lower limit would be any number, such as −9e15.
 func (s Score) orNone() Score {
 	if s.Name == "R²" && s.Low < -10 && s.High > 0 {
-		s.Low, s.High, s.Note = math.NaN(), math.NaN(), TooUncertain
+		s.Low, s.High, s.Note = math.NaN(), math.NaN(), tooUncertain
 	}
 	return s
 }

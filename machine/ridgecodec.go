@@ -69,9 +69,9 @@ func (r *Ridge) each(wide func([]float64) error, single func([]float32) error) e
 	return nil
 }
 
-// UnmarshalRidge reads what AppendBinary wrote, for the same setup. Sums of another map, task, precision or shape are
+// unmarshalRidge reads what AppendBinary wrote, for the same setup. Sums of another map, task, precision or shape are
 // ErrMismatch, anything else that does not fit ErrCorrupt. No more memory is used than the setup justifies.
-func UnmarshalRidge(s Setup, b []byte) (*Ridge, error) {
+func unmarshalRidge(s Setup, b []byte) (*Ridge, error) {
 	h, body, err := ridgeFormat.Open(b)
 	if err != nil {
 		return nil, fmt.Errorf("saved ridge: %w", err)
