@@ -5,8 +5,8 @@ import (
 	"sync/atomic"
 )
 
-// budget is what the pages of a column may take of what all share. What a column has drawn it keeps for its later
-// pages, so that whether all is enough does not depend on the order in which columns are read.
+// budget is a column's share of the memory bound. A column keeps what it has drawn for its later pages, so whether the
+// bound suffices does not depend on the order in which columns are read.
 type budget struct {
 	left   int64 // drawn and free
 	shared *atomic.Int64

@@ -13,8 +13,8 @@ import (
 // optionNames are the query parameters.
 var optionNames = []string{"probabilities", "scores", "variance", "interval"}
 
-// intervals are the shares that ?interval may ask for, few since the server keeps memory for each; alone it is the
-// first.
+// intervals are the values that ?interval accepts, the default first. There are few, because the server keeps memory
+// for each.
 var intervals = []string{"0.9", "0.5", "0.8", "0.95", "0.99"}
 
 // setOption sets the option of a query parameter; alone ("") it is on.
