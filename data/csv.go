@@ -3,7 +3,6 @@ package data
 import (
 	"bytes"
 	"errors"
-	"fmt"
 	"io"
 	"math"
 )
@@ -117,22 +116,7 @@ func (s *csvSource) block(i int) (*csvSource, error) {
 	return &out, nil
 }
 
-func (s *csvSource) Open(want []Kind) (Reader, error) {
-	kinds, err := CheckKinds(want, len(s.columns), func(int) Kind { return Text })
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", s.in.name, err)
-	}
-	if s.blocks.n == 1 {
-		return s.open(kinds)
-	}
-	return &blocksReader{t: s.blocks, columns: s.columns, open: func(i int) (*textReader, error) {
-		b, err := s.block(i)
-		if err != nil {
-			return nil, err
-		}
-		return b.open(kinds)
-	}}, nil
-}
+func (s *csvSource) Open(want []Kind) (Reader, error) { return openText(s, s.blocks, s.columns, want) }
 
 func (s *csvSource) open(kinds []Kind) (*textReader, error) {
 	missing := newMissingSet(s.o.Missing)
@@ -178,8 +162,9 @@ func (s *csvSource) probe(text []byte, whole bool) (begin int, enough bool) {
 // probeRecords is how many records are looked at.
 const probeRecords = 32
 
-// records reads records from the beginning of a text, which is in the middle of one: where that ends, how many others
-// have a field for every column, and how many do not or cannot be read. The last does not count if the text goes on.
+// records counts the records in a text that starts in the middle of a record: where the first one ends, how many others
+// have a field for every column, and how many do not or cannot be read. Unless whole is set, the last record does not
+// count, because it may continue behind the text.
 func (s *csvSource) records(text []byte, whole bool) (end, good, bad int) {
 	r, err := newCSVReader(input{name: s.in.name, size: int64(len(text)),
 		open: func() (stream, error) { return memory{bytes.NewReader(text)}, nil }}, s.o)
@@ -263,8 +248,6 @@ func (r *csvReader) nextRecord() error {
 func (r *csvReader) onlyBlanks(rec []byte) bool {
 	return skipBlanks(rec, 0) == len(rec) && (r.blank || bytes.IndexByte(rec, r.delim) < 0)
 }
-
-func isBlank(c byte) bool { return c == ' ' || c == '\t' }
 
 func skipBlanks(b []byte, i int) int {
 	for i < len(b) && isBlank(b[i]) {

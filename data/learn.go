@@ -43,10 +43,10 @@ type LearnOptions struct {
 	// Strict makes the first cell that is no number in a column of numbers, or no date among dates, an error of kind
 	// [ErrUnreadable] that names its place. Otherwise it counts as missing.
 	Strict bool `json:",omitempty"`
-	// Like makes the columns what they are in another schema, so that means, scales, levels and ranges alone come from
-	// the rows: for a part of the rows of a table whose schema is known. Columns that are no field there are not read,
-	// no cell is an error, and targets, ids and columns left out are those of Like. Columns that the rows have no two
-	// values of are left out; if none is left, the fields are those of Like. No other option but MaxLevels counts.
+	// Like fixes the kinds of the columns to those of another schema; only means, scales, levels and ranges come from
+	// the rows. Use it for some of the rows of a table whose schema is known. Columns that are not fields there are not
+	// read, no cell is an error, and targets, ids and ignored columns are those of Like. Columns with fewer than two
+	// values are left out; if none remains, the fields are those of Like. Of the other options only MaxLevels counts.
 	Like *Schema `json:",omitempty"`
 }
 
@@ -112,33 +112,6 @@ const (
 	asID
 	asSkip
 )
-
-// Learn reads a table once and decides how every column is used. Numbers are standardised, and text becomes levels.
-// Constant columns and texts that are nearly always different (names, identifiers) are left out.
-//
-// Learn makes one [Learner] per leaf of the tree of the table's units (see [LeafUnits]) and merges them along the tree.
-// Learning the leaves on other machines therefore gives the same schema, bit for bit.
-//
-// Memory does not depend on the number of rows. Learn holds
-//
-//   - one block of at most 1024 rows, 2²⁰ cells and 32 MiB of text, and one row of at most MaxLine bytes;
-//   - at most 128 MiB or 5 KiB per column, whichever is more, for counting texts; tables of more than 32 MiB need this
-//     again for each of up to three levels of the tree;
-//   - for each goroutine that parses a text format, two pieces of at most 256 KiB of text and their cells.
-func Learn(src Source, o LearnOptions) (*Schema, *Summary, error) {
-	l, err := NewLearner(src.Name(), src.Columns(), o)
-	if err != nil {
-		return nil, nil, err
-	}
-	if err := l.addTree(src); err != nil {
-		return nil, nil, err
-	}
-	schema, sum, err := l.Schema()
-	if err == nil {
-		sum.Notes = append(sum.Notes, NotesOf(src)...)
-	}
-	return schema, sum, err
-}
 
 // NotesOf are sentences for people about how a source is read, such as columns that come from the names of folders.
 func NotesOf(src Source) []string {
@@ -307,8 +280,8 @@ func canonicalText(t string) string {
 	return t
 }
 
-// long reports whether a text is an integer of more digits than float64 holds, such as a key: others would be taken for
-// the same number.
+// long reports whether a text is an integer with more digits than float64 holds, such as a key. As numbers, different
+// keys would become equal.
 func long(text []byte, v float64) bool {
 	if math.Abs(v) < 1<<53 {
 		return false

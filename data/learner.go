@@ -168,8 +168,8 @@ func (l *Learner) read(src Source, of func(Unit) (*Learner, error)) (err error) 
 		shard = b.Unit.Shard
 		file := name(shard)
 		where, quick := r.Where, QuickWhere(r)
-		// Columns know nothing of each other, so that which goroutine learns one changes nothing; the first that fails
-		// is named.
+		// Columns are independent, so it does not matter which goroutine learns which. The error is that of the first
+		// column.
 		par.For(len(to.cols), learnCells/max(1, b.Rows)+1, func(lo, hi int) {
 			for j := lo; j < hi; j++ {
 				if l.want[j] != Skip {
@@ -273,4 +273,31 @@ func (l *Learner) Schema() (*Schema, *Summary, error) {
 			e))
 	}
 	return s, sum, nil
+}
+
+// Learn reads a table once and decides how every column is used. Numbers are standardised, and text becomes levels.
+// Constant columns and texts that are nearly always different (names, identifiers) are left out.
+//
+// Learn makes one [Learner] per leaf of the tree of the table's units (see [LeafUnits]) and merges them along the tree.
+// Learning the leaves on other machines therefore gives the same schema, bit for bit.
+//
+// Memory does not depend on the number of rows. Learn holds
+//
+//   - one block of at most 1024 rows, 2²⁰ cells and 32 MiB of text, and one row of at most MaxLine bytes;
+//   - at most 128 MiB or 5 KiB per column, whichever is more, for counting texts; tables of more than 32 MiB need this
+//     again for each of up to three levels of the tree;
+//   - for each goroutine that parses a text format, two pieces of at most 256 KiB of text and their cells.
+func Learn(src Source, o LearnOptions) (*Schema, *Summary, error) {
+	l, err := NewLearner(src.Name(), src.Columns(), o)
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := l.addTree(src); err != nil {
+		return nil, nil, err
+	}
+	schema, sum, err := l.Schema()
+	if err == nil {
+		sum.Notes = append(sum.Notes, NotesOf(src)...)
+	}
+	return schema, sum, err
 }

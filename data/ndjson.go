@@ -134,22 +134,7 @@ func (s *jsonSource) block(i int) (*jsonSource, error) {
 	return &out, err
 }
 
-func (s *jsonSource) Open(want []Kind) (Reader, error) {
-	kinds, err := CheckKinds(want, len(s.columns), func(int) Kind { return Text })
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", s.in.name, err)
-	}
-	if s.blocks.n == 1 {
-		return s.open(kinds)
-	}
-	return &blocksReader{t: s.blocks, columns: s.columns, open: func(i int) (*textReader, error) {
-		b, err := s.block(i)
-		if err != nil {
-			return nil, err
-		}
-		return b.open(kinds)
-	}}, nil
-}
+func (s *jsonSource) Open(want []Kind) (Reader, error) { return openText(s, s.blocks, s.columns, want) }
 
 func (s *jsonSource) open(kinds []Kind) (*textReader, error) {
 	missing := newMissingSet(s.o.Missing)
@@ -258,8 +243,8 @@ func (p *lineScanner) blank() bool {
 	return p.Pos == len(p.Data)
 }
 
-// object reads the whole line as an object and gives every entry to f, with the places of key and value; null is nil,
-// and so is what is nested. Both live until the next entry.
+// object reads the whole line as an object and passes every entry to f, with the positions of key and value. null and
+// nested values are nil. Both slices are valid until the next entry.
 func (p *lineScanner) object(f func(key, value []byte, keyAt, valueAt int) error) error {
 	err := p.Object(func(key []byte, keyAt int) error {
 		p.Skip()

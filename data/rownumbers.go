@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// sequence follows whether the numbers of a column count its rows: each is one more than the one before. At the
-// beginning of a file they may begin anew.
+// sequence detects whether the numbers of a column count its rows: each is one more than the one before. They may start
+// again at the beginning of a file.
 type sequence struct {
 	n           int64
 	first, last float64
@@ -47,8 +47,8 @@ func (s *sequence) numbers(rows int64) bool {
 	return !s.broken && s.n == rows && rows >= leastNumbered && (s.first == 0 || s.first == 1)
 }
 
-// sketch estimates how many different numbers a column has, by the least hashes of them (Bar-Yossef et al. 2002,
-// Counting distinct elements in a data stream, algorithm 2). It does not depend on how the table is cut.
+// sketch estimates the number of distinct values by their smallest hashes (Bar-Yossef et al. 2002, "Counting distinct
+// elements in a data stream", algorithm 2). The result does not depend on how the table is cut.
 type sketch struct{ least []uint64 } // increasing
 
 const sketchSize = 256
@@ -139,22 +139,4 @@ func indexName(columns []string, j int) bool {
 		return false
 	}
 	return !slices.Contains(columns, "c2")
-}
-
-// numbersRows says why a column of numbers tells rows apart and nothing else; empty: it does not.
-func (l *columnLearner) numbersRows(columns []string, j int, rows int64) string {
-	if l.role != asField || l.numbers.n != rows || !l.whole || rows < leastNumbered {
-		return ""
-	}
-	// Counts of numbers that repeat are kept up to numericTracked, far below half of many rows.
-	repeats := l.counts != nil && l.counts.exact() && 2*int64(len(l.counts.of)) < rows
-	switch {
-	case l.order.numbers(rows) && !timeName(l.name):
-		return "numbers the rows in order"
-	case indexName(columns, j) && l.numbers.min >= 0 && !repeats:
-		return "numbers the rows, as the index of a data frame does"
-	case l.ids != nil && l.ids.distinct() >= 0.8*float64(rows):
-		return "identifies the rows by numbers that nearly always differ"
-	}
-	return ""
 }

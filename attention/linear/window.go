@@ -1,7 +1,6 @@
 package linear
 
 import (
-	"fmt"
 	"math"
 	"sort"
 
@@ -17,17 +16,6 @@ import (
 // sweep. Without a window and without causal order, all keys except the sinks are summed at once. Nothing is ever
 // subtracted, so there is no cancellation. The sums keep their true scale e^scale and are combined as in online
 // softmax.
-
-// checkWindow reports a map whose weights are not exponentials.
-func checkWindow(k kernel.Kernel) error {
-	if !k.Kind.Exponential() {
-		return fmt.Errorf("exact weights need a gaussian or softmax kernel, not %v: %w", k.Kind, kernel.ErrKernel)
-	}
-	return nil
-}
-
-// windowRows keeps the denominators of unfinished rows.
-type windowRows struct{ den, scale []float64 }
 
 // attach makes the rows of s unfinished and empty.
 func attach[T dense.Float](r *windowRows, s *stream[T]) {
@@ -144,21 +132,6 @@ func (w *worker[T]) merge(s *stream[T], g, i int, num []T, den, scale float64) {
 	s.scale[at] = top
 }
 
-// windowScratch is the memory of exact weights.
-type windowScratch[T dense.Float] struct {
-	of        [32]byte // the map whose kernel is prepared
-	ready     bool
-	kind      kernel.Kind
-	gain      float64
-	embed     kern.Panel[T] // gain·M
-	u, v      dense.Matrix[T]
-	a         dense.Matrix[T] // weights
-	bias      []T
-	row       []float64
-	lo, hi    []int
-	embedding bool
-}
-
 // prepare reads the kernel of a map.
 func (x *windowScratch[T]) prepare(m randfeat.FeatureMap[T], tab *kern.Table[T]) {
 	of := m.Fingerprint()
@@ -175,8 +148,8 @@ func (x *windowScratch[T]) prepare(m randfeat.FeatureMap[T], tab *kern.Table[T])
 	}
 }
 
-// windowCols is the most keys of a window whose weights are computed together: what Go does per row and block of keys
-// would cost as much as the weights of few.
+// windowCols is the largest number of keys whose weights are computed together. For fewer keys the Go code per row and
+// block costs as much as the weights.
 const windowCols = 512
 
 // windowRange finishes queries i0 to i1−1 in blocks.
@@ -304,7 +277,7 @@ func (x *windowScratch[T]) queries(q dense.Matrix[T], tab *kern.Table[T]) dense.
 	return x.u
 }
 
-// keys embeds keys and returns what their exponents have besides the products.
+// keys embeds keys and returns the terms of their exponents other than the products.
 func (x *windowScratch[T]) keys(k dense.Matrix[T], tab *kern.Table[T]) (dense.Matrix[T], []T) {
 	gain := x.gain * x.gain
 	if x.embedding {

@@ -10,7 +10,6 @@ import (
 	"hash/crc32"
 	"io"
 	"sync"
-	"sync/atomic"
 
 	"github.com/andybalholm/brotli"
 	"github.com/klauspost/compress/snappy"
@@ -20,47 +19,16 @@ import (
 	"github.com/pierrec/lz4/v4"
 )
 
-// A page may decompress to 16 MiB, or 64 times its size in the file if that is more. Writers put 1 MiB into one, some
-// all rows of a group. All pages that are held at a time, one or with a dictionary two for every column that is read,
-// may take 256 MiB and 16 times the size of the file. What a file says is compared with these bounds before anything
-// is made.
+// A page may decompress to 16 MiB, or to 64 times its size in the file if that is more. Writers usually put 1 MiB into
+// a page; some put all rows of a group. All pages in memory (one, or with a dictionary two, per column that is read)
+// may take 256 MiB plus 16 times the size of the file. Claims of the file are checked against these bounds before any
+// memory is taken.
 const (
 	maxPageBytes = 16 << 20
 	maxPageRatio = 64
 	maxHeldBytes = 256 << 20
 	maxHeldRatio = 16
 )
-
-// budget is what the pages of a column may take of what all share. What a column has drawn it keeps for its later
-// pages, so that whether all is enough does not depend on the order in which columns are read.
-type budget struct {
-	left   int64 // drawn and free
-	shared *atomic.Int64
-}
-
-// errBudget is about all columns together.
-var errBudget = errors.New("the pages that are read at the same time, one of every column, take more memory than a " +
-	"file of this size may: write the file with smaller pages, or leave columns out")
-
-// take charges n bytes, which held counts to give them back.
-func (b *budget) take(held *int64, n int64) error {
-	if need := n - b.left; need > 0 {
-		if b.shared.Add(-need) < 0 {
-			b.shared.Add(need)
-			return errBudget
-		}
-		b.left += need
-	}
-	b.left -= n
-	*held += n
-	return nil
-}
-
-// give takes a charge back.
-func (b *budget) give(held *int64) {
-	b.left += *held
-	*held = 0
-}
 
 // chunk reads one column of one row group, page by page.
 type chunk struct {
@@ -294,7 +262,7 @@ func (k *chunk) readValues(p *page, e format.Encoding, b []byte) (err error) {
 	return err
 }
 
-// decompress gives the size bytes of a page. What a damaged page can make it take is in proportion to the page.
+// decompress returns the size bytes of a page. A damaged page can cost at most memory in proportion to its own size.
 func decompress(c format.CompressionCodec, b []byte, size int) (out []byte, err error) {
 	if size < 0 {
 		return nil, fmt.Errorf("a page of %d bytes", size)

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"math"
 	"os"
-	"path/filepath"
 	"slices"
 	"sync"
 	"time"
@@ -17,7 +16,7 @@ import (
 	"github.com/randfeat/randfeat/machine"
 )
 
-// loaded is a model ready to answer. Requests hold on to the one they began with.
+// loaded is a model ready to answer. A request keeps the one that it began with, so a reload never mixes two models.
 type loaded struct {
 	model  *machine.Model
 	name   string
@@ -72,8 +71,8 @@ func readModel(path string) ([]byte, error) {
 	return os.ReadFile(path)
 }
 
-// onlyRegular refuses a path that is no file any more, such as a FIFO that nobody writes to: reading it could wait for
-// ever. A server may start with one.
+// onlyRegular refuses a path that is no longer a regular file. Opening a FIFO without a writer would block the reload
+// forever. A server may start from one, though.
 func onlyRegular(path string) error {
 	info, err := os.Stat(path)
 	if err == nil && !info.IsDir() && !info.Mode().IsRegular() {
@@ -85,54 +84,6 @@ func onlyRegular(path string) error {
 func sumOf(file []byte) string {
 	sum := sha256.Sum256(file)
 	return hex.EncodeToString(sum[:])
-}
-
-// prepare makes the model of a file with that sha256 answer, and has it predict a row to be sure that it can.
-func (srv *Server) prepare(file []byte, sum string) (*loaded, error) {
-	m, err := machine.Read(file)
-	if err != nil {
-		return nil, err
-	}
-	d := &loaded{model: m, sha256: sum, bytes: len(file), at: time.Now().UTC(),
-		s: srv, ready: map[machine.TableOptions]*batcher{}, index: map[string]int{}}
-	if srv.path != "" {
-		d.name = filepath.Base(srv.path)
-	}
-	s := m.Schema
-	if s == nil {
-		return nil, fmt.Errorf("the model has no schema, so the columns of rows are not known: fit it with randfeat fit: %w", machine.ErrSetup)
-	}
-	for i := range s.Fields {
-		d.columns = append(d.columns, s.Fields[i].Name)
-	}
-	d.fields = len(d.columns)
-	d.columns = append(d.columns, s.IDs...)
-	d.ids = len(d.columns)
-	for _, c := range s.Ignored {
-		if _, ok := s.Constants[c]; ok {
-			d.columns = append(d.columns, c)
-		}
-	}
-	for j, c := range d.columns {
-		d.index[c] = j
-	}
-	for i := range s.Targets {
-		d.index[s.Targets[i].Name] = unread
-	}
-	for _, c := range s.Ignored {
-		if _, ok := s.Constants[c]; !ok {
-			d.index[c] = unread
-		}
-	}
-	b, err := d.batcher(machine.TableOptions{})
-	if err != nil {
-		return nil, err
-	}
-	if err := d.try(b.predictor); err != nil {
-		return nil, fmt.Errorf("the model cannot predict a row without values: %w", err)
-	}
-	d.offers = sync.OnceValue(d.options)
-	return d, nil
 }
 
 // info is what /v1/model answers.
@@ -164,11 +115,12 @@ func (d *loaded) options() []string {
 	return out
 }
 
-// batcher is the one for predictions with the given columns; options that the model cannot serve are errors.
+// batcher returns the batcher for predictions with the given columns. Options that the model does not support are
+// errors.
 func (d *loaded) batcher(o machine.TableOptions) (*batcher, error) {
 	o.Float32, o.Watch, o.Strict = d.s.o.Float32, true, d.s.o.Strict
-	o.Readable = true // who sends a row can correct it
-	o.Workers = 1     // there is a call for every processor; and a panic on another goroutine could not be recovered
+	o.Readable = true // the sender of a row can correct it, so an unreadable value is an error
+	o.Workers = 1     // one call per processor runs already; and a panic on another goroutine could not be recovered
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if b := d.ready[o]; b != nil {
@@ -188,8 +140,8 @@ func (d *loaded) batcher(o machine.TableOptions) (*batcher, error) {
 	return b, nil
 }
 
-// try predicts a row whose values are all missing, which is no surprise here.
-// p is that of requests: another one would take as long again.
+// try predicts a row whose values are all missing, which does not count as a surprise here. p is the predictor of the
+// requests, because preparing another one would double the time of a reload.
 func (d *loaded) try(p *machine.TablePredictor) error {
 	if d.s.o.Strict {
 		var err error
@@ -220,7 +172,7 @@ func newJob(in, out *data.Block) *job {
 	return &job{in: in, out: out, done: make(chan struct{}, 1)}
 }
 
-// sameColumns reports whether clients of d can use o without a change: it reads the same columns and predicts the same.
+// sameColumns reports whether clients of d can use o without a change: it reads and predicts the same columns.
 func (d *loaded) sameColumns(o *loaded) bool {
 	targets := func(m *machine.Model) (names []string) {
 		for _, t := range m.Schema.Targets {
@@ -235,4 +187,9 @@ func (d *loaded) sameColumns(o *loaded) bool {
 	slices.Sort(a)
 	slices.Sort(b)
 	return slices.Equal(a, b)
+}
+
+func (m *metrics) use(l *loaded) {
+	m.model.replace(1, string(l.model.Kind), l.sha256, string(l.model.Task))
+	m.loaded.with().set(float64(l.at.UnixMilli()) / 1e3)
 }
