@@ -43,6 +43,10 @@ const (
 // the result with exact attention, at lengths of 128 tokens, 256 and so on up to the model's longest sequence. Plans are
 // chosen on the first half of the sequences and measured on the others.
 func (e *Encoder) Check(ctx context.Context, ids []int32, tol float64) ([]EncoderCheck, error) {
+	if c := e.model.Config(); c.RelativeBucket > 0 {
+		return nil, fmt.Errorf("scores of %s have biases, which only exact attention computes: there is nothing to compare",
+			c.Architecture)
+	}
 	var out []EncoderCheck
 	for n := 128; n <= e.model.MaxTokens(); n *= 2 {
 		var batch [][]int32

@@ -141,6 +141,7 @@ type compaction[T dense.Float] struct {
 	mean   []T             // a_j
 	rms    []T             // Σ_i A_ij²
 	twin   []int32         // the first key that equals each key
+	first  []int32         // by twin: the first of these keys that may share a slot
 
 	seeds     []int32 // by position
 	from, to  int     // slots that take more keys than their seed
@@ -203,17 +204,15 @@ func (c *compaction[T]) seed() {
 	n := c.k.Rows
 	sinks := min(compactEdge, (c.t-1)/2)
 	last := min(compactEdge, c.t-1-sinks)
-	count, first := make([]T, n), make([]int32, n)
-	order := make([]int32, 0, n)
-	for j := range first {
-		first[j] = -1
-	}
+	count, order := make([]T, n), make([]int32, 0, n)
+	c.first = slices.Repeat([]int32{-1}, n)
 	for j := sinks; j < n-last; j++ {
-		if w := c.twin[j]; first[w] < 0 {
-			first[w] = int32(j)
+		w := c.twin[j]
+		if c.first[w] < 0 {
+			c.first[w] = int32(j)
 			order = append(order, int32(j))
 		}
-		count[first[c.twin[j]]]++
+		count[c.first[w]]++
 	}
 	slices.SortFunc(order, func(a, b int32) int {
 		return cmp.Or(cmp.Compare(count[b]*count[b]*c.rms[b], count[a]*count[a]*c.rms[a]), cmp.Compare(a, b))
@@ -267,6 +266,20 @@ func (c *compaction[T]) coordinates() error {
 		row := c.z.Row(j)[d:]
 		copy(row, c.v.Row(j))
 		c.tab.Scale(row, factor)
+	}
+	// Equal keys have the mean of their values.
+	count := make([]T, c.k.Rows)
+	for j, w := range c.twin {
+		if count[w]++; int(w) < j {
+			c.tab.MulAdd(c.z.Row(int(w))[d:], c.z.Row(j)[d:], 1)
+		}
+	}
+	for j, w := range c.twin {
+		if row := c.z.Row(j); int(w) == j {
+			c.tab.Scale(row[d:], 1/count[j])
+		} else {
+			copy(row, c.z.Row(int(w)))
+		}
 	}
 	return nil
 }
@@ -338,10 +351,8 @@ func (c *compaction[T]) assign(centres dense.Matrix[T]) {
 // unite puts equal keys into the slot of the first of them, except for slots of single keys.
 func (c *compaction[T]) unite() {
 	n, last := c.k.Rows, c.t-c.to
-	for j := c.from; j < n-last; j++ {
-		if w := int(c.twin[j]); w >= c.from {
-			c.slot[j] = c.slot[w]
-		}
+	for j := c.from; j < n-last; j++ { // the first comes before the others
+		c.slot[j] = c.slot[c.first[c.twin[j]]]
 	}
 }
 
