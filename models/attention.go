@@ -289,6 +289,9 @@ func layerParts(c *choose.Choice) []decoder.Part {
 // Constant is the decoder whose sessions keep so many keys per head on average, however long the text is, see
 // [decoder.ConstantSpec]. If d has budgets, see With, heads that need more keys get more.
 func (d *Decoder) Constant(keys int) (*Decoder, error) {
+	if keys < decoder.LeastConstant {
+		return nil, fmt.Errorf("%d keys per head, want at least %d", keys, decoder.LeastConstant)
+	}
 	budgets := decoder.Budgets{}
 	if d.curves != nil {
 		budgets = d.curves.ConstantFor(d.Context(), float64(keys))
