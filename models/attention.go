@@ -224,8 +224,8 @@ func (d *Decoder) add(from int, settings []byte, memory func() func(int) (decode
 	return &d.variants[len(d.variants)-1], nil
 }
 
-// With is the decoder whose sessions attend as a says: by the number of tokens that a session reads first. Sessions that
-// were saved with other attention do not fit.
+// With is the decoder whose sessions attend as a says: by the number of tokens that a session reads first. Sessions
+// that were saved with other attention do not fit.
 func (d *Decoder) With(a *Attention) (*Decoder, error) {
 	if a.Model != hex.EncodeToString(d.base[:]) {
 		return nil, fmt.Errorf("the attention was calibrated for another model, or another precision of it: calibrate again, "+

@@ -274,8 +274,9 @@ func (d *Decoder) measureRates(r *record, layer int, c *choose.Choice) (rates De
 		}
 	}
 	tokens, heads := float64(n-rateSteps), float64(len(c.Heads))
-	return DecodeRates{Exact: median(times[0]) / (float64(n) * heads), Centroid: median(times[1]) / reads,
-		ReadExact: reading[0] / (tokens * tokens / 2 * heads), ReadCentroid: reading[1] / (tokens * readReading)}, true, nil
+	rates = DecodeRates{Exact: median(times[0]) / (float64(n) * heads), Centroid: median(times[1]) / reads,
+		ReadExact: reading[0] / (tokens * tokens / 2 * heads), ReadCentroid: reading[1] / (tokens * readReading)}
+	return rates, true, nil
 }
 
 func medianRates(list []DecodeRates) DecodeRates {

@@ -90,7 +90,8 @@ func (d *Decoder) Check(ctx context.Context, a *Attention, ids []int32, context 
 }
 
 // perplexities are those of two decoders on the first windows of n tokens.
-func perplexities(ctx context.Context, exact, other *Decoder, ids []int32, n int) (tokens int, a, b float64, err error) {
+func perplexities(ctx context.Context, exact, other *Decoder, ids []int32, n int) (tokens int, a, b float64,
+	err error) {
 	var sums [2]float64
 	count := 0
 	for ; len(ids) >= n && tokens < checkWindows*n; ids = ids[n:] {

@@ -35,7 +35,8 @@ const compactAfter = 512
 
 // CheckCompact reads texts of context tokens each, spread over ids, compacts them by every factor, and compares the 512
 // tokens that follow with those after the full context. Use text that the calibration has not seen.
-func (d *Decoder) CheckCompact(ctx context.Context, ids []int32, context, texts int, factors []int) ([]Compaction, error) {
+func (d *Decoder) CheckCompact(ctx context.Context, ids []int32, context, texts int, factors []int) (
+	[]Compaction, error) {
 	n := context + compactAfter
 	if context < 2 || texts < 1 || n > min(d.Context(), len(ids)) {
 		return nil, fmt.Errorf("%d texts of %d tokens, %d tokens are given and the model reads at most %d", texts, n,
@@ -132,11 +133,12 @@ var needles = []string{"Lisbon", "Walter", "the garden", "the library", "Helsink
 // CheckNeedles hides eight four-digit codes in texts of context tokens, spread over ids, and asks for each: after the
 // full context (factor 1 of the result) and after compacting it by every factor. A digit is right if it is the most
 // probable token after the right digits before it.
-func (d *Decoder) CheckNeedles(ctx context.Context, ids []int32, context, texts int, factors []int) ([]Retrieval, error) {
+func (d *Decoder) CheckNeedles(ctx context.Context, ids []int32, context, texts int, factors []int) (
+	[]Retrieval, error) {
 	const reserve = 64 // tokens of a question
 	if context < 512 || texts < 1 || context > len(ids) || context+reserve > d.Context() {
-		return nil, fmt.Errorf("%d texts of %d tokens, want at least 1 of at least 512; %d tokens are given and the model reads at most %d",
-			texts, context, len(ids), d.Context())
+		return nil, fmt.Errorf("%d texts of %d tokens, want at least 1 of at least 512; %d tokens are given and the model "+
+			"reads at most %d", texts, context, len(ids), d.Context())
 	}
 	out := make([]Retrieval, 1+len(factors))
 	var digits, right = make([]int, len(out)), make([]int, len(out))

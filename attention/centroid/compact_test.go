@@ -350,8 +350,8 @@ func TestCompactLargeLogits(t *testing.T) {
 	}
 }
 
-// Equal keys share a slot: a context that repeats few keys is remembered without loss, also if the repeated ones receive
-// the most attention.
+// Equal keys share a slot: a context that repeats few keys is remembered without loss, also if the repeated ones
+// receive the most attention.
 func TestCompactEqualKeys(t *testing.T) {
 	const n, distinct, budget = 300, 30, 40
 	k, v, q, fresh := compactCase(5, n, 8, 6, 4, 200)

@@ -37,6 +37,8 @@ const (
 	weightSlots = 64
 	// weightEvery so many tokens the divergence is computed.
 	weightEvery = 4
+	// floorLayers layers tell the floor of rounding from the loss of a layer.
+	floorLayers = 8
 	// leastSlots of a compacted head.
 	leastSlots = 8
 	// mostShare of the context is the most slots of a head that does not keep all keys.
@@ -66,8 +68,8 @@ const LeastConstant = 48
 // when the tokens before are remembered by few slots.
 func (m *Model) Curves(ctx context.Context, texts [][]int32, after int, done func(text int)) (*Curves, error) {
 	if len(texts) == 0 || after < weightEvery || after > chunk {
-		return nil, fmt.Errorf("%d texts, %d tokens after the context; want at least 1 and %d to %d: %w", len(texts), after,
-			weightEvery, chunk, dense.ErrShape)
+		return nil, fmt.Errorf("%d texts, %d tokens after the context; want at least 1 and %d to %d: %w", len(texts),
+			after, weightEvery, chunk, dense.ErrShape)
 	}
 	c := &Curves{Context: len(texts[0]) - after, After: after, Texts: len(texts)}
 	for _, t := range CurveSlots {
@@ -114,8 +116,8 @@ func (m *Model) Curves(ctx context.Context, texts [][]int32, after int, done fun
 
 // weigh divides the divergences in Weight by the errors of their layers. In a quantised model the smallest change of a
 // layer changes how later activations are rounded: their divergence has a floor, about a line in the number of layers
-// that follow, which is subtracted (Theil-Sen: few layers lie far above it). A layer whose divergence does not stand out
-// gets the weight of all layers together.
+// that follow, which is subtracted (Theil-Sen: few layers lie far above it). A layer whose divergence does not stand
+// out gets the weight of all layers together.
 func (c *Curves) weigh(rounded bool) {
 	kl, n := c.Weight, len(c.Weight)
 	errs, above := make([]float64, n), make([]float64, n)
@@ -126,20 +128,18 @@ func (c *Curves) weigh(rounded bool) {
 		}
 	}
 	var slope, first, noise float64
-	if rounded {
+	if rounded && n >= floorLayers {
 		var slopes, rest []float64
 		for i := range kl {
 			for j := range i {
 				slopes = append(slopes, (kl[i]-kl[j])/float64(i-j))
 			}
 		}
-		if len(slopes) > 0 {
-			slope = middle(slopes)
-		}
+		slope = middle(slopes)
 		for l := range kl {
 			rest = append(rest, kl[l]-slope*float64(l))
 		}
-		first = middle(rest)
+		first = middle(slices.Clone(rest))
 		for l := range rest {
 			rest[l] = math.Abs(rest[l] - first)
 		}
@@ -151,10 +151,7 @@ func (c *Curves) weigh(rounded bool) {
 		signal, total = signal+above[l], total+errs[l]
 	}
 	for l := range kl {
-		switch {
-		case signal == 0 || errs[l] == 0:
-			c.Weight[l] = 0
-		default:
+		if c.Weight[l] = 0; signal > 0 && errs[l] > 0 {
 			c.Weight[l] = (above[l] + noise) / (errs[l] + noise*total/signal)
 		}
 	}
@@ -451,8 +448,8 @@ func (c *curve) at(t float64) float64 {
 func (c *Curves) Check(layers, kvHeads int) error {
 	bad := func(what string) error { return fmt.Errorf("budgets: %s", what) }
 	if c.Context < 1 || c.Context > 1<<31 || len(c.Weight) != layers {
-		return bad(fmt.Sprintf("a context of %d tokens, weights of %d layers, the model has %d", c.Context, len(c.Weight),
-			layers))
+		return bad(fmt.Sprintf("a context of %d tokens, weights of %d layers, the model has %d", c.Context,
+			len(c.Weight), layers))
 	}
 	for _, x := range []struct {
 		t []int

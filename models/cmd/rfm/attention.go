@@ -21,7 +21,8 @@ type attentionFlags struct{ attention, memory string }
 func (f *attentionFlags) add(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.attention, "attention", "auto",
 		"exact, a file of rfm calibrate, or auto: MODEL.attention.json if there is one, else exact")
-	cmd.Flags().StringVar(&f.memory, "memory", "", "slots:N keeps N keys per head on average, however long the text is (default: all)")
+	cmd.Flags().StringVar(&f.memory, "memory", "",
+		"slots:N keeps N keys per head on average, however long the text is (default: all)")
 }
 
 // use sets how the heads of a decoder attend.
@@ -190,8 +191,8 @@ Models that embed read short passages, where exact attention is faster: calibrat
 				return e.object(r)
 			}
 			w := e.stdout
-			fmt.Fprintf(w, "%s: %d tokens read in %.0f s. Predictions by the length of the text before:\n", r.File, r.Tokens,
-				r.Seconds)
+			fmt.Fprintf(w, "%s: %d tokens read in %.0f s. Predictions by the length of the text before:\n", r.File,
+				r.Tokens, r.Seconds)
 			fmt.Fprintf(w, "%8s  %-22s %-12s %-16s %s\n", "tokens", "heads by centroids", "keys read", "attention time",
 				"perplexity with --compact 8")
 			for _, l := range r.Lengths {
@@ -206,7 +207,8 @@ Models that embed read short passages, where exact attention is faster: calibrat
 	fl.StringArrayVar(&texts, "text", nil, "text file to calibrate on; may be given again")
 	fl.Float64Var(&c.Tol, "tol", 0.1, "largest relative error of a head's output on other text")
 	fl.IntVar(&c.Length, "context", 4096, "tokens of a passage: heads are chosen to be fast after so many")
-	fl.BoolVar(&c.Exact, "exact", false, "keep exact attention in all heads: only measure the budgets of --compact and --memory")
+	fl.BoolVar(&c.Exact, "exact", false,
+		"keep exact attention in all heads: only measure the budgets of --compact and --memory")
 	fl.IntVar(&c.Passages, "passages", 2, "most passages to read")
 	fl.Uint64Var(&c.Seed, "seed", 1, "of samples and clusterings")
 	fl.StringVarP(&out, "output", "o", "", "file to write (default: MODEL.attention.json)")
@@ -340,8 +342,8 @@ func (k *checkFlags) memories(ctx context.Context, e *env, m *models.Model, file
 			if e.json {
 				err = e.object(r)
 			} else {
-				_, err = fmt.Fprintf(w, "needles in %d tokens, 1/%d of the keys: %.3f of the digits, %d of %d codes\n", r.Context,
-					r.Factor, r.Digits, r.Right, r.Codes)
+				_, err = fmt.Fprintf(w, "needles in %d tokens, 1/%d of the keys: %.3f of the digits, %d of %d codes\n",
+					r.Context, r.Factor, r.Digits, r.Right, r.Codes)
 			}
 			if err != nil {
 				return err
@@ -357,7 +359,8 @@ func (k *checkFlags) memories(ctx context.Context, e *env, m *models.Model, file
 				err = e.object(c)
 			} else {
 				_, err = fmt.Fprintf(w, "%d tokens to 1/%d: perplexity of the next %d × %.4f, at most %.4f in %d texts, "+
-					"expected %.4f; compacted in %.2f of the time of reading; %.1f tokens/s, full %.1f; %.1f of %.1f MB\n",
+					"expected %.4f; compacted in %.2f of the time of reading; "+
+					"%.1f tokens/s, full %.1f; %.1f of %.1f MB\n",
 					c.Context, c.Factor, c.After, c.Ratio, c.Worst, c.Texts, c.Expected, c.CompactSeconds/c.ReadSeconds,
 					c.GenerateFew, c.GenerateFull, float64(c.BytesFew)/1e6, float64(c.BytesFull)/1e6)
 			}
@@ -376,8 +379,8 @@ func (k *checkFlags) memories(ctx context.Context, e *env, m *models.Model, file
 	if e.json {
 		return e.object(c)
 	}
-	_, err = fmt.Fprintf(w, "%d keys per head: perplexity %.4f, exact %.4f: ratio %.4f, over %d tokens in windows of %d; %.1f MB\n",
-		c.Keys, c.Chosen, c.Exact, c.Ratio, c.Tokens, c.Context, float64(c.Bytes)/1e6)
+	_, err = fmt.Fprintf(w, "%d keys per head: perplexity %.4f, exact %.4f: ratio %.4f, over %d tokens in windows of %d; "+
+		"%.1f MB\n", c.Keys, c.Chosen, c.Exact, c.Ratio, c.Tokens, c.Context, float64(c.Bytes)/1e6)
 	return err
 }
 
@@ -402,10 +405,11 @@ func (e *env) encoder(ctx context.Context, m *models.Model, ids []int32, tol flo
 		fmt.Fprintln(w)
 	}
 	faster := 0
-	fmt.Fprintf(w, "%8s  %-20s %-18s %s\n", "tokens", "heads by centroids", "cosine, lowest", "tokens/s: exact, centroids")
+	fmt.Fprintf(w, "%8s  %-20s %-18s %s\n", "tokens", "heads by centroids", "cosine, lowest",
+		"tokens/s: exact, centroids")
 	for _, c := range list {
-		fmt.Fprintf(w, "%8d  %3d of %-13d %.4f, %-10.4f %.0f %10.0f\n", c.Tokens, c.Centroids, c.Heads, c.Cosine, c.Lowest,
-			c.Exact, c.Chosen)
+		fmt.Fprintf(w, "%8d  %3d of %-13d %.4f, %-10.4f %.0f %10.0f\n", c.Tokens, c.Centroids, c.Heads, c.Cosine,
+			c.Lowest, c.Exact, c.Chosen)
 		if c.Faster() {
 			faster = c.Tokens
 		}

@@ -273,7 +273,8 @@ func TestCalibrateAndCheck(t *testing.T) {
 		"--windows", "1"); strings.Count(out, "\n") != 3 || !strings.Contains(out, "600 tokens to 1/16") {
 		t.Error(out)
 	}
-	if out := done(t, "", "check", model, "--text", fresh, "--needles", "--context", "900"); strings.Count(out, "\n") != 1 {
+	if out := done(t, "", "check", model, "--text", fresh, "--needles", "--context", "900", "--windows",
+		"1"); strings.Count(out, "\n") != 1 {
 		t.Error(out)
 	}
 	// The file of another precision, a damaged one, and one that is not there.
