@@ -37,8 +37,6 @@ const (
 	weightSlots = 64
 	// weightEvery so many tokens the divergence is computed.
 	weightEvery = 4
-	// floorLayers layers tell the floor of rounding from the loss of a layer.
-	floorLayers = 8
 	// leastSlots of a compacted head.
 	leastSlots = 8
 	// mostShare of the context is the most slots of a head that does not keep all keys.
@@ -110,57 +108,17 @@ func (m *Model) Curves(ctx context.Context, texts [][]int32, after int, done fun
 			}
 		}
 	}
-	c.weigh(m.quantised)
-	return c, nil
-}
-
-// weigh divides the divergences in Weight by the errors of their layers. In a quantised model the smallest change of a
-// layer changes how later activations are rounded: their divergence has a floor, about a line in the number of layers
-// that follow, which is subtracted (Theil-Sen: few layers lie far above it). A layer whose divergence does not stand
-// out gets the weight of all layers together.
-func (c *Curves) weigh(rounded bool) {
-	kl, n := c.Weight, len(c.Weight)
-	errs, above := make([]float64, n), make([]float64, n)
 	at := slices.Index(c.Slots, weightSlots)
-	for l := range kl {
+	for l := range layers {
+		var sum float64
 		for _, e := range c.Compact[l] {
-			errs[l] += e[at]
+			sum += e[at]
+		}
+		if sum > 0 {
+			c.Weight[l] /= sum
 		}
 	}
-	var slope, first, noise float64
-	if rounded && n >= floorLayers {
-		var slopes, rest []float64
-		for i := range kl {
-			for j := range i {
-				slopes = append(slopes, (kl[i]-kl[j])/float64(i-j))
-			}
-		}
-		slope = middle(slopes)
-		for l := range kl {
-			rest = append(rest, kl[l]-slope*float64(l))
-		}
-		first = middle(slices.Clone(rest))
-		for l := range rest {
-			rest[l] = math.Abs(rest[l] - first)
-		}
-		noise = middle(rest)
-	}
-	var signal, total float64
-	for l := range kl {
-		above[l] = max(0, kl[l]-first-slope*float64(l))
-		signal, total = signal+above[l], total+errs[l]
-	}
-	for l := range kl {
-		if c.Weight[l] = 0; signal > 0 && errs[l] > 0 {
-			c.Weight[l] = (above[l] + noise) / (errs[l] + noise*total/signal)
-		}
-	}
-}
-
-// middle is the median of x, which it sorts.
-func middle(x []float64) float64 {
-	slices.Sort(x)
-	return x[len(x)/2]
+	return c, nil
 }
 
 func cube(a, b, c int) [][][]float64 {
