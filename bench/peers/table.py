@@ -147,10 +147,11 @@ def numeric(column):
         return False
 
 
-def write(path, a):
+def write(path, a, name=""):
+    """A CSV file. Tables of many levels keep the names of their columns, which say what an identifier is."""
     with open(path, "w", newline="") as f:
         w = csv.writer(f)
-        w.writerow([f"c{j + 1}" for j in range(a.shape[1] - 1)] + ["target"])
+        w.writerow([*(LEVELS[name][0] if name in LEVELS else [f"c{j + 1}" for j in range(a.shape[1] - 1)]), "target"])
         w.writerows(a.tolist())
 
 
@@ -169,8 +170,8 @@ def cpu():
 
 def fit(program, name, train, test, flags=()):
     with tempfile.TemporaryDirectory() as d:
-        write(d + "/train.csv", train)
-        write(d + "/test.csv", test)
+        write(d + "/train.csv", train, name)
+        write(d + "/test.csv", test, name)
         task = "classification" if SETS[name][3] else "regression"
         start, busy = time.perf_counter(), cpu()
         out = subprocess.run(
