@@ -305,8 +305,8 @@ func scoresOf(parts []*Evaluation, widen func(s *Score, of *moments)) (*Evaluati
 
 // Extrapolated extrapolates accuracies, RMSE, R² and MAE to models of more rows. The evaluation fewer holds the same
 // rows, predicted by models of fewer rows; by times the difference is added to each score. Intervals move with their
-// score and are widened by the noise of the difference, for a correlation of 1/2 between both scores. ROC AUC and scores
-// of probabilities are unchanged.
+// score and are widened by the noise of the difference, for a correlation of 1/2 between both scores. ROC AUC and
+// scores of probabilities are unchanged.
 func Extrapolated(scores []Score, fewer *Evaluation, by float64) []Score {
 	out := slices.Clone(scores)
 	widen := math.Sqrt((1+by)*(1+by) + by*by - by*(1+by))

@@ -48,7 +48,8 @@ func (f *fit) addHalves(sub *fit, m *machine.Model, k int, scored int64) error {
 			return stop
 		}
 		switch {
-		case errors.Is(err, machine.ErrSingular) || errors.Is(err, machine.ErrNoRows) || errors.Is(err, dense.ErrNotFinite):
+		case errors.Is(err, machine.ErrSingular) || errors.Is(err, machine.ErrNoRows) ||
+			errors.Is(err, dense.ErrNotFinite):
 			f.scored.uncurved = true // no curve: scores stay those of fewer rows
 			return nil
 		case err != nil:

@@ -88,9 +88,9 @@ func (c *chooser) takeNystrom(e *exactSearch, spec randfeat.Spec, marks []coupli
 // chooseMap compares random features, all of whose choices are made, with what else may be had of the same time where
 // the map is open: as many as the budget allows at the bandwidth of the exact kernel, which may be narrower than any
 // that few features are good at; and landmarks. A landmark costs a row of the triangle R⁻¹ besides its products with
-// the others, so that 1/√2 as many take the time. What is not better by more than a standard error is left. There are as
-// many landmarks as the budget allows, however few random features were enough for the sample: with 100,000 rows 362
-// landmarks had an R² of 0.881, and 50,000 rows with the exact kernel 0.899.
+// the others, so that 1/√2 as many take the time. What is not better by more than a standard error is left. There
+// are as many landmarks as the budget allows, however few random features were enough for the sample: with 100,000 rows
+// 362 landmarks had an R² of 0.881, and 50,000 rows with the exact kernel 0.899.
 func (c *chooser) chooseMap() error {
 	f := c.f
 	if !f.mapOpen() || !f.info.Exact || len(c.last) == 0 || f.o.Bandwidth > 0 || f.o.Lambda > 0 {
