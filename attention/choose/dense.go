@@ -22,7 +22,7 @@ const (
 	choosingShare = 0.08 // the rest is for the exact rows that plans are judged by
 	fewFits       = 2    // clusterings of a text are always allowed
 	shortFits     = 4    // the same below budgetLength
-	mostTexts     = 4
+	mostTexts     = 8
 	// A plan is judged on fresh rows if its error on the first text, times caution, is within the tolerance: about the
 	// factor of the upper end of a forecast.
 	caution = 1.4
@@ -63,7 +63,7 @@ func (c *chooser[T]) searchDense(h int) (trial, error) {
 	for _, g := range groups {
 		// Another clustering has to pay for itself.
 		allowed := c.fits(g[0])
-		use := min(texts, mostTexts, max(fewFits, allowed/2))
+		use := min(texts, mostTexts, max(fewFits, allowed))
 		g = slices.DeleteFunc(g, func(p Plan) bool { return c.price(p) >= c.price(best.Plan) })
 		if len(g) == 0 || !first && spent+use > allowed {
 			continue
@@ -121,8 +121,7 @@ func (c *chooser[T]) fits(p Plan) int {
 	return int(min(max(most, min(fewFits, texts)), 64))
 }
 
-// preference orders clusters by how often they are the best: about 16 keys each up to 8192 keys, more of longer
-// sequences.
+// preference orders clusters by how often they are the best: about 64 up to 8192 keys, more of longer sequences.
 func (c *chooser[T]) preference(p Plan) int {
 	if p.Method != Centroid {
 		return 100
@@ -131,13 +130,12 @@ func (c *chooser[T]) preference(p Plan) int {
 	if s.Chunk > 0 {
 		return 10*slices.Index([]int{256, 512, 1024}, s.Chunk) + slices.Index([]int{16, 8, 32}, s.Chunk/s.Clusters)
 	}
-	want := 16
-	for n > 1<<13 && want < 64 {
-		want, n = 2*want, n/4
+	want := 64
+	for ; n > 1<<13; n /= 4 {
+		want *= 2
 	}
-	size := c.all.k.Len / s.Clusters
-	off := math.Abs(math.Log2(float64(size) / float64(want)))
-	return int(4*off) + either(size > want, 1, 0)
+	off := math.Abs(math.Log2(float64(s.Clusters) / float64(want)))
+	return int(4*off) + either(s.Clusters < want, 1, 0) + either((s.Together < 128) == (n > 1<<11), 2, 0)
 }
 
 func either(yes bool, a, b int) int {
@@ -154,7 +152,7 @@ func clustersOf(p Plan) centroid.Spec {
 		return centroid.Spec{Sinks: n}
 	}
 	s := *p.Centroid
-	s.Top = 0
+	s.Top, s.Keys = 0, 0
 	return s
 }
 
