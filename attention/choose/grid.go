@@ -100,19 +100,20 @@ func denseGrid(causal bool, seed uint64, length int) []Plan {
 		return out
 	}
 	for _, clusters := range []int{32, 64, 128, 256} {
-		for _, together := range []int{64, 128} {
-			if 16*clusters > length || clusters*together > 4*length {
-				continue
-			}
-			for _, keys := range []int{16, 32, 64, 96, 128, 192, 256, 384, 512, 640, 768, 1024, 1280, 1536, 2048, 3072} {
-				if keys <= length/3 {
-					add(centroid.Spec{Clusters: clusters, Together: together, Keys: keys, Sample: 8 * clusters})
-				}
+		if 16*clusters > length || clusters == 32 && length > 2048 {
+			continue
+		}
+		for _, keys := range []int{16, 32, 64, 96, 128, 192, 256, 384, 512, 640, 768, 1024, 1280, 1536, 2048, 3072} {
+			if keys <= length/3 {
+				add(centroid.Spec{Clusters: clusters, Together: blockQueries(length), Keys: keys, Sample: 8 * clusters})
 			}
 		}
 	}
 	return out
 }
+
+// blockQueries is the number of queries of a block: small ones need fewer keys, but each of them reads all keys once.
+func blockQueries(length int) int { return either(length <= 1<<12, 64, 128) }
 
 // manyFeatures is the least tolerance at which random features are candidates of a choice by seconds: on trained heads
 // their errors are above.

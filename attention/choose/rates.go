@@ -207,10 +207,8 @@ func measureRates[T dense.Float](key ratesKey) (Rates, error) {
 
 // ratesDense are the two plans that tell the rates of queries that choose together: few and many clusters and keys.
 func ratesDense(causal bool, length int) []Plan {
-	few := centroid.Spec{Clusters: max(4, min(64, length/32)), Together: 128, Passes: 1, Sample: 512, Keys: max(1, length/64)}
-	if length < 2048 {
-		few.Together = 64
-	}
+	few := centroid.Spec{Clusters: max(4, min(64, length/32)), Together: blockQueries(length), Passes: 1, Sample: 512,
+		Keys: max(1, length/64)}
 	many := few
 	many.Keys = max(2, length/6)
 	if causal {
