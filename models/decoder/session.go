@@ -19,6 +19,8 @@ type Session struct {
 	length  int
 	work    *work
 	queries *references // kept for Compact; nil: none
+
+	before func(layer int, x nn.Matrix) // sees the rows before every layer; nil: nobody does
 }
 
 // work is the memory of the steps of a session, which its forks share one after the other.
@@ -45,7 +47,7 @@ type work struct {
 	words         *weights.Tensor
 	block         *block
 	rows          int // of an item of work
-	load          func(lo, hi int)
+	load, angles  func(lo, hi int)
 	before, after func(lo, hi int)
 	own           par.Pool[nn.Mul]
 	outm          nn.Matrix
@@ -96,7 +98,7 @@ func newWork(m *Model) *work {
 	w := &work{k: m.kernels, eps: float32(m.config.NormEps),
 		c: &shape{m.config.Heads, m.config.KVHeads, m.config.HeadDim, m.config.FFN}}
 	w.norm, w.add, w.rotate, w.gate = w.doNorm, w.doAdd, w.doRotate, w.doGate
-	w.load, w.before, w.after = w.doLoad, w.doBefore, w.doAfter
+	w.load, w.angles, w.before, w.after = w.doLoad, w.doAngles, w.doBefore, w.doAfter
 	w.words, w.freqs = &m.words, m.config.RopeFreqs
 	return w
 }
@@ -242,16 +244,26 @@ const (
 
 // step reads tokens and returns their hidden states before the last norm.
 func (s *Session) step(ids []int32) (nn.Matrix, error) {
-	w, c, n := s.work, &s.model.config, len(ids)
+	w := s.work
+	x := shaped(&w.x, len(ids), s.model.config.Hidden)
+	w.xm, w.ids = x, append(w.ids[:0], ids...)
+	nn.Rows(len(ids), rowGrain, w.load)
+	return x, s.layers(0, x)
+}
+
+// layers takes the rows of x, the next tokens before layer first, through this layer and the later ones. The states of
+// earlier layers stay behind.
+func (s *Session) layers(first int, x nn.Matrix) error {
+	w, c, n := s.work, &s.model.config, x.Rows
 	q, kv := c.Heads*c.HeadDim, c.KVHeads*c.HeadDim
-	x, y := shaped(&w.x, n, c.Hidden), shaped(&w.y, n, c.Hidden)
+	y := shaped(&w.y, n, c.Hidden)
 	h, wide := shaped(&w.h, n, max(c.Hidden, q)), shaped(&w.wide, n, 2*c.FFN)
 	qkv, out := shaped(&w.qkv, n, q+2*kv), h.ColRange(0, q)
 	h = h.ColRange(0, c.Hidden)
 	w.xm, w.ym, w.hm, w.qkvm, w.widem, w.outm = x, y, h, qkv, wide, out
-	w.ids, w.first = append(w.ids[:0], ids...), s.length
+	w.first = s.length
 	w.cos, w.sin = buf.Sized(w.cos, n*len(w.freqs)), buf.Sized(w.sin, n*len(w.freqs))
-	nn.Rows(n, rowGrain, w.load)
+	nn.Rows(n, rowGrain, w.angles)
 	w.rows = rowBlock
 	if n < itemsEach*rowBlock*par.Procs() {
 		w.rows = rowBlock / 2
@@ -260,9 +272,12 @@ func (s *Session) step(ids []int32) (nn.Matrix, error) {
 	if s.queries != nil {
 		s.queries.begin(n)
 	}
-	for l := range s.model.blocks {
+	for l := first; l < len(s.model.blocks); l++ {
 		b := &s.model.blocks[l]
 		w.block = b
+		if s.before != nil {
+			s.before(l, x)
+		}
 		if n >= manyRows {
 			nn.Rows(items, 1, w.before)
 		} else {
@@ -277,7 +292,7 @@ func (s *Session) step(ids []int32) (nn.Matrix, error) {
 		if err := s.states[l].Step(nn.Heads(out, c.Heads, c.HeadDim), nn.Heads(qkv.ColRange(0, q), c.Heads, c.HeadDim),
 			nn.Heads(qkv.ColRange(q, q+kv), c.KVHeads, c.HeadDim),
 			nn.Heads(qkv.ColRange(q+kv, q+2*kv), c.KVHeads, c.HeadDim)); err != nil {
-			return nn.Matrix{}, fmt.Errorf("layer %d: %w", l, err)
+			return fmt.Errorf("layer %d: %w", l, err)
 		}
 		if n >= manyRows {
 			nn.Rows(items, 1, w.after)
@@ -293,14 +308,19 @@ func (s *Session) step(ids []int32) (nn.Matrix, error) {
 		nn.Rows(n, rowGrain, w.add)
 	}
 	s.length += n
-	return x, nil
+	return nil
 }
 
-// doLoad sets rows of x to the embeddings of their tokens, and computes the rotations of their positions, which all
-// layers and heads share.
+// doLoad sets rows of x to the embeddings of their tokens.
 func (w *work) doLoad(lo, hi int) {
 	for i := lo; i < hi; i++ {
 		w.words.Row(w.xm.Row(i), int(w.ids[i]))
+	}
+}
+
+// doAngles computes the rotations of positions, which all layers and heads share.
+func (w *work) doAngles(lo, hi int) {
+	for i := lo; i < hi; i++ {
 		for j, f := range w.freqs {
 			sin, cos := math.Sincos(float64(w.first+i) * f)
 			w.sin[i*len(w.freqs)+j], w.cos[i*len(w.freqs)+j] = float32(sin), float32(cos)
