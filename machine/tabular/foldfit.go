@@ -48,7 +48,7 @@ func (f *fit) decide(s *sample, n int64) (*sample, error) {
 // fewer rows.
 var (
 	apartRows  = int64(lastRows)
-	sharedRows = int64(firstRows)
+	sharedRows = int64(leastScaling)
 )
 
 // outside reports whether there are enough rows without some of the folds.

@@ -24,7 +24,9 @@ func (j *job) iterative() bool {
 }
 
 // iterates reports whether they do so of n rows.
-func (j *job) iterates(n int) bool { return j.iterative() && n > min(iterativeRows, exactRows) }
+func (j *job) iterates(n int) bool {
+	return j.iterative() && n > min(iterativeRows, exactRows, j.factoredRows())
+}
 
 // fitIterative is machine.FitExact or FitMargins by conjugate gradients.
 func (f *fit) fitIterative(s machine.Setup, x, y dense.Matrix[float64], lambda float64) (*machine.Model, error) {
@@ -33,7 +35,7 @@ func (f *fit) fitIterative(s machine.Setup, x, y dense.Matrix[float64], lambda f
 		solve = machine.FitMarginsIterative
 	}
 	m, done, err := solve(s, x, y, lambda, machine.Iterative{Tolerance: iterativeTolerance, Steps: iterativeSteps,
-		Sketch: largeSketch, Progress: func(step int, _ float64) error {
+		Sketch: largeSketch, Memory: f.o.Memory, Progress: func(step int, _ float64) error {
 			f.progress("steps", int64(step), 0)
 			return f.ctx.Err()
 		}})
