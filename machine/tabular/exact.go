@@ -228,7 +228,7 @@ func (e *exactSearch) search() error {
 	}
 	told := 0 // the size that tells kernels apart; 512 of many rows did not tell a rough one that is better by far
 	if len(e.order) >= 2*secondRows {
-		told = 1
+		told = min(1, len(e.sizes)-1)
 	}
 	for i := range e.sizes {
 		if i > 0 {

@@ -136,13 +136,8 @@ func (e *exactSearch) tryKind(kind kernel.Kind, smooth trial) (t trial, err erro
 	}
 	first := smooth.spec.Kernel.Scale * medianDistance(&sample{x: e.tries.x}, kind, o.Seed) / e.c.median
 	e.all = nil
-	if err := e.try(product([]float64{first, 2 * first}, []float64{lambda})); err != nil {
+	if err := e.try(product([]float64{first, 2 * first, 4 * first}, []float64{lambda})); err != nil {
 		return t, err
-	}
-	if i := best(e.all); i >= 0 && e.all[i].spec.Kernel.Scale > first { // the longer is the better
-		if err := e.try([]exactPoint{{4 * first, lambda}}); err != nil {
-			return t, err
-		}
 	}
 	if i := best(e.all); i >= 0 && o.Lambda == 0 { // what it is rougher by explains some of what was noise
 		if err := e.try([]exactPoint{{e.all[i].spec.Kernel.Scale, lambda * math.Sqrt(0.1)}}); err != nil {

@@ -161,7 +161,7 @@ type growth struct {
 
 const (
 	// grown chains get more than one round: those that are best after the first.
-	grown = 2
+	grown = 4
 	// mostLoss is what the loss after a round may be of that before: metrics that lose more have nothing to gain.
 	mostLoss = 1.1
 )

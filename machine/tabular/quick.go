@@ -7,7 +7,7 @@ const quickRows = 160
 // quickSize is the number of rows on which settings for n rows are tried at most, where Options.Quick asks for less
 // time.
 func quickSize(n int) int {
-	if n >= 4*secondRows {
+	if n >= 2*secondRows {
 		return secondRows
 	}
 	return firstRows

@@ -22,7 +22,7 @@ const (
 	surely = 2
 	// hopelessly is by how many standard errors a scaling is worse than the best so far, on the few rows that its
 	// search begins with, if more rows are not worth their time.
-	hopelessly = 1
+	hopelessly = 2
 	// alike is the ratio of the largest to the smallest weight up to which a scaling is not worth a trial.
 	alike = 1.25
 	// leastRange is the least interquartile range, in standard deviations, that a robust scaling divides by. One

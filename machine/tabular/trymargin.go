@@ -114,8 +114,8 @@ func (c *chooser) marginsFirst(order []int, weights []float64, at exactPoint) (e
 	return at, nil
 }
 
-// marginsLikely reports whether margins make fewer errors than squares at a setting on few rows, by half a standard
-// error. Most tables have nothing to gain, and more rows are not worth their time then.
+// marginsLikely reports whether margins make fewer errors than squares at a setting on few rows. Most tables have
+// nothing to gain, and more rows are not worth their time then.
 func (c *chooser) marginsLikely(order []int, weights []float64, at exactPoint) (bool, error) {
 	e := c.exactSearch(order)
 	e.weights = weights
@@ -132,7 +132,7 @@ func (c *chooser) marginsLikely(order []int, weights []float64, at exactPoint) (
 	if err != nil {
 		return false, err
 	}
-	return slices.ContainsFunc(ts, func(t trial) bool { return fewerErrors(squares[0], t, nearTie) }), nil
+	return slices.ContainsFunc(ts, func(t trial) bool { return fewerErrors(squares[0], t, 0) }), nil
 }
 
 // marginPoints are the settings of marginGrid for a median distance.
