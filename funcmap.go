@@ -9,8 +9,8 @@ import (
 	"github.com/randfeat/randfeat/kernel"
 )
 
-// FuncMap is a [FeatureMap] of plain functions, for maps of one's own: features that do not overflow, such as those of
-// a small network, polynomials or hashes. Linear attention and whatever else takes a FeatureMap work with it.
+// FuncMap is a [FeatureMap] made of plain functions, for maps of your own whose features do not overflow: a small
+// network, polynomials, hashes. Everything that takes a FeatureMap works with it, such as linear attention.
 type FuncMap[T dense.Float] struct {
 	// Name identifies the functions: maps of one name and size must have the same features.
 	Name    string

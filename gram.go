@@ -26,8 +26,9 @@ type Workspace[T dense.Float] struct {
 	gram   gramStep[T]
 }
 
-// Gram holds the features of gramBlocks times gramCols rows of y, packed for products, and on every goroutine those of
-// gramRows rows of x: features of x are computed again for every block of y, a small part of its products.
+// Gram holds the features of gramBlocks times gramCols rows of y, packed for products, and per goroutine the features
+// of gramRows rows of x. Features of x are computed again for every block of y, which is little work beside its
+// products.
 const gramRows, gramCols, gramBlocks = 64, 512, 3
 
 // Gram fills dst (x.Rows × y.Rows) with the estimates φ1(x_i)·φ2(y_j). Features are held for blocks of rows only.
@@ -103,8 +104,8 @@ func (m *Map[T]) gram(dst dense.Matrix[T], log, sign dense.Matrix[float64], x, y
 }
 
 // gramStep is the Step that multiplies the features of rows of x by those of blocks of y and restores their scales: in
-// dst, or in log and sign if log is not empty. Its items are the features of the first block, then, for every block,
-// those of the next and the products with it.
+// dst, or in log and sign if log is not empty. Its items are the features of the first block and then, for every block,
+// the features of the next block and the products with this one.
 type gramStep[T dense.Float] struct {
 	m         *Map[T]
 	positive  bool
@@ -121,8 +122,9 @@ type gramStep[T dense.Float] struct {
 	memory [gramBlocks]gramBlock[T]
 }
 
-// The counters of turns: items of block b that are done. Products wait for the features of their block, and these for
-// the products with the block that had its memory before: what is waited for has begun.
+// The counters of turns count the finished items of block b. Products wait for the features of their block. Features
+// wait for the products with the block whose memory they take over. An item waits only for items that come before it in
+// the order of work, so they have begun and there is no deadlock.
 func featureTurn(b int) int { return 2 * b }
 func productTurn(b int) int { return 2*b + 1 }
 
@@ -187,7 +189,7 @@ func (g *gramStep[T]) first(b int) int {
 // block is the memory of block b.
 func (g *gramStep[T]) block(b int) *gramBlock[T] { return &g.memory[b%gramBlocks] }
 
-// room is the memory of block b once nobody needs what was there.
+// room returns the memory of block b once nobody needs its previous contents.
 func (g *gramStep[T]) room(b int) *gramBlock[T] {
 	if b >= gramBlocks {
 		g.turns.Await(productTurn(b-gramBlocks), g.rowItems(b-gramBlocks))
@@ -239,7 +241,7 @@ func (g *gramStep[T]) Item(w *gramWorker[T], item int) error {
 	return nil
 }
 
-// features packs those of some rows of block b.
+// features packs the features of some rows of block b.
 func (g *gramStep[T]) features(w *gramWorker[T], b, item int) {
 	k := g.room(b)
 	first, end := g.cols(b)
@@ -253,9 +255,9 @@ func (g *gramStep[T]) features(w *gramWorker[T], b, item int) {
 
 // rows computes rows lo to hi−1 of the products with block b.
 //
-// Features are at most 1 and lose what is below the smallest number of T. Where a row and a column are large at
-// different features, as those of x and −x are, the products that count are among the lost ones: then the sum of a
-// positive map is too small for its size, and it is computed again from exponents.
+// Features are at most 1 and lose everything below the smallest number of T. If a row and a column are large at
+// different features, as for x and −x, the products that matter are among the lost ones. The sum of a positive map is
+// then too small for its size, and it is computed again from exponents.
 func (g *gramStep[T]) rows(w *gramWorker[T], b, lo, hi int) {
 	k := g.block(b)
 	first, end := g.cols(b)
@@ -388,7 +390,7 @@ func (g *gramStep[T]) rescue(w *gramWorker[T], k *gramBlock[T], dst dense.Matrix
 	}
 }
 
-// know makes the exponents of the rows of y from first to end−1, those of k, unless they are known.
+// know computes the exponents of rows first to end−1 of y, which belong to k, unless they are known.
 func (g *gramStep[T]) know(w *gramWorker[T], k *gramBlock[T], first, end int) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -12,7 +12,7 @@ var layers = []string{
 	"dense",
 	"internal/buf internal/cell internal/figure internal/jsonscan internal/namedjson internal/par internal/rng internal/seal " +
 		"internal/similar internal/slim internal/special internal/stattest internal/tensorfile",
-	"internal/kern internal/omega",
+	"internal/kern internal/omega internal/suggest",
 	"coupling data internal/linalg kernel",
 	"data/parquet internal/datasets internal/landmark internal/plan kernel/metric theory/forms",
 	"data/files internal/krr theory",

@@ -19,17 +19,18 @@ import (
 
 const (
 	defaultTol   = 0.1
-	rankedHeads  = 8 // at most so many heads, spread over all, decide which features are best
+	rankedHeads  = 8 // at most this many heads, spread over all, decide which features are best
 	firstDraws   = 2
 	finalDraws   = 8
 	finalists    = 6
 	adviceWindow = 32 // of the row that shows what a window adds to features
 )
 
-// Attention advises on attention over queries, keys and values: which features have the smallest error of the outputs,
-// |ô−o|/|o| over query rows that no fit has seen, whether they are of use at all, and which method keeps Options.Target
-// (0: 0.1) on every head at the least cost: exact attention, or centroids with exact neighbours, or features. Features
-// are always positive, Options.Kernel and Loss are those of attention.
+// Attention advises on attention over queries, keys and values. It answers three questions: which features have the
+// smallest error |ô−o|/|o| of the outputs, over query rows that no fit has seen; whether features are useful at all;
+// and which method keeps Options.Target (0: 0.1) on every head at the lowest cost: exact attention, centroids with
+// exact neighbours, or features. Features are always positive, and Options.Kernel and Loss are fixed to those of
+// attention.
 func Attention[T dense.Float](ctx context.Context, vis attention.Visibility, q, k, v attention.Seq[T],
 	o Options) (*Report, error) {
 	tol := o.Target
@@ -57,7 +58,7 @@ func Attention[T dense.Float](ctx context.Context, vis attention.Visibility, q, 
 			ErrRows)
 	}
 	o.progress("choice per head", 0, k.Heads)
-	// Measured costs are seconds of this machine; those of the model have to be the same everywhere.
+	// Measured costs are seconds on this machine; model costs must be the same on every machine.
 	choice, err := choose.Choose(choose.Options{Tol: tol, Seed: o.Seed, ByCost: o.Costs == CostModel}, vis, 0, q, k, v)
 	if err != nil {
 		return nil, err

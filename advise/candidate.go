@@ -125,7 +125,7 @@ func (v *variety) excuse(err error, why *string) error {
 	return nil
 }
 
-// enter is the variety with every coupling and at most so many features.
+// enter returns the variety with every coupling and at most the given number of features.
 func (v *variety) enter(s *study, features int) (out []*entrant) {
 	if v.landmarks {
 		return []*entrant{s.enterLandmarks(v, features)}
@@ -193,7 +193,7 @@ func (e *entrant) again() *entrant {
 	return &entrant{variety: e.variety, coupling: e.coupling, features: e.features, m: e.m, own: e.own}
 }
 
-// resized is an entrant of the same variety and coupling with at most so many features and no draws.
+// resized returns an entrant of the same variety and coupling with at most the given number of features and no draws.
 func (e *entrant) resized(s *study, features int) (*entrant, error) {
 	if e.landmarks {
 		out := s.enterLandmarks(e.variety, features)

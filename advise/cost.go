@@ -22,9 +22,9 @@ const (
 	perNanosecond  = 16
 )
 
-// extraCosts are what families need besides products and one function per feature, in nanoseconds: per row, per feature
-// and per number of the projections. Powers of integer projections are no products, residual subtracts its first
-// order feature by feature, and combined maps are made of several. Measured in float32, 8 and 64 columns.
+// extraCosts are costs of families beyond products and one function per feature, in nanoseconds per row, per feature
+// and per number of the projections. Powers of integer projections are not products, residual subtracts its first order
+// feature by feature, and combined maps consist of several. Measured in float32 with 8 and 64 columns.
 var extraCosts = map[string]struct{ row, feature, number float64 }{
 	"poisson":          {number: 1},
 	"geometric":        {number: 1},
@@ -72,8 +72,8 @@ func modelCost(spec randfeat.Spec) (float64, error) {
 	return ops / perNanosecond, nil
 }
 
-// affordable is the number of features that take so many nanoseconds, if those of the entrant take cost. Landmarks cost
-// n·d + n²/2, other features the same each.
+// affordable is the number of features that fit into a time in nanoseconds, given the cost of the entrant's features.
+// Landmarks cost n·d + n²/2; the cost of other features is proportional to their number.
 func (e *entrant) affordable(dim int, time, cost float64) int {
 	n := float64(e.features)
 	if e.landmarks {
@@ -89,7 +89,8 @@ const (
 	equalDraws  = 16
 )
 
-// equalTime measures the best coupling of every family with as many features as take the time of the recommended map.
+// equalTime measures the best coupling of every family with as many features as fit into the time of the recommended
+// map.
 func (s *study) equalTime(ctx context.Context, r *Report, ranked []*entrant) error {
 	time := r.Ranking[r.Best].Cost
 	var at []*entrant

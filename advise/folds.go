@@ -17,14 +17,15 @@ type fold struct {
 	stats *randfeat.Stats
 	x, y  dense.Matrix[float64] // the rows that errors are measured on
 	same  bool                  // x and y are the same rows, of which none meets itself
-	// The error of a pair is e^{shift_ij}·κ̂_ij − target_ij, of which the mean square counts: target 1 for relative
-	// errors, κ over its root mean square for absolute ones.
+	// The error of a pair is e^{shift_ij}·κ̂_ij − target_ij, and its mean square counts. The target is 1 for relative
+	// errors, and κ over its root mean square for absolute errors.
 	logKernel, target dense.Matrix[float64]
 	shift             dense.Matrix[float64]
 	squares           rowSums // of target² over the pairs of every row
 }
 
-// A fit to half of the rows is worse than one to all of them, by much if they are few. Then more of them take part.
+// A fit to half of the rows is worse than a fit to all, much worse if there are few rows. Few rows therefore have
+// larger training parts.
 const (
 	fewRows  = 1024
 	fewFolds = 4
@@ -72,7 +73,7 @@ func (s *study) divide(q, k dense.Matrix[float64]) error {
 	return nil
 }
 
-// needs is what the statistics keep: what any family asks for.
+// needs are the statistics that any family may ask for.
 var needs = family.Options{Covariance: true, Sample: 2048}
 
 // parts is a random split of n rows into equal parts.

@@ -74,8 +74,8 @@ func (s *study) spread(e *entrant) spread {
 	return p
 }
 
-// jackknife is the mean squared error of a fold relative to that of the kernel, and the variance over rows of the
-// logarithm of its root.
+// jackknife returns the mean squared error of a fold relative to the kernel's mean square, and the variance over rows
+// of the logarithm of its root.
 func (s *study) jackknife(e *entrant, fold int) (ratio, variance float64) {
 	f := s.folds[fold]
 	draws := 0.0

@@ -140,8 +140,8 @@ const (
 	cheap    = 4
 )
 
-// shown is the number of candidates whose times are measured and whose errors are measured again, predictions that of
-// those whose closed forms are evaluated.
+// shown is the number of candidates whose times are measured and whose errors are measured again; predictions is the
+// number of candidates whose closed forms are evaluated.
 const shown, predictions = 12, 48
 
 // choose is the index of the recommended entrant. It is the first whose mean can be trusted, if that is no worse than

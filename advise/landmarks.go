@@ -6,9 +6,9 @@ import (
 	"github.com/randfeat/randfeat/internal/rng"
 )
 
-// Nyström features are kernels with landmarks, which are rows of the data. They estimate nothing without bias, but on
-// rows like those of the fit their error may be a tenth of that of random features. A fold's landmarks come from the
-// rows outside of it, so errors are measured on rows that no landmark was drawn from.
+// Nyström features are kernels with landmarks, which are rows of the data. They are biased, but on rows like those of
+// the fit their error may be a tenth of that of random features. The landmarks of a fold come from the rows outside it,
+// so errors are measured on rows that no landmark was drawn from.
 
 const (
 	// maxLandmarks bounds the landmarks of a candidate: choosing n among 2048 rows takes 1024·n² multiply-adds.
@@ -41,7 +41,7 @@ func (s *study) fitLandmarks(fold, n, set int) (family.Family, error) {
 	return f.FitKernel(s.Kernel.Kind, s.folds[fold].stats.Stats)
 }
 
-// enough bounds the draws of an entrant: landmarks have only so many sets.
+// enough bounds the draws of an entrant: there are only so many sets of landmarks.
 func (e *entrant) enough(s *study, draws int) int {
 	if e.landmarks {
 		return min(draws, landmarkSets*len(s.folds))

@@ -153,7 +153,7 @@ func (p *pilot) median(v []float64) float64 {
 	return math.Inf(1)
 }
 
-// more measures every entrant until it has so many draws.
+// more measures every entrant until it has the given number of draws.
 func (s *study) more(ctx context.Context, entrants []*entrant, draws int) error {
 	type item struct {
 		e     *entrant

@@ -25,7 +25,7 @@ type study struct {
 // estimate is an error with the standard deviation of its logarithm.
 type estimate struct{ value, sd float64 }
 
-// rms is the root mean square over pairs and draws. Its standard deviation is that of draws alone: candidates are
+// rms is the root mean square over pairs and draws. Its standard deviation is over draws only, because candidates are
 // compared on the same rows.
 func (e *entrant) rms() estimate {
 	var mean, square float64
@@ -42,7 +42,7 @@ func (e *entrant) rms() estimate {
 	return estimate{math.Sqrt(mean), math.Sqrt(square/n) / mean / 2}
 }
 
-// typical is the median over draws; its standard deviation is that of a median of normal logarithms.
+// typical is the median over draws. Its standard deviation is that of the median of a log-normal sample.
 func (e *entrant) typical() estimate {
 	logs := make([]float64, len(e.draws))
 	var mean, square float64
@@ -93,14 +93,15 @@ func (s *study) trusted(e *entrant) bool {
 		(e.landmarks || math.Abs(mean) <= trustedMean*rms.value)
 }
 
-// rounds of a race: after so many draws at most so many go on, and those that are worse beyond doubt do not.
+// rounds of a race: after the given number of draws at most keep candidates continue, without those that are worse
+// beyond doubt.
 var rounds = []struct{ draws, keep int }{{4, 64}, {8, 36}, {16, 24}, {32, 16}, {64, 12}, {128, 8}, {256, 6}}
 
 // doubt is the number of standard deviations that decides. The standard deviation of a leader with a heavy tail counts
 // heavyDoubt times.
 const doubt, heavyDoubt = 3, 3
 
-// first are the couplings that tell what a family is worth; the others join those that are left after a first look.
+// first are the couplings that show what a family is worth. The other couplings join the survivors of the first round.
 var first = []string{"iid", "orthogonal", "simplex"}
 
 // chance is the factor by which a family may be worse than the best one in the first look: other couplings and more
@@ -150,10 +151,10 @@ func (s *study) screen(ctx context.Context, entrants []*entrant) (in, out []*ent
 	return in, out, nil
 }
 
-// race measures entrants until the best are known. It returns those that stayed by their figures, best first, and then
-// those that dropped out.
+// race measures entrants until the best are known. It returns the survivors, best first, and then those that dropped
+// out.
 //
-// Landmarks run beside the race: were they in it, they would often end it before the best random features are known.
+// Landmarks run outside the race: inside it they would often end it before the best random features are known.
 func (s *study) race(ctx context.Context, entrants []*entrant) ([]*entrant, error) {
 	var marks []*entrant
 	for _, e := range entrants {
@@ -193,8 +194,8 @@ func (s *study) race(ctx context.Context, entrants []*entrant) ([]*entrant, erro
 	return append(left, out...), nil
 }
 
-// plain are the entrants with independent projections of the same varieties, which are not among the entrants. Theory
-// is compared with them, with as many draws.
+// plain returns entrants with independent projections, for varieties that have none among the entrants. Theory is
+// compared with them, with the same number of draws.
 func (s *study) plain(left []*entrant) (out []*entrant) {
 	for _, e := range s.last {
 		if e.coupling == (coupling.IID{}) && e.refused == "" && !slices.Contains(left, e) &&
@@ -287,7 +288,7 @@ func (s *study) fitAll() error {
 	}))
 }
 
-// enterAll lets all varieties enter with every coupling and at most so many features.
+// enterAll returns all varieties with every coupling and at most the given number of features.
 func (s *study) enterAll(features int) []*entrant {
 	s.last = nil
 	for _, v := range s.all {

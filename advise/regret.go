@@ -22,8 +22,8 @@ type Regret struct {
 }
 
 // Regret measures, on fresh rows, the recommendation of a report on queries q and keys k (none: one set) and all other
-// candidates with as many features, each fitted to all of q and k. o is the options of the report with the draws of the
-// candidates that may be the best, which are others than those that the advice saw.
+// candidates with as many features, each fitted to all of q and k. o holds the options of the report; its Draws count
+// for candidates that may be the best. The draws differ from those that the advice saw.
 func (r *Report) Regret(ctx context.Context, q, k, freshQ, freshK dense.Matrix[float64], o Options) (Regret, error) {
 	var out Regret
 	s, err := r.fresh(q, k, freshQ, freshK, o, max(freshQ.Rows, freshK.Rows))
@@ -94,7 +94,7 @@ func (r *Report) Fresh(ctx context.Context, i int, q, k, freshQ, freshK dense.Ma
 	return 0, fmt.Errorf("%s is no candidate on the fresh rows: %w", r.Ranking[i].Name, ErrOptions)
 }
 
-// fresh is a study whose folds have the fresh rows, so many each, with candidates fitted to all of q and k.
+// fresh returns a study whose folds have the given number of fresh rows each, with candidates fitted to all of q and k.
 func (r *Report) fresh(q, k, freshQ, freshK dense.Matrix[float64], o Options, rows int) (*study, error) {
 	oneSet := k.Rows == 0 && k.Cols == 0
 	o.Features, o.Target, o.PerToken, o.Measure, o.Seed = r.Features, 0, 0, r.Measure, rng.Mix64(o.Seed+0x7e57)

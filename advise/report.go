@@ -29,16 +29,16 @@ type Report struct {
 	OneSet  bool          `json:"one_set,omitempty"` // as kernel machines have it
 	Seed    uint64        `json:"seed"`
 	Loss    Loss          `json:"loss"`
-	Measure Measure       `json:"measure"` // what candidates are ranked by
+	Measure Measure       `json:"measure"` // error that candidates are ranked by
 	// MeasureWhy warns where the root mean square of the leader is not known well: its tail is heavy.
 	MeasureWhy string `json:"measure_why,omitempty"`
 	Facts      Facts  `json:"facts"`
-	FactsHead  *int   `json:"facts_head,omitempty"` // of attention: the head that they and Spec are of
+	FactsHead  *int   `json:"facts_head,omitempty"` // attention: index of the head that Facts and Spec describe
 	// Features is the output size of the candidates: asked for, or found for a target error. With a time per token they
 	// differ and it is that of the best.
 	Features int         `json:"features"`
 	Ranking  []Candidate `json:"ranking"`           // best first
-	Refused  []Candidate `json:"refused,omitempty"` // those that did not take part
+	Refused  []Candidate `json:"refused,omitempty"` // candidates that could not take part, with reasons
 	// Spec is the recommended map, fitted to all rows, and Code the same in Go. Best is its place in Ranking: of those
 	// that hardly differ from the first it is the cheapest.
 	Best    int            `json:"best"`
@@ -104,7 +104,7 @@ type EqualTime struct {
 type Target struct {
 	Error    float64 `json:"error"` // asked for
 	Reached  bool    `json:"reached"`
-	Features int     `json:"features"` // that reach it; otherwise how many it might take, if Expected
+	Features int     `json:"features"` // number that reaches the error; if Expected, an extrapolation
 	// Expected says that Features was extrapolated by the law of large numbers.
 	Expected bool `json:"expected,omitempty"`
 }

@@ -84,8 +84,8 @@ const (
 	longSum = 4096
 )
 
-// keyBlock keys are packed and used by all queries of a task. Keys, values and a tile of scores are 128 KiB each at d
-// = 64; half as many cost 6 % more time, a quarter 12 %.
+// keyBlock keys are packed and used by all queries of a task. Keys, values and a tile of scores take 128 KiB each at d
+// = 64; blocks of half the size cost 6 % more time, of a quarter 12 %.
 func keyBlock[T dense.Float]() int { return 2048 / int(unsafe.Sizeof(T(0))) }
 
 // Forward writes the attention of q over k and v to out. out has the heads and length of q and the dimension of v.
@@ -270,8 +270,9 @@ func allMasked[T dense.Float](bias []T) bool {
 	return len(bias) > 0
 }
 
-// splitQueries makes the tasks of a loop over queries, the longest last: they are taken from the end. The bits of a row
-// do not depend on the rows of its task, so their number may follow that of the processors.
+// splitQueries makes the tasks of a loop over queries. Tasks are taken from the end, so the longest comes last. The
+// bits of a row do not depend on the other rows of its task, so the number of tasks may depend on the number of
+// processors.
 func (c *exactCall[T]) splitQueries() {
 	rows := max(edgeRows, taskRows/c.group/edgeRows*edgeRows)
 	for rows > edgeRows && c.q.Batch*c.k.Heads*c.q.Len/rows < 4*par.Procs() {
@@ -289,7 +290,7 @@ func (c *exactCall[T]) splitQueries() {
 	}
 }
 
-// do runs n items of a step that computes scores, on as many goroutines as these pay for.
+// do runs n items of a step that computes scores, on as many goroutines as the work justifies.
 func (c *exactCall[T]) do(n int, step par.Step[exactScratch[T]]) {
 	c.doWork(n, float64(c.q.Batch)*float64(c.q.Heads)*float64(c.q.Len)*float64(c.k.Len)*float64(c.q.Dim+c.v.Dim), step)
 }
@@ -405,7 +406,7 @@ func (c *exactCall[T]) forward(w *exactScratch[T], t exactTask) {
 	}
 }
 
-// finish writes a row of sums divided by that of its weights, zeros if it has seen no key.
+// finish writes a row of sums divided by the sum of its weights, or zeros if the query has seen no key.
 func (w *exactScratch[T]) finish(c *exactCall[T], dst, acc []T, sum float64) {
 	w.report.Rows++
 	if sum == 0 {
@@ -502,9 +503,9 @@ func (w *exactScratch[T]) loadKeys(c *exactCall[T], k dense.Matrix[T], queries i
 // key j0.
 type exactTile struct{ i, n, j0, c0, c1 int }
 
-// nextTile is the tile at query i: tall if all of its queries see the whole block [j0, j1), else narrowed to what they
-// see, from a multiple of width on. Tiles begin at multiples of their height, so that those of a row do not depend on
-// the task.
+// nextTile returns the tile at query i. It is tall if all its queries see the whole block [j0, j1); otherwise it is
+// narrowed to the visible keys, from a multiple of width on. Tiles begin at multiples of their height, so the tiles of
+// a row, and thus its bits, do not depend on the task.
 func nextTile(b *band, i, end, j0, j1, width int) exactTile {
 	n := min(tileRows-i%tileRows, end-i)
 	lo, _ := b.keys(i + n - 1)
@@ -527,7 +528,7 @@ func (x *exactTile) visible(b *band, l int) (lo, hi int) {
 	return lo, max(min(hi-x.j0-x.c0, n), lo)
 }
 
-// scores are those of the tile x, whose queries begin at row r of w.q. Masked keys have −∞.
+// scores computes the scores of the tile x, whose queries begin at row r of w.q. Masked keys get −∞.
 func (w *exactScratch[T]) scores(c *exactCall[T], k dense.Matrix[T], bias []T, x exactTile, r, d int) dense.Matrix[T] {
 	p := packedView(w.p, x.n, x.c1-x.c0)
 	if bias != nil {

@@ -78,7 +78,7 @@ func exactBackward[T dense.Float](a *Exact[T], dq, dk, dv, dout, out, q, k, v Se
 	return nil
 }
 
-// gradBlock keys are handled together. More of them are no faster, and fewer workers find work.
+// gradBlock keys are handled together. Larger blocks are not faster and leave workers idle.
 const gradBlock = 256
 
 // rowStride is the distance of the rows of c.rows, a multiple of a cache line.
@@ -229,8 +229,8 @@ func (w *exactScratch[T]) loadBlock(c *exactCall[T], t exactTask, bias []T) {
 	w.p, w.g = buf.Sized(w.p, tileRows*gradBlock), buf.Sized(w.g, tileRows*gradBlock)
 }
 
-// weights are exp(s − shift) for the tile x with the scaled queries q, the first of which has its shift at index at; 0
-// for keys that a query does not see.
+// weights computes exp(s − shift) for the tile x with the scaled queries q; at is the index of the first query's shift.
+// The weight is 0 for keys that a query does not see.
 func (w *exactScratch[T]) weights(c *exactCall[T], b *band, bias []T, x exactTile, q dense.Matrix[T],
 	at int) dense.Matrix[T] {
 	if bias != nil {

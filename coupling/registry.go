@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/randfeat/randfeat/internal/namedjson"
+	"github.com/randfeat/randfeat/internal/similar"
 )
 
 // Info describes a coupling for listings and help texts.
@@ -161,12 +162,12 @@ func List() []Info {
 }
 
 // names is the list of valid names, for messages.
-func names() string {
+func names() []string {
 	var ns []string
 	for _, e := range entries() {
 		ns = append(ns, e.info.Name)
 	}
-	return strings.Join(ns, ", ")
+	return ns
 }
 
 // lookup finds the entry of a name.
@@ -177,9 +178,10 @@ func lookup(name string) (entry, error) {
 		}
 	}
 	if name == "" {
-		return entry{}, fmt.Errorf("coupling: no name; want one of %s: %w", names(), ErrName)
+		return entry{}, fmt.Errorf("coupling: no name; want one of %s: %w", strings.Join(names(), ", "), ErrName)
 	}
-	return entry{}, fmt.Errorf("coupling %q: want one of %s: %w", name, names(), ErrName)
+	return entry{}, fmt.Errorf("%w %q%s; want one of %s", ErrName, name, similar.Hint(name, names()),
+		strings.Join(names(), ", "))
 }
 
 // Parse reads a coupling from a command line or a spec: a name such as "simplex", which gives the zero value, or a
@@ -219,7 +221,8 @@ func Encode(c Coupling) ([]byte, error) {
 	}
 	known := slices.ContainsFunc(entries(), func(e entry) bool { return reflect.TypeOf(e.zero) == reflect.TypeOf(c) })
 	if !known {
-		return nil, fmt.Errorf("cannot encode coupling of type %T; valid names: %s: %w", c, names(), ErrName)
+		return nil, fmt.Errorf("cannot encode coupling of type %T; valid names: %s: %w", c, strings.Join(names(), ", "),
+			ErrName)
 	}
 	if err := valid(c); err != nil {
 		return nil, err

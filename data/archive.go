@@ -41,7 +41,7 @@ func (in input) openZip() (*zip.Reader, io.Closer, error) {
 	return z, f, nil
 }
 
-// lookInside finds what a zip archive holds: arrays, a workbook, or one table, whose name is then returned.
+// lookInside detects the contents of a zip archive: arrays, a workbook, or one table, whose name it returns.
 func (in input) lookInside() (format Format, member string, err error) {
 	z, c, err := in.openZip()
 	if err != nil {
@@ -71,7 +71,8 @@ func (in input) lookInside() (format Format, member string, err error) {
 	return "", names[0], nil
 }
 
-// member is the input of one file of the archive. Its name stays that of the archive, which messages are about.
+// member is the input of one file of the archive. It keeps the name of the archive, because messages name what the user
+// named.
 func (in input) member(name string) input {
 	out := in
 	out.size = 0 // known to be readable again, not cut into blocks

@@ -58,7 +58,7 @@ func CreateAtomic(path string) (*AtomicFile, error) {
 	return nil, fmt.Errorf("cannot write %s: no free name for a temporary file", path)
 }
 
-// createTemporary opens and locks a new file beside path. The error is fs.ErrExist where another name may do.
+// createTemporary opens and locks a new file beside path. It returns fs.ErrExist if another name may work.
 func createTemporary(path string) (*os.File, error) {
 	dir, base := filepath.Split(path)
 	// Not os.CreateTemp: its files are private (0600), while a result should follow the umask.
@@ -69,7 +69,7 @@ func createTemporary(path string) (*os.File, error) {
 		return nil, err
 	}
 	lock(f)
-	// Whoever held the lock for the moment before may have taken the file for an orphan.
+	// Between creating and locking, another process may have locked the file and removed it as an orphan.
 	if !isAt(f, name) {
 		f.Close()
 		return nil, fs.ErrExist
@@ -161,7 +161,7 @@ func (a *AtomicFile) Commit() error {
 	if err := a.f.Sync(); err != nil {
 		return cannotWrite(a.target, err)
 	}
-	// Closing gives up the lock, so it comes last where open files can be renamed.
+	// Closing releases the lock, so it comes last on systems that can rename open files.
 	if !haveLocks {
 		if err := a.f.Close(); err != nil {
 			return cannotWrite(a.target, err)

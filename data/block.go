@@ -32,7 +32,7 @@ func (k Kind) String() string {
 type Column struct {
 	Num  []float64 // NaN is missing
 	Text [][]byte  // nil is missing
-	// Bare tells which texts are numbers or truth values in their file, not strings. It may be shorter than Text.
+	// Bare marks texts that are numbers or truth values in their file, not strings. It may be shorter than Text.
 	Bare []bool
 	odd  []oddText // some of the texts that are unreadable numbers
 }
@@ -143,7 +143,7 @@ func (b *Block) rows(lo, hi int) Block {
 	return part
 }
 
-// truncate keeps the first n rows, of which all columns have a cell.
+// truncate keeps the first n rows. All columns must have at least n cells.
 func (b *Block) truncate(n int) {
 	for j := range b.Cols {
 		c := &b.Cols[j]
@@ -210,7 +210,7 @@ func (b *Block) AppendCells(j int, c *Column, first, n int) {
 // Full reports whether the text of the block has reached its bound, so that a reader must stop.
 func (b *Block) Full() bool { return b.text >= maxBlockText }
 
-// maxBlockText bounds the text of one block, whatever the number of rows that was asked for.
+// maxBlockText bounds the text of one block, however many rows were requested.
 const maxBlockText = 32 << 20
 
 // Reader reads the rows of a table in order.

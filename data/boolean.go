@@ -26,7 +26,7 @@ func boolAt(text []byte) (v float64, ok bool) {
 	return v, ok && (v == 0 || v == 1)
 }
 
-// boolean reports whether a column holds truth values only; 0 and 1 count as such beside them.
+// boolean reports whether a column holds only truth values. Beside them, 0 and 1 count as truth values too.
 func (l *columnLearner) boolean() bool {
 	if l.texts == 0 || l.texts != l.bools || l.counts == nil || !l.counts.exact() {
 		return false

@@ -130,7 +130,7 @@ func levelText(c *Column, i int, buf []byte) (text, memory []byte) {
 	return buf, buf
 }
 
-// hashCode writes the code of a level: FNV-1a, finished by SplitMix64, of which 7 bits are for each block.
+// hashCode writes the code of a level: FNV-1a, finalised by SplitMix64; each block of columns uses 7 bits.
 func hashCode(row []float64, level string) {
 	h := uint64(0xcbf29ce484222325)
 	for i := range len(level) {

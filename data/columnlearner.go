@@ -7,7 +7,8 @@ import (
 	"github.com/randfeat/randfeat/dense"
 )
 
-// columnLearner is what is known of a column.
+// columnLearner holds everything learned about a column so far. Learners of consecutive parts merge; the result does
+// not depend on where the table was cut.
 type columnLearner struct {
 	name    string
 	role    role
@@ -88,7 +89,7 @@ func (l *columnLearner) clone() *columnLearner {
 	return &out
 }
 
-// add takes the cells of column j of a block. quick says that where can be asked for every block.
+// add takes the cells of column j of a block. quick says that calling where for every block is cheap.
 func (l *columnLearner) add(b *Block, j int, file string, where func(int) string, quick bool) error {
 	c := &b.Cols[j]
 	numbers, texts := l.numbers.n, l.texts-l.words
@@ -229,7 +230,7 @@ func (l *columnLearner) number(v float64, text []byte, i int, where func(int) st
 	return nil
 }
 
-// stopCounting gives up on a field of numbers only that has many.
+// stopCounting stops counting distinct values once a column of numbers has too many.
 func (l *columnLearner) stopCounting() {
 	if l.counts != nil && l.texts == 0 && l.role == asField && len(l.counts.of) > numericTracked {
 		l.counts = nil
@@ -282,8 +283,9 @@ type shardKind struct {
 	number, text bool
 }
 
-// shardKinds looks for a shard that has only numbers in a column and another that has only texts. Of a range of shards
-// it holds the first and the last, which may go on outside of the range, and of those between the first of each kind.
+// shardKinds looks for one shard with only numbers in a column and another with only texts, which is probably a
+// mistake. For a range of shards it keeps the first and the last, which may continue outside the range, and in between
+// the first shard of each kind.
 type shardKinds struct {
 	open          [2]shardKind
 	n             int       // of open that are set: one if first and last are the same

@@ -36,9 +36,9 @@ type Cells struct {
 	Stride int
 	// Levels, if they are set, say that integers are codes: i means Levels[i], and a code outside is missing.
 	Levels []string
-	// Unit, if it is not 0, says that integers are times, so many units after the beginning of 1970: time.Second,
-	// time.Millisecond and so on, or 24 hours for dates. The least int64 is missing. A zone, if there is one, is the
-	// caller's affair.
+	// Unit, if not 0, says that integers are times, counted in this unit from the beginning of 1970: time.Second,
+	// time.Millisecond and so on, or 24 hours for dates. The smallest int64 is missing. Time zones are up to the
+	// caller.
 	Unit time.Duration
 	// Valid, if it has bits, marks missing cells by 0, Missing by true; either or none.
 	Valid   Bits
@@ -62,8 +62,8 @@ func (b Bits) check(what string, n int) error {
 	return nil
 }
 
-// Add appends a column. Cells that lie apart, as those of a table in record batches, are given one after the other; all
-// must be of one type. Nothing is copied.
+// Add appends a column. A column in several pieces, as in record batches, is given piece by piece; all pieces must have
+// one type. Nothing is copied.
 func (t *Columns) Add(name string, cells ...Cells) error {
 	if slices.Contains(t.names, name) {
 		return inputError(t.name, "two columns are named %s: rename one", show(name))
@@ -330,7 +330,7 @@ func (s *integers[T]) text(b []byte, i int) []byte {
 	return strconv.AppendInt(b, int64(v), 10)
 }
 
-// timestamp has as many digits of the second as it needs.
+// timestamp prints as many digits of the second as needed.
 const timestamp = "2006-01-02T15:04:05.999999999"
 
 // appendNumbers reads texts as numbers.

@@ -39,7 +39,8 @@ func compression(head []byte) string {
 // compressedHead is how many bytes tell.
 const compressedHead = 10
 
-// maxZstdMemory bounds what the decoder of zstd holds, whatever a file asks for; it is more than any usual level needs.
+// maxZstdMemory bounds the memory of the zstd decoder, whatever the file requests. No usual compression level needs
+// more.
 const maxZstdMemory = 128 << 20
 
 // Decompress returns a reader of the decompressed content of r. It recognises gzip, zstd and bzip2 by their first bytes

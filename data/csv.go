@@ -178,8 +178,9 @@ func (s *csvSource) probe(text []byte, whole bool) (begin int, enough bool) {
 // probeRecords is how many records are looked at.
 const probeRecords = 32
 
-// records reads records from the beginning of a text, which is in the middle of one: where that ends, how many others
-// have a field for every column, and how many do not or cannot be read. The last does not count if the text goes on.
+// records counts the records in a text that starts in the middle of a record: where the first one ends, how many others
+// have a field for every column, and how many do not or cannot be read. Unless whole is set, the last record does not
+// count, because it may continue behind the text.
 func (s *csvSource) records(text []byte, whole bool) (end, good, bad int) {
 	r, err := newCSVReader(input{name: s.in.name, size: int64(len(text)),
 		open: func() (stream, error) { return memory{bytes.NewReader(text)}, nil }}, s.o)

@@ -20,8 +20,8 @@ func sniffCSV(name string, sample []byte, whole bool, o *Options) {
 	}
 }
 
-// delimiterLine is the length of a first line such as sep=;, by which spreadsheets are told the delimiter, and what it
-// names.
+// delimiterLine recognises a first line such as sep=;, which tells spreadsheets the delimiter. It returns the length of
+// the line and the delimiter.
 func delimiterLine(sample []byte) (length int, delimiter byte) {
 	text := bytes.TrimPrefix(sample, []byte(bom))
 	if len(text) < 5 || !strings.EqualFold(string(text[:4]), "sep=") {

@@ -309,7 +309,7 @@ func (f *Field) valueAt(c *Column, i int) (v float64, ok bool) {
 		t, _, ok := parseTime(text, f.Format)
 		return t.days(), ok
 	}
-	// A plain number is one in all styles, but for points that may group digits.
+	// A plain number means the same in all styles, unless its points may group digits.
 	if v, ok = ParseNumber(trimBlanks(text)); ok && (!strings.HasPrefix(f.Format, commaStyle) ||
 		bytes.IndexByte(text, '.') < 0 || c.IsBare(i)) {
 		return v, true

@@ -76,8 +76,8 @@ func encodingNamed(name string) (*textEncoding, error) {
 	return nil, fmt.Errorf("unknown encoding %q: want one of %s", name, strings.Join(Encodings(), ", "))
 }
 
-// encodingState is what is known of the encoding of an input. Text that is ASCII so far may be of several: the first
-// character beyond decides, while it is read.
+// encodingState is the encoding of an input as far as it is known. Text that is ASCII so far fits several encodings;
+// the first byte beyond ASCII decides, while the input is read.
 type encodingState struct {
 	assume *textEncoding
 	is     atomic.Pointer[textEncoding] // nil: ASCII so far
@@ -130,7 +130,7 @@ func newEncodingState(sample []byte, o Options) (*encodingState, error) {
 	return s, nil
 }
 
-// sniffUTF16 tells UTF-16 by its mark, or by zero bytes at every other place, as mostly ASCII has them.
+// sniffUTF16 recognises UTF-16 by its byte order mark, or by zeros at every other byte, as mostly ASCII text has.
 func sniffUTF16(b []byte) *textEncoding {
 	switch {
 	case bytes.HasPrefix(b, []byte("\xff\xfe")):
@@ -285,7 +285,7 @@ func (d *decoder) fill() {
 	d.buf = d.buf[:copy(d.buf, d.buf[used:])]
 }
 
-// decode sets ready to the text of b and tells how many bytes it took; end says that no more will come.
+// decode sets ready to the decoded text of b and returns the number of bytes used; end means that no more will come.
 func (d *decoder) decode(b []byte, end bool) (used int, err error) {
 	e := d.state.is.Load()
 	if e == nil {
@@ -307,8 +307,8 @@ func (d *decoder) decode(b []byte, end bool) (used int, err error) {
 	return used, err
 }
 
-// decode is the text of b and the number of bytes that it took; end says that no more will come. The text is in b or in
-// the memory of out. What is wrong stands behind the text.
+// decode returns the text of b and the number of bytes used; end means that no more will come. The text is in b or in
+// the memory of out. An error refers to the bytes after the returned text.
 func (e *textEncoding) decode(out *[]byte, b []byte, first, end bool) (text []byte, used int, wrong string) {
 	switch {
 	case e.order != nil:

@@ -11,9 +11,9 @@ func isJSONArray(text []byte) bool {
 	return len(t) > 0 && t[0] == '[' && bytes.HasPrefix(bytes.TrimLeft(t[1:], " \t\r\n"), []byte("{"))
 }
 
-// arrayLines turns a JSON array of objects into lines of one object each, while it is read. Line ends inside of an
-// object follow it as empty lines, so that an object that begins a line keeps its number; where several stand on one
-// line, the number is that of the object. What is wrong with an object is for the reader of lines to say.
+// arrayLines turns a JSON array of objects into lines of one object each, while it is read. Line ends inside an object
+// follow it as empty lines. An object that begins a line thus keeps its line number; if several objects share a line,
+// the number counts objects. The reader of lines reports what is wrong with an object.
 type arrayLines struct {
 	in            input
 	r             io.Reader

@@ -43,10 +43,10 @@ type LearnOptions struct {
 	// Strict makes the first cell that is no number in a column of numbers, or no date among dates, an error of kind
 	// [ErrUnreadable] that names its place. Otherwise it counts as missing.
 	Strict bool `json:",omitempty"`
-	// Like makes the columns what they are in another schema, so that means, scales, levels and ranges alone come from
-	// the rows: for a part of the rows of a table whose schema is known. Columns that are no field there are not read,
-	// no cell is an error, and targets, ids and columns left out are those of Like. Columns that the rows have no two
-	// values of are left out; if none is left, the fields are those of Like. No other option but MaxLevels counts.
+	// Like fixes the kinds of the columns to those of another schema; only means, scales, levels and ranges come from
+	// the rows. Use it for some of the rows of a table whose schema is known. Columns that are not fields there are not
+	// read, no cell is an error, and targets, ids and ignored columns are those of Like. Columns with fewer than two
+	// values are left out; if none remains, the fields are those of Like. Of the other options only MaxLevels counts.
 	Like *Schema `json:",omitempty"`
 }
 
@@ -307,8 +307,8 @@ func canonicalText(t string) string {
 	return t
 }
 
-// long reports whether a text is an integer of more digits than float64 holds, such as a key: others would be taken for
-// the same number.
+// long reports whether a text is an integer with more digits than float64 holds, such as a key. As numbers, different
+// keys would become equal.
 func long(text []byte, v float64) bool {
 	if math.Abs(v) < 1<<53 {
 		return false

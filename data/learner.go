@@ -168,8 +168,8 @@ func (l *Learner) read(src Source, of func(Unit) (*Learner, error)) (err error) 
 		shard = b.Unit.Shard
 		file := name(shard)
 		where, quick := r.Where, QuickWhere(r)
-		// Columns know nothing of each other, so that which goroutine learns one changes nothing; the first that fails
-		// is named.
+		// Columns are independent, so it does not matter which goroutine learns which. The error is that of the first
+		// column.
 		par.For(len(to.cols), learnCells/max(1, b.Rows)+1, func(lo, hi int) {
 			for j := lo; j < hi; j++ {
 				if l.want[j] != Skip {

@@ -11,9 +11,9 @@ import (
 	"github.com/randfeat/randfeat/internal/seal"
 )
 
-// A learner is saved as a record of package seal: its fingerprint is that of columns and options, its counts are
-// columns and rows. In the body texts stand behind their lengths, whole numbers are varints, floats eight bytes.
-// Texts that are counted come in increasing order, so that equal learners are equal bytes.
+// A learner is saved as a record of package seal. Its fingerprint covers columns and options, its counts are columns
+// and rows. In the body, texts follow their lengths, integers are varints and floats have eight bytes. Counted texts
+// are in increasing order, so that equal learners have equal bytes.
 var learnerFormat = seal.Format{Magic: "randfeat learner\n", Version: 2, Counts: 2}
 
 // AppendBinary appends the learner to b.
@@ -245,7 +245,7 @@ func (w *learnerWriter) column(c *columnLearner) {
 	}
 }
 
-// learnerReader reads from the front of b. bad says that something was impossible; what is read then is zero.
+// learnerReader reads from the front of b. bad is set by impossible data; everything read afterwards is zero.
 type learnerReader struct {
 	b   []byte
 	bad bool

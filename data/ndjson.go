@@ -258,8 +258,8 @@ func (p *lineScanner) blank() bool {
 	return p.Pos == len(p.Data)
 }
 
-// object reads the whole line as an object and gives every entry to f, with the places of key and value; null is nil,
-// and so is what is nested. Both live until the next entry.
+// object reads the whole line as an object and passes every entry to f, with the positions of key and value. null and
+// nested values are nil. Both slices are valid until the next entry.
 func (p *lineScanner) object(f func(key, value []byte, keyAt, valueAt int) error) error {
 	err := p.Object(func(key []byte, keyAt int) error {
 		p.Skip()

@@ -26,7 +26,7 @@ func CreateNPZ(path string, columns []string, kinds []Kind) (Writer, error) {
 			return nil, fmt.Errorf("%s: column %s is %v, an npz file holds numbers only: write CSV, NDJSON or Parquet",
 				path, show(columns[j]), k)
 		}
-		// Readers take the name of a member for a path.
+		// Readers treat the name of a member as a path.
 		if columns[j] == "" || strings.ContainsAny(columns[j], "/\\\x00") {
 			return nil, fmt.Errorf("%s: column %s cannot be the name of an array: rename it, or write CSV, NDJSON or Parquet", path, show(columns[j]))
 		}

@@ -7,8 +7,8 @@ import (
 	"unicode/utf8"
 )
 
-// The ways in which texts spell numbers beyond plain ones, with signs of currencies: [Field].Format. A percent sign
-// behind one of them says that the numbers are percentages: 6.1% and 6.1 are both 6.1.
+// The spellings of numbers beyond plain ones, with currency signs: [Field].Format. A percent sign after the style says
+// that the numbers are percentages: 6.1% and 6.1 are both 6.1.
 const (
 	pointStyle = "1,234.5" // groups by commas, blanks or apostrophes
 	commaStyle = "1.234,5" // decimal comma; groups by points, blanks or apostrophes
@@ -110,9 +110,9 @@ type styleReading struct {
 	units string
 }
 
-// of is the reading that leaves the fewest cells unread; ok is false if those are too many. Texts that can be read in
-// either style, as different numbers, are read in the usual one, that of the other columns (see usualStyle). plain are
-// the plain numbers of the column.
+// of returns the reading that leaves the fewest cells unread; ok is false if there are too many of them. Texts that
+// both styles read, as different numbers, are read in the usual style, that of the other columns (see usualStyle).
+// plain are the plain numbers of the column.
 func (s *styles) of(usual string, plain *octaves) (r styleReading, ok bool) {
 	badPoint, badComma := s.bad()
 	differ := s.comma.min != s.point.min || s.comma.max != s.point.max || s.comma.mean != s.point.mean ||

@@ -77,10 +77,10 @@ func (o *octaves) merge(p *octaves) {
 	}
 }
 
-// A number is a gross outlier if its distance from the middle is at least grossGap times the greatest distance of all
-// others, these are at least 99 % of the numbers (or all but one), and the standard deviation with the outliers is more
-// than grossScale times the one without. Such a column would be constant but for its outliers once it is standardised.
-// Heavy tails have no such gap: of two million incomes the largest is a few times the next.
+// A number is a gross outlier if three conditions hold: its distance from the middle is at least grossGap times the
+// largest distance of all others; these are at least 99 % of the numbers (or all but one); and the standard deviation
+// with the outliers is more than grossScale times the one without. After standardising, such a column would be constant
+// except for its outliers. Heavy tails have no such gap: of two million incomes the largest is a few times the next.
 const (
 	grossGap   = 100
 	grossScale = 5

@@ -14,12 +14,12 @@ import (
 	"github.com/randfeat/randfeat/internal/par"
 )
 
-// textReader reads the rows of a text format on several goroutines. The text is cut behind line ends into pieces, which
-// are decoded and parsed at the same time and handed out in order. Only three things go from a piece to the next: the
-// number of its first line, the encoding while it is open, and the beginning of a record that goes on there.
+// textReader reads the rows of a text format on several goroutines. The text is cut after line ends into pieces, which
+// are decoded and parsed concurrently and returned in order. Only three things pass from a piece to the next: the
+// number of its first line, the encoding while it is undecided, and the beginning of a record that continues there.
 //
-// Plain files and memory are read in pieces too. Of streams and compressed files one goroutine alone reads: a copy of
-// the bytes, and decompression if there is any.
+// Plain files and memory are read piece by piece too. A stream or a compressed file is read by one goroutine, which
+// only copies and decompresses.
 type textReader struct {
 	in      input
 	columns []string
@@ -51,7 +51,7 @@ type rows interface {
 	parseRow(b *Block) error
 }
 
-// link is what a piece tells the next one.
+// link is what a piece passes to the next one. A piece waits for the link of its predecessor only if it needs it.
 type link struct {
 	line     int64         // of the first line of the text, or of rest
 	encoding *textEncoding // nil: all text so far is ASCII
@@ -221,7 +221,8 @@ func (t *textReader) give(b *Block, most int) {
 	p.given = hi
 }
 
-// slowBytes is what a stream gives less than when its writer is the slower one.
+// slowBytes: a stream that delivers less per read has a slow writer, so its rows are passed on without waiting for
+// more.
 const slowBytes = 1 << 12
 
 // take reads the next piece.
@@ -461,8 +462,8 @@ func (l *link) carry(record []byte) {
 	l.line -= int64(bytes.Count(record, []byte("\n")))
 }
 
-// decode is the text of a piece and its encoding, nil if it is ASCII and that is not known. so is the encoding of what
-// comes before, and may take time. What is wrong stands behind the text.
+// decode returns the text of a piece and its encoding, or nil if the text is ASCII and the encoding is undecided. so
+// returns the encoding of the text before, and may have to wait for it. An error refers to the bytes after the text.
 func (t *textReader) decode(p *piece, so func() *textEncoding) (text []byte, e *textEncoding, wrong string) {
 	e = t.in.encoding.is.Load()
 	end := p.last && p.fail == nil

@@ -134,11 +134,12 @@ func checkSize(h header, have int64) error {
 	return nil
 }
 
-// chunkBytes is how much is read at a time: memory grows with the data that really arrives, whatever the shape says.
+// chunkBytes is the step in which data are read. Memory grows with the data that really arrive, whatever the shape
+// claims.
 const chunkBytes = 1 << 20
 
-// readElements reads all elements in row-major order. known says that the file holds as many as the shape promises, so
-// that the memory may be taken at once.
+// readElements reads all elements in row-major order. known means that the file is as long as the shape promises, so
+// all memory may be taken at once.
 func readElements[E any](r io.Reader, h header, known bool, decode func(dst []E, b []byte,
 	h header) error) ([]E, error) {
 	total := h.elements()

@@ -21,7 +21,7 @@ type reading struct {
 	sample string     // a value that is not plain
 }
 
-// cells are those that have a value, if the column is one of numbers or times.
+// cells is the number of cells with a value, if the column is one of numbers or times.
 func (l *columnLearner) cells() int64 { return l.numbers.n + l.texts - l.words }
 
 // missed is how many rows have no value then.
@@ -102,7 +102,7 @@ func (l *columnLearner) field(r reading) (f Field, outliers int64) {
 	return f, outliers
 }
 
-// name is what the values are.
+// name describes the values.
 func (r *reading) name() string {
 	if r.kind == Time {
 		return "dates"
@@ -147,8 +147,8 @@ func (l *columnLearner) strictError(r reading) error {
 		"correct it, or name the column as categorical", show(l.name), r.first.sample, r.m.n, r.name())
 }
 
-// relearn is field f of another schema as these rows have it; ok is false if they have no two values of it. What
-// cannot be told from the rows stays as it is.
+// relearn returns field f of another schema with the statistics of these rows; ok is false if they have fewer than two
+// values. What the rows cannot determine stays as in f.
 func (l *columnLearner) relearn(f Field, maxLevels, tracked int) (out Field, constant string, ok bool) {
 	out = f
 	out.Weight = 0

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// sequence follows whether the numbers of a column count its rows: each is one more than the one before. At the
-// beginning of a file they may begin anew.
+// sequence detects whether the numbers of a column count its rows: each is one more than the one before. They may start
+// again at the beginning of a file.
 type sequence struct {
 	n           int64
 	first, last float64
@@ -47,8 +47,8 @@ func (s *sequence) numbers(rows int64) bool {
 	return !s.broken && s.n == rows && rows >= leastNumbered && (s.first == 0 || s.first == 1)
 }
 
-// sketch estimates how many different numbers a column has, by the least hashes of them (Bar-Yossef et al. 2002,
-// Counting distinct elements in a data stream, algorithm 2). It does not depend on how the table is cut.
+// sketch estimates the number of distinct values by their smallest hashes (Bar-Yossef et al. 2002, "Counting distinct
+// elements in a data stream", algorithm 2). The result does not depend on how the table is cut.
 type sketch struct{ least []uint64 } // increasing
 
 const sketchSize = 256
@@ -141,7 +141,7 @@ func indexName(columns []string, j int) bool {
 	return !slices.Contains(columns, "c2")
 }
 
-// numbersRows says why a column of numbers tells rows apart and nothing else; empty: it does not.
+// numbersRows says why a column of numbers only identifies rows; "" if it does not.
 func (l *columnLearner) numbersRows(columns []string, j int, rows int64) string {
 	if l.role != asField || l.numbers.n != rows || !l.whole || rows < leastNumbered {
 		return ""

@@ -186,7 +186,7 @@ func CheckBlock(b *Block, kinds []Kind) error {
 	return nil
 }
 
-// spill writes what was collected, if it is much or all must go.
+// spill writes the collected rows if they are many, or if all must be written.
 func (t *tableOut) spill(all bool) error {
 	if len(t.buf) < writeBytes && !all {
 		return nil

@@ -9,14 +9,15 @@ import (
 	"sync/atomic"
 )
 
-// textBlocks cuts a file of text into blocks. Block i has the records that begin behind the first line end from byte
-// i·size on, up to where the next block begins. A line end inside of quotes is no place to begin, and whether it is
-// inside cannot be seen from the text around it alone. So the text behind it is read both ways, as if the quotes were
-// open and as if they were not: where just one way gives records of as many fields as there are columns, that is taken,
-// and otherwise no block begins there and block i is empty.
+// textBlocks cuts a text file into blocks. Block i has the records that begin after the first line end from byte i·size
+// on, up to the beginning of the next block. A line end inside quotes is not a boundary, and the text around it does
+// not show whether it is inside. The text after it is therefore read both ways, with open and with closed quotes. If
+// exactly one way gives records with a field for every column, it is used; otherwise no block begins there, and block i
+// is empty.
 //
-// A wrong guess is found, not read: who reads the block before comes to its end inside of quotes, which is an error. As
-// the first block begins where it should, blocks that are all read without an error are the records of the file.
+// A wrong guess is detected, not read: the reader of the block before reaches its end inside quotes, which is an error.
+// The first block begins at a known boundary. So if all blocks are read without an error, they are exactly the records
+// of the file.
 type textBlocks struct {
 	in    input
 	size  int64 // bytes of a block
@@ -147,7 +148,7 @@ func (t *textBlocks) block(i int) (in input, lo int64, err error) {
 	return in, lo, nil
 }
 
-// fresh is what was known of the encoding before rows were read.
+// fresh is the state of the encoding before any rows were read.
 func (t *textBlocks) fresh() *encodingState {
 	if t.in.encoding == nil {
 		return nil

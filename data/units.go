@@ -16,7 +16,7 @@ const DefaultUnitBytes = 32 << 20
 type Splitter interface {
 	Source
 	Blocks() int // at least one
-	// Block is a source of the rows of one block, perhaps none. It knows nothing of other blocks, so that it is the
+	// Block returns a source of the rows of one block, possibly none. It does not depend on other blocks, so it is the
 	// same whoever reads them.
 	Block(i int) (Source, error)
 }
@@ -81,7 +81,7 @@ func (t *LeafTree[T]) Add(leaf T) error {
 	}
 }
 
-// Root merges what is left, and leaves an empty tree; ok says that there was a leaf.
+// Root merges what remains and empties the tree; ok is false if there was no leaf.
 func (t *LeafTree[T]) Root() (root T, ok bool, err error) {
 	nodes, has := t.Nodes, t.Has
 	t.Nodes, t.Has = nil, nil

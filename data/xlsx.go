@@ -25,7 +25,7 @@ const (
 	maxPartBytes   = 16 << 20 // of the other parts
 )
 
-// sheet is what is needed to read the first sheet of a workbook: dates are numbers whose style is one of dates.
+// sheet describes the first sheet of a workbook as far as it is needed. Dates are numbers with a date style.
 type sheet struct {
 	in     input
 	part   string // its name in the archive

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/randfeat/randfeat/internal/namedjson"
+	"github.com/randfeat/randfeat/internal/similar"
 )
 
 // ErrName is returned by Decode and Parse for a family without a name, or with one that no family has.
@@ -44,7 +45,7 @@ func Decode(b []byte) (Family, error) {
 	if name == "" {
 		return nil, fmt.Errorf("family: no name; want one of %s: %w", names(), ErrName)
 	}
-	return nil, fmt.Errorf("family %q: want one of %s: %w", name, names(), ErrName)
+	return nil, fmt.Errorf("%w %q%s; want one of %s", ErrName, name, similar.Hint(name, Names()), names())
 }
 
 // asParam marks errors of fields as ErrParam; those of a family inside this one have their own mark.

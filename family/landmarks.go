@@ -11,10 +11,10 @@ import (
 //
 //	φ_f(x) = κ(x, ω_f), for instance exp(x·ω_f), or exp(−|x−ω_f|²/2) for the Gaussian kernel
 //
-// with the projections as landmarks, for every kernel without negative values. They are meant to be rows of the data,
-// given to randfeat.NewWithOmega; drawn ones are N(0, I). φ(x)·φ(y) estimates nothing: weights that a machine finds
-// make it a kernel machine. With all rows as landmarks that is the exact one, with some of them that of Nyström
-// (Williams & Seeger 2001).
+// with the projections as landmarks, for every kernel without negative values. Landmarks should be rows of the data,
+// given to randfeat.NewWithOmega; drawn ones are N(0, I). φ(x)·φ(y) is not an estimate of the kernel: a machine finds
+// weights that turn the features into a kernel machine. With all rows as landmarks it is the exact one, with some of
+// them that of Nyström (Williams & Seeger 2001).
 type Landmarks struct{}
 
 // Name is "landmarks".

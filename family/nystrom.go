@@ -14,12 +14,12 @@ import (
 	"github.com/randfeat/randfeat/theory"
 )
 
-// Nystrom are features of landmarks, F of them, signed:
+// Nystrom is the family of Nyström features, F of them, signed:
 //
 //	φ(x) = R⁻ᵀ k_m(x),  K_mm = RᵀR,  φ(x)·φ(y) = k_m(x)ᵀ K_mm⁻¹ k_m(y)
 //
-// with k_m(x) the kernels of x with the landmarks (Williams & Seeger 2001): κ(x, y) where one of the two is a landmark,
-// and the best approximation that the landmarks allow elsewhere. Fitted to data, no unbiasedness: it is as good as the
+// with k_m(x) the kernels of x with the landmarks (Williams & Seeger 2001). This is κ(x, y) if x or y is a landmark,
+// and the best approximation that the landmarks allow elsewhere. It is fitted to data and biased: it is as good as the
 // landmarks are near, and φ(x)·φ(x) ≤ κ(x, x). Every kernel without negative values has it.
 type Nystrom struct {
 	N    int    `json:"n,omitempty"`    // landmarks that a fit chooses; 0: 256

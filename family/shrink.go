@@ -25,8 +25,8 @@ type estimate struct {
 // fitSample is the number of rows kept to tell outliers from spread.
 const fitSample = 512
 
-// outlierTrace is how far the variance of all rows may exceed that of the sampled ones without their outliers before
-// these stand for the data.
+// outlierTrace: if the variance of all rows exceeds that of the sampled rows without outliers by more than this factor,
+// the sampled rows stand for the data.
 const outlierTrace = 1.5
 
 // fresh is the estimate about a shrunk mean, or about zero.
@@ -40,7 +40,8 @@ func (m *Moments) fresh(centred bool) estimate {
 	for i, v := range m.mean {
 		e.centre[i] = keep * v
 	}
-	// The kept part of the mean is wrong by a variance of its own; the covariance is divided by n, which lacks another.
+	// The kept part of the mean has a variance of its own, and the covariance, which is divided by n, lacks another
+	// 1/n.
 	grow := 1.0
 	if m.n > 1 {
 		grow += keep * keep * 2 / (e.n - 1)
@@ -84,8 +85,8 @@ func (m *Moments) keptMean(cov dense.Matrix[float64]) float64 {
 	return max(0, 1-noise/dense.Norm2(m.mean))
 }
 
-// excess is the mean excess kurtosis κ of the columns that vary, no less than 0. The variance of a sample variance is
-// (2+κ)/n: n rows of heavy tails tell as much about their covariance as n/(1+κ/2) Gaussian ones.
+// excess is the mean excess kurtosis κ ≥ 0 of the columns that vary. The variance of a sample variance is (2+κ)/n, so n
+// rows with heavy tails determine the covariance as well as n/(1+κ/2) Gaussian rows.
 func excess(x dense.Matrix[float64]) float64 {
 	var sum, columns float64
 	for l := range x.Cols {
@@ -113,7 +114,7 @@ func excess(x dense.Matrix[float64]) float64 {
 	return max(0, sum/columns)
 }
 
-// few widens thresholds for n rows: what is taken for their noise is uncertain too.
+// few widens thresholds for n rows, because the estimate of their noise is uncertain too.
 func few(n float64) float64 { return (n + 3) / (n - 1) }
 
 // freedom is (tr C)²/tr C², the number of equal directions that a covariance is worth, between 1 and d.
@@ -219,8 +220,8 @@ func (m *Moments) robust() (*Moments, dense.Matrix[float64]) {
 	return in, near
 }
 
-// drawIn brings outliers to the median distance from the median: at most one row or 2 % of them, which are beyond
-// twenty times that distance and beyond all others.
+// drawIn moves outliers to the median distance from the median: at most one row or 2 % of the rows, if they are farther
+// than twenty times that distance and farther than all others.
 func drawIn(x dense.Matrix[float64]) {
 	mid := make([]float64, x.Cols)
 	column := make([]float64, x.Rows)
@@ -250,9 +251,9 @@ func drawIn(x dense.Matrix[float64]) {
 	}
 }
 
-// Warning says when the smaller of two sets of so many rows with dim columns, after the kernel's embedding, is too
-// small for what the fit of f takes from it; "" otherwise. Such a fit stays close to OPRF, or to positive features for
-// families without a proposal.
+// Warning says when the smaller of two sets, with this many rows and dim columns after the kernel's embedding, is too
+// small for the fit of f; "" otherwise. Such a fit stays close to OPRF, or to positive features for families without a
+// proposal.
 func Warning(f Fitter, rows, dim int) string {
 	if !f.Needs().Covariance || rows >= 2*dim {
 		return ""

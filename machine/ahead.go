@@ -6,16 +6,19 @@ import (
 	"github.com/randfeat/randfeat/internal/par"
 )
 
-// filled is a buffer, or why there is none.
+// filled is a full buffer, or the error that ended the filling.
 type filled[B any] struct {
 	b      *B
 	err    error
 	caught *par.Panic
 }
 
-// ahead fills one of two buffers while the other is used, in order: use sees what fill made, buffer by buffer, and fill
-// runs in one goroutine. fill returns io.EOF, and fills nothing, at the end. The first error in the order of buffers
-// ends everything; a panic of fill becomes one of ahead. The goroutine has ended when ahead returns, also by a panic.
+// ahead reads ahead: one goroutine fills one of two buffers while the caller uses the other. use sees the buffers in
+// the order in which fill made them. fill returns io.EOF, and fills nothing, at the end.
+//
+// Invariants: the first error in the order of buffers is returned, whether fill or use made it; a panic of fill is
+// raised again in the caller; the goroutine has ended when ahead returns, even after a panic of use. Both channels hold
+// two buffers, so the goroutine never blocks on a caller that has given up.
 func ahead[B any](buffers [2]*B, fill, use func(*B) error) error {
 	limit := par.Limit()
 	if limit == 1 { // one after the other

@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// AUC is the area under the ROC curve: the probability that a positive has a higher value than a negative, ties
-// counting half. Its value is NaN where either is missing. The slices are sorted in place.
+// AUC is the area under the ROC curve: the probability that a positive has a higher value than a negative, where ties
+// count half. The value is NaN if there are no positives or no negatives. The slices are sorted in place.
 func AUC(positive, negative []float64) Score {
 	slices.Sort(positive)
 	slices.Sort(negative)
@@ -41,7 +41,7 @@ func aucInterval(v, m, n float64) (low, high float64) {
 		variance := t * (1 - t) * (1 + k*(1-t)/(2-t) + k*t/(1+t)) / (m * n)
 		return (v-t)*(v-t) - z95*z95*variance
 	}
-	// excess is negative at v, unless v is 0 or 1, and positive at the ends.
+	// excess is negative at v (unless v is 0 or 1) and positive at both ends, so each bracket contains one root.
 	solve := func(in, out float64) float64 {
 		for range 100 {
 			mid := (in + out) / 2
@@ -63,11 +63,11 @@ func aucInterval(v, m, n float64) (low, high float64) {
 	return low, high
 }
 
-// maxRanked bounds the numbers that ranks keeps, 32 MiB: of more rows, every 2nd, 4th, … counts.
+// maxRanked bounds the numbers that ranks keeps, to 32 MiB. With more rows it keeps every 2nd, 4th, … row.
 const maxRanked = 1 << 22
 
-// ranks keeps the scores of classes with the true ones, for areas under ROC curves, in bounded memory. Of two classes
-// one number says it all: how much more the second has.
+// ranks keeps the scores of classes together with the true classes, for areas under ROC curves, in bounded memory. For
+// two classes one number is enough: the difference of their scores.
 type ranks struct {
 	classes int
 	labels  []int32
@@ -84,7 +84,7 @@ func (r *ranks) width() int {
 	return r.classes
 }
 
-// weigh gives the rows so far weights of 1, and those that follow their own.
+// weigh starts to keep weights: rows so far get weight 1.
 func (r *ranks) weigh() {
 	r.weights = make([]float64, len(r.labels))
 	for i := range r.weights {
@@ -179,8 +179,8 @@ func (r *ranks) of(class int) Score {
 	return AUC(positive, negative)
 }
 
-// weighted is the area by values of rows with weights: the share of the weight of pairs that are in order. Its interval
-// is that of as many positives and negatives as tell as much.
+// weighted is the area for rows with weights: the share of the weight of all pairs that are in order. The interval uses
+// the effective sample sizes of the positives and the negatives.
 func (r *ranks) weighted(class int, values []float64) Score {
 	order := make([]int, len(values))
 	for i := range order {
@@ -212,8 +212,8 @@ func (r *ranks) weighted(class int, values []float64) Score {
 	return s
 }
 
-// score is the mean over the classes that occur, each against all others. Its limits are the means of theirs: the same
-// rows make all of them, so their errors may go together.
+// score is the mean area over the classes that occur, each against the rest. Its limits are the means of the limits of
+// the classes: the same rows enter all of them, so their errors may be correlated and must not be averaged out.
 func (r *ranks) score() Score {
 	if r.classes == 2 {
 		return r.of(1)

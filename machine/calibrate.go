@@ -63,7 +63,7 @@ func fitCalibration(scores dense.Matrix[float64], classes []int, weights []float
 	}
 	var best []float64
 	least, a := math.Inf(1), 1.0
-	// Coarse: the loss is flat in ε, and a makes up for most of it.
+	// A coarse grid suffices: the loss is flat in ε, and a compensates most of it.
 	for step := -8; step <= 1; step++ {
 		eps := math.Ldexp(1, step)
 		for i := range n {
@@ -102,7 +102,7 @@ func logSoft(s, eps float64) float64 {
 	}
 }
 
-// maxTurns bounds how often a and the shifts are found by turns.
+// maxTurns bounds the alternating updates of a and the shifts.
 const maxTurns = 100
 
 // calibrating is the log loss of softmax(a·z + shift).
@@ -114,8 +114,9 @@ type calibrating struct {
 	shift   []float64 // of classes
 }
 
-// match moves the shifts towards those with which classes have the weight that targets say, where the loss is least: by
-// iterative scaling (Darroch & Ratcliff 1972, "Generalized iterative scaling for log-linear models").
+// match moves the shifts towards the stationary point of the loss, where each class has the predicted weight that its
+// targets demand. One call is one step of iterative scaling (Darroch & Ratcliff 1972, "Generalized iterative scaling
+// for log-linear models").
 func (c *calibrating) match(a float64) {
 	k := len(c.shift)
 	want, have, p := make([]float64, k), make([]float64, k), make([]float64, k)
@@ -139,7 +140,7 @@ func (c *calibrating) match(a float64) {
 		want[y] += w * (1 - float64(k)*c.other[y])
 	}
 	for j := range c.shift {
-		if have[j] > 0 && want[j] > 0 { // weights of 0 say nothing
+		if have[j] > 0 && want[j] > 0 { // a class without weight determines no shift
 			c.shift[j] += math.Log(want[j] / have[j])
 		}
 	}
@@ -178,7 +179,7 @@ func (c *calibrating) at(a float64) (loss, first, second float64) {
 		for j, v := range z {
 			top = max(top, a*v+c.shift[j])
 		}
-		// target and shift are the means of z and of the shifts that the targets of the row have.
+		// target and shift are the expectations of z and of the shifts under the smoothed targets of the row.
 		sum, mean, square, target, shift := 0.0, 0.0, 0.0, 0.0, c.shift[y]
 		other := c.other[y]
 		for j, v := range z {

@@ -10,7 +10,7 @@ import (
 // precision of a class that was never predicted, the recall of one without rows.
 type ClassScores struct {
 	Class     int   `json:"class"`
-	Rows      int64 `json:"rows"`      // of the class
+	Rows      int64 `json:"rows"`      // rows whose true class this is
 	Predicted int64 `json:"predicted"` // rows predicted as the class
 	Precision Score `json:"precision"` // share of them that are of the class
 	Recall    Score `json:"recall"`    // share of its rows that are predicted so
@@ -18,9 +18,9 @@ type ClassScores struct {
 	AUC       Score `json:"auc"`       // the class against all others
 }
 
-// Classes are the scores of every class. Limits of precision and recall are those of Clopper and Pearson. F1 is
-// 2J/(1+J) of the share J of right ones among the rows that are of the class or predicted so, and its limits are those
-// of J so transformed: unlike the delta method they have a width at 0 and 1.
+// Classes returns the scores of every class. Precision and recall have Clopper–Pearson limits. F1 = 2J/(1+J), where J
+// is the share of correct rows among the rows that are of the class or predicted as it. Its limits are the transformed
+// limits of J: unlike those of the delta method, they have a width at 0 and 1.
 func (e *Evaluation) Classes() []ClassScores {
 	var out []ClassScores
 	for c, row := range e.confusion {
@@ -48,7 +48,7 @@ func (e *Evaluation) Classes() []ClassScores {
 	return out
 }
 
-// share is that of right rows among all, rows of them, with its interval.
+// share is the share of right among all, which come from the given number of rows, with its interval.
 func share(name string, right, all tally, rows int64) Score {
 	s := Score{Name: name, Value: math.NaN(), Low: math.NaN(), High: math.NaN(), Rows: rows}
 	if all.w > 0 {
@@ -65,8 +65,8 @@ type Confused struct {
 	Share     float64 `json:"share"` // of the rows of the true class
 }
 
-// LargestConfusions are the pairs of classes that are most often confused, at most most of them: what a confusion
-// matrix of many classes is read for.
+// LargestConfusions returns up to most pairs of classes that are confused most often. It replaces the confusion matrix
+// if there are many classes.
 func LargestConfusions(confusion [][]int64, most int) []Confused {
 	var out []Confused
 	for c, row := range confusion {

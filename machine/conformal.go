@@ -24,8 +24,8 @@ type Residuals struct {
 // Len is the number of rows.
 func (r *Residuals) Len() int64 { return r.rows }
 
-// Add adds rows, of equal weight or of those given. With variances, residuals are in units of the standard deviation of
-// their row, so that intervals are as wide as the model says, times what it is too sure by.
+// Add adds rows, of equal weight or of the given weights. With variances, residuals are in units of the standard
+// deviation of their row: intervals then follow the model's variance, corrected by how overconfident it is.
 func (r *Residuals) Add(y, pred, variance dense.Matrix[float64], weights []float64) {
 	if r.kept == nil {
 		r.kept, r.step = make([][]float64, pred.Cols), 1
@@ -84,7 +84,7 @@ func (r *Residuals) Quantiles() dense.Matrix[float64] {
 		n := len(v)
 		for j := range tailSteps + 1 {
 			low, high := math.Inf(-1), math.Inf(1)
-			// In whole numbers: j/1000 is no binary fraction.
+			// In integers: j/1000 is not a binary fraction, and rounding would shift the rank by one.
 			if i := j * (n + 1) / (2 * tailSteps); i > 0 {
 				i = min(i, n)
 				low, high = v[i-1], v[n-i]
@@ -96,8 +96,8 @@ func (r *Residuals) Quantiles() dense.Matrix[float64] {
 	return out
 }
 
-// weighted writes the limits of residuals v: the largest of them that less than t(W+1) − 1 of the weight W is below,
-// and likewise from above.
+// weighted writes the limits of residuals v for every tail t: the largest residual with less than t(W+1) − 1 of the
+// total weight W below it, and the mirror image for the upper limit.
 func (r *Residuals) weighted(low, high, v []float64) {
 	order, total := make([]int, len(v)), 0.0
 	for i := range order {
@@ -106,7 +106,7 @@ func (r *Residuals) weighted(low, high, v []float64) {
 	}
 	slices.SortFunc(order, func(a, b int) int { return cmp.Compare(v[a], v[b]) })
 	side := func(limits []float64, outermost float64) {
-		below, at := 0.0, -1 // weight of what is further out than order[at+1]
+		below, at := 0.0, -1 // weight further out than order[at+1]
 		for j := range limits {
 			t := float64(j) / (2 * tailSteps) * (total + 1)
 			for at+1 < len(order) && below+1 <= t*(1+1e-12) {

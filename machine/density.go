@@ -39,10 +39,10 @@ func NewDensity(s Setup) (*Density, error) {
 // Len is the number of rows added.
 func (d *Density) Len() int64 { return d.sums.n }
 
-// AddRows adds all rows; targets are not looked at.
+// AddRows adds all rows and ignores targets.
 func (d *Density) AddRows(rows Rows) error { return d.sums.AddRows(rows) }
 
-// Add adds rows; targets are not looked at, weights are.
+// Add adds rows. It ignores targets but uses weights.
 func (d *Density) Add(x, y dense.Matrix[float64]) error {
 	if !d.sums.setup.Weighted {
 		y = dense.Matrix[float64]{}
@@ -59,7 +59,7 @@ func (d *Density) Merge(o Sums) error {
 	return d.sums.Merge(other.sums)
 }
 
-// Model is the density of the rows so far, without quantiles. It has no penalty, λ is not looked at.
+// Model is the density of the rows so far, without quantiles. It has no penalty, so λ is ignored.
 func (d *Density) Model(float64) (*Model, error) {
 	a := d.sums
 	if a.n == 0 || !(a.total > 0) {
@@ -67,7 +67,7 @@ func (d *Density) Model(float64) (*Model, error) {
 	}
 	mass := slices.Clone(a.sums.Data)
 	if a.setup.Weighted {
-		a.tab.Scale(mass, float64(a.n)/a.total) // a model divides by its rows
+		a.tab.Scale(mass, float64(a.n)/a.total) // a model divides by its number of rows, not by their weight
 	}
 	return &Model{Kind: KindDensity, Task: Unsupervised, Outputs: 1, Spec: a.setup.Spec, Omega: a.setup.Omega,
 		Rows:     a.n,

@@ -92,8 +92,8 @@ type Evaluation struct {
 	score moments
 }
 
-// Evaluation is that of predictions of the model, of no rows yet: [NewEvaluation], and whether scores are
-// probabilities: those of ridge if they are calibrated, those of a kernel average with features of both signs likewise.
+// Evaluation returns an empty evaluation for predictions of this model. It knows whether the scores of classes are
+// probabilities: those of ridge are if they are calibrated, those of a kernel average if its features are positive.
 func (m *Model) Evaluation() (*Evaluation, error) {
 	e := NewEvaluation(m.Kind, m.Task, m.Outputs)
 	if m.Calibrated() {
@@ -140,11 +140,11 @@ func NewEvaluation(kind Kind, task Task, outputs int) *Evaluation {
 	return e
 }
 
-// Probable reports whether scores of classes are probabilities, as far as it is known by now.
+// Probable reports whether all scores of classes so far were probabilities.
 func (e *Evaluation) Probable() bool { return e.task == Classification && !e.unlikely }
 
 // TakeProbabilities takes log loss, Brier score and reliability from o, an evaluation of some of the same rows with
-// calibrated scores. Counts and ranks remain those of e.
+// calibrated scores. Counts and ranks remain those of e, so calibration cannot change which class was predicted.
 func (e *Evaluation) TakeProbabilities(o *Evaluation) error {
 	if e.task != Classification || o.task != e.task || o.outputs != e.outputs {
 		return fmt.Errorf("probabilities of a %s of %d for a %s of %d: %w", o.task, o.outputs, e.task, e.outputs,
@@ -157,8 +157,8 @@ func (e *Evaluation) TakeProbabilities(o *Evaluation) error {
 // Len is the number of rows added.
 func (e *Evaluation) Len() int64 { return e.n }
 
-// Add compares rows. y is what Rows hands out: targets, or the class index; a density has none. pred are predictions of
-// the model, log densities for a density; variance those of [Predictor.Variance], or empty.
+// Add compares rows. y holds what [Rows] returns: targets, or the class index; a density has no y. pred holds
+// predictions, or log densities; variance holds the variances of [Predictor.Variance], or is empty.
 func (e *Evaluation) Add(y, pred, variance dense.Matrix[float64]) error {
 	return e.AddWeighted(y, pred, variance, nil)
 }
@@ -299,7 +299,7 @@ func (e *Evaluation) addClass(truth int, p []float64, weight float64) {
 		}
 		square += v * v
 	}
-	// float32 predictions of many classes sum to 1 within some 1e-4.
+	// float32 predictions of many classes sum to 1 only within about 1e-4.
 	if math.Abs(sum-1) > 1e-3 {
 		e.unlikely = true
 	}
@@ -359,7 +359,7 @@ func (e *Evaluation) addVariance(y, p, variance []float64, weight float64) {
 	e.logs.addWeighted(sum, weight)
 }
 
-// addCovered counts targets in their 90 % intervals: those of the model, or of a normal law with its variance.
+// addCovered counts targets inside their 90 % intervals: the model's own, or those of a normal law with its variance.
 func (e *Evaluation) addCovered(y, p, variance []float64, weight float64) {
 	e.ranged++
 	e.varied.add(weight)
@@ -504,7 +504,8 @@ func (e *Evaluation) regression() []Score {
 			sum.Rows = 0
 			break
 		}
-		// The average over outputs has at most the average of their standard errors.
+		// The standard error of an average over outputs is at most the average of their standard errors: outputs of a
+		// row may be correlated.
 		sum.Value += s.Value / float64(e.outputs)
 		sum.Low += s.Low / float64(e.outputs)
 		sum.High += s.High / float64(e.outputs)
@@ -539,9 +540,9 @@ func (e *Evaluation) regression() []Score {
 // TooUncertain is the note of an R² without an interval.
 const TooUncertain = "too uncertain, it would reach from below -10 to above 0"
 
-// orNone takes an interval of R² back that says nothing: from below −10 to above 0. It mostly comes of single rows
-// whose errors are larger than all others together. Their square is in the numerator, and in the denominator only if it
-// is the target that is far off, so that the lower limit would be any number, such as −9e15.
+// orNone drops an interval of R² that reaches from below −10 to above 0. Such intervals mostly come from single rows
+// with errors larger than all others together. The squared error is in the numerator, but in the denominator only if
+// the target itself is far off, so the lower limit could be any number, such as −9e15.
 func (s Score) orNone() Score {
 	if s.Name == "R²" && s.Low < -10 && s.High > 0 {
 		s.Low, s.High, s.Note = math.NaN(), math.NaN(), TooUncertain
@@ -549,15 +550,15 @@ func (s Score) orNone() Score {
 	return s
 }
 
-// rmse has the root of the limits of the mean square over so many outputs.
+// rmse takes the root of the limits of the mean square over the given number of outputs.
 func rmse(m moments, outputs int) Score {
 	low, high := m.errorLimits(normalSquares, outputs)
 	return Score{Name: "RMSE", Value: math.Sqrt(m.mean), Low: math.Sqrt(low), High: math.Sqrt(high), Rows: m.n}
 }
 
-// r2Sums are what R² = 1 − A/B needs, A the mean of the squared errors e and B the variance of y, together with the
-// variance of its influence (A/B·(y−ȳ)² − e)/B. Powers of y are taken about the first y, so that they do not cancel.
-// Sums are weighted, and 2 is the same with squares of weights, for the variance of the influence.
+// r2Sums holds the sums for R² = 1 − A/B, where A is the mean of the squared errors e and B the variance of y, and for
+// the variance of its influence (A/B·(y−ȳ)² − e)/B. Powers of y are taken about the first y to avoid cancellation. Sums
+// are weighted; fields that end in 2 use squared weights, for the variance of the influence.
 type r2Sums struct {
 	rows  int64
 	of    tally
@@ -610,7 +611,7 @@ func (s *r2Sums) merge(o r2Sums) {
 	s.eee += o.eee
 }
 
-// moved turns sums of w·x^k into those of w·(x+d)^k, by the binomial theorem.
+// moved turns sums of w·x^k into sums of w·(x+d)^k, by the binomial theorem.
 func moved(sums []float64, d float64) {
 	for k := len(sums) - 1; k > 0; k-- {
 		v, c, p := 0.0, 1.0, 1.0 // c = k over j, p = d^j
@@ -623,7 +624,7 @@ func moved(sums []float64, d float64) {
 	}
 }
 
-// score has no value where all targets are equal.
+// score returns false if all targets are equal: R² is then undefined.
 func (s r2Sums) score() (Score, bool) {
 	n := s.of.w
 	if !(n > 0) {
@@ -643,8 +644,8 @@ func (s r2Sums) score() (Score, bool) {
 	influence := moments{n: s.rows, of: s.of, m2: m2, m3: m3}
 	influence.squares.m2 = max(q*q*s.u2[4]-2*q*s.e2[2]+s.ee2[0], 0)
 	low, high := skewed(1-q, influence.standardError()/b, influence.skewness(), influence.effective())
-	// The influence is that of small changes. Errors with heavy tails move A far, and B with it, while what the model
-	// explains, B − A, stays. The wider of the two intervals is taken on either side.
+	// The influence function describes small changes. Heavy-tailed errors move A far, and B with it, while the
+	// explained part B − A stays. Each side therefore takes the wider of the two intervals.
 	errors := moments{n: s.rows, of: s.of, mean: a, m2: max(s.ee[0]-n*a*a, 0), m3: s.eee - 3*a*s.ee[0] + 2*n*a*a*a}
 	errors.squares.mean, errors.squares.m2 = a, max(s.ee2[0]-2*a*s.e2[0]+s.of.w2*a*a, 0)
 	least, most := errors.errorLimits(normalSquares, 1)

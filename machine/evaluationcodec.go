@@ -9,12 +9,14 @@ import (
 	"github.com/randfeat/randfeat/internal/seal"
 )
 
-// evaluationFormat: the flag is 1 for rows with weights, and 2 more if some scores are no probabilities; the counts are
-// the task (as in a saved smoother), outputs, rows, and rows whose ranks are kept. The body are the numbers of
-// Evaluation.walk, 8 bytes each, then by rank the class u32, with weights the weight f64, and scores f64.
+// evaluationFormat is the format of a saved evaluation. The flag is 1 for rows with weights, plus 2 if some scores are
+// not probabilities. The counts are the task (as in a saved smoother), outputs, rows, and rows whose ranks are kept.
+// The body has the numbers of Evaluation.walk, 8 bytes each, then for every rank the class u32, the weight f64 (with
+// weights), and the scores f64.
 var evaluationFormat = seal.Format{Magic: "randfeat evaluation\n", Version: 1, Counts: 4}
 
-// walk visits all numbers whose number does not depend on the rows.
+// walk visits all numbers whose count does not depend on the rows, in the order of the format. Both directions of the
+// codec use it, so they cannot disagree.
 func (e *Evaluation) walk(f func(*float64), n func(*int64)) {
 	tallies := func(ts ...*tally) {
 		for _, t := range ts {
@@ -140,7 +142,7 @@ func (e *Evaluation) UnmarshalBinary(b []byte) error {
 	}
 	e.ranks.scores = make([]float64, int(n)*e.ranks.width())
 	seal.Read(body, e.ranks.scores, &ok)
-	// Merging doubles the smaller step until both are equal: only powers of two ever are.
+	// Merging doubles the smaller step until both are equal, so a step is always a power of two.
 	step := e.ranks.step
 	ok = ok && step <= 1<<40 && step&(step-1) == 0 && (step == 0) == (e.ranks.rows == 0) &&
 		e.ranks.rows <= int64(count[2])

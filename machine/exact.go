@@ -66,21 +66,22 @@ func fitExact(s Setup, x, y dense.Matrix[float64], lambda float64, margins bool)
 	return landmarkModel(s, x, d.Alpha, d.Intercept, lambda, int64(x.Rows)), nil
 }
 
-// activeRows is the number of rows from which margins are looked for among the rows on their wrong side first, which
-// are mostly few (linalg.SolveMargins).
+// From activeRows rows on, the solver looks for margins among the violating rows first, which are usually few
+// (linalg.SolveMargins).
 const activeRows = 2000
 
-// Kernels of mixedRows rows and more are factored in float32 and refined (linalg.SolveDualMixed), unless there are more
-// than mixedMost, 12n² bytes of which are as many as the 8n² of 20,000 rows.
+// Kernel matrices of at least mixedRows rows are factored in float32 and refined (linalg.SolveDualMixed). Above
+// mixedMost rows the 12n² bytes of that would exceed the 8n² bytes of 20,000 rows in float64.
 const (
 	mixedRows = 3000
 	mixedMost = 16000
 )
 
-// solveExact solves for all rows in about half of the time of a factorisation where λ is not too small for float32.
+// solveExact solves for all rows. If λ is large enough for float32 it takes about half the time of a float64
+// factorisation.
 func solveExact(k, t dense.Matrix[float64], roots []float64, lambda float64, margins bool) (*linalg.Dual, error) {
 	if roots == nil && k.Rows >= mixedRows && k.Rows <= mixedMost {
-		least := 0.5 // penalties that need 20 steps or so, which is what half a factorisation is worth
+		least := 0.5 // below this λ refinement needs more than about 20 steps, which cost half a factorisation
 		if margins {
 			least = 20 // most steps are those of a penalty larger by 1
 		}

@@ -14,11 +14,12 @@ import (
 )
 
 const (
-	// heldKernels are the bytes of kernels that FitExactIterative keeps between its products.
+	// heldKernels is the memory for kernels that FitExactIterative keeps between products, in bytes.
 	heldKernels = 2 << 30
-	// kernelSketch are the landmarks of its preconditioner.
+	// kernelSketch is the number of landmarks of its preconditioner.
 	kernelSketch = 2048
-	// Margins begin where squares are solved to marginStart, and end where a step changes scores by marginTolerance.
+	// Margins start from squared errors solved to marginStart, and end when a step changes scores by less than
+	// marginTolerance.
 	marginStart     = 1e-2
 	marginTolerance = 1e-3
 )
@@ -123,7 +124,7 @@ func packedTargets(t dense.Matrix[float64], cols int) dense.Matrix[float64] {
 	return out
 }
 
-// exactSetup checks what a fit with the kernels of all rows is given.
+// exactSetup validates the arguments of a fit with the kernels of all rows.
 func exactSetup(s Setup, x, y dense.Matrix[float64], lambda float64) (Setup, error) {
 	s.Omega = []coupling.Omega{}
 	s, err := s.prepared()

@@ -23,7 +23,7 @@ type Dependence struct {
 	Kind   data.FieldKind    `json:"kind"`
 	Output string            `json:"output"` // the target, or the class whose probability or score is predicted
 	Points []DependencePoint `json:"points"`
-	Rows   int               `json:"rows"` // that are averaged
+	Rows   int               `json:"rows"` // number of rows averaged
 }
 
 // DependencePoint is a value of the column, with the mean prediction and its 95 % interval over rows.

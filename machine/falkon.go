@@ -46,9 +46,9 @@ const (
 	defaultSteps     = 200
 	defaultSketch    = 4096
 	sketchBytes      = 1 << 30
-	// Features of iterativeBlock bytes are computed at a time, used twice in the second-level cache and forgotten; of
-	// rows with more than narrowRow columns, whose projections are more than that cache holds, as many as wideBlock
-	// has, lest projections be read from memory for every 16 rows.
+	// Features are computed in blocks of iterativeBlock bytes, used twice while they are in the second-level cache, and
+	// dropped. For rows of more than narrowRow columns the projections alone exceed that cache. Blocks then have
+	// wideBlock bytes, so that the projections are not read from memory again for every 16 rows.
 	iterativeBlock, wideBlock = 2 << 20, 64 << 20
 	narrowRow                 = 24
 	wideRows                  = 256
@@ -126,7 +126,7 @@ func fitByRows(s Setup, rows Rows, lambda float64, o Iterative) (*Model, Iterati
 	return m, done, nil
 }
 
-// gradients are what iterations need of the rows: products with C = Σ(φ−μ)(φ−μ)ᵀ.
+// gradients provides products with C = Σ(φ−μ)(φ−μ)ᵀ by passes over the rows.
 type gradients struct {
 	setup    Setup
 	rows     Rows
@@ -202,8 +202,8 @@ func (g *gradients) phi(x dense.Matrix[float64]) (dense.Matrix[float64], error) 
 	return g.wide, nil
 }
 
-// first reads the rows once, for means and the right-hand side, and returns at most r rows of x, those of the smallest
-// hashes.
+// first reads the rows once, for the means and the right-hand side, and returns at most r rows of x: those with the
+// smallest hashes. This sample does not depend on how the rows are divided into blocks.
 func (g *gradients) first(r int) (dense.Matrix[float64], error) {
 	k := g.setup.Outputs
 	cross := dense.New[float64](g.features, k+1)
@@ -427,9 +427,9 @@ func (p *preconditioner) decompose() error {
 	return nil
 }
 
-// tail is what C has in directions that no row of the sketch shows: the mean of the last pivots of ΨΨᵀ, what is left of
-// further rows where the rows before them are known. A λ below it takes these directions for empty, and iterations
-// spend themselves on them; as the λ of P, they count as what the sketch ends with (Frangella, Tropp & Udell 2021,
+// tail is the size of C in directions that no row of the sketch shows: the mean of the last pivots of ΨΨᵀ, which is
+// what further rows would add. If λ is smaller, a preconditioner with λ treats these directions as empty, and the
+// iterations are spent on them. Using the tail as the λ of P avoids this (Frangella, Tropp & Udell 2021,
 // arXiv:2110.02820, eq. 1.3).
 func (p *preconditioner) tail() float64 {
 	n := p.factor.Rows
@@ -451,7 +451,7 @@ func products(tab *kern.Table[float64], a dense.Matrix[float64]) dense.Matrix[fl
 	for lo := 0; lo < a.Rows; lo += productRows {
 		hi := min(lo+productRows, a.Rows)
 		tab.Pack(&panel, a.RowRange(lo, hi))
-		par.For(hi, 16, func(i, iEnd int) { // what is below has no influence
+		par.For(hi, 16, func(i, iEnd int) { // the strict lower triangle is never read
 			tab.MulT(out.RowRange(i, iEnd).ColRange(lo, hi), a.RowRange(i, iEnd), &panel, nil)
 		})
 	}
@@ -492,9 +492,9 @@ func (p *preconditioner) apply(dst, v dense.Matrix[float64]) error {
 	return nil
 }
 
-// solve is (C + λI)w = b by preconditioned conjugate gradients, every output by itself but all with one pass. The
-// preconditioner is applied with roundings of σ_max/λ, so that β is that of flexible iterations, z·(r −
-// r_old)/(z·r)_old (Golub & Ye 1999), which needs no exact P.
+// solve solves (C + λI)w = b by preconditioned conjugate gradients, each output by itself but all in one pass over the
+// rows. The preconditioner has relative rounding errors of σ_max/λ. β therefore has the form of flexible conjugate
+// gradients, z·(r − r_old)/(z·r)_old (Golub & Ye 1999), which does not need an exact P.
 func (g *gradients) solve(p *preconditioner, lambda float64, o Iterative, done *Iterations) (dense.Matrix[float64],
 	error) {
 	f, k := g.features, g.setup.Outputs
@@ -527,7 +527,7 @@ func (g *gradients) solve(p *preconditioner, lambda float64, o Iterative, done *
 		done.Steps++
 		alpha := dots(d, ap)
 		for c := range alpha {
-			if alpha[c] > 0 { // an output that is solved stays
+			if alpha[c] > 0 { // an output that has converged stays
 				alpha[c] = rz[c] / alpha[c]
 			}
 		}

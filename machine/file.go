@@ -164,7 +164,7 @@ func readModel(path string) ([]byte, error) {
 	switch {
 	case info.IsDir():
 		return nil, fmt.Errorf("%s is a directory, want a model file", path)
-	case !info.Mode().IsRegular(): // a pipe without a writer would be waited for, and /dev/zero never ends
+	case !info.Mode().IsRegular(): // opening a pipe without a writer would block, and /dev/zero never ends
 		return nil, fmt.Errorf("%s is not a regular file, want a model file: write the model to a file first", path)
 	}
 	return os.ReadFile(path)
@@ -311,8 +311,8 @@ func matrixOf(t tensorfile.Tensor) (dense.Matrix[float64], error) {
 	return dense.Matrix[float64]{Rows: t.Shape[0], Cols: t.Shape[1], Stride: t.Shape[1], Data: x}, err
 }
 
-// redraw finds the fast form of structured projections, which a file does not hold: the spec gives it again, where its
-// numbers are the same on this machine. Otherwise the projections of the file are used as they are.
+// redraw restores the fast form of structured projections, which the file does not contain, by drawing them again from
+// the spec. It is used only if the numbers equal those of the file; another machine may draw other last bits.
 func (m *Model) redraw() {
 	if m.Spec.M != m.Omega[0].Rows.Rows {
 		return

@@ -8,8 +8,8 @@ import (
 	"github.com/randfeat/randfeat/internal/linalg"
 )
 
-// GP are the [Sums] of Gaussian-process regression: those of [Ridge], of which it makes a model with a variance. The
-// noise is that of largest evidence; [Ridge.GP] takes a given one.
+// GP holds the [Sums] of Gaussian-process regression. They are those of [Ridge]; only the model differs, which has a
+// variance. The noise maximises the evidence; [Ridge.GP] takes a given noise.
 type GP struct{ *Ridge }
 
 // NewGP returns the sums of no rows.

@@ -8,17 +8,16 @@ import (
 	"github.com/randfeat/randfeat/dense"
 )
 
-// Prediction intervals by group: where errors differ from group to group, intervals of all rows are too wide for some
-// and too narrow for others. Those of a group are made of the residuals of its rows alone, so that they hold as many
-// new observations of the group as they say (Vovk, Lindsay, Nouretdinov & Gammerman 2003, "Mondrian confidence
-// machine").
+// Prediction intervals by group. If errors differ between groups, the intervals of all rows are too wide for some
+// groups and too narrow for others. Intervals of a group use the residuals of its own rows, so their coverage holds
+// within the group (Vovk, Lindsay, Nouretdinov & Gammerman 2003, "Mondrian confidence machine").
 
 // LeastGroup is the number of held-out rows that a group needs for intervals of its own. With 19 rows, the largest
 // possible coverage is 0.9. Smaller groups use the intervals of all rows.
 const LeastGroup = 19
 
-// GroupColumn is the field that prediction intervals go by, and its first encoded column; nil: they are those of all
-// rows.
+// GroupColumn returns the field that prediction intervals depend on and its first encoded column, or nil if all rows
+// share the same intervals.
 func (m *Model) GroupColumn() (*data.Field, int) {
 	if m.IntervalBy == "" || m.Schema == nil {
 		return nil, 0
@@ -45,7 +44,7 @@ func GroupOf(f *data.Field, columns []float64) int {
 	return -1
 }
 
-// SetGroups gives the model intervals by the levels of a column, of their residuals; nil ones have too few rows.
+// SetGroups sets intervals by the levels of a column, from the residuals of each level; nil means too few rows.
 func (m *Model) SetGroups(column string, residuals []*Residuals) error {
 	m.IntervalBy = column
 	f, _ := m.GroupColumn()
@@ -66,7 +65,7 @@ func (m *Model) SetGroups(column string, residuals []*Residuals) error {
 	return nil
 }
 
-// IntervalOf is Interval for a group, the place of a level as GroupOf gives it.
+// IntervalOf is Interval for a group, given by the index of [GroupOf].
 func (m *Model) IntervalOf(group, output int, coverage float64) (low, high float64, err error) {
 	if group < 0 || m.GroupResiduals.IsEmpty() {
 		return m.Interval(output, coverage)
@@ -113,7 +112,7 @@ func (m *Model) checkGroups(coverage float64) error {
 	return nil
 }
 
-// GroupCoverage counts how many targets of every group lie in their intervals of 90 %.
+// GroupCoverage counts how many targets of each group lie inside their 90 % intervals.
 type GroupCoverage struct {
 	m     *Model
 	f     *data.Field
@@ -125,7 +124,7 @@ type GroupCoverage struct {
 // Coverage90 is the coverage of the intervals that GroupCoverage checks.
 const Coverage90 = 0.9
 
-// NewGroupCoverage is nil for a model whose intervals go by no column.
+// NewGroupCoverage returns nil for a model without group intervals.
 func NewGroupCoverage(m *Model) *GroupCoverage {
 	f, at := m.GroupColumn()
 	if f == nil || m.checkInterval(Coverage90) != nil {
@@ -135,7 +134,7 @@ func NewGroupCoverage(m *Model) *GroupCoverage {
 	return &GroupCoverage{m: m, f: f, at: at, rows: make([]int64, n), holds: make([]float64, n)}
 }
 
-// Add adds rows; several targets count in equal parts.
+// Add adds rows. With several targets, each counts as a fraction of the row.
 func (c *GroupCoverage) Add(x, y, pred, variance dense.Matrix[float64]) error {
 	for i := range x.Rows {
 		group := GroupOf(c.f, x.Row(i)[c.at:c.at+c.f.Width()])
@@ -167,7 +166,7 @@ type GroupScore struct {
 	Covered Score  `json:"covered"`
 }
 
-// Scores are those of the groups that rows are of, with Clopper and Pearson's intervals.
+// Scores returns the coverage of each group that occurs, with Clopper–Pearson intervals.
 func (c *GroupCoverage) Scores() []GroupScore {
 	var out []GroupScore
 	for l, n := range c.rows {

@@ -67,7 +67,7 @@ func Importances(m *Model, x, y dense.Matrix[float64], o ImportanceOptions) ([]I
 	for i := range m.Schema.Fields {
 		f := &m.Schema.Fields[i]
 		hi := lo + f.Width()
-		// A stream of its own: the importance of a column does not depend on those before it.
+		// A stream per column: the importance of a column does not depend on the columns before it.
 		r := rand.New(rand.NewPCG(o.Seed, uint64(i)))
 		drops := make([]float64, x.Rows)
 		for range o.Repeats {
@@ -102,7 +102,7 @@ func Importances(m *Model, x, y dense.Matrix[float64], o ImportanceOptions) ([]I
 	return out, nil
 }
 
-// judging are the losses of predictions, whose mean is 1 − accuracy or 1 − R².
+// judging computes losses of predictions, whose mean is 1 − accuracy or 1 − R².
 type judging struct {
 	m    *Model
 	p    *Predictor[float64]
@@ -112,7 +112,7 @@ type judging struct {
 	unit []float64 // 1/(outputs·variance) of targets
 }
 
-// units are those of squared errors; a target that is constant in all rows does not count.
+// units returns the factors of squared errors; a target that is constant in all rows gets 0.
 func units(m *Model, y dense.Matrix[float64]) []float64 {
 	out := make([]float64, y.Cols)
 	for k := range out {
@@ -160,7 +160,7 @@ func NewReservoir(most int, seed uint64) *Reservoir {
 	return &Reservoir{most: most, r: rand.New(rand.NewPCG(seed, 0x726f7773))}
 }
 
-// Add passes rows by.
+// Add offers rows to the reservoir.
 func (v *Reservoir) Add(x, y dense.Matrix[float64]) {
 	for i := range x.Rows {
 		at := v.X.Rows

@@ -8,16 +8,16 @@ import (
 	"gonum.org/v1/gonum/stat/distuv"
 )
 
-// Intervals are of 95 %. They take rows for independent and hold for few rows and heavy tails: tests count how often
-// they cover the truth, at least 0.90 for n from 15 to 1000 with lognormal errors (centred and not), t₃ errors, a tenth
-// of rows with three times the error, rare mistakes and rare classes.
+// Intervals have 95 % coverage and assume independent rows. They also hold for few rows and heavy tails: tests count
+// how often they contain the truth, at least 0.90 for n from 15 to 1000 with lognormal errors (centred and not), t₃
+// errors, a tenth of rows with three times the error, rare mistakes and rare classes.
 const (
 	outside = 0.05
-	// heavySide is the chance of missing on the side of the longer tail once skewness is felt. The rows that make such
-	// a tail heavy are mostly not in the sample, whose skewness is then too small; a fifth of the usual chance makes
-	// up for that.
+	// heavySide is the probability of missing on the side of the longer tail once skewness is felt. A small sample
+	// mostly lacks the rows that make the tail heavy, so its skewness is too small; a fifth of the usual probability
+	// compensates.
 	heavySide = outside / 10
-	// felt is γ/√n, the relative size of Hall's correction, from which on skewness is felt in full.
+	// felt is the relative size γ/√n of Hall's correction from which skewness counts in full.
 	felt = 0.1
 )
 
@@ -64,8 +64,8 @@ func skewed(estimate, se, skewness float64, n int64) (low, high float64) {
 	return estimate - light, estimate + far
 }
 
-// proportion is the interval of Clopper & Pearson 1934 for a share p of n: it covers at least as often as it says, also
-// near 0 and 1, where Wilson's falls to 0.83.
+// proportion is the interval of Clopper & Pearson 1934 for a share p of n. Its coverage is never below 95 %, also near
+// 0 and 1, where Wilson's interval falls to 0.83.
 func proportion(p, n float64) (low, high float64) {
 	k := p * n
 	low, high = 0, 1
@@ -81,8 +81,8 @@ func proportion(p, n float64) (low, high float64) {
 // moments are the count, mean and sums of squared and cubed deviations of numbers, which merge (Pébay 2008, "Formulas
 // for robust, one-pass parallel computation of covariances and arbitrary-order statistical moments", eq. 2.1 and 2.3).
 //
-// Numbers may have weights: means and sums are then weighted. squares are the same with the squares of the weights, by
-// which the error of a weighted mean is known.
+// Numbers may have weights: means and sums are then weighted. squares holds the same sums with squared weights, which
+// give the standard error of a weighted mean.
 type moments struct {
 	n            int64
 	of           tally
@@ -127,7 +127,7 @@ func (m *moments) merge(o moments) {
 	m.n += o.n
 }
 
-// standardError is that of the mean, NaN for fewer than two numbers: √(Σw²(v−mean)²)/Σw with weights.
+// standardError is the standard error of the mean, NaN for fewer than two numbers: √(Σw²(v−mean)²)/Σw with weights.
 func (m *moments) standardError() float64 {
 	n := m.of.effective()
 	if m.n < 2 || !(n > 1) {
@@ -140,7 +140,7 @@ func (m *moments) standardError() float64 {
 	return math.Sqrt((m.squares.m2+m.of.w2*d*d)*n/(n-1)) / m.of.w
 }
 
-// effective is the number of rows that its interval is of.
+// effective is the effective sample size of the interval.
 func (m *moments) effective() int64 { return int64(math.Round(m.of.effective())) }
 
 func (m *moments) skewness() float64 {
@@ -156,7 +156,7 @@ func (m *moments) score(name string, least float64) Score {
 	return Score{Name: name, Value: m.mean, Low: max(low, least), High: high, Rows: m.n}
 }
 
-// shape is what the interval of a mean needs to know of a law besides its scale.
+// shape describes a law apart from its scale, as far as the interval of a mean depends on it.
 type shape struct {
 	variance float64 // over the square of the mean
 	skewness float64
@@ -168,15 +168,15 @@ var (
 	normalSizes   = shape{variance: math.Pi/2 - 1, skewness: math.Sqrt2 * (4 - math.Pi) / math.Pow(math.Pi-2, 1.5)}
 )
 
-// doubtRows is the number of rows at which a sample that looks more even than normal errors is half believed.
+// doubtRows is the number of rows at which a sample with lighter tails than normal errors counts half.
 const doubtRows = 500
 
-// errorLimits are the limits of a mean of losses of errors, each itself a mean over outputs. The upper one takes the
-// losses to vary at least as much as least, those of normal errors, says, for outputs that are independent. The rows
-// that make a tail are mostly absent from a small sample; what is left then looks as even as uniform errors and
-// promises a short interval. Without this the upper limit of the RMSE of 15 centred lognormal errors is too low in 0.27
-// of samples, with it in 0.08. Errors with a shorter tail than the normal law pay with a longer interval. More rows are
-// believed more: the minimum falls as doubtRows/(doubtRows + n).
+// errorLimits returns the limits of a mean of losses, each itself a mean over outputs. The upper limit assumes that
+// losses vary at least as much as those of normal errors (least), for independent outputs. Reason: the rows that make a
+// tail are mostly absent from a small sample, which then looks as even as uniform errors and promises a short interval.
+// Without this the upper limit of the RMSE of 15 centred lognormal errors is too low in 0.27 of samples, with it in
+// 0.08. The price is a longer interval for errors with lighter tails. More rows are trusted more: the minimum falls as
+// doubtRows/(doubtRows + n).
 func (m *moments) errorLimits(least shape, outputs int) (low, high float64) {
 	n, se, skewness := m.effective(), m.standardError(), m.skewness()
 	low, high = skewed(m.mean, se, skewness, n)
@@ -188,7 +188,7 @@ func (m *moments) errorLimits(least shape, outputs int) (low, high float64) {
 	return max(low, 0), max(high, above)
 }
 
-// lossSums are those of a loss of probabilities that is small for a right class and much larger for a wrong one.
+// lossSums holds the sums of a loss of probabilities that is small for a right class and much larger for a wrong one.
 type lossSums struct {
 	moments
 	wrong tally
@@ -203,9 +203,9 @@ func (l *lossSums) merge(o lossSums) {
 	l.fear += o.fear
 }
 
-// score has an upper limit that knows of mistakes that did not happen to be among the rows: few sure ones make up most
-// of a loss, and rows without one show no spread at all. Up to π_U of rows may be wrong (Clopper–Pearson), and one more
-// mistake costs as much as those seen and one that the model fears.
+// score has an upper limit that allows for mistakes that are not among the rows: a few confident mistakes make up most
+// of the loss, and rows without one show no spread at all. Up to π_U of the rows may be wrong (Clopper–Pearson), and
+// one more mistake costs the mean of the mistakes seen and of one that the model's own probabilities predict.
 func (l *lossSums) score(name string) Score {
 	s := l.moments.score(name, 0)
 	n, wrong := l.of.w, l.wrong.w
@@ -266,8 +266,8 @@ func ScoresOfGroups(parts []*Evaluation) (*Evaluation, []Score, error) {
 	})
 }
 
-// scoresOf are the scores of all rows, with intervals that widen is to widen by what the scores of parts are; nil where
-// a part has none, as the R² of targets that are all equal.
+// scoresOf returns the scores of all rows. widen widens each interval according to the scores of the parts; it gets nil
+// if a part has no such score, as for R² with equal targets.
 func scoresOf(parts []*Evaluation, widen func(s *Score, of *moments)) (*Evaluation, []Score, error) {
 	if len(parts) == 0 {
 		return nil, nil, fmt.Errorf("scores of no models: %w", ErrNoRows)
@@ -302,7 +302,7 @@ func scoresOf(parts []*Evaluation, widen func(s *Score, of *moments)) (*Evaluati
 	return all, scores, nil
 }
 
-// limits are those of the values that a score can have.
+// limits are the smallest and largest possible values of a score.
 func (s *Score) limits() (least, most float64) {
 	least, most = math.Inf(-1), math.Inf(1)
 	switch s.Name {

@@ -47,7 +47,7 @@ var (
 	averages = []string{"log_scale", "mass"}
 )
 
-// kinds is the table; of the kinds of a task the first is the usual one.
+// kinds is the table of kinds. The first kind of a task is the default.
 var kinds = []KindInfo{
 	{Kind: KindRidge, About: "kernel ridge regression, for numbers and for classes", Tasks: []Task{Regression,
 		Classification},
@@ -69,10 +69,10 @@ var kinds = []KindInfo{
 		sums: sumsOf(NewDensity), decode: decodeOf(UnmarshalDensity)},
 }
 
-// Kinds are all kinds; of those of a task the first is the usual one.
+// Kinds returns all kinds. The first kind of a task is the default.
 func Kinds() []KindInfo { return slices.Clone(kinds) }
 
-// KindsOf are the kinds that can do a task, the usual one first.
+// KindsOf returns the kinds for a task, the default first.
 func KindsOf(t Task) []Kind {
 	var out []Kind
 	for _, k := range kinds {
@@ -83,7 +83,7 @@ func KindsOf(t Task) []Kind {
 	return out
 }
 
-// Info is the entry of a kind; one that is not known is ErrSetup.
+// Info returns the entry of a kind; an unknown kind is ErrSetup.
 func (k Kind) Info() (KindInfo, error) {
 	for _, e := range kinds {
 		if e.Kind == k {
@@ -93,7 +93,7 @@ func (k Kind) Info() (KindInfo, error) {
 	return KindInfo{}, fmt.Errorf("kind %q, want %s: %w", k, kindNames(), ErrSetup)
 }
 
-// Summed reports whether rows add up, so that there are [Sums].
+// Summed reports whether a model of this kind can be made from sums over rows, so that there are [Sums].
 func (k KindInfo) Summed() bool { return k.sums != nil }
 
 // has reports whether models of the kind have a tensor.
@@ -114,17 +114,18 @@ func kindNames() string {
 // The same rows in the same blocks give the same bits. Other blocks and other orders of merging agree up to rounding.
 // Sums must not be used by two calls at the same time.
 type Sums interface {
-	// Add adds rows x with targets y: numbers, or one column of class indices; a density does not look at them. After
-	// an error the sums are as before, but for blocks before the one that failed. Rows in errors are counted from the
-	// first row ever added.
+	// Add adds rows x with targets y: numbers, or one column of class indices; a density ignores y. After an error the
+	// sums contain the complete blocks before the failed one and nothing else. Errors count rows from the first row
+	// ever added.
 	Add(x, y dense.Matrix[float64]) error
 	// Merge adds the rows of o, which must be of the same kind, map, task and shape: otherwise it is ErrMismatch.
 	Merge(o Sums) error
 	// Len is the number of rows added.
 	Len() int64
-	// AppendBinary appends the sums to b. A fit that goes on from them has the bits of one that was never interrupted.
+	// AppendBinary appends the sums to b. A fit that continues from them is bit-identical to one that was never
+	// interrupted.
 	AppendBinary(b []byte) ([]byte, error)
-	// Model is that of the rows so far, with penalty λ where the kind has one.
+	// Model returns the model of the rows so far, with penalty λ if the kind has one.
 	Model(lambda float64) (*Model, error)
 }
 
@@ -137,8 +138,8 @@ func NewSums(k Kind, s Setup) (Sums, error) {
 	return e.sums(s)
 }
 
-// UnmarshalSums reads what AppendBinary of sums of that kind wrote, for the same setup. Sums of another map, task or
-// shape are ErrMismatch, anything else that does not fit ErrCorrupt. No more memory is used than the setup justifies.
+// UnmarshalSums reads the output of AppendBinary of the same kind and setup. Sums of another map, task or shape are
+// ErrMismatch; any other damage is ErrCorrupt. The setup bounds the memory, whatever b claims.
 func UnmarshalSums(k Kind, s Setup, b []byte) (Sums, error) {
 	e, err := k.summed(&s)
 	if err != nil {
@@ -147,7 +148,7 @@ func UnmarshalSums(k Kind, s Setup, b []byte) (Sums, error) {
 	return e.decode(s, b)
 }
 
-// summed is the entry of a kind that has sums for the task of s, which becomes its first if it is empty.
+// summed returns the entry of a kind that has sums for the task of s. An empty task becomes the first task of the kind.
 func (k Kind) summed(s *Setup) (KindInfo, error) {
 	e, err := k.Info()
 	if err != nil {
@@ -173,7 +174,7 @@ func sumsOf[S Sums](f func(Setup) (S, error)) func(Setup) (Sums, error) {
 	return func(s Setup) (Sums, error) {
 		sums, err := f(s)
 		if err != nil {
-			return nil, err // not an interface that holds a nil pointer
+			return nil, err // not a nil pointer inside a non-nil interface
 		}
 		return sums, nil
 	}

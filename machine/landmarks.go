@@ -14,17 +14,17 @@ import (
 	"github.com/randfeat/randfeat/kernel"
 )
 
-// whitening makes features of Nyström from columns of the kernel (family.Landmarks): φ(x) = R⁻ᵀ k_m(x) with
-// K_mm = RᵀR, so that φ(x)·φ(y) = k_m(x)ᵀ K_mm⁻¹ k_m(y), which is κ(x, y) where one of the two is a landmark, and the
-// best that the landmarks can do elsewhere (Williams & Seeger 2001, eq. 8). K_mm^(−1/2) in place of R⁻ᵀ would give
-// features that are turned, which no penalised sum of squares can tell. Ridge, Gaussian processes and logistic
-// regression are fitted to φ; their models keep R⁻¹w, so that predictions need columns of the kernel only.
+// whitening turns columns of the kernel into Nyström features (family.Landmarks): φ(x) = R⁻ᵀ k_m(x) with K_mm = RᵀR.
+// Then φ(x)·φ(y) = k_m(x)ᵀ K_mm⁻¹ k_m(y), which equals κ(x, y) if x or y is a landmark and is the best approximation
+// from the landmarks elsewhere (Williams & Seeger 2001, eq. 8). K_mm^(−1/2) instead of R⁻ᵀ would only rotate the
+// features, which does not change a penalised sum of squares. Ridge, Gaussian processes and logistic regression are
+// fitted to φ; their models keep R⁻¹w, so a prediction needs only columns of the kernel.
 type whitening struct {
 	r, inverse dense.Matrix[float64] // upper triangles
 	stripes    []kern.Panel[float64] // of inverse
 }
 
-// ridgeOfColumns is what is added to the diagonal of K_mm, which is 1: a thousandth of the least pivot of Landmarks.
+// ridgeOfColumns is added to the diagonal of K_mm, which is 1. It is a thousandth of the smallest pivot of Landmarks.
 const ridgeOfColumns = 1e-11
 
 // whitened is nil for other families.
@@ -69,14 +69,16 @@ func (s Setup) landmarkRoot() (r dense.Matrix[float64], err error) {
 	return r, err
 }
 
-// hasLandmarks says that κ(x, x) = 1, as the tolerances here take it, and that family landmarks has the kernel.
+// hasLandmarks reports whether κ(x, x) = 1, which the tolerances here assume, and whether family landmarks supports the
+// kernel.
 func hasLandmarks(k kernel.Kernel) bool { return k.Kind != kernel.Softmax && !k.Kind.Signed() }
 
-// whitenCols columns of the triangle are multiplied at a time, and packed together: a quarter of what its zeros would
-// cost goes to each of the first four stripes.
+// whitenCols columns of the triangle are packed and multiplied together. Wider stripes would multiply more of the zeros
+// below the diagonal.
 const whitenCols = 256
 
-// pack copies the triangle as products want it, by stripes of columns: as it lies, every few rows would pack it again.
+// pack copies the triangle into the layout of MulT, by stripes of columns, once. Otherwise every block of rows would
+// pack it again.
 func (w *whitening) pack() {
 	tab := kern.Best[float64]()
 	n := w.inverse.Rows
@@ -95,7 +97,7 @@ func (w *whitening) pack() {
 	})
 }
 
-// features overwrites columns of the kernel by features.
+// features overwrites columns of the kernel with features.
 func (w *whitening) features(phi dense.Matrix[float64]) {
 	tab := kern.Best[float64]()
 	par.For(phi.Rows, 1+tab.Grain/(phi.Cols*phi.Cols), func(lo, hi int) {

@@ -19,12 +19,12 @@ type LogisticState struct {
 	Iterations int
 	Passes     int
 	Loss       float64 // at the last point
-	// Points are the last 21 or fewer, oldest first: W, F×K by rows, then the intercept. Gradients are those of the
-	// mean loss there.
+	// Points holds the last points, at most 21 and oldest first: W, F×K by rows, then the intercept. Gradients are
+	// those of the mean loss at these points.
 	Points, Gradients [][]float64
 }
 
-// check reports what keeps a fit of size parameters and at most limit iterations from starting at s.
+// check reports why a fit with the given number of parameters and iterations cannot start from s.
 func (s *LogisticState) check(size, limit int) error {
 	n := len(s.Points)
 	if s.Iterations < 0 || s.Iterations > limit || s.Passes < s.Iterations || n != min(s.Iterations, stored)+1 ||
@@ -80,9 +80,10 @@ func (s *LogisticState) push(l *optimize.Location) {
 	s.Loss = l.F
 }
 
-// minimise moves s by L-BFGS until no entry of the gradient exceeds tolerance, or for limit iterations in all, or until
-// rounding leaves no lower point. eval writes the gradient and returns the loss; step, if not nil, is called between
-// iterations. Only their errors are returned; s is then that of the last iteration, but for Passes.
+// minimise moves s by L-BFGS until no entry of the gradient exceeds tolerance, for at most limit iterations in all, or
+// until rounding leaves no lower point. eval writes the gradient and returns the loss; step, if not nil, is called
+// between iterations. Only errors of eval and step are returned; s is then the state of the last iteration, except that
+// Passes counts all calls.
 func (s *LogisticState) minimise(tolerance float64, limit int, eval func(gradient, x []float64) (float64, error),
 	step func(*LogisticState) error) error {
 	x, gradient := s.last()
@@ -106,11 +107,12 @@ func (s *LogisticState) minimise(tolerance float64, limit int, eval func(gradien
 	if largest(gradient) <= tolerance || s.Iterations >= limit {
 		return nil
 	}
-	// A line search that cannot improve on rounding ends with an error at the minimum: what counts is the gradient.
+	// At the minimum a line search fails because rounding hides any progress. That is not an error: the gradient
+	// decides.
 	at := slices.Clone(x) // where the loss and gradient of now are those of
 	for op, failed := search.Init(now); failed == nil; op, failed = search.Iterate(now) {
 		if op != optimize.MajorIteration {
-			// The search asks for the gradient after the loss.
+			// The search asks for the loss and then for the gradient at the same point: compute both once.
 			if slices.Equal(at, now.X) {
 				continue
 			}
@@ -136,7 +138,7 @@ func (s *LogisticState) minimise(tolerance float64, limit int, eval func(gradien
 	return nil
 }
 
-// resumed is an L-BFGS that knows the steps before its first point.
+// resumed is an L-BFGS whose history already contains the steps before its first point.
 type resumed struct{ *optimize.LBFGS }
 
 func (r resumed) InitDirection(at *optimize.Location, dir []float64) float64 {

@@ -26,8 +26,8 @@ type LogisticOptions struct {
 	// Tolerance is the largest entry of the gradient of the mean loss at which to stop; 0: 1e-5.
 	Tolerance float64
 
-	// Start is where to go on, as Step got it; nil: at zero. Setup, rows and the other options must be those of that
-	// fit.
+	// Start continues a fit from a state that Step received; nil starts at zero. Setup, rows and the other options must
+	// be the same.
 	Start *LogisticState
 	// Step, if set, is called between iterations with the state, which it must not keep; its error ends the fit.
 	Step func(*LogisticState) error
@@ -105,7 +105,7 @@ func (o *LogisticOptions) defaults(classes int) error {
 	return nil
 }
 
-// logistic is the mean loss of parameters W (F×K by rows) and b (K), with its gradient.
+// logistic computes the mean loss, and its gradient, of parameters W (F×K by rows) and b (K).
 type logistic[T dense.Float] struct {
 	setup  Setup
 	o      LogisticOptions
@@ -127,7 +127,7 @@ type logistic[T dense.Float] struct {
 type cachedBlock[T dense.Float] struct {
 	phi dense.Matrix[T]
 	y   []int
-	w   []float64 // losses of rows count so often
+	w   []float64 // weights of rows, which multiply their losses
 }
 
 func fitLogistic[T dense.Float](s Setup, rows Rows, o LogisticOptions) (*Model, LogisticReport, error) {
@@ -167,7 +167,7 @@ func fitLogistic[T dense.Float](s Setup, rows Rows, o LogisticOptions) (*Model, 
 	return m, rep, m.validate(f, false)
 }
 
-// newLogistic reads the rows once: it counts and checks them and keeps the features that fit.
+// newLogistic reads the rows once. It counts and checks them and caches as many features as fit into memory.
 func newLogistic[T dense.Float](s Setup, rows Rows, o LogisticOptions) (*logistic[T], error) {
 	phi, err := newMapper[T](s)
 	if err != nil {
@@ -239,7 +239,8 @@ func indices(dst []int, y dense.Matrix[float64]) []int {
 	return dst
 }
 
-// eval is the mean loss at x, and its gradient. Blocks are added in order.
+// eval returns the mean loss at x and writes its gradient. Blocks are added in order, so the bits do not depend on the
+// number of goroutines.
 func (l *logistic[T]) eval(grad, x []float64) (float64, error) {
 	f, k := l.w.Rows, l.w.Cols
 	for i := range f * k {
@@ -313,7 +314,7 @@ func (l *logistic[T]) block(grad []float64, phi dense.Matrix[T], y []int, w, b [
 	return sum
 }
 
-// weights are those of rows times those of their classes.
+// weights returns the weights of rows times those of their classes.
 func (l *logistic[T]) weights(dst []float64, y dense.Matrix[float64]) []float64 {
 	for i := range y.Rows {
 		v := l.setup.weight(y, i)
@@ -325,7 +326,7 @@ func (l *logistic[T]) weights(dst []float64, y dense.Matrix[float64]) []float64 
 	return dst
 }
 
-// residual turns z = φ·W into the gradient c·(p − e_y) of the loss c·(−log p_y), which it returns.
+// residual overwrites z = φ·W with the gradient c·(p − e_y) and returns the loss c·(−log p_y).
 func residual[T dense.Float](z []T, b []float64, y int, c float64) float64 {
 	top := math.Inf(-1)
 	for k, v := range z {

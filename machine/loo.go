@@ -10,10 +10,10 @@ import (
 	"github.com/randfeat/randfeat/internal/par"
 )
 
-// LeaveOneOut predicts every row by the ridge of all others, in closed form: y_i − ŷ_i^{(−i)} = (y_i − ŷ_i)/(1 − h_i)
-// with the leverage h_i = 1/n + (φ_i−μ)ᵀ(C+λI)⁻¹(φ_i−μ), times the weight of the row (Golub, Heath & Wahba 1979). rows
-// must be those that were added. visit gets the targets, one column per output, 0 or 1 for classes, and the
-// predictions; nil is allowed. The result is the mean squared error of every output. It takes n·F² multiply-adds.
+// LeaveOneOut predicts each row by the ridge fit of all other rows, in closed form: y_i − ŷ_i^{(−i)} = (y_i − ŷ_i)/(1 −
+// h_i). The leverage is h_i = 1/n + (φ_i−μ)ᵀ(C+λI)⁻¹(φ_i−μ), times the weight of the row (Golub, Heath & Wahba 1979).
+// rows must be the rows that were added. visit, which may be nil, gets the targets (one column per output, 0 or 1 for
+// classes) and the predictions. The result is the mean squared error of every output. It takes n·F² multiply-adds.
 func (r *Ridge) LeaveOneOut(rows Rows, lambda float64, visit func(first int64, y,
 	loo dense.Matrix[float64]) error) ([]float64, error) {
 	if err := r.setup.checkRows(rows); err != nil {
@@ -55,9 +55,9 @@ func (r *Ridge) LeaveOneOut(rows Rows, lambda float64, visit func(first int64, y
 	return mse, nil
 }
 
-// LeftOut predicts rows x with targets y, each by the ridge of all other rows that were added. x and y must be among
-// the rows that were added; they need not be all of them. Row i of spread is the variance of the prediction in units
-// of the noise: a new observation has variance noise·(1 + spread). It takes F² multiply-adds a row.
+// LeftOut predicts rows x with targets y, each by the ridge fit of all other rows. x and y must be some of the rows
+// that were added. spread_i is the variance of prediction i in units of the noise: a new observation has variance
+// noise·(1 + spread_i). It takes F² multiply-adds per row.
 func (r *Ridge) LeftOut(x, y dense.Matrix[float64], lambda float64) (pred dense.Matrix[float64], spread []float64,
 	err error) {
 	l, err := r.leaving(lambda)
@@ -79,7 +79,7 @@ func (r *Ridge) LeftOut(x, y dense.Matrix[float64], lambda float64) (pred dense.
 	return pred, spread, nil
 }
 
-// leaver predicts rows of a ridge by all others. Its slices hold the last block.
+// leaver predicts rows of a ridge fit without themselves. Its slices hold the last block.
 type leaver struct {
 	r             *Ridge
 	s             *linalg.Solution
@@ -101,7 +101,7 @@ func (r *Ridge) leaving(lambda float64) (*leaver, error) {
 	return l, linalg.Inverse(l.inverse, s.U)
 }
 
-// predict sets y, out and h for a block of rows, the first of which has number first in errors.
+// predict sets y, out and h for a block of rows. first is the number of its first row, for errors.
 func (l *leaver) predict(x, yRaw dense.Matrix[float64], first int64) error {
 	r, n := l.r, x.Rows
 	if err := r.setup.checkBlock(x, yRaw, first); err != nil {
@@ -138,7 +138,7 @@ func (l *leaver) predict(x, yRaw dense.Matrix[float64], first int64) error {
 	return nil
 }
 
-// features64 is the features of x in float64, in wide where they are computed in float32.
+// features64 returns the features of x in float64; wide is the memory for them if the map computes in float32.
 func (r *Ridge) features64(x dense.Matrix[float64], wide *dense.Matrix[float64]) (dense.Matrix[float64], error) {
 	if !r.setup.Float32 {
 		return r.f64.queries(x)

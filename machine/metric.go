@@ -1,11 +1,11 @@
 package machine
 
-// Metric says what the matrix of a kernel learned (package kernel/metric): for people, no prediction depends on it.
+// Metric describes the learned matrix of a kernel (package kernel/metric) for people. No prediction depends on it.
 type Metric struct {
 	Kind    string `json:"kind"`    // diag½, diag or full½
 	Rounds  int    `json:"rounds"`  // of fit and gradients
 	Scaling string `json:"scaling"` // of the columns that it is a metric of
-	Rows    int    `json:"rows"`    // that it was learned from
+	Rows    int    `json:"rows"`    // number of rows it was learned from
 	// Alike is the cosine between the metrics of two halves of the rows, 1 where they agree.
 	Alike float64 `json:"alike"`
 	// Columns have the largest shares of the metric, all levels of a text together.

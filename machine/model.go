@@ -94,7 +94,7 @@ func (m *Model) Anomaly(score float64) float64 {
 	return 1 - (float64(i-1)+part)/float64(len(q)-1)
 }
 
-// Validate reports what is missing or does not fit together. Everything in this package that takes a model checks it.
+// Validate reports fields that are missing or inconsistent. Every function of this package that takes a model calls it.
 func (m *Model) Validate() error {
 	fm, err := randfeat.NewWithOmega[float64](m.Spec, m.Omega)
 	if err != nil {
@@ -201,9 +201,9 @@ func (m *Model) validateSchema() error {
 	return nil
 }
 
-// LogDensity turns a prediction of a density model, the log mean kernel, into the log density of the encoded row: for a
-// Gaussian kernel of bandwidth s in d dimensions it is less by d·log(s√(2π)). Other kernels have no density; the score
-// is returned as it is.
+// LogDensity turns a prediction of a density model, the log mean kernel, into the log density of the encoded row. For a
+// Gaussian kernel of bandwidth s in d dimensions that subtracts d·log(s√(2π)). Other kernels have no density, and the
+// score is returned unchanged.
 func (m *Model) LogDensity(score float64) float64 {
 	k := m.Spec.Kernel
 	if k.Kind != kernel.Gaussian || !k.M.IsEmpty() {
@@ -221,9 +221,9 @@ func row(v []float64) dense.Matrix[float64] {
 	return dense.Matrix[float64]{Rows: 1, Cols: len(v), Stride: len(v), Data: v}
 }
 
-// Limits reports whether numbers outside the range of the training rows count as the ends of that range (see
-// data.Encoder.Limit). This is so for regression and classification. It is not so for a GP, whose variance must grow
-// away from its data, nor for a density, which looks for rows far from the data.
+// Limits reports whether numbers outside the range of the training rows are clamped to that range (see
+// data.Encoder.Limit). Regression and classification clamp. A GP does not, because its variance must grow away from the
+// data; nor does a density, which must recognise rows far from the data.
 func (m *Model) Limits() bool {
 	kind, err := m.Kind.Info()
 	return err == nil && m.Task != Unsupervised && !kind.Bayesian

@@ -98,8 +98,8 @@ type Difference struct {
 	Better string `json:"better,omitempty"`
 }
 
-// Differences are those of the scores of b from those of a, each with a 95 % interval for new rows. Rows that both
-// models find hard do not count: intervals are of differences of losses, row by row.
+// Differences returns the scores of b minus the scores of a, each with a 95 % interval for new rows. The intervals come
+// from differences of losses row by row, so rows that both models find hard do not widen them.
 //
 //	accuracy         Newcombe 1998 ("Improved confidence intervals for the difference between binomial proportions
 //	                 based on paired data", Stat. Med. 17, 2635–2650), method 10
@@ -136,7 +136,7 @@ func Differences(a, b *Losses) ([]Difference, error) {
 	return out, nil
 }
 
-// decided says which model is better; higher says that larger scores are.
+// decided says which model is better; higher means that larger scores are better.
 func decided(s Score, higher bool) Difference {
 	d := Difference{Score: s}
 	switch {
@@ -162,21 +162,21 @@ func meanDifference(name string, a, b []float64, da, db float64) Score {
 	return s
 }
 
-// rootDifference is that of the roots of mean squares.
+// rootDifference is the difference of the roots of mean squares.
 func rootDifference(a, b []float64) Score {
 	ra, rb := math.Sqrt(mean(a)), math.Sqrt(mean(b))
-	if ra == 0 || rb == 0 { // no derivative: the squares themselves
+	if ra == 0 || rb == 0 { // the root has no derivative at 0: compare the squares themselves
 		s := meanDifference("MSE", a, b, 1, 1)
 		return s
 	}
 	s := meanDifference("RMSE", a, b, 2*ra, 2*rb)
-	// The mean of b²/2rb − a²/2ra is (rb − ra)/2: the other half has no error of first order.
+	// The mean of b²/2rb − a²/2ra is (rb − ra)/2. The other half has no first-order error.
 	half := s.Value
 	s.Value, s.Low, s.High = rb-ra, rb-ra+s.Low-half, rb-ra+s.High-half
 	return s
 }
 
-// explained is the difference of the mean R² of all targets; false: a target does not vary.
+// explained is the difference of the mean R² over targets; false if a target is constant.
 func explained(a, b *Losses) (Score, bool) {
 	d := make([]float64, a.Len())
 	for k := range a.outputs {
@@ -190,7 +190,7 @@ func explained(a, b *Losses) (Score, bool) {
 		}
 		lost := (mean(b.errors[k]) - mean(a.errors[k])) / v
 		for i, y := range a.y[k] {
-			// The variance of the target is an estimate, too.
+			// The variance of the target is an estimate too, so its influence is included.
 			u := (y - truth.mean) * (y - truth.mean) / v
 			d[i] += ((b.errors[k][i]-a.errors[k][i])/v - lost*(u-1)) / float64(a.outputs)
 		}

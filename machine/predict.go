@@ -37,8 +37,8 @@ func NewPredictor[T dense.Float](model *Model) (*Predictor[T], error) {
 	return newPredictor[T](model, m)
 }
 
-// NewPredictorWithMap is NewPredictor with another implementation of the model's map, on a device or in a graph: its
-// fingerprint must be that of the map of the model's spec and projections, otherwise it is ErrMismatch.
+// NewPredictorWithMap is NewPredictor with another implementation of the model's map, such as one on a device or in a
+// graph. Its fingerprint must equal that of the model's spec and projections; otherwise the error is ErrMismatch.
 func NewPredictorWithMap[T dense.Float](model *Model, m randfeat.FeatureMap[T]) (*Predictor[T], error) {
 	if err := randfeat.CheckMap(m); err != nil {
 		return nil, err
@@ -76,7 +76,7 @@ func newPredictor[T dense.Float](model *Model, m randfeat.FeatureMap[T]) (*Predi
 	return p, nil
 }
 
-// prepareSums puts S and z side by side and moves the references to their maximum, so that they fit T.
+// prepareSums puts S and z side by side and moves the reference scales to their maximum, so that all numbers fit T.
 func (p *Predictor[T]) prepareSums() {
 	p.top = math.Inf(-1)
 	for _, t := range p.model.LogScale {
@@ -147,8 +147,8 @@ func (p *Predictor[T]) Predict(dst, x dense.Matrix[T], ws *Workspace[T]) error {
 	return p.run(dst, x, ws, false)
 }
 
-// Variance writes the variance of a new observation for every row of x and output of a GP: that of the function is less
-// by Model.Noise.
+// Variance writes the variance of a new observation for every row of x and every output of a GP. The variance of the
+// function itself is smaller by Model.Noise.
 func (p *Predictor[T]) Variance(dst, x dense.Matrix[T], ws *Workspace[T]) error {
 	if !p.kind.Bayesian {
 		return fmt.Errorf("variance of a %s model, which has none: %w", p.model.Kind, ErrSetup)
@@ -191,7 +191,7 @@ func (p *Predictor[T]) run(dst, x dense.Matrix[T], ws *Workspace[T], variance bo
 	ws.job = predictJob[T]{p, ws, dst, x, variance}
 	ws.group.Do(x.Rows, workers, &ws.job)
 	ws.job = predictJob[T]{}
-	// The first row in error, whichever goroutine had it.
+	// Report the first row in error, whichever goroutine found it: the error does not depend on scheduling.
 	var first *predictWorker[T]
 	for _, w := range ws.workers {
 		if w.err != nil && (first == nil || w.at < first.at) {
@@ -217,7 +217,7 @@ func (j *predictJob[T]) Run(worker, lo, hi int) {
 	}
 }
 
-// located says which row of x an error is about.
+// located adds the row of x to an error.
 func located[T dense.Float](x dense.Matrix[T], at int, err error) error {
 	var bad *dense.NotFiniteError
 	if errors.As(err, &bad) {
@@ -230,7 +230,7 @@ func located[T dense.Float](x dense.Matrix[T], at int, err error) error {
 var errOverflow = fmt.Errorf("the prediction overflows, the input is too far from the training data: %w",
 	dense.ErrNotFinite)
 
-// chunk predicts a few rows. With an error comes the row it is about.
+// chunk predicts a few rows. With an error it returns the row that caused it.
 func (p *Predictor[T]) chunk(w *predictWorker[T], dst, x dense.Matrix[T], variance bool) (int, error) {
 	w.phi = buf.Shaped(w.phi, x.Rows, p.m.OutDim())
 	var err error
@@ -252,7 +252,7 @@ func (p *Predictor[T]) chunk(w *predictWorker[T], dst, x dense.Matrix[T], varian
 		if errors.As(err, &bad) {
 			return bad.Row, err
 		}
-		for i := range x.Rows { // an input too large for the map: find it
+		for i := range x.Rows { // an input is too large for the map: find the row
 			if p.tab.Norm2(x.Row(i)) > 1e30 {
 				return i, err
 			}
@@ -287,8 +287,8 @@ func (p *Predictor[T]) calibrate(w *predictWorker[T], dst dense.Matrix[T]) {
 	}
 }
 
-// features writes φ(x) to w.phi. A map that has plain features at less cost than scaled ones, as *randfeat.Map, is
-// asked for those.
+// features writes φ(x) to w.phi. If the map can compute unscaled features at less cost than scaled ones, as
+// *randfeat.Map does, it is asked for those.
 func (p *Predictor[T]) features(w *predictWorker[T], x dense.Matrix[T]) error {
 	if plain, ok := p.m.(*randfeat.Map[T]); ok {
 		return plain.Queries(w.phi, nil, x, &w.ws)
@@ -336,9 +336,9 @@ func (p *Predictor[T]) variance(w *predictWorker[T], dst dense.Matrix[T]) {
 }
 
 // kernelSums predicts smoothers and densities. The features of a row are scaled so that the largest product with the
-// scales of the sums is 1: nothing overflows, and what underflows does not matter.
+// scales of the sums is 1: nothing overflows, and whatever underflows is negligible.
 func (p *Predictor[T]) kernelSums(w *predictWorker[T], dst, x dense.Matrix[T]) error {
-	var value dense.Matrix[T] // the same worker may have served a signed map before
+	var value dense.Matrix[T] // the worker may have served a signed map before
 	if p.m.Signed() {
 		w.value = buf.Shaped(w.value, x.Rows, p.m.OutDim())
 		value = w.value
@@ -378,10 +378,10 @@ func (p *Predictor[T]) kernelSums(w *predictWorker[T], dst, x dense.Matrix[T]) e
 }
 
 // average turns the sums Σ_j w_j y_j and Σ_j w_j of the kernel weights of a row into the estimate. Features of both
-// signs may make weights negative. Where their sum is, a quotient would turn the largest class into the smallest, so
-// classes come from the numerators: those below 0 are taken for 0, and if all are below, they count by how much less
-// they are so than the others. Either way the largest wins and the estimates are between 0 and 1 with sum 1. Targets
-// have no such order: without a positive weight there is no estimate but their mean.
+// signs may make weights negative. If their sum is negative, a quotient would turn the largest class into the smallest,
+// so classes come from the numerators: negative ones count as 0, and if all are negative, the least negative one wins.
+// Either way the largest wins, and the estimates lie between 0 and 1 with sum 1. Targets have no such order: without a
+// positive weight the estimate is their mean.
 func (p *Predictor[T]) average(d, s []T, den T) {
 	if p.model.Task == Classification && !p.m.Positive() {
 		above, below := T(0), T(0)

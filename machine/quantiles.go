@@ -33,8 +33,8 @@ func (c *Calibration) Add(score float64) {
 	}
 }
 
-// Quantiles are Model.Quantiles: scores at equal steps of probability, linear between those of rows; nil of fewer than
-// two.
+// Quantiles returns Model.Quantiles: scores at equal steps of probability, interpolated linearly; nil for fewer than
+// two scores.
 func (c *Calibration) Quantiles() []float64 {
 	if len(c.kept) < 2 {
 		return nil

@@ -24,7 +24,7 @@ type Reliability struct {
 // binEnds are tenths, and finer where most predictions are.
 var binEnds = [...]float64{0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99, 1}
 
-// binSums are those of the probabilities p of the predicted classes that fall into a bin.
+// binSums holds the sums over the rows whose predicted class has a probability inside a bin.
 type binSums struct {
 	n           int64
 	rows, right tally
@@ -59,7 +59,7 @@ func binOf(p float64) int {
 	return len(binEnds) - 1
 }
 
-// Reliability is that of the probabilities of a classification; nil where the model has none, or without rows.
+// Reliability returns the reliability of the probabilities of a classification, or nil without probabilities or rows.
 func (e *Evaluation) Reliability() *Reliability {
 	if e.task != Classification || e.unlikely || e.loss.n == 0 {
 		return nil

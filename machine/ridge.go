@@ -59,8 +59,8 @@ func NewRidge(s Setup) (*Ridge, error) {
 	return r, nil
 }
 
-// another is a Ridge of no rows that shares the map and the memory for features of rows with r: the two serve one call
-// at a time between them.
+// another returns an empty Ridge that shares the map and the feature buffers with r. The two must not be used at the
+// same time.
 func (r *Ridge) another() *Ridge {
 	o := *r
 	o.sums = linalg.Normal{Part: dense.New[float32](r.sums.Part.Rows, r.sums.Part.Cols)}
@@ -68,7 +68,7 @@ func (r *Ridge) another() *Ridge {
 	return &o
 }
 
-// Reset takes all rows out again, and keeps the memory.
+// Reset removes all rows but keeps the memory.
 func (r *Ridge) Reset() {
 	r.sums.Reset(r.features, r.setup.Outputs)
 	clear(r.sums.Part.Data)
@@ -85,15 +85,15 @@ func (r *Ridge) AddRows(rows Rows) error {
 	if err := r.setup.checkRows(rows); err != nil {
 		return err
 	}
-	// Several blocks at a time, since features of one are computed beside the products of the one before.
+	// Read several blocks at a time: the features of one block are computed while the products of the block before run.
 	return rows.Each(r.setup.Block*min(ridgeBlocks, 1+r.features/max(1, r.setup.Spec.Dim)), r.Add)
 }
 
 // ridgeBlocks is the number of blocks that AddRows reads together, if their rows take less memory than features.
 const ridgeBlocks = 8
 
-// Add adds rows x with targets y: numbers, or one column of class indices. After an error the sums are as before, but
-// for blocks before the one that failed. Rows in errors are counted from the first row ever added.
+// Add adds rows x with targets y: numbers, or one column of class indices. After an error the sums contain the complete
+// blocks before the failed one and nothing else. Errors count rows from the first row ever added.
 func (r *Ridge) Add(x, y dense.Matrix[float64]) error {
 	if err := r.setup.checkBlock(x, y, r.sums.N); err != nil {
 		return err
@@ -123,7 +123,7 @@ func newRidgeRows[T dense.Float](s Setup, m *mapper[T], x, y dense.Matrix[float6
 	return &ridgeRows[T]{setup: s, m: m, tab: kern.Best[T](), x: x, y: y, first: first}
 }
 
-// largestProduct bounds a feature times a target: no sum of as many rows as there can be overflows.
+// largestProduct bounds a feature times a target, so that no sum over any possible number of rows overflows.
 const largestProduct = 1e280
 
 func (r *ridgeRows[T]) Rows(first int, phi dense.Matrix[T], t dense.Matrix[float64]) error {

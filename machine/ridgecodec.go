@@ -8,8 +8,8 @@ import (
 	"github.com/randfeat/randfeat/internal/seal"
 )
 
-// ridgeFormat: the flag is 1 for float32, and 2 more with weights; the counts are classification (0 or 1), features F,
-// outputs K, rows, rows in the float32 part. The body is
+// ridgeFormat is the format of saved ridge sums. The flag is 1 for float32, plus 2 with weights. The counts are
+// classification (0 or 1), features F, outputs K, rows, and rows in the float32 part. The body is
 //
 //	upper triangle of ΦᵀΦ by rows f64; ΦᵀY and Σφ, F×(K+1) f64; Σy², Σy f64
 //	with weights: their sum f64
@@ -19,7 +19,8 @@ var ridgeFormat = seal.Format{Magic: "randfeat ridge\n\x00", Version: 1, Counts:
 // MarshalBinary is AppendBinary to no bytes.
 func (r *Ridge) MarshalBinary() ([]byte, error) { return r.AppendBinary(nil) }
 
-// AppendBinary appends the sums to b. A fit that goes on from them has the bits of one that was never interrupted.
+// AppendBinary appends the sums to b. A fit that continues from them is bit-identical to one that was never
+// interrupted.
 func (r *Ridge) AppendBinary(b []byte) ([]byte, error) {
 	start := len(b)
 	b = slices.Grow(b, ridgeFormat.Size(r.sumsSize()))
@@ -42,7 +43,8 @@ func (r *Ridge) appendHeader(b []byte) []byte {
 			uint64(r.sums.PartRows)}})
 }
 
-// each visits the numbers of the body in order, some at a time, to write or to set them.
+// each visits the numbers of the body in order, some at a time, to write or to set them. Both directions of the codec
+// use it, so they cannot disagree.
 func (r *Ridge) each(wide func([]float64) error, single func([]float32) error) error {
 	for i := range r.sums.Gram.Rows {
 		if err := wide(r.sums.Gram.Row(i)[i:]); err != nil {
@@ -69,8 +71,8 @@ func (r *Ridge) each(wide func([]float64) error, single func([]float32) error) e
 	return nil
 }
 
-// UnmarshalRidge reads what AppendBinary wrote, for the same setup. Sums of another map, task, precision or shape are
-// ErrMismatch, anything else that does not fit ErrCorrupt. No more memory is used than the setup justifies.
+// UnmarshalRidge reads the output of AppendBinary for the same setup. Sums of another map, task, precision or shape are
+// ErrMismatch; any other damage is ErrCorrupt. The setup bounds the memory, whatever b claims.
 func UnmarshalRidge(s Setup, b []byte) (*Ridge, error) {
 	h, body, err := ridgeFormat.Open(b)
 	if err != nil {
@@ -94,7 +96,7 @@ func UnmarshalRidge(s Setup, b []byte) (*Ridge, error) {
 	return r, r.filled(ok)
 }
 
-// begin makes r, which has no rows, that of a header whose sums follow.
+// begin prepares r, which has no rows, for the sums that follow a header.
 func (r *Ridge) begin(h seal.Header, size int64) error {
 	count := h.Counts
 	if h.Flag > 3 || count[0] > 1 {
@@ -120,7 +122,7 @@ func (r *Ridge) begin(h seal.Header, size int64) error {
 	return nil
 }
 
-// filled checks sums that were read; ok says that all are finite.
+// filled checks sums that were read; ok says whether all are finite.
 func (r *Ridge) filled(ok bool) error {
 	if !ok || !(r.sums.Weight >= 0) {
 		return fmt.Errorf("sums that are not finite: %w", ErrCorrupt)

@@ -8,15 +8,15 @@ import (
 	"github.com/randfeat/randfeat/dense"
 )
 
-// TableRows reads the rows of a table by a schema, with its targets or without. Columns are found by name; what does
-// not fit is an error that names the column, and while reading the place. The next block is parsed while f works on the
-// current one. Memory is two blocks of encoded rows and one of cells.
+// TableRows reads the rows of a table by a schema, with or without targets. Columns are found by name. A value that
+// does not fit is an error that names the column and the place. The next block is parsed while f works on the current
+// one. Memory is two blocks of encoded rows and one of cells.
 func TableRows(src data.Source, s *data.Schema, targets bool) (Rows, error) {
 	return tableRowsOf(src, s, targets, false, nil)
 }
 
-// ModelRows is TableRows by the schema of m, encoded as m predicts them, see [Model.Limits]; unless w is nil, it counts
-// how rows differ from those of the fit.
+// ModelRows is TableRows with the schema of m, encoded as m predicts them (see [Model.Limits]). If w is not nil, it
+// counts how the rows differ from the training rows.
 func ModelRows(src data.Source, m *Model, targets bool, w *data.Watch) (Rows, error) {
 	if m.Schema == nil {
 		return nil, fmt.Errorf("rows of %s for a model without a schema: %w", src.Name(), ErrSetup)
@@ -81,7 +81,7 @@ func (r *tableRows) Each(block int, f func(x, y dense.Matrix[float64]) error) (e
 	type rows struct{ x, y dense.Matrix[float64] }
 	var cells data.Block
 	end := false
-	// A reader may give fewer rows than it is asked for, so blocks are put together.
+	// A reader may return fewer rows than requested, so blocks are assembled here.
 	fill := func(b *rows) error {
 		b.x, b.y = extended(b.x, 0, r.dim, block), extended(b.y, 0, r.outputs, block)
 		for b.x.Rows < block && !end {
@@ -112,7 +112,7 @@ func (r *tableRows) Each(block int, f func(x, y dense.Matrix[float64]) error) (e
 	return ahead([2]*rows{{}, {}}, fill, func(b *rows) error { return f(b.x, b.y) })
 }
 
-// extended is m with more rows, which are not set; memory grows by doubling up to most rows.
+// extended returns m with more rows, which are not set. Memory grows by doubling, up to most rows.
 func extended(m dense.Matrix[float64], rows, cols, most int) dense.Matrix[float64] {
 	if cap(m.Data) < rows*cols {
 		grown := dense.New[float64](min(max(rows, 2*m.Rows), max(most, rows)), cols)

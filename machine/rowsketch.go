@@ -95,8 +95,8 @@ func (s *RowSketch) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// rowHasher hashes the cells of the columns that a schema reads, its targets included: values as they were parsed, by
-// the name of their column, so that the order of columns does not matter.
+// rowHasher hashes the cells of the columns that a schema reads, including targets. It hashes parsed values together
+// with the name of their column, so the order of columns and the spelling of numbers do not matter.
 type rowHasher struct {
 	at    []int    // columns of the table
 	names []uint64 // hashes of their names
@@ -133,7 +133,7 @@ func (h *rowHasher) hash(b *data.Block) []uint64 {
 			case c.Text != nil && c.Text[i] != nil:
 				cell = mixed(hashText(c.Text[i]) + 2)
 			}
-			h.sums[i] += mixed(name ^ cell) // sums have no order
+			h.sums[i] += mixed(name ^ cell) // a sum does not depend on the order of columns
 		}
 	}
 	for i, v := range h.sums {
@@ -159,8 +159,8 @@ func mixed(v uint64) uint64 {
 	return v ^ v>>31
 }
 
-// SketchTable is the sketch of the rows of a table as a schema reads them. It reads the table once; seen hears of the
-// number of rows, and its error ends the reading.
+// SketchTable returns the sketch of the rows of a table, as a schema reads them. It reads the table once. seen is
+// called with the number of rows so far; its error ends the reading.
 func SketchTable(src data.Source, s *data.Schema, seen func(rows int64) error) (_ *RowSketch, err error) {
 	made, err := tableRowsOf(src, s, len(s.Targets) > 0, false, nil)
 	if err != nil {

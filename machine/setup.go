@@ -59,7 +59,7 @@ const (
 	maxTarget    = 1e140
 )
 
-// prepared is s with defaults and projections.
+// prepared returns s with defaults filled in and projections drawn.
 func (s Setup) prepared() (Setup, error) {
 	switch {
 	case s.Task == "":
@@ -114,7 +114,7 @@ func (s Setup) weight(y dense.Matrix[float64], i int) float64 {
 	return y.At(i, y.Cols-1)
 }
 
-// checkRows checks what rows promise.
+// checkRows checks the shape that rows declare.
 func (s Setup) checkRows(r Rows) error {
 	if r.Dim() != s.Spec.Dim {
 		return fmt.Errorf("rows of %d columns, the map takes %d: %w", r.Dim(), s.Spec.Dim, dense.ErrShape)
@@ -125,7 +125,7 @@ func (s Setup) checkRows(r Rows) error {
 	return nil
 }
 
-// checkBlock checks shapes and values of a block whose first row has number first; its errors name the row.
+// checkBlock checks shapes and values of a block. first is the number of its first row, which errors name.
 func (s Setup) checkBlock(x, y dense.Matrix[float64], first int64) error {
 	if x.Cols != s.Spec.Dim {
 		return fmt.Errorf("x has %d columns, the map takes %d: %w", x.Cols, s.Spec.Dim, dense.ErrShape)
@@ -237,7 +237,8 @@ func (p *mapper[T]) write(phi dense.Matrix[T], x dense.Matrix[float64]) error {
 	return err
 }
 
-// part is write on one of many goroutines, each of which has some of the rows.
+// part is write for some of the rows, on one of many goroutines. Each has a mapper of its own, because workspaces must
+// not be shared.
 func (p *mapper[T]) part(phi dense.Matrix[T], x dense.Matrix[float64]) error {
 	k := p.spare.Get()
 	defer p.spare.Put(k)

@@ -77,8 +77,8 @@ func (a *Smoother) AddRows(rows Rows) error {
 	return rows.Each(a.setup.Block, a.Add)
 }
 
-// Add adds rows x with targets y: numbers, or one column of class indices. After an error the sums are as before, but
-// for blocks before the one that failed. Rows in errors are counted from the first row ever added.
+// Add adds rows x with targets y: numbers, or one column of class indices. After an error the sums contain the complete
+// blocks before the failed one and nothing else. Errors count rows from the first row ever added.
 func (a *Smoother) Add(x, y dense.Matrix[float64]) error {
 	if err := a.setup.checkBlock(x, y, a.n); err != nil {
 		return err
@@ -144,7 +144,8 @@ func (a *Smoother) add(x, y dense.Matrix[float64]) error {
 	return nil
 }
 
-// raise lifts the references of features lo to hi−1 to the block with log features e + row.
+// raise lifts the reference scales of features lo to hi−1 to the maximum over a block with log features e + row. The
+// sums so far are rescaled, so no exponential ever exceeds 1.
 func (a *Smoother) raise(e dense.Matrix[float64], lo, hi int) {
 	top := slices.Clone(a.t[lo:hi])
 	for i := range e.Rows {
@@ -160,7 +161,8 @@ func (a *Smoother) raise(e dense.Matrix[float64], lo, hi int) {
 	}
 }
 
-// rescale sets the reference of feature f to the larger of its own and t; it returns the factor for what is kept at t.
+// rescale sets the reference of feature f to the larger of its own and t, and returns the factor for sums relative to
+// t.
 func (a *Smoother) rescale(f int, t float64) float64 {
 	old := a.t[f]
 	if t <= old {
@@ -171,7 +173,7 @@ func (a *Smoother) rescale(f int, t float64) float64 {
 	return 1
 }
 
-// Merge adds the rows of o, a Smoother, up to rounding as if they had been added here.
+// Merge adds the rows of o, a Smoother. The result equals adding its rows here, up to rounding.
 func (a *Smoother) Merge(sums Sums) error {
 	o, ok := sums.(*Smoother)
 	if !ok {
@@ -200,7 +202,7 @@ func (a *Smoother) Merge(sums Sums) error {
 	return nil
 }
 
-// Model is the smoother of the rows so far. It has no penalty, λ is not looked at.
+// Model is the smoother of the rows so far. It has no penalty, so λ is ignored.
 func (a *Smoother) Model(float64) (*Model, error) {
 	if a.n == 0 || !(a.total > 0) {
 		return nil, fmt.Errorf("smoother of no rows, or of none that has a weight: %w", ErrNoRows)

@@ -8,8 +8,8 @@ import (
 	"github.com/randfeat/randfeat/internal/seal"
 )
 
-// sumsFormat is a saved Smoother or Density: the flag is 1 with weights; the counts are the task (0 regression, 1
-// classification, 2 density), features F, outputs K, rows. The body is
+// sumsFormat is the format of a saved Smoother or Density. The flag is 1 with weights. The counts are the task (0
+// regression, 1 classification, 2 density), features F, outputs K, and rows. The body is
 //
 //	t, F f64 (−Inf: no key yet); Σ φ2 y e^{−t} and Σ φ2 e^{−t}, F×(K+1) f64; Σy f64; with weights: their sum f64
 var sumsFormat = seal.Format{Magic: "randfeat sums\n\x00\x00", Version: 1, Counts: 4}
@@ -19,7 +19,8 @@ var sumsTasks = []Task{Regression, Classification, Unsupervised}
 // MarshalBinary is AppendBinary to no bytes.
 func (a *Smoother) MarshalBinary() ([]byte, error) { return a.AppendBinary(nil) }
 
-// AppendBinary appends the sums to b. A fit that goes on from them has the bits of one that was never interrupted.
+// AppendBinary appends the sums to b. A fit that continues from them is bit-identical to one that was never
+// interrupted.
 func (a *Smoother) AppendBinary(b []byte) ([]byte, error) {
 	start := len(b)
 	b = slices.Grow(b, sumsFormat.Size(a.sumsSize()))
@@ -35,8 +36,8 @@ func (a *Smoother) AppendBinary(b []byte) ([]byte, error) {
 	return seal.Close(b, start), nil
 }
 
-// UnmarshalSmoother reads what AppendBinary wrote, for the same setup. Sums of another map, task or shape are
-// ErrMismatch, anything else that does not fit ErrCorrupt. No more memory is used than the setup justifies.
+// UnmarshalSmoother reads the output of AppendBinary for the same setup. Sums of another map, task or shape are
+// ErrMismatch; any other damage is ErrCorrupt. The setup bounds the memory, whatever b claims.
 func UnmarshalSmoother(s Setup, b []byte) (*Smoother, error) {
 	a, err := NewSmoother(s)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/randfeat/randfeat/internal/par"
 )
 
-// solve uses the memory of u if it is large enough.
+// solve factors the normal equations for λ. It reuses the memory of u if that is large enough.
 func (r *Ridge) solve(lambda float64, u dense.Matrix[float64]) (*linalg.Solution, error) {
 	if !(lambda >= 0) || math.IsInf(lambda, 1) {
 		return nil, fmt.Errorf("λ = %g, want a number that is not negative: %w", lambda, ErrSetup)
@@ -37,7 +37,7 @@ func (r *Ridge) Model(lambda float64) (*Model, error) {
 	return r.model(KindRidge, s)
 }
 
-// model keeps the weights of the solution, those of landmarks as weights of columns of the kernel.
+// model keeps the weights of the solution. For landmarks they become weights of columns of the kernel.
 func (r *Ridge) model(k Kind, s *linalg.Solution) (*Model, error) {
 	intercept := s.Intercept()
 	if r.f64 != nil && r.f64.white != nil {
@@ -78,18 +78,18 @@ type Point struct {
 	// LogEvidence is the largest LogEvidence over noise variances: −Inf where GCV is infinite.
 	LogEvidence float64
 	// Saturation is DF over the number of features. A process with as many degrees of freedom as features has used them
-	// up: between the rows it knows nothing of what the kernel allows, and its variance is too small. Random features
+	// up: between the rows it cannot represent what the kernel allows, and its variance is too small. Random features
 	// need several times the degrees of freedom of the kernel (Avron et al. 2017, arXiv:1804.09893, Theorem 7).
-	// Measured against exact processes, variances of new observations are at least 0.7 of what they should be below
-	// [Saturated]/2, and fall to half and less beyond [Saturated].
+	// Measured against exact processes, variances of new observations are at least 0.7 of the true ones below
+	// [Saturated]/2, and fall to half and less above [Saturated].
 	Saturation float64
 }
 
 // Saturated is the Point.Saturation from which the variances of a Gaussian process are unreliable.
 const Saturated = 0.25
 
-// Path evaluates penalties λ > 0. Each takes one factorisation, 2F³/3 multiply-adds: below some fifty penalties that is
-// faster than one tridiagonal form for all.
+// Path evaluates penalties λ > 0. Each takes one factorisation, 2F³/3 multiply-adds. Up to about fifty penalties this
+// is faster than one tridiagonal form for all.
 func (r *Ridge) Path(lambdas []float64) ([]Point, error) {
 	if r.sums.N < 2 {
 		return nil, fmt.Errorf("%d rows, choosing λ needs at least 2: %w", r.sums.N, ErrNoRows)

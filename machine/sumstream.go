@@ -105,7 +105,7 @@ func ridgeOf(s Sums) *Ridge {
 	return nil
 }
 
-// hashed reads what a checksum follows; left counts that, too.
+// hashed reads data that a checksum follows; left counts the checksum too.
 type hashed struct {
 	r    io.Reader
 	h    hash.Hash
@@ -124,7 +124,7 @@ func (r *hashed) read(b []byte) error {
 	return nil
 }
 
-// close reads what is left, and finds out whether all of it is as it was written.
+// close reads the rest and verifies the checksum.
 func (r *hashed) close() error {
 	b := make([]byte, 1<<16)
 	for r.left > sha256.Size {
@@ -149,7 +149,8 @@ func cut(err error) error {
 	return err
 }
 
-// readFrom tells what is of another map from what is damaged: of the latter nothing is believed.
+// readFrom distinguishes sums of another map from damaged ones. It verifies the checksum first, so that no number of a
+// damaged file is used.
 func (r *Ridge) readFrom(in *hashed) error {
 	b := make([]byte, ridgeFormat.HeaderSize())
 	if err := in.read(b); err != nil {

@@ -42,8 +42,8 @@ type TablePredictor struct {
 	bayesian bool // intervals are in units of the standard deviation
 }
 
-// NewTablePredictor validates a model and prepares it. A model without a schema, and options that it has no answer to,
-// are ErrSetup. The model must not be changed afterwards.
+// NewTablePredictor validates a model and prepares it. A model without a schema, and options that the model does not
+// support, are ErrSetup. The model must not be changed afterwards.
 func NewTablePredictor(m *Model, o TableOptions) (*TablePredictor, error) {
 	p := &TablePredictor{model: m, o: o}
 	var err error
@@ -90,7 +90,7 @@ func NewTablePredictor(m *Model, o TableOptions) (*TablePredictor, error) {
 	return p, nil
 }
 
-// output lays the columns of the predictions out.
+// output lays out the columns of the predictions.
 func (p *TablePredictor) output() {
 	add := func(kind data.Kind, name string) {
 		p.columns, p.kinds = append(p.columns, name), append(p.kinds, kind)
@@ -145,9 +145,9 @@ func (p *TablePredictor) output() {
 // Model is the model.
 func (p *TablePredictor) Model() *Model { return p.model }
 
-// Columns are those of the predictions, without ids: prediction, or prediction_<target> for each of several; p_<class>;
-// score_<class>; variance; lower and upper of an interval; of a density log_density ([Model.LogDensity]) and, if it is
-// calibrated, anomaly ([Model.Anomaly]).
+// Columns returns the columns of the predictions, without ids: prediction, or prediction_<target> for several targets;
+// p_<class>; score_<class>; variance; lower and upper of an interval; for a density log_density ([Model.LogDensity])
+// and, if it is calibrated, anomaly ([Model.Anomaly]).
 func (p *TablePredictor) Columns() ([]string, []data.Kind) {
 	return slices.Clone(p.columns), slices.Clone(p.kinds)
 }
@@ -206,24 +206,24 @@ type TableRun struct {
 	rows   dense.Matrix[float64] // those that are predicted, encoded
 }
 
-// Kinds are what the reader must be opened with.
+// Kinds returns the kinds that the reader must be opened with.
 func (r *TableRun) Kinds() []data.Kind { return slices.Clone(r.kinds) }
 
-// IDs are the id columns that the table has, in its order: the first columns of the predictions.
+// IDs returns the id columns of the table, in its order. They are the first columns of the predictions.
 func (r *TableRun) IDs() []string { return slices.Clone(r.names) }
 
-// Surprises are how the rows so far differ from those of the fit; none unless the options ask for it.
+// Surprises returns how the rows so far differ from the training rows. It is empty unless the options ask for it.
 func (r *TableRun) Surprises() []data.Surprise { return r.watch.Surprises() }
 
-// OnSurprise lets f know of every value that is unlike those of the fit, by its row in the block that is predicted and
-// the place among Surprises where it is counted.
+// OnSurprise calls f for every value unlike the training rows, with its row in the current block and the index in
+// Surprises where it is counted.
 func (r *TableRun) OnSurprise(f func(row, surprise int)) {
 	if r.watch != nil {
 		r.watch.Each = f
 	}
 }
 
-// TakeSurprises is Surprises, and begins anew.
+// TakeSurprises is Surprises, and resets the counts.
 func (r *TableRun) TakeSurprises() []data.Surprise {
 	s := r.watch.Surprises()
 	if len(s) > 0 {
@@ -322,7 +322,7 @@ func (r *TableRun) intervals(next func(values dense.Matrix[float64], k int, f fu
 				}
 				low, high, err := m.IntervalOf(group, k, r.p.o.Interval)
 				if err != nil {
-					panic("machine: " + err.Error()) // NewTablePredictor has asked for it
+					panic("machine: " + err.Error()) // NewTablePredictor has checked the coverage
 				}
 				offset := [2]float64{low, high}[side]
 				sd := 1.0
@@ -336,15 +336,15 @@ func (r *TableRun) intervals(next func(values dense.Matrix[float64], k int, f fu
 	}
 }
 
-// located finds the first row that err is about: rows do not depend on each other, so each is asked for alone.
+// located finds the first row that caused err. Rows do not depend on each other, so each is predicted alone.
 func (r *TableRun) located(x dense.Matrix[float64], err error, where func(int) string) error {
 	y := dense.New[float64](1, r.p.model.Outputs)
 	for i := range x.Rows {
 		if err := r.engine.predict(y, x.RowRange(i, i+1), false); err != nil {
 			if inner := errors.Unwrap(err); inner != nil && !errors.As(err, new(*dense.NotFiniteError)) {
-				err = inner // without the number of the row
+				err = inner // without the row number, which is wrong here
 			}
-			// The row was asked for alone, so its number there says nothing.
+			// The row was predicted alone, so the row number in its error is always 0.
 			detail := strings.Replace(err.Error(), "x: row 0 has", "the encoded row has", 1)
 			return &data.InputError{Place: where(i), Detail: detail, Err: err}
 		}
@@ -352,8 +352,8 @@ func (r *TableRun) located(x dense.Matrix[float64], err error, where func(int) s
 	return err
 }
 
-// Each predicts a whole table, whose columns must be those that the run was opened with: it hands blocks of at most
-// rows rows to f, in order, the predictions beside the cells they are made of. want is Kinds, with other kinds than
+// Each predicts a whole table, which must have the columns that the run was opened with. It passes blocks of at most
+// rows rows to f, in order: the predictions and the cells that they come from. want is Kinds, with kinds other than
 // Skip for further columns that f wants to see. The next block is parsed meanwhile; memory does not depend on the size
 // of the table. The blocks are valid until f returns.
 func (r *TableRun) Each(src data.Source, want []data.Kind, rows int, f func(predictions,
@@ -384,7 +384,7 @@ func (r *TableRun) Each(src data.Source, want []data.Kind, rows int, f func(pred
 	}
 	var out data.Block
 	return ahead([2]*block{{}, {}}, fill, func(b *block) error {
-		// The reader is ahead and no longer knows the lines of this block.
+		// The reader is one block ahead and no longer knows the lines of this block, so errors name rows.
 		where := func(i int) string { return fmt.Sprintf("%s: row %d", src.Name(), b.cells.First+int64(i)+1) }
 		if err := r.predict(&out, b.x, &b.cells, where); err != nil {
 			return err

@@ -1,6 +1,6 @@
 package machine
 
-// tally is a number of rows, with weights: their sum and that of their squares, which are equal without weights.
+// tally counts rows with weights: the sum of the weights and of their squares, which are equal without weights.
 type tally struct{ w, w2 float64 }
 
 func counted(n int64) tally { return tally{float64(n), float64(n)} }
@@ -12,17 +12,17 @@ func (t *tally) merge(o tally) {
 	t.w2 += o.w2
 }
 
-// effective is how many rows of equal weight tell as much of a mean: (Σw)²/Σw² (Kish 1965, "Survey sampling", §11.7).
+// effective is the effective sample size (Σw)²/Σw² (Kish 1965, "Survey sampling", §11.7).
 func (t tally) effective() float64 {
-	if t.w2 == t.w { // as it is without weights, to the last bit
+	if t.w2 == t.w { // without weights: exact to the last bit
 		return t.w
 	}
 	return t.w * t.w / t.w2
 }
 
-// shareOf is the share of right rows among all with its interval. With weights the rows are as many as have the
-// variance of the weighted share, Σw²(x−p)²/(Σw)² (Korn & Graubard 1998, "Confidence intervals for proportions with
-// small expected number of positive counts estimated from survey data", Survey Methodology 24).
+// shareOf returns the share of right among all with its interval. With weights the interval uses the number of rows
+// that has the variance Σw²(x−p)²/(Σw)² of the weighted share (Korn & Graubard 1998, "Confidence intervals for
+// proportions with small expected number of positive counts estimated from survey data", Survey Methodology 24).
 func shareOf(right, all tally) (p, low, high float64) {
 	p = right.w / all.w
 	n := all.effective()

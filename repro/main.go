@@ -23,6 +23,7 @@ import (
 
 	"golang.org/x/term"
 
+	"github.com/randfeat/randfeat/internal/similar"
 	"github.com/randfeat/randfeat/repro/lab"
 	"github.com/randfeat/randfeat/repro/papers"
 	"github.com/randfeat/randfeat/web/explorer"
@@ -39,9 +40,12 @@ func main() {
 	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
 }
 
-const usage = `usage: repro list
-       repro run [ITEM...] [-full] [-out DIR] [-cache DIR] [-data DIR] [-results FILE] [-json FILE] [-fresh]
-                 [-j N]
+const usage = `repro repeats the tables, figures and theorems of five papers and gives a verdict for each number.
+
+  repro list                    list the items: one per table, figure or theorem
+  repro run [ITEM...] [flags]   run all items, or some: an item (simplex-fig4) or a paper (simplex)
+
+'repro run -h' lists the flags.
 `
 
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
@@ -60,16 +64,20 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		}
 		return 0
 	case "run":
+	case "help", "-h", "-help", "--help":
+		fmt.Fprint(stdout, usage)
+		return 0
 	default:
-		fmt.Fprintf(stderr, "no command %q\n%s", args[0], usage)
+		fmt.Fprintf(stderr, "repro: unknown command %q\n%s", args[0], usage)
 		return 2
 	}
 	var o options
 	items, err := o.parse(args[1:], stderr)
 	if err != nil {
-		if !errors.Is(err, flag.ErrHelp) {
-			fmt.Fprintln(stderr, err)
+		if errors.Is(err, flag.ErrHelp) {
+			return 0
 		}
+		fmt.Fprintf(stderr, "repro: %v\n", err)
 		return 2
 	}
 	if err := o.run(ctx, items, stdout, stderr); err != nil {
@@ -85,11 +93,19 @@ type options struct {
 	workers                         int
 }
 
+func ids(items []*lab.Item) []string {
+	var out []string
+	for _, it := range items {
+		out = append(out, it.ID)
+	}
+	return out
+}
+
 // parse takes flags and items in any order.
 func (o *options) parse(args []string, stderr io.Writer) ([]*lab.Item, error) {
 	f := flag.NewFlagSet("repro run", flag.ContinueOnError)
 	f.SetOutput(stderr)
-	f.Usage = func() { fmt.Fprint(stderr, usage); f.PrintDefaults() }
+	f.Usage = func() { fmt.Fprint(stderr, "usage: repro run [ITEM...] [flags]\n"); f.PrintDefaults() }
 	f.BoolVar(&o.full, "full", false, "the papers' settings, hours in all; else quick ones, minutes in all")
 	f.StringVar(&o.out, "out", "", "write the site into this `folder`")
 	f.StringVar(&o.cache, "cache", defaultCache(), "keep cells in this `folder`; \"\" keeps none")
@@ -102,7 +118,7 @@ func (o *options) parse(args []string, stderr io.Writer) ([]*lab.Item, error) {
 	f.IntVar(&o.workers, "j", 0, "cells at a time; 0: one per core")
 	var names []string
 	for {
-		if err := f.Parse(args); err != nil {
+		if err := similar.ParseFlags(f, args); err != nil {
 			return nil, err
 		}
 		if args = f.Args(); len(args) == 0 {
@@ -123,7 +139,11 @@ func (o *options) parse(args []string, stderr io.Writer) ([]*lab.Item, error) {
 			}
 		}
 		if len(items) == n {
-			return nil, fmt.Errorf("no item %q: see repro list", name)
+			hint := "'repro list' shows all items"
+			if near := similar.Nearest(name, ids(all)); near != "" {
+				hint = fmt.Sprintf("did you mean %s?", near)
+			}
+			return nil, fmt.Errorf("no item %q, %s", name, hint)
 		}
 	}
 	return items, nil

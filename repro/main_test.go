@@ -17,9 +17,11 @@ func TestCommand(t *testing.T) {
 		rc   int
 		text string
 	}{
-		{nil, 2, "usage"},
-		{[]string{"walk"}, 2, `no command "walk"`},
-		{[]string{"run", "nosuch"}, 2, `no item "nosuch"`},
+		{nil, 2, "repro list"},
+		{[]string{"walk"}, 2, `unknown command "walk"`},
+		{[]string{"run", "nosuch"}, 2, `no item "nosuch", 'repro list' shows all items`},
+		{[]string{"run", "simplex-fg4"}, 2, `no item "simplex-fg4", did you mean simplex-fig4?`},
+		{[]string{"run", "-resluts", "x"}, 2, "unknown flag -resluts, did you mean -results?"},
 		{[]string{"run", "-nosuch"}, 2, "nosuch"},
 		{[]string{"list"}, 0, "chefs-table1"},
 		{[]string{"run", "chefs-table1", "-data", t.TempDir(), "-cache", ""}, 0, "no abalone/abalone.data"},

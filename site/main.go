@@ -51,6 +51,9 @@ func (s *site) run() error {
 	if err := s.addCommands(tmp); err != nil {
 		return err
 	}
+	if err := s.addHelp(tmp); err != nil {
+		return err
+	}
 	if err := s.addPackages(); err != nil {
 		return err
 	}
@@ -95,8 +98,42 @@ func (s *site) addCommands(tmp string) error {
 		}
 		base := strings.TrimSuffix(filepath.Base(name), ".md")
 		s.pages = append(s.pages, page{part: reference, group: "Commands", title: strings.ReplaceAll(base, "_", " "),
-			source: "commands/" + base + ".md", path: "reference/commands/" + base + ".html", markdown: b})
+			source: "commands/" + base + ".md", path: "reference/commands/" + base + ".html",
+			markdown: []byte(laidOut(string(b)))})
 	}
+	return nil
+}
+
+// addHelp adds a page with the help texts of rfm, which is a program of another module.
+func (s *site) addHelp(tmp string) error {
+	program := filepath.Join(tmp, "rfm")
+	if _, err := s.commandIn("models", nil, "go", "build", "-o", program, "./cmd/rfm"); err != nil {
+		return err
+	}
+	help, err := s.commandIn(".", nil, program, "--help")
+	if err != nil {
+		return err
+	}
+	about, rest, _ := strings.Cut(string(help), "\n\nUsage:")
+	var b strings.Builder
+	fmt.Fprintf(&b, "# rfm\n\n%s\n", about)
+	_, rest, _ = strings.Cut(rest, "Available Commands:\n")
+	for line := range strings.Lines(rest) {
+		fields := strings.Fields(line)
+		if len(fields) == 0 {
+			break
+		}
+		if fields[0] == "help" || fields[0] == "completion" {
+			continue
+		}
+		text, err := s.commandIn(".", nil, program, fields[0], "--help")
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(&b, "\n## %s\n\n%s", fields[0], laidOut(fmt.Sprintf("```text\n%s\n```\n", bytes.TrimSpace(text))))
+	}
+	s.pages = append(s.pages, page{part: reference, group: "Commands", title: "rfm", source: "commands/rfm.md",
+		path: "reference/commands/rfm.html", markdown: []byte(b.String())})
 	return nil
 }
 
@@ -129,11 +166,16 @@ func (s *site) addExplorer(tmp string) error {
 	return err
 }
 
-// command runs a command in the repository.
+// command runs a command in the repository, without the go.work of this module.
 func (s *site) command(name string, args ...string) ([]byte, error) {
+	return s.commandIn(".", []string{"GOWORK=off"}, name, args...)
+}
+
+// commandIn runs a command in a folder of the repository.
+func (s *site) commandIn(dir string, env []string, name string, args ...string) ([]byte, error) {
 	cmd := exec.Command(name, args...)
-	cmd.Dir = s.root
-	cmd.Env = append(os.Environ(), "GOWORK=off")
+	cmd.Dir = filepath.Join(s.root, dir)
+	cmd.Env = append(os.Environ(), env...)
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	b, err := cmd.Output()

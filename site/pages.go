@@ -22,8 +22,6 @@ type page struct {
 }
 
 // listed are the pages that people write. A new page of docs needs a line here.
-//
-// The documentation of the module models (program rfm) belongs into all four parts.
 var listed = []page{
 	{title: "randfeat", source: "site/content/index.md", path: "index.html"},
 

@@ -88,3 +88,14 @@ func TestAllDocsAreListed(t *testing.T) {
 		}
 	}
 }
+
+// Tables inside help texts stay tables, and long descriptions of flags stay below each other.
+func TestLaidOut(t *testing.T) {
+	long := "      --flag file   " + strings.Repeat("word ", 20) + "end"
+	got := laidOut("Kinds:\n  ridge  one\n  gp     two\nMore.\n\n```\n" + long + "\n  short\n```\n")
+	want := "Kinds:\n\n    ridge  one\n    gp     two\n\nMore.\n\n```\n      --flag file   " +
+		strings.TrimSpace(strings.Repeat("word ", 16)) + "\n                    word word word word end\n  short\n```\n"
+	if got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}

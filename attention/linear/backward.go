@@ -157,7 +157,7 @@ func (b *backCall[T]) prepare(a *Attention[T], q, k, v attention.Seq[T]) (bool, 
 	return !none, nil
 }
 
-// work runs the streams on so many workers, one each if alone.
+// work runs the streams on the given number of workers, one stream per worker if alone.
 func (b *backCall[T]) work(workers int, alone bool) error {
 	for len(b.workers) < workers {
 		b.workers = append(b.workers, new(backWorker[T]))
@@ -190,7 +190,8 @@ func (b *backCall[T]) work(workers int, alone bool) error {
 	return nil
 }
 
-// together computes the gradients of all streams with one gang, some streams at a time: each has memory of its own.
+// together computes the gradients of all streams with one gang of goroutines, some streams at a time: each stream in
+// progress has its own memory.
 func (b *backCall[T]) together(workers int) error {
 	b.crew.Hire(1)
 	g := b.crew.Workers[0]
@@ -238,7 +239,7 @@ func (b *backCall[T]) gradOf(h int) *randfeat.Grad[T] {
 	return b.grads[h]
 }
 
-// finish gathers reports, names what is not finite, and forgets the data of the caller.
+// finish gathers reports, names rows that are not finite, and drops all references to the caller's data.
 func (b *backCall[T]) finish(failed error, q, k, v attention.Seq[T]) (attention.Report, error) {
 	defer func() {
 		b.backArgs = backArgs[T]{}

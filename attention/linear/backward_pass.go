@@ -28,9 +28,9 @@ type pass[T dense.Float] struct {
 	known, summing bool
 	den            []float64
 
-	// What the sweep over the queries of a causal stream keeps for that over its keys: features at the references that
-	// their segment begins with (the queries of a chunk one head after the other), 1/den. A segment is spoilt if it has
-	// needed others, or has features that no key has had.
+	// The query sweep of a causal stream keeps these for the key sweep: 1/den, and features at the references at the
+	// start of their segment (for the queries of a chunk, one head after the other). A segment is spoilt if its
+	// references rose, or if it has features that no key has had; its features are then computed again.
 	phiQ, phiK dense.Matrix[T] // empty: nothing
 	inv        []T
 	taus       dense.Matrix[T] // per segment
@@ -85,8 +85,8 @@ func (p *pass[T]) note(segment int, ref *reference[T]) {
 	copy(p.taus.Row(segment), ref.tau)
 }
 
-// kept says that the features of a segment have been kept. recall makes ref the references of their shares: those of
-// the keys turned round.
+// kept reports whether the features of a segment were kept. recall then makes ref the references of their shares, which
+// are those of the keys negated.
 func (p *pass[T]) kept(segment int) bool { return !p.phiK.IsEmpty() && !p.spoilt[segment].Load() }
 
 func (p *pass[T]) recall(segment int, ref *reference[T]) {
@@ -97,7 +97,7 @@ func (p *pass[T]) recall(segment int, ref *reference[T]) {
 	ref.base, ref.set = -p.bases[segment], true
 }
 
-// dot is the inner product in four sums: as many can be under way at once.
+// dot is the inner product in four partial sums, so that four additions can be in flight at once.
 func dot[T dense.Float](x, y []T) T {
 	var a, b, c, d T
 	n := len(x) &^ 3
@@ -144,9 +144,9 @@ func (g *gang[T]) run(b *backCall[T], all []stream[T]) error {
 	return g.sweepAll(true)
 }
 
-// sweepAll runs the two sweeps of all passes; of causal ones only that of the queries unless keys. Bidirectional, all
-// keys are summed, then the queries, then read with the keys. The references are those of the keys: a share at them is
-// at most 1.
+// sweepAll runs the two sweeps of all passes; for causal ones only the query sweep unless keys is set. Bidirectional:
+// all keys are summed, then the queries are read and summed, then the keys are read. The references are those of the
+// keys, relative to which a share is at most 1.
 func (g *gang[T]) sweepAll(keys bool) error {
 	first, second := relayJob[T, backWorker[T]]((*keysOfAll[T])(g)), relayJob[T, backWorker[T]]((*queriesOfAll[T])(g))
 	if g.passes[0].s.causal {
@@ -314,9 +314,9 @@ func (g *keySweep[T]) use(w *backWorker[T], s *stream[T], k, at int) *pass[T] {
 	return p
 }
 
-// plant: the references of shares are those of the keys if features were kept; otherwise they come from the queries at
-// the last position of every maxSegment, which see all keys up to there. Queries behind the last key see all keys:
-// their shares are the totals that the sweep begins with.
+// plant sets the references of shares. If features were kept, they are the references of the keys. Otherwise they come
+// from the queries at the last position of every maxSegment, which see all keys up to there. Queries behind the last
+// key see all keys: their shares are the totals that the sweep begins with.
 func (g *keySweep[T]) plant(w *backWorker[T], s *stream[T], k, at int, mem *memory[T], seeds *sums[T]) error {
 	p := (*gang[T])(g).use(w, s, k)
 	if p0, p1 := s.positions(), s.lenQ()+s.off; at == 0 && p0 < p1 {

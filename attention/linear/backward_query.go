@@ -110,8 +110,8 @@ func (w *backWorker[T]) empty(p *pass[T], i0, i1 int) {
 	}
 }
 
-// factors turns the denominators of n queries, of which those without a key in seen have none, into factors of their
-// cotangents. It keeps the logarithms of the denominators, or uses those that are known.
+// factors turns the denominators of n queries into factors of their cotangents; queries for which seen is false have
+// none. It keeps the logarithms of the denominators, or uses those already known.
 func (w *backWorker[T]) factors(p *pass[T], g, i0, n int, seen func(int) bool) {
 	s, den := p.s, w.den[:n]
 	for i := range den {
@@ -224,7 +224,7 @@ func (w *backWorker[T]) queryBlock(p *pass[T], part *sums[T], lo, hi int) error 
 }
 
 // querySegment computes dq of the queries at positions lo to hi−1 of a causal stream and adds the keys there to mem,
-// those of the last chunk if keep: the sweep of Forward, with the same references.
+// those of the last chunk only if keep is set. It is the sweep of Forward, with the same references.
 func (w *backWorker[T]) querySegment(p *pass[T], mem *memory[T], lo, hi int, keep bool) error {
 	w.look, w.mixed = w.phiK.Rows, false
 	epoch, segment := mem.part.epoch, lo/p.s.cut().one
@@ -244,7 +244,7 @@ func (w *backWorker[T]) querySegment(p *pass[T], mem *memory[T], lo, hi int, kee
 	return nil
 }
 
-// beside computes dq of queries at positions p0 to p1−1 behind all keys.
+// beside computes dq of the queries at positions p0 to p1−1, which lie behind all keys.
 func (w *backWorker[T]) beside(p *pass[T], mem *memory[T], p0, p1 int) error {
 	for ; p0 < p1; p0 += w.phiQ.Rows {
 		if err := w.queryChunk(p, mem, keys[T]{end: min(p1, p0+w.phiQ.Rows)}, p0, false); err != nil {
@@ -266,7 +266,7 @@ func (w *backWorker[T]) queryChunk(p *pass[T], mem *memory[T], k keys[T], p0 int
 	}
 	view := mem.view(&w.worker, true)
 	if view.factor != nil {
-		// The references of reading are above those of the part: the sums of the view are a copy.
+		// Reading needs references above those of the part, so the sums of the view are a copy.
 		w.mixed = true
 		w.addKeysTo(mem, phiK, v, keep)
 		for j := range phiK.Rows {

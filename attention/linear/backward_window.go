@@ -125,7 +125,7 @@ func (x *blockGrads[T]) empty(s *stream[T], lo, hi int) {
 	clear(x.dv.Data)
 }
 
-// exactRows handles the exact weights of queries i0 to i1−1, those of the sinks and of the window.
+// exactRows handles the exact weights (sinks and window) of queries i0 to i1−1.
 func (w *backWorker[T]) exactRows(p *pass[T], i0, i1 int, summing bool) {
 	w.sinkGrads.empty(p.s, 0, 0)
 	w.winGrads.empty(p.s, 0, 0)
@@ -149,8 +149,8 @@ func (p *pass[T]) addDenominators(g, i0 int, den []T, scale []float64) {
 	}
 }
 
-// windowRows handles the exact weights of queries i0 to i1−1 on the keys of s: their denominators if summing, else
-// their gradients, those of keys in grads.
+// windowRows handles the exact weights of queries i0 to i1−1 on the keys of s: it sums their denominators if summing is
+// set, and otherwise computes the gradients, those of keys in grads.
 func (w *backWorker[T]) windowRows(p *pass[T], s *stream[T], grads *blockGrads[T], i0, i1 int, summing bool) {
 	x, n := &w.win, i1-i0
 	x.prepare(s.m, w.tab)
@@ -230,7 +230,7 @@ func (w *backWorker[T]) windowCotangents(p *pass[T], s *stream[T], grads *blockG
 	clear(dval.Data)
 	w.tab.TMul(dval, a, gm.ColRange(0, dv))
 
-	// u·y is the exponent: du = ds·y, dy = dsᵀ·u; a Gaussian kernel has −|u|²/2 − |y|²/2 besides.
+	// u·y is the exponent, so du = ds·y and dy = dsᵀ·u. A Gaussian kernel has the further terms −|u|²/2 − |y|²/2.
 	du, dy := buf.Shaped(w.embed, n, y.Cols), buf.Shaped(w.embedK, keys, y.Cols)
 	w.embed, w.embedK = du, dy
 	w.tab.Product(du, ds, y, false)

@@ -62,7 +62,8 @@ func (w *worker[T]) chunk(s *stream[T], mem *memory[T], k keys[T], p0 int, keep 
 		}
 		return err
 	}
-	// The references of reading are above those of the part. The sums of the view are a copy: add the keys first.
+	// Reading needs references above those of the part, so the sums of the view are a copy: add the keys to the part
+	// first.
 	if keep {
 		mem.part.add(w.tab, k.phi, k.v)
 	}
@@ -111,8 +112,8 @@ func counts(count []int, pos []int, skip, p0, keys int) {
 // triangleRows is how many rows of scores are computed together: blocks above the diagonal are left out.
 const triangleRows = 32
 
-// triangle adds the part of a chunk's own keys: scores A = phi·phi_kᵀ, of which row i keeps the first count[i], then
-// out += A·v and den += A·1.
+// triangle adds the contribution of a chunk's own keys: scores A = phi·phi_kᵀ, where row i keeps the first count[i],
+// then out += A·v and den += A·1.
 func (w *worker[T]) triangle(out dense.Matrix[T], den []T, phi, v dense.Matrix[T], count []int) {
 	for r := 0; r < phi.Rows; r += triangleRows {
 		end := min(r+triangleRows, phi.Rows)

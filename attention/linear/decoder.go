@@ -246,8 +246,8 @@ func (w *worker[T]) resume(s *stream[T], mem *memory[T]) error {
 	return nil
 }
 
-// ring keeps the last keys and values as neighbouring rows: it moves them to the front when it reaches the end. The
-// sinks, which stay, are beside it.
+// ring keeps the last keys and values as adjacent rows. It moves them to the front when it reaches the end. The sinks
+// are stored separately, because they never leave.
 type ring[T dense.Float] struct {
 	k, v         dense.Matrix[T]
 	first, n     int

@@ -16,8 +16,8 @@ type keys[T dense.Float] struct {
 	end    int
 }
 
-// take writes the scaled features of the keys at positions lo to hi−1, as many as one chunk may have: it ends at a
-// multiple of the chunk, and early at a key that needs higher references than the part of mem has.
+// take writes the scaled features of the keys at positions lo to hi−1, at most one chunk: it ends at a multiple of the
+// chunk, and early at a key that needs higher references than the part of mem has.
 func (w *worker[T]) take(s *stream[T], mem *memory[T], lo, hi int) (keys[T], error) {
 	end := min(hi, lo-lo%w.phiK.Rows+w.phiK.Rows, lo+w.look)
 	k, v, pos := w.keyRows(s, lo, end)
@@ -140,8 +140,8 @@ func (w *worker[T]) negTau(ref *reference[T]) {
 	}
 }
 
-// Features are handed to products without subnormal numbers, which would slow these manyfold: they are flushed to zero
-// (kern.Table.FlushMax). Beside a feature that is at least 1, or a denominator of e^−30 and more, nobody misses them.
+// Products get features without subnormal numbers, which would slow them down manyfold: these are flushed to zero
+// (kern.Table.FlushMax). Beside a feature of at least 1, or a denominator of at least e^−30, they are below rounding.
 
 // scaled writes the scaled features of k and returns how many of the first rows stay below e^lag.
 func (w *worker[T]) scaled(phi dense.Matrix[T], s *sums[T], k dense.Matrix[T]) (int, error) {
@@ -220,8 +220,8 @@ const (
 	below, above = 30, 60
 )
 
-// guess is queries with one scale for all rows, taken from a few of them. It reports whether these agree; whether the
-// others do, plausible tells from their denominators. Only for maps that are not signed.
+// guess is queries with one scale for all rows, taken from a few of them. It reports whether these few agree; plausible
+// decides from the denominators whether the others do. It is only for maps without signed features.
 func (w *worker[T]) guess(phi dense.Matrix[T], scale []float64, ref *reference[T], q dense.Matrix[T]) (bool, error) {
 	w.probe = buf.Shaped(w.probe, guessProbes, q.Cols)
 	for p := range guessProbes {

@@ -49,7 +49,7 @@ func (c *call[T]) run(a *Attention[T], out, q, k, v attention.Seq[T]) error {
 	return c.work(c.workers(1))
 }
 
-// work runs the streams on so many workers, one each if alone.
+// work runs the streams on the given number of workers, one stream per worker if alone.
 func (c *call[T]) work(workers int, alone bool) error {
 	if c.active = workers; alone {
 		return c.crew.Do(len(c.all), workers, (*eachStream[T])(c))
@@ -88,8 +88,8 @@ func (c *eachStream[T]) Item(w *worker[T], i int) error {
 	return w.windowRange(s, 0, s.lenQ())
 }
 
-// sumSegment adds the keys at positions lo to hi−1 to the part of mem, which has none. It keeps what it is asked to if
-// none needs higher references than the first.
+// sumSegment adds the keys at positions lo to hi−1 to the part of mem, which must be empty. It keeps the features that
+// keeps asks for, unless a key needs higher references than the first.
 func (w *worker[T]) sumSegment(s *stream[T], mem *memory[T], lo, hi int, keeps keeping) error {
 	w.look = w.phiK.Rows
 	epoch := mem.part.epoch
@@ -122,7 +122,7 @@ func (s *stream[T]) features(i int) (f0, f1 int) {
 	return i * featureBlock, min((i+1)*featureBlock, s.m.OutDim())
 }
 
-// forwards is what the workers of a call do with its streams: the sums over the keys, then the queries.
+// forwards is the job of the workers of a call: the sums over the keys, then the queries.
 type forwards[T dense.Float] call[T]
 
 func (c *forwards[T]) segments(s *stream[T], _ int) int { return s.segments() }
@@ -212,7 +212,7 @@ func (c *forwards[T]) block(w *worker[T], s *stream[T], _, i int, v *view[T], se
 	return w.readAll(s, v, seen, s.off+lo, s.off+hi)
 }
 
-// finish collects reports and names what is wrong with the data; it forgets these, which belong to the caller.
+// finish collects reports, names rows that are not finite, and drops all references to the caller's data.
 func (c *call[T]) finish(failed error, q, k, v attention.Seq[T]) (attention.Report, error) {
 	var total attention.Report
 	bad, exponentials := false, true

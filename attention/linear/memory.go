@@ -176,7 +176,7 @@ func (t *totals) resetFeatures(f0, f1 int) {
 	}
 }
 
-// rescale sets the reference of feature f to the larger of its own and at; it returns the factor for what is kept at
+// rescale sets the reference of feature f to the larger of its own and at. It returns the factor for sums relative to
 // at.
 func (t *totals) rescale(f int, at float64) float64 {
 	old := t.t[f]
@@ -327,7 +327,7 @@ func (m *memory[T]) begin() {
 	}
 }
 
-// keep ends a summation that keeps what it can: if no reference was raised since epoch.
+// keep ends a summation that keeps features. It keeps them only if no reference was raised since epoch.
 func (m *memory[T]) keep(epoch int) {
 	if m.kept = m.part.epoch == epoch; m.kept {
 		m.ref.copyFrom(&m.part.ref)
@@ -386,7 +386,7 @@ func (m *memory[T]) flush(tab *kern.Table[T]) {
 // numbers would only cost time.
 const negligible = 80
 
-// prepare converts the totals for reading beside the part.
+// prepare converts the totals to T, so that they can be read together with the part.
 func (m *memory[T]) prepare(tab *kern.Table[T]) {
 	if m.ready && m.epoch == m.part.epoch {
 		return
@@ -410,7 +410,7 @@ func (m *memory[T]) prepare(tab *kern.Table[T]) {
 	m.mixed = m.isMixed()
 }
 
-// isMixed says that the references of the totals are not those of the part.
+// isMixed reports whether the references of the totals differ from those of the part.
 func (m *memory[T]) isMixed() bool {
 	for _, f := range m.factor {
 		if f != 1 {
@@ -454,8 +454,8 @@ func (m *memory[T]) narrow(tab *kern.Table[T], total *totals, f0, f1 int) {
 	flush(f1)
 }
 
-// show prepares features f0 to f1−1 of the totals for queries that see all keys, at references of their own: those of
-// the totals, on top of base.
+// show prepares features f0 to f1−1 of the totals for queries that see all keys, at the references of the totals on top
+// of base.
 func (m *memory[T]) show(tab *kern.Table[T], base float64, f0, f1 int) {
 	for f := f0; f < f1; f++ {
 		t := m.total.t[f]
@@ -469,8 +469,8 @@ func (m *memory[T]) show(tab *kern.Table[T], base float64, f0, f1 int) {
 	}
 }
 
-// view is S and z of a memory in T: the sum of two addends, the second of which may be missing. Features of keys at the
-// references of the part, multiplied by factor (nil: ones), are at the references of the view.
+// view is S and z of a memory in T, as the sum of two addends; the second may be missing. Features of keys at the
+// references of the part, times factor (nil: 1), are at the references of the view.
 type view[T dense.Float] struct {
 	ref    *reference[T]
 	s, s2  dense.Matrix[T]

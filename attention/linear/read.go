@@ -5,8 +5,8 @@ import (
 	"github.com/randfeat/randfeat/internal/buf"
 )
 
-// readAll answers the queries at positions p0 to p1−1, any number of them, from a view of all keys that they see, past
-// of them.
+// readAll answers the queries at positions p0 to p1−1 from a view of all the keys that they see. past is the number of
+// these keys.
 func (w *worker[T]) readAll(s *stream[T], view *view[T], past int64, p0, p1 int) error {
 	first, last := s.queriesAt(p0, p1)
 	for g := range s.group {
@@ -49,8 +49,8 @@ func (w *worker[T]) read(s *stream[T], v *view[T], past int64,
 	return out, w.den[:i1-i0], nil
 }
 
-// deliver ends rows from i0 of head g, each of which has seen past keys and count[i] of its chunk: divided by their
-// denominators, or added to what a window will finish.
+// deliver ends rows from i0 of head g, which have seen past keys and count[i] keys of their chunk. It divides them by
+// their denominators, or adds them to the sums that a window will finish.
 func (w *worker[T]) deliver(s *stream[T], g, i0 int, out dense.Matrix[T], den []T, past int64, count []int) {
 	if s.scale == nil {
 		w.finishAll(out, den, past, count)

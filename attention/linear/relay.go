@@ -56,13 +56,13 @@ type relay[T dense.Float, W any] struct {
 	seeds  sums[T]
 }
 
-// relayJob is what a forward or a backward pass does with stream s, number k of its list.
+// relayJob is what a forward or a backward pass does with stream s, which is number k of its list.
 type relayJob[T dense.Float, W any] interface {
-	// segments is the number of segments of keys, or of what is summed in their place.
+	// segments is the number of segments of keys, or of whatever is summed instead.
 	segments(s *stream[T], k int) int
 	// plant gives a segment the references it begins with.
 	plant(w *W, s *stream[T], k, segment int, mem *memory[T], seeds *sums[T]) error
-	// sum makes the part of mem the sums over a segment and keeps what it can for read.
+	// sum sets the part of mem to the sums over a segment and keeps what it can for read.
 	sum(w *W, s *stream[T], k, segment int, mem *memory[T], keep keeping) error
 	// read runs the queries of a segment, from the totals of mem on; sums over it are asked for if keep.
 	read(w *W, s *stream[T], k, segment int, mem *memory[T], keep bool) error
@@ -126,11 +126,11 @@ func alone[T dense.Float, W any](w *W, tab *kern.Table[T], s *stream[T], k int, 
 	return nil
 }
 
-// one is the view of a single segment, or of none; all is that of all totals that show has prepared.
+// one is the view of at most one segment; all is the view of all totals that show has prepared.
 func (m *memory[T]) one() view[T] { return view[T]{ref: &m.part.ref, s: m.part.s, z: m.part.z} }
 func (m *memory[T]) all() view[T] { return view[T]{ref: &m.ref, s: m.s, z: m.z} }
 
-// baseOf is base, or that of the references of s if there was none.
+// baseOf is base, or the base of the references of s if there is none yet.
 func baseOf[T dense.Float](base float64, s *sums[T]) float64 {
 	if math.IsNaN(base) && s.n > 0 {
 		return s.ref.base
@@ -163,7 +163,8 @@ type wave struct {
 
 type stage struct{ kind, wave int }
 
-// owner says who has summed a segment: its cache still has what was kept. Whoever reads the segment takes it.
+// owner records who has summed a segment, because its cache still holds the kept features. Whoever reads the segment
+// takes it from the record.
 type owner[W any] struct {
 	w     *W
 	taken atomic.Bool
@@ -178,7 +179,7 @@ const (
 	reads
 )
 
-// keeping is what a sum keeps for the queries of its segment.
+// keeping says what a sum keeps for the queries of its segment.
 type keeping int
 
 const (
@@ -539,8 +540,8 @@ func (r *relay[T, W]) step(w *W, st stage, v *wave, i int) error {
 	return r.job.block(w, s, v.stream, i, &r.views[v.stream%slots], r.seen[v.stream%slots])
 }
 
-// take is one of the n segments of a wave that nobody has taken: of those that w has summed, or else any. As many items
-// ask for one as there are.
+// take returns one of the n segments of a wave that nobody has taken, preferably one that w has summed. It is called
+// once per segment, so there always is one.
 func (r *relay[T, W]) take(w *W, k, n int) int {
 	for {
 		for _, own := range [...]bool{true, false} {

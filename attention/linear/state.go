@@ -97,7 +97,8 @@ func (s *State[T]) collect() {
 	s.w.report, s.w.bad = attention.Report{}, false
 }
 
-// checkKeys checks all that Append might fail on, before anything is changed.
+// checkKeys checks everything that Append might fail on before anything is changed, so that a failed Append has no
+// effect.
 func (s *State[T]) checkKeys(k, v dense.Matrix[T]) error {
 	if err := s.checkRows("k", k, s.m.InDim()); err != nil {
 		return err

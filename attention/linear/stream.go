@@ -106,7 +106,7 @@ func (s *stream[T]) split(n int) {
 // exact says that some keys have exact weights.
 func (s *stream[T]) exact() bool { return s.window > 0 || s.sinkK.Rows > 0 }
 
-// sinks is the stream of the sinks alone, all of them inside of its window.
+// sinks is the stream of the sinks alone, all of them inside its window.
 func (s *stream[T]) sinks() stream[T] {
 	n := *s
 	n.k, n.v, n.mask = s.sinkK, s.sinkV, s.sinkMask
@@ -212,7 +212,7 @@ type cutting struct {
 // fewPieces is up to how many pieces all are halved.
 const fewPieces = 16
 
-// sizes are those of the pieces, one kind after the other, and ends the positions where each kind ends.
+// sizes returns the sizes of the pieces, largest first, and the positions where each size ends.
 func (c cutting) sizes(n int) (size, end [3]int) {
 	size = [3]int{c.one, min(c.one, max(minRows, c.one/2)), min(c.one, max(minRows, c.one/4))}
 	whole, half := 0, n
@@ -289,13 +289,13 @@ func (d *deal) count(part int) int {
 	return d.ends[part] - d.ends[part-1]
 }
 
-// sharing is what it costs to share the segments of streams: their sums, and what is kept for their queries, are
-// written and read again, by more than one worker. uneven is the part of the longest stream that its worker is behind
-// in the end if it has one of its own: processors are not equally fast.
+// sharing is the cost of sharing the segments of streams, relative to not sharing: sums and kept features are written
+// and read again by other workers. uneven is the part of the longest stream by which its worker lags behind at the end
+// if each worker has its own streams, because processors are not equally fast.
 const sharing, uneven = 1.15, 0.5
 
-// workers is how many workers the work of a call, so many times that of Forward, pays for, and whether these are best
-// used one stream each: if they would end at about the same time.
+// workers returns how many workers the work of a call justifies (times: work relative to Forward), and whether each
+// should have its own streams: if they would end at about the same time.
 func (c *streams[T]) workers(times int) (n int, alone bool) {
 	work, items := 0, 0
 	for i := range c.all {

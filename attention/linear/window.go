@@ -175,8 +175,8 @@ func (x *windowScratch[T]) prepare(m randfeat.FeatureMap[T], tab *kern.Table[T])
 	}
 }
 
-// windowCols is the most keys of a window whose weights are computed together: what Go does per row and block of keys
-// would cost as much as the weights of few.
+// windowCols is the largest number of keys whose weights are computed together. For fewer keys the Go code per row and
+// block costs as much as the weights.
 const windowCols = 512
 
 // windowRange finishes queries i0 to i1−1 in blocks.
@@ -304,7 +304,7 @@ func (x *windowScratch[T]) queries(q dense.Matrix[T], tab *kern.Table[T]) dense.
 	return x.u
 }
 
-// keys embeds keys and returns what their exponents have besides the products.
+// keys embeds keys and returns the terms of their exponents other than the products.
 func (x *windowScratch[T]) keys(k dense.Matrix[T], tab *kern.Table[T]) (dense.Matrix[T], []T) {
 	gain := x.gain * x.gain
 	if x.embedding {

@@ -150,11 +150,14 @@ func TestMisuse(t *testing.T) {
 	fails(t, exitMisuse, `unknown command "foo"`, "foo")
 	fails(t, exitMisuse, `unknown command "foo"`, "theory", "foo")
 	fails(t, exitMisuse, `unknown command "nosh"`, "completion", "nosh")
+	fails(t, exitMisuse, `unknown command "fti" for "randfeat", did you mean fit?`, "fti")
+	fails(t, exitMisuse, `unknown command "lst" for "randfeat theory", did you mean list?`, "theory", "lst")
 	fails(t, exitMisuse, "--nope", "families", "--nope")
+	fails(t, exitMisuse, "unknown flag: --traget, did you mean --target?", "fit", "--traget", "price")
 	fails(t, exitMisuse, "Run 'randfeat features --help'", "features")
 	fails(t, exitMisuse, "0 arguments, want two npy files", "gram")
 	fails(t, exitMisuse, "want none with --demo", "gram", "--demo", "x.npy")
-	fails(t, exitMisuse, "invalid argument", "features", "x.npy", "--projections", "many")
+	fails(t, exitMisuse, `--projections is "many", want a whole number`, "features", "x.npy", "--projections", "many")
 }
 
 // Features and projections have a flag each. -m, which meant either, still works, says so and is in no help.

@@ -244,9 +244,9 @@ func TestFeaturesBadInput(t *testing.T) {
 		{exitFailed, "spec.json: ", []string{good, "-o", out, "--spec", spec}},
 		{exitMisuse, "--out (-o) is missing", []string{good, "--family", "trig"}},
 		{exitMisuse, "--family is missing: choose one of trig, ", []string{good, "-o", out}},
-		{exitMisuse, `--family: family "trigg": want one of trig`, []string{good, "-o", out, "--family", "trigg"}},
+		{exitMisuse, `--family: unknown family "trigg" (did you mean trig?); want one of trig`, []string{good, "-o", out, "--family", "trigg"}},
 		{exitMisuse, "--family: ", []string{good, "-o", out, "--family", `{"name":"oprf","b":1}`}},
-		{exitMisuse, `--coupling: coupling "orthogonl": want one of iid`, []string{good, "-o", out, "--family", "trig",
+		{exitMisuse, `--coupling: unknown coupling "orthogonl" (did you mean orthogonal?); want one of iid`, []string{good, "-o", out, "--family", "trig",
 			"--coupling", "orthogonl"}},
 		{exitMisuse, "--kernel: ", []string{good, "-o", out, "--family", "trig", "--kernel", "rbf"}},
 		{exitMisuse, `--scale is "-1"`, []string{good, "-o", out, "--family", "trig", "--scale", "-1"}},
@@ -266,7 +266,7 @@ func TestFeaturesBadInput(t *testing.T) {
 		{exitMisuse, `--dtype is "half"`, []string{good, "-o", out, "--family", "trig", "--dtype", "half"}},
 		{exitMisuse, "same file", []string{good, "-o", out, "--family", "trig", "--log-scale", out}},
 		{exitMisuse, "--save-spec", []string{good, "-o", out, "--family", "trig", "--save-spec", out}},
-		{exitMisuse, "invalid argument", []string{good, "-o", out, "--family", "trig", "--seed", "-1"}},
+		{exitMisuse, `--seed is "-1", want a whole number from 0`, []string{good, "-o", out, "--family", "trig", "--seed", "-1"}},
 	} {
 		fails(t, c.code, c.says, append([]string{"features"}, c.args...)...)
 	}

@@ -22,6 +22,7 @@ import (
 	"github.com/randfeat/randfeat/data"
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/internal/similar"
+	"github.com/randfeat/randfeat/internal/suggest"
 	"github.com/randfeat/randfeat/machine"
 )
 
@@ -102,20 +103,25 @@ func missingFile(err error) string {
 	return fmt.Sprintf(": check the name, the file was looked for in %s", cli.PrintableText(where))
 }
 
+// Help lists the commands of a group in the order of use.
+func init() { cobra.EnableCommandSorting = false }
+
 func command(env *cli.Env) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "randfeat",
-		Short: "Random features for Gaussian and softmax kernels",
-		Long: `randfeat fits kernel machines to tables and predicts with them (fit, evaluate, predict, inspect, serve), computes
-attention in linear time (attend), draws classes of a softmax (sample), and random feature maps φ with φ(x)·φ(y) ≈ exp(-|x-y|²/2) or exp(x·y),
-Gram matrices and the error to expect (features, gram, theory, eval).
+		Short: "Kernel machines, attention and random features",
+		Long: `randfeat fits kernel machines to tables, computes attention within a given error, and finds the random features that suit
+your data.
 
-Results go to stdout, everything else to stderr.
-Exit status: 0 done, 1 failed or a check missed, 2 misused. Output that cannot be written is a failure; a pipe whose
-reader has ended ends randfeat silently, by SIGPIPE (a shell shows 141).`,
+Results go to stdout, everything else to stderr. The exit status is 0 if the work is done, 1 if it failed or a check
+missed, and 2 if the command line is wrong. If the reader of a pipe ends, randfeat ends silently by SIGPIPE (shells show
+141).`,
+		Example: `  randfeat fit --demo -o model.rf      # a model from a table, here a generated one
+  randfeat attend --demo               # attention: error against cost of all methods
+  randfeat advise --demo               # the best random features for given rows`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
-		Args:          cobra.NoArgs,
+		Args:          suggest.NoArgs,
 	}
 	showVersion := root.Flags().BoolP("version", "v", false, "print the version")
 	root.RunE = func(cmd *cobra.Command, _ []string) error {
@@ -129,17 +135,30 @@ reader has ended ends randfeat silently, by SIGPIPE (a shell shows 141).`,
 	attention.AddCommand(attend.CrossoverCommand(env))
 	crossover := attend.CrossoverCommand(env)
 	crossover.Hidden = true // the old name of attend crossover
-	root.AddCommand(catalog.EvalCommand(env), catalog.TheoryCommand(env), catalog.FamiliesCommand(env),
-		catalog.CouplingsCommand(env),
-		kernels.FeaturesCommand(env), kernels.GramCommand(env), kernels.AdviseCommand(env),
-		kernels.SampleCommand(env),
-		attention, crossover,
-		tables.FitCommand(env), tables.PartsCommand(env), tables.EvaluateCommand(env), tables.PredictCommand(env),
-		tables.CompareCommand(env), tables.ExplainCommand(env),
-		tables.InspectCommand(env), tables.DataCommand(env),
-		serving.ServeCommand(env), serving.ExploreCommand(env),
-		schemaCommand(env), versionCommand(env))
+	for _, g := range []struct {
+		title    string
+		commands []*cobra.Command
+	}{
+		{"Models from tables:", []*cobra.Command{tables.FitCommand(env), tables.EvaluateCommand(env),
+			tables.PredictCommand(env), serving.ServeCommand(env), tables.ExplainCommand(env),
+			tables.CompareCommand(env), tables.InspectCommand(env), tables.PartsCommand(env)}},
+		{"Attention and softmax:", []*cobra.Command{attention, crossover, kernels.SampleCommand(env)}},
+		{"Random features:", []*cobra.Command{kernels.AdviseCommand(env), kernels.FeaturesCommand(env),
+			kernels.GramCommand(env), catalog.FamiliesCommand(env), catalog.CouplingsCommand(env)}},
+		{"Theory:", []*cobra.Command{serving.ExploreCommand(env), catalog.TheoryCommand(env),
+			catalog.EvalCommand(env)}},
+		{"Other commands:", []*cobra.Command{tables.DataCommand(env), schemaCommand(env), versionCommand(env)}},
+	} {
+		root.AddGroup(&cobra.Group{ID: g.title, Title: g.title})
+		for _, c := range g.commands {
+			c.GroupID = g.title
+		}
+		root.AddCommand(g.commands...)
+	}
+	root.SetHelpCommandGroupID("Other commands:")
+	root.SetCompletionCommandGroupID("Other commands:")
 	addDocsCommand(root)
+	suggest.Flags(root)
 	return root
 }
 

@@ -66,8 +66,8 @@ func schemaCommand(env *cli.Env) *cobra.Command {
 	return &cobra.Command{
 		Use:   "schema COMMAND",
 		Short: "Print the JSON Schema of what a command prints with --json",
-		Long: `Print the JSON Schema (draft 2020-12) of the objects that a command prints with --json, one per line. Members that are
-not required are left out where they say nothing. New members may come with new versions, and do not change old ones.`,
+		Long: `Print the JSON Schema (draft 2020-12) of the objects that a command prints with --json, one per line. Members that
+are not required are omitted when they are empty. New versions may add members but do not change existing ones.`,
 		Example:   "  randfeat schema fit",
 		Args:      cli.ExactArgs("one command: "+strings.Join(schemaNames(), ", "), 1),
 		ValidArgs: schemaNames(),

@@ -12,7 +12,7 @@ import (
 func versionCommand(env *cli.Env) *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
-		Short: "Print the version, the revision it was built from, and that of Go",
+		Short: "Print the version, the revision of the source and the version of Go",
 		Args:  cobra.NoArgs,
 		RunE:  cli.Do(func(*cobra.Command, []string) error { return printVersion(env) }),
 	}

@@ -32,8 +32,8 @@ type Shard struct {
 	Values []string `json:"values,omitempty"`
 }
 
-// Manifest is the list of the files of a table and how all of them are read: what workers need to read the same rows as
-// the same units. Its JSON is the same for the same files.
+// Manifest lists the files of a table and how they are read, so that workers read the same rows as the same units. The
+// same files give the same JSON.
 type Manifest struct {
 	Version   int         `json:"version"`
 	Format    data.Format `json:"format"`
@@ -98,8 +98,8 @@ func (m *Manifest) Open() (*Table, error) {
 	return &Table{m: m, o: m.options(), units: m.units(), shards: make([]*shard, len(m.Shards))}, nil
 }
 
-// Digest is the SHA-256 of the manifest, in hexadecimal: names, sizes and ends of the files and how they are read.
-// Parts of a computation over the table carry it, so that those of another are refused.
+// Digest is the SHA-256 of the manifest in hexadecimal: names, sizes and ends of the files and how they are read. Parts
+// of a computation carry it, so that parts of another table are refused.
 func (m *Manifest) Digest() string {
 	b, err := json.Marshal(m)
 	if err != nil {

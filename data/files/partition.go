@@ -15,8 +15,8 @@ import (
 // hiveMissing is the name that Hive and Spark give to the folder of rows without a value.
 const hiveMissing = "__HIVE_DEFAULT_PARTITION__"
 
-// partitionsOf are the columns that the folders of a file stand for, and their values: those of the unbroken run of
-// folders named column=value directly above the file, from the outermost. Spark escapes characters in both as URLs do.
+// partitionsOf returns the columns, and their values, that the folders of a file define: the unbroken run of folders
+// named column=value directly above the file, outermost first. Spark escapes characters in both as URLs do.
 func partitionsOf(file string) (names, values []string) {
 	dirs := strings.Split(path.Dir(filepath.ToSlash(file)), "/")
 	for _, dir := range slices.Backward(dirs) {

@@ -31,8 +31,8 @@ type shard struct {
 	order []int // which of its columns each of the table is, -1 is none; nil: the same
 }
 
-// Open opens all files and compares them. The format, the delimiter of CSV and whether it has a line of names are those
-// of the first, unless the options say otherwise.
+// Open opens all files and compares them. The first file determines the format, the delimiter of CSV and whether there
+// is a header, unless the options do.
 func Open(paths []string, o data.Options) (*Table, error) {
 	if len(paths) == 0 {
 		return nil, fmt.Errorf("no file is named")
@@ -71,7 +71,7 @@ func Open(paths []string, o data.Options) (*Table, error) {
 		if i > 0 {
 			own := t.o
 			if own.Header = o.Header; own.Header == nil && format == data.CSV {
-				// A line of names that only some files have is told by looking at each.
+				// Only some files may have a header, so each is checked.
 				if src, _, err = openFile(path, own); err != nil {
 					return nil, err
 				}
@@ -296,7 +296,7 @@ func (t *Table) Files() []string {
 // Manifest is the list of the files and how they are read, from which the table can be opened elsewhere.
 func (t *Table) Manifest() *Manifest { return t.m }
 
-// TextEncoding is that of the first file that has text other than ASCII, of what has been read.
+// TextEncoding is the encoding of the first file, among those read, that has text other than ASCII.
 func (t *Table) TextEncoding() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -344,7 +344,7 @@ func (t *Table) Open(want []data.Kind) (data.Reader, error) {
 	return &tableReader{t: t, want: kinds}, nil
 }
 
-// kinds are asked for of all files alike: what a file would give by itself may differ.
+// kinds requests the same kinds from all files: what a file would infer by itself may differ.
 func (t *Table) kinds(want []data.Kind) ([]data.Kind, error) {
 	if want != nil && len(want) != len(t.m.Columns) {
 		return nil, fmt.Errorf("%s: %d kinds for %d columns", t.Name(), len(want), len(t.m.Columns))

@@ -9,8 +9,8 @@ import (
 	"github.com/parquet-go/parquet-go/format"
 )
 
-// values are the cells of a page or a dictionary, according to the type of the column: numbers are read where they
-// stand when they are asked for, so that they take no memory beside the page.
+// values are the cells of a page or a dictionary. Numbers are decoded from the page on access, so they need no memory
+// beyond the page.
 type values struct {
 	n       int
 	kind    format.Type
@@ -67,7 +67,7 @@ func (c *column) widthOf() int {
 	return 0
 }
 
-// decode reads n values. What is made besides b is charged to the budget first.
+// decode reads n values. Any memory beyond b is charged to the budget before it is taken.
 func (c *column) decode(e format.Encoding, b []byte, n int, budget *budget) (*values, error) {
 	v := &values{n: n, kind: c.kind, width: c.widthOf()}
 	if n == 0 {
@@ -212,9 +212,9 @@ func unsplit(b []byte, width, n int) []byte {
 	return out
 }
 
-// deltas reads n numbers packed as differences, and gives what follows them: the size of a block, the number of its
-// parts, the number of values and the first of them; then blocks of the least difference, a number of bits for each
-// part, and what the differences exceed the least by.
+// deltas reads n delta-encoded numbers and returns the bytes after them. The layout is: size of a block, number of its
+// parts, number of values, the first value; then blocks, each with its smallest difference, a bit width per part, and
+// the differences minus the smallest one.
 func deltas(b []byte, n int, held *int64, budget *budget) (out []int64, rest []byte, err error) {
 	var head [3]uint64
 	for i := range head {
@@ -287,9 +287,9 @@ func bitsAt(b []byte, at, bits int) (x uint64) {
 	return x
 }
 
-// runs are numbers of some bits each, written as runs: an even header is twice the length of a run of one value, an odd
-// one twice the number of groups of eight that are packed bit by bit. They are read as they are needed: a few bytes can
-// stand for any number of them.
+// runs are numbers of fixed bit width in run-length encoding: an even header is twice the length of a run of one value,
+// an odd header twice the number of bit-packed groups of eight, plus one. They are decoded on demand, because a few
+// bytes can stand for any number of values.
 type runs struct {
 	b    []byte
 	bits int

@@ -20,10 +20,10 @@ import (
 	"github.com/pierrec/lz4/v4"
 )
 
-// A page may decompress to 16 MiB, or 64 times its size in the file if that is more. Writers put 1 MiB into one, some
-// all rows of a group. All pages that are held at a time, one or with a dictionary two for every column that is read,
-// may take 256 MiB and 16 times the size of the file. What a file says is compared with these bounds before anything
-// is made.
+// A page may decompress to 16 MiB, or to 64 times its size in the file if that is more. Writers usually put 1 MiB into
+// a page; some put all rows of a group. All pages in memory (one, or with a dictionary two, per column that is read)
+// may take 256 MiB plus 16 times the size of the file. Claims of the file are checked against these bounds before any
+// memory is taken.
 const (
 	maxPageBytes = 16 << 20
 	maxPageRatio = 64
@@ -31,8 +31,8 @@ const (
 	maxHeldRatio = 16
 )
 
-// budget is what the pages of a column may take of what all share. What a column has drawn it keeps for its later
-// pages, so that whether all is enough does not depend on the order in which columns are read.
+// budget is a column's share of the memory bound. A column keeps what it has drawn for its later pages, so whether the
+// bound suffices does not depend on the order in which columns are read.
 type budget struct {
 	left   int64 // drawn and free
 	shared *atomic.Int64
@@ -294,7 +294,7 @@ func (k *chunk) readValues(p *page, e format.Encoding, b []byte) (err error) {
 	return err
 }
 
-// decompress gives the size bytes of a page. What a damaged page can make it take is in proportion to the page.
+// decompress returns the size bytes of a page. A damaged page can cost at most memory in proportion to its own size.
 func decompress(c format.CompressionCodec, b []byte, size int) (out []byte, err error) {
 	if size < 0 {
 		return nil, fmt.Errorf("a page of %d bytes", size)

@@ -102,7 +102,7 @@ func (s *source) Block(i int) (data.Source, error) {
 	return &out, nil
 }
 
-// blocks puts row groups together until they have so many bytes in the file.
+// blocks groups row groups until they have the given number of bytes in the file.
 func (f *file) blocks(size int64) []block {
 	if size <= 0 {
 		size = data.DefaultUnitBytes
@@ -138,7 +138,7 @@ func (s *source) Integer(j int) bool {
 	return !c.decimal && c.unit == 0 && (c.kind == format.Int32 || c.kind == format.Int64 && !c.uint)
 }
 
-// unreadable says which of the columns that are wanted cannot be read: all that have the reason of the first.
+// unreadable reports which of the wanted columns cannot be read: all that share the reason of the first one.
 func (s *source) unreadable(kinds []data.Kind) error {
 	var names []string
 	why := ""
@@ -360,7 +360,7 @@ func (r *reader) readColumn(b *data.Block, j, n int, s *scratch) error {
 	return nil
 }
 
-// nextPage goes on to the next page of a column, through the row groups.
+// nextPage advances to the next page of a column, across row groups.
 func (r *reader) nextPage(at *cursor, c *column) (err error) {
 	for {
 		if at.chunk == nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/randfeat/randfeat/dense"
 )
 
-// A row group is written when it has so many rows or bytes, a page ends when its values take so many bytes.
+// A row group ends after this many rows or bytes, a page after this many bytes of values.
 const (
 	groupRows  = 1 << 16
 	groupBytes = 64 << 20

@@ -8,20 +8,20 @@ import (
 )
 
 // fn is how this package runs one plan function. Each file fn_*.go holds the tables of one function, or of two that
-// differ by an order or a sign; what is true of a function whoever runs it stands in package plan.
+// differ by an order or a sign. What holds for a function in every implementation is documented in package plan.
 //
 // The functions of a table see a block of rows x of a side s, whose norms and full quadratics are in sc.
 type fn[T dense.Float] struct {
-	// log writes the features as value·exp(e + row). What a row has in common goes to row, in float64: it may be −10⁴
-	// where a float32 exponent would keep two digits after the point. A unit function does not write value, a flat one
-	// does not write e; both may then be empty.
+	// log writes the features as value·exp(e + row). The part that a row's exponents have in common goes to row, in
+	// float64: it may be −10⁴, where a float32 exponent would keep only two digits after the point. A unit function
+	// does not write value, a flat one does not write e; both may then be empty.
 	log func(l *leaf[T], s *Side[T], e, value dense.Matrix[T], row []float64, x dense.Matrix[T], sc *scratch[T])
 	// run writes the features of leaf.run, where a fused kernel does it faster than log and an exponential; nil:
 	// through log.
 	run func(l *leaf[T], s *Side[T], dst dense.Matrix[T], scale []float64, x dense.Matrix[T], sc *scratch[T],
 		plain bool, outer []float64)
-	// vjp adds to dx what the cotangents gv of value and ge of e, with that of the row term in ge, give. value is what
-	// log wrote; gv and ge may be overwritten.
+	// vjp adds to dx the contribution of the cotangents gv of value and ge of e; ge includes the cotangent of the row
+	// term. value is what log wrote; gv and ge may be overwritten.
 	vjp func(l *leaf[T], b *Backward[T], g *leafGrad[T], dx, gv, ge, value, x dense.Matrix[T], sc *scratch[T])
 	// prepare, if not nil, completes a leaf that is otherwise compiled.
 	prepare func(l *leaf[T])

@@ -15,7 +15,7 @@ func residualFn[T dense.Float]() fn[T] {
 }
 
 // logResidual keeps the constant, the linear and the residual features at their own scales: e is the exponent of a
-// residual where that is large, else 0, and value what is left of it.
+// residual if that is large, else 0, and value is the remaining factor.
 func (l *leaf[T]) logResidual(s *Side[T], e, value dense.Matrix[T], row []float64, x dense.Matrix[T], sc *scratch[T]) {
 	r := 1 + l.inner
 	l.re.project(s, value.ColRange(r, value.Cols), x, sc)

@@ -349,7 +349,8 @@ func (b *Backward[T]) spread(blk plan.Block, gv, ge []T, i int, sc *scratch[T]) 
 	}
 }
 
-// rowTerm adds to dx what a row term of gradient g gets from the cotangents of exponents or phases that it is part of.
+// rowTerm adds to dx the contribution of a row term with gradient g, given the cotangents of the exponents or phases
+// that contain it.
 func (b *Backward[T]) rowTerm(g *quadGrad[T], dx, cotangents, x dense.Matrix[T], sc *scratch[T]) {
 	sums := sc.vjp.sums[:x.Rows]
 	rowSums(sums, cotangents)

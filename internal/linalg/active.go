@@ -10,12 +10,13 @@ import (
 	"github.com/randfeat/randfeat/internal/par"
 )
 
-// SolveMargins is the fit of [Dual.Margins] by Newton's method, for a symmetric k of which all elements are there, and
-// which it keeps. Rows beyond their target have α = 0, and the others solve least squares among themselves: each step
-// takes the rows that are not beyond theirs now, until these are those of before (Keerthi & DeCoste 2005, §3; Chapelle
-// 2007, "Training a support vector machine in the primal", §4.4: rows are doubled, so that most are known to be beyond
-// from the first step on). A step takes a³/6 multiply-adds of a such rows; it reports false if all together would be
-// about as many as those of the other way, or if matrices are singular.
+// SolveMargins is the fit of [Dual.Margins] by Newton's method. k must be complete, not just a triangle, and is not
+// changed. Rows beyond their target have α = 0, and the others solve a least-squares problem among themselves. Each
+// step takes the rows that are not beyond their target now, until this set no longer changes (Keerthi & DeCoste 2005,
+// §3; Chapelle 2007, "Training a support vector machine in the primal", §4.4: the number of rows is doubled step by
+// step, so that most rows are known to be beyond from the start). A step with a such rows takes a³/6 multiply-adds.
+// SolveMargins reports false if all steps together would cost about as much as Dual.Margins, or if a matrix is
+// singular.
 func SolveMargins(k, y dense.Matrix[float64], lambda float64) (*Dual, bool) {
 	n := y.Rows
 	d := &Dual{Alpha: dense.New[float64](n, y.Cols), Intercept: make([]float64, y.Cols)}
@@ -87,8 +88,9 @@ type margin struct {
 	forward []float64
 }
 
-// active are the rows that are not beyond their target, but for those that were and are hardly short of it: whole
-// tables of levels lie on their margins up to rounding.
+// active returns the rows that are not beyond their target. Rows that were beyond and are now short of it only by
+// rounding stay out: in tables of levels whole groups of rows lie exactly on their margin, and would otherwise flip
+// forever.
 func (m *margin) active() []int {
 	var out []int
 	for _, i := range m.rows {

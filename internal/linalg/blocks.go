@@ -12,10 +12,14 @@ import (
 	"github.com/randfeat/randfeat/internal/par"
 )
 
-// Blocks adds rows to the sums of a Normal in T, block by block. Goroutines wait for what they need, never for all
-// others: while the products of one block are added, features of the next are computed and packed, and what is bound by
-// memory runs beside what is not. The zero value is ready and serves one call at a time. Between calls it keeps four
-// times the features of a block, and some rows for every goroutine.
+// Blocks adds rows to the sums of a Normal in T, block by block.
+//
+// Who waits for whom: a goroutine waits only for the data that it needs, never for all others. While the products of
+// one block are added, the features of the next block are computed and packed, so that memory-bound work runs beside
+// compute-bound work.
+//
+// The zero value is ready and serves one call at a time. Between calls it keeps the memory for four times the features
+// of a block, and some rows per goroutine.
 type Blocks[T dense.Float] struct {
 	crew par.Crew[blockWorker[T]]
 	step blockStep[T]
@@ -28,7 +32,8 @@ type Rows[T dense.Float] interface {
 	Rows(first int, phi dense.Matrix[T], y dense.Matrix[float64]) error
 }
 
-// FlushRows bounds the rows summed in float32: the error stays that of a short sum, however many rows there are.
+// FlushRows bounds the rows summed in float32 before they move to float64, so the rounding error does not grow with the
+// number of rows.
 const FlushRows = 4096
 
 // Add adds n rows in blocks of at most most. The bits do not depend on the blocks, nor on how rows are divided among
@@ -63,8 +68,8 @@ func (b *Blocks[T]) Add(sums *Normal, rows Rows[T], n, most int) error {
 	return w.err
 }
 
-// chunkElements features are computed and packed at a time: they stay in the second-level cache. featureWork is a guess
-// of the multiply-adds for one of them.
+// chunkElements features are computed and packed at a time, so that they stay in the second-level cache. featureWork is
+// an estimate of the multiply-adds per feature.
 const chunkElements, featureWork = 1 << 17, 64
 
 // rowBlock is a block of rows.
@@ -89,13 +94,12 @@ type blockWorker[T dense.Float] struct {
 	wide []float64
 }
 
-// blockStep is the Step. After the features of the first block come, for every block, some tiles of its products, the
-// features of the next, its targets, its products with targets and the other tiles. So
+// blockStep is the Step. After the features of the first block come, for every block: some tiles of its products, the
+// features of the next block, its targets, its products with targets, and the other tiles. With this order an item
+// rarely waits:
 //
-//   - features find the memory of the block before the last free,
-//   - products find the features, and the sums that the block before has added to,
-//
-// but for the last of what has begun long before.
+//   - features find the memory of the block before the last one free,
+//   - products find the features, and the sums to which the block before has been added.
 type blockStep[T dense.Float] struct {
 	tab    *kern.Table[T]
 	tab64  *kern.Table[float64]

@@ -1,9 +1,9 @@
 // Package linalg factors symmetric positive definite matrices and solves with the factors, in blocks on the product
 // kernels of package kern.
 //
-// Matrices are row-major; a factor is the upper triangle U of A = UᵀU, whose row blocks are what the kernels read in
-// place. What lies below the diagonal has no influence and may be overwritten. Every element is computed by one chain
-// of operations that does not depend on the number of goroutines.
+// Matrices are row-major. A factor is the upper triangle U of A = UᵀU, whose row blocks the kernels read in place.
+// Elements below the diagonal are ignored and may be overwritten. Every element is computed by one chain of operations
+// that does not depend on the number of goroutines, so neither do its bits.
 package linalg
 
 import (
@@ -68,9 +68,9 @@ func choleskyMinus[T dense.Float](tab *kern.Table[T], a dense.Matrix[T]) error {
 	return nil
 }
 
-// choleskyStep is the Step of choleskyMinus. Its items are, for every panel: its triangle is factored, the stripes to
-// its right are solved for, and their products are added to the tiles below; the triangle of the next panel follows its
-// own tiles, long before it is needed. An item waits for what it reads, which has begun, and for nothing else.
+// choleskyStep is the Step of choleskyMinus. For every panel its items factor the triangle, solve for the stripes to
+// its right, and add their products to the tiles below. The triangle of the next panel comes right after its own tiles,
+// long before it is needed. An item waits only for the data that it reads, which earlier items compute.
 type choleskyStep[T dense.Float] struct {
 	tab   *kern.Table[T]
 	a     dense.Matrix[T]
@@ -276,8 +276,8 @@ func forward[T dense.Float](tab *kern.Table[T], u, b dense.Matrix[T]) {
 	forwardMinus(tab, u, b)
 }
 
-// forwardMinus is b = −U⁻ᵀ·b by halves: products add to what they leave, so that what is subtracted from has the other
-// sign until it is solved for, and no half is negated twice.
+// forwardMinus computes b = −U⁻ᵀ·b by halves. Kernels can only add products, so a part that products must be subtracted
+// from has the opposite sign until it is solved for. No half is negated twice.
 func forwardMinus[T dense.Float](tab *kern.Table[T], u, b dense.Matrix[T]) {
 	n := u.Rows
 	if n > inner {
@@ -426,7 +426,7 @@ func Inverse[T dense.Float](dst, u dense.Matrix[T]) error {
 	return nil
 }
 
-// inverseStripe sets x to the columns of U⁻¹ from j on: their last row is that of the last column.
+// inverseStripe sets x to the columns of U⁻¹ from j on, up to the row of the last of these columns.
 func inverseStripe[T dense.Float](tab *kern.Table[T], x, u dense.Matrix[T], j int) {
 	for i := range x.Rows {
 		clear(x.Row(i))

@@ -27,9 +27,9 @@ type Dual struct {
 	mixed *mixed    // in place of U
 }
 
-// SolveDual is the fit to targets y, n×K, with penalty λ ≥ 0. It overwrites the upper triangle of k with U; what is
-// below has no influence. n³/6 multiply-adds, no memory of order n² besides k. A matrix that is singular up to rounding
-// is ErrNotPositive.
+// SolveDual fits targets y, n×K, with penalty λ ≥ 0. It overwrites the upper triangle of k with U and ignores the
+// elements below. It takes n³/6 multiply-adds and no memory of order n² besides k. A matrix that is singular up to
+// rounding is ErrNotPositive.
 func SolveDual(k, y dense.Matrix[float64], lambda float64) (*Dual, error) {
 	return SolveDualWeighted(k, y, nil, lambda)
 }

@@ -16,8 +16,8 @@ type Gram[T dense.Float] struct{ columns kern.Columns[T] }
 // are packed at a time.
 const packGrain, packRows = 40_000, 32
 
-// Add adds the upper triangle of aᵀ·a to dst; what is below the diagonal is arbitrary. The rows of a are added one
-// after the other, so that the bits do not depend on how they are divided among calls.
+// Add adds the upper triangle of aᵀ·a to dst; elements below the diagonal are arbitrary. The rows of a are added one
+// after the other, so the bits do not depend on how rows are divided among calls.
 func (g *Gram[T]) Add(tab *kern.Table[T], dst, a dense.Matrix[T]) {
 	if dst.Rows != a.Cols || dst.Cols != a.Cols {
 		panic("linalg: Gram of different shapes")
@@ -42,7 +42,7 @@ func (g *Gram[T]) Add(tab *kern.Table[T], dst, a dense.Matrix[T]) {
 // a goroutine more or less at the end would count.
 const gramSteps = kern.ColumnUnit / kern.ColumnStep
 
-// gramParts is the number of parts of a triangle of so many columns; some are empty.
+// gramParts is the number of parts of a triangle with the given number of columns; some are empty.
 func gramParts(cols int) int {
 	n := (cols + kern.ColumnUnit - 1) / kern.ColumnUnit
 	return gramSteps * n * (n + 1) / 2
@@ -57,9 +57,9 @@ func gramPart(p, end, n int) (rows, cols [2]int) {
 	return [2]int{min(first, last), last}, [2]int{col * unit, min((col+1)*unit, n)}
 }
 
-// gramDeal hands out the parts of a triangle one item after the other: whole tiles, whose parts read the same packed
-// columns from the second-level cache of one core, and single parts at the end, so that workers end together. Parts
-// of a tile on as many cores would fetch its columns as often.
+// gramDeal hands out the parts of a triangle: whole tiles first, whose parts read the same packed columns from the
+// second-level cache of one core, and single parts at the end, so that workers finish together. Dealing the parts of a
+// tile to several cores would fetch its columns once per core.
 type gramDeal struct{ tiles, whole int }
 
 func dealGram(cols, workers int) gramDeal {
@@ -103,6 +103,6 @@ func AddProduct[T dense.Float](tab *kern.Table[T], dst, a, b dense.Matrix[T]) {
 	})
 }
 
-// sideBytes of the rows of both factors are multiplied at a time where both are wide: so many that TMul packs them,
-// since columns of wide matrices lie pages apart.
+// sideBytes of the rows of both factors are multiplied at a time if both are wide. This is enough for TMul to pack
+// them: columns of wide matrices lie pages apart, and unpacked access would miss the TLB.
 const sideBytes = 2048

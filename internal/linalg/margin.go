@@ -6,21 +6,21 @@ import (
 	"github.com/randfeat/randfeat/dense"
 )
 
-// Margins changes the fit to one of squared hinge losses: targets y are 0 and 1, and what is beyond them is no error.
-// It minimises Σ(1−f)₊² over rows of target 1 plus Σ(f)₊² over the others plus λ αᵀKα, each column for itself (the L2
-// support-vector machine; Keerthi & DeCoste 2005, §2), where d is the fit to y with the same λ.
+// Margins changes the fit to squared hinge losses: targets y are 0 and 1, and predictions beyond them are not errors.
+// It minimises Σ(1−f)₊² over rows with target 1, plus Σ(f)₊² over the others, plus λ αᵀKα, separately for each column
+// (the L2 support-vector machine; Keerthi & DeCoste 2005, §2). d must be the least-squares fit to y with the same λ.
 //
-// Losses lie below those of least squares to the targets max(1, f) and min(0, f) of the present f, and touch them
-// there: fitting these again and again descends, each time by two substitutions, 2n² multiply-adds a column, with the
-// factor that d has (majorisation; Groenen, Nalbantov & Bioch 2008). Steps are accelerated (Nesterov 1983), and
-// restarted where they turn back (O'Donoghue & Candès 2015). It ends after steps, or where a step changes f by less
-// than tolerance on average.
+// The least-squares loss to the targets max(1, f) and min(0, f) of the present f bounds the hinge loss from above and
+// touches it at f. Fitting these targets again and again therefore descends (majorisation; Groenen, Nalbantov & Bioch
+// 2008). Each fit takes two substitutions with the factor of d, 2n² multiply-adds per column. Steps are accelerated
+// (Nesterov 1983) and restarted when they turn back (O'Donoghue & Candès 2015). Margins ends after the given number of
+// steps, or when a step changes f by less than tolerance on average.
 func (d *Dual) Margins(y dense.Matrix[float64], lambda float64, steps int) error {
 	const tolerance = 1e-3
 	n, outs := y.Rows, y.Cols
 	f, z, t := dense.New[float64](n, outs), dense.New[float64](n, outs), dense.New[float64](n, outs)
-	// A factor in float32 is that of a penalty larger by its shift, with which most of the way is gone; the last steps
-	// are exact.
+	// A factor in float32 belongs to a penalty that is larger by its shift. It serves for most of the way; the last
+	// steps are exact.
 	exact, near := d.mixed == nil || d.mixed.rough, lambda
 	if !exact {
 		near += mixedShift(n)

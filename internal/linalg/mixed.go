@@ -21,8 +21,8 @@ type mixed struct {
 }
 
 const (
-	// mixedTolerance is the residual |b − Ax|/|b| of every column. A training row is then predicted to as much of the
-	// length of the targets: ‖K(K+λI)⁻¹‖ < 1.
+	// mixedTolerance is the residual |b − Ax|/|b| of every column. Since ‖K(K+λI)⁻¹‖ < 1, the predictions of training
+	// rows have at most this error, relative to the length of the targets.
 	mixedTolerance = 1e-9
 	mixedSteps     = 40
 )

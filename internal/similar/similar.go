@@ -19,6 +19,14 @@ func Nearest(name string, names []string) string {
 	return best
 }
 
+// Hint is a clause for an error message about an unknown name, such as " (did you mean trig?)"; empty if no name is near.
+func Hint(name string, names []string) string {
+	if near := Nearest(name, names); near != "" {
+		return " (did you mean " + near + "?)"
+	}
+	return ""
+}
+
 var unimportant = strings.NewReplacer(" ", "", "_", "", "-", "", ".", "")
 
 func fold(s string) string { return unimportant.Replace(strings.ToLower(s)) }

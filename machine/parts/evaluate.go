@@ -33,8 +33,8 @@ func (e *evaluated) write(w io.Writer) error {
 	return err
 }
 
-// Evaluate is the step that compares predictions of a model, which has a schema, with the targets in the files of the
-// run. The options of the run are not looked at, but for DropMissing.
+// Evaluate returns the step that compares predictions of a model with the targets in the files of the run. The model
+// must have a schema. Of the run's options only DropMissing matters.
 func (r *Run) Evaluate(m *machine.Model) (*Step, error) {
 	if m.Schema == nil {
 		return nil, fmt.Errorf("the model has no schema, it predicts matrices only: %w", machine.ErrSetup)
@@ -118,7 +118,7 @@ func (r *Run) Evaluate(m *machine.Model) (*Step, error) {
 
 const evaluateRows = 1024
 
-// Evaluation is what a part of Evaluate holds; nil: it is of another step.
+// Evaluation returns the evaluation that a part of Evaluate holds, or nil for a part of another step.
 func (p *Part) Evaluation() *machine.Evaluation {
 	if e, ok := p.body.(*evaluated); ok {
 		return e.Evaluation
@@ -126,9 +126,9 @@ func (p *Part) Evaluation() *machine.Evaluation {
 	return nil
 }
 
-// Predict predicts the rows of a unit, in order, and hands blocks of predictions to f with the names of their columns,
-// the id columns that the files have first; it returns their number. Units one after the other give what the table
-// gives. A block is valid until f returns.
+// Predict predicts the rows of a unit, in order. It passes blocks of predictions to f with the names of their columns,
+// the id columns of the files first, and returns the number of rows. The units in order give the predictions of the
+// table. A block is valid until f returns.
 func (r *Run) Predict(ctx context.Context, p *machine.TablePredictor, unit int, f func(columns []string,
 	kinds []data.Kind, predictions *data.Block) error) (int64, error) {
 	if unit < 0 || unit >= len(r.units) {

@@ -17,9 +17,8 @@ import (
 	"github.com/randfeat/randfeat/machine"
 )
 
-// Folder keeps a run, its plan and its parts as files that any number of processes share: all that a scheduler of
-// processes needs. Files appear when they are complete, or not at all, and a step that is repeated writes the same file
-// again. Names:
+// Folder keeps a run, its plan and its parts as files that any number of processes share. A file appears only when it
+// is complete, and a repeated step writes the same file again, so no locks are needed. Names:
 //
 //	run.json, plan.safetensors
 //	learn-000000-000007.part   parts of the step learn, leaves 0 to 7
@@ -28,7 +27,7 @@ type Folder struct {
 	run  *Run
 }
 
-// CreateFolder writes a run to a folder, which it makes if need be. One that has another run is refused.
+// CreateFolder writes a run to a folder, which it creates if necessary. A folder with another run is refused.
 func CreateFolder(path string, r *Run) (*Folder, error) {
 	if err := os.MkdirAll(path, 0o777); err != nil {
 		return nil, err
@@ -86,8 +85,8 @@ func (f *Folder) write(name string, work func(io.Writer) error) error {
 	return out.Commit()
 }
 
-// Reads is the file of the run, of its plan or of its parts that path names, by whatever name or link: an output there
-// would replace it.
+// Reads returns the file of the run, the plan or a part that path names, under any name or link. Callers refuse it as
+// an output, which would replace it.
 func (f *Folder) Reads(path string) (string, bool) {
 	own := []string{filepath.Join(f.path, runFile), filepath.Join(f.path, planFile)}
 	entries, err := os.ReadDir(f.path)
@@ -105,14 +104,13 @@ func (f *Folder) Reads(path string) (string, bool) {
 // planFile is the name of the plan.
 const planFile = "plan.safetensors"
 
-// The names of the run, and how those of its parts end.
+// The file of the run, and the suffix of its parts.
 const (
 	runFile    = "run.json"
 	partSuffix = ".part"
 )
 
-// WritePlan keeps the plan. One with other choices is refused while there are sums of the old one: it would make them
-// useless.
+// WritePlan saves the plan. While there are sums of another plan it refuses: the new choices would make them useless.
 func (f *Folder) WritePlan(p *Plan) error {
 	b, err := p.MarshalBinary()
 	if err != nil {
@@ -143,7 +141,7 @@ func (f *Folder) Plan() (*Plan, error) {
 	return p, nil
 }
 
-// Written is a file of parts.
+// Written describes a file of parts.
 type Written struct {
 	Path  string
 	Rows  int64
@@ -151,7 +149,7 @@ type Written struct {
 	Parts int
 }
 
-// Do does a step for some leaves and writes their parts to one file; without leaves it writes none.
+// Do runs a step for some leaves and writes their parts to one file. Without leaves it writes none.
 func (f *Folder) Do(ctx context.Context, s *Step, leaves Span) (Written, error) {
 	var done Written
 	if leaves.Lo == leaves.Hi {
@@ -170,7 +168,7 @@ func (f *Folder) Do(ctx context.Context, s *Step, leaves Span) (Written, error) 
 	return done, err
 }
 
-// files are the names of the files of a step.
+// files lists the files of a step.
 func (f *Folder) files(step string) ([]string, error) {
 	entries, err := os.ReadDir(f.path)
 	if err != nil {
@@ -201,8 +199,8 @@ func (p *partFile) open() error {
 	return err
 }
 
-// Whole merges all parts of a step, few of which are in memory at a time. What is not of the step, is damaged, missing
-// or there twice is an error that names the file or the shard.
+// Whole merges all parts of a step with few of them in memory at a time. A part that belongs to another step, is
+// damaged, missing or duplicated is an error that names the file or the shard.
 func (f *Folder) Whole(ctx context.Context, s *Step) (*Part, error) {
 	names, err := f.files(s.name)
 	if err != nil {
@@ -266,7 +264,7 @@ func (f *Folder) Whole(ctx context.Context, s *Step) (*Part, error) {
 	})
 }
 
-// Missing are the leaves that no file of a step has, by the descriptions of the parts alone.
+// Missing returns the leaves that no file of a step covers. It reads only the descriptions of the parts.
 func (f *Folder) Missing(step string) ([]Span, error) {
 	names, err := f.files(step)
 	if err != nil {

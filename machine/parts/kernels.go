@@ -9,7 +9,7 @@ import (
 	"github.com/randfeat/randfeat/internal/kern"
 )
 
-// kernelsHere names what this process computes with: the kind of processor and the table of kernels.
+// kernelsHere names the processor and the table of kernels of this process.
 func kernelsHere() (string, error) {
 	tab, err := kern.Chosen[float64]()
 	if err != nil {
@@ -25,8 +25,8 @@ func union(a, b []string) []string {
 	return slices.Compact(out)
 }
 
-// mixed is a sentence about parts of machines of several kinds; empty: all are of one. A name is a processor, or a
-// processor and a table of kernels: the first is no other kind than the second.
+// mixed returns a sentence about parts from machines of several kinds, or "" if all are of one kind. A name is a
+// processor, or a processor with a table of kernels; the first is compatible with any table on that processor.
 func mixed(kernels []string) string {
 	kinds := slices.DeleteFunc(slices.Clone(kernels), func(name string) bool {
 		return slices.ContainsFunc(kernels, func(other string) bool { return strings.HasPrefix(other, name+" ") })

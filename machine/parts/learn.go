@@ -17,7 +17,8 @@ import (
 type learned struct {
 	learner *data.Learner
 	sample  *Sample
-	// contents has the hash of every unit, in order, files.ContentSize bytes each: sum compares it with what it reads.
+	// contents has the hash of every unit, in order, files.ContentSize bytes each. Sum compares it with the files that
+	// it reads.
 	contents []byte
 }
 
@@ -28,11 +29,12 @@ func (l *learned) merge(b body) error {
 	if err := l.learner.Merge(o.learner); err != nil {
 		return err
 	}
-	l.contents = append(l.contents, o.contents...) // o follows
+	l.contents = append(l.contents, o.contents...) // o covers the units after those of l
 	return l.sample.Merge(o.sample)
 }
 
-// learnedFormat: the counts are the bytes of the learner, of the sample and of the hashes, which make up the body.
+// learnedFormat is the format of the parts of Learn. The counts are the sizes of learner, sample and hashes, which make
+// up the body.
 var learnedFormat = seal.Format{Magic: "randfeat learned", Version: 2, Counts: 3}
 
 func (l *learned) bytes() ([]byte, error) {
@@ -62,17 +64,17 @@ func (l *learned) write(w io.Writer) error {
 	return err
 }
 
-// maxLearned bounds a part of Learn that comes from a file.
+// maxLearned bounds the size that a file of Learn may claim.
 const maxLearned = 2 << 30
 
-// Learn is the step that finds out what the columns are and draws the sample.
+// Learn returns the step that learns the columns and draws the sample.
 func (r *Run) Learn() (*Step, error) {
 	o := r.o.LearnOptions()
-	if _, err := data.NewLearner(r.Name(), r.columns(), o); err != nil { // before any row is read
+	if _, err := data.NewLearner(r.Name(), r.columns(), o); err != nil { // fail before any row is read
 		return nil, err
 	}
 	s := &Step{run: r, name: "learn", about: about{Version: partVersion, Step: "learn", Run: r.id,
-		Targets: o.Targets}, kernels: runtime.GOARCH} // it uses none; compilers fuse operations by processor
+		Targets: o.Targets}, kernels: runtime.GOARCH} // Learn uses no kernels; compilers fuse by processor
 	s.begin = func() (body, error) {
 		l, err := data.NewLearner(r.Name(), r.columns(), o)
 		return &learned{learner: l, sample: r.newSample()}, err
@@ -141,7 +143,7 @@ func (r *Run) readLearned(b []byte) (*learned, error) {
 	return l, l.sample.UnmarshalBinary(bodies[1])
 }
 
-// newSample has room for the rows that choices are tried on and for those that are held out.
+// newSample returns a sample with room for the rows to try choices on and for the rows to hold out.
 func (r *Run) newSample() *Sample {
 	n := r.o.Sample
 	if n == 0 {
@@ -151,7 +153,7 @@ func (r *Run) newSample() *Sample {
 	return NewSample(r.columns(), r.o.Seed, max(min(n, sampleCells/max(len(r.columns()), 1)), leastSample))
 }
 
-// mostHeld is how many rows are held out of very many.
+// mostHeld is the number of rows to hold out of a large table.
 func (r *Run) mostHeld() int {
 	switch {
 	case r.o.Folds == 1:
@@ -162,7 +164,7 @@ func (r *Run) mostHeld() int {
 	return defaultHeld
 }
 
-// teeSource shows what is read of a table, first being the number of the first row of the block in it.
+// teeSource shows a table's blocks to an observer while they are read; first is the number of the block's first row.
 type teeSource struct {
 	data.Source
 	add func(first int64, b *data.Block) error

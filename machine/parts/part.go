@@ -12,7 +12,7 @@ import (
 	"github.com/randfeat/randfeat/machine"
 )
 
-// Part is what some leaves add up to.
+// Part is the merged result of some leaves.
 type Part struct {
 	step *Step
 	span Span
@@ -21,18 +21,18 @@ type Part struct {
 	kernels []string
 }
 
-// Span are the leaves.
+// Span returns the leaves of the part.
 func (p *Part) Span() Span { return p.span }
 
-// Kernels are the kinds of processors and kernels that the part was computed with, sorted. With more than one kind the
-// last bits of a model may differ from those of a run on machines of one kind.
+// Kernels returns the processors and kernels that computed the part, sorted. With more than one kind, the last bits of
+// a model may differ from those of a run on machines of one kind.
 func (p *Part) Kernels() []string { return slices.Clone(p.kernels) }
 
-// Rows is the number of rows of the leaves that were taken in.
+// Rows is the number of rows of the leaves that were used.
 func (p *Part) Rows() int64 { return p.body.rows() }
 
-// Free gives the memory of a part that is written or merged back to its step, for the next one: sums are so large that
-// the garbage collector would let a few more of them pile up. The part is of no use then.
+// Free returns the memory of a part that has been written or merged to its step, for the next leaf. Sums are large, and
+// the garbage collector would let several of them accumulate. The part must not be used afterwards.
 func (p *Part) Free() {
 	if p.body != nil {
 		p.step.recycle(p.body)
@@ -40,8 +40,8 @@ func (p *Part) Free() {
 	}
 }
 
-// about is what a part says of itself: which step of which run it is of, and what it holds. Parts are of one step if
-// all but the span, the kernels, the rows and the bytes are equal.
+// about describes a part: its run, its step and its contents. Parts belong to one step if everything except the span,
+// the kernels, the rows and the bytes is equal.
 type about struct {
 	Version int    `json:"version"`
 	Step    string `json:"step"`
@@ -57,7 +57,7 @@ type about struct {
 	Float32 bool            `json:"float32,omitempty"`
 
 	Span
-	// Kernels are what the leaves were computed with. Parts with other kernels merge: Finish names them.
+	// Kernels are the kernels that computed the leaves. Parts with different kernels merge, and Finish reports them.
 	Kernels []string `json:"kernels"`
 	Rows    int64    `json:"rows"`
 	Bytes   int64    `json:"bytes"` // that follow
@@ -66,11 +66,11 @@ type about struct {
 const (
 	partVersion = 2
 	partMagic   = "randfeat part\n\x00\x00"
-	// maxAbout bounds the description of a part that comes from a file.
+	// maxAbout bounds the size that the description of a part may claim.
 	maxAbout = 1 << 20
 )
 
-// identity is what parts that merge have in common.
+// identity is what all parts of a step have in common.
 func (a about) identity() string {
 	a.Span, a.Kernels, a.Rows, a.Bytes = Span{}, nil, 0, 0
 	b, err := json.Marshal(a)
@@ -90,8 +90,8 @@ func (p *Part) Size() (int64, error) {
 	return n + int64(len(head)), err
 }
 
-// head is what stands before the body: magic, length of the description u32, the description as JSON, SHA-256 of all of
-// it. The body has a checksum of its own.
+// head precedes the body: magic, length of the description u32, the description as JSON, SHA-256 of all of these. The
+// body has its own checksum.
 func (p *Part) head() ([]byte, error) {
 	a := p.step.about
 	a.Span, a.Kernels, a.Rows = p.span, p.kernels, p.body.rows()
@@ -109,7 +109,7 @@ func (p *Part) head() ([]byte, error) {
 	return append(b, sum[:]...), nil
 }
 
-// WriteTo writes the part; large ones are not copied.
+// WriteTo writes the part without copying large bodies.
 func (p *Part) WriteTo(w io.Writer) (int64, error) {
 	c := &counter{w: w}
 	head, err := p.head()
@@ -143,7 +143,7 @@ func (p *Part) AppendBinary(b []byte) ([]byte, error) {
 // MarshalBinary is AppendBinary to no bytes.
 func (p *Part) MarshalBinary() ([]byte, error) { return p.AppendBinary(nil) }
 
-// readAbout reads the description of a part. No more memory is used than the bytes that are there justify.
+// readAbout reads the description of a part. Its memory is bounded by the bytes that really are there.
 func readAbout(r io.Reader) (about, error) {
 	var a about
 	b := make([]byte, len(partMagic)+4)
@@ -189,8 +189,8 @@ func cut(err error) error {
 	return err
 }
 
-// Read reads one part that WriteTo wrote; io.EOF: there is none. Parts of another run, plan or step are
-// machine.ErrMismatch with a sentence, anything else that does not fit machine.ErrCorrupt.
+// Read reads one part that WriteTo wrote; io.EOF means that there is none. A part of another run, plan or step is
+// machine.ErrMismatch with an explanation; any other damage is machine.ErrCorrupt.
 func (s *Step) Read(r io.Reader) (*Part, error) {
 	a, err := readAbout(r)
 	if err != nil {
@@ -222,7 +222,7 @@ func (s *Step) Unmarshal(b []byte) (*Part, error) {
 	return p, err
 }
 
-// matches says what keeps a part from being one of the step.
+// matches reports why a part does not belong to the step.
 func (s *Step) matches(a about) error {
 	mine := s.about
 	other := func(what, got, want string) error {

@@ -17,8 +17,7 @@ import (
 	"github.com/randfeat/randfeat/machine/tabular"
 )
 
-// Plan are the choices of a run, with the rows that are held out. It has a file form, all that workers and Finish need
-// besides the run.
+// Plan holds the choices of a run and the held-out rows. Its file is all that workers and Finish need besides the run.
 type Plan struct {
 	*tabular.Plan
 	run    *Run
@@ -43,7 +42,7 @@ func (p *Plan) Held() int { return p.state.Held }
 // holds reports whether a row is held out.
 func (p *Plan) holds(k Key) bool { return p.state.Last != nil && k.compare(*p.state.Last) <= 0 }
 
-// Choose makes the choices of the part of all leaves of Learn, of the sample alone.
+// Choose makes all choices from the sample in the merged part of Learn.
 func (r *Run) Choose(ctx context.Context, whole *Part) (*Plan, error) {
 	l, ok := whole.body.(*learned)
 	if !ok || whole.step.run.id != r.id || whole.span != (Span{0, r.Leaves()}) {
@@ -104,7 +103,7 @@ func (r *Run) Choose(ctx context.Context, whole *Part) (*Plan, error) {
 	return p, nil
 }
 
-// tried is the number of rows that choices are tried on, of so many encoded columns.
+// tried is the number of rows to try choices on, given the number of encoded columns.
 func (r *Run) tried(width int) int {
 	n := r.o.Sample
 	if n == 0 {
@@ -151,7 +150,7 @@ func (p *Plan) AppendBinary(b []byte) ([]byte, error) {
 // MarshalBinary is AppendBinary to no bytes.
 func (p *Plan) MarshalBinary() ([]byte, error) { return p.AppendBinary(nil) }
 
-// ReadPlan reads what AppendBinary wrote. A plan of another run is machine.ErrMismatch, anything else that does not fit
+// ReadPlan reads the output of AppendBinary. A plan of another run is machine.ErrMismatch, any other damage
 // machine.ErrCorrupt.
 func (r *Run) ReadPlan(b []byte) (*Plan, error) {
 	corrupt := func(err error) (*Plan, error) {

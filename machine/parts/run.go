@@ -33,8 +33,8 @@ const (
 	leastSample = 256
 )
 
-// Run is a table of files that is read by parts, and what is to be fitted to it. It is plain data with a JSON form, all
-// that a worker needs besides the files. A Run may serve several goroutines.
+// Run is a table of files to read in parts, with the options of the fit. It is plain data with a JSON form, which is
+// all that a worker needs besides the files. Several goroutines may use a Run.
 type Run struct {
 	manifest *files.Manifest
 	table    *files.Table
@@ -43,7 +43,7 @@ type Run struct {
 	id       string
 }
 
-// NewRun is a run over the files of a manifest. What can be refused before any row is read is refused here.
+// NewRun returns a run over the files of a manifest. It refuses everything that can be refused before any row is read.
 func NewRun(m *files.Manifest, o Options) (*Run, error) {
 	if o.Held < 0 {
 		return nil, fmt.Errorf("%d rows held out: %w", o.Held, machine.ErrSetup)
@@ -103,7 +103,7 @@ func ReadRun(b []byte) (*Run, error) {
 	return NewRun(j.Files, Options{Options: j.Options, DropMissing: j.DropMissing, Held: j.Held})
 }
 
-// ID is the digest of the run: all its parts carry it.
+// ID is the digest of the run, which all its parts carry.
 func (r *Run) ID() string { return r.id }
 
 // Options are those of the run.
@@ -122,14 +122,14 @@ func (r *Run) group() int { return data.LeafUnits(len(r.units)) }
 
 func (r *Run) tree() tree { return tree{r.Leaves()} }
 
-// unitsOf are the units of a leaf.
+// unitsOf returns the units of a leaf.
 func (r *Run) unitsOf(leaf int) Span {
 	return Span{leaf * r.group(), min((leaf+1)*r.group(), len(r.units))}
 }
 
-// Range are the leaves of worker i of n, i from 0: as many as those of the others, more or less, and whole nodes of the
-// tree where each worker has several, so that it has few parts to write. All of them together are all leaves; some are
-// empty if there are more workers than leaves.
+// Range returns the leaves of worker i of n, counted from 0. Shares are about equal. If each worker has several leaves,
+// shares are whole nodes of the tree where possible, so that a worker writes few parts. Together the ranges cover all
+// leaves; with more workers than leaves some are empty.
 func (r *Run) Range(i, n int) (Span, error) {
 	if n < 1 || i < 0 || i >= n {
 		return Span{}, fmt.Errorf("worker %d of %d: want 0 to one less than their number: %w", i, n, machine.ErrSetup)
@@ -166,7 +166,7 @@ func (r *Run) source(unit int) (data.Source, error) {
 // columns are those of the table.
 func (r *Run) columns() []string { return r.table.Columns() }
 
-// Reads is the file of the run that path names, by whatever name or link: an output there would replace it.
+// Reads returns the file of the run that path names, under any name or link. Callers refuse it as an output.
 func (r *Run) Reads(path string) (string, bool) { return reads(path, r.table.Files()) }
 
 func reads(path string, files []string) (string, bool) {

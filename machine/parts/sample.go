@@ -15,9 +15,9 @@ import (
 	"github.com/randfeat/randfeat/machine"
 )
 
-// Key orders the rows of a table at random: by a hash of the seed, the unit and the number of the row in its unit, and
-// for equal hashes by place. It depends on nothing else, so a sample of the rows of smallest keys is the same whoever
-// draws which part of it.
+// Key is the random order of the rows of a table: a hash of the seed, the unit and the row's number in its unit, with
+// ties broken by position. It depends on nothing else, so the rows with the smallest keys are the same whoever draws
+// which part.
 type Key struct {
 	Hash  uint64 `json:"hash"`
 	Shard int    `json:"shard"`
@@ -30,7 +30,7 @@ func (k Key) compare(o Key) int {
 		cmp.Compare(k.Row, o.Row))
 }
 
-// sampleLabel keeps the hashes of samples apart from other uses of a seed: the ASCII of parts.
+// sampleLabel separates the hashes of samples from other uses of the seed: the ASCII of "parts".
 const sampleLabel = 0x7061727473
 
 // keys are those of the rows of a unit.
@@ -48,9 +48,9 @@ func (k keys) of(row int64) Key {
 	return Key{rng.Mix64(k.hash ^ rng.Mix64(uint64(row))), k.unit.Shard, k.unit.Block, row}
 }
 
-// Sample are the rows of smallest keys of those that were added, as the cells that they were read as: the schema need
-// not be known yet. It is a simple random sample, and the union of samples of parts of a table has the sample of the
-// table: Merge is exact, in any order, and equal samples are equal bytes.
+// Sample holds the rows with the smallest keys among those added, as unparsed cells, because the schema is not known
+// yet. It is a simple random sample. The union of the samples of parts contains the sample of the table. Merge is
+// therefore exact in any order, and equal samples have equal bytes.
 type Sample struct {
 	columns []string
 	seed    uint64
@@ -87,7 +87,7 @@ const (
 // maxSampleBytes bounds the cells of a sample.
 const maxSampleBytes = 512 << 20
 
-// NewSample is that of no rows of a table with these columns; it keeps at most most.
+// NewSample returns an empty sample of a table with these columns, for at most most rows.
 func NewSample(columns []string, seed uint64, most int) *Sample {
 	return &Sample{columns: columns, seed: seed, most: most}
 }
@@ -95,7 +95,7 @@ func NewSample(columns []string, seed uint64, most int) *Sample {
 // Len is the number of rows in the sample.
 func (s *Sample) Len() int { return len(s.rows) }
 
-// Add offers the rows of a block of a unit, of which the first has number first in the unit.
+// Add offers the rows of a block of a unit. first is the number of the block's first row in the unit.
 func (s *Sample) Add(u data.Unit, first int64, b *data.Block) error {
 	k := keysOf(s.seed, u)
 	for i := range b.Rows {
@@ -148,7 +148,7 @@ func cellsOf(b *data.Block, i int) []byte {
 	return out
 }
 
-// Merge makes s the sample of its rows and those of o, which have no row in common.
+// Merge makes s the sample of its rows and those of o. The two must have no row in common.
 func (s *Sample) Merge(o *Sample) error {
 	if s.seed != o.seed || s.most != o.most || !slices.Equal(s.columns, o.columns) {
 		return fmt.Errorf("samples of other columns, seeds or sizes: %w", machine.ErrMismatch)
@@ -168,8 +168,8 @@ func (s *Sample) sorted() []sampled {
 	return out
 }
 
-// AppendBinary appends the rows: their number, then shard, block, row and the length of the cells of each, as varints,
-// and the cells. Columns, seed and size are not among them.
+// AppendBinary appends the number of rows, then shard, block, row and length of the cells of each row as varints, and
+// the cells. Columns, seed and size are not included.
 func (s *Sample) AppendBinary(b []byte) ([]byte, error) {
 	b = binary.AppendUvarint(b, uint64(len(s.rows)))
 	for _, r := range s.sorted() {
@@ -181,8 +181,7 @@ func (s *Sample) AppendBinary(b []byte) ([]byte, error) {
 	return b, nil
 }
 
-// UnmarshalBinary reads what AppendBinary wrote into a sample of no rows. No more memory is used than the bytes
-// justify.
+// UnmarshalBinary reads the output of AppendBinary into an empty sample. Its memory is bounded by the bytes of b.
 func (s *Sample) UnmarshalBinary(b []byte) error {
 	bad := fmt.Errorf("rows of a sample that are not as they are written: %w", machine.ErrCorrupt)
 	next := func() (uint64, bool) {
@@ -219,12 +218,12 @@ func (s *Sample) UnmarshalBinary(b []byte) error {
 	if len(b) > 0 || size > maxSampleBytes {
 		return bad
 	}
-	slices.Reverse(rows) // largest first is a heap
+	slices.Reverse(rows) // largest first satisfies the heap invariant
 	s.rows, s.bytes = rows, size
 	return nil
 }
 
-// valid reports whether cells are those of all columns.
+// valid reports whether the cells cover all columns.
 func (s *Sample) valid(cells []byte) bool {
 	for range s.columns {
 		if _, _, rest, ok := cell(cells); ok {
@@ -236,7 +235,7 @@ func (s *Sample) valid(cells []byte) bool {
 	return len(cells) == 0
 }
 
-// cell takes the first cell apart.
+// cell splits off the first cell.
 func cell(b []byte) (tag byte, value, rest []byte, ok bool) {
 	if len(b) == 0 {
 		return 0, nil, nil, false
@@ -261,7 +260,7 @@ func cell(b []byte) (tag byte, value, rest []byte, ok bool) {
 	return 0, nil, nil, false
 }
 
-// part is the sample of the rows lo to hi−1 in the order of keys.
+// part returns the sample of rows lo to hi−1 in the order of keys.
 func (s *Sample) part(lo, hi int) *Sample {
 	out := NewSample(s.columns, s.seed, hi-lo)
 	out.rows = slices.Clone(s.sorted()[lo:hi])
@@ -272,7 +271,7 @@ func (s *Sample) part(lo, hi int) *Sample {
 	return out
 }
 
-// Source is the table of the rows, in the order of their keys; name is for messages.
+// Source returns the rows as a table, in the order of their keys; name is for messages.
 func (s *Sample) Source(name string) data.Source { return sampleSource{name, s.columns, s.sorted()} }
 
 type sampleSource struct {
@@ -327,7 +326,7 @@ func (r *sampleReader) Read(b *data.Block, most int) error {
 	return nil
 }
 
-// append adds a cell, as the kind that is wanted now: it may have been read as another.
+// append adds a cell as the kind that is wanted now, which may differ from the kind that it was read as.
 func (r *sampleReader) append(b *data.Block, j int, kind data.Kind, tag byte, value []byte) error {
 	number := math.NaN()
 	if tag == cellNumber {

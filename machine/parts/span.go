@@ -14,16 +14,16 @@ type Span struct {
 
 func (s Span) String() string { return fmt.Sprintf("leaves %d to %d", s.Lo, s.Hi-1) }
 
-// tree is the order in which leaves are merged. A node of level 0 is a leaf; one of level l has data.LeafFan
-// consecutive nodes of level l−1 as children, the last node of a level perhaps fewer. What a node holds is a fold of
-// its children from the left: the first, and the others merged into it one after the other. Nothing else is promised of
-// floating-point sums, and nothing else is needed: whoever folds which children, the numbers are the same.
+// tree is the order in which leaves are merged. A node of level 0 is a leaf. A node of level l has data.LeafFan
+// consecutive nodes of level l−1 as children; the last node of a level may have fewer. A node's value is the left fold
+// of its children: the first child, with the others merged into it one after the other. Floating-point sums depend on
+// the order of additions, and this order is fixed, so it does not matter who folds which children.
 //
-// A part is a span that is a prefix of a node, by whole children. Parts of workers with neighbouring spans therefore
-// fold on, and a worker holds one open node a level.
+// A part is a prefix of a node that consists of whole children. The parts of workers with neighbouring spans can
+// therefore be folded further, and a worker holds at most one open node per level.
 type tree struct{ leaves int }
 
-// width is the number of leaves of a node of a level that is not the last one.
+// width is the number of leaves of a full node of a level.
 func (tree) width(level int) int {
 	n := 1
 	for range level {
@@ -48,7 +48,7 @@ func (t tree) root() int {
 	return level
 }
 
-// level is that of the node of which s is a prefix by whole children, as high as can be; −1: there is none.
+// level is the highest level of a node of which s is a prefix of whole children, or −1.
 func (t tree) level(s Span) int {
 	if s.Lo < 0 || s.Lo >= s.Hi || s.Hi > t.leaves {
 		return -1
@@ -67,7 +67,7 @@ func (t tree) level(s Span) int {
 			}
 			return level
 		}
-		// The node is whole: it is a child of the next, a prefix if it is the first.
+		// The node is complete. It is a prefix of its parent only if it is the first child.
 		if up := t.node(level+1, s.Lo); level == t.root() || up.Lo != s.Lo {
 			return level
 		}
@@ -81,15 +81,15 @@ func (t tree) follows(p, s Span) bool {
 	return level > 0 && p.Hi == s.Lo && t.node(level-1, s.Lo) == s && t.node(level, p.Lo) == t.node(level, s.Lo)
 }
 
-// folder merges parts that come in order: open are the nodes that more children may follow, from left to right.
+// folder merges parts that arrive in order. open holds the incomplete nodes, from left to right.
 type folder struct {
 	t    tree
 	open []*Part
-	// out gets parts to which nothing can be added here, if it is not nil: nodes whose elder siblings are elsewhere.
+	// out, if not nil, gets parts that cannot be merged here, because the earlier siblings of their node are elsewhere.
 	out func(*Part) error
 }
 
-// add takes the part that follows those before.
+// add takes the next part in order.
 func (f *folder) add(p *Part) error {
 	for {
 		n := len(f.open)
@@ -113,7 +113,7 @@ func (f *folder) add(p *Part) error {
 	return nil
 }
 
-// stuck reports whether a span can only be added to what comes before it.
+// stuck reports whether a span can only be merged into a part before it.
 func (f *folder) stuck(s Span) bool {
 	level := f.t.level(s)
 	return f.t.node(level, s.Lo) == s && level < f.t.root()

@@ -10,7 +10,7 @@ import (
 	"github.com/randfeat/randfeat/machine"
 )
 
-// body is what a part holds: what some rows add up to.
+// body is the content of a part: the merged result of some rows.
 type body interface {
 	merge(o body) error // adds what follows
 	rows() int64
@@ -18,8 +18,8 @@ type body interface {
 	write(w io.Writer) error
 }
 
-// Step is a pass over the units of a run whose results merge: they are parts. Steps are made by [Run.Learn], [Run.Sum]
-// and [Run.Evaluate]; one serves one call at a time.
+// Step is a pass over the units of a run whose results merge. [Run.Learn], [Run.Sum] and [Run.Evaluate] make steps. A
+// step serves one call at a time.
 type Step struct {
 	run   *Run
 	name  string
@@ -76,8 +76,8 @@ func (s *Step) leaf(ctx context.Context, i int) (*Part, error) {
 	return &Part{step: s, span: Span{i, i + 1}, body: b, kernels: []string{s.kernels}}, nil
 }
 
-// Do reads the units of some leaves and hands few parts to emit, in order: as many as the tree leaves apart. Memory is
-// one leaf and one open node a level, whatever the number of leaves.
+// Do reads the units of some leaves and passes the resulting parts to emit, in order, merged as far as the tree allows.
+// Memory is one leaf and one open node per level, whatever the number of leaves.
 func (s *Step) Do(ctx context.Context, leaves Span, emit func(*Part) error) error {
 	t := s.run.tree()
 	if leaves.Lo < 0 || leaves.Lo > leaves.Hi || leaves.Hi > t.leaves {
@@ -101,8 +101,8 @@ func (s *Step) Do(ctx context.Context, leaves Span, emit func(*Part) error) erro
 	return nil
 }
 
-// Merge merges parts of the step, in any order, as far as the tree allows: those of all leaves become one. It takes the
-// parts over. Leaves that are in two parts are an error that names a shard; gaps are none here, see [Step.Whole].
+// Merge merges parts of the step, in any order, as far as the tree allows; the parts of all leaves become one. It takes
+// ownership of the parts. A leaf in two parts is an error that names a shard. Gaps are allowed here; see [Step.Whole].
 func (s *Step) Merge(parts []*Part) ([]*Part, error) {
 	parts = slices.Clone(parts)
 	slices.SortFunc(parts, func(a, b *Part) int { return cmp.Compare(a.span.Lo, b.span.Lo) })
@@ -120,7 +120,7 @@ func (s *Step) Merge(parts []*Part) ([]*Part, error) {
 	return f.open, nil
 }
 
-// check refuses parts of other steps, and those that begin before end.
+// check refuses parts of other steps and parts that begin before end.
 func (s *Step) check(p *Part, end int) error {
 	if p.step == nil || p.step.about.identity() != s.about.identity() {
 		return fmt.Errorf("a part of another step or run: %w", machine.ErrMismatch)
@@ -131,8 +131,7 @@ func (s *Step) check(p *Part, end int) error {
 	return nil
 }
 
-// Whole is the part of all leaves, of parts that Merge has merged; a gap is an error that names the first shard that is
-// missing.
+// Whole returns the part of all leaves from merged parts. A gap is an error that names the first missing shard.
 func (s *Step) Whole(parts []*Part) (*Part, error) {
 	merged, err := s.Merge(parts)
 	if err != nil {
@@ -152,12 +151,12 @@ func (s *Step) Whole(parts []*Part) (*Part, error) {
 	if len(merged) != 1 {
 		panic("parts: all leaves are there and do not make a tree")
 	}
-	s.first, s.free = nil, nil // there are no more leaves: the memory is for who solves
+	s.first, s.free = nil, nil // no more leaves: the solver needs the memory
 	return merged[0], nil
 }
 
-// Stream merges parts one at a time, so that no more than one a level is in memory: next returns the parts in order of
-// their spans, nil at the end.
+// Stream merges parts one at a time, so that at most one part per level is in memory. next returns the parts in the
+// order of their spans, and nil at the end.
 func (s *Step) Stream(next func() (*Part, error)) (*Part, error) {
 	f := folder{t: s.run.tree()}
 	end := 0

@@ -25,7 +25,7 @@ func (s *summed) merge(o body) error      { return s.Merge(o.(*summed).Sums) }
 func (s *summed) size() (int64, error)    { return machine.SumsSize(s.Sums), nil }
 func (s *summed) write(w io.Writer) error { return machine.WriteSums(w, s.Sums) }
 
-// Sum is the step that adds up the rows of a model, but for those that are held out.
+// Sum returns the step that sums the rows of the model, without the held-out rows.
 func (r *Run) Sum(p *Plan) (*Step, error) {
 	if p.run.id != r.id {
 		return nil, fmt.Errorf("the plan is of another run: %w", machine.ErrMismatch)
@@ -92,7 +92,8 @@ func (r *Run) Sum(p *Plan) (*Step, error) {
 	return s, nil
 }
 
-// unchanged refuses a unit whose bytes are not those that learn has read: its file may have changed at the same size.
+// unchanged refuses a unit whose bytes differ from those that Learn has read: a file may change without changing its
+// size.
 func (p *Plan) unchanged(unit int) error {
 	content, err := p.run.table.Content(unit)
 	if err != nil {
@@ -105,13 +106,13 @@ func (p *Plan) unchanged(unit int) error {
 	return nil
 }
 
-// adder hands rows to sums as the plan says.
+// adder adds rows to sums as the plan prescribes.
 type adder struct {
 	p    *Plan
 	x, y dense.Matrix[float64]
 }
 
-// unit adds the rows of a unit that are not held out, targets standardised.
+// unit adds the rows of a unit that are not held out, with standardised targets.
 func (a *adder) unit(ctx context.Context, sums machine.Sums, rows machine.Rows, k keys) error {
 	first := int64(0)
 	return rows.Each(a.p.Block, func(x, y dense.Matrix[float64]) error {
@@ -124,7 +125,7 @@ func (a *adder) unit(ctx context.Context, sums machine.Sums, rows machine.Rows, 
 	})
 }
 
-// kept are the rows of a block that are not held out; first is the number of its first row in the unit.
+// kept returns the rows of a block that are not held out. first is the number of the block's first row in the unit.
 func (a *adder) kept(x, y dense.Matrix[float64], k keys, first int64) (_, _ dense.Matrix[float64]) {
 	out := 0
 	for i := range x.Rows {
@@ -165,7 +166,7 @@ func (r *Run) placeOf(unit int) string {
 	return fmt.Sprintf("%s, block %d", r.table.ShardName(u.Shard), u.Block+1)
 }
 
-// Finish makes the model of the part of all leaves of Sum, and scores it by the rows held out.
+// Finish solves for the model from the merged part of Sum and scores it on the held-out rows.
 func (r *Run) Finish(ctx context.Context, p *Plan, whole *Part) (*machine.Model, *tabular.Report, error) {
 	sums, ok := whole.body.(*summed)
 	if !ok || whole.step.about.Plan != p.digest || whole.span != (Span{0, r.Leaves()}) {
@@ -197,7 +198,7 @@ func (r *Run) Finish(ctx context.Context, p *Plan, whole *Part) (*machine.Model,
 	return m, rep, err
 }
 
-// Fit goes through all steps in one process.
+// Fit runs all steps in one process.
 func (r *Run) Fit(ctx context.Context) (*machine.Model, *tabular.Report, error) {
 	var stages []tabular.Stage
 	began := time.Now()

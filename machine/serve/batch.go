@@ -10,9 +10,11 @@ import (
 	"github.com/randfeat/randfeat/machine"
 )
 
-// batcher predicts the rows of many requests with few calls. At most one call per processor runs at a time. A request
-// that finds a processor idle is predicted at once, on its own goroutine; the others queue, and whoever finishes takes
-// all that have come meanwhile. So the batches grow with the load, and there is no time to wait for a batch to fill.
+// batcher predicts the rows of many requests with few calls. At most one call per processor runs at a time.
+//
+// Who waits for whom: a request that finds a processor idle is predicted at once, on its own goroutine. The others
+// queue. Whoever finishes a call takes all jobs that have queued meanwhile as the next batch. Batches therefore grow
+// with the load, and no request waits for a batch to fill.
 type batcher struct {
 	predictor *machine.TablePredictor
 	columns   []string // that rows have
@@ -53,7 +55,7 @@ type surprise struct {
 	row int // the first, from 0
 }
 
-// maxSurprises bounds those that a client is told of.
+// maxSurprises bounds the surprises that a client is told of.
 const maxSurprises = 100
 
 var errPanicked = errors.New("the prediction panicked")
@@ -96,7 +98,8 @@ func (b *batcher) engine() (*engine, error) {
 	return e, nil
 }
 
-// predict fills j.out. It returns early only if ctx ends while the job waits, and then nobody uses the blocks any more.
+// predict fills j.out. It returns early only if ctx ends while the job still queues; then nobody uses the blocks any
+// more. If a call has already taken the job, predict waits for it, because the call writes to the blocks.
 func (b *batcher) predict(ctx context.Context, j *job) error {
 	b.mu.Lock()
 	if b.running < b.workers {
@@ -117,11 +120,11 @@ func (b *batcher) predict(ctx context.Context, j *job) error {
 	if b.withdraw(j) {
 		return ctx.Err()
 	}
-	<-j.done // it is being predicted, which does not take long
+	<-j.done // a call has taken it, which does not take long
 	return j.err
 }
 
-// withdraw takes a job out of the queue; false: it is no longer there.
+// withdraw takes a job out of the queue. It reports false if a call has already taken the job.
 func (b *batcher) withdraw(j *job) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -134,7 +137,8 @@ func (b *batcher) withdraw(j *job) bool {
 	return false
 }
 
-// next ends the turn of the caller, or starts a goroutine if jobs wait: the caller has its own answer to give.
+// next ends the caller's turn. If jobs wait, it starts a goroutine for them: the caller must answer its own request
+// first.
 func (b *batcher) next() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -174,8 +178,8 @@ func (b *batcher) take() []*job {
 	return batch
 }
 
-// serve predicts a batch and tells those who wait. A panic fails the requests of the batch, not the process, which has
-// others in work; the engine, whose state nobody knows, is not used again.
+// serve predicts a batch and wakes the requests that wait for it. A panic fails the requests of this batch only,
+// because the process serves others. The engine is then dropped, since its state is unknown.
 func (b *batcher) serve(batch []*job) {
 	for _, j := range batch {
 		j.err = errPanicked
@@ -211,7 +215,7 @@ func (b *batcher) serve(batch []*job) {
 	b.mu.Unlock()
 }
 
-// take tells the jobs of a call of the surprises in their rows, and begins anew.
+// take assigns the surprises of a call to the jobs whose rows they are in, and resets the counts.
 func (e *engine) take(batch []*job) []data.Surprise {
 	all := e.run.TakeSurprises()
 	for _, j := range batch {
@@ -220,7 +224,7 @@ func (e *engine) take(batch []*job) []data.Surprise {
 	if len(e.hits) == 0 {
 		return all
 	}
-	at := map[[2]int]int{} // where those of a job are
+	at := map[[2]int]int{} // index of a job's surprises
 	for _, h := range e.hits {
 		row, k := h[0], 0
 		for k < len(batch) && row >= batch[k].in.Rows {
@@ -228,7 +232,7 @@ func (e *engine) take(batch []*job) []data.Surprise {
 			k++
 		}
 		if k == len(batch) {
-			break // they are counted anew
+			break // the jobs will be predicted again one by one, and counted then
 		}
 		j := batch[k]
 		i, ok := at[[2]int{k, h[1]}]
@@ -255,8 +259,8 @@ func (e *engine) predict(out, in *data.Block, row *int) error {
 	})
 }
 
-// together predicts a batch in one call. false: some row cannot be predicted, and every job has to learn whether it is
-// one of its own.
+// together predicts a batch in one call. It reports false if some row cannot be predicted: each job is then predicted
+// alone, so that only the request with the bad row fails.
 func (b *batcher) together(e *engine, batch []*job) bool {
 	e.in.Reset(0, b.kinds)
 	for _, j := range batch {
@@ -274,10 +278,10 @@ func (b *batcher) together(e *engine, batch []*job) bool {
 	var row int
 	err := e.predict(&e.out, &e.in, &row)
 	for c := range e.in.Cols {
-		clear(e.in.Cols[c].Text) // they belong to the requests
+		clear(e.in.Cols[c].Text) // the texts belong to the requests: keep no reference
 	}
 	if err != nil {
-		e.take(nil) // every job is counted anew
+		e.take(nil) // each job is counted again when it is predicted alone
 		return false
 	}
 	first := 0

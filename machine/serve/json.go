@@ -161,7 +161,7 @@ func (r *jsonRows) readObject(b *data.Block) error {
 		return r.fail(`a row is an array, but there are no "columns": add them, or send objects`)
 	}
 	err := p.Object(func(key []byte, _ int) error {
-		j := expect // rows mostly have their keys in one order
+		j := expect // rows mostly have their keys in the same order
 		if j >= len(r.d.columns) || string(key) != r.d.columns[j] {
 			var ok bool
 			if j, ok = r.d.index[string(key)]; !ok {
@@ -228,7 +228,7 @@ func (r *jsonRows) readArray(b *data.Block) error {
 	return nil
 }
 
-// maxNumber is far beyond what features can be computed of.
+// maxNumber is far beyond any input for which features can be computed.
 const maxNumber = 1e100
 
 // cell reads a scalar into column j.
@@ -264,7 +264,7 @@ func (r *jsonRows) about(j int, format string, args ...any) *Problem {
 	return q
 }
 
-// fail is a problem at the place where the reading has come to.
+// fail returns a problem at the current position.
 func (r *jsonRows) fail(format string, args ...any) error {
 	return r.failAt(r.p.Pos, fmt.Sprintf(format, args...))
 }
@@ -277,7 +277,7 @@ func (r *jsonRows) failAt(at int, message string) error {
 	return problem(http.StatusBadRequest, "bad_json", "%s (byte %d: %s)", message, at+1, found)
 }
 
-// wrong makes what the scanner says a problem of the client.
+// wrong turns an error of the scanner into a problem of the client.
 func (r *jsonRows) wrong(err error) error {
 	var e *jsonscan.Error
 	if errors.As(err, &e) {

@@ -16,7 +16,7 @@ import (
 	"github.com/randfeat/randfeat/data"
 )
 
-// metrics are those of one server: two servers in a process do not meet.
+// metrics belong to one server. There is no global registry, so two servers in a process do not collide.
 type metrics struct {
 	requests, seconds, inFlight, rows, rejected, panics, reloads, batch, model, loaded *measure
 	surprises, connections                                                             *measure
@@ -100,7 +100,8 @@ func (m *metrics) use(l *loaded) {
 	m.loaded.with().set(float64(l.at.UnixMilli()) / 1e3)
 }
 
-// measure is what one name measures, by the values of its labels. Labels are in the order of their names.
+// measure is a metric family: all series of one name, by the values of its labels. Labels are in the order of their
+// names.
 type measure struct {
 	name, help, kind string
 	labels           []string
@@ -119,7 +120,7 @@ type series struct {
 	buckets []atomic.Uint64 // how many were in each, the last is above all bounds
 }
 
-// with gives the series of some values, which it makes at first.
+// with returns the series for some label values and creates it on first use.
 func (f *measure) with(values ...string) *series {
 	var key labelValues
 	copy(key[:], values)
@@ -148,7 +149,7 @@ func (f *measure) make(key labelValues) *series {
 	return s
 }
 
-// replace leaves one series.
+// replace removes all other series.
 func (f *measure) replace(v float64, values ...string) {
 	var key labelValues
 	copy(key[:], values)
@@ -162,7 +163,7 @@ func (s *series) add(v float64) { s.value.add(v) }
 func (s *series) set(v float64) { s.value.Store(math.Float64bits(v)) }
 
 func (s *series) observe(bounds []float64, v float64) {
-	i, _ := slices.BinarySearch(bounds, v) // the first bound that is not less: buckets hold what is less or equal
+	i, _ := slices.BinarySearch(bounds, v) // the first bound ≥ v: a bucket holds values up to its bound
 	s.buckets[i].Add(1)
 	s.value.add(v)
 }

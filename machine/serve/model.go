@@ -17,7 +17,7 @@ import (
 	"github.com/randfeat/randfeat/machine"
 )
 
-// loaded is a model ready to answer. Requests hold on to the one they began with.
+// loaded is a model ready to answer. A request keeps the one that it began with, so a reload never mixes two models.
 type loaded struct {
 	model  *machine.Model
 	name   string
@@ -72,8 +72,8 @@ func readModel(path string) ([]byte, error) {
 	return os.ReadFile(path)
 }
 
-// onlyRegular refuses a path that is no file any more, such as a FIFO that nobody writes to: reading it could wait for
-// ever. A server may start with one.
+// onlyRegular refuses a path that is no longer a regular file. Opening a FIFO without a writer would block the reload
+// forever. A server may start from one, though.
 func onlyRegular(path string) error {
 	info, err := os.Stat(path)
 	if err == nil && !info.IsDir() && !info.Mode().IsRegular() {
@@ -87,7 +87,7 @@ func sumOf(file []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// prepare makes the model of a file with that sha256 answer, and has it predict a row to be sure that it can.
+// prepare loads the model of a file with the given sha256 and predicts one row, to be sure that it can.
 func (srv *Server) prepare(file []byte, sum string) (*loaded, error) {
 	m, err := machine.Read(file)
 	if err != nil {
@@ -164,11 +164,12 @@ func (d *loaded) options() []string {
 	return out
 }
 
-// batcher is the one for predictions with the given columns; options that the model cannot serve are errors.
+// batcher returns the batcher for predictions with the given columns. Options that the model does not support are
+// errors.
 func (d *loaded) batcher(o machine.TableOptions) (*batcher, error) {
 	o.Float32, o.Watch, o.Strict = d.s.o.Float32, true, d.s.o.Strict
-	o.Readable = true // who sends a row can correct it
-	o.Workers = 1     // there is a call for every processor; and a panic on another goroutine could not be recovered
+	o.Readable = true // the sender of a row can correct it, so an unreadable value is an error
+	o.Workers = 1     // one call per processor runs already; and a panic on another goroutine could not be recovered
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if b := d.ready[o]; b != nil {
@@ -188,8 +189,8 @@ func (d *loaded) batcher(o machine.TableOptions) (*batcher, error) {
 	return b, nil
 }
 
-// try predicts a row whose values are all missing, which is no surprise here.
-// p is that of requests: another one would take as long again.
+// try predicts a row whose values are all missing, which does not count as a surprise here. p is the predictor of the
+// requests, because preparing another one would double the time of a reload.
 func (d *loaded) try(p *machine.TablePredictor) error {
 	if d.s.o.Strict {
 		var err error
@@ -220,7 +221,7 @@ func newJob(in, out *data.Block) *job {
 	return &job{in: in, out: out, done: make(chan struct{}, 1)}
 }
 
-// sameColumns reports whether clients of d can use o without a change: it reads the same columns and predicts the same.
+// sameColumns reports whether clients of d can use o without a change: it reads and predicts the same columns.
 func (d *loaded) sameColumns(o *loaded) bool {
 	targets := func(m *machine.Model) (names []string) {
 		for _, t := range m.Schema.Targets {

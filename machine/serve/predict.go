@@ -61,7 +61,7 @@ func newWork() *work {
 // keepBytes is the largest body or answer whose memory is kept.
 const keepBytes = 1 << 20
 
-// enter counts a request for predictions, or refuses it. It must leave.
+// enter admits a request for predictions, or refuses it. Every admitted request must leave.
 func (s *Server) enter() (*work, *Problem) {
 	if s.draining.Load() {
 		return nil, shuttingDown()
@@ -86,7 +86,7 @@ func (s *Server) leave(k *work) {
 	s.work.Put(k)
 }
 
-// hold counts bytes of a request.
+// hold counts bytes of a request against the memory limit of the server.
 func (s *Server) hold(k *work, n int) *Problem {
 	k.held += int64(n)
 	if s.memory.Add(int64(n)) > s.o.Limits.Memory {
@@ -98,8 +98,8 @@ func (s *Server) hold(k *work, n int) *Problem {
 // optionNames are the query parameters.
 var optionNames = []string{"probabilities", "scores", "variance", "interval"}
 
-// intervals are the shares that ?interval may ask for, few since the server keeps memory for each; alone it is the
-// first.
+// intervals are the values that ?interval accepts, the default first. There are few, because the server keeps memory
+// for each.
 var intervals = []string{"0.9", "0.5", "0.8", "0.95", "0.99"}
 
 // setOption sets the option of a query parameter; alone ("") it is on.
@@ -233,7 +233,8 @@ func contentType(header string) (string, *Problem) {
 		show(header), typeJSON, typeCSV, typeTSV, typeNDJSON)
 }
 
-// accepted chooses the kind of answer: the one with the greatest weight, that of the rows if nothing is said.
+// accepted chooses the type of the answer: the one with the greatest weight in Accept, or the type of the rows if there
+// is no preference.
 func accepted(headers []string, content string) (string, bool) {
 	if content == typeTSV {
 		content = typeCSV
@@ -326,20 +327,20 @@ func bodyProblem(err error, limit int64) *Problem {
 	case errors.Is(err, os.ErrDeadlineExceeded), errors.As(err, &slow) && slow.Timeout():
 		return problem(http.StatusRequestTimeout, "timeout", "the body came too slowly")
 	}
-	// err may name addresses
+	// err may contain addresses, which clients must not see.
 	return problem(http.StatusBadRequest, "bad_body", "the body ended early or cannot be read")
 }
 
-// chunkBytes is the step in which bodies are read: no client is given more memory ahead of what it has sent.
+// chunkBytes is the step in which bodies are read: no client gets more memory in advance of what it has sent.
 const chunkBytes = 64 << 10
 
-// chunks are reused: those of a body that has come would otherwise be garbage as large as the body.
+// chunks are reused. Otherwise each long body would leave garbage of its own size.
 var chunks = sync.Pool{New: func() any { return new([chunkBytes]byte) }}
 
-// readAll is io.ReadAll into k.body, with a bound. Every step is counted before its memory is taken. The parts of a
-// long body are put together once it has come, one body of the server at a time: that needs the memory of one more
-// body, which is not counted. A buffer that grows would leave twice the body behind as garbage, for as long as slow
-// clients take.
+// readAll is io.ReadAll into k.body, with a bound. Every step is counted before its memory is taken. The chunks of a
+// long body are joined once it is complete, for one body of the server at a time (Server.joining). This needs the
+// memory of one more body, which is not counted. A growing buffer would instead leave twice the body as garbage while
+// slow clients send.
 func (s *Server) readAll(k *work, r io.Reader, limit int64, expect int) error {
 	first := max(expect+512, cap(k.body))
 	if p := s.hold(k, first); p != nil {
@@ -387,7 +388,7 @@ func (s *Server) readAll(k *work, r io.Reader, limit int64, expect int) error {
 		body = append(body, part...)
 	}
 	k.body = append(body, b...)
-	s.hold(k, cap(k.body)-first-len(taken)*chunkBytes) // not more than before
+	s.hold(k, cap(k.body)-first-len(taken)*chunkBytes) // never more than was held before
 	return nil
 }
 
@@ -408,7 +409,7 @@ func (s *Server) predict(ctx context.Context, d *loaded, o machine.TableOptions,
 		if err := ctx.Err(); err != nil {
 			return problemOf(err, 0)
 		}
-		// One row more than allowed, so that too many are noticed.
+		// Ask for one row more than allowed, to notice that there are too many.
 		err := rows.read(&k.in, min(s.o.Limits.Batch, s.o.Limits.Rows-total+1))
 		if err == io.EOF {
 			break
@@ -422,7 +423,7 @@ func (s *Server) predict(ctx context.Context, d *loaded, o machine.TableOptions,
 		if err := b.predict(ctx, k.job); err != nil {
 			return failed(err, int64(total), k.job)
 		}
-		if !begun { // after the first rows, which tell what identifiers there are
+		if !begun { // after the first rows, which show the identifiers of the request
 			k.layout.begin(accept, records, d.sha256, b.out, rows.given()[d.fields:d.ids])
 			begun = true
 		}
@@ -447,7 +448,7 @@ func (s *Server) predict(ctx context.Context, d *loaded, o machine.TableOptions,
 	return nil
 }
 
-// tell adds the surprises of a job, whose rows come after others.
+// tell adds the surprises of a job. before is the number of rows before it.
 func (k *work) tell(before int) {
 	for _, s := range k.job.surprises {
 		i := slices.IndexFunc(k.surprises, func(t data.Surprise) bool {
@@ -462,7 +463,7 @@ func (k *work) tell(before int) {
 	}
 }
 
-// failed is the problem of a job.
+// failed turns the error of a job into a problem for the client.
 func failed(err error, before int64, j *job) *Problem {
 	row := int64(0)
 	switch {

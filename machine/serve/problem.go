@@ -53,10 +53,10 @@ func shuttingDown() *Problem {
 	return p
 }
 
-// statusGone is for requests whose client has left: nobody reads it, but it is counted.
+// statusGone is the status of requests whose client has left. Nobody reads it, but metrics count it.
 const statusGone = 499
 
-// problemOf finds out what an error means to the client. row is the one it is about, from 1, 0 if unknown.
+// problemOf translates an error for the client. row is the row that it is about, from 1, or 0 if unknown.
 func problemOf(err error, row int64) *Problem {
 	var p *Problem
 	var in *data.InputError

@@ -25,7 +25,7 @@ var missing = func() map[string]bool {
 	return m
 }()
 
-// appendCell appends a cell as package data does for NDJSON; nil is missing, bare is no string.
+// appendCell appends a cell as package data does for NDJSON. nil is missing; bare means that it was not a string.
 func appendCell(b *data.Block, j int, kind data.Kind, cell []byte, bare bool) bool {
 	if cell != nil && missing[string(cell)] {
 		cell = nil
@@ -70,7 +70,7 @@ type tableRows struct {
 	rows  int64
 }
 
-// gzipMagic begins what package data would decompress without a bound.
+// gzipMagic marks data that package data would decompress without a bound, so such bodies are refused.
 var gzipMagic = []byte{0x1f, 0x8b}
 
 func newTableRows(body []byte, format data.Format, delimiter byte, d *loaded, kinds []data.Kind) (*tableRows, error) {
@@ -133,7 +133,7 @@ func (t *tableRows) read(b *data.Block, max int) error {
 	return nil
 }
 
-// badTable is a problem with the text itself: it keeps the line.
+// badTable is a problem with the text itself. It keeps the line number.
 func badTable(err error) error {
 	return problem(http.StatusBadRequest, "bad_rows", "%v", err)
 }

@@ -23,7 +23,7 @@ import (
 	"github.com/randfeat/randfeat/machine"
 )
 
-// Server answers requests with the newest model that it could load. It serves any number of goroutines.
+// Server answers requests with the newest model that it could load. Any number of goroutines may use it.
 type Server struct {
 	o       Options
 	path    string // of the model file; empty: the model was given
@@ -96,14 +96,14 @@ func (s *Server) SetToken(token string) {
 	s.token.Store(&sum)
 }
 
-// ErrColumns is returned by Reload for a model that clients could not go on with.
+// ErrColumns is returned by Reload for a model that would break existing clients.
 var ErrColumns = errors.New("the new model reads other columns, or predicts something else")
 
-// ErrNoFile is returned by Reload of a server that was given its model.
+// ErrNoFile is returned by Reload if the server was made from a model in memory.
 var ErrNoFile = errors.New("the model did not come from a file")
 
-// Reload reads the model file again. After an error the old model stays in use. Requests in work finish with the model
-// they began with. A file system that does not answer makes Reload wait, but neither requests nor Run.
+// Reload reads the model file again. After an error the old model stays in use. Current requests finish with the model
+// that they began with. If the file system hangs, Reload waits, but neither requests nor Run do.
 func (s *Server) Reload() error {
 	if s.path == "" {
 		return ErrNoFile
@@ -149,8 +149,8 @@ func (s *Server) Reload() error {
 	return nil
 }
 
-// panicked logs and counts a bug. It must be called by the function that recovers, so that the stack is that of the
-// panic.
+// panicked logs and counts a bug. It must be called directly by the deferred function that recovers: the stack is then
+// still that of the panic.
 func (s *Server) panicked(v any) {
 	s.metrics.panics.with().add(1)
 	s.o.Log.Error("panic", "value", v, "stack", string(debug.Stack()))
@@ -207,7 +207,7 @@ func (r *recorder) WriteHeader(status int) {
 
 func (r *recorder) Unwrap() http.ResponseWriter { return r.ResponseWriter }
 
-// requestID names a request in logs and answers: what a proxy calls it, else a number of our own.
+// requestID names a request in logs and answers: by the id of a proxy, else by a number of ours.
 func (s *Server) requestID(r *http.Request) string {
 	id := r.Header.Get(idHeader)
 	odd := func(c rune) bool {
@@ -222,7 +222,7 @@ func (s *Server) requestID(r *http.Request) string {
 // The same for all answers.
 var noSniff, noStore = []string{"nosniff"}, []string{"no-store"}
 
-// answer is what all paths have in common: who may ask, and what is counted and logged.
+// answer does what all paths have in common: authentication, metrics and logs.
 func (s *Server) answer(w http.ResponseWriter, r *http.Request, label string, open bool, h handler) {
 	began := time.Now()
 	rec := &recorder{ResponseWriter: w}
@@ -266,7 +266,8 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, label string, op
 	s.o.Log.Log(r.Context(), level, "request", attrs...)
 }
 
-// try calls h. A panic is a problem like others, unless the answer has begun: then the connection is cut.
+// try calls h. A panic becomes an internal error, unless the answer has begun: then the connection is cut, because a
+// client must not take half an answer for a whole one.
 func (s *Server) try(w *recorder, r *http.Request, h handler) (p *Problem) {
 	defer func() {
 		v := recover()
@@ -284,7 +285,7 @@ func (s *Server) try(w *recorder, r *http.Request, h handler) (p *Problem) {
 	return h(w, r)
 }
 
-// challenge lets browsers ask for the token where people come, and programs not be mistaken for browsers.
+// challenge makes browsers ask for the token on pages for people. Programs get no such challenge.
 func challenge(label string) string {
 	if label == "/" {
 		return `Basic realm="randfeat: the token is the password", charset="UTF-8"`
@@ -308,7 +309,7 @@ func (s *Server) admit(r *http.Request, open bool) *Problem {
 	} else if _, password, ok := r.BasicAuth(); ok {
 		token = password
 	}
-	sum := sha256.Sum256([]byte(token)) // of one length, so that comparing tells nothing
+	sum := sha256.Sum256([]byte(token)) // hashes have equal length, so comparing them leaks nothing about the token
 	if subtle.ConstantTimeCompare(sum[:], want[:]) != 1 {
 		return problem(http.StatusUnauthorized, "unauthorized", "send the header Authorization: Bearer <token>")
 	}
@@ -382,9 +383,8 @@ func (s *Server) serveModel(w http.ResponseWriter, r *http.Request) *Problem {
 	return nil
 }
 
-// Run serves connections until ctx ends, goes on for Limits.Drain, and then lets requests in work finish, for at most
-// Limits.Shutdown. It closes ln.
-// A server runs once.
+// Run serves connections until ctx ends. It then keeps serving for Limits.Drain, and lets current requests finish for
+// at most Limits.Shutdown. It closes ln. A server runs once.
 func (s *Server) Run(ctx context.Context, ln net.Listener) error {
 	base, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
@@ -426,7 +426,8 @@ func (s *Server) Run(ctx context.Context, ln net.Listener) error {
 	err := srv.Shutdown(wait)
 	if err != nil {
 		n := s.inFlight.Load()
-		// Connections first: a request that is told to end while it can still answer may or may not get its answer out.
+		// Close connections before ending requests: a request that is told to end while its connection is open might or
+		// might not get its answer out.
 		srv.Close()
 		cancel()
 		err = fmt.Errorf("requests were still in work after %v and were cut off (%d predictions): %w", l.Shutdown, n,

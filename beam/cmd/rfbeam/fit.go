@@ -34,9 +34,9 @@ type runFlags struct {
 
 func (f *runFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.StringVar(&f.dir, "work", "", "folder for what steps hand on: kept if the run fails, and the same command goes "+
-		"on from there (one beside the output, always removed, if left out)")
-	flags.IntVar(&f.tasks, "tasks", 0, "pieces that a pass over the table is cut into, at most (64 if left out)")
+	flags.StringVar(&f.dir, "work", "", "`folder` for intermediate results: kept if the run fails, so that the same command "+
+		"continues from there (default: beside the output, always removed)")
+	flags.IntVar(&f.tasks, "tasks", 0, "largest number of tasks that a pass over the table is cut into (default 64)")
 	flags.BoolVar(&f.json, "json", false, "print one JSON object")
 }
 
@@ -123,30 +123,30 @@ func (f *fitFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.SortFlags = false
 	flags.StringVarP(&f.out, "out", "o", "", "model file to write")
-	flags.StringArrayVar(&f.targets, "target", nil, "column to predict; repeat it for several")
-	flags.StringVar(&f.task, "task", "", "regression or classification; chosen by the values of the target if left out")
-	flags.StringArrayVar(&f.ids, "id", nil, "column to carry to the predictions, not used for them; repeatable")
-	flags.StringArrayVar(&f.skip, "skip", nil, "column not to use; repeatable")
-	flags.StringArrayVar(&f.numeric, "numeric", nil, "column that must hold numbers; repeatable")
-	flags.StringArrayVar(&f.categorical, "categorical", nil, "column of levels, even if they are numbers; repeatable")
-	flags.StringArrayVar(&f.text, "text", nil, "column of short texts; repeatable")
-	flags.BoolVar(&f.strict, "strict", false, "a text in a column of numbers or dates is an error; otherwise up to one in "+
-		"twenty count as missing")
+	flags.StringArrayVar(&f.targets, "target", nil, "`column` to predict; repeatable")
+	flags.StringVar(&f.task, "task", "", "regression or classification (default: by the values of the target)")
+	flags.StringArrayVar(&f.ids, "id", nil, "`column` to copy to the predictions but not to predict from; repeatable")
+	flags.StringArrayVar(&f.skip, "skip", nil, "`column` to ignore; repeatable")
+	flags.StringArrayVar(&f.numeric, "numeric", nil, "`column` that must hold numbers; repeatable")
+	flags.StringArrayVar(&f.categorical, "categorical", nil, "`column` of categories, even if they look like numbers; repeatable")
+	flags.StringArrayVar(&f.text, "text", nil, "`column` of short texts; repeatable")
+	flags.BoolVar(&f.strict, "strict", false, "make text in a column of numbers or dates an error; otherwise up to one "+
+		"value in twenty may be text and counts as missing")
 	flags.BoolVar(&f.o.DropMissing, "drop-missing-target", false, "leave out rows without a target")
-	flags.StringVar(&f.model, "model", "", "ridge, gp, smoother or density (ridge if left out; density without a target)")
-	flags.StringVar(&f.o.Kernel, "kernel", "", "kernel (gaussian if left out)")
-	flags.StringVar(&f.o.Scaling, "scaling", "", "scaling of columns (by trial if left out)")
-	flags.StringVar(&f.family, "family", "", "feature family (chosen if left out)")
-	flags.StringVar(&f.coupling, "coupling", "", "coupling of the projections (chosen if left out)")
-	flags.Float64Var(&f.o.Bandwidth, "bandwidth", 0, "bandwidth of the kernel, in units of standardised columns (chosen if "+
-		"left out)")
-	flags.Float64Var(&f.o.Lambda, "lambda", 0, "penalty on the sum of losses (chosen if left out)")
-	flags.IntVar(&f.o.Features, "features", 0, "number of random features (by a learning curve if left out)")
-	flags.IntVar(&f.o.Budget, "budget", 0, "most random features of the learning curve (2048 if left out)")
+	flags.StringVar(&f.model, "model", "", "ridge, gp, smoother or density (default ridge; density without a target)")
+	flags.StringVar(&f.o.Kernel, "kernel", "", "kernel (default gaussian)")
+	flags.StringVar(&f.o.Scaling, "scaling", "", "scaling of columns (default: by trial)")
+	flags.StringVar(&f.family, "family", "", "feature family (default: chosen)")
+	flags.StringVar(&f.coupling, "coupling", "", "coupling of the projections (default: chosen)")
+	flags.Float64Var(&f.o.Bandwidth, "bandwidth", 0, "bandwidth of the kernel, in units of the scaled columns (default: "+
+		"chosen)")
+	flags.Float64Var(&f.o.Lambda, "lambda", 0, "penalty on the sum of losses (default: chosen)")
+	flags.IntVar(&f.o.Features, "features", 0, "number of random features (default: by a learning curve)")
+	flags.IntVar(&f.o.Budget, "budget", 0, "largest number of features of the learning curve (default 2048)")
 	flags.Uint64Var(&f.o.Seed, "seed", 1, "seed of the projections and the sample")
-	flags.IntVar(&f.o.Folds, "folds", 0, "folds of the choices on the sample (5 if left out)")
-	flags.IntVar(&f.o.Sample, "sample", 0, "rows on which choices are tried (8192 if left out)")
-	flags.IntVar(&f.o.Held, "held", 0, "rows held out for scores (4096 if left out, at most a fifth)")
+	flags.IntVar(&f.o.Folds, "folds", 0, "folds of the choices on the sample (default 5)")
+	flags.IntVar(&f.o.Sample, "sample", 0, "rows on which choices are tried (default 8192)")
+	flags.IntVar(&f.o.Held, "held", 0, "rows held out for scores (default 4096, at most a fifth)")
 	flags.BoolVar(&f.o.Float32, "float32", false, "features and their products in float32")
 	f.readFlags.add(cmd)
 	flags.StringVar(&f.run, "run", "", "folder of 'randfeat parts init', instead of DATA and the flags above")

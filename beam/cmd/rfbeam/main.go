@@ -18,6 +18,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/randfeat/randfeat/beam/internal/flow"
+	"github.com/randfeat/randfeat/internal/suggest"
 )
 
 func main() {
@@ -82,18 +83,18 @@ func command(stdout, stderr io.Writer) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "rfbeam",
 		Short: "Kernel machines on Apache Beam",
-		Long: `rfbeam fits, evaluates and applies kernel machines on Apache Beam, to tables of many files. The model has the bytes of
-that of one machine, on every runner, with any number of workers, and after any of them was lost.
+		Long: `rfbeam fits, evaluates and applies kernel machines to tables of many files on Apache Beam. The model is byte-identical to
+that of one machine ('randfeat parts fit') on every runner, with any number of workers, even if some of them are lost.
 
-Tables are named by files, folders and patterns ('part-*.parquet'), also in buckets: s3://bucket/folder and
-gs://bucket/folder. So are models and predictions. Workers must see all of them at the same paths: in a bucket, or in a
-file system that all of them mount.
+Tables are files, folders or quoted patterns ('part-*.parquet'), also in buckets (s3://bucket/folder and
+gs://bucket/folder); so are models and predictions. All workers must see them under the same paths: in a bucket, or in a
+file system that every worker mounts.
 
-Without flags of Beam it runs inside this program (prism). On Flink, Spark and others that have a job server:
+Without Beam's flags it runs inside this program (prism). On Flink, Spark and other runners with a job server:
   rfbeam fit … --runner=universal --endpoint=HOST:8099 --environment_type=PROCESS`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
-		Args:          cobra.NoArgs,
+		Args:          suggest.NoArgs,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 		PersistentPreRun: func(*cobra.Command, []string) {
 			if !beam.Initialized() {
@@ -107,7 +108,7 @@ Without flags of Beam it runs inside this program (prism). On Flink, Spark and o
 	}
 	root.CompletionOptions.DisableDefaultCmd = true
 	flags := root.PersistentFlags()
-	flags.BoolVar(&verbose, "verbose", false, "print what the runner has to say")
+	flags.BoolVar(&verbose, "verbose", false, "print the log of the runner")
 	flag.VisitAll(func(f *flag.Flag) {
 		if strings.HasPrefix(f.Name, "test.") || flags.Lookup(f.Name) != nil {
 			return
@@ -119,5 +120,6 @@ Without flags of Beam it runs inside this program (prism). On Flink, Spark and o
 		flags.Lookup(name).Hidden = false
 	}
 	root.AddCommand(fitCommand(stdout), evaluateCommand(stdout), predictCommand(stdout))
+	suggest.Flags(root)
 	return root
 }

@@ -19,12 +19,12 @@ type readFlags struct {
 
 func (f *readFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.StringVar(&f.format, "format", "", "format of the files; detected by default")
-	flags.StringVar(&f.delimiter, "delimiter", "", `CSV: what separates fields: one character, "tab" or "space"`)
-	flags.BoolVar(&f.header, "header", false, "CSV: the first line names the columns; detected by default")
+	flags.StringVar(&f.format, "format", "", "format of the files (default: detected)")
+	flags.StringVar(&f.delimiter, "delimiter", "", "CSV: the `character` between fields, \"tab\" or \"space\" (default: detected)")
+	flags.BoolVar(&f.header, "header", false, "CSV: the first line names the columns (default: detected)")
 	flags.BoolVar(&f.noHeader, "no-header", false, "CSV: the first line is a row")
-	flags.StringSliceVar(&f.missing, "missing", nil, "texts that mean a missing value; empty cells always do")
-	flags.Int64Var(&f.unitBytes, "unit-bytes", 0, "size of the pieces that files are cut into (32 MiB if left out); another "+
+	flags.StringSliceVar(&f.missing, "missing", nil, "`texts` that mean a missing value; empty cells always do")
+	flags.Int64Var(&f.unitBytes, "unit-bytes", 0, "size of the pieces that files are cut into (default 32 MiB); another "+
 		"size rounds other last bits")
 }
 

@@ -24,6 +24,7 @@ import (
 	"github.com/randfeat/randfeat/family"
 	"github.com/randfeat/randfeat/gomlx/rfx"
 	"github.com/randfeat/randfeat/internal/rng"
+	"github.com/randfeat/randfeat/internal/similar"
 	"github.com/randfeat/randfeat/kernel"
 )
 
@@ -57,15 +58,15 @@ func bench(args []string) error {
 	flags := flag.NewFlagSet("rfx bench", flag.ContinueOnError)
 	f.device.set(flags)
 	flags.StringVar(&f.lengths, "lengths", "1024,4096", "sequence lengths")
-	flags.StringVar(&f.methods, "methods", "linear,exact,fused", "linear, exact (scores in memory), fused (flash, where XLA has it), empty (what a call costs)")
+	flags.StringVar(&f.methods, "methods", "linear,exact,fused", "methods to time: linear, exact (all scores in memory), fused (flash attention, if XLA has it), empty (the overhead of a call)")
 	flags.StringVar(&f.dtypes, "dtypes", "float32", "float32, bfloat16")
-	flags.IntVar(&f.heads, "heads", 8, "heads")
+	flags.IntVar(&f.heads, "heads", 8, "number of heads")
 	flags.IntVar(&f.dim, "dim", 64, "dimension of a head")
-	flags.IntVar(&f.m, "m", 128, "random projections")
-	flags.IntVar(&f.rounds, "rounds", 5, "rounds, of which the median counts")
+	flags.IntVar(&f.m, "m", 128, "number of random projections")
+	flags.IntVar(&f.rounds, "rounds", 5, "rounds; the median is reported")
 	flags.IntVar(&f.calls, "calls", 10, "calls per round")
-	flags.IntVar(&f.chunk, "chunk", 0, "positions of a causal chunk; 0: chosen")
-	if err := flags.Parse(args); err != nil {
+	flags.IntVar(&f.chunk, "chunk", 0, "positions per causal chunk; 0: chosen")
+	if err := similar.ParseFlags(flags, args); err != nil {
 		return err
 	}
 	b, line, err := f.open()

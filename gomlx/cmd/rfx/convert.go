@@ -13,6 +13,7 @@ import (
 	"github.com/randfeat/randfeat/coupling"
 	"github.com/randfeat/randfeat/family"
 	"github.com/randfeat/randfeat/gomlx/pretrained"
+	"github.com/randfeat/randfeat/internal/similar"
 )
 
 type convertFlags struct {
@@ -40,20 +41,20 @@ func convert(args []string) error {
 	var f convertFlags
 	flags := flag.NewFlagSet("rfx convert", flag.ContinueOnError)
 	f.device.set(flags)
-	flags.StringVar(&f.out, "out", "", "folder of the converted model; empty: errors are printed, nothing is written")
-	flags.StringVar(&f.family, "family", "oprf", "family of features; dark trains with rfx finetune; none: -window and -sinks are all that counts")
+	flags.StringVar(&f.out, "out", "", "folder of the converted model; without it errors are printed and nothing is written")
+	flags.StringVar(&f.family, "family", "oprf", "feature family; dark is trained by rfx finetune; none keeps only -window and -sinks")
 	flags.StringVar(&f.coupling, "coupling", "orthogonal", "coupling of projections")
-	flags.IntVar(&f.m, "m", 256, "projections")
-	flags.IntVar(&f.window, "window", 0, "nearest keys with exact weights")
-	flags.IntVar(&f.sinks, "sinks", 0, "first keys with exact weights")
-	flags.IntVar(&f.clusters, "clusters", 0, "attention over so many clusters of keys instead of features")
-	flags.IntVar(&f.block, "block", 0, "with -clusters: queries of a block meet its keys up to their own, and -window more before it, exactly; of encoders all keys of the block, and -window more on both sides; default 64, of encoders 16")
-	flags.IntVar(&f.exact, "exact", 0, "decoders with -clusters: so many keys of the clusters that every query meets exactly, those of its largest scores; the default of -block is then 16, all pairs are scored, and there is no generate")
-	flags.StringVar(&f.text, "text", "", "text to calibrate on, and to measure the errors with; required")
-	flags.IntVar(&f.length, "length", 256, "tokens of a passage")
-	flags.IntVar(&f.passages, "passages", 8, "passages at most; the last quarter, one at least, measures")
+	flags.IntVar(&f.m, "m", 256, "number of projections")
+	flags.IntVar(&f.window, "window", 0, "number of nearest keys with exact weights")
+	flags.IntVar(&f.sinks, "sinks", 0, "number of first keys with exact weights")
+	flags.IntVar(&f.clusters, "clusters", 0, "use this many clusters of keys instead of features")
+	flags.IntVar(&f.block, "block", 0, "with -clusters: block size. Queries have exact weights for the keys of their block up to their own and for -window keys before it; encoders for all keys of the block and -window keys on both sides (default 64, encoders 16)")
+	flags.IntVar(&f.exact, "exact", 0, "decoders with -clusters: number of further keys per query with exact weights, by largest score. This scores all pairs and sets the default of -block to 16; rfx generate does not support it")
+	flags.StringVar(&f.text, "text", "", "text file to calibrate on and to measure errors with; required")
+	flags.IntVar(&f.length, "length", 256, "tokens per passage")
+	flags.IntVar(&f.passages, "passages", 8, "largest number of passages; the last quarter, at least one, measures the errors")
 	flags.Uint64Var(&f.seed, "seed", 1, "seed of the projections")
-	flags.BoolVar(&f.json, "json", false, "for machines")
+	flags.BoolVar(&f.json, "json", false, "print JSON")
 	dir, err := oneFolder(flags, args, "rfx convert MODEL_DIR -text FILE -out DIR")
 	if err != nil {
 		return err
@@ -186,7 +187,7 @@ func oneFolder(flags *flag.FlagSet, args []string, usage string) (string, error)
 // arguments parses flags wherever they stand.
 func arguments(flags *flag.FlagSet, args []string) (all []string, err error) {
 	for {
-		if err := flags.Parse(args); err != nil {
+		if err := similar.ParseFlags(flags, args); err != nil {
 			return nil, err
 		}
 		if flags.NArg() == 0 {

@@ -20,12 +20,12 @@ func eval(args []string) error {
 	var asJSON, brief bool
 	flags := flag.NewFlagSet("rfx eval", flag.ContinueOnError)
 	d.set(flags)
-	flags.StringVar(&text, "text", "", "text that neither model was fitted to")
-	flags.StringVar(&pairs, "pairs", "", "for encoders: lines of two texts and, if there is one, a score, between tabs")
-	flags.StringVar(&lengths, "lengths", "128,256", "tokens of a passage; of a text of -pairs at most the first")
-	flags.IntVar(&passages, "passages", 16, "passages per length at most")
-	flags.BoolVar(&brief, "brief", false, "leave out the errors of attention and logits: half the time to compile, and more")
-	flags.BoolVar(&asJSON, "json", false, "for machines")
+	flags.StringVar(&text, "text", "", "text file that no model was fitted to")
+	flags.StringVar(&pairs, "pairs", "", "for encoders: file with two texts and optionally a score per line, separated by tabs")
+	flags.StringVar(&lengths, "lengths", "128,256", "tokens per passage; texts of -pairs are cut to the first length")
+	flags.IntVar(&passages, "passages", 16, "largest number of passages per length")
+	flags.BoolVar(&brief, "brief", false, "skip the errors of attention and logits: less than half the time to compile")
+	flags.BoolVar(&asJSON, "json", false, "print JSON")
 	dirs, err := arguments(flags, args)
 	if err != nil {
 		return err

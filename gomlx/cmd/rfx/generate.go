@@ -20,11 +20,11 @@ func generate(args []string) error {
 	flags := flag.NewFlagSet("rfx generate", flag.ContinueOnError)
 	var d device
 	d.set(flags)
-	run := flags.String("run", "", "folder of a decoder of rfx train, instead of a pretrained or converted one")
+	run := flags.String("run", "", "folder of a decoder trained by rfx train, instead of a pretrained or converted model")
 	prompt := flags.String("prompt", "\n", "text to continue")
-	n := flags.Int("n", 100, "tokens to write")
-	temperature := flags.Float64("temperature", 0.8, "of sampling; 0: the likeliest token")
-	seed := flags.Uint64("seed", 1, "of sampling")
+	n := flags.Int("n", 100, "tokens to generate")
+	temperature := flags.Float64("temperature", 0.8, "temperature of sampling; 0 takes the most probable token")
+	seed := flags.Uint64("seed", 1, "seed of sampling")
 	dirs, err := arguments(flags, args)
 	if err != nil {
 		return err

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/randfeat/randfeat/gomlx/lab"
+	"github.com/randfeat/randfeat/internal/similar"
 )
 
 func laboratory(args []string) error {
@@ -15,21 +16,21 @@ func laboratory(args []string) error {
 	var d device
 	d.set(flags)
 	dir := flags.String("data-dir", os.Getenv("RANDFEAT_DATA"), "folder of the data sets")
-	quick := flags.Bool("quick", false, "tiny sizes, to see that it works: the numbers mean nothing")
+	quick := flags.Bool("quick", false, "tiny sizes, to check that everything runs; the numbers mean nothing")
 	small := flags.Bool("small", false, "smaller models and fewer steps, for the Go backend")
-	limit := flags.Duration("limit", 0, "no run begins after so long; 0: no limit")
-	seeds := flags.Int("seeds", 0, "seeds; 0: 3")
-	first := flags.Uint64("first", 0, "seeds begin after this one, to add seeds to an earlier run")
-	only := flags.String("only", "", "methods, as performer,dark; empty: all")
-	sets := flags.String("sets", "", "sets of glue, as SST2,RTE; empty: all")
-	parts := flags.String("parts", "", "parts of darkformer: full, partial, M only, sweep; of words: train, curves; empty: all")
-	steps := flags.Int("steps", 0, "steps of every fine-tuning of darkformer, of every run of the others; 0: as size and time say")
-	out := flags.String("out", "", "folder for the keys, queries and counts of words, as $RANDFEAT_DATA/lstm")
-	dirModel := flags.String("model", "", "folder of the encoder that encoder fine-tunes")
+	limit := flags.Duration("limit", 0, "start no run after this time; 0: no limit")
+	seeds := flags.Int("seeds", 0, "number of seeds; 0: 3")
+	first := flags.Uint64("first", 0, "start after this seed, to add seeds to an earlier run")
+	only := flags.String("only", "", "methods to run, such as performer,dark (default: all)")
+	sets := flags.String("sets", "", "sets of glue, such as SST2,RTE (default: all)")
+	parts := flags.String("parts", "", "parts of darkformer (full, partial, M only, sweep) or of words (train, curves) (default: all)")
+	steps := flags.Int("steps", 0, "steps of each fine-tuning of darkformer, or of each run of the others; 0: chosen")
+	out := flags.String("out", "", "folder for the keys, queries and counts of words, such as $RANDFEAT_DATA/lstm")
+	dirModel := flags.String("model", "", "folder of the model that the part encoder fine-tunes")
 	parallel := flags.Bool("parallel", false, "compile and run graphs at the same time")
 	usage := "usage: rfx lab [flags] darkformer | pretrain | mnist | fashion_mnist | speed | glue | encoder | speech | words SET, " +
 		"or rfx lab table ROWS.jsonl"
-	if err := flags.Parse(args); err != nil {
+	if err := similar.ParseFlags(flags, args); err != nil {
 		return err
 	}
 	if flags.NArg() == 2 && flags.Arg(0) == "table" {

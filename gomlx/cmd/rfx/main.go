@@ -16,8 +16,27 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"maps"
 	"os"
+	"slices"
+
+	"github.com/randfeat/randfeat/internal/similar"
 )
+
+const usage = `rfx measures and trains attention with random features on GoMLX, and converts pretrained models to it.
+
+  rfx bench       time attention, exact and with features, forward and backward
+  rfx bench step  time whole training steps
+  rfx train       train a decoder, encoder, vision Transformer, LSTM or Conformer from scratch
+  rfx generate    continue a text with a trained, converted or pretrained decoder
+  rfx transcribe  transcribe speech with a trained Conformer
+  rfx convert     replace the attention of a pretrained model (BERT, GPT-2, Llama, Gemma)
+  rfx finetune    tune a converted model, with the original as its teacher
+  rfx eval        compare models on a text
+  rfx lab         repeat the papers' training experiments
+
+'rfx COMMAND -h' lists the flags of a command.
+`
 
 func main() {
 	if err := run(os.Args[1:]); err != nil {
@@ -29,8 +48,16 @@ func main() {
 func run(args []string) error {
 	commands := map[string]func([]string) error{"bench": bench, "train": trainCommand, "generate": generate,
 		"lab": laboratory, "convert": convert, "eval": eval, "finetune": finetune, "transcribe": transcribe}
-	if len(args) == 0 || commands[args[0]] == nil {
-		return fmt.Errorf("usage: rfx bench|train|generate|transcribe|lab|convert|finetune|eval [flags] (rfx train -h lists them)")
+	if len(args) == 0 || slices.Contains([]string{"help", "-h", "-help", "--help"}, args[0]) {
+		fmt.Print(usage)
+		return nil
+	}
+	if commands[args[0]] == nil {
+		hint := "rfx help lists the commands"
+		if near := similar.Nearest(args[0], slices.Collect(maps.Keys(commands))); near != "" {
+			hint = fmt.Sprintf("did you mean %s?", near)
+		}
+		return fmt.Errorf("unknown command %q, %s", args[0], hint)
 	}
 	err := commands[args[0]](args[1:])
 	if errors.Is(err, flag.ErrHelp) {

@@ -42,6 +42,23 @@ func printed(t *testing.T, args ...string) (string, error) {
 	return string(out), failed
 }
 
+// Misspelled commands and flags are answered with the nearest name.
+func TestSuggestions(t *testing.T) {
+	for args, want := range map[string]string{
+		"trian":                `unknown command "trian", did you mean train?`,
+		"elephant":             `unknown command "elephant", rfx help lists the commands`,
+		"bench -lenghts 8":     "unknown flag -lenghts, did you mean -lengths?",
+		"convert dir -famly x": "unknown flag -famly, did you mean -family?",
+	} {
+		if _, err := printed(t, strings.Fields(args)...); err == nil || err.Error() != want {
+			t.Errorf("rfx %s: %v, want %s", args, err, want)
+		}
+	}
+	if out, err := printed(t, "help"); err != nil || !strings.Contains(out, "rfx finetune") {
+		t.Errorf("help: %v, %s", err, out)
+	}
+}
+
 // Every command that computes says what precisions there are, before it does anything.
 func TestProductsFlag(t *testing.T) {
 	_, err := printed(t, "bench", "-backend", "go", "-products", "half")

@@ -19,6 +19,7 @@ import (
 	"github.com/randfeat/randfeat/gomlx/models"
 	"github.com/randfeat/randfeat/gomlx/train"
 	"github.com/randfeat/randfeat/internal/rng"
+	"github.com/randfeat/randfeat/internal/similar"
 )
 
 // stepRow is one measurement of rfx bench step.
@@ -47,17 +48,17 @@ func stepBench(args []string) error {
 	f := stepFlags{model: models.Config{Kind: models.Decoder, Vocab: 256}}
 	flags := flag.NewFlagSet("rfx bench step", flag.ContinueOnError)
 	f.device.set(flags)
-	flags.StringVar(&f.lengths, "lengths", "4096,8192,16384", "tokens of a sequence")
+	flags.StringVar(&f.lengths, "lengths", "4096,8192,16384", "tokens per sequence")
 	flags.StringVar(&f.attention, "attention", "oprf:orthogonal:128,exact", "kinds of attention, as for rfx train")
 	flags.IntVar(&f.batch, "batch", 1, "sequences per batch")
-	flags.IntVar(&f.steps, "steps", 5, "steps, of which the median counts, after one that compiles")
-	flags.IntVar(&f.model.Layers, "layers", 12, "blocks")
-	flags.IntVar(&f.model.Width, "width", 512, "width")
-	flags.IntVar(&f.model.Heads, "heads", 8, "heads")
+	flags.IntVar(&f.steps, "steps", 5, "steps after the one that compiles; the median is reported")
+	flags.IntVar(&f.model.Layers, "layers", 12, "number of blocks")
+	flags.IntVar(&f.model.Width, "width", 512, "width of the model")
+	flags.IntVar(&f.model.Heads, "heads", 8, "number of heads")
 	flags.BoolVar(&f.model.Half, "bf16", false, "bfloat16 inside blocks")
-	flags.BoolVar(&f.json, "json", false, "rows as lines of JSON")
-	flags.BoolVar(&f.inside, "inside", false, "measure the first length and attention in this process, as rfx does in those that it starts")
-	if err := flags.Parse(args); err != nil {
+	flags.BoolVar(&f.json, "json", false, "print one JSON object per row")
+	flags.BoolVar(&f.inside, "inside", false, "measure the first length and attention in this process; rfx starts itself with it")
+	if err := similar.ParseFlags(flags, args); err != nil {
 		return err
 	}
 	if flags.NArg() > 0 {

@@ -24,6 +24,7 @@ import (
 	"github.com/randfeat/randfeat/gomlx/models"
 	"github.com/randfeat/randfeat/gomlx/text"
 	"github.com/randfeat/randfeat/gomlx/train"
+	"github.com/randfeat/randfeat/internal/similar"
 	"github.com/randfeat/randfeat/kernel"
 )
 
@@ -44,47 +45,47 @@ type trainFlags struct {
 func (f *trainFlags) set(flags *flag.FlagSet) {
 	m, c := &f.model, &f.config
 	f.device.set(flags)
-	flags.StringVar(&f.out, "out", "", "folder of the run: checkpoint, metrics and a page with curves; an interrupted run goes on from it")
-	flags.StringVar(&f.from, "from", "", "folder of a run whose parameters this one begins with (fine-tuning)")
+	flags.StringVar(&f.out, "out", "", "folder of the run: checkpoint, metrics and a page with curves; an interrupted run continues from it")
+	flags.StringVar(&f.from, "from", "", "folder of a run to start from (fine-tuning)")
 	flags.StringVar(&f.data, "data", "tinyshakespeare", "ptb, wikitext2, tinyshakespeare or a text file; CoLA, SST2, MRPC, RTE; mnist, fashion_mnist; fsdd or a folder with "+corpus.TranscriptsFile)
 	flags.StringVar(&f.dir, "data-dir", os.Getenv("RANDFEAT_DATA"), "folder of the data sets")
-	flags.StringVar(&f.tokens, "tokens", "chars", "tokens of a text, or of what is said: chars, words, bpe")
-	flags.IntVar(&f.vocab, "vocab", 0, "tokens at most; 0: all chars, 10000 words, 2000 pieces")
+	flags.StringVar(&f.tokens, "tokens", "chars", "tokens of a text or transcript: chars, words or bpe")
+	flags.IntVar(&f.vocab, "vocab", 0, "largest number of tokens; 0: all chars, 10000 words, 2000 pieces")
 	flags.IntVar(&f.batch, "batch", 16, "sequences or images per batch")
-	flags.IntVar(&f.held, "held-batches", 20, "held-out batches per evaluation at most; 0: all")
+	flags.IntVar(&f.held, "held-batches", 20, "largest number of held-out batches per evaluation; 0: all")
 	flags.StringVar((*string)(&m.Kind), "model", string(models.Decoder),
 		"decoder, masked, classifier, vit, lstm, conformer")
 	flags.IntVar(&f.samples, "samples", 0, "tokens drawn per batch for the sampled softmax of an lstm; 0: softmax over all")
-	flags.StringVar(&f.sampler, "sampler", "unigram", "law of -samples: unigram (frequency^¾, shared by the batch); for every position softmax (exact), or a family of features of the model's rows, as positive")
-	flags.IntVar(&f.features, "sampler-features", 256, "features of -sampler")
-	flags.IntVar(&m.Length, "length", 128, "tokens of a sequence, frames of a sound")
-	flags.IntVar(&f.join, "join", 1, "recordings said one after the other, at most")
-	flags.IntVar(&m.Layers, "layers", 2, "blocks")
-	flags.IntVar(&m.Width, "width", 64, "width")
-	flags.IntVar(&m.Heads, "heads", 4, "heads")
+	flags.StringVar(&f.sampler, "sampler", "unigram", "how -samples are drawn: unigram (frequency^¾, shared by the batch), or for every position softmax (exact) or a feature family such as positive")
+	flags.IntVar(&f.features, "sampler-features", 256, "number of features of -sampler")
+	flags.IntVar(&m.Length, "length", 128, "tokens per sequence, or frames of a sound")
+	flags.IntVar(&f.join, "join", 1, "largest number of recordings joined into one")
+	flags.IntVar(&m.Layers, "layers", 2, "number of blocks")
+	flags.IntVar(&m.Width, "width", 64, "width of the model")
+	flags.IntVar(&m.Heads, "heads", 4, "number of heads")
 	flags.IntVar(&m.KVHeads, "kv-heads", 0, "key/value heads; 0: as heads")
 	flags.IntVar(&m.Hidden, "hidden", 0, "width of feed-forward layers; 0: four times the width")
 	flags.IntVar(&m.Side, "side", 28, "pixels of an image's side, 28 or more")
 	flags.IntVar(&m.Patch, "patch", 4, "pixels of a patch's side")
-	flags.BoolVar(&m.Rotary, "rotary", false, "positions by rotation instead of learned ones")
-	flags.StringVar(&m.Attention, "attention", "exact", "exact, mean, random, self (no attention: the floor of times), lfk, centroid[:CLUSTERS], or FAMILY[:COUPLING[:PROJECTIONS]], as oprf:simplex:64")
+	flags.BoolVar(&m.Rotary, "rotary", false, "rotary positions instead of learned ones")
+	flags.StringVar(&m.Attention, "attention", "exact", "exact, mean, random, self (no attention, to time the rest), lfk, centroid[:CLUSTERS], or FAMILY[:COUPLING[:PROJECTIONS]] such as oprf:simplex:64")
 	flags.BoolVar(&m.Dark, "dark", false, "a learned matrix M per head (DARKFormer)")
-	flags.IntVar(&m.Window, "window", 0, "nearest keys with exact weights")
-	flags.IntVar(&m.Sinks, "sinks", 0, "first keys with exact weights")
-	flags.IntVar(&m.Block, "block", 0, "of centroid: queries with the same exact neighbours; 0: 64, of encoders 16 with a window")
+	flags.IntVar(&m.Window, "window", 0, "number of nearest keys with exact weights")
+	flags.IntVar(&m.Sinks, "sinks", 0, "number of first keys with exact weights")
+	flags.IntVar(&m.Block, "block", 0, "with centroid: queries that share exact neighbours; 0: 64, for encoders 16 with a window")
 	flags.BoolVar(&m.Half, "bf16", false, "bfloat16 inside blocks")
-	flags.IntVar(&c.Steps, "steps", 1000, "steps")
-	flags.IntVar(&c.Warmup, "warmup", 50, "steps of a growing rate")
+	flags.IntVar(&c.Steps, "steps", 1000, "number of steps")
+	flags.IntVar(&c.Warmup, "warmup", 50, "steps of growing learning rate")
 	flags.Float64Var(&c.Rate, "rate", 1e-3, "largest learning rate")
-	flags.Float64Var(&c.Floor, "floor", 0.1, "last rate as a part of the largest")
+	flags.Float64Var(&c.Floor, "floor", 0.1, "last learning rate relative to the largest")
 	flags.Float64Var(&c.Decay, "decay", 0.01, "weight decay")
-	flags.Float64Var(&c.Clip, "clip", 1, "largest norm of the gradient; 0: any")
+	flags.Float64Var(&c.Clip, "clip", 1, "largest norm of the gradient; 0: no limit")
 	flags.IntVar(&c.Accumulate, "accumulate", 1, "batches per step")
-	flags.StringVar(&f.devices, "devices", "", "backends of further devices, with spaces between them, for the -accumulate batches of a step")
-	flags.StringVar((*string)(&c.Regime), "regime", string(train.Full), "what is trained: full, attention (q, k, v and M), dark (M alone)")
-	flags.Uint64Var(&c.Seed, "seed", 1, "seed of everything")
+	flags.StringVar(&f.devices, "devices", "", "backends of further devices, separated by spaces, which share the -accumulate batches of a step")
+	flags.StringVar((*string)(&c.Regime), "regime", string(train.Full), "parameters to train: full, attention (q, k, v and M) or dark (M only)")
+	flags.Uint64Var(&c.Seed, "seed", 1, "seed of parameters, data order and projections")
 	flags.IntVar(&c.Redraw, "redraw", 0, "steps between new projections; 0: never")
-	flags.IntVar(&c.Fit, "fit", 0, "steps after which the parameters of features are fitted per head, and at every redraw; 0: never")
+	flags.IntVar(&c.Fit, "fit", 0, "fit the parameters of features per head after this many steps, and at every redraw; 0: never")
 	flags.IntVar(&f.run.Log, "log", 10, "steps between lines of metrics")
 	flags.IntVar(&f.run.Held, "eval", 200, "steps between evaluations")
 	flags.IntVar(&f.run.Save, "save", 200, "steps between checkpoints")
@@ -94,7 +95,7 @@ func trainCommand(args []string) error {
 	var f trainFlags
 	flags := flag.NewFlagSet("rfx train", flag.ContinueOnError)
 	f.set(flags)
-	if err := flags.Parse(args); err != nil {
+	if err := similar.ParseFlags(flags, args); err != nil {
 		return err
 	}
 	if flags.NArg() > 0 {

@@ -18,7 +18,7 @@ func transcribe(args []string) error {
 	flags := flag.NewFlagSet("rfx transcribe", flag.ContinueOnError)
 	var d device
 	d.set(flags)
-	run := flags.String("run", "", "folder of a trained conformer")
+	run := flags.String("run", "", "folder of a trained Conformer")
 	files, err := arguments(flags, args)
 	if err != nil {
 		return err

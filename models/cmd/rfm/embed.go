@@ -51,11 +51,11 @@ A text that is longer than the model's passages is cut into several, and its emb
 	}
 	f.add(cmd)
 	fl := cmd.Flags()
-	fl.StringVarP(&f.out, "output", "o", "-", "file to write; - is stdout")
+	fl.StringVarP(&f.out, "output", "o", "-", "`file` to write; - for stdout")
 	fl.StringVar(&f.from, "from", "", "format of the input: txt, ndjson or csv (default: by its name; stdin: txt)")
 	fl.StringVar(&f.to, "to", "", "format of the output: ndjson, csv or npy (default: by its name; stdout: ndjson)")
 	fl.StringVar(&f.column, "column", "text", "field or column with the text")
-	fl.StringVar(&f.prefix, "prefix", "", `put before every text, such as "query: " for E5`)
+	fl.StringVar(&f.prefix, "prefix", "", "`text` to put before every text, such as \"query: \" for E5")
 	fl.BoolVar(&f.truncate, "truncate", false, "embed only the first passage of a long text")
 	return cmd
 }

@@ -35,11 +35,11 @@ func (f *generateFlags) add(cmd *cobra.Command) {
 	f.modelFlags.add(cmd)
 	f.attentionFlags.add(cmd)
 	fl := cmd.Flags()
-	fl.IntVarP(&f.MaxTokens, "max-tokens", "n", 256, "most tokens to generate; 0: as many as the model's context holds")
+	fl.IntVarP(&f.MaxTokens, "max-tokens", "n", 256, "largest number of tokens to generate; 0: until the model's context is full")
 	fl.Float64Var(&f.Temperature, "temperature", 0, "0 takes the most probable token, 1 draws by the model's probabilities")
-	fl.Float64Var(&f.TopP, "top-p", 1, "draw from the likeliest tokens with this much probability in all")
-	fl.Uint64Var(&f.Seed, "seed", 1, "of the draws: the same seed gives the same text")
-	fl.StringArrayVar(&f.Stop, "stop", nil, "text that ends generation, not printed; may be given again")
+	fl.Float64Var(&f.TopP, "top-p", 1, "draw only from the most probable tokens that together have this probability")
+	fl.Uint64Var(&f.Seed, "seed", 1, "seed of the draws: the same seed gives the same text")
+	fl.StringArrayVar(&f.Stop, "stop", nil, "`text` that ends the generation and is not printed; repeatable")
 }
 
 func (f *generateFlags) check() error {
@@ -60,9 +60,9 @@ func generateCommand(e *env) *cobra.Command {
 	var f generateFlags
 	cmd := &cobra.Command{
 		Use:   "generate MODEL PROMPT",
-		Short: "Go on with a text, or answer with --chat",
-		Long: `generate reads PROMPT (- is stdin) and prints what the model makes of it, piece by piece. Models that were tuned on
-conversations (…-Instruct) answer with --chat; without it they go on with the text.`,
+		Short: "Continue a text, or answer a message (--chat)",
+		Long: `generate continues PROMPT (- for stdin) and prints the text as it is generated. Models that were tuned on conversations
+(…-Instruct) answer PROMPT with --chat; without it they continue the text.`,
 		Example: `  rfm generate smollm2.gguf "The capital of France is" -n 20
   rfm generate smollm2.gguf --chat "Write a haiku about autumn." --temperature 0.8 --top-p 0.9 --seed 7`,
 		Args: cobra.ExactArgs(2),
@@ -93,7 +93,7 @@ conversations (…-Instruct) answer with --chat; without it they go on with the 
 		}),
 	}
 	f.add(cmd)
-	cmd.Flags().BoolVar(&f.chat, "chat", false, "PROMPT is what a user says to the model")
+	cmd.Flags().BoolVar(&f.chat, "chat", false, "PROMPT is a message to the model: answer it")
 	return cmd
 }
 
@@ -156,9 +156,9 @@ func perplexityCommand(e *env) *cobra.Command {
 	var window int
 	cmd := &cobra.Command{
 		Use:   "perplexity MODEL TEXT",
-		Short: "How well a model predicts a text",
-		Long: `perplexity cuts the text file TEXT (- is stdin) into windows of --context tokens and prints exp of the mean of −log p of
-every token given those before it in its window; the first token of a window is not counted.`,
+		Short: "Measure how well a model predicts a text",
+		Long: `perplexity cuts the text file TEXT (- for stdin) into windows of --context tokens. It prints exp(mean of −log p), where p
+is the probability of a token given the tokens before it in its window. The first token of a window is not counted.`,
 		Example: `  rfm perplexity smollm2.gguf book.txt --context 2048`,
 		Args:    cobra.ExactArgs(2),
 		RunE: do(func(cmd *cobra.Command, args []string) error {
@@ -202,7 +202,7 @@ every token given those before it in its window; the first token of a window is 
 	}
 	f.add(cmd)
 	attends.add(cmd)
-	cmd.Flags().IntVar(&window, "context", 1024, "tokens of a window")
+	cmd.Flags().IntVar(&window, "context", 1024, "tokens per window")
 	return cmd
 }
 
@@ -212,11 +212,11 @@ func askCommand(e *env) *cobra.Command {
 	var compact int
 	cmd := &cobra.Command{
 		Use:   "ask QUESTION",
-		Short: "Read a document once, ask often",
+		Short: "Ask questions about a document that is read once",
 		Long: `ask answers a question about a document. The first call reads the document and writes the session, the state of the
 model after reading, into a file; later calls with the same --session answer at once. The session is not changed by
-questions. It is of use only to the model that wrote it. With --compact 8 the session remembers the document by
-an eighth of the keys, at a small loss: the file is smaller, to a quarter with 8-bit weights.`,
+questions and works only with the model that wrote it. --compact 8 keeps an eighth of the keys, at a small loss of
+accuracy; with 8-bit weights the file shrinks to a quarter.`,
 		Example: `  rfm ask --model smollm2.gguf --read report.txt --session report.rfs "What was decided?"
   rfm ask --session report.rfs "By whom?"`,
 		Args: cobra.ExactArgs(1),
@@ -246,10 +246,10 @@ an eighth of the keys, at a small loss: the file is smaller, to a quarter with 8
 	}
 	f.add(cmd)
 	fl := cmd.Flags()
-	fl.StringVar(&session, "session", "", "file of the session")
-	fl.StringVar(&model, "model", "", "model (default: the one that the session names)")
-	fl.StringVar(&document, "read", "", "document to read into the session, which is written anew")
-	fl.IntVar(&compact, "compact", 1, "with --read: remember the document by 1/N of its keys; 8 is safe, 1 exact")
+	fl.StringVar(&session, "session", "", "session `file`")
+	fl.StringVar(&model, "model", "", "model (default: the model that the session names)")
+	fl.StringVar(&document, "read", "", "document `file` to read; writes a new session")
+	fl.IntVar(&compact, "compact", 1, "with --read: keep 1/N of the document's keys; 1 keeps all")
 	return cmd
 }
 
@@ -341,7 +341,7 @@ func infoCommand(e *env) *cobra.Command {
 	var f modelFlags
 	cmd := &cobra.Command{
 		Use:   "info MODEL",
-		Short: "What a model is",
+		Short: "Show architecture, sizes and precision of a model",
 		Args:  cobra.ExactArgs(1),
 		RunE: do(func(_ *cobra.Command, args []string) error {
 			m, err := f.open(args[0])

@@ -20,6 +20,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/randfeat/randfeat/internal/suggest"
 	"github.com/randfeat/randfeat/models"
 )
 
@@ -100,21 +101,23 @@ func command(e *env) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "rfm",
 		Short: "Embed and generate text with pretrained models on the CPU",
-		Long: `rfm runs pretrained models on the CPU, without anything else to install: encoders embed texts (embed, search, serve),
-decoders generate them (generate, ask, perplexity, serve; calibrate and check make long texts faster).
+		Long: `rfm runs pretrained models on the CPU, with nothing else to install. Encoders embed and search texts (embed, search,
+serve). Decoders generate text (generate, ask, perplexity, serve); calibrate makes them faster on long texts, and check
+measures what that costs in accuracy.
 
-MODEL is a GGUF file (Llama, SmolLM2, Qwen2, BERT) or a folder of Hugging Face with config.json, model.safetensors and
+MODEL is a GGUF file (Llama, SmolLM2, Qwen2, BERT) or a Hugging Face folder with config.json, model.safetensors and
 tokenizer.json (BERT, MiniLM, BGE, E5; Llama, Qwen2).
 
 Results go to stdout, everything else to stderr. Exit status: 0 done, 1 failed, 2 misused.`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
-		Args:          cobra.NoArgs,
+		Args:          suggest.NoArgs,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.PersistentFlags().BoolVar(&e.json, "json", false, "print one JSON object per line")
 	root.AddCommand(embedCommand(e), searchCommand(e), generateCommand(e), askCommand(e), perplexityCommand(e),
 		calibrateCommand(e), checkCommand(e), infoCommand(e), serveCommand(e))
+	suggest.Flags(root)
 	return root
 }
 

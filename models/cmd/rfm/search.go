@@ -70,8 +70,8 @@ file; a later search embeds only files that are new or have changed. Hidden file
 		}),
 	}
 	f.add(cmd)
-	cmd.Flags().StringVar(&index, "index", "", "index file (default FOLDER/.rfm-index)")
-	cmd.Flags().IntVarP(&n, "count", "n", 5, "passages to print")
+	cmd.Flags().StringVar(&index, "index", "", "index `file` (default FOLDER/.rfm-index)")
+	cmd.Flags().IntVarP(&n, "count", "n", 5, "number of passages to print")
 	return cmd
 }
 

@@ -35,7 +35,7 @@ func serveCommand(e *env) *cobra.Command {
 	var l serve.Limits
 	cmd := &cobra.Command{
 		Use:   "serve MODEL",
-		Short: "Answer requests over HTTP, as OpenAI's API does",
+		Short: "Serve OpenAI's HTTP API",
 		Long: `serve answers requests in the format of OpenAI's API:
 
   POST /v1/embeddings    texts in, embeddings out (models that embed)
@@ -106,21 +106,21 @@ requests in work finish, then stop. Logs go to stderr; they never hold texts.`,
 	attends.add(cmd)
 	fl := cmd.Flags()
 	fl.StringVar(&address, "addr", "127.0.0.1:8080", "address to listen on; port 0 takes a free one")
-	fl.StringVar(&name, "name", "", "name of the model for clients (default: of the file)")
-	fl.StringVar(&tokenFile, "token-file", "", "file with the token that clients must send")
-	fl.BoolVar(&public, "public-without-token", false, "serve everybody who can reach a public address")
-	fl.BoolVar(&verbose, "verbose", false, "log what connections fail of")
-	fl.Int64Var(&l.Body, "max-body", 8<<20, "largest request in bytes (else 413)")
-	fl.IntVar(&l.Texts, "max-texts", 2048, "most texts of a request (else 400)")
-	fl.IntVar(&l.Tokens, "max-tokens", 4096, "most tokens that a request may generate (else 400)")
-	fl.IntVar(&l.InFlight, "max-in-flight", 256, "most requests at a time (else 429)")
-	fl.IntVar(&l.Work, "max-work", 4, "most requests that compute at a time; others wait")
-	fl.Int64Var(&l.Memory, "max-memory", 1<<30, "most bytes of all sessions at a time (else 429)")
-	fl.DurationVar(&l.Time, "timeout", 5*time.Minute, "longest time to answer a request (else 503)")
+	fl.StringVar(&name, "name", "", "name of the model for clients (default: the name of the file)")
+	fl.StringVar(&tokenFile, "token-file", "", "`file` with the token that clients must send")
+	fl.BoolVar(&public, "public-without-token", false, "serve everyone who can reach the address, without a token")
+	fl.BoolVar(&verbose, "verbose", false, "log why connections fail")
+	fl.Int64Var(&l.Body, "max-body", 8<<20, "largest request in bytes; larger ones get status 413")
+	fl.IntVar(&l.Texts, "max-texts", 2048, "largest number of texts in a request; more get status 400")
+	fl.IntVar(&l.Tokens, "max-tokens", 4096, "largest number of tokens that a request may ask for; more get status 400")
+	fl.IntVar(&l.InFlight, "max-in-flight", 256, "largest number of requests at a time; more get status 429")
+	fl.IntVar(&l.Work, "max-work", 4, "largest number of requests that compute at a time; others wait")
+	fl.Int64Var(&l.Memory, "max-memory", 1<<30, "largest total size of all sessions in bytes; beyond it requests get status 429")
+	fl.DurationVar(&l.Time, "timeout", 5*time.Minute, "longest time to answer a request; then it gets status 503")
 	fl.DurationVar(&l.Read, "read-timeout", 30*time.Second, "longest time for a client to send a request")
-	fl.DurationVar(&l.Write, "write-timeout", 30*time.Second, "longest time for a client to take a piece of an answer")
+	fl.DurationVar(&l.Write, "write-timeout", 30*time.Second, "longest time for a client to accept a piece of an answer")
 	fl.DurationVar(&l.Shutdown, "shutdown-timeout", 15*time.Second,
-		"longest time for requests in work when the server stops")
+		"longest time to wait for current requests when the server stops")
 	return cmd
 }
 

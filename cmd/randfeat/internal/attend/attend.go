@@ -37,7 +37,7 @@ type AttendResult struct {
 	Sinks    int    `json:"sinks,omitempty"`
 	Heads    int    `json:"heads"`
 	KVHeads  int    `json:"kv_heads"`
-	Features int    `json:"features,omitempty"` // of one head
+	Features int    `json:"features,omitempty"` // features of one head
 	// Cost is that of a token, the mean of all heads, in random features; ExactCost that of exact attention, L/2.
 	Cost      float64 `json:"cost"`
 	ExactCost float64 `json:"exact_cost"`
@@ -121,23 +121,24 @@ write them, and the heads are split off their columns; K and V then have --kv-he
 only checks their number. The output has the layout of Q and the columns of V; its element type is float32 unless one of
 the inputs is float64 or --dtype says otherwise.
 
---method auto, the default, measures the error of candidates on a sample of query rows, head by head, and takes the
-cheapest within --tol, or the best that --budget pays for; exact attention is one of them. It says what it chose, at which
-cost and with which error to expect. --save-spec keeps the choice, and --spec uses it for other data of the same model.
+--method auto, the default, measures the error of each candidate on a sample of query rows, head by head. It takes the
+cheapest candidate within --tol, or the best one within --budget; exact attention is among them. It reports its choice,
+the cost and the expected error. --save-spec keeps the choice, and --spec applies it to other data of the same model.
 
---method centroid summarises the keys by --clusters centroids; the keys of the --top clusters of a query are exact (with
---causal and --keys only the best so many of them), and so are the first --sinks keys and the --window of neighbours.
---method features uses random features for all keys but the sinks and the window; naming a --family or a number of
---features implies it. The adaptive family is fitted to the files, head by head; where there is no query or no key to fit
-it to, the positive family is used. A named family is fitted with --fit. --method exact, or --exact, is the softmax itself.
+--method centroid replaces the keys by --clusters centroids. Exact weights go to the keys of the --top clusters of each
+query (with --causal and --keys only the best of them), to the first --sinks keys and to the --window of neighbours.
 
-With --causal centres of clusters are fitted to the keys already seen, never to later ones; those that --save-spec keeps
-for other data are fitted to all. The choice itself and the fits of families look at all queries and keys: they find
-parameters, and the output for these is strictly causal.
+--method features uses random features for all keys except sinks and window; --family or --features implies it. The
+default family, adaptive, is fitted to the files head by head, and replaced by positive if there is no query or no key to
+fit to. A named family is fitted only with --fit. --method exact, or --exact, computes the softmax itself.
 
---compare prints the error against exact attention for each head, on a sample of query rows, and the times of both; with
-features also the error that theory predicts. --demo needs no files: it shows error against cost for all methods on heads
-that are generated with the statistics of real ones.`,
+With --causal, centroids are fitted only to keys already seen, so the output is strictly causal. Centroids that
+--save-spec keeps for other data are fitted to all keys. The choice of methods and the fits of families also use all
+queries and keys, since they only set parameters.
+
+--compare prints the error against exact attention for each head, on a sample of query rows, and the times of both. With
+features it also prints the error that theory predicts. --demo needs no files: it generates heads with the statistics of
+real ones and shows error against cost for all methods.`,
 		Example: `  randfeat attend --demo --svg errors.svg
   randfeat attend Q.npy K.npy V.npy -o OUT.npy --tol 0.05 --save-spec model.json
   randfeat attend Q2.npy K2.npy V2.npy -o OUT2.npy --spec model.json --compare
@@ -158,39 +159,39 @@ that are generated with the statistics of real ones.`,
 		}),
 	}
 	flags := cmd.Flags()
-	flags.StringVarP(&f.out, "out", "o", "", "npy file to write; - for stdout")
-	flags.BoolVar(&f.causal, "causal", false, "query i sees the keys up to its own position; the last query is aligned with the last key")
+	flags.StringVarP(&f.out, "out", "o", "", "npy `file` to write; - for stdout")
+	flags.BoolVar(&f.causal, "causal", false, "each query sees the keys up to its own position; the last query is aligned with the last key")
 	flags.StringVar(&f.method, "method", "auto", "auto, exact, centroid or features")
 	flags.BoolVar(&f.exact, "exact", false, "the same as --method exact")
-	flags.Float64Var(&f.tol, "tol", defaultTol, "relative error of the output that --method auto keeps each head within")
-	flags.Float64Var(&f.budget, "budget", 0, "instead of --tol: mean cost of a token and head, in random features; exact attention costs L/2")
-	flags.StringVar(&f.saveSpec, "save-spec", "", "JSON file to write the choice of methods to, with all that was fitted")
-	flags.StringVar(&f.spec, "spec", "", "JSON file of --save-spec: use the choice that it holds")
-	flags.IntVar(&f.centroid.Clusters, "clusters", defaultClusters, "centroids that stand for the keys")
-	flags.IntVar(&f.centroid.Top, "top", 4, "clusters, the best for a query, whose keys are exact")
-	flags.IntVar(&f.centroid.Keys, "keys", 0, "with --causal: how many keys of the --top clusters are exact, those with the best estimated scores; 0: all")
+	flags.Float64Var(&f.tol, "tol", defaultTol, "with --method auto: largest relative error of the output of a head")
+	flags.Float64Var(&f.budget, "budget", 0, "instead of --tol: mean cost per token and head, in random features; exact attention costs L/2")
+	flags.StringVar(&f.saveSpec, "save-spec", "", "JSON `file` for the chosen methods and all fitted parameters")
+	flags.StringVar(&f.spec, "spec", "", "JSON `file` of --save-spec: use its methods and parameters")
+	flags.IntVar(&f.centroid.Clusters, "clusters", defaultClusters, "number of centroids that replace the keys")
+	flags.IntVar(&f.centroid.Top, "top", 4, "number of best clusters per query whose keys have exact weights")
+	flags.IntVar(&f.centroid.Keys, "keys", 0, "with --causal: number of keys in the --top clusters, by estimated score, with exact weights; 0: all")
 	flags.IntVar(&f.centroid.Block, "block", 0, "queries that share a --window of neighbours; 0: 64 with --causal, else 16")
 	flags.IntVar(&f.heads, "heads", 0, "heads in the columns of [L, H·d] or [B, L, H·d] arrays")
-	flags.IntVar(&f.kvHeads, "kv-heads", 0, "heads of K and V; default: those of the files, or --heads")
-	flags.StringVar(&f.mask, "mask", "", "npy file of bools or integers, [L] or [B, L]: 0 for keys that are padding")
-	flags.StringVar(&f.segments, "segments", "", "npy file of integers, [L] or [B, L]: ids of packed sequences; queries see keys of their own id")
-	flags.StringVar(&f.keySegments, "key-segments", "", "the same for the keys, where they are not as many as the queries")
-	flags.IntVar(&f.window, "window", 0, "exact softmax over the last so many keys; 0: none, or with --method centroid 64 with --causal, else 16")
-	flags.IntVar(&f.sinks, "sinks", 0, "exact softmax over the first so many keys; 0: none")
-	flags.Float64Var(&f.scale, "scale", 0, "factor of the scores q·k; default: 1/√d")
-	flags.StringVar(&f.dtype, "dtype", "", "float32 or float64; default: that of the files")
+	flags.IntVar(&f.kvHeads, "kv-heads", 0, "heads of K and V (default: as in the files, or --heads)")
+	flags.StringVar(&f.mask, "mask", "", "npy `file` of bools or integers, [L] or [B, L]: 0 marks padding keys")
+	flags.StringVar(&f.segments, "segments", "", "npy `file` of integers, [L] or [B, L]: ids of packed sequences; a query sees only keys with its id")
+	flags.StringVar(&f.keySegments, "key-segments", "", "npy `file` like --segments, for the keys, if K has another length than Q")
+	flags.IntVar(&f.window, "window", 0, "number of neighbouring keys with exact weights; 0: none, or for centroid 64 with --causal, else 16")
+	flags.IntVar(&f.sinks, "sinks", 0, "number of first keys with exact weights")
+	flags.Float64Var(&f.scale, "scale", 0, "factor of the scores q·k (default 1/√d)")
+	flags.StringVar(&f.dtype, "dtype", "", "float32 or float64 (default: as in the files)")
 	flags.StringVar(&f.family, "family", defaultAttendFamily,
-		"feature family: a name of 'randfeat families' or a JSON object with parameters")
+		"feature family: a name from 'randfeat families' or a JSON object with parameters")
 	flags.StringVar(&f.coupling, "coupling", defaultAttendCoupling,
-		"joint law of the projections: a name of 'randfeat couplings' or a JSON object")
-	flags.IntVar(&f.m, "features", cli.DefaultM, "random features per head, at most: as many projections as make them")
+		"joint law of the projections: a name from 'randfeat couplings' or a JSON object")
+	flags.IntVar(&f.m, "features", cli.DefaultM, "largest number of random features per head")
 	cli.DeprecatedShorthand(cmd, "m", "features")
 	flags.BoolVar(&f.fit, "fit", false, "fit the parameters of --family to each head; this is the default without --family")
 	flags.Uint64Var(&f.seed, "seed", cli.DefaultSeed, "seed of the projections")
 	flags.BoolVar(&f.compare, "compare", false, "print the error against exact attention and the times of both; -o may be left out")
-	flags.IntVar(&f.sample, "sample", defaultCompareRows, "query rows per head that --compare looks at; by default fewer of very long sequences")
-	flags.BoolVar(&f.demo, "demo", false, "error against cost of all methods on generated heads")
-	flags.StringVar(&f.svg, "svg", "", "SVG file to draw the figure of --demo into")
+	flags.IntVar(&f.sample, "sample", defaultCompareRows, "query rows per head that --compare uses; fewer by default if the sequence is very long")
+	flags.BoolVar(&f.demo, "demo", false, "show error against cost of all methods on generated heads")
+	flags.StringVar(&f.svg, "svg", "", "with --demo: SVG `file` for the figure")
 	for _, name := range []string{"out", "mask", "segments", "key-segments"} {
 		cli.CompleteFiles(cmd, name, "npy")
 	}

@@ -78,11 +78,11 @@ func CrossoverCommand(env *cli.Env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "crossover",
 		Short: "Measure from which length linear attention beats exact attention on this machine",
-		Long: `Time exact and linear attention in float32 at growing lengths, in turns, and find the length where they cross. The table
-shows medians, the crossing comes with the range of 90 % of resampled measurements, and the curves are drawn in the terminal
-and, with -o, as SVG.
+		Long: `Time exact and linear attention in float32 at growing lengths and find the length where linear attention becomes faster.
+The two take turns. The table shows medians, and the crossing has a 90 % bootstrap interval. The curves are drawn in the
+terminal and, with -o, as SVG.
 
-The measurement ends after --budget; lengths that would not fit are left out. Other work on the machine shows as spread.`,
+The measurement stops after --budget and skips lengths that do not fit. Other work on the machine widens the interval.`,
 		Example: `  randfeat attend crossover
   randfeat attend crossover --dim 128 --features 512 --heads 8 --causal --threads 1 -o crossover.svg`,
 		Args: cobra.NoArgs,
@@ -90,17 +90,17 @@ The measurement ends after --budget; lengths that would not fit are left out. Ot
 	}
 	flags := cmd.Flags()
 	flags.IntVar(&f.dim, "dim", 64, "columns of queries, keys and values")
-	flags.IntVar(&f.m, "features", cli.DefaultM, "random features per head, at most: as many projections as make them")
+	flags.IntVar(&f.m, "features", cli.DefaultM, "largest number of random features per head")
 	cli.DeprecatedShorthand(cmd, "m", "features")
-	flags.IntVar(&f.heads, "heads", 1, "heads")
+	flags.IntVar(&f.heads, "heads", 1, "number of heads")
 	flags.BoolVar(&f.causal, "causal", false, "causal attention")
-	flags.IntVar(&f.minLen, "min-len", 128, "the shortest length")
-	flags.IntVar(&f.maxLen, "max-len", 8192, "the longest length")
-	flags.IntVar(&f.threads, "threads", 0, "threads for both; 0: all of the machine")
-	flags.StringVar(&f.family, "family", "positive", "feature family: a name of 'randfeat families' or a JSON object with parameters")
+	flags.IntVar(&f.minLen, "min-len", 128, "shortest length")
+	flags.IntVar(&f.maxLen, "max-len", 8192, "longest length")
+	flags.IntVar(&f.threads, "threads", 0, "threads of both methods; 0: all")
+	flags.StringVar(&f.family, "family", "positive", "feature family: a name from 'randfeat families' or a JSON object with parameters")
 	flags.StringVar(&f.coupling, "coupling", defaultAttendCoupling, "joint law of the projections")
 	flags.DurationVar(&f.budget, "budget", 20*time.Second, "time for all measurements")
-	flags.StringVarP(&f.out, "out", "o", "", "file for the picture, .svg")
+	flags.StringVarP(&f.out, "out", "o", "", "SVG `file` for the figure")
 	flags.Uint64Var(&f.seed, "seed", cli.DefaultSeed, "seed of the projections and of the inputs")
 	cli.CompleteNames(cmd, "family", cli.FamilyNames)
 	cli.CompleteNames(cmd, "coupling", cli.CouplingNames)

@@ -46,7 +46,7 @@ func EvalCommand(env *cli.Env) *cobra.Command {
 	var check bool
 	cmd := &cobra.Command{
 		Use:   "eval [cases.json | -]",
-		Short: "Evaluate formulas from JSON cases",
+		Short: "Evaluate closed forms, given as JSON",
 		Long: `Evaluate a batch of formulas: closed forms, optimised parameters, feature maps, coupling steps.
 The cases come from a file or, with - or no argument, from stdin, in any of three forms:
 

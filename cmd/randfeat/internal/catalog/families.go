@@ -19,7 +19,7 @@ func FamiliesCommand(env *cli.Env) *cobra.Command {
 dimension, n the number of coefficient projections of a hybrid. --family takes a name, or a JSON object with
 parameters such as '{"name":"oprf","a":-0.12}'; families that fit can take their parameters from data (--fit).
 
-With --json the objects are those of the Info struct of package family.`,
+'randfeat schema families' describes the objects of --json.`,
 		Args: cobra.NoArgs,
 		RunE: cli.Do(func(*cobra.Command, []string) error { return listFamilies(env) }),
 	}

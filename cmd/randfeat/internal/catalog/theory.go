@@ -9,6 +9,7 @@ import (
 
 	"github.com/randfeat/randfeat/cmd/randfeat/internal/cli"
 	"github.com/randfeat/randfeat/internal/calc"
+	"github.com/randfeat/randfeat/internal/suggest"
 )
 
 // FormulaInfo describes one formula: what theory list --json prints.
@@ -21,15 +22,15 @@ type FormulaInfo struct {
 func TheoryCommand(env *cli.Env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "theory",
-		Short: "The closed forms",
-		Args:  cobra.NoArgs,
+		Short: "List the closed forms of bias, variance and error",
+		Args:  suggest.NoArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(&cobra.Command{
 		Use:   "list [prefix]",
 		Short: "List every formula with its reference and inputs",
-		Long: `List every formula that "randfeat eval" knows: its name, where it comes from, and its inputs, all of them required.
-A prefix such as "logrv" or "coupling." selects.`,
+		Long: `List the formulas of 'randfeat eval': name, reference and inputs, all of which are required. A prefix such as "logrv" or
+"coupling." selects some of them.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: cli.Do(func(_ *cobra.Command, args []string) error { return listFormulas(env, args) }),
 	})

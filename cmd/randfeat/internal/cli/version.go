@@ -10,9 +10,9 @@ import (
 
 // VersionInfo is what version --json prints. What a build does not know is empty.
 type VersionInfo struct {
-	Version  string `json:"version"`            // of the module; (devel): built from a checkout without one
-	Revision string `json:"revision,omitempty"` // of the checkout that it was built from
-	Time     string `json:"time,omitempty"`     // of that revision
+	Version  string `json:"version"`            // version of the module; (devel) if built from a checkout without one
+	Revision string `json:"revision,omitempty"` // revision of the checkout that it was built from
+	Time     string `json:"time,omitempty"`     // time of that revision
 	Modified bool   `json:"modified,omitempty"` // the checkout had changes that are not in the revision
 	Go       string `json:"go"`
 	Platform string `json:"platform"`

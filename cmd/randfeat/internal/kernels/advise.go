@@ -51,7 +51,7 @@ func AdviseCommand(env *cli.Env) *cobra.Command {
 	var f adviseFlags
 	cmd := &cobra.Command{
 		Use:   "advise TABLE | Q K | Q K V | --demo",
-		Short: "Which estimator for your data: a ranking by measured errors, with reasons, a spec and Go code",
+		Short: "Find the best estimator for your data, by measured errors",
 		Long: `Find the random features, or the attention method, that suit your data. The arguments decide what is compared:
 
   one table or array     a kernel within one set, as kernel machines use it (default: Gaussian)
@@ -59,14 +59,14 @@ func AdviseCommand(env *cli.Env) *cobra.Command {
   queries, keys, values  attention: features, exact attention, windows and centroids, and the best method of every head
 
 Arrays are npy or npz (with members q, k and v) of floats, integers or bools, of shape [L, d], [H, L, d] or [B, H, L, d].
-Tables are CSV, TSV, NDJSON, Parquet or npz. One table is encoded as fit does it, with standardised columns; two tables
-are taken as they are.
+Tables are CSV, TSV, NDJSON, Parquet or npz. A single table is encoded as 'randfeat fit' does, with standardised columns.
+Two tables must be numeric and are not scaled.
 
 Every family is fitted with every coupling to a part of the rows and measured on the rest. The budget is a number of
-features (--features), an error (--tol) or a time per row (--time). Candidates are ranked by root mean square error, beside their
-tail, their cost, and their error with as many features as take the time of the recommended map. For one set, Nyström
-features take part. They are biased and fitted to rows; --unbiased leaves them out. "Use exact attention" and "no
-estimator reaches this error" are possible answers.`,
+features (--features), an error (--tol) or a time per row (--time). Candidates are ranked by root mean square error. The
+table also shows their tail, their cost, and their error with as many features as fit into the time of the recommended
+map. For one set, Nyström features take part; they are biased, and --unbiased leaves them out. "Use exact attention" and
+"no estimator reaches this error" are possible answers.`,
 		Example: `  randfeat advise --demo
   randfeat advise Q.npy K.npy --features 128 --positive --html report.html
   randfeat advise data.csv --skip price --tol 0.05
@@ -85,25 +85,25 @@ estimator reaches this error" are possible answers.`,
 	flags := cmd.Flags()
 	flags.IntVar(&f.features, "features", cli.DefaultM, "budget: number of features")
 	cli.DeprecatedShorthand(cmd, "m", "features")
-	flags.Float64Var(&f.tol, "tol", 0, "budget: an error, reached with as few features as possible; for attention the error of every head (default 0.1)")
+	flags.Float64Var(&f.tol, "tol", 0, "budget: an error to reach with as few features as possible; for attention the error of each head (default 0.1)")
 	flags.DurationVar(&f.time, "time", 0, "budget: time per row on one core, such as 500ns")
-	flags.StringVar(&f.kernel, "kernel", "", "kernel: gaussian or softmax; default gaussian for one set, softmax for two")
-	flags.StringVar(&f.scale, "scale", "", "bandwidth: inputs are divided by it; a number, attention (d^¼) or median (the median distance of rows); default median for gaussian, attention for softmax")
+	flags.StringVar(&f.kernel, "kernel", "", "gaussian or softmax (default: gaussian for one set, softmax for two)")
+	flags.StringVar(&f.scale, "scale", "", "bandwidth, which divides the inputs: a number, attention (d^¼) or median (the median distance of rows) (default: median for gaussian, attention for softmax)")
 	flags.BoolVar(&f.positive, "positive", false, "positive features only, as attention needs them")
-	flags.StringVar(&f.loss, "loss", "", "which error counts: relative to each kernel value, or absolute; default relative for softmax, absolute for gaussian")
-	flags.StringVar(&f.rank, "rank", "", "rank by: rms, the root mean square error, or typical, the median over draws; default rms")
+	flags.StringVar(&f.loss, "loss", "", "error to minimise: relative (to each kernel value) or absolute (default: relative for softmax, absolute for gaussian)")
+	flags.StringVar(&f.rank, "rank", "", "rank by rms, the root mean square error, or typical, the median over draws (default rms)")
 	flags.BoolVar(&f.unbiased, "unbiased", false, "unbiased estimators only: no Nyström features")
-	flags.StringSliceVar(&f.families, "families", nil, "families to consider; default all sensible ones")
-	flags.StringSliceVar(&f.couplings, "couplings", nil, "couplings to consider; default all sensible ones")
-	flags.IntVar(&f.rows, "rows", 0, "rows of each side that errors are measured on; default 128")
-	flags.IntVar(&f.draws, "draws", 0, "draws of the projections for each candidate, at most; default 128")
-	flags.StringVar(&f.costs, "costs", string(advise.CostMeasured), "costs per row: measured on this machine, or model, which are the same everywhere")
-	flags.BoolVar(&f.causal, "causal", false, "attention: queries see keys up to their own position")
-	flags.StringSliceVar(&f.skip, "skip", nil, "table: columns to leave out, such as the target")
-	flags.StringVar(&f.html, "html", "", "file for a report with figures, one page that needs nothing else")
-	flags.StringVar(&f.spec, "save-spec", "", "file for the recommended map (or the choice per head) as JSON")
-	flags.BoolVar(&f.demo, "demo", false, "on generated queries and keys, without any files")
-	flags.Uint64Var(&f.seed, "seed", cli.DefaultSeed, "seed of the pilot and of the recommended map")
+	flags.StringSliceVar(&f.families, "families", nil, "`families` to try (default: all that suit the kernel)")
+	flags.StringSliceVar(&f.couplings, "couplings", nil, "`couplings` to try (default: all that suit the family)")
+	flags.IntVar(&f.rows, "rows", 0, "rows of each side to measure errors on (default 128)")
+	flags.IntVar(&f.draws, "draws", 0, "largest number of draws of the projections per candidate (default 128)")
+	flags.StringVar(&f.costs, "costs", string(advise.CostMeasured), "costs per row: measured on this machine, or model, which is the same on every machine")
+	flags.BoolVar(&f.causal, "causal", false, "for attention: each query sees the keys up to its own position")
+	flags.StringSliceVar(&f.skip, "skip", nil, "`columns` of a table to ignore, such as the target")
+	flags.StringVar(&f.html, "html", "", "HTML `file` for a report with figures")
+	flags.StringVar(&f.spec, "save-spec", "", "JSON `file` for the recommended map, or the method of each head")
+	flags.BoolVar(&f.demo, "demo", false, "use generated queries and keys: needs no files")
+	flags.Uint64Var(&f.seed, "seed", cli.DefaultSeed, "seed of the measurements and of the recommended map")
 	f.Add(cmd)
 	cli.CompleteNames(cmd, "families", cli.FamilyNames)
 	cli.CompleteNames(cmd, "couplings", cli.CouplingNames)

@@ -29,7 +29,7 @@ type DemoCell struct {
 	Predicted   *float64 `json:"predicted,omitempty"`
 	Approximate bool     `json:"approximate,omitempty"` // the coupling follows the closed form only nearly
 	Measured    *float64 `json:"measured,omitempty"`
-	Code        string   `json:"code,omitempty"` // of the reason, as in the table
+	Code        string   `json:"code,omitempty"` // code of the reason, as in the table
 	Reason      string   `json:"reason,omitempty"`
 	Warning     string   `json:"warning,omitempty"`
 	Seed        uint64   `json:"seed"`

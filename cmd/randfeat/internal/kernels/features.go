@@ -46,15 +46,15 @@ func FeaturesCommand(env *cli.Env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "features X.npy -o PHI.npy --family NAME",
 		Short: "Map the rows of a matrix to random features",
-		Long: `Map the rows of X.npy to random features: φ1 for queries, φ2 for keys, such that φ1(x)·φ2(y) estimates the kernel.
-Both sides must be mapped with the same flags; for symmetric families the two maps are equal.
+		Long: `Map the rows of X.npy to random features: φ1 for queries and φ2 for keys, with φ1(x)·φ2(y) ≈ kernel(x, y). Map both sides
+with the same flags. For symmetric families the two maps are equal.
 
 X.npy holds a two-dimensional array of float16, float32 or float64; - reads it from stdin. A tensor of a safetensors
 file, also of bfloat16, is named file.safetensors:name. The output is float64 if X is, else float32, unless --dtype says
 otherwise; -o - writes it to stdout.
 
---fit Y.npy chooses the family's parameters from the data: X.npy and Y.npy are the two sides, X.npy being the side
-named by --side. For a kernel machine give the same file twice. --save-spec keeps the fitted map for --spec.
+--fit Y.npy fits the family's parameters to both sides: X.npy is the side that --side names, Y.npy the other one. For a
+kernel machine give the same file twice. --save-spec keeps the fitted map for --spec.
 
 Features are exponentials and may overflow. With --log-scale S.npy row i of the output is φ(x_i)·exp(-S_i) and S.npy
 holds the column of S_i.`,
@@ -68,12 +68,12 @@ holds the column of S_i.`,
 	}
 	f.Add(cmd)
 	flags := cmd.Flags()
-	flags.StringVarP(&f.out, "out", "o", "", "npy file to write (required)")
-	flags.StringVar(&f.logScale, "log-scale", "", "npy file for the log scales of the rows; without it features are plain")
+	flags.StringVarP(&f.out, "out", "o", "", "npy `file` to write (required)")
+	flags.StringVar(&f.logScale, "log-scale", "", "npy `file` for the log scales of the rows (default: features are not scaled)")
 	flags.StringVar(&f.side, "side", sideQuery, "query or key")
-	flags.StringVar(&f.dtype, "dtype", "", "float32 or float64; default: that of X.npy")
-	flags.StringVar(&f.fit, "fit", "", "npy file with the other side: fit the family's parameters to the data")
-	flags.StringVar(&f.saveSpec, "save-spec", "", "JSON file for the map, with fitted parameters and seed")
+	flags.StringVar(&f.dtype, "dtype", "", "float32 or float64 (default: as in X.npy)")
+	flags.StringVar(&f.fit, "fit", "", "npy `file` with the other side: fit the family's parameters to both")
+	flags.StringVar(&f.saveSpec, "save-spec", "", "JSON `file` for the map, with fitted parameters and seed")
 	cli.CompleteFiles(cmd, "out", "npy")
 	cli.CompleteFiles(cmd, "log-scale", "npy")
 	cli.CompleteFiles(cmd, "fit", "npy")

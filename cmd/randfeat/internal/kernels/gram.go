@@ -35,7 +35,7 @@ type GramResult struct {
 	// Warning says why the combination is a bad choice.
 	Warning string         `json:"warning,omitempty"`
 	Omega   []string       `json:"omega,omitempty"`
-	Spec    *randfeat.Spec `json:"spec,omitempty"` // of an approximate matrix, with the seed
+	Spec    *randfeat.Spec `json:"spec,omitempty"` // map of an approximate matrix, with the seed
 	// Kernel of an exact matrix.
 	Kernel *kernel.Kernel `json:"kernel,omitempty"`
 }
@@ -54,11 +54,12 @@ func GramCommand(env *cli.Env) *cobra.Command {
 		Use:   "gram X.npy Y.npy [--exact | --family NAME]",
 		Short: "Exact and approximate Gram matrices, and the error between them",
 		Long: `Compute the kernel between the rows of X.npy (queries) and Y.npy (keys): approximately from random features, or
-exactly with --exact. Tensors of safetensors files are named file.safetensors:name. With -o the matrix is written to an npy file, otherwise its rows are printed.
+exactly with --exact. A tensor of a safetensors file is named file.safetensors:name. -o writes the matrix to an npy file;
+without it the rows are printed.
 
 --error measures the error of the features instead: relative to the exact kernel, over all pairs and --repeat draws of
 the projections, beside the error that theory predicts where a closed form exists. With --fit it also estimates the
-error on other rows than those of the fit: of fits to half of the rows, at the other half.
+error on new rows, by fitting to one half of the rows and measuring on the other half.
 
 --demo needs no files: it runs every family with every coupling on synthetic anisotropic data and prints the
 predicted and the measured error of each.`,
@@ -81,12 +82,12 @@ predicted and the measured error of each.`,
 	}
 	f.Add(cmd)
 	flags := cmd.Flags()
-	flags.StringVarP(&f.out, "out", "o", "", "npy file to write; - for stdout")
-	flags.BoolVar(&f.exact, "exact", false, "the exact kernel")
+	flags.StringVarP(&f.out, "out", "o", "", "npy `file` to write; - for stdout")
+	flags.BoolVar(&f.exact, "exact", false, "compute the exact kernel")
 	flags.BoolVar(&f.error, "error", false, "print the error of the approximation, predicted and measured, instead of the matrix")
-	flags.BoolVar(&f.demo, "demo", false, "all families and couplings on embedded data")
+	flags.BoolVar(&f.demo, "demo", false, "show all families and couplings on generated data")
 	flags.BoolVar(&f.fit, "fit", false, "fit the family's parameters to X.npy and Y.npy")
-	flags.IntVar(&f.repeat, "repeat", 0, "draws of the projections for --error and --demo; default 8 and 16")
+	flags.IntVar(&f.repeat, "repeat", 0, "draws of the projections (default 8 for --error, 16 for --demo)")
 	cli.CompleteFiles(cmd, "out", "npy")
 	return cmd
 }

@@ -15,7 +15,7 @@ import (
 // ErrorResult is the error of an approximate Gram matrix: what gram --error prints.
 type ErrorResult struct {
 	Pairs    int `json:"pairs"` // rows of X times rows of Y
-	Draws    int `json:"draws"` // of the projections; the seeds are spec.seed, spec.seed+1, …
+	Draws    int `json:"draws"` // draws of the projections; the seeds are spec.seed, spec.seed+1, …
 	Features int `json:"features"`
 	// DType is the precision of the features, that of both inputs, which gram -o writes too.
 	DType string `json:"dtype"`

@@ -69,17 +69,17 @@ func SampleCommand(env *cli.Env) *cobra.Command {
 CLASSES.npy. A tree of sums of random features makes a draw cost O(F log n) instead of O(n). Each line of the output is
 a query, a class and the exact log probability of the draw; rows are numbered from 0.
 
---distinct draws without replacement: each draw takes one of the classes that are left, in proportion to their
-probabilities. --exact rejects draws until they follow the softmax itself; it suits rows of norm about 1.
---normalize draws with rows scaled to norm 1. --within features draws inside a block of classes by features too, as the
-papers do; the default is the exact softmax of the block.
+--distinct draws without replacement: each draw takes one of the remaining classes in proportion to its probability.
+--exact draws from the softmax itself by rejection; it is fast for rows of norm about 1. --normalize scales rows to norm
+1. --within features uses features inside a block of classes too, as the papers do; the default is the exact softmax of
+the block.
 
 Families with signed features (trig, hybrids) may give negative estimates. They count as zero, and a note says how many.
 
---compare prints the distance of the sampler's probabilities from the softmax instead of draws: KL divergence, Wasserstein
-and Kolmogorov–Smirnov distance over classes in the order of their rows, the share of negative estimates, and the
-effective sample size of importance weights as a share of the draws. Uniform draws and, with --counts, draws by
-frequency^¾ stand beside it.
+--compare prints how far the sampler's probabilities are from the softmax instead of draws: KL divergence, Wasserstein and
+Kolmogorov–Smirnov distance over classes in the order of their rows, the share of negative estimates, and the effective
+sample size of importance weights as a share of the draws. Uniform sampling and, with --counts, sampling by frequency^¾
+are listed for comparison.
 
 --demo needs no files: it compares families on generated classes.`,
 		Example: `  randfeat sample --demo
@@ -108,16 +108,16 @@ frequency^¾ stand beside it.
 	flags.Float64Var(&f.temperature, "temperature", 1, "τ of exp(q·c/τ)")
 	flags.BoolVar(&f.distinct, "distinct", false, "draw without replacement")
 	flags.BoolVar(&f.exact, "exact", false, "draw from the softmax itself by rejection; needs positive features")
-	flags.IntVar(&f.tries, "tries", 0, "draws that --exact may reject for each it accepts, on average; default 1000")
+	flags.IntVar(&f.tries, "tries", 0, "draws that --exact may reject per accepted draw, on average (default 1000)")
 	flags.BoolVar(&f.normalize, "normalize", false, "scale classes and queries to norm 1")
-	flags.StringVar(&f.within, "within", withinScore, "law inside a block of classes: score (exact) or features")
-	flags.IntVar(&f.block, "block", 0, "classes per leaf of the tree; default 64, with --within features 16")
+	flags.StringVar(&f.within, "within", withinScore, "probabilities inside a block of classes: score (exact softmax) or features")
+	flags.IntVar(&f.block, "block", 0, "classes per leaf of the tree (default 64; 16 with --within features)")
 	flags.BoolVar(&f.fit, "fit", false, "fit the family's parameters to the two files")
 	flags.BoolVar(&f.compare, "compare", false, "print distances from the softmax instead of draws")
-	flags.StringVar(&f.counts, "counts", "", "npy file with the frequency of every class, for --compare")
+	flags.StringVar(&f.counts, "counts", "", "with --compare: npy `file` with the frequency of each class")
 	flags.BoolVar(&f.demo, "demo", false, "compare families on generated classes")
-	flags.StringVarP(&f.out, "out", "o", "", "npy file for the drawn classes, a row per query")
-	flags.StringVar(&f.logProb, "log-prob", "", "npy file for their log probabilities")
+	flags.StringVarP(&f.out, "out", "o", "", "npy `file` for the drawn classes, one row per query")
+	flags.StringVar(&f.logProb, "log-prob", "", "npy `file` for the log probabilities of the draws")
 	cli.CompleteNames(cmd, "within", func() []string { return []string{withinScore, withinFeatures} })
 	for _, name := range []string{"counts", "out", "log-prob"} {
 		cli.CompleteFiles(cmd, name, "npy")

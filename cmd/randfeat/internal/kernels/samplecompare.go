@@ -18,7 +18,7 @@ type SampleDistance struct {
 	Method string `json:"method"`
 	// KL divergence of the softmax from the sampler, in nats; null if a class that the softmax has is never drawn.
 	KL          *float64 `json:"kl"`
-	Wasserstein float64  `json:"wasserstein"` // of the class numbers, classes in the order of their rows
+	Wasserstein float64  `json:"wasserstein"` // distance over class numbers, in the order of their rows
 	KS          float64  `json:"ks"`          // Kolmogorov–Smirnov
 	// Negative is the share of classes whose kernel estimate is negative, which the sampler clips to zero.
 	Negative float64 `json:"negative"`

@@ -42,12 +42,12 @@ func ExploreCommand(env *cli.Env) *cobra.Command {
 	var f exploreFlags
 	cmd := &cobra.Command{
 		Use:   "explore",
-		Short: "Open the explorer: the theory live in a browser",
-		Long: `explore opens the explorer in a browser: choose kernel, family, coupling, sizes and a pair of vectors, and see bias,
-variance and error at once; look at projections; drop your data and let the advisor rank estimators. It is one page in
-which the library itself runs; it loads nothing and sends nothing.
+		Short: "Open the explorer: interactive theory in a browser",
+		Long: `explore opens the explorer in a browser. Choose kernel, family, coupling, sizes and a pair of vectors, and see bias,
+variance and error at once; look at projections; drop your data and let the advisor rank estimators. The library itself
+runs inside the page, which loads nothing and sends nothing.
 
-The page is served on loopback until Ctrl-C. -o writes it as a file instead, which opens without a server.
+The page is served on loopback until Ctrl-C. -o writes it to a file instead, which opens without a server.
 
 Releases have the page as explorer.html beside the program. Otherwise it is built with the go tool from the checkout that
 you are in, or from the source of this version, which the go tool downloads. That takes a minute the first time;
@@ -61,7 +61,7 @@ you are in, or from the source of this version, which the go tool downloads. Tha
 	fl.StringVar(&f.address, "addr", "127.0.0.1:8090", "loopback address to listen on; port 0 takes a free one")
 	fl.BoolVar(&f.noOpen, "no-open", false, "do not open a browser")
 	fl.StringVar(&f.page, "page", "", "HTML file of the explorer, instead of the one beside the program or a new one")
-	fl.StringVarP(&f.output, "output", "o", "", "write the page to this HTML file, and serve nothing")
+	fl.StringVarP(&f.output, "output", "o", "", "write the page to this HTML `file` and serve nothing")
 	cli.CompleteFiles(cmd, "page", "html")
 	cli.CompleteFiles(cmd, "output", "html")
 	return cmd

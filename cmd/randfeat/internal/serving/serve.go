@@ -25,9 +25,9 @@ import (
 
 // Serving is what serve --json prints once it listens.
 type Serving struct {
-	Address string `json:"address"` // of the listener
+	Address string `json:"address"` // address of the listener
 	URL     string `json:"url"`
-	SHA256  string `json:"sha256"` // of the model file
+	SHA256  string `json:"sha256"` // checksum of the model file
 }
 
 // tokenVariable holds the token if there is no --token-file.
@@ -52,26 +52,26 @@ func ServeCommand(env *cli.Env) *cobra.Command {
 	var f serveFlags
 	cmd := &cobra.Command{
 		Use:   "serve MODEL",
-		Short: "Answer predictions over HTTP",
-		Long: `serve answers predictions over HTTP, and shows a page for people at /.
+		Short: "Serve predictions over HTTP",
+		Long: `serve answers predictions over HTTP. The address / shows a page to try it.
 
   POST /v1/predict  rows as JSON, CSV or NDJSON in, predictions out;
                     parameters: ?probabilities, ?scores, ?variance, ?interval=0.9
   GET  /v1/model    the model and the columns it reads
-  GET  /openapi.json  a description of all this for programs
+  GET  /openapi.json  the OpenAPI description of all this
   GET  /healthz, /readyz, /metrics
 
   curl -H 'Content-Type: application/json' -d '[{"age":31,"sex":"M"}]' http://127.0.0.1:8080/v1/predict
   curl -H 'Content-Type: text/csv' --data-binary @rows.csv http://127.0.0.1:8080/v1/predict
 
-Beyond loopback a token is needed, from --token-file or the environment variable ` + TokenVariable + `. Clients send it as
+Any address other than loopback needs a token, from --token-file or the environment variable ` + TokenVariable + `. Clients send it as
 "Authorization: Bearer TOKEN"; browsers ask for it as a password.
 
-SIGHUP reads the model file (and the token file and the certificate) again, without dropping a request. A file that is
-damaged changes nothing, nor does a model that reads other columns, unless --allow-other-columns is given. Replace the
-file by renaming another to it. SIGTERM and SIGINT let requests in work finish, then stop; with --drain-delay the server
-first goes on for that time while /readyz says no, so that load balancers notice.
-Logs go to stderr; they never hold rows.`,
+SIGHUP reloads the model file, the token file and the certificate without dropping a request. The server keeps the old
+model if the new file is damaged, or if it reads other columns and --allow-other-columns is not set. Replace the file by
+renaming a new one over it. SIGTERM and SIGINT stop the server after the current requests have finished. With
+--drain-delay it first keeps answering for that time while /readyz fails, so that load balancers notice.
+Logs go to stderr and never contain rows.`,
 		Example: `  randfeat serve model.rf
   randfeat serve model.rf --addr :8443 --token-file token --tls-cert cert.pem --tls-key key.pem --log-format json`,
 		Args: cobra.ExactArgs(1),
@@ -81,32 +81,32 @@ Logs go to stderr; they never hold rows.`,
 	}
 	fl := cmd.Flags()
 	fl.StringVar(&f.address, "addr", "127.0.0.1:8080", "address to listen on; port 0 takes a free one")
-	fl.StringVar(&f.tokenFile, "token-file", "", "file with the token that clients must send")
-	fl.BoolVar(&f.public, "public-without-token", false, "serve everybody who can reach a public address")
-	fl.BoolVar(&f.openMetrics, "open-metrics", false, "let /metrics be read without the token")
-	fl.StringVar(&f.cert, "tls-cert", "", "file with the certificate chain (PEM)")
-	fl.StringVar(&f.key, "tls-key", "", "file with the private key (PEM)")
-	fl.BoolVar(&f.strict, "strict", false, "refuse rows with unseen levels, values outside the range of the fit, …; "+
-		"otherwise they are counted in /metrics")
-	fl.BoolVar(&f.columns, "allow-other-columns", false, "let a reload change the columns that clients must send")
-	fl.BoolVar(&f.float32, "float32", false, "compute in float32: faster, some seven digits")
+	fl.StringVar(&f.tokenFile, "token-file", "", "`file` with the token that clients must send")
+	fl.BoolVar(&f.public, "public-without-token", false, "serve everyone who can reach the address, without a token")
+	fl.BoolVar(&f.openMetrics, "open-metrics", false, "allow reading /metrics without the token")
+	fl.StringVar(&f.cert, "tls-cert", "", "`file` with the certificate chain (PEM)")
+	fl.StringVar(&f.key, "tls-key", "", "`file` with the private key (PEM)")
+	fl.BoolVar(&f.strict, "strict", false, "refuse rows unlike those of the training table (unseen levels, numbers out of "+
+		"range, …); otherwise they are counted in /metrics")
+	fl.BoolVar(&f.columns, "allow-other-columns", false, "allow a reload to change the columns that clients must send")
+	fl.BoolVar(&f.float32, "float32", false, "compute in float32: faster, about six digits")
 	fl.StringVar(&f.logFormat, "log-format", "text", "text or json")
 	fl.StringVar(&f.logLevel, "log-level", "info", "debug (every request), info, warn or error")
 	l := &f.limits
-	fl.Int64Var(&l.Body, "max-body", 8<<20, "largest request in bytes, also after decompression (else 413)")
-	fl.IntVar(&l.Rows, "max-rows", 10000, "most rows of a request (else 413)")
-	fl.IntVar(&l.InFlight, "max-in-flight", 512, "most requests at a time (else 429)")
-	fl.Int64Var(&l.Memory, "max-memory", 256<<20, "most bytes of all requests and answers at a time (else 429)")
-	fl.IntVar(&l.Batch, "max-batch", 256, "most rows predicted in one call")
-	fl.IntVar(&l.Connections, "max-connections", 4096, "most connections at a time (else they are closed)")
-	fl.DurationVar(&l.Drain, "drain-delay", 0, "time to keep answering while /readyz says no, before stopping")
-	fl.DurationVar(&l.Time, "timeout", 30*time.Second, "longest time to answer a request (else 503)")
+	fl.Int64Var(&l.Body, "max-body", 8<<20, "largest request in bytes, also after decompression; larger ones get status 413")
+	fl.IntVar(&l.Rows, "max-rows", 10000, "largest number of rows in a request; more get status 413")
+	fl.IntVar(&l.InFlight, "max-in-flight", 512, "largest number of requests at a time; more get status 429")
+	fl.Int64Var(&l.Memory, "max-memory", 256<<20, "largest total size of requests and answers in memory, in bytes; beyond it requests get status 429")
+	fl.IntVar(&l.Batch, "max-batch", 256, "largest number of rows predicted together")
+	fl.IntVar(&l.Connections, "max-connections", 4096, "largest number of connections; more are closed")
+	fl.DurationVar(&l.Drain, "drain-delay", 0, "time to keep answering while /readyz fails, before the server stops")
+	fl.DurationVar(&l.Time, "timeout", 30*time.Second, "longest time to answer a request; then it gets status 503")
 	fl.DurationVar(&l.Read, "read-timeout", 30*time.Second, "longest time for a client to send a request")
 	fl.DurationVar(&l.Header, "header-timeout", 5*time.Second,
 		"longest time for a client to send the header of a request")
-	fl.DurationVar(&l.Idle, "idle-timeout", 2*time.Minute, "longest time that a connection stays open without a request")
+	fl.DurationVar(&l.Idle, "idle-timeout", 2*time.Minute, "longest time that an idle connection stays open")
 	fl.DurationVar(&l.Shutdown, "shutdown-timeout", 15*time.Second,
-		"longest time for requests in work when the server stops")
+		"longest time to wait for current requests when the server stops")
 	return cmd
 }
 

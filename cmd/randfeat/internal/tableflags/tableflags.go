@@ -39,21 +39,26 @@ var (
 	readFormats  = append(TableFormats[:len(TableFormats):len(TableFormats)], "xlsx")
 )
 
+// Group is the part of a command's help that shows these flags.
+var Group = cli.FlagGroup{Title: "How the table is read",
+	Names: strings.Fields("delimiter header no-header no-quotes missing format encoding unit-bytes")}
+
+// Add adds the flags to a command.
 func (f *Flags) Add(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.StringVar(&f.delimiter, "delimiter", "", `CSV: what separates fields: one character, "tab" or "space"; detected by default`)
-	flags.BoolVar(&f.header, "header", false, "CSV: the first line names the columns; detected by default")
+	flags.StringVar(&f.delimiter, "delimiter", "", "CSV: the `character` between fields, \"tab\" or \"space\" (default: detected)")
+	flags.BoolVar(&f.header, "header", false, "CSV: the first line names the columns (default: detected)")
 	flags.BoolVar(&f.noHeader, "no-header", false, "CSV: the first line is a row; columns are named c1, c2, …")
 	flags.BoolVar(&f.noQuotes, "no-quotes", false, "CSV: a quote is an ordinary character, as in some tab-separated files")
 	usual := strings.Join(data.DefaultMissing[1:], ", ")
 	flags.StringSliceVar(&f.missing, "missing", nil,
-		"texts that mean a missing value, instead of "+usual+"; empty cells always do")
-	flags.StringVar(&f.format, "format", "", "format of the table: "+strings.Join(readFormats,
-		", ")+"; detected by default")
-	flags.StringVar(&f.encoding, "encoding", "", "encoding of the text, such as utf-8, utf-16, windows-1252 or latin1; "+
-		"detected by default")
-	flags.Int64Var(&f.unit, "unit-bytes", 0, fmt.Sprintf("size of the parts that files are cut into, about (%d if left "+
-		"out); quoted fields of very many lines need more", data.DefaultUnitBytes))
+		"`texts` that mean a missing value; empty cells always do (default "+usual+")")
+	flags.StringVar(&f.format, "format", "", "`format` of the table: "+strings.Join(readFormats,
+		", ")+" (default: detected)")
+	flags.StringVar(&f.encoding, "encoding", "", "text encoding, such as utf-8, utf-16, windows-1252 or latin1 "+
+		"(default: detected)")
+	flags.Int64Var(&f.unit, "unit-bytes", 0, fmt.Sprintf("approximate size in bytes of the units that files are cut into; raise it for quoted "+
+		"fields of very many lines (default %d)", data.DefaultUnitBytes))
 	cli.CompleteNames(cmd, "encoding", data.Encodings)
 	cli.CompleteNames(cmd, "delimiter", func() []string { return []string{",", ";", "|", "tab", "space"} })
 	cli.CompleteNames(cmd, "format", func() []string { return readFormats })

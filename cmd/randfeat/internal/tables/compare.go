@@ -52,13 +52,12 @@ func CompareCommand(env *cli.Env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "compare FIRST SECOND DATA...",
 		Short: "Compare two models on the same rows, with paired intervals",
-		Long: `Predict every row of DATA with two models of the same target and say by how much their scores differ. Intervals are
-95 % and paired: they are of the differences row by row, so rows that both models find hard do not widen them. Where an
-interval holds 0, the rows do not tell which model is better on new rows.
+		Long: `Predict every row of DATA with two models of the same target and show how much their scores differ. The 95 % intervals
+are paired: they come from the differences row by row, so rows that both models find hard do not widen them. If an
+interval contains 0, these rows do not show which model is better.
 
-DATA must be new to both models: one that was fitted to these rows knows their answers, and wins. There is a warning.
-
-The models may read different columns. DATA has those of both.`,
+Use rows that neither model was fitted to: a model knows the answers of its own rows and would win. compare warns if it
+recognises such rows. The models may read different columns; DATA needs the columns of both.`,
 		Example: `  randfeat compare a.rf b.rf test.csv
   randfeat compare a.rf b.rf test.csv --json`,
 		Args: func(_ *cobra.Command, args []string) error {
@@ -78,7 +77,8 @@ The models may read different columns. DATA has those of both.`,
 		}),
 	}
 	f.Add(cmd)
-	cmd.Flags().StringSliceVar(&f.skip, "skip", nil, "columns that no model knows, to be left out")
+	cli.GroupFlags(cmd, []cli.FlagGroup{{Title: "Flags", Names: []string{"skip", "drop-missing-target"}}, tableflags.Group})
+	cmd.Flags().StringSliceVar(&f.skip, "skip", nil, "`columns` to ignore that neither model knows")
 	cmd.Flags().BoolVar(&f.dropMissing, "drop-missing-target", false,
 		"leave out rows without a target and report their number")
 	return cmd

@@ -13,6 +13,7 @@ import (
 
 	"github.com/randfeat/randfeat/cmd/randfeat/internal/cli"
 	"github.com/randfeat/randfeat/internal/datasets"
+	"github.com/randfeat/randfeat/internal/suggest"
 )
 
 // DataSet is what data list --json prints: a set.
@@ -26,7 +27,7 @@ type DataFile struct {
 	Set    string         `json:"set"`
 	Path   string         `json:"path"`  // in the folder
 	State  datasets.State `json:"state"` // ok, missing or differs
-	Bytes  int64          `json:"bytes"` // that came over the network
+	Bytes  int64          `json:"bytes"` // bytes downloaded
 	Reason string         `json:"reason,omitempty"`
 }
 
@@ -42,17 +43,17 @@ func DataCommand(env *cli.Env) *cobra.Command {
 	var f dataFlags
 	cmd := &cobra.Command{
 		Use:   "data",
-		Short: "The public data sets of tests, benchmarks and the laboratory",
-		Long: `data lists the public data sets that tests, benchmarks and the laboratory use, with origin, licence and checksums, checks
-those in a folder, and fetches those that can be had. The folder is that of --data, or of the environment variable
-` + datasets.Variable + `.`,
-		Args: cobra.NoArgs,
+		Short: "List, verify and fetch the public data sets of tests and benchmarks",
+		Long: `data lists the public data sets that tests, benchmarks and the laboratory use, with origin, licence and checksums. It
+verifies the files in a folder and downloads the sets that have a public copy. --data or the environment variable names
+the folder: ` + datasets.Variable + `.`,
+		Args: suggest.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.PersistentFlags().StringVar(&f.dir, "data", os.Getenv(datasets.Variable), "folder of the data sets")
+	cmd.PersistentFlags().StringVar(&f.dir, "data", os.Getenv(datasets.Variable), "`folder` of the data sets")
 	list := &cobra.Command{
 		Use:   "list [SET...]",
-		Short: "List the data sets: origin, licence, checksums, what fetch can do",
+		Short: "List the data sets with origin, licence and checksums",
 		RunE:  cli.Do(func(_ *cobra.Command, args []string) error { return listData(env, args) }),
 	}
 	verify := &cobra.Command{
@@ -65,9 +66,8 @@ content counts. Exit status 1 if one is missing or differs.`,
 	fetch := &cobra.Command{
 		Use:   "fetch SET... | --all",
 		Short: "Download data sets",
-		Long: `Download data sets into the folder. What comes over the network is checked against its SHA-256 before it takes its
-place; a download that was cut or interrupted is continued. Files that are there stay. Mind the licences, which
-"randfeat data list" shows.
+		Long: `Download data sets into the folder. Every download is checked against its SHA-256 before it is put in place; an
+interrupted download continues. Existing files stay. 'randfeat data list' shows the licences.
 
 Some sets cannot be fetched: there is no public copy in the form that our code reads, or the licence does not allow one.
 --from takes all files from a folder on a server that has them in that form, such as the data folder of a colleague.`,
@@ -75,8 +75,8 @@ Some sets cannot be fetched: there is no public copy in the form that our code r
   randfeat data fetch --all --data ~/data --from http://colleague:8000/data`,
 		RunE: cli.Do(func(cmd *cobra.Command, args []string) error { return fetchData(cmd.Context(), env, args, &f) }),
 	}
-	fetch.Flags().BoolVar(&f.all, "all", false, "all sets that can be fetched")
-	fetch.Flags().StringVar(&f.from, "from", "", "address of a folder that holds the files in the form of the list")
+	fetch.Flags().BoolVar(&f.all, "all", false, "fetch all sets that have a public copy")
+	fetch.Flags().StringVar(&f.from, "from", "", "`URL` of a folder with the files of the list")
 	fetch.Flags().DurationVar(&f.timeout, "timeout", 10*time.Minute, "longest time for one file")
 	for _, c := range []*cobra.Command{list, verify, fetch} {
 		c.ValidArgsFunction = func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {

@@ -70,27 +70,27 @@ func EvaluateCommand(env *cli.Env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "evaluate MODEL DATA...",
 		Short: "Score a fitted model on a table with known targets",
-		Long: `Predict every row of DATA and compare with its targets. DATA must not be the table of the fit: a model knows the
-answers there. All scores come with 95 % intervals, which take rows for independent.
+		Long: `Predict every row of DATA and compare the predictions with the targets. Use rows that the model was not fitted to:
+it knows the answers of its own rows. Scores come with 95 % intervals, which assume independent rows.
 
 ` + manyFiles + `
 
-  classification  accuracy, balanced accuracy, area under the ROC curve (mean over classes, each against the others);
-                  where the model has probabilities log loss, Brier score, and how far they can be believed (calibration);
-                  precision, recall and F1 of every class; the confusion matrix, or the largest confusions of many classes
-  regression      RMSE, R², MAE; of a Gaussian process the mean log density of the targets and how many lie in their 90 %
-                  intervals
-  density         mean log density; with --label the area under the ROC curve
+  classification  accuracy, balanced accuracy and ROC AUC (one class against the rest, mean over classes); for models
+                  with probabilities also log loss, Brier score and calibration; precision, recall and F1 of every
+                  class; the confusion matrix, or the most frequent confusions if there are many classes
+  regression      RMSE, R² and MAE; for a Gaussian process also the mean log density of the targets and the share that
+                  lies inside the 90 % intervals
+  density         mean log density; with --label also the ROC AUC
 
---weight names a column of weights: rows count so often in all scores and intervals. A model that was fitted with
-weights is scored without them unless they are named here too.
+--weight names a column of row weights. A model that was fitted with weights is scored without them unless you name the
+column here too.
 
---importance shuffles the values of one column after the other among rows, and says how much worse predictions become:
-accuracy or R² falls by so much without what the column says. It takes 1000 rows at random.
+--importance measures permutation importance: it shuffles one column at a time among 1000 random rows and shows how far
+accuracy or R² falls.
 
---label names a column that tells normal rows from anomalies. Normal are the rows whose label is that of --normal; by
-default 0 if there is such a label, else the most frequent one. All others are anomalies. The AUC is the probability that
-an anomaly has a lower density than a normal row, ties counting half.`,
+--label names a column that marks anomalies, for density models. Rows whose label equals --normal are normal; all others
+are anomalies. By default the normal label is 0 if it occurs, else the most frequent label. The ROC AUC is the
+probability that an anomaly has a lower density than a normal row; ties count half.`,
 		Example: `  randfeat evaluate model.rf test.csv
   randfeat evaluate density.rf test.csv --label is_fraud --json`,
 		Args:              modelAndTable,
@@ -100,16 +100,18 @@ an anomaly has a lower density than a normal row, ties counting half.`,
 		}),
 	}
 	f.Add(cmd)
+	cli.GroupFlags(cmd, []cli.FlagGroup{{Title: "Flags", Names: strings.Fields(`label normal skip drop-missing-target weight
+		strict float32 importance`)}, tableflags.Group})
 	flags := cmd.Flags()
-	flags.StringVar(&f.label, "label", "", "density: the column that marks anomalies")
-	flags.StringVar(&f.normal, "normal", "", "density: the label of normal rows")
-	flags.StringSliceVar(&f.skip, "skip", nil, "columns that the model does not know, to be left out")
+	flags.StringVar(&f.label, "label", "", "for density models: `column` that marks anomalies")
+	flags.StringVar(&f.normal, "normal", "", "for density models: the label of normal rows")
+	flags.StringSliceVar(&f.skip, "skip", nil, "`columns` to ignore that the model does not know")
 	flags.BoolVar(&f.dropMissing, "drop-missing-target", false,
 		"leave out rows without a target and report their number")
-	flags.StringVar(&f.weight, "weight", "", "column of the weights of rows, not negative: scores count them so often")
+	flags.StringVar(&f.weight, "weight", "", "`column` of row weights ≥ 0")
 	flags.BoolVar(&f.strict, "strict", false, strictUsage)
-	flags.BoolVar(&f.single, "float32", false, "compute in float32: faster, six digits")
-	flags.BoolVar(&f.importance, "importance", false, "how much predictions owe to every column")
+	flags.BoolVar(&f.single, "float32", false, "compute in float32: faster, about six digits")
+	flags.BoolVar(&f.importance, "importance", false, "show how much the predictions depend on each column")
 	return cmd
 }
 

@@ -27,7 +27,7 @@ type ExplainResult struct {
 	Model string       `json:"model"`
 	Data  string       `json:"data"`
 	Task  machine.Task `json:"task"`
-	Rows  int          `json:"rows"` // that were looked at
+	Rows  int          `json:"rows"` // number of rows used
 	// Dependence, with --column, is how predictions depend on each of these columns.
 	Dependence []machine.Dependence `json:"dependence,omitempty"`
 	// Row, with --row, is the row that Explanation explains, from 1, and Neighbours are the rows of the fit nearest to
@@ -59,20 +59,22 @@ func ExplainCommand(env *cli.Env) *cobra.Command {
 	var f explainFlags
 	cmd := &cobra.Command{
 		Use:   "explain MODEL DATA...",
-		Short: "Show what a model has learned: how predictions depend on a column, and which columns explain one prediction",
-		Long: `--column shows partial dependence: the mean prediction of up to 1000 rows of DATA, all of which are given the same value
-of the column, for each of its values. The interval is that of the mean over rows. Where columns depend on each other,
-rows are averaged that no table would have.
+		Short: "Show how predictions depend on a column, or which columns explain one prediction",
+		Long: `Show what a model has learned.
 
---row explains the prediction of one row of DATA, counted from 1: what every column contributes to the difference from
-the mean prediction (Shapley values, by sampling orders of columns, with intervals for what more orders would give),
-and which rows of the fit are nearest to it, where the model keeps them: one of an exact kernel keeps all, one of Nyström
-features some, one of random features none.
+--column shows partial dependence: for each value of the column, the mean prediction of up to 1000 rows of DATA that are
+all given this value. The interval is of the mean over rows. If columns are correlated, some of these rows are unlike any
+real row. Without --column and --row, all columns are shown.
 
---output names the class, or the target of several, that is explained; by default the class predicted for the row, the
-last class, or the first target. Without --column and --row all columns are shown.
+--row explains the prediction of one row of DATA, counted from 1. It shows what each column contributes to the difference
+from the mean prediction (Shapley values, estimated from random orders of the columns, with intervals for that sampling).
+It also lists the nearest training rows if the model contains them: a model with the exact kernel contains all rows, one
+with Nyström features some, one with random features none.
 
-An explanation is of the model, not of the world: a column may stand for another that it goes along with.`,
+--output names the class, or one of several targets, to explain. The default is the predicted class of the row, the last
+class, or the first target.
+
+An explanation describes the model, not the world: a column may act for another one that it is correlated with.`,
 		Example: `  randfeat explain model.rf data.csv --column temperature --svg temperature.svg
   randfeat explain model.rf data.csv --row 17
   randfeat explain model.rf data.csv --page model.html`,
@@ -83,16 +85,18 @@ An explanation is of the model, not of the world: a column may stand for another
 		}),
 	}
 	f.Add(cmd)
+	cli.GroupFlags(cmd, []cli.FlagGroup{{Title: "Flags",
+		Names: strings.Fields("column row output svg page skip orders nearest seed")}, tableflags.Group})
 	flags := cmd.Flags()
-	flags.StringArrayVar(&f.columns, "column", nil, "column that predictions depend on; repeatable")
-	flags.Int64Var(&f.row, "row", 0, "row to explain, from 1")
-	flags.StringVar(&f.output, "output", "", "class, or target of several, to explain")
-	flags.StringVar(&f.svg, "svg", "", "SVG file to draw the dependence on one --column into")
-	flags.StringVar(&f.page, "page", "", "HTML file with all figures and tables")
-	flags.StringSliceVar(&f.skip, "skip", nil, "columns that the model does not know, to be left out")
-	flags.IntVar(&f.orders, "orders", 500, "with --row: orders of columns that are sampled")
-	flags.IntVar(&f.nearest, "nearest", 5, "with --row: rows of the fit to show")
-	flags.Uint64Var(&f.seed, "seed", cli.DefaultSeed, "seed of the rows and orders that are sampled")
+	flags.StringArrayVar(&f.columns, "column", nil, "`column` to vary; repeatable")
+	flags.Int64Var(&f.row, "row", 0, "number of the row to explain, from 1")
+	flags.StringVar(&f.output, "output", "", "`class` or target to explain")
+	flags.StringVar(&f.svg, "svg", "", "SVG `file` for the figure of one --column")
+	flags.StringVar(&f.page, "page", "", "HTML `file` for all figures and tables")
+	flags.StringSliceVar(&f.skip, "skip", nil, "`columns` to ignore that the model does not know")
+	flags.IntVar(&f.orders, "orders", 500, "with --row: random orders of the columns")
+	flags.IntVar(&f.nearest, "nearest", 5, "with --row: nearest training rows to show")
+	flags.Uint64Var(&f.seed, "seed", cli.DefaultSeed, "seed of the sampled rows and orders")
 	cli.CompleteFiles(cmd, "svg", "svg")
 	cli.CompleteFiles(cmd, "page", "html")
 	return cmd

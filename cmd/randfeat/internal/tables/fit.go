@@ -31,7 +31,7 @@ import (
 // FitReport is what fit --json prints.
 type FitReport struct {
 	*tabular.Report
-	Baseline *Baseline `json:"baseline,omitempty"` // what the first score is without a model
+	Baseline *Baseline `json:"baseline,omitempty"` // first score of a constant prediction
 	File     string    `json:"file,omitempty"`     // the model
 	Bytes    int64     `json:"bytes,omitempty"`    // its size
 }
@@ -79,16 +79,16 @@ func FitCommand(env *cli.Env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "fit DATA... -o MODEL --target COLUMN",
 		Short: "Fit a kernel machine to a table and say how well it predicts",
-		Long: `Fit a kernel machine to a table: CSV, TSV, NDJSON, npy, npz, Parquet or xlsx. The command learns what each column is
-and chooses every setting that no flag fixes: scaling, kernel, bandwidth, penalty, loss and features. The summary gives
-each choice with its reason, and scores on rows that neither the fit nor the choices have seen. Files are read several
-times in blocks, so their size does not matter.
+		Long: `Fit a kernel machine to a table: CSV, TSV, NDJSON, npy, npz, Parquet or xlsx. fit learns what each column holds and
+chooses every setting that no flag fixes: scaling, kernel, bandwidth, penalty, loss and features. The summary shows each
+choice with its reason, and scores on rows that neither the fit nor the choices have seen. Files are read several times
+in blocks and may be larger than memory.
 
 ` + manyFiles + `
 
 ` + kindTable() + `
 With --checkpoint an interrupted fit continues where it stopped, with the same result.
-With --json it prints one object: FitReport of this package's source, which holds Report of package machine/tabular.`,
+With --json it prints one object; 'randfeat schema fit' describes it.`,
 		Example: `  randfeat fit data.csv --target price -o model.rf
   randfeat fit data.parquet --target class --class-weight balanced -o model.rf
   randfeat fit 'part-*.parquet' --target class -o model.rf
@@ -111,9 +111,9 @@ With --json it prints one object: FitReport of this package's source, which hold
 			Names: strings.Fields(`out target task id skip numeric categorical text max-levels encode
 			drop-missing-target strict`)},
 		{Title: "How rows belong together", Names: strings.Fields("weight group time horizon keep")},
-		{Title: "The model; settings that are left out are chosen", Names: strings.Fields(`model family coupling bandwidth scaling loss lambda features budget
+		{Title: "The model (settings that no flag fixes are chosen)", Names: strings.Fields(`model family coupling bandwidth scaling loss lambda features budget
 			class-weight map kernel`)},
-		{Title: "How the table is read", Names: strings.Fields("delimiter header no-header no-quotes missing format encoding unit-bytes")},
+		tableflags.Group,
 		{Title: "How it is computed", Names: strings.Fields("quick seed folds compare interval-by sample float32 block checkpoint checkpoint-every")},
 		{Title: "To try it", Names: strings.Fields("demo save-data")},
 	})
@@ -123,73 +123,68 @@ With --json it prints one object: FitReport of this package's source, which hold
 func (f *fitFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.SortFlags = false
-	flags.StringVarP(&f.out, "out", "o", "", "model file to write")
-	flags.StringArrayVar(&f.targets, "target", nil, "column to predict; repeat it for several")
-	flags.StringVar(&f.task, "task", "", "regression or classification; chosen by the values of the target if left out")
-	flags.StringArrayVar(&f.ids, "id", nil, "column to carry to the predictions, not used for them; repeatable")
-	flags.StringArrayVar(&f.skip, "skip", nil, "column to ignore; repeatable")
-	flags.StringArrayVar(&f.numeric, "numeric", nil, "column that must hold numbers; repeatable")
-	flags.StringArrayVar(&f.categorical, "categorical", nil, "column of levels, even if they are numbers; repeatable")
-	flags.StringArrayVar(&f.text, "text", nil, "column of short texts, read as words and parts of words; repeatable")
-	flags.BoolVar(&f.strict, "strict", false, "make a text in a column of numbers or dates an error; otherwise up to one in "+
-		"twenty count as missing")
+	flags.StringVarP(&f.out, "out", "o", "", "model `file` to write")
+	flags.StringArrayVar(&f.targets, "target", nil, "`column` to predict; repeatable")
+	flags.StringVar(&f.task, "task", "", "regression or classification (default: by the values of the target)")
+	flags.StringArrayVar(&f.ids, "id", nil, "`column` to copy to the predictions but not to predict from; repeatable")
+	flags.StringArrayVar(&f.skip, "skip", nil, "`column` to ignore; repeatable")
+	flags.StringArrayVar(&f.numeric, "numeric", nil, "`column` that must hold numbers; repeatable")
+	flags.StringArrayVar(&f.categorical, "categorical", nil, "`column` of categories, even if they look like numbers; repeatable")
+	flags.StringArrayVar(&f.text, "text", nil, "`column` of short texts, encoded by words and parts of words; repeatable")
+	flags.BoolVar(&f.strict, "strict", false, "make text in a column of numbers or dates an error; otherwise up to one "+
+		"value in twenty may be text and counts as missing")
 	flags.BoolVar(&f.dropMissing, "drop-missing-target", false,
 		"leave out rows without a target and report their number")
-	flags.StringVar(&f.marks.Weight, "weight", "", "column of row weights ≥ 0: each row's loss and score is multiplied by its weight")
-	flags.StringVar(&f.marks.Group, "group", "", "column of groups, such as patients: no group is in two folds, so that scores and "+
-		"intervals are for new groups")
-	flags.StringVar(&f.marks.Time, "time", "", "column of times: choices and scores use models of the past to predict what came "+
-		"later")
-	flags.Float64Var(&f.horizon, "horizon", 0, "with --time: how far ahead you will predict, in its units or in days: scores "+
-		"use models of rows at least as long before")
-	flags.StringArrayVar(&f.keep, "keep", nil, "use this column of --weight, --group or --time for predictions too; repeatable")
-	flags.IntVar(&f.maxLevels, "max-levels", 0, "most levels of a categorical column, the rest is \"other\" (64 if "+
-		"left out)")
-	flags.StringArrayVar(&f.encode, "encode", nil, "COLUMN=CODE: how levels of a column become numbers: "+
-		strings.Join(tabular.CodeNames(), ", ")+"; repeatable (by trial for columns of many levels, if left out)")
-	flags.StringVar(&f.model, "model", "", kindList(", ")+fmt.Sprintf(" (%s if left out)", machine.Kinds()[0].Kind))
-	flags.StringVar(&f.featureMap, "map", "", "features of the kernel: random (random features), nystrom (Nyström "+
-		"features: kernels with some data rows, the landmarks) or exact (the kernel with all rows, for ridge); "+
-		"ridge: exact up to 60000 rows, then chosen, if left out")
+	flags.StringVar(&f.marks.Weight, "weight", "", "`column` of row weights ≥ 0, which multiply each row's loss and score")
+	flags.StringVar(&f.marks.Group, "group", "", "`column` of groups, such as patients: no group is in two folds, so scores "+
+		"and intervals hold for new groups")
+	flags.StringVar(&f.marks.Time, "time", "", "`column` of times: choices and scores always predict later rows from earlier ones")
+	flags.Float64Var(&f.horizon, "horizon", 0, "with --time: how far ahead you will predict, in units of the time column "+
+		"or, for dates, in days; scores leave this gap before the rows that they predict")
+	flags.StringArrayVar(&f.keep, "keep", nil, "also predict from this `column` of --weight, --group or --time; repeatable")
+	flags.IntVar(&f.maxLevels, "max-levels", 0, "largest number of levels of a categorical column; rarer levels become "+
+		"\"other\" (default 64)")
+	flags.StringArrayVar(&f.encode, "encode", nil, "how levels of a column become numbers, as `COLUMN=CODE` with a code of "+
+		strings.Join(tabular.CodeNames(), ", ")+"; repeatable (default: by trial for columns of many levels)")
+	flags.StringVar(&f.model, "model", "", kindList(", ")+fmt.Sprintf(" (default %s)", machine.Kinds()[0].Kind))
+	flags.StringVar(&f.featureMap, "map", "", "how the kernel is computed: exact (with all rows; ridge only), nystrom "+
+		"(with some rows, the landmarks) or random (random features) (default: exact for ridge up to 60,000 rows, "+
+		"else chosen)")
 	flags.StringVar(&f.kernel, "kernel", "", "kernel: "+strings.Join(tabular.Kernels(),
-		", ")+" (by trial with --map exact and "+
-		"nystrom, else gaussian, if left out)")
+		", ")+" (default: by trial with --map exact and "+
+		"nystrom, else gaussian)")
 	flags.StringVar(&f.scaling, "scaling", "", "scaling of columns: "+strings.Join(tabular.Scalings(),
-		", ")+" (by trial if "+
-		"left out)")
-	flags.StringVar(&f.loss, "loss", "", "loss of classes of an exact kernel: "+strings.Join(tabular.Losses(), ", ")+
-		" (by trial if left out)")
-	flags.StringVar(&f.family, "family", "", "feature family: a name of 'randfeat families' or a JSON object (chosen "+
-		"if left out)")
-	flags.StringVar(&f.coupling, "coupling", "", "coupling of the projections: a name of 'randfeat couplings' or a "+
-		"JSON object (chosen if left out)")
-	flags.Float64Var(&f.bandwidth, "bandwidth", 0, "bandwidth s of the kernel, in units of standardised columns "+
-		"(chosen if left out)")
-	flags.Float64Var(&f.lambda, "lambda", 0, "penalty λ on the sum of losses (chosen if left out)")
-	flags.IntVar(&f.features, "features", 0, "number of random features (by a learning curve if left out; beyond 16384 "+
-		"ridge alone, by conjugate gradients)")
-	flags.StringVar(&f.limits, "budget", "", "most features, without an exact kernel (2048); or most memory, such as 2GB; or "+
-		"both, with a comma")
+		", ")+" (default: by trial)")
+	flags.StringVar(&f.loss, "loss", "", "loss of a classification with an exact kernel: "+strings.Join(tabular.Losses(), ", ")+
+		" (default: by trial)")
+	flags.StringVar(&f.family, "family", "", "feature family: a name from 'randfeat families' or a JSON object (default: "+
+		"chosen)")
+	flags.StringVar(&f.coupling, "coupling", "", "coupling of the projections: a name from 'randfeat couplings' or a "+
+		"JSON object (default: chosen)")
+	flags.Float64Var(&f.bandwidth, "bandwidth", 0, "bandwidth s of the kernel, in units of the scaled columns "+
+		"(default: chosen)")
+	flags.Float64Var(&f.lambda, "lambda", 0, "penalty λ of the sum of losses (default: chosen)")
+	flags.IntVar(&f.features, "features", 0, "number of random features; above 16384 only for ridge, by conjugate "+
+		"gradients (default: by a learning curve)")
+	flags.StringVar(&f.limits, "budget", "", "largest `amount` of memory, such as 2GB, or number of features, which excludes "+
+		"the exact kernel, or both, as in 1024,2GB (default: 2048 features)")
 	flags.StringVar(&f.classWeight, "class-weight", "",
-		"weights of classes, for --model ridge and logistic: balanced, or JSON such as '{\"yes\": 5}'")
+		"`weights` of the classes, for ridge and logistic: balanced, or JSON such as '{\"yes\": 5}'")
 	flags.Uint64Var(&f.seed, "seed", cli.DefaultSeed, "seed of the projections, the sample and the folds")
-	flags.IntVar(&f.folds, "folds", 0, "folds of the cross-validation (5 if left out; 1: no cross-validation)")
-	flags.StringVar(&f.intervalBy, "interval-by", "", "categorical column: prediction intervals are made for each of its "+
-		"levels")
-	flags.BoolVar(&f.compare, "compare", false, "also score the mean or most frequent class and a linear model on the "+
-		"same folds: what the kernel adds")
-	flags.IntVar(&f.sample, "sample", 0, "rows on which choices are tried (8192 if left out)")
-	flags.BoolVar(&f.quick, "quick", false, "choose once, from fewer settings and rows, and score one fold: about a third "+
-		"of the time")
-	flags.BoolVar(&f.float32, "float32", false, "compute features and their products in float32: faster, sums stay "+
-		"float64")
-	flags.IntVar(&f.block, "block", 0, "rows handled together (1024 if left out)")
-	flags.StringVar(&f.checkpoint, "checkpoint", "", "file from which the same command continues after an interruption")
+	flags.IntVar(&f.folds, "folds", 0, "folds of the cross-validation; 1 skips it (default 5)")
+	flags.StringVar(&f.intervalBy, "interval-by", "", "categorical `column`: make prediction intervals for each of its levels")
+	flags.BoolVar(&f.compare, "compare", false, "also score a linear model and the mean (or most frequent class) on the same "+
+		"folds, to show what the kernel adds")
+	flags.IntVar(&f.sample, "sample", 0, "rows on which the choices are tried (default 8192)")
+	flags.BoolVar(&f.quick, "quick", false, "try fewer settings on fewer rows and score one fold: about a third of the time")
+	flags.BoolVar(&f.float32, "float32", false, "compute features and their products in float32, sums in float64: faster")
+	flags.IntVar(&f.block, "block", 0, "rows per block (default 1024)")
+	flags.StringVar(&f.checkpoint, "checkpoint", "", "`file` from which the same command continues after an interruption")
 	flags.DurationVar(&f.checkpointEvery, "checkpoint-every", 0,
-		"time between two versions of the checkpoint (30s if left out)")
+		"time between checkpoints (default 30s)")
 	f.table.Add(cmd)
 	flags.BoolVar(&f.demo, "demo", false, "fit a generated table: needs no files")
-	flags.StringVar(&f.saveData, "save-data", "", "with --demo: write the generated table to a CSV file")
+	flags.StringVar(&f.saveData, "save-data", "", "with --demo: write the generated table to a CSV `file`")
 	cli.CompleteNames(cmd, "task", func() []string {
 		return []string{string(data.Regression),
 			string(data.Classification)}
@@ -273,6 +268,9 @@ func (f *fitFlags) options(cmd *cobra.Command) (tabular.Options, error) {
 	}
 	if o.Loss != "" && !slices.Contains(tabular.Losses(), o.Loss) {
 		return o, cli.Misused("--loss is %q, want %s", o.Loss, strings.Join(tabular.Losses(), ", "))
+	}
+	if o.Kernel != "" && !slices.Contains(tabular.Kernels(), o.Kernel) {
+		return o, cli.Misused("--kernel is %q, want %s", o.Kernel, strings.Join(tabular.Kernels(), ", "))
 	}
 	if o.Scaling != "" && !slices.Contains(tabular.Scalings(), o.Scaling) {
 		return o, cli.Misused("--scaling is %q, want %s", o.Scaling, strings.Join(tabular.Scalings(), ", "))

@@ -25,12 +25,12 @@ type InspectResult struct {
 	File           string               `json:"file"`
 	FormatVersion  int                  `json:"format_version"`
 	Bytes          int64                `json:"bytes"`
-	SHA256         string               `json:"sha256"`          // of the tensors
-	MetadataSHA256 string               `json:"sha256_metadata"` // of everything else
+	SHA256         string               `json:"sha256"`          // checksum of the tensors
+	MetadataSHA256 string               `json:"sha256_metadata"` // checksum of everything else
 	Kind           machine.Kind         `json:"kind"`
 	Task           machine.Task         `json:"task"`
 	Outputs        int                  `json:"outputs"`
-	Rows           int64                `json:"rows"` // of the fit
+	Rows           int64                `json:"rows"` // rows of the training table
 	Lambda         float64              `json:"lambda"`
 	Features       int                  `json:"features"`
 	Map            string               `json:"map"` // as fit --map: random, nystrom or exact
@@ -49,8 +49,9 @@ func InspectCommand(env *cli.Env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "inspect MODEL",
 		Short: "Show what a model file holds",
-		Long: `Verify the checksums of a model file and show what it holds: the kind of model, the columns it reads and how they are
-encoded, the feature map, the penalty, when, by what and how well it was fitted, and its tensors. The file is a safetensors container, readable from Python.`,
+		Long: `Verify the checksums of a model file and show its contents: the kind of model, the columns and how they are encoded, the
+feature map, the penalty, the scores, the date and program of the fit, and the tensors. The file is a safetensors
+container, readable from Python.`,
 		Example: `  randfeat inspect model.rf
   randfeat inspect model.rf --json`,
 		Args:              cli.ExactArgs("a model", 1),
@@ -62,7 +63,7 @@ encoded, the feature map, the penalty, when, by what and how well it was fitted,
 			return runInspect(env, args[0], levels)
 		}),
 	}
-	cmd.Flags().IntVar(&levels, "levels", 8, "levels of a categorical column that are listed; --json has them all")
+	cmd.Flags().IntVar(&levels, "levels", 8, "levels of a categorical column to list; --json lists all")
 	return cmd
 }
 

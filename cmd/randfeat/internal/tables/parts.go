@@ -14,6 +14,7 @@ import (
 
 	"github.com/randfeat/randfeat/cmd/randfeat/internal/cli"
 	"github.com/randfeat/randfeat/data/files"
+	"github.com/randfeat/randfeat/internal/suggest"
 	"github.com/randfeat/randfeat/machine"
 	"github.com/randfeat/randfeat/machine/parts"
 	"github.com/randfeat/randfeat/machine/tabular"
@@ -23,9 +24,9 @@ import (
 type PartsRun struct {
 	Folder string `json:"folder"`
 	Run    string `json:"run"`    // digest
-	Files  int    `json:"files"`  // of the table
+	Files  int    `json:"files"`  // files of the table
 	Units  int    `json:"units"`  // pieces of files
-	Leaves int    `json:"leaves"` // what a worker takes: at most 512 groups of units
+	Leaves int    `json:"leaves"` // units of work for workers: at most 512 groups of units
 	// Missing are the leaves that no part has, by step; an empty list: all are there. Plan says that choices are made.
 	Missing map[string][]parts.Span `json:"missing,omitempty"`
 	Plan    bool                    `json:"plan,omitempty"`
@@ -44,8 +45,8 @@ type PartsFile struct {
 
 // PartsPlan is what parts choose --json prints.
 type PartsPlan struct {
-	Rows    int64            `json:"rows"`    // that will be summed
-	Sampled int              `json:"sampled"` // of them, on which choices were tried
+	Rows    int64            `json:"rows"`    // rows that the model is fitted to
+	Sampled int              `json:"sampled"` // rows on which choices were tried
 	Held    int              `json:"held"`    // rows that are held out for scores
 	Kind    machine.Kind     `json:"kind"`
 	Choices []tabular.Choice `json:"choices"`
@@ -62,30 +63,30 @@ type partsFlags struct {
 func PartsCommand(env *cli.Env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "parts",
-		Short: "Fit a model to many files by parts, with any scheduler of processes",
-		Long: `Fit a model to a table of many files by steps, each of which any number of processes can share, on one machine or on
-many that see the same folder. The model has the same bytes whatever their number, and those of 'randfeat parts fit',
-which does all steps in one process; on machines of one kind, since other processors round other last bits.
+		Short: "Fit a model to many files in steps that processes or machines share",
+		Long: `Fit a model to a table of many files in steps. Any number of processes can share a step, on one machine or on many
+machines that see the same folder. The model is byte-identical for any number of processes, and equals that of 'randfeat
+parts fit', which runs all steps in one process. Processors of different kinds may round the last bits differently.
 
   init      make the folder RUN: list the files, cut them into pieces, record the options
   learn     learn the columns and draw a sample of the rows       shared: --worker I/N
   choose    choose scaling, bandwidth, λ and features from the sample
-  sum       add up the features of the rows                       shared: --worker I/N
+  sum       sum the features of the rows                          shared: --worker I/N
   finish    solve for the model and score it on held-out rows
-  evaluate  compare a model with the files of a run               shared: --worker I/N
+  evaluate  evaluate a model on the files of a run                shared: --worker I/N
   score     merge the results of evaluate into scores
   status    show which parts exist and which are missing
 
-Every step writes its file when it is complete, or not at all, and can be repeated. Parts of other files, options or
-choices are refused, and so are parts that are missing or there twice: the message names the file.
+A step writes its file only when the step is complete, so any step can be repeated. 'finish' refuses parts that belong
+to other files, options or choices, and parts that are missing or duplicated; the message names the file.
 
-Unlike 'randfeat fit' it has no exact kernels, no logistic regression, and no weights, groups or times of rows, since
-these need all rows in one place; and its scores come from rows that are held out, not from fits without a fold.`,
-		Args: cobra.NoArgs,
+Unlike 'randfeat fit', parts has no exact kernel, no logistic regression and no weights, groups or times of rows, since
+these need all rows in one place. Its scores come from held-out rows instead of cross-validation.`,
+		Args: suggest.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(partsInit(env), partsStep(env, "learn", "Learn the columns and draw a sample"), partsChoose(env),
-		partsStep(env, "sum", "Add up the rows"), partsFinish(env), partsFit(env), partsEvaluate(env), partsScore(env),
+	cmd.AddCommand(partsInit(env), partsStep(env, "learn", "Learn the columns and draw a sample of the rows"), partsChoose(env),
+		partsStep(env, "sum", "Sum the features of the rows"), partsFinish(env), partsFit(env), partsEvaluate(env), partsScore(env),
 		partsStatus(env))
 	return cmd
 }
@@ -94,14 +95,14 @@ these need all rows in one place; and its scores come from rows that are held ou
 var notByParts = map[string]string{"checkpoint": "a step that was interrupted is repeated",
 	"checkpoint-every": "a step that was interrupted is repeated", "demo": "name files", "save-data": "name files",
 	"class-weight": "it needs 'randfeat fit'", "weight": "it needs 'randfeat fit'", "group": "it needs 'randfeat fit'",
-	"time": "it needs 'randfeat fit'", "keep": "it needs 'randfeat fit'", "loss": "exact kernels need 'randfeat fit'"}
+	"time": "it needs 'randfeat fit'", "horizon": "it needs 'randfeat fit'", "keep": "it needs 'randfeat fit'", "loss": "exact kernels need 'randfeat fit'"}
 
 // addFit adds the flags of fit that parts have, and their own.
 func (f *partsFlags) addFit(cmd *cobra.Command, out bool) {
 	f.fit.add(cmd)
 	flags := cmd.Flags()
-	flags.IntVar(&f.held, "held", 0, "rows to hold out for scores, intervals and probabilities (4096, at most a fifth, if left "+
-		"out; none with --folds 1)")
+	flags.IntVar(&f.held, "held", 0, "rows to hold out for scores, intervals and probabilities (default 4096, at most a "+
+		"fifth; none with --folds 1)")
 	for name := range notByParts {
 		if err := flags.MarkHidden(name); err != nil {
 			panic(err) // a name that fit does not have
@@ -157,10 +158,10 @@ func partsInit(env *cli.Env) *cobra.Command {
 	var f partsFlags
 	cmd := &cobra.Command{
 		Use:   "init RUN DATA... --target COLUMN",
-		Short: "Make the folder of a run: files, pieces, options",
-		Long: `Make the folder RUN that the other steps share. DATA are files, patterns in quotes, or folders of CSV, TSV, NDJSON, npy,
-npz or Parquet files with the same columns; their order is part of the result. Folders named column=value give a column.
-Workers must find the files under the same names, and unchanged: the steps compare their contents.`,
+		Short: "Make the folder of a run: list the files, record the options",
+		Long: `Make the folder RUN that the other steps share. DATA are files, quoted patterns, or folders of CSV, TSV, NDJSON, npy,
+npz or Parquet files with the same columns. Their order is part of the result. A folder named column=value adds a column.
+All workers must see the same files under the same names; each step checks that they are unchanged.`,
 		Example: `  randfeat parts init run 'data/part-*.parquet' --target price --features 2048
   seq 0 6 | xargs -P 7 -I{} randfeat parts learn run --worker {}/7
   randfeat parts choose run
@@ -206,7 +207,7 @@ func openRun(path string) (*parts.Folder, error) {
 }
 
 func addWorker(cmd *cobra.Command, worker *string) {
-	cmd.Flags().StringVar(worker, "worker", "0/1", "which of how many workers this is, counted from 0: 0/7 to 6/7")
+	cmd.Flags().StringVar(worker, "worker", "0/1", "which `worker` of how many, counted from 0: 0/7 to 6/7")
 }
 
 // leavesOf are those of a worker such as 3/7.
@@ -297,7 +298,7 @@ func doStep(ctx context.Context, env *cli.Env, folder *parts.Folder, step *parts
 func partsChoose(env *cli.Env) *cobra.Command {
 	return &cobra.Command{
 		Use:   "choose RUN",
-		Short: "Make the choices, from the sample",
+		Short: "Choose scaling, bandwidth, λ and features from the sample",
 		Args:  cli.ExactArgs("the folder of a run", 1),
 		RunE: cli.Do(func(cmd *cobra.Command, args []string) error {
 			folder, err := openRun(args[0])
@@ -341,7 +342,7 @@ func partsFinish(env *cli.Env) *cobra.Command {
 	var f fitFlags
 	cmd := &cobra.Command{
 		Use:   "finish RUN -o MODEL",
-		Short: "Make the model of the sums, and score it",
+		Short: "Solve for the model and score it on held-out rows",
 		Args:  cli.ExactArgs("the folder of a run", 1),
 		RunE: cli.Do(func(cmd *cobra.Command, args []string) error {
 			if f.out == "" {
@@ -404,7 +405,7 @@ func partsFit(env *cli.Env) *cobra.Command {
 	var f partsFlags
 	cmd := &cobra.Command{
 		Use:     "fit DATA... -o MODEL --target COLUMN",
-		Short:   "All steps in one process: the same model",
+		Short:   "Run all steps in one process, with the same result",
 		Example: `  randfeat parts fit 'data/part-*.csv' --target price -o model.rf`,
 		Args:    atLeast("files of data", 1),
 		RunE: cli.Do(func(cmd *cobra.Command, args []string) error {
@@ -441,7 +442,7 @@ func partsEvaluate(env *cli.Env) *cobra.Command {
 	var f partsFlags
 	cmd := &cobra.Command{
 		Use:     "evaluate RUN MODEL",
-		Short:   "Compare predictions of a model with the targets in the files of a run",
+		Short:   "Evaluate a model on the files of a run",
 		Example: "  randfeat parts init test 'test-*.csv'\n  randfeat parts evaluate test model.rf --worker 0/2",
 		Args:    cli.ExactArgs("the folder of a run and a model", 2),
 		RunE: cli.Do(func(cmd *cobra.Command, args []string) error {
@@ -472,7 +473,7 @@ func evaluateStep(args []string) (*parts.Folder, *parts.Step, *machine.Model, er
 func partsScore(env *cli.Env) *cobra.Command {
 	return &cobra.Command{
 		Use:   "score RUN MODEL",
-		Short: "The scores of what evaluate found",
+		Short: "Merge the results of evaluate into scores",
 		Args:  cli.ExactArgs("the folder of a run and a model", 2),
 		RunE: cli.Do(func(cmd *cobra.Command, args []string) error {
 			start := time.Now()

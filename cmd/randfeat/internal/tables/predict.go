@@ -48,24 +48,24 @@ func PredictCommand(env *cli.Env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "predict MODEL DATA... [-o FILE]",
 		Short: "Predict the rows of a table with a fitted model",
-		Long: `Predict every row of DATA with a model that fit has written. Columns are found by name; the targets need not be there.
-The output is a table of the same kind as DATA (CSV, TSV, NDJSON, npy, npz, Parquet), or as the name after -o or --to say.
-Without -o, text formats go to stdout. DATA may be - for stdin, or a named pipe, which is read once. MODEL is a file.
+		Long: `Predict every row of DATA with a model that 'randfeat fit' has written. Columns are found by name; DATA needs no target.
+The output has the format of DATA (CSV, TSV, NDJSON, npy, npz, Parquet) unless the name after -o, or --to, asks for
+another. Without -o, text formats go to stdout. DATA may be - for stdin, or a named pipe.
 
 ` + manyFiles + ` Predictions are one table, in the order of the rows.
 
-The output has the id columns of the model that DATA has (or those of --ids), the columns of --keep, and then
-  prediction            the target or the class; prediction_<target> for each of several targets
-  p_<class>             with --probabilities: of every class; those of ridge are calibrated by rows held out at the fit
-  score_<class>         with --scores: the largest decides; no probabilities where the model has none
-  variance              with --variance: of a new observation; Gaussian processes
-  lower, upper          with --interval 0.9: between which 90 % of new observations lie, by the errors of rows that were
-                        held out at the fit; every regression
-  log_density, anomaly  of a density model; anomaly is the fraction of rows at the fit that were more likely
+The output has the model's id columns (or those of --ids), the columns of --keep, and then
+  prediction            the target or the class; prediction_<target> if the model has several targets
+  p_<class>             with --probabilities: one column per class; ridge models calibrate them on held-out rows
+  score_<class>         with --scores: the class with the largest score is predicted
+  variance              with --variance: of a new observation (Gaussian processes)
+  lower, upper          with --interval 0.9: 90 % of new observations lie between them, according to the errors on
+                        held-out rows (all regressions)
+  log_density, anomaly  of a density model; anomaly is the fraction of training rows that were more likely
 
-A category that was not seen at the fit counts as "other"; a missing value gets the mean, or its own indicator if values
-were missing at the fit. Columns that the model does not know are errors: name them in --keep or --skip.
-Memory does not grow with the number of rows. A file appears when it is complete, or not at all.`,
+Unseen categories count as "other". A missing value is replaced by the mean, or has its own indicator if values were
+missing in training. Columns that the model does not know are errors: name them in --keep or --skip.
+Memory does not grow with the number of rows. The output file appears only when it is complete.`,
 		Example: `  randfeat predict model.rf new.csv
   randfeat predict model.rf new.parquet --probabilities -o predictions.parquet
   zcat new.csv.gz | randfeat predict model.rf - --to ndjson --keep name`,
@@ -76,25 +76,27 @@ Memory does not grow with the number of rows. A file appears when it is complete
 		}),
 	}
 	f.Add(cmd)
+	cli.GroupFlags(cmd, []cli.FlagGroup{{Title: "Flags", Names: strings.Fields(`out to probabilities scores variance interval
+		float32 strict ids keep skip`)}, tableflags.Group})
 	flags := cmd.Flags()
-	flags.StringVarP(&f.out, "out", "o", "", "file to write; - for stdout")
-	flags.StringVar(&f.to, "to", "", "format to write: "+strings.Join(tableflags.TableFormats,
-		", ")+"; by default that of -o, then that of DATA")
-	flags.BoolVar(&f.probabilities, "probabilities", false, "probability of every class")
-	flags.BoolVar(&f.scores, "scores", false, "score of every class")
-	flags.BoolVar(&f.variance, "variance", false, "variance of a new observation")
-	flags.Float64Var(&f.interval, "interval", 0, "limits that hold this share of new observations, such as 0.9")
-	flags.BoolVar(&f.single, "float32", false, "compute in float32: faster, six digits")
+	flags.StringVarP(&f.out, "out", "o", "", "`file` to write; - for stdout")
+	flags.StringVar(&f.to, "to", "", "`format` to write: "+strings.Join(tableflags.TableFormats,
+		", ")+" (default: by the name of -o, else the format of DATA)")
+	flags.BoolVar(&f.probabilities, "probabilities", false, "add the probability of every class")
+	flags.BoolVar(&f.scores, "scores", false, "add the score of every class")
+	flags.BoolVar(&f.variance, "variance", false, "add the variance of a new observation")
+	flags.Float64Var(&f.interval, "interval", 0, "add limits that contain this share of new observations, such as 0.9")
+	flags.BoolVar(&f.single, "float32", false, "compute in float32: faster, about six digits")
 	flags.BoolVar(&f.strict, "strict", false, strictUsage)
-	flags.StringSliceVar(&f.ids, "ids", nil, `columns to carry along instead of the id columns of the model; "" for none`)
-	flags.StringSliceVar(&f.keep, "keep", nil, "further columns to carry along")
-	flags.StringSliceVar(&f.skip, "skip", nil, "columns that the model does not know, to be left out")
+	flags.StringSliceVar(&f.ids, "ids", nil, "`columns` to copy to the output instead of the model's id columns; \"\" for none")
+	flags.StringSliceVar(&f.keep, "keep", nil, "further `columns` to copy to the output")
+	flags.StringSliceVar(&f.skip, "skip", nil, "`columns` to ignore that the model does not know")
 	cli.CompleteNames(cmd, "to", func() []string { return tableflags.TableFormats })
 	return cmd
 }
 
-const strictUsage = "unseen levels, values outside the range of the fit, or missing where none was, texts among numbers " +
-	"or dates, and other values of constant columns are errors; otherwise they are counted"
+const strictUsage = "make values unlike those of the training table an error (unseen levels, numbers out of range, " +
+	"new missing values, text among numbers or dates, changed constants); otherwise they are counted"
 
 // surprised says how the rows of a table differ from those of the fit.
 func surprised(env *cli.Env, list []data.Surprise) {

@@ -51,9 +51,8 @@ func shorten(s string, most int) string {
 }
 
 // manyFiles is what the help of commands says of tables of several files.
-const manyFiles = `Several files are read as one table, in the order in which they are named; a pattern ('part-*.csv', quoted) and a
-directory stand for their files, sorted by name byte by byte. All have the columns of the first one, which are found by
-name.`
+const manyFiles = `Several files are read as one table, in the given order. A quoted pattern ('part-*.csv') or a folder stands for its
+files, sorted by name. All files need the columns of the first one, in any order.`
 
 // quoteNames lists names for a message, at most most of them.
 func quoteNames(names []string, most int) string {

@@ -1,0 +1,37 @@
+package similar
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"strings"
+)
+
+// ParseFlags is flags.Parse with shorter errors: an unknown flag is answered with the nearest one, and the list of all
+// flags is printed only when -h asks for it.
+func ParseFlags(flags *flag.FlagSet, args []string) error {
+	out, usage := flags.Output(), flags.Usage
+	flags.SetOutput(io.Discard)
+	flags.Usage = func() {}
+	err := flags.Parse(args)
+	flags.SetOutput(out)
+	flags.Usage = usage
+	if err == nil {
+		return nil
+	}
+	if errors.Is(err, flag.ErrHelp) {
+		flags.Usage()
+		return err
+	}
+	hint := fmt.Sprintf(" (%s -h lists the flags)", flags.Name())
+	if name, unknown := strings.CutPrefix(err.Error(), "flag provided but not defined: -"); unknown {
+		var names []string
+		flags.VisitAll(func(f *flag.Flag) { names = append(names, f.Name) })
+		if near := Nearest(name, names); near != "" {
+			hint = fmt.Sprintf(", did you mean -%s?", near)
+		}
+		return fmt.Errorf("unknown flag -%s%s", name, hint)
+	}
+	return fmt.Errorf("%w%s", err, hint)
+}
