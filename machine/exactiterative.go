@@ -105,11 +105,11 @@ func fitIterative(s Setup, x, y dense.Matrix[float64], lambda float64, o Iterati
 }
 
 // held are the bytes of kernels that stay in memory, and the landmarks of the preconditioner, of n rows: with a bound
-// of the memory, half of it for the kernels and an eighth for the landmarks, of which there are at least 256.
+// of the memory, two fifths of it for the kernels and an eighth for the landmarks, of which there are at least 256.
 func (o Iterative) held(n int) (hold int64, landmarks int) {
 	hold, landmarks = heldKernels, cmp.Or(o.Sketch, kernelSketch)
 	if o.Memory > 0 {
-		hold = min(hold, o.Memory/2)
+		hold = min(hold, o.Memory/5*2)
 		landmarks = min(landmarks, max(256, int(o.Memory/8/int64(4*n))))
 	}
 	return hold, landmarks

@@ -31,7 +31,7 @@ func peak(t *testing.T, rows int, memory int64) int64 {
 	var before runtime.MemStats
 	runtime.ReadMemStats(&before)
 	if memory > 0 { // as the command does
-		old := debug.SetMemoryLimit(int64(before.HeapInuse) + memory/10*9)
+		old := debug.SetMemoryLimit(int64(before.HeapInuse) + memory/10*8)
 		defer debug.SetMemoryLimit(old)
 	}
 	var top uint64

@@ -75,8 +75,10 @@ var marginGrid = []exactPoint{{1, 0.01}, {2, 0.001}}
 // so would the widths of columns and the kernel that suit them best, with which margins make as many errors. Then
 // f.loss is set, and it returns the best setting of margins.
 func (c *chooser) marginsFirst(order []int, weights []float64, at exactPoint) (exactPoint, error) {
-	if ok, err := c.marginsLikely(order, weights, at); err != nil || !ok {
-		return at, err
+	if len(order) < 2*secondRows { // rules of more rows may not show in few
+		if ok, err := c.marginsLikely(order, weights, at); err != nil || !ok {
+			return at, err
+		}
 	}
 	e := c.exactSearch(order, min(len(order), secondRows))
 	e.weights, e.at = weights, at

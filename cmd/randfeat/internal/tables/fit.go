@@ -631,9 +631,10 @@ func (f *fitFlags) parseBudget() error {
 var memoryUnits = map[string]int64{"": 1, "kb": 1e3, "mb": 1e6, "gb": 1e9, "tb": 1e12, "kib": 1 << 10, "mib": 1 << 20,
 	"gib": 1 << 30, "tib": 1 << 40}
 
-// limitMemory has the garbage collector keep the process within some bytes; 0: it does not.
+// limitMemory has the garbage collector keep the process within some bytes; 0: it does not. A fifth is left for the
+// program itself and for what the collector does not count.
 func limitMemory(bytes int64) {
 	if bytes > 0 {
-		debug.SetMemoryLimit(min(debug.SetMemoryLimit(-1), bytes/10*9))
+		debug.SetMemoryLimit(min(debug.SetMemoryLimit(-1), bytes/10*8))
 	}
 }
