@@ -38,3 +38,20 @@ func TestGramPanics(t *testing.T) {
 		t.Errorf("after a panic: %v, %v", dst.At(3, 5), err)
 	}
 }
+
+// The step of Gram ends the waits of its workers: one that awaits features panics once another has panicked.
+func TestGramReleasesWaits(t *testing.T) {
+	var g gramStep[float32]
+	g.turns.Reset(2)
+	ended := make(chan *par.Panic)
+	go func() { ended <- par.Catch(func() { g.turns.Await(featureTurn(0), 1) }) }()
+	par.Waiter(&g).Release()
+	select {
+	case p := <-ended:
+		if p == nil {
+			t.Error("nobody counted, and the wait ended")
+		}
+	case <-time.After(10 * time.Second):
+		t.Fatal("the worker still waits")
+	}
+}

@@ -14,7 +14,7 @@ var layers = []string{
 		"internal/similar internal/slim internal/special internal/stattest internal/tensorfile",
 	"internal/kern internal/omega internal/suggest",
 	"coupling data internal/linalg kernel",
-	"data/parquet internal/datasets internal/landmark internal/plan kernel/metric theory/forms",
+	"data/parquet internal/datasets internal/forms internal/landmark internal/plan kernel/metric",
 	"data/files internal/krr theory",
 	"family internal/exec",
 	".",
@@ -22,7 +22,7 @@ var layers = []string{
 	"attention/centroid attention/linear internal/heads machine sampling",
 	"attention/choose internal/calc machine/tabular machine/serve",
 	"advise machine/parts",
-	"web/explorer web/explorer/model",
+	"web/explorer web/explorer/internal/model",
 	"cmd/randfeat/internal/cli",
 	"cmd/randfeat/internal/mapflags cmd/randfeat/internal/qkv cmd/randfeat/internal/tableflags",
 	"cmd/randfeat/internal/attend cmd/randfeat/internal/catalog cmd/randfeat/internal/kernels cmd/randfeat/internal/serving " +

@@ -11,7 +11,6 @@ import (
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/family"
 	"github.com/randfeat/randfeat/kernel"
-	"github.com/randfeat/randfeat/theory"
 )
 
 // Kernel advises on features of the kernel between queries and keys, or within one set if k is the zero matrix. It
@@ -139,10 +138,6 @@ const (
 	tieCheap = 0.1  // of a map that is cheaper by the factor cheap
 	cheap    = 4
 )
-
-// shown is the number of candidates whose times are measured and whose errors are measured again; predictions is the
-// number of candidates whose closed forms are evaluated.
-const shown, predictions = 12, 48
 
 // choose is the index of the recommended entrant. It is the first whose mean can be trusted, if that is no worse than
 // the upper end of the interval of the very first; then the cheapest of those that hardly differ from it. Costs are
@@ -302,52 +297,6 @@ func (s *study) statistics(q, k dense.Matrix[float64]) (*randfeat.Stats, error) 
 		return nil, err
 	}
 	return st, errors.Join(st.AddQueries(q), st.AddKeys(k))
-}
-
-// closedPairs bounds the pairs of a fold at which closed forms are evaluated.
-const closedPairs = 64
-
-// predicted is the root mean square error that theory expects of an entrant with m projections over pairs of the pilot,
-// or nil where it has no closed form, or one of another kernel.
-func (s *study) predicted(e *entrant, m int, folds int) *float64 {
-	if e.landmarks {
-		return nil
-	}
-	if folds == 0 {
-		folds = len(s.folds)
-	}
-	var logs []float64
-	for i, f := range s.folds[:folds] {
-		spec := e.spec(s, i)
-		est, err := family.Prepare(spec.Family, s.Kernel.Dim(s.dim))
-		if err != nil {
-			return nil
-		}
-		for p := range closedPairs {
-			a, b := p*f.x.Rows/closedPairs, (p*7919+i)%f.y.Rows
-			if !f.meets(a*f.y.Rows + b) {
-				continue
-			}
-			moments, err := theory.Of(s.Kernel, est, e.coupling, m, f.x.Row(a), f.y.Row(b))
-			if err != nil {
-				return nil
-			}
-			logs = append(logs, moments.LogMSE+2*f.shift.At(a, b))
-		}
-	}
-	if len(logs) == 0 {
-		return nil
-	}
-	most := slices.Max(logs)
-	if !dense.IsFinite(most) {
-		return nil
-	}
-	var sum float64
-	for _, l := range logs {
-		sum += math.Exp(l - most)
-	}
-	v := finite(math.Exp((most + math.Log(sum/float64(len(logs)))) / 2))
-	return &v
 }
 
 // reach finds the number of features for a target error: octaves of features until the target lies between two, then

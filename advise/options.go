@@ -14,6 +14,10 @@ import (
 	"github.com/randfeat/randfeat/kernel"
 )
 
+// shown is the number of candidates whose times are measured and whose errors are measured again; predictions is the
+// number of candidates whose closed forms are evaluated.
+const shown, predictions = 12, 48
+
 // Loss says which errors of the kernel count.
 type Loss string
 

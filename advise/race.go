@@ -218,9 +218,6 @@ func (s *study) settled(left []*entrant) bool {
 	return true
 }
 
-// rare is the factor by which theory may expect more than was measured before the rest must lie in rare draws.
-const rare = 1.5
-
 // unseen is the factor by which theory expects more error of a variety than its draws have shown, or 1 if that is below
 // rare or theory does not know. Closed forms exist for independent projections, so those are compared; other couplings
 // of the variety have the same tails. Without the factor, a map that answers 0 in all draws but the rarest would win

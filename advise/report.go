@@ -6,6 +6,32 @@ import (
 	"github.com/randfeat/randfeat/kernel"
 )
 
+// rare is the factor by which theory may expect more than was measured before the rest must lie in rare draws.
+const rare = 1.5
+
+// Facts describe the rows after the embedding of the kernel (bandwidth, matrix).
+type Facts struct {
+	Query Side `json:"query"`
+	Key   Side `json:"key"`
+	// Log kernel values over pairs: 5 %, 50 % and 95 % quantiles.
+	LogKernel [3]float64 `json:"log_kernel"`
+	Sum2      float64    `json:"sum2"`  // mean of |x+y|², which positive features suffer from
+	Diff2     float64    `json:"diff2"` // mean of |x−y|², which trigonometric ones suffer from
+}
+
+// Side describes queries or keys.
+type Side struct {
+	Rows  int     `json:"rows"`
+	Norm  float64 `json:"norm"`   // root mean square length
+	Far   float64 `json:"far"`    // the largest squared length over the median
+	Mean  float64 `json:"mean"`   // share of the mean in the squared lengths
+	In80  int     `json:"in80"`   // directions that hold 80 % of the variance
+	Rank  float64 `json:"rank"`   // effective rank, (Σλ)²/Σλ²
+	NoNeg bool    `json:"no_neg"` // no entry is negative
+	// Spectrum is the eigenvalues of the covariance, largest first.
+	Spectrum []float64 `json:"spectrum"`
+}
+
 // Measure names the figure that candidates are ranked by.
 type Measure string
 

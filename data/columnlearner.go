@@ -356,3 +356,21 @@ func (s shardKinds) conflict() (numbers, text string, ok bool) {
 	}
 	return all.numbers.name, all.text.name, all.numbers.name != "" && all.text.name != ""
 }
+
+// numbersRows says why a column of numbers only identifies rows; "" if it does not.
+func (l *columnLearner) numbersRows(columns []string, j int, rows int64) string {
+	if l.role != asField || l.numbers.n != rows || !l.whole || rows < leastNumbered {
+		return ""
+	}
+	// Counts of numbers that repeat are kept up to numericTracked, far below half of many rows.
+	repeats := l.counts != nil && l.counts.exact() && 2*int64(len(l.counts.of)) < rows
+	switch {
+	case l.order.numbers(rows) && !timeName(l.name):
+		return "numbers the rows in order"
+	case indexName(columns, j) && l.numbers.min >= 0 && !repeats:
+		return "numbers the rows, as the index of a data frame does"
+	case l.ids != nil && l.ids.distinct() >= 0.8*float64(rows):
+		return "identifies the rows by numbers that nearly always differ"
+	}
+	return ""
+}

@@ -3,7 +3,6 @@ package data
 import (
 	"bytes"
 	"errors"
-	"fmt"
 	"io"
 	"math"
 )
@@ -117,22 +116,7 @@ func (s *csvSource) block(i int) (*csvSource, error) {
 	return &out, nil
 }
 
-func (s *csvSource) Open(want []Kind) (Reader, error) {
-	kinds, err := CheckKinds(want, len(s.columns), func(int) Kind { return Text })
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", s.in.name, err)
-	}
-	if s.blocks.n == 1 {
-		return s.open(kinds)
-	}
-	return &blocksReader{t: s.blocks, columns: s.columns, open: func(i int) (*textReader, error) {
-		b, err := s.block(i)
-		if err != nil {
-			return nil, err
-		}
-		return b.open(kinds)
-	}}, nil
-}
+func (s *csvSource) Open(want []Kind) (Reader, error) { return openText(s, s.blocks, s.columns, want) }
 
 func (s *csvSource) open(kinds []Kind) (*textReader, error) {
 	missing := newMissingSet(s.o.Missing)
@@ -264,8 +248,6 @@ func (r *csvReader) nextRecord() error {
 func (r *csvReader) onlyBlanks(rec []byte) bool {
 	return skipBlanks(rec, 0) == len(rec) && (r.blank || bytes.IndexByte(rec, r.delim) < 0)
 }
-
-func isBlank(c byte) bool { return c == ' ' || c == '\t' }
 
 func skipBlanks(b []byte, i int) int {
 	for i < len(b) && isBlank(b[i]) {

@@ -3,6 +3,8 @@ package data
 import (
 	"encoding/binary"
 	"math"
+
+	"github.com/randfeat/randfeat/internal/tensorfile"
 )
 
 func decodeFloat32(dst []float32, b []byte, h header) error {
@@ -64,3 +66,13 @@ func decodeInt(dst []int64, b []byte, h header) error {
 	}
 	return nil
 }
+
+// decodeHalf reads float16.
+func decodeHalf(dst []float32, b []byte, order binary.ByteOrder) {
+	for i := range dst {
+		dst[i] = tensorfile.Half(order.Uint16(b[2*i:]))
+	}
+}
+
+// native reports whether the file has the byte order of most machines, for the fast loops.
+func (h header) native() bool { return h.order == binary.ByteOrder(binary.LittleEndian) }

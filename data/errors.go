@@ -37,3 +37,15 @@ func (e *NPYError) Is(target error) bool { return target == ErrNPY }
 func fault(f Fault, format string, args ...any) error {
 	return &NPYError{Fault: f, Detail: fmt.Sprintf(format, args...)}
 }
+
+// checkSize compares the bytes that follow the header with those the shape promises.
+func checkSize(h header, have int64) error {
+	want := int64(h.elements()) * int64(h.width)
+	switch {
+	case have < want:
+		return fault(FaultTruncated, "%s elements %s need %d bytes, the file holds %d", h.dims(), h.descr, want, have)
+	case have > want:
+		return fault(FaultTrailing, "%d bytes follow the %s array", have-want, h.dims())
+	}
+	return nil
+}

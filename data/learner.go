@@ -274,3 +274,30 @@ func (l *Learner) Schema() (*Schema, *Summary, error) {
 	}
 	return s, sum, nil
 }
+
+// Learn reads a table once and decides how every column is used. Numbers are standardised, and text becomes levels.
+// Constant columns and texts that are nearly always different (names, identifiers) are left out.
+//
+// Learn makes one [Learner] per leaf of the tree of the table's units (see [LeafUnits]) and merges them along the tree.
+// Learning the leaves on other machines therefore gives the same schema, bit for bit.
+//
+// Memory does not depend on the number of rows. Learn holds
+//
+//   - one block of at most 1024 rows, 2²⁰ cells and 32 MiB of text, and one row of at most MaxLine bytes;
+//   - at most 128 MiB or 5 KiB per column, whichever is more, for counting texts; tables of more than 32 MiB need this
+//     again for each of up to three levels of the tree;
+//   - for each goroutine that parses a text format, two pieces of at most 256 KiB of text and their cells.
+func Learn(src Source, o LearnOptions) (*Schema, *Summary, error) {
+	l, err := NewLearner(src.Name(), src.Columns(), o)
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := l.addTree(src); err != nil {
+		return nil, nil, err
+	}
+	schema, sum, err := l.Schema()
+	if err == nil {
+		sum.Notes = append(sum.Notes, NotesOf(src)...)
+	}
+	return schema, sum, err
+}

@@ -134,22 +134,7 @@ func (s *jsonSource) block(i int) (*jsonSource, error) {
 	return &out, err
 }
 
-func (s *jsonSource) Open(want []Kind) (Reader, error) {
-	kinds, err := CheckKinds(want, len(s.columns), func(int) Kind { return Text })
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", s.in.name, err)
-	}
-	if s.blocks.n == 1 {
-		return s.open(kinds)
-	}
-	return &blocksReader{t: s.blocks, columns: s.columns, open: func(i int) (*textReader, error) {
-		b, err := s.block(i)
-		if err != nil {
-			return nil, err
-		}
-		return b.open(kinds)
-	}}, nil
-}
+func (s *jsonSource) Open(want []Kind) (Reader, error) { return openText(s, s.blocks, s.columns, want) }
 
 func (s *jsonSource) open(kinds []Kind) (*textReader, error) {
 	missing := newMissingSet(s.o.Missing)

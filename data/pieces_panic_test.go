@@ -29,35 +29,57 @@ func (r bombRows) parseRow(b *Block) error {
 	return nil
 }
 
-// A panic of a goroutine that parses reaches who reads, though the pieces behind it wait to be told where they begin.
+// bombFile is a file that panics where a piece at or behind a place is read. Line ends are looked for in longer reads.
+type bombFile struct {
+	memory
+	at int64
+}
+
+func (f bombFile) ReadAt(p []byte, off int64) (int, error) {
+	if off >= f.at && len(p) < 1000 {
+		panic(errBomb)
+	}
+	return f.memory.ReadAt(p, off)
+}
+
+// A panic of a goroutine that reads or parses a piece reaches the caller, and Close returns: pieces behind it do not
+// wait to be told where they begin.
 func TestPiecesPanic(t *testing.T) {
+	const length = int64(len("some text\n"))
 	text := strings.Repeat("some text\n", 5000)
 	for _, at := range []int64{1, 2500, 5000} {
 		for _, workers := range []int{1, 4} {
-			in := input{name: "x", size: int64(len(text)), open: func() (stream, error) {
-				return memory{bytes.NewReader([]byte(text))}, nil
-			}}
-			o := Options{MaxLine: 1000, Workers: workers, piece: 100}
-			rows := func(l *lines) rows { return bombRows{l, at} }
-			r, err := newTextReader(in, o, []string{"a"}, []Kind{Number}, nil, 0, 10, rows)
-			if err != nil {
-				t.Fatal(err)
-			}
-			ended := make(chan *par.Panic)
-			go func() {
-				defer r.Close()
-				ended <- par.Catch(func() {
-					for b := new(Block); r.Read(b, 1000) == nil; {
+			for _, where := range []string{"parse", "read"} {
+				in := input{name: "x", size: int64(len(text)), open: func() (stream, error) {
+					m := memory{bytes.NewReader([]byte(text))}
+					if where == "read" {
+						return bombFile{m, max(1, (at-20)*length)}, nil
 					}
-				})
-			}()
-			select {
-			case p := <-ended:
-				if !errors.Is(p, errBomb) {
-					t.Errorf("line %d, %d workers: the reader got %v", at, workers, p)
+					return m, nil
+				}}
+				o := Options{MaxLine: 1000, Workers: workers, piece: 100}
+				rows := func(l *lines) rows { return bombRows{l, at} }
+				r, err := newTextReader(in, o, []string{"a"}, []Kind{Number}, nil, 0, 10, rows)
+				if err != nil {
+					t.Fatal(err)
 				}
-			case <-time.After(time.Minute):
-				t.Fatalf("line %d, %d workers: all wait", at, workers)
+				ended := make(chan *par.Panic)
+				go func() {
+					p := par.Catch(func() {
+						for b := new(Block); r.Read(b, 1000) == nil; {
+						}
+					})
+					r.Close()
+					ended <- p
+				}()
+				select {
+				case p := <-ended:
+					if !errors.Is(p, errBomb) {
+						t.Errorf("%s, line %d, %d workers: the reader got %v", where, at, workers, p)
+					}
+				case <-time.After(time.Minute):
+					t.Fatalf("%s, line %d, %d workers: all wait", where, at, workers)
+				}
 			}
 		}
 	}

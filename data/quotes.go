@@ -80,3 +80,5 @@ func (q *quotes) closed(text []byte, from int) (int, bool) {
 	ok := i == len(text) || text[i] == '\n' || text[i] == '\r' || text[i] == q.delim || q.delim == ' ' && i > from
 	return from, ok
 }
+
+func isBlank(c byte) bool { return c == ' ' || c == '\t' }

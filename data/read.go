@@ -1,7 +1,6 @@
 package data
 
 import (
-	"encoding/binary"
 	"fmt"
 	"io"
 	"os"
@@ -122,18 +121,6 @@ func readBody(r io.Reader, h header, size int64) (Tensor, error) {
 	return t, err
 }
 
-// checkSize compares the bytes that follow the header with those the shape promises.
-func checkSize(h header, have int64) error {
-	want := int64(h.elements()) * int64(h.width)
-	switch {
-	case have < want:
-		return fault(FaultTruncated, "%s elements %s need %d bytes, the file holds %d", h.dims(), h.descr, want, have)
-	case have > want:
-		return fault(FaultTrailing, "%d bytes follow the %s array", have-want, h.dims())
-	}
-	return nil
-}
-
 // chunkBytes is the step in which data are read. Memory grows with the data that really arrive, whatever the shape
 // claims.
 const chunkBytes = 1 << 20
@@ -196,6 +183,3 @@ func rowMajor[E any](values []E, shape []int) []E {
 	}
 	return out
 }
-
-// native reports whether the file has the byte order of most machines, for the fast loops.
-func (h header) native() bool { return h.order == binary.ByteOrder(binary.LittleEndian) }

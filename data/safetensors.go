@@ -169,10 +169,3 @@ func decodeTensor(raw tensorfile.Tensor) (Tensor, error) {
 	t.DType, t.Int = h.dtype, make([]int64, len(b)/h.width)
 	return t, decodeInt(t.Int, b, h)
 }
-
-// decodeHalf reads float16.
-func decodeHalf(dst []float32, b []byte, order binary.ByteOrder) {
-	for i := range dst {
-		dst[i] = tensorfile.Half(order.Uint16(b[2*i:]))
-	}
-}

@@ -50,7 +50,7 @@ var DefaultMissing = []string{"", "?", "NA", "N/A", "n/a", "NaN", "nan", "NaT", 
 // The default bounds on the size of a table; see [Options].
 const (
 	DefaultMaxColumns = 1 << 16
-	DefaultMaxLine    = 16 << 20
+	defaultMaxLine    = 16 << 20
 )
 
 func (o Options) withDefaults() (Options, error) {
@@ -61,7 +61,7 @@ func (o Options) withDefaults() (Options, error) {
 		o.MaxColumns = DefaultMaxColumns
 	}
 	if o.MaxLine == 0 {
-		o.MaxLine = DefaultMaxLine
+		o.MaxLine = defaultMaxLine
 	}
 	if o.UnitBytes == 0 {
 		o.UnitBytes = DefaultUnitBytes

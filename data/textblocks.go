@@ -211,6 +211,30 @@ func (c *lineCount) set(n int64) {
 
 func (c *lineCount) quick() bool { return c == nil || c.known.Load() }
 
+// cutSource is a source of a text format. Its blocks are sources of the same format.
+type cutSource[S any] interface {
+	block(i int) (S, error)
+	open(kinds []Kind) (*textReader, error)
+}
+
+// openText opens a source that t cuts into blocks.
+func openText[S cutSource[S]](s S, t *textBlocks, columns []string, want []Kind) (Reader, error) {
+	kinds, err := CheckKinds(want, len(columns), func(int) Kind { return Text })
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", t.in.name, err)
+	}
+	if t.n == 1 {
+		return s.open(kinds)
+	}
+	return &blocksReader{t: t, columns: columns, open: func(i int) (*textReader, error) {
+		b, err := s.block(i)
+		if err != nil {
+			return nil, err
+		}
+		return b.open(kinds)
+	}}, nil
+}
+
 // blocksReader reads all blocks of a file, one after the other.
 type blocksReader struct {
 	t       *textBlocks

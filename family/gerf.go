@@ -9,10 +9,10 @@ import (
 	"gonum.org/v1/gonum/optimize"
 
 	"github.com/randfeat/randfeat/coupling"
+	"github.com/randfeat/randfeat/internal/forms"
 	"github.com/randfeat/randfeat/internal/plan"
 	"github.com/randfeat/randfeat/kernel"
 	"github.com/randfeat/randfeat/theory"
-	"github.com/randfeat/randfeat/theory/forms"
 )
 
 const ln2 = math.Ln2

@@ -5,11 +5,11 @@ import (
 
 	"github.com/randfeat/randfeat/coupling"
 	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/forms"
 	"github.com/randfeat/randfeat/internal/plan"
 	"github.com/randfeat/randfeat/internal/special"
 	"github.com/randfeat/randfeat/kernel"
 	"github.com/randfeat/randfeat/theory"
-	"github.com/randfeat/randfeat/theory/forms"
 )
 
 // Residual is the low-order-exact family (docs/theory.md §2.19, beyond the papers), F = 1 + d + m, signed:

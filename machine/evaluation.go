@@ -537,15 +537,15 @@ func (e *Evaluation) regression() []Score {
 	return out
 }
 
-// TooUncertain is the note of an R² without an interval.
-const TooUncertain = "too uncertain, it would reach from below -10 to above 0"
+// tooUncertain is the note of an R² without an interval.
+const tooUncertain = "too uncertain, it would reach from below -10 to above 0"
 
 // orNone drops an interval of R² that reaches from below −10 to above 0. Such intervals mostly come from single rows
 // with errors larger than all others together. The squared error is in the numerator, but in the denominator only if
 // the target itself is far off, so the lower limit could be any number, such as −9e15.
 func (s Score) orNone() Score {
 	if s.Name == "R²" && s.Low < -10 && s.High > 0 {
-		s.Low, s.High, s.Note = math.NaN(), math.NaN(), TooUncertain
+		s.Low, s.High, s.Note = math.NaN(), math.NaN(), tooUncertain
 	}
 	return s
 }

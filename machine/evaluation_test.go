@@ -481,7 +481,7 @@ func TestOneOutlierLeavesNoIntervalOfR2(t *testing.T) {
 		"target":     func(y, _ dense.Matrix[float64]) { y.Set(3, 0, 1e8) },
 	} {
 		s := score(spoil)
-		if s.Note != TooUncertain || !math.IsNaN(s.Low) || !math.IsNaN(s.High) || math.IsNaN(s.Value) {
+		if s.Note != tooUncertain || !math.IsNaN(s.Low) || !math.IsNaN(s.High) || math.IsNaN(s.Value) {
 			t.Errorf("a far %s: %+v", name, s)
 		}
 		b, err := json.Marshal(s)

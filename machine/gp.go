@@ -33,9 +33,9 @@ func (g *GP) Merge(o Sums) error {
 // Model is the process of [Ridge.GP] with the noise of largest evidence.
 func (g *GP) Model(lambda float64) (*Model, error) { return g.GP(lambda, nil) }
 
-// UnmarshalGP reads what AppendBinary wrote, for the same setup, as [UnmarshalRidge] does.
-func UnmarshalGP(s Setup, b []byte) (*GP, error) {
-	r, err := UnmarshalRidge(s, b)
+// unmarshalGP reads what AppendBinary wrote, for the same setup, as [unmarshalRidge] does.
+func unmarshalGP(s Setup, b []byte) (*GP, error) {
+	r, err := unmarshalRidge(s, b)
 	if err != nil {
 		return nil, err
 	}

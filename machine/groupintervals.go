@@ -121,13 +121,13 @@ type GroupCoverage struct {
 	holds []float64
 }
 
-// Coverage90 is the coverage of the intervals that GroupCoverage checks.
-const Coverage90 = 0.9
+// coverage90 is the coverage of the intervals that GroupCoverage checks.
+const coverage90 = 0.9
 
 // NewGroupCoverage returns nil for a model without group intervals.
 func NewGroupCoverage(m *Model) *GroupCoverage {
 	f, at := m.GroupColumn()
-	if f == nil || m.checkInterval(Coverage90) != nil {
+	if f == nil || m.checkInterval(coverage90) != nil {
 		return nil
 	}
 	n := len(f.Levels) + 1
@@ -144,7 +144,7 @@ func (c *GroupCoverage) Add(x, y, pred, variance dense.Matrix[float64]) error {
 		}
 		c.rows[to]++
 		for k := range c.m.Outputs {
-			low, high, err := c.m.IntervalOf(group, k, Coverage90)
+			low, high, err := c.m.IntervalOf(group, k, coverage90)
 			if err != nil {
 				return err
 			}

@@ -315,7 +315,7 @@ func TestRidgeSameBits(t *testing.T) {
 		if _, err := half.Model(1); err != nil { // looking at a result changes nothing
 			t.Fatal(err)
 		}
-		resumed, err := UnmarshalRidge(s, []byte(bytesOf(t, half)))
+		resumed, err := unmarshalRidge(s, []byte(bytesOf(t, half)))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -399,7 +399,7 @@ func TestRidgeMerge(t *testing.T) {
 		if err := r.Merge(o); !errors.Is(err, ErrMismatch) {
 			t.Errorf("merge with another %s: %v", name, err)
 		}
-		if _, err := UnmarshalRidge(s, []byte(bytesOf(t, r))); !errors.Is(err, ErrMismatch) {
+		if _, err := unmarshalRidge(s, []byte(bytesOf(t, r))); !errors.Is(err, ErrMismatch) {
 			t.Errorf("read with another %s: %v", name, err)
 		}
 	}
@@ -494,12 +494,12 @@ func TestRidgeErrors(t *testing.T) {
 	for i := range b {
 		c := append([]byte(nil), b...)
 		c[i] ^= 1 << (i % 8)
-		if _, err := UnmarshalRidge(good, c); err == nil {
+		if _, err := unmarshalRidge(good, c); err == nil {
 			t.Fatalf("flipped bit in byte %d of a saved ridge: no error", i)
 		}
 	}
 	for i := range b {
-		if _, err := UnmarshalRidge(good, b[:i]); !errors.Is(err, ErrCorrupt) {
+		if _, err := unmarshalRidge(good, b[:i]); !errors.Is(err, ErrCorrupt) {
 			t.Fatalf("%d of %d bytes of a saved ridge: %v", i, len(b), err)
 		}
 	}

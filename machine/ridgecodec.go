@@ -71,9 +71,9 @@ func (r *Ridge) each(wide func([]float64) error, single func([]float32) error) e
 	return nil
 }
 
-// UnmarshalRidge reads the output of AppendBinary for the same setup. Sums of another map, task, precision or shape are
+// unmarshalRidge reads the output of AppendBinary for the same setup. Sums of another map, task, precision or shape are
 // ErrMismatch; any other damage is ErrCorrupt. The setup bounds the memory, whatever b claims.
-func UnmarshalRidge(s Setup, b []byte) (*Ridge, error) {
+func unmarshalRidge(s Setup, b []byte) (*Ridge, error) {
 	h, body, err := ridgeFormat.Open(b)
 	if err != nil {
 		return nil, fmt.Errorf("saved ridge: %w", err)

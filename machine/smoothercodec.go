@@ -36,9 +36,9 @@ func (a *Smoother) AppendBinary(b []byte) ([]byte, error) {
 	return seal.Close(b, start), nil
 }
 
-// UnmarshalSmoother reads the output of AppendBinary for the same setup. Sums of another map, task or shape are
+// unmarshalSmoother reads the output of AppendBinary for the same setup. Sums of another map, task or shape are
 // ErrMismatch; any other damage is ErrCorrupt. The setup bounds the memory, whatever b claims.
-func UnmarshalSmoother(s Setup, b []byte) (*Smoother, error) {
+func unmarshalSmoother(s Setup, b []byte) (*Smoother, error) {
 	a, err := NewSmoother(s)
 	if err != nil {
 		return nil, err
@@ -55,8 +55,8 @@ func (d *Density) MarshalBinary() ([]byte, error) { return d.sums.AppendBinary(n
 // AppendBinary appends the sums to b, as that of Smoother does.
 func (d *Density) AppendBinary(b []byte) ([]byte, error) { return d.sums.AppendBinary(b) }
 
-// UnmarshalDensity reads what AppendBinary wrote, for the same setup, as UnmarshalSmoother does.
-func UnmarshalDensity(s Setup, b []byte) (*Density, error) {
+// unmarshalDensity reads what AppendBinary wrote, for the same setup, as unmarshalSmoother does.
+func unmarshalDensity(s Setup, b []byte) (*Density, error) {
 	d, err := NewDensity(s)
 	if err != nil {
 		return nil, err

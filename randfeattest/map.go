@@ -13,9 +13,9 @@ import (
 	"github.com/randfeat/randfeat/internal/rng"
 )
 
-// Float32Tolerance is the declared relative error of float32 features against float64 ones, for inputs of norm up to
+// float32Tolerance is the declared relative error of float32 features against float64 ones, for inputs of norm up to
 // about 3: projections and exponentials are rounded once each.
-const Float32Tolerance = 2e-5
+const float32Tolerance = 2e-5
 
 // Map checks what every feature map promises, whatever its family: rows independent of batch, order and stride; plain
 // features equal to scaled ones; float32 near float64; the same bits on 1 and 8 threads; inputs left alone; JSON round
@@ -138,7 +138,7 @@ func float32Near(t *testing.T, s randfeat.Spec, x dense.Matrix[float64]) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	compareFeatures(t, m32, m64, dense.Convert[float32](x), Float32Tolerance)
+	compareFeatures(t, m32, m64, dense.Convert[float32](x), float32Tolerance)
 }
 
 // threads: the bits do not depend on GOMAXPROCS, even for batches large enough to be split.
@@ -257,9 +257,9 @@ func allocations(t *testing.T, m *randfeat.Map[float64], x dense.Matrix[float64]
 	}
 }
 
-// LargeTolerance is the declared error of float32 features at |x|² = 10⁴, relative to the largest of the row: exponents
+// largeTolerance is the declared error of float32 features at |x|² = 10⁴, relative to the largest of the row: exponents
 // of several hundred are rounded to float32 before they are exponentiated.
-const LargeTolerance = 2e-3
+const largeTolerance = 2e-3
 
 // large: |x|² = 10⁴ in float32 gives finite features and scales, near those of float64.
 func large(t *testing.T, s randfeat.Spec) {
@@ -278,7 +278,7 @@ func large(t *testing.T, s randfeat.Spec) {
 			x.Row(i)[j] *= float32(100 / n)
 		}
 	}
-	compareFeatures(t, m32, m64, x, LargeTolerance)
+	compareFeatures(t, m32, m64, x, largeTolerance)
 }
 
 // compareFeatures compares float32 features with float64 ones at a common scale, relative to the largest of each row.

@@ -14,6 +14,6 @@
 // (positive features and |x+y|² above 4 or so), few draws show less than the prediction: the tail is heavy, not the
 // theory wrong.
 //
-// [Warning] says when a combination is known to hurt. The formulas are in package theory/forms and in
+// [Warning] says when a combination is known to hurt. The formulas are in internal/forms and in
 // docs/theory.md, which also lists the corrections to the papers (§7).
 package theory

@@ -1,6 +1,6 @@
 package theory
 
-import "github.com/randfeat/randfeat/theory/forms"
+import "github.com/randfeat/randfeat/internal/forms"
 
 var (
 	// ErrDomain is wrapped by errors that name an argument outside its domain.

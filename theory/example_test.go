@@ -5,7 +5,7 @@ import (
 	"math"
 
 	"github.com/randfeat/randfeat/coupling"
-	"github.com/randfeat/randfeat/theory/forms"
+	"github.com/randfeat/randfeat/internal/forms"
 )
 
 // How much 64 coupled projections gain over independent ones, for positive features

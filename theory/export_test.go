@@ -2,7 +2,7 @@ package theory
 
 import (
 	"github.com/randfeat/randfeat/coupling"
-	"github.com/randfeat/randfeat/theory/forms"
+	"github.com/randfeat/randfeat/internal/forms"
 )
 
 // RowError is the declared error of the bias under a coupling, relative to the kernel.

@@ -5,9 +5,9 @@ import (
 	"math"
 
 	"github.com/randfeat/randfeat/coupling"
+	"github.com/randfeat/randfeat/internal/forms"
 	"github.com/randfeat/randfeat/internal/special"
 	"github.com/randfeat/randfeat/kernel"
-	"github.com/randfeat/randfeat/theory/forms"
 )
 
 // Estimator is what the closed forms need of a family; every family implements it.

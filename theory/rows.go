@@ -5,8 +5,8 @@ import (
 	"math"
 
 	"github.com/randfeat/randfeat/coupling"
+	"github.com/randfeat/randfeat/internal/forms"
 	"github.com/randfeat/randfeat/internal/special"
-	"github.com/randfeat/randfeat/theory/forms"
 )
 
 // logRowRatio is the log of the mean over that of Haar directions: 0 for couplings whose rows have exactly their law,

@@ -5,8 +5,8 @@ import (
 	"math"
 
 	"github.com/randfeat/randfeat/coupling"
+	"github.com/randfeat/randfeat/internal/forms"
 	"github.com/randfeat/randfeat/kernel"
-	"github.com/randfeat/randfeat/theory/forms"
 )
 
 // Warning says when a coupling of m projections is known to hurt a family at a pair: it makes the estimate biased, or

@@ -77,8 +77,9 @@ func linearBackward[T dense.Float](a *Attention[T], args backArgs[T], q, k, v at
 			return attention.Report{}, fmt.Errorf("map %d, a %T: %w", i, m, randfeat.ErrNoParameters)
 		}
 	}
-	b := a.backs.Get()
-	defer a.backs.Put(b)
+	slot := a.backs.Get()
+	defer a.backs.Put(slot)
+	b := held[backCall[T]](slot)
 	b.backArgs = args
 	err := b.run(a, q, k, v)
 	return b.finish(err, q, k, v)

@@ -21,8 +21,9 @@ func (a *Attention[T]) forward(out, q, k, v attention.Seq[T]) (attention.Report,
 	if err := a.check(out, q, k, v); err != nil {
 		return attention.Report{}, err
 	}
-	c := a.calls.Get()
-	defer a.calls.Put(c)
+	slot := a.calls.Get()
+	defer a.calls.Put(slot)
+	c := held[call[T]](slot)
 	err := c.run(a, out, q, k, v)
 	return c.finish(err, q, k, v)
 }

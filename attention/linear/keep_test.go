@@ -45,7 +45,7 @@ func TestBackwardKeeps(t *testing.T) {
 					must(t, err)
 					got[i] = [3]attention.Seq[float64]{dq, dk, dv}
 				}
-				b := a.backs.Get()
+				b := held[backCall[float64]](a.backs.Get())
 				p := b.crew.Workers[0].passes[0]
 				if len(b.store) != 0 || cap(b.store) == 0 || len(p.spoilt) == 0 {
 					t.Errorf("kept numbers: %d with a mask, %d without, of %d segments", len(b.store), cap(b.store),

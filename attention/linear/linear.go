@@ -7,6 +7,7 @@ import (
 	"github.com/randfeat/randfeat/attention"
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/internal/par"
+	"github.com/randfeat/randfeat/kernel"
 )
 
 // Attention computes linear attention with the weights φ1(q_i)·φ2(k_j) of a feature map, in O(L·F·d) time. Besides its
@@ -34,8 +35,7 @@ type Attention[T dense.Float] struct {
 	// Workers limits the goroutines of a call; 0 means GOMAXPROCS. Results are bit-identical for any value.
 	Workers int
 
-	calls par.Pool[call[T]]
-	backs par.Pool[backCall[T]]
+	calls, backs par.Pool[any] // a *call and a *backCall: what only calls forward does not link gradients
 }
 
 // Rows handled together: many keep kernels busy, but their features should stay in the second-level cache. A causal
@@ -104,10 +104,26 @@ func (a *Attention[T]) rows(m randfeat.FeatureMap[T], causal bool) int {
 	return n
 }
 
+// held is the memory of calls of type C that the slot of a pool holds.
+func held[C any](slot *any) *C {
+	if *slot == nil {
+		*slot = new(C)
+	}
+	return (*slot).(*C)
+}
+
 // mapOf is the map of a key/value head.
 func (a *Attention[T]) mapOf(h int) randfeat.FeatureMap[T] {
 	if len(a.Maps) == 1 {
 		return a.Maps[0]
 	}
 	return a.Maps[h]
+}
+
+// checkWindow reports a map whose weights are not exponentials.
+func checkWindow(k kernel.Kernel) error {
+	if !k.Kind.Exponential() {
+		return fmt.Errorf("exact weights need a gaussian or softmax kernel, not %v: %w", k.Kind, kernel.ErrKernel)
+	}
+	return nil
 }

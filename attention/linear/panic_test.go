@@ -104,3 +104,13 @@ func TestPanicsOfWorkersReachTheCaller(t *testing.T) {
 		}
 	}
 }
+
+// The step that adds exact gradients ends the waits of its workers after a panic: a block that waits for those before
+// it looks at relay.stop.
+func TestExactGradientsReleaseWaits(t *testing.T) {
+	var g gang[float32]
+	par.Waiter((*exactGradients[float32])(&g)).Release()
+	if g.relay.stop.Load() == 0 {
+		t.Error("workers go on waiting")
+	}
+}

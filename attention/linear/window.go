@@ -1,7 +1,6 @@
 package linear
 
 import (
-	"fmt"
 	"math"
 	"sort"
 
@@ -17,17 +16,6 @@ import (
 // sweep. Without a window and without causal order, all keys except the sinks are summed at once. Nothing is ever
 // subtracted, so there is no cancellation. The sums keep their true scale e^scale and are combined as in online
 // softmax.
-
-// checkWindow reports a map whose weights are not exponentials.
-func checkWindow(k kernel.Kernel) error {
-	if !k.Kind.Exponential() {
-		return fmt.Errorf("exact weights need a gaussian or softmax kernel, not %v: %w", k.Kind, kernel.ErrKernel)
-	}
-	return nil
-}
-
-// windowRows keeps the denominators of unfinished rows.
-type windowRows struct{ den, scale []float64 }
 
 // attach makes the rows of s unfinished and empty.
 func attach[T dense.Float](r *windowRows, s *stream[T]) {
@@ -142,21 +130,6 @@ func (w *worker[T]) merge(s *stream[T], g, i int, num []T, den, scale float64) {
 	w.tab.MulAdd(row, num, T(add))
 	s.den[at] = s.den[at]*old + den*add
 	s.scale[at] = top
-}
-
-// windowScratch is the memory of exact weights.
-type windowScratch[T dense.Float] struct {
-	of        [32]byte // the map whose kernel is prepared
-	ready     bool
-	kind      kernel.Kind
-	gain      float64
-	embed     kern.Panel[T] // gain·M
-	u, v      dense.Matrix[T]
-	a         dense.Matrix[T] // weights
-	bias      []T
-	row       []float64
-	lo, hi    []int
-	embedding bool
 }
 
 // prepare reads the kernel of a map.

@@ -6,7 +6,26 @@ import (
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/internal/buf"
 	"github.com/randfeat/randfeat/internal/kern"
+	"github.com/randfeat/randfeat/kernel"
 )
+
+// windowRows keeps the denominators of unfinished rows.
+type windowRows struct{ den, scale []float64 }
+
+// windowScratch is the memory of exact weights.
+type windowScratch[T dense.Float] struct {
+	of        [32]byte // the map whose kernel is prepared
+	ready     bool
+	kind      kernel.Kind
+	gain      float64
+	embed     kern.Panel[T] // gain·M
+	u, v      dense.Matrix[T]
+	a         dense.Matrix[T] // weights
+	bias      []T
+	row       []float64
+	lo, hi    []int
+	embedding bool
+}
 
 // worker is the scratch memory of one goroutine, and the counts of what it has done.
 type worker[T dense.Float] struct {

@@ -266,7 +266,8 @@ func TestFeaturesBadInput(t *testing.T) {
 		{exitMisuse, `--dtype is "half"`, []string{good, "-o", out, "--family", "trig", "--dtype", "half"}},
 		{exitMisuse, "same file", []string{good, "-o", out, "--family", "trig", "--log-scale", out}},
 		{exitMisuse, "--save-spec", []string{good, "-o", out, "--family", "trig", "--save-spec", out}},
-		{exitMisuse, `--seed is "-1", want a whole number from 0`, []string{good, "-o", out, "--family", "trig", "--seed", "-1"}},
+		{exitMisuse, `--seed is "-1", want a whole number from 0`, []string{good, "-o", out, "--family", "trig",
+			"--seed", "-1"}},
 	} {
 		fails(t, c.code, c.says, append([]string{"features"}, c.args...)...)
 	}

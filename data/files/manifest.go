@@ -90,14 +90,6 @@ func (m *Manifest) units() []data.Unit {
 	return out
 }
 
-// Open is the table without a look at its files: each is opened, and compared with the manifest, when it is read first.
-func (m *Manifest) Open() (*Table, error) {
-	if err := m.Validate(); err != nil {
-		return nil, err
-	}
-	return &Table{m: m, o: m.options(), units: m.units(), shards: make([]*shard, len(m.Shards))}, nil
-}
-
 // Digest is the SHA-256 of the manifest in hexadecimal: names, sizes and ends of the files and how they are read. Parts
 // of a computation carry it, so that parts of another table are refused.
 func (m *Manifest) Digest() string {

@@ -2,7 +2,6 @@ package files
 
 import (
 	"fmt"
-	"math"
 	"net/url"
 	"path"
 	"path/filepath"
@@ -70,21 +69,6 @@ func (m *Manifest) setPartitions() error {
 	return nil
 }
 
-// Notes are sentences for people about how the table is read.
-func (t *Table) Notes() []string {
-	n := len(t.m.Columns)
-	names := t.m.Columns[n-t.m.Partitions:]
-	switch len(names) {
-	case 0:
-		return nil
-	case 1:
-		return []string{fmt.Sprintf("column %q comes from the names of the folders, such as %s=%s", names[0], names[0],
-			t.m.Shards[0].Values[0])}
-	}
-	return []string{fmt.Sprintf("columns %s come from the names of the folders, such as %s=%s", list(names), names[0],
-		t.m.Shards[0].Values[0])}
-}
-
 // partitionReader adds columns that are the same in all rows of a file behind its own.
 type partitionReader struct {
 	data.Reader
@@ -95,34 +79,6 @@ type partitionReader struct {
 	numbers []float64   // of the columns that are read as numbers
 	inner   data.Block
 	added   []data.Column
-}
-
-// withPartitions adds the columns of the folders to a reader of the file. want has the kinds of these columns, nil or
-// Infer is text.
-func (t *Table) withPartitions(r data.Reader, shard int, want []data.Kind) (data.Reader, error) {
-	kinds, err := data.CheckKinds(want, t.m.Partitions, func(int) data.Kind { return data.Text })
-	if err != nil {
-		return nil, err
-	}
-	p := &partitionReader{Reader: r, file: t.m.Shards[shard].Name, columns: t.m.Columns, kinds: kinds,
-		texts: make([][]byte, len(kinds)), numbers: make([]float64, len(kinds)), added: make([]data.Column, len(kinds))}
-	for k, value := range t.m.Shards[shard].Values {
-		if value == hiveMissing {
-			p.numbers[k] = math.NaN()
-			continue
-		}
-		p.texts[k] = []byte(value)
-		if kinds[k] != data.Number {
-			continue
-		}
-		var ok bool
-		if p.numbers[k], ok = data.ParseNumber(p.texts[k]); !ok {
-			name := p.columns[len(p.columns)-len(kinds)+k]
-			return nil, &data.InputError{Place: p.file, Column: name,
-				Detail: fmt.Sprintf("column %q is %.40q by its folder, want a number", name, value)}
-		}
-	}
-	return p, nil
 }
 
 func (p *partitionReader) Columns() []string { return p.columns }
@@ -154,4 +110,13 @@ func (p *partitionReader) Read(b *data.Block, most int) error {
 		cols[own+k] = *c
 	}
 	return nil
+}
+
+func list(names []string) string {
+	const most = 10
+	text := strings.Join(names[:min(len(names), most)], ", ")
+	if len(names) > most {
+		text += fmt.Sprintf(" and %d more", len(names)-most)
+	}
+	return text
 }

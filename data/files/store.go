@@ -1,9 +1,6 @@
 package files
 
 import (
-	"crypto/sha256"
-	"fmt"
-	"io"
 	"math"
 	"os"
 	"sync"
@@ -95,30 +92,3 @@ func endsOf(path string, size int64) (string, error) {
 
 // ContentSize is the length of Content.
 const ContentSize = 16
-
-// Content is a hash of the bytes of unit i: of an equal share of its file, so that the units of a file together cover
-// all of it, wherever the rows of a unit end. Steps that read a table twice compare it, since a file may change and
-// keep its size.
-func (t *Table) Content(i int) ([ContentSize]byte, error) {
-	u := t.units[i]
-	s := t.m.Shards[u.Shard]
-	share := (s.Size + int64(s.Blocks) - 1) / int64(s.Blocks)
-	lo := min(s.Size, share*int64(u.Block))
-	n := min(share, s.Size-lo)
-	var out [ContentSize]byte
-	f, err := raw(s.Name)
-	if err != nil {
-		return out, err
-	}
-	defer f.Close()
-	h := sha256.New()
-	got, err := io.Copy(h, io.NewSectionReader(f, lo, n))
-	if err != nil {
-		return out, fmt.Errorf("%s: %w", s.Name, err)
-	}
-	if got < n {
-		return out, &data.InputError{Place: s.Name, Detail: "the file has become shorter since the list of files was made"}
-	}
-	copy(out[:], h.Sum(nil))
-	return out, nil
-}

@@ -1,13 +1,13 @@
 package files
 
 import (
+	"crypto/sha256"
 	"fmt"
 	"io"
 	"math"
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 
 	"github.com/randfeat/randfeat/data"
@@ -210,15 +210,6 @@ func (t *Table) compare(i int, src data.Source) (*shard, error) {
 		}
 	}
 	return out, nil
-}
-
-func list(names []string) string {
-	const most = 10
-	text := strings.Join(names[:min(len(names), most)], ", ")
-	if len(names) > most {
-		text += fmt.Sprintf(" and %d more", len(names)-most)
-	}
-	return text
 }
 
 // column is which column of the file is column j of the table.
@@ -552,4 +543,82 @@ func (r *tableReader) Read(b *data.Block, most int) error {
 		}
 		r.at++
 	}
+}
+
+// Open is the table without a look at its files: each is opened, and compared with the manifest, when it is read first.
+func (m *Manifest) Open() (*Table, error) {
+	if err := m.Validate(); err != nil {
+		return nil, err
+	}
+	return &Table{m: m, o: m.options(), units: m.units(), shards: make([]*shard, len(m.Shards))}, nil
+}
+
+// Content is a hash of the bytes of unit i: of an equal share of its file, so that the units of a file together cover
+// all of it, wherever the rows of a unit end. Steps that read a table twice compare it, since a file may change and
+// keep its size.
+func (t *Table) Content(i int) ([ContentSize]byte, error) {
+	u := t.units[i]
+	s := t.m.Shards[u.Shard]
+	share := (s.Size + int64(s.Blocks) - 1) / int64(s.Blocks)
+	lo := min(s.Size, share*int64(u.Block))
+	n := min(share, s.Size-lo)
+	var out [ContentSize]byte
+	f, err := raw(s.Name)
+	if err != nil {
+		return out, err
+	}
+	defer f.Close()
+	h := sha256.New()
+	got, err := io.Copy(h, io.NewSectionReader(f, lo, n))
+	if err != nil {
+		return out, fmt.Errorf("%s: %w", s.Name, err)
+	}
+	if got < n {
+		return out, &data.InputError{Place: s.Name, Detail: "the file has become shorter since the list of files was made"}
+	}
+	copy(out[:], h.Sum(nil))
+	return out, nil
+}
+
+// Notes are sentences for people about how the table is read.
+func (t *Table) Notes() []string {
+	n := len(t.m.Columns)
+	names := t.m.Columns[n-t.m.Partitions:]
+	switch len(names) {
+	case 0:
+		return nil
+	case 1:
+		return []string{fmt.Sprintf("column %q comes from the names of the folders, such as %s=%s", names[0], names[0],
+			t.m.Shards[0].Values[0])}
+	}
+	return []string{fmt.Sprintf("columns %s come from the names of the folders, such as %s=%s", list(names), names[0],
+		t.m.Shards[0].Values[0])}
+}
+
+// withPartitions adds the columns of the folders to a reader of the file. want has the kinds of these columns, nil or
+// Infer is text.
+func (t *Table) withPartitions(r data.Reader, shard int, want []data.Kind) (data.Reader, error) {
+	kinds, err := data.CheckKinds(want, t.m.Partitions, func(int) data.Kind { return data.Text })
+	if err != nil {
+		return nil, err
+	}
+	p := &partitionReader{Reader: r, file: t.m.Shards[shard].Name, columns: t.m.Columns, kinds: kinds,
+		texts: make([][]byte, len(kinds)), numbers: make([]float64, len(kinds)), added: make([]data.Column, len(kinds))}
+	for k, value := range t.m.Shards[shard].Values {
+		if value == hiveMissing {
+			p.numbers[k] = math.NaN()
+			continue
+		}
+		p.texts[k] = []byte(value)
+		if kinds[k] != data.Number {
+			continue
+		}
+		var ok bool
+		if p.numbers[k], ok = data.ParseNumber(p.texts[k]); !ok {
+			name := p.columns[len(p.columns)-len(kinds)+k]
+			return nil, &data.InputError{Place: p.file, Column: name,
+				Detail: fmt.Sprintf("column %q is %.40q by its folder, want a number", name, value)}
+		}
+	}
+	return p, nil
 }

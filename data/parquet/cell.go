@@ -15,12 +15,6 @@ import (
 	"github.com/randfeat/randfeat/data"
 )
 
-// Decimals have at most 76 digits, which 32 bytes hold.
-const (
-	maxScale        = 76
-	maxDecimalBytes = 32
-)
-
 // number converts value v. ok is false for texts that are no numbers.
 func (c *column) number(p *values, v int) (x float64, ok bool) {
 	switch {

@@ -14,6 +14,12 @@ import (
 	"github.com/randfeat/randfeat/data"
 )
 
+// Decimals have at most 76 digits, which 32 bytes hold.
+const (
+	maxScale        = 76
+	maxDecimalBytes = 32
+)
+
 // magic begins and ends a file; a file with an encrypted footer ends otherwise.
 const magic, encryptedMagic = "PAR1", "PARE"
 

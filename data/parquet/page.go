@@ -10,7 +10,6 @@ import (
 	"hash/crc32"
 	"io"
 	"sync"
-	"sync/atomic"
 
 	"github.com/andybalholm/brotli"
 	"github.com/klauspost/compress/snappy"
@@ -30,37 +29,6 @@ const (
 	maxHeldBytes = 256 << 20
 	maxHeldRatio = 16
 )
-
-// budget is a column's share of the memory bound. A column keeps what it has drawn for its later pages, so whether the
-// bound suffices does not depend on the order in which columns are read.
-type budget struct {
-	left   int64 // drawn and free
-	shared *atomic.Int64
-}
-
-// errBudget is about all columns together.
-var errBudget = errors.New("the pages that are read at the same time, one of every column, take more memory than a " +
-	"file of this size may: write the file with smaller pages, or leave columns out")
-
-// take charges n bytes, which held counts to give them back.
-func (b *budget) take(held *int64, n int64) error {
-	if need := n - b.left; need > 0 {
-		if b.shared.Add(-need) < 0 {
-			b.shared.Add(need)
-			return errBudget
-		}
-		b.left += need
-	}
-	b.left -= n
-	*held += n
-	return nil
-}
-
-// give takes a charge back.
-func (b *budget) give(held *int64) {
-	b.left += *held
-	*held = 0
-}
 
 // chunk reads one column of one row group, page by page.
 type chunk struct {

@@ -1,6 +1,6 @@
 package calc
 
-import "github.com/randfeat/randfeat/theory/forms"
+import "github.com/randfeat/randfeat/internal/forms"
 
 // concentrationEntries are docs/theory.md §5.3 and the bound of CRT Thm 4.1.
 func concentrationEntries() []Entry {

@@ -4,7 +4,7 @@ import (
 	"math"
 
 	"github.com/randfeat/randfeat/coupling"
-	"github.com/randfeat/randfeat/theory/forms"
+	"github.com/randfeat/randfeat/internal/forms"
 )
 
 // couplingName is the input that names a joint law of the projections.

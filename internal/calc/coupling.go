@@ -5,10 +5,10 @@ import (
 
 	"github.com/randfeat/randfeat/coupling"
 	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/forms"
 	"github.com/randfeat/randfeat/internal/kern"
 	"github.com/randfeat/randfeat/internal/omega"
 	"github.com/randfeat/randfeat/theory"
-	"github.com/randfeat/randfeat/theory/forms"
 )
 
 // couplingEntries are the steps of the couplings: docs/theory.md §4.

@@ -37,7 +37,7 @@ func TestEveryFormHasAnEntry(t *testing.T) {
 	}
 	found := 0
 	known := map[string]bool{}
-	for _, file := range parseDir(t, "../../theory/forms") {
+	for _, file := range parseDir(t, "../../internal/forms") {
 		for _, d := range file.Decls {
 			f, ok := d.(*ast.FuncDecl)
 			if !ok || !f.Name.IsExported() {

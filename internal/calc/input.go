@@ -3,6 +3,7 @@ package calc
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -11,6 +12,9 @@ import (
 
 	"github.com/randfeat/randfeat/dense"
 )
+
+// ErrInput marks inputs that are missing, unknown, of the wrong type or out of range.
+var ErrInput = errors.New("bad input")
 
 // Input describes one required key of a formula's inputs.
 type Input struct {

@@ -3,7 +3,7 @@ package calc
 import (
 	"fmt"
 
-	"github.com/randfeat/randfeat/theory/forms"
+	"github.com/randfeat/randfeat/internal/forms"
 )
 
 // orfEntries are docs/theory.md §5.5.

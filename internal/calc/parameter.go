@@ -2,7 +2,7 @@ package calc
 
 import (
 	"github.com/randfeat/randfeat/family"
-	"github.com/randfeat/randfeat/theory/forms"
+	"github.com/randfeat/randfeat/internal/forms"
 )
 
 // parameterEntries are statistics and optimal parameters: docs/theory.md §3, 2.8 and 2.18.

@@ -2,9 +2,9 @@ package calc
 
 import (
 	"github.com/randfeat/randfeat/family"
+	"github.com/randfeat/randfeat/internal/forms"
 	"github.com/randfeat/randfeat/kernel"
 	"github.com/randfeat/randfeat/theory"
-	"github.com/randfeat/randfeat/theory/forms"
 )
 
 // varianceEntries are the variances of one projection: docs/theory.md §5.1.

@@ -9,16 +9,15 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
-
-	"github.com/randfeat/randfeat/internal/similar"
 )
+
+// maxDownload bounds one download: five times the largest.
+const maxDownload = 1 << 26
 
 // Variable is the environment variable that names the folder of the data sets.
 const Variable = "RANDFEAT_DATA"
@@ -49,32 +48,6 @@ type File struct {
 	Why string `json:"why,omitempty"`
 
 	convert func([]byte) ([]byte, error) // from the download to the file before compression; nil: as it is
-}
-
-// Find is the set of a name.
-func Find(name string) (Set, error) {
-	all := List()
-	names := make([]string, len(all))
-	for i, s := range all {
-		if names[i] = s.Name; s.Name == name {
-			return s, nil
-		}
-	}
-	hint := ""
-	if near := similar.Nearest(name, names); near != "" {
-		hint = fmt.Sprintf("; did you mean %s?", near)
-	}
-	return Set{}, fmt.Errorf("no data set %q: there are %s%s", name, strings.Join(names, ", "), hint)
-}
-
-// Lookup is the file of a path, such as "abalone/abalone.data".
-func Lookup(path string) (Set, File, error) {
-	for _, s := range List() {
-		if i := slices.IndexFunc(s.Files, func(f File) bool { return f.Path == path }); i >= 0 {
-			return s, s.Files[i], nil
-		}
-	}
-	return Set{}, File{}, fmt.Errorf("no data set has the file %q", path)
 }
 
 // In is where the file lies in a folder of data sets.

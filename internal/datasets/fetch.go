@@ -26,9 +26,6 @@ var ErrNoSource = errors.New("cannot be fetched")
 // errSum marks a download whose checksum is wrong.
 var errSum = errors.New("the checksum is wrong")
 
-// maxDownload bounds one download: five times the largest.
-const maxDownload = 1 << 26
-
 // Fetcher downloads files into a folder of data sets. What was downloaded is checked before it takes its place, in one
 // step; what a cut connection or an interrupt left of a download is continued by the next try, by the same process or a
 // later one.

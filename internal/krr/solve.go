@@ -25,13 +25,6 @@ type Result struct {
 	Converged bool
 }
 
-// Fit is f(x) = Σ_i α_i κ(x_i, x) + b.
-type Fit struct {
-	Alpha     dense.Matrix[float64]
-	Intercept []float64
-	ones      []float64 // (K + λI)⁻¹·1
-}
-
 // corrections bounds how often a residual of float64 is solved for in float32.
 const corrections = 4
 

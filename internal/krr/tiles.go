@@ -10,6 +10,13 @@ import (
 	"github.com/randfeat/randfeat/kernel"
 )
 
+// Fit is f(x) = Σ_i α_i κ(x_i, x) + b.
+type Fit struct {
+	Alpha     dense.Matrix[float64]
+	Intercept []float64
+	ones      []float64 // (K + λI)⁻¹·1
+}
+
 // side is the number of rows and of columns of a tile: 1 MiB of float32, which stays in the second-level cache between
 // the two products that it is for.
 const side = 512

@@ -19,7 +19,8 @@ func Nearest(name string, names []string) string {
 	return best
 }
 
-// Hint is a clause for an error message about an unknown name, such as " (did you mean trig?)"; empty if no name is near.
+// Hint is a clause for an error message about an unknown name, such as " (did you mean trig?)", or empty if no name is
+// near.
 func Hint(name string, names []string) string {
 	if near := Nearest(name, names); near != "" {
 		return " (did you mean " + near + "?)"

@@ -138,7 +138,7 @@ func TestThreads(t *testing.T) {
 func TestMatrixIsPower(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
 	a := normal(r, 30, 5)
-	g := Gram(a)
+	g := gram(a)
 	trace := 0.0
 	for i := range 5 {
 		trace += g.At(i, i)
@@ -148,9 +148,9 @@ func TestMatrixIsPower(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		p := Gram(m) // MᵀM
+		p := gram(m) // MᵀM
 		if kind != Diagonal {
-			p = Gram(p)
+			p = gram(p)
 		}
 		for i := range 5 {
 			for j := range 5 {

@@ -125,7 +125,7 @@ type Direction struct {
 // Directions returns at most most eigenvectors of MᵀM, in descending order of eigenvalues. For a diagonal metric they
 // are unit vectors.
 func Directions(m dense.Matrix[float64], most int) ([]Direction, error) {
-	values, vectors, err := eigen(Gram(m))
+	values, vectors, err := eigen(gram(m))
 	if err != nil {
 		return nil, err
 	}
@@ -157,8 +157,8 @@ func Directions(m dense.Matrix[float64], most int) ([]Direction, error) {
 	return out, nil
 }
 
-// Gram returns MᵀM.
-func Gram(m dense.Matrix[float64]) dense.Matrix[float64] {
+// gram returns MᵀM.
+func gram(m dense.Matrix[float64]) dense.Matrix[float64] {
 	out := dense.New[float64](m.Cols, m.Cols)
 	kern.Best[float64]().TMul(out, m, m)
 	return out
@@ -182,6 +182,6 @@ func Shares(m dense.Matrix[float64]) []float64 {
 // Alike returns the cosine similarity of MᵀM of two metrics, as vectors; 1 means equal. It shows how well metrics from
 // two halves of the rows agree.
 func Alike(a, b dense.Matrix[float64]) float64 {
-	x, y := Gram(a), Gram(b)
+	x, y := gram(a), gram(b)
 	return dense.Dot(x.Data, y.Data) / math.Sqrt(dense.Norm2(x.Data)*dense.Norm2(y.Data))
 }

@@ -5,8 +5,55 @@ import (
 	"cmp"
 	"fmt"
 	"html"
+	"math"
+	"slices"
 	"strconv"
+	"time"
+
+	"github.com/randfeat/randfeat/data"
+	"github.com/randfeat/randfeat/machine"
 )
+
+// pageView is what the page shows.
+type pageView struct {
+	Info    pageInfo
+	Text    string // rows typed
+	Options []pageOption
+	Problem *Problem
+	Columns []string // of the predictions, then of the rows that they are of
+	Given   int      // from which column on they are those of the rows
+	Rows    [][]string
+	Unlike  []data.Surprise
+	Total   int
+	Shown   int
+	Inputs  []pageInput // of one row; none if there are too many
+	Scores  []machine.Score
+	Scored  string // on what
+	Metric  *machine.Metric
+	Fitted  string // when, by what
+}
+
+// pageInput is the field of the form for one column.
+type pageInput struct {
+	Name, Value, Hint string
+	Choices           []string // of a list; nil: any text
+}
+
+// missingChoice is how a list says that a value is not known; an empty text elsewhere.
+const missingChoice = "(unknown)"
+
+type pageInfo struct {
+	Name, Kind, Task, SHA256, Loaded string
+	Rows                             int64
+	Fields                           []data.Field
+	Targets                          []string
+	IDs                              []string
+}
+
+type pageOption struct {
+	Name string
+	On   bool
+}
 
 // markup is trusted HTML. Only constants of this package convert to it without an explicit conversion, so no text of a
 // client or a model can be mistaken for HTML. html/template would give the same guarantee, but its use of reflection
@@ -303,4 +350,56 @@ func (v *pageView) fields(p *page) {
 		p.raw("</p>\n")
 	}
 	p.raw("</details>\n")
+}
+
+// inputOf is the field of the form with a typical value.
+func inputOf(f *data.Field) pageInput {
+	in := pageInput{Name: f.Name, Value: typical(f)}
+	switch {
+	case f.Kind == data.Boolean:
+		in.Choices = []string{"true", "false", missingChoice}
+	case len(f.Levels) > 0:
+		in.Choices = append(slices.Clone(f.Levels), missingChoice)
+		if f.Other {
+			in.Hint = "most frequent first; others in the text below"
+		}
+	case f.Kind == data.Numeric && f.Range != nil:
+		in.Hint = short(f.Range[0]) + " to " + short(f.Range[1]) + ", mean " + short(f.Mean)
+	case f.Kind == data.Numeric:
+		in.Hint = short(f.Mean) + " ± " + short(f.Scale)
+	case f.Kind == data.Time && f.Range != nil:
+		in.Hint = dateText(f, f.Range[0]) + " to " + dateText(f, f.Range[1]) + ", " + f.Format
+	case f.Kind == data.Time:
+		in.Hint = "a date, " + f.Format
+	case f.Kind == data.Words:
+		in.Hint = "some words; empty: none"
+	}
+	return in
+}
+
+// dateText is a time, in days since 1970, as the texts of a field spell it.
+func dateText(f *data.Field, days float64) string {
+	layout := map[string]string{"day-month-year": "02/01/2006", "month-day-year": "01/02/2006"}[f.Format]
+	if layout == "" {
+		layout = time.DateOnly
+	}
+	if f.Clock {
+		layout += " 15:04"
+	}
+	return time.Unix(int64(math.Round(days*86400)), 0).UTC().Format(layout)
+}
+
+// typical is a value that many rows have.
+func typical(f *data.Field) string {
+	switch {
+	case f.Kind == data.Numeric:
+		return short(f.Mean)
+	case f.Kind == data.Boolean:
+		return strconv.FormatBool(f.Mean >= 0.5)
+	case f.Kind == data.Time:
+		return dateText(f, f.Mean)
+	case len(f.Levels) > 0:
+		return f.Levels[0]
+	}
+	return ""
 }

@@ -285,11 +285,3 @@ func (r *jsonRows) wrong(err error) error {
 	}
 	return err
 }
-
-// show quotes a text for a message, cut to a readable length.
-func show[S string | []byte](s S) string {
-	if len(s) > 40 {
-		return fmt.Sprintf("%q…", s[:40])
-	}
-	return fmt.Sprintf("%q", s)
-}

@@ -95,11 +95,6 @@ func (m *metrics) surprised(list []data.Surprise) {
 	}
 }
 
-func (m *metrics) use(l *loaded) {
-	m.model.replace(1, string(l.model.Kind), l.sha256, string(l.model.Task))
-	m.loaded.with().set(float64(l.at.UnixMilli()) / 1e3)
-}
-
 // measure is a metric family: all series of one name, by the values of its labels. Labels are in the order of their
 // names.
 type measure struct {

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"math"
 	"os"
-	"path/filepath"
 	"slices"
 	"sync"
 	"time"
@@ -85,54 +84,6 @@ func onlyRegular(path string) error {
 func sumOf(file []byte) string {
 	sum := sha256.Sum256(file)
 	return hex.EncodeToString(sum[:])
-}
-
-// prepare loads the model of a file with the given sha256 and predicts one row, to be sure that it can.
-func (srv *Server) prepare(file []byte, sum string) (*loaded, error) {
-	m, err := machine.Read(file)
-	if err != nil {
-		return nil, err
-	}
-	d := &loaded{model: m, sha256: sum, bytes: len(file), at: time.Now().UTC(),
-		s: srv, ready: map[machine.TableOptions]*batcher{}, index: map[string]int{}}
-	if srv.path != "" {
-		d.name = filepath.Base(srv.path)
-	}
-	s := m.Schema
-	if s == nil {
-		return nil, fmt.Errorf("the model has no schema, so the columns of rows are not known: fit it with randfeat fit: %w", machine.ErrSetup)
-	}
-	for i := range s.Fields {
-		d.columns = append(d.columns, s.Fields[i].Name)
-	}
-	d.fields = len(d.columns)
-	d.columns = append(d.columns, s.IDs...)
-	d.ids = len(d.columns)
-	for _, c := range s.Ignored {
-		if _, ok := s.Constants[c]; ok {
-			d.columns = append(d.columns, c)
-		}
-	}
-	for j, c := range d.columns {
-		d.index[c] = j
-	}
-	for i := range s.Targets {
-		d.index[s.Targets[i].Name] = unread
-	}
-	for _, c := range s.Ignored {
-		if _, ok := s.Constants[c]; !ok {
-			d.index[c] = unread
-		}
-	}
-	b, err := d.batcher(machine.TableOptions{})
-	if err != nil {
-		return nil, err
-	}
-	if err := d.try(b.predictor); err != nil {
-		return nil, fmt.Errorf("the model cannot predict a row without values: %w", err)
-	}
-	d.offers = sync.OnceValue(d.options)
-	return d, nil
 }
 
 // info is what /v1/model answers.
@@ -236,4 +187,9 @@ func (d *loaded) sameColumns(o *loaded) bool {
 	slices.Sort(a)
 	slices.Sort(b)
 	return slices.Equal(a, b)
+}
+
+func (m *metrics) use(l *loaded) {
+	m.model.replace(1, string(l.model.Kind), l.sha256, string(l.model.Task))
+	m.loaded.with().set(float64(l.at.UnixMilli()) / 1e3)
 }

@@ -20,26 +20,6 @@ import (
 	"github.com/randfeat/randfeat/machine"
 )
 
-// modelHeader tells which model answered.
-const modelHeader = "Randfeat-Model"
-
-// surprisesHeader tells how many values are unlike those of the fit; none: all are like them.
-const surprisesHeader = "Randfeat-Surprises"
-
-// idHeader names a request.
-const idHeader = "X-Request-Id"
-
-// csvHeader is the Content-Type of an answer in CSV.
-const csvHeader = typeCSV + "; charset=utf-8; header=present"
-
-// The kinds of content.
-const (
-	typeJSON   = "application/json"
-	typeCSV    = "text/csv"
-	typeTSV    = "text/tab-separated-values"
-	typeNDJSON = "application/x-ndjson"
-)
-
 // work is the memory of a request, kept for the next.
 type work struct {
 	in, out data.Block
@@ -93,70 +73,6 @@ func (s *Server) hold(k *work, n int) *Problem {
 		return busy("requests with %d bytes are in work: try again later", s.o.Limits.Memory)
 	}
 	return nil
-}
-
-// optionNames are the query parameters.
-var optionNames = []string{"probabilities", "scores", "variance", "interval"}
-
-// intervals are the values that ?interval accepts, the default first. There are few, because the server keeps memory
-// for each.
-var intervals = []string{"0.9", "0.5", "0.8", "0.95", "0.99"}
-
-// setOption sets the option of a query parameter; alone ("") it is on.
-func setOption(o *machine.TableOptions, name, value string) *Problem {
-	if name == "interval" {
-		if value == "" || value == "true" {
-			value = intervals[0]
-		}
-		if value == "false" {
-			return nil
-		}
-		if !slices.Contains(intervals, value) {
-			return problem(http.StatusBadRequest, "bad_option", "the parameter interval is %s, want one of %s",
-				show(value),
-				strings.Join(intervals, ", "))
-		}
-		v, err := strconv.ParseFloat(value, 64)
-		if err != nil {
-			return internal(err)
-		}
-		o.Interval = v
-		return nil
-	}
-	field := optionNamed(o, name)
-	if field == nil {
-		return problem(http.StatusBadRequest, "bad_option", "the parameter %s: want one of %s", show(name),
-			strings.Join(optionNames, ", "))
-	}
-	on, err := strconv.ParseBool(value)
-	if err != nil && value != "" { // ?variance
-		return problem(http.StatusBadRequest, "bad_option", "the parameter %s is %s, want true or false", name,
-			show(value))
-	}
-	*field = on || value == ""
-	return nil
-}
-
-func optionNamed(o *machine.TableOptions, name string) *bool {
-	switch name {
-	case "probabilities":
-		return &o.Probabilities
-	case "scores":
-		return &o.Scores
-	case "variance":
-		return &o.Variance
-	}
-	return nil
-}
-
-// tableOptions reads the query parameters.
-func tableOptions(q url.Values) (o machine.TableOptions, p *Problem) {
-	for name, values := range q {
-		if p := setOption(&o, name, values[len(values)-1]); p != nil {
-			return o, p
-		}
-	}
-	return o, nil
 }
 
 func (s *Server) servePredict(w http.ResponseWriter, r *http.Request) *Problem {

@@ -13,6 +13,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"path/filepath"
 	"runtime/debug"
 	"strconv"
 	"strings"
@@ -451,4 +452,52 @@ func (s *Server) connection(c net.Conn, state http.ConnState) {
 		s.open.Add(-1)
 		s.metrics.connections.with().add(-1)
 	}
+}
+
+// prepare loads the model of a file with the given sha256 and predicts one row, to be sure that it can.
+func (srv *Server) prepare(file []byte, sum string) (*loaded, error) {
+	m, err := machine.Read(file)
+	if err != nil {
+		return nil, err
+	}
+	d := &loaded{model: m, sha256: sum, bytes: len(file), at: time.Now().UTC(),
+		s: srv, ready: map[machine.TableOptions]*batcher{}, index: map[string]int{}}
+	if srv.path != "" {
+		d.name = filepath.Base(srv.path)
+	}
+	s := m.Schema
+	if s == nil {
+		return nil, fmt.Errorf("the model has no schema, so the columns of rows are not known: fit it with randfeat fit: %w", machine.ErrSetup)
+	}
+	for i := range s.Fields {
+		d.columns = append(d.columns, s.Fields[i].Name)
+	}
+	d.fields = len(d.columns)
+	d.columns = append(d.columns, s.IDs...)
+	d.ids = len(d.columns)
+	for _, c := range s.Ignored {
+		if _, ok := s.Constants[c]; ok {
+			d.columns = append(d.columns, c)
+		}
+	}
+	for j, c := range d.columns {
+		d.index[c] = j
+	}
+	for i := range s.Targets {
+		d.index[s.Targets[i].Name] = unread
+	}
+	for _, c := range s.Ignored {
+		if _, ok := s.Constants[c]; !ok {
+			d.index[c] = unread
+		}
+	}
+	b, err := d.batcher(machine.TableOptions{})
+	if err != nil {
+		return nil, err
+	}
+	if err := d.try(b.predictor); err != nil {
+		return nil, fmt.Errorf("the model cannot predict a row without values: %w", err)
+	}
+	d.offers = sync.OnceValue(d.options)
+	return d, nil
 }

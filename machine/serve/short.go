@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"fmt"
 	"math"
 	"strconv"
 	"strings"
@@ -23,4 +24,12 @@ func short(v float64) string {
 		s = "0"
 	}
 	return s
+}
+
+// show quotes a text for a message, cut to a readable length.
+func show[S string | []byte](s S) string {
+	if len(s) > 40 {
+		return fmt.Sprintf("%q…", s[:40])
+	}
+	return fmt.Sprintf("%q", s)
 }

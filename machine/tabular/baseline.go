@@ -11,15 +11,6 @@ import (
 	"github.com/randfeat/randfeat/machine"
 )
 
-// Compared is the result of a simpler method on the rows that the model is scored on, fitted without the same folds.
-type Compared struct {
-	Name   string          `json:"name"` // mean, most frequent class, linear
-	About  string          `json:"about"`
-	Scores []machine.Score `json:"scores"`
-	// Kernel is the score of the kernel machine minus the score of this method, paired row by row.
-	Kernel []machine.Difference `json:"kernel"`
-}
-
 // linearWidth bounds the columns of a linear model here, whose sums have their square.
 const linearWidth = 2048
 
@@ -268,17 +259,4 @@ func (s *linearSums) solve() (*linearModel, bool) {
 	w := new(mat.Dense)
 	w.Mul(&v, &c)
 	return &linearModel{s.x, w}, true
-}
-
-// checkCompare refuses what has nothing to compare.
-func (o *Options) checkCompare() error {
-	info, _ := o.Kind.Info() // of which withDefaults knows
-	switch {
-	case o.Compare && o.Folds == 1:
-		return fmt.Errorf("a comparison needs folds that are held out: ask for more than 1: %w", machine.ErrSetup)
-	case o.Compare && o.Schema == nil && len(o.Learn.Targets) == 0 || o.Compare &&
-		slices.Contains(info.Tasks, machine.Unsupervised):
-		return fmt.Errorf("a comparison needs a target, a density has none: %w", machine.ErrSetup)
-	}
-	return nil
 }

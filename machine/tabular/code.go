@@ -27,43 +27,6 @@ const (
 	allLevels = 2048
 )
 
-// Values of Options.Code that are no data.Code.
-const (
-	CodeLevels = "levels" // one column for each of the most frequent levels, as many as Learn.MaxLevels says
-	CodeAll    = "all"    // one column for each of at most 2048 levels
-)
-
-// CodeNames are the values of Options.Code.
-func CodeNames() []string {
-	out := []string{CodeLevels, CodeAll}
-	for _, c := range data.Codes() {
-		out = append(out, string(c))
-	}
-	return out
-}
-
-// checkCodes checks what does not depend on the table.
-func (o *Options) checkCodes() error {
-	for _, column := range slices.Sorted(maps.Keys(o.Code)) {
-		if c := o.Code[column]; !slices.Contains(CodeNames(), c) {
-			return errLevels(column, fmt.Sprintf("code %q, want %s", c, strings.Join(CodeNames(), ", ")))
-		}
-	}
-	if o.Schema == nil {
-		return nil
-	}
-	if len(o.Code) > 0 {
-		return fmt.Errorf("codes of levels with a schema, which has its own: leave one of them out: %w", machine.ErrSetup)
-	}
-	for i := range o.Schema.Fields {
-		if f := &o.Schema.Fields[i]; f.Code == data.CodeMeans {
-			return errLevels(f.Name, "the schema has means of the target of a table that is fitted again, with which "+
-				"every row would know its own: learn the columns from the table")
-		}
-	}
-	return nil
-}
-
 // codedColumns are the columns that a code is to be chosen for, and those that have one given.
 func (f *fit) codedColumns() (open []string, given map[string]string, err error) {
 	given = map[string]string{}

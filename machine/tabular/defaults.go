@@ -3,11 +3,13 @@ package tabular
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/randfeat/randfeat/data"
 	"github.com/randfeat/randfeat/family"
 	"github.com/randfeat/randfeat/machine"
 )
@@ -174,4 +176,44 @@ func joined(kinds []machine.Kind) string {
 		names[i] = string(k)
 	}
 	return strings.Join(names, ", ")
+}
+
+// checkCodes checks what does not depend on the table.
+func (o *Options) checkCodes() error {
+	for _, column := range slices.Sorted(maps.Keys(o.Code)) {
+		if c := o.Code[column]; !slices.Contains(CodeNames(), c) {
+			return errLevels(column, fmt.Sprintf("code %q, want %s", c, strings.Join(CodeNames(), ", ")))
+		}
+	}
+	if o.Schema == nil {
+		return nil
+	}
+	if len(o.Code) > 0 {
+		return fmt.Errorf("codes of levels with a schema, which has its own: leave one of them out: %w", machine.ErrSetup)
+	}
+	for i := range o.Schema.Fields {
+		if f := &o.Schema.Fields[i]; f.Code == data.CodeMeans {
+			return errLevels(f.Name, "the schema has means of the target of a table that is fitted again, with which "+
+				"every row would know its own: learn the columns from the table")
+		}
+	}
+	return nil
+}
+
+// checkCompare refuses what has nothing to compare.
+func (o *Options) checkCompare() error {
+	info, _ := o.Kind.Info() // of which withDefaults knows
+	switch {
+	case o.Compare && o.Folds == 1:
+		return fmt.Errorf("a comparison needs folds that are held out: ask for more than 1: %w", machine.ErrSetup)
+	case o.Compare && o.Schema == nil && len(o.Learn.Targets) == 0 || o.Compare &&
+		slices.Contains(info.Tasks, machine.Unsupervised):
+		return fmt.Errorf("a comparison needs a target, a density has none: %w", machine.ErrSetup)
+	}
+	return nil
+}
+
+// errLevels says which column cannot have a code.
+func errLevels(column, why string) error {
+	return fmt.Errorf("column %q: %s: %w", column, why, machine.ErrSetup)
 }

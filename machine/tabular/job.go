@@ -11,6 +11,31 @@ import (
 	"github.com/randfeat/randfeat/machine"
 )
 
+// iterativeRows is the number of rows from which exact kernels are solved by conjugate gradients: a factorisation takes
+// longer then. A variable for tests with fewer.
+var iterativeRows = 12000
+
+const (
+	// iterativeLimit times exactRows rows have the exact kernel by conjugate gradients, where rows have no marks.
+	iterativeLimit = 3
+	// iterativeTolerance is the residual at which a fit ends: predictions show nothing smaller.
+	iterativeTolerance = 1e-3
+	iterativeSteps     = 100
+)
+
+type crossedField struct {
+	places data.Field  // whose code is the place of a level
+	width  int         // columns of a code
+	tables [][]float64 // by part
+}
+
+// crossed are the codes of rows of the fit, by part.
+type crossed struct {
+	deal   *dealer
+	parts  int
+	fields map[string]crossedField
+}
+
 // job is everything that is known before a choice is made: the table, the options with their defaults, the columns, the
 // task, the weights of rows and their folds. The first stages of a fit fill it in. A search reads it and never changes
 // it, so one job can serve several searches.
@@ -191,4 +216,15 @@ func (j *job) shifts() bool { return j.o.ClassWeights != nil && j.weights != nil
 func (j *job) setup(spec randfeat.Spec) machine.Setup {
 	return machine.Setup{Spec: spec, Task: j.task, Outputs: j.outputs, Float32: j.o.Float32, Block: j.o.Block,
 		Weighted: j.weights != nil}
+}
+
+// iterative reports whether conjugate gradients can solve the exact kernel: rows have no weights, groups or times. With
+// groups or times every fold is a separate fit.
+func (j *job) iterative() bool {
+	return j.weights == nil && j.o.ClassWeights == nil && !j.deal.grouped() && !j.deal.ordered()
+}
+
+// iterates reports whether they do so of n rows.
+func (j *job) iterates(n int) bool {
+	return j.iterative() && n > min(iterativeRows, exactRows, j.factoredRows())
 }

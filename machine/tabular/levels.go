@@ -1,7 +1,6 @@
 package tabular
 
 import (
-	"fmt"
 	"math"
 	"slices"
 
@@ -290,19 +289,6 @@ func (c *levelCounts) table(k int, code data.Code, s *codeScales, p int) []float
 	return out
 }
 
-// crossed are the codes of rows of the fit, by part.
-type crossed struct {
-	deal   *dealer
-	parts  int
-	fields map[string]crossedField
-}
-
-type crossedField struct {
-	places data.Field  // whose code is the place of a level
-	width  int         // columns of a code
-	tables [][]float64 // by part
-}
-
 // cross are the codes of means among the fields of a schema; nil: there are none.
 func (c *levelCounts) cross(s *data.Schema) *crossed {
 	out := &crossed{deal: c.deal, parts: c.parts, fields: map[string]crossedField{}}
@@ -393,9 +379,4 @@ func (r *crossedRows) Each(block int, f func(x, y dense.Matrix[float64]) error) 
 		}
 		return f(x, y)
 	})
-}
-
-// errLevels says which column cannot have a code.
-func errLevels(column, why string) error {
-	return fmt.Errorf("column %q: %s: %w", column, why, machine.ErrSetup)
 }

@@ -11,6 +11,12 @@ import (
 	"github.com/randfeat/randfeat/machine"
 )
 
+// Values of Options.Code that are no data.Code.
+const (
+	CodeLevels = "levels" // one column for each of the most frequent levels, as many as Learn.MaxLevels says
+	CodeAll    = "all"    // one column for each of at most 2048 levels
+)
+
 // Options are the choices of the caller. [Fit] chooses every field that is zero.
 type Options struct {
 	// Learn says what the columns are for. No targets: a density.
@@ -169,3 +175,12 @@ const (
 
 // Losses are all losses.
 func Losses() []string { return []string{LossSquares, LossMargins} }
+
+// CodeNames are the values of Options.Code.
+func CodeNames() []string {
+	out := []string{CodeLevels, CodeAll}
+	for _, c := range data.Codes() {
+		out = append(out, string(c))
+	}
+	return out
+}

@@ -5,6 +5,15 @@ import (
 	"github.com/randfeat/randfeat/machine"
 )
 
+// Compared is the result of a simpler method on the rows that the model is scored on, fitted without the same folds.
+type Compared struct {
+	Name   string          `json:"name"` // mean, most frequent class, linear
+	About  string          `json:"about"`
+	Scores []machine.Score `json:"scores"`
+	// Kernel is the score of the kernel machine minus the score of this method, paired row by row.
+	Kernel []machine.Difference `json:"kernel"`
+}
+
 // Report describes a fit: the data, the choices and the scores.
 type Report struct {
 	Source  string        `json:"source"`

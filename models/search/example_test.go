@@ -25,7 +25,8 @@ func Example() {
 		return
 	}
 	defer os.RemoveAll(notes)
-	for name, text := range map[string]string{"a.txt": "renew the certificate every year", "b.txt": "water the plants"} {
+	texts := map[string]string{"a.txt": "renew the certificate every year", "b.txt": "water the plants"}
+	for name, text := range texts {
 		if err := os.WriteFile(filepath.Join(notes, name), []byte(text), 0o600); err != nil {
 			fmt.Println(err)
 			return

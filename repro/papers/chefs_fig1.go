@@ -7,8 +7,8 @@ import (
 	"github.com/randfeat/randfeat"
 	"github.com/randfeat/randfeat/family"
 	"github.com/randfeat/randfeat/internal/figure"
+	"github.com/randfeat/randfeat/internal/forms"
 	"github.com/randfeat/randfeat/repro/lab"
-	"github.com/randfeat/randfeat/theory/forms"
 )
 
 var chefsFig1 = &lab.Item{

@@ -10,11 +10,11 @@ import (
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/family"
 	"github.com/randfeat/randfeat/internal/figure"
+	"github.com/randfeat/randfeat/internal/forms"
 	"github.com/randfeat/randfeat/internal/rng"
 	"github.com/randfeat/randfeat/internal/stattest"
 	"github.com/randfeat/randfeat/kernel"
 	"github.com/randfeat/randfeat/repro/lab"
-	"github.com/randfeat/randfeat/theory/forms"
 )
 
 var chefsTheorem43 = &lab.Item{

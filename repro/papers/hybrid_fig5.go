@@ -9,10 +9,10 @@ import (
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/family"
 	"github.com/randfeat/randfeat/internal/figure"
+	"github.com/randfeat/randfeat/internal/forms"
 	"github.com/randfeat/randfeat/internal/rng"
 	"github.com/randfeat/randfeat/kernel"
 	"github.com/randfeat/randfeat/repro/lab"
-	"github.com/randfeat/randfeat/theory/forms"
 )
 
 var hybridFig5 = &lab.Item{

@@ -5,8 +5,8 @@ import (
 	"math"
 
 	"github.com/randfeat/randfeat/internal/figure"
+	"github.com/randfeat/randfeat/internal/forms"
 	"github.com/randfeat/randfeat/repro/lab"
-	"github.com/randfeat/randfeat/theory/forms"
 )
 
 var orfFig2 = &lab.Item{

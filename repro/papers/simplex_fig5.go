@@ -7,9 +7,9 @@ import (
 
 	"github.com/randfeat/randfeat/coupling"
 	"github.com/randfeat/randfeat/internal/figure"
+	"github.com/randfeat/randfeat/internal/forms"
 	"github.com/randfeat/randfeat/internal/rng"
 	"github.com/randfeat/randfeat/repro/lab"
-	"github.com/randfeat/randfeat/theory/forms"
 )
 
 var simplexFig5 = &lab.Item{

@@ -9,9 +9,9 @@ import (
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/family"
 	"github.com/randfeat/randfeat/internal/figure"
+	"github.com/randfeat/randfeat/internal/forms"
 	"github.com/randfeat/randfeat/repro/lab"
 	"github.com/randfeat/randfeat/theory"
-	"github.com/randfeat/randfeat/theory/forms"
 )
 
 var simplexFig6 = &lab.Item{

@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"github.com/randfeat/randfeat/web/explorer"
-	"github.com/randfeat/randfeat/web/explorer/model"
+	"github.com/randfeat/randfeat/web/explorer/internal/model"
 )
 
 const ready = "document.documentElement?.dataset.ready"

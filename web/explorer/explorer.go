@@ -74,7 +74,7 @@ func Build(ctx context.Context, dir string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return Page(wasm, glue)
+	return page(wasm, glue)
 }
 
 // Download fetches the source of a version of the module with the go tool, into the module cache, and returns its
@@ -97,9 +97,9 @@ func Download(ctx context.Context, version string) (dir string, err error) {
 	return "", fmt.Errorf("%w: cannot download %s@%s: %w", ErrNoSource, module, version, err)
 }
 
-// Page joins the parts into one file: wasm is the compiled folder wasm, glue the wasm_exec.js of the Go that compiled
+// page joins the parts into one file: wasm is the compiled folder wasm, glue the wasm_exec.js of the Go that compiled
 // it. The file loads nothing else, and its content security policy says so.
-func Page(wasm, glue []byte) ([]byte, error) {
+func page(wasm, glue []byte) ([]byte, error) {
 	part := func(name string) string {
 		b, err := sources.ReadFile("page/" + name)
 		if err != nil {

@@ -20,7 +20,8 @@ type readFlags struct {
 func (f *readFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&f.format, "format", "", "format of the files (default: detected)")
-	flags.StringVar(&f.delimiter, "delimiter", "", "CSV: the `character` between fields, \"tab\" or \"space\" (default: detected)")
+	flags.StringVar(&f.delimiter, "delimiter", "",
+		"CSV: the `character` between fields, \"tab\" or \"space\" (default: detected)")
 	flags.BoolVar(&f.header, "header", false, "CSV: the first line names the columns (default: detected)")
 	flags.BoolVar(&f.noHeader, "no-header", false, "CSV: the first line is a row")
 	flags.StringSliceVar(&f.missing, "missing", nil, "`texts` that mean a missing value; empty cells always do")

@@ -118,7 +118,7 @@ requests in work finish, then stop. Logs go to stderr; they never hold texts.`,
 	fl.Int64Var(&l.Memory, "max-memory", 1<<30, "largest total size of all sessions in bytes; beyond it requests get status 429")
 	fl.DurationVar(&l.Time, "timeout", 5*time.Minute, "longest time to answer a request; then it gets status 503")
 	fl.DurationVar(&l.Read, "read-timeout", 30*time.Second, "longest time for a client to send a request")
-	fl.DurationVar(&l.Write, "write-timeout", 30*time.Second, "longest time for a client to accept a piece of an answer")
+	fl.DurationVar(&l.Write, "write-timeout", 30*time.Second, "longest time for a client to take a piece of an answer")
 	fl.DurationVar(&l.Shutdown, "shutdown-timeout", 15*time.Second,
 		"longest time to wait for current requests when the server stops")
 	return cmd

@@ -10,7 +10,7 @@ import (
 	"syscall/js"
 	"time"
 
-	"github.com/randfeat/randfeat/web/explorer/model"
+	"github.com/randfeat/randfeat/web/explorer/internal/model"
 )
 
 func main() {

@@ -46,7 +46,8 @@ var Group = cli.FlagGroup{Title: "How the table is read",
 // Add adds the flags to a command.
 func (f *Flags) Add(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.StringVar(&f.delimiter, "delimiter", "", "CSV: the `character` between fields, \"tab\" or \"space\" (default: detected)")
+	flags.StringVar(&f.delimiter, "delimiter", "",
+		"CSV: the `character` between fields, \"tab\" or \"space\" (default: detected)")
 	flags.BoolVar(&f.header, "header", false, "CSV: the first line names the columns (default: detected)")
 	flags.BoolVar(&f.noHeader, "no-header", false, "CSV: the first line is a row; columns are named c1, c2, …")
 	flags.BoolVar(&f.noQuotes, "no-quotes", false, "CSV: a quote is an ordinary character, as in some tab-separated files")

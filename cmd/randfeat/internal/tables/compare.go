@@ -77,7 +77,8 @@ recognises such rows. The models may read different columns; DATA needs the colu
 		}),
 	}
 	f.Add(cmd)
-	cli.GroupFlags(cmd, []cli.FlagGroup{{Title: "Flags", Names: []string{"skip", "drop-missing-target"}}, tableflags.Group})
+	cli.GroupFlags(cmd, []cli.FlagGroup{{Title: "Flags", Names: []string{"skip", "drop-missing-target"}},
+		tableflags.Group})
 	cmd.Flags().StringSliceVar(&f.skip, "skip", nil, "`columns` to ignore that neither model knows")
 	cmd.Flags().BoolVar(&f.dropMissing, "drop-missing-target", false,
 		"leave out rows without a target and report their number")

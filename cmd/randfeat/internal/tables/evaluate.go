@@ -100,8 +100,8 @@ probability that an anomaly has a lower density than a normal row; ties count ha
 		}),
 	}
 	f.Add(cmd)
-	cli.GroupFlags(cmd, []cli.FlagGroup{{Title: "Flags", Names: strings.Fields(`label normal skip drop-missing-target weight
-		strict float32 importance`)}, tableflags.Group})
+	cli.GroupFlags(cmd, []cli.FlagGroup{{Title: "Flags", Names: strings.Fields(`label normal skip weight strict
+		drop-missing-target float32 importance`)}, tableflags.Group})
 	flags := cmd.Flags()
 	flags.StringVar(&f.label, "label", "", "for density models: `column` that marks anomalies")
 	flags.StringVar(&f.normal, "normal", "", "for density models: the label of normal rows")

@@ -155,8 +155,8 @@ func (f *fitFlags) add(cmd *cobra.Command) {
 		"nystrom, else gaussian)")
 	flags.StringVar(&f.scaling, "scaling", "", "scaling of columns: "+strings.Join(tabular.Scalings(),
 		", ")+" (default: by trial)")
-	flags.StringVar(&f.loss, "loss", "", "loss of a classification with an exact kernel: "+strings.Join(tabular.Losses(), ", ")+
-		" (default: by trial)")
+	flags.StringVar(&f.loss, "loss", "", "loss of a classification with an exact kernel: "+
+		strings.Join(tabular.Losses(), ", ")+" (default: by trial)")
 	flags.StringVar(&f.family, "family", "", "feature family: a name from 'randfeat families' or a JSON object (default: "+
 		"chosen)")
 	flags.StringVar(&f.coupling, "coupling", "", "coupling of the projections: a name from 'randfeat couplings' or a "+

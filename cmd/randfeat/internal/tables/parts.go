@@ -85,9 +85,9 @@ these need all rows in one place. Its scores come from held-out rows instead of 
 		Args: suggest.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(partsInit(env), partsStep(env, "learn", "Learn the columns and draw a sample of the rows"), partsChoose(env),
-		partsStep(env, "sum", "Sum the features of the rows"), partsFinish(env), partsFit(env), partsEvaluate(env), partsScore(env),
-		partsStatus(env))
+	cmd.AddCommand(partsInit(env), partsStep(env, "learn", "Learn the columns and draw a sample of the rows"),
+		partsChoose(env), partsStep(env, "sum", "Sum the features of the rows"), partsFinish(env), partsFit(env),
+		partsEvaluate(env), partsScore(env), partsStatus(env))
 	return cmd
 }
 
@@ -95,7 +95,8 @@ these need all rows in one place. Its scores come from held-out rows instead of 
 var notByParts = map[string]string{"checkpoint": "a step that was interrupted is repeated",
 	"checkpoint-every": "a step that was interrupted is repeated", "demo": "name files", "save-data": "name files",
 	"class-weight": "it needs 'randfeat fit'", "weight": "it needs 'randfeat fit'", "group": "it needs 'randfeat fit'",
-	"time": "it needs 'randfeat fit'", "horizon": "it needs 'randfeat fit'", "keep": "it needs 'randfeat fit'", "loss": "exact kernels need 'randfeat fit'"}
+	"time": "it needs 'randfeat fit'", "horizon": "it needs 'randfeat fit'",
+	"keep": "it needs 'randfeat fit'", "loss": "exact kernels need 'randfeat fit'"}
 
 // addFit adds the flags of fit that parts have, and their own.
 func (f *partsFlags) addFit(cmd *cobra.Command, out bool) {

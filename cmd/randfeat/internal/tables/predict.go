@@ -76,8 +76,8 @@ Memory does not grow with the number of rows. The output file appears only when 
 		}),
 	}
 	f.Add(cmd)
-	cli.GroupFlags(cmd, []cli.FlagGroup{{Title: "Flags", Names: strings.Fields(`out to probabilities scores variance interval
-		float32 strict ids keep skip`)}, tableflags.Group})
+	cli.GroupFlags(cmd, []cli.FlagGroup{{Title: "Flags", Names: strings.Fields(`out to probabilities scores variance
+		interval float32 strict ids keep skip`)}, tableflags.Group})
 	flags := cmd.Flags()
 	flags.StringVarP(&f.out, "out", "o", "", "`file` to write; - for stdout")
 	flags.StringVar(&f.to, "to", "", "`format` to write: "+strings.Join(tableflags.TableFormats,

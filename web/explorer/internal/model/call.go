@@ -6,24 +6,7 @@ import (
 	"fmt"
 	"sort"
 	"strings"
-
-	"github.com/randfeat/randfeat/dense"
 )
-
-// Model answers the page. It remembers fits; it is not for several goroutines.
-type Model struct {
-	// Progress, if it is set, is told how far the advisor is.
-	Progress func(stage string, done, total int)
-
-	fits map[fitKey]*estimator
-	slow map[string]bool // families whose last fit took long
-	base dense.Matrix[float64]
-	// files are those of the call.
-	files [][]byte
-}
-
-// New is a model that remembers nothing.
-func New() *Model { return &Model{fits: map[fitKey]*estimator{}, slow: map[string]bool{}} }
 
 // calls are what the page can ask for.
 func (m *Model) calls() map[string]func(request []byte) (any, error) {

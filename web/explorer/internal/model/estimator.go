@@ -14,23 +14,6 @@ import (
 	"github.com/randfeat/randfeat/theory"
 )
 
-// estimator is a family, fitted, whose closed forms can be asked for at many pairs.
-type estimator struct {
-	spec        randfeat.Spec // with M of the state
-	form        theory.Estimator
-	fixed, each int // features: fixed + each·M
-	row         Row
-}
-
-// fitKey is what a fit depends on.
-type fitKey struct {
-	kernel           kernel.Kind
-	family           string // its JSON
-	fit              bool
-	dim              int
-	queryLen, keyLen float64
-}
-
 // Fits that take longer are left out while a slider moves.
 const slowFit = 4 * time.Millisecond
 
@@ -130,13 +113,6 @@ func (e *estimator) under(c coupling.Coupling) *estimator {
 	other := *e
 	other.spec.Coupling, other.row.Coupling = c, c.Name()
 	return &other
-}
-
-// unknown is a row without numbers.
-func (r Row) unknown() Row {
-	nan := Number(math.NaN())
-	r.LogMSE, r.LogVar, r.LogBias = nan, nan, nan
-	return r
 }
 
 // own says that a family estimates a kernel of its own, relative to which its error is.
