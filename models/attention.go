@@ -9,8 +9,8 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 
-	"github.com/randfeat/randfeat/attention/centroid"
 	"github.com/randfeat/randfeat/attention/choose"
 	"github.com/randfeat/randfeat/data"
 	"github.com/randfeat/randfeat/internal/namedjson"
@@ -40,13 +40,22 @@ type Attention struct {
 	Rates DecodeRates `json:"rates"`
 	// Choice has the plans of the heads, layer by layer: exact, or centroids by chunks of keys.
 	Choice *choose.Choice `json:"choice"`
+	// From has for every head the number of tokens from which on its centroids are faster than exact attention, for
+	// reading and for generating. Sessions whose first text is shorter attend exactly in this head. Nil: the length of
+	// the calibration for all heads.
+	From []int `json:"from,omitempty"`
+	// Budgets are what the heads lose with few slots: for Session.Compact and for Decoder.Constant. Nil: equal budgets.
+	Budgets *decoder.Curves `json:"budgets,omitempty"`
 }
 
-// DecodeRates are the seconds of one generated token in one key/value head with its query heads: Exact per key of the
-// context, Centroid per key or centroid that the token reads.
+// DecodeRates are the seconds of one token in one key/value head with its query heads: Exact per key of the context,
+// Centroid per key or centroid that the token reads, when tokens are generated one by one; ReadExact and ReadCentroid
+// the same when a text is read, 0: not known.
 type DecodeRates struct {
-	Exact    float64 `json:"exact"`
-	Centroid float64 `json:"centroid"`
+	Exact        float64 `json:"exact"`
+	Centroid     float64 `json:"centroid"`
+	ReadExact    float64 `json:"read_exact,omitempty"`
+	ReadCentroid float64 `json:"read_centroid,omitempty"`
 }
 
 // AttentionPath is the place of a model's attention: a file beside it.
@@ -102,10 +111,13 @@ func parseAttention(b []byte) (*Attention, error) {
 	if a.Choice == nil {
 		return nil, errors.New("no choice")
 	}
+	if a.From != nil && len(a.From) != len(a.Choice.Heads) {
+		return nil, fmt.Errorf("lengths of %d heads, want %d", len(a.From), len(a.Choice.Heads))
+	}
 	return a, nil
 }
 
-// Exact counts the heads that attend exactly.
+// Exact counts the heads that attend exactly at every length.
 func (a *Attention) Exact() (n int) {
 	for i := range a.Choice.Heads {
 		if a.Choice.Heads[i].Method == choose.Exact {
@@ -115,12 +127,61 @@ func (a *Attention) Exact() (n int) {
 	return n
 }
 
-// Shares are the keys and centroids that a generated token reads at the length of the calibration, and its predicted
-// seconds in attention, as shares of those of exact attention. seconds is 1 if no rates were measured.
-func (a *Attention) Shares() (reads, seconds float64) {
-	n, count := a.Choice.Length, float64(len(a.Choice.Heads))
+// Centroids counts the heads that use centroids after n tokens.
+func (a *Attention) Centroids(n int) (count int) {
+	for _, h := range a.at(n).Heads {
+		if h.Method != choose.Exact {
+			count++
+		}
+	}
+	return count
+}
+
+// from is the length from which on head i does not attend exactly.
+func (a *Attention) from(i int) int {
+	if a.From == nil {
+		return a.Choice.Length
+	}
+	return a.From[i]
+}
+
+// lengths are those at which some head changes, in ascending order.
+func (a *Attention) lengths() []int {
+	var list []int
 	for i := range a.Choice.Heads {
-		h := &a.Choice.Heads[i]
+		if a.Choice.Heads[i].Method != choose.Exact {
+			list = append(list, a.from(i))
+		}
+	}
+	slices.Sort(list)
+	return slices.Compact(list)
+}
+
+// at is the choice for texts of n tokens: heads whose centroids are faster only after more tokens are exact.
+func (a *Attention) at(n int) *choose.Choice {
+	c := *a.Choice
+	c.Heads = slices.Clone(c.Heads)
+	for i := range c.Heads {
+		if h := &c.Heads[i]; h.Method != choose.Exact && a.from(i) > n {
+			*h = exactHead(h, n, a.Rates.Exact*float64(n))
+		}
+	}
+	return &c
+}
+
+// exactHead is exact attention in place of h.
+func exactHead(h *choose.Head, n int, seconds float64) choose.Head {
+	return choose.Head{Plan: choose.Plan{Method: choose.Exact}, Cost: float64(n) / 2, Seconds: seconds,
+		Expected: choose.Estimate{Rows: h.Expected.Rows}}
+}
+
+// Shares are the keys and centroids that a token generated after n others reads, and its predicted seconds in
+// attention, as shares of those of exact attention. seconds is 1 if no rates were measured.
+func (a *Attention) Shares(n int) (reads, seconds float64) {
+	heads := a.at(n).Heads
+	count := float64(len(heads))
+	for i := range heads {
+		h := &heads[i]
 		if h.Method == choose.Exact {
 			reads, seconds = reads+1/count, seconds+1/count
 			continue
@@ -131,7 +192,40 @@ func (a *Attention) Shares() (reads, seconds float64) {
 	return reads, seconds
 }
 
-// With is the decoder whose sessions attend as a says. Sessions that were saved with other attention do not fit.
+// variant is a way in which the heads of a decoder attend.
+type variant struct {
+	from        int                                           // tokens of the first text
+	fingerprint [32]byte                                      // of the model and of how its heads attend
+	memory      func() func(layer int) (decoder.State, error) // of one session; nil: exact
+	empty       int64                                         // bytes of a session without tokens
+}
+
+// variant is that of sessions whose first text has n tokens.
+func (d *Decoder) variant(n int) variant {
+	v := variant{fingerprint: d.base}
+	for _, x := range d.variants {
+		if x.from <= n {
+			v = x
+		}
+	}
+	return v
+}
+
+// add makes sessions whose first text has at least from tokens attend in another way. Saved sessions are told from
+// those of d by the fingerprint of the settings.
+func (d *Decoder) add(from int, settings []byte, memory func() func(int) (decoder.State, error)) (*variant, error) {
+	v := variant{from: from, fingerprint: sha256.Sum256(append(d.base[:], settings...)), memory: memory}
+	s, err := d.model.NewSession(memory()) // plans that cannot run are found here
+	if err != nil {
+		return nil, err
+	}
+	v.empty = s.Bytes()
+	d.variants = append(d.variants, v)
+	return &d.variants[len(d.variants)-1], nil
+}
+
+// With is the decoder whose sessions attend as a says: by the number of tokens that a session reads first. Sessions
+// that were saved with other attention do not fit.
 func (d *Decoder) With(a *Attention) (*Decoder, error) {
 	if a.Model != hex.EncodeToString(d.base[:]) {
 		return nil, fmt.Errorf("the attention was calibrated for another model, or another precision of it: calibrate again, "+
@@ -143,25 +237,32 @@ func (d *Decoder) With(a *Attention) (*Decoder, error) {
 		return nil, fmt.Errorf("%d heads of dimension %d, the model has %d of %d: %w", n, a.Choice.Dim,
 			c.Layers*c.KVHeads, c.HeadDim, ErrAttention)
 	}
-	b, err := json.Marshal(a.Choice)
-	if err != nil {
-		return nil, err
+	w := d.exact()
+	if a.Budgets != nil {
+		if err := a.Budgets.Check(c.Layers, c.KVHeads); err != nil {
+			return nil, fmt.Errorf("%w: %w", ErrAttention, err)
+		}
+		w.curves = a.Budgets
 	}
-	w := d.other(b)
-	w.memory = func() func(int) (decoder.State, error) {
-		return d.model.Parts(func(layer int) []decoder.Part {
-			return layerParts(a.Choice.Range(layer*c.KVHeads, (layer+1)*c.KVHeads))
+	for _, n := range a.lengths() {
+		choice := a.at(n)
+		b, err := json.Marshal(choice)
+		if err != nil {
+			return nil, err
+		}
+		v, err := w.add(n, b, func() func(int) (decoder.State, error) {
+			return d.model.Parts(func(layer int) []decoder.Part {
+				return layerParts(choice.Range(layer*c.KVHeads, (layer+1)*c.KVHeads))
+			})
 		})
-	}
-	s, err := w.Session() // plans that cannot run are found here
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrAttention, err)
-	}
-	w.empty = s.state.Bytes()
-	for i := range a.Choice.Heads {
-		if p := a.Choice.Heads[i].Centroid; p != nil { // queries are kept until their chunk is clustered
-			near := int64(p.Sinks + p.Window + p.Chunk + p.Together)
-			w.empty += 2 * 4 * near * int64(c.Heads/c.KVHeads) * int64(c.HeadDim)
+		if err != nil {
+			return nil, fmt.Errorf("%w: %w", ErrAttention, err)
+		}
+		for i := range choice.Heads {
+			if p := choice.Heads[i].Centroid; p != nil { // queries are kept until their chunk is clustered
+				near := int64(p.Sinks + p.Window + p.Chunk + p.Together)
+				v.empty += 2 * 4 * near * int64(c.Heads/c.KVHeads) * int64(c.HeadDim)
+			}
 		}
 	}
 	return w, nil
@@ -185,36 +286,39 @@ func layerParts(c *choose.Choice) []decoder.Part {
 	return out
 }
 
-// Constant is the decoder whose sessions keep so many keys per head, however long the text is: the first four, the
-// latest, and of the others those that have received the most attention, with decay (as SnapKV: Li et al. 2024,
-// arXiv:2404.14469).
+// Constant is the decoder whose sessions keep so many keys per head on average, however long the text is, see
+// [decoder.ConstantSpec]. If d has budgets, see With, heads that need more keys get more.
 func (d *Decoder) Constant(keys int) (*Decoder, error) {
-	c := d.model.Config()
-	w := d.other(fmt.Appendf(nil, "slots:%d", keys))
-	w.memory = func() func(int) (decoder.State, error) {
-		return func(int) (decoder.State, error) {
-			spec := centroid.SlotSpec{Budget: keys, Evict: true, Decay: 0.9, Window: 64}
-			return centroid.NewSlots[float32](spec, 0, nil, 1, c.Heads, c.KVHeads, c.HeadDim, c.HeadDim)
-		}
+	if keys < decoder.LeastConstant {
+		return nil, fmt.Errorf("%d keys per head, want at least %d", keys, decoder.LeastConstant)
 	}
-	s, err := w.Session()
-	if err != nil {
+	budgets := decoder.Budgets{}
+	if d.curves != nil {
+		budgets = d.curves.ConstantFor(d.Context(), float64(keys))
+	}
+	budget := func(layer, head int) int {
+		if budgets.Slots == nil {
+			return keys
+		}
+		return budgets.At(layer, head)
+	}
+	w := d.exact()
+	settings := fmt.Appendf(nil, "slots:%d", keys)
+	if budgets.Slots != nil {
+		settings = fmt.Appendf(settings, " %v", budgets.Slots)
+	}
+	if _, err := w.add(0, settings, func() func(int) (decoder.State, error) {
+		return d.model.Constant(budget)
+	}); err != nil {
 		return nil, err
 	}
-	w.keys, w.empty = keys, s.state.Bytes()
+	w.keys = keys
 	return w, nil
-}
-
-// other is a decoder of other settings, whose saved sessions are told from those of d by its fingerprint.
-func (d *Decoder) other(settings []byte) *Decoder {
-	w := *d
-	w.fingerprint = sha256.Sum256(append(d.base[:], settings...))
-	return &w
 }
 
 // exact is the decoder with exact attention.
 func (d *Decoder) exact() *Decoder {
 	w := *d
-	w.fingerprint, w.memory, w.keys, w.empty = d.base, nil, 0, 0
+	w.variants, w.keys = nil, 0
 	return &w
 }

@@ -82,7 +82,7 @@ func TestCalibrate(t *testing.T) {
 			t.Fatal(err)
 		}
 		checkAttention(t, m, a, saved, ids)
-		if r, s := a.Shares(); !(r > 0 && r < 1) || math.Abs(r-s) > 1e-9 { // equal rates
+		if r, s := a.Shares(1200); !(r > 0 && r < 1) || math.Abs(r-s) > 1e-9 { // equal rates
 			t.Errorf("shares %v and %v", r, s)
 		}
 	}
@@ -272,6 +272,160 @@ func TestConstant(t *testing.T) {
 	}
 }
 
+// Budgets of a calibration decide the slots of compacted sessions and of constant memory; both save, resume and fork
+// with the same bits.
+func TestBudgets(t *testing.T) {
+	m, ids := long(t, models.Options{Precision: "int8"})
+	a, err := m.Decoder.Calibrate(ctx, ids, models.Calibration{Length: 1024, Passages: 1, Exact: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a.Exact() != 4 || a.Budgets == nil || a.Budgets.Context != 512 || a.Budgets.Texts != 1 {
+		t.Fatalf("%d exact heads, budgets %+v", a.Exact(), a.Budgets)
+	}
+	for l := range 2 {
+		for h := range 2 {
+			if e := a.Budgets.Compact[l][h]; !(e[0] > e[len(e)-1]) || !(a.Budgets.Weight[l] > 0) {
+				t.Errorf("layer %d, head %d: errors %v, weight %v", l, h, e, a.Budgets.Weight[l])
+			}
+		}
+	}
+	path := filepath.Join(t.TempDir(), "a.json")
+	if err := a.Save(path); err != nil {
+		t.Fatal(err)
+	}
+	if a, err = models.ReadAttention(path); err != nil {
+		t.Fatal(err)
+	}
+	d, err := m.Decoder.With(a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	constant, err := d.Constant(128)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var size int64
+	for i, d := range []*models.Decoder{d, constant, constant} {
+		s, err := d.Session()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if i == 0 {
+			s.KeepQueries()
+		}
+		if err := s.Read(ctx, ids[:600+600*i]); err != nil {
+			t.Fatal(err)
+		}
+		switch i {
+		case 0:
+			if err := s.Compact(8); err != nil {
+				t.Fatal(err)
+			}
+		case 1:
+			size = s.Bytes()
+		case 2:
+			if s.Bytes() != size || size > d.SessionBytes(1800) {
+				t.Errorf("%d bytes after 1200 tokens, %d after 1800", size, s.Bytes())
+			}
+		}
+		path := filepath.Join(t.TempDir(), "s.rfs")
+		if err := s.Save(path, ""); err != nil {
+			t.Fatal(err)
+		}
+		r, err := d.Resume(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f := s.Fork()
+		want, _ := generate(t, s, models.Generate{MaxTokens: 8})
+		for _, other := range []*models.Session{r, f} {
+			if got, _ := generate(t, other, models.Generate{MaxTokens: 8}); got != want {
+				t.Errorf("%d: %q, want %q", i, got, want)
+			}
+		}
+	}
+	checks, err := d.CheckCompact(ctx, ids[2000:], 700, 2, []int{4, 8})
+	if err != nil || len(checks) != 2 {
+		t.Fatal(checks, err)
+	}
+	for _, c := range checks {
+		if !(c.Expected > 1 && c.Expected < 1.5) || !(c.Ratio > 0.9 && c.Ratio <= c.Worst && c.Worst < 1.2) ||
+			c.BytesFew >= c.BytesFull {
+			t.Errorf("%+v", c)
+		}
+	}
+	found, err := d.CheckNeedles(ctx, ids, 900, 1, []int{8})
+	if err != nil || len(found) != 2 || found[1].Codes != 8 || found[1].Factor != 8 {
+		t.Errorf("%+v, %v", found, err)
+	}
+	if _, err := d.CheckCompact(ctx, ids[:100], 700, 1, nil); err == nil {
+		t.Error("a text of 100 tokens was accepted")
+	}
+	a.Budgets.Weight = a.Budgets.Weight[:1]
+	if _, err := m.Decoder.With(a); !errors.Is(err, models.ErrAttention) {
+		t.Error(err)
+	}
+}
+
+// Heads attend exactly in texts that are too short for their centroids to be faster, and the other way round.
+func TestAttentionByLength(t *testing.T) {
+	m, ids := long(t, models.Options{})
+	a, err := m.Decoder.Calibrate(ctx, ids, models.Calibration{Tol: 0.3, Length: 1024, Passages: 1,
+		Rates: &models.DecodeRates{Exact: 1, Centroid: 1e-3}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range a.From {
+		a.From[i] = 1000
+	}
+	if a.Exact() == len(a.From) {
+		t.Fatal("no head uses centroids")
+	}
+	d, err := m.Decoder.With(a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if x, y := score(t, d, ids[:999]), score(t, m.Decoder, ids[:999]); x != y {
+		t.Errorf("999 tokens score %v, exact %v", x, y)
+	}
+	if x, y := score(t, d, ids[:1000]), score(t, m.Decoder, ids[:1000]); x == y {
+		t.Error("1000 tokens do not use centroids")
+	}
+	if a.Centroids(999) != 0 || a.Centroids(1000) == 0 {
+		t.Errorf("%d and %d heads", a.Centroids(999), a.Centroids(1000))
+	}
+	slow, err := m.Decoder.Calibrate(ctx, ids, models.Calibration{Tol: 0.3, Length: 1024, Passages: 1,
+		Rates: &models.DecodeRates{Exact: 1, Centroid: 1e-3, ReadExact: 1, ReadCentroid: 100}})
+	if err != nil || slow.Exact() != len(slow.From) {
+		t.Errorf("heads that read more slowly with centroids use them: %v", err)
+	}
+}
+
+// An encoder's heads have plans within the tolerance, and the check tells them from exact attention.
+func TestCheckEncoder(t *testing.T) {
+	m := open(t, "bert")
+	ids := m.Tokens.EncodeText(nil, tiny.Text(8000))
+	list, err := m.Encoder.Check(ctx, ids, 0.3)
+	if err != nil || len(list) != 2 {
+		t.Fatalf("%+v, %v", list, err)
+	}
+	for i, c := range list {
+		if c.Tokens != 128<<i || c.Heads != 8 || len(c.Each) != 8 || !(c.Lowest > 0.9) || !(c.Cosine <= 1+1e-6) ||
+			!(c.Exact > 0 && c.Chosen > 0) {
+			t.Errorf("%+v", c)
+		}
+		for _, h := range c.Each {
+			if h.Method != "exact" && !(h.Measured > 0 && h.Measured < 0.6) {
+				t.Errorf("%d tokens: %+v", c.Tokens, h)
+			}
+		}
+	}
+	if _, err := m.Encoder.Check(ctx, ids[:50], 0.3); err == nil {
+		t.Error("a text of 50 tokens was accepted")
+	}
+}
+
 // Whatever a file says, it is refused or it runs.
 func FuzzAttention(f *testing.F) {
 	m, ids := long(f, models.Options{})
@@ -291,7 +445,7 @@ func FuzzAttention(f *testing.F) {
 		if err != nil {
 			return
 		}
-		x.Shares()
+		x.Shares(x.Choice.Length)
 		x.Model = a.Model
 		d, err := m.Decoder.With(x)
 		if err != nil {

@@ -22,6 +22,8 @@ type Calibration struct {
 	Length int
 	// Passages of Length tokens are read at most; 0: 2.
 	Passages int
+	// Exact keeps exact attention in all heads at every length and measures only the budgets of Compact and Constant.
+	Exact bool
 	// Rates decide between exact attention and centroids; nil: they are measured on this machine.
 	Rates *DecodeRates
 	Seed  uint64
@@ -35,6 +37,8 @@ const (
 	// recordBytes bounds the queries, keys and values that are held at a time. Layers that do not fit are recorded by
 	// another pass over the text.
 	recordBytes = 1 << 29
+	// leastCentroids tokens are the shortest text that centroids are considered for.
+	leastCentroids = 256
 	// worthwhile is the share of the seconds of exact attention that a plan may be predicted to take.
 	worthwhile = 0.9
 )
@@ -80,6 +84,13 @@ func (d *Decoder) Calibrate(ctx context.Context, ids []int32, opt Calibration) (
 	}
 	a := &Attention{Format: attentionFormat, Version: attentionVersion, Model: hex.EncodeToString(d.base[:]),
 		Tokens: n * len(texts)}
+	if opt.Exact {
+		var err error
+		if a.Choice, err = allExact(c.Layers, c.Heads, c.KVHeads, c.HeadDim, n); err != nil {
+			return nil, err
+		}
+		return a, d.measureBudgets(ctx, a, texts, opt.Done)
+	}
 	var rates []DecodeRates
 	err := d.recorded(ctx, texts, func(r *record) error {
 		part, err := choose.Choose(choose.Options{Tol: opt.Tol, Decode: true, Seed: opt.Seed},
@@ -117,22 +128,83 @@ func (d *Decoder) Calibrate(ctx context.Context, ids []int32, opt Calibration) (
 	} else if len(rates) > 0 {
 		a.Rates = medianRates(rates)
 	}
-	a.bySeconds()
-	return a, nil
+	a.bySeconds(c.MaxPositions)
+	return a, d.measureBudgets(ctx, a, texts, opt.Done)
 }
 
-// bySeconds makes heads exact that are faster so, or that no plan suits.
-func (a *Attention) bySeconds() {
+// allExact is the choice of exact attention in all heads.
+func allExact(layers, heads, kvHeads, dim, n int) (*choose.Choice, error) {
+	q, k := attention.NewSeq[float32](1, layers*heads, 2, dim), attention.NewSeq[float32](1, layers*kvHeads, 2, dim)
+	c, err := choose.Use(choose.Plan{Method: choose.Exact}, attention.Visibility{Causal: true}, 0, q, k, k)
+	if err != nil {
+		return nil, err
+	}
+	c.Length = n
+	return c, nil
+}
+
+const (
+	// budgetContext tokens are shrunk to measure what heads lose with few slots, and budgetAfter follow.
+	budgetContext, budgetAfter = 2048, 512
+)
+
+// measureBudgets sets the budgets of a.
+func (d *Decoder) measureBudgets(ctx context.Context, a *Attention, texts [][]int32, done func(int)) (err error) {
+	parts := make([][]int32, len(texts))
+	for i, ids := range texts {
+		parts[i] = ids[:min(len(ids), budgetContext+budgetAfter)]
+	}
+	layers := d.model.Config().Layers
+	a.Budgets, err = d.model.Curves(ctx, parts, budgetAfter, func(text int) {
+		if done != nil {
+			done(layers)
+		}
+	})
+	return err
+}
+
+// bySeconds sets the lengths from which on centroids are faster, and makes heads exact that are always faster so or
+// that no plan suits. Texts have at most so many tokens.
+func (a *Attention) bySeconds(most int) {
 	n := a.Choice.Length
-	exact := a.Rates.Exact * float64(n)
+	var lengths []int // descending
+	for l := leastCentroids; l <= max(n, most); l *= 2 {
+		lengths = append(lengths, l)
+	}
+	slices.Reverse(lengths)
+	a.From = make([]int, len(a.Choice.Heads))
 	for i := range a.Choice.Heads {
 		h := &a.Choice.Heads[i]
 		h.Seconds = a.Rates.Centroid * decodeReads(h.Centroid, n)
-		if !suits(h, n) || h.Seconds >= worthwhile*exact {
-			*h = choose.Head{Plan: choose.Plan{Method: choose.Exact}, Cost: float64(n) / 2, Seconds: exact,
-				Expected: choose.Estimate{Rows: h.Expected.Rows}}
+		if suits(h, n) {
+			for _, l := range lengths {
+				if !a.Rates.faster(h.Centroid, l) {
+					break
+				}
+				a.From[i] = l
+			}
+		}
+		if a.From[i] == 0 {
+			*h = exactHead(h, n, a.Rates.Exact*float64(n))
 		}
 	}
+}
+
+// faster tells whether centroids are worth it for texts of n tokens.
+func (r *DecodeRates) faster(s *centroid.Spec, n int) bool {
+	if !(r.Centroid*decodeReads(s, n) < worthwhile*r.Exact*float64(n)) {
+		return false
+	}
+	return r.ReadExact == 0 || r.ReadCentroid*readReads(s, n) < r.ReadExact*float64(n)/2
+}
+
+// readReads is the mean of decodeReads over the tokens of a text.
+func readReads(s *centroid.Spec, n int) (mean float64) {
+	const points = 16
+	for i := range points {
+		mean += decodeReads(s, (2*i+1)*n/(2*points)) / points
+	}
+	return mean
 }
 
 // suits tells a plan within the tolerance from the one that reads all clusters because none is.
@@ -145,8 +217,10 @@ func decodeReads(s *centroid.Spec, n int) float64 {
 	return float64(near) + float64(n-near)/size + min(float64(n-near), float64(s.Top)*size)
 }
 
-// rateSteps tokens at the end of a passage are timed.
-const rateSteps = 32
+const (
+	// rateSteps tokens at the end of a passage are timed one by one, those before in steps of rateChunk.
+	rateSteps, rateChunk = 32, 512
+)
 
 // measureRates times steps of one token in a layer: exact attention, and centroids for all heads that they suit (the
 // others take the plan of one of these). ok is false if they suit none.
@@ -158,12 +232,13 @@ func (d *Decoder) measureRates(r *record, layer int, c *choose.Choice) (rates De
 	if i < 0 {
 		return rates, false, nil
 	}
-	reads := 0.0
+	var reads, readReading float64
 	for h := range all.Heads {
 		if !suits(&all.Heads[h], n) {
 			all.Heads[h] = c.Heads[i]
 		}
 		reads += decodeReads(all.Heads[h].Centroid, n)
+		readReading += readReads(all.Heads[h].Centroid, n-rateSteps)
 	}
 	q, k, v := r.layer(layer, 0)
 	chunks, err := choose.NewChunks[float32](&all, 1, q.Heads)
@@ -174,11 +249,17 @@ func (d *Decoder) measureRates(r *record, layer int, c *choose.Choice) (rates De
 	if err != nil {
 		return rates, false, err
 	}
-	out := attention.NewSeq[float32](1, q.Heads, n-rateSteps, q.Dim)
+	out := attention.NewSeq[float32](1, q.Heads, rateChunk, q.Dim)
 	states := []decoder.State{exact, chunks}
-	for _, st := range states {
-		if err := st.Step(out, span(q, 0, n-rateSteps), span(k, 0, n-rateSteps), span(v, 0, n-rateSteps)); err != nil {
-			return rates, false, err
+	var reading [2]float64
+	for lo := 0; lo < n-rateSteps; lo += rateChunk {
+		hi := min(lo+rateChunk, n-rateSteps)
+		for i, st := range states {
+			start := time.Now()
+			if err := st.Step(span(out, 0, hi-lo), span(q, lo, hi), span(k, lo, hi), span(v, lo, hi)); err != nil {
+				return rates, false, err
+			}
+			reading[i] += time.Since(start).Seconds()
 		}
 	}
 	one := span(out, 0, 1)
@@ -192,15 +273,24 @@ func (d *Decoder) measureRates(r *record, layer int, c *choose.Choice) (rates De
 			times[i] = append(times[i], time.Since(start).Seconds())
 		}
 	}
-	return DecodeRates{Exact: median(times[0]) / float64(n*len(c.Heads)), Centroid: median(times[1]) / reads}, true, nil
+	tokens, heads := float64(n-rateSteps), float64(len(c.Heads))
+	rates = DecodeRates{Exact: median(times[0]) / (float64(n) * heads), Centroid: median(times[1]) / reads,
+		ReadExact: reading[0] / (tokens * tokens / 2 * heads), ReadCentroid: reading[1] / (tokens * readReading)}
+	return rates, true, nil
 }
 
 func medianRates(list []DecodeRates) DecodeRates {
-	var exact, centroid []float64
-	for _, r := range list {
-		exact, centroid = append(exact, r.Exact), append(centroid, r.Centroid)
+	one := func(get func(DecodeRates) float64) float64 {
+		x := make([]float64, len(list))
+		for i, r := range list {
+			x[i] = get(r)
+		}
+		return median(x)
 	}
-	return DecodeRates{median(exact), median(centroid)}
+	return DecodeRates{one(func(r DecodeRates) float64 { return r.Exact }),
+		one(func(r DecodeRates) float64 { return r.Centroid }),
+		one(func(r DecodeRates) float64 { return r.ReadExact }),
+		one(func(r DecodeRates) float64 { return r.ReadCentroid })}
 }
 
 // median sorts x.

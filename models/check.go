@@ -72,24 +72,9 @@ func (d *Decoder) Check(ctx context.Context, a *Attention, ids []int32, context 
 	if c.Heads, err = exact.checkHeads(ctx, a, ids[:n]); err != nil {
 		return nil, err
 	}
-	var sums [2]float64
-	count := 0
-	for rest := ids; len(rest) >= n && c.Tokens < checkWindows*n; rest = rest[n:] {
-		for i, m := range []*Decoder{exact, chosen} {
-			s, err := m.Session()
-			if err != nil {
-				return nil, err
-			}
-			loss, k, err := s.Score(ctx, rest[:n])
-			if err != nil {
-				return nil, err
-			}
-			sums[i] += loss
-			count += i * k
-		}
-		c.Tokens += n
+	if c.Tokens, c.Exact, c.Chosen, err = perplexities(ctx, exact, chosen, ids, n); err != nil {
+		return nil, err
 	}
-	c.Exact, c.Chosen = math.Exp(sums[0]/float64(count)), math.Exp(sums[1]/float64(count))
 	c.Ratio = c.Chosen / c.Exact
 	for _, length := range []int{256, 1024, 4096, 8192, 16384, 32768} {
 		if length+speedSteps > min(len(ids), d.Context()) || length > n {
@@ -102,6 +87,29 @@ func (d *Decoder) Check(ctx context.Context, a *Attention, ids []int32, context 
 		c.Speeds = append(c.Speeds, v)
 	}
 	return c, nil
+}
+
+// perplexities are those of two decoders on the first windows of n tokens.
+func perplexities(ctx context.Context, exact, other *Decoder, ids []int32, n int) (tokens int, a, b float64,
+	err error) {
+	var sums [2]float64
+	count := 0
+	for ; len(ids) >= n && tokens < checkWindows*n; ids = ids[n:] {
+		for i, m := range []*Decoder{exact, other} {
+			s, err := m.Session()
+			if err != nil {
+				return 0, 0, 0, err
+			}
+			loss, k, err := s.Score(ctx, ids[:n])
+			if err != nil {
+				return 0, 0, 0, err
+			}
+			sums[i] += loss
+			count += i * k
+		}
+		tokens += n
+	}
+	return tokens, math.Exp(sums[0] / float64(count)), math.Exp(sums[1] / float64(count)), nil
 }
 
 // speed times reading all tokens but the last few, and these one by one, in turns.
@@ -137,10 +145,11 @@ func speed(ctx context.Context, exact, chosen *Decoder, ids []int32) (Speed, err
 func (d *Decoder) checkHeads(ctx context.Context, a *Attention, ids []int32) ([]HeadCheck, error) {
 	c, n := d.model.Config(), len(ids)
 	group := c.Heads / c.KVHeads
-	out := make([]HeadCheck, 0, len(a.Choice.Heads))
+	choice := a.at(n)
+	out := make([]HeadCheck, 0, len(choice.Heads))
 	err := d.recorded(ctx, [][]int32{ids}, func(r *record) error {
 		for l := range r.layers {
-			plans := a.Choice.Range((r.first+l)*c.KVHeads, (r.first+l+1)*c.KVHeads)
+			plans := choice.Range((r.first+l)*c.KVHeads, (r.first+l+1)*c.KVHeads)
 			states := d.model.Parts(func(int) []decoder.Part { return layerParts(plans) })
 			st, err := states(r.first + l)
 			if err != nil {

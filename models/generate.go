@@ -15,13 +15,12 @@ import (
 
 // Decoder generates text. Any number of its sessions may run at the same time.
 type Decoder struct {
-	model       *decoder.Model
-	tokens      *token.Tokenizer
-	fingerprint [32]byte                                      // of the model and of how its heads attend
-	base        [32]byte                                      // of the model
-	memory      func() func(layer int) (decoder.State, error) // of one session; nil: exact
-	empty       int64                                         // bytes of a session without tokens
-	keys        int                                           // that a head keeps; 0: all
+	model    *decoder.Model
+	tokens   *token.Tokenizer
+	base     [32]byte  // fingerprint of the model
+	variants []variant // ways to attend, by the length of the first text; none: exact
+	keys     int       // that a head keeps on average; 0: all
+	curves   *decoder.Curves
 }
 
 // Context is the most tokens that a session can hold.
@@ -31,33 +30,51 @@ func (d *Decoder) Context() int { return d.model.Config().MaxPositions }
 func (d *Decoder) SessionBytes(tokens int) int64 {
 	c := d.model.Config()
 	each := 2 * 4 * int64(c.Layers) * int64(c.KVHeads) * int64(c.HeadDim)
-	if d.memory == nil {
+	v := d.variant(tokens)
+	if v.memory == nil {
 		return int64(tokens) * each
 	}
 	if d.keys > 0 {
 		tokens = min(tokens, d.keys)
 	}
-	return d.empty + int64(tokens)*each*3/2 // centroids are at most 1/8 of the keys, and their room doubles
+	return v.empty + int64(tokens)*each*3/2 // centroids are at most 1/8 of the keys, and their room doubles
 }
 
 // Session starts a text. A session must not be used by two calls at the same time.
 func (d *Decoder) Session() (*Session, error) {
-	var memory func(int) (decoder.State, error)
-	if d.memory != nil {
-		memory = d.memory()
-	}
-	s, err := d.model.NewSession(memory)
-	if err != nil {
-		return nil, err
-	}
-	return &Session{decoder: d, state: s}, nil
+	s := &Session{decoder: d}
+	return s, s.attend(d.variant(0))
 }
 
 // Session is a text in progress: the tokens read and generated so far.
 type Session struct {
 	decoder *Decoder
+	how     variant
 	state   *decoder.Session
+	keeps   bool      // its queries
 	next    []float32 // logits of the next token; nil before the first
+}
+
+// attend makes an empty session attend in a way.
+func (s *Session) attend(v variant) (err error) {
+	var memory func(int) (decoder.State, error)
+	if v.memory != nil {
+		memory = v.memory()
+	}
+	s.how = v
+	s.state, err = s.decoder.model.NewSession(memory)
+	return err
+}
+
+// begin checks that n tokens fit. If they are the first, they decide how the heads attend.
+func (s *Session) begin(n int) error {
+	if all, most := s.Len()+n, s.decoder.Context(); all > most {
+		return fmt.Errorf("%d tokens, the model reads at most %d: %w", all, most, ErrContext)
+	}
+	if v := s.decoder.variant(n); s.Len() == 0 && !s.keeps && v.fingerprint != s.how.fingerprint {
+		return s.attend(v)
+	}
+	return nil
 }
 
 // ErrContext means that a text is longer than the model's context.
@@ -68,8 +85,8 @@ const readChunk = 256
 
 // Read appends tokens to the text.
 func (s *Session) Read(ctx context.Context, ids []int32) error {
-	if n, most := s.Len()+len(ids), s.decoder.Context(); n > most {
-		return fmt.Errorf("%d tokens, the model reads at most %d: %w", n, most, ErrContext)
+	if err := s.begin(len(ids)); err != nil {
+		return err
 	}
 	for len(ids) > 0 {
 		if err := ctx.Err(); err != nil {
@@ -90,21 +107,38 @@ func (s *Session) Len() int { return s.state.Len() }
 
 // Fork returns an independent copy. Use it, for example, to ask several questions about one text.
 func (s *Session) Fork() *Session {
-	return &Session{decoder: s.decoder, state: s.state.Fork(), next: slices.Clone(s.next)}
+	return &Session{decoder: s.decoder, how: s.how, state: s.state.Fork(), keeps: s.keeps, next: slices.Clone(s.next)}
 }
 
-// KeepQueries prepares a session for Compact, before it reads: it keeps the queries of up to 512 tokens.
-func (s *Session) KeepQueries() { s.state.KeepQueries() }
+// KeepQueries prepares a session for Compact, before it reads: it attends exactly, and keeps the queries of up to 512
+// tokens.
+func (s *Session) KeepQueries() {
+	s.keeps = true
+	s.state.KeepQueries()
+}
 
 // Compact shrinks the memory of all tokens so far to 1/factor of them, in slots that serve later tokens nearly as well,
-// see [decoder.Session.Compact]. Later tokens are remembered exactly. A factor of 8 is the safe setting: beyond it
-// single facts get lost. The session must have kept its queries since before it read.
+// see [decoder.Session.Compact]. A calibrated decoder, see [Decoder.With], gives most slots to the heads that need
+// them; otherwise all heads have the same number. Later tokens are remembered exactly. A factor of 8 is the safe setting:
+// beyond it single facts get lost. The session must have kept its queries since before it read.
 func (s *Session) Compact(factor int) error {
 	if factor < 1 {
 		return fmt.Errorf("a factor of %d, want at least 1: %w", factor, decoder.ErrCompact)
 	}
-	slots := (s.Len() + factor - 1) / factor
-	return s.state.Compact(func(int, int) int { return slots })
+	return s.state.Compact(s.decoder.budgets(s.Len(), factor).At)
+}
+
+// budgets are those of a context of n tokens.
+func (d *Decoder) budgets(n, factor int) decoder.Budgets {
+	if d.curves != nil && n > 0 {
+		return d.curves.Compacted(n, float64(n)/float64(factor))
+	}
+	c := d.model.Config()
+	b := decoder.Budgets{Loss: math.NaN()}
+	for range c.Layers {
+		b.Slots = append(b.Slots, slices.Repeat([]int{(n + factor - 1) / factor}, c.KVHeads))
+	}
+	return b
 }
 
 // Bytes is the memory of all tokens so far.
@@ -113,8 +147,8 @@ func (s *Session) Bytes() int64 { return s.state.Bytes() }
 // Score reads tokens and returns the sum of −log p over those that have a predecessor, and their number. exp(sum/count)
 // is the perplexity. The session must Read another token before Generate.
 func (s *Session) Score(ctx context.Context, ids []int32) (sum float64, count int, err error) {
-	if n, most := s.Len()+len(ids), s.decoder.Context(); n > most {
-		return 0, 0, fmt.Errorf("%d tokens, the model reads at most %d: %w", n, most, ErrContext)
+	if err := s.begin(len(ids)); err != nil {
+		return 0, 0, err
 	}
 	loss := make([]float64, len(ids))
 	if err := ctx.Err(); err != nil {

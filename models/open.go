@@ -95,8 +95,7 @@ func (m *Model) load(path string, opt Options) error {
 		if err != nil {
 			return err
 		}
-		m.Decoder = &Decoder{model: d, tokens: m.Tokens, fingerprint: m.fingerprint,
-			base: m.fingerprint}
+		m.Decoder = &Decoder{model: d, tokens: m.Tokens, base: m.fingerprint}
 		return nil
 	}
 	e, err := encoder.New(m.file, encoder.Options{Quantised: quantised})

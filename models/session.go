@@ -7,9 +7,9 @@ import (
 	"io"
 	"os"
 
-	"github.com/randfeat/randfeat/attention/centroid"
 	"github.com/randfeat/randfeat/data"
 	"github.com/randfeat/randfeat/internal/seal"
+	"github.com/randfeat/randfeat/models/decoder"
 )
 
 // ErrSession marks files that hold no session of this model.
@@ -29,7 +29,7 @@ func (s *Session) Save(path, note string) error {
 		return fmt.Errorf("a note of %d bytes", len(note))
 	}
 	states := s.state.States()
-	b := sessionFormat.Begin(nil, seal.Header{Fingerprint: s.decoder.fingerprint,
+	b := sessionFormat.Begin(nil, seal.Header{Fingerprint: s.how.fingerprint,
 		Counts: []uint64{uint64(s.Len()), uint64(len(note)), uint64(len(s.next)), uint64(len(states))}})
 	b = append(b, note...)
 	b = seal.Append(b, s.next...)
@@ -88,11 +88,16 @@ func (d *Decoder) Resume(path string) (*Session, error) {
 		return nil, err
 	}
 	bad := func(what string) (*Session, error) { return nil, fmt.Errorf("%s: %s: %w", path, what, ErrSession) }
-	if h.Fingerprint != d.fingerprint {
+	s := &Session{decoder: d, how: variant{fingerprint: d.base}}
+	for _, v := range d.variants {
+		if h.Fingerprint == v.fingerprint {
+			s.how = v
+		}
+	}
+	if h.Fingerprint != s.how.fingerprint || d.keys > 0 && s.how.memory == nil {
 		return bad("the session is of another model, or of another precision, attention or memory of it")
 	}
-	s, err := d.Session()
-	if err != nil {
+	if err := s.attend(s.how); err != nil {
 		return nil, err
 	}
 	vocab, states := uint64(d.model.Config().Vocab), s.state.States()
@@ -112,7 +117,7 @@ func (d *Decoder) Resume(path string) (*Session, error) {
 			return bad(fmt.Sprintf("the state of layer %d is damaged", i))
 		}
 		n := binary.LittleEndian.Uint64(body)
-		if part := body[8 : 8+n]; centroid.IsCompacted(part) {
+		if part := body[8 : 8+n]; decoder.IsCompacted(part) {
 			st, err = d.model.ReadCompacted(part)
 			states[i] = st
 		} else if u, can := st.(interface{ UnmarshalBinary([]byte) error }); can {

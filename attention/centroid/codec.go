@@ -55,7 +55,10 @@ func (l *layer) setCounts(c []uint64) error {
 var slotsFormat = seal.Format{Magic: "randfeat slots\n\x00", Version: 1, Counts: stateCounts}
 
 func (s *Slots[T]) fingerprint() [32]byte {
-	return s.layer.fingerprint("slots", float64(s.scale), s.spec, s.from)
+	if len(s.specs) == 1 {
+		return s.layer.fingerprint("slots", float64(s.scale), s.specs[0], s.from)
+	}
+	return s.layer.fingerprint("slots", float64(s.scale), s.specs, s.from)
 }
 
 // MarshalBinary returns the binary form of AppendBinary.
@@ -69,7 +72,11 @@ func (s *Slots[T]) AppendBinary(b []byte) ([]byte, error) {
 	}
 	start := len(b)
 	b = slotsFormat.Begin(b, seal.Header{Flag: uint16(sizeOf[T]()), Fingerprint: s.fingerprint(), Counts: s.counts()})
-	row := make([]T, max(s.dim, s.spec.Residual))
+	residual := 0
+	for i := range s.specs {
+		residual = max(residual, s.specs[i].Residual)
+	}
+	row := make([]T, max(s.dim, residual))
 	for i := range s.heads {
 		h := &s.heads[i]
 		b = binary.LittleEndian.AppendUint64(b, uint64(h.g.k))
@@ -111,13 +118,13 @@ func (s *Slots[T]) UnmarshalBinary(b []byte) error {
 	if err := c.setCounts(head.Counts); err != nil {
 		return fmt.Errorf("saved slots: %w", err)
 	}
-	// Near keys follow from the length: sinks, and those since the window of the block of the last token.
-	pos := nearPositions(c.length, s.spec.Sinks, s.spec.Window, s.spec.Block)
 	size := int(sizeOf[T]())
 	ok := true
 	k, v := make([]T, s.dim), make([]T, s.valueDim)
 	for i := range c.heads {
-		h := &c.heads[i]
+		h, spec := &c.heads[i], s.spec(i)
+		// Near keys follow from the length: sinks, and those since the window of the block of the last token.
+		pos := nearPositions(c.length, spec.Sinks, spec.Window, spec.Block)
 		bad := fmt.Errorf("saved slots: head %d does not fit %d bytes: %w", i, len(body), attention.ErrCorrupt)
 		near := len(pos) * (s.dim + s.valueDim + 1) * size
 		if len(body) < 8+near {
@@ -125,7 +132,7 @@ func (s *Slots[T]) UnmarshalBinary(b []byte) error {
 		}
 		n := binary.LittleEndian.Uint64(body)
 		body = body[8:]
-		if n > uint64(s.spec.slots()) || uint64(len(body)-near) < n*uint64((s.dim+s.valueDim+h.g.r+2)*size) {
+		if n > uint64(spec.slots()) || uint64(len(body)-near) < n*uint64((s.dim+s.valueDim+h.g.r+2)*size) {
 			return bad
 		}
 		values := body[len(pos)*s.dim*size:]
@@ -136,7 +143,7 @@ func (s *Slots[T]) UnmarshalBinary(b []byte) error {
 		}
 		h.hNear = h.hNear[:len(pos)]
 		body = seal.Read(values, h.hNear, &ok)
-		h.resize(s.spec.slots(), int(n))
+		h.resize(spec.slots(), int(n))
 		body = h.read(body, int(n), &ok)
 	}
 	if !ok || len(body) != 0 {

@@ -48,42 +48,62 @@ const (
 // for A and X the attention of the examples to the keys and to the slots and V₀ the mean values (ridge regression
 // towards the mean).
 //
-// The working memory is some keys·(dimensions + 128) + examples·budget numbers. The result is the same at any number of
-// processors. Callers share heads among goroutines.
+// Keys that are equal receive equal attention, so they share a slot; a head with few distinct keys has fewer slots than
+// its budget. The working memory is some keys·(dimensions + 128) + examples·budget numbers. The result is the same at
+// any number of processors. Callers share heads among goroutines.
 func Compact[T dense.Float](keys, values, queries dense.Matrix[T], scale float64, budget int) (CompactHead[T], error) {
-	var none CompactHead[T]
-	if err := checkCompact(keys, values, queries, budget); err != nil {
-		return none, err
+	list, err := CompactEach(keys, values, queries, scale, budget)
+	if err != nil {
+		return CompactHead[T]{}, err
+	}
+	return list[0], nil
+}
+
+// CompactEach is Compact for several budgets. It computes the attention of the examples once.
+func CompactEach[T dense.Float](keys, values, queries dense.Matrix[T], scale float64,
+	budgets ...int) ([]CompactHead[T], error) {
+	if err := checkCompact(keys, values, queries, budgets); err != nil {
+		return nil, err
 	}
 	scale, err := logitScale(scale, keys.Cols)
 	if err != nil {
-		return none, err
+		return nil, err
 	}
 	tab, err := kern.Chosen[T]()
 	if err != nil {
-		return none, err
+		return nil, err
 	}
-	if budget >= keys.Rows {
-		return CompactHead[T]{Keys: keys.Clone(), Values: values.Clone(), Bias: make([]T, keys.Rows)}, nil
+	out := make([]CompactHead[T], len(budgets))
+	var c *compaction[T]
+	for i, budget := range budgets {
+		if budget >= keys.Rows {
+			out[i] = CompactHead[T]{Keys: keys.Clone(), Values: values.Clone(), Bias: make([]T, keys.Rows)}
+			continue
+		}
+		if c == nil {
+			c = &compaction[T]{tab: tab, k: keys, v: values, q: queries.Clone()}
+			for i := range c.q.Rows {
+				tab.Scale(c.q.Row(i), T(scale))
+			}
+			c.attend()
+			c.findTwins()
+			if err := c.coordinates(); err != nil {
+				return nil, err
+			}
+		}
+		c.t, c.out = budget, CompactHead[T]{}
+		c.seed()
+		c.cluster()
+		c.weigh()
+		if err := c.regress(); err != nil {
+			return nil, err
+		}
+		out[i] = c.out
 	}
-	c := compaction[T]{tab: tab, k: keys, v: values, q: queries.Clone(), t: budget}
-	for i := range c.q.Rows {
-		tab.Scale(c.q.Row(i), T(scale))
-	}
-	c.attend()
-	c.seed()
-	if err := c.coordinates(); err != nil {
-		return none, err
-	}
-	c.cluster()
-	c.weigh()
-	if err := c.regress(); err != nil {
-		return none, err
-	}
-	return c.out, nil
+	return out, nil
 }
 
-func checkCompact[T dense.Float](keys, values, queries dense.Matrix[T], budget int) error {
+func checkCompact[T dense.Float](keys, values, queries dense.Matrix[T], budgets []int) error {
 	for _, x := range [...]struct {
 		name string
 		m    dense.Matrix[T]
@@ -98,12 +118,14 @@ func checkCompact[T dense.Float](keys, values, queries dense.Matrix[T], budget i
 			return fmt.Errorf("%s: %w", x.name, err)
 		}
 	}
-	switch {
-	case keys.Rows != values.Rows || keys.Cols != queries.Cols:
+	if keys.Rows != values.Rows || keys.Cols != queries.Cols {
 		return fmt.Errorf("keys %d × %d, values %d × %d, queries %d × %d: %w", keys.Rows, keys.Cols, values.Rows,
 			values.Cols, queries.Rows, queries.Cols, dense.ErrShape)
-	case budget < 1:
-		return fmt.Errorf("a budget of %d slots, want at least 1: %w", budget, ErrSpec)
+	}
+	for _, budget := range budgets {
+		if budget < 1 {
+			return fmt.Errorf("a budget of %d slots, want at least 1: %w", budget, ErrSpec)
+		}
 	}
 	return nil
 }
@@ -118,6 +140,8 @@ type compaction[T dense.Float] struct {
 	target dense.Matrix[T] // AV
 	mean   []T             // a_j
 	rms    []T             // Σ_i A_ij²
+	twin   []int32         // the first key that equals each key
+	first  []int32         // by twin: the first of these keys that may share a slot
 
 	seeds     []int32 // by position
 	from, to  int     // slots that take more keys than their seed
@@ -157,18 +181,45 @@ func (c *compaction[T]) attend() {
 	c.tab.Scale(c.mean, 1/T(n))
 }
 
-// seed chooses the keys that groups begin with.
+// findTwins finds equal keys.
+func (c *compaction[T]) findTwins() {
+	order := make([]int32, c.k.Rows)
+	c.twin = make([]int32, c.k.Rows)
+	for j := range order {
+		order[j], c.twin[j] = int32(j), int32(j)
+	}
+	slices.SortFunc(order, func(a, b int32) int {
+		return cmp.Or(slices.Compare(c.k.Row(int(a)), c.k.Row(int(b))), cmp.Compare(a, b))
+	})
+	for i, j := range order[1:] {
+		if before := order[i]; slices.Equal(c.k.Row(int(before)), c.k.Row(int(j))) {
+			c.twin[j] = c.twin[before]
+		}
+	}
+}
+
+// seed chooses the keys that groups begin with: of equal ones the first, which counts for all of them. If there are
+// fewer distinct keys than slots, t becomes smaller.
 func (c *compaction[T]) seed() {
 	n := c.k.Rows
 	sinks := min(compactEdge, (c.t-1)/2)
 	last := min(compactEdge, c.t-1-sinks)
-	order := make([]int32, 0, n)
+	count, order := make([]T, n), make([]int32, 0, n)
+	c.first = slices.Repeat([]int32{-1}, n)
 	for j := sinks; j < n-last; j++ {
-		order = append(order, int32(j))
+		w := c.twin[j]
+		if c.first[w] < 0 {
+			c.first[w] = int32(j)
+			order = append(order, int32(j))
+		}
+		count[c.first[w]]++
 	}
-	slices.SortFunc(order, func(a, b int32) int { return cmp.Or(cmp.Compare(c.rms[b], c.rms[a]), cmp.Compare(a, b)) })
+	slices.SortFunc(order, func(a, b int32) int {
+		return cmp.Or(cmp.Compare(count[b]*count[b]*c.rms[b], count[a]*count[a]*c.rms[a]), cmp.Compare(a, b))
+	})
+	order = order[:min(len(order), c.t-sinks-last)]
+	c.t = sinks + len(order) + last
 	c.from, c.to = sinks, c.t-last
-	order = order[:c.to-c.from]
 	slices.Sort(order)
 	c.seeds = make([]int32, 0, c.t)
 	for j := range sinks {
@@ -216,6 +267,20 @@ func (c *compaction[T]) coordinates() error {
 		copy(row, c.v.Row(j))
 		c.tab.Scale(row, factor)
 	}
+	// Equal keys have the mean of their values.
+	count := make([]T, c.k.Rows)
+	for j, w := range c.twin {
+		if count[w]++; int(w) < j {
+			c.tab.MulAdd(c.z.Row(int(w))[d:], c.z.Row(j)[d:], 1)
+		}
+	}
+	for j, w := range c.twin {
+		if row := c.z.Row(j); int(w) == j {
+			c.tab.Scale(row[d:], 1/count[j])
+		} else {
+			copy(row, c.z.Row(int(w)))
+		}
+	}
 	return nil
 }
 
@@ -247,8 +312,10 @@ func (c *compaction[T]) cluster() {
 	for s, j := range c.seeds {
 		c.slot[j] = int32(s)
 	}
+	c.unite()
 	c.means(centres, c.z)
 	c.assign(centres)
+	c.unite()
 	c.out.Keys, c.prototype = dense.New[T](c.t, c.k.Cols), dense.New[T](c.t, c.v.Cols)
 	c.means(c.out.Keys, c.k)
 	c.means(c.prototype, c.v)
@@ -278,6 +345,14 @@ func (c *compaction[T]) assign(centres dense.Matrix[T]) {
 			row := score.Row(j - lo)
 			c.slot[j] = int32(c.from + max(0, slices.Index(row, c.tab.Max(row))))
 		}
+	}
+}
+
+// unite puts equal keys into the slot of the first of them, except for slots of single keys.
+func (c *compaction[T]) unite() {
+	n, last := c.k.Rows, c.t-c.to
+	for j := c.from; j < n-last; j++ { // the first comes before the others
+		c.slot[j] = c.slot[c.first[c.twin[j]]]
 	}
 }
 
@@ -316,18 +391,16 @@ func (c *compaction[T]) weigh() {
 	for s := range w {
 		x := float64(w[s]) * float64(n) / max(float64(own[s]), 1e-30)
 		x = max(minSlotWeight, min(maxSlotWeight, x))
-		w[s], c.out.Bias[s] = T(x), T(math.Log(x))
+		c.out.Bias[s] = T(math.Log(x))
 	}
+	// Weights of a query may all be too small for T before they are normalised: begin again from the logits.
+	c.tab.MulT(c.x, c.q, &panel, c.out.Bias)
+	top, sum := make([]T, n), make([]T, n)
+	c.tab.RowMax(top, c.x)
+	c.tab.ExpRows(sum, c.x, top)
 	for i := range n {
 		row := c.x.Row(i)
-		c.tab.Mul(row, w)
-		var sum T
-		for _, x := range row {
-			sum += x
-		}
-		if sum > 0 {
-			c.tab.Scale(row, 1/sum)
-		}
+		c.tab.Scale(row, 1/sum[i])
 		c.tab.FlushMax(row)
 	}
 }
@@ -342,7 +415,7 @@ func (c *compaction[T]) regress() error {
 		lambda += c.tab.Norm2(c.x.Row(i))
 	}
 	lambda = compactRidge*lambda/float64(t) + 1e-7
-	rest := c.target // AV − X V₀
+	rest := c.target.Clone() // AV − X V₀
 	minus := c.prototype.Clone()
 	c.tab.Scale(minus.Data, -1)
 	c.tab.Product(rest, c.x, minus, true)

@@ -335,6 +335,51 @@ func TestCompacted(t *testing.T) {
 	run(s, 0, 5, 5)
 }
 
+// Logits of any size: attention to single keys, to which no mean of keys comes near.
+func TestCompactLargeLogits(t *testing.T) {
+	for _, size := range []float32{3, 10, 30, 100} {
+		k, v, q, fresh := compactCase(6, 200, 16, 4, 9, 150)
+		for i := range k.Data {
+			k.Data[i] *= size
+		}
+		h := compacted(t, k, v, q, 150)
+		want := attended(fresh, k, v, make([]float32, k.Rows))
+		if d := relative(attended(fresh, h.Keys, h.Values, h.Bias), want); !(d < 1) {
+			t.Errorf("keys × %v: relative error %v", size, d)
+		}
+	}
+}
+
+// Equal keys share a slot: a context that repeats few keys is remembered without loss, also if the repeated ones
+// receive the most attention.
+func TestCompactEqualKeys(t *testing.T) {
+	const n, distinct, budget = 300, 30, 40
+	k, v, q, fresh := compactCase(5, n, 8, 6, 4, 200)
+	r := rand.New(rand.NewPCG(5, 2))
+	for j := distinct; j < n; j++ {
+		from := int(distinct * r.Float64() * r.Float64() * r.Float64()) // the first keys most often
+		copy(k.Row(j), k.Row(from))
+	}
+	h, err := centroid.Compact(k, v, q, 0, budget)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if h.Keys.Rows > budget || h.Keys.Rows != len(h.Bias) || h.Values.Rows != h.Keys.Rows {
+		t.Fatalf("%d keys, %d values, %d biases, want at most %d", h.Keys.Rows, h.Values.Rows, len(h.Bias), budget)
+	}
+	want := attended(fresh, k, v, make([]float32, n))
+	if d := relative(attended(fresh, h.Keys, h.Values, h.Bias), want); !(d < 1e-4) {
+		t.Errorf("relative error %v with a slot for every distinct key", d)
+	}
+	list, err := centroid.CompactEach(k, v, q, 0, 7, budget, n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if list[0].Keys.Rows != 7 || !slices.Equal(list[1].Values.Data, h.Values.Data) || list[2].Keys.Rows != n {
+		t.Error("several budgets at once give other slots")
+	}
+}
+
 func ExampleCompact() {
 	// 400 keys on a circle, with their height as value.
 	k, v := dense.New[float32](400, 2), dense.New[float32](400, 1)

@@ -97,7 +97,7 @@ func (s *SlotSpec) Validate() error {
 // are not used.
 type Slots[T dense.Float] struct {
 	layer
-	spec  SlotSpec
+	specs []SlotSpec // one, or one per key/value head
 	tab   *kern.Table[T]
 	scale T
 	from  []*Centres
@@ -134,12 +134,27 @@ type slotWorker[T dense.Float] struct {
 // if spec.Evict is set.
 func NewSlots[T dense.Float](spec SlotSpec, scale float64, centres []*Centres, batch, qHeads, kvHeads, dim,
 	valueDim int) (*Slots[T], error) {
+	return NewSlotsPerHead[T]([]SlotSpec{spec}, scale, centres, batch, qHeads, kvHeads, dim, valueDim)
+}
+
+// NewSlotsPerHead is NewSlots with a spec for every key/value head; one spec is for all of them. Heads may differ in
+// everything but Evict.
+func NewSlotsPerHead[T dense.Float](specs []SlotSpec, scale float64, centres []*Centres, batch, qHeads, kvHeads, dim,
+	valueDim int) (*Slots[T], error) {
 	l, err := newLayer(batch, qHeads, kvHeads, dim, valueDim)
 	if err != nil {
 		return nil, err
 	}
-	if err := spec.Validate(); err != nil {
-		return nil, err
+	if n := len(specs); n != 1 && n != kvHeads {
+		return nil, fmt.Errorf("%d specs for %d key/value heads: %w", n, kvHeads, dense.ErrShape)
+	}
+	for i := range specs {
+		if err := specs[i].Validate(); err != nil {
+			return nil, err
+		}
+		if specs[i].Evict != specs[0].Evict {
+			return nil, fmt.Errorf("some heads merge slots and others drop them: %w", ErrSpec)
+		}
 	}
 	if scale, err = logitScale(scale, dim); err != nil {
 		return nil, err
@@ -148,9 +163,15 @@ func NewSlots[T dense.Float](spec SlotSpec, scale float64, centres []*Centres, b
 	if err != nil {
 		return nil, err
 	}
-	s := &Slots[T]{layer: l, spec: spec.full(), tab: tab, scale: T(scale), from: centres}
-	if s.spec.Evict {
-		s.from, s.spec.Residual = nil, 0
+	s := &Slots[T]{layer: l, tab: tab, scale: T(scale), from: centres}
+	for _, spec := range specs {
+		s.specs = append(s.specs, spec.full())
+	}
+	if specs[0].Evict {
+		s.from = nil
+		for i := range s.specs {
+			s.specs[i].Residual = 0
+		}
 	} else if len(centres) != kvHeads {
 		return nil, fmt.Errorf("centres of %d heads for %d key/value heads; slots that merge need those of Fit: %w",
 			len(centres), kvHeads, dense.ErrShape)
@@ -160,7 +181,7 @@ func NewSlots[T dense.Float](spec SlotSpec, scale float64, centres []*Centres, b
 			var m *metric[T]
 			if b > 0 {
 				m = s.heads[h].m
-			} else if !s.spec.Evict {
+			} else if !specs[0].Evict {
 				c := centres[h]
 				if c == nil || c.Dim() != dim {
 					return nil, fmt.Errorf("head %d has no centres of dimension %d: %w", h, dim, dense.ErrShape)
@@ -171,7 +192,7 @@ func NewSlots[T dense.Float](spec SlotSpec, scale float64, centres []*Centres, b
 			}
 			head := slotHead[T]{m: m, g: &geometry[T]{tab: tab, d: dim, dv: valueDim}}
 			if m != nil {
-				s.project(head.g, m, centres[h])
+				s.project(head.g, m, s.spec(h), centres[h])
 			}
 			s.heads = append(s.heads, head)
 		}
@@ -180,10 +201,13 @@ func NewSlots[T dense.Float](spec SlotSpec, scale float64, centres []*Centres, b
 	return s, nil
 }
 
+// spec is that of head i of all batches.
+func (s *Slots[T]) spec(i int) *SlotSpec { return &s.specs[i%s.kvHeads%len(s.specs)] }
+
 // project takes over the residual directions.
-func (s *Slots[T]) project(g *geometry[T], m *metric[T], c *Centres) {
+func (s *Slots[T]) project(g *geometry[T], m *metric[T], spec *SlotSpec, c *Centres) {
 	px, py := c.Projections()
-	g.r = min(s.spec.Residual, px.Cols)
+	g.r = min(spec.Residual, px.Cols)
 	g.spec.Spread = g.r > 0
 	x, y := dense.New[T](g.r, s.dim), dense.New[T](g.r, s.dim)
 	for r := range g.r {
@@ -196,8 +220,8 @@ func (s *Slots[T]) project(g *geometry[T], m *metric[T], c *Centres) {
 	s.tab.Pack(&m.py, y)
 }
 
-// Spec returns the spec of NewSlots with its defaults filled in.
-func (s *Slots[T]) Spec() SlotSpec { return s.spec }
+// Spec returns the spec of a key/value head with its defaults filled in.
+func (s *Slots[T]) Spec(head int) SlotSpec { return *s.spec(head) }
 
 // Len returns the number of tokens seen, including those of merged states.
 func (s *Slots[T]) Len() int { return s.length + s.joined }
@@ -209,10 +233,10 @@ func (s *Slots[T]) Report() attention.Report { return s.report }
 func (s *Slots[T]) Reset() {
 	s.length, s.joined, s.report = 0, 0, attention.Report{}
 	for i := range s.heads {
-		h := &s.heads[i]
-		h.near.reset(s.tab, s.spec.Sinks+s.spec.Window+s.spec.Block, s.dim, s.valueDim)
-		h.hNear = buf.Sized(h.hNear, s.spec.Sinks+s.spec.Window+s.spec.Block)[:0]
-		h.resize(s.spec.slots(), 0)
+		h, spec := &s.heads[i], s.spec(i)
+		h.near.reset(s.tab, spec.Sinks+spec.Window+spec.Block, s.dim, s.valueDim)
+		h.hNear = buf.Sized(h.hNear, spec.Sinks+spec.Window+spec.Block)[:0]
+		h.resize(spec.slots(), 0)
 	}
 }
 
@@ -261,7 +285,11 @@ func (s *Slots[T]) Step(out, q, k, v attention.Seq[T]) error {
 		return nil
 	}
 	s.out, s.q, s.k, s.v = out, q, k, v
-	work := q.Len * s.spec.Budget * (s.dim + s.valueDim) * s.group()
+	budget := 0
+	for i := range s.specs {
+		budget += s.specs[i].Budget / len(s.specs)
+	}
+	work := q.Len * budget * (s.dim + s.valueDim) * s.group()
 	err := s.crew.Do(len(s.heads), par.Workers(len(s.heads), 1+s.tab.Grain/max(1, work)), (*slotStep[T])(s))
 	s.out, s.q, s.k, s.v = attention.Seq[T]{}, attention.Seq[T]{}, attention.Seq[T]{}, attention.Seq[T]{}
 	for _, w := range s.crew.Workers {
@@ -276,7 +304,7 @@ type slotStep[T dense.Float] Slots[T]
 
 // Item is the step of one key/value head of a batch.
 func (s *slotStep[T]) Item(w *slotWorker[T], i int) error {
-	h := &s.heads[i]
+	h, spec := &s.heads[i], (*Slots[T])(s).spec(i)
 	b, kv := i/s.kvHeads, i%s.kvHeads
 	group := s.qHeads / s.kvHeads
 	k, v := s.k.Head(b, kv), s.v.Head(b, kv)
@@ -285,10 +313,10 @@ func (s *slotStep[T]) Item(w *slotWorker[T], i int) error {
 	rows := max(1, blockRows/group)
 	for t := 0; t < k.Rows; t += r.n {
 		p := s.length + t
-		if p > 0 && p%s.spec.Block == 0 {
-			h.turn(&w.pool, &s.spec, p)
+		if p > 0 && p%spec.Block == 0 {
+			h.turn(&w.pool, spec, p)
 		}
-		r.n, r.p0 = min(s.spec.Block-p%s.spec.Block, k.Rows-t, rows), p
+		r.n, r.p0 = min(spec.Block-p%spec.Block, k.Rows-t, rows), p
 		for j := range r.n {
 			h.near.add(p+j, k.Row(t+j), v.Row(t+j))
 			h.hNear = append(h.hNear, 0)
@@ -617,15 +645,15 @@ func (a *slotPool[T]) cheapest(c int, dot []T) {
 
 // Clone returns an independent copy of the state.
 func (s *Slots[T]) Clone() *Slots[T] {
-	c := &Slots[T]{layer: s.layer, spec: s.spec, tab: s.tab, scale: s.scale, from: s.from}
+	c := &Slots[T]{layer: s.layer, specs: s.specs, tab: s.tab, scale: s.scale, from: s.from}
 	for i := range s.heads {
 		h := &s.heads[i]
 		g := *h.g
 		o := slotHead[T]{g: &g, m: h.m}
 		o.near.copyFrom(&h.near)
 		o.hNear = append(make([]T, 0, cap(h.hNear)), h.hNear...)
-		o.resize(s.spec.slots(), 0)
-		o.resize(s.spec.slots(), h.g.k)
+		o.resize(s.spec(i).slots(), 0)
+		o.resize(s.spec(i).slots(), h.g.k)
 		copy(o.far.mean.Data, h.far.mean.Data)
 		copy(o.far.spread.Data, h.far.spread.Data)
 		copy(o.far.value.Data, h.far.value.Data)
@@ -675,8 +703,8 @@ func (s *Slots[T]) Merge(o *Slots[T]) error {
 		a.takeSlots(h)
 		a.takeSlots(x)
 		a.takeNear(x, 0, len(x.near.pos))
-		a.shrink(h, &s.spec)
-		h.put(&a, &s.spec)
+		a.shrink(h, s.spec(i))
+		h.put(&a, s.spec(i))
 	}
 	s.joined += o.Len()
 	return nil

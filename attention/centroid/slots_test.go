@@ -316,3 +316,49 @@ func TestSlotSpecs(t *testing.T) {
 		t.Errorf("no centres: %v", err)
 	}
 }
+
+// Heads with specs of their own are as if each were alone, also after saving.
+func TestSlotsPerHead(t *testing.T) {
+	specs := []SlotSpec{{Budget: 30, Window: 8, Block: 8, Evict: true}, {Budget: 70, Window: 16, Block: 4, Evict: true}}
+	s, err := NewSlotsPerHead[float32](specs, 0, nil, 1, 4, 2, 5, 3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	in := makeInput[float32](3, 1, 4, 2, 200, 200, 5, 3, 0.7)
+	got := steps(t, s, in, 7, 60)
+	b, err := s.MarshalBinary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, _ := NewSlotsPerHead[float32](specs, 0, nil, 1, 4, 2, 5, 3)
+	if err := again.UnmarshalBinary(b); err != nil {
+		t.Fatal(err)
+	}
+	if c, _ := again.MarshalBinary(); !slices.Equal(b, c) {
+		t.Error("a saved state changes")
+	}
+	swapped, _ := NewSlotsPerHead[float32]([]SlotSpec{specs[1], specs[0]}, 0, nil, 1, 4, 2, 5, 3)
+	if err := swapped.UnmarshalBinary(b); !errors.Is(err, attention.ErrMismatch) {
+		t.Error(err)
+	}
+	for h, spec := range specs {
+		one, err := NewSlots[float32](spec, 0, nil, 1, 4, 2, 5, 3)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := steps(t, one, in, 7, 60)
+		for g := 2 * h; g < 2*h+2; g++ {
+			for l := range 200 {
+				if !slices.Equal(got.Head(0, g).Row(l), want.Head(0, g).Row(l)) {
+					t.Fatalf("head %d, token %d: %v, alone %v", g, l, got.Head(0, g).Row(l), want.Head(0, g).Row(l))
+				}
+			}
+		}
+	}
+	for _, bad := range [][]SlotSpec{nil, {{Budget: 300}, {Budget: 300, Evict: true}}, {{}, {}, {}},
+		{{Budget: 3, Evict: true}}} {
+		if _, err := NewSlotsPerHead[float32](bad, 0, nil, 1, 4, 2, 5, 3); err == nil {
+			t.Errorf("%+v was accepted", bad)
+		}
+	}
+}

@@ -147,10 +147,11 @@ def numeric(column):
         return False
 
 
-def write(path, a):
+def write(path, a, name=""):
+    """A CSV file. Tables of many levels keep the names of their columns, which say what an identifier is."""
     with open(path, "w", newline="") as f:
         w = csv.writer(f)
-        w.writerow([f"c{j + 1}" for j in range(a.shape[1] - 1)] + ["target"])
+        w.writerow([*(LEVELS[name][0] if name in LEVELS else [f"c{j + 1}" for j in range(a.shape[1] - 1)]), "target"])
         w.writerows(a.tolist())
 
 
@@ -169,8 +170,8 @@ def cpu():
 
 def fit(program, name, train, test, flags=()):
     with tempfile.TemporaryDirectory() as d:
-        write(d + "/train.csv", train)
-        write(d + "/test.csv", test)
+        write(d + "/train.csv", train, name)
+        write(d + "/test.csv", test, name)
         task = "classification" if SETS[name][3] else "regression"
         start, busy = time.perf_counter(), cpu()
         out = subprocess.run(
@@ -358,38 +359,47 @@ def figure(path, files):
             if "curve" in r:
                 cells.setdefault((r["curve"], r["side"]), {}).setdefault(r["rows"], []).append(r)
     names, sides = list(dict.fromkeys(k[0] for k in cells)), list(dict.fromkeys(k[1] for k in cells))
+    shown = {"fit": "randfeat fit", "HGB": "gradient boosting (scikit-learn)", "Nystroem grid": "Nyström and ridge, grid (scikit-learn)"}
     colours = ("#1f5fa8", "#c8581a", "#3a8f3a", "#8a4fa0", "#777777")
-    w, h, left, top = 300, 170, 46, 34
-    out = [f'<svg xmlns="http://www.w3.org/2000/svg" width="{(w + left) * len(names) + 20}" height="{2 * h + 120}" '
-           'font-family="sans-serif" font-size="11">']
+    w, h, left, top = 300, 170, 50, 34
+    out = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {(w + left) * len(names) + 10} {2 * h + 116}" '
+           'font-family="sans-serif" font-size="11">', '<rect width="100%" height="100%" fill="#fff"/>']
     for i, name in enumerate(names):
-        for j, (key, title) in enumerate((("points", "points"), ("cpu", "CPU-s"))):
+        for j, (key, title) in enumerate((("points", "% right" if SETS[name][3] else "100·R²"), ("cpu", "CPU seconds"))):
             lines = {side: sorted((n, float(np.mean([r[key] for r in rs]))) for n, rs in cells[name, side].items())
                      for side in sides if (name, side) in cells}
             values = [v for line in lines.values() for _, v in line]
             rows = [n for line in lines.values() for n, _ in line]
-            place = (lambda v: np.log10(max(v, 1e-2))) if key == "cpu" else (lambda v: v)
-            lo, hi = place(min(values)), place(max(values))
-            pad = max(0.05 * (hi - lo), 1e-3)
-            lo, hi = lo - pad, hi + pad
-            first, last = np.log10(min(rows)), np.log10(max(rows) * 1.05)
-            x0, y0 = left + i * (w + left), top + j * (h + 40)
+            log = key == "cpu"
+            if log:
+                ticks = [10.0**k for k in range(int(np.floor(np.log10(min(values)))), int(np.ceil(np.log10(max(values)))) + 1)]
+            else:
+                step = next(s for s in (0.5, 1, 2, 5, 10, 20) if (max(values) - min(values)) / s <= 6)
+                ticks = list(np.arange(np.floor(min(values) / step), np.ceil(max(values) / step) + 1) * step)
+            place = np.log10 if log else float
+            lo, hi = place(ticks[0]), place(ticks[-1])
+            first, last = np.log10(min(rows) / 1.1), np.log10(max(rows) * 1.1)
+            x0, y0 = left + i * (w + left), top + j * (h + 42)
             at = lambda n, v: (x0 + (np.log10(n) - first) / (last - first) * (w - 20), y0 + h - (place(v) - lo) / (hi - lo) * h)
-            out.append(f'<rect x="{x0}" y="{y0}" width="{w - 20}" height="{h}" fill="none" stroke="#bbb"/>')
-            out.append(f'<text x="{x0}" y="{y0 - 6}">{name}: {title}</text>')
+            out.append(f'<text x="{x0}" y="{y0 - 8}" font-weight="bold">{name}: {title}</text>')
+            for v in ticks:
+                y = at(rows[0], v)[1]
+                out.append(f'<line x1="{x0}" x2="{x0 + w - 20}" y1="{y:.1f}" y2="{y:.1f}" stroke="#ddd"/>')
+                out.append(f'<text x="{x0 - 5}" y="{y + 4:.1f}" text-anchor="end" fill="#555">{v:g}</text>')
             for n in sorted(set(rows)):
-                label = f"{n // 1000}k" if n < 1_000_000 else f"{n // 1_000_000}M"
-                out.append(f'<text x="{at(n, min(values))[0]:.0f}" y="{y0 + h + 13}" text-anchor="middle">{label}</text>')
-            for v in (min(values), max(values)):
-                out.append(f'<text x="{x0 - 4}" y="{at(rows[0], v)[1] + 4:.0f}" text-anchor="end">{v:.3g}</text>')
+                label = f"{n / 1000:.0f}k" if n < 1_000_000 else f"{n // 1_000_000}M"
+                out.append(f'<text x="{at(n, values[0])[0]:.0f}" y="{y0 + h + 14}" text-anchor="middle" fill="#555">{label}</text>')
             for side, line in lines.items():
                 colour = colours[sides.index(side) % len(colours)]
                 points = [at(n, v) for n, v in line]
-                out.append('<polyline fill="none" stroke="%s" stroke-width="1.6" points="%s"/>' % (
+                out.append('<polyline fill="none" stroke="%s" stroke-width="1.8" points="%s"/>' % (
                     colour, " ".join(f"{x:.1f},{y:.1f}" for x, y in points)))
                 out += [f'<circle cx="{x:.1f}" cy="{y:.1f}" r="2.5" fill="{colour}"/>' for x, y in points]
+    at = left
     for k, side in enumerate(sides):
-        out.append(f'<text x="{left + 130 * k}" y="{2 * h + 105}" fill="{colours[k % len(colours)]}">● {side}</text>')
+        text = shown.get(side, side)
+        out.append(f'<text x="{at}" y="{2 * h + 104}" fill="{colours[k % len(colours)]}">● {text}</text>')
+        at += 7 * len(text) + 30
     with open(path, "w") as f:
         f.write("\n".join(out + ["</svg>"]) + "\n")
 

@@ -209,6 +209,7 @@ func read(path string) (dense.Matrix[float32], error) {
 // way is a way to draw 40 classes: its distribution for a query, and how to draw.
 type way struct {
 	name         string
+	build        time.Duration // of a new tree
 	distribution func(p []float64, q []float32) error
 	draw         func(dst *sampling.Draws, q dense.Matrix[float32], k int, seed uint64) error
 }
@@ -216,8 +217,9 @@ type way struct {
 // scored is the number of queries that samplers are compared on. Families are fitted to the other queries.
 const scored = 200
 
-// quality compares samplers on embeddings: KL of the softmax from their probabilities, the time of 40 draws, and the
-// error of the log partition sum with as many draws as take the time of the slowest.
+// quality compares samplers on embeddings: KL of the softmax from their probabilities, the time of 40 draws and of a
+// training step with them, and what is left after the correction by importance weights with as many draws as a step of
+// equal time affords: KL, and the error of the log partition sum.
 func quality(classPath, queryPath, countPath string, features int) error {
 	classes, err := read(classPath)
 	if err != nil {
@@ -247,21 +249,11 @@ func quality(classPath, queryPath, countPath string, features int) error {
 	}
 	fmt.Printf("%d classes, d = %d, F = %d, %d queries, one thread; full softmax %v a query\n\n", classes.Rows,
 		classes.Cols, features, queries.Rows, full.Round(time.Microsecond))
-	var times []time.Duration
-	slowest := time.Duration(0)
+	fmt.Println("| draws | KL | effective share | 40 draws | a step with 40 draws | error of log Z, 40 draws | " +
+		"draws in the step of the first | KL after correction | error of log Z |")
+	fmt.Println("|---|--:|--:|--:|--:|--:|--:|--:|--:|")
+	equal := time.Duration(0)
 	for _, w := range ways {
-		var got sampling.Draws
-		t, err := median(max(201, queries.Rows), func(i int) error {
-			return w.draw(&got, queries.RowRange(i%queries.Rows, i%queries.Rows+1), 40, uint64(i))
-		})
-		if err != nil {
-			return err
-		}
-		times, slowest = append(times, t), max(slowest, t)
-	}
-	fmt.Println("| draws | KL | effective share | 40 draws | error of log Z, 40 draws | draws in the time of the slowest | error of log Z |")
-	fmt.Println("|---|--:|--:|--:|--:|--:|--:|")
-	for i, w := range ways {
 		kl, effective := 0.0, 0.0
 		p := make([]float64, classes.Rows)
 		for j := range queries.Rows {
@@ -275,19 +267,96 @@ func quality(classPath, queryPath, countPath string, features int) error {
 			kl += dist.KL / float64(queries.Rows)
 			effective += dist.Effective / float64(queries.Rows)
 		}
-		k := min(int(40*ratio(slowest, times[i])), 4*classes.Rows)
-		at40, err := partitionError(w, classes, queries, 40)
+		draw, at40, err := w.steps(classes, queries, 40)
 		if err != nil {
 			return err
 		}
-		equal, err := partitionError(w, classes, queries, k)
+		_, at440, err := w.steps(classes, queries, 440)
 		if err != nil {
 			return err
 		}
-		fmt.Printf("| %s | %.3f | %.3f | %.1f µs | %.3f | %d | %.3f |\n", w.name, kl, effective, micro(times[i]),
-			at40, k, equal)
+		if equal == 0 {
+			equal = at40
+		}
+		// A step takes a constant and so much per draw.
+		k := max(1, int(40+float64(equal-at40)/float64(at440-at40)*400))
+		few, err := partitionError(w, classes, queries, 40)
+		if err != nil {
+			return err
+		}
+		afforded, err := partitionError(w, classes, queries, k)
+		if err != nil {
+			return err
+		}
+		corrected, err := w.corrected(classes, queries, exact, k)
+		if err != nil {
+			return err
+		}
+		fmt.Printf("| %s | %.3f | %.3f | %.1f µs | %.1f µs | %.3f | %d | %.4f | %.3f |\n", w.name, kl, effective,
+			micro(draw), micro(at40), few, k, corrected, afforded)
 	}
 	return nil
+}
+
+// batch is the queries of a training step, between which a tree is built anew.
+const batch = 640
+
+// steps is the median time of k draws for a query, and that of its share of a training step: draws, the loss with its
+// gradient, the derivatives by class embeddings, and a part of a new tree.
+func (w way) steps(classes, queries dense.Matrix[float32], k int) (draw, step time.Duration, err error) {
+	var got sampling.Draws
+	var g sampling.Gradient[float32]
+	loss, sum := make([]float64, 1), dense.New[float32](classes.Rows, classes.Cols)
+	var draws []time.Duration
+	step, err = median(max(401, queries.Rows), func(i int) error {
+		q, from := queries.RowRange(i%queries.Rows, i%queries.Rows+1), time.Now()
+		if err := w.draw(&got, q, k, uint64(i)); err != nil {
+			return err
+		}
+		draws = append(draws, time.Since(from))
+		target := []int{i % classes.Rows}
+		if err := (sampling.Loss[float32]{Workers: 1}).Forward(loss, &g, q, classes, target, &got); err != nil {
+			return err
+		}
+		return g.AddClasses(sum, q, target, &got, 1.0/batch)
+	})
+	if err != nil {
+		return 0, 0, err
+	}
+	slices.Sort(draws)
+	return draws[len(draws)/2], step + w.build/batch, nil
+}
+
+// corrected is the mean KL, to second order, of the softmax from the law of a class that is drawn from k draws by their
+// importance weights, over the first queries: ½Σ(a−p)(b−p)/p, where a and b are means over disjoint repetitions, whose
+// noise cancels in the mean.
+func (w way) corrected(classes, queries dense.Matrix[float32], exact dense.Matrix[float64], k int) (float64, error) {
+	const first = 10
+	var got sampling.Draws
+	total := 0.0
+	for i := range first {
+		laws := [2][]float64{make([]float64, classes.Rows), make([]float64, classes.Rows)}
+		q := queries.Row(i)
+		reps := max(50, 40_000/k)
+		weights := make([]float64, k)
+		for r := range 2 * reps {
+			if err := w.draw(&got, queries.RowRange(i, i+1), k, uint64(1_000_000+r)); err != nil {
+				return 0, err
+			}
+			sum := 0.0
+			for j, id := range got.IDs {
+				weights[j] = math.Exp(float64(dense.Dot(q, classes.Row(id))) - got.LogCount[j])
+				sum += weights[j]
+			}
+			for j, id := range got.IDs {
+				laws[r%2][id] += weights[j] / sum / float64(reps)
+			}
+		}
+		for c, p := range exact.Row(i) {
+			total += (laws[0][c] - p) * (laws[1][c] - p) / p / 2 / first
+		}
+	}
+	return total, nil
 }
 
 // partitionError is the root mean square error of log Σ exp(q·c − LogCount) over draws.
@@ -321,8 +390,11 @@ func waysOf(classes, queries, others, counts dense.Matrix[float32], features int
 	error) {
 	exact := dense.New[float64](queries.Rows, classes.Rows)
 	var ways []way
-	for _, fam := range []family.Family{family.Positive{}, family.OPRF{}, family.Adaptive{}} {
+	for _, fam := range []family.Family{family.Adaptive{}, family.OPRF{}, family.Positive{}} {
 		for _, within := range []sampling.Within{sampling.ByScore, sampling.ByFeatures} {
+			if within == sampling.ByFeatures && fam.Name() != "adaptive" {
+				continue // slower, and further from the softmax
+			}
 			sp, err := spec(fam, classes.Cols, features)
 			if err != nil {
 				return nil, exact, err
@@ -335,17 +407,19 @@ func waysOf(classes, queries, others, counts dense.Matrix[float32], features int
 			if err != nil {
 				return nil, exact, err
 			}
+			from := time.Now()
 			s, err := sampling.New(m, classes.Clone(), sampling.Options{Within: within})
 			if err != nil {
 				return nil, exact, err
 			}
+			build := time.Since(from)
 			for i := range queries.Rows {
 				if err := s.Softmax(exact.Row(i), queries.Row(i)); err != nil {
 					return nil, exact, err
 				}
 			}
 			law := []string{", softmax inside blocks", ", features inside blocks"}[within]
-			ways = append(ways, way{fam.Name() + law,
+			ways = append(ways, way{fam.Name() + law, build,
 				func(p []float64, q []float32) error {
 					_, err := s.Distribution(p, q)
 					return err
@@ -365,7 +439,7 @@ func waysOf(classes, queries, others, counts dense.Matrix[float32], features int
 		if err != nil {
 			return nil, exact, err
 		}
-		ways = append(ways, way{[]string{"unigram^¾", "uniform"}[i],
+		ways = append(ways, way{[]string{"unigram^¾", "uniform"}[i], 0,
 			func(p []float64, _ []float32) error {
 				for c, l := range f.LogProb() {
 					p[c] = math.Exp(l)

@@ -1,9 +1,11 @@
 package main
 
 import (
+	"fmt"
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -124,5 +126,57 @@ func TestExplain(t *testing.T) {
 		if r.code == 0 || !strings.Contains(r.stderr, want) {
 			t.Errorf("%v: %d %s", args, r.code, r.stderr)
 		}
+	}
+}
+
+// A table with missing values, texts among numbers, wild cells, a constant column and the same column twice is fitted
+// to two targets, and all that explains or compares such models works.
+func TestDirtyTable(t *testing.T) {
+	dir := t.TempDir()
+	var b strings.Builder
+	b.WriteString("site,heat,light,copy,const,yield,height\n")
+	for i := range 160 {
+		site, heat := []string{"north", "south", "", "sü d"}[i%4], fmt.Sprint(10+i%23)
+		light := fmt.Sprintf("%.1f", 2+math.Mod(float64(i)*1.7, 11))
+		switch i {
+		case 17, 61, 92:
+			heat = []string{"NA", "?", ""}[i%3]
+		case 30:
+			heat = "1e9"
+		case 40:
+			light = "free"
+		}
+		fmt.Fprintf(&b, "%s,%s,%s,%s,x,%.3f,%.3f\n", site, heat, light, heat,
+			math.Sin(float64(i%23)/4)+math.Mod(float64(i)*0.37, 1)/3, float64(i%23)/7)
+	}
+	train, test := halves(t, dir, b.String(), 120)
+	given := []string{"--bandwidth", "3", "--lambda", "0.1", "--scaling", "standard", "--kernel", "gaussian"}
+	fit := func(name string, more ...string) string {
+		out := filepath.Join(dir, name)
+		ok(t, slices.Concat([]string{"fit", train, "-o", out, "--target", "yield"}, given, more)...)
+		return out
+	}
+	two := fit("two.rf", "--target", "height", "--compare")
+	lines := strings.Split(strings.TrimSpace(ok(t, "predict", two, test, "--interval", "0.9").stdout), "\n")
+	if len(lines) != 41 || !strings.HasPrefix(lines[0], "prediction_yield,prediction_height,lower_yield") ||
+		strings.Contains(strings.Join(lines, "\n"), "NaN") {
+		t.Errorf("%d lines of predictions: %q", len(lines), lines[:2])
+	}
+	one := fit("one.rf", "--skip", "height", "--interval-by", "site")
+	bare := fit("bare.rf", "--skip", "height", "--skip", "heat", "--skip", "copy", "--folds", "1")
+	if r := ok(t, "compare", one, bare, test); !strings.Contains(r.stdout, "first") {
+		t.Errorf("compare:\n%s", r.stdout)
+	}
+	got := objects[tables.ExplainResult](t, ok(t, "explain", one, test, "--row", "1", "--column", "site",
+		"--json").stdout)[0]
+	sum := got.Explanation.Mean
+	for _, p := range got.Explanation.Parts {
+		sum += p.Part
+	}
+	if math.Abs(sum-got.Explanation.Prediction) > 1e-6 || len(got.Explanation.Parts) != 4 || len(got.Neighbours) == 0 {
+		t.Errorf("parts sum to %g of %g, %d neighbours", sum, got.Explanation.Prediction, len(got.Neighbours))
+	}
+	if n := len(got.Dependence[0].Points); n != 4 { // three levels, and missing
+		t.Errorf("%d values of site", n)
 	}
 }

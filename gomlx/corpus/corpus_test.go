@@ -203,6 +203,20 @@ func TestVariedImages(t *testing.T) {
 	if len(seen) != 18 {
 		t.Errorf("%d views, want 9 places, mirrored or not", len(seen))
 	}
+	s.Shift, s.Flip, s.Erase = 0, false, 1
+	clear(seen)
+	for i := range 400 {
+		seen[[4]float32(tensors.MustCopyFlatData[float32](s.Train(1, i)[0]))] = true
+	}
+	for _, want := range [][4]float32{{0.2, 0.4, 0.6, 1}, {0, 0.4, 0.6, 1}, {0.2, 0, 0.6, 1}, {0.2, 0.4, 0, 1},
+		{0.2, 0.4, 0.6, 0}} {
+		if !seen[want] {
+			t.Errorf("never shown as %v", want)
+		}
+	}
+	if len(seen) != 5 {
+		t.Errorf("%d views, want the whole image and 4 black pixels", len(seen))
+	}
 	if x := tensors.MustCopyFlatData[float32](s.HeldOut(0)[0]); !slices.Equal(x, []float32{0.2, 0.4, 0.6, 1}) {
 		t.Errorf("held out: %v", x)
 	}

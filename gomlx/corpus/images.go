@@ -17,10 +17,12 @@ import (
 
 // Images is square grey images with labels.
 type Images struct {
-	// Shift and Flip vary the images of training batches: each is moved by up to Shift pixels of its own along both
-	// axes, what leaves is lost and what comes in is black, and with Flip mirrored half of the time.
+	// Shift, Flip and Erase vary the images of training batches: each is moved by up to Shift pixels of its own along
+	// both axes, what leaves is lost and what comes in is black, with Flip mirrored half of the time, and half of the
+	// time a square of Erase pixels, or what of it lies inside, is black.
 	Shift int
 	Flip  bool
+	Erase int
 
 	pixels, testPixels []byte // side² each
 	labels, testLabels []byte
@@ -114,21 +116,27 @@ func (s *Images) Train(seed uint64, i int) train.Batch {
 	return s.rows(s.pixels, s.labels, order{len(s.labels), s.batch}.pick(seed, i), s.varied(seed, i))
 }
 
-// view is how an image is shown: moved, and mirrored.
+// view is how an image is shown: moved, mirrored, and with a black square from (top, left) on.
 type view struct {
-	down, right int
-	mirrored    bool
+	down, right      int
+	mirrored         bool
+	top, left, erase int
 }
 
 // varied are the views of batch i, nil for images as they are.
 func (s *Images) varied(seed uint64, i int) []view {
-	if s.Shift == 0 && !s.Flip {
+	if s.Shift == 0 && !s.Flip && s.Erase == 0 {
 		return nil
 	}
 	r := rand.New(rng.Stream(seed, 'v', uint64(i)))
 	all := make([]view, s.batch)
 	for j := range all {
-		all[j] = view{r.IntN(2*s.Shift+1) - s.Shift, r.IntN(2*s.Shift+1) - s.Shift, s.Flip && r.IntN(2) == 1}
+		v := view{down: r.IntN(2*s.Shift+1) - s.Shift, right: r.IntN(2*s.Shift+1) - s.Shift,
+			mirrored: s.Flip && r.IntN(2) == 1}
+		if s.Erase > 0 && r.IntN(2) == 1 {
+			v.top, v.left, v.erase = r.IntN(s.own+s.Erase)-s.Erase, r.IntN(s.own+s.Erase)-s.Erase, s.Erase
+		}
+		all[j] = v
 	}
 	return all
 }
@@ -160,6 +168,9 @@ func (s *Images) rows(pixels, labels []byte, at []int, views []view) train.Batch
 			for c := range s.side {
 				col := c*s.own/s.side - v.right
 				if col < 0 || col >= s.own {
+					continue
+				}
+				if y, x := row-v.top, col-v.left; y >= 0 && y < v.erase && x >= 0 && x < v.erase {
 					continue
 				}
 				if v.mirrored {

@@ -143,6 +143,8 @@ func Tables(w io.Writer, rows io.Reader) error {
 			r.speech(out)
 		case name == "pretrain":
 			r.pretrain(out)
+		case name == "language":
+			r.language(out)
 		case name == "words":
 			r.words(out)
 		case strings.HasPrefix(name, "vit "):
@@ -166,14 +168,8 @@ func claim(w io.Writer, paper, what string, d sample) {
 	line(w, paper, what, d.String(), d.verdict())
 }
 
-func (r results) darkformer(w io.Writer) {
-	fmt.Fprintln(w, "### DARKFormer, Figures 2–5: held-out accuracy of the next character")
-	fmt.Fprintln(w)
-	for _, row := range r {
-		if row.Part == "pretraining" {
-			fmt.Fprintf(w, "Pretrained with exact attention, %d steps: loss %.4f, accuracy %.4f.\n\n", row.Step, row.Loss, row.Accuracy)
-		}
-	}
+// regimes are tables of accuracies by regime and step.
+func (r results) regimes(w io.Writer) {
 	for _, part := range []string{"full", "partial", "M only"} {
 		steps := r.steps(part)
 		if len(steps) == 0 {
@@ -195,6 +191,13 @@ func (r results) darkformer(w io.Writer) {
 		}
 		fmt.Fprintln(w)
 	}
+}
+
+// Points of a run that claims are about: the second evaluation and the last.
+const early, last = 1, 99
+
+// darkClaims begins a table of claims with those of DARKFormer's Figures 2 to 4, and returns what adds others.
+func (r results) darkClaims(w io.Writer) (above func(says, part, a, b string, i int)) {
 	at := func(part, m string, i int) sample {
 		steps := r.steps(part)
 		if len(steps) == 0 {
@@ -204,8 +207,7 @@ func (r results) darkformer(w io.Writer) {
 		return r.of(accuracy, func(row Row) bool { return row.Part == part && row.Method == m && row.Step == s })
 	}
 	header(w, "the paper", "here", "difference of accuracies", "verdict")
-	const early, last = 1, 99
-	above := func(says, part, a, b string, i int) {
+	above = func(says, part, a, b string, i int) {
 		when := "early"
 		if i == last {
 			when = "last"
@@ -214,13 +216,34 @@ func (r results) darkformer(w io.Writer) {
 	}
 	above("Fig 2: DARK above Performer, soon", "full", "dark", "performer", early)
 	above("Fig 2: exact above DARK", "full", "exact", "dark", last)
-	above("Fig 2: DARK above LFK", "full", "dark", "lfk", early)
-	above("Fig 2: features above constant", "full", "performer", "constant", last)
-	above("Fig 2: features above random", "full", "performer", "random", last)
 	gap := at("full", "dark", early).minus(at("full", "performer", early)).
 		minus(at("full", "dark", last).minus(at("full", "performer", last)))
 	claim(w, "Fig 3: Performer closes the gap later", "gap, early − last", gap)
 	above("Fig 4: DARK above Performer, partial", "partial", "dark", "performer", last)
+	return above
+}
+
+// language is DARKFormer's regimes from a published decoder.
+func (r results) language(w io.Writer) {
+	fmt.Fprint(w, "### DARKFormer, Figures 2–4, from a published decoder: held-out accuracy of the next token\n\n")
+	r.regimes(w)
+	r.darkClaims(w)
+	fmt.Fprintln(w)
+}
+
+func (r results) darkformer(w io.Writer) {
+	fmt.Fprintln(w, "### DARKFormer, Figures 2–5: held-out accuracy of the next character")
+	fmt.Fprintln(w)
+	for _, row := range r {
+		if row.Part == "pretraining" {
+			fmt.Fprintf(w, "Pretrained with exact attention, %d steps: loss %.4f, accuracy %.4f.\n\n", row.Step, row.Loss, row.Accuracy)
+		}
+	}
+	r.regimes(w)
+	above := r.darkClaims(w)
+	above("Fig 2: DARK above LFK", "full", "dark", "lfk", early)
+	above("Fig 2: features above constant", "full", "performer", "constant", last)
+	above("Fig 2: features above random", "full", "performer", "random", last)
 	above("(ours) OPRF × simplex above Performer", "full", "oprf-simplex", "performer", early)
 	above("(ours) adaptive above Performer", "full", "adaptive", "performer", early)
 	above("(ours) adaptive above DARK", "full", "adaptive", "dark", early)

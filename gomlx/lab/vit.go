@@ -21,8 +21,8 @@ func (l *Lab) encoderMethods(m int) []shared {
 	}
 	all := []shared{
 		{{name: "softmax", attention: "exact"}},
-		{f("favor++", "oprf", "orthogonal", true), f("favor+", `{"name":"oprf"}`, "orthogonal", false),
-			f("simplex", "oprf", "simplex", true)},
+		{f("favor++", "oprf", "orthogonal", true), f("simplex", "oprf", "simplex", true),
+			f("favor+", `{"name":"oprf"}`, "orthogonal", false)},
 		{f("adaptive", "adaptive", "orthogonal", true)},
 		{f("relu", "relu", "orthogonal", false)},
 		{f("elu", "elu", "iid", false)},
@@ -33,75 +33,111 @@ func (l *Lab) encoderMethods(m int) []shared {
 	return slices.DeleteFunc(all, func(s shared) bool { return len(s) == 0 })
 }
 
-// ViT trains vision Transformers on a set of images from nothing and from one trained with exact attention.
+// ViT trains vision Transformers on a set of images from nothing, and fine-tunes the first seed's exact model with other
+// attention. Seeds come one after the other, or all at once where Parallel asks for it: a run that is stopped has whole
+// comparisons. Exact attention is trained with all seeds only if it is asked for.
 func (l *Lab) ViT(set string) error {
 	source, err := corpus.NewImages(filepath.Join(l.Data, set), 28, l.pick(128, 16, 8), l.pick(0, 0, 64),
 		l.pick(0, 1000, 16))
 	if err != nil {
 		return err
 	}
-	source.Shift, source.Flip = 2, set == "fashion_mnist" // clothes have no left and right, digits do
-	m := models.Config{Kind: models.ViT, Side: 28, Patch: l.pick(2, 4, 7), Classes: 10, Layers: l.pick(3, 1, 1),
-		Width: l.pick(64, 32, 16), Heads: l.pick(4, 2, 2), Hidden: l.pick(128, 64, 16)}
-	name := "vit " + set
-	c := train.Config{Steps: l.steps(5000, 250, 2), Warmup: l.pick(100, 25, 1), Rate: 2e-3, Floor: 0.05, Decay: 0.01,
+	clothes := set == "fashion_mnist"
+	source.Shift, source.Flip = 2, clothes // clothes have no left and right, digits do
+	steps := 5000
+	if clothes { // a third of the images, and harder ones
+		source.Erase, steps = l.pick(8, 0, 0), 10000
+	}
+	m := models.Config{Kind: models.ViT, Side: 28, Patch: l.pick(4, 4, 7), Classes: 10, Layers: l.pick(4, 1, 1),
+		Width: l.pick(96, 32, 16), Heads: l.pick(4, 2, 2), Hidden: l.pick(192, 64, 16)}
+	c := train.Config{Steps: l.steps(steps, 250, 2), Warmup: l.pick(200, 25, 1), Rate: 2e-3, Floor: 0.05, Decay: 0.01,
 		Clip: 1}
+	if l.Size == Full {
+		c.Rate, c.Floor, c.Decay = 1e-3, 0.02, 0.05
+	}
 	c.Warmup = min(c.Warmup, c.Steps/2)
-	tune := c
-	tune.Steps, tune.Warmup, tune.Rate = l.pick(150, 50, 2), l.pick(10, 5, 1), 3e-4
-	base := newPromise()
-	var all []func() error
-	for _, group := range l.encoderMethods(l.pick(32, 16, 4)) {
-		all = append(all, func() error {
-			if group[0].attention == "exact" {
-				defer base.give(nil) // unless there are some
-			}
-			m := m
-			m.Attention = group[0].attention
-			s, err := l.open(m, c, source)
-			if err != nil {
-				return err
-			}
-			defer s.t.Close()
-			for _, how := range group {
-				if err := l.scratchAndTune(s, how, name, c, tune, base); err != nil {
-					return err
-				}
-			}
-			return nil
-		})
+	v := &vit{Lab: l, name: "vit " + set, model: m, source: source, scratch: c, tune: c, base: newPromise()}
+	v.tune.Steps, v.tune.Warmup, v.tune.Rate = l.pick(150, 50, 2), l.pick(10, 5, 1), 3e-4
+	groups := l.encoderMethods(l.pick(32, 16, 4))
+	all := []func() error{func() error { return v.exact(groups[0]) }}
+	for i := range l.seeds() {
+		all = append(all, func() error { return v.features(groups[1:], l.seed(i)) })
 	}
 	return l.together(all...)
 }
 
-func (l *Lab) scratchAndTune(s *session, how method, name string, c, tune train.Config, base *promise) error {
-	for seed := range l.seeds() {
-		row := Row{Experiment: name, Part: "scratch", Seed: l.seed(seed)}
-		if err := s.run(how, row, c, nil, nil); err != nil {
-			return err
-		}
-		if how.attention == "exact" {
-			p, err := s.t.Get()
-			if err != nil {
+type vit struct {
+	*Lab
+	name          string
+	model         models.Config
+	source        train.Source
+	scratch, tune train.Config
+	base          *promise
+}
+
+// exact trains with exact attention: the first seed, or all.
+func (v *vit) exact(group shared) error {
+	defer v.base.give(nil) // unless there are some
+	seeds := 1
+	if v.wants(group[0]) {
+		seeds = v.seeds()
+	}
+	return v.group(group, func(s *session, how method) error {
+		for i := range seeds {
+			if err := v.scratchAndTune(s, how, v.seed(i)); err != nil {
 				return err
 			}
-			base.give(p) // the first seed's
-			if !l.wants(how) {
-				return nil
-			}
 		}
-	}
-	from, err := base.wait()
-	if err != nil {
-		return err
-	}
-	for seed := range l.seeds() {
-		row := Row{Experiment: name, Part: "fine-tuned", Seed: l.seed(seed)}
-		if err := s.run(how, row, tune, from, nil); err != nil {
+		return nil
+	})
+}
+
+// features trains every other method with a seed.
+func (v *vit) features(groups []shared, seed uint64) error {
+	for _, g := range groups {
+		if err := v.group(g, func(s *session, how method) error { return v.scratchAndTune(s, how, seed) }); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// group compiles the graph that methods share and trains each.
+func (v *vit) group(g shared, one func(*session, method) error) error {
+	m := v.model
+	m.Attention = g[0].attention
+	s, err := v.open(m, v.scratch, v.source)
+	if err != nil {
+		return err
+	}
+	defer s.t.Close()
+	for _, how := range g {
+		if err := one(s, how); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// scratchAndTune trains a method from nothing, then from the parameters of exact attention.
+func (v *vit) scratchAndTune(s *session, how method, seed uint64) error {
+	row := Row{Experiment: v.name, Part: "scratch", Seed: seed}
+	if err := s.run(how, row, v.scratch, nil, nil); err != nil {
+		return err
+	}
+	if how.attention == "exact" && seed == v.seed(0) {
+		p, err := s.t.Get()
+		if err != nil {
+			return err
+		}
+		v.base.give(p)
+	}
+	from, err := v.base.wait()
+	if err != nil || !v.wants(how) {
+		return err
+	}
+	row.Part = "fine-tuned"
+	return s.run(how, row, v.tune, from, nil)
 }
 
 // Speed is training steps per second of a vision Transformer over the number of patches.

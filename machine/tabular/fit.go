@@ -75,8 +75,10 @@ type scored struct {
 	residuals machine.Residuals // the same by a model of the final settings without a fold, in original units
 	spread    spread            // residuals of all models
 	evals     []*machine.Evaluation
-	groups    groupResiduals // residuals by the group that intervals go by
-	simple    *baselines     // to compare with; nil: not asked for
+	groups    groupResiduals      // residuals by the group that intervals go by
+	simple    *baselines          // to compare with; nil: not asked for
+	half      *machine.Evaluation // the same rows by models of half as many
+	uncurved  bool                // half is incomplete: scores stay those of fewer rows
 }
 
 // run executes the stages. A checkpoint exists only after all choices are made, so a resumed fit starts with the fit of
@@ -209,7 +211,7 @@ func (f *fit) state(m *machine.Model) error {
 	if err != nil {
 		return err
 	}
-	f.report.Scores, f.report.Confusion = scores, e.Confusion()
+	f.report.Scores, f.report.Confusion = f.extrapolated(scores), e.Confusion()
 	if f.task == machine.Regression {
 		m.Residuals = f.residuals().Quantiles()
 	}

@@ -14,6 +14,7 @@ type foldSource struct {
 	k, last, parts int
 	inside         bool
 	rows           int64 // of the table, if some of them are enough; 0: all count
+	half           int   // 1 or 2: a model learns from this half of the rows; 0: from all
 }
 
 // For large tables, scored models learn from about nestedMost rows and predict about heldMost. Using all rows would
@@ -44,6 +45,9 @@ func (s foldSource) has(row int64) bool {
 	at := s.deal.of(row, s.parts)
 	if s.inside {
 		return at == s.k
+	}
+	if s.half > 0 && !inHalf(s.deal.seed, row, s.half) {
+		return false
 	}
 	for k := s.k; k <= max(s.k, s.last); k++ {
 		if !s.deal.learns(at, k) || s.deal.ordered() && s.deal.near(row, k, s.parts) {

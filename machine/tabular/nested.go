@@ -212,6 +212,9 @@ func (f *fit) heldOut(k, part int, done int64) (*machine.Evaluation, error) {
 		}
 		return e.AddWeighted(y, pred, variance, w)
 	})
+	if err == nil && f.task != machine.Unsupervised {
+		err = f.addHalves(sub, m, k, e.Len())
+	}
 	if err == nil && f.scored.simple != nil && e.Len() > 0 {
 		err = f.scored.simple.fold(f, sub, m, fold, f.heldWeights(marks))
 	}

@@ -88,7 +88,9 @@ func (c *chooser) takeNystrom(e *exactSearch, spec randfeat.Spec, marks []coupli
 // chooseMap compares random features, all of whose choices are made, with what else may be had of the same time where
 // the map is open: as many as the budget allows at the bandwidth of the exact kernel, which may be narrower than any
 // that few features are good at; and landmarks. A landmark costs a row of the triangle R⁻¹ besides its products with
-// the others, so that 1/√2 as many take the time. What is not better by more than a standard error is left.
+// the others, so that 1/√2 as many take the time. What is not better by more than a standard error is left. There
+// are as many landmarks as the budget allows, however few random features were enough for the sample: with 100,000 rows
+// 362 landmarks had an R² of 0.881, and 50,000 rows with the exact kernel 0.899.
 func (c *chooser) chooseMap() error {
 	f := c.f
 	if !f.mapOpen() || !f.info.Exact || len(c.last) == 0 || f.o.Bandwidth > 0 || f.o.Lambda > 0 {
@@ -130,7 +132,7 @@ func (c *chooser) chooseMap() error {
 		}
 	}
 	// Landmarks.
-	m := min(int(features.Number/math.Sqrt2), c.s.len()/2)
+	m := min(int(float64(c.limit())/math.Sqrt2), c.s.len()/2)
 	spec, marks, err := c.nystrom(e.tries.kind, e.at.scale, m)
 	if err != nil {
 		return err
@@ -140,17 +142,17 @@ func (c *chooser) chooseMap() error {
 		return err
 	}
 	c.counted()
-	ch.Why = "landmarks of the same time are not better by more than a standard error"
+	ch.Why = "landmarks are not better by more than a standard error"
 	if i := best(ts); i >= 0 {
 		ch.Trials = append(ch.Trials, f.shown(ts[i], 2, fmt.Sprintf("nystrom, %d landmarks", spec.M)))
 		if diff, se := gain(top.loss, ts[i].loss); diff > se {
-			ch.Value, ch.Why = MapNystrom, "better than random features of the same time"
+			ch.Value, ch.Why = MapNystrom, "better than random features by more than a standard error"
 			c.d.Choices = c.d.Choices[:1] // the model; what follows is of random features
 			c.last = ts
 			c.chosen(ch)
 			c.takeNystrom(e, spec, marks, ts[i].lambda)
 			c.chosen(Choice{Name: "features", Number: float64(spec.M), Value: fmt.Sprint(spec.M),
-				Why: "landmarks, in the time of the random features that were chosen"})
+				Why: fmt.Sprintf("landmarks, in the time of %d random features", c.limit())})
 			return nil
 		}
 	}

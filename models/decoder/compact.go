@@ -1,6 +1,7 @@
 package decoder
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"math"
@@ -155,13 +156,16 @@ func (r *references) examples(freqs []float64) []example {
 	return list
 }
 
-// keeper is a state that has all keys and values of a head.
+// keeper is a state that has all keys and values of its heads.
 type keeper interface {
+	State
 	head(h int) (k, v nn.Matrix)
+	// keep is the state of key/value heads lo to hi−1 alone. It takes over their memory.
+	keep(lo, hi int) State
 }
 
 // Compact replaces the exact state of every key/value head by budget(layer, head) slots, see [centroid.Compact]; a
-// budget of all tokens or more keeps the head exact. Later tokens are exact again. The session must have kept its
+// budget of all tokens or more keeps the head as it is. Later tokens are exact again. The session must have kept its
 // queries, and none of its layers may have a sliding window or an approximate state. After an error the session is as
 // before. The result is the same at any number of processors.
 func (s *Session) Compact(budget func(layer, head int) int) error {
@@ -180,12 +184,14 @@ func (s *Session) Compact(budget func(layer, head int) int) error {
 		}
 	}
 	examples := r.examples(c.RopeFreqs)
-	heads := make([]centroid.CompactHead[float32], len(s.states)*c.KVHeads)
+	heads := make([]centroid.CompactHead[float32], len(s.states)*c.KVHeads) // without keys: exact
 	errs := make([]error, len(heads))
 	par.Each(len(heads), par.Workers(len(heads), 1), func(_, i int) {
 		l, h := i/c.KVHeads, i%c.KVHeads
-		k, v := s.states[l].(keeper).head(h)
-		heads[i], errs[i] = centroid.Compact(k, v, s.headExamples(examples, l, h), 0, budget(l, h))
+		if t := budget(l, h); t < s.length {
+			k, v := s.states[l].(keeper).head(h)
+			heads[i], errs[i] = centroid.Compact(k, v, s.headExamples(examples, l, h), 0, t)
+		}
 	})
 	for i, err := range errs {
 		if err != nil {
@@ -194,7 +200,7 @@ func (s *Session) Compact(budget func(layer, head int) int) error {
 	}
 	states := make([]State, len(s.states))
 	for l := range states {
-		st, err := centroid.NewCompacted(heads[l*c.KVHeads:(l+1)*c.KVHeads], c.Heads, s.length, 0)
+		st, err := s.compacted(s.states[l].(keeper), heads[l*c.KVHeads:(l+1)*c.KVHeads])
 		if err != nil {
 			return fmt.Errorf("layer %d: %w", l, err)
 		}
@@ -202,6 +208,36 @@ func (s *Session) Compact(budget func(layer, head int) int) error {
 	}
 	s.states, s.queries = states, nil
 	return nil
+}
+
+// compacted is the state of a layer whose heads have these slots, or, without slots, all keys of st.
+func (s *Session) compacted(st keeper, heads []centroid.CompactHead[float32]) (State, error) {
+	group := s.model.config.Heads / s.model.config.KVHeads
+	p := &partState{group: group}
+	for lo := 0; lo < len(heads); {
+		hi, exact := lo+1, heads[lo].Bias == nil
+		for hi < len(heads) && (heads[hi].Bias == nil) == exact {
+			hi++
+		}
+		if exact && hi-lo == len(heads) {
+			return st, nil
+		}
+		p.kept = append(p.kept, exact)
+		if exact {
+			p.add(hi-lo, st.keep(lo, hi))
+		} else {
+			c, err := centroid.NewCompacted(heads[lo:hi], group*(hi-lo), s.length, 0)
+			if err != nil {
+				return nil, err
+			}
+			p.add(hi-lo, c)
+		}
+		lo = hi
+	}
+	if len(p.states) == 1 {
+		return p.states[0], nil
+	}
+	return p, nil
 }
 
 // headExamples are the rotated queries of all heads that share a key/value head.
@@ -224,14 +260,87 @@ func (s *Session) headExamples(list []example, layer, kvHead int) nn.Matrix {
 	return q
 }
 
+// mixedMagic begins the saved layer of which some heads have slots and others all keys.
+const mixedMagic = "randfeat mixed 1"
+
+// IsCompacted reports whether b begins like the state of a layer that Compact made.
+func IsCompacted(b []byte) bool {
+	return centroid.IsCompacted(b) || len(b) >= len(mixedMagic) && string(b[:len(mixedMagic)]) == mixedMagic
+}
+
 // ReadCompacted is the state of a layer of a compacted session, as its AppendBinary wrote it.
 func (m *Model) ReadCompacted(b []byte) (State, error) {
 	c := &m.config
-	st, err := centroid.ReadCompacted[float32](b, c.Heads, c.KVHeads, c.HeadDim, c.HeadDim, 0)
+	group := c.Heads / c.KVHeads
+	if centroid.IsCompacted(b) {
+		return readSlots(b, c.KVHeads, group, c.HeadDim)
+	}
+	if len(b) < len(mixedMagic) || string(b[:len(mixedMagic)]) != mixedMagic {
+		return nil, errState
+	}
+	b = b[len(mixedMagic):]
+	p := &partState{group: group}
+	exact := m.exactHeads()
+	total := 0
+	for total < c.KVHeads {
+		if len(b) < 17 {
+			return nil, errState
+		}
+		heads, n, kept := binary.LittleEndian.Uint64(b), binary.LittleEndian.Uint64(b[8:]), b[16] == 1
+		b = b[17:]
+		if heads < 1 || heads > uint64(c.KVHeads-total) || n > uint64(len(b)) {
+			return nil, errState
+		}
+		var st State
+		var err error
+		if kept {
+			st = exact(int(heads)*group, int(heads))
+			err = st.(interface{ UnmarshalBinary([]byte) error }).UnmarshalBinary(b[:n])
+		} else {
+			st, err = readSlots(b[:n], int(heads), group, c.HeadDim)
+		}
+		if err != nil {
+			return nil, err
+		}
+		if total > 0 && st.Len() != p.Len() {
+			return nil, errState
+		}
+		p.kept = append(p.kept, kept)
+		p.add(int(heads), st)
+		total, b = total+int(heads), b[n:]
+	}
+	if len(b) != 0 {
+		return nil, errState
+	}
+	return p, nil
+}
+
+func readSlots(b []byte, kvHeads, group, dim int) (State, error) {
+	st, err := centroid.ReadCompacted[float32](b, group*kvHeads, kvHeads, dim, dim, 0)
 	if err != nil {
 		return nil, err
 	}
 	return st, nil
+}
+
+func (s *exactState) keep(lo, hi int) State {
+	group := s.heads / s.kvHeads
+	f := newExact(group*(hi-lo), hi-lo, s.dim, s.window)
+	f.length = s.length
+	row := s.kvHeads * s.dim
+	for at := 0; at < len(s.k); at += row {
+		f.k = append(f.k, s.k[at+lo*s.dim:at+hi*s.dim]...)
+		f.v = append(f.v, s.v[at+lo*s.dim:at+hi*s.dim]...)
+	}
+	return f
+}
+
+func (s *halfState) keep(lo, hi int) State {
+	f := newHalf(s.work, s.heads/s.kvHeads*(hi-lo), hi-lo, s.dim, s.window)
+	f.length = s.length
+	copy(f.k, s.k[lo:hi])
+	copy(f.v, s.v[lo:hi])
+	return f
 }
 
 func (s *exactState) head(h int) (k, v nn.Matrix) {

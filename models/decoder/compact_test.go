@@ -156,6 +156,111 @@ func TestExamplesAreFuture(t *testing.T) {
 	}
 }
 
+// Heads that keep all keys stay exact beside heads with slots, and the session goes on from its bytes with equal bits.
+func TestCompactSomeHeads(t *testing.T) {
+	for _, quantised := range []bool{false, true} {
+		m, r := load(t, "llama", decoder.Options{Quantised: quantised})
+		n := len(r.IDs) - 10
+		s := reading(t, m, r.IDs[:n], n)
+		full := s.Fork()
+		kv := m.Config().KVHeads
+		if kv < 2 {
+			t.Fatal("one key/value head")
+		}
+		budget := func(l, h int) int {
+			if h == l%kv {
+				return n
+			}
+			return 6
+		}
+		if err := s.Compact(budget); err != nil {
+			t.Fatal(err)
+		}
+		saved := s.Fork()
+		states := saved.States()
+		for l, st := range states {
+			b, err := st.AppendBinary(nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !decoder.IsCompacted(b) {
+				t.Fatalf("layer %d is not told from others", l)
+			}
+			if states[l], err = m.ReadCompacted(b); err != nil {
+				t.Fatal(err)
+			}
+			for _, bad := range [][]byte{b[:10], b[:len(b)-1], append(slices.Clone(b), 0), b[:len(b)/2]} {
+				if _, err := m.ReadCompacted(bad); err == nil {
+					t.Errorf("layer %d: %d of %d bytes were accepted", l, len(bad), len(b))
+				}
+			}
+		}
+		if err := saved.Restore(n, states); err != nil {
+			t.Fatal(err)
+		}
+		fork := s.Fork()
+		a, want := slices.Clone(next(t, s, r.IDs[n:]...)), next(t, full, r.IDs[n:]...)
+		if !slices.Equal(a, next(t, saved, r.IDs[n:]...)) || !slices.Equal(a, next(t, fork, r.IDs[n:]...)) {
+			t.Error("a fork or a saved session goes on with other bits")
+		}
+		if slices.Equal(a, want) {
+			t.Error("nothing was compacted")
+		}
+	}
+}
+
+// Budgets have the wanted mean, the heads with the largest errors keep all keys, and more slots lose less.
+func TestBudgets(t *testing.T) {
+	c := &decoder.Curves{Context: 2048, After: 512, Texts: 1, Slots: []int{16, 64, 256}, Keys: []int{64, 256},
+		Weight: []float64{1, 0.5}}
+	for l := range 2 {
+		var few, keys [][]float64
+		for h := range 8 {
+			e := 1e-4
+			if l == 0 && h == 3 {
+				e = 1
+			}
+			few, keys = append(few, []float64{e, e / 3, e / 9}), append(keys, []float64{e, e / 4})
+		}
+		c.Compact, c.Constant = append(c.Compact, few), append(c.Constant, keys)
+	}
+	if err := c.Check(2, 8); err != nil {
+		t.Fatal(err)
+	}
+	loss := math.Inf(1)
+	for _, factor := range []int{32, 16, 8} {
+		const n = 4096
+		b := c.Compacted(n, n/float64(factor))
+		sum := 0
+		for l := range 2 {
+			for h := range 8 {
+				sum += b.At(l, h)
+			}
+		}
+		if mean := float64(sum) / 16; mean > n/float64(factor) || mean < 0.9*n/float64(factor) {
+			t.Errorf("1/%d: %v slots per head", factor, mean)
+		}
+		if factor <= 8 && b.At(0, 3) != n || b.At(1, 3) >= n/2 {
+			t.Errorf("1/%d: budgets %v", factor, b.Slots)
+		}
+		if !(b.Loss < loss) || !(b.Loss > 0) {
+			t.Errorf("1/%d: loss %v, with fewer slots %v", factor, b.Loss, loss)
+		}
+		loss = b.Loss
+	}
+	k := c.ConstantFor(8192, 512)
+	if k.At(0, 3) <= 2*k.At(1, 0) || k.At(1, 0) < decoder.LeastConstant {
+		t.Errorf("budgets of constant memory %v", k.Slots)
+	}
+	if all := c.Compacted(100, 100); all.Loss != 0 || all.At(1, 1) != 100 {
+		t.Errorf("slots for all tokens: %+v", all)
+	}
+	c.Weight = c.Weight[:1]
+	if c.Check(2, 8) == nil {
+		t.Error("curves of another model were accepted")
+	}
+}
+
 // The sample of positions has the smallest hashes of all, however the text is divided among calls.
 func TestSampleIsUniform(t *testing.T) {
 	const n, size = 5000, 100

@@ -53,6 +53,7 @@ type partState struct {
 	group  int   // query heads of a key/value head
 	heads  []int // key/value heads of every state
 	states []State
+	kept   []bool // of a compacted layer: states that have all keys; nil: the layer was not compacted
 }
 
 func (s *partState) add(heads int, st State) {
@@ -121,7 +122,7 @@ func forkState(st State, shared **halfWork) State {
 		}
 		return s.fork(*shared)
 	case *partState:
-		f := &partState{group: s.group}
+		f := &partState{group: s.group, kept: s.kept}
 		for i, part := range s.states {
 			f.add(s.heads[i], forkState(part, shared))
 		}
@@ -144,16 +145,30 @@ func (s *partState) Join(o State) error {
 	return nil
 }
 
-// AppendBinary implements State: the parts, each after its length.
+// AppendBinary implements State: the parts, each after its length. The parts of a compacted layer say how many heads
+// they have and whether these are exact, see ReadCompacted.
 func (s *partState) AppendBinary(b []byte) ([]byte, error) {
-	for _, st := range s.states {
+	if s.kept != nil {
+		b = append(b, mixedMagic...)
+	}
+	for i, st := range s.states {
+		if s.kept != nil {
+			b = binary.LittleEndian.AppendUint64(b, uint64(s.heads[i]))
+		}
 		at := len(b)
 		b = binary.LittleEndian.AppendUint64(b, 0)
+		if s.kept != nil {
+			b = append(b, 0)
+			if s.kept[i] {
+				b[len(b)-1] = 1
+			}
+		}
+		body := len(b)
 		var err error
 		if b, err = st.AppendBinary(b); err != nil {
 			return nil, err
 		}
-		binary.LittleEndian.PutUint64(b[at:], uint64(len(b)-at-8))
+		binary.LittleEndian.PutUint64(b[at:], uint64(len(b)-body))
 	}
 	return b, nil
 }

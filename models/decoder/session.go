@@ -18,6 +18,8 @@ type Session struct {
 	length  int
 	work    *work
 	queries *references // kept for Compact; nil: none
+
+	before func(layer int, x nn.Matrix) // sees the rows before every layer; nil: nobody does
 }
 
 // work is the memory of the steps of a session, which its forks share one after the other.
@@ -239,15 +241,22 @@ const (
 
 // step reads tokens and returns their hidden states before the last norm.
 func (s *Session) step(ids []int32) (nn.Matrix, error) {
-	w, c, n := s.work, &s.model.config, len(ids)
-	q, kv := c.Heads*c.HeadDim, c.KVHeads*c.HeadDim
-	x, y := shaped(&w.x, n, c.Hidden), shaped(&w.y, n, c.Hidden)
-	h, wide := shaped(&w.h, n, max(c.Hidden, q)), shaped(&w.wide, n, 2*c.FFN)
-	qkv, out := shaped(&w.qkv, n, q+2*kv), h.ColRange(0, q)
-	h = h.ColRange(0, c.Hidden)
+	x := shaped(&s.work.x, len(ids), s.model.config.Hidden)
 	for i, id := range ids {
 		s.model.words.Row(x.Row(i), int(id))
 	}
+	return x, s.layers(0, x)
+}
+
+// layers takes the rows of x, the next tokens before layer first, through this layer and the later ones. The states of
+// earlier layers stay behind.
+func (s *Session) layers(first int, x nn.Matrix) error {
+	w, c, n := s.work, &s.model.config, x.Rows
+	q, kv := c.Heads*c.HeadDim, c.KVHeads*c.HeadDim
+	y := shaped(&w.y, n, c.Hidden)
+	h, wide := shaped(&w.h, n, max(c.Hidden, q)), shaped(&w.wide, n, 2*c.FFN)
+	qkv, out := shaped(&w.qkv, n, q+2*kv), h.ColRange(0, q)
+	h = h.ColRange(0, c.Hidden)
 	s.angles(n)
 	w.xm, w.ym, w.hm, w.qkvm, w.widem, w.outm = x, y, h, qkv, wide, out
 	items := (n + rowBlock - 1) / rowBlock
@@ -258,9 +267,12 @@ func (s *Session) step(ids []int32) (nn.Matrix, error) {
 	if s.queries != nil {
 		s.queries.begin(n)
 	}
-	for l := range s.model.blocks {
+	for l := first; l < len(s.model.blocks); l++ {
 		b := &s.model.blocks[l]
 		w.block = b
+		if s.before != nil {
+			s.before(l, x)
+		}
 		if n >= manyRows {
 			w.group.Do(items, workers, w.before)
 		} else {
@@ -275,7 +287,7 @@ func (s *Session) step(ids []int32) (nn.Matrix, error) {
 		if err := s.states[l].Step(nn.Heads(out, c.Heads, c.HeadDim), nn.Heads(qkv.ColRange(0, q), c.Heads, c.HeadDim),
 			nn.Heads(qkv.ColRange(q, q+kv), c.KVHeads, c.HeadDim),
 			nn.Heads(qkv.ColRange(q+kv, q+2*kv), c.KVHeads, c.HeadDim)); err != nil {
-			return nn.Matrix{}, fmt.Errorf("layer %d: %w", l, err)
+			return fmt.Errorf("layer %d: %w", l, err)
 		}
 		if n >= manyRows {
 			w.group.Do(items, workers, w.after)
@@ -291,7 +303,7 @@ func (s *Session) step(ids []int32) (nn.Matrix, error) {
 		nn.Rows(n, rowGrain, w.add)
 	}
 	s.length += n
-	return x, nil
+	return nil
 }
 
 // Run norms rows, projects them to queries, keys and values and turns these to their positions.

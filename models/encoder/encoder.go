@@ -121,6 +121,15 @@ func New(f weights.File, opt Options) (*Model, error) {
 	return m, l.Err
 }
 
+// With is the model with another attention, see [Options]. Both share the weights.
+func (m *Model) With(attend func(layer int, out, q, k, v attention.Seq[float32], segments []int32) error) *Model {
+	return &Model{config: m.config, kernels: m.kernels, attend: attend, words: m.words, places: m.places, norm: m.norm,
+		bias: m.bias, blocks: m.blocks}
+}
+
+// Config is the shape of the model.
+func (m *Model) Config() weights.Config { return m.config }
+
 // Dim is the length of an embedding.
 func (m *Model) Dim() int { return m.config.Hidden }
 

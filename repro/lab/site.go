@@ -208,10 +208,13 @@ func (*Site) Rules() any { return rules }
 // summary is the table of counts, of recorded results too.
 func (s *Site) summary(b *bytes.Buffer) {
 	b.WriteString("| compared with | hold | miss | too noisy | shown |\n|---|---|---|---|---|\n")
-	t, without := Tally{}, 0
+	t, without, full, seconds := Tally{}, 0, 0, 0.0
 	for _, p := range s.Pages {
 		if r := s.record(p); r != nil {
 			t.Count(r.Checks)
+			if r.Mode == "full" {
+				full, seconds = full+1, seconds+r.Seconds
+			}
 		} else {
 			without++
 		}
@@ -222,6 +225,10 @@ func (s *Site) summary(b *bytes.Buffer) {
 			fmt.Fprintf(b, " %d |", t[k][v])
 		}
 		b.WriteString("\n")
+	}
+	if full > 0 {
+		fmt.Fprintf(b, "\n%d of %d items were recorded in full mode, in %.0f s by their own clocks (two or three items at a time).\n",
+			full, len(s.Pages), seconds)
 	}
 	if without > 0 {
 		fmt.Fprintf(b, "\n%d items were never run.\n", without)

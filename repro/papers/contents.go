@@ -45,7 +45,7 @@ var chefsContents = []lab.Entry{
 		Run: &lab.Run{Command: "rfx lab speech",
 			Results: "Speech"},
 		Why: "17 layers on LibriSpeech need a TPU pod; in their place a Conformer with CTC on joined spoken " +
-			"digits (FSDD)."},
+			"digits (FSDD), and the encoder of Whisper tiny.en without training (bench/WHISPER.md)."},
 	{Label: "Fig 4 left", What: "ImageNet accuracy from nothing and from MAE weights",
 		Run: &lab.Run{Command: "rfx lab mnist", Results: "Vision Transformers on mnist: test accuracy"},
 		Why: "ViT-Large on ImageNet needs a TPU pod; in its place small ViTs on MNIST and Fashion-MNIST."},
@@ -213,13 +213,15 @@ var darkContents = []lab.Entry{
 	{Label: "Fig 2 finetuning", What: "Gemma 2B fine-tuned with six kinds of attention",
 		Run: &lab.Run{Command: "rfx lab darkformer", Results: "DARKFormer, Figures 2–5: held-out accuracy of the " +
 			"next character"},
-		Why: "2 billion parameters are out of reach; in their place a small decoder of characters."},
+		Why: "2 billion parameters are out of reach; in their place a small decoder of characters, and SmolLM2 with 135 " +
+			"million (rfx lab language: DARK and Performer not told apart)."},
 	{Label: "Fig 3", What: "Performer closes the gap after long fine-tuning",
 		Run: &lab.Run{Command: "rfx lab darkformer", Results: "DARKFormer, Figures 2–5: held-out accuracy of the " +
 			"next character"}},
 	{Label: "Fig 4", What: "Fine-tuning of queries, keys and values alone",
 		Run: &lab.Run{Command: "rfx lab darkformer", Results: "DARKFormer, Figures 2–5: held-out accuracy of the " +
-			"next character"}},
+			"next character"},
+		Why: "In place of Gemma a small decoder of characters, and SmolLM2 (rfx lab language)."},
 	{Label: "Fig 5", What: "Stability over learning rates",
 		Run: &lab.Run{Command: "rfx lab -parts sweep darkformer",
 			Results: "DARKFormer, Figures 2–5: held-out accuracy of the next character"}},

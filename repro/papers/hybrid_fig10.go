@@ -94,7 +94,7 @@ func runHybridFig10(l *lab.Lab) (*lab.Page, error) {
 	var keys []fig10
 	for s := range negatives {
 		for seed := range seeds {
-			keys = append(keys, fig10{s, seed, lab.Pick(l, 12_000, 900_000), lab.Pick(l, 500, 10_000),
+			keys = append(keys, fig10{s, seed, lab.Pick(l, 12_000, 60_000), lab.Pick(l, 500, 10_000),
 				lab.Pick(l, 32, 200), lab.Pick(l, 4, 20), lab.Pick(l, 128, 1024), 6})
 		}
 	}

@@ -140,7 +140,7 @@ func simplexAccuracies(l *lab.Lab, couplings []string, times []int, padded bool)
 		for _, c := range couplings {
 			for _, t := range times {
 				for split := range lab.Pick(l, 3, 10) {
-					keys = append(keys, simplexKey{set, c, t, padded, split, lab.Pick(l, 20, 400), lab.Pick(l, 2000,
+					keys = append(keys, simplexKey{set, c, t, padded, split, lab.Pick(l, 20, 100), lab.Pick(l, 2000,
 						0)})
 				}
 			}

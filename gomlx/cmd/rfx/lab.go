@@ -23,13 +23,13 @@ func laboratory(args []string) error {
 	first := flags.Uint64("first", 0, "start after this seed, to add seeds to an earlier run")
 	only := flags.String("only", "", "methods to run, such as performer,dark (default: all)")
 	sets := flags.String("sets", "", "sets of glue, such as SST2,RTE (default: all)")
-	parts := flags.String("parts", "", "parts of darkformer (full, partial, M only, sweep) or of words (train, curves) (default: all)")
+	parts := flags.String("parts", "", "parts of darkformer and language (full, partial, M only, sweep) or of words (train, curves) (default: all)")
 	steps := flags.Int("steps", 0, "steps of each fine-tuning of darkformer, or of each run of the others; 0: chosen")
 	out := flags.String("out", "", "folder for the keys, queries and counts of words, such as $RANDFEAT_DATA/lstm")
-	dirModel := flags.String("model", "", "folder of the model that the part encoder fine-tunes")
+	dirModel := flags.String("model", "", "folder of the model that the part encoder or language fine-tunes")
 	parallel := flags.Bool("parallel", false, "compile and run graphs at the same time")
-	usage := "usage: rfx lab [flags] darkformer | pretrain | mnist | fashion_mnist | speed | glue | encoder | speech | words SET, " +
-		"or rfx lab table ROWS.jsonl"
+	usage := "usage: rfx lab [flags] darkformer | pretrain | mnist | fashion_mnist | speed | glue | encoder | language | " +
+		"speech | words SET, or rfx lab table ROWS.jsonl"
 	if err := similar.ParseFlags(flags, args); err != nil {
 		return err
 	}
@@ -79,11 +79,15 @@ func laboratory(args []string) error {
 		return l.Speed("mnist")
 	case "glue":
 		return l.GLUE()
-	case "encoder":
+	case "encoder", "language":
 		if *dirModel == "" {
-			return fmt.Errorf("rfx lab encoder: -model names the folder of an encoder, such as MiniLM")
+			return fmt.Errorf("rfx lab %s: -model names the folder of an encoder or a decoder, such as MiniLM or SmolLM2",
+				flags.Arg(0))
 		}
-		return l.Encoder(*dirModel)
+		if flags.Arg(0) == "encoder" {
+			return l.Encoder(*dirModel)
+		}
+		return l.Language(*dirModel)
 	case "speech":
 		return l.Speech()
 	case "pretrain":

@@ -1,9 +1,11 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -19,26 +21,22 @@ type attentionFlags struct{ attention, memory string }
 func (f *attentionFlags) add(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.attention, "attention", "auto",
 		"exact, a file of rfm calibrate, or auto: MODEL.attention.json if there is one, else exact")
-	cmd.Flags().StringVar(&f.memory, "memory", "", "slots:N keeps N keys per head, however long the text is (default: all)")
+	cmd.Flags().StringVar(&f.memory, "memory", "",
+		"slots:N keeps N keys per head on average, however long the text is (default: all)")
 }
 
 // use sets how the heads of a decoder attend.
 func (f *attentionFlags) use(m *models.Model, path string) error {
+	keys := 0
 	if f.memory != "" {
 		text, ok := strings.CutPrefix(f.memory, "slots:")
-		n, err := strconv.Atoi(text)
-		if !ok || err != nil || n < 1 || n > 1<<20 {
+		var err error
+		if keys, err = strconv.Atoi(text); !ok || err != nil || keys < 1 || keys > 1<<20 {
 			return misused("--memory %q: want slots:N, such as slots:512", f.memory)
 		}
-		if f.attention != "auto" {
-			return misused("--memory and --attention exclude each other")
+		if f.attention == "exact" {
+			return misused("--memory and --attention exact exclude each other")
 		}
-		d, err := m.Decoder.Constant(n)
-		if err != nil {
-			return misused("--memory %s: %v", f.memory, err)
-		}
-		m.Decoder = d
-		return nil
 	}
 	file := f.attention
 	switch file {
@@ -49,15 +47,9 @@ func (f *attentionFlags) use(m *models.Model, path string) error {
 	case "auto":
 		file = models.AttentionPath(path)
 	}
-	a, err := models.ReadAttention(file)
+	d, err := calibrated(m.Decoder, file)
 	if f.attention == "auto" && errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	var d *models.Decoder
-	if err == nil {
-		if d, err = m.Decoder.With(a); err != nil {
-			err = fmt.Errorf("%s: %w", file, err)
-		}
+		d, err = m.Decoder, nil
 	}
 	if errors.Is(err, models.ErrAttention) {
 		return fmt.Errorf("%w (run rfm calibrate %s --text FILE, or say --attention exact)", err, path)
@@ -65,8 +57,26 @@ func (f *attentionFlags) use(m *models.Model, path string) error {
 	if err != nil {
 		return err
 	}
+	if keys > 0 {
+		if d, err = d.Constant(keys); err != nil {
+			return misused("--memory %s: %v", f.memory, err)
+		}
+	}
 	m.Decoder = d
 	return nil
+}
+
+// calibrated is a decoder with the attention of a file.
+func calibrated(d *models.Decoder, file string) (*models.Decoder, error) {
+	a, err := models.ReadAttention(file)
+	if err != nil {
+		return nil, err
+	}
+	w, err := d.With(a)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
+	return w, nil
 }
 
 // open opens a decoder with the attention of the flags.
@@ -78,20 +88,6 @@ func (f *attentionFlags) open(model *modelFlags, path string) (*models.Model, er
 	if err := f.use(m, path); err != nil {
 		m.Close()
 		return nil, err
-	}
-	return m, nil
-}
-
-// chooses opens a decoder for calibrate and check.
-func (f *modelFlags) chooses(path string) (*models.Model, error) {
-	m, err := f.open(path)
-	if err != nil {
-		return nil, err
-	}
-	if m.Decoder == nil {
-		m.Close()
-		return nil, fmt.Errorf("%s embeds texts (%s): encoders always attend exactly, there is nothing to calibrate or check",
-			path, m.Config().Architecture)
 	}
 	return m, nil
 }
@@ -114,14 +110,23 @@ func (e *env) tokens(m *models.Model, paths []string) ([]int32, error) {
 
 // Calibrated is what calibrate prints with --json.
 type Calibrated struct {
-	File         string  `json:"file"`
+	File       string `json:"file"`
+	Tokens     int    `json:"tokens"`
+	Length     int    `json:"length"`
+	Heads      int    `json:"heads"`
+	ExactHeads int    `json:"exact_heads"`
+	// Lengths are predictions for tokens generated after texts of several lengths.
+	Lengths []CalibratedLength `json:"lengths"`
+	Seconds float64            `json:"seconds"` // that calibration took
+}
+
+// CalibratedLength is what calibration predicts after so many tokens.
+type CalibratedLength struct {
 	Tokens       int     `json:"tokens"`
-	Length       int     `json:"length"`
-	Heads        int     `json:"heads"`
-	ExactHeads   int     `json:"exact_heads"`
-	ReadShare    float64 `json:"read_share"`    // of the keys that exact attention reads, at Length
-	SecondsShare float64 `json:"seconds_share"` // of the seconds of exact attention, predicted
-	Seconds      float64 `json:"seconds"`       // that calibration took
+	Centroids    int     `json:"centroids"`     // heads that use them
+	ReadShare    float64 `json:"read_share"`    // of the keys that exact attention reads
+	SecondsShare float64 `json:"seconds_share"` // of the seconds of exact attention
+	Compact8     float64 `json:"compact_8"`     // ratio of perplexities after Compact by 8
 }
 
 func calibrateCommand(e *env) *cobra.Command {
@@ -135,7 +140,9 @@ func calibrateCommand(e *env) *cobra.Command {
 		Long: `calibrate reads a text with exact attention and chooses for every key/value head: exact attention, or centroids where
 these are faster at --context tokens and stay within --tol. It writes MODEL.attention.json beside the model, which
 generate, ask, perplexity and serve then use. The model's files never change. Measure the effect with rfm check, on text
-that calibrate has not seen. The choice depends on the machine; calibrate on the one that generates.`,
+that calibrate has not seen. The choice depends on the machine; calibrate on the one that generates.
+
+Models that embed read short passages, where exact attention is faster: calibrate measures this and writes nothing.`,
 		Example: `  rfm calibrate smollm2.gguf --text book.txt
   rfm check smollm2.gguf --text another.txt`,
 		Args: cobra.ExactArgs(1),
@@ -148,7 +155,7 @@ that calibrate has not seen. The choice depends on the machine; calibrate on the
 			case c.Passages < 1:
 				return misused("--passages is %d, want 1 or more", c.Passages)
 			}
-			m, err := f.chooses(args[0])
+			m, err := f.open(args[0])
 			if err != nil {
 				return err
 			}
@@ -156,6 +163,9 @@ that calibrate has not seen. The choice depends on the machine; calibrate on the
 			ids, err := e.tokens(m, texts)
 			if err != nil {
 				return err
+			}
+			if m.Decoder == nil {
+				return e.encoder(cmd.Context(), m, ids, c.Tol, false)
 			}
 			if out == "" {
 				out = models.AttentionPath(args[0])
@@ -171,15 +181,25 @@ that calibrate has not seen. The choice depends on the machine; calibrate on the
 			}
 			r := Calibrated{File: out, Tokens: a.Tokens, Length: a.Choice.Length, Heads: len(a.Choice.Heads),
 				ExactHeads: a.Exact(), Seconds: time.Since(start).Seconds()}
-			r.ReadShare, r.SecondsShare = a.Shares()
+			for n := 1024; n <= m.Decoder.Context(); n *= 2 {
+				l := CalibratedLength{Tokens: n, Centroids: a.Centroids(n),
+					Compact8: math.Exp(a.Budgets.Compacted(n, float64(n)/8).Loss)}
+				l.ReadShare, l.SecondsShare = a.Shares(n)
+				r.Lengths = append(r.Lengths, l)
+			}
 			if e.json {
 				return e.object(r)
 			}
-			_, err = fmt.Fprintf(e.stdout, "%s: %d of %d heads by centroids, the others exact. A token after %d others reads "+
-				"%.0f %% of the keys and takes %.0f %% of the seconds of exact attention, as predicted. (%d tokens, %.0f s)\n",
-				r.File, r.Heads-r.ExactHeads, r.Heads, r.Length, 100*r.ReadShare, 100*r.SecondsShare, r.Tokens,
-				r.Seconds)
-			return err
+			w := e.stdout
+			fmt.Fprintf(w, "%s: %d tokens read in %.0f s. Predictions by the length of the text before:\n", r.File,
+				r.Tokens, r.Seconds)
+			fmt.Fprintf(w, "%8s  %-22s %-12s %-16s %s\n", "tokens", "heads by centroids", "keys read", "attention time",
+				"perplexity with --compact 8")
+			for _, l := range r.Lengths {
+				fmt.Fprintf(w, "%8d  %3d of %-15d %-12s %-16s × %.3f\n", l.Tokens, l.Centroids, r.Heads,
+					fmt.Sprintf("%.0f %%", 100*l.ReadShare), fmt.Sprintf("%.0f %%", 100*l.SecondsShare), l.Compact8)
+			}
+			return nil
 		}),
 	}
 	f.add(cmd)
@@ -187,6 +207,8 @@ that calibrate has not seen. The choice depends on the machine; calibrate on the
 	fl.StringArrayVar(&texts, "text", nil, "text file to calibrate on; may be given again")
 	fl.Float64Var(&c.Tol, "tol", 0.1, "largest relative error of a head's output on other text")
 	fl.IntVar(&c.Length, "context", 4096, "tokens of a passage: heads are chosen to be fast after so many")
+	fl.BoolVar(&c.Exact, "exact", false,
+		"keep exact attention in all heads: only measure the budgets of --compact and --memory")
 	fl.IntVar(&c.Passages, "passages", 2, "most passages to read")
 	fl.Uint64Var(&c.Seed, "seed", 1, "of samples and clusterings")
 	fl.StringVarP(&out, "output", "o", "", "file to write (default: MODEL.attention.json)")
@@ -195,66 +217,216 @@ that calibrate has not seen. The choice depends on the machine; calibrate on the
 
 func checkCommand(e *env) *cobra.Command {
 	var f modelFlags
-	var texts []string
-	var file string
-	var window int
+	var k checkFlags
 	cmd := &cobra.Command{
 		Use:   "check MODEL --text FILE…",
 		Short: "Compare calibrated attention with exact attention",
 		Long: `check prints for every head how it attends, the error that calibration expects and the one on this text; for the model
 the perplexity with calibrated and with exact attention, and tokens per second of both by the length of the text. Give
-text that calibrate has not seen. Texts longer than eight windows are cut.`,
-		Example: `  rfm check smollm2.gguf --text another.txt`,
-		Args:    cobra.ExactArgs(1),
+text that calibrate has not seen. Texts longer than eight windows are cut.
+
+With --compact, --needles or --memory it measures these instead: the perplexity of the 512 tokens after contexts of
+--context tokens that were compacted, against the full context; how many digits of hidden codes are still found; the
+perplexity of constant memory. For models that embed it compares embeddings and speed with centroid attention in every
+head.`,
+		Example: `  rfm check smollm2.gguf --text another.txt
+  rfm check smollm2.gguf --text another.txt --compact 8,16 --context 4096 --texts 4
+  rfm check smollm2.gguf --text another.txt --needles --compact 8 --context 2048`,
+		Args: cobra.ExactArgs(1),
 		RunE: do(func(cmd *cobra.Command, args []string) error {
-			if window != 0 && window < 2 {
-				return misused("--context is %d, want 2 or more", window)
+			if err := k.validate(); err != nil {
+				return err
 			}
-			m, err := f.chooses(args[0])
+			m, err := f.open(args[0])
 			if err != nil {
 				return err
 			}
 			defer m.Close()
-			if file == "" {
-				file = models.AttentionPath(args[0])
-			}
-			a, err := models.ReadAttention(file)
-			if errors.Is(err, fs.ErrNotExist) {
-				return fmt.Errorf("%w: run rfm calibrate %s --text FILE first", err, args[0])
-			}
+			ids, err := e.tokens(m, k.texts)
 			if err != nil {
 				return err
 			}
-			ids, err := e.tokens(m, texts)
-			if err != nil {
-				return err
-			}
-			c, err := m.Decoder.Check(cmd.Context(), a, ids, window)
-			if errors.Is(err, models.ErrAttention) {
-				err = fmt.Errorf("%s: %w", file, err)
-			}
-			if err != nil {
-				return err
-			}
-			if e.json {
-				return e.object(c)
-			}
-			return e.table(c)
+			return k.run(cmd.Context(), e, m, args[0], ids)
 		}),
 	}
 	f.add(cmd)
 	fl := cmd.Flags()
-	fl.StringArrayVar(&texts, "text", nil, "text file to check on; may be given again")
-	fl.StringVar(&file, "attention", "", "file of rfm calibrate (default: MODEL.attention.json)")
-	fl.IntVar(&window, "context", 0, "tokens of a window (default: as calibrated)")
+	fl.StringArrayVar(&k.texts, "text", nil, "text file to check on; may be given again")
+	fl.StringVar(&k.file, "attention", "", "file of rfm calibrate (default: MODEL.attention.json)")
+	fl.IntVar(&k.window, "context", 0, "tokens of a window or a context (default: as calibrated)")
+	fl.IntSliceVar(&k.factors, "compact", nil, "compact contexts by these factors, such as 8,16")
+	fl.BoolVar(&k.needles, "needles", false, "ask for codes hidden in contexts, full and with --compact")
+	fl.IntVar(&k.memory, "memory", 0, "keep so many keys per head on average")
+	fl.IntVar(&k.count, "windows", 4, "contexts to compact, spread over the text")
 	return cmd
 }
 
-// table prints a check for people.
-func (e *env) table(c *models.Check) error {
+type checkFlags struct {
+	texts         []string
+	file          string
+	window, count int
+	memory        int
+	factors       []int
+	needles       bool
+}
+
+func (k *checkFlags) validate() error {
+	switch {
+	case k.window != 0 && k.window < 2:
+		return misused("--context is %d, want 2 or more", k.window)
+	case k.count < 1:
+		return misused("--windows is %d, want 1 or more", k.count)
+	case k.memory < 0:
+		return misused("--memory is %d, want 1 or more", k.memory)
+	}
+	for _, n := range k.factors {
+		if n < 2 {
+			return misused("--compact has %d, want factors of 2 or more", n)
+		}
+	}
+	return nil
+}
+
+func (k *checkFlags) run(ctx context.Context, e *env, m *models.Model, path string, ids []int32) error {
+	if m.Decoder == nil {
+		return e.encoder(ctx, m, ids, 0.1, true)
+	}
+	file := k.file
+	if file == "" {
+		file = models.AttentionPath(path)
+	}
+	if k.needles || k.memory > 0 || len(k.factors) > 0 {
+		return k.memories(ctx, e, m, file, ids)
+	}
+	a, err := models.ReadAttention(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%w: run rfm calibrate %s --text FILE first", err, path)
+	}
+	if err != nil {
+		return err
+	}
+	c, err := m.Decoder.Check(ctx, a, ids, k.window)
+	if errors.Is(err, models.ErrAttention) {
+		err = fmt.Errorf("%s: %w", file, err)
+	}
+	if err != nil {
+		return err
+	}
+	if e.json {
+		return e.object(c)
+	}
+	return e.table(c)
+}
+
+// memories compares smaller memories with the full one. Without a file of calibrate heads have equal budgets.
+func (k *checkFlags) memories(ctx context.Context, e *env, m *models.Model, file string, ids []int32) error {
+	d, err := calibrated(m.Decoder, file)
+	if k.file == "" && errors.Is(err, fs.ErrNotExist) {
+		d, err = m.Decoder, nil
+		e.note("%s is not there: all heads have the same budget", file)
+	}
+	if err != nil {
+		return err
+	}
+	n := k.window
+	if n == 0 {
+		n = min(2048, d.Context()*3/4)
+	}
+	w := e.stdout
+	if k.needles {
+		list, err := d.CheckNeedles(ctx, ids, n, k.count, k.factors)
+		if err != nil {
+			return err
+		}
+		for _, r := range list {
+			if e.json {
+				err = e.object(r)
+			} else {
+				_, err = fmt.Fprintf(w, "needles in %d tokens, 1/%d of the keys: %.3f of the digits, %d of %d codes\n",
+					r.Context, r.Factor, r.Digits, r.Right, r.Codes)
+			}
+			if err != nil {
+				return err
+			}
+		}
+	} else if len(k.factors) > 0 {
+		list, err := d.CheckCompact(ctx, ids, n, k.count, k.factors)
+		if err != nil {
+			return err
+		}
+		for _, c := range list {
+			if e.json {
+				err = e.object(c)
+			} else {
+				_, err = fmt.Fprintf(w, "%d tokens to 1/%d: perplexity of the next %d × %.4f, at most %.4f in %d texts, "+
+					"expected %.4f; compacted in %.2f of the time of reading; "+
+					"%.1f tokens/s, full %.1f; %.1f of %.1f MB\n",
+					c.Context, c.Factor, c.After, c.Ratio, c.Worst, c.Texts, c.Expected, c.CompactSeconds/c.ReadSeconds,
+					c.GenerateFew, c.GenerateFull, float64(c.BytesFew)/1e6, float64(c.BytesFull)/1e6)
+			}
+			if err != nil {
+				return err
+			}
+		}
+	}
+	if k.memory == 0 {
+		return nil
+	}
+	c, err := d.CheckConstant(ctx, ids, n, k.memory)
+	if err != nil {
+		return err
+	}
+	if e.json {
+		return e.object(c)
+	}
+	_, err = fmt.Fprintf(w, "%d keys per head: perplexity %.4f, exact %.4f: ratio %.4f, over %d tokens in windows of %d; "+
+		"%.1f MB\n", c.Keys, c.Chosen, c.Exact, c.Ratio, c.Tokens, c.Context, float64(c.Bytes)/1e6)
+	return err
+}
+
+// encoder compares centroids in the heads of an encoder with exact attention, by length. It prints all heads of the
+// longest sequences if each is set.
+func (e *env) encoder(ctx context.Context, m *models.Model, ids []int32, tol float64, each bool) error {
+	list, err := m.Encoder.Check(ctx, ids, tol)
+	if err != nil {
+		return err
+	}
+	if e.json {
+		for _, c := range list {
+			if err := e.object(c); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	w := e.stdout
+	if each {
+		e.heads(list[len(list)-1].Each)
+		fmt.Fprintln(w)
+	}
+	faster := 0
+	fmt.Fprintf(w, "%8s  %-20s %-18s %s\n", "tokens", "heads by centroids", "cosine, lowest",
+		"tokens/s: exact, centroids")
+	for _, c := range list {
+		fmt.Fprintf(w, "%8d  %3d of %-13d %.4f, %-10.4f %.0f %10.0f\n", c.Tokens, c.Centroids, c.Heads, c.Cosine,
+			c.Lowest, c.Exact, c.Chosen)
+		if c.Faster() {
+			faster = c.Tokens
+		}
+	}
+	if faster > 0 {
+		_, err = fmt.Fprintf(w, "Centroids are faster at %d tokens. Embeddings always use exact attention.\n", faster)
+	} else {
+		_, err = fmt.Fprintln(w, "Exact attention is faster at every length, or as fast: embeddings use it.")
+	}
+	return err
+}
+
+// heads prints the heads of a check.
+func (e *env) heads(list []models.HeadCheck) {
 	w := e.stdout
 	fmt.Fprintf(w, "%5s %5s  %-8s %6s  %-17s %s\n", "layer", "head", "method", "reads", "expected error", "measured")
-	for _, h := range c.Heads {
+	for _, h := range list {
 		expected, measured := "0", "0"
 		if h.Method != "exact" {
 			expected = fmt.Sprintf("%.3f, to %.3f", h.Expected.Error, h.Expected.High)
@@ -262,6 +434,12 @@ func (e *env) table(c *models.Check) error {
 		}
 		fmt.Fprintf(w, "%5d %5d  %-8s %6.0f  %-17s %s\n", h.Layer, h.Head, h.Method, h.Reads, expected, measured)
 	}
+}
+
+// table prints a check for people.
+func (e *env) table(c *models.Check) error {
+	w := e.stdout
+	e.heads(c.Heads)
 	fmt.Fprintf(w, "\nperplexity %.4f, exact %.4f: ratio %.4f, over %d tokens in windows of %d\n", c.Chosen, c.Exact,
 		c.Ratio, c.Tokens, c.Context)
 	if len(c.Speeds) > 0 {

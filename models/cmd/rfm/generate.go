@@ -28,7 +28,8 @@ type generateFlags struct {
 	modelFlags
 	attentionFlags
 	models.Generate
-	chat bool
+	chat    bool
+	compact int
 }
 
 func (f *generateFlags) add(cmd *cobra.Command) {
@@ -52,6 +53,10 @@ func (f *generateFlags) check() error {
 		return misused("--top-p is %v, want more than 0 and at most 1", f.TopP)
 	case slices.Contains(f.Stop, ""):
 		return misused("--stop is empty")
+	case f.compact < 1:
+		return misused("--compact is %d, want 1 or more", f.compact)
+	case f.compact > 1 && f.memory != "":
+		return misused("--compact and --memory exclude each other")
 	}
 	return nil
 }
@@ -89,10 +94,14 @@ func generateCommand(e *env) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return f.answer(cmd, e, s, ids)
+			if f.compact > 1 {
+				s.KeepQueries()
+			}
+			return f.answer(cmd, e, s, ids, f.compact)
 		}),
 	}
 	f.add(cmd)
+	cmd.Flags().IntVar(&f.compact, "compact", 1, "keep 1/N of the prompt's keys while generating; 1 keeps all")
 	cmd.Flags().BoolVar(&f.chat, "chat", false, "PROMPT is a message to the model: answer it")
 	return cmd
 }
@@ -106,8 +115,8 @@ func question(m *models.Model, text string, first bool) ([]int32, error) {
 	return slices.Concat(c.Open("user", first), c.Text(text), c.End(), c.Open("assistant", false)), nil
 }
 
-// answer reads ids and prints what follows.
-func (f *generateFlags) answer(cmd *cobra.Command, e *env, s *models.Session, ids []int32) error {
+// answer reads ids, compacts the session, unless the factor is 1, and prints what follows.
+func (f *generateFlags) answer(cmd *cobra.Command, e *env, s *models.Session, ids []int32, compact int) error {
 	if len(ids) == 0 {
 		return misused("the prompt is empty")
 	}
@@ -115,6 +124,11 @@ func (f *generateFlags) answer(cmd *cobra.Command, e *env, s *models.Session, id
 	g := Generation{PromptTokens: len(ids), Seed: f.Seed}
 	if err := s.Read(cmd.Context(), ids); err != nil {
 		return err
+	}
+	if compact > 1 {
+		if err := s.Compact(compact); err != nil {
+			return err
+		}
 	}
 	read := time.Now()
 	g.ReadSeconds = read.Sub(start).Seconds()
@@ -209,14 +223,13 @@ is the probability of a token given the tokens before it in its window. The firs
 func askCommand(e *env) *cobra.Command {
 	var f generateFlags
 	var session, model, document string
-	var compact int
 	cmd := &cobra.Command{
 		Use:   "ask QUESTION",
 		Short: "Ask questions about a document that is read once",
 		Long: `ask answers a question about a document. The first call reads the document and writes the session, the state of the
 model after reading, into a file; later calls with the same --session answer at once. The session is not changed by
 questions and works only with the model that wrote it. --compact 8 keeps an eighth of the keys, at a small loss of
-accuracy; with 8-bit weights the file shrinks to a quarter.`,
+accuracy; with 8-bit weights the file shrinks to a fifth.`,
 		Example: `  rfm ask --model smollm2.gguf --read report.txt --session report.rfs "What was decided?"
   rfm ask --session report.rfs "By whom?"`,
 		Args: cobra.ExactArgs(1),
@@ -227,12 +240,10 @@ accuracy; with 8-bit weights the file shrinks to a quarter.`,
 			switch {
 			case session == "":
 				return misused("--session names no file")
-			case compact < 1:
-				return misused("--compact is %d, want 1 or more", compact)
-			case compact > 1 && document == "":
+			case f.compact > 1 && document == "":
 				return misused("--compact needs --read: it works while a document is read")
 			}
-			m, s, err := openSession(cmd, e, &f, session, model, document, compact)
+			m, s, err := openSession(cmd, e, &f, session, model, document)
 			if err != nil {
 				return err
 			}
@@ -241,7 +252,7 @@ accuracy; with 8-bit weights the file shrinks to a quarter.`,
 			if err != nil {
 				return err
 			}
-			return f.answer(cmd, e, s, ids)
+			return f.answer(cmd, e, s, ids, 1)
 		}),
 	}
 	f.add(cmd)
@@ -249,13 +260,13 @@ accuracy; with 8-bit weights the file shrinks to a quarter.`,
 	fl.StringVar(&session, "session", "", "session `file`")
 	fl.StringVar(&model, "model", "", "model (default: the model that the session names)")
 	fl.StringVar(&document, "read", "", "document `file` to read; writes a new session")
-	fl.IntVar(&compact, "compact", 1, "with --read: keep 1/N of the document's keys; 1 keeps all")
+	fl.IntVar(&f.compact, "compact", 1, "with --read: keep 1/N of the document's keys; 1 keeps all")
 	return cmd
 }
 
 // openSession resumes a session, or reads a document into a new one and saves it.
-func openSession(cmd *cobra.Command, e *env, f *generateFlags, session, model, document string,
-	compact int) (*models.Model, *models.Session, error) {
+func openSession(cmd *cobra.Command, e *env, f *generateFlags, session, model, document string) (
+	*models.Model, *models.Session, error) {
 	if document == "" {
 		if model == "" {
 			note, err := models.SessionNote(session)
@@ -285,7 +296,7 @@ func openSession(cmd *cobra.Command, e *env, f *generateFlags, session, model, d
 	if err != nil {
 		return nil, nil, err
 	}
-	s, err := readDocument(cmd, m, text, compact)
+	s, err := readDocument(cmd, m, text, f.compact)
 	if err == nil {
 		err = s.Save(session, model)
 	}

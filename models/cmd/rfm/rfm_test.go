@@ -268,12 +268,24 @@ func TestCalibrateAndCheck(t *testing.T) {
 	}
 	done(t, "", "generate", model, "a text", "-n", "4")
 	done(t, "", "generate", model, "a text", "-n", "4", "--memory", "slots:256")
+	done(t, "", "generate", model, "a text that is long enough", "-n", "4", "--compact", "2")
+	if out := done(t, "", "check", model, "--text", fresh, "--compact", "8,16", "--memory", "128", "--context", "600",
+		"--windows", "1"); strings.Count(out, "\n") != 3 || !strings.Contains(out, "600 tokens to 1/16") {
+		t.Error(out)
+	}
+	if out := done(t, "", "check", model, "--text", fresh, "--needles", "--context", "900", "--windows",
+		"1"); strings.Count(out, "\n") != 1 {
+		t.Error(out)
+	}
 	// The file of another precision, a damaged one, and one that is not there.
 	bad := filepath.Join(dir, "bad.json")
 	if err := os.WriteFile(bad, []byte("{}"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	bert := tiny.Folder(t, "bert")
+	if out := done(t, "", "calibrate", bert, "--text", text); !strings.Contains(out, "xact attention") {
+		t.Error(out)
+	}
 	for _, x := range []struct {
 		args []string
 		code int
@@ -286,8 +298,9 @@ func TestCalibrateAndCheck(t *testing.T) {
 		{[]string{"generate", model, "x", "--memory", "512"}, 2, "want slots:N"},
 		{[]string{"generate", model, "x", "--memory", "slots:3"}, 2, "--memory slots:3"},
 		{[]string{"generate", model, "x", "--memory", "slots:512", "--attention", "exact"}, 2, "exclude each other"},
+		{[]string{"generate", model, "x", "--compact", "0"}, 2, "--compact is 0"},
+		{[]string{"check", model, "--text", text, "--compact", "1"}, 2, "--compact has 1"},
 		{[]string{"serve", bert, "--memory", "slots:512"}, 2, "models that generate"},
-		{[]string{"calibrate", bert, "--text", text}, 1, "encoders always attend exactly"},
 		{[]string{"calibrate", model}, 2, "--text names no file"},
 		{[]string{"calibrate", model, "--text", text, "--tol", "0"}, 2, "--tol is 0"},
 		{[]string{"calibrate", model, "--text", text, "--context", "100"}, 2, "--context is 100"},

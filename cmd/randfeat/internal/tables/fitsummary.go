@@ -208,7 +208,7 @@ func printScores(w io.Writer, r *FitReport, targets []string) error {
 		return err
 	}
 	fmt.Fprintf(w, "\nOn rows that the model has not seen (%s):\n", r.ScoredOn)
-	return cli.Table(w, func(w io.Writer) {
+	err := cli.Table(w, func(w io.Writer) {
 		fmt.Fprintln(w, "SCORE\tVALUE\t95 % INTERVAL")
 		for i, s := range r.Scores {
 			fmt.Fprint(w, scoreText(s, targets))
@@ -218,6 +218,11 @@ func printScores(w io.Writer, r *FitReport, targets []string) error {
 			fmt.Fprintln(w)
 		}
 	})
+	if c := r.Curve; err == nil && len(c) == 3 {
+		_, err = fmt.Fprintf(w, "Learning curve: %s %.4g with %.0f %% of the rows, %.4g with %.0f %%, so %.4g with all.\n",
+			c[0].Name, c[0].Value, 100*c[0].Share, c[1].Value, 100*c[1].Share, c[2].Value)
+	}
+	return err
 }
 
 // printCompared says what the kernel adds to simpler methods, by the first two scores.
