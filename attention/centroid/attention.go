@@ -149,7 +149,7 @@ func (a *Attention[T]) check(out attention.Shape, q, k, v attention.Seq[T]) erro
 	}
 	for h := range a.Specs {
 		switch s := &a.Specs[h]; {
-		case !a.Causal && (s.Keys > 0 || s.Spread || s.Shared || s.Chunk > 0):
+		case !a.Causal && (s.Keys > 0 && s.Together == 0 || s.Spread || s.Shared || s.Chunk > 0):
 			return fmt.Errorf("head %d: keys, spread, shared and chunk are of causal attention, leave them out: %w", h,
 				ErrSpec)
 		case !a.Causal && s.Together > 0 && (s.Window > 0 || s.Block > 0):

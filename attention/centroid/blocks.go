@@ -17,27 +17,30 @@ import (
 // metricRows keys and queries at equal distances make the coordinates that queries are sorted by.
 const metricRows = 512
 
-// sortRows orders the queries of p.
-func (c *call[T]) sortRows(w *worker[T], p *problem[T]) {
+// leaveRows leaves the queries of p in their order.
+func (c *call[T]) leaveRows(p *problem[T]) {
+	o := &p.rows
+	o.order = buf.Sized(o.order, (p.span.Q1-p.span.Q0)*c.group)
+	for i := range o.order {
+		o.order[i] = int32(i)
+	}
+}
+
+// sortRows orders the queries of p, which has so many keys.
+func (c *call[T]) sortRows(w *worker[T], p *problem[T], keys int, key func(i int) []T) {
 	d, n := c.q.Dim, p.span.Q1-p.span.Q0
 	o := &p.rows
 	rows := n * c.group
 	w.fit.tab = c.tab
-	if p.top > 0 {
-		p.hazard = hazards(c.tab, p.hazard, p.risk)
-	}
 	o.z = buf.Shaped(o.z, rows, min(orderCoordinates, d))
-	if p.top == 0 || rows <= p.spec.Together { // any order serves
-		o.order = buf.Sized(o.order, rows)
-		for i := range o.order {
-			o.order[i] = int32(i)
-		}
+	if rows <= p.spec.Together { // any order serves
+		c.leaveRows(p)
 		return
 	}
-	m := min(p.k.Rows, metricRows)
+	m := min(keys, metricRows)
 	w.diff = buf.Shaped(w.diff, m, d)
 	for i := range m {
-		copy(w.diff.Row(i), p.k.Row((2*i+1)*p.k.Rows/(2*m)))
+		copy(w.diff.Row(i), key((2*i+1)*keys/(2*m)))
 	}
 	c.covariance(w) // of the keys
 	metric := dense.New[float64](d, d)
@@ -109,6 +112,9 @@ func (c *call[T]) splitBlocks(i int) (work float64) {
 			}
 		}
 	}
+	if p.spec.tilted() {
+		return c.splitTilted(i)
+	}
 	each := p.rowWork() * float64(c.q.Dim+c.v.Dim)
 	for lo := 0; lo < rows; lo += size {
 		hi := min(lo+size, rows)
@@ -150,7 +156,7 @@ func (c *call[T]) block(w *worker[T], t rowTask) {
 	exact := 0
 	if sinks > 0 {
 		c.loadSinks(w, p, sinks)
-		b.add(&w.sinks.panel, w.sinks.values, nil)
+		b.add(&w.sinks.panel, w.sinks.values, nil, nil)
 		exact = w.sinks.values.Rows
 	}
 	if c.voters != nil {

@@ -157,6 +157,12 @@ func (c *call[T]) prepareGroup() {
 	c.do(len(c.chunks), c.keyWork(), (*meanStep[T])(c))
 	c.ranks = c.ranks[:0]
 	for i, p := range c.problems[:c.used] {
+		if p.spec.tilted() {
+			for lo := 0; lo < len(p.keys); lo += groupChunk {
+				c.ranks = append(c.ranks, keyChunk{i, lo, min(lo+groupChunk, len(p.keys))})
+			}
+			continue
+		}
 		for lo := 0; lo < p.clusters; lo += rankClusters {
 			c.ranks = append(c.ranks, keyChunk{i, lo, min(lo+rankClusters, p.clusters)})
 		}
@@ -283,13 +289,21 @@ func (s *groupStep[T]) Item(w *worker[T], i int) error {
 
 func (s *meanStep[T]) Item(w *worker[T], i int) error {
 	x := s.chunks[i]
-	(*call[T])(s).centroids(w, s.problems[x.problem], x.lo, x.hi)
+	if p := s.problems[x.problem]; p.spec.tilted() {
+		(*call[T])(s).centroidsTilted(w, p, x.lo, x.hi)
+	} else {
+		(*call[T])(s).centroids(w, p, x.lo, x.hi)
+	}
 	return nil
 }
 
 func (s *rankStep[T]) Item(w *worker[T], i int) error {
 	x := s.ranks[i]
 	p := s.problems[x.problem]
+	if p.spec.tilted() {
+		s.tab.PackRows(&p.packed, p.kv.ColRange(0, s.k.Dim), x.lo, x.hi)
+		return nil
+	}
 	s.tab.PackRows(&p.panel, p.centre, x.lo, x.hi)
 	if p.top > 0 {
 		(*call[T])(s).rank(w, p, x.lo, x.hi)
@@ -298,16 +312,27 @@ func (s *rankStep[T]) Item(w *worker[T], i int) error {
 }
 
 func (s *orderStep[T]) Item(w *worker[T], i int) error {
-	if p := s.problems[i]; p.spec.Together > 0 && !s.parts {
-		(*call[T])(s).sortRows(w, p)
+	p := s.problems[i]
+	if p.spec.Together == 0 || s.parts || p.spec.tilted() {
+		return nil
 	}
+	if p.top == 0 {
+		(*call[T])(s).leaveRows(p)
+		return nil
+	}
+	p.hazard = hazards(s.tab, p.hazard, p.risk)
+	(*call[T])(s).sortRows(w, p, p.k.Rows, p.k.Row)
 	return nil
 }
 
 func (s *rowStep[T]) Item(w *worker[T], i int) error {
-	if c, t := (*call[T])(s), s.tasks[i]; s.problems[t.problem].spec.Together > 0 {
+	c, t := (*call[T])(s), s.tasks[i]
+	switch spec := s.problems[t.problem].spec; {
+	case spec.tilted():
+		c.tilted(w, t)
+	case spec.Together > 0:
 		c.block(w, t)
-	} else {
+	default:
 		c.rows(w, t)
 	}
 	return nil
@@ -343,6 +368,7 @@ type worker[T dense.Float] struct {
 	report       attention.Report
 	grad         gradScratch[T]
 	tiles        tiles[T]
+	tilt         tilt[T]
 }
 
 // band are the exact keys [lo, hi) of a span, by position, that a stretch of queries shares.
@@ -394,6 +420,11 @@ type problem[T dense.Float] struct {
 
 	packed kern.Panel[T] // the sorted keys, where some clusters are exact; every cluster begins with a panel
 	from   []int32       // the first output of a cluster there
+
+	// of blocks that weigh the keys
+	x      dense.Matrix[T] // scaled queries in their order
+	kv     dense.Matrix[T] // sorted keys, each with its value beside it; packed has the keys
+	blocks []int32         // the first rows of the wanted ones
 }
 
 // Keys that are in no cluster.
@@ -418,9 +449,16 @@ func (c *call[T]) fit(w *worker[T], p *problem[T]) {
 		for j := range p.found {
 			p.found[j] = int32(j)
 		}
+		if p.spec.tilted() {
+			c.fitTilted(w, p)
+		}
 		return
 	}
 	p.found = buf.Sized(p.found, n)
+	if p.spec.tilted() {
+		c.fitTilted(w, p)
+		return
+	}
 	p.factor = buf.Shaped(p.factor, c.k.Dim, c.k.Dim)
 	if p.centres != nil {
 		f.weigh()
@@ -489,10 +527,15 @@ func (c *call[T]) groupKeys(w *worker[T], p *problem[T]) {
 		p.cluster[int(p.keys[i])-p.span.K0] = x
 	}
 	p.setTop()
-	p.k, p.v = buf.Shaped(p.k, n, c.k.Dim), buf.Shaped(p.v, n, c.v.Dim)
-	p.share = buf.Sized(p.share, n)
 	p.centre, p.mean = buf.Shaped(p.centre, p.clusters, c.k.Dim), buf.Shaped(p.mean, p.clusters, c.v.Dim)
-	p.logSize, p.perKey = buf.Sized(p.logSize, p.clusters), buf.Sized(p.perKey, p.clusters)
+	p.logSize = buf.Sized(p.logSize, p.clusters)
+	if p.spec.tilted() {
+		p.kv = buf.Shaped(p.kv, n, c.k.Dim+c.v.Dim)
+		c.tab.Room(&p.packed, n, c.k.Dim)
+		return
+	}
+	p.k, p.v = buf.Shaped(p.k, n, c.k.Dim), buf.Shaped(p.v, n, c.v.Dim)
+	p.share, p.perKey = buf.Sized(p.share, n), buf.Sized(p.perKey, p.clusters)
 	c.tab.Room(&p.panel, p.clusters, c.k.Dim)
 	if p.top == 0 {
 		return

@@ -421,9 +421,9 @@ func (t *tiles[T]) addNear(a *nearKeys[T], seen, clip []int) []int {
 		}
 		part := a.part(lo, hi)
 		if whole {
-			t.add(&part, a.v.RowRange(lo, hi), nil)
+			t.add(&part, a.v.RowRange(lo, hi), nil, nil)
 		} else {
-			t.add(&part, a.v.RowRange(lo, hi), clip)
+			t.add(&part, a.v.RowRange(lo, hi), nil, clip)
 		}
 	}
 	return clip

@@ -194,7 +194,7 @@ func (t *tiles[T]) addAll(a *nearKeys[T]) {
 	for lo := 0; lo < len(a.pos); lo += gatherKeys {
 		hi := min(lo+gatherKeys, len(a.pos))
 		t.view = a.part(lo, hi)
-		t.add(&t.view, a.v.RowRange(lo, hi), nil)
+		t.add(&t.view, a.v.RowRange(lo, hi), nil, nil)
 	}
 }
 

@@ -481,8 +481,14 @@ func (f *fitter[T]) measure() {
 			before += p.span.Q1 - p.span.Q0
 		}
 	}
-	top := f.longest(f.x)
-	f.queryUnit = top * math.Abs(f.scale)
+	f.setMetric(f.x, f.scale)
+}
+
+// setMetric makes E xxᵀ of queries the metric, in which they count times scale. It changes their length.
+func (f *fitter[T]) setMetric(x dense.Matrix[T], scale float64) {
+	n, d := x.Rows, x.Cols
+	top := f.longest(x)
+	f.queryUnit = top * math.Abs(scale)
 	f.metric = buf.Shaped(f.metric, d, d)
 	clear(f.metric.Data)
 	f.factor = buf.Shaped(f.factor, d, d)
@@ -495,9 +501,9 @@ func (f *fitter[T]) measure() {
 		}
 		return
 	}
-	f.tab.Scale(f.x.Data, T(1/top))
+	f.tab.Scale(x.Data[:n*d], T(1/top))
 	second := f.factor // its memory serves twice
-	f.tab.TMul(second, f.x, f.x)
+	f.tab.TMul(second, x, x)
 	for i := range d {
 		for j := range d {
 			f.metric.Set(i, j, float64(second.At(i, j))/float64(n))

@@ -20,8 +20,10 @@ type Spec struct {
 	// Top is the number of clusters whose members are exact for a query: those with the largest expected error; 0:
 	// none.
 	Top int `json:"top,omitempty"`
-	// Keys limits the exact members of the Top clusters to the t with the best residual scores; 0: all members. Only
-	// causal attention has it: bidirectional attention reads whole clusters as dense tiles, which is faster.
+	// Keys is the number of keys that are chosen one by one. In causal attention it limits the exact members of the Top
+	// clusters to those with the best residual scores; 0: all members. In bidirectional attention it goes with
+	// Together, without Top: the keys with the largest weight for the mean query of a block are exact for the block,
+	// and the others are in centroids that are made for it.
 	Keys int `json:"keys,omitempty"`
 	// Residual is the number of residual directions that Spread and Keys use; 0: 16.
 	Residual int `json:"residual,omitempty"`
@@ -31,7 +33,7 @@ type Spec struct {
 	// means of the keys so far.
 	Spread bool `json:"spread,omitempty"`
 	// Together is the number of queries that choose their exact clusters together; Top then counts clusters per block
-	// of queries, over all query heads of a group. All products become dense tiles, as in exact attention. 0: every
+	// of queries, over all query heads of a group, and Keys keys per block. All products become dense tiles, as in exact attention. 0: every
 	// query chooses for itself. Bidirectional queries are sorted first, and there is no window. Causal blocks consist
 	// of neighbours and need Chunk.
 	Together int `json:"together,omitempty"`
@@ -76,6 +78,7 @@ const (
 	mostClusters       = 1 << 24 // cluster numbers and their products with dimensions stay far from overflow
 	mostTogether       = 1 << 14 // rows of one tile of weights
 	mostChunk          = 1 << 20
+	searchCost         = 64      // multiply-adds that take as long as looking at a weight once
 	most               = 1 << 30 // of every other count, for the same reason
 )
 
@@ -99,15 +102,17 @@ func (s *Spec) Validate() error {
 		return fmt.Errorf("neither clusters nor sinks nor a window, set clusters: %w", ErrSpec)
 	case s.Clusters == 0 && s.Top > 0:
 		return fmt.Errorf("top %d of no clusters, set clusters: %w", s.Top, ErrSpec)
-	case s.Keys > 0 && s.Top == 0:
+	case s.Keys > 0 && s.Top == 0 && s.Together == 0:
 		return fmt.Errorf("keys %d without top clusters to choose them from, set top: %w", s.Keys, ErrSpec)
 	case s.Together > mostTogether:
 		return fmt.Errorf("together %d, want at most %d: %w", s.Together, mostTogether, ErrSpec)
 	case s.Chunk > mostChunk:
 		return fmt.Errorf("chunk %d, want at most %d: %w", s.Chunk, mostChunk, ErrSpec)
-	case s.Together > 0 && (s.Keys > 0 || s.Shared):
-		return fmt.Errorf("together %d goes with whole clusters of all heads of a group, leave out keys and shared: %w",
-			s.Together, ErrSpec)
+	case s.Together > 0 && s.Keys > 0 && (s.Top > 0 || s.Chunk > 0 || s.Clusters == 0):
+		return fmt.Errorf("keys %d with together %d are keys of all clusters, set clusters, leave out top and chunk: %w",
+			s.Keys, s.Together, ErrSpec)
+	case s.Together > 0 && s.Shared:
+		return fmt.Errorf("together %d chooses for all heads of a group, leave out shared: %w", s.Together, ErrSpec)
 	case s.Chunk > 0 && s.Together == 0:
 		return fmt.Errorf("chunk %d without together, set it: %w", s.Chunk, ErrSpec)
 	case s.Chunk > 0 && (s.Clusters == 0 || s.Clusters > s.Chunk):
@@ -177,6 +182,12 @@ func (s *Spec) block(causal bool) int {
 func (s Spec) Cost(lenK, dim, valueDim int) float64 {
 	d, both, n := float64(dim), float64(dim+valueDim), float64(lenK)
 	k := min(float64(s.Clusters), n)
+	if s.tilted() && both > 0 {
+		keys := min(float64(s.Keys), n) + min(float64(s.Sinks), n)
+		// The keys are weighed, searched for the largest and summed for every block.
+		block := n * (d + both + searchCost) / float64(s.Together)
+		return (k*d + (k+keys)*both + block) / (2 * both)
+	}
 	exact, extra := 0.0, 0.0
 	if b := s.block(false); b > 0 {
 		exact = float64(b + 2*s.Window)

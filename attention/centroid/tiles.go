@@ -77,27 +77,16 @@ func (t *tiles[T]) hush(rows int, voter func(r int) bool) {
 // of the first of them, or of all where these are much larger. No other part has been added before.
 func (t *tiles[T]) far(panel *kern.Panel[T], logSize []T) {
 	t.wide = buf.Shaped(t.wide, t.x.Rows, panel.Rows)
-	if t.first = *panel; panel.Rows > 2*panel.Width {
-		first := &t.first
-		first.Rows = first.Width
-		t.guess = buf.Shaped(t.guess, t.x.Rows, first.Rows)
-		t.tab.MulT(t.guess, t.x, first, logSize[:first.Rows])
-		t.tab.RowMax(t.shift, t.guess)
-		fused := true
-		for _, s := range t.shift {
-			fused = fused && dense.IsFinite(float64(s))
-		}
-		if fused {
-			t.tab.MulTExp(t.wide, t.x, panel, logSize, t.shift)
-			t.tab.RowMax(t.most, t.wide)
-			far := T(math.Exp(lag))
-			for r, m := range t.most {
-				if !(m <= far) {
-					t.farRow(r, panel, logSize)
-				}
+	if panel.Rows > 2*panel.Width && t.guessShifts(panel, logSize) {
+		t.tab.MulTExp(t.wide, t.x, panel, logSize, t.shift)
+		t.tab.RowMax(t.most, t.wide)
+		far := T(math.Exp(lag))
+		for r, m := range t.most {
+			if !(m <= far) {
+				t.farRow(r, panel, logSize)
 			}
-			return
 		}
+		return
 	}
 	t.tab.MulT(t.wide, t.x, panel, logSize)
 	t.tab.RowMax(t.shift, t.wide)
@@ -123,8 +112,24 @@ func (t *tiles[T]) farRow(r int, panel *kern.Panel[T], logSize []T) {
 	t.tab.Exp(row, t.shift[r])
 }
 
-// add adds keys to the sums: all of them, or for row r the first seen[r%len(seen)].
-func (t *tiles[T]) add(panel *kern.Panel[T], values dense.Matrix[T], seen []int) {
+// guessShifts sets the shifts to the largest logits of the first keys or centroids of a panel. It reports whether all are
+// finite.
+func (t *tiles[T]) guessShifts(panel *kern.Panel[T], bias []T) bool {
+	t.first = *panel
+	t.first.Rows = min(t.first.Width, panel.Rows)
+	t.guess = buf.Shaped(t.guess, t.x.Rows, t.first.Rows)
+	t.tab.MulT(t.guess, t.x, &t.first, bias[:t.first.Rows])
+	t.tab.RowMax(t.shift, t.guess)
+	for _, s := range t.shift {
+		if !dense.IsFinite(float64(s)) {
+			return false
+		}
+	}
+	return true
+}
+
+// add adds keys to the sums, with a bias or none: all of them, or for row r the first seen[r%len(seen)].
+func (t *tiles[T]) add(panel *kern.Panel[T], values dense.Matrix[T], bias []T, seen []int) {
 	if panel.Rows == 0 {
 		return
 	}
@@ -132,11 +137,11 @@ func (t *tiles[T]) add(panel *kern.Panel[T], values dense.Matrix[T], seen []int)
 		t.ones = append(t.ones, 1)
 	}
 	for r := 0; r < t.x.Rows; r += tileRows {
-		t.addTile(panel, values, seen, r, min(r+tileRows, t.x.Rows))
+		t.addTile(panel, values, bias, seen, r, min(r+tileRows, t.x.Rows))
 	}
 }
 
-func (t *tiles[T]) addTile(panel *kern.Panel[T], values dense.Matrix[T], seen []int, lo, hi int) {
+func (t *tiles[T]) addTile(panel *kern.Panel[T], values dense.Matrix[T], bias []T, seen []int, lo, hi int) {
 	n := panel.Rows
 	t.tile = buf.Shaped(t.tile, hi-lo, n)
 	x, p := t.x.RowRange(lo, hi), t.tile
@@ -145,7 +150,7 @@ func (t *tiles[T]) addTile(panel *kern.Panel[T], values dense.Matrix[T], seen []
 		fused = fused && !math.IsInf(float64(s), -1)
 	}
 	if fused {
-		t.tab.MulTExp(p, x, panel, nil, t.shift[lo:hi])
+		t.tab.MulTExp(p, x, panel, bias, t.shift[lo:hi])
 		if seen != nil {
 			for r := range p.Rows {
 				clear(p.Row(r)[seen[(lo+r)%len(seen)]:])
@@ -164,7 +169,7 @@ func (t *tiles[T]) addTile(panel *kern.Panel[T], values dense.Matrix[T], seen []
 			visible = seen[(lo+r)%len(seen)]
 		}
 		row := p.Row(r)
-		t.tab.MulT(p.RowRange(r, r+1), x.RowRange(r, r+1), panel, nil)
+		t.tab.MulT(p.RowRange(r, r+1), x.RowRange(r, r+1), panel, bias)
 		clear(row[visible:])
 		row = row[:visible]
 		t.raise(lo+r, t.tab.Max(row))
@@ -265,7 +270,7 @@ func (t *tiles[T]) addChosen(members func(c int) (k, v []T)) (total int) {
 	flush := func() {
 		if n > 0 {
 			t.tab.Pack(&t.panel, t.k.RowRange(0, n))
-			t.add(&t.panel, t.v.RowRange(0, n), nil)
+			t.add(&t.panel, t.v.RowRange(0, n), nil, nil)
 			total += n
 			n = 0
 		}

@@ -79,7 +79,12 @@ func (t *Trials[T]) At(out attention.Seq[T], rows []int, spec Spec) error {
 
 // clusters is a call with the clusters of spec.
 func (t *Trials[T]) clusters(spec Spec) (*call[T], error) {
-	spec.Top, spec.Window, spec.Block = 1, 0, 0 // one top cluster: their risks are computed
+	spec.Window, spec.Block = 0, 0
+	if spec.tilted() {
+		spec.Keys = 1
+	} else {
+		spec.Top = 1 // their risks are computed
+	}
 	for i, k := range t.kept {
 		if k.of == spec {
 			t.kept = append(append(t.kept[:i], t.kept[i+1:]...), k)

@@ -256,6 +256,9 @@ func (c *chooser[T]) divide() error {
 	all, rows, half := c.all, c.Rows, c.all.q.Len/2
 	if rows == 0 {
 		rows = defaultRows(all.q.Batch, all.vis.Causal && !c.Decode)
+		if c.dense && !all.vis.Causal && all.k.Len >= budgetLength {
+			rows *= 2 // a small part of the text, and a narrower interval
+		}
 		if c.clump() > 1 {
 			rows = max(1, clumps/all.q.Batch) * c.clump()
 		}
@@ -540,7 +543,7 @@ func (c *tester[T]) judge(p Plan, fresh bool) (Estimate, error) {
 		e := sums.error()
 		return Estimate{Error: e, High: math.MaxFloat64, Rows: len(sums.rows)}, nil // no interval makes it good enough
 	}
-	return sums.forecast(), nil
+	return sums.forecast(c.all.k.Len), nil
 }
 
 // measure adds up the errors of a candidate in fold i, fitted to what it may know when it is judged.

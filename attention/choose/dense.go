@@ -11,21 +11,21 @@ import (
 	"github.com/randfeat/randfeat/dense"
 )
 
-// The search among plans whose queries choose together. What takes time is the clustering of a text; plans with the
-// same clusters that differ in the number of exact ones alone cost a few rows. So the search clusters few texts, finds
-// the number of exact clusters by halving on one of them, and judges that plan on fresh rows of several.
+// The search among plans whose queries choose together. What takes time is the clustering of a text and a pass over its
+// keys for every block; plans with the same clusters that differ in the number of exact ones, or of exact keys, share
+// the clustering. So the search finds that number by halving on one text, and judges the plan on fresh rows of several.
 //
 // From budgetLength keys on, a head may spend choosingShare of the time of exact attention over the sample.
 
 const (
 	budgetLength  = 1 << 12
 	choosingShare = 0.08 // the rest is for the exact rows that plans are judged by
-	fewFits       = 2    // clusterings of a text are always allowed
-	shortFits     = 4    // the same below budgetLength
-	mostTexts     = 4
+	fewFits       = 2    // texts at least judge a plan
+	shortFits     = 16   // trials are allowed below budgetLength
+	mostTexts     = 8
 	// A plan is judged on fresh rows if its error on the first text, times caution, is within the tolerance: about the
 	// factor of the upper end of a forecast.
-	caution = 1.4
+	caution = 1.3
 	// mostConfirms plans with the same clusters are judged on fresh rows.
 	mostConfirms = 6
 )
@@ -61,68 +61,89 @@ func (c *chooser[T]) searchDense(h int) (trial, error) {
 	texts := c.all.q.Batch
 	spent, first := 0, true
 	for _, g := range groups {
-		// Another clustering has to pay for itself.
-		allowed := c.fits(g[0])
+		// Other clusters have to pay for their trials.
+		allowed := c.trials(g[0])
 		use := min(texts, mostTexts, max(fewFits, allowed/2))
 		g = slices.DeleteFunc(g, func(p Plan) bool { return c.price(p) >= c.price(best.Plan) })
 		if len(g) == 0 || !first && spent+use > allowed {
 			continue
 		}
 		first = false
-		t, fits, err := s.searchTop(g, use)
+		t, trials, err := s.searchTop(g, use)
 		if err != nil {
 			return best, err
 		}
-		if spent += fits; t.good {
+		if spent += trials; t.good {
 			best = t
 		}
 	}
 	return best, nil
 }
 
-// searchTop finds the cheapest good plan of those with the same clusters, and says how many texts it has clustered.
-func (c *denseSearch[T]) searchTop(plans []Plan, use int) (best trial, fits int, err error) {
+// searchTop finds the cheapest good plan of those with the same clusters, and says how many trials of a text that took.
+func (c *denseSearch[T]) searchTop(plans []Plan, use int) (best trial, trials int, err error) {
 	lo, hi := 0, len(plans) // the first that looks good enough is in [lo, hi]
 	for lo < hi {
 		at := (lo + hi) / 2
 		sums, err := c.measure(plans[at], 1, false)
 		if err != nil {
-			return best, 1, err
+			return best, trials, err
 		}
+		trials++
 		if sums.error()*caution <= c.Tol {
 			hi = at
 		} else {
 			lo = at + 1
 		}
 	}
-	fits = 1
-	for _, p := range plans[lo:min(lo+mostConfirms, len(plans))] {
-		sums, err := c.measure(p, use, true)
+	end := min(lo+mostConfirms, len(plans))
+	for at := lo; at < end; at++ {
+		sums, err := c.measure(plans[at], use, true)
 		if err != nil {
-			return best, fits, err
+			return best, trials, err
 		}
-		fits = use
-		if e := sums.forecast(); e.High <= c.Tol {
-			return trial{p, e, c.cost(p), true}, fits, nil
+		trials += use
+		e := sums.forecast(c.all.k.Len)
+		if e.High > c.Tol {
+			continue
 		}
+		best = trial{plans[at], e, c.cost(plans[at]), true}
+		if at > lo || at < 1 || end == at {
+			break
+		}
+		// One text was enough to find a plan, not the cheapest: errors fall about with the power 2/3 of the exact keys.
+		want := exactKeys(plans[at]) * math.Pow(e.High/c.Tol, 1.5)
+		next := slices.IndexFunc(plans, func(p Plan) bool { return exactKeys(p) >= want })
+		if next >= at {
+			break
+		}
+		lo, end, at = next, at, next-1
 	}
-	return best, fits, nil
+	return best, trials, nil
 }
 
-// fits is the number of clusterings of one text that a head may pay for.
-func (c *chooser[T]) fits(p Plan) int {
+// exactKeys is the number of exact keys of a block, or of clusters.
+func exactKeys(p Plan) float64 {
+	if p.Method != Centroid {
+		return 0
+	}
+	return float64(max(p.Centroid.Keys, p.Centroid.Top))
+}
+
+// trials is the number of trials of one text that a head may pay for.
+func (c *chooser[T]) trials(p Plan) int {
 	texts, n := float64(c.all.q.Batch), c.all.k.Len
 	if n < budgetLength || p.Method != Centroid || c.Rates == nil {
 		return shortFits
 	}
-	d, both := float64(c.all.q.Dim), float64(c.all.q.Dim+c.all.v.Dim)
-	one := c.Rates.Group + c.Rates.Dense*float64(p.Centroid.Clusters)*d/(2*both)
+	few := *p.Centroid // a trial has few rows: what is left is the clustering, and the keys that blocks weigh
+	few.Top, few.Keys = 0, min(few.Keys, 1)
+	one := c.seconds(Plan{Method: Centroid, Centroid: &few})
 	most := choosingShare * texts * c.seconds(Plan{Method: Exact}) / max(one, math.SmallestNonzeroFloat64)
 	return int(min(max(most, min(fewFits, texts)), 64))
 }
 
-// preference orders clusters by how often they are the best: about 16 keys each up to 8192 keys, more of longer
-// sequences.
+// preference orders clusters by how often they are the best: about 64 up to 8192 keys, more of longer sequences.
 func (c *chooser[T]) preference(p Plan) int {
 	if p.Method != Centroid {
 		return 100
@@ -131,13 +152,12 @@ func (c *chooser[T]) preference(p Plan) int {
 	if s.Chunk > 0 {
 		return 10*slices.Index([]int{256, 512, 1024}, s.Chunk) + slices.Index([]int{16, 8, 32}, s.Chunk/s.Clusters)
 	}
-	want := 16
-	for n > 1<<13 && want < 64 {
-		want, n = 2*want, n/4
+	want := 64
+	for ; n > 1<<13; n /= 4 {
+		want *= 2
 	}
-	size := c.all.k.Len / s.Clusters
-	off := math.Abs(math.Log2(float64(size) / float64(want)))
-	return int(4*off) + either(size > want, 1, 0)
+	off := math.Abs(math.Log2(float64(s.Clusters) / float64(want)))
+	return int(4*off) + either(s.Clusters < want, 1, 0)
 }
 
 func either(yes bool, a, b int) int {
@@ -154,7 +174,7 @@ func clustersOf(p Plan) centroid.Spec {
 		return centroid.Spec{Sinks: n}
 	}
 	s := *p.Centroid
-	s.Top = 0
+	s.Top, s.Keys = 0, 0
 	return s
 }
 

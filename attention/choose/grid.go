@@ -75,12 +75,15 @@ func grid(causal bool, scale float64, seed uint64, length, dim int) []Plan {
 	return out
 }
 
-// denseGrid lists the candidates whose queries choose together, for choices by seconds: clusters of so many keys on
-// average, and the share of the keys that a block meets exactly.
+// denseGrid lists the candidates whose queries choose together, for choices by seconds: clusters, and the number of keys
+// that a block meets exactly.
 func denseGrid(causal bool, seed uint64, length int) []Plan {
 	var out []Plan
 	add := func(s centroid.Spec) {
-		s.Seed, s.Landmarks, s.Passes = seed, fewLandmarks, 1
+		s.Seed, s.Passes = seed, 1
+		if causal {
+			s.Landmarks = fewLandmarks
+		}
 		out = append(out, Plan{Method: Centroid, Centroid: &s})
 	}
 	if causal {
@@ -96,27 +99,21 @@ func denseGrid(causal bool, seed uint64, length int) []Plan {
 		}
 		return out
 	}
-	together := 128
-	if length < 2048 {
-		together = 64
-	}
-	for _, size := range []int{8, 16, 32, 64, 128} {
-		clusters := length / size / 4 * 4
-		if clusters < 8 || clusters > 2048 {
+	for _, clusters := range []int{32, 64, 128, 256} {
+		if 16*clusters > length || clusters == 32 && length > 2048 {
 			continue
 		}
-		last := -1
-		for _, share := range []int{0, 1, 2, 3, 4, 6, 8, 12, 16, 24} { // 64ths of the clusters
-			top := share * clusters / 64
-			if top == last {
-				continue
+		for _, keys := range []int{16, 32, 64, 96, 128, 192, 256, 384, 512, 640, 768, 1024, 1280, 1536, 2048, 3072} {
+			if keys <= length/3 {
+				add(centroid.Spec{Clusters: clusters, Together: blockQueries(length), Keys: keys, Sample: 8 * clusters})
 			}
-			last = top
-			add(centroid.Spec{Clusters: clusters, Together: together, Top: top, Sample: max(1024, 4*clusters)})
 		}
 	}
 	return out
 }
+
+// blockQueries is the number of queries of a block: small ones need fewer keys, but each of them reads all keys once.
+func blockQueries(length int) int { return either(length <= 1<<12, 64, 128) }
 
 // manyFeatures is the least tolerance at which random features are candidates of a choice by seconds: on trained heads
 // their errors are above.

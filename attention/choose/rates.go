@@ -207,15 +207,16 @@ func measureRates[T dense.Float](key ratesKey) (Rates, error) {
 
 // ratesDense are the two plans that tell the rates of queries that choose together: few and many clusters and keys.
 func ratesDense(causal bool, length int) []Plan {
-	few := centroid.Spec{Clusters: max(4, length/32), Together: 64, Landmarks: fewLandmarks, Passes: 1, Sample: 1024}
-	if causal {
-		few.Chunk = min(256, length/4)
-		few.Clusters, few.Sinks, few.Window = max(4, few.Chunk/32), causalSinks, 32
-	}
+	few := centroid.Spec{Clusters: max(4, min(64, length/32)), Together: blockQueries(length), Passes: 1, Sample: 512,
+		Keys: max(1, length/64)}
 	many := few
-	many.Clusters, many.Top = 2*few.Clusters, max(4, length/64)
-	if !causal {
-		few.Top = 1
+	many.Keys = max(2, length/6)
+	if causal {
+		few = centroid.Spec{Chunk: min(256, length/4), Together: 64, Landmarks: fewLandmarks, Passes: 1, Sample: 1024,
+			Sinks: causalSinks, Window: 32}
+		few.Clusters = max(4, few.Chunk/32)
+		many = few
+		many.Clusters, many.Top = 2*few.Clusters, max(4, length/64)
 	}
 	return []Plan{{Method: Centroid, Centroid: &few}, {Method: Centroid, Centroid: &many}}
 }

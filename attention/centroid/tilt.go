@@ -1,0 +1,320 @@
+package centroid
+
+import (
+	"math"
+
+	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/buf"
+	"github.com/randfeat/randfeat/internal/kern"
+)
+
+// Bidirectional attention with Spec.Together and Spec.Keys. The queries of all heads of a group are sorted (rowOrder)
+// and cut into blocks of similar ones. Block b with the mean query x̄ weighs every key by w_j = e^{x̄·y_j}:
+//
+//   - The Keys keys of the largest w are exact for all rows of the block.
+//   - The other keys of a cluster C are one centroid that is made for the block,
+//
+//     n = Σ_C w_j,   c = Σ_C w_j y_j / n,   v̄ = Σ_C w_j v_j / n,
+//
+//     and has the weight n·e^{(x−x̄)·c} for the query x.
+//
+// The estimate is exact at x = x̄, and the error of a weight is of second order in x − x̄:
+//
+//	Σ_C e^{x·y_j} = Σ_C w_j e^{(x−x̄)·y_j} = n·e^{(x−x̄)·c}·(1 + ½ Var_w((x−x̄)·y) + …).
+//
+// Clusters therefore are those of the metric E (x−x̄)(x−x̄)ᵀ, the covariance of queries inside of blocks. Few of them are
+// enough: 64 instead of the L/16 that centroids for all queries need. The keys cost a block about 1.5 L multiply-adds per
+// dimension, a hundredth of exact attention with blocks of 128 queries.
+
+// tilted tells whether blocks of bidirectional queries weigh the keys themselves.
+func (s *Spec) tilted() bool { return s.Together > 0 && s.Keys > 0 }
+
+const (
+	// tiltBlocks blocks share a pass over the keys.
+	tiltBlocks = 8
+	// tiltRows queries at equal distances measure the covariance inside of blocks.
+	tiltRows = 1024
+)
+
+// fitTilted sorts the queries of p and trains its clusters; f has the keys of p.
+func (c *call[T]) fitTilted(w *worker[T], p *problem[T]) {
+	f := &w.fit
+	p.rows.z = buf.Shaped(p.rows.z, (p.span.Q1-p.span.Q0)*c.group, min(orderCoordinates, c.q.Dim))
+	k := c.k.Head(p.b, p.h)
+	if p.single {
+		c.leaveRows(p)
+	} else {
+		c.sortRows(w, p, len(p.keys), func(i int) []T { return k.Row(int(p.keys[i])) })
+	}
+	n := p.span.Q1 - p.span.Q0
+	p.x = buf.Shaped(p.x, len(p.rows.order), c.q.Dim)
+	for g := range c.group {
+		q := c.q.Head(p.b, p.h*c.group+g)
+		for i, r := range p.rows.order {
+			if int(r)/n == g {
+				copy(p.x.Row(i), q.Row(p.span.Q0+int(r)%n))
+			}
+		}
+	}
+	c.tab.Scale(p.x.Data, T(c.scale))
+	if p.single {
+		return
+	}
+	if p.centres != nil {
+		p.assign.load(c.tab, p.centres)
+		return
+	}
+	c.measureBlocks(f, p)
+	f.weights = buf.Sized(f.weights, len(f.keys))
+	for j := range f.weights {
+		f.weights[j] = T(1.1 / float64(len(f.weights)))
+	}
+	f.draw()
+	f.coordinates()
+	f.km.run(f.z, f.mass, f.spec.Clusters, f.spec.passes(false), f.spec.Seed)
+	f.assigner(&p.assign)
+}
+
+// measureBlocks makes the covariance of queries inside of blocks the metric of f.
+func (c *call[T]) measureBlocks(f *fitter[T], p *problem[T]) {
+	size := p.spec.Together
+	// Blocks at equal distances, or parts of large ones.
+	blocks := (p.x.Rows + size - 1) / size
+	rows := min(size, tiltRows)
+	use := min(blocks, max(1, tiltRows/rows))
+	f.x = buf.Shaped(f.x, use*rows, c.q.Dim)
+	at := 0
+	for i := range use {
+		lo := (2*i + 1) * blocks / (2 * use) * size
+		n := min(rows, p.x.Rows-lo)
+		part := f.x.RowRange(at, at+n)
+		copyRows(part, p.x.RowRange(lo, lo+n))
+		f.mean = buf.Zeroed(f.mean, c.q.Dim)
+		c.tab.ColSum(f.mean, part)
+		for r := range n {
+			c.tab.MulAdd(part.Row(r), f.mean, T(-1/float64(n)))
+		}
+		at += n
+	}
+	f.setMetric(f.x.RowRange(0, at), 1)
+}
+
+// splitTilted makes the tasks of problem i: tiltBlocks blocks each, those of wanted rows only. It returns their work.
+func (c *call[T]) splitTilted(i int) (work float64) {
+	p := c.problems[i]
+	n, rows, size := p.span.Q1-p.span.Q0, len(p.rows.order), p.spec.Together
+	p.blocks = p.blocks[:0]
+	for lo := 0; lo < rows; lo += size {
+		if c.wanted == nil || p.wants(n, lo, min(lo+size, rows)) {
+			p.blocks = append(p.blocks, int32(lo))
+		}
+	}
+	both := float64(c.q.Dim + c.v.Dim)
+	for lo := 0; lo < len(p.blocks); lo += tiltBlocks {
+		hi := min(lo+tiltBlocks, len(p.blocks))
+		c.tasks = append(c.tasks, rowTask{problem: i, lo: lo, hi: hi})
+		work += float64(hi-lo) * both * (2*float64(len(p.keys)) + float64(size)*float64(p.clusters+p.spec.Keys))
+	}
+	return work
+}
+
+// tilt is what a worker makes blocks of.
+type tilt[T dense.Float] struct {
+	mean  dense.Matrix[T] // scaled mean queries of blocks
+	w     dense.Matrix[T] // weights of the keys
+	top   []T             // logits of the heaviest
+	sum   []T
+	sums  dense.Matrix[T] // of a block and a cluster: weighted sums of keys and values
+	mass  []T             // of a cluster and a block: their weights
+	ones  []T
+	count []int32   // exact keys of a block and a cluster
+	sel   [][]int32 // exact keys of a block
+	order selector[T]
+	k, v  dense.Matrix[T] // what a block meets: exact keys, then centroids
+	bias  []T
+	panel kern.Panel[T]
+	view  kern.Panel[T]
+	rows  []int32
+}
+
+// tilted computes the rows of a task.
+func (c *call[T]) tilted(w *worker[T], t rowTask) {
+	p := c.problems[t.problem]
+	blocks := p.blocks[t.lo:t.hi]
+	b := &w.tilt
+	b.mean = buf.Shaped(b.mean, len(blocks), c.q.Dim)
+	for i, lo := range blocks {
+		c.meanQuery(b.mean.Row(i), p, int(lo), min(int(lo)+p.spec.Together, p.x.Rows))
+	}
+	n, all := len(p.keys), c.k.Dim+c.v.Dim
+	b.w = buf.Shaped(b.w, len(blocks), n)
+	b.top, b.sum = buf.Sized(b.top, len(blocks)), buf.Sized(b.sum, len(blocks))
+	b.sums = buf.Shaped(b.sums, len(blocks), p.clusters*all)
+	b.mass = buf.Sized(b.mass, len(blocks)*p.clusters)
+	for len(b.ones) < n {
+		b.ones = append(b.ones, 1)
+	}
+	for len(b.sel) < len(blocks) {
+		b.sel = append(b.sel, nil)
+	}
+	b.count = buf.Zeroed(b.count, len(blocks)*p.clusters)
+	c.tab.MulT(b.w, b.mean, &p.packed, nil)
+	c.tab.RowMax(b.top, b.w)
+	for i := range blocks {
+		b.choose(c.tab, i, p.spec.Keys)
+	}
+	c.tab.ExpRows(b.sum, b.w, b.top)
+	for i := range blocks {
+		b.take(p, i)
+	}
+	for x := range p.clusters {
+		lo, hi := int(p.start[x]), int(p.start[x+1])
+		part := b.w.ColRange(lo, hi)
+		c.tab.Product(b.sums.ColRange(x*all, (x+1)*all), part, p.kv.RowRange(lo, hi), false)
+		c.tab.MulV(b.mass[x*len(blocks):(x+1)*len(blocks)], part, b.ones[:hi-lo])
+	}
+	for i, lo := range blocks {
+		c.tiltedBlock(w, p, i, len(blocks), int(lo), min(int(lo)+p.spec.Together, p.x.Rows))
+	}
+}
+
+// meanQuery sets dst to the mean of the rows lo to hi−1 that vote, or of all of them if none does.
+func (c *call[T]) meanQuery(dst []T, p *problem[T], lo, hi int) {
+	clear(dst)
+	votes := 0
+	if c.voters != nil {
+		n := p.span.Q1 - p.span.Q0
+		for i := lo; i < hi; i++ {
+			if c.voters[p.span.Q0+int(p.rows.order[i])%n] {
+				c.tab.MulAdd(dst, p.x.Row(i), 1)
+				votes++
+			}
+		}
+	}
+	if votes == 0 {
+		c.tab.ColSum(dst, p.x.RowRange(lo, hi))
+		votes = hi - lo
+	}
+	c.tab.Scale(dst, T(1/float64(votes)))
+}
+
+// choose lists the keys of the largest logits of block i.
+func (b *tilt[T]) choose(tab *kern.Table[T], i, keys int) {
+	row := b.w.Row(i)
+	if keys < len(row) {
+		b.sel[i] = b.order.top(b.sel[i], row, keys, tab)
+		return
+	}
+	b.sel[i] = b.sel[i][:0]
+	for j := range row {
+		b.sel[i] = append(b.sel[i], int32(j))
+	}
+}
+
+// take takes the weights of the chosen keys of block i, and counts these by cluster.
+func (b *tilt[T]) take(p *problem[T], i int) {
+	row, count, x := b.w.Row(i), b.count[i*p.clusters:(i+1)*p.clusters], 0
+	for _, j := range b.sel[i] {
+		for p.start[x+1] <= j {
+			x++
+		}
+		count[x]++
+		row[j] = 0
+	}
+}
+
+// load makes the exact keys and the centroids of block i of so many. It returns their number.
+func (b *tilt[T]) load(tab *kern.Table[T], p *problem[T], i, blocks int) int {
+	sel, d, all := b.sel[i], p.centre.Cols, p.kv.Cols
+	most := len(sel) + p.clusters
+	b.k, b.v, b.bias = buf.Shaped(b.k, most, d), buf.Shaped(b.v, most, all-d), buf.Sized(b.bias, most)
+	for at, j := range sel {
+		kv := p.kv.Row(int(j))
+		copy(b.k.Row(at), kv[:d])
+		copy(b.v.Row(at), kv[d:])
+	}
+	at := len(sel)
+	clear(b.bias[:at])
+	mean := b.mean.Row(i)
+	for x := range p.clusters {
+		y, v := b.k.Row(at), b.v.Row(at)
+		switch mass := b.mass[x*blocks+i]; {
+		case mass > 0:
+			sums := b.sums.Row(i)[x*all : (x+1)*all]
+			tab.Scale(sums, 1/mass)
+			copy(y, sums[:d])
+			copy(v, sums[d:])
+			b.bias[at] = T(math.Log(float64(mass))+float64(b.top[i])) - dense.Dot(mean, y)
+		case b.count[i*p.clusters+x] == 0: // too light for the mean query, perhaps not for others
+			copy(y, p.centre.Row(x))
+			copy(v, p.mean.Row(x))
+			b.bias[at] = p.logSize[x]
+		default:
+			continue
+		}
+		at++
+	}
+	tab.Pack(&b.panel, b.k.RowRange(0, at))
+	return at
+}
+
+// tiltedBlock computes the rows lo to hi−1 of the order, which are block i of so many.
+func (c *call[T]) tiltedBlock(w *worker[T], p *problem[T], i, blocks, lo, hi int) {
+	b, t := &w.tilt, &w.tiles
+	n, d := p.span.Q1-p.span.Q0, c.k.Dim
+	most := b.load(c.tab, p, i, blocks)
+	b.rows = b.rows[:0]
+	t.begin(c.tab, hi-lo, d, c.v.Dim)
+	for l := lo; l < hi; l++ {
+		if r := p.rows.order[l]; c.wanted == nil || p.place[int(r)%n] >= 0 {
+			copy(t.x.Row(len(b.rows)), p.x.Row(l))
+			b.rows = append(b.rows, r)
+		}
+	}
+	t.x, t.acc = t.x.RowRange(0, len(b.rows)), t.acc.RowRange(0, len(b.rows))
+	t.shift, t.sum, t.sums = t.shift[:len(b.rows)], t.sum[:len(b.rows)], t.sums[:len(b.rows)]
+	if most > 0 {
+		t.guessShifts(&b.panel, b.bias[:most])
+	}
+	for lo := 0; lo < most; lo += gatherKeys {
+		hi := min(lo+gatherKeys, most)
+		b.view = kern.Panel[T]{Rows: hi - lo, Cols: d, Width: b.panel.Width, Data: b.panel.Data[lo*d:]}
+		t.add(&b.view, b.v.RowRange(lo, hi), b.bias[lo:hi], nil)
+	}
+	exact := len(b.sel[i])
+	if sinks := min(p.spec.Sinks, p.span.K1-p.span.K0); sinks > 0 {
+		c.loadSinks(w, p, sinks)
+		t.add(&w.sinks.panel, w.sinks.values, nil, nil)
+		exact += w.sinks.values.Rows
+	}
+	w.report.Exact += int64(exact) * int64(len(b.rows))
+	w.report.Rows += int64(len(b.rows))
+	for l, r := range b.rows {
+		row := p.span.Q0 + int(r)%n
+		if c.wanted != nil {
+			row = int(p.place[int(r)%n])
+		}
+		if !t.finish(c.out.Head(p.b, p.h*c.group+int(r)/n).Row(row), l) {
+			w.report.Empty++
+		}
+	}
+}
+
+// centroidsTilted is centroids for p: sorted keys and values side by side, and plain means.
+func (c *call[T]) centroidsTilted(w *worker[T], p *problem[T], first, end int) {
+	k, v, d := c.k.Head(p.b, p.h), c.v.Head(p.b, p.h), c.k.Dim
+	for i := int(p.start[first]); i < int(p.start[end]); i++ {
+		at, row := int(p.keys[p.order[i]]), p.kv.Row(i)
+		copy(row, k.Row(at))
+		copy(row[d:], v.Row(at))
+	}
+	for x := first; x < end; x++ {
+		part := p.kv.RowRange(int(p.start[x]), int(p.start[x+1]))
+		p.logSize[x] = T(math.Log(float64(part.Rows)))
+		w.one = buf.Zeroed(w.one, part.Cols)
+		c.tab.ColSum(w.one, part)
+		c.tab.Scale(w.one, T(1/float64(part.Rows)))
+		copy(p.centre.Row(x), w.one)
+		copy(p.mean.Row(x), w.one[d:])
+	}
+}

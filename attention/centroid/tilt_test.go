@@ -1,0 +1,236 @@
+package centroid
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"math"
+	"runtime"
+	"slices"
+	"testing"
+
+	"github.com/randfeat/randfeat/attention"
+	"github.com/randfeat/randfeat/dense"
+)
+
+// naiveTilt is the definition for a block of scaled queries: the keys that weigh most for their mean are exact, the
+// others of every cluster are one centroid. lo to hi−1 are the keys of a cluster.
+func naiveTilt(x, k, v [][]float64, clusters [][2]int, keys, dv int, sinkK, sinkV [][]float64) [][]float64 {
+	mean := make([]float64, len(x[0]))
+	for _, r := range x {
+		for i, a := range r {
+			mean[i] += a / float64(len(x))
+		}
+	}
+	w, order := make([]float64, len(k)), make([]int, len(k))
+	for j := range k {
+		w[j], order[j] = math.Exp(dense.Dot(mean, k[j])), j
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(w[b], w[a]) })
+	exact := map[int]bool{}
+	for _, j := range order[:min(keys, len(order))] {
+		exact[j] = true
+	}
+	out := make([][]float64, len(x))
+	for r := range x {
+		row := naiveRow{num: make([]float64, dv)}
+		for j := range sinkK {
+			row.add(math.Exp(dense.Dot(x[r], sinkK[j])), sinkV[j])
+		}
+		for _, c := range clusters {
+			n, y, u := 0.0, make([]float64, len(mean)), make([]float64, dv)
+			for j := c[0]; j < c[1]; j++ {
+				if exact[j] {
+					row.add(math.Exp(dense.Dot(x[r], k[j])), v[j])
+					continue
+				}
+				n += w[j]
+				for i := range y {
+					y[i] += w[j] * k[j][i]
+				}
+				for i := range u {
+					u[i] += w[j] * v[j][i]
+				}
+			}
+			if n == 0 {
+				continue
+			}
+			logit := 0.0
+			for i := range y {
+				logit += (x[r][i] - mean[i]) * y[i] / n
+			}
+			for i := range u {
+				u[i] /= n
+			}
+			row.add(n*math.Exp(logit), u)
+		}
+		for i := range row.num {
+			row.num[i] /= row.den
+		}
+		out[r] = row.num
+	}
+	return out
+}
+
+// Blocks that weigh the keys are what their definition says, with masks, segments, sinks and grouped heads.
+func TestTiltNaive(t *testing.T) {
+	const length, dim = 230, 16
+	q, k, v := grouped[float64](2, length, dim, 1)
+	mask := make([]bool, length)
+	ids := make([]int32, length)
+	for i := range mask {
+		mask[i], ids[i] = i%7 != 3, int32(i/150)
+	}
+	for i, vis := range []attention.Visibility{{}, {KeyMask: mask}, {KeyMask: mask, Segments: ids}} {
+		for _, s := range []Spec{{Clusters: 12, Together: 32, Keys: 20, Sinks: 2}, {Clusters: 5, Together: 1, Keys: 3},
+			{Clusters: 150, Together: 64, Keys: 1}, {Clusters: 9, Together: 500, Keys: 40},
+			{Clusters: 3, Together: 48, Keys: 1000, Sinks: 1}, {Clusters: 1000, Together: 48, Keys: 7}} {
+			name := fmt.Sprintf("visibility %d, %+v", i, s)
+			a := &Attention[float64]{Visibility: vis, Specs: []Spec{s}}
+			out := attention.NewSeq[float64](1, 4, length, dim)
+			report, err := a.Forward(out, q, k, v)
+			if err != nil {
+				t.Fatal(name, err)
+			}
+			if report.Rows != 4*length || report.Empty != 0 {
+				t.Errorf("%s: %+v", name, report)
+			}
+			c := new(call[float64])
+			if err := c.start(a, out, q, k, v); err != nil {
+				t.Fatal(err)
+			}
+			c.prepare()
+			for _, p := range c.problems[:c.used] {
+				var sinkK, sinkV, keys, values [][]float64
+				for j := range min(s.Sinks, p.span.K1-p.span.K0) {
+					if at := p.span.K0 + j; vis.KeyMask == nil || mask[at] {
+						sinkK = append(sinkK, wide(k.Head(0, p.h).Row(at)))
+						sinkV = append(sinkV, wide(v.Head(0, p.h).Row(at)))
+					}
+				}
+				var clusters [][2]int
+				for x := range p.clusters {
+					clusters = append(clusters, [2]int{int(p.start[x]), int(p.start[x+1])})
+				}
+				for _, j := range p.order {
+					keys = append(keys, wide(k.Head(0, p.h).Row(int(p.keys[j]))))
+					values = append(values, wide(v.Head(0, p.h).Row(int(p.keys[j]))))
+				}
+				n := p.span.Q1 - p.span.Q0
+				if got := slices.Sorted(slices.Values(p.rows.order)); len(slices.Compact(got)) != 2*n || got[0] != 0 {
+					t.Fatalf("%s: rows are %v", name, p.rows.order)
+				}
+				for lo := 0; lo < 2*n; lo += s.Together {
+					rows := p.rows.order[lo:min(lo+s.Together, 2*n)]
+					x := make([][]float64, len(rows))
+					for i, r := range rows {
+						x[i] = wide(q.Head(0, 2*p.h+int(r)/n).Row(p.span.Q0 + int(r)%n))
+						for l := range x[i] {
+							x[i][l] /= math.Sqrt(dim)
+						}
+					}
+					want := naiveTilt(x, keys, values, clusters, s.Keys, dim, sinkK, sinkV)
+					for i, r := range rows {
+						near1(t, fmt.Sprintf("%s, row %d", name, r),
+							out.Head(0, 2*p.h+int(r)/n).Row(p.span.Q0+int(r)%n), want[i], 1e-9)
+					}
+				}
+			}
+		}
+	}
+}
+
+// Outputs have the same bits with any number of threads, and At and Trials have those of Forward. Specs that differ in
+// Keys alone share their clusters.
+func TestTiltBits(t *testing.T) {
+	const length, dim = 700, 32
+	q, k, v := grouped[float32](2, length, dim, 3)
+	rows := []int{0, 5, 63, 64, 65, 299, 300, 511, 698, 699}
+	trials, err := NewTrials(attention.Visibility{}, 0, q, k, v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var errors []float64
+	want := attention.NewSeq[float32](1, 4, length, dim)
+	if _, err := new(attention.Exact[float32]).Forward(want, q, k, v); err != nil {
+		t.Fatal(err)
+	}
+	for _, keys := range []int{8, 64, 256} {
+		a := &Attention[float32]{Specs: []Spec{{Clusters: 24, Together: 32, Keys: keys, Sinks: 1}}}
+		var first attention.Seq[float32]
+		for _, procs := range []int{1, 2, 7} {
+			was := runtime.GOMAXPROCS(procs)
+			out := attention.NewSeq[float32](1, 4, length, dim)
+			_, err := a.Forward(out, q, k, v)
+			runtime.GOMAXPROCS(was)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if procs == 1 {
+				first = out
+			} else if !slices.Equal(out.Data, first.Data) {
+				t.Errorf("%d keys: other bits with %d threads", keys, procs)
+			}
+		}
+		at, tried := attention.NewSeq[float32](1, 4, len(rows), dim), attention.NewSeq[float32](1, 4, len(rows), dim)
+		if err := a.At(at, rows, q, k, v); err != nil {
+			t.Fatal(err)
+		}
+		if err := trials.At(tried, rows, a.Specs[0]); err != nil {
+			t.Fatal(err)
+		}
+		var diff, size float64
+		for h := range 4 {
+			for i, l := range rows {
+				if want := first.Head(0, h).Row(l); !slices.Equal(at.Head(0, h).Row(i), want) ||
+					!slices.Equal(tried.Head(0, h).Row(i), want) {
+					t.Errorf("%d keys, head %d, row %d: other bits than Forward", keys, h, l)
+				}
+			}
+		}
+		for i, w := range want.Data {
+			d := float64(first.Data[i] - w)
+			diff, size = diff+d*d, size+float64(w)*float64(w)
+		}
+		errors = append(errors, math.Sqrt(diff/size))
+	}
+	if trials.fits != 1 {
+		t.Errorf("%d clusterings for specs that differ in keys alone", trials.fits)
+	}
+	if !(errors[0] > errors[1] && errors[1] > errors[2] && errors[2] < 0.05) {
+		t.Errorf("errors %v with more and more keys", errors)
+	}
+}
+
+// A cluster whose keys weigh nothing for the mean query keeps its plain centroid: a row far from the mean may need it.
+func TestTiltLight(t *testing.T) {
+	// Two rows in one block, with opposite queries: the mean is 0.1, and weights span e^±200.
+	q, k, v := attention.NewSeq[float32](1, 1, 2, 1), attention.NewSeq[float32](1, 1, 6, 1), attention.NewSeq[float32](1, 1, 6, 1)
+	copy(q.Data, []float32{-10, 30})
+	copy(k.Data, []float32{-20, -20, -20, 20, 20, 20})
+	copy(v.Data, []float32{1, 1, 1, 3, 3, 3})
+	a := &Attention[float32]{Scale: 1, Specs: []Spec{{Clusters: 2, Together: 2, Keys: 1}}}
+	out := attention.NewSeq[float32](1, 1, 2, 1)
+	if _, err := a.Forward(out, q, k, v); err != nil {
+		t.Fatal(err)
+	}
+	if math.Abs(float64(out.Data[0])-1) > 1e-3 || math.Abs(float64(out.Data[1])-3) > 1e-3 {
+		t.Errorf("outputs %v, want 1 and 3", out.Data)
+	}
+}
+
+func TestTiltRefused(t *testing.T) {
+	for _, s := range []Spec{{Clusters: 8, Keys: 4}, {Keys: 4, Together: 8, Sinks: 1}, {Clusters: 8, Keys: 4, Together: 8, Top: 1},
+		{Clusters: 8, Keys: 4, Together: 8, Chunk: 16}, {Clusters: 8, Keys: 4, Together: 8, Shared: true}} {
+		if err := s.Validate(); !errors.Is(err, ErrSpec) {
+			t.Errorf("%+v: %v", s, err)
+		}
+	}
+	q, k, v := grouped[float64](1, 20, 16, 1)
+	out := attention.NewSeq[float64](1, 2, 20, 16)
+	a := &Attention[float64]{Specs: []Spec{{Clusters: 4, Keys: 2, Together: 8}}}
+	a.Causal = true
+	if _, err := a.Forward(out, q, k, v); !errors.Is(err, ErrSpec) {
+		t.Errorf("causal: %v", err)
+	}
+}
