@@ -126,8 +126,8 @@ func (s *Session) KeepQueries() {
 
 // Compact shrinks the memory of all tokens so far to 1/factor of them, in slots that serve later tokens nearly as well,
 // see [decoder.Session.Compact]. A calibrated decoder, see [Decoder.With], gives most slots to the heads that need
-// them; otherwise all heads have the same number. Later tokens are remembered exactly. A factor of 8 is the safe setting:
-// beyond it single facts get lost. The session must have kept its queries since before it read.
+// them; otherwise all heads have the same number. Later tokens are remembered exactly. A factor of 8 is the safe
+// setting: beyond it single facts get lost. The session must have kept its queries since before it read.
 func (s *Session) Compact(factor int) error {
 	if factor < 1 {
 		return fmt.Errorf("a factor of %d, want at least 1: %w", factor, decoder.ErrCompact)

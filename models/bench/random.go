@@ -81,7 +81,8 @@ func (f *randomFile) Tensor(name string) (weights.Tensor, error) {
 	for i := 0; i+8 <= len(t.Data); i += 8 {
 		binary.LittleEndian.PutUint64(t.Data[i:], r.Uint64())
 	}
-	// In half precision: scales of 2⁻⁹, 2⁻¹² or 2⁻¹⁴, which for Q4_K is multiplied by up to 63; a minimum of −2⁻⁴ or 2⁻¹¹.
+	// In half precision: scales of 2⁻⁹, 2⁻¹² or 2⁻¹⁴, which for Q4_K is multiplied by up to 63; a minimum of −2⁻⁴ or
+	// 2⁻¹¹.
 	scale, least := uint16(0x1800), uint16(0xac00)
 	switch f.kind {
 	case weights.Q8_0:
@@ -133,7 +134,9 @@ func (f *randomFile) writeGGUF(path string) error {
 	float(a+"attention.layer_norm_rms_epsilon", float32(c.NormEps))
 	float(a+"rope.freq_base", 1e5)
 	var order []string // of Hugging Face's names
-	kinds := map[weights.Type]uint32{weights.F32: 0, weights.Q4_0: 2, weights.Q4_1: 3, weights.Q8_0: 8, weights.Q4_K: 12}
+	kinds := map[weights.Type]uint32{
+		weights.F32: 0, weights.Q4_0: 2, weights.Q4_1: 3, weights.Q8_0: 8, weights.Q4_K: 12,
+	}
 	add := func(gguf, name string) error {
 		t, err := f.Tensor(name)
 		if err != nil {
@@ -149,7 +152,8 @@ func (f *randomFile) writeGGUF(path string) error {
 		order = append(order, name)
 		return nil
 	}
-	err := errors.Join(add("token_embd.weight", "model.embed_tokens.weight"), add("output_norm.weight", "model.norm.weight"))
+	err := errors.Join(add("token_embd.weight", "model.embed_tokens.weight"),
+		add("output_norm.weight", "model.norm.weight"))
 	for l := range c.Layers {
 		for _, n := range ggufNames {
 			p, to := fmt.Sprintf("model.layers.%d.%s", l, n.name), fmt.Sprintf("blk.%d.%s", l, n.gguf)

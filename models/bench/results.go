@@ -451,7 +451,8 @@ func (b *book) manyThreads() (string, error) {
 	for _, n := range order {
 		read, gen, one := rows[n]["prefill 1024"], rows[n]["decode 16"], rows[order[0]]
 		fmt.Fprintf(&s, "| %d | %s | %.1f | %s | %.1f | %.0f |\n", n, format(read.PerSec),
-			read.PerSec/one["prefill 1024"].PerSec, format(gen.PerSec), gen.PerSec/one["decode 16"].PerSec, gen.GBPerSec)
+			read.PerSec/one["prefill 1024"].PerSec, format(gen.PerSec), gen.PerSec/one["decode 16"].PerSec,
+			gen.GBPerSec)
 	}
 	return s.String(), nil
 }

@@ -39,8 +39,8 @@ type work struct {
 	norm, add    func(lo, hi int)
 	rotate, gate func(lo, hi int)
 
-	// Steps of many tokens: goroutines take blocks of rows through the part of a layer before its attention, then through
-	// the part after it, with a product of their own each.
+	// Steps of many tokens: goroutines take blocks of rows through the part of a layer before its attention, then
+	// through the part after it, with a product of their own each.
 	ids           []int32
 	first         int // position of the first token
 	freqs         []float64

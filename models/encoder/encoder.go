@@ -1,5 +1,5 @@
-// Package encoder runs encoders of the BERT type (Devlin et al. 2018, arXiv:1810.04805), such as MiniLM, BGE and E5, and
-// MPNet. It works on token ids; package models adds text.
+// Package encoder runs encoders of the BERT type (Devlin et al. 2018, arXiv:1810.04805), such as MiniLM, BGE and E5,
+// and MPNet. It works on token ids; package models adds text.
 //
 // Load the weights once, then embed batches of sequences, one row of dst per sequence:
 //
@@ -27,8 +27,8 @@ import (
 type Options struct {
 	// Quantised keeps weights in 8 or 4 bits and rounds activations to 8.
 	Quantised bool
-	// Attention computes the heads of a layer; segments separates the packed sequences. nil means exact attention. MPNet,
-	// whose scores have biases, takes no other.
+	// Attention computes the heads of a layer; segments separates the packed sequences. nil means exact attention.
+	// MPNet, whose scores have biases, takes no other.
 	Attention func(layer int, out, q, k, v attention.Seq[float32], segments []int32) error
 }
 

@@ -53,8 +53,8 @@ func bucket(distance, buckets int) int {
 
 func newRelative(k nn.Kernels, c *weights.Config, l *nn.Loader) (*relative, error) {
 	if c.RelativeBucket < 4 || c.RelativeBucket/4 >= maxDistance {
-		return nil, fmt.Errorf("%s: %d buckets of relative positions, want 4 to %d: %w", l.File.Path(), c.RelativeBucket,
-			4*maxDistance-1, weights.ErrFormat)
+		return nil, fmt.Errorf("%s: %d buckets of relative positions, want 4 to %d: %w", l.File.Path(),
+			c.RelativeBucket, 4*maxDistance-1, weights.ErrFormat)
 	}
 	table := l.Floats("encoder.relative_attention_bias.weight", c.RelativeBucket, c.Heads)
 	if l.Err != nil {

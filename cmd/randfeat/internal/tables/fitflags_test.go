@@ -85,7 +85,8 @@ func TestFitOptions(t *testing.T) {
 	set := reflect.ValueOf(want)
 	for i := range set.NumField() {
 		name := set.Type().Field(i).Name
-		if set.Field(i).IsZero() && !slices.Contains([]string{"Lambda", "Budget", "Memory", "Schema", "Progress", "Warn",
+		if set.Field(i).IsZero() && !slices.Contains([]string{"Lambda", "Budget", "Memory", "Schema", "Progress",
+			"Warn",
 			"ClassWeights",
 			"Map", "Kernel", "Horizon", "Workers"},
 			name) {
