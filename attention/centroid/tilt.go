@@ -22,9 +22,9 @@ import (
 //
 //	Σ_C e^{x·y_j} = Σ_C w_j e^{(x−x̄)·y_j} = n·e^{(x−x̄)·c}·(1 + ½ Var_w((x−x̄)·y) + …).
 //
-// Clusters therefore are those of the metric E (x−x̄)(x−x̄)ᵀ, the covariance of queries inside of blocks. Few of them are
-// enough: 64 instead of the L/16 that centroids for all queries need. The keys cost a block about 1.5 L multiply-adds per
-// dimension, a hundredth of exact attention with blocks of 128 queries.
+// Clusters therefore are those of the metric E (x−x̄)(x−x̄)ᵀ, the covariance of queries inside of blocks. Few of them
+// are enough: 64 instead of the L/16 that centroids for all queries need. The keys cost a block about 1.5 L
+// multiply-adds per dimension, a hundredth of exact attention with blocks of 128 queries.
 
 // tilted tells whether blocks of bidirectional queries weigh the keys themselves.
 func (s *Spec) tilted() bool { return s.Together > 0 && s.Keys > 0 }
