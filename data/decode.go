@@ -4,7 +4,7 @@ import (
 	"encoding/binary"
 	"math"
 
-	"github.com/randfeat/randfeat/internal/tensorfile"
+	"github.com/randfeat/randfeat/internal/half"
 )
 
 func decodeFloat32(dst []float32, b []byte, h header) error {
@@ -70,7 +70,7 @@ func decodeInt(dst []int64, b []byte, h header) error {
 // decodeHalf reads float16.
 func decodeHalf(dst []float32, b []byte, order binary.ByteOrder) {
 	for i := range dst {
-		dst[i] = tensorfile.Half(order.Uint16(b[2*i:]))
+		dst[i] = half.Float(order.Uint16(b[2*i:]))
 	}
 }
 

@@ -29,14 +29,15 @@ func (r bombRows) parseRow(b *Block) error {
 	return nil
 }
 
-// bombFile is a file that panics where a piece at or behind a place is read. Line ends are looked for in longer reads.
+// bombFile is a file that panics where the piece with a place is read. Line ends are looked for in longer reads.
 type bombFile struct {
 	memory
 	at int64
 }
 
 func (f bombFile) ReadAt(p []byte, off int64) (int, error) {
-	if off >= f.at && len(p) < 1000 {
+	if off <= f.at && f.at < off+int64(len(p)) && len(p) < 1000 {
+		time.Sleep(5 * time.Millisecond) // goroutines with pieces behind it come to wait for it
 		panic(errBomb)
 	}
 	return f.memory.ReadAt(p, off)
@@ -53,7 +54,7 @@ func TestPiecesPanic(t *testing.T) {
 				in := input{name: "x", size: int64(len(text)), open: func() (stream, error) {
 					m := memory{bytes.NewReader([]byte(text))}
 					if where == "read" {
-						return bombFile{m, max(1, (at-20)*length)}, nil
+						return bombFile{m, max(20, (at-20)*length)}, nil
 					}
 					return m, nil
 				}}

@@ -36,7 +36,7 @@ type Options struct {
 	// its place in text formats. Otherwise it is [Unreadable].
 	Strict     bool
 	MaxColumns int      // 0 is [DefaultMaxColumns]
-	MaxLine    int      // bytes of one row of a text format; 0 is [DefaultMaxLine]
+	MaxLine    int      // bytes of one row of a text format; 0 is 16 MiB
 	Workers    int      // goroutines that parse a text format; 0 is GOMAXPROCS
 	Columns    []string // NDJSON: the keys, of which rows may lack some; nil is those of the first rows
 	UnitBytes  int64    // bytes of a [Unit], about; 0 is [DefaultUnitBytes]

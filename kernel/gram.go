@@ -128,7 +128,11 @@ func (k Kind) decay(tab *kern.Table[float64], dot, u, v, transposed dense.Matrix
 			continue
 		}
 		for j, v := range values {
-			row[j] += math.Log(v)
+			log := 0.0
+			if v != 1 { // kernels that are an exponential alone
+				log = math.Log(v)
+			}
+			row[j] += log
 		}
 	}
 }

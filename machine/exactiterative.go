@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"runtime"
 
 	"github.com/randfeat/randfeat/coupling"
 	"github.com/randfeat/randfeat/dense"
@@ -62,11 +63,15 @@ func fitIterative(s Setup, x, y dense.Matrix[float64], lambda float64, o Iterati
 	}
 	t := dense.New[float64](x.Rows, s.Outputs+1)
 	s.targets(t, y)
-	k, err := krr.NewKernels(s.Spec.Kernel, x, heldKernels)
+	hold, landmarks := o.held(x.Rows)
+	if hold > 1<<27 {
+		runtime.GC() // kernels of an earlier fit
+	}
+	k, err := krr.NewKernels(s.Spec.Kernel, x, hold)
 	if err != nil {
 		return nil, done, err
 	}
-	sketch, err := krr.NewSketch(k, min(cmp.Or(o.Sketch, kernelSketch), x.Rows), s.Spec.Seed)
+	sketch, err := krr.NewSketch(k, min(landmarks, x.Rows), s.Spec.Seed)
 	if err != nil {
 		return nil, done, err
 	}
@@ -97,6 +102,17 @@ func fitIterative(s Setup, x, y dense.Matrix[float64], lambda float64, o Iterati
 		return nil, done, err
 	}
 	return landmarkModel(s, x, fit.Alpha, fit.Intercept, lambda, int64(x.Rows)), done, nil
+}
+
+// held are the bytes of kernels that stay in memory, and the landmarks of the preconditioner, of n rows: with a bound
+// of the memory, two fifths of it for the kernels and an eighth for the landmarks, of which there are at least 256.
+func (o Iterative) held(n int) (hold int64, landmarks int) {
+	hold, landmarks = heldKernels, cmp.Or(o.Sketch, kernelSketch)
+	if o.Memory > 0 {
+		hold = min(hold, o.Memory/5*2)
+		landmarks = min(landmarks, max(256, int(o.Memory/8/int64(4*n))))
+	}
+	return hold, landmarks
 }
 
 // packedTargets are the first columns of t.

@@ -25,6 +25,9 @@ type Iterative struct {
 	// Sketch is the number r of rows that the preconditioner knows; 0: 4096, fewer where r·F numbers were more than 1
 	// GiB, and no more than rows.
 	Sketch int
+	// Memory bounds the bytes of kernels and preconditioner of FitExactIterative and FitMarginsIterative; 0: 2 GiB of
+	// kernels. FitIterative does not use it.
+	Memory int64
 	// Progress is called after every iteration with its number and residual; an error ends the fit.
 	Progress func(step int, residual float64) error
 }

@@ -353,7 +353,7 @@ func (d *Decoder) recordText(ctx context.Context, r *record, text int, ids []int
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		n := min(2*readChunk, len(ids))
+		n := min(512, len(ids))
 		if _, err := s.Append(ids[:n]...); err != nil {
 			return err
 		}

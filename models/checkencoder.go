@@ -39,9 +39,9 @@ const (
 	encoderRuns = 3
 )
 
-// Check chooses centroids for every head of the encoder, the cheapest plan with an expected error within tol. It compares
-// them with exact attention at lengths of 128 tokens, 256 and so on up to the model's longest sequence. Plans are chosen
-// on the first half of the sequences and measured on the others.
+// Check chooses centroids for every head of the encoder, the cheapest plan with an expected error within tol. It
+// compares them with exact attention at lengths of 128 tokens, 256 and so on up to the model's longest sequence.
+// Plans are chosen on the first half of the sequences and measured on the others.
 func (e *Encoder) Check(ctx context.Context, ids []int32, tol float64) ([]EncoderCheck, error) {
 	if c := e.model.Config(); c.RelativeBucket > 0 {
 		return nil, fmt.Errorf("scores of %s have biases, which only exact attention computes: nothing to compare",

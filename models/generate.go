@@ -80,8 +80,15 @@ func (s *Session) begin(n int) error {
 // ErrContext means that a text is longer than the model's context.
 var ErrContext = errors.New("the text is longer than the model's context")
 
-// readChunk tokens are read before the context of the call is asked again.
-const readChunk = 256
+// readChunk is how many tokens are read before the context of the call is asked again. Many tokens at once keep many
+// processors busy; large models read fewer, so that a call ends soon after its context.
+func (d *Decoder) readChunk() int {
+	const large = 400 << 20 // bytes of weights
+	if d.model.Bytes() > large {
+		return 256
+	}
+	return 1024
+}
 
 // Read appends tokens to the text.
 func (s *Session) Read(ctx context.Context, ids []int32) error {
@@ -92,7 +99,7 @@ func (s *Session) Read(ctx context.Context, ids []int32) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		n := min(readChunk, len(ids))
+		n := min(s.decoder.readChunk(), len(ids))
 		logits, err := s.state.Append(ids[:n]...)
 		if err != nil {
 			return err

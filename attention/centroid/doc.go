@@ -78,9 +78,10 @@
 //
 // Queries that choose their clusters individually need the fewest operations. Blocks of queries that choose together
 // (Spec.Together) often need less time, because all their products are dense tiles. Bidirectional queries are sorted
-// first, so that the queries of a block attend to the same keys. With Spec.Keys a bidirectional block weighs all keys by
-// its mean query: the heaviest are exact, and the others are in centroids made for the block, which needs the least
-// time on long sequences. Causal keys are clustered in chunks (Spec.Chunk). See blocks.go, tilt.go and chunks.go.
+// first, so that the queries of a block attend to the same keys. With Spec.Keys a bidirectional block weighs all keys
+// by its mean query: the heaviest are exact, and the others are in centroids made for the block, which needs the
+// least time on long sequences. Causal keys are clustered in chunks (Spec.Chunk). See blocks.go, tilt.go and
+// chunks.go.
 //
 // # Limits
 //

@@ -112,8 +112,8 @@ func (t *tiles[T]) farRow(r int, panel *kern.Panel[T], logSize []T) {
 	t.tab.Exp(row, t.shift[r])
 }
 
-// guessShifts sets the shifts to the largest logits of the first keys or centroids of a panel. It reports whether all are
-// finite.
+// guessShifts sets the shifts to the largest logits of the first keys or centroids of a panel. It reports whether all
+// are finite.
 func (t *tiles[T]) guessShifts(panel *kern.Panel[T], bias []T) bool {
 	t.first = *panel
 	t.first.Rows = min(t.first.Width, panel.Rows)

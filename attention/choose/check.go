@@ -123,11 +123,11 @@ func logError(rows []rowError, pick func(i int) int) (log, se float64) {
 
 // A sample of rows does not show how the error of a head differs between texts. The standard deviation between texts,
 // in logarithms, is estimated from the given texts. There are few of them, so the estimate is shrunk towards
-// spreadOf, which counts as much as textPrior + 1 texts. With one text it equals spreadOf: an assumption. textSpread was
-// set by synthetic heads of 512 keys. Real heads of two other corpora, measured later, have 0.17 to 0.25, and single
-// layers up to 0.43 (docs/attention.md). Long texts differ less, because each of them averages over many passages:
-// 8 heads of MiniLM have 0.13 at 2048 keys and 0.12 at 4096 (root mean square, 16 texts each), where spreadOf is 0.14
-// and 0.12.
+// spreadOf, which counts as much as textPrior + 1 texts. With one text it equals spreadOf: an assumption. textSpread
+// was set by synthetic heads of 512 keys. Real heads of two other corpora, measured later, have 0.17 to 0.25, and
+// single layers up to 0.43 (docs/attention.md). Long texts differ less, because each of them averages over many
+// passages: 8 heads of MiniLM have 0.13 at 2048 keys and 0.12 at 4096 (root mean square, 16 texts each), where
+// spreadOf is 0.14 and 0.12.
 const (
 	textSpread = 0.2
 	textPrior  = 4

@@ -75,8 +75,8 @@ func grid(causal bool, scale float64, seed uint64, length, dim int) []Plan {
 	return out
 }
 
-// denseGrid lists the candidates whose queries choose together, for choices by seconds: clusters, and the number of keys
-// that a block meets exactly.
+// denseGrid lists the candidates whose queries choose together, for choices by seconds: clusters, and the number of
+// keys that a block meets exactly.
 func denseGrid(causal bool, seed uint64, length int) []Plan {
 	var out []Plan
 	add := func(s centroid.Spec) {

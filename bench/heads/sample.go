@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 
 	"github.com/randfeat/randfeat/attention"
+	"github.com/randfeat/randfeat/internal/half"
 	"github.com/randfeat/randfeat/internal/tensorfile"
 )
 
@@ -145,7 +146,7 @@ func readSample(path string) (headInputs, error) {
 		}
 		*dst = attention.NewSeq[float32](1, t.Shape[0], t.Shape[1], t.Shape[2])
 		for i := range dst.Data {
-			dst.Data[i] = tensorfile.Half(binary.LittleEndian.Uint16(t.Data[2*i:]))
+			dst.Data[i] = half.Float(binary.LittleEndian.Uint16(t.Data[2*i:]))
 		}
 	}
 	return in, nil

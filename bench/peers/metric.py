@@ -5,7 +5,10 @@
 
 SEEDS are separated by commas (4401,4402,4403), JOBS run side by side with one thread each (all cores), tables are cut
 to MOST training rows (6000), PARTS are letters: t the tables of table.py without images, g generated ones (a wave along a
-direction of 20 columns, and boston with 100 columns of noise), s small ones, of 50, 100 and 160 rows of some tables.
+direction of 20 columns, and boston with 100 columns of noise), s small ones, of 50, 100 and 160 rows of some tables,
+q NOW with --quick as a third side.
+
+Seeds that were looked at while building: 4401–4403, 7601–7603, 7701, 7702, 8001, 8101–8103, 9001, 9101 and 9301; others may be too.
 The longest jobs begin first. It needs NumPy, and of DATA the tables of table.py.
 """
 
@@ -48,11 +51,11 @@ def rows(name, data, seed, most):
     return train[:most], test, table.SETS[name][3]
 
 
-def job(data, program, name, seed, most):
+def job(data, program, name, seed, most, *flags):
     train, test, classes = rows(name, data, seed, most)
     table.SETS[name] = ("", -1, (), classes)
     before = os.environ.get("GOMAXPROCS")
-    predicted, more = table.fit(program, name, train, test)
+    predicted, more = table.fit(program, name, train, test, flags)
     assert os.environ.get("GOMAXPROCS") == before
     stated = [s for s in more["scores"] if s[0] in ("accuracy", "R²")][0]
     return {"set": name, "seed": seed, "train": len(train), "points": table.score(name, predicted, test[:, -1]),
@@ -65,12 +68,13 @@ def run(data, before, now, out, seeds="4401,4402,4403", jobs="0", most="6000", p
     names.sort(key=lambda s: s not in ("chess", "campaign", "backdoor", "nursery", "abalone", "white quality, classes"))
     names += ["sin(2w·x)", f"boston + {NOISE} noise"] if "g" in parts else []
     names += [f"{s}@{n}" for s in SMALL for n in SIZES if "s" in parts and (s, n) != ("wine", 160)]
-    todo = [(n, int(s), side) for n in names for s in seeds.split(",") for side in ("before", "now")]
+    todo = [(n, int(s), side) for n in names for s in seeds.split(",") 
+            for side in ("before", "now", "quick")[: 3 if "q" in parts else 2]]
 
     def one(task):
         name, seed, side = task
-        program = {"before": before, "now": now}[side]
-        p = subprocess.run([sys.executable, __file__, "job", data, program, name, str(seed), most],
+        program = [now, "--quick"] if side == "quick" else [{"before": before, "now": now}[side]]
+        p = subprocess.run([sys.executable, __file__, "job", data, program[0], name, str(seed), most, *program[1:]],
                            env={**os.environ, "GOMAXPROCS": "1"}, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         if p.returncode:
             print(name, seed, side, p.stderr.decode()[-300:], file=sys.stderr)
@@ -90,9 +94,11 @@ def report(files):
             r = json.loads(line)
             cells[r["set"], r["seed"], r["side"]] = r
     names = list(dict.fromkeys(k[0] for k in cells))
-    print("| table | rows | seeds | before | now | now − before | stated − test, now | CPU-s before | now | scaling |")
-    print("|---|---:|---:|---:|---:|---:|---:|---:|---:|---|")
+    more = "quick − now | CPU-s | " if any(k[2] == "quick" for k in cells) else ""
+    print(f"| table | rows | seeds | before | now | now − before | stated − test, now | CPU-s before | now | {more}scaling |")
+    print("|---|---:|---:|---:|---:|---:|---:|---:|---:|" + ("---:|---:|" if more else "") + "---|")
     gains, biases, small, cover, cost = {}, {}, {}, {}, [0, 0]
+    quick, fast = {}, []
     for name in names:
         seeds = [s for s in sorted({k[1] for k in cells if k[0] == name})
                  if (name, s, "before") in cells and (name, s, "now") in cells]
@@ -113,9 +119,14 @@ def report(files):
             gains[name] = points[1] - points[0]
             biases.setdefault("tables", []).append(bias)
             cost[0], cost[1] = cost[0] + cpu[0], cost[1] + cpu[1]
+        q = [cells[name, s, "quick"] for s in seeds if (name, s, "quick") in cells]
+        if len(q) == len(seeds):
+            quick[name] = np.mean([r["points"] for r in q]) - points[1]
+            fast.append((np.mean([r["cpu"] for r in q]), cpu[1]))
         taken = [r["choices"].get("scaling") == "learned" for r in b]
         print(f"| {name} | {b[0]['train']} | {len(seeds)} | {points[0]:.2f} | {points[1]:.2f} | {points[1] - points[0]:+.2f} | "
-              f"{bias:+.2f} | {cpu[0]:.2f} | {cpu[1]:.2f} | {sum(taken)} of {len(taken)} learned |")
+              f"{bias:+.2f} | {cpu[0]:.2f} | {cpu[1]:.2f} | "
+              + (f"{quick[name]:+.2f} | {fast[-1][0]:.2f} | " if name in quick else "") + f"{sum(taken)} of {len(taken)} learned |")
 
     def mean(v):
         v = list(v)
@@ -125,6 +136,10 @@ def report(files):
         worst = min(gains, key=gains.get)
         print(f"\nTables: {mean(gains.values())} points over {len(gains)}; the worst is {worst}, {gains[worst]:+.2f}. "
               f"CPU time {cost[1] / cost[0]:.2f} times that before.")
+    if len(quick) > 1:
+        a, b = np.sum(fast, axis=0)
+        print(f"\n--quick: {mean(quick.values())} points, {a / b:.2f} of the CPU time; the worst is "
+              f"{min(quick, key=quick.get)}, {min(quick.values()):+.2f}.")
     if len(small) > 1:
         print(f"\nSmall tables: {mean(small.values())} points over {len(small)}.")
     for key, v in biases.items():
@@ -136,8 +151,8 @@ def report(files):
 
 if __name__ == "__main__":
     if sys.argv[1] == "job":
-        data, program, name, seed, most = sys.argv[2:]
-        print(json.dumps(job(data, program, name, int(seed), int(most))))
+        data, program, name, seed, most, *flags = sys.argv[2:]
+        print(json.dumps(job(data, program, name, int(seed), int(most), *flags)))
     elif sys.argv[1] == "run":
         run(*sys.argv[2:])
     else:

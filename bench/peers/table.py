@@ -29,6 +29,7 @@ import struct
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import warnings
 
@@ -168,15 +169,40 @@ def cpu():
     return sum(sum(resource.getrusage(who)[:2]) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
 
 
+def watched(args):
+    """What a command prints, and the peak of its memory in MiB. The resident set that rusage reports of a child begins with
+    that of the process that forked it."""
+    p = subprocess.Popen(args, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    peak = [0.0]
+
+    def watch():
+        while p.poll() is None:
+            try:
+                with open(f"/proc/{p.pid}/status") as f:
+                    peak[0] = max([peak[0]] + [int(line.split()[1]) / 1024 for line in f if line.startswith("VmHWM")])
+            except OSError:
+                pass
+            time.sleep(0.02)
+
+    thread = threading.Thread(target=watch)
+    thread.start()
+    out = p.stdout.read()
+    code = p.wait()
+    thread.join()
+    if code:
+        raise subprocess.CalledProcessError(code, args)
+    return out, peak[0]
+
+
 def fit(program, name, train, test, flags=()):
     with tempfile.TemporaryDirectory() as d:
         write(d + "/train.csv", train, name)
         write(d + "/test.csv", test, name)
         task = "classification" if SETS[name][3] else "regression"
         start, busy = time.perf_counter(), cpu()
-        out = subprocess.run(
+        out, peak = watched(
             [program, "fit", d + "/train.csv", "--target", "target", "--task", task, "--header", "--json", "-o",
-             d + "/model.rf", *flags], check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL).stdout
+             d + "/model.rf", *flags])
         seconds, busy = time.perf_counter() - start, cpu() - busy
         report = json.loads(out)
         text = subprocess.run([program, "predict", d + "/model.rf", d + "/test.csv"], check=True,
@@ -186,6 +212,7 @@ def fit(program, name, train, test, flags=()):
     return predicted, {
         "seconds": seconds,
         "cpu": busy,
+        "peak_mb": peak,
         "choices": {c["name"]: c["value"] for c in report["choices"]},
         "stages": {s["name"]: s["seconds"] for s in report["stages"]},
         "scores": [(s["name"], s["value"], s.get("low"), s.get("high")) for s in report["scores"]],
@@ -314,8 +341,8 @@ def curve(data, name, rows, seed, side, program, out):
     else:
         predicted, more = peers(name, side, train, test, seed)
     line = {"curve": name, "rows": len(train), "seed": seed, "side": side, "test": len(test),
-            "points": score(name, predicted, test[:, -1]), **more,
-            "peak_mb": resource.getrusage(resource.RUSAGE_CHILDREN if kind == "fit" else resource.RUSAGE_SELF).ru_maxrss / 1024}
+            "points": score(name, predicted, test[:, -1]),
+            "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, **more}
     with open(out, "a") as f:
         f.write(json.dumps(line) + "\n")
 

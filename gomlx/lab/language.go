@@ -15,9 +15,9 @@ import (
 )
 
 // Language fine-tunes a published decoder, the folder dir, with exact attention, Performer's positive features and DARK
-// (the same features at Mx, M trained and the identity at first): DARKFormer's Figures 2 to 4 with a small model, in the
-// paper's regimes. All heads change at once, without near keys or sinks. A seed draws the projections and the order of
-// the passages; methods of a seed share both.
+// (the same features at Mx, M trained and the identity at first): DARKFormer's Figures 2 to 4 with a small model, in
+// the paper's regimes. All heads change at once, without near keys or sinks. A seed draws the projections and the
+// order of the passages; methods of a seed share both.
 func (l *Lab) Language(dir string) error {
 	base, err := pretrained.Load(dir)
 	if err != nil {

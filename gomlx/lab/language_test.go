@@ -36,7 +36,8 @@ func TestLanguage(t *testing.T) {
 	putJSON(t, filepath.Join(dir, "tokenizer.json"), map[string]any{"version": "1.0", "pre_tokenizer": bytesOnly,
 		"decoder": map[string]any{"type": "ByteLevel"},
 		"model":   map[string]any{"type": "BPE", "vocab": vocab, "merges": []string{}}})
-	putJSON(t, filepath.Join(dir, "tokenizer_config.json"), map[string]string{"tokenizer_class": "PreTrainedTokenizerFast"})
+	putJSON(t, filepath.Join(dir, "tokenizer_config.json"),
+		map[string]string{"tokenizer_class": "PreTrainedTokenizerFast"})
 	var text bytes.Buffer
 	z := gzip.NewWriter(&text)
 	if _, err := z.Write([]byte(strings.Repeat("one two, ten 43 went on\n", 40))); err != nil {
@@ -75,7 +76,8 @@ func TestLanguage(t *testing.T) {
 	if err := lab.Tables(&out, &rows); err != nil {
 		t.Fatal(err)
 	}
-	for _, w := range []string{"published decoder", "fine-tuning, partial", "fine-tuning, M only", "Fig 4: DARK above"} {
+	for _, w := range []string{"published decoder", "fine-tuning, partial", "fine-tuning, M only",
+		"Fig 4: DARK above"} {
 		if !strings.Contains(out.String(), w) {
 			t.Errorf("the tables do not say %q:\n%s", w, out.String())
 		}

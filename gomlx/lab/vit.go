@@ -33,9 +33,9 @@ func (l *Lab) encoderMethods(m int) []shared {
 	return slices.DeleteFunc(all, func(s shared) bool { return len(s) == 0 })
 }
 
-// ViT trains vision Transformers on a set of images from nothing, and fine-tunes the first seed's exact model with other
-// attention. Seeds come one after the other, or all at once where Parallel asks for it: a run that is stopped has whole
-// comparisons. Exact attention is trained with all seeds only if it is asked for.
+// ViT trains vision Transformers on a set of images from nothing, and fine-tunes the first seed's exact model with
+// other attention. Seeds come one after the other, or all at once where Parallel asks for it: a run that is stopped
+// has whole comparisons. Exact attention is trained with all seeds only if it is asked for.
 func (l *Lab) ViT(set string) error {
 	source, err := corpus.NewImages(filepath.Join(l.Data, set), 28, l.pick(128, 16, 8), l.pick(0, 0, 64),
 		l.pick(0, 1000, 16))

@@ -29,5 +29,5 @@ func ExampleSelfAttention() {
 		return
 	}
 	fmt.Println(features.Shape(), differ(exact, features) < 0.2, store.NumVariables() == variables)
-	// Output: (Float64)[2 21 12] true true
+	// Output: (Float64)[2, 21, 12] true true
 }

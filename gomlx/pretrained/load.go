@@ -15,6 +15,7 @@ import (
 	"github.com/gomlx/gomlx/core/tensors"
 	"github.com/gomlx/gomlx/ml/model"
 
+	"github.com/randfeat/randfeat/internal/half"
 	"github.com/randfeat/randfeat/internal/tensorfile"
 )
 
@@ -161,9 +162,9 @@ func floats(t tensorfile.Tensor) ([]float32, error) {
 		case "F32":
 			x[i] = math.Float32frombits(binary.LittleEndian.Uint32(b))
 		case "F16":
-			x[i] = tensorfile.Half(binary.LittleEndian.Uint16(b))
+			x[i] = half.Float(binary.LittleEndian.Uint16(b))
 		default:
-			x[i] = tensorfile.Brain(binary.LittleEndian.Uint16(b))
+			x[i] = half.Brain(binary.LittleEndian.Uint16(b))
 		}
 		if v := float64(x[i]); math.IsNaN(v) || math.IsInf(v, 0) {
 			return nil, fmt.Errorf("%w: tensor %s has the element %v", ErrModel, t.Name, v)

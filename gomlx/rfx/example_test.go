@@ -38,5 +38,5 @@ func ExampleAttention_Forward() {
 	}
 	first := tensors.MustCopyFlatData[float64](out)[:2]
 	fmt.Println(out.Shape(), first)
-	// Output: (Float64)[1 1 3 2] [1 0]
+	// Output: (Float64)[1, 1, 3, 2] [1 0]
 }

@@ -163,27 +163,6 @@ func TestQuantise(t *testing.T) {
 	}
 }
 
-// All halves survive, and rounding is to nearest even.
-func TestHalf(t *testing.T) {
-	for h := range 1 << 16 {
-		f := Float(uint16(h))
-		if back := Half(f); back != uint16(h) && f == f {
-			t.Fatalf("%#x → %v → %#x", h, f, back)
-		}
-		if h&0x7fff < 0x7c00-1 { // the middle between neighbours goes to the even one
-			up := Float(uint16(h + 1))
-			if got := Half((f + up) / 2); got != uint16(h+h&1) {
-				t.Fatalf("Half(%v) = %#x, want %#x", (f+up)/2, got, h+h&1)
-			}
-		}
-	}
-	for v, want := range map[float32]uint16{65519.996: 0x7bff, 65520: 0x7c00, -1e9: 0xfc00, 1e-8: 0, 3e-8: 1} {
-		if got := Half(v); got != want {
-			t.Errorf("Half(%v) = %#x, want %#x", v, got, want)
-		}
-	}
-}
-
 func BenchmarkMulBlocks(b *testing.B) {
 	for _, tab := range Models() {
 		if tab.Name == "go" {

@@ -1,35 +1,6 @@
 package kern
 
-import "math"
-
-// Half rounds to half precision, to nearest even: numbers of 65520 and more become infinite.
-func Half(x float32) uint16 {
-	b := math.Float32bits(x)
-	sign, b := uint16(b>>16)&0x8000, b&0x7fffffff
-	switch {
-	case b > 0x7f800000:
-		return sign | 0x7e00
-	case b >= 0x477ff000: // 65520
-		return sign | 0x7c00
-	case b < 0x38800000: // below the smallest normal number: units of 2^-24
-		return sign | uint16(math.RoundToEven(float64(math.Float32frombits(b))*0x1p24))
-	}
-	b += 0xfff + b>>13&1
-	return sign | uint16((b-(112<<23))>>13)
-}
-
-// Float is the number of a half.
-func Float(h uint16) float32 {
-	sign, exp, frac := uint32(h&0x8000)<<16, uint32(h>>10&31), uint32(h&0x3ff)
-	switch exp {
-	case 0:
-		f := math.Float32bits(float32(frac) * 0x1p-24)
-		return math.Float32frombits(sign | f)
-	case 31:
-		return math.Float32frombits(sign | 0x7f800000 | frac<<13)
-	}
-	return math.Float32frombits(sign | (exp+112)<<23 | frac<<13)
-}
+import "github.com/randfeat/randfeat/internal/half"
 
 // HalfKeys is the number of keys in a block of HalfScores.
 const HalfKeys = 32
@@ -41,7 +12,7 @@ func halfScores(dst []float32, stride int, q []float32, k []uint16, d int) {
 			var sum [HalfKeys]float32
 			for c, f := range q[i*d : (i+1)*d] {
 				for j, h := range block[c*HalfKeys : (c+1)*HalfKeys] {
-					sum[j] += f * Float(h)
+					sum[j] += f * half.Float(h)
 				}
 			}
 			copy(dst[i*stride+b*HalfKeys:], sum[:])
@@ -54,7 +25,7 @@ func halfValues(dst, p []float32, stride int, v []uint16, d int) {
 		for i := range 4 {
 			f, sum := p[i*stride+j], dst[i*d:(i+1)*d]
 			for c, h := range v[j*d : (j+1)*d] {
-				sum[c] += f * Float(h)
+				sum[c] += f * half.Float(h)
 			}
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"math"
 	"runtime"
+	"sync"
 	"sync/atomic"
 
 	"github.com/randfeat/randfeat/dense"
@@ -128,9 +129,7 @@ func (s *choleskyStep[T]) Item(_ *struct{}, i int) error {
 			}
 		}
 		if s.bad.Load() < 0 {
-			u := block(s.a, k, end, k, end)
-			negate(s.tab, u)
-			if at := factor(s.tab, u); at >= 0 {
+			if at := factorMinus(s.tab, block(s.a, k, end, k, end)); at >= 0 {
 				s.bad.Store(int64(k + at))
 			}
 		}
@@ -162,42 +161,42 @@ func (s *choleskyStep[T]) Item(_ *struct{}, i int) error {
 	return nil
 }
 
-// factor is Cholesky of one panel, by halves. It returns the index of the first pivot that is not positive, or −1.
-func factor[T dense.Float](tab *kern.Table[T], a dense.Matrix[T]) int {
+// factorMinus is Cholesky of one panel of −A, by halves. It returns the index of the first pivot that is not positive,
+// or −1.
+func factorMinus[T dense.Float](tab *kern.Table[T], a dense.Matrix[T]) int {
 	n := a.Rows
 	if n <= inner {
 		return factorSmall(a)
 	}
 	h := half(n)
-	if at := factor(tab, block(a, 0, h, 0, h)); at >= 0 {
+	u, b, c := block(a, 0, h, 0, h), block(a, 0, h, h, n), block(a, h, n, h, n)
+	if at := factorMinus(tab, u); at >= 0 {
 		return at
 	}
-	u, b, c := block(a, 0, h, 0, h), block(a, 0, h, h, n), block(a, h, n, h, n)
-	forward(tab, u, b)
-	negate(tab, c)
+	forwardMinus(tab, u, b)
 	tab.TMul(c, b, b)
-	negate(tab, c)
-	if at := factor(tab, c); at >= 0 {
+	if at := factorMinus(tab, c); at >= 0 {
 		return h + at
 	}
 	return -1
 }
 
+// factorSmall is factorMinus element by element.
 func factorSmall[T dense.Float](a dense.Matrix[T]) int {
 	for i := range a.Rows {
 		d := a.Row(i)
-		if !(d[i] > 0) || math.IsInf(float64(d[i]), 1) {
+		if !(d[i] < 0) || math.IsInf(float64(d[i]), -1) {
 			return i
 		}
-		p := T(math.Sqrt(float64(d[i])))
+		p := T(math.Sqrt(-float64(d[i])))
 		d[i] = p
 		for j := i + 1; j < len(d); j++ {
-			d[j] /= p
+			d[j] /= -p
 		}
 		for r := i + 1; r < a.Rows; r++ {
-			row, f := a.Row(r), d[r]
-			for j := r; j < len(row); j++ {
-				row[j] -= T(f * d[j])
+			row, f := a.Row(r)[r:], d[r]
+			for j, v := range d[r:len(d)] {
+				row[j] += T(f * v)
 			}
 		}
 	}
@@ -289,12 +288,22 @@ func forwardMinus[T dense.Float](tab *kern.Table[T], u, b dense.Matrix[T]) {
 		forwardMinus(tab, block(u, h, n, h, n), low)
 		return
 	}
+	if b.Cols >= leafCols {
+		leafMinus(tab, u, b, true)
+		return
+	}
 	for i := range n {
 		bi := b.Row(i)
 		for l := range i {
-			tab.MulAdd(bi, b.Row(l), u.At(l, i))
+			f := u.At(l, i)
+			for j, v := range b.Row(l) {
+				bi[j] += T(f * v)
+			}
 		}
-		tab.Scale(bi, -1/u.At(i, i))
+		f := -1 / u.At(i, i)
+		for j := range bi {
+			bi[j] *= f
+		}
 	}
 }
 
@@ -315,12 +324,84 @@ func backwardMinus[T dense.Float](tab *kern.Table[T], u, b dense.Matrix[T]) {
 		backwardMinus(tab, block(u, 0, h, 0, h), top)
 		return
 	}
+	if b.Cols >= leafCols {
+		leafMinus(tab, u, b, false)
+		return
+	}
 	for i := n - 1; i >= 0; i-- {
 		bi := b.Row(i)
 		for l := i + 1; l < n; l++ {
-			tab.MulAdd(bi, b.Row(l), u.At(i, l))
+			f := u.At(i, l)
+			for j, v := range b.Row(l) {
+				bi[j] += T(f * v)
+			}
 		}
-		tab.Scale(bi, -1/u.At(i, i))
+		f := -1 / u.At(i, i)
+		for j := range bi {
+			bi[j] *= f
+		}
+	}
+}
+
+// leafCols is the number of columns from which a triangle of at most inner rows is inverted and multiplied with: fewer
+// columns are solved for element by element.
+const leafCols = 8
+
+// leaf is the memory of leafMinus.
+type leaf[T dense.Float] struct {
+	inverse [inner * inner]T
+	b       [inner * stripe]T
+}
+
+var leaves32, leaves64 = sync.Pool{New: func() any { return new(leaf[float32]) }},
+	sync.Pool{New: func() any { return new(leaf[float64]) }}
+
+func leavesOf[T dense.Float]() *sync.Pool {
+	if _, ok := any(T(0)).(float32); ok {
+		return &leaves32
+	}
+	return &leaves64
+}
+
+// leafMinus is b = −U⁻ᵀ·b if transposed, else −U⁻¹·b, of at most inner rows, by the inverse of U.
+func leafMinus[T dense.Float](tab *kern.Table[T], u, b dense.Matrix[T], transposed bool) {
+	pool := leavesOf[T]()
+	w := pool.Get().(*leaf[T])
+	defer pool.Put(w)
+	n := u.Rows
+	// Row i of x is that of −U⁻ᵀ: −(e_i − Σ_{l<i} U_li·(row l of U⁻ᵀ))/U_ii.
+	var x [inner][inner]T
+	for i := range n {
+		row := &x[i]
+		for l := range i {
+			f := u.At(l, i)
+			for j, v := range x[l][:l+1] {
+				row[j] += T(f * v)
+			}
+		}
+		row[i] = 1
+		f := -1 / u.At(i, i)
+		for j := range row[:i+1] {
+			row[j] *= f
+		}
+	}
+	inverse := dense.Matrix[T]{Rows: n, Cols: n, Stride: n, Data: w.inverse[:n*n]}
+	for i := range n {
+		for j := range n {
+			if transposed {
+				inverse.Data[i*n+j] = x[i][j]
+			} else {
+				inverse.Data[i*n+j] = x[j][i]
+			}
+		}
+	}
+	for c := 0; c < b.Cols; c += stripe {
+		part := b.ColRange(c, min(c+stripe, b.Cols))
+		old := dense.Matrix[T]{Rows: n, Cols: part.Cols, Stride: part.Cols, Data: w.b[:n*part.Cols]}
+		for i := range n {
+			copy(old.Row(i), part.Row(i))
+		}
+		tab.Product(part, inverse, old, false)
 	}
 }
 

@@ -45,10 +45,13 @@ type Group struct {
 	job     Job
 	n       int
 	active  int
+	workers []*worker // the caller is worker 0 and not among them
+	_       line
 	next    atomic.Int64 // first item nobody has claimed
-	workers []*worker    // the caller is worker 0 and not among them
+	_       line
 	busy    atomic.Int64 // workers that have not finished
 	wg      sync.WaitGroup
+	_       line
 	caught  atomic.Pointer[Panic] // the first
 	limit   int                   // of what a part runs in parallel; 0: none
 }
@@ -57,7 +60,11 @@ type Group struct {
 type worker struct {
 	state atomic.Int32
 	body  func()
+	_     line
 }
+
+// line keeps apart what different goroutines write or watch: a cache line that one writes is taken from all others.
+type line [128]byte
 
 const (
 	gone    = iota // no goroutine, or one that has nothing more to do

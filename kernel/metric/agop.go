@@ -252,12 +252,8 @@ func (g *gradients[T]) laplace(grads dense.Matrix[T], lo, hi int) {
 	}
 	for j := lo; j < hi; j++ {
 		v := g.v.Row(j)
-		clear(k)
-		for l, a := range v {
-			for i, b := range g.columns.Row(l) {
-				k[i] -= max(a-b, b-a)
-			}
-		}
+		g.tab.AbsSums(k, g.columns, v)
+		g.tab.Scale(k, -1)
 		g.tab.Exp(k, 0)
 		for l, a := range v {
 			row := signed.Row(l)

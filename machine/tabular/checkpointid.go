@@ -25,6 +25,9 @@ func (o Options) identity() (string, error) {
 		"sample":  o.Sample,
 		"float32": o.Float32, "block": o.Block, "map": o.Map, "kernel": o.Kernel, "scaling": o.Scaling,
 		"loss": o.Loss, "marks": o.Marks, "keep": o.Keep, "quick": o.Quick}
+	if o.Memory > 0 {
+		m["memory"] = o.Memory
+	}
 	for name, encode := range map[string]func() ([]byte, error){
 		"family":   func() ([]byte, error) { return family.Encode(o.Family) },
 		"coupling": func() ([]byte, error) { return coupling.Encode(o.Coupling) },

@@ -189,7 +189,7 @@ func (c *chooser) limit() int {
 	if c.f.o.Budget == defaultBudget {
 		most = min(most, int(math.Sqrt(mostProducts/float64(c.rows))))
 	}
-	return min(most, c.f.o.Budget)
+	return min(most, c.f.o.Budget, c.f.mostFeaturesFor())
 }
 
 // mostProducts bounds n·F² where no budget was given: of more than 500,000 rows there are fewer features, so that a fit

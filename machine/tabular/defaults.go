@@ -81,6 +81,8 @@ func (o Options) withDefaults() (Options, error) {
 		return bad("margins of rows with weights: use squares, or leave the weights out")
 	case o.Budget < 2 || o.Budget > maxFeatures:
 		return bad("a budget of %d features, want 2 to %d", o.Budget, maxFeatures)
+	case o.Memory < 0 || o.Memory > 0 && o.Memory < leastMemory:
+		return bad("a budget of %d bytes, want at least %d, or 0 for no bound of its own", o.Memory, int64(leastMemory))
 	case o.Folds < 1 || o.Folds > maxFolds:
 		return bad("%d folds, want 2 to %d, or 1 for no cross-validation", o.Folds, maxFolds)
 	case o.Sample < minSample:

@@ -19,7 +19,7 @@ const medianPairs = 4096
 // The distance is that of the kernel: the sum of absolute differences for the Laplace kernel.
 func medianDistance(s *sample, kind kernel.Kind, seed uint64) float64 {
 	n := uint64(s.len())
-	var far []float64
+	far := make([]float64, 0, medianPairs)
 	for i := range uint64(medianPairs) {
 		a, b := rng.Mix64(seed^pairLabel^rng.Mix64(2*i))%n, rng.Mix64(seed^pairLabel^rng.Mix64(2*i+1))%n
 		sum := 0.0
@@ -41,6 +41,40 @@ func medianDistance(s *sample, kind kernel.Kind, seed uint64) float64 {
 	if len(far) == 0 {
 		return 1
 	}
-	slices.Sort(far)
-	return far[len(far)/2]
+	return selected(far, len(far)/2)
 }
+
+// selected is the value that sorting would put at place k. It reorders v.
+func selected(v []float64, k int) float64 {
+	for len(v) > selectedSort {
+		n := len(v)
+		a, b, c := v[0], v[n/2], v[n-1]
+		pivot := max(min(a, b), min(max(a, b), c)) // their median
+		lo, mid, hi := 0, 0, n                     // below the pivot, equal to it, above it
+		for mid < hi {
+			switch x := v[mid]; {
+			case x < pivot:
+				v[lo], v[mid] = x, v[lo]
+				lo, mid = lo+1, mid+1
+			case x > pivot:
+				hi--
+				v[mid], v[hi] = v[hi], x
+			default:
+				mid++
+			}
+		}
+		switch {
+		case k < lo:
+			v = v[:lo]
+		case k < hi:
+			return pivot
+		default:
+			v, k = v[hi:], k-hi
+		}
+	}
+	slices.Sort(v)
+	return v[k]
+}
+
+// selectedSort values are sorted.
+const selectedSort = 16

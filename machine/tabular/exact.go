@@ -38,9 +38,11 @@ func (f *search) chooseExact(s *sample, rows int64) (*decision, error) {
 	if e.byLoss(); e.margins != nil || e.wide { // which more rows settle
 		e.sizes = slices.DeleteFunc(e.sizes, func(n int) bool { return n > marginRows })
 	}
+	most := f.trialRows()
 	if f.o.Quick {
-		e.sizes = slices.DeleteFunc(e.sizes, func(n int) bool { return n > secondRows })
+		most = min(most, quickSize(s.len()))
 	}
+	e.sizes = slices.DeleteFunc(e.sizes, func(n int) bool { return n > max(most, e.sizes[0]) })
 	if k := len(e.sizes); f.learned != nil && k > 2 { // it begins where fewer rows led to
 		e.sizes = e.sizes[k-2:]
 	}
@@ -123,6 +125,10 @@ type exactSearch struct {
 	margins *marginTries // what is tried instead of least squares, if it is not nil
 	wide    bool         // settings are chosen again by more rows
 	far     *far         // what did so
+	// first is the best trial of the first size; hopeless reports that it ends the search. Nil: nothing does.
+	first    trial
+	hopeless func(first trial) bool
+	ended    bool
 }
 
 func (c *chooser) exactSearch(order []int, sizes ...int) *exactSearch {
@@ -222,7 +228,7 @@ func (e *exactSearch) search() error {
 	}
 	told := 0 // the size that tells kernels apart; 512 of many rows did not tell a rough one that is better by far
 	if len(e.order) >= 2*secondRows {
-		told = 1
+		told = min(1, len(e.sizes)-1)
 	}
 	for i := range e.sizes {
 		if i > 0 {
@@ -235,6 +241,12 @@ func (e *exactSearch) search() error {
 		}
 		if err := e.climb(); err != nil {
 			return err
+		}
+		if k := best(e.all); i == 0 && k >= 0 && !e.final {
+			e.first = e.all[k]
+			if e.ended = e.hopeless != nil && e.hopeless(e.first); e.ended {
+				return nil
+			}
 		}
 		if !e.final || e.faultless() {
 			continue
@@ -318,9 +330,9 @@ func (e *exactSearch) narrower() (bool, error) {
 		list[i].before = half[i].now
 	}
 	list = slices.DeleteFunc(list[1:], func(k narrow) bool { return !k.wins(n, m) }) // climbs see to one octave
-	top := n
+	top := min(n, e.c.f.trialRows())
 	if n > wholeRows {
-		top = lastRows
+		top = min(top, lastRows)
 	}
 	if e.margins != nil || e.wide {
 		top = min(top, marginRows)

@@ -29,6 +29,14 @@ const (
 // for tests with fewer.
 var farFirst, farRows, farJudged = 4096, 8192, 2048
 
+// farHold is the number of bytes of kernels that trials keep.
+func (j *job) farHold() int64 {
+	if j.o.Memory == 0 {
+		return farHold
+	}
+	return min(farHold, j.o.Memory/4)
+}
+
 // farPoint is a setting.
 type farPoint struct {
 	standard bool // columns by their standard deviations, in place of the chosen scaling
@@ -114,7 +122,7 @@ func (s *far) one(p farPoint) (trial, error) {
 	x, z := s.x.RowRange(0, s.rows), s.x.RowRange(s.rows, s.x.Rows)
 	if s.kernels == nil || s.of.kind != p.kind || s.of.at.scale != p.at.scale {
 		var err error
-		if s.kernels, err = krr.NewKernels(k, x, farHold); err != nil {
+		if s.kernels, err = krr.NewKernels(k, x, s.c.f.farHold()); err != nil {
 			return trial{}, err
 		}
 		if s.sketch, err = krr.NewSketch(s.kernels, min(farSketch, s.rows/8), s.c.f.o.Seed); err != nil {

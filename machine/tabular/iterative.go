@@ -12,7 +12,7 @@ func (f *fit) fitIterative(s machine.Setup, x, y dense.Matrix[float64], lambda f
 		solve = machine.FitMarginsIterative
 	}
 	m, done, err := solve(s, x, y, lambda, machine.Iterative{Tolerance: iterativeTolerance, Steps: iterativeSteps,
-		Sketch: largeSketch, Progress: func(step int, _ float64) error {
+		Sketch: largeSketch, Memory: f.o.Memory, Progress: func(step int, _ float64) error {
 			f.progress("steps", int64(step), 0)
 			return f.ctx.Err()
 		}})

@@ -154,7 +154,7 @@ func (j *job) settle() error {
 	if o.Block == 0 {
 		o.Block = min(max(blockCells/width, 16), defaultBlock)
 	}
-	o.Sample = max(min(o.Sample, sampleCells/width), minSample)
+	o.Sample = max(min(o.Sample, j.sampleCells()/width), minSample)
 	return nil
 }
 
@@ -193,11 +193,11 @@ func (j *job) exactLimit() int {
 	if !j.exactPossible() {
 		return 0
 	}
-	limit := exactRows
+	limit := min(exactRows, j.factoredRows())
 	if j.iterative() {
-		limit = iterativeLimit * exactRows
+		limit = min(iterativeLimit*exactRows, j.iteratedRows())
 	}
-	return min(limit, sampleCells/j.schema.Width())
+	return min(limit, j.sampleCells()/j.schema.Width())
 }
 
 // kernelOpen reports whether other kernels than the Gaussian one may be tried: bandwidths of two kernels do not
@@ -225,4 +225,6 @@ func (j *job) iterative() bool {
 }
 
 // iterates reports whether they do so of n rows.
-func (j *job) iterates(n int) bool { return j.iterative() && n > min(iterativeRows, exactRows) }
+func (j *job) iterates(n int) bool {
+	return j.iterative() && n > min(iterativeRows, exactRows, j.factoredRows())
+}

@@ -111,7 +111,7 @@ func (f *search) chooseWithMetric(s *sample, n int64, scaling *Choice) (*decisio
 
 // learn is the metric of a chain, learned from as many rows as metrics are.
 func (c *chooser) learn(top *chain, order []int) (*learned, error) {
-	all := c.newMetricSearch(order[:min(len(order), metricMost)])
+	all := c.newMetricSearch(order[:min(len(order), c.f.fewer(metricMost))])
 	whole := half{0, all.x.Rows}
 	ch, err := all.run(top, whole)
 	if err != nil {
@@ -158,7 +158,7 @@ func (c *chooser) duel(plain, with *exactSetting, top *chain, l *learned, order 
 	if len(order) >= duelRows {
 		n = metricMost
 	}
-	rows := duelOrder(order, n)
+	rows := duelOrder(order, c.f.fewer(n))
 	var err error
 	if l.halves, err = c.halves(top, rows); err != nil || plain == nil {
 		return nil, false, err

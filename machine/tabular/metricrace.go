@@ -56,7 +56,7 @@ func (f *search) firstRounds(kind kernel.Kind, median float64) []round {
 // competes with, at its settings. The chain that is best on the half that it was not learned from is returned, if it
 // is better there than all kernels without a metric, or if one was asked for; nil: there is none.
 func (c *chooser) race(order []int, incumbent *exactSetting, asked bool) (*chain, error) {
-	n := min(len(order), metricRows)
+	n := min(len(order), c.f.fewer(metricRows))
 	s := c.newMetricSearch(order[:n])
 	a, b := half{0, n / 2}, half{n / 2, n}
 	plain, err := s.plain(a, incumbent)
@@ -69,16 +69,25 @@ func (c *chooser) race(order []int, incumbent *exactSetting, asked bool) (*chain
 		}
 	}
 	now := slices.MinFunc(plain, byMean)
-	var top *chain
+	var list []growth
 	for _, ch := range plain {
-		list, err := s.grow(ch, a, b)
+		first, err := s.begin(ch, a, b)
 		if err != nil {
 			return nil, err
 		}
-		for _, l := range list {
-			if top == nil || l.mean() < top.mean() {
-				top = l
+		list = append(list, first...)
+	}
+	slices.SortStableFunc(list, func(g, h growth) int { return byMean(g.chain, h.chain) })
+	var top *chain
+	for i, g := range list {
+		last, err := g.chain, error(nil)
+		if i < grown && g.mean() <= mostLoss*now.mean() {
+			if last, err = s.grow(g, a, b); err != nil {
+				return nil, err
 			}
+		}
+		if top == nil || last.mean() < top.mean() {
+			top = last
 		}
 	}
 	if top == nil || asked {
@@ -144,9 +153,21 @@ func (s *metricSearch) plain(h half, incumbent *exactSetting) ([]*chain, error) 
 	return out, nil
 }
 
-// grow are chains of all kinds with a kernel, learned on one half and judged on the other, each as long as it gets
-// better.
-func (s *metricSearch) grow(from *chain, a, b half) ([]*chain, error) {
+// growth is a chain with the fit that its next round begins with.
+type growth struct {
+	*chain
+	fit quickFit
+}
+
+const (
+	// grown chains get more than one round: those that are best after the first.
+	grown = 4
+	// mostLoss is what the loss after a round may be of that before: metrics that lose more have nothing to gain.
+	mostLoss = 1.1
+)
+
+// begin are chains of one round, of all kinds with a kernel, learned on one half and judged on the other.
+func (s *metricSearch) begin(from *chain, a, b half) ([]growth, error) {
 	median := s.take(from.kernel, dense.Matrix[float64]{}, a)
 	fit, _, err := s.fit(median, from.rounds)
 	if err != nil {
@@ -159,46 +180,58 @@ func (s *metricSearch) grow(from *chain, a, b half) ([]*chain, error) {
 	if err != nil {
 		return nil, err
 	}
-	var out []*chain
+	var out []growth
 	for _, kind := range metric.Kinds() {
 		if kind.Full() && !s.full {
 			continue
 		}
-		ch := &chain{kernel: from.kernel, kind: kind, rounds: slices.Clone(from.rounds)}
-		g := g
-		for step := range metricSteps {
-			next := *ch
-			if next.m, err = metric.Matrix(kind, g); err != nil {
-				break // a constant function
-			}
-			median := s.take(next.kernel, next.m, a)
-			at := next.last()
-			try := at.around()
-			if step == 0 {
-				try = append(try, round{at.factor / 2, at.lambda}, round{at.factor * 2, at.lambda})
-			}
-			fit, at, err := s.fit(median, try)
-			if errors.Is(err, linalg.ErrNotPositive) {
-				break
-			}
-			if err != nil {
-				return nil, err
-			}
-			next.rounds = append(slices.Clone(ch.rounds), at)
-			if step+1 < metricSteps {
-				if g, err = s.gradients(&next, fit, a, kind.Full()); err != nil {
-					return nil, err
-				}
-			}
-			if err := s.judge(&next, b); err != nil {
-				return nil, err
-			}
-			out = append(out, &next)
-			if step > 0 && next.mean() >= ch.mean() || step == 0 && next.mean() > 1.1*from.mean() {
-				break
-			}
-			ch = &next
+		at := from.last()
+		next, err := s.round(&chain{kernel: from.kernel, kind: kind, rounds: from.rounds}, g,
+			append(at.around(), round{at.factor / 2, at.lambda}, round{at.factor * 2, at.lambda}), a, b)
+		if err != nil {
+			return nil, err
+		}
+		if next.chain != nil {
+			out = append(out, next)
 		}
 	}
 	return out, nil
+}
+
+// grow is a chain with as many rounds as make it better.
+func (s *metricSearch) grow(from growth, a, b half) (*chain, error) {
+	for len(from.rounds) <= metricSteps {
+		g, err := s.gradients(from.chain, from.fit, a, from.kind.Full())
+		if err != nil {
+			return nil, err
+		}
+		next, err := s.round(from.chain, g, from.last().around(), a, b)
+		if err != nil {
+			return nil, err
+		}
+		if next.chain == nil || next.mean() >= from.mean() {
+			break
+		}
+		from = next
+	}
+	return from.chain, nil
+}
+
+// round adds a round to a chain: the metric of its gradients, and the best of some settings with it. It returns no
+// chain if the gradients are zero, or no setting can be used.
+func (s *metricSearch) round(of *chain, g dense.Matrix[float64], try []round, a, b half) (growth, error) {
+	next := *of
+	var err error
+	if next.m, err = metric.Matrix(of.kind, g); err != nil {
+		return growth{}, nil // a constant function
+	}
+	fit, at, err := s.fit(s.take(next.kernel, next.m, a), try)
+	if errors.Is(err, linalg.ErrNotPositive) {
+		return growth{}, nil
+	}
+	if err != nil {
+		return growth{}, err
+	}
+	next.rounds = append(slices.Clone(of.rounds), at)
+	return growth{&next, fit}, s.judge(&next, b)
 }

@@ -36,7 +36,7 @@ func (f *search) chooseNystrom(s *sample, rows int64) (*decision, error) {
 	}
 	m := f.o.Features
 	if m == 0 {
-		m = min(f.o.Budget, max(s.len()/2, 1))
+		m = min(f.o.Budget, f.mostFeaturesFor(), max(s.len()/2, 1))
 	}
 	if m > s.len() {
 		return nil, fmt.Errorf("%d landmarks from a sample of %d rows: ask for fewer features, or for a larger sample: %w",

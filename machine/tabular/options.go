@@ -55,6 +55,9 @@ type Options struct {
 	Lambda    float64 // penalty on the sum of losses
 	Features  int     // F; 0: by a learning curve
 	Budget    int     // most features of the learning curve; 0: 2048
+	// Memory bounds the bytes of a fit; 0: what docs/machines.md, "Memory", says. Exact kernels keep fewer values in
+	// memory and compute them again, trials use fewer rows, and models have fewer features.
+	Memory int64
 	// Map is one of Maps. Empty means: for ridge, the exact kernel up to 60,000 rows (20,000 with Marks or
 	// ClassWeights); for ridge with more rows, the better of the other maps, unless a feature option is set; for the
 	// other kinds, random features.

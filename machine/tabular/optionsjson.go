@@ -25,6 +25,7 @@ type optionsJSON struct {
 	Lambda       float64           `json:"lambda,omitempty"`
 	Features     int               `json:"features,omitempty"`
 	Budget       int               `json:"budget,omitempty"`
+	Memory       int64             `json:"memory,omitempty"`
 	Map          string            `json:"map,omitempty"`
 	Scaling      string            `json:"scaling,omitempty"`
 	Code         map[string]string `json:"code,omitempty"`
@@ -43,7 +44,7 @@ type optionsJSON struct {
 // MarshalJSON writes the options that change the model: all but Compare, Workers, the checkpoint, Progress and Warn.
 func (o Options) MarshalJSON() ([]byte, error) {
 	j := optionsJSON{Learn: o.Learn, Schema: o.Schema, Marks: o.Marks, Keep: o.Keep, Kind: o.Kind, Kernel: o.Kernel,
-		Bandwidth: o.Bandwidth, Lambda: o.Lambda, Features: o.Features, Budget: o.Budget, Map: o.Map,
+		Bandwidth: o.Bandwidth, Lambda: o.Lambda, Features: o.Features, Budget: o.Budget, Memory: o.Memory, Map: o.Map,
 		Scaling: o.Scaling, Code: o.Code, IntervalBy: o.IntervalBy, Horizon: o.Horizon, Loss: o.Loss,
 		ClassWeights: o.ClassWeights,
 		Seed:         o.Seed, Folds: o.Folds, Sample: o.Sample, Float32: o.Float32,
@@ -71,7 +72,7 @@ func (o *Options) UnmarshalJSON(b []byte) error {
 		return err
 	}
 	*o = Options{Learn: j.Learn, Schema: j.Schema, Marks: j.Marks, Keep: j.Keep, Kind: j.Kind, Kernel: j.Kernel,
-		Bandwidth: j.Bandwidth, Lambda: j.Lambda, Features: j.Features, Budget: j.Budget, Map: j.Map,
+		Bandwidth: j.Bandwidth, Lambda: j.Lambda, Features: j.Features, Budget: j.Budget, Memory: j.Memory, Map: j.Map,
 		Scaling: j.Scaling, Code: j.Code, IntervalBy: j.IntervalBy, Horizon: j.Horizon, Loss: j.Loss,
 		ClassWeights: j.ClassWeights,
 		Seed:         j.Seed, Folds: j.Folds, Sample: j.Sample, Float32: j.Float32,

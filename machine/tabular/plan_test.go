@@ -25,7 +25,7 @@ func TestOptionsJSON(t *testing.T) {
 		switch f.Kind() {
 		case reflect.String:
 			f.SetString("text")
-		case reflect.Int:
+		case reflect.Int, reflect.Int64:
 			f.SetInt(int64(3 + i))
 		case reflect.Uint64:
 			f.SetUint(1<<63 + 3)

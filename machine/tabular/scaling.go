@@ -20,6 +20,9 @@ const (
 	// surely is by how many standard errors another scaling must be better than the standard one: of several that are
 	// tried one may well be so by one.
 	surely = 2
+	// hopelessly is by how many standard errors a scaling is worse than the best so far, on the few rows that its
+	// search begins with, if more rows are not worth their time.
+	hopelessly = 2
 	// alike is the ratio of the largest to the smallest weight up to which a scaling is not worth a trial.
 	alike = 1.25
 	// leastRange is the least interquartile range, in standard deviations, that a robust scaling divides by. One
@@ -72,21 +75,33 @@ func (f *search) chooseScaling(s *sample, rows int64) (*Choice, error) {
 // tryScalings compares scalings on the first rows of an order; widths of columns are fitted to those that follow.
 func (c *chooser) tryScalings(ch *Choice) error {
 	f, order := c.f, c.order()
-	judge := order[:min(len(order)/2, scalingRows)]
-	rest := order[len(judge):min(len(order), len(judge)+widthRows)]
+	judge := order[:min(len(order)/2, f.fewer(scalingRows))]
+	rest := order[len(judge):min(len(order), len(judge)+f.fewer(widthRows))]
 	var (
 		top     *exactSearch
 		topLoss []float64
 		weights []float64
 		near    exactPoint
 		before  *scalingOf // what the best took the place of
+		first   trial      // of the best, on few rows
 	)
 	try := func(name string, w []float64, at exactPoint) error {
 		e := c.exactSearch(judge, max(len(judge)/3, min(len(judge), leastScaling/2)), len(judge))
 		e.weights, e.at, e.near = f.columnWeights(w), at, near
 		e.byLoss()
+		if top != nil {
+			e.hopeless = func(t trial) bool {
+				diff, se := gain(first.compared(), t.compared())
+				return diff < -hopelessly*se
+			}
+		}
 		if err := e.search(); err != nil {
 			return err
+		}
+		if e.ended {
+			ch.Trials = append(ch.Trials, f.shown(e.first, float64(len(ch.Trials)),
+				fmt.Sprintf("%s, %d rows", name, e.tries.x.Rows)))
+			return nil
 		}
 		t, err := e.top()
 		if err != nil || t.loss == nil {
@@ -108,7 +123,7 @@ func (c *chooser) tryScalings(ch *Choice) error {
 		if top != nil {
 			before = &scalingOf{ch.Value, weights, top.at}
 		}
-		top, topLoss, weights, ch.Value = e, loss, w, name
+		top, topLoss, weights, ch.Value, first = e, loss, w, name, e.first
 		return nil
 	}
 	standard := f.fieldWeights(ScalingStandard, c.s)
@@ -147,7 +162,7 @@ func (c *chooser) tryScalings(ch *Choice) error {
 		if err := try(ScalingFitted, w, at); err != nil {
 			return err
 		}
-		if ch.Value == ScalingFitted && len(rest) < widthRows { // rows that judged know something, too
+		if ch.Value == ScalingFitted && len(rest) < f.fewer(widthRows) { // rows that judged know something, too
 			if weights, _, err = c.fittedWeights(order[:min(len(order), widthRows)], w); err != nil {
 				return err
 			}
@@ -190,7 +205,7 @@ type scalingOf struct {
 // how many: widths of columns help most where rows are few. Rows that widths were fitted to are not among those left
 // out, unless they must be. 0: there are not enough.
 func (c *chooser) confirmed(now, before *scalingOf, others, judge []int) (*scalingOf, int, error) {
-	n := min(len(others)+len(judge), secondRows)
+	n := min(len(others)+len(judge), c.f.fewer(secondRows))
 	if len(others)+len(judge) >= 4*secondRows && !c.f.o.Quick {
 		n = 2 * secondRows
 	}

@@ -3,6 +3,7 @@ package tabular
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/randfeat/randfeat"
 	"github.com/randfeat/randfeat/dense"
@@ -74,6 +75,11 @@ var marginGrid = []exactPoint{{1, 0.01}, {2, 0.001}}
 // so would the widths of columns and the kernel that suit them best, with which margins make as many errors. Then
 // f.loss is set, and it returns the best setting of margins.
 func (c *chooser) marginsFirst(order []int, weights []float64, at exactPoint) (exactPoint, error) {
+	if len(order) < 2*secondRows { // rules of more rows may not show in few
+		if ok, err := c.marginsLikely(order, weights, at); err != nil || !ok {
+			return at, err
+		}
+	}
 	e := c.exactSearch(order, min(len(order), secondRows))
 	e.weights, e.at = weights, at
 	if err := e.search(); err != nil || e.faultless() {
@@ -87,11 +93,7 @@ func (c *chooser) marginsFirst(order []int, weights []float64, at exactPoint) (e
 	}
 	// These are few: most tables have nothing to gain, and pay for them.
 	e.all, e.margins = nil, &marginTries{e: &e.tries, parts: 1}
-	var points []exactPoint
-	for _, p := range marginGrid {
-		points = append(points, exactPoint{p.scale * c.median, p.lambda})
-	}
-	if err := e.try(points); err != nil {
+	if err := e.try(marginPoints(c.median)); err != nil {
 		return at, err
 	}
 	i := best(e.all)
@@ -112,6 +114,35 @@ func (c *chooser) marginsFirst(order []int, weights []float64, at exactPoint) (e
 		return e.at, nil
 	}
 	return at, nil
+}
+
+// marginsLikely reports whether margins make fewer errors than squares at a setting on few rows. Most tables have
+// nothing to gain, and more rows are not worth their time then.
+func (c *chooser) marginsLikely(order []int, weights []float64, at exactPoint) (bool, error) {
+	e := c.exactSearch(order)
+	e.weights = weights
+	if err := e.rows(min(len(order), firstRows)); err != nil {
+		return false, err
+	}
+	m := &marginTries{e: &e.tries, parts: marginParts, squares: true}
+	squares, err := m.try([]exactPoint{at})
+	if err != nil || len(squares) == 0 {
+		return false, err
+	}
+	m.squares = false
+	ts, err := m.try(marginPoints(medianDistance(&sample{x: e.tries.x}, e.tries.kind, c.f.o.Seed)))
+	if err != nil {
+		return false, err
+	}
+	return slices.ContainsFunc(ts, func(t trial) bool { return fewerErrors(squares[0], t, 0) }), nil
+}
+
+// marginPoints are the settings of marginGrid for a median distance.
+func marginPoints(median float64) (out []exactPoint) {
+	for _, p := range marginGrid {
+		out = append(out, exactPoint{p.scale * median, p.lambda})
+	}
+	return out
 }
 
 // marginsHopeful reports whether margins, in the part that their search was judged by, make fewer errors than squares
@@ -172,7 +203,7 @@ func (e *exactSearch) chooseLoss() (*Choice, error) {
 	}
 	before := *e
 	before.tries.log, before.tries.work = dense.Matrix[float64]{}, nil
-	rows := secondRows
+	rows := f.fewer(secondRows)
 	if len(e.order) >= 3*secondRows && !f.o.Quick {
 		rows = marginRows
 	}

@@ -1,6 +1,8 @@
 // Command bench measures tokens per second of the models in a folder: prefill, decoding and embedding.
 //
 //	go run ./bench -decoder DIR/smollm2.gguf -encoder DIR/minilm
+//	go run ./bench -decoder random:smollm2 -threads 1,2,4,8,16     # random weights of the same sizes
+//	go run ./bench -results RESULTS.md -weights DIR -text wiki.txt  # with llama.cpp, PyTorch and onnxruntime
 //
 // Token ids are arbitrary: speed does not depend on them.
 package main
@@ -12,7 +14,10 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"runtime"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/randfeat/randfeat/attention/centroid"
@@ -32,9 +37,11 @@ func main() {
 type result struct {
 	Model    string  `json:"model"`
 	Task     string  `json:"task"`
+	Threads  int     `json:"threads"`
 	Tokens   int     `json:"tokens"`                 // of the text before, or of a sequence
 	PerSec   float64 `json:"tokens_s"`               // median of the runs
 	PerCPU   float64 `json:"tokens_cpu_s,omitempty"` // per second of processor time, which other programs disturb less
+	GBPerSec float64 `json:"gb_s,omitempty"`         // decode: weights, keys and values that are read per second
 	Weights  float64 `json:"weights_mb,omitempty"`
 	LoadSecs float64 `json:"load_s,omitempty"`
 }
@@ -43,24 +50,48 @@ type bench struct {
 	out    *json.Encoder
 	repeat int
 	memory string
+	short  bool
+	only   bool
+	read   int // threads while reading before decoding; 0: all
 }
 
-func run(_ context.Context, args []string, stdout, stderr io.Writer) int {
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	dec := flags.String("decoder", "", "GGUF file or folder of a decoder")
 	enc := flags.String("encoder", "", "folder of an encoder")
 	repeat := flags.Int("repeat", 3, "runs of each case")
 	long := flags.Int("long", 0, "also decode after so many tokens")
+	threads := flags.String("threads", "", "run the decoder with each of these numbers of threads, such as 1,2,4")
 	floats := flags.Bool("float32", false, "only weights in float32 (default: only quantised for decoders, both for encoders)")
 	memory := flags.String("memory", "exact", "how heads remember: exact, cache (centroids) or slots (512 keys)")
+	write := flags.String("write", "", "write the random model of -decoder to this GGUF file")
+	short := flags.Bool("short", false, "read 256 tokens only")
+	readThreads := flags.Int("read-threads", 0, "threads while reading before -long; 0: as many as otherwise")
+	only := flags.Bool("only", false, "only decode after -long tokens")
+	results := flags.String("results", "", "measure models and peers and write this file, RESULTS.md")
+	k := &book{ctx: ctx}
+	flags.StringVar(&k.folder, "weights", "", "-results: folder of models, see docs/models.md")
+	flags.StringVar(&k.text, "text", "", "-results: file of text for losses")
+	flags.StringVar(&k.python, "python", "python3", "-results: Python with llama-cpp-python, torch, onnxruntime")
+	flags.IntVar(&k.turns, "turns", 2, "-results: runs of each program, in turns")
+	flags.StringVar(&k.threads, "threads-from", "", "-results: output of -threads")
+	part := flags.String("part", "", "-results: measure only these sections, separated by commas")
 	if err := flags.Parse(args); err != nil {
 		return 2
 	}
-	b := &bench{json.NewEncoder(stdout), *repeat, *memory}
+	b := &bench{json.NewEncoder(stdout), *repeat, *memory, *short, *only, *readThreads}
 	var err error
-	if *dec != "" {
-		err = b.decoder(*dec, *floats, *long)
+	if *write != "" {
+		var f *randomFile
+		if f, err = newRandom(strings.TrimPrefix(*dec, "random:")); err == nil {
+			err = f.writeGGUF(*write)
+		}
+	} else if *results != "" {
+		fmt.Fprintln(stderr, machine())
+		err = k.write(*results, strings.FieldsFunc(*part, func(r rune) bool { return r == ',' }))
+	} else if *dec != "" {
+		err = b.decoder(*dec, *floats, *long, *threads)
 	}
 	if *enc != "" && err == nil {
 		if err = b.encoder(*enc, false); err == nil && !*floats {
@@ -75,6 +106,9 @@ func run(_ context.Context, args []string, stdout, stderr io.Writer) int {
 }
 
 func open(path string) (weights.File, error) {
+	if name, random := strings.CutPrefix(path, "random:"); random {
+		return newRandom(name)
+	}
 	info, err := os.Stat(path)
 	if err != nil {
 		return nil, err
@@ -100,14 +134,15 @@ func (b *bench) report(r result, tokens int, run func() error) error {
 	}
 	slices.Sort(rates)
 	slices.Sort(perCPU)
-	r.PerSec = rates[len(rates)/2]
+	r.PerSec, r.Threads = rates[len(rates)/2], runtime.GOMAXPROCS(0)
+	r.GBPerSec *= r.PerSec
 	if len(perCPU) > 0 {
 		r.PerCPU = perCPU[len(perCPU)/2]
 	}
 	return b.out.Encode(r)
 }
 
-func (b *bench) decoder(path string, floats bool, long int) error {
+func (b *bench) decoder(path string, floats bool, long int, threads string) error {
 	start := time.Now()
 	f, err := open(path)
 	if err != nil {
@@ -119,6 +154,26 @@ func (b *bench) decoder(path string, floats bool, long int) error {
 		return err
 	}
 	loaded := time.Since(start).Seconds()
+	if threads == "" {
+		return b.decode(m, floats, long, loaded)
+	}
+	for _, s := range strings.Split(threads, ",") {
+		n, err := strconv.Atoi(s)
+		if err != nil || n < 1 {
+			return fmt.Errorf("-threads %s: want numbers from 1 on, separated by commas", threads)
+		}
+		before := runtime.GOMAXPROCS(n)
+		err = b.decode(m, floats, long, loaded)
+		runtime.GOMAXPROCS(before)
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// decode measures reading and generating.
+func (b *bench) decode(m *decoder.Model, floats bool, long int, loaded float64) error {
 	ids := make([]int32, 1024)
 	for i := range ids {
 		ids[i] = int32(100 + i*7919%(m.Config().Vocab-200))
@@ -130,7 +185,14 @@ func (b *bench) decoder(path string, floats bool, long int) error {
 	if b.memory != "exact" {
 		name += ", " + b.memory
 	}
-	for _, n := range []int{256, 1024} {
+	read, at := []int{256, 1024}, []int{16, 1024}
+	switch {
+	case b.only:
+		read, at = nil, nil
+	case b.short:
+		read = read[:1]
+	}
+	for _, n := range read {
 		r := result{Model: name, Task: "prefill", Tokens: n, Weights: float64(m.Bytes()) / 1e6, LoadSecs: loaded}
 		if err := b.report(r, n, func() error {
 			s, err := m.NewSession(b.states(m))
@@ -142,7 +204,6 @@ func (b *bench) decoder(path string, floats bool, long int) error {
 			return err
 		}
 	}
-	at := []int{16, 1024}
 	if long > 0 {
 		at = append(at, long)
 	}
@@ -151,13 +212,17 @@ func (b *bench) decoder(path string, floats bool, long int) error {
 		if err != nil {
 			return err
 		}
-		for s.Len() < n {
-			if _, err := s.Append(ids[:min(len(ids), n-s.Len())]...); err != nil {
-				return err
-			}
+		before := runtime.GOMAXPROCS(max(b.read, 0))
+		for s.Len() < n && err == nil {
+			_, err = s.Append(ids[:min(len(ids), n-s.Len())]...)
+		}
+		runtime.GOMAXPROCS(before)
+		if err != nil {
+			return err
 		}
 		const steps = 32
-		if err := b.report(result{Model: name, Task: "decode", Tokens: n}, steps, func() error {
+		r := result{Model: name, Task: "decode", Tokens: n, GBPerSec: float64(int64(m.Bytes())+s.Bytes()) / 1e9}
+		if err := b.report(r, steps, func() error {
 			for i := range steps {
 				if _, err := s.Append(ids[i]); err != nil {
 					return err

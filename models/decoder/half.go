@@ -7,6 +7,7 @@ import (
 
 	"github.com/randfeat/randfeat/attention"
 	"github.com/randfeat/randfeat/internal/buf"
+	"github.com/randfeat/randfeat/internal/half"
 	"github.com/randfeat/randfeat/internal/kern"
 	"github.com/randfeat/randfeat/internal/par"
 	"github.com/randfeat/randfeat/models/internal/nn"
@@ -68,8 +69,8 @@ func newHalf(w *halfWork, heads, kvHeads, dim, window int) *halfState {
 		k: make([][]uint16, kvHeads), v: make([][]uint16, kvHeads)}
 }
 
-// half rounds x, numbers beyond the range to its end.
-func half(x float32) uint16 { return kern.Half(max(-65504, min(65504, x))) }
+// rounded rounds x, numbers beyond the range to its end.
+func rounded(x float32) uint16 { return half.Round(max(-65504, min(65504, x))) }
 
 // Step implements State.
 func (s *halfState) Step(out, q, k, v attention.Seq[float32]) error {
@@ -95,7 +96,7 @@ func (s *halfState) push(k, v attention.Seq[float32], lo, hi int) {
 		}
 		if hi-lo == 1 {
 			for _, x := range v.Head(0, h).Row(lo) {
-				s.v[h] = append(s.v[h], half(x))
+				s.v[h] = append(s.v[h], rounded(x))
 			}
 			continue
 		}
@@ -112,7 +113,7 @@ func (s *halfState) push(k, v attention.Seq[float32], lo, hi int) {
 			for h := range s.kvHeads {
 				dst := s.v[h][(first+l)*s.dim:]
 				for c, x := range v.Head(0, h).Row(lo + l) {
-					dst[c] = half(x)
+					dst[c] = rounded(x)
 				}
 			}
 		}
@@ -124,7 +125,7 @@ func (s *halfState) pushKeys(k attention.Seq[float32], l, at int) {
 	for h := range s.kvHeads {
 		block := s.k[h][at/kern.HalfKeys*kern.HalfKeys*s.dim:]
 		for c, x := range k.Head(0, h).Row(l) {
-			block[c*kern.HalfKeys+at%kern.HalfKeys] = half(x)
+			block[c*kern.HalfKeys+at%kern.HalfKeys] = rounded(x)
 		}
 	}
 }
@@ -165,10 +166,10 @@ func (w *halfWork) doWiden(lo, hi int) {
 func (s *halfState) widen(h, at int, key, value []float32) {
 	block, j := s.k[h][at/kern.HalfKeys*kern.HalfKeys*s.dim:], at%kern.HalfKeys
 	for c := range key {
-		key[c] = kern.Float(block[c*kern.HalfKeys+j])
+		key[c] = half.Float(block[c*kern.HalfKeys+j])
 	}
 	for c, x := range s.v[h][at*s.dim : (at+1)*s.dim] {
-		value[c] = kern.Float(x)
+		value[c] = half.Float(x)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/randfeat/randfeat/internal/buf"
 	"github.com/randfeat/randfeat/internal/par"
 	"github.com/randfeat/randfeat/models/internal/nn"
+	"github.com/randfeat/randfeat/models/weights"
 )
 
 // Session is a text in progress. Its states hold the tokens read so far. It must not be used by two calls at the same
@@ -38,21 +39,19 @@ type work struct {
 	norm, add    func(lo, hi int)
 	rotate, gate func(lo, hi int)
 
-	// Steps of many tokens: workers take rows through the part of a block before its attention, then through the part
-	// after it, with a product of their own each.
-	block  *block
-	group  par.Group
-	before beforeAttention
-	after  afterAttention
-	own    []nn.Mul
-	outm   nn.Matrix
+	// Steps of many tokens: goroutines take blocks of rows through the part of a layer before its attention, then through
+	// the part after it, with a product of their own each.
+	ids           []int32
+	first         int // position of the first token
+	freqs         []float64
+	words         *weights.Tensor
+	block         *block
+	rows          int // of an item of work
+	load, angles  func(lo, hi int)
+	before, after func(lo, hi int)
+	own           par.Pool[nn.Mul]
+	outm          nn.Matrix
 }
-
-// beforeAttention is the loop over blocks of rows up to the attention of a layer.
-type beforeAttention struct{ w *work }
-
-// afterAttention is the loop over blocks of rows from the attention of a layer on.
-type afterAttention struct{ w *work }
 
 // shape is what the loops need of the configuration.
 type shape struct{ heads, kvHeads, dim, ffn int }
@@ -99,7 +98,8 @@ func newWork(m *Model) *work {
 	w := &work{k: m.kernels, eps: float32(m.config.NormEps),
 		c: &shape{m.config.Heads, m.config.KVHeads, m.config.HeadDim, m.config.FFN}}
 	w.norm, w.add, w.rotate, w.gate = w.doNorm, w.doAdd, w.doRotate, w.doGate
-	w.before, w.after = beforeAttention{w}, afterAttention{w}
+	w.load, w.angles, w.before, w.after = w.doLoad, w.doAngles, w.doBefore, w.doAfter
+	w.words, w.freqs = &m.words, m.config.RopeFreqs
 	return w
 }
 
@@ -141,7 +141,7 @@ func (s *Session) Fork() *Session {
 }
 
 // chunk tokens of a longer text are read at a time.
-const chunk = 512
+const chunk = 1024
 
 // Append reads tokens and returns the logits of the next one. The next call reuses their memory.
 func (s *Session) Append(ids ...int32) ([]float32, error) {
@@ -235,16 +235,19 @@ const (
 	// manyRows are divided by rows, two barriers per layer; fewer are divided by the outputs of every product, so that
 	// all processors share the reading of the weights.
 	manyRows = 64
-	// rowBlock rows are one item of work of a step of many rows.
+	// rowBlock rows are one item of work of a step of many rows. Half as many are if that leaves processors without
+	// work: weights are then read more often from the caches.
 	rowBlock = 16
+	// itemsEach is how many items of work every processor should have, because some take longer than others.
+	itemsEach = 4
 )
 
 // step reads tokens and returns their hidden states before the last norm.
 func (s *Session) step(ids []int32) (nn.Matrix, error) {
-	x := shaped(&s.work.x, len(ids), s.model.config.Hidden)
-	for i, id := range ids {
-		s.model.words.Row(x.Row(i), int(id))
-	}
+	w := s.work
+	x := shaped(&w.x, len(ids), s.model.config.Hidden)
+	w.xm, w.ids = x, append(w.ids[:0], ids...)
+	nn.Rows(len(ids), rowGrain, w.load)
 	return x, s.layers(0, x)
 }
 
@@ -257,13 +260,15 @@ func (s *Session) layers(first int, x nn.Matrix) error {
 	h, wide := shaped(&w.h, n, max(c.Hidden, q)), shaped(&w.wide, n, 2*c.FFN)
 	qkv, out := shaped(&w.qkv, n, q+2*kv), h.ColRange(0, q)
 	h = h.ColRange(0, c.Hidden)
-	s.angles(n)
 	w.xm, w.ym, w.hm, w.qkvm, w.widem, w.outm = x, y, h, qkv, wide, out
-	items := (n + rowBlock - 1) / rowBlock
-	workers := par.Workers(items, 1)
-	for len(w.own) < workers {
-		w.own = append(w.own, nn.Mul{})
+	w.first = s.length
+	w.cos, w.sin = buf.Sized(w.cos, n*len(w.freqs)), buf.Sized(w.sin, n*len(w.freqs))
+	nn.Rows(n, rowGrain, w.angles)
+	w.rows = rowBlock
+	if n < itemsEach*rowBlock*par.Procs() {
+		w.rows = rowBlock / 2
 	}
+	items := (n + w.rows - 1) / w.rows
 	if s.queries != nil {
 		s.queries.begin(n)
 	}
@@ -274,7 +279,7 @@ func (s *Session) layers(first int, x nn.Matrix) error {
 			s.before(l, x)
 		}
 		if n >= manyRows {
-			w.group.Do(items, workers, w.before)
+			nn.Rows(items, 1, w.before)
 		} else {
 			w.weight = b.attnNorm
 			nn.Rows(n, rowGrain, w.norm)
@@ -290,7 +295,7 @@ func (s *Session) layers(first int, x nn.Matrix) error {
 			return fmt.Errorf("layer %d: %w", l, err)
 		}
 		if n >= manyRows {
-			w.group.Do(items, workers, w.after)
+			nn.Rows(items, 1, w.after)
 			continue
 		}
 		w.mul.Do(w.k, y, out, b.out)
@@ -306,22 +311,41 @@ func (s *Session) layers(first int, x nn.Matrix) error {
 	return nil
 }
 
-// Run norms rows, projects them to queries, keys and values and turns these to their positions.
-func (j beforeAttention) Run(worker, lo, hi int) {
-	w := j.w
-	lo, hi = lo*rowBlock, min(hi*rowBlock, w.xm.Rows)
+// doLoad sets rows of x to the embeddings of their tokens.
+func (w *work) doLoad(lo, hi int) {
+	for i := lo; i < hi; i++ {
+		w.words.Row(w.xm.Row(i), int(w.ids[i]))
+	}
+}
+
+// doAngles computes the rotations of positions, which all layers and heads share.
+func (w *work) doAngles(lo, hi int) {
+	for i := lo; i < hi; i++ {
+		for j, f := range w.freqs {
+			sin, cos := math.Sincos(float64(w.first+i) * f)
+			w.sin[i*len(w.freqs)+j], w.cos[i*len(w.freqs)+j] = float32(sin), float32(cos)
+		}
+	}
+}
+
+// doBefore norms blocks of rows, projects them to queries, keys and values and turns these to their positions.
+func (w *work) doBefore(lo, hi int) {
+	mul := w.own.Get()
+	defer w.own.Put(mul)
+	lo, hi = lo*w.rows, min(hi*w.rows, w.xm.Rows)
 	for i := lo; i < hi; i++ {
 		w.k.Model.RMSNorm(w.hm.Row(i), w.xm.Row(i), w.block.attnNorm, w.eps)
 	}
-	w.own[worker].Own(w.k, w.qkvm.RowRange(lo, hi), w.hm.RowRange(lo, hi), w.block.qkv)
+	mul.Own(w.k, w.qkvm.RowRange(lo, hi), w.hm.RowRange(lo, hi), w.block.qkv)
 	w.doRotate(lo, hi)
 }
 
-// Run adds what attention gave, and then the feed-forward layer, to rows.
-func (j afterAttention) Run(worker, lo, hi int) {
-	w := j.w
-	lo, hi = lo*rowBlock, min(hi*rowBlock, w.xm.Rows)
-	mul, b, y := &w.own[worker], w.block, w.ym.RowRange(lo, hi)
+// doAfter adds what attention gave, and then the feed-forward layer, to blocks of rows.
+func (w *work) doAfter(lo, hi int) {
+	mul, b := w.own.Get(), w.block
+	defer w.own.Put(mul)
+	lo, hi = lo*w.rows, min(hi*w.rows, w.xm.Rows)
+	y := w.ym.RowRange(lo, hi)
 	mul.Own(w.k, y, w.outm.RowRange(lo, hi), b.out)
 	w.doAdd(lo, hi)
 	for i := lo; i < hi; i++ {
@@ -331,18 +355,6 @@ func (j afterAttention) Run(worker, lo, hi int) {
 	w.doGate(lo, hi)
 	mul.Own(w.k, y, w.widem.ColRange(0, w.c.ffn).RowRange(lo, hi), b.down)
 	w.doAdd(lo, hi)
-}
-
-// angles computes the rotations of the next n positions, which all layers and heads share.
-func (s *Session) angles(n int) {
-	w, freqs := s.work, s.model.config.RopeFreqs
-	w.cos, w.sin = buf.Sized(w.cos, n*len(freqs)), buf.Sized(w.sin, n*len(freqs))
-	for i := range n {
-		for j, f := range freqs {
-			sin, cos := math.Sincos(float64(s.length+i) * f)
-			w.sin[i*len(freqs)+j], w.cos[i*len(freqs)+j] = float32(sin), float32(cos)
-		}
-	}
 }
 
 // doNorm sets h = norm(x).

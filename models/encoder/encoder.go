@@ -1,5 +1,5 @@
-// Package encoder runs encoders of the BERT type (Devlin et al. 2018, arXiv:1810.04805), such as MiniLM, BGE and E5. It
-// works on token ids; package models adds text.
+// Package encoder runs encoders of the BERT type (Devlin et al. 2018, arXiv:1810.04805), such as MiniLM, BGE and E5, and
+// MPNet. It works on token ids; package models adds text.
 //
 // Load the weights once, then embed batches of sequences, one row of dst per sequence:
 //
@@ -27,7 +27,8 @@ import (
 type Options struct {
 	// Quantised keeps weights in 8 or 4 bits and rounds activations to 8.
 	Quantised bool
-	// Attention computes the heads of a layer; segments separates the packed sequences. nil means exact attention.
+	// Attention computes the heads of a layer; segments separates the packed sequences. nil means exact attention. MPNet,
+	// whose scores have biases, takes no other.
 	Attention func(layer int, out, q, k, v attention.Seq[float32], segments []int32) error
 }
 
@@ -35,7 +36,7 @@ type Options struct {
 type Model struct {
 	config  weights.Config
 	kernels nn.Kernels
-	attend  func(layer int, out, q, k, v attention.Seq[float32], segments []int32) error
+	attend  func(layer int, out, q, k, v attention.Seq[float32], segments []int32) error // nil: exact
 
 	words      weights.Tensor
 	places     []float32 // position embeddings plus that of token type 0, from the first position on
@@ -59,10 +60,6 @@ func New(f weights.File, opt Options) (*Model, error) {
 	if c.IsDecoder() {
 		return nil, fmt.Errorf("%s: %s is a decoder, want an encoder: %w", f.Path(), c.Architecture, weights.ErrFormat)
 	}
-	if c.Architecture != "bert" || c.RelativeBucket > 0 {
-		return nil, fmt.Errorf("%s: encoders of type %s are not supported yet (bert is): %w", f.Path(), c.Architecture,
-			weights.ErrFormat)
-	}
 	if err := c.Validate(f.Path()); err != nil {
 		return nil, err
 	}
@@ -72,6 +69,17 @@ func New(f weights.File, opt Options) (*Model, error) {
 	}
 	m := &Model{config: c, kernels: k, attend: opt.Attention}
 	l := nn.Loader{File: f}
+	if c.Architecture == "mpnet" {
+		if opt.Attention != nil {
+			return nil, fmt.Errorf("%s: scores of %s have biases, which only exact attention computes: %w", f.Path(),
+				c.Architecture, weights.ErrFormat)
+		}
+		r, err := newRelative(k, &c, &l)
+		if err != nil {
+			return nil, err
+		}
+		m.attend = r.attend
+	}
 	m.words = l.Tensor("embeddings.word_embeddings.weight", c.Vocab, c.Hidden)
 	m.places = l.Floats("embeddings.position_embeddings.weight", -1, c.Hidden)
 	if len(m.places) < (c.FirstPosition+c.MaxPositions)*c.Hidden && l.Err == nil {

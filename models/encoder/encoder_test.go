@@ -28,14 +28,16 @@ type file struct {
 
 func (f file) Config() weights.Config { return f.config }
 
-func open(t *testing.T) (file, []reference) {
+func open(t *testing.T) (file, []reference) { return openKind(t, "bert") }
+
+func openKind(t *testing.T, kind string) (file, []reference) {
 	t.Helper()
-	f, err := safetensors.Open("testdata/bert")
+	f, err := safetensors.Open("testdata/" + kind)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { f.Close() })
-	b, err := os.ReadFile("testdata/bert/reference.json")
+	b, err := os.ReadFile("testdata/" + kind + "/reference.json")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,8 +59,9 @@ func furthest(x, y []float32) float64 {
 
 // Embeddings equal those of PyTorch to 1e-5, alone and in ragged batches, whose other sequences change no bit.
 func TestEqualsPyTorch(t *testing.T) {
-	for _, pooling := range []string{"mean", "cls"} {
-		f, refs := open(t)
+	for _, c := range [][2]string{{"bert", "mean"}, {"bert", "cls"}, {"mpnet", "mean"}, {"mpnet", "cls"}} {
+		pooling := c[1]
+		f, refs := openKind(t, c[0])
 		f.config.Pooling = pooling
 		m, err := encoder.New(f, encoder.Options{})
 		if err != nil {
@@ -78,14 +81,14 @@ func TestEqualsPyTorch(t *testing.T) {
 				want = r.CLS
 			}
 			if d := furthest(all.Row(i), want); !(d <= 1e-5) {
-				t.Errorf("%s, %d tokens: %v from PyTorch", pooling, len(r.IDs), d)
+				t.Errorf("%s, %d tokens: %v from PyTorch", c, len(r.IDs), d)
 			}
 			if err := m.Embed(one, batch[i:i+1]); err != nil {
 				t.Fatal(err)
 			}
 			for j, v := range one.Row(0) {
 				if v != all.At(i, j) {
-					t.Fatalf("%s: sequence %d alone has %v in column %d, in a batch %v", pooling, i, v, j, all.At(i, j))
+					t.Fatalf("%s: sequence %d alone has %v in column %d, in a batch %v", c, i, v, j, all.At(i, j))
 				}
 			}
 		}

@@ -1,7 +1,7 @@
 """Tokens per second of llama.cpp, through llama-cpp-python, for the cases of `go run ./bench`.
 
     pip install llama-cpp-python
-    python peers/llama.py FILE.gguf [--threads 2] [--long 8192] [--greedy N --ids 1,2,3]
+    python peers/llama.py FILE.gguf [--threads 2] [--long 8192] [--greedy N --ids 1,2,3] [--loss --ids 1,2,3]
 
 Prints one JSON object per case. --greedy prints the N most likely next tokens after the ids instead.
 """
@@ -12,18 +12,24 @@ import llama_cpp
 
 
 def make(args, context):
-    return llama_cpp.Llama(args.file, n_ctx=context, n_threads=args.threads, n_threads_batch=args.threads,
-                           n_batch=512, n_ubatch=512, verbose=False, logits_all=False)
+    return llama_cpp.Llama(args.file, n_ctx=context, n_threads=args.threads, n_threads_batch=args.read_threads or args.threads,
+                           n_batch=512, n_ubatch=512, verbose=False, logits_all=args.loss,
+                           flash_attn=args.flash)
 
 
 def main():
     p = argparse.ArgumentParser()
     p.add_argument("file")
     p.add_argument("--threads", type=int, default=2)
+    p.add_argument("--read-threads", type=int, default=0)
     p.add_argument("--long", type=int, default=0)
     p.add_argument("--repeat", type=int, default=3)
     p.add_argument("--greedy", type=int, default=0)
     p.add_argument("--ids", default="")
+    p.add_argument("--loss", action="store_true", help="print the mean loss of the ids but the first")
+    p.add_argument("--short", action="store_true")
+    p.add_argument("--only", action="store_true")
+    p.add_argument("--flash", action="store_true", help="llama.cpp's flash attention")
     args = p.parse_args()
     if args.greedy:
         llm = make(args, 2048)
@@ -35,6 +41,15 @@ def main():
             out.append(n)
             llm.eval([n])
         print(json.dumps(out))
+        return
+    if args.loss:
+        ids = [int(i) for i in args.ids.split(",")]
+        llm = make(args, len(ids) + 8)
+        llm.eval(ids)
+        logits = llm.scores[: len(ids) - 1].astype(np.float64)
+        top = logits.max(1, keepdims=True)
+        log_sum = top[:, 0] + np.log(np.exp(logits - top).sum(1))
+        print((log_sum - logits[np.arange(len(ids) - 1), ids[1:]]).mean())
         return
     vocab = 49152
     ids = [100 + i * 7919 % (vocab - 200) for i in range(1024)]
@@ -58,9 +73,9 @@ def main():
             llm.eval([ids[i]])
 
     llm = make(args, max(2048, args.long + 256))
-    for n in (256, 1024):
+    for n in () if args.only else (256,) if args.short else (256, 1024):
         report("prefill", n, n, lambda: read(n))
-    for n in [16, 1024] + ([args.long] if args.long else []):
+    for n in ([] if args.only else [16, 1024]) + ([args.long] if args.long else []):
         llm.reset()
         while llm.n_tokens < n:
             llm.eval(ids[: min(1024, n - llm.n_tokens)])

@@ -60,7 +60,7 @@ def main():
                 return self.m(x, attention_mask=torch.ones_like(x)).last_hidden_state.mean(1)
 
         torch.onnx.export(Wrap(), (batch(128),), path, input_names=["x"], output_names=["y"],
-                          dynamic_axes={"x": {0: "b", 1: "n"}}, opset_version=17)
+                          dynamic_axes={"x": {0: "b", 1: "n"}}, opset_version=17, dynamo=False)
     o = ort.SessionOptions()
     o.intra_op_num_threads = args.threads
     s = ort.InferenceSession(path, o, providers=["CPUExecutionProvider"])

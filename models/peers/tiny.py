@@ -9,7 +9,8 @@ import json, os
 
 import torch
 from safetensors.torch import save_file
-from transformers import BertConfig, BertModel, LlamaConfig, LlamaForCausalLM, Qwen2Config, Qwen2ForCausalLM
+from transformers import (BertConfig, BertModel, LlamaConfig, LlamaForCausalLM, MPNetConfig, MPNetModel, Qwen2Config,
+                          Qwen2ForCausalLM)
 
 torch.manual_seed(1)
 
@@ -41,19 +42,19 @@ def rounded(t):
     return [float(f"{v:.7g}") for v in t.tolist()]
 
 
-def bert():
-    c = BertConfig(vocab_size=60, hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=40,
-                   max_position_embeddings=40, type_vocab_size=2)
-    m = BertModel(c, add_pooling_layer=False)
-    write("encoder/testdata/bert", m, c, {"architectures": ["BertModel"]})
+def encoder(name, config, cls, lengths):
+    m = cls(config, add_pooling_layer=False)
+    write("encoder/testdata/" + name, m, config, {"architectures": [cls.__name__]})
     out = []
-    for n in (1, 7, 33, 16):
+    for n in lengths:
         seq = ids(n, 60)
+        if name == "mpnet":  # 1 is padding, which has no position
+            seq = [i if i != 1 else 2 for i in seq]
         with torch.no_grad():
             h = m(torch.tensor([seq])).last_hidden_state[0]
         mean = h.mean(0)
         out.append({"ids": seq, "mean": rounded(mean / mean.norm()), "cls": rounded(h[0] / h[0].norm())})
-    with open("encoder/testdata/bert/reference.json", "w") as f:
+    with open(f"encoder/testdata/{name}/reference.json", "w") as f:
         json.dump(out, f)
 
 
@@ -70,10 +71,15 @@ def decoder(name, config, cls):
         json.dump(ref, f)
 
 
-bert()
+encoder("bert", BertConfig(vocab_size=60, hidden_size=32, num_hidden_layers=2, num_attention_heads=4,
+                           intermediate_size=40, max_position_embeddings=40, type_vocab_size=2), BertModel,
+        (1, 7, 33, 16))
 common = dict(vocab_size=60, hidden_size=32, num_hidden_layers=2, intermediate_size=40, max_position_embeddings=64,
               rms_norm_eps=1e-5)
 decoder("llama", LlamaConfig(num_attention_heads=4, num_key_value_heads=2, rope_theta=100.0, **common),
         LlamaForCausalLM)
 decoder("qwen2", Qwen2Config(num_attention_heads=4, num_key_value_heads=1, rope_theta=1000.0, tie_word_embeddings=True,
                              **common), Qwen2ForCausalLM)
+# Longer than the last bucket of distances begins.
+encoder("mpnet", MPNetConfig(vocab_size=60, hidden_size=32, num_hidden_layers=2, num_attention_heads=4,
+                             intermediate_size=40, max_position_embeddings=162), MPNetModel, (1, 7, 33, 150))

@@ -4,7 +4,7 @@ import (
 	"encoding/binary"
 	"math"
 
-	"github.com/randfeat/randfeat/internal/tensorfile"
+	"github.com/randfeat/randfeat/internal/half"
 )
 
 // Decode converts len(dst) numbers of a type to float32. It is the definition of the types: every product is rounded to
@@ -20,11 +20,11 @@ func Decode(dst []float32, src []byte, t Type) {
 		}
 	case F16:
 		for i := range dst {
-			dst[i] = half(src[2*i:])
+			dst[i] = halfAt(src[2*i:])
 		}
 	case BF16:
 		for i := range dst {
-			dst[i] = tensorfile.Brain(binary.LittleEndian.Uint16(src[2*i:]))
+			dst[i] = half.Brain(binary.LittleEndian.Uint16(src[2*i:]))
 		}
 	default:
 		decode := decoders[t]
@@ -37,10 +37,10 @@ func Decode(dst []float32, src []byte, t Type) {
 var decoders = [types]func(dst []float32, src []byte){Q8_0: decodeQ8_0, Q4_0: decodeQ4_0, Q4_1: decodeQ4_1,
 	Q4_K: decodeQ4_K, Q6_K: decodeQ6_K}
 
-func half(b []byte) float32 { return tensorfile.Half(binary.LittleEndian.Uint16(b)) }
+func halfAt(b []byte) float32 { return half.Float(binary.LittleEndian.Uint16(b)) }
 
 func decodeQ8_0(dst []float32, src []byte) {
-	scale := half(src)
+	scale := halfAt(src)
 	for i, b := range src[2:34] {
 		dst[i] = scale * float32(int8(b))
 	}
@@ -48,7 +48,7 @@ func decodeQ8_0(dst []float32, src []byte) {
 
 // Low nibbles hold the first half of a block.
 func decodeQ4_0(dst []float32, src []byte) {
-	scale := half(src)
+	scale := halfAt(src)
 	for i, b := range src[2:18] {
 		dst[i] = scale * float32(int(b&15)-8)
 		dst[16+i] = scale * float32(int(b>>4)-8)
@@ -56,7 +56,7 @@ func decodeQ4_0(dst []float32, src []byte) {
 }
 
 func decodeQ4_1(dst []float32, src []byte) {
-	scale, least := half(src), half(src[2:])
+	scale, least := halfAt(src), halfAt(src[2:])
 	for i, b := range src[4:20] {
 		dst[i] = float32(scale*float32(b&15)) + least
 		dst[16+i] = float32(scale*float32(b>>4)) + least
@@ -66,7 +66,7 @@ func decodeQ4_1(dst []float32, src []byte) {
 // A super-block of Q4_K is 8 blocks of 32, each with a scale and a minimum of 6 bits. 64 numbers share 32 bytes: low
 // nibbles the first 32, high nibbles the others.
 func decodeQ4_K(dst []float32, src []byte) {
-	scale, least := half(src), half(src[2:])
+	scale, least := halfAt(src), halfAt(src[2:])
 	packed, nibbles := src[4:16], src[16:144]
 	for b := range 8 {
 		s, m := scaleQ4_K(packed, b)
@@ -90,7 +90,7 @@ func scaleQ4_K(packed []byte, b int) (scale, least byte) {
 // A super-block of Q6_K is two halves of 128 numbers; in each, numbers i, i+32, i+64 and i+96 share two bytes of low
 // nibbles and one byte of upper pairs. 16 numbers share a scale.
 func decodeQ6_K(dst []float32, src []byte) {
-	scale := half(src[208:])
+	scale := halfAt(src[208:])
 	for h := range 2 {
 		low, high, scales := src[64*h:][:64], src[128+32*h:][:32], src[192+8*h:][:8]
 		for q := range 4 {

@@ -7,6 +7,7 @@ package nn
 
 import (
 	"fmt"
+	"math"
 
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/internal/kern"
@@ -138,8 +139,9 @@ const (
 	rowBlock = 64
 	// quantiseRows pay for a second goroutine.
 	quantiseRows = 16
-	// mulGrain multiply-adds of a quantised product do: goroutines of the loop before are still awake.
-	mulGrain = 50_000
+	// A further goroutine costs a product as much time as mulShare multiply-adds take, although goroutines of the loop
+	// before are still awake: work/n + n·mulShare is smallest at n = √(work/mulShare).
+	mulShare = 14_000
 )
 
 // Do sets y = x·Wᵀ + b.
@@ -163,7 +165,8 @@ func (m *Mul) Do(k Kernels, y, x Matrix, l *Linear) {
 		} else {
 			m.doQuantise(0, x.Rows)
 		}
-		par.For(l.groups, max(1, mulGrain*l.groups/max(1, work)), m.groups)
+		workers := 1 + int(math.Sqrt(float64(work)/mulShare))
+		par.For(l.groups, (l.groups+workers-1)/workers, m.groups)
 	case x.Rows >= rowBlock*par.Procs():
 		par.For((x.Rows+rowBlock-1)/rowBlock, 1, m.rows)
 	default:

@@ -6,9 +6,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -57,6 +60,8 @@ type fitFlags struct {
 	kernel                    string
 	bandwidth, lambda         float64
 	features, budget          int
+	limits                    string // budget, as it is given
+	memory                    int64
 	classWeight               string
 
 	seed                 uint64
@@ -161,7 +166,8 @@ func (f *fitFlags) add(cmd *cobra.Command) {
 	flags.Float64Var(&f.lambda, "lambda", 0, "penalty λ of the sum of losses (default: chosen)")
 	flags.IntVar(&f.features, "features", 0, "number of random features; above 16384 only for ridge, by conjugate "+
 		"gradients (default: by a learning curve)")
-	flags.IntVar(&f.budget, "budget", 0, "largest number of features, to bound memory; excludes the exact kernel (default 2048)")
+	flags.StringVar(&f.limits, "budget", "", "largest `amount` of memory, such as 2GB, or number of features, which excludes "+
+		"the exact kernel, or both, as in 1024,2GB (default: 2048 features)")
 	flags.StringVar(&f.classWeight, "class-weight", "",
 		"`weights` of the classes, for ridge and logistic: balanced, or JSON such as '{\"yes\": 5}'")
 	flags.Uint64Var(&f.seed, "seed", cli.DefaultSeed, "seed of the projections, the sample and the folds")
@@ -218,12 +224,16 @@ func kindTable() string {
 
 // options are the choices of the flags; nothing is read.
 func (f *fitFlags) options(cmd *cobra.Command) (tabular.Options, error) {
+	if err := f.parseBudget(); err != nil {
+		return tabular.Options{}, err
+	}
 	o := tabular.Options{
 		Learn: data.LearnOptions{Targets: f.targets, Task: data.Task(f.task), IDs: f.ids, Skip: f.skip,
 			Numeric:     f.numeric,
 			Categorical: f.categorical, Text: f.text, MaxLevels: f.maxLevels, Strict: f.strict},
 		Kind: machine.Kind(f.model), Bandwidth: f.bandwidth, Lambda: f.lambda, Features: f.features, Budget: f.budget,
-		Seed: f.seed, Folds: f.folds, Sample: f.sample, Float32: f.float32, Block: f.block, Quick: f.quick,
+		Memory: f.memory,
+		Seed:   f.seed, Folds: f.folds, Sample: f.sample, Float32: f.float32, Block: f.block, Quick: f.quick,
 		Marks: f.marks, Keep: f.keep,
 		Checkpoint: f.checkpoint, CheckpointEvery: f.checkpointEvery, Map: f.featureMap, Kernel: f.kernel,
 		Scaling: f.scaling, Loss: f.loss, Horizon: f.horizon, Compare: f.compare, IntervalBy: f.intervalBy,
@@ -233,7 +243,7 @@ func (f *fitFlags) options(cmd *cobra.Command) (tabular.Options, error) {
 		value float64
 	}{{"max-levels", float64(f.maxLevels)}, {"bandwidth", f.bandwidth}, {"lambda", f.lambda}, {"features",
 		float64(f.features)},
-		{"budget", float64(f.budget)}, {"folds", float64(f.folds)}, {"sample", float64(f.sample)}, {"block",
+		{"folds", float64(f.folds)}, {"sample", float64(f.sample)}, {"block",
 			float64(f.block)},
 		{"horizon", f.horizon}, {"checkpoint-every", f.checkpointEvery.Seconds()}} {
 		if cmd.Flags().Changed(n.flag) && (!(n.value > 0) || !dense.IsFinite(n.value)) {
@@ -277,7 +287,7 @@ func (f *fitFlags) options(cmd *cobra.Command) (tabular.Options, error) {
 		}
 	case o.Map == tabular.MapExact:
 		for _, name := range []string{"family", "coupling", "features", "budget", "float32"} {
-			if cmd.Flags().Changed(name) {
+			if cmd.Flags().Changed(name) && (name != "budget" || f.budget > 0) {
 				return o, cli.Misused("--map %s and --%s exclude each other: an exact kernel has no random features", o.Map, name)
 			}
 		}
@@ -554,6 +564,7 @@ func fitWithProgress(ctx context.Context, env *cli.Env, src data.Source, o tabul
 			bar.End()
 		}
 	}()
+	limitMemory(o.Memory)
 	return tabular.Fit(ctx, src, o)
 }
 
@@ -589,4 +600,41 @@ func (f *fitFlags) explain(ctx context.Context, err error) error {
 		}
 	}
 	return fmt.Errorf("interrupted: %s", hint)
+}
+
+// parseBudget reads --budget: features, bytes with a unit, or both with a comma.
+func (f *fitFlags) parseBudget() error {
+	f.budget, f.memory = 0, 0
+	if f.limits == "" {
+		return nil
+	}
+	for _, text := range strings.Split(f.limits, ",") {
+		text = strings.TrimSpace(text)
+		digits := strings.TrimRight(text, "kMGTiBb ")
+		unit, ok := memoryUnits[strings.ToLower(strings.TrimSpace(text[len(digits):]))]
+		v, err := strconv.ParseFloat(digits, 64)
+		switch {
+		case err != nil || !ok || !(v > 0) || v*float64(unit) > math.MaxInt64/2 || unit == 1 && v != math.Trunc(v) ||
+			unit == 1 && f.budget > 0 || unit > 1 && f.memory > 0:
+			return cli.Misused("--budget is %q, want a number of features, memory such as 2GB or 512MB, or both as in 1024,2GB",
+				f.limits)
+		case unit == 1:
+			f.budget = int(min(v, math.MaxInt32))
+		default:
+			f.memory = int64(v * float64(unit))
+		}
+	}
+	return nil
+}
+
+// memoryUnits are bytes.
+var memoryUnits = map[string]int64{"": 1, "kb": 1e3, "mb": 1e6, "gb": 1e9, "tb": 1e12, "kib": 1 << 10, "mib": 1 << 20,
+	"gib": 1 << 30, "tib": 1 << 40}
+
+// limitMemory has the garbage collector keep the process within some bytes; 0: it does not. A fifth is left for the
+// program itself and for what the collector does not count.
+func limitMemory(bytes int64) {
+	if bytes > 0 {
+		debug.SetMemoryLimit(min(debug.SetMemoryLimit(-1), bytes/10*8))
+	}
 }

@@ -70,11 +70,23 @@ func TestFitOptions(t *testing.T) {
 		got.Seed != cli.DefaultSeed {
 		t.Errorf("%+v, %v", got, err)
 	}
+	if got, err = parse("--budget", "300,2GB"); err != nil || got.Budget != 300 || got.Memory != 2e9 {
+		t.Errorf("%+v, %v", got, err)
+	}
+	if got, err = parse("--budget", "1.5 GiB", "--map", "exact"); err != nil || got.Memory != 3<<29 {
+		t.Errorf("%+v, %v", got, err)
+	}
+	for _, text := range []string{"0", "-1", "1.5", "2GBB", "GB", "1GB,2GB", "3,4", "2,", "1e30GB", "NaN"} {
+		if _, err = parse("--budget", text); err == nil {
+			t.Errorf("a budget of %q is accepted", text)
+		}
+	}
 	// What the flags cannot set: a schema, a progress bar, workers, and weights, which need the classes.
 	set := reflect.ValueOf(want)
 	for i := range set.NumField() {
 		name := set.Type().Field(i).Name
-		if set.Field(i).IsZero() && !slices.Contains([]string{"Lambda", "Budget", "Schema", "Progress", "Warn",
+		if set.Field(i).IsZero() && !slices.Contains([]string{"Lambda", "Budget", "Memory", "Schema", "Progress",
+			"Warn",
 			"ClassWeights",
 			"Map", "Kernel", "Horizon", "Workers"},
 			name) {

@@ -1,0 +1,116 @@
+package serve_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/randfeat/randfeat/models/serve"
+)
+
+var load = flag.Int("load", 12, "clients of each bad kind in TestLoad")
+
+// Clients that read slowly, go away in the middle of a stream or ask for more memory than there is get clear errors or
+// nothing. Another client gets the text that it gets alone, every time.
+func TestLoad(t *testing.T) {
+	url, stop := start(t, "llama", serve.Options{Limits: serve.Limits{Work: 2, Memory: 256 << 10, Write: time.Second,
+		InFlight: 4 * *load, Shutdown: 5 * time.Second}})
+	text := func(body string) string {
+		var c serve.Completion
+		if err := json.Unmarshal([]byte(body), &c); err != nil || len(c.Choices) != 1 {
+			t.Fatalf("%s (%v)", body, err)
+		}
+		return c.Choices[0].Text
+	}
+	_, body := post(t, url, "/v1/completions", prompt+`}`)
+	want := text(body)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	address := strings.TrimPrefix(url, "http://")
+	var bad sync.WaitGroup
+	var refused, gone atomic.Int32
+	for range *load {
+		bad.Go(func() { // takes nothing of its answer
+			c, err := net.Dial("tcp", address)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			t.Cleanup(func() { c.Close() })
+			const body = `{"prompt": "a text", "max_tokens": 60, "stream": true}`
+			fmt.Fprintf(c, "POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"+
+				"Content-Length: %d\r\n\r\n%s", len(body), body)
+		})
+		ask := func(body string, use func(*http.Response)) {
+			own, cancel := context.WithCancel(ctx)
+			defer cancel()
+			r, err := http.NewRequestWithContext(own, "POST", url+"/v1/completions", strings.NewReader(body))
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			r.Header.Set("Content-Type", "application/json")
+			a, err := http.DefaultClient.Do(r)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer a.Body.Close()
+			use(a)
+		}
+		bad.Go(func() { // goes away after the first event
+			ask(`{"prompt": "a text", "max_tokens": 200, "stream": true}`, func(a *http.Response) {
+				if a.StatusCode == 200 {
+					bufio.NewReader(a.Body).ReadString('\n')
+					gone.Add(1)
+				}
+			})
+		})
+		bad.Go(func() { // one of more sequences than the memory holds
+			ask(`{"prompt": "a text", "max_tokens": 240}`, func(a *http.Response) {
+				switch a.StatusCode {
+				case http.StatusOK:
+				case http.StatusTooManyRequests:
+					refused.Add(1)
+				default:
+					t.Errorf("status %d", a.StatusCode)
+				}
+			})
+		})
+	}
+	answered := 0
+	for range 20 {
+		status, body := post(t, url, "/v1/completions", prompt+`}`)
+		if status == http.StatusTooManyRequests { // the memory is in use: said so, and later it is not
+			time.Sleep(2 * time.Millisecond)
+			continue
+		}
+		if got := text(body); status != 200 || got != want {
+			t.Fatalf("%d %q, want %q", status, got, want)
+		}
+		answered++
+	}
+	bad.Wait()
+	for try := 0; ; try++ { // and when all of them are gone, everything is free again
+		status, body := post(t, url, "/v1/completions", prompt+`}`)
+		if status == 200 && text(body) == want {
+			break
+		}
+		if try == 500 {
+			t.Fatalf("%d %s", status, body)
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	t.Logf("%d of 20 answered during the load, %d refused for memory, %d went away", answered, refused.Load(), gone.Load())
+	http.DefaultClient.CloseIdleConnections() // the server would wait for those that were never used
+	stop()
+}
