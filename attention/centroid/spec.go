@@ -33,8 +33,8 @@ type Spec struct {
 	// means of the keys so far.
 	Spread bool `json:"spread,omitempty"`
 	// Together is the number of queries that choose their exact clusters together; Top then counts clusters per block
-	// of queries, over all query heads of a group, and Keys keys per block. All products become dense tiles, as in
-	// exact attention. 0: every query chooses for itself. Bidirectional queries are sorted first, and there is no
+	// of queries, over all query heads of a group, and Keys counts keys per block. All products become dense tiles, as
+	// in exact attention. 0: every query chooses for itself. Bidirectional queries are sorted first, and there is no
 	// window. Causal blocks consist of neighbours and need Chunk.
 	Together int `json:"together,omitempty"`
 	// Chunk is the number of consecutive keys that are clustered on their own, into Clusters each, once all of them
@@ -109,7 +109,7 @@ func (s *Spec) Validate() error {
 	case s.Chunk > mostChunk:
 		return fmt.Errorf("chunk %d, want at most %d: %w", s.Chunk, mostChunk, ErrSpec)
 	case s.Together > 0 && s.Keys > 0 && (s.Top > 0 || s.Chunk > 0 || s.Clusters == 0):
-		return fmt.Errorf("keys %d with together %d are keys of all clusters, set clusters, leave out top and chunk: %w",
+		return fmt.Errorf("keys %d with together %d are of all clusters, set clusters, leave out top and chunk: %w",
 			s.Keys, s.Together, ErrSpec)
 	case s.Together > 0 && s.Shared:
 		return fmt.Errorf("together %d chooses for all heads of a group, leave out shared: %w", s.Together, ErrSpec)

@@ -204,9 +204,9 @@ func TestTiltBits(t *testing.T) {
 
 // A cluster whose keys weigh nothing for the mean query keeps its plain centroid: a row far from the mean may need it.
 func TestTiltLight(t *testing.T) {
-	// Two rows in one block, with opposite queries: the mean is 0.1, and weights span e^±200.
-	q := attention.NewSeq[float32](1, 1, 2, 1)
-	k, v := attention.NewSeq[float32](1, 1, 6, 1), attention.NewSeq[float32](1, 1, 6, 1)
+	// Two rows in one block, with opposite queries: their mean is 10, and weights span e^±200.
+	q, k := attention.NewSeq[float32](1, 1, 2, 1), attention.NewSeq[float32](1, 1, 6, 1)
+	v := attention.NewSeq[float32](1, 1, 6, 1)
 	copy(q.Data, []float32{-10, 30})
 	copy(k.Data, []float32{-20, -20, -20, 20, 20, 20})
 	copy(v.Data, []float32{1, 1, 1, 3, 3, 3})
@@ -222,8 +222,8 @@ func TestTiltLight(t *testing.T) {
 
 func TestTiltRefused(t *testing.T) {
 	for _, s := range []Spec{{Clusters: 8, Keys: 4}, {Keys: 4, Together: 8, Sinks: 1},
-		{Clusters: 8, Keys: 4, Together: 8, Top: 1},
-		{Clusters: 8, Keys: 4, Together: 8, Chunk: 16}, {Clusters: 8, Keys: 4, Together: 8, Shared: true}} {
+		{Clusters: 8, Keys: 4, Together: 8, Top: 1}, {Clusters: 8, Keys: 4, Together: 8, Chunk: 16},
+		{Clusters: 8, Keys: 4, Together: 8, Shared: true}} {
 		if err := s.Validate(); !errors.Is(err, ErrSpec) {
 			t.Errorf("%+v: %v", s, err)
 		}
