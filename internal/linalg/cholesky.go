@@ -195,7 +195,7 @@ func factorSmall[T dense.Float](a dense.Matrix[T]) int {
 		}
 		for r := i + 1; r < a.Rows; r++ {
 			row, f := a.Row(r)[r:], d[r]
-			for j, v := range d[r:len(d)] {
+			for j, v := range d[r:] {
 				row[j] += T(f * v)
 			}
 		}
