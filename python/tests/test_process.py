@@ -25,13 +25,13 @@ def test_interrupt():
     import numpy as np, randfeat
     from randfeat import _lib
     model = randfeat.RandFeatRegressor()  # imports scikit-learn before the interrupt
-    x = np.random.default_rng(0).normal(size=(20000, 8))  # far more than a second of work
+    x = np.random.default_rng(0).normal(size=(6000, 8))
     live = _lib.lib().rf_live()
     def hit():
         global sent
         sent = time.monotonic()
         signal.raise_signal(signal.SIGINT)
-    threading.Timer(1.0, hit).start()
+    threading.Timer(1.5, hit).start()
     try:
         model.fit(x, np.sin(x).sum(axis=1))
         print("not interrupted")
