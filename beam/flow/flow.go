@@ -31,7 +31,8 @@ import (
 	"sync"
 )
 
-// Work is the computation. Its methods may be called concurrently. Write files with store.Put or in another atomic way.
+// Work is the computation. Its methods may be called concurrently. A file must appear in one step: write another one
+// beside it and rename that.
 type Work interface {
 	// Leaf does a stage for leaf i and writes a file.
 	Leaf(ctx context.Context, stage string, i int, file string) (rows int64, err error)
