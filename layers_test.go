@@ -10,10 +10,10 @@ import (
 // modules are not listed.
 var layers = []string{
 	"dense",
-	"internal/buf internal/cell internal/figure internal/half internal/jsonscan internal/namedjson " +
-		"internal/par internal/rng internal/seal internal/similar internal/slim internal/special " +
+	"internal/buf internal/cell internal/figure internal/half internal/jsonscan internal/localfile " +
+		"internal/namedjson internal/par internal/quote internal/rng internal/seal internal/similar internal/slim internal/special " +
 		"internal/stattest internal/tensorfile",
-	"internal/kern internal/omega internal/suggest",
+	"internal/kern internal/npy internal/omega internal/suggest",
 	"coupling data internal/linalg kernel",
 	"data/parquet internal/datasets internal/forms internal/landmark internal/plan kernel/metric",
 	"data/files internal/krr theory",

@@ -3,6 +3,7 @@ package data
 import (
 	"bytes"
 	"errors"
+	"github.com/randfeat/randfeat/internal/quote"
 	"io"
 	"math"
 )
@@ -310,7 +311,7 @@ func (r *csvReader) parse(b *Block) error {
 					col.Num = append(col.Num, math.NaN())
 				} else if col.AppendNumber(cell); r.strict && IsUnreadable(col.Num[len(col.Num)-1]) {
 					return columnError(r.place(start), r.columns[j], ErrUnreadable, "column %s is %s, want a number",
-						show(r.columns[j]), show(cell))
+						quote.Short(r.columns[j]), quote.Short(cell))
 				}
 			}
 		}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/quote"
 )
 
 // ErrSurprise marks errors of a strict [Watch].
@@ -41,7 +42,7 @@ type Surprise struct {
 
 // String says it in words.
 func (s Surprise) String() string {
-	text := fmt.Sprintf("column %s: %d ", show(s.Column), s.Rows)
+	text := fmt.Sprintf("column %s: %d ", quote.Short(s.Column), s.Rows)
 	values, levels := "values", "levels"
 	if s.Rows == 1 {
 		values, levels = "value", "level"
@@ -60,14 +61,14 @@ func (s Surprise) String() string {
 			text += " and taken for it"
 		}
 	case Changed:
-		text += fmt.Sprintf("%s other than %s, the only one at the fit", values, show(s.Known))
+		text += fmt.Sprintf("%s other than %s, the only one at the fit", values, quote.Short(s.Known))
 	case Unread:
 		text += fmt.Sprintf("%s unreadable (want %s), taken for missing", values, s.Known)
 	case Pointed:
 		text += fmt.Sprintf("%s with a decimal point, where the fit had %s, read as plain numbers", values, s.Known)
 	}
 	if s.First != "" {
-		text += fmt.Sprintf("; the first is %s at %s", show(s.First), s.Where)
+		text += fmt.Sprintf("; the first is %s at %s", quote.Short(s.First), s.Where)
 	} else if s.Where != "" {
 		text += fmt.Sprintf("; the first at %s", s.Where)
 	}
@@ -121,18 +122,18 @@ func (w *Watch) add(row int, column, what, known string, usual bool, value, wher
 	detail := ""
 	switch what {
 	case Unseen:
-		detail = fmt.Sprintf("column %s is %s, a level unknown to the model", show(column), show(s.First))
+		detail = fmt.Sprintf("column %s is %s, a level unknown to the model", quote.Short(column), quote.Short(s.First))
 	case Missing:
-		detail = fmt.Sprintf("column %s is missing, which it never was at the fit", show(column))
+		detail = fmt.Sprintf("column %s is missing, which it never was at the fit", quote.Short(column))
 	case Changed:
-		detail = fmt.Sprintf("column %s is %s, and was always %s at the fit", show(column), show(s.First), show(known))
+		detail = fmt.Sprintf("column %s is %s, and was always %s at the fit", quote.Short(column), quote.Short(s.First), quote.Short(known))
 	case Unread:
-		detail = fmt.Sprintf("column %s is %s, want %s", show(column), show(s.First), known)
+		detail = fmt.Sprintf("column %s is %s, want %s", quote.Short(column), quote.Short(s.First), known)
 	case Pointed:
-		detail = fmt.Sprintf("column %s is %s, with a decimal point where the fit had %s", show(column),
-			show(s.First), known)
+		detail = fmt.Sprintf("column %s is %s, with a decimal point where the fit had %s", quote.Short(column),
+			quote.Short(s.First), known)
 	default:
-		detail = fmt.Sprintf("column %s is %s, %s %s, the end of the range at the fit", show(column), s.First, what,
+		detail = fmt.Sprintf("column %s is %s, %s %s, the end of the range at the fit", quote.Short(column), s.First, what,
 			known)
 	}
 	return columnError(where(), column, ErrSurprise, "%s", detail)

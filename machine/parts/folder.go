@@ -13,7 +13,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/randfeat/randfeat/data"
+	"github.com/randfeat/randfeat/internal/localfile"
 	"github.com/randfeat/randfeat/machine"
 )
 
@@ -70,7 +70,7 @@ func OpenFolder(path string) (*Folder, error) {
 func (f *Folder) Run() *Run { return f.run }
 
 func (f *Folder) write(name string, work func(io.Writer) error) error {
-	out, err := data.CreateAtomic(filepath.Join(f.path, name))
+	out, err := localfile.Create(filepath.Join(f.path, name))
 	if err != nil {
 		return err
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/randfeat/randfeat/data"
 	"github.com/randfeat/randfeat/data/files"
+	"github.com/randfeat/randfeat/internal/localfile"
 	"github.com/randfeat/randfeat/machine"
 	"github.com/randfeat/randfeat/machine/tabular"
 )
@@ -171,7 +172,7 @@ func (r *Run) Reads(path string) (string, bool) { return reads(path, r.table.Fil
 
 func reads(path string, files []string) (string, bool) {
 	for _, name := range files {
-		if data.SameFile(path, name) {
+		if localfile.Same(path, name) {
 			return name, true
 		}
 	}

@@ -1,4 +1,4 @@
-package data
+package npy_test
 
 import (
 	"bytes"
@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/npy"
 	"github.com/randfeat/randfeat/internal/tensorfile"
 )
 
@@ -36,7 +37,7 @@ func words(v ...uint16) []byte {
 	return b
 }
 
-func TestReadTensorFile(t *testing.T) {
+func TestReadAnyTensor(t *testing.T) {
 	path := writeTensors(t,
 		tensorfile.Tensor{Name: "q", DType: "F16", Shape: []int{2, 2}, Data: words(0x3c00, 0xc000, 0x0001, 0x7bff)},
 		tensorfile.Tensor{Name: "k.weight", DType: "BF16", Shape: []int{2, 2}, Data: words(0x3f80, 0xc000, 0x0001,
@@ -48,25 +49,25 @@ func TestReadTensorFile(t *testing.T) {
 		tensorfile.Tensor{Name: "u", DType: "U16", Shape: []int{1}, Data: words(0xffff)},
 		tensorfile.Tensor{Name: "f8", DType: "F8_E4M3", Shape: []int{1}, Data: []byte{1}},
 		tensorfile.Tensor{Name: "big", DType: "U64", Shape: []int{1}, Data: bytes.Repeat([]byte{0xff}, 8)})
-	for name, want := range map[string]Tensor{
-		"q": {DType: Float32, Element: "float16", Shape: []int{2, 2}, F32: []float32{1, -2, 0x1p-24, 65504}},
-		"k.weight": {DType: Float32, Element: "bfloat16", Shape: []int{2, 2},
+	for name, want := range map[string]npy.Tensor{
+		"q": {DType: npy.Float32, Element: "float16", Shape: []int{2, 2}, F32: []float32{1, -2, 0x1p-24, 65504}},
+		"k.weight": {DType: npy.Float32, Element: "bfloat16", Shape: []int{2, 2},
 			F32: []float32{1, -2, math.Float32frombits(1 << 16), math.Float32frombits(0x7f7f0000)}},
-		"x":    {DType: Float64, Element: "float64", Shape: []int{1, 2}, F64: []float64{1, math.Pi}},
-		"s":    {DType: Float32, Element: "float32", Shape: []int{1, 1}, F32: []float32{1.5}},
-		"mask": {DType: Bool, Element: "bool", Shape: []int{3}, Int: []int64{0, 1, 1}},
-		"ids":  {DType: Int64, Element: "int32", Shape: []int{1}, Int: []int64{-2}},
-		"u":    {DType: Int64, Element: "uint16", Shape: []int{1}, Int: []int64{65535}},
+		"x":    {DType: npy.Float64, Element: "float64", Shape: []int{1, 2}, F64: []float64{1, math.Pi}},
+		"s":    {DType: npy.Float32, Element: "float32", Shape: []int{1, 1}, F32: []float32{1.5}},
+		"mask": {DType: npy.Bool, Element: "bool", Shape: []int{3}, Int: []int64{0, 1, 1}},
+		"ids":  {DType: npy.Int64, Element: "int32", Shape: []int{1}, Int: []int64{-2}},
+		"u":    {DType: npy.Int64, Element: "uint16", Shape: []int{1}, Int: []int64{65535}},
 	} {
-		if got, err := ReadTensorFile(path + ":" + name); err != nil || !reflect.DeepEqual(got, want) {
+		if got, err := npy.ReadAnyTensor(path + ":" + name); err != nil || !reflect.DeepEqual(got, want) {
 			t.Errorf("%s: %+v, %v, want %+v", name, got, err, want)
 		}
 	}
-	if a, err := ReadArrayFile(path + ":q"); err != nil || a.Rows() != 2 || a.Cols() != 2 || a.Float64().At(1,
+	if a, err := npy.ReadAny(path + ":q"); err != nil || a.Rows() != 2 || a.Cols() != 2 || a.Float64().At(1,
 		1) != 65504 {
 		t.Errorf("%+v, %v", a, err)
 	}
-	if _, err := ReadArrayFile(path + ":mask"); !errors.Is(err, dense.ErrShape) {
+	if _, err := npy.ReadAny(path + ":mask"); !errors.Is(err, dense.ErrShape) {
 		t.Error(err)
 	}
 	for name, want := range map[string]string{
@@ -75,16 +76,16 @@ func TestReadTensorFile(t *testing.T) {
 		":f8":  `tensor "f8" has elements of type F8_E4M3, want floats`,
 		":big": "beyond int64",
 	} {
-		if _, err := ReadTensorFile(path + name); err == nil || !strings.Contains(err.Error(), want) ||
+		if _, err := npy.ReadAnyTensor(path + name); err == nil || !strings.Contains(err.Error(), want) ||
 			!strings.Contains(err.Error(), path) {
 			t.Errorf("%q: %v, want %s", name, err, want)
 		}
 	}
 	one := writeTensors(t, tensorfile.Floats("only", []float64{3}, 1, 1))
-	if got, err := ReadTensorFile(one); err != nil || got.F64[0] != 3 {
+	if got, err := npy.ReadAnyTensor(one); err != nil || got.F64[0] != 3 {
 		t.Errorf("%+v, %v", got, err)
 	}
-	if _, err := ReadTensorFile(one + "x:y"); !errors.Is(err, os.ErrNotExist) { // another name
+	if _, err := npy.ReadAnyTensor(one + "x:y"); !errors.Is(err, os.ErrNotExist) { // another name
 		t.Error(err)
 	}
 	cut, err := os.ReadFile(one)
@@ -94,32 +95,17 @@ func TestReadTensorFile(t *testing.T) {
 	if err := os.WriteFile(one, cut[:len(cut)-1], 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := ReadTensorFile(one); !errors.Is(err, ErrSafetensors) || !strings.Contains(err.Error(), "truncated") {
+	if _, err := npy.ReadAnyTensor(one); !errors.Is(err, npy.ErrSafetensors) || !strings.Contains(err.Error(), "truncated") {
 		t.Error(err)
 	}
 }
 
-// float16 in npy files, of both byte orders and as a table.
+// float16 in npy files, of both byte orders.
 func TestHalfNPY(t *testing.T) {
 	for order, b := range map[string][]byte{"<": {0, 0x3c, 0, 0xc0}, ">": {0x3c, 0, 0xc0, 0}} {
-		head := "{'descr': '" + order + "f2', 'fortran_order': False, 'shape': (2, 1), }"
-		file := append([]byte("\x93NUMPY\x01\x00"), byte(len(head)), 0)
-		file = append(append(file, head...), b...)
-		a, err := ReadNPY(bytes.NewReader(file))
-		if err != nil || a.DType != Float32 || a.F32.At(0, 0) != 1 || a.F32.At(1, 0) != -2 {
+		a, err := npy.Read(bytes.NewReader(file("{'descr': '"+order+"f2', 'fortran_order': False, 'shape': (2, 1), }", b)))
+		if err != nil || a.DType != npy.Float32 || a.F32.At(0, 0) != 1 || a.F32.At(1, 0) != -2 {
 			t.Errorf("%s: %+v, %v", order, a, err)
-		}
-		src, err := OpenBytes("h.npy", file, Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		r, err := src.Open(nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var block Block
-		if err := r.Read(&block, 10); err != nil || !reflect.DeepEqual(block.Cols[0].Num, []float64{1, -2}) {
-			t.Errorf("%s: %v, %v", order, block.Cols[0].Num, err)
 		}
 	}
 }

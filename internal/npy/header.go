@@ -1,4 +1,4 @@
-package data
+package npy
 
 import (
 	"bytes"
@@ -16,7 +16,7 @@ import (
 // The tests use it as the second implementation to agree with.
 
 const (
-	magic = "\x93NUMPY"
+	Magic = "\x93NUMPY"
 	// maxHeader bounds the allocation for the header; NumPy itself writes about 128 bytes and refuses more than
 	// 10000 unless told otherwise.
 	maxHeader = 1 << 16
@@ -39,55 +39,55 @@ func (t DType) String() string { return [...]string{"float64", "float32", "int64
 // Size is the number of bytes of one element in memory.
 func (t DType) Size() int { return [...]int{8, 4, 8, 8}[t] }
 
-// header is the dictionary of an npy file.
-type header struct {
-	dtype   DType
+// Header is the dictionary of an npy file.
+type Header struct {
+	Dtype   DType
 	descr   string // as in the file, such as <f4
-	width   int    // bytes of one element in the file
+	Width   int    // bytes of one element in the file
 	order   binary.ByteOrder
-	fortran bool
-	shape   []int
-	size    int64 // bytes before the data
+	Fortran bool
+	Shape   []int
+	Size    int64 // bytes before the data
 }
 
 // element is the element type as NumPy calls it: int32 for <i4 and >i4.
-func (h header) element() string {
-	if h.dtype == Bool {
+func (h Header) element() string {
+	if h.Dtype == Bool {
 		return "bool"
 	}
 	kind := map[byte]string{'f': "float", 'i': "int", 'u': "uint"}[h.descr[len(h.descr)-2]]
-	return kind + strconv.Itoa(8*h.width)
+	return kind + strconv.Itoa(8*h.Width)
 }
 
-// elements is the product of the shape; readHeader has checked that it does not overflow.
-func (h header) elements() int {
+// Elements is the product of the shape; readHeader has checked that it does not overflow.
+func (h Header) Elements() int {
 	n := 1
-	for _, d := range h.shape {
+	for _, d := range h.Shape {
 		n *= d
 	}
 	return n
 }
 
-// dims is the shape for messages: 2×3.
-func (h header) dims() string {
-	if len(h.shape) == 0 {
+// Dims is the shape for messages: 2×3.
+func (h Header) Dims() string {
+	if len(h.Shape) == 0 {
 		return "scalar"
 	}
-	s := make([]string, len(h.shape))
-	for i, d := range h.shape {
+	s := make([]string, len(h.Shape))
+	for i, d := range h.Shape {
 		s[i] = strconv.Itoa(d)
 	}
 	return strings.Join(s, "×")
 }
 
-// readHeader reads everything before the data. Keys may come in any order, as the format allows.
-func readHeader(r io.Reader) (header, error) {
+// ReadHeader reads everything before the data. Keys may come in any order, as the format allows.
+func ReadHeader(r io.Reader) (Header, error) {
 	var pre [12]byte
 	if err := readFull(r, pre[:8], "the magic string"); err != nil {
-		return header{}, err
+		return Header{}, err
 	}
-	if string(pre[:6]) != magic {
-		return header{}, fault(FaultFormat, "the file does not start with the npy magic string")
+	if string(pre[:6]) != Magic {
+		return Header{}, Errorf(FaultFormat, "the file does not start with the npy magic string")
 	}
 	var length int
 	lengthBytes := 4
@@ -96,26 +96,26 @@ func readHeader(r io.Reader) (header, error) {
 		lengthBytes = 2
 	case 2, 3:
 	default:
-		return header{}, fault(FaultFormat, "format version %d.%d, want 1, 2 or 3", pre[6], pre[7])
+		return Header{}, Errorf(FaultFormat, "format version %d.%d, want 1, 2 or 3", pre[6], pre[7])
 	}
 	if err := readFull(r, pre[8:8+lengthBytes], "the header length"); err != nil {
-		return header{}, err
+		return Header{}, err
 	}
 	if lengthBytes == 2 {
 		length = int(binary.LittleEndian.Uint16(pre[8:]))
 	} else {
 		n := binary.LittleEndian.Uint32(pre[8:])
 		if n > maxHeader {
-			return header{}, fault(FaultHeader, "the header claims %d bytes, the limit is %d", n, maxHeader)
+			return Header{}, Errorf(FaultHeader, "the header claims %d bytes, the limit is %d", n, maxHeader)
 		}
 		length = int(n)
 	}
 	text := make([]byte, length)
 	if err := readFull(r, text, "the header"); err != nil {
-		return header{}, err
+		return Header{}, err
 	}
 	h, err := parseHeader(string(text))
-	h.size = int64(8 + lengthBytes + length)
+	h.Size = int64(8 + lengthBytes + length)
 	return h, err
 }
 
@@ -123,26 +123,26 @@ func readHeader(r io.Reader) (header, error) {
 func readFull(r io.Reader, b []byte, what string) error {
 	_, err := io.ReadFull(r, b)
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		return fault(FaultTruncated, "the file ends inside %s", what)
+		return Errorf(FaultTruncated, "the file ends inside %s", what)
 	}
 	return err
 }
 
 // parseHeader reads the Python dictionary literal of an npy header.
-func parseHeader(text string) (header, error) {
+func parseHeader(text string) (Header, error) {
 	s := scanner{rest: text}
-	var h header
+	var h Header
 	seen := map[string]bool{}
 	if !s.eat("{") {
-		return header{}, fault(FaultFormat, "the header is not a dictionary")
+		return Header{}, Errorf(FaultFormat, "the header is not a dictionary")
 	}
 	for !s.eat("}") {
 		key, ok := s.quoted()
 		if !ok || !s.eat(":") {
-			return header{}, fault(FaultFormat, "the header dictionary is malformed near %q", s.near())
+			return Header{}, Errorf(FaultFormat, "the header dictionary is malformed near %q", s.near())
 		}
 		if seen[key] {
-			return header{}, fault(FaultFormat, "the header has two %q entries", key)
+			return Header{}, Errorf(FaultFormat, "the header has two %q entries", key)
 		}
 		seen[key] = true
 		var err error
@@ -154,10 +154,10 @@ func parseHeader(text string) (header, error) {
 		case "shape":
 			err = h.parseShape(&s)
 		default:
-			err = fault(FaultFormat, "unknown header entry %q", key)
+			err = Errorf(FaultFormat, "unknown header entry %q", key)
 		}
 		if err != nil {
-			return header{}, err
+			return Header{}, err
 		}
 		if s.eat(",") {
 			continue
@@ -165,30 +165,30 @@ func parseHeader(text string) (header, error) {
 		if s.eat("}") {
 			break
 		}
-		return header{}, fault(FaultFormat, "the header dictionary is malformed near %q", s.near())
+		return Header{}, Errorf(FaultFormat, "the header dictionary is malformed near %q", s.near())
 	}
 	if strings.TrimSpace(s.rest) != "" {
-		return header{}, fault(FaultFormat, "the header continues after its dictionary")
+		return Header{}, Errorf(FaultFormat, "the header continues after its dictionary")
 	}
 	for _, key := range []string{"descr", "fortran_order", "shape"} {
 		if !seen[key] {
-			return header{}, fault(FaultFormat, "the header has no %q entry", key)
+			return Header{}, Errorf(FaultFormat, "the header has no %q entry", key)
 		}
 	}
-	left := math.MaxInt / h.dtype.Size()
-	for _, d := range h.shape {
+	left := math.MaxInt / h.Dtype.Size()
+	for _, d := range h.Shape {
 		if d > left {
-			return header{}, fault(FaultOverflow, "%s elements do not fit in memory", h.dims())
+			return Header{}, Errorf(FaultOverflow, "%s elements do not fit in memory", h.Dims())
 		}
 		left /= max(d, 1)
 	}
 	return h, nil
 }
 
-func (h *header) parseDescr(s *scanner) error {
+func (h *Header) parseDescr(s *scanner) error {
 	d, ok := s.quoted()
 	if !ok {
-		return fault(FaultDType, "structured elements; want floats")
+		return Errorf(FaultDType, "structured elements; want floats")
 	}
 	h.descr, h.order = d, binary.ByteOrder(binary.LittleEndian)
 	kind, bytes := "", 0
@@ -198,36 +198,36 @@ func (h *header) parseDescr(s *scanner) error {
 	switch {
 	case strings.HasPrefix(d, ">"):
 		h.order = binary.BigEndian
-	case strings.HasPrefix(d, "|") && bytes > 1: // elements of several bytes have an order
+	case strings.HasPrefix(d, "|") && bytes > 1: // Elements of several bytes have an order
 		kind = ""
 	}
 	switch {
 	case kind == "f" && (bytes == 4 || bytes == 2): // float32 holds every float16
-		h.dtype = Float32
+		h.Dtype = Float32
 	case kind == "f" && bytes == 8:
-		h.dtype = Float64
+		h.Dtype = Float64
 	case (kind == "i" || kind == "u") && (bytes == 1 || bytes == 2 || bytes == 4 || bytes == 8):
-		h.dtype = Int64
+		h.Dtype = Int64
 	case kind == "b" && bytes == 1:
-		h.dtype = Bool
+		h.Dtype = Bool
 	default:
 		return h.wrongType("float16 (<f2), float32 (<f4) or float64 (<f8)", "<f8")
 	}
-	h.width = bytes
+	h.Width = bytes
 	return nil
 }
 
-func (h *header) wrongType(want, convert string) error {
-	return fault(FaultDType, "elements of type %q; want %s: convert with array.astype('%s')", h.descr, want, convert)
+func (h *Header) wrongType(want, convert string) error {
+	return Errorf(FaultDType, "elements of type %q; want %s: convert with array.astype('%s')", h.descr, want, convert)
 }
 
-func (h *header) parseOrder(s *scanner) error {
+func (h *Header) parseOrder(s *scanner) error {
 	switch {
 	case s.eat("True"):
-		h.fortran = true
+		h.Fortran = true
 	case s.eat("False"):
 	default:
-		return fault(FaultFormat, "fortran_order is neither True nor False near %q", s.near())
+		return Errorf(FaultFormat, "fortran_order is neither True nor False near %q", s.near())
 	}
 	return nil
 }
@@ -235,49 +235,49 @@ func (h *header) parseOrder(s *scanner) error {
 // maxDims bounds the dimensions of an array; NumPy's own limit is 64.
 const maxDims = 64
 
-func (h *header) parseShape(s *scanner) error {
+func (h *Header) parseShape(s *scanner) error {
 	if !s.eat("(") {
-		return fault(FaultFormat, "the shape is not a tuple near %q", s.near())
+		return Errorf(FaultFormat, "the shape is not a tuple near %q", s.near())
 	}
 	for !s.eat(")") {
 		n, err := s.integer()
 		if err != nil {
 			return err
 		}
-		if len(h.shape) == maxDims {
-			return fault(FaultShape, "the array has more than %d dimensions", maxDims)
+		if len(h.Shape) == maxDims {
+			return Errorf(FaultShape, "the array has more than %d dimensions", maxDims)
 		}
-		h.shape = append(h.shape, n)
+		h.Shape = append(h.Shape, n)
 		if s.eat(",") {
 			continue
 		}
 		if s.eat(")") {
 			break
 		}
-		return fault(FaultFormat, "the shape is malformed near %q", s.near())
+		return Errorf(FaultFormat, "the shape is malformed near %q", s.near())
 	}
 	return nil
 }
 
 // checkMatrix accepts two dimensions of floats only: for one dimension nobody can tell a row from a column.
-func (h *header) checkMatrix() error {
-	if h.dtype != Float32 && h.dtype != Float64 {
+func (h *Header) checkMatrix() error {
+	if h.Dtype != Float32 && h.Dtype != Float64 {
 		return h.wrongType("float32 (<f4) or float64 (<f8)", "<f8")
 	}
-	if len(h.shape) != 2 {
+	if len(h.Shape) != 2 {
 		hint := "reshape to (rows, columns)"
-		if len(h.shape) == 1 {
+		if len(h.Shape) == 1 {
 			hint = "write one vector as array.reshape(1, -1), a column as array.reshape(-1, 1)"
 		}
-		return fault(FaultShape, "the array has %s, want two: %s", dimCount(len(h.shape)), hint)
+		return Errorf(FaultShape, "the array has %s, want two: %s", DimCount(len(h.Shape)), hint)
 	}
-	if h.shape[1] == 0 {
-		return fault(FaultShape, "the array has no columns")
+	if h.Shape[1] == 0 {
+		return Errorf(FaultShape, "the array has no columns")
 	}
 	return nil
 }
 
-func dimCount(n int) string {
+func DimCount(n int) string {
 	switch n {
 	case 0:
 		return "no dimensions"
@@ -324,11 +324,11 @@ func (s *scanner) integer() (int, error) {
 		end++
 	}
 	if end == 0 {
-		return 0, fault(FaultFormat, "the shape holds something other than a nonnegative integer near %q", s.near())
+		return 0, Errorf(FaultFormat, "the shape holds something other than a nonnegative integer near %q", s.near())
 	}
 	n, err := strconv.Atoi(s.rest[:end])
 	if err != nil {
-		return 0, fault(FaultOverflow, "the dimension %.30s does not fit in memory", s.rest[:end])
+		return 0, Errorf(FaultOverflow, "the dimension %.30s does not fit in memory", s.rest[:end])
 	}
 	s.rest = strings.TrimPrefix(s.rest[end:], "L")
 	return n, nil
@@ -339,14 +339,14 @@ func (s *scanner) near() string {
 	return s.rest[:min(len(s.rest), 20)]
 }
 
-// headerBytes is the header of a little-endian, row-major file, padded so that the data starts on a multiple of 64.
-func headerBytes(t DType, shape []int) []byte {
+// HeaderBytes is the header of a little-endian, row-major file, padded so that the data starts on a multiple of 64.
+func HeaderBytes(t DType, shape []int) []byte {
 	descr := "<f8"
 	if t == Float32 {
 		descr = "<f4"
 	}
 	var b bytes.Buffer
-	b.WriteString(magic + "\x01\x00\x00\x00")
+	b.WriteString(Magic + "\x01\x00\x00\x00")
 	b.WriteString("{'descr': '" + descr + "', 'fortran_order': False, 'shape': (")
 	for i, d := range shape {
 		if i > 0 {

@@ -1,4 +1,4 @@
-package data
+package localfile
 
 import (
 	"errors"
@@ -11,24 +11,24 @@ import (
 	"strings"
 )
 
-// AtomicFile writes a temporary file next to its target and renames it in one step. Readers see the old file or the new
+// File writes a temporary file next to its target and renames it in one step. Readers see the old file or the new
 // one, and a failure leaves the target unchanged. A target that is not a regular file (a pipe, /dev/null) is written
 // directly, because it cannot be replaced.
 //
 // A killed process leaves its temporary file behind: a dot, the target's name, a random part and .tmp. The next
-// CreateAtomic of the same target removes it on systems with file locks. A file that another process is still writing
+// Create of the same target removes it on systems with file locks. A file that another process is still writing
 // is locked and stays.
-type AtomicFile struct {
-	f      *os.File
+type File struct {
+	F      *os.File
 	target string
-	direct bool
+	Direct bool
 	done   bool
 	failed error // of the first write that failed: there is nothing to commit
 }
 
-// CreateAtomic opens a temporary file in the directory of path. The caller must Commit or Abort.
-func CreateAtomic(path string) (*AtomicFile, error) {
-	if err := CheckLocal(path); err != nil {
+// Create opens a temporary file in the directory of path. The caller must Commit or Abort.
+func Create(path string) (*File, error) {
+	if err := Check(path); err != nil {
 		return nil, err
 	}
 	info, err := os.Stat(path)
@@ -40,7 +40,7 @@ func CreateAtomic(path string) (*AtomicFile, error) {
 		if err != nil {
 			return nil, err
 		}
-		return &AtomicFile{f: f, target: path, direct: true}, nil
+		return &File{F: f, target: path, Direct: true}, nil
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
 		return nil, err
 	}
@@ -51,9 +51,9 @@ func CreateAtomic(path string) (*AtomicFile, error) {
 			continue
 		}
 		if err != nil {
-			return nil, cannotWrite(path, err)
+			return nil, CannotWrite(path, err)
 		}
-		return &AtomicFile{f: f, target: path}, nil
+		return &File{F: f, target: path}, nil
 	}
 	return nil, fmt.Errorf("cannot write %s: no free name for a temporary file", path)
 }
@@ -116,8 +116,8 @@ func removeOrphans(path string) {
 	}
 }
 
-// cannotWrite names the target and not, as err does, the temporary file.
-func cannotWrite(path string, err error) error {
+// CannotWrite names the target and not, as err does, the temporary file.
+func CannotWrite(path string, err error) error {
 	var p *fs.PathError
 	var l *os.LinkError
 	switch {
@@ -130,10 +130,10 @@ func cannotWrite(path string, err error) error {
 }
 
 // Write appends to the temporary file.
-func (a *AtomicFile) Write(b []byte) (int, error) {
-	n, err := a.f.Write(b)
+func (a *File) Write(b []byte) (int, error) {
+	n, err := a.F.Write(b)
 	if err != nil {
-		err = cannotWrite(a.target, err)
+		err = CannotWrite(a.target, err)
 		if a.failed == nil {
 			a.failed = err
 		}
@@ -143,7 +143,7 @@ func (a *AtomicFile) Write(b []byte) (int, error) {
 
 // Commit syncs the file and renames it to its target. After an error, including an error of an earlier Write, the
 // target is unchanged.
-func (a *AtomicFile) Commit() error {
+func (a *File) Commit() error {
 	if a.done {
 		return nil
 	}
@@ -151,53 +151,53 @@ func (a *AtomicFile) Commit() error {
 	if a.failed != nil {
 		return a.failed
 	}
-	if a.direct {
+	if a.Direct {
 		a.done = true
-		if err := a.f.Close(); err != nil {
-			return cannotWrite(a.target, err)
+		if err := a.F.Close(); err != nil {
+			return CannotWrite(a.target, err)
 		}
 		return nil
 	}
-	if err := a.f.Sync(); err != nil {
-		return cannotWrite(a.target, err)
+	if err := a.F.Sync(); err != nil {
+		return CannotWrite(a.target, err)
 	}
 	// Closing releases the lock, so it comes last on systems that can rename open files.
 	if !haveLocks {
-		if err := a.f.Close(); err != nil {
-			return cannotWrite(a.target, err)
+		if err := a.F.Close(); err != nil {
+			return CannotWrite(a.target, err)
 		}
 	}
-	if err := os.Rename(a.f.Name(), a.target); err != nil {
-		return cannotWrite(a.target, err)
+	if err := os.Rename(a.F.Name(), a.target); err != nil {
+		return CannotWrite(a.target, err)
 	}
 	a.done = true
-	a.f.Close()
+	a.F.Close()
 	syncDir(filepath.Dir(a.target))
 	return nil
 }
 
 // Abort removes the temporary file. It does nothing after Commit.
-func (a *AtomicFile) Abort() {
+func (a *File) Abort() {
 	if a.done {
 		return
 	}
 	a.done = true
-	if !a.direct {
+	if !a.Direct {
 		if haveLocks {
-			os.Remove(a.f.Name())
-			a.f.Close()
+			os.Remove(a.F.Name())
+			a.F.Close()
 		} else {
-			a.f.Close()
-			os.Remove(a.f.Name())
+			a.F.Close()
+			os.Remove(a.F.Name())
 		}
 		return
 	}
-	a.f.Close()
+	a.F.Close()
 }
 
-// WriteAtomic writes a complete file in one step; see [AtomicFile].
-func WriteAtomic(path string, b []byte) error {
-	f, err := CreateAtomic(path)
+// Write writes a complete file in one step; see [File].
+func Write(path string, b []byte) error {
+	f, err := Create(path)
 	if err != nil {
 		return err
 	}

@@ -1,4 +1,4 @@
-package data
+package npy
 
 import (
 	"fmt"
@@ -6,6 +6,7 @@ import (
 	"os"
 
 	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/localfile"
 )
 
 // Array is a matrix in the element type of its file. Exactly one of F32 and F64 is set.
@@ -45,15 +46,15 @@ func (a Array) CheckFinite() error {
 	return a.F64.CheckFinite()
 }
 
-// ReadNPY reads one two-dimensional array of floats, float16 becoming float32, that must end where r ends. Both byte
+// Read reads one two-dimensional array of floats, float16 becoming float32, that must end where r ends. Both byte
 // orders and both memory orders are understood; the result is row-major. Errors about the contents are *[NPYError].
-func ReadNPY(r io.Reader) (Array, error) { return readArray(r, -1) }
+func Read(r io.Reader) (Array, error) { return readArray(r, -1) }
 
-// ReadNPYFile is ReadNPY for a file; the error names it.
-func ReadNPYFile(path string) (Array, error) { return readFile(path, readArray) }
+// ReadFile is ReadNPY for a file; the error names it.
+func ReadFile(path string) (Array, error) { return readFile(path, readArray) }
 
 func readArray(r io.Reader, size int64) (Array, error) {
-	h, err := readHeader(r)
+	h, err := ReadHeader(r)
 	if err != nil {
 		return Array{}, err
 	}
@@ -64,9 +65,9 @@ func readArray(r io.Reader, size int64) (Array, error) {
 	if err != nil {
 		return Array{}, err
 	}
-	a := Array{DType: h.dtype}
-	rows, cols := h.shape[0], h.shape[1]
-	if h.dtype == Float32 {
+	a := Array{DType: h.Dtype}
+	rows, cols := h.Shape[0], h.Shape[1]
+	if h.Dtype == Float32 {
 		a.F32 = dense.Matrix[float32]{Rows: rows, Cols: cols, Stride: cols, Data: t.F32}
 	} else {
 		a.F64 = dense.Matrix[float64]{Rows: rows, Cols: cols, Stride: cols, Data: t.F64}
@@ -77,7 +78,7 @@ func readArray(r io.Reader, size int64) (Array, error) {
 // readFile hands an opened file and its length to read; the error names the file. Length -1: a pipe, unknown.
 func readFile[A any](path string, read func(r io.Reader, size int64) (A, error)) (A, error) {
 	var none A
-	if err := CheckLocal(path); err != nil {
+	if err := localfile.Check(path); err != nil {
 		return none, err
 	}
 	f, err := os.Open(path)
@@ -102,21 +103,21 @@ func readFile[A any](path string, read func(r io.Reader, size int64) (A, error))
 }
 
 // readBody reads the elements that h promises; size is the total length of the file if it is known, else -1.
-func readBody(r io.Reader, h header, size int64) (Tensor, error) {
+func readBody(r io.Reader, h Header, size int64) (Tensor, error) {
 	if size >= 0 {
-		if err := checkSize(h, size-h.size); err != nil {
+		if err := CheckSize(h, size-h.Size); err != nil {
 			return Tensor{}, err
 		}
 	}
-	t := Tensor{DType: h.dtype, Element: h.element(), Shape: h.shape}
+	t := Tensor{DType: h.Dtype, Element: h.element(), Shape: h.Shape}
 	var err error
-	switch h.dtype {
+	switch h.Dtype {
 	case Float32:
-		t.F32, err = readElements(r, h, size >= 0, decodeFloat32)
+		t.F32, err = readElements(r, h, size >= 0, DecodeFloat32)
 	case Float64:
-		t.F64, err = readElements(r, h, size >= 0, decodeFloat64)
+		t.F64, err = readElements(r, h, size >= 0, DecodeFloat64)
 	default:
-		t.Int, err = readElements(r, h, size >= 0, decodeInt)
+		t.Int, err = readElements(r, h, size >= 0, DecodeInt)
 	}
 	return t, err
 }
@@ -127,34 +128,34 @@ const chunkBytes = 1 << 20
 
 // readElements reads all elements in row-major order. known means that the file is as long as the shape promises, so
 // all memory may be taken at once.
-func readElements[E any](r io.Reader, h header, known bool, decode func(dst []E, b []byte,
-	h header) error) ([]E, error) {
-	total := h.elements()
+func readElements[E any](r io.Reader, h Header, known bool, decode func(dst []E, b []byte,
+	h Header) error) ([]E, error) {
+	total := h.Elements()
 	var values []E
 	if known {
 		values = make([]E, 0, total)
 	}
-	buf := make([]byte, min(chunkBytes, total*h.width))
-	chunk := make([]E, len(buf)/h.width)
+	buf := make([]byte, min(chunkBytes, total*h.Width))
+	chunk := make([]E, len(buf)/h.Width)
 	for len(values) < total {
-		n := min(len(buf), (total-len(values))*h.width)
+		n := min(len(buf), (total-len(values))*h.Width)
 		got, err := io.ReadFull(r, buf[:n])
 		if err == io.EOF || err == io.ErrUnexpectedEOF {
-			return nil, checkSize(h, int64(len(values))*int64(h.width)+int64(got))
+			return nil, CheckSize(h, int64(len(values))*int64(h.Width)+int64(got))
 		}
 		if err != nil {
 			return nil, err
 		}
-		if err := decode(chunk[:n/h.width], buf[:n], h); err != nil {
+		if err := decode(chunk[:n/h.Width], buf[:n], h); err != nil {
 			return nil, err
 		}
-		values = append(values, chunk[:n/h.width]...)
+		values = append(values, chunk[:n/h.Width]...)
 	}
 	if n, _ := io.ReadFull(r, make([]byte, 1)); n > 0 {
-		return nil, fault(FaultTrailing, "data follow the %s array", h.dims())
+		return nil, Errorf(FaultTrailing, "data follow the %s array", h.Dims())
 	}
-	if h.fortran && len(h.shape) > 1 {
-		return rowMajor(values, h.shape), nil
+	if h.Fortran && len(h.Shape) > 1 {
+		return rowMajor(values, h.Shape), nil
 	}
 	return values, nil
 }

@@ -1,4 +1,4 @@
-package data_test
+package npy_test
 
 import (
 	"bytes"
@@ -9,13 +9,13 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/randfeat/randfeat/data"
 	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/npy"
 )
 
-func readTensor(t *testing.T, dict string, body []byte) data.Tensor {
+func readTensor(t *testing.T, dict string, body []byte) npy.Tensor {
 	t.Helper()
-	a, err := data.ReadNPYTensor(bytes.NewReader(file(dict, body)))
+	a, err := npy.ReadTensor(bytes.NewReader(file(dict, body)))
 	if err != nil {
 		t.Fatalf("%s: %v", dict, err)
 	}
@@ -33,10 +33,10 @@ func TestReadTensorOrders(t *testing.T) {
 		f.Dims() != "[2, 3, 2]" {
 		t.Errorf("%v, %v", c, f)
 	}
-	if got := data.Floats[float32](c); len(got) != 12 || got[7] != 7 {
+	if got := npy.Floats[float32](c); len(got) != 12 || got[7] != 7 {
 		t.Errorf("as float32: %v", got)
 	}
-	if got := data.Floats[float64](c); &got[0] != &c.F64[0] {
+	if got := npy.Floats[float64](c); &got[0] != &c.F64[0] {
 		t.Error("float64 was copied")
 	}
 }
@@ -62,8 +62,8 @@ func TestReadTensorIntegers(t *testing.T) {
 		if a.Element != c.element {
 			t.Errorf("%s: element type %s, want %s", c.descr, a.Element, c.element)
 		}
-		if !slices.Equal(a.Int, c.want) || (a.DType == data.Bool) != c.bool || a.IsFloat() ||
-			data.Floats[float32](a) != nil {
+		if !slices.Equal(a.Int, c.want) || (a.DType == npy.Bool) != c.bool || a.IsFloat() ||
+			npy.Floats[float32](a) != nil {
 			t.Errorf("%s: %+v, want %v", c.descr, a, c.want)
 		}
 		f := a.AsFloats()
@@ -76,10 +76,10 @@ func TestReadTensorIntegers(t *testing.T) {
 			}
 		}
 	}
-	_, err := data.ReadNPYTensor(bytes.NewReader(file("{'descr': '<u8', 'fortran_order': False, 'shape': (1,), }\n",
+	_, err := npy.ReadTensor(bytes.NewReader(file("{'descr': '<u8', 'fortran_order': False, 'shape': (1,), }\n",
 		bytes.Repeat([]byte{0xff}, 8))))
-	var e *data.NPYError
-	if !errors.As(err, &e) || e.Fault != data.FaultOverflow {
+	var e *npy.Error
+	if !errors.As(err, &e) || e.Fault != npy.FaultOverflow {
 		t.Errorf("2⁶⁴-1 as int64: %v", err)
 	}
 }
@@ -94,7 +94,7 @@ func TestReadTensorShapes(t *testing.T) {
 		t.Errorf("empty: %+v", a)
 	}
 	many := "{'descr': '<f8', 'fortran_order': False, 'shape': (" + strings.Repeat("1, ", 65) + "), }\n"
-	if _, err := data.ReadNPYTensor(bytes.NewReader(file(many, le64(1)))); !errors.Is(err, data.ErrNPY) {
+	if _, err := npy.ReadTensor(bytes.NewReader(file(many, le64(1)))); !errors.Is(err, npy.ErrFormat) {
 		t.Errorf("65 dimensions: %v", err)
 	}
 }
@@ -110,20 +110,20 @@ func TestTensorRoundTrip(t *testing.T) {
 			m.Data[i] = float32(i) / 3
 		}
 		var b bytes.Buffer
-		w, err := data.NewNPYTensorWriter[float32](&b, shape)
+		w, err := npy.NewTensorWriter[float32](&b, shape)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if err := errors.Join(w.WriteRows(m), w.Close()); err != nil {
 			t.Fatal(err)
 		}
-		a, err := data.ReadNPYTensor(&b)
+		a, err := npy.ReadTensor(&b)
 		if err != nil || !slices.Equal(a.Shape, shape) || !slices.Equal(a.F32, m.Data) {
 			t.Errorf("%v: %+v, %v", shape, a.Shape, err)
 		}
 	}
 	for _, shape := range [][]int{nil, {-1, 2}, {1 << 40, 1 << 40, 2}} {
-		if _, err := data.NewNPYTensorWriter[float64](io.Discard, shape); !errors.Is(err, dense.ErrShape) {
+		if _, err := npy.NewTensorWriter[float64](io.Discard, shape); !errors.Is(err, dense.ErrShape) {
 			t.Errorf("shape %v: %v", shape, err)
 		}
 	}
@@ -131,14 +131,14 @@ func TestTensorRoundTrip(t *testing.T) {
 
 func TestReadTensorFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x.npy")
-	if err := data.WriteNPYFile(path, dense.MustFromRows([][]float32{{1, 2}, {3, 4}})); err != nil {
+	if err := npy.WriteFile(path, dense.MustFromRows([][]float32{{1, 2}, {3, 4}})); err != nil {
 		t.Fatal(err)
 	}
-	a, err := data.ReadNPYTensorFile(path)
-	if err != nil || a.DType != data.Float32 || a.Element != "float32" || !slices.Equal(a.F32, []float32{1, 2, 3, 4}) {
+	a, err := npy.ReadTensorFile(path)
+	if err != nil || a.DType != npy.Float32 || a.Element != "float32" || !slices.Equal(a.F32, []float32{1, 2, 3, 4}) {
 		t.Errorf("%+v, %v", a, err)
 	}
-	if _, err := data.ReadNPYTensorFile(path + "x"); err == nil || !strings.Contains(err.Error(), path) {
+	if _, err := npy.ReadTensorFile(path + "x"); err == nil || !strings.Contains(err.Error(), path) {
 		t.Errorf("%v does not name the file", err)
 	}
 }

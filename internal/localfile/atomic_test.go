@@ -1,4 +1,4 @@
-package data_test
+package localfile_test
 
 import (
 	"errors"
@@ -9,7 +9,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/randfeat/randfeat/data"
+	"github.com/randfeat/randfeat/internal/localfile"
 )
 
 func listed(t *testing.T, dir string) []string {
@@ -41,7 +41,7 @@ func TestAtomicFileRemovesOrphans(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	living, err := data.CreateAtomic(path)
+	living, err := localfile.Create(path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,7 +49,7 @@ func TestAtomicFileRemovesOrphans(t *testing.T) {
 	if _, err := living.Write([]byte("first")); err != nil {
 		t.Fatal(err)
 	}
-	second, err := data.CreateAtomic(path)
+	second, err := localfile.Create(path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -63,7 +63,7 @@ func TestAtomicFileRemovesOrphans(t *testing.T) {
 			t.Errorf("%s is gone", name)
 		}
 	}
-	for _, f := range []*data.AtomicFile{second, living} {
+	for _, f := range []*localfile.File{second, living} {
 		if err := f.Commit(); err != nil {
 			t.Fatal(err)
 		}
@@ -83,7 +83,7 @@ func TestAtomicFileConcurrentWriters(t *testing.T) {
 	for w := range 8 {
 		all.Go(func() {
 			for range 25 {
-				f, err := data.CreateAtomic(path)
+				f, err := localfile.Create(path)
 				if err == nil {
 					_, err = f.Write([]byte(strings.Repeat(string(rune('a'+w)), 1000)))
 				}
@@ -109,7 +109,7 @@ func TestAtomicFileConcurrentWriters(t *testing.T) {
 
 // A write that failed cannot be committed, even by a caller who did not look.
 func TestAtomicFileDoesNotCommitAfterAFailedWrite(t *testing.T) {
-	full, err := data.CreateAtomic("/dev/full")
+	full, err := localfile.Create("/dev/full")
 	if errors.Is(err, os.ErrNotExist) || runtime.GOOS != "linux" {
 		t.Skip("no /dev/full here")
 	}

@@ -1,4 +1,4 @@
-package data
+package npy
 
 import (
 	"encoding/binary"
@@ -10,6 +10,8 @@ import (
 
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/internal/half"
+	"github.com/randfeat/randfeat/internal/localfile"
+	"github.com/randfeat/randfeat/internal/quote"
 	"github.com/randfeat/randfeat/internal/tensorfile"
 )
 
@@ -30,13 +32,13 @@ func splitTensor(path string) (file, name string, ok bool) {
 	return path, "", false
 }
 
-// ReadTensorFile reads an array: an npy file, or one tensor of a safetensors file, written file.safetensors:name. The
+// ReadAnyTensor reads an array: an npy file, or one tensor of a safetensors file, written file.safetensors:name. The
 // name may be omitted if the file has one tensor. float16 and bfloat16 become float32, which represents them exactly.
 // Only the requested tensor is read.
-func ReadTensorFile(path string) (Tensor, error) {
+func ReadAnyTensor(path string) (Tensor, error) {
 	file, name, ok := splitTensor(path)
 	if !ok {
-		return ReadNPYTensorFile(path)
+		return ReadTensorFile(path)
 	}
 	t, err := readSafetensor(file, name)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -45,12 +47,12 @@ func ReadTensorFile(path string) (Tensor, error) {
 	return t, err
 }
 
-// ReadArrayFile is ReadTensorFile for a matrix of floats, as [ReadNPYFile] is for npy files.
-func ReadArrayFile(path string) (Array, error) {
+// ReadAny is ReadTensorFile for a matrix of floats, as [ReadNPYFile] is for npy files.
+func ReadAny(path string) (Array, error) {
 	if _, _, ok := splitTensor(path); !ok {
-		return ReadNPYFile(path)
+		return ReadFile(path)
 	}
-	t, err := ReadTensorFile(path)
+	t, err := ReadAnyTensor(path)
 	if err != nil {
 		return Array{}, err
 	}
@@ -69,7 +71,7 @@ func ReadArrayFile(path string) (Array, error) {
 }
 
 func readSafetensor(path, name string) (Tensor, error) {
-	if err := CheckLocal(path); err != nil {
+	if err := localfile.Check(path); err != nil {
 		return Tensor{}, err
 	}
 	f, err := os.Open(path)
@@ -97,7 +99,7 @@ func readSafetensor(path, name string) (Tensor, error) {
 	}
 	raw, ok, err := x.Tensor(name)
 	if !ok && err == nil {
-		err = fmt.Errorf("no tensor %s; they are %s", show(name), tensorNames(x))
+		err = fmt.Errorf("no tensor %s; they are %s", quote.Short(name), tensorNames(x))
 	}
 	if err != nil {
 		return Tensor{}, err
@@ -117,7 +119,7 @@ func tensorNames(x *tensorfile.Index) string {
 	for i, t := range x.Tensors {
 		names[i] = t.Name
 	}
-	return listNames(names)
+	return quote.List(names)
 }
 
 // elementNames are the element types of safetensors files that can be read, as NumPy calls them.
@@ -132,15 +134,15 @@ func decodeTensor(raw tensorfile.Tensor) (Tensor, error) {
 	case "F64":
 		t.F64 = make([]float64, len(b)/8)
 		t.DType = Float64
-		return t, decodeFloat64(t.F64, b, header{order: binary.LittleEndian})
+		return t, DecodeFloat64(t.F64, b, Header{order: binary.LittleEndian})
 	case "F32":
 		t.F32 = make([]float32, len(b)/4)
 		t.DType = Float32
-		return t, decodeFloat32(t.F32, b, header{order: binary.LittleEndian, width: 4})
+		return t, DecodeFloat32(t.F32, b, Header{order: binary.LittleEndian, Width: 4})
 	case "F16":
 		t.F32 = make([]float32, len(b)/2)
 		t.DType = Float32
-		return t, decodeFloat32(t.F32, b, header{order: binary.LittleEndian, width: 2})
+		return t, DecodeFloat32(t.F32, b, Header{order: binary.LittleEndian, Width: 2})
 	case "BF16":
 		t.F32 = make([]float32, len(b)/2)
 		t.DType = Float32
@@ -151,22 +153,22 @@ func decodeTensor(raw tensorfile.Tensor) (Tensor, error) {
 	}
 	if t.Element == "" {
 		return t, fmt.Errorf("tensor %s has elements of type %s, want floats of 16, 32 or 64 bits, integers or bools: convert it: %w",
-			show(raw.Name), raw.DType, ErrSafetensors)
+			quote.Short(raw.Name), raw.DType, ErrSafetensors)
 	}
-	h := header{dtype: Int64, order: binary.LittleEndian, descr: "<i8", width: 8}
+	h := Header{Dtype: Int64, order: binary.LittleEndian, descr: "<i8", Width: 8}
 	switch raw.DType {
 	case "BOOL":
-		h.dtype, h.width = Bool, 1
+		h.Dtype, h.Width = Bool, 1
 	case "I32", "U32":
-		h.width = 4
+		h.Width = 4
 	case "I16", "U16":
-		h.width = 2
+		h.Width = 2
 	case "I8", "U8":
-		h.width = 1
+		h.Width = 1
 	}
 	if raw.DType[0] == 'U' {
 		h.descr = "<u8"
 	}
-	t.DType, t.Int = h.dtype, make([]int64, len(b)/h.width)
-	return t, decodeInt(t.Int, b, h)
+	t.DType, t.Int = h.Dtype, make([]int64, len(b)/h.Width)
+	return t, DecodeInt(t.Int, b, h)
 }

@@ -1,4 +1,4 @@
-package data
+package npy
 
 import (
 	"fmt"
@@ -19,15 +19,15 @@ type Tensor struct {
 	Int     []int64
 }
 
-// ReadNPYTensor reads one array of floats, integers or bools that must end where r ends. Both byte orders and both
+// ReadTensor reads one array of floats, integers or bools that must end where r ends. Both byte orders and both
 // memory orders are understood. Errors about the contents are *[NPYError].
-func ReadNPYTensor(r io.Reader) (Tensor, error) { return readTensor(r, -1) }
+func ReadTensor(r io.Reader) (Tensor, error) { return readTensor(r, -1) }
 
-// ReadNPYTensorFile is ReadNPYTensor for a file; the error names it.
-func ReadNPYTensorFile(path string) (Tensor, error) { return readFile(path, readTensor) }
+// ReadTensorFile is ReadNPYTensor for a file; the error names it.
+func ReadTensorFile(path string) (Tensor, error) { return readFile(path, readTensor) }
 
 func readTensor(r io.Reader, size int64) (Tensor, error) {
-	h, err := readHeader(r)
+	h, err := ReadHeader(r)
 	if err != nil {
 		return Tensor{}, err
 	}

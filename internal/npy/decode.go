@@ -1,4 +1,4 @@
-package data
+package npy
 
 import (
 	"encoding/binary"
@@ -7,8 +7,8 @@ import (
 	"github.com/randfeat/randfeat/internal/half"
 )
 
-func decodeFloat32(dst []float32, b []byte, h header) error {
-	if h.width == 2 {
+func DecodeFloat32(dst []float32, b []byte, h Header) error {
+	if h.Width == 2 {
 		decodeHalf(dst, b, h.order)
 		return nil
 	}
@@ -24,7 +24,7 @@ func decodeFloat32(dst []float32, b []byte, h header) error {
 	return nil
 }
 
-func decodeFloat64(dst []float64, b []byte, h header) error {
+func DecodeFloat64(dst []float64, b []byte, h Header) error {
 	if h.native() {
 		for i := range dst {
 			dst[i] = math.Float64frombits(binary.LittleEndian.Uint64(b[8*i:]))
@@ -37,13 +37,13 @@ func decodeFloat64(dst []float64, b []byte, h header) error {
 	return nil
 }
 
-// decodeInt reads integers of any width, and bools as 0 and 1. An unsigned number beyond int64 is an error.
-func decodeInt(dst []int64, b []byte, h header) error {
-	signed := h.dtype == Int64 && h.descr[len(h.descr)-2] == 'i'
+// DecodeInt reads integers of any width, and bools as 0 and 1. An unsigned number beyond int64 is an error.
+func DecodeInt(dst []int64, b []byte, h Header) error {
+	signed := h.Dtype == Int64 && h.descr[len(h.descr)-2] == 'i'
 	for i := range dst {
-		e := b[i*h.width:]
+		e := b[i*h.Width:]
 		var u uint64
-		switch h.width {
+		switch h.Width {
 		case 1:
 			u = uint64(e[0])
 		case 2:
@@ -54,13 +54,13 @@ func decodeInt(dst []int64, b []byte, h header) error {
 			u = h.order.Uint64(e)
 		}
 		switch {
-		case h.dtype == Bool:
+		case h.Dtype == Bool:
 			u = min(u, 1) // NumPy takes any byte but 0 for true
 		case signed:
-			shift := 64 - 8*h.width
+			shift := 64 - 8*h.Width
 			u = uint64(int64(u<<shift) >> shift)
 		case u > math.MaxInt64:
-			return fault(FaultOverflow, "the element %d is beyond int64", u)
+			return Errorf(FaultOverflow, "the element %d is beyond int64", u)
 		}
 		dst[i] = int64(u)
 	}
@@ -75,4 +75,4 @@ func decodeHalf(dst []float32, b []byte, order binary.ByteOrder) {
 }
 
 // native reports whether the file has the byte order of most machines, for the fast loops.
-func (h header) native() bool { return h.order == binary.ByteOrder(binary.LittleEndian) }
+func (h Header) native() bool { return h.order == binary.ByteOrder(binary.LittleEndian) }

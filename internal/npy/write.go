@@ -1,4 +1,4 @@
-package data
+package npy
 
 import (
 	"encoding/binary"
@@ -7,11 +7,12 @@ import (
 	"math"
 
 	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/localfile"
 )
 
-// WriteNPY writes m as a row-major, little-endian npy array of its own element type.
-func WriteNPY[T dense.Float](w io.Writer, m dense.Matrix[T]) error {
-	nw, err := NewNPYWriter[T](w, m.Rows, m.Cols)
+// Write writes m as a row-major, little-endian npy array of its own element type.
+func Write[T dense.Float](w io.Writer, m dense.Matrix[T]) error {
+	nw, err := NewWriter[T](w, m.Rows, m.Cols)
 	if err != nil {
 		return err
 	}
@@ -21,42 +22,42 @@ func WriteNPY[T dense.Float](w io.Writer, m dense.Matrix[T]) error {
 	return nw.Close()
 }
 
-// WriteNPYFile writes m to path. The file appears complete or not at all: see [AtomicFile].
-func WriteNPYFile[T dense.Float](path string, m dense.Matrix[T]) error {
-	f, err := CreateAtomic(path)
+// WriteFile writes m to path. The file appears complete or not at all: see [AtomicFile].
+func WriteFile[T dense.Float](path string, m dense.Matrix[T]) error {
+	f, err := localfile.Create(path)
 	if err != nil {
 		return err
 	}
 	defer f.Abort()
-	if err := WriteNPY(f, m); err != nil {
+	if err := Write(f, m); err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
 	return f.Commit()
 }
 
-// NPYWriter writes an array block by block, so that a result never has to be held as a whole.
-type NPYWriter[T dense.Float] struct {
+// Writer writes an array block by block, so that a result never has to be held as a whole.
+type Writer[T dense.Float] struct {
 	w          io.Writer
 	buf        []byte
 	rows, cols int
 	written    int
 }
 
-// NewNPYWriter writes the header of a rows×cols array. There may be no rows, but there must be columns.
-func NewNPYWriter[T dense.Float](w io.Writer, rows, cols int) (*NPYWriter[T], error) {
+// NewWriter writes the header of a rows×cols array. There may be no rows, but there must be columns.
+func NewWriter[T dense.Float](w io.Writer, rows, cols int) (*Writer[T], error) {
 	if rows < 0 || cols < 1 {
 		return nil, fmt.Errorf("npy array of %d×%d: %w", rows, cols, dense.ErrShape)
 	}
-	return NewNPYTensorWriter[T](w, []int{rows, cols})
+	return NewTensorWriter[T](w, []int{rows, cols})
 }
 
-// NewNPYTensorWriter writes the header of an array of one or more dimensions. Its rows are those along the last one, in
+// NewTensorWriter writes the header of an array of one or more dimensions. Its rows are those along the last one, in
 // row-major order.
-func NewNPYTensorWriter[T dense.Float](w io.Writer, shape []int) (*NPYWriter[T], error) {
+func NewTensorWriter[T dense.Float](w io.Writer, shape []int) (*Writer[T], error) {
 	if len(shape) == 0 || len(shape) > maxDims {
 		return nil, fmt.Errorf("npy array of %d dimensions: %w", len(shape), dense.ErrShape)
 	}
-	n := &NPYWriter[T]{w: w, buf: make([]byte, 0, writeBytes), rows: 1, cols: shape[len(shape)-1]}
+	n := &Writer[T]{w: w, buf: make([]byte, 0, WriteBytes), rows: 1, cols: shape[len(shape)-1]}
 	for i, d := range shape {
 		if d < 0 || d > math.MaxInt/8/max(n.rows, 1) {
 			return nil, fmt.Errorf("npy array of shape %s: %w", Dims(shape), dense.ErrShape)
@@ -65,15 +66,15 @@ func NewNPYTensorWriter[T dense.Float](w io.Writer, shape []int) (*NPYWriter[T],
 			n.rows *= d
 		}
 	}
-	n.buf = append(n.buf, headerBytes(dtypeOf[T](), shape)...)
+	n.buf = append(n.buf, HeaderBytes(dtypeOf[T](), shape)...)
 	return n, nil
 }
 
-// writeBytes is how much is collected before it is written.
-const writeBytes = 1 << 16
+// WriteBytes is how much is collected before it is written.
+const WriteBytes = 1 << 16
 
 // WriteRows appends the rows of m.
-func (n *NPYWriter[T]) WriteRows(m dense.Matrix[T]) error {
+func (n *Writer[T]) WriteRows(m dense.Matrix[T]) error {
 	if m.Rows > 0 && m.Cols != n.cols || n.written+m.Rows > n.rows {
 		return fmt.Errorf("%d×%d rows after %d of a %d×%d array: %w", m.Rows, m.Cols, n.written, n.rows, n.cols,
 			dense.ErrShape)
@@ -90,8 +91,8 @@ func (n *NPYWriter[T]) WriteRows(m dense.Matrix[T]) error {
 	return nil
 }
 
-func (n *NPYWriter[T]) writeRow(row []T) error {
-	const block = 1024 // elements between looks at the buffer
+func (n *Writer[T]) writeRow(row []T) error {
+	const block = 1024 // Elements between looks at the buffer
 	for len(row) > 0 {
 		if len(n.buf)+8*block > cap(n.buf) {
 			if err := n.flush(); err != nil {
@@ -114,14 +115,14 @@ func (n *NPYWriter[T]) writeRow(row []T) error {
 	return nil
 }
 
-func (n *NPYWriter[T]) flush() error {
+func (n *Writer[T]) flush() error {
 	_, err := n.w.Write(n.buf)
 	n.buf = n.buf[:0]
 	return err
 }
 
 // Close flushes; it is an error if rows are missing. It does not close the underlying writer.
-func (n *NPYWriter[T]) Close() error {
+func (n *Writer[T]) Close() error {
 	if n.written != n.rows {
 		return fmt.Errorf("%d of %d rows written: %w", n.written, n.rows, dense.ErrShape)
 	}

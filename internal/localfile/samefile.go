@@ -1,14 +1,14 @@
-package data
+package localfile
 
 import (
 	"os"
 	"path/filepath"
 )
 
-// SameFile reports whether two paths name the same file, through hard links, symbolic links or different spellings. If
+// Same reports whether two paths name the same file, through hard links, symbolic links or different spellings. If
 // a file does not exist yet, the absolute paths are compared. Commands call it before they write, so that an output
 // never replaces an input. Pipes and devices are never the same: writing to them replaces nothing.
-func SameFile(a, b string) bool {
+func Same(a, b string) bool {
 	if Scheme(a) != "" || Scheme(b) != "" {
 		return a == b
 	}

@@ -1,4 +1,4 @@
-package data_test
+package npy_test
 
 import (
 	"bytes"
@@ -12,11 +12,12 @@ import (
 	"testing"
 	"testing/iotest"
 
-	"github.com/sbinet/npyio/npy"
+	npyio "github.com/sbinet/npyio/npy"
 	"gonum.org/v1/gonum/mat"
 
-	"github.com/randfeat/randfeat/data"
 	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/localfile"
+	"github.com/randfeat/randfeat/internal/npy"
 )
 
 // file assembles an npy file of version 1 from its dictionary and data.
@@ -79,7 +80,7 @@ func TestReadNPYLayouts(t *testing.T) {
 			le64(1, 2, 3, 4, 5, 6)...),
 	} {
 		t.Run(name, func(t *testing.T) {
-			a, err := data.ReadNPY(bytes.NewReader(b))
+			a, err := npy.Read(bytes.NewReader(b))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -88,7 +89,7 @@ func TestReadNPYLayouts(t *testing.T) {
 				t.Errorf("Rows, Cols = %d, %d", a.Rows(), a.Cols())
 			}
 			// A reader that trickles must give the same.
-			a, err = data.ReadNPY(iotest.OneByteReader(bytes.NewReader(b)))
+			a, err = npy.Read(iotest.OneByteReader(bytes.NewReader(b)))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -98,8 +99,8 @@ func TestReadNPYLayouts(t *testing.T) {
 }
 
 func TestReadNPYKeepsDType(t *testing.T) {
-	a, err := data.ReadNPY(bytes.NewReader(file("{'descr': '<f4', 'fortran_order': False, 'shape': (0, 3), }", nil)))
-	if err != nil || a.DType != data.Float32 || a.F32.Cols != 3 {
+	a, err := npy.Read(bytes.NewReader(file("{'descr': '<f4', 'fortran_order': False, 'shape': (0, 3), }", nil)))
+	if err != nil || a.DType != npy.Float32 || a.F32.Cols != 3 {
 		t.Errorf("empty float32 array: %+v, %v", a, err)
 	}
 }
@@ -109,53 +110,53 @@ func TestReadNPYFaults(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		b     []byte
-		fault data.Fault
+		fault npy.Fault
 		says  string
 	}{
-		{"empty", nil, data.FaultTruncated, "magic"},
-		{"not npy", []byte("x,y\n1,2\n3,4\n"), data.FaultFormat, "magic"},
-		{"version 9", []byte("\x93NUMPY\x09\x00\x00\x00\x00\x00"), data.FaultFormat, "9.0"},
-		{"cut in the header", file(c23, nil)[:30], data.FaultTruncated, "header"},
-		{"header of 4 GB", []byte("\x93NUMPY\x02\x00\xff\xff\xff\xff"), data.FaultHeader, "4294967295"},
-		{"no dictionary", file("hello\n", nil), data.FaultFormat, "dictionary"},
-		{"empty header", file("", nil), data.FaultFormat, "dictionary"},
-		{"unclosed", file("{'descr': '<f8', ", nil), data.FaultFormat, "malformed"},
-		{"no shape", file("{'descr': '<f8', 'fortran_order': False}", nil), data.FaultFormat, "shape"},
-		{"twice", file("{'descr': '<f8', 'descr': '<f8'}", nil), data.FaultFormat, "two"},
-		{"unknown key", file("{'order': 'C'}", nil), data.FaultFormat, "order"},
-		{"bad order", file("{'fortran_order': 1}", nil), data.FaultFormat, "fortran_order"},
-		{"after the dictionary", file(c23[:len(c23)-1]+" 7\n", nil), data.FaultFormat, "continues"},
+		{"empty", nil, npy.FaultTruncated, "magic"},
+		{"not npy", []byte("x,y\n1,2\n3,4\n"), npy.FaultFormat, "magic"},
+		{"version 9", []byte("\x93NUMPY\x09\x00\x00\x00\x00\x00"), npy.FaultFormat, "9.0"},
+		{"cut in the header", file(c23, nil)[:30], npy.FaultTruncated, "header"},
+		{"header of 4 GB", []byte("\x93NUMPY\x02\x00\xff\xff\xff\xff"), npy.FaultHeader, "4294967295"},
+		{"no dictionary", file("hello\n", nil), npy.FaultFormat, "dictionary"},
+		{"empty header", file("", nil), npy.FaultFormat, "dictionary"},
+		{"unclosed", file("{'descr': '<f8', ", nil), npy.FaultFormat, "malformed"},
+		{"no shape", file("{'descr': '<f8', 'fortran_order': False}", nil), npy.FaultFormat, "shape"},
+		{"twice", file("{'descr': '<f8', 'descr': '<f8'}", nil), npy.FaultFormat, "two"},
+		{"unknown key", file("{'order': 'C'}", nil), npy.FaultFormat, "order"},
+		{"bad order", file("{'fortran_order': 1}", nil), npy.FaultFormat, "fortran_order"},
+		{"after the dictionary", file(c23[:len(c23)-1]+" 7\n", nil), npy.FaultFormat, "continues"},
 		{"integers", file("{'descr': '<i8', 'fortran_order': False, 'shape': (2, 3), }\n", le64(1, 2, 3, 4, 5, 6)),
-			data.FaultDType, "<i8"},
-		{"complex", file("{'descr': '<c8', 'fortran_order': False, 'shape': (2, 3), }\n", nil), data.FaultDType, "<c8"},
-		{"short type", file("{'descr': 'f', 'fortran_order': False, 'shape': (2, 3), }\n", nil), data.FaultDType,
+			npy.FaultDType, "<i8"},
+		{"complex", file("{'descr': '<c8', 'fortran_order': False, 'shape': (2, 3), }\n", nil), npy.FaultDType, "<c8"},
+		{"short type", file("{'descr': 'f', 'fortran_order': False, 'shape': (2, 3), }\n", nil), npy.FaultDType,
 			"\"f\""},
-		{"no byte order", file("{'descr': '|f8', 'fortran_order': False, 'shape': (2, 3), }\n", nil), data.FaultDType,
+		{"no byte order", file("{'descr': '|f8', 'fortran_order': False, 'shape': (2, 3), }\n", nil), npy.FaultDType,
 			"|f8"},
-		{"objects", file("{'descr': '|O', 'fortran_order': False, 'shape': (2, 3), }\n", nil), data.FaultDType, "|O"},
+		{"objects", file("{'descr': '|O', 'fortran_order': False, 'shape': (2, 3), }\n", nil), npy.FaultDType, "|O"},
 		{"structured", file("{'descr': [('a', '<f8')], 'fortran_order': False, 'shape': (2, 3), }\n", nil),
-			data.FaultDType, "structured"},
-		{"vector", file(shape("(6,)"), le64(1, 2, 3, 4, 5, 6)), data.FaultShape, "reshape(1, -1)"},
-		{"scalar", file(shape("()"), le64(1)), data.FaultShape, "no dimensions"},
-		{"three dimensions", file(shape("(1, 2, 3)"), le64(1, 2, 3, 4, 5, 6)), data.FaultShape, "3 dimensions"},
-		{"no columns", file(shape("(1000000000000000000, 0)"), nil), data.FaultShape, "no columns"},
-		{"negative", file(shape("(-2, 3)"), nil), data.FaultFormat, "nonnegative"},
-		{"overflow", file(shape("(4611686018427387904, 4)"), nil), data.FaultOverflow, "memory"},
-		{"overflow of a dimension", file(shape("(99999999999999999999, 1)"), nil), data.FaultOverflow, "memory"},
-		{"truncated", file(c23, le64(1, 2, 3, 4, 5)), data.FaultTruncated, "48 bytes"},
-		{"truncated in an element", file(c23, le64(1, 2, 3, 4, 5, 6)[:47]), data.FaultTruncated, "47"},
-		{"trailing", file(c23, le64(1, 2, 3, 4, 5, 6, 7)), data.FaultTrailing, "follow"},
+			npy.FaultDType, "structured"},
+		{"vector", file(shape("(6,)"), le64(1, 2, 3, 4, 5, 6)), npy.FaultShape, "reshape(1, -1)"},
+		{"scalar", file(shape("()"), le64(1)), npy.FaultShape, "no dimensions"},
+		{"three dimensions", file(shape("(1, 2, 3)"), le64(1, 2, 3, 4, 5, 6)), npy.FaultShape, "3 dimensions"},
+		{"no columns", file(shape("(1000000000000000000, 0)"), nil), npy.FaultShape, "no columns"},
+		{"negative", file(shape("(-2, 3)"), nil), npy.FaultFormat, "nonnegative"},
+		{"overflow", file(shape("(4611686018427387904, 4)"), nil), npy.FaultOverflow, "memory"},
+		{"overflow of a dimension", file(shape("(99999999999999999999, 1)"), nil), npy.FaultOverflow, "memory"},
+		{"truncated", file(c23, le64(1, 2, 3, 4, 5)), npy.FaultTruncated, "48 bytes"},
+		{"truncated in an element", file(c23, le64(1, 2, 3, 4, 5, 6)[:47]), npy.FaultTruncated, "47"},
+		{"trailing", file(c23, le64(1, 2, 3, 4, 5, 6, 7)), npy.FaultTrailing, "follow"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "x.npy")
 			if err := os.WriteFile(path, c.b, 0o666); err != nil {
 				t.Fatal(err)
 			}
-			_, fromReader := data.ReadNPY(bytes.NewReader(c.b))
-			_, fromFile := data.ReadNPYFile(path)
+			_, fromReader := npy.Read(bytes.NewReader(c.b))
+			_, fromFile := npy.ReadFile(path)
 			for _, err := range []error{fromReader, fromFile} {
-				var e *data.NPYError
-				if !errors.As(err, &e) || !errors.Is(err, data.ErrNPY) {
+				var e *npy.Error
+				if !errors.As(err, &e) || !errors.Is(err, npy.ErrFormat) {
 					t.Fatalf("got %v, want an NPYError", err)
 				}
 				if e.Fault != c.fault || !strings.Contains(err.Error(), c.says) {
@@ -174,9 +175,9 @@ func TestReadNPYBoundsMemory(t *testing.T) {
 	b := file("{'descr': '<f8', 'fortran_order': True, 'shape': (1000000000, 1000), }\n", le64(1, 2, 3))
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	_, err := data.ReadNPY(bytes.NewReader(b))
+	_, err := npy.Read(bytes.NewReader(b))
 	runtime.ReadMemStats(&after)
-	if !errors.Is(err, data.ErrNPY) {
+	if !errors.Is(err, npy.ErrFormat) {
 		t.Fatalf("got %v", err)
 	}
 	if grown := after.TotalAlloc - before.TotalAlloc; grown > 4<<20 {
@@ -189,7 +190,7 @@ func TestReadNPYPassesReaderErrors(t *testing.T) {
 	for _, n := range []int{3, 20, 100} {
 		b := file(c23, le64(1, 2, 3, 4, 5, 6))
 		r := io.MultiReader(bytes.NewReader(b[:n]), iotest.ErrReader(broken))
-		if _, err := data.ReadNPY(r); !errors.Is(err, broken) {
+		if _, err := npy.Read(r); !errors.Is(err, broken) {
 			t.Errorf("failure after %d bytes: %v", n, err)
 		}
 	}
@@ -197,10 +198,10 @@ func TestReadNPYPassesReaderErrors(t *testing.T) {
 
 func TestReadNPYFileMissingAndDirectory(t *testing.T) {
 	dir := t.TempDir()
-	if _, err := data.ReadNPYFile(filepath.Join(dir, "no.npy")); !errors.Is(err, os.ErrNotExist) {
+	if _, err := npy.ReadFile(filepath.Join(dir, "no.npy")); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("missing file: %v", err)
 	}
-	if _, err := data.ReadNPYFile(dir); err == nil || !strings.Contains(err.Error(), "directory") {
+	if _, err := npy.ReadFile(dir); err == nil || !strings.Contains(err.Error(), "directory") {
 		t.Errorf("directory: %v", err)
 	}
 }
@@ -218,10 +219,10 @@ func TestRoundTrip(t *testing.T) {
 	// A view with a stride writes its own columns only.
 	wide := dense.MustFromRows([][]float64{{1, 2, 3, 9}, {4, 5, 6, 9}})
 	var b bytes.Buffer
-	if err := data.WriteNPY(&b, wide.ColRange(0, 3)); err != nil {
+	if err := npy.Write(&b, wide.ColRange(0, 3)); err != nil {
 		t.Fatal(err)
 	}
-	a, err := data.ReadNPY(&b)
+	a, err := npy.Read(&b)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -231,10 +232,10 @@ func TestRoundTrip(t *testing.T) {
 func roundTrip[T dense.Float](t *testing.T, m dense.Matrix[T]) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "m.npy")
-	if err := data.WriteNPYFile(path, m); err != nil {
+	if err := npy.WriteFile(path, m); err != nil {
 		t.Fatal(err)
 	}
-	a, err := data.ReadNPYFile(path)
+	a, err := npy.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -257,24 +258,24 @@ func roundTrip[T dense.Float](t *testing.T, m dense.Matrix[T]) {
 // npyio is a second implementation of the format: what either writes the other must read.
 func TestAgreesWithNpyio(t *testing.T) {
 	var b bytes.Buffer
-	if err := data.WriteNPY(&b, dense.MustFromRows(want23)); err != nil {
+	if err := npy.Write(&b, dense.MustFromRows(want23)); err != nil {
 		t.Fatal(err)
 	}
 	if (b.Len()-6*8)%64 != 0 {
 		t.Errorf("data starts at byte %d, want a multiple of 64", b.Len()-6*8)
 	}
 	var m mat.Dense
-	if err := npy.Read(&b, &m); err != nil {
+	if err := npyio.Read(&b, &m); err != nil {
 		t.Fatal(err)
 	}
 	if !mat.Equal(&m, mat.NewDense(2, 3, []float64{1, 2, 3, 4, 5, 6})) {
 		t.Errorf("npyio reads %v", mat.Formatted(&m))
 	}
 	b.Reset()
-	if err := npy.Write(&b, &m); err != nil {
+	if err := npyio.Write(&b, &m); err != nil {
 		t.Fatal(err)
 	}
-	a, err := data.ReadNPY(&b)
+	a, err := npy.Read(&b)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -282,7 +283,7 @@ func TestAgreesWithNpyio(t *testing.T) {
 }
 
 func TestNPYWriterCountsRows(t *testing.T) {
-	w, err := data.NewNPYWriter[float32](io.Discard, 2, 3)
+	w, err := npy.NewWriter[float32](io.Discard, 2, 3)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -295,13 +296,13 @@ func TestNPYWriterCountsRows(t *testing.T) {
 	if err := w.Close(); !errors.Is(err, dense.ErrShape) {
 		t.Errorf("missing rows: %v", err)
 	}
-	if _, err := data.NewNPYWriter[float32](io.Discard, 2, 0); !errors.Is(err, dense.ErrShape) {
+	if _, err := npy.NewWriter[float32](io.Discard, 2, 0); !errors.Is(err, dense.ErrShape) {
 		t.Errorf("no columns: %v", err)
 	}
 }
 
 func TestWriteNPYReportsFullDisk(t *testing.T) {
-	if err := data.WriteNPY(fullDisk{}, dense.New[float64](100, 1000)); err == nil {
+	if err := npy.Write(fullDisk{}, dense.New[float64](100, 1000)); err == nil {
 		t.Error("a writer that fails was not reported")
 	}
 }
@@ -317,7 +318,7 @@ func TestAtomicFileLeavesNothingBehind(t *testing.T) {
 	if err := os.WriteFile(path, []byte("old"), 0o666); err != nil {
 		t.Fatal(err)
 	}
-	f, err := data.CreateAtomic(path)
+	f, err := localfile.Create(path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -328,7 +329,7 @@ func TestAtomicFileLeavesNothingBehind(t *testing.T) {
 	f.Abort()
 	onlyFile(t, dir, "out.npy", "old")
 
-	if f, err = data.CreateAtomic(path); err != nil {
+	if f, err = localfile.Create(path); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := f.Write([]byte("new")); err != nil {
@@ -342,16 +343,16 @@ func TestAtomicFileLeavesNothingBehind(t *testing.T) {
 
 	// A matrix that cannot be written must not touch the target either.
 	bad := dense.Matrix[float64]{Rows: 2, Cols: 2, Stride: 2, Data: make([]float64, 3)}
-	if err := data.WriteNPYFile(path, bad); !errors.Is(err, dense.ErrShape) {
+	if err := npy.WriteFile(path, bad); !errors.Is(err, dense.ErrShape) {
 		t.Errorf("got %v, want ErrShape", err)
 	}
 	onlyFile(t, dir, "out.npy", "new")
 
-	if _, err := data.CreateAtomic(dir); err == nil || !strings.Contains(err.Error(), "directory") {
+	if _, err := localfile.Create(dir); err == nil || !strings.Contains(err.Error(), "directory") {
 		t.Errorf("a directory as target: %v", err)
 	}
 	lost := filepath.Join(dir, "no", "out.npy")
-	if _, err := data.CreateAtomic(lost); !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), lost) ||
+	if _, err := localfile.Create(lost); !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), lost) ||
 		strings.Contains(err.Error(), ".tmp") {
 		t.Errorf("a missing directory: %v, want the name of the target alone", err)
 	}
@@ -372,7 +373,7 @@ func TestAtomicFileWritesDevices(t *testing.T) {
 	if runtime.GOOS == "windows" || runtime.GOOS == "js" {
 		t.Skip("no " + os.DevNull + " to stat")
 	}
-	if err := data.WriteNPYFile(os.DevNull, dense.New[float64](1, 1)); err != nil {
+	if err := npy.WriteFile(os.DevNull, dense.New[float64](1, 1)); err != nil {
 		t.Error(err)
 	}
 	if info, err := os.Stat(os.DevNull); err != nil || info.Mode().IsRegular() {

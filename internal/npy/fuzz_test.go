@@ -1,11 +1,11 @@
-package data_test
+package npy_test
 
 import (
 	"bytes"
 	"errors"
 	"testing"
 
-	"github.com/randfeat/randfeat/data"
+	"github.com/randfeat/randfeat/internal/npy"
 )
 
 // FuzzReadNPY: any bytes give an array or an NPYError; an array that was read is written and read back unchanged.
@@ -18,9 +18,9 @@ func FuzzReadNPY(f *testing.F) {
 	f.Add(file(`{"shape":(2L,),"fortran_order":False,"descr":"<f8"}`, nil))
 	f.Add([]byte("\x93NUMPY\x02\x00\xff\xff\xff\xff"))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		a, err := data.ReadNPY(bytes.NewReader(b))
+		a, err := npy.Read(bytes.NewReader(b))
 		if err != nil {
-			var e *data.NPYError
+			var e *npy.Error
 			if !errors.As(err, &e) {
 				t.Fatalf("%v is no NPYError", err)
 			}
@@ -30,16 +30,16 @@ func FuzzReadNPY(f *testing.F) {
 			t.Fatalf("%d×%d elements from %d bytes", a.Rows(), a.Cols(), len(b))
 		}
 		var first, second bytes.Buffer
-		write := func(w *bytes.Buffer, a data.Array) error {
-			if a.DType == data.Float32 {
-				return data.WriteNPY(w, a.F32)
+		write := func(w *bytes.Buffer, a npy.Array) error {
+			if a.DType == npy.Float32 {
+				return npy.Write(w, a.F32)
 			}
-			return data.WriteNPY(w, a.F64)
+			return npy.Write(w, a.F64)
 		}
 		if err := write(&first, a); err != nil {
 			t.Fatal(err)
 		}
-		again, err := data.ReadNPY(bytes.NewReader(first.Bytes()))
+		again, err := npy.Read(bytes.NewReader(first.Bytes()))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -59,9 +59,9 @@ func FuzzReadNPYTensor(f *testing.F) {
 	f.Add(file("{'descr': '>u8', 'fortran_order': False, 'shape': (), }\n", le64(-1)))
 	f.Add(file("{'descr': '<i2', 'fortran_order': False, 'shape': (4611686018427387904, 0, 4), }", nil))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		a, err := data.ReadNPYTensor(bytes.NewReader(b))
+		a, err := npy.ReadTensor(bytes.NewReader(b))
 		if err != nil {
-			var e *data.NPYError
+			var e *npy.Error
 			if !errors.As(err, &e) {
 				t.Fatalf("%v is no NPYError", err)
 			}
