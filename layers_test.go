@@ -15,7 +15,7 @@ var layers = []string{
 		"internal/stattest internal/tensorfile",
 	"internal/kern internal/npy internal/omega internal/suggest",
 	"coupling data internal/linalg kernel",
-	"data/parquet internal/datasets internal/forms internal/landmark internal/plan kernel/metric",
+	"data/parquet internal/datasets internal/forms internal/landmark internal/metric internal/plan",
 	"data/files internal/krr theory",
 	"family internal/exec",
 	".",

@@ -8,7 +8,6 @@ import (
 	"github.com/randfeat/randfeat/internal/forms"
 	"github.com/randfeat/randfeat/internal/plan"
 	"github.com/randfeat/randfeat/kernel"
-	"github.com/randfeat/randfeat/theory"
 )
 
 // Poisson is the discretely induced family with Poisson(Lambda) coordinates (CRT §3.2.1), F = m, signed:
@@ -239,29 +238,29 @@ func needCounts(f Family, omega []coupling.Omega, dim int) error {
 }
 
 // Form: CRT Thm 3.4. No closed form is known for coupled discrete projections.
-func (f Poisson) Form(_ kernel.Kind, x, y []float64) (theory.Form, error) {
+func (f Poisson) Form(_ kernel.Kind, x, y []float64) (forms.Form, error) {
 	if err := checkLambda(f, f.Lambda); err != nil {
-		return theory.Form{}, err
+		return forms.Form{}, err
 	}
 	var s float64
 	for l := range x {
 		s += x[l] * x[l] * y[l] * y[l]
 	}
-	form := theory.Uncoupled(len(x), forms.LogRVPoisson(len(x), f.Lambda, s, dense.Dot(x, y)))
+	form := forms.Uncoupled(len(x), forms.LogRVPoisson(len(x), f.Lambda, s, dense.Dot(x, y)))
 	form.LogMass = monomialMass(x, y)
 	return form, nil
 }
 
 // Form: CRT Thm 3.5.
-func (f Geometric) Form(_ kernel.Kind, x, y []float64) (theory.Form, error) {
+func (f Geometric) Form(_ kernel.Kind, x, y []float64) (forms.Form, error) {
 	if err := checkP(f, f.P); err != nil {
-		return theory.Form{}, err
+		return forms.Form{}, err
 	}
 	t := make([]float64, len(x))
 	for l := range x {
 		t[l] = math.Abs(x[l] * y[l])
 	}
-	form := theory.Uncoupled(len(x), forms.LogRVGeometric(f.P, t, dense.Dot(x, y)))
+	form := forms.Uncoupled(len(x), forms.LogRVGeometric(f.P, t, dense.Dot(x, y)))
 	form.LogMass = monomialMass(x, y)
 	return form, nil
 }
@@ -276,18 +275,18 @@ func monomialMass(x, y []float64) float64 {
 }
 
 // Form is that of Poisson at the shifted pair; a clamped point is biased.
-func (f PoissonPlus) Form(kind kernel.Kind, x, y []float64) (theory.Form, error) {
+func (f PoissonPlus) Form(kind kernel.Kind, x, y []float64) (forms.Form, error) {
 	return plusForm(f, Poisson{f.Lambda}, f.Shift, kind, x, y)
 }
 
 // Form is that of Geometric at the shifted pair; a clamped point is biased.
-func (f GeometricPlus) Form(kind kernel.Kind, x, y []float64) (theory.Form, error) {
+func (f GeometricPlus) Form(kind kernel.Kind, x, y []float64) (forms.Form, error) {
 	return plusForm(f, Geometric{f.P}, f.Shift, kind, x, y)
 }
 
-func plusForm(f, base Family, shift []float64, kind kernel.Kind, x, y []float64) (theory.Form, error) {
+func plusForm(f, base Family, shift []float64, kind kernel.Kind, x, y []float64) (forms.Form, error) {
 	if err := checkShift(f, shift, len(x)); err != nil {
-		return theory.Form{}, err
+		return forms.Form{}, err
 	}
 	xh, yh := make([]float64, len(x)), make([]float64, len(x))
 	for l, c := range shift {

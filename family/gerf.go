@@ -12,7 +12,6 @@ import (
 	"github.com/randfeat/randfeat/internal/forms"
 	"github.com/randfeat/randfeat/internal/plan"
 	"github.com/randfeat/randfeat/kernel"
-	"github.com/randfeat/randfeat/theory"
 )
 
 const ln2 = math.Ln2
@@ -107,15 +106,15 @@ func (f GERF) Lower(kind kernel.Kind, dim int, omega []coupling.Omega) (plan.Pai
 }
 
 // Form: CRT Thm 3.2 eq 6 in terms of V = |x+sy|². The pair covariance does not depend on A (docs/theory.md §5.2).
-func (f GERF) Form(_ kernel.Kind, x, y []float64) (theory.Form, error) {
+func (f GERF) Form(_ kernel.Kind, x, y []float64) (forms.Form, error) {
 	if err := f.validate(); err != nil {
-		return theory.Form{}, err
+		return forms.Form{}, err
 	}
-	shape, v := forms.Exponential, theory.PowersOfSum(x, f.sign(), y)
+	shape, v := forms.Exponential, forms.PowersOfSum(x, f.sign(), y)
 	if f.sign() < 0 {
 		shape = forms.Trigonometric
 	}
-	form := theory.Simple(shape, len(x), forms.LogRVGERF(len(x), complex128(f.A), int(f.sign()), v.Two), v)
+	form := forms.Simple(shape, len(x), forms.LogRVGERF(len(x), complex128(f.A), int(f.sign()), v.Two), v)
 	form.Terms[0].Radial = f.A != 0
 	form.Terms[0].Cosine = shape == forms.Trigonometric && f.A == 0
 	form.LogMass = f.logMass(len(x), v.Two)

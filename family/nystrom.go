@@ -7,11 +7,11 @@ import (
 
 	"github.com/randfeat/randfeat/coupling"
 	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/forms"
 	"github.com/randfeat/randfeat/internal/landmark"
 	"github.com/randfeat/randfeat/internal/linalg"
 	"github.com/randfeat/randfeat/internal/plan"
 	"github.com/randfeat/randfeat/kernel"
-	"github.com/randfeat/randfeat/theory"
 )
 
 // Nystrom is the family of Nyström features, F of them, signed:
@@ -104,8 +104,8 @@ func (f Nystrom) Lower(kind kernel.Kind, dim int, omega []coupling.Omega) (plan.
 }
 
 // Form does not exist: the map is fitted to data and estimates nothing without bias.
-func (Nystrom) Form(kernel.Kind, []float64, []float64) (theory.Form, error) {
-	return theory.Form{}, theory.NoForm("landmarks (fitted to data, no unbiasedness)")
+func (Nystrom) Form(kernel.Kind, []float64, []float64) (forms.Form, error) {
+	return forms.Form{}, forms.NoForm("landmarks (fitted to data, no unbiasedness)")
 }
 
 // Needs asks for a sample of rows.

@@ -8,7 +8,6 @@ import (
 	"github.com/randfeat/randfeat/internal/forms"
 	"github.com/randfeat/randfeat/internal/kern"
 	"github.com/randfeat/randfeat/internal/omega"
-	"github.com/randfeat/randfeat/theory"
 )
 
 // couplingEntries are the steps of the couplings: docs/theory.md §4.
@@ -49,7 +48,7 @@ func couplingEntries() []Entry {
 				if e.Dim != len(v) {
 					return nil, outOfRange("v", len(v), "a power of two of coordinates")
 				}
-				p := theory.PowersOf(v)
+				p := forms.PowersOf(v)
 				c4, c6 := forms.RowCumulants(e.Dim, e.Fourth, e.Sixth, p.Two, p.Four, p.Six)
 				return Object{{"c4", c4}, {"c6", c6}}, nil
 			},
