@@ -34,9 +34,9 @@ func isMissingWord(text []byte) bool {
 // unreadableBits are those of a NaN that no computation gives.
 const unreadableBits = 0x7ff8_0000_0bad_ce11
 
-// Unreadable returns the value that a reader gives for a text that is not a number in a column read as Number. It is a
+// unreadable returns the value that a reader gives for a text that is not a number in a column read as Number. It is a
 // NaN, like a missing value; IsUnreadable distinguishes the two.
-func Unreadable() float64 { return math.Float64frombits(unreadableBits) }
+func unreadable() float64 { return math.Float64frombits(unreadableBits) }
 
 // IsUnreadable reports whether v is [Unreadable].
 func IsUnreadable(v float64) bool { return math.Float64bits(v) == unreadableBits }
@@ -57,7 +57,7 @@ func (c *Column) AppendNumber(text []byte) {
 	v, ok := ParseNumber(text)
 	if !ok {
 		if v = math.NaN(); !isMissingWord(text) {
-			if v = Unreadable(); len(c.odd) < maxOdd {
+			if v = unreadable(); len(c.odd) < maxOdd {
 				c.odd = append(c.odd, oddText{len(c.Num), string(text[:min(len(text), maxLevelBytes)])})
 			}
 		}

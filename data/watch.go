@@ -21,7 +21,7 @@ const (
 	Above   = "above"   // a number greater than all at the fit
 	Changed = "changed" // another value than the one that a column left out as constant had
 	// a text among numbers or dates: it counts as missing
-	Unread = "unreadable"
+	unread = "unreadable"
 	// a decimal point, where decimal commas were at the fit and no points between groups of digits
 	Pointed = "decimal point"
 )
@@ -62,7 +62,7 @@ func (s Surprise) String() string {
 		}
 	case Changed:
 		text += fmt.Sprintf("%s other than %s, the only one at the fit", values, quote.Short(s.Known))
-	case Unread:
+	case unread:
 		text += fmt.Sprintf("%s unreadable (want %s), taken for missing", values, s.Known)
 	case Pointed:
 		text += fmt.Sprintf("%s with a decimal point, where the fit had %s, read as plain numbers", values, s.Known)
@@ -127,7 +127,7 @@ func (w *Watch) add(row int, column, what, known string, usual bool, value, wher
 		detail = fmt.Sprintf("column %s is missing, which it never was at the fit", quote.Short(column))
 	case Changed:
 		detail = fmt.Sprintf("column %s is %s, and was always %s at the fit", quote.Short(column), quote.Short(s.First), quote.Short(known))
-	case Unread:
+	case unread:
 		detail = fmt.Sprintf("column %s is %s, want %s", quote.Short(column), quote.Short(s.First), known)
 	case Pointed:
 		detail = fmt.Sprintf("column %s is %s, with a decimal point where the fit had %s", quote.Short(column),
@@ -178,7 +178,7 @@ func (e *Encoder) surprised(x dense.Matrix[float64], first, k int, c *Column, wh
 		}
 		v, ok := f.valueAt(c, i)
 		if !ok {
-			err := e.watch.add(i, f.Name, Unread, f.wanted(), false, func() string { return oddCellText(c, i) }, at)
+			err := e.watch.add(i, f.Name, unread, f.wanted(), false, func() string { return oddCellText(c, i) }, at)
 			if err != nil {
 				return err
 			}

@@ -71,7 +71,7 @@ func tableModels(t testing.TB) (map[string]*Model, data.Source) {
 			if positive {
 				spec = positiveSpec(dim, 16)
 			}
-			s, err := NewSmoother(Setup{Spec: spec, Outputs: outputs, Task: Classification})
+			s, err := newSmoother(Setup{Spec: spec, Outputs: outputs, Task: Classification})
 			if err == nil {
 				err = s.AddRows(rows)
 			}
