@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/number"
 	"github.com/randfeat/randfeat/internal/quote"
 )
 
@@ -127,7 +128,7 @@ func levelText(c *Column, i int, buf []byte) (text, memory []byte) {
 	if math.IsNaN(v) {
 		return nil, buf
 	}
-	buf = append(buf[:0], canonical(v)...)
+	buf = append(buf[:0], number.Canonical(v)...)
 	return buf, buf
 }
 

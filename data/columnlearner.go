@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/number"
 	"github.com/randfeat/randfeat/internal/quote"
 )
 
@@ -123,7 +124,7 @@ func (l *columnLearner) add(b *Block, j int, file string, where func(int) string
 			}
 			continue
 		}
-		v, ok := ParseNumber(t)
+		v, ok := number.Parse(t)
 		l.order.add(v, starts && i == 0)
 		if ok && math.IsNaN(v) || !ok && l.role == asNumeric && isMissingWord(t) {
 			if err := l.number(math.NaN(), nil, i, where); err != nil {
@@ -223,7 +224,7 @@ func (l *columnLearner) number(v float64, text []byte, i int, where func(int) st
 		return nil
 	}
 	if text == nil {
-		l.buf = append(l.buf[:0], canonical(v)...)
+		l.buf = append(l.buf[:0], number.Canonical(v)...)
 		text = l.buf
 	}
 	l.counts.add(text)

@@ -3,6 +3,7 @@ package data
 import (
 	"bytes"
 	"errors"
+	"github.com/randfeat/randfeat/internal/number"
 	"github.com/randfeat/randfeat/internal/quote"
 	"io"
 	"math"
@@ -279,10 +280,10 @@ func (r *csvReader) parse(b *Block) error {
 	for j, kind := range r.want {
 		col := &b.Cols[j]
 		if kind == Number {
-			if v, n, ok := scanNumber(rec[i:]); n > 0 && r.ends(rec, i+n) &&
+			if v, n, ok := number.ScanNumber(rec[i:]); n > 0 && r.ends(rec, i+n) &&
 				!(r.missing.numbers && r.missing.has(rec[i:i+n])) {
 				if !ok {
-					v, ok = parseSlow(rec[i : i+n])
+					v, ok = number.ParseSlow(rec[i : i+n])
 				}
 				if ok {
 					col.Num = append(col.Num, v)

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 
 	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/number"
 	"github.com/randfeat/randfeat/internal/par"
 	"github.com/randfeat/randfeat/internal/quote"
 )
@@ -157,8 +158,8 @@ func lookup(m map[string]int, text []byte) (int, bool) {
 		i, ok := m[boolText(b)]
 		return i, ok
 	}
-	if v, ok := ParseNumber(text); ok && !long(text, v) {
-		i, ok := m[canonical(v)]
+	if v, ok := number.Parse(text); ok && !long(text, v) {
+		i, ok := m[number.Canonical(v)]
 		return i, ok
 	}
 	return 0, false
@@ -271,7 +272,7 @@ func numberAt(c *Column, i int) (v float64, ok bool) {
 	if c.Text[i] == nil {
 		return math.NaN(), true
 	}
-	v, ok = ParseNumber(trimBlanks(c.Text[i]))
+	v, ok = number.Parse(trimBlanks(c.Text[i]))
 	return v, ok || isMissingWord(c.Text[i])
 }
 
@@ -311,7 +312,7 @@ func (f *Field) valueAt(c *Column, i int) (v float64, ok bool) {
 		return t.days(), ok
 	}
 	// A plain number means the same in all styles, unless its points may group digits.
-	if v, ok = ParseNumber(trimBlanks(text)); ok && (!strings.HasPrefix(f.Format, commaStyle) ||
+	if v, ok = number.Parse(trimBlanks(text)); ok && (!strings.HasPrefix(f.Format, commaStyle) ||
 		bytes.IndexByte(text, '.') < 0 || c.IsBare(i)) {
 		return v, true
 	}
@@ -337,7 +338,7 @@ func (f *Field) badValue(c *Column, i int, where func(int) string) error {
 	case c.Num == nil:
 		text = "is " + quote.Short(c.Text[i])
 	case !IsUnreadable(c.Num[i]):
-		text = "is " + quote.Short(canonical(c.Num[i]))
+		text = "is " + quote.Short(number.Canonical(c.Num[i]))
 	default:
 		odd, ok := c.oddAt(i)
 		if text = "is " + quote.Short(odd); !ok {
@@ -495,7 +496,7 @@ func (e *Encoder) encodeTarget(y dense.Matrix[float64], k int, c *Column, rows i
 		if c.Text != nil {
 			text = c.Text[i]
 		} else {
-			text = []byte(canonical(c.Num[i]))
+			text = []byte(number.Canonical(c.Num[i]))
 		}
 		class, ok := lookup(e.classes[k], text)
 		if !ok {

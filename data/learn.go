@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/number"
 	"github.com/randfeat/randfeat/internal/quote"
 )
 
@@ -254,8 +255,8 @@ func (l *columnLearner) classes() []string {
 	}
 	names := l.counts.top(len(l.counts.of))
 	slices.SortFunc(names, func(a, b string) int {
-		x, okX := ParseNumber([]byte(a))
-		y, okY := ParseNumber([]byte(b))
+		x, okX := number.Parse([]byte(a))
+		y, okY := number.Parse([]byte(b))
 		if okX && okY && x != y {
 			return cmp.Compare(x, y)
 		}
@@ -275,8 +276,8 @@ func canonicalText(t string) string {
 	if b, ok := parseBool([]byte(t)); ok {
 		return boolText(b)
 	}
-	if v, ok := ParseNumber([]byte(t)); ok && !long([]byte(t), v) {
-		return canonical(v)
+	if v, ok := number.Parse([]byte(t)); ok && !long([]byte(t), v) {
+		return number.Canonical(v)
 	}
 	return t
 }
@@ -365,7 +366,7 @@ func finish(place string, learners []*columnLearner, rows int64, o LearnOptions,
 				return nil, nil, l.strictError(r)
 			}
 			if r.m.min == r.m.max && l.missed(r.bad) == 0 {
-				value, shown := canonical(r.m.mean), fmt.Sprintf("%g", r.m.mean)
+				value, shown := number.Canonical(r.m.mean), fmt.Sprintf("%g", r.m.mean)
 				if l.texts > 0 {
 					value = l.sample // of more spellings than are counted
 					if l.counts != nil {

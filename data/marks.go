@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/number"
 	"github.com/randfeat/randfeat/internal/quote"
 )
 
@@ -82,7 +83,7 @@ func ReadMarks(src Source, c MarkColumns) (*Marks, error) {
 		for i := range b.Rows {
 			if weight >= 0 {
 				t := b.Cols[weight].Text[i]
-				v, ok := ParseNumber(t)
+				v, ok := number.Parse(t)
 				switch {
 				case t == nil:
 					return nil, columnError(r.Where(i), c.Weight, dense.ErrNotFinite, "the weight is missing: give the row one, 0 if it is not to count")
@@ -143,7 +144,7 @@ func (r *timeReading) add(t []byte) bool {
 		}
 		v, ok := 0.0, false
 		if k == 0 {
-			v, ok = ParseNumber(t)
+			v, ok = number.Parse(t)
 			ok = ok && !math.IsNaN(v) && !math.IsInf(v, 0)
 		} else {
 			var at moment

@@ -1,6 +1,9 @@
 package data
 
-import "math"
+import (
+	"github.com/randfeat/randfeat/internal/number"
+	"math"
+)
 
 // missingWords are texts that mean a missing value among numbers, truth values aside, and among dates, in any case of
 // their letters. In other columns they are levels like any text, which keeps what they tell: [DefaultMissing] are those
@@ -54,7 +57,7 @@ const maxOdd = 64
 // [Unreadable].
 func (c *Column) AppendNumber(text []byte) {
 	text = trimBlanks(text)
-	v, ok := ParseNumber(text)
+	v, ok := number.Parse(text)
 	if !ok {
 		if v = math.NaN(); !isMissingWord(text) {
 			if v = unreadable(); len(c.odd) < maxOdd {

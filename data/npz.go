@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"github.com/randfeat/randfeat/internal/npy"
+	"github.com/randfeat/randfeat/internal/number"
 	"github.com/randfeat/randfeat/internal/quote"
 	"io"
 	"math"
@@ -309,7 +310,7 @@ func (r *arrayReader) Read(b *Block, max int) error {
 					case npy.Int64:
 						r.text = strconv.AppendInt(r.text[:0], p.ints[at+i*step], 10)
 					default:
-						r.text = append(r.text[:0], canonical(v)...)
+						r.text = append(r.text[:0], number.Canonical(v)...)
 					}
 					b.AppendBare(j, r.text)
 				}

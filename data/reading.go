@@ -2,6 +2,7 @@ package data
 
 import (
 	"fmt"
+	"github.com/randfeat/randfeat/internal/number"
 	"github.com/randfeat/randfeat/internal/quote"
 	"math"
 	"slices"
@@ -194,7 +195,7 @@ func (l *columnLearner) relearn(f Field, maxLevels, tracked int) (out Field, con
 		return out, "", false
 	}
 	if r.m.min == r.m.max && l.missed(r.bad) == 0 {
-		value := canonical(r.m.mean)
+		value := number.Canonical(r.m.mean)
 		if l.texts > 0 {
 			value = strings.Trim(l.sample, `"`)
 		}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"github.com/randfeat/randfeat/internal/localfile"
 	"github.com/randfeat/randfeat/internal/npy"
+	"github.com/randfeat/randfeat/internal/number"
 	"github.com/randfeat/randfeat/internal/quote"
 	"io"
 	"os"
@@ -100,7 +101,7 @@ func newMissingSet(texts []string) *missingSet {
 			continue
 		}
 		m.texts[t] = true
-		_, n, _ := scanNumber([]byte(t))
+		_, n, _ := number.ScanNumber([]byte(t))
 		m.numbers = m.numbers || n == len(t)
 		m.first[t[0]] = true
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/number"
 	"github.com/randfeat/randfeat/internal/quote"
 )
 
@@ -201,7 +202,7 @@ func (e *Encoder) surprised(x dense.Matrix[float64], first, k int, c *Column, wh
 		default:
 			continue
 		}
-		known := canonical(limit)
+		known := number.Canonical(limit)
 		if f.Kind == Time {
 			known = dayText(limit)
 		}
@@ -256,7 +257,7 @@ func (e *Encoder) changed(j int, c *Column, where func(int) string) error {
 // cellText is cell i as text, cut to a readable length.
 func cellText(c *Column, i int) string {
 	if c.Num != nil {
-		return canonical(c.Num[i])
+		return number.Canonical(c.Num[i])
 	}
 	return string(c.Text[i][:min(len(c.Text[i]), 100)])
 }

@@ -6,6 +6,7 @@ import (
 	"github.com/randfeat/randfeat/coupling"
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/internal/forms"
+	"github.com/randfeat/randfeat/internal/optima"
 	"github.com/randfeat/randfeat/internal/plan"
 	"github.com/randfeat/randfeat/kernel"
 )
@@ -318,19 +319,16 @@ func (f Poisson) Fit(s *Stats) (Family, error) {
 	if err := s.ready(f); err != nil {
 		return nil, err
 	}
-	lambda := PoissonLambda(s.Query.Dim(), s.S())
+	lambda := optima.Poisson(s.Query.Dim(), s.S())
 	return Poisson{max(lambda, lambdaZero)}, nil
 }
-
-// PoissonLambda is λ* = √(S/d) (CRT after eq 11).
-func PoissonLambda(d int, s float64) float64 { return math.Sqrt(s / float64(d)) }
 
 // Fit minimises the averaged CRT eq 13 over p (the text says eq 11, an erratum).
 func (f Geometric) Fit(s *Stats) (Family, error) {
 	if err := s.readyAbs(f); err != nil {
 		return nil, err
 	}
-	p, _ := GeometricP(s.T())
+	p, _ := optima.Geometric(s.T())
 	return Geometric{p}, nil
 }
 
@@ -340,7 +338,7 @@ func (f PoissonPlus) Fit(s *Stats) (Family, error) {
 		return nil, err
 	}
 	sh, c := s.shiftToPositive()
-	return PoissonPlus{Lambda: max(PoissonLambda(s.Query.Dim(), sh.S()), lambdaZero), Shift: c}, nil
+	return PoissonPlus{Lambda: max(optima.Poisson(s.Query.Dim(), sh.S()), lambdaZero), Shift: c}, nil
 }
 
 // Fit sets Shift just below the smallest coordinates seen and p* from the shifted data.
@@ -349,6 +347,6 @@ func (f GeometricPlus) Fit(s *Stats) (Family, error) {
 		return nil, err
 	}
 	sh, c := s.shiftToPositive()
-	p, _ := GeometricP(sh.T())
+	p, _ := optima.Geometric(sh.T())
 	return GeometricPlus{P: p, Shift: c}, nil
 }

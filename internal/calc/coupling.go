@@ -118,8 +118,8 @@ func hdProduct(signs [][]float64, x []float64, n int) ([]float64, error) {
 	for i := range ones {
 		ones[i] = 1
 	}
-	s := &coupling.Structured{Dim: len(x), N: n, Rows: n, Blocks: []coupling.HDBlock{{Signs: signs, Norms: ones}}}
-	coupling.NewTransform(s, kern.Reference[float64]()).Apply(y, x, make([]float64, n))
+	s := &omega.Structured{Dim: len(x), N: n, Rows: n, Blocks: []omega.HDBlock{{Signs: signs, Norms: ones}}}
+	omega.NewTransform(s, kern.Reference[float64]()).Apply(y, x, make([]float64, n))
 	return y, nil
 }
 

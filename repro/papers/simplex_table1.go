@@ -10,6 +10,7 @@ import (
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/internal/figure"
 	"github.com/randfeat/randfeat/internal/kern"
+	"github.com/randfeat/randfeat/internal/omega"
 	"github.com/randfeat/randfeat/internal/rng"
 	"github.com/randfeat/randfeat/repro/lab"
 )
@@ -139,7 +140,7 @@ func timeApply(omega coupling.Omega, x dense.Matrix[float64]) float64 {
 		}
 	}
 	if omega.Fast != nil {
-		t := coupling.NewTransform(omega.Fast, kern.Best[float64]())
+		t := omega.NewTransform(omega.Fast, kern.Best[float64]())
 		scratch := make([]float64, t.Scratch())
 		product = func() { t.Apply(out.Row(0), x.Row(0), scratch) }
 	}

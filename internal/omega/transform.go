@@ -1,4 +1,4 @@
-package coupling
+package omega
 
 import (
 	"fmt"
@@ -6,7 +6,6 @@ import (
 
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/internal/kern"
-	"github.com/randfeat/randfeat/internal/omega"
 )
 
 // Transform multiplies vectors by a [Structured] in O(k n log n) operations per block of n rows, in the precision T. It
@@ -78,7 +77,7 @@ func (t *Transform[T]) Apply(dst, x, scratch []T) {
 			t.tab.FWHT(buf)
 		}
 		if b.simplex {
-			omega.SimplexInPlace(buf)
+			SimplexInPlace(buf)
 		}
 		out := dst[i*t.n : min((i+1)*t.n, t.rows)]
 		copy(out, buf)

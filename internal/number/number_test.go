@@ -1,4 +1,4 @@
-package data_test
+package number_test
 
 import (
 	"math"
@@ -7,14 +7,14 @@ import (
 	"strconv"
 	"testing"
 
-	"github.com/randfeat/randfeat/data"
+	"github.com/randfeat/randfeat/internal/number"
 )
 
 // checkNumber: ParseNumber accepts what strconv.ParseFloat accepts and gives the same bits.
 func checkNumber(t *testing.T, s string) {
 	t.Helper()
 	want, err := strconv.ParseFloat(s, 64)
-	got, ok := data.ParseNumber([]byte(s))
+	got, ok := number.Parse([]byte(s))
 	if ok != (err == nil) || ok && math.Float64bits(got) != math.Float64bits(want) &&
 		!(math.IsNaN(got) && math.IsNaN(want)) {
 		t.Errorf("%q: %v %v, strconv has %v %v", s, got, ok, want, err)

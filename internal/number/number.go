@@ -1,4 +1,5 @@
-package data
+// Package number reads and writes decimal numbers exactly as strconv does, faster.
+package number
 
 import (
 	"math"
@@ -14,11 +15,11 @@ import (
 var pow10 = [...]float64{1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16,
 	1e17, 1e18, 1e19, 1e20, 1e21, 1e22}
 
-// scanNumber reads the longest plain decimal at the start of b and returns its length, 0 for none. If exact, v is the
+// ScanNumber reads the longest plain decimal at the start of b and returns its length, 0 for none. If exact, v is the
 // value that strconv.ParseFloat gives, otherwise strconv has to say. Digits that make an integer below 2⁵³ and a power
 // of ten up to 10²² are both exact in float64, so their product or quotient is rounded once (Clinger 1990, "How to read
 // floating point numbers accurately").
-func scanNumber(b []byte) (v float64, n int, exact bool) {
+func ScanNumber(b []byte) (v float64, n int, exact bool) {
 	i := 0
 	neg := false
 	if len(b) > 0 && (b[0] == '-' || b[0] == '+') {
@@ -152,16 +153,16 @@ func scale10(mant uint64, exp int) (v float64, ok bool) {
 	return math.Float64frombits(exp2<<52 | m&(1<<52-1)), true
 }
 
-// ParseNumber reads a number as strconv.ParseFloat does, to the same bits. ok is false for anything else, also for
+// Parse reads a number as strconv.ParseFloat does, to the same bits. ok is false for anything else, also for
 // numbers beyond float64.
-func ParseNumber(b []byte) (v float64, ok bool) {
-	if v, n, exact := scanNumber(b); exact && n == len(b) {
+func Parse(b []byte) (v float64, ok bool) {
+	if v, n, exact := ScanNumber(b); exact && n == len(b) {
 		return v, true
 	}
-	return parseSlow(b)
+	return ParseSlow(b)
 }
 
-func parseSlow(b []byte) (v float64, ok bool) {
+func ParseSlow(b []byte) (v float64, ok bool) {
 	if len(b) == 0 || !startsNumber(b[0]) {
 		return math.NaN(), false // words are the common case: spare strconv's error
 	}
@@ -177,8 +178,8 @@ func startsNumber(c byte) bool {
 	return c-'0' <= 9 || c == '-' || c == '+' || c == '.' || c|0x20 == 'i' || c|0x20 == 'n'
 }
 
-// canonical is the one spelling of a number used for classes and levels: 1, 1.0 and 1e0 are one class.
-func canonical(v float64) string {
+// Canonical is the one spelling of a number used for classes and levels: 1, 1.0 and 1e0 are one class.
+func Canonical(v float64) string {
 	if v == 0 {
 		v = 0 // -0 is 0
 	}

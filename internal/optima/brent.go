@@ -1,4 +1,4 @@
-package family
+package optima
 
 import (
 	"math"
@@ -6,10 +6,10 @@ import (
 	"github.com/randfeat/randfeat/internal/special"
 )
 
-// GeometricP minimises g(p) = -d log p + Σ_l log I0(2 t_l/√(1-p)) over p in (0,1), where t_l is the mean of
+// Geometric minimises g(p) = -d log p + Σ_l log I0(2 t_l/√(1-p)) over p in (0,1), where t_l is the mean of
 // |x_l y_l| (CRT eq 13), and returns the minimiser and the minimum. g is convex, so Brent's method finds the
 // global minimum.
-func GeometricP(t []float64) (p, objective float64) {
+func Geometric(t []float64) (p, objective float64) {
 	g := func(p float64) float64 {
 		s := -float64(len(t)) * math.Log(p)
 		for _, v := range t {
