@@ -103,7 +103,8 @@ func TestExploreAnswers(t *testing.T) {
 	w := multipart.NewWriter(&form)
 	w.WriteField("request", "{}")
 	w.Close()
-	if a, err = http.Post(at.URL+"call/registry", w.FormDataContentType(), strings.NewReader(form.String())); err != nil {
+	a, err = http.Post(at.URL+"call/registry", w.FormDataContentType(), strings.NewReader(form.String()))
+	if err != nil {
 		t.Fatal(err)
 	}
 	defer a.Body.Close()

@@ -1,7 +1,7 @@
 // Package explorer makes the explorer, in two forms of the same page. Handler serves it from a program, whose library
 // answers the page. Build makes one HTML file that needs no server and no network, in which the library runs as
-// WebAssembly. The page, its styles and its scripts are in the folder page; what it computes is in the package model, which
-// the folder wasm compiles for browsers.
+// WebAssembly. The page, its styles and its scripts are in the folder page; what it computes is in the package model,
+// which the folder wasm compiles for browsers.
 package explorer
 
 import (
@@ -134,8 +134,8 @@ func page(worker, wasm, connect string) ([]byte, error) {
 		}
 	}
 	page := part("index.html")
-	for mark, text := range map[string]string{"{{policy}}": policy(style, app, connect), "{{style}}": style, "{{app}}": app,
-		"{{worker}}": worker, "{{wasm}}": wasm} {
+	for mark, text := range map[string]string{"{{policy}}": policy(style, app, connect), "{{style}}": style,
+		"{{app}}": app, "{{worker}}": worker, "{{wasm}}": wasm} {
 		if strings.Count(page, mark) != 1 {
 			return nil, fmt.Errorf("index.html must have one %s", mark)
 		}

@@ -35,7 +35,7 @@ func PageHandler(page []byte) http.Handler {
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
 		h := w.Header()
 		h.Set("Content-Type", "text/html; charset=utf-8")
-		h.Set("Content-Security-Policy", "frame-ancestors 'none'") // the page has the rest, by the sums of its scripts
+		h.Set("Content-Security-Policy", "frame-ancestors 'none'") // the page has the rest
 		h.Set("X-Content-Type-Options", "nosniff")
 		h.Set("Referrer-Policy", "no-referrer")
 		h.Set("Cache-Control", "no-store")
@@ -44,8 +44,8 @@ func PageHandler(page []byte) http.Handler {
 	return mux
 }
 
-// handler has the two models of the page's two workers, so that sliders move while the advisor works. A Model is for one
-// goroutine: the mutexes say which.
+// handler has the two models of the page's two workers, so that sliders move while the advisor works. A Model is for
+// one goroutine: the mutexes say which.
 type handler struct {
 	fastMu, slowMu sync.Mutex
 	fast, slow     *model.Model

@@ -20,7 +20,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/randfeat/randfeat/cmd/randfeat/internal/cli"
-	"github.com/randfeat/randfeat/data"
+	"github.com/randfeat/randfeat/internal/localfile"
 	"github.com/randfeat/randfeat/web/explorer"
 )
 
@@ -80,7 +80,7 @@ func runExplore(ctx context.Context, env *cli.Env, cmd *cobra.Command, f *explor
 		if err != nil {
 			return err
 		}
-		return data.WriteAtomic(f.output, page)
+		return localfile.Write(f.output, page)
 	}
 	if f.page == "" {
 		handler, err := explorer.Handler()
