@@ -16,7 +16,7 @@ var layers = []string{
 	"internal/kern internal/npy internal/number internal/suggest",
 	"internal/omega",
 	"coupling data internal/linalg kernel",
-	"data/parquet internal/datasets internal/forms internal/landmark internal/metric internal/plan",
+	"data/parquet internal/columnflags internal/datasets internal/forms internal/landmark internal/metric internal/plan",
 	"data/files internal/krr internal/optima theory",
 	"family internal/exec",
 	".",

@@ -87,8 +87,8 @@ func (t *Columns) Add(name string, cells ...Cells) error {
 		return columnError(t.name, name, nil, "column %s has no cells", quote.Short(name))
 	}
 	if t.rows >= 0 && c.rows != t.rows {
-		return columnError(t.name, name, nil, "column %s has %d rows, %s has %d", quote.Short(name), c.rows, quote.Short(t.names[0]),
-			t.rows)
+		return columnError(t.name, name, nil, "column %s has %d rows, %s has %d", quote.Short(name), c.rows,
+			quote.Short(t.names[0]), t.rows)
 	}
 	t.rows, t.names, t.cols = c.rows, append(t.names, name), append(t.cols, c)
 	return nil

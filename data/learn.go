@@ -166,8 +166,8 @@ func (o *LearnOptions) roles(place string, columns []string) ([]*columnLearner, 
 					Detail: fmt.Sprintf("column %s is named twice as %s", quote.Short(n), list.what)}
 			default:
 				return nil, &InputError{Place: place, Err: ErrSchema,
-					Detail: fmt.Sprintf("column %s is named as %s and as %s: it can be one of them", quote.Short(n), what[r],
-						list.what)}
+					Detail: fmt.Sprintf("column %s is named as %s and as %s: it can be one of them", quote.Short(n),
+						what[r], list.what)}
 			}
 			learners[j].role = list.role
 		}
@@ -427,7 +427,8 @@ func finish(place string, learners []*columnLearner, rows int64, o LearnOptions,
 			f := Field{Name: l.name, Kind: Categorical, Levels: l.counts.top(min(o.MaxLevels, tracked)),
 				Missing: l.missing > 0}
 			if f.Other = len(f.Levels) < distinct || !exact; f.Other {
-				note("column %s keeps its %d most frequent levels, the rest is \"other\"", quote.Short(l.name), len(f.Levels))
+				note("column %s keeps its %d most frequent levels, the rest is \"other\"", quote.Short(l.name),
+					len(f.Levels))
 			}
 			cs.Use = string(Categorical)
 			s.Fields = append(s.Fields, f)
@@ -551,7 +552,8 @@ func (l *columnLearner) plainTarget(t Target, place string, rows int64, o LearnO
 	note func(string, ...any)) (Target, error) {
 	classes := o.Task == Classification
 	if o.Task == Regression && l.texts > 0 {
-		return t, columnError(l.at.String(), l.name, nil, "target %s is %s, want a number", quote.Short(l.name), l.sample)
+		return t, columnError(l.at.String(), l.name, nil, "target %s is %s, want a number", quote.Short(l.name),
+			l.sample)
 	}
 	if o.Task == Auto {
 		classes = l.texts > 0

@@ -128,7 +128,8 @@ func (l *columnLearner) notes(r reading, f *Field, outliers int64, note func(str
 	}
 	if r.bad > 0 {
 		note("column %s: %d of %d values are no %s and count as missing: the first is %s at %s; name the column as "+
-			"categorical if they are levels", quote.Short(l.name), r.bad, l.cells(), r.name(), r.first.sample, r.first.at)
+			"categorical if they are levels", quote.Short(l.name), r.bad, l.cells(), r.name(),
+			r.first.sample, r.first.at)
 	}
 	if outliers > 0 {
 		ends := [4]string{short(f.Clip[0]), short(f.Clip[1]), short(f.Range[0]), short(f.Range[1])}

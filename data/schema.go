@@ -302,7 +302,8 @@ func (f *Field) checkFormat() error {
 		ok = f.Format == yearFirst || f.Format == dayFirst || f.Format == monthFirst
 	}
 	if !ok || f.Clock && f.Kind != Time {
-		return schemaError("%s column %s has the format %s, clock %v", f.Kind, quote.Short(f.Name), quote.Short(f.Format), f.Clock)
+		return schemaError("%s column %s has the format %s, clock %v", f.Kind, quote.Short(f.Name),
+			quote.Short(f.Format), f.Clock)
 	}
 	return nil
 }

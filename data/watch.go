@@ -127,15 +127,16 @@ func (w *Watch) add(row int, column, what, known string, usual bool, value, wher
 	case Missing:
 		detail = fmt.Sprintf("column %s is missing, which it never was at the fit", quote.Short(column))
 	case Changed:
-		detail = fmt.Sprintf("column %s is %s, and was always %s at the fit", quote.Short(column), quote.Short(s.First), quote.Short(known))
+		detail = fmt.Sprintf("column %s is %s, and was always %s at the fit", quote.Short(column),
+			quote.Short(s.First), quote.Short(known))
 	case unread:
 		detail = fmt.Sprintf("column %s is %s, want %s", quote.Short(column), quote.Short(s.First), known)
 	case Pointed:
 		detail = fmt.Sprintf("column %s is %s, with a decimal point where the fit had %s", quote.Short(column),
 			quote.Short(s.First), known)
 	default:
-		detail = fmt.Sprintf("column %s is %s, %s %s, the end of the range at the fit", quote.Short(column), s.First, what,
-			known)
+		detail = fmt.Sprintf("column %s is %s, %s %s, the end of the range at the fit", quote.Short(column), s.First,
+			what, known)
 	}
 	return columnError(where(), column, ErrSurprise, "%s", detail)
 }

@@ -234,8 +234,8 @@ func (s *sheet) text(c *sheetCell) (string, error) {
 	case "s":
 		i, err := strconv.Atoi(c.Value)
 		if err != nil || i < 0 || i >= len(s.shared) {
-			return "", inputError(s.in.name, "cell %s refers to text %s of %d", quote.Short(c.Place), quote.Short(c.Value),
-				len(s.shared))
+			return "", inputError(s.in.name, "cell %s refers to text %s of %d", quote.Short(c.Place),
+				quote.Short(c.Value), len(s.shared))
 		}
 		return s.shared[i], nil
 	case "inlineStr":

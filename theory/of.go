@@ -143,7 +143,8 @@ func logRelMSE(t forms.Term, c coupling.Coupling, m int) (logRel float64, approx
 
 // fixedNorm is ORF′ (ORF Thms 2, 4): cosines of projections of a fixed norm, whose mean is the Bessel kernel, whatever
 // kernel was asked for.
-func fixedNorm(k kernel.Kernel, f forms.Form, c coupling.Coupling, m int, u, v []float64, radius float64) (Moments, error) {
+func fixedNorm(k kernel.Kernel, f forms.Form, c coupling.Coupling, m int, u, v []float64,
+	radius float64) (Moments, error) {
 	t := f.Terms[0]
 	if len(f.Terms) != 1 || !t.Cosine || f.LogRatio != 0 || t.Dim != len(u) {
 		return Moments{}, forms.NoForm("projections of fixed norm with a family other than trig")

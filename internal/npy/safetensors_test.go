@@ -95,7 +95,8 @@ func TestReadAnyTensor(t *testing.T) {
 	if err := os.WriteFile(one, cut[:len(cut)-1], 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := npy.ReadAnyTensor(one); !errors.Is(err, npy.ErrSafetensors) || !strings.Contains(err.Error(), "truncated") {
+	if _, err := npy.ReadAnyTensor(one); !errors.Is(err, npy.ErrSafetensors) ||
+		!strings.Contains(err.Error(), "truncated") {
 		t.Error(err)
 	}
 }
@@ -103,7 +104,8 @@ func TestReadAnyTensor(t *testing.T) {
 // float16 in npy files, of both byte orders.
 func TestHalfNPY(t *testing.T) {
 	for order, b := range map[string][]byte{"<": {0, 0x3c, 0, 0xc0}, ">": {0x3c, 0, 0xc0, 0}} {
-		a, err := npy.Read(bytes.NewReader(file("{'descr': '"+order+"f2', 'fortran_order': False, 'shape': (2, 1), }", b)))
+		head := "{'descr': '" + order + "f2', 'fortran_order': False, 'shape': (2, 1), }"
+		a, err := npy.Read(bytes.NewReader(file(head, b)))
 		if err != nil || a.DType != npy.Float32 || a.F32.At(0, 0) != 1 || a.F32.At(1, 0) != -2 {
 			t.Errorf("%s: %+v, %v", order, a, err)
 		}
