@@ -31,9 +31,10 @@ const (
 	// orderCoordinates are found by orderSteps steps of subspace iteration.
 	orderCoordinates = 8
 	orderSteps       = 6
-	// A quarter of the rows of a part, at most orderSample, tell in which direction they differ most, after orderPowers
-	// steps of the power method.
+	// A quarter of the rows of a part, orderFew at least and orderSample at most, tell in which direction they differ
+	// most, after orderPowers steps of the power method.
 	orderSample = 96
+	orderFew    = 32
 	orderPowers = 5
 )
 
@@ -94,7 +95,7 @@ func (o *rowOrder[T]) split(from, lo, hi, leaf int) {
 // differ.
 func (o *rowOrder[T]) direction(rows []orderRow[T]) (dir [orderCoordinates]T, ok bool) {
 	const r = orderCoordinates
-	n := min(max(1, len(rows)/4), orderSample)
+	n := min(len(rows), max(len(rows)/4, orderFew), orderSample)
 	var sum, x, y [r]float64
 	var cov [r][r]float64
 	first := &rows[0].z
