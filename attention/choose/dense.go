@@ -116,7 +116,7 @@ func (c *denseSearch[T]) searchTop(plans []Plan, use int) (best trial, trials in
 			continue
 		}
 		tried[at] = true
-		next := atLeast(plans, exactKeys(plans[at])*math.Pow(min(e.High, 1.5*e.Error)/c.Tol, 1.5))
+		next := atLeast(plans, exactKeys(plans[at])*math.Pow(min(e.High, 2*e.Error)/c.Tol, 1.5))
 		if e.High <= c.Tol {
 			best, end = trial{plans[at], e, c.cost(plans[at]), true}, at
 			for next = min(next, at-1); next >= 0 && c.price(plans[next]) > gain*c.price(plans[at]); next-- {
