@@ -13,7 +13,7 @@ import (
 	"github.com/randfeat/randfeat/beam/internal/work"
 	"github.com/randfeat/randfeat/data"
 	"github.com/randfeat/randfeat/machine"
-	"github.com/randfeat/randfeat/machine/parts"
+	"github.com/randfeat/randfeat/internal/parts"
 )
 
 // modelAndFiles wants a model and something to apply it to.

@@ -5,7 +5,7 @@ import (
 
 	"github.com/randfeat/randfeat/beam/internal/flow"
 	"github.com/randfeat/randfeat/machine"
-	"github.com/randfeat/randfeat/machine/parts"
+	"github.com/randfeat/randfeat/internal/parts"
 )
 
 func init() {

@@ -24,6 +24,7 @@ import (
 	"github.com/randfeat/randfeat/data/files"
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/family"
+	"github.com/randfeat/randfeat/internal/localfile"
 	"github.com/randfeat/randfeat/machine"
 	"github.com/randfeat/randfeat/machine/tabular"
 )
@@ -477,7 +478,7 @@ func (f *fitFlags) source(env *cli.Env, args []string) (data.Source, error) {
 	if f.demo {
 		b := fitDemoData()
 		if f.saveData != "" {
-			if err := data.WriteAtomic(f.saveData, b); err != nil {
+			if err := localfile.Write(f.saveData, b); err != nil {
 				return nil, err
 			}
 		}
@@ -495,12 +496,12 @@ func (f *fitFlags) checkFiles(args []string) error {
 			continue
 		}
 		for _, other := range outs {
-			if data.SameFile(o.path, other.path) {
+			if localfile.Same(o.path, other.path) {
 				return cli.Misused("%s and %s name the same file, %s", other.flag, o.flag, o.path)
 			}
 		}
 		for _, in := range args {
-			if data.SameFile(o.path, in) {
+			if localfile.Same(o.path, in) {
 				return cli.Misused("%s names the data file %s: it would be replaced", o.flag, in)
 			}
 		}
@@ -514,7 +515,7 @@ func (f *fitFlags) checkFiles(args []string) error {
 
 // checkWritable finds out whether a file can be put at path, by starting one beside it.
 func checkWritable(path string) error {
-	if err := data.CheckLocal(path); err != nil {
+	if err := localfile.Check(path); err != nil {
 		return err
 	}
 	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() && !info.IsDir() {
@@ -527,7 +528,7 @@ func checkWritable(path string) error {
 			return fmt.Errorf("cannot write %s: %s is not a directory", path, dir)
 		}
 	}
-	t, err := data.CreateAtomic(path)
+	t, err := localfile.Create(path)
 	if err != nil {
 		return err
 	}
