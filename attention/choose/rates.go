@@ -145,12 +145,10 @@ func MeasureRates[T dense.Float](causal, online bool, q, k, v attention.Shape) (
 func measureRates[T dense.Float](key ratesKey) (Rates, error) {
 	causal, length, dim, valueDim := key.causal, key.length, key.dim, key.valueDim
 	vis := attention.Visibility{Causal: causal}
-	// All heads are the same one: a copy of each would take longer to make than to attend to.
+	// All heads are the same one, in memory of their own as real ones are.
 	q, k, v := heads.Generate[T](1, length, max(16, dim, valueDim), 1)
-	for _, s := range []*attention.Seq[T]{&q, &k, &v} {
-		s.Heads, s.StrideH, s.Dim = key.heads, 0, dim
-	}
-	q.Heads, v.Dim = key.heads*key.group, valueDim
+	q.Dim, k.Dim, v.Dim = dim, dim, valueDim
+	q, k, v = repeated(q, key.heads*key.group), repeated(k, key.heads), repeated(v, key.heads)
 	out := attention.NewSeq[T](1, q.Heads, length, valueDim)
 
 	other := min(length, otherLength)
@@ -203,6 +201,17 @@ func measureRates[T dense.Float](key ratesKey) (Rates, error) {
 	r := ratesOf(points[:n])
 	r.dense(points[n], points[n+1])
 	return r, nil
+}
+
+// repeated are so many copies of a head.
+func repeated[T dense.Float](s attention.Seq[T], n int) attention.Seq[T] {
+	out := attention.NewSeq[T](1, n, s.Len, s.Dim)
+	for h := range n {
+		for l := range s.Len {
+			copy(out.Head(0, h).Row(l), s.Head(0, 0).Row(l))
+		}
+	}
+	return out
 }
 
 // ratesDense are the two plans that tell the rates of queries that choose together: few and many clusters and keys.
