@@ -11,9 +11,9 @@ import (
 )
 
 // nestedRows are enough for a score: folds beyond them are not scored, which would take as long as the fit again. Of
-// more than 4000 rows and 5 folds one is scored.
+// more than 2000 rows and 5 folds one is scored, of more than 1000 two.
 // With weights of classes there must also be enough of every class.
-const nestedRows = 800
+const nestedRows = 400
 
 // nests reports whether the score is that of whole fits without a fold. A density of more rows than the sample has
 // scores of its own, those of its calibration.
