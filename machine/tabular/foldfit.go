@@ -147,7 +147,7 @@ func (f *fit) forFold(k int, done int64) (*fit, error) {
 	if f.shared != nil && f.shared.last < k {
 		f.shared = nil
 	}
-	if f.shared == nil && k+1 < f.o.Folds && done+n/int64(f.o.Folds) < nestedRows && f.outside(n, 2, sharedRows) {
+	if f.shared == nil && k+1 < f.o.Folds && n/int64(f.o.Folds) < pairedRows && f.outside(n, 2, sharedRows) {
 		sub, err := f.choosing(k, k+1, n, func(int64, int64) {})
 		if err != nil {
 			return nil, err

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"math"
+	"runtime"
 
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/machine"
@@ -67,6 +68,7 @@ func (f *fit) fitIterative(s machine.Setup, x, y dense.Matrix[float64], lambda f
 		if !solved && x.Rows <= min(exactRows, f.factoredRows()) {
 			f.noteOnce("λ = %s is too small for conjugate gradients (residual %.1g after %d products): the kernel matrix was "+
 				"factored", short(lambda), done.Residual, done.Steps)
+			runtime.GC() // the kernels
 			return nil, nil
 		}
 		if !solved && f.o.Lambda == 0 && used < 2*iterativeSteps {

@@ -126,7 +126,7 @@ func TestFarSettles(t *testing.T) {
 	f.o.Bandwidth, f.o.Lambda = 0, 0
 	s := &far{c: &chooser{f: &search{job: f.job}, s: f.chose.s, d: &decision{}}, order: shuffled(400, 1)}
 	s.take(300)
-	start := farPoint{kind: kernel.Laplace, at: exactPoint{3e4, 1e-9}}
+	start := farPoint{kind: kernel.Laplace, at: exactPoint{3e5, 1e-7}}
 	if _, err := s.descend(start, farDescent...); !errors.Is(err, errNothing) {
 		t.Fatalf("a setting that cannot be solved: %v", err)
 	}
@@ -134,7 +134,7 @@ func TestFarSettles(t *testing.T) {
 	if err != nil || !(top.at.lambda > start.at.lambda) {
 		t.Errorf("settled at %v: %v", top.at, err)
 	}
-	f.o.Lambda = 1e-9
+	f.o.Lambda = start.at.lambda
 	if _, err := s.settle(start); !errors.Is(err, errNothing) {
 		t.Errorf("a given λ: %v", err)
 	}
