@@ -13,6 +13,7 @@ import (
 	"github.com/randfeat/randfeat/coupling"
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/family"
+	"github.com/randfeat/randfeat/internal/forms"
 	"github.com/randfeat/randfeat/internal/rng"
 	"github.com/randfeat/randfeat/kernel"
 	"github.com/randfeat/randfeat/theory"
@@ -166,11 +167,11 @@ func (l ledger) Fit(s *family.Stats) (family.Family, error) {
 	return l, nil
 }
 
-func (l ledger) Form(kind kernel.Kind, x, y []float64) (theory.Form, error) {
+func (l ledger) Form(kind kernel.Kind, x, y []float64) (forms.Form, error) {
 	for i, row := range [][]float64{x, y} {
 		bit := int(row[0] * 4096)
 		if l.seen[i]&bit != 0 {
-			return theory.Form{}, errors.New("a row of the fit")
+			return forms.Form{}, errors.New("a row of the fit")
 		}
 		l.met[i] |= bit
 	}

@@ -10,19 +10,20 @@ import (
 // modules are not listed.
 var layers = []string{
 	"dense",
-	"internal/buf internal/cell internal/figure internal/half internal/jsonscan internal/namedjson " +
-		"internal/par internal/rng internal/seal internal/similar internal/slim internal/special " +
-		"internal/stattest internal/tensorfile",
-	"internal/kern internal/omega internal/suggest",
+	"internal/buf internal/cell internal/figure internal/half internal/jsonscan internal/localfile " +
+		"internal/namedjson internal/par internal/quote internal/rng internal/seal internal/similar " +
+		"internal/slim internal/special internal/stattest internal/tensorfile",
+	"internal/kern internal/npy internal/number internal/suggest",
+	"internal/omega",
 	"coupling data internal/linalg kernel",
-	"data/parquet internal/datasets internal/forms internal/landmark internal/plan kernel/metric",
-	"data/files internal/krr theory",
+	"data/parquet internal/columnflags internal/datasets internal/forms internal/landmark internal/metric internal/plan",
+	"data/files internal/krr internal/optima theory",
 	"family internal/exec",
 	".",
 	"attention randfeattest",
 	"attention/centroid attention/linear internal/heads machine sampling",
 	"attention/choose internal/calc machine/tabular machine/serve",
-	"advise machine/parts",
+	"advise internal/parts",
 	"web/explorer web/explorer/internal/model",
 	"cmd/randfeat/internal/cli",
 	"cmd/randfeat/internal/mapflags cmd/randfeat/internal/qkv cmd/randfeat/internal/tableflags",

@@ -75,10 +75,10 @@ func (a *Constant[T]) head(out, q, v Seq[T], b, h int) (r Report) {
 	return r
 }
 
-// Uniform gives keys random weights, independent of queries and keys and uniform in [0, 1), divided by their sum. It is
+// uniform gives keys random weights, independent of queries and keys and uniform in [0, 1), divided by their sum. It is
 // the uniform-random baseline of the DARKFormer paper. A weight is a function of Seed, batch, query head, query and key
 // only: equal calls give equal results, and nothing is stored. Values of masked keys are not read.
-type Uniform[T dense.Float] struct {
+type uniform[T dense.Float] struct {
 	Visibility
 	Seed uint64
 	// Unchecked leaves out the search for NaN and infinities.
@@ -88,7 +88,7 @@ type Uniform[T dense.Float] struct {
 }
 
 // Forward sets out. Only the shapes of q and k matter.
-func (a *Uniform[T]) Forward(out, q, k, v Seq[T]) (Report, error) {
+func (a *uniform[T]) Forward(out, q, k, v Seq[T]) (Report, error) {
 	if err := CheckForward(&a.Visibility, out, q, k, v); err != nil {
 		return Report{}, err
 	}

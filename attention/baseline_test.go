@@ -26,7 +26,7 @@ func TestConstantIsTheRunningMean(t *testing.T) {
 }
 
 // uniformWeights reads the weights of one head from an identity matrix of values.
-func uniformWeights(t *testing.T, a *Uniform[float64], heads, length int) []Seq[float64] {
+func uniformWeights(t *testing.T, a *uniform[float64], heads, length int) []Seq[float64] {
 	t.Helper()
 	q := NewSeq[float64](1, heads, length, 1)
 	v := NewSeq[float64](1, heads, length, length)
@@ -45,8 +45,8 @@ func uniformWeights(t *testing.T, a *Uniform[float64], heads, length int) []Seq[
 
 func TestUniformWeights(t *testing.T) {
 	const length = 400
-	w := uniformWeights(t, &Uniform[float64]{Seed: 1}, 2, length)
-	other := uniformWeights(t, &Uniform[float64]{Seed: 2}, 2, length)
+	w := uniformWeights(t, &uniform[float64]{Seed: 1}, 2, length)
+	other := uniformWeights(t, &uniform[float64]{Seed: 2}, 2, length)
 	// Weights u/Σu with u uniform: mean of n·w is 1, and the second moment of n·w is (1/3)/(1/2)² = 4/3 up to O(1/n).
 	// Over n² = 160000 weights the standard error of the second moment is √(16/5 − 16/9)/400 = 0.003; the bound is 6
 	// of them and the O(1/n) bias.
@@ -83,7 +83,7 @@ func TestUniformWeights(t *testing.T) {
 		t.Error("two heads have the same weights")
 	}
 	// Causal weights are the same ones, normalised over fewer keys.
-	for h, s := range uniformWeights(t, &Uniform[float64]{Seed: 1, Visibility: Visibility{Causal: true}}, 2, length) {
+	for h, s := range uniformWeights(t, &uniform[float64]{Seed: 1, Visibility: Visibility{Causal: true}}, 2, length) {
 		for i := range length {
 			var sum float64
 			for _, x := range w[h].Head(0, 0).Row(i)[:i+1] {

@@ -307,7 +307,7 @@ func methods[T dense.Float](vis Visibility) map[string]forwarder[T] {
 		"exact":    &Exact[T]{Visibility: vis},
 		"window":   &Exact[T]{Visibility: vis, Window: 37},
 		"constant": &Constant[T]{Visibility: vis},
-		"uniform":  &Uniform[T]{Visibility: vis, Seed: 3},
+		"uniform":  &uniform[T]{Visibility: vis, Seed: 3},
 	}
 }
 
@@ -558,8 +558,8 @@ func checkHidden[T dense.Float](t *testing.T) {
 				"exact keep":         &Exact[T]{Visibility: vis, Keep: new(Normalisers[T])},
 				"constant":           &Constant[T]{Visibility: vis},
 				"constant unchecked": &Constant[T]{Visibility: vis, Unchecked: true},
-				"uniform":            &Uniform[T]{Visibility: vis},
-				"uniform unchecked":  &Uniform[T]{Visibility: vis, Unchecked: true},
+				"uniform":            &uniform[T]{Visibility: vis},
+				"uniform unchecked":  &uniform[T]{Visibility: vis, Unchecked: true},
 			}
 			for name, f := range list {
 				run := func(x T) []Seq[T] {
@@ -835,7 +835,7 @@ func TestSameBitsOnAnyNumberOfThreads(t *testing.T) {
 			call.tab = &small
 			a.calls.Put(call)
 			out := forward(t, a, q, k, v)
-			u := forward(t, &Uniform[float32]{Visibility: a.Visibility}, q, k, v)
+			u := forward(t, &uniform[float32]{Visibility: a.Visibility}, q, k, v)
 			return out, u, backward(t, a, out, q, k, v)
 		}
 		out, u, g := run(1)

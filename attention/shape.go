@@ -24,14 +24,14 @@ func (s Shape) check(name string) error {
 	return nil
 }
 
-// Sequence is a sequence of any storage: [Seq] in the memory of the host, or one that a device holds.
-type Sequence interface{ Sizes() Shape }
+// sequence is a sequence of any storage: [Seq] in the memory of the host, or one that a device holds.
+type sequence interface{ Sizes() Shape }
 
 // Attention writes the attention of queries q over keys k and values v into out, for sequences of one kind of
 // storage. [Exact], [Constant], [Uniform] and the methods of packages linear, centroid and choose implement
 // Attention[Seq[T]]. An implementation on a device has sequences of its own. All validate shapes with
 // Visibility.CheckShapes.
-type Attention[S Sequence] interface {
+type Attention[S sequence] interface {
 	Forward(out, q, k, v S) (Report, error)
 }
 

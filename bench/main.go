@@ -20,9 +20,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/randfeat/randfeat/data"
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/family"
+	"github.com/randfeat/randfeat/internal/npy"
 )
 
 type config struct {
@@ -309,9 +309,9 @@ func agree(a, b []float64, tolerance float64) bool {
 func writeArray(path string, a any) error {
 	switch m := a.(type) {
 	case dense.Matrix[float32]:
-		return data.WriteNPYFile(path, m)
+		return npy.WriteFile(path, m)
 	case dense.Matrix[float64]:
-		return data.WriteNPYFile(path, m)
+		return npy.WriteFile(path, m)
 	}
 	return fmt.Errorf("array of type %T", a)
 }

@@ -38,6 +38,7 @@ import (
 	"math/rand/v2"
 
 	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/omega"
 )
 
 // Coupling is the joint law of the rows, given their marginal. Implementations are immutable values.
@@ -53,7 +54,7 @@ type Coupling interface {
 type Omega struct {
 	Rows dense.Matrix[float64] // m×d
 	// Fast is nil, or the same rows as a structured transform with O(n log n) products.
-	Fast *Structured
+	Fast *omega.Structured
 }
 
 // LawKind names a marginal distribution.

@@ -10,6 +10,7 @@ import (
 	"github.com/randfeat/randfeat/coupling"
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/internal/kern"
+	"github.com/randfeat/randfeat/internal/omega"
 	"github.com/randfeat/randfeat/internal/rng"
 	"github.com/randfeat/randfeat/internal/stattest"
 )
@@ -167,7 +168,7 @@ func TestHadamardPaddedBlock(t *testing.T) {
 	wide := *s
 	wide.Dim, wide.Rows = s.N, 3*s.N
 	w := dense.New[float64](wide.Rows, wide.Dim)
-	tr := coupling.NewTransform(&wide, kern.Reference[float64]())
+	tr := omega.NewTransform(&wide, kern.Reference[float64]())
 	col, scratch := make([]float64, wide.Rows), make([]float64, tr.Scratch())
 	for j := range wide.Dim {
 		e := make([]float64, wide.Dim)

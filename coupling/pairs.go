@@ -1,6 +1,9 @@
 package coupling
 
-import "fmt"
+import (
+	"fmt"
+	"github.com/randfeat/randfeat/internal/omega"
+)
 
 // PairKind names the joint law of two rows of one block.
 type PairKind int
@@ -52,7 +55,7 @@ func Pairs(c Coupling, dim int) PairLaw {
 		if c.exact(dim) {
 			return PairLaw{Kind: PairOrthogonal, Dim: dim, Exact: true}
 		}
-		n := paddedDim(dim)
+		n := omega.PaddedDim(dim)
 		return PairLaw{Kind: PairOrthogonal, Dim: n, Exact: n == 1}
 	case Simplex:
 		return simplexPairs(dim, true)
@@ -60,7 +63,7 @@ func Pairs(c Coupling, dim int) PairLaw {
 		if c.exact(dim) {
 			return simplexPairs(dim, true)
 		}
-		return simplexPairs(paddedDim(dim), false)
+		return simplexPairs(omega.PaddedDim(dim), false)
 	case SimplexPlus, Optimised:
 		if dim == 1 {
 			return simplexPairs(1, true)

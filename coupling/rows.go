@@ -29,13 +29,13 @@ func Excess(c Coupling, dim, m int) (e RowExcess, ok bool) {
 		if c.exact(dim) {
 			return RowExcess{Dim: dim}, true
 		}
-		n := paddedDim(dim)
+		n := omega.PaddedDim(dim)
 		return hdExcess(n, factors(c.K), 1/float64(n), 1/(float64(n)*float64(n))), true
 	case FastSimplex:
 		if c.exact(dim) {
 			return RowExcess{Dim: dim}, true
 		}
-		n := paddedDim(dim)
+		n := omega.PaddedDim(dim)
 		fourth, sixth := simplexStart(n, m)
 		return hdExcess(n, factors(c.K), fourth, sixth), factors(c.K) > 1
 	case Givens:

@@ -9,6 +9,7 @@ import (
 	"github.com/randfeat/randfeat/coupling"
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/internal/kern"
+	"github.com/randfeat/randfeat/internal/omega"
 	"github.com/randfeat/randfeat/internal/rng"
 )
 
@@ -50,8 +51,8 @@ func checkFast(t *testing.T, name string, o coupling.Omega) {
 		dst[i] = math.NaN() // must be overwritten
 	}
 	for k, tab := range kern.Available[float64]() {
-		wide := coupling.NewTransform(s, tab)
-		narrow := coupling.NewTransform(s, kern.Available[float32]()[k])
+		wide := omega.NewTransform(s, tab)
+		narrow := omega.NewTransform(s, kern.Available[float32]()[k])
 		allocs := testing.AllocsPerRun(1, func() {
 			wide.Apply(dst, x, scratch)
 			narrow.Apply(dst32, x32, scratch32)
@@ -77,9 +78,9 @@ func checkFast(t *testing.T, name string, o coupling.Omega) {
 func hdProduct(signs [][]float64, x []float64) []float64 {
 	n := len(x)
 	y := make([]float64, n)
-	s := &coupling.Structured{Dim: n, N: n, Rows: n,
-		Blocks: []coupling.HDBlock{{Signs: signs, Norms: slices.Repeat([]float64{1}, n)}}}
-	coupling.NewTransform(s, kern.Reference[float64]()).Apply(y, x, make([]float64, n))
+	s := &omega.Structured{Dim: n, N: n, Rows: n,
+		Blocks: []omega.HDBlock{{Signs: signs, Norms: slices.Repeat([]float64{1}, n)}}}
+	omega.NewTransform(s, kern.Reference[float64]()).Apply(y, x, make([]float64, n))
 	return y
 }
 
@@ -127,7 +128,7 @@ func TestApplyPanicsOnShapes(t *testing.T) {
 					t.Errorf("lengths %v accepted", c)
 				}
 			}()
-			tr := coupling.NewTransform(o.Fast, kern.Reference[float64]())
+			tr := omega.NewTransform(o.Fast, kern.Reference[float64]())
 			tr.Apply(make([]float64, c[0]), make([]float64, c[1]), make([]float64, c[2]))
 		}()
 	}
@@ -140,7 +141,7 @@ func BenchmarkApply(b *testing.B) {
 			b.Fatal(err)
 		}
 		x, dst, scratch := make([]float32, d), make([]float32, d), make([]float32, d)
-		tr := coupling.NewTransform(o.Fast, kern.Best[float32]())
+		tr := omega.NewTransform(o.Fast, kern.Best[float32]())
 		b.Run(fmt.Sprintf("coupling=hadamard/d=%d", d), func(b *testing.B) {
 			for b.Loop() {
 				tr.Apply(dst, x, scratch)

@@ -3,6 +3,7 @@ package data
 import (
 	"archive/zip"
 	"fmt"
+	"github.com/randfeat/randfeat/internal/quote"
 	"io"
 	"path"
 	"strings"
@@ -66,7 +67,7 @@ func (in input) lookInside() (format Format, member string, err error) {
 		return NPZ, "", nil
 	case len(names) > 1:
 		return "", "", inputError(in.name, "the archive holds %d files, such as %s and %s, want one table or npy arrays: "+
-			"unpack it", len(names), show(names[0]), show(names[1]))
+			"unpack it", len(names), quote.Short(names[0]), quote.Short(names[1]))
 	}
 	return "", names[0], nil
 }
@@ -93,7 +94,7 @@ func (in input) member(name string) input {
 			return memberStream{damagedReader{r}, r, c}, nil
 		}
 		c.Close()
-		return nil, inputError(in.name, "no file %s in the archive: it has changed since it was opened", show(name))
+		return nil, inputError(in.name, "no file %s in the archive: it has changed since it was opened", quote.Short(name))
 	}
 	return out
 }

@@ -289,14 +289,6 @@ func columnError(place, column string, err error, format string, args ...any) er
 	return &InputError{Place: place, Column: column, Detail: fmt.Sprintf(format, args...), Err: err}
 }
 
-// show quotes a cell for a message, cut to a readable length.
-func show[S string | []byte](s S) string {
-	if len(s) > 40 {
-		return fmt.Sprintf("%q…", s[:40])
-	}
-	return fmt.Sprintf("%q", s)
-}
-
 // CheckKinds resolves the kinds that a reader of n columns was asked for: nil means Infer for all, and Infer becomes
 // natural(j).
 func CheckKinds(want []Kind, n int, natural func(j int) Kind) ([]Kind, error) {

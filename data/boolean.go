@@ -1,6 +1,9 @@
 package data
 
-import "bytes"
+import (
+	"bytes"
+	"github.com/randfeat/randfeat/internal/number"
+)
 
 // parseBool reads a truth value: true and false, in any case. Other words that may mean one (yes, t, 1) may mean
 // something else as well; they are levels or numbers.
@@ -22,7 +25,7 @@ func boolAt(text []byte) (v float64, ok bool) {
 		}
 		return 0, true
 	}
-	v, ok = ParseNumber(trimBlanks(text))
+	v, ok = number.Parse(trimBlanks(text))
 	return v, ok && (v == 0 || v == 1)
 }
 

@@ -5,6 +5,8 @@ import (
 	"math"
 
 	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/number"
+	"github.com/randfeat/randfeat/internal/quote"
 )
 
 // columnLearner holds everything learned about a column so far. Learners of consecutive parts merge; the result does
@@ -122,7 +124,7 @@ func (l *columnLearner) add(b *Block, j int, file string, where func(int) string
 			}
 			continue
 		}
-		v, ok := ParseNumber(t)
+		v, ok := number.Parse(t)
 		l.order.add(v, starts && i == 0)
 		if ok && math.IsNaN(v) || !ok && l.role == asNumeric && isMissingWord(t) {
 			if err := l.number(math.NaN(), nil, i, where); err != nil {
@@ -133,7 +135,7 @@ func (l *columnLearner) add(b *Block, j int, file string, where func(int) string
 		word := !ok && isMissingWord(t)
 		if word {
 			if l.words++; l.words == 1 {
-				l.word = oddCell{sample: show(t), at: place(i)}
+				l.word = oddCell{sample: quote.Short(t), at: place(i)}
 			}
 		} else if l.role == asField || l.role == asTarget || l.role == asNumeric {
 			l.read(t, v, c.IsBare(i), func() spot { return place(i) })
@@ -151,7 +153,7 @@ func (l *columnLearner) add(b *Block, j int, file string, where func(int) string
 			l.bools++
 		}
 		if l.texts++; l.texts == 1 {
-			l.sample, l.at = show(t), place(i)
+			l.sample, l.at = quote.Short(t), place(i)
 			if l.counts == nil && l.role == asField { // counting had stopped: the numbers before were many
 				l.counts = newCounts(numericTracked)
 				l.counts.lost = max(1, l.numbers.n)
@@ -175,7 +177,7 @@ func (l *columnLearner) read(t []byte, v float64, bare bool, place func() spot) 
 	}
 	note := func(c *oddCell) {
 		if c.sample == "" {
-			*c = oddCell{sample: show(t), at: place()}
+			*c = oddCell{sample: quote.Short(t), at: place()}
 		}
 	}
 	for k := range is {
@@ -193,22 +195,22 @@ func notNumeric(place, column string, text []byte) error {
 	_, _, point := scanStyled(text, false)
 	if _, _, comma := scanStyled(text, true); point || comma {
 		return columnError(place, column, nil, "column %s is %s, where others are written otherwise: write numbers in one way",
-			show(column), show(text))
+			quote.Short(column), quote.Short(text))
 	}
-	return columnError(place, column, nil, "column %s is %s, want a number", show(column), show(text))
+	return columnError(place, column, nil, "column %s is %s, want a number", quote.Short(column), quote.Short(text))
 }
 
 // number takes a number; NaN is missing. text is its spelling in the file, if it has one.
 func (l *columnLearner) number(v float64, text []byte, i int, where func(int) string) error {
 	if math.IsNaN(v) {
 		if l.role == asTarget {
-			return columnError(where(i), l.name, ErrMissingTarget, missingTarget, show(l.name))
+			return columnError(where(i), l.name, ErrMissingTarget, missingTarget, quote.Short(l.name))
 		}
 		l.missing++
 		return nil
 	}
 	if math.IsInf(v, 0) {
-		return columnError(where(i), l.name, dense.ErrNotFinite, "column %s is infinite", show(l.name))
+		return columnError(where(i), l.name, dense.ErrNotFinite, "column %s is infinite", quote.Short(l.name))
 	}
 	l.numbers.add(v)
 	if l.role == asField || l.role == asNumeric {
@@ -222,7 +224,7 @@ func (l *columnLearner) number(v float64, text []byte, i int, where func(int) st
 		return nil
 	}
 	if text == nil {
-		l.buf = append(l.buf[:0], canonical(v)...)
+		l.buf = append(l.buf[:0], number.Canonical(v)...)
 		text = l.buf
 	}
 	l.counts.add(text)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/randfeat/randfeat/internal/buf"
 	"github.com/randfeat/randfeat/internal/cell"
+	"github.com/randfeat/randfeat/internal/quote"
 )
 
 // Columns is a table in memory. It is a [Source] over typed columns in the caller's own slices, which are read in
@@ -66,7 +67,7 @@ func (b Bits) check(what string, n int) error {
 // one type. Nothing is copied.
 func (t *Columns) Add(name string, cells ...Cells) error {
 	if slices.Contains(t.names, name) {
-		return inputError(t.name, "two columns are named %s: rename one", show(name))
+		return inputError(t.name, "two columns are named %s: rename one", quote.Short(name))
 	}
 	if len(t.names) == DefaultMaxColumns {
 		return checkWidth(t.name, len(t.names)+1, DefaultMaxColumns)
@@ -78,16 +79,16 @@ func (t *Columns) Add(name string, cells ...Cells) error {
 			err = fmt.Errorf("%s after %s: want one type", p.sort(), c.sort)
 		}
 		if err != nil {
-			return columnError(t.name, name, nil, "column %s: %v", show(name), err)
+			return columnError(t.name, name, nil, "column %s: %v", quote.Short(name), err)
 		}
 		c.sort, c.parts, c.rows = p.sort(), append(c.parts, p), c.rows+p.len()
 	}
 	if len(c.parts) == 0 {
-		return columnError(t.name, name, nil, "column %s has no cells", show(name))
+		return columnError(t.name, name, nil, "column %s has no cells", quote.Short(name))
 	}
 	if t.rows >= 0 && c.rows != t.rows {
-		return columnError(t.name, name, nil, "column %s has %d rows, %s has %d", show(name), c.rows, show(t.names[0]),
-			t.rows)
+		return columnError(t.name, name, nil, "column %s has %d rows, %s has %d", quote.Short(name), c.rows,
+			quote.Short(t.names[0]), t.rows)
 	}
 	t.rows, t.names, t.cols = c.rows, append(t.names, name), append(t.cols, c)
 	return nil
@@ -560,7 +561,7 @@ func (r *columnsReader) text(b *Block, j int, p memoryPart, lo, n int) error {
 			b.AppendBare(j, text)
 		case !utf8.Valid(text):
 			return columnError(r.Where(len(b.Cols[j].Text)), r.t.names[j], ErrEncoding,
-				"column %s is %s, which is not UTF-8", show(r.t.names[j]), show(text))
+				"column %s is %s, which is not UTF-8", quote.Short(r.t.names[j]), quote.Short(text))
 		default:
 			b.AppendText(j, text)
 		}

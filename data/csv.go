@@ -3,6 +3,8 @@ package data
 import (
 	"bytes"
 	"errors"
+	"github.com/randfeat/randfeat/internal/number"
+	"github.com/randfeat/randfeat/internal/quote"
 	"io"
 	"math"
 )
@@ -278,10 +280,10 @@ func (r *csvReader) parse(b *Block) error {
 	for j, kind := range r.want {
 		col := &b.Cols[j]
 		if kind == Number {
-			if v, n, ok := scanNumber(rec[i:]); n > 0 && r.ends(rec, i+n) &&
+			if v, n, ok := number.ScanNumber(rec[i:]); n > 0 && r.ends(rec, i+n) &&
 				!(r.missing.numbers && r.missing.has(rec[i:i+n])) {
 				if !ok {
-					v, ok = parseSlow(rec[i : i+n])
+					v, ok = number.ParseSlow(rec[i : i+n])
 				}
 				if ok {
 					col.Num = append(col.Num, v)
@@ -310,7 +312,7 @@ func (r *csvReader) parse(b *Block) error {
 					col.Num = append(col.Num, math.NaN())
 				} else if col.AppendNumber(cell); r.strict && IsUnreadable(col.Num[len(col.Num)-1]) {
 					return columnError(r.place(start), r.columns[j], ErrUnreadable, "column %s is %s, want a number",
-						show(r.columns[j]), show(cell))
+						quote.Short(r.columns[j]), quote.Short(cell))
 				}
 			}
 		}

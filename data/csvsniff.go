@@ -2,6 +2,7 @@ package data
 
 import (
 	"bytes"
+	"github.com/randfeat/randfeat/internal/number"
 	"strings"
 )
 
@@ -105,7 +106,7 @@ func sniffHeader(rows [][]string, missing *missingSet) bool {
 	seen := map[string]bool{}
 	again := false // or no name at all
 	for j, name := range first {
-		if _, ok := ParseNumber([]byte(name)); ok {
+		if _, ok := number.Parse([]byte(name)); ok {
 			return false
 		}
 		if seen[name] || missing.has([]byte(name)) && (j > 0 || name != "" || len(first) == 1) {
@@ -122,7 +123,7 @@ func sniffHeader(rows [][]string, missing *missingSet) bool {
 			if row[j] == name {
 				again = true
 			}
-			if _, ok := ParseNumber([]byte(row[j])); ok {
+			if _, ok := number.Parse([]byte(row[j])); ok {
 				numbers++
 			} else {
 				texts++

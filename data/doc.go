@@ -29,9 +29,7 @@
 //
 // # Arrays
 //
-// [ReadNPYFile] reads a matrix of float32 or float64 and keeps the element type of the file. [ReadNPYTensorFile] reads
-// an array of any shape, of floats, integers or bools. [ReadArrayFile] also reads tensors of safetensors files.
-// [WriteNPYFile] replaces its target in one step or leaves it unchanged.
+// [ReadMatrix] reads a matrix of an npy or safetensors file, [WriteMatrix] writes one.
 //
 // # Limits
 //

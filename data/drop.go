@@ -2,6 +2,7 @@ package data
 
 import (
 	"fmt"
+	"github.com/randfeat/randfeat/internal/quote"
 	"math"
 	"slices"
 	"sync/atomic"
@@ -22,7 +23,7 @@ func DropMissing(src Source, columns []string) (*Dropping, error) {
 		j := slices.Index(names, c)
 		if j < 0 {
 			return nil, &InputError{Place: src.Name(), Err: ErrSchema,
-				Detail: fmt.Sprintf("no column %s; the columns are %s", show(c), listNames(names))}
+				Detail: fmt.Sprintf("no column %s; the columns are %s", quote.Short(c), quote.List(names))}
 		}
 		d.at = append(d.at, j)
 	}

@@ -8,7 +8,9 @@ import (
 	"sync/atomic"
 
 	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/number"
 	"github.com/randfeat/randfeat/internal/par"
+	"github.com/randfeat/randfeat/internal/quote"
 )
 
 // Encoder turns blocks of one table into numbers, as a schema says.
@@ -103,13 +105,13 @@ func (s *Schema) Encoder(columns []string, needTarget bool) (*Encoder, error) {
 	}
 	switch {
 	case len(twice) > 0:
-		return nil, schemaError("columns that come twice: %s", listNames(twice))
+		return nil, schemaError("columns that come twice: %s", quote.List(twice))
 	case len(missing) > 0 && len(unknown) > 0:
-		return nil, schemaError("columns missing: %s; unknown: %s", listNames(missing), listNames(unknown))
+		return nil, schemaError("columns missing: %s; unknown: %s", quote.List(missing), quote.List(unknown))
 	case len(missing) > 0:
-		return nil, schemaError("columns missing: %s", listNames(missing))
+		return nil, schemaError("columns missing: %s", quote.List(missing))
 	case len(unknown) > 0:
-		return nil, &SchemaError{Detail: "columns unknown when the schema was learned: " + listNames(unknown),
+		return nil, &SchemaError{Detail: "columns unknown when the schema was learned: " + quote.List(unknown),
 			Remedy: "remove them"}
 	}
 	for i := range s.Fields {
@@ -156,8 +158,8 @@ func lookup(m map[string]int, text []byte) (int, bool) {
 		i, ok := m[boolText(b)]
 		return i, ok
 	}
-	if v, ok := ParseNumber(text); ok && !long(text, v) {
-		i, ok := m[canonical(v)]
+	if v, ok := number.Parse(text); ok && !long(text, v) {
+		i, ok := m[number.Canonical(v)]
 		return i, ok
 	}
 	return 0, false
@@ -214,7 +216,7 @@ func (e *Encoder) encode(x, y dense.Matrix[float64], b *Block, where func(int) s
 	for i := range e.schema.Fields {
 		f, c := &e.schema.Fields[i], &b.Cols[e.fields[i]]
 		if len(c.Num)+len(c.Text) != b.Rows {
-			return fmt.Errorf("column %s of the block was not read: %w", show(f.Name), dense.ErrShape)
+			return fmt.Errorf("column %s of the block was not read: %w", quote.Short(f.Name), dense.ErrShape)
 		}
 		var err error
 		switch f.Kind {
@@ -270,7 +272,7 @@ func numberAt(c *Column, i int) (v float64, ok bool) {
 	if c.Text[i] == nil {
 		return math.NaN(), true
 	}
-	v, ok = ParseNumber(trimBlanks(c.Text[i]))
+	v, ok = number.Parse(trimBlanks(c.Text[i]))
 	return v, ok || isMissingWord(c.Text[i])
 }
 
@@ -310,7 +312,7 @@ func (f *Field) valueAt(c *Column, i int) (v float64, ok bool) {
 		return t.days(), ok
 	}
 	// A plain number means the same in all styles, unless its points may group digits.
-	if v, ok = ParseNumber(trimBlanks(text)); ok && (!strings.HasPrefix(f.Format, commaStyle) ||
+	if v, ok = number.Parse(trimBlanks(text)); ok && (!strings.HasPrefix(f.Format, commaStyle) ||
 		bytes.IndexByte(text, '.') < 0 || c.IsBare(i)) {
 		return v, true
 	}
@@ -334,16 +336,16 @@ func (f *Field) badValue(c *Column, i int, where func(int) string) error {
 	var text string
 	switch {
 	case c.Num == nil:
-		text = "is " + show(c.Text[i])
+		text = "is " + quote.Short(c.Text[i])
 	case !IsUnreadable(c.Num[i]):
-		text = "is " + show(canonical(c.Num[i]))
+		text = "is " + quote.Short(number.Canonical(c.Num[i]))
 	default:
 		odd, ok := c.oddAt(i)
-		if text = "is " + show(odd); !ok {
+		if text = "is " + quote.Short(odd); !ok {
 			text = "cannot be read"
 		}
 	}
-	return columnError(where(i), f.Name, ErrUnreadable, "column %s %s, want %s", show(f.Name), text, f.wanted())
+	return columnError(where(i), f.Name, ErrUnreadable, "column %s %s, want %s", quote.Short(f.Name), text, f.wanted())
 }
 
 // wrongColumn is an error if no value of field k can be read in the first rows that have any: a table in which the
@@ -376,7 +378,7 @@ func (e *Encoder) wrongColumn(k int, c *Column, where func(int) string) error {
 }
 
 func infinite(name string, i int, where func(int) string) error {
-	return columnError(where(i), name, dense.ErrNotFinite, "column %s is infinite", show(name))
+	return columnError(where(i), name, dense.ErrNotFinite, "column %s is infinite", quote.Short(name))
 }
 
 func (e *Encoder) encodeNumbers(x dense.Matrix[float64], first int, f *Field, c *Column,
@@ -401,7 +403,7 @@ func (e *Encoder) encodeNumbers(x dense.Matrix[float64], first int, f *Field, c 
 			}
 			if z = (v - f.Mean) / f.Scale; math.IsInf(z, 0) {
 				return columnError(where(i), f.Name, dense.ErrNotFinite,
-					"column %s is %g, too far from the mean %.4g and scale %.4g of the fit", show(f.Name), v, f.Mean,
+					"column %s is %g, too far from the mean %.4g and scale %.4g of the fit", quote.Short(f.Name), v, f.Mean,
 					f.Scale)
 			}
 		}
@@ -419,7 +421,7 @@ func (e *Encoder) encodeNumbers(x dense.Matrix[float64], first int, f *Field, c 
 // encodeTexts writes times and texts.
 func (e *Encoder) encodeTexts(x dense.Matrix[float64], first int, f *Field, c *Column, where func(int) string) error {
 	if c.Text == nil && x.Rows > 0 {
-		return columnError(where(0), f.Name, nil, "column %s is a number, want text", show(f.Name))
+		return columnError(where(0), f.Name, nil, "column %s is a number, want text", quote.Short(f.Name))
 	}
 	width := f.width()
 	for i := range x.Rows {
@@ -470,11 +472,11 @@ func encodeLevels(x dense.Matrix[float64], first int, f *Field, levels map[strin
 func (e *Encoder) encodeTarget(y dense.Matrix[float64], k int, c *Column, rows int, where func(int) string) error {
 	t := &e.schema.Targets[k]
 	if len(c.Num)+len(c.Text) != rows {
-		return fmt.Errorf("target %s of the block was not read: %w", show(t.Name), dense.ErrShape)
+		return fmt.Errorf("target %s of the block was not read: %w", quote.Short(t.Name), dense.ErrShape)
 	}
 	for i := range rows {
 		if c.Text != nil && c.Text[i] == nil || c.Num != nil && math.IsNaN(c.Num[i]) {
-			return columnError(where(i), t.Name, ErrMissingTarget, missingTarget, show(t.Name))
+			return columnError(where(i), t.Name, ErrMissingTarget, missingTarget, quote.Short(t.Name))
 		}
 		if len(t.Classes) == 0 {
 			f := Field{Name: t.Name, Kind: Numeric, Format: t.Format}
@@ -483,7 +485,7 @@ func (e *Encoder) encodeTarget(y dense.Matrix[float64], k int, c *Column, rows i
 			case !ok:
 				return f.badValue(c, i, where)
 			case math.IsNaN(v):
-				return columnError(where(i), t.Name, ErrMissingTarget, missingTarget, show(t.Name))
+				return columnError(where(i), t.Name, ErrMissingTarget, missingTarget, quote.Short(t.Name))
 			case math.IsInf(v, 0):
 				return infinite(t.Name, i, where)
 			}
@@ -494,12 +496,12 @@ func (e *Encoder) encodeTarget(y dense.Matrix[float64], k int, c *Column, rows i
 		if c.Text != nil {
 			text = c.Text[i]
 		} else {
-			text = []byte(canonical(c.Num[i]))
+			text = []byte(number.Canonical(c.Num[i]))
 		}
 		class, ok := lookup(e.classes[k], text)
 		if !ok {
 			return columnError(where(i), t.Name, nil, "target %s is %s, a class unseen when the schema was learned; known are %s",
-				show(t.Name), show(text), listNames(t.Classes))
+				quote.Short(t.Name), quote.Short(text), quote.List(t.Classes))
 		}
 		y.Set(i, k, float64(class))
 	}

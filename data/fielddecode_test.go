@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/number"
 )
 
 // Decode takes back what an encoder does.
@@ -24,7 +25,7 @@ func TestDecode(t *testing.T) {
 		}
 		blk := new(Block)
 		blk.Reset(0, e.Kinds())
-		v, _ := ParseNumber([]byte(c.n))
+		v, _ := number.Parse([]byte(c.n))
 		blk.Cols[0].Num = append(blk.Cols[0].Num, v)
 		blk.AppendText(1, []byte(c.b))
 		for j := 2; j < 5; j++ {

@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/number"
+	"github.com/randfeat/randfeat/internal/quote"
 )
 
 // Task is what is predicted of a target.
@@ -134,7 +136,7 @@ func (o *LearnOptions) roles(place string, columns []string) ([]*columnLearner, 
 	for j, c := range columns {
 		learners[j] = newColumnLearner(c, asField, o.Strict)
 		if _, ok := index[c]; ok {
-			return nil, inputError(place, "two columns are named %s: rename one", show(c))
+			return nil, inputError(place, "two columns are named %s: rename one", quote.Short(c))
 		}
 		index[c] = j
 	}
@@ -154,18 +156,18 @@ func (o *LearnOptions) roles(place string, columns []string) ([]*columnLearner, 
 			j, ok := index[n]
 			if !ok {
 				return nil, &InputError{Place: place, Err: ErrSchema,
-					Detail: fmt.Sprintf("no column %s, named as %s; the columns are %s%s", show(n), list.what,
-						listNames(columns), nameHint(n, columns))}
+					Detail: fmt.Sprintf("no column %s, named as %s; the columns are %s%s", quote.Short(n), list.what,
+						quote.List(columns), nameHint(n, columns))}
 			}
 			switch r := learners[j].role; r {
 			case asField:
 			case list.role:
 				return nil, &InputError{Place: place, Err: ErrSchema,
-					Detail: fmt.Sprintf("column %s is named twice as %s", show(n), list.what)}
+					Detail: fmt.Sprintf("column %s is named twice as %s", quote.Short(n), list.what)}
 			default:
 				return nil, &InputError{Place: place, Err: ErrSchema,
-					Detail: fmt.Sprintf("column %s is named as %s and as %s: it can be one of them", show(n), what[r],
-						list.what)}
+					Detail: fmt.Sprintf("column %s is named as %s and as %s: it can be one of them", quote.Short(n),
+						what[r], list.what)}
 			}
 			learners[j].role = list.role
 		}
@@ -181,7 +183,7 @@ func (o *LearnOptions) like(place string, learners []*columnLearner, index map[s
 	for _, f := range o.Like.Fields {
 		j, ok := index[f.Name]
 		if !ok {
-			return &InputError{Place: place, Err: ErrSchema, Detail: fmt.Sprintf("no column %s", show(f.Name))}
+			return &InputError{Place: place, Err: ErrSchema, Detail: fmt.Sprintf("no column %s", quote.Short(f.Name))}
 		}
 		switch f.Kind {
 		case Categorical:
@@ -199,7 +201,7 @@ func (o *LearnOptions) like(place string, learners []*columnLearner, index map[s
 func nameHint(name string, columns []string) string {
 	for _, c := range columns {
 		if strings.EqualFold(strings.TrimSpace(c), strings.TrimSpace(name)) {
-			return fmt.Sprintf("; %s is spelled otherwise", show(c))
+			return fmt.Sprintf("; %s is spelled otherwise", quote.Short(c))
 		}
 	}
 	if slices.Equal(columns, columnNames("c", len(columns))) {
@@ -253,8 +255,8 @@ func (l *columnLearner) classes() []string {
 	}
 	names := l.counts.top(len(l.counts.of))
 	slices.SortFunc(names, func(a, b string) int {
-		x, okX := ParseNumber([]byte(a))
-		y, okY := ParseNumber([]byte(b))
+		x, okX := number.Parse([]byte(a))
+		y, okY := number.Parse([]byte(b))
 		if okX && okY && x != y {
 			return cmp.Compare(x, y)
 		}
@@ -274,8 +276,8 @@ func canonicalText(t string) string {
 	if b, ok := parseBool([]byte(t)); ok {
 		return boolText(b)
 	}
-	if v, ok := ParseNumber([]byte(t)); ok && !long([]byte(t), v) {
-		return canonical(v)
+	if v, ok := number.Parse([]byte(t)); ok && !long([]byte(t), v) {
+		return number.Canonical(v)
 	}
 	return t
 }
@@ -355,7 +357,7 @@ func finish(place string, learners []*columnLearner, rows int64, o LearnOptions,
 			s.Fields = append(s.Fields, Field{Name: l.name, Kind: Words, Missing: l.missing > 0})
 		case l.role == asNumeric && (!isRead || r.bad > 0): // of parts that are numeric each
 			return nil, nil, columnError(l.at.String(), l.name, nil, "column %s is %s, where others are written otherwise: write numbers in one way",
-				show(l.name), l.sample)
+				quote.Short(l.name), l.sample)
 		case isRead:
 			if numbers, text, ok := l.shards.conflict(); ok && r.bad > 0 && r.kind == Numeric && r.format == "" {
 				return nil, nil, l.conflict(numbers, text, "column")
@@ -364,7 +366,7 @@ func finish(place string, learners []*columnLearner, rows int64, o LearnOptions,
 				return nil, nil, l.strictError(r)
 			}
 			if r.m.min == r.m.max && l.missed(r.bad) == 0 {
-				value, shown := canonical(r.m.mean), fmt.Sprintf("%g", r.m.mean)
+				value, shown := number.Canonical(r.m.mean), fmt.Sprintf("%g", r.m.mean)
 				if l.texts > 0 {
 					value = l.sample // of more spellings than are counted
 					if l.counts != nil {
@@ -372,7 +374,7 @@ func finish(place string, learners []*columnLearner, rows int64, o LearnOptions,
 							value = top[0]
 						}
 					}
-					shown = show(value)
+					shown = quote.Short(value)
 				}
 				constant(value, shown)
 				break
@@ -380,7 +382,7 @@ func finish(place string, learners []*columnLearner, rows int64, o LearnOptions,
 			f, outliers := l.field(r)
 			if !dense.IsFinite(f.Mean) || !dense.IsFinite(f.Scale) || f.Scale <= 0 {
 				return nil, nil, columnError(place, l.name, nil,
-					"column %s runs from %g to %g, beyond what can be standardised: rescale it", show(l.name),
+					"column %s runs from %g to %g, beyond what can be standardised: rescale it", quote.Short(l.name),
 					r.m.min, r.m.max)
 			}
 			cs.Missing, cs.Unreadable = l.missed(r.bad), r.bad
@@ -408,7 +410,7 @@ func finish(place string, learners []*columnLearner, rows int64, o LearnOptions,
 			distinct, exact := len(l.counts.of), l.counts.exact()
 			if distinct == 1 && exact && l.missing == 0 {
 				value := l.counts.top(1)[0]
-				constant(value, show(value))
+				constant(value, quote.Short(value))
 				break
 			}
 			if numbers, text, ok := l.shards.conflict(); ok && l.role == asField {
@@ -420,12 +422,13 @@ func finish(place string, learners []*columnLearner, rows int64, o LearnOptions,
 			}
 			if l.role == asField && l.numbers.n > 9*l.texts {
 				note("column %s is categorical though %d of its values are numbers: the first that is not is %s at %s",
-					show(l.name), l.numbers.n, l.sample, l.at)
+					quote.Short(l.name), l.numbers.n, l.sample, l.at)
 			}
 			f := Field{Name: l.name, Kind: Categorical, Levels: l.counts.top(min(o.MaxLevels, tracked)),
 				Missing: l.missing > 0}
 			if f.Other = len(f.Levels) < distinct || !exact; f.Other {
-				note("column %s keeps its %d most frequent levels, the rest is \"other\"", show(l.name), len(f.Levels))
+				note("column %s keeps its %d most frequent levels, the rest is \"other\"", quote.Short(l.name),
+					len(f.Levels))
 			}
 			cs.Use = string(Categorical)
 			s.Fields = append(s.Fields, f)
@@ -439,14 +442,14 @@ func finish(place string, learners []*columnLearner, rows int64, o LearnOptions,
 				c.Use, c.Why = "ignored", numbered[c.Name]
 				s.Ignored = append(s.Ignored, c.Name)
 				note("left out, since it %s: %s; name it as numeric to use it, or as an id to carry it along",
-					numbered[c.Name], show(c.Name))
+					numbered[c.Name], quote.Short(c.Name))
 			}
 		}
 	}
 	for _, l := range []struct{ reason, text string }{{"constant", "are constant"}, {"empty", "have no values"},
 		{"distinct", "hold texts that nearly always differ, like names or identifiers"}} {
 		if names := left[l.reason]; len(names) > 0 {
-			note("left out, since they %s: %s", l.text, listNames(names))
+			note("left out, since they %s: %s", l.text, quote.List(names))
 		}
 	}
 	for _, name := range o.Targets { // in the order asked for
@@ -469,7 +472,7 @@ func (l *columnLearner) conflict(numbers, text, what string) error {
 	}
 	return columnError(l.at.String(), l.name, ErrSchema,
 		"%s %s is %s; it has only such texts in %s and only numbers in %s: correct one, or name it as %s",
-		what, show(l.name), l.sample, text, numbers, remedy)
+		what, quote.Short(l.name), l.sample, text, numbers, remedy)
 }
 
 // noneLeft says what became of the columns where none is left to predict from.
@@ -486,7 +489,7 @@ func noneLeft(columns []ColumnSummary) string {
 		} else if c.Use == "id" {
 			reason = "an id"
 		}
-		why = append(why, fmt.Sprintf("%s (%s)", show(c.Name), reason))
+		why = append(why, fmt.Sprintf("%s (%s)", quote.Short(c.Name), reason))
 	}
 	return "no column is left to predict from: " + strings.Join(why, ", ")
 }
@@ -522,20 +525,20 @@ func (l *columnLearner) target(place string, rows int64, o LearnOptions, usual s
 	case r.bad > 0 && !few: // a row without its target is the user's to judge
 		return t, m, columnError(r.first.at.String(), l.name, ErrUnreadable,
 			"target %s is %s, though %d of its values are numbers: "+
-				"correct it, or ask for classification", show(l.name), r.first.sample, r.m.n)
+				"correct it, or ask for classification", quote.Short(l.name), r.first.sample, r.m.n)
 	case l.words > 0 && !few:
 		return t, m, columnError(l.word.at.String(), l.name, ErrUnreadable,
 			"target %s is %s, though %d of its values are numbers: "+
-				"correct it, name it as missing, or ask for classification", show(l.name), l.word.sample, r.m.n)
+				"correct it, name it as missing, or ask for classification", quote.Short(l.name), l.word.sample, r.m.n)
 	case r.bad+l.words == 0 && r.format != "" && r.m.min < r.m.max:
 		if r.units != "" {
-			note("target %s is read as %s, such as %s; predictions and errors are in the same units", show(l.name), r.units,
+			note("target %s is read as %s, such as %s; predictions and errors are in the same units", quote.Short(l.name), r.units,
 				r.sample)
 		} else {
-			note("target %s is read as numbers %s, such as %s", show(l.name), r.format, r.sample)
+			note("target %s is read as numbers %s, such as %s", quote.Short(l.name), r.format, r.sample)
 		}
 		if r.both {
-			note("target %s can be read in two ways: spell its numbers plainly if this is the wrong one", show(l.name))
+			note("target %s can be read in two ways: spell its numbers plainly if this is the wrong one", quote.Short(l.name))
 		}
 		t.Format, t.Mean, t.Scale = r.format, r.m.mean, r.m.scale()
 		return t, r.m, nil
@@ -549,7 +552,8 @@ func (l *columnLearner) plainTarget(t Target, place string, rows int64, o LearnO
 	note func(string, ...any)) (Target, error) {
 	classes := o.Task == Classification
 	if o.Task == Regression && l.texts > 0 {
-		return t, columnError(l.at.String(), l.name, nil, "target %s is %s, want a number", show(l.name), l.sample)
+		return t, columnError(l.at.String(), l.name, nil, "target %s is %s, want a number", quote.Short(l.name),
+			l.sample)
 	}
 	if o.Task == Auto {
 		classes = l.texts > 0
@@ -559,16 +563,16 @@ func (l *columnLearner) plainTarget(t Target, place string, rows int64, o LearnO
 		distinct := len(l.counts.of)
 		switch {
 		case classes && l.numbers.n > 9*l.texts && (distinct > autoClasses || !l.counts.exact()):
-			return t, columnError(l.at.String(), l.name, nil, "target %s is %s, though %d of its values are numbers: correct it, or ask for classification", show(l.name), l.sample, l.numbers.n)
+			return t, columnError(l.at.String(), l.name, nil, "target %s is %s, though %d of its values are numbers: correct it, or ask for classification", quote.Short(l.name), l.sample, l.numbers.n)
 		case classes && rows >= autoRows && 2*int64(distinct) > rows && l.counts.exact():
 			return t, columnError(place, l.name, nil, "target %s has %d distinct texts in %d rows, such as %s at %s: an identifier? Ask for classification if they are classes",
-				show(l.name), distinct, rows, l.sample, l.at)
+				quote.Short(l.name), distinct, rows, l.sample, l.at)
 		}
 		if !classes && l.whole && rows >= autoRows && l.counts.exact() {
 			l.canonicalise()
 			classes = len(l.counts.of) <= autoClasses && len(l.counts.of) > 1
 			if classes {
-				note("target %s has %d distinct whole numbers: taken for classes; ask for regression if they are quantities", show(l.name), len(l.counts.of))
+				note("target %s has %d distinct whole numbers: taken for classes; ask for regression if they are quantities", quote.Short(l.name), len(l.counts.of))
 			}
 		}
 	}
@@ -578,11 +582,11 @@ func (l *columnLearner) plainTarget(t Target, place string, rows int64, o LearnO
 			if l.spellings > 1 {
 				spelled = fmt.Sprintf(": %g in %d spellings", l.numbers.mean, l.spellings)
 			}
-			note("target %s is constant%s", show(l.name), spelled)
+			note("target %s is constant%s", quote.Short(l.name), spelled)
 		}
 		t.Mean, t.Scale = l.numbers.mean, l.numbers.scale()
 		if !dense.IsFinite(t.Mean) || !dense.IsFinite(t.Scale) || t.Scale <= 0 {
-			return t, columnError(place, l.name, nil, "target %s runs from %g to %g, beyond what can be standardised: rescale it", show(l.name), l.numbers.min, l.numbers.max)
+			return t, columnError(place, l.name, nil, "target %s runs from %g to %g, beyond what can be standardised: rescale it", quote.Short(l.name), l.numbers.min, l.numbers.max)
 		}
 		return t, nil
 	}
@@ -591,7 +595,7 @@ func (l *columnLearner) plainTarget(t Target, place string, rows int64, o LearnO
 		if l.texts > 0 && l.numbers.n > l.texts {
 			hint = fmt.Sprintf(" (most are numbers; the first that is not is %s at %s)", l.sample, l.at)
 		}
-		return t, columnError(place, l.name, nil, "target %s has more than %d classes%s: an identifier, or a quantity for regression?", show(l.name), o.MaxClasses, hint)
+		return t, columnError(place, l.name, nil, "target %s has more than %d classes%s: an identifier, or a quantity for regression?", quote.Short(l.name), o.MaxClasses, hint)
 	}
 	t.Classes = l.classes()
 	if len(t.Classes) == 1 {
@@ -599,7 +603,7 @@ func (l *columnLearner) plainTarget(t Target, place string, rows int64, o LearnO
 		if l.spellings > 1 {
 			spelled = fmt.Sprintf(", a number in %d spellings,", l.spellings)
 		}
-		return t, columnError(place, l.name, nil, "target %s is %s%s in every row: one class cannot be told from another", show(l.name), show(t.Classes[0]), spelled)
+		return t, columnError(place, l.name, nil, "target %s is %s%s in every row: one class cannot be told from another", quote.Short(l.name), quote.Short(t.Classes[0]), spelled)
 	}
 	return t, nil
 }

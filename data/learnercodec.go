@@ -8,6 +8,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/randfeat/randfeat/internal/quote"
 	"github.com/randfeat/randfeat/internal/seal"
 )
 
@@ -110,7 +111,7 @@ func ReadLearner(b []byte) (*Learner, error) {
 			most = c.counts.k
 		}
 		if r.column(c, most); r.bad || c.missing+c.numbers.n+c.texts != l.rows {
-			return nil, corrupt("column %s is damaged", show(c.name))
+			return nil, corrupt("column %s is damaged", quote.Short(c.name))
 		}
 	}
 	if r.bad || len(r.b) > 0 {

@@ -8,6 +8,8 @@ import (
 	"slices"
 
 	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/number"
+	"github.com/randfeat/randfeat/internal/quote"
 )
 
 // MarkColumns name columns that describe the rows themselves: weight, group and time. An empty name means none.
@@ -48,8 +50,8 @@ func ReadMarks(src Source, c MarkColumns) (*Marks, error) {
 		j := slices.Index(columns, name)
 		if j < 0 {
 			return j, &InputError{Place: src.Name(), Err: ErrSchema,
-				Detail: fmt.Sprintf("no column %s, named as %s; the columns are %s%s", show(name), what,
-					listNames(columns),
+				Detail: fmt.Sprintf("no column %s, named as %s; the columns are %s%s", quote.Short(name), what,
+					quote.List(columns),
 					nameHint(name, columns))}
 		}
 		want[j] = Text
@@ -81,13 +83,13 @@ func ReadMarks(src Source, c MarkColumns) (*Marks, error) {
 		for i := range b.Rows {
 			if weight >= 0 {
 				t := b.Cols[weight].Text[i]
-				v, ok := ParseNumber(t)
+				v, ok := number.Parse(t)
 				switch {
 				case t == nil:
 					return nil, columnError(r.Where(i), c.Weight, dense.ErrNotFinite, "the weight is missing: give the row one, 0 if it is not to count")
 				case !ok || !(v >= 0) || !dense.IsFinite(v):
 					return nil, columnError(r.Where(i), c.Weight, dense.ErrNotFinite,
-						"the weight is %s, want a number that is not negative", show(t))
+						"the weight is %s, want a number that is not negative", quote.Short(t))
 				}
 				m.Weight = append(m.Weight, v)
 				sum += v
@@ -112,7 +114,7 @@ func ReadMarks(src Source, c MarkColumns) (*Marks, error) {
 				}
 				if !times.add(t) {
 					return nil, columnError(r.Where(i), c.Time, ErrSchema, "%s is no time that goes with those before: want all numbers, or dates "+
-						"of one form such as 2026-01-31 or 2026-01-31T12:00:00", show(t))
+						"of one form such as 2026-01-31 or 2026-01-31T12:00:00", quote.Short(t))
 				}
 			}
 		}
@@ -142,7 +144,7 @@ func (r *timeReading) add(t []byte) bool {
 		}
 		v, ok := 0.0, false
 		if k == 0 {
-			v, ok = ParseNumber(t)
+			v, ok = number.Parse(t)
 			ok = ok && !math.IsNaN(v) && !math.IsInf(v, 0)
 		} else {
 			var at moment

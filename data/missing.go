@@ -1,6 +1,9 @@
 package data
 
-import "math"
+import (
+	"github.com/randfeat/randfeat/internal/number"
+	"math"
+)
 
 // missingWords are texts that mean a missing value among numbers, truth values aside, and among dates, in any case of
 // their letters. In other columns they are levels like any text, which keeps what they tell: [DefaultMissing] are those
@@ -34,9 +37,9 @@ func isMissingWord(text []byte) bool {
 // unreadableBits are those of a NaN that no computation gives.
 const unreadableBits = 0x7ff8_0000_0bad_ce11
 
-// Unreadable returns the value that a reader gives for a text that is not a number in a column read as Number. It is a
+// unreadable returns the value that a reader gives for a text that is not a number in a column read as Number. It is a
 // NaN, like a missing value; IsUnreadable distinguishes the two.
-func Unreadable() float64 { return math.Float64frombits(unreadableBits) }
+func unreadable() float64 { return math.Float64frombits(unreadableBits) }
 
 // IsUnreadable reports whether v is [Unreadable].
 func IsUnreadable(v float64) bool { return math.Float64bits(v) == unreadableBits }
@@ -54,10 +57,10 @@ const maxOdd = 64
 // [Unreadable].
 func (c *Column) AppendNumber(text []byte) {
 	text = trimBlanks(text)
-	v, ok := ParseNumber(text)
+	v, ok := number.Parse(text)
 	if !ok {
 		if v = math.NaN(); !isMissingWord(text) {
-			if v = Unreadable(); len(c.odd) < maxOdd {
+			if v = unreadable(); len(c.odd) < maxOdd {
 				c.odd = append(c.odd, oddText{len(c.Num), string(text[:min(len(text), maxLevelBytes)])})
 			}
 		}

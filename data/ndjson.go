@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/randfeat/randfeat/internal/jsonscan"
+	"github.com/randfeat/randfeat/internal/quote"
 )
 
 // jsonSource is one flat JSON object per line: numbers, strings, true, false and null. The columns are the keys found
@@ -82,8 +83,8 @@ func newJSONSourceFrom(in, first input, rows int, o Options) (Source, error) {
 			cells++
 			if !seen[string(key)] {
 				if o.Columns != nil {
-					return inputError(l.place(at), "the key %s is not among the columns, %s", show(key),
-						listNames(o.Columns))
+					return inputError(l.place(at), "the key %s is not among the columns, %s", quote.Short(key),
+						quote.List(o.Columns))
 				}
 				seen[string(key)] = true
 				s.columns = append(s.columns, string(key))
@@ -182,17 +183,17 @@ func (r *jsonReader) parse(b *Block, p *lineScanner) error {
 		if j >= len(r.columns) || string(key) != r.columns[j] {
 			var ok bool
 			if j, ok = r.index[string(key)]; !ok {
-				return inputError(r.place(at), "the key %s is not in the first rows: give it there too, null if unknown", show(key))
+				return inputError(r.place(at), "the key %s is not in the first rows: give it there too, null if unknown", quote.Short(key))
 			}
 		}
 		if r.seen[j] == row {
-			return inputError(r.place(at), "the key %s comes twice", show(key))
+			return inputError(r.place(at), "the key %s comes twice", quote.Short(key))
 		}
 		r.seen[j], expect = row, j+1
 		if p.nested && r.want[j] != Skip {
 			return &InputError{Place: r.place(cellAt), Column: r.columns[j], Err: ErrNested,
 				Detail: fmt.Sprintf("column %s is nested: leave it out, or write its parts as columns of their own",
-					show(r.columns[j]))}
+					quote.Short(r.columns[j]))}
 		}
 		if cell != nil && r.missing.has(cell) {
 			cell = nil
@@ -208,7 +209,7 @@ func (r *jsonReader) parse(b *Block, p *lineScanner) error {
 				c.Num = append(c.Num, math.NaN())
 			} else if c.AppendNumber(cell); r.strict && IsUnreadable(c.Num[len(c.Num)-1]) {
 				return columnError(r.place(cellAt), r.columns[j], ErrUnreadable, "column %s is %s, want a number",
-					show(r.columns[j]), show(cell))
+					quote.Short(r.columns[j]), quote.Short(cell))
 			}
 		}
 		return nil
@@ -271,7 +272,7 @@ func (p *lineScanner) object(f func(key, value []byte, keyAt, valueAt int) error
 	}
 	found := "the end of the line"
 	if e.Pos < len(p.Data) {
-		found = show(p.Data[e.Pos:])
+		found = quote.Short(p.Data[e.Pos:])
 	}
 	return inputError(p.lines.place(e.Pos), "%s, want %s", found, e.Want)
 }

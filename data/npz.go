@@ -6,6 +6,9 @@ import (
 	"compress/flate"
 	"errors"
 	"fmt"
+	"github.com/randfeat/randfeat/internal/npy"
+	"github.com/randfeat/randfeat/internal/number"
+	"github.com/randfeat/randfeat/internal/quote"
 	"io"
 	"math"
 	"slices"
@@ -16,7 +19,7 @@ import (
 // member is an array that gives columns of a table: a matrix, or a vector as one column.
 type member struct {
 	name   string // for messages
-	h      header
+	h      npy.Header
 	first  int // its first column of the table
 	cols   int
 	size   int64
@@ -29,24 +32,24 @@ func newMember(name string, size int64, open func() (stream, error)) (*member, e
 		return nil, err
 	}
 	defer s.Close()
-	h, err := readHeader(s)
+	h, err := npy.ReadHeader(s)
 	if err != nil {
 		return nil, &InputError{Place: name, Detail: err.Error(), Err: err}
 	}
 	m := &member{name: name, h: h, size: size, stream: open, cols: 1}
-	switch len(h.shape) {
+	switch len(h.Shape) {
 	case 1:
 	case 2:
-		m.cols = h.shape[1]
+		m.cols = h.Shape[1]
 	default:
-		return nil, inputError(name, "an array of %s, want rows × columns or one column", dimCount(len(h.shape)))
+		return nil, inputError(name, "an array of %s, want rows × columns or one column", npy.DimCount(len(h.Shape)))
 	}
-	m.h.fortran = h.fortran && m.cols > 1 // one column is the same in both orders
+	m.h.Fortran = h.Fortran && m.cols > 1 // one column is the same in both orders
 	if m.cols == 0 {
 		return nil, inputError(name, "the array has no columns")
 	}
 	if size >= 0 {
-		if err := checkSize(h, size-h.size); err != nil {
+		if err := npy.CheckSize(h, size-h.Size); err != nil {
 			return nil, &InputError{Place: name, Detail: err.Error(), Err: err}
 		}
 	}
@@ -119,7 +122,7 @@ func newNPYSource(in input, o Options) (Source, error) {
 		if s, err := open(); err == nil {
 			if _, plain := s.(io.ReaderAt); plain {
 				m.size = in.size
-				err = checkSize(m.h, in.size-m.h.size)
+				err = npy.CheckSize(m.h, in.size-m.h.Size)
 			}
 			s.Close()
 			if err != nil {
@@ -130,7 +133,7 @@ func newNPYSource(in input, o Options) (Source, error) {
 	if err := checkWidth(in.name, m.cols, o.MaxColumns); err != nil {
 		return nil, err
 	}
-	return &arraySource{name: in.name, members: []*member{m}, columns: columnNames("c", m.cols), rows: m.h.shape[0]},
+	return &arraySource{name: in.name, members: []*member{m}, columns: columnNames("c", m.cols), rows: m.h.Shape[0]},
 		nil
 }
 
@@ -154,7 +157,7 @@ func newNPZSource(in input, o Options) (Source, error) {
 	for i, f := range z.File {
 		base, ok := strings.CutSuffix(f.Name, ".npy")
 		if !ok {
-			return nil, inputError(in.name, "the archive holds %s, want npy arrays only (an Excel file? save it as CSV)", show(f.Name))
+			return nil, inputError(in.name, "the archive holds %s, want npy arrays only (an Excel file? save it as CSV)", quote.Short(f.Name))
 		}
 		open := func() (stream, error) {
 			z, c, err := openZip()
@@ -179,11 +182,11 @@ func newNPZSource(in input, o Options) (Source, error) {
 		if err != nil {
 			return nil, err
 		}
-		if s.rows >= 0 && m.h.shape[0] != s.rows {
+		if s.rows >= 0 && m.h.Shape[0] != s.rows {
 			return nil, inputError(m.name, "%d rows, but %s has %d: the arrays of a table have one row each per row",
-				m.h.shape[0], s.members[0].name, s.rows)
+				m.h.Shape[0], s.members[0].name, s.rows)
 		}
-		s.rows, m.first = m.h.shape[0], len(s.columns)
+		s.rows, m.first = m.h.Shape[0], len(s.columns)
 		if err := checkWidth(m.name, m.first+m.cols, o.MaxColumns); err != nil {
 			return nil, err
 		}
@@ -214,7 +217,7 @@ func (s *arraySource) Name() string      { return s.name }
 func (s *arraySource) Columns() []string { return s.columns }
 
 // Integer reports whether column j is of integers.
-func (s *arraySource) Integer(j int) bool { return s.member(j).h.dtype == Int64 }
+func (s *arraySource) Integer(j int) bool { return s.member(j).h.Dtype == npy.Int64 }
 
 // member is the array of column j.
 func (s *arraySource) member(j int) *member {
@@ -224,7 +227,7 @@ func (s *arraySource) member(j int) *member {
 
 func (s *arraySource) Open(want []Kind) (Reader, error) {
 	kinds, err := CheckKinds(want, len(s.columns), func(j int) Kind {
-		if s.member(j).h.dtype == Bool {
+		if s.member(j).h.Dtype == npy.Bool {
 			return Text
 		}
 		return Number
@@ -285,7 +288,7 @@ func (r *arrayReader) Read(b *Block, max int) error {
 			j := p.first + k
 			col := &b.Cols[j]
 			at, step := k, p.cols
-			if p.h.fortran {
+			if p.h.Fortran {
 				at, step = k*n, 1
 			}
 			switch r.want[j] {
@@ -301,13 +304,13 @@ func (r *arrayReader) Read(b *Block, max int) error {
 						b.AppendText(j, nil)
 						continue
 					}
-					switch p.h.dtype {
-					case Bool:
+					switch p.h.Dtype {
+					case npy.Bool:
 						r.text = append(r.text[:0], boolText(v != 0)...)
-					case Int64:
+					case npy.Int64:
 						r.text = strconv.AppendInt(r.text[:0], p.ints[at+i*step], 10)
 					default:
-						r.text = append(r.text[:0], canonical(v)...)
+						r.text = append(r.text[:0], number.Canonical(v)...)
 					}
 					b.AppendBare(j, r.text)
 				}
@@ -338,22 +341,22 @@ func (p *memberReader) open() error {
 		return err
 	}
 	p.r, p.c = s, s
-	if _, err := readHeader(s); err != nil {
+	if _, err := npy.ReadHeader(s); err != nil {
 		s.Close()
 		return &InputError{Place: p.name, Detail: err.Error(), Err: err}
 	}
-	if !p.h.fortran {
+	if !p.h.Fortran {
 		return nil
 	}
 	if at, ok := s.(io.ReaderAt); ok {
-		p.at = io.NewSectionReader(at, p.h.size, math.MaxInt64-p.h.size)
+		p.at = io.NewSectionReader(at, p.h.Size, math.MaxInt64-p.h.Size)
 		return nil
 	}
 	// Compressed and column by column: the first row needs nearly all of it.
-	want := int64(p.h.elements()) * int64(p.h.width)
+	want := int64(p.h.Elements()) * int64(p.h.Width)
 	body, err := io.ReadAll(io.LimitReader(s, want+1))
 	if err == nil {
-		err = checkSize(p.h, int64(len(body)))
+		err = npy.CheckSize(p.h, int64(len(body)))
 	}
 	if err != nil {
 		s.Close()
@@ -367,42 +370,42 @@ func (p *memberReader) open() error {
 // rows are the values of n rows from row first on. They are valid until the next call.
 func (p *memberReader) rows(first, n int) ([]float64, error) {
 	count := n * p.cols
-	p.buf = slices.Grow(p.buf[:0], count*p.h.width)[:count*p.h.width]
+	p.buf = slices.Grow(p.buf[:0], count*p.h.Width)[:count*p.h.Width]
 	var err error
 	if p.at == nil {
 		_, err = io.ReadFull(p.r, p.buf)
 	} else {
-		w := p.h.width
+		w := p.h.Width
 		for k := 0; k < p.cols && err == nil; k++ {
 			var got int
-			if got, err = p.at.ReadAt(p.buf[k*n*w:(k+1)*n*w], int64(k*p.h.shape[0]+first)*int64(w)); got == n*w {
+			if got, err = p.at.ReadAt(p.buf[k*n*w:(k+1)*n*w], int64(k*p.h.Shape[0]+first)*int64(w)); got == n*w {
 				err = nil // the end of the file may be reported with its last bytes
 			}
 		}
 	}
 	if err != nil {
 		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-			err = fault(FaultTruncated, "the file ends before row %d of %d", first+n, p.h.shape[0])
+			err = npy.Errorf(npy.FaultTruncated, "the file ends before row %d of %d", first+n, p.h.Shape[0])
 		}
 		var corrupt flate.CorruptInputError
-		if errors.Is(err, ErrNPY) || errors.Is(err, zip.ErrChecksum) || errors.As(err, &corrupt) {
+		if errors.Is(err, npy.ErrFormat) || errors.Is(err, zip.ErrChecksum) || errors.As(err, &corrupt) {
 			return nil, &InputError{Place: p.name, Detail: err.Error(), Err: err}
 		}
 		return nil, fmt.Errorf("%s: %w", p.name, err)
 	}
 	p.values = slices.Grow(p.values[:0], count)[:count]
-	switch p.h.dtype {
-	case Float64:
-		err = decodeFloat64(p.values, p.buf, p.h)
-	case Float32:
+	switch p.h.Dtype {
+	case npy.Float64:
+		err = npy.DecodeFloat64(p.values, p.buf, p.h)
+	case npy.Float32:
 		p.f32 = slices.Grow(p.f32[:0], count)[:count]
-		err = decodeFloat32(p.f32, p.buf, p.h)
+		err = npy.DecodeFloat32(p.f32, p.buf, p.h)
 		for i, v := range p.f32 {
 			p.values[i] = float64(v)
 		}
 	default:
 		p.ints = slices.Grow(p.ints[:0], count)[:count]
-		err = decodeInt(p.ints, p.buf, p.h)
+		err = npy.DecodeInt(p.ints, p.buf, p.h)
 		for i, v := range p.ints {
 			p.values[i] = float64(v)
 		}
@@ -420,7 +423,7 @@ func (p *memberReader) atEnd() error {
 	}
 	n, err := io.ReadFull(p.r, make([]byte, 1))
 	if n > 0 {
-		err = fault(FaultTrailing, "data follow the %s array", p.h.dims())
+		err = npy.Errorf(npy.FaultTrailing, "data follow the %s array", p.h.Dims())
 	} else if err == io.EOF {
 		return nil
 	}

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -13,6 +14,36 @@ import (
 
 	"github.com/randfeat/randfeat/data"
 )
+
+// file assembles an npy file of version 1 from its dictionary and data.
+func file(dict string, body []byte) []byte {
+	h := []byte("\x93NUMPY\x01\x00")
+	h = append(h, byte(len(dict)), byte(len(dict)>>8))
+	return append(append(h, dict...), body...)
+}
+
+// le64 and be32 are the bytes of numbers as a file holds them.
+func le64(v ...float64) []byte {
+	var b []byte
+	for _, x := range v {
+		u := math.Float64bits(x)
+		for i := range 8 {
+			b = append(b, byte(u>>(8*i)))
+		}
+	}
+	return b
+}
+
+func be32(v ...float32) []byte {
+	var b []byte
+	for _, x := range v {
+		u := math.Float32bits(x)
+		b = append(b, byte(u>>24), byte(u>>16), byte(u>>8), byte(u))
+	}
+	return b
+}
+
+const c23 = "{'descr': '<f8', 'fortran_order': False, 'shape': (2, 3), }\n"
 
 // arrays is an npz file of npy files, by alternating names and contents.
 func arrays(t *testing.T, method uint16, parts ...any) []byte {
@@ -118,6 +149,25 @@ func TestArrayErrors(t *testing.T) {
 		}
 		if !errors.Is(err, data.ErrInput) || !strings.HasPrefix(err.Error(), "x:") {
 			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// float16 in npy files, of both byte orders, as a table.
+func TestHalfNPYTable(t *testing.T) {
+	for order, b := range map[string][]byte{"<": {0, 0x3c, 0, 0xc0}, ">": {0x3c, 0, 0xc0, 0}} {
+		head := "{'descr': '" + order + "f2', 'fortran_order': False, 'shape': (2, 1), }"
+		src, err := data.OpenBytes("h.npy", file(head, b), data.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := src.Open(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var block data.Block
+		if err := r.Read(&block, 10); err != nil || !reflect.DeepEqual(block.Cols[0].Num, []float64{1, -2}) {
+			t.Errorf("%s: %v, %v", order, block.Cols[0].Num, err)
 		}
 	}
 }

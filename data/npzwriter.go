@@ -11,6 +11,9 @@ import (
 	"strings"
 
 	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/localfile"
+	"github.com/randfeat/randfeat/internal/npy"
+	"github.com/randfeat/randfeat/internal/quote"
 )
 
 // CreateNPZ starts a table in an npz file, with one float64 array per column, under the column's name. All kinds must
@@ -24,17 +27,17 @@ func CreateNPZ(path string, columns []string, kinds []Kind) (Writer, error) {
 	for j, k := range kinds {
 		if k != Number {
 			return nil, fmt.Errorf("%s: column %s is %v, an npz file holds numbers only: write CSV, NDJSON or Parquet",
-				path, show(columns[j]), k)
+				path, quote.Short(columns[j]), k)
 		}
 		// Readers treat the name of a member as a path.
 		if columns[j] == "" || strings.ContainsAny(columns[j], "/\\\x00") {
-			return nil, fmt.Errorf("%s: column %s cannot be the name of an array: rename it, or write CSV, NDJSON or Parquet", path, show(columns[j]))
+			return nil, fmt.Errorf("%s: column %s cannot be the name of an array: rename it, or write CSV, NDJSON or Parquet", path, quote.Short(columns[j]))
 		}
 	}
 	if err := checkNames(path, columns); err != nil {
 		return nil, err
 	}
-	file, err := CreateAtomic(path)
+	file, err := localfile.Create(path)
 	if err != nil {
 		return nil, err
 	}
@@ -53,7 +56,7 @@ type npzWriter struct {
 	path    string
 	columns []string
 	kinds   []Kind
-	file    *AtomicFile
+	file    *localfile.File
 	spool   *os.File
 	removed bool
 	blocks  []int // rows of each
@@ -82,7 +85,7 @@ func (w *npzWriter) write(b *Block) error {
 		}
 	}
 	if _, err := w.spool.Write(w.buf); err != nil {
-		return cannotWrite(w.path, fmt.Errorf("temporary file: %w", err))
+		return localfile.CannotWrite(w.path, fmt.Errorf("temporary file: %w", err))
 	}
 	w.blocks = append(w.blocks, b.Rows)
 	return nil
@@ -101,7 +104,7 @@ func (w *npzWriter) Close() error {
 	for j, name := range w.columns {
 		out, err := z.CreateHeader(&zip.FileHeader{Name: name + ".npy", Method: zip.Store})
 		if err == nil {
-			_, err = out.Write(headerBytes(Float64, []int{rows}))
+			_, err = out.Write(npy.HeaderBytes(npy.Float64, []int{rows}))
 		}
 		at := int64(0)
 		for _, n := range w.blocks {

@@ -2,6 +2,7 @@ package data
 
 import (
 	"bytes"
+	"github.com/randfeat/randfeat/internal/number"
 	"math"
 	"strings"
 	"unicode/utf8"
@@ -258,7 +259,7 @@ func scanStyled(b []byte, comma bool) (v float64, s spelling, ok bool) {
 	if out[len(out)-1] == '.' {
 		return 0, s, false
 	}
-	if v, ok = ParseNumber(out); !ok {
+	if v, ok = number.Parse(out); !ok {
 		return 0, s, false
 	}
 	if sign == '-' {

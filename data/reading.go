@@ -2,6 +2,8 @@ package data
 
 import (
 	"fmt"
+	"github.com/randfeat/randfeat/internal/number"
+	"github.com/randfeat/randfeat/internal/quote"
 	"math"
 	"slices"
 	"strings"
@@ -120,13 +122,14 @@ func (l *columnLearner) notes(r reading, f *Field, outliers int64, note func(str
 	switch {
 	case r.format == "":
 	case r.both:
-		note("column %s can be read in two ways, %s is taken for %s", show(l.name), r.sample, r.format)
+		note("column %s can be read in two ways, %s is taken for %s", quote.Short(l.name), r.sample, r.format)
 	default:
-		note("column %s is read as %s %s, such as %s%s", show(l.name), what, r.format, r.sample, units)
+		note("column %s is read as %s %s, such as %s%s", quote.Short(l.name), what, r.format, r.sample, units)
 	}
 	if r.bad > 0 {
 		note("column %s: %d of %d values are no %s and count as missing: the first is %s at %s; name the column as "+
-			"categorical if they are levels", show(l.name), r.bad, l.cells(), r.name(), r.first.sample, r.first.at)
+			"categorical if they are levels", quote.Short(l.name), r.bad, l.cells(), r.name(),
+			r.first.sample, r.first.at)
 	}
 	if outliers > 0 {
 		ends := [4]string{short(f.Clip[0]), short(f.Clip[1]), short(f.Range[0]), short(f.Range[1])}
@@ -136,7 +139,7 @@ func (l *columnLearner) notes(r reading, f *Field, outliers int64, note func(str
 			}
 		}
 		note("column %s: %d of %d values are far from all others, which run from %s to %s (all run from %s to %s); they "+
-			"count as the nearest of these: name them as missing if they mean that", show(l.name), outliers, r.m.n, ends[0],
+			"count as the nearest of these: name them as missing if they mean that", quote.Short(l.name), outliers, r.m.n, ends[0],
 			ends[1], ends[2], ends[3])
 	}
 }
@@ -144,7 +147,7 @@ func (l *columnLearner) notes(r reading, f *Field, outliers int64, note func(str
 // strictError is the first cell that keeps a column from being one of numbers or dates altogether.
 func (l *columnLearner) strictError(r reading) error {
 	return columnError(r.first.at.String(), l.name, ErrUnreadable, "column %s is %s, where %d other values are %s: "+
-		"correct it, or name the column as categorical", show(l.name), r.first.sample, r.m.n, r.name())
+		"correct it, or name the column as categorical", quote.Short(l.name), r.first.sample, r.m.n, r.name())
 }
 
 // relearn returns field f of another schema with the statistics of these rows; ok is false if they have fewer than two
@@ -193,7 +196,7 @@ func (l *columnLearner) relearn(f Field, maxLevels, tracked int) (out Field, con
 		return out, "", false
 	}
 	if r.m.min == r.m.max && l.missed(r.bad) == 0 {
-		value := canonical(r.m.mean)
+		value := number.Canonical(r.m.mean)
 		if l.texts > 0 {
 			value = strings.Trim(l.sample, `"`)
 		}
@@ -260,7 +263,7 @@ func finishLike(place string, learners []*columnLearner, rows int64, o LearnOpti
 		if !ok {
 			s.Ignored = append(s.Ignored, f.Name)
 			if cs.Use, cs.Why = "ignored", "empty"; constant != "" {
-				cs.Why = "constant " + show(constant)
+				cs.Why = "constant " + quote.Short(constant)
 				s.setConstant(f.Name, constant)
 			}
 		} else {

@@ -9,9 +9,9 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"strings"
 
 	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/quote"
 )
 
 // FieldKind says how a column becomes numbers.
@@ -196,7 +196,7 @@ func (s *Schema) Validate() error {
 	seen := map[string]bool{}
 	name := func(n string) error {
 		if seen[n] {
-			return schemaError("column %s comes twice", show(n))
+			return schemaError("column %s comes twice", quote.Short(n))
 		}
 		seen[n] = true
 		return nil
@@ -208,7 +208,7 @@ func (s *Schema) Validate() error {
 			return err
 		}
 		if !(f.Weight >= 0) || !dense.IsFinite(f.Weight) {
-			return schemaError("column %s has the weight %g, want a positive number", show(f.Name), f.Weight)
+			return schemaError("column %s has the weight %g, want a positive number", quote.Short(f.Name), f.Weight)
 		}
 		switch f.Kind {
 		case Numeric, Boolean, Time:
@@ -216,21 +216,21 @@ func (s *Schema) Validate() error {
 				return err
 			}
 			if len(f.Levels) > 0 {
-				return schemaError("%s column %s has levels", f.Kind, show(f.Name))
+				return schemaError("%s column %s has levels", f.Kind, quote.Short(f.Name))
 			}
 		case Words:
 			if f.Mean != 0 || f.Scale != 0 || len(f.Levels) > 0 {
-				return schemaError("text column %s has a mean, a scale or levels", show(f.Name))
+				return schemaError("text column %s has a mean, a scale or levels", quote.Short(f.Name))
 			}
 		case Categorical:
 			if f.Mean != 0 || f.Scale != 0 {
-				return schemaError("categorical column %s has a mean or a scale", show(f.Name))
+				return schemaError("categorical column %s has a mean or a scale", quote.Short(f.Name))
 			}
 			if err := checkDistinct(f.Name, "level", f.Levels); err != nil {
 				return err
 			}
 		default:
-			return schemaError("column %s is of unknown kind %s", show(f.Name), show(string(f.Kind)))
+			return schemaError("column %s is of unknown kind %s", quote.Short(f.Name), quote.Short(string(f.Kind)))
 		}
 		if err := f.checkFormat(); err != nil {
 			return err
@@ -240,14 +240,14 @@ func (s *Schema) Validate() error {
 		}
 		if r := f.Range; r != nil && (f.Kind != Numeric && f.Kind != Time || !dense.IsFinite(r[0]) || !(r[0] <= r[1]) ||
 			!dense.IsFinite(r[1])) {
-			return schemaError("%s column %s runs from %g to %g", f.Kind, show(f.Name), r[0], r[1])
+			return schemaError("%s column %s runs from %g to %g", f.Kind, quote.Short(f.Name), r[0], r[1])
 		}
 		if r := f.Clip; r != nil && (f.Kind != Numeric && f.Kind != Time || !dense.IsFinite(r[0]) || !(r[0] < r[1]) ||
 			!dense.IsFinite(r[1])) {
-			return schemaError("%s column %s counts from %g to %g", f.Kind, show(f.Name), r[0], r[1])
+			return schemaError("%s column %s counts from %g to %g", f.Kind, quote.Short(f.Name), r[0], r[1])
 		}
 		if f.Other && f.Kind != Categorical {
-			return schemaError("%s column %s has other levels", f.Kind, show(f.Name))
+			return schemaError("%s column %s has other levels", f.Kind, quote.Short(f.Name))
 		}
 		if width += f.width(); width > maxWidth {
 			return schemaError("more than %d encoded columns", maxWidth)
@@ -268,7 +268,7 @@ func (s *Schema) Validate() error {
 			continue
 		}
 		if len(t.Classes) == 1 {
-			return schemaError("target %s has one class only", show(t.Name))
+			return schemaError("target %s has one class only", quote.Short(t.Name))
 		}
 		if err := checkDistinct(t.Name, "class", t.Classes); err != nil {
 			return err
@@ -302,14 +302,15 @@ func (f *Field) checkFormat() error {
 		ok = f.Format == yearFirst || f.Format == dayFirst || f.Format == monthFirst
 	}
 	if !ok || f.Clock && f.Kind != Time {
-		return schemaError("%s column %s has the format %s, clock %v", f.Kind, show(f.Name), show(f.Format), f.Clock)
+		return schemaError("%s column %s has the format %s, clock %v", f.Kind, quote.Short(f.Name),
+			quote.Short(f.Format), f.Clock)
 	}
 	return nil
 }
 
 func checkScale(name string, mean, scale float64) error {
 	if !dense.IsFinite(mean) || !dense.IsFinite(scale) || scale <= 0 {
-		return schemaError("column %s has mean %g and scale %g, want finite numbers and a positive scale", show(name),
+		return schemaError("column %s has mean %g and scale %g, want finite numbers and a positive scale", quote.Short(name),
 			mean, scale)
 	}
 	return nil
@@ -319,7 +320,7 @@ func checkDistinct(column, what string, texts []string) error {
 	seen := make(map[string]bool, len(texts))
 	for _, t := range texts {
 		if seen[t] {
-			return schemaError("column %s has the %s %s twice", show(column), what, show(t))
+			return schemaError("column %s has the %s %s twice", quote.Short(column), what, quote.Short(t))
 		}
 		seen[t] = true
 	}
@@ -357,23 +358,6 @@ func (s *Schema) Digest() string {
 	}
 	sum := sum256(b)
 	return hex.EncodeToString(sum[:])
-}
-
-// listNames joins names for a message, cut to a readable number.
-func listNames(names []string) string {
-	const most = 10
-	var b strings.Builder
-	for i, n := range names {
-		if i == most {
-			fmt.Fprintf(&b, " and %d more", len(names)-most)
-			break
-		}
-		if i > 0 {
-			b.WriteString(", ")
-		}
-		b.WriteString(show(n))
-	}
-	return b.String()
 }
 
 // moments are the count, mean, sum of squared deviations and range of numbers, updated one by one (Welford 1962).

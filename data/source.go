@@ -3,6 +3,10 @@ package data
 import (
 	"bytes"
 	"fmt"
+	"github.com/randfeat/randfeat/internal/localfile"
+	"github.com/randfeat/randfeat/internal/npy"
+	"github.com/randfeat/randfeat/internal/number"
+	"github.com/randfeat/randfeat/internal/quote"
 	"io"
 	"os"
 	"path/filepath"
@@ -97,7 +101,7 @@ func newMissingSet(texts []string) *missingSet {
 			continue
 		}
 		m.texts[t] = true
-		_, n, _ := scanNumber([]byte(t))
+		_, n, _ := number.ScanNumber([]byte(t))
 		m.numbers = m.numbers || n == len(t)
 		m.first[t[0]] = true
 	}
@@ -114,8 +118,8 @@ func (m *missingSet) has(cell []byte) bool {
 // Open prepares a file for reading: it looks at its beginning to find the format, the delimiter and the columns. Files
 // compressed by gzip, zstd or bzip2 are recognised, and so is a zip archive of one. A pipe can be read only once.
 func Open(path string, o Options) (Source, error) {
-	if err := CheckLocal(path); err != nil {
-		return nil, err
+	if why := localfile.Remote(path); why != "" {
+		return nil, inputError(path, "%s", why)
 	}
 	info, err := os.Stat(path)
 	if err != nil {
@@ -394,8 +398,8 @@ func Resolved(src Source, o Options) Options {
 
 // Detect tells the format of a file by its first bytes, then its name.
 func Detect(path string) (Format, error) {
-	if err := CheckLocal(path); err != nil {
-		return "", err
+	if why := localfile.Remote(path); why != "" {
+		return "", inputError(path, "%s", why)
 	}
 	f, err := os.Open(path)
 	if err != nil {
@@ -470,7 +474,7 @@ var foreign = []struct{ magic, what string }{
 func detect(name string, head []byte) (Format, error) {
 	starts := func(magic string) bool { return bytes.HasPrefix(head, []byte(magic)) }
 	switch {
-	case starts(magic):
+	case starts(npy.Magic):
 		return NPY, nil
 	case starts("PK\x03\x04"), starts("PK\x05\x06"):
 		return NPZ, nil
@@ -561,7 +565,7 @@ func checkNames(place string, names []string) error {
 	seen := make(map[string]int, len(names))
 	for j, name := range names {
 		if i, ok := seen[name]; ok {
-			return inputError(place, "columns %d and %d are both named %s: rename one", i+1, j+1, show(name))
+			return inputError(place, "columns %d and %d are both named %s: rename one", i+1, j+1, quote.Short(name))
 		}
 		seen[name] = j
 	}

@@ -4,36 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"io"
-	"strings"
 )
-
-// Scheme is what stands before :// in a path, such as s3; empty: the path is one of the file system.
-func Scheme(path string) string {
-	scheme, _, ok := strings.Cut(path, "://")
-	for i, r := range scheme {
-		if letter := r|0x20 >= 'a' && r|0x20 <= 'z'; !letter && (i == 0 || !strings.ContainsRune("0123456789+.-", r)) {
-			return ""
-		}
-	}
-	if !ok {
-		return ""
-	}
-	return strings.ToLower(scheme)
-}
-
-// CheckLocal refuses paths such as s3://bucket/part.csv with an error that says what to do instead.
-func CheckLocal(path string) error {
-	switch scheme := Scheme(path); scheme {
-	case "":
-		return nil
-	case "s3", "gs":
-		return inputError(path, "this program reads and writes local files only: use rfbeam, which reads and writes s3:// "+
-			"and gs://, or copy the files to a folder")
-	default:
-		return inputError(path, "this program reads and writes local files only, not %s://: copy the files to a folder",
-			scheme)
-	}
-}
 
 // File is an open file of a store.
 type File interface {

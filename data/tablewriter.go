@@ -11,6 +11,9 @@ import (
 
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/internal/cell"
+	"github.com/randfeat/randfeat/internal/localfile"
+	"github.com/randfeat/randfeat/internal/npy"
+	"github.com/randfeat/randfeat/internal/quote"
 )
 
 // Writer writes a table block by block.
@@ -31,7 +34,7 @@ func Create(path string, f Format, columns []string, kinds []Kind) (Writer, erro
 			return nil, fmt.Errorf("%s: no format known by this name: want .csv, .tsv, .ndjson or .npy", path)
 		}
 	}
-	file, err := CreateAtomic(path)
+	file, err := localfile.Create(path)
 	if err != nil {
 		return nil, err
 	}
@@ -46,8 +49,8 @@ func Create(path string, f Format, columns []string, kinds []Kind) (Writer, erro
 		fw.Abort()
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	if n, ok := fw.rows.(*npyTable); ok && fw.zip == nil && !file.direct {
-		n.patch = file.f
+	if n, ok := fw.rows.(*npyTable); ok && fw.zip == nil && !file.Direct {
+		n.patch = file.F
 	}
 	return fw, nil
 }
@@ -83,7 +86,7 @@ func (s *streamWriter) Abort()                    {}
 
 type fileWriter struct {
 	path string
-	file *AtomicFile
+	file *localfile.File
 	zip  *gzip.Writer
 	rows rowWriter
 	err  error
@@ -127,11 +130,11 @@ func newRowWriter(w io.Writer, f Format, delim byte, columns []string, kinds []K
 	}
 	for j, k := range kinds {
 		if k != Number && k != Text && k != Integer {
-			return nil, fmt.Errorf("column %s is to be written as %v, want number, integer or text", show(columns[j]), k)
+			return nil, fmt.Errorf("column %s is to be written as %v, want number, integer or text", quote.Short(columns[j]), k)
 		}
 		if f == NPY && k != Number {
 			return nil, fmt.Errorf("column %s is text, which an npy array cannot hold: write CSV, NDJSON or Parquet",
-				show(columns[j]))
+				quote.Short(columns[j]))
 		}
 	}
 	if err := checkNames("the table to write", columns); err != nil {
@@ -188,7 +191,7 @@ func CheckBlock(b *Block, kinds []Kind) error {
 
 // spill writes the collected rows if they are many, or if all must be written.
 func (t *tableOut) spill(all bool) error {
-	if len(t.buf) < writeBytes && !all {
+	if len(t.buf) < npy.WriteBytes && !all {
 		return nil
 	}
 	_, err := t.w.Write(t.buf)
@@ -279,7 +282,7 @@ func (n *npyTable) write(b *Block) error {
 		return err
 	}
 	if n.rows == 0 && n.patch != nil && len(n.buf) == 0 {
-		n.buf = append(n.buf, headerBytes(Float64, []int{0, len(n.kinds)})...)
+		n.buf = append(n.buf, npy.HeaderBytes(npy.Float64, []int{0, len(n.kinds)})...)
 	}
 	for i := range b.Rows {
 		for j := range n.kinds {
@@ -298,7 +301,7 @@ func (n *npyTable) write(b *Block) error {
 }
 
 func (n *npyTable) finish() error {
-	head := headerBytes(Float64, []int{n.rows, len(n.kinds)})
+	head := npy.HeaderBytes(npy.Float64, []int{n.rows, len(n.kinds)})
 	if n.patch == nil || n.rows == 0 {
 		n.buf = append(head, n.buf...)
 		if n.rows == 0 {

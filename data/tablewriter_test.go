@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/randfeat/randfeat/data"
+	"github.com/randfeat/randfeat/internal/npy"
 )
 
 var written = data.Block{Rows: 3, Cols: []data.Column{
@@ -81,7 +82,7 @@ func TestWriters(t *testing.T) {
 	if err != nil || !bytes.Equal(onDisk, stream.Bytes()) {
 		t.Errorf("%d bytes in the file, %d in the stream; %v", len(onDisk), stream.Len(), err)
 	}
-	a, err := data.ReadNPYFile(path)
+	a, err := npy.ReadFile(path)
 	if err != nil || a.Rows() != 15000 || a.Cols() != 2 || a.F64.At(14999, 1) != 6 || !math.IsNaN(a.F64.At(1, 0)) {
 		t.Errorf("%d×%d, %v", a.Rows(), a.Cols(), err)
 	}
@@ -106,7 +107,7 @@ func TestWriterEmpty(t *testing.T) {
 	if err == nil {
 		err = w.Close()
 	}
-	if a, err2 := data.ReadNPYFile(path); err != nil || err2 != nil || a.Rows() != 0 || a.Cols() != 1 {
+	if a, err2 := npy.ReadFile(path); err != nil || err2 != nil || a.Rows() != 0 || a.Cols() != 1 {
 		t.Errorf("%v, %v, %d×%d", err, err2, a.Rows(), a.Cols())
 	}
 	var b bytes.Buffer // a missing value in the only column is not an empty line

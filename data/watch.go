@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/number"
+	"github.com/randfeat/randfeat/internal/quote"
 )
 
 // ErrSurprise marks errors of a strict [Watch].
@@ -20,7 +22,7 @@ const (
 	Above   = "above"   // a number greater than all at the fit
 	Changed = "changed" // another value than the one that a column left out as constant had
 	// a text among numbers or dates: it counts as missing
-	Unread = "unreadable"
+	unread = "unreadable"
 	// a decimal point, where decimal commas were at the fit and no points between groups of digits
 	Pointed = "decimal point"
 )
@@ -41,7 +43,7 @@ type Surprise struct {
 
 // String says it in words.
 func (s Surprise) String() string {
-	text := fmt.Sprintf("column %s: %d ", show(s.Column), s.Rows)
+	text := fmt.Sprintf("column %s: %d ", quote.Short(s.Column), s.Rows)
 	values, levels := "values", "levels"
 	if s.Rows == 1 {
 		values, levels = "value", "level"
@@ -60,14 +62,14 @@ func (s Surprise) String() string {
 			text += " and taken for it"
 		}
 	case Changed:
-		text += fmt.Sprintf("%s other than %s, the only one at the fit", values, show(s.Known))
-	case Unread:
+		text += fmt.Sprintf("%s other than %s, the only one at the fit", values, quote.Short(s.Known))
+	case unread:
 		text += fmt.Sprintf("%s unreadable (want %s), taken for missing", values, s.Known)
 	case Pointed:
 		text += fmt.Sprintf("%s with a decimal point, where the fit had %s, read as plain numbers", values, s.Known)
 	}
 	if s.First != "" {
-		text += fmt.Sprintf("; the first is %s at %s", show(s.First), s.Where)
+		text += fmt.Sprintf("; the first is %s at %s", quote.Short(s.First), s.Where)
 	} else if s.Where != "" {
 		text += fmt.Sprintf("; the first at %s", s.Where)
 	}
@@ -121,19 +123,20 @@ func (w *Watch) add(row int, column, what, known string, usual bool, value, wher
 	detail := ""
 	switch what {
 	case Unseen:
-		detail = fmt.Sprintf("column %s is %s, a level unknown to the model", show(column), show(s.First))
+		detail = fmt.Sprintf("column %s is %s, a level unknown to the model", quote.Short(column), quote.Short(s.First))
 	case Missing:
-		detail = fmt.Sprintf("column %s is missing, which it never was at the fit", show(column))
+		detail = fmt.Sprintf("column %s is missing, which it never was at the fit", quote.Short(column))
 	case Changed:
-		detail = fmt.Sprintf("column %s is %s, and was always %s at the fit", show(column), show(s.First), show(known))
-	case Unread:
-		detail = fmt.Sprintf("column %s is %s, want %s", show(column), show(s.First), known)
+		detail = fmt.Sprintf("column %s is %s, and was always %s at the fit", quote.Short(column),
+			quote.Short(s.First), quote.Short(known))
+	case unread:
+		detail = fmt.Sprintf("column %s is %s, want %s", quote.Short(column), quote.Short(s.First), known)
 	case Pointed:
-		detail = fmt.Sprintf("column %s is %s, with a decimal point where the fit had %s", show(column),
-			show(s.First), known)
+		detail = fmt.Sprintf("column %s is %s, with a decimal point where the fit had %s", quote.Short(column),
+			quote.Short(s.First), known)
 	default:
-		detail = fmt.Sprintf("column %s is %s, %s %s, the end of the range at the fit", show(column), s.First, what,
-			known)
+		detail = fmt.Sprintf("column %s is %s, %s %s, the end of the range at the fit", quote.Short(column), s.First,
+			what, known)
 	}
 	return columnError(where(), column, ErrSurprise, "%s", detail)
 }
@@ -177,7 +180,7 @@ func (e *Encoder) surprised(x dense.Matrix[float64], first, k int, c *Column, wh
 		}
 		v, ok := f.valueAt(c, i)
 		if !ok {
-			err := e.watch.add(i, f.Name, Unread, f.wanted(), false, func() string { return oddCellText(c, i) }, at)
+			err := e.watch.add(i, f.Name, unread, f.wanted(), false, func() string { return oddCellText(c, i) }, at)
 			if err != nil {
 				return err
 			}
@@ -200,7 +203,7 @@ func (e *Encoder) surprised(x dense.Matrix[float64], first, k int, c *Column, wh
 		default:
 			continue
 		}
-		known := canonical(limit)
+		known := number.Canonical(limit)
 		if f.Kind == Time {
 			known = dayText(limit)
 		}
@@ -255,7 +258,7 @@ func (e *Encoder) changed(j int, c *Column, where func(int) string) error {
 // cellText is cell i as text, cut to a readable length.
 func cellText(c *Column, i int) string {
 	if c.Num != nil {
-		return canonical(c.Num[i])
+		return number.Canonical(c.Num[i])
 	}
 	return string(c.Text[i][:min(len(c.Text[i]), 100)])
 }

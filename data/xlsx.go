@@ -5,6 +5,7 @@ import (
 	"encoding/xml"
 	"errors"
 	"fmt"
+	"github.com/randfeat/randfeat/internal/quote"
 	"io"
 	"math"
 	"path"
@@ -233,8 +234,8 @@ func (s *sheet) text(c *sheetCell) (string, error) {
 	case "s":
 		i, err := strconv.Atoi(c.Value)
 		if err != nil || i < 0 || i >= len(s.shared) {
-			return "", inputError(s.in.name, "cell %s refers to text %s of %d", show(c.Place), show(c.Value),
-				len(s.shared))
+			return "", inputError(s.in.name, "cell %s refers to text %s of %d", quote.Short(c.Place),
+				quote.Short(c.Value), len(s.shared))
 		}
 		return s.shared[i], nil
 	case "inlineStr":
@@ -390,7 +391,7 @@ func (l *sheetLines) readRow() error {
 				at = len(l.cells)
 			}
 			if at < len(l.cells) || at >= maxSheetColumn {
-				return inputError(l.s.in.name, "cell %s of the sheet is out of order", show(c.Place))
+				return inputError(l.s.in.name, "cell %s of the sheet is out of order", quote.Short(c.Place))
 			}
 			for len(l.cells) < at {
 				l.cells = append(l.cells, "")

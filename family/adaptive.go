@@ -6,9 +6,9 @@ import (
 
 	"github.com/randfeat/randfeat/coupling"
 	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/forms"
 	"github.com/randfeat/randfeat/internal/plan"
 	"github.com/randfeat/randfeat/kernel"
-	"github.com/randfeat/randfeat/theory"
 )
 
 // Adaptive is the family fitted to the data without changing the kernel (docs/theory.md §2.18, beyond the papers),
@@ -189,19 +189,19 @@ func (r resolved) excess(k []float64) float64 {
 }
 
 // Form: relative variance expm1 Σ( logcosh(½ log ρ_i) + ρ_i v_i² ), v = Uᵀ(x'+y').
-func (f Adaptive) Form(kind kernel.Kind, x, y []float64) (theory.Form, error) {
+func (f Adaptive) Form(kind kernel.Kind, x, y []float64) (forms.Form, error) {
 	r, err := f.resolve(len(x))
 	if err != nil {
-		return theory.Form{}, err
+		return forms.Form{}, err
 	}
 	return r.Form(kind, x, y)
 }
 
 // Form implements theory.Estimator.
-func (r resolved) Form(_ kernel.Kind, x, y []float64) (theory.Form, error) {
+func (r resolved) Form(_ kernel.Kind, x, y []float64) (forms.Form, error) {
 	d := len(r.c)
 	if err := pairOf(d, x, y); err != nil {
-		return theory.Form{}, err
+		return forms.Form{}, err
 	}
 	sum, v := make([]float64, d), make([]float64, d)
 	for i := range sum {

@@ -3,9 +3,9 @@ package family
 import (
 	"github.com/randfeat/randfeat/coupling"
 	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/forms"
 	"github.com/randfeat/randfeat/internal/plan"
 	"github.com/randfeat/randfeat/kernel"
-	"github.com/randfeat/randfeat/theory"
 )
 
 // LFK is the learned feature kernel (DARK §6): the positive map with a trained matrix W in place of the projections.
@@ -44,8 +44,8 @@ func (f LFK) Lower(kind kernel.Kind, dim int, omega []coupling.Omega) (plan.Pair
 }
 
 // Form does not exist: the map estimates nothing.
-func (LFK) Form(kernel.Kind, []float64, []float64) (theory.Form, error) {
-	return theory.Form{}, theory.NoForm("learned feature kernel (not an estimator)")
+func (LFK) Form(kernel.Kind, []float64, []float64) (forms.Form, error) {
+	return forms.Form{}, forms.NoForm("learned feature kernel (not an estimator)")
 }
 
 // ReLU is the Performer-ReLU baseline, F = m, nonnegative: φ_i(x) = m^{-1/2} max(0, ω_i·x) + Eps. It estimates neither
@@ -87,8 +87,8 @@ func (f ReLU) Lower(_ kernel.Kind, dim int, omega []coupling.Omega) (plan.Pair, 
 }
 
 // Form does not exist: the map estimates another kernel.
-func (ReLU) Form(kernel.Kind, []float64, []float64) (theory.Form, error) {
-	return theory.Form{}, theory.NoForm("ReLU baseline (estimates the arc-cosine kernel)")
+func (ReLU) Form(kernel.Kind, []float64, []float64) (forms.Form, error) {
+	return forms.Form{}, forms.NoForm("ReLU baseline (estimates the arc-cosine kernel)")
 }
 
 // ELU is the linear-transformer baseline, F = d, positive, no projection: φ_l(x) = x_l + 1 for x_l > 0, else e^{x_l}.
@@ -111,6 +111,6 @@ func (f ELU) Lower(_ kernel.Kind, _ int, omega []coupling.Omega) (plan.Pair, err
 }
 
 // Form does not exist: the map estimates nothing.
-func (ELU) Form(kernel.Kind, []float64, []float64) (theory.Form, error) {
-	return theory.Form{}, theory.NoForm("ELU baseline (not an estimator)")
+func (ELU) Form(kernel.Kind, []float64, []float64) (forms.Form, error) {
+	return forms.Form{}, forms.NoForm("ELU baseline (not an estimator)")
 }

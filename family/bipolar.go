@@ -6,10 +6,10 @@ import (
 
 	"github.com/randfeat/randfeat/coupling"
 	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/forms"
 	"github.com/randfeat/randfeat/internal/namedjson"
 	"github.com/randfeat/randfeat/internal/plan"
 	"github.com/randfeat/randfeat/kernel"
-	"github.com/randfeat/randfeat/theory"
 )
 
 // Angular is the angular hybrid (HRF eqs 12, 19), F = 4m(N+1), signed. It mixes the hyperbolic and the trigonometric
@@ -56,7 +56,7 @@ func (f Angular) Lower(kind kernel.Kind, dim int, omega []coupling.Omega) (plan.
 }
 
 // Form: HRF Thm 3.1 with the moments of Lemma 3.2 (eq 47 corrected).
-func (f Angular) Form(kind kernel.Kind, x, y []float64) (theory.Form, error) {
+func (f Angular) Form(kind kernel.Kind, x, y []float64) (forms.Form, error) {
 	return f.hybrid().Form(kind, x, y)
 }
 
@@ -106,10 +106,10 @@ func (f BipolarGaussian) Lower(kind kernel.Kind, dim int, omega []coupling.Omega
 }
 
 // Form: HRF Thm 3.1 with the moments of Thms F.1, F.2.
-func (f BipolarGaussian) Form(kind kernel.Kind, x, y []float64) (theory.Form, error) {
+func (f BipolarGaussian) Form(kind kernel.Kind, x, y []float64) (forms.Form, error) {
 	h, err := f.hybrid()
 	if err != nil {
-		return theory.Form{}, err
+		return forms.Form{}, err
 	}
 	return h.Form(kind, x, y)
 }
@@ -194,10 +194,10 @@ func (f GaussianLambda) Lower(kind kernel.Kind, dim int, omega []coupling.Omega)
 }
 
 // Form is that of the general hybrid.
-func (f GaussianLambda) Form(kind kernel.Kind, x, y []float64) (theory.Form, error) {
+func (f GaussianLambda) Form(kind kernel.Kind, x, y []float64) (forms.Form, error) {
 	h, err := f.hybrid(len(x))
 	if err != nil {
-		return theory.Form{}, err
+		return forms.Form{}, err
 	}
 	return h.Form(kind, x, y)
 }

@@ -7,10 +7,10 @@ import (
 
 	"github.com/randfeat/randfeat/coupling"
 	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/forms"
 	"github.com/randfeat/randfeat/internal/plan"
 	"github.com/randfeat/randfeat/internal/special"
 	"github.com/randfeat/randfeat/kernel"
-	"github.com/randfeat/randfeat/theory"
 )
 
 // Clusters are the query and key centres r_i, t_j of the clustered hybrids, each pair with its own diagonal matrix
@@ -275,9 +275,9 @@ func (f ZeroOne) Lower(kind kernel.Kind, dim int, omega []coupling.Omega) (plan.
 }
 
 // Form is that of ComplexExp with the A of the pair's clusters, or of positive features where they have no base.
-func (f ZeroOne) Form(kind kernel.Kind, x, y []float64) (theory.Form, error) {
+func (f ZeroOne) Form(kind kernel.Kind, x, y []float64) (forms.Form, error) {
 	if err := f.validate(f, len(x)); err != nil {
-		return theory.Form{}, err
+		return forms.Form{}, err
 	}
 	i, j := nearest(f.QueryCentres, x), nearest(f.KeyCentres, y)
 	if f.at(i, j) < 0 {
@@ -376,10 +376,10 @@ func (f Mixture) Lower(kind kernel.Kind, dim int, omega []coupling.Omega) (plan.
 }
 
 // Form is that of the general hybrid.
-func (f Mixture) Form(kind kernel.Kind, x, y []float64) (theory.Form, error) {
+func (f Mixture) Form(kind kernel.Kind, x, y []float64) (forms.Form, error) {
 	h, err := f.hybrid(len(x))
 	if err != nil {
-		return theory.Form{}, err
+		return forms.Form{}, err
 	}
 	return h.Form(kind, x, y)
 }

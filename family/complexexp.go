@@ -9,7 +9,6 @@ import (
 	"github.com/randfeat/randfeat/internal/forms"
 	"github.com/randfeat/randfeat/internal/plan"
 	"github.com/randfeat/randfeat/kernel"
-	"github.com/randfeat/randfeat/theory"
 )
 
 // ComplexExp is the family of complex exponential features (HRF Lemma 2.4, eqs 13-18), F = 2m (m if A is real):
@@ -195,16 +194,16 @@ func combine(a, b plan.Linear, sign float64, dim int) plan.Linear {
 
 // Form: with ζ = Ax + A^{-T}y the relative variance is ½(Re e^{ζ²} + e^{|ζ|²}) - 1. For real A it is the positive
 // map at |ζ|, for imaginary A the trigonometric one, and the coupled forms carry over.
-func (f ComplexExp) Form(_ kernel.Kind, x, y []float64) (theory.Form, error) {
+func (f ComplexExp) Form(_ kernel.Kind, x, y []float64) (forms.Form, error) {
 	a, err := f.factors(len(x))
 	if err != nil {
-		return theory.Form{}, err
+		return forms.Form{}, err
 	}
 	return a.form(x, y), nil
 }
 
 // form is called with x and y of the dimension of the factors.
-func (a factors) form(x, y []float64) theory.Form {
+func (a factors) form(x, y []float64) forms.Form {
 	d := len(x)
 	re, im, tmp := make([]float64, d), make([]float64, d), make([]float64, d)
 	for _, p := range []struct {
@@ -224,11 +223,11 @@ func (a factors) form(x, y []float64) theory.Form {
 	rv := forms.LogRVComplexExp(zeta)
 	switch {
 	case a.qIm.IsZero():
-		return theory.Simple(forms.Exponential, d, rv, theory.PowersOf(re))
+		return forms.Simple(forms.Exponential, d, rv, forms.PowersOf(re))
 	case a.qRe.IsZero() && a.kRe.IsZero():
-		return theory.Simple(forms.Trigonometric, d, rv, theory.PowersOf(im))
+		return forms.Simple(forms.Trigonometric, d, rv, forms.PowersOf(im))
 	}
-	form := theory.Uncoupled(d, rv)
+	form := forms.Uncoupled(d, rv)
 	form.LogMass = dense.Norm2(im) / 2
 	return form
 }

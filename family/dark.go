@@ -7,6 +7,7 @@ import (
 
 	"github.com/randfeat/randfeat/coupling"
 	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/forms"
 	"github.com/randfeat/randfeat/internal/namedjson"
 	"github.com/randfeat/randfeat/internal/plan"
 	"github.com/randfeat/randfeat/kernel"
@@ -20,7 +21,8 @@ import (
 // F = m, positive; other bases give DARK × OPRF, DARK × adaptive and so on. Its expectation is exp(xᵀΣy), Σ = MᵀM,
 // which is not the softmax kernel unless Σ = I: see Target.
 type DARK struct {
-	// M is r×d: that of the whitening fit, or any other, such as a metric learned from targets (package kernel/metric).
+	// M is r×d: that of the whitening fit, or any other, such as a metric learned from targets (package
+	// internal/metric).
 	M    dense.Matrix[float64]
 	Base Family // nil: Positive
 	// Temperature t of the whitening fit, Σ = t·Cov^{-1}; 0 means 1/8. From 1/6 on the expected variance of
@@ -99,9 +101,9 @@ func (f DARK) Lower(kind kernel.Kind, dim int, omega []coupling.Omega) (plan.Pai
 }
 
 // Form is that of the base at (Mx, My), with the bias towards the kernel of the spec.
-func (f DARK) Form(kind kernel.Kind, x, y []float64) (theory.Form, error) {
+func (f DARK) Form(kind kernel.Kind, x, y []float64) (forms.Form, error) {
 	if err := f.validate(len(x)); err != nil {
-		return theory.Form{}, err
+		return forms.Form{}, err
 	}
 	return darkForm{f.M, f.base()}.Form(kind, x, y)
 }
@@ -113,9 +115,9 @@ type darkForm struct {
 }
 
 // Form implements theory.Estimator.
-func (f darkForm) Form(kind kernel.Kind, x, y []float64) (theory.Form, error) {
+func (f darkForm) Form(kind kernel.Kind, x, y []float64) (forms.Form, error) {
 	if err := pairOf(f.m.Cols, x, y); err != nil {
-		return theory.Form{}, err
+		return forms.Form{}, err
 	}
 	mx, my := make([]float64, f.m.Rows), make([]float64, f.m.Rows)
 	l := plan.Linear{Dense: f.m}

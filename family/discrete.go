@@ -6,9 +6,9 @@ import (
 	"github.com/randfeat/randfeat/coupling"
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/internal/forms"
+	"github.com/randfeat/randfeat/internal/optima"
 	"github.com/randfeat/randfeat/internal/plan"
 	"github.com/randfeat/randfeat/kernel"
-	"github.com/randfeat/randfeat/theory"
 )
 
 // Poisson is the discretely induced family with Poisson(Lambda) coordinates (CRT §3.2.1), F = m, signed:
@@ -239,29 +239,29 @@ func needCounts(f Family, omega []coupling.Omega, dim int) error {
 }
 
 // Form: CRT Thm 3.4. No closed form is known for coupled discrete projections.
-func (f Poisson) Form(_ kernel.Kind, x, y []float64) (theory.Form, error) {
+func (f Poisson) Form(_ kernel.Kind, x, y []float64) (forms.Form, error) {
 	if err := checkLambda(f, f.Lambda); err != nil {
-		return theory.Form{}, err
+		return forms.Form{}, err
 	}
 	var s float64
 	for l := range x {
 		s += x[l] * x[l] * y[l] * y[l]
 	}
-	form := theory.Uncoupled(len(x), forms.LogRVPoisson(len(x), f.Lambda, s, dense.Dot(x, y)))
+	form := forms.Uncoupled(len(x), forms.LogRVPoisson(len(x), f.Lambda, s, dense.Dot(x, y)))
 	form.LogMass = monomialMass(x, y)
 	return form, nil
 }
 
 // Form: CRT Thm 3.5.
-func (f Geometric) Form(_ kernel.Kind, x, y []float64) (theory.Form, error) {
+func (f Geometric) Form(_ kernel.Kind, x, y []float64) (forms.Form, error) {
 	if err := checkP(f, f.P); err != nil {
-		return theory.Form{}, err
+		return forms.Form{}, err
 	}
 	t := make([]float64, len(x))
 	for l := range x {
 		t[l] = math.Abs(x[l] * y[l])
 	}
-	form := theory.Uncoupled(len(x), forms.LogRVGeometric(f.P, t, dense.Dot(x, y)))
+	form := forms.Uncoupled(len(x), forms.LogRVGeometric(f.P, t, dense.Dot(x, y)))
 	form.LogMass = monomialMass(x, y)
 	return form, nil
 }
@@ -276,18 +276,18 @@ func monomialMass(x, y []float64) float64 {
 }
 
 // Form is that of Poisson at the shifted pair; a clamped point is biased.
-func (f PoissonPlus) Form(kind kernel.Kind, x, y []float64) (theory.Form, error) {
+func (f PoissonPlus) Form(kind kernel.Kind, x, y []float64) (forms.Form, error) {
 	return plusForm(f, Poisson{f.Lambda}, f.Shift, kind, x, y)
 }
 
 // Form is that of Geometric at the shifted pair; a clamped point is biased.
-func (f GeometricPlus) Form(kind kernel.Kind, x, y []float64) (theory.Form, error) {
+func (f GeometricPlus) Form(kind kernel.Kind, x, y []float64) (forms.Form, error) {
 	return plusForm(f, Geometric{f.P}, f.Shift, kind, x, y)
 }
 
-func plusForm(f, base Family, shift []float64, kind kernel.Kind, x, y []float64) (theory.Form, error) {
+func plusForm(f, base Family, shift []float64, kind kernel.Kind, x, y []float64) (forms.Form, error) {
 	if err := checkShift(f, shift, len(x)); err != nil {
-		return theory.Form{}, err
+		return forms.Form{}, err
 	}
 	xh, yh := make([]float64, len(x)), make([]float64, len(x))
 	for l, c := range shift {
@@ -319,19 +319,16 @@ func (f Poisson) Fit(s *Stats) (Family, error) {
 	if err := s.ready(f); err != nil {
 		return nil, err
 	}
-	lambda := PoissonLambda(s.Query.Dim(), s.S())
+	lambda := optima.Poisson(s.Query.Dim(), s.S())
 	return Poisson{max(lambda, lambdaZero)}, nil
 }
-
-// PoissonLambda is λ* = √(S/d) (CRT after eq 11).
-func PoissonLambda(d int, s float64) float64 { return math.Sqrt(s / float64(d)) }
 
 // Fit minimises the averaged CRT eq 13 over p (the text says eq 11, an erratum).
 func (f Geometric) Fit(s *Stats) (Family, error) {
 	if err := s.readyAbs(f); err != nil {
 		return nil, err
 	}
-	p, _ := GeometricP(s.T())
+	p, _ := optima.Geometric(s.T())
 	return Geometric{p}, nil
 }
 
@@ -341,7 +338,7 @@ func (f PoissonPlus) Fit(s *Stats) (Family, error) {
 		return nil, err
 	}
 	sh, c := s.shiftToPositive()
-	return PoissonPlus{Lambda: max(PoissonLambda(s.Query.Dim(), sh.S()), lambdaZero), Shift: c}, nil
+	return PoissonPlus{Lambda: max(optima.Poisson(s.Query.Dim(), sh.S()), lambdaZero), Shift: c}, nil
 }
 
 // Fit sets Shift just below the smallest coordinates seen and p* from the shifted data.
@@ -350,6 +347,6 @@ func (f GeometricPlus) Fit(s *Stats) (Family, error) {
 		return nil, err
 	}
 	sh, c := s.shiftToPositive()
-	p, _ := GeometricP(sh.T())
+	p, _ := optima.Geometric(sh.T())
 	return GeometricPlus{P: p, Shift: c}, nil
 }

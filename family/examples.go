@@ -165,8 +165,8 @@ func nystromExamples(dim int) []Example {
 	}
 	return []Example{ // in one dimension the kernels of more would be nearly singular
 		{Family: Nystrom{N: min(12, 4*dim)}, Fit: true},
-		{Name: "greedy", Family: Nystrom{N: 5, Pick: PickGreedy}, Fit: true},
-		{Name: "leverage", Family: Nystrom{N: 6, Pick: PickLeverage, Seed: 3}, Fit: true},
+		{Name: "greedy", Family: Nystrom{N: 5, Pick: pickGreedy}, Fit: true},
+		{Name: "leverage", Family: Nystrom{N: 6, Pick: pickLeverage, Seed: 3}, Fit: true},
 		{Name: "given", Family: Nystrom{Rows: rows}},
 	}
 }

@@ -12,7 +12,6 @@ import (
 	"github.com/randfeat/randfeat/internal/plan"
 	"github.com/randfeat/randfeat/internal/special"
 	"github.com/randfeat/randfeat/kernel"
-	"github.com/randfeat/randfeat/theory"
 )
 
 // Hybrid is the general hybrid composition (HRF eqs 8-11, Lemma 2.3): with p coefficients and p+1 bases,
@@ -283,9 +282,9 @@ func (c Coefficient) moments(x, y []float64) (mean, logVar float64) {
 
 // Form: the error is Σ_k λ̂_k(ŜM_k - SM) + (1-Σλ̂)(ŜM_{p+1} - SM), so with independent bases the MSE is
 // Σ E[λ̂_k²] MSE_k + E[(1-Σλ̂)²] MSE_{p+1}; bases that share projections add their covariance (HRF Thm 3.1, eq 23).
-func (f Hybrid) Form(kind kernel.Kind, x, y []float64) (theory.Form, error) {
+func (f Hybrid) Form(kind kernel.Kind, x, y []float64) (forms.Form, error) {
 	if _, err := f.Draws(kernel.Softmax, len(x), 1); err != nil {
-		return theory.Form{}, err
+		return forms.Form{}, err
 	}
 	p := len(f.Coefficients)
 	mean, logVar := make([]float64, p+1), make([]float64, p+1)
@@ -295,15 +294,15 @@ func (f Hybrid) Form(kind kernel.Kind, x, y []float64) (theory.Form, error) {
 		mean[p] -= mean[k]
 	}
 	logVar[p] = special.LogSumExp(logVar[:p]...)
-	var out theory.Form
+	var out forms.Form
 	mass := make([]float64, 0, p+1)
 	for k, b := range f.Bases {
 		form, err := b.Form(kind, x, y)
 		if err != nil {
-			return theory.Form{}, fmt.Errorf("base %d: %w", k, err)
+			return forms.Form{}, fmt.Errorf("base %d: %w", k, err)
 		}
 		if form.LogRatio != 0 || form.Cross.Sign != 0 {
-			return theory.Form{}, theory.NoForm("hybrid of " + b.Name())
+			return forms.Form{}, forms.NoForm("hybrid of " + b.Name())
 		}
 		w := special.LogSumExp(2*math.Log(math.Abs(mean[k])), logVar[k]) // log E λ̂²
 		for _, t := range form.Terms {
@@ -314,7 +313,7 @@ func (f Hybrid) Form(kind kernel.Kind, x, y []float64) (theory.Form, error) {
 		mass = append(mass, math.Log(f.coefficientMass(k, x, y))+form.LogMass)
 	}
 	out.LogMass = special.LogSumExp(mass...)
-	var cross []theory.Signed
+	var cross []special.Signed
 	for k := range f.Bases {
 		for l := range k {
 			if f.group(k) != f.group(l) {
@@ -322,14 +321,14 @@ func (f Hybrid) Form(kind kernel.Kind, x, y []float64) (theory.Form, error) {
 			}
 			cov, err := sharedCovariance(f.Bases[l], f.Bases[k], x, y)
 			if err != nil {
-				return theory.Form{}, err
+				return forms.Form{}, err
 			}
 			weight := special.SignedOf(2 * mean[k] * mean[l]) // 2 E λ̂_k λ̂_l
 			if k == p {
-				weight = special.SumSigned(weight, theory.Signed{Sign: -1, Log: math.Ln2 + logVar[l]})
+				weight = special.SumSigned(weight, special.Signed{Sign: -1, Log: math.Ln2 + logVar[l]})
 			}
 			if weight.Sign != 0 && cov.Sign != 0 {
-				cross = append(cross, theory.Signed{Sign: weight.Sign * cov.Sign, Log: weight.Log + cov.Log})
+				cross = append(cross, special.Signed{Sign: weight.Sign * cov.Sign, Log: weight.Log + cov.Log})
 			}
 		}
 	}
@@ -363,9 +362,9 @@ func (f Hybrid) coefficientMass(k int, x, y []float64) float64 {
 
 // sharedCovariance is the relative covariance, one projection, of two bases on the same ω:
 // E[cosh(ω·(x+y)) cos(ω·(x-y))] = SM² cos(|x|²-|y|²) (HRF Thm 3.1); the exponential and the cosh base give cosh v².
-func sharedCovariance(a, b Family, x, y []float64) (theory.Signed, error) {
+func sharedCovariance(a, b Family, x, y []float64) (special.Signed, error) {
 	v2, z2 := sumNorm2(x, y)
-	log := func(v float64) (theory.Signed, error) { return theory.Signed{Sign: 1, Log: v}, nil }
+	log := func(v float64) (special.Signed, error) { return special.Signed{Sign: 1, Log: v}, nil }
 	switch pair := [2]string{a.Name(), b.Name()}; pair {
 	case [2]string{"trig", "positive"}, [2]string{"positive", "trig"}, [2]string{"trig", "hyperbolic"},
 		[2]string{"hyperbolic", "trig"}:
@@ -379,7 +378,7 @@ func sharedCovariance(a, b Family, x, y []float64) (theory.Signed, error) {
 	case [2]string{"positive", "positive"}:
 		return log(forms.LogRVPositive(v2))
 	}
-	return theory.Signed{}, theory.NoForm(fmt.Sprintf("covariance of %s and %s on shared projections", a.Name(),
+	return special.Signed{}, forms.NoForm(fmt.Sprintf("covariance of %s and %s on shared projections", a.Name(),
 		b.Name()))
 }
 

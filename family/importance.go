@@ -11,7 +11,6 @@ import (
 	"github.com/randfeat/randfeat/internal/plan"
 	"github.com/randfeat/randfeat/internal/special"
 	"github.com/randfeat/randfeat/kernel"
-	"github.com/randfeat/randfeat/theory"
 )
 
 // Importance is the importance-weighted positive family with the Gaussian proposal ψ = N(0, LLᵀ) (DARK eq 2,
@@ -89,10 +88,10 @@ func halfLogWeight(l dense.Matrix[float64], g coupling.Omega) []float64 {
 
 // Form: with v = x+y and G = 2LLᵀ - I the relative variance is expm1( 2 log|det L| - ½ log det G + vᵀG^{-1}v ),
 // infinite unless G is positive definite.
-func (f Importance) Form(kind kernel.Kind, x, y []float64) (theory.Form, error) {
+func (f Importance) Form(kind kernel.Kind, x, y []float64) (forms.Form, error) {
 	p, err := f.prepare(len(x))
 	if err != nil {
-		return theory.Form{}, err
+		return forms.Form{}, err
 	}
 	return p.Form(kind, x, y)
 }
@@ -198,41 +197,41 @@ func isotropic(m *mat.Dense) (s float64, ok bool) {
 }
 
 // Form implements theory.Estimator.
-func (p *proposal) Form(_ kernel.Kind, x, y []float64) (theory.Form, error) {
+func (p *proposal) Form(_ kernel.Kind, x, y []float64) (forms.Form, error) {
 	if err := pairOf(p.dim, x, y); err != nil {
-		return theory.Form{}, err
+		return forms.Form{}, err
 	}
 	if p.infinite {
-		return theory.Uncoupled(p.dim, math.Inf(1)), nil
+		return forms.Uncoupled(p.dim, math.Inf(1)), nil
 	}
 	v := make([]float64, p.dim)
 	for i := range v {
 		v[i] = x[i] + y[i]
 	}
 	if p.rho > 0 {
-		drawn := theory.PowersOf(p.rotate(v))
-		form := theory.Simple(forms.Exponential, p.dim, forms.LogRVOPRF(p.dim, p.rho, drawn.Two), drawn)
+		drawn := forms.PowersOf(p.rotate(v))
+		form := forms.Simple(forms.Exponential, p.dim, forms.LogRVOPRF(p.dim, p.rho, drawn.Two), drawn)
 		form.Terms[0].Radial = p.rho != 1
 		return form, nil
 	}
 	var w mat.VecDense
 	if err := p.chol.SolveVecTo(&w, mat.NewVecDense(p.dim, v)); err != nil {
 		if _, poor := err.(mat.Condition); !poor { // a poor condition only costs digits of a huge variance
-			return theory.Form{}, err
+			return forms.Form{}, err
 		}
 	}
-	return theory.Uncoupled(p.dim, special.LogExpm1(p.logConst+dense.Dot(v, w.RawVector().Data))), nil
+	return forms.Uncoupled(p.dim, special.LogExpm1(p.logConst+dense.Dot(v, w.RawVector().Data))), nil
 }
 
 // directionalForm is OPRF with its own ρ_i in each direction. If all are equal the coupled forms of OPRF hold.
-func directionalForm(rho, v []float64) theory.Form {
+func directionalForm(rho, v []float64) forms.Form {
 	logRV := forms.LogRVAdaptive(rho, v)
 	for _, r := range rho {
 		if math.Abs(r-rho[0]) > 1e-12*rho[0] {
-			return theory.Uncoupled(len(v), logRV)
+			return forms.Uncoupled(len(v), logRV)
 		}
 	}
-	form := theory.Simple(forms.Exponential, len(v), logRV, theory.PowersOf(v))
+	form := forms.Simple(forms.Exponential, len(v), logRV, forms.PowersOf(v))
 	form.Terms[0].Radial = rho[0] != 1
 	return form
 }

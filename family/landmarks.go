@@ -2,9 +2,9 @@ package family
 
 import (
 	"github.com/randfeat/randfeat/coupling"
+	"github.com/randfeat/randfeat/internal/forms"
 	"github.com/randfeat/randfeat/internal/plan"
 	"github.com/randfeat/randfeat/kernel"
-	"github.com/randfeat/randfeat/theory"
 )
 
 // Landmarks are columns of the kernel matrix, F = m, positive:
@@ -47,6 +47,6 @@ func (f Landmarks) Lower(kind kernel.Kind, dim int, omega []coupling.Omega) (pla
 }
 
 // Form does not exist: the map estimates nothing.
-func (Landmarks) Form(kernel.Kind, []float64, []float64) (theory.Form, error) {
-	return theory.Form{}, theory.NoForm("columns of the kernel (not an estimator)")
+func (Landmarks) Form(kernel.Kind, []float64, []float64) (forms.Form, error) {
+	return forms.Form{}, forms.NoForm("columns of the kernel (not an estimator)")
 }

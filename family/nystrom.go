@@ -7,11 +7,11 @@ import (
 
 	"github.com/randfeat/randfeat/coupling"
 	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/forms"
 	"github.com/randfeat/randfeat/internal/landmark"
 	"github.com/randfeat/randfeat/internal/linalg"
 	"github.com/randfeat/randfeat/internal/plan"
 	"github.com/randfeat/randfeat/kernel"
-	"github.com/randfeat/randfeat/theory"
 )
 
 // Nystrom is the family of Nyström features, F of them, signed:
@@ -31,13 +31,13 @@ type Nystrom struct {
 
 // The ways to choose landmarks.
 const (
-	PickPivots   = "pivots"   // randomly pivoted Cholesky: in proportion to what those before do not tell
-	PickGreedy   = "greedy"   // pivoted Cholesky: that of which least is told
-	PickLeverage = "leverage" // in proportion to approximate ridge leverage scores
+	pickPivots   = "pivots"   // randomly pivoted Cholesky: in proportion to what those before do not tell
+	pickGreedy   = "greedy"   // pivoted Cholesky: that of which least is told
+	pickLeverage = "leverage" // in proportion to approximate ridge leverage scores
 )
 
-// Picks are the ways to choose landmarks.
-func Picks() []string { return []string{PickPivots, PickGreedy, PickLeverage} }
+// picks are the ways to choose landmarks.
+func picks() []string { return []string{pickPivots, pickGreedy, pickLeverage} }
 
 const defaultLandmarks = 256
 
@@ -71,8 +71,8 @@ func (f Nystrom) validate() error {
 	if f.N < 0 {
 		return paramError(f, "n is %d, want a number of landmarks", f.N)
 	}
-	if f.Pick != "" && !slices.Contains(Picks(), f.Pick) {
-		return paramError(f, "pick is %q, want %s", f.Pick, strings.Join(Picks(), ", "))
+	if f.Pick != "" && !slices.Contains(picks(), f.Pick) {
+		return paramError(f, "pick is %q, want %s", f.Pick, strings.Join(picks(), ", "))
 	}
 	return nil
 }
@@ -104,8 +104,8 @@ func (f Nystrom) Lower(kind kernel.Kind, dim int, omega []coupling.Omega) (plan.
 }
 
 // Form does not exist: the map is fitted to data and estimates nothing without bias.
-func (Nystrom) Form(kernel.Kind, []float64, []float64) (theory.Form, error) {
-	return theory.Form{}, theory.NoForm("landmarks (fitted to data, no unbiasedness)")
+func (Nystrom) Form(kernel.Kind, []float64, []float64) (forms.Form, error) {
+	return forms.Form{}, forms.NoForm("landmarks (fitted to data, no unbiasedness)")
 }
 
 // Needs asks for a sample of rows.
@@ -141,9 +141,9 @@ func (f Nystrom) FitKernel(kind kernel.Kind, s *Stats) (Family, error) {
 	var rows []int
 	var err error
 	switch n := f.landmarks(); f.Pick {
-	case PickGreedy:
+	case pickGreedy:
 		rows, err = landmark.Greedy(k, x, n)
-	case PickLeverage:
+	case pickLeverage:
 		rows, err = landmark.Leverage(k, x, n, f.Seed)
 	default:
 		rows, err = landmark.Pivots(k, x, n, f.Seed)

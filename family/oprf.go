@@ -5,7 +5,6 @@ import (
 	"github.com/randfeat/randfeat/internal/forms"
 	"github.com/randfeat/randfeat/internal/plan"
 	"github.com/randfeat/randfeat/kernel"
-	"github.com/randfeat/randfeat/theory"
 )
 
 // OPRF is the family of optimal positive features (FAVOR++), F = m, positive:
@@ -47,12 +46,12 @@ func (f OPRF) Lower(kind kernel.Kind, dim int, omega []coupling.Omega) (plan.Pai
 }
 
 // Form: relative variance expm1( d logcosh(½ log ρ) + ρv² ), ρ = 1/(1-8A) (CRT Thms 3.2, 3.3).
-func (f OPRF) Form(_ kernel.Kind, x, y []float64) (theory.Form, error) {
+func (f OPRF) Form(_ kernel.Kind, x, y []float64) (forms.Form, error) {
 	if err := f.validate(); err != nil {
-		return theory.Form{}, err
+		return forms.Form{}, err
 	}
-	v := theory.PowersOfSum(x, 1, y)
-	form := theory.Simple(forms.Exponential, len(x), forms.LogRVOPRF(len(x), 1/(1-8*f.A), v.Two), v)
+	v := forms.PowersOfSum(x, 1, y)
+	form := forms.Simple(forms.Exponential, len(x), forms.LogRVOPRF(len(x), 1/(1-8*f.A), v.Two), v)
 	form.Terms[0].Radial = f.A != 0
 	return form, nil
 }

@@ -5,7 +5,6 @@ import (
 	"github.com/randfeat/randfeat/internal/forms"
 	"github.com/randfeat/randfeat/internal/plan"
 	"github.com/randfeat/randfeat/kernel"
-	"github.com/randfeat/randfeat/theory"
 )
 
 // Positive is the family of positive random features (FAVOR+), F = m, positive:
@@ -36,9 +35,9 @@ func positiveLeaf(omega coupling.Omega) plan.Leaf {
 }
 
 // Form: relative variance e^{v²} - 1, exponential pairs (CRT §2.2, SimRF eq 11).
-func (Positive) Form(_ kernel.Kind, x, y []float64) (theory.Form, error) {
-	v := theory.PowersOfSum(x, 1, y)
-	return theory.Simple(forms.Exponential, len(x), forms.LogRVPositive(v.Two), v), nil
+func (Positive) Form(_ kernel.Kind, x, y []float64) (forms.Form, error) {
+	v := forms.PowersOfSum(x, 1, y)
+	return forms.Simple(forms.Exponential, len(x), forms.LogRVPositive(v.Two), v), nil
 }
 
 // Hyperbolic is the family of hyperbolic positive features ("++"), F = 2m, positive:
@@ -71,7 +70,7 @@ func hyperbolicLeaf(omega coupling.Omega) plan.Leaf {
 }
 
 // Form: relative variance 2 sinh²(v²/2), hyperbolic pairs (HRF Lemma 2.2).
-func (Hyperbolic) Form(_ kernel.Kind, x, y []float64) (theory.Form, error) {
-	v := theory.PowersOfSum(x, 1, y)
-	return theory.Simple(forms.Hyperbolic, len(x), forms.LogRVHyperbolic(v.Two), v), nil
+func (Hyperbolic) Form(_ kernel.Kind, x, y []float64) (forms.Form, error) {
+	v := forms.PowersOfSum(x, 1, y)
+	return forms.Simple(forms.Hyperbolic, len(x), forms.LogRVHyperbolic(v.Two), v), nil
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/forms"
 	"github.com/randfeat/randfeat/kernel"
 	"github.com/randfeat/randfeat/theory"
 )
@@ -49,9 +50,9 @@ type factored struct {
 }
 
 // Form implements theory.Estimator.
-func (f factored) Form(_ kernel.Kind, x, y []float64) (theory.Form, error) {
+func (f factored) Form(_ kernel.Kind, x, y []float64) (forms.Form, error) {
 	if err := pairOf(f.dim, x, y); err != nil {
-		return theory.Form{}, err
+		return forms.Form{}, err
 	}
 	return f.form(x, y), nil
 }
@@ -78,9 +79,9 @@ func (f ZeroOne) prepare(dim int) (zeroOneForm, error) {
 }
 
 // Form implements theory.Estimator.
-func (f zeroOneForm) Form(kind kernel.Kind, x, y []float64) (theory.Form, error) {
+func (f zeroOneForm) Form(kind kernel.Kind, x, y []float64) (forms.Form, error) {
 	if err := pairOf(f.QueryCentres.Cols, x, y); err != nil {
-		return theory.Form{}, err
+		return forms.Form{}, err
 	}
 	at := f.at(nearest(f.QueryCentres, x), nearest(f.KeyCentres, y))
 	if at < 0 {

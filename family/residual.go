@@ -9,7 +9,6 @@ import (
 	"github.com/randfeat/randfeat/internal/plan"
 	"github.com/randfeat/randfeat/internal/special"
 	"github.com/randfeat/randfeat/kernel"
-	"github.com/randfeat/randfeat/theory"
 )
 
 // Residual is the low-order-exact family (docs/theory.md §2.19, beyond the papers), F = 1 + d + m, signed:
@@ -70,28 +69,28 @@ func (f Residual) Lower(kind kernel.Kind, dim int, omega []coupling.Omega) (plan
 }
 
 // Form: the variance of g(ω,x) g(ω,y) by Gaussian tilting, for the plain proposal; unknown for another.
-func (f Residual) Form(_ kernel.Kind, x, y []float64) (theory.Form, error) {
+func (f Residual) Form(_ kernel.Kind, x, y []float64) (forms.Form, error) {
 	if err := f.validate(len(x)); err != nil {
-		return theory.Form{}, err
+		return forms.Form{}, err
 	}
 	if !f.L.IsEmpty() {
-		return theory.Form{}, theory.NoForm("residual family with a proposal")
+		return forms.Form{}, forms.NoForm("residual family with a proposal")
 	}
 	xy := dense.Dot(x, y)
 	logRV, err := forms.LogRVResidual(dense.Norm2(x), dense.Norm2(y), xy)
 	if err != nil || f.Shrink == 0 {
-		form := theory.Uncoupled(len(x), logRV)
+		form := forms.Uncoupled(len(x), logRV)
 		form.LogMass = residualMass(x, y)
 		return form, err
 	}
 	// Mean 1 + xy + (1-s)(e^{xy} - 1 - xy) = (1-s)e^{xy} + s(1+xy), variance times (1-s)².
 	logKeep := math.Log(1 - f.Shrink)
-	mean := special.SumSigned(theory.Signed{Sign: 1, Log: logKeep + xy}, special.SignedOf(f.Shrink*(1+xy)))
+	mean := special.SumSigned(special.Signed{Sign: 1, Log: logKeep + xy}, special.SignedOf(f.Shrink*(1+xy)))
 	if mean.Sign <= 0 {
-		return theory.Form{}, theory.NoForm("the shrunk residual family where its mean is not positive")
+		return forms.Form{}, forms.NoForm("the shrunk residual family where its mean is not positive")
 	}
 	ratio := mean.Log - xy
-	form := theory.Uncoupled(len(x), logRV+2*logKeep-2*ratio)
+	form := forms.Uncoupled(len(x), logRV+2*logKeep-2*ratio)
 	form.LogRatio, form.LogMass = ratio, residualMass(x, y)-ratio
 	return form, nil
 }

@@ -7,7 +7,6 @@ import (
 	"github.com/randfeat/randfeat/internal/forms"
 	"github.com/randfeat/randfeat/internal/plan"
 	"github.com/randfeat/randfeat/kernel"
-	"github.com/randfeat/randfeat/theory"
 )
 
 // Trig is the family of random Fourier features, F = 2m, signed:
@@ -62,26 +61,26 @@ func trigLeaf(omega coupling.Omega) plan.Leaf {
 
 // Form: relative variance 2 sinh²(z²/2), trigonometric pairs (HRF Lemma 2.2). The kernels of heavy spectra have a form
 // for independent rows.
-func (Trig) Form(kind kernel.Kind, x, y []float64) (theory.Form, error) {
+func (Trig) Form(kind kernel.Kind, x, y []float64) (forms.Form, error) {
 	if kind == kernel.Laplace || kind.Matern() > 0 {
 		return spectralForm(kind, x, y), nil
 	}
-	z := theory.PowersOfSum(x, -1, y)
-	form := theory.Simple(forms.Trigonometric, len(x), forms.LogRVTrig(z.Two), z)
+	z := forms.PowersOfSum(x, -1, y)
+	form := forms.Simple(forms.Trigonometric, len(x), forms.LogRVTrig(z.Two), z)
 	form.Terms[0].Cosine = true
 	return form, nil
 }
 
 // spectralForm is that of cos ω·(x−y) under a t or Cauchy law, relative to κ².
-func spectralForm(kind kernel.Kind, x, y []float64) theory.Form {
+func spectralForm(kind kernel.Kind, x, y []float64) forms.Form {
 	log := kernel.Kernel{Kind: kind}.Log(x, y)
-	z := theory.PowersOfSum(x, -1, y)
+	z := forms.PowersOfSum(x, -1, y)
 	r, freedom := math.Sqrt(z.Two), kind.Matern()
 	if kind == kernel.Laplace {
 		r, freedom = -log, 1
 	}
 	_, a := kind.Decay(r)
-	form := theory.Uncoupled(len(x), forms.LogVarMatern(freedom, a)-2*log)
+	form := forms.Uncoupled(len(x), forms.LogVarMatern(freedom, a)-2*log)
 	form.Terms[0].Shape, form.Terms[0].V, form.Terms[0].Cosine = forms.Trigonometric, z, true
 	form.LogMass = -log // features of modulus 1 estimate κ
 	return form

@@ -22,7 +22,7 @@
 // Use [LogGram] for the softmax kernel of long rows: exp(u·v) overflows, its logarithm does not. [EachBlock] visits
 // a Gram matrix that does not fit in memory.
 //
-// Package family estimates these kernels with features; package kernel/metric learns M from data.
+// Package family estimates these kernels with features; package machine/tabular learns M from data.
 package kernel
 
 import (

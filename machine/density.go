@@ -11,7 +11,7 @@ import (
 // Density holds the [Sums] of a kernel density. The score of x is the log mean kernel log (1/n) Σ_j φ1(x)·φ2(x_j). For
 // a Gaussian kernel of bandwidth s in d dimensions it is the log density plus d·log(s√(2π)). The map must be positive;
 // otherwise the logarithm is undefined.
-type Density struct{ sums *Smoother }
+type Density struct{ sums *smoother }
 
 // NewDensity returns the density of no rows; Setup.Outputs is 0 and Setup.Task may be empty.
 func NewDensity(s Setup) (*Density, error) {

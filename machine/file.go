@@ -13,6 +13,7 @@ import (
 	"github.com/randfeat/randfeat/coupling"
 	"github.com/randfeat/randfeat/data"
 	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/localfile"
 	"github.com/randfeat/randfeat/internal/tensorfile"
 )
 
@@ -84,7 +85,7 @@ func (m *Model) Save(path string) error {
 	if err != nil {
 		return err
 	}
-	out, err := data.CreateAtomic(path)
+	out, err := localfile.Create(path)
 	if err != nil {
 		return err
 	}
@@ -154,7 +155,7 @@ func (m *Model) file() (*tensorfile.File, error) {
 
 // readModel reads the bytes of a model file.
 func readModel(path string) ([]byte, error) {
-	if err := data.CheckLocal(path); err != nil {
+	if err := localfile.Check(path); err != nil {
 		return nil, err
 	}
 	info, err := os.Stat(path)

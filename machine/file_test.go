@@ -49,7 +49,7 @@ func models(t testing.TB) map[string]*Model {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := NewSmoother(Setup{Spec: positiveSpec(3, 8), Outputs: 2})
+	s, err := newSmoother(Setup{Spec: positiveSpec(3, 8), Outputs: 2})
 	if err == nil {
 		err = s.AddRows(rows)
 	}

@@ -8,22 +8,22 @@ import (
 	"github.com/randfeat/randfeat/internal/linalg"
 )
 
-// GP holds the [Sums] of Gaussian-process regression. They are those of [Ridge]; only the model differs, which has a
+// gp holds the [Sums] of Gaussian-process regression. They are those of [Ridge]; only the model differs, which has a
 // variance. The noise maximises the evidence; [Ridge.GP] takes a given noise.
-type GP struct{ *Ridge }
+type gp struct{ *Ridge }
 
-// NewGP returns the sums of no rows.
-func NewGP(s Setup) (*GP, error) {
+// newGP returns the sums of no rows.
+func newGP(s Setup) (*gp, error) {
 	r, err := NewRidge(s)
 	if err != nil {
 		return nil, err
 	}
-	return &GP{r}, nil
+	return &gp{r}, nil
 }
 
 // Merge adds the rows of o, a GP; see [Ridge.Merge].
-func (g *GP) Merge(o Sums) error {
-	other, ok := o.(*GP)
+func (g *gp) Merge(o Sums) error {
+	other, ok := o.(*gp)
 	if !ok {
 		return otherSums(g, o)
 	}
@@ -31,15 +31,15 @@ func (g *GP) Merge(o Sums) error {
 }
 
 // Model is the process of [Ridge.GP] with the noise of largest evidence.
-func (g *GP) Model(lambda float64) (*Model, error) { return g.GP(lambda, nil) }
+func (g *gp) Model(lambda float64) (*Model, error) { return g.GP(lambda, nil) }
 
 // unmarshalGP reads what AppendBinary wrote, for the same setup, as [unmarshalRidge] does.
-func unmarshalGP(s Setup, b []byte) (*GP, error) {
+func unmarshalGP(s Setup, b []byte) (*gp, error) {
 	r, err := unmarshalRidge(s, b)
 	if err != nil {
 		return nil, err
 	}
-	return &GP{r}, nil
+	return &gp{r}, nil
 }
 
 // GP is Gaussian-process regression with the prior of the features: f = φ·w + b, w ~ N(0, (v/λ) I), a flat prior on b,

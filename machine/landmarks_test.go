@@ -185,7 +185,7 @@ func TestLandmarks(t *testing.T) {
 	if _, err := NewRidge(bad); err != nil && !errors.Is(err, ErrSetup) {
 		t.Errorf("equal landmarks: %v", err)
 	}
-	if _, err := NewSmoother(landmarkSetup(t, x, 10)); !errors.Is(err, ErrSetup) {
+	if _, err := newSmoother(landmarkSetup(t, x, 10)); !errors.Is(err, ErrSetup) {
 		t.Errorf("smoother: %v", err)
 	}
 	if _, err := Landmarks(kernel.Kernel{Kind: kernel.Softmax}, x, 3, 1); !errors.Is(err, ErrSetup) {

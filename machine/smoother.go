@@ -13,7 +13,7 @@ import (
 	"github.com/randfeat/randfeat/internal/par"
 )
 
-// Smoother holds the [Sums] of the Nadaraya–Watson estimate,
+// smoother holds the [Sums] of the Nadaraya–Watson estimate,
 //
 //	ŷ(x) = Σ_j φ1(x)·φ2(x_j) y_j / Σ_j φ1(x)·φ2(x_j)
 //
@@ -22,7 +22,7 @@ import (
 // the estimates are probabilities if the map is positive. Sums are float64; Setup.Float32 has no effect on them.
 //
 // The same block size gives the same bits. A Smoother must not be used by two calls at the same time.
-type Smoother struct {
+type smoother struct {
 	setup Setup
 	keys  *mapper[float64]
 	tab   *kern.Table[float64]
@@ -36,8 +36,8 @@ type Smoother struct {
 	row      []float64
 }
 
-// NewSmoother returns the sums of no rows.
-func NewSmoother(s Setup) (*Smoother, error) {
+// newSmoother returns the sums of no rows.
+func newSmoother(s Setup) (*smoother, error) {
 	s, err := s.prepared()
 	if err != nil {
 		return nil, err
@@ -48,7 +48,7 @@ func NewSmoother(s Setup) (*Smoother, error) {
 	return newSums(s)
 }
 
-func newSums(s Setup) (*Smoother, error) {
+func newSums(s Setup) (*smoother, error) {
 	if family.InfoOf(s.Spec.Family).KernelColumns {
 		return nil, fmt.Errorf("family %s in averages, which need φ·φ to be a kernel: use a positive family, such as "+
 			"oprf: %w", s.Spec.Family.Name(), ErrSetup)
@@ -57,7 +57,7 @@ func newSums(s Setup) (*Smoother, error) {
 	if err != nil {
 		return nil, err
 	}
-	a := &Smoother{setup: s, keys: keys, tab: kern.Best[float64](), t: make([]float64, keys.m.OutDim()),
+	a := &smoother{setup: s, keys: keys, tab: kern.Best[float64](), t: make([]float64, keys.m.OutDim()),
 		ySum: make([]float64, s.Outputs)}
 	for f := range a.t {
 		a.t[f] = math.Inf(-1)
@@ -67,10 +67,10 @@ func newSums(s Setup) (*Smoother, error) {
 }
 
 // Len is the number of rows added.
-func (a *Smoother) Len() int64 { return a.n }
+func (a *smoother) Len() int64 { return a.n }
 
 // AddRows adds all rows, block by block.
-func (a *Smoother) AddRows(rows Rows) error {
+func (a *smoother) AddRows(rows Rows) error {
 	if err := a.setup.checkRows(rows); err != nil {
 		return err
 	}
@@ -79,7 +79,7 @@ func (a *Smoother) AddRows(rows Rows) error {
 
 // Add adds rows x with targets y: numbers, or one column of class indices. After an error the sums contain the complete
 // blocks before the failed one and nothing else. Errors count rows from the first row ever added.
-func (a *Smoother) Add(x, y dense.Matrix[float64]) error {
+func (a *smoother) Add(x, y dense.Matrix[float64]) error {
 	if err := a.setup.checkBlock(x, y, a.n); err != nil {
 		return err
 	}
@@ -98,7 +98,7 @@ func (a *Smoother) Add(x, y dense.Matrix[float64]) error {
 	return nil
 }
 
-func (a *Smoother) add(x, y dense.Matrix[float64]) error {
+func (a *smoother) add(x, y dense.Matrix[float64]) error {
 	p := a.keys
 	p.phi = buf.Shaped(p.phi, x.Rows, p.m.OutDim())
 	e := p.phi
@@ -146,7 +146,7 @@ func (a *Smoother) add(x, y dense.Matrix[float64]) error {
 
 // raise lifts the reference scales of features lo to hi−1 to the maximum over a block with log features e + row. The
 // sums so far are rescaled, so no exponential ever exceeds 1.
-func (a *Smoother) raise(e dense.Matrix[float64], lo, hi int) {
+func (a *smoother) raise(e dense.Matrix[float64], lo, hi int) {
 	top := slices.Clone(a.t[lo:hi])
 	for i := range e.Rows {
 		r := a.row[i]
@@ -163,7 +163,7 @@ func (a *Smoother) raise(e dense.Matrix[float64], lo, hi int) {
 
 // rescale sets the reference of feature f to the larger of its own and t, and returns the factor for sums relative to
 // t.
-func (a *Smoother) rescale(f int, t float64) float64 {
+func (a *smoother) rescale(f int, t float64) float64 {
 	old := a.t[f]
 	if t <= old {
 		return math.Exp(t - old)
@@ -174,8 +174,8 @@ func (a *Smoother) rescale(f int, t float64) float64 {
 }
 
 // Merge adds the rows of o, a Smoother. The result equals adding its rows here, up to rounding.
-func (a *Smoother) Merge(sums Sums) error {
-	o, ok := sums.(*Smoother)
+func (a *smoother) Merge(sums Sums) error {
+	o, ok := sums.(*smoother)
 	if !ok {
 		return otherSums(a, sums)
 	}
@@ -203,7 +203,7 @@ func (a *Smoother) Merge(sums Sums) error {
 }
 
 // Model is the smoother of the rows so far. It has no penalty, so λ is ignored.
-func (a *Smoother) Model(float64) (*Model, error) {
+func (a *smoother) Model(float64) (*Model, error) {
 	if a.n == 0 || !(a.total > 0) {
 		return nil, fmt.Errorf("smoother of no rows, or of none that has a weight: %w", ErrNoRows)
 	}

@@ -21,9 +21,9 @@ func positiveSpec(dim, m int) randfeat.Spec {
 		Dim: dim, M: m, Seed: 4}
 }
 
-func mustSmoother(t *testing.T, s Setup, x, y dense.Matrix[float64]) *Smoother {
+func mustSmoother(t *testing.T, s Setup, x, y dense.Matrix[float64]) *smoother {
 	t.Helper()
-	a, err := NewSmoother(s)
+	a, err := newSmoother(s)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -33,7 +33,7 @@ func mustSmoother(t *testing.T, s Setup, x, y dense.Matrix[float64]) *Smoother {
 	return a
 }
 
-func smootherModel(t *testing.T, a *Smoother) *Model {
+func smootherModel(t *testing.T, a *smoother) *Model {
 	t.Helper()
 	m, err := a.Model(0)
 	if err != nil {
@@ -132,7 +132,7 @@ func TestSmootherMergeAndBits(t *testing.T) {
 	for _, procs := range []int{1, 3} {
 		func() {
 			defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(procs))
-			a, err := NewSmoother(s)
+			a, err := newSmoother(s)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -163,7 +163,7 @@ func TestSmootherMergeAndBits(t *testing.T) {
 	if err := other.Merge(mustSmoother(t, s, x, y)); !errors.Is(err, ErrMismatch) {
 		t.Errorf("merge of another map: %v", err)
 	}
-	empty, _ := NewSmoother(s)
+	empty, _ := newSmoother(s)
 	if _, err := empty.Model(0); !errors.Is(err, ErrNoRows) {
 		t.Errorf("no rows: %v", err)
 	}

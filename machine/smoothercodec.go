@@ -17,11 +17,11 @@ var sumsFormat = seal.Format{Magic: "randfeat sums\n\x00\x00", Version: 1, Count
 var sumsTasks = []Task{Regression, Classification, Unsupervised}
 
 // MarshalBinary is AppendBinary to no bytes.
-func (a *Smoother) MarshalBinary() ([]byte, error) { return a.AppendBinary(nil) }
+func (a *smoother) MarshalBinary() ([]byte, error) { return a.AppendBinary(nil) }
 
 // AppendBinary appends the sums to b. A fit that continues from them is bit-identical to one that was never
 // interrupted.
-func (a *Smoother) AppendBinary(b []byte) ([]byte, error) {
+func (a *smoother) AppendBinary(b []byte) ([]byte, error) {
 	start := len(b)
 	b = slices.Grow(b, sumsFormat.Size(a.sumsSize()))
 	b = sumsFormat.Begin(b, seal.Header{Flag: uint16(flag(a.setup.Weighted)), Fingerprint: a.keys.m.Fingerprint(),
@@ -38,8 +38,8 @@ func (a *Smoother) AppendBinary(b []byte) ([]byte, error) {
 
 // unmarshalSmoother reads the output of AppendBinary for the same setup. Sums of another map, task or shape are
 // ErrMismatch; any other damage is ErrCorrupt. The setup bounds the memory, whatever b claims.
-func unmarshalSmoother(s Setup, b []byte) (*Smoother, error) {
-	a, err := NewSmoother(s)
+func unmarshalSmoother(s Setup, b []byte) (*smoother, error) {
+	a, err := newSmoother(s)
 	if err != nil {
 		return nil, err
 	}
@@ -68,12 +68,12 @@ func unmarshalDensity(s Setup, b []byte) (*Density, error) {
 }
 
 // sumsSize is the number of bytes of the sums.
-func (a *Smoother) sumsSize() int {
+func (a *smoother) sumsSize() int {
 	return 8 * (len(a.t) + len(a.sums.Data) + len(a.ySum) + int(flag(a.setup.Weighted)))
 }
 
 // unmarshal fills a, which has no rows.
-func (a *Smoother) unmarshal(b []byte) error {
+func (a *smoother) unmarshal(b []byte) error {
 	h, body, err := sumsFormat.Open(b)
 	if err != nil {
 		return err

@@ -46,7 +46,7 @@ func WriteSums(w io.Writer, s Sums) error {
 // SumsSize is the number of bytes that WriteSums writes.
 func SumsSize(s Sums) int64 {
 	switch s := s.(type) {
-	case *Smoother:
+	case *smoother:
 		return int64(sumsFormat.Size(s.sumsSize()))
 	case *Density:
 		return int64(sumsFormat.Size(s.sums.sumsSize()))
@@ -76,7 +76,7 @@ func ReadSums(into Sums, r io.Reader, size int64) error {
 	if d, ok := into.(*Density); ok {
 		return d.sums.unmarshal(b)
 	}
-	return into.(*Smoother).unmarshal(b)
+	return into.(*smoother).unmarshal(b)
 }
 
 // SumsLike returns empty sums of the kind and setup of s. Ridge sums share the scratch memory for features with s, so
@@ -85,10 +85,10 @@ func SumsLike(s Sums) (Sums, error) {
 	switch s := s.(type) {
 	case *Ridge:
 		return s.another(), nil
-	case *GP:
-		return &GP{s.another()}, nil
-	case *Smoother:
-		return NewSmoother(s.setup)
+	case *gp:
+		return &gp{s.another()}, nil
+	case *smoother:
+		return newSmoother(s.setup)
 	case *Density:
 		return NewDensity(s.sums.setup)
 	}
@@ -99,7 +99,7 @@ func ridgeOf(s Sums) *Ridge {
 	switch s := s.(type) {
 	case *Ridge:
 		return s
-	case *GP:
+	case *gp:
 		return s.Ridge
 	}
 	return nil

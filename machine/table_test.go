@@ -10,6 +10,7 @@ import (
 
 	"github.com/randfeat/randfeat/data"
 	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/number"
 )
 
 // tableModels are models of one table: what each predicts is known from the matrix of its encoded rows.
@@ -71,7 +72,7 @@ func tableModels(t testing.TB) (map[string]*Model, data.Source) {
 			if positive {
 				spec = positiveSpec(dim, 16)
 			}
-			s, err := NewSmoother(Setup{Spec: spec, Outputs: outputs, Task: Classification})
+			s, err := newSmoother(Setup{Spec: spec, Outputs: outputs, Task: Classification})
 			if err == nil {
 				err = s.AddRows(rows)
 			}
@@ -282,7 +283,7 @@ func TestTableRunEach(t *testing.T) {
 		}
 		got = append(got, texts(dst)...)
 		for _, y := range cells.Cols[3].Text {
-			if _, ok := data.ParseNumber(y); ok {
+			if _, ok := number.Parse(y); ok {
 				ys++
 			}
 		}

@@ -12,7 +12,7 @@ import (
 	"slices"
 
 	"github.com/randfeat/randfeat/attention/choose"
-	"github.com/randfeat/randfeat/data"
+	"github.com/randfeat/randfeat/internal/localfile"
 	"github.com/randfeat/randfeat/internal/namedjson"
 	"github.com/randfeat/randfeat/models/decoder"
 )
@@ -67,7 +67,7 @@ func (a *Attention) Save(path string) error {
 	if err != nil {
 		return err
 	}
-	f, err := data.CreateAtomic(path)
+	f, err := localfile.Create(path)
 	if err != nil {
 		return err
 	}

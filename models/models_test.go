@@ -395,3 +395,62 @@ func ExampleEncoder_Embed() {
 	fmt.Println(x.Rows, x.Cols == m.Encoder.Dim(), err)
 	// Output: 2 true <nil>
 }
+
+// A document is read once, and questions go on from copies of the session. The saved session goes on with the same bits.
+func ExampleDecoder_Session() {
+	folder, remove := tiny.Temporary("llama")
+	defer remove()
+	m, err := models.Open(folder, models.Options{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer m.Close()
+	document, err := m.Decoder.Session()
+	if err == nil {
+		err = document.Read(ctx, m.Tokens.Encode(nil, "It was decided to renew the bridge."))
+	}
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	ask := func(s *models.Session) (answer string) {
+		if err := s.Read(ctx, m.Tokens.Encode(nil, " What was decided?")); err != nil {
+			return err.Error()
+		}
+		if _, err := s.Generate(ctx, models.Generate{MaxTokens: 4}, func(text string) error {
+			answer += text
+			return nil
+		}); err != nil {
+			return err.Error()
+		}
+		return answer
+	}
+	first := ask(document.Fork())
+	path := filepath.Join(folder, "document.rfs")
+	if err := document.Save(path, "minutes"); err != nil {
+		fmt.Println(err)
+		return
+	}
+	saved, err := m.Decoder.Resume(path)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(saved.Len() == document.Len(), ask(saved) == first)
+	// Output: true true
+}
+
+func ExampleOpen() {
+	folder, remove := tiny.Temporary("qwen2")
+	defer remove()
+	m, err := models.Open(folder, models.Options{Precision: "int8"})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer m.Close()
+	c := m.Config()
+	fmt.Println(c.Architecture, c.Layers, m.Encoder == nil, m.Decoder != nil)
+	// Output: qwen2 2 true true
+}

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 
 	"github.com/randfeat/randfeat/models/decoder"
 	"github.com/randfeat/randfeat/models/encoder"
@@ -36,53 +37,58 @@ type Model struct {
 // mapped: to update a file, rename another over it; never write into it.
 func Open(path string, opt Options) (*Model, error) {
 	m := &Model{}
-	if err := m.open(path); err != nil {
-		if m.file != nil {
-			m.file.Close()
-		}
+	tokens, err := m.open(path)
+	if err != nil {
 		return nil, err
 	}
-	if err := m.load(path, opt); err != nil {
+	// The tokenizer is read while the weights are packed.
+	var tokensErr error
+	var both sync.WaitGroup
+	both.Go(func() { m.Tokens, tokensErr = tokens() })
+	err = m.load(opt)
+	both.Wait()
+	switch {
+	case tokensErr != nil:
+		err = tokensErr
+	case err == nil && m.Tokens.Len() > m.Config().Vocab:
+		err = fmt.Errorf("%s: the tokenizer has %d tokens, the model %d: %w", path, m.Tokens.Len(), m.Config().Vocab,
+			weights.ErrFormat)
+	}
+	if err != nil {
 		m.file.Close()
 		return nil, err
+	}
+	if m.Decoder != nil {
+		m.Decoder.tokens = m.Tokens
+	} else {
+		m.Encoder.tokens = m.Tokens
 	}
 	return m, nil
 }
 
-// open opens files and tokenizer.
-func (m *Model) open(path string) error {
+// open opens the file and returns how the tokenizer is read.
+func (m *Model) open(path string) (tokens func() (*token.Tokenizer, error), err error) {
 	info, err := os.Stat(path)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	folder := path
 	if !info.IsDir() {
 		if !strings.HasSuffix(path, ".safetensors") {
 			f, err := gguf.Open(path)
-			if err != nil {
-				return err
-			}
 			m.file = f
-			m.Tokens, err = token.FromGGUF(f)
-			return err
+			return func() (*token.Tokenizer, error) { return token.FromGGUF(f) }, err
 		}
 		folder = filepath.Dir(path)
 	}
 	f, err := safetensors.Open(path)
-	if err != nil {
-		return err
-	}
 	m.file = f
-	m.Tokens, err = token.Open(folder)
-	return err
+	return func() (*token.Tokenizer, error) { return token.Open(folder) }, err
 }
 
-func (m *Model) load(path string, opt Options) error {
+// load reads the weights.
+func (m *Model) load(opt Options) error {
 	c := m.file.Config()
-	if m.Tokens.Len() > c.Vocab {
-		return fmt.Errorf("%s: the tokenizer has %d tokens, the model %d: %w", path, m.Tokens.Len(), c.Vocab,
-			weights.ErrFormat)
-	}
 	quantised, err := m.quantised(opt.Precision)
 	if err != nil {
 		return err
@@ -95,14 +101,14 @@ func (m *Model) load(path string, opt Options) error {
 		if err != nil {
 			return err
 		}
-		m.Decoder = &Decoder{model: d, tokens: m.Tokens, base: m.fingerprint}
+		m.Decoder = &Decoder{model: d, base: m.fingerprint}
 		return nil
 	}
 	e, err := encoder.New(m.file, encoder.Options{Quantised: quantised})
 	if err != nil {
 		return err
 	}
-	m.Encoder = &Encoder{model: e, tokens: m.Tokens, passage: c.Passage, normalize: c.Normalize}
+	m.Encoder = &Encoder{model: e, passage: c.Passage, normalize: c.Normalize}
 	return nil
 }
 

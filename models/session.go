@@ -7,7 +7,7 @@ import (
 	"io"
 	"os"
 
-	"github.com/randfeat/randfeat/data"
+	"github.com/randfeat/randfeat/internal/localfile"
 	"github.com/randfeat/randfeat/internal/seal"
 	"github.com/randfeat/randfeat/models/decoder"
 )
@@ -42,7 +42,7 @@ func (s *Session) Save(path, note string) error {
 		}
 		binary.LittleEndian.PutUint64(b[at:], uint64(len(b)-at-8))
 	}
-	f, err := data.CreateAtomic(path)
+	f, err := localfile.Create(path)
 	if err != nil {
 		return err
 	}

@@ -12,6 +12,3 @@ var (
 
 // NoClosedFormError says which quantity has no closed form here.
 type NoClosedFormError = forms.NoClosedFormError
-
-// NoForm is the error for a quantity without a closed form.
-func NoForm(what string) error { return &NoClosedFormError{What: what} }

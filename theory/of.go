@@ -14,87 +14,7 @@ import (
 type Estimator interface {
 	// Form describes the error at one pair, x and y being embedded by the kernel. It returns ErrNoClosedForm where
 	// none is known.
-	Form(kind kernel.Kind, x, y []float64) (Form, error)
-}
-
-// Form is the error of a family at one pair, before the coupling and the number of projections are known:
-//
-//	relative variance = Σ_k e^{LogWeight_k} (rv_k/m + pf·kappa_k) + Cross/m
-//
-// with one term for a plain family and one per base for a hybrid. It is relative to the squared mean.
-type Form struct {
-	Terms []Term
-	// Cross is the relative covariance of bases on shared projections, known for independent rows only.
-	Cross Signed
-	// LogRatio is log(mean/kernel): 0 for an unbiased family.
-	LogRatio float64
-	// LogMass is the log of the mean of Σ_f |φ1_f φ2_f| relative to that of Σ_f φ1_f φ2_f, or a bound on it: 0 for
-	// positive features. It is what rounding costs; see [Moments.LogRounding].
-	LogMass float64
-}
-
-// Signed is a number as sign and logarithm of its modulus; the zero value is 0.
-type Signed = special.Signed
-
-// Term is one base estimator.
-type Term struct {
-	LogWeight float64
-	// Mean is its weight in the mean of the estimate: 1 for a plain family, E λ̂ for a base of a hybrid.
-	Mean  float64
-	Shape forms.Shape
-	LogRV float64 // log relative variance of one projection
-	// V are the power sums of the vector v that the estimate depends on by ω·v, x+y or x−y for the plain families, in
-	// the coordinates in which ω is drawn. V.Two, v² or z², is the argument of kappa.
-	V   Powers
-	Dim int
-	// Couples says that kappa of Shape describes coupled rows; otherwise only independent rows have a form.
-	Couples bool
-	// Radial marks features weighted by |ω|² (OPRF, GERF with A ≠ 0): their coupled form needs rows that are not cut
-	// from a padded dimension.
-	Radial bool
-	// Cosine marks the plain mean of cos ω·(x-y), the one map with a form for projections of fixed norm (ORF′) and for
-	// kernels given by a spectrum.
-	Cosine bool
-}
-
-// Powers are the sums Σ v_l², Σ v_l⁴ and Σ v_l⁶ of a vector.
-type Powers struct{ Two, Four, Six float64 }
-
-func (p *Powers) add(v float64) {
-	v *= v
-	p.Two += v
-	p.Four += v * v
-	p.Six += v * v * v
-}
-
-// PowersOf are the power sums of v.
-func PowersOf(v []float64) (p Powers) {
-	for _, a := range v {
-		p.add(a)
-	}
-	return p
-}
-
-// PowersOfSum are the power sums of x + s·y.
-func PowersOfSum(x []float64, s float64, y []float64) (p Powers) {
-	for i, a := range x {
-		p.add(a + s*y[i])
-	}
-	return p
-}
-
-// Simple is the Form of an unbiased family with one base and coupled forms in dimension d.
-func Simple(shape forms.Shape, d int, logRV float64, v Powers) Form {
-	f := Form{Terms: []Term{{Mean: 1, Shape: shape, LogRV: logRV, V: v, Dim: d, Couples: true}}}
-	if shape == forms.Trigonometric { // features of modulus 1 estimate e^{-|v|²/2}
-		f.LogMass = v.Two / 2
-	}
-	return f
-}
-
-// Uncoupled is the Form of an unbiased family in dimension d whose error is known for independent rows only.
-func Uncoupled(d int, logRV float64) Form {
-	return Form{Terms: []Term{{Mean: 1, LogRV: logRV, Dim: d}}}
+	Form(kind kernel.Kind, x, y []float64) (forms.Form, error)
 }
 
 // Moments are the predicted moments of an estimate of κ(x, y), as natural logarithms; -Inf is an exact zero.
@@ -146,7 +66,7 @@ func Of(k kernel.Kernel, f Estimator, c coupling.Coupling, m int, x, y []float64
 		return Moments{}, err
 	}
 	if !k.Kind.Exponential() && (len(form.Terms) != 1 || !form.Terms[0].Cosine) {
-		return Moments{}, NoForm(fmt.Sprintf("the %v kernel with a family other than trig", k.Kind))
+		return Moments{}, forms.NoForm(fmt.Sprintf("the %v kernel with a family other than trig", k.Kind))
 	}
 	if prime, ok := c.(coupling.ORFPrime); ok || k.Kind == kernel.Bessel {
 		radius := 1.0
@@ -155,11 +75,11 @@ func Of(k kernel.Kernel, f Estimator, c coupling.Coupling, m int, x, y []float64
 		}
 		return fixedNorm(k, form, c, m, u, v, radius)
 	}
-	logRel, approximate, err := form.logRelVar(c, m)
+	logRel, approximate, err := logRelVar(form, c, m)
 	if err != nil {
 		return Moments{}, err
 	}
-	logRow, err := form.logRowRatio(c, m)
+	logRow, err := formRowRatio(form, c, m)
 	if err != nil {
 		return Moments{}, err
 	}
@@ -176,10 +96,10 @@ func Of(k kernel.Kernel, f Estimator, c coupling.Coupling, m int, x, y []float64
 }
 
 // logRelVar is the log relative variance of m rows.
-func (f Form) logRelVar(c coupling.Coupling, m int) (logRel float64, approximate bool, err error) {
+func logRelVar(f forms.Form, c coupling.Coupling, m int) (logRel float64, approximate bool, err error) {
 	logs := make([]float64, 0, len(f.Terms)+1)
 	for _, t := range f.Terms {
-		v, approx, err := t.logRelMSE(c, m)
+		v, approx, err := logRelMSE(t, c, m)
 		if err != nil {
 			return 0, false, err
 		}
@@ -191,30 +111,30 @@ func (f Form) logRelVar(c coupling.Coupling, m int) (logRel float64, approximate
 		return total, approximate, nil
 	}
 	if m > 1 && coupling.Pairs(c, f.Terms[0].Dim).Kind != coupling.PairIndependent {
-		return 0, false, NoForm("bases on shared projections with coupled rows")
+		return 0, false, forms.NoForm("bases on shared projections with coupled rows")
 	}
-	sum := special.SumSigned(Signed{Sign: 1, Log: total}, f.Cross.Scale(-math.Log(float64(m))))
+	sum := special.SumSigned(special.Signed{Sign: 1, Log: total}, f.Cross.Scale(-math.Log(float64(m))))
 	if sum.Sign <= 0 { // a variance of zero, up to rounding
 		return math.Inf(-1), approximate, nil
 	}
 	return sum.Log, approximate, nil
 }
 
-func (t Term) logRelMSE(c coupling.Coupling, m int) (logRel float64, approximate bool, err error) {
+func logRelMSE(t forms.Term, c coupling.Coupling, m int) (logRel float64, approximate bool, err error) {
 	pairs := coupling.Pairs(c, t.Dim)
 	if m == 1 || pairs.Kind == coupling.PairIndependent {
 		e, _ := coupling.Excess(c, t.Dim, m)
 		return t.LogRV - math.Log(float64(m)), e.Fourth != 0, nil
 	}
 	if pairs.Kind == coupling.PairUnknown {
-		return 0, false, NoForm(fmt.Sprintf("the variance under the %s coupling", c.Name()))
+		return 0, false, forms.NoForm(fmt.Sprintf("the variance under the %s coupling", c.Name()))
 	}
 	if !t.Couples {
-		return 0, false, NoForm(fmt.Sprintf("this family under the %s coupling: only independent rows have one",
+		return 0, false, forms.NoForm(fmt.Sprintf("this family under the %s coupling: only independent rows have one",
 			c.Name()))
 	}
 	if t.Radial && pairs.Dim != t.Dim {
-		return 0, false, NoForm(fmt.Sprintf("features weighted by |ω|² under the %s coupling, padded from %d to %d",
+		return 0, false, forms.NoForm(fmt.Sprintf("features weighted by |ω|² under the %s coupling, padded from %d to %d",
 			c.Name(), t.Dim, pairs.Dim))
 	}
 	logRel, err = forms.LogRelMSE(t.Shape, pairs.Kind, pairs.Dim, m, t.LogRV, t.V.Two)
@@ -223,10 +143,11 @@ func (t Term) logRelMSE(c coupling.Coupling, m int) (logRel float64, approximate
 
 // fixedNorm is ORF′ (ORF Thms 2, 4): cosines of projections of a fixed norm, whose mean is the Bessel kernel, whatever
 // kernel was asked for.
-func fixedNorm(k kernel.Kernel, f Form, c coupling.Coupling, m int, u, v []float64, radius float64) (Moments, error) {
+func fixedNorm(k kernel.Kernel, f forms.Form, c coupling.Coupling, m int, u, v []float64,
+	radius float64) (Moments, error) {
 	t := f.Terms[0]
 	if len(f.Terms) != 1 || !t.Cosine || f.LogRatio != 0 || t.Dim != len(u) {
-		return Moments{}, NoForm("projections of fixed norm with a family other than trig")
+		return Moments{}, forms.NoForm("projections of fixed norm with a family other than trig")
 	}
 	d, z := len(u), radius*math.Sqrt(t.V.Two)
 	var logVar float64
@@ -236,7 +157,7 @@ func fixedNorm(k kernel.Kernel, f Form, c coupling.Coupling, m int, u, v []float
 	case m == 1 || pairs.Kind == coupling.PairIndependent:
 		logVar = forms.LogVarORFPrime(d, 1, z) - math.Log(float64(m))
 	default:
-		return Moments{}, NoForm(fmt.Sprintf("the Bessel kernel under the %s coupling", c.Name()))
+		return Moments{}, forms.NoForm(fmt.Sprintf("the Bessel kernel under the %s coupling", c.Name()))
 	}
 	unit := kernel.Kernel{Kind: k.Kind}
 	out := Moments{LogKernel: unit.Log(u, v), LogMean: special.BesselJLog(d, z).Log, LogVar: logVar,

@@ -11,11 +11,11 @@ import (
 
 // logRowRatio is the log of the mean over that of Haar directions: 0 for couplings whose rows have exactly their law,
 // a small number for HD and Givens products (docs/theory.md §4.6).
-func (f Form) logRowRatio(c coupling.Coupling, m int) (float64, error) {
+func formRowRatio(f forms.Form, c coupling.Coupling, m int) (float64, error) {
 	sum := special.Signed{}
 	biased := false
 	for _, t := range f.Terms {
-		r, err := t.logRowRatio(c, m)
+		r, err := logRowRatio(t, c, m)
 		if err != nil {
 			return 0, err
 		}
@@ -26,7 +26,7 @@ func (f Form) logRowRatio(c coupling.Coupling, m int) (float64, error) {
 	case !biased:
 		return 0, nil
 	case sum.Sign <= 0:
-		return 0, NoForm(fmt.Sprintf("the mean under the %s coupling, whose rows are not uniform", c.Name()))
+		return 0, forms.NoForm(fmt.Sprintf("the mean under the %s coupling, whose rows are not uniform", c.Name()))
 	}
 	return sum.Log, nil
 }
@@ -34,18 +34,18 @@ func (f Form) logRowRatio(c coupling.Coupling, m int) (float64, error) {
 // maxRowRatio bounds the log ratios that are reported: beyond, the expansion has nothing to say.
 const maxRowRatio = 0.1
 
-func (t Term) logRowRatio(c coupling.Coupling, m int) (float64, error) {
+func logRowRatio(t forms.Term, c coupling.Coupling, m int) (float64, error) {
 	e, ok := coupling.Excess(c, t.Dim, m)
 	switch {
 	case ok && e.Fourth == 0 && e.Sixth == 0:
 		return 0, nil
 	case !ok || !t.Couples || t.Radial && e.Dim != t.Dim:
-		return 0, NoForm(fmt.Sprintf("the bias of this family under the %s coupling, whose rows are not uniform",
+		return 0, forms.NoForm(fmt.Sprintf("the bias of this family under the %s coupling, whose rows are not uniform",
 			c.Name()))
 	}
 	c4, c6 := forms.RowCumulants(e.Dim, e.Fourth, e.Sixth, t.V.Two, t.V.Four, t.V.Six)
-	if !((math.Abs(c4)+math.Abs(c6)+t.rowError(c, e.Dim, c6))*t.rowScale() <= maxRowRatio) {
-		return 0, NoForm(fmt.Sprintf("the bias under the %s coupling at this pair, too large for its expansion", c.Name()))
+	if !((math.Abs(c4)+math.Abs(c6)+rowError(t, c, e.Dim, c6))*rowScale(t) <= maxRowRatio) {
+		return 0, forms.NoForm(fmt.Sprintf("the bias under the %s coupling at this pair, too large for its expansion", c.Name()))
 	}
 	if t.Shape == forms.Trigonometric {
 		c6 = -c6
@@ -56,7 +56,7 @@ func (t Term) logRowRatio(c coupling.Coupling, m int) (float64, error) {
 // rowError bounds what the expansion of logRowRatio leaves out, by measurement (TestRowBias): about the last term, and
 // for HD products a part of eighth order in |v|, largest where a few coordinates that are closed under exclusive or
 // carry v, with the later orders as an exponential.
-func (t Term) rowError(c coupling.Coupling, n int, c6 float64) float64 {
+func rowError(t forms.Term, c coupling.Coupling, n int, c6 float64) float64 {
 	if _, ok := c.(coupling.Givens); ok {
 		return math.Abs(c6)
 	}
@@ -69,7 +69,7 @@ func (t Term) rowError(c coupling.Coupling, n int, c6 float64) float64 {
 
 // rowScale is 1, or the kernel over its value at |z| = 2 for trigonometric features of more distant pairs: relative
 // to so small a value no error of theirs is small.
-func (t Term) rowScale() float64 {
+func rowScale(t forms.Term) float64 {
 	if t.Shape != forms.Trigonometric {
 		return 1
 	}

@@ -31,11 +31,11 @@ func Warning(k kernel.Kernel, f Estimator, c coupling.Coupling, m int, x, y []fl
 }
 
 // hazards are what can be wrong with one term of an estimator under a coupling, the gravest first.
-var hazards = []func(t Term, c coupling.Coupling, m int) string{unevenRows, worsePairs, zeroSum}
+var hazards = []func(t forms.Term, c coupling.Coupling, m int) string{unevenRows, worsePairs, zeroSum}
 
 // fixedNorms: ORF′ does not estimate the kernel asked for, since rows of one norm are no Gaussian rows. Only unit rows
 // with trigonometric features have a kernel of their own, Bessel's (docs/theory.md §4.4).
-func fixedNorms(k kernel.Kernel, f Estimator, form Form, err error, c coupling.Coupling) string {
+func fixedNorms(k kernel.Kernel, f Estimator, form forms.Form, err error, c coupling.Coupling) string {
 	prime, fixed := c.(coupling.ORFPrime)
 	switch {
 	case !fixed:
@@ -59,14 +59,14 @@ func fixedNorms(k kernel.Kernel, f Estimator, form Form, err error, c coupling.C
 const hazardMargin = 0.02
 
 // unevenRows: HD products of few factors or small size, and Givens products of few rotations (docs/theory.md §4.6).
-func unevenRows(t Term, c coupling.Coupling, m int) string {
+func unevenRows(t forms.Term, c coupling.Coupling, m int) string {
 	e, ok := coupling.Excess(c, t.Dim, m)
 	if ok && e.Fourth == 0 && e.Sixth == 0 {
 		return ""
 	}
 	size := "a bias that may exceed 10 %"
-	switch ratio, err := t.logRowRatio(c, m); {
-	case err == nil && math.Abs(ratio)*t.rowScale() <= hazardMargin/2:
+	switch ratio, err := logRowRatio(t, c, m); {
+	case err == nil && math.Abs(ratio)*rowScale(t) <= hazardMargin/2:
 		return ""
 	case err == nil:
 		size = fmt.Sprintf("a bias of about %+.1f %%", 100*math.Expm1(ratio))
@@ -87,7 +87,7 @@ func unevenRows(t Term, c coupling.Coupling, m int) string {
 }
 
 // worsePairs: closed forms say that the error is larger than that of orthogonal or independent rows.
-func worsePairs(t Term, c coupling.Coupling, m int) string {
+func worsePairs(t forms.Term, c coupling.Coupling, m int) string {
 	pairs := coupling.Pairs(c, t.Dim)
 	if !t.Couples || pairs.Kind <= coupling.PairIndependent || t.Radial && pairs.Dim != t.Dim {
 		return ""
@@ -103,7 +103,7 @@ func worsePairs(t Term, c coupling.Coupling, m int) string {
 	for _, law := range []coupling.PairKind{coupling.PairOrthogonal, coupling.PairIndependent} {
 		if ratio := math.Exp(own - at(law)); ratio > 1+hazardMargin {
 			return fmt.Sprintf("the %s coupling makes %v features worse than %v rows: %.0f %% more variance at |%s|² = %.3g "+
-				"in dimension %d; use %s", c.Name(), t.Shape, law, 100*(ratio-1), t.vector(), t.V.Two, t.Dim,
+				"in dimension %d; use %s", c.Name(), t.Shape, law, 100*(ratio-1), vector(t), t.V.Two, t.Dim,
 				map[coupling.PairKind]string{coupling.PairOrthogonal: "orthogonal",
 					coupling.PairIndependent: "iid"}[law])
 		}
@@ -112,7 +112,7 @@ func worsePairs(t Term, c coupling.Coupling, m int) string {
 }
 
 // vector names what the term depends on.
-func (t Term) vector() string {
+func vector(t forms.Term) string {
 	if t.Shape == forms.Trigonometric {
 		return "x−y"
 	}
@@ -122,7 +122,7 @@ func (t Term) vector() string {
 // zeroSum: rows that sum to nearly zero have no closed form, but even functions of ω·v see the antipodal pairs as
 // repetitions. Measured at |v| ≤ 2 (TestWarningsAreTrue): always more variance than orthogonal rows, in 2 and 3
 // dimensions more than independent ones.
-func zeroSum(t Term, c coupling.Coupling, m int) string {
+func zeroSum(t forms.Term, c coupling.Coupling, m int) string {
 	switch c.(type) {
 	case coupling.SimplexPlus, coupling.Optimised:
 	default:
@@ -132,5 +132,5 @@ func zeroSum(t Term, c coupling.Coupling, m int) string {
 		return ""
 	}
 	return fmt.Sprintf("the %s coupling makes %v features worse than orthogonal rows at |%s| ≤ 2; use orthogonal",
-		c.Name(), t.Shape, t.vector())
+		c.Name(), t.Shape, vector(t))
 }

@@ -10,9 +10,9 @@ import (
 	"github.com/randfeat/randfeat/coupling"
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/family"
+	"github.com/randfeat/randfeat/internal/forms"
 	"github.com/randfeat/randfeat/internal/plan"
 	"github.com/randfeat/randfeat/kernel"
-	"github.com/randfeat/randfeat/theory"
 )
 
 // exponentialLaw is the law of single-exponential features: all families of which one projection ω gives
@@ -42,7 +42,7 @@ type branch struct {
 }
 
 func newExponentialLaw(f family.Family, dim int) (*exponentialLaw, error) {
-	none := theory.NoForm(fmt.Sprintf("covariances of the weights of two keys (family %s)", f.Name()))
+	none := forms.NoForm(fmt.Sprintf("covariances of the weights of two keys (family %s)", f.Name()))
 	draws, err := f.Draws(kernel.Softmax, dim, 1)
 	if err != nil {
 		return nil, err

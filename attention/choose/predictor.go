@@ -8,6 +8,7 @@ import (
 	"github.com/randfeat/randfeat/coupling"
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/family"
+	"github.com/randfeat/randfeat/internal/forms"
 	"github.com/randfeat/randfeat/kernel"
 	"github.com/randfeat/randfeat/theory"
 )
@@ -46,7 +47,7 @@ func newPredictor(s randfeat.Spec) *predictor {
 		return p.fail(err)
 	}
 	if _, ok := s.Coupling.(coupling.ORFPrime); ok || !p.kernel.Kind.Exponential() {
-		p.basis, p.err = UpperBound, theory.NoForm("covariances of the weights of two keys with projections that are not normal")
+		p.basis, p.err = UpperBound, forms.NoForm("covariances of the weights of two keys with projections that are not normal")
 		return p
 	}
 	if p.law, err = lawOf(f, dim); err != nil {

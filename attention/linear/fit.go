@@ -228,12 +228,12 @@ func HeadSpecs(spec randfeat.Spec, n int) []randfeat.Spec {
 	for h := range specs {
 		specs[h] = spec
 	}
-	return Redraw(specs, spec.Seed)
+	return redraw(specs, spec.Seed)
 }
 
-// Redraw returns the specs with other projections and the same parameters: head h has the seed that HeadSpecs would
+// redraw returns the specs with other projections and the same parameters: head h has the seed that HeadSpecs would
 // give it. This is the only way projections change; nothing redraws them on its own.
-func Redraw(specs []randfeat.Spec, seed uint64) []randfeat.Spec {
+func redraw(specs []randfeat.Spec, seed uint64) []randfeat.Spec {
 	out := make([]randfeat.Spec, len(specs))
 	for h, s := range specs {
 		out[h] = s.WithSeed(seed + uint64(h)*seedStep)

@@ -231,7 +231,7 @@ func TestHeadSeeds(t *testing.T) {
 	spec := randfeat.Spec{Kernel: kernel.Attention(4), Family: family.OPRF{A: -0.1}, Dim: 4, M: 8, Seed: 5}
 	seen := map[[32]byte]string{}
 	for name, specs := range map[string][]randfeat.Spec{
-		"seed 5": HeadSpecs(spec, 4), "seed 6": Redraw(HeadSpecs(spec, 4), 6), "seed 7": HeadSpecs(spec.WithSeed(7), 4),
+		"seed 5": HeadSpecs(spec, 4), "seed 6": redraw(HeadSpecs(spec, 4), 6), "seed 7": HeadSpecs(spec.WithSeed(7), 4),
 	} {
 		maps, err := NewMaps[float32](specs)
 		if err != nil {

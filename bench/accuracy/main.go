@@ -30,8 +30,8 @@ import (
 	"runtime"
 	"strings"
 
-	"github.com/randfeat/randfeat/data"
 	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/npy"
 )
 
 type config struct {
@@ -258,7 +258,7 @@ func writeNPY(path string, m dense.Matrix[float64]) error {
 		return err
 	}
 	defer f.Close()
-	w, err := data.NewNPYWriter[float64](f, m.Rows, m.Cols)
+	w, err := npy.NewWriter[float64](f, m.Rows, m.Cols)
 	if err != nil {
 		return err
 	}

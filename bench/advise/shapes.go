@@ -11,6 +11,7 @@ import (
 
 	"github.com/randfeat/randfeat/data"
 	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/npy"
 	"github.com/randfeat/randfeat/internal/rng"
 )
 
@@ -230,11 +231,11 @@ func headRows(dir string, head int) func(*rand.Rand, int) (q, k dense.Matrix[flo
 	return func(r *rand.Rand, n int) (q, k dense.Matrix[float64], err error) {
 		var sides [2]dense.Matrix[float64]
 		for i, side := range []string{"q", "k"} {
-			t, err := data.ReadNPYTensorFile(filepath.Join(dir, side+".npy"))
+			t, err := npy.ReadTensorFile(filepath.Join(dir, side+".npy"))
 			if err != nil {
 				return q, k, err
 			}
-			all := data.Floats[float32](t)
+			all := npy.Floats[float32](t)
 			b, h, l, d := t.Shape[0], t.Shape[1], t.Shape[2], t.Shape[3]
 			sides[i] = dense.New[float64](n, d)
 			for a, at := range r.Perm(b * l)[:n] {

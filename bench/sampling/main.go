@@ -16,10 +16,10 @@ import (
 
 	"github.com/randfeat/randfeat"
 	"github.com/randfeat/randfeat/coupling"
-	"github.com/randfeat/randfeat/data"
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/family"
 	"github.com/randfeat/randfeat/internal/kern"
+	"github.com/randfeat/randfeat/internal/npy"
 	"github.com/randfeat/randfeat/internal/rng"
 	"github.com/randfeat/randfeat/kernel"
 	"github.com/randfeat/randfeat/sampling"
@@ -199,7 +199,7 @@ func cpu() string {
 }
 
 func read(path string) (dense.Matrix[float32], error) {
-	a, err := data.ReadNPYFile(path)
+	a, err := npy.ReadFile(path)
 	if err != nil {
 		return dense.Matrix[float32]{}, err
 	}

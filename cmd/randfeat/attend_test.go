@@ -17,10 +17,10 @@ import (
 	"github.com/randfeat/randfeat/cmd/randfeat/internal/attend"
 	"github.com/randfeat/randfeat/cmd/randfeat/internal/cli"
 	"github.com/randfeat/randfeat/coupling"
-	"github.com/randfeat/randfeat/data"
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/family"
 	"github.com/randfeat/randfeat/internal/heads"
+	"github.com/randfeat/randfeat/internal/npy"
 	"github.com/randfeat/randfeat/internal/rng"
 	"github.com/randfeat/randfeat/kernel"
 )
@@ -45,7 +45,7 @@ func saveAs[T dense.Float](t *testing.T, dir, name string, m dense.Matrix[T], sh
 	t.Helper()
 	path := filepath.Join(dir, name)
 	var b bytes.Buffer
-	w, err := data.NewNPYTensorWriter[T](&b, shape)
+	w, err := npy.NewTensorWriter[T](&b, shape)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -73,9 +73,9 @@ func saveInts(t *testing.T, dir, name, shape string, v ...byte) string {
 	return path
 }
 
-func loadTensor(t *testing.T, path string) data.Tensor {
+func loadTensor(t *testing.T, path string) npy.Tensor {
 	t.Helper()
-	a, err := data.ReadNPYTensorFile(path)
+	a, err := npy.ReadTensorFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -130,7 +130,7 @@ func TestAttendExactLayouts(t *testing.T) {
 				t.Errorf("stderr %q", o.stderr)
 			}
 			got := loadTensor(t, out)
-			if !slices.Equal(got.Shape, c.want) || got.DType != data.Float64 {
+			if !slices.Equal(got.Shape, c.want) || got.DType != npy.Float64 {
 				t.Fatalf("%s: output %v, want %v", c.name, got.Shape, c.want)
 			}
 			rows := func(path string, b, h, heads, length, dim int) dense.Matrix[float64] {

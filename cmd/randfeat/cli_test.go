@@ -12,8 +12,8 @@ import (
 
 	"github.com/randfeat/randfeat/cmd/randfeat/internal/catalog"
 	"github.com/randfeat/randfeat/cmd/randfeat/internal/cli"
-	"github.com/randfeat/randfeat/data"
 	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/npy"
 	"github.com/randfeat/randfeat/internal/rng"
 )
 
@@ -92,15 +92,15 @@ func random(rows, cols int, scale float64, stream uint64) dense.Matrix[float64] 
 func save[T dense.Float](t *testing.T, dir, name string, m dense.Matrix[T]) string {
 	t.Helper()
 	path := filepath.Join(dir, name)
-	if err := data.WriteNPYFile(path, m); err != nil {
+	if err := npy.WriteFile(path, m); err != nil {
 		t.Fatal(err)
 	}
 	return path
 }
 
-func load(t *testing.T, path string) data.Array {
+func load(t *testing.T, path string) npy.Array {
 	t.Helper()
-	a, err := data.ReadNPYFile(path)
+	a, err := npy.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,9 +15,9 @@ import (
 	"github.com/randfeat/randfeat/cmd/randfeat/internal/cli"
 	"github.com/randfeat/randfeat/cmd/randfeat/internal/kernels"
 	"github.com/randfeat/randfeat/coupling"
-	"github.com/randfeat/randfeat/data"
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/family"
+	"github.com/randfeat/randfeat/internal/npy"
 	"github.com/randfeat/randfeat/kernel"
 )
 
@@ -139,7 +139,7 @@ func TestFeaturesLogScale(t *testing.T) {
 	ok(t, "features", in, "-o", out, "--family", "trig", "--kernel", "softmax", "--log-scale", scale, "--projections",
 		"4")
 	phi, s := load(t, out), load(t, scale)
-	if phi.DType != data.Float32 || s.DType != data.Float64 || s.Rows() != 4 || s.Cols() != 1 {
+	if phi.DType != npy.Float32 || s.DType != npy.Float64 || s.Rows() != 4 || s.Cols() != 1 {
 		t.Fatalf("%v, %v, %d×%d", phi.DType, s.DType, s.Rows(), s.Cols())
 	}
 	for i := range x.Rows {
@@ -155,7 +155,7 @@ func TestFeaturesDType(t *testing.T) {
 	dir := t.TempDir()
 	in, out := save(t, dir, "x.npy", random(4, 3, 1, 1)), filepath.Join(dir, "phi.npy")
 	ok(t, "features", in, "-o", out, "--family", "trig", "--dtype", "float32")
-	if a := load(t, out); a.DType != data.Float32 || a.Cols() != 2*cli.DefaultM {
+	if a := load(t, out); a.DType != npy.Float32 || a.Cols() != 2*cli.DefaultM {
 		t.Errorf("%v, %d columns", a.DType, a.Cols())
 	}
 	if o := ok(t, "features", in, "-o", out, "--family", "trig", "--fit", in); !strings.Contains(o.stderr,
@@ -170,7 +170,7 @@ func TestFeaturesDType(t *testing.T) {
 func TestFeaturesThroughPipes(t *testing.T) {
 	var in, stdout, stderr bytes.Buffer
 	x := random(3, 2, 1, 1)
-	if err := data.WriteNPY(&in, x); err != nil {
+	if err := npy.Write(&in, x); err != nil {
 		t.Fatal(err)
 	}
 	code := runChecked(context.Background(), []string{"features", "-", "-o", "-", "--family", "relu", "--projections",
@@ -178,7 +178,7 @@ func TestFeaturesThroughPipes(t *testing.T) {
 	if code != exitDone {
 		t.Fatal(stderr.String())
 	}
-	a, err := data.ReadNPY(&stdout)
+	a, err := npy.Read(&stdout)
 	if err != nil || a.Rows() != 3 || a.Cols() != 5 {
 		t.Errorf("%d×%d, %v", a.Rows(), a.Cols(), err)
 	}
@@ -298,7 +298,7 @@ func TestFeaturesOfHugeRows(t *testing.T) {
 				t.Errorf("%g, %s: exit %d", v, fam, o.code)
 				continue
 			}
-			for _, a := range []data.Array{load(t, out), load(t, scale)} {
+			for _, a := range []npy.Array{load(t, out), load(t, scale)} {
 				if err := a.CheckFinite(); err != nil {
 					t.Errorf("%g, %s: %v", v, fam, err)
 				}

@@ -7,8 +7,8 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/randfeat/randfeat/data"
 	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/npy"
 	"github.com/randfeat/randfeat/internal/tensorfile"
 )
 
@@ -58,11 +58,11 @@ func TestTensorInputs(t *testing.T) {
 		}
 		phi, o := filepath.Join(dir, "phi.npy"), filepath.Join(dir, "o.npy")
 		ok(t, "features", in, "-o", phi, "--family", "trig", "--projections", "4")
-		if a := load(t, phi); a.DType != data.Float32 || a.Rows() != 2 {
+		if a := load(t, phi); a.DType != npy.Float32 || a.Rows() != 2 {
 			t.Errorf("features of %s: %v, %d rows", in, a.DType, a.Rows())
 		}
 		ok(t, "attend", in, in, in, "-o", o, "--exact")
-		if a := load(t, o); a.DType != data.Float32 || a.Rows() != 2 {
+		if a := load(t, o); a.DType != npy.Float32 || a.Rows() != 2 {
 			t.Errorf("attend of %s: %v, %d rows", in, a.DType, a.Rows())
 		}
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/randfeat/randfeat/data"
 	"github.com/randfeat/randfeat/data/files"
+	"github.com/randfeat/randfeat/internal/localfile"
 )
 
 // tree makes files in folders.
@@ -181,14 +182,14 @@ func TestPathsOfStores(t *testing.T) {
 			t.Errorf("%v", err)
 		}
 	}
-	if _, err := data.CreateAtomic("s3://bucket/model.rf"); err == nil || !strings.Contains(err.Error(), "rfbeam") {
+	if _, err := localfile.Create("s3://bucket/model.rf"); err == nil || !strings.Contains(err.Error(), "rfbeam") {
 		t.Errorf("%v", err)
 	}
 	if _, err := data.Open("https://example.org/x.csv", data.Options{}); err == nil || !strings.Contains(err.Error(),
 		"not https://: copy the files to a folder") {
 		t.Errorf("%v", err)
 	}
-	if s := data.Scheme("a/b://c"); s != "" {
+	if s := localfile.Scheme("a/b://c"); s != "" {
 		t.Errorf("scheme %q", s)
 	}
 }

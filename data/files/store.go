@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/randfeat/randfeat/data"
+	"github.com/randfeat/randfeat/internal/localfile"
 )
 
 // Store reads files that are not in the file system: objects of a bucket, whose names begin with a scheme such as
@@ -36,14 +37,17 @@ func RegisterStore(scheme string, s Store) {
 func storeOf(path string) (Store, error) {
 	storesMu.RLock()
 	defer storesMu.RUnlock()
-	if s := stores[data.Scheme(path)]; s != nil {
+	if s := stores[localfile.Scheme(path)]; s != nil {
 		return s, nil
 	}
-	return nil, data.CheckLocal(path)
+	if why := localfile.Remote(path); why != "" {
+		return nil, &data.InputError{Place: path, Detail: why}
+	}
+	return nil, nil
 }
 
 // inStore reports whether a file is an object of a store.
-func inStore(path string) bool { return data.Scheme(path) != "" }
+func inStore(path string) bool { return localfile.Scheme(path) != "" }
 
 // wholeUnit is the size of units where an object is one unit. Stores give objects as a whole, so that a worker which
 // reads a part of one would have to fetch all of it.

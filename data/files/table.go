@@ -12,6 +12,7 @@ import (
 
 	"github.com/randfeat/randfeat/data"
 	"github.com/randfeat/randfeat/data/parquet"
+	"github.com/randfeat/randfeat/internal/number"
 )
 
 // Table is one or more files as one table. It is a [data.Source] of all rows in order, and of every unit by itself.
@@ -614,7 +615,7 @@ func (t *Table) withPartitions(r data.Reader, shard int, want []data.Kind) (data
 			continue
 		}
 		var ok bool
-		if p.numbers[k], ok = data.ParseNumber(p.texts[k]); !ok {
+		if p.numbers[k], ok = number.Parse(p.texts[k]); !ok {
 			name := p.columns[len(p.columns)-len(kinds)+k]
 			return nil, &data.InputError{Place: p.file, Column: name,
 				Detail: fmt.Sprintf("column %q is %.40q by its folder, want a number", name, value)}

@@ -12,7 +12,7 @@ import (
 
 	"github.com/parquet-go/parquet-go/format"
 
-	"github.com/randfeat/randfeat/data"
+	"github.com/randfeat/randfeat/internal/number"
 )
 
 // number converts value v. ok is false for texts that are no numbers.
@@ -23,14 +23,14 @@ func (c *column) number(p *values, v int) (x float64, ok bool) {
 		if !ok {
 			return 0, false
 		}
-		return data.ParseNumber(text)
+		return number.Parse(text)
 	case c.kind == format.Int96:
 		t := int96(p.text(v))
 		return float64(t.Unix()) + float64(t.Nanosecond())/1e9, true
 	case c.half:
 		return float16(binary.LittleEndian.Uint16(p.text(v))), true
 	case c.kind == format.ByteArray:
-		return data.ParseNumber(p.text(v))
+		return number.Parse(p.text(v))
 	case c.kind == format.Float || c.kind == format.Double:
 		return p.float(v), true
 	case c.uint && c.kind == format.Int32:

@@ -13,6 +13,7 @@ import (
 
 	"github.com/randfeat/randfeat/data"
 	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/localfile"
 )
 
 // A row group ends after this many rows or bytes, a page after this many bytes of values.
@@ -24,7 +25,7 @@ const (
 
 type writer struct {
 	path  string
-	file  *data.AtomicFile
+	file  *localfile.File
 	kinds []data.Kind
 	cols  []columnWriter
 	meta  format.FileMetaData
@@ -76,7 +77,7 @@ func Create(path string, columns []string, kinds []data.Kind) (data.Writer, erro
 		w.meta.Schema = append(w.meta.Schema, e)
 	}
 	var err error
-	if w.file, err = data.CreateAtomic(path); err != nil {
+	if w.file, err = localfile.Create(path); err != nil {
 		return nil, err
 	}
 	if err := w.put([]byte(magic)); err != nil {

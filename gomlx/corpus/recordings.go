@@ -14,8 +14,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/randfeat/randfeat/data"
 	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/npy"
 )
 
 // Recording is a piece of sound and what is said in it.
@@ -89,7 +89,7 @@ func ReadFrames(files ...string) ([]dense.Matrix[float32], error) {
 func readFrames(file string) (none dense.Matrix[float32], err error) {
 	switch strings.ToLower(filepath.Ext(file)) {
 	case ".npy":
-		a, err := data.ReadNPYFile(file)
+		a, err := npy.ReadFile(file)
 		if err != nil {
 			return none, err
 		}

@@ -16,9 +16,9 @@ import (
 
 	"github.com/gomlx/gomlx/core/tensors"
 
-	"github.com/randfeat/randfeat/data"
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/gomlx/corpus"
+	"github.com/randfeat/randfeat/internal/npy"
 )
 
 // spoken is a recording of so many frames: its number, and the frame's.
@@ -129,11 +129,11 @@ func TestReadRecordings(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	var npy bytes.Buffer
-	if err := data.WriteNPY(&npy, dense.New[float32](7, 64)); err != nil {
+	var file bytes.Buffer
+	if err := npy.Write(&file, dense.New[float32](7, 64)); err != nil {
 		t.Fatal(err)
 	}
-	write("a.npy", npy.Bytes())
+	write("a.npy", file.Bytes())
 	write("b.wav", chirp())
 	write(corpus.TranscriptsFile, []byte(`{"file": "a.npy", "text": "nothing"}
 {"file": "b.wav", "text": "up", "held": true}

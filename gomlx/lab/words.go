@@ -10,13 +10,13 @@ import (
 
 	"github.com/randfeat/randfeat"
 	"github.com/randfeat/randfeat/coupling"
-	"github.com/randfeat/randfeat/data"
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/family"
 	"github.com/randfeat/randfeat/gomlx/corpus"
 	"github.com/randfeat/randfeat/gomlx/models"
 	"github.com/randfeat/randfeat/gomlx/text"
 	"github.com/randfeat/randfeat/gomlx/train"
+	"github.com/randfeat/randfeat/internal/npy"
 	"github.com/randfeat/randfeat/kernel"
 	"github.com/randfeat/randfeat/sampling"
 )
@@ -132,7 +132,7 @@ func (w *words) save(t *train.Trainer, s *corpus.Stream) error {
 		counts.Data = append(counts.Data, float32(c))
 	}
 	for name, m := range map[string]dense.Matrix[float32]{"keys": table, "queries": queries, "counts": counts} {
-		if err := data.WriteNPYFile(filepath.Join(w.dir, w.set+"-"+name+".npy"), m); err != nil {
+		if err := npy.WriteFile(filepath.Join(w.dir, w.set+"-"+name+".npy"), m); err != nil {
 			return err
 		}
 	}

@@ -13,9 +13,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/randfeat/randfeat/data"
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/family"
+	"github.com/randfeat/randfeat/internal/localfile"
 	"github.com/randfeat/randfeat/internal/tensorfile"
 )
 
@@ -116,7 +116,7 @@ func (m *Model) copyOthers(to string) error {
 }
 
 func write(path string, fill func(io.Writer) error) error {
-	f, err := data.CreateAtomic(path)
+	f, err := localfile.Create(path)
 	if err != nil {
 		return err
 	}

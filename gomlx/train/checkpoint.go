@@ -15,8 +15,8 @@ import (
 	"github.com/gomlx/gomlx/core/tensors"
 	"github.com/gomlx/gomlx/ml/model"
 
-	"github.com/randfeat/randfeat/data"
 	"github.com/randfeat/randfeat/gomlx/models"
+	"github.com/randfeat/randfeat/internal/localfile"
 	"github.com/randfeat/randfeat/internal/tensorfile"
 )
 
@@ -59,7 +59,7 @@ func (t *Trainer) Save(file string, extra map[string]string) (err error) {
 			Data: raw})
 	}
 	f.Seal()
-	out, err := data.CreateAtomic(file)
+	out, err := localfile.Create(file)
 	if err != nil {
 		return err
 	}

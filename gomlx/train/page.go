@@ -9,8 +9,8 @@ import (
 	"path/filepath"
 	"slices"
 
-	"github.com/randfeat/randfeat/data"
 	"github.com/randfeat/randfeat/internal/figure"
+	"github.com/randfeat/randfeat/internal/localfile"
 )
 
 var pageTemplate = template.Must(template.New("page").Parse(`<!doctype html>
@@ -87,7 +87,7 @@ func (r Run) page(t *Trainer) error {
 	if t.Done() < t.Config.Steps {
 		page.Summary += fmt.Sprintf(" The run stopped at step %d.", t.Done())
 	}
-	out, err := data.CreateAtomic(filepath.Join(r.Dir, PageFile))
+	out, err := localfile.Create(filepath.Join(r.Dir, PageFile))
 	if err != nil {
 		return err
 	}

@@ -14,7 +14,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/randfeat/randfeat/data"
+	"github.com/randfeat/randfeat/internal/localfile"
 )
 
 // Files of a run, in its folder.
@@ -165,7 +165,7 @@ func (r Run) openMetrics(step int) (*os.File, error) {
 			}
 		}
 	}
-	if err := data.WriteAtomic(name, b.Bytes()); err != nil {
+	if err := localfile.Write(name, b.Bytes()); err != nil {
 		return nil, err
 	}
 	return os.OpenFile(name, os.O_APPEND|os.O_WRONLY, 0)

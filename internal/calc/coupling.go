@@ -8,7 +8,6 @@ import (
 	"github.com/randfeat/randfeat/internal/forms"
 	"github.com/randfeat/randfeat/internal/kern"
 	"github.com/randfeat/randfeat/internal/omega"
-	"github.com/randfeat/randfeat/theory"
 )
 
 // couplingEntries are the steps of the couplings: docs/theory.md §4.
@@ -49,7 +48,7 @@ func couplingEntries() []Entry {
 				if e.Dim != len(v) {
 					return nil, outOfRange("v", len(v), "a power of two of coordinates")
 				}
-				p := theory.PowersOf(v)
+				p := forms.PowersOf(v)
 				c4, c6 := forms.RowCumulants(e.Dim, e.Fourth, e.Sixth, p.Two, p.Four, p.Six)
 				return Object{{"c4", c4}, {"c6", c6}}, nil
 			},
@@ -119,8 +118,8 @@ func hdProduct(signs [][]float64, x []float64, n int) ([]float64, error) {
 	for i := range ones {
 		ones[i] = 1
 	}
-	s := &coupling.Structured{Dim: len(x), N: n, Rows: n, Blocks: []coupling.HDBlock{{Signs: signs, Norms: ones}}}
-	coupling.NewTransform(s, kern.Reference[float64]()).Apply(y, x, make([]float64, n))
+	s := &omega.Structured{Dim: len(x), N: n, Rows: n, Blocks: []omega.HDBlock{{Signs: signs, Norms: ones}}}
+	omega.NewTransform(s, kern.Reference[float64]()).Apply(y, x, make([]float64, n))
 	return y, nil
 }
 

@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/randfeat/randfeat/data"
+	"github.com/randfeat/randfeat/internal/npy"
 )
 
 // The copies at hand differ from the public ones by little: these make the one from the other. The checksum of the
@@ -61,13 +61,13 @@ func tableOfXY(b []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	read := func(name string) (data.Tensor, error) {
+	read := func(name string) (npy.Tensor, error) {
 		f, err := z.Open(name)
 		if err != nil {
-			return data.Tensor{}, err
+			return npy.Tensor{}, err
 		}
 		defer f.Close()
-		return data.ReadNPYTensor(io.LimitReader(f, maxDownload))
+		return npy.ReadTensor(io.LimitReader(f, maxDownload))
 	}
 	x, err := read("X.npy")
 	if err != nil {
@@ -86,7 +86,7 @@ func tableOfXY(b []byte) ([]byte, error) {
 		fmt.Fprintf(&out, "x%d,", j)
 	}
 	out.WriteString("class\n")
-	values := data.Floats[float64](x)
+	values := npy.Floats[float64](x)
 	if values == nil || y.Int == nil {
 		return nil, fmt.Errorf("the numbers of X are %s and those of y %s, want floats and integers", x.Element, y.Element)
 	}

@@ -16,7 +16,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/randfeat/randfeat/data"
+	"github.com/randfeat/randfeat/internal/localfile"
 )
 
 // ErrNoSource marks a file that Fetcher cannot get: there is no public copy in a form that gives it, or its licence
@@ -141,7 +141,7 @@ func install(part, target string, f File) error {
 		got, _ := digest(bytes.NewReader(b))
 		return fmt.Errorf("%w: SHA-256 is %s, want %s: the file there has changed", errSum, got, f.SHA256)
 	}
-	out, err := data.CreateAtomic(target)
+	out, err := localfile.Create(target)
 	if err != nil {
 		return err
 	}

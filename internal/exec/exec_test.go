@@ -8,6 +8,7 @@ import (
 	"github.com/randfeat/randfeat/coupling"
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/internal/kern"
+	"github.com/randfeat/randfeat/internal/omega"
 	"github.com/randfeat/randfeat/internal/plan"
 	"github.com/randfeat/randfeat/internal/rng"
 )
@@ -73,7 +74,7 @@ func BenchmarkFastOrDense(b *testing.B) {
 		var sc scratch[float32]
 		w := projection[float32]{rows: d}
 		side.tab.Pack(&w.w, dense.Convert[float32](o.Rows))
-		fast := projection[float32]{fast: coupling.NewTransform(o.Fast, side.tab), rows: d,
+		fast := projection[float32]{fast: omega.NewTransform(o.Fast, side.tab), rows: d,
 			pre: preMap[float32]{gain: 1}}
 		sc.pre, sc.fast = make([]float32, d), make([]float32, o.Fast.N)
 		for name, p := range map[string]*projection[float32]{"dense": &w, "fast": &fast} {

@@ -1,9 +1,9 @@
 package exec
 
 import (
-	"github.com/randfeat/randfeat/coupling"
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/internal/kern"
+	"github.com/randfeat/randfeat/internal/omega"
 	"github.com/randfeat/randfeat/internal/plan"
 )
 
@@ -13,7 +13,7 @@ import (
 type projection[T dense.Float] struct {
 	rows int
 	w    kern.Panel[T]
-	fast *coupling.Transform[T]
+	fast *omega.Transform[T]
 	pre  preMap[T] // before fast
 	bias []T       // with −Ω·Mix·Shift where w is used; nil: zero
 }
@@ -32,7 +32,7 @@ func (p *projection[T]) isDense() bool { return p.w.Rows > 0 }
 
 // fastPays says whether a structured projection of inputs of dim columns is cheaper by fast transforms than as a dense
 // matrix, by the measured costs of the table.
-func fastPays[T dense.Float](tab *kern.Table[T], f *coupling.Structured, dim int) bool {
+func fastPays[T dense.Float](tab *kern.Table[T], f *omega.Structured, dim int) bool {
 	return f != nil && len(f.Blocks)*f.N*tab.Structured < f.Rows*dim
 }
 
@@ -46,7 +46,7 @@ func compileProjection[T dense.Float](l *plan.Leaf, mix plan.Linear, bias []floa
 	}
 	pre := mix.Compose(l.Lin, dim)
 	if f := l.Omega.Fast; fastPays(tab, f, dim) {
-		p.fast, p.bias = coupling.NewTransform(f, tab), narrow[T](bias)
+		p.fast, p.bias = omega.NewTransform(f, tab), narrow[T](bias)
 		if pre.Dense.IsEmpty() && pre.Diag == nil {
 			p.pre.gain = T(pre.Gain)
 		} else {

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/randfeat/randfeat/data"
+	"github.com/randfeat/randfeat/internal/number"
 	"github.com/randfeat/randfeat/machine"
 )
 
@@ -111,7 +112,7 @@ func compareRow(t *testing.T, d *loaded, kinds []data.Kind, in *data.Block, i in
 		}
 		got, want := in.Cols[j].Num[i], math.NaN()
 		if text != nil {
-			want, _ = data.ParseNumber(bytes.Trim(text, " \t"))
+			want, _ = number.Parse(bytes.Trim(text, " \t"))
 		}
 		if math.Float64bits(got) != math.Float64bits(want) && !(math.IsNaN(got) && math.IsNaN(want)) {
 			t.Fatalf("%s: %s is %v, want %v", raw, name, got, want)

@@ -111,7 +111,7 @@ type labelValues [3]string
 
 // series is one line of a counter or gauge, or one histogram.
 type series struct {
-	value   number          // of a histogram: the sum of what was observed
+	value   adder           // of a histogram: the sum of what was observed
 	buckets []atomic.Uint64 // how many were in each, the last is above all bounds
 }
 
@@ -163,12 +163,12 @@ func (s *series) observe(bounds []float64, v float64) {
 	s.value.add(v)
 }
 
-// number is a float64 that many goroutines may add to.
-type number struct{ atomic.Uint64 }
+// adder is a float64 that many goroutines may add to.
+type adder struct{ atomic.Uint64 }
 
-func (n *number) get() float64 { return math.Float64frombits(n.Load()) }
+func (n *adder) get() float64 { return math.Float64frombits(n.Load()) }
 
-func (n *number) add(v float64) {
+func (n *adder) add(v float64) {
 	for {
 		old := n.Load()
 		if n.CompareAndSwap(old, math.Float64bits(math.Float64frombits(old)+v)) {

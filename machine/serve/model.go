@@ -13,6 +13,7 @@ import (
 
 	"github.com/randfeat/randfeat"
 	"github.com/randfeat/randfeat/data"
+	"github.com/randfeat/randfeat/internal/localfile"
 	"github.com/randfeat/randfeat/machine"
 )
 
@@ -58,7 +59,7 @@ type ModelInfo struct {
 }
 
 func readModel(path string) ([]byte, error) {
-	if err := data.CheckLocal(path); err != nil {
+	if err := localfile.Check(path); err != nil {
 		return nil, err
 	}
 	info, err := os.Stat(path)

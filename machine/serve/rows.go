@@ -6,6 +6,7 @@ import (
 	"net/http"
 
 	"github.com/randfeat/randfeat/data"
+	"github.com/randfeat/randfeat/internal/number"
 )
 
 // rowReader hands out the rows of a request in blocks with the columns of a batcher.
@@ -41,7 +42,7 @@ func appendCell(b *data.Block, j int, kind data.Kind, cell []byte, bare bool) bo
 	v := math.NaN()
 	if cell != nil {
 		var ok bool
-		if v, ok = data.ParseNumber(trim(cell)); !ok {
+		if v, ok = number.Parse(trim(cell)); !ok {
 			return false
 		}
 	}

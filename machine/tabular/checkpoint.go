@@ -15,6 +15,7 @@ import (
 	"github.com/randfeat/randfeat/coupling"
 	"github.com/randfeat/randfeat/data"
 	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/localfile"
 	"github.com/randfeat/randfeat/internal/tensorfile"
 	"github.com/randfeat/randfeat/machine"
 )
@@ -344,7 +345,7 @@ func (f *fit) write() error {
 	if err != nil {
 		return fmt.Errorf("checkpoint: %w", err)
 	}
-	out, err := data.CreateAtomic(f.o.Checkpoint)
+	out, err := localfile.Create(f.o.Checkpoint)
 	if err != nil {
 		return fmt.Errorf("checkpoint: %w", err)
 	}

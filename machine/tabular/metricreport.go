@@ -7,7 +7,7 @@ import (
 
 	"github.com/randfeat/randfeat/data"
 	"github.com/randfeat/randfeat/dense"
-	"github.com/randfeat/randfeat/kernel/metric"
+	"github.com/randfeat/randfeat/internal/metric"
 	"github.com/randfeat/randfeat/machine"
 )
 

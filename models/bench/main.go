@@ -1,6 +1,7 @@
 // Command bench measures tokens per second of the models in a folder: prefill, decoding and embedding.
 //
 //	go run ./bench -decoder DIR/smollm2.gguf -encoder DIR/minilm
+//	go run ./bench -decoder DIR/smollm2.gguf -only -long 7936 -compact 8
 //	go run ./bench -decoder random:smollm2 -threads 1,2,4,8,16     # random weights of the same sizes
 //	go run ./bench -results RESULTS.md -weights DIR -text wiki.txt  # with llama.cpp, PyTorch and onnxruntime
 //
@@ -44,6 +45,8 @@ type result struct {
 	GBPerSec float64 `json:"gb_s,omitempty"`         // decode: weights, keys and values that are read per second
 	Weights  float64 `json:"weights_mb,omitempty"`
 	LoadSecs float64 `json:"load_s,omitempty"`
+	ReadSecs float64 `json:"read_s,omitempty"`    // before decoding
+	Compact  float64 `json:"compact_s,omitempty"` // seconds of compaction, by the threads that read
 }
 
 type bench struct {
@@ -53,6 +56,7 @@ type bench struct {
 	short  bool
 	only   bool
 	read   int // threads while reading before decoding; 0: all
+	factor int // of compaction before decoding; 0: none
 }
 
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
@@ -68,6 +72,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	write := flags.String("write", "", "write the random model of -decoder to this GGUF file")
 	short := flags.Bool("short", false, "read 256 tokens only")
 	readThreads := flags.Int("read-threads", 0, "threads while reading before -long; 0: as many as otherwise")
+	factor := flags.Int("compact", 0, "decode again after keeping one of so many keys; one head of eleven keeps all")
 	only := flags.Bool("only", false, "only decode after -long tokens")
 	results := flags.String("results", "", "measure models and peers and write this file, RESULTS.md")
 	k := &book{ctx: ctx}
@@ -80,7 +85,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if err := flags.Parse(args); err != nil {
 		return 2
 	}
-	b := &bench{json.NewEncoder(stdout), *repeat, *memory, *short, *only, *readThreads}
+	b := &bench{json.NewEncoder(stdout), *repeat, *memory, *short, *only, *readThreads, *factor}
 	var err error
 	if *write != "" {
 		var f *randomFile
@@ -212,19 +217,13 @@ func (b *bench) decode(m *decoder.Model, floats bool, long int, loaded float64) 
 		if err != nil {
 			return err
 		}
-		before := runtime.GOMAXPROCS(max(b.read, 0))
-		for s.Len() < n && err == nil {
-			_, err = s.Append(ids[:min(len(ids), n-s.Len())]...)
+		r := result{Model: name, Task: "decode", Tokens: n}
+		if b.factor > 0 {
+			s.KeepQueries()
 		}
-		runtime.GOMAXPROCS(before)
-		if err != nil {
-			return err
-		}
-		const steps = 32
-		r := result{Model: name, Task: "decode", Tokens: n, GBPerSec: float64(int64(m.Bytes())+s.Bytes()) / 1e9}
-		if err := b.report(r, steps, func() error {
-			for i := range steps {
-				if _, err := s.Append(ids[i]); err != nil {
+		if r.ReadSecs, err = b.aside(func() error {
+			for s.Len() < n {
+				if _, err := s.Append(ids[:min(len(ids), n-s.Len())]...); err != nil {
 					return err
 				}
 			}
@@ -232,8 +231,63 @@ func (b *bench) decode(m *decoder.Model, floats bool, long int, loaded float64) 
 		}); err != nil {
 			return err
 		}
+		one := s
+		if b.factor > 0 {
+			one = s.Fork()
+		}
+		if err := b.steps(m, one, ids, r); err != nil {
+			return err
+		}
+		if b.factor == 0 {
+			continue
+		}
+		r.Model = fmt.Sprintf("%s, compacted %d times", name, b.factor)
+		if r.Compact, err = b.aside(func() error { return b.compact(m, s) }); err != nil {
+			return err
+		}
+		if err := b.steps(m, s, ids, r); err != nil {
+			return err
+		}
 	}
 	return nil
+}
+
+// aside runs f with the threads of -read-threads and returns its seconds.
+func (b *bench) aside(f func() error) (float64, error) {
+	before := runtime.GOMAXPROCS(max(b.read, 0))
+	defer runtime.GOMAXPROCS(before)
+	start := time.Now()
+	err := f()
+	return time.Since(start).Seconds(), err
+}
+
+// steps measures tokens one by one.
+func (b *bench) steps(m *decoder.Model, s *decoder.Session, ids []int32, r result) error {
+	const steps = 32
+	r.GBPerSec = float64(int64(m.Bytes())+s.Bytes()) / 1e9
+	return b.report(r, steps, func() error {
+		for i := range steps {
+			if _, err := s.Append(ids[i]); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// compact shrinks a session. Random weights have no calibration: one head of eleven keeps all keys, about as many as in
+// SmolLM2, and the others have the same number of slots.
+func (b *bench) compact(m *decoder.Model, s *decoder.Session) error {
+	c, tokens := m.Config(), s.Len()
+	heads := c.Layers * c.KVHeads
+	kept := heads / 11
+	slots := max(8, (heads*tokens/b.factor-kept*tokens)/(heads-kept))
+	return s.Compact(func(layer, head int) int {
+		if h := layer*c.KVHeads + head; h%11 == 5 && h/11 < kept {
+			return tokens
+		}
+		return slots
+	})
 }
 
 // states makes the memory of the heads; centres of clusters are fitted to the text.
@@ -248,8 +302,7 @@ func (b *bench) states(m *decoder.Model) func(layer int) (decoder.State, error) 
 		}
 	case "slots":
 		return func(int) (decoder.State, error) {
-			s := centroid.SlotSpec{Budget: 512, Evict: true, Decay: 0.9, Window: 64}
-			return centroid.NewSlots[float32](s, 0, nil, 1, c.Heads, c.KVHeads, c.HeadDim, c.HeadDim)
+			return centroid.NewSlots[float32](decoder.ConstantSpec(512), 0, nil, 1, c.Heads, c.KVHeads, c.HeadDim, c.HeadDim)
 		}
 	}
 	return nil

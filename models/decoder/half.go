@@ -198,22 +198,24 @@ func (s *halfState) one(out, q attention.Seq[float32], l int) {
 	perItem := min(w.n, splitKeys) * s.dim * 8
 	par.For(items, max(1, halfGrain/perItem), w.part)
 	for h := range s.heads {
-		first := (h/group*fours + h%group/4) * w.splits
-		w.join(out.Head(0, h).Row(l), w.parts[first:first+w.splits], h%group%4)
+		first := h/group*fours*w.splits + h%group/4
+		w.join(out.Head(0, h).Row(l), first, fours, h%group%4)
 	}
 }
 
-// doParts computes items: keys of split i % splits for four queries.
+// doParts computes items: four queries and a split of the keys. The next item has the next queries on the same keys,
+// which are still in the cache.
 func (w *halfWork) doParts(lo, hi int) {
 	s, t := w.s, w.kernels.Table
 	fours := (s.heads/s.kvHeads + 3) / 4
 	for i := lo; i < hi; i++ {
 		p := &w.parts[i]
-		h, from := i/w.splits/fours, i%w.splits*splitKeys
+		h, from := i/w.splits/fours, i/fours%w.splits*splitKeys
+		queries := w.q[(h*fours+i%fours)*4*s.dim:][:4*s.dim]
 		n := min(splitKeys, w.n-from)
 		blocks := (n + kern.HalfKeys - 1) / kern.HalfKeys
 		keys := s.k[h][from*s.dim : (from+blocks*kern.HalfKeys)*s.dim]
-		w.kernels.Model.HalfScores(p.scores, splitKeys, w.q[i/w.splits*4*s.dim:][:4*s.dim], keys, s.dim)
+		w.kernels.Model.HalfScores(p.scores, splitKeys, queries, keys, s.dim)
 		first := 0 // keys before it have left the window
 		if s.window > 0 {
 			first = max(0, min(n, w.n-s.window-from))
@@ -232,16 +234,16 @@ func (w *halfWork) doParts(lo, hi int) {
 	}
 }
 
-// join adds the parts of query r.
-func (w *halfWork) join(dst []float32, parts []halfPart, r int) {
+// join adds the parts of query r: the first, and every step-th after it.
+func (w *halfWork) join(dst []float32, first, step, r int) {
 	top := float32(math.Inf(-1))
-	for i := range parts {
-		top = max(top, parts[i].top[r])
+	for i := range w.splits {
+		top = max(top, w.parts[first+i*step].top[r])
 	}
 	clear(dst)
 	var sum float64
-	for i := range parts {
-		p := &parts[i]
+	for i := range w.splits {
+		p := &w.parts[first+i*step]
 		f := math.Exp(float64(p.top[r] - top))
 		if f == 0 {
 			continue

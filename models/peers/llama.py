@@ -22,7 +22,7 @@ def main():
     p.add_argument("file")
     p.add_argument("--threads", type=int, default=2)
     p.add_argument("--read-threads", type=int, default=0)
-    p.add_argument("--long", type=int, default=0)
+    p.add_argument("--long", default="", help="also decode after so many tokens, or so many, such as 8192,16000")
     p.add_argument("--repeat", type=int, default=3)
     p.add_argument("--greedy", type=int, default=0)
     p.add_argument("--ids", default="")
@@ -72,11 +72,12 @@ def main():
         for i in range(32):
             llm.eval([ids[i]])
 
-    llm = make(args, max(2048, args.long + 256))
+    long = [int(n) for n in args.long.split(",") if n]
+    llm = make(args, max([2048] + [n + 256 for n in long]))
     for n in () if args.only else (256,) if args.short else (256, 1024):
         report("prefill", n, n, lambda: read(n))
-    for n in ([] if args.only else [16, 1024]) + ([args.long] if args.long else []):
-        llm.reset()
+    llm.reset()
+    for n in ([] if args.only else [16, 1024]) + long:
         while llm.n_tokens < n:
             llm.eval(ids[: min(1024, n - llm.n_tokens)])
         report("decode", n, 32, decode)

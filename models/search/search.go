@@ -20,8 +20,8 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/randfeat/randfeat/data"
 	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/localfile"
 	"github.com/randfeat/randfeat/internal/tensorfile"
 	"github.com/randfeat/randfeat/models"
 )
@@ -267,7 +267,7 @@ func (x *Index) Save(path string) error {
 		{Name: nameHeader, DType: "U8", Shape: []int{len(head)}, Data: head},
 		{Name: nameMatrix, DType: "F32", Shape: []int{len(x.Passages), x.dim}, Data: b}}}
 	f.Seal()
-	w, err := data.CreateAtomic(path)
+	w, err := localfile.Create(path)
 	if err != nil {
 		return err
 	}

@@ -75,30 +75,27 @@ func or[T any](p, otherwise *T) *T {
 
 // fromVocab is the WordPiece tokenizer of BERT; tokens are in the order of their ids.
 func fromVocab(tokens []string, n bertNormalizer) (*Tokenizer, error) {
-	t := &Tokenizer{ids: map[string]int32{}, normalise: n.apply, split: []splitter{splitWords}}
-	vocab := map[string]int{}
+	t := &Tokenizer{ids: make(map[string]int32, len(tokens)), normalise: n.apply, split: []splitter{splitWords}}
 	for id, token := range tokens {
-		token = strings.TrimSuffix(token, "\r")
-		if err := t.set(id, token); err != nil {
+		if err := t.set(id, strings.TrimSuffix(token, "\r")); err != nil {
 			return nil, err
 		}
-		vocab[token] = id
 	}
 	marker := map[string]int32{}
 	for _, name := range []string{"[UNK]", "[CLS]", "[SEP]", "[PAD]", "[MASK]"} {
-		id, ok := vocab[name]
+		id, ok := t.ids[name]
 		if !ok {
 			if name == "[PAD]" || name == "[MASK]" {
 				continue
 			}
 			return nil, fmt.Errorf("no token %s: %w", name, ErrFormat)
 		}
-		marker[name] = int32(id)
+		marker[name] = id
 		t.special[id] = true
-		t.raw.add(addedToken{text: name, id: int32(id)})
+		t.raw.add(addedToken{text: name, id: id})
 	}
 	t.prefix, t.suffix = []int32{marker["[CLS]"]}, []int32{marker["[SEP]"]}
-	t.wordPiece(vocab, "##", 100, marker["[UNK]"])
+	t.wordPiece(t.ids, "##", 100, marker["[UNK]"])
 	return t, nil
 }
 
@@ -230,8 +227,7 @@ func fromGGUF(f *gguf.File) (*Tokenizer, error) {
 		return nil, fmt.Errorf("pre-tokenizer %q is not supported (gpt-2, smollm, llama-bpe and qwen2 are): %w",
 			f.String(p+"pre"), ErrFormat)
 	}
-	t := &Tokenizer{ids: map[string]int32{}, split: split}
-	vocab := map[string]int{}
+	t := &Tokenizer{ids: make(map[string]int32, len(tokens)), split: split}
 	for id, s := range tokens {
 		if err := t.set(id, s); err != nil {
 			return nil, err
@@ -241,7 +237,6 @@ func fromGGUF(f *gguf.File) (*Tokenizer, error) {
 			t.special[id] = kind(id) == ggufControl
 			t.raw.add(addedToken{text: s, id: int32(id)})
 		}
-		vocab[s] = id
 	}
 	merges := make([]merge, len(f.Strings(p+"merges")))
 	for i, s := range f.Strings(p + "merges") {
@@ -249,7 +244,7 @@ func fromGGUF(f *gguf.File) (*Tokenizer, error) {
 			return nil, err
 		}
 	}
-	if err := t.bytePairs(vocab, merges, ignoresMerges(f.String(p+"pre")), -1); err != nil {
+	if err := t.bytePairs(t.ids, merges, ignoresMerges(f.String(p+"pre")), -1); err != nil {
 		return nil, err
 	}
 	id := func(name string) (int32, bool) {

@@ -142,6 +142,18 @@ func (t *Tokenizer) Decode(ids []int32) string {
 
 // set gives an id its token, as the file spells it.
 func (t *Tokenizer) set(id int, token string) error {
+	if err := t.place(id, token); err != nil {
+		return err
+	}
+	if old, twice := t.ids[token]; twice && int(old) != id {
+		return fmt.Errorf("token %q has ids %d and %d: %w", token, old, id, ErrFormat)
+	}
+	t.ids[token] = int32(id)
+	return nil
+}
+
+// place makes a token that of an id.
+func (t *Tokenizer) place(id int, token string) error {
 	if id < 0 || id >= maxVocab {
 		return fmt.Errorf("token %q has id %d: %w", token, id, ErrFormat)
 	}
@@ -149,14 +161,10 @@ func (t *Tokenizer) set(id int, token string) error {
 		t.tokens = append(t.tokens, make([]string, id+1-len(t.tokens))...)
 		t.special = append(t.special, make([]bool, id+1-len(t.special))...)
 	}
-	if old, twice := t.ids[token]; twice && int(old) != id {
-		return fmt.Errorf("token %q has ids %d and %d: %w", token, old, id, ErrFormat)
-	}
 	if old := t.tokens[id]; old != "" && old != token {
 		return fmt.Errorf("id %d has tokens %q and %q: %w", id, old, token, ErrFormat)
 	}
 	t.tokens[id] = token
-	t.ids[token] = int32(id)
 	return nil
 }
 

@@ -3,6 +3,7 @@ package token
 import (
 	"encoding/json"
 	"errors"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -345,6 +346,23 @@ func BenchmarkEncode(b *testing.B) {
 					ids = tok.Encode(ids[:0], text)
 				}
 			})
+		}
+	}
+}
+
+// The reader of vocabularies agrees with the general one.
+func TestVocabulary(t *testing.T) {
+	for _, text := range []string{`{}`, ` { "a" : 1 , "\"": 2, "\\": 3,"\u00e9\n":4, ":,}": 5, "a": 6,` + "\n" +
+		`"é": -7}`, "{\"\xff\": 1}", `{"a": 1.5}`, `{"a": "1"}`, `{"a": "x,y"}`, `{"a": {"b": 1}}`,
+		`{"a": 4294967296}`, `[1]`, `{"a": null}`} {
+		var got vocabulary
+		var want map[string]int32
+		errGot, errWant := json.Unmarshal([]byte(text), &got), json.Unmarshal([]byte(text), &want)
+		if text == `{"a": null}` {
+			errWant = errors.New("ids are never null")
+		}
+		if (errGot == nil) != (errWant == nil) || errWant == nil && !maps.Equal(got, want) {
+			t.Errorf("%s: %v, %v, want %v, %v", text, got, errGot, want, errWant)
 		}
 	}
 }

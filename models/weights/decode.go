@@ -15,6 +15,13 @@ func Decode(dst []float32, src []byte, t Type) {
 	src = src[:blocks*bytes]
 	switch t {
 	case F32:
+		for len(dst) >= 4 && len(src) >= 16 { // without checks of bounds
+			dst[0] = math.Float32frombits(binary.LittleEndian.Uint32(src))
+			dst[1] = math.Float32frombits(binary.LittleEndian.Uint32(src[4:]))
+			dst[2] = math.Float32frombits(binary.LittleEndian.Uint32(src[8:]))
+			dst[3] = math.Float32frombits(binary.LittleEndian.Uint32(src[12:]))
+			dst, src = dst[4:], src[16:]
+		}
 		for i := range dst {
 			dst[i] = math.Float32frombits(binary.LittleEndian.Uint32(src[4*i:]))
 		}

@@ -17,7 +17,7 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/randfeat/randfeat/data"
+	"github.com/randfeat/randfeat/internal/localfile"
 	"github.com/randfeat/randfeat/internal/rng"
 )
 
@@ -150,7 +150,7 @@ func write(path string, key, value []byte) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
 		return err
 	}
-	return data.WriteAtomic(path, b)
+	return localfile.Write(path, b)
 }
 
 func sum(b []byte) string {

@@ -5,7 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 
-	"github.com/randfeat/randfeat/data"
+	"github.com/randfeat/randfeat/internal/localfile"
 )
 
 // Record is the stored result of one item: a line of RESULTS.jsonl. RESULTS.md is generated from the records, and a
@@ -74,5 +74,5 @@ func (s *Site) WriteRecords(path string) error {
 			}
 		}
 	}
-	return data.WriteAtomic(path, b.Bytes())
+	return localfile.Write(path, b.Bytes())
 }

@@ -12,7 +12,7 @@ import (
 	"strings"
 	"unicode"
 
-	"github.com/randfeat/randfeat/data"
+	"github.com/randfeat/randfeat/internal/localfile"
 )
 
 //go:embed page.html
@@ -110,10 +110,10 @@ func (s *Site) Write(dir string) error {
 	for _, p := range s.Pages {
 		for _, f := range p.Figures {
 			name := filepath.Join(dir, p.Item.ID+"-"+f.Name)
-			if err := data.WriteAtomic(name+".svg", f.SVG); err != nil {
+			if err := localfile.Write(name+".svg", f.SVG); err != nil {
 				return err
 			}
-			if err := data.WriteAtomic(name+"-narrow.svg", f.Narrow); err != nil {
+			if err := localfile.Write(name+"-narrow.svg", f.Narrow); err != nil {
 				return err
 			}
 		}
@@ -132,7 +132,7 @@ func (s *Site) page(path, name string, p *Page) error {
 	}{s, p}); err != nil {
 		return err
 	}
-	return data.WriteAtomic(path, b.Bytes())
+	return localfile.Write(path, b.Bytes())
 }
 
 // Markdown is the table of verdicts, for RESULTS.md.
@@ -270,8 +270,8 @@ func (s *Site) WriteJSON(path string) error {
 	if err != nil {
 		return err
 	}
-	return data.WriteAtomic(path, b)
+	return localfile.Write(path, b)
 }
 
 // WriteResults writes Markdown to a file.
-func (s *Site) WriteResults(path string) error { return data.WriteAtomic(path, s.Markdown()) }
+func (s *Site) WriteResults(path string) error { return localfile.Write(path, s.Markdown()) }

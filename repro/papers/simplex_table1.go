@@ -10,6 +10,7 @@ import (
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/internal/figure"
 	"github.com/randfeat/randfeat/internal/kern"
+	"github.com/randfeat/randfeat/internal/omega"
 	"github.com/randfeat/randfeat/internal/rng"
 	"github.com/randfeat/randfeat/repro/lab"
 )
@@ -131,15 +132,15 @@ func runSimplexTable1(l *lab.Lab) (*lab.Page, error) {
 }
 
 // timeApply is the time of one product with a row, the mean of as many as take a millisecond.
-func timeApply(omega coupling.Omega, x dense.Matrix[float64]) float64 {
-	out := dense.New[float64](1, omega.Rows.Rows)
+func timeApply(w coupling.Omega, x dense.Matrix[float64]) float64 {
+	out := dense.New[float64](1, w.Rows.Rows)
 	product := func() {
 		for i := range out.Cols {
-			out.Data[i] = dense.Dot(omega.Rows.Row(i), x.Row(0))
+			out.Data[i] = dense.Dot(w.Rows.Row(i), x.Row(0))
 		}
 	}
-	if omega.Fast != nil {
-		t := coupling.NewTransform(omega.Fast, kern.Best[float64]())
+	if w.Fast != nil {
+		t := omega.NewTransform(w.Fast, kern.Best[float64]())
 		scratch := make([]float64, t.Scratch())
 		product = func() { t.Apply(out.Row(0), x.Row(0), scratch) }
 	}

@@ -10,8 +10,8 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/randfeat/randfeat/data"
 	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/npy"
 	"github.com/randfeat/randfeat/repro/lab"
 	"github.com/randfeat/randfeat/repro/lstm"
 	"github.com/randfeat/randfeat/sampling"
@@ -168,7 +168,7 @@ func readWordModel(l *lab.Lab, text wordText) (*wordModel, error) {
 	}
 	var all [3]dense.Matrix[float64]
 	for i, what := range []string{"keys", "queries", "counts"} {
-		a, err := data.ReadNPYFile(file(what))
+		a, err := npy.ReadFile(file(what))
 		if err != nil {
 			return nil, err
 		}
@@ -233,7 +233,7 @@ func SaveWords(l *lab.Lab, set, dir string, words, epochs int) (what string, err
 		counts := dense.Matrix[float64]{Rows: len(m.counts), Cols: 1, Stride: 1, Data: m.counts}
 		for name, x := range map[string]dense.Matrix[float64]{"keys": m.keys, "queries": m.queries, "counts": counts} {
 			file := filepath.Join(dir, set+"-"+name+".npy")
-			if err := data.WriteNPYFile(file, dense.Convert[float32](x)); err != nil {
+			if err := npy.WriteFile(file, dense.Convert[float32](x)); err != nil {
 				return "", err
 			}
 		}

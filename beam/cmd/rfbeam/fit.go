@@ -17,11 +17,11 @@ import (
 	"github.com/randfeat/randfeat/beam/internal/store"
 	"github.com/randfeat/randfeat/beam/internal/work"
 	"github.com/randfeat/randfeat/coupling"
-	"github.com/randfeat/randfeat/data"
 	"github.com/randfeat/randfeat/data/files"
 	"github.com/randfeat/randfeat/family"
+	"github.com/randfeat/randfeat/internal/columnflags"
+	"github.com/randfeat/randfeat/internal/parts"
 	"github.com/randfeat/randfeat/machine"
-	"github.com/randfeat/randfeat/machine/parts"
 	"github.com/randfeat/randfeat/machine/tabular"
 )
 
@@ -90,15 +90,11 @@ func (f *runFlags) removed(ctx context.Context, dir string) {
 type fitFlags struct {
 	runFlags
 	readFlags
-	out, run             string
-	demo                 bool
-	o                    parts.Options
-	task, model          string
-	family, coupling     string
-	targets, ids, skip   []string
-	numeric, categorical []string
-	text                 []string
-	strict               bool
+	out, run         string
+	demo             bool
+	o                parts.Options
+	model            string
+	family, coupling string
 }
 
 func fitCommand(stdout io.Writer) *cobra.Command {
@@ -123,15 +119,7 @@ func (f *fitFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.SortFlags = false
 	flags.StringVarP(&f.out, "out", "o", "", "model file to write")
-	flags.StringArrayVar(&f.targets, "target", nil, "`column` to predict; repeatable")
-	flags.StringVar(&f.task, "task", "", "regression or classification (default: by the values of the target)")
-	flags.StringArrayVar(&f.ids, "id", nil, "`column` to copy to the predictions but not to predict from; repeatable")
-	flags.StringArrayVar(&f.skip, "skip", nil, "`column` to ignore; repeatable")
-	flags.StringArrayVar(&f.numeric, "numeric", nil, "`column` that must hold numbers; repeatable")
-	flags.StringArrayVar(&f.categorical, "categorical", nil, "`column` of categories, even if they look like numbers; repeatable")
-	flags.StringArrayVar(&f.text, "text", nil, "`column` of short texts; repeatable")
-	flags.BoolVar(&f.strict, "strict", false, "make text in a column of numbers or dates an error; otherwise up to one "+
-		"value in twenty may be text and counts as missing")
+	columnflags.Add(flags, &f.o.Learn)
 	flags.BoolVar(&f.o.DropMissing, "drop-missing-target", false, "leave out rows without a target")
 	flags.StringVar(&f.model, "model", "", "ridge, gp, smoother or density (default ridge; density without a target)")
 	flags.StringVar(&f.o.Kernel, "kernel", "", "kernel (default gaussian)")
@@ -162,8 +150,6 @@ func (f *fitFlags) theRun(args []string) (*parts.Run, error) {
 		}
 		return readRun(f.run)
 	}
-	f.o.Learn = data.LearnOptions{Targets: f.targets, Task: data.Task(f.task), IDs: f.ids, Skip: f.skip,
-		Numeric: f.numeric, Categorical: f.categorical, Text: f.text, Strict: f.strict}
 	f.o.Kind = machine.Kind(f.model)
 	var err error
 	if f.family != "" {
@@ -266,7 +252,7 @@ func (f *fitFlags) fit(cmd *cobra.Command, args []string, stdout io.Writer) erro
 		}
 		defer os.RemoveAll(dir)
 		args = []string{dir}
-		f.targets, f.ids = []string{demoTarget}, []string{demoID}
+		f.o.Learn.Targets, f.o.Learn.IDs = []string{demoTarget}, []string{demoID}
 		if f.out == "" {
 			f.out = filepath.Join(dir, "model.rf")
 		}

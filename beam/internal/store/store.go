@@ -22,11 +22,11 @@ import (
 	_ "github.com/apache/beam/sdks/v2/go/pkg/beam/io/filesystem/gcs" // gs://
 	_ "github.com/apache/beam/sdks/v2/go/pkg/beam/io/filesystem/s3"  // s3://
 
-	"github.com/randfeat/randfeat/data"
+	"github.com/randfeat/randfeat/internal/localfile"
 )
 
 // Remote reports whether a path is an object's.
-func Remote(path string) bool { return data.Scheme(path) != "" }
+func Remote(path string) bool { return localfile.Scheme(path) != "" }
 
 // Join is filepath.Join that knows objects.
 func Join(dir string, elem ...string) string {
@@ -52,9 +52,9 @@ func Abs(p string) (string, error) {
 	if !Remote(p) {
 		return filepath.Abs(p)
 	}
-	bucket, key, _ := strings.Cut(p[len(data.Scheme(p))+len("://"):], "/")
+	bucket, key, _ := strings.Cut(p[len(localfile.Scheme(p))+len("://"):], "/")
 	if bucket == "" || key == "" || strings.ContainsAny(p, "*?[\\") {
-		return "", fmt.Errorf("%s: want a name such as %s://bucket/folder/name, without *, ?, [ and \\", p, data.Scheme(p))
+		return "", fmt.Errorf("%s: want a name such as %s://bucket/folder/name, without *, ?, [ and \\", p, localfile.Scheme(p))
 	}
 	return strings.TrimRight(p, "/"), nil
 }
@@ -68,7 +68,7 @@ var (
 func system(ctx context.Context, name string) (s filesystem.Interface, err error) {
 	systemsMu.Lock()
 	defer systemsMu.Unlock()
-	scheme := data.Scheme(name)
+	scheme := localfile.Scheme(name)
 	if s := systems[scheme]; s != nil {
 		return s, nil
 	}
@@ -86,7 +86,7 @@ func system(ctx context.Context, name string) (s filesystem.Interface, err error
 
 // escaped is a name as Beam's file systems want it: s3 and gs read it as a URL.
 func escaped(name string) string {
-	if s := data.Scheme(name); s != "s3" && s != "gs" {
+	if s := localfile.Scheme(name); s != "s3" && s != "gs" {
 		return name
 	}
 	return strings.NewReplacer("%", "%25", "?", "%3F", "#", "%23").Replace(name)
@@ -268,7 +268,7 @@ func Put(ctx context.Context, name string, write func(local string) error) (err 
 
 // WriteFile writes a file whole, in one step.
 func WriteFile(ctx context.Context, name string, b []byte) error {
-	return Put(ctx, name, func(local string) error { return data.WriteAtomic(local, b) })
+	return Put(ctx, name, func(local string) error { return localfile.Write(local, b) })
 }
 
 // MkdirAll makes the folder of files that will be written; buckets need none.

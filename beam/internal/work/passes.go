@@ -13,7 +13,8 @@ import (
 	"github.com/randfeat/randfeat/beam/internal/flow"
 	"github.com/randfeat/randfeat/beam/internal/store"
 	"github.com/randfeat/randfeat/data"
-	"github.com/randfeat/randfeat/machine/parts"
+	"github.com/randfeat/randfeat/internal/localfile"
+	"github.com/randfeat/randfeat/internal/parts"
 )
 
 // passes are the stages of a work that are steps of a run: every leaf writes parts, which merge.
@@ -138,7 +139,7 @@ func writeParts(ctx context.Context, file string, make func(emit func(*parts.Par
 }
 
 func writeLocal(file string, make func(emit func(*parts.Part) error) error) (rows int64, err error) {
-	out, err := data.CreateAtomic(file)
+	out, err := localfile.Create(file)
 	if err != nil {
 		return 0, err
 	}

@@ -17,8 +17,9 @@ import (
 	"github.com/randfeat/randfeat/data"
 	"github.com/randfeat/randfeat/data/files"
 	"github.com/randfeat/randfeat/data/parquet"
+	"github.com/randfeat/randfeat/internal/localfile"
+	"github.com/randfeat/randfeat/internal/parts"
 	"github.com/randfeat/randfeat/machine"
-	"github.com/randfeat/randfeat/machine/parts"
 )
 
 func init() {
@@ -223,7 +224,7 @@ func (p *predict) merge(ctx context.Context, shard int, file string, in []flow.R
 	if err != nil {
 		return 0, err
 	}
-	out, err := data.CreateAtomic(file)
+	out, err := localfile.Create(file)
 	if err != nil {
 		return 0, err
 	}

@@ -10,8 +10,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/randfeat/randfeat/data"
 	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/npy"
 )
 
 // TestMain is rfx itself in the processes that rfx bench step starts.
@@ -110,7 +110,7 @@ func TestTrainConformer(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := data.WriteNPY(out, m); err != nil {
+		if err := npy.Write(out, m); err != nil {
 			t.Fatal(err)
 		}
 		out.Close()

@@ -15,7 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/randfeat/randfeat/data"
+	"github.com/randfeat/randfeat/internal/localfile"
 )
 
 type embedFlags struct {
@@ -158,7 +158,7 @@ func create(e *env, path string) (w io.Writer, commit func() error, abort func()
 	if path == "-" {
 		return e.stdout, func() error { return nil }, func() {}, nil
 	}
-	f, err := data.CreateAtomic(path)
+	f, err := localfile.Create(path)
 	if err != nil {
 		return nil, nil, nil, err
 	}

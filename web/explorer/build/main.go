@@ -10,7 +10,7 @@ import (
 	"os"
 	"os/signal"
 
-	"github.com/randfeat/randfeat/data"
+	"github.com/randfeat/randfeat/internal/localfile"
 	"github.com/randfeat/randfeat/web/explorer"
 )
 
@@ -30,5 +30,5 @@ func write(ctx context.Context, path string) error {
 	if err != nil {
 		return err
 	}
-	return data.WriteAtomic(path, page)
+	return localfile.Write(path, page)
 }

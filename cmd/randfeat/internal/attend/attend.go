@@ -20,9 +20,9 @@ import (
 	"github.com/randfeat/randfeat/cmd/randfeat/internal/mapflags"
 	"github.com/randfeat/randfeat/cmd/randfeat/internal/qkv"
 	"github.com/randfeat/randfeat/coupling"
-	"github.com/randfeat/randfeat/data"
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/family"
+	"github.com/randfeat/randfeat/internal/npy"
 	"github.com/randfeat/randfeat/kernel"
 )
 
@@ -489,7 +489,7 @@ func writeSequence[T dense.Float](env *cli.Env, path string, shape []int, out at
 	if err != nil {
 		return err
 	}
-	n, err := data.NewNPYTensorWriter[T](w, shape)
+	n, err := npy.NewTensorWriter[T](w, shape)
 	if err != nil {
 		return err
 	}
@@ -531,7 +531,7 @@ func reportAttend(env *cli.Env, f *attendFlags, r AttendResult) error {
 	if target == "" {
 		target = "output not kept"
 	}
-	env.Note("%s: %s %s, %s, %.3g s", target, data.Dims(r.Shape), r.DType, what, r.Seconds)
+	env.Note("%s: %s %s, %s, %.3g s", target, npy.Dims(r.Shape), r.DType, what, r.Seconds)
 	if r.Empty > 0 {
 		env.Note("note: %s no key: zeros", outOf(r.Empty, r.Rows, "query row", "sees", "see"))
 	}

@@ -4,18 +4,18 @@ import (
 	"encoding/json"
 	"io"
 
-	"github.com/randfeat/randfeat/data"
+	"github.com/randfeat/randfeat/internal/localfile"
 )
 
 // Outputs are files that appear together: none is moved into place before all are complete.
-type Outputs struct{ files []*data.AtomicFile }
+type Outputs struct{ files []*localfile.File }
 
 // Create opens a file, or returns stdout for -.
 func (o *Outputs) Create(path string, stdout io.Writer) (io.Writer, error) {
 	if path == "-" {
 		return stdout, nil
 	}
-	f, err := data.CreateAtomic(path)
+	f, err := localfile.Create(path)
 	if err != nil {
 		return nil, err
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/randfeat/randfeat/cmd/randfeat/internal/qkv"
 	"github.com/randfeat/randfeat/data"
 	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/npy"
 	"github.com/randfeat/randfeat/internal/rng"
 )
 
@@ -61,7 +62,7 @@ func adviseInput(env *cli.Env, f *adviseFlags, args []string) (*adviseData, erro
 		}
 	}
 	if len(args) == 3 || slices.ContainsFunc(args, isArray) {
-		var tensors []data.Tensor
+		var tensors []npy.Tensor
 		var names []string
 		for _, path := range args {
 			if !isArray(path) {
@@ -94,7 +95,7 @@ func adviseInput(env *cli.Env, f *adviseFlags, args []string) (*adviseData, erro
 }
 
 // arrays sees arrays as heads.
-func arrays(tensors []data.Tensor, names []string) (*adviseData, error) {
+func arrays(tensors []npy.Tensor, names []string) (*adviseData, error) {
 	var out adviseData
 	for i, t := range tensors {
 		if slices.Contains(t.Shape, 0) {
@@ -104,7 +105,7 @@ func arrays(tensors []data.Tensor, names []string) (*adviseData, error) {
 		tensors[i] = t.AsFloats()
 	}
 	if len(tensors) == 3 {
-		out.files = &qkv.Files{Names: [3]string(names), Tensors: [3]data.Tensor(tensors)}
+		out.files = &qkv.Files{Names: [3]string(names), Tensors: [3]npy.Tensor(tensors)}
 		return &out, nil
 	}
 	var s [2]attention.Seq[float64]
@@ -146,13 +147,13 @@ func stackBatches(s attention.Seq[float64], h int) dense.Matrix[float64] {
 }
 
 // readNPZ reads members q, k and perhaps v; nil if the file has no such members, and so is a table.
-func readNPZ(path string) ([]data.Tensor, []string, error) {
+func readNPZ(path string) ([]npy.Tensor, []string, error) {
 	z, err := zip.OpenReader(path)
 	if err != nil {
 		return nil, nil, fmt.Errorf("%s: %w", path, err)
 	}
 	defer z.Close()
-	var tensors []data.Tensor
+	var tensors []npy.Tensor
 	var names []string
 	for _, want := range []string{"q.npy", "k.npy", "v.npy"} {
 		at := slices.IndexFunc(z.File, func(f *zip.File) bool { return strings.EqualFold(f.Name, want) })
@@ -164,7 +165,7 @@ func readNPZ(path string) ([]data.Tensor, []string, error) {
 		if err != nil {
 			return nil, nil, fmt.Errorf("%s: %w", name, err)
 		}
-		t, err := data.ReadNPYTensor(r)
+		t, err := npy.ReadTensor(r)
 		r.Close()
 		if err != nil {
 			return nil, nil, fmt.Errorf("%s: %w", name, err)

@@ -12,9 +12,9 @@ import (
 	"github.com/randfeat/randfeat"
 	"github.com/randfeat/randfeat/cmd/randfeat/internal/cli"
 	"github.com/randfeat/randfeat/cmd/randfeat/internal/mapflags"
-	"github.com/randfeat/randfeat/data"
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/family"
+	"github.com/randfeat/randfeat/internal/npy"
 )
 
 // FeaturesResult says what the features command wrote.
@@ -137,14 +137,14 @@ func runFeatures(env *cli.Env, cmd *cobra.Command, f *featuresFlags, path string
 		}
 	}
 	warn := func() string { return f.warning(spec, x, other) } // for a spec that makes a map
-	if f.dtype == "float32" || f.dtype == "" && x.DType == data.Float32 {
+	if f.dtype == "float32" || f.dtype == "" && x.DType == npy.Float32 {
 		return writeFeatures(cmd.Context(), env, f, spec, x.Float32(), warn)
 	}
 	return writeFeatures(cmd.Context(), env, f, spec, x.Float64(), warn)
 }
 
 // warning judges the combination at rows of x against the other side, which is x itself where it is not known.
-func (f *featuresFlags) warning(spec randfeat.Spec, x, other data.Array) string {
+func (f *featuresFlags) warning(spec randfeat.Spec, x, other npy.Array) string {
 	queries, keys := mapflags.SampleArray(x), mapflags.SampleArray(other)
 	if f.side == sideKey {
 		queries, keys = keys, queries
@@ -153,17 +153,17 @@ func (f *featuresFlags) warning(spec randfeat.Spec, x, other data.Array) string 
 }
 
 // readSet reads the rows of an argument and refuses sets that no map accepts.
-func readSet(env *cli.Env, path string) (data.Array, error) {
-	var x data.Array
+func readSet(env *cli.Env, path string) (npy.Array, error) {
+	var x npy.Array
 	var err error
 	if path == "-" {
 		path = "stdin"
-		x, err = data.ReadNPY(env.Stdin)
+		x, err = npy.Read(env.Stdin)
 		if err != nil {
 			err = fmt.Errorf("stdin: %w", err)
 		}
 	} else {
-		x, err = cli.Await(env, func() (data.Array, error) { return data.ReadArrayFile(path) })
+		x, err = cli.Await(env, func() (npy.Array, error) { return npy.ReadAny(path) })
 	}
 	if err != nil {
 		return x, err
@@ -178,7 +178,7 @@ func readSet(env *cli.Env, path string) (data.Array, error) {
 }
 
 // fitFile fits the family to x and the rows of a file, which are the other side and returned.
-func fitFile(env *cli.Env, spec randfeat.Spec, path string, x data.Array, xIsKey bool) (randfeat.Spec, data.Array,
+func fitFile(env *cli.Env, spec randfeat.Spec, path string, x npy.Array, xIsKey bool) (randfeat.Spec, npy.Array,
 	error) {
 	y, err := readSet(env, path)
 	if err != nil {
@@ -267,14 +267,14 @@ func reportFeatures(env *cli.Env, f *featuresFlags, r FeaturesResult) error {
 func streamFeatures[T dense.Float](ctx context.Context, env *cli.Env, m *randfeat.Map[T], side string,
 	x dense.Matrix[T],
 	phi, scales io.Writer) error {
-	out, err := data.NewNPYWriter[T](phi, x.Rows, m.OutDim())
+	out, err := npy.NewWriter[T](phi, x.Rows, m.OutDim())
 	if err != nil {
 		return err
 	}
 	var logScale []float64
-	var scaleOut *data.NPYWriter[float64]
+	var scaleOut *npy.Writer[float64]
 	if scales != nil {
-		if scaleOut, err = data.NewNPYWriter[float64](scales, x.Rows, 1); err != nil {
+		if scaleOut, err = npy.NewWriter[float64](scales, x.Rows, 1); err != nil {
 			return err
 		}
 	}

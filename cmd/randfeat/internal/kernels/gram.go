@@ -12,8 +12,8 @@ import (
 	"github.com/randfeat/randfeat"
 	"github.com/randfeat/randfeat/cmd/randfeat/internal/cli"
 	"github.com/randfeat/randfeat/cmd/randfeat/internal/mapflags"
-	"github.com/randfeat/randfeat/data"
 	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/npy"
 	"github.com/randfeat/randfeat/kernel"
 )
 
@@ -150,13 +150,13 @@ func runGram(env *cli.Env, cmd *cobra.Command, f *gramFlags, xPath, yPath string
 		}
 	}
 	switch {
-	case f.error && x.DType == data.Float32 && y.DType == data.Float32:
+	case f.error && x.DType == npy.Float32 && y.DType == npy.Float32:
 		return gramError(cmd.Context(), env, f, spec, heldOut, x.Float32(), y.Float32())
 	case f.error:
 		return gramError(cmd.Context(), env, f, spec, heldOut, x.Float64(), y.Float64())
 	case f.exact:
 		return exactGram(cmd.Context(), env, f, spec.Kernel, x.Float64(), y.Float64())
-	case x.DType == data.Float32 && y.DType == data.Float32:
+	case x.DType == npy.Float32 && y.DType == npy.Float32:
 		return approximateGram(cmd.Context(), env, f, spec, x.Float32(), y.Float32())
 	}
 	return approximateGram(cmd.Context(), env, f, spec, x.Float64(), y.Float64())
@@ -251,7 +251,7 @@ func writeGram[T dense.Float](ctx context.Context, env *cli.Env, path, warn stri
 	if err != nil {
 		return err
 	}
-	out, err := data.NewNPYWriter[T](w, x.Rows, cols)
+	out, err := npy.NewWriter[T](w, x.Rows, cols)
 	if err != nil {
 		return err
 	}

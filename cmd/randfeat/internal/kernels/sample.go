@@ -11,8 +11,8 @@ import (
 	"github.com/randfeat/randfeat"
 	"github.com/randfeat/randfeat/cmd/randfeat/internal/cli"
 	"github.com/randfeat/randfeat/cmd/randfeat/internal/mapflags"
-	"github.com/randfeat/randfeat/data"
 	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/npy"
 	"github.com/randfeat/randfeat/sampling"
 )
 
@@ -197,7 +197,7 @@ func runSample(env *cli.Env, cmd *cobra.Command, f *sampleFlags, classPath, quer
 	if cmd.Flags().Changed("temperature") {
 		spec.Kernel.Scale = math.Sqrt(f.temperature)
 	}
-	if classes.DType == data.Float32 && queries.DType == data.Float32 {
+	if classes.DType == npy.Float32 && queries.DType == npy.Float32 {
 		return sample(cmd.Context(), env, f, spec, classes.Float32(), queries.Float32(), counts)
 	}
 	return sample(cmd.Context(), env, f, spec, classes.Float64(), queries.Float64(), counts)
@@ -316,10 +316,10 @@ func writeDraws[T dense.Float](ctx context.Context, env *cli.Env, f *sampleFlags
 	queries dense.Matrix[T], r *SampleResult) error {
 	var files cli.Outputs
 	defer files.Abort()
-	var ids, logs *data.NPYWriter[float64]
+	var ids, logs *npy.Writer[float64]
 	for _, o := range []struct {
 		path string
-		to   **data.NPYWriter[float64]
+		to   **npy.Writer[float64]
 	}{{f.out, &ids}, {f.logProb, &logs}} {
 		if o.path == "" {
 			continue
@@ -328,7 +328,7 @@ func writeDraws[T dense.Float](ctx context.Context, env *cli.Env, f *sampleFlags
 		if err != nil {
 			return err
 		}
-		if *o.to, err = data.NewNPYWriter[float64](w, queries.Rows, f.k); err != nil {
+		if *o.to, err = npy.NewWriter[float64](w, queries.Rows, f.k); err != nil {
 			return err
 		}
 	}
@@ -362,7 +362,7 @@ func writeDraws[T dense.Float](ctx context.Context, env *cli.Env, f *sampleFlags
 		}
 		bar.At(lo + block.Rows)
 	}
-	for _, w := range []*data.NPYWriter[float64]{ids, logs} {
+	for _, w := range []*npy.Writer[float64]{ids, logs} {
 		if w != nil {
 			if err := w.Close(); err != nil {
 				return err
@@ -397,7 +397,7 @@ func printDraws(env *cli.Env, first int, d *sampling.Draws) error {
 	return nil
 }
 
-func saveDraws(ids, logs *data.NPYWriter[float64], d *sampling.Draws) error {
+func saveDraws(ids, logs *npy.Writer[float64], d *sampling.Draws) error {
 	m := dense.New[float64](d.Queries(), d.K)
 	for i, id := range d.IDs {
 		m.Data[i] = float64(id)

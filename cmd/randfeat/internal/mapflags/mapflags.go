@@ -16,9 +16,9 @@ import (
 	"github.com/randfeat/randfeat"
 	"github.com/randfeat/randfeat/cmd/randfeat/internal/cli"
 	"github.com/randfeat/randfeat/coupling"
-	"github.com/randfeat/randfeat/data"
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/family"
+	"github.com/randfeat/randfeat/internal/npy"
 	"github.com/randfeat/randfeat/kernel"
 )
 
@@ -148,7 +148,7 @@ func readSpec(path string, dim int) (randfeat.Spec, error) {
 
 // readMatrix reads a parameter of the map from an npy file.
 func readMatrix(flag, path string) (dense.Matrix[float64], error) {
-	a, err := data.ReadArrayFile(path)
+	a, err := npy.ReadAny(path)
 	if err != nil {
 		return dense.Matrix[float64]{}, fmt.Errorf("--%s: %w", flag, err)
 	}

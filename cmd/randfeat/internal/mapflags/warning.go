@@ -4,8 +4,8 @@ import (
 	"math"
 
 	"github.com/randfeat/randfeat"
-	"github.com/randfeat/randfeat/data"
 	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/npy"
 	"github.com/randfeat/randfeat/theory"
 )
 
@@ -48,8 +48,8 @@ func (f *Flags) Warning(spec randfeat.Spec, x, y dense.Matrix[float64]) string {
 	return Warning(spec, x, y)
 }
 
-func SampleArray(x data.Array) dense.Matrix[float64] {
-	if x.DType == data.Float32 {
+func SampleArray(x npy.Array) dense.Matrix[float64] {
+	if x.DType == npy.Float32 {
 		return SomeRows(x.F32)
 	}
 	return SomeRows(x.F64)

@@ -7,14 +7,14 @@ import (
 
 	"github.com/randfeat/randfeat/attention"
 	"github.com/randfeat/randfeat/cmd/randfeat/internal/cli"
-	"github.com/randfeat/randfeat/data"
 	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/npy"
 )
 
 // Files are the three arrays of a command line, still in the element types of their files.
 type Files struct {
 	Names   [3]string // q, k, v as messages call them
-	Tensors [3]data.Tensor
+	Tensors [3]npy.Tensor
 }
 
 // ReadFiles reads q, k and v; one of them may come from stdin.
@@ -33,21 +33,21 @@ func ReadFiles(env *cli.Env, paths []string) (Files, error) {
 	return f, nil
 }
 
-func ReadTensor(env *cli.Env, path string) (name string, t data.Tensor, err error) {
+func ReadTensor(env *cli.Env, path string) (name string, t npy.Tensor, err error) {
 	if path == "-" {
-		t, err = data.ReadNPYTensor(env.Stdin)
+		t, err = npy.ReadTensor(env.Stdin)
 		if err != nil {
 			err = fmt.Errorf("stdin: %w", err)
 		}
 		return "stdin", t, err
 	}
-	t, err = cli.Await(env, func() (data.Tensor, error) { return data.ReadTensorFile(path) })
+	t, err = cli.Await(env, func() (npy.Tensor, error) { return npy.ReadAnyTensor(path) })
 	return path, t, err
 }
 
 // IsFloat32 reports whether all three arrays are float32.
 func (f Files) IsFloat32() bool {
-	return !slices.ContainsFunc(f.Tensors[:], func(t data.Tensor) bool { return t.DType != data.Float32 })
+	return !slices.ContainsFunc(f.Tensors[:], func(t npy.Tensor) bool { return t.DType != npy.Float32 })
 }
 
 // Input is one attention problem.
@@ -102,7 +102,7 @@ func Sequences[T dense.Float](f Files, heads, kvHeads int) (Input[T], error) {
 	in.Shape[last] = in.Shape[last] / in.Q.Dim * in.V.Dim
 	rows := float64(in.Q.Batch) * float64(in.Q.Heads) * float64(in.Q.Len)
 	if size := rows * float64(in.V.Dim); size > maxAttend {
-		return in, fmt.Errorf("the output %s would have %.3g elements, the limit is %d: %w", data.Dims(in.Shape), size,
+		return in, fmt.Errorf("the output %s would have %.3g elements, the limit is %d: %w", npy.Dims(in.Shape), size,
 			int64(maxAttend), dense.ErrShape)
 	}
 	return in, nil
@@ -126,7 +126,7 @@ func (f Files) differ(i, j int, what string) error {
 		what, dense.ErrShape)
 }
 
-func Sequence[T dense.Float](name string, t data.Tensor, heads int) (attention.Seq[T], error) {
+func Sequence[T dense.Float](name string, t npy.Tensor, heads int) (attention.Seq[T], error) {
 	var s attention.Seq[T]
 	shape := t.Shape
 	bad := func(want string) (attention.Seq[T], error) {
@@ -153,7 +153,7 @@ func Sequence[T dense.Float](name string, t data.Tensor, heads int) (attention.S
 	if s.Dim == 0 || s.Heads == 0 || s.Batch == 0 {
 		return bad("at least one batch, head and column")
 	}
-	s.Data = data.Floats[T](t)
+	s.Data = npy.Floats[T](t)
 	return s, nil
 }
 

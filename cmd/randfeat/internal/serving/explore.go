@@ -21,7 +21,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/randfeat/randfeat/cmd/randfeat/internal/cli"
-	"github.com/randfeat/randfeat/data"
+	"github.com/randfeat/randfeat/internal/localfile"
 	"github.com/randfeat/randfeat/web/explorer"
 )
 
@@ -82,7 +82,7 @@ func runExplore(ctx context.Context, env *cli.Env, cmd *cobra.Command, f *explor
 		return err
 	}
 	if f.output != "" {
-		return data.WriteAtomic(f.output, page)
+		return localfile.Write(f.output, page)
 	}
 	return servePage(ctx, env, page, f)
 }

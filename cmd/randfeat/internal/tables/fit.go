@@ -24,6 +24,8 @@ import (
 	"github.com/randfeat/randfeat/data/files"
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/family"
+	"github.com/randfeat/randfeat/internal/columnflags"
+	"github.com/randfeat/randfeat/internal/localfile"
 	"github.com/randfeat/randfeat/machine"
 	"github.com/randfeat/randfeat/machine/tabular"
 )
@@ -41,19 +43,14 @@ type fitFlags struct {
 	table tableflags.Flags
 	out   string
 
-	targets, ids, skip   []string
-	numeric, categorical []string
-	text                 []string
-	dropMissing          bool
-	marks                data.MarkColumns
-	keep                 []string
-	task                 string
-	maxLevels            int
-	encode               []string
-	compare              bool
-	horizon              float64
-	intervalBy           string
-	strict               bool
+	learn       data.LearnOptions
+	dropMissing bool
+	marks       data.MarkColumns
+	keep        []string
+	encode      []string
+	compare     bool
+	horizon     float64
+	intervalBy  string
 
 	model, family, coupling   string
 	featureMap, scaling, loss string
@@ -124,15 +121,7 @@ func (f *fitFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.SortFlags = false
 	flags.StringVarP(&f.out, "out", "o", "", "model `file` to write")
-	flags.StringArrayVar(&f.targets, "target", nil, "`column` to predict; repeatable")
-	flags.StringVar(&f.task, "task", "", "regression or classification (default: by the values of the target)")
-	flags.StringArrayVar(&f.ids, "id", nil, "`column` to copy to the predictions but not to predict from; repeatable")
-	flags.StringArrayVar(&f.skip, "skip", nil, "`column` to ignore; repeatable")
-	flags.StringArrayVar(&f.numeric, "numeric", nil, "`column` that must hold numbers; repeatable")
-	flags.StringArrayVar(&f.categorical, "categorical", nil, "`column` of categories, even if they look like numbers; repeatable")
-	flags.StringArrayVar(&f.text, "text", nil, "`column` of short texts, encoded by words and parts of words; repeatable")
-	flags.BoolVar(&f.strict, "strict", false, "make text in a column of numbers or dates an error; otherwise up to one "+
-		"value in twenty may be text and counts as missing")
+	columnflags.Add(flags, &f.learn)
 	flags.BoolVar(&f.dropMissing, "drop-missing-target", false,
 		"leave out rows without a target and report their number")
 	flags.StringVar(&f.marks.Weight, "weight", "", "`column` of row weights ≥ 0, which multiply each row's loss and score")
@@ -142,7 +131,7 @@ func (f *fitFlags) add(cmd *cobra.Command) {
 	flags.Float64Var(&f.horizon, "horizon", 0, "with --time: how far ahead you will predict, in units of the time column "+
 		"or, for dates, in days; scores leave this gap before the rows that they predict")
 	flags.StringArrayVar(&f.keep, "keep", nil, "also predict from this `column` of --weight, --group or --time; repeatable")
-	flags.IntVar(&f.maxLevels, "max-levels", 0, "largest number of levels of a categorical column; rarer levels become "+
+	flags.IntVar(&f.learn.MaxLevels, "max-levels", 0, "largest number of levels of a categorical column; rarer levels become "+
 		"\"other\" (default 64)")
 	flags.StringArrayVar(&f.encode, "encode", nil, "how levels of a column become numbers, as `COLUMN=CODE` with a code of "+
 		strings.Join(tabular.CodeNames(), ", ")+"; repeatable (default: by trial for columns of many levels)")
@@ -228,10 +217,8 @@ func (f *fitFlags) options(cmd *cobra.Command) (tabular.Options, error) {
 		return tabular.Options{}, err
 	}
 	o := tabular.Options{
-		Learn: data.LearnOptions{Targets: f.targets, Task: data.Task(f.task), IDs: f.ids, Skip: f.skip,
-			Numeric:     f.numeric,
-			Categorical: f.categorical, Text: f.text, MaxLevels: f.maxLevels, Strict: f.strict},
-		Kind: machine.Kind(f.model), Bandwidth: f.bandwidth, Lambda: f.lambda, Features: f.features, Budget: f.budget,
+		Learn: f.learn,
+		Kind:  machine.Kind(f.model), Bandwidth: f.bandwidth, Lambda: f.lambda, Features: f.features, Budget: f.budget,
 		Memory: f.memory,
 		Seed:   f.seed, Folds: f.folds, Sample: f.sample, Float32: f.float32, Block: f.block, Quick: f.quick,
 		Marks: f.marks, Keep: f.keep,
@@ -241,7 +228,7 @@ func (f *fitFlags) options(cmd *cobra.Command) (tabular.Options, error) {
 	for _, n := range []struct {
 		flag  string
 		value float64
-	}{{"max-levels", float64(f.maxLevels)}, {"bandwidth", f.bandwidth}, {"lambda", f.lambda}, {"features",
+	}{{"max-levels", float64(f.learn.MaxLevels)}, {"bandwidth", f.bandwidth}, {"lambda", f.lambda}, {"features",
 		float64(f.features)},
 		{"folds", float64(f.folds)}, {"sample", float64(f.sample)}, {"block",
 			float64(f.block)},
@@ -253,7 +240,7 @@ func (f *fitFlags) options(cmd *cobra.Command) (tabular.Options, error) {
 	switch o.Learn.Task {
 	case data.Auto, data.Regression, data.Classification:
 	default:
-		return o, cli.Misused("--task is %q, want %s or %s", f.task, data.Regression, data.Classification)
+		return o, cli.Misused("--task is %q, want %s or %s", f.learn.Task, data.Regression, data.Classification)
 	}
 	for _, text := range f.encode {
 		at := strings.LastIndexByte(text, '=')
@@ -333,7 +320,7 @@ func (f *fitFlags) checkKind(o tabular.Options) error {
 		return cli.Misused("--model %s has no Nyström features: leave --map out", o.Kind)
 	case o.Map == tabular.MapExact && !kind.Exact:
 		return cli.Misused("--model %s has no exact kernel: leave --map out", o.Kind)
-	case unsupervised(kind) && len(f.targets) > 0:
+	case unsupervised(kind) && len(f.learn.Targets) > 0:
 		return cli.Misused("--model %s has no target: leave --target out, or name the column with --skip", o.Kind)
 	case !unsupervised(kind) && o.Learn.Task != data.Auto && !slices.Contains(kind.Tasks, task):
 		return cli.Misused("--model %s does not do %s", o.Kind, task)
@@ -387,14 +374,14 @@ func runFit(env *cli.Env, cmd *cobra.Command, f *fitFlags, args []string) error 
 	if err != nil {
 		return err
 	}
-	if kind, _ := o.Kind.Info(); len(f.targets) == 0 && !unsupervised(kind) {
+	if kind, _ := o.Kind.Info(); len(f.learn.Targets) == 0 && !unsupervised(kind) {
 		return cli.Misused("--target is missing: name the column to predict, one of %s; or ask for a density without a target "+
 			"by --model %s",
 			quoteNames(src.Columns(), 20), machine.KindsOf(machine.Unsupervised)[0])
 	}
 	var dropping *data.Dropping
 	if f.dropMissing {
-		if dropping, err = data.DropMissing(src, f.targets); err != nil {
+		if dropping, err = data.DropMissing(src, f.learn.Targets); err != nil {
 			return err
 		}
 		src = dropping
@@ -477,7 +464,7 @@ func (f *fitFlags) source(env *cli.Env, args []string) (data.Source, error) {
 	if f.demo {
 		b := fitDemoData()
 		if f.saveData != "" {
-			if err := data.WriteAtomic(f.saveData, b); err != nil {
+			if err := localfile.Write(f.saveData, b); err != nil {
 				return nil, err
 			}
 		}
@@ -495,12 +482,12 @@ func (f *fitFlags) checkFiles(args []string) error {
 			continue
 		}
 		for _, other := range outs {
-			if data.SameFile(o.path, other.path) {
+			if localfile.Same(o.path, other.path) {
 				return cli.Misused("%s and %s name the same file, %s", other.flag, o.flag, o.path)
 			}
 		}
 		for _, in := range args {
-			if data.SameFile(o.path, in) {
+			if localfile.Same(o.path, in) {
 				return cli.Misused("%s names the data file %s: it would be replaced", o.flag, in)
 			}
 		}
@@ -514,7 +501,7 @@ func (f *fitFlags) checkFiles(args []string) error {
 
 // checkWritable finds out whether a file can be put at path, by starting one beside it.
 func checkWritable(path string) error {
-	if err := data.CheckLocal(path); err != nil {
+	if err := localfile.Check(path); err != nil {
 		return err
 	}
 	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() && !info.IsDir() {
@@ -527,7 +514,7 @@ func checkWritable(path string) error {
 			return fmt.Errorf("cannot write %s: %s is not a directory", path, dir)
 		}
 	}
-	t, err := data.CreateAtomic(path)
+	t, err := localfile.Create(path)
 	if err != nil {
 		return err
 	}

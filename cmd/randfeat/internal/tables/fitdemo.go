@@ -27,15 +27,15 @@ func (f *fitFlags) setDemo(cmd *cobra.Command) error {
 		"no-header", "missing", "format"); err != nil {
 		return err
 	}
-	f.ids = []string{"meter"}
+	f.learn.IDs = []string{"meter"}
 	if f.model == "density" {
-		f.skip = []string{fitDemoTarget}
+		f.learn.Skip = []string{fitDemoTarget}
 		return nil
 	}
 	if f.model == "logistic" {
 		return cli.Misused("--demo has no classes: --model logistic needs a table of your own")
 	}
-	f.targets = []string{fitDemoTarget}
+	f.learn.Targets = []string{fitDemoTarget}
 	return nil
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/randfeat/randfeat/coupling"
 	"github.com/randfeat/randfeat/data"
 	"github.com/randfeat/randfeat/family"
+	"github.com/randfeat/randfeat/internal/npy"
 	"github.com/randfeat/randfeat/machine"
 	"github.com/randfeat/randfeat/machine/tabular"
 )
@@ -161,7 +162,7 @@ func (r *InspectResult) print(w io.Writer, levels int) error {
 		"f.metadata()[\"spec\"], f.get_tensor(%q)\n", r.File, r.Tensors[len(r.Tensors)-1].Name)
 	fmt.Fprintln(w, "  # tensors, all float64:")
 	for _, t := range r.Tensors {
-		_, err = fmt.Fprintf(w, "  #   %s %s\n", t.Name, data.Dims(t.Shape))
+		_, err = fmt.Fprintf(w, "  #   %s %s\n", t.Name, npy.Dims(t.Shape))
 	}
 	return err
 }

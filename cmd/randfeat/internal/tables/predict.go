@@ -18,6 +18,7 @@ import (
 	"github.com/randfeat/randfeat/data"
 	"github.com/randfeat/randfeat/data/files"
 	"github.com/randfeat/randfeat/data/parquet"
+	"github.com/randfeat/randfeat/internal/number"
 	"github.com/randfeat/randfeat/internal/similar"
 	"github.com/randfeat/randfeat/machine"
 )
@@ -452,7 +453,7 @@ func (f *predictFlags) output(env *cli.Env, p *machine.TablePredictor, input str
 	}
 	if m := p.Model(); o.numbers && m.Task == machine.Classification {
 		for _, c := range m.Schema.Targets[0].Classes {
-			if _, ok := data.ParseNumber([]byte(c)); !ok {
+			if _, ok := number.Parse([]byte(c)); !ok {
 				return nil, cli.Misused("the class %q is text, and %s files hold numbers only: choose --to csv, ndjson or parquet", c,
 					o.format)
 			}
@@ -533,7 +534,7 @@ func (o *predictOutput) toNumbers(b *data.Block, table string) error {
 		for i, t := range c.Text {
 			v, ok := math.NaN(), true
 			if t != nil {
-				v, ok = data.ParseNumber(t)
+				v, ok = number.Parse(t)
 			}
 			if !ok {
 				return &data.InputError{Place: fmt.Sprintf("%s: row %d", table, b.First+int64(i)+1),

@@ -14,6 +14,7 @@ import (
 	"github.com/randfeat/randfeat/advise"
 	"github.com/randfeat/randfeat/data"
 	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/npy"
 	"github.com/randfeat/randfeat/internal/rng"
 	"github.com/randfeat/randfeat/kernel"
 )
@@ -85,14 +86,14 @@ func (m *Model) advise(r AdviseRequest) (*Advice, error) {
 // too.
 func readSet(name string, b []byte, encode bool) (m dense.Matrix[float64], note string, err error) {
 	if bytes.HasPrefix(b, []byte("\x93NUMPY")) {
-		t, err := data.ReadNPYTensor(bytes.NewReader(b))
+		t, err := npy.ReadTensor(bytes.NewReader(b))
 		if err != nil {
 			return m, "", fmt.Errorf("%s: %w", name, err)
 		}
 		if !t.IsFloat() || len(t.Shape) != 2 {
 			return m, "", fmt.Errorf("%s holds %s of the shape %s, want float32 or float64 of the shape [rows, columns]; of heads, save one", name, t.Element, t.Dims())
 		}
-		m = dense.Matrix[float64]{Rows: t.Shape[0], Cols: t.Shape[1], Stride: t.Shape[1], Data: data.Floats[float64](t)}
+		m = dense.Matrix[float64]{Rows: t.Shape[0], Cols: t.Shape[1], Stride: t.Shape[1], Data: npy.Floats[float64](t)}
 		if len(m.Data) > maxNumbers {
 			m, note = thin(m), fmt.Sprintf("%s has %d rows; every %s is used.", name, m.Rows, nth(m))
 		}

@@ -14,9 +14,9 @@ import (
 	"github.com/randfeat/randfeat"
 	"github.com/randfeat/randfeat/advise"
 	"github.com/randfeat/randfeat/coupling"
-	"github.com/randfeat/randfeat/data"
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/family"
+	"github.com/randfeat/randfeat/internal/npy"
 	"github.com/randfeat/randfeat/kernel"
 	"github.com/randfeat/randfeat/theory"
 )
@@ -295,7 +295,7 @@ func TestAdvise(t *testing.T) {
 	var files [][]byte
 	for _, s := range sets {
 		var b bytes.Buffer
-		if err := data.WriteNPY(&b, s); err != nil {
+		if err := npy.Write(&b, s); err != nil {
 			t.Fatal(err)
 		}
 		files = append(files, b.Bytes())

@@ -1,0 +1,133 @@
+package main
+
+import (
+	"path/filepath"
+
+	"github.com/randfeat/randfeat/attention"
+	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/models/decoder"
+	"github.com/randfeat/randfeat/models/encoder"
+	"github.com/randfeat/randfeat/models/gguf"
+	"github.com/randfeat/randfeat/models/safetensors"
+)
+
+type seq = attention.Seq[float32]
+
+// attend is one layer's attention, with all of its heads.
+type attend func(layer int, out, q, k, v seq) error
+
+// headInputs are what one layer's attention got and gave.
+type headInputs struct{ q, k, v, out seq }
+
+// minilm is all-MiniLM-L6-v2, whose embedding of a text is the mean of its last layer.
+type minilm struct{ *encoder.Model }
+
+func loadMiniLM(folder string) (minilm, error) {
+	f, err := safetensors.Open(filepath.Join(folder, "minilm"))
+	if err != nil {
+		return minilm{}, err
+	}
+	m, err := encoder.New(f, encoder.Options{})
+	return minilm{m}, err
+}
+
+// run is the embedding of a passage.
+func (m minilm) run(ids []int32, f attend) ([]float32, error) {
+	dst := dense.New[float32](1, m.Dim())
+	err := m.With(func(l int, out, q, k, v seq, _ []int32) error { return f(l, out, q, k, v) }).Embed(dst, [][]int32{ids})
+	return dst.Data, err
+}
+
+// record is the embedding with exact attention, and what the layers got and gave.
+func (m minilm) record(ids []int32) (embedding []float32, layers []headInputs, err error) {
+	ex := &attention.Exact[float32]{}
+	embedding, err = m.run(ids, func(_ int, out, q, k, v seq) error {
+		_, err := ex.Forward(out, q, k, v)
+		layers = append(layers, headInputs{batches([]seq{q}), batches([]seq{k}), batches([]seq{v}), batches([]seq{out})})
+		return err
+	})
+	return embedding, layers, err
+}
+
+// smollm2 is SmolLM2-135M in float32.
+type smollm2 struct{ *decoder.Model }
+
+func loadSmolLM2(folder string) (smollm2, error) {
+	f, err := gguf.Open(filepath.Join(folder, "smollm2.gguf"))
+	if err != nil {
+		return smollm2{}, err
+	}
+	m, err := decoder.New(f, decoder.Options{})
+	return smollm2{m}, err
+}
+
+// run is −log p of every token but the first, given those before it. memory makes the state of a layer; nil: exact.
+func (m smollm2) run(ids []int32, memory func(layer int) (decoder.State, error)) ([]float64, error) {
+	s, err := m.NewSession(memory)
+	if err != nil {
+		return nil, err
+	}
+	loss := make([]float64, len(ids))
+	return loss[1:], s.Score(loss, ids, nil)
+}
+
+// record is what the layers get and give with exact attention.
+func (m smollm2) record(ids []int32) ([]headInputs, error) {
+	c, exact := m.Config(), m.Exact()
+	layers := make([]headInputs, c.Layers)
+	_, err := m.run(ids, func(l int) (decoder.State, error) {
+		layers[l] = newSample(c.KVHeads, c.Heads/c.KVHeads, len(ids), c.HeadDim)
+		layers[l].out = attention.NewSeq[float32](1, c.Heads, len(ids), c.HeadDim)
+		st, err := exact(l)
+		return &recorder{st, &layers[l]}, err
+	})
+	return layers, err
+}
+
+// recorder is a state that keeps what it gets and gives.
+type recorder struct {
+	decoder.State
+	in *headInputs
+}
+
+func (r *recorder) Step(out, q, k, v seq) error {
+	at := r.Len()
+	err := r.State.Step(out, q, k, v)
+	for _, x := range [][2]seq{{r.in.q, q}, {r.in.k, k}, {r.in.v, v}, {r.in.out, out}} {
+		put(x[0], at, x[1])
+	}
+	return err
+}
+
+// put copies a sequence to the positions of another from at on.
+func put(dst seq, at int, src seq) {
+	for h := range src.Heads {
+		to, from := dst.Head(0, h), src.Head(0, h)
+		for i := range from.Rows {
+			copy(to.Row(at+i), from.Row(i))
+		}
+	}
+}
+
+// keptState is attention over all keys so far. Sessions that are neither forked nor saved need no more of a State.
+type keptState struct {
+	decoder.State
+	forward func(out, q, k, v seq) (attention.Report, error)
+	k, v    seq // room for all tokens
+	length  int
+	report  attention.Report
+}
+
+func (s *keptState) Len() int                 { return s.length }
+func (s *keptState) Report() attention.Report { return s.report }
+
+func (s *keptState) Step(out, q, k, v seq) error {
+	put(s.k, s.length, k)
+	put(s.v, s.length, v)
+	s.length += k.Len
+	all, values := s.k, s.v
+	all.Len, values.Len = s.length, s.length
+	r, err := s.forward(out, q, all, values)
+	s.report.Add(r)
+	return err
+}

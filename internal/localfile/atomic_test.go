@@ -1,0 +1,126 @@
+package localfile_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/randfeat/randfeat/internal/localfile"
+)
+
+func listed(t *testing.T, dir string) []string {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	return names
+}
+
+// Files of dead writers go, those of living ones and everything else stays.
+func TestAtomicFileRemovesOrphans(t *testing.T) {
+	switch runtime.GOOS {
+	case "linux", "darwin", "freebsd", "netbsd", "openbsd", "dragonfly":
+	default:
+		t.Skip("no file locks here")
+	}
+	dir := t.TempDir()
+	path := filepath.Join(dir, "m.rf")
+	keep := []string{".m.rf.tmp", ".m.rf..tmp", ".m.rf.a.b.tmp", ".m.rf.A-.tmp", "m.rf.abc.tmp", ".n.rf.abc.tmp",
+		".m.rf.abc", ".m.rf.x.zzz.tmp"}
+	for _, name := range append(keep, ".m.rf.abc123.tmp") {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte("half"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	living, err := localfile.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer living.Abort()
+	if _, err := living.Write([]byte("first")); err != nil {
+		t.Fatal(err)
+	}
+	second, err := localfile.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer second.Abort()
+	names := strings.Join(listed(t, dir), "\n") + "\n"
+	if strings.Contains(names, "abc123") {
+		t.Error("the file of a dead writer is still there")
+	}
+	for _, name := range keep {
+		if !strings.Contains(names, name+"\n") {
+			t.Errorf("%s is gone", name)
+		}
+	}
+	for _, f := range []*localfile.File{second, living} {
+		if err := f.Commit(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if b, err := os.ReadFile(path); err != nil || string(b) != "first" {
+		t.Errorf("%q, %v", b, err)
+	}
+	if n := len(listed(t, dir)); n != len(keep)+1 {
+		t.Errorf("%d files are left, want %d", n, len(keep)+1)
+	}
+}
+
+// Many writers of one target at once: none takes the file of another for an orphan.
+func TestAtomicFileConcurrentWriters(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "m")
+	var all sync.WaitGroup
+	for w := range 8 {
+		all.Go(func() {
+			for range 25 {
+				f, err := localfile.Create(path)
+				if err == nil {
+					_, err = f.Write([]byte(strings.Repeat(string(rune('a'+w)), 1000)))
+				}
+				if err == nil {
+					err = f.Commit()
+				}
+				if err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	all.Wait()
+	b, err := os.ReadFile(path)
+	if err != nil || len(b) != 1000 || strings.Count(string(b), string(b[:1])) != 1000 {
+		t.Errorf("%d bytes, %v", len(b), err)
+	}
+	if names := listed(t, filepath.Dir(path)); len(names) != 1 {
+		t.Errorf("left over: %v", names)
+	}
+}
+
+// A write that failed cannot be committed, even by a caller who did not look.
+func TestAtomicFileDoesNotCommitAfterAFailedWrite(t *testing.T) {
+	full, err := localfile.Create("/dev/full")
+	if errors.Is(err, os.ErrNotExist) || runtime.GOOS != "linux" {
+		t.Skip("no /dev/full here")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := full.Write([]byte("x")); err == nil || !strings.Contains(err.Error(),
+		"cannot write /dev/full: no space left on device") {
+		t.Errorf("write to a full device: %v", err)
+	}
+	if err := full.Commit(); err == nil || !strings.Contains(err.Error(), "no space left") {
+		t.Errorf("commit after it: %v", err)
+	}
+}
