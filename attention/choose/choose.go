@@ -15,6 +15,7 @@ import (
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/family"
 	"github.com/randfeat/randfeat/internal/par"
+	"github.com/randfeat/randfeat/internal/stable"
 )
 
 // Options state the goal of [Choose]. Set Tol or Budget, not both. The zero value means Tol 0.1.
@@ -283,7 +284,7 @@ func newChooser[T dense.Float](o Options, vis attention.Visibility, scale float6
 	c := &chooser[T]{Options: o, scale: scale, all: sample[T]{vis, q, k, v}}
 	if o.Decode {
 		c.dense, c.Plans = true, decodeGrid(o.Seed, k.Len)
-		slices.SortStableFunc(c.Plans, func(a, b Plan) int { return cmp.Compare(c.price(a), c.price(b)) })
+		stable.Sort(c.Plans, func(a, b Plan) int { return cmp.Compare(c.price(a), c.price(b)) })
 		return c, nil
 	}
 	if o.Plans == nil {
@@ -544,7 +545,7 @@ func (c *chooser[T]) affordable(plans []Plan) []Plan {
 		exact *= worthwhile
 	}
 	plans = slices.DeleteFunc(plans, func(p Plan) bool { return p.Method == Exact || c.price(p) >= exact })
-	slices.SortStableFunc(plans, func(a, b Plan) int { return cmp.Compare(c.price(a), c.price(b)) })
+	stable.Sort(plans, func(a, b Plan) int { return cmp.Compare(c.price(a), c.price(b)) })
 	return plans
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/randfeat/randfeat/attention"
 	"github.com/randfeat/randfeat/attention/centroid"
 	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/stable"
 )
 
 // The search among plans whose queries choose together. What takes time is the clustering of a text and a pass over its
@@ -58,7 +59,7 @@ func (c *chooser[T]) searchDense(h int) (trial, error) {
 		}
 		groups[at] = append(groups[at], p)
 	}
-	slices.SortStableFunc(groups, func(a, b []Plan) int { return cmp.Compare(c.preference(a[0]), c.preference(b[0])) })
+	stable.Sort(groups, func(a, b []Plan) int { return cmp.Compare(c.preference(a[0]), c.preference(b[0])) })
 	texts := c.all.q.Batch
 	spent, first := 0, true
 	for _, g := range groups {
