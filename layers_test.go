@@ -9,7 +9,7 @@ import (
 // layers orders the packages from the bottom: a package may import only packages of the lines above its own. Nested
 // modules are not listed.
 var layers = []string{
-	"dense",
+	"dense internal/stable",
 	"internal/buf internal/cell internal/figure internal/half internal/jsonscan internal/localfile " +
 		"internal/namedjson internal/par internal/quote internal/rng internal/seal internal/similar " +
 		"internal/slim internal/special internal/stattest internal/tensorfile",
@@ -24,7 +24,8 @@ var layers = []string{
 	"attention/centroid attention/linear internal/heads machine sampling",
 	"attention/choose internal/calc machine/tabular machine/serve",
 	"advise internal/parts",
-	"web/explorer web/explorer/internal/model",
+	"web/explorer/internal/model",
+	"web/explorer",
 	"cmd/randfeat/internal/cli",
 	"cmd/randfeat/internal/mapflags cmd/randfeat/internal/qkv cmd/randfeat/internal/tableflags",
 	"cmd/randfeat/internal/attend cmd/randfeat/internal/catalog cmd/randfeat/internal/kernels cmd/randfeat/internal/serving " +

@@ -211,11 +211,11 @@ func (s size) kind() kernel.Kind {
 // families are enough to refute a variance wrong by 1.5.
 func testSizes() []size {
 	return []size{
-		{d: 2, m: 1, draws: 600, plain: 2000}, {d: 2, m: 2, draws: 600, plain: 2000},
+		{d: 2, m: 1, draws: 600, plain: 1200}, {d: 2, m: 2, draws: 600, plain: 1200},
 		{d: 2, m: 5, draws: 1500, plain: 10000},
-		{d: 5, m: 3, draws: 450, plain: 1200}, {d: 5, m: 5, draws: 450, plain: 1200},
+		{d: 5, m: 3, draws: 450, plain: 700}, {d: 5, m: 5, draws: 450, plain: 700},
 		{d: 5, m: 13, draws: 700, plain: 3500},
-		{d: 16, m: 7, draws: 110, plain: 250}, {d: 16, m: 16, draws: 110, plain: 250},
+		{d: 16, m: 7, draws: 110, plain: 150}, {d: 16, m: 16, draws: 110, plain: 150},
 		{d: 16, m: 37, draws: 160, plain: 600},
 		{d: 64, m: 20, draws: 35, plain: 100}, {d: 64, m: 64, draws: 35, plain: 100},
 		{d: 64, m: 130, draws: 50, plain: 250},
@@ -406,6 +406,9 @@ func couplingSizes(c randfeattest.Coupling, sizes []size) []size {
 		if !first {
 			s.draws, s.plain = min(s.draws, 300), 0
 		}
+		if !powerful(c.Value) {
+			s.plain = 0 // only the powerful couplings promise to see small errors of the variance
+		}
 		out = append(out, s)
 	}
 	return out
@@ -414,8 +417,8 @@ func couplingSizes(c randfeattest.Coupling, sizes []size) []size {
 // TestEveryFamilyWithEveryCoupling compares the mean and the variance of every defined combination of the examples of
 // both registries with the exact kernel and the closed form. Its power: with the same draws the plain families refute,
 // at the largest size of every dimension, variances 1.5 times the predicted ones and 1/1.5 of them; how many of all
-// comparisons do so is logged. Sizes that are not the largest of their dimension are for families under the powerful
-// couplings, and for the other couplings under families that draw differently.
+// comparisons do so is logged. The other couplings meet all families at one size, and at the other sizes those that draw
+// differently: nothing else of a family reaches a coupling.
 func TestEveryFamilyWithEveryCoupling(t *testing.T) {
 	sizes := testSizes()
 	if testing.Short() {
@@ -441,7 +444,7 @@ func TestEveryFamilyWithEveryCoupling(t *testing.T) {
 				t.Parallel()
 				for _, s := range couplingSizes(c, sizes) {
 					tested := families[s.d]
-					if !s.largest() && !powerful(c.Value) {
+					if (!s.largest() || s.d != 5) && !powerful(c.Value) {
 						tested = distinct(t, tested, s)
 					}
 					got, undefined, err := compare(tested, c, s)

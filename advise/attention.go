@@ -14,6 +14,7 @@ import (
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/internal/par"
 	"github.com/randfeat/randfeat/internal/rng"
+	"github.com/randfeat/randfeat/internal/stable"
 	"github.com/randfeat/randfeat/kernel"
 )
 
@@ -242,17 +243,17 @@ func (a *attentionStudy[T]) rank(ctx context.Context, r *Report) error {
 	}
 	left = slices.DeleteFunc(left, func(c int) bool { return !usable(c) })
 	order := func(x, y int) int { return cmp.Compare(figure(x), figure(y)) }
-	slices.SortStableFunc(left, order)
+	stable.Sort(left, order)
 	final := left[:min(len(left), finalists)]
 	a.progress("features", 1, 2)
 	if err := measure(final, finalDraws); err != nil {
 		return err
 	}
-	slices.SortStableFunc(final, order)
+	stable.Sort(final, order)
 	others := slices.DeleteFunc(slices.Concat(left, looks), func(c int) bool { return slices.Contains(final, c) })
 	slices.Sort(others)
 	others = slices.Compact(others)
-	slices.SortStableFunc(others, order)
+	stable.Sort(others, order)
 	a.progress("features", 2, 2)
 	return a.write(r, entrants, final, others, figure)
 }
@@ -289,7 +290,7 @@ func (a *attentionStudy[T]) write(r *Report, entrants [][]*entrant, final, other
 	for i := range order {
 		order[i] = i
 	}
-	slices.SortStableFunc(order, func(x, y int) int {
+	stable.Sort(order, func(x, y int) int {
 		return cmp.Compare(entrants[x][best].typical().value, entrants[y][best].typical().value)
 	})
 	h := a.heads[order[len(order)/2]]

@@ -1,7 +1,6 @@
 package advise
 
 import (
-	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
@@ -53,23 +52,11 @@ func TestCodeCompiles(t *testing.T) {
 		fmt.Fprintf(&b, "\nfunc a%d(q, k, v attention.Seq[float32]) error {\n%s\t_ = a\n\treturn err\n}\n", i,
 			attentionCode(0.1, causal, 1))
 	}
-	dir := t.TempDir()
-	file := filepath.Join(dir, "pasted.go")
+	file := filepath.Join(t.TempDir(), "pasted.go")
 	if err := os.WriteFile(file, []byte(b.String()), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	here, err := filepath.Abs("pasted/pasted.go")
-	if err != nil {
-		t.Fatal(err)
-	}
-	overlay, err := json.Marshal(map[string]map[string]string{"Replace": {here: file}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(dir, "overlay.json"), overlay, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.Command("go", "build", "-overlay", filepath.Join(dir, "overlay.json"), "./pasted")
+	cmd := exec.Command("go", "vet", file) // which checks types, and does not compile generic code anew
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Errorf("%d candidates: %v\n%s", n, err, out)
 	}

@@ -3,7 +3,8 @@ package machine
 import (
 	"cmp"
 	"math"
-	"slices"
+
+	"github.com/randfeat/randfeat/internal/stable"
 )
 
 // ClassScores are those of one class of a classification. A value is NaN where there is nothing to divide by: the
@@ -80,6 +81,6 @@ func LargestConfusions(confusion [][]int64, most int) []Confused {
 			}
 		}
 	}
-	slices.SortStableFunc(out, func(a, b Confused) int { return cmp.Compare(b.Rows, a.Rows) })
+	stable.Sort(out, func(a, b Confused) int { return cmp.Compare(b.Rows, a.Rows) })
 	return out[:min(most, len(out))]
 }

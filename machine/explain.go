@@ -13,6 +13,7 @@ import (
 	"github.com/randfeat/randfeat/data"
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/family"
+	"github.com/randfeat/randfeat/internal/stable"
 )
 
 // Dependence shows how one output depends on one column: the mean prediction of some rows, all with the same value of
@@ -159,10 +160,10 @@ func valuesOf(f *data.Field, x dense.Matrix[float64], lo int) []shownValue {
 			}
 			out[at[c.text]].share += 1 / n
 		}
-		slices.SortStableFunc(out, func(a, b shownValue) int { return cmp.Compare(b.share, a.share) })
+		stable.Sort(out, func(a, b shownValue) int { return cmp.Compare(b.share, a.share) })
 		return out[:min(len(out), dependenceLevels)]
 	}
-	slices.SortStableFunc(cells, func(a, b cell) int { return cmp.Compare(a.number, b.number) })
+	stable.Sort(cells, func(a, b cell) int { return cmp.Compare(a.number, b.number) })
 	last := -1
 	for k := 0; k < dependencePoints && len(cells) > 0; k++ {
 		at := k * (len(cells) - 1) / (dependencePoints - 1)
@@ -293,7 +294,7 @@ func Contributions(ctx context.Context, m *Model, row []float64, x dense.Matrix[
 		c.Low, c.High = student(&sums[i])
 		out.Parts = append(out.Parts, c)
 	}
-	slices.SortStableFunc(out.Parts, func(a, b Contribution) int {
+	stable.Sort(out.Parts, func(a, b Contribution) int {
 		return cmp.Compare(math.Abs(b.Part), math.Abs(a.Part))
 	})
 	return out, nil
@@ -332,7 +333,7 @@ func Neighbours(m *Model, row []float64, n int) ([]Neighbour, error) {
 	for i := range all {
 		all[i] = near{i, unit.Eval(at, rows.Row(i))}
 	}
-	slices.SortStableFunc(all, func(a, b near) int { return cmp.Compare(b.v, a.v) })
+	stable.Sort(all, func(a, b near) int { return cmp.Compare(b.v, a.v) })
 	var out []Neighbour
 	for _, r := range all[:min(n, len(all))] {
 		one := Neighbour{Similarity: r.v, Values: map[string]string{}}

@@ -4,9 +4,9 @@ import (
 	"cmp"
 	"fmt"
 	"math/rand/v2"
-	"slices"
 
 	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/stable"
 )
 
 // Importance is the loss of score when a model cannot use a column.
@@ -98,7 +98,7 @@ func Importances(m *Model, x, y dense.Matrix[float64], o ImportanceOptions) ([]I
 			}
 		}
 	}
-	slices.SortStableFunc(out, func(a, b Importance) int { return cmp.Compare(b.Drop.Value, a.Drop.Value) })
+	stable.Sort(out, func(a, b Importance) int { return cmp.Compare(b.Drop.Value, a.Drop.Value) })
 	return out, nil
 }
 

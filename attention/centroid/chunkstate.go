@@ -127,8 +127,10 @@ func (c *Chunks[T]) Step(out, q, k, v attention.Seq[T]) error {
 	}
 	c.out, c.q, c.k, c.v = out, q, k, v
 	s := &c.specs[0]
-	work := k.Len * c.group() * (c.dim + c.valueDim) * (s.nearRoom() + c.length/s.Chunk*s.Clusters)
-	err := c.crew.Do(len(c.heads), par.Workers(len(c.heads), 1+c.tab.Grain/max(1, work)), (*chunkStep[T])(c))
+	chosen := min(s.Top, c.length/s.Chunk*s.Clusters) * s.Chunk / s.Clusters
+	work := k.Len * c.group() * (c.dim + c.valueDim) * (s.nearRoom() + c.length/s.Chunk*s.Clusters + chosen)
+	err := c.crew.Do(len(c.heads), par.Workers(len(c.heads), 1+c.tab.Grain/(awake*fewRows*max(1, work))),
+		(*chunkStep[T])(c))
 	var none attention.Seq[T]
 	c.out, c.q, c.k, c.v = none, none, none, none
 	for _, w := range c.crew.Workers {
@@ -138,6 +140,9 @@ func (c *Chunks[T]) Step(out, q, k, v attention.Seq[T]) error {
 	c.length += k.Len
 	return err
 }
+
+// fewRows is how many times longer multiply-adds take with the rows of one group of heads than with whole tiles.
+const fewRows = 8
 
 type chunkStep[T dense.Float] Chunks[T]
 
@@ -162,9 +167,7 @@ func (c *chunkStep[T]) Item(w *chunkStepper[T], i int) error {
 		h.asked = append(h.asked, t.x.Data...)
 		c.tab.Scale(t.x.Data, T(c.scale))
 		h.read(t, spec)
-		exact := t.addFew(func(x int) (k, v dense.Matrix[T]) {
-			return h.parts[x/h.store.stride].sorted(x % h.store.stride)
-		})
+		exact := t.addFew(h)
 		w.report.Exact += int64(group * (exact + len(h.near.pos)))
 		for g := range group {
 			w.report.Rows++
@@ -198,42 +201,36 @@ func (t *tiles[T]) addAll(a *nearKeys[T]) {
 	}
 }
 
-// sorted are the keys and values of a cluster.
-func (p *chunkPart[T]) sorted(x int) (k, v dense.Matrix[T]) {
-	lo, hi := int(p.start[x]), int(p.start[x+1])
-	return p.k.RowRange(lo, hi), p.v.RowRange(lo, hi)
-}
-
-// addFew is addChosen for a few rows: keys and values are read where they lie.
-func (t *tiles[T]) addFew(members func(c int) (k, v dense.Matrix[T])) (total int) {
+// addFew is addChosen for a few rows. Clusters have some ten keys: copied together they take few calls, which cost more
+// than the copies.
+func (t *tiles[T]) addFew(h *chunkHead[T]) (total int) {
 	for _, c := range t.chosen {
-		k, _ := members(int(c))
-		total += k.Rows
+		p, x := &h.parts[int(c)/h.store.stride], int(c)%h.store.stride
+		total += int(p.start[x+1] - p.start[x])
 	}
 	if total == 0 {
 		return 0
 	}
-	t.tile.Data = roomy(t.tile.Data, t.x.Rows*total)
-	t.tile = buf.Shaped(t.tile, t.x.Rows, total)
+	d, dv := t.x.Cols, t.acc.Cols
+	t.k.Data, t.v.Data = roomy(t.k.Data, total*d), roomy(t.v.Data, total*dv)
+	t.k, t.v = view(t.k.Data, total, d), view(t.v.Data, total, dv)
 	at := 0
 	for _, c := range t.chosen {
-		k, _ := members(int(c))
-		for r := range t.x.Rows {
-			t.tab.MulV(t.tile.Row(r)[at:at+k.Rows], k, t.x.Row(r))
-		}
-		at += k.Rows
+		p, x := &h.parts[int(c)/h.store.stride], int(c)%h.store.stride
+		lo, hi := int(p.start[x]), int(p.start[x+1])
+		copy(t.k.Data[at*d:], p.k.Data[lo*d:hi*d])
+		copy(t.v.Data[at*dv:], p.v.Data[lo*dv:hi*dv])
+		at += hi - lo
 	}
+	t.tile.Data = roomy(t.tile.Data, t.x.Rows*total)
+	t.tile = buf.Shaped(t.tile, t.x.Rows, total)
 	for r := range t.x.Rows {
 		row := t.tile.Row(r)
+		t.tab.MulV(row, t.k, t.x.Row(r))
 		t.raise(r, t.tab.Max(row))
 		t.sum[r] += float64(t.tab.ExpSum(row, t.shift[r]))
 	}
-	at = 0
-	for _, c := range t.chosen {
-		_, v := members(int(c))
-		t.tab.Product(t.acc, t.tile.ColRange(at, at+v.Rows), v, true)
-		at += v.Rows
-	}
+	t.tab.Product(t.acc, t.tile, t.v, true)
 	return total
 }
 

@@ -275,6 +275,48 @@ var denseCases = []struct {
 }{{false, Spec{Clusters: 24, Together: 64, Top: 5, Sinks: 1}},
 	{true, Spec{Clusters: 8, Chunk: 64, Together: 32, Window: 16, Sinks: 2, Top: 4}}}
 
+// sameBits is Forward, whose bits do not depend on the number of threads.
+func sameBits(t *testing.T, a *Attention[float32], q, k, v attention.Seq[float32]) (first attention.Seq[float32]) {
+	t.Helper()
+	for _, procs := range []int{1, 2, 7} {
+		was := runtime.GOMAXPROCS(procs)
+		out := attention.NewSeq[float32](q.Batch, q.Heads, q.Len, v.Dim)
+		_, err := a.Forward(out, q, k, v)
+		runtime.GOMAXPROCS(was)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if procs == 1 {
+			first = out
+		} else if !slices.Equal(out.Data, first.Data) {
+			t.Errorf("%+v: other bits with %d threads", a.Specs[0], procs)
+		}
+	}
+	return first
+}
+
+// sameRows compares the rows of At and of trials with all rows.
+func sameRows(t *testing.T, a *Attention[float32], trials *Trials[float32], all attention.Seq[float32], rows []int,
+	q, k, v attention.Seq[float32]) {
+	t.Helper()
+	at := attention.NewSeq[float32](1, q.Heads, len(rows), v.Dim)
+	tried := attention.NewSeq[float32](1, q.Heads, len(rows), v.Dim)
+	if err := a.At(at, rows, q, k, v); err != nil {
+		t.Fatal(err)
+	}
+	if err := trials.At(tried, rows, a.Specs[0]); err != nil {
+		t.Fatal(err)
+	}
+	for h := range q.Heads {
+		for i, l := range rows {
+			if want := all.Head(0, h).Row(l); !slices.Equal(at.Head(0, h).Row(i), want) ||
+				!slices.Equal(tried.Head(0, h).Row(i), want) {
+				t.Errorf("%+v, head %d, row %d: other bits than Forward", a.Specs[0], h, l)
+			}
+		}
+	}
+}
+
 // Outputs have the same bits with any number of threads, and At and Trials have those of Forward.
 func TestDenseBits(t *testing.T) {
 	const length, dim = 700, 32
@@ -282,21 +324,7 @@ func TestDenseBits(t *testing.T) {
 	rows := []int{0, 5, 63, 64, 65, 299, 300, 511, 698, 699}
 	for _, c := range denseCases {
 		a := &Attention[float32]{Visibility: attention.Visibility{Causal: c.causal}, Specs: []Spec{c.spec}}
-		var first attention.Seq[float32]
-		for _, procs := range []int{1, 2, 7} {
-			was := runtime.GOMAXPROCS(procs)
-			out := attention.NewSeq[float32](1, 4, length, dim)
-			_, err := a.Forward(out, q, k, v)
-			runtime.GOMAXPROCS(was)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if procs == 1 {
-				first = out
-			} else if !slices.Equal(out.Data, first.Data) {
-				t.Errorf("causal %t: other bits with %d threads", c.causal, procs)
-			}
-		}
+		sameBits(t, a, q, k, v)
 		trials, err := NewTrials(a.Visibility, 0, q, k, v)
 		if err != nil {
 			t.Fatal(err)
@@ -309,22 +337,7 @@ func TestDenseBits(t *testing.T) {
 			if _, err := b.Forward(all, q, k, v); err != nil {
 				t.Fatal(err)
 			}
-			at := attention.NewSeq[float32](1, 4, len(rows), dim)
-			tried := attention.NewSeq[float32](1, 4, len(rows), dim)
-			if err := b.At(at, rows, q, k, v); err != nil {
-				t.Fatal(err)
-			}
-			if err := trials.At(tried, rows, s); err != nil {
-				t.Fatal(err)
-			}
-			for h := range 4 {
-				for i, l := range rows {
-					if want := all.Head(0, h).Row(l); !slices.Equal(at.Head(0, h).Row(i), want) ||
-						!slices.Equal(tried.Head(0, h).Row(i), want) {
-						t.Errorf("causal %t, top %d, head %d, row %d: other bits than Forward", c.causal, top, h, l)
-					}
-				}
-			}
+			sameRows(t, b, trials, all, rows, q, k, v)
 		}
 		if trials.fits != 1 {
 			t.Errorf("causal %t: %d clusterings for specs that differ in top alone", c.causal, trials.fits)

@@ -15,15 +15,26 @@ import (
 type rowOrder[T dense.Float] struct {
 	order []int32         // the result: rows in their new order
 	z     dense.Matrix[T] // the coordinates of every row
-	key   []T             // of the rows of a part: their projections on the direction that divides it
+	// The rows of a part lie side by side and move to and fro between two places.
+	at   [2][]orderRow[T]
+	key  []T // of the rows of a part: their projections on the direction that divides it
+	pick selector[T]
+}
+
+// orderRow is a row that is sorted.
+type orderRow[T dense.Float] struct {
+	z   [orderCoordinates]T
+	row int32
 }
 
 const (
 	// orderCoordinates are found by orderSteps steps of subspace iteration.
 	orderCoordinates = 8
 	orderSteps       = 6
-	// orderSample rows of a part tell in which direction they differ most, after orderPowers steps of the power method.
+	// A quarter of the rows of a part, orderFew at least and orderSample at most, tell in which direction they differ
+	// most, after orderPowers steps of the power method.
 	orderSample = 96
+	orderFew    = 32
 	orderPowers = 5
 )
 
@@ -31,47 +42,66 @@ const (
 func (o *rowOrder[T]) run(leaf int) {
 	n := o.z.Rows
 	o.order, o.key = buf.Sized(o.order, n), buf.Sized(o.key, n)
-	for i := range o.order {
-		o.order[i] = int32(i)
+	o.at[0], o.at[1] = buf.Sized(o.at[0], n), buf.Sized(o.at[1], n)
+	for i := range n {
+		r := &o.at[0][i]
+		r.z, r.row = [orderCoordinates]T{}, int32(i)
+		copy(r.z[:], o.z.Row(i))
 	}
-	o.split(0, n, leaf)
+	o.split(0, 0, n, leaf)
 }
 
-// split orders rows lo to hi−1 of the order.
-func (o *rowOrder[T]) split(lo, hi, leaf int) {
-	parts := (hi - lo + leaf - 1) / leaf
-	if parts < 2 {
-		return
+// split orders the rows of a part, which lie at from.
+func (o *rowOrder[T]) split(from, lo, hi, leaf int) {
+	rows, parts := o.at[from][lo:hi], (hi-lo+leaf-1)/leaf
+	dir, ok := [orderCoordinates]T{}, false
+	if parts > 1 {
+		dir, ok = o.direction(rows)
 	}
-	rows, key := o.order[lo:hi], o.key[lo:hi]
-	dir, ok := o.direction(rows)
 	if !ok {
+		for i := range rows {
+			o.order[lo+i] = rows[i].row
+		}
 		return
 	}
-	for i, r := range rows {
-		var s T
-		for c, v := range o.z.Row(int(r)) {
-			s += v * dir[c&(orderCoordinates-1)]
-		}
+	key := o.key[:len(rows)]
+	least, most := T(math.Inf(1)), T(math.Inf(-1))
+	for i := range rows {
+		z := &rows[i].z
+		s := (z[0]*dir[0] + z[1]*dir[1] + z[2]*dir[2] + z[3]*dir[3]) +
+			(z[4]*dir[4] + z[5]*dir[5] + z[6]*dir[6] + z[7]*dir[7])
 		key[i] = s
+		least, most = min(least, s), max(most, s)
 	}
 	half := parts / 2 * leaf
-	nth(key, rows, half)
-	o.split(lo, lo+half, leaf)
-	o.split(lo+half, hi, leaf)
+	o.pick.divide(key, half, least, most)
+	// The rows of the largest keys go to the front; all others follow. Nobody can guess which, so nothing branches.
+	to := o.at[1-from][lo:hi]
+	front, back := 0, half
+	for i, b := range o.pick.bucket {
+		at := back
+		if b != 0 {
+			at = front
+		}
+		to[at] = rows[i]
+		front += int(b)
+		back += 1 - int(b)
+	}
+	o.split(1-from, lo, lo+half, leaf)
+	o.split(1-from, lo+half, hi, leaf)
 }
 
 // direction is about the first principal direction of rows, by the power method on a sample of them; false: they do not
 // differ.
-func (o *rowOrder[T]) direction(rows []int32) (dir [orderCoordinates]T, ok bool) {
+func (o *rowOrder[T]) direction(rows []orderRow[T]) (dir [orderCoordinates]T, ok bool) {
 	const r = orderCoordinates
-	n := min(len(rows), orderSample)
+	n := min(len(rows), max(len(rows)/4, orderFew), orderSample)
 	var sum, x, y [r]float64
 	var cov [r][r]float64
-	first := o.z.Row(int(rows[0]))
+	first := &rows[0].z
 	for i := range n {
-		for c, v := range o.z.Row(int(rows[(2*i+1)*len(rows)/(2*n)])) {
-			x[c&(r-1)] = float64(v) - float64(first[c]) // exactly 0 for equal rows
+		for c, v := range rows[(2*i+1)*len(rows)/(2*n)].z {
+			x[c] = float64(v) - float64(first[c]) // exactly 0 for equal rows
 		}
 		for a, v := range x {
 			sum[a] += v
@@ -115,51 +145,6 @@ func (o *rowOrder[T]) direction(rows []int32) (dir [orderCoordinates]T, ok bool)
 		dir[c] = T(v)
 	}
 	return dir, true
-}
-
-// nth moves the n rows of the smallest keys to the front, of equal ones those of the smallest number (Hoare).
-func nth[T dense.Float](key []T, row []int32, n int) {
-	for lo, hi := 0, len(key); hi-lo > 1; {
-		// The median of three, in the middle.
-		mid := lo + (hi-lo)/2
-		sort2(key, row, lo, mid)
-		if before(key[hi-1], key[mid], row[hi-1], row[mid]) {
-			key[mid], key[hi-1], row[mid], row[hi-1] = key[hi-1], key[mid], row[hi-1], row[mid]
-			sort2(key, row, lo, mid)
-		}
-		k, r := key[mid], row[mid]
-		i, j := lo, hi-1
-		for i <= j {
-			for before(key[i], k, row[i], r) {
-				i++
-			}
-			for before(k, key[j], r, row[j]) {
-				j--
-			}
-			if i <= j {
-				key[i], key[j], row[i], row[j] = key[j], key[i], row[j], row[i]
-				i++
-				j--
-			}
-		}
-		switch {
-		case n <= j:
-			hi = j + 1
-		case n >= i:
-			lo = i
-		default:
-			return
-		}
-	}
-}
-
-func before[T dense.Float](a, b T, i, j int32) bool { return a < b || a == b && i < j }
-
-// sort2 swaps elements i < j where j comes before i.
-func sort2[T dense.Float](key []T, row []int32, i, j int) {
-	if before(key[j], key[i], row[j], row[i]) {
-		key[i], key[j], row[i], row[j] = key[j], key[i], row[j], row[i]
-	}
 }
 
 // principal sets dst to the directions, one per row, in which a symmetric matrix m without negative eigenvalues is

@@ -25,8 +25,9 @@ func roomy[E any](b []E, n int) []E {
 }
 
 const (
-	// sampleStep numbers have one in the sample that bounds the n-th largest.
+	// One of sampleStep numbers, or of more of many numbers, is in the sample that bounds the n-th largest.
 	sampleStep = 8
+	sampleMost = 512
 	buckets    = 256
 )
 
@@ -38,17 +39,25 @@ const (
 func (s *selector[T]) top(dst []int32, x []T, n int, tab *kern.Table[T]) []int32 {
 	hi := tab.Max(x)
 	s.value, s.index = roomy(s.value, len(x)), roomy(s.index, len(x))
-	if len(x) >= 4*n && len(x) >= 8*sampleStep {
-		m := len(x) / sampleStep
-		for i := range m {
-			s.value[i] = x[i*sampleStep]
+	if step := max(sampleStep, len(x)/sampleMost); len(x) >= 8*step {
+		sample := s.value[:len(x)/step]
+		low := x[0]
+		for i := range sample {
+			v := x[i*step]
+			sample[i] = v
+			low = min(low, v)
 		}
-		share := float64(n) / sampleStep
+		share := float64(n) / float64(step)
 		rank := int(share+3*math.Sqrt(share)) + 3
-		if rank < m {
-			low := s.nth(s.value[:m], rank, hi)
-			if got := s.pass(x, low); got >= n {
-				return s.choose(dst, s.value[:got], s.index[:got], n, low, hi)
+		if rank < len(sample) {
+			low = s.nth(sample, rank, low, hi)
+			if got := tab.Above(s.index, x, low); got >= n {
+				value := s.value[:got]
+				for i, j := range s.index[:got] {
+					value[i] = x[j]
+				}
+				s.divide(value, n, low, hi)
+				return s.appendTaken(dst[:0], s.index[:got])
 			}
 		}
 	}
@@ -57,20 +66,8 @@ func (s *selector[T]) top(dst []int32, x []T, n int, tab *kern.Table[T]) []int32
 		low = min(low, v)
 		s.index[i] = int32(i)
 	}
-	return s.choose(dst, x, s.index[:len(x)], n, low, hi)
-}
-
-// pass keeps the numbers that are at least low, with their indices.
-func (s *selector[T]) pass(x []T, low T) int {
-	n := 0
-	value, index := s.value[:len(x)], s.index[:len(x)]
-	for i, v := range x {
-		if v >= low {
-			value[n], index[n] = v, int32(i)
-			n++
-		}
-	}
-	return n
+	s.divide(x, n, low, hi)
+	return s.appendTaken(dst[:0], s.index)
 }
 
 // fall puts x into buckets between hi and low and returns the one that holds the n-th largest, and how many are in
@@ -84,7 +81,7 @@ func (s *selector[T]) fall(x []T, n int, low, hi T) (edge uint8, before int, ok 
 	var counts [buckets]int32
 	bucket := s.bucket[:len(x)]
 	for i, v := range x {
-		b := uint8((hi - v) * f)
+		b := uint8(int32((hi - v) * f))
 		bucket[i] = b
 		counts[b]++
 	}
@@ -96,8 +93,7 @@ func (s *selector[T]) fall(x []T, n int, low, hi T) (edge uint8, before int, ok 
 }
 
 // nth is a number near the n-th largest of x, not above it.
-func (s *selector[T]) nth(x []T, n int, hi T) T {
-	low := slices.Min(x)
+func (s *selector[T]) nth(x []T, n int, low, hi T) T {
 	edge, _, ok := s.fall(x, n, low, hi)
 	if !ok {
 		return low
@@ -111,9 +107,8 @@ func (s *selector[T]) nth(x []T, n int, hi T) T {
 	return best
 }
 
-// choose appends the indices of the n largest of x.
-func (s *selector[T]) choose(dst []int32, x []T, index []int32, n int, low, hi T) []int32 {
-	dst = dst[:0]
+// divide marks the n largest of x, of equal ones the first: their buckets become 1 and all others 0.
+func (s *selector[T]) divide(x []T, n int, low, hi T) {
 	edge, before, ok := s.fall(x, n, low, hi)
 	if !ok {
 		clear(s.bucket)
@@ -123,6 +118,11 @@ func (s *selector[T]) choose(dst []int32, x []T, index []int32, n int, low, hi T
 		if b == edge {
 			s.edge = append(s.edge, int32(i))
 		}
+		taken := uint8(0)
+		if b < edge {
+			taken = 1
+		}
+		s.bucket[i] = taken
 	}
 	if len(s.edge) > n-before {
 		slices.SortFunc(s.edge, func(i, j int32) int {
@@ -135,16 +135,19 @@ func (s *selector[T]) choose(dst []int32, x []T, index []int32, n int, low, hi T
 			return int(i - j)
 		})
 		s.edge = s.edge[:n-before]
-		slices.Sort(s.edge)
 	}
-	next := 0
+	for _, i := range s.edge {
+		s.bucket[i] = 1
+	}
+}
+
+// appendTaken appends the marked ones of index.
+func (s *selector[T]) appendTaken(dst, index []int32) []int32 {
+	dst = slices.Grow(dst, len(index))
+	all, n := dst[:cap(dst)], len(dst)
 	for i, b := range s.bucket {
-		if b < edge {
-			dst = append(dst, index[i])
-		} else if next < len(s.edge) && int(s.edge[next]) == i {
-			dst = append(dst, index[i])
-			next++
-		}
+		all[n] = index[i]
+		n += int(b)
 	}
-	return dst
+	return all[:n]
 }

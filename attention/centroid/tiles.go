@@ -307,8 +307,11 @@ func (t *tiles[T]) finish(dst []T, r int) bool {
 		clear(dst)
 		return false
 	}
-	copy(dst, t.acc.Row(r))
-	t.tab.Scale(dst, T(1/t.sum[r]))
+	f := T(1 / t.sum[r])
+	acc := t.acc.Row(r)[:len(dst)]
+	for i, v := range acc {
+		dst[i] = v * f
+	}
 	return true
 }
 

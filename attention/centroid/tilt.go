@@ -2,6 +2,7 @@ package centroid
 
 import (
 	"math"
+	"runtime"
 
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/internal/buf"
@@ -30,8 +31,9 @@ import (
 func (s *Spec) tilted() bool { return s.Together > 0 && s.Keys > 0 }
 
 const (
-	// tiltBlocks blocks share a pass over the keys.
-	tiltBlocks = 8
+	// tiltBlocks blocks at most share a pass over the keys, and fewTilts at least where many processors share them.
+	tiltBlocks = 16
+	fewTilts   = 4
 	// tiltRows queries at equal distances measure the covariance inside of blocks.
 	tiltRows = 1024
 )
@@ -39,7 +41,6 @@ const (
 // fitTilted sorts the queries of p and trains its clusters; f has the keys of p.
 func (c *call[T]) fitTilted(w *worker[T], p *problem[T]) {
 	f := &w.fit
-	p.rows.z = buf.Shaped(p.rows.z, (p.span.Q1-p.span.Q0)*c.group, min(orderCoordinates, c.q.Dim))
 	k := c.k.Head(p.b, p.h)
 	if p.single {
 		c.leaveRows(p)
@@ -48,11 +49,15 @@ func (c *call[T]) fitTilted(w *worker[T], p *problem[T]) {
 	}
 	n := p.span.Q1 - p.span.Q0
 	p.x = buf.Shaped(p.x, len(p.rows.order), c.q.Dim)
-	for g := range c.group {
-		q := c.q.Head(p.b, p.h*c.group+g)
-		for i, r := range p.rows.order {
-			if int(r)/n == g {
-				copy(p.x.Row(i), q.Row(p.span.Q0+int(r)%n))
+	if c.group == 1 {
+		c.tab.Gather(p.x, c.q.Head(p.b, p.h).RowRange(p.span.Q0, p.span.Q1), p.rows.order)
+	} else {
+		for g := range c.group {
+			q := c.q.Head(p.b, p.h*c.group+g)
+			for i, r := range p.rows.order {
+				if int(r)/n == g {
+					copy(p.x.Row(i), q.Row(p.span.Q0+int(r)%n))
+				}
 			}
 		}
 	}
@@ -99,7 +104,7 @@ func (c *call[T]) measureBlocks(f *fitter[T], p *problem[T]) {
 	f.setMetric(f.x.RowRange(0, at), 1)
 }
 
-// splitTilted makes the tasks of problem i: tiltBlocks blocks each, those of wanted rows only. It returns their work.
+// splitTilted makes the tasks of problem i: some blocks each, those of wanted rows only. It returns their work.
 func (c *call[T]) splitTilted(i int) (work float64) {
 	p := c.problems[i]
 	n, rows, size := p.span.Q1-p.span.Q0, len(p.rows.order), p.spec.Together
@@ -110,8 +115,12 @@ func (c *call[T]) splitTilted(i int) (work float64) {
 		}
 	}
 	both := float64(c.q.Dim + c.v.Dim)
-	for lo := 0; lo < len(p.blocks); lo += tiltBlocks {
-		hi := min(lo+tiltBlocks, len(p.blocks))
+	each := tiltBlocks
+	if procs := runtime.GOMAXPROCS(0); procs > 1 { // a processor has several tasks: all wait for the last
+		each = min(max(len(p.blocks)*c.used/(4*procs), fewTilts), each)
+	}
+	for lo := 0; lo < len(p.blocks); lo += each {
+		hi := min(lo+each, len(p.blocks))
 		c.tasks = append(c.tasks, rowTask{problem: i, lo: lo, hi: hi})
 		work += float64(hi-lo) * both * (2*float64(len(p.keys)) + float64(size)*float64(p.clusters+p.spec.Keys))
 	}
@@ -125,16 +134,18 @@ type tilt[T dense.Float] struct {
 	top   []T             // logits of the heaviest
 	sum   []T
 	sums  dense.Matrix[T] // of a block and a cluster: weighted sums of keys and values
-	mass  []T             // of a cluster and a block: their weights
+	mass  dense.Matrix[T] // of a cluster and a block: their weights
 	ones  []T
 	count []int32   // exact keys of a block and a cluster
 	sel   [][]int32 // exact keys of a block
 	order selector[T]
 	k, v  dense.Matrix[T] // what a block meets: exact keys, then centroids
 	bias  []T
+	dots  []T
 	panel kern.Panel[T]
 	view  kern.Panel[T]
 	rows  []int32
+	heads []dense.Matrix[T] // outputs of the group
 }
 
 // tilted computes the rows of a task.
@@ -150,7 +161,7 @@ func (c *call[T]) tilted(w *worker[T], t rowTask) {
 	b.w = buf.Shaped(b.w, len(blocks), n)
 	b.top, b.sum = buf.Sized(b.top, len(blocks)), buf.Sized(b.sum, len(blocks))
 	b.sums = buf.Shaped(b.sums, len(blocks), p.clusters*all)
-	b.mass = buf.Sized(b.mass, len(blocks)*p.clusters)
+	b.mass = buf.Shaped(b.mass, p.clusters, len(blocks))
 	for len(b.ones) < n {
 		b.ones = append(b.ones, 1)
 	}
@@ -171,10 +182,14 @@ func (c *call[T]) tilted(w *worker[T], t rowTask) {
 		lo, hi := int(p.start[x]), int(p.start[x+1])
 		part := b.w.ColRange(lo, hi)
 		c.tab.Product(b.sums.ColRange(x*all, (x+1)*all), part, p.kv.RowRange(lo, hi), false)
-		c.tab.MulV(b.mass[x*len(blocks):(x+1)*len(blocks)], part, b.ones[:hi-lo])
+		c.tab.MulV(b.mass.Row(x), part, b.ones[:hi-lo])
+	}
+	b.heads = b.heads[:0]
+	for g := range c.group {
+		b.heads = append(b.heads, c.out.Head(p.b, p.h*c.group+g))
 	}
 	for i, lo := range blocks {
-		c.tiltedBlock(w, p, i, len(blocks), int(lo), min(int(lo)+p.spec.Together, p.x.Rows))
+		c.tiltedBlock(w, p, i, int(lo), min(int(lo)+p.spec.Together, p.x.Rows))
 	}
 }
 
@@ -223,56 +238,72 @@ func (b *tilt[T]) take(p *problem[T], i int) {
 	}
 }
 
-// load makes the exact keys and the centroids of block i of so many. It returns their number.
-func (b *tilt[T]) load(tab *kern.Table[T], p *problem[T], i, blocks int) int {
+// load makes the exact keys and the centroids of block i. It returns their number.
+func (b *tilt[T]) load(tab *kern.Table[T], p *problem[T], i int) int {
 	sel, d, all := b.sel[i], p.centre.Cols, p.kv.Cols
-	most := len(sel) + p.clusters
+	exact, most := len(sel), len(sel)+p.clusters
 	b.k, b.v, b.bias = buf.Shaped(b.k, most, d), buf.Shaped(b.v, most, all-d), buf.Sized(b.bias, most)
-	for at, j := range sel {
-		kv := p.kv.Row(int(j))
-		copy(b.k.Row(at), kv[:d])
-		copy(b.v.Row(at), kv[d:])
-	}
-	at := len(sel)
-	clear(b.bias[:at])
-	mean := b.mean.Row(i)
+	tab.Gather(b.k.RowRange(0, exact), p.kv.ColRange(0, d), sel)
+	tab.Gather(b.v.RowRange(0, exact), p.kv.ColRange(d, all), sel)
+	clear(b.bias[:exact])
+	at := exact
+	sums := view(b.sums.Row(i), p.clusters, all)
 	for x := range p.clusters {
 		y, v := b.k.Row(at), b.v.Row(at)
-		switch mass := b.mass[x*blocks+i]; {
+		switch mass := b.mass.At(x, i); {
 		case mass > 0:
-			sums := b.sums.Row(i)[x*all : (x+1)*all]
-			tab.Scale(sums, 1/mass)
-			copy(y, sums[:d])
-			copy(v, sums[d:])
-			b.bias[at] = T(math.Log(float64(mass))+float64(b.top[i])) - dense.Dot(mean, y)
+			row := sums.Row(x)
+			tab.Scale(row, 1/mass)
+			copy(y, row)
+			copy(v, row[d:])
+			b.bias[at] = mass
 		case b.count[i*p.clusters+x] == 0: // too light for the mean query, perhaps not for others
 			copy(y, p.centre.Row(x))
 			copy(v, p.mean.Row(x))
-			b.bias[at] = p.logSize[x]
+			b.bias[at] = 0
 		default:
 			continue
 		}
 		at++
 	}
+	// Of a mass n it is log n + top − x̄·y.
+	bias := b.bias[exact:at]
+	tab.Log(bias)
+	b.dots = buf.Sized(b.dots, at-exact)
+	tab.MulV(b.dots, b.k.RowRange(exact, at), b.mean.Row(i))
+	for l, x := 0, 0; l < len(bias); l, x = l+1, x+1 {
+		for !(b.mass.At(x, i) > 0) && b.count[i*p.clusters+x] != 0 { // left out
+			x++
+		}
+		if bias[l] += b.top[i] - b.dots[l]; !(b.mass.At(x, i) > 0) {
+			bias[l] = p.logSize[x]
+		}
+	}
 	tab.Pack(&b.panel, b.k.RowRange(0, at))
 	return at
 }
 
-// tiltedBlock computes the rows lo to hi−1 of the order, which are block i of so many.
-func (c *call[T]) tiltedBlock(w *worker[T], p *problem[T], i, blocks, lo, hi int) {
+// tiltedBlock computes the rows lo to hi−1 of the order, which are block i of a task.
+func (c *call[T]) tiltedBlock(w *worker[T], p *problem[T], i, lo, hi int) {
 	b, t := &w.tilt, &w.tiles
 	n, d := p.span.Q1-p.span.Q0, c.k.Dim
-	most := b.load(c.tab, p, i, blocks)
-	b.rows = b.rows[:0]
+	most := b.load(c.tab, p, i)
 	t.begin(c.tab, hi-lo, d, c.v.Dim)
-	for l := lo; l < hi; l++ {
-		if r := p.rows.order[l]; c.wanted == nil || p.place[int(r)%n] >= 0 {
-			copy(t.x.Row(len(b.rows)), p.x.Row(l))
-			b.rows = append(b.rows, r)
+	own := t.x
+	b.rows = append(b.rows[:0], p.rows.order[lo:hi]...)
+	if c.wanted == nil {
+		t.x = p.x.RowRange(lo, hi)
+	} else {
+		b.rows = b.rows[:0]
+		for l := lo; l < hi; l++ {
+			if r := p.rows.order[l]; p.place[int(r)%n] >= 0 {
+				copy(t.x.Row(len(b.rows)), p.x.Row(l))
+				b.rows = append(b.rows, r)
+			}
 		}
+		t.x, t.acc = t.x.RowRange(0, len(b.rows)), t.acc.RowRange(0, len(b.rows))
+		t.shift, t.sum, t.sums = t.shift[:len(b.rows)], t.sum[:len(b.rows)], t.sums[:len(b.rows)]
 	}
-	t.x, t.acc = t.x.RowRange(0, len(b.rows)), t.acc.RowRange(0, len(b.rows))
-	t.shift, t.sum, t.sums = t.shift[:len(b.rows)], t.sum[:len(b.rows)], t.sums[:len(b.rows)]
 	if most > 0 {
 		t.guessShifts(&b.panel, b.bias[:most])
 	}
@@ -287,14 +318,16 @@ func (c *call[T]) tiltedBlock(w *worker[T], p *problem[T], i, blocks, lo, hi int
 		t.add(&w.sinks.panel, w.sinks.values, nil, nil)
 		exact += w.sinks.values.Rows
 	}
+	t.x = own
 	w.report.Exact += int64(exact) * int64(len(b.rows))
 	w.report.Rows += int64(len(b.rows))
 	for l, r := range b.rows {
-		row := p.span.Q0 + int(r)%n
+		g, row := int(r)/n, int(r)%n
+		at := p.span.Q0 + row
 		if c.wanted != nil {
-			row = int(p.place[int(r)%n])
+			at = int(p.place[row])
 		}
-		if !t.finish(c.out.Head(p.b, p.h*c.group+int(r)/n).Row(row), l) {
+		if !t.finish(b.heads[g].Row(at), l) {
 			w.report.Empty++
 		}
 	}
@@ -303,11 +336,14 @@ func (c *call[T]) tiltedBlock(w *worker[T], p *problem[T], i, blocks, lo, hi int
 // centroidsTilted is centroids for p: sorted keys and values side by side, and plain means.
 func (c *call[T]) centroidsTilted(w *worker[T], p *problem[T], first, end int) {
 	k, v, d := c.k.Head(p.b, p.h), c.v.Head(p.b, p.h), c.k.Dim
-	for i := int(p.start[first]); i < int(p.start[end]); i++ {
-		at, row := int(p.keys[p.order[i]]), p.kv.Row(i)
-		copy(row, k.Row(at))
-		copy(row[d:], v.Row(at))
+	lo, hi := int(p.start[first]), int(p.start[end])
+	w.count = buf.Sized(w.count, hi-lo)
+	for i, j := range p.order[lo:hi] {
+		w.count[i] = p.keys[j]
 	}
+	rows := p.kv.RowRange(lo, hi)
+	c.tab.Gather(rows.ColRange(0, d), k, w.count)
+	c.tab.Gather(rows.ColRange(d, rows.Cols), v, w.count)
 	for x := first; x < end; x++ {
 		part := p.kv.RowRange(int(p.start[x]), int(p.start[x+1]))
 		p.logSize[x] = T(math.Log(float64(part.Rows)))

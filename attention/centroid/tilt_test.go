@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"runtime"
 	"slices"
 	"testing"
 
@@ -157,37 +156,9 @@ func TestTiltBits(t *testing.T) {
 	}
 	for _, keys := range []int{8, 64, 256} {
 		a := &Attention[float32]{Specs: []Spec{{Clusters: 24, Together: 32, Keys: keys, Sinks: 1}}}
-		var first attention.Seq[float32]
-		for _, procs := range []int{1, 2, 7} {
-			was := runtime.GOMAXPROCS(procs)
-			out := attention.NewSeq[float32](1, 4, length, dim)
-			_, err := a.Forward(out, q, k, v)
-			runtime.GOMAXPROCS(was)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if procs == 1 {
-				first = out
-			} else if !slices.Equal(out.Data, first.Data) {
-				t.Errorf("%d keys: other bits with %d threads", keys, procs)
-			}
-		}
-		at, tried := attention.NewSeq[float32](1, 4, len(rows), dim), attention.NewSeq[float32](1, 4, len(rows), dim)
-		if err := a.At(at, rows, q, k, v); err != nil {
-			t.Fatal(err)
-		}
-		if err := trials.At(tried, rows, a.Specs[0]); err != nil {
-			t.Fatal(err)
-		}
+		first := sameBits(t, a, q, k, v)
+		sameRows(t, a, trials, first, rows, q, k, v)
 		var diff, size float64
-		for h := range 4 {
-			for i, l := range rows {
-				if want := first.Head(0, h).Row(l); !slices.Equal(at.Head(0, h).Row(i), want) ||
-					!slices.Equal(tried.Head(0, h).Row(i), want) {
-					t.Errorf("%d keys, head %d, row %d: other bits than Forward", keys, h, l)
-				}
-			}
-		}
 		for i, w := range want.Data {
 			d := float64(first.Data[i] - w)
 			diff, size = diff+d*d, size+float64(w)*float64(w)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"time"
 
 	"github.com/randfeat/randfeat"
 	"github.com/randfeat/randfeat/attention"
@@ -14,6 +15,7 @@ import (
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/family"
 	"github.com/randfeat/randfeat/internal/par"
+	"github.com/randfeat/randfeat/internal/stable"
 )
 
 // Options state the goal of [Choose]. Set Tol or Budget, not both. The zero value means Tol 0.1.
@@ -32,8 +34,9 @@ type Options struct {
 	// which no plan is accurate enough reads all keys.
 	Decode bool
 	// Rates rank plans by predicted seconds. Plans that are not faster than exact attention are left out. If nil,
-	// Choose calls MeasureRates and the choice depends on the machine. With given rates, equal arguments give equal
-	// choices. A Budget is in features, so Choose then ranks by cost and measures no rates.
+	// Choose calls MeasureRates and the choice depends on the machine; a choice that is not predicted to be twice as
+	// fast as exact attention is then timed, and given up if it does not gain. With given rates, equal arguments give
+	// equal choices. A Budget is in features, so Choose then ranks by cost and measures no rates.
 	Rates *Rates
 	// ByCost ranks plans by cost (multiply-adds) instead of seconds. The choice is then the same on all machines, but
 	// not always the fastest.
@@ -109,7 +112,73 @@ func choose[T dense.Float](o Options, vis attention.Visibility, scale float64, q
 			return nil, fmt.Errorf("head %d: %w", h, err)
 		}
 	}
+	if o.Rates == nil && c.Rates != nil && c.doubtful(out) {
+		return out, c.prove(out)
+	}
 	return out, nil
+}
+
+// doubtful says that a choice is predicted to be faster than exact attention, but not by much.
+func (c *chooser[T]) doubtful(out *Choice) bool {
+	var chosen, exact float64
+	for h := range out.Heads {
+		chosen += out.Heads[h].Seconds
+		exact += c.seconds(Plan{Method: Exact})
+	}
+	return chosen < exact && exact < sure*chosen
+}
+
+const (
+	// sure is the predicted gain that needs no proof: predictions are up to twice too good where many processors share
+	// few heads.
+	sure        = 2
+	proofRounds = 5
+	// proven is the share of the time of exact attention that a choice may take.
+	proven = 0.9
+)
+
+// prove times a choice and exact attention on the first text, and makes all heads exact if it does not gain.
+func (c *chooser[T]) prove(out *Choice) error {
+	s := c.all
+	q, k, v := batch(s.q, 0), batch(s.k, 0), batch(s.v, 0)
+	vis := s.vis
+	vis.KeyMask = rowsOf(s.vis.KeyMask, s.k.Len, 0, 1)
+	vis.Segments = rowsOf(s.vis.Segments, s.q.Len, 0, 1)
+	vis.KeySegments = rowsOf(s.vis.KeySegments, s.k.Len, 0, 1)
+	a, err := New[T](out)
+	if err != nil {
+		return err
+	}
+	a.Visibility = vis
+	exact := &attention.Exact[T]{Visibility: vis, Scale: c.scale}
+	to := attention.NewSeq[T](1, q.Heads, q.Len, v.Dim)
+	var times [2][]float64
+	rounds := proofRounds
+	if k.Len >= budgetLength { // they are long enough; the first of the choice gets its memory
+		rounds = 2
+	}
+	for r := range rounds {
+		for i, f := range []attention.Attention[attention.Seq[T]]{exact, a} {
+			if i == 0 && r > 0 && rounds == 2 {
+				continue
+			}
+			start := time.Now()
+			if _, err := f.Forward(to, q, k, v); err != nil {
+				return err
+			}
+			times[i] = append(times[i], time.Since(start).Seconds())
+		}
+	}
+	slices.Sort(times[0])
+	slices.Sort(times[1])
+	if times[1][(rounds-1)/2] <= proven*times[0][(len(times[0])-1)/2] {
+		return nil
+	}
+	t := c.last()
+	for h := range out.Heads {
+		out.Heads[h] = Head{Plan: t.Plan, Cost: t.cost, Expected: t.Estimate, Seconds: c.seconds(t.Plan)}
+	}
+	return nil
 }
 
 // Use makes a choice with one plan for all key/value heads. It fits feature families and causal centres to q, k and v.
@@ -215,7 +284,7 @@ func newChooser[T dense.Float](o Options, vis attention.Visibility, scale float6
 	c := &chooser[T]{Options: o, scale: scale, all: sample[T]{vis, q, k, v}}
 	if o.Decode {
 		c.dense, c.Plans = true, decodeGrid(o.Seed, k.Len)
-		slices.SortStableFunc(c.Plans, func(a, b Plan) int { return cmp.Compare(c.price(a), c.price(b)) })
+		stable.Sort(c.Plans, func(a, b Plan) int { return cmp.Compare(c.price(a), c.price(b)) })
 		return c, nil
 	}
 	if o.Plans == nil {
@@ -476,7 +545,7 @@ func (c *chooser[T]) affordable(plans []Plan) []Plan {
 		exact *= worthwhile
 	}
 	plans = slices.DeleteFunc(plans, func(p Plan) bool { return p.Method == Exact || c.price(p) >= exact })
-	slices.SortStableFunc(plans, func(a, b Plan) int { return cmp.Compare(c.price(a), c.price(b)) })
+	stable.Sort(plans, func(a, b Plan) int { return cmp.Compare(c.price(a), c.price(b)) })
 	return plans
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/randfeat/randfeat/attention"
 	"github.com/randfeat/randfeat/attention/centroid"
 	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/stable"
 )
 
 // The search among plans whose queries choose together. What takes time is the clustering of a text and a pass over its
@@ -26,8 +27,10 @@ const (
 	// A plan is judged on fresh rows if its error on the first text, times caution, is within the tolerance: about the
 	// factor of the upper end of a forecast.
 	caution = 1.3
-	// mostConfirms plans with the same clusters are judged on fresh rows.
+	// mostConfirms plans with the same clusters are judged on fresh rows; a cheaper one if it takes at most gain of the
+	// time.
 	mostConfirms = 6
+	gain         = 0.93
 )
 
 // denseSearch is the search for one head.
@@ -37,11 +40,10 @@ type denseSearch[T dense.Float] struct {
 	texts []*denseText[T]
 }
 
-// denseText is one text as trials of one head see it: long ones have a sample of the queries.
+// denseText is one text as trials of one head see it.
 type denseText[T dense.Float] struct {
 	check, fresh *Check[T]
 	trials       *centroid.Trials[T]
-	thinned      []int // positions of the queries; nil: all
 }
 
 // searchDense finds a cheap plan that is good enough, or exact attention.
@@ -57,7 +59,7 @@ func (c *chooser[T]) searchDense(h int) (trial, error) {
 		}
 		groups[at] = append(groups[at], p)
 	}
-	slices.SortStableFunc(groups, func(a, b []Plan) int { return cmp.Compare(c.preference(a[0]), c.preference(b[0])) })
+	stable.Sort(groups, func(a, b []Plan) int { return cmp.Compare(c.preference(a[0]), c.preference(b[0])) })
 	texts := c.all.q.Batch
 	spent, first := 0, true
 	for _, g := range groups {
@@ -80,46 +82,61 @@ func (c *chooser[T]) searchDense(h int) (trial, error) {
 	return best, nil
 }
 
-// searchTop finds the cheapest good plan of those with the same clusters, and says how many trials of a text that took.
+// searchTop finds the cheapest good plan of those with the same clusters, in ascending order of exact keys, and says how
+// many trials of a text that took. Errors fall about with the power 2/3 of the exact keys: one measurement tells where
+// to look, and judgements on fresh rows of several texts move on from there.
 func (c *denseSearch[T]) searchTop(plans []Plan, use int) (best trial, trials int, err error) {
-	lo, hi := 0, len(plans) // the first that looks good enough is in [lo, hi]
-	for lo < hi {
-		at := (lo + hi) / 2
-		sums, err := c.measure(plans[at], 1, false)
+	at := len(plans) / 2
+	for range 2 {
+		sums, err := c.measure(plans[at], 1, checkRows)
 		if err != nil {
 			return best, trials, err
 		}
 		trials++
-		if sums.error()*caution <= c.Tol {
-			hi = at
-		} else {
-			lo = at + 1
+		was := exactKeys(plans[at])
+		at = atLeast(plans, was*math.Pow(sums.error()*caution/c.Tol, 1.5))
+		if now := exactKeys(plans[at]); now <= 3*was && was <= 3*now { // the power holds between neighbours
+			break
 		}
 	}
-	end := min(lo+mostConfirms, len(plans))
-	for at := lo; at < end; at++ {
-		sums, err := c.measure(plans[at], use, true)
+	tried, end := make([]bool, len(plans)), len(plans) // end: the best so far
+	rows, texts := freshRows, min(c.all.q.Batch, mostTexts)
+	for range mostConfirms {
+		sums, err := c.measure(plans[at], use, rows)
 		if err != nil {
 			return best, trials, err
 		}
 		trials += use
 		e := sums.forecast(c.all.k.Len)
-		if e.High > c.Tol {
+		if e.High > c.Tol && e.Error*caution <= c.Tol && (use < texts || rows != allRows) {
+			// A few rows make most of the error: look at more.
+			if use == texts {
+				rows = allRows
+			}
+			use = texts
 			continue
 		}
-		best = trial{plans[at], e, c.cost(plans[at]), true}
-		if at > lo || at < 1 || end == at {
+		tried[at] = true
+		next := atLeast(plans, exactKeys(plans[at])*math.Pow(min(e.High, 2*e.Error)/c.Tol, 1.5))
+		if e.High <= c.Tol {
+			best, end = trial{plans[at], e, c.cost(plans[at]), true}, at
+			for next = min(next, at-1); next >= 0 && c.price(plans[next]) > gain*c.price(plans[at]); next-- {
+			}
+		} else {
+			next = max(next, at+1)
+		}
+		if next < 0 || next >= end || slices.Contains(tried[next:end], true) { // what failed has more keys
 			break
 		}
-		// One text was enough to find a plan, not the cheapest: errors fall about with the power 2/3 of the exact keys.
-		want := exactKeys(plans[at]) * math.Pow(e.High/c.Tol, 1.5)
-		next := slices.IndexFunc(plans, func(p Plan) bool { return exactKeys(p) >= want })
-		if next >= at {
-			break
-		}
-		lo, end, at = next, at, next-1
+		at = next
 	}
 	return best, trials, nil
+}
+
+// atLeast is the first plan of so many exact keys or more, or the last.
+func atLeast(plans []Plan, keys float64) int {
+	at := slices.IndexFunc(plans, func(p Plan) bool { return exactKeys(p) >= keys })
+	return either(at < 0, len(plans)-1, at)
 }
 
 // exactKeys is the number of exact keys of a block, or of clusters.
@@ -178,12 +195,28 @@ func clustersOf(p Plan) centroid.Spec {
 	return s
 }
 
+// Rows that judge a plan: those that guide the search, fresh ones, or both. One measurement of the search does not make
+// the first ones look better than they are.
+const (
+	checkRows = iota
+	freshRows
+	allRows
+)
+
 // measure is the errors of a plan on so many texts.
-func (c *denseSearch[T]) measure(p Plan, texts int, fresh bool) (sums errorSums, err error) {
+func (c *denseSearch[T]) measure(p Plan, texts, rows int) (sums errorSums, err error) {
+	if rows == allRows {
+		if sums, err = c.measure(p, texts, checkRows); err != nil {
+			return sums, err
+		}
+		fresh, err := c.measure(p, texts, freshRows)
+		sums.merge(fresh)
+		return sums, err
+	}
 	if p.Method != Centroid {
 		t := tester[T]{chooser: c.chooser, h: c.h}
 		check := c.folds[0].check
-		if fresh {
+		if rows == freshRows {
 			check = c.folds[0].fresh
 		}
 		list, err := t.measure(p, 0, check)
@@ -204,7 +237,7 @@ func (c *denseSearch[T]) measure(p Plan, texts int, fresh bool) (sums errorSums,
 			}
 			c.texts = append(c.texts, t)
 		}
-		list, err := c.texts[i].measure(*p.Centroid, fresh)
+		list, err := c.texts[i].measure(*p.Centroid, rows == freshRows)
 		if err != nil {
 			return sums, err
 		}
@@ -225,58 +258,31 @@ func (c *denseSearch[T]) measure(p Plan, texts int, fresh bool) (sums errorSums,
 func (c *denseSearch[T]) text(b int) (*denseText[T], error) {
 	f := &c.folds[0]
 	t := &denseText[T]{check: f.check.text(b, c.h), fresh: f.fresh.text(b, c.h)}
-	q, k, v := t.check.q, t.check.k, t.check.v
-	if !c.all.vis.Causal && c.all.vis.Segments == nil && q.Len >= 4*thinQueries {
-		t.thinned = thin(q.Len, t.check.rows, t.fresh.rows)
-		q = gathered(q, t.thinned)
-	}
 	var err error
-	if t.trials, err = centroid.NewTrials(t.check.vis, c.scale, q, k, v); err != nil {
+	if t.trials, err = centroid.NewTrials(t.check.vis, c.scale, t.check.q, t.check.k, t.check.v); err != nil {
 		return nil, err
 	}
-	t.trials.Voters = t.voters(q.Len, c.clump() > 1)
+	if c.clump() > 1 {
+		t.trials.Voters = t.voters()
+	}
 	return t, nil
 }
 
-// voters are queries that choose clusters but are not judged: a block of a sample has few rows, and these would choose
-// what suits themselves. Of n queries they are all others; of causal ones those half-way between the rows of a clump.
-func (t *denseText[T]) voters(n int, clumps bool) []bool {
-	if t.thinned == nil && !clumps {
-		return nil
-	}
+// voters are causal queries that choose clusters but are not judged, half-way between the rows of a clump. A block of a
+// sample has few rows, and these would choose what suits themselves.
+func (t *denseText[T]) voters() []bool {
 	const between = clumpBlock / clumpRows / 2
-	out := make([]bool, n)
-	for i := range out {
-		out[i] = !clumps
-	}
+	out := make([]bool, t.check.q.Len)
 	for _, list := range [][]int{t.check.rows, t.fresh.rows} {
 		for _, l := range list {
-			switch {
-			case !clumps:
-				at, _ := slices.BinarySearch(t.thinned, l)
-				out[at] = false
-			case (l+between)/clumpBlock == l/clumpBlock && l+between < n:
+			if (l+between)/clumpBlock == l/clumpBlock && l+between < len(out) {
 				out[l+between] = true
-			default:
+			} else {
 				out[l-between] = true
 			}
 		}
 	}
 	return out
-}
-
-// thinQueries queries at least stand for all.
-const thinQueries = 512
-
-// thin keeps positions at equal distances and the given rows.
-func thin(length int, lists ...[]int) []int {
-	out := slices.Concat(lists...)
-	n := max(thinQueries, length/16)
-	for i := range n {
-		out = append(out, (2*i+1)*length/(2*n))
-	}
-	slices.Sort(out)
-	return slices.Compact(out)
 }
 
 // measure is the errors of the query heads of a head.
@@ -285,16 +291,7 @@ func (t *denseText[T]) measure(spec centroid.Spec, fresh bool) ([]errorSums, err
 	if fresh {
 		check = t.fresh
 	}
-	rows := check.rows
-	if t.thinned != nil {
-		// As many blocks as there are of all queries: the rows of a block are as near to each other.
-		spec.Together = max(1, spec.Together*len(t.thinned)/check.q.Len)
-		rows = make([]int, len(check.rows))
-		for at, l := range check.rows {
-			rows[at], _ = slices.BinarySearch(t.thinned, l)
-		}
-	}
-	return check.judge(0, 1, func(out, _, _, _ attention.Seq[T]) error { return t.trials.At(out, rows, spec) })
+	return check.judge(0, 1, func(out, _, _, _ attention.Seq[T]) error { return t.trials.At(out, check.rows, spec) })
 }
 
 // text is the check of key/value head h on text b alone.

@@ -136,3 +136,23 @@ func TestSampleClumps(t *testing.T) {
 		t.Errorf("of 30 positions: %v", short)
 	}
 }
+
+// A choice that turns out to be slower than exact attention is given up; one that is faster stays.
+func TestProve(t *testing.T) {
+	for _, slow := range []bool{true, false} {
+		length, spec := 4096, centroid.Spec{Clusters: 16, Keys: 1, Together: 128, Sample: 128, Passes: 1}
+		if slow {
+			length, spec = 256, centroid.Spec{Clusters: 128, Keys: 100, Together: 2}
+		}
+		q, k, v := heads.Generate[float32](1, length, 16, 1)
+		c, err := newChooser(Options{Tol: 0.1, ByCost: true}, attention.Visibility{}, 0, q, k, v)
+		must(t, err)
+		c.Rates = &Rates{Exact: 1}
+		out, err := Use(Plan{Method: Centroid, Centroid: &spec}, attention.Visibility{}, 0, q, k, v)
+		must(t, err)
+		must(t, c.prove(out))
+		if got := out.Heads[0].Method == Exact; got != slow {
+			t.Errorf("%d tokens, %v: exact is %t", length, spec, got)
+		}
+	}
+}

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"math/bits"
-	"slices"
 	"sync"
 	"time"
 
@@ -13,6 +12,7 @@ import (
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/internal/heads"
 	"github.com/randfeat/randfeat/internal/par"
+	"github.com/randfeat/randfeat/internal/stable"
 )
 
 // Rates convert costs to seconds on one machine, for heads and sequences of one size. Costs count multiply-adds, but a
@@ -145,12 +145,10 @@ func MeasureRates[T dense.Float](causal, online bool, q, k, v attention.Shape) (
 func measureRates[T dense.Float](key ratesKey) (Rates, error) {
 	causal, length, dim, valueDim := key.causal, key.length, key.dim, key.valueDim
 	vis := attention.Visibility{Causal: causal}
-	// All heads are the same one: a copy of each would take longer to make than to attend to.
+	// All heads are the same one, in memory of their own as real ones are.
 	q, k, v := heads.Generate[T](1, length, max(16, dim, valueDim), 1)
-	for _, s := range []*attention.Seq[T]{&q, &k, &v} {
-		s.Heads, s.StrideH, s.Dim = key.heads, 0, dim
-	}
-	q.Heads, v.Dim = key.heads*key.group, valueDim
+	q.Dim, k.Dim, v.Dim = dim, dim, valueDim
+	q, k, v = repeated(q, key.heads*key.group), repeated(k, key.heads), repeated(v, key.heads)
 	out := attention.NewSeq[T](1, q.Heads, length, valueDim)
 
 	other := min(length, otherLength)
@@ -205,6 +203,17 @@ func measureRates[T dense.Float](key ratesKey) (Rates, error) {
 	return r, nil
 }
 
+// repeated are so many copies of a head.
+func repeated[T dense.Float](s attention.Seq[T], n int) attention.Seq[T] {
+	out := attention.NewSeq[T](1, n, s.Len, s.Dim)
+	for h := range n {
+		for l := range s.Len {
+			copy(out.Head(0, h).Row(l), s.Head(0, 0).Row(l))
+		}
+	}
+	return out
+}
+
 // ratesDense are the two plans that tell the rates of queries that choose together: few and many clusters and keys.
 func ratesDense(causal bool, length int) []Plan {
 	few := centroid.Spec{Clusters: max(4, min(64, length/32)), Together: blockQueries(length), Passes: 1, Sample: 512,
@@ -247,7 +256,7 @@ func ratesPlans(all []Plan) []Plan {
 			top = append(top, p)
 		}
 	}
-	slices.SortStableFunc(alone, func(a, b Plan) int { return cmp.Compare(a.Centroid.Clusters, b.Centroid.Clusters) })
+	stable.Sort(alone, func(a, b Plan) int { return cmp.Compare(a.Centroid.Clusters, b.Centroid.Clusters) })
 	return append(out, alone[0], alone[len(alone)-1], top[len(top)/3], top[len(top)-2])
 }
 

@@ -499,7 +499,7 @@ func TestAttendDemo(t *testing.T) {
 		t.Skip("many methods")
 	}
 	svg := filepath.Join(t.TempDir(), "demo.svg")
-	for _, args := range [][]string{{"--svg", svg}, {"--causal"}} {
+	for _, args := range [][]string{{"--svg", svg, "--causal"}} { // TestShownRuns has the demo without flags
 		rows := objects[attend.AttendDemoRow](t, ok(t, append([]string{"attend", "--demo", "--json"},
 			args...)...).stdout)
 		find := func(plan string) attend.AttendDemoRow {

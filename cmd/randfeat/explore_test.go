@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"io"
+	"mime/multipart"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -23,23 +24,7 @@ func TestExplore(t *testing.T) {
 	if err := os.WriteFile(page, []byte("<!doctype html><title>x</title>"), 0o666); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	r, w := io.Pipe()
-	code := make(chan int, 1)
-	go func() {
-		code <- runChecked(ctx, []string{"explore", "--page", page, "--addr", "127.0.0.1:0", "--no-open", "--json"},
-			strings.NewReader(""), w, io.Discard)
-		w.Close()
-	}()
-	line, err := bufio.NewReader(r).ReadString('\n')
-	if err != nil {
-		t.Fatal(err)
-	}
-	var at serving.Exploring
-	if err := json.Unmarshal([]byte(line), &at); err != nil {
-		t.Fatal(err)
-	}
+	at, stop := explore(t, "--page", page)
 	for _, c := range []struct {
 		method, path string
 		status       int
@@ -68,9 +53,63 @@ func TestExplore(t *testing.T) {
 			t.Errorf("%s: %v %q", c.method, h, body)
 		}
 	}
-	cancel()
-	if got := <-code; got != exitDone {
-		t.Errorf("exit %d", got)
+	stop()
+}
+
+// explore starts the command on a free port; stop ends it.
+func explore(t *testing.T, args ...string) (at serving.Exploring, stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	r, w := io.Pipe()
+	code := make(chan int, 1)
+	go func() {
+		code <- runChecked(ctx, append([]string{"explore", "--addr", "127.0.0.1:0", "--no-open", "--json"}, args...),
+			strings.NewReader(""), w, io.Discard)
+		w.Close()
+	}()
+	line, err := bufio.NewReader(r).ReadString('\n')
+	if err == nil {
+		err = json.Unmarshal([]byte(line), &at)
+	}
+	if err != nil {
+		cancel()
+		t.Fatal(err)
+	}
+	return at, func() {
+		cancel()
+		if got := <-code; got != exitDone {
+			t.Errorf("exit %d", got)
+		}
+	}
+}
+
+// An installed program needs nothing beside it: no page, no checkout, no go tool.
+func TestExploreAnswers(t *testing.T) {
+	t.Chdir(t.TempDir())
+	t.Setenv("PATH", "")
+	at, stop := explore(t)
+	defer stop()
+	a, err := http.Get(at.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	page, _ := io.ReadAll(a.Body)
+	a.Body.Close()
+	if a.StatusCode != 200 || !strings.Contains(string(page), "<title>randfeat explorer") ||
+		!strings.Contains(string(page), "connect-src 'self'") {
+		t.Errorf("%s %.300s", a.Status, page)
+	}
+	var form strings.Builder
+	w := multipart.NewWriter(&form)
+	w.WriteField("request", "{}")
+	w.Close()
+	a, err = http.Post(at.URL+"call/registry", w.FormDataContentType(), strings.NewReader(form.String()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer a.Body.Close()
+	if b, _ := io.ReadAll(a.Body); a.StatusCode != 200 || !strings.Contains(string(b), `"simplex"`) {
+		t.Errorf("%s %.300s", a.Status, b)
 	}
 }
 

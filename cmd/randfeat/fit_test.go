@@ -97,14 +97,14 @@ func TestFitModels(t *testing.T) {
 		kind machine.Kind
 	}{
 		{numbers + " --target y", machine.Regression, machine.KindRidge},
-		{numbers + " --target y --target x", machine.Regression, machine.KindRidge},
-		{numbers + " --target y --model gp", machine.Regression, machine.KindGP},
-		{numbers + " --target y --model smoother", machine.Regression, machine.KindSmoother},
+		{numbers + " --target y --target x --quick", machine.Regression, machine.KindRidge},
+		{numbers + " --target y --model gp --quick", machine.Regression, machine.KindGP},
+		{numbers + " --target y --model smoother --quick", machine.Regression, machine.KindSmoother},
 		{numbers + " --model density --skip y", machine.Unsupervised, machine.KindDensity},
 		{classes + " --target y", machine.Classification, machine.KindRidge},
-		{classes + " --target y --model logistic --class-weight balanced", machine.Classification,
+		{classes + " --target y --model logistic --class-weight balanced --quick", machine.Classification,
 			machine.KindLogistic},
-		{classes + ` --target y --model logistic --class-weight {"no":3}`, machine.Classification,
+		{classes + ` --target y --model logistic --class-weight {"no":3} --quick`, machine.Classification,
 			machine.KindLogistic},
 	} {
 		out := filepath.Join(dir, "m.rf")

@@ -553,7 +553,7 @@ func (e *endless) Read(p []byte) (int, error) {
 		e.buf = append(e.buf, e.line...)
 		e.rows--
 	}
-	if e.reads++; e.reads%4 == 0 {
+	if e.reads++; e.reads%16 == 0 { // rows that are kept stay
 		e.each()
 	}
 	if len(e.buf) == 0 {

@@ -45,7 +45,7 @@ func TestStdoutFull(t *testing.T) {
 	for _, line := range []string{"", "--help", "help fit", "fit --help", "--version", "version", "version --json",
 		"completion", "completion bash", "completion powershell", "__complete fit --", "families", "couplings --json",
 		"schema fit", "data list", "data list --json",
-		"theory --help", "parts", "attend --demo", "inspect " + model, "predict " + model + " " + table,
+		"theory --help", "parts", "attend --help", "inspect " + model, "predict " + model + " " + table,
 		"predict " + model + " " + table + " --json", "evaluate " + model + " " + table} {
 		args := strings.Fields(line)
 		if code, stderr, _ := process(args, full); code != exitFailed || strings.Contains(stderr, "for usage") ||

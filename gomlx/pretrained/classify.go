@@ -14,7 +14,7 @@ import (
 	. "github.com/gomlx/gomlx/core/graph" // formulas of nodes read as formulas
 	"github.com/gomlx/gomlx/ml/model"
 
-	"github.com/randfeat/randfeat/gomlx/models"
+	"github.com/randfeat/randfeat/gomlx/internal/models"
 	"github.com/randfeat/randfeat/gomlx/rfx"
 	"github.com/randfeat/randfeat/internal/rng"
 )

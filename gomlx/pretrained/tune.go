@@ -13,8 +13,8 @@ import (
 	"github.com/gomlx/gomlx/core/tensors"
 	"github.com/gomlx/gomlx/ml/model"
 
-	"github.com/randfeat/randfeat/gomlx/models"
-	"github.com/randfeat/randfeat/gomlx/train"
+	"github.com/randfeat/randfeat/gomlx/internal/models"
+	"github.com/randfeat/randfeat/gomlx/internal/train"
 	"github.com/randfeat/randfeat/internal/rng"
 )
 

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/randfeat/randfeat/gomlx/train"
+	"github.com/randfeat/randfeat/gomlx/internal/train"
 )
 
 // Fine-tuning lowers the loss on passages it does not see, changes what its regime says and nothing else, and what is

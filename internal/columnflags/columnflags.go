@@ -1,5 +1,5 @@
-// Package columnflags has the flags that say what the columns of a table are for. The programs randfeat and rfbeam share
-// them.
+// Package columnflags has the flags that say what the columns of a table are for. The programs randfeat and rfbeam
+// share them.
 package columnflags
 
 import (

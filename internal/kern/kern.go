@@ -69,6 +69,11 @@ type Table[T dense.Float] struct {
 	FlushMax func(x []T) T
 	// RowMax sets dst_i to Max of row i.
 	RowMax func(dst []T, a dense.Matrix[T])
+	// Gather sets row i of dst to row rows_i of src.
+	Gather func(dst, src dense.Matrix[T], rows []int32)
+	// Above sets dst to the indices of the elements of x that are at least low, ascending, and returns how many there
+	// are. dst has the length of x; its elements beyond the result are undefined.
+	Above func(dst []int32, x []T, low T) int
 	// FWHT is the Walsh–Hadamard transform in place, Sylvester order, not normalised; len(x) is a power of two.
 	FWHT func(x []T)
 	// Norm2 is Σ x_i² in float64.
@@ -104,8 +109,8 @@ func Reference[T dense.Float]() *Table[T] {
 	t := &Table[T]{Name: "go", Width: refWidth, MulT: mulT[T], TMul: tMul[T], Product: refProduct[T], ColSum: colSum[T],
 		MulV: mulV[T], Exp: exp[T], Exp2: exp2[T], Log: logOf[T], SinCos: sinCos[T], Max: maxOf[T], FWHT: FWHT[T],
 		Norm2: norm2[T], Mul: mul[T], Scale: scale[T], MulAdd: mulAdd[T], AbsSums: absSums[T], Widen: widen[T],
-		Narrow: narrow[T],
-		Grain:  200_000, Structured: 20}
+		Narrow: narrow[T], Gather: gather[T], Above: above[T],
+		Grain: 200_000, Structured: 20}
 	t.MulTExp = t.mulThenExp
 	t.MulTExpPast = t.mulThenExp
 	t.MulTSinCos = t.mulThenSinCos
@@ -247,6 +252,40 @@ func checkAddDots[T dense.Float](dst, z []T, a, b dense.Matrix[T]) {
 	if len(dst) != a.Rows || len(z) != a.Cols || b.Rows != a.Rows || b.Cols != a.Cols {
 		panic("kern: AddDots of different shapes")
 	}
+}
+
+func gather[T dense.Float](dst, src dense.Matrix[T], rows []int32) {
+	checkGather(dst, src, rows)
+	for i, r := range rows {
+		copy(dst.Row(i), src.Row(int(r)))
+	}
+}
+
+// checkGather panics on rows that src does not have.
+func checkGather[T dense.Float](dst, src dense.Matrix[T], rows []int32) {
+	if len(rows) != dst.Rows || dst.Cols != src.Cols {
+		panic("kern: Gather of different shapes")
+	}
+	var most uint32 // negative ones are larger than all
+	for _, r := range rows {
+		most = max(most, uint32(r))
+	}
+	if len(rows) > 0 && int(most) >= src.Rows {
+		panic("kern: Gather of rows that are not there")
+	}
+}
+
+// above has no branches that depend on x.
+func above[T dense.Float](dst []int32, x []T, low T) int {
+	n := 0
+	dst = dst[:len(x)]
+	for i, v := range x {
+		dst[n] = int32(i)
+		if v >= low {
+			n++
+		}
+	}
+	return n
 }
 
 // expThenSum is ExpSum from the entries of t.

@@ -122,6 +122,24 @@ func narrowAVX512F32(dst *float32, a *float64, n int, f float64)
 //go:noescape
 func narrowAVX2F32(dst *float32, a *float64, n int, f float64)
 
+//go:noescape
+func gatherAVX512F32(dst, src *float32, rows *int32, n, cols, strideDst, strideSrc int)
+
+//go:noescape
+func gatherAVX512F64(dst, src *float64, rows *int32, n, cols, strideDst, strideSrc int)
+
+//go:noescape
+func gatherAVX2F32(dst, src *float32, rows *int32, n, cols, strideDst, strideSrc int)
+
+//go:noescape
+func gatherAVX2F64(dst, src *float64, rows *int32, n, cols, strideDst, strideSrc int)
+
+//go:noescape
+func aboveAVX512F32(dst *int32, x *float32, n, first int, low float32) int
+
+//go:noescape
+func aboveAVX512F64(dst *int32, x *float64, n, first int, low float64) int
+
 // vectorAVX2 replaces the plain vector operations. Whole vectors go to assembly and the rest to the reference: products
 // round alike in both.
 func vectorAVX2(t32 *Table[float32], t64 *Table[float64]) {
@@ -138,6 +156,7 @@ func vectorAVX2(t32 *Table[float32], t64 *Table[float64]) {
 	t32.MulRows, t64.MulRows = mulRowsWith(mulRowsAVX2F32), mulRowsWith(mulRowsAVX2F64)
 	t32.AddDots, t64.AddDots = addDotsWith(addDotsAVX2F32), addDotsWith(addDotsAVX2F64)
 	t32.pack, t64.pack = packWith(8, packAVX2F32), packWith(4, packAVX2F64)
+	t32.Gather, t64.Gather = gatherWith(gatherAVX2F32), gatherWith(gatherAVX2F64)
 }
 
 // vectorAVX512 is vectorAVX2 with wider vectors where they pay.
@@ -153,6 +172,8 @@ func vectorAVX512(t32 *Table[float32], t64 *Table[float64]) {
 	t32.MulRows, t64.MulRows = mulRowsWith(mulRowsAVX512F32), mulRowsWith(mulRowsAVX512F64)
 	t32.AddDots, t64.AddDots = addDotsWith(addDotsAVX512F32), addDotsWith(addDotsAVX512F64)
 	t32.pack, t64.pack = packWith(16, packAVX512F32), packWith(8, packAVX512F64)
+	t32.Gather, t64.Gather = gatherWith(gatherAVX512F32), gatherWith(gatherAVX512F64)
+	t32.Above, t64.Above = aboveWith(16, aboveAVX512F32), aboveWith(8, aboveAVX512F64)
 }
 
 // normStep is what the length of a row of the kernels of Norm2 and Norms is a multiple of. The reference adds the rest.
@@ -362,6 +383,45 @@ func addDotsWith[T dense.Float](kernel func(dst, z, a, b *T, rows, cols, strideA
 			kernel(&dst[i], &z[0], &a.Data[i*a.Stride], &b.Data[i*b.Stride], n, a.Cols, stride,
 				b.Stride*int(unsafe.Sizeof(T(0))))
 		})
+	}
+}
+
+func gatherWith[T dense.Float](kernel func(dst, src *T, rows *int32, n, cols, strideDst, strideSrc int)) func(dst,
+	src dense.Matrix[T], rows []int32) {
+	return func(dst, src dense.Matrix[T], rows []int32) {
+		checkView("dst", dst)
+		checkView("src", src)
+		checkGather(dst, src, rows)
+		if dst.IsEmpty() {
+			return
+		}
+		raceRead(src)
+		raceWrite(dst)
+		size := int(unsafe.Sizeof(T(0)))
+		eachRows(dst, func(i, n, stride int) {
+			kernel(&dst.Data[i*dst.Stride], &src.Data[0], &rows[i], n, dst.Cols, stride, src.Stride*size)
+		})
+	}
+}
+
+func aboveWith[T dense.Float](lanes int, kernel func(dst *int32, x *T, n, first int, low T) int) func(dst []int32,
+	x []T, low T) int {
+	return func(dst []int32, x []T, low T) int {
+		dst = dst[:len(x)]
+		at, i := 0, 0
+		for len(x)-i >= lanes {
+			n := min((len(x)-i)/lanes*lanes, callElements)
+			raceRead(asRow(x[i : i+n]))
+			at += kernel(&dst[at], &x[i], n, i, low)
+			i += n
+		}
+		for ; i < len(x); i++ {
+			if x[i] >= low {
+				dst[at] = int32(i)
+				at++
+			}
+		}
+		return at
 	}
 }
 

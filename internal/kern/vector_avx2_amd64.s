@@ -729,6 +729,56 @@ packAVX2F32Block:
 	VZEROUPPER
 	RET
 
+// func gatherAVX2F32(dst *float32, src *float32, rows *int32, n int, cols int, strideDst int, strideSrc int)
+// Requires: AVX, CMOV
+TEXT ·gatherAVX2F32(SB), NOSPLIT, $0-56
+	MOVQ    dst+0(FP), AX
+	MOVQ    src+8(FP), CX
+	MOVQ    rows+16(FP), DX
+	MOVQ    n+24(FP), BX
+	MOVQ    cols+32(FP), SI
+	MOVQ    strideDst+40(FP), DI
+	MOVQ    strideSrc+48(FP), R8
+	MOVQ    SI, R11
+	ANDQ    $0x07, R11
+	MOVQ    $0x00000008, R9
+	CMPQ    R11, R9
+	CMOVQLT R11, R9
+	LEAQ    tailWindow<>+0(SB), R10
+	NEGQ    R9
+	VMOVUPS 32(R10)(R9*4), Y15
+
+gatherAVX2F32Row:
+	MOVLQSX (DX), R9
+	IMULQ   R8, R9
+	ADDQ    CX, R9
+	MOVQ    AX, R10
+	MOVQ    SI, R11
+	SUBQ    $0x00000008, R11
+	JLT     gatherAVX2F32Tail
+
+gatherAVX2F32Loop:
+	VMOVUPS (R9), Y0
+	VMOVUPS Y0, (R10)
+	ADDQ    $0x00000020, R9
+	ADDQ    $0x00000020, R10
+	SUBQ    $0x00000008, R11
+	JGE     gatherAVX2F32Loop
+
+gatherAVX2F32Tail:
+	CMPQ       R11, $-8
+	JEQ        gatherAVX2F32Next
+	VMASKMOVPS (R9), Y15, Y0
+	VMASKMOVPS Y0, Y15, (R10)
+
+gatherAVX2F32Next:
+	ADDQ $0x04, DX
+	ADDQ DI, AX
+	DECQ BX
+	JNZ  gatherAVX2F32Row
+	VZEROUPPER
+	RET
+
 // func widenAVX2F32(dst *float64, a *float32, n int, f float64)
 // Requires: AVX
 TEXT ·widenAVX2F32(SB), NOSPLIT, $0-32
@@ -1458,5 +1508,55 @@ packAVX2F64Block:
 	ADDQ        $0x10, CX
 	DECQ        BX
 	JNZ         packAVX2F64Block
+	VZEROUPPER
+	RET
+
+// func gatherAVX2F64(dst *float64, src *float64, rows *int32, n int, cols int, strideDst int, strideSrc int)
+// Requires: AVX, CMOV
+TEXT ·gatherAVX2F64(SB), NOSPLIT, $0-56
+	MOVQ    dst+0(FP), AX
+	MOVQ    src+8(FP), CX
+	MOVQ    rows+16(FP), DX
+	MOVQ    n+24(FP), BX
+	MOVQ    cols+32(FP), SI
+	MOVQ    strideDst+40(FP), DI
+	MOVQ    strideSrc+48(FP), R8
+	MOVQ    SI, R11
+	ANDQ    $0x03, R11
+	MOVQ    $0x00000004, R9
+	CMPQ    R11, R9
+	CMOVQLT R11, R9
+	LEAQ    tailWindow<>+0(SB), R10
+	NEGQ    R9
+	VMOVUPS 32(R10)(R9*8), Y15
+
+gatherAVX2F64Row:
+	MOVLQSX (DX), R9
+	IMULQ   R8, R9
+	ADDQ    CX, R9
+	MOVQ    AX, R10
+	MOVQ    SI, R11
+	SUBQ    $0x00000004, R11
+	JLT     gatherAVX2F64Tail
+
+gatherAVX2F64Loop:
+	VMOVUPS (R9), Y0
+	VMOVUPS Y0, (R10)
+	ADDQ    $0x00000020, R9
+	ADDQ    $0x00000020, R10
+	SUBQ    $0x00000004, R11
+	JGE     gatherAVX2F64Loop
+
+gatherAVX2F64Tail:
+	CMPQ       R11, $-4
+	JEQ        gatherAVX2F64Next
+	VMASKMOVPD (R9), Y15, Y0
+	VMASKMOVPD Y0, Y15, (R10)
+
+gatherAVX2F64Next:
+	ADDQ $0x04, DX
+	ADDQ DI, AX
+	DECQ BX
+	JNZ  gatherAVX2F64Row
 	VZEROUPPER
 	RET

@@ -666,6 +666,103 @@ packAVX512F32Block:
 	VZEROUPPER
 	RET
 
+// func gatherAVX512F32(dst *float32, src *float32, rows *int32, n int, cols int, strideDst int, strideSrc int)
+// Requires: AVX, AVX512F, BMI2
+TEXT ·gatherAVX512F32(SB), NOSPLIT, $0-56
+	MOVQ  dst+0(FP), AX
+	MOVQ  src+8(FP), CX
+	MOVQ  rows+16(FP), DX
+	MOVQ  n+24(FP), BX
+	MOVQ  cols+32(FP), SI
+	MOVQ  strideDst+40(FP), DI
+	MOVQ  strideSrc+48(FP), R8
+	MOVQ  SI, R11
+	ANDQ  $0x0f, R11
+	MOVQ  $-1, R9
+	BZHIQ R11, R9, R9
+	KMOVW R9, K7
+
+gatherAVX512F32Row:
+	MOVLQSX (DX), R9
+	IMULQ   R8, R9
+	ADDQ    CX, R9
+	MOVQ    AX, R10
+	MOVQ    SI, R11
+	SUBQ    $0x00000010, R11
+	JLT     gatherAVX512F32Tail
+
+gatherAVX512F32Loop:
+	VMOVUPS (R9), Z0
+	VMOVUPS Z0, (R10)
+	ADDQ    $0x00000040, R9
+	ADDQ    $0x00000040, R10
+	SUBQ    $0x00000010, R11
+	JGE     gatherAVX512F32Loop
+
+gatherAVX512F32Tail:
+	CMPQ      R11, $-16
+	JEQ       gatherAVX512F32Next
+	VMOVUPS.Z (R9), K7, Z0
+	VMOVUPS   Z0, K7, (R10)
+
+gatherAVX512F32Next:
+	ADDQ $0x04, DX
+	ADDQ DI, AX
+	DECQ BX
+	JNZ  gatherAVX512F32Row
+	VZEROUPPER
+	RET
+
+// func aboveAVX512F32(dst *int32, x *float32, n int, first int, low float32) int
+// Requires: AVX, AVX512F, POPCNT
+TEXT ·aboveAVX512F32(SB), NOSPLIT, $0-48
+	MOVQ         dst+0(FP), AX
+	MOVQ         x+8(FP), CX
+	MOVQ         n+16(FP), DX
+	MOVQ         first+24(FP), BX
+	VBROADCASTSS low+32(FP), Z0
+	MOVQ         AX, SI
+	VPBROADCASTD BX, Z1
+	VPADDD       countAVX512F32<>+0(SB), Z1, Z1
+	MOVQ         $0x00000010, BX
+	VPBROADCASTD BX, Z2
+
+aboveAVX512F32Loop:
+	VMOVUPS       (CX), Z3
+	VCMPPS        $0x0d, Z0, Z3, K1
+	VPCOMPRESSD.Z Z1, K1, Z4
+	VMOVDQU32     Z4, (AX)
+	KMOVW         K1, BX
+	POPCNTL       BX, BX
+	LEAQ          (AX)(BX*4), AX
+	VPADDD        Z2, Z1, Z1
+	ADDQ          $0x00000040, CX
+	SUBQ          $0x00000010, DX
+	JNZ           aboveAVX512F32Loop
+	VZEROUPPER
+	SUBQ          SI, AX
+	SHRQ          $0x02, AX
+	MOVQ          AX, ret+40(FP)
+	RET
+
+DATA countAVX512F32<>+0(SB)/4, $0x00000000
+DATA countAVX512F32<>+4(SB)/4, $0x00000001
+DATA countAVX512F32<>+8(SB)/4, $0x00000002
+DATA countAVX512F32<>+12(SB)/4, $0x00000003
+DATA countAVX512F32<>+16(SB)/4, $0x00000004
+DATA countAVX512F32<>+20(SB)/4, $0x00000005
+DATA countAVX512F32<>+24(SB)/4, $0x00000006
+DATA countAVX512F32<>+28(SB)/4, $0x00000007
+DATA countAVX512F32<>+32(SB)/4, $0x00000008
+DATA countAVX512F32<>+36(SB)/4, $0x00000009
+DATA countAVX512F32<>+40(SB)/4, $0x0000000a
+DATA countAVX512F32<>+44(SB)/4, $0x0000000b
+DATA countAVX512F32<>+48(SB)/4, $0x0000000c
+DATA countAVX512F32<>+52(SB)/4, $0x0000000d
+DATA countAVX512F32<>+56(SB)/4, $0x0000000e
+DATA countAVX512F32<>+60(SB)/4, $0x0000000f
+GLOBL countAVX512F32<>(SB), RODATA|NOPTR, $64
+
 // func widenAVX512F32(dst *float64, a *float32, n int, f float64)
 // Requires: AVX, AVX512F
 TEXT ·widenAVX512F32(SB), NOSPLIT, $0-32
@@ -1340,3 +1437,92 @@ packAVX512F64Block:
 	JNZ          packAVX512F64Block
 	VZEROUPPER
 	RET
+
+// func gatherAVX512F64(dst *float64, src *float64, rows *int32, n int, cols int, strideDst int, strideSrc int)
+// Requires: AVX, AVX512F, BMI2
+TEXT ·gatherAVX512F64(SB), NOSPLIT, $0-56
+	MOVQ  dst+0(FP), AX
+	MOVQ  src+8(FP), CX
+	MOVQ  rows+16(FP), DX
+	MOVQ  n+24(FP), BX
+	MOVQ  cols+32(FP), SI
+	MOVQ  strideDst+40(FP), DI
+	MOVQ  strideSrc+48(FP), R8
+	MOVQ  SI, R11
+	ANDQ  $0x07, R11
+	MOVQ  $-1, R9
+	BZHIQ R11, R9, R9
+	KMOVW R9, K7
+
+gatherAVX512F64Row:
+	MOVLQSX (DX), R9
+	IMULQ   R8, R9
+	ADDQ    CX, R9
+	MOVQ    AX, R10
+	MOVQ    SI, R11
+	SUBQ    $0x00000008, R11
+	JLT     gatherAVX512F64Tail
+
+gatherAVX512F64Loop:
+	VMOVUPS (R9), Z0
+	VMOVUPS Z0, (R10)
+	ADDQ    $0x00000040, R9
+	ADDQ    $0x00000040, R10
+	SUBQ    $0x00000008, R11
+	JGE     gatherAVX512F64Loop
+
+gatherAVX512F64Tail:
+	CMPQ      R11, $-8
+	JEQ       gatherAVX512F64Next
+	VMOVUPD.Z (R9), K7, Z0
+	VMOVUPD   Z0, K7, (R10)
+
+gatherAVX512F64Next:
+	ADDQ $0x04, DX
+	ADDQ DI, AX
+	DECQ BX
+	JNZ  gatherAVX512F64Row
+	VZEROUPPER
+	RET
+
+// func aboveAVX512F64(dst *int32, x *float64, n int, first int, low float64) int
+// Requires: AVX, AVX2, AVX512F, AVX512VL, POPCNT
+TEXT ·aboveAVX512F64(SB), NOSPLIT, $0-48
+	MOVQ         dst+0(FP), AX
+	MOVQ         x+8(FP), CX
+	MOVQ         n+16(FP), DX
+	MOVQ         first+24(FP), BX
+	VBROADCASTSD low+32(FP), Z0
+	MOVQ         AX, SI
+	VPBROADCASTD BX, Y1
+	VPADDD       countAVX512F64<>+0(SB), Y1, Y1
+	MOVQ         $0x00000008, BX
+	VPBROADCASTD BX, Y2
+
+aboveAVX512F64Loop:
+	VMOVUPD       (CX), Z3
+	VCMPPD        $0x0d, Z0, Z3, K1
+	VPCOMPRESSD.Z Y1, K1, Y4
+	VMOVDQU32     Y4, (AX)
+	KMOVW         K1, BX
+	POPCNTL       BX, BX
+	LEAQ          (AX)(BX*4), AX
+	VPADDD        Y2, Y1, Y1
+	ADDQ          $0x00000040, CX
+	SUBQ          $0x00000008, DX
+	JNZ           aboveAVX512F64Loop
+	VZEROUPPER
+	SUBQ          SI, AX
+	SHRQ          $0x02, AX
+	MOVQ          AX, ret+40(FP)
+	RET
+
+DATA countAVX512F64<>+0(SB)/4, $0x00000000
+DATA countAVX512F64<>+4(SB)/4, $0x00000001
+DATA countAVX512F64<>+8(SB)/4, $0x00000002
+DATA countAVX512F64<>+12(SB)/4, $0x00000003
+DATA countAVX512F64<>+16(SB)/4, $0x00000004
+DATA countAVX512F64<>+20(SB)/4, $0x00000005
+DATA countAVX512F64<>+24(SB)/4, $0x00000006
+DATA countAVX512F64<>+28(SB)/4, $0x00000007
+GLOBL countAVX512F64<>(SB), RODATA|NOPTR, $32

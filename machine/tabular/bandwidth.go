@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/randfeat/randfeat/internal/stable"
 	"github.com/randfeat/randfeat/kernel"
 )
 
@@ -202,7 +203,7 @@ func extremes(ts []Trial) (lo, hi float64) {
 
 // distinct are the trials by value, the best of each.
 func distinct(ts []Trial) []Trial {
-	slices.SortStableFunc(ts, func(a, b Trial) int {
+	stable.Sort(ts, func(a, b Trial) int {
 		return cmp.Or(cmp.Compare(a.Value, b.Value), cmp.Compare(b.Score, a.Score))
 	})
 	return slices.CompactFunc(ts, func(a, b Trial) bool { return a.Value == b.Value })

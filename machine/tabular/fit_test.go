@@ -163,6 +163,9 @@ func TestSameBytes(t *testing.T) {
 		if !bytes.Equal(modelBytes(t, m), modelBytes(t, m1)) || fmt.Sprint(r.Scores) != fmt.Sprint(r1.Scores) {
 			t.Errorf("%s: the model depends on GOMAXPROCS or on the size of reads", name)
 		}
+		if name != "ridge" && name != "classes" {
+			continue // reading and drawing are the same for all kinds
+		}
 		if m1, r1 = mustFit(t, src.csv(t), o); !bytes.Equal(modelBytes(t, m), modelBytes(t, m1)) ||
 			fmt.Sprint(r.Scores) != fmt.Sprint(r1.Scores) {
 			t.Errorf("%s: a stream of text and numbers in memory give different models", name)

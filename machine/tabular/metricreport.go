@@ -8,6 +8,7 @@ import (
 	"github.com/randfeat/randfeat/data"
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/internal/metric"
+	"github.com/randfeat/randfeat/internal/stable"
 	"github.com/randfeat/randfeat/machine"
 )
 
@@ -60,7 +61,7 @@ func (l *learned) described(s *data.Schema, scaling string, halves []dense.Matri
 
 // largest are the columns of the largest values, up to sign.
 func largest(all []machine.MetricColumn, most int) []machine.MetricColumn {
-	slices.SortStableFunc(all, func(a, b machine.MetricColumn) int {
+	stable.Sort(all, func(a, b machine.MetricColumn) int {
 		return cmp.Compare(math.Abs(b.Value), math.Abs(a.Value))
 	})
 	return slices.Clone(all[:min(most, len(all))])

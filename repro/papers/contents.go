@@ -56,19 +56,21 @@ var chefsContents = []lab.Entry{
 	{Label: "Lemma 9.1", What: "Hoeffding's inequality", Tests: []string{"internal/forms.TestOPRFTails"},
 		Why: "Known; used for Theorem 4.2."},
 	{Label: "Table 3", What: "Standard deviations of Table 1", Items: []string{"chefs-table1"}},
-	{Label: "Table 4", What: "Hyperparameters of BERT pretraining", Why: settings + " (gomlx/lab/glue.go)."},
+	{Label: "Table 4", What: "Hyperparameters of BERT pretraining", Why: settings + " (gomlx/internal/lab/glue.go)."},
 	{Label: "Table 5", What: "Sizes of the pretraining texts", Why: "Counts of Books and Wikipedia, which are not " +
 		"used here: " +
 		"our encoders read the Penn Treebank and the GLUE sentences."},
-	{Label: "Table 6", What: "Hyperparameters of the speech models", Why: settings + " (gomlx/lab/speech.go)."},
+	{Label: "Table 6", What: "Hyperparameters of the speech models",
+		Why: settings + " (gomlx/internal/lab/speech.go)."},
 	{Label: "Table 7", What: "Hyperparameters of MAE pretraining", Why: settings +
-		" (gomlx/lab/vit.go); no MAE is trained here."},
-	{Label: "Table 8", What: "Hyperparameters of fine-tuning ViTs", Why: settings + " (gomlx/lab/vit.go)."},
-	{Label: "Table 9", What: "Hyperparameters of ViTs trained from nothing", Why: settings + " (gomlx/lab/vit.go)."},
-	{Label: "Table 10", What: "Sizes of ViT Large", Why: settings + " (gomlx/lab/vit.go)."},
-	{Label: "Table 11", What: "Sizes of ViT tiny", Why: settings + " (gomlx/lab/vit.go)."},
+		" (gomlx/internal/lab/vit.go); no MAE is trained here."},
+	{Label: "Table 8", What: "Hyperparameters of fine-tuning ViTs", Why: settings + " (gomlx/internal/lab/vit.go)."},
+	{Label: "Table 9", What: "Hyperparameters of ViTs trained from nothing",
+		Why: settings + " (gomlx/internal/lab/vit.go)."},
+	{Label: "Table 10", What: "Sizes of ViT Large", Why: settings + " (gomlx/internal/lab/vit.go)."},
+	{Label: "Table 11", What: "Sizes of ViT tiny", Why: settings + " (gomlx/internal/lab/vit.go)."},
 	{Label: "Table 12", What: "Patches and sizes of images of Fig 4 right", Why: settings +
-		" (gomlx/lab/vit.go, Speed)."},
+		" (gomlx/internal/lab/vit.go, Speed)."},
 }
 
 var hybridContents = []lab.Entry{

@@ -16,10 +16,23 @@ import (
 
 const ready = "document.documentElement?.dataset.ready"
 
-// open builds the page and opens it in a browser, by file://.
-func open(t *testing.T) (c *chromium, url string) {
+// open opens the page in a browser: built and by file://, or served.
+func open(t *testing.T, served bool) (c *chromium, url string) {
 	t.Helper()
 	c = newChromium(t)
+	if served {
+		url = serve(t).URL + "/"
+	} else {
+		url = built(t)
+	}
+	c.size(1440, 1000, "light")
+	c.call(nil, "Page.navigate", map[string]any{"url": url})
+	c.until(ready)
+	return c, url
+}
+
+func built(t *testing.T) (url string) {
+	t.Helper()
 	page, err := explorer.Build(context.Background(), ".")
 	if err != nil {
 		t.Fatal(err)
@@ -28,11 +41,7 @@ func open(t *testing.T) (c *chromium, url string) {
 	if err := os.WriteFile(path, page, 0o666); err != nil {
 		t.Fatal(err)
 	}
-	url = "file://" + path
-	c.size(1440, 1000, "light")
-	c.call(nil, "Page.navigate", map[string]any{"url": url})
-	c.until(ready)
-	return c, url
+	return "file://" + path
 }
 
 // state is what the page is at.
@@ -58,7 +67,7 @@ func (c *chromium) compare() {
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	b, err := model.New().Call("theory", q)
+	b, err := model.New().Call(context.Background(), "theory", q)
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -108,7 +117,13 @@ func deref(v *float64) any {
 // In a browser: everything is drawn, the numbers are the library's, the keyboard moves sliders, an address restores the
 // state, the advisor ranks as it does natively, nothing is wider than the window, and nothing complains.
 func TestBrowser(t *testing.T) {
-	c, url := open(t)
+	for name, served := range map[string]bool{"built": false, "served": true} {
+		t.Run(name, func(t *testing.T) { browse(t, served) })
+	}
+}
+
+func browse(t *testing.T, served bool) {
+	c, url := open(t, served)
 	c.compare()
 	var curves []int
 	c.eval(&curves, `['plot-angle', 'plot-length', 'plot-features'].map(id => document.querySelectorAll('#' + id + ' .curve').length)`)
@@ -154,7 +169,7 @@ func TestBrowser(t *testing.T) {
 	c.until("state.kernel === 'softmax' && " + ready)
 	c.eval(nil, "state.features = 32; changed(); document.getElementById('sample').click()")
 	c.until("document.querySelectorAll('#ranking tbody tr').length > 3")
-	b, err := model.New().Call("advise", []byte(`{"kernel":"softmax","features":32,"names":[],"seed":1}`))
+	b, err := model.New().Call(context.Background(), "advise", []byte(`{"kernel":"softmax","features":32,"names":[],"seed":1}`))
 	if err != nil {
 		t.Fatal(err)
 	}

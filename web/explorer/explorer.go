@@ -1,6 +1,7 @@
-// Package explorer makes the explorer: one HTML file that needs no server and no network, in which the library runs as
-// WebAssembly. The page, its styles and its scripts are in the folder page, what it computes is in the package model,
-// compiled from the folder wasm.
+// Package explorer makes the explorer, in two forms of the same page. Handler serves it from a program, whose library
+// answers the page. Build makes one HTML file that needs no server and no network, in which the library runs as
+// WebAssembly. The page, its styles and its scripts are in the folder page; what it computes is in the package model,
+// which the folder wasm compiles for browsers.
 package explorer
 
 import (
@@ -74,7 +75,7 @@ func Build(ctx context.Context, dir string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return page(wasm, glue)
+	return standalone(wasm, glue)
 }
 
 // Download fetches the source of a version of the module with the go tool, into the module cache, and returns its
@@ -97,16 +98,9 @@ func Download(ctx context.Context, version string) (dir string, err error) {
 	return "", fmt.Errorf("%w: cannot download %s@%s: %w", ErrNoSource, module, version, err)
 }
 
-// page joins the parts into one file: wasm is the compiled folder wasm, glue the wasm_exec.js of the Go that compiled
-// it. The file loads nothing else, and its content security policy says so.
-func page(wasm, glue []byte) ([]byte, error) {
-	part := func(name string) string {
-		b, err := sources.ReadFile("page/" + name)
-		if err != nil {
-			panic("explorer: " + err.Error()) // it is embedded
-		}
-		return string(b)
-	}
+// standalone is the page that loads nothing: wasm is the compiled folder wasm, glue the wasm_exec.js of the Go that
+// compiled it.
+func standalone(wasm, glue []byte) ([]byte, error) {
 	var z bytes.Buffer
 	w, err := gzip.NewWriterLevel(&z, gzip.BestCompression)
 	if err != nil {
@@ -118,16 +112,30 @@ func page(wasm, glue []byte) ([]byte, error) {
 	if err := w.Close(); err != nil {
 		return nil, err
 	}
-	worker := string(glue) + "\n" + part("worker.js")
-	for _, s := range []string{worker, part("app.js")} {
+	return page(string(glue)+"\n"+part("worker.js"), base64.StdEncoding.EncodeToString(z.Bytes()), "")
+}
+
+// part is a file of the page.
+func part(name string) string {
+	b, err := sources.ReadFile("page/" + name)
+	if err != nil {
+		panic("explorer: " + err.Error()) // it is embedded
+	}
+	return string(b)
+}
+
+// page joins the parts into one file: worker is the script that answers the page, with the program wasm or, if it may
+// connect, without. The file loads nothing else, and its content security policy says so.
+func page(worker, wasm, connect string) ([]byte, error) {
+	style, app := part("style.css"), part("app.js")
+	for _, s := range []string{worker, app} {
 		if strings.Contains(strings.ToLower(s), "</script") {
 			return nil, errors.New("a script holds the end of a script")
 		}
 	}
-	style, app := part("style.css"), part("app.js")
 	page := part("index.html")
-	for mark, text := range map[string]string{"{{policy}}": policy(style, app), "{{style}}": style, "{{app}}": app,
-		"{{worker}}": worker, "{{wasm}}": base64.StdEncoding.EncodeToString(z.Bytes())} {
+	for mark, text := range map[string]string{"{{policy}}": policy(style, app, connect), "{{style}}": style,
+		"{{app}}": app, "{{worker}}": worker, "{{wasm}}": wasm} {
 		if strings.Count(page, mark) != 1 {
 			return nil, fmt.Errorf("index.html must have one %s", mark)
 		}
@@ -137,12 +145,12 @@ func page(wasm, glue []byte) ([]byte, error) {
 }
 
 // policy is the content security policy of the page: its own style and script by their sums, a worker made from text
-// that it holds, WebAssembly, and nothing from anywhere.
-func policy(style, script string) string {
+// that it holds, WebAssembly, and nothing from anywhere but what connect allows.
+func policy(style, script, connect string) string {
 	sum := func(s string) string {
 		h := sha256.Sum256([]byte(s))
 		return "'sha256-" + base64.StdEncoding.EncodeToString(h[:]) + "'"
 	}
 	return "default-src 'none'; style-src " + sum(style) + "; script-src " + sum(script) +
-		" 'wasm-unsafe-eval' blob:; worker-src blob:; img-src data:; base-uri 'none'; form-action 'none'"
+		" 'wasm-unsafe-eval' blob:; worker-src blob:;" + connect + " img-src data:; base-uri 'none'; form-action 'none'"
 }

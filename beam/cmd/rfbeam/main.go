@@ -17,7 +17,7 @@ import (
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
 	"github.com/spf13/cobra"
 
-	"github.com/randfeat/randfeat/beam/internal/flow"
+	"github.com/randfeat/randfeat/beam/flow"
 	"github.com/randfeat/randfeat/internal/suggest"
 )
 

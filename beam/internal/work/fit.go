@@ -6,7 +6,7 @@ package work
 import (
 	"context"
 
-	"github.com/randfeat/randfeat/beam/internal/flow"
+	"github.com/randfeat/randfeat/beam/flow"
 	"github.com/randfeat/randfeat/beam/internal/store"
 	"github.com/randfeat/randfeat/internal/parts"
 	"github.com/randfeat/randfeat/machine/tabular"

@@ -12,7 +12,7 @@ import (
 	"os"
 	"sync"
 
-	"github.com/randfeat/randfeat/beam/internal/flow"
+	"github.com/randfeat/randfeat/beam/flow"
 	"github.com/randfeat/randfeat/beam/internal/store"
 	"github.com/randfeat/randfeat/data"
 	"github.com/randfeat/randfeat/data/files"

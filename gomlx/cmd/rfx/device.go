@@ -5,7 +5,7 @@ import (
 
 	"github.com/gomlx/compute"
 
-	"github.com/randfeat/randfeat/gomlx/backend"
+	"github.com/randfeat/randfeat/gomlx/internal/backend"
 )
 
 // device says where a command computes, and how precisely it multiplies.

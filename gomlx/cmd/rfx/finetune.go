@@ -11,8 +11,8 @@ import (
 
 	"github.com/gomlx/compute"
 
+	"github.com/randfeat/randfeat/gomlx/internal/train"
 	"github.com/randfeat/randfeat/gomlx/pretrained"
-	"github.com/randfeat/randfeat/gomlx/train"
 )
 
 type finetuneFlags struct {

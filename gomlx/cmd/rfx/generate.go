@@ -10,10 +10,10 @@ import (
 
 	"github.com/gomlx/compute"
 
-	"github.com/randfeat/randfeat/gomlx/models"
+	"github.com/randfeat/randfeat/gomlx/internal/models"
+	"github.com/randfeat/randfeat/gomlx/internal/text"
+	"github.com/randfeat/randfeat/gomlx/internal/train"
 	"github.com/randfeat/randfeat/gomlx/pretrained"
-	"github.com/randfeat/randfeat/gomlx/text"
-	"github.com/randfeat/randfeat/gomlx/train"
 )
 
 func generate(args []string) error {

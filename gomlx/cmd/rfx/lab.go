@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/randfeat/randfeat/gomlx/lab"
+	"github.com/randfeat/randfeat/gomlx/internal/lab"
 	"github.com/randfeat/randfeat/internal/similar"
 )
 

@@ -15,9 +15,9 @@ import (
 
 	"github.com/gomlx/compute"
 
-	"github.com/randfeat/randfeat/gomlx/corpus"
-	"github.com/randfeat/randfeat/gomlx/models"
-	"github.com/randfeat/randfeat/gomlx/train"
+	"github.com/randfeat/randfeat/gomlx/internal/corpus"
+	"github.com/randfeat/randfeat/gomlx/internal/models"
+	"github.com/randfeat/randfeat/gomlx/internal/train"
 	"github.com/randfeat/randfeat/internal/rng"
 	"github.com/randfeat/randfeat/internal/similar"
 )

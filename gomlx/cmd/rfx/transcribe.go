@@ -8,10 +8,10 @@ import (
 	"path/filepath"
 	"slices"
 
-	"github.com/randfeat/randfeat/gomlx/corpus"
-	"github.com/randfeat/randfeat/gomlx/models"
-	"github.com/randfeat/randfeat/gomlx/text"
-	"github.com/randfeat/randfeat/gomlx/train"
+	"github.com/randfeat/randfeat/gomlx/internal/corpus"
+	"github.com/randfeat/randfeat/gomlx/internal/models"
+	"github.com/randfeat/randfeat/gomlx/internal/text"
+	"github.com/randfeat/randfeat/gomlx/internal/train"
 )
 
 func transcribe(args []string) error {

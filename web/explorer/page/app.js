@@ -1,5 +1,5 @@
 'use strict'
-// The page. Everything that is computed or listed comes from the library, in workers; here are only controls and drawing.
+// The page. Everything that is computed or listed comes from the library, through workers; here are only controls and drawing.
 
 const $ = id => document.getElementById(id)
 const SVG = 'http://www.w3.org/2000/svg'

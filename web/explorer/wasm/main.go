@@ -6,6 +6,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"syscall/js"
 	"time"
@@ -29,7 +30,7 @@ func main() {
 			js.CopyBytesToGo(b, v)
 			files = append(files, b)
 		}
-		out, err := m.Call(args[0].String(), []byte(args[1].String()), files...)
+		out, err := m.Call(context.Background(), args[0].String(), []byte(args[1].String()), files...)
 		if err != nil {
 			out, _ = json.Marshal(map[string]string{"error": err.Error()}) // strings always encode
 		}

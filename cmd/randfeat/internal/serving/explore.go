@@ -13,7 +13,6 @@ import (
 	"path/filepath"
 	"runtime"
 	"runtime/debug"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -44,14 +43,13 @@ func ExploreCommand(env *cli.Env) *cobra.Command {
 		Use:   "explore",
 		Short: "Open the explorer: interactive theory in a browser",
 		Long: `explore opens the explorer in a browser. Choose kernel, family, coupling, sizes and a pair of vectors, and see bias,
-variance and error at once; look at projections; drop your data and let the advisor rank estimators. The library itself
-runs inside the page, which loads nothing and sends nothing.
+variance and error at once; look at projections; drop your data and let the advisor rank estimators. This program answers
+the page, on loopback, until Ctrl-C. Nothing leaves your machine.
 
-The page is served on loopback until Ctrl-C. -o writes it to a file instead, which opens without a server.
-
-Releases have the page as explorer.html beside the program. Otherwise it is built with the go tool from the checkout that
-you are in, or from the source of this version, which the go tool downloads. That takes a minute the first time;
---page names a page that was built before.`,
+-o writes a page that needs no server: one HTML file in which the library runs as WebAssembly. Releases have this file as
+explorer.html beside the program. Otherwise -o builds it with the go tool from the checkout that you are in, or from the
+source of this version, which the go tool downloads. That takes a minute the first time. --page names such a file, to be
+served or copied as it is.`,
 		Example: `  randfeat explore
   randfeat explore -o explorer.html`,
 		Args: cobra.NoArgs,
@@ -60,7 +58,7 @@ you are in, or from the source of this version, which the go tool downloads. Tha
 	fl := cmd.Flags()
 	fl.StringVar(&f.address, "addr", "127.0.0.1:8090", "loopback address to listen on; port 0 takes a free one")
 	fl.BoolVar(&f.noOpen, "no-open", false, "do not open a browser")
-	fl.StringVar(&f.page, "page", "", "HTML file of the explorer, instead of the one beside the program or a new one")
+	fl.StringVar(&f.page, "page", "", "HTML `file` that -o has written: serve or copy this one")
 	fl.StringVarP(&f.output, "output", "o", "", "write the page to this HTML `file` and serve nothing")
 	cli.CompleteFiles(cmd, "page", "html")
 	cli.CompleteFiles(cmd, "output", "html")
@@ -77,22 +75,32 @@ func runExplore(ctx context.Context, env *cli.Env, cmd *cobra.Command, f *explor
 	} else if !loopback {
 		return cli.Misused("--addr %s is not on loopback: the explorer is for this machine; -o writes a file to pass on", f.address)
 	}
-	page, err := explorerPage(ctx, env, f.page)
+	if f.output != "" {
+		page, err := explorerPage(ctx, env, f.page)
+		if err != nil {
+			return err
+		}
+		return localfile.Write(f.output, page)
+	}
+	if f.page == "" {
+		handler, err := explorer.Handler()
+		if err != nil {
+			return err
+		}
+		return serveExplorer(ctx, env, handler, f)
+	}
+	page, err := os.ReadFile(f.page)
 	if err != nil {
 		return err
 	}
-	if f.output != "" {
-		return localfile.Write(f.output, page)
-	}
-	return servePage(ctx, env, page, f)
+	return serveExplorer(ctx, env, explorer.PageHandler(page), f)
 }
 
-// explorerPage is the page of a file, the one beside the program, or a new one.
+// explorerPage is the page that needs no server: of a file, the one beside the program, or a new one.
 func explorerPage(ctx context.Context, env *cli.Env, path string) ([]byte, error) {
 	if path != "" {
 		return os.ReadFile(path)
 	}
-	// Not in the program itself, which would grow by a sixth.
 	if program, err := os.Executable(); err == nil {
 		page, err := os.ReadFile(filepath.Join(filepath.Dir(program), "explorer.html"))
 		if err == nil || !errors.Is(err, fs.ErrNotExist) {
@@ -114,23 +122,7 @@ func explorerPage(ctx context.Context, env *cli.Env, path string) ([]byte, error
 	return nil, fmt.Errorf("%w; put the explorer.html of the release beside the program or name it by --page, or run 'randfeat explore' in a checkout of the repository", err)
 }
 
-// pageHandler serves one page and nothing else.
-func pageHandler(page []byte) http.Handler {
-	mux := http.NewServeMux()
-	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
-		h := w.Header()
-		h.Set("Content-Type", "text/html; charset=utf-8")
-		h.Set("Content-Length", strconv.Itoa(len(page)))
-		h.Set("Content-Security-Policy", "frame-ancestors 'none'") // the page has the rest, by the sums of its scripts
-		h.Set("X-Content-Type-Options", "nosniff")
-		h.Set("Referrer-Policy", "no-referrer")
-		h.Set("Cache-Control", "no-store")
-		w.Write(page)
-	})
-	return mux
-}
-
-func servePage(ctx context.Context, env *cli.Env, page []byte, f *exploreFlags) error {
+func serveExplorer(ctx context.Context, env *cli.Env, handler http.Handler, f *exploreFlags) error {
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM)
 	defer stop()
 	ln, err := net.Listen("tcp", f.address)
@@ -150,7 +142,7 @@ func servePage(ctx context.Context, env *cli.Env, page []byte, f *exploreFlags) 
 		ln.Close()
 		return err
 	}
-	server := &http.Server{Handler: pageHandler(page), ReadHeaderTimeout: 10 * time.Second, WriteTimeout: time.Minute,
+	server := &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second, WriteTimeout: time.Minute,
 		IdleTimeout: time.Minute, MaxHeaderBytes: 1 << 16}
 	ended := make(chan error, 1)
 	go func() { ended <- server.Serve(ln) }()

@@ -39,6 +39,10 @@ func main() {
 			g.mulRows()
 			g.addDots()
 			g.pack()
+			g.gather()
+			if is512 {
+				g.above()
+			}
 			if !f64 {
 				g.widen()
 				g.narrow()

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"github.com/mmcloughlin/avo/attr"
 	. "github.com/mmcloughlin/avo/operand"
 	"github.com/mmcloughlin/avo/reg"
 
@@ -587,5 +588,98 @@ func (g wide) pack() {
 	g.DECQ(blocks)
 	g.JNZ(LabelRef(lbl))
 	g.VZEROUPPER()
+	g.RET()
+}
+
+// gather emits the copies of n ≥ 1 rows of src, by their numbers, to those of dst, one after the other. Strides are in
+// bytes, cols ≥ 1.
+func (g wide) gather() {
+	g.Begin("gather", "dst, src *%[1]s, rows *int32, n, cols, strideDst, strideSrc int")
+	dst, src, rows, n := g.gp("dst"), g.gp("src"), g.gp("rows"), g.gp("n")
+	cols, strideDst, strideSrc := g.gp("cols"), g.gp("strideDst"), g.gp("strideSrc")
+	from, to, left := g.GP64(), g.GP64(), g.GP64()
+	row, loop, tail, next := g.Name("gather")+"Row", g.Name("gather")+"Loop", g.Name("gather")+"Tail",
+		g.Name("gather")+"Next"
+	g.MOVQ(cols, left)
+	g.ANDQ(U8(g.Lanes()-1), left)
+	g.TailMask(left, g.V(15))
+	g.Label(row)
+	g.MOVLQSX(Mem{Base: rows}, from)
+	g.IMULQ(strideSrc, from)
+	g.ADDQ(src, from)
+	g.MOVQ(dst, to)
+	g.MOVQ(cols, left)
+	g.SUBQ(U32(g.Lanes()), left)
+	g.JLT(LabelRef(tail))
+	g.Label(loop)
+	g.VMOVUPS(Mem{Base: from}, g.V(0))
+	g.VMOVUPS(g.V(0), Mem{Base: to})
+	g.ADDQ(U32(g.Bytes()), from)
+	g.ADDQ(U32(g.Bytes()), to)
+	g.SUBQ(U32(g.Lanes()), left)
+	g.JGE(LabelRef(loop))
+	g.Label(tail)
+	g.CMPQ(left, I32(-g.Lanes()))
+	g.JEQ(LabelRef(next))
+	g.LoadTail(Mem{Base: from}, g.V(15), g.V(0))
+	g.StoreTail(g.V(0), g.V(15), Mem{Base: to})
+	g.Label(next)
+	g.ADDQ(U8(4), rows)
+	g.ADDQ(strideDst, dst)
+	g.DECQ(n)
+	g.JNZ(LabelRef(row))
+	g.VZEROUPPER()
+	g.RET()
+}
+
+// above emits the indices, from first on, of the numbers of x that are at least low, for a positive multiple n of a
+// vector. A vector of indices is stored at a time: dst has room for n.
+func (g wide) above() {
+	g.Function(g.Name("above"))
+	g.Attributes(attr.NOSPLIT)
+	typ := "float32"
+	if g.F64 {
+		typ = "float64"
+	}
+	g.SignatureExpr("func(dst *int32, x *" + typ + ", n, first int, low " + typ + ") int")
+	dst, x, n, first := g.gp("dst"), g.gp("x"), g.gp("n"), g.gp("first")
+	begin, bits := g.GP64(), g.GP64()
+	at, err := g.Param("low").Resolve()
+	if err != nil {
+		panic(err)
+	}
+	g.Pick(g.VBROADCASTSS, g.VBROADCASTSD)(at.Addr, g.V(0))
+	g.MOVQ(dst, begin)
+	narrow := func(i int) reg.VecPhysical { // a vector of as many indices
+		if g.F64 {
+			return g.V(i).AsY().(reg.VecPhysical)
+		}
+		return g.V(i)
+	}
+	g.VPBROADCASTD(first.As32(), narrow(1))
+	count := g.Table(g.Name("count"))
+	for i := range g.Lanes() {
+		g.AddDatum(4*i, U32(i))
+	}
+	g.VPADDD(count, narrow(1), narrow(1))
+	g.MOVQ(U32(g.Lanes()), bits)
+	g.VPBROADCASTD(bits.As32(), narrow(2))
+	lbl := g.Name("above") + "Loop"
+	g.Label(lbl)
+	g.Pick(g.VMOVUPS, g.VMOVUPD)(Mem{Base: x}, g.V(3))
+	g.Pick(g.VCMPPS, g.VCMPPD)(U8(13), g.V(0), g.V(3), reg.K1) // x ≥ low, false for NaN
+	g.VPCOMPRESSD_Z(narrow(1), reg.K1, narrow(4))
+	g.VMOVDQU32(narrow(4), Mem{Base: dst})
+	g.KMOVW(reg.K1, bits.As32())
+	g.POPCNTL(bits.As32(), bits.As32())
+	g.LEAQ(Mem{Base: dst, Index: bits, Scale: 4}, dst)
+	g.VPADDD(narrow(2), narrow(1), narrow(1))
+	g.ADDQ(U32(g.Bytes()), x)
+	g.SUBQ(U32(g.Lanes()), n)
+	g.JNZ(LabelRef(lbl))
+	g.VZEROUPPER()
+	g.SUBQ(begin, dst)
+	g.SHRQ(U8(2), dst)
+	g.Store(dst, g.ReturnIndex(0))
 	g.RET()
 }

@@ -2,7 +2,6 @@ package model
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -38,7 +37,7 @@ type Advice struct {
 
 // The bounds of what a browser is asked to do: bytes of a file, numbers of a set, and the pilot of the advisor.
 const (
-	maxFile    = 1 << 28
+	MaxFile    = 1 << 28
 	maxNumbers = 1 << 23
 	pilotRows  = 64
 	pilotDraws = 16
@@ -55,9 +54,9 @@ func (m *Model) advise(r AdviseRequest) (*Advice, error) {
 	out := &Advice{}
 	var sets [2]dense.Matrix[float64]
 	for i, b := range m.files {
-		if len(b) > maxFile {
+		if len(b) > MaxFile {
 			return nil, fmt.Errorf("%s has %d MB, a browser is asked to read %d at most: use randfeat advise", r.Names[i],
-				len(b)>>20, maxFile>>20)
+				len(b)>>20, MaxFile>>20)
 		}
 		var note string
 		if sets[i], note, err = readSet(r.Names[i], b, len(m.files) == 1); err != nil {
@@ -76,7 +75,7 @@ func (m *Model) advise(r AdviseRequest) (*Advice, error) {
 	}
 	o := advise.Options{Kernel: kernel.Kernel{Kind: kind, Scale: out.Scale}, Features: r.Features, Positive: r.Positive,
 		Rows: pilotRows, Draws: pilotDraws, Seed: r.Seed, Progress: m.Progress}
-	if out.Report, err = advise.Kernel(context.Background(), sets[0], sets[1], o); err != nil {
+	if out.Report, err = advise.Kernel(m.ctx, sets[0], sets[1], o); err != nil {
 		return nil, err
 	}
 	return out, nil

@@ -2,6 +2,7 @@ package model
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"sort"
@@ -35,10 +36,10 @@ func serve[R, A any](answer func(R) (A, error)) func([]byte) (any, error) {
 }
 
 // Call answers a request of the page: name says what is asked for, request is its JSON, files are what people dropped.
-// The answer is JSON, too.
-func (m *Model) Call(name string, request []byte, files ...[]byte) ([]byte, error) {
-	m.files = files
-	defer func() { m.files = nil }()
+// The answer is JSON, too. The end of ctx ends the advisor, which alone takes long.
+func (m *Model) Call(ctx context.Context, name string, request []byte, files ...[]byte) ([]byte, error) {
+	m.ctx, m.files = ctx, files
+	defer func() { m.ctx, m.files = nil, nil }()
 	calls := m.calls()
 	answer, ok := calls[name]
 	if !ok {

@@ -1,6 +1,8 @@
 package model
 
 import (
+	"context"
+
 	"github.com/randfeat/randfeat"
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/kernel"
@@ -15,7 +17,8 @@ type Model struct {
 	fits map[fitKey]*estimator
 	slow map[string]bool // families whose last fit took long
 	base dense.Matrix[float64]
-	// files are those of the call.
+	// ctx and files are those of the call.
+	ctx   context.Context
 	files [][]byte
 }
 

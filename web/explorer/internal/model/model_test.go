@@ -29,7 +29,7 @@ func ask[A any](t testing.TB, m *Model, name string, request any, files ...[]byt
 	if err != nil {
 		t.Fatal(err)
 	}
-	b, err := m.Call(name, q, files...)
+	b, err := m.Call(t.Context(), name, q, files...)
 	if err != nil {
 		t.Fatalf("%s %s: %v", name, q, err)
 	}
@@ -363,7 +363,7 @@ func TestAdviseBadFiles(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if a, err := New().Call("advise", q, c.files...); err == nil || !strings.Contains(err.Error(), c.says) {
+		if a, err := New().Call(t.Context(), "advise", q, c.files...); err == nil || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s: %s %v, want an error with %q", c.name, a, err, c.says)
 		}
 	}
@@ -402,7 +402,7 @@ func TestErrors(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if a, err := New().Call(c.name, q); err == nil || !strings.Contains(err.Error(), c.says) {
+		if a, err := New().Call(t.Context(), c.name, q); err == nil || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s %s: %s %v, want an error with %q", c.name, q, a, err, c.says)
 		}
 	}
@@ -436,11 +436,11 @@ func BenchmarkCall(b *testing.B) {
 				b.Fatal(err)
 			}
 			m := New()
-			if _, err := m.Call(name, q); err != nil { // fits
+			if _, err := m.Call(b.Context(), name, q); err != nil { // fits
 				b.Fatal(err)
 			}
 			for b.Loop() {
-				if _, err := m.Call(name, q); err != nil {
+				if _, err := m.Call(b.Context(), name, q); err != nil {
 					b.Fatal(err)
 				}
 			}
