@@ -73,8 +73,8 @@ func (f *search) chooseExact(s *sample, rows int64) (*decision, error) {
 		c.d.setMissed(e.all)
 	}
 	if e.least > 0 && e.at.lambda <= e.least {
-		c.d.Notes = append(c.d.Notes, fmt.Sprintf("λ = %s is the smallest that conjugate gradients of %d rows are tried "+
-			"with: smaller ones are lost in rounding", short(e.at.lambda), s.len()))
+		c.d.Notes = append(c.d.Notes, fmt.Sprintf("λ = %s is the smallest that conjugate gradients of %d rows are "+
+			"tried with: smaller ones are lost in rounding", short(e.at.lambda), s.len()))
 	}
 	c.noteKernel()
 	c.took(e)
@@ -124,22 +124,23 @@ type exactSearch struct {
 	sizes   []int     // how many are looked at, step by step
 	weights []float64 // of the columns; nil: 1
 	at      exactPoint
-	near    exactPoint              // where a climb begins instead of a grid, s in median distances; zero: there is a grid
-	all     []trial                 // of the last number of rows
-	final   bool                    // it is for the model, not for a choice before
-	open    bool                    // other kernels are tried as well
-	kinds   []Trial                 // that were
-	told    int                     // rows that they were tried on
-	rival   exactPoint              // of the Gaussian kernel, where more rows are to tell whether another is better; zero: none
-	margins *marginTries            // what is tried instead of least squares, if it is not nil
-	wide    bool                    // settings are chosen again by more rows
-	least   float64                 // smaller penalties are raised to it
-	most    map[kernel.Kind]float64 // larger bandwidths are lowered to it
-	far     *far                    // what did so
+	near    exactPoint   // where a climb begins instead of a grid, s in median distances; zero: there is a grid
+	all     []trial      // of the last number of rows
+	final   bool         // it is for the model, not for a choice before
+	open    bool         // other kernels are tried as well
+	kinds   []Trial      // that were
+	told    int          // rows that they were tried on
+	rival   exactPoint   // of the Gaussian kernel, where more rows are to tell whether another is better; zero: none
+	margins *marginTries // what is tried instead of least squares, if it is not nil
+	wide    bool         // settings are chosen again by more rows
+	least   float64      // smaller penalties are raised to it
+	far     *far         // what did so
 	// first is the best trial of the first size; hopeless reports that it ends the search. Nil: nothing does.
 	first    trial
 	hopeless func(first trial) bool
 	ended    bool
+	// most are bandwidths that larger ones are lowered to.
+	most map[kernel.Kind]float64
 }
 
 func (c *chooser) exactSearch(order []int, sizes ...int) *exactSearch {

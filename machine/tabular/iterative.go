@@ -66,8 +66,8 @@ func (f *fit) fitIterative(s machine.Setup, x, y dense.Matrix[float64], lambda f
 		used += cmp.Or(done.Steps, 1)
 		solved := err == nil && (done.Converged || f.decision.Margins || done.Residual <= slack*o.Tolerance)
 		if !solved && x.Rows <= min(exactRows, f.factoredRows()) {
-			f.noteOnce("λ = %s is too small for conjugate gradients (residual %.1g after %d products): the kernel matrix was "+
-				"factored", short(lambda), done.Residual, done.Steps)
+			f.noteOnce("λ = %s is too small for conjugate gradients (residual %.1g after %d products): the kernel "+
+				"matrix was factored", short(lambda), done.Residual, done.Steps)
 			runtime.GC() // the kernels
 			return nil, nil
 		}
@@ -75,12 +75,12 @@ func (f *fit) fitIterative(s machine.Setup, x, y dense.Matrix[float64], lambda f
 			continue
 		}
 		if err == nil {
-			f.noteOnce("the exact kernel by conjugate gradients: %d products (at most %d), residual %.1g, %d landmarks, "+
-				"%d MiB; a factorisation would need %d MiB", done.Steps, 2*iterativeSteps, done.Residual, done.Sketch,
+			f.noteOnce("the exact kernel by conjugate gradients: %d products (at most %d), residual %.1g, %d "+
+				"landmarks, %d MiB; a factorisation would need %d MiB", done.Steps, 2*iterativeSteps, done.Residual, done.Sketch,
 				done.Bytes>>20, 8*int64(x.Rows)*int64(x.Rows)>>20)
 			if !solved {
-				f.noteOnce("conjugate gradients have not converged: the weights are between those of this λ and of a larger "+
-					"one; give a larger λ than %s", short(lambda))
+				f.noteOnce("conjugate gradients have not converged: the weights are between those of this λ and of a "+
+					"larger one; give a larger λ than %s", short(lambda))
 			}
 		}
 		return m, err
