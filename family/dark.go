@@ -22,7 +22,7 @@ import (
 // which is not the softmax kernel unless Σ = I: see Target.
 type DARK struct {
 	// M is r×d: that of the whitening fit, or any other, such as a metric learned from targets (package
-	// internal/metric).
+	// kernel/metric).
 	M    dense.Matrix[float64]
 	Base Family // nil: Positive
 	// Temperature t of the whitening fit, Σ = t·Cov^{-1}; 0 means 1/8. From 1/6 on the expected variance of

@@ -203,3 +203,25 @@ func TestMarginsAreTheDirectFit(t *testing.T) {
 		}
 	}
 }
+
+// A λ that float32 cannot tell ends soon, as an error or unconverged; steps that get nowhere are not taken.
+func TestHopelessEnds(t *testing.T) {
+	x, y := table(600, 3, 1)
+	for _, scale := range []float64{1e3, 1e5} {
+		s, err := NewKernels(kernel.Kernel{Kind: kernel.Laplace, Scale: scale}, x, 1<<30)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sk, err := NewSketch(s, 20, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, rough := range []bool{false, true} {
+			_, done, err := Solve(s, sk, y, 1e-10, nil, Options{Tolerance: 1e-6, Steps: 2000, Rough: rough})
+			if err == nil && done.Converged || done.Steps > 20*patience {
+				t.Errorf("scale %g: %+v, error %v", scale, done, err)
+			}
+			t.Logf("scale %g, rough %v: %+v, %v", scale, rough, done, err)
+		}
+	}
+}

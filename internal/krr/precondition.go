@@ -23,8 +23,8 @@ const (
 	sketchLabel = 0x6b7272 // "krr"
 	// Landmarks are drawn by randomly pivoted Cholesky from so many times as many rows.
 	pivotRows = 4
-	// blockRows rows of F are summed in float32, then added in float64.
-	blockRows = 1024
+	// blockRows rows of F are summed by one goroutine, widened to float64 so many at a time.
+	blockRows, widened = 1024, 64
 	// stripe columns of F are computed at a time: R⁻¹ is a triangle.
 	stripe = 256
 )
@@ -118,28 +118,20 @@ func (s *Sketch) with(lambda float64) (*preconditioner, error) {
 	for i, v := range s.left {
 		p.d[i] = 1 / max(v+lambda, least)
 	}
-	tab := kern.Best[float32]()
 	var (
-		gram   linalg.Gram[float32]
-		sum    = dense.New[float32](m, m)
-		scaled = dense.New[float32](blockRows, m)
+		gram   linalg.Gram[float64]
+		tab    = kern.Best[float64]()
+		scaled = dense.New[float64](blockRows, m)
 	)
 	for lo := 0; lo < n; lo += blockRows {
 		hi := min(lo+blockRows, n)
 		part := scaled.RowRange(0, hi-lo)
 		par.For(hi-lo, 64, func(from, to int) {
 			for i := from; i < to; i++ {
-				copy(part.Row(i), s.f.Row(lo+i))
-				tab.Scale(part.Row(i), float32(math.Sqrt(p.d[lo+i])))
+				s.widen(part.Row(i), lo+i, math.Sqrt(p.d[lo+i]))
 			}
 		})
-		clear(sum.Data)
-		gram.Add(tab, sum, part)
-		par.For(m, 16, func(from, to int) {
-			for i := from; i < to; i++ {
-				tab.Widen(p.u.Row(i)[i:], sum.Row(i)[i:], 1)
-			}
-		})
+		gram.Add(tab, p.u, part)
 	}
 	for i := range m {
 		p.u.Row(i)[i]++
@@ -147,41 +139,66 @@ func (s *Sketch) with(lambda float64) (*preconditioner, error) {
 	return p, linalg.Cholesky(p.u)
 }
 
-// apply sets z = P⁻¹·r.
+// widen sets dst to f times row i of F.
+func (s *Sketch) widen(dst []float64, i int, f float64) {
+	for l, v := range s.f.Row(i) {
+		dst[l] = f * float64(v)
+	}
+}
+
+// apply sets z = P⁻¹·r. It computes in float64: what is left of r in the directions of large eigenvalues is a small
+// difference, and P⁻¹ would not be positive with the roundings of float32.
 func (p *preconditioner) apply(z, r dense.Matrix[float64]) error {
 	n, m, cols := r.Rows, p.u.Rows, r.Cols
-	tab := kern.Best[float32]()
-	v := dense.New[float32](n, cols)
-	par.For(n, 1024, func(lo, hi int) {
-		for i := lo; i < hi; i++ {
-			to := v.Row(i)
-			for c, a := range r.Row(i) {
-				to[c] = float32(a * p.d[i])
+	tab := kern.Best[float64]()
+	blocks := (n + blockRows - 1) / blockRows
+	parts := make([]dense.Matrix[float64], blocks)
+	// each calls work with rows of F of a block.
+	each := func(b int, work func(lo, hi int, f dense.Matrix[float64])) {
+		wide := dense.New[float64](widened, m)
+		for lo := b * blockRows; lo < min((b+1)*blockRows, n); lo += widened {
+			hi := min(lo+widened, (b+1)*blockRows, n)
+			for i := lo; i < hi; i++ {
+				p.s.widen(wide.Row(i-lo), i, 1)
 			}
+			work(lo, hi, wide.RowRange(0, hi-lo))
+		}
+	}
+	par.For(blocks, 1, func(from, to int) {
+		v := dense.New[float64](widened, cols)
+		for b := from; b < to; b++ {
+			parts[b] = dense.New[float64](m, cols)
+			each(b, func(lo, hi int, f dense.Matrix[float64]) {
+				for i := lo; i < hi; i++ {
+					for c, a := range r.Row(i) {
+						v.Row(i - lo)[c] = a * p.d[i]
+					}
+				}
+				tab.TMul(parts[b], f, v.RowRange(0, hi-lo))
+			})
 		}
 	})
-	t, part := dense.New[float64](m, cols), dense.New[float32](m, cols)
-	for lo := 0; lo < n; lo += blockRows {
-		hi := min(lo+blockRows, n)
-		clear(part.Data)
-		linalg.AddProduct(tab, part, p.s.f.RowRange(lo, hi), v.RowRange(lo, hi))
+	t := parts[0]
+	for _, part := range parts[1:] {
 		for i, a := range part.Data {
-			t.Data[i] += float64(a)
+			t.Data[i] += a
 		}
 	}
 	if err := errors.Join(linalg.SolveT(p.u, t), linalg.Solve(p.u, t)); err != nil {
 		return err
 	}
-	for i, a := range t.Data {
-		part.Data[i] = float32(a)
-	}
-	par.For(n, 64, func(lo, hi int) {
-		tab.Product(v.RowRange(lo, hi), p.s.f.RowRange(lo, hi), part, false)
-		for i := lo; i < hi; i++ {
-			zi, vi := z.Row(i), v.Row(i)
-			for c, a := range r.Row(i) {
-				zi[c] = (a - float64(vi[c])) * p.d[i]
-			}
+	par.For(blocks, 1, func(from, to int) {
+		v := dense.New[float64](widened, cols)
+		for b := from; b < to; b++ {
+			each(b, func(lo, hi int, f dense.Matrix[float64]) {
+				tab.Product(v.RowRange(0, hi-lo), f, t, false)
+				for i := lo; i < hi; i++ {
+					zi, vi := z.Row(i), v.Row(i-lo)
+					for c, a := range r.Row(i) {
+						zi[c] = (a - vi[c]) * p.d[i]
+					}
+				}
+			})
 		}
 	})
 	return nil

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/randfeat/randfeat/dense"
 )
@@ -15,6 +16,7 @@ var ErrNotPositive = errors.New("krr: K + λI is singular up to rounding")
 type Options struct {
 	Tolerance float64 // relative residual of every target, checked in float64
 	Steps     int     // most products in float32
+	Rough     bool    // residuals are checked in float32: enough to compare settings
 	Progress  func(step int, residual float64) error
 }
 
@@ -25,8 +27,13 @@ type Result struct {
 	Converged bool
 }
 
-// corrections bounds how often a residual of float64 is solved for in float32.
-const corrections = 4
+const (
+	// corrections bounds how often a residual of float64 is solved for in float32.
+	corrections = 4
+	// A solution ends if so many steps did not halve the residual, or if a correction did not: λ is below what float32
+	// can tell, and more steps would only cost time.
+	patience = 25
+)
 
 // Solve fits the targets y: (K + λI)α + b·1 = y and 1ᵀα = 0, as linalg.Dual does. start, if not nil, is the initial
 // guess: a fit of other targets or of another λ.
@@ -58,6 +65,7 @@ func Solve(s *Kernels, sk *Sketch, y dense.Matrix[float64], lambda float64, star
 			return nil, done, err
 		}
 	}
+	before := math.Inf(1)
 	for range corrections {
 		if err := c.solve(x, r); err != nil {
 			return nil, done, err
@@ -66,9 +74,11 @@ func Solve(s *Kernels, sk *Sketch, y dense.Matrix[float64], lambda float64, star
 			return nil, done, err
 		}
 		done.Residual = c.largest(r)
-		if done.Converged = done.Residual <= o.Tolerance; done.Converged || done.Steps >= o.Steps {
+		if done.Converged = done.Residual <= o.Tolerance; done.Converged || done.Steps >= o.Steps ||
+			!(done.Residual < min(before/2, 1)) {
 			break
 		}
+		before = done.Residual
 	}
 	if x.CheckFinite() != nil || !(done.Residual < 1) {
 		return nil, done, ErrNotPositive
@@ -107,9 +117,11 @@ type conjugate struct {
 	wanted []float64 // |b|²
 }
 
-// residual sets r = b − (K + λI)x in float64.
+// residual sets r = b − (K + λI)x in float64, or with kernels in float32.
 func (c *conjugate) residual(r, x, b dense.Matrix[float64]) error {
-	if err := c.s.Exact(r, x); err != nil {
+	if c.o.Rough {
+		c.s.Product(r, x)
+	} else if err := c.s.Exact(r, x); err != nil {
 		return err
 	}
 	for i, v := range b.Data {
@@ -137,8 +149,13 @@ func (c *conjugate) solve(x, r dense.Matrix[float64]) error {
 		return err
 	}
 	d, rz := z.Clone(), dots(r, z)
+	least, halved := c.largest(r), c.done.Steps
 	for c.done.Steps < c.o.Steps {
-		if c.largest(r) <= c.o.Tolerance/2 {
+		now := c.largest(r)
+		if now < least/2 {
+			least, halved = now, c.done.Steps
+		}
+		if now <= c.o.Tolerance/2 || c.done.Steps-halved >= patience {
 			return nil
 		}
 		c.s.Product(q, d)
@@ -151,6 +168,9 @@ func (c *conjugate) solve(x, r dense.Matrix[float64]) error {
 			if step[k] = rz[k] / step[k]; !dense.IsFinite(step[k]) || step[k] < 0 {
 				step[k] = 0 // solved, or not to be: the residual tells
 			}
+		}
+		if slices.Max(step) == 0 {
+			return nil
 		}
 		for i := range n {
 			xi, ri, di, qi := x.Row(i), r.Row(i), d.Row(i), q.Row(i)

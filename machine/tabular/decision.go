@@ -25,6 +25,8 @@ type decision struct {
 	Large   bool          `json:"large,omitempty"`   // by conjugate gradients
 	Tried   bool          `json:"tried,omitempty"`   // some choice was between alternatives tried on the sample
 	Margins bool          `json:"margins,omitempty"` // the loss of an exact kernel: squared hinge
+	// Missed is the out-of-fold error of the choice, the root of the mean square of standardised targets; 0: unknown.
+	Missed float64 `json:"missed,omitempty"`
 	// Metric describes the metric of the kernel.
 	Metric *machine.Metric `json:"metric,omitempty"`
 	// Apart says that the choices were made without the first fold that is scored.

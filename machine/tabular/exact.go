@@ -34,7 +34,9 @@ func (f *search) chooseExact(s *sample, rows int64) (*decision, error) {
 	c.chosen(Choice{Name: "map", Value: MapExact, Given: f.o.Map != "", Why: why})
 	e := c.exactSearch(c.order(), finalSizes(s.len())...)
 	e.at, e.final, e.open = f.start, true, f.kernelOpen()
-	e.wide = f.iterates(s.len())
+	if e.wide = f.iterates(s.len()); e.wide && f.o.Lambda == 0 {
+		e.least = leastPenalty(s.len())
+	}
 	if e.byLoss(); e.margins != nil || e.wide { // which more rows settle
 		e.sizes = slices.DeleteFunc(e.sizes, func(n int) bool { return n > marginRows })
 	}
@@ -67,6 +69,13 @@ func (f *search) chooseExact(s *sample, rows int64) (*decision, error) {
 	c.d.Spec = randfeat.Spec{Kernel: kernel.Kernel{Kind: e.tries.kind, Scale: e.at.scale}, Dim: s.x.Cols, M: s.len(),
 		Seed: f.o.Seed, Family: family.Landmarks{}}
 	c.d.Lambda, c.d.faultless = e.at.lambda, e.faultless()
+	if e.wide {
+		c.d.setMissed(e.all)
+	}
+	if e.least > 0 && e.at.lambda <= e.least {
+		c.d.Notes = append(c.d.Notes, fmt.Sprintf("λ = %s is the smallest that conjugate gradients of %d rows are "+
+			"tried with: smaller ones are lost in rounding", short(e.at.lambda), s.len()))
+	}
 	c.noteKernel()
 	c.took(e)
 	c.found(e, fmt.Sprintf("best %s of %s", f.metric(), e.judged()))
@@ -124,11 +133,14 @@ type exactSearch struct {
 	rival   exactPoint   // of the Gaussian kernel, where more rows are to tell whether another is better; zero: none
 	margins *marginTries // what is tried instead of least squares, if it is not nil
 	wide    bool         // settings are chosen again by more rows
+	least   float64      // smaller penalties are raised to it
 	far     *far         // what did so
 	// first is the best trial of the first size; hopeless reports that it ends the search. Nil: nothing does.
 	first    trial
 	hopeless func(first trial) bool
 	ended    bool
+	// most are bandwidths that larger ones are lowered to.
+	most map[kernel.Kind]float64
 }
 
 func (c *chooser) exactSearch(order []int, sizes ...int) *exactSearch {
@@ -220,6 +232,7 @@ func (e *exactSearch) search() error {
 			return err
 		}
 	}
+	e.at = e.solvable(e.at)
 	if o.Bandwidth > 0 {
 		e.at.scale = o.Bandwidth
 	}
@@ -480,7 +493,11 @@ func product(scales, lambdas []float64) []exactPoint {
 
 // try tries what has not been tried on the present rows.
 func (e *exactSearch) try(points []exactPoint) error {
-	points = slices.DeleteFunc(slices.Clone(points), func(p exactPoint) bool { return e.trialAt(p) >= 0 })
+	points = slices.Clone(points)
+	for i := range points {
+		points[i] = e.solvable(points[i])
+	}
+	points = slices.DeleteFunc(slices.Compact(points), func(p exactPoint) bool { return e.trialAt(p) >= 0 })
 	if len(points) == 0 {
 		return nil
 	}
@@ -497,6 +514,22 @@ func (e *exactSearch) try(points []exactPoint) error {
 		e.c.counted()
 	}
 	return nil
+}
+
+// solvable is a setting that conjugate gradients can solve, if they will have to: with a penalty of at least e.least,
+// and a kernel of at most widestWide median distances. All kernels of rows are near 1 beyond.
+func (e *exactSearch) solvable(p exactPoint) exactPoint {
+	if e.least == 0 || e.c.f.o.Bandwidth > 0 {
+		return p
+	}
+	if e.most == nil {
+		e.most = map[kernel.Kind]float64{}
+	}
+	kind := e.tries.kind
+	if e.most[kind] == 0 {
+		e.most[kind] = widestWide * medianDistance(&sample{x: e.tries.x}, kind, e.c.f.o.Seed)
+	}
+	return exactPoint{min(p.scale, e.most[kind]), max(p.lambda, e.least)}
 }
 
 // trialAt is the trial of a setting; −1: none.

@@ -23,6 +23,7 @@ const (
 	// Residuals at which trials end: what is compared differs by more.
 	farTolerance, farMargin = 1e-2, 3e-3
 	farMoves                = 4 // of a descent
+	farRaises               = 3 // of a λ with which more rows cannot be solved, tenfold each
 )
 
 // Numbers of rows: of the first trials, between scalings and kernels; of the others; and those that judge. Variables
@@ -55,7 +56,8 @@ type farTrial struct {
 type far struct {
 	c       *chooser
 	order   []int
-	rows    int // that fits are made of
+	least   float64 // smaller penalties are raised to it
+	rows    int     // that fits are made of
 	x, y, t dense.Matrix[float64]
 	plain   bool // x has no weights of columns
 	of      farPoint
@@ -89,6 +91,7 @@ func (s *far) scaled(standard bool) {
 // try tries settings that have not been tried; those that cannot be used are left out.
 func (s *far) try(points ...farPoint) error {
 	for _, p := range points {
+		p.at.lambda = max(p.at.lambda, s.least)
 		if s.find(p) >= 0 {
 			continue
 		}
@@ -133,7 +136,7 @@ func (s *far) one(p farPoint) (trial, error) {
 	s.of = p
 	targets := s.t.RowRange(0, s.rows)
 	fit, _, err := krr.Solve(s.kernels, s.sketch, targets, p.at.lambda, s.fit,
-		krr.Options{Tolerance: farTolerance, Steps: farSteps})
+		krr.Options{Tolerance: farTolerance, Steps: farSteps, Rough: true})
 	if err != nil {
 		return trial{}, err
 	}
@@ -201,6 +204,17 @@ func (s *far) descend(p farPoint, steps ...exactPoint) (farTrial, error) {
 	return s.all[at], nil
 }
 
+// settle descends from a setting that fewer rows could be solved with. If these cannot, it starts from a larger λ.
+func (s *far) settle(p farPoint) (farTrial, error) {
+	for k := 0; ; k++ {
+		t, err := s.descend(p, farDescent...)
+		if k == farRaises || s.c.f.o.Lambda > 0 || !errors.Is(err, errNothing) {
+			return t, err
+		}
+		p.at.lambda *= 10
+	}
+}
+
 // better reports whether best takes t before another.
 func (t *farTrial) better(than *farTrial) bool { return best([]trial{than.trial, t.trial}) == 1 }
 
@@ -217,7 +231,7 @@ func (e *exactSearch) farther() (*Choice, error) {
 	if o.Bandwidth > 0 && o.Lambda > 0 || len(e.order) < farFirst+farJudged {
 		return nil, nil
 	}
-	s := &far{c: e.c, order: e.order}
+	s := &far{c: e.c, order: e.order, least: e.least}
 	s.take(farFirst)
 	start := farPoint{kind: e.tries.kind, at: e.at, margins: e.c.d.Margins}
 	if err := s.starts(start, e.open); err != nil {
@@ -230,7 +244,10 @@ func (e *exactSearch) farther() (*Choice, error) {
 	if n := min(farRows, len(e.order)-farJudged); n > s.rows && !o.Quick {
 		s.take(n)
 	}
-	top, err := s.descend(top.farPoint, farDescent...)
+	top, err := s.settle(top.farPoint)
+	if errors.Is(err, errNothing) {
+		return nil, nil // the choice of fewer rows stays
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -164,11 +164,13 @@ func (f *fit) fitExact(s *sample) (*machine.Model, error) {
 // solveExact is the exact kernel of all rows of a sample. A λ that more rows than the search had make too small is
 // raised, as that of sums is.
 func (f *fit) solveExact(s *sample, spec randfeat.Spec, lambda float64) (*machine.Model, error) {
+	if f.iterates(s.len()) {
+		if m, err := f.fitIterative(f.setup(spec), s.x, s.y, lambda); m != nil || err != nil {
+			return m, err
+		}
+	}
 	fit := machine.FitExact
-	switch {
-	case f.iterates(s.len()):
-		fit = f.fitIterative
-	case f.decision.Margins:
+	if f.decision.Margins {
 		fit = machine.FitMargins
 	}
 	for k := range mostRaises + 1 {

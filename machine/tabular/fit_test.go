@@ -77,7 +77,7 @@ func TestEveryChoiceIsMadeAndStated(t *testing.T) {
 			t.Errorf("%s: λ = %g, the report says %+v", m.Kind, m.Lambda, choice(t, r, "lambda"))
 		}
 		if r.Rows != 800 || r.Width != 2 || r.Summary == nil ||
-			r.ScoredOn != "all rows, 5 folds, columns and choices made without each" || m.Schema == nil ||
+			r.ScoredOn != "480 rows of 3 of 5 folds, columns and choices made without each" || m.Schema == nil ||
 			m.Rows != 800 {
 			t.Errorf("%s: report %+v", m.Kind, r)
 		}
@@ -343,7 +343,7 @@ func TestMoreRowsThanTheSample(t *testing.T) {
 		if ch := choice(t, r, "lambda"); len(ch.Trials) < 3 || ch.Trials[0].Metric != metric || ch.Number != m.Lambda {
 			t.Errorf("λ: %+v", ch)
 		}
-		if m.Rows != 3000 || r.Scores[0].Rows != 1200 || !strings.HasPrefix(r.ScoredOn, "1200 rows of 2 of 5") ||
+		if m.Rows != 3000 || r.Scores[0].Rows != 600 || !strings.HasPrefix(r.ScoredOn, "600 rows of 1 of 5") ||
 			!strings.Contains(strings.Join(r.Notes, "\n"), "a sample of 500 of the 3000 rows") {
 			t.Errorf("model of %d rows, score %+v, notes %q", m.Rows, r.Scores[0], r.Notes)
 		}

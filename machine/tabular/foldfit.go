@@ -61,7 +61,7 @@ func (j *job) outside(n int64, folds int, enough int64) bool {
 // choosesApart reports whether one set of choices, made on the rows outside the first scored fold, serves both that
 // fold and the model of all rows. The choices have not seen the rows that judge them. A search of an exact kernel looks
 // at most at lastRows rows, and as many remain without the fold. With fewer rows this costs accuracy: 97.4 % instead of
-// 99.1 % correct on a table of 1383 rows.
+// 99.1 % correct on a table of 1383 rows, 67.0 % instead of 68.6 % on one of 3919.
 func (j *job) choosesApart(n int64) bool {
 	enough := apartRows
 	if j.o.Quick {
@@ -147,7 +147,7 @@ func (f *fit) forFold(k int, done int64) (*fit, error) {
 	if f.shared != nil && f.shared.last < k {
 		f.shared = nil
 	}
-	if f.shared == nil && k+1 < f.o.Folds && done+n/int64(f.o.Folds) < nestedRows && f.outside(n, 2, sharedRows) {
+	if f.shared == nil && k+1 < f.o.Folds && n/int64(f.o.Folds) < pairedRows && f.outside(n, 2, sharedRows) {
 		sub, err := f.choosing(k, k+1, n, func(int64, int64) {})
 		if err != nil {
 			return nil, err

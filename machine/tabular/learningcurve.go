@@ -40,7 +40,7 @@ func (f *fit) addHalves(sub *fit, m *machine.Model, k int, scored int64) error {
 		return nil
 	}
 	for part := 1; part <= 2; part++ {
-		if part == 2 && scored >= nestedRows {
+		if part == 2 && scored >= pairedRows {
 			break
 		}
 		err := f.addHalf(sub, m, k, part)

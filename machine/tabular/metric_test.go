@@ -14,9 +14,9 @@ import (
 
 	"github.com/randfeat/randfeat/data"
 	"github.com/randfeat/randfeat/dense"
-	"github.com/randfeat/randfeat/internal/metric"
 	"github.com/randfeat/randfeat/internal/rng"
 	"github.com/randfeat/randfeat/kernel"
+	"github.com/randfeat/randfeat/kernel/metric"
 	"github.com/randfeat/randfeat/machine"
 )
 

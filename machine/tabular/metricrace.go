@@ -8,9 +8,9 @@ import (
 
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/internal/linalg"
-	"github.com/randfeat/randfeat/internal/metric"
 	"github.com/randfeat/randfeat/internal/stable"
 	"github.com/randfeat/randfeat/kernel"
+	"github.com/randfeat/randfeat/kernel/metric"
 	"github.com/randfeat/randfeat/machine"
 )
 

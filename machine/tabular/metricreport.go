@@ -7,8 +7,8 @@ import (
 
 	"github.com/randfeat/randfeat/data"
 	"github.com/randfeat/randfeat/dense"
-	"github.com/randfeat/randfeat/internal/metric"
 	"github.com/randfeat/randfeat/internal/stable"
+	"github.com/randfeat/randfeat/kernel/metric"
 	"github.com/randfeat/randfeat/machine"
 )
 

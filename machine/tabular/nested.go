@@ -10,10 +10,11 @@ import (
 	"github.com/randfeat/randfeat/machine"
 )
 
-// nestedRows are enough for a score: folds beyond them are not scored, which would take as long as the fit again. Of
-// more than 4000 rows and 5 folds one is scored.
+// nestedRows are enough for a score: folds beyond them are not scored, which would take as long as the fit again,
+// unless their choices are made. Two folds share choices if the first has fewer than pairedRows rows: of 1000 to 4000
+// rows and 5 folds two are scored, of more one.
 // With weights of classes there must also be enough of every class.
-const nestedRows = 800
+const nestedRows, pairedRows = 400, 800
 
 // nests reports whether the score is that of whole fits without a fold. A density of more rows than the sample has
 // scores of its own, those of its calibration.
@@ -41,7 +42,8 @@ func (f *fit) nested() error {
 		return err
 	}
 	for _, k := range f.scoredParts() {
-		if (done >= nestedRows || f.o.Quick && done > 0) && !f.deal.grouped() && f.scoresClasses(parts) {
+		chosen := f.shared != nil && f.shared.last >= k
+		if (done >= nestedRows && !chosen || f.o.Quick && done > 0) && !f.deal.grouped() && f.scoresClasses(parts) {
 			break
 		}
 		if !f.reaches(k) {

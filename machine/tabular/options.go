@@ -158,7 +158,7 @@ const (
 	ScalingNone     = "none"     // numbers as they are
 	ScalingFitted   = "fitted"   // every column by a width of its own, that of largest marginal likelihood
 	// ScalingLearned is a metric of the standardised columns, learned from the gradients of a fit: see package
-	// internal/metric.
+	// kernel/metric.
 	ScalingLearned = "learned"
 )
 

@@ -12,8 +12,8 @@ import (
 	"github.com/randfeat/randfeat/beam/internal/store"
 	"github.com/randfeat/randfeat/beam/internal/work"
 	"github.com/randfeat/randfeat/data"
-	"github.com/randfeat/randfeat/internal/parts"
 	"github.com/randfeat/randfeat/machine"
+	"github.com/randfeat/randfeat/machine/parts"
 )
 
 // modelAndFiles wants a model and something to apply it to.

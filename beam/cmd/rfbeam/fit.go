@@ -20,8 +20,8 @@ import (
 	"github.com/randfeat/randfeat/data/files"
 	"github.com/randfeat/randfeat/family"
 	"github.com/randfeat/randfeat/internal/columnflags"
-	"github.com/randfeat/randfeat/internal/parts"
 	"github.com/randfeat/randfeat/machine"
+	"github.com/randfeat/randfeat/machine/parts"
 	"github.com/randfeat/randfeat/machine/tabular"
 )
 

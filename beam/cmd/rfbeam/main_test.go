@@ -10,7 +10,7 @@ import (
 
 	"github.com/randfeat/randfeat/data"
 	"github.com/randfeat/randfeat/data/files"
-	"github.com/randfeat/randfeat/internal/parts"
+	"github.com/randfeat/randfeat/machine/parts"
 )
 
 // TestMain keeps temporary files in memory, where the system has a place for such: every step syncs what it writes, and

@@ -4,8 +4,8 @@ import (
 	"context"
 
 	"github.com/randfeat/randfeat/beam/flow"
-	"github.com/randfeat/randfeat/internal/parts"
 	"github.com/randfeat/randfeat/machine"
+	"github.com/randfeat/randfeat/machine/parts"
 )
 
 func init() {

@@ -1,4 +1,4 @@
-// Package work implements the commands of rfbeam: the steps of package internal/parts as stages of package flow. [Fit]
+// Package work implements the commands of rfbeam: the steps of package machine/parts as stages of package flow. [Fit]
 // fits a model, [Evaluate] scores it and [Predict] applies it. All workers must see the files at the same paths.
 // Results do not depend on the runner or on [Options].
 package work
@@ -8,7 +8,7 @@ import (
 
 	"github.com/randfeat/randfeat/beam/flow"
 	"github.com/randfeat/randfeat/beam/internal/store"
-	"github.com/randfeat/randfeat/internal/parts"
+	"github.com/randfeat/randfeat/machine/parts"
 	"github.com/randfeat/randfeat/machine/tabular"
 )
 

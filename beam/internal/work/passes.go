@@ -14,7 +14,7 @@ import (
 	"github.com/randfeat/randfeat/beam/internal/store"
 	"github.com/randfeat/randfeat/data"
 	"github.com/randfeat/randfeat/internal/localfile"
-	"github.com/randfeat/randfeat/internal/parts"
+	"github.com/randfeat/randfeat/machine/parts"
 )
 
 // passes are the stages of a work that are steps of a run: every leaf writes parts, which merge.

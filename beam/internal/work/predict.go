@@ -18,8 +18,8 @@ import (
 	"github.com/randfeat/randfeat/data/files"
 	"github.com/randfeat/randfeat/data/parquet"
 	"github.com/randfeat/randfeat/internal/localfile"
-	"github.com/randfeat/randfeat/internal/parts"
 	"github.com/randfeat/randfeat/machine"
+	"github.com/randfeat/randfeat/machine/parts"
 )
 
 func init() {

@@ -14,9 +14,9 @@ import (
 
 	"github.com/randfeat/randfeat/cmd/randfeat/internal/cli"
 	"github.com/randfeat/randfeat/data/files"
-	"github.com/randfeat/randfeat/internal/parts"
 	"github.com/randfeat/randfeat/internal/suggest"
 	"github.com/randfeat/randfeat/machine"
+	"github.com/randfeat/randfeat/machine/parts"
 	"github.com/randfeat/randfeat/machine/tabular"
 )
 

@@ -6,8 +6,8 @@ import (
 	"math/rand/v2"
 
 	"github.com/randfeat/randfeat/dense"
-	"github.com/randfeat/randfeat/internal/metric"
 	"github.com/randfeat/randfeat/kernel"
+	"github.com/randfeat/randfeat/kernel/metric"
 )
 
 // A function of x₁ − x₂ alone: its gradients say so, and a metric of them is one for kernels and for the family DARK.

@@ -11,7 +11,7 @@ import (
 
 	"github.com/randfeat/randfeat/data"
 	"github.com/randfeat/randfeat/data/files"
-	"github.com/randfeat/randfeat/internal/parts"
+	"github.com/randfeat/randfeat/machine/parts"
 	"github.com/randfeat/randfeat/machine/tabular"
 )
 
