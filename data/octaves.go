@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"math"
 	"slices"
+
+	"github.com/randfeat/randfeat/internal/stable"
 )
 
 // octaves are the moments of numbers, apart for every power of four in size: few enough to hold, and enough to leave
@@ -120,7 +122,7 @@ func gross(all moments, parts []*octaves) (core moments, ok bool) {
 	far := func(m moments) float64 { return max(math.Abs(m.min-c), math.Abs(m.max-c)) }
 	near := func(m moments) float64 { return min(math.Abs(m.min-c), math.Abs(m.max-c)) } // c is in none but the middle
 	order := slices.Clone(sum.of)
-	slices.SortFunc(order, func(a, b octave) int {
+	stable.Sort(order, func(a, b octave) int {
 		return cmp.Or(cmp.Compare(far(a.m), far(b.m)), cmp.Compare(a.key, b.key))
 	})
 	keep, left, nearest := len(order), int64(0), math.Inf(1)
@@ -137,7 +139,7 @@ func gross(all moments, parts []*octaves) (core moments, ok bool) {
 		return core, false
 	}
 	order = order[:keep]
-	slices.SortFunc(order, func(a, b octave) int { return cmp.Compare(a.key, b.key) })
+	stable.Sort(order, func(a, b octave) int { return cmp.Compare(a.key, b.key) })
 	for _, o := range order {
 		core.merge(o.m)
 	}

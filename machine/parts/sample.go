@@ -12,6 +12,7 @@ import (
 
 	"github.com/randfeat/randfeat/data"
 	"github.com/randfeat/randfeat/internal/rng"
+	"github.com/randfeat/randfeat/internal/stable"
 	"github.com/randfeat/randfeat/machine"
 )
 
@@ -164,7 +165,7 @@ func (s *Sample) Merge(o *Sample) error {
 // sorted are the rows by key.
 func (s *Sample) sorted() []sampled {
 	out := slices.Clone(s.rows)
-	slices.SortFunc(out, func(a, b sampled) int { return a.key.compare(b.key) })
+	stable.Sort(out, func(a, b sampled) int { return a.key.compare(b.key) })
 	return out
 }
 
