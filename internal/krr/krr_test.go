@@ -225,3 +225,47 @@ func TestHopelessEnds(t *testing.T) {
 		}
 	}
 }
+
+// The preconditioner is the inverse of D + FFᵀ to more digits than float32 has, even in the direction of the largest
+// eigenvalue, n/D times the others: with fewer it would not be positive, and conjugate gradients would stop.
+func TestPreconditionerIsAnInverse(t *testing.T) {
+	x, _ := table(2000, 3, 1)
+	for _, k := range []kernel.Kernel{{Kind: kernel.Gaussian, Scale: 20}, {Kind: kernel.Laplace, Scale: 300}} {
+		s, err := NewKernels(k, x, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sk, err := NewSketch(s, 60, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, err := sk.with(1e-5)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, z := dense.New[float64](x.Rows, 1), dense.New[float64](x.Rows, 1)
+		for i := range r.Data {
+			r.Data[i] = 1
+		}
+		if err := p.apply(z, r); err != nil {
+			t.Fatal(err)
+		}
+		ft := make([]float64, sk.Landmarks())
+		for i, v := range z.Data {
+			for l, f := range sk.f.Row(i) {
+				ft[l] += float64(f) * v
+			}
+		}
+		off := 0.0
+		for i, v := range z.Data {
+			sum := v / p.d[i]
+			for l, f := range sk.f.Row(i) {
+				sum += float64(f) * ft[l]
+			}
+			off = max(off, math.Abs(sum-1))
+		}
+		if v := dots(r, z)[0]; !(v > 0) || off > 1e-6 {
+			t.Errorf("%v: P·P⁻¹1 is off by %g, 1ᵀP⁻¹1 = %g", k.Kind, off, v)
+		}
+	}
+}
