@@ -76,8 +76,8 @@ func (f *fit) fitIterative(s machine.Setup, x, y dense.Matrix[float64], lambda f
 		}
 		if err == nil {
 			f.noteOnce("the exact kernel by conjugate gradients: %d products (at most %d), residual %.1g, %d "+
-				"landmarks, %d MiB; a factorisation would need %d MiB", done.Steps, 2*iterativeSteps, done.Residual, done.Sketch,
-				done.Bytes>>20, 8*int64(x.Rows)*int64(x.Rows)>>20)
+				"landmarks, %d MiB; a factorisation would need %d MiB", done.Steps, 2*iterativeSteps, done.Residual,
+				done.Sketch, done.Bytes>>20, 8*int64(x.Rows)*int64(x.Rows)>>20)
 			if !solved {
 				f.noteOnce("conjugate gradients have not converged: the weights are between those of this λ and of a "+
 					"larger one; give a larger λ than %s", short(lambda))
