@@ -417,8 +417,8 @@ func couplingSizes(c randfeattest.Coupling, sizes []size) []size {
 // TestEveryFamilyWithEveryCoupling compares the mean and the variance of every defined combination of the examples of
 // both registries with the exact kernel and the closed form. Its power: with the same draws the plain families refute,
 // at the largest size of every dimension, variances 1.5 times the predicted ones and 1/1.5 of them; how many of all
-// comparisons do so is logged. The other couplings meet all families at one size, and at the other sizes those that draw
-// differently: nothing else of a family reaches a coupling.
+// comparisons do so is logged. The other couplings meet all families at one size, and at the other sizes those that
+// draw differently: nothing else of a family reaches a coupling.
 func TestEveryFamilyWithEveryCoupling(t *testing.T) {
 	sizes := testSizes()
 	if testing.Short() {

@@ -396,7 +396,7 @@ func ExampleEncoder_Embed() {
 	// Output: 2 true <nil>
 }
 
-// A document is read once, and questions go on from copies of the session. The saved session goes on with the same bits.
+// A document is read once, and questions go on from copies of the session. The saved session goes on with equal bits.
 func ExampleDecoder_Session() {
 	folder, remove := tiny.Temporary("llama")
 	defer remove()

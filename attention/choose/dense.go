@@ -82,9 +82,9 @@ func (c *chooser[T]) searchDense(h int) (trial, error) {
 	return best, nil
 }
 
-// searchTop finds the cheapest good plan of those with the same clusters, in ascending order of exact keys, and says how
-// many trials of a text that took. Errors fall about with the power 2/3 of the exact keys: one measurement tells where
-// to look, and judgements on fresh rows of several texts move on from there.
+// searchTop finds the cheapest good plan of those with the same clusters, in ascending order of exact keys, and says
+// how many trials of a text that took. Errors fall about with the power 2/3 of the exact keys: one measurement tells
+// where to look, and judgements on fresh rows of several texts move on from there.
 func (c *denseSearch[T]) searchTop(plans []Plan, use int) (best trial, trials int, err error) {
 	at := len(plans) / 2
 	for range 2 {

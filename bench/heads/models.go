@@ -34,7 +34,8 @@ func loadMiniLM(folder string) (minilm, error) {
 // run is the embedding of a passage.
 func (m minilm) run(ids []int32, f attend) ([]float32, error) {
 	dst := dense.New[float32](1, m.Dim())
-	err := m.With(func(l int, out, q, k, v seq, _ []int32) error { return f(l, out, q, k, v) }).Embed(dst, [][]int32{ids})
+	attend := func(l int, out, q, k, v seq, _ []int32) error { return f(l, out, q, k, v) }
+	err := m.With(attend).Embed(dst, [][]int32{ids})
 	return dst.Data, err
 }
 
@@ -43,7 +44,8 @@ func (m minilm) record(ids []int32) (embedding []float32, layers []headInputs, e
 	ex := &attention.Exact[float32]{}
 	embedding, err = m.run(ids, func(_ int, out, q, k, v seq) error {
 		_, err := ex.Forward(out, q, k, v)
-		layers = append(layers, headInputs{batches([]seq{q}), batches([]seq{k}), batches([]seq{v}), batches([]seq{out})})
+		one := func(s seq) seq { return batches([]seq{s}) }
+		layers = append(layers, headInputs{one(q), one(k), one(v), one(out)})
 		return err
 	})
 	return embedding, layers, err

@@ -169,7 +169,8 @@ func browse(t *testing.T, served bool) {
 	c.until("state.kernel === 'softmax' && " + ready)
 	c.eval(nil, "state.features = 32; changed(); document.getElementById('sample').click()")
 	c.until("document.querySelectorAll('#ranking tbody tr').length > 3")
-	b, err := model.New().Call(context.Background(), "advise", []byte(`{"kernel":"softmax","features":32,"names":[],"seed":1}`))
+	question := []byte(`{"kernel":"softmax","features":32,"names":[],"seed":1}`)
+	b, err := model.New().Call(context.Background(), "advise", question)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -51,8 +51,8 @@ type handler struct {
 	fast, slow     *model.Model
 }
 
-// call answers one question. Progress needs a stream, so that the answer is a line of its own, and an error of the model
-// is one, too.
+// call answers one question. Progress needs a stream, so the answer is a line of its own, and so is an error of the
+// model.
 func (h *handler) call(w http.ResponseWriter, r *http.Request) {
 	request, files, err := form(w, r)
 	if err != nil {

@@ -363,7 +363,8 @@ func TestAdviseBadFiles(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if a, err := New().Call(t.Context(), "advise", q, c.files...); err == nil || !strings.Contains(err.Error(), c.says) {
+		a, err := New().Call(t.Context(), "advise", q, c.files...)
+		if err == nil || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s: %s %v, want an error with %q", c.name, a, err, c.says)
 		}
 	}
