@@ -303,7 +303,8 @@ func (b *bench) states(m *decoder.Model) func(layer int) (decoder.State, error) 
 	case "slots":
 		return func(int) (decoder.State, error) {
 			spec := decoder.ConstantSpec(512)
-			return centroid.NewSlots[float32](spec, 0, nil, 1, c.Heads, c.KVHeads, c.HeadDim, c.HeadDim)
+			return centroid.NewSlots[float32](spec, 0, nil, 1, c.Heads, c.KVHeads, c.HeadDim,
+				c.HeadDim)
 		}
 	}
 	return nil
