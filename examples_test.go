@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// Every package that a user can import, of all modules, shows its use in an Example. The laboratory (repro) is a program
-// with folders.
+// Every package that a user can import, of all modules, shows its use in an Example. The laboratory (repro) is a
+// program with folders.
 func TestEveryPackageHasAnExample(t *testing.T) {
 	type folder struct{ imported, shown bool }
 	folders := map[string]folder{}
