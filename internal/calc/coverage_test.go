@@ -18,7 +18,11 @@ var notForms = map[string]string{
 	"LogVarMatern":             "of kernels that the calculator has no inputs for; theory.Of has it",
 	"NoClosedFormError.Error":  "of an error",
 	"NoClosedFormError.Unwrap": "of an error",
+	"NoForm":                   "makes an error",
+	"PowersOfSum":              "a term of forms",
 	"Shape.String":             "a name",
+	"Simple":                   "collects the terms of a family, which families call",
+	"Uncoupled":                "collects the terms of a family, which families call",
 }
 
 // Every exported function of package forms is reachable from randfeat eval: some entry calls it.

@@ -85,7 +85,7 @@ func imbalance(r *tabular.Report, m *machine.Model, weighted bool) string {
 	if least > 0 {
 		found = fmt.Sprintf(", and %.0f %% of them are found", 100*float64(r.Confusion[at][at])/float64(least))
 	}
-	return fmt.Sprintf("class %s has %.2g %% of the rows%s. Accuracy says little about it: look at balanced accuracy and "+
+	return fmt.Sprintf("class %s has %.2g %% of these rows%s. Accuracy says little about it: look at balanced accuracy and "+
 		"ROC AUC. If missing it costs more than a false alarm, fit with --class-weight balanced, or with --model "+
 		"logistic --class-weight balanced", className(m.Schema.Targets[0].Classes[at]), 100*share, found)
 }
