@@ -9,13 +9,13 @@ import (
 	"strings"
 )
 
-// isZip reports whether a file with this beginning is a zip archive.
+// isZip reports whether a file with this beginning is a zip archive, possibly an empty one.
 func isZip(head []byte) bool {
 	return strings.HasPrefix(string(head[:min(len(head), 4)]), "PK\x03\x04") ||
 		strings.HasPrefix(string(head[:min(len(head), 4)]), "PK\x05\x06")
 }
 
-// openZip opens a zip archive, which must be readable at any place.
+// openZip opens a zip archive, which must be readable at any offset, and checks the number of its files.
 func (in input) openZip() (*zip.Reader, io.Closer, error) {
 	if in.size < 0 {
 		return nil, nil, inputError(in.name, "a zip archive cannot be read from a stream: write it to a file first")
@@ -42,7 +42,8 @@ func (in input) openZip() (*zip.Reader, io.Closer, error) {
 	return z, f, nil
 }
 
-// lookInside detects the contents of a zip archive: arrays, a workbook, or one table, whose name it returns.
+// lookInside detects the contents of a zip archive: npy arrays, a workbook, or one table, whose name it
+// returns.
 func (in input) lookInside() (format Format, member string, err error) {
 	z, c, err := in.openZip()
 	if err != nil {
@@ -56,14 +57,14 @@ func (in input) lookInside() (format Format, member string, err error) {
 		case f.Name == workbookPart:
 			return XLSX, "", nil
 		case strings.HasSuffix(f.Name, "/") || strings.HasPrefix(f.Name, "__MACOSX/") || base[0] == '.':
-			continue // folders, and what file managers add
+			continue // folders, and files that file managers add
 		case strings.HasSuffix(base, ".npy"):
 			arrays++
 		}
 		names = append(names, f.Name)
 	}
 	switch {
-	case arrays == len(names): // also none at all, which npz says
+	case arrays == len(names): // also an empty archive, which the npz reader reports
 		return NPZ, "", nil
 	case len(names) > 1:
 		return "", "", inputError(in.name, "the archive holds %d files, such as %s and %s, want one table or npy arrays: "+
@@ -72,11 +73,11 @@ func (in input) lookInside() (format Format, member string, err error) {
 	return "", names[0], nil
 }
 
-// member is the input of one file of the archive. It keeps the name of the archive, because messages name what the user
-// named.
+// member returns an input for one file of the archive. It keeps the name of the archive, because messages
+// should name the file that the user named.
 func (in input) member(name string) input {
 	out := in
-	out.size = 0 // known to be readable again, not cut into blocks
+	out.size = 0 // can be opened again, but not cut into blocks
 	out.open = func() (stream, error) {
 		z, c, err := in.openZip()
 		if err != nil {

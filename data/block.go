@@ -8,16 +8,16 @@ import (
 	"github.com/randfeat/randfeat/dense"
 )
 
-// Kind says how a column is read.
+// Kind says how a reader delivers a column.
 type Kind int
 
-// The kinds. Text formats hold only text, so Infer gives Text there; the others give the type of the file.
+// The kinds. Infer delivers the type of the file; text formats have no types, so it gives Text there.
 const (
 	Infer   Kind = iota
-	Skip         // not read: the column of the block stays empty
-	Number       // float64; NaN is missing, and a text that is no number is [Unreadable]
+	Skip         // not read: the column of the block stays empty, and a text parser does not copy it
+	Number       // float64; NaN is missing, and a text that is no number is a NaN that [IsUnreadable] recognises
 	Text         // bytes; nil is missing
-	Integer      // for writers: whole numbers as digits in Column.Text, missing is nil
+	Integer      // for writers: whole numbers as digits in Column.Text, which keeps more than 53 bits; nil is missing
 )
 
 // String names the kind in messages.
@@ -28,29 +28,31 @@ func (k Kind) String() string {
 	return [...]string{"infer", "skip", "number", "text", "integer"}[k]
 }
 
-// Column holds the cells of one column of a block: numbers or text, or neither if it was skipped.
+// Column holds the cells of one column of a block: numbers or text, or neither if it was skipped. Exactly one
+// of Num and Text is non-nil for a column that was read, even if the block has no rows.
 type Column struct {
 	Num  []float64 // NaN is missing
 	Text [][]byte  // nil is missing
-	// Bare marks texts that are numbers or truth values in their file, not strings. It may be shorter than Text.
+	// Bare marks texts that are numbers or truth values in their file, not strings. It may be shorter than
+	// Text; the rest is false. NDJSON output and the choice of number style depend on it.
 	Bare []bool
-	odd  []oddText // some of the texts that are unreadable numbers
+	odd  []oddText // texts of some unreadable numbers, for messages; at most maxOdd of each piece of text
 }
 
 // IsBare reports whether text i is a number or a truth value in its file.
 func (c *Column) IsBare(i int) bool { return i < len(c.Bare) && c.Bare[i] }
 
-// Block is a number of consecutive rows of a table, column by column. The next Read into it reuses its memory: copy a
-// cell to keep it. The zero value is ready for use.
+// Block is a number of consecutive rows of a table, column by column. The next Read into a block reuses its
+// memory, and texts of the block share one buffer: copy a cell to keep it. The zero value is ready for use.
 type Block struct {
 	Rows  int
 	First int64 // number of its first row, from 0
-	Unit  Unit  // which part of the table the rows are of: a block has rows of one
+	Unit  Unit  // the part of the table that the rows belong to; a block never spans two
 	Row   int64 // number of its first row in the unit, from 0
 	Cols  []Column
 
-	arena []byte // backs the text
-	text  int    // bytes of text in the block
+	arena []byte // backs the texts
+	text  int    // bytes of text in the block, for Full
 }
 
 // reset empties the block and shapes its columns after want, keeping their memory.
@@ -63,7 +65,7 @@ func (b *Block) reset(first int64, want []Kind) {
 		c.Bare, c.odd = c.Bare[:0], c.odd[:0]
 		if k == Number {
 			if c.Num == nil {
-				c.Num = []float64{} // set, though empty
+				c.Num = []float64{} // non-nil, so that an empty column is still a column of numbers
 			}
 			c.Num, c.Text = c.Num[:0], nil
 			continue
@@ -83,7 +85,8 @@ func (b *Block) reset(first int64, want []Kind) {
 // Reset empties the block for readers outside this package. want is one of Skip, Number and Text for every column.
 func (b *Block) Reset(first int64, want []Kind) { b.reset(first, want) }
 
-// keep copies text into the memory of the block. Older cells stay valid when the arena moves: they hold the old one.
+// keep copies text into the arena. When the arena is full it starts a new one instead of growing it: earlier
+// cells point into the old one, which stays alive through them.
 func (b *Block) keep(text []byte) []byte {
 	if len(text) == 0 {
 		return []byte{} // empty, not missing
@@ -94,6 +97,7 @@ func (b *Block) keep(text []byte) []byte {
 	b.text += len(text)
 	n := len(b.arena)
 	b.arena = append(b.arena, text...)
+	// The capacity ends with the cell, so that appending to a cell cannot overwrite the next one.
 	return b.arena[n:len(b.arena):len(b.arena)]
 }
 
@@ -105,8 +109,9 @@ func (b *Block) AppendText(j int, text []byte) {
 	b.Cols[j].Text = append(b.Cols[j].Text, text)
 }
 
-// reserve makes room for some rows in the columns of numbers of an empty block, all together, unless they have it. No
-// more than 2¹⁶ cells are made at once: short lines may not be rows.
+// reserve allocates the number columns of an empty block in one piece, for at least this many rows. It
+// allocates at most 2¹⁶ cells: rows is the number of line ends, and a file of short lines that turn out not to
+// be rows must not cost 8 bytes per line and column.
 func (b *Block) reserve(rows int, want []Kind) {
 	cols := 0
 	for j, k := range want {
@@ -125,7 +130,7 @@ func (b *Block) reserve(rows int, want []Kind) {
 	}
 }
 
-// rows is a view of some rows, of columns that have that many.
+// rows returns a view of rows lo to hi−1. Skipped columns stay empty. The view shares the memory of b.
 func (b *Block) rows(lo, hi int) Block {
 	part := Block{Rows: hi - lo, First: b.First + int64(lo), Unit: b.Unit, Row: b.Row + int64(lo),
 		Cols: make([]Column, len(b.Cols))}
@@ -143,7 +148,7 @@ func (b *Block) rows(lo, hi int) Block {
 	return part
 }
 
-// truncate keeps the first n rows. All columns must have at least n cells.
+// truncate keeps the first n rows. A failed row leaves cells behind in some columns; truncating removes them.
 func (b *Block) truncate(n int) {
 	for j := range b.Cols {
 		c := &b.Cols[j]
@@ -153,7 +158,7 @@ func (b *Block) truncate(n int) {
 	b.Rows = n
 }
 
-// Keep keeps the given rows of the block, in ascending order, and removes all others.
+// Keep keeps the given rows, which must be in ascending order, and removes all others in place.
 func (b *Block) Keep(rows []int) {
 	for j := range b.Cols {
 		c := &b.Cols[j]
@@ -189,7 +194,7 @@ func (b *Block) AppendBare(j int, text []byte) {
 	b.Cols[j].setBare()
 }
 
-// setBare marks the last text.
+// setBare marks the last text as bare. It pads with false, because Bare may be shorter than Text.
 func (c *Column) setBare() {
 	for len(c.Bare) < len(c.Text)-1 {
 		c.Bare = append(c.Bare, false)
@@ -197,7 +202,7 @@ func (c *Column) setBare() {
 	c.Bare = append(c.Bare, true)
 }
 
-// AppendCells appends copies of n texts of another column, from the one of number first on.
+// AppendCells appends copies of n texts of another column, starting with text number first.
 func (b *Block) AppendCells(j int, c *Column, first, n int) {
 	for i := first; i < first+n; i++ {
 		b.AppendText(j, c.Text[i])
@@ -207,31 +212,37 @@ func (b *Block) AppendCells(j int, c *Column, first, n int) {
 	}
 }
 
-// Full reports whether the text of the block has reached its bound, so that a reader must stop.
+// Full reports whether the text of the block has reached its bound. Readers then stop before the requested
+// number of rows.
 func (b *Block) Full() bool { return b.text >= maxBlockText }
 
-// maxBlockText bounds the text of one block, however many rows were requested.
+// maxBlockText bounds the text of one block, however many rows were requested, so that memory stays bounded
+// with long texts. A block exceeds it by at most one row.
 const maxBlockText = 32 << 20
 
-// Reader reads the rows of a table in order.
+// Reader reads the rows of a table in order. It belongs to one goroutine, except for Where.
 type Reader interface {
-	// Columns are the names, the same for every reader of a source.
+	// Columns returns the names, the same for every reader of a source.
 	Columns() []string
 	// Read replaces the contents of b by the next rows: at least one, at most max, fewer when their text exceeds 32
 	// MiB. It returns io.EOF after the last row. After any other error the reader can only be closed.
 	Read(b *Block, max int) error
-	// Where names the place of row i of the last block for messages: file.csv:12. Several goroutines may ask.
+	// Where names the place of row i of the last block for messages: file.csv:12. Several goroutines may call
+	// it at once.
 	Where(i int) string
 	Close() error
 }
 
-// Source is a table that can be read again and again.
+// Source is a table that can be read again and again, by several readers at once. A stream is the exception:
+// its second Open is an error.
+//
+// Sources may wrap others; helpers such as [IsInteger] or [UnitsOf] look through a method Unwrap() Source.
 type Source interface {
-	// Name is what the user calls it: the path.
+	// Name returns the name in messages: the path that the user gave.
 	Name() string
-	// Columns are the names, without reading any rows.
+	// Columns returns the names, without reading any rows.
 	Columns() []string
-	// Open starts at the first row. want has a kind for every column, nil means Infer for all.
+	// Open starts at the first row. want has a kind for every column; nil means Infer for all.
 	Open(want []Kind) (Reader, error)
 }
 
@@ -250,10 +261,11 @@ func IsInteger(src Source, j int) bool {
 	}
 }
 
-// ErrInput marks every error about the contents of a table. Use errors.As with *InputError to get the place.
+// ErrInput marks every error about the contents of a table. Use errors.As with *[InputError] to get the place.
 var ErrInput = errors.New("unusable data")
 
-// Errors that an option avoids. A program can name its own option in the message.
+// Errors that an option avoids. A program can name its own option in the message. The comments name the option
+// here.
 var (
 	ErrMissingTarget = fmt.Errorf("no target: %w", dense.ErrNotFinite) // [DropMissing]
 	ErrNested        = errors.New("nested values")                     // [LearnOptions].Skip
@@ -265,32 +277,32 @@ const missingTarget = "target %s is missing: remove the row, or have such rows l
 
 // InputError says what is wrong with a table and where.
 type InputError struct {
-	Place  string // file, file:line or file:line:byte, from 1; file: row in formats without lines
-	Column string // the name of the column or target that it is about; empty: not about one
+	Place  string // file, file:line or file:line:byte, from 1; "file: row" in formats without lines
+	Column string // the column or target that the error is about; empty: none
 	Detail string
 	Err    error // a more specific sentinel, or nil
 }
 
-// Error is the place and what is wrong there.
+// Error returns the place and the detail.
 func (e *InputError) Error() string { return e.Place + ": " + e.Detail }
 
 // Is makes errors.Is(err, ErrInput) true.
 func (e *InputError) Is(target error) bool { return target == ErrInput }
 
-// Unwrap gives the more specific sentinel.
+// Unwrap returns the more specific sentinel.
 func (e *InputError) Unwrap() error { return e.Err }
 
 func inputError(place, format string, args ...any) error {
 	return &InputError{Place: place, Detail: fmt.Sprintf(format, args...)}
 }
 
-// columnError is about a cell of a column.
+// columnError is an error about a cell of a column.
 func columnError(place, column string, err error, format string, args ...any) error {
 	return &InputError{Place: place, Column: column, Detail: fmt.Sprintf(format, args...), Err: err}
 }
 
-// CheckKinds resolves the kinds that a reader of n columns was asked for: nil means Infer for all, and Infer becomes
-// natural(j).
+// CheckKinds resolves the kinds that a reader of n columns was opened with: nil means Infer for all, and Infer
+// becomes natural(j). Integer is for writers and an error here.
 func CheckKinds(want []Kind, n int, natural func(j int) Kind) ([]Kind, error) {
 	if want != nil && len(want) != n {
 		return nil, fmt.Errorf("%d kinds for %d columns", len(want), n)

@@ -5,8 +5,8 @@ import (
 	"github.com/randfeat/randfeat/internal/number"
 )
 
-// parseBool reads a truth value: true and false, in any case. Other words that may mean one (yes, t, 1) may mean
-// something else as well; they are levels or numbers.
+// parseBool reads a truth value: true or false, in any case. Other words that may mean one (yes, t, 1) may also
+// mean something else; they are levels or numbers.
 func parseBool(b []byte) (v, ok bool) {
 	switch {
 	case len(b) == 4 && bytes.EqualFold(b, []byte("true")):
@@ -17,7 +17,7 @@ func parseBool(b []byte) (v, ok bool) {
 	return false, false
 }
 
-// boolAt is cell i of a boolean field as 0 or 1: formats without truth values hold these numbers.
+// boolAt reads a text of a boolean field as 0 or 1. Formats without truth values store these numbers.
 func boolAt(text []byte) (v float64, ok bool) {
 	if b, ok := parseBool(text); ok {
 		if b {
@@ -29,7 +29,8 @@ func boolAt(text []byte) (v float64, ok bool) {
 	return v, ok && (v == 0 || v == 1)
 }
 
-// boolean reports whether a column holds only truth values. Beside them, 0 and 1 count as truth values too.
+// boolean reports whether a column holds only truth values. Beside true and false, the numbers 0 and 1 count,
+// too.
 func (l *columnLearner) boolean() bool {
 	if l.texts == 0 || l.texts != l.bools || l.counts == nil || !l.counts.exact() {
 		return false
@@ -37,7 +38,8 @@ func (l *columnLearner) boolean() bool {
 	return l.numbers.n == 0 || l.whole && l.numbers.min >= 0 && l.numbers.max <= 1
 }
 
-// truths are the moments of a boolean column.
+// truths returns the moments of a boolean column, from its counts. Unlike moments.add it is exact, whatever the
+// order.
 func (l *columnLearner) truths() moments {
 	n, ones := int64(0), int64(0)
 	for t, count := range l.counts.of {
@@ -55,7 +57,7 @@ func (l *columnLearner) truths() moments {
 	return m
 }
 
-// boolText is a truth value as text.
+// boolText is the canonical text of a truth value.
 func boolText(v bool) string {
 	if v {
 		return "true"

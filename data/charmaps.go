@@ -10,7 +10,7 @@ import (
 
 type charTable = *charmap.Charmap
 
-// byteEncodings have one byte for each character.
+// byteEncodings returns the encodings with one byte per character, such as windows-1252 and iso-8859-1.
 func byteEncodings() []*textEncoding {
 	var out []*textEncoding
 	for _, e := range charmap.All {

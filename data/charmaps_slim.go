@@ -4,6 +4,6 @@ package data
 
 type charTable interface{ DecodeByte(byte) rune }
 
-// byteEncodings are left out: a slim program reads tables from memory. The tables of the encodings hardly compress, and
-// the linker cannot drop them, because their package initialises them.
+// byteEncodings is empty in a slim program, which reads tables from memory. The tables of the encodings hardly
+// compress, and the linker cannot drop them, because their package initialises them.
 func byteEncodings() []*textEncoding { return nil }

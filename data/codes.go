@@ -9,32 +9,32 @@ import (
 	"github.com/randfeat/randfeat/internal/quote"
 )
 
-// Code says how the levels of a categorical field become numbers. The empty one is one column per level.
+// Code says how the levels of a categorical field become numbers. The empty code is one column per level.
 type Code string
 
-// The codes of many levels, which need no column of their own for each.
+// The codes for many levels, which do not need a column for each level.
 const (
-	// CodeHashed gives every level a code of its own: 4 of 256 columns, chosen by a hash of the level, are ±½. Two
-	// levels are about as far from each other as with one column per level.
+	// CodeHashed gives every level a code of its own: 4 of 256 columns, chosen by a hash of the level, are ±½.
+	// Two levels are about as far apart as with one column per level.
 	CodeHashed Code = "hashed"
-	// CodeCounts is how often the level came at the fit, as log(1 + n).
+	// CodeCounts is the frequency of the level in training, as log(1 + n).
 	CodeCounts Code = "counts"
-	// CodeMeans are the mean targets of the level, shrunken towards those of all rows, and its count. The target is in
-	// them: rows of the fit need codes that were learned without them.
+	// CodeMeans is the mean of each target over the rows of the level, shrunk towards the overall mean, and the
+	// count. It contains the target: training rows need codes that were learned without them.
 	CodeMeans Code = "means"
 )
 
-// Codes are all codes of many levels.
+// Codes returns all codes for many levels.
 func Codes() []Code { return []Code{CodeHashed, CodeCounts, CodeMeans} }
 
-// A hashed code has one entry in each of hashBlocks blocks of columns.
+// A hashed code has one non-zero entry in each of hashBlocks blocks of hashBlock columns.
 const (
 	hashBlocks = 4
 	hashBlock  = 64
-	hashValue  = 0.5 // the code has length 1
+	hashValue  = 0.5 // four entries of ±½: the code has length 1
 )
 
-// codeWidth is the number of columns of a level.
+// codeWidth is the number of encoded columns of a level, without the indicator of missing values.
 func (f *Field) codeWidth() int {
 	switch f.Code {
 	case "":
@@ -45,7 +45,7 @@ func (f *Field) codeWidth() int {
 	return len(f.Prior)
 }
 
-// checkCodes checks the code of a categorical field, or that another has none.
+// checkCodes checks the code of a categorical field, and that any other field has none.
 func (f *Field) checkCodes() error {
 	table := f.Code == CodeCounts || f.Code == CodeMeans
 	switch {
@@ -69,10 +69,10 @@ func (f *Field) checkCodes() error {
 	return nil
 }
 
-// maxCodes bounds the columns of a table of codes: means of that many classes and their count.
+// maxCodes bounds the columns of a table of codes: the means of that many classes and the count.
 const maxCodes = 1 << 10
 
-// codeNames are the names of the encoded columns of a field of codes.
+// codeNames returns the names of the encoded columns of a field with a code.
 func (f *Field) codeNames() []string {
 	var names []string
 	for j := range f.codeWidth() {
@@ -90,8 +90,9 @@ func (f *Field) codeNames() []string {
 	return names
 }
 
-// encodeCodes writes the codes of levels. A level that was unknown at the fit, and a missing one, has the prior: for
-// hashed codes 0, the middle of all codes. Where more levels came than are listed, hashed codes tell others apart too.
+// encodeCodes writes the codes of levels. A level that training did not have, or a missing one, gets the prior;
+// for hashed codes that is 0, the centre of all codes. If training had more levels than are listed (Other),
+// unlisted levels get their hash, which still tells them apart.
 func encodeCodes(x dense.Matrix[float64], first int, f *Field, levels map[string]int, c *Column) {
 	width := f.codeWidth()
 	var buf []byte
@@ -119,7 +120,7 @@ func encodeCodes(x dense.Matrix[float64], first int, f *Field, levels map[string
 	}
 }
 
-// levelText is cell i as the text of a level, nil if missing; buf is memory for it.
+// levelText returns cell i as the text of a level, nil if missing. buf is memory for the text of a number.
 func levelText(c *Column, i int, buf []byte) (text, memory []byte) {
 	if c.Text != nil {
 		return c.Text[i], buf
@@ -132,7 +133,8 @@ func levelText(c *Column, i int, buf []byte) (text, memory []byte) {
 	return buf, buf
 }
 
-// hashCode writes the code of a level: FNV-1a, finalised by SplitMix64; each block of columns uses 7 bits.
+// hashCode writes the code of a level: FNV-1a, finalised by SplitMix64. Each block uses 7 bits of the hash: 6
+// for the column, 1 for the sign. Models depend on it: it must never change.
 func hashCode(row []float64, level string) {
 	h := uint64(0xcbf29ce484222325)
 	for i := range len(level) {

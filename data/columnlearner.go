@@ -9,53 +9,55 @@ import (
 	"github.com/randfeat/randfeat/internal/quote"
 )
 
-// columnLearner holds everything learned about a column so far. Learners of consecutive parts merge; the result does
-// not depend on where the table was cut.
+// columnLearner holds the statistics of a column. Text cells are interpreted in all possible ways at once
+// (plain numbers, two number styles, three date orders, levels), because one pass must suffice and only all
+// rows together decide. Learners of consecutive parts merge.
 type columnLearner struct {
 	name    string
 	role    role
 	missing int64
 	numbers moments
-	counts  *counts // nil: not counted, or no longer
+	counts  *counts // of values as texts; nil: not counted, or no longer
 	whole   bool    // all numbers are integers
-	texts   int64   // that are no numbers
-	bools   int64   // of them, those that are true or false
-	words   int64   // of them, those that mean a missing value among numbers and dates
-	styles  styles  // of a field, target or column that is said to be numeric
+	texts   int64   // cells that are no plain numbers
+	bools   int64   // texts that are true or false
+	words   int64   // texts that mean a missing value among numbers and dates
+	styles  styles  // of a field, a target or a column declared numeric
 	dates   dates
-	wide    octaves    // of the numbers
-	bad     [5]oddCell // the first cell that is no number of point and comma style, no date of each order
-	word    oddCell    // the first of the words
-	order   sequence   // of a field
-	ids     *sketch    // of a field whose name is that of identifiers
-	sample  string     // the first of the texts
-	at      spot       // of it
-	shards  shardKinds
-	strict  bool // places of cells are wanted even if they take time
-	buf     []byte
+	wide    octaves    // the plain numbers by magnitude, to find outliers
+	bad     [5]oddCell // first cell that is not: a number in point style, in comma style, a date in each order
+	word    oddCell    // first of the words
+	order   sequence   // of a field: do its values number the rows?
+	ids     *sketch    // of a column named like an identifier: distinct values
+	sample  string     // first of the texts
+	at      spot       // place of sample
+	shards  shardKinds // which files have numbers, which have texts
+	strict  bool       // find the places of cells even if that is slow
+	buf     []byte     // memory for the spelling of a number
 
-	spellings int // before canonicalise counted those of one number together
+	spellings int // distinct spellings before canonicalise merged them
 }
 
-// oddCell is a cell that is unlike others, and its place.
+// oddCell is a cell to name in messages, and its place.
 type oddCell struct {
 	sample string // empty: there is none
 	at     spot
 }
 
-// merge keeps the first.
+// merge keeps the first cell; o comes later in the table.
 func (c *oddCell) merge(o oddCell) {
 	if c.sample == "" {
 		*c = o
 	}
 }
 
-// spot is the place of a row.
+// spot is the place of a row. A place by unit and row is always known; the text with the line number may be
+// expensive to find out, so messages fall back to the former.
 type spot struct {
 	file string
 	unit Unit
 	row  int64  // in the unit, from 0
-	text string // for messages, if it is known
+	text string // for messages; empty if finding it would have been slow
 }
 
 func (s spot) String() string {
@@ -76,7 +78,8 @@ func newColumnLearner(name string, r role, strict bool) *columnLearner {
 	return l
 }
 
-// clone is a copy that the methods which decide may change.
+// clone returns a copy that finish may change. Only the counts are changed there, so only they are copied
+// deeply.
 func (l *columnLearner) clone() *columnLearner {
 	out := *l
 	if l.counts != nil {
@@ -91,9 +94,10 @@ func (l *columnLearner) clone() *columnLearner {
 	return &out
 }
 
-// add takes the cells of column j of a block. quick says that calling where for every block is cheap.
+// add takes the cells of column j of a block. quick says that calling where for every cell is cheap.
 func (l *columnLearner) add(b *Block, j int, file string, where func(int) string, quick bool) error {
 	c := &b.Cols[j]
+	// The deferred call compares with these, to see which kinds of cells this block had.
 	numbers, texts := l.numbers.n, l.texts-l.words
 	defer func() {
 		l.shards.add(shardKind{shard: b.Unit.Shard, name: file, number: l.numbers.n > numbers,
@@ -124,6 +128,7 @@ func (l *columnLearner) add(b *Block, j int, file string, where func(int) string
 			}
 			continue
 		}
+		// Every text goes through the plain parser once; its result feeds all interpretations.
 		v, ok := number.Parse(t)
 		l.order.add(v, starts && i == 0)
 		if ok && math.IsNaN(v) || !ok && l.role == asNumeric && isMissingWord(t) {
@@ -139,6 +144,8 @@ func (l *columnLearner) add(b *Block, j int, file string, where func(int) string
 			}
 		} else if l.role == asField || l.role == asTarget || l.role == asNumeric {
 			l.read(t, v, c.IsBare(i), func() spot { return place(i) })
+			// A declared numeric column fails at the first cell that neither style reads. At this point each
+			// style has failed on some cell, so no single style reads all.
 			if badPoint, badComma := l.styles.bad(); l.role == asNumeric && badPoint > 0 && badComma > 0 {
 				return notNumeric(where(i), l.name, t)
 			}
@@ -154,7 +161,8 @@ func (l *columnLearner) add(b *Block, j int, file string, where func(int) string
 		}
 		if l.texts++; l.texts == 1 {
 			l.sample, l.at = quote.Short(t), place(i)
-			if l.counts == nil && l.role == asField { // counting had stopped: the numbers before were many
+			// Counting had stopped because of many distinct numbers; they are lost.
+			if l.counts == nil && l.role == asField {
 				l.counts = newCounts(numericTracked)
 				l.counts.lost = max(1, l.numbers.n)
 			}
@@ -166,7 +174,7 @@ func (l *columnLearner) add(b *Block, j int, file string, where func(int) string
 	return nil
 }
 
-// read takes a cell as a number of every style and a date of every order.
+// read interprets a cell as a number of every style and, if it is no plain number, as a date of every order.
 func (l *columnLearner) read(t []byte, v float64, bare bool, place func() spot) {
 	var is [5]bool
 	var differs bool
@@ -190,7 +198,8 @@ func (l *columnLearner) read(t []byte, v float64, bare bool, place func() spot) 
 	}
 }
 
-// notNumeric is a cell that keeps a column which is said to be numeric from being so.
+// notNumeric is the error for a cell of a declared numeric column that cannot be read, or is written in another
+// style than others.
 func notNumeric(place, column string, text []byte) error {
 	_, _, point := scanStyled(text, false)
 	if _, _, comma := scanStyled(text, true); point || comma {
@@ -200,7 +209,7 @@ func notNumeric(place, column string, text []byte) error {
 	return columnError(place, column, nil, "column %s is %s, want a number", quote.Short(column), quote.Short(text))
 }
 
-// number takes a number; NaN is missing. text is its spelling in the file, if it has one.
+// number takes a number; NaN is missing. text is its spelling in the file, nil if the format has typed numbers.
 func (l *columnLearner) number(v float64, text []byte, i int, where func(int) string) error {
 	if math.IsNaN(v) {
 		if l.role == asTarget {
@@ -232,23 +241,26 @@ func (l *columnLearner) number(v float64, text []byte, i int, where func(int) st
 	return nil
 }
 
-// stopCounting stops counting distinct values once a column of numbers has too many.
+// stopCounting gives up counting the values of a column of numbers once there are too many: they cannot be
+// levels then.
 func (l *columnLearner) stopCounting() {
 	if l.counts != nil && l.texts == 0 && l.role == asField && len(l.counts.of) > numericTracked {
 		l.counts = nil
 	}
 }
 
-// merge adds the cells behind, which o has seen.
+// merge adds the statistics of o, whose cells follow. It must give what adding the cells one by one gives,
+// apart from rounding and from counts that are not exact.
 func (l *columnLearner) merge(o *columnLearner) {
 	switch field := l.role == asField; {
 	case l.counts != nil && o.counts != nil:
 		l.counts.merge(o.counts)
-	case field && l.counts == nil && o.texts > 0: // as if the first text of o came to l
+	case field && l.counts == nil && o.texts > 0: // as if the first text of o had been added to l
 		l.counts = newCounts(numericTracked)
 		l.counts.lost = max(1, l.numbers.n)
 		l.counts.merge(o.counts)
-	case field && o.counts == nil && l.texts > 0: // the numbers of o were many, and are not known one by one
+	// The numbers of o were many and are not known one by one: count them as lost.
+	case field && o.counts == nil && l.texts > 0:
 		l.counts.lost += o.numbers.n
 		l.counts.total += o.numbers.n
 	default:
@@ -278,7 +290,7 @@ func (l *columnLearner) merge(o *columnLearner) {
 	l.stopCounting()
 }
 
-// shardKind is whether the cells of a column in a shard are numbers, other texts, or both.
+// shardKind says whether the cells of a column in a shard are numbers, texts, or both.
 type shardKind struct {
 	shard        int
 	name         string // of the file
@@ -286,12 +298,13 @@ type shardKind struct {
 }
 
 // shardKinds looks for one shard with only numbers in a column and another with only texts, which is probably a
-// mistake. For a range of shards it keeps the first and the last, which may continue outside the range, and in between
-// the first shard of each kind.
+// mistake. For a range of shards it keeps the first and the last shard, which may continue outside the range,
+// and the first completed shard of each kind in between. This is all that merging ranges needs, however many
+// shards there are.
 type shardKinds struct {
-	open          [2]shardKind
-	n             int       // of open that are set: one if first and last are the same
-	numbers, text shardKind // name is empty: none
+	open          [2]shardKind // the first and the last shard
+	n             int          // how many of open are set: one if they are the same
+	numbers, text shardKind    // first completed shard of only numbers, of only texts; empty name: none
 }
 
 func (s *shardKinds) add(k shardKind) {
@@ -303,7 +316,7 @@ func (s *shardKinds) add(k shardKind) {
 	s.merge(&shardKinds{open: [2]shardKind{k}, n: 1})
 }
 
-// merge adds a range behind.
+// merge appends a range that follows.
 func (s *shardKinds) merge(o *shardKinds) {
 	if o.n == 0 {
 		return
@@ -335,7 +348,7 @@ func (s *shardKinds) merge(o *shardKinds) {
 	}
 }
 
-// close notes a shard that nothing more comes of.
+// close records a shard that no further cells come from.
 func (s *shardKinds) close(k shardKind) {
 	if k.number && !k.text && s.numbers.name == "" {
 		s.numbers = k
@@ -345,7 +358,7 @@ func (s *shardKinds) close(k shardKind) {
 	}
 }
 
-// conflict names the first file of numbers only and the first of texts only.
+// conflict returns the first file of only numbers and the first of only texts; ok is false unless both exist.
 func (s shardKinds) conflict() (numbers, text string, ok bool) {
 	var all shardKinds
 	if s.n > 0 {
@@ -359,12 +372,12 @@ func (s shardKinds) conflict() (numbers, text string, ok bool) {
 	return all.numbers.name, all.text.name, all.numbers.name != "" && all.text.name != ""
 }
 
-// numbersRows says why a column of numbers only identifies rows; "" if it does not.
+// numbersRows explains why a column of numbers only identifies rows; "" if it does not.
 func (l *columnLearner) numbersRows(columns []string, j int, rows int64) string {
 	if l.role != asField || l.numbers.n != rows || !l.whole || rows < leastNumbered {
 		return ""
 	}
-	// Counts of numbers that repeat are kept up to numericTracked, far below half of many rows.
+	// Counts of repeated numbers are exact only up to numericTracked distinct values.
 	repeats := l.counts != nil && l.counts.exact() && 2*int64(len(l.counts.of)) < rows
 	switch {
 	case l.order.numbers(rows) && !timeName(l.name):

@@ -14,9 +14,9 @@ import (
 	"github.com/randfeat/randfeat/internal/quote"
 )
 
-// Columns is a table in memory. It is a [Source] over typed columns in the caller's own slices, which are read in
-// place. Fits and predictions are bit-identical to those of the same table in a file. Add all columns before the first
-// Open. Several goroutines may then read it, as long as nobody changes the slices.
+// Columns is a table in memory. It is a [Source] over typed columns in the caller's own slices, which are read
+// in place. Fits and predictions are bit-identical to those of the same table in a file. Add all columns before
+// the first Open. Several goroutines may then read it, as long as nobody changes the slices.
 type Columns struct {
 	name  string
 	rows  int // -1: no column yet
@@ -24,37 +24,40 @@ type Columns struct {
 	cols  []memoryColumn
 }
 
-// NewColumns is a table without columns; name is used in messages.
+// NewColumns returns a table without columns; name is used in messages.
 func NewColumns(name string) *Columns { return &Columns{name: name, rows: -1} }
 
-// Cells are the cells of a column, or of some of its rows.
+// Cells are the cells of a column, or of a run of its rows. The field layout follows Arrow and NumPy, so that
+// their buffers can be used without copying.
 type Cells struct {
 	// Values is a slice of float64, float32, integers of 8 to 64 bits, bool, string (UTF-8) or [time.Time], or a
 	// [Bits] of truth values. NaN is missing.
 	Values any
-	// Stride is the distance from a value to the next, in values; 0 means 1. Columns of a row-major matrix have the
-	// number of its columns.
+	// Stride is the distance between consecutive values, counted in values; 0 means 1. A column of a row-major
+	// matrix has the number of matrix columns as its stride.
 	Stride int
-	// Levels, if they are set, say that integers are codes: i means Levels[i], and a code outside is missing.
+	// Levels, if set, say that integers are codes: i means Levels[i], and a code outside is missing.
 	Levels []string
-	// Unit, if not 0, says that integers are times, counted in this unit from the beginning of 1970: time.Second,
-	// time.Millisecond and so on, or 24 hours for dates. The smallest int64 is missing. Time zones are up to the
-	// caller.
+	// Unit, if not 0, says that integers are times, counted in this unit since the beginning of 1970:
+	// time.Second, time.Millisecond and so on, or 24 hours for dates. The smallest int64 is missing, as in
+	// NumPy. Time zones are up to the caller.
 	Unit time.Duration
-	// Valid, if it has bits, marks missing cells by 0, Missing by true; either or none.
+	// Valid, if it has bytes, marks missing cells by 0; Missing marks them by true. At most one may be set.
 	Valid   Bits
 	Missing []bool
 }
 
-// Bits are truth values, eight to a byte from the lowest bit on, as Arrow has them. The first is bit Offset.
+// Bits are truth values, eight to a byte starting at the lowest bit, as in Arrow. The first is bit Offset.
 type Bits struct {
 	Bytes       []byte
 	Offset, Len int
 }
 
-// At is bit i.
+// At returns bit i, from 0.
 func (b Bits) At(i int) bool { return b.Bytes[(b.Offset+i)>>3]>>((b.Offset+i)&7)&1 != 0 }
 
+// check bounds Offset and Len, so that At cannot read outside of Bytes. The comparison is written so that it
+// cannot overflow.
 func (b Bits) check(what string, n int) error {
 	if b.Offset < 0 || n < 0 || b.Len != n || b.Offset > 8*len(b.Bytes)-n {
 		return fmt.Errorf("%s: %d bits from bit %d on of %d bytes, for %d values", what, b.Len, b.Offset,
@@ -63,8 +66,9 @@ func (b Bits) check(what string, n int) error {
 	return nil
 }
 
-// Add appends a column. A column in several pieces, as in record batches, is given piece by piece; all pieces must have
-// one type. Nothing is copied.
+// Add appends a column. A column in several pieces, as in record batches, is given piece by piece; all pieces
+// must have one type. Nothing is copied. Errors are a name or type that cannot be used and a length that
+// differs from the other columns.
 func (t *Columns) Add(name string, cells ...Cells) error {
 	if slices.Contains(t.names, name) {
 		return inputError(t.name, "two columns are named %s: rename one", quote.Short(name))
@@ -94,7 +98,7 @@ func (t *Columns) Add(name string, cells ...Cells) error {
 	return nil
 }
 
-// sortOf is what a column holds.
+// sortOf is the type of a column, as named in messages. Widths do not matter: int8 and int64 are both integers.
 type sortOf string
 
 const (
@@ -112,15 +116,15 @@ type memoryColumn struct {
 	rows  int
 }
 
-// memoryPart is some cells.
+// memoryPart is a run of cells of one type.
 type memoryPart interface {
 	len() int
 	sort() sortOf
-	// numbers appends cells from lo on, n of them, as numbers.
+	// numbers appends n cells, starting with cell lo, as numbers.
 	numbers(c *Column, lo, n int)
-	// text is cell i appended to b, which is not nil; nil is missing.
+	// text appends cell i to b, which must not be nil; the result nil means missing.
 	text(b []byte, i int) []byte
-	// size is at least the length of the text of cell i.
+	// size is an upper bound on the length of the text of cell i.
 	size(i int) int
 }
 
@@ -170,6 +174,7 @@ func (k Cells) part() (memoryPart, error) {
 	default:
 		return nil, fmt.Errorf("values of type %T: want a slice of numbers, bools, strings or times, or Bits", k.Values)
 	}
+	// Only integers have levels and units.
 	_, whole := p.(interface{ level(i int) int })
 	n := p.len()
 	switch {
@@ -191,7 +196,7 @@ func (k Cells) part() (memoryPart, error) {
 
 const day = 24 * time.Hour
 
-// strided are values of one type.
+// strided is a slice of one type read with a stride, and the marks of its missing cells.
 type strided[T any] struct {
 	k Cells
 	v []T
@@ -199,6 +204,7 @@ type strided[T any] struct {
 }
 
 func with[T any](k Cells, v []T) strided[T] {
+	// A stride may leave a partial step at the end, which still has one value.
 	return strided[T]{k, v, (len(v) + k.Stride - 1) / k.Stride}
 }
 
@@ -209,7 +215,7 @@ func (s *strided[T]) missing(i int) bool {
 	return s.k.Missing != nil && s.k.Missing[i] || s.k.Valid.Bytes != nil && !s.k.Valid.At(i)
 }
 
-// mask makes missing cells NaN; those from lo on are the last of dst.
+// mask sets missing cells to NaN. dst holds the cells starting with cell lo.
 func (s *strided[T]) mask(dst []float64, lo int) {
 	if s.k.Missing == nil && s.k.Valid.Bytes == nil {
 		return
@@ -221,12 +227,12 @@ func (s *strided[T]) mask(dst []float64, lo int) {
 	}
 }
 
-// real are the types that numbers come in.
+// real lists the types of numbers.
 type real interface {
 	~float32 | ~float64 | ~int8 | ~int16 | ~int32 | ~int64 | ~int | ~uint8 | ~uint16 | ~uint32 | ~uint64 | ~uint
 }
 
-// widen appends values from lo on, n of them.
+// widen appends n values, starting with value lo, as float64.
 func widen[T real](dst []float64, s *strided[T], lo, n int) []float64 {
 	if n == 0 {
 		return dst
@@ -262,12 +268,12 @@ func (f *floats[T]) text(b []byte, i int) []byte {
 		return nil
 	}
 	if v == 0 {
-		v = 0 // -0 is 0
+		v = 0 // -0 is written as 0, so that both are one level
 	}
 	return cell.AppendNumber(b, v)
 }
 
-// integers are numbers, codes of levels, or times.
+// integers are numbers, codes of levels, or times, as of says.
 type integers[T real] struct {
 	strided[T]
 	of sortOf
@@ -292,7 +298,7 @@ func (s *integers[T]) size(i int) int {
 	return 32
 }
 
-// level is the code of cell i, -1 if it has none.
+// level returns the code of cell i, -1 if it has none.
 func (s *integers[T]) level(i int) int {
 	if v := s.at(i); s.k.Levels != nil && v >= 0 && uint64(v) < uint64(len(s.k.Levels)) {
 		return int(v)
@@ -331,10 +337,11 @@ func (s *integers[T]) text(b []byte, i int) []byte {
 	return strconv.AppendInt(b, int64(v), 10)
 }
 
-// timestamp prints as many digits of the second as needed.
+// timestamp prints as many digits of the second as needed. Without an offset, it is read back as wall-clock
+// time.
 const timestamp = "2006-01-02T15:04:05.999999999"
 
-// appendNumbers reads texts as numbers.
+// appendNumbers parses texts as numbers, for columns of texts and times that are read as Number.
 func appendNumbers(c *Column, p memoryPart, lo, n int) {
 	b := []byte{}
 	for i := lo; i < lo+n; i++ {
@@ -349,7 +356,7 @@ func appendNumbers(c *Column, p memoryPart, lo, n int) {
 
 type bools struct {
 	strided[bool]
-	bits Bits // in place of values, if there are bytes
+	bits Bits // used instead of values if it has bytes
 }
 
 func (s *bools) sort() sortOf { return ofBools }
@@ -405,19 +412,19 @@ func (s *instants) text(b []byte, i int) []byte {
 	return s.at(i).AppendFormat(b, timestamp)
 }
 
-// Name is what the table was named.
+// Name returns the name given to NewColumns.
 func (t *Columns) Name() string { return t.name }
 
-// Columns are the names.
+// Columns returns the names.
 func (t *Columns) Columns() []string { return t.names }
 
 // Rows is the number of rows.
 func (t *Columns) Rows() int { return max(0, t.rows) }
 
-// NoRows reports that there are columns only.
+// NoRows reports that there are no rows.
 func (t *Columns) NoRows() bool { return t.rows <= 0 }
 
-// Natural is the kind of column j.
+// Natural is the kind that Infer means for column j.
 func (t *Columns) Natural(j int) Kind {
 	switch t.cols[j].sort {
 	case ofNumbers, ofIntegers, ofLarge:
@@ -426,10 +433,10 @@ func (t *Columns) Natural(j int) Kind {
 	return Text
 }
 
-// Integer reports whether column j is of integers that int64 holds.
+// Integer reports whether column j holds integers that fit into int64; see [IsInteger].
 func (t *Columns) Integer(j int) bool { return t.cols[j].sort == ofIntegers }
 
-// Open starts at the first row.
+// Open starts at the first row. want has a kind for every column; nil means Natural for all.
 func (t *Columns) Open(want []Kind) (Reader, error) {
 	kinds, err := CheckKinds(want, len(t.cols), t.Natural)
 	if err != nil {
@@ -454,9 +461,9 @@ type columnsReader struct {
 	want       []Kind
 	texts      bool // some columns are read as Text
 	at         []memoryPlace
-	row, first int    // of the next block, of the last
-	buf        []byte // not nil: an empty text is not missing
-	sizes      []int  // of the texts of rows
+	row, first int    // first row of the next block, of the last block
+	buf        []byte // never nil, because nil means missing and an empty text does not
+	sizes      []int  // bytes of text of each row
 }
 
 func (r *columnsReader) Columns() []string  { return r.t.names }
@@ -496,13 +503,15 @@ func (r *columnsReader) Read(b *Block, most int) error {
 	return nil
 }
 
-// run is the part that place of column j is in, and how many of up to most cells lie there from lo on.
+// run returns the part at a place of column j, and how many of up to most cells lie there, starting with cell
+// lo.
 func (r *columnsReader) run(j int, at memoryPlace, most int) (p memoryPart, lo, n int) {
 	p = r.t.cols[j].parts[at.part]
 	return p, at.i, min(most, p.len()-at.i)
 }
 
-// after is the place n cells further on in the same part, or the beginning of the next part that has cells.
+// after returns the place n cells further on in the same part, or the beginning of the next part that has
+// cells.
 func (r *columnsReader) after(j int, at memoryPlace, n int) memoryPlace {
 	at.i += n
 	for parts := r.t.cols[j].parts; at.part < len(parts)-1 && at.i == parts[at.part].len(); {
@@ -511,9 +520,10 @@ func (r *columnsReader) after(j int, at memoryPlace, n int) memoryPlace {
 	return at
 }
 
-// fits is how many of the next n rows a block has room for: those whose text reaches its bound, at least one.
+// fits returns how many of the next n rows a block has room for: up to the row whose text reaches the bound, at
+// least one. Rows must be complete in all columns, so this is decided before any cell is copied.
 func (r *columnsReader) fits(n int) int {
-	const short = 64 // bytes: the most that numbers, truth values and times have
+	const short = 64 // bytes: an upper bound for numbers, truth values and times
 	long := false
 	r.sizes = buf.Zeroed(r.sizes, n)
 	for j := range r.want {
@@ -521,7 +531,7 @@ func (r *columnsReader) fits(n int) int {
 			continue
 		}
 		if c := &r.t.cols[j]; c.sort != ofTexts {
-			continue // counted as short ones
+			continue // counted as short
 		}
 		long = true
 		at := r.at[j]
@@ -546,7 +556,8 @@ func (r *columnsReader) fits(n int) int {
 	return n
 }
 
-// text appends cells lo to lo+n−1 of a part to column j.
+// text appends cells lo to lo+n−1 of a part to column j. Strings from the caller are checked for UTF-8, as text
+// from files is.
 func (r *columnsReader) text(b *Block, j int, p memoryPart, lo, n int) error {
 	bare := p.sort() != ofTexts && p.sort() != ofTimes
 	for i := lo; i < lo+n; i++ {

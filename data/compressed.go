@@ -20,7 +20,7 @@ const (
 	bzip2Magic = "1AY&SY" // behind BZh and the size of blocks
 )
 
-// compression is the program that compressed a file with this beginning, or empty.
+// compression names the program that compressed a file with this beginning, or "".
 func compression(head []byte) string {
 	has := func(magic string, at int) bool {
 		return len(head) >= at+len(magic) && string(head[at:at+len(magic)]) == magic
@@ -36,18 +36,19 @@ func compression(head []byte) string {
 	return ""
 }
 
-// compressedHead is how many bytes tell.
+// compressedHead is how many bytes compression needs.
 const compressedHead = 10
 
-// maxZstdMemory bounds the memory of the zstd decoder, whatever the file requests. No usual compression level needs
-// more.
+// maxZstdMemory bounds the memory of the zstd decoder. A frame header may request a window of up to terabytes;
+// no standard compression level needs more.
 const maxZstdMemory = 128 << 20
 
-// Decompress returns a reader of the decompressed content of r. It recognises gzip, zstd and bzip2 by their first bytes
-// and passes anything else through. name is used in messages.
+// Decompress returns a reader of the decompressed contents of r. It recognises gzip, zstd and bzip2 by their
+// first bytes and passes anything else through. name is used in messages.
 func Decompress(name string, r io.Reader) (io.Reader, error) { return input{name: name}.unzip(r) }
 
-// unzip decompresses if r starts with the magic bytes of a compressed file.
+// unzip decompresses r if it begins with the magic bytes of a compressed file. Otherwise the result is a
+// *bufio.Reader, by which newNPYSource recognises plain files.
 func (in input) unzip(r io.Reader) (io.Reader, error) {
 	b := bufio.NewReaderSize(r, 1<<16)
 	head, err := b.Peek(compressedHead)
@@ -62,7 +63,8 @@ func (in input) unzip(r io.Reader) (io.Reader, error) {
 		}
 		return z, nil
 	case "zstd":
-		// One goroutine, so that nothing is left behind when a table is not read to its end.
+		// One goroutine: the decoder is not closed, and a table that is not read to its end must not leave
+		// goroutines behind.
 		z, err := zstd.NewReader(b, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(maxZstdMemory),
 			zstd.WithDecoderMaxWindow(maxZstdMemory), zstd.WithDecoderLowmem(true))
 		if err != nil {
@@ -75,7 +77,7 @@ func (in input) unzip(r io.Reader) (io.Reader, error) {
 	return b, nil
 }
 
-// damaged marks errors of decompression, which have many types.
+// damaged marks errors of decompression, which have no common type, for wrap.
 type damaged struct{ error }
 
 func (d damaged) Unwrap() error { return d.error }
@@ -90,7 +92,8 @@ func (r damagedReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// wrap names the input in errors of reading.
+// wrap adds the name of the input to errors of reading. Errors of decompression become an InputError, because
+// the file is damaged; other errors, such as a failing disk, do not.
 func (in input) wrap(err error) error {
 	var e *InputError
 	if err == nil || err == io.EOF || errors.As(err, &e) {
@@ -105,7 +108,7 @@ func (in input) wrap(err error) error {
 	return fmt.Errorf("%s: %w", in.name, err)
 }
 
-// Uncompressed is a file name without the ending of a compressed file: .gz, .zst, .bz2 or .zip.
+// Uncompressed removes the extension of a compressed file, .gz, .zst, .bz2 or .zip, from a name.
 func Uncompressed(name string) string {
 	for _, end := range []string{".gz", ".zst", ".bz2", ".zip"} {
 		if len(name) > len(end) && strings.EqualFold(name[len(name)-len(end):], end) {

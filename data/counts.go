@@ -5,23 +5,23 @@ import (
 	"slices"
 )
 
-// counts holds the most frequent texts of a column in bounded memory: exact counts of up to k distinct texts; beyond,
-// the summary of Misra and Gries (1982), which keeps every text that makes up more than 1/(k+1) of the rows and counts
-// it too low by at most total/(k+1).
+// counts holds the most frequent texts of a column in bounded memory: exact counts of up to k distinct texts;
+// beyond that, the summary of Misra and Gries (1982). It keeps every text that makes up more than 1/(k+1) of
+// the rows and undercounts it by at most total/(k+1).
 type counts struct {
 	k     int
-	of    map[string]*int64
-	total int64 // texts seen
-	lost  int64 // what any count may be too low by
-	long  int64 // texts longer than maxLevelBytes, which are never levels
+	of    map[string]*int64 // pointers, so that counting a known text needs one lookup and no allocation
+	total int64             // texts seen
+	lost  int64             // by how much any count may be too low
+	long  int64             // texts longer than maxLevelBytes, which are never levels
 }
 
-// maxLevelBytes bounds the text of a level.
+// maxLevelBytes bounds the text of a level, and with k the memory of the counts.
 const maxLevelBytes = 256
 
 func newCounts(k int) *counts { return &counts{k: k} }
 
-// exact reports whether no text was dropped.
+// exact reports whether every text was counted.
 func (c *counts) exact() bool { return c.lost == 0 && c.long == 0 }
 
 func (c *counts) add(text []byte) {
@@ -42,7 +42,8 @@ func (c *counts) add(text []byte) {
 		c.of[string(text)] = &n
 		return
 	}
-	// Each round takes k+1 from the sum of the counts, which grew by one per text: amortised constant time.
+	// Each round takes k+1 from the sum of all counts, which grew by one per text: constant time per text,
+	// amortised.
 	c.lost++
 	for t, n := range c.of {
 		if *n--; *n == 0 {
@@ -51,8 +52,9 @@ func (c *counts) add(text []byte) {
 	}
 }
 
-// merge adds the counts of o. The bounds stay what they are for one summary of all texts: with more than k texts, the
-// count of the (k+1)-th is taken from all (Agarwal et al. 2012, Mergeable summaries, section 3).
+// merge adds the counts of o and takes over its counters. The error bounds remain those of one summary of all
+// texts: with more than k texts, the (k+1)-th largest count is subtracted from all (Agarwal et al. 2012,
+// Mergeable summaries, section 3).
 func (c *counts) merge(o *counts) {
 	c.k = min(c.k, o.k)
 	c.total, c.lost, c.long = c.total+o.total, c.lost+o.lost, c.long+o.long
@@ -83,7 +85,7 @@ func (c *counts) merge(o *counts) {
 	}
 }
 
-// rename adds up texts that to maps to one.
+// rename merges texts that to maps to the same text.
 func (c *counts) rename(to func(string) string) {
 	merged := make(map[string]*int64, len(c.of))
 	for t, n := range c.of {
@@ -97,7 +99,7 @@ func (c *counts) rename(to func(string) string) {
 	c.of = merged
 }
 
-// top are the n most frequent texts, ties in increasing order.
+// top returns the n most frequent texts, ties in increasing order.
 func (c *counts) top(n int) []string {
 	texts := make([]string, 0, len(c.of))
 	for t := range c.of {

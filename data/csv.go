@@ -9,16 +9,16 @@ import (
 	"math"
 )
 
-// csvSource is delimited text: fields may be quoted, with "" for a quote and line ends inside, as in RFC 4180. Beyond
-// it: any delimiter, blanks around fields are dropped, empty lines are skipped, and a quote inside an unquoted field is
-// an ordinary character.
+// csvSource is delimited text: fields may be quoted, with "" for a quote and line ends inside, as in RFC 4180.
+// It accepts more than the RFC: any delimiter, blanks around fields (dropped), empty lines (skipped), and
+// quotes inside an unquoted field (ordinary characters).
 type csvSource struct {
 	in      input
-	o       Options // with Delimiter and Header found
+	o       Options // with Delimiter and Header resolved
 	columns []string
-	skip    int // bytes of text before the first row: names of columns, a line that names the delimiter
-	width   int // of the first record
-	empty   bool
+	skip    int  // bytes of text before the first row: the header, a line that names the delimiter
+	width   int  // bytes of the first record, to estimate rows per piece
+	empty   bool // a header and no row
 	blocks  *textBlocks
 }
 
@@ -29,8 +29,8 @@ func newCSVSource(in input, sample []byte, whole bool, o Options) (Source, error
 	}
 	sniffCSV(in.name, sample[line:], whole, &o)
 	s := &csvSource{in: in, o: o}
-	// The first record may be longer than the sample, so it comes from the file itself, unless that can be read only
-	// once.
+	// The first record may be longer than the sample, so it is read from the file itself. A stream cannot be
+	// read twice; there the sample must contain it.
 	first := in
 	if in.size < 0 {
 		if !whole && bytes.IndexByte(sample, '\n') < 0 {
@@ -65,6 +65,7 @@ func newCSVSource(in input, sample []byte, whole bool, o Options) (Source, error
 	if err := checkWidth(place, n, o.MaxColumns); err != nil {
 		return nil, err
 	}
+	// Unnamed columns get their number as a name, also inside a header.
 	s.columns, s.width = columnNames("c", n), r.n
 	if *o.Header {
 		s.skip = int(r.consumed())
@@ -78,6 +79,8 @@ func newCSVSource(in input, sample []byte, whole bool, o Options) (Source, error
 	if err := checkNames(place, s.columns); err != nil {
 		return nil, err
 	}
+	// Block boundaries count raw bytes, skip counts text without a byte order mark: add its length so that no
+	// block starts inside the header.
 	s.blocks, err = newTextBlocks(in, o, int64(s.skip+len(bom)), s.probe)
 	return s, err
 }
@@ -86,18 +89,18 @@ func (s *csvSource) Name() string      { return s.in.name }
 func (s *csvSource) Columns() []string { return s.columns }
 func (s *csvSource) Encoding() string  { return s.in.encoding.name() }
 
-// NoRows reports that there are names of columns only.
+// NoRows reports that the file has a header and no rows.
 func (s *csvSource) NoRows() bool { return s.empty }
 
 func (s *csvSource) options() Options { return s.o }
 
-// TextEncoding is for [TextEncodingOf].
+// TextEncoding serves [TextEncodingOf].
 func (s *csvSource) TextEncoding() string { return s.in.encoding.decided() }
 
-// Blocks is how many blocks the file is cut into.
+// Blocks is the number of blocks that the file is cut into.
 func (s *csvSource) Blocks() int { return s.blocks.n }
 
-// Block is a source of one of them.
+// Block returns a source of block i.
 func (s *csvSource) Block(i int) (Source, error) { return s.block(i) }
 
 func (s *csvSource) block(i int) (*csvSource, error) {
@@ -111,6 +114,8 @@ func (s *csvSource) block(i int) (*csvSource, error) {
 		return nil, err
 	}
 	out := *s
+	// A block is never cut again, and only the first block has a header to skip. An empty block (size 0) has
+	// neither.
 	out.in, out.blocks = in, &textBlocks{in: in, n: 1, text: s.blocks.text}
 	if lo > 0 || in.size == 0 {
 		out.skip = 0
@@ -132,7 +137,9 @@ func (s *csvSource) open(kinds []Kind) (*textReader, error) {
 	})
 }
 
-// probe finds the first record in the text from some place on; see [textBlocks].
+// probe finds the first record in the text after some offset; see [textBlocks]. It parses the text twice, once
+// as if the offset were outside quotes and once inside. The answer counts only if exactly one way gives records
+// of the right width, or if both agree on where the next record begins.
 func (s *csvSource) probe(text []byte, whole bool) (begin int, enough bool) {
 	if s.o.Literal {
 		if begin = bytes.IndexByte(text, '\n') + 1; begin == 0 {
@@ -140,7 +147,7 @@ func (s *csvSource) probe(text []byte, whole bool) (begin int, enough bool) {
 		}
 		return begin, true
 	}
-	// Between two quotes a place may be inside of a doubled one, so another is taken.
+	// Next to a quote, the offset may split a doubled quote, and both ways would misread it. Move past it.
 	from := 1
 	for from < len(text) && (text[from-1] == '"' || text[from] == '"') {
 		from++
@@ -149,6 +156,7 @@ func (s *csvSource) probe(text []byte, whole bool) (begin int, enough bool) {
 		return -1, false
 	}
 	out, good, bad := s.records(text[from:], whole)
+	// An opening quote in front makes the parser start inside quotes.
 	in, goodIn, badIn := s.records(append([]byte{'"'}, text[from:]...), whole)
 	in--
 	isOut, isIn := good > 0 && bad == 0, goodIn > 0 && badIn == 0
@@ -161,12 +169,13 @@ func (s *csvSource) probe(text []byte, whole bool) (begin int, enough bool) {
 	return -1, good+bad > 0 && goodIn+badIn > 0
 }
 
-// probeRecords is how many records are looked at.
+// probeRecords is how many records probe parses each way. 32 records of the right number of fields by chance
+// are practically impossible; the probe costs microseconds.
 const probeRecords = 32
 
-// records counts the records in a text that starts in the middle of a record: where the first one ends, how many others
-// have a field for every column, and how many do not or cannot be read. Unless whole is set, the last record does not
-// count, because it may continue behind the text.
+// records parses a text that starts in the middle of a record. It returns where that first record ends, how
+// many of the following have a field for every column, and how many have not or cannot be read. Unless whole is
+// set, the last record is not counted, because it may continue after the text.
 func (s *csvSource) records(text []byte, whole bool) (end, good, bad int) {
 	r, err := newCSVReader(input{name: s.in.name, size: int64(len(text)),
 		open: func() (stream, error) { return memory{bytes.NewReader(text)}, nil }}, s.o)
@@ -176,7 +185,7 @@ func (s *csvSource) records(text []byte, whole bool) (end, good, bad int) {
 	defer r.Close()
 	for i := range probeRecords {
 		if i == 0 {
-			err = r.next() // which may be empty
+			err = r.next() // the rest of the record may be empty, so do not skip empty lines
 		} else {
 			err = r.nextRecord()
 		}
@@ -201,7 +210,8 @@ func (s *csvSource) records(text []byte, whole bool) (end, good, bad int) {
 	return end, good, bad
 }
 
-// csvReader parses the records of lines.
+// csvReader parses the records that lines finds. It may extend the current record by more lines when a quote
+// stays open.
 type csvReader struct {
 	*lines
 	columns []string
@@ -212,7 +222,7 @@ type csvReader struct {
 	literal bool
 	strict  bool
 
-	scratch []byte
+	scratch []byte // a field with doubled quotes or line ends, rewritten; valid until the next field
 }
 
 func newCSVReader(in input, o Options) (*csvReader, error) {
@@ -224,7 +234,8 @@ func newCSVReader(in input, o Options) (*csvReader, error) {
 		literal: o.Literal}, nil
 }
 
-// parseRow appends the next record to the block.
+// parseRow appends the next record to the block. After an error the block may hold a part of the row; the
+// caller truncates it.
 func (r *csvReader) parseRow(b *Block) error {
 	if err := r.nextRecord(); err != nil {
 		return err
@@ -232,7 +243,8 @@ func (r *csvReader) parseRow(b *Block) error {
 	return r.parse(b)
 }
 
-// nextRecord moves to the next line that is not empty.
+// nextRecord moves to the next line that is not empty. In a table of one column, a line of blanks is a row with
+// an empty field, not an empty line.
 func (r *csvReader) nextRecord() error {
 	for {
 		if err := r.next(); err != nil {
@@ -246,7 +258,8 @@ func (r *csvReader) nextRecord() error {
 	}
 }
 
-// onlyBlanks: a line of tabs between tab-separated fields is a row of missing values.
+// onlyBlanks reports whether a line is empty apart from blanks. Tabs in a tab-separated table are delimiters:
+// such a line is a row of missing values.
 func (r *csvReader) onlyBlanks(rec []byte) bool {
 	return skipBlanks(rec, 0) == len(rec) && (r.blank || bytes.IndexByte(rec, r.delim) < 0)
 }
@@ -265,12 +278,13 @@ func trimBlanks(b []byte) []byte {
 	return b[skipBlanks(b, 0):]
 }
 
-// ends reports whether a field that stops before byte i of rec is complete.
+// ends reports whether byte i of rec ends a field: the end of the record, or a delimiter.
 func (r *csvReader) ends(rec []byte, i int) bool {
 	return i == len(rec) || rec[i] == r.delim || r.blank && rec[i] == '\t'
 }
 
-// parse appends the fields of the current record to the block.
+// parse appends the fields of the current record to the block. A plain number, the common case, is read
+// directly from the record; everything else goes through cell, which handles quotes and blanks.
 func (r *csvReader) parse(b *Block) error {
 	rec, i := r.record(), 0
 	if r.blank {
@@ -298,7 +312,7 @@ func (r *csvReader) parse(b *Block) error {
 			if err != nil {
 				return err
 			}
-			rec, i = r.record(), end
+			rec, i = r.record(), end // cell may have extended the record, and the buffer may have moved
 			switch kind {
 			case Text:
 				if r.missing.has(cell) {
@@ -336,7 +350,8 @@ func (r *csvReader) parse(b *Block) error {
 	return nil
 }
 
-// ragged says how many fields the current record has; off is where it went wrong.
+// ragged reports a record with the wrong number of fields; off is the byte at which the fields ran out or were
+// too many.
 func (r *csvReader) ragged(off int) error {
 	place := r.place(off)
 	_, n, err := r.cells(0)
@@ -346,8 +361,8 @@ func (r *csvReader) ragged(off int) error {
 	return inputError(place, "the row has %d fields, want %d as in the first row", n, len(r.columns))
 }
 
-// cell reads the field at offset i of the record, with quotes resolved, and the offset of the delimiter behind it. The
-// record may have grown by lines inside quotes.
+// cell reads the field at offset i of the record, resolves quotes, and returns the offset of the delimiter
+// after it. The record may have grown by the lines inside the quotes: callers must call record again.
 func (r *csvReader) cell(i int) (cell []byte, end int, err error) {
 	rec := r.record()
 	if !r.literal {
@@ -375,12 +390,13 @@ func (r *csvReader) cell(i int) (cell []byte, end int, err error) {
 	return trimBlanks(rec[i:end]), end, nil
 }
 
-// quoted reads the field whose opening quote is at offset i.
+// quoted reads the field whose opening quote is at offset i. The field stays in the record unless it has
+// doubled quotes or line ends; then it is copied to scratch.
 func (r *csvReader) quoted(i int) (cell []byte, end int, err error) {
 	rec := r.record()
 	r.scratch = r.scratch[:0]
 	span := r.span
-	for q, from := i+1, i+1; ; { // the field from q on is not in scratch; there is no quote before from
+	for q, from := i+1, i+1; ; { // bytes from q on are not yet in scratch; there is no quote between q and from
 		k := bytes.IndexByte(rec[from:], '"')
 		if k < 0 {
 			from = len(rec)
@@ -400,13 +416,14 @@ func (r *csvReader) quoted(i int) (cell []byte, end int, err error) {
 			continue
 		}
 		cell = rec[q : end-1]
+		// extend may have moved the buffer, so after it the field must be copied, too.
 		if len(r.scratch) > 0 || r.span != span {
 			r.scratch = append(r.scratch, cell...)
 			cell = r.scratch
 		}
 		break
 	}
-	if r.span != span { // line ends are \n, as encoding/csv has it
+	if r.span != span { // line ends become \n, as in encoding/csv
 		cell = bytes.ReplaceAll(cell, []byte("\r\n"), []byte("\n"))
 	}
 	for end < len(rec) && isBlank(rec[end]) && rec[end] != r.delim {
@@ -418,7 +435,7 @@ func (r *csvReader) quoted(i int) (cell []byte, end int, err error) {
 	return cell, end, nil
 }
 
-// ErrQuotes marks errors about quotes in CSV. Options.Literal may avoid them.
+// ErrQuotes marks errors about quotes in CSV. [Options].Literal may avoid them.
 var ErrQuotes = errors.New("wrong quotes")
 
 func quoteError(place, detail string) error {
@@ -426,7 +443,8 @@ func quoteError(place, detail string) error {
 		Detail: detail + ": double quotes inside a quoted field, or read quotes as ordinary characters"}
 }
 
-// cells are copies of the fields of the current record, at most limit of them, and their number.
+// cells returns copies of the fields of the current record, at most limit of them, and the number of all
+// fields.
 func (r *csvReader) cells(limit int) (cells []string, n int, err error) {
 	i := 0
 	if r.blank {

@@ -6,10 +6,11 @@ import (
 	"strings"
 )
 
-// sniffRows is how many rows of the sample are looked at.
+// sniffRows is how many rows of the sample are inspected. Ten ragged rows in a hundred still let a delimiter
+// win.
 const sniffRows = 200
 
-// sniffCSV fills Delimiter and Header of o from the beginning of a file.
+// sniffCSV fills Delimiter and Header of o from the beginning of a file, where the user did not set them.
 func sniffCSV(name string, sample []byte, whole bool, o *Options) {
 	if o.Delimiter == 0 {
 		o.Delimiter = sniffDelimiter(name, sample, whole, *o)
@@ -21,8 +22,8 @@ func sniffCSV(name string, sample []byte, whole bool, o *Options) {
 	}
 }
 
-// delimiterLine recognises a first line such as sep=;, which tells spreadsheets the delimiter. It returns the length of
-// the line and the delimiter.
+// delimiterLine recognises a first line such as sep=; by which spreadsheets declare the delimiter. It returns
+// the length of the line, 0 if there is none, and the delimiter.
 func delimiterLine(sample []byte) (length int, delimiter byte) {
 	text := bytes.TrimPrefix(sample, []byte(bom))
 	if len(text) < 5 || !strings.EqualFold(string(text[:4]), "sep=") {
@@ -35,8 +36,8 @@ func delimiterLine(sample []byte) (length int, delimiter byte) {
 	return len(sample) - len(text) + end + 1, text[4]
 }
 
-// sampleRows are the first rows of the sample, at most most cells of each, and how many cells they have; what cannot be
-// read ends them.
+// sampleRows parses the first rows of the sample. It returns at most most cells of each row, and the number of
+// cells of each. It stops at the first row that cannot be read.
 func sampleRows(sample []byte, whole bool, o Options, most int) (rows [][]string, widths []int) {
 	in := input{name: "sample", open: func() (stream, error) { return memory{bytes.NewReader(sample)}, nil }}
 	in.size = int64(len(sample))
@@ -58,16 +59,17 @@ func sampleRows(sample []byte, whole bool, o Options, most int) (rows [][]string
 	return rows, widths
 }
 
-// sniffDelimiter takes the first candidate by which nearly all rows have the same number of fields as the first one, at
-// least two, and otherwise the one by which most do: decimal commas are in all rows but the names. A file of one column
-// has no delimiter; the comma does no harm there.
+// sniffDelimiter returns the first candidate that gives at least 90 % of the rows the same number of fields, at
+// least two, including the first row. Failing that, it prefers one that fits 90 % of the rows but not the
+// header (decimal commas split every row except the names), and then the one that fits most rows. A file of one
+// column has no delimiter; the comma does no harm there.
 func sniffDelimiter(name string, sample []byte, whole bool, o Options) byte {
 	switch base := strings.ToLower(Uncompressed(name)); {
 	case strings.HasSuffix(base, ".tsv"), strings.HasSuffix(base, ".tab"):
 		return '\t'
 	}
 	best, bestShare := byte(','), 0.0
-	fallback := byte(0) // nearly all rows, but not the first
+	fallback := byte(0) // fits nearly all rows, but not the first
 	for _, d := range []byte(",\t;| ") {
 		o.Delimiter = d
 		_, widths := sampleRows(sample, whole, o, 0)
@@ -95,16 +97,17 @@ func sniffDelimiter(name string, sample []byte, whole bool, o Options) byte {
 	return best
 }
 
-// sniffHeader reports whether the first row names columns: none of its fields is a number, and either a column has a
-// text there and a number in every other row, or none is missing (save the first, which programs leave empty above row
-// names), no two are equal and none comes again in its own column.
+// sniffHeader reports whether the first row names columns. None of its fields may be a number. In addition,
+// either some column has a text in the first row and numbers in all others, or the names look like names: none
+// missing (except the first, which data frames leave empty above row names), no two equal, and none repeated in
+// its own column.
 func sniffHeader(rows [][]string, missing *missingSet) bool {
 	if len(rows) == 0 {
 		return false
 	}
 	first, rest := rows[0], rows[1:]
 	seen := map[string]bool{}
-	again := false // or no name at all
+	again := false // a name is missing, repeated, or comes again in its column
 	for j, name := range first {
 		if _, ok := number.Parse([]byte(name)); ok {
 			return false

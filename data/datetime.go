@@ -5,17 +5,17 @@ import (
 	"time"
 )
 
-// The orders in which texts spell dates: [Field].Format.
+// The orders in which texts spell dates. [Field].Format stores them in models.
 const (
 	yearFirst  = "year-month-day"
 	dayFirst   = "day-month-year"
 	monthFirst = "month-day-year"
 )
 
-// dates are the days of the cells of a column, as each order reads them.
+// dates holds the statistics of the cells of a column read as dates, in each order.
 type dates struct {
 	days    [3]moments // of yearFirst, dayFirst, monthFirst
-	wide    [3]octaves // the same
+	wide    [3]octaves // the same by magnitude, for outliers
 	clock   bool       // some have a time of day
 	dotted  bool       // all dates so far are separated by points
 	started bool       // there was a date
@@ -23,7 +23,7 @@ type dates struct {
 
 var dateOrders = [3]string{yearFirst, dayFirst, monthFirst}
 
-// add takes a cell and reports in which orders it is a date.
+// add reads a cell in every order and reports in which orders it is a date.
 func (d *dates) add(text []byte) (is [3]bool) {
 	if !mayBeTime(text) {
 		return is
@@ -42,7 +42,7 @@ func (d *dates) add(text []byte) (is [3]bool) {
 	return is
 }
 
-// mayBeTime is quick to say no to most texts: a date has a digit among its first characters.
+// mayBeTime rejects most texts quickly: a date has a digit among its first characters.
 func mayBeTime(text []byte) bool {
 	for _, c := range text[:min(len(text), 24)] {
 		if c-'0' <= 9 {
@@ -63,8 +63,9 @@ func (d *dates) merge(o *dates) {
 	d.started = d.started || o.started
 }
 
-// of is the order in which most cells are dates, or ok is false if too many of the cells are none. both says that day
-// and month may be either way round.
+// of returns the order in which most cells are dates; ok is false if too many cells are none. If day and month
+// could be either way round, dates with points are day first, as in Europe; others are month first, and both is
+// set.
 func (d *dates) of(cells int64) (k int, both, ok bool) {
 	n := [3]int64{d.days[0].n, d.days[1].n, d.days[2].n}
 	switch {
@@ -77,15 +78,16 @@ func (d *dates) of(cells int64) (k int, both, ok bool) {
 	return k, both, tolerated(cells-n[k], cells)
 }
 
-// moment is a date and a time of day as a clock on the wall shows them: offsets from UTC are not counted.
+// moment is a date and a time of day as on a wall clock: offsets from UTC are dropped, because daily and weekly
+// rhythms follow local time.
 type moment struct {
 	date    int64   // days since 1970
-	yearDay float64 // of the year, from 0 to 1
+	yearDay float64 // fraction of the year, from 0 to 1
 	weekday int     // Sunday is 0
 	seconds float64 // of the day
 }
 
-// days since 1970, with the time of day as a fraction.
+// days is the number of days since 1970, with the time of day as a fraction.
 func (m moment) days() float64 { return float64(m.date) + m.seconds/86400 }
 
 // timeWidth is the number of encoded columns of a time: elapsed days, sine and cosine of the year, of the week and, if
@@ -97,7 +99,7 @@ func timeWidth(clock bool) int {
 	return 5
 }
 
-// encode writes the columns of a time.
+// encode writes the encoded columns of a time. Sine and cosine make the ends of a year, week or day neighbours.
 func (m moment) encode(row []float64, f *Field) {
 	days := m.days()
 	if f.Clip != nil {
@@ -112,15 +114,16 @@ func (m moment) encode(row []float64, f *Field) {
 	}
 }
 
-// parseTime reads a date in an order, with / . - or blanks between its parts, months as numbers or English names, and
-// perhaps a time of day and an offset behind it: 2024-03-01T12:30:00.5Z, 1.3.2024, Mar 1, 2024 12:30 PM. A year that
-// comes last may have two digits, those from 69 on mean 1969 and later: 2/19/21, 19-Feb-21, 19.02.21. A month without a
-// day, 2021-02, is its first day. point says that points separate the parts.
+// parseTime reads a date in an order. The parts may be separated by / . - or blanks, months may be numbers or
+// English names, and a time of day and an offset may follow: 2024-03-01T12:30:00.5Z, 1.3.2024, Mar 1, 2024
+// 12:30 PM. A year at the end may have two digits; 69 and more mean 19xx: 2/19/21, 19-Feb-21, 19.02.21. A month
+// without a day, 2021-02, is its first day. point reports that points separate the parts.
 func parseTime(b []byte, order string) (m moment, point, ok bool) {
 	b = trimBlanks(b)
 	if len(b) < 6 || len(b) > 64 {
 		return m, false, false
 	}
+	// Complete a month to its first day.
 	if order == yearFirst && len(b) == 7 && (b[4] == '-' || b[4] == '/') {
 		b = append(append(make([]byte, 0, 10), b...), b[4], '0', '1')
 	}
@@ -162,6 +165,7 @@ func parseTime(b []byte, order string) (m moment, point, ok bool) {
 		}
 		b = b[n:]
 	}
+	// Positions of the parts for the order.
 	year, month, day := 0, 1, 2
 	switch order {
 	case dayFirst:
@@ -177,7 +181,7 @@ func parseTime(b []byte, order string) (m moment, point, ok bool) {
 	case width[year] == 4:
 	case width[year] != 2 || order == yearFirst:
 		return m, false, false
-	case !slashes && named < 0 && (width[day] != 2 || width[month] != 2): // 3.10.12 is a version
+	case !slashes && named < 0 && (width[day] != 2 || width[month] != 2): // 3.10.12 is a version number, not a date
 		return m, false, false
 	case y < 69:
 		y += 2000
@@ -188,7 +192,7 @@ func parseTime(b []byte, order string) (m moment, point, ok bool) {
 		return m, false, false
 	}
 	date := time.Date(y, time.Month(mo), d, 0, 0, 0, 0, time.UTC)
-	if date.Day() != d { // 30 February
+	if date.Day() != d { // 30 February: time.Date normalises it to March
 		return m, false, false
 	}
 	m.date = date.Unix() / 86400
@@ -207,7 +211,8 @@ func parseTime(b []byte, order string) (m moment, point, ok bool) {
 	return m, point, true
 }
 
-// parseClock reads what follows a date: nothing, or T12:30:00.5 with AM or PM and an offset, which is dropped.
+// parseClock reads the rest after a date: nothing, or a time such as T12:30:00.5 with AM or PM and an offset,
+// which is dropped.
 func parseClock(b []byte) (seconds float64, ok bool) {
 	if len(b) == 0 {
 		return 0, true
@@ -255,13 +260,14 @@ func parseClock(b []byte) (seconds float64, ok bool) {
 		}
 		b = trimBlanks(b[2:])
 	}
+	// 24:00 and leap seconds are accepted.
 	if part[0] > 24 || part[1] > 59 || part[2] >= 61 || !offset(b) {
 		return 0, false
 	}
 	return 3600*part[0] + 60*part[1] + part[2], true
 }
 
-// offset reports whether b is an offset from UTC or nothing.
+// offset reports whether b is an offset from UTC, or empty.
 func offset(b []byte) bool {
 	switch s := string(b); s {
 	case "", "Z", "z", "UTC", "GMT":

@@ -2,8 +2,8 @@
 //
 // # Tables
 //
-// First open a table. [Open] detects the format, the delimiter, the header line and the compression of a file, and
-// returns a [Source]. A Source is read in blocks, as often as needed, so files may be larger than memory:
+// First open a table. [Open] detects the format, the delimiter, the header line and the compression of a file,
+// and returns a [Source]. A Source is read in blocks, as often as needed, so files may be larger than memory:
 //
 //	src, err := data.Open("train.csv", data.Options{})
 //
@@ -19,20 +19,48 @@
 //	err = reader.Read(&block, 1024)
 //	err = encoder.Encode(x, dense.Matrix[float64]{}, &block, reader.Where)
 //
-// Formats are delimited text, NDJSON, JSON, xlsx, npy and npz; import package data/parquet for Parquet. [Columns] is a
-// table in memory. [Create] writes predictions.
+// Formats are delimited text, NDJSON, JSON, xlsx, npy and npz; import package data/parquet for Parquet.
+// [Columns] is a table in memory. [Create] writes predictions.
 //
 // # Parts of a table
 //
-// Large files, and many files with package data/files, are cut into units of about 32 MiB ([Unit]). A [Learner] learns
-// some units on any machine. Learners that are merged along one fixed tree give the schema of Learn, bit for bit.
+// Large files, and many files with package data/files, are cut into units of about 32 MiB ([Unit]). A [Learner]
+// learns some units on any machine. Learners that are merged along one fixed tree ([LeafTree]) give the schema
+// of Learn, bit for bit.
 //
 // # Arrays
 //
 // [ReadMatrix] reads a matrix of an npy or safetensors file, [WriteMatrix] writes one.
 //
+// # Concurrency
+//
+// A Source may be opened by several goroutines at once, unless it is a stream, which can be opened once. A
+// [Reader] and a [Writer] belong to one goroutine; a Reader of text parses on several goroutines of its own.
+// Several goroutines may share an [Encoder] that has no [Watch]. A [Block] and the slices in it are valid until
+// the next Read into the same Block.
+//
 // # Limits
 //
-// Input is never trusted. A header that promises more than the file holds is an error before anything is allocated.
-// Rows and columns are bounded ([Options]). Errors name the file, the line and the column.
+// Input is never trusted. A header that promises more than the file holds is an error before anything is
+// allocated. Rows and columns are bounded ([Options]). Errors name the file, the line and the column; errors.As
+// with *[InputError] gets the parts.
+//
+// # Map of the files
+//
+//   - Opening: source.go detects formats; encoding.go and charmaps.go decode text, compressed.go and
+//     archive.go unpack; store.go opens files that are not in the file system.
+//   - Text: lines.go cuts records, csv.go and ndjson.go parse them, csvsniff.go guesses delimiter and header,
+//     jsonarray.go and xlsx.go translate their formats into lines. pieces.go runs these parsers on several
+//     goroutines, with quotes.go to find where records end; textblocks.go cuts a file into units.
+//   - Arrays: npz.go, npzwriter.go, matrix.go.
+//   - Memory: block.go has the types that readers fill, columns.go the table in memory.
+//   - Learning: learner.go is the driver, columnlearner.go the statistics of one column; styles and dates of
+//     its texts are in numberstyle.go and datetime.go, counts of levels in counts.go, outliers in octaves.go,
+//     row numbers in rownumbers.go. learn.go and reading.go turn statistics into fields, learnercodec.go saves
+//     them. units.go has the merge tree.
+//   - Encoding: schema.go describes, encode.go applies; codes.go, datetime.go and words.go encode levels,
+//     times and texts; watch.go reports values unlike the training rows; fielddecode.go inverts a field.
+//   - Rows: drop.go leaves rows out, marks.go reads weights, groups and times, missing.go says which texts
+//     mean a missing value.
+//   - Writing: tablewriter.go, tsvwriter.go.
 package data

@@ -12,10 +12,11 @@ import (
 type Dropping struct {
 	Source
 	at      []int
-	dropped atomic.Int64 // of the last reading
+	dropped atomic.Int64 // rows left out by the last reader that reached the end
 }
 
-// DropMissing leaves out the rows of src that have no value in one of the columns.
+// DropMissing returns src without the rows that have no value in one of the columns. A name that is not a
+// column is an error of kind [ErrSchema].
 func DropMissing(src Source, columns []string) (*Dropping, error) {
 	d := &Dropping{Source: src}
 	names := src.Columns()
@@ -30,18 +31,20 @@ func DropMissing(src Source, columns []string) (*Dropping, error) {
 	return d, nil
 }
 
-// Unwrap is the whole table.
+// Unwrap returns the whole table.
 func (d *Dropping) Unwrap() Source { return d.Source }
 
-// Dropped is how many rows were left out when all were read last.
+// Dropped returns how many rows the last complete reading left out.
 func (d *Dropping) Dropped() int64 { return d.dropped.Load() }
 
-// Open starts at the first row that is not left out.
+// Open starts at the first row that is kept. Columns to be skipped are still read if they decide about rows,
+// and removed afterwards.
 func (d *Dropping) Open(want []Kind) (Reader, error) {
 	asked := want
 	if want != nil {
 		want = slices.Clone(want)
 		for _, j := range d.at {
+			// Text, because a missing value is recognised in any column.
 			if want[j] == Skip {
 				want[j] = Text
 			}
@@ -60,9 +63,9 @@ type droppingReader struct {
 	asked   []Kind
 	row     int64
 	unit    Unit
-	inUnit  int64 // rows of the unit that have been handed on
+	inUnit  int64 // rows of the unit handed on so far
 	dropped int64
-	kept    []int // of the last block
+	kept    []int // row numbers in the underlying block of the rows kept, for Where
 }
 
 func (r *droppingReader) Where(i int) string { return r.Reader.Where(r.kept[i]) }
@@ -89,6 +92,7 @@ func (r *droppingReader) Read(b *Block, most int) error {
 			continue
 		}
 		b.Keep(r.kept)
+		// Row numbers within a unit restart with the unit, as in the underlying reader.
 		if b.Unit != r.unit {
 			r.unit, r.inUnit = b.Unit, 0
 		}

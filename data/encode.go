@@ -13,26 +13,27 @@ import (
 	"github.com/randfeat/randfeat/internal/quote"
 )
 
-// Encoder turns blocks of one table into numbers, as a schema says.
+// Encoder turns blocks of one table into numbers, as a schema says. Create it with [Schema.Encoder], set
+// options, pass Kinds to the source, then call Encode for each block.
 type Encoder struct {
 	schema  *Schema
 	columns []string
 	kinds   []Kind
 	fields  []int // column of each field
-	targets []int // column of each target, nil if not needed
+	targets []int // column of each target; nil if not needed
 	ids     []int
 	levels  []map[string]int
 	classes []map[string]int
 
 	watch     *Watch
-	constants []int // columns that were constant at the fit, if they are watched
+	constants []int // columns that were constant in training, if they are watched
 	limit     bool
 	readable  bool
-	seen      []bool // fields that had a value which could be read, if they are watched
+	seen      []bool // fields that had a readable value so far, if they are watched
 }
 
-// Readable makes a value that cannot be parsed, such as a word among numbers, an error of kind [ErrUnreadable]. Without
-// it, the value counts as missing.
+// Readable makes a value that cannot be parsed, such as a word among numbers, an error of kind [ErrUnreadable].
+// Without it, the value counts as missing.
 func (e *Encoder) Readable() { e.readable = true }
 
 // Limit makes numbers outside the range of the training rows count as the nearest end of that range, in rows encoded
@@ -40,8 +41,9 @@ func (e *Encoder) Readable() { e.readable = true }
 // are exempt, so that a trend continues, and so are fields without a known range.
 func (e *Encoder) Limit() { e.limit = true }
 
-// Encoder matches the columns of a table with the schema, by name. Every field must be present, and every target if
-// needTarget is set. Identifiers, ignored columns and other targets may be present. Any other column is an error.
+// Encoder matches the columns of a table with the schema, by name. Every field must be present, and every
+// target if needTarget is set. Identifiers, ignored columns and other targets may be present. Any other column
+// is an error of kind [ErrSchema], because it may be a renamed field.
 func (s *Schema) Encoder(columns []string, needTarget bool) (*Encoder, error) {
 	const known, id = -1, -2                    // known: allowed and not read
 	role := make(map[string]int, len(s.Fields)) // or the number of a field
@@ -77,6 +79,7 @@ func (s *Schema) Encoder(columns []string, needTarget bool) (*Encoder, error) {
 			e.ids = append(e.ids, j)
 		case r >= 0:
 			e.kinds[j] = Number
+			// Typed and styled values need the text of the cell.
 			if s.Fields[r].Kind != Numeric || s.Fields[r].Format != "" {
 				e.kinds[j] = Text
 			}
@@ -122,8 +125,9 @@ func (s *Schema) Encoder(columns []string, needTarget bool) (*Encoder, error) {
 	return e, nil
 }
 
-// index finds texts, and codes such as 01 also by the number they spell, since other formats hold it as 1; not where
-// two codes spell the same number. Truth values are found in any spelling, and as 0 and 1.
+// index maps texts to their position. It also finds codes such as 01 by the number that they spell, because
+// other formats store it as 1, unless two codes spell the same number. Truth values are found in any spelling,
+// and as 0 and 1.
 func index(texts []string) map[string]int {
 	m := make(map[string]int, len(texts))
 	times := map[string]int{}
@@ -149,7 +153,7 @@ func index(texts []string) map[string]int {
 	return m
 }
 
-// lookup finds a text or, for a number, its canonical spelling.
+// lookup finds a text by itself, or by the canonical spelling of a number or truth value.
 func lookup(m map[string]int, text []byte) (int, bool) {
 	if i, ok := m[string(text)]; ok {
 		return i, true
@@ -165,15 +169,16 @@ func lookup(m map[string]int, text []byte) (int, bool) {
 	return 0, false
 }
 
-// Kinds are what the reader must be opened with.
+// Kinds returns the kinds that the reader must be opened with. Call Watch before.
 func (e *Encoder) Kinds() []Kind { return e.kinds }
 
-// IDs are the columns to carry to the predictions; they are read as text.
+// IDs returns the columns to carry to the predictions; they are read as text.
 func (e *Encoder) IDs() []int { return e.ids }
 
-// Encode writes the rows of b to x, which must be b.Rows × Width, and the targets to y, which must be b.Rows × their
-// number, or empty if the encoder was made without. Regression targets keep their values, classes become their index.
-// where names rows in errors: the reader's Where.
+// Encode writes the rows of b to x, which must be b.Rows × Width, and the targets to y, which must be b.Rows ×
+// their number, or empty if the encoder was made without targets. Regression targets keep their values, classes
+// become their index. where names rows in errors; pass the reader's Where. After an error x and y are
+// unspecified.
 func (e *Encoder) Encode(x, y dense.Matrix[float64], b *Block, where func(int) string) error {
 	if width := e.schema.Width(); x.Rows != b.Rows || x.Cols != width {
 		return fmt.Errorf("x is %d×%d for %d rows of %d columns: %w", x.Rows, x.Cols, b.Rows, width, dense.ErrShape)
@@ -187,7 +192,7 @@ func (e *Encoder) Encode(x, y dense.Matrix[float64], b *Block, where func(int) s
 			dense.ErrShape)
 	}
 	workers := par.Workers(b.Rows*len(e.columns), encodeCells)
-	if workers == 1 || e.watch != nil { // who watches counts in order
+	if workers == 1 || e.watch != nil { // a watch counts in row order and is not safe for concurrent use
 		return e.encode(x, y, b, where)
 	}
 	var failed atomic.Bool
@@ -201,16 +206,16 @@ func (e *Encoder) Encode(x, y dense.Matrix[float64], b *Block, where func(int) s
 			failed.Store(true)
 		}
 	})
-	if failed.Load() { // one goroutine finds the error that it always finds
+	if failed.Load() { // encode again on one goroutine, to report the same error in every run
 		return e.encode(x, y, b, where)
 	}
 	return nil
 }
 
-// encodeCells is how many cells pay for a goroutine.
+// encodeCells is the number of cells that make up for starting a goroutine.
 const encodeCells = 4096
 
-// encode is Encode for checked shapes.
+// encode is Encode after the shapes were checked. first is the first encoded column of the current field.
 func (e *Encoder) encode(x, y dense.Matrix[float64], b *Block, where func(int) string) error {
 	first := 0
 	for i := range e.schema.Fields {
@@ -237,6 +242,7 @@ func (e *Encoder) encode(x, y dense.Matrix[float64], b *Block, where func(int) s
 		if err != nil {
 			return err
 		}
+		// Surprises are counted before the weight is applied, because they look at encoded levels.
 		if e.watch != nil {
 			if err := e.surprised(x, first, i, c, where); err != nil {
 				return err
@@ -264,7 +270,7 @@ func (e *Encoder) encode(x, y dense.Matrix[float64], b *Block, where func(int) s
 	return nil
 }
 
-// numberAt is cell i as a number, NaN if missing.
+// numberAt returns cell i as a number, NaN if missing; ok is false if it cannot be read.
 func numberAt(c *Column, i int) (v float64, ok bool) {
 	if c.Num != nil {
 		return c.Num[i], !IsUnreadable(c.Num[i])
@@ -276,7 +282,7 @@ func numberAt(c *Column, i int) (v float64, ok bool) {
 	return v, ok || isMissingWord(c.Text[i])
 }
 
-// missing reports whether cell i has no value, by itself or by a word that means it.
+// missing reports whether cell i has no value: it is empty, or a word that means missing in this kind of field.
 func (f *Field) missing(c *Column, i int) bool {
 	if c.Num != nil {
 		return math.IsNaN(c.Num[i]) && !IsUnreadable(c.Num[i])
@@ -290,7 +296,8 @@ func (f *Field) pointed(c *Column, i int) bool {
 		bytes.IndexByte(c.Text[i], '.') >= 0 && bytes.IndexByte(c.Text[i], ',') < 0
 }
 
-// valueAt is cell i of a numeric or boolean field, NaN if missing.
+// valueAt returns cell i of a numeric, boolean or time field, NaN if missing; ok is false if it cannot be read.
+// Learning uses it, too (see reading.reads), so both agree on every text.
 func (f *Field) valueAt(c *Column, i int) (v float64, ok bool) {
 	if f.Kind == Numeric && f.Format == "" {
 		return numberAt(c, i)
@@ -319,7 +326,7 @@ func (f *Field) valueAt(c *Column, i int) (v float64, ok bool) {
 	return parseStyled(text, f.Format)
 }
 
-// wanted is what a value must be.
+// wanted describes a valid value, for messages.
 func (f *Field) wanted() string {
 	switch {
 	case f.Kind == Numeric && f.Format == "":
@@ -332,6 +339,7 @@ func (f *Field) wanted() string {
 	return "true or false"
 }
 
+// badValue is the error for cell i, which valueAt could not read.
 func (f *Field) badValue(c *Column, i int, where func(int) string) error {
 	var text string
 	switch {
@@ -348,8 +356,8 @@ func (f *Field) badValue(c *Column, i int, where func(int) string) error {
 	return columnError(where(i), f.Name, ErrUnreadable, "column %s %s, want %s", quote.Short(f.Name), text, f.wanted())
 }
 
-// wrongColumn is an error if no value of field k can be read in the first rows that have any: a table in which the
-// column means something else, rather than one with a few words among its numbers.
+// wrongColumn is an error if field k has values in the first rows and none can be read. The column then means
+// something else in this table; a few words among its numbers would be tolerated.
 func (e *Encoder) wrongColumn(k int, c *Column, where func(int) string) error {
 	f := &e.schema.Fields[k]
 	if e.seen == nil {
@@ -377,10 +385,13 @@ func (e *Encoder) wrongColumn(k int, c *Column, where func(int) string) error {
 	return f.badValue(c, bad, where)
 }
 
+// infinite is the error for an infinite value.
 func infinite(name string, i int, where func(int) string) error {
 	return columnError(where(i), name, dense.ErrNotFinite, "column %s is infinite", quote.Short(name))
 }
 
+// encodeNumbers writes the standardised values of a numeric or boolean field. A missing value is the mean, 0,
+// with its indicator set; values outside of Range or Clip are replaced by the nearest end.
 func (e *Encoder) encodeNumbers(x dense.Matrix[float64], first int, f *Field, c *Column,
 	where func(int) string) error {
 	limit := e.limit && f.Kind == Numeric && f.Range != nil
@@ -418,7 +429,7 @@ func (e *Encoder) encodeNumbers(x dense.Matrix[float64], first int, f *Field, c 
 	return nil
 }
 
-// encodeTexts writes times and texts.
+// encodeTexts writes times and texts. A missing value is all zeros with its indicator set.
 func (e *Encoder) encodeTexts(x dense.Matrix[float64], first int, f *Field, c *Column, where func(int) string) error {
 	if c.Text == nil && x.Rows > 0 {
 		return columnError(where(0), f.Name, nil, "column %s is a number, want text", quote.Short(f.Name))
@@ -449,6 +460,8 @@ func (e *Encoder) encodeTexts(x dense.Matrix[float64], first int, f *Field, c *C
 	return nil
 }
 
+// encodeLevels writes one column per level, one for other levels and one for missing values, if training had
+// any; otherwise a missing value counts as other.
 func encodeLevels(x dense.Matrix[float64], first int, f *Field, levels map[string]int, c *Column) {
 	other, width := len(f.Levels), f.width()
 	var buf []byte
@@ -469,6 +482,7 @@ func encodeLevels(x dense.Matrix[float64], first int, f *Field, levels map[strin
 	}
 }
 
+// encodeTarget writes target k. Targets have no missing values and no unknown classes: both are errors.
 func (e *Encoder) encodeTarget(y dense.Matrix[float64], k int, c *Column, rows int, where func(int) string) error {
 	t := &e.schema.Targets[k]
 	if len(c.Num)+len(c.Text) != rows {

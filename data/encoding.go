@@ -13,13 +13,14 @@ import (
 	"unicode/utf8"
 )
 
-// DefaultAssume is the encoding of text that is not UTF-8: what most programs mean by Latin-1.
+// DefaultAssume is the encoding assumed for text that is not UTF-8. Most programs that say Latin-1 write it.
 const DefaultAssume = "windows-1252"
 
-// textEncoding is how a file stores its text.
+// textEncoding is an encoding of text: UTF-8 if neither table nor order is set. States compare encodings by
+// pointer, so there is one value of each.
 type textEncoding struct {
 	name  string
-	table charTable        // one byte a character
+	table charTable        // single-byte encodings
 	order binary.ByteOrder // UTF-16
 }
 
@@ -29,10 +30,11 @@ var (
 	utf16BE  = &textEncoding{name: "utf-16be", order: binary.BigEndian}
 )
 
-// encodings are all that are known, by name.
+// encodings lists all supported encodings. A slim build has only UTF-8 and UTF-16.
 var encodings = append([]*textEncoding{utf8Text, utf16LE, utf16BE}, byteEncodings()...)
 
-// Encodings are the names of the encodings of text that can be read; case, blanks and dashes do not matter.
+// Encodings returns the names of the encodings that can be read, sorted. Names are matched without regard to
+// case, blanks and dashes.
 func Encodings() []string {
 	var out []string
 	for _, e := range encodings {
@@ -42,13 +44,13 @@ func Encodings() []string {
 	return slices.Compact(out)
 }
 
-// KnownEncoding reports whether text of an encoding can be read.
+// KnownEncoding reports whether text in the named encoding can be read.
 func KnownEncoding(name string) bool {
 	_, err := encodingNamed(name)
 	return err == nil
 }
 
-// encodingNamed finds an encoding by its name or a usual other one.
+// encodingNamed finds an encoding by its name or a common alias.
 func encodingNamed(name string) (*textEncoding, error) {
 	plain := func(s string) string {
 		return strings.Map(func(r rune) rune {
@@ -76,14 +78,16 @@ func encodingNamed(name string) (*textEncoding, error) {
 	return nil, fmt.Errorf("unknown encoding %q: want one of %s", name, strings.Join(Encodings(), ", "))
 }
 
-// encodingState is the encoding of an input as far as it is known. Text that is ASCII so far fits several encodings;
-// the first byte beyond ASCII decides, while the input is read.
+// encodingState is what is known about the encoding of an input. Text that is ASCII so far fits every encoding;
+// the first byte beyond ASCII decides, while the input is read. Readers of one source share the state, hence
+// the atomic pointer; it changes once, from nil.
 type encodingState struct {
-	assume *textEncoding
+	assume *textEncoding                // if the text turns out not to be UTF-8
 	is     atomic.Pointer[textEncoding] // nil: ASCII so far
 }
 
-// newEncodingState looks at the beginning of a file.
+// newEncodingState determines the encoding from the beginning of a file: the option, a byte order mark, zeros
+// of UTF-16, or the share of valid UTF-8 sequences.
 func newEncodingState(sample []byte, o Options) (*encodingState, error) {
 	s := new(encodingState)
 	assume := o.Assume
@@ -106,7 +110,8 @@ func newEncodingState(sample []byte, o Options) (*encodingState, error) {
 		s.is.Store(e)
 		return s, nil
 	}
-	// The sample may end within a character. A text that is mostly UTF-8 is so, with an error that reading reports.
+	// The sample may end inside a character. If most sequences are valid, the text is UTF-8 with an error,
+	// which reading reports with its place.
 	good, wrong := 0, 0
 	for b := sample[asciiPrefix(sample):]; len(b) > 0; {
 		r, n := utf8.DecodeRune(b)
@@ -130,7 +135,8 @@ func newEncodingState(sample []byte, o Options) (*encodingState, error) {
 	return s, nil
 }
 
-// sniffUTF16 recognises UTF-16 by its byte order mark, or by zeros at every other byte, as mostly ASCII text has.
+// sniffUTF16 recognises UTF-16 by its byte order mark, or by zeros in every other byte, which mostly-ASCII text
+// has.
 func sniffUTF16(b []byte) *textEncoding {
 	switch {
 	case bytes.HasPrefix(b, []byte("\xff\xfe")):
@@ -155,7 +161,7 @@ func sniffUTF16(b []byte) *textEncoding {
 	return nil
 }
 
-// name is the encoding if it is another than UTF-8, else empty.
+// name returns the encoding if it is not UTF-8, else "".
 func (s *encodingState) name() string {
 	if s == nil {
 		return ""
@@ -166,7 +172,7 @@ func (s *encodingState) name() string {
 	return ""
 }
 
-// decided is the encoding of the text, empty if it is ASCII so far.
+// decided returns the encoding of the text, "" if it is ASCII so far.
 func (s *encodingState) decided() string {
 	if s == nil {
 		return ""
@@ -177,7 +183,8 @@ func (s *encodingState) decided() string {
 	return ""
 }
 
-// TextEncodingOf is the encoding of the text of a source, UTF-8 too; empty: all of it is ASCII, or it is binary.
+// TextEncodingOf returns the encoding of the text of a source, including UTF-8; "" means that all of it is
+// ASCII so far, or that the format is binary.
 func TextEncodingOf(src Source) string {
 	for {
 		if e, ok := src.(interface{ TextEncoding() string }); ok {
@@ -191,8 +198,8 @@ func TextEncodingOf(src Source) string {
 	}
 }
 
-// EncodingOf is the encoding that the text of a source was read as, or empty for UTF-8 and binary formats. It is
-// certain once all rows have been read.
+// EncodingOf returns the encoding that the text of a source was read as, or "" for UTF-8 and binary formats. It
+// is final once all rows have been read.
 func EncodingOf(src Source) string {
 	for {
 		if e, ok := src.(interface{ Encoding() string }); ok {
@@ -206,7 +213,8 @@ func EncodingOf(src Source) string {
 	}
 }
 
-// decodeSample is the beginning of a file as UTF-8; whole says that there is no more.
+// decodeSample decodes the beginning of a file to UTF-8; whole says that there is no more. A character that the
+// end of the sample cuts off is dropped.
 func (s *encodingState) decodeSample(name string, sample []byte, whole bool) ([]byte, error) {
 	if s.is.Load() == nil && asciiPrefix(sample) == len(sample) {
 		return sample, nil
@@ -222,25 +230,27 @@ func (s *encodingState) decodeSample(name string, sample []byte, whole bool) ([]
 	return out, err
 }
 
-// more stands for what follows a sample.
+// more stands for the rest of the file after a sample: its error keeps the decoder from reporting a cut
+// character.
 type more struct{}
 
 var errMore = errors.New("more follows")
 
 func (more) Read([]byte) (int, error) { return 0, errMore }
 
-// decoder reads text as UTF-8. Bytes that are no text in the encoding are errors that name their place.
+// decoder converts text to UTF-8 while it is read. Bytes that are no character of the encoding are errors that
+// name their line and byte.
 type decoder struct {
 	name  string
 	r     io.Reader
 	state *encodingState
 
-	buf   []byte // read, not decoded
-	ready []byte // decoded, not handed out
+	buf   []byte // read, not yet decoded
+	ready []byte // decoded, not yet handed out; in buf or in out
 	out   []byte // memory of ready
-	line  int64  // of what comes next, from 0
+	line  int64  // line and byte of the next decoded text, from 0
 	col   int64
-	begun bool
+	begun bool // something was decoded: a byte order mark may no longer come
 	err   error
 }
 
@@ -260,7 +270,7 @@ func (d *decoder) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// fill reads and decodes some more.
+// fill reads and decodes more.
 func (d *decoder) fill() {
 	n, err := d.r.Read(d.buf[len(d.buf):cap(d.buf)])
 	d.buf = d.buf[:len(d.buf)+n]
@@ -278,18 +288,21 @@ func (d *decoder) fill() {
 	if used == 0 {
 		return
 	}
-	if len(d.ready) > 0 && &d.ready[0] == &d.buf[0] { // it is handed out from where it was read
+	if len(d.ready) > 0 && &d.ready[0] == &d.buf[0] { // UTF-8 is not copied; its bytes move now
 		d.out = append(d.out[:0], d.ready...)
 		d.ready = d.out
 	}
 	d.buf = d.buf[:copy(d.buf, d.buf[used:])]
 }
 
-// decode sets ready to the decoded text of b and returns the number of bytes used; end means that no more will come.
+// decode sets ready to the decoded text of b and returns the number of bytes used. end means that no more input
+// follows.
 func (d *decoder) decode(b []byte, end bool) (used int, err error) {
 	e := d.state.is.Load()
 	if e == nil {
 		i := asciiPrefix(b)
+		// ASCII so far, or the first byte beyond it belongs to a character that is still incomplete: decide
+		// with more input.
 		if i == len(b) || !end && !utf8.FullRune(b[i:]) {
 			d.ready = b[:i]
 			return i, nil
@@ -307,8 +320,9 @@ func (d *decoder) decode(b []byte, end bool) (used int, err error) {
 	return used, err
 }
 
-// decode returns the text of b and the number of bytes used; end means that no more will come. The text is in b or in
-// the memory of out. An error refers to the bytes after the returned text.
+// decode converts b to UTF-8 and returns the number of bytes used; end means that no more input follows. The
+// text is in b (UTF-8) or in the memory of out. wrong describes an invalid byte, which comes directly after the
+// returned text.
 func (e *textEncoding) decode(out *[]byte, b []byte, first, end bool) (text []byte, used int, wrong string) {
 	switch {
 	case e.order != nil:
@@ -340,7 +354,7 @@ func (e *textEncoding) decode(out *[]byte, b []byte, first, end bool) (text []by
 		"the encoding of the file", b[i])
 }
 
-// valid reports whether b begins with a character in UTF-8.
+// valid reports whether b begins with a valid UTF-8 sequence.
 func valid(b []byte) bool {
 	r, n := utf8.DecodeRune(b)
 	return r != utf8.RuneError || n > 1
@@ -378,7 +392,7 @@ func (e *textEncoding) decode16(out *[]byte, b []byte, first, end bool) (text []
 	return text, i, ""
 }
 
-// wrongText is an error behind some text that begins at byte col, from 0, of a line.
+// wrongText is an error directly after some text that begins at byte col, from 0, of a line.
 func wrongText(name string, text []byte, line, col int64, detail string) error {
 	col += int64(len(text))
 	if i := bytes.LastIndexByte(text, '\n'); i >= 0 {
@@ -388,7 +402,7 @@ func wrongText(name string, text []byte, line, col int64, detail string) error {
 	return &InputError{Place: fmt.Sprintf("%s:%d:%d", name, line, col+1), Detail: detail, Err: ErrEncoding}
 }
 
-// mixedText is the error of a file whose parts are in different encodings.
+// mixedText is the error for a file whose parts decided on different encodings.
 func mixedText(file, one, other string) error {
 	return &InputError{Place: file, Err: ErrEncoding,
 		Detail: fmt.Sprintf("some of the text is %s and some %s: name the encoding of the file", one, other)}

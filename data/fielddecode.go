@@ -5,9 +5,10 @@ import (
 	"slices"
 )
 
-// Decode returns the value that the encoded columns of a field represent, as text and, for numbers, truth values and
-// times (days since 1970), as a number; otherwise the number is NaN. Numbers are exact up to rounding. ok is false for
-// a text column and for a level that is not listed: they cannot be recovered.
+// Decode inverts the encoding of a field: it returns the value that the encoded columns represent, as text and,
+// for numbers, truth values and times (days since 1970), as a number; otherwise the number is NaN. Numbers are
+// exact up to rounding. ok is false for a text column and for a level that is not listed, which cannot be
+// recovered.
 func (f *Field) Decode(columns []float64) (text string, number float64, ok bool) {
 	if len(columns) != f.width() {
 		return "", math.NaN(), false
@@ -39,7 +40,7 @@ func (f *Field) Decode(columns []float64) (text string, number float64, ok bool)
 	return "", math.NaN(), false
 }
 
-// levelAt is the first level that has the code of some columns; −1: none.
+// levelAt returns the first level whose code equals the columns, up to rounding; −1 if there is none.
 func (f *Field) levelAt(columns []float64, weight float64) int {
 	if f.Code == "" {
 		at := slices.Index(columns, slices.Max(columns))

@@ -5,29 +5,30 @@ import (
 	"io"
 )
 
-// isJSONArray reports whether a text begins as an array of objects does.
+// isJSONArray reports whether a text begins like an array of objects.
 func isJSONArray(text []byte) bool {
 	t := bytes.TrimLeft(bytes.TrimPrefix(text, []byte(bom)), " \t\r\n")
 	return len(t) > 0 && t[0] == '[' && bytes.HasPrefix(bytes.TrimLeft(t[1:], " \t\r\n"), []byte("{"))
 }
 
-// arrayLines turns a JSON array of objects into lines of one object each, while it is read. Line ends inside an object
-// follow it as empty lines. An object that begins a line thus keeps its line number; if several objects share a line,
-// the number counts objects. The reader of lines reports what is wrong with an object.
+// arrayLines translates a JSON array of objects into NDJSON while it is read. Line ends inside an object are
+// moved after it, as empty lines. An object that begins a line thus keeps its line number; if several objects
+// share a line, the number counts objects. The translation tracks only nesting and strings: the reader of the
+// lines checks the objects.
 type arrayLines struct {
 	in            input
 	r             io.Reader
 	buf           []byte
-	text, out     []byte // lines, and what of them is not yet read
+	text, out     []byte // translated text, and the part of it not yet handed out
 	state         arrayState
-	depth         int  // of braces and brackets in the object
-	quoted, slash bool // in a string; behind a backslash there
-	comma         bool // the line end that follows stands for a comma that was read
-	held          int  // line ends inside of the object
+	depth         int  // nesting of braces and brackets in the object; 0: between objects
+	quoted, slash bool // in a string; after a backslash in it
+	comma         bool // the comma became a line end, so the line end that usually follows it is dropped
+	held          int  // line ends inside the object, written after it
 	err           error
 }
 
-// arrayState is what may come next.
+// arrayState is what may come next between objects.
 type arrayState int
 
 const (
@@ -70,7 +71,7 @@ func (a *arrayLines) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// take reads one byte.
+// take translates one byte.
 func (a *arrayLines) take(c byte) {
 	switch {
 	case a.depth > 0:
@@ -97,7 +98,7 @@ func (a *arrayLines) take(c byte) {
 	}
 }
 
-// inside reads one byte of an object.
+// inside translates one byte of an object.
 func (a *arrayLines) inside(c byte) {
 	switch {
 	case c == '\n':

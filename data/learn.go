@@ -13,72 +13,78 @@ import (
 	"github.com/randfeat/randfeat/internal/quote"
 )
 
-// Task is what is predicted of a target.
+// Task is the kind of prediction for a target.
 type Task string
 
-// The tasks. Auto takes text for classes, and integers with at most 10 distinct values in at least 20 rows too.
+// The tasks. Auto chooses classification for text, and for whole numbers with at most 10 distinct values in at
+// least 20 rows.
 const (
 	Auto           Task = ""
 	Regression     Task = "regression"
 	Classification Task = "classification"
 )
 
+// Limits of Auto: fewer rows cannot tell classes from quantities.
 const (
 	autoClasses = 10
 	autoRows    = 20
 )
 
-// DefaultMaxLevels is the default number of levels of a field that get columns of their own.
+// DefaultMaxLevels is the default number of levels of a field that get a column of their own.
 const DefaultMaxLevels = 64
 
-// LearnOptions say what the columns are for. The zero value takes every column for a field.
+// LearnOptions say what the columns are for. The zero value makes every column a field. A name that is not a
+// column, or that is listed twice, is an error. The options are part of a learner's fingerprint and its saved
+// form, in JSON.
 type LearnOptions struct {
-	Targets     []string
+	Targets     []string // columns to predict
 	Task        Task
-	IDs         []string // carried along, not used
-	Skip        []string // not used
-	Numeric     []string // numbers, or an error
+	IDs         []string // carried along to the predictions, not used
+	Skip        []string // not read
+	Numeric     []string // numbers; anything else is an error
 	Categorical []string // levels, even if they are numbers
-	Text        []string // words, not levels
-	MaxLevels   int      // of a field; the rest is "other". 0 is 64
-	MaxClasses  int      // 0 is 1024
-	// Strict makes the first cell that is no number in a column of numbers, or no date among dates, an error of kind
-	// [ErrUnreadable] that names its place. Otherwise it counts as missing.
+	Text        []string // free text, not levels
+	MaxLevels   int      // levels of a field with their own column; the rest is "other". 0 is 64
+	MaxClasses  int      // most classes of a target; 0 is 1024
+	// Strict makes the first unreadable cell of a column of numbers or dates an error of kind [ErrUnreadable]
+	// that names its place. Otherwise it counts as missing.
 	Strict bool `json:",omitempty"`
-	// Like fixes the kinds of the columns to those of another schema; only means, scales, levels and ranges come from
-	// the rows. Use it for some of the rows of a table whose schema is known. Columns that are not fields there are not
-	// read, no cell is an error, and targets, ids and ignored columns are those of Like. Columns with fewer than two
-	// values are left out; if none remains, the fields are those of Like. Of the other options only MaxLevels counts.
+	// Like fixes the kinds of the columns to the kinds in another schema; only means, scales, levels and ranges
+	// come from the rows. Use it for some rows of a table whose schema is known, as in cross-validation.
+	// Columns that are not fields of Like are not read, no cell is an error, and targets, ids and ignored
+	// columns come from Like. Columns with fewer than two values are left out; if none remains, the fields are
+	// copied from Like. Of the other options only MaxLevels counts.
 	Like *Schema `json:",omitempty"`
 }
 
-// levelMemory is what all counts of texts may take together, in bytes; each column gets its share, between minTracked
-// and maxTracked distinct texts of at most maxLevelBytes and some 64 bytes of bookkeeping.
+// levelMemory bounds the memory for counting texts of all columns together, in bytes. Each column gets an equal
+// share: between minTracked and maxTracked distinct texts, at maxLevelBytes plus about 64 bytes of bookkeeping
+// each.
 const (
 	levelMemory = 128 << 20
 	minTracked  = 16
 	maxTracked  = 8192
-	// numericTracked is when a column that held only numbers is no longer counted.
+	// numericTracked: counting stops in a column that held only numbers once it has more distinct values.
 	numericTracked = 256
 )
 
-// ColumnSummary describes a column as Learn saw it.
+// ColumnSummary describes a column as Learn found it.
 type ColumnSummary struct {
 	Name    string `json:"name"`
-	Use     string `json:"use"` // numeric, boolean, time, text, categorical, target, id, ignored
-	Why     string `json:"why,omitempty"`
+	Use     string `json:"use"`           // numeric, boolean, time, text, categorical, target, id, ignored
+	Why     string `json:"why,omitempty"` // why it is ignored, or the task of a target
 	Missing int64  `json:"missing,omitempty"`
-	// Unreadable is how many of them are texts in a column of numbers or dates.
+	// Unreadable is the number of missing values that are texts in a column of numbers or dates.
 	Unreadable int64   `json:"unreadable,omitempty"`
-	Distinct   int     `json:"distinct,omitempty"` // texts that were counted
-	Exact      bool    `json:"exact,omitempty"`    // Distinct is the exact number
+	Distinct   int     `json:"distinct,omitempty"` // distinct texts that were counted
+	Exact      bool    `json:"exact,omitempty"`    // whether Distinct is the exact number
 	Mean       float64 `json:"mean,omitempty"`
 	Scale      float64 `json:"scale,omitempty"`
 	Min        float64 `json:"min,omitempty"`
 	Max        float64 `json:"max,omitempty"`
 }
 
-// MarshalJSON writes mean, scale, min and max of columns of numbers, zeros too, and of no others.
+// MarshalJSON writes mean, scale, min and max of columns of numbers, including zeros, and of no others.
 func (c ColumnSummary) MarshalJSON() ([]byte, error) {
 	type plain ColumnSummary
 	out := struct {
@@ -95,14 +101,15 @@ func (c ColumnSummary) MarshalJSON() ([]byte, error) {
 	return json.Marshal(out)
 }
 
-// Summary is what Learn found, for people to read.
+// Summary is the report of Learn.
 type Summary struct {
 	Rows     int64           `json:"rows"`
-	Encoding string          `json:"encoding,omitempty"` // of the text, if it is not UTF-8
+	Encoding string          `json:"encoding,omitempty"` // encoding of the text, if it is not UTF-8
 	Columns  []ColumnSummary `json:"columns"`
-	Notes    []string        `json:"notes,omitempty"`
+	Notes    []string        `json:"notes,omitempty"` // sentences for the user about decisions that may surprise
 }
 
+// role is the use of a column that the options determine; asField leaves it to the data.
 type role int
 
 const (
@@ -115,7 +122,8 @@ const (
 	asSkip
 )
 
-// NotesOf are sentences for people about how a source is read, such as columns that come from the names of folders.
+// NotesOf returns sentences for the user about how a source is read, such as columns that come from the names
+// of folders.
 func NotesOf(src Source) []string {
 	for {
 		if t, ok := src.(interface{ Notes() []string }); ok {
@@ -129,7 +137,7 @@ func NotesOf(src Source) []string {
 	}
 }
 
-// roles gives every column its role; names that are not columns are errors.
+// roles gives every column its role. A name that is not a column, or that has two roles, is an error.
 func (o *LearnOptions) roles(place string, columns []string) ([]*columnLearner, error) {
 	learners := make([]*columnLearner, len(columns))
 	index := make(map[string]int, len(columns))
@@ -175,7 +183,7 @@ func (o *LearnOptions) roles(place string, columns []string) ([]*columnLearner, 
 	return learners, nil
 }
 
-// like gives the columns the roles of the fields of o.Like.
+// like gives the columns the roles of the fields of o.Like, and skips all others.
 func (o *LearnOptions) like(place string, learners []*columnLearner, index map[string]int) error {
 	for _, l := range learners {
 		l.role = asSkip
@@ -197,7 +205,7 @@ func (o *LearnOptions) like(place string, learners []*columnLearner, index map[s
 	return nil
 }
 
-// nameHint says why a name may not be among the columns.
+// nameHint suggests why a name is not among the columns: other case, no header found, or one column only.
 func nameHint(name string, columns []string) string {
 	for _, c := range columns {
 		if strings.EqualFold(strings.TrimSpace(c), strings.TrimSpace(name)) {
@@ -213,8 +221,8 @@ func nameHint(name string, columns []string) string {
 	return ""
 }
 
-// canonicalise counts all spellings of a number as one, unless they are codes: digits only, some with a leading zero,
-// such as 01 and 02. Codes keep their spelling, which the predictions would otherwise lose.
+// canonicalise merges the counts of all spellings of a number, unless the values are codes: only digits, some
+// with a leading zero, such as 01 and 02. Codes keep their spelling, because predictions must print it.
 func (l *columnLearner) canonicalise() {
 	codes := false
 	for t := range l.counts.of {
@@ -234,12 +242,13 @@ func digitsOnly(t string) bool {
 	return strings.IndexFunc(t, func(r rune) bool { return r < '0' || r > '9' }) < 0
 }
 
-// classes are the distinct values of a target in increasing order, by number if all are numbers.
+// classes returns the distinct values of a target in increasing order, by number if all are numbers. The order
+// is part of the model: it numbers the classes.
 func (l *columnLearner) classes() []string {
 	if l.texts == 0 {
 		l.canonicalise()
 	}
-	if l.boolean() { // True and TRUE are one class, spelled as it mostly is
+	if l.boolean() { // True and TRUE are one class, in the most frequent spelling
 		spelled := map[float64]string{}
 		truth := func(t string) float64 {
 			v, _ := boolAt([]byte(t))
@@ -271,7 +280,7 @@ func (l *columnLearner) classes() []string {
 	return names
 }
 
-// canonicalText is the canonical spelling of a text that is a number or a truth value.
+// canonicalText returns the canonical spelling of a number or a truth value, and any other text unchanged.
 func canonicalText(t string) string {
 	if b, ok := parseBool([]byte(t)); ok {
 		return boolText(b)
@@ -282,8 +291,8 @@ func canonicalText(t string) string {
 	return t
 }
 
-// long reports whether a text is an integer with more digits than float64 holds, such as a key. As numbers, different
-// keys would become equal.
+// long reports whether a text is an integer with more digits than float64 holds, such as a key. As numbers,
+// different keys would become equal.
 func long(text []byte, v float64) bool {
 	if math.Abs(v) < 1<<53 {
 		return false
@@ -291,6 +300,10 @@ func long(text []byte, v float64) bool {
 	return digitsOnly(strings.TrimLeft(string(text), "+-"))
 }
 
+// finish decides what every column is and builds the schema. Each column passes through one switch, in this
+// order: roles set by the user, empty columns, numbers and dates (reading), truth values, levels. Columns that
+// only number or identify the rows are removed at the end, but only if another field remains. It may change the
+// learners (canonicalise), so callers pass clones.
 func finish(place string, learners []*columnLearner, rows int64, o LearnOptions, tracked int) (*Schema, *Summary,
 	error) {
 	if o.Like != nil {
@@ -301,8 +314,8 @@ func finish(place string, learners []*columnLearner, rows int64, o LearnOptions,
 	note := func(format string, args ...any) { sum.Notes = append(sum.Notes, fmt.Sprintf(format, args...)) }
 	byName := map[string]Target{}
 	usual := usualStyle(learners)
-	left := map[string][]string{}   // columns left out, by the first word of the reason
-	numbered := map[string]string{} // columns that tell rows apart and nothing else, with the reason
+	left := map[string][]string{}   // columns left out, by the first word of the reason, for one note each
+	numbered := map[string]string{} // columns that only tell rows apart, with the reason
 	columns := make([]string, len(learners))
 	for j, l := range learners {
 		columns[j] = l.name
@@ -355,10 +368,12 @@ func finish(place string, learners []*columnLearner, rows int64, o LearnOptions,
 		case l.role == asText:
 			cs.Use = string(Words)
 			s.Fields = append(s.Fields, Field{Name: l.name, Kind: Words, Missing: l.missing > 0})
-		case l.role == asNumeric && (!isRead || r.bad > 0): // of parts that are numeric each
+		// Each part was numeric, but in different styles: add could not see the conflict.
+		case l.role == asNumeric && (!isRead || r.bad > 0):
 			return nil, nil, columnError(l.at.String(), l.name, nil, "column %s is %s, where others are written otherwise: write numbers in one way",
 				quote.Short(l.name), l.sample)
 		case isRead:
+			// Numbers in one file and texts in another usually mean that files were mixed up.
 			if numbers, text, ok := l.shards.conflict(); ok && r.bad > 0 && r.kind == Numeric && r.format == "" {
 				return nil, nil, l.conflict(numbers, text, "column")
 			}
@@ -368,7 +383,7 @@ func finish(place string, learners []*columnLearner, rows int64, o LearnOptions,
 			if r.m.min == r.m.max && l.missed(r.bad) == 0 {
 				value, shown := number.Canonical(r.m.mean), fmt.Sprintf("%g", r.m.mean)
 				if l.texts > 0 {
-					value = l.sample // of more spellings than are counted
+					value = l.sample // fallback if no counts are left
 					if l.counts != nil {
 						if top := l.counts.top(1); len(top) > 0 {
 							value = top[0]
@@ -452,7 +467,7 @@ func finish(place string, learners []*columnLearner, rows int64, o LearnOptions,
 			note("left out, since they %s: %s", l.text, quote.List(names))
 		}
 	}
-	for _, name := range o.Targets { // in the order asked for
+	for _, name := range o.Targets { // in the order of the options, not of the columns
 		s.Targets = append(s.Targets, byName[name])
 	}
 	if len(s.Fields) == 0 {
@@ -464,7 +479,7 @@ func finish(place string, learners []*columnLearner, rows int64, o LearnOptions,
 	return s, sum, nil
 }
 
-// conflict says that a column is of numbers in one file and of texts in another.
+// conflict reports a column that has numbers in one file and texts in another.
 func (l *columnLearner) conflict(numbers, text, what string) error {
 	remedy := "categorical"
 	if what == "target" {
@@ -475,7 +490,7 @@ func (l *columnLearner) conflict(numbers, text, what string) error {
 		what, quote.Short(l.name), l.sample, text, numbers, remedy)
 }
 
-// noneLeft says what became of the columns where none is left to predict from.
+// noneLeft explains what happened to the columns if none is left to predict from.
 func noneLeft(columns []ColumnSummary) string {
 	var why []string
 	for i, c := range columns {
@@ -494,8 +509,9 @@ func noneLeft(columns []ColumnSummary) string {
 	return "no column is left to predict from: " + strings.Join(why, ", ")
 }
 
-// identifies reports whether a text column looks like names of rows: more distinct texts than levels, and the levels
-// that would be kept cover less than half of the rows while most texts come only once or twice.
+// identifies reports whether a text column looks like names of rows: there are more distinct texts than levels,
+// the levels that would be kept cover less than half of the rows, and most texts occur only once or twice. If
+// counts are not exact, the kept levels must cover less than one row in twenty.
 func (l *columnLearner) identifies(rows int64, maxLevels int) bool {
 	if len(l.counts.of) <= maxLevels && l.counts.exact() {
 		return false
@@ -513,7 +529,8 @@ func (l *columnLearner) identifies(rows int64, maxLevels int) bool {
 	return covered < rows/20
 }
 
-// target decides between regression and classes.
+// target decides between regression and classes. Unlike a field, a target must not lose cells silently:
+// unreadable values among numbers are errors, unless they can be classes.
 func (l *columnLearner) target(place string, rows int64, o LearnOptions, usual string,
 	note func(string, ...any)) (t Target, m moments, err error) {
 	t = Target{Name: l.name}
@@ -522,7 +539,7 @@ func (l *columnLearner) target(place string, rows int64, o LearnOptions, usual s
 	r, isRead := l.reading(usual, 0)
 	switch {
 	case !isRead || classes:
-	case r.bad > 0 && !few: // a row without its target is the user's to judge
+	case r.bad > 0 && !few: // whether a row without a target may be dropped is the user's decision
 		return t, m, columnError(r.first.at.String(), l.name, ErrUnreadable,
 			"target %s is %s, though %d of its values are numbers: "+
 				"correct it, or ask for classification", quote.Short(l.name), r.first.sample, r.m.n)
@@ -547,7 +564,7 @@ func (l *columnLearner) target(place string, rows int64, o LearnOptions, usual s
 	return t, m, err
 }
 
-// plainTarget is the target of classes or of plain numbers.
+// plainTarget decides for a target of classes or of plain numbers.
 func (l *columnLearner) plainTarget(t Target, place string, rows int64, o LearnOptions,
 	note func(string, ...any)) (Target, error) {
 	classes := o.Task == Classification
@@ -564,6 +581,7 @@ func (l *columnLearner) plainTarget(t Target, place string, rows int64, o LearnO
 		switch {
 		case classes && l.numbers.n > 9*l.texts && (distinct > autoClasses || !l.counts.exact()):
 			return t, columnError(l.at.String(), l.name, nil, "target %s is %s, though %d of its values are numbers: correct it, or ask for classification", quote.Short(l.name), l.sample, l.numbers.n)
+		// Texts that are nearly all different cannot be classes.
 		case classes && rows >= autoRows && 2*int64(distinct) > rows && l.counts.exact():
 			return t, columnError(place, l.name, nil, "target %s has %d distinct texts in %d rows, such as %s at %s: an identifier? Ask for classification if they are classes",
 				quote.Short(l.name), distinct, rows, l.sample, l.at)

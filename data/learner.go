@@ -11,32 +11,36 @@ import (
 	"github.com/randfeat/randfeat/internal/quote"
 )
 
-// Learner collects the statistics that determine the schema of a table. Learners of consecutive parts of a table can be
-// made on different machines, saved, and merged in order.
+// Learner collects the statistics that determine the schema of a table. Learners of consecutive parts of a
+// table can be made on different machines, saved, and merged in order. A Learner belongs to one goroutine; it
+// uses several for the columns of a block.
 //
-// Counts and ranges do not depend on how a table is cut. Two results depend on it: the last bits of means and scales
-// (Chan, Golub and LeVeque 1979), and counts of columns with more distinct texts than a learner holds (see
+// Counts and ranges do not depend on how a table is cut. Two results do: the last bits of means and scales
+// (Chan, Golub and LeVeque 1979), and the counts of columns with more distinct texts than a learner holds (see
 // [LearnOptions]). Both are identical if learners are merged along the tree of [LeafUnits], as Learn does.
 type Learner struct {
 	place   string
 	columns []string
 	o       LearnOptions
-	tracked int // distinct texts of a column
-	want    []Kind
+	tracked int    // most distinct texts counted for a column
+	want    []Kind // kinds that sources are opened with
 	cols    []*columnLearner
 	rows    int64
-	// The encoding of text other than ASCII in the first and the last shard: one file has one.
+	// The encodings of the first and the last shard that had text beyond ASCII. A file must have one encoding,
+	// and parts of a file may be learned on different machines, so Merge compares last of one part with first
+	// of the next.
 	first, last shardText
 }
 
-// shardText is the encoding of the text of a shard.
+// shardText is the encoding of the text of a shard, one file of a table.
 type shardText struct {
 	shard    int
 	name     string // of the file
 	encoding string // empty: ASCII so far, or no text
 }
 
-// NewLearner begins with no rows. place names the table in messages.
+// NewLearner returns a learner without rows. place names the table in messages. Errors are options that
+// contradict each other or the columns.
 func NewLearner(place string, columns []string, o LearnOptions) (*Learner, error) {
 	if o.MaxLevels == 0 {
 		o.MaxLevels = DefaultMaxLevels
@@ -57,6 +61,8 @@ func NewLearner(place string, columns []string, o LearnOptions) (*Learner, error
 		return nil, err
 	}
 	l := &Learner{place: place, columns: slices.Clone(columns), o: o, cols: cols, want: make([]Kind, len(columns))}
+	// Equal shares of levelMemory: the bound depends on the number of columns only, so every part of a table
+	// uses the same.
 	l.tracked = min(max(levelMemory/((maxLevelBytes+64)*max(1, len(columns))), minTracked), maxTracked)
 	for j, c := range cols {
 		c.counts = l.newCounts(c.role)
@@ -70,7 +76,8 @@ func NewLearner(place string, columns []string, o LearnOptions) (*Learner, error
 	return l, nil
 }
 
-// newCounts are those of a column that has no cells; nil: none.
+// newCounts returns the counts of a column without cells; nil for roles that need none. A target needs one more
+// than MaxClasses, to see that there are too many.
 func (l *Learner) newCounts(r role) *counts {
 	switch {
 	case r == asTarget && l.o.Task != Regression:
@@ -81,7 +88,7 @@ func (l *Learner) newCounts(r role) *counts {
 	return nil
 }
 
-// blank is a learner of the same table without rows.
+// blank returns a learner of the same table without rows.
 func (l *Learner) blank() *Learner {
 	out := &Learner{place: l.place, columns: l.columns, o: l.o, tracked: l.tracked, want: l.want,
 		cols: make([]*columnLearner, len(l.cols))}
@@ -92,29 +99,31 @@ func (l *Learner) blank() *Learner {
 	return out
 }
 
-// Rows is how many have been added.
+// Rows is the number of rows added so far.
 func (l *Learner) Rows() int64 { return l.rows }
 
-// Options are those that the learner was made with, defaults filled in.
+// Options returns the options of NewLearner with defaults filled in.
 func (l *Learner) Options() LearnOptions { return l.o }
 
-// AddSource reads src once and adds its rows after those added before. Its columns must be those of the learner, in the
-// same order.
+// AddSource reads src once and adds its rows after those added before. Its columns must equal those of the
+// learner, in the same order. After an error the learner must not be used.
 func (l *Learner) AddSource(src Source) error {
 	return l.read(src, func(Unit) (*Learner, error) { return l, nil })
 }
 
-// addTree adds all rows of a table to a learner without any, along the tree.
+// addTree adds all rows of a table to an empty learner, with one learner per leaf, merged along the tree. A
+// single pass over the table suffices, because units arrive in order.
 func (l *Learner) addTree(src Source) error {
 	units := UnitsOf(src)
 	group := LeafUnits(len(units))
 	tree := LeafTree[*Learner]{Merge: (*Learner).Merge}
-	leaf, at, now := l.blank(), 0, 0 // the leaf of unit at
+	leaf, at, now := l.blank(), 0, 0 // now is the number of the current leaf, at the unit being read
 	err := l.read(src, func(u Unit) (*Learner, error) {
 		for at < len(units) && units[at] != u {
 			at++
 		}
-		for ; now != at/group; now++ { // leaves without rows have a place in the tree, too
+		// Leaves without rows have a place in the tree, too, or later leaves would merge elsewhere.
+		for ; now != at/group; now++ {
 			if err := tree.Add(leaf); err != nil {
 				return nil, err
 			}
@@ -130,6 +139,7 @@ func (l *Learner) addTree(src Source) error {
 	}
 	root, _, err := tree.Root()
 	if err == nil {
+		// read noted the encodings on l, not on the leaves.
 		first, last := l.first, l.last
 		*l = *root
 		l.first, l.last = first, last
@@ -137,7 +147,7 @@ func (l *Learner) addTree(src Source) error {
 	return err
 }
 
-// read gives every row to the learner of its unit.
+// read adds every row to the learner that of returns for its unit.
 func (l *Learner) read(src Source, of func(Unit) (*Learner, error)) (err error) {
 	if !slices.Equal(src.Columns(), l.columns) {
 		return &InputError{Place: src.Name(), Err: ErrSchema, Detail: fmt.Sprintf("the columns are %s, want %s",
@@ -150,6 +160,7 @@ func (l *Learner) read(src Source, of func(Unit) (*Learner, error)) (err error) 
 	defer func() { err = errors.Join(err, r.Close()) }()
 	var b Block
 	errs := make([]error, len(l.cols))
+	// The product of rows and columns is bounded, so that a wide table does not need much memory.
 	size := min(1024, max(1, 1<<20/len(l.want)))
 	shard := 0 // of the last block
 	names := FilesOf(src)
@@ -169,8 +180,8 @@ func (l *Learner) read(src Source, of func(Unit) (*Learner, error)) (err error) 
 		shard = b.Unit.Shard
 		file := name(shard)
 		where, quick := r.Where, QuickWhere(r)
-		// Columns are independent, so it does not matter which goroutine learns which. The error is that of the first
-		// column.
+		// Columns are independent, so it does not matter which goroutine learns which. Of several errors the
+		// first column's is reported, for the same message in every run.
 		par.For(len(to.cols), learnCells/max(1, b.Rows)+1, func(lo, hi int) {
 			for j := lo; j < hi; j++ {
 				if l.want[j] != Skip {
@@ -187,10 +198,10 @@ func (l *Learner) read(src Source, of func(Unit) (*Learner, error)) (err error) 
 	}
 }
 
-// learnCells is how many cells pay for a goroutine.
+// learnCells is the number of cells that make up for starting a goroutine.
 const learnCells = 512
 
-// FilesOf are the names of the files of a source, in order: those of a table of files, or its own.
+// FilesOf returns the names of the files of a source, in order: of a table of files, or its own name.
 func FilesOf(src Source) []string {
 	for {
 		if t, ok := src.(interface{ Files() []string }); ok {
@@ -204,13 +215,14 @@ func FilesOf(src Source) []string {
 	}
 }
 
-// QuickWhere reports whether Where of a reader is cheap. A reader that starts inside a text file must count the lines
-// before it.
+// QuickWhere reports whether Where of a reader is cheap. A reader that starts inside a text file must count the
+// lines before it.
 func QuickWhere(r Reader) bool {
 	p, ok := r.(interface{ QuickWhere() bool })
 	return !ok || p.QuickWhere()
 }
 
+// noteEncoding records the encoding of a shard and refuses two encodings in one file.
 func (l *Learner) noteEncoding(s shardText) error {
 	switch {
 	case s.encoding == "":
@@ -224,7 +236,7 @@ func (l *Learner) noteEncoding(s shardText) error {
 	return nil
 }
 
-// Merge adds o, whose rows follow those of l. o must not be used afterwards.
+// Merge adds o, whose rows follow those of l. It takes over parts of o, which must not be used afterwards.
 func (l *Learner) Merge(o *Learner) error {
 	if l.fingerprint() != o.fingerprint() {
 		return fmt.Errorf("learners of %s and %s have other columns or options: both must be of one table: %w", l.place,
@@ -243,7 +255,7 @@ func (l *Learner) Merge(o *Learner) error {
 	return nil
 }
 
-// fingerprint is equal for learners that can be merged.
+// fingerprint is equal for learners that can be merged: same columns, same options.
 func (l *Learner) fingerprint() [32]byte {
 	b, err := json.Marshal(struct {
 		Columns []string
@@ -255,7 +267,7 @@ func (l *Learner) fingerprint() [32]byte {
 	return sum256(b)
 }
 
-// Schema decides what every column is. Rows may be added afterwards.
+// Schema decides what every column is. It works on copies, so rows may be added afterwards.
 func (l *Learner) Schema() (*Schema, *Summary, error) {
 	if l.rows == 0 {
 		return nil, nil, inputError(l.place, "the table has columns but no rows")
@@ -276,17 +288,17 @@ func (l *Learner) Schema() (*Schema, *Summary, error) {
 	return s, sum, nil
 }
 
-// Learn reads a table once and decides how every column is used. Numbers are standardised, and text becomes levels.
-// Constant columns and texts that are nearly always different (names, identifiers) are left out.
+// Learn reads a table once and decides how every column is used. Numbers are standardised, and text becomes
+// levels. Constant columns and texts that are nearly always different (names, identifiers) are left out.
 //
-// Learn makes one [Learner] per leaf of the tree of the table's units (see [LeafUnits]) and merges them along the tree.
-// Learning the leaves on other machines therefore gives the same schema, bit for bit.
+// Learn makes one [Learner] per leaf of the tree of the table's units (see [LeafUnits]) and merges them along
+// the tree. Learning the leaves on other machines therefore gives the same schema, bit for bit.
 //
 // Memory does not depend on the number of rows. Learn holds
 //
 //   - one block of at most 1024 rows, 2²⁰ cells and 32 MiB of text, and one row of at most MaxLine bytes;
-//   - at most 128 MiB or 5 KiB per column, whichever is more, for counting texts; tables of more than 32 MiB need this
-//     again for each of up to three levels of the tree;
+//   - at most 128 MiB or 5 KiB per column, whichever is more, for counting texts; tables of more than 32 MiB
+//     need this again for each of up to three levels of the tree;
 //   - for each goroutine that parses a text format, two pieces of at most 256 KiB of text and their cells.
 func Learn(src Source, o LearnOptions) (*Schema, *Summary, error) {
 	l, err := NewLearner(src.Name(), src.Columns(), o)

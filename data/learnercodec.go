@@ -12,12 +12,14 @@ import (
 	"github.com/randfeat/randfeat/internal/seal"
 )
 
-// A learner is saved as a record of package seal. Its fingerprint covers columns and options, its counts are columns
-// and rows. In the body, texts follow their lengths, integers are varints and floats have eight bytes. Counted texts
-// are in increasing order, so that equal learners have equal bytes.
+// A learner is saved as a record of package seal. Its fingerprint covers columns and options; its counts are
+// the numbers of columns and rows. In the body, texts follow their lengths, integers are varints and floats
+// have eight bytes. Counted texts are in increasing order, so that equal learners have equal bytes.
+//
+// Version 2 is the only one that is read: learners are intermediate results of one computation, not archives.
 var learnerFormat = seal.Format{Magic: "randfeat learner\n", Version: 2, Counts: 2}
 
-// AppendBinary appends the learner to b.
+// AppendBinary appends the saved form of the learner to b.
 func (l *Learner) AppendBinary(b []byte) ([]byte, error) {
 	start := len(b)
 	b = learnerFormat.Begin(b, seal.Header{Fingerprint: l.fingerprint(),
@@ -45,11 +47,11 @@ func (l *Learner) AppendBinary(b []byte) ([]byte, error) {
 	return seal.Close(w.b, start), nil
 }
 
-// MarshalBinary is AppendBinary to nothing.
+// MarshalBinary is AppendBinary to an empty slice.
 func (l *Learner) MarshalBinary() ([]byte, error) { return l.AppendBinary(nil) }
 
-// UnmarshalBinary reads the form that AppendBinary writes. Damaged or impossible input and other versions are errors of
-// kind seal.ErrCorrupt. Memory is proportional to the length of b.
+// UnmarshalBinary reads the form that AppendBinary writes. Damaged or impossible input and other versions are
+// errors of kind seal.ErrCorrupt. Memory is proportional to the length of b.
 func (l *Learner) UnmarshalBinary(b []byte) error {
 	read, err := ReadLearner(b)
 	if err != nil {
@@ -59,7 +61,8 @@ func (l *Learner) UnmarshalBinary(b []byte) error {
 	return nil
 }
 
-// ReadLearner is the learner that AppendBinary wrote.
+// ReadLearner returns the learner that AppendBinary wrote. Beyond the checksum it verifies everything that
+// later code relies on: order, ranges, and that the counts of cells add up.
 func ReadLearner(b []byte) (*Learner, error) {
 	corrupt := func(format string, args ...any) error {
 		return fmt.Errorf("a saved learner of a schema: %s: %w", fmt.Sprintf(format, args...), seal.ErrCorrupt)
@@ -75,7 +78,8 @@ func ReadLearner(b []byte) (*Learner, error) {
 	if err := json.Unmarshal(options, &o); err != nil {
 		return nil, corrupt("%v", err)
 	}
-	if h.Counts[0] > uint64(min(len(r.b), maxFields)) { // a name takes a byte
+	// A name takes at least a byte, so the body bounds the allocation.
+	if h.Counts[0] > uint64(min(len(r.b), maxFields)) {
 		return nil, corrupt("%d columns in %d bytes", h.Counts[0], len(body))
 	}
 	columns := make([]string, h.Counts[0])
@@ -89,6 +93,7 @@ func ReadLearner(b []byte) (*Learner, error) {
 	if err != nil {
 		return nil, corrupt("%v", err)
 	}
+	// One state has one saved form. Options that were written differently would break comparisons of bytes.
 	if again, err := json.Marshal(l.o); err != nil || !bytes.Equal(again, options) || h.Flag != 0 {
 		return nil, corrupt("options that are written otherwise")
 	}
@@ -128,7 +133,7 @@ func (w *learnerWriter) text(t string) {
 	w.b = append(w.b, t...)
 }
 
-// flags packs truth values into a byte, the first lowest.
+// flags packs truth values into a byte, the first into the lowest bit.
 func (w *learnerWriter) flags(f ...bool) {
 	bits := byte(0)
 	for i, set := range f {
@@ -159,7 +164,7 @@ func (w *learnerWriter) spot(s spot) {
 	w.whole(s.row)
 }
 
-// octaves are their number, or maxOctaves+1 if they were too many, and each with its key.
+// octaves writes their number, or maxOctaves+1 if they were given up, and the key and moments of each.
 func (w *learnerWriter) octaves(o *octaves) {
 	if o.lost {
 		w.whole(maxOctaves + 1)
@@ -172,10 +177,10 @@ func (w *learnerWriter) octaves(o *octaves) {
 	}
 }
 
-// octaveKeys is more than the key of any number.
+// octaveKeys is added to keys to make them positive: keys lie between −1024 and 1024.
 const octaveKeys = 2048
 
-// odd are the cells that messages name.
+// odd returns the cells that messages name, in the order of the saved form.
 func (l *columnLearner) odd() []*oddCell {
 	out := []*oddCell{&l.word, &l.styles.differs}
 	for k := range l.bad {
@@ -246,7 +251,8 @@ func (w *learnerWriter) column(c *columnLearner) {
 	}
 }
 
-// learnerReader reads from the front of b. bad is set by impossible data; everything read afterwards is zero.
+// learnerReader reads from the front of b. Impossible data set bad; everything read afterwards is zero, so
+// callers check once at the end.
 type learnerReader struct {
 	b   []byte
 	bad bool
@@ -254,7 +260,8 @@ type learnerReader struct {
 
 func (r *learnerReader) whole() int64 {
 	v, n := binary.Uvarint(r.b)
-	// Half the range: sums of two do not overflow. One spelling for every number.
+	// Half of the range, so that sums of two do not overflow. The last byte of a longer varint must not be 0:
+	// each number has one form.
 	if n <= 0 || v > math.MaxInt64/2 || n > 1 && r.b[n-1] == 0 {
 		r.b, r.bad = nil, true
 		return 0
@@ -263,7 +270,7 @@ func (r *learnerReader) whole() int64 {
 	return int64(v)
 }
 
-// index is a number of shards or blocks.
+// index reads the number of a shard or a block, or a count that must fit an int.
 func (r *learnerReader) index() int {
 	n := r.whole()
 	if n > math.MaxInt32 {
@@ -303,7 +310,8 @@ func (r *learnerReader) moments() (m moments) {
 		return moments{}
 	}
 	f := r.float
-	// Mean and squares of numbers near the largest may have overflown, which Schema reports.
+	// Mean and squares of numbers near the largest float64 may have overflowed, which Schema reports; the range
+	// may not.
 	if m.mean, m.m2, m.min, m.max = f(), f(), f(), f(); !(m.min <= m.max) || m.m2 < 0 || math.IsInf(m.min, 0) ||
 		math.IsInf(m.max, 0) {
 		r.bad = true
@@ -327,7 +335,8 @@ func (r *learnerReader) spot() spot {
 	return spot{file: r.text(), unit: Unit{Shard: r.index(), Block: r.index()}, row: r.whole()}
 }
 
-// octaves reads those of at most n numbers.
+// octaves reads the octaves of at most n numbers and checks that they are sorted and that the ranges match the
+// keys.
 func (r *learnerReader) octaves(o *octaves, n int64) {
 	*o = octaves{}
 	size := r.index()
@@ -356,7 +365,8 @@ func (r *learnerReader) shard() shardKind {
 	return k
 }
 
-// column reads what column wrote; most is how many texts its counts may hold, -1 if it has none.
+// column reads the form that learnerWriter.column wrote; most is how many texts its counts may hold, -1 if it
+// has none.
 func (r *learnerReader) column(c *columnLearner, most int) {
 	c.missing, c.texts, c.bools, c.words = r.whole(), r.whole(), r.whole(), r.whole()
 	f := r.flags(8)
@@ -408,7 +418,8 @@ func (r *learnerReader) column(c *columnLearner, most int) {
 		r.bad = true
 	}
 	if f&32 == 0 {
-		r.bad = r.bad || most >= 0 && (c.role != asField || c.texts > 0) // only fields of many numbers stop counting
+		// Only fields with many distinct numbers stop counting.
+		r.bad = r.bad || most >= 0 && (c.role != asField || c.texts > 0)
 		return
 	}
 	n := newCounts(r.index())
@@ -428,7 +439,7 @@ func (r *learnerReader) column(c *columnLearner, most int) {
 		}
 		n.of[t], before = &count, t
 	}
-	// Without losses every cell has been counted, which the decisions rely on.
+	// Without losses every cell has been counted. The decisions of finish rely on it.
 	sum := n.long
 	for _, count := range n.of {
 		if sum += *count; sum < 0 {

@@ -6,25 +6,30 @@ import (
 	"io"
 )
 
-// lines cuts a stream into records of one or more lines, within bounded memory.
+// lines cuts a stream into records of one or more lines, within bounded memory. The current record is
+// buf[pos:pos+n]. It stays in place until next; extend, which adds a line, may move it to the front or to a
+// larger buffer.
+//
+// Usage: next, record, and extend while a quote is open. textReader also fills the struct directly, with a
+// whole piece of text as buf and eof set; then nothing is read.
 type lines struct {
 	in    input
 	r     io.Reader
 	c     io.Closer
-	limit int // bytes of one record
+	limit int // most bytes of one record
 
 	buf      []byte
-	pos, end int   // what has been read and not consumed
-	n        int   // length of the current record, at pos, without its line end
+	pos, end int   // buf[pos:end] has been read and not consumed
+	n        int   // length of the current record without its line end; -1: before the first
 	line     int64 // line number of the current record, from 1
 	span     int64 // lines of the current record
 	eof      bool
-	fail     error // what comes at the end instead of io.EOF
-	more     bool  // a record that goes on at the end is errMore
-	gone     int64 // bytes that have left buf, without a byte order mark
+	fail     error // reported after the last record instead of io.EOF
+	more     bool  // a record that is incomplete at the end gives errMore: the next piece has its rest
+	gone     int64 // bytes that have left buf, not counting a byte order mark
 }
 
-// consumed is how many bytes of text end with the current record and its line end.
+// consumed is the number of bytes of text up to the end of the current record, including its line end.
 func (l *lines) consumed() int64 { return l.gone + int64(min(l.pos+l.n+1, l.end)) }
 
 func newLines(in input, limit int) (*lines, error) {
@@ -71,7 +76,7 @@ func (l *lines) extend() error {
 	return nil
 }
 
-// find sets n to the first line end from offset from of the record on.
+// find sets n to the first line end at or after offset from of the record, or to the end of the input.
 func (l *lines) find(from int) error {
 	start := from
 	for {
@@ -83,6 +88,7 @@ func (l *lines) find(from int) error {
 			from = l.end - l.pos
 		}
 		if l.eof {
+			// A line that is too long is the better message: the failure may come from cutting it.
 			if l.fail != nil && l.end-l.pos > l.limit+1 {
 				return l.tooLong()
 			}
@@ -109,7 +115,8 @@ func (l *lines) tooLong() error {
 	return inputError(l.place(0), "a row of more than %d bytes: a quote that is not closed, too many columns, or not a text table", l.limit)
 }
 
-// fill reads more behind the current record, making room first.
+// fill reads more after the current record. It makes room first: by moving the record to the front, or by
+// doubling the buffer up to the limit of a record.
 func (l *lines) fill() error {
 	if l.end == len(l.buf) {
 		switch {
@@ -125,6 +132,7 @@ func (l *lines) fill() error {
 			l.buf = grown
 		}
 	}
+	// A reader may return 0 bytes without an error; io.ErrNoProgress after 100 times, as package bufio does.
 	for range 100 {
 		n, err := l.r.Read(l.buf[l.end:])
 		l.end += n
@@ -142,7 +150,7 @@ func (l *lines) fill() error {
 	return l.in.wrap(io.ErrNoProgress)
 }
 
-// record is the current one, without the carriage return before its line end.
+// record is the current record without the carriage return before its line end.
 func (l *lines) record() []byte {
 	b := l.buf[l.pos : l.pos+l.n]
 	if n := len(b); n > 0 && b[n-1] == '\r' {
@@ -151,7 +159,7 @@ func (l *lines) record() []byte {
 	return b
 }
 
-// place is file:line:column of byte off of the record.
+// place returns file:line:column of byte off of the record, both from 1. It takes time in proportion to off.
 func (l *lines) place(off int) string {
 	before := l.buf[l.pos:min(l.pos+off, l.end)]
 	line := l.in.before.lines() + l.line + int64(bytes.Count(before, []byte("\n")))

@@ -12,29 +12,30 @@ import (
 	"github.com/randfeat/randfeat/internal/quote"
 )
 
-// MarkColumns name columns that describe the rows themselves: weight, group and time. An empty name means none.
+// MarkColumns names columns that describe the rows themselves: weight, group and time. An empty name means
+// none.
 type MarkColumns struct {
-	Weight string // how much a row counts: a number, not negative
-	Group  string // what rows belong to, such as a patient or a customer: any text
-	Time   string // when a row came about: a number, or a date as a field may have it
+	Weight string // how much a row counts: a non-negative number
+	Group  string // rows that belong together, such as those of a patient or a customer: any text
+	Time   string // when a row was recorded: a number, or a date
 }
 
-// Names are the columns that are named.
+// Names returns the columns that are set.
 func (c MarkColumns) Names() []string {
 	return slices.DeleteFunc([]string{c.Weight, c.Group, c.Time}, func(n string) bool { return n == "" })
 }
 
-// Marks holds the values of the mark columns, one entry per row; a slice is nil if its column was not named. They stay
-// in memory: 8, 4 and 8 bytes per row.
+// Marks holds the values of the mark columns, one entry per row; a slice is nil if its column was not named.
+// They stay in memory: 8, 4 and 8 bytes per row.
 type Marks struct {
 	Weight []float64
 	Group  []uint32 // numbered in the order of their first rows
 	Groups int
-	Time   []float64 // days since 1970 of dates
+	Time   []float64 // dates as days since 1970
 }
 
-// ReadMarks reads the mark columns of a table in one pass. These are errors that name the place: a weight that is
-// missing, negative or not a number; a missing group or time; times that are neither all numbers nor all dates of one
+// ReadMarks reads the mark columns of a table in one pass. Errors name the place: a weight that is missing,
+// negative or not a number; a missing group or time; times that are neither all numbers nor all dates of one
 // form.
 func ReadMarks(src Source, c MarkColumns) (*Marks, error) {
 	m := new(Marks)
@@ -127,15 +128,16 @@ func ReadMarks(src Source, c MarkColumns) (*Marks, error) {
 	return m, nil
 }
 
-// timeReading reads a column in all ways that its cells so far allow: as numbers, and as dates of every order.
+// timeReading reads a column in all ways that its cells allow so far: as numbers, and as dates in every order.
+// A single pass decides.
 type timeReading struct {
-	ways [1 + len(dateOrders)][]float64
+	ways [1 + len(dateOrders)][]float64 // values by way: numbers, then the orders of dateOrders
 	not  [1 + len(dateOrders)]bool
 	// plain says that some date is not separated by points.
 	plain bool
 }
 
-// add reports whether some way is left.
+// add reads a cell and reports whether any way is left.
 func (r *timeReading) add(t []byte) bool {
 	left := false
 	for k := range r.ways {
@@ -163,8 +165,9 @@ func (r *timeReading) add(t []byte) bool {
 	return left
 }
 
-// values are those of the first way that is left: as numbers, with the year first, and by the rule of fields (dates.of)
-// with the month first, the day if all are separated by points.
+// values returns the values of the first way that is left: numbers, then dates with the year first. Between day
+// and month it follows the rule of fields (dates.of): month first, but day first if all dates are separated by
+// points.
 func (r *timeReading) values() []float64 {
 	order := []int{0, 1, 3, 2}
 	if !r.plain {
@@ -178,7 +181,7 @@ func (r *timeReading) values() []float64 {
 	return nil
 }
 
-// Keep are the marks of some rows, in order.
+// Keep returns the marks of the given rows, in order.
 func (m *Marks) Keep(rows []int64) *Marks {
 	if m == nil {
 		return nil

@@ -5,9 +5,9 @@ import (
 	"math"
 )
 
-// missingWords are texts that mean a missing value among numbers, truth values aside, and among dates, in any case of
-// their letters. In other columns they are levels like any text, which keeps what they tell: [DefaultMissing] are those
-// that never are.
+// missingWords are texts that mean a missing value in columns of numbers and dates, in any case. In other
+// columns they are levels like any text, because "unknown" may carry information there. [DefaultMissing] lists
+// the texts that are never levels.
 var missingWords = map[string]bool{"na": true, "n/a": true, "n.a.": true, "#n/a": true, "#na": true, "<na>": true,
 	"nan": true, "-nan": true, "nat": true, "nil": true, "null": true, "<null>": true, "none": true, "unknown": true,
 	"missing": true, "not available": true, "undefined": true, "-": true, "--": true, "---": true, ".": true,
@@ -15,7 +15,7 @@ var missingWords = map[string]bool{"na": true, "n/a": true, "n.a.": true, "#n/a"
 	"\\n": true, "0000-00-00": true, "0000-00-00 00:00:00": true, "00.00.0000": true, "00/00/0000": true,
 	"0000-00": true}
 
-// maxMissingWord is the length of the longest of them.
+// maxMissingWord is the length of the longest word, so that isMissingWord needs no allocation.
 const maxMissingWord = 19
 
 // isMissingWord reports whether a text means a missing value in a column of numbers or dates.
@@ -34,27 +34,28 @@ func isMissingWord(text []byte) bool {
 	return missingWords[string(buf[:len(text)])]
 }
 
-// unreadableBits are those of a NaN that no computation gives.
+// unreadableBits is a NaN with a payload that no computation produces.
 const unreadableBits = 0x7ff8_0000_0bad_ce11
 
-// unreadable returns the value that a reader gives for a text that is not a number in a column read as Number. It is a
-// NaN, like a missing value; IsUnreadable distinguishes the two.
+// unreadable returns the value that a reader stores for a text that is not a number, in a column read as
+// Number. It is a NaN, like a missing value; IsUnreadable distinguishes the two.
 func unreadable() float64 { return math.Float64frombits(unreadableBits) }
 
-// IsUnreadable reports whether v is [Unreadable].
+// IsUnreadable reports whether v stands for a text that could not be read as a number. Other NaNs are missing
+// values.
 func IsUnreadable(v float64) bool { return math.Float64bits(v) == unreadableBits }
 
-// oddText is the text of a cell that is unreadable, for messages.
+// oddText is the text of an unreadable cell, for messages.
 type oddText struct {
 	row  int
 	text string
 }
 
-// maxOdd is how many such texts of a column a block holds: messages are about the first.
+// maxOdd bounds these texts per column of a block: messages are about the first.
 const maxOdd = 64
 
-// AppendNumber appends a text to a column that is read as Number: a number, a missing value, or one that is
-// [Unreadable].
+// AppendNumber appends a text to a column that is read as Number: a number, a missing value, or a NaN that
+// [IsUnreadable] recognises. The column keeps the first unreadable texts for messages.
 func (c *Column) AppendNumber(text []byte) {
 	text = trimBlanks(text)
 	v, ok := number.Parse(text)
@@ -68,13 +69,13 @@ func (c *Column) AppendNumber(text []byte) {
 	c.Num = append(c.Num, v)
 }
 
-// AppendFrom appends number i of another column.
+// AppendFrom appends number i of another column, with its text if it is unreadable.
 func (c *Column) AppendFrom(from *Column, i int) {
 	c.takeOdd(from, i, i+1, len(c.Num))
 	c.Num = append(c.Num, from.Num[i])
 }
 
-// oddAt is the text of unreadable cell i, if it is known.
+// oddAt returns the text of unreadable cell i, if it was kept.
 func (c *Column) oddAt(i int) (text string, ok bool) {
 	for _, o := range c.odd {
 		if o.row == i {
@@ -84,7 +85,7 @@ func (c *Column) oddAt(i int) (text string, ok bool) {
 	return "", false
 }
 
-// takeOdd adds the texts of cells lo to hi of another column, which stand from to on here.
+// takeOdd copies the kept texts of cells lo to hi−1 of another column, which become cells to, to+1, … here.
 func (c *Column) takeOdd(from *Column, lo, hi, to int) {
 	for _, o := range from.odd {
 		if lo <= o.row && o.row < hi {

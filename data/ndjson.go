@@ -12,18 +12,19 @@ import (
 	"github.com/randfeat/randfeat/internal/quote"
 )
 
-// jsonSource is one flat JSON object per line: numbers, strings, true, false and null. The columns are the keys found
-// at the beginning of the file; a key that a row lacks is a missing value, a key that only a later row has is an error.
+// jsonSource is NDJSON: one flat JSON object per line, of numbers, strings, true, false and null. The columns
+// are the keys found in the sample. A key that a row lacks is a missing value; a key that occurs only after the
+// sample is an error, because the columns are already fixed.
 type jsonSource struct {
 	in      input
 	o       Options
 	columns []string
-	width   int // of the first row
+	width   int // bytes of the first row, to estimate rows per piece
 	blocks  *textBlocks
 }
 
 func newJSONSource(in input, sample []byte, whole bool, o Options) (Source, error) {
-	if !whole { // look at complete lines only, unless the first is longer than the sample
+	if !whole { // use complete lines only, unless the first line is longer than the sample
 		if i := bytes.LastIndexByte(sample, '\n'); i >= 0 {
 			sample = sample[:i+1]
 		} else if in.size < 0 {
@@ -39,8 +40,9 @@ func newJSONSource(in input, sample []byte, whole bool, o Options) (Source, erro
 	return newJSONSourceFrom(in, first, math.MaxInt, o)
 }
 
-// newJSONSourceFrom takes the columns from the first rows of another view of the input.
+// newJSONSourceFrom collects the columns from at most rows rows of first, another view of the input.
 func newJSONSourceFrom(in, first input, rows int, o Options) (Source, error) {
+	// JSON strings contain no raw line ends, so every line end is a boundary.
 	blocks, err := newTextBlocks(in, o, 0, func(text []byte, _ bool) (int, bool) {
 		end := bytes.IndexByte(text, '\n') + 1
 		if end == 0 {
@@ -88,7 +90,7 @@ func newJSONSourceFrom(in, first input, rows int, o Options) (Source, error) {
 				}
 				seen[string(key)] = true
 				s.columns = append(s.columns, string(key))
-				if len(s.columns) > o.MaxColumns { // the place takes time in proportion to the line
+				if len(s.columns) > o.MaxColumns { // test first: place takes time in proportion to the line
 					return checkWidth(l.place(at), len(s.columns), o.MaxColumns)
 				}
 			}
@@ -100,7 +102,8 @@ func newJSONSourceFrom(in, first input, rows int, o Options) (Source, error) {
 		if len(s.columns) == 0 {
 			return nil, inputError(l.place(0), "an object without keys")
 		}
-		// Every row has every column, so a new key in every row takes time and memory by the square of the file.
+		// Every row gets a cell for every column. New keys in every row would therefore take time and memory
+		// quadratic in the size of the file.
 		if all := n * len(s.columns); all > 1<<24 && cells < all/256 {
 			return nil, inputError(l.place(0), "%d different keys in %d rows of some %d: is a value written as a key? "+
 				"Give every row the same keys", len(s.columns), n, cells/n)
@@ -149,14 +152,14 @@ func (s *jsonSource) open(kinds []Kind) (*textReader, error) {
 	})
 }
 
-// jsonReader parses the objects of lines.
+// jsonReader parses one object per line.
 type jsonReader struct {
 	*lines
 	columns []string
 	want    []Kind
 	missing *missingSet
 	index   map[string]int
-	seen    []int64 // the last row, from 1, in which the key of a column came
+	seen    []int64 // last row, from 1, that had the key: finds duplicate and missing keys
 	row     int64
 	strict  bool
 }
@@ -179,7 +182,7 @@ func (r *jsonReader) parseRow(b *Block) error {
 func (r *jsonReader) parse(b *Block, p *lineScanner) error {
 	expect, row := 0, r.row
 	err := p.object(func(key, cell []byte, at, cellAt int) error {
-		j := expect // rows mostly have their keys in one order
+		j := expect // rows usually have their keys in one order, so try the next column before the map
 		if j >= len(r.columns) || string(key) != r.columns[j] {
 			var ok bool
 			if j, ok = r.index[string(key)]; !ok {
@@ -231,21 +234,21 @@ func (r *jsonReader) parse(b *Block, p *lineScanner) error {
 	return nil
 }
 
-// lineScanner reads the object of a line.
+// lineScanner reads the object of a line and reports errors with their place.
 type lineScanner struct {
 	jsonscan.Scanner
 	lines  *lines
-	nested bool // the value is an object or an array, which was passed over
+	nested bool // the value is an object or an array, which was skipped
 }
 
-// blank reports whether nothing is on the line.
+// blank reports whether nothing is left on the line.
 func (p *lineScanner) blank() bool {
 	p.Skip()
 	return p.Pos == len(p.Data)
 }
 
-// object reads the whole line as an object and passes every entry to f, with the positions of key and value. null and
-// nested values are nil. Both slices are valid until the next entry.
+// object reads the whole line as an object and passes every entry to f, with the offsets of key and value. null
+// and nested values are nil. key and value are valid until the next entry.
 func (p *lineScanner) object(f func(key, value []byte, keyAt, valueAt int) error) error {
 	err := p.Object(func(key []byte, keyAt int) error {
 		p.Skip()

@@ -16,16 +16,18 @@ import (
 	"strings"
 )
 
-// member is an array that gives columns of a table: a matrix, or a vector as one column.
+// member is an array that contributes columns to a table: a matrix, or a vector as one column. It keeps no open
+// file; stream opens it again for every reader.
 type member struct {
 	name   string // for messages
 	h      npy.Header
-	first  int // its first column of the table
+	first  int // number of its first column in the table
 	cols   int
-	size   int64
-	stream func() (stream, error) // from the header on
+	size   int64                  // bytes of the array with its header; -1: unknown
+	stream func() (stream, error) // opens it at the header
 }
 
+// newMember reads the header and checks the shape, and the size if it is known, before any data are read.
 func newMember(name string, size int64, open func() (stream, error)) (*member, error) {
 	s, err := open()
 	if err != nil {
@@ -44,7 +46,7 @@ func newMember(name string, size int64, open func() (stream, error)) (*member, e
 	default:
 		return nil, inputError(name, "an array of %s, want rows × columns or one column", npy.DimCount(len(h.Shape)))
 	}
-	m.h.Fortran = h.Fortran && m.cols > 1 // one column is the same in both orders
+	m.h.Fortran = h.Fortran && m.cols > 1 // one column is the same in both orders, and row order can be streamed
 	if m.cols == 0 {
 		return nil, inputError(name, "the array has no columns")
 	}
@@ -56,7 +58,7 @@ func newMember(name string, size int64, open func() (stream, error)) (*member, e
 	return m, nil
 }
 
-// arraySource is a table made of arrays with equal numbers of rows.
+// arraySource is a table made of arrays with equal numbers of rows, whose columns stand side by side.
 type arraySource struct {
 	name    string
 	members []*member
@@ -74,7 +76,8 @@ func newNPYSource(in input, o Options) (Source, error) {
 			return nil, err
 		}
 		if at, ok := c.(io.ReaderAt); ok {
-			if _, plain := r.(interface{ Peek(int) ([]byte, error) }); plain { // not compressed
+			// unzip returned its bufio.Reader: the file is not compressed.
+			if _, plain := r.(interface{ Peek(int) ([]byte, error) }); plain {
 				return struct {
 					io.Reader
 					io.ReaderAt
@@ -89,7 +92,7 @@ func newNPYSource(in input, o Options) (Source, error) {
 	}
 	size := int64(-1)
 	probe := open
-	if in.size < 0 { // a stream: the first opening must serve for the header and the data
+	if in.size < 0 { // a stream is opened once: keep what the header probe reads, and put it in front of the data
 		s, err := open()
 		if err != nil {
 			return nil, err
@@ -118,6 +121,7 @@ func newNPYSource(in input, o Options) (Source, error) {
 		return nil, err
 	}
 	m.stream = open
+	// The size of a compressed file says nothing about the array, so only a plain file can be checked now.
 	if in.size >= 0 {
 		if s, err := open(); err == nil {
 			if _, plain := s.(io.ReaderAt); plain {
@@ -137,7 +141,8 @@ func newNPYSource(in input, o Options) (Source, error) {
 		nil
 }
 
-// maxMembers bounds the arrays of an npz file.
+// maxMembers bounds the arrays of an npz file and the files of an archive, since each costs an open
+// decompressor.
 const maxMembers = 1 << 12
 
 func newNPZSource(in input, o Options) (Source, error) {
@@ -164,6 +169,7 @@ func newNPZSource(in input, o Options) (Source, error) {
 			if err != nil {
 				return nil, err
 			}
+			// The file is opened again for every reader, and may have been replaced in between.
 			if i >= len(z.File) || z.File[i].Name != f.Name {
 				c.Close()
 				return nil, inputError(in.name, "the file changed while it was read")
@@ -216,10 +222,10 @@ func (c closers) Close() error {
 func (s *arraySource) Name() string      { return s.name }
 func (s *arraySource) Columns() []string { return s.columns }
 
-// Integer reports whether column j is of integers.
+// Integer reports whether column j has an integer type; see [IsInteger].
 func (s *arraySource) Integer(j int) bool { return s.member(j).h.Dtype == npy.Int64 }
 
-// member is the array of column j.
+// member returns the array of column j.
 func (s *arraySource) member(j int) *member {
 	i, _ := slices.BinarySearchFunc(s.members, j, func(m *member, j int) int { return m.first + m.cols - 1 - j })
 	return s.members[i]
@@ -247,12 +253,13 @@ func (s *arraySource) Open(want []Kind) (Reader, error) {
 	return r, nil
 }
 
+// arrayReader reads the rows of all arrays in step.
 type arrayReader struct {
 	s     *arraySource
 	want  []Kind
 	parts []*memberReader
-	row   int // of the next block
-	first int // of the last block
+	row   int // first row of the next block
+	first int // first row of the last block
 	text  []byte
 }
 
@@ -277,7 +284,7 @@ func (r *arrayReader) Read(b *Block, max int) error {
 		}
 		return io.EOF
 	}
-	// Text from numbers takes at most 24 bytes a cell.
+	// A number takes at most 24 bytes as text, which bounds the text of the block before it is made.
 	n := min(max, r.s.rows-r.row, 1+maxBlockText/(24*len(r.s.columns)))
 	for _, p := range r.parts {
 		values, err := p.rows(r.row, n)
@@ -322,13 +329,15 @@ func (r *arrayReader) Read(b *Block, max int) error {
 	return nil
 }
 
-// memberReader reads rows of one array as float64, in the order of the file: by rows, or for Fortran order column by
-// column.
+// memberReader reads rows of one array as float64, in the order of the file: row by row, or column by column
+// for Fortran order, which needs random access.
 type memberReader struct {
 	*member
-	r      io.Reader
-	at     io.ReaderAt // for Fortran order
-	c      io.Closer
+	r  io.Reader
+	at io.ReaderAt // set for Fortran order only
+	c  io.Closer
+	// Buffers of the last rows: raw bytes, then the values in the type of the file, then as float64. ints keeps
+	// all 64 bits for text.
 	buf    []byte
 	f32    []float32
 	ints   []int64
@@ -352,7 +361,8 @@ func (p *memberReader) open() error {
 		p.at = io.NewSectionReader(at, p.h.Size, math.MaxInt64-p.h.Size)
 		return nil
 	}
-	// Compressed and column by column: the first row needs nearly all of it.
+	// Compressed and in column order: the first row already needs nearly all of the data, so hold all of it.
+	// The header has been checked, but the limit guards against a member that is longer than it says.
 	want := int64(p.h.Elements()) * int64(p.h.Width)
 	body, err := io.ReadAll(io.LimitReader(s, want+1))
 	if err == nil {
@@ -367,7 +377,7 @@ func (p *memberReader) open() error {
 	return nil
 }
 
-// rows are the values of n rows from row first on. They are valid until the next call.
+// rows returns the values of n rows starting at row first. They are valid until the next call.
 func (p *memberReader) rows(first, n int) ([]float64, error) {
 	count := n * p.cols
 	p.buf = slices.Grow(p.buf[:0], count*p.h.Width)[:count*p.h.Width]
@@ -416,7 +426,8 @@ func (p *memberReader) rows(first, n int) ([]float64, error) {
 	return p.values, nil
 }
 
-// atEnd checks that nothing follows the array, which also verifies the checksums of compressed files.
+// atEnd checks that nothing follows the array. Reading to the end also makes the decompressor verify its
+// checksum.
 func (p *memberReader) atEnd() error {
 	if p.at != nil {
 		return nil

@@ -16,9 +16,9 @@ import (
 	"github.com/randfeat/randfeat/internal/quote"
 )
 
-// CreateNPZ starts a table in an npz file, with one float64 array per column, under the column's name. All kinds must
-// be Number. The file stores one array after the other, so the columns are kept in a temporary file until Close. Memory
-// does not depend on the number of rows.
+// CreateNPZ starts a table in an npz file, with one float64 array per column, under the column's name. All
+// kinds must be Number. The format stores one array after the other, so the columns wait in a temporary file
+// until Close. Memory does not depend on the number of rows. The file appears at path only when Close succeeds.
 func CreateNPZ(path string, columns []string, kinds []Kind) (Writer, error) {
 	if len(columns) == 0 || len(columns) != len(kinds) || len(columns) > maxMembers {
 		return nil, fmt.Errorf("%s: %d columns of %d kinds to write, an npz file holds 1 to %d: %w", path, len(columns),
@@ -29,7 +29,7 @@ func CreateNPZ(path string, columns []string, kinds []Kind) (Writer, error) {
 			return nil, fmt.Errorf("%s: column %s is %v, an npz file holds numbers only: write CSV, NDJSON or Parquet",
 				path, quote.Short(columns[j]), k)
 		}
-		// Readers treat the name of a member as a path.
+		// Readers treat the name of a member as a path, so separators are refused.
 		if columns[j] == "" || strings.ContainsAny(columns[j], "/\\\x00") {
 			return nil, fmt.Errorf("%s: column %s cannot be the name of an array: rename it, or write CSV, NDJSON or Parquet", path, quote.Short(columns[j]))
 		}
@@ -46,12 +46,14 @@ func CreateNPZ(path string, columns []string, kinds []Kind) (Writer, error) {
 		file.Abort()
 		return nil, err
 	}
-	// Where an open file can be removed, nothing is left even by a kill.
+	// On Unix an open file can be removed, so that not even a killed process leaves it behind. Elsewhere Abort
+	// removes it.
 	removed := os.Remove(spool.Name()) == nil
 	return &npzWriter{path: path, columns: columns, kinds: kinds, file: file, spool: spool, removed: removed}, nil
 }
 
-// npzWriter spools blocks column by column.
+// npzWriter appends each block to the temporary file, column by column. Close copies the columns together:
+// column j of a block of n rows begins 8·j·n bytes into the block.
 type npzWriter struct {
 	path    string
 	columns []string
@@ -59,7 +61,7 @@ type npzWriter struct {
 	file    *localfile.File
 	spool   *os.File
 	removed bool
-	blocks  []int // rows of each
+	blocks  []int // rows of each block, in order
 	buf     []byte
 	err     error
 }

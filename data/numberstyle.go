@@ -8,17 +8,18 @@ import (
 	"unicode/utf8"
 )
 
-// The spellings of numbers beyond plain ones, with currency signs: [Field].Format. A percent sign after the style says
-// that the numbers are percentages: 6.1% and 6.1 are both 6.1.
+// The spellings of numbers beyond plain ones. [Field].Format stores them in models. All allow currency signs. A
+// percent sign after the style says that the numbers are percentages: 6.1% and 6.1 are both 6.1.
 const (
-	pointStyle = "1,234.5" // groups by commas, blanks or apostrophes
-	commaStyle = "1.234,5" // decimal comma; groups by points, blanks or apostrophes
-	// bareStyle is commaStyle of a column where no points group digits: in 3.125 the point is a decimal point.
+	pointStyle = "1,234.5" // groups separated by commas, blanks or apostrophes
+	commaStyle = "1.234,5" // decimal comma; groups separated by points, blanks or apostrophes
+	// bareStyle is commaStyle in a column where no points group digits: there the point in 3.125 is a decimal
+	// point.
 	bareStyle   = "1234,5"
 	percentSign = "%"
 )
 
-// isStyle reports whether a format is one of numbers.
+// isStyle reports whether a format is a style of numbers.
 func isStyle(format string) bool {
 	switch strings.TrimSuffix(format, percentSign) {
 	case pointStyle, commaStyle, bareStyle:
@@ -27,20 +28,22 @@ func isStyle(format string) bool {
 	return false
 }
 
-// styles are the numbers of a column as each style reads them. Cells with a percent sign have moments of their own, of
-// the numbers before the sign.
+// styles holds the statistics of a column's cells as each style reads them. Cells with a percent sign have
+// separate moments, of the number before the sign, because only the whole column tells whether percentages are
+// fractions.
 type styles struct {
 	n                      int64 // cells
 	point, comma           moments
 	pointShare, commaShare moments
 	grouped                bool    // points group digits in some cell, if commas are decimal
-	differs                oddCell // the first plain number that a decimal comma would make another number of
-	// wide are the numbers that are not plain, for their outliers
+	differs                oddCell // first plain number that reads differently with a decimal comma
+	// magnitudes of the numbers that are not plain, for outliers
 	pointWide, commaWide octaves
 }
 
-// add takes a cell; plain is its value if it is a plain number, else NaN. bare says that it is a number in its file,
-// which has no other reading. It reports in which styles the cell can be read.
+// add takes a cell. plain is its value if it is a plain number, else NaN. bare says that it is a number in its
+// file, so that it has no other reading. It reports in which styles the cell can be read, and whether decimal
+// commas would change a plain number.
 func (s *styles) add(text []byte, plain float64, bare bool) (point, comma, differs bool) {
 	s.n++
 	point, comma = !math.IsNaN(plain), !math.IsNaN(plain)
@@ -70,6 +73,7 @@ func (s *styles) add(text []byte, plain float64, bare bool) (point, comma, diffe
 	return point, comma, differs
 }
 
+// share adds v to the moments of percentages or of other numbers.
 func (s *styles) share(plain, share *moments, v float64, spelled spelling) {
 	if spelled.percent {
 		share.add(v)
@@ -91,29 +95,30 @@ func (s *styles) merge(o *styles) {
 	s.commaWide.merge(&o.commaWide)
 }
 
-// bad is how many cells cannot be read in each style.
+// bad returns how many cells each style cannot read.
 func (s *styles) bad() (point, comma int64) {
 	return s.n - s.point.n - s.pointShare.n, s.n - s.comma.n - s.commaShare.n
 }
 
-// tolerated reports whether so few of some cells cannot be read that the column keeps its type: at most one in twenty.
+// tolerated reports whether few enough cells are unreadable for a column to keep its type: at most one in
+// twenty.
 func tolerated(bad, cells int64) bool { return bad < cells && bad <= cells/20 }
 
-// styleReading is how a column of numbers is read.
+// styleReading is the chosen interpretation of a column of numbers.
 type styleReading struct {
 	comma  bool
 	m      moments
-	wide   []*octaves // of the numbers; nil: not known
+	wide   []*octaves // the numbers by magnitude; nil: unknown
 	bad    int64      // cells that cannot be read
-	both   bool       // there is another way, and nothing to tell which is meant
+	both   bool       // another style reads as many cells, and nothing decides between them
 	format string
-	// units says what percentages count as; empty: there are none
+	// units says how percentages count; empty: there are none
 	units string
 }
 
-// of returns the reading that leaves the fewest cells unread; ok is false if there are too many of them. Texts that
-// both styles read, as different numbers, are read in the usual style, that of the other columns (see usualStyle).
-// plain are the plain numbers of the column.
+// of returns the style that leaves the fewest cells unread; ok is false if it leaves too many. If both styles
+// read the cells, as different numbers, the usual style of the other columns decides (see usualStyle). plain
+// are the column's plain numbers by magnitude.
 func (s *styles) of(usual string, plain *octaves) (r styleReading, ok bool) {
 	badPoint, badComma := s.bad()
 	differ := s.comma.min != s.point.min || s.comma.max != s.point.max || s.comma.mean != s.point.mean ||
@@ -130,7 +135,7 @@ func (s *styles) of(usual string, plain *octaves) (r styleReading, ok bool) {
 		if !s.grouped {
 			r.format = bareStyle
 		}
-		if s.differs.sample != "" { // among the plain numbers are some that are read as others
+		if s.differs.sample != "" { // some plain numbers are read as other numbers, so plain does not hold them
 			r.wide = nil
 		}
 	}
@@ -140,7 +145,7 @@ func (s *styles) of(usual string, plain *octaves) (r styleReading, ok bool) {
 	switch {
 	case share.n == 0:
 	case r.m.n > 0 && r.m.min >= -1 && r.m.max <= 1 && (share.min < -1 || share.max > 1):
-		// 0.131 beside 6.1%: fractions, which percentages are turned into
+		// 0.131 beside 6.1%: the column holds fractions, and percentages become hundredths.
 		r.units = "fractions: 6.1% is 0.061"
 		r.wide = nil
 		hundredths := *share
@@ -155,7 +160,8 @@ func (s *styles) of(usual string, plain *octaves) (r styleReading, ok bool) {
 	return r, true
 }
 
-// usualStyle is the one that columns which can be read in one way only have in common; empty: none.
+// usualStyle returns the style that all unambiguous columns have in common; "" if there is none or they
+// disagree.
 func usualStyle(columns []*columnLearner) string {
 	point, comma := false, false
 	for _, l := range columns {
@@ -175,8 +181,8 @@ func usualStyle(columns []*columnLearner) string {
 	return pointStyle
 }
 
-// parseStyled reads a number such as 1,234.50, -1 234,5, $12, (1.20), 3.5 % or €-1.000 in a format of numbers. Where
-// the format is not one of percentages, a percentage is a hundredth.
+// parseStyled reads a number such as 1,234.50, -1 234,5, $12, (1.20), 3.5 % or €-1.000 in a format of numbers.
+// If the format is not one of percentages, a percentage is divided by 100.
 func parseStyled(b []byte, format string) (v float64, ok bool) {
 	base := strings.TrimSuffix(format, percentSign)
 	v, spelled, ok := scanStyled(b, base != pointStyle)
@@ -186,13 +192,15 @@ func parseStyled(b []byte, format string) (v float64, ok bool) {
 	return v, ok
 }
 
-// spelling is what a number had beside its digits.
+// spelling describes the signs that a number had beside its digits.
 type spelling struct {
 	percent bool
-	points  bool // that group digits
+	points  bool // points group digits
 }
 
-// scanStyled reads a number with groups of digits, a currency, a percent sign or parentheses, which mean a minus.
+// scanStyled reads a number with groups of digits, a currency, a percent sign, or parentheses, which mean a
+// minus. It copies the digits and the decimal point to out and lets the plain parser convert them, so a styled
+// number has the same bits as a plain one. Groups must have three digits, except the first.
 func scanStyled(b []byte, comma bool) (v float64, s spelling, ok bool) {
 	var buf [32]byte
 	out := buf[:0]
@@ -202,7 +210,7 @@ func scanStyled(b []byte, comma bool) (v float64, s spelling, ok bool) {
 		point, style = ',', commaStyle
 	}
 	parentheses, closed := false, false
-	digits, group, groups, since := 0, rune(0), 0, 0 // since: digits since the last group sign, or before the first
+	digits, group, groups, since := 0, rune(0), 0, 0 // since: digits since the last group sign, or from the start
 	fraction, ended := false, false
 	for i := 0; i < len(b); {
 		r, n := utf8.DecodeRune(b[i:])
@@ -238,7 +246,8 @@ func scanStyled(b []byte, comma bool) (v float64, s spelling, ok bool) {
 			fraction = true
 			out = append(out, '.')
 		case digits > 0 && !fraction && !ended && next && isGroup(r, style) && (group == 0 || group == r):
-			if groups == 0 && (since > 3 || out[0] == '0') || groups > 0 && since != 3 { // 0,125 is no 125
+			// 0,125 is not 125: a first group does not begin with 0.
+			if groups == 0 && (since > 3 || out[0] == '0') || groups > 0 && since != 3 {
 				return 0, s, false
 			}
 			group, groups, since = r, groups+1, 0

@@ -8,12 +8,13 @@ import (
 	"github.com/randfeat/randfeat/internal/stable"
 )
 
-// octaves are the moments of numbers, apart for every power of four in size: few enough to hold, and enough to leave
-// out numbers that are far from all others. Which numbers fall into which does not depend on how a table is cut.
+// octaves holds the moments of numbers, separately for every power of four in magnitude and for each sign: few
+// enough to hold, and enough to leave out numbers far from all others. The class of a number depends on the
+// number alone, not on how a table is cut.
 type octaves struct {
-	of   []octave // by increasing value
-	last int      // the one that was added to last
-	lost bool     // there were more than maxOctaves: of is empty
+	of   []octave // by increasing key
+	last int      // index of the last one used: neighbouring rows often share it
+	lost bool     // there were more than maxOctaves; of is empty
 }
 
 type octave struct {
@@ -21,10 +22,10 @@ type octave struct {
 	m   moments
 }
 
-// maxOctaves bounds the memory of a column. Numbers of one kind have some 20.
+// maxOctaves bounds the memory of a column. Numbers of one kind have about 20.
 const maxOctaves = 128
 
-// octaveKey grows with v.
+// octaveKey is the exponent of v in base 4, with the sign of v. It increases with v.
 func octaveKey(v float64) int {
 	if v == 0 {
 		return 0
@@ -50,7 +51,7 @@ func (o *octaves) add(v float64) {
 	o.of[o.last].m.add(v)
 }
 
-// find is the place of a key, which gets one unless there are too many.
+// find returns the index of a key. It inserts the key, or gives up on all octaves if there are too many.
 func (o *octaves) find(key int) int {
 	i, ok := slices.BinarySearchFunc(o.of, key, func(a octave, key int) int { return cmp.Compare(a.key, key) })
 	if ok {
@@ -79,18 +80,20 @@ func (o *octaves) merge(p *octaves) {
 	}
 }
 
-// A number is a gross outlier if three conditions hold: its distance from the middle is at least grossGap times the
-// largest distance of all others; these are at least 99 % of the numbers (or all but one); and the standard deviation
-// with the outliers is more than grossScale times the one without. After standardising, such a column would be constant
-// except for its outliers. Heavy tails have no such gap: of two million incomes the largest is a few times the next.
+// A number is a gross outlier if three conditions hold: its distance from the middle is at least grossGap times
+// the largest distance of all others; these are at least 99 % of the numbers (or all but one); and the standard
+// deviation with the outliers is more than grossScale times the one without. After standardising, such a column
+// would be constant except for its outliers. Heavy tails have no such gap: of two million incomes the largest
+// is a few times the next.
 const (
 	grossGap   = 100
 	grossScale = 5
 	grossRows  = 20
 )
 
-// gross is the moments of the numbers without gross outliers; ok is false if there are none. all are the moments of
-// all numbers, which parts hold.
+// gross returns the moments of the numbers without gross outliers; ok is false if there are none. all are the
+// moments of all numbers, and parts together hold the same numbers by octave. It works on whole octaves: it
+// orders them by their distance from the middle one and drops the farthest while the gap is large enough.
 func gross(all moments, parts []*octaves) (core moments, ok bool) {
 	if all.n < grossRows || parts == nil {
 		return core, false
@@ -106,7 +109,7 @@ func gross(all moments, parts []*octaves) (core moments, ok bool) {
 	for _, o := range sum.of {
 		n += o.m.n
 	}
-	if n != all.n { // some numbers are not among them
+	if n != all.n { // some numbers are in no octave
 		return core, false
 	}
 	for i, o := range sum.of {
@@ -114,13 +117,15 @@ func gross(all moments, parts []*octaves) (core moments, ok bool) {
 			middle = i
 		}
 	}
-	// Where half of the numbers are equal, as in counts that are mostly zero, distances from the middle mean nothing.
+	// If half of the numbers are equal, as in counts that are mostly zero, distances from the middle mean
+	// nothing.
 	if m := sum.of[middle].m; m.min == m.max {
 		return core, false
 	}
 	c := sum.of[middle].m.mean
 	far := func(m moments) float64 { return max(math.Abs(m.min-c), math.Abs(m.max-c)) }
-	near := func(m moments) float64 { return min(math.Abs(m.min-c), math.Abs(m.max-c)) } // c is in none but the middle
+	// c lies in no octave but the middle one.
+	near := func(m moments) float64 { return min(math.Abs(m.min-c), math.Abs(m.max-c)) }
 	order := slices.Clone(sum.of)
 	stable.Sort(order, func(a, b octave) int {
 		return cmp.Or(cmp.Compare(far(a.m), far(b.m)), cmp.Compare(a.key, b.key))
@@ -139,10 +144,11 @@ func gross(all moments, parts []*octaves) (core moments, ok bool) {
 		return core, false
 	}
 	order = order[:keep]
+	// Merge in the order of keys, so that the bits do not depend on the sort above.
 	stable.Sort(order, func(a, b octave) int { return cmp.Compare(a.key, b.key) })
 	for _, o := range order {
 		core.merge(o.m)
 	}
 	scale := all.scale()
-	return core, !(scale <= grossScale*core.scale()) // also if the squares overflowed
+	return core, !(scale <= grossScale*core.scale()) // the negation also accepts squares that overflowed
 }

@@ -14,83 +14,97 @@ import (
 	"github.com/randfeat/randfeat/internal/par"
 )
 
-// textReader reads the rows of a text format on several goroutines. The text is cut after line ends into pieces, which
-// are decoded and parsed concurrently and returned in order. Only three things pass from a piece to the next: the
-// number of its first line, the encoding while it is undecided, and the beginning of a record that continues there.
+// textReader reads the rows of a text format on several goroutines and returns them in order. It works in three
+// stages:
 //
-// Plain files and memory are read piece by piece too. A stream or a compressed file is read by one goroutine, which
-// only copies and decompresses.
+//  1. take cuts the text after line ends into pieces of about size bytes. It runs on one goroutine at a time.
+//  2. work decodes and parses a piece, on any goroutine.
+//  3. Read hands out the rows of the pieces in order.
+//
+// A piece depends on its predecessor in three ways only: the number of its first line, the encoding while it is
+// undecided, and the beginning of a record that continues from it. These travel in a link over the channels
+// prev and next. par.Stream guarantees that the predecessor's work has begun, so waiting for its link cannot
+// deadlock; work sends a link even when it panics.
+//
+// Plain files and memory are read piece by piece inside work. A stream or a compressed file is read inside
+// take, by one goroutine, which only copies and decompresses.
+//
+// The result does not depend on the number of goroutines or on the size of pieces: tests compare both.
 type textReader struct {
 	in      input
 	columns []string
 	want    []Kind
 	make    func(*lines) rows
 	quotes  *quotes // nil: every line is a record
-	limit   int     // bytes of a record
+	limit   int     // most bytes of a record
 
 	r     io.Reader
-	at    io.ReaderAt // instead of r: every piece is read by who parses it
-	off   int64       // of the next piece there
+	at    io.ReaderAt // set instead of r if the input can be read anywhere: work reads its own piece
+	off   int64       // offset of the next piece
 	c     io.Closer
-	alone bool   // one goroutine
-	size  int    // bytes of a piece, at least
-	tail  []byte // read, and after the last piece
-	prev  chan link
+	alone bool      // one worker: pieces are parsed in order, and the parser itself finds where records end
+	size  int       // least bytes of a piece
+	tail  []byte    // read from r after the last piece; with at, memory for mark
+	prev  chan link // holds the link for the next piece to be taken
 	begun bool
-	held  atomic.Int64 // bytes in pieces
-	stop  atomic.Bool  // a piece has failed: those behind it will not be asked for
+	held  atomic.Int64 // bytes in pieces that have not been handed out, bounds memory
+	stop  atomic.Bool  // a piece has failed: the ones after it will not be needed
 
 	pieces par.Stream[piece]
-	now    *piece // whose rows are handed out
+	now    *piece // the piece whose rows are being handed out
 	row    int64
-	starts []int64 // line of each row of the last block
+	starts []int64 // line of each row of the last block, for Where
 }
 
-// rows parses the records of lines, one by one; io.EOF is after the last.
+// rows parses the records of lines, one per call; io.EOF comes after the last.
 type rows interface {
 	parseRow(b *Block) error
 }
 
-// link is what a piece passes to the next one. A piece waits for the link of its predecessor only if it needs it.
+// link is what a piece passes to the next one. work receives it as late as possible and sends the next one as
+// early as possible, because the chain of links is the sequential part.
 type link struct {
-	line     int64         // of the first line of the text, or of rest
+	line     int64         // number of the first line of the text, or of rest
 	encoding *textEncoding // nil: all text so far is ASCII
-	skip     int           // bytes of text before the first row
-	rest     []byte        // a record that has begun and is inside quotes; nil: none
-	over     bool          // nothing follows
+	skip     int           // bytes of text still to be skipped before the first row
+	rest     []byte        // the beginning of a record that is inside quotes; nil: none
+	over     bool          // nothing follows: an error or the end of the input
 }
 
-// piece is some consecutive lines.
+// piece is a run of consecutive lines and, after work, the rows in them. par.Stream reuses pieces, so all
+// fields are set again by take and work.
 type piece struct {
 	raw   []byte // as read
-	off   int64  // in the file, where it is still to be read
-	text  []byte // memory of what is not parsed in raw
+	off   int64  // offset in the file, if work is to read it
+	text  []byte // memory for decoded text; UTF-8 is parsed in raw
 	first bool
 	last  bool
-	fail  error // what ended the reading behind raw, on the last piece
+	fail  error // the error that ended reading after raw; on the last piece only
 	prev  chan link
 	next  chan link
-	told  bool // it has its link
+	told  bool // its link has been sent
 
 	lines  lines
 	rows   rows
 	block  Block
 	starts []int64
-	err    error // behind the rows of the block
-	given  int   // rows that have been handed out
+	err    error // the error after the rows of the block
+	given  int   // rows already handed out
 }
 
-// pieceBytes is the size of a piece: a few tenths of a millisecond of work. Wide rows make it larger, so that columns
-// have some rows; maxPieceBytes bounds that, since a byte can become a cell of 24.
+// pieceBytes is the size of a piece: a few tenths of a millisecond of work, so that passing it between
+// goroutines costs little. Wide rows make pieces larger, so that columns have some rows each. maxPieceBytes
+// bounds that, because one byte of text can become a cell of 24 bytes.
 const (
 	pieceBytes    = 64 << 10
 	maxPieceBytes = 256 << 10
 	pieceRows     = 64
-	// piecesEach is how many pieces of a file every goroutine gets at least, so that all end at about the same time.
+	// piecesEach is the least number of pieces of a file for each goroutine, so that all finish at about the
+	// same time.
 	piecesEach = 8
 )
 
-// newTextReader begins behind skip bytes of text. width is about the length of a row.
+// newTextReader starts after skip bytes of text. width is the approximate length of a row in bytes.
 func newTextReader(in input, o Options, columns []string, want []Kind, q *quotes, skip, width int,
 	make func(*lines) rows) (*textReader, error) {
 	t := &textReader{in: in, columns: columns, want: want, make: make, quotes: q, limit: o.MaxLine}
@@ -109,6 +123,8 @@ func newTextReader(in input, o Options, columns []string, want []Kind, q *quotes
 	if o.piece > 0 {
 		t.size = o.piece
 	}
+	// in.encoding is nil for text that has been checked before. Text that cannot be cut before it is decoded is
+	// decoded by one goroutine.
 	if in.encoding == nil {
 		t.in.encoding = new(encodingState)
 		t.in.encoding.is.Store(trustedText)
@@ -120,6 +136,7 @@ func newTextReader(in input, o Options, columns []string, want []Kind, q *quotes
 		t.in.encoding = new(encodingState)
 		t.in.encoding.is.Store(trustedText)
 	}
+	// A window of four pieces per goroutine keeps all busy while the oldest piece is parsed and handed out.
 	window := 1
 	if t.alone = workers == 1; !t.alone {
 		window = 4 * workers
@@ -130,7 +147,7 @@ func newTextReader(in input, o Options, columns []string, want []Kind, q *quotes
 	return t, nil
 }
 
-// chain is a channel that a link is in.
+// chain returns a channel that already contains a link.
 func chain(l link) chan link {
 	c := make(chan link, 1)
 	c <- l
@@ -142,10 +159,10 @@ func (t *textReader) Where(i int) string {
 	return fmt.Sprintf("%s:%d", t.in.name, t.in.before.lines()+t.starts[i])
 }
 
-// QuickWhere reports whether Where need not count lines.
+// QuickWhere serves [QuickWhere]: it reports whether Where can answer without counting lines.
 func (t *textReader) QuickWhere() bool { return t.in.before.quick() }
 
-// lineEnds is how many there are, once all rows have been read.
+// lineEnds returns the number of line ends, once all rows have been read: the last link counts them.
 func (t *textReader) lineEnds() int64 {
 	l := <-t.prev
 	t.prev <- l
@@ -166,6 +183,8 @@ func (t *textReader) Read(b *Block, most int) error {
 			if t.now.err != nil {
 				return t.now.err
 			}
+			// The piece is done: release its share of the bound, and let par.Stream reuse it at the next call
+			// of Next.
 			t.held.Add(-int64(len(t.now.raw)))
 			t.now = nil
 		}
@@ -184,11 +203,11 @@ func (t *textReader) Read(b *Block, most int) error {
 	return nil
 }
 
-// give appends rows of the piece to a block, up to most.
+// give moves rows of the current piece to a block, at most most.
 func (t *textReader) give(b *Block, most int) {
 	p := t.now
 	lo, hi := p.given, min(p.block.Rows, p.given+most)
-	if b.text+p.block.text >= maxBlockText { // which row fills the block?
+	if b.text+p.block.text >= maxBlockText { // near the bound: find the row that fills the block
 		for hi = lo; hi < min(p.block.Rows, p.given+most) && !b.Full(); hi++ {
 			for j := range p.block.Cols {
 				if c := &p.block.Cols[j]; c.Text != nil {
@@ -197,7 +216,7 @@ func (t *textReader) give(b *Block, most int) {
 			}
 		}
 	} else if lo == 0 {
-		b.text += p.block.text // perhaps more than is taken now, far from the bound
+		b.text += p.block.text // may count rows that are not taken now, but the bound is far away
 	}
 	for j := range b.Cols {
 		from, to := &p.block.Cols[j], &b.Cols[j]
@@ -213,7 +232,7 @@ func (t *textReader) give(b *Block, most int) {
 				to.Bare = append(to.Bare, from.Bare[lo:min(hi, len(from.Bare))]...)
 			}
 			to.Text = append(to.Text, from.Text[lo:hi]...)
-			p.block.arena = nil // the texts are in it
+			p.block.arena = nil // b's texts point into the arena from now on: the piece must not reuse it
 		}
 	}
 	t.starts = append(t.starts, p.starts[lo:hi]...)
@@ -221,11 +240,11 @@ func (t *textReader) give(b *Block, most int) {
 	p.given = hi
 }
 
-// slowBytes: a stream that delivers less per read has a slow writer, so its rows are passed on without waiting for
-// more.
+// slowBytes: a stream that delivers less per read has a slow writer. Its rows are passed on without waiting for
+// a full piece, so that a user of a pipe sees results at once.
 const slowBytes = 1 << 12
 
-// take reads the next piece.
+// take cuts off the next piece and connects it to the chain of links.
 func (t *textReader) take(p *piece) par.Took {
 	if t.stop.Load() {
 		return par.NoItem
@@ -256,11 +275,12 @@ func (t *textReader) take(p *piece) par.Took {
 	return par.Item
 }
 
-// mark finds where the next piece ends, by looking for a line end behind its size.
+// mark finds the end of the next piece: the first line end at or after its size. It reads only a little there;
+// work reads the piece itself.
 func (t *textReader) mark(p *piece, e *textEncoding, unit, longest int) {
 	from := t.off + int64(t.size/unit*unit)
 	least := from
-	if t.in.size > t.off && from >= t.in.size { // the end of the file, if it is what it was
+	if t.in.size > t.off && from >= t.in.size { // the end of the file, if its size has not changed
 		from = t.off + (t.in.size-1-t.off)/int64(unit)*int64(unit)
 	}
 	if cap(t.tail) == 0 {
@@ -289,7 +309,7 @@ func (t *textReader) mark(p *piece, e *textEncoding, unit, longest int) {
 	p.raw = slices.Grow(p.raw[:0], int(from-p.off))[:from-p.off]
 }
 
-// fetch reads a piece that was marked.
+// fetch reads a piece that mark has cut off.
 func (t *textReader) fetch(p *piece) {
 	n, err := t.at.ReadAt(p.raw, p.off)
 	if n < len(p.raw) { // the file has changed
@@ -301,11 +321,11 @@ func (t *textReader) fetch(p *piece) {
 	}
 }
 
-// read reads the next piece from a stream; slow says that its writer is the slower one.
+// read reads the next piece from a stream; slow reports that the stream is the bottleneck.
 func (t *textReader) read(p *piece, e *textEncoding, longest int) (slow bool) {
 	buf := append(p.raw[:0], t.tail...)
 	t.tail = t.tail[:0]
-	want, cut := len(buf)+t.size, 0 // in what is left there is no line end
+	want, cut := len(buf)+t.size, 0 // tail holds no line end, so it is all part of the next line
 	for idle := 0; ; {
 		if len(buf) >= want || slow {
 			if cut = e.lineEnd(buf); cut > 0 {
@@ -342,12 +362,21 @@ func (t *textReader) read(p *piece, e *textEncoding, longest int) (slow bool) {
 	return slow
 }
 
-// work decodes and parses a piece.
+// work decodes and parses a piece:
+//
+//  1. Read it, if take did not, and decode it. Decoding waits for the link only if this is the first text
+//     beyond ASCII.
+//  2. Find where its last complete record ends, for both possibilities, quotes open or closed at its start,
+//     until the link arrives and says which.
+//  3. Send the next link: the unfinished record, if any, goes with it.
+//  4. Parse the complete records. This is most of the work and no longer delays other pieces.
+//
+// With one worker, step 2 is skipped: the parser finds the end, and the link follows the parsing.
 func (t *textReader) work(p *piece) {
 	p.block.reset(0, t.want)
 	p.starts = p.starts[:0]
 	defer func() {
-		if !p.told { // a panic: the next piece would wait for ever
+		if !p.told { // a panic: without a link the next piece would wait forever
 			p.tell(link{over: true})
 		}
 	}()
@@ -366,15 +395,15 @@ func (t *textReader) work(p *piece) {
 	if p.first && t.in.before == nil {
 		text = bytes.TrimPrefix(text, []byte(bom))
 	}
-	over := p.last || wrong != "" // it is parsed to its end, whatever that is
+	over := p.last || wrong != "" // nothing follows, so the text is parsed to its end, whatever that is
 	scan := func(inside bool) (int, bool) {
 		if over {
 			return len(text), false
 		}
 		return t.quotes.scan(text, inside)
 	}
-	// Where records end is found before it is known what comes before, for both cases, so that the next piece waits for
-	// as little as possible.
+	// Scan both ways before knowing what comes before, so that the next piece waits as little as possible. Stop
+	// as soon as the link is there.
 	var ends [2]int
 	var still [2]bool
 	scanned := 0
@@ -390,6 +419,7 @@ func (t *textReader) work(p *piece) {
 			scanned++
 		}
 	}
+	// Text after an error or the end is dropped; pass that on.
 	if await(); before.over {
 		p.tell(*before)
 		return
@@ -403,7 +433,7 @@ func (t *textReader) work(p *piece) {
 		after.skip = before.skip - skip
 		after.line += int64(bytes.Count(text[:skip], []byte("\n")))
 		text = text[skip:]
-		scanned = 0
+		scanned = 0 // the scans covered text that is now skipped
 	}
 	line := after.line
 	state := 0
@@ -416,12 +446,15 @@ func (t *textReader) work(p *piece) {
 	end := ends[state]
 	if t.alone { // the parser finds it
 		end, still[state] = len(text), false
-	} else if end < 0 && len(before.rest)+len(text) > t.limit+1 { // too long, or wrong before
+	} else if end < 0 && len(before.rest)+len(text) > t.limit+1 {
+		// The record is too long, or the quotes before are wrong: let the parser report it.
 		over, end, still[state] = true, len(text), false
 	}
 	after.over = over
 	after.line += int64(bytes.Count(before.rest, []byte("\n")) + bytes.Count(text, []byte("\n")))
-	if end < 0 { // no record ends here
+	if end < 0 { // no record ends here: pass everything on
+		// Copies: text may lie in raw, which the next user of this piece overwrites. append to before.rest
+		// grows it geometrically, so a record over many pieces costs linear time.
 		after.line, after.rest = line, append(before.rest, text...)
 		p.tell(after)
 		return
@@ -450,20 +483,22 @@ func (t *textReader) work(p *piece) {
 	}
 }
 
-// tell gives the next piece its link.
+// tell sends the link to the next piece. The channel has room for one, so it never blocks.
 func (p *piece) tell(l link) {
 	p.told = true
 	p.next <- l
 }
 
-// carry leaves the beginning of a record to the next piece.
+// carry leaves the beginning of a record to the next piece. It copies the record, because the piece's memory is
+// reused, with room for the rest of it.
 func (l *link) carry(record []byte) {
 	l.rest = append(make([]byte, 0, 2*len(record)), record...)
 	l.line -= int64(bytes.Count(record, []byte("\n")))
 }
 
-// decode returns the text of a piece and its encoding, or nil if the text is ASCII and the encoding is undecided. so
-// returns the encoding of the text before, and may have to wait for it. An error refers to the bytes after the text.
+// decode returns the text of a piece and its encoding, nil if the text is ASCII and the encoding is still
+// undecided. so returns the encoding of the text before; it may have to wait for the predecessor. wrong
+// describes the invalid bytes after the text.
 func (t *textReader) decode(p *piece, so func() *textEncoding) (text []byte, e *textEncoding, wrong string) {
 	e = t.in.encoding.is.Load()
 	end := p.last && p.fail == nil
@@ -472,6 +507,8 @@ func (t *textReader) decode(p *piece, so func() *textEncoding) (text []byte, e *
 		if i == len(p.raw) {
 			return p.raw, nil, ""
 		}
+		// Another piece may have decided meanwhile, but only the predecessor's decision counts: the first text
+		// beyond ASCII in file order decides, at any number of goroutines.
 		if e = so(); e == nil {
 			if !end && !utf8.FullRune(p.raw[i:]) {
 				return p.raw[:i], nil, ""
@@ -489,7 +526,8 @@ func (t *textReader) decode(p *piece, so func() *textEncoding) (text []byte, e *
 	return text, e, wrong
 }
 
-// parse appends the rows of the lines of a piece to its block.
+// parse appends the rows of the piece to its block. An error stops the reader: rows before it are still handed
+// out.
 func (t *textReader) parse(p *piece) {
 	if p.rows == nil {
 		p.rows = t.make(&p.lines)
@@ -503,6 +541,7 @@ func (t *textReader) parse(p *piece) {
 		switch {
 		case err == io.EOF:
 			return
+		// The record continues in the next piece; drop the cells that were parsed of it.
 		case err == errMore:
 			p.block.truncate(p.block.Rows)
 			p.err = err
@@ -519,10 +558,11 @@ func (t *textReader) parse(p *piece) {
 	}
 }
 
-// trustedText is UTF-8 that need not be checked.
+// trustedText is UTF-8 that need not be checked again, such as the output of a decoder.
 var trustedText = &textEncoding{name: utf8Text.name}
 
-// cuts reports whether text can be cut behind line ends before it is decoded.
+// cuts reports whether text can be cut after the byte '\n' before it is decoded. Undecided text may still
+// become the assumed encoding, so that must allow it.
 func (s *encodingState) cuts() bool {
 	e := s.is.Load()
 	if e == nil {
@@ -531,7 +571,7 @@ func (s *encodingState) cuts() bool {
 	return e.table == nil || e.table.DecodeByte('\n') == '\n'
 }
 
-// lineEnd is the place behind the last line end of raw text, 0 if there is none.
+// lineEnd returns the offset after the last line end of raw text, 0 if there is none.
 func (e *textEncoding) lineEnd(raw []byte) int {
 	if e == nil || e.order == nil {
 		return bytes.LastIndexByte(raw, '\n') + 1
@@ -544,7 +584,8 @@ func (e *textEncoding) lineEnd(raw []byte) int {
 	return 0
 }
 
-// firstLineEnd is the place behind the first line end of raw text that begins at a character, 0 if there is none.
+// firstLineEnd returns the offset after the first line end of raw text that begins at a character, 0 if there
+// is none.
 func (e *textEncoding) firstLineEnd(raw []byte) int {
 	if e == nil || e.order == nil {
 		return bytes.IndexByte(raw, '\n') + 1
@@ -557,7 +598,7 @@ func (e *textEncoding) firstLineEnd(raw []byte) int {
 	return 0
 }
 
-// asciiPrefix is the number of bytes before the first that is not ASCII.
+// asciiPrefix returns the number of bytes before the first that is not ASCII, 32 at a time.
 func asciiPrefix(b []byte) int {
 	i := 0
 	const high = 0x8080808080808080

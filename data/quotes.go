@@ -2,20 +2,21 @@ package data
 
 import "bytes"
 
-// quotes is where quotes open and close fields of delimited text.
+// quotes finds the ends of records in delimited text without parsing the fields. Only quotes matter: outside of
+// them every line end ends a record. A nil *quotes means that quotes have no meaning.
 type quotes struct{ delim byte }
 
-// scan goes from quote to quote, just as the parser takes them: one opens a field only where a field begins, and is an
-// ordinary character in others. Where the parser will refuse a record it does not matter what follows. The text begins
-// at a line and ends behind one; end is the end of the last whole record in it, -1 if none ends there, and still says
-// that quotes are open behind it.
+// scan follows the quotes exactly as the parser does: a quote opens a field only where a field begins, and is
+// an ordinary character elsewhere. If the parser will refuse a record, the result does not matter. The text
+// begins at a line and ends with a line end; inside says that it begins inside quotes. end is the end of the
+// last complete record, -1 if no record ends in the text, and still reports that quotes are open after it.
 func (q *quotes) scan(text []byte, inside bool) (end int, still bool) {
 	if q == nil {
 		return len(text), false
 	}
-	from, record := 0, 0 // where it was last outside of quotes, and the record of that place begins
+	from, record := 0, 0 // the last position outside quotes, and where its record begins
 	if inside {
-		record = -1
+		record = -1 // -1: the record began before this text
 		var ok bool
 		if from, ok = q.closed(text, 0); from < 0 {
 			return -1, true
@@ -46,7 +47,8 @@ func (q *quotes) scan(text []byte, inside bool) (end int, still bool) {
 	}
 }
 
-// opens reports whether a field begins behind before, which is outside of quotes: blanks may precede it.
+// opens reports whether a field begins after the text before, which lies outside quotes. Blanks may precede the
+// quote.
 func (q *quotes) opens(before []byte) bool {
 	if q.delim == ' ' {
 		n := len(before)
@@ -59,8 +61,8 @@ func (q *quotes) opens(before []byte) bool {
 	return i < 0 || before[i] == q.delim || before[i] == '\n'
 }
 
-// closed is the place behind the quote that closes a field that begins before from, -1 if there is none, and whether
-// the field ends there.
+// closed returns the position after the quote that closes a field opened before from, -1 if there is none. ok
+// reports whether the field ends there; otherwise the parser refuses the record.
 func (q *quotes) closed(text []byte, from int) (int, bool) {
 	for {
 		k := bytes.IndexByte(text[from:], '"')

@@ -9,36 +9,46 @@ import (
 	"strings"
 )
 
-// reading is a column of texts and numbers as numbers or times.
+// reading is the interpretation of a column whose cells are numbers or times: the kind and format of its field,
+// and the statistics of the cells under that interpretation.
 type reading struct {
 	kind   FieldKind
-	format string
+	format string // number style or date order; empty: plain numbers
 	clock  bool
 	m      moments
-	wide   []*octaves // of the values, for their outliers; nil: not known
-	bad    int64      // cells that cannot be read
+	wide   []*octaves // the values by magnitude, to find outliers; nil: unknown, so no outliers are cut off
+	bad    int64      // cells that this interpretation cannot read
 	first  oddCell    // the first of them
-	both   bool       // there is another way to read it
-	units  string     // what percentages count as
-	sample string     // a value that is not plain
+	both   bool       // another interpretation reads as many cells, and nothing decides between them
+	units  string     // how percentages count, as words for a note; empty: there are none
+	sample string     // an example for notes: a value that is not a plain number
 }
 
-// cells is the number of cells with a value, if the column is one of numbers or times.
+// cells is the number of cells with a value if the column holds numbers or times: words such as "unknown" do
+// not count.
 func (l *columnLearner) cells() int64 { return l.numbers.n + l.texts - l.words }
 
-// missed is how many rows have no value then.
+// missed is the number of missing values under an interpretation that cannot read bad cells: empty cells, words
+// that mean missing, and the unreadable ones.
 func (l *columnLearner) missed(bad int64) int64 { return l.missing + l.words + bad }
 
-// reading is the column as numbers or times; ok is false if it holds levels, truth values or words. A column keeps its
-// type if at most one in twenty of its cells cannot be read. It does not if two or more of these texts come again and
-// all values can be levels: then they are levels that happen to be mostly numbers.
+// reading interprets the column as numbers or times; ok is false if it holds levels, truth values or words. It
+// works in three steps:
+//
+//  1. Choose between plain numbers, decimal points with groups, and decimal commas (see styles.of).
+//  2. Prefer dates if they leave no more cells unread.
+//  3. Reject the interpretation if more than one cell in twenty cannot be read (see tolerated), or if two or
+//     more of the unreadable texts repeat while all values fit into maxLevels levels. Such a column holds
+//     levels that happen to be mostly numbers.
+//
+// usual is the number style of the other columns, which decides ambiguous ones.
 func (l *columnLearner) reading(usual string, maxLevels int) (r reading, ok bool) {
 	cells := l.cells()
 	if cells <= 0 || l.boolean() {
 		return r, false
 	}
 	plain := reading{kind: Numeric, m: l.numbers, wide: []*octaves{&l.wide}}
-	if l.styles.n != cells { // of a format that holds numbers
+	if l.styles.n != cells { // the format has typed numbers: cells were not read as text
 		return plain, l.texts == 0
 	}
 	style, styled := l.styles.of(usual, &l.wide)
@@ -50,9 +60,11 @@ func (l *columnLearner) reading(usual string, maxLevels int) (r reading, ok bool
 			plain.sample = l.styles.differs.sample
 		}
 	case l.texts == 0:
+	// The style reads texts as numbers that plain parsing does not, so it is the interpretation.
 	case styled && l.styles.point.n+l.styles.pointShare.n > l.numbers.n:
 		plain = reading{kind: Numeric, format: style.format, m: style.m, wide: style.wide, both: style.both,
 			units: style.units, bad: style.bad, first: l.bad[0], sample: l.sample}
+	// All numbers are plain; the texts among them are unreadable.
 	default:
 		plain.bad, plain.first = style.bad, l.bad[0]
 	}
@@ -66,13 +78,14 @@ func (l *columnLearner) reading(usual string, maxLevels int) (r reading, ok bool
 	return r, ok && !(r.bad > 0 && l.codes(r, maxLevels))
 }
 
-// dated is the column as times of an order.
+// dated is the interpretation as times in date order k.
 func (l *columnLearner) dated(k int) reading {
 	return reading{kind: Time, format: dateOrders[k], clock: l.dates.clock, m: l.dates.days[k],
 		wide: []*octaves{&l.dates.wide[k]}, bad: l.cells() - l.dates.days[k].n, first: l.bad[2+k], sample: l.sample}
 }
 
-// codes reports whether the cells that cannot be read are levels: see reading.
+// codes reports whether the unreadable cells are levels: at least two of them repeat, and all values fit into
+// maxLevels. It needs exact counts; without them the column stays numeric.
 func (l *columnLearner) codes(r reading, maxLevels int) bool {
 	if l.counts == nil || !l.counts.exact() || len(l.counts.of) > maxLevels {
 		return false
@@ -86,14 +99,16 @@ func (l *columnLearner) codes(r reading, maxLevels int) bool {
 	return again > 1
 }
 
-// reads reports whether a text is a value.
+// reads reports whether a text is a value under this interpretation. It uses the parser of the encoder, so
+// learning and encoding agree.
 func (r *reading) reads(text []byte) bool {
 	f := Field{Kind: r.kind, Format: r.format}
 	_, ok := f.valueAt(&Column{Text: [][]byte{text}}, 0)
 	return ok
 }
 
-// field is the field of a column that is read so. Gross outliers do not count in its mean and scale.
+// field returns the field of an interpretation and the number of gross outliers, which do not count in its mean
+// and scale.
 func (l *columnLearner) field(r reading) (f Field, outliers int64) {
 	f = Field{Name: l.name, Kind: r.kind, Format: r.format, Clock: r.clock, Mean: r.m.mean, Scale: r.m.scale(),
 		Missing: l.missed(r.bad) > 0, Range: &[2]float64{r.m.min, r.m.max}}
@@ -104,7 +119,7 @@ func (l *columnLearner) field(r reading) (f Field, outliers int64) {
 	return f, outliers
 }
 
-// name describes the values.
+// name is the plural for messages.
 func (r *reading) name() string {
 	if r.kind == Time {
 		return "dates"
@@ -112,7 +127,7 @@ func (r *reading) name() string {
 	return "numbers"
 }
 
-// notes say how a column was read. f is its field.
+// notes tells the user how a column was read: its format, unreadable cells, and outliers. f is its field.
 func (l *columnLearner) notes(r reading, f *Field, outliers int64, note func(string, ...any)) {
 	what := map[FieldKind]string{Numeric: "numbers", Time: "times"}[r.kind]
 	units := ""
@@ -144,14 +159,16 @@ func (l *columnLearner) notes(r reading, f *Field, outliers int64, note func(str
 	}
 }
 
-// strictError is the first cell that keeps a column from being one of numbers or dates altogether.
+// strictError reports the first unreadable cell, for LearnOptions.Strict.
 func (l *columnLearner) strictError(r reading) error {
 	return columnError(r.first.at.String(), l.name, ErrUnreadable, "column %s is %s, where %d other values are %s: "+
 		"correct it, or name the column as categorical", quote.Short(l.name), r.first.sample, r.m.n, r.name())
 }
 
-// relearn returns field f of another schema with the statistics of these rows; ok is false if they have fewer than two
-// values. What the rows cannot determine stays as in f.
+// relearn computes the statistics of field f of another schema from these rows. The kind of the field and
+// everything that the rows cannot determine stay as in f. ok is false if the rows give no information: no
+// value, or a single value without missing cells, which is then returned as constant. Weight is reset, because
+// it was learned together with the old scale.
 func (l *columnLearner) relearn(f Field, maxLevels, tracked int) (out Field, constant string, ok bool) {
 	out = f
 	out.Weight = 0
@@ -175,6 +192,8 @@ func (l *columnLearner) relearn(f Field, maxLevels, tracked int) (out Field, con
 		}
 		return out, "", true
 	case Boolean:
+		// The rows hold other values than truth values. Fitting a part of a table must not fail, so f stays as
+		// it is.
 		if l.texts > 0 && !l.boolean() {
 			return out, "", true
 		}
@@ -209,7 +228,7 @@ func (l *columnLearner) relearn(f Field, maxLevels, tracked int) (out Field, con
 	return learned, "", true
 }
 
-// as is the column as the numbers or times of a field; ok is false if that cannot be told.
+// as interprets the column like field f; ok is false if the statistics do not determine that.
 func (l *columnLearner) as(f Field) (r reading, ok bool) {
 	if f.Kind == Time {
 		return l.dated(slices.Index(dateOrders[:], f.Format)), true
@@ -222,6 +241,8 @@ func (l *columnLearner) as(f Field) (r reading, ok bool) {
 	share := l.styles.pointShare
 	r.m, r.wide = l.styles.point, []*octaves{&l.wide, &l.styles.pointWide}
 	if base != pointStyle {
+		// Some plain number with a point would read differently under decimal commas, and the bare style reads
+		// it plainly; the sums mixed both.
 		if base == bareStyle && l.styles.differs.sample != "" {
 			return r, false
 		}
@@ -230,7 +251,7 @@ func (l *columnLearner) as(f Field) (r reading, ok bool) {
 			r.wide = nil
 		}
 	}
-	if share.n > 0 && base == f.Format {
+	if share.n > 0 && base == f.Format { // fractions, some spelled as percentages: the moments cannot be combined
 		return r, false // fractions among which some are percentages
 	}
 	r.m.merge(share)
@@ -242,7 +263,7 @@ func finiteScale(f Field) bool {
 	return !math.IsNaN(f.Mean) && !math.IsInf(f.Mean, 0) && f.Scale > 0 && !math.IsInf(f.Scale, 0)
 }
 
-// finishLike is finish for columns whose kinds are those of o.Like.
+// finishLike is finish for LearnOptions.Like: the kinds of the columns come from another schema.
 func finishLike(place string, learners []*columnLearner, rows int64, o LearnOptions, tracked int) (*Schema, *Summary,
 	error) {
 	like := o.Like
@@ -271,7 +292,7 @@ func finishLike(place string, learners []*columnLearner, rows int64, o LearnOpti
 		}
 		sum.Columns = append(sum.Columns, cs)
 	}
-	if len(s.Fields) == 0 { // too few rows to tell any column
+	if len(s.Fields) == 0 { // too few rows to learn any column: use the fields of the other schema unchanged
 		out := *like
 		out.Fields = slices.Clone(like.Fields)
 		for i := range out.Fields {
@@ -292,5 +313,5 @@ func (s *Schema) setConstant(name, value string) {
 	s.Constants[name] = value
 }
 
-// short is a number with four digits.
+// short formats a number with four significant digits, for notes.
 func short(v float64) string { return fmt.Sprintf("%.4g", v) }

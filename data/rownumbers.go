@@ -6,23 +6,24 @@ import (
 	"strings"
 )
 
-// sequence detects whether the numbers of a column count its rows: each is one more than the one before. They may start
-// again at the beginning of a file.
+// sequence detects whether the numbers of a column merely count its rows: each is one more than the previous
+// one. The count may restart at the beginning of a file. Parts can be merged, so it works for tables learned in
+// pieces.
 type sequence struct {
 	n           int64
 	first, last float64
-	starts      bool // the first is that of a file
+	starts      bool // the first cell begins a file
 	broken      bool
 }
 
-// add takes the next cell, NaN if it is no number; starts says that it is the first of a file.
+// add takes the next cell, NaN if it is no number; starts says that it is the first cell of a file.
 func (s *sequence) add(v float64, starts bool) {
 	if !s.broken {
 		s.merge(&sequence{n: 1, first: v, last: v, starts: starts, broken: math.IsNaN(v)})
 	}
 }
 
-// merge adds the cells behind, which o has seen.
+// merge appends the cells that o has seen, which follow those of s.
 func (s *sequence) merge(o *sequence) {
 	switch {
 	case o.n == 0 && !o.broken:
@@ -39,7 +40,8 @@ func (s *sequence) merge(o *sequence) {
 	}
 }
 
-// leastNumbered is how many rows tell that a column numbers them.
+// leastNumbered is the number of rows from which a counting column is believed to number rows. In fewer rows,
+// 1, 2, 3 may well be data.
 const leastNumbered = 10
 
 // numbers reports whether the column is 0, 1, 2, … or 1, 2, 3, … in all rows.
@@ -47,9 +49,10 @@ func (s *sequence) numbers(rows int64) bool {
 	return !s.broken && s.n == rows && rows >= leastNumbered && (s.first == 0 || s.first == 1)
 }
 
-// sketch estimates the number of distinct values by their smallest hashes (Bar-Yossef et al. 2002, "Counting distinct
-// elements in a data stream", algorithm 2). The result does not depend on how the table is cut.
-type sketch struct{ least []uint64 } // increasing
+// sketch estimates the number of distinct values by their smallest hashes (Bar-Yossef et al. 2002, "Counting
+// distinct elements in a data stream", algorithm 2). A set of smallest hashes does not depend on order or on
+// how the table is cut, so merged sketches are identical.
+type sketch struct{ least []uint64 } // the sketchSize smallest hashes, increasing
 
 const sketchSize = 256
 
@@ -81,7 +84,8 @@ func (s *sketch) merge(o *sketch) {
 	}
 }
 
-// distinct is the estimate, with a standard error of 6 % beyond sketchSize.
+// distinct returns the estimate, exact below sketchSize and with a standard error of about 6 % (1/√sketchSize)
+// beyond.
 func (s *sketch) distinct() float64 {
 	if len(s.least) < sketchSize {
 		return float64(len(s.least))
@@ -89,11 +93,12 @@ func (s *sketch) distinct() float64 {
 	return (sketchSize - 1) / (float64(s.least[sketchSize-1]) / (1 << 64))
 }
 
-// IsIdentifier reports whether a column is named like an identifier, such as id, customer_id or PassengerId. The
-// numbers in such a column name things and are not quantities.
+// IsIdentifier reports whether a column is named like an identifier, such as id, customer_id or PassengerId.
+// Numbers in such a column name things and are not quantities.
 func IsIdentifier(name string) bool { return identifierName(name) }
 
-// identifierName reports whether a column is named as identifiers are: id, customer_id, PassengerId.
+// identifierName reports whether a column is named like an identifier: id, customer_id, PassengerId. The
+// lower-case letter before Id or ID keeps words such as PAID out.
 func identifierName(name string) bool {
 	if n := len(name); n > 2 && (name[n-2:] == "Id" || name[n-2:] == "ID") && name[n-3]-'a' <= 'z'-'a' {
 		return true
@@ -114,8 +119,8 @@ func nameWords(name string) []string {
 	})
 }
 
-// timeName reports whether a column that counts rows by its name counts time, or is the x of a function: such numbers
-// mean something.
+// timeName reports whether the name of a column says that it counts time, or is the x of a function. Such
+// numbers carry information even if they number the rows.
 func timeName(name string) bool {
 	for _, w := range nameWords(name) {
 		switch w {
@@ -128,8 +133,8 @@ func timeName(name string) bool {
 	return false
 }
 
-// indexName reports whether column j is named as data frames name their index when they are written: not at all,
-// __index_level_0__, Unnamed: 0. A column without a name is c1 here.
+// indexName reports whether column j has a name that data frames give to their index when they write it: none,
+// __index_level_0__, Unnamed: 0. Here a column without a name is called c1.
 func indexName(columns []string, j int) bool {
 	name := columns[j]
 	if strings.HasPrefix(name, "__index_level_") || strings.HasPrefix(name, "Unnamed: ") {

@@ -14,50 +14,52 @@ import (
 	"github.com/randfeat/randfeat/internal/quote"
 )
 
-// FieldKind says how a column becomes numbers.
+// FieldKind says how a column becomes encoded columns.
 type FieldKind string
 
 // The kinds of field.
 const (
 	Numeric     FieldKind = "numeric"     // one standardised column
-	Boolean     FieldKind = "boolean"     // the same of true (1) and false (0)
-	Categorical FieldKind = "categorical" // one column per level, and one for all others
-	// elapsed days, standardised, and sine and cosine of the year, the week and, if Clock, the day
+	Boolean     FieldKind = "boolean"     // one standardised column of 1 for true and 0 for false
+	Categorical FieldKind = "categorical" // one column per level and one for all others, or a [Code]
+	// elapsed days, standardised, and the sine and cosine of the year, the week and, if Clock is set, the day
 	Time FieldKind = "time"
-	// 128 columns of hashed words and runs of three letters, a vector of length 2
+	// 128 columns of hashed words and three-letter runs, a vector of length 2
 	Words FieldKind = "text"
 )
 
-// Field is a column that a model reads.
+// Field is a column that a model reads. It is part of the model file: its JSON form is a stable format.
 type Field struct {
 	Name string    `json:"name"`
 	Kind FieldKind `json:"kind"`
-	// Format is how numbers are spelled, if they are not plain: 1,234.5, 1.234,5, or 1234,5 where no points group
-	// digits, each with a % behind it if they are percentages (6.1% and 6.1 are both 6.1, not 0.061). For times it is
-	// year-month-day, day-month-year or month-day-year.
+	// Format is the spelling of numbers that are not plain: 1,234.5, 1.234,5, or 1234,5 where no points group
+	// digits. A trailing % says that the numbers are percentages (6.1% and 6.1 are both 6.1, not 0.061). For
+	// times it is the order year-month-day, day-month-year or month-day-year.
 	Format string  `json:"format,omitempty"`
-	Clock  bool    `json:"clock,omitempty"` // time: there are times of day
-	Mean   float64 `json:"mean,omitempty"`  // numeric and time (days since 1970): of the values present
-	// numeric and time: their standard deviation (divided by n), 1 if they are all equal
+	Clock  bool    `json:"clock,omitempty"` // time: some values have a time of day
+	Mean   float64 `json:"mean,omitempty"`  // numeric and time (days since 1970): mean of the values present
+	// numeric and time: the standard deviation (divided by n), 1 if all values are equal
 	Scale float64 `json:"scale,omitempty"`
-	// values were missing when the schema was learned: they get an indicator column
+	// values were missing in training: they get an indicator column
 	Missing bool     `json:"missing,omitempty"`
 	Levels  []string `json:"levels,omitempty"` // categorical: most frequent first
-	// categorical: there were further levels when the schema was learned, which count as other
+	// categorical: training had more levels than are listed; they count as other
 	Other bool `json:"other,omitempty"`
-	// Code of a categorical field says how its levels become numbers; empty: one column per level.
+	// Code of a categorical field says how its levels become numbers; empty means one column per level.
 	Code Code `json:"code,omitempty"`
-	// Table holds the columns of one level after the other, and Prior those of an unknown level, of counts and means.
+	// Table holds the encoded columns of each level, one level after the other, for counts and means. Prior
+	// holds the columns of an unknown level.
 	Table []float64 `json:"table,omitempty"`
 	Prior []float64 `json:"prior,omitempty"`
-	// numeric and time: the least and the greatest value when the schema was learned; nil if unknown, as in files of
-	// version 1
+	// numeric and time: the smallest and the largest value in training; nil if unknown, as in files of version
+	// 1
 	Range *[2]float64 `json:"range,omitempty"`
-	// Clip are the least and the greatest value that count: those beyond are taken for the nearest. It is set where a
-	// few values were so far from all others that the mean and scale are those of the others.
+	// Clip holds the smallest and the largest value that count: values beyond are replaced by the nearest of
+	// the two. It is set if training had gross outliers (see grossGap); Mean and Scale then describe the other
+	// values.
 	Clip *[2]float64 `json:"clip,omitempty"`
-	// Weight multiplies all encoded columns of the field, whatever its kind: how much it counts in distances. 0 means
-	// 1.
+	// Weight multiplies all encoded columns of the field, so it says how much the field counts in distances. 0
+	// means 1.
 	Weight float64 `json:"weight,omitempty"`
 }
 
@@ -84,48 +86,50 @@ func (f *Field) Width() int { return f.width() }
 // Target is a column that a model predicts.
 type Target struct {
 	Name    string   `json:"name"`
-	Classes []string `json:"classes,omitempty"` // in increasing order; empty for regression
-	Format  string   `json:"format,omitempty"`  // regression: how numbers are spelled, as that of a field
+	Classes []string `json:"classes,omitempty"` // in increasing order; empty means regression
+	Format  string   `json:"format,omitempty"`  // regression: spelling of the numbers, as in [Field]
 	Mean    float64  `json:"mean,omitempty"`    // regression
 	Scale   float64  `json:"scale,omitempty"`   // regression: standard deviation, 1 if constant
 }
 
-// Schema is a model's description of the tables it reads. Columns are found by name.
+// Schema describes the tables that a model reads. Columns are found by name, so their order in a table is free.
+// A schema is immutable once an [Encoder] uses it.
 type Schema struct {
 	Fields  []Field  `json:"fields"`
 	Targets []Target `json:"targets,omitempty"`
-	IDs     []string `json:"ids,omitempty"` // carried to the predictions, if present
-	// known, allowed and not used: constant columns and those the user excluded
+	IDs     []string `json:"ids,omitempty"` // carried to the predictions if present
+	// known, allowed and not used: constant columns, and columns that the user excluded
 	Ignored []string `json:"ignored,omitempty"`
-	// Constants are the values of ignored columns that had one only.
+	// Constants maps ignored constant columns to their value, so that a [Watch] can report a change.
 	Constants map[string]string `json:"constants,omitempty"`
-	// Encoding is that of the text the schema was learned from, if it was not UTF-8. It is a guess for later tables;
-	// levels and classes here are UTF-8.
+	// Encoding of the text that the schema was learned from, if it was not UTF-8. It is only a guess for later
+	// tables; levels and classes in the schema are UTF-8.
 	Encoding string `json:"encoding,omitempty"`
 }
 
-// Bounds on a schema that comes from a file.
+// Bounds on a schema that comes from a file. Encoded rows are allocated by width, so a forged schema must not
+// be able to ask for more than 2²⁴ columns.
 const (
 	maxFields      = 1 << 20
 	maxWidth       = 1 << 24
 	maxSchemaBytes = 256 << 20
 )
 
-// ErrSchema marks a schema that cannot be used and a table that does not fit its schema; errors.As with *[SchemaError]
-// tells what is wrong.
+// ErrSchema marks a schema that cannot be used and a table that does not fit its schema. Use errors.As with
+// *[SchemaError] to get the detail.
 var ErrSchema = errors.New("schema")
 
-// SchemaError says what is wrong with a schema, or with the columns of a table that should fit it. The remedy is apart,
-// because a caller may know a better one.
+// SchemaError says what is wrong with a schema, or with the columns of a table that should fit it. The remedy
+// is separate, because a caller may know a better one, such as the name of a flag.
 type SchemaError struct {
 	Detail string
 	Remedy string // empty: none
 }
 
-// Error is ErrSchema with the text.
+// Error returns the text with the prefix of ErrSchema.
 func (e *SchemaError) Error() string { return ErrSchema.Error() + ": " + e.Text() }
 
-// Text is what is wrong and, where there is one, the remedy.
+// Text returns the detail and the remedy, if there is one.
 func (e *SchemaError) Text() string {
 	if e.Remedy == "" {
 		return e.Detail
@@ -140,7 +144,7 @@ func schemaError(format string, args ...any) error {
 	return &SchemaError{Detail: fmt.Sprintf(format, args...)}
 }
 
-// Width is the number of encoded columns.
+// Width is the number of encoded columns of all fields.
 func (s *Schema) Width() int {
 	n := 0
 	for i := range s.Fields {
@@ -149,7 +153,7 @@ func (s *Schema) Width() int {
 	return n
 }
 
-// Names are the encoded columns: age, age missing, sex=M, sex=other.
+// Names returns the names of the encoded columns, such as age, age missing, sex=M, sex=other.
 func (s *Schema) Names() []string {
 	names := make([]string, 0, s.Width())
 	for _, f := range s.Fields {
@@ -182,7 +186,8 @@ func (s *Schema) Names() []string {
 	return names
 }
 
-// Validate checks everything that the methods rely on.
+// Validate checks everything that the methods rely on: unique names, finite statistics, formats and codes that
+// fit their kinds, and the bounds above. The encoder does not check again.
 func (s *Schema) Validate() error {
 	if n := len(s.Fields) + len(s.Targets) + len(s.IDs) + len(s.Ignored); n > maxFields {
 		return schemaError("%d columns, the limit is %d", n, maxFields)
@@ -207,6 +212,7 @@ func (s *Schema) Validate() error {
 		if err := name(f.Name); err != nil {
 			return err
 		}
+		// The negated comparison also refuses NaN.
 		if !(f.Weight >= 0) || !dense.IsFinite(f.Weight) {
 			return schemaError("column %s has the weight %g, want a positive number", quote.Short(f.Name), f.Weight)
 		}
@@ -281,6 +287,7 @@ func (s *Schema) Validate() error {
 			}
 		}
 	}
+	// Every constant column is also an ignored one.
 	ignored := 0
 	for _, n := range s.Ignored {
 		if _, ok := s.Constants[n]; ok {
@@ -327,7 +334,8 @@ func checkDistinct(column, what string, texts []string) error {
 	return nil
 }
 
-// UnmarshalJSON is strict: unknown keys, trailing data and anything that Validate refuses are errors.
+// UnmarshalJSON reads a schema strictly: unknown keys, trailing data and anything that Validate refuses are
+// errors. Unknown keys may change the meaning of a field, so a newer file must not pass for an older one.
 func (s *Schema) UnmarshalJSON(b []byte) error {
 	if len(b) > maxSchemaBytes {
 		return schemaError("%d bytes of JSON, the limit is %d", len(b), maxSchemaBytes)
@@ -360,7 +368,9 @@ func (s *Schema) Digest() string {
 	return hex.EncodeToString(sum[:])
 }
 
-// moments are the count, mean, sum of squared deviations and range of numbers, updated one by one (Welford 1962).
+// moments holds the count, mean, sum of squared deviations and range of numbers, updated one at a time (Welford
+// 1962). The result depends on the order in the last bits, so every part of a table is added in row order and
+// parts are merged along one tree.
 type moments struct {
 	n        int64
 	mean, m2 float64
@@ -374,12 +384,12 @@ func (m *moments) add(v float64) {
 	}
 	d := v - m.mean
 	m.mean += d / float64(m.n)
-	m.m2 += float64(d * (v - m.mean)) // not fused, for the same bits on every processor
+	m.m2 += float64(d * (v - m.mean)) // never fused, for the same bits on every processor
 	m.min, m.max = min(m.min, v), max(m.max, v)
 }
 
-// merge adds the moments of other numbers: Chan, Golub and LeVeque 1979 (Updating formulae and a pairwise algorithm for
-// computing sample variances), (2.1).
+// merge adds the moments of other numbers: Chan, Golub and LeVeque 1979 (Updating formulae and a pairwise
+// algorithm for computing sample variances), equation (2.1).
 func (m *moments) merge(o moments) {
 	switch {
 	case o.n == 0:
@@ -396,7 +406,8 @@ func (m *moments) merge(o moments) {
 	m.min, m.max = min(m.min, o.min), max(m.max, o.max)
 }
 
-// scale is the standard deviation, or 1 if all values are equal.
+// scale is the standard deviation (divided by n), or 1 if all values are equal, so that dividing by it is
+// always safe.
 func (m *moments) scale() float64 {
 	if m.n == 0 || m.min == m.max {
 		return 1

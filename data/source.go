@@ -16,39 +16,42 @@ import (
 // Format is a kind of file.
 type Format string
 
-// The formats. Parquet lives in the package data/parquet.
+// The formats. [Open] refuses Parquet: package data/parquet reads it, so that programs without it need not link
+// the decoder.
 const (
-	CSV     Format = "csv" // any delimiter
+	CSV     Format = "csv" // delimited text with any delimiter
 	NDJSON  Format = "ndjson"
 	NPY     Format = "npy"
 	NPZ     Format = "npz"
 	Parquet Format = "parquet"
-	XLSX    Format = "xlsx" // the first sheet of a workbook, read as CSV
+	XLSX    Format = "xlsx" // the first sheet of a workbook, converted to CSV while it is read
 )
 
-// Options say how to read a file. The zero value detects everything.
+// Options say how to read a file. The zero value detects everything. Negative limits and delimiters that cannot
+// work are errors of Open.
 type Options struct {
-	Format Format // empty: by the contents, then the name
-	// CSV: 0 is detected among comma, tab, semicolon, bar and runs of blanks; ' ' means runs of blanks
+	Format Format // empty: detected from the contents, then from the name
+	// CSV: 0 means detected among comma, tab, semicolon, bar and runs of blanks; ' ' means runs of blanks
 	Delimiter byte
-	Header    *bool    // CSV: whether the first line names the columns; nil is detected. Without, they are c1, c2, …
-	Literal   bool     // CSV: a quote is an ordinary character
+	Header    *bool    // CSV: whether the first line names the columns; nil: detected. Without names: c1, c2, …
+	Literal   bool     // CSV: quotes are ordinary characters
 	Encoding  string   // text formats: one of [Encodings]; empty is detected
-	Assume    string   // the encoding of text that is not UTF-8; empty is [DefaultAssume]
-	Missing   []string // texts that mean a missing value; nil is [DefaultMissing], empty is none
-	// Strict makes a text that is no number, in a column that is read as Number, an error of kind [ErrUnreadable] with
-	// its place in text formats. Otherwise it is [Unreadable].
+	Assume    string   // encoding to assume for text that is not UTF-8; empty is [DefaultAssume]
+	Missing   []string // texts that mean a missing value; nil is [DefaultMissing], empty means none
+	// Strict makes a text in a column read as Number an error of kind [ErrUnreadable] with its place (text
+	// formats only). Otherwise such a cell becomes a NaN that [IsUnreadable] recognises.
 	Strict     bool
 	MaxColumns int      // 0 is [DefaultMaxColumns]
-	MaxLine    int      // bytes of one row of a text format; 0 is 16 MiB
+	MaxLine    int      // bytes of one row of a text format, bounds memory; 0 is 16 MiB
 	Workers    int      // goroutines that parse a text format; 0 is GOMAXPROCS
-	Columns    []string // NDJSON: the keys, of which rows may lack some; nil is those of the first rows
-	UnitBytes  int64    // bytes of a [Unit], about; 0 is [DefaultUnitBytes]
+	Columns    []string // NDJSON: the keys, some of which a row may lack; nil: the keys of the first rows
+	UnitBytes  int64    // approximate bytes of a [Unit]; 0 is [DefaultUnitBytes]
 
-	piece int // bytes of text that a goroutine takes, for tests
+	piece int // bytes of a piece (see textReader); set by tests only
 }
 
-// DefaultMissing are the texts that mean a missing value.
+// DefaultMissing lists the texts that mean a missing value in any column. Among numbers and dates more words
+// do; see missingWords.
 var DefaultMissing = []string{"", "?", "NA", "N/A", "n/a", "NaN", "nan", "NaT", "null", "NULL", "None", "#N/A", "<NA>"}
 
 // The default bounds on the size of a table; see [Options].
@@ -85,12 +88,12 @@ func (o Options) withDefaults() (Options, error) {
 	return o, nil
 }
 
-// missingSet answers quickly for most cells: by length and first byte.
+// missingSet is asked for every cell. It rejects most cells by their first byte, before the map lookup.
 type missingSet struct {
 	texts   map[string]bool
 	first   [256]bool
 	empty   bool
-	numbers bool // some texts are numbers, such as -999
+	numbers bool // some texts are numbers, such as -999: numbers must be looked up, too
 }
 
 func newMissingSet(texts []string) *missingSet {
@@ -115,8 +118,10 @@ func (m *missingSet) has(cell []byte) bool {
 	return m.first[cell[0]] && m.texts[string(cell)]
 }
 
-// Open prepares a file for reading: it looks at its beginning to find the format, the delimiter and the columns. Files
-// compressed by gzip, zstd or bzip2 are recognised, and so is a zip archive of one. A pipe can be read only once.
+// Open prepares a file for reading: it inspects the beginning to find the format, the delimiter and the
+// columns. It recognises files compressed by gzip, zstd or bzip2, and a zip archive with one table. A pipe can
+// be read only once. The error is an [ErrInput] for contents that cannot be read, and an error of package os
+// for a file that cannot be opened.
 func Open(path string, o Options) (Source, error) {
 	if why := localfile.Remote(path); why != "" {
 		return nil, inputError(path, "%s", why)
@@ -146,7 +151,8 @@ func OpenBytes(name string, b []byte, o Options) (Source, error) {
 	}}, o)
 }
 
-// OpenReader is Open for a stream: the source can be opened once. The reader closes r if it is an io.Closer.
+// OpenReader is Open for a stream: the source can be opened once, and formats whose directory is at the end
+// (zip, npz, xlsx) are errors. The source's reader closes r if it is an io.Closer.
 func OpenReader(name string, r io.Reader, o Options) (Source, error) {
 	o, err := o.withDefaults()
 	if err != nil {
@@ -167,12 +173,14 @@ func OpenReader(name string, r io.Reader, o Options) (Source, error) {
 			return nil, fmt.Errorf("%s can be read only once: write it to a file first", name)
 		}
 		used = true
+		// The sample has left the stream, so the only reader gets it back in front of the rest.
 		return once2{io.MultiReader(bytes.NewReader(sample), once), r}, nil
 	}
 	return openSample(in, sample, whole, o)
 }
 
-// stream is an opened input. Files and memory are also io.ReaderAt.
+// stream is an opened input. Plain files and memory also implement io.ReaderAt, which decides whether an input
+// can be cut into blocks and read by several goroutines.
 type stream interface {
 	io.Reader
 	io.Closer
@@ -182,6 +190,7 @@ type memory struct{ *bytes.Reader }
 
 func (memory) Close() error { return nil }
 
+// once2 reads from one reader and closes another, the one below it.
 type once2 struct {
 	io.Reader
 	under io.Reader
@@ -194,19 +203,21 @@ func (o once2) Close() error {
 	return nil
 }
 
-// input is something that can be opened, perhaps many times.
+// input is a file, a member of an archive, a block of a file, or a stream, before it is opened. It is a value:
+// openers change their copy. Sources keep it and call open for every reader.
 type input struct {
 	name string
-	size int64 // -1: unknown
+	size int64 // -1: a stream that can be opened once. 0 also marks re-readable inputs that are never cut into blocks
 	open func() (stream, error)
 
-	encoding *encodingState // of text; nil: UTF-8 that has been checked
-	before   *lineCount     // of a block of a file: the lines before it; nil: none
+	encoding *encodingState // of text, shared by all readers of the source; nil: UTF-8 that has been checked
+	before   *lineCount     // of a block of a file: counts the lines before it, for messages; nil: none
 	inside   bool           // a block that does not end its file
-	array    bool           // a JSON array, read as NDJSON
+	array    bool           // a JSON array, translated to NDJSON while it is read
 }
 
-// plain opens what can be read at any place and is not compressed; otherwise it is nil.
+// plain opens the input for reading at any offset. It returns nil, without an error, if that is impossible: a
+// stream, a compressed file, or an array whose lines exist only after translation. The caller then uses text.
 func (in input) plain() (io.ReaderAt, io.Closer, error) {
 	if in.size < 0 {
 		return nil, nil, nil
@@ -228,7 +239,7 @@ func (in input) plain() (io.ReaderAt, io.Closer, error) {
 	return at, s, nil
 }
 
-// text opens the decompressed contents.
+// text opens the contents, decompressed and with a JSON array translated to lines, for reading from the start.
 func (in input) text() (io.Reader, io.Closer, error) {
 	s, err := in.open()
 	if err != nil {
@@ -245,10 +256,11 @@ func (in input) text() (io.Reader, io.Closer, error) {
 	return r, s, nil
 }
 
-// sampleBytes is how much of a file is looked at to find its format.
+// sampleBytes is how much of a file is inspected to find format, encoding, delimiter, header and the keys of
+// NDJSON. It is enough for sniffRows rows of more than 1 kB.
 const sampleBytes = 256 << 10
 
-// readSample reads the beginning; whole says that there is no more.
+// readSample reads the beginning of r; whole reports that there is no more.
 func readSample(r io.Reader) (sample []byte, whole bool, err error) {
 	sample = make([]byte, sampleBytes)
 	n, err := io.ReadFull(r, sample)
@@ -259,6 +271,8 @@ func readSample(r io.Reader) (sample []byte, whole bool, err error) {
 	return sample[:n], false, err
 }
 
+// open inspects an input that can be opened again. Format detection runs on decompressed bytes, so text goes
+// through unzip first; archives need random access and branch off.
 func open(in input, o Options) (Source, error) {
 	o, err := o.withDefaults()
 	if err != nil {
@@ -279,7 +293,7 @@ func open(in input, o Options) (Source, error) {
 	return openSample(in, sample, whole, o)
 }
 
-// openArchive opens the table in a zip archive.
+// openArchive opens the table inside a zip archive: an npz file, a workbook, or one compressed table.
 func openArchive(in input, o Options) (Source, error) {
 	format, name, err := in.lookInside()
 	switch {
@@ -292,6 +306,7 @@ func openArchive(in input, o Options) (Source, error) {
 		if err != nil {
 			return nil, err
 		}
+		// Size 0: the CSV lines exist only while they are read, so there is nothing to cut into blocks.
 		in.open, in.size = s.lines, 0
 		o.Format, o.Delimiter, o.Literal, o.Encoding = CSV, ',', false, "utf-8"
 	case o.Format == "":
@@ -309,12 +324,16 @@ func openArchive(in input, o Options) (Source, error) {
 	if err != nil {
 		return nil, in.wrap(err)
 	}
+	// A second level would need its own directory, hence another random access.
 	if isZip(sample) {
 		return nil, inputError(in.name, "an archive in an archive: unpack it")
 	}
 	return openSample(in, sample, whole, o)
 }
 
+// openSample picks the reader for a format. The order matters: the encoding must be known before text is
+// sniffed, and a JSON array becomes lines before its keys are read. whole says that the sample is the entire
+// input.
 func openSample(in input, sample []byte, whole bool, o Options) (Source, error) {
 	if len(sample) == 0 {
 		return nil, inputError(in.name, "the file is empty")
@@ -335,6 +354,8 @@ func openSample(in input, sample []byte, whole bool, o Options) (Source, error) 
 	}
 	if format == NDJSON && isJSONArray(sample) {
 		in.array = true
+		// Translate the sample as well, because newJSONSource looks for complete lines in it. An incomplete
+		// last object ends in an error, which is expected unless the sample is the whole file.
 		lines := newArrayLines(in, bytes.NewReader(sample))
 		sample = make([]byte, 0, len(sample))
 		for {
@@ -348,7 +369,7 @@ func openSample(in input, sample []byte, whole bool, o Options) (Source, error) 
 				break
 			}
 		}
-		if in.size < 0 { // the beginning of a stream has been read: it is turned into lines from there on
+		if in.size < 0 { // a stream: the sample is in front of it again, so translate from its beginning
 			open := in.open
 			in.open, in.array = func() (stream, error) {
 				s, err := open()
@@ -383,8 +404,9 @@ func openSample(in input, sample []byte, whole bool, o Options) (Source, error) 
 	return nil, fmt.Errorf("unknown format %q: want csv, ndjson, npy, npz or xlsx", format)
 }
 
-// Resolved are options with which the file of src is read without looking for delimiter, names of columns and keys
-// again. Other files that are read with them must be of the same kind.
+// Resolved returns o with the delimiter, header and keys that were found for src, so that opening the file
+// again skips detection. Other files that are opened with the result must have the same layout. Tables of
+// several files use it, so that all files are read alike.
 func Resolved(src Source, o Options) Options {
 	if s, ok := src.(interface{ options() Options }); ok {
 		found := s.options()
@@ -396,7 +418,7 @@ func Resolved(src Source, o Options) Options {
 	return o
 }
 
-// Detect tells the format of a file by its first bytes, then its name.
+// Detect returns the format of a file, from its first bytes, then from its name.
 func Detect(path string) (Format, error) {
 	if why := localfile.Remote(path); why != "" {
 		return "", inputError(path, "%s", why)
@@ -416,8 +438,8 @@ func Detect(path string) (Format, error) {
 	return in.detect(f)
 }
 
-// DetectReader is Detect for the content that a reader gives; name is used in messages and for its extension. It cannot
-// look into zip archives, whose directory is at the end.
+// DetectReader is Detect for the contents of a reader; name is used in messages and for its extension. It
+// cannot look into zip archives, because their directory is at the end, and reports NPZ for them.
 func DetectReader(name string, r io.Reader) (Format, error) {
 	return input{name: name, size: -1}.detect(r)
 }
@@ -459,7 +481,7 @@ func (in input) detect(r io.Reader) (Format, error) {
 	return detect(in.name, head[:n])
 }
 
-// foreign are beginnings of files that cannot be read here, and what to do about them.
+// foreign lists the first bytes of formats that are not supported, each with the way out for the message.
 var foreign = []struct{ magic, what string }{
 	{"\xfd7zXZ\x00", "compressed by xz: decompress it, or compress it with gzip"},
 	{"\x28\xb5\x2f\xfd", "compressed twice: decompress it"},
@@ -471,6 +493,8 @@ var foreign = []struct{ magic, what string }{
 	{"\x89HDF", "an HDF5 file: export it as CSV, npy or Parquet"},
 }
 
+// detect decides by magic numbers first, then rejects binary data, then trusts the file name, and only then
+// inspects the text. The name comes before the text, because a CSV file may well begin with a brace.
 func detect(name string, head []byte) (Format, error) {
 	starts := func(magic string) bool { return bytes.HasPrefix(head, []byte(magic)) }
 	switch {
@@ -494,6 +518,7 @@ func detect(name string, head []byte) (Format, error) {
 	if i := bytes.IndexByte(head, 0); i >= 0 {
 		return "", inputError(name, "byte %d is zero: neither text nor a format known here (CSV, NDJSON, npy, npz, Parquet)", i+1)
 	}
+	// One percent: text exported by old programs has stray form feeds or escapes, binary data has about 11 %.
 	if n := controls(head); n > 1+len(head)/100 {
 		return "", inputError(name, "%d of the first %d bytes are control characters: neither text nor a format known here (CSV, NDJSON, npy, npz, Parquet)", n, len(head))
 	}
@@ -518,7 +543,7 @@ func detect(name string, head []byte) (Format, error) {
 	return CSV, nil
 }
 
-// controls counts bytes that text does not hold, in any encoding.
+// controls counts the bytes that text does not contain in any supported single-byte encoding or in UTF-8.
 func controls(b []byte) int {
 	n := 0
 	for _, c := range b {
@@ -532,7 +557,8 @@ func controls(b []byte) int {
 // bom is the byte order mark that some programs put before UTF-8 text.
 const bom = "\xef\xbb\xbf"
 
-// FormatOf is the format that a file name asks for, or empty. A final .gz, .zst, .bz2 or .zip is ignored.
+// FormatOf returns the format that the extension of a file name stands for, or "". It ignores a final .gz,
+// .zst, .bz2 or .zip.
 func FormatOf(name string) Format {
 	switch strings.ToLower(filepath.Ext(Uncompressed(name))) {
 	case ".csv", ".tsv", ".tab":
@@ -551,7 +577,7 @@ func FormatOf(name string) Format {
 	return ""
 }
 
-// columnNames are the names of columns without any: c1, c2, …
+// columnNames returns prefix1, prefix2, … for columns that have no names.
 func columnNames(prefix string, n int) []string {
 	names := make([]string, n)
 	for j := range names {
@@ -560,7 +586,7 @@ func columnNames(prefix string, n int) []string {
 	return names
 }
 
-// checkNames refuses two columns of one name, since columns are found by name.
+// checkNames refuses two columns of one name: schemas find columns by name, so one of them would silently win.
 func checkNames(place string, names []string) error {
 	seen := make(map[string]int, len(names))
 	for j, name := range names {

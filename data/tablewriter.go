@@ -16,18 +16,21 @@ import (
 	"github.com/randfeat/randfeat/internal/quote"
 )
 
-// Writer writes a table block by block.
+// Writer writes a table block by block. It belongs to one goroutine.
 type Writer interface {
-	// WriteBlock appends the rows of b, whose columns have the kinds that the writer was made with.
+	// WriteBlock appends the rows of b, whose columns must have the kinds that the writer was made with. After
+	// an error, all further calls return it.
 	WriteBlock(b *Block) error
-	// Close completes the table. A file appears only now, in one step.
+	// Close completes the table. A file appears at its path only now, in one step (a rename), so a crash leaves
+	// no partial file.
 	Close() error
-	// Abort gives up: no file is left. It does nothing after Close.
+	// Abort gives up and leaves no file. After Close it does nothing, so it can be deferred.
 	Abort()
 }
 
-// Create starts a table in a file of format CSV, NDJSON or NPY. If f is empty, the file name decides. Names that end in
-// .tsv get tabs, and names that end in .gz are compressed. kinds are Number or Text; an npy file holds only numbers.
+// Create starts a table in a file of format CSV, NDJSON or NPY. If f is empty, the file name decides. Names
+// that end in .tsv get tabs, and names that end in .gz are compressed. kinds are Number, Text or Integer; an
+// npy file holds only numbers.
 func Create(path string, f Format, columns []string, kinds []Kind) (Writer, error) {
 	if f == "" {
 		if f = FormatOf(path); f == "" {
@@ -49,6 +52,8 @@ func Create(path string, f Format, columns []string, kinds []Kind) (Writer, erro
 		fw.Abort()
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
+	// A seekable file gets its npy header corrected at the end. A compressed or direct output cannot, so it is
+	// held in memory.
 	if n, ok := fw.rows.(*npyTable); ok && fw.zip == nil && !file.Direct {
 		n.patch = file.F
 	}
@@ -63,7 +68,8 @@ func delimiterOf(path string) byte {
 	return ','
 }
 
-// NewWriter writes a table to w. An npy array is held in memory until Close, since its header has the number of rows.
+// NewWriter writes a table to w. An npy array is held in memory until Close, since its header has the number of
+// rows. Abort leaves what has been written.
 func NewWriter(w io.Writer, f Format, columns []string, kinds []Kind) (Writer, error) {
 	rows, err := newRowWriter(w, f, ',', columns, kinds)
 	if err != nil {
@@ -72,7 +78,7 @@ func NewWriter(w io.Writer, f Format, columns []string, kinds []Kind) (Writer, e
 	return &streamWriter{rows}, nil
 }
 
-// rowWriter is a format.
+// rowWriter formats blocks; finish writes what is left in its buffer.
 type rowWriter interface {
 	write(b *Block) error
 	finish() error
@@ -102,6 +108,7 @@ func (f *fileWriter) WriteBlock(b *Block) error {
 }
 
 func (f *fileWriter) Close() error {
+	// After a successful Commit, Abort has nothing left to undo.
 	defer f.Abort()
 	if f.err != nil {
 		return f.err
@@ -171,7 +178,7 @@ type tableOut struct {
 	buf   []byte
 }
 
-// CheckBlock reports whether b has the columns of the kinds, Number, Integer or Text, complete.
+// CheckBlock reports an error unless b has a complete column for each kind, Number, Integer or Text.
 func CheckBlock(b *Block, kinds []Kind) error {
 	if len(b.Cols) != len(kinds) {
 		return fmt.Errorf("a block of %d columns for a table of %d: %w", len(b.Cols), len(kinds), dense.ErrShape)
@@ -189,7 +196,7 @@ func CheckBlock(b *Block, kinds []Kind) error {
 	return nil
 }
 
-// spill writes the collected rows if they are many, or if all must be written.
+// spill writes the collected rows if there are many, or in any case if all is set.
 func (t *tableOut) spill(all bool) error {
 	if len(t.buf) < npy.WriteBytes && !all {
 		return nil
@@ -220,6 +227,7 @@ func (c *csvTable) write(b *Block) error {
 				c.buf = cell.AppendCSV(c.buf, b.Cols[j].Text[i], c.delim, len(c.kinds) == 1)
 			case !math.IsNaN(b.Cols[j].Num[i]):
 				c.buf = cell.AppendNumber(c.buf, b.Cols[j].Num[i])
+			// A line without any byte would be an empty line, which readers skip.
 			case len(c.kinds) == 1:
 				c.buf = append(c.buf, `""`...)
 			}
@@ -269,11 +277,11 @@ func (n *jsonTable) write(b *Block) error {
 	return nil
 }
 
-// npyTable is a float64 matrix. Its header has one length for every number of rows, so it can be written again at the
-// end.
+// npyTable is a float64 matrix. The npy header has the same length for any number of rows, so a preliminary one
+// is written first and overwritten at the end.
 type npyTable struct {
 	tableOut
-	patch io.WriterAt // nil: all is kept until the end
+	patch io.WriterAt // nil: everything is kept in memory until the end
 	rows  int
 }
 

@@ -9,30 +9,36 @@ import (
 	"sync/atomic"
 )
 
-// textBlocks cuts a text file into blocks. Block i has the records that begin after the first line end from byte i·size
-// on, up to the beginning of the next block. A line end inside quotes is not a boundary, and the text around it does
-// not show whether it is inside. The text after it is therefore read both ways, with open and with closed quotes. If
-// exactly one way gives records with a field for every column, it is used; otherwise no block begins there, and block i
-// is empty.
+// textBlocks cuts a text file into blocks of about size bytes. Block i has the records that begin after the
+// first line end at or after byte i·size, up to the beginning of the next block. A line end inside quotes is
+// not a boundary, and the text around it does not show whether it is inside. The text after it is therefore
+// read both ways, with open and with closed quotes. If exactly one way gives records with a field for every
+// column, it is used; otherwise no block begins there, and block i is empty.
 //
-// A wrong guess is detected, not read: the reader of the block before reaches its end inside quotes, which is an error.
-// The first block begins at a known boundary. So if all blocks are read without an error, they are exactly the records
-// of the file.
+// A wrong guess is detected, not read: the reader of the block before reaches its end inside quotes, which is
+// an error. The first block begins at a known boundary. So if all blocks are read without an error, they are
+// exactly the records of the file.
+//
+// Where blocks begin depends only on the contents and on size. Every machine that opens the file therefore sees
+// the same blocks, which the merge tree relies on.
 type textBlocks struct {
 	in    input
 	size  int64 // bytes of a block
 	n     int
-	least int64 // where rows may begin
-	// probe finds the first record in the text from some place on, -1 if it cannot be told; enough says that more text
-	// would not help. whole says that the file ends there.
+	least int64 // first byte at which rows may begin
+	// probe finds the first record in the text after some offset; -1 means that the text does not decide.
+	// enough says that more text would not help. whole says that the file ends with the text.
 	probe func(text []byte, whole bool) (begin int, enough bool)
-	text  *textEncoding // of the beginning of the file; nil: ASCII
+	text  *textEncoding // encoding that the beginning of the file decided; nil: ASCII so far
 
+	// starts caches the offset of each block; -1 means that the block is empty. mu guards it: readers of
+	// several blocks ask at once.
 	mu     sync.Mutex
-	starts map[int]int64 // of blocks that have been looked for; -1: it is empty
+	starts map[int]int64
 }
 
-// newTextBlocks cuts what can be read at any place, uncompressed, in an encoding that has line ends as single bytes.
+// newTextBlocks cuts an input that can be read at any offset, in an encoding in which the byte '\n' is always a
+// line end. Anything else, and anything no larger than one block, is a single block.
 func newTextBlocks(in input, o Options, least int64, probe func([]byte, bool) (int, bool)) (*textBlocks, error) {
 	t := &textBlocks{in: in, size: o.UnitBytes, n: 1, least: least, probe: probe, starts: map[int]int64{}}
 	if in.encoding != nil {
@@ -49,19 +55,20 @@ func newTextBlocks(in input, o Options, least int64, probe func([]byte, bool) (i
 	return t, c.Close()
 }
 
-// wide reports whether characters take two bytes.
+// wide reports whether characters take two bytes (UTF-16): then a byte '\n' may be half of another character.
 func (s *encodingState) wide() bool {
 	e := s.is.Load()
 	return e != nil && e.order != nil
 }
 
-// The text that is looked at to find the beginning of a block.
+// The text that is inspected to find the beginning of a block. It grows fourfold while the records in it do not
+// decide. The bound keeps a file with huge fields from being read again for every block.
 const (
 	probeBytes    = 64 << 10
 	maxProbeBytes = 4 << 20
 )
 
-// start is where block i begins, -1 if it is empty. It depends on the file and the size of blocks alone.
+// start returns where block i begins, -1 if it is empty.
 func (t *textBlocks) start(at io.ReaderAt, i int) (int64, error) {
 	if i == 0 {
 		return 0, nil
@@ -87,7 +94,7 @@ func (t *textBlocks) start(at io.ReaderAt, i int) (int64, error) {
 		}
 	}
 	s := from + int64(begin)
-	// A record that begins behind the next place to look from belongs to that one's block.
+	// A record that begins at or after the next block's offset is found by that block.
 	if begin < 0 || s > from+t.size || s >= t.in.size || s < t.least {
 		s = -1
 	}
@@ -95,7 +102,8 @@ func (t *textBlocks) start(at io.ReaderAt, i int) (int64, error) {
 	return s, nil
 }
 
-// block is the text of block i, and where it begins in the file.
+// block returns an input for the text of block i and its offset in the file. An empty block has no text. Block
+// i ends where the next non-empty block begins.
 func (t *textBlocks) block(i int) (in input, lo int64, err error) {
 	if i < 0 || i >= t.n {
 		return in, 0, fmt.Errorf("%s has %d blocks, there is no number %d", t.in.name, t.n, i)
@@ -148,7 +156,9 @@ func (t *textBlocks) block(i int) (in input, lo int64, err error) {
 	return in, lo, nil
 }
 
-// fresh is the state of the encoding before any rows were read.
+// fresh returns the encoding state as it was when the file was opened. Each block starts from it and not from
+// what other blocks found, so a block decodes the same way on every machine; differences between blocks are
+// detected afterwards (mixedText).
 func (t *textBlocks) fresh() *encodingState {
 	if t.in.encoding == nil {
 		return nil
@@ -158,7 +168,7 @@ func (t *textBlocks) fresh() *encodingState {
 	return s
 }
 
-// lines is how many line ends stand before a place.
+// lines counts the line ends before an offset.
 func (t *textBlocks) lines(before int64) (n int64, err error) {
 	at, c, err := t.in.plain()
 	if err != nil || at == nil {
@@ -176,14 +186,15 @@ func (t *textBlocks) lines(before int64) (n int64, err error) {
 	return n, nil
 }
 
-// section is a part of a file.
+// section is a range of a file; Close closes the file.
 type section struct {
 	*io.SectionReader
 	io.Closer
 }
 
-// lineCount is how many lines of a file come before a block of it: counted when a message wants it, unless who has read
-// them says it before.
+// lineCount is the number of lines of a file before a block. Counting means reading everything before the
+// block, so it happens only when a message needs the number, or not at all if the reader of the previous blocks
+// provides it.
 type lineCount struct {
 	count func() (int64, error)
 	once  sync.Once
@@ -196,28 +207,29 @@ func (c *lineCount) lines() int64 {
 		return 0
 	}
 	c.once.Do(func() {
-		c.n, _ = c.count() // a file that can no longer be read has other troubles
+		c.n, _ = c.count() // if the file can no longer be read, another error reports it
 		c.known.Store(true)
 	})
 	return c.n
 }
 
-// set tells the number.
+// set provides the number, unless it has been counted already.
 func (c *lineCount) set(n int64) {
 	if c != nil {
 		c.once.Do(func() { c.n = n; c.known.Store(true) })
 	}
 }
 
+// quick reports whether lines returns without reading the file.
 func (c *lineCount) quick() bool { return c == nil || c.known.Load() }
 
-// cutSource is a source of a text format. Its blocks are sources of the same format.
+// cutSource is a source of a text format whose blocks are sources of the same type.
 type cutSource[S any] interface {
 	block(i int) (S, error)
 	open(kinds []Kind) (*textReader, error)
 }
 
-// openText opens a source that t cuts into blocks.
+// openText opens a text source: directly if it is one block, otherwise block after block.
 func openText[S cutSource[S]](s S, t *textBlocks, columns []string, want []Kind) (Reader, error) {
 	kinds, err := CheckKinds(want, len(columns), func(int) Kind { return Text })
 	if err != nil {
@@ -235,22 +247,24 @@ func openText[S cutSource[S]](s S, t *textBlocks, columns []string, want []Kind)
 	}}, nil
 }
 
-// blocksReader reads all blocks of a file, one after the other.
+// blocksReader reads all blocks of a file in order. It gives the same rows as one reader of the whole file, but
+// also the unit of each block, and it checks that all blocks decided on one encoding.
 type blocksReader struct {
 	t       *textBlocks
 	columns []string
 	open    func(i int) (*textReader, error)
-	now     *textReader // nil: before the block of number at
+	now     *textReader // reader of block number at; nil: not yet opened
 	at      int
 	row     int64
-	lines   int64 // before the block
-	text    *textEncoding
+	lines   int64         // line ends before the current block
+	text    *textEncoding // encoding that a previous block decided; nil: ASCII so far
 }
 
 func (r *blocksReader) Columns() []string  { return r.columns }
 func (r *blocksReader) Where(i int) string { return r.now.Where(i) }
 
-// QuickWhere is true: who has read the blocks before knows their lines.
+// QuickWhere serves [QuickWhere]. It is true once a block is open, because this reader has counted the lines of
+// the blocks before it.
 func (r *blocksReader) QuickWhere() bool { return r.now.QuickWhere() }
 
 func (r *blocksReader) Close() error {
@@ -288,6 +302,7 @@ func (r *blocksReader) Read(b *Block, most int) error {
 				return mixedText(r.t.in.name, r.text.name, e.name)
 			}
 			r.text = e
+			// The source reports this encoding from now on; see TextEncodingOf.
 			r.t.in.encoding.is.CompareAndSwap(nil, e)
 		}
 		r.lines += r.now.lineEnds()
@@ -301,7 +316,8 @@ func (r *blocksReader) Read(b *Block, most int) error {
 // ErrUnits marks errors that larger units (Options.UnitBytes) may avoid.
 var ErrUnits = errors.New("units too small")
 
-// cutQuotes adds to an error about quotes in a block that does not end the file what else may be its cause.
+// cutQuotes extends an error about quotes in a block that does not end the file: the file may be fine and the
+// cut wrong.
 func cutQuotes(err error) error {
 	var e *InputError
 	if !errors.Is(err, ErrQuotes) || !errors.As(err, &e) {

@@ -1,27 +1,28 @@
 package data
 
-// Unit identifies a part of a table of one or more files: block number Block of file number Shard, both from 0. Files
-// are cut into blocks of about Options.UnitBytes, at places that depend only on the contents. Every reader therefore
-// sees the same units. Units are ordered by shard, then by block.
+// Unit identifies a part of a table of one or more files: block number Block of file number Shard, both from 0.
+// Files are cut into blocks of about [Options].UnitBytes, at places that depend only on the contents. Every
+// reader therefore sees the same units. Units are ordered by shard, then by block.
 type Unit struct {
 	Shard int `json:"shard"`
 	Block int `json:"block"`
 }
 
-// DefaultUnitBytes is the size of a unit.
+// DefaultUnitBytes is the default size of a unit. Changing it changes the merge tree, and with it the last bits
+// of models.
 const DefaultUnitBytes = 32 << 20
 
-// Splitter is a source of one file that can be read block by block. The blocks one after the other contain the rows of
-// Open, in the same order.
+// Splitter is a source of one file that can be read block by block. Read one after the other, the blocks
+// contain the rows of Open, in the same order.
 type Splitter interface {
 	Source
 	Blocks() int // at least one
-	// Block returns a source of the rows of one block, possibly none. It does not depend on other blocks, so it is the
-	// same whoever reads them.
+	// Block returns a source of the rows of block i, possibly none. It does not depend on other blocks, so it
+	// is the same on every machine.
 	Block(i int) (Source, error)
 }
 
-// UnitsOf are the units of a source, in order: those of a table of files, the blocks of a file, or one.
+// UnitsOf returns the units of a source, in order: of a table of files, the blocks of a file, or a single one.
 func UnitsOf(src Source) []Unit {
 	for {
 		if t, ok := src.(interface{ Units() []Unit }); ok {
@@ -42,25 +43,28 @@ func UnitsOf(src Source) []Unit {
 	}
 }
 
-// Sums over a table follow one fixed tree, so the result is bit-identical however the work is distributed. A leaf is
-// LeafUnits consecutive units, added one after the other to an empty sum. A node is LeafFan consecutive children,
-// merged from left to right into the first. There are at most MaxLeaves leaves.
+// Sums over a table follow one fixed tree, so the result is bit-identical however the work is distributed. A
+// leaf is LeafUnits consecutive units, added one after the other to an empty sum. A node is LeafFan consecutive
+// children, merged from left to right into the first. There are at most MaxLeaves leaves. These numbers are
+// part of every model's bits.
 const (
 	LeafFan   = 8
 	MaxLeaves = 512
 )
 
-// LeafUnits is how many consecutive units of a table make up a leaf.
+// LeafUnits is the number of consecutive units in a leaf, for a table of that many units.
 func LeafUnits(units int) int { return max(1, (units+MaxLeaves-1)/MaxLeaves) }
 
-// LeafTree merges leaves that come in order. It holds one node of each level.
+// LeafTree merges leaves that arrive in order. It holds at most one partial node per level, so memory grows
+// with the logarithm of the number of leaves. The fields are exported so that a computation can be saved and
+// resumed.
 type LeafTree[T any] struct {
-	Merge func(into, from T) error // from is no longer used then
-	Nodes []T                      // by level
-	Has   []int                    // how many children a node has; 0: there is none
+	Merge func(into, from T) error // adds from to into; from is not used afterwards
+	Nodes []T                      // one partial node per level
+	Has   []int                    // children merged into each node so far; 0: there is none
 }
 
-// Add takes the leaf that follows those before.
+// Add takes the next leaf. A node that is complete becomes a child of the next level.
 func (t *LeafTree[T]) Add(leaf T) error {
 	for level := 0; ; level++ {
 		if level == len(t.Nodes) {
@@ -81,7 +85,8 @@ func (t *LeafTree[T]) Add(leaf T) error {
 	}
 }
 
-// Root merges what remains and empties the tree; ok is false if there was no leaf.
+// Root merges the partial nodes and empties the tree; ok is false if there was no leaf. Lower levels hold later
+// leaves, so they are merged into higher ones.
 func (t *LeafTree[T]) Root() (root T, ok bool, err error) {
 	nodes, has := t.Nodes, t.Has
 	t.Nodes, t.Has = nil, nil

@@ -14,34 +14,34 @@ import (
 // ErrSurprise marks errors of a strict [Watch].
 var ErrSurprise = errors.New("unlike the table of the fit")
 
-// The ways in which values of a column can differ from those that its schema was learned from.
+// The ways in which a value can differ from the training rows. They are values of [Surprise].What.
 const (
-	Unseen  = "unseen"  // a level that was not there, or not kept: it counts as other
+	Unseen  = "unseen"  // a level that training did not have, or that was not kept: it counts as other
 	Missing = "missing" // no value
-	Below   = "below"   // a number less than all at the fit
-	Above   = "above"   // a number greater than all at the fit
-	Changed = "changed" // another value than the one that a column left out as constant had
+	Below   = "below"   // a number below the range of the training rows
+	Above   = "above"   // a number above the range of the training rows
+	Changed = "changed" // a column that was left out as constant has another value
 	// a text among numbers or dates: it counts as missing
 	unread = "unreadable"
-	// a decimal point, where decimal commas were at the fit and no points between groups of digits
+	// a decimal point, where training had decimal commas and no points between groups of digits
 	Pointed = "decimal point"
 )
 
 // Surprise counts the values of a column that differ from the training rows in one way.
 type Surprise struct {
 	Column string `json:"column"`
-	What   string `json:"what"` // Unseen, Missing, Below, Above, Changed, Unread or Pointed
+	What   string `json:"what"` // Unseen, Missing, Below, Above, Changed, Pointed or "unreadable"
 	Rows   int64  `json:"rows"`
 	// Usual says that such values also occurred in training: values were missing, or levels were pooled as other.
 	Usual bool   `json:"usual,omitempty"`
-	First string `json:"first,omitempty"` // the first such value; none if it is missing
+	First string `json:"first,omitempty"` // the first such value; empty if it is missing
 	Where string `json:"where,omitempty"` // its place
-	Known string `json:"known,omitempty"` // the limit or the constant of the fit
+	Known string `json:"known,omitempty"` // the limit or the constant in training
 
-	limited bool // the values were taken for Known
+	limited bool // the values were replaced by Known
 }
 
-// String says it in words.
+// String describes the surprise in a sentence.
 func (s Surprise) String() string {
 	text := fmt.Sprintf("column %s: %d ", quote.Short(s.Column), s.Rows)
 	values, levels := "values", "levels"
@@ -76,20 +76,20 @@ func (s Surprise) String() string {
 	return text
 }
 
-// Watch counts how rows differ from those that a schema was learned from, while an [Encoder] encodes them. It belongs
-// to one encoder.
+// Watch counts how rows differ from the training rows, while an [Encoder] encodes them. It belongs to one
+// encoder and one goroutine.
 type Watch struct {
 	// Strict makes the first surprise that is not usual an error, of kind ErrSurprise.
 	Strict bool
-	// Each, if it is not nil, is told of every value that is not usual: its row in the block, and the place among
-	// Surprises where it is counted.
+	// Each, if not nil, is called for every value that is not usual, with its row in the block and the index in
+	// Surprises at which it is counted.
 	Each func(row, surprise int)
 
 	counts []Surprise
-	at     map[[2]string]int
+	at     map[[2]string]int // index into counts by column and What
 }
 
-// Surprises are the counts, in the order in which they were met first.
+// Surprises returns a copy of the counts, in the order of their first occurrence.
 func (w *Watch) Surprises() []Surprise {
 	if w == nil {
 		return nil
@@ -100,6 +100,8 @@ func (w *Watch) Surprises() []Surprise {
 // Reset sets all counts to zero.
 func (w *Watch) Reset() { w.counts, w.at = w.counts[:0], nil }
 
+// add counts a value. value and where are called only for the first one of a kind, and for an error, because
+// finding a place may be slow.
 func (w *Watch) add(row int, column, what, known string, usual bool, value, where func() string) error {
 	key := [2]string{column, what}
 	i, ok := w.at[key]
@@ -141,8 +143,8 @@ func (w *Watch) add(row int, column, what, known string, usual bool, value, wher
 	return columnError(where(), column, ErrSurprise, "%s", detail)
 }
 
-// Watch counts surprises in rows encoded from now on. Call it before Kinds: columns that were constant in training are
-// then read too.
+// Watch counts surprises in rows encoded from now on. Call it before Kinds: columns that were constant in
+// training are then read, too.
 func (e *Encoder) Watch(w *Watch) {
 	e.watch = w
 	for j, c := range e.columns {
@@ -153,7 +155,7 @@ func (e *Encoder) Watch(w *Watch) {
 	}
 }
 
-// surprised looks at the cells of field k, whose encoded columns begin at first.
+// surprised counts the surprises of field k, whose encoded columns begin at first.
 func (e *Encoder) surprised(x dense.Matrix[float64], first, k int, c *Column, where func(int) string) error {
 	f := &e.schema.Fields[k]
 	none := func() string { return "" }
@@ -223,12 +225,13 @@ func (e *Encoder) knows(k int, c *Column, i int) bool {
 	return ok
 }
 
-// dayText is a time in days since 1970 as text.
+// dayText formats a time in days since 1970.
 func dayText(days float64) string {
 	return time.Unix(int64(days*86400), 0).UTC().Format("2006-01-02T15:04:05")
 }
 
-// oddCellText is an unreadable cell as text; the text of a number that could not be read may no longer be known.
+// oddCellText returns an unreadable cell as text; it may be empty, because only the first unreadable texts are
+// kept.
 func oddCellText(c *Column, i int) string {
 	if c.Num != nil {
 		text, _ := c.oddAt(i)
@@ -237,7 +240,7 @@ func oddCellText(c *Column, i int) string {
 	return cellText(c, i)
 }
 
-// changed looks at a column that was constant at the fit. A value that is missing says nothing.
+// changed compares a column with its constant in training. A missing value says nothing.
 func (e *Encoder) changed(j int, c *Column, where func(int) string) error {
 	name := e.columns[j]
 	want := e.schema.Constants[name]
@@ -255,7 +258,7 @@ func (e *Encoder) changed(j int, c *Column, where func(int) string) error {
 	return nil
 }
 
-// cellText is cell i as text, cut to a readable length.
+// cellText returns cell i as text, cut to 100 bytes.
 func cellText(c *Column, i int) string {
 	if c.Num != nil {
 		return number.Canonical(c.Num[i])

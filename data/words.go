@@ -9,13 +9,13 @@ import (
 // textWidth is the number of encoded columns of a text field.
 const textWidth = 128
 
-// textScale is the length of the vector of a text: two texts that share nothing are as far apart as two rows that
-// differ in four standardised columns.
+// textScale is the length of the vector of a text. Two texts that share nothing are then as far apart as two
+// rows that differ by one standard deviation in each of eight standardised columns.
 const textScale = 2
 
-// encodeText writes a text as the hashed counts of its words and of the runs of three letters in them, both in lower
-// case, with signs by another bit of the hash so that collisions cancel on average (Weinberger et al. 2009, "Feature
-// hashing for large scale multitask learning", arXiv:0902.2206). A run of letters counts a quarter of a word. The
+// encodeText writes a text as hashed counts of its words and of the three-letter runs in them, in lower case.
+// Another bit of the hash gives the sign, so that collisions cancel on average (Weinberger et al. 2009,
+// "Feature hashing for large scale multitask learning", arXiv:0902.2206). A run counts a quarter of a word. The
 // vector has length textScale, or 0 for a text without words.
 func encodeText(row []float64, text []byte) {
 	row = row[:textWidth]
@@ -26,6 +26,7 @@ func encodeText(row []float64, text []byte) {
 			return
 		}
 		count(row, hashRunes(1, word), 1)
+		// A blank on both sides marks the beginning and the end of a word in its runs.
 		word = append(word, ' ')
 		run := [3]rune{' ', word[0], 0}
 		for _, r := range word[1:] {
@@ -65,7 +66,8 @@ func count(row []float64, hash uint64, weight float64) {
 	row[hash%textWidth] += weight
 }
 
-// hashRunes is FNV-1a of 64 bits, mixed once more since its highest bits are weak.
+// hashRunes is 64-bit FNV-1a with one more mixing step, because its highest bits are weak. seed keeps words and
+// runs apart. Models depend on it: it must never change.
 func hashRunes(seed uint64, runes []rune) uint64 {
 	h := uint64(14695981039346656037) ^ seed
 	for _, r := range runes {

@@ -14,34 +14,39 @@ import (
 	"time"
 )
 
-// workbookPart is in every workbook of the format .xlsx (ECMA-376, Office Open XML).
+// workbookPart exists in every workbook of the format .xlsx (ECMA-376, Office Open XML).
 const workbookPart = "xl/workbook.xml"
 
-// Bounds on workbooks: a small archive can hold any amount of text.
+// Bounds on workbooks. A small archive can expand to any amount of text, so sizes are checked while reading,
+// not from the directory, which may lie.
 const (
-	maxSheetBytes  = 4 << 30   // of the XML of a sheet
-	maxSharedBytes = 256 << 20 // of the texts that cells share, which are held in memory
-	maxSheetColumn = 1 << 14   // the format has no more
-	maxSheetRow    = 1 << 20
-	maxPartBytes   = 16 << 20 // of the other parts
+	maxSheetBytes  = 4 << 30   // XML of a sheet, which is streamed
+	maxSharedBytes = 256 << 20 // texts that cells share, which are held in memory
+	maxSheetColumn = 1 << 14   // columns; the format has no more
+	maxSheetRow    = 1 << 20   // rows; the format has no more
+	maxPartBytes   = 16 << 20  // the other parts, which are decoded as a whole
 )
 
-// sheet describes the first sheet of a workbook as far as it is needed. Dates are numbers with a date style.
+// sheet describes the first sheet of a workbook. Cells refer to shared texts by index. Dates are numbers whose
+// style has a date format, counted in days from an epoch.
 type sheet struct {
 	in     input
 	part   string // its name in the archive
 	shared []string
-	dates  []bool // by style
+	dates  []bool // whether a style has a date format
 	epoch  time.Time
 }
 
-// openSheet reads the parts of a workbook that its first sheet refers to.
+// openSheet reads the parts of a workbook that the first sheet depends on: the relations that locate it, the
+// styles and the shared texts.
 func (in input) openSheet() (*sheet, error) {
 	z, c, err := in.openZip()
 	if err != nil {
 		return nil, err
 	}
 	defer c.Close()
+	// Day 1 of the format is 1900-01-01, but it counts a 29 February 1900 that never was; 1899-12-30 is right
+	// from March 1900 on.
 	s := &sheet{in: in, epoch: time.Date(1899, 12, 30, 0, 0, 0, 0, time.UTC)}
 	var book struct {
 		Properties struct {
@@ -94,7 +99,7 @@ func find(z *zip.Reader, name string) *zip.File {
 	return nil
 }
 
-// part decodes a small part.
+// part decodes a small part of the workbook as XML.
 func (in input) part(z *zip.Reader, name string, to any) error {
 	f := find(z, name)
 	if f == nil {
@@ -115,7 +120,8 @@ func (in input) part(z *zip.Reader, name string, to any) error {
 	return nil
 }
 
-// readStyles finds the styles of dates: built-in formats 14 to 22 and 45 to 47, and those that name days or hours.
+// readStyles finds the styles with date formats: the built-in formats 14 to 22 and 45 to 47 (ECMA-376 part 1,
+// 18.8.30), and formats of the workbook that show days or hours.
 func (s *sheet) readStyles(z *zip.Reader) error {
 	const part = "xl/styles.xml"
 	if find(z, part) == nil {
@@ -145,8 +151,8 @@ func (s *sheet) readStyles(z *zip.Reader) error {
 	return nil
 }
 
-// isDateFormat reports whether a format of numbers shows days, months, years, hours or seconds. Texts in quotes and
-// brackets, and what is behind a backslash, are shown as they are.
+// isDateFormat reports whether a number format shows days, months, years, hours or seconds. Letters in quotes
+// or brackets, or after a backslash, are literal text.
 func isDateFormat(code string) bool {
 	quoted, bracket := false, false
 	for i := 0; i < len(code); i++ {
@@ -178,6 +184,7 @@ func (s *sheet) readShared(z *zip.Reader) error {
 		return s.in.wrap(damaged{err})
 	}
 	defer r.Close()
+	// Markup takes space besides the texts, hence four times the bound on texts.
 	d := xml.NewDecoder(&io.LimitedReader{R: r, N: 4 * maxSharedBytes})
 	total := 0
 	for {
@@ -203,7 +210,7 @@ func (s *sheet) readShared(z *zip.Reader) error {
 	}
 }
 
-// richText is a text, whole or in parts that look different.
+// richText is a text, either whole or in parts of different formatting.
 type richText struct {
 	Text  string `xml:"t"`
 	Parts []struct {
@@ -219,7 +226,7 @@ func (t richText) String() string {
 	return all
 }
 
-// sheetCell is an element c.
+// sheetCell is a <c> element (ECMA-376 part 1, 18.3.1.4).
 type sheetCell struct {
 	Place  string   `xml:"r,attr"`
 	Type   string   `xml:"t,attr"`
@@ -228,7 +235,7 @@ type sheetCell struct {
 	Inline richText `xml:"is"`
 }
 
-// text is a cell as CSV has it.
+// text returns a cell as CSV would have it.
 func (s *sheet) text(c *sheetCell) (string, error) {
 	switch c.Type {
 	case "s":
@@ -244,9 +251,11 @@ func (s *sheet) text(c *sheetCell) (string, error) {
 		return boolText(c.Value == "1"), nil
 	case "", "n":
 		if v, err := strconv.ParseFloat(c.Value, 64); err == nil && 0 <= c.Style && c.Style < len(s.dates) &&
+			// Up to 3e6 days, about the year 10113; larger numbers are no dates.
 			s.dates[c.Style] && 0 <= v && v < 3e6 {
 			seconds := math.Round(v * 86400)
 			t := s.epoch.Add(time.Duration(seconds) * time.Second)
+			// A fraction of a day is a time of day without a date.
 			if v < 1 {
 				return t.Format("15:04:05"), nil
 			}
@@ -259,7 +268,8 @@ func (s *sheet) text(c *sheetCell) (string, error) {
 	return c.Value, nil // numbers, errors such as #N/A, results of formulas
 }
 
-// columnOf is the number of the column of a place such as AB12, from 0; -1: it has none.
+// columnOf returns the column, from 0, of a cell reference such as AB12; -1 if it has none. Four letters are
+// more than the format allows, so n cannot overflow.
 func columnOf(place string) int {
 	n := 0
 	for i := 0; i < len(place) && i < 4; i++ {
@@ -272,7 +282,8 @@ func columnOf(place string) int {
 	return n - 1
 }
 
-// sheetLines writes the rows of a sheet as lines of CSV while they are read; line n is row n.
+// sheetLines converts a sheet to CSV while it is read. Row n of the sheet becomes line n, so that messages name
+// the row.
 type sheetLines struct {
 	s      *sheet
 	d      *xml.Decoder
@@ -287,7 +298,7 @@ type sheetLines struct {
 	closer io.Closer
 }
 
-// lines opens the sheet.
+// lines opens the sheet as a stream of CSV.
 func (s *sheet) lines() (stream, error) {
 	z, c, err := s.in.openZip()
 	if err != nil {
@@ -323,7 +334,7 @@ func (l *sheetLines) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// next writes the next row.
+// next writes the next row to all.
 func (l *sheetLines) next() error {
 	l.all = l.all[:0]
 	for {
@@ -353,6 +364,8 @@ func (l *sheetLines) next() error {
 		if err := l.readRow(); err != nil {
 			return err
 		}
+		// Rows that the sheet leaves out become empty lines, which keeps the numbering. maxSheetRow bounds how
+		// many.
 		for ; l.row < row-1; l.row++ {
 			l.all = append(l.all, '\n')
 		}
@@ -405,7 +418,9 @@ func (l *sheetLines) readRow() error {
 	}
 }
 
-// write appends the cells as a line. Rows end at their last cell in a sheet; all get the cells of the longest before.
+// write appends the cells as a line of CSV. A row of a sheet ends at its last cell, so short rows are padded to
+// the longest row so far, and empty cells beyond it are cut. All texts are quoted; line ends in them become
+// blanks.
 func (l *sheetLines) write() {
 	for len(l.cells) > 0 && l.cells[len(l.cells)-1] == "" && len(l.cells) > l.width {
 		l.cells = l.cells[:len(l.cells)-1]
