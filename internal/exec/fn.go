@@ -7,36 +7,42 @@ import (
 	"github.com/randfeat/randfeat/internal/plan"
 )
 
-// fn is how this package runs one plan function. Each file fn_*.go holds the tables of one function, or of two that
-// differ by an order or a sign. What holds for a function in every implementation is documented in package plan.
+// fn is the implementation of one plan function by this package. Each file fn_*.go holds the table of one function, or
+// of two that differ by an order or a sign. Properties that hold for a function in every implementation are documented
+// in package plan.
 //
-// The functions of a table see a block of rows x of a side s, whose norms and full quadratics are in sc.
+// The functions of a table receive a block of rows x of a side s. Before they are called, sc.norms holds |x_i|² of
+// these rows and sc.quads their full quadratics (fillQuads).
 type fn[T dense.Float] struct {
-	// log writes the features as value·exp(e + row). The part that a row's exponents have in common goes to row, in
-	// float64: it may be −10⁴, where a float32 exponent would keep only two digits after the point. A unit function
-	// does not write value, a flat one does not write e; both may then be empty.
+	// log writes the features as value·exp(e + row). The common part of a row's exponents goes to row, in float64: it
+	// may be −10⁴, where a float32 exponent would keep only two digits after the point. A unit function does not write
+	// value, a flat one does not write e; the caller may then pass an empty matrix.
 	log func(l *leaf[T], s *Side[T], e, value dense.Matrix[T], row []float64, x dense.Matrix[T], sc *scratch[T])
-	// run writes the features of leaf.run, where a fused kernel does it faster than log and an exponential; nil:
-	// through log.
+	// run writes features and scales as leaf.run documents. It is set where a fused kernel is faster than log followed
+	// by an exponential; nil selects that general path.
 	run func(l *leaf[T], s *Side[T], dst dense.Matrix[T], scale []float64, x dense.Matrix[T], sc *scratch[T],
 		plain bool, outer []float64)
-	// vjp adds to dx the contribution of the cotangents gv of value and ge of e; ge includes the cotangent of the row
-	// term. value is what log wrote; gv and ge may be overwritten.
+	// vjp adds to dx the contribution of the cotangents gv of value and ge of e. ge is also the cotangent of the row
+	// term, which is part of every exponent: its gradient is multiplied by the row sums of ge. value is what log wrote.
+	// vjp may overwrite gv and ge.
 	vjp func(l *leaf[T], b *Backward[T], g *leafGrad[T], dx, gv, ge, value, x dense.Matrix[T], sc *scratch[T])
-	// prepare, if not nil, completes a leaf that is otherwise compiled.
+	// prepare, if not nil, runs once at the end of compileLeaf and completes the leaf.
 	prepare func(l *leaf[T])
 
+	// unit: features are exponentials and value is 1 everywhere.
 	unit bool // features are exponentials: value is 1
+	// flat: features have no exponent of their own and e is 0 everywhere.
 	flat bool // features have no exponent of their own: e is 0
-	// explicit functions work on u itself, in float64, and their row term remains one of u.
+	// explicit functions need u itself, in float64 (leaf.input). Their row term stays a function of u and is not
+	// composed with Lin and Shift.
 	explicit bool
-	// rowFactor says that exp(Row) is a factor of every feature, so that the outer term of a side can join it.
+	// rowFactor: exp(Row) is a factor of every feature, so the outer term of a side can join it.
 	rowFactor bool
-	// biasApart says that Bias is not added to the projections as they come: the function needs t without it.
+	// biasApart: the function needs t without Bias, so Bias is kept in leaf.bias instead of re.bias.
 	biasApart bool
 }
 
-// functions is the table of all plan functions. A function without an entry fails a test.
+// functions is the table of all plan functions. A test fails if a function has no entry.
 func functions[T dense.Float]() *[plan.Fns]fn[T] {
 	return &[plan.Fns]fn[T]{
 		plan.Exp:      expFn[T](),
@@ -52,8 +58,9 @@ func functions[T dense.Float]() *[plan.Fns]fn[T] {
 	}
 }
 
-// run writes the features of all rows of x, divided by exp(scale[i]), and the scales. outer[i] is a log factor of row
-// i. With plain the features are written themselves, undivided, and the scales are of no use.
+// run writes the features of all rows of x divided by exp(scale[i]), and sets scale. outer[i] is a further log factor
+// of row i, in the scale or, with plain, in the features. With plain the features are not divided by anything, and
+// scale holds nothing of use afterwards.
 func (l *leaf[T]) run(s *Side[T], dst dense.Matrix[T], scale []float64, x dense.Matrix[T], sc *scratch[T],
 	plain bool, outer []float64) {
 	if l.fn.run != nil {
@@ -68,6 +75,9 @@ func (l *leaf[T]) run(s *Side[T], dst dense.Matrix[T], scale []float64, x dense.
 		for i := range x.Rows {
 			ei, v := e.Row(i), dst.Row(i)
 			for f, c := range v {
+
+				// derivative. That exponent must not decide the scale of the row, or the features that are not 0 could
+				// underflow.
 				if c == 0 { // its exponent is that of other factors, and must not decide the scale
 					ei[f] = T(math.Inf(-1))
 				}
@@ -79,7 +89,7 @@ func (l *leaf[T]) run(s *Side[T], dst dense.Matrix[T], scale []float64, x dense.
 	s.settle(dst, scale, plain, outer)
 }
 
-// settle ends a run: the outer terms join the scales, and plain features are multiplied by them.
+// settle ends a run: it adds the outer terms to the scales and, with plain, multiplies the features by exp(scale).
 func (s *Side[T]) settle(dst dense.Matrix[T], scale []float64, plain bool, outer []float64) {
 	for i, o := range outer {
 		scale[i] += o
@@ -89,7 +99,8 @@ func (s *Side[T]) settle(dst dense.Matrix[T], scale []float64, plain bool, outer
 	}
 }
 
-// log writes the features of a leaf as value·exp(e + row); an empty value is allowed for unit functions.
+// log writes the features of a leaf as value·exp(e + row), and also writes the parts that unit and flat functions leave
+// out. An empty value is allowed for unit functions.
 func (l *leaf[T]) log(s *Side[T], e, value dense.Matrix[T], row []float64, x dense.Matrix[T], sc *scratch[T]) {
 	l.fn.log(l, s, e, value, row, x, sc)
 	switch {
@@ -102,14 +113,16 @@ func (l *leaf[T]) log(s *Side[T], e, value dense.Matrix[T], row []float64, x den
 	}
 }
 
-// exponentiate replaces exponents by exp(e − max) and returns max.
+// exponentiate replaces the exponents of a row by exp(e − max) and returns max. The largest feature becomes 1, so
+// nothing overflows and at least one feature keeps full precision.
 func exponentiate[T dense.Float](s *Side[T], e []T) float64 {
 	m := finiteMax(s.tab.Max(e))
 	s.tab.Exp(e, m)
 	return float64(m)
 }
 
-// finiteMax makes a row of −Inf one of zeros with maximum 0.
+// finiteMax replaces a maximum of −Inf, the maximum of a row of zeros, by 0. exp(−Inf − 0) is then 0, where exp(−Inf +
+// Inf) would be NaN.
 func finiteMax[T dense.Float](m T) T {
 	if math.IsInf(float64(m), -1) {
 		return 0
@@ -117,7 +130,7 @@ func finiteMax[T dense.Float](m T) T {
 	return m
 }
 
-// input writes u = max(Lin·x − Shift, Floor) in float64.
+// input returns u = max(Lin·x − Shift, Floor) in float64, in scratch that the next call overwrites.
 func (l *leaf[T]) input(x []T, sc *scratch[T]) []float64 {
 	for i, v := range x {
 		sc.x[i] = float64(v)
@@ -135,7 +148,8 @@ func (l *leaf[T]) input(x []T, sc *scratch[T]) []float64 {
 	return u
 }
 
-// backInput adds Linᵀ·du to a row of dx. A coordinate at its floor does not move.
+// backInput adds Linᵀ·du to a row of dx. A coordinate at its floor is constant in x, so its cotangent is dropped. du is
+// overwritten.
 func (l *leaf[T]) backInput(dx []T, du, u []float64) {
 	if l.Floor > 0 {
 		for k, v := range u {
@@ -162,6 +176,7 @@ func (l *leaf[T]) backInput(dx []T, du, u []float64) {
 	}
 }
 
+// biasAt is Bias[f] in float64, 0 if there is none.
 func (l *leaf[T]) biasAt(f int) float64 {
 	if l.Bias == nil {
 		return 0

@@ -9,14 +9,16 @@ import (
 	"github.com/randfeat/randfeat/kernel"
 )
 
-// Columns: κ(u, ω_f) of landmarks ω, possibly times a matrix White. In float64 in every map: distances are differences
-// of squares, and White is the inverse of a matrix that is nearly singular.
+// Columns: κ(u, ω_f) for landmarks ω_f, possibly multiplied by a matrix White (Nyström features). All of it runs in
+// float64, also in float32 maps, for two reasons: distances |u|² − 2u·ω + |ω|² are differences of squares, and White is
+// the inverse of a Cholesky factor that may be nearly singular.
 
 func columnsFn[T dense.Float]() fn[T] {
 	return fn[T]{log: (*leaf[T]).logColumns, vjp: (*leaf[T]).vjpColumns, prepare: (*leaf[T]).prepareColumns,
 		explicit: true}
 }
 
+// prepareColumns packs Ω for u·ω. The Laplace kernel sums |u_l − ω_l| instead, so it needs Ω by coordinate.
 func (l *leaf[T]) prepareColumns() {
 	tab := kern.Best[float64]()
 	if l.Kernel == kernel.Laplace {
@@ -30,7 +32,8 @@ func (l *leaf[T]) prepareColumns() {
 	}
 }
 
-// factors writes κ of every landmark and row as value·exp(e + row): e ≤ 0, and 0 at the largest of a row.
+// factors writes κ(u_i, ω_f) as value·exp(e + row) with e ≤ 0 and e = 0 at the largest exponent of a row, so that
+// exp(e) neither overflows nor loses the whole row. value and e are x.Rows × landmarks.
 func (l *leaf[T]) factors(value, e dense.Matrix[float64], row []float64, x dense.Matrix[T], sc *scratch[T]) {
 	tab := kern.Best[float64]()
 	u := dense.Matrix[float64]{Rows: x.Rows, Cols: l.inner, Stride: l.inner, Data: sc.inputs}
@@ -50,7 +53,7 @@ func (l *leaf[T]) factors(value, e dense.Matrix[float64], row []float64, x dense
 	}
 }
 
-// columnBlock is the room of a block of factors.
+// columnBlock splits sc.columns into two matrices of rows × landmarks.
 func (l *leaf[T]) columnBlock(rows int, sc *scratch[T]) (value, e dense.Matrix[float64]) {
 	m := l.Omega.Rows.Rows
 	of := func(data []float64) dense.Matrix[float64] {
@@ -59,6 +62,8 @@ func (l *leaf[T]) columnBlock(rows int, sc *scratch[T]) (value, e dense.Matrix[f
 	return of(sc.columns), of(sc.columns[rows*m:])
 }
 
+// logColumns: without White a feature keeps its own exponent. With White a feature is a signed sum over landmarks, so
+// the exponentials are taken first, relative to the largest of the row, and the row term carries the common scale.
 func (l *leaf[T]) logColumns(_ *Side[T], e, value dense.Matrix[T], row []float64, x dense.Matrix[T], sc *scratch[T]) {
 	v, ex := l.columnBlock(x.Rows, sc)
 	l.factors(v, ex, row, x, sc)
@@ -86,8 +91,15 @@ func narrowInto[T dense.Float](dst []T, src []float64) {
 	}
 }
 
-// vjpColumns: the gradient of κ(u, ω) is −Slope·exp(−a)·(u−ω) for a Matérn kernel, (ω−u)κ for the Gaussian one, ωκ for
-// softmax, and a sign per coordinate for the Laplace kernel, 0 at its kinks. gv has the exponential in it.
+// vjpColumns pulls cotangents back through κ. With a = √(2ν)|u−ω|, the gradient of κ(u, ω) by u is
+//
+//   - −Slope·exp(−a)·(u−ω) for a Matérn kernel,
+//   - (ω−u)·κ for the Gaussian kernel,
+//   - ω·κ for softmax,
+//   - −sgn(u_l−ω_l)·κ in coordinate l for the Laplace kernel, 0 at its kinks.
+//
+// gv arrives multiplied by the exponential of the feature, which addGradient therefore leaves out. With White it is the
+// cotangent of the mixed features: it is multiplied by Whiteᵀ, and each landmark's exponential is recomputed.
 func (l *leaf[T]) vjpColumns(_ *Backward[T], _ *leafGrad[T], dx, gv, _, _, x dense.Matrix[T], sc *scratch[T]) {
 	v, e := l.columnBlock(x.Rows, sc)
 	row := sc.terms[:x.Rows]
@@ -115,7 +127,7 @@ func (l *leaf[T]) vjpColumns(_ *Backward[T], _ *leafGrad[T], dx, gv, _, _, x den
 	}
 }
 
-// addGradient adds c times the gradient of κ(u, ω) by u over its exponential.
+// addGradient adds to du c times the gradient of κ(u, ω) by u, divided by the exponential of κ.
 func (l *leaf[T]) addGradient(du []float64, c float64, u, omega []float64) {
 	switch {
 	case l.Kernel == kernel.Laplace:
@@ -136,6 +148,8 @@ func (l *leaf[T]) addGradient(du []float64, c float64, u, omega []float64) {
 		for k, w := range omega {
 			sq += (u[k] - w) * (u[k] - w)
 		}
+		// At u = ω the direction u−ω vanishes: smooth Matérn kernels have gradient 0 there, and matern12 has a kink,
+		// where 0 is a subgradient.
 		if sq == 0 {
 			return
 		}

@@ -6,7 +6,8 @@ import (
 	"github.com/randfeat/randfeat/dense"
 )
 
-// ELU: elu(u) + 1, that is u + 1 above 0 and e^u below; no projection.
+// ELU: elu(u) + 1, that is u + 1 above 0 and e^u below (docs/theory.md §2.17). It has no projection: one feature per
+// coordinate of u.
 
 func eluFn[T dense.Float]() fn[T] {
 	return fn[T]{log: (*leaf[T]).logELU, vjp: (*leaf[T]).vjpELU, flat: true, explicit: true}

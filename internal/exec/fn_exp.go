@@ -7,38 +7,41 @@ import (
 	"github.com/randfeat/randfeat/internal/plan"
 )
 
-// Exp and ExpPM: features are exponentials and nothing else. Most maps are one such leaf, so these have the fused
-// paths: a dense projection that ends with its exponential (MulTExp), and derivatives by one product.
+// Exp and ExpPM: features are exponentials and nothing else. Most maps are a single leaf of this kind, so they have
+// fused paths: a dense projection that ends with its exponential (MulTExp), and derivatives by one matrix product.
 
 func expFn[T dense.Float]() fn[T] {
 	return fn[T]{log: (*leaf[T]).logExp, run: (*leaf[T]).runExp, vjp: (*leaf[T]).vjpExp, unit: true, rowFactor: true}
 }
 
-// expPMFn: t stands with both signs, so neither a bias nor a shift may be part of it before it is mirrored.
+// expPMFn: t occurs with both signs but Bias with only one, so Bias is added after t is mirrored.
 func expPMFn[T dense.Float]() fn[T] {
 	f := expFn[T]()
 	f.biasApart = true
 	return f
 }
 
-// pastBytes is the output size from which results are stored past the caches. Beyond 8 MB the caches keep nothing for
-// the next reader, and such stores make the map up to a tenth faster. Freshly allocated memory is the exception: the
-// system has just cleared it through the caches, and there such stores are slower by as much.
+// pastBytes is the output size in bytes from which results are stored past the caches (non-temporal stores). Outputs of
+// this size displace everything from the caches before the next reader comes, and such stores make the map up to a
+// tenth faster. Freshly allocated memory is the exception: the system has just cleared it through the caches, and
+// non-temporal stores are slower by as much. runExp recognises such memory by a first element of 0.
 const pastBytes = 16 << 20
 
-// fuses reports whether MulTExp can make the features.
+// fuses reports whether MulTExp can produce the features: one exponential per projection, and a dense projection.
 func (l *leaf[T]) fuses() bool { return l.Fn == plan.Exp && l.re.isDense() }
 
-// runExp needs no maximum for plain features: the row term is the shift.
+// runExp has two paths. Plain features of a dense projection need no maximum, because their row term alone is
+// subtracted: one fused kernel does everything. All others are computed in groups: exponents, row maxima, exponentials.
 func (l *leaf[T]) runExp(s *Side[T], dst dense.Matrix[T], scale []float64, x dense.Matrix[T], sc *scratch[T],
 	plain bool, outer []float64) {
 	if plain && l.fuses() {
-		shift := sc.modulus[:x.Rows] // free here, and never shorter than a block
+		shift := sc.modulus[:x.Rows] // unused by this function otherwise, and at least one element per row
 		row := sc.terms[:x.Rows]
 		s.terms(row, &l.row, l.quad, x, sc)
 		for i, o := range outer {
 			shift[i] = T(-(row[i] + o))
 		}
+		// A first element of 0 is taken for memory that was just allocated; see pastBytes.
 		if sc.past && dst.At(0, 0) != 0 {
 			s.tab.MulTExpPast(dst, x, &l.re.w, l.re.bias, shift)
 		} else {
@@ -73,7 +76,7 @@ func (l *leaf[T]) logExp(s *Side[T], e, _ dense.Matrix[T], row []float64, x dens
 	s.terms(row[:x.Rows], &l.row, l.quad, x, sc)
 }
 
-// exponents writes the exponents of all features without their row term.
+// exponents writes the exponents of all features without their row term, e being x.Rows × features.
 func (l *leaf[T]) exponents(s *Side[T], e, x dense.Matrix[T], sc *scratch[T]) {
 	if l.Fn == plan.Exp {
 		l.re.project(s, e, x, sc)
@@ -91,7 +94,8 @@ func (l *leaf[T]) exponents(s *Side[T], e, x dense.Matrix[T], sc *scratch[T]) {
 	}
 }
 
-// projected turns the cotangents of exponents into those of the projections, which take their place.
+// projected turns the cotangents of exponents into cotangents of the projections, in place. For ExpPM feature m+f has
+// exponent −t_f, so its cotangent is subtracted from that of feature f.
 func (l *leaf[T]) projected(ge dense.Matrix[T]) dense.Matrix[T] {
 	if l.Fn == plan.Exp {
 		return ge
@@ -105,8 +109,12 @@ func (l *leaf[T]) vjpExp(b *Backward[T], g *leafGrad[T], dx, _, ge, _, x dense.M
 	b.project(dx, l.projected(ge), &g.re, sc)
 }
 
-// exponentials is one block of the derivatives of a map that is one leaf of exponentials: with dE = dphi ⊙ phi and
-// s_i = Σ_f dE_if, dx_i = Σ_f dE_if w_f + s_i ∇row(x_i). One product, as fast as the map itself.
+// exponentials is one block of the derivatives of a map that is a single leaf of exponentials. With dE = dphi ⊙ phi and
+// s_i = Σ_f dE_if,
+//
+//	dx_i = Σ_f dE_if w_f + s_i ∇row(x_i),
+//
+// which is one matrix product, as fast as the map itself. If phi is empty the features are recomputed into scratch.
 func (b *Backward[T]) exponentials(dx, dphi, phi, x dense.Matrix[T], col []T, shift []float64, sums *Sums[T],
 	sc *scratch[T]) {
 	s, l, g, v := b.side, &b.side.leaves[0], &b.grads[0], &sc.vjp
@@ -127,6 +135,7 @@ func (b *Backward[T]) exponentials(dx, dphi, phi, x dense.Matrix[T], col []T, sh
 	g.row.add(dx, t, x, v.tmp, s.tab)
 	b.outer.add(dx, t, x, v.tmp, s.tab)
 	if sums != nil {
+		// t holds s_i and de the cotangents of the projections: Sums are the derivatives by parameters.
 		sums.add(de, t, x, v.tmp, s.tab)
 	}
 }

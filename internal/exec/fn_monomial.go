@@ -7,18 +7,20 @@ import (
 	"github.com/randfeat/randfeat/internal/kern"
 )
 
-// Monomial: exp(Bias + Row)·∏_l u_l^{ω_l}, with 0⁰ = 1 (CRT 3.2), as sign and logarithm. Exponents are sums of many
-// logarithms with weights up to dozens: float64 in every map.
+// Monomial: exp(Bias + Row)·∏_l u_l^{ω_l}, with 0⁰ = 1 (CRT 3.2, docs/theory.md §2.6), computed as sign and logarithm.
+// The exponent is a sum of many logarithms with weights up to dozens, so it is computed in float64 in every map.
 
 func monomialFn[T dense.Float]() fn[T] {
 	return fn[T]{log: (*leaf[T]).logMonomial, vjp: (*leaf[T]).vjpMonomial, prepare: (*leaf[T]).prepareMonomial,
 		explicit: true}
 }
 
+// prepareMonomial packs Ω, because log|∏ u^ω| = Ω·log|u| is a matrix product.
 func (l *leaf[T]) prepareMonomial() { kern.Best[float64]().Pack(&l.powers, l.Omega.Rows) }
 
-// logMonomial: e is the logarithm of the modulus below the largest of the row, value the sign. A zero has value 0 and
-// the exponent of its other factors, which its derivative needs.
+// logMonomial writes as e the log modulus relative to the largest of the row, and as value the sign. A feature that is
+// zero has value 0 and, as e, the exponent of its other factors: vjpMonomial needs it. Zero coordinates enter with
+// log|u| = 0 for that reason.
 func (l *leaf[T]) logMonomial(_ *Side[T], e, value dense.Matrix[T], row []float64, x dense.Matrix[T], sc *scratch[T]) {
 	tab := kern.Best[float64]()
 	for i := range x.Rows {
@@ -51,7 +53,8 @@ func oneRow(v []float64) dense.Matrix[float64] {
 	return dense.Matrix[float64]{Rows: 1, Cols: len(v), Stride: len(v), Data: v}
 }
 
-// split lists in at the negative coordinates of u, and those that are 0: they decide all signs.
+// split lists the negative coordinates of u at the front of at and the zero ones at its end. They alone decide the sign
+// of every monomial, so signAt need not look at the others.
 func split(u []float64, at []int) (neg, zero []int) {
 	n, z := 0, len(at)
 	for k, v := range u {
@@ -67,7 +70,7 @@ func split(u []float64, at []int) (neg, zero []int) {
 	return at[:n], at[z:]
 }
 
-// signAt is the sign of monomial f without its zero factors, whose total power is zeros.
+// signAt returns the sign of monomial f without its zero factors, and the total power of these factors.
 func (l *leaf[T]) signAt(f int, neg, zero []int) (sign, zeros float64) {
 	omega := l.Omega.Rows.Row(f)
 	var power float64
@@ -83,8 +86,8 @@ func (l *leaf[T]) signAt(f int, neg, zero []int) (sign, zeros float64) {
 	return 1, zeros
 }
 
-// vjpMonomial: ∂/∂u_l of ∏ u^ω is ω_l/u_l times the product; where u_l = 0 only ω_l = 1 with no other zero factor
-// counts, and gives the product of the other factors, whose exponent the log form keeps.
+// vjpMonomial: ∂/∂u_l of ∏ u^ω is ω_l/u_l times the product. Where u_l = 0 the derivative is not 0 only for ω_l = 1 and
+// no other zero factor. It is then the product of the other factors, whose exponent logMonomial kept and gv includes.
 func (l *leaf[T]) vjpMonomial(_ *Backward[T], _ *leafGrad[T], dx, gv, ge, _, x dense.Matrix[T], sc *scratch[T]) {
 	for i := range x.Rows {
 		u := l.input(x.Row(i), sc)

@@ -6,8 +6,8 @@ import (
 	"github.com/randfeat/randfeat/dense"
 )
 
-// ReLU: exp(Row)·max(0, t + Bias) + Eps. Because of Eps the row term is no factor of the features, so it is applied to
-// them and the row has no scale.
+// ReLU: exp(Row)·max(0, t + Bias) + Eps (docs/theory.md §2.17). Eps is added after exp(Row) is multiplied, so the row
+// term is not a factor of the features: it is applied to them directly and the row scale is 1.
 
 func reluFn[T dense.Float]() fn[T] {
 	return fn[T]{log: (*leaf[T]).logReLU, vjp: (*leaf[T]).vjpReLU, flat: true}
@@ -25,7 +25,7 @@ func (l *leaf[T]) logReLU(s *Side[T], _, value dense.Matrix[T], row []float64, x
 	}
 }
 
-// vjpReLU takes the derivative at t = 0 as 0.
+// vjpReLU takes the derivative at t = 0 as 0. It recomputes t, because log did not keep the sign of a clipped feature.
 func (l *leaf[T]) vjpReLU(b *Backward[T], g *leafGrad[T], dx, gv, _, _, x dense.Matrix[T], sc *scratch[T]) {
 	s, v := b.side, &sc.vjp
 	m := l.re.rows

@@ -6,16 +6,16 @@ import (
 	"github.com/randfeat/randfeat/dense"
 )
 
-// Residual: 1, u, exp(Bias)·g with g = exp(a) − 1 − t and a = t + Row(u): the constant and linear terms of a positive
-// feature are exact, only the rest is random. In float64, because for small inputs g is a difference of nearly equal
-// numbers: it is computed as (expm1(a) − a) + Row(u).
+// Residual: 1, u, exp(Bias)·g with g = exp(a) − 1 − t and a = t + Row(u) (docs/theory.md §2.19). The constant and
+// linear terms of a positive feature are exact; only the rest is random. g is computed in float64, because for small
+// inputs it is a difference of nearly equal numbers: (expm1(a) − a) + Row(u).
 
 func residualFn[T dense.Float]() fn[T] {
 	return fn[T]{log: (*leaf[T]).logResidual, vjp: (*leaf[T]).vjpResidual, explicit: true, biasApart: true}
 }
 
 // logResidual keeps the constant, the linear and the residual features at their own scales: e is the exponent of a
-// residual if that is large, else 0, and value is the remaining factor.
+// residual feature if a ≥ 1 and Bias otherwise, and value is the remaining factor.
 func (l *leaf[T]) logResidual(s *Side[T], e, value dense.Matrix[T], row []float64, x dense.Matrix[T], sc *scratch[T]) {
 	r := 1 + l.inner
 	l.re.project(s, value.ColRange(r, value.Cols), x, sc)
@@ -42,7 +42,8 @@ func (l *leaf[T]) logResidual(s *Side[T], e, value dense.Matrix[T], row []float6
 	}
 }
 
-// expm1MinusArg is e^t − 1 − t without cancellation near 0.
+// expm1MinusArg is e^t − 1 − t without cancellation near 0: the Taylor series for |t| ≤ 1/2, where expm1(t) − t would
+// lose digits.
 func expm1MinusArg(t float64) float64 {
 	if math.Abs(t) > 0.5 {
 		return math.Expm1(t) - t
@@ -55,8 +56,10 @@ func expm1MinusArg(t float64) float64 {
 	return sum
 }
 
-// vjpResidual: with gv the cotangent divided by the exponent of the log form, the cotangents are (1 − e^−a)·gv of t and
-// gv of Row where logResidual takes the exponential out, (e^a − 1)·gv and e^a·gv where it does not.
+// vjpResidual pulls cotangents back. gv is the cotangent of a feature times the exponential that logResidual took out.
+//
+//   - a < 1, only Bias taken out: the cotangents are (e^a − 1)·gv of t and e^a·gv of Row;
+//   - a ≥ 1, e^a taken out as well: they are (1 − e^{−a})·gv of t and gv of Row.
 func (l *leaf[T]) vjpResidual(b *Backward[T], g *leafGrad[T], dx, gv, _, _, x dense.Matrix[T], sc *scratch[T]) {
 	m, r := l.re.rows, 1+l.inner
 	t := dense.Matrix[T]{Rows: x.Rows, Cols: m, Stride: m, Data: sc.modulus}
@@ -74,6 +77,7 @@ func (l *leaf[T]) vjpResidual(b *Backward[T], g *leafGrad[T], dx, gv, _, _, x de
 			a, c := float64(tf)+row, float64(gi[r+f])
 			if a < 1 {
 				sum += c * math.Exp(a)
+				// ti becomes the matrix of cotangents of t, which b.project reads below.
 				ti[f] = T(c * math.Expm1(a))
 			} else {
 				sum += c

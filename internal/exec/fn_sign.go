@@ -2,7 +2,8 @@ package exec
 
 import "github.com/randfeat/randfeat/dense"
 
-// Sign: exp(Row)·sgn(t + Bias), the coefficients of angular hybrids. sgn 0 = 1, so that no feature vanishes.
+// Sign: exp(Row)·sgn(t + Bias), the coefficients of angular hybrids (docs/theory.md §2.10). sgn 0 = 1, so that no
+// feature vanishes.
 
 func signFn[T dense.Float]() fn[T] {
 	return fn[T]{log: (*leaf[T]).logSign, vjp: (*leaf[T]).vjpSign, flat: true, rowFactor: true}
@@ -22,7 +23,7 @@ func (l *leaf[T]) logSign(s *Side[T], _, value dense.Matrix[T], row []float64, x
 	s.terms(row[:x.Rows], &l.row, l.quad, x, sc)
 }
 
-// vjpSign: a sign is constant wherever it has a derivative; what moves is the row term.
+// vjpSign: a sign is constant wherever it has a derivative, so only the row term contributes.
 func (l *leaf[T]) vjpSign(b *Backward[T], g *leafGrad[T], dx, _, ge, _, x dense.Matrix[T], sc *scratch[T]) {
 	b.rowTerm(&g.row, dx, ge, x, sc)
 }

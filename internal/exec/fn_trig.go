@@ -7,14 +7,15 @@ import (
 	"github.com/randfeat/randfeat/internal/plan"
 )
 
-// SinCos and Complex: a modulus exp(e) times the sine and cosine of a phase θ. SinCos has the sine first, Complex the
-// cosine, with the imaginary part negated where Conj asks for it.
+// SinCos and Complex: a modulus exp(e) times the sine and cosine of a phase θ (docs/theory.md §2.1, §2.4). SinCos
+// writes the sines first, Complex the cosines. Conj negates the sines of Complex (the imaginary part).
 
 func trigFn[T dense.Float]() fn[T] {
 	return fn[T]{log: (*leaf[T]).logTrig, run: (*leaf[T]).runTrig, vjp: (*leaf[T]).vjpTrig,
 		prepare: (*leaf[T]).prepareTrig, rowFactor: true}
 }
 
+// prepareTrig decides whether the fused kernel MulTSinCos applies. Conj means nothing for SinCos and is cleared there.
 func (l *leaf[T]) prepareTrig() {
 	l.Conj = l.Conj && l.Fn == plan.Complex
 	l.pureTrig = !l.Conj && !l.hasModulus() && l.im.isDense() && constant(&l.rowIm) && l.rowIm.Const == 0
@@ -23,7 +24,7 @@ func (l *leaf[T]) prepareTrig() {
 // hasModulus reports whether the exponents differ between features.
 func (l *leaf[T]) hasModulus() bool { return !l.re.absent() || l.re.bias != nil }
 
-// sinCos orders two halves of the features.
+// sinCos says which half of a feature row holds the sines and which the cosines.
 func (l *leaf[T]) sinCos(first, second []T) (sin, cos []T) {
 	if l.Fn == plan.Complex {
 		return second, first
@@ -31,6 +32,8 @@ func (l *leaf[T]) sinCos(first, second []T) (sin, cos []T) {
 	return first, second
 }
 
+// runTrig chooses among three paths: the fused kernel (pureTrig), waves times a modulus per feature, and waves alone,
+// whose modulus is the row term only.
 func (l *leaf[T]) runTrig(s *Side[T], dst dense.Matrix[T], scale []float64, x dense.Matrix[T], sc *scratch[T],
 	plain bool, outer []float64) {
 	s.terms(scale[:x.Rows], &l.row, l.quad, x, sc)
@@ -53,8 +56,9 @@ func (l *leaf[T]) runTrig(s *Side[T], dst dense.Matrix[T], scale []float64, x de
 	s.settle(dst, scale, plain, outer)
 }
 
-// pure is runTrig without a modulus or a phase of the row: the projection ends with sine and cosine. A factor that all
-// rows share (m^{-1/2}) costs plain features nothing there, where settle would pass over them once more.
+// pure is runTrig without a modulus or a phase of the row: the kernel applies sine and cosine as it finishes the
+// projection. A factor that all rows share (m^{-1/2}) costs plain features nothing here; settle would need another
+// pass.
 func (l *leaf[T]) pure(s *Side[T], dst dense.Matrix[T], scale []float64, x dense.Matrix[T], plain bool) {
 	m := l.im.rows
 	sin, cos := dst.ColRange(0, m), dst.ColRange(m, 2*m)
@@ -69,8 +73,8 @@ func (l *leaf[T]) pure(s *Side[T], dst dense.Matrix[T], scale []float64, x dense
 	s.tab.MulTSinCos(sin, cos, x, &l.im.w, l.im.bias, f)
 }
 
-// waves writes the sines and cosines without their modulus. The phase of a row may be large (GERF: c·|x|²); it is
-// brought near 0 in float64, where the remainder is exact, before it joins the others in T.
+// waves writes the sines and cosines without their modulus. The phase of a row may be large (GERF: c·|x|²). It is
+// reduced modulo 2π in float64, where the remainder is exact, before it is added to the phases of the features in T.
 func (l *leaf[T]) waves(s *Side[T], dst, x dense.Matrix[T], sc *scratch[T]) {
 	m := l.im.rows
 	l.im.project(s, dst.ColRange(0, m), x, sc)
@@ -89,7 +93,8 @@ func (l *leaf[T]) waves(s *Side[T], dst, x dense.Matrix[T], sc *scratch[T]) {
 	}
 }
 
-// logTrig: e is the exponent of the modulus, value the sine and cosine.
+// logTrig writes the exponent of the modulus as e, the same for sine and cosine of a projection, and the sine and
+// cosine as value.
 func (l *leaf[T]) logTrig(s *Side[T], e, value dense.Matrix[T], row []float64, x dense.Matrix[T], sc *scratch[T]) {
 	m := l.re.rows
 	l.waves(s, value, x, sc)
@@ -100,6 +105,8 @@ func (l *leaf[T]) logTrig(s *Side[T], e, value dense.Matrix[T], row []float64, x
 	s.terms(row[:x.Rows], &l.row, l.quad, x, sc)
 }
 
+// vjpTrig handles modulus and phase one after the other. Sine and cosine share their exponent, so fold adds the two
+// halves of ge; phases turns the two halves of gv into the cotangents of θ.
 func (l *leaf[T]) vjpTrig(b *Backward[T], g *leafGrad[T], dx, gv, ge, value, x dense.Matrix[T], sc *scratch[T]) {
 	m := l.re.rows
 	b.rowTerm(&g.row, dx, ge, x, sc)

@@ -9,7 +9,8 @@ import (
 	"github.com/randfeat/randfeat/internal/plan"
 )
 
-// Signed reports whether a feature has a factor besides its exponential. Its log form then needs values.
+// Signed reports whether some feature has a factor besides its exponential, or a negative coefficient. Its log form
+// then needs values.
 func (s *Side[T]) Signed() bool {
 	for _, b := range s.blocks {
 		if b.Coef < 0 || !s.leaves[b.Base].fn.unit || b.Rho != plan.None && !s.leaves[b.Rho].fn.unit {
@@ -19,13 +20,13 @@ func (s *Side[T]) Signed() bool {
 	return false
 }
 
-// logJob is one Log or Scaled seen by the worker goroutines. Scaled has dst, Log has e.
+// logJob is one Log or Scaled call as the worker goroutines see it. For Log e is set, for Scaled dst.
 type logJob[T dense.Float] struct {
 	side     *Side[T]
 	e, value dense.Matrix[T]
 	row      []float64
 	dst, x   dense.Matrix[T]
-	col      []T // of Scaled; with the bias of the leaf if fused
+	col      []T // for Scaled: the caller's col, plus the bias of the leaf if fused
 	shift    []float64
 	norms    []float64
 	fused    bool
@@ -33,14 +34,15 @@ type logJob[T dense.Float] struct {
 }
 
 // Log writes the features as value_if·exp(e_if + row_i). row holds the large terms of a row (−|x|²/2) in float64; e
-// holds the part that differs between features. value may be empty unless the side is Signed. A block that is turned
-// off by its gate has value 0 and e = −Inf. The caller checks the arguments as for Run.
+// holds the part that differs between features. value may be empty unless the side is Signed. A block that its gate
+// turns off has value 0 and e = −Inf. norms holds |x_i|². As for Run, the caller has checked the arguments.
 func (s *Side[T]) Log(e, value dense.Matrix[T], row []float64, x dense.Matrix[T], norms []float64, ws *Workspace[T]) {
 	ws.logs = logJob[T]{side: s, e: e, value: value, row: row, x: x, norms: norms}
 	s.runLog(!value.IsEmpty(), ws)
 }
 
-// Scaled writes φ(x_i)_f·exp(col_f − shift_i); nil col is zero.
+// Scaled writes φ(x_i)_f·exp(col_f − shift_i); a nil col means zeros. This is the form that linear attention needs:
+// col_f is the reference of feature f and shift_i the maximum of row i (docs/theory.md §6.1).
 func (s *Side[T]) Scaled(dst dense.Matrix[T], col []T, shift []float64, x dense.Matrix[T], norms []float64,
 	ws *Workspace[T]) {
 	ws.logs = logJob[T]{side: s, dst: dst, col: col, shift: shift, x: x, norms: norms}
@@ -60,6 +62,7 @@ func (s *Side[T]) Scaled(dst dense.Matrix[T], col []T, shift []float64, x dense.
 	s.runLog(s.Signed(), ws)
 }
 
+// runLog runs the job in ws.logs and clears it, so that the Workspace keeps no matrix of the caller alive.
 func (s *Side[T]) runLog(values bool, ws *Workspace[T]) {
 	j := &ws.logs
 	workers := ws.workers(s, j.x.Rows)
@@ -80,7 +83,7 @@ func (s *Side[T]) runLog(values bool, ws *Workspace[T]) {
 	*j = logJob[T]{}
 }
 
-// workers is the number of goroutines for rows, whose scratch exists afterwards.
+// workers returns the number of goroutines that pay for rows, and makes sure that each has its scratch.
 func (ws *Workspace[T]) workers(s *Side[T], rows int) int {
 	n := par.Workers(rows, 1+s.tab.Grain/s.work)
 	if ws.Workers > 0 {
@@ -113,7 +116,7 @@ func (j *logJob[T]) Run(worker, lo, hi int) {
 			s.log(j.e.RowRange(a, b), value, j.row[a:b], x, sc)
 		case j.fused:
 			l := &s.leaves[0]
-			shift := sc.modulus[:x.Rows] // free here, and never shorter than a block
+			shift := sc.modulus[:x.Rows] // unused by this path otherwise, and at least one element per row
 			row, outer := sc.terms[:x.Rows], sc.outer[:x.Rows]
 			s.terms(row, &l.row, l.quad, x, sc)
 			s.terms(outer, &s.outer, s.outerQuad, x, sc)
@@ -127,7 +130,7 @@ func (j *logJob[T]) Run(worker, lo, hi int) {
 	}
 }
 
-// scaled is one block of Scaled through the log form.
+// scaled is one block of Scaled through the log form. The exponents are written into dst and exponentiated in place.
 func (s *Side[T]) scaled(dst dense.Matrix[T], col []T, shift []float64, x dense.Matrix[T], sc *scratch[T]) {
 	var value dense.Matrix[T]
 	if s.Signed() {
@@ -159,8 +162,9 @@ func (s *Side[T]) log(e, value dense.Matrix[T], row []float64, x dense.Matrix[T]
 	}
 }
 
-// assembleLog is assemble in the log domain: exponents add, values multiply. The row terms of the leaves differ; their
-// difference to the largest goes into e, whose exponents it exceeds only where they no longer matter.
+// assembleLog is assemble in the log domain: exponents add, values multiply. The row terms of the leaves differ. The
+// largest becomes the row term of the result, and each block adds its difference to e, in T. Rounding that difference
+// matters only for blocks so far below the largest that they no longer contribute.
 func (s *Side[T]) assembleLog(e, value dense.Matrix[T], row []float64, x dense.Matrix[T], sc *scratch[T]) {
 	gate := plan.None
 	if s.gated {
@@ -195,6 +199,7 @@ func (s *Side[T]) assembleLog(e, value dense.Matrix[T], row []float64, x dense.M
 	}
 }
 
+// blockWidth is the number of features of a block: those of its base, times those of its coefficient if it has one.
 func (s *Side[T]) blockWidth(b plan.Block) int {
 	n := s.leaves[b.Base].width
 	if b.Rho != plan.None {
@@ -203,7 +208,8 @@ func (s *Side[T]) blockWidth(b plan.Block) int {
 	return n
 }
 
-// blockLog writes one block of one row relative to exp(top).
+// blockLog writes one block of row i, relative to exp(top), into e and, unless nil, value. Coefficient features are the
+// slow index.
 func (s *Side[T]) blockLog(b plan.Block, live bool, top float64, e, value []T, i int, sc *scratch[T]) {
 	if !live {
 		for k := range e {

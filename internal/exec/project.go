@@ -7,18 +7,21 @@ import (
 	"github.com/randfeat/randfeat/internal/plan"
 )
 
-// projection computes t = Ω·Mix·u + bias for u = Lin·x − Shift. All linear steps before Ω are multiplied into one
-// matrix once, so a map costs one product however it was composed. Fast transforms have no matrix Ω; for them the
-// linear part stays a separate step.
+// projection computes t = Ω·Mix·u + bias for u = Lin·x − Shift. It takes one of three forms:
+//
+//   - dense: w is Ω·Mix·Lin, multiplied once in float64, so a map costs one product however it was composed;
+//     −Ω·Mix·Shift is in bias;
+//   - fast: Ω is a structured product (Hadamard, Givens) that is never formed; the linear part is a separate step, pre;
+//   - absent: t does not depend on x and is bias alone.
 type projection[T dense.Float] struct {
-	rows int
+	rows int // projections m
 	w    kern.Panel[T]
 	fast *omega.Transform[T]
 	pre  preMap[T] // before fast
-	bias []T       // with −Ω·Mix·Shift where w is used; nil: zero
+	bias []T       // one per projection, with −Ω·Mix·Shift in the dense form; nil means zero
 }
 
-// preMap is x ↦ Lin·x − shift in T; an empty matrix means gain·x.
+// preMap is x ↦ Lin·x − shift in T; an empty dense matrix means gain·x.
 type preMap[T dense.Float] struct {
 	gain  T
 	dense dense.Matrix[T]
@@ -30,13 +33,14 @@ func (p *projection[T]) absent() bool { return !p.isDense() && p.fast == nil }
 
 func (p *projection[T]) isDense() bool { return p.w.Rows > 0 }
 
-// fastPays says whether a structured projection of inputs of dim columns is cheaper by fast transforms than as a dense
-// matrix, by the measured costs of the table.
+// fastPays reports whether a structured projection of inputs of dim columns is cheaper by fast transforms than as a
+// dense product. It compares the measured costs of the table, not operation counts (BenchmarkFastOrDense).
 func fastPays[T dense.Float](tab *kern.Table[T], f *omega.Structured, dim int) bool {
 	return f != nil && len(f.Blocks)*f.N*tab.Structured < f.Rows*dim
 }
 
-// compileProjection prepares the projection of a leaf for inputs of dim columns; the Lin of the leaf is not absent.
+// compileProjection prepares one projection (Mix and Bias, or MixIm and BiasIm) of a leaf for inputs of dim columns.
+// The Lin of the leaf must not be absent.
 func compileProjection[T dense.Float](l *plan.Leaf, mix plan.Linear, bias []float64, dim int,
 	tab *kern.Table[T]) projection[T] {
 	p := projection[T]{rows: l.Omega.Rows.Rows}
@@ -64,7 +68,7 @@ func compileProjection[T dense.Float](l *plan.Leaf, mix plan.Linear, bias []floa
 	return p
 }
 
-// weights is the matrix Ω·mix·Lin of a projection.
+// weights is the matrix Ω·mix·Lin of a projection, m × dim, in float64.
 func weights(l *plan.Leaf, mix plan.Linear, dim int) dense.Matrix[float64] {
 	pre := mix.Compose(l.Lin, dim)
 	if !pre.Dense.IsEmpty() || pre.Diag != nil {
@@ -77,7 +81,7 @@ func weights(l *plan.Leaf, mix plan.Linear, dim int) dense.Matrix[float64] {
 	return w
 }
 
-// foldShift moves −Ω·mix·Shift into the bias.
+// foldShift returns bias − Ω·mix·Shift, summed in float64 before it is rounded to T.
 func foldShift[T dense.Float](l *plan.Leaf, mix plan.Linear, bias []float64) []T {
 	if l.Shift == nil {
 		return narrow[T](bias)
@@ -96,7 +100,7 @@ func foldShift[T dense.Float](l *plan.Leaf, mix plan.Linear, bias []float64) []T
 	return out
 }
 
-// project writes t for all rows of x.
+// project writes t for all rows of x into dst, x.Rows × m.
 func (p *projection[T]) project(s *Side[T], dst, x dense.Matrix[T], sc *scratch[T]) {
 	switch {
 	case p.isDense():
@@ -114,7 +118,7 @@ func (p *projection[T]) project(s *Side[T], dst, x dense.Matrix[T], sc *scratch[
 	}
 }
 
-// before is what the fast transforms see of a row.
+// before applies pre to one row; the result lives in scratch until the next call.
 func (p *projection[T]) before(x []T, sc *scratch[T]) []T {
 	v := sc.pre[:p.fast.Dim()]
 	if p.pre.dense.IsEmpty() {
@@ -132,6 +136,7 @@ func (p *projection[T]) before(x []T, sc *scratch[T]) []T {
 	return v
 }
 
+// narrow converts to T; nil stays nil, which means zero.
 func narrow[T dense.Float](x []float64) []T {
 	if x == nil {
 		return nil

@@ -7,13 +7,14 @@ import (
 	"github.com/randfeat/randfeat/internal/plan"
 )
 
-// Row terms with a full matrix, xᵀQx, cost d² per row: as much as d projections. They are computed for a block of rows
-// by one product in float64; a float32 one would lose their last digits where |x| is large.
+// A row term with a full matrix, xᵀQx, costs d² per row, as much as d projections. It is computed for a block of rows
+// by one product in float64; a float32 product would lose the last digits of the exponent where |x| is large.
 
-// noQuad stands for a row term without a full matrix.
+// noQuad is the index of a row term without a full matrix.
 const noQuad = -1
 
-// addQuad packs the full matrix of q, if it has one, and returns its index in s.quads.
+// addQuad packs the full matrix of q, if it has one, and returns its index in s.quads. MulT multiplies by the transpose
+// of a panel, so the transpose is packed.
 func (s *Side[T]) addQuad(q *plan.Quadratic) int {
 	if q.Quad.Dense.IsEmpty() {
 		return noQuad
@@ -24,7 +25,8 @@ func (s *Side[T]) addQuad(q *plan.Quadratic) int {
 	return len(s.quads) - 1
 }
 
-// fillQuads computes the full quadratics of a block of rows into sc.quads.
+// fillQuads computes the full quadratics of a block of rows into sc.quads, at index k·block + i. Every job calls it
+// before the functions of a block, which read the results by termAt.
 func (s *Side[T]) fillQuads(x dense.Matrix[T], sc *scratch[T]) {
 	if len(s.quads) == 0 {
 		return
@@ -49,7 +51,7 @@ func (s *Side[T]) fillQuads(x dense.Matrix[T], sc *scratch[T]) {
 	}
 }
 
-// dot4 has four sums, so that an addition need not wait for the one before.
+// dot4 is x·y with four partial sums, so that an addition need not wait for the one before.
 func dot4(x, y []float64) float64 {
 	var a, b, c, d float64
 	y = y[:len(x)]
@@ -76,7 +78,7 @@ func (s *Side[T]) outerAt(x dense.Matrix[T], i int, sc *scratch[T]) float64 {
 	return s.termAt(&s.outer, s.outerQuad, x, i, sc)
 }
 
-// terms sets dst to q at the rows of the block. Most maps need only their norms, at a few operations a row.
+// terms sets dst to q at the rows of the block. Most maps need only their norms, a few operations per row.
 func (s *Side[T]) terms(dst []float64, q *plan.Quadratic, quad int, x dense.Matrix[T], sc *scratch[T]) {
 	if quad != noQuad || q.Lin != nil || q.Quad.Diag != nil {
 		for i := range dst {
@@ -92,6 +94,7 @@ func (s *Side[T]) terms(dst []float64, q *plan.Quadratic, quad int, x dense.Matr
 	}
 }
 
+// termAt is q at row i of the block; quad is the index of its full matrix in s.quads, or noQuad.
 func (s *Side[T]) termAt(q *plan.Quadratic, quad int, x dense.Matrix[T], i int, sc *scratch[T]) float64 {
 	if quad == noQuad {
 		return quadAt(q, x.Row(i), sc.norms[i])
@@ -106,7 +109,7 @@ func (s *Side[T]) termAt(q *plan.Quadratic, quad int, x dense.Matrix[T], i int, 
 // constant reports whether q does not depend on its argument.
 func constant(q *plan.Quadratic) bool { return q.Lin == nil && q.Quad.IsZero() }
 
-// quadAt evaluates q at x, whose |x|² is norm2, in float64 whatever the precision of x.
+// quadAt evaluates q at x, with norm2 = |x|², in float64 whatever the precision of x.
 func quadAt[T dense.Float](q *plan.Quadratic, x []T, norm2 float64) float64 {
 	s := q.Const
 	for i, l := range q.Lin {

@@ -10,8 +10,8 @@ import (
 	"github.com/randfeat/randfeat/internal/plan"
 )
 
-// Workspace holds the scratch memory of Run between calls. The zero value is ready. It must not be used by two calls at
-// the same time.
+// Workspace holds scratch memory between calls. The zero value is ready. Two calls must not use it at the same time;
+// one call may use it from several goroutines of its own, each with its own scratch.
 type Workspace[T dense.Float] struct {
 	// Workers limits the goroutines of a call; 0 means GOMAXPROCS.
 	Workers int
@@ -19,48 +19,49 @@ type Workspace[T dense.Float] struct {
 	scratch []scratch[T]
 	job     job[T]
 	logs    logJob[T]
-	vjp     par.Job // a *vjpJob[T]: as a type it would be linked into every program with a Workspace
-	col     []T     // of Scaled: bias + col
+	vjp     par.Job // a *vjpJob[T]; with that type, every program with a Workspace would link the derivatives
+	col     []T     // bias + col of a fused Scaled
 }
 
-// scratch is the memory of one worker.
+// scratch is the memory of one worker. grow sizes it for a block; "a block × n" below means one row of n elements for
+// each row of the block.
 type scratch[T dense.Float] struct {
-	features  []T       // a block × all leaf features
-	values    []T       // like features: what stands before the exponentials of a log form
-	factors   []T       // a block × all output features
-	rows      []float64 // row terms of a block
-	modulus   []T       // a block × projections
-	exponents []T       // a block × the features of a leaf that runs through its log form
-	pre       []T       // one row before a fast projection
-	fast      []T       // scratch of the fast transforms
-	u         []float64 // one row of leaf inputs
-	logs      []float64 // log|u|
-	powers    []float64 // exponents of one row of monomials
-	columns   []float64 // two blocks of columns of the kernel
-	mixed     []float64 // a block of them after mixing
-	inputs    []float64 // and of their inputs
-	x         []float64 // one row of inputs
-	scale     []float64 // a block per leaf
-	norms     []float64 // of the block at hand
-	quads     []float64 // full row terms, a block per matrix
-	wide      []float64 // the block in float64
-	image     []float64 // and multiplied by a matrix
-	zero      [maxBlock]float64
-	squares   [maxBlock]float64 // norms of a block that RunChecked computes
+	features  []T               // a block × all leaf features
+	values    []T               // like features: the factors before the exponentials of a log form
+	factors   []T               // a block × all output features: values of Scaled
+	rows      []float64         // row terms of a block
+	modulus   []T               // a block × projections: exponents of a modulus, or free for shifts and maxima
+	exponents []T               // a block × the features of a leaf that runs through its log form
+	pre       []T               // one row before a fast projection
+	fast      []T               // scratch of the fast transforms
+	u         []float64         // one row of leaf inputs
+	logs      []float64         // log|u|
+	powers    []float64         // exponents of one row of monomials
+	columns   []float64         // two of a block × landmarks: values and exponents of kernel columns
+	mixed     []float64         // a block × columns of White
+	inputs    []float64         // a block × coordinates of u, the inputs of kernel columns
+	x         []float64         // one row of inputs
+	scale     []float64         // log scales: row i of leaf k at k·Side.block + i
+	norms     []float64         // |x_i|² of the current block; a view, not owned
+	quads     []float64         // full row terms: row i of matrix k at k·Side.block + i
+	wide      []float64         // a block × inputs, in float64
+	image     []float64         // the same multiplied by the matrix of a row term
+	zero      [maxBlock]float64 // always zero: the outer terms of leaves that are assembled
+	squares   [maxBlock]float64 // norms of a block, if RunChecked computes them
 	terms     [maxBlock]float64 // row terms of a leaf
-	outer     [maxBlock]float64 // those of the side
-	bad       int               // first row that it refused, or −1
-	past      bool              // the output is larger than pastBytes
-	at        []int             // coordinates of a row: those below 0, those that are 0
+	outer     [maxBlock]float64 // outer row terms of the side
+	bad       int               // first row that RunChecked refused, or −1
+	past      bool              // the output has at least pastBytes
+	at        []int             // coordinates of one row: negative ones at the front, zero ones at the end (split)
 	vjp       vjpScratch[T]
 }
 
-// job is one Run seen by the worker goroutines.
+// job is one Run as the worker goroutines see it.
 type job[T dense.Float] struct {
 	side     *Side[T]
 	dst, x   dense.Matrix[T]
 	logScale []float64
-	norms    []float64 // nil: to be computed, and none beyond limit
+	norms    []float64 // |x_i|²; nil means that check computes them and refuses rows beyond limit
 	limit    float64
 	ws       *Workspace[T]
 }
@@ -82,6 +83,8 @@ func (s *Side[T]) RunChecked(dst dense.Matrix[T], logScale []float64, x dense.Ma
 	return s.run(job[T]{side: s, dst: dst, x: x, logScale: logScale, limit: limit, ws: ws})
 }
 
+// run does the work of Run and RunChecked. Workers see rows in any order, so the smallest refused row over all workers
+// is the first one.
 func (s *Side[T]) run(j job[T]) int {
 	ws := j.ws
 	workers := ws.workers(s, j.x.Rows)
@@ -101,7 +104,8 @@ func (s *Side[T]) run(j job[T]) int {
 	return bad
 }
 
-// grow makes room for blocks of rows.
+// grow makes room in sc for blocks of rows rows of this side. It keeps memory that is large enough, so a Workspace that
+// serves several sides grows to the largest.
 func (s *Side[T]) grow(sc *scratch[T], rows int) {
 	proj, inner, fast, through, columns, mixed, inputs := 0, s.dim, 0, 0, 0, 0, 0
 	for i := range s.leaves {
@@ -180,8 +184,9 @@ func (j *job[T]) Run(worker, lo, hi int) {
 	}
 }
 
-// check computes the norms of a block that starts at row a. After a row beyond the limit a worker does nothing more:
-// the rows it would get are later ones.
+// check computes the norms of a block that starts at row a and reports whether all are within the limit. After a
+// refused row a worker does nothing more: par hands out ranges in increasing order, so all rows it would still get come
+// later.
 func (j *job[T]) check(a int, x dense.Matrix[T], sc *scratch[T]) bool {
 	if sc.bad >= 0 {
 		return false
@@ -197,7 +202,8 @@ func (j *job[T]) check(a int, x dense.Matrix[T], sc *scratch[T]) bool {
 	return true
 }
 
-// assemble computes the leaves into scratch and writes the blocks; sc.scale[i] becomes the scale of row i.
+// assemble computes the leaves into scratch and writes the blocks of every row. Leaves have scales of their own; each
+// block is multiplied by exp(its scale − the largest scale of the row). sc.scale[i] becomes the scale of row i.
 func (s *Side[T]) assemble(dst, x dense.Matrix[T], sc *scratch[T]) {
 	gate := plan.None
 	if s.gated {
@@ -238,15 +244,15 @@ func (s *Side[T]) assemble(dst, x dense.Matrix[T], sc *scratch[T]) {
 				}
 			}
 		}
-		sc.scale[i] = scale // leaf 0 of row i is no longer needed
+		sc.scale[i] = scale // overwrites the scale of leaf 0, which row i no longer needs
 	}
 }
 
-// live reports whether a block is kept for rows of that gate.
+// live reports whether a block is kept for rows whose nearest centre is gate.
 func live(b plan.Block, gate int) bool { return b.Gate == plan.None || b.Gate == gate }
 
-// top is the scale of row i: the largest of its blocks, so that they keep their proportions and none overflows. A row
-// whose blocks are all off is one of zeros, at any scale.
+// top is the scale of row i: the largest scale of its live blocks. Blocks keep their proportions and none overflows. A
+// row whose blocks are all off consists of zeros, at any scale.
 func (s *Side[T]) top(i, gate int, sc *scratch[T]) float64 {
 	top := math.Inf(-1)
 	for _, b := range s.blocks {
@@ -257,6 +263,7 @@ func (s *Side[T]) top(i, gate int, sc *scratch[T]) float64 {
 	return finiteMax(top)
 }
 
+// blockScale is the log scale of block b in row i: that of its base plus that of its coefficient.
 func (s *Side[T]) blockScale(b plan.Block, i int, sc *scratch[T]) float64 {
 	v := sc.scale[b.Base*s.block+i]
 	if b.Rho != plan.None {
@@ -265,6 +272,7 @@ func (s *Side[T]) blockScale(b plan.Block, i int, sc *scratch[T]) float64 {
 	return v
 }
 
+// needs reports whether some live block uses the leaf.
 func (s *Side[T]) needs(leaf, gate int) bool {
 	for _, b := range s.blocks {
 		if (b.Base == leaf || b.Rho == leaf) && live(b, gate) {
@@ -274,7 +282,7 @@ func (s *Side[T]) needs(leaf, gate int) bool {
 	return false
 }
 
-// nearest is the index of the centre closest to x; the first wins a tie.
+// nearest is the index of the centre closest to gateLin·x, in float64; the first wins a tie, as in plan.Side.Eval.
 func (s *Side[T]) nearest(x []T, sc *scratch[T]) int {
 	for i, v := range x {
 		sc.x[i] = float64(v)

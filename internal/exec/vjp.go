@@ -10,24 +10,25 @@ import (
 	"github.com/randfeat/randfeat/internal/plan"
 )
 
-// vjpBytes of cotangents are worked on together by maps of exponentials: they are passed over four times, so they
-// should stay near the first-level cache. Measured by BenchmarkVJP.
+// vjpBytes is the size of the cotangents that derivatives of exponentials work on together. They are passed over four
+// times, so they should stay near the first-level cache. Measured by BenchmarkVJP.
 const vjpBytes = 64 << 10
 
-// Backward is a compiled side prepared for derivatives: it holds the projections by output instead of by input.
+// Backward is a compiled side prepared for vector-Jacobian products. It holds the projections packed by input column,
+// the transpose of what Side holds. It is immutable and safe for concurrent use.
 type Backward[T dense.Float] struct {
 	side  *Side[T]
 	grads []leafGrad[T]
 	outer quadGrad[T]
 }
 
-// leafGrad holds the transposes of the linear parts of a leaf.
+// leafGrad holds the transposed linear parts of a leaf.
 type leafGrad[T dense.Float] struct {
 	re, im     kern.Panel[T]
-	row, rowIm quadGrad[T] // unless explicit
+	row, rowIm quadGrad[T] // unset for explicit functions, which differentiate in u
 }
 
-// quadGrad is the gradient Lin + (Q + Qᵀ)x of a quadratic.
+// quadGrad is the gradient Lin + (Q + Qᵀ)x of a quadratic. One of gain, diag and w is set, as in plan.Linear.
 type quadGrad[T dense.Float] struct {
 	lin  []T
 	gain T
@@ -57,7 +58,7 @@ func compileQuad[T dense.Float](q plan.Quadratic, tab *kern.Table[T]) quadGrad[T
 	return g
 }
 
-// add adds s_i times the gradient at x_i to every row of dx; tmp has room for x.
+// add adds s_i times the gradient at x_i to row i of dx; tmp has room for x.Rows × x.Cols elements.
 func (g *quadGrad[T]) add(dx dense.Matrix[T], s []T, x dense.Matrix[T], tmp []T, tab *kern.Table[T]) {
 	var w dense.Matrix[T]
 	if g.w.Rows > 0 {
@@ -89,7 +90,7 @@ func axpy[T dense.Float](dst []T, a T, x []T) {
 	}
 }
 
-// CompileBackward prepares the derivatives of s.
+// CompileBackward prepares the derivatives of s. Fast transforms are not used backwards: their dense matrix is packed.
 func CompileBackward[T dense.Float](s *Side[T]) *Backward[T] {
 	b := &Backward[T]{side: s, outer: compileQuad(s.outer, s.tab)}
 	for i := range s.leaves {
@@ -113,24 +114,25 @@ func CompileBackward[T dense.Float](s *Side[T]) *Backward[T] {
 // Learns reports whether Run can add to Sums: the side must be a single leaf of exponentials.
 func (b *Backward[T]) Learns() bool { return b.side.simple && b.side.leaves[0].fn.unit }
 
-// Sums are the derivatives of a loss by the exponents w_f·x + q(x) of a single leaf of exponentials: with dE_if the
-// derivative by the exponent of feature f of row i (the sum of both signs for ExpPM, with them) and s_i = Σ_f dE_if,
+// Sums are the derivatives of a loss by the parameters of the exponents w_f·x + q(x) of a single leaf of exponentials.
+// Let dE_if be the derivative by the exponent of feature f in row i (for ExpPM, the difference of the two signs of t)
+// and s_i the sum of the derivatives of all features of row i. Then
 //
 //	W = Σ_i dE_i ⊗ x_i,  Q = Σ_i s_i x_i x_iᵀ,  Lin = Σ_i s_i x_i.
 //
-// They are summed in T for some thousand rows and in float64 beyond.
+// The accumulators sum in T for some thousand rows and in float64 beyond.
 type Sums[T dense.Float] struct {
 	w, q, lin *kern.Accumulator[T]
 }
 
-// NewSums returns zero sums.
+// NewSums returns zero sums: W is m × dim, Q dim × dim, Lin one row. It may be called only if Learns reports true.
 func (b *Backward[T]) NewSums() *Sums[T] {
 	tab, m, d := b.side.tab, b.side.leaves[0].re.rows, b.side.dim
 	return &Sums[T]{w: kern.NewAccumulator(tab, m, d), q: kern.NewAccumulator(tab, d, d),
 		lin: kern.NewAccumulator(tab, 1, d)}
 }
 
-// add adds the rows of a block: de the derivatives by the projections, t their sums over the features.
+// add adds the rows of a block: de holds the derivatives by the projections, t their sums s_i over the features.
 func (s *Sums[T]) add(de dense.Matrix[T], t []T, x dense.Matrix[T], tmp []T, tab *kern.Table[T]) {
 	s.w.Add(de, x)
 	tx := dense.Matrix[T]{Rows: x.Rows, Cols: x.Cols, Stride: x.Cols, Data: tmp}
@@ -143,12 +145,13 @@ func (s *Sums[T]) add(de dense.Matrix[T], t []T, x dense.Matrix[T], tmp []T, tab
 	s.lin.Add(dense.Matrix[T]{Rows: x.Rows, Cols: 1, Stride: 1, Data: t}, x)
 }
 
-// Totals are the sums; they share memory with s.
+// Totals returns the sums. They share memory with s, so the next add changes them.
 func (s *Sums[T]) Totals() (w, q dense.Matrix[float64], lin []float64) {
 	return s.w.Sum(), s.q.Sum(), s.lin.Sum().Data
 }
 
-// Merge adds the sums of o, of the same shapes.
+// Merge adds the sums of o, which must have the same shapes. The result depends on the order of Merge calls; callers
+// fix it.
 func (s *Sums[T]) Merge(o *Sums[T]) {
 	for _, p := range [][2]*kern.Accumulator[T]{{s.w, o.w}, {s.q, o.q}, {s.lin, o.lin}} {
 		a, b := p[0].Sum(), p[1].Sum()
@@ -158,7 +161,7 @@ func (s *Sums[T]) Merge(o *Sums[T]) {
 	}
 }
 
-// Reset makes the sums zero.
+// Reset sets the sums to zero and keeps their memory.
 func (s *Sums[T]) Reset() {
 	for _, a := range []*kern.Accumulator[T]{s.w, s.q, s.lin} {
 		clear(a.Sum().Data)
@@ -167,14 +170,14 @@ func (s *Sums[T]) Reset() {
 
 // vjpScratch is the memory of one worker for derivatives.
 type vjpScratch[T dense.Float] struct {
-	gv, ge  []T // a block × all leaf features: cotangents of values and exponents
-	e, v    []T // one row of output features
-	tmp     []T // a block × inputs or projections
-	sums    []T // a block
-	du, acc []float64
+	gv, ge  []T       // a block × all leaf features: cotangents of values and exponents
+	e, v    []T       // one row of output features
+	tmp     []T       // a block × max(inputs, projections)
+	sums    []T       // a block
+	du, acc []float64 // one row of u each: cotangents of an explicit function, and its scratch
 }
 
-// vjpJob is one Backward.Run seen by the worker goroutines.
+// vjpJob is one Backward.Run as the worker goroutines see it.
 type vjpJob[T dense.Float] struct {
 	b                *Backward[T]
 	dx, dphi, phi, x dense.Matrix[T]
@@ -184,8 +187,10 @@ type vjpJob[T dense.Float] struct {
 	ws               *Workspace[T]
 }
 
-// Run sets dx_i = Σ_f dphi_if ∂/∂x_i φ(x_i)_f·exp(col_f − shift_i). phi is empty or holds these features as Scaled
-// wrote them. If sums is not nil, Run adds to it on a single goroutine, which fixes the order of the sums.
+// Run sets dx_i = Σ_f dphi_if ∂/∂x_i φ(x_i)_f·exp(col_f − shift_i). phi is empty or holds these scaled features as
+// Scaled wrote them for the same col and shift, which saves recomputing them. col may be nil; norms holds |x_i|². If
+// sums is not nil, Learns must be true; Run then adds to sums on a single goroutine, because the order of its rows is
+// part of the result.
 func (b *Backward[T]) Run(dx, dphi, phi, x dense.Matrix[T], col []T, shift, norms []float64, sums *Sums[T],
 	ws *Workspace[T]) {
 	s := b.side
@@ -207,6 +212,8 @@ func (b *Backward[T]) Run(dx, dphi, phi, x dense.Matrix[T], col []T, shift, norm
 	*j = vjpJob[T]{}
 }
 
+// grow extends the scratch of Run by what derivatives need. Leaves of exponentials need only the cotangents of one
+// block.
 func (b *Backward[T]) grow(sc *scratch[T], rows int) {
 	s := b.side
 	s.grow(sc, rows)
@@ -257,8 +264,9 @@ func (j *vjpJob[T]) Run(worker, lo, hi int) {
 	}
 }
 
-// general is one block of any map. Features are products of leaf features value·exp(e + row); the cotangents gv of
-// values and ge of exponents are gathered per leaf, whose own rule finishes.
+// general is one block of the derivatives of any map. Features are products of leaf features value·exp(e + row). It
+// works in three steps: recompute the log form of the leaves, gather the cotangents gv of values and ge of exponents
+// per leaf, and let each leaf's own vjp finish.
 func (b *Backward[T]) general(dx, dphi, x dense.Matrix[T], col []T, shift []float64, sc *scratch[T]) {
 	s, v := b.side, &sc.vjp
 	gate := plan.None
@@ -288,8 +296,9 @@ func (b *Backward[T]) general(dx, dphi, x dense.Matrix[T], col []T, shift []floa
 	}
 }
 
-// cotangents spreads the row dphi of features scaled by exp(col − shift) over the leaves and returns its product with
-// the features, which is the cotangent of the log scale of the row.
+// cotangents distributes the cotangents dphi of one row of scaled features over its leaves. It returns the product of
+// dphi with the features, which is the cotangent of the log scale of the row and so multiplies the gradient of the
+// outer term.
 func (b *Backward[T]) cotangents(dphi, col []T, shift float64, gate, i int, sc *scratch[T]) T {
 	s, v := b.side, &sc.vjp
 	top := s.top(i, gate, sc)
@@ -318,7 +327,8 @@ func (b *Backward[T]) cotangents(dphi, col []T, shift float64, gate, i int, sc *
 	return sum
 }
 
-// spread adds the cotangents gv, ge of one block of row i to those of its leaves.
+// spread adds the cotangents gv, ge of one block of row i to the cotangents of its leaves. For a Kronecker product the
+// value of the other factor multiplies gv; exponents add, so ge goes to both factors unchanged.
 func (b *Backward[T]) spread(blk plan.Block, gv, ge []T, i int, sc *scratch[T]) {
 	s, v := b.side, &sc.vjp
 	base := &s.leaves[blk.Base]
@@ -349,8 +359,8 @@ func (b *Backward[T]) spread(blk plan.Block, gv, ge []T, i int, sc *scratch[T]) 
 	}
 }
 
-// rowTerm adds to dx the contribution of a row term with gradient g, given the cotangents of the exponents or phases
-// that contain it.
+// rowTerm adds to dx the contribution of a row term with gradient g. cotangents are those of the exponents or phases
+// that contain the term; their row sums multiply the gradient.
 func (b *Backward[T]) rowTerm(g *quadGrad[T], dx, cotangents, x dense.Matrix[T], sc *scratch[T]) {
 	sums := sc.vjp.sums[:x.Rows]
 	rowSums(sums, cotangents)
@@ -368,14 +378,15 @@ func rowSums[T dense.Float](dst []T, a dense.Matrix[T]) {
 	}
 }
 
-// fold adds sign times the second m columns to the first.
+// fold adds sign times the columns m to 2m−1 to the first m columns.
 func fold[T dense.Float](a dense.Matrix[T], m int, sign T) {
 	for i := range a.Rows {
 		axpy(a.Row(i)[:m], sign, a.Row(i)[m:])
 	}
 }
 
-// project adds gt·W to dx, gt being the cotangents of the projections; nothing where there are none.
+// project adds gt·W to dx, gt being the cotangents of the projections; an empty panel means that there is no
+// projection.
 func (b *Backward[T]) project(dx, gt dense.Matrix[T], w *kern.Panel[T], sc *scratch[T]) {
 	if w.Rows == 0 {
 		return
@@ -388,7 +399,7 @@ func (b *Backward[T]) project(dx, gt dense.Matrix[T], w *kern.Panel[T], sc *scra
 	}
 }
 
-// quadBack adds c times the gradient of q at u to du; acc is scratch.
+// quadBack adds c times the gradient Lin + (Q + Qᵀ)u of q to du; acc is scratch of the length of u.
 func quadBack(q *plan.Quadratic, du []float64, c float64, u, acc []float64) {
 	for k, v := range q.Lin {
 		du[k] += c * v

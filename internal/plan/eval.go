@@ -6,8 +6,8 @@ import (
 	"github.com/randfeat/randfeat/dense"
 )
 
-// Eval is the features of one row by plain loops in float64. It defines what a plan means: a backend is right where it
-// agrees with Eval, and slow is all that Eval may be.
+// Eval returns the features of one row by plain loops in float64. It defines what a plan means: a backend is correct if
+// it agrees with Eval up to rounding. Eval need not be fast, and must stay simple enough to be checked by reading.
 func (s Side) Eval(x []float64) []float64 {
 	value, e := s.EvalLog(x)
 	for f, v := range value {
@@ -42,7 +42,7 @@ func (s Side) EvalLog(x []float64) (value, e []float64) {
 	return value, e
 }
 
-// gate is the index of the centre nearest to CentreLin·x, the first of equally near ones; None without centres.
+// gate is the index of the centre nearest to CentreLin·x, the first of equally near ones; None if there are no centres.
 func (s Side) gate(x []float64) int {
 	at, best := None, math.Inf(1)
 	u := s.CentreLin.orIdentity(x)
@@ -58,14 +58,14 @@ func (s Side) gate(x []float64) int {
 	return at
 }
 
-// point is what a function sees of one row: u, and for every projection t = Ω Mix u, its bias and its phase θ.
+// point is the input of a function for one row: u, and for every projection t = Ω·Mix·u, its bias and its phase θ.
 type point struct {
 	*Leaf
 	u, t, bias, theta []float64
 	row               float64 // Row(u)
 }
 
-// eval is the features of one leaf as value·exp(e).
+// eval returns the features of one leaf as value·exp(e).
 func (l *Leaf) eval(x []float64) (value, e []float64) {
 	u := l.Lin.orIdentity(x)
 	for i, c := range l.Shift {
@@ -152,6 +152,8 @@ func evalELU(p *point, add adder) {
 	}
 }
 
+// evalResidual switches at a = 1 as the backends do: above, e^a is taken out as the exponent, so that it cannot
+// overflow.
 func evalResidual(p *point, add adder) {
 	add(1, 0)
 	for _, v := range p.u {
@@ -186,7 +188,7 @@ func evalMonomial(p *point, add adder) {
 	}
 }
 
-// evalColumns: the mixed columns of a row share the exponent of its largest one.
+// evalColumns: features that White mixes are sums over landmarks, so they share the exponent of the largest one.
 func evalColumns(p *point, add adder) {
 	m := p.Omega.Rows.Rows
 	value, e, top := make([]float64, m), make([]float64, m), math.Inf(-1)
@@ -209,7 +211,7 @@ func evalColumns(p *point, add adder) {
 	}
 }
 
-// project is Ω·mix·u, zeros where mix is absent.
+// project is Ω·mix·u, or zeros if mix is absent.
 func (l *Leaf) project(mix Linear, u []float64) []float64 {
 	t := make([]float64, l.Omega.Rows.Rows)
 	if mix.IsZero() {
@@ -223,7 +225,7 @@ func (l *Leaf) project(mix Linear, u []float64) []float64 {
 	return t
 }
 
-// orIdentity is l·x, or a copy of x where l is absent.
+// orIdentity is l·x in new memory, or a copy of x if l is absent.
 func (l Linear) orIdentity(x []float64) []float64 {
 	if l.IsZero() {
 		return append([]float64(nil), x...)

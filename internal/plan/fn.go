@@ -2,11 +2,11 @@ package plan
 
 import "fmt"
 
-// Fn is the function a leaf applies to its projections.
+// Fn is the function that a leaf applies to its projections.
 type Fn int
 
-// With t = Ω Mix u, e = t + Bias + Row(u) and θ = Ω MixIm u + BiasIm + RowIm(u), a leaf with m projections gives what
-// Side.Eval says:
+// Let t = Ω·Mix·u, e = t + Bias + Row(u) and θ = Ω·MixIm·u + BiasIm + RowIm(u), each with one element per projection. A
+// leaf with m projections gives, in this order:
 const (
 	Exp      Fn = iota // exp(e); m features
 	ExpPM              // exp(+t + Bias + Row) then exp(−t + Bias + Row); 2m features
@@ -17,24 +17,26 @@ const (
 	ELU                // elu(u)+1; as many as u has coordinates, no projection
 	Residual           // 1, u, exp(Bias)·(exp(t + Row) − 1 − t); 1 + dim u + m
 	Monomial           // exp(Bias + Row)·∏_l u_l^{Ω_fl}, 0⁰ = 1; m
-	Columns            // κ(u, ω_f) of Kernel; m. With White, these times White; as many as it has columns
+	Columns            // κ(u, ω_f) of Kernel; m. With White, the row of them times White; one per column of White
 	Fns                // the number of functions
 )
 
-// facts is what is true of a function whoever runs it: the interpreter and every backend read this one copy.
+// facts are the properties of a function that every implementation shares: the interpreter and every backend read this
+// one copy.
 type facts struct {
 	name string
-	// features is the number of features of m projections of an input u with inner coordinates.
+	// features is the number of features for m projections and an input u of inner coordinates.
 	features func(m, inner int) int
-	// positive reports whether no feature of the leaf is negative, whatever the input.
+	// positive reports whether no feature of the leaf can be negative, whatever the input.
 	positive func(l *Leaf) bool
-	// eval adds the features of one row in their order: the definition of the function.
+	// eval defines the function: it adds the features of one row in their order.
 	eval func(p *point, add adder)
 }
 
-// adder takes a feature as value·exp(exponent).
+// adder receives one feature as value·exp(exponent).
 type adder func(value, exponent float64)
 
+// table has one entry per function; a test checks that none is missing.
 var table = [Fns]facts{
 	Exp:      {"exp", single, always, evalExp},
 	ExpPM:    {"exp±", double, always, evalExpPM},
@@ -44,7 +46,7 @@ var table = [Fns]facts{
 	ReLU:     {"relu", single, func(l *Leaf) bool { return l.Eps >= 0 }, evalReLU},
 	ELU:      {"elu", func(_, inner int) int { return inner }, always, evalELU},
 	Residual: {"residual", func(m, inner int) int { return 1 + inner + m }, never, evalResidual},
-	// A product of powers is a product of positive numbers only if the floor keeps them so.
+	// A floor above 0 keeps every factor of the product positive.
 	Monomial: {"monomial", single, func(l *Leaf) bool { return l.Floor > 0 }, evalMonomial},
 	Columns:  {"columns", single, func(l *Leaf) bool { return l.White.IsEmpty() }, evalColumns},
 }

@@ -1,13 +1,17 @@
 // Package plan is the lowered form of a feature map. Every backend (package internal/exec on the CPU, the graphs of
 // module gomlx) executes plans and knows no family; every family lowers itself to a plan and knows no backend.
 //
-// A side (query or key) is a list of leaves and a list of blocks. A leaf is one projection followed by one function,
-// with all exponents kept in the log domain. A block is a leaf, or the Kronecker product of a coefficient leaf with
-// a base leaf; the output row is the concatenation of the blocks. Hybrids, clusters and data-aware matrices need
-// nothing else.
+// A [Side] (query or key) is a list of leaves and a list of blocks. A [Leaf] is one projection followed by one
+// function, with all exponents kept in the log domain. A [Block] is a leaf, or the Kronecker product of a coefficient
+// leaf with a base leaf; the output row is the concatenation of the blocks. Hybrids, clusters and data-aware matrices
+// need nothing else.
 //
-// A plan is complete: two backends that execute the same plan give the same features up to rounding. The interpreter
-// in the tests of package randfeat is the definition of its meaning; a new leaf function needs a case there first.
+// A plan is complete: two backends that execute the same plan give the same features up to rounding. [Side.Eval] is the
+// definition of its meaning. A new leaf function begins with an entry in the table of fn.go, whose eval defines it; the
+// tests of every backend compare with Eval.
+//
+// Values of this package are data. Methods return new values and leave the receiver unchanged, but slices and matrices
+// may be shared between them: do not write into a plan.
 package plan
 
 import (
@@ -16,8 +20,9 @@ import (
 	"github.com/randfeat/randfeat/kernel"
 )
 
-// Linear is a linear map: Gain·I, diag(Diag) or Dense, whichever is set; Dense wins over Diag, Diag over Gain.
-// The zero value is absent: what that means is said where the field stands.
+// Linear is a linear map: Gain·I, diag(Diag) or Dense, whichever is set; Dense wins over Diag, Diag over Gain. The zero
+// value means absent. Each field of type Linear documents what absent means there: the identity, no projection, or
+// zero. A map that is really zero therefore cannot be a Gain of 0; it is a Dense or Diag of zeros.
 type Linear struct {
 	Gain  float64
 	Diag  []float64
@@ -30,7 +35,7 @@ func Scalar(g float64) Linear { return Linear{Gain: g} }
 // IsZero reports whether no form is set.
 func (l Linear) IsZero() bool { return l.Gain == 0 && l.Diag == nil && l.Dense.IsEmpty() }
 
-// Apply writes l·x into dst. Absent: zeros.
+// Apply writes l·x into dst, whose length is the output dimension. An absent map gives zeros.
 func (l Linear) Apply(dst, x []float64) {
 	switch {
 	case !l.Dense.IsEmpty():
@@ -48,7 +53,7 @@ func (l Linear) Apply(dst, x []float64) {
 	}
 }
 
-// Matrix is l as a rows×dim matrix, dim being the input size.
+// Matrix is l as a matrix with dim columns, dim being the input dimension. A Dense map is returned itself, not a copy.
 func (l Linear) Matrix(dim int) dense.Matrix[float64] {
 	if !l.Dense.IsEmpty() {
 		return l.Dense
@@ -64,7 +69,8 @@ func (l Linear) Matrix(dim int) dense.Matrix[float64] {
 	return m
 }
 
-// Compose is the map x ↦ l(inner(x)) for inputs of dim columns. Neither may be absent.
+// Compose is the map x ↦ l(inner(x)) for inputs of dim columns. Neither map may be absent. A scalar keeps the form of
+// the other map, so that most compositions stay diagonal or scalar and cost backends nothing.
 func (l Linear) Compose(inner Linear, dim int) Linear {
 	scalar := func(a Linear) bool { return a.Dense.IsEmpty() && a.Diag == nil }
 	switch {
@@ -82,6 +88,7 @@ func (l Linear) Compose(inner Linear, dim int) Linear {
 	return Linear{Dense: Mul(l.Matrix(mid), inner.Matrix(dim))}
 }
 
+// transpose is lᵀ; scalar and diagonal maps are their own transposes.
 func (l Linear) transpose() Linear {
 	if !l.Dense.IsEmpty() {
 		l.Dense = Transpose(l.Dense)
@@ -89,6 +96,7 @@ func (l Linear) transpose() Linear {
 	return l
 }
 
+// scale is g·l for a diagonal or dense l, in new memory.
 func (l Linear) scale(g float64) Linear {
 	if !l.Dense.IsEmpty() {
 		m := l.Dense.Clone()
@@ -145,7 +153,7 @@ func Norm2(c float64) Quadratic { return Quadratic{Quad: Scalar(c)} }
 // IsZero reports whether the term vanishes for every input.
 func (q Quadratic) IsZero() bool { return q.Const == 0 && q.Lin == nil && q.Quad.IsZero() }
 
-// Compose is the quadratic x ↦ q(l x − shift) for inputs of dim columns; shift may be nil.
+// Compose is the quadratic x ↦ q(l·x − shift) for inputs of dim columns; a nil shift is zero.
 func (q Quadratic) Compose(l Linear, shift []float64, dim int) Quadratic {
 	if shift != nil {
 		q = q.translate(shift)
@@ -167,7 +175,7 @@ func (q Quadratic) Compose(l Linear, shift []float64, dim int) Quadratic {
 	return out
 }
 
-// translate is u ↦ q(u − s): uᵀQu − (Q + Qᵀ)s·u + sᵀQs + l·u − l·s.
+// translate is u ↦ q(u − s) = uᵀQu − ((Q + Qᵀ)s)·u + sᵀQs + Lin·u − Lin·s + Const.
 func (q Quadratic) translate(s []float64) Quadratic {
 	out := Quadratic{Const: q.Const, Lin: make([]float64, len(s)), Quad: q.Quad}
 	if q.Lin != nil {
@@ -214,24 +222,27 @@ func (q Quadratic) Add(o Quadratic, dim int) Quadratic {
 	return out
 }
 
-// Leaf is one projection and one function on one side of a map. Its input is u = Lin·x − Shift.
+// Leaf is one projection and one function on one side of a map. Its input is u = Lin·x − Shift, raised to Floor. With t
+// = Ω·Mix·u + … the constants of type Fn say which features it gives.
 type Leaf struct {
 	Fn    Fn
-	Lin   Linear    // absent: identity
-	Shift []float64 // nil: zero
-	Floor float64   // if positive, u = max(u, Floor) coordinatewise; for Monomial (Poisson+, geometric+) and ELU only
+	Lin   Linear    // absent means the identity
+	Shift []float64 // subtracted from Lin·x; nil means zero
+	Floor float64   // if positive, u = max(u, Floor) per coordinate; only for Monomial (Poisson+, geometric+) and ELU
+	// Omega holds the projections, m rows; for Columns the landmarks. If Omega.Fast is set, Rows is the same matrix
+	// written out, so that a backend without fast transforms can use it.
 	Omega coupling.Omega
-	// Mix and MixIm stand between u and Ω; absent: no projection.
+	// Mix and MixIm stand between u and Ω, for exponents and for phases; absent means that there is no such projection.
 	Mix, MixIm   Linear
-	Bias, BiasIm []float64 // one per projection; nil: zero
-	Row, RowIm   Quadratic // of u; for ELU and Columns unused
-	Eps          float64
-	Conj         bool
-	Kernel       kernel.Kind           // of Columns; not a signed one
-	White        dense.Matrix[float64] // of Columns: rows as many as Ω has; empty: none
+	Bias, BiasIm []float64             // one element per projection; nil means zero
+	Row, RowIm   Quadratic             // functions of u; unused by ELU and Columns
+	Eps          float64               // for ReLU: added to every feature
+	Conj         bool                  // for Complex: negates the imaginary parts
+	Kernel       kernel.Kind           // for Columns: the kernel, not one of a signed kind
+	White        dense.Matrix[float64] // for Columns: multiplies the features, one row per landmark; empty means none
 }
 
-// Features is the number of output features.
+// Features is the number of output features for inputs of dim columns.
 func (l Leaf) Features(dim int) int {
 	if !l.White.IsEmpty() {
 		return l.White.Cols
@@ -247,28 +258,29 @@ func (l Leaf) InnerDim(dim int) int {
 	return l.Lin.Dense.Rows
 }
 
-// None stands for no coefficient leaf or no gate in a Block.
+// None means no coefficient leaf (Rho) or no gate (Gate) in a Block.
 const None = -1
 
-// Block is Coef · leaf[Rho] ⊗ leaf[Base] with the coefficient features as the slow index; Rho may be None.
-// A Gate ≥ 0 keeps the block for rows whose nearest centre has that index and makes it zero for all others.
+// Block is Coef · leaf[Rho] ⊗ leaf[Base]. Features of Rho are the slow index, features of Base the fast one; without a
+// coefficient leaf Rho is None. A Gate ≥ 0 keeps the block for rows whose nearest centre has that index and sets it to
+// zero for all others; without a gate it is None.
 type Block struct {
 	Coef      float64
 	Rho, Base int
 	Gate      int
 }
 
-// Side is the map of queries or of keys.
+// Side is the map of queries or the map of keys.
 type Side struct {
 	Leaves []Leaf
 	Blocks []Block
-	Outer  Quadratic // of x; a log factor of the whole row
-	// Centres are the rows that gates refer to, compared with CentreLin·x (absent: x).
+	Outer  Quadratic // a log factor of the whole row, as a function of x (not of u)
+	// Centres are the rows that gates refer to, compared with CentreLin·x (absent means x).
 	Centres   dense.Matrix[float64]
 	CentreLin Linear
 }
 
-// OutDim is the number of features of a row.
+// OutDim is the number of features of a row, for inputs of dim columns.
 func (s Side) OutDim(dim int) int {
 	n := 0
 	for _, b := range s.Blocks {
@@ -281,7 +293,8 @@ func (s Side) OutDim(dim int) int {
 	return n
 }
 
-// Compose is the side x ↦ s(l x) for inputs of dim columns.
+// Compose is the side x ↦ s(l·x) for inputs of dim columns. This is how kernels with a matrix or a bandwidth reach a
+// plan: families lower for plain inputs.
 func (s Side) Compose(l Linear, dim int) Side {
 	out := s
 	out.Leaves = make([]Leaf, len(s.Leaves))
@@ -296,6 +309,7 @@ func (s Side) Compose(l Linear, dim int) Side {
 	return out
 }
 
+// composeOptional is Compose where an absent outer map means the identity.
 func composeOptional(outer, inner Linear, dim int) Linear {
 	if outer.IsZero() {
 		return inner
@@ -303,7 +317,8 @@ func composeOptional(outer, inner Linear, dim int) Linear {
 	return outer.Compose(inner, dim)
 }
 
-// Pair is a lowered map. Complex features are real pairs: query (re, im), key (re, −im).
+// Pair is a lowered map: one side for queries, one for keys. The product of their features estimates the kernel, so
+// complex features are stored as real pairs: query (re, im), key (re, −im).
 type Pair struct{ Query, Key Side }
 
 // Compose is Side.Compose on both sides.
@@ -311,12 +326,13 @@ func (p Pair) Compose(l Linear, dim int) Pair {
 	return Pair{Query: p.Query.Compose(l, dim), Key: p.Key.Compose(l, dim)}
 }
 
-// Single is the side of a map with one leaf.
+// Single is the side of a map with one leaf, coefficient 1 and no gate.
 func Single(l Leaf) Side {
 	return Side{Leaves: []Leaf{l}, Blocks: []Block{{Coef: 1, Rho: None, Base: 0, Gate: None}}}
 }
 
-// Positive reports whether every feature is nonnegative for every input.
+// Positive reports whether every feature is nonnegative for every input. Attention with such a map has denominators
+// that cannot vanish (docs/theory.md §6.1).
 func (s Side) Positive() bool {
 	for _, b := range s.Blocks {
 		if b.Coef < 0 || !s.positive(b.Base) || b.Rho != None && !s.positive(b.Rho) {
