@@ -1,9 +1,10 @@
-// Package buf reuses memory: scratch that lives in workspaces grows to the largest call and is never allocated again.
+// Package buf reuses memory. Scratch in a workspace grows to the size of the largest call and is never allocated again.
 package buf
 
 import "github.com/randfeat/randfeat/dense"
 
-// Sized is n elements of arbitrary value, in the memory of b if that suffices.
+// Sized returns n elements of arbitrary value, in the memory of b if its capacity suffices. Old elements are not
+// copied.
 func Sized[E any](b []E, n int) []E {
 	if cap(b) < n {
 		return make([]E, n)
@@ -18,7 +19,7 @@ func Zeroed[E any](b []E, n int) []E {
 	return b
 }
 
-// Shaped is a packed matrix of arbitrary elements, in the memory of m if that suffices.
+// Shaped returns a packed rows × cols matrix of arbitrary elements, in the memory of m if its capacity suffices.
 func Shaped[T dense.Float](m dense.Matrix[T], rows, cols int) dense.Matrix[T] {
 	if cap(m.Data) < rows*cols {
 		return dense.New[T](rows, cols)

@@ -6,13 +6,13 @@ import (
 	"sync/atomic"
 )
 
-// Limited runs f. Whatever f runs in parallel through this package, at any depth, has at most n goroutines at work at
+// Limited runs f. All goroutines that f starts through this package, at any depth, are together at most n at work at
 // the same time, the caller among them; n <= 0 means no limit. Inside another Limited the smaller limit holds.
 //
-// A limit belongs to a call, not to the process: calls with other limits may run at the same time. Go has no memory of
-// a goroutine in which to keep it, and an argument would have to go through every function down to the loops. So the
-// limit is kept in the stack of the call: f runs below functions that stand for the digits of n, which loops look for
-// among their callers. While no limit is in force in the process, nobody looks.
+// A limit belongs to a call, not to the process: calls with other limits may run at the same time. Go has no
+// goroutine-local storage to keep it in, and passing it as an argument would affect every function down to the loops.
+// So the limit is encoded in the call stack. f runs below functions that stand for the hexadecimal digits of n, and
+// loops look for these functions among their callers. While no limit is in force in the process, nobody looks.
 func Limited(n int, f func()) {
 	if n <= 0 || n >= runtime.GOMAXPROCS(0) {
 		f()
@@ -25,7 +25,7 @@ func Limited(n int, f func()) {
 	below(n, f)
 }
 
-// Result is Limited for a function that returns something.
+// Result is Limited for a function that returns a value and an error.
 func Result[R any](n int, f func() (R, error)) (r R, err error) {
 	Limited(n, func() { r, err = f() })
 	return r, err
@@ -39,7 +39,7 @@ func Procs() int {
 	return runtime.GOMAXPROCS(0)
 }
 
-// bounded is a number of workers, or the limit.
+// bounded is workers, or the limit of the caller if that is smaller. One worker needs no look at the stack.
 func bounded(workers int) int {
 	if workers > 1 {
 		if most := Limit(); most > 0 {
@@ -49,7 +49,8 @@ func bounded(workers int) int {
 	return workers
 }
 
-// below runs f below the frames of limit n.
+// below runs f below the frames of limit n: a mark, then three hexadecimal digits, the highest first. Larger limits
+// than 4095 are cut to it.
 func below(n int, f func()) {
 	limits.Add(1)
 	defer limits.Add(-1)
@@ -57,10 +58,12 @@ func below(n int, f func()) {
 	frameMark(func() { digits[n>>8](func() { digits[n>>4&15](func() { digits[n&15](f) }) }) })
 }
 
-// limits is how many calls of below are under way.
+// limits counts the calls of below that are under way, so that Limit costs one atomic load while there are none.
 var limits atomic.Int64
 
-// Limit is that of the innermost Limited among the callers; 0: none. Who starts goroutines divides it among them.
+// Limit is the limit of the innermost Limited among the callers; 0 means none. Code that starts goroutines divides it
+// among them. The walk goes from the innermost frame outwards: it meets the digits of the innermost limit first, lowest
+// digit first, and then its mark, where it stops.
 func Limit() int {
 	if limits.Load() == 0 {
 		return 0
@@ -90,12 +93,13 @@ func Limit() int {
 	}
 }
 
-// framePCs are the places in the functions below at which they call f, as runtime.Callers gives them.
+// framePCs are the program counters at which the frame functions call f, as runtime.Callers reports them. Each function
+// has a single call and is never inlined, so one program counter identifies it.
 var framePCs = sync.OnceValue(func() (p struct {
 	mark, least, most uintptr
 	digits            [16]uintptr
 }) {
-	caller := func() uintptr { // of who calls the caller of this
+	caller := func() uintptr { // program counter two frames up: in the frame function
 		var pc [1]uintptr
 		runtime.Callers(3, pc[:])
 		return pc[0]
@@ -109,7 +113,8 @@ var framePCs = sync.OnceValue(func() (p struct {
 	return p
 })
 
-// The frames: each calls f from one place.
+// The frame functions. Their bodies are equal, so they must stay separate functions: go:noinline keeps them on the
+// stack.
 
 //go:noinline
 func frameMark(f func()) { f() }

@@ -2,14 +2,15 @@ package par
 
 import "sync"
 
-// Pool keeps the memory of calls that are over for those that follow: what is in steady use allocates nothing, and as
-// many calls as run at the same time have memory of their own. The zero value is ready.
+// Pool keeps the scratch memory of finished calls for later ones. In steady use nothing is allocated: there is one C
+// for every call that runs at the same time. Unlike sync.Pool it never drops memory, and Get returns what was put last.
+// The zero value is ready; a Pool may be used from several goroutines.
 type Pool[C any] struct {
 	mu   sync.Mutex
-	free []any // *C, which as a field would make every program that has the owner link the code of C
+	free []any // *C values; a field of type []*C would make every program that has the owner link the code of C
 }
 
-// Get is the memory that was last put, or new.
+// Get returns the value that was put last, or a new zero value.
 func (p *Pool[C]) Get() *C {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -21,7 +22,7 @@ func (p *Pool[C]) Get() *C {
 	return new(C)
 }
 
-// Put takes back what has forgotten the data of its caller.
+// Put returns c to the pool. c must no longer refer to data of its caller, which the pool would keep alive.
 func (p *Pool[C]) Put(c *C) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

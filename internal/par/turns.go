@@ -5,16 +5,17 @@ import (
 	"sync/atomic"
 )
 
-// Turns are counters by which items of a Step wait for others that have begun. The zero value is ready for Reset.
+// Turns is a set of counters by which items of a Step wait for earlier items, which have begun. The zero value is ready
+// for Reset.
 type Turns struct {
 	done     []atomic.Int64
-	waiting  atomic.Int64
+	waiting  atomic.Int64 // goroutines inside the slow path of Await
 	released bool
 	mu       sync.Mutex
 	changed  sync.Cond
 }
 
-// Reset makes n counters of 0. Nobody may wait.
+// Reset makes n counters, all 0. Nobody may be waiting.
 func (t *Turns) Reset(n int) {
 	if t.changed.L == nil {
 		t.changed.L = &t.mu
@@ -29,17 +30,18 @@ func (t *Turns) Reset(n int) {
 	}
 }
 
-// Done adds 1 to counter i. What happens before is seen by who awaits it.
+// Done adds 1 to counter i. Writes before it are visible to the goroutine whose Await it ends.
 func (t *Turns) Done(i int) {
 	t.done[i].Add(1)
-	if t.waiting.Load() > 0 { // or they will see the counter before they wait
+	if t.waiting.Load() > 0 { // a goroutine that starts waiting later reads the counter again first
 		t.mu.Lock()
 		t.changed.Broadcast()
 		t.mu.Unlock()
 	}
 }
 
-// Await returns once counter i is n or more. Before it sleeps it looks for about as long as a wake-up takes.
+// Await returns once counter i is at least n. It polls for about as long as a wake-up takes before it sleeps. It panics
+// if the counter is too small after Release.
 func (t *Turns) Await(i, n int) {
 	c := &t.done[i]
 	for range looks {
@@ -49,6 +51,8 @@ func (t *Turns) Await(i, n int) {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	// waiting is raised before the counter is read again, and Done raises the counter before it reads waiting. One of
+	// the two therefore sees the other, and no wake-up is lost.
 	t.waiting.Add(1)
 	defer t.waiting.Add(-1)
 	for c.Load() < int64(n) {
@@ -59,8 +63,8 @@ func (t *Turns) Await(i, n int) {
 	}
 }
 
-// Release makes every Await of a counter that is too small panic, until Reset: nobody will count. A Step that has Turns
-// is a Waiter by it.
+// Release makes every Await of a counter that is still too small panic, until Reset: after a panic nobody will count. A
+// Step that embeds Turns is a Waiter by it.
 func (t *Turns) Release() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
