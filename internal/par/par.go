@@ -1,5 +1,6 @@
 // Package par runs loops on several goroutines. Which goroutine computes an item never changes the item, so results
 // are the same at any GOMAXPROCS. [Limited] bounds the goroutines of everything that a call runs through this package.
+//
 // # Which one to use
 //
 //   - [Group] and [For]: many small items of about equal size, such as rows. Goroutines claim ranges; the caller is
