@@ -15,7 +15,7 @@ type Constant[T dense.Float] struct {
 	Unchecked bool
 }
 
-// Forward sets out. Only the shapes of q and k matter.
+// Forward sets out to the means of the visible values. Only the shapes of q and k matter.
 func (a *Constant[T]) Forward(out, q, k, v Seq[T]) (Report, error) {
 	if err := CheckForward(&a.Visibility, out, q, k, v); err != nil {
 		return Report{}, err
@@ -38,7 +38,8 @@ func (a *Constant[T]) Forward(out, q, k, v Seq[T]) (Report, error) {
 	return total, nil
 }
 
-// head computes the query heads that share head h of the values, with sums in float64.
+// head computes the query heads that share head h of the values, with sums in float64. bd.keys is non-decreasing in the
+// query, so one pass over the keys serves all queries of a span.
 func (a *Constant[T]) head(out, q, v Seq[T], b, h int) (r Report) {
 	values, mask := v.Head(b, h), a.MaskOf(b, v.Len)
 	group := q.Heads / v.Heads
@@ -75,9 +76,9 @@ func (a *Constant[T]) head(out, q, v Seq[T], b, h int) (r Report) {
 	return r
 }
 
-// uniform gives keys random weights, independent of queries and keys and uniform in [0, 1), divided by their sum. It is
-// the uniform-random baseline of the DARKFormer paper. A weight is a function of Seed, batch, query head, query and key
-// only: equal calls give equal results, and nothing is stored. Values of masked keys are not read.
+// uniform gives keys random weights that are independent of queries and keys and uniform in [0, 1), divided by their
+// sum. It is the uniform-random baseline of the DARKFormer paper. A weight is a function of Seed, batch, query head,
+// query and key only: equal calls give equal results, and nothing is stored. Values of masked keys are not read.
 type uniform[T dense.Float] struct {
 	Visibility
 	Seed uint64
@@ -109,7 +110,7 @@ func (a *uniform[T]) Forward(out, q, k, v Seq[T]) (Report, error) {
 	return c.report(), nil
 }
 
-// uniformBlock keys are handled together.
+// uniformBlock is the number of keys handled together.
 const uniformBlock = 128
 
 // uniformRows is the step whose items are the outputs of a task.

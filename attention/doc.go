@@ -28,12 +28,20 @@
 //   - Package attention/centroid approximates the heads of trained models within a few percent.
 //   - Package attention/linear uses random features: constant memory, larger errors on trained heads.
 //
-// [RoPE] rotates queries and keys by their positions. [Constant] and [Uniform] are baselines that ignore queries and
-// keys.
-//
+// [RoPE] rotates queries and keys by their positions. [Constant] is a baseline that ignores queries and keys.
 // # Other devices
 //
 // An implementation that runs elsewhere is an [Attention] of its own kind of [Sequence]: a type with a [Shape] and a
 // handle of its memory instead of the slice of [Seq]. It validates arguments with [Visibility.CheckShapes]. Callers
 // that hold an Attention do not see the difference.
+//
+// # Files
+//
+//	seq.go, shape.go    Seq and Shape: views of memory, validation of arguments
+//	visibility.go       which keys a query sees; Span and band turn the rule into ranges
+//	exact.go            Exact.Forward: blocks of keys with a running maximum
+//	exact_backward.go   Exact.Backward: probabilities recomputed block by block
+//	rope.go             rotary positions
+//	baseline.go         baselines without queries and keys
+//	report.go           Report and the errors that saved states share
 package attention

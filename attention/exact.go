@@ -28,12 +28,28 @@ import (
 // see.
 //
 // The zero value is ready to use. Concurrent calls are safe unless Keep is set.
+//
+// # Algorithm of Forward
+//
+//  1. splitQueries cuts every span into tasks: some queries of all heads that share one key head, because they share
+//     the packed keys.
+//  2. Workers take tasks (par.Crew). sweep runs over the key blocks of a task. It packs a block once, and for each
+//     tile of queries computes scores, weights exp(s − shift) and the product of weights and values.
+//  3. softmaxRow keeps shift, the running maximum of a row. When a score exceeds it, sums and accumulated values of
+//     the row are multiplied by exp(old − new).
+//  4. finish divides by the sum of the weights.
+//
+// # Why the bits do not depend on the schedule
+//
+// A row is processed in blocks of keys that begin at multiples of keyBlock of its span, in tiles that begin at
+// multiples of their height. Neither depends on the task. Every decision about a row (fused kernel, raising the shift,
+// flushing to float64) depends on that row only.
 type Exact[T dense.Float] struct {
 	Visibility
 	// Scale multiplies q·k in the scores. 0 means 1/√d.
 	Scale float64
 	// Window limits a query at position p to the keys j with p−Window < j ≤ p if causal, and |p−j| < Window otherwise;
-	// 0: no limit. Positions are those of Visibility: the last query and the last key of a segment are aligned.
+	// 0 means no limit. Positions are those of Visibility: the last query and the last key of a segment are aligned.
 	Window int
 	// Unchecked skips the check for NaN and infinities. Set it only if the values are known to be finite.
 	Unchecked bool
@@ -46,19 +62,22 @@ type Exact[T dense.Float] struct {
 	calls par.Pool[exactCall[T]]
 }
 
-// Normalisers hold two numbers per query row that turn scores into probabilities: p = exp(s − shift)·inverse.
+// Normalisers hold two numbers per query row that turn scores into probabilities: p = exp(s − shift)·inverse. Rows are
+// ordered by batch, head and position.
 type Normalisers[T dense.Float] struct {
 	batch, heads, length int
 	shift, inverse       []T
 }
 
+// resize makes room for the rows of q; numbers are undefined until set writes them.
 func (n *Normalisers[T]) resize(q Seq[T]) {
 	n.batch, n.heads, n.length = q.Batch, q.Heads, q.Len
 	n.shift = buf.Sized(n.shift, q.Batch*q.Heads*q.Len)
 	n.inverse = buf.Sized(n.inverse, q.Batch*q.Heads*q.Len)
 }
 
-// set stores rows of a head from row i on. A row without keys gets 0·exp(s − 0).
+// set stores the rows of head h from row i on. A row without keys gets shift 0 and inverse 0, so all its probabilities
+// are 0.
 func (n *Normalisers[T]) set(b, h, i int, shift []T, sum []float64) {
 	at := (b*n.heads+h)*n.length + i
 	for r, s := range sum {
@@ -70,22 +89,24 @@ func (n *Normalisers[T]) set(b, h, i int, shift []T, sum []float64) {
 }
 
 const (
-	// tileRows rows of scores are computed at a time.
+	// tileRows is the number of rows of scores computed at a time.
 	tileRows = 64
-	// edgeRows is the same where the visible keys end inside of the block: fewer scores are computed in vain.
+	// edgeRows replaces tileRows where the visible keys of the rows end inside the block: a lower tile computes fewer
+	// scores that are then hidden.
 	edgeRows = 32
-	// taskRows queries of a group of heads share packed keys.
+	// taskRows is the number of query rows, over all heads of a group, that share one packing of the keys.
 	taskRows = 256
-	// fewRows queries of a span do not pay for packing.
+	// fewRows is the number of queries up to which packing the keys costs more than it saves.
 	fewRows = 4
 	// lag is how far scores may exceed the running maximum, in nats: e^20·2^20 keys are far from overflow in float32.
 	lag = 20
-	// longSum keys are summed in float32 before they are added to a float64 total.
+	// longSum is the number of keys that are summed in float32 before the sums move to a float64 total, which bounds
+	// the rounding error of long sequences.
 	longSum = 4096
 )
 
-// keyBlock keys are packed and used by all queries of a task. Keys, values and a tile of scores take 128 KiB each at d
-// = 64; blocks of half the size cost 6 % more time, of a quarter 12 %.
+// keyBlock is the number of keys that are packed together and used by all queries of a task. Keys, values and a tile of
+// scores take 128 KiB each at d = 64; blocks of half the size cost 6 % more time, of a quarter 12 %.
 func keyBlock[T dense.Float]() int { return 2048 / int(unsafe.Sizeof(T(0))) }
 
 // Forward writes the attention of q over k and v to out. out has the heads and length of q and the dimension of v.
@@ -96,6 +117,7 @@ func (a *Exact[T]) Forward(out, q, k, v Seq[T]) (Report, error) {
 	return a.forward(out, q, k, v)
 }
 
+// forward is Forward under the limit of Workers that the caller has set.
 func (a *Exact[T]) forward(out, q, k, v Seq[T]) (Report, error) {
 	if err := CheckForward(&a.Visibility, out, q, k, v); err != nil {
 		return Report{}, err
@@ -123,6 +145,7 @@ func (a *Exact[T]) forward(out, q, k, v Seq[T]) (Report, error) {
 	return c.report(), nil
 }
 
+// scale validates Window and Scale and returns the factor of q·k.
 func (a *Exact[T]) scale(dim int) (float64, error) {
 	switch {
 	case a.Window < 0:
@@ -135,8 +158,8 @@ func (a *Exact[T]) scale(dim int) (float64, error) {
 	return 1 / math.Sqrt(float64(max(1, dim))), nil
 }
 
-// hiddenCleared is m with zeros in the rows that bias hides, which a weight of 0 would not take out: 0·NaN is NaN. That
-// is a copy in the memory of spare; m itself if nothing is hidden.
+// hiddenCleared returns m with the rows that bias hides set to zero. A weight of 0 would not remove them, because 0·NaN
+// is NaN. The result is a copy in the memory of spare, or m itself if nothing is hidden.
 func hiddenCleared[T dense.Float](spare *[]T, m dense.Matrix[T], bias []T) dense.Matrix[T] {
 	if !slices.ContainsFunc(bias, func(v T) bool { return v != 0 }) {
 		return m
@@ -153,15 +176,18 @@ func hiddenCleared[T dense.Float](spare *[]T, m dense.Matrix[T], bias []T) dense
 	return out
 }
 
-// exactTask is a block of one span: queries [lo, hi) of all heads that share key head h, or keys [lo, hi) of that head.
+// exactTask is a block of one span: in loops over queries, the queries [lo, hi) of all heads that share key head h; in
+// loops over keys, the keys [lo, hi) of that head. lo and hi count from the start of the span.
 type exactTask struct {
 	b, h, span int
 	lo, hi     int
-	// of key blocks: whether another one of the same head and span comes before
+	// chained says, for key blocks, that the task before this one is the previous block of the same head and span.
 	chained bool
 }
 
-// exactCall is one Forward or Backward as its workers see it, with memory that later calls reuse.
+// exactCall is one Forward or Backward as its workers see it. The pool of Exact keeps its memory for later calls;
+// forget drops everything that belongs to the caller. After start only the crew's workers, done, rows, keep and the
+// outputs change, so workers need no locks.
 type exactCall[T dense.Float] struct {
 	tab   *kern.Table[T]
 	vis   *Visibility
@@ -171,43 +197,43 @@ type exactCall[T dense.Float] struct {
 	out, q, k, v     Seq[T]
 	dout, dq, dk, dv Seq[T]
 	keep             *Normalisers[T]
-	kept             bool   // keep comes from Forward
-	seed             uint64 // of Uniform
+	kept             bool   // keep holds the normalisers of a Forward
+	seed             uint64 // seed of uniform
 
-	bands []band // of all batches
-	first []int  // of a batch in bands, and their number at the end
+	bands []band // spans of all batches
+	first []int  // index of the first band of each batch, and len(bands) at the end
 	spans []Span
-	bias  []T    // 0, or −∞ for masked keys, of all batches; empty without a mask
-	seen  []bool // see Visibility.SeenKeys
+	bias  []T    // 0, or −∞ for masked keys, added to scores; batch major, empty without a mask
+	seen  []bool // result of Visibility.SeenKeys, may be the caller's mask
 	tasks []exactTask
 
 	// scratch of the whole call
-	own    Normalisers[T]
-	rows   []T // see prepareRows
-	done   []atomic.Int64
-	keys   []bool // see start
-	finite []named[T]
-	wrong  atomic.Bool
+	own    Normalisers[T] // normalisers of a Backward whose caller kept none
+	rows   []T            // see prepareRows
+	done   []atomic.Int64 // per key block: how far it has got with dq; see backward
+	keys   []bool         // memory for seen if segments make it differ from the mask
+	finite []named[T]     // arguments of checkFinite
+	wrong  atomic.Bool    // checkFinite has found a value that is not finite
 
 	crew par.Crew[exactScratch[T]]
 }
 
-// exactScratch is the memory of one worker.
+// exactScratch is the memory of one worker. Rows of a task are ordered by head of the group, then query.
 type exactScratch[T dense.Float] struct {
-	panel, values kern.Panel[T] // of a key block
-	view          kern.Panel[T]
-	q, acc        []T // scaled queries and weighted sums of values of a task
-	p, g          []T // tiles
-	shift         []T
-	sum           []float64
-	sums, ones    []T
-	total         []float64 // of long sums
-	totalShift    []T
-	k, v, dk, dv  []T // of a key block, see backward and hiddenCleared
+	panel, values kern.Panel[T] // packed keys, and in Backward [v | 1], of a block; panel.Rows 0: not packed
+	view          kern.Panel[T] // part of a panel, see panelPart
+	q, acc        []T           // scaled queries of a task, and its weighted sums of values
+	p, g          []T           // tiles of weights and, in Backward, of ds
+	shift         []T           // running maximum of each row; −∞ before the first key
+	sum           []float64     // sum of the weights of each row, relative to exp(shift)
+	sums, ones    []T           // row sums of a fused tile, and the vector that makes them
+	total         []float64     // float64 totals of acc, at totalShift; see flush
+	totalShift    []T           // shift of each row of total; empty before the first flush
+	k, v, dk, dv  []T           // copies of a key block, and its gradients
 	report        Report
 }
 
-// forget drops the data of the caller.
+// forget drops the data of the caller, so that the pool does not keep it alive.
 func (c *exactCall[T]) forget() {
 	c.vis, c.keep, c.seen = nil, nil, nil
 	c.out, c.q, c.k, c.v = Seq[T]{}, Seq[T]{}, Seq[T]{}, Seq[T]{}
@@ -215,14 +241,14 @@ func (c *exactCall[T]) forget() {
 	clear(c.finite)
 }
 
-// start takes the arguments of a call, which must have been checked.
+// start takes the arguments of a call, which must have been checked, and derives bands, bias and seen.
 func (c *exactCall[T]) start(vis *Visibility, window int, scale float64, out, q, k, v Seq[T]) (err error) {
 	if c.tab == nil {
 		if c.tab, err = kern.Chosen[T](); err != nil {
 			return err
 		}
 	}
-	window = min(window, q.Len+k.Len) // as wide as any: no sum of positions overflows
+	window = min(window, q.Len+k.Len) // a window of that size hides nothing, and sums of positions cannot overflow
 	c.vis, c.scale = vis, T(scale)
 	c.out, c.q, c.k, c.v = out, q, k, v
 	c.group = 1
@@ -234,7 +260,7 @@ func (c *exactCall[T]) start(vis *Visibility, window int, scale float64, out, q,
 		c.first = append(c.first, len(c.bands))
 		c.spans = vis.Spans(c.spans[:0], b, q.Len, k.Len)
 		for _, s := range c.spans {
-			all := s.Q1 - s.Q0 + s.K1 - s.K0 // a window that hides nothing; a larger one might overflow
+			all := s.Q1 - s.Q0 + s.K1 - s.K0 // the same for the span
 			c.bands = append(c.bands, band{Span: s, causal: vis.Causal, window: min(window, all)})
 		}
 	}
@@ -252,7 +278,7 @@ func (c *exactCall[T]) start(vis *Visibility, window int, scale float64, out, q,
 	return nil
 }
 
-// keyBias is the bias of the keys [lo, hi) of a batch: nil without a mask.
+// keyBias is the bias of the keys [lo, hi) of a batch, nil without a mask.
 func (c *exactCall[T]) keyBias(b, lo, hi int) []T {
 	if len(c.bias) == 0 {
 		return nil
@@ -270,9 +296,10 @@ func allMasked[T dense.Float](bias []T) bool {
 	return len(bias) > 0
 }
 
-// splitQueries makes the tasks of a loop over queries. Tasks are taken from the end, so the longest comes last. The
-// bits of a row do not depend on the other rows of its task, so the number of tasks may depend on the number of
-// processors.
+// splitQueries makes the tasks of a loop over queries, about taskRows rows each, fewer if there would not be four tasks
+// per processor. task takes them from the end: with a causal mask the last queries see the most keys, and long tasks
+// should start first. The bits of a row do not depend on the other rows of its task, so the number of tasks may depend
+// on the number of processors.
 func (c *exactCall[T]) splitQueries() {
 	rows := max(edgeRows, taskRows/c.group/edgeRows*edgeRows)
 	for rows > edgeRows && c.q.Batch*c.k.Heads*c.q.Len/rows < 4*par.Procs() {
@@ -295,7 +322,8 @@ func (c *exactCall[T]) do(n int, step par.Step[exactScratch[T]]) {
 	c.doWork(n, float64(c.q.Batch)*float64(c.q.Heads)*float64(c.q.Len)*float64(c.k.Len)*float64(c.q.Dim+c.v.Dim), step)
 }
 
-// doWork is do for a step of any other work. No item of exact attention fails: arguments have been checked.
+// doWork is do for a step of work multiply-adds in all. No item of exact attention fails, because arguments have been
+// checked; an error is a bug.
 func (c *exactCall[T]) doWork(n int, work float64, step par.Step[exactScratch[T]]) {
 	workers := min(n, runtime.GOMAXPROCS(0), 1+int(min(work/float64(c.tab.Grain), 1<<20)))
 	if err := c.crew.Do(n, workers, step); err != nil {
@@ -303,15 +331,15 @@ func (c *exactCall[T]) doWork(n int, work float64, step par.Step[exactScratch[T]
 	}
 }
 
-// task is item i of a loop over queries, the longest first.
+// task is item i of a loop over queries; tasks run from the end of the list, see splitQueries.
 func (c *exactCall[T]) task(i int) exactTask { return c.tasks[len(c.tasks)-1-i] }
 
-// The steps of exact attention, by what an item is.
+// The steps of exact attention. Each type is an exactCall with the Item method of one step; a conversion costs nothing.
 type (
-	finiteHeads[T dense.Float]  exactCall[T] // one head of an argument that is searched for NaN
-	exactForward[T dense.Float] exactCall[T] // the outputs of a task
-	exactRows[T dense.Float]    exactCall[T] // what keys need of the queries of a task
-	exactKeys[T dense.Float]    exactCall[T] // the gradients of a block of keys
+	finiteHeads[T dense.Float]  exactCall[T] // item: one head of an argument that is searched for NaN
+	exactForward[T dense.Float] exactCall[T] // item: the outputs of a task
+	exactRows[T dense.Float]    exactCall[T] // item: the rows that the keys need of a task's queries, see prepareRows
+	exactKeys[T dense.Float]    exactCall[T] // item: the gradients of a block of keys
 )
 
 func (s *finiteHeads[T]) Item(_ *exactScratch[T], i int) error {
@@ -336,14 +364,15 @@ func (s *exactKeys[T]) Item(w *exactScratch[T], i int) error {
 	return nil
 }
 
-// named is an argument of a call, for errors.
+// named is an argument of a call with its name for error messages.
 type named[T dense.Float] struct {
 	name   string
 	seq    Seq[T]
-	counts []bool // the positions to look at, one entry per batch and position; nil: all
+	counts []bool // positions to check, one entry per batch and position; nil means all
 }
 
-// checkFinite looks for NaN and infinities, one item per head; only if there is one its position is searched.
+// checkFinite looks for NaN and infinities, one item per head. Workers only find out whether there is one; its
+// position, for the error, is then searched serially, so that the first one is reported.
 func (c *exactCall[T]) checkFinite(list ...named[T]) error {
 	c.finite = append(c.finite[:0], list...)
 	c.wrong.Store(false)
@@ -364,6 +393,7 @@ func (c *exactCall[T]) checkFinite(list ...named[T]) error {
 	return nil
 }
 
+// finiteItem checks one head; items count through the heads of all arguments. Packed heads are one call of the kernel.
 func (c *exactCall[T]) finiteItem(i int) {
 	at := 0
 	for i >= c.finite[at].seq.Batch*c.finite[at].seq.Heads {
@@ -418,7 +448,7 @@ func (w *exactScratch[T]) finish(c *exactCall[T], dst, acc []T, sum float64) {
 	c.tab.Scale(dst, T(1/sum))
 }
 
-// report collects the counts of all workers.
+// report collects and resets the counts of all workers. Integer sums do not depend on which worker counted what.
 func (c *exactCall[T]) report() Report {
 	var total Report
 	for _, w := range c.crew.Workers {
@@ -428,7 +458,8 @@ func (c *exactCall[T]) report() Report {
 	return total
 }
 
-// sweep finds the shifts and sums of the queries of one task, and their weighted sums of values unless dv is 0.
+// sweep computes shift and sum of the queries of one task and, unless dv is 0, their weighted sums of values in acc.
+// Backward calls it with dv = 0 for the normalisers alone.
 func (c *exactCall[T]) sweep(w *exactScratch[T], t exactTask, dv int) {
 	b := &c.bands[t.span]
 	n, d := t.hi-t.lo, c.q.Dim
@@ -439,6 +470,8 @@ func (c *exactCall[T]) sweep(w *exactScratch[T], t exactTask, dv int) {
 	first, _ := b.keys(t.lo)
 	_, end := b.keys(t.hi - 1)
 	block := keyBlock[T]()
+	// Blocks begin at multiples of block, not at the first visible key of the task: the blocks of a row must not depend
+	// on the other rows.
 	for j0 := first / block * block; j0 < end; j0 += block {
 		j1 := min(j0+block, end)
 		bias := c.keyBias(t.b, b.K0+j0, b.K0+j1)
@@ -468,7 +501,7 @@ func (c *exactCall[T]) sweep(w *exactScratch[T], t exactTask, dv int) {
 	}
 }
 
-// loadQueries copies the queries of a task, scaled, and empties the running maxima and sums.
+// loadQueries copies the queries of a task, scaled, and resets the running maxima and sums.
 func (w *exactScratch[T]) loadQueries(c *exactCall[T], t exactTask) {
 	b := &c.bands[t.span]
 	n, d := t.hi-t.lo, c.q.Dim
@@ -489,8 +522,8 @@ func (w *exactScratch[T]) loadQueries(c *exactCall[T], t exactTask) {
 	w.p = buf.Sized(w.p, tileRows*keyBlock[T]())
 }
 
-// loadKeys packs the keys of a block for a span of queries. A few do not need that, unless Backward will compute their
-// scores again, with the same bits.
+// loadKeys packs a block of keys. A span of few queries skips packing, unless Backward will recompute the same scores:
+// both must take the same kernel to get the same bits.
 func (w *exactScratch[T]) loadKeys(c *exactCall[T], k dense.Matrix[T], queries int) {
 	if queries > fewRows || c.keep != nil {
 		c.tab.Pack(&w.panel, k)
@@ -499,13 +532,14 @@ func (w *exactScratch[T]) loadKeys(c *exactCall[T], k dense.Matrix[T], queries i
 	}
 }
 
-// exactTile is a part of a key block: queries [i, i+n) of a span and the columns [c0, c1) of the block that starts at
-// key j0.
+// exactTile is a part of a key block: queries [i, i+n) of a span, and columns [c0, c1) of the block that starts at key
+// j0.
 type exactTile struct{ i, n, j0, c0, c1 int }
 
-// nextTile returns the tile at query i. It is tall if all its queries see the whole block [j0, j1); otherwise it is
-// narrowed to the visible keys, from a multiple of width on. Tiles begin at multiples of their height, so the tiles of
-// a row, and thus its bits, do not depend on the task.
+// nextTile returns the tile at query i of the block [j0, j1), for queries below end. If all its queries see the whole
+// block, the tile has tileRows rows. Otherwise it has edgeRows rows and is narrowed to the visible keys, from a
+// multiple of width on, where panels can be cut. Tiles begin at multiples of their height, so the tiles of a row, and
+// thus its bits, do not depend on the task.
 func nextTile(b *band, i, end, j0, j1, width int) exactTile {
 	n := min(tileRows-i%tileRows, end-i)
 	lo, _ := b.keys(i + n - 1)
@@ -520,7 +554,7 @@ func nextTile(b *band, i, end, j0, j1, width int) exactTile {
 	return exactTile{i, n, j0, c0, max(c0, min(hi, j1)-j0)}
 }
 
-// visible is the range of the columns of x that its row l sees.
+// visible is the range of columns of x that its row l sees, counted from c0.
 func (x *exactTile) visible(b *band, l int) (lo, hi int) {
 	lo, hi = b.keys(x.i + l)
 	n := x.c1 - x.c0
@@ -528,7 +562,8 @@ func (x *exactTile) visible(b *band, l int) (lo, hi int) {
 	return lo, max(min(hi-x.j0-x.c0, n), lo)
 }
 
-// scores computes the scores of the tile x, whose queries begin at row r of w.q. Masked keys get −∞.
+// scores computes the scores of tile x, whose queries begin at row r of w.q, x.n × (c1−c0). Masked keys get −∞. Keys
+// outside the band are not hidden here; softmaxRow does that.
 func (w *exactScratch[T]) scores(c *exactCall[T], k dense.Matrix[T], bias []T, x exactTile, r, d int) dense.Matrix[T] {
 	p := packedView(w.p, x.n, x.c1-x.c0)
 	if bias != nil {
@@ -548,11 +583,13 @@ func (w *exactScratch[T]) scores(c *exactCall[T], k dense.Matrix[T], bias []T, x
 	return p
 }
 
-// softmax is exp(s − shift) of the tile x, whose queries begin at row r of w.q, added to the sums of its rows.
+// softmax replaces the scores of tile x by exp(s − shift) and adds them to the sums of its rows; the queries of x begin
+// at row r of w.q.
 //
-// A row that sees a whole block of keys and has a shift from the blocks before, which seldom falls short, is one fused
-// product and exponential, unless its sum shows that some score is more than lag above. Every row is judged by itself:
-// its bits do not depend on the others of the tile.
+// Most rows see a whole block and have a shift from earlier blocks, which rarely needs raising. For such rows one fused
+// product and exponential suffices. The row is computed again if its sum shows that some score is more than lag above
+// the shift: the sum is then more than e^lag. Every row is judged by itself, so its bits do not depend on the other
+// rows of the tile.
 func (w *exactScratch[T]) softmax(c *exactCall[T], k dense.Matrix[T], bias []T, b *band, x exactTile, r, d,
 	dv int) dense.Matrix[T] {
 	fused := func(l int) bool {
@@ -589,8 +626,9 @@ func (w *exactScratch[T]) softmax(c *exactCall[T], k dense.Matrix[T], bias []T, 
 	return p
 }
 
-// softmaxRow turns the scores of row l of a tile into weights exp(s − shift) and adds them to the sum of row r, whose
-// shift is the maximum so far.
+// softmaxRow turns the scores of row l of a tile into weights exp(s − shift) and adds them to the sum of row r. If the
+// maximum of the scores exceeds the shift, the shift is raised to it and the sums so far are rescaled. Hidden keys get
+// weight 0.
 func (w *exactScratch[T]) softmaxRow(c *exactCall[T], p []T, b *band, x exactTile, l, r, dv int) {
 	lo, hi := x.visible(b, l)
 	clear(p[:lo])
@@ -608,13 +646,14 @@ func (w *exactScratch[T]) softmaxRow(c *exactCall[T], p []T, b *band, x exactTil
 		w.shift[r] = m
 	}
 	if math.IsInf(float64(w.shift[r]), -1) {
-		clear(p) // no key so far
+		clear(p) // this row has not seen a key: all its scores are −∞
 		return
 	}
 	w.sum[r] += float64(c.tab.ExpSum(p, w.shift[r]))
 }
 
-// flush adds the sums of the last longSum keys to the float64 totals.
+// flush adds acc, the weighted sums of the last longSum keys, to the float64 totals and clears it. total is relative to
+// exp(totalShift), acc to exp(shift); shift never falls, so the factor is at most 1. float64 calls need no totals.
 func (w *exactScratch[T]) flush(dv int) {
 	if _, double := any(T(0)).(float64); double {
 		return
@@ -634,7 +673,7 @@ func (w *exactScratch[T]) flush(dv int) {
 	}
 }
 
-// flushed leaves the whole sums in acc.
+// flushed moves the totals, if there are any, back into acc, where finish and its callers expect them.
 func (w *exactScratch[T]) flushed(dv int) {
 	if len(w.totalShift) == 0 {
 		return
@@ -645,22 +684,22 @@ func (w *exactScratch[T]) flushed(dv int) {
 	}
 }
 
-// totalFactor brings a total from one shift to another that is not smaller.
+// totalFactor is the factor that takes a total from one shift to another that is not smaller.
 func totalFactor[T dense.Float](from, to T) float64 {
 	if from == to {
-		return 1 // also for two times −∞
+		return 1 // also if both are −∞, where the difference would be NaN
 	}
 	return math.Exp(float64(from) - float64(to))
 }
 
-// panelPart is the view of the outputs [lo, hi) of a panel; lo is a multiple of its width. It lies in w, not on the
-// heap.
+// panelPart is a view of the outputs [lo, hi) of a panel; lo must be a multiple of its width. It is stored in w to
+// avoid an allocation, so it is valid until the next call.
 func (w *exactScratch[T]) panelPart(p *kern.Panel[T], lo, hi int) *kern.Panel[T] {
 	w.view = kern.Panel[T]{Rows: hi - lo, Cols: p.Cols, Width: p.Width, Data: p.Data[lo*p.Cols:]}
 	return &w.view
 }
 
-// packedView is a packed view of the front of data.
+// packedView is a packed rows × cols view of the front of data.
 func packedView[T dense.Float](data []T, rows, cols int) dense.Matrix[T] {
 	return dense.Matrix[T]{Rows: rows, Cols: cols, Stride: cols, Data: data[:rows*cols]}
 }

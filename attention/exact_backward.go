@@ -36,6 +36,10 @@ func (a *Exact[T]) Backward(dq, dk, dv, dout, out, q, k, v Seq[T]) error {
 	return run(a, dq, dk, dv, dout, out, q, k, v)
 }
 
+// exactBackward runs Backward in two loops. The first, over queries, recomputes normalisers if Forward kept none, and
+// writes the rows that keys need (prepareRows). The second, over key blocks, computes dk and dv of a block and adds its
+// part to dq (backward). It is a function rather than a method so that slim can leave it out of programs that never
+// call Backward.
 func exactBackward[T dense.Float](a *Exact[T], dq, dk, dv, dout, out, q, k, v Seq[T]) error {
 	if err := CheckForward(&a.Visibility, out, q, k, v); err != nil {
 		return err
@@ -78,24 +82,26 @@ func exactBackward[T dense.Float](a *Exact[T], dq, dk, dv, dout, out, q, k, v Se
 	return nil
 }
 
-// gradBlock keys are handled together. Larger blocks are not faster and leave workers idle.
+// gradBlock is the number of keys of a task. Larger blocks are not faster and leave workers idle.
 const gradBlock = 256
 
-// rowStride is the distance of the rows of c.rows, a multiple of a cache line.
+// rowStride is the distance between rows of c.rows in elements: a multiple of 16, a cache line in float32.
 func (c *exactCall[T]) rowStride() int { return (c.q.Dim + c.v.Dim + 1 + 15) / 16 * 16 }
 
-// rowBlock are columns [from, to) of rows [lo, hi) of c.rows for one head.
+// rowBlock is a view of columns [from, to) of rows [lo, hi) of c.rows for one query head.
 func (c *exactCall[T]) rowBlock(b, h, lo, hi, from, to int) dense.Matrix[T] {
 	n := c.rowStride()
 	at := (b*c.q.Heads + h) * c.q.Len
 	return dense.Matrix[T]{Rows: hi - lo, Cols: to - from, Stride: n, Data: c.rows[(at+lo)*n+from : (at+hi-1)*n+to]}
 }
 
-// prepareRows writes what every key needs of the queries of a task, with p = e·inverse and e = exp(s − shift):
+// prepareRows writes what every key needs of the queries of a task. With p = e·inverse and e = exp(s − shift), row i is
 //
-//	[Scale·q_i | inverse_i·dout_i | −inverse_i·D_i]
+//	[Scale·q_i | inverse_i·dout_i | −inverse_i·D_i],
 //
-// so that dv = eᵀ·(inverse·dout), and e ⊙ ([inverse·dout | −inverse·D]·[v | 1]ᵀ) = p ⊙ (dp − D). It empties dq.
+// so that dv = eᵀ·(inverse·dout), and e ⊙ ([inverse·dout | −inverse·D]·[v | 1]ᵀ) = p ⊙ (dp − D) = ds. The subtraction
+// of D becomes one more column of a matrix product. D is summed in float64. prepareRows also clears dq, to which the
+// loop over keys adds.
 func (c *exactCall[T]) prepareRows(w *exactScratch[T], t exactTask) {
 	b := &c.bands[t.span]
 	n, d, dv := t.hi-t.lo, c.q.Dim, c.v.Dim
@@ -126,8 +132,8 @@ func (c *exactCall[T]) prepareRows(w *exactScratch[T], t exactTask) {
 	}
 }
 
-// splitKeys makes the tasks of the loop over keys. Keys that no query sees are in none: their gradients are cleared
-// here.
+// splitKeys makes the tasks of the loop over keys, blocks of one head and span in order. Keys that no query sees are in
+// no task, so their gradients are cleared here.
 func (c *exactCall[T]) splitKeys() {
 	c.tasks = c.tasks[:0]
 	for b := range c.k.Batch {
@@ -158,9 +164,10 @@ func clearRows[T dense.Float](m dense.Matrix[T]) {
 
 // backward computes dk and dv of one block of keys and adds its part to dq.
 //
-// The blocks of a head and span add to a row of dq in their order: a block waits until the block before it has finished
-// with the row. This cannot deadlock. Tasks start in order, so the block before is already running, about one tile
-// ahead.
+// Order of sums: the blocks of a head and span add to a row of dq in their order. done[i] is how far block i has got,
+// counted in queries over the heads of the group; a block waits until the block before it has passed the tile it is
+// about to add. This cannot deadlock: tasks start in order, so the block before is already running, about one tile
+// ahead. dk and dv belong to the block alone and need no waiting.
 func (c *exactCall[T]) backward(w *exactScratch[T], index int) {
 	t := c.tasks[index]
 	b := &c.bands[t.span]
@@ -197,6 +204,8 @@ func (c *exactCall[T]) backward(w *exactScratch[T], index int) {
 			done.Store(int64((g + 1) * queries))
 		}
 	}
+	// MaxInt64 means finished. A block may only report that once the blocks before it have finished, because the block
+	// after it waits for this one alone.
 	await(before, math.MaxInt64)
 	done.Store(math.MaxInt64)
 	for j := range n {
@@ -205,7 +214,8 @@ func (c *exactCall[T]) backward(w *exactScratch[T], index int) {
 	}
 }
 
-// loadBlock packs the keys k and the values [v | 1] of a block, and copies Scale·k. Rows that bias hides are 0.
+// loadBlock packs the keys k and the values [v | 1] of a block, and keeps Scale·k in w.k for dq. Rows that bias hides
+// are 0.
 func (w *exactScratch[T]) loadBlock(c *exactCall[T], t exactTask, bias []T) {
 	b := &c.bands[t.span]
 	n, d, dv := t.hi-t.lo, c.k.Dim, c.v.Dim
@@ -229,8 +239,8 @@ func (w *exactScratch[T]) loadBlock(c *exactCall[T], t exactTask, bias []T) {
 	w.p, w.g = buf.Sized(w.p, tileRows*gradBlock), buf.Sized(w.g, tileRows*gradBlock)
 }
 
-// weights computes exp(s − shift) for the tile x with the scaled queries q; at is the index of the first query's shift.
-// The weight is 0 for keys that a query does not see.
+// weights computes exp(s − shift) for tile x with the scaled queries q, 0 for keys that a query does not see. at is the
+// index of the first query in the normalisers.
 func (w *exactScratch[T]) weights(c *exactCall[T], b *band, bias []T, x exactTile, q dense.Matrix[T],
 	at int) dense.Matrix[T] {
 	if bias != nil {
@@ -247,7 +257,8 @@ func (w *exactScratch[T]) weights(c *exactCall[T], b *band, bias []T, x exactTil
 	return e
 }
 
-// await returns when at is reached; nil has nothing to wait for.
+// await returns once progress has reached at; nil means that there is nothing to wait for. It yields first, and sleeps
+// if there are more workers than processors.
 func await(progress *atomic.Int64, at int64) {
 	if progress == nil {
 		return

@@ -10,7 +10,7 @@ import (
 type Report struct {
 	Rows     int64 // output rows
 	Empty    int64 // rows whose query sees no key: zeros
-	Negative int64 // rows with a negative denominator, which only maps with signed features have: the quotient as it is
+	Negative int64 // rows with a negative denominator, used unchanged; only maps with signed features have any
 	// Zero counts rows whose denominator is zero or whose quotient is not finite; their output is zeros. Maps without
 	// signed features have none: where numbers are too large, linear.Attention.Forward returns an error.
 	Zero int64

@@ -8,24 +8,27 @@ import (
 	"github.com/randfeat/randfeat/internal/par"
 )
 
-// RoPE rotates pairs of columns by angles proportional to the position, so that q_i·k_j depends on i − j only (Su et
-// al. 2021, arXiv:2104.09864): pair c of n pairs turns by position · Base^(−c/n).
+// RoPE rotates pairs of columns by angles proportional to the position, so that q_i·k_j depends on positions only
+// through i − j (Su et al. 2021, arXiv:2104.09864): pair c of n pairs turns by position · Base^(−c/n). The zero value
+// rotates all columns, with the usual base.
 type RoPE[T dense.Float] struct {
-	// Base of the frequencies; 0: 10000.
+	// Base of the frequencies; 0 means 10000.
 	Base float64
-	// Dim is the number of leading columns that are rotated, an even number; 0: all.
+	// Dim is the number of leading columns that are rotated; it must be even. 0 means all columns.
 	Dim int
-	// Interleaved pairs columns 2c and 2c+1; otherwise c and c + Dim/2 are a pair.
+	// Interleaved pairs column 2c with 2c+1; otherwise column c is paired with c + Dim/2.
 	Interleaved bool
 }
 
-// Apply rotates x in place. Its first position is offset, the number of tokens that came before.
+// Apply rotates x in place. offset is the position of the first row of x: the number of tokens before it.
 func (r RoPE[T]) Apply(x Seq[T], offset int) error { return r.rotate(x, offset, 1) }
 
 // Inverse undoes Apply. Rotations are orthogonal, so Inverse also maps the gradient of the rotated x to the gradient of
 // x.
 func (r RoPE[T]) Inverse(x Seq[T], offset int) error { return r.rotate(x, offset, -1) }
 
+// rotate turns by sign times the angles. Angles and rotations are float64: at position 10⁶ a float32 angle would be off
+// by a visible fraction of a turn.
 func (r RoPE[T]) rotate(x Seq[T], offset int, sign float64) error {
 	if err := x.Check("x"); err != nil {
 		return err
@@ -52,7 +55,7 @@ func (r RoPE[T]) rotate(x Seq[T], offset int, sign float64) error {
 	if r.Interleaved {
 		step, other = 2, 1
 	}
-	// A position costs n sines and cosines, which all batches and heads share.
+	// Sines and cosines depend on the position only, so all batches and heads of a position share them.
 	par.For(x.Len, 256, func(lo, hi int) {
 		sin, cos := make([]float64, n), make([]float64, n)
 		for l := lo; l < hi; l++ {

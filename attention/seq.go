@@ -32,7 +32,8 @@ func NewSeqBLHD[T dense.Float](batch, length, heads, dim int) Seq[T] {
 		StrideB: heads * length * dim, StrideH: dim, StrideL: heads * dim}
 }
 
-// elements is the product of sizes. A plain product of two negative sizes, or of large ones, may look like a valid one.
+// elements is the product of the sizes. It panics on negative sizes and overflow, where a plain product could look
+// valid: two negative sizes, or large ones, may give a small positive number.
 func elements(sizes ...int) int {
 	n, most := 1, math.MaxInt
 	for _, s := range sizes {

@@ -6,13 +6,14 @@ import (
 	"github.com/randfeat/randfeat/dense"
 )
 
-// Shape is the size of a sequence, whatever holds its numbers.
+// Shape is the size of a sequence, independent of where its numbers are stored. Heads are query heads for q and out,
+// key/value heads for k and v.
 type Shape struct{ Batch, Heads, Len, Dim int }
 
-// Sizes is the shape itself: a type that embeds a Shape is a Sequence.
+// Sizes returns the shape itself, so that a type that embeds a Shape satisfies the constraint of [Attention].
 func (s Shape) Sizes() Shape { return s }
 
-// String is "[batch, heads, length, dim]".
+// String returns "[batch, heads, length, dim]".
 func (s Shape) String() string {
 	return fmt.Sprintf("[%d, %d, %d, %d]", s.Batch, s.Heads, s.Len, s.Dim)
 }
@@ -24,18 +25,18 @@ func (s Shape) check(name string) error {
 	return nil
 }
 
-// sequence is a sequence of any storage: [Seq] in the memory of the host, or one that a device holds.
+// sequence is a sequence in any storage: [Seq] in the memory of the host, or a handle of device memory.
 type sequence interface{ Sizes() Shape }
 
 // Attention writes the attention of queries q over keys k and values v into out, for sequences of one kind of
-// storage. [Exact], [Constant], [Uniform] and the methods of packages linear, centroid and choose implement
-// Attention[Seq[T]]. An implementation on a device has sequences of its own. All validate shapes with
-// Visibility.CheckShapes.
+// storage. [Exact], [Constant] and the methods of packages linear, centroid and choose implement Attention[Seq[T]]. An
+// implementation on a device has sequences of its own. All validate shapes with Visibility.CheckShapes.
 type Attention[S sequence] interface {
 	Forward(out, q, k, v S) (Report, error)
 }
 
-// CheckShapes validates the shapes of a Forward, and v for them.
+// CheckShapes validates the shapes of a Forward call and the lengths of the masks and segments of v. Errors wrap
+// dense.ErrShape.
 func (v *Visibility) CheckShapes(out, q, k, val Shape) error {
 	if err := v.checkInputs(q, k, val); err != nil {
 		return err
@@ -46,7 +47,7 @@ func (v *Visibility) CheckShapes(out, q, k, val Shape) error {
 	return nil
 }
 
-// checkInputs is CheckShapes before there is an output.
+// checkInputs is CheckShapes without the output.
 func (v *Visibility) checkInputs(q, k, val Shape) error {
 	for _, s := range [...]struct {
 		name string
@@ -84,7 +85,7 @@ func CheckForward[T dense.Float](vis *Visibility, out, q, k, v Seq[T]) error {
 	return vis.CheckShapes(out.Shape, q.Shape, k.Shape, v.Shape)
 }
 
-// CheckBackward validates the further arguments of a Backward: a gradient has the shape of its sequence.
+// CheckBackward validates the further arguments of a Backward: each gradient must have the shape of its sequence.
 func CheckBackward[T dense.Float](dq, dk, dv, dout, out, q, k, v Seq[T]) error {
 	for _, s := range [...]struct {
 		name, like string

@@ -8,15 +8,16 @@ import (
 	"github.com/randfeat/randfeat/internal/buf"
 )
 
-// Visibility says which keys a query sees. With the zero value every query sees all keys.
+// Visibility says which keys a query sees. With the zero value every query sees all keys. Methods do not change it, so
+// calls that run at the same time may share one.
 type Visibility struct {
 	// Causal lets query i see the keys up to its own position. With more keys than queries the last ones are aligned:
 	// query i sees key j if j ≤ i + (keys − queries), within each segment.
 	Causal bool
-	// KeyMask, one per batch and key position (batch major), is false for padding; nil: all keys count.
+	// KeyMask has one entry per batch and key position (batch major), false for padding. nil means that all keys count.
 	KeyMask []bool
-	// Segments, one per batch and query position, are ids of packed sequences: a query sees only keys of its own id.
-	// Equal ids must be neighbours. KeySegments are those of the keys; nil: the same as Segments.
+	// Segments has one id of a packed sequence per batch and query position: a query sees only keys with its own id.
+	// Equal ids must be neighbours. KeySegments has the ids of the keys; nil means that they equal Segments.
 	Segments, KeySegments []int32
 }
 
@@ -54,8 +55,8 @@ func (v *Visibility) check(batch, lenQ, lenK int) error {
 	return nil
 }
 
-// secondRun is the position where an id comes back after another one, or -1. Ids that grow, the usual ones, cost
-// nothing.
+// secondRun is the position where an id recurs after a different one, or −1. Increasing ids, the usual case, need no
+// map.
 func secondRun(ids []int32) int {
 	var seen map[int32]bool
 	for i, id := range ids {
@@ -76,6 +77,7 @@ func secondRun(ids []int32) int {
 	return -1
 }
 
+// keySegments are the segment ids of the keys.
 func (v *Visibility) keySegments() []int32 {
 	if v.KeySegments != nil {
 		return v.KeySegments
@@ -83,8 +85,8 @@ func (v *Visibility) keySegments() []int32 {
 	return v.Segments
 }
 
-// Spans appends the packed sequences of one batch to dst, in the order of the queries; without Segments that is one.
-// Keys that no query sees are left out.
+// Spans appends the packed sequences of one batch to dst, in the order of the queries; without Segments there is one. A
+// span whose id has no keys is empty on the key side. Keys that no query sees are in no span.
 func (v *Visibility) Spans(dst []Span, b, lenQ, lenK int) []Span {
 	if v.Segments == nil {
 		return append(dst, Span{0, lenQ, 0, lenK})
@@ -155,15 +157,18 @@ func (v *Visibility) Keys(b, i, lenQ, lenK int) (lo, hi, at int) {
 	return 0, 0, 0
 }
 
-// band says which keys of a span its queries see. Both bounds of query i, and so both bounds of key j, never fall as i
-// and j grow.
+// band says which keys of a span its queries see. Invariant: both ends of the range of query i are non-decreasing in i,
+// and both ends of the range of key j in j. Blocked loops rely on it: the keys of a tile lie between the range of its
+// first query and the range of its last.
 type band struct {
 	Span
 	causal bool
-	window int
+	window int // see Exact.Window; 0 means no limit
 }
 
-// keys is the half-open range that query i of the span sees, both counted from its start.
+// keys is the half-open range of keys that query i of the span sees; queries and keys are counted from the start of the
+// span. With p the position of query i, last query aligned with last key, it is [p−window+1, p+1) if causal and
+// [p−window+1, p+window) otherwise, cut to the span.
 func (b *band) keys(i int) (lo, hi int) {
 	n := b.K1 - b.K0
 	p := i + n - (b.Q1 - b.Q0)
@@ -180,7 +185,7 @@ func (b *band) keys(i int) (lo, hi int) {
 	return min(max(lo, 0), hi), hi
 }
 
-// queries is the smallest range that holds every query which sees one of the keys [j0, j1).
+// queries is the inverse of keys: the smallest range that contains every query which sees one of the keys [j0, j1).
 func (b *band) queries(j0, j1 int) (lo, hi int) {
 	n := b.Q1 - b.Q0
 	off := b.K1 - b.K0 - n
