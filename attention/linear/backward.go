@@ -48,6 +48,8 @@ func (a *Attention[T]) Backward(dq, dk, dv, dout, out, q, k, v attention.Seq[T],
 	return run(a, args, q, k, v)
 }
 
+// linearBackward validates the arguments and runs one backCall. It is a function rather than a method so that slim can
+// leave it out of programs that never call Backward.
 func linearBackward[T dense.Float](a *Attention[T], args backArgs[T], q, k, v attention.Seq[T]) (attention.Report,
 	error) {
 	dq, dk, dv, dout, out, grads := args.dq, args.dk, args.dv, args.dout, args.out, args.grads
@@ -92,12 +94,13 @@ type backCall[T dense.Float] struct {
 	streams[T]
 	backArgs[T]
 	crew    par.Crew[gang[T]]
-	workers []*backWorker[T] // of all gangs
-	// direct: every row of dq, dk and dv is written once. Otherwise all are cleared first and added to.
+	workers []*backWorker[T] // workers of all gangs
+	// direct says that every row of dq, dk and dv is written exactly once, in place. Otherwise all rows are cleared
+	// first and gradients are added to them.
 	direct      bool
-	streamGrads []*randfeat.Grad[T] // of the streams in work
-	from        int                 // first of them
-	store       []T                 // kept features
+	streamGrads []*randfeat.Grad[T] // parameter gradients of the streams in progress
+	from        int                 // the first of these streams
+	store       []T                 // features kept between the sweeps, see keep
 }
 
 // keepBytes limits the features that the first of two sweeps over causal streams keeps for the second. Reading them is
@@ -105,7 +108,7 @@ type backCall[T dense.Float] struct {
 // depend on the number of workers.
 const keepBytes = 64 << 20
 
-// keep gives streams a place for their features.
+// keep assigns each causal stream that fits a place for its features in store.
 func (b *backCall[T]) keep() {
 	n := 0
 	for i := range b.all {
@@ -121,13 +124,13 @@ func (b *backCall[T]) keep() {
 	b.store = buf.Sized(b.store, n)
 }
 
-// backRows is the most rows handled together: a backward pass has twice the scratch memory of Forward.
+// backRows is the largest number of rows handled together: a backward pass has twice the scratch memory of Forward.
 const backRows = 128
 
 // backArgs are the arguments of a backCall.
 type backArgs[T dense.Float] struct {
 	dq, dk, dv, dout, out attention.Seq[T]
-	grads                 []*randfeat.Grad[T] // per map
+	grads                 []*randfeat.Grad[T] // per map, may be nil
 }
 
 func (b *backCall[T]) run(a *Attention[T], q, k, v attention.Seq[T]) error {
@@ -137,7 +140,7 @@ func (b *backCall[T]) run(a *Attention[T], q, k, v attention.Seq[T]) error {
 	return b.work(b.streams.workers(3))
 }
 
-// prepare lists the streams, if there is anything to do.
+// prepare lists the streams, assigns memory and clears gradients. It reports whether there is anything to do.
 func (b *backCall[T]) prepare(a *Attention[T], q, k, v attention.Seq[T]) (bool, error) {
 	if err := b.list(a, b.out, q, k, v); err != nil {
 		return false, err
@@ -191,8 +194,8 @@ func (b *backCall[T]) work(workers int, alone bool) error {
 	return nil
 }
 
-// together computes the gradients of all streams with one gang of goroutines, some streams at a time: each stream in
-// progress has its own memory.
+// together computes the gradients of all streams with one gang of all workers, 2·workers streams at a time: each stream
+// in progress has memory of its own.
 func (b *backCall[T]) together(workers int) error {
 	b.crew.Hire(1)
 	g := b.crew.Workers[0]
@@ -211,7 +214,8 @@ func (b *backCall[T]) together(workers int) error {
 	return nil
 }
 
-// merge adds the parameter gradient of stream i, if any.
+// merge adds the parameter gradient of stream i, if it has one. Calls come in the order of streams, which fixes the
+// bits.
 func (b *backCall[T]) merge(i int, g *randfeat.Grad[T]) error {
 	if g == nil {
 		return nil
@@ -219,17 +223,17 @@ func (b *backCall[T]) merge(i int, g *randfeat.Grad[T]) error {
 	return b.gradOf(b.all[i].h).Merge(g)
 }
 
-// eachGradient is the step whose items are streams.
+// eachGradient is the step whose items are whole streams.
 type eachGradient[T dense.Float] backCall[T]
 
-// Item computes the gradients of stream i behind from.
+// Item computes the gradients of stream from + i on a gang of one worker.
 func (b *eachGradient[T]) Item(g *gang[T], i int) error {
 	err := g.run((*backCall[T])(b), b.all[b.from+i:b.from+i+1])
 	b.streamGrads[i], g.passes[0].grad = g.passes[0].grad, nil
 	return err
 }
 
-// gradOf is the parameter gradient of a key/value head, or nil.
+// gradOf is the caller's parameter gradient for key/value head h, or nil.
 func (b *backCall[T]) gradOf(h int) *randfeat.Grad[T] {
 	switch len(b.grads) {
 	case 0:

@@ -7,7 +7,7 @@ import (
 	"github.com/randfeat/randfeat/internal/kern"
 )
 
-// keyBlock computes dk and dv of keys lo to hi−1, which all queries see.
+// keyBlock computes dk and dv of keys lo to hi−1, which all queries see, from dS and dz.
 func (w *backWorker[T]) keyBlock(p *pass[T], lo, hi int) error {
 	s, rows := p.s, w.phiK.Rows
 	ref := p.view.ref
@@ -39,7 +39,8 @@ func (w *backWorker[T]) keyBlock(p *pass[T], lo, hi int) error {
 	return nil
 }
 
-// keyGrads is where the gradients of n keys at c are written: the rows of dk and dv, or scratch for addKeys.
+// keyGrads is the place for the gradients of n keys at position c: the rows of dk and dv themselves, or scratch that
+// addKeys adds to them.
 func (w *backWorker[T]) keyGrads(p *pass[T], c, n int) (dk, dv dense.Matrix[T]) {
 	if !p.b.direct {
 		return w.dx.RowRange(0, n), w.dv.RowRange(0, n)
@@ -48,7 +49,8 @@ func (w *backWorker[T]) keyGrads(p *pass[T], c, n int) (dk, dv dense.Matrix[T]) 
 	return p.b.dk.Head(s.b, s.h).RowRange(c, c+n), p.b.dv.Head(s.b, s.h).RowRange(c, c+n)
 }
 
-// addKeys adds the gradients in dx and dv to the keys of a chunk at c.
+// addKeys adds the gradients of n keys from position c in dx and dv to their rows; pos holds their positions if some
+// keys are masked. It does nothing if they were written in place.
 func (w *backWorker[T]) addKeys(p *pass[T], pos []int, c, n int) {
 	if p.b.direct {
 		return
@@ -70,8 +72,8 @@ func (w *backWorker[T]) addKeys(p *pass[T], pos []int, c, n int) {
 }
 
 // reverse sweeps the positions lo to hi−1 of a causal stream from the last to the first. mem holds the sums of the
-// shares P of later queries, with [dout | −D] as values. With read it first computes the gradients of the keys of a
-// chunk. The queries of the last chunk are added only if keep is set.
+// shares P of later queries, with [dout | −D] as values. If read is set, it first computes the gradients of the keys of
+// each chunk. The queries of the last chunk are added only if keep is set.
 //
 // Invariant: only the queries at the last position of a piece raise the references of P. They see every key of the
 // piece, so no feature of a key exceeds 1 at these references.
@@ -110,8 +112,8 @@ func (w *backWorker[T]) reverse(p *pass[T], mem *memory[T], lo, hi int, read, ke
 	return nil
 }
 
-// sumShares makes the part of mem the sums over the shares of the queries at positions lo to hi−1. It keeps these
-// if asked to and none needs higher references than the last.
+// sumShares sets the part of mem to the sums over the shares of the queries at positions lo to hi−1. It keeps the
+// shares if keep asks for it and none needs higher references than the segment began with.
 func (w *backWorker[T]) sumShares(p *pass[T], mem *memory[T], lo, hi int, keep keeping) error {
 	epoch := mem.part.epoch
 	if mem.seed.set && keep > keepNothing {
@@ -127,7 +129,7 @@ func (w *backWorker[T]) sumShares(p *pass[T], mem *memory[T], lo, hi int, keep k
 	return err
 }
 
-// appendBeside adds the queries at positions p0 to p1−1 behind all keys to mem.
+// appendBeside adds the queries at positions p0 to p1−1, which lie behind all keys, to the totals of mem.
 func (w *backWorker[T]) appendBeside(p *pass[T], mem *memory[T], p0, p1 int) error {
 	if p0 >= p1 {
 		return nil
@@ -139,9 +141,9 @@ func (w *backWorker[T]) appendBeside(p *pass[T], mem *memory[T], p0, p1 int) err
 	return nil
 }
 
-// sharesOf sets now to the shares of the queries at positions c to end−1, from row at of their segment on, at the
-// references of the part of mem, one head after the other, and reports whether they stay below e^lag. Without
-// references there must be no query.
+// sharesOf sets w.now to the shares of the queries at positions c to end−1, one head after the other, at the references
+// of the part of mem. It reports whether they stay below e^lag in modulus. at is the index of the first of them among
+// the features that mem keeps of the segment. Without references it reports false, unless there is no query.
 func (w *backWorker[T]) sharesOf(p *pass[T], mem *memory[T], c, end, at int) (bool, error) {
 	s := p.s
 	first, last := max(c-s.off, 0), min(end-s.off, s.lenQ())
@@ -189,7 +191,7 @@ func (w *backWorker[T]) sharesOf(p *pass[T], mem *memory[T], c, end, at int) (bo
 	return true, nil
 }
 
-// raiseShares lifts the references of part to the queries at a position.
+// raiseShares lifts the references of part to the shares of the queries at position at, if there are any.
 func (w *backWorker[T]) raiseShares(p *pass[T], part *sums[T], at int) error {
 	s := p.s
 	i := at - s.off
@@ -203,7 +205,7 @@ func (w *backWorker[T]) raiseShares(p *pass[T], part *sums[T], at int) error {
 			return err
 		}
 		if math.IsInf(lambda, 1) {
-			// No gradient comes from here, but a reference must exist.
+			// The row has no gradient, but a reference must exist.
 			if part.ref.set {
 				continue
 			}
@@ -214,8 +216,8 @@ func (w *backWorker[T]) raiseShares(p *pass[T], part *sums[T], at int) error {
 	return nil
 }
 
-// keyChunk gives the keys at positions c to end−1 their gradients and, if keep, adds the queries there, whose shares
-// are at the references of the part, to mem.
+// keyChunk computes the gradients of the keys at positions c to end−1 (if read) and, if keep is set, adds the queries
+// there to mem. w.now holds the shares of these queries at the references of the part.
 func (w *backWorker[T]) keyChunk(p *pass[T], mem *memory[T], c, end int, read, keep bool) error {
 	s := p.s
 	first, last := max(c-s.off, 0), min(end-s.off, s.lenQ())
@@ -268,7 +270,7 @@ func (w *backWorker[T]) keyChunk(p *pass[T], mem *memory[T], c, end int, read, k
 	}
 	w.packValues(v)
 	if n > 0 {
-		w.tab.Pack(&w.packed, phi) // first: it fetches kept features as caches like it
+		w.tab.Pack(&w.packed, phi) // before the other products: it reads kept features in the order that caches prefer
 	}
 	if past > 0 {
 		w.tab.Pack(&w.packS, view.s)
@@ -295,7 +297,8 @@ func (w *backWorker[T]) keyChunk(p *pass[T], mem *memory[T], c, end int, read, k
 }
 
 // keyTriangle adds the queries of a chunk to the cotangents of its keys: with scores A = P·φ2ᵀ and their cotangents dA,
-// dφ2 += dAᵀ·P and dv += Aᵀ·dout.
+// dφ2 += dAᵀ·P and dv += Aᵀ·dout. Row i of A and dA is defined for its first count[i] keys, rounded up to whole panels,
+// so the products go over blocks of keys and of rows that have all of them.
 func (w *backWorker[T]) keyTriangle(dphi, dv, shares, g dense.Matrix[T], count []int, keys int) {
 	w.scoreCotangents(g, count, keys, func(r, end, whole int) {
 		w.sub = kern.Panel[T]{Rows: whole, Cols: w.packed.Cols, Width: w.packed.Width, Data: w.packed.Data}

@@ -12,44 +12,46 @@ import (
 	"github.com/randfeat/randfeat/internal/par"
 )
 
-// pass is what the gradients of one stream need.
+// pass holds the intermediate results of the gradients of one stream, shared by the two sweeps over it.
 type pass[T dense.Float] struct {
 	b *backCall[T]
 	s *stream[T]
 
-	grad   *randfeat.Grad[T] // by the parameters, of the stream
-	merged atomic.Int64      // items of a sweep whose parts of grad have been added
+	grad   *randfeat.Grad[T] // parameter gradient of the stream, or nil
+	merged atomic.Int64      // items of the current sweep whose parts of grad have been added
 
-	// The log denominators of the queries, index g·lenQ + i, and their signs; +Inf: no gradient.
+	// lambda holds the log denominators of the queries, index g·lenQ + i, and sign their signs; +Inf means no gradient.
+	// dots holds D_i.
 	lambda []float64
 	sign   []T
-	dots   []T // D_i
-	// With exact weights lambda is known before the queries: first their denominators den·e^lambda are summed.
+	dots   []T
+	// With exact weights there are two rounds. In the first, summing is set: denominators den·e^lambda of features and
+	// exact weights are summed. In the second, known is set, and lambda is their logarithm.
 	known, summing bool
 	den            []float64
 
 	// The query sweep of a causal stream keeps these for the key sweep: 1/den, and features at the references at the
 	// start of their segment (for the queries of a chunk, one head after the other). A segment is spoilt if its
 	// references rose, or if it has features that no key has had; its features are then computed again.
-	phiQ, phiK dense.Matrix[T] // empty: nothing
+	phiQ, phiK dense.Matrix[T] // empty if nothing is kept
 	inv        []T
-	taus       dense.Matrix[T] // per segment
+	taus       dense.Matrix[T] // references, one row per segment
 	bases      []float64
 	spoilt     []atomic.Bool
 
-	// Where all queries see all keys: sums over keys, then over queries.
+	// For streams whose queries see all keys: the sums over keys, then the sums over queries.
 	none     bool         // no key counts
-	ref      reference[T] // of keys
+	ref      reference[T] // references of the keys
 	view     view[T]
 	packed   kern.Panel[T]   // [S | z] by features
 	dsPacked kern.Panel[T]   // dS
 	ds       dense.Matrix[T] // features × values
 	dz       []T
 	combined dense.Matrix[T] // [S | z]
-	sweeps   [2]stream[T]    // of a window
+	sweeps   [2]stream[T]    // of a window: the keys before and behind it
 }
 
-// begin prepares for the gradients of s.
+// begin prepares p for the gradients of s, with room for kept features if s has a place.
 func (p *pass[T]) begin(b *backCall[T], s *stream[T]) (err error) {
 	p.b, p.s, p.known, p.summing = b, s, false, false
 	if b.gradOf(s.h) != nil {
@@ -75,7 +77,7 @@ func (p *pass[T]) begin(b *backCall[T], s *stream[T]) (err error) {
 	return nil
 }
 
-// note keeps the references that a segment begins with.
+// note records the references that a segment begins with, and whether its features can be kept at all.
 func (p *pass[T]) note(segment int, ref *reference[T]) {
 	if p.phiK.IsEmpty() {
 		return
@@ -85,10 +87,10 @@ func (p *pass[T]) note(segment int, ref *reference[T]) {
 	copy(p.taus.Row(segment), ref.tau)
 }
 
-// kept reports whether the features of a segment were kept. recall then makes ref the references of their shares, which
-// are those of the keys negated.
+// kept reports whether the features of a segment were kept by the query sweep.
 func (p *pass[T]) kept(segment int) bool { return !p.phiK.IsEmpty() && !p.spoilt[segment].Load() }
 
+// recall sets ref to the references of the kept shares of a segment: those of the keys, negated.
 func (p *pass[T]) recall(segment int, ref *reference[T]) {
 	ref.tau = buf.Sized(ref.tau, p.taus.Cols)
 	for f, t := range p.taus.Row(segment) {
@@ -97,7 +99,7 @@ func (p *pass[T]) recall(segment int, ref *reference[T]) {
 	ref.base, ref.set = -p.bases[segment], true
 }
 
-// dot is the inner product in four partial sums, so that four additions can be in flight at once.
+// dot is the inner product with four partial sums, so that four additions can be in progress at once.
 func dot[T dense.Float](x, y []T) T {
 	var a, b, c, d T
 	n := len(x) &^ 3
@@ -114,20 +116,20 @@ func dot[T dense.Float](x, y []T) T {
 	return (a + b) + (c + d)
 }
 
-// gang works through streams with its workers: through one with one worker, or through all with all workers.
+// gang works through streams with its workers: one stream with one worker, or several streams with all workers.
 type gang[T dense.Float] struct {
 	b      *backCall[T]
 	crew   par.Crew[backWorker[T]]
 	relay  relay[T, backWorker[T]]
 	passes []*pass[T]
-	n      int // passes in use
-	list   []*stream[T]
-	items  deal
-	mem    memory[T] // of one worker
+	n      int          // passes in use
+	list   []*stream[T] // streams of the current sweep
+	items  deal         // blocks of queries with exact weights
+	mem    memory[T]    // for a gang of one worker
 	seeds  sums[T]
 }
 
-// run computes the gradients of streams.
+// run computes the gradients of the streams in all.
 func (g *gang[T]) run(b *backCall[T], all []stream[T]) error {
 	g.b, g.n = b, len(all)
 	for i := range all {
@@ -144,9 +146,9 @@ func (g *gang[T]) run(b *backCall[T], all []stream[T]) error {
 	return g.sweepAll(true)
 }
 
-// sweepAll runs the two sweeps of all passes; for causal ones only the query sweep unless keys is set. Bidirectional:
-// all keys are summed, then the queries are read and summed, then the keys are read. The references are those of the
-// keys, relative to which a share is at most 1.
+// sweepAll runs the two sweeps of all passes. Causal streams: the query sweep, then, if keys is set, the key sweep.
+// Otherwise all keys are summed, then the queries are read and summed, then the keys are read; references are those of
+// the keys, relative to which a share is at most 1.
 func (g *gang[T]) sweepAll(keys bool) error {
 	first, second := relayJob[T, backWorker[T]]((*keysOfAll[T])(g)), relayJob[T, backWorker[T]]((*queriesOfAll[T])(g))
 	if g.passes[0].s.causal {
@@ -161,7 +163,7 @@ func (g *gang[T]) sweepAll(keys bool) error {
 	return g.sweep(second)
 }
 
-// sweep runs a job with the streams of all passes.
+// sweep runs a job over the streams of all passes, by the relay if there are several workers.
 func (g *gang[T]) sweep(job relayJob[T, backWorker[T]]) error {
 	g.list = g.list[:0]
 	for _, p := range g.passes[:g.n] {
@@ -179,7 +181,7 @@ func (g *gang[T]) sweep(job relayJob[T, backWorker[T]]) error {
 	return nil
 }
 
-// use prepares a worker for stream s of pass k.
+// use prepares worker w for stream s of pass k.
 func (g *gang[T]) use(w *backWorker[T], s *stream[T], k int) *pass[T] {
 	p := g.passes[k]
 	w.use(&p.b.streams, s)
@@ -189,7 +191,9 @@ func (g *gang[T]) use(w *backWorker[T], s *stream[T], k int) *pass[T] {
 	return p
 }
 
-// gradients runs item i of those that a sweep of a pass adds parameter gradients with, in order.
+// gradients runs item i of a sweep with w.grad set, and then adds its parameter gradient to that of the pass. Items add
+// in the order of i, waiting for each other, because the order determines the bits. i counts from 0 over the items of
+// the sweep that call gradients for this pass.
 func (g *gang[T]) gradients(w *backWorker[T], p *pass[T], i int, run func() error) error {
 	if p.grad == nil {
 		w.grad = nil
@@ -217,7 +221,7 @@ func (g *gang[T]) gradients(w *backWorker[T], p *pass[T], i int, run func() erro
 	return err
 }
 
-// querySweep sweeps forwards over causal streams: sums over keys, the gradients of queries.
+// querySweep is the first sweep over causal streams, forwards: sums over keys, gradients of queries.
 type querySweep[T dense.Float] gang[T]
 
 func (g *querySweep[T]) segments(s *stream[T], _ int) int { return s.segments() }
@@ -226,6 +230,7 @@ func (g *querySweep[T]) plant(w *backWorker[T], s *stream[T], k, segment int, me
 	return (*gang[T])(g).plantKeys(w, s, k, segment, mem, seeds)
 }
 
+// plantKeys is plant of the sweeps that sum keys; it also records the references for the key sweep.
 func (g *gang[T]) plantKeys(w *backWorker[T], s *stream[T], k, segment int, mem *memory[T], seeds *sums[T]) error {
 	p := g.use(w, s, k)
 	lo, _ := s.segment(segment)
@@ -238,6 +243,7 @@ func (g *querySweep[T]) sum(w *backWorker[T], s *stream[T], k, segment int, mem 
 	return (*gang[T])(g).sumKeys(w, s, k, segment, mem, keep)
 }
 
+// sumKeys is sum of the sweeps that sum keys.
 func (g *gang[T]) sumKeys(w *backWorker[T], s *stream[T], k, segment int, mem *memory[T], keep keeping) error {
 	p := g.use(w, s, k)
 	w.lent = p.phiK
@@ -246,7 +252,7 @@ func (g *gang[T]) sumKeys(w *backWorker[T], s *stream[T], k, segment int, mem *m
 	mem.begin()
 	err := w.sumSegment(s, mem, lo, hi, keep)
 	if s.causal {
-		w.report.Raised = before // the queries' turn will count again
+		w.report.Raised = before // read raises the same references again and counts them
 	}
 	return err
 }
@@ -297,17 +303,17 @@ func (g *querySweep[T]) block(*backWorker[T], *stream[T], int, int, *view[T], in
 	return nil
 }
 
-// keySweep sweeps backwards over causal streams: sums over the shares of queries, the gradients of keys.
+// keySweep is the second sweep over causal streams, backwards: sums over the shares of queries, gradients of keys.
 type keySweep[T dense.Float] gang[T]
 
 func (g *keySweep[T]) segments(s *stream[T], _ int) int { return s.segments() }
 
-// segment is the segment that comes at a place of the sweep.
+// segment is the range of the segment at place at of the sweep, counted from the last.
 func (g *keySweep[T]) segment(s *stream[T], at int) (lo, hi int) {
 	return s.segment(s.segments() - 1 - at)
 }
 
-// use prepares a worker for the segment at a place of the sweep.
+// use prepares a worker for the segment at place at of the sweep.
 func (g *keySweep[T]) use(w *backWorker[T], s *stream[T], k, at int) *pass[T] {
 	p := (*gang[T])(g).use(w, s, k)
 	w.stored = p.kept(s.segments() - 1 - at)
@@ -316,7 +322,7 @@ func (g *keySweep[T]) use(w *backWorker[T], s *stream[T], k, at int) *pass[T] {
 
 // plant sets the references of shares. If features were kept, they are the references of the keys. Otherwise they come
 // from the queries at the last position of every maxSegment, which see all keys up to there. Queries behind the last
-// key see all keys: their shares are the totals that the sweep begins with.
+// key see all keys: their shares are the totals with which the sweep begins.
 func (g *keySweep[T]) plant(w *backWorker[T], s *stream[T], k, at int, mem *memory[T], seeds *sums[T]) error {
 	p := (*gang[T])(g).use(w, s, k)
 	if p0, p1 := s.positions(), s.lenQ()+s.off; at == 0 && p0 < p1 {
@@ -384,7 +390,7 @@ func (g *keySweep[T]) block(*backWorker[T], *stream[T], int, int, *view[T], int6
 	return nil
 }
 
-// keysOfAll sums the keys of streams whose queries see all of them.
+// keysOfAll is the first sweep over streams whose queries see all keys: it sums the keys.
 type keysOfAll[T dense.Float] gang[T]
 
 func (g *keysOfAll[T]) segments(s *stream[T], _ int) int { return s.segments() }
@@ -405,7 +411,7 @@ func (g *keysOfAll[T]) begin(s *stream[T], k int) {
 	g.b.tab.Room(&p.packed, f, dv+1)
 }
 
-// view keeps the sums as the queries need them.
+// view stores the sums [S | z] in the layout that queryBlock needs.
 func (g *keysOfAll[T]) view(w *backWorker[T], s *stream[T], k int, v *view[T], seen int64, f0, f1 int) {
 	p := g.passes[k]
 	if f0 == 0 {
@@ -433,7 +439,8 @@ func (g *keysOfAll[T]) readPart(*backWorker[T], *stream[T], int, int, int, *memo
 func (g *keysOfAll[T]) blocks(*stream[T], int) int                                        { return 0 }
 func (g *keysOfAll[T]) block(*backWorker[T], *stream[T], int, int, *view[T], int64) error { return nil }
 
-// queriesOfAll computes the gradients of queries that see all keys and sums their shares, then the gradients of keys.
+// queriesOfAll is the second sweep over streams whose queries see all keys. Its segments are queries: sum computes
+// their gradients and sums their shares; its blocks are keys, whose gradients read these sums.
 type queriesOfAll[T dense.Float] gang[T]
 
 func (g *queriesOfAll[T]) segments(s *stream[T], k int) int {
@@ -443,7 +450,7 @@ func (g *queriesOfAll[T]) segments(s *stream[T], k int) int {
 	return s.cut().pieces(s.lenQ())
 }
 
-// plant: shares are at the references of the keys throughout.
+// plant sets references of 0: shares are relative to the references of the keys throughout.
 func (g *queriesOfAll[T]) plant(_ *backWorker[T], s *stream[T], _, _ int, mem *memory[T], _ *sums[T]) error {
 	mem.seed.tau = buf.Zeroed(mem.seed.tau, s.m.OutDim())
 	mem.seed.base, mem.seed.set = 0, true
@@ -467,7 +474,7 @@ func (g *queriesOfAll[T]) begin(s *stream[T], k int) {
 	}
 }
 
-// view keeps the sums as the keys need them.
+// view stores the sums dS, dz in the layout that keyBlock needs.
 func (g *queriesOfAll[T]) view(_ *backWorker[T], _ *stream[T], k int, v *view[T], _ int64, f0, f1 int) {
 	p := g.passes[k]
 	if p.none || p.summing {

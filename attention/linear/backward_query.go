@@ -13,27 +13,28 @@ import (
 type backWorker[T dense.Float] struct {
 	worker[T]
 	dphi   dense.Matrix[T] // cotangents of a chunk of features
-	g      dense.Matrix[T] // [dout | −D] of a chunk of queries, or of all heads of a group
+	g      dense.Matrix[T] // [dout | −D] of a chunk of queries, of all heads of a group
 	v1     dense.Matrix[T] // [v | 1] of a chunk of keys
 	da     dense.Matrix[T] // cotangents of the scores of a chunk
 	dx     dense.Matrix[T] // input gradients of a chunk
 	dv     dense.Matrix[T] // value gradients of a chunk
 	shares dense.Matrix[T] // of a chunk of queries of all heads of a group
-	now    dense.Matrix[T] // they, here or where a memory keeps them
-	keeps  keeping         // what a memory is to keep
-	stored bool            // the features of the segment come from the pass
-	mixed  bool            // a view has had other references than the part
+	now    dense.Matrix[T] // the current shares: a view of shares, or of memory that keeps them
+	keeps  keeping         // what the current summation is to keep
+	stored bool            // the features of the segment were kept by the pass
+	mixed  bool            // some view of the segment had references other than those of the part
 	packS  kern.Panel[T]
 	packV  kern.Panel[T]
 	subV   kern.Panel[T]
-	zc     []T // running z
-	negs   []float64
-	grad   *randfeat.Grad[T]
-	own    *randfeat.Grad[T]          // of one item
-	ownOf  *randfeat.Grad[T]          // what it goes to in the end
-	diff   randfeat.Differentiable[T] // the map
+	zc     []T                        // running z
+	negs   []float64                  // shifts of a chunk of rows, scratch
+	grad   *randfeat.Grad[T]          // receives parameter gradients, or nil
+	own    *randfeat.Grad[T]          // parameter gradient of one item
+	ownOf  *randfeat.Grad[T]          // the caller's gradient that own is for
+	diff   randfeat.Differentiable[T] // the map, with derivatives
 
-	// Of exact weights: cotangents of embedded queries and keys, the matrix that embeds them, sums by key.
+	// For exact weights: cotangents of embedded queries and keys, the matrix that embeds them (of the map with
+	// fingerprint matrixOf), and sums by key.
 	embed, embedK dense.Matrix[T]
 	matrix        dense.Matrix[T]
 	matrixOf      [32]byte
@@ -42,6 +43,7 @@ type backWorker[T dense.Float] struct {
 	sinkGrads, winGrads blockGrads[T]
 }
 
+// grow makes room for chunks of the given rows of s.
 func (w *backWorker[T]) grow(s *stream[T], rows int) {
 	f, dv := s.m.OutDim(), s.v.Cols
 	w.dphi = buf.Shaped(w.dphi, rows, f)
@@ -54,14 +56,14 @@ func (w *backWorker[T]) grow(s *stream[T], rows int) {
 	}
 }
 
-// wide is reshaped with rows that begin at cache lines if the first does.
+// wide is buf.Shaped with a stride of whole cache lines (16 elements), so that all rows are aligned if the first is.
 func wide[T dense.Float](m dense.Matrix[T], rows, cols int) dense.Matrix[T] {
 	m = buf.Shaped(m, rows, (cols+15)/16*16)
 	m.Cols = cols
 	return m
 }
 
-// products keeps D of n queries from i0 of head g.
+// products computes D_i = out_i·dout_i of n queries from i0 of head g and keeps them in the pass.
 func (w *backWorker[T]) products(p *pass[T], g, i0, n int) {
 	s := p.s
 	dout, out := p.b.dout.Head(s.b, s.h*s.group+g).RowRange(s.q0, s.q1), s.outputs(g)
@@ -71,7 +73,8 @@ func (w *backWorker[T]) products(p *pass[T], g, i0, n int) {
 	}
 }
 
-// cotangents writes [dout | −D]·factor of n queries from i0 of head g into dst.
+// cotangents writes [dout | −D]·factor of n queries from i0 of head g into dst. A factor of 0 gives zeros even if dout
+// is not finite.
 func (w *backWorker[T]) cotangents(p *pass[T], dst dense.Matrix[T], factor []T, g, i0, n int) {
 	s := p.s
 	dout := p.b.dout.Head(s.b, s.h*s.group+g).RowRange(s.q0, s.q1)
@@ -87,13 +90,14 @@ func (w *backWorker[T]) cotangents(p *pass[T], dst dense.Matrix[T], factor []T, 
 		if factor[i] != 1 {
 			w.tab.Scale(row, factor[i])
 		}
-		if !dense.IsFinite(float64(row[dv])) { // as it is if an element of dout or out is not
+		if !dense.IsFinite(float64(row[dv])) { // D is not finite if an element of dout or out is not
 			w.bad = true
 		}
 	}
 }
 
-// empty counts queries i0 to i1−1, which see no key.
+// empty counts queries i0 to i1−1, which see no key, and sets their gradients to zero. Rounds that sum or know the
+// denominators of exact weights leave this to those weights.
 func (w *backWorker[T]) empty(p *pass[T], i0, i1 int) {
 	if p.known || p.summing || i0 >= i1 {
 		return
@@ -110,8 +114,8 @@ func (w *backWorker[T]) empty(p *pass[T], i0, i1 int) {
 	}
 }
 
-// factors turns the denominators of n queries into factors of their cotangents; queries for which seen is false have
-// none. It keeps the logarithms of the denominators, or uses those already known.
+// factors turns the denominators of n queries in w.den into factors of their cotangents: 1/den, or 0 for queries
+// without gradient. It keeps the logarithms of the denominators in the pass, or uses those already known.
 func (w *backWorker[T]) factors(p *pass[T], g, i0, n int, seen func(int) bool) {
 	s, den := p.s, w.den[:n]
 	for i := range den {
@@ -122,12 +126,12 @@ func (w *backWorker[T]) factors(p *pass[T], g, i0, n int, seen func(int) bool) {
 			den[i] = w.factor(p, at, den[i], w.scale[i], seen(i))
 		}
 		if den[i] == 0 {
-			w.scale[i] = math.MaxFloat64 // its features are zero whatever their exponents
+			w.scale[i] = math.MaxFloat64 // makes all features of the row zero, whatever their exponents
 		}
 	}
 }
 
-// factor is 1/den, or 0 for a row without gradient; the logarithm of den·e^scale is kept at index at.
+// factor returns 1/den, or 0 for a row without gradient, and keeps log |den·e^scale| and the sign of den at index at.
 func (w *backWorker[T]) factor(p *pass[T], at int, den T, scale float64, seen bool) T {
 	w.report.Rows++
 	p.lambda[at], p.sign[at] = math.Inf(1), 1
@@ -148,7 +152,7 @@ func (w *backWorker[T]) factor(p *pass[T], at int, den T, scale float64, seen bo
 	return inv
 }
 
-// addQueries adds the input gradients in dx to queries i0… of head g.
+// addQueries adds the input gradients in dx to n queries from i0 of head g.
 func (w *backWorker[T]) addQueries(b *backCall[T], s *stream[T], g, i0, n int) {
 	dq := b.dq.Head(s.b, s.h*s.group+g).RowRange(s.q0, s.q1)
 	for i := range n {
@@ -156,8 +160,8 @@ func (w *backWorker[T]) addQueries(b *backCall[T], s *stream[T], g, i0, n int) {
 	}
 }
 
-// vjpQueries turns the cotangents dphi of the features phi at the references ref into gradients of queries i0… of head
-// g.
+// vjpQueries turns the cotangents dphi of the features phi, at the references ref, into gradients of the queries q,
+// which begin at i0 of head g.
 func (w *backWorker[T]) vjpQueries(p *pass[T], dphi, phi dense.Matrix[T], ref *reference[T], q dense.Matrix[T],
 	g, i0 int) error {
 	s, n := p.s, q.Rows
@@ -178,12 +182,13 @@ func (w *backWorker[T]) vjpQueries(p *pass[T], dphi, phi dense.Matrix[T], ref *r
 	return nil
 }
 
-// addShares adds queries with the features phi and the cotangents [g | −D] to the sums dS and dz if keep.
+// addShares adds queries with the features phi and the cotangents g = [dout | −D]·factor to the sums dS and dz, if keep
+// is set.
 func (w *backWorker[T]) addShares(part *sums[T], phi, g dense.Matrix[T], keep bool) {
 	if !keep || phi.Rows == 0 {
 		return
 	}
-	// Features that were kept come from far: row by row first, as caches fetch them best.
+	// Kept features are no longer in the caches. The loop over rows fetches them in the order that caches prefer.
 	dv := g.Cols - 1
 	for i := range phi.Rows {
 		w.tab.MulAdd(part.z, phi.Row(i), g.Row(i)[dv])
@@ -224,7 +229,8 @@ func (w *backWorker[T]) queryBlock(p *pass[T], part *sums[T], lo, hi int) error 
 }
 
 // querySegment computes dq of the queries at positions lo to hi−1 of a causal stream and adds the keys there to mem,
-// those of the last chunk only if keep is set. It is the sweep of Forward, with the same references.
+// those of the last chunk only if keep is set. It repeats the sweep of Forward, with the same references. Features kept
+// for the key sweep are marked spoilt if a reference changed.
 func (w *backWorker[T]) querySegment(p *pass[T], mem *memory[T], lo, hi int, keep bool) error {
 	w.look, w.mixed = w.phiK.Rows, false
 	epoch, segment := mem.part.epoch, lo/p.s.cut().one
@@ -254,8 +260,8 @@ func (w *backWorker[T]) beside(p *pass[T], mem *memory[T], p0, p1 int) error {
 	return nil
 }
 
-// queryChunk computes dq of the queries from position p0 to the end of the keys k, at most a chunk, and, if keep, adds
-// these to mem.
+// queryChunk computes dq of the queries from position p0 to the end of the keys k, at most a chunk, and adds k to mem
+// if keep is set.
 func (w *backWorker[T]) queryChunk(p *pass[T], mem *memory[T], k keys[T], p0 int, keep bool) error {
 	s, past, phiK, v := p.s, mem.seen(), k.phi, k.v
 	first, last := s.queriesAt(p0, k.end)
@@ -266,7 +272,8 @@ func (w *backWorker[T]) queryChunk(p *pass[T], mem *memory[T], k keys[T], p0 int
 	}
 	view := mem.view(&w.worker, true)
 	if view.factor != nil {
-		// Reading needs references above those of the part, so the sums of the view are a copy.
+		// Reading needs references above those of the part, so the sums of the view are a copy: add the keys first,
+		// before the factor changes their features.
 		w.mixed = true
 		w.addKeysTo(mem, phiK, v, keep)
 		for j := range phiK.Rows {
@@ -337,14 +344,14 @@ func (w *backWorker[T]) queryChunk(p *pass[T], mem *memory[T], k keys[T], p0 int
 	return nil
 }
 
-// addKeysTo adds keys to mem if keep.
+// addKeysTo adds keys to mem if keep is set.
 func (w *backWorker[T]) addKeysTo(mem *memory[T], phi, v dense.Matrix[T], keep bool) {
 	if keep && phi.Rows > 0 {
 		mem.part.add(w.tab, phi, v)
 	}
 }
 
-// packValues prepares [v | 1].
+// packValues packs [v | 1]: a product with [dout | −D] then gives dout·v − D.
 func (w *backWorker[T]) packValues(v dense.Matrix[T]) {
 	if v.Rows == 0 {
 		return
@@ -358,12 +365,13 @@ func (w *backWorker[T]) packValues(v dense.Matrix[T]) {
 	w.tab.Pack(&w.packV, w.v1.RowRange(0, v.Rows))
 }
 
-// checkValues notes values that are not finite.
+// checkValues sets w.bad if a value is not finite.
 func (w *backWorker[T]) checkValues(v dense.Matrix[T]) {
 	if !w.checks {
 		return
 	}
-	// A sum with a term that is not finite is not finite.
+	// A column sum with a term that is not finite is not finite. Overflow of finite values also sets bad, which only
+	// causes a search.
 	w.sums = buf.Sized(w.sums, v.Cols)
 	clear(w.sums)
 	w.tab.ColSum(w.sums, v)
@@ -374,13 +382,13 @@ func (w *backWorker[T]) checkValues(v dense.Matrix[T]) {
 	}
 }
 
-// denominators sets den_i = φ_i·(z + the first count_i features of the chunk).
+// denominators sets den_i = φ_i·(z + Σ of the features of the first count_i keys of the chunk).
 func (w *backWorker[T]) denominators(phi, phiK dense.Matrix[T], z []T, past int64, count []int) {
 	if clear(w.zc); past > 0 {
 		copy(w.zc, z)
 	}
 	n := phi.Rows
-	if n <= phiK.Rows && count[0] == 1 && count[n-1] == n { // one more key with every query
+	if n <= phiK.Rows && count[0] == 1 && count[n-1] == n { // every query sees one key more than the query before
 		w.tab.AddDots(w.den[:n], w.zc, phiK.RowRange(0, n), phi)
 		return
 	}
@@ -393,8 +401,8 @@ func (w *backWorker[T]) denominators(phi, phiK dense.Matrix[T], z []T, past int6
 	}
 }
 
-// scoreCotangents sets row i of da to g_i·[v_j | 1] for the first count_i of the chunk's keys and to zero for the
-// others, in blocks of rows; then is called for each block with the number of columns in use.
+// scoreCotangents sets row i of da to g_i·[v_j | 1] for the first count_i keys of the chunk and to zero for the others,
+// in blocks of rows. It calls then for each block of rows [r, end) with the number of columns in use.
 func (w *backWorker[T]) scoreCotangents(g dense.Matrix[T], count []int, keys int, then func(r, end, cols int)) {
 	for r := 0; r < g.Rows; r += triangleRows {
 		end := min(r+triangleRows, g.Rows)
@@ -412,5 +420,5 @@ func (w *backWorker[T]) scoreCotangents(g dense.Matrix[T], count []int, keys int
 	}
 }
 
-// wholePanels is the number of packed columns that hold the first n of keys.
+// wholePanels is the number of columns of whole panels that contain the first n keys.
 func wholePanels(n, keys, width int) int { return min(keys, (n+width-1)/width*width) }

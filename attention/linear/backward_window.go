@@ -9,8 +9,9 @@ import (
 	"github.com/randfeat/randfeat/kernel"
 )
 
-// windowed computes streams with exact weights: first the common denominators of features and exact weights, then the
-// gradients of the sweeps at these denominators, then those of the exact weights p = κ(q, k)/den:
+// windowed computes the gradients of streams with exact weights in three rounds. The first sums the common denominators
+// of features and exact weights. The second runs the sweeps at these denominators. The third adds the gradients of the
+// exact weights p = κ(q, k)/den:
 //
 //	ds = p ⊙ (dout·v − D),   dv = pᵀ·dout,   d(q, k) = ds ∂ log κ(q, k)
 func (g *gang[T]) windowed(all []stream[T]) error {
@@ -64,7 +65,8 @@ func (g *gang[T]) windowed(all []stream[T]) error {
 	return g.crew.Do(g.items.items(), len(g.crew.Workers), (*exactGradients[T])(g))
 }
 
-// exactSums is the step that adds the exact weights of a block of queries to their denominators, which are known then.
+// exactSums is the step that adds the exact weights of a block of queries to their denominators, which are complete
+// then.
 type exactSums[T dense.Float] gang[T]
 
 func (g *exactSums[T]) Item(w *backWorker[T], i int) error {
@@ -82,11 +84,11 @@ func (g *exactSums[T]) Item(w *backWorker[T], i int) error {
 	return nil
 }
 
-// exactGradients is the step that adds the gradients of the exact weights of a block of queries. Blocks share keys:
-// what each gives them is added in the order of blocks.
+// exactGradients is the step that adds the gradients of the exact weights of a block of queries. Blocks share keys, so
+// each computes its part in scratch and adds it in the order of blocks.
 type exactGradients[T dense.Float] gang[T]
 
-// Release ends waits after a panic.
+// Release implements par.Waiter: it ends the waits of Item after a panic.
 func (g *exactGradients[T]) Release() { g.relay.Release() }
 
 func (g *exactGradients[T]) Item(w *backWorker[T], i int) error {
@@ -110,13 +112,13 @@ func (g *exactGradients[T]) Item(w *backWorker[T], i int) error {
 	return nil
 }
 
-// blockGrads are the gradients that a block of queries gives to neighbouring keys.
+// blockGrads are the gradients that a block of queries contributes to a run of neighbouring keys.
 type blockGrads[T dense.Float] struct {
-	first  int // the position of the first of them in its head
+	first  int // index of the first of these keys in its head
 	dk, dv dense.Matrix[T]
 }
 
-// empty makes x no gradients of the keys lo to hi−1 of s.
+// empty sets x to zero gradients for the keys lo to hi−1 of s.
 func (x *blockGrads[T]) empty(s *stream[T], lo, hi int) {
 	n := max(0, hi-lo)
 	x.first = s.k0 + lo
@@ -139,7 +141,7 @@ func (w *backWorker[T]) exactRows(p *pass[T], i0, i1 int, summing bool) {
 	}
 }
 
-// addDenominators adds den_i·e^scale_i to the denominators of queries from i0 of head g.
+// addDenominators adds den_i·e^scale_i to the denominators of queries from i0 of head g, at the larger of both scales.
 func (p *pass[T]) addDenominators(g, i0 int, den []T, scale []float64) {
 	for i, d := range den {
 		at := g*p.s.lenQ() + p.s.row(i0+i)
@@ -203,7 +205,8 @@ func (w *backWorker[T]) windowRows(p *pass[T], s *stream[T], grads *blockGrads[T
 	}
 }
 
-// windowWeights replaces the exponents of a query, up to its term row, by their weights, or sums these.
+// windowWeights replaces the exponents e of a query, up to its term row, by weights relative to its denominator; if
+// summing is set, it adds them to the denominator instead.
 func (w *backWorker[T]) windowWeights(p *pass[T], e []T, at int, row float64, summing bool) {
 	if !summing {
 		w.tab.Exp(e, T(min(p.lambda[at]-row, math.MaxFloat64)))
@@ -216,7 +219,8 @@ func (w *backWorker[T]) windowWeights(p *pass[T], e []T, at int, row float64, su
 	p.den[at] += float64(w.tab.ExpSum(e, T(p.lambda[at]-row)))
 }
 
-// windowCotangents adds the gradients of the weights a of queries q, embedded as u, on keys k, embedded as y.
+// windowCotangents adds the gradients of the weights a of queries q, embedded as u, on keys k, embedded as y: to dq
+// directly, to keys in grads. c is the position of the first key and pos holds the positions if some are masked.
 func (w *backWorker[T]) windowCotangents(p *pass[T], s *stream[T], grads *blockGrads[T], g, i0 int,
 	a, q, u, k, y dense.Matrix[T], pos []int, c int) {
 	n, keys, x := q.Rows, k.Rows, &w.win
@@ -230,7 +234,7 @@ func (w *backWorker[T]) windowCotangents(p *pass[T], s *stream[T], grads *blockG
 	clear(dval.Data)
 	w.tab.TMul(dval, a, gm.ColRange(0, dv))
 
-	// u·y is the exponent, so du = ds·y and dy = dsᵀ·u. A Gaussian kernel has the further terms −|u|²/2 − |y|²/2.
+	// The exponent is u·y, so du = ds·y and dy = dsᵀ·u. A Gaussian kernel has the further terms −|u|²/2 − |y|²/2.
 	du, dy := buf.Shaped(w.embed, n, y.Cols), buf.Shaped(w.embedK, keys, y.Cols)
 	w.embed, w.embedK = du, dy
 	w.tab.Product(du, ds, y, false)

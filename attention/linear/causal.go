@@ -9,7 +9,8 @@ import (
 	"github.com/randfeat/randfeat/internal/kern"
 )
 
-// readBeside answers the queries at positions p0 to p1−1, before the first key or behind the last, if any.
+// readBeside answers the queries at positions p0 to p1−1, which lie before the first key or behind the last, if there
+// are any.
 func (w *worker[T]) readBeside(s *stream[T], mem *memory[T], p0, p1 int) error {
 	if p0 >= p1 {
 		return nil
@@ -22,7 +23,7 @@ func (w *worker[T]) readBeside(s *stream[T], mem *memory[T], p0, p1 int) error {
 //
 // A chunk is read in two steps: from the memory of the keys before it, and from the triangle of its own scores.
 // Invariant: a reference comes from a key that all queries of the chunk see. A chunk therefore ends early at a key that
-// needs higher references. The sums after the last chunk are computed only if keep is set.
+// needs higher references (docs/theory.md §6.2). The keys of the last chunk are added only if keep is set.
 func (w *worker[T]) causalSegment(s *stream[T], mem *memory[T], lo, hi int, keep bool) error {
 	w.look = w.phiK.Rows
 	for lo < hi {
@@ -38,7 +39,7 @@ func (w *worker[T]) causalSegment(s *stream[T], mem *memory[T], lo, hi int, keep
 	return nil
 }
 
-// chunk answers the queries from position p0 to the end of the keys k and, if keep, adds these to mem.
+// chunk answers the queries from position p0 to the end of the keys k and, if keep is set, adds these keys to mem.
 func (w *worker[T]) chunk(s *stream[T], mem *memory[T], k keys[T], p0 int, keep bool) error {
 	past := mem.seen()
 	if first, last := s.queriesAt(p0, k.end); first >= last {
@@ -48,7 +49,7 @@ func (w *worker[T]) chunk(s *stream[T], mem *memory[T], k keys[T], p0 int, keep 
 		return nil
 	}
 	if k.end-p0 == 1 {
-		// One query, which sees all of the chunk.
+		// One query per head, which sees all of the chunk: read it from the sums, without a triangle.
 		mem.part.add(w.tab, k.phi, k.v)
 		view := mem.view(w, s.group > fewQueries)
 		return w.readAll(s, &view, mem.seen(), p0, k.end)
@@ -62,8 +63,8 @@ func (w *worker[T]) chunk(s *stream[T], mem *memory[T], k keys[T], p0 int, keep 
 		}
 		return err
 	}
-	// Reading needs references above those of the part, so the sums of the view are a copy: add the keys to the part
-	// first.
+	// Reading needs references above those of the part, so the sums of the view are a copy. Add the keys to the part
+	// first, before the factor changes their features.
 	if keep {
 		mem.part.add(w.tab, k.phi, k.v)
 	}
@@ -75,8 +76,8 @@ func (w *worker[T]) chunk(s *stream[T], mem *memory[T], k keys[T], p0 int, keep 
 	return w.readChunk(s, &view, past, k, p0)
 }
 
-// readChunk answers the queries from position p0 to the end of the packed keys k: from a view of the past keys before
-// them and, up to their own position, from k.
+// readChunk answers the queries from position p0 to the end of the packed keys k. They see the past keys of the view
+// and, of k, the keys up to their own position.
 func (w *worker[T]) readChunk(s *stream[T], view *view[T], past int64, k keys[T], p0 int) error {
 	if k.v.Rows == 0 {
 		return w.readAll(s, view, past, p0, k.end)
@@ -98,7 +99,8 @@ func (w *worker[T]) readChunk(s *stream[T], view *view[T], past int64, k keys[T]
 	return nil
 }
 
-// counts says how many keys of the chunk each query sees: the first query is at position p0 + skip.
+// counts sets count[i] to the number of keys of the chunk that query i sees. The first query is at position p0 + skip;
+// pos holds the positions of the keys if some are masked.
 func counts(count []int, pos []int, skip, p0, keys int) {
 	for i := range count {
 		if pos == nil {
@@ -109,11 +111,12 @@ func counts(count []int, pos []int, skip, p0, keys int) {
 	}
 }
 
-// triangleRows is how many rows of scores are computed together: blocks above the diagonal are left out.
+// triangleRows is the number of rows of scores computed together; blocks above the diagonal are skipped.
 const triangleRows = 32
 
-// triangle adds the contribution of a chunk's own keys: scores A = phi·phi_kᵀ, where row i keeps the first count[i],
-// then out += A·v and den += A·1.
+// triangle adds the contribution of a chunk's own keys: scores A = phi·phi_kᵀ, of which row i keeps the first count[i],
+// then out += A·v and den += A·1. count is non-decreasing, so the last row of a block of rows decides how many columns
+// the block needs.
 func (w *worker[T]) triangle(out dense.Matrix[T], den []T, phi, v dense.Matrix[T], count []int) {
 	for r := 0; r < phi.Rows; r += triangleRows {
 		end := min(r+triangleRows, phi.Rows)
@@ -139,16 +142,17 @@ func (w *worker[T]) triangle(out dense.Matrix[T], den []T, phi, v dense.Matrix[T
 	}
 }
 
-// A product of two small features can be subnormal although neither factor is, and a score is a sum of many such
-// products, which is as slow as subnormal features. If features of keys fall below narrow, features below 2^−44 are
-// dropped from the triangle and the others are scaled up. Then no product with a query's feature is subnormal. Relative
-// to z_f ≥ 1, the at most 4096 keys of a segment lose less than 2^−32. float64 has enough range without this.
+// A product of two small features can be subnormal although neither factor is. A score is a sum of many such products,
+// which is as slow as subnormal features. If features of keys fall below narrow, features below 2^−44 are dropped from
+// the triangle and the others are scaled up by 2^44. Then no product with a query's feature is subnormal. Relative to
+// z_f ≥ 1, the at most 4096 keys of a segment lose less than 2^−32. float64 has enough range without this.
 const (
 	narrow    = 0x1p-24
 	liftLeast = 0x1p-44
 )
 
-// pack prepares the keys of a chunk for its triangle.
+// pack prepares the features of a chunk's keys for its triangle; unlift undoes their scaling. The last key decides for
+// all, which is cheap and changes nothing but speed and rounding.
 func (w *worker[T]) pack(phi dense.Matrix[T]) {
 	w.unlift = 1
 	if phi.Rows == 0 {
@@ -162,20 +166,20 @@ func (w *worker[T]) pack(phi dense.Matrix[T]) {
 	w.tab.Pack(&w.packed, phi)
 }
 
-// lift sets dst_i = x_i/liftLeast, or 0 if that is below 1. It works on bits: no branch to mispredict, no product to be
-// subnormal.
+// lift sets dst_i = x_i/liftLeast, or 0 if that is below 1. It works on bits: no branch to mispredict, no product that
+// could be subnormal.
 func lift(dst, x []float32) {
 	least := math.Float32bits(liftLeast)
 	up := math.Float32bits(1) - least
 	dst = dst[:len(x)]
 	for i, v := range x {
 		b := math.Float32bits(v)
-		small := uint32(int32(b&^(1<<31)-least) >> 31) // all ones if so
+		small := uint32(int32(b&^(1<<31)-least) >> 31) // all ones if |v| < liftLeast, else 0
 		dst[i] = math.Float32frombits((b + up) &^ small)
 	}
 }
 
-// isNarrow reports whether no feature of a key, zeros apart, is below narrow.
+// isNarrow reports whether no feature of a key, except zeros, is below narrow.
 func isNarrow[T dense.Float](phi []T) bool {
 	for _, v := range phi {
 		if -narrow < v && v < narrow && v != 0 {

@@ -20,19 +20,19 @@ type Decoder[T dense.Float] struct {
 	qHeads, kvHeads int
 	dim, valueDim   int
 	window, sinks   int
-	rows            []int // handled together, per map
+	rows            []int // rows handled together, per key/value head
 	checks          bool
-	length          int
+	length          int // tokens seen
 	report          attention.Report
 	mems            []*memory[T] // batch × key/value heads
-	rings           []ring[T]
+	rings           []ring[T]    // keys of windows and sinks, same order as mems
 	crew            par.Crew[worker[T]]
 	tab             *kern.Table[T]
-	out, q, k, v    attention.Seq[T] // of the step under way
-	ringed          int              // tokens that a ring takes at a time
+	out, q, k, v    attention.Seq[T] // arguments of the Step in progress
+	ringed          int              // number of tokens that a ring takes at a time
 }
 
-// maxWindow bounds the memory of a decoder: more is a mistake.
+// maxWindow bounds the memory of a decoder; a larger window or number of sinks is taken for a mistake.
 const maxWindow = 1 << 24
 
 // NewDecoder returns an empty decoder with the maps, Window, Sinks and Chunk of a. It is always causal, whatever
@@ -86,7 +86,7 @@ func (a *Attention[T]) NewDecoder(batch, qHeads, kvHeads, dim, valueDim int) (*D
 // Len returns the number of tokens seen.
 func (d *Decoder[T]) Len() int { return d.length }
 
-// Report returns the counts of all steps.
+// Report returns the counts of all rows since the decoder was made or reset.
 func (d *Decoder[T]) Report() attention.Report { return d.report }
 
 // Reset removes all tokens and sets the counts to zero.
@@ -119,7 +119,8 @@ func (d *Decoder[T]) Clone() *Decoder[T] {
 func (d *Decoder[T]) Prefill(out, q, k, v attention.Seq[T]) error { return d.Step(out, q, k, v) }
 
 // Step appends the keys and values of one or more tokens and writes the attention of their queries, each over all
-// tokens up to its own. Arguments are checked before the state changes.
+// tokens up to its own. Sequences have the batch, heads and dimensions of NewDecoder and any common length. All
+// arguments are checked before the state changes.
 func (d *Decoder[T]) Step(out, q, k, v attention.Seq[T]) error {
 	if err := d.check(out, q, k, v); err != nil {
 		return err
@@ -167,7 +168,7 @@ func (d *Decoder[T]) check(out, q, k, v attention.Seq[T]) error {
 	return nil
 }
 
-// checkNorms reports the first row that is not finite or too large for a map.
+// checkNorms reports the first row that is not finite, or too large for a map.
 func checkNorms[T dense.Float](tab *kern.Table[T], name string, s attention.Seq[T]) error {
 	for b := range s.Batch {
 		for h := range s.Heads {
@@ -186,10 +187,11 @@ func checkNorms[T dense.Float](tab *kern.Table[T], name string, s attention.Seq[
 	return nil
 }
 
-// eachHead is the step whose items are the memories of a Decoder.
+// eachHead is the step whose items are the key/value heads of all batches. Heads share nothing, so they need no order.
 type eachHead[T dense.Float] Decoder[T]
 
-// Item is the step of one key/value head of a batch.
+// Item advances key/value head i. With exact weights, tokens pass through a ring, at most ringed at a time: the first
+// ones become sinks; later ones enter the window, and those that leave it are added to the memory.
 func (d *eachHead[T]) Item(w *worker[T], i int) error {
 	b, h := i/d.kvHeads, i%d.kvHeads
 	m, mem := d.maps[h], d.mems[i]
@@ -227,7 +229,7 @@ func (d *eachHead[T]) Item(w *worker[T], i int) error {
 	return nil
 }
 
-// resume runs the queries and keys of a causal stream on top of a memory.
+// resume runs the queries and keys of a causal stream on top of a memory, filling its segments in turn.
 func (w *worker[T]) resume(s *stream[T], mem *memory[T]) error {
 	if err := w.readBeside(s, mem, s.off, 0); err != nil {
 		return err
@@ -246,16 +248,16 @@ func (w *worker[T]) resume(s *stream[T], mem *memory[T]) error {
 	return nil
 }
 
-// ring keeps the last keys and values as adjacent rows. It moves them to the front when it reaches the end. The sinks
-// are stored separately, because they never leave.
+// ring keeps the last keys and values as contiguous rows. When it reaches the end of its memory, it moves them to the
+// front. The sinks are stored separately, because they never leave.
 type ring[T dense.Float] struct {
 	k, v         dense.Matrix[T]
-	first, n     int
+	first, n     int // rows [first, first+n) are in use
 	sinkK, sinkV dense.Matrix[T]
-	sinks        int
+	sinks        int // number of sinks stored
 }
 
-// sink keeps rows for good; there is room for them.
+// sink stores rows as sinks; there must be room for them.
 func (r *ring[T]) sink(k, v dense.Matrix[T]) {
 	for i := range k.Rows {
 		copy(r.sinkK.Row(r.sinks+i), k.Row(i))
@@ -264,7 +266,7 @@ func (r *ring[T]) sink(k, v dense.Matrix[T]) {
 	r.sinks += k.Rows
 }
 
-// push appends rows and returns all.
+// push appends rows and returns all rows, as views that are valid until the next push.
 func (r *ring[T]) push(k, v dense.Matrix[T]) (allK, allV dense.Matrix[T]) {
 	if r.first+r.n+k.Rows > r.k.Rows {
 		for i := range r.n {
@@ -281,5 +283,5 @@ func (r *ring[T]) push(k, v dense.Matrix[T]) (allK, allV dense.Matrix[T]) {
 	return r.k.RowRange(r.first, r.first+r.n), r.v.RowRange(r.first, r.first+r.n)
 }
 
-// drop forgets the first rows.
+// drop removes the first n rows.
 func (r *ring[T]) drop(n int) { r.first, r.n = r.first+n, r.n-n }

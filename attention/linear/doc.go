@@ -45,4 +45,19 @@
 //
 // [Attention], [State] and [Decoder] accept any [randfeat.FeatureMap], and Backward any [randfeat.Differentiable]. The
 // algorithms of this package then still run on the host.
+//
+// # Files
+//
+//	linear.go            Attention: settings and their validation
+//	stream.go            stream: one packed sequence of one head; how positions are cut into segments and blocks
+//	forward.go           Forward: which streams run alone, which are shared
+//	relay.go             the pipeline that runs the segments of streams on all workers
+//	memory.go            sums over keys at references; totals in float64
+//	features.go          scaled features of keys and queries, raising of references
+//	causal.go, read.go   queries: a chunk's triangle, reading from the sums, division
+//	window.go            exact weights of windows and sinks
+//	worker.go            scratch memory of one goroutine
+//	state.go, decoder.go streaming use; statecodec.go saves a State
+//	fit.go               HeadStats: fitting families per head
+//	backward*.go         Backward: the same sweeps for gradients
 package linear

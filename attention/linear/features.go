@@ -8,16 +8,18 @@ import (
 	"github.com/randfeat/randfeat/internal/buf"
 )
 
-// keys are the first keys of a chunk: their features at the references of the sums they go to, their values, their
-// positions if some keys before end do not count (nil: all), and the position behind the last.
+// keys are the first keys of a chunk that fit under the current references: their features at the references of the
+// sums they are added to, their values, their positions if some keys before end do not count (nil means all), and the
+// position behind the last.
 type keys[T dense.Float] struct {
 	phi, v dense.Matrix[T]
 	pos    []int
 	end    int
 }
 
-// take writes the scaled features of the keys at positions lo to hi−1, at most one chunk: it ends at a multiple of the
-// chunk, and early at a key that needs higher references than the part of mem has.
+// take writes the scaled features of the keys at positions lo to hi−1, at most one chunk. It ends at a multiple of the
+// chunk size, so that chunks do not depend on where segments were cut, and early at a key that needs higher references
+// than the part of mem has. If mem kept the features of the segment, they are used instead.
 func (w *worker[T]) take(s *stream[T], mem *memory[T], lo, hi int) (keys[T], error) {
 	end := min(hi, lo-lo%w.phiK.Rows+w.phiK.Rows, lo+w.look)
 	k, v, pos := w.keyRows(s, lo, end)
@@ -42,8 +44,8 @@ func (w *worker[T]) take(s *stream[T], mem *memory[T], lo, hi int) (keys[T], err
 	return keys[T]{phi.RowRange(0, n), v.RowRange(0, n), pos, end}, nil
 }
 
-// plant makes the references of seeds those that the segment from position lo begins with. At every maxSegment keys the
-// key there, which all queries behind it see, raises them.
+// plant gives mem the references that the segment from position lo begins with. At every multiple of maxSegment the key
+// there raises them first: all queries behind it see that key.
 func (w *worker[T]) plant(s *stream[T], seeds *sums[T], mem *memory[T], lo int) error {
 	if lo%maxSegment == 0 {
 		if k, _, _ := w.keyRows(s, lo, lo+1); k.Rows > 0 {
@@ -56,7 +58,7 @@ func (w *worker[T]) plant(s *stream[T], seeds *sums[T], mem *memory[T], lo int) 
 	return nil
 }
 
-// absorb adds keys and values to the part of mem, and keeps their features if these are to be kept.
+// absorb adds keys and values to the part of mem. If keep is set, the features are written into mem.features.
 func (w *worker[T]) absorb(mem *memory[T], k, v dense.Matrix[T], keep bool) error {
 	for k.Rows > 0 {
 		phi := w.phiK
@@ -74,8 +76,11 @@ func (w *worker[T]) absorb(mem *memory[T], k, v dense.Matrix[T], keep bool) erro
 }
 
 // next writes the scaled features φ2(k_j)_f e^{−t_f} of the first keys that stay below their references plus lag, at
-// least one, and returns their number. If necessary it raises the references of s for the first key. This is causal:
-// every query that sees any of the keys sees the first. k has at least one row.
+// least one, and returns their number. If necessary it first raises the references of s to the first key. This is
+// causal: every query that sees any of the keys sees the first. k has at least one row.
+//
+// w.look is the number of keys tried at a time. It shrinks after a raise, because features beyond the failing key are
+// computed in vain, and doubles again while all fit.
 func (w *worker[T]) next(phi dense.Matrix[T], s *sums[T], k dense.Matrix[T]) (int, error) {
 	n := min(w.look, k.Rows)
 	got := 0
@@ -92,7 +97,7 @@ func (w *worker[T]) next(phi dense.Matrix[T], s *sums[T], k dense.Matrix[T]) (in
 		}
 		if first {
 			w.report.Raised++
-			w.look = 16 // others may follow soon
+			w.look = 16 // further raises may follow soon
 			n = min(n, w.look)
 		}
 		if n == 1 {
@@ -102,7 +107,8 @@ func (w *worker[T]) next(phi dense.Matrix[T], s *sums[T], k dense.Matrix[T]) (in
 			return 0, err
 		}
 		if got == 0 {
-			// Exponents so large that their rounding exceeds lag: the key alone, from the exponents that raised.
+			// The exponents are so large that their rounding exceeds lag: take the key alone, at the exponents that
+			// raised the references.
 			return 1, w.raise(phi, s, k.RowRange(0, 1))
 		}
 	}
@@ -112,7 +118,7 @@ func (w *worker[T]) next(phi dense.Matrix[T], s *sums[T], k dense.Matrix[T]) (in
 	return got, nil
 }
 
-// raise lifts the references of s to the key and writes its scaled features into the first row of phi.
+// raise lifts the references of s to the key in k and writes its scaled features into the first row of phi.
 func (w *worker[T]) raise(phi dense.Matrix[T], s *sums[T], k dense.Matrix[T]) error {
 	e, value := phi.RowRange(0, 1), w.values(1)
 	if err := w.m.LogKeys(e, value, w.shift[:1], k, &w.ws); err != nil {
@@ -129,7 +135,7 @@ func (w *worker[T]) raise(phi dense.Matrix[T], s *sums[T], k dense.Matrix[T]) er
 	return nil
 }
 
-// negTau sets col to −tau, with huge instead of Inf.
+// negTau sets w.col to −tau, with huge in place of +Inf.
 func (w *worker[T]) negTau(ref *reference[T]) {
 	for f, t := range ref.tau {
 		if c := -t; c <= huge {
@@ -140,10 +146,11 @@ func (w *worker[T]) negTau(ref *reference[T]) {
 	}
 }
 
-// Products get features without subnormal numbers, which would slow them down manyfold: these are flushed to zero
-// (kern.Table.FlushMax). Beside a feature of at least 1, or a denominator of at least e^−30, they are below rounding.
+// Subnormal features would slow down matrix products manyfold, so they are flushed to zero (kern.Table.FlushMax).
+// Beside a feature of at least 1, or a denominator of at least e^−30, they are below rounding.
 
-// scaled writes the scaled features of k and returns how many of the first rows stay below e^lag.
+// scaled writes the scaled features of k and returns how many of the first rows stay below e^lag. Signed features go
+// through their log form, because the modulus alone decides.
 func (w *worker[T]) scaled(phi dense.Matrix[T], s *sums[T], k dense.Matrix[T]) (int, error) {
 	neg, base, shift := s.negTau(), s.ref.base, w.shift[:k.Rows]
 	if value := w.values(k.Rows); !value.IsEmpty() {
@@ -181,8 +188,8 @@ func (w *worker[T]) scaled(phi dense.Matrix[T], s *sums[T], k dense.Matrix[T]) (
 	return k.Rows, nil
 }
 
-// queries writes the scaled features φ1(q_i)_f e^{t_f − r_i}, whose largest exponential is 1, and r_i into scale. If no
-// feature of a query has been had by a key, the row is zero and its scale the smallest number.
+// queries writes the scaled features φ1(q_i)_f e^{t_f − r_i}, whose largest modulus is 1, and r_i into scale. If no key
+// has had any feature of a query, its row is zero and its scale the smallest number.
 func (w *worker[T]) queries(phi dense.Matrix[T], scale []float64, ref *reference[T], q dense.Matrix[T]) error {
 	value := w.values(q.Rows)
 	if err := w.m.LogQueries(phi, value, scale, q, &w.ws); err != nil {
@@ -207,21 +214,23 @@ func (w *worker[T]) queries(phi dense.Matrix[T], scale []float64, ref *reference
 	return nil
 }
 
-// Guessing: the row maxima r_i of queries only have to be about right. If they are, the features of a block are one
-// fused product and exponential without a pass for the maxima.
+// Constants of guess.
 const (
+	// The row maxima r_i of queries only have to be about right. If a guess is good enough, the features of a block are
+	// one fused product and exponential, without a pass for the maxima.
 	guessProbes = 4  // rows whose maxima are computed
-	guessSpread = 20 // nats by which they may differ
-	guessRows   = 16 // rows that pay for it
+	guessSpread = 20 // nats by which these maxima may differ
+	guessRows   = 16 // rows from which a guess pays
 	// guessMost bounds guessed features: their products with lifted features of keys must not overflow.
 	guessMost = 1 << 24
-	// The largest feature of a query may then be between e^−below and e^above without harm: with z ≥ 1 a denominator is
-	// at least the largest feature, and at most Σz times that.
+	// The largest feature of a query may lie between e^−below and e^above without harm: with z ≥ 1, a denominator is at
+	// least the largest feature, and at most Σz times it.
 	below, above = 30, 60
 )
 
 // guess is queries with one scale for all rows, taken from a few of them. It reports whether these few agree; plausible
-// decides from the denominators whether the others do. It is only for maps without signed features.
+// decides from the denominators whether the other rows do too. It is valid only for maps without signed features, whose
+// denominators cannot cancel.
 func (w *worker[T]) guess(phi dense.Matrix[T], scale []float64, ref *reference[T], q dense.Matrix[T]) (bool, error) {
 	w.probe = buf.Shaped(w.probe, guessProbes, q.Cols)
 	for p := range guessProbes {
@@ -248,8 +257,9 @@ func (w *worker[T]) guess(phi dense.Matrix[T], scale []float64, ref *reference[T
 	return w.tab.FlushMax(phi.Data) <= guessMost, nil
 }
 
-// plausible reports whether all denominators show that their largest feature neither overflows nor underflows.
-// References raised to a key that is in no sum yet may leave sums of next to nothing, which show nothing.
+// plausible reports whether all denominators show that the largest feature of their row neither overflows nor
+// underflows. If references were raised to a key that is in no sum yet, the sums may be next to nothing; they prove
+// nothing then.
 func plausible[T dense.Float](den, z, z2 []T) bool {
 	var sum T
 	for _, v := range z {
@@ -270,8 +280,9 @@ func plausible[T dense.Float](den, z, z2 []T) bool {
 	return true
 }
 
-// weigh writes the features of q at the references of the view, r_i into scale and φ·z into den: with a guess of r_i if
-// that will do.
+// weigh writes the features of q at the references of the view, r_i into scale and φ·z into den. It guesses r_i if
+// enough rows share the work, and computes them otherwise or if the guess fails. past is the number of keys in the
+// view. Whether a guess holds depends on all rows of the block, so blocks are part of what determines the bits.
 func (w *worker[T]) weigh(phi, q dense.Matrix[T], v *view[T], past int64) error {
 	den, scale := w.den[:q.Rows], w.scale[:q.Rows]
 	if past > 0 && q.Rows >= guessRows && w.value.Rows == 0 {

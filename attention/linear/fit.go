@@ -43,7 +43,7 @@ func NewHeadStats[T dense.Float](spec randfeat.Spec, kvHeads int) (*HeadStats[T]
 	return s, nil
 }
 
-// made refuses the zero value, which has no spec.
+// made returns an error for the zero value, which has no spec.
 func (s *HeadStats[T]) made() error {
 	if s == nil || len(s.heads) == 0 {
 		return fmt.Errorf("statistics without a spec, make them with NewHeadStats: %w", randfeat.ErrSpec)
@@ -51,7 +51,7 @@ func (s *HeadStats[T]) made() error {
 	return nil
 }
 
-// statRows is how many rows are converted to float64 at a time.
+// statRows is the number of rows converted to float64 at a time.
 const statRows = 256
 
 // Add records queries and keys. The masks are nil or have one entry per batch and position (batch major); false marks
@@ -115,7 +115,7 @@ func (s *HeadStats[T]) check(name string, x attention.Seq[T], mask []bool) error
 	return nil
 }
 
-// addHead passes the rows of one head that count to add, in blocks.
+// addHead passes the rows of one head that the mask keeps to add, in blocks of at most statRows rows.
 func addHead[T dense.Float](add func(dense.Matrix[float64]) error, x attention.Seq[T], head int, mask []bool) error {
 	block := dense.New[float64](min(statRows, x.Len), x.Dim)
 	n := 0
@@ -221,8 +221,8 @@ func (s *HeadStats[T]) Warning() string {
 // give head h the projections that head h+1 had.
 const seedStep = 0x9e3779b97f4a7c15
 
-// HeadSpecs returns copies of a spec for n heads, with independent projections: head h has the seed Seed + h·step, a
-// fixed odd step; head 0 has the seed of the spec. None if n is not positive.
+// HeadSpecs returns copies of a spec for n heads, with independent projections: head h has the seed Seed + h·step with
+// a fixed odd step, so head 0 has the seed of the spec. The result is empty if n is not positive.
 func HeadSpecs(spec randfeat.Spec, n int) []randfeat.Spec {
 	specs := make([]randfeat.Spec, max(n, 0))
 	for h := range specs {

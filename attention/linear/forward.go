@@ -17,6 +17,7 @@ func (a *Attention[T]) Forward(out, q, k, v attention.Seq[T]) (attention.Report,
 	return a.forward(out, q, k, v)
 }
 
+// forward is Forward under the limit of Workers that the caller has set.
 func (a *Attention[T]) forward(out, q, k, v attention.Seq[T]) (attention.Report, error) {
 	if err := a.check(out, q, k, v); err != nil {
 		return attention.Report{}, err
@@ -37,12 +38,13 @@ type call[T dense.Float] struct {
 	relay  relay[T, worker[T]]
 	active int // workers of this call
 
-	shared []*stream[T] // the streams that all workers share
-	sweeps []stream[T]  // those of their windows
-	rows   windowRows
-	exacts deal // blocks of queries with windows
+	shared []*stream[T] // streams that all workers share
+	sweeps []stream[T]  // for windows: forward and backward sweep of each of them
+	rows   windowRows   // denominators of their unfinished rows
+	exacts deal         // blocks of queries with exact weights
 }
 
+// run lists the streams and works through them.
 func (c *call[T]) run(a *Attention[T], out, q, k, v attention.Seq[T]) error {
 	if err := c.list(a, out, q, k, v); err != nil || len(c.all) == 0 {
 		return err
@@ -89,8 +91,9 @@ func (c *eachStream[T]) Item(w *worker[T], i int) error {
 	return w.windowRange(s, 0, s.lenQ())
 }
 
-// sumSegment adds the keys at positions lo to hi−1 to the part of mem, which must be empty. It keeps the features that
-// keeps asks for, unless a key needs higher references than the first.
+// sumSegment adds the keys at positions lo to hi−1 to the part of mem, which must be empty. It keeps the features, and
+// for keepSums also the sums before every chunk. What it kept is discarded if a key needed higher references than the
+// segment began with.
 func (w *worker[T]) sumSegment(s *stream[T], mem *memory[T], lo, hi int, keeps keeping) error {
 	w.look = w.phiK.Rows
 	epoch := mem.part.epoch
@@ -114,7 +117,7 @@ func (w *worker[T]) sumSegment(s *stream[T], mem *memory[T], lo, hi int, keeps k
 	return nil
 }
 
-// featureBlock is how many features are combined together, featureBlocks how many times.
+// featureBlock is the number of features that a chain item combines; featureBlocks is the number of such items.
 const featureBlock = 16
 
 func (s *stream[T]) featureBlocks() int { return (s.m.OutDim() + featureBlock - 1) / featureBlock }
@@ -123,7 +126,7 @@ func (s *stream[T]) features(i int) (f0, f1 int) {
 	return i * featureBlock, min((i+1)*featureBlock, s.m.OutDim())
 }
 
-// forwards is the job of the workers of a call: the sums over the keys, then the queries.
+// forwards is the relayJob of Forward: sums over the keys, then the queries. Its methods are documented in relayJob.
 type forwards[T dense.Float] call[T]
 
 func (c *forwards[T]) segments(s *stream[T], _ int) int { return s.segments() }
@@ -141,12 +144,13 @@ func (c *forwards[T]) sum(w *worker[T], s *stream[T], _, segment int, mem *memor
 	mem.begin()
 	err := w.sumSegment(s, mem, lo, hi, keep)
 	if s.causal {
-		w.report.Raised = before // the queries' turn will count again
+		w.report.Raised = before // read raises the same references again and counts them
 	}
 	return err
 }
 
-// read runs a causal segment. Queries before the first key belong to the first, queries after the last key to the last.
+// read runs a causal segment. Queries before the first key belong to the first segment, queries behind the last key to
+// the last segment.
 func (c *forwards[T]) read(w *worker[T], s *stream[T], _, segment int, mem *memory[T], keep bool) error {
 	w.use(&c.streams, s)
 	mem.begin()
@@ -163,6 +167,8 @@ func (c *forwards[T]) read(w *worker[T], s *stream[T], _, segment int, mem *memo
 	return w.readBeside(s, mem, s.positions(), s.lenQ()+s.off)
 }
 
+// readPart reads one chunk from the sums that were kept before it. If the segment cannot be divided, chunk 0 reads all
+// of it and the other chunks have nothing to do.
 func (c *forwards[T]) readPart(w *worker[T], s *stream[T], k, segment, chunk int, mem *memory[T]) error {
 	if !s.divided(segment, mem) {
 		if chunk > 0 {
@@ -184,15 +190,16 @@ func (c *forwards[T]) readPart(w *worker[T], s *stream[T], k, segment, chunk int
 	return w.causalSegment(s, &w.step, lo, hi, false)
 }
 
-// divided says that the chunks of a segment can be read on their own.
+// divided reports whether the chunks of a segment can be read on their own. The last segment cannot if queries lie
+// behind the last key, because read also answers those.
 func (s *stream[T]) divided(segment int, mem *memory[T]) bool {
 	return mem.kept && (segment < s.segments()-1 || s.lenQ()+s.off <= s.positions())
 }
 
-// chunks is the number of chunks of a segment.
+// chunks is the number of chunks of a full segment.
 func (s *stream[T]) chunks() int { return (segmentOf(s.m.OutDim(), s.v.Cols) + s.rows - 1) / s.rows }
 
-// chunk is the positions of a chunk of a segment; none: hi ≤ lo.
+// chunk returns the positions of chunk i of a segment; hi ≤ lo if the segment has fewer chunks.
 func (s *stream[T]) chunk(segment, i int) (lo, hi int) {
 	lo, hi = s.segment(segment)
 	return lo + i*s.rows, min(lo+(i+1)*s.rows, hi)
@@ -204,7 +211,7 @@ func (c *forwards[T]) begin(*stream[T], int) {}
 
 func (c *forwards[T]) view(*worker[T], *stream[T], int, *view[T], int64, int, int) {}
 
-// blocks: they depend on the length alone, and so do the bits.
+// blocks depends on the length alone, because blocks determine the bits.
 func (c *forwards[T]) blocks(s *stream[T], _ int) int { return s.blockCut().pieces(s.lenQ()) }
 
 func (c *forwards[T]) block(w *worker[T], s *stream[T], _, i int, v *view[T], seen int64) error {
@@ -213,7 +220,8 @@ func (c *forwards[T]) block(w *worker[T], s *stream[T], _, i int, v *view[T], se
 	return w.readAll(s, v, seen, s.off+lo, s.off+hi)
 }
 
-// finish collects reports, names rows that are not finite, and drops all references to the caller's data.
+// finish collects reports, names rows that are not finite, and drops all references to the caller's data. Arguments are
+// searched for the cause only after something has failed.
 func (c *call[T]) finish(failed error, q, k, v attention.Seq[T]) (attention.Report, error) {
 	var total attention.Report
 	bad, exponentials := false, true

@@ -29,21 +29,24 @@ type Attention[T dense.Float] struct {
 	Window int
 	// Sinks > 0 also gives the first Sinks unmasked keys of a sequence their exact weights, for every query. The first
 	// tokens of a text receive much attention, whatever they are (Xiao et al. 2023, arXiv:2309.17453).
-	Sinks     int
-	Chunk     int  // rows handled together; 0: chosen
-	Unchecked bool // values are known to be finite
+	Sinks int
+	Chunk int // rows handled together; 0 chooses by the number of features. It changes rounding
+	// Unchecked skips the search for NaN and infinities. Set it only if the values are known to be finite.
+	Unchecked bool
 	// Workers limits the goroutines of a call; 0 means GOMAXPROCS. Results are bit-identical for any value.
 	Workers int
 
-	calls, backs par.Pool[any] // a *call and a *backCall: what only calls forward does not link gradients
+	calls, backs par.Pool[any] // of *call and *backCall; as types, Forward would link gradients
 }
 
-// Rows handled together: many keep kernels busy, but their features should stay in the second-level cache. A causal
-// chunk has a triangle that grows with it, and reads the sums once.
+// Rows handled together.
 const (
+	// Many rows at a time keep the kernels busy, but their features should stay in the second-level cache. A causal
+	// chunk is smaller: its triangle of scores grows with the square of its rows, while the sums are read only once per
+	// chunk.
 	minRows, maxRows = 32, 256
 	causalRows       = 64
-	blockFeatures    = 1 << 16 // features of a block
+	blockFeatures    = 1 << 16 // target for rows × features of a block
 )
 
 // maxChunk bounds scratch memory, which is quadratic in the chunk.
@@ -57,7 +60,7 @@ func (a *Attention[T]) check(out, q, k, v attention.Seq[T]) error {
 	return a.checkMaps(k.Heads, q.Dim)
 }
 
-// checkMaps validates what does not depend on the length of sequences.
+// checkMaps validates the maps and the settings: everything that does not depend on the length of sequences.
 func (a *Attention[T]) checkMaps(kvHeads, dim int) error {
 	if len(a.Maps) != 1 && len(a.Maps) != kvHeads {
 		return fmt.Errorf("%d maps for %d key/value heads, want 1 or %d: %w", len(a.Maps), kvHeads, kvHeads,
@@ -89,10 +92,11 @@ func (a *Attention[T]) checkMaps(kvHeads, dim int) error {
 	return nil
 }
 
-// exact says that some keys have exact weights.
+// exact reports whether some keys have exact weights.
 func (a *Attention[T]) exact() bool { return a.Window > 0 || a.Sinks > 0 }
 
-// rows is how many rows of a map are handled together.
+// rows is the number of rows of a map that are handled together. It must not depend on the number of workers, because
+// chunks determine rounding.
 func (a *Attention[T]) rows(m randfeat.FeatureMap[T], causal bool) int {
 	if a.Chunk > 0 {
 		return a.Chunk
@@ -104,7 +108,7 @@ func (a *Attention[T]) rows(m randfeat.FeatureMap[T], causal bool) int {
 	return n
 }
 
-// held is the memory of calls of type C that the slot of a pool holds.
+// held returns the *C in the slot of a pool, made at first use.
 func held[C any](slot *any) *C {
 	if *slot == nil {
 		*slot = new(C)
@@ -112,7 +116,7 @@ func held[C any](slot *any) *C {
 	return (*slot).(*C)
 }
 
-// mapOf is the map of a key/value head.
+// mapOf is the map of key/value head h.
 func (a *Attention[T]) mapOf(h int) randfeat.FeatureMap[T] {
 	if len(a.Maps) == 1 {
 		return a.Maps[0]
@@ -120,7 +124,7 @@ func (a *Attention[T]) mapOf(h int) randfeat.FeatureMap[T] {
 	return a.Maps[h]
 }
 
-// checkWindow reports a map whose weights are not exponentials.
+// checkWindow refuses kernels whose exact weights are not exponentials: windows are combined in the log domain.
 func checkWindow(k kernel.Kernel) error {
 	if !k.Kind.Exponential() {
 		return fmt.Errorf("exact weights need a gaussian or softmax kernel, not %v: %w", k.Kind, kernel.ErrKernel)

@@ -17,17 +17,21 @@ import (
 // therefore at least 1: nothing underflows, and no epsilon is needed. References may lag behind the keys, so they are
 // rarely raised. They are strictly causal, because a reference never exceeds the keys so far.
 const (
-	// lag is how far keys may exceed their references, in nats: e^20·2^20 keys are far from overflow in float32.
+	// lag is how far keys may exceed their references, in nats: e^20·2^20 keys are far from overflow in float32. A
+	// small lag would raise references often; every raise rescales the sums.
 	lag = 20
-	// segment is the least number of keys summed in T before the sums move to float64, and the unit of parallel work;
-	// maxSegment the most, of large sums. At every maxSegment keys the references that segments begin with are raised.
+	// segment is the smallest number of keys summed in T before the sums move to float64, and the unit of parallel
+	// work; maxSegment is the largest, for large sums. Every maxSegment keys the references that segments begin with
+	// are raised.
 	segment, maxSegment = 256, 4096
-	// rebase bounds |tau|: references are float32 numbers on top of a float64 base and must stay accurate.
+	// rebase bounds |tau| in nats. References are stored as T on top of a float64 base; a float32 tau beyond that would
+	// lose accuracy, because its absolute error grows with its size.
 	rebase = 64
 )
 
-// segmentOf returns the number of keys summed in T before the sums move to float64, for sums of the given size. Moving
-// them costs as much as a few dozen keys. It must depend on nothing else, because it determines the bits.
+// segmentOf is the number of keys summed in T before the sums move to float64, for sums of features × dv numbers.
+// Moving them costs as much as a few dozen keys, so large sums use longer segments. It must depend on nothing else, in
+// particular not on the number of workers, because it determines the bits.
 func segmentOf(features, dv int) int {
 	n := segment
 	for n < maxSegment && 128*n < features*dv {
@@ -36,11 +40,11 @@ func segmentOf(features, dv int) int {
 	return n
 }
 
-// reference is t_f = base + tau_f; tau_f = −Inf: no key has had feature f. The zero value knows no key.
+// reference is t_f = base + tau_f; tau_f = −Inf means that no key has had feature f. The zero value knows no key.
 type reference[T dense.Float] struct {
 	base float64
 	tau  []T
-	set  bool
+	set  bool // base and tau are valid
 }
 
 func (r *reference[T]) at(f int) float64 { return r.base + float64(r.tau[f]) }
@@ -50,31 +54,33 @@ func (r *reference[T]) copyFrom(o *reference[T]) {
 	copy(r.tau, o.tau)
 }
 
-// sums is S and z over a short run of keys.
+// sums is S and z over a short run of keys, in T, at the references ref.
 type sums[T dense.Float] struct {
 	ref reference[T]
 	s   dense.Matrix[T] // features × value columns
-	z   []T
-	n   int // keys
-	// epoch counts the changes of ref.
+	z   []T             // one per feature
+	n   int             // keys summed
+	// epoch counts the changes of ref. Whoever depends on ref (features that were kept, prepared totals) compares it.
 	epoch int
 
-	neg   []T // −tau, for the epoch negAt
+	neg   []T // −tau, valid if negAt = epoch
 	negAt int
 }
 
+// shape makes room for sums of features × dv; numbers are undefined.
 func (s *sums[T]) shape(features, dv int) {
 	s.ref.tau = buf.Sized(s.ref.tau, features)
 	s.s = buf.Shaped(s.s, features, dv)
 	s.z = buf.Sized(s.z, features)
 }
 
-// clear makes s references without sums that know no key.
+// clear turns s into references without sums, which know no key. Seeds of segments are such sums.
 func (s *sums[T]) clear(features int) {
 	s.shape(features, 0)
 	s.reset()
 }
 
+// reset removes all keys and references.
 func (s *sums[T]) reset() {
 	s.ref.set, s.ref.base, s.n = false, 0, 0
 	s.epoch++
@@ -82,7 +88,9 @@ func (s *sums[T]) reset() {
 	clear(s.z)
 }
 
-// raise lifts the references to a key with log features e + row and rescales the sums.
+// raise lifts the references to at least the key with log features e + row and rescales the sums by e^{old − new} ≤ 1.
+// The first key sets the references. If the largest reference has moved away from base by more than rebase, base
+// follows, and all tau with it.
 func (s *sums[T]) raise(tab *kern.Table[T], e []T, row float64) {
 	s.epoch++
 	if !s.ref.set {
@@ -105,6 +113,7 @@ func (s *sums[T]) raise(tab *kern.Table[T], e []T, row float64) {
 			continue
 		}
 		s.ref.tau[f] = next
+		// No key has had the feature: its sums are 0, and old − new would be −Inf.
 		if s.z[f] == 0 && math.IsInf(old, -1) {
 			continue
 		}
@@ -117,7 +126,7 @@ func (s *sums[T]) raise(tab *kern.Table[T], e []T, row float64) {
 	s.ref.base = base
 }
 
-// negTau is −tau, with huge instead of Inf.
+// negTau is −tau, with huge in place of +Inf. It is cached until ref changes.
 func (s *sums[T]) negTau() []T {
 	if s.negAt == s.epoch {
 		return s.neg
@@ -129,19 +138,20 @@ func (s *sums[T]) negTau() []T {
 	return s.neg
 }
 
-// add adds keys with the scaled features phi. The bits of the sums do not depend on how keys are divided among calls.
+// add adds keys with the scaled features phi and values v, one row each. The bits of the sums do not depend on how keys
+// are divided among calls.
 func (s *sums[T]) add(tab *kern.Table[T], phi, v dense.Matrix[T]) {
 	tab.TMul(s.s, phi, v)
 	tab.ColSum(s.z, phi)
 	s.n += phi.Rows
 }
 
-// totals is S and z over any number of keys, in float64.
+// totals is S and z over any number of keys, in float64, with a reference t_f per feature.
 type totals struct {
-	t []float64 // −Inf: no key has had the feature
+	t []float64 // references; −Inf means that no key has had the feature
 	s dense.Matrix[float64]
 	z []float64
-	n int64
+	n int64 // keys summed
 }
 
 func (t *totals) shape(features, dv int) {
@@ -153,7 +163,8 @@ func (t *totals) reset() { t.resetFeatures(0, len(t.t)) }
 
 func (t *totals) copyFrom(o *totals) { t.copyFeatures(o, 0, len(t.t)) }
 
-// copyFeatures copies features f0 to f1−1, with the first also the number of keys; resetFeatures forgets them.
+// copyFeatures copies features f0 to f1−1 of o, and with feature 0 also the number of keys. resetFeatures removes all
+// keys from these features in the same way. Workers call both for disjoint ranges of features at the same time.
 func (t *totals) copyFeatures(o *totals, f0, f1 int) {
 	copy(t.t[f0:f1], o.t[f0:f1])
 	copy(t.z[f0:f1], o.z[f0:f1])
@@ -176,8 +187,8 @@ func (t *totals) resetFeatures(f0, f1 int) {
 	}
 }
 
-// rescale sets the reference of feature f to the larger of its own and at. It returns the factor for sums relative to
-// at.
+// rescale raises the reference of feature f to at if that is larger, and rescales its sums. It returns the factor for
+// sums that are relative to at. Neither factor exceeds 1, so nothing overflows.
 func (t *totals) rescale(f int, at float64) float64 {
 	old := t.t[f]
 	if at <= old {
@@ -194,14 +205,14 @@ func (t *totals) rescale(f int, at float64) float64 {
 	return 1
 }
 
-// addSums adds a run of keys.
+// addSums adds a run of keys to the totals.
 func addSums[T dense.Float](tab *kern.Table[T], t *totals, s *sums[T]) {
 	addFeatures(tab, t, s, 0, len(t.t))
 	t.n += int64(s.n)
 }
 
-// addFeatures adds features f0 to f1−1 of a run of keys. No feature depends on another: they can be added in parallel.
-// Most have the references of the totals: neighbours among them are added at once.
+// addFeatures adds features f0 to f1−1 of a run of keys. Features do not depend on each other, so ranges can be added
+// in parallel. Most features have the references of the totals already: runs of such features are added by one call.
 func addFeatures[T dense.Float](tab *kern.Table[T], t *totals, s *sums[T], f0, f1 int) {
 	if s.n == 0 {
 		return
@@ -219,6 +230,8 @@ func addFeatures[T dense.Float](tab *kern.Table[T], t *totals, s *sums[T], f0, f
 		}
 		if at := s.ref.at(f); !math.IsInf(at, -1) {
 			c := t.rescale(f, at)
+			// The explicit conversion forbids a fused multiply-add, which some targets would use: the rounding is part
+			// of the promise of equal bits.
 			t.z[f] += float64(c * float64(s.z[f]))
 			tab.Widen(t.s.Row(f), s.s.Row(f), c)
 		}
@@ -226,7 +239,7 @@ func addFeatures[T dense.Float](tab *kern.Table[T], t *totals, s *sums[T], f0, f
 	}
 }
 
-// add adds the keys of o.
+// add adds the keys of o, for Merge.
 func (t *totals) add(o *totals) {
 	if o.n == 0 {
 		return
@@ -246,38 +259,41 @@ func (t *totals) add(o *totals) {
 }
 
 // memory holds the sums over a sequence of keys: the totals of full segments in float64, and the sums of the current
-// segment in T. Invariant: the sums of a segment do not depend on earlier segments. Segments can therefore be summed in
-// parallel and combined in order, with the bits of a serial run.
+// segment in T.
+//
+// Invariant: the sums of a segment do not depend on earlier segments, except through the references it begins with
+// (seed). Segments can therefore be summed in parallel and combined in order, with the bits of a serial run.
 type memory[T dense.Float] struct {
 	part  sums[T]
 	total totals
-	// seed holds the references at the start of a segment. Invariant: keys that all its queries see have reached them.
-	// If not set, the first key of the segment sets them.
+	// seed holds the references at the start of a segment. Invariant: they are reached by keys that all queries of the
+	// segment see. If not set, the first key of the segment sets them.
 	seed reference[T]
 
-	// What has been kept of the sums over a segment for its queries: the features of its keys, one row each, at the
-	// references of seed, above which none is. The totals are ready for reading.
+	// kept says that the features of a segment were kept from its summation for its queries: one row per key, at the
+	// references of seed, which no key exceeded by more than the lag. The totals are then ready for reading.
 	kept     bool
-	features dense.Matrix[T] // in own, or where a pass has lent memory for them
+	features dense.Matrix[T] // a view of own, or of memory that a backward pass has lent
 	own      dense.Matrix[T]
-	// If there is room, [S | z] of the segment before every chunk, and the rows of features in them. Otherwise the sums
-	// inside of the segment are made again.
+	// steps holds [S | z] of the segment before every chunk, if there is room, and rows the number of keys in each.
+	// Chunks can then be read in parallel. Otherwise the sums inside the segment are computed again.
 	steps dense.Matrix[T]
 	rows  []int
-	// Of a step: the features before its chunk, and that its sums are read once, so that the totals may be added to
-	// them.
+	// For a memory that stands for one step (see at): skip is the number of features before its chunk. once says that
+	// its sums are read only once, so that the totals may be added to them in place.
 	skip int
 	once bool
 
-	// The totals in T at the references of reading, which are those of part except where the totals are far above.
-	ready  bool // the following are valid, for this epoch of part
+	// The totals in T, for reading together with the part. Their references ref are those of the part, except for
+	// features in which the totals are far above.
+	ready  bool // the fields below are valid for this epoch of part
 	epoch  int
 	ref    reference[T]
 	s      dense.Matrix[T]
 	z      []T
-	factor []T // e^{t_part − t} if a reference is not that of part
-	mixed  bool
-	shown  view[T] // of all keys
+	factor []T     // e^{t_part − t} if a reference is not that of part
+	mixed  bool    // some factor is not 1
+	shown  view[T] // view of all keys, see show
 }
 
 func newMemory[T dense.Float](features, dv int) *memory[T] {
@@ -286,12 +302,13 @@ func newMemory[T dense.Float](features, dv int) *memory[T] {
 	return m
 }
 
+// resize makes an empty memory of features × dv.
 func (m *memory[T]) resize(features, dv int) {
 	m.shape(features, dv)
 	m.reset()
 }
 
-// shape is resize that leaves the numbers undefined.
+// shape is resize without clearing: all numbers are undefined.
 func (m *memory[T]) shape(features, dv int) {
 	m.part.shape(features, dv)
 	m.total.shape(features, dv)
@@ -301,6 +318,7 @@ func (m *memory[T]) shape(features, dv int) {
 	m.ready, m.seed.set, m.kept = false, false, false
 }
 
+// copyFrom copies the sums of o, which has the same shape. Kept features and prepared totals are not copied.
 func (m *memory[T]) copyFrom(o *memory[T]) {
 	m.part.ref.copyFrom(&o.part.ref)
 	copy(m.part.s.Data, o.part.s.Data)
@@ -311,12 +329,14 @@ func (m *memory[T]) copyFrom(o *memory[T]) {
 	m.ready = false
 }
 
+// reset removes all keys.
 func (m *memory[T]) reset() {
 	m.begin()
 	m.total.reset()
 }
 
-// begin begins a segment.
+// begin starts a segment: empty sums, at the references of seed if these are set. If the features of the segment were
+// kept, the totals have been prepared for exactly these references and stay valid.
 func (m *memory[T]) begin() {
 	m.part.reset()
 	if m.seed.set {
@@ -327,14 +347,15 @@ func (m *memory[T]) begin() {
 	}
 }
 
-// keep ends a summation that keeps features. It keeps them only if no reference was raised since epoch.
+// keep ends a summation that keeps features. They are valid only if no reference was raised since epoch, because all
+// rows must have the same references.
 func (m *memory[T]) keep(epoch int) {
 	if m.kept = m.part.epoch == epoch; m.kept {
 		m.ref.copyFrom(&m.part.ref)
 	}
 }
 
-// hold gives the features of a segment their place.
+// hold gives the features of a segment their place: lent memory if there is any, own memory otherwise.
 func (m *memory[T]) hold(lent dense.Matrix[T], rows, cols int) {
 	if m.features = lent; lent.IsEmpty() {
 		m.own = buf.Shaped(m.own, rows, cols)
@@ -342,7 +363,7 @@ func (m *memory[T]) hold(lent dense.Matrix[T], rows, cols int) {
 	}
 }
 
-// mark keeps the sums before chunk i of n, if there are any.
+// mark keeps the sums before chunk i of n chunks.
 func (m *memory[T]) mark(i, n int) {
 	all := len(m.part.s.Data)
 	m.steps, m.rows = buf.Shaped(m.steps, n, all+len(m.part.z)), buf.Sized(m.rows, n)
@@ -352,7 +373,8 @@ func (m *memory[T]) mark(i, n int) {
 	}
 }
 
-// at makes m the memory o before chunk i, for one reader who reads it once: what o has kept is shared.
+// at makes m the memory o before chunk i. Kept features and totals are shared with o; the sums are the step itself,
+// which view may overwrite. So each step may be read by one reader, once.
 func (m *memory[T]) at(o *memory[T], i int) {
 	*m = *o
 	all, row := len(m.part.s.Data), o.steps.Row(i)
@@ -363,30 +385,31 @@ func (m *memory[T]) at(o *memory[T], i int) {
 	}
 }
 
-// plant makes seed the references of s, or none.
+// plant copies the references of s into seed; they may be unset.
 func (m *memory[T]) plant(s *sums[T]) {
 	m.seed.tau = buf.Sized(m.seed.tau, len(s.ref.tau))
 	m.seed.copyFrom(&s.ref)
 }
 
-// seen is the number of keys.
+// seen is the number of keys summed.
 func (m *memory[T]) seen() int64 { return m.total.n + int64(m.part.n) }
 
-// room is how many keys fit into the segment under way.
+// room is the number of keys that still fit into the current segment.
 func (m *memory[T]) room() int { return segmentOf(m.part.s.Rows, m.part.s.Cols) - m.part.n }
 
-// flush ends a segment.
+// flush ends a segment: its sums join the totals, and the next one begins.
 func (m *memory[T]) flush(tab *kern.Table[T]) {
 	addSums(tab, &m.total, &m.part)
 	m.begin()
 }
 
-// negligible is a distance below the part's reference, in nats. There a key of the part has a feature of 1, and even
-// the sum of 10⁹ keys that exceed their own reference by the whole lag is lost in rounding. Keeping it as subnormal
-// numbers would only cost time.
+// negligible is a distance below the reference of the part, in nats, from which totals no longer matter. At the
+// reference a key of the part has a feature of 1, beside which even the sum of 10⁹ keys that exceed their own reference
+// by the whole lag is lost in rounding. Keeping it as subnormal numbers would only cost time.
 const negligible = 80
 
-// prepare converts the totals to T, so that they can be read together with the part.
+// prepare converts the totals to T at the references of the part, so that both can be read together. It does nothing if
+// that has been done for the current references.
 func (m *memory[T]) prepare(tab *kern.Table[T]) {
 	if m.ready && m.epoch == m.part.epoch {
 		return
@@ -410,7 +433,7 @@ func (m *memory[T]) prepare(tab *kern.Table[T]) {
 	m.mixed = m.isMixed()
 }
 
-// isMixed reports whether the references of the totals differ from those of the part.
+// isMixed reports whether ref differs from the references of the part in some feature.
 func (m *memory[T]) isMixed() bool {
 	for _, f := range m.factor {
 		if f != 1 {
@@ -420,7 +443,9 @@ func (m *memory[T]) isMixed() bool {
 	return false
 }
 
-// narrow prepares features f0 to f1−1 of totals, at the references ref, which it raises where the totals are far above.
+// narrow prepares features f0 to f1−1 of totals in T at the references ref. Where the totals are more than lag above,
+// ref is raised to them, so that nothing overflows, and factor records the difference. Runs of features whose
+// references agree are converted by one call.
 func (m *memory[T]) narrow(tab *kern.Table[T], total *totals, f0, f1 int) {
 	same := f0 // the first of the features up to f that have the references of the totals
 	dv := m.s.Cols
@@ -454,8 +479,8 @@ func (m *memory[T]) narrow(tab *kern.Table[T], total *totals, f0, f1 int) {
 	flush(f1)
 }
 
-// show prepares features f0 to f1−1 of the totals for queries that see all keys, at the references of the totals on top
-// of base.
+// show prepares features f0 to f1−1 of the totals for queries that see all keys. The references of reading are those of
+// the totals, rounded to T on top of base; c corrects for that rounding.
 func (m *memory[T]) show(tab *kern.Table[T], base float64, f0, f1 int) {
 	for f := f0; f < f1; f++ {
 		t := m.total.t[f]
@@ -470,19 +495,20 @@ func (m *memory[T]) show(tab *kern.Table[T], base float64, f0, f1 int) {
 }
 
 // view is S and z of a memory in T, as the sum of two addends; the second may be missing. Features of keys at the
-// references of the part, times factor (nil: 1), are at the references of the view.
+// references of the part must be multiplied by factor (nil means 1) to be at the references of the view.
 type view[T dense.Float] struct {
 	ref    *reference[T]
 	s, s2  dense.Matrix[T]
 	z, z2  []T
-	factor []T
+	factor []T // e^{t_part − t}: brings sums of the part to ref
 }
 
-// fewQueries is up to how many queries it is cheaper to multiply with both addends of a view than to sum them first.
+// fewQueries is the number of queries up to which it is cheaper to multiply with both addends of a view than to sum
+// them first.
 const fewQueries = 4
 
-// view prepares reading; sum says that the addends are to be summed, which pays for many queries and takes the memory
-// of w. It is valid until the memory changes.
+// view prepares reading. If sum is set and both addends exist, they are summed in the scratch of w, which pays for many
+// queries. The view is valid until the memory changes or w is used for another view.
 func (m *memory[T]) view(w *worker[T], sum bool) view[T] {
 	s, z := m.part.s, m.part.z
 	if m.total.n == 0 {

@@ -5,8 +5,7 @@ import (
 	"github.com/randfeat/randfeat/internal/buf"
 )
 
-// readAll answers the queries at positions p0 to p1−1 from a view of all the keys that they see. past is the number of
-// these keys.
+// readAll answers the queries at positions p0 to p1−1, which see the same past keys, from a view of these keys.
 func (w *worker[T]) readAll(s *stream[T], view *view[T], past int64, p0, p1 int) error {
 	first, last := s.queriesAt(p0, p1)
 	for g := range s.group {
@@ -28,8 +27,8 @@ func (w *worker[T]) readAll(s *stream[T], view *view[T], past int64, p0, p1 int)
 	return nil
 }
 
-// read computes features and numerators of queries i0 to i1−1 of head g, no more than a chunk: φ·S, in the rows of the
-// output or in scratch, and den = φ·z.
+// read computes the features of queries i0 to i1−1 of head g, no more than a chunk, and from a view of past keys the
+// numerators out = φ·S and denominators den = φ·z. out is the rows of the output or, if rows stay unfinished, scratch.
 func (w *worker[T]) read(s *stream[T], v *view[T], past int64,
 	g, i0, i1 int) (out dense.Matrix[T], den []T, err error) {
 	phi := w.phiQ.RowRange(0, i1-i0)
@@ -49,8 +48,8 @@ func (w *worker[T]) read(s *stream[T], v *view[T], past int64,
 	return out, w.den[:i1-i0], nil
 }
 
-// deliver ends rows from i0 of head g, which have seen past keys and count[i] keys of their chunk. It divides them by
-// their denominators, or adds them to the sums that a window will finish.
+// deliver ends the rows from i0 of head g, which have seen past keys and count[i] keys of their chunk. It divides them
+// by their denominators, or merges them into the sums that windowBlock will finish.
 func (w *worker[T]) deliver(s *stream[T], g, i0 int, out dense.Matrix[T], den []T, past int64, count []int) {
 	if s.scale == nil {
 		w.finishAll(out, den, past, count)
@@ -63,10 +62,10 @@ func (w *worker[T]) deliver(s *stream[T], g, i0 int, out dense.Matrix[T], den []
 	}
 }
 
-// empty finishes rows whose queries see no key.
+// empty finishes rows whose queries see no key of the stream.
 func (w *worker[T]) empty(s *stream[T], g, i0, i1 int) {
 	if s.scale != nil {
-		return // the window may have keys
+		return // unfinished rows: the window may have keys
 	}
 	out := s.outputs(g)
 	for i := i0; i < i1; i++ {
@@ -74,7 +73,8 @@ func (w *worker[T]) empty(s *stream[T], g, i0, i1 int) {
 	}
 }
 
-// finish divides a row by its denominator. check is for values: a row of a positive map is finite if they are.
+// finish divides a row by its denominator, or sets it to zeros (docs/theory.md §6.4). check asks for a check of the
+// quotients: a row of a positive map is finite if its values are.
 func (w *worker[T]) finish(row []T, den T, empty, check bool) {
 	w.report.Rows++
 	if empty {
@@ -96,7 +96,8 @@ func (w *worker[T]) finish(row []T, den T, empty, check bool) {
 	}
 }
 
-// check clears a row that is not finite.
+// check sets a row that is not finite to zeros. The norm is a cheap test, but it may overflow for finite rows, hence
+// the second look.
 func (w *worker[T]) check(row []T, den T) {
 	if dense.IsFinite(w.tab.Norm2(row)) {
 		return
@@ -109,7 +110,8 @@ func (w *worker[T]) check(row []T, den T) {
 	}
 }
 
-// finishAll finishes neighbouring rows; past keys and count[i] of the chunk are seen by row i.
+// finishAll finishes neighbouring rows; row i has seen past keys and count[i] keys of its chunk. If the rows are
+// contiguous, one norm of all of them replaces the check of each.
 func (w *worker[T]) finishAll(out dense.Matrix[T], den []T, past int64, count []int) {
 	whole := out.Stride == out.Cols
 	for i := range out.Rows {
@@ -123,7 +125,7 @@ func (w *worker[T]) finishAll(out dense.Matrix[T], den []T, past int64, count []
 	}
 }
 
-// zero is the result of a row without a finite quotient.
+// zero sets a row without a finite quotient to zeros and counts it.
 func (w *worker[T]) zero(row []T, den T) {
 	w.bad = true
 	clear(row)

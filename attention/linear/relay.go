@@ -20,65 +20,71 @@ import (
 //
 //	plant: the references that its segments begin with
 //	sum:   the sums over the keys of every segment
-//	chain: the totals before every segment, one block of features after the other; where queries see all keys, after
-//	       the last segment also the sums that they read
+//	chain: the totals before every segment, one item per block of features; if queries see all keys, after the last
+//	       segment also the sums that they read
 //	view:  the same for a stream of at most one segment, which is read directly
 //	read:  the queries of every segment, or blocks of queries that see all keys
 //
 // Items are handed out in the order of the stages. Stages of neighbouring waves, also of different streams, alternate.
 // When a stage is reached, the stages it needs have usually ended long ago, so workers hardly wait except at the end.
-// An item waits only for items with smaller numbers, which have begun; this excludes deadlock. Results are
-// bit-identical to one worker that runs the streams alone.
+//
+// Deadlock is impossible: an item waits only for items with smaller numbers, which have begun (par.Crew). Results are
+// bit-identical to one worker that runs the streams alone: a segment is summed from zero, totals are chained in the
+// order of segments, and each feature is chained by itself.
 type relay[T dense.Float, W any] struct {
 	tab   *kern.Table[T]
 	job   relayJob[T, W]
 	list  []*stream[T]
 	waves []wave
 	stage []stage
-	items deal           // of the stages
-	done  []atomic.Int32 // the items of each stage that have ended
-	stop  atomic.Int64   // one more than the lowest item that has failed, or 0
+	items deal           // items of all stages
+	done  []atomic.Int32 // per stage: the number of its items that have ended
+	stop  atomic.Int64   // 1 + the lowest item that has failed; 0 means none
 	mu    sync.Mutex
-	err   error // of item from, the lowest that has failed by itself
+	err   error // error of item from, the lowest that has failed by itself
 	from  int
-	hand  func([]*W) error // runs the items in place of a crew: tests do so in other orders
+	hand  func([]*W) error // for tests: runs the items in other orders instead of a crew
 
-	gap    int     // see there
-	slots  int     // in use
-	size   int     // the most segments of a wave
-	keeps  keeping // what sum keeps for read
-	mems   []*memory[T]
-	owners []owner[W]       // of mems
-	wholes [slots]memory[T] // of streams: the totals so far
+	gap    int              // waves between sum and chain, see the constants
+	slots  int              // waves in memory at the same time
+	size   int              // largest number of segments of a wave
+	keeps  keeping          // what sum keeps for read
+	mems   []*memory[T]     // one per slot and segment of a wave, see mem
+	owners []owner[W]       // who summed each of mems
+	wholes [slots]memory[T] // per stream in progress: the totals so far
 	views  [slots]view[T]
-	seen   [slots]int64     // the keys of each
-	bases  [slots][]float64 // per block of features: that of the first segment with a key; NaN: none so far
-	seeds  sums[T]
+	seen   [slots]int64     // per stream: its number of keys
+	bases  [slots][]float64 // per stream and block of features: base of the first segment with keys, or NaN
+	seeds  sums[T]          // references while planting
 }
 
-// relayJob is what a forward or a backward pass does with stream s, which is number k of its list.
+// relayJob is what a forward or a backward pass does with stream s, which is number k of its list. The relay guarantees
+// the order of the stages; a method may be called from any worker, with scratch w.
 type relayJob[T dense.Float, W any] interface {
-	// segments is the number of segments of keys, or of whatever is summed instead.
+	// segments is the number of segments of keys, or of whatever a pass sums instead.
 	segments(s *stream[T], k int) int
 	// plant gives a segment the references it begins with.
 	plant(w *W, s *stream[T], k, segment int, mem *memory[T], seeds *sums[T]) error
 	// sum sets the part of mem to the sums over a segment and keeps what it can for read.
 	sum(w *W, s *stream[T], k, segment int, mem *memory[T], keep keeping) error
-	// read runs the queries of a segment, from the totals of mem on; sums over it are asked for if keep.
+	// read runs the queries of a segment, beginning with the totals of mem. If keep is set, mem holds the sums over the
+	// whole segment afterwards.
 	read(w *W, s *stream[T], k, segment int, mem *memory[T], keep bool) error
-	// readPart is read of one chunk, if the sums before it have been kept; otherwise the first chunk reads all.
+	// readPart reads one chunk if the sums before it have been kept; otherwise chunk 0 reads the whole segment.
 	readPart(w *W, s *stream[T], k, segment, chunk int, mem *memory[T]) error
-	// ordered says that segments have to be read in their order.
+	// ordered reports whether segments must be read in their order, because read adds to something they share.
 	ordered(k int) bool
-	// view and the blocks that read from it are of streams whose queries see all keys. It takes what it wants to keep
-	// of features f0 to f1−1, after begin; seen is known with the first.
+	// begin, view, blocks and block serve streams whose queries see all keys. begin is called before the first segment.
+	// view receives features f0 to f1−1 of the finished sums and may keep them; seen is valid in the call with f0 = 0.
+	// Then block runs for 0 to blocks−1.
 	begin(s *stream[T], k int)
 	view(w *W, s *stream[T], k int, v *view[T], seen int64, f0, f1 int)
 	blocks(s *stream[T], k int) int
 	block(w *W, s *stream[T], k, i int, v *view[T], seen int64) error
 }
 
-// alone runs stream k on one worker, from its first key to its last, with the memory given.
+// alone runs stream k on one worker, from its first key to its last, with the given memory. It performs the operations
+// of the relay in the same order, so the bits are the same.
 func alone[T dense.Float, W any](w *W, tab *kern.Table[T], s *stream[T], k int, job relayJob[T, W], mem *memory[T],
 	seeds *sums[T]) error {
 	mem.resize(s.m.OutDim(), s.v.Cols)
@@ -126,11 +132,11 @@ func alone[T dense.Float, W any](w *W, tab *kern.Table[T], s *stream[T], k int, 
 	return nil
 }
 
-// one is the view of at most one segment; all is the view of all totals that show has prepared.
+// one is the view of at most one segment; all is the view of the totals that show has prepared.
 func (m *memory[T]) one() view[T] { return view[T]{ref: &m.part.ref, s: m.part.s, z: m.part.z} }
 func (m *memory[T]) all() view[T] { return view[T]{ref: &m.ref, s: m.s, z: m.z} }
 
-// baseOf is base, or the base of the references of s if there is none yet.
+// baseOf is base, or the base of the references of s if base is NaN and s has keys.
 func baseOf[T dense.Float](base float64, s *sums[T]) float64 {
 	if math.IsNaN(base) && s.n > 0 {
 		return s.ref.base
@@ -138,6 +144,7 @@ func baseOf[T dense.Float](base float64, s *sums[T]) float64 {
 	return base
 }
 
+// known is base, or 0 if it is NaN because there are no keys.
 func known(base float64) float64 {
 	if math.IsNaN(base) {
 		return 0
@@ -145,26 +152,26 @@ func known(base float64) float64 {
 	return base
 }
 
-// A wave is chained and read gap waves after its sums. A slow worker then delays nobody in the middle of a stream. If
-// every wave is read, other work lies between its stages.
+// A wave is chained and read gap waves after its sums, so that a slow worker delays nobody in the middle of a stream.
+// If every wave is read (causal), other work lies between its stages, and one wave suffices.
 const gap, causalGap = 2, 1
 
-// slots is the number of waves, and of streams, that have memory at the same time: those under way, and two to begin
-// with while the last item of another is not done.
+// slots is the number of waves, and of streams, that have memory at the same time: those under way, and two that may
+// begin while the last item of another is not done.
 const slots = gap + 3
 
-// wave is some neighbouring segments of a stream.
+// wave is a run of neighbouring segments of a stream.
 type wave struct {
 	stream, segment, n int
-	last               bool // of its stream
-	parts              int  // 0, or into how many each segment is divided for its queries
-	stages             [reads + 1]int
+	last               bool           // the last wave of its stream
+	parts              int            // items per segment for its queries; 0 means one, of the whole segment
+	stages             [reads + 1]int // index of each of its stages in relay.stage
 }
 
 type stage struct{ kind, wave int }
 
-// owner records who has summed a segment, because its cache still holds the kept features. Whoever reads the segment
-// takes it from the record.
+// owner records which worker summed a segment, because its cache still holds the kept features. A worker that reads a
+// segment takes it from the record.
 type owner[W any] struct {
 	w     *W
 	taken atomic.Bool
@@ -188,20 +195,22 @@ const (
 	keepSums // features, and the sums before every chunk
 )
 
-// relayBytes bounds the sums of all slots, unless that were less than half a segment a worker. With keptBytes for every
-// worker, about a second-level cache, it bounds what else is kept.
 const (
+	// relayBytes bounds the sums of all slots, but a wave has at least half a segment per worker. Together with
+	// keptBytes per worker, about a second-level cache, it bounds the features and sums that are kept.
 	relayBytes = 24 << 20
 	keptBytes  = 2 << 20
 )
 
-// divides says that the chunks of a segment of stream k can be read without the others: sums before each are kept.
+// divides reports whether the chunks of a segment of stream k can be read without the others: the sums before each are
+// kept, and chunks do not cross segments.
 func (r *relay[T, W]) divides(k int) bool {
 	s := r.list[k]
 	return r.keeps == keepSums && segmentOf(s.m.OutDim(), s.v.Cols)%s.rows == 0 && !r.job.ordered(k)
 }
 
-// run works through the streams of list.
+// run works through the streams of list on the given number of workers. Errors of items that were stopped because of
+// another item are replaced by the error of that item.
 func (r *relay[T, W]) run(crew *par.Crew[W], workers int, tab *kern.Table[T], list []*stream[T],
 	job relayJob[T, W]) error {
 	r.tab, r.job, r.list = tab, job, list
@@ -226,7 +235,8 @@ func (r *relay[T, W]) run(crew *par.Crew[W], workers int, tab *kern.Table[T], li
 	return err
 }
 
-// cut lists waves and stages.
+// cut lists waves, stages and items, and makes room for the memories. Sizes of waves depend on the number of workers;
+// bits do not, because segments do not.
 func (r *relay[T, W]) cut(workers int) {
 	if r.gap = gap; r.list[0].causal {
 		r.gap = causalGap
@@ -253,7 +263,7 @@ func (r *relay[T, W]) cut(workers int) {
 		n := r.job.segments(s, k)
 		r.waves = r.cutStream(r.waves, k, n)
 	}
-	// Where all wait for the end, items are short.
+	// Everybody waits for the last wave, so its items are short.
 	last := &r.waves[len(r.waves)-1]
 	s := r.list[last.stream]
 	if s.causal && r.divides(last.stream) && last.n > 0 {
@@ -264,8 +274,8 @@ func (r *relay[T, W]) cut(workers int) {
 	r.add(plants, 0)
 	for k := range len(r.waves) + r.gap {
 		r.add(plants, k+1)
-		// Where every wave is read, that lies between a sum and its chain, and the next sum between the chain and what
-		// it is read for: neither waits for the last worker of the stage just before.
+		// If every wave is read, the reading of another wave lies between a sum and its chain, and the next sum lies
+		// between the chain and the reading that needs it. So neither waits for the last worker of the stage before it.
 		early := r.gap == causalGap && k > 1
 		if early {
 			r.add(chains, k-r.gap)
@@ -289,7 +299,7 @@ func (r *relay[T, W]) cut(workers int) {
 	}
 }
 
-// cutStream appends the waves of stream k, which has n segments.
+// cutStream appends the waves of stream k, which has n segments; a stream without segments has one empty wave.
 func (r *relay[T, W]) cutStream(waves []wave, k, n int) []wave {
 	parts := max(1, (n+r.size-1)/r.size)
 	for i := range parts {
@@ -310,7 +320,8 @@ func (r *relay[T, W]) add(kind, k int) {
 	r.items.add(r.count(kind, &r.waves[k]))
 }
 
-// count is the number of items of a stage. Nobody reads the sums after the last segment of a causal stream.
+// count is the number of items of a stage. Nobody reads the sums after the last segment of a causal stream, so that
+// segment is not summed.
 func (r *relay[T, W]) count(kind int, v *wave) int {
 	s := r.list[v.stream]
 	alone := v.last && v.segment+v.n <= 1 // no other segment of its stream
@@ -323,7 +334,7 @@ func (r *relay[T, W]) count(kind int, v *wave) int {
 		}
 		return v.n
 	case chains:
-		// A single segment has nothing before it but, sweeping back, the queries behind all keys.
+		// A single segment has nothing before it, except the queries behind all keys in a backward sweep.
 		if alone && !(s.causal && s.lenQ()+s.off > s.positions()) {
 			return 0
 		}
@@ -346,7 +357,7 @@ func (r *relay[T, W]) count(kind int, v *wave) int {
 // errStopped is returned by items that cannot run because one before them has failed.
 var errStopped = errors.New("stopped")
 
-// Item runs item i once the stages it needs have ended.
+// Item implements par.Step: it waits until the stages that item i needs have ended, and runs it.
 func (r *relay[T, W]) Item(w *W, i int) error {
 	item := i
 	k, i := r.items.at(i)
@@ -370,7 +381,8 @@ func (r *relay[T, W]) Item(w *W, i int) error {
 	return nil
 }
 
-// fail makes the items behind one that has failed stop.
+// fail records the error of an item and stops the items behind it. Items with smaller numbers go on, so the lowest item
+// that fails is found on any number of threads.
 func (r *relay[T, W]) fail(item int, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -382,11 +394,11 @@ func (r *relay[T, W]) fail(item int, err error) {
 	}
 }
 
-// Release wakes waiting items after a panic, as an error of the first item would.
+// Release implements par.Waiter: after a panic it ends all waits, as a failure of item 0 would.
 func (r *relay[T, W]) Release() { r.stop.Store(1) }
 
-// before lists the stages that a stage depends on. Indirect dependencies are omitted, unless a direct one may have no
-// items: a stage without items counts as ended, whatever it depends on.
+// before lists the stages that must have ended before a stage. Indirect dependencies are omitted, unless a direct one
+// may have no items: a stage without items counts as ended, whatever it depends on.
 func (r *relay[T, W]) before(st stage) (list [4]stage, n int) {
 	add := func(kind, wave int) {
 		if wave >= 0 {
@@ -420,8 +432,8 @@ func (r *relay[T, W]) before(st stage) (list [4]stage, n int) {
 	return list, n
 }
 
-// await waits until a stage has ended. This is rare and seldom takes longer than one item. Only an item with a smaller
-// number can delay the stage, so the lowest item that fails is the same with any number of threads.
+// await waits until a stage has ended, which is rare and seldom takes longer than one item. Only items with smaller
+// numbers can delay the stage, so the lowest item that fails is the same with any number of threads.
 func (r *relay[T, W]) await(s stage, item int) error {
 	at := r.waves[s.wave].stages[s.kind]
 	n := r.items.count(at)
@@ -434,8 +446,9 @@ func (r *relay[T, W]) await(s stage, item int) error {
 	return nil
 }
 
-// pause is called by a worker that polls for a result of another worker; looks counts the polls. It spins for about 100
-// µs and rarely yields to the scheduler, because all waiting workers would contend for the scheduler's lock.
+// pause is called in a loop by a worker that polls for a result of another worker; looks counts the polls. It spins for
+// about 100 µs and rarely yields to the scheduler, because all waiting workers would contend for the scheduler's lock.
+// Then it sleeps between polls.
 func pause(looks int) {
 	switch {
 	case looks >= 40_000:
@@ -445,7 +458,8 @@ func pause(looks int) {
 	}
 }
 
-// mem is the memory of segment i of wave k.
+// mem is the memory of segment i of wave k. Waves reuse the memory of the wave slots before them; before makes plant
+// wait until that wave has been read.
 func (r *relay[T, W]) mem(k, i int) *memory[T] { return r.mems[k%r.slots*r.size+i] }
 
 func (r *relay[T, W]) owner(k, i int) *owner[W] { return &r.owners[k%r.slots*r.size+i] }
@@ -540,7 +554,7 @@ func (r *relay[T, W]) step(w *W, st stage, v *wave, i int) error {
 	return r.job.block(w, s, v.stream, i, &r.views[v.stream%slots], r.seen[v.stream%slots])
 }
 
-// take returns one of the n segments of a wave that nobody has taken, preferably one that w has summed. It is called
+// take returns one of the n segments of wave k that nobody has taken, preferably one that w has summed. It is called
 // once per segment, so there always is one.
 func (r *relay[T, W]) take(w *W, k, n int) int {
 	for {
@@ -555,11 +569,12 @@ func (r *relay[T, W]) take(w *W, k, n int) int {
 	}
 }
 
-// chain adds features f0 to f1−1 of the segments of wave k to the totals of their stream, one after the other. With
-// causal attention each segment first gets the totals before it.
+// chain adds features f0 to f1−1 of the segments of wave k to the totals t of their stream, one segment after the
+// other. With causal attention each segment first receives the totals before it: converted to T if its features were
+// kept, and as float64 otherwise.
 func (r *relay[T, W]) chain(k int, v *wave, t *totals, base *float64, f0, f1 int) {
 	s := r.list[v.stream]
-	if first := &r.mem(k, 0).total; v.segment == 0 && first.n > 0 { // of queries that no segment has
+	if first := &r.mem(k, 0).total; v.segment == 0 && first.n > 0 { // backward sweep: queries behind all keys
 		t.copyFeatures(first, f0, f1)
 	} else if v.segment == 0 {
 		t.resetFeatures(f0, f1)

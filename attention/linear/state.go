@@ -38,13 +38,13 @@ func NewState[T dense.Float](m randfeat.FeatureMap[T], valueDim int) (*State[T],
 	return s, nil
 }
 
-// Map is the map of the features.
+// Map returns the feature map.
 func (s *State[T]) Map() randfeat.FeatureMap[T] { return s.m }
 
-// ValueDim is the number of columns of values.
+// ValueDim returns the number of value columns.
 func (s *State[T]) ValueDim() int { return s.mem.part.s.Cols }
 
-// Len is the number of keys seen.
+// Len returns the number of keys seen.
 func (s *State[T]) Len() int { return int(s.mem.seen()) }
 
 // Report returns the counts of the rows read.
@@ -67,8 +67,8 @@ func (s *State[T]) Clone() *State[T] {
 	return c
 }
 
-// Append adds keys and their values. The bits of the state do not depend on how the keys are divided into calls. After
-// an error the state is unchanged.
+// Append adds keys (rows of k) and their values (rows of v). The bits of the state do not depend on how the keys are
+// divided into calls. After an error the state is unchanged.
 func (s *State[T]) Append(k, v dense.Matrix[T]) error {
 	if s.mem == nil {
 		return errNoState
@@ -91,7 +91,7 @@ func (s *State[T]) Append(k, v dense.Matrix[T]) error {
 	return nil
 }
 
-// collect takes the counts of the worker.
+// collect moves the counts of the worker into the report.
 func (s *State[T]) collect() {
 	s.report.Add(s.w.report)
 	s.w.report, s.w.bad = attention.Report{}, false
@@ -112,7 +112,7 @@ func (s *State[T]) checkKeys(k, v dense.Matrix[T]) error {
 	return nil
 }
 
-// checkRows checks the shape and values of an argument.
+// checkRows checks the shape and the values of an argument; name is for the error.
 func (s *State[T]) checkRows(name string, x dense.Matrix[T], cols int) error {
 	if x.Cols != cols {
 		return fmt.Errorf("%s has %d columns, want %d: %w", name, x.Cols, cols, dense.ErrShape)
@@ -131,7 +131,7 @@ func (s *State[T]) checkRows(name string, x dense.Matrix[T], cols int) error {
 	return nil
 }
 
-// maxNorm2 is the largest |x|² a map takes.
+// maxNorm2 is the largest |x|² that a map accepts: beyond it, exponents would overflow T.
 func maxNorm2[T dense.Float]() float64 {
 	if _, ok := any(T(0)).(float32); ok {
 		return 1e30
@@ -139,7 +139,7 @@ func maxNorm2[T dense.Float]() float64 {
 	return 1e250
 }
 
-// Read writes the attention of the queries q over all keys seen to out.
+// Read writes the attention of the queries q over all keys seen to out, q.Rows × ValueDim. It does not change the sums.
 func (s *State[T]) Read(out, q dense.Matrix[T]) error {
 	if s.mem == nil {
 		return errNoState
@@ -166,8 +166,8 @@ func (s *State[T]) Read(out, q dense.Matrix[T]) error {
 	return nil
 }
 
-// Merge adds the keys of o as if they had been appended here. The result agrees with Append up to rounding, because the
-// order of the sums differs.
+// Merge adds the keys of o as if they had been appended here; o is unchanged. The result agrees with Append up to
+// rounding, because the order of the sums differs. A state of another map or shape is [attention.ErrMismatch].
 func (s *State[T]) Merge(o *State[T]) error {
 	if s.mem == nil || o == nil || o.mem == nil {
 		return errNoState

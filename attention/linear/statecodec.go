@@ -11,13 +11,13 @@ import (
 	"github.com/randfeat/randfeat/internal/seal"
 )
 
-// stateFormat: the flag is the number of bytes of a number; the counts are features, value columns, the five of the
-// Report, keys in the totals, keys in the part. The body is
+// stateFormat is the binary form of a State. The flag of the header is the number of bytes of a T. Its counts are
+// features, value columns, the five counts of the Report, keys in the totals and keys in the part. The body is
 //
 //	the part: set u64, base f64, tau, z, S in T; the totals: t, z, S in f64
 var stateFormat = seal.Format{Magic: "randfeat state\n\x00", Version: 1, Counts: 9}
 
-// MarshalBinary is AppendBinary to no bytes.
+// MarshalBinary implements encoding.BinaryMarshaler; see AppendBinary.
 func (s *State[T]) MarshalBinary() ([]byte, error) { return s.AppendBinary(nil) }
 
 // AppendBinary appends the state to b. The form contains the fingerprint of the map and a checksum, not the map itself.
@@ -39,7 +39,7 @@ func (s *State[T]) AppendBinary(b []byte) ([]byte, error) {
 	b = seal.Append(b, mem.part.ref.base)
 	tau := mem.part.ref.tau
 	if set == 0 {
-		tau = make([]T, len(tau)) // of no meaning: zeros make equal states equal bytes
+		tau = make([]T, len(tau)) // unset references are undefined: zeros give equal states equal bytes
 	}
 	b = seal.Append(b, tau...)
 	b = seal.Append(b, mem.part.z...)

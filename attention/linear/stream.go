@@ -13,42 +13,43 @@ import (
 	"github.com/randfeat/randfeat/internal/par"
 )
 
-// stream is one packed sequence of one key/value head with the query heads of its group: what a forward or a backward
-// pass works through. Positions count from the first key.
+// stream is one packed sequence of one key/value head with the query heads of its group: the unit that a forward or a
+// backward pass works through. Positions count keys from the first key of the stream (after its sinks).
 type stream[T dense.Float] struct {
 	m        randfeat.FeatureMap[T]
 	q, out   attention.Seq[T]
 	k, v     dense.Matrix[T]
-	mask     []bool // of the keys; nil: all count
+	mask     []bool // one per key; nil means that all count
 	b, h     int    // batch and key/value head
-	q0, q1   int    // the queries
-	k0       int    // the position of the first key in its head
-	group    int    // query heads
-	rows     int    // handled together
+	q0, q1   int    // queries [q0, q1) of the sequence
+	k0       int    // index of the first key of the stream within its head
+	group    int    // query heads that share the key/value head
+	rows     int    // rows handled together, see Attention.rows
 	causal   bool
-	off      int  // query i is at position i + off: it sees the keys up to there
-	backward bool // positions count from the last key, queries from the last query: what comes after
+	off      int  // query i is at position i + off: if causal, it sees the keys up to there
+	backward bool // positions count from the last key, queries from the last query: the keys behind
 
-	// The sinks come before the keys k: key j of them is at position j − sinkK.Rows.
+	// The sinks lie before the keys k: sink j is at position j − sinkK.Rows.
 	sinkK, sinkV dense.Matrix[T]
 	sinkMask     []bool
 
-	// With exact weights outputs are sums until these are added: row i of head g has the denominator den·e^scale, index
-	// g·lenQ + i, and its values have the same scale. Nil: outputs are finished at once.
+	// With exact weights, outputs stay unfinished sums until windowBlock has added these weights: row i of head g has
+	// the denominator den·e^scale at index g·lenQ + i, and its values have the same scale. If scale is nil, outputs are
+	// finished at once.
 	window     int
 	den, scale []float64
 
-	place int // one more than where the features begin that Backward keeps; 0: it keeps none
+	place int // 1 + offset of the features that Backward keeps for this stream; 0 means none
 }
 
-// streams is all streams of a call, in the order of batches, key/value heads and packed sequences.
+// streams is the list of all streams of a call, in the order of batches, key/value heads and packed sequences.
 type streams[T dense.Float] struct {
 	tab    *kern.Table[T]
 	all    []stream[T]
 	spans  []attention.Span
-	loads  []int // of workers, see workers
-	checks bool
-	exact  bool // some keys, of some streams, have exact weights
+	loads  []int // scratch of workers: work assigned to each
+	checks bool  // outputs are to be checked for NaN and infinities
+	exact  bool  // some keys of some streams have exact weights
 }
 
 // list lists the streams of the arguments.
@@ -85,7 +86,7 @@ func (c *streams[T]) list(a *Attention[T], out, q, k, v attention.Seq[T]) error 
 	return nil
 }
 
-// split takes the first n keys that count from the keys, and those between them.
+// split moves the first n keys that count from the keys to the sinks, with the masked keys between them.
 func (s *stream[T]) split(n int) {
 	n = min(n, s.k.Rows)
 	if s.mask != nil {
@@ -106,7 +107,7 @@ func (s *stream[T]) split(n int) {
 // exact says that some keys have exact weights.
 func (s *stream[T]) exact() bool { return s.window > 0 || s.sinkK.Rows > 0 }
 
-// sinks is the stream of the sinks alone, all of them inside its window.
+// sinks is the stream whose keys are the sinks alone, all inside its window.
 func (s *stream[T]) sinks() stream[T] {
 	n := *s
 	n.k, n.v, n.mask = s.sinkK, s.sinkV, s.sinkMask
@@ -115,7 +116,7 @@ func (s *stream[T]) sinks() stream[T] {
 	return n
 }
 
-// forget drops the data of the caller.
+// forget drops the data of the caller, in the whole capacity: older calls may have had more streams.
 func (c *streams[T]) forget() {
 	clear(c.all[:cap(c.all)])
 	c.all = c.all[:0]
@@ -132,13 +133,13 @@ func (s *stream[T]) outputs(g int) dense.Matrix[T] {
 	return s.out.Head(s.b, s.h*s.group+g).RowRange(s.q0, s.q1)
 }
 
-// queriesAt is the range of queries at positions p0 to p1−1.
+// queriesAt is the range of queries at positions p0 to p1−1; it may be empty.
 func (s *stream[T]) queriesAt(p0, p1 int) (first, last int) {
 	return max(p0-s.off, 0), min(p1-s.off, s.lenQ())
 }
 
-// keyRows are the keys and values at positions lo to hi−1 that count, and their positions if some do not (nil: all).
-// They lie where the caller has them or in w.
+// keyRows returns the keys and values at positions lo to hi−1 that count, and their positions if some do not (nil means
+// all). They are views of the caller's memory or, if gathered, live in w until the next call.
 func (w *worker[T]) keyRows(s *stream[T], lo, hi int) (k, v dense.Matrix[T], pos []int) {
 	if !s.backward && (s.mask == nil || allTrue(s.mask[lo:hi])) {
 		return s.k.RowRange(lo, hi), s.v.RowRange(lo, hi), nil
@@ -160,7 +161,7 @@ func (w *worker[T]) keyRows(s *stream[T], lo, hi int) (k, v dense.Matrix[T], pos
 	return w.kBuf.RowRange(0, len(w.pos)), w.vBuf.RowRange(0, len(w.pos)), w.pos
 }
 
-// queryRows are queries lo to hi−1 of head g.
+// queryRows returns queries lo to hi−1 of head g, gathered in w if the stream runs backwards.
 func (w *worker[T]) queryRows(s *stream[T], g, lo, hi int) dense.Matrix[T] {
 	q := s.queries(g)
 	if !s.backward {
@@ -173,7 +174,7 @@ func (w *worker[T]) queryRows(s *stream[T], g, lo, hi int) dense.Matrix[T] {
 	return w.qBuf
 }
 
-// row is where query i lies.
+// row is the row of query i in the sequence.
 func (s *stream[T]) row(i int) int {
 	if s.backward {
 		return s.lenQ() - 1 - i
@@ -181,7 +182,7 @@ func (s *stream[T]) row(i int) int {
 	return i
 }
 
-// positions is the number of keys that some query sees.
+// positions is the number of keys that some query sees: all, or if causal those up to the last query.
 func (s *stream[T]) positions() int {
 	if !s.causal {
 		return s.k.Rows
@@ -189,27 +190,29 @@ func (s *stream[T]) positions() int {
 	return max(0, min(s.k.Rows, s.lenQ()+s.off))
 }
 
-// segments is the number of segments of the keys, segment the positions of one.
+// segments is the number of segments of the keys; segment returns the positions of one.
 func (s *stream[T]) segments() int { return s.cut().pieces(s.positions()) }
 
 func (s *stream[T]) segment(i int) (lo, hi int) { return s.cut().piece(s.positions(), i) }
 
-// cut is how positions are cut into segments: if all wait for the last one, these end with short ones.
+// cut says how positions are cut into segments. Without causal order all workers wait for the last segment, so the last
+// ones are shorter.
 func (s *stream[T]) cut() cutting { return cutting{segmentOf(s.m.OutDim(), s.v.Cols), !s.causal} }
 
-// blockCut is how rows that see all of the others, so that nobody waits but at the end, are cut into blocks.
+// blockCut says how rows that see all of the other side are cut into blocks. Workers wait for each other only at the
+// end, so the last blocks are shorter.
 func (s *stream[T]) blockCut() cutting { return cutting{s.rows, true} }
 
-// cutting cuts positions into pieces of size one. If shrinks, the pieces of the last quarter (of all, if there are few)
-// have half that size, and with many pieces those of the last sixteenth a quarter. Processors are not equally fast, and
-// everyone waits for the last piece of the slowest. The cut must not depend on the number of workers, because it
-// determines the bits.
+// cutting cuts positions into pieces of size one. If shrinks is set, the pieces of the last quarter (of all, if there
+// are few) have half that size, and with many pieces those of the last sixteenth a quarter. Processors are not equally
+// fast, and everyone waits for the last piece of the slowest. The cut must not depend on the number of workers, because
+// it determines the bits.
 type cutting struct {
 	one     int
 	shrinks bool
 }
 
-// fewPieces is up to how many pieces all are halved.
+// fewPieces is the number of pieces up to which all are halved.
 const fewPieces = 16
 
 // sizes returns the sizes of the pieces, largest first, and the positions where each size ends.
@@ -226,7 +229,7 @@ func (c cutting) sizes(n int) (size, end [3]int) {
 	return size, [3]int{whole, half, n}
 }
 
-// pieces is the number of pieces of n positions, piece the range of one.
+// pieces is the number of pieces of n positions; piece returns the range of one.
 func (c cutting) pieces(n int) (pieces int) {
 	size, end := c.sizes(n)
 	lo := 0
@@ -258,8 +261,8 @@ func allTrue(mask []bool) bool {
 	return true
 }
 
-// deal numbers the items of several parts, one after the other.
-type deal struct{ ends []int }
+// deal numbers the items of several parts consecutively, so that one par.Crew can run all of them.
+type deal struct{ ends []int } // ends[i] is the number of items of parts 0 to i
 
 func (d *deal) reset() { d.ends = d.ends[:0] }
 
@@ -272,7 +275,7 @@ func (d *deal) items() int {
 	return d.ends[len(d.ends)-1]
 }
 
-// at is the part of item i and the number of the item there.
+// at returns the part of item i and the index of the item within it.
 func (d *deal) at(i int) (part, item int) {
 	part = sort.SearchInts(d.ends, i+1)
 	if part > 0 {
@@ -289,13 +292,14 @@ func (d *deal) count(part int) int {
 	return d.ends[part] - d.ends[part-1]
 }
 
-// sharing is the cost of sharing the segments of streams, relative to not sharing: sums and kept features are written
-// and read again by other workers. uneven is the part of the longest stream by which its worker lags behind at the end
-// if each worker has its own streams, because processors are not equally fast.
+// sharing is the cost of sharing the segments of streams among workers, relative to not sharing: sums and kept features
+// are written by one worker and read by another. uneven is the fraction of the longest stream by which its worker lags
+// behind at the end if each worker has its own streams, because processors are not equally fast.
 const sharing, uneven = 1.15, 0.5
 
-// workers returns how many workers the work of a call justifies (times: work relative to Forward), and whether each
-// should have its own streams: if they would end at about the same time.
+// workers returns how many workers the work of a call justifies, and whether each should run its own streams: it should
+// if they would end at about the same time. times is the work relative to Forward. Neither result changes a bit of the
+// output.
 func (c *streams[T]) workers(times int) (n int, alone bool) {
 	work, items := 0, 0
 	for i := range c.all {
@@ -311,6 +315,7 @@ func (c *streams[T]) workers(times int) (n int, alone bool) {
 	if n == 1 || len(c.all) < n {
 		return n, n == 1
 	}
+	// Greedy assignment: each stream goes to the worker with the least work so far.
 	c.loads = buf.Zeroed(c.loads, n)
 	longest := 0
 	for i := range c.all {

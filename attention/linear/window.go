@@ -11,13 +11,13 @@ import (
 	"github.com/randfeat/randfeat/kernel"
 )
 
-// A window gives the nearest keys their exact weights, and sinks the first keys. The features of all other keys come
-// from causal sweeps whose queries stand Window positions back: one forward sweep and, unless causal, one backward
-// sweep. Without a window and without causal order, all keys except the sinks are summed at once. Nothing is ever
-// subtracted, so there is no cancellation. The sums keep their true scale e^scale and are combined as in online
-// softmax.
+// A window gives the nearest keys their exact weights, and sinks give the first keys theirs (docs/theory.md §6.6). The
+// features of all other keys come from causal sweeps whose queries stand Window positions back: one forward sweep and,
+// unless causal, one backward sweep. Without a window and without causal order, all keys except the sinks are summed at
+// once. Nothing is ever subtracted, so there is no cancellation. The sums keep their true scale e^scale and are
+// combined as in online softmax.
 
-// attach makes the rows of s unfinished and empty.
+// attach makes the rows of s unfinished and empty, with their denominators in r.
 func attach[T dense.Float](r *windowRows, s *stream[T]) {
 	r.join(s.group * s.lenQ())
 	s.den, s.scale = r.den, r.scale
@@ -26,7 +26,7 @@ func attach[T dense.Float](r *windowRows, s *stream[T]) {
 
 func (r *windowRows) join(n int) { r.den, r.scale = buf.Sized(r.den, n), buf.Sized(r.scale, n) }
 
-// unfinish empties queries i0 to i1−1.
+// unfinish makes queries i0 to i1−1 unfinished rows that have seen no key: zeros at scale −Inf.
 func (s *stream[T]) unfinish(i0, i1 int) {
 	for g := range s.group {
 		at := g * s.lenQ()
@@ -41,11 +41,12 @@ func (s *stream[T]) unfinish(i0, i1 int) {
 	}
 }
 
-// oneSweep says that the keys without exact weights are a single stream, the first of sweeps.
+// oneSweep reports whether the keys without exact weights are a single stream, the first result of sweeps.
 func (s *stream[T]) oneSweep() bool { return s.causal || s.window == 0 }
 
-// sweeps are the streams of the keys before the window of a query and of those behind it, both causal; without a
-// window, all keys and nothing.
+// sweeps returns the causal streams of the keys before the window of a query and of the keys behind it. Without a
+// window, the first is all keys and the second is empty. Moving off back by the window makes a query see only keys that
+// its window does not contain.
 func (s *stream[T]) sweeps() (forward, backward stream[T]) {
 	forward, backward = *s, *s
 	if s.window == 0 {
@@ -58,8 +59,9 @@ func (s *stream[T]) sweeps() (forward, backward stream[T]) {
 	return forward, backward
 }
 
-// windowed computes streams with exact weights on all workers: empty rows, the keys before the windows, those behind,
-// the windows.
+// windowed computes streams with exact weights on all workers, in four steps with a barrier between them: empty rows,
+// the keys before the windows, the keys behind, the windows. The order is fixed because each step adds to the same
+// rows.
 func (c *call[T]) windowed() error {
 	rows := 0
 	for _, s := range c.shared {
@@ -93,7 +95,7 @@ func (c *call[T]) windowed() error {
 	return c.crew.Do(c.exacts.items(), c.active, (*eachWindow[T])(c))
 }
 
-// eachUnfinished is the step whose items are blocks of queries to be emptied.
+// eachUnfinished is the step whose items empty blocks of queries.
 type eachUnfinished[T dense.Float] call[T]
 
 // Item empties block i.
@@ -104,7 +106,7 @@ func (c *eachUnfinished[T]) Item(_ *worker[T], i int) error {
 	return nil
 }
 
-// eachWindow is the step whose items are the exact weights of blocks of queries.
+// eachWindow is the step whose items add the exact weights of blocks of queries and finish them.
 type eachWindow[T dense.Float] call[T]
 
 // Item finishes block i.
@@ -115,7 +117,7 @@ func (c *eachWindow[T]) Item(w *worker[T], i int) error {
 	return w.windowBlock(s, i*s.rows, min((i+1)*s.rows, s.lenQ()))
 }
 
-// merge adds num·e^scale and den·e^scale to an unfinished row.
+// merge adds num·e^scale and den·e^scale to unfinished row i of head g, at the larger of both scales.
 func (w *worker[T]) merge(s *stream[T], g, i int, num []T, den, scale float64) {
 	at := g*s.lenQ() + i
 	row := s.outputs(g).Row(i)
@@ -132,7 +134,7 @@ func (w *worker[T]) merge(s *stream[T], g, i int, num []T, den, scale float64) {
 	s.scale[at] = top
 }
 
-// prepare reads the kernel of a map.
+// prepare reads the kernel of a map, unless it is prepared already.
 func (x *windowScratch[T]) prepare(m randfeat.FeatureMap[T], tab *kern.Table[T]) {
 	of := m.Fingerprint()
 	if x.ready && x.of == of {
@@ -148,8 +150,8 @@ func (x *windowScratch[T]) prepare(m randfeat.FeatureMap[T], tab *kern.Table[T])
 	}
 }
 
-// windowCols is the largest number of keys whose weights are computed together. For fewer keys the Go code per row and
-// block costs as much as the weights.
+// windowCols is the largest number of keys whose weights are computed together. With fewer keys per call, the Go code
+// per row and block would cost as much as the weights.
 const windowCols = 512
 
 // windowRange finishes queries i0 to i1−1 in blocks.
@@ -181,7 +183,8 @@ func (w *worker[T]) windowBlock(s *stream[T], i0, i1 int) error {
 	return nil
 }
 
-// within sets the keys in the windows of queries i0 to i1−1 and returns the smallest range that has all.
+// within sets x.lo and x.hi to the keys in the windows of queries i0 to i1−1, makes room for x.row, and returns the
+// smallest range that contains all these keys.
 func within[T dense.Float](x *windowScratch[T], s *stream[T], i0, i1 int) (first, last int) {
 	n := i1 - i0
 	x.lo, x.hi, x.row = buf.Sized(x.lo, n), buf.Sized(x.hi, n), buf.Sized(x.row, n)
@@ -196,7 +199,8 @@ func within[T dense.Float](x *windowScratch[T], s *stream[T], i0, i1 int) (first
 	return first, last
 }
 
-// windowKeys adds the exact weights of the keys in the windows of queries i0 to i1−1.
+// windowKeys adds the exact weights of the keys in the windows of queries i0 to i1−1 to their unfinished rows, block by
+// block with a running maximum, as Exact does.
 func (w *worker[T]) windowKeys(s *stream[T], i0, i1 int) {
 	x := &w.win
 	x.prepare(s.m, w.tab)
@@ -254,7 +258,8 @@ func (s *stream[T]) visible(i int) (lo, hi int) {
 	return max(lo, 0), min(hi, n)
 }
 
-// queries embeds queries so that their products with embedded keys are exponents, up to the terms row.
+// queries embeds queries, so that their products with embedded keys are the exponents log κ up to the terms x.row of
+// queries and the bias of keys. Gain² is applied to the queries alone, to leave keys without a matrix untouched.
 func (x *windowScratch[T]) queries(q dense.Matrix[T], tab *kern.Table[T]) dense.Matrix[T] {
 	gain := T(1)
 	if x.embedding {
@@ -277,7 +282,7 @@ func (x *windowScratch[T]) queries(q dense.Matrix[T], tab *kern.Table[T]) dense.
 	return x.u
 }
 
-// keys embeds keys and returns the terms of their exponents other than the products.
+// keys embeds keys and returns their terms of the exponents, nil for kernels without such terms.
 func (x *windowScratch[T]) keys(k dense.Matrix[T], tab *kern.Table[T]) (dense.Matrix[T], []T) {
 	gain := x.gain * x.gain
 	if x.embedding {

@@ -9,78 +9,81 @@ import (
 	"github.com/randfeat/randfeat/kernel"
 )
 
-// windowRows keeps the denominators of unfinished rows.
+// windowRows is memory for the denominators of unfinished rows.
 type windowRows struct{ den, scale []float64 }
 
-// windowScratch is the memory of exact weights.
+// windowScratch is the memory of exact weights, with the kernel of one map prepared.
 type windowScratch[T dense.Float] struct {
-	of        [32]byte // the map whose kernel is prepared
-	ready     bool
-	kind      kernel.Kind
-	gain      float64
-	embed     kern.Panel[T] // gain·M
+	of    [32]byte // fingerprint of the map whose kernel is prepared
+	ready bool
+	kind  kernel.Kind
+	gain  float64
+	embed kern.Panel[T] // gain·M of a kernel with a matrix
+	// Embedded queries and keys.
 	u, v      dense.Matrix[T]
 	a         dense.Matrix[T] // weights
-	bias      []T
-	row       []float64
-	lo, hi    []int
-	embedding bool
+	bias      []T             // exponent terms of keys
+	row       []float64       // exponent terms of queries
+	lo, hi    []int           // keys in the window of each query
+	embedding bool            // the kernel has a matrix
 }
 
-// worker is the scratch memory of one goroutine, and the counts of what it has done.
+// worker is the scratch memory of one goroutine, and the counts of what it has done. use prepares it for a stream;
+// every method below assumes that.
 type worker[T dense.Float] struct {
 	m   randfeat.FeatureMap[T]
 	tab *kern.Table[T]
 	ws  randfeat.Workspace[T]
 
-	phiK, phiQ dense.Matrix[T] // a chunk of features
-	lent       dense.Matrix[T] // where those of all keys of a stream are kept, if they are
-	value      dense.Matrix[T] // factors of signed features
+	phiK, phiQ dense.Matrix[T] // features of a chunk of keys and of queries
+	lent       dense.Matrix[T] // features of all keys of a stream, if Backward keeps them
+	value      dense.Matrix[T] // factors of signed features; no rows for other maps
 	col        []T             // −tau
-	shift      []float64
-	scale      []float64 // r_i of a chunk of queries
-	den        []T
-	look       int // keys tried together
-	probe      dense.Matrix[T]
+	shift      []float64       // log scales of a chunk of rows, scratch
+	scale      []float64       // r_i of a chunk of queries
+	den        []T             // denominators of a chunk of queries
+	look       int             // number of keys tried together, see next
+	probe      dense.Matrix[T] // queries that guess looks at
 
-	starS dense.Matrix[T] // of a view
+	starS dense.Matrix[T] // sums of a view that has two addends
 	starZ []T
 
 	kBuf, vBuf, qBuf, outBuf dense.Matrix[T] // gathered rows
 	pos                      []int           // positions of gathered keys
-	count                    []int           // keys of the chunk seen by each query
+	count                    []int           // number of keys of the chunk that each query sees
 
-	packed kern.Panel[T]   // features of the keys of a chunk
-	lifted dense.Matrix[T] // they, multiplied by 1/unlift
+	packed kern.Panel[T]   // features of the keys of a chunk, for its triangle
+	lifted dense.Matrix[T] // the same divided by unlift
 	unlift T
-	sub    kern.Panel[T]   // the first of them
+	sub    kern.Panel[T]   // the first keys of packed
 	a      dense.Matrix[T] // scores of a chunk
 	ones   []T
 	extra  []T
 
-	mem               memory[T] // of a stream that one worker runs
-	seeds             sums[T]   // and its references
-	step              memory[T] // before a chunk
+	mem               memory[T] // of a stream that this worker runs alone
+	seeds             sums[T]   // its seeds
+	step              memory[T] // a memory before one chunk, see memory.at
 	win               windowScratch[T]
 	rows              windowRows
 	forward, backward stream[T]
-	main              stream[T] // of a decoder
+	main              stream[T] // of a Decoder
 	sinks             stream[T]
 
-	checks bool
+	checks bool // outputs may be not finite and are to be checked
 	report attention.Report
 	bad    bool // an output was not finite
 }
 
-// huge stands for −tau of a feature that no key has had: any key with the feature exceeds it, and −Inf stays −Inf.
+// huge stands for −tau of a feature that no key has had. Any key with the feature exceeds e^lag then and raises the
+// reference; a key without it keeps e = −Inf, where −Inf + Inf would be NaN.
 const huge = 1e30
 
-// use prepares for a stream of a call.
+// use prepares the worker for a stream of a call.
 func (w *worker[T]) use(c *streams[T], s *stream[T]) {
 	w.useMap(s.m, c.tab, s.rows, c.checks || !s.m.Positive())
 }
 
-// useMap prepares for a map and chunks of the given rows; checks says that outputs may not be finite.
+// useMap prepares the worker for a map and chunks of the given rows; checks says that outputs may be not finite.
 func (w *worker[T]) useMap(m randfeat.FeatureMap[T], tab *kern.Table[T], rows int, checks bool) {
 	f := m.OutDim()
 	w.m, w.tab, w.ws.Workers, w.checks = m, tab, 1, checks
@@ -104,7 +107,7 @@ func (w *worker[T]) useMap(m randfeat.FeatureMap[T], tab *kern.Table[T], rows in
 	w.a = buf.Shaped(w.a, rows, rows)
 }
 
-// lentKeys is where the features of the keys at positions lo to hi−1 are kept; empty: nowhere.
+// lentKeys is the place for the features of the keys at positions lo to hi−1; empty if they have none.
 func (w *worker[T]) lentKeys(lo, hi int) dense.Matrix[T] {
 	if w.lent.IsEmpty() {
 		return w.lent
@@ -112,7 +115,7 @@ func (w *worker[T]) lentKeys(lo, hi int) dense.Matrix[T] {
 	return w.lent.RowRange(lo, hi)
 }
 
-// values is the scratch for the values of rows features, empty for maps that have none.
+// values is scratch for the factors of rows signed features, empty for maps without them.
 func (w *worker[T]) values(rows int) dense.Matrix[T] {
 	if w.value.Rows == 0 {
 		return dense.Matrix[T]{}
