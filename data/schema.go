@@ -55,7 +55,7 @@ type Field struct {
 	// 1
 	Range *[2]float64 `json:"range,omitempty"`
 	// Clip holds the smallest and the largest value that count: values beyond are replaced by the nearest of
-	// the two. It is set if training had gross outliers (see grossGap); Mean and Scale then describe the other
+	// the two. It is set if training had gross outliers; Mean and Scale then describe the other
 	// values.
 	Clip *[2]float64 `json:"clip,omitempty"`
 	// Weight multiplies all encoded columns of the field, so it says how much the field counts in distances. 0
