@@ -1,4 +1,4 @@
-package advise_test
+package advise
 
 import (
 	"context"
@@ -8,19 +8,18 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/randfeat/randfeat/advise"
 	"github.com/randfeat/randfeat/attention"
-	"github.com/randfeat/randfeat/internal/heads"
+	modelheads "github.com/randfeat/randfeat/internal/heads"
 )
 
 // Heads with the statistics of real ones: no features reach an error of 0.1, centroids do (docs/attention.md).
 func TestAttention(t *testing.T) {
-	q, k, v := heads.Generate[float32](3, 192, 16, 1)
-	o := advise.Options{Features: 64, Rows: 32, Draws: 16, Seed: 1, Couplings: []string{"orthogonal"}}
+	q, k, v := modelheads.Generate[float32](3, 192, 16, 1)
+	o := Options{Features: 64, Rows: 32, Draws: 16, Seed: 1, Couplings: []string{"orthogonal"}}
 	var want []byte
 	for _, threads := range []int{1, 4} {
 		defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(threads))
-		r, err := advise.Attention(context.Background(), attention.Visibility{}, q, k, v, o)
+		r, err := Attention(context.Background(), attention.Visibility{}, q, k, v, o)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -46,27 +45,27 @@ func TestAttention(t *testing.T) {
 	}
 	// Costs of the model must not depend on the machine, measured ones do: the choice is then by seconds.
 	o.Brief = true
-	for _, costs := range []advise.Costs{advise.CostModel, advise.CostMeasured} {
+	for _, costs := range []Costs{CostModel, CostMeasured} {
 		o.Costs = costs
-		r, err := advise.Attention(context.Background(), attention.Visibility{}, q, k, v, o)
+		r, err := Attention(context.Background(), attention.Visibility{}, q, k, v, o)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if c := r.Attention.Choice; (c.Rates != nil) != (costs == advise.CostMeasured) {
+		if c := r.Attention.Choice; (c.Rates != nil) != (costs == CostMeasured) {
 			t.Errorf("%s costs: rates %+v", costs, c.Rates)
 		}
 	}
 	o.Costs = ""
 	o.Target = 2
-	if _, err := advise.Attention(context.Background(), attention.Visibility{}, q, k, v, o); !errors.Is(err,
-		advise.ErrOptions) {
+	if _, err := Attention(context.Background(), attention.Visibility{}, q, k, v, o); !errors.Is(err,
+		ErrOptions) {
 		t.Errorf("an error of 2: %v", err)
 	}
 	o.Target = 0
 	short := q
 	short.Len = 4
-	if _, err := advise.Attention(context.Background(), attention.Visibility{}, short, short, short, o); !errors.Is(err,
-		advise.ErrRows) {
+	if _, err := Attention(context.Background(), attention.Visibility{}, short, short, short, o); !errors.Is(err,
+		ErrRows) {
 		t.Errorf("four rows: %v", err)
 	}
 }

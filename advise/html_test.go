@@ -1,4 +1,4 @@
-package advise_test
+package advise
 
 import (
 	"bytes"
@@ -10,7 +10,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/randfeat/randfeat/advise"
 	"github.com/randfeat/randfeat/dense"
 )
 
@@ -19,13 +18,13 @@ func TestWriteHTML(t *testing.T) {
 	o := small
 	o.Families, o.Couplings = []string{"positive", "hyperbolic"}, []string{"iid", "orthogonal"}
 	o.Draws = 8
-	r, err := advise.Kernel(context.Background(), rows(60, 4, 1, flat(0.4)), rows(60, 4, 2, flat(0.4)), o)
+	r, err := Kernel(context.Background(), rows(60, 4, 1, flat(0.4)), rows(60, 4, 2, flat(0.4)), o)
 	if err != nil {
 		t.Fatal(err)
 	}
 	r.Reasons = append(r.Reasons, "<script>alert(1)</script>")
 	var b bytes.Buffer
-	if err := advise.WriteHTML(&b, r); err != nil {
+	if err := WriteHTML(&b, r); err != nil {
 		t.Fatal(err)
 	}
 	page := b.String()
@@ -61,22 +60,22 @@ func TestWriteHTML(t *testing.T) {
 	}
 	// One set, as kernel machines have it, and a report in which nothing could take part.
 	o.Families = append(o.Families, "nystrom")
-	one, err := advise.Kernel(context.Background(), rows(40, 4, 1, flat(0.4)), dense.Matrix[float64]{}, o)
+	one, err := Kernel(context.Background(), rows(40, 4, 1, flat(0.4)), dense.Matrix[float64]{}, o)
 	if err != nil {
 		t.Fatal(err)
 	}
 	b.Reset()
-	if err := advise.WriteHTML(&b, one); err != nil ||
+	if err := WriteHTML(&b, one); err != nil ||
 		!strings.Contains(b.String(), "nystrom (biased, fitted to rows)") {
 		t.Errorf("Nyström features are not marked: %v", err)
 	}
 	o.Families, o.Positive = []string{"trig"}, true
-	none, err := advise.Kernel(context.Background(), rows(40, 4, 1, flat(0.4)), rows(40, 4, 2, flat(0.4)), o)
+	none, err := Kernel(context.Background(), rows(40, 4, 1, flat(0.4)), rows(40, 4, 2, flat(0.4)), o)
 	if err != nil || len(none.Ranking) != 0 || len(none.Refused) != 2 {
 		t.Fatalf("%+v, %v", none, err)
 	}
-	for _, r := range []*advise.Report{one, none} {
-		if err := advise.WriteHTML(io.Discard, r); err != nil {
+	for _, r := range []*Report{one, none} {
+		if err := WriteHTML(io.Discard, r); err != nil {
 			t.Error(err)
 		}
 	}

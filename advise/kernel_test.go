@@ -1,4 +1,4 @@
-package advise_test
+package advise
 
 import (
 	"context"
@@ -9,7 +9,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/randfeat/randfeat/advise"
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/internal/rng"
 	"github.com/randfeat/randfeat/kernel"
@@ -29,12 +28,12 @@ func flat(s float64) func(int) float64 { return func(int) float64 { return s } }
 
 func falling(c int) float64 { return 1.5 / float64(1+c) }
 
-var small = advise.Options{Kernel: kernel.Kernel{Kind: kernel.Softmax}, Features: 64, Rows: 32, Draws: 16, Seed: 1}
+var small = Options{Kernel: kernel.Kernel{Kind: kernel.Softmax}, Features: 64, Rows: 32, Draws: 16, Seed: 1}
 
 func TestKernelSaysWhatIsKnown(t *testing.T) {
 	ctx := context.Background()
 	q, k := rows(200, 12, 1, falling), rows(200, 12, 2, falling)
-	r, err := advise.Kernel(ctx, q, k, small)
+	r, err := Kernel(ctx, q, k, small)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,7 +46,7 @@ func TestKernelSaysWhatIsKnown(t *testing.T) {
 		t.Errorf("anisotropy is not among the reasons:\n%s", strings.Join(r.Reasons, "\n"))
 	}
 	// Small logits: terms of the first order are all that matters, and residual has them exactly (§2.19).
-	r, err = advise.Kernel(ctx, rows(200, 12, 1, flat(0.1)), rows(200, 12, 2, flat(0.1)), small)
+	r, err = Kernel(ctx, rows(200, 12, 1, flat(0.1)), rows(200, 12, 2, flat(0.1)), small)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,7 +55,7 @@ func TestKernelSaysWhatIsKnown(t *testing.T) {
 	}
 	positive := small
 	positive.Positive, positive.Brief, positive.Draws = true, true, 4
-	r, err = advise.Kernel(ctx, q, k, positive)
+	r, err = Kernel(ctx, q, k, positive)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,7 +75,7 @@ func TestKernelDeterministic(t *testing.T) {
 	var want []byte
 	for _, threads := range []int{1, 4} {
 		defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(threads))
-		r, err := advise.Kernel(context.Background(), q, dense.Matrix[float64]{}, o)
+		r, err := Kernel(context.Background(), q, dense.Matrix[float64]{}, o)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -89,11 +88,11 @@ func TestKernelDeterministic(t *testing.T) {
 		} else if string(got) != string(want) {
 			t.Errorf("%d threads: another report", threads)
 		}
-		if !r.OneSet || r.Loss != advise.Absolute || r.Spec == nil {
+		if !r.OneSet || r.Loss != Absolute || r.Spec == nil {
 			t.Errorf("a report of one set: %+v", r)
 		}
 	}
-	var back advise.Report
+	var back Report
 	if err := json.Unmarshal(want, &back); err != nil {
 		t.Fatal(err)
 	}
@@ -106,7 +105,7 @@ func TestKernelTarget(t *testing.T) {
 	q, k := rows(120, 8, 1, flat(0.3)), rows(120, 8, 2, flat(0.3))
 	o := small
 	o.Features, o.Target, o.Brief, o.Families = 0, 0.05, true, []string{"positive", "adaptive"}
-	r, err := advise.Kernel(context.Background(), q, k, o)
+	r, err := Kernel(context.Background(), q, k, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -117,7 +116,7 @@ func TestKernelTarget(t *testing.T) {
 		return
 	}
 	o.Target = 1e-9
-	if r, err = advise.Kernel(context.Background(), q, k, o); err != nil {
+	if r, err = Kernel(context.Background(), q, k, o); err != nil {
 		t.Fatal(err)
 	}
 	if r.Target.Reached || !strings.Contains(strings.Join(r.Reasons, "\n"), "No estimator here reaches your target") {
@@ -133,40 +132,40 @@ func TestKernelBadInput(t *testing.T) {
 	nan.Set(3, 2, math.NaN())
 	for name, c := range map[string]struct {
 		q, k dense.Matrix[float64]
-		o    advise.Options
+		o    Options
 		want error
 	}{
 		"nothing":          {none, none, small, dense.ErrShape},
 		"NaN":              {nan, q, small, dense.ErrNotFinite},
 		"NaN in keys":      {q, nan, small, dense.ErrNotFinite},
 		"other columns":    {q, rows(30, 5, 1, flat(1)), small, dense.ErrShape},
-		"few rows":         {q.RowRange(0, 7), q, small, advise.ErrRows},
-		"two budgets":      {q, q, advise.Options{Features: 8, Target: 0.1}, advise.ErrOptions},
-		"negative target":  {q, q, advise.Options{Target: -1}, advise.ErrOptions},
-		"unknown family":   {q, q, advise.Options{Families: []string{"best"}}, advise.ErrOptions},
-		"unknown coupling": {q, q, advise.Options{Couplings: []string{"best"}}, advise.ErrOptions},
-		"bessel":           {q, q, advise.Options{Kernel: kernel.Kernel{Kind: kernel.Bessel}}, advise.ErrOptions},
-		"scale":            {q, q, advise.Options{Kernel: kernel.Kernel{Scale: -1}}, kernel.ErrKernel},
-		"loss":             {q, q, advise.Options{Loss: "none"}, advise.ErrOptions},
-		"draws":            {q, q, advise.Options{Draws: 1}, advise.ErrOptions},
-		"measure":          {q, q, advise.Options{Measure: "luck"}, advise.ErrOptions},
-		"equal rows":       {dense.New[float64](30, 4), none, small, advise.ErrRows},
+		"few rows":         {q.RowRange(0, 7), q, small, ErrRows},
+		"two budgets":      {q, q, Options{Features: 8, Target: 0.1}, ErrOptions},
+		"negative target":  {q, q, Options{Target: -1}, ErrOptions},
+		"unknown family":   {q, q, Options{Families: []string{"best"}}, ErrOptions},
+		"unknown coupling": {q, q, Options{Couplings: []string{"best"}}, ErrOptions},
+		"bessel":           {q, q, Options{Kernel: kernel.Kernel{Kind: kernel.Bessel}}, ErrOptions},
+		"scale":            {q, q, Options{Kernel: kernel.Kernel{Scale: -1}}, kernel.ErrKernel},
+		"loss":             {q, q, Options{Loss: "none"}, ErrOptions},
+		"draws":            {q, q, Options{Draws: 1}, ErrOptions},
+		"measure":          {q, q, Options{Measure: "luck"}, ErrOptions},
+		"equal rows":       {dense.New[float64](30, 4), none, small, ErrRows},
 		"no keys":          {q, dense.New[float64](0, 4), small, dense.ErrShape},
 	} {
-		if r, err := advise.Kernel(ctx, c.q, c.k, c.o); !errors.Is(err, c.want) {
+		if r, err := Kernel(ctx, c.q, c.k, c.o); !errors.Is(err, c.want) {
 			t.Errorf("%s: %v, %v", name, r, err)
 		}
 	}
 	done, cancel := context.WithCancel(ctx)
 	cancel()
-	if _, err := advise.Kernel(done, q, q, small); !errors.Is(err, context.Canceled) {
+	if _, err := Kernel(done, q, q, small); !errors.Is(err, context.Canceled) {
 		t.Errorf("cancelled: %v", err)
 	}
 	// Enormous rows and rows that are zero but for one are answered, with numbers that JSON has.
 	huge, one := rows(30, 4, 1, flat(1e80)), dense.New[float64](30, 4)
 	one.Set(0, 0, 1e-9)
 	for name, x := range map[string]dense.Matrix[float64]{"almost zeros": one, "huge": huge} {
-		r, err := advise.Kernel(ctx, x, x, advise.Options{Features: 16, Rows: 8, Draws: 4})
+		r, err := Kernel(ctx, x, x, Options{Features: 16, Rows: 8, Draws: 4})
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 		} else if _, err = json.Marshal(r); err != nil {

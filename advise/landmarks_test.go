@@ -1,4 +1,4 @@
-package advise_test
+package advise
 
 import (
 	"context"
@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"github.com/randfeat/randfeat"
-	"github.com/randfeat/randfeat/advise"
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/family"
 	"github.com/randfeat/randfeat/kernel"
@@ -18,15 +17,15 @@ import (
 func TestNystromIsRanked(t *testing.T) {
 	ctx := context.Background()
 	q, none := rows(200, 6, 1, falling), dense.Matrix[float64]{}
-	o := advise.Options{Kernel: kernel.Kernel{Kind: kernel.Gaussian, Scale: 2}, Features: 32, Rows: 32, Draws: 16,
+	o := Options{Kernel: kernel.Kernel{Kind: kernel.Gaussian, Scale: 2}, Features: 32, Rows: 32, Draws: 16,
 		Seed:     1,
 		Families: []string{"nystrom", "trig", "residual"}, Couplings: []string{"iid", "orthogonal"}}
-	r, err := advise.Kernel(ctx, q, none, o)
+	r, err := Kernel(ctx, q, none, o)
 	if err != nil {
 		t.Fatal(err)
 	}
 	got := r.Ranking[r.Best]
-	other := r.Ranking[slices.IndexFunc(r.Ranking, func(c advise.Candidate) bool { return !c.Biased })]
+	other := r.Ranking[slices.IndexFunc(r.Ranking, func(c Candidate) bool { return !c.Biased })]
 	if got.Name != "nystrom" || !got.Biased || got.Features != 32 || got.Error > other.Error/3 {
 		t.Fatalf("recommended %+v, best of the others %+v", got, other)
 	}
@@ -58,21 +57,21 @@ func TestNystromIsRanked(t *testing.T) {
 		t.Errorf("error %v on the rows of the fit, %v on others: %v", own, got.Error, err)
 	}
 	o.Brief = true
-	for name, change := range map[string]func(o *advise.Options) dense.Matrix[float64]{
-		"unbiased": func(o *advise.Options) dense.Matrix[float64] { o.Unbiased = true; return none },
-		"positive": func(o *advise.Options) dense.Matrix[float64] {
+	for name, change := range map[string]func(o *Options) dense.Matrix[float64]{
+		"unbiased": func(o *Options) dense.Matrix[float64] { o.Unbiased = true; return none },
+		"positive": func(o *Options) dense.Matrix[float64] {
 			o.Positive, o.Families = true, []string{"nystrom", "positive"}
 			return none
 		},
-		"two sets": func(*advise.Options) dense.Matrix[float64] { return rows(200, 6, 2, falling) },
+		"two sets": func(*Options) dense.Matrix[float64] { return rows(200, 6, 2, falling) },
 	} {
 		o := o
 		k := change(&o)
-		r, err := advise.Kernel(ctx, q, k, o)
+		r, err := Kernel(ctx, q, k, o)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if slices.ContainsFunc(r.Ranking, func(c advise.Candidate) bool { return c.Biased }) {
+		if slices.ContainsFunc(r.Ranking, func(c Candidate) bool { return c.Biased }) {
 			t.Errorf("%s: Nyström features take part", name)
 		}
 	}
@@ -80,9 +79,9 @@ func TestNystromIsRanked(t *testing.T) {
 
 // At equal time a cheap map has more features. The recommended map is compared with itself.
 func TestEqualTime(t *testing.T) {
-	o := advise.Options{Features: 32, Rows: 32, Draws: 8, Seed: 1, Unbiased: true,
+	o := Options{Features: 32, Rows: 32, Draws: 8, Seed: 1, Unbiased: true,
 		Families: []string{"residual", "trig"}, Couplings: []string{"iid"}}
-	r, err := advise.Kernel(context.Background(), rows(100, 4, 1, flat(0.15)), dense.Matrix[float64]{}, o)
+	r, err := Kernel(context.Background(), rows(100, 4, 1, flat(0.15)), dense.Matrix[float64]{}, o)
 	if err != nil {
 		t.Fatal(err)
 	}

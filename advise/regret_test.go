@@ -1,10 +1,8 @@
-package advise_test
+package advise
 
 import (
 	"context"
 	"testing"
-
-	"github.com/randfeat/randfeat/advise"
 )
 
 // Regret tells a good recommendation from a bad one.
@@ -12,9 +10,9 @@ func TestRegret(t *testing.T) {
 	ctx := context.Background()
 	q, k := rows(120, 8, 1, falling), rows(120, 8, 2, falling)
 	freshQ, freshK := rows(40, 8, 3, falling), rows(40, 8, 4, falling)
-	o := advise.Options{Kernel: small.Kernel, Features: 32, Rows: 32, Draws: 16, Seed: 1, Brief: true,
+	o := Options{Kernel: small.Kernel, Features: 32, Rows: 32, Draws: 16, Seed: 1, Brief: true,
 		Families: []string{"positive", "oprf", "adaptive"}, Couplings: []string{"iid", "orthogonal", "simplex"}}
-	r, err := advise.Kernel(ctx, q, k, o)
+	r, err := Kernel(ctx, q, k, o)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/randfeat/randfeat/advise"
 	"github.com/randfeat/randfeat/attention"
 	"github.com/randfeat/randfeat/attention/choose"
-	"github.com/randfeat/randfeat/cmd/randfeat/internal/kernels"
+	"github.com/randfeat/randfeat/cmd/randfeat/internal/advising"
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/internal/heads"
 )
@@ -168,7 +168,7 @@ func TestAdviseHeads(t *testing.T) {
 	if before(got) != before(want) {
 		t.Errorf("npz:\n%s\nnpy:\n%s", got, want)
 	}
-	each := objects[kernels.AdviseHead](t, ok(t, append([]string{"advise", files[0], files[1], "--features", "16",
+	each := objects[advising.AdviseHead](t, ok(t, append([]string{"advise", files[0], files[1], "--features", "16",
 		"--json"}, cheap...)...).stdout)
 	if len(each) != 2 || each[1].Head != 1 || each[1].Report.Spec == nil {
 		t.Errorf("heads without values: %+v", each)

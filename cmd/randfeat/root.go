@@ -13,10 +13,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/randfeat/randfeat"
+	"github.com/randfeat/randfeat/cmd/randfeat/internal/advising"
 	"github.com/randfeat/randfeat/cmd/randfeat/internal/attend"
 	"github.com/randfeat/randfeat/cmd/randfeat/internal/catalog"
 	"github.com/randfeat/randfeat/cmd/randfeat/internal/cli"
 	"github.com/randfeat/randfeat/cmd/randfeat/internal/kernels"
+	"github.com/randfeat/randfeat/cmd/randfeat/internal/samples"
 	"github.com/randfeat/randfeat/cmd/randfeat/internal/serving"
 	"github.com/randfeat/randfeat/cmd/randfeat/internal/tables"
 	"github.com/randfeat/randfeat/data"
@@ -142,8 +144,8 @@ missed, and 2 if the command line is wrong. If the reader of a pipe ends, randfe
 		{"Models from tables:", []*cobra.Command{tables.FitCommand(env), tables.EvaluateCommand(env),
 			tables.PredictCommand(env), serving.ServeCommand(env), tables.ExplainCommand(env),
 			tables.CompareCommand(env), tables.InspectCommand(env), tables.PartsCommand(env)}},
-		{"Attention and softmax:", []*cobra.Command{attention, crossover, kernels.SampleCommand(env)}},
-		{"Random features:", []*cobra.Command{kernels.AdviseCommand(env), kernels.FeaturesCommand(env),
+		{"Attention and softmax:", []*cobra.Command{attention, crossover, samples.SampleCommand(env)}},
+		{"Random features:", []*cobra.Command{advising.AdviseCommand(env), kernels.FeaturesCommand(env),
 			kernels.GramCommand(env), catalog.FamiliesCommand(env), catalog.CouplingsCommand(env)}},
 		{"Theory:", []*cobra.Command{serving.ExploreCommand(env), catalog.TheoryCommand(env),
 			catalog.EvalCommand(env)}},

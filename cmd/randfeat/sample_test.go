@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/randfeat/randfeat/cmd/randfeat/internal/kernels"
+	"github.com/randfeat/randfeat/cmd/randfeat/internal/samples"
 	"github.com/randfeat/randfeat/dense"
 )
 
@@ -23,8 +23,8 @@ func TestSample(t *testing.T) {
 	}
 	text := run("--json").stdout
 	at := strings.LastIndex(strings.TrimSpace(text), "\n")
-	drawn := objects[kernels.SampleRow](t, text[:at])
-	result := objects[kernels.SampleResult](t, text[at+1:])[0]
+	drawn := objects[samples.SampleRow](t, text[:at])
+	result := objects[samples.SampleResult](t, text[at+1:])[0]
 	if len(drawn) != 3 || len(drawn[2].Classes) != 7 || drawn[2].Query != 2 || result.Classes != 200 || result.K != 7 ||
 		result.Counts.Estimates == 0 || result.Counts.Clipped != 0 || result.Memory == 0 {
 		t.Errorf("%+v, %+v", drawn, result)
@@ -43,7 +43,7 @@ func TestSample(t *testing.T) {
 	}
 	seen := map[int]bool{}
 	text = run("--distinct", "--json").stdout
-	for _, id := range objects[kernels.SampleRow](t, strings.SplitN(text, "\n", 2)[0])[0].Classes {
+	for _, id := range objects[samples.SampleRow](t, strings.SplitN(text, "\n", 2)[0])[0].Classes {
 		if seen[id] {
 			t.Errorf("class %d twice", id)
 		}
@@ -68,10 +68,10 @@ func TestSampleCompare(t *testing.T) {
 		counts.Data[i] = float64(i + 1)
 	}
 	n := save(t, dir, "counts.npy", counts)
-	compare := func(more ...string) []kernels.SampleDistance {
+	compare := func(more ...string) []samples.SampleDistance {
 		args := append([]string{"sample", c, q, "--compare", "--counts", n, "--family", "positive", "--projections",
 			"512", "--json"}, more...)
-		return objects[kernels.SampleDistance](t, ok(t, args...).stdout)
+		return objects[samples.SampleDistance](t, ok(t, args...).stdout)
 	}
 	rows := compare()
 	if len(rows) != 3 || rows[1].Method != "uniform" || rows[2].Method != "unigram^¾" || rows[0].Features != 512 {
@@ -89,7 +89,7 @@ func TestSampleCompare(t *testing.T) {
 	if !strings.Contains(text, "infinite") || strings.Contains(text, "unigram") {
 		t.Errorf("trig: %s", text)
 	}
-	demo := objects[kernels.SampleDistance](t, ok(t, "sample", "--demo", "--json").stdout)
+	demo := objects[samples.SampleDistance](t, ok(t, "sample", "--demo", "--json").stdout)
 	if len(demo) != 12 || *demo[2].KL > 0.2 {
 		t.Errorf("demo: %+v", demo)
 	}

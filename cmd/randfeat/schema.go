@@ -13,10 +13,13 @@ import (
 
 	"github.com/randfeat/randfeat"
 	"github.com/randfeat/randfeat/advise"
+	"github.com/randfeat/randfeat/cmd/randfeat/internal/advising"
 	"github.com/randfeat/randfeat/cmd/randfeat/internal/attend"
 	"github.com/randfeat/randfeat/cmd/randfeat/internal/catalog"
 	"github.com/randfeat/randfeat/cmd/randfeat/internal/cli"
+	"github.com/randfeat/randfeat/cmd/randfeat/internal/crossover"
 	"github.com/randfeat/randfeat/cmd/randfeat/internal/kernels"
+	"github.com/randfeat/randfeat/cmd/randfeat/internal/samples"
 	"github.com/randfeat/randfeat/cmd/randfeat/internal/serving"
 	"github.com/randfeat/randfeat/cmd/randfeat/internal/tables"
 	"github.com/randfeat/randfeat/coupling"
@@ -32,11 +35,11 @@ var printed = []struct {
 	command string
 	objects []any
 }{
-	{"advise", []any{advise.Report{}, kernels.AdviseHead{}}},
+	{"advise", []any{advise.Report{}, advising.AdviseHead{}}},
 	{"attend", []any{attend.AttendResult{}, attend.AttendDemoRow{}}},
 	{"compare", []any{tables.CompareResult{}}},
 	{"couplings", []any{catalog.CouplingInfo{}}},
-	{"crossover", []any{attend.CrossoverResult{}}},
+	{"crossover", []any{crossover.Result{}}},
 	{"data", []any{tables.DataSet{}, tables.DataFile{}}},
 	{"eval", []any{catalog.EvalResult{}, catalog.CheckResult{}, catalog.CheckSummary{}}},
 	{"evaluate", []any{tables.EvaluateResult{}}},
@@ -50,7 +53,7 @@ var printed = []struct {
 	{"parts", []any{tables.PartsRun{}, tables.PartsFile{}, tables.PartsPlan{}, tables.FitReport{},
 		tables.EvaluateResult{}}},
 	{"predict", []any{tables.PredictResult{}}},
-	{"sample", []any{kernels.SampleRow{}, kernels.SampleResult{}, kernels.SampleDistance{}}},
+	{"sample", []any{samples.SampleRow{}, samples.SampleResult{}, samples.SampleDistance{}}},
 	{"serve", []any{serving.Serving{}}},
 	{"theory", []any{catalog.FormulaInfo{}}},
 	{"version", []any{cli.VersionInfo{}}},

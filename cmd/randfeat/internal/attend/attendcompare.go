@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -253,11 +252,11 @@ func printCompare(env *cli.Env, r AttendResult) error {
 	err := cli.Table(env.Stdout, func(w io.Writer) {
 		fmt.Fprintln(w, "HEAD\tPREDICTED\tOUTPUT\tROWS\tMISPLACED")
 		for h, e := range c.Heads {
-			fmt.Fprintf(w, "%d\t%s\t%.3g\t%.3g\t%s\n", h, predictedText(e), e.Output, e.Row, percent(e.Variation))
+			fmt.Fprintf(w, "%d\t%s\t%.3g\t%.3g\t%s\n", h, predictedText(e), e.Output, e.Row, cli.Percent(e.Variation))
 		}
 		if len(c.Heads) > 1 {
 			fmt.Fprintf(w, "all\t%s\t%.3g\t%.3g\t%s\n", predictedText(c.AttendErrors), c.Output, c.Row,
-				percent(c.Variation))
+				cli.Percent(c.Variation))
 		}
 	})
 	if err != nil {
@@ -313,19 +312,8 @@ func printTimes(env *cli.Env, name string, c *AttendCompare) error {
 		approximately, exact = "about ", " (estimated from a part)"
 	}
 	_, err := fmt.Fprintf(env.Stdout, "\n%s %.3g s, exact %s%.3g s%s: %s%s\n", name, c.AttentionSeconds, approximately,
-		c.ExactSeconds, exact, approximately, speed(c.ExactSeconds/c.AttentionSeconds))
+		c.ExactSeconds, exact, approximately, cli.Speed(c.ExactSeconds/c.AttentionSeconds))
 	return err
-}
-
-// speed words how a time compares with that of exact attention, which took ratio times as long.
-func speed(ratio float64) string {
-	if math.Abs(math.Log(ratio)) < 0.05 {
-		return "as fast"
-	}
-	if ratio < 1 {
-		return fmt.Sprintf("%.2g times slower", 1/ratio)
-	}
-	return fmt.Sprintf("%.2g times faster", ratio)
 }
 
 // predicted are errors that come with a prediction: those of all heads, or of the first head that has one.
@@ -349,14 +337,6 @@ func (c *AttendCompare) unpredicted() (heads []string, reason string) {
 		}
 	}
 	return heads, reason
-}
-
-// percent shows a share with two digits, but 100 % not as 1e+02 %.
-func percent(share float64) string {
-	if p := 100 * share; p >= 99.5 && p < 1e4 {
-		return fmt.Sprintf("%.0f %%", p)
-	}
-	return fmt.Sprintf("%.2g %%", 100*share)
 }
 
 // predictedText marks predictions that are not closed forms of this very map.
@@ -390,7 +370,7 @@ func methodText(e AttendErrors) string {
 		text += " (" + e.Reason + ")"
 	}
 	if e.Denominator != nil && *e.Denominator > wildDenominator {
-		text += fmt.Sprintf("; denominators vary by %s, where the first order says too much", percent(*e.Denominator))
+		text += fmt.Sprintf("; denominators vary by %s, where the first order says too much", cli.Percent(*e.Denominator))
 	}
 	return text
 }

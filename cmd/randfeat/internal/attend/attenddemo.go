@@ -237,7 +237,7 @@ func printAttendDemo(env *cli.Env, f *attendFlags, rows []AttendDemoRow) error {
 				plan += fmt.Sprintf(", expected %.2g", *r.Expected)
 			}
 			fmt.Fprintf(w, "%s\t%s\t%.0f\t%.2g\t%.2g\t%s\n", r.Method, plan, r.Cost, r.Median, r.Most,
-				percent(r.Within))
+				cli.Percent(r.Within))
 		}
 	})
 	if err != nil {

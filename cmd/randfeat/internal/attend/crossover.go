@@ -17,53 +17,13 @@ import (
 	"github.com/randfeat/randfeat/attention"
 	"github.com/randfeat/randfeat/attention/linear"
 	"github.com/randfeat/randfeat/cmd/randfeat/internal/cli"
+	"github.com/randfeat/randfeat/cmd/randfeat/internal/crossover"
 	"github.com/randfeat/randfeat/cmd/randfeat/internal/mapflags"
 	"github.com/randfeat/randfeat/coupling"
 	"github.com/randfeat/randfeat/family"
 	"github.com/randfeat/randfeat/internal/rng"
 	"github.com/randfeat/randfeat/kernel"
 )
-
-// CrossoverResult says from which length linear attention is faster than exact attention on this machine.
-type CrossoverResult struct {
-	Dim      int    `json:"dim"`
-	Features int    `json:"features"`
-	Heads    int    `json:"heads"`
-	Causal   bool   `json:"causal,omitempty"`
-	Family   string `json:"family"`
-	Threads  int    `json:"threads"`
-	Seed     uint64 `json:"seed"`
-	// Length is where the two times cross, interpolated between measured lengths; absent if they do not cross there.
-	// Low and High enclose 90 % of what resampled measurements give.
-	Length *float64 `json:"length,omitempty"`
-	Low    *float64 `json:"low,omitempty"`
-	High   *float64 `json:"high,omitempty"`
-	// Below: linear attention is faster at every measured length. Extrapolated: it is faster at none, and Length is
-	// where quadratic and linear growth from the longest one would meet.
-	Below        bool `json:"below,omitempty"`
-	Extrapolated bool `json:"extrapolated,omitempty"`
-	// Stopped says that --budget ended the series before --max-len.
-	Stopped bool             `json:"stopped,omitempty"`
-	Points  []CrossoverPoint `json:"points"`
-	Plot    string           `json:"plot,omitempty"` // the file written
-}
-
-// CrossoverPoint is one length.
-type CrossoverPoint struct {
-	Length int       `json:"length"`
-	Runs   int       `json:"runs"`
-	Linear Quartiles `json:"linear"`
-	Exact  Quartiles `json:"exact"`
-
-	linear, exact []float64 // seconds
-}
-
-// Quartiles are seconds for one call.
-type Quartiles struct {
-	Low    float64 `json:"low"`
-	Median float64 `json:"median"`
-	High   float64 `json:"high"`
-}
 
 type crossoverFlags struct {
 	dim, m, heads, minLen, maxLen, threads int
@@ -160,15 +120,15 @@ func runCrossover(env *cli.Env, cmd *cobra.Command, f *crossoverFlags) error {
 	if f.threads > 0 {
 		defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(f.threads))
 	}
-	r := CrossoverResult{Dim: f.dim, Features: m.OutDim(), Heads: f.heads, Causal: f.causal, Family: spec.Family.Name(),
+	r := crossover.Result{Dim: f.dim, Features: m.OutDim(), Heads: f.heads, Causal: f.causal, Family: spec.Family.Name(),
 		Threads: runtime.GOMAXPROCS(0), Seed: f.seed, Plot: f.out}
 	race := newRace(f, m)
 	if err := race.run(cmd.Context(), env, &r); err != nil {
 		return err
 	}
-	r.find(f.seed)
+	r.Find(f.seed)
 	if f.out != "" {
-		if err := r.savePlot(f.out); err != nil {
+		if err := savePlot(&r, f.out); err != nil {
 			return err
 		}
 	}
@@ -221,31 +181,30 @@ func (r *race) call(f attention.Attention[attention.Seq[float32]], length, n int
 }
 
 const (
-	crossoverRuns = 25              // at a length, if the budget allows
-	timedAtLeast  = 0.5e-3          // seconds of a timed group of calls: the clock and a context switch must not matter
-	growth        = 1.4142135623731 // from one length to the next
+	crossoverRuns = 25     // at a length, if the budget allows
+	timedAtLeast  = 0.5e-3 // seconds of a timed group of calls: the clock and a context switch must not matter
 )
 
 // run measures: first every length once, upwards until the budget would not last, then all again and again in turns.
-func (r *race) run(ctx context.Context, env *cli.Env, result *CrossoverResult) error {
+func (r *race) run(ctx context.Context, env *cli.Env, result *crossover.Result) error {
 	start := time.Now()
 	left := func() float64 { return (r.f.budget - time.Since(start)).Seconds() }
 	bar := env.Progress("seconds", int(math.Ceil(r.f.budget.Seconds())))
 	defer bar.End()
 	spent := 0.0
-	for _, length := range crossoverLengths(r.f.minLen, r.f.maxLen) {
+	for _, length := range crossover.Lengths(r.f.minLen, r.f.maxLen) {
 		// A length takes two calls here, exact attention up to twice as long as at the last one; keep half of the
 		// budget.
 		if len(result.Points) >= 2 && 4*spent > left()-r.f.budget.Seconds()/2 {
 			result.Stopped = true
 			break
 		}
-		p := CrossoverPoint{Length: length}
+		p := crossover.Point{Length: length}
 		if err := r.measure(ctx, &p, 1); err != nil { // warms caches and pools; not counted
 			return err
 		}
-		spent = p.linear[0] + p.exact[0]
-		p.linear, p.exact = nil, nil
+		spent = p.LinearRuns[0] + p.ExactRuns[0]
+		p.LinearRuns, p.ExactRuns = nil, nil
 		if err := r.measure(ctx, &p, calls(spent)); err != nil {
 			return err
 		}
@@ -255,7 +214,7 @@ func (r *race) run(ctx context.Context, env *cli.Env, result *CrossoverResult) e
 	for range crossoverRuns - 1 {
 		for i := range result.Points {
 			p := &result.Points[i]
-			cost := p.linear[0] + p.exact[0]
+			cost := p.LinearRuns[0] + p.ExactRuns[0]
 			if left() < cost*float64(calls(cost)) {
 				continue // shorter ones may still fit
 			}
@@ -267,7 +226,7 @@ func (r *race) run(ctx context.Context, env *cli.Env, result *CrossoverResult) e
 	}
 	for i := range result.Points {
 		p := &result.Points[i]
-		p.Runs, p.Linear, p.Exact = len(p.linear), quartiles(p.linear), quartiles(p.exact)
+		p.Sum()
 	}
 	return nil
 }
@@ -275,7 +234,7 @@ func (r *race) run(ctx context.Context, env *cli.Env, result *CrossoverResult) e
 // calls is how many calls of the given seconds make a timed group.
 func calls(seconds float64) int { return max(1, int(math.Ceil(2*timedAtLeast/seconds))) }
 
-func (r *race) measure(ctx context.Context, p *CrossoverPoint, n int) error {
+func (r *race) measure(ctx context.Context, p *crossover.Point, n int) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -287,28 +246,11 @@ func (r *race) measure(ctx context.Context, p *CrossoverPoint, n int) error {
 	if err != nil {
 		return err
 	}
-	p.linear, p.exact = append(p.linear, l), append(p.exact, e)
+	p.LinearRuns, p.ExactRuns = append(p.LinearRuns, l), append(p.ExactRuns, e)
 	return nil
 }
 
-// crossoverLengths grow by √2, in multiples of 16 where that leaves them apart.
-func crossoverLengths(lo, hi int) []int {
-	var out []int
-	for x := float64(lo); ; x *= growth {
-		l := int(math.Round(x))
-		if l > 64 {
-			l = (l + 8) / 16 * 16
-		}
-		if l >= hi {
-			return append(out, hi)
-		}
-		if len(out) == 0 || l > out[len(out)-1] {
-			out = append(out, l)
-		}
-	}
-}
-
-func printCrossover(env *cli.Env, f *crossoverFlags, r CrossoverResult) error {
+func printCrossover(env *cli.Env, f *crossoverFlags, r crossover.Result) error {
 	direction := "bidirectional"
 	if r.Causal {
 		direction = "causal"
@@ -319,15 +261,15 @@ func printCrossover(env *cli.Env, f *crossoverFlags, r CrossoverResult) error {
 		fmt.Fprintln(w, "LENGTH\tLINEAR\tEXACT\tLINEAR IS\tRUNS")
 		for _, p := range r.Points {
 			fmt.Fprintf(w, "%d\t%.4g\t%.4g\t%s\t%d\n", p.Length, p.Linear.Median*1e3, p.Exact.Median*1e3,
-				speed(p.Exact.Median/p.Linear.Median), p.Runs)
+				cli.Speed(p.Exact.Median/p.Linear.Median), p.Runs)
 		}
 	})
 	if err != nil {
 		return err
 	}
 	fmt.Fprintln(env.Stdout)
-	r.draw(env.Stdout)
-	fmt.Fprintf(env.Stdout, "\n%s\n", r.verdict())
+	r.Draw(env.Stdout)
+	fmt.Fprintf(env.Stdout, "\n%s\n", r.Verdict())
 	if r.Stopped {
 		env.Note("note: longer lengths would not fit into --budget %v", f.budget)
 	}
@@ -338,28 +280,15 @@ func printCrossover(env *cli.Env, f *crossoverFlags, r CrossoverResult) error {
 	return nil
 }
 
-// verdict says the result in a sentence.
-func (r *CrossoverResult) verdict() string {
-	longest := r.Points[len(r.Points)-1]
-	switch {
-	case r.Below:
-		return fmt.Sprintf("Linear attention is faster at every length measured, from %d on.", r.Points[0].Length)
-	case r.Extrapolated:
-		return fmt.Sprintf("Exact attention is faster up to %d, the longest length measured; at the usual growth linear attention wins from about %.0f on.", longest.Length, *r.Length)
-	}
-	return fmt.Sprintf("Linear attention is faster from length %.0f on (90 %% of resampled runs: %.0f to %.0f); %s at %d.",
-		*r.Length, *r.Low, *r.High, speed(longest.Exact.Median/longest.Linear.Median), longest.Length)
-}
-
 // savePlot writes the picture in one step.
-func (r *CrossoverResult) savePlot(path string) error {
+func savePlot(r *crossover.Result, path string) error {
 	var files cli.Outputs
 	defer files.Abort()
 	w, err := files.Create(path, os.Stdout)
 	if err != nil {
 		return err
 	}
-	if err := r.plot(w); err != nil {
+	if err := r.WriteSVG(w); err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
 	return files.Commit()

@@ -40,7 +40,7 @@ type DemoCell struct {
 func (c DemoCell) marked() bool { return c.Warning != "" && c.Code == "" }
 
 const (
-	demoM     = 64
+	DemoM     = 64
 	demoDraws = 16
 )
 
@@ -69,7 +69,7 @@ func runDemo(env *cli.Env, cmd *cobra.Command, f *gramFlags) error {
 		"kernel-matrix", "omega", "spec"); err != nil {
 		return err
 	}
-	m, draws := demoM, demoDraws
+	m, draws := DemoM, demoDraws
 	if cmd.Flags().Changed("projections") {
 		m = f.M
 	}
@@ -86,7 +86,7 @@ func runDemo(env *cli.Env, cmd *cobra.Command, f *gramFlags) error {
 	if err != nil {
 		return err
 	}
-	fitX, fitY, err := demoFitData()
+	fitX, fitY, err := DemoFitData()
 	if err != nil {
 		return err
 	}

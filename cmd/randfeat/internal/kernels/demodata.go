@@ -19,8 +19,8 @@ const (
 // demoData draws the queries and the keys; the seed is fixed, so every run sees the same rows.
 func demoData() (queries, keys dense.Matrix[float64], err error) { return drawDemo(demoRows, 1, 2) }
 
-// demoFitData draws the rows that families are fitted to.
-func demoFitData() (queries, keys dense.Matrix[float64], err error) { return drawDemo(demoFit, 3, 4) }
+// DemoFitData draws the rows that families are fitted to.
+func DemoFitData() (queries, keys dense.Matrix[float64], err error) { return drawDemo(demoFit, 3, 4) }
 
 func drawDemo(rows int, queryStream, keyStream uint64) (queries, keys dense.Matrix[float64], err error) {
 	g := dense.New[float64](demoDim, demoDim)

@@ -23,7 +23,7 @@ func TestEstimatorsTable(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	fitX, fitY, err := demoFitData()
+	fitX, fitY, err := DemoFitData()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,7 +39,7 @@ func TestEstimatorsTable(t *testing.T) {
 		}
 		for i, c := range []string{"iid", "orthogonal", "simplex"} {
 			cell := DemoCell{Family: match[1], Coupling: c, Seed: cli.DefaultSeed, Draws: demoDraws}
-			if err := demoCell(context.Background(), &cell, fam, demoM, x, y); err != nil {
+			if err := demoCell(context.Background(), &cell, fam, DemoM, x, y); err != nil {
 				t.Fatal(err)
 			}
 			got := strings.Split(strings.NewReplacer("*", "", " ", "").Replace(match[2+i]), "/")

@@ -1,4 +1,4 @@
-// Package kernels has the commands on rows and kernels: features, gram and advise.
+// Package kernels has the commands that compute features and kernel matrices: features and gram.
 package kernels
 
 import (
@@ -13,7 +13,6 @@ import (
 	"github.com/randfeat/randfeat/cmd/randfeat/internal/cli"
 	"github.com/randfeat/randfeat/cmd/randfeat/internal/mapflags"
 	"github.com/randfeat/randfeat/dense"
-	"github.com/randfeat/randfeat/family"
 	"github.com/randfeat/randfeat/internal/npy"
 )
 
@@ -122,7 +121,7 @@ func runFeatures(env *cli.Env, cmd *cobra.Command, f *featuresFlags, path string
 	if err := f.check(cmd, env, path); err != nil {
 		return err
 	}
-	x, err := readSet(env, path)
+	x, err := mapflags.ReadSet(env, path)
 	if err != nil {
 		return err
 	}
@@ -152,35 +151,10 @@ func (f *featuresFlags) warning(spec randfeat.Spec, x, other npy.Array) string {
 	return f.Flags.Warning(spec, queries, keys)
 }
 
-// readSet reads the rows of an argument and refuses sets that no map accepts.
-func readSet(env *cli.Env, path string) (npy.Array, error) {
-	var x npy.Array
-	var err error
-	if path == "-" {
-		path = "stdin"
-		x, err = npy.Read(env.Stdin)
-		if err != nil {
-			err = fmt.Errorf("stdin: %w", err)
-		}
-	} else {
-		x, err = cli.Await(env, func() (npy.Array, error) { return npy.ReadAny(path) })
-	}
-	if err != nil {
-		return x, err
-	}
-	if x.Rows() == 0 {
-		return x, fmt.Errorf("%s has no rows: %w", path, dense.ErrShape)
-	}
-	if err := x.CheckFinite(); err != nil {
-		return x, fmt.Errorf("%s: %w", path, err)
-	}
-	return x, nil
-}
-
 // fitFile fits the family to x and the rows of a file, which are the other side and returned.
 func fitFile(env *cli.Env, spec randfeat.Spec, path string, x npy.Array, xIsKey bool) (randfeat.Spec, npy.Array,
 	error) {
-	y, err := readSet(env, path)
+	y, err := mapflags.ReadSet(env, path)
 	if err != nil {
 		return spec, y, fmt.Errorf("--fit: %w", err)
 	}
@@ -192,21 +166,8 @@ func fitFile(env *cli.Env, spec randfeat.Spec, path string, x npy.Array, xIsKey 
 	if xIsKey {
 		queries, keys = keys, queries
 	}
-	spec, err = fitSpec(env, spec, queries, keys)
+	spec, err = mapflags.FitSpec(env, spec, queries, keys)
 	return spec, y, err
-}
-
-func fitSpec(env *cli.Env, spec randfeat.Spec, queries, keys dense.Matrix[float64]) (randfeat.Spec, error) {
-	if f, fits := spec.Family.(family.Fitter); fits {
-		env.Warn(family.Warning(f, min(queries.Rows, keys.Rows), spec.Kernel.Dim(spec.Dim)))
-	} else {
-		env.Note("note: the family %s has no parameters to fit", spec.Family.Name())
-	}
-	fitted, err := randfeat.Fit(spec, queries, keys)
-	if err != nil {
-		return spec, fmt.Errorf("--fit: %w", err)
-	}
-	return fitted, nil
 }
 
 // featureRows bounds the rows of features held at a time.

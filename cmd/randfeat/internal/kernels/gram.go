@@ -125,11 +125,11 @@ func runGram(env *cli.Env, cmd *cobra.Command, f *gramFlags, xPath, yPath string
 	if xPath == "-" && yPath == "-" {
 		return cli.Misused("only one of the two sets can come from stdin")
 	}
-	x, err := readSet(env, xPath)
+	x, err := mapflags.ReadSet(env, xPath)
 	if err != nil {
 		return err
 	}
-	y, err := readSet(env, yPath)
+	y, err := mapflags.ReadSet(env, yPath)
 	if err != nil {
 		return err
 	}
@@ -145,7 +145,7 @@ func runGram(env *cli.Env, cmd *cobra.Command, f *gramFlags, xPath, yPath string
 		if f.error && len(f.Omega) == 0 {
 			heldOut = heldOutError(env, spec, x.Float64(), y.Float64())
 		}
-		if spec, err = fitSpec(env, spec, x.Float64(), y.Float64()); err != nil {
+		if spec, err = mapflags.FitSpec(env, spec, x.Float64(), y.Float64()); err != nil {
 			return err
 		}
 	}

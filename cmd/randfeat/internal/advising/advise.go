@@ -1,4 +1,5 @@
-package kernels
+// Package advising has the command advise, which ranks estimators on the rows given.
+package advising
 
 import (
 	"context"
@@ -16,6 +17,7 @@ import (
 	"github.com/randfeat/randfeat/advise"
 	"github.com/randfeat/randfeat/attention"
 	"github.com/randfeat/randfeat/cmd/randfeat/internal/cli"
+	"github.com/randfeat/randfeat/cmd/randfeat/internal/kernels"
 	"github.com/randfeat/randfeat/cmd/randfeat/internal/mapflags"
 	"github.com/randfeat/randfeat/cmd/randfeat/internal/tableflags"
 	"github.com/randfeat/randfeat/dense"
@@ -301,13 +303,13 @@ func adviseDemo(ctx context.Context, env *cli.Env, cmd *cobra.Command, f *advise
 		"missing", "format", "encoding"); err != nil {
 		return err
 	}
-	q, k, err := demoFitData()
+	q, k, err := kernels.DemoFitData()
 	if err != nil {
 		return err
 	}
 	o.Kernel = kernel.Kernel{Kind: kernel.Softmax}
 	if !cmd.Flags().Changed("features") && f.tol == 0 && f.time == 0 {
-		o.Features = demoM
+		o.Features = kernels.DemoM
 	}
 	if !cmd.Flags().Changed("costs") {
 		o.Costs = advise.CostModel // the same everywhere, as all else here

@@ -1,4 +1,4 @@
-package attend
+package crossover
 
 import (
 	"bytes"
@@ -11,30 +11,30 @@ import (
 )
 
 func TestCrossoverLengths(t *testing.T) {
-	if got := crossoverLengths(128, 1024); !slices.Equal(got, []int{128, 176, 256, 368, 512, 720, 1024}) {
+	if got := Lengths(128, 1024); !slices.Equal(got, []int{128, 176, 256, 368, 512, 720, 1024}) {
 		t.Errorf("%v", got)
 	}
-	if got := crossoverLengths(1, 4); !slices.Equal(got, []int{1, 2, 3, 4}) {
+	if got := Lengths(1, 4); !slices.Equal(got, []int{1, 2, 3, 4}) {
 		t.Errorf("%v", got)
 	}
 }
 
 // curves are measurements of a·L and b·L² with noise.
-func curves(a, b, noise float64) CrossoverResult {
-	var r CrossoverResult
+func curves(a, b, noise float64) Result {
+	var r Result
 	z := make([]float64, 2)
 	src := rng.Stream(3, 1)
-	for _, l := range crossoverLengths(128, 8192) {
-		p := CrossoverPoint{Length: l}
+	for _, l := range Lengths(128, 8192) {
+		p := Point{Length: l}
 		for range 15 {
 			rng.Normals(z, src)
 			x := float64(l)
-			p.linear, p.exact = append(p.linear, a*x*math.Exp(noise*z[0])), append(p.exact, b*x*x*math.Exp(noise*z[1]))
+			p.LinearRuns, p.ExactRuns = append(p.LinearRuns, a*x*math.Exp(noise*z[0])), append(p.ExactRuns, b*x*x*math.Exp(noise*z[1]))
 		}
-		p.Runs, p.Linear, p.Exact = 15, quartiles(p.linear), quartiles(p.exact)
+		p.Sum()
 		r.Points = append(r.Points, p)
 	}
-	r.find(1)
+	r.Find(1)
 	return r
 }
 
@@ -44,7 +44,7 @@ func TestCrossoverFind(t *testing.T) {
 		math.Abs(*r.High-1000) > 1e-6 {
 		t.Errorf("a/b = 1000, found %v", r.Length)
 	}
-	if got, want := r.verdict(), "1000); 8.2 times faster at 8192."; !strings.HasSuffix(got, want) {
+	if got, want := r.Verdict(), "1000); 8.2 times faster at 8192."; !strings.HasSuffix(got, want) {
 		t.Errorf("%q, want %q at the end", got, want)
 	}
 	// With noise the range holds the truth and is as wide as the noise allows: the medians of 15 runs vary by
@@ -56,8 +56,8 @@ func TestCrossoverFind(t *testing.T) {
 	if r = curves(1e-6, 1e-7, 0); !r.Below || r.Length != nil {
 		t.Errorf("crossing at 10, below all lengths: %+v", r)
 	}
-	if !strings.Contains(r.verdict(), "every length measured, from 128") {
-		t.Errorf("%s", r.verdict())
+	if !strings.Contains(r.Verdict(), "every length measured, from 128") {
+		t.Errorf("%s", r.Verdict())
 	}
 	if r = curves(1e-6, 1e-11, 0); !r.Extrapolated || math.Abs(*r.Length-1e5) > 1 {
 		t.Errorf("crossing at 100000, beyond all lengths: %+v", r)
@@ -67,7 +67,7 @@ func TestCrossoverFind(t *testing.T) {
 func TestCrossoverDrawing(t *testing.T) {
 	r := curves(1e-6, 1e-9, 0)
 	var b bytes.Buffer
-	r.draw(&b)
+	r.Draw(&b)
 	lines := strings.Split(b.String(), "\n")
 	if len(lines) != drawRows+4 { // axis, labels, legend, end
 		t.Fatalf("%d lines:\n%s", len(lines), b.String())

@@ -1,4 +1,4 @@
-package attend
+package crossover
 
 import (
 	"math"
@@ -11,11 +11,11 @@ import (
 // resamples of the measurements give the spread of the crossing.
 const resamples = 400
 
-// find sets where the times cross, and its spread.
-func (r *CrossoverResult) find(seed uint64) {
+// Find sets where the times cross, and its spread.
+func (r *Result) Find(seed uint64) {
 	medians := func(pick func(times []float64) float64) (linear, exact []float64) {
 		for _, p := range r.Points {
-			linear, exact = append(linear, pick(p.linear)), append(exact, pick(p.exact))
+			linear, exact = append(linear, pick(p.LinearRuns)), append(exact, pick(p.ExactRuns))
 		}
 		return linear, exact
 	}
@@ -56,7 +56,7 @@ func (r *CrossoverResult) find(seed uint64) {
 
 // crossing is the length from which on linear is faster at all longer lengths, interpolated in the logarithms of
 // length and time; false if linear is faster everywhere or not at the end.
-func (r *CrossoverResult) crossing(linear, exact []float64) (float64, bool) {
+func (r *Result) crossing(linear, exact []float64) (float64, bool) {
 	gain := func(i int) float64 { return math.Log(exact[i] / linear[i]) }
 	last := len(r.Points) - 1
 	if gain(last) < 0 {

@@ -1,4 +1,5 @@
-package kernels
+// Package samples has the command sample, which draws classes from a softmax by random features.
+package samples
 
 import (
 	"context"
@@ -172,11 +173,11 @@ func runSample(env *cli.Env, cmd *cobra.Command, f *sampleFlags, classPath, quer
 	if classPath == "-" && queryPath == "-" {
 		return cli.Misused("only one of the two sets can come from stdin")
 	}
-	classes, err := readSet(env, classPath)
+	classes, err := mapflags.ReadSet(env, classPath)
 	if err != nil {
 		return err
 	}
-	queries, err := readSet(env, queryPath)
+	queries, err := mapflags.ReadSet(env, queryPath)
 	if err != nil {
 		return err
 	}
@@ -205,7 +206,7 @@ func runSample(env *cli.Env, cmd *cobra.Command, f *sampleFlags, classPath, quer
 
 // readCounts reads a number per class, in a row or in a column.
 func readCounts(env *cli.Env, path string, classes int) ([]float64, error) {
-	a, err := readSet(env, path)
+	a, err := mapflags.ReadSet(env, path)
 	if err != nil {
 		return nil, err
 	}
@@ -246,7 +247,7 @@ func sampler[T dense.Float](env *cli.Env, f *sampleFlags, spec randfeat.Spec, cl
 	queries dense.Matrix[T]) (*sampling.Sampler[T], *randfeat.Map[T], error) {
 	var err error
 	if f.fit {
-		spec, err = fitSpec(env, spec, dense.Convert[float64](queries), dense.Convert[float64](classes))
+		spec, err = mapflags.FitSpec(env, spec, dense.Convert[float64](queries), dense.Convert[float64](classes))
 		if err != nil {
 			return nil, nil, err
 		}

@@ -1,4 +1,4 @@
-package kernels
+package advising
 
 import (
 	"archive/zip"

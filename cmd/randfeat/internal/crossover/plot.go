@@ -1,4 +1,4 @@
-package attend
+package crossover
 
 import (
 	"fmt"
@@ -8,8 +8,8 @@ import (
 	"github.com/randfeat/randfeat/internal/figure"
 )
 
-// plot writes the picture as SVG.
-func (r *CrossoverResult) plot(w io.Writer) error {
+// WriteSVG writes the picture as SVG.
+func (r *Result) WriteSVG(w io.Writer) error {
 	direction := "bidirectional"
 	if r.Causal {
 		direction = "causal"
@@ -27,10 +27,10 @@ func (r *CrossoverResult) plot(w io.Writer) error {
 	}
 	for _, c := range []struct {
 		name string
-		of   func(CrossoverPoint) Quartiles
+		of   func(Point) Quartiles
 	}{
-		{"linear", func(p CrossoverPoint) Quartiles { return p.Linear }},
-		{"exact", func(p CrossoverPoint) Quartiles { return p.Exact }},
+		{"linear", func(p Point) Quartiles { return p.Linear }},
+		{"exact", func(p Point) Quartiles { return p.Exact }},
 	} {
 		s := figure.Series{Name: c.name}
 		for _, p := range r.Points {

@@ -1,0 +1,91 @@
+// Package crossover finds the length from which linear attention is faster than exact attention, from times measured at
+// several lengths. A caller fills Points with times at the lengths of [Lengths], calls [Point.Sum] for each point and
+// [Result.Find] once; then Verdict, Draw and WriteSVG show the result.
+package crossover
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/randfeat/randfeat/cmd/randfeat/internal/cli"
+)
+
+// Result says from which length linear attention is faster than exact attention on this machine.
+type Result struct {
+	Dim      int    `json:"dim"`
+	Features int    `json:"features"`
+	Heads    int    `json:"heads"`
+	Causal   bool   `json:"causal,omitempty"`
+	Family   string `json:"family"`
+	Threads  int    `json:"threads"`
+	Seed     uint64 `json:"seed"`
+	// Length is where the two times cross, interpolated between measured lengths; absent if they do not cross there.
+	// Low and High enclose 90 % of what resampled measurements give.
+	Length *float64 `json:"length,omitempty"`
+	Low    *float64 `json:"low,omitempty"`
+	High   *float64 `json:"high,omitempty"`
+	// Below: linear attention is faster at every measured length. Extrapolated: it is faster at none, and Length is
+	// where quadratic and linear growth from the longest one would meet.
+	Below        bool `json:"below,omitempty"`
+	Extrapolated bool `json:"extrapolated,omitempty"`
+	// Stopped says that --budget ended the series before --max-len.
+	Stopped bool    `json:"stopped,omitempty"`
+	Points  []Point `json:"points"`
+	Plot    string  `json:"plot,omitempty"` // the file written
+}
+
+// Point is one length.
+type Point struct {
+	Length int       `json:"length"`
+	Runs   int       `json:"runs"`
+	Linear Quartiles `json:"linear"`
+	Exact  Quartiles `json:"exact"`
+
+	LinearRuns []float64 `json:"-"` // seconds of a call, run by run
+	ExactRuns  []float64 `json:"-"`
+}
+
+// Quartiles are seconds for one call.
+type Quartiles struct {
+	Low    float64 `json:"low"`
+	Median float64 `json:"median"`
+	High   float64 `json:"high"`
+}
+
+// Sum sets the number of runs and the quartiles from the times of the runs.
+func (p *Point) Sum() {
+	p.Runs, p.Linear, p.Exact = len(p.LinearRuns), quartiles(p.LinearRuns), quartiles(p.ExactRuns)
+}
+
+// growth is the ratio of one length to the one before.
+const growth = math.Sqrt2
+
+// Lengths grow by √2, in multiples of 16 where that leaves them apart.
+func Lengths(lo, hi int) []int {
+	var out []int
+	for x := float64(lo); ; x *= growth {
+		l := int(math.Round(x))
+		if l > 64 {
+			l = (l + 8) / 16 * 16
+		}
+		if l >= hi {
+			return append(out, hi)
+		}
+		if len(out) == 0 || l > out[len(out)-1] {
+			out = append(out, l)
+		}
+	}
+}
+
+// Verdict says the result in a sentence.
+func (r *Result) Verdict() string {
+	longest := r.Points[len(r.Points)-1]
+	switch {
+	case r.Below:
+		return fmt.Sprintf("Linear attention is faster at every length measured, from %d on.", r.Points[0].Length)
+	case r.Extrapolated:
+		return fmt.Sprintf("Exact attention is faster up to %d, the longest length measured; at the usual growth linear attention wins from about %.0f on.", longest.Length, *r.Length)
+	}
+	return fmt.Sprintf("Linear attention is faster from length %.0f on (90 %% of resampled runs: %.0f to %.0f); %s at %d.",
+		*r.Length, *r.Low, *r.High, cli.Speed(longest.Exact.Median/longest.Linear.Median), longest.Length)
+}
