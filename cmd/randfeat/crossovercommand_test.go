@@ -15,7 +15,7 @@ func TestCrossoverCommand(t *testing.T) {
 	svg := filepath.Join(dir, "c.svg")
 	args := []string{"crossover", "--dim", "16", "--features", "16", "--min-len", "16", "--max-len", "512", "--budget",
 		"300ms", "--threads", "1"}
-	r := objects[crossover.Result](t, ok(t, append(args, "-o", svg, "--json")...).stdout)[0]
+	r := objects[crossover.CrossoverResult](t, ok(t, append(args, "-o", svg, "--json")...).stdout)[0]
 	if r.Threads != 1 || r.Features != 16 || len(r.Points) < 3 || r.Seed != cli.DefaultSeed || r.Plot != svg {
 		t.Fatalf("%+v", r)
 	}
@@ -42,7 +42,7 @@ func TestCrossoverCommand(t *testing.T) {
 		t.Errorf("%d intervals of %d points", n, len(r.Points))
 	}
 	args[4] = "17"
-	pairs := objects[crossover.Result](t, ok(t, append(args, "--family", "trig", "--json")...).stdout)[0]
+	pairs := objects[crossover.CrossoverResult](t, ok(t, append(args, "--family", "trig", "--json")...).stdout)[0]
 	if pairs.Features != 16 {
 		t.Errorf("%d trigonometric features for --features 17", pairs.Features)
 	}

@@ -39,7 +39,7 @@ var printed = []struct {
 	{"attend", []any{attend.AttendResult{}, attend.AttendDemoRow{}}},
 	{"compare", []any{tables.CompareResult{}}},
 	{"couplings", []any{catalog.CouplingInfo{}}},
-	{"crossover", []any{crossover.Result{}}},
+	{"crossover", []any{crossover.CrossoverResult{}}},
 	{"data", []any{tables.DataSet{}, tables.DataFile{}}},
 	{"eval", []any{catalog.EvalResult{}, catalog.CheckResult{}, catalog.CheckSummary{}}},
 	{"evaluate", []any{tables.EvaluateResult{}}},

@@ -120,7 +120,7 @@ func runCrossover(env *cli.Env, cmd *cobra.Command, f *crossoverFlags) error {
 	if f.threads > 0 {
 		defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(f.threads))
 	}
-	r := crossover.Result{Dim: f.dim, Features: m.OutDim(), Heads: f.heads, Causal: f.causal, Family: spec.Family.Name(),
+	r := crossover.CrossoverResult{Dim: f.dim, Features: m.OutDim(), Heads: f.heads, Causal: f.causal, Family: spec.Family.Name(),
 		Threads: runtime.GOMAXPROCS(0), Seed: f.seed, Plot: f.out}
 	race := newRace(f, m)
 	if err := race.run(cmd.Context(), env, &r); err != nil {
@@ -186,7 +186,7 @@ const (
 )
 
 // run measures: first every length once, upwards until the budget would not last, then all again and again in turns.
-func (r *race) run(ctx context.Context, env *cli.Env, result *crossover.Result) error {
+func (r *race) run(ctx context.Context, env *cli.Env, result *crossover.CrossoverResult) error {
 	start := time.Now()
 	left := func() float64 { return (r.f.budget - time.Since(start)).Seconds() }
 	bar := env.Progress("seconds", int(math.Ceil(r.f.budget.Seconds())))
@@ -199,7 +199,7 @@ func (r *race) run(ctx context.Context, env *cli.Env, result *crossover.Result) 
 			result.Stopped = true
 			break
 		}
-		p := crossover.Point{Length: length}
+		p := crossover.CrossoverPoint{Length: length}
 		if err := r.measure(ctx, &p, 1); err != nil { // warms caches and pools; not counted
 			return err
 		}
@@ -234,7 +234,7 @@ func (r *race) run(ctx context.Context, env *cli.Env, result *crossover.Result) 
 // calls is how many calls of the given seconds make a timed group.
 func calls(seconds float64) int { return max(1, int(math.Ceil(2*timedAtLeast/seconds))) }
 
-func (r *race) measure(ctx context.Context, p *crossover.Point, n int) error {
+func (r *race) measure(ctx context.Context, p *crossover.CrossoverPoint, n int) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -250,7 +250,7 @@ func (r *race) measure(ctx context.Context, p *crossover.Point, n int) error {
 	return nil
 }
 
-func printCrossover(env *cli.Env, f *crossoverFlags, r crossover.Result) error {
+func printCrossover(env *cli.Env, f *crossoverFlags, r crossover.CrossoverResult) error {
 	direction := "bidirectional"
 	if r.Causal {
 		direction = "causal"
@@ -281,7 +281,7 @@ func printCrossover(env *cli.Env, f *crossoverFlags, r crossover.Result) error {
 }
 
 // savePlot writes the picture in one step.
-func savePlot(r *crossover.Result, path string) error {
+func savePlot(r *crossover.CrossoverResult, path string) error {
 	var files cli.Outputs
 	defer files.Abort()
 	w, err := files.Create(path, os.Stdout)

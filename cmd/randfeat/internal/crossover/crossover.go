@@ -1,6 +1,6 @@
 // Package crossover finds the length from which linear attention is faster than exact attention, from times measured at
-// several lengths. A caller fills Points with times at the lengths of [Lengths], calls [Point.Sum] for each point and
-// [Result.Find] once; then Verdict, Draw and WriteSVG show the result.
+// several lengths. A caller fills Points with times at the lengths of [Lengths], calls [CrossoverPoint.Sum] for each point and
+// [CrossoverResult.Find] once; then Verdict, Draw and WriteSVG show the result.
 package crossover
 
 import (
@@ -10,8 +10,8 @@ import (
 	"github.com/randfeat/randfeat/cmd/randfeat/internal/cli"
 )
 
-// Result says from which length linear attention is faster than exact attention on this machine.
-type Result struct {
+// CrossoverResult says from which length linear attention is faster than exact attention on this machine.
+type CrossoverResult struct {
 	Dim      int    `json:"dim"`
 	Features int    `json:"features"`
 	Heads    int    `json:"heads"`
@@ -30,12 +30,12 @@ type Result struct {
 	Extrapolated bool `json:"extrapolated,omitempty"`
 	// Stopped says that --budget ended the series before --max-len.
 	Stopped bool    `json:"stopped,omitempty"`
-	Points  []Point `json:"points"`
+	Points  []CrossoverPoint `json:"points"`
 	Plot    string  `json:"plot,omitempty"` // the file written
 }
 
-// Point is one length.
-type Point struct {
+// CrossoverPoint is one length.
+type CrossoverPoint struct {
 	Length int       `json:"length"`
 	Runs   int       `json:"runs"`
 	Linear Quartiles `json:"linear"`
@@ -53,7 +53,7 @@ type Quartiles struct {
 }
 
 // Sum sets the number of runs and the quartiles from the times of the runs.
-func (p *Point) Sum() {
+func (p *CrossoverPoint) Sum() {
 	p.Runs, p.Linear, p.Exact = len(p.LinearRuns), quartiles(p.LinearRuns), quartiles(p.ExactRuns)
 }
 
@@ -78,7 +78,7 @@ func Lengths(lo, hi int) []int {
 }
 
 // Verdict says the result in a sentence.
-func (r *Result) Verdict() string {
+func (r *CrossoverResult) Verdict() string {
 	longest := r.Points[len(r.Points)-1]
 	switch {
 	case r.Below:

@@ -20,12 +20,12 @@ func TestCrossoverLengths(t *testing.T) {
 }
 
 // curves are measurements of a·L and b·L² with noise.
-func curves(a, b, noise float64) Result {
-	var r Result
+func curves(a, b, noise float64) CrossoverResult {
+	var r CrossoverResult
 	z := make([]float64, 2)
 	src := rng.Stream(3, 1)
 	for _, l := range Lengths(128, 8192) {
-		p := Point{Length: l}
+		p := CrossoverPoint{Length: l}
 		for range 15 {
 			rng.Normals(z, src)
 			x := float64(l)

@@ -14,7 +14,7 @@ const (
 )
 
 // Draw shows both curves with logarithmic axes.
-func (r *Result) Draw(w io.Writer) {
+func (r *CrossoverResult) Draw(w io.Writer) {
 	x0, x1 := math.Log(float64(r.Points[0].Length)), math.Log(float64(r.Points[len(r.Points)-1].Length))
 	y0, y1 := math.Inf(1), math.Inf(-1)
 	for _, p := range r.Points {
@@ -34,7 +34,7 @@ func (r *Result) Draw(w io.Writer) {
 			grid[i][col(math.Log(*r.Length))] = '┊'
 		}
 	}
-	curve := func(mark rune, time func(Point) float64) {
+	curve := func(mark rune, time func(CrossoverPoint) float64) {
 		set := func(x, y float64, c rune) {
 			at := &grid[row(y)][col(x)]
 			switch {
@@ -61,8 +61,8 @@ func (r *Result) Draw(w io.Writer) {
 			set(math.Log(float64(p.Length)), math.Log(time(p)), mark)
 		}
 	}
-	curve('●', func(p Point) float64 { return p.Exact.Median })
-	curve('○', func(p Point) float64 { return p.Linear.Median })
+	curve('●', func(p CrossoverPoint) float64 { return p.Exact.Median })
+	curve('○', func(p CrossoverPoint) float64 { return p.Linear.Median })
 	for i, line := range grid {
 		label := strings.Repeat(" ", 9)
 		if i%5 == 0 {

@@ -12,7 +12,7 @@ import (
 const resamples = 400
 
 // Find sets where the times cross, and its spread.
-func (r *Result) Find(seed uint64) {
+func (r *CrossoverResult) Find(seed uint64) {
 	medians := func(pick func(times []float64) float64) (linear, exact []float64) {
 		for _, p := range r.Points {
 			linear, exact = append(linear, pick(p.LinearRuns)), append(exact, pick(p.ExactRuns))
@@ -56,7 +56,7 @@ func (r *Result) Find(seed uint64) {
 
 // crossing is the length from which on linear is faster at all longer lengths, interpolated in the logarithms of
 // length and time; false if linear is faster everywhere or not at the end.
-func (r *Result) crossing(linear, exact []float64) (float64, bool) {
+func (r *CrossoverResult) crossing(linear, exact []float64) (float64, bool) {
 	gain := func(i int) float64 { return math.Log(exact[i] / linear[i]) }
 	last := len(r.Points) - 1
 	if gain(last) < 0 {

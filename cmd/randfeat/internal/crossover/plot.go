@@ -9,7 +9,7 @@ import (
 )
 
 // WriteSVG writes the picture as SVG.
-func (r *Result) WriteSVG(w io.Writer) error {
+func (r *CrossoverResult) WriteSVG(w io.Writer) error {
 	direction := "bidirectional"
 	if r.Causal {
 		direction = "causal"
@@ -27,10 +27,10 @@ func (r *Result) WriteSVG(w io.Writer) error {
 	}
 	for _, c := range []struct {
 		name string
-		of   func(Point) Quartiles
+		of   func(CrossoverPoint) Quartiles
 	}{
-		{"linear", func(p Point) Quartiles { return p.Linear }},
-		{"exact", func(p Point) Quartiles { return p.Exact }},
+		{"linear", func(p CrossoverPoint) Quartiles { return p.Linear }},
+		{"exact", func(p CrossoverPoint) Quartiles { return p.Exact }},
 	} {
 		s := figure.Series{Name: c.name}
 		for _, p := range r.Points {
