@@ -1,6 +1,7 @@
 // Package crossover finds the length from which linear attention is faster than exact attention, from times measured at
-// several lengths. A caller fills Points with times at the lengths of [Lengths], calls [CrossoverPoint.Sum] for each point and
-// [CrossoverResult.Find] once; then Verdict, Draw and WriteSVG show the result.
+// several lengths. A caller fills Points with times at the lengths of [Lengths], calls [CrossoverPoint.Sum] for each and
+// [CrossoverResult.Find] once; then Verdict, Draw and WriteSVG show the result. The types have the names that the
+// published schemas use.
 package crossover
 
 import (
@@ -29,9 +30,9 @@ type CrossoverResult struct {
 	Below        bool `json:"below,omitempty"`
 	Extrapolated bool `json:"extrapolated,omitempty"`
 	// Stopped says that --budget ended the series before --max-len.
-	Stopped bool    `json:"stopped,omitempty"`
+	Stopped bool             `json:"stopped,omitempty"`
 	Points  []CrossoverPoint `json:"points"`
-	Plot    string  `json:"plot,omitempty"` // the file written
+	Plot    string           `json:"plot,omitempty"` // the file written
 }
 
 // CrossoverPoint is one length.
