@@ -19,7 +19,7 @@ const simulatedFresh = 20000
 // simulated are tables of known laws: few rows, rare classes, heavy tails, groups, rare levels. Most of what a fit
 // chooses is given, so that many fits can be counted; the first two leave it open.
 func simulated() []coverCase {
-	given := tabular.Options{Map: tabular.MapRandom, Features: 64, Scaling: tabular.ScalingStandard, Kernel: "gaussian"}
+	given := tabular.Options{Map: tabular.MapRandom, Features: 64, Scaling: "standard", Kernel: "gaussian"}
 	open := tabular.Options{}
 	return []coverCase{
 		{name: "sim: curve, all open, 100 rows", simulate: curve(normal), train: 100, options: open},

@@ -32,7 +32,7 @@ func TestSameAsTabular(t *testing.T) {
 			if !ok {
 				t.Fatalf("no case %q", c)
 			}
-			o.Folds, o.Scaling, o.Map = 1, tabular.ScalingStandard, tabular.MapRandom
+			o.Folds, o.Scaling, o.Map = 1, "standard", tabular.MapRandom
 			if o.Kind == machine.KindSmoother {
 				o.Map, o.Family = "", family.OPRF{A: -0.1}
 			}

@@ -40,7 +40,7 @@ func table(n int) []byte {
 
 // kinds are a case for every kind of sums. What is given leaves little to choose, to be quick.
 func kinds() map[string]Options {
-	base := Options{Seed: 3, Features: 48, Sample: 256, Folds: 3, Block: 100, Scaling: ScalingStandard}
+	base := Options{Seed: 3, Features: 48, Sample: 256, Folds: 3, Block: 100, Scaling: scalingStandard}
 	with := func(kind machine.Kind, target string, change func(*Options)) Options {
 		o := base
 		o.Kind = kind

@@ -81,7 +81,7 @@ func searchAll(of *job, s *sample, n int64) (*decision, error) {
 // noteRescaled says in the choice of a scaling that a later search went back to the standard one.
 func (f *search) noteRescaled(scaling *Choice) {
 	if scaling != nil && f.rescaled != "" {
-		scaling.Value, scaling.Why, f.rescaled = ScalingStandard, f.rescaled, ""
+		scaling.Value, scaling.Why, f.rescaled = scalingStandard, f.rescaled, ""
 	}
 }
 

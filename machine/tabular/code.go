@@ -151,9 +151,9 @@ func (f *fit) withCodes(counts *levelCounts, codes map[string]string, s *sample,
 		}
 		out.codes[fd.Name] = code
 		switch most := cmp.Or(f.o.Learn.MaxLevels, data.DefaultMaxLevels); code {
-		case CodeLevels:
+		case codeLevels:
 			*fd = firstLevels(counts.fields[k], most)
-		case CodeAll:
+		case codeAll:
 			*fd = firstLevels(counts.fields[k], allLevels)
 		default:
 			*fd = counts.coded(k, data.Code(code))
@@ -259,7 +259,7 @@ func (f *fit) openCodes(counts *levelCounts, open []string, n int64) []string {
 			}
 		}
 	}
-	out := []string{CodeAll}
+	out := []string{codeAll}
 	if columns > allLevels || n > int64(exactRows) { // random features of so many columns take long
 		out = []string{string(data.CodeHashed)}
 	}

@@ -65,12 +65,12 @@ func r2(t *testing.T, m *machine.Model, s *numbers) float64 {
 // TestCodesOfShuffledTargets: a code that let a row know its own target would predict a target that is noise. The
 // score must be that of chance, for every code, and so must that of the choice between them.
 func TestCodesOfShuffledTargets(t *testing.T) {
-	for _, code := range append(CodeNames(), "") {
+	for _, code := range append(Values("code"), "") {
 		if testing.Short() && code != "" && code != string(data.CodeMeans) {
 			continue
 		}
 		o := Options{Learn: data.LearnOptions{Targets: []string{"y"}}, Seed: 1, Folds: 3, Kernel: "gaussian",
-			Scaling: ScalingStandard}
+			Scaling: scalingStandard}
 		if code != "" {
 			o.Code = map[string]string{"subject_id": code}
 		}
@@ -81,7 +81,7 @@ func TestCodesOfShuffledTargets(t *testing.T) {
 		// R² = 2ρ√q − q for predictions of q times the variance of the targets, which is ρ² at most, whatever q is. Of
 		// n rows that predictions know nothing of, ρ√n is standard normal: 0.060 and 0.050 for 330 and 400 rows. A leak
 		// of means is far above that: 0.2 and more with 4 rows a level.
-		z := stattest.Bound(1e-4, 2*(len(CodeNames())+1))
+		z := stattest.Bound(1e-4, 2*(len(Values("code"))+1))
 		if s := r.Scores[1]; s.Name != "R²" || s.Value > z*z/330 {
 			t.Errorf("%q: %s = %.3f on a shuffled target, bound %.3f", code, s.Name, s.Value, z*z/330)
 		}
@@ -98,7 +98,7 @@ func TestCodesTellSubjectsApart(t *testing.T) {
 	fresh := subjects(1500, 80, false, 5)
 	fresh.rows = fresh.rows[450:] // the same subjects, other rows
 	o := Options{Learn: data.LearnOptions{Targets: []string{"y"}}, Seed: 1, Folds: 3, Kernel: "gaussian",
-		Scaling: ScalingStandard}
+		Scaling: scalingStandard}
 	m, r, err := Fit(context.Background(), train, o)
 	if err != nil {
 		t.Fatal(err)

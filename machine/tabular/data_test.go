@@ -124,7 +124,7 @@ func learn(targets ...string) data.LearnOptions {
 func mustFit(t testing.TB, src data.Source, o Options) (*machine.Model, *Report) {
 	t.Helper()
 	if o.Scaling == "" && o.Schema == nil {
-		o.Scaling = ScalingStandard
+		o.Scaling = scalingStandard
 	}
 	m, r, err := Fit(context.Background(), src, o)
 	if err != nil {

@@ -77,7 +77,7 @@ func (o Options) withDefaults() (Options, error) {
 	case o.Features > maxFeatures && weighs:
 		return bad("%d features of rows with weights, at most %d can have them: ask for fewer, or leave the weights out",
 			o.Features, maxFeatures)
-	case o.Loss == LossMargins && weighs:
+	case o.Loss == lossMargins && weighs:
 		return bad("margins of rows with weights: use squares, or leave the weights out")
 	case o.Budget < 2 || o.Budget > maxFeatures:
 		return bad("a budget of %d features, want 2 to %d", o.Budget, maxFeatures)
@@ -89,8 +89,8 @@ func (o Options) withDefaults() (Options, error) {
 		return bad("a sample of %d rows, want at least %d", o.Sample, minSample)
 	case o.Block < 0 || o.Block > maxBlock:
 		return bad("blocks of %d rows, want 1 to %d, or 0 for %d", o.Block, maxBlock, defaultBlock)
-	case o.Map != "" && !slices.Contains(Maps(), o.Map):
-		return bad("map %q, want %s", o.Map, strings.Join(Maps(), ", "))
+	case o.Map != "" && !slices.Contains(Values("map"), o.Map):
+		return bad("map %q, want %s", o.Map, strings.Join(Values("map"), ", "))
 	case o.Map == MapNystrom && (o.Family != nil || o.Coupling != nil || o.Float32):
 		return bad("features of landmarks have no family, no coupling and no float32: leave them out")
 	case o.Map == MapNystrom && o.Kind != "" && !(kind.LeastSquares && kind.Summed()):
@@ -98,15 +98,15 @@ func (o Options) withDefaults() (Options, error) {
 	case o.Map == MapExact && (o.Family != nil || o.Coupling != nil || o.Features > 0 || o.Budget != defaultBudget ||
 		o.Float32):
 		return bad("an exact kernel has no random features: leave family, coupling, features, budget and float32 out")
-	case o.Kernel != "" && !slices.Contains(Kernels(), o.Kernel):
-		return bad("kernel %q, want %s", o.Kernel, strings.Join(Kernels(), ", "))
+	case o.Kernel != "" && !slices.Contains(Values("kernel"), o.Kernel):
+		return bad("kernel %q, want %s", o.Kernel, strings.Join(Values("kernel"), ", "))
 	case o.Kernel != "" && !o.kernelKind().Exponential() && o.Family != nil &&
 		o.Family.Name() != (family.Trig{}).Name():
 		return bad("family %s does not have the %s kernel, only trig does: leave one of them out", o.Family.Name(), o.Kernel)
-	case o.Scaling != "" && !slices.Contains(Scalings(), o.Scaling):
-		return bad("scaling %q, want %s", o.Scaling, strings.Join(Scalings(), ", "))
-	case o.Loss != "" && !slices.Contains(Losses(), o.Loss):
-		return bad("loss %q, want %s", o.Loss, strings.Join(Losses(), ", "))
+	case o.Scaling != "" && !slices.Contains(Values("scaling"), o.Scaling):
+		return bad("scaling %q, want %s", o.Scaling, strings.Join(Values("scaling"), ", "))
+	case o.Loss != "" && !slices.Contains(Values("loss"), o.Loss):
+		return bad("loss %q, want %s", o.Loss, strings.Join(Values("loss"), ", "))
 	case o.Scaling != "" && o.Schema != nil:
 		return bad("scaling %s with a schema, which has its own: leave one of them out", o.Scaling)
 	case o.Map == MapExact && o.Kind != "" && !kind.Exact:
@@ -181,8 +181,8 @@ func joined(kinds []machine.Kind) string {
 // checkCodes checks what does not depend on the table.
 func (o *Options) checkCodes() error {
 	for _, column := range slices.Sorted(maps.Keys(o.Code)) {
-		if c := o.Code[column]; !slices.Contains(CodeNames(), c) {
-			return errLevels(column, fmt.Sprintf("code %q, want %s", c, strings.Join(CodeNames(), ", ")))
+		if c := o.Code[column]; !slices.Contains(Values("code"), c) {
+			return errLevels(column, fmt.Sprintf("code %q, want %s", c, strings.Join(Values("code"), ", ")))
 		}
 	}
 	if o.Schema == nil {

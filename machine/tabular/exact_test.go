@@ -92,7 +92,7 @@ func TestExactKernelAsAsked(t *testing.T) {
 
 // A fit with an exact kernel that is stopped after its choices does not make them again.
 func TestExactKernelResumes(t *testing.T) {
-	o := Options{Learn: learn("y"), Folds: 1, Scaling: ScalingStandard, Checkpoint: filepath.Join(t.TempDir(), "ck")}
+	o := Options{Learn: learn("y"), Folds: 1, Scaling: scalingStandard, Checkpoint: filepath.Join(t.TempDir(), "ck")}
 	want, _ := mustFit(t, waves(300, 1), Options{Learn: o.Learn, Folds: 1})
 	ctx, cancel := context.WithCancel(context.Background())
 	o.Progress = func(stage string, _, _ int64) {
@@ -120,7 +120,7 @@ func TestApartResumes(t *testing.T) {
 	apartRows, sharedRows = 250, 100
 	defer func() { apartRows, sharedRows = old, pair }()
 	for _, target := range []string{"class", "y"} {
-		o := Options{Learn: learn(target), Folds: 3, Kernel: kernel.Gaussian.String(), Scaling: ScalingStandard}
+		o := Options{Learn: learn(target), Folds: 3, Kernel: kernel.Gaussian.String(), Scaling: scalingStandard}
 		want, _ := mustFit(t, waves(400, 1), o)
 		o.Checkpoint = filepath.Join(t.TempDir(), "ck")
 		ctx, cancel := context.WithCancel(context.Background())
@@ -170,7 +170,7 @@ func rule(n int, seed uint64, noise float64) *numbers {
 // squares stay where classes are noise.
 func TestLosses(t *testing.T) {
 	o := Options{Learn: data.LearnOptions{Targets: []string{"class"}, Task: data.Classification,
-		Categorical: []string{"a", "b", "c", "d", "e", "f"}}, Folds: 1, Scaling: ScalingStandard,
+		Categorical: []string{"a", "b", "c", "d", "e", "f"}}, Folds: 1, Scaling: scalingStandard,
 		Kernel: kernel.Gaussian.String()}
 	_, few := mustFit(t, rule(150, 1, 0), o)
 	if slices.ContainsFunc(few.Choices, func(c Choice) bool { return c.Name == "loss" }) {
@@ -178,12 +178,12 @@ func TestLosses(t *testing.T) {
 	}
 	m, r := mustFit(t, rule(400, 1, 0), o)
 	ch := choice(t, r, "loss")
-	if ch.Value != LossMargins || len(ch.Trials) != 2 {
+	if ch.Value != lossMargins || len(ch.Trials) != 2 {
 		t.Errorf("loss %+v", ch)
 	}
 	fresh := rule(2000, 2, 0)
 	margins := evaluate(t, m, fresh)[0].Value
-	o.Loss = LossSquares
+	o.Loss = lossSquares
 	m, _ = mustFit(t, rule(400, 1, 0), o)
 	squares := evaluate(t, m, fresh)[0].Value
 	t.Logf("accuracy %.4f, squares %.4f", margins, squares)
@@ -191,11 +191,11 @@ func TestLosses(t *testing.T) {
 		t.Errorf("accuracy %.4f with margins, %.4f with squares", margins, squares)
 	}
 	o.Loss = ""
-	if _, r = mustFit(t, rule(400, 3, 0.6), o); choice(t, r, "loss").Value != LossSquares {
+	if _, r = mustFit(t, rule(400, 3, 0.6), o); choice(t, r, "loss").Value != lossSquares {
 		t.Errorf("noise: loss %+v", choice(t, r, "loss"))
 	}
-	for _, bad := range []Options{{Loss: "hinge", Learn: o.Learn}, {Loss: LossMargins, Map: MapRandom, Learn: o.Learn},
-		{Loss: LossMargins, Learn: data.LearnOptions{Targets: []string{"class"}, Task: data.Regression}}} {
+	for _, bad := range []Options{{Loss: "hinge", Learn: o.Learn}, {Loss: lossMargins, Map: MapRandom, Learn: o.Learn},
+		{Loss: lossMargins, Learn: data.LearnOptions{Targets: []string{"class"}, Task: data.Regression}}} {
 		if _, _, err := Fit(context.Background(), rule(400, 1, 0), bad); !errors.Is(err, machine.ErrSetup) {
 			t.Errorf("%+v: %v", bad, err)
 		}
@@ -213,7 +213,7 @@ func TestMarginsAreChosenFirst(t *testing.T) {
 	}
 	got := evaluate(t, m, rule(2000, 2, 0))[0].Value
 	t.Logf("accuracy %.4f, %s kernel, scaling %s", got, choice(t, r, "kernel").Value, choice(t, r, "scaling").Value)
-	if ch := choice(t, r, "loss"); ch.Value != LossMargins || !strings.Contains(ch.Why, "surely") {
+	if ch := choice(t, r, "loss"); ch.Value != lossMargins || !strings.Contains(ch.Why, "surely") {
 		t.Errorf("loss %+v", ch)
 	}
 	if got < 0.998 { // fitted widths and a rough kernel, which squares like better, have 0.996

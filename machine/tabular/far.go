@@ -259,7 +259,7 @@ func (e *exactSearch) farther() (*Choice, error) {
 	}
 	if top.standard {
 		weigh(e.c.s.x, inverses(f.columnWeights(f.fields)))
-		f.fields = f.fieldWeights(ScalingStandard, e.c.s)
+		f.fields = f.fieldWeights(scalingStandard, e.c.s)
 		f.rescaled = fmt.Sprintf("better than the one that fewer rows chose, by fits of %d", farFirst)
 	}
 	e.far, e.at, e.c.d.Margins = s, top.at, top.margins
@@ -348,7 +348,7 @@ func (s *far) margins(squares farTrial) (farTrial, *Choice, error) {
 	if err := s.try(p, wide); err != nil {
 		return squares, nil, err
 	}
-	ch := &Choice{Name: "loss", Value: LossSquares}
+	ch := &Choice{Name: "loss", Value: lossSquares}
 	top, ok := s.best(func(q farPoint) bool { return q.margins })
 	if ok && mean(top.loss) < mean(squares.loss) {
 		var err error
@@ -362,7 +362,7 @@ func (s *far) margins(squares farTrial) (farTrial, *Choice, error) {
 	}
 	ch.Trials = s.c.shownLosses([]trial{squares.trial, top.trial})
 	if diff, se := gain(squares.loss, top.loss); diff > se {
-		ch.Value = LossMargins
+		ch.Value = lossMargins
 		ch.Why = fmt.Sprintf("best %s of %d rows by %d others", s.c.f.metric(), len(top.loss), s.rows)
 		return top, ch, nil
 	}

@@ -148,7 +148,7 @@ func TestSameBytes(t *testing.T) {
 	} {
 		o.Seed, o.Block = 5, 64
 		if name != "ridge" {
-			o.Scaling = ScalingStandard // the choice of scalings is the same for all kinds
+			o.Scaling = scalingStandard // the choice of scalings is the same for all kinds
 		}
 		if testing.Short() && name != "ridge" && name != "density" {
 			continue // whole fits, one of each way to make sums
@@ -270,7 +270,7 @@ func TestScoreIsNotThatOfTheChoices(t *testing.T) {
 	const fits, least = 30, 0.90
 	covered, optimistic := 0, 0.0
 	for i := range uint64(fits) {
-		o := Options{Learn: learn("y"), Seed: i, Budget: 128, Scaling: ScalingStandard} // one choice less: time
+		o := Options{Learn: learn("y"), Seed: i, Budget: 128, Scaling: scalingStandard} // one choice less: time
 		m, r := mustFit(t, waves(200, 1000+i), o)
 		s := r.Scores[0]
 		truth := evaluate(t, m, waves(4000, 5000+i))[0].Value
@@ -483,7 +483,7 @@ func TestCancel(t *testing.T) {
 		var last report
 		after := 0
 		_, _, err := Fit(ctx, waves(1500, 15), Options{Learn: learn("y"), Features: 32, Block: 20,
-			Scaling: ScalingStandard,
+			Scaling: scalingStandard,
 			Progress: func(s string,
 				done, total int64) {
 				if ctx.Err() != nil {

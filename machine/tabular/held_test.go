@@ -186,7 +186,7 @@ func chosenIn(r *Report, name string) *Choice {
 func TestCalibrationIsOfTheFinalSettings(t *testing.T) {
 	for name, o := range map[string]Options{
 		"exact":    {Map: MapExact},
-		"margins":  {Map: MapExact, Loss: LossMargins},
+		"margins":  {Map: MapExact, Loss: lossMargins},
 		"features": {Features: 64},
 		"nystrom":  {Map: MapNystrom, Features: 40},
 		"groups":   {Map: MapExact, Marks: data.MarkColumns{Group: "b"}},

@@ -67,7 +67,7 @@ func TestIterativeFit(t *testing.T) {
 			t.Errorf("%s: %s %.4f on new rows, stated %.4f to %.4f", target, a.Name, a.Value, s.Low, s.High)
 		}
 		// Interrupted in the fit of all rows, after the choices.
-		o.Scaling, o.Checkpoint, o.CheckpointEvery = ScalingStandard, filepath.Join(t.TempDir(), "c"), time.Nanosecond
+		o.Scaling, o.Checkpoint, o.CheckpointEvery = scalingStandard, filepath.Join(t.TempDir(), "c"), time.Nanosecond
 		ctx, cancel := context.WithCancel(t.Context())
 		o.Progress = func(stage string, _, _ int64) {
 			if stage == "steps" {

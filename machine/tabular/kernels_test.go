@@ -67,7 +67,7 @@ func lattice(n int, seed uint64) *numbers {
 // The Laplace kernel, a product over columns, is found where kernels of distances are all alike.
 func TestLaplaceIsFound(t *testing.T) {
 	o := Options{Learn: data.LearnOptions{Targets: []string{"y"}, Task: data.Classification}, Folds: 1,
-		Scaling: ScalingStandard, Loss: LossSquares}
+		Scaling: scalingStandard, Loss: lossSquares}
 	m, r := mustFit(t, lattice(2600, 1), o)
 	if ch := choice(t, r, "kernel"); ch.Value != kernel.Laplace.String() || m.Spec.Kernel.Kind != kernel.Laplace {
 		t.Errorf("lattice: %+v", ch)
@@ -107,7 +107,7 @@ func TestUndecidedKernelsAreConfirmed(t *testing.T) {
 
 // Every kernel can be asked for, with every map that a model may have.
 func TestKernelAsAsked(t *testing.T) {
-	for _, name := range Kernels() {
+	for _, name := range Values("kernel") {
 		for _, o := range []Options{{Map: MapExact, Lambda: 0.1}, {Map: MapNystrom, Features: 40}, {Map: MapRandom,
 			Features: 64}, {Map: MapRandom, Features: 64, Bandwidth: 2, Lambda: 0.1}} {
 			o.Learn, o.Folds, o.Kernel = learn("y"), 1, name
@@ -183,8 +183,8 @@ func TestManyFeatures(t *testing.T) {
 		"want 1 to":                      {Features: mostFeatures + 1},
 		"features of rows with weights":  {Features: maxFeatures + 2, Marks: data.MarkColumns{Weight: "x"}},
 		"at most 16384 can have them":    {Features: maxFeatures + 2, ClassWeights: []float64{1, 2}},
-		"margins of rows with weights":   {Loss: LossMargins, ClassWeights: []float64{1, 2}},
-		"use squares":                    {Loss: LossMargins, Marks: data.MarkColumns{Weight: "x"}},
+		"margins of rows with weights":   {Loss: lossMargins, ClassWeights: []float64{1, 2}},
+		"use squares":                    {Loss: lossMargins, Marks: data.MarkColumns{Weight: "x"}},
 	} {
 		o.Learn = learn("y")
 		src := &counted{numbers: waves(100, 1)}

@@ -53,7 +53,7 @@ func TestThinnedScore(t *testing.T) {
 	rows, most, held := exactRows, nestedMost, heldMost
 	t.Cleanup(func() { exactRows, nestedMost, heldMost = rows, most, held })
 	exactRows, nestedMost, heldMost = 100, 800, 300
-	o := Options{Learn: data.LearnOptions{Targets: []string{"y"}}, Seed: 1, Scaling: ScalingStandard, Map: MapRandom,
+	o := Options{Learn: data.LearnOptions{Targets: []string{"y"}}, Seed: 1, Scaling: scalingStandard, Map: MapRandom,
 		Features: 64}
 	m, r := mustFit(t, stairs(3000, 1), o)
 	if !strings.Contains(r.ScoredOn, "about 800 rows") {
@@ -69,7 +69,7 @@ func TestThinnedScore(t *testing.T) {
 // and without one the products of a fit are bounded: more rows have fewer features.
 func TestBudgetBoundsFeatures(t *testing.T) {
 	_, r := mustFit(t, stairs(400, 1), Options{Learn: data.LearnOptions{Targets: []string{"y"}}, Budget: 64,
-		Scaling: ScalingStandard, Folds: 1})
+		Scaling: scalingStandard, Folds: 1})
 	if c := choice(t, r, "features"); c.Number > 64 {
 		t.Errorf("%g features", c.Number)
 	}

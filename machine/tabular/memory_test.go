@@ -50,7 +50,7 @@ func peak(t *testing.T, rows int, memory int64) int64 {
 		}
 	})
 	_, r, err := Fit(context.Background(), src, Options{Learn: data.LearnOptions{Targets: []string{"y"}}, Map: MapExact,
-		Scaling: ScalingStandard, Kernel: "gaussian", Bandwidth: 1, Lambda: 0.01, Folds: 1, Memory: memory})
+		Scaling: scalingStandard, Kernel: "gaussian", Bandwidth: 1, Lambda: 0.01, Folds: 1, Memory: memory})
 	close(stop)
 	watch.Wait()
 	if err != nil {

@@ -170,16 +170,16 @@ func TestMetricIsTakenWhereItHelps(t *testing.T) {
 		return m, r
 	}
 	for seed := range uint64(2) {
-		_, r := fit(ridgeline(250, 10+seed, nil), Options{Learn: onlyY, Folds: 2, Scaling: ScalingLearned})
+		_, r := fit(ridgeline(250, 10+seed, nil), Options{Learn: onlyY, Folds: 2, Scaling: scalingLearned})
 		if s := r.Scores[1]; s.Name != "R²" || s.Value > 0.05 {
 			t.Errorf("seed %d: %s %g of noise", seed, s.Name, s.Value)
 		}
 	}
-	o := Options{Learn: onlyY, Folds: 1, Scaling: ScalingStandard}
+	o := Options{Learn: onlyY, Folds: 1, Scaling: scalingStandard}
 	before, _ := mustFit(t, ridgeline(400, 1, slanted), o)
 	o.Scaling = ""
 	m, r := fit(ridgeline(400, 1, slanted), o)
-	if choice(t, r, "scaling").Value != ScalingLearned || m.Spec.Kernel.M.IsEmpty() {
+	if choice(t, r, "scaling").Value != scalingLearned || m.Spec.Kernel.M.IsEmpty() {
 		t.Fatalf("no metric: %+v", r.Choices)
 	}
 	other := ridgeline(1000, 2, slanted)
@@ -204,7 +204,7 @@ func TestMetricOfEveryMap(t *testing.T) {
 	src, other := ridgeline(260, 1, w), ridgeline(500, 2, w)
 	for _, o := range []Options{{}, {Map: MapNystrom, Features: 100}, {Map: MapRandom, Features: 128},
 		{Kind: machine.KindGP, Features: 64}} {
-		o.Learn, o.Folds, o.Scaling, o.Kernel = onlyY, 1, ScalingLearned, kernel.Gaussian.String()
+		o.Learn, o.Folds, o.Scaling, o.Kernel = onlyY, 1, scalingLearned, kernel.Gaussian.String()
 		var first []byte
 		for _, threads := range []int{1, 3} {
 			runtime.GOMAXPROCS(threads)
@@ -212,7 +212,7 @@ func TestMetricOfEveryMap(t *testing.T) {
 			b := modelBytes(t, m)
 			if first == nil {
 				first = b
-				if m.Spec.Kernel.M.IsEmpty() || choice(t, r, "scaling").Value != ScalingLearned {
+				if m.Spec.Kernel.M.IsEmpty() || choice(t, r, "scaling").Value != scalingLearned {
 					t.Errorf("%s%s: no metric", o.Kind, o.Map)
 				}
 				back, err := machine.Read(b)
@@ -239,7 +239,7 @@ func TestMetricResumes(t *testing.T) {
 	old, pair := apartRows, sharedRows
 	apartRows, sharedRows = 250, 100
 	defer func() { apartRows, sharedRows = old, pair }()
-	o := Options{Learn: onlyY, Folds: 3, Scaling: ScalingLearned, Kernel: kernel.Gaussian.String()}
+	o := Options{Learn: onlyY, Folds: 3, Scaling: scalingLearned, Kernel: kernel.Gaussian.String()}
 	src := ridgeline(400, 1, slanted)
 	want, _ := mustFit(t, src, o)
 	o.Checkpoint = filepath.Join(t.TempDir(), "ck")
@@ -296,7 +296,7 @@ func TestMetricRefused(t *testing.T) {
 		"weights":   {Learn: onlyY, Marks: data.MarkColumns{Weight: "x1"}},
 		"groups":    {Learn: onlyY, Marks: data.MarkColumns{Group: "x1"}},
 	} {
-		if o.Scaling = ScalingLearned; o.Marks.Weight != "" {
+		if o.Scaling = scalingLearned; o.Marks.Weight != "" {
 			for _, row := range src.rows {
 				row[1] = math.Abs(row[1])
 			}
@@ -309,7 +309,7 @@ func TestMetricRefused(t *testing.T) {
 
 // Prediction intervals come from rows that are left out in the coordinates of the metric, too.
 func TestIntervalsWithMetric(t *testing.T) {
-	o := Options{Learn: onlyY, Folds: 4, Scaling: ScalingLearned, Kernel: kernel.Gaussian.String()}
+	o := Options{Learn: onlyY, Folds: 4, Scaling: scalingLearned, Kernel: kernel.Gaussian.String()}
 	m, r := mustFit(t, ridgeline(420, 4, slanted), o)
 	low, high, err := m.Interval(0, 0.9)
 	if err != nil {

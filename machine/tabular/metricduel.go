@@ -27,7 +27,7 @@ func (d *decision) setting() *exactSetting {
 
 // metricOpen reports whether a metric is to be looked for, or was asked for.
 func (f *search) metricOpen(s *sample, scaling *Choice) bool {
-	if scaling == nil || scaling.Value == ScalingLearned {
+	if scaling == nil || scaling.Value == scalingLearned {
 		return scaling != nil
 	}
 	return !scaling.Given && f.info.LeastSquares && s.len() >= leastScaling && f.metricPossible() == "" &&
@@ -104,7 +104,7 @@ func (f *search) chooseWithMetric(s *sample, n int64, scaling *Choice) (*decisio
 		scaling.Why = fmt.Sprintf("a metric of %s columns has the best %s of rows that it has not seen", scaling.Value,
 			f.metric())
 	}
-	scaling.Value = ScalingLearned
+	scaling.Value = scalingLearned
 	e.Spec.Kernel.M, e.Spec.Dim = l.m, s.x.Cols
 	return e, nil
 }

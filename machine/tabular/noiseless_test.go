@@ -56,7 +56,7 @@ func TestTargetsWithoutNoise(t *testing.T) {
 		{"repeated rows", exact + 1, true, sumOfSines},
 		{"constant", exact + 1, false, func([]float64) float64 { return 3 }},
 	} {
-		m, r := mustFit(t, sines(c.rows, 1, c.twice, c.f), Options{Seed: 1, Scaling: ScalingStandard, Quick: true,
+		m, r := mustFit(t, sines(c.rows, 1, c.twice, c.f), Options{Seed: 1, Scaling: scalingStandard, Quick: true,
 			Learn: data.LearnOptions{Targets: []string{"y"}}})
 		if !c.twice { // rows that repeat others have weights, and are factored
 			if least := 1e-6; m.Lambda < least { // leastPenalty of 134 rows
@@ -90,7 +90,7 @@ func TestUnsolvable(t *testing.T) {
 		note   string
 	}{{n, 0, "was factored"}, {n, 1e-9, "was factored"}, {n - 1, 0, "products (at most"}} {
 		limits(t, c.exact)
-		m, r := mustFit(t, src, Options{Seed: 1, Scaling: ScalingStandard, Kernel: "laplace", Bandwidth: 3e4,
+		m, r := mustFit(t, src, Options{Seed: 1, Scaling: scalingStandard, Kernel: "laplace", Bandwidth: 3e4,
 			Lambda: c.lambda, Folds: 1, Learn: target})
 		if !strings.Contains(strings.Join(r.Notes, "\n"), c.note) {
 			t.Errorf("at most %d rows are factored, λ = %g: notes %q", c.exact, c.lambda, r.Notes)
@@ -104,7 +104,7 @@ func TestUnsolvable(t *testing.T) {
 		}
 	}
 	limits(t, n-1)
-	_, _, err := Fit(t.Context(), src, Options{Seed: 1, Scaling: ScalingStandard, Kernel: "laplace", Bandwidth: 3e4,
+	_, _, err := Fit(t.Context(), src, Options{Seed: 1, Scaling: scalingStandard, Kernel: "laplace", Bandwidth: 3e4,
 		Lambda: 1e-9, Folds: 1, Learn: target})
 	if !errors.Is(err, machine.ErrSingular) {
 		t.Errorf("a given λ of more rows: %v", err)

@@ -13,8 +13,8 @@ import (
 
 // Values of Options.Code that are no data.Code.
 const (
-	CodeLevels = "levels" // one column for each of the most frequent levels, as many as Learn.MaxLevels says
-	CodeAll    = "all"    // one column for each of at most 2048 levels
+	codeLevels = "levels" // one column for each of the most frequent levels, as many as Learn.MaxLevels says
+	codeAll    = "all"    // one column for each of at most 2048 levels
 )
 
 // Options are the choices of the caller. [Fit] chooses every field that is zero.
@@ -48,7 +48,7 @@ type Options struct {
 	Kind     machine.Kind      // empty: ridge, or density without targets
 	Family   family.Family     // nil: trig, or oprf where features must be positive
 	Coupling coupling.Coupling // nil: orthogonal, or simplex for positive features
-	// Kernel is one of Kernels. Empty means Gaussian. With the exact kernel and with landmarks, and without a given
+	// Kernel is one of Values("kernel"). Empty means Gaussian. With the exact kernel and with landmarks, and without a given
 	// bandwidth, another kernel is chosen if it is better by more than a standard error.
 	Kernel    string
 	Bandwidth float64 // s
@@ -58,17 +58,17 @@ type Options struct {
 	// Memory bounds the bytes of a fit; 0: what docs/machines.md, "Memory", says. Exact kernels keep fewer values in
 	// memory and compute them again, trials use fewer rows, and models have fewer features.
 	Memory int64
-	// Map is one of Maps. Empty means: for ridge, the exact kernel up to 60,000 rows (20,000 with Marks or
+	// Map is one of Values("map"). Empty means: for ridge, the exact kernel up to 60,000 rows (20,000 with Marks or
 	// ClassWeights); for ridge with more rows, the better of the other maps, unless a feature option is set; for the
 	// other kinds, random features.
 	Map string
-	// Scaling says what numeric columns are divided by: one of Scalings; empty: chosen by trial. A given bandwidth is
-	// in units of ScalingStandard.
+	// Scaling says what numeric columns are divided by: one of Values("scaling"); empty: chosen by trial. A given bandwidth is
+	// in units of the scaling "standard".
 	Scaling string
-	// Code says how the levels of a column become numbers, by column: one of CodeNames. For columns with more levels
+	// Code says how the levels of a column become numbers, by column: one of Values("code"). For columns with more levels
 	// than Learn.MaxLevels, and for identifiers that are whole numbers, the default is chosen by trial.
 	Code map[string]string
-	// Loss of classes of an exact kernel is one of Losses; empty: by trial.
+	// Loss of classes of an exact kernel is one of Values("loss"); empty: by trial.
 	Loss string
 	// ClassWeights are in the order of the classes of the schema. They multiply the weights of rows in the fit, in
 	// choices and in probabilities, but not in scores.
@@ -126,20 +126,6 @@ const (
 	MapNystrom = "nystrom"
 )
 
-// Maps are all maps.
-func Maps() []string { return []string{MapRandom, MapExact, MapNystrom} }
-
-// Kernels are the kernels that a model may have: those with κ(x, x) = 1 and no negative values.
-func Kernels() []string {
-	var out []string
-	for _, k := range kernel.Kinds() {
-		if k != kernel.Softmax && !k.Signed() {
-			out = append(out, k.String())
-		}
-	}
-	return out
-}
-
 // kernelKind is the kernel that was asked for, or the Gaussian one.
 func (o *Options) kernelKind() kernel.Kind {
 	for _, k := range kernel.Kinds() {
@@ -152,35 +138,44 @@ func (o *Options) kernelKind() kernel.Kind {
 
 // The scalings of columns, which decide how much each counts in distances.
 const (
-	ScalingStandard = "standard" // numbers by their standard deviation
-	ScalingCommon   = "common"   // all numbers by one number: columns of one unit, such as pixels
-	ScalingRobust   = "robust"   // numbers by their interquartile range over 1.35, their standard deviation if normal
-	ScalingNone     = "none"     // numbers as they are
-	ScalingFitted   = "fitted"   // every column by a width of its own, that of largest marginal likelihood
-	// ScalingLearned is a metric of the standardised columns, learned from the gradients of a fit: see package
+	scalingStandard = "standard" // numbers by their standard deviation
+	scalingCommon   = "common"   // all numbers by one number: columns of one unit, such as pixels
+	scalingRobust   = "robust"   // numbers by their interquartile range over 1.35, their standard deviation if normal
+	scalingNone     = "none"     // numbers as they are
+	scalingFitted   = "fitted"   // every column by a width of its own, that of largest marginal likelihood
+	// scalingLearned is a metric of the standardised columns, learned from the gradients of a fit: see package
 	// kernel/metric.
-	ScalingLearned = "learned"
+	scalingLearned = "learned"
 )
-
-// Scalings are all scalings.
-func Scalings() []string {
-	return []string{ScalingStandard, ScalingCommon, ScalingRobust, ScalingNone, ScalingFitted, ScalingLearned}
-}
 
 // The losses of classes, for exact kernels.
 const (
-	LossSquares = "squares" // squared errors of the indicators of classes
-	LossMargins = "margins" // squared hinge: see machine.FitMargins
+	lossSquares = "squares" // squared errors of the indicators of classes
+	lossMargins = "margins" // squared hinge: see machine.FitMargins
 )
 
-// Losses are all losses.
-func Losses() []string { return []string{LossSquares, LossMargins} }
-
-// CodeNames are the values of Options.Code.
-func CodeNames() []string {
-	out := []string{CodeLevels, CodeAll}
-	for _, c := range data.Codes() {
-		out = append(out, string(c))
+// Values lists what an option of text may be: "map", "kernel", "scaling", "loss" or "code". Kernels are those with
+// κ(x, x) = 1 and no negative values.
+func Values(option string) []string {
+	var out []string
+	switch option {
+	case "map":
+		return []string{MapRandom, MapExact, MapNystrom}
+	case "scaling":
+		return []string{scalingStandard, scalingCommon, scalingRobust, scalingNone, scalingFitted, scalingLearned}
+	case "loss":
+		return []string{lossSquares, lossMargins}
+	case "kernel":
+		for _, k := range kernel.Kinds() {
+			if k != kernel.Softmax && !k.Signed() {
+				out = append(out, k.String())
+			}
+		}
+	case "code":
+		out = []string{codeLevels, codeAll}
+		for _, c := range data.Codes() {
+			out = append(out, string(c))
+		}
 	}
 	return out
 }

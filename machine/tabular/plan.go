@@ -164,7 +164,7 @@ func (j *job) given(t Table) (*sample, error) {
 }
 
 // Standardise writes (y − mean)/scale of every regression target to dst, which may be y. Models are fitted to
-// standardised targets; [Restore] undoes the scaling in the model.
+// standardised targets; restore undoes the scaling in the model.
 func Standardise(dst, y dense.Matrix[float64], targets []data.Target) {
 	for i := range y.Rows {
 		d := dst.Row(i)
@@ -173,9 +173,6 @@ func Standardise(dst, y dense.Matrix[float64], targets []data.Target) {
 		}
 	}
 }
-
-// Restore converts a model of standardised targets to the original targets. It leaves other models unchanged.
-func Restore(m *machine.Model, targets []data.Target) { restore(m, targets) }
 
 // Setup returns the setup for machine.NewSums of p.Kind. Pass regression targets through [Standardise] before adding
 // them.

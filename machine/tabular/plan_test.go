@@ -39,7 +39,7 @@ func TestOptionsJSON(t *testing.T) {
 	o.Schema = &data.Schema{Fields: []data.Field{{Name: "x", Kind: data.Numeric, Scale: 1}}}
 	o.Marks, o.Keep = data.MarkColumns{Weight: "w"}, []string{"w"}
 	o.Family, o.Coupling, o.Kind = family.OPRF{A: -0.12}, coupling.Simplex{}, machine.KindSmoother
-	o.ClassWeights, o.Code = []float64{1, 0.1}, map[string]string{"x": CodeAll}
+	o.ClassWeights, o.Code = []float64{1, 0.1}, map[string]string{"x": codeAll}
 	for i := range v.NumField() {
 		if name := v.Type().Field(i).Name; v.Field(i).IsZero() && !local[name] {
 			t.Errorf("%s is not set by this test", name)

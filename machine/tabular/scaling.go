@@ -40,23 +40,23 @@ func (f *search) chooseScaling(s *sample, rows int64) (*Choice, error) {
 		return nil, nil
 	}
 	c := &chooser{f: f, s: s, rows: rows, d: &decision{}}
-	ch := &Choice{Name: "scaling", Value: ScalingStandard, Given: f.o.Scaling != "", Why: "as asked"}
+	ch := &Choice{Name: "scaling", Value: scalingStandard, Given: f.o.Scaling != "", Why: "as asked"}
 	switch {
-	case f.task == machine.Unsupervised && f.o.Scaling == ScalingFitted:
+	case f.task == machine.Unsupervised && f.o.Scaling == scalingFitted:
 		return nil, fmt.Errorf("widths of columns are fitted to a target, a density has none: use another scaling: %w",
 			machine.ErrSetup)
-	case f.o.Scaling == ScalingLearned && f.metricPossible() != "":
-		return nil, fmt.Errorf("scaling %s: %s: %w", ScalingLearned, f.metricPossible(), machine.ErrSetup)
-	case f.o.Scaling == ScalingLearned:
-		ch.Value = ScalingLearned
+	case f.o.Scaling == scalingLearned && f.metricPossible() != "":
+		return nil, fmt.Errorf("scaling %s: %s: %w", scalingLearned, f.metricPossible(), machine.ErrSetup)
+	case f.o.Scaling == scalingLearned:
+		ch.Value = scalingLearned
 		return ch, nil
-	case f.o.Scaling == ScalingFitted:
+	case f.o.Scaling == scalingFitted:
 		order := c.order()
-		w, at, err := c.fittedWeights(order[:min(len(order), widthRows)], f.fieldWeights(ScalingStandard, s))
+		w, at, err := c.fittedWeights(order[:min(len(order), widthRows)], f.fieldWeights(scalingStandard, s))
 		if err != nil {
 			return nil, err
 		}
-		ch.Value, f.start = ScalingFitted, at
+		ch.Value, f.start = scalingFitted, at
 		f.setWeights(s, w)
 		return ch, nil
 	case ch.Given:
@@ -126,8 +126,8 @@ func (c *chooser) tryScalings(ch *Choice) error {
 		top, topLoss, weights, ch.Value, first = e, loss, w, name, e.first
 		return nil
 	}
-	standard := f.fieldWeights(ScalingStandard, c.s)
-	if err := try(ScalingStandard, standard, exactPoint{}); err != nil {
+	standard := f.fieldWeights(scalingStandard, c.s)
+	if err := try(scalingStandard, standard, exactPoint{}); err != nil {
 		return err
 	}
 	if top != nil && !top.faultless() && f.lossOpen(c.rows) && !f.o.Quick {
@@ -137,12 +137,12 @@ func (c *chooser) tryScalings(ch *Choice) error {
 		}
 		if f.loss != nil { // all that follows is judged by margins
 			top, near, ch.Trials = nil, exactPoint{}, nil
-			if err := try(ScalingStandard, standard, at); err != nil {
+			if err := try(scalingStandard, standard, at); err != nil {
 				return err
 			}
 		}
 	}
-	for _, name := range []string{ScalingCommon, ScalingRobust} {
+	for _, name := range []string{scalingCommon, scalingRobust} {
 		w := f.fieldWeights(name, c.s)
 		if slices.Max(w) <= alike*slices.Min(w) || top != nil && top.faultless() {
 			continue
@@ -159,10 +159,10 @@ func (c *chooser) tryScalings(ch *Choice) error {
 		if err != nil {
 			return err
 		}
-		if err := try(ScalingFitted, w, at); err != nil {
+		if err := try(scalingFitted, w, at); err != nil {
 			return err
 		}
-		if ch.Value == ScalingFitted && len(rest) < f.fewer(widthRows) { // rows that judged know something, too
+		if ch.Value == scalingFitted && len(rest) < f.fewer(widthRows) { // rows that judged know something, too
 			if weights, _, err = c.fittedWeights(order[:min(len(order), widthRows)], w); err != nil {
 				return err
 			}
@@ -170,7 +170,7 @@ func (c *chooser) tryScalings(ch *Choice) error {
 	}
 	ch.Why = "none tried is better by more than two standard errors"
 	switch {
-	case ch.Value != ScalingStandard:
+	case ch.Value != scalingStandard:
 		ch.Why = fmt.Sprintf("best %s of %s", f.metric(), top.judged())
 	case len(ch.Trials) == 1 && top.faultless():
 		ch.Why = fmt.Sprintf("no errors of %s", top.judged())
@@ -257,11 +257,11 @@ func (j *job) fieldWeights(name string, s *sample) []float64 {
 			continue
 		}
 		switch name {
-		case ScalingCommon:
+		case scalingCommon:
 			w[i] = fd.Scale / math.Sqrt(squares/float64(n))
-		case ScalingNone:
+		case scalingNone:
 			w[i] = fd.Scale
-		case ScalingRobust:
+		case scalingRobust:
 			if r := interquartile(s.x, at) / 1.349; r > leastRange {
 				w[i] = 1 / r
 			}

@@ -76,13 +76,13 @@ func TestIrrelevantLevels(t *testing.T) {
 			t.Fatal(err)
 		}
 		// A metric may be learned of columns that were fitted before.
-		if c := choice(t, r, "scaling"); scaling == "" && c.Value != ScalingFitted &&
+		if c := choice(t, r, "scaling"); scaling == "" && c.Value != scalingFitted &&
 			!strings.Contains(c.Why, "a metric of fitted columns") {
 			t.Errorf("scaling %+v", c)
 		}
 		return evaluate(t, m, irrelevant(1000, 2))[1].Value
 	}
-	chosen, standard := r2(""), r2(ScalingStandard)
+	chosen, standard := r2(""), r2(scalingStandard)
 	t.Logf("R² %.3f; standard %.3f", chosen, standard)
 	if chosen < 0.975 || standard > 0.95 {
 		t.Errorf("R² %.3f with a column of 250 levels, standard %.3f", chosen, standard)
@@ -116,7 +116,7 @@ func TestScalings(t *testing.T) {
 	}
 	learn := data.LearnOptions{Targets: []string{"y"}}
 	rmse := map[string]float64{}
-	for _, scaling := range append(Scalings(), "") {
+	for _, scaling := range append(Values("scaling"), "") {
 		m, r, err := Fit(context.Background(), make(250, 1), Options{Learn: learn, Scaling: scaling, Folds: 1})
 		if err != nil {
 			t.Fatal(err)
@@ -129,12 +129,12 @@ func TestScalings(t *testing.T) {
 	}
 	t.Log(rmse)
 	// Fitted widths are better still, but 125 rows do not tell so by two standard errors.
-	if rmse[""] > 1.1*rmse[ScalingCommon] || max(rmse[ScalingCommon], rmse[ScalingFitted]) > 0.1*rmse[ScalingStandard] {
+	if rmse[""] > 1.1*rmse[scalingCommon] || max(rmse[scalingCommon], rmse[scalingFitted]) > 0.1*rmse[scalingStandard] {
 		t.Errorf("RMSE %v", rmse)
 	}
 	// Robust and standard scalings are the same up to what the middle half of normal columns says.
-	if math.Abs(math.Log(rmse[ScalingRobust]/rmse[ScalingStandard])) > 0.3 ||
-		math.Abs(math.Log(rmse[ScalingNone]/rmse[ScalingCommon])) > 0.1 {
+	if math.Abs(math.Log(rmse[scalingRobust]/rmse[scalingStandard])) > 0.3 ||
+		math.Abs(math.Log(rmse[scalingNone]/rmse[scalingCommon])) > 0.1 {
 		t.Errorf("RMSE %v", rmse)
 	}
 }
@@ -145,7 +145,7 @@ func TestScalingErrors(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, o := range map[string]Options{"unknown": {Scaling: "some", Learn: learn("y")},
-		"density": {Scaling: ScalingFitted, Learn: learn()}, "schema": {Scaling: ScalingCommon, Schema: schema}} {
+		"density": {Scaling: scalingFitted, Learn: learn()}, "schema": {Scaling: scalingCommon, Schema: schema}} {
 		if _, _, err := Fit(context.Background(), waves(100, 1), o); !errors.Is(err, machine.ErrSetup) {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -160,7 +160,7 @@ func TestScalingIsInTheSchema(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if ch := choice(t, r, "scaling"); len(ch.Trials) < 2 || ch.Value != ScalingFitted {
+		if ch := choice(t, r, "scaling"); len(ch.Trials) < 2 || ch.Value != scalingFitted {
 			t.Errorf("scaling %+v", ch)
 		}
 		return m
@@ -206,7 +206,7 @@ func TestRobustScalingOfAnOutlier(t *testing.T) {
 			t.Fatal("no R²")
 			return 0
 		}
-		standard, robust, chosen := r2(ScalingStandard), r2(ScalingRobust), r2("")
+		standard, robust, chosen := r2(scalingStandard), r2(scalingRobust), r2("")
 		if robust < 0.8 || chosen < 0.8 || (standard >= 0.8) != c.standard {
 			t.Errorf("%s: R² %.3f standard, %.3f robust, %.3f chosen", c.name, standard, robust, chosen)
 		}

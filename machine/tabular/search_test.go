@@ -110,7 +110,7 @@ func TestChoicesAreMadeApart(t *testing.T) {
 	old := apartRows
 	apartRows = 250
 	defer func() { apartRows = old }()
-	o := Options{Learn: learn("y"), Folds: 3, Kernel: kernel.Gaussian.String(), Scaling: ScalingStandard}
+	o := Options{Learn: learn("y"), Folds: 3, Kernel: kernel.Gaussian.String(), Scaling: scalingStandard}
 	fit := func(src *numbers) *Report {
 		_, r, err := Fit(context.Background(), src, o)
 		if err != nil {
@@ -149,7 +149,7 @@ func TestChoicesOfTwoFolds(t *testing.T) {
 	old := sharedRows
 	sharedRows = 200
 	defer func() { sharedRows = old }()
-	o := Options{Learn: learn("y"), Folds: 5, Kernel: kernel.Gaussian.String(), Scaling: ScalingStandard}
+	o := Options{Learn: learn("y"), Folds: 5, Kernel: kernel.Gaussian.String(), Scaling: scalingStandard}
 	at := slices.Index(waves(1, 1).names, "y")
 	chosen := func(spoil ...int) (*fit, *fit) {
 		src := waves(400, 1)

@@ -109,7 +109,7 @@ func (c *chooser) marginsFirst(order []int, weights []float64, at exactPoint) (e
 		return at, err
 	}
 	if diff, se := gain(ts[0].loss, ts[1].loss); diff > surely*se {
-		c.f.loss = &Choice{Name: "loss", Value: LossMargins, Trials: c.shownLosses(ts), Why: fmt.Sprintf(
+		c.f.loss = &Choice{Name: "loss", Value: lossMargins, Trials: c.shownLosses(ts), Why: fmt.Sprintf(
 			"best %s of %d rows, and surely, by those not in its part", c.f.metric(), e.tries.x.Rows)}
 		return e.at, nil
 	}
@@ -171,7 +171,7 @@ func (e *exactSearch) losses(squares exactPoint) ([]trial, error) {
 }
 
 func (c *chooser) shownLosses(ts []trial) []Trial {
-	return []Trial{c.f.shown(ts[0], 0, LossSquares), c.f.shown(ts[1], 1, LossMargins)}
+	return []Trial{c.f.shown(ts[0], 0, lossSquares), c.f.shown(ts[1], 1, lossMargins)}
 }
 
 // chooseLoss decides between the losses of an exact kernel of classes. Squares, whose settings are found, stay unless
@@ -179,7 +179,7 @@ func (c *chooser) shownLosses(ts []trial) []Trial {
 // margins. Nil: there was nothing to choose.
 func (e *exactSearch) chooseLoss() (*Choice, error) {
 	f := e.c.f
-	ch := &Choice{Name: "loss", Value: LossSquares, Given: f.o.Loss != "", Why: "as asked"}
+	ch := &Choice{Name: "loss", Value: lossSquares, Given: f.o.Loss != "", Why: "as asked"}
 	switch {
 	case f.loss != nil:
 		e.c.d.Margins = true
@@ -192,9 +192,9 @@ func (e *exactSearch) chooseLoss() (*Choice, error) {
 			return nil, nil
 		}
 		ch.Value = f.o.Loss
-		e.c.d.Margins = ch.Value == LossMargins
+		e.c.d.Margins = ch.Value == lossMargins
 		return ch, nil
-	case f.o.Loss == LossSquares:
+	case f.o.Loss == lossSquares:
 		return ch, nil
 	}
 	if !ch.Given && e.faultless() {
@@ -215,7 +215,7 @@ func (e *exactSearch) chooseLoss() (*Choice, error) {
 		return nil, err
 	}
 	if ch.Given {
-		ch.Value, e.c.d.Margins = LossMargins, true
+		ch.Value, e.c.d.Margins = lossMargins, true
 		return ch, nil
 	}
 	ch.Why = "margins make no fewer errors by more than a standard error"
@@ -230,7 +230,7 @@ func (e *exactSearch) chooseLoss() (*Choice, error) {
 	if len(ts) == 2 {
 		ch.Trials = e.c.shownLosses(ts)
 		if diff, se := gain(ts[0].loss, ts[1].loss); diff > se {
-			ch.Value, e.c.d.Margins = LossMargins, true
+			ch.Value, e.c.d.Margins = lossMargins, true
 			ch.Why = fmt.Sprintf("best %s of all %d rows by those not in their part", f.metric(), e.tries.x.Rows)
 			return ch, nil
 		}

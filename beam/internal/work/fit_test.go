@@ -103,7 +103,7 @@ func openTable(t *testing.T, dir string, unit int64) *files.Table {
 // given are options that leave nothing to be tried.
 func given(kind machine.Kind, targets []string, skip ...string) parts.Options {
 	o := tabular.Options{Learn: data.LearnOptions{Targets: targets, IDs: []string{"id"}, Skip: skip}, Kind: kind,
-		Seed: 11, Features: 32, Bandwidth: 1.5, Scaling: tabular.ScalingStandard, Map: tabular.MapRandom}
+		Seed: 11, Features: 32, Bandwidth: 1.5, Scaling: "standard", Map: tabular.MapRandom}
 	if kind == "" {
 		o.Lambda = 0.1
 	}

@@ -134,18 +134,18 @@ func (f *fitFlags) add(cmd *cobra.Command) {
 	flags.IntVar(&f.learn.MaxLevels, "max-levels", 0, "largest number of levels of a categorical column; rarer levels become "+
 		"\"other\" (default 64)")
 	flags.StringArrayVar(&f.encode, "encode", nil, "how levels of a column become numbers, as `COLUMN=CODE` with a code of "+
-		strings.Join(tabular.CodeNames(), ", ")+"; repeatable (default: by trial for columns of many levels)")
+		strings.Join(tabular.Values("code"), ", ")+"; repeatable (default: by trial for columns of many levels)")
 	flags.StringVar(&f.model, "model", "", kindList(", ")+fmt.Sprintf(" (default %s)", machine.Kinds()[0].Kind))
 	flags.StringVar(&f.featureMap, "map", "", "how the kernel is computed: exact (with all rows; ridge only), nystrom "+
 		"(with some rows, the landmarks) or random (random features) (default: exact for ridge up to 60,000 rows, "+
 		"else chosen)")
-	flags.StringVar(&f.kernel, "kernel", "", "kernel: "+strings.Join(tabular.Kernels(),
+	flags.StringVar(&f.kernel, "kernel", "", "kernel: "+strings.Join(tabular.Values("kernel"),
 		", ")+" (default: by trial with --map exact and "+
 		"nystrom, else gaussian)")
-	flags.StringVar(&f.scaling, "scaling", "", "scaling of columns: "+strings.Join(tabular.Scalings(),
+	flags.StringVar(&f.scaling, "scaling", "", "scaling of columns: "+strings.Join(tabular.Values("scaling"),
 		", ")+" (default: by trial)")
 	flags.StringVar(&f.loss, "loss", "", "loss of a classification with an exact kernel: "+
-		strings.Join(tabular.Losses(), ", ")+" (default: by trial)")
+		strings.Join(tabular.Values("loss"), ", ")+" (default: by trial)")
 	flags.StringVar(&f.family, "family", "", "feature family: a name from 'randfeat families' or a JSON object (default: "+
 		"chosen)")
 	flags.StringVar(&f.coupling, "coupling", "", "coupling of the projections: a name from 'randfeat couplings' or a "+
@@ -179,10 +179,9 @@ func (f *fitFlags) add(cmd *cobra.Command) {
 			string(data.Classification)}
 	})
 	cli.CompleteNames(cmd, "model", func() []string { return strings.Fields(kindList(" ")) })
-	cli.CompleteNames(cmd, "map", tabular.Maps)
-	cli.CompleteNames(cmd, "kernel", tabular.Kernels)
-	cli.CompleteNames(cmd, "scaling", tabular.Scalings)
-	cli.CompleteNames(cmd, "loss", tabular.Losses)
+	for _, name := range []string{"map", "kernel", "scaling", "loss"} {
+		cli.CompleteNames(cmd, name, func() []string { return tabular.Values(name) })
+	}
 	cli.CompleteNames(cmd, "family", cli.FamilyNames)
 	cli.CompleteNames(cmd, "coupling", cli.CouplingNames)
 	cli.CompleteNames(cmd, "class-weight", func() []string { return []string{"balanced"} })
@@ -244,27 +243,22 @@ func (f *fitFlags) options(cmd *cobra.Command) (tabular.Options, error) {
 	}
 	for _, text := range f.encode {
 		at := strings.LastIndexByte(text, '=')
-		if at < 1 || !slices.Contains(tabular.CodeNames(), text[at+1:]) {
+		if at < 1 || !slices.Contains(tabular.Values("code"), text[at+1:]) {
 			return o, cli.Misused("--encode is %q, want COLUMN=CODE with a code of %s", text,
-				strings.Join(tabular.CodeNames(), ", "))
+				strings.Join(tabular.Values("code"), ", "))
 		}
 		if o.Code == nil {
 			o.Code = map[string]string{}
 		}
 		o.Code[text[:at]] = text[at+1:]
 	}
-	if o.Loss != "" && !slices.Contains(tabular.Losses(), o.Loss) {
-		return o, cli.Misused("--loss is %q, want %s", o.Loss, strings.Join(tabular.Losses(), ", "))
-	}
-	if o.Kernel != "" && !slices.Contains(tabular.Kernels(), o.Kernel) {
-		return o, cli.Misused("--kernel is %q, want %s", o.Kernel, strings.Join(tabular.Kernels(), ", "))
-	}
-	if o.Scaling != "" && !slices.Contains(tabular.Scalings(), o.Scaling) {
-		return o, cli.Misused("--scaling is %q, want %s", o.Scaling, strings.Join(tabular.Scalings(), ", "))
+	for _, option := range []struct{ name, value string }{{"loss", o.Loss}, {"kernel", o.Kernel},
+		{"scaling", o.Scaling}, {"map", o.Map}} {
+		if want := tabular.Values(option.name); option.value != "" && !slices.Contains(want, option.value) {
+			return o, cli.Misused("--%s is %q, want %s", option.name, option.value, strings.Join(want, ", "))
+		}
 	}
 	switch {
-	case o.Map != "" && !slices.Contains(tabular.Maps(), o.Map):
-		return o, cli.Misused("--map is %q, want %s", o.Map, strings.Join(tabular.Maps(), ", "))
 	case o.Map == tabular.MapNystrom:
 		for _, name := range []string{"family", "coupling", "float32"} {
 			if cmd.Flags().Changed(name) {

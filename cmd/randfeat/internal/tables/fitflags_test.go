@@ -44,8 +44,8 @@ func TestFitOptions(t *testing.T) {
 			Categorical: []string{"c"}, MaxLevels: 9},
 		Marks: data.MarkColumns{Weight: "w", Group: "g"}, Keep: []string{"g"},
 		Kind: machine.KindSmoother, Family: family.OPRF{A: -0.2}, Coupling: coupling.Simplex{},
-		Bandwidth: 1.5, Scaling: tabular.ScalingRobust, Loss: tabular.LossMargins,
-		Features: 100, Seed: 3, Folds: 4, Code: map[string]string{"c": tabular.CodeAll}, Compare: true, IntervalBy: "v",
+		Bandwidth: 1.5, Scaling: "robust", Loss: "margins",
+		Features: 100, Seed: 3, Folds: 4, Code: map[string]string{"c": "all"}, Compare: true, IntervalBy: "v",
 		Sample: 500, Float32: true, Block: 64, Quick: true, Checkpoint: "ck", CheckpointEvery: 5 * time.Second,
 	}
 	if !reflect.DeepEqual(got, want) {
