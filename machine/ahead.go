@@ -6,7 +6,7 @@ import (
 	"github.com/randfeat/randfeat/internal/par"
 )
 
-// filled is a full buffer, or the error that ended the filling.
+// filled is a full buffer, or the error or panic that ended the filling.
 type filled[B any] struct {
 	b      *B
 	err    error
@@ -21,7 +21,8 @@ type filled[B any] struct {
 // two buffers, so the goroutine never blocks on a caller that has given up.
 func ahead[B any](buffers [2]*B, fill, use func(*B) error) error {
 	limit := par.Limit()
-	if limit == 1 { // one after the other
+	// One goroutine is allowed: fill and use alternate.
+	if limit == 1 {
 		for b := buffers[0]; ; {
 			if err := fill(b); err == io.EOF {
 				return nil
@@ -43,7 +44,7 @@ func ahead[B any](buffers [2]*B, fill, use func(*B) error) error {
 		for b := range empty {
 			f := filled[B]{b: b}
 			f.caught = par.Catch(func() { par.Limited(limit/2, func() { f.err = fill(b) }) })
-			full <- f // never blocks: there are two buffers
+			full <- f // never blocks: the channel has room for both buffers
 			if f.err != nil || f.caught != nil {
 				return
 			}
@@ -51,7 +52,7 @@ func ahead[B any](buffers [2]*B, fill, use func(*B) error) error {
 	}()
 	defer func() {
 		close(empty)
-		for range full { // until the goroutine has closed it
+		for range full { // ends when the goroutine closes full
 		}
 	}()
 	var err error
@@ -59,7 +60,7 @@ func ahead[B any](buffers [2]*B, fill, use func(*B) error) error {
 	return err
 }
 
-// useAll is the caller's part of ahead.
+// useAll is the caller's loop of ahead: it uses full buffers in order and returns them to be filled.
 func useAll[B any](full chan filled[B], empty chan *B, use func(*B) error) error {
 	for f := range full {
 		if f.caught != nil {

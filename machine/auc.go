@@ -33,8 +33,8 @@ func AUC(positive, negative []float64) Score {
 }
 
 // aucInterval is method 5 of Newcombe 2006, "Confidence intervals for an effect size measure based on the Mann–Whitney
-// statistic", part 2: the limits θ solve (θ̂−θ)² = z² V(θ) with the variance V of Hanley and McNeil 1982 for samples of
-// equal size, so that they stay in [0, 1] and have a width at 0 and 1.
+// statistic", part 2. The limits θ solve (θ̂−θ)² = z² V(θ) with the variance V of Hanley and McNeil 1982 for samples of
+// equal size. They stay in [0, 1] and have a width at 0 and 1.
 func aucInterval(v, m, n float64) (low, high float64) {
 	excess := func(t float64) float64 {
 		k := (m+n)/2 - 1
@@ -71,12 +71,13 @@ const maxRanked = 1 << 22
 type ranks struct {
 	classes int
 	labels  []int32
-	weights []float64 // of the rows; nil: 1
+	weights []float64 // one per kept row; nil means 1
 	scores  []float64 // width per row
 	step    int64
-	rows    int64 // seen
+	rows    int64 // rows seen
 }
 
+// width is the number of scores kept per row.
 func (r *ranks) width() int {
 	if r.classes == 2 {
 		return 1
@@ -109,13 +110,14 @@ func (r *ranks) add(truth int, p []float64, weight float64) {
 	r.bound()
 }
 
-// bound keeps every second row once there are too many.
+// bound halves the kept rows while there are too many.
 func (r *ranks) bound() {
 	for len(r.scores) > maxRanked && len(r.labels) > 1 {
 		r.halve()
 	}
 }
 
+// halve keeps every second of the kept rows and doubles the step.
 func (r *ranks) halve() {
 	w, kept := r.width(), (len(r.labels)+1)/2
 	for i := range kept {
@@ -131,7 +133,7 @@ func (r *ranks) halve() {
 	}
 }
 
-// merge puts the rows of o after those of r, at the larger of their steps.
+// merge puts the rows of o after those of r, at the larger of both steps; o is not changed.
 func (r *ranks) merge(o ranks) {
 	if o.rows == 0 {
 		return
@@ -155,7 +157,7 @@ func (r *ranks) merge(o ranks) {
 	r.bound()
 }
 
-// of is the area of one class against all others.
+// of is the area under the ROC curve of one class against all others.
 func (r *ranks) of(class int) Score {
 	var positive, negative []float64
 	w, at, sign := r.width(), class, 1.0

@@ -31,6 +31,8 @@ func FitShiftedCalibration(scores dense.Matrix[float64], classes []int, weights 
 	return fitCalibration(scores, classes, weights, true)
 }
 
+// fitCalibration tries a grid of ε. For each it minimises the loss over a and, if shifted, alternates that with steps
+// of the shifts.
 func fitCalibration(scores dense.Matrix[float64], classes []int, weights []float64, shifted bool) ([]float64, error) {
 	n, k := scores.Rows, scores.Cols
 	if weights != nil && len(weights) != n {
@@ -109,9 +111,9 @@ const maxTurns = 100
 type calibrating struct {
 	z       dense.Matrix[float64]
 	classes []int
-	weights []float64 // nil: 1
-	other   []float64 // target of the other classes of a row, by its class
-	shift   []float64 // of classes
+	weights []float64 // nil means 1
+	other   []float64 // by class of a row: smoothed target of every other class
+	shift   []float64 // offset of each class
 }
 
 // match moves the shifts towards the stationary point of the loss, where each class has the predicted weight that its
@@ -146,7 +148,7 @@ func (c *calibrating) match(a float64) {
 	}
 }
 
-// minimise finds a between 2⁻¹⁰ and 2¹⁰, by Newton's method: the loss is convex in it.
+// minimise finds a between 2⁻¹⁰ and 2¹⁰ by Newton's method, safeguarded by a bracket: the loss is convex in a.
 func (c *calibrating) minimise(start float64) (a, loss float64) {
 	low, high := 0x1p-10, 0x1p10
 	a = min(max(start, low), high)
@@ -170,7 +172,7 @@ func (c *calibrating) minimise(start float64) (a, loss float64) {
 	return a, loss
 }
 
-// at is the mean loss with its derivatives by a.
+// at returns the mean loss at a and its first two derivatives.
 func (c *calibrating) at(a float64) (loss, first, second float64) {
 	n := 0.0
 	for i, y := range c.classes {
@@ -209,7 +211,7 @@ func (c *calibrating) at(a float64) (loss, first, second float64) {
 // Calibrated reports whether scores of classes become probabilities by Model.Calibration.
 func (m *Model) Calibrated() bool { return len(m.Calibration) > 0 }
 
-// Calibrate turns scores of classes, one row, into probabilities in place.
+// Calibrate turns the class scores of one row into probabilities, in place. The model must be Calibrated.
 func (m *Model) Calibrate(scores []float64) {
 	eps, a := m.Calibration[0], m.Calibration[1]
 	top := math.Inf(-1)
@@ -230,7 +232,7 @@ func (m *Model) Calibrate(scores []float64) {
 	}
 }
 
-// validateCalibration checks the parts of a classification that make probabilities.
+// validateCalibration checks the number and the signs of the parameters.
 func (m *Model) validateCalibration() error {
 	if m.Calibration == nil {
 		return nil

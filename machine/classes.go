@@ -7,15 +7,15 @@ import (
 	"github.com/randfeat/randfeat/internal/stable"
 )
 
-// ClassScores are those of one class of a classification. A value is NaN where there is nothing to divide by: the
-// precision of a class that was never predicted, the recall of one without rows.
+// ClassScores holds the scores of one class of a classification. A value is NaN if there is nothing to divide by: the
+// precision of a class that was never predicted, the recall of a class without rows.
 type ClassScores struct {
 	Class     int   `json:"class"`
 	Rows      int64 `json:"rows"`      // rows whose true class this is
 	Predicted int64 `json:"predicted"` // rows predicted as the class
-	Precision Score `json:"precision"` // share of them that are of the class
-	Recall    Score `json:"recall"`    // share of its rows that are predicted so
-	F1        Score `json:"f1"`        // harmonic mean of the two
+	Precision Score `json:"precision"` // share of the predicted rows that are of the class
+	Recall    Score `json:"recall"`    // share of the rows of the class that are predicted as it
+	F1        Score `json:"f1"`        // harmonic mean of precision and recall
 	AUC       Score `json:"auc"`       // the class against all others
 }
 
@@ -49,7 +49,7 @@ func (e *Evaluation) Classes() []ClassScores {
 	return out
 }
 
-// share is the share of right among all, which come from the given number of rows, with its interval.
+// share is the weighted share of right among all, with its interval; rows is the number of rows that all comes from.
 func share(name string, right, all tally, rows int64) Score {
 	s := Score{Name: name, Value: math.NaN(), Low: math.NaN(), High: math.NaN(), Rows: rows}
 	if all.w > 0 {

@@ -9,14 +9,14 @@ import (
 	"github.com/randfeat/randfeat/dense"
 )
 
-// tailSteps are the steps of 1/1000 of probability, from 0 to ½, at which residuals are kept.
+// tailSteps is the number of steps of 1/1000 of probability, from 0 to ½, at which limits are kept.
 const tailSteps = 500
 
 // Residuals collects the differences between targets and out-of-fold predictions, in bounded memory. Their quantiles
 // are the prediction intervals of a model. The zero value is ready.
 type Residuals struct {
-	kept    [][]float64 // by output
-	weights []float64   // of the kept rows; nil: all 1
+	kept    [][]float64 // per output: residuals of every step-th row
+	weights []float64   // weights of the kept rows; nil means all 1
 	step    int64
 	rows    int64
 }
@@ -25,7 +25,8 @@ type Residuals struct {
 func (r *Residuals) Len() int64 { return r.rows }
 
 // Add adds rows, of equal weight or of the given weights. With variances, residuals are in units of the standard
-// deviation of their row: intervals then follow the model's variance, corrected by how overconfident it is.
+// deviation of their row: intervals then follow the model's variance, corrected by how overconfident it is. Once there
+// are more than maxScores numbers, only every second row is kept, then every fourth, and so on.
 func (r *Residuals) Add(y, pred, variance dense.Matrix[float64], weights []float64) {
 	if r.kept == nil {
 		r.kept, r.step = make([][]float64, pred.Cols), 1
@@ -51,6 +52,7 @@ func (r *Residuals) Add(y, pred, variance dense.Matrix[float64], weights []float
 	}
 }
 
+// everySecond keeps elements 0, 2, 4, … in place.
 func everySecond(v []float64) []float64 {
 	n := (len(v) + 1) / 2
 	for j := range n {
@@ -139,10 +141,11 @@ func (m *Model) Interval(output int, coverage float64) (low, high float64, err e
 	return m.Residuals.At(2*output, tail), m.Residuals.At(2*output+1, tail), nil
 }
 
-// tailOf is the step of the tail on either side of an interval.
+// tailOf is the step of the tail on either side of an interval; the small number makes up for coverages such as 0.9
+// that are not binary fractions.
 func tailOf(coverage float64) int { return int((1-coverage)/2*2*tailSteps + 1e-9) }
 
-// validateResiduals checks that lower limits rise and upper ones fall.
+// validateResiduals checks task and shape of the limits, and their order.
 func (m *Model) validateResiduals() error {
 	r := m.Residuals
 	if r.IsEmpty() {
@@ -158,7 +161,7 @@ func (m *Model) validateResiduals() error {
 	return checkLimits(r)
 }
 
-// checkLimits checks that lower limits rise and upper ones fall.
+// checkLimits checks that lower limits (even rows) rise and upper limits (odd rows) fall with the tail.
 func checkLimits(r dense.Matrix[float64]) error {
 	if err := r.Check(); err != nil {
 		return fmt.Errorf("residuals: %w", err)
@@ -174,7 +177,8 @@ func checkLimits(r dense.Matrix[float64]) error {
 	return nil
 }
 
-// checkInterval refuses a coverage that has no finite interval.
+// checkInterval returns an error if the model has no finite interval with this coverage, for all rows or for some
+// group.
 func (m *Model) checkInterval(coverage float64) error {
 	for k := range m.Outputs {
 		low, high, err := m.Interval(k, coverage)

@@ -67,7 +67,7 @@ func (d *Density) Model(float64) (*Model, error) {
 	}
 	mass := slices.Clone(a.sums.Data)
 	if a.setup.Weighted {
-		a.tab.Scale(mass, float64(a.n)/a.total) // a model divides by its number of rows, not by their weight
+		a.tab.Scale(mass, float64(a.n)/a.total) // a model divides by its rows: scale to mean weight 1
 	}
 	return &Model{Kind: KindDensity, Task: Unsupervised, Outputs: 1, Spec: a.setup.Spec, Omega: a.setup.Omega,
 		Rows:     a.n,

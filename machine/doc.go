@@ -34,4 +34,38 @@
 // from memory or from a stream either.
 //
 // Notation: n rows, F features φ, Φ the n×F matrix of features, K outputs, Y the n×K targets.
+//
+// # Files
+//
+// Input and description:
+//
+//	setup.go                 Setup: validation, targets as columns, features of blocks
+//	kinds.go                 the table of kinds; the interface Sums
+//	rows.go, rows_table.go   Rows from matrices and tables; ahead.go reads the next block meanwhile
+//	rowsketch.go             which rows a model was fitted to
+//
+// Fits:
+//
+//	ridge.go, solve.go, loo.go       sums of ridge regression, solutions, leave-one-out predictions
+//	gp.go, smoother.go, density.go   the other sums; *codec.go, sumstream.go save and read sums
+//	falkon.go                        ridge with many features by conjugate gradients
+//	exact.go, exactiterative.go      the kernels of all rows
+//	landmarks.go                     Nyström features: choice of landmarks, whitening
+//	logistic.go, lbfgs.go            logistic regression, resumable
+//
+// Models and predictions:
+//
+//	model.go, file.go, history.go, metric.go   Model and its file format
+//	predict.go, table.go, row.go               predictions of matrices, tables, single rows
+//	calibrate.go                               scores of classes to probabilities
+//	conformal.go, groupintervals.go            prediction intervals
+//	quantiles.go                               quantiles of log densities
+//
+// Evaluation:
+//
+//	evaluation.go, evaluationcodec.go     sums over predicted rows, scores
+//	interval.go, tally.go                 95 % intervals of scores; weighted counts
+//	auc.go, classes.go, reliability.go    ROC areas, scores by class, reliability of probabilities
+//	paired.go                             differences of two models
+//	importance.go, explain.go             which columns matter
 package machine

@@ -13,12 +13,12 @@ import (
 // are too few rows or if Note gives another reason. NaN and infinities are null in JSON.
 type Score struct {
 	Name   string // accuracy, log loss, RMSE, …
-	Output int    // from 1: the score of one output alone; 0: of all
+	Output int    // from 1: the score of one output alone; 0 means all outputs
 	Value  float64
 	Low    float64
 	High   float64
-	Rows   int64 // that it is taken over
-	Note   string
+	Rows   int64  // number of rows it is taken over
+	Note   string // why there are no limits, if there are none
 }
 
 type scoreJSON struct {
@@ -72,27 +72,27 @@ type Evaluation struct {
 
 	// Classification.
 	confusion     [][]int64
-	weights       [][]tally // the same with weights; nil: none
-	unlikely      bool      // some scores are no probabilities
+	weights       [][]tally // the same with weights; nil without weights
+	unlikely      bool      // some class scores are not probabilities: no log loss, Brier score and reliability
 	loss, squares lossSums
 	bins          [len(binEnds)]binSums
 	ranks         ranks
 
-	// Regression; by row over all outputs, and by output.
+	// For regression: means over outputs by row, and sums by output.
 	mse, mae moments
 	perMSE   []moments
 	r2       []r2Sums
-	logs     moments      // of the predictive density
-	covered  tally        // rows, each by the share of its outputs that is covered
-	varied   tally        // rows with an interval
-	ranged   int64        // their number
-	limits   [][2]float64 // of 90 % intervals by output, as Model.Interval; nil: those of variances
+	logs     moments      // log density of the targets under mean and variance
+	covered  tally        // per row, the share of its outputs inside their intervals
+	varied   tally        // weights of the rows that have intervals
+	ranged   int64        // number of rows that have intervals
+	limits   [][2]float64 // 90 % intervals per output, as Model.Interval; nil means those of variances
 
 	// Density.
 	score moments
 }
 
-// Evaluation returns an empty evaluation for predictions of this model. It knows whether the scores of classes are
+// Evaluation returns an empty evaluation for predictions of this model. It knows whether class scores are
 // probabilities: those of ridge are if they are calibrated, those of a kernel average if its features are positive.
 func (m *Model) Evaluation() (*Evaluation, error) {
 	e := NewEvaluation(m.Kind, m.Task, m.Outputs)
@@ -258,7 +258,7 @@ func (e *Evaluation) check(y, pred, variance dense.Matrix[float64]) error {
 	return nil
 }
 
-// weigh begins to keep weights beside the counts.
+// weigh starts to keep weights beside the counts; rows so far have weight 1.
 func (e *Evaluation) weigh() {
 	e.weights = make([][]tally, len(e.confusion))
 	for i, row := range e.confusion {
@@ -270,7 +270,7 @@ func (e *Evaluation) weigh() {
 	e.ranks.weigh()
 }
 
-// cell are the rows of a class that are predicted as another.
+// cell is the weighted count of rows of class truth that were predicted as class predicted.
 func (e *Evaluation) cell(truth, predicted int) tally {
 	if e.weights == nil {
 		return counted(e.confusion[truth][predicted])
@@ -278,6 +278,8 @@ func (e *Evaluation) cell(truth, predicted int) tally {
 	return e.weights[truth][predicted]
 }
 
+// addClass adds a row of class truth with the scores p. For the upper limits of losses it also sums what mistakes cost:
+// extra over the mistakes seen, fear over the mistakes that the model's own probabilities predict (see lossSums).
 func (e *Evaluation) addClass(truth int, p []float64, weight float64) {
 	top := Class(p)
 	e.confusion[truth][top]++
@@ -337,6 +339,7 @@ func Class(scores []float64) int {
 	return best
 }
 
+// addTargets adds squared and absolute errors of a row.
 func (e *Evaluation) addTargets(y, p []float64, weight float64) {
 	square, abs := 0.0, 0.0
 	for k, v := range p {
@@ -350,6 +353,7 @@ func (e *Evaluation) addTargets(y, p []float64, weight float64) {
 	e.mae.addWeighted(abs/float64(len(p)), weight)
 }
 
+// addVariance adds the log density of the targets under a normal law with the predicted mean and variance.
 func (e *Evaluation) addVariance(y, p, variance []float64, weight float64) {
 	sum := 0.0
 	for k, v := range variance {
@@ -379,7 +383,8 @@ func (e *Evaluation) addCovered(y, p, variance []float64, weight float64) {
 	e.covered.add(weight * float64(covered) / float64(len(p)))
 }
 
-// Merge adds the rows of o.
+// Merge adds the rows of o, which must be of the same kind, task and outputs. Sums are added, so the result depends on
+// the order of merging only by rounding, except for ranks once rows are dropped.
 func (e *Evaluation) Merge(o *Evaluation) error {
 	if e.kind != o.kind || e.task != o.task || e.outputs != o.outputs {
 		return fmt.Errorf("evaluation of a %s %s with %d outputs and one of a %s %s with %d: %w",
@@ -471,9 +476,9 @@ func (e *Evaluation) accuracy() Score {
 	return Score{Name: "accuracy", Value: p, Low: low, High: high, Rows: e.n}
 }
 
-// balanced is the mean recall of the classes that occur. Its interval puts their intervals together as in Zou and
-// Donner 2008, "Construction of confidence limits about effect measures: a general approach" (MOVER): unlike the delta
-// method it has a width when a class is always right.
+// balanced is the mean recall of the classes that occur. Its interval combines the intervals of the classes as in Zou
+// and Donner 2008, "Construction of confidence limits about effect measures: a general approach" (MOVER). Unlike an
+// interval by the delta method, it has a width even if all rows of a class are right.
 func (e *Evaluation) balanced() Score {
 	sum, below, above, classes := 0.0, 0.0, 0.0, 0.0
 	for c := range e.confusion {
@@ -519,7 +524,8 @@ func (e *Evaluation) regression() []Score {
 	out = append(out, mae)
 	if e.varied.w > 0 {
 		p := e.covered.w / e.varied.w
-		low, high := proportion(p, e.varied.effective()) // outputs of one row are taken for one observation
+		// Outputs of one row are not independent, so a row counts as one observation.
+		low, high := proportion(p, e.varied.effective())
 		if e.logs.n > 0 {
 			out = append(out, e.logs.score("mean log density of the targets", math.Inf(-1)))
 		}
@@ -593,6 +599,7 @@ func (s *r2Sums) add(y, e, weight float64) {
 	s.eee += weight * (e * e * e)
 }
 
+// merge adds the rows of o, after moving its sums to the shift of s.
 func (s *r2Sums) merge(o r2Sums) {
 	if o.rows == 0 {
 		return

@@ -76,10 +76,10 @@ func (e *Evaluation) walk(f func(*float64), n func(*int64)) {
 	of(&e.score)
 }
 
-// MarshalBinary is AppendBinary to no bytes.
+// MarshalBinary implements encoding.BinaryMarshaler; see AppendBinary.
 func (e *Evaluation) MarshalBinary() ([]byte, error) { return e.AppendBinary(nil) }
 
-// AppendBinary appends what is known of the rows to b.
+// AppendBinary appends the sums over the rows so far to b.
 func (e *Evaluation) AppendBinary(b []byte) ([]byte, error) {
 	start := len(b)
 	le := binary.LittleEndian

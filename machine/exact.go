@@ -37,6 +37,8 @@ func FitMargins(s Setup, x, y dense.Matrix[float64], lambda float64) (*Model, er
 	return par.Result(s.Workers, func() (*Model, error) { return fitExact(s, x, y, lambda, true) })
 }
 
+// fitExact forms the kernel matrix of all rows and solves for α. Margins of many rows are first sought among the rows
+// that violate them (linalg.SolveMargins), which may fail; the general path follows.
 func fitExact(s Setup, x, y dense.Matrix[float64], lambda float64, margins bool) (*Model, error) {
 	s, err := exactSetup(s, x, y, lambda)
 	if err != nil {
@@ -66,8 +68,8 @@ func fitExact(s Setup, x, y dense.Matrix[float64], lambda float64, margins bool)
 	return landmarkModel(s, x, d.Alpha, d.Intercept, lambda, int64(x.Rows)), nil
 }
 
-// From activeRows rows on, the solver looks for margins among the violating rows first, which are usually few
-// (linalg.SolveMargins).
+// activeRows is the number of rows from which the solver first looks for margins among the violating rows, which are
+// usually few (linalg.SolveMargins).
 const activeRows = 2000
 
 // Kernel matrices of at least mixedRows rows are factored in float32 and refined (linalg.SolveDualMixed). Above
@@ -77,8 +79,8 @@ const (
 	mixedMost = 16000
 )
 
-// solveExact solves for all rows. If λ is large enough for float32 it takes about half the time of a float64
-// factorisation.
+// solveExact solves the dual system of all rows. If λ is large enough for a float32 factorisation with refinement, this
+// takes about half the time of a float64 one.
 func solveExact(k, t dense.Matrix[float64], roots []float64, lambda float64, margins bool) (*linalg.Dual, error) {
 	if roots == nil && k.Rows >= mixedRows && k.Rows <= mixedMost {
 		least := 0.5 // below this λ refinement needs more than about 20 steps, which cost half a factorisation

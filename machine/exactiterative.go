@@ -65,7 +65,7 @@ func fitIterative(s Setup, x, y dense.Matrix[float64], lambda float64, o Iterati
 	s.targets(t, y)
 	hold, landmarks := o.held(x.Rows)
 	if hold > 1<<27 {
-		runtime.GC() // kernels of an earlier fit
+		runtime.GC() // frees the kernels of an earlier fit before new ones are allocated
 	}
 	k, err := krr.NewKernels(s.Spec.Kernel, x, hold)
 	if err != nil {
@@ -104,8 +104,8 @@ func fitIterative(s Setup, x, y dense.Matrix[float64], lambda float64, o Iterati
 	return landmarkModel(s, x, fit.Alpha, fit.Intercept, lambda, int64(x.Rows)), done, nil
 }
 
-// held are the bytes of kernels that stay in memory, and the landmarks of the preconditioner, of n rows: with a bound
-// of the memory, two fifths of it for the kernels and an eighth for the landmarks, of which there are at least 256.
+// held returns the bytes of kernels that stay in memory and the number of landmarks of the preconditioner, for n rows.
+// With a bound on memory, two fifths of it go to the kernels and an eighth to the landmarks, at least 256 of them.
 func (o Iterative) held(n int) (hold int64, landmarks int) {
 	hold, landmarks = heldKernels, cmp.Or(o.Sketch, kernelSketch)
 	if o.Memory > 0 {
@@ -115,7 +115,7 @@ func (o Iterative) held(n int) (hold int64, landmarks int) {
 	return hold, landmarks
 }
 
-// packedTargets are the first columns of t.
+// packedTargets copies the first cols columns of t into a packed matrix.
 func packedTargets(t dense.Matrix[float64], cols int) dense.Matrix[float64] {
 	out := dense.New[float64](t.Rows, cols)
 	for i := range t.Rows {
@@ -124,7 +124,7 @@ func packedTargets(t dense.Matrix[float64], cols int) dense.Matrix[float64] {
 	return out
 }
 
-// exactSetup validates the arguments of a fit with the kernels of all rows.
+// exactSetup validates the arguments of a fit with the kernels of all rows. It needs no projections.
 func exactSetup(s Setup, x, y dense.Matrix[float64], lambda float64) (Setup, error) {
 	s.Omega = []coupling.Omega{}
 	s, err := s.prepared()

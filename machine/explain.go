@@ -30,21 +30,22 @@ type Dependence struct {
 // DependencePoint is a value of the column, with the mean prediction and its 95 % interval over rows.
 type DependencePoint struct {
 	Label string   `json:"label"`
-	Value *float64 `json:"value,omitempty"` // of numbers and times, in days since 1970; nil: a level, or missing
+	Value *float64 `json:"value,omitempty"` // number, or time in days since 1970; nil for a level or a missing value
 	Mean  float64  `json:"mean"`
 	Low   float64  `json:"low"`
 	High  float64  `json:"high"`
-	Share float64  `json:"share"` // of rows that have this value, or one nearer to it than to others
+	Share float64  `json:"share"` // share of rows with this value, or with one nearer to it than to the others
 }
 
-// dependencePoints are those of numbers; levels have at most dependenceLevels, the most frequent.
 const (
+	// dependencePoints is the number of points of a numeric column, dependenceLevels that of a categorical one: the
+	// most frequent levels.
 	dependencePoints = 25
 	dependenceLevels = 30
 )
 
-// PartialDependence is that of an output on a column. x are encoded rows: values of the column are those that they
-// have, of numbers at equal steps of their quantiles.
+// PartialDependence computes how an output depends on a column. x are encoded rows. The values of the column are taken
+// from them: levels as they occur, numbers at equal steps of their quantiles. A column of texts is ErrSetup.
 func PartialDependence(ctx context.Context, m *Model, x dense.Matrix[float64], column string, output int) (*Dependence,
 	error) {
 	f, lo, err := m.explained(x, column, output)
@@ -88,7 +89,7 @@ func PartialDependence(ctx context.Context, m *Model, x dense.Matrix[float64], c
 	return d, nil
 }
 
-// explained checks what is to be explained, and finds the field and its first encoded column.
+// explained validates the arguments of an explanation, and finds the field and its first encoded column.
 func (m *Model) explained(x dense.Matrix[float64], column string, output int) (*data.Field, int, error) {
 	switch {
 	case m.Schema == nil:
@@ -110,7 +111,7 @@ func (m *Model) explained(x dense.Matrix[float64], column string, output int) (*
 	return nil, 0, fmt.Errorf("the model does not predict from a column %q: %w", column, ErrSetup)
 }
 
-// OutputName is the target of an output, the class, or the log density.
+// OutputName is the name of the target, the class, or "log density".
 func (m *Model) OutputName(output int) string {
 	switch {
 	case m.Schema == nil || m.Task == Unsupervised:
@@ -121,7 +122,7 @@ func (m *Model) OutputName(output int) string {
 	return m.Schema.Targets[output].Name
 }
 
-// shownValue is a value of a column, as a row has it.
+// shownValue is a value of a column that some row has.
 type shownValue struct {
 	row    int
 	text   string
@@ -129,7 +130,7 @@ type shownValue struct {
 	share  float64
 }
 
-// valuesOf are the values that a column is looked at with.
+// valuesOf lists the values at which a column is shown.
 func valuesOf(f *data.Field, x dense.Matrix[float64], lo int) []shownValue {
 	type cell struct {
 		row    int
@@ -182,7 +183,7 @@ func valuesOf(f *data.Field, x dense.Matrix[float64], lo int) []shownValue {
 	return out
 }
 
-// student is the 95 % interval of a mean.
+// student is Student's 95 % interval of a mean.
 func student(m *moments) (low, high float64) {
 	if m.n < 2 {
 		return math.NaN(), math.NaN()
@@ -196,15 +197,15 @@ func student(m *moments) (low, high float64) {
 type Explanation struct {
 	Output     string         `json:"output"`
 	Prediction float64        `json:"prediction"`
-	Mean       float64        `json:"mean"`  // prediction of the rows that unknown columns are taken from
+	Mean       float64        `json:"mean"`  // mean prediction of the rows from which unknown columns are taken
 	Parts      []Contribution `json:"parts"` // the largest first
 	Orders     int            `json:"orders"`
 }
 
-// Contribution is that of a column, with a 95 % interval for what more orders would give.
+// Contribution is the contribution of one column, with a 95 % interval for the limit of many orders.
 type Contribution struct {
 	Column string  `json:"column"`
-	Value  string  `json:"value"` // of the row
+	Value  string  `json:"value"` // value of the row
 	Part   float64 `json:"part"`
 	Low    float64 `json:"low"`
 	High   float64 `json:"high"`
@@ -212,7 +213,7 @@ type Contribution struct {
 
 // ExplainOptions are the settings of Contributions; the zero value is usable.
 type ExplainOptions struct {
-	Orders int // in which columns become known; 0: 500
+	Orders int // number of orders in which columns become known; 0 means 500
 	Seed   uint64
 }
 
@@ -274,7 +275,7 @@ func Contributions(ctx context.Context, m *Model, row []float64, x dense.Matrix[
 		}
 		base.add(pred.At(0, output))
 		for k, i := range order {
-			back := len(fields) - 1 - k // its place in the order backwards
+			back := len(fields) - 1 - k // its place in the reversed order
 			there := pred.At(k+1, output) - pred.At(k, output)
 			again := len(fields) + 1 + back
 			sums[i].add((there + pred.At(again+1, output) - pred.At(again, output)) / 2)
@@ -303,7 +304,7 @@ func Contributions(ctx context.Context, m *Model, row []float64, x dense.Matrix[
 // Neighbour is a row of the fit that a model keeps.
 type Neighbour struct {
 	Similarity float64           `json:"similarity"` // its kernel with the row, from 0 to 1
-	Values     map[string]string `json:"values"`     // by column, as far as they can be told
+	Values     map[string]string `json:"values"`     // by column, where the encoding can be inverted
 }
 
 // Neighbours returns the n rows of the fit that are nearest to row by the kernel. An exact kernel keeps all rows, and

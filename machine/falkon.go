@@ -18,25 +18,25 @@ import (
 
 // Iterative says how [FitIterative] solves. Zero fields are defaults.
 type Iterative struct {
-	// Tolerance is the relative residual |b − (C+λI)w|/|b| of every output at which iterations end; 0: 1e-6.
+	// Tolerance is the relative residual |b − (C+λI)w|/|b| of every output at which iterations end; 0 means 1e-6.
 	Tolerance float64
-	// Steps bounds the iterations, each of which reads all rows once; 0: 200.
+	// Steps bounds the iterations, each of which reads all rows once; 0 means 200.
 	Steps int
-	// Sketch is the number r of rows that the preconditioner knows; 0: 4096, fewer where r·F numbers were more than 1
-	// GiB, and no more than rows.
+	// Sketch is the number r of rows in the preconditioner; 0 means 4096, fewer if r·F numbers exceed 1 GiB, and never
+	// more than there are rows.
 	Sketch int
-	// Memory bounds the bytes of kernels and preconditioner of FitExactIterative and FitMarginsIterative; 0: 2 GiB of
-	// kernels. FitIterative does not use it.
+	// Memory bounds the bytes of kernels and preconditioner of FitExactIterative and FitMarginsIterative; 0 means 2 GiB
+	// of kernels. FitIterative does not use it.
 	Memory int64
 	// Progress is called after every iteration with its number and residual; an error ends the fit.
 	Progress func(step int, residual float64) error
 }
 
-// Iterations is what FitIterative did.
+// Iterations reports how an iterative fit went.
 type Iterations struct {
-	Steps     int     // iterations; the rows were read once more
-	Residual  float64 // the largest relative residual of an output
-	Converged bool    // it is within the tolerance
+	Steps     int     // iterations; the rows were read once more than that
+	Residual  float64 // largest relative residual of an output
+	Converged bool    // the residual is within the tolerance
 	Sketch    int     // rows of the preconditioner
 	Bytes     int64   // memory of the preconditioner, the vectors and the blocks of features
 }
@@ -45,13 +45,13 @@ const (
 	defaultTolerance = 1e-6
 	defaultSteps     = 200
 	defaultSketch    = 4096
-	sketchBytes      = 1 << 30
+	sketchBytes      = 1 << 30 // largest size of the preconditioner's rows of features
 	// Features are computed in blocks of iterativeBlock bytes, used twice while they are in the second-level cache, and
 	// dropped. For rows of more than narrowRow columns the projections alone exceed that cache. Blocks then have
 	// wideBlock bytes, so that the projections are not read from memory again for every 16 rows.
 	iterativeBlock, wideBlock = 2 << 20, 64 << 20
-	narrowRow                 = 24
-	wideRows                  = 256
+	narrowRow                 = 24  // columns of x
+	wideRows                  = 256 // largest number of rows of such a block
 )
 
 // FitIterative is kernel ridge regression with penalty λ > 0, as [Ridge], by conjugate gradients. It recomputes the
@@ -72,6 +72,8 @@ func FitIterative(s Setup, rows Rows, lambda float64, o Iterative) (m *Model, do
 	return m, done, err
 }
 
+// fitByRows runs FitIterative in four steps: one pass for means, right-hand side and a sample of rows; the
+// preconditioner from that sample; conjugate gradients; the model, with the intercept ȳ − μ·w.
 func fitByRows(s Setup, rows Rows, lambda float64, o Iterative) (*Model, Iterations, error) {
 	if s.Weighted {
 		return nil, Iterations{}, fmt.Errorf("conjugate gradients of rows with weights: use Ridge, with fewer features: %w",
@@ -126,23 +128,23 @@ func fitByRows(s Setup, rows Rows, lambda float64, o Iterative) (*Model, Iterati
 	return m, done, nil
 }
 
-// gradients provides products with C = Σ(φ−μ)(φ−μ)ᵀ by passes over the rows.
+// gradients provides products with C = Σ(φ−μ)(φ−μ)ᵀ by passes over the rows. C is never formed.
 type gradients struct {
 	setup    Setup
 	rows     Rows
 	f64      *mapper[float64]
 	f32      *mapper[float32]
 	tab      *kern.Table[float64]
-	root     dense.Matrix[float64] // R of landmarks, K_mm = RᵀR; empty: features are those of the map
+	root     dense.Matrix[float64] // R of landmarks, φ = R⁻ᵀ·(kernel columns); empty for other families
 	features int
-	block    int
+	block    int // rows per block
 
 	n       int64
-	raw, mu []float64             // means of the map's features, and of φ = R⁻ᵀ of them
-	mean    []float64             // of targets
+	raw, mu []float64             // means of the features of the map, and of φ
+	mean    []float64             // means of the targets
 	b       dense.Matrix[float64] // Σ(φ−μ)(y−ȳ)
 
-	wide, part, y dense.Matrix[float64]
+	wide, part, y dense.Matrix[float64] // scratch: features in float64, Φ·v, and targets of a block
 }
 
 func newGradients(s Setup) (*gradients, error) {
@@ -182,7 +184,7 @@ func newGradients(s Setup) (*gradients, error) {
 	return g, nil
 }
 
-// phi are the map's features of a block.
+// phi returns the features that the map gives for a block (not whitened), in float64.
 func (g *gradients) phi(x dense.Matrix[float64]) (dense.Matrix[float64], error) {
 	if g.f64 != nil {
 		return g.f64.queries(x)
@@ -203,7 +205,8 @@ func (g *gradients) phi(x dense.Matrix[float64]) (dense.Matrix[float64], error) 
 }
 
 // first reads the rows once, for the means and the right-hand side, and returns at most r rows of x: those with the
-// smallest hashes. This sample does not depend on how the rows are divided into blocks.
+// smallest hashes of their number. This sample does not depend on how the rows are divided into blocks. kept holds up
+// to 2r candidates between prunings; its first r are sorted, so kept[r−1] is the threshold.
 func (g *gradients) first(r int) (dense.Matrix[float64], error) {
 	k := g.setup.Outputs
 	cross := dense.New[float64](g.features, k+1)
@@ -261,6 +264,7 @@ func (g *gradients) first(r int) (dense.Matrix[float64], error) {
 		g.raw[i] = cross.At(i, k) / float64(g.n)
 		means.Set(i, 0, g.raw[i])
 		for j := range k {
+			// Σ(φ−μ)(y−ȳ) = Σφy − nμȳ. The conversion forbids a fused multiply-add, which only some targets use.
 			g.b.Set(i, j, cross.At(i, j)-float64(cross.At(i, k)*g.mean[j]))
 		}
 	}
@@ -278,7 +282,7 @@ func (g *gradients) first(r int) (dense.Matrix[float64], error) {
 
 const sketchLabel = 0x736b65746368 // "sketch"
 
-// whiten turns sums of the map's features into those of φ: R⁻ᵀ for landmarks.
+// whiten turns sums of kernel columns into sums of φ, by R⁻ᵀ; it does nothing without landmarks.
 func (g *gradients) whiten(v dense.Matrix[float64]) error {
 	if g.root.Rows == 0 {
 		return nil
@@ -286,7 +290,8 @@ func (g *gradients) whiten(v dense.Matrix[float64]) error {
 	return linalg.SolveT(g.root, v)
 }
 
-// product writes (C + λI)v into dst: one pass over the rows.
+// product writes (C + λI)v into dst, v and dst being F × outputs: one pass over the rows, which must be the rows of
+// first. Blocks are added in order, so the bits do not depend on the number of goroutines.
 func (g *gradients) product(dst, v dense.Matrix[float64], lambda float64) error {
 	u := v
 	if g.root.Rows > 0 {
@@ -331,7 +336,7 @@ func (g *gradients) product(dst, v dense.Matrix[float64], lambda float64) error 
 	return nil
 }
 
-// multiply sets dst = a·v; a single column is read at the speed of memory.
+// multiply sets dst = a·v. A single column takes a matrix-vector product, which runs at the speed of memory.
 func multiply(tab *kern.Table[float64], dst, a, v dense.Matrix[float64]) {
 	par.For(a.Rows, 1+tab.Grain/(a.Cols*v.Cols), func(lo, hi int) {
 		if v.Cols == 1 && v.Stride == 1 && dst.Stride == 1 {
@@ -342,7 +347,7 @@ func multiply(tab *kern.Table[float64], dst, a, v dense.Matrix[float64]) {
 	})
 }
 
-// addProduct adds aᵀ·b to dst, every element in the order of rows.
+// addProduct adds aᵀ·b to dst, every element in the order of rows: goroutines divide the elements, never the rows.
 func addProduct(tab *kern.Table[float64], dst, a, b dense.Matrix[float64]) {
 	if b.Cols != 1 || dst.Stride != 1 {
 		linalg.AddProduct(tab, dst, a, b)
@@ -355,15 +360,16 @@ func addProduct(tab *kern.Table[float64], dst, a, b dense.Matrix[float64]) {
 	})
 }
 
-// preconditioner applies P⁻¹ for P = λI + ΨᵀΨ, with the λ of P: by UᵀU = P where Ψ has as many rows as columns, else by
-// UᵀU = λI + ΨΨᵀ and P⁻¹ = (I − Ψᵀ(UᵀU)⁻¹Ψ)/λ (Woodbury).
+// preconditioner applies P⁻¹ for P = λI + ΨᵀΨ, where Ψ has r rows and λ is that of P. If r ≥ F it factors UᵀU = P.
+// Otherwise it factors UᵀU = λI + ΨΨᵀ and uses P⁻¹ = (I − Ψᵀ(UᵀU)⁻¹Ψ)/λ (Woodbury).
 type preconditioner struct {
 	tab         *kern.Table[float64]
 	lambda      float64
 	psi, factor dense.Matrix[float64]
 }
 
-// precondition makes P of some rows of x.
+// precondition builds P from the sampled rows x: Ψ = √(n/r)·(φ − μ). If λ is smaller than the part that the sample does
+// not explain, P is factored again with that part as its λ; see tail.
 func (g *gradients) precondition(x dense.Matrix[float64], lambda float64) (*preconditioner, error) {
 	r, f := x.Rows, g.features
 	psi := dense.New[float64](r, f)
@@ -416,7 +422,7 @@ func (g *gradients) precondition(x dense.Matrix[float64], lambda float64) (*prec
 	return p, nil
 }
 
-// decompose adds λI to the factor's products and factorises them.
+// decompose adds λI to the Gram matrix in factor and factors it in place.
 func (p *preconditioner) decompose() error {
 	for i := range p.factor.Rows {
 		p.factor.Row(i)[i] += p.lambda
@@ -441,10 +447,10 @@ func (p *preconditioner) tail() float64 {
 	return sum / float64(n-from)
 }
 
-// productRows rows are packed at a time.
+// productRows is the number of rows packed at a time.
 const productRows = 256
 
-// products is a·aᵀ.
+// products is a·aᵀ; only its upper triangle is complete.
 func products(tab *kern.Table[float64], a dense.Matrix[float64]) dense.Matrix[float64] {
 	out := dense.New[float64](a.Rows, a.Rows)
 	var panel kern.Panel[float64]
@@ -458,6 +464,7 @@ func products(tab *kern.Table[float64], a dense.Matrix[float64]) dense.Matrix[fl
 	return out
 }
 
+// transposed is aᵀ.
 func transposed(a dense.Matrix[float64]) dense.Matrix[float64] {
 	t := dense.New[float64](a.Cols, a.Rows)
 	par.For(a.Cols, 64, func(lo, hi int) {
@@ -471,7 +478,7 @@ func transposed(a dense.Matrix[float64]) dense.Matrix[float64] {
 	return t
 }
 
-// apply writes P⁻¹v into dst.
+// apply writes P⁻¹v into dst, both F × outputs.
 func (p *preconditioner) apply(dst, v dense.Matrix[float64]) error {
 	copy(dst.Data, v.Data)
 	if p.psi.Rows == 0 {
@@ -493,8 +500,8 @@ func (p *preconditioner) apply(dst, v dense.Matrix[float64]) error {
 }
 
 // solve solves (C + λI)w = b by preconditioned conjugate gradients, each output by itself but all in one pass over the
-// rows. The preconditioner has relative rounding errors of σ_max/λ. β therefore has the form of flexible conjugate
-// gradients, z·(r − r_old)/(z·r)_old (Golub & Ye 1999), which does not need an exact P.
+// rows per iteration. The preconditioner has relative rounding errors of σ_max/λ. β therefore has the form of flexible
+// conjugate gradients, z·(r − r_old)/(z·r)_old (Golub & Ye 1999), which tolerates an inexact P.
 func (g *gradients) solve(p *preconditioner, lambda float64, o Iterative, done *Iterations) (dense.Matrix[float64],
 	error) {
 	f, k := g.features, g.setup.Outputs
@@ -527,7 +534,7 @@ func (g *gradients) solve(p *preconditioner, lambda float64, o Iterative, done *
 		done.Steps++
 		alpha := dots(d, ap)
 		for c := range alpha {
-			if alpha[c] > 0 { // an output that has converged stays
+			if alpha[c] > 0 { // an output that has converged exactly has direction 0: it stays
 				alpha[c] = rz[c] / alpha[c]
 			}
 		}
@@ -560,7 +567,7 @@ func (g *gradients) solve(p *preconditioner, lambda float64, o Iterative, done *
 	return w, nil
 }
 
-// dots are the inner products of columns, summed in the order of rows.
+// dots are the inner products of the columns of a and b, summed in the order of rows on one goroutine.
 func dots(a, b dense.Matrix[float64]) []float64 {
 	out := make([]float64, a.Cols)
 	for i := range a.Rows {

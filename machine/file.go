@@ -45,18 +45,20 @@ type facts struct {
 	Rows    int64   `json:"rows"`
 	Lambda  float64 `json:"lambda"`
 	Weight  float64 `json:"weight,omitempty"`
-	Fast    []bool  `json:"fast"` // projections that are structured: they are drawn again, and used if equal
-	// IntervalBy is the column that prediction intervals go by.
+	// Fast says which projections are structured. The file stores their rows; redraw restores the fast form.
+	Fast []bool `json:"fast"`
+	// IntervalBy is the column whose levels have prediction intervals of their own.
 	IntervalBy string `json:"interval_by,omitempty"`
 }
 
-// field is a tensor of a model file.
+// field is a tensor of a model file: one of matrix and vector is set.
 type field struct {
 	name   string
 	matrix *dense.Matrix[float64]
 	vector *[]float64
 }
 
+// fields lists the tensors besides the projections. Their order is the order in the file, so it must not change.
 func (m *Model) fields() []field {
 	return []field{
 		{name: "weights", matrix: &m.Weights}, {name: "intercept", vector: &m.Intercept},
@@ -96,6 +98,7 @@ func (m *Model) Save(path string) error {
 	return out.Commit()
 }
 
+// file validates the model and builds its container, with checksums.
 func (m *Model) file() (*tensorfile.File, error) {
 	if err := m.Validate(); err != nil {
 		return nil, err
@@ -153,7 +156,7 @@ func (m *Model) file() (*tensorfile.File, error) {
 	return f, nil
 }
 
-// readModel reads the bytes of a model file.
+// readModel reads the bytes of a model file, and refuses paths that are not regular files.
 func readModel(path string) ([]byte, error) {
 	if err := localfile.Check(path); err != nil {
 		return nil, err
@@ -194,6 +197,8 @@ func Read(b []byte) (*Model, error) {
 	return m, nil
 }
 
+// read parses and checks a model file. Checksums are verified before any content is interpreted; Validate then checks
+// that everything fits together.
 func read(b []byte) (*Model, error) {
 	if len(b) > 8 && b[8] != '{' { // the header, after its length
 		return nil, fmt.Errorf("not a model file, which is a safetensors container: byte 9 is %q, want {", b[8:9])
@@ -264,6 +269,7 @@ func read(b []byte) (*Model, error) {
 	return m, nil
 }
 
+// readTensors sets the projections and the fields of m. A tensor with an unknown name is an error.
 func (m *Model) readTensors(f *tensorfile.File, draws int) error {
 	used := 0
 	m.Omega = make([]coupling.Omega, 0, draws) // empty for families without projections, as they draw it
@@ -313,7 +319,8 @@ func matrixOf(t tensorfile.Tensor) (dense.Matrix[float64], error) {
 }
 
 // redraw restores the fast form of structured projections, which the file does not contain, by drawing them again from
-// the spec. It is used only if the numbers equal those of the file; another machine may draw other last bits.
+// the spec. The fast form is used only if its numbers equal those of the file; another machine may draw other last
+// bits.
 func (m *Model) redraw() {
 	if m.Spec.M != m.Omega[0].Rows.Rows {
 		return
@@ -331,10 +338,10 @@ func (m *Model) redraw() {
 
 // FileInfo describes a model file whose contents have been verified.
 type FileInfo struct {
-	Version        int    // of the format
+	Version        int    // version of the format
 	Bytes          int64  // size of the file
-	SHA256         string // of the tensors
-	MetadataSHA256 string // of everything else
+	SHA256         string // hash of the tensors
+	MetadataSHA256 string // hash of everything else
 	Tensors        []TensorInfo
 }
 

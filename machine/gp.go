@@ -8,8 +8,8 @@ import (
 	"github.com/randfeat/randfeat/internal/linalg"
 )
 
-// gp holds the [Sums] of Gaussian-process regression. They are those of [Ridge]; only the model differs, which has a
-// variance. The noise maximises the evidence; [Ridge.GP] takes a given noise.
+// gp holds the [Sums] of Gaussian-process regression. The sums are those of [Ridge]; only the model differs, because it
+// has a variance. The noise maximises the evidence; [Ridge.GP] accepts a given noise.
 type gp struct{ *Ridge }
 
 // newGP returns the sums of no rows.
@@ -21,7 +21,7 @@ func newGP(s Setup) (*gp, error) {
 	return &gp{r}, nil
 }
 
-// Merge adds the rows of o, a GP; see [Ridge.Merge].
+// Merge adds the rows of another gp; see [Ridge.Merge].
 func (g *gp) Merge(o Sums) error {
 	other, ok := o.(*gp)
 	if !ok {
@@ -30,10 +30,10 @@ func (g *gp) Merge(o Sums) error {
 	return g.Ridge.Merge(other.Ridge)
 }
 
-// Model is the process of [Ridge.GP] with the noise of largest evidence.
+// Model is the process of [Ridge.GP] with the noise that maximises the evidence.
 func (g *gp) Model(lambda float64) (*Model, error) { return g.GP(lambda, nil) }
 
-// unmarshalGP reads what AppendBinary wrote, for the same setup, as [unmarshalRidge] does.
+// unmarshalGP reads the output of AppendBinary for the same setup, as [unmarshalRidge] does.
 func unmarshalGP(s Setup, b []byte) (*gp, error) {
 	r, err := unmarshalRidge(s, b)
 	if err != nil {
@@ -43,8 +43,9 @@ func unmarshalGP(s Setup, b []byte) (*gp, error) {
 }
 
 // GP is Gaussian-process regression with the prior of the features: f = φ·w + b, w ~ N(0, (v/λ) I), a flat prior on b,
-// and noise of variance v. noise has one v per output; nil: those of largest evidence. Rasmussen & Williams, Gaussian
-// Processes for Machine Learning, §2.1.2 and §2.7. With few features variances are too small: see [Point].Saturation.
+// and noise of variance v. noise has one v per output; nil chooses those that maximise the evidence. Rasmussen &
+// Williams, Gaussian Processes for Machine Learning, §2.1.2 and §2.7. With few features variances are too small: see
+// [Point].Saturation.
 func (r *Ridge) GP(lambda float64, noise []float64) (*Model, error) {
 	s, noise, err := r.bayes(lambda, noise)
 	if err != nil {
@@ -62,7 +63,8 @@ func (r *Ridge) GP(lambda float64, noise []float64) (*Model, error) {
 	if err := linalg.Inverse(m.Factor, s.U); err != nil || r.f64 == nil || r.f64.white == nil {
 		return m, err
 	}
-	// φ = kR⁻¹ as rows: (φ − μ)U⁻¹ = (k − μR)(R⁻¹U⁻¹).
+	// Landmarks: predictions compute kernel columns k, not φ. As rows φ = kR⁻¹, so (φ − μ)U⁻¹ = (k − μR)(R⁻¹U⁻¹):
+	// the model keeps μR and R⁻¹U⁻¹.
 	white := r.f64.white
 	m.Centre = make([]float64, r.features)
 	for i, v := range s.Mu {
@@ -87,6 +89,8 @@ func (r *Ridge) LogEvidence(lambda float64, noise []float64) (float64, error) {
 	return sum, nil
 }
 
+// bayes validates the arguments of GP and LogEvidence and solves for λ. It returns a copy of noise, or the noise that
+// maximises the evidence.
 func (r *Ridge) bayes(lambda float64, noise []float64) (*linalg.Solution, []float64, error) {
 	if r.setup.Task != Regression {
 		return nil, nil, fmt.Errorf("gaussian process for %s, want %s: %w", r.setup.Task, Regression, ErrSetup)

@@ -117,8 +117,8 @@ type GroupCoverage struct {
 	m     *Model
 	f     *data.Field
 	at    int
-	rows  []int64 // by level; the last are all others
-	holds []float64
+	rows  []int64   // per level; the last counts all other rows
+	holds []float64 // rows inside their intervals, same order
 }
 
 // coverage90 is the coverage of the intervals that GroupCoverage checks.
@@ -160,7 +160,7 @@ func (c *GroupCoverage) Add(x, y, pred, variance dense.Matrix[float64]) error {
 	return nil
 }
 
-// GroupScore is how many observations of a group lie in their intervals.
+// GroupScore is the share of observations of a group that lie in their intervals.
 type GroupScore struct {
 	Group   string `json:"group"`
 	Covered Score  `json:"covered"`

@@ -7,14 +7,14 @@ import (
 
 // History records the origin of a model. Nothing in it changes a prediction.
 type History struct {
-	// Scores are of rows that were held out at the fit, the main one first; ScoredOn says which rows.
+	// Scores are of rows that were held out at the fit, the main score first; ScoredOn describes these rows.
 	Scores   []Score `json:"scores,omitempty"`
 	ScoredOn string  `json:"scored_on,omitempty"`
 	Metric   *Metric `json:"metric,omitempty"` // learned metric of the kernel, if any
 	// Created is the time of the fit, in UTC as in RFC 3339; empty if unknown. The calling program sets it. Package
 	// tabular leaves it empty, so that the same table gives the same bytes.
 	Created string `json:"created,omitempty"`
-	Program string `json:"program,omitempty"` // that fitted it, with its version
+	Program string `json:"program,omitempty"` // program that fitted it, with its version
 }
 
 func (h *History) validate() error {

@@ -12,14 +12,14 @@ import (
 // Importance is the loss of score when a model cannot use a column.
 type Importance struct {
 	Column string `json:"column"`
-	// Drop is how much worse the score of its name is, accuracy or R² (the mean over targets), when the values of the
-	// column are shuffled among rows.
+	// Drop is the loss of accuracy, or of R² (the mean over targets), if the values of the column are shuffled among
+	// rows. Its name says which of the two.
 	Drop Score `json:"drop"`
 }
 
 // ImportanceOptions are the settings of Importances; the zero value is usable.
 type ImportanceOptions struct {
-	Repeats int // shuffles per column; 0: 5
+	Repeats int // shuffles per column; 0 means 5
 	Seed    uint64
 	// Progress, if set, is told how many columns are done; its error ends the work.
 	Progress func(done, total int) error
@@ -102,14 +102,14 @@ func Importances(m *Model, x, y dense.Matrix[float64], o ImportanceOptions) ([]I
 	return out, nil
 }
 
-// judging computes losses of predictions, whose mean is 1 − accuracy or 1 − R².
+// judging computes losses of predictions whose mean is 1 − accuracy or 1 − R².
 type judging struct {
 	m    *Model
 	p    *Predictor[float64]
 	ws   Workspace[float64]
 	y    dense.Matrix[float64]
 	pred dense.Matrix[float64]
-	unit []float64 // 1/(outputs·variance) of targets
+	unit []float64 // per target: 1/(outputs·variance)
 }
 
 // units returns the factors of squared errors; a target that is constant in all rows gets 0.
@@ -127,6 +127,7 @@ func units(m *Model, y dense.Matrix[float64]) []float64 {
 	return out
 }
 
+// losses predicts x and sets dst to the loss of every row.
 func (j *judging) losses(dst []float64, x dense.Matrix[float64]) error {
 	if err := j.p.Predict(j.pred, x, &j.ws); err != nil {
 		return err
@@ -147,10 +148,11 @@ func (j *judging) losses(dst []float64, x dense.Matrix[float64]) error {
 	return nil
 }
 
-// Reservoir keeps some of the rows that pass by, each with the same chance (Vitter 1985, algorithm R).
+// Reservoir keeps a uniform random sample of the rows offered to it (Vitter 1985, algorithm R). The sample depends on
+// the seed and the order of the rows.
 type Reservoir struct {
-	X, Y dense.Matrix[float64] // rows kept
-	most int
+	X, Y dense.Matrix[float64] // the sample
+	most int                   // its largest size
 	seen int64
 	r    *rand.Rand
 }

@@ -91,6 +91,7 @@ type moments struct {
 	squares      struct{ mean, m2 float64 }
 }
 
+// add adds a number of weight 1.
 func (m *moments) add(v float64) { m.addWeighted(v, 1) }
 
 func (m *moments) addWeighted(v, weight float64) {
@@ -99,6 +100,8 @@ func (m *moments) addWeighted(v, weight float64) {
 	m.merge(one)
 }
 
+// merge adds the numbers of o. Numbers of weight 0 only count. A log density may be −Inf; the mean is then −Inf and no
+// interval exists.
 func (m *moments) merge(o moments) {
 	if o.of.w == 0 {
 		m.n += o.n
@@ -144,6 +147,7 @@ func (m *moments) standardError() float64 {
 // effective is the effective sample size of the interval.
 func (m *moments) effective() int64 { return int64(math.Round(m.of.effective())) }
 
+// skewness is the weighted third standardised moment, 0 if all numbers are equal.
 func (m *moments) skewness() float64 {
 	if m.m2 == 0 {
 		return 0
@@ -151,7 +155,7 @@ func (m *moments) skewness() float64 {
 	return math.Sqrt(m.of.w) * m.m3 / math.Pow(m.m2, 1.5)
 }
 
-// score is the mean with its interval; no limit is below least.
+// score is the mean with its interval, whose limits are not below least.
 func (m *moments) score(name string, least float64) Score {
 	low, high := skewed(m.mean, m.standardError(), m.skewness(), m.effective())
 	return Score{Name: name, Value: m.mean, Low: max(low, least), High: high, Rows: m.n}
@@ -248,8 +252,8 @@ func ScoresOfModels(parts []*Evaluation) (*Evaluation, []Score, error) {
 }
 
 const (
-	usualSpread = 0.5 // variance of models over that of the rows of a part
-	usualParts  = 4   // that it is as sure as
+	usualSpread = 0.5 // prior: variance between models relative to the noise of a part
+	usualParts  = 4   // number of parts that the prior counts as
 )
 
 // ScoresOfGroups is [ScoresOfModels] for parts that consist of whole groups of similar rows. Rows of one group do not

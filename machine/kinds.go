@@ -8,7 +8,7 @@ import (
 	"github.com/randfeat/randfeat/dense"
 )
 
-// Kind names a way to predict. What a kind can do, and how, is its entry in one table: [Kinds].
+// Kind names a way to predict. Its entry in the table [Kinds] says what it can do.
 type Kind string
 
 // The kinds.
@@ -20,24 +20,25 @@ const (
 	KindDensity  Kind = "density"  // log mean φ1(x)·φ2(x_j)
 )
 
-// KindInfo describes a kind. Everything that depends on the kind of a model reads it here: to add one, add an entry.
+// KindInfo describes a kind. All code that depends on the kind of a model reads it here: to add a kind, add an entry.
 type KindInfo struct {
 	Kind  Kind
-	About string // a line for people
-	Tasks []Task // that it can do
+	About string // one line for people
+	Tasks []Task // tasks that it supports, the default first
 
 	Penalised     bool // it has a penalty λ
 	LeastSquares  bool // least squares on the same features finds a good bandwidth and number of features for it
-	Bayesian      bool // it has a variance, and λ is that of largest evidence
-	Averages      bool // it weighs rows by the kernel: features of one sign keep weights from being negative
-	Positive      bool // it is not defined with features of both signs
-	Probabilities bool // its scores of classes are probabilities, of one that Averages if features are positive
+	Bayesian      bool // it has a variance, and its λ maximises the evidence
+	Averages      bool // it weights rows by the kernel: positive features keep the weights positive
+	Positive      bool // it is undefined for features of both signs
+	Probabilities bool // its class scores are probabilities; for one that Averages, only if features are positive
 	ClassWeights  bool // classes may be given weights
-	Exact         bool // it can have the exact kernel of its rows: FitExact
+	Exact         bool // it can use the exact kernel of all rows: FitExact
 
 	tensors []string // fields of Model that it has, by their names in a file
 	softmax bool     // φ·w + intercept are logits
-	// sums and decode are nil where rows do not add up: such a kind is fitted by passes over them.
+	// sums and decode are nil for kinds whose fit is not a function of sums: such a kind is fitted by passes over the
+	// rows.
 	sums   func(Setup) (Sums, error)
 	decode func(Setup, []byte) (Sums, error)
 }
@@ -108,7 +109,7 @@ func kindNames() string {
 	return strings.Join(names[:last], ", ") + " or " + names[last]
 }
 
-// Sums accumulate rows. They hold everything a model of their kind needs to know, in memory of the size of the model,
+// Sums accumulate rows. They hold everything that a model of their kind needs, in memory of the size of the model,
 // however many rows there are. Sums of parts merge, and can be saved and continued.
 //
 // The same rows in the same blocks give the same bits. Other blocks and other orders of merging agree up to rounding.
@@ -163,6 +164,7 @@ func (k Kind) summed(s *Setup) (KindInfo, error) {
 	return e, e.does(s.Task)
 }
 
+// does returns an error if the kind does not support task t.
 func (k KindInfo) does(t Task) error {
 	if !slices.Contains(k.Tasks, t) {
 		return fmt.Errorf("%s model for task %q: %w", k.Kind, t, ErrSetup)
@@ -170,6 +172,7 @@ func (k KindInfo) does(t Task) error {
 	return nil
 }
 
+// sumsOf adapts a constructor of concrete sums to the interface.
 func sumsOf[S Sums](f func(Setup) (S, error)) func(Setup) (Sums, error) {
 	return func(s Setup) (Sums, error) {
 		sums, err := f(s)
@@ -180,6 +183,7 @@ func sumsOf[S Sums](f func(Setup) (S, error)) func(Setup) (Sums, error) {
 	}
 }
 
+// decodeOf adapts a decoder of concrete sums to the interface.
 func decodeOf[S Sums](f func(Setup, []byte) (S, error)) func(Setup, []byte) (Sums, error) {
 	return func(s Setup, b []byte) (Sums, error) {
 		sums, err := f(s, b)

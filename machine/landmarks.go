@@ -20,14 +20,14 @@ import (
 // features, which does not change a penalised sum of squares. Ridge, Gaussian processes and logistic regression are
 // fitted to φ; their models keep R⁻¹w, so a prediction needs only columns of the kernel.
 type whitening struct {
-	r, inverse dense.Matrix[float64] // upper triangles
-	stripes    []kern.Panel[float64] // of inverse
+	r, inverse dense.Matrix[float64] // R and R⁻¹, upper triangles
+	stripes    []kern.Panel[float64] // R⁻¹ packed by stripes of columns
 }
 
 // ridgeOfColumns is added to the diagonal of K_mm, which is 1. It is a thousandth of the smallest pivot of Landmarks.
 const ridgeOfColumns = 1e-11
 
-// whitened is nil for other families.
+// whitened returns the whitening of a landmark family, nil for other families.
 func (s Setup) whitened() (*whitening, error) {
 	r, err := s.landmarkRoot()
 	if err != nil || r.Rows == 0 {
@@ -41,7 +41,7 @@ func (s Setup) whitened() (*whitening, error) {
 	return w, nil
 }
 
-// landmarkRoot is R; empty for other families.
+// landmarkRoot returns R with K_mm = RᵀR, empty for families without kernel columns.
 func (s Setup) landmarkRoot() (r dense.Matrix[float64], err error) {
 	if !family.InfoOf(s.Spec.Family).KernelColumns {
 		return r, nil
@@ -73,8 +73,8 @@ func (s Setup) landmarkRoot() (r dense.Matrix[float64], err error) {
 // kernel.
 func hasLandmarks(k kernel.Kernel) bool { return k.Kind != kernel.Softmax && !k.Kind.Signed() }
 
-// whitenCols columns of the triangle are packed and multiplied together. Wider stripes would multiply more of the zeros
-// below the diagonal.
+// whitenCols is the number of columns of the triangle that are packed and multiplied together. Wider stripes would
+// multiply more of the zeros below the diagonal.
 const whitenCols = 256
 
 // pack copies the triangle into the layout of MulT, by stripes of columns, once. Otherwise every block of rows would
@@ -97,7 +97,7 @@ func (w *whitening) pack() {
 	})
 }
 
-// features overwrites columns of the kernel with features.
+// features overwrites kernel columns with features, φ = R⁻ᵀ k_m row by row.
 func (w *whitening) features(phi dense.Matrix[float64]) {
 	tab := kern.Best[float64]()
 	par.For(phi.Rows, 1+tab.Grain/(phi.Cols*phi.Cols), func(lo, hi int) {
@@ -116,7 +116,7 @@ func (w *whitening) features(phi dense.Matrix[float64]) {
 	})
 }
 
-// weights turns w of features into R⁻¹w of columns, in place.
+// weights turns weights of features into weights of kernel columns, R⁻¹w, in place.
 func (w *whitening) weights(m dense.Matrix[float64]) error { return linalg.Solve(w.r, m) }
 
 // Landmarks chooses at most m rows of x as landmarks of a kernel with κ(x, x) = 1, by randomly pivoted Cholesky (Chen,
@@ -135,7 +135,7 @@ func Landmarks(k kernel.Kernel, x dense.Matrix[float64], m int, seed uint64) ([]
 	return landmark.Pivots(k, x, m, seed)
 }
 
-// LandmarkOmega are rows of x as the projections of family.Landmarks.
+// LandmarkOmega returns the given rows of x, embedded by the kernel, as the projections of family.Landmarks.
 func LandmarkOmega(k kernel.Kernel, x dense.Matrix[float64], rows []int) []coupling.Omega {
 	omega := dense.New[float64](len(rows), k.Dim(x.Cols))
 	for i, r := range rows {

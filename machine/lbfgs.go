@@ -56,13 +56,13 @@ func (s *LogisticState) clone() *LogisticState {
 	return &c
 }
 
-// last is the newest point with its gradient.
+// last is the newest point and its gradient.
 func (s *LogisticState) last() (x, gradient []float64) {
 	n := len(s.Points) - 1
 	return s.Points[n], s.Gradients[n]
 }
 
-// push makes a copy of l the newest point.
+// push appends a copy of l as the newest point and drops the oldest if there are too many.
 func (s *LogisticState) push(l *optimize.Location) {
 	for _, h := range []struct {
 		kept *[][]float64
@@ -84,6 +84,9 @@ func (s *LogisticState) push(l *optimize.Location) {
 // until rounding leaves no lower point. eval writes the gradient and returns the loss; step, if not nil, is called
 // between iterations. Only errors of eval and step are returned; s is then the state of the last iteration, except that
 // Passes counts all calls.
+//
+// The history of L-BFGS is rebuilt from the stored points, so a resumed fit takes the same steps as an uninterrupted
+// one.
 func (s *LogisticState) minimise(tolerance float64, limit int, eval func(gradient, x []float64) (float64, error),
 	step func(*LogisticState) error) error {
 	x, gradient := s.last()
@@ -109,7 +112,7 @@ func (s *LogisticState) minimise(tolerance float64, limit int, eval func(gradien
 	}
 	// At the minimum a line search fails because rounding hides any progress. That is not an error: the gradient
 	// decides.
-	at := slices.Clone(x) // where the loss and gradient of now are those of
+	at := slices.Clone(x) // the point at which now.F and now.Gradient were computed
 	for op, failed := search.Init(now); failed == nil; op, failed = search.Iterate(now) {
 		if op != optimize.MajorIteration {
 			// The search asks for the loss and then for the gradient at the same point: compute both once.

@@ -13,17 +13,17 @@ import (
 
 // LogisticOptions are the settings of FitLogistic; the zero value is usable.
 type LogisticOptions struct {
-	// Lambda is the penalty: the loss is Σ_i c_i·(−log p_i) + (Lambda/2)|W|², the intercept is free; 0: 1. c_i is the
-	// weight of the class times that of the row, if Setup.Weighted.
-	// scikit-learn's C is 1/Lambda.
+	// Lambda is the penalty: the loss is Σ_i c_i·(−log p_i) + (Lambda/2)|W|², with a free intercept; 0 means 1. c_i is
+	// the weight of the class times, if Setup.Weighted, the weight of the row. scikit-learn's C is 1/Lambda.
 	Lambda float64
-	// ClassWeights are the c of the classes; nil: all 1.
+	// ClassWeights are the weights of the classes; nil means all 1.
 	ClassWeights []float64
-	// Memory bounds the bytes of features kept between passes; 0: 1 GiB. Rows beyond it are mapped again in every pass.
+	// Memory bounds the bytes of features kept between passes; 0 means 1 GiB. Rows beyond it are mapped again in every
+	// pass.
 	Memory int64
-	// MaxIterations bounds the steps; 0: 1000.
+	// MaxIterations bounds the steps; 0 means 1000.
 	MaxIterations int
-	// Tolerance is the largest entry of the gradient of the mean loss at which to stop; 0: 1e-5.
+	// Tolerance is the largest entry of the gradient of the mean loss at which the fit stops; 0 means 1e-5.
 	Tolerance float64
 
 	// Start continues a fit from a state that Step received; nil starts at zero. Setup, rows and the other options must
@@ -105,7 +105,7 @@ func (o *LogisticOptions) defaults(classes int) error {
 	return nil
 }
 
-// logistic computes the mean loss, and its gradient, of parameters W (F×K by rows) and b (K).
+// logistic computes the mean loss of parameters W (F×K by rows) and b (K), and its gradient, by passes over the rows.
 type logistic[T dense.Float] struct {
 	setup  Setup
 	o      LogisticOptions
@@ -114,16 +114,17 @@ type logistic[T dense.Float] struct {
 	tab    *kern.Table[T]
 	tab64  *kern.Table[float64]
 	n      int64
-	cached []cachedBlock[T]
-	kept   int64 // rows in cached
+	cached []cachedBlock[T] // features of the first rows, as many as Memory allows
+	kept   int64            // number of rows in cached
 
 	w    dense.Matrix[T] // the weights in T
 	p    dense.Matrix[T] // c·(p − e_y) of a block
 	part dense.Matrix[T] // gradient of a block
 	loss []float64
-	sum  []T // of the features of a block
+	sum  []T // column sums of the features of a block, to find overflow
 }
 
+// cachedBlock is a block of rows with its features.
 type cachedBlock[T dense.Float] struct {
 	phi dense.Matrix[T]
 	y   []int
@@ -215,6 +216,7 @@ func newLogistic[T dense.Float](s Setup, rows Rows, o LogisticOptions) (*logisti
 	return l, nil
 }
 
+// features returns the features of a block and checks that they are finite; first is the number of its first row.
 func (l *logistic[T]) features(x dense.Matrix[float64], first int64) (dense.Matrix[T], error) {
 	phi, err := l.phi.queries(x)
 	if err != nil {
@@ -232,6 +234,7 @@ func (l *logistic[T]) features(x dense.Matrix[float64], first int64) (dense.Matr
 	return phi, nil
 }
 
+// indices appends the class indices of y to dst.
 func indices(dst []int, y dense.Matrix[float64]) []int {
 	for i := range y.Rows {
 		dst = append(dst, int(y.At(i, 0)))
@@ -289,7 +292,8 @@ func (l *logistic[T]) eval(grad, x []float64) (float64, error) {
 	return sum / n, nil
 }
 
-// block adds the loss of some rows, and its gradient to grad.
+// block returns the loss of the rows phi with classes y and weights w at intercept b, and adds its gradient to grad.
+// The product with Φᵀ is in T within the block and is then added to float64 sums.
 func (l *logistic[T]) block(grad []float64, phi dense.Matrix[T], y []int, w, b []float64) float64 {
 	f, k := l.w.Rows, l.w.Cols
 	l.p, l.loss = buf.Shaped(l.p, phi.Rows, k), buf.Sized(l.loss, phi.Rows)
@@ -314,7 +318,7 @@ func (l *logistic[T]) block(grad []float64, phi dense.Matrix[T], y []int, w, b [
 	return sum
 }
 
-// weights returns the weights of rows times those of their classes.
+// weights appends the weights of rows, times those of their classes, to dst.
 func (l *logistic[T]) weights(dst []float64, y dense.Matrix[float64]) []float64 {
 	for i := range y.Rows {
 		v := l.setup.weight(y, i)

@@ -79,16 +79,17 @@ func (r *Ridge) LeftOut(x, y dense.Matrix[float64], lambda float64) (pred dense.
 	return pred, spread, nil
 }
 
-// leaver predicts rows of a ridge fit without themselves. Its slices hold the last block.
+// leaver predicts rows of a ridge fit, each without itself. Its matrices hold the last block.
 type leaver struct {
 	r             *Ridge
 	s             *linalg.Solution
-	inverse       dense.Matrix[float64]
+	inverse       dense.Matrix[float64] // U⁻¹ of the solution
 	wide, centred dense.Matrix[float64]
 	y, out        dense.Matrix[float64]
 	h             []float64 // leverages without 1/n
 }
 
+// leaving factors the normal equations for λ and inverts the factor.
 func (r *Ridge) leaving(lambda float64) (*leaver, error) {
 	if r.sums.N < 2 {
 		return nil, fmt.Errorf("%d rows, leaving one out needs at least 2: %w", r.sums.N, ErrNoRows)
@@ -152,10 +153,10 @@ func (r *Ridge) features64(x dense.Matrix[float64], wide *dense.Matrix[float64])
 	return *wide, nil
 }
 
-// leverageCols columns of the triangle are multiplied at a time.
+// leverageCols is the number of columns of the triangle multiplied at a time.
 const leverageCols = 128
 
-// leverages sets h_i = |wᵀφ_i|² for the upper triangular w. The bits of a row do not depend on the others.
+// leverages sets h_i = |wᵀφ_i|² for the upper triangular w. The bits of a row do not depend on the other rows.
 func leverages[T dense.Float](tab *kern.Table[T], h []float64, phi, w dense.Matrix[T], scratch *[]T) {
 	clear(h)
 	*scratch = buf.Sized(*scratch, phi.Rows*leverageCols)

@@ -20,7 +20,7 @@ type Model struct {
 	Spec    randfeat.Spec
 	Omega   []coupling.Omega
 	Rows    int64   // rows it was fitted on
-	Weight  float64 // of all rows together, of a GP of rows with weights; otherwise 0
+	Weight  float64 // sum of the weights, for a GP fitted to weighted rows; otherwise 0
 	Lambda  float64 // penalty of ridge, GP and logistic regression
 
 	// Weights is F×Outputs: w, or for a smoother Σ_j φ2(x_j)_f y_j e^{−t_f}. A density has none.
@@ -28,41 +28,42 @@ type Model struct {
 	// Intercept is added to φ·w. For a smoother it is the mean target, the answer where no weight is left.
 	Intercept []float64
 
-	// Noise is the variance of the noise of every output; Centre the mean feature; Factor the upper triangle of U⁻¹,
-	// UᵀU = Σ(φ−Centre)(φ−Centre)ᵀ + λI. A GP has them.
+	// A GP has Noise, the variance of the noise of every output; Centre, the mean feature; and Factor, the upper
+	// triangle of U⁻¹ with UᵀU = Σ(φ−Centre)(φ−Centre)ᵀ + λI.
 	Noise  []float64
 	Centre []float64
 	Factor dense.Matrix[float64]
 
-	// LogScale is t_f and Mass Σ_j φ2(x_j)_f e^{−t_f} of smoothers and densities. LogScale is −Inf where Mass is 0.
+	// Smoothers and densities have LogScale, the references t_f, and Mass, Σ_j φ2(x_j)_f e^{−t_f}. LogScale is −Inf
+	// where Mass is 0.
 	LogScale []float64
 	Mass     []float64
 
-	// Calibration are the ε and a by which scores of classes become probabilities ([FitCalibration]), with weights of
-	// classes a number per class besides ([FitShiftedCalibration]); nil: they stay scores, unless the kind has
-	// probabilities.
+	// Calibration holds the parameters ε and a that turn class scores into probabilities ([FitCalibration]), followed
+	// by one offset per class if there are any ([FitShiftedCalibration]). nil leaves scores as they are.
 	Calibration []float64
 
-	// Residuals are what targets of rows that were held out differ by from their predictions, two rows per output: at
-	// steps of 1/1000 of probability from 0 to ½ the lower limit of a new difference and the upper one, in units of the
-	// standard deviation of the prediction for a GP ([Model.Interval]). Empty: no prediction intervals.
+	// Residuals are the limits of prediction intervals ([Model.Interval]), from differences between held-out targets
+	// and their predictions. There are two rows per output: the lower limits at tail probabilities 0, 1/1000, …, 1/2,
+	// and the upper ones. For a GP they are in units of the standard deviation of the prediction. Empty means no
+	// prediction intervals.
 	Residuals dense.Matrix[float64]
 
-	// GroupResiduals are Residuals by the levels of the column IntervalBy, one level after the other
-	// ([Model.SetGroups]). Empty: intervals are those of all rows.
+	// GroupResiduals are Residuals for each level of the column IntervalBy, one level after the other
+	// ([Model.SetGroups]). Empty means that all rows share the same intervals.
 	GroupResiduals dense.Matrix[float64]
 	IntervalBy     string
 
 	// Quantiles are log densities of calibration rows at equal steps of probability, ascending.
 	Quantiles []float64
 
-	// Schema says how the columns of a table become x and which are the targets; nil: rows are numbers.
+	// Schema says how the columns of a table become x and which are the targets; nil means that rows are numbers.
 	Schema *data.Schema
 
-	// History says where the model comes from; nil: nothing is known.
+	// History says where the model comes from; nil means unknown.
 	History *History
 
-	// Sketch tells rows of the fit from others; nil: it is not known which they were.
+	// Sketch tells rows of the fit from others; nil means that it is not known which they were.
 	Sketch *RowSketch
 
 	// Extra are strings of the caller that are saved with the model.
@@ -103,6 +104,7 @@ func (m *Model) Validate() error {
 	return m.validate(fm.OutDim(), fm.Positive())
 }
 
+// validate is Validate for a map of f features; positive says that none can be negative.
 func (m *Model) validate(f int, positive bool) error {
 	k := m.Outputs
 	kind, err := m.Kind.Info()
@@ -173,7 +175,7 @@ func (m *Model) validate(f int, positive bool) error {
 	return m.validateSchema()
 }
 
-// validateSchema checks that rows of the schema are rows of the model.
+// validateSchema checks that rows encoded by the schema have the shape that the model takes.
 func (m *Model) validateSchema() error {
 	s := m.Schema
 	if s == nil {

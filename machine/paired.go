@@ -12,17 +12,18 @@ import (
 type Losses struct {
 	task    Task
 	outputs int
-	// of classes: whether the largest score is right, log loss and Brier score
+	// For classes: whether the largest score is right, log loss and Brier score.
 	right       []bool
 	log, square []float64
-	unlikely    bool // scores are no probabilities
-	// of numbers: squared and absolute error, means over targets, and squared errors by target
+	unlikely    bool // scores are not probabilities
+	// For numbers: absolute error (square holds the squared one), means over targets; squared errors by target.
 	abs    []float64
 	errors [][]float64
 	y      [][]float64 // targets
 }
 
-// NewLosses is for predictions of a task with a number of outputs, or classes.
+// NewLosses returns empty losses for predictions of a task with this number of outputs or classes. A density has no
+// losses: the error is ErrSetup.
 func NewLosses(task Task, outputs int) (*Losses, error) {
 	if task != Regression && task != Classification || outputs < 1 {
 		return nil, fmt.Errorf("losses of a %s with %d outputs: %w", task, outputs, ErrSetup)
@@ -37,7 +38,7 @@ func NewLosses(task Task, outputs int) (*Losses, error) {
 // Len is the number of rows.
 func (l *Losses) Len() int { return max(len(l.right), len(l.square)) }
 
-// Add adds rows.
+// Add adds rows: y holds targets or class indices, pred the predictions.
 func (l *Losses) Add(y, pred dense.Matrix[float64]) error {
 	want := 1
 	if l.task == Regression {
@@ -136,7 +137,7 @@ func Differences(a, b *Losses) ([]Difference, error) {
 	return out, nil
 }
 
-// decided says which model is better; higher means that larger scores are better.
+// decided says which model is better, if the interval excludes 0; higher means that larger scores are better.
 func decided(s Score, higher bool) Difference {
 	d := Difference{Score: s}
 	switch {
@@ -151,7 +152,7 @@ func decided(s Score, higher bool) Difference {
 	return d
 }
 
-// meanDifference is the mean of b/db − a/da.
+// meanDifference is the mean of b_i/db − a_i/da, with its interval.
 func meanDifference(name string, a, b []float64, da, db float64) Score {
 	var m moments
 	for i := range a {
@@ -162,7 +163,7 @@ func meanDifference(name string, a, b []float64, da, db float64) Score {
 	return s
 }
 
-// rootDifference is the difference of the roots of mean squares.
+// rootDifference is the difference of the roots of the mean squares, with the interval of the delta method.
 func rootDifference(a, b []float64) Score {
 	ra, rb := math.Sqrt(mean(a)), math.Sqrt(mean(b))
 	if ra == 0 || rb == 0 { // the root has no derivative at 0: compare the squares themselves
@@ -199,7 +200,7 @@ func explained(a, b *Losses) (Score, bool) {
 	return s, true
 }
 
-// paired2x2 is the difference of two shares of the same rows.
+// paired2x2 is the difference of two shares over the same rows, b minus a, with Newcombe's interval (see Differences).
 func paired2x2(a, b []bool) Score {
 	var both, first, second, none float64
 	for i := range a {

@@ -20,12 +20,12 @@ type Predictor[T dense.Float] struct {
 	m     randfeat.FeatureMap[T]
 	tab   *kern.Table[T]
 
-	table     dense.Matrix[T] // weights, or sums with a last column for the mass
+	table     dense.Matrix[T] // weights; for kernel averages sums, with a last column for the mass
 	intercept []T
-	centre    []T             // of a GP
-	factor    dense.Matrix[T] // of a GP
-	col       []T             // t_f − top of smoothers and densities
-	top       float64
+	centre    []T             // for a GP: mean feature
+	factor    dense.Matrix[T] // for a GP: U⁻¹
+	col       []T             // for kernel averages: t_f − top
+	top       float64         // largest t_f
 }
 
 // NewPredictor validates a model and prepares it. The model must not be changed afterwards.
@@ -76,7 +76,7 @@ func newPredictor[T dense.Float](model *Model, m randfeat.FeatureMap[T]) (*Predi
 	return p, nil
 }
 
-// prepareSums puts S and z side by side and moves the reference scales to their maximum, so that all numbers fit T.
+// prepareSums puts S and z side by side and keeps the references relative to their maximum, so that all numbers fit T.
 func (p *Predictor[T]) prepareSums() {
 	p.top = math.Inf(-1)
 	for _, t := range p.model.LogScale {
@@ -106,7 +106,7 @@ func narrow[T dense.Float](x []float64) []T {
 	return out
 }
 
-// Model is the model.
+// Model returns the model, which must not be changed.
 func (p *Predictor[T]) Model() *Model { return p.model }
 
 // Workspace is the memory of a Predictor, kept between calls so that they allocate nothing. The zero value is ready; it
@@ -120,6 +120,7 @@ type Workspace[T dense.Float] struct {
 	workers []*predictWorker[T]
 }
 
+// predictJob is one call as its workers see it.
 type predictJob[T dense.Float] struct {
 	p        *Predictor[T]
 	ws       *Workspace[T]
@@ -127,6 +128,7 @@ type predictJob[T dense.Float] struct {
 	variance bool
 }
 
+// predictWorker is the scratch memory of one goroutine, and its first error.
 type predictWorker[T dense.Float] struct {
 	ws             randfeat.Workspace[T]
 	phi, value, uv dense.Matrix[T]
@@ -137,7 +139,7 @@ type predictWorker[T dense.Float] struct {
 	at             int // row of err
 }
 
-// predictRows rows are predicted at a time: their features stay in cache.
+// predictRows is the number of rows predicted at a time: their features stay in cache.
 const predictRows = 64
 
 // Predict writes one row of dst per row of x: the targets; one score per class, which is a probability for logistic
@@ -156,6 +158,7 @@ func (p *Predictor[T]) Variance(dst, x dense.Matrix[T], ws *Workspace[T]) error 
 	return p.run(dst, x, ws, true)
 }
 
+// run validates the arguments and predicts all rows, or their variances.
 func (p *Predictor[T]) run(dst, x dense.Matrix[T], ws *Workspace[T], variance bool) error {
 	if x.Cols != p.m.InDim() {
 		return fmt.Errorf("x has %d columns, the model takes %d: %w", x.Cols, p.m.InDim(), dense.ErrShape)
@@ -230,7 +233,7 @@ func located[T dense.Float](x dense.Matrix[T], at int, err error) error {
 var errOverflow = fmt.Errorf("the prediction overflows, the input is too far from the training data: %w",
 	dense.ErrNotFinite)
 
-// chunk predicts a few rows. With an error it returns the row that caused it.
+// chunk predicts a few rows. With an error it returns the index of the row that caused it.
 func (p *Predictor[T]) chunk(w *predictWorker[T], dst, x dense.Matrix[T], variance bool) (int, error) {
 	w.phi = buf.Shaped(w.phi, x.Rows, p.m.OutDim())
 	var err error
@@ -252,7 +255,7 @@ func (p *Predictor[T]) chunk(w *predictWorker[T], dst, x dense.Matrix[T], varian
 		if errors.As(err, &bad) {
 			return bad.Row, err
 		}
-		for i := range x.Rows { // an input is too large for the map: find the row
+		for i := range x.Rows { // the map refused an input as too large: find the row
 			if p.tab.Norm2(x.Row(i)) > 1e30 {
 				return i, err
 			}
@@ -297,6 +300,7 @@ func (p *Predictor[T]) features(w *predictWorker[T], x dense.Matrix[T]) error {
 	return p.m.QueriesScaled(w.phi, nil, w.row, x, &w.ws)
 }
 
+// linear writes φ·w + intercept, or its softmax.
 func (p *Predictor[T]) linear(phi, dst dense.Matrix[T]) {
 	p.tab.Product(dst, phi, p.table, false)
 	for i := range dst.Rows {
@@ -315,6 +319,8 @@ func softmax[T dense.Float](tab *kern.Table[T], d []T) {
 	tab.Scale(d, 1/tab.ExpSum(d, tab.Max(d)))
 }
 
+// variance writes v·(1 + 1/n + h) for every row and output, h = (φ−μ)ᵀ(C+λI)⁻¹(φ−μ): noise, uncertainty of the
+// intercept, and uncertainty of the weights.
 func (p *Predictor[T]) variance(w *predictWorker[T], dst dense.Matrix[T]) {
 	for i := range w.phi.Rows {
 		d := w.phi.Row(i)
@@ -336,9 +342,9 @@ func (p *Predictor[T]) variance(w *predictWorker[T], dst dense.Matrix[T]) {
 }
 
 // kernelSums predicts smoothers and densities. The features of a row are scaled so that the largest product with the
-// scales of the sums is 1: nothing overflows, and whatever underflows is negligible.
+// references of the sums is 1: nothing overflows, and whatever underflows is negligible.
 func (p *Predictor[T]) kernelSums(w *predictWorker[T], dst, x dense.Matrix[T]) error {
-	var value dense.Matrix[T] // the worker may have served a signed map before
+	var value dense.Matrix[T] // not w.value itself: the worker may have served a signed map before
 	if p.m.Signed() {
 		w.value = buf.Shaped(w.value, x.Rows, p.m.OutDim())
 		value = w.value

@@ -7,7 +7,7 @@ import (
 
 const (
 	quantileSteps = 1000    // quantiles are kept at steps of 1/1000 of probability
-	maxScores     = 1 << 20 // of more rows, every 2nd, 4th, … counts
+	maxScores     = 1 << 20 // numbers kept at most; beyond that only every 2nd, 4th, … row is kept
 )
 
 // Calibration keeps evenly spaced scores of rows that a density has not seen, in bounded memory. Their quantiles show

@@ -2,26 +2,28 @@ package machine
 
 import "math"
 
-// Bin are the rows whose predicted class had a probability from From to To.
+// Bin describes the rows whose predicted class had a probability from From to To.
 type Bin struct {
 	From  float64 `json:"from"`
 	To    float64 `json:"to"`
 	Said  float64 `json:"said"`  // mean probability of the predicted class
-	Right Score   `json:"right"` // share of them that are of it
+	Right Score   `json:"right"` // share of these rows whose prediction is right
 }
 
-// Reliability tells how far probabilities can be believed: of the rows that are predicted with a probability of 0.8,
-// 0.8 should be right.
+// Reliability says how far probabilities can be trusted: of the rows predicted with a probability of 0.8, 80 % should
+// be right.
 type Reliability struct {
-	Bins []Bin `json:"bins"` // those with rows
-	// Error is the expected calibration error, the mean over rows of how far their bin is from what it says (Guo et al.
-	// 2017, "On calibration of modern neural networks", arXiv:1706.04599, eq. 3).
+	Bins []Bin `json:"bins"` // bins that have rows
+	// Error is the expected calibration error: the mean over rows of the difference between the mean probability and
+	// the share of right rows in their bin (Guo et al. 2017, "On calibration of modern neural networks",
+	// arXiv:1706.04599, eq. 3).
 	Error float64 `json:"error"`
-	// Chance is about what Error would be if probabilities were right: a mean of absolute values is not 0.
+	// Chance is approximately the value that Error would have if all probabilities were right: a mean of absolute
+	// differences is never 0.
 	Chance float64 `json:"chance"`
 }
 
-// binEnds are tenths, and finer where most predictions are.
+// binEnds are tenths, and finer near 1, where most predictions are.
 var binEnds = [...]float64{0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99, 1}
 
 // binSums holds the sums over the rows whose predicted class has a probability inside a bin.
@@ -29,7 +31,7 @@ type binSums struct {
 	n           int64
 	rows, right tally
 	said        float64 // Σ p
-	variance    float64 // Σ p(1−p), that of right if p is true
+	variance    float64 // Σ p(1−p): the variance of the number of right rows if the probabilities are true
 }
 
 func (b *binSums) add(p float64, right bool, weight float64) {
@@ -50,6 +52,7 @@ func (b *binSums) merge(o binSums) {
 	b.variance += o.variance
 }
 
+// binOf is the index of the bin of probability p.
 func binOf(p float64) int {
 	for i, end := range binEnds {
 		if p < end {
@@ -71,7 +74,7 @@ func (e *Evaluation) Reliability() *Reliability {
 			r.Bins = append(r.Bins, Bin{From: from, To: binEnds[i], Said: b.said / b.rows.w,
 				Right: share("right", b.right, b.rows, b.n)})
 			r.Error += math.Abs(b.right.w-b.said) / n
-			r.Chance += math.Sqrt(2/math.Pi*b.variance) / n // the mean absolute value of a normal law
+			r.Chance += math.Sqrt(2/math.Pi*b.variance) / n // mean absolute value of a normal variable
 		}
 		from = binEnds[i]
 	}

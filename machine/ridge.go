@@ -22,9 +22,10 @@ type Ridge struct {
 
 	sums linalg.Normal
 
+	// One of f64 and f32 is set, by Setup.Float32.
 	f64      *mapper[float64]
 	f32      *mapper[float32]
-	blocks64 *linalg.Blocks[float64]
+	blocks64 *linalg.Blocks[float64] // memory for features and targets of blocks, in the precision of the map
 	blocks32 *linalg.Blocks[float32]
 }
 
@@ -110,13 +111,14 @@ func (r *Ridge) add(x, y dense.Matrix[float64]) error {
 	return r.blocks64.Add(&r.sums, newRidgeRows(r.setup, r.f64, x, y, r.sums.N), x.Rows, r.setup.Block)
 }
 
-// ridgeRows are the features and targets of rows x, y.
+// ridgeRows computes features and targets of rows x, y for linalg.Blocks, which calls Rows from several goroutines for
+// disjoint ranges.
 type ridgeRows[T dense.Float] struct {
 	setup Setup
 	m     *mapper[T]
 	tab   *kern.Table[T]
 	x, y  dense.Matrix[float64]
-	first int64 // number of the first row
+	first int64 // number of the first row, for errors
 }
 
 func newRidgeRows[T dense.Float](s Setup, m *mapper[T], x, y dense.Matrix[float64], first int64) *ridgeRows[T] {
@@ -126,6 +128,8 @@ func newRidgeRows[T dense.Float](s Setup, m *mapper[T], x, y dense.Matrix[float6
 // largestProduct bounds a feature times a target, so that no sum over any possible number of rows overflows.
 const largestProduct = 1e280
 
+// Rows writes the features phi and the targets t of the rows that begin at first, both multiplied by the roots of their
+// weights.
 func (r *ridgeRows[T]) Rows(first int, phi dense.Matrix[T], t dense.Matrix[float64]) error {
 	x, y := r.x.RowRange(first, first+phi.Rows), r.y.RowRange(first, first+phi.Rows)
 	r.setup.targets(t, y)
@@ -149,7 +153,8 @@ func (r *ridgeRows[T]) Rows(first int, phi dense.Matrix[T], t dense.Matrix[float
 	return nil
 }
 
-// roots are the square roots of the weights of rows: least squares of rows that are scaled by them is weighted.
+// roots are the square roots of the weights of rows, nil without weights: ordinary least squares of rows scaled by them
+// is weighted least squares.
 func (s Setup) roots(y dense.Matrix[float64]) []float64 {
 	if !s.Weighted {
 		return nil
@@ -161,7 +166,7 @@ func (s Setup) roots(y dense.Matrix[float64]) []float64 {
 	return out
 }
 
-// scaleRows multiplies row i by by[i]; nil: by 1.
+// scaleRows multiplies row i of m by by[i]; nil means 1.
 func scaleRows[T dense.Float](m dense.Matrix[T], by []float64) {
 	for i, v := range by {
 		row := m.Row(i)
@@ -181,7 +186,8 @@ func (r *Ridge) Merge(o Sums) error {
 	if err := r.matches(other.setup, other.fingerprint); err != nil {
 		return err
 	}
-	// The part of o goes to the totals: the grid of r is that of its own rows.
+	// The float32 part of o goes to the float64 totals: the part of r is flushed on a grid of its own rows, which must
+	// not move.
 	r.sums.Add(&other.sums, 1)
 	return nil
 }
@@ -192,6 +198,7 @@ func addTo(dst, src []float64) {
 	}
 }
 
+// matches returns ErrMismatch if sums of setup s and a map with this fingerprint cannot be added to r.
 func (r *Ridge) matches(s Setup, fingerprint [32]byte) error {
 	switch {
 	case fingerprint != r.fingerprint:

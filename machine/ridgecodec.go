@@ -16,7 +16,7 @@ import (
 //	with float32: upper triangle of the part by rows f32
 var ridgeFormat = seal.Format{Magic: "randfeat ridge\n\x00", Version: 1, Counts: 5}
 
-// MarshalBinary is AppendBinary to no bytes.
+// MarshalBinary implements encoding.BinaryMarshaler; see AppendBinary.
 func (r *Ridge) MarshalBinary() ([]byte, error) { return r.AppendBinary(nil) }
 
 // AppendBinary appends the sums to b. A fit that continues from them is bit-identical to one that was never
@@ -43,8 +43,8 @@ func (r *Ridge) appendHeader(b []byte) []byte {
 			uint64(r.sums.PartRows)}})
 }
 
-// each visits the numbers of the body in order, some at a time, to write or to set them. Both directions of the codec
-// use it, so they cannot disagree.
+// each visits the numbers of the body in order, some at a time, to write them or to set them. Both directions of the
+// codec use it, so they cannot disagree.
 func (r *Ridge) each(wide func([]float64) error, single func([]float32) error) error {
 	for i := range r.sums.Gram.Rows {
 		if err := wide(r.sums.Gram.Row(i)[i:]); err != nil {
@@ -96,7 +96,8 @@ func unmarshalRidge(s Setup, b []byte) (*Ridge, error) {
 	return r, r.filled(ok)
 }
 
-// begin prepares r, which has no rows, for the sums that follow a header.
+// begin prepares r, which must have no rows, for the sums that follow the header h; size is their number of bytes. It
+// checks all sizes before anything is allocated or read.
 func (r *Ridge) begin(h seal.Header, size int64) error {
 	count := h.Counts
 	if h.Flag > 3 || count[0] > 1 {
@@ -122,7 +123,7 @@ func (r *Ridge) begin(h seal.Header, size int64) error {
 	return nil
 }
 
-// filled checks sums that were read; ok says whether all are finite.
+// filled checks sums that were read; ok says that all numbers are finite.
 func (r *Ridge) filled(ok bool) error {
 	if !ok || !(r.sums.Weight >= 0) {
 		return fmt.Errorf("sums that are not finite: %w", ErrCorrupt)

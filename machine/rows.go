@@ -10,14 +10,15 @@ import (
 type Rows interface {
 	// Dim is the number of columns of x.
 	Dim() int
-	// Outputs is the number of columns of y; 0: there are no targets. Classification has one, the class index.
+	// Outputs is the number of columns of y; 0 means that there are no targets. Classification has one, the class
+	// index.
 	Outputs() int
-	// Each hands blocks of exactly block rows, but for the last, to f. The matrices are valid until f returns; an error
-	// of f stops the reading.
+	// Each calls f with blocks of exactly block rows, the last of which may be shorter. The matrices are valid until f
+	// returns; an error of f stops the reading.
 	Each(block int, f func(x, y dense.Matrix[float64]) error) error
 }
 
-// MatrixRows are the rows of two matrices; an empty y means no targets.
+// MatrixRows returns the rows of two matrices; an empty y means no targets. It keeps views of both.
 func MatrixRows(x, y dense.Matrix[float64]) (Rows, error) {
 	if err := x.Check(); err != nil {
 		return nil, fmt.Errorf("x: %w", err)

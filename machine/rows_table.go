@@ -56,15 +56,16 @@ type tableRows struct {
 	enc          *data.Encoder
 	kinds        []data.Kind
 	dim, outputs int
-	cells        func(*data.Block) // sees what is read, if it is not nil
+	cells        func(*data.Block) // if not nil, called with every block of cells that is read
 }
 
 func (r *tableRows) Dim() int     { return r.dim }
 func (r *tableRows) Outputs() int { return r.outputs }
 
-// readCells bounds the cells that are read at a time.
+// readCells bounds the number of cells read at a time.
 const readCells = 1 << 20
 
+// Each implements Rows. The reader and the encoder run on the goroutine of ahead, f on the caller's.
 func (r *tableRows) Each(block int, f func(x, y dense.Matrix[float64]) error) (err error) {
 	if block < 1 {
 		return fmt.Errorf("blocks of %d rows, want at least 1: %w", block, dense.ErrShape)
@@ -112,7 +113,7 @@ func (r *tableRows) Each(block int, f func(x, y dense.Matrix[float64]) error) (e
 	return ahead([2]*rows{{}, {}}, fill, func(b *rows) error { return f(b.x, b.y) })
 }
 
-// extended returns m with more rows, which are not set. Memory grows by doubling, up to most rows.
+// extended returns m with rows rows; new ones are not set. Memory grows by doubling, up to most rows.
 func extended(m dense.Matrix[float64], rows, cols, most int) dense.Matrix[float64] {
 	if cap(m.Data) < rows*cols {
 		grown := dense.New[float64](min(max(rows, 2*m.Rows), max(most, rows)), cols)

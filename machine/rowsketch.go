@@ -11,12 +11,12 @@ import (
 	"github.com/randfeat/randfeat/data"
 )
 
-// sketchRows bounds the hashes of a sketch: 8 KiB.
+// sketchRows bounds the number of hashes of a sketch: 8 KiB.
 const sketchRows = 1024
 
 // RowSketch records which rows a model was fitted to, in bounded memory: the smallest hashes of distinct rows. It knows
 // all rows of a table with at most 1024 distinct rows. For a larger table it knows the rows with the smallest hashes, a
-// random subset. Sketches merge and depend only on the set of rows. The zero value is ready.
+// random subset. Sketches merge and depend only on the set of rows, not on their order. The zero value is ready.
 type RowSketch struct {
 	rows   int64
 	hashes []uint64 // ascending, at most sketchRows
@@ -31,6 +31,7 @@ func (s *RowSketch) Add(hash uint64) {
 	s.keep(hash)
 }
 
+// keep inserts a hash, dropping the largest if the sketch is full.
 func (s *RowSketch) keep(hash uint64) {
 	if s.full() && hash >= s.hashes[sketchRows-1] {
 		return
@@ -55,13 +56,14 @@ func (s *RowSketch) Merge(o *RowSketch) {
 	}
 }
 
-// Seen reports whether a row is among those added, if the sketch can tell.
+// Seen reports whether a row with this hash was added, and whether the sketch can tell: a full sketch knows only the
+// hashes up to its largest.
 func (s *RowSketch) Seen(hash uint64) (seen, known bool) {
 	_, seen = slices.BinarySearch(s.hashes, hash)
 	return seen, !s.full() || hash <= s.hashes[sketchRows-1]
 }
 
-// MarshalText is base64 of the number of rows and the hashes, 8 bytes each, little endian.
+// MarshalText returns base64 of the number of rows and the hashes, 8 bytes each, little endian.
 func (s *RowSketch) MarshalText() ([]byte, error) {
 	b := binary.LittleEndian.AppendUint64(nil, uint64(s.rows))
 	for _, h := range s.hashes {
@@ -95,12 +97,12 @@ func (s *RowSketch) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// rowHasher hashes the cells of the columns that a schema reads, including targets. It hashes parsed values together
+// rowHasher hashes the cells of the columns that a schema reads, targets included. It hashes parsed values together
 // with the name of their column, so the order of columns and the spelling of numbers do not matter.
 type rowHasher struct {
 	at    []int    // columns of the table
 	names []uint64 // hashes of their names
-	sums  []uint64 // of rows of the block
+	sums  []uint64 // one per row of the block
 }
 
 func newRowHasher(s *data.Schema, columns []string) *rowHasher {
@@ -119,7 +121,7 @@ func newRowHasher(s *data.Schema, columns []string) *rowHasher {
 	return h
 }
 
-// hash is the hash of every row of a block; it is valid until the next call.
+// hash returns the hash of every row of a block; it is valid until the next call.
 func (h *rowHasher) hash(b *data.Block) []uint64 {
 	h.sums = slices.Grow(h.sums[:0], b.Rows)[:b.Rows]
 	clear(h.sums)
@@ -142,7 +144,7 @@ func (h *rowHasher) hash(b *data.Block) []uint64 {
 	return h.sums
 }
 
-// hashText is FNV-1a.
+// hashText is the 64-bit FNV-1a hash.
 func hashText(b []byte) uint64 {
 	h := uint64(0xcbf29ce484222325)
 	for _, c := range b {
@@ -197,11 +199,11 @@ func SketchTable(src data.Source, s *data.Schema, seen func(rows int64) error) (
 
 // SeenRows counts rows that a model was fitted to.
 type SeenRows struct {
-	Compared int64 `json:"compared"` // rows of which the sketch of the model can tell
-	Seen     int64 `json:"seen"`     // of those, rows of the fit
+	Compared int64 `json:"compared"` // rows that the sketch of the model knows about
+	Seen     int64 `json:"seen"`     // rows of the fit among them
 }
 
-// Share is the estimated share of rows that the model was fitted to, 0 if nothing is known.
+// Share is the estimated share of rows that the model was fitted to; 0 if nothing is known.
 func (s SeenRows) Share() float64 {
 	if s.Compared == 0 {
 		return 0
@@ -209,8 +211,8 @@ func (s SeenRows) Share() float64 {
 	return float64(s.Seen) / float64(s.Compared)
 }
 
-// CountSeen counts in s how many rows the model was fitted to, while rows are read. rows must come from [TableRows] or
-// [ModelRows] with the schema of m. For other rows, and for a model without a sketch, it counts nothing.
+// CountSeen counts in s, while rows are read, how many of them the model was fitted to. rows must come from [TableRows]
+// or [ModelRows] with the schema of m. For other rows, and for a model without a sketch, it counts nothing.
 func CountSeen(rows Rows, m *Model, s *SeenRows) {
 	r, ok := rows.(*tableRows)
 	if !ok || m.Sketch == nil || m.Schema == nil {

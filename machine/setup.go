@@ -17,10 +17,10 @@ import (
 var (
 	ErrSetup    = errors.New("invalid setup")                        // settings or a map that a machine cannot use
 	ErrNoRows   = errors.New("too few rows")                         // nothing to fit
-	ErrMismatch = errors.New("fit of another map, task or shape")    // merging or reading what belongs elsewhere
-	ErrCorrupt  = seal.ErrCorrupt                                    // bytes that are no model or fit, or a damaged one
+	ErrMismatch = errors.New("fit of another map, task or shape")    // merging or reading sums of another map
+	ErrCorrupt  = seal.ErrCorrupt                                    // bytes that are not a model or sums, or damaged
 	ErrSingular = errors.New("features are singular up to rounding") // a larger λ is needed
-	ErrClass    = errors.New("no such class")                        // a target that is no class index
+	ErrClass    = errors.New("no such class")                        // a target that is not a class index
 )
 
 // Task says what a model predicts.
@@ -36,7 +36,7 @@ const (
 // Setup describes a machine before it has seen rows.
 type Setup struct {
 	Spec randfeat.Spec
-	// Omega are the projections; nil: drawn from Spec.
+	// Omega holds the projections; nil means that they are drawn from Spec.
 	Omega []coupling.Omega
 	Task  Task
 	// Outputs is the number of targets of a regression or of classes.
@@ -46,17 +46,18 @@ type Setup struct {
 	Weighted bool
 	// Float32 computes features and their products in float32. Sums over many rows are still float64.
 	Float32 bool
-	// Workers bounds the goroutines of adding rows, of solving and of fits; 0: GOMAXPROCS. It changes no bit of the
-	// result.
+	// Workers bounds the goroutines of adding rows, of solving and of fits; 0 means GOMAXPROCS. It changes no bit of
+	// the result.
 	Workers int
-	// Block is the number of rows handled together; 0: 1024. Memory for features is Block·F numbers, four times that
-	// for ridge.
+	// Block is the number of rows handled together; 0 means 1024. Memory for features is Block·F numbers, four times
+	// that for ridge. Smoothers and densities raise their references per block, so Block changes the rounding of their
+	// sums.
 	Block int
 }
 
 const (
 	defaultBlock = 1024
-	maxTarget    = 1e140
+	maxTarget    = 1e140 // its square, summed over any number of rows, does not overflow
 )
 
 // prepared returns s with defaults filled in and projections drawn.
@@ -91,7 +92,8 @@ func (s Setup) prepared() (Setup, error) {
 	return s, nil
 }
 
-// TargetColumns is the number of columns of y that rows must have: a class is one, its index; weights are another.
+// TargetColumns is the number of columns that y must have: one per output, or one class index, and a last one for
+// weights if Weighted is set.
 func (s Setup) TargetColumns() int {
 	n := s.Outputs
 	switch s.Task {
@@ -106,7 +108,7 @@ func (s Setup) TargetColumns() int {
 	return n
 }
 
-// weight is that of row i of y.
+// weight is the weight of row i of y, 1 without weights.
 func (s Setup) weight(y dense.Matrix[float64], i int) float64 {
 	if !s.Weighted {
 		return 1
@@ -125,7 +127,8 @@ func (s Setup) checkRows(r Rows) error {
 	return nil
 }
 
-// checkBlock checks shapes and values of a block. first is the number of its first row, which errors name.
+// checkBlock checks shapes and values of a block. first is the number of its first row, so that errors count rows from
+// the first row ever added.
 func (s Setup) checkBlock(x, y dense.Matrix[float64], first int64) error {
 	if x.Cols != s.Spec.Dim {
 		return fmt.Errorf("x has %d columns, the map takes %d: %w", x.Cols, s.Spec.Dim, dense.ErrShape)
@@ -165,6 +168,7 @@ func (s Setup) checkBlock(x, y dense.Matrix[float64], first int64) error {
 	return nil
 }
 
+// finite checks a matrix and its values; the row in the error counts from first.
 func finite(name string, a dense.Matrix[float64], first int64) error {
 	if err := a.Check(); err != nil {
 		return fmt.Errorf("%s: %w", name, err)
@@ -180,7 +184,8 @@ func finite(name string, a dense.Matrix[float64], first int64) error {
 	return nil
 }
 
-// targets writes y with one column per output, 0 or 1 for classes, and a last column of ones.
+// targets writes y as numbers into dst, rows × (outputs + 1): one column per output, 0 or 1 for classes, and a last
+// column of ones, whose products with features give Σφ.
 func (s Setup) targets(dst dense.Matrix[float64], y dense.Matrix[float64]) {
 	for i := range dst.Rows {
 		row := dst.Row(i)
@@ -194,13 +199,13 @@ func (s Setup) targets(dst dense.Matrix[float64], y dense.Matrix[float64]) {
 	}
 }
 
-// mapper computes features of blocks in T.
+// mapper computes the features of blocks in T. It belongs to one goroutine at a time, except for part.
 type mapper[T dense.Float] struct {
 	m      *randfeat.Map[T]
 	ws     randfeat.Workspace[T]
 	x, phi dense.Matrix[T]
-	white  *whitening          // of landmarks
-	spare  par.Pool[mapper[T]] // for parts of a block
+	white  *whitening          // for landmarks: turns kernel columns into features; nil otherwise
+	spare  par.Pool[mapper[T]] // mappers of the goroutines that call part
 }
 
 func newMapper[T dense.Float](s Setup) (*mapper[T], error) {
@@ -212,7 +217,7 @@ func newMapper[T dense.Float](s Setup) (*mapper[T], error) {
 	return &mapper[T]{m: m, white: white}, err
 }
 
-// input is x in T.
+// input returns x in T: x itself if T is float64, a copy otherwise.
 func (p *mapper[T]) input(x dense.Matrix[float64]) dense.Matrix[T] {
 	if same, ok := any(x).(dense.Matrix[T]); ok {
 		return same
@@ -222,13 +227,13 @@ func (p *mapper[T]) input(x dense.Matrix[float64]) dense.Matrix[T] {
 	return p.x
 }
 
-// queries are the features of x, which has been checked; they are valid until the next call.
+// queries returns the features of x, which has been checked; they are valid until the next call.
 func (p *mapper[T]) queries(x dense.Matrix[float64]) (dense.Matrix[T], error) {
 	p.phi = buf.Shaped(p.phi, x.Rows, p.m.OutDim())
 	return p.phi, p.write(p.phi, x)
 }
 
-// write sets phi to the features of x.
+// write sets phi to the features of x. Landmarks exist in float64 only, so only float64 features are whitened.
 func (p *mapper[T]) write(phi dense.Matrix[T], x dense.Matrix[float64]) error {
 	err := p.m.Queries(phi, nil, p.input(x), &p.ws)
 	if wide, ok := any(phi).(dense.Matrix[float64]); ok && p.white != nil && err == nil {

@@ -21,17 +21,18 @@ import (
 // feature, so that positive maps neither overflow nor divide by zero (docs/theory.md §6). Classes get one column each;
 // the estimates are probabilities if the map is positive. Sums are float64; Setup.Float32 has no effect on them.
 //
-// The same block size gives the same bits. A Smoother must not be used by two calls at the same time.
+// The same block size gives the same bits. A smoother must not be used by two calls at the same time.
 type smoother struct {
 	setup Setup
 	keys  *mapper[float64]
 	tab   *kern.Table[float64]
 	n     int64
-	total float64               // weight of the rows
-	t     []float64             // largest log feature; −Inf: none yet
+	total float64               // sum of the weights of rows
+	t     []float64             // references: largest log feature so far, −Inf before the first
 	sums  dense.Matrix[float64] // F×(K+1): Σ φ2 y e^{−t} and, last, Σ φ2 e^{−t}
-	ySum  []float64
+	ySum  []float64             // Σ y, weighted
 
+	// Scratch: factors of signed features, targets and row terms of a block.
 	value, y dense.Matrix[float64]
 	row      []float64
 }
@@ -48,6 +49,7 @@ func newSmoother(s Setup) (*smoother, error) {
 	return newSums(s)
 }
 
+// newSums returns empty sums for any task, also for Density.
 func newSums(s Setup) (*smoother, error) {
 	if family.InfoOf(s.Spec.Family).KernelColumns {
 		return nil, fmt.Errorf("family %s in averages, which need φ·φ to be a kernel: use a positive family, such as "+
@@ -98,6 +100,8 @@ func (a *smoother) Add(x, y dense.Matrix[float64]) error {
 	return nil
 }
 
+// add adds one block in three steps: log features, references raised to the maximum of the block, and the product of
+// the scaled features with the targets. Every element of the product is summed in the order of rows.
 func (a *smoother) add(x, y dense.Matrix[float64]) error {
 	p := a.keys
 	p.phi = buf.Shaped(p.phi, x.Rows, p.m.OutDim())
@@ -144,8 +148,8 @@ func (a *smoother) add(x, y dense.Matrix[float64]) error {
 	return nil
 }
 
-// raise lifts the reference scales of features lo to hi−1 to the maximum over a block with log features e + row. The
-// sums so far are rescaled, so no exponential ever exceeds 1.
+// raise lifts the references of features lo to hi−1 to the maximum over a block with log features e + row. The sums so
+// far are rescaled, so no exponential ever exceeds 1.
 func (a *smoother) raise(e dense.Matrix[float64], lo, hi int) {
 	top := slices.Clone(a.t[lo:hi])
 	for i := range e.Rows {
@@ -161,8 +165,8 @@ func (a *smoother) raise(e dense.Matrix[float64], lo, hi int) {
 	}
 }
 
-// rescale sets the reference of feature f to the larger of its own and t, and returns the factor for sums relative to
-// t.
+// rescale raises the reference of feature f to t if that is larger, and returns the factor for sums that are relative
+// to t.
 func (a *smoother) rescale(f int, t float64) float64 {
 	old := a.t[f]
 	if t <= old {
@@ -173,7 +177,7 @@ func (a *smoother) rescale(f int, t float64) float64 {
 	return 1
 }
 
-// Merge adds the rows of o, a Smoother. The result equals adding its rows here, up to rounding.
+// Merge adds the rows of another smoother. The result equals adding its rows here, up to rounding.
 func (a *smoother) Merge(sums Sums) error {
 	o, ok := sums.(*smoother)
 	if !ok {

@@ -14,9 +14,10 @@ import (
 //	t, F f64 (−Inf: no key yet); Σ φ2 y e^{−t} and Σ φ2 e^{−t}, F×(K+1) f64; Σy f64; with weights: their sum f64
 var sumsFormat = seal.Format{Magic: "randfeat sums\n\x00\x00", Version: 1, Counts: 4}
 
+// sumsTasks numbers the tasks in saved files, so the order must not change.
 var sumsTasks = []Task{Regression, Classification, Unsupervised}
 
-// MarshalBinary is AppendBinary to no bytes.
+// MarshalBinary implements encoding.BinaryMarshaler; see AppendBinary.
 func (a *smoother) MarshalBinary() ([]byte, error) { return a.AppendBinary(nil) }
 
 // AppendBinary appends the sums to b. A fit that continues from them is bit-identical to one that was never
@@ -49,13 +50,13 @@ func unmarshalSmoother(s Setup, b []byte) (*smoother, error) {
 	return a, nil
 }
 
-// MarshalBinary is AppendBinary to no bytes.
+// MarshalBinary implements encoding.BinaryMarshaler; see AppendBinary.
 func (d *Density) MarshalBinary() ([]byte, error) { return d.sums.AppendBinary(nil) }
 
-// AppendBinary appends the sums to b, as that of Smoother does.
+// AppendBinary appends the sums to b, in the format of a smoother.
 func (d *Density) AppendBinary(b []byte) ([]byte, error) { return d.sums.AppendBinary(b) }
 
-// unmarshalDensity reads what AppendBinary wrote, for the same setup, as unmarshalSmoother does.
+// unmarshalDensity reads the output of AppendBinary for the same setup, as unmarshalSmoother does.
 func unmarshalDensity(s Setup, b []byte) (*Density, error) {
 	d, err := NewDensity(s)
 	if err != nil {
@@ -72,7 +73,7 @@ func (a *smoother) sumsSize() int {
 	return 8 * (len(a.t) + len(a.sums.Data) + len(a.ySum) + int(flag(a.setup.Weighted)))
 }
 
-// unmarshal fills a, which has no rows.
+// unmarshal fills a, which must have no rows, from the bytes of AppendBinary.
 func (a *smoother) unmarshal(b []byte) error {
 	h, body, err := sumsFormat.Open(b)
 	if err != nil {

@@ -37,7 +37,7 @@ func (r *Ridge) Model(lambda float64) (*Model, error) {
 	return r.model(KindRidge, s)
 }
 
-// model keeps the weights of the solution. For landmarks they become weights of columns of the kernel.
+// model keeps the weights of the solution. For landmarks they become weights of kernel columns, R⁻¹w.
 func (r *Ridge) model(k Kind, s *linalg.Solution) (*Model, error) {
 	intercept := s.Intercept()
 	if r.f64 != nil && r.f64.white != nil {
@@ -49,13 +49,13 @@ func (r *Ridge) model(k Kind, s *linalg.Solution) (*Model, error) {
 		Rows: s.N, Lambda: s.Lambda, Weights: s.W, Intercept: intercept}, nil
 }
 
-// ridgeModel is φ·w + intercept with the map of a setup.
+// ridgeModel is the model φ·w + intercept with the map of a setup.
 func ridgeModel(s Setup, rows int64, lambda float64, w dense.Matrix[float64], intercept []float64) *Model {
 	return &Model{Kind: KindRidge, Task: s.Task, Outputs: s.Outputs, Spec: s.Spec, Omega: s.Omega, Rows: rows,
 		Lambda: lambda, Weights: w, Intercept: intercept}
 }
 
-// landmarkModel is Σ_j α_j κ(x, z_j) + b with landmarks z.
+// landmarkModel is the model Σ_j α_j κ(x, z_j) + b with landmarks z. Landmarks are stored embedded, as projections.
 func landmarkModel(s Setup, z, alpha dense.Matrix[float64], intercept []float64, lambda float64, rows int64) *Model {
 	spec := s.Spec
 	spec.Family, spec.Coupling, spec.M = family.Landmarks{}, nil, z.Rows
@@ -67,15 +67,15 @@ func landmarkModel(s Setup, z, alpha dense.Matrix[float64], intercept []float64,
 		Rows: rows, Lambda: lambda, Weights: alpha, Intercept: intercept}
 }
 
-// Point describes one penalty λ, computed from the sums alone. Sums are over outputs.
+// Point describes one penalty λ, computed from the sums alone. RSS, GCV and LogEvidence are sums over outputs.
 type Point struct {
 	Lambda float64
 	DF     float64 // trace of the smoother y → ŷ, intercept included
-	RSS    float64
+	RSS    float64 // residual sum of squares on the rows of the fit
 	// GCV is n·RSS/(n−DF)², the generalised cross-validation estimate of the mean squared error (Golub, Heath & Wahba
-	// 1979). +Inf where the features are singular up to rounding or DF reaches n.
+	// 1979). It is +Inf if the features are singular up to rounding or DF reaches n.
 	GCV float64
-	// LogEvidence is the largest LogEvidence over noise variances: −Inf where GCV is infinite.
+	// LogEvidence is the maximum of LogEvidence over noise variances; −Inf if the features are singular up to rounding.
 	LogEvidence float64
 	// Saturation is DF over the number of features. A process with as many degrees of freedom as features has used them
 	// up: between the rows it cannot represent what the kernel allows, and its variance is too small. Random features

@@ -11,7 +11,8 @@ import (
 	"github.com/randfeat/randfeat/internal/seal"
 )
 
-// WriteSums writes the bytes of AppendBinary, ΦᵀΦ row by row, without copying the sums.
+// WriteSums writes the bytes of AppendBinary. Ridge sums are written row by row, without a copy in memory; other kinds
+// are small.
 func WriteSums(w io.Writer, s Sums) error {
 	r := ridgeOf(s)
 	if r == nil {
@@ -54,7 +55,7 @@ func SumsSize(s Sums) int64 {
 	return int64(ridgeFormat.Size(ridgeOf(s).sumsSize()))
 }
 
-// ReadSums reads into into, which must have no rows, the bytes that WriteSums wrote for sums of the same kind and
+// ReadSums reads into into, which must have no rows, the size bytes that WriteSums wrote for sums of the same kind and
 // setup. It uses the memory of into. Errors are those of UnmarshalSums; into is unusable after an error.
 func ReadSums(into Sums, r io.Reader, size int64) error {
 	if into.Len() != 0 {
@@ -95,6 +96,7 @@ func SumsLike(s Sums) (Sums, error) {
 	return nil, fmt.Errorf("sums of type %T: %w", s, ErrSetup)
 }
 
+// ridgeOf returns the ridge sums of s, or nil for other kinds.
 func ridgeOf(s Sums) *Ridge {
 	switch s := s.(type) {
 	case *Ridge:
@@ -105,13 +107,14 @@ func ridgeOf(s Sums) *Ridge {
 	return nil
 }
 
-// hashed reads data that a checksum follows; left counts the checksum too.
+// hashed reads data that is followed by its SHA-256 checksum; left is the number of bytes left, checksum included.
 type hashed struct {
 	r    io.Reader
 	h    hash.Hash
 	left int64
 }
 
+// read fills b and adds it to the checksum.
 func (r *hashed) read(b []byte) error {
 	if int64(len(b)) > r.left-sha256.Size {
 		return fmt.Errorf("%d bytes are left, want %d and a checksum: %w", r.left, len(b), ErrCorrupt)
@@ -124,7 +127,7 @@ func (r *hashed) read(b []byte) error {
 	return nil
 }
 
-// close reads the rest and verifies the checksum.
+// close reads the rest of the data and verifies the checksum.
 func (r *hashed) close() error {
 	b := make([]byte, 1<<16)
 	for r.left > sha256.Size {
@@ -142,6 +145,7 @@ func (r *hashed) close() error {
 	return nil
 }
 
+// cut turns the end of a file into ErrCorrupt.
 func cut(err error) error {
 	if err == io.EOF || err == io.ErrUnexpectedEOF {
 		return fmt.Errorf("the file is cut: %w", ErrCorrupt)
@@ -149,8 +153,8 @@ func cut(err error) error {
 	return err
 }
 
-// readFrom distinguishes sums of another map from damaged ones. It verifies the checksum first, so that no number of a
-// damaged file is used.
+// readFrom reads header and numbers and then verifies the checksum; only then may r be used. A header that does not fit
+// could be damaged or belong to another map, so the checksum decides which of the two errors is returned.
 func (r *Ridge) readFrom(in *hashed) error {
 	b := make([]byte, ridgeFormat.HeaderSize())
 	if err := in.read(b); err != nil {

@@ -12,18 +12,20 @@ import (
 	"github.com/randfeat/randfeat/internal/buf"
 )
 
-// TableOptions say what to predict, beyond the targets or classes. The zero value asks for nothing more.
+// TableOptions select what to predict besides the targets or classes, and how to treat unusual input. The zero value
+// asks for nothing more.
 type TableOptions struct {
-	Probabilities bool // of every class
-	Scores        bool // of every class, the largest of which decides; probabilities where the model has them
-	Variance      bool // of a new observation of every target
+	Probabilities bool // probabilities of every class
+	Scores        bool // scores of every class, the largest of which decides; probabilities if the model has them
+	Variance      bool // variance of a new observation of every target
 	NoIDs         bool // leave the id columns of the schema out
 	Float32       bool // compute in float32
-	Watch         bool // count how rows differ from those of the fit: TableRun.Surprises
-	Strict        bool // make such differences errors, of kind data.ErrSurprise
-	Readable      bool // make a value that cannot be read, such as a word among numbers, an error; else it is missing
-	Workers       int  // goroutines of a call; 0: GOMAXPROCS
-	// Interval is the chance with which a new observation lies between lower and upper, such as 0.9; 0: no intervals.
+	Watch         bool // count how rows differ from those of the fit; see TableRun.Surprises
+	Strict        bool // turn such differences into errors that wrap data.ErrSurprise
+	Readable      bool // an unreadable value, such as a word among numbers, is an error; otherwise it counts as missing
+	Workers       int  // goroutines of a call; 0 means GOMAXPROCS
+	// Interval is the probability with which a new observation lies between lower and upper, such as 0.9; 0 means no
+	// intervals.
 	Interval float64
 }
 
@@ -142,7 +144,7 @@ func (p *TablePredictor) output() {
 	}
 }
 
-// Model is the model.
+// Model returns the model, which must not be changed.
 func (p *TablePredictor) Model() *Model { return p.model }
 
 // Columns returns the columns of the predictions, without ids: prediction, or prediction_<target> for several targets;
@@ -197,13 +199,13 @@ type TableRun struct {
 	enc    *data.Encoder
 	watch  *data.Watch
 	kinds  []data.Kind
-	ids    []int
+	ids    []int // id columns of the table that are copied
 	names  []string
-	out    []data.Kind // of dst
+	out    []data.Kind // kinds of the columns of predictions, ids first
 	engine engine
 	x      dense.Matrix[float64]
 	y, v   dense.Matrix[float64]
-	rows   dense.Matrix[float64] // those that are predicted, encoded
+	rows   dense.Matrix[float64] // the encoded rows being predicted
 }
 
 // Kinds returns the kinds that the reader must be opened with.
@@ -242,7 +244,7 @@ func (r *TableRun) Predict(dst, b *data.Block, where func(int) string) error {
 	return r.predict(dst, r.x, b, where)
 }
 
-// predict is Predict for encoded rows.
+// predict is Predict for encoded rows x of the block b.
 func (r *TableRun) predict(dst *data.Block, x dense.Matrix[float64], b *data.Block, where func(int) string) error {
 	m := r.p.model
 	r.rows = x
@@ -336,7 +338,8 @@ func (r *TableRun) intervals(next func(values dense.Matrix[float64], k int, f fu
 	}
 }
 
-// located finds the first row that caused err. Rows do not depend on each other, so each is predicted alone.
+// located finds the first row that caused err, for the error message. Rows do not depend on each other, so each is
+// predicted alone.
 func (r *TableRun) located(x dense.Matrix[float64], err error, where func(int) string) error {
 	y := dense.New[float64](1, r.p.model.Outputs)
 	for i := range x.Rows {
@@ -353,9 +356,9 @@ func (r *TableRun) located(x dense.Matrix[float64], err error, where func(int) s
 }
 
 // Each predicts a whole table, which must have the columns that the run was opened with. It passes blocks of at most
-// rows rows to f, in order: the predictions and the cells that they come from. want is Kinds, with kinds other than
-// Skip for further columns that f wants to see. The next block is parsed meanwhile; memory does not depend on the size
-// of the table. The blocks are valid until f returns.
+// rows rows to f, in order: the predictions, and the cells they come from. want is Kinds, with kinds other than Skip
+// for further columns that f wants to see. The next block is parsed while f runs; memory does not depend on the size of
+// the table. The blocks are valid until f returns.
 func (r *TableRun) Each(src data.Source, want []data.Kind, rows int, f func(predictions,
 	cells *data.Block) error) (err error) {
 	if rows < 1 {
@@ -398,6 +401,7 @@ type engine interface {
 	predict(dst, x dense.Matrix[float64], variance bool) error
 }
 
+// engineOf is an engine in precision T, with conversion of inputs and outputs if T is float32.
 type engineOf[T dense.Float] struct {
 	p      *Predictor[T]
 	ws     Workspace[T]

@@ -3,6 +3,7 @@ package machine
 // tally counts rows with weights: the sum of the weights and of their squares, which are equal without weights.
 type tally struct{ w, w2 float64 }
 
+// counted is a tally of n rows of weight 1.
 func counted(n int64) tally { return tally{float64(n), float64(n)} }
 
 func (t *tally) add(weight float64) { t.merge(tally{weight, weight * weight}) }
