@@ -5,11 +5,12 @@
 //
 // A [Run] is an ordered list of files, cut into units (data.Unit), with the options of the fit. It is read in steps:
 //
-//	Learn     what the columns are, and a sample of the rows      a pass over all units
-//	Choose    scaling, kernel, bandwidth, λ, features: a [Plan]   the sample alone
-//	Sum       what the rows of the model add up to                a pass over all units
-//	Finish    the model, and its scores                           the sums, and rows of the sample that were held out
-//	Evaluate  scores of any model on the files of a run           a pass over all units
+//	step      result                                              reads
+//	Learn     the types of the columns, a sample of the rows      all units
+//	Choose    scaling, kernel, bandwidth, λ, features: a [Plan]   the sample
+//	Sum       the sums over the rows that determine the model     all units
+//	Finish    the model and its scores                            the sums, and the held-out rows of the sample
+//	Evaluate  scores of any model on the files of a run           all units
 //
 // [Run.Fit] does all of them in one process. To share them, keep the run in a [Folder] that all processes see. Every
 // worker calls [Folder.Do] for its [Span] of leaves; one process then calls [Folder.Whole], which merges the parts,
@@ -21,13 +22,13 @@
 //	whole, err := folder.Whole(ctx, step)      // once all parts are there
 //	plan, err := run.Choose(ctx, whole)
 //
-// # What holds
+// # Guarantees
 //
-// A pass is a [Step]. Consecutive units are leaves. The parts of the leaves merge along a tree that depends only on
-// their number, so it does not matter who reads which leaves, in which order and how often. Repeat a step that
-// failed. Parts name their run, plan and step, and those of another are refused. Sum compares the contents of the
-// files with those that Learn has read. Parts also name the CPU kernels that computed them; Finish reports parts of
-// machines of several kinds, which may round other last bits.
+// A pass over all units is a [Step]. Runs of consecutive units are leaves. The parts of the leaves merge along a tree
+// that depends only on the number of leaves. The result is therefore byte-identical however the leaves are scheduled,
+// and a failed step can simply be repeated. Parts carry the identity of their run, plan and step; parts of another are
+// refused. Sum compares the contents of the files with those that Learn has read. Parts also name the CPU kernels that
+// computed them. Finish reports parts from machines of several kinds, which may differ in the last bits.
 //
 // # Differences from tabular.Fit
 //
@@ -36,4 +37,15 @@
 // from rows held out of choices and sums (4096, or a fifth of fewer than 20480), not from fits without a fold; the
 // columns are learned from these rows, too. If all choices are given and Folds is 1, both give the same model,
 // except for a density.
+//
+// # Files
+//
+//	run.go                        Run: files and options; which leaves a worker gets
+//	step.go, part.go, span.go     Step, Part, and the tree along which parts merge
+//	learn.go, sample.go           the step Learn, and the random sample of rows
+//	plan.go                       Choose and Plan
+//	sum.go                        the step Sum, Finish, Fit
+//	evaluate.go                   the step Evaluate, predictions of units
+//	folder.go                     Folder: run, plan and parts as files
+//	kernels.go                    names of CPU kernels
 package parts

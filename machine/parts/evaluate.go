@@ -14,7 +14,7 @@ import (
 	"github.com/randfeat/randfeat/machine"
 )
 
-// evaluated is the body of the parts of Evaluate.
+// evaluated is the body of the parts of Evaluate. Evaluations merge in the order of the tree, like sums.
 type evaluated struct{ *machine.Evaluation }
 
 func (e *evaluated) rows() int64        { return e.Len() }
@@ -116,6 +116,7 @@ func (r *Run) Evaluate(m *machine.Model) (*Step, error) {
 	return s, nil
 }
 
+// evaluateRows is the number of rows predicted at a time.
 const evaluateRows = 1024
 
 // Evaluation returns the evaluation that a part of Evaluate holds, or nil for a part of another step.
@@ -159,4 +160,5 @@ func (r *Run) Predict(ctx context.Context, p *machine.TablePredictor, unit int, 
 	return n, err
 }
 
+// predictRows is the largest number of rows of a block of predictions.
 const predictRows = 4096

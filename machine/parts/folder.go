@@ -66,9 +66,10 @@ func OpenFolder(path string) (*Folder, error) {
 	return &Folder{path, r}, nil
 }
 
-// Run is that of the folder.
+// Run returns the run of the folder.
 func (f *Folder) Run() *Run { return f.run }
 
+// write creates a file by work. The file appears under its name only when it is complete.
 func (f *Folder) write(name string, work func(io.Writer) error) error {
 	out, err := localfile.Create(filepath.Join(f.path, name))
 	if err != nil {
@@ -85,8 +86,8 @@ func (f *Folder) write(name string, work func(io.Writer) error) error {
 	return out.Commit()
 }
 
-// Reads returns the file of the run, the plan or a part that path names, under any name or link. Callers refuse it as
-// an output, which would replace it.
+// Reads reports whether path names the run, the plan, a part or an input file of the folder, under any name or link,
+// and returns that file. Callers refuse it as an output, which would replace it.
 func (f *Folder) Reads(path string) (string, bool) {
 	own := []string{filepath.Join(f.path, runFile), filepath.Join(f.path, planFile)}
 	entries, err := os.ReadDir(f.path)
@@ -101,16 +102,16 @@ func (f *Folder) Reads(path string) (string, bool) {
 	return f.run.Reads(path)
 }
 
-// planFile is the name of the plan.
+// planFile is the file name of the plan.
 const planFile = "plan.safetensors"
 
-// The file of the run, and the suffix of its parts.
 const (
+	// File name of the run, and the suffix of files of parts.
 	runFile    = "run.json"
 	partSuffix = ".part"
 )
 
-// WritePlan saves the plan. While there are sums of another plan it refuses: the new choices would make them useless.
+// WritePlan saves the plan. It refuses to replace the plan of existing sums, which would become useless.
 func (f *Folder) WritePlan(p *Plan) error {
 	b, err := p.MarshalBinary()
 	if err != nil {
@@ -128,7 +129,7 @@ func (f *Folder) WritePlan(p *Plan) error {
 	})
 }
 
-// Plan reads the plan.
+// Plan reads the plan of the folder. A folder without one is fs.ErrNotExist.
 func (f *Folder) Plan() (*Plan, error) {
 	b, err := os.ReadFile(filepath.Join(f.path, planFile))
 	if err != nil {
@@ -146,10 +147,10 @@ type Written struct {
 	Path  string
 	Rows  int64
 	Bytes int64
-	Parts int
+	Parts int // number of parts in the file
 }
 
-// Do runs a step for some leaves and writes their parts to one file. Without leaves it writes none.
+// Do runs a step for some leaves and writes their parts to one file. An empty span writes nothing.
 func (f *Folder) Do(ctx context.Context, s *Step, leaves Span) (Written, error) {
 	var done Written
 	if leaves.Lo == leaves.Hi {
@@ -183,7 +184,7 @@ func (f *Folder) files(step string) ([]string, error) {
 	return out, nil
 }
 
-// partFile is a file of parts that is being read.
+// partFile is a file of parts, opened when its turn comes.
 type partFile struct {
 	path string
 	f    *os.File
@@ -199,8 +200,9 @@ func (p *partFile) open() error {
 	return err
 }
 
-// Whole merges all parts of a step with few of them in memory at a time. A part that belongs to another step, is
-// damaged, missing or duplicated is an error that names the file or the shard.
+// Whole merges all parts of a step. Files are read in the order of their first leaf, so that few parts are in memory at
+// a time. A part that belongs to another step, or is damaged, missing or duplicated, is an error that names the file or
+// the shard.
 func (f *Folder) Whole(ctx context.Context, s *Step) (*Part, error) {
 	names, err := f.files(s.name)
 	if err != nil {
@@ -295,7 +297,7 @@ func (f *Folder) Missing(step string) ([]Span, error) {
 	return out, nil
 }
 
-// spansOf are the spans of the parts in a file.
+// spansOf returns the spans of the parts in a file, skipping their contents.
 func spansOf(path string, leaves int) ([]Span, error) {
 	in, err := os.Open(path)
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/randfeat/randfeat/internal/kern"
 )
 
-// kernelsHere names the processor and the table of kernels of this process.
+// kernelsHere names the processor architecture and the table of CPU kernels of this process.
 func kernelsHere() (string, error) {
 	tab, err := kern.Chosen[float64]()
 	if err != nil {
@@ -18,15 +18,16 @@ func kernelsHere() (string, error) {
 	return runtime.GOARCH + " " + tab.Name, nil
 }
 
-// union is a sorted list of the names in both.
+// union returns the names in a or b, sorted and without duplicates.
 func union(a, b []string) []string {
 	out := slices.Concat(a, b)
 	slices.Sort(out)
 	return slices.Compact(out)
 }
 
-// mixed returns a sentence about parts from machines of several kinds, or "" if all are of one kind. A name is a
-// processor, or a processor with a table of kernels; the first is compatible with any table on that processor.
+// mixed returns a sentence about parts from machines of several kinds, or "" if all are of one kind. A name is an
+// architecture, or an architecture with a table of kernels; the first is compatible with any table on that
+// architecture.
 func mixed(kernels []string) string {
 	kinds := slices.DeleteFunc(slices.Clone(kernels), func(name string) bool {
 		return slices.ContainsFunc(kernels, func(other string) bool { return strings.HasPrefix(other, name+" ") })

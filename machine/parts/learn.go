@@ -13,12 +13,12 @@ import (
 	"github.com/randfeat/randfeat/machine"
 )
 
-// learned is the body of the parts of Learn.
+// learned is the body of the parts of Learn: what is known of the columns, the sample, and the contents of the units.
 type learned struct {
 	learner *data.Learner
 	sample  *Sample
-	// contents has the hash of every unit, in order, files.ContentSize bytes each. Sum compares it with the files that
-	// it reads.
+	// contents has the hash of every unit, in order, files.ContentSize bytes each. Sum compares it with the files it
+	// reads.
 	contents []byte
 }
 
@@ -37,6 +37,7 @@ func (l *learned) merge(b body) error {
 // up the body.
 var learnedFormat = seal.Format{Magic: "randfeat learned", Version: 2, Counts: 3}
 
+// bytes is the file form of the body, see learnedFormat.
 func (l *learned) bytes() ([]byte, error) {
 	a, err := l.learner.AppendBinary(nil)
 	if err != nil {
@@ -64,7 +65,7 @@ func (l *learned) write(w io.Writer) error {
 	return err
 }
 
-// maxLearned bounds the size that a file of Learn may claim.
+// maxLearned bounds the size that a part of Learn or Evaluate may claim.
 const maxLearned = 2 << 30
 
 // Learn returns the step that learns the columns and draws the sample.
@@ -121,6 +122,7 @@ func (r *Run) Learn() (*Step, error) {
 	return s, nil
 }
 
+// readLearned reads the bytes of learned.bytes.
 func (r *Run) readLearned(b []byte) (*learned, error) {
 	h, rest, err := learnedFormat.Open(b)
 	if err != nil {
@@ -153,7 +155,7 @@ func (r *Run) newSample() *Sample {
 	return NewSample(r.columns(), r.o.Seed, max(min(n, sampleCells/max(len(r.columns()), 1)), leastSample))
 }
 
-// mostHeld is the number of rows to hold out of a large table.
+// mostHeld is the number of rows held out of a large table; Choose holds out fewer of a small one.
 func (r *Run) mostHeld() int {
 	switch {
 	case r.o.Folds == 1:
@@ -164,13 +166,14 @@ func (r *Run) mostHeld() int {
 	return defaultHeld
 }
 
-// teeSource shows a table's blocks to an observer while they are read; first is the number of the block's first row.
+// teeSource shows the blocks of a table to an observer while they are read; first is the number of the block's first
+// row.
 type teeSource struct {
 	data.Source
 	add func(first int64, b *data.Block) error
 }
 
-// Unwrap is the table itself.
+// Unwrap returns the table itself.
 func (s teeSource) Unwrap() data.Source { return s.Source }
 
 func (s teeSource) Open(want []data.Kind) (data.Reader, error) {

@@ -12,12 +12,13 @@ import (
 	"github.com/randfeat/randfeat/machine"
 )
 
-// Part is the merged result of some leaves.
+// Part is the merged result of a span of leaves.
 type Part struct {
 	step *Step
 	span Span
 	body body
-	// kernels are those that the leaves were read with, sorted: a processor and, where it matters, a table of kernels.
+	// kernels names the kernels that computed the leaves, sorted: an architecture and, if it matters, a table of
+	// kernels.
 	kernels []string
 }
 
@@ -45,14 +46,14 @@ func (p *Part) Free() {
 type about struct {
 	Version int    `json:"version"`
 	Step    string `json:"step"`
-	Run     string `json:"run"`            // its digest
-	Plan    string `json:"plan,omitempty"` // that of the plan, or of the model
+	Run     string `json:"run"`            // digest of the run
+	Plan    string `json:"plan,omitempty"` // digest of the plan, or of the model for Evaluate
 
 	Kind    machine.Kind    `json:"kind,omitempty"`
 	Task    machine.Task    `json:"task,omitempty"`
 	Outputs int             `json:"outputs,omitempty"`
 	Targets []string        `json:"targets,omitempty"`
-	Schema  string          `json:"schema,omitempty"` // its digest
+	Schema  string          `json:"schema,omitempty"` // digest of the schema
 	Spec    json.RawMessage `json:"spec,omitempty"`
 	Float32 bool            `json:"float32,omitempty"`
 
@@ -60,7 +61,7 @@ type about struct {
 	// Kernels are the kernels that computed the leaves. Parts with different kernels merge, and Finish reports them.
 	Kernels []string `json:"kernels"`
 	Rows    int64    `json:"rows"`
-	Bytes   int64    `json:"bytes"` // that follow
+	Bytes   int64    `json:"bytes"` // size of the body that follows
 }
 
 const (
@@ -70,7 +71,7 @@ const (
 	maxAbout = 1 << 20
 )
 
-// identity is what all parts of a step have in common.
+// identity is the description without the fields that differ between parts of one step.
 func (a about) identity() string {
 	a.Span, a.Kernels, a.Rows, a.Bytes = Span{}, nil, 0, 0
 	b, err := json.Marshal(a)
@@ -133,17 +134,18 @@ func (c *counter) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// AppendBinary appends what WriteTo writes.
+// AppendBinary appends the bytes that WriteTo writes.
 func (p *Part) AppendBinary(b []byte) ([]byte, error) {
 	w := bytes.NewBuffer(b)
 	_, err := p.WriteTo(w)
 	return w.Bytes(), err
 }
 
-// MarshalBinary is AppendBinary to no bytes.
+// MarshalBinary implements encoding.BinaryMarshaler; see AppendBinary.
 func (p *Part) MarshalBinary() ([]byte, error) { return p.AppendBinary(nil) }
 
-// readAbout reads the description of a part. Its memory is bounded by the bytes that really are there.
+// readAbout reads the description of a part. Its memory is bounded by the bytes that are really there, not by the size
+// the file claims. io.EOF means that there is no further part.
 func readAbout(r io.Reader) (about, error) {
 	var a about
 	b := make([]byte, len(partMagic)+4)
@@ -182,6 +184,7 @@ func readAbout(r io.Reader) (about, error) {
 	return a, nil
 }
 
+// cut turns the end of a file into machine.ErrCorrupt.
 func cut(err error) error {
 	if err == io.EOF || err == io.ErrUnexpectedEOF {
 		return fmt.Errorf("the file is cut: %w", machine.ErrCorrupt)
@@ -222,7 +225,7 @@ func (s *Step) Unmarshal(b []byte) (*Part, error) {
 	return p, err
 }
 
-// matches reports why a part does not belong to the step.
+// matches returns an error that explains why a part does not belong to the step.
 func (s *Step) matches(a about) error {
 	mine := s.about
 	other := func(what, got, want string) error {

@@ -22,27 +22,30 @@ type Plan struct {
 	*tabular.Plan
 	run    *Run
 	state  planState
-	held   *Sample
-	digest string
-	// contents has the hash of every unit as learn has read it, files.ContentSize bytes each.
+	held   *Sample // the held-out rows
+	digest string  // SHA-256 of the file form; parts of Sum carry it
+	// contents has the hash of every unit as Learn has read it, files.ContentSize bytes each.
 	contents []byte
 }
 
+// planState is the part of the file that tabular.Plan does not have.
 type planState struct {
 	Run  string `json:"run"`
-	Held int    `json:"held"`           // rows
-	Last *Key   `json:"last,omitempty"` // the largest key of them: rows of no larger one are held out
-	// Kernels are those of the machines that learned, and of the one that chose.
+	Held int    `json:"held"`           // number of rows held out
+	Last *Key   `json:"last,omitempty"` // the largest key of a held-out row: rows with keys up to it are held out
+	// Kernels are the kernels of the machines that ran Learn, and of the machine that ran Choose.
 	Kernels []string `json:"kernels"`
 }
 
 // Held is the number of rows that are held out.
 func (p *Plan) Held() int { return p.state.Held }
 
-// holds reports whether a row is held out.
+// holds reports whether the row with key k is held out. Keys are a random order of the rows, so workers decide row by
+// row, without a list.
 func (p *Plan) holds(k Key) bool { return p.state.Last != nil && k.compare(*p.state.Last) <= 0 }
 
-// Choose makes all choices from the sample in the merged part of Learn.
+// Choose makes all choices from the sample in the merged part of Learn. The rows with the smallest keys are held out;
+// the following ones are tried. The sample is already in the order of keys, so both are random samples of the table.
 func (r *Run) Choose(ctx context.Context, whole *Part) (*Plan, error) {
 	l, ok := whole.body.(*learned)
 	if !ok || whole.step.run.id != r.id || whole.span != (Span{0, r.Leaves()}) {
@@ -112,6 +115,7 @@ func (r *Run) tried(width int) int {
 	return max(min(n, sampleCells/max(width, 1)), leastSample)
 }
 
+// sign sets the digest of the plan from its file form.
 func (p *Plan) sign(b []byte) {
 	sum := sha256.Sum256(b)
 	p.digest = hex.EncodeToString(sum[:])
@@ -147,7 +151,7 @@ func (p *Plan) AppendBinary(b []byte) ([]byte, error) {
 	return w.Bytes(), err
 }
 
-// MarshalBinary is AppendBinary to no bytes.
+// MarshalBinary implements encoding.BinaryMarshaler; see AppendBinary.
 func (p *Plan) MarshalBinary() ([]byte, error) { return p.AppendBinary(nil) }
 
 // ReadPlan reads the output of AppendBinary. A plan of another run is machine.ErrMismatch, any other damage

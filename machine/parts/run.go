@@ -15,23 +15,24 @@ import (
 	"github.com/randfeat/randfeat/machine/tabular"
 )
 
-// Options are those of a fit by parts.
+// Options are the options of a fit by parts.
 type Options struct {
 	tabular.Options
 	// DropMissing leaves out rows in which a target is missing.
 	DropMissing bool
-	// Held is the number of rows that are held out, and at most a fifth; 0: 4096. None are if Folds is 1.
+	// Held is the number of rows held out, but at most a fifth of all rows; 0 means 4096. None are held out if Folds is
+	// 1.
 	Held int
 }
 
 const (
 	defaultHeld   = 4096
 	defaultSample = 8192
-	// heldShare is the largest part of rows that are held out.
+	// 1/heldShare is the largest share of rows held out.
 	heldShare = 5
 	// sampleCells bounds the cells of the sample, as package tabular does.
 	sampleCells = 1 << 25
-	leastSample = 256
+	leastSample = 256 // rows of the sample, however wide they are
 )
 
 // Run is a table of files to read in parts, with the options of the fit. It is plain data with a JSON form, which is
@@ -41,7 +42,7 @@ type Run struct {
 	table    *files.Table
 	o        Options
 	units    []data.Unit
-	id       string
+	id       string // SHA-256 of the JSON form; all parts carry it
 }
 
 // NewRun returns a run over the files of a manifest. It refuses everything that can be refused before any row is read.
@@ -49,6 +50,7 @@ func NewRun(m *files.Manifest, o Options) (*Run, error) {
 	if o.Held < 0 {
 		return nil, fmt.Errorf("%d rows held out: %w", o.Held, machine.ErrSetup)
 	}
+	// These options do not change the result, so they must not change the identity of the run.
 	o.Checkpoint, o.CheckpointEvery, o.Progress = "", 0, nil
 	t, err := m.Open()
 	if err != nil {
@@ -81,7 +83,8 @@ const (
 	runVersion = 1
 )
 
-// MarshalJSON writes the run.
+// MarshalJSON writes the run. The digest of these bytes is the identity of the run, so equal runs must give equal
+// bytes.
 func (r *Run) MarshalJSON() ([]byte, error) {
 	return json.Marshal(runJSON{runFormat, runVersion, r.manifest, r.o.Options, r.o.DropMissing, r.o.Held})
 }
@@ -107,18 +110,19 @@ func ReadRun(b []byte) (*Run, error) {
 // ID is the digest of the run, which all its parts carry.
 func (r *Run) ID() string { return r.id }
 
-// Options are those of the run.
+// Options returns the options of the run.
 func (r *Run) Options() Options { return r.o }
 
-// Name is that of the table in messages.
+// Name is the name of the table in messages.
 func (r *Run) Name() string { return r.table.Name() }
 
-// Units are the pieces of files, in order.
+// Units returns the pieces of files, in order.
 func (r *Run) Units() []data.Unit { return slices.Clone(r.units) }
 
 // Leaves is the number of leaves.
 func (r *Run) Leaves() int { return (len(r.units) + r.group() - 1) / r.group() }
 
+// group is the number of units of a leaf. It depends on the number of units only, because leaves determine the bits.
 func (r *Run) group() int { return data.LeafUnits(len(r.units)) }
 
 func (r *Run) tree() tree { return tree{r.Leaves()} }
@@ -145,7 +149,7 @@ func (r *Run) Range(i, n int) (Span, error) {
 	return Span{border(i), border(i + 1)}, nil
 }
 
-// place names the first unit of a leaf.
+// place names the first unit of a leaf, for messages.
 func (r *Run) place(leaf int) string {
 	u := r.units[r.unitsOf(leaf).Lo]
 	name := r.table.ShardName(u.Shard)
@@ -155,7 +159,7 @@ func (r *Run) place(leaf int) string {
 	return name
 }
 
-// source is a unit as a table.
+// source returns a unit as a table, without the rows that DropMissing removes.
 func (r *Run) source(unit int) (data.Source, error) {
 	src, err := r.table.Unit(unit)
 	if err != nil || !r.o.DropMissing {
@@ -164,10 +168,11 @@ func (r *Run) source(unit int) (data.Source, error) {
 	return data.DropMissing(src, r.o.Learn.Targets)
 }
 
-// columns are those of the table.
+// columns are the columns of the table.
 func (r *Run) columns() []string { return r.table.Columns() }
 
-// Reads returns the file of the run that path names, under any name or link. Callers refuse it as an output.
+// Reads reports whether path names an input file of the run, under any name or link, and returns that file. Callers
+// refuse it as an output.
 func (r *Run) Reads(path string) (string, bool) { return reads(path, r.table.Files()) }
 
 func reads(path string, files []string) (string, bool) {

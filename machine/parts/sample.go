@@ -16,9 +16,9 @@ import (
 	"github.com/randfeat/randfeat/machine"
 )
 
-// Key is the random order of the rows of a table: a hash of the seed, the unit and the row's number in its unit, with
-// ties broken by position. It depends on nothing else, so the rows with the smallest keys are the same whoever draws
-// which part.
+// Key is a random order of the rows of a table: a hash of the seed, the unit and the row's number in its unit, with
+// ties broken by position. It depends on nothing else, so the rows with the smallest keys are the same however the
+// table is divided among workers.
 type Key struct {
 	Hash  uint64 `json:"hash"`
 	Shard int    `json:"shard"`
@@ -34,7 +34,7 @@ func (k Key) compare(o Key) int {
 // sampleLabel separates the hashes of samples from other uses of the seed: the ASCII of "parts".
 const sampleLabel = 0x7061727473
 
-// keys are those of the rows of a unit.
+// keys computes the keys of the rows of one unit.
 type keys struct {
 	unit data.Unit
 	hash uint64
@@ -56,15 +56,17 @@ type Sample struct {
 	columns []string
 	seed    uint64
 	most    int
-	rows    byKey // a heap, the largest key first
-	bytes   int
+	rows    byKey // a heap with the largest key on top, which is replaced first
+	bytes   int   // size of all cells, to bound memory
 }
 
+// sampled is a row of a sample.
 type sampled struct {
 	key   Key
 	cells []byte // column by column: a tag, then a number or the length of a text and the text
 }
 
+// byKey implements heap.Interface with the largest key on top.
 type byKey []sampled
 
 func (h byKey) Len() int           { return len(h) }
@@ -79,10 +81,10 @@ func (h *byKey) Pop() any {
 }
 
 const (
-	cellMissing = iota // or not read
+	cellMissing = iota // missing, or the column was not read
 	cellNumber
 	cellText
-	cellBare // a number or a truth value in its file
+	cellBare // text that was a bare number or truth value in its file, not a quoted string
 )
 
 // maxSampleBytes bounds the cells of a sample.
@@ -111,6 +113,7 @@ func (s *Sample) Add(u data.Unit, first int64, b *data.Block) error {
 	return nil
 }
 
+// keep inserts a row if its key is among the smallest, and bounds the memory of the sample.
 func (s *Sample) keep(r sampled) error {
 	s.bytes += len(r.cells)
 	if len(s.rows) < s.most {
@@ -129,6 +132,7 @@ func (s *Sample) keep(r sampled) error {
 	return nil
 }
 
+// cellsOf encodes the cells of row i.
 func cellsOf(b *data.Block, i int) []byte {
 	var out []byte
 	for j := range b.Cols {
@@ -162,7 +166,7 @@ func (s *Sample) Merge(o *Sample) error {
 	return nil
 }
 
-// sorted are the rows by key.
+// sorted returns the rows in ascending order of keys.
 func (s *Sample) sorted() []sampled {
 	out := slices.Clone(s.rows)
 	stable.Sort(out, func(a, b sampled) int { return a.key.compare(b.key) })
@@ -224,7 +228,7 @@ func (s *Sample) UnmarshalBinary(b []byte) error {
 	return nil
 }
 
-// valid reports whether the cells cover all columns.
+// valid reports whether cells has exactly one well-formed cell per column.
 func (s *Sample) valid(cells []byte) bool {
 	for range s.columns {
 		if _, _, rest, ok := cell(cells); ok {
@@ -236,7 +240,7 @@ func (s *Sample) valid(cells []byte) bool {
 	return len(cells) == 0
 }
 
-// cell splits off the first cell.
+// cell splits off the first cell of b.
 func cell(b []byte) (tag byte, value, rest []byte, ok bool) {
 	if len(b) == 0 {
 		return 0, nil, nil, false
@@ -275,6 +279,7 @@ func (s *Sample) part(lo, hi int) *Sample {
 // Source returns the rows as a table, in the order of their keys; name is for messages.
 func (s *Sample) Source(name string) data.Source { return sampleSource{name, s.columns, s.sorted()} }
 
+// sampleSource is a sample as a data.Source.
 type sampleSource struct {
 	name    string
 	columns []string
@@ -293,7 +298,7 @@ type sampleReader struct {
 	s     sampleSource
 	kinds []data.Kind
 	at    int // rows read
-	first int // of the last block
+	first int // first row of the last block
 }
 
 func (r *sampleReader) Columns() []string { return r.s.columns }
@@ -327,7 +332,8 @@ func (r *sampleReader) Read(b *data.Block, most int) error {
 	return nil
 }
 
-// append adds a cell as the kind that is wanted now, which may differ from the kind that it was read as.
+// append adds a cell as the kind that is wanted now, which may differ from the kind it was read as: Learn reads before
+// the kinds are known.
 func (r *sampleReader) append(b *data.Block, j int, kind data.Kind, tag byte, value []byte) error {
 	number := math.NaN()
 	if tag == cellNumber {

@@ -6,7 +6,7 @@ import (
 	"github.com/randfeat/randfeat/data"
 )
 
-// Span are the leaves Lo to Hi−1 of a run.
+// Span is a range of leaves of a run, Lo to Hi−1.
 type Span struct {
 	Lo int `json:"lo"`
 	Hi int `json:"hi"`
@@ -32,7 +32,7 @@ func (tree) width(level int) int {
 	return n
 }
 
-// node is the span of the node of a level that has a leaf.
+// node is the span of the node of a level that contains a leaf.
 func (t tree) node(level, leaf int) Span {
 	w := t.width(level)
 	lo := leaf / w * w
@@ -48,7 +48,8 @@ func (t tree) root() int {
 	return level
 }
 
-// level is the highest level of a node of which s is a prefix of whole children, or −1.
+// level is the highest level of a node of which s is a prefix that consists of whole children; −1 if there is none, in
+// which case s cannot be a part.
 func (t tree) level(s Span) int {
 	if s.Lo < 0 || s.Lo >= s.Hi || s.Hi > t.leaves {
 		return -1
@@ -75,7 +76,8 @@ func (t tree) level(s Span) int {
 	return -1
 }
 
-// follows reports whether s, a whole node, is the child that comes next in the node of which p is a prefix.
+// follows reports whether s, a whole node, is the next child of the node of which p is a prefix. Only then may s be
+// merged into p: any other order would change the bits.
 func (t tree) follows(p, s Span) bool {
 	level := t.level(p)
 	return level > 0 && p.Hi == s.Lo && t.node(level-1, s.Lo) == s && t.node(level, p.Lo) == t.node(level, s.Lo)
@@ -85,11 +87,12 @@ func (t tree) follows(p, s Span) bool {
 type folder struct {
 	t    tree
 	open []*Part
-	// out, if not nil, gets parts that cannot be merged here, because the earlier siblings of their node are elsewhere.
+	// out, if not nil, receives parts that cannot be merged here, because earlier siblings of their node are elsewhere.
 	out func(*Part) error
 }
 
-// add takes the next part in order.
+// add takes the next part in order and merges it into the open nodes as far as possible. A merged node may in turn be
+// the next child of the node before it.
 func (f *folder) add(p *Part) error {
 	for {
 		n := len(f.open)
@@ -113,7 +116,7 @@ func (f *folder) add(p *Part) error {
 	return nil
 }
 
-// stuck reports whether a span can only be merged into a part before it.
+// stuck reports whether span s is a whole node that can only be merged into a part to its left.
 func (f *folder) stuck(s Span) bool {
 	level := f.t.level(s)
 	return f.t.node(level, s.Lo) == s && level < f.t.root()

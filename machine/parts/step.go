@@ -12,9 +12,9 @@ import (
 
 // body is the content of a part: the merged result of some rows.
 type body interface {
-	merge(o body) error // adds what follows
+	merge(o body) error // adds the rows of o, which follow those of the receiver
 	rows() int64
-	size() (int64, error) // bytes of write
+	size() (int64, error) // number of bytes that write writes
 	write(w io.Writer) error
 }
 
@@ -23,18 +23,19 @@ type body interface {
 type Step struct {
 	run   *Run
 	name  string
-	about about // what its parts say of themselves, but for their span
-	// kernels are those that leaves are read with here.
+	about about // description of its parts, except span, kernels, rows and bytes
+	// kernels names the kernels with which leaves are read here.
 	kernels string
-	// add adds the rows of a unit to a body, begin makes one of no rows, read one of size bytes that write wrote.
+	// begin makes an empty body, add adds the rows of a unit to a body, read makes a body from the size bytes that
+	// write wrote.
 	begin func() (body, error)
 	add   func(ctx context.Context, b body, unit int) error
 	read  func(r io.Reader, size int64) (body, error)
-	reuse func(body) bool // empties a body that is no longer used; nil: cannot
+	reuse func(body) bool // empties a body so that it can be used again; nil, or a result of false, if it cannot be
 
-	first body   // that begin has made: later ones share with it what they can
-	free  []body // of no rows: for the next leaves
-	made  int    // bodies that begin has made
+	first body   // the first body that begin made: later ones share scratch memory with it
+	free  []body // empty bodies for the next leaves
+	made  int    // number of bodies that begin has made
 }
 
 // recycle keeps a body for a later leaf. There are never more of them than were in use at the same time.
@@ -44,7 +45,7 @@ func (s *Step) recycle(b body) {
 	}
 }
 
-// empty is a body of no rows.
+// empty returns a body of no rows.
 func (s *Step) empty() (body, error) {
 	if n := len(s.free); n > 0 {
 		b := s.free[n-1]
@@ -58,7 +59,7 @@ func (s *Step) empty() (body, error) {
 	return b, err
 }
 
-// leaf is the part of leaf i: all rows of its units, one after the other.
+// leaf reads leaf i: all rows of its units, one after the other.
 func (s *Step) leaf(ctx context.Context, i int) (*Part, error) {
 	b, err := s.empty()
 	if err != nil {

@@ -92,8 +92,7 @@ func (r *Run) Sum(p *Plan) (*Step, error) {
 	return s, nil
 }
 
-// unchanged refuses a unit whose bytes differ from those that Learn has read: a file may change without changing its
-// size.
+// unchanged refuses a unit whose bytes differ from those that Learn has read. Sizes alone do not show every change.
 func (p *Plan) unchanged(unit int) error {
 	content, err := p.run.table.Content(unit)
 	if err != nil {
@@ -125,7 +124,8 @@ func (a *adder) unit(ctx context.Context, sums machine.Sums, rows machine.Rows, 
 	})
 }
 
-// kept returns the rows of a block that are not held out. first is the number of the block's first row in the unit.
+// kept returns the rows of a block that are not held out, with standardised targets. first is the number of the block's
+// first row in the unit. The result may share memory with x and y, or with a until the next call.
 func (a *adder) kept(x, y dense.Matrix[float64], k keys, first int64) (_, _ dense.Matrix[float64]) {
 	out := 0
 	for i := range x.Rows {
@@ -160,7 +160,7 @@ func (a *adder) kept(x, y dense.Matrix[float64], k keys, first int64) (_, _ dens
 	return a.x, a.y
 }
 
-// placeOf names a unit.
+// placeOf names a unit, for messages.
 func (r *Run) placeOf(unit int) string {
 	u := r.units[unit]
 	return fmt.Sprintf("%s, block %d", r.table.ShardName(u.Shard), u.Block+1)
@@ -236,7 +236,7 @@ func (r *Run) Fit(ctx context.Context) (*machine.Model, *tabular.Report, error) 
 	return m, rep, nil
 }
 
-// All is the part of all leaves.
+// All runs the step for all leaves in this process and returns their merged part.
 func (s *Step) All(ctx context.Context) (*Part, error) {
 	var out []*Part
 	err := s.Do(ctx, Span{0, s.run.Leaves()}, func(p *Part) error {
