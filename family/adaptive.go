@@ -36,7 +36,7 @@ type Adaptive struct {
 // Name is "adaptive".
 func (Adaptive) Name() string { return "adaptive" }
 
-// resolved holds the parameters with defaults filled in.
+// resolved holds the parameters with defaults filled in and matrices inverted.
 type resolved struct {
 	a, aInvT, ut dense.Matrix[float64]
 	c, q         []float64
@@ -45,6 +45,7 @@ type resolved struct {
 	logD         float64 // ¼Σ log(1-4a_i)
 }
 
+// resolve validates the parameters for inputs of dim columns.
 func (f Adaptive) resolve(dim int) (resolved, error) {
 	r := resolved{a: f.A, ut: f.U, c: f.C, q: f.Q, rho: f.Rho}
 	if r.a.IsEmpty() {
@@ -161,9 +162,9 @@ func (f Adaptive) Lower(kind kernel.Kind, dim int, omega []coupling.Omega) (plan
 		k.Shift, k.Row.Lin = shift, r.q
 	}
 	if kind == kernel.Gaussian {
-		// With the means mx, my of the two sides, e^{-|x|²/2} leaves factors of about e^{∓(|mx|²-|my|²)/4 -
-		// |mx-my|²/4}: what the sides have in excess of each other moves to the middle, so that plain features stay in
-		// range.
+		// With the means mx, my of the two sides, e^{-|x|²/2} leaves factors of about
+		// e^{∓(|mx|²-|my|²)/4 - |mx-my|²/4}. The first part cancels between the sides; it is moved from one side to the
+		// other, so that plain features stay in range.
 		half := r.excess(shift) / 4
 		q.Row.Const += half
 		k.Row.Const -= half
@@ -255,7 +256,7 @@ func (f Adaptive) Fit(s *Stats) (Family, error) {
 	return out, nil
 }
 
-// lost is the share of a squared difference that noise explains.
+// lost is the share of a squared difference that noise may explain, at most 1.
 func lost(noise, square float64) float64 {
 	if noise >= square {
 		return 1
@@ -263,13 +264,13 @@ func lost(noise, square float64) float64 {
 	return noise / square
 }
 
-// reembedding is A = P^{1/2} for the second moments of two sides, empty where it is the identity.
+// reembedding is A = P^{1/2} for the second moments of two sides; empty means the identity.
 func reembedding(x, y estimate) (a dense.Matrix[float64], err error) {
 	if vanishes(x.second) || vanishes(y.second) || slices.Equal(x.second.Data, y.second.Data) {
 		return a, nil
 	}
-	// Sizes first, then shapes of equal size: each difference between the sides is shrunk, as a mean is, by what the
-	// noise of both may have made of it. Sides of one law keep A = I.
+	// First the sizes are matched, then the shapes at equal size. Each difference between the sides is shrunk by the
+	// share that the noise of both may explain, as a mean is. Sides with the same law keep A = I.
 	cx, cy := x.second.Clone(), y.second.Clone()
 	tx, ty := trace(cx), trace(cy)
 	r := math.Log(tx / ty)

@@ -43,7 +43,7 @@ func (f LFK) Lower(kind kernel.Kind, dim int, omega []coupling.Omega) (plan.Pair
 	return finish(kind, symmetric(positiveLeaf(w)), dim), nil
 }
 
-// Form does not exist: the map estimates nothing.
+// Form returns an error: the map estimates no given kernel.
 func (LFK) Form(kernel.Kind, []float64, []float64) (forms.Form, error) {
 	return forms.Form{}, forms.NoForm("learned feature kernel (not an estimator)")
 }
@@ -58,6 +58,7 @@ type ReLU struct {
 // Name is "relu".
 func (ReLU) Name() string { return "relu" }
 
+// eps is the effective Eps.
 func (f ReLU) eps() float64 {
 	switch {
 	case f.Pure:
@@ -86,7 +87,7 @@ func (f ReLU) Lower(_ kernel.Kind, dim int, omega []coupling.Omega) (plan.Pair, 
 	return symmetric(l), nil
 }
 
-// Form does not exist: the map estimates another kernel.
+// Form returns an error: the map estimates another kernel.
 func (ReLU) Form(kernel.Kind, []float64, []float64) (forms.Form, error) {
 	return forms.Form{}, forms.NoForm("ReLU baseline (estimates the arc-cosine kernel)")
 }
@@ -110,7 +111,7 @@ func (f ELU) Lower(_ kernel.Kind, _ int, omega []coupling.Omega) (plan.Pair, err
 	return symmetric(plan.Leaf{Fn: plan.ELU}), nil
 }
 
-// Form does not exist: the map estimates nothing.
+// Form returns an error: the map estimates no given kernel.
 func (ELU) Form(kernel.Kind, []float64, []float64) (forms.Form, error) {
 	return forms.Form{}, forms.NoForm("ELU baseline (not an estimator)")
 }

@@ -13,11 +13,11 @@ import (
 )
 
 // Angular is the angular hybrid (HRF eqs 12, 19), F = 4m(N+1), signed. It mixes the hyperbolic and the trigonometric
-// map with λ̂ = ½ - (1/2n) Σ_j sgn(τ_j·x) sgn(τ_j·y), E λ̂ = θ/π: trigonometric where it is exact (θ = 0), positive
-// where that is (θ = π). HRF §2.4; the extracted text suggests θ/2π, an erratum.
+// map with λ̂ = ½ - (1/2n) Σ_j sgn(τ_j·x) sgn(τ_j·y), E λ̂ = θ/π. λ̂ weights the hyperbolic map, which is exact at θ =
+// π; the trigonometric map is exact at θ = 0. HRF §2.4; the text suggests θ/2π, an erratum (docs/theory.md §7, E8).
 type Angular struct {
-	N      int  `json:"n,omitempty"` // projections τ; 0 means 8
-	Shared bool `json:"shared,omitempty"`
+	N      int  `json:"n,omitempty"`      // projections τ; 0 means 8
+	Shared bool `json:"shared,omitempty"` // both bases use the same projections
 }
 
 // defaultRho is the default number of coefficient projections of the hybrids.
@@ -33,10 +33,12 @@ func orDefault(n, def int) int {
 // Name is "angular".
 func (Angular) Name() string { return "angular" }
 
+// hybrid is the same map as a general Hybrid, which does all the work.
 func (f Angular) hybrid() Hybrid {
 	return bipolar(f.Shared, Coefficient{Const: 0.5, Sign: -1, Gain: 0.5, Rho: RhoSign, N: orDefault(f.N, defaultRho)})
 }
 
+// bipolar is the hybrid of the hyperbolic and the trigonometric map with one coefficient.
 func bipolar(shared bool, c Coefficient) Hybrid {
 	h := Hybrid{Bases: []Family{Hyperbolic{}, Trig{}}, Coefficients: []Coefficient{c}}
 	if shared {
@@ -76,6 +78,7 @@ type BipolarGaussian struct {
 // Name is "bipolar-gaussian".
 func (BipolarGaussian) Name() string { return "bipolar-gaussian" }
 
+// hybrid is the same map as a general Hybrid.
 func (f BipolarGaussian) hybrid() (Hybrid, error) {
 	sig, r := orOne(f.Sigma), orOne(f.R)
 	rho := -math.Expm1(-2 * sig * sig * r * r)
@@ -141,6 +144,7 @@ type GaussianLambda struct {
 // Name is "gaussian-lambda".
 func (GaussianLambda) Name() string { return "gaussian-lambda" }
 
+// hybrid is the same map as a general Hybrid, with defaults filled in.
 func (f GaussianLambda) hybrid(dim int) (Hybrid, error) {
 	if f.Bases == nil {
 		f.Bases = []Family{Hyperbolic{}, Trig{}}
@@ -193,7 +197,7 @@ func (f GaussianLambda) Lower(kind kernel.Kind, dim int, omega []coupling.Omega)
 	return h.Lower(kind, dim, omega)
 }
 
-// Form is that of the general hybrid.
+// Form is the form of the general hybrid.
 func (f GaussianLambda) Form(kind kernel.Kind, x, y []float64) (forms.Form, error) {
 	h, err := f.hybrid(len(x))
 	if err != nil {
@@ -202,6 +206,7 @@ func (f GaussianLambda) Form(kind kernel.Kind, x, y []float64) (forms.Form, erro
 	return h.Form(kind, x, y)
 }
 
+// gaussianLambdaWire is the JSON form.
 type gaussianLambdaWire struct {
 	Bases     []json.RawMessage       `json:"bases,omitempty"`
 	M         []dense.Matrix[float64] `json:"m,omitempty"`

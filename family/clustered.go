@@ -27,14 +27,15 @@ type Clusters struct {
 	A [][]Complex `json:"a,omitempty"`
 	// Count is the number of centres per side that Fit looks for; 0 means 2.
 	Count int `json:"count,omitempty"`
-	// Pairs are the pairs (query centre, key centre) with a base of their own; all other pairs have the default base of
-	// the hybrid (HRF §2.4, end). Nil: every pair has its own. Fit fills it if Heaviest is set.
+	// Pairs are the pairs (query centre, key centre) with a base of their own; all other pairs use the default base of
+	// the hybrid (HRF §2.4, end). nil gives every pair its own base. Fit fills it if Heaviest is set.
 	Pairs [][2]int `json:"pairs,omitempty"`
-	// Heaviest is the number of pairs that Fit gives a base of their own: those that hold the most pairs of rows. 0:
-	// all.
+	// Heaviest is the number of pairs that Fit gives a base of their own: those that contain the most pairs of rows. 0
+	// means all.
 	Heaviest int `json:"heaviest,omitempty"`
 }
 
+// amax is the effective bound.
 func (c Clusters) amax() float64 {
 	switch {
 	case c.AMax == 0:
@@ -76,7 +77,7 @@ func (c Clusters) validate(f Family, dim int) error {
 	return nil
 }
 
-// own are the pairs of centres with a base of their own, query centre slow.
+// own lists the pairs of centres that have a base of their own, with the query centre as the slow index.
 func (c Clusters) own() [][2]int {
 	if c.Pairs != nil {
 		return c.Pairs
@@ -90,7 +91,7 @@ func (c Clusters) own() [][2]int {
 	return all
 }
 
-// at is the place of a pair of centres in own, −1 for one that has the default base.
+// at is the index of a pair of centres in own, −1 if it uses the default base.
 func (c Clusters) at(i, j int) int {
 	if c.Pairs == nil {
 		return i*c.KeyCentres.Rows + j
@@ -98,7 +99,8 @@ func (c Clusters) at(i, j int) int {
 	return slices.Index(c.Pairs, [2]int{i, j})
 }
 
-// heaviest are the n pairs of clusters that hold the most pairs of rows, the first of equals first.
+// heaviest returns the n pairs of clusters that contain the most pairs of rows, nil for all; xl and yl are the clusters
+// of the rows. Ties keep the order of own.
 func heaviest(n int, xl, yl []int, q, k int) [][2]int {
 	if n == 0 || n >= q*k {
 		return nil
@@ -127,12 +129,12 @@ func (c Clusters) checkRule(f Family) error {
 	return nil
 }
 
-// Needs asks for a sample of rows, larger if there are many centres to find.
+// Needs asks for a sample of rows, a larger one if there are many centres to find.
 func (c Clusters) Needs() Options {
 	return Options{Sample: max(defaultSample, 32*min(max(c.Count, 0), 1<<20))}
 }
 
-// diagonal is A_ij.
+// diagonal is A_ij: the entry of A if set, the rule of DiagonalA otherwise.
 func (c Clusters) diagonal(i, j int) []Complex {
 	if c.A != nil {
 		return c.A[i*c.KeyCentres.Rows+j]
@@ -181,8 +183,8 @@ func (c Clusters) fit(f Family, s *Stats) (Clusters, error) {
 	return c, c.checkDiagonals(f, s.Query.Dim())
 }
 
-// checkDiagonals finds entries that are zero or not finite: without a bound (negative AMax) a coordinate that is zero
-// on one side alone asks for them.
+// checkDiagonals reports entries that are zero or not finite. Without a bound (negative AMax), a coordinate that is
+// zero on one side only would need such an entry.
 func (c Clusters) checkDiagonals(f Family, dim int) error {
 	for i := range c.QueryCentres.Rows {
 		for j := range c.KeyCentres.Rows {
@@ -213,12 +215,13 @@ func clusterSeconds(x dense.Matrix[float64], label []int, k int) dense.Matrix[fl
 }
 
 // ZeroOne is the zero-one clustered hybrid (HRF Def H.2), F = q·k·m for q query and k key centres (twice that if
-// Complex), nonnegative for real A: a pair in clusters (i, j) is estimated by complex exponential features with
-// A_ij, so points near their centres have almost no error. Blocks are in row-major order of (i, j) and share ω.
+// Complex), nonnegative for real A. A pair in clusters (i, j) is estimated by complex exponential features with A_ij,
+// so points near their centres have almost no error. Blocks are in row-major order of (i, j) and share ω.
 //
-// With Pairs, only h pairs of clusters have a base of their own and all others positive features: HRF eq 8 with λ of 0
-// or 1, F = (1 + 2h)m: the default base, and for each pair its base and, subtracted, the default. Both share ω, so the
-// difference is zero up to rounding, but features are signed.
+// With Pairs, only h pairs of clusters have a base of their own and all others use positive features: HRF eq 8 with λ
+// of 0 or 1, F = (1 + 2h)m. The map has the default base once and, for each of the h pairs, its own base and the
+// default base with a minus sign. Both defaults share ω, so their difference is zero up to rounding; but features are
+// signed.
 type ZeroOne struct{ Clusters }
 
 // Name is "zero-one".
@@ -243,7 +246,7 @@ func (f ZeroOne) Lower(kind kernel.Kind, dim int, omega []coupling.Omega) (plan.
 	p := plan.Pair{Query: plan.Side{Centres: f.QueryCentres}, Key: plan.Side{Centres: f.KeyCentres}}
 	base := func(a factors) int {
 		q, k := a.leaves(omega[0], dim)
-		if f.Complex { // all blocks of a map have one width
+		if f.Complex { // all blocks of a map must have the same width
 			q.Fn, k.Fn, k.Conj = plan.Complex, plan.Complex, true
 		}
 		p.Query.Leaves, p.Key.Leaves = append(p.Query.Leaves, q), append(p.Key.Leaves, k)
@@ -275,7 +278,8 @@ func (f ZeroOne) Lower(kind kernel.Kind, dim int, omega []coupling.Omega) (plan.
 	return finish(kind, p, dim), nil
 }
 
-// Form is that of ComplexExp with the A of the pair's clusters, or of positive features where they have no base.
+// Form is the form of ComplexExp with the A of the pair's clusters, or of positive features if the clusters have no
+// base of their own.
 func (f ZeroOne) Form(kind kernel.Kind, x, y []float64) (forms.Form, error) {
 	if err := f.validate(f, len(x)); err != nil {
 		return forms.Form{}, err
@@ -291,7 +295,7 @@ func (f ZeroOne) Form(kind kernel.Kind, x, y []float64) (forms.Form, error) {
 	return form, err
 }
 
-// cancelled is the mass of a base with the default base, whose mass is 1, added and subtracted.
+// cancelled is the log mass of a base together with the default base, of mass 1, added and subtracted.
 func cancelled(logMass float64) float64 { return special.LogSumExp(logMass, math.Ln2) }
 
 // Fit finds the centres by k-means.
@@ -317,6 +321,7 @@ type Mixture struct {
 // Name is "mixture".
 func (Mixture) Name() string { return "mixture" }
 
+// hybrid is the same map as a general Hybrid.
 func (f Mixture) hybrid(dim int) (Hybrid, error) {
 	if err := f.validate(f, dim); err != nil {
 		return Hybrid{}, err
@@ -376,7 +381,7 @@ func (f Mixture) Lower(kind kernel.Kind, dim int, omega []coupling.Omega) (plan.
 	return h.Lower(kind, dim, omega)
 }
 
-// Form is that of the general hybrid.
+// Form is the form of the general hybrid.
 func (f Mixture) Form(kind kernel.Kind, x, y []float64) (forms.Form, error) {
 	h, err := f.hybrid(len(x))
 	if err != nil {

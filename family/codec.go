@@ -25,8 +25,9 @@ func Encode(f Family) ([]byte, error) {
 	return b, nil
 }
 
-// Decode reads what Encode writes. A missing or unknown name is an ErrName that lists the valid ones; what is no JSON
-// object, and unknown, repeated or unreadable fields are an ErrParam. Names of fields are case-sensitive.
+// Decode reads what Encode writes. A missing or unknown name is an ErrName that lists the valid ones. Anything else
+// that is wrong (not a JSON object; unknown, repeated or unreadable fields) is an ErrParam. Names of fields are
+// case-sensitive.
 func Decode(b []byte) (Family, error) {
 	name, body, err := namedjson.Split(b)
 	if err != nil {
@@ -48,7 +49,7 @@ func Decode(b []byte) (Family, error) {
 	return nil, fmt.Errorf("%w %q%s; want one of %s", ErrName, name, similar.Hint(name, Names()), names())
 }
 
-// asParam marks errors of fields as ErrParam; those of a family inside this one have their own mark.
+// asParam marks errors of fields as ErrParam. Errors of a family inside this one are marked already.
 func asParam(err error) error {
 	if errors.Is(err, ErrName) || errors.Is(err, ErrParam) {
 		return err
@@ -68,6 +69,7 @@ func Parse(text string) (Family, error) {
 	return Decode(b)
 }
 
+// decodeAs reads the parameters of a family of type F.
 func decodeAs[F Family](b []byte) (Family, error) {
 	var f F
 	err := namedjson.Decode(b, &f)

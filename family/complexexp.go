@@ -35,9 +35,10 @@ func (f ComplexExp) Draws(kind kernel.Kind, dim, m int) ([]Draw, error) {
 	return normalDraw(f, kind, dim, m)
 }
 
-// factors are the real and imaginary parts of A (queries) and A^{-T} (keys); absent parts are zero.
+// factors are the real and imaginary parts of A (for queries) and of A^{-T} (for keys); absent parts are zero.
 type factors struct{ qRe, qIm, kRe, kIm plan.Linear }
 
+// factors validates A for inputs of dim columns and inverts it.
 func (f ComplexExp) factors(dim int) (factors, error) {
 	if f.Diag != nil {
 		return f.diagFactors(dim)
@@ -59,6 +60,8 @@ func (f ComplexExp) factors(dim int) (factors, error) {
 	return f.fullFactors(dim)
 }
 
+// diagFactors inverts a diagonal A entry by entry. A purely real or imaginary A has only one part, which keeps its plan
+// real or trigonometric.
 func (f ComplexExp) diagFactors(dim int) (factors, error) {
 	if !f.Re.IsEmpty() || !f.Im.IsEmpty() {
 		return factors{}, paramError(f, "both diag and a full matrix are set")
@@ -157,6 +160,7 @@ func (f ComplexExp) Lower(kind kernel.Kind, dim int, omega []coupling.Omega) (pl
 	return finish(kind, plan.Pair{Query: plan.Single(q), Key: plan.Single(k)}, dim), nil
 }
 
+// leaves are the two sides of the map; keys carry the negated imaginary part.
 func (a factors) leaves(omega coupling.Omega, dim int) (query, key plan.Leaf) {
 	query, key = complexLeaf(omega, a.qRe, a.qIm, dim), complexLeaf(omega, a.kRe, a.kIm, dim)
 	key.Conj = key.Fn == plan.Complex
@@ -182,6 +186,7 @@ func complexLeaf(omega coupling.Omega, re, im plan.Linear, dim int) plan.Leaf {
 	return l
 }
 
+// combine is a + sign·b as a full matrix.
 func combine(a, b plan.Linear, sign float64, dim int) plan.Linear {
 	m := a.Matrix(dim).Clone()
 	for i := range m.Rows {
@@ -202,7 +207,7 @@ func (f ComplexExp) Form(_ kernel.Kind, x, y []float64) (forms.Form, error) {
 	return a.form(x, y), nil
 }
 
-// form is called with x and y of the dimension of the factors.
+// form is Form for x and y of the dimension of the factors.
 func (a factors) form(x, y []float64) forms.Form {
 	d := len(x)
 	re, im, tmp := make([]float64, d), make([]float64, d), make([]float64, d)
@@ -255,8 +260,8 @@ func (f ComplexExp) Fit(s *Stats) (Family, error) {
 // fitRidge is added to covariances before they are inverted, relative to their mean eigenvalue.
 const fitRidge = 1e-6
 
-// DiagonalA is the diagonal A of HRF H.2, eqs 85-88, for a query centre r and a key centre t. With complex = false
-// it is real; amax bounds every modulus to [1/amax, amax], +Inf for no bound.
+// DiagonalA is the diagonal A of HRF H.2, eqs 85-88, for a query centre r and a key centre t (docs/theory.md §2.8).
+// With isComplex = false it is real; amax bounds every modulus to [1/amax, amax], +Inf means no bound.
 func DiagonalA(r, t []float64, isComplex bool, amax float64) []Complex {
 	a := make([]Complex, len(r))
 	for k := range r {

@@ -21,7 +21,7 @@ import (
 // F = m, positive; other bases give DARK × OPRF, DARK × adaptive and so on. Its expectation is exp(xᵀΣy), Σ = MᵀM,
 // which is not the softmax kernel unless Σ = I: see Target.
 type DARK struct {
-	// M is r×d: that of the whitening fit, or any other, such as a metric learned from targets (package
+	// M is r×d: the result of the whitening fit, or any other matrix, such as a metric learned from targets (package
 	// kernel/metric).
 	M    dense.Matrix[float64]
 	Base Family // nil: Positive
@@ -30,7 +30,7 @@ type DARK struct {
 	Temperature float64
 }
 
-// Inner is the family behind the matrix: Base, or Positive where there is none.
+// Inner is the family behind the matrix: Base, or Positive if Base is nil.
 func (f DARK) Inner() Family {
 	if f.Base == nil {
 		return Positive{}
@@ -41,6 +41,7 @@ func (f DARK) Inner() Family {
 // Name is "dark".
 func (DARK) Name() string { return "dark" }
 
+// base is Inner.
 func (f DARK) base() Family {
 	if f.Base == nil {
 		return Positive{}
@@ -64,8 +65,8 @@ func (f DARK) validate(dim int) error {
 	return nil
 }
 
-// Target is the kernel that the map estimates when the spec asks for k: that of the base after x ↦ Mx. It is not
-// defined for a kernel with a matrix of its own that M does not fit.
+// Target is the kernel that the map estimates when the spec asks for k: the target of the base after x ↦ Mx. It is
+// undefined if k has a matrix of its own that does not fit M.
 func (f DARK) Target(k kernel.Kernel) kernel.Kernel {
 	m := f.M
 	if !k.M.IsEmpty() {
@@ -80,7 +81,7 @@ func (f DARK) Target(k kernel.Kernel) kernel.Kernel {
 	return k
 }
 
-// Draws asks for what the base needs in dimension r.
+// Draws asks for the projections of the base, in dimension r.
 func (f DARK) Draws(kind kernel.Kind, dim, m int) ([]Draw, error) {
 	if err := f.validate(dim); err != nil {
 		return nil, err
@@ -100,7 +101,7 @@ func (f DARK) Lower(kind kernel.Kind, dim int, omega []coupling.Omega) (plan.Pai
 	return p.Compose(plan.Linear{Dense: f.M}, dim), nil
 }
 
-// Form is that of the base at (Mx, My), with the bias towards the kernel of the spec.
+// Form is the form of the base at (Mx, My), with the bias towards the kernel of the spec.
 func (f DARK) Form(kind kernel.Kind, x, y []float64) (forms.Form, error) {
 	if err := f.validate(len(x)); err != nil {
 		return forms.Form{}, err
@@ -143,8 +144,8 @@ func (f DARK) Needs() Options {
 	return o.union(base.Needs())
 }
 
-// needsRows says that the fit of f uses mean absolute values or smallest coordinates, which covariances do not
-// determine after a linear map.
+// needsRows reports whether the fit of f uses mean absolute values or smallest coordinates. Covariances do not
+// determine these after a linear map, so the fit needs sampled rows.
 func needsRows(f Family) bool {
 	switch f := f.(type) {
 	case Geometric, PoissonPlus, GeometricPlus:
@@ -155,9 +156,9 @@ func needsRows(f Family) bool {
 	return false
 }
 
-// Fit sets M = √t Λ^{-1/2}, Λ the pooled covariance of queries and keys, then fits the base to Mx, My if it can. Rows
-// that do not vary have no whitening: ErrStats. The smallest coordinates of Mx, for poisson+ and geometric+, are those
-// of the sampled rows; a row below them is clamped as unseen ones are.
+// Fit sets M = √t Λ^{-1/2}, Λ the pooled covariance of queries and keys, and then fits the base to Mx, My if it can be
+// fitted. Rows that do not vary cannot be whitened: ErrStats. For poisson+ and geometric+, the smallest coordinates of
+// Mx are those of the sampled rows; a row below them is clamped like an unseen one.
 func (f DARK) Fit(s *Stats) (Family, error) {
 	if err := s.readyCov(f); err != nil {
 		return nil, err
@@ -197,12 +198,13 @@ func pooled(s *Stats) dense.Matrix[float64] {
 	return c
 }
 
-// through is the statistics of Mx, My. Means and covariances determine most; mean absolute values and smallest
-// coordinates are those of the sampled rows and absent without a sample.
+// through is the statistics of Mx, My. Means and covariances follow exactly. Mean absolute values and smallest
+// coordinates are those of the sampled rows, and absent without a sample.
 func (s *Stats) through(m dense.Matrix[float64]) *Stats {
 	return &Stats{Query: s.Query.through(m), Key: s.Key.through(m)}
 }
 
+// through is the statistics of Mx for one side.
 func (o *Moments) through(m dense.Matrix[float64]) *Moments {
 	l := plan.Linear{Dense: m}
 	out := newMoments(m.Rows, Options{Sample: o.sample.size})
@@ -224,12 +226,13 @@ func (o *Moments) through(m dense.Matrix[float64]) *Moments {
 			out.abs[i] += math.Abs(v) / n
 			out.min[i] = min(out.min[i], v)
 		}
-		// the same rows, by their old hashes
+		// Keep the hashes of the rows before the map: the sample must stay the same set of rows.
 		out.sample.rows = append(out.sample.rows, hashedRow{hash: h.hash, row: row})
 	}
 	return out
 }
 
+// darkWire is the JSON form.
 type darkWire struct {
 	M           dense.Matrix[float64] `json:"m,omitzero"`
 	Base        json.RawMessage       `json:"base,omitempty"`

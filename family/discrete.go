@@ -47,7 +47,7 @@ type GeometricPlus struct {
 }
 
 // Exponents is the law of the random exponents of monomials: Poisson with parameter Lambda, or geometric with parameter
-// P, of inputs from which Shift is subtracted. The parameter of the other law is 0.
+// P, for inputs from which Shift is subtracted. The parameter of the other law is 0.
 type Exponents struct {
 	Lambda, P float64
 	Shift     []float64
@@ -59,22 +59,23 @@ type Monomial interface {
 	Exponents() Exponents
 }
 
-// Exponents is the law of the exponents.
+// Exponents returns the law of the exponents.
 func (f Poisson) Exponents() Exponents { return Exponents{Lambda: f.Lambda} }
 
-// Exponents is the law of the exponents.
+// Exponents returns the law of the exponents.
 func (f Geometric) Exponents() Exponents { return Exponents{P: f.P} }
 
-// Exponents is the law of the exponents.
+// Exponents returns the law of the exponents.
 func (f PoissonPlus) Exponents() Exponents { return Exponents{Lambda: f.Lambda, Shift: f.Shift} }
 
-// Exponents is the law of the exponents.
+// Exponents returns the law of the exponents.
 func (f GeometricPlus) Exponents() Exponents { return Exponents{P: f.P, Shift: f.Shift} }
 
 // plusFloor is the ε of CRT §3.2.3: shifted coordinates are at least this.
 const plusFloor = 1e-8
 
-// lambdaZero stands for λ* = 0, the optimum when x_l y_l = 0 for all l: every ω is 0 and the estimate is exact.
+// lambdaZero stands for λ* = 0, the optimum if x_l y_l = 0 for all l: every ω is 0 and the estimate is exact. λ itself
+// must be positive, because the features divide by it.
 const lambdaZero = 1e-300
 
 // Name is "poisson".
@@ -209,6 +210,7 @@ func poissonLeaf(lambda float64, dim int, omega coupling.Omega) plan.Leaf {
 	return l
 }
 
+// geometricLeaf is the softmax form; factors that depend on the feature alone are a bias.
 func geometricLeaf(p float64, dim int, omega coupling.Omega) plan.Leaf {
 	l := plan.Leaf{Fn: plan.Monomial, Omega: omega, Bias: make([]float64, omega.Rows.Rows)}
 	l.Row.Const = rootM(omega) - float64(dim)*math.Log(p)/2
@@ -266,7 +268,7 @@ func (f Geometric) Form(_ kernel.Kind, x, y []float64) (forms.Form, error) {
 	return form, nil
 }
 
-// monomialMass is the log of the kernel of the moduli of the coordinates, relative to the kernel.
+// monomialMass is log E Σ|φ1 φ2| relative to the kernel, Σ|x_l y_l| − x·y (docs/theory.md §5.7, Rounding).
 func monomialMass(x, y []float64) float64 {
 	var sum float64
 	for l, v := range x {
@@ -275,16 +277,18 @@ func monomialMass(x, y []float64) float64 {
 	return sum
 }
 
-// Form is that of Poisson at the shifted pair; a clamped point is biased.
+// Form is the form of Poisson at the shifted pair; a clamped point is biased.
 func (f PoissonPlus) Form(kind kernel.Kind, x, y []float64) (forms.Form, error) {
 	return plusForm(f, Poisson{f.Lambda}, f.Shift, kind, x, y)
 }
 
-// Form is that of Geometric at the shifted pair; a clamped point is biased.
+// Form is the form of Geometric at the shifted pair; a clamped point is biased.
 func (f GeometricPlus) Form(kind kernel.Kind, x, y []float64) (forms.Form, error) {
 	return plusForm(f, Geometric{f.P}, f.Shift, kind, x, y)
 }
 
+// plusForm is the form of base at the shifted and clamped pair. If a coordinate was clamped, the ratio of the
+// estimate's mean to the kernel is recorded as a bias.
 func plusForm(f, base Family, shift []float64, kind kernel.Kind, x, y []float64) (forms.Form, error) {
 	if err := checkShift(f, shift, len(x)); err != nil {
 		return forms.Form{}, err
@@ -296,22 +300,22 @@ func plusForm(f, base Family, shift []float64, kind kernel.Kind, x, y []float64)
 	form, err := base.Form(kind, xh, yh)
 	_, z2 := sumNorm2(x, y)
 	_, zh2 := sumNorm2(xh, yh)
-	if math.Abs(z2-zh2) > 1e-7*(1+z2) { // clamped: the estimate is that of the clamped pair
+	if math.Abs(z2-zh2) > 1e-7*(1+z2) { // clamped: the mean is the kernel of the clamped pair
 		form.LogRatio = (z2 - zh2) / 2
 	}
 	return form, err
 }
 
-// Needs asks for nothing costly.
+// Needs asks for no costly statistics.
 func (Poisson) Needs() Options { return Options{} }
 
-// Needs asks for nothing costly.
+// Needs asks for no costly statistics.
 func (Geometric) Needs() Options { return Options{} }
 
-// Needs asks for nothing costly.
+// Needs asks for no costly statistics.
 func (PoissonPlus) Needs() Options { return Options{} }
 
-// Needs asks for nothing costly.
+// Needs asks for no costly statistics.
 func (GeometricPlus) Needs() Options { return Options{} }
 
 // Fit sets λ* = √(S/d), S = Σ_l mean x_l² mean y_l² (CRT eqs 11, 12).

@@ -6,17 +6,17 @@ import (
 	"github.com/randfeat/randfeat/dense"
 )
 
-// Example is a value of a family for tests and demonstrations. Whatever tests families iterates over the examples of
-// the registry, so that one without a test is one without examples, which is refused.
+// Example is a value of a family for tests and demonstrations. The common tests iterate over the examples of the
+// registry. A family without examples is refused, so no family goes untested.
 type Example struct {
-	Name   string // that of the family, with a suffix where it has several examples
+	Name   string // name of the family, with a suffix if it has several examples
 	Family Family
-	Fit    bool // its parameters are to be fitted to data before it is used
-	Biased bool // it is not unbiased, by its parameters: its mean is that of its closed form, where it has one
+	Fit    bool // its parameters must be fitted to data before use
+	Biased bool // its parameters make it biased; its mean is that of its closed form, if it has one
 }
 
-// Examples are values of the family for inputs of dim columns: one for each way through its code. The first is the
-// plainest.
+// Examples returns values of the family for inputs of dim columns: one for each way through its code, the simplest
+// first.
 func (i Info) Examples(dim int) []Example {
 	var out []Example
 	for _, e := range i.examples(dim) {
@@ -29,12 +29,12 @@ func (i Info) Examples(dim int) []Example {
 	return out
 }
 
-// only is a family whose only example is f.
+// only returns a function whose only example is f.
 func only(f Family) func(int) []Example {
 	return func(int) []Example { return []Example{{Family: f}} }
 }
 
-// fitted is a family whose only example is f after a fit.
+// fitted returns a function whose only example is f after a fit.
 func fitted(f Family) func(int) []Example {
 	return func(int) []Example { return []Example{{Family: f, Fit: true}} }
 }
@@ -48,7 +48,8 @@ func gerfExamples(int) []Example {
 	}
 }
 
-// Fits of small inputs have hardly any power above 0; these have a few, and second moments of about e² and e.
+// Fits of small inputs give exponents that are almost always 0. The examples with given parameters have larger ones,
+// and second moments of about e² and e.
 func poissonExamples(dim int) []Example {
 	return []Example{{Family: Poisson{}, Fit: true}, {Name: "given", Family: Poisson{Lambda: 2 / float64(dim)}}}
 }

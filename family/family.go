@@ -23,6 +23,19 @@
 //
 // x is a query and y a key, both already embedded by the kernel (bandwidth, matrix); d their dimension; ω_1…ω_m the
 // projections; F the number of output features; v² = |x+y|², z² = |x-y|².
+//
+// # Files
+//
+//	family.go, list.go, codec.go, examples.go   the interface, the registry, JSON, examples for tests
+//	trig.go, positive.go, gerf.go, oprf.go      trigonometric and exponential maps
+//	discrete.go                                 Poisson, geometric and their shifted forms
+//	complexexp.go                               complex exponential maps
+//	hybrid.go, bipolar.go, clustered.go         hybrids; kmeans.go finds their centres
+//	dark.go, importance.go, adaptive.go         data-aware maps; gradient.go trains matrices
+//	residual.go, baselines.go                   low-order-exact maps, baselines
+//	landmarks.go, nystrom.go                    kernel columns, Nyström features
+//	stats.go, sample.go, shrink.go, linalg.go   statistics for fits, and estimates that survive few rows
+//	prepare.go                                  closed forms with matrices factored once
 package family
 
 import (
@@ -42,12 +55,13 @@ import (
 type Family interface {
 	// Name is the name used in specs and on the command line.
 	Name() string
-	// Draws lists the sets of projections the map needs for inputs of dim columns and m projections.
+	// Draws lists the sets of projections that the map needs for inputs of dim columns and m projections. It also
+	// validates the parameters: a family that does not estimate the kernel is ErrKernel, bad parameters are ErrParam.
 	Draws(kind kernel.Kind, dim, m int) ([]Draw, error)
-	// Lower turns drawn projections, one Omega per Draw, into an executable plan. Its number of features is affine in m
-	// and the same for queries and keys; projections that are all zero are as good as others.
+	// Lower turns drawn projections, one Omega per Draw, into an executable plan. The number of features is affine in m
+	// and the same for queries and keys. It must accept any finite projections, all zeros included.
 	Lower(kind kernel.Kind, dim int, omega []coupling.Omega) (plan.Pair, error)
-	// Form is what the closed forms need to predict the error at one pair.
+	// Form returns what the closed forms need to predict the error at one pair.
 	theory.Estimator
 }
 
@@ -71,8 +85,8 @@ type KernelFitter interface {
 type Draw struct {
 	Law       coupling.Law
 	Rows, Dim int
-	// IID asks for independent rows whatever the coupling of the map: coefficients of hybrids, whose
-	// closed forms need it.
+	// IID asks for independent rows whatever the coupling of the map. Coefficients of hybrids need it, because their
+	// closed forms assume independence.
 	IID bool
 }
 
@@ -86,7 +100,7 @@ func paramError(f Family, format string, args ...any) error {
 	return fmt.Errorf("family %s: %s: %w", f.Name(), fmt.Sprintf(format, args...), ErrParam)
 }
 
-// normalDraw is the draw of a family with one set of N(0, I) projections.
+// normalDraw is the Draws of a family with one set of N(0, I) projections.
 func normalDraw(f Family, kind kernel.Kind, dim, m int) ([]Draw, error) {
 	if err := checkSizes(f, kind, dim, m); err != nil {
 		return nil, err
@@ -94,6 +108,7 @@ func normalDraw(f Family, kind kernel.Kind, dim, m int) ([]Draw, error) {
 	return []Draw{{Rows: m, Dim: dim}}, nil
 }
 
+// checkSizes checks that the kernel is an exponential one, and the sizes.
 func checkSizes(f Family, kind kernel.Kind, dim, m int) error {
 	if !kind.Exponential() {
 		return fmt.Errorf("family %s with the %v kernel (only trig has it): %w", f.Name(), kind, ErrKernel)
@@ -104,7 +119,8 @@ func checkSizes(f Family, kind kernel.Kind, dim, m int) error {
 	return nil
 }
 
-// finish adds the factor exp(-|x|²/2) that turns softmax features into Gaussian ones.
+// finish adds the factor exp(-|x|²/2) that turns softmax features into Gaussian ones. Families lower for softmax and
+// call it last.
 func finish(kind kernel.Kind, p plan.Pair, dim int) plan.Pair {
 	if kind == kernel.Softmax {
 		return p
@@ -128,7 +144,7 @@ func halfNorm(omega coupling.Omega) plan.Quadratic {
 	return q
 }
 
-// need checks that as many sets of projections came as the family draws, each dim columns wide.
+// need checks that there are as many sets of projections as dims has entries, each with that number of columns.
 func need(f Family, omega []coupling.Omega, dims ...int) error {
 	if len(omega) != len(dims) {
 		return fmt.Errorf("family %s: %d sets of projections, want %d: %w", f.Name(), len(omega), len(dims),
@@ -158,7 +174,8 @@ func norms2(omega coupling.Omega) []float64 {
 	return n
 }
 
-// pair geometry: v² = |x+y|² and z² = |x-y|², summed coordinatewise so that equal or opposite vectors give 0.
+// sumNorm2 returns v² = |x+y|² and z² = |x-y|². They are summed by coordinate, without cancellation: opposite vectors
+// give v² = 0 and equal ones z² = 0 exactly.
 func sumNorm2(x, y []float64) (v2, z2 float64) {
 	for i, a := range x {
 		v2 += (a + y[i]) * (a + y[i])

@@ -49,6 +49,7 @@ type GERF struct {
 // Name is "gerf".
 func (GERF) Name() string { return "gerf" }
 
+// sign is the effective S.
 func (f GERF) sign() float64 {
 	if f.S == 0 {
 		return 1
@@ -97,6 +98,7 @@ func (f GERF) Lower(kind kernel.Kind, dim int, omega []coupling.Omega) (plan.Pai
 	}
 	k := q
 	k.Mix, k.MixIm, k.Conj = plan.Scalar(s*real(b)), plan.Scalar(s*imag(b)), true
+	// A real A with s = +1 has no phases: m real features instead of 2m.
 	if s > 0 && imag(a) == 0 {
 		q.Fn, q.BiasIm = plan.Exp, nil
 		k = q
@@ -128,7 +130,7 @@ func (f GERF) logMass(d int, v float64) float64 {
 	return float64(d)/2*math.Log(cmplx.Abs(1-4*a)/wide) + (b*b/wide-f.sign())*v/2
 }
 
-// Needs asks for nothing costly.
+// Needs asks for no costly statistics.
 func (GERF) Needs() Options { return Options{} }
 
 // Fit minimises log R_s(A), the relative second moment at the mean statistic, over complex A and both signs

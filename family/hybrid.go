@@ -67,7 +67,7 @@ func orOne(v float64) float64 {
 	return v
 }
 
-// maps are the linear maps to u and v.
+// maps are the linear maps from x to u and from y to v.
 func (c Coefficient) maps() (query, key plan.Linear) {
 	g := plan.Scalar(1 / orOne(c.Bandwidth))
 	query, key = g, g
@@ -80,6 +80,7 @@ func (c Coefficient) maps() (query, key plan.Linear) {
 	return query, key
 }
 
+// dim is the dimension of u and v.
 func (c Coefficient) dim(dim int) int {
 	if c.Query.IsEmpty() {
 		return dim
@@ -238,7 +239,8 @@ func (f Hybrid) blocks() (query, key []plan.Block) {
 	return query, key
 }
 
-// leaves are the coefficient features of u and v, with √Gain on both sides.
+// leaves are the coefficient features of u and v, with √Gain on both sides. RhoPositive uses the Gaussian form of 2.2
+// in docs/theory.md, hence −|u|².
 func (c Coefficient) leaves(omega coupling.Omega) (query, key plan.Leaf) {
 	l := plan.Leaf{Omega: omega}
 	l.Row.Const = rootM(omega) + math.Log(orOne(c.Gain))/2
@@ -256,7 +258,7 @@ func (c Coefficient) leaves(omega coupling.Omega) (query, key plan.Leaf) {
 	return query, key
 }
 
-// moments are the mean of the coefficient λ̂ at a pair and the logarithm of its variance.
+// moments returns the mean of the coefficient λ̂ at a pair and the logarithm of its variance.
 func (c Coefficient) moments(x, y []float64) (mean, logVar float64) {
 	d := c.dim(len(x))
 	u, v := make([]float64, d), make([]float64, d)
@@ -280,8 +282,8 @@ func (c Coefficient) moments(x, y []float64) (mean, logVar float64) {
 	return c.Const + c.sign()*g*rho, logVar + 2*math.Log(g) - math.Log(float64(c.N))
 }
 
-// Form: the error is Σ_k λ̂_k(ŜM_k - SM) + (1-Σλ̂)(ŜM_{p+1} - SM), so with independent bases the MSE is
-// Σ E[λ̂_k²] MSE_k + E[(1-Σλ̂)²] MSE_{p+1}; bases that share projections add their covariance (HRF Thm 3.1, eq 23).
+// Form: the error is Σ_k λ̂_k(ŜM_k - SM) + (1-Σλ̂)(ŜM_{p+1} - SM). With independent bases the MSE is therefore Σ
+// E[λ̂_k²] MSE_k + E[(1-Σλ̂)²] MSE_{p+1}; bases that share projections add their covariance (HRF Thm 3.1, eq 23).
 func (f Hybrid) Form(kind kernel.Kind, x, y []float64) (forms.Form, error) {
 	if _, err := f.Draws(kernel.Softmax, len(x), 1); err != nil {
 		return forms.Form{}, err
@@ -338,8 +340,8 @@ func (f Hybrid) Form(kind kernel.Kind, x, y []float64) (forms.Form, error) {
 	return out, nil
 }
 
-// coefficientMass is the sum of the moduli of the parts of λ̂_k, which the blocks of base k carry one by one, or of
-// 1 - Σ λ̂ for the last base. Signs and waves have modulus 1 at most.
+// coefficientMass is the sum of the moduli of the parts of λ̂_k, which the blocks of base k carry separately, or of 1 -
+// Σ λ̂ for the last base. Signs and waves have modulus at most 1.
 func (f Hybrid) coefficientMass(k int, x, y []float64) float64 {
 	rho := func(c Coefficient) float64 {
 		if c.Rho != RhoPositive {
@@ -360,8 +362,9 @@ func (f Hybrid) coefficientMass(k int, x, y []float64) float64 {
 	return math.Abs(rest) + mass
 }
 
-// sharedCovariance is the relative covariance, one projection, of two bases on the same ω:
-// E[cosh(ω·(x+y)) cos(ω·(x-y))] = SM² cos(|x|²-|y|²) (HRF Thm 3.1); the exponential and the cosh base give cosh v².
+// sharedCovariance is the relative covariance, for one projection, of two bases on the same ω: E[cosh(ω·(x+y))
+// cos(ω·(x-y))] = SM² cos(|x|²-|y|²) (HRF Thm 3.1), and cosh v² for the exponential with the cosh base. Other pairs
+// have no closed form here.
 func sharedCovariance(a, b Family, x, y []float64) (special.Signed, error) {
 	v2, z2 := sumNorm2(x, y)
 	log := func(v float64) (special.Signed, error) { return special.Signed{Sign: 1, Log: v}, nil }
@@ -382,6 +385,7 @@ func sharedCovariance(a, b Family, x, y []float64) (special.Signed, error) {
 		b.Name()))
 }
 
+// hybridWire is the JSON form.
 type hybridWire struct {
 	Bases        []json.RawMessage `json:"bases"`
 	Coefficients []Coefficient     `json:"coefficients"`

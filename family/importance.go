@@ -27,12 +27,13 @@ type Importance struct {
 // Name is "importance".
 func (Importance) Name() string { return "importance" }
 
+// factor is L for inputs of dim columns, the identity if it is empty.
 func (f Importance) factor(dim int) (dense.Matrix[float64], error) {
 	l, _, err := f.factorDet(dim)
 	return l, err
 }
 
-// factorDet also returns log|det L|.
+// factorDet returns L and log|det L|.
 func (f Importance) factorDet(dim int) (l dense.Matrix[float64], det float64, err error) {
 	if f.L.IsEmpty() {
 		return dense.Identity[float64](dim), 0, nil
@@ -74,7 +75,7 @@ func (f Importance) Lower(kind kernel.Kind, dim int, omega []coupling.Omega) (pl
 	return finish(kind, symmetric(leaf), dim), nil
 }
 
-// halfLogWeight is ½ log(p/ψ)(L g) for every row g: both sides of the map carry the square root of the weight. L must
+// halfLogWeight is ½ log(p/ψ)(L g) for every row g: each side of the map carries the square root of the weight. L must
 // be invertible.
 func halfLogWeight(l dense.Matrix[float64], g coupling.Omega) []float64 {
 	det, _ := logDet(l)
@@ -112,6 +113,7 @@ type proposal struct {
 	chol     mat.Cholesky
 }
 
+// prepare factors the matrices of Form. Proposals that are a multiple of N(0, I) keep the coupled forms of OPRF.
 func (f Importance) prepare(dim int) (*proposal, error) {
 	l, det, err := f.factorDet(dim)
 	if err != nil {
@@ -144,7 +146,7 @@ func (f Importance) prepare(dim int) (*proposal, error) {
 		return p, nil
 	}
 	p.logConst = 2*det - p.chol.LogDet()/2
-	// a proposal near N(0, I): both logarithms cancel to second order, their sum over axes does not
+	// For a proposal near N(0, I) the two logarithms cancel to second order; the sum over axes does not.
 	if p.logConst < 1e-2 {
 		values, _, err := eigSym(fromMat(&sg))
 		if err != nil {
@@ -158,7 +160,7 @@ func (f Importance) prepare(dim int) (*proposal, error) {
 	return p, nil
 }
 
-// rotate turns v into the coordinates in which the rows are drawn, Lᵀv at the length of v.
+// rotate turns v into the coordinates in which the rows are drawn: Lᵀv, rescaled to the length of v.
 func (p *proposal) rotate(v []float64) []float64 {
 	if p.rotation.IsEmpty() {
 		return v
@@ -223,7 +225,7 @@ func (p *proposal) Form(_ kernel.Kind, x, y []float64) (forms.Form, error) {
 	return forms.Uncoupled(p.dim, special.LogExpm1(p.logConst+dense.Dot(v, w.RawVector().Data))), nil
 }
 
-// directionalForm is OPRF with its own ρ_i in each direction. If all are equal the coupled forms of OPRF hold.
+// directionalForm is OPRF with its own ρ_i in each direction. If all ρ_i are equal, the coupled forms of OPRF hold.
 func directionalForm(rho, v []float64) forms.Form {
 	logRV := forms.LogRVAdaptive(rho, v)
 	for _, r := range rho {
@@ -261,7 +263,7 @@ func (f Importance) Fit(s *Stats) (Family, error) {
 	return Importance{L: l}, nil
 }
 
-// pooledSecond is the second moment of queries and keys together.
+// pooledSecond is the second moment about zero of queries and keys together.
 func pooledSecond(s *Stats) dense.Matrix[float64] {
 	c := pooled(s)
 	for _, side := range []*Moments{s.Query, s.Key} {

@@ -18,8 +18,8 @@ func nearest(centres dense.Matrix[float64], x []float64) int {
 	return at
 }
 
-// kMeans is Lloyd's algorithm from k-means++ seeds drawn from a fixed stream, so that fitting is a function of the
-// data. It returns at most k centres (fewer if the rows are not that many distinct points) and the label of each row.
+// kMeans is Lloyd's algorithm from k-means++ seeds that are drawn from a fixed stream, so that fitting is a function of
+// the data. It returns at most k centres (fewer if there are fewer distinct rows) and the cluster of each row.
 func kMeans(x dense.Matrix[float64], k int) (centres dense.Matrix[float64], label []int) {
 	centres = seedCentres(x, k)
 	label = make([]int, x.Rows)
@@ -52,7 +52,8 @@ func kMeans(x dense.Matrix[float64], k int) (centres dense.Matrix[float64], labe
 	return centres, label
 }
 
-// seedCentres chooses each centre with probability proportional to the squared distance to those before it.
+// seedCentres chooses each centre with probability proportional to the squared distance to the nearest of the centres
+// before it.
 func seedCentres(x dense.Matrix[float64], k int) dense.Matrix[float64] {
 	src := rng.Stream(0, uint64(k))
 	dist := make([]float64, x.Rows)

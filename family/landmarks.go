@@ -12,9 +12,9 @@ import (
 //	φ_f(x) = κ(x, ω_f), for instance exp(x·ω_f), or exp(−|x−ω_f|²/2) for the Gaussian kernel
 //
 // with the projections as landmarks, for every kernel without negative values. Landmarks should be rows of the data,
-// given to randfeat.NewWithOmega; drawn ones are N(0, I). φ(x)·φ(y) is not an estimate of the kernel: a machine finds
-// weights that turn the features into a kernel machine. With all rows as landmarks it is the exact one, with some of
-// them that of Nyström (Williams & Seeger 2001).
+// passed to randfeat.NewWithOmega; drawn ones are N(0, I). φ(x)·φ(y) does not estimate the kernel. A machine fits
+// weights to the features: with all rows as landmarks the result is the exact kernel machine, with some of them the
+// Nyström approximation (Williams & Seeger 2001).
 type Landmarks struct{}
 
 // Name is "landmarks".
@@ -46,7 +46,7 @@ func (f Landmarks) Lower(kind kernel.Kind, dim int, omega []coupling.Omega) (pla
 	return finish(kind, symmetric(l), dim), nil
 }
 
-// Form does not exist: the map estimates nothing.
+// Form returns an error: the products of these features do not estimate the kernel.
 func (Landmarks) Form(kernel.Kind, []float64, []float64) (forms.Form, error) {
 	return forms.Form{}, forms.NoForm("columns of the kernel (not an estimator)")
 }

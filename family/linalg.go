@@ -52,8 +52,8 @@ func logDet(m dense.Matrix[float64]) (float64, error) {
 	return det, nil
 }
 
-// binaryScale is the even exponent e for which the largest entry of 2^{-e} m is near 1: scaling by it is exact, and
-// so is its square root. It returns errNotFinite for a matrix with NaN or Inf.
+// binaryScale is the even exponent e for which the largest entry of 2^{-e} m is near 1. Scaling by 2^{-e}, and by its
+// square root, is exact. A matrix with NaN or Inf is errNotFinite.
 func binaryScale(m dense.Matrix[float64]) (e int, err error) {
 	if m.CheckFinite() != nil {
 		return 0, errNotFinite
@@ -107,8 +107,8 @@ func eigSym(m dense.Matrix[float64]) (values []float64, u dense.Matrix[float64],
 	return values, fromMat(&v), nil
 }
 
-// spectral is U diag(f(values)) Uᵀ for a symmetric matrix; f = pow gives square roots and their inverses. A result
-// that is not finite is an error.
+// spectral is f(m) = U diag(f(values)) Uᵀ for a symmetric matrix, such as a square root or its inverse. A result that
+// is not finite is an error.
 func spectral(m dense.Matrix[float64], f func(float64) float64) (dense.Matrix[float64], error) {
 	values, u, err := eigSym(m)
 	if err != nil {
@@ -153,6 +153,7 @@ func ridged(m dense.Matrix[float64], rel float64) dense.Matrix[float64] {
 	return c
 }
 
+// sqrtClamped is the square root, 0 for eigenvalues that rounding made negative.
 func sqrtClamped(v float64) float64 { return math.Sqrt(max(v, 0)) }
 
 // Match returns P = Cx^{-1/2}(Cx^{1/2} Cy Cx^{1/2})^{1/2} Cx^{-1/2}, for which A = P^{1/2} minimises
@@ -167,7 +168,8 @@ func Match(cx, cy dense.Matrix[float64]) (p dense.Matrix[float64], minTrace floa
 	return p, minTrace
 }
 
-// match scales both matrices to order 1: P is homogeneous of degree -1/2 in Cx and 1/2 in Cy.
+// match is Match with an error. It scales both matrices to order 1: P is homogeneous of degree -1/2 in Cx and 1/2 in
+// Cy.
 func match(cx, cy dense.Matrix[float64]) (p dense.Matrix[float64], minTrace float64, err error) {
 	ex, errX := binaryScale(cx)
 	ey, errY := binaryScale(cy)
@@ -202,6 +204,7 @@ func match(cx, cy dense.Matrix[float64]) (p dense.Matrix[float64], minTrace floa
 	return p, minTrace, nil
 }
 
+// checkSquare checks that a parameter is a finite dim×dim matrix.
 func checkSquare(f Family, name string, m dense.Matrix[float64], dim int) error {
 	if m.Rows != dim || m.Cols != dim {
 		return paramError(f, "%s is %d×%d, want %d×%d", name, m.Rows, m.Cols, dim, dim)

@@ -2,7 +2,8 @@ package family
 
 import "strings"
 
-// Info describes a family: one entry of the registry.
+// Info describes a family: one entry of the registry. To add a family, add an entry to List; the command line, the docs
+// and the common tests read it.
 type Info struct {
 	Name      string `json:"name"`
 	Summary   string `json:"summary"`
@@ -22,7 +23,7 @@ type Info struct {
 	examples func(dim int) []Example
 }
 
-// register completes the entry of the type F.
+// register completes the entry of type F: name, decoder, examples and whether it can be fitted.
 func register[F Family](i Info, examples func(dim int) []Example) Info {
 	var zero F
 	i.Name, i.decode, i.examples = zero.Name(), decodeAs[F], examples
@@ -30,7 +31,7 @@ func register[F Family](i Info, examples func(dim int) []Example) Info {
 	return i
 }
 
-// InfoOf is the entry of a family; the zero Info if it has none.
+// InfoOf returns the entry of a family, or the zero Info if it has none.
 func InfoOf(f Family) Info {
 	for _, i := range List() {
 		if f != nil && i.Name == f.Name() {
@@ -124,4 +125,5 @@ func Names() []string {
 	return out
 }
 
+// names lists all families, for messages.
 func names() string { return strings.Join(Names(), ", ") }

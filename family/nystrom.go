@@ -22,23 +22,24 @@ import (
 // and the best approximation that the landmarks allow elsewhere. It is fitted to data and biased: it is as good as the
 // landmarks are near, and φ(x)·φ(x) ≤ κ(x, x). Every kernel without negative values has it.
 type Nystrom struct {
-	N    int    `json:"n,omitempty"`    // landmarks that a fit chooses; 0: 256
-	Pick string `json:"pick,omitempty"` // one of Picks; empty: pivots
-	Seed uint64 `json:"seed,omitempty"` // of the choice
+	N    int    `json:"n,omitempty"`    // number of landmarks that a fit chooses; 0 means 256
+	Pick string `json:"pick,omitempty"` // "pivots" (also if empty), "greedy" or "leverage"
+	Seed uint64 `json:"seed,omitempty"` // of the random choice
 	// Rows are the landmarks, embedded by the kernel; a fit chooses them among a sample of queries and keys.
 	Rows dense.Matrix[float64] `json:"rows,omitzero"`
 }
 
 // The ways to choose landmarks.
 const (
-	pickPivots   = "pivots"   // randomly pivoted Cholesky: in proportion to what those before do not tell
-	pickGreedy   = "greedy"   // pivoted Cholesky: that of which least is told
-	pickLeverage = "leverage" // in proportion to approximate ridge leverage scores
+	pickPivots   = "pivots"   // randomly pivoted Cholesky: probability ∝ the unexplained part of κ(x, x)
+	pickGreedy   = "greedy"   // pivoted Cholesky: always the row with the largest unexplained part
+	pickLeverage = "leverage" // probability ∝ approximate ridge leverage scores
 )
 
 // picks are the ways to choose landmarks.
 func picks() []string { return []string{pickPivots, pickGreedy, pickLeverage} }
 
+// defaultLandmarks is the default of Nystrom.N.
 const defaultLandmarks = 256
 
 // Name is "nystrom".
@@ -97,13 +98,13 @@ func (f Nystrom) Lower(kind kernel.Kind, dim int, omega []coupling.Omega) (plan.
 	if err := linalg.Inverse(white, r); err != nil {
 		return plan.Pair{}, err
 	}
-	for i := range white.Rows { // what is below the diagonal has no meaning
+	for i := range white.Rows { // entries below the diagonal of an inverse are undefined
 		clear(white.Row(i)[:i])
 	}
 	return symmetric(plan.Leaf{Fn: plan.Columns, Kernel: kind, Omega: z, White: white}), nil
 }
 
-// Form does not exist: the map is fitted to data and estimates nothing without bias.
+// Form returns an error: the map is fitted to data and biased.
 func (Nystrom) Form(kernel.Kind, []float64, []float64) (forms.Form, error) {
 	return forms.Form{}, forms.NoForm("landmarks (fitted to data, no unbiasedness)")
 }
@@ -111,6 +112,7 @@ func (Nystrom) Form(kernel.Kind, []float64, []float64) (forms.Form, error) {
 // Needs asks for a sample of rows.
 func (f Nystrom) Needs() Options { return Options{Sample: max(defaultSample, 4*f.landmarks())} }
 
+// landmarks is the effective N.
 func (f Nystrom) landmarks() int {
 	if f.N == 0 {
 		return defaultLandmarks
@@ -118,11 +120,11 @@ func (f Nystrom) landmarks() int {
 	return f.N
 }
 
-// Fit is FitKernel of the Gaussian kernel.
+// Fit is FitKernel for the Gaussian kernel.
 func (f Nystrom) Fit(s *Stats) (Family, error) { return f.FitKernel(kernel.Gaussian, s) }
 
-// FitKernel chooses landmarks for a kernel among the sampled queries and keys. There are fewer than N if those tell
-// all.
+// FitKernel chooses landmarks for a kernel among the sampled queries and keys. It chooses fewer than N if these explain
+// all sampled rows.
 func (f Nystrom) FitKernel(kind kernel.Kind, s *Stats) (Family, error) {
 	if err := f.validate(); err != nil {
 		return nil, err
@@ -161,7 +163,8 @@ func (f Nystrom) FitKernel(kind kernel.Kind, s *Stats) (Family, error) {
 	return f, nil
 }
 
-// distinctRows are the rows of two sets, equal ones once: queries and keys of a kernel machine are the same.
+// distinctRows returns the rows of both sets without duplicates: queries and keys of a kernel machine are the same
+// rows.
 func distinctRows(a, b dense.Matrix[float64]) dense.Matrix[float64] {
 	out := dense.Matrix[float64]{Cols: a.Cols, Stride: a.Cols}
 	seen := map[uint64]bool{}

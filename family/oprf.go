@@ -56,7 +56,7 @@ func (f OPRF) Form(_ kernel.Kind, x, y []float64) (forms.Form, error) {
 	return form, nil
 }
 
-// Needs asks for nothing costly.
+// Needs asks for no costly statistics.
 func (OPRF) Needs() Options { return Options{} }
 
 // Fit sets A = (1-1/ρ*)/8 with ρ* at the mean of |x+y|² (CRT Thm 3.3, eq 8; eq 7 as corrected in eq 22).

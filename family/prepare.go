@@ -9,10 +9,10 @@ import (
 	"github.com/randfeat/randfeat/theory"
 )
 
-// Prepare returns an estimator with the closed forms of f for embedded inputs of dim columns. Its forms are those of f;
-// families with matrices (adaptive, complex-exp, importance, zero-one, and DARK over them) check and factorise them
-// once here, O(d³), instead of at every pair, which then costs O(d²). Others are returned as they are. The result may
-// be used by several goroutines.
+// Prepare returns an estimator with the closed forms of f for embedded inputs of dim columns. Families with matrices
+// (adaptive, complex-exp, importance, zero-one, and DARK over them) check and factor these once here, in O(d³), instead
+// of at every pair, which then costs O(d²). Other families are returned as they are. The result may be used by several
+// goroutines.
 func Prepare(f Family, dim int) (theory.Estimator, error) {
 	var p theory.Estimator = f
 	var err error
@@ -60,7 +60,7 @@ func (f factored) Form(_ kernel.Kind, x, y []float64) (forms.Form, error) {
 // zeroOneForm is a ZeroOne with the factors of every pair of centres.
 type zeroOneForm struct {
 	Clusters
-	pairs []factors // as own
+	pairs []factors // in the order of own
 }
 
 func (f ZeroOne) prepare(dim int) (zeroOneForm, error) {
@@ -94,7 +94,7 @@ func (f zeroOneForm) Form(kind kernel.Kind, x, y []float64) (forms.Form, error) 
 	return form, nil
 }
 
-// pairOf checks the size of a pair.
+// pairOf checks that both points have dim coordinates.
 func pairOf(dim int, x, y []float64) error {
 	if len(x) != dim || len(y) != dim {
 		return fmt.Errorf("a pair of %d and %d coordinates, want %d: %w", len(x), len(y), dim, dense.ErrShape)

@@ -15,13 +15,13 @@ import (
 //
 //	φ(x) = ( 1, x, m^{-1/2} g(ω_i, x) ),  g(ω,x) = exp(ω·x - |x|²/2) - 1 - ω·x
 //
-// E g(ω,x) g(ω,y) = e^{x·y} - 1 - x·y by Hermite orthogonality, so the terms of degree 0 and 1 are exact. Very accurate
-// for logits below about 1, useless for large ones.
+// E g(ω,x) g(ω,y) = e^{x·y} - 1 - x·y by Hermite orthogonality, so the terms of degree 0 and 1 are exact. The family is
+// very accurate for logits below about 1 and useless for large ones.
 type Residual struct {
-	// L is the factor of a Gaussian proposal, as in Importance; empty: the identity.
+	// L is the factor of a Gaussian proposal, as in Importance; empty means the identity.
 	L dense.Matrix[float64] `json:"l,omitzero"`
-	// Shrink in [0,1] multiplies the random part of the estimate by 1-Shrink: bias for variance. 1 is first-order
-	// linear attention.
+	// Shrink in [0,1] multiplies the random part of the estimate by 1-Shrink, which trades bias for variance. 1 is
+	// first-order linear attention.
 	Shrink float64 `json:"shrink,omitempty"`
 }
 
@@ -95,7 +95,7 @@ func (f Residual) Form(_ kernel.Kind, x, y []float64) (forms.Form, error) {
 	return form, nil
 }
 
-// residualMass bounds the log of 1 + Σ|x_l y_l| + E|g(ω,x) g(ω,y)| relative to the kernel, by Cauchy and Schwarz.
+// residualMass bounds log(1 + Σ|x_l y_l| + E|g(ω,x) g(ω,y)|) relative to the kernel, by the Cauchy–Schwarz inequality.
 func residualMass(x, y []float64) float64 {
 	low := 1.0
 	for l, v := range x {

@@ -9,13 +9,14 @@ import (
 	"github.com/randfeat/randfeat/internal/rng"
 )
 
-// bottomSample keeps the rows with the smallest hashes: a uniform sample of the distinct rows that does not depend
-// on the order they came in, so merged statistics equal those of one pass.
+// bottomSample keeps the rows with the smallest hashes: a uniform sample of the distinct rows that does not depend on
+// their order, so merged statistics equal those of one pass.
 type bottomSample struct {
 	size int
 	rows []hashedRow // ascending by hash
 }
 
+// hashedRow is a row with its hash; the row is owned by the sample.
 type hashedRow struct {
 	hash uint64
 	row  []float64
@@ -28,6 +29,7 @@ func (s *bottomSample) add(x []float64) {
 	s.insert(hashedRow{hash: hashRow(x), row: x}, true)
 }
 
+// insert keeps a row if its hash is among the smallest. copyRow says that the row belongs to the caller.
 func (s *bottomSample) insert(h hashedRow, copyRow bool) {
 	if len(s.rows) == s.size && h.hash >= s.rows[s.size-1].hash {
 		return
@@ -51,6 +53,7 @@ func (s *bottomSample) merge(o *bottomSample) {
 	}
 }
 
+// matrix returns the rows in the order of their hashes.
 func (s *bottomSample) matrix(dim int) dense.Matrix[float64] {
 	m := dense.New[float64](len(s.rows), dim)
 	for i, h := range s.rows {

@@ -8,28 +8,31 @@ import (
 	"github.com/randfeat/randfeat/dense"
 )
 
-// The second moment of a positive map is exponential in the data, so a covariance that is too small in one direction,
-// as every eigenvalue of few rows may be, costs orders of magnitude on fresh pairs. Fits that invert covariances use
-// the estimates of this file instead of the raw ones.
+// The second moment of a positive map is exponential in the data. If a covariance is too small in one direction, as the
+// small eigenvalues of few rows always are, the error on fresh pairs grows by orders of magnitude. Fits that invert
+// covariances therefore use the estimates of this file instead of the raw ones (docs/theory.md §2.18).
 
-// estimate is a centre and the second moment about it that a row not seen yet should be expected to have.
+// estimate is a centre and the expected second moment about it of rows that the fit has not seen.
 type estimate struct {
-	n      float64
+	n      float64 // rows that it is based on
 	centre []float64
 	second dense.Matrix[float64]
-	// noise is the mean squared error of second relative to the square of its trace, sizeNoise the variance of the
-	// logarithm of that trace, were the rows Gaussian.
+	// noise is the mean squared error of second relative to the square of its trace, and sizeNoise the variance of the
+	// logarithm of that trace, both as they would be for Gaussian rows.
 	noise, sizeNoise float64
 }
 
 // fitSample is the number of rows kept to tell outliers from spread.
 const fitSample = 512
 
-// outlierTrace: if the variance of all rows exceeds that of the sampled rows without outliers by more than this factor,
-// the sampled rows stand for the data.
+// outlierTrace is a ratio of variances: if the variance of all rows exceeds that of the sampled rows without outliers
+// by more, the sampled rows are used in place of all.
 const outlierTrace = 1.5
 
-// fresh is the estimate about a shrunk mean, or about zero.
+// fresh estimates centre and second moment of fresh rows, about a shrunk mean if centred and about zero otherwise. Its
+// steps are: drop outliers (robust); shrink the mean (keptMean); add the part of the mean that was not kept to the
+// second moment; shrink the second moment towards an isotropic one by the largest of three weights (likelihood, oracle,
+// and a minimum for few rows or heavy tails).
 func (m *Moments) fresh(centred bool) estimate {
 	m, rows := m.robust()
 	e := estimate{n: float64(m.n), centre: make([]float64, m.Dim()), second: m.Covariance()}
@@ -40,8 +43,8 @@ func (m *Moments) fresh(centred bool) estimate {
 	for i, v := range m.mean {
 		e.centre[i] = keep * v
 	}
-	// The kept part of the mean has a variance of its own, and the covariance, which is divided by n, lacks another
-	// 1/n.
+	// The kept part of the mean is an estimate with a variance of its own, and the covariance is divided by n instead
+	// of n−1: each accounts for one factor of about 1 + 1/n.
 	grow := 1.0
 	if m.n > 1 {
 		grow += keep * keep * 2 / (e.n - 1)
@@ -62,7 +65,8 @@ func (m *Moments) fresh(centred bool) estimate {
 	d := float64(m.Dim())
 	w := isotropicRows(n, d)
 	if rows.Rows >= 3 {
-		// A normal likelihood does not see tails, and few rows do not show them: their kurtosis is known to √(24/n).
+		// A normal likelihood is blind to heavy tails, and few rows do not show them: the standard error of their
+		// kurtosis is √(24/n).
 		w = max(likeliest(e, rows), min(1, tails+math.Sqrt(24/e.n))*w)
 	}
 	w = max(w, oracleWeight(inv, n, d))
@@ -72,9 +76,9 @@ func (m *Moments) fresh(centred bool) estimate {
 	return e
 }
 
-// keptMean is the share of the mean to subtract: 1 far from the origin, 0 where the mean may be one of rows about
-// zero. It is the positive-part rule of James and Stein with a threshold of three standard deviations of |mean|²,
-// a wrong centre costs more than a mean left in place.
+// keptMean is the share of the mean to subtract: 1 far from the origin, 0 if the mean could be that of rows about zero.
+// It is the positive-part rule of James and Stein with a threshold of three standard deviations of |mean|², because a
+// wrong centre costs more than a mean left in place.
 func (m *Moments) keptMean(cov dense.Matrix[float64]) float64 {
 	t := trace(cov)
 	if m.n < 2 || t == 0 {
@@ -114,10 +118,10 @@ func excess(x dense.Matrix[float64]) float64 {
 	return max(0, sum/columns)
 }
 
-// few widens thresholds for n rows, because the estimate of their noise is uncertain too.
+// few widens thresholds for small n, where the estimate of the noise is uncertain itself.
 func few(n float64) float64 { return (n + 3) / (n - 1) }
 
-// freedom is (tr C)²/tr C², the number of equal directions that a covariance is worth, between 1 and d.
+// freedom is (tr C)²/tr C², the effective number of directions of a covariance, between 1 and d.
 func freedom(cov dense.Matrix[float64]) float64 {
 	t, t2 := trace(cov), 0.0
 	for i := range cov.Rows {
@@ -128,7 +132,7 @@ func freedom(cov dense.Matrix[float64]) float64 {
 	return 1 / t2
 }
 
-// shrink moves c towards the multiple of the identity with its trace.
+// shrink moves c by the weight w towards the multiple of the identity with the same trace.
 func shrink(c dense.Matrix[float64], w float64) {
 	t, d := trace(c), float64(c.Rows)
 	for i := range c.Rows {
@@ -150,16 +154,16 @@ func oracleWeight(inv, n, d float64) float64 {
 	return w
 }
 
-// isotropicRows is the weight of 2d rows of isotropic data beside n others, fewer where n is large.
+// isotropicRows is the weight of 2d isotropic pseudo-rows beside n rows; it falls faster once n exceeds 2d.
 func isotropicRows(n, d float64) float64 {
 	r := n / (2 * d)
 	return 1 / (1 + max(r, r*r))
 }
 
-// likeliest is the weight of isotropic variance with the largest mean log likelihood of sampled rows under a normal
-// law, each without its own part of C (Theiler 2012). With u a row about the centre, Σ = (1-w)n/(n-1)·C + w·tr(C)/d·I
-// and r = uᵀΣ^{-1}u, leaving the row out takes b·uuᵀ from Σ, b = (1-w)/(n-1), and -2 log likelihood is
-// log det Σ + log(1-br) + r/(1-br).
+// likeliest is the weight w of isotropic variance that maximises the mean leave-one-out log likelihood of the sampled
+// rows under a normal law (Theiler 2012). Let u be a row about the centre, Σ = (1-w)n/(n-1)·C + w·tr(C)/d·I and r =
+// uᵀΣ^{-1}u. Leaving the row out subtracts b·uuᵀ from Σ with b = (1-w)/(n-1), and -2 log likelihood is log det Σ +
+// log(1-br) + r/(1-br). In the eigenbasis of C all weights share one decomposition.
 func likeliest(e estimate, rows dense.Matrix[float64]) float64 {
 	c, n := e.second, e.n
 	values, u, err := eigSym(c)
@@ -167,7 +171,7 @@ func likeliest(e estimate, rows dense.Matrix[float64]) float64 {
 		return 1
 	}
 	iso := trace(c) / float64(c.Rows)
-	squares := dense.New[float64](rows.Rows, c.Rows) // of the rows in the eigenbasis
+	squares := dense.New[float64](rows.Rows, c.Rows) // squared coordinates of the rows in the eigenbasis
 	for i := range rows.Rows {
 		row := squares.Row(i)
 		for l, v := range rows.Row(i) {
@@ -204,8 +208,8 @@ func likeliest(e estimate, rows dense.Matrix[float64]) float64 {
 	return best
 }
 
-// robust is m and its sampled rows; or the moments of these with the outliers drawn in, where rows beyond them make up
-// much of the variance of m.
+// robust returns m and its sampled rows. If outliers make up much of the variance of m, it returns instead the moments
+// of the sampled rows with outliers pulled in, and these rows.
 func (m *Moments) robust() (*Moments, dense.Matrix[float64]) {
 	rows := m.sample.matrix(m.Dim())
 	if rows.Rows < 3 {
@@ -220,8 +224,8 @@ func (m *Moments) robust() (*Moments, dense.Matrix[float64]) {
 	return in, near
 }
 
-// drawIn moves outliers to the median distance from the median: at most one row or 2 % of the rows, if they are farther
-// than twenty times that distance and farther than all others.
+// drawIn moves outliers to the median distance from the median. Outliers are at most one row or 2 % of the rows,
+// farther than twenty times the median distance and farther than all other rows.
 func drawIn(x dense.Matrix[float64]) {
 	mid := make([]float64, x.Cols)
 	column := make([]float64, x.Rows)
@@ -251,9 +255,9 @@ func drawIn(x dense.Matrix[float64]) {
 	}
 }
 
-// Warning says when the smaller of two sets, with this many rows and dim columns after the kernel's embedding, is too
-// small for the fit of f; "" otherwise. Such a fit stays close to OPRF, or to positive features for families without a
-// proposal.
+// Warning returns a sentence if the smaller of two sets, with this many rows and dim columns after the kernel's
+// embedding, is too small for the fit of f, and "" otherwise. Such a fit stays close to OPRF, or to positive features
+// for families without a proposal.
 func Warning(f Fitter, rows, dim int) string {
 	if !f.Needs().Covariance || rows >= 2*dim {
 		return ""

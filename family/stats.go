@@ -11,8 +11,8 @@ import (
 // ErrStats is returned by Fit when the statistics are empty or lack a part the family needs.
 var ErrStats = errors.New("statistics do not suffice")
 
-// Stats are streaming, mergeable statistics of embedded queries and keys: O(d) per row, O(d²) where covariances
-// are asked for. They are all that fitting sees of the data (docs/theory.md §3.1).
+// Stats are streaming, mergeable statistics of embedded queries and keys: O(d) per row, O(d²) if covariances are kept.
+// Fitting sees nothing else of the data (docs/theory.md §3.1).
 type Stats struct {
 	Query, Key *Moments
 }
@@ -20,13 +20,13 @@ type Stats struct {
 // Options says which costlier parts of the statistics to keep.
 type Options struct {
 	Covariance bool // d×d covariances: adaptive, DARK, importance, full complex exponential
-	Sample     int  // rows kept: centres of clustered hybrids, some bases of DARK; 0 keeps none
+	Sample     int  // number of rows kept: centres of clustered hybrids, some bases of DARK; 0 keeps none
 }
 
-// defaultSample is the number of rows a fit that needs a sample asks for.
+// defaultSample is the number of rows kept for a fit that needs a sample.
 const defaultSample = 2048
 
-// union is what two fits need together.
+// union is the options that satisfy both o and p.
 func (o Options) union(p Options) Options {
 	return Options{Covariance: o.Covariance || p.Covariance, Sample: max(o.Sample, p.Sample)}
 }
@@ -52,6 +52,7 @@ func (s *Stats) Merge(o *Stats) error {
 	return nil
 }
 
+// lacks reports whether a side is missing because the value was not made by NewStats.
 func (s *Stats) lacks() bool { return s == nil || s.Query == nil || s.Key == nil }
 
 func (s *Stats) isEmpty() bool { return s.lacks() || s.Query.n == 0 || s.Key.n == 0 }
@@ -92,8 +93,8 @@ func statsError(f Family, format string, args ...any) error {
 	return fmt.Errorf("family %s: %s: %w", f.Name(), fmt.Sprintf(format, args...), ErrStats)
 }
 
-// ready checks that there are data on both sides and that squares of their mean square norms, the largest numbers in
-// any fit, are finite.
+// ready checks that there are data on both sides and that the squares of their mean square norms, the largest numbers
+// in any fit, are finite.
 func (s *Stats) ready(f Family) error {
 	if s.isEmpty() {
 		return statsError(f, "no queries or no keys")
@@ -107,7 +108,7 @@ func (s *Stats) ready(f Family) error {
 	return nil
 }
 
-// readyAbs is ready, with the means of |x_l|.
+// readyAbs is ready, and checks that the means of |x_l| are known.
 func (s *Stats) readyAbs(f Family) error {
 	if err := s.ready(f); err != nil {
 		return err
@@ -118,7 +119,7 @@ func (s *Stats) readyAbs(f Family) error {
 	return nil
 }
 
-// readyMin is ready, with the smallest coordinates.
+// readyMin is ready, and checks that the smallest coordinates are known.
 func (s *Stats) readyMin(f Family) error {
 	if err := s.ready(f); err != nil {
 		return err
@@ -129,6 +130,7 @@ func (s *Stats) readyMin(f Family) error {
 	return nil
 }
 
+// readyCov is ready, and checks that covariances were kept.
 func (s *Stats) readyCov(f Family) error {
 	if err := s.ready(f); err != nil {
 		return err
@@ -139,7 +141,7 @@ func (s *Stats) readyCov(f Family) error {
 	return nil
 }
 
-// shiftToPositive is the statistics of x - c, y - c with c just below all coordinates seen (CRT §3.2.3).
+// shiftToPositive returns c, just below all coordinates seen, and the statistics of x - c, y - c (CRT §3.2.3).
 func (s *Stats) shiftToPositive() (*Stats, []float64) {
 	c := make([]float64, s.Query.Dim())
 	for l := range c {
@@ -149,7 +151,8 @@ func (s *Stats) shiftToPositive() (*Stats, []float64) {
 	return &Stats{Query: s.Query.minus(c), Key: s.Key.minus(c)}, c
 }
 
-// Moments are the statistics of one set of rows.
+// Moments are the statistics of one set of rows. Sums of deviations are kept about the running mean, so a mean far from
+// zero costs no digits.
 type Moments struct {
 	n         int
 	mean      []float64
@@ -158,7 +161,7 @@ type Moments struct {
 	diag      []float64             // Σ (x_l - mean_l)²
 	cov       dense.Matrix[float64] // Σ (x-mean)(x-mean)ᵀ, empty unless asked for
 	sample    bottomSample
-	dev, prev []float64 // scratch
+	dev, prev []float64 // scratch of addRow and merge
 }
 
 func newMoments(dim int, o Options) *Moments {
@@ -206,6 +209,7 @@ func (m *Moments) Add(x dense.Matrix[float64]) error {
 	return nil
 }
 
+// addRow is Welford's update.
 func (m *Moments) addRow(x []float64) {
 	m.n++
 	inv := 1 / float64(m.n)
@@ -228,7 +232,7 @@ func (m *Moments) addRow(x []float64) {
 	m.sample.add(x)
 }
 
-// fits checks that o can be merged into m.
+// fits returns an error if o cannot be merged into m.
 func (m *Moments) fits(o *Moments) error {
 	if m.Dim() != o.Dim() || m.cov.IsEmpty() != o.cov.IsEmpty() || m.sample.size != o.sample.size {
 		return fmt.Errorf("statistics of different dimensions or options: %w", dense.ErrShape)
@@ -236,7 +240,7 @@ func (m *Moments) fits(o *Moments) error {
 	return nil
 }
 
-// merge is Chan's update for two sets.
+// merge is the pairwise update of Chan, Golub and LeVeque for two sets.
 func (m *Moments) merge(o *Moments) {
 	if o.n == 0 {
 		return
@@ -267,6 +271,7 @@ func (m *Moments) merge(o *Moments) {
 // second is the mean of x_l².
 func (m *Moments) second(l int) float64 { return m.diag[l]/float64(m.n) + m.mean[l]*m.mean[l] }
 
+// meanNorm2 is the mean of |x|².
 func (m *Moments) meanNorm2() float64 {
 	var s float64
 	for l := range m.mean {
@@ -275,7 +280,8 @@ func (m *Moments) meanNorm2() float64 {
 	return s
 }
 
-// minus is the statistics of x - c, where x ≥ c: there |x_l - c_l| = x_l - c_l.
+// minus is the statistics of x - c for c ≤ all x, where |x_l - c_l| = x_l - c_l. Only the parts that fits of shifted
+// families need are set.
 func (m *Moments) minus(c []float64) *Moments {
 	out := &Moments{n: m.n, mean: make([]float64, len(c)), abs: make([]float64, len(c)), diag: m.diag}
 	for l, v := range c {

@@ -13,9 +13,9 @@ import (
 //
 //	φ(x) = m^{-1/2} e^{|x|²/2} ( sin ω_1·x, …, sin ω_m·x, cos ω_1·x, …, cos ω_m·x )
 //
-// so that φ(x)·φ(y) = e^{(|x|²+|y|²)/2} mean_i cos ω_i·(x-y). CRT §2.2, HRF eq 2, ORF eq 3.
-// It is exact at x = y. With the Bessel kernel the projections lie on the unit sphere (ORF′); a Matérn or Laplace
-// kernel has those of its spectrum, the multivariate t law or Cauchy coordinates (docs/theory.md §1.5).
+// so that φ(x)·φ(y) = e^{(|x|²+|y|²)/2} mean_i cos ω_i·(x-y). CRT §2.2, HRF eq 2, ORF eq 3. It is exact at x = y. With
+// the Bessel kernel the projections lie on the unit sphere (ORF′). With a Matérn or Laplace kernel they follow its
+// spectrum, a multivariate t law or Cauchy coordinates (docs/theory.md §1.5).
 type Trig struct{}
 
 // Name is "trig".
@@ -31,7 +31,7 @@ func (f Trig) Draws(kind kernel.Kind, dim, m int) ([]Draw, error) {
 	return d, nil
 }
 
-// spectrum is the law of ω with E cos ω·z = κ(z); the kernel of z for the softmax kernel is the Gaussian one.
+// spectrum is the law of ω with E cos ω·z = κ(z). For the softmax kernel κ(z) is the Gaussian kernel.
 func spectrum(kind kernel.Kind) coupling.Law {
 	switch n := kind.Matern(); {
 	case kind == kernel.Bessel:
@@ -59,8 +59,8 @@ func trigLeaf(omega coupling.Omega) plan.Leaf {
 	return plan.Leaf{Fn: plan.SinCos, Omega: omega, MixIm: plan.Scalar(1), Row: row}
 }
 
-// Form: relative variance 2 sinh²(z²/2), trigonometric pairs (HRF Lemma 2.2). The kernels of heavy spectra have a form
-// for independent rows.
+// Form: relative variance 2 sinh²(z²/2), trigonometric pairs (HRF Lemma 2.2). Laplace and Matérn kernels have a form
+// for independent rows only.
 func (Trig) Form(kind kernel.Kind, x, y []float64) (forms.Form, error) {
 	if kind == kernel.Laplace || kind.Matern() > 0 {
 		return spectralForm(kind, x, y), nil
@@ -71,7 +71,7 @@ func (Trig) Form(kind kernel.Kind, x, y []float64) (forms.Form, error) {
 	return form, nil
 }
 
-// spectralForm is that of cos ω·(x−y) under a t or Cauchy law, relative to κ².
+// spectralForm is the form of cos ω·(x−y) under a t or Cauchy law, relative to κ².
 func spectralForm(kind kernel.Kind, x, y []float64) forms.Form {
 	log := kernel.Kernel{Kind: kind}.Log(x, y)
 	z := forms.PowersOfSum(x, -1, y)
