@@ -13,15 +13,16 @@ import (
 // SolveMargins is the fit of [Dual.Margins] by Newton's method. k must be complete, not just a triangle, and is not
 // changed. Rows beyond their target have α = 0, and the others solve a least-squares problem among themselves. Each
 // step takes the rows that are not beyond their target now, until this set no longer changes (Keerthi & DeCoste 2005,
-// §3; Chapelle 2007, "Training a support vector machine in the primal", §4.4: the number of rows is doubled step by
-// step, so that most rows are known to be beyond from the start). A step with a such rows takes a³/6 multiply-adds.
-// SolveMargins reports false if all steps together would cost about as much as Dual.Margins, or if a matrix is
-// singular.
+// §3; Chapelle 2007, "Training a support vector machine in the primal", §4.4). Steps begin on every 16th row, and the
+// number of rows is doubled level by level, so that most rows are known to be beyond their target before they are first
+// used. A step with a active rows takes a³/6 multiply-adds. SolveMargins reports false if all steps together would cost
+// about as much as Dual.Margins, or if a matrix is singular.
 func SolveMargins(k, y dense.Matrix[float64], lambda float64) (*Dual, bool) {
 	n := y.Rows
 	d := &Dual{Alpha: dense.New[float64](n, y.Cols), Intercept: make([]float64, y.Cols)}
 	cube := func(a int) float64 { return float64(a) * float64(a) * float64(a) / 6 }
-	// its steps are many, and few of its operations are products
+	// Budget in multiply-adds: one factorisation, and the steps of Dual.Margins, which are many and mostly not
+	// products.
 	left := cube(n) + 20*float64(n)*float64(n)*float64(y.Cols)
 	for c := range y.Cols {
 		m := &margin{k: k, lambda: lambda, y: make([]float64, n), f: make([]float64, n), alpha: make([]float64, n),
@@ -39,7 +40,8 @@ func SolveMargins(k, y dense.Matrix[float64], lambda float64) (*Dual, bool) {
 				if m.last != nil && slices.Equal(a, m.last) {
 					break
 				}
-				// for steps on all rows, of this class and of others, if rows go on as those that came last
+				// Expected cost of the steps on all rows, for this class and the remaining ones, if the further rows
+				// are as often active as those that this level added.
 				later := 0.0
 				if stride < activeLevels && step == 0 {
 					later = float64(3*(y.Cols-c)) * cube(min(max(2*stride*(len(a)-len(m.last)), len(a)), n))
@@ -68,11 +70,11 @@ func SolveMargins(k, y dense.Matrix[float64], lambda float64) (*Dual, bool) {
 }
 
 const (
-	activeLevels    = 16   // the first rows are one of so many
-	activeFirst     = 6    // steps on a part of the rows
-	activeSteps     = 40   // on all
-	activeTolerance = 1e-5 // of the mean change of f
-	activeShort     = 1e-3 // of a target, is on it for rows that nothing else is known of
+	activeLevels    = 16   // the first level uses one row in this many
+	activeFirst     = 6    // steps at most on a part of the rows
+	activeSteps     = 40   // steps at most on all rows
+	activeTolerance = 1e-5 // mean change of f at which a level ends
+	activeShort     = 1e-3 // a row that was not active becomes active only if it is short by more than this
 )
 
 // margin is the fit of one class: f = Kα + b.
@@ -82,10 +84,10 @@ type margin struct {
 	alpha   []float64
 	b       float64
 	lambda  float64
-	rows    []int // that are looked at
-	last    []int // that were active
-	u       dense.Matrix[float64]
-	forward []float64
+	rows    []int                 // rows of the current level
+	last    []int                 // rows that were active in the last step
+	u       dense.Matrix[float64] // kernels of the active rows, then their factor
+	forward []float64             // change of f by a full step
 }
 
 // active returns the rows that are not beyond their target. Rows that were beyond and are now short of it only by
@@ -101,7 +103,7 @@ func (m *margin) active() []int {
 	return out
 }
 
-// short is what row i is short of its target by, if it is predicted as f.
+// short is the signed amount by which a prediction f of row i falls short of its target, 0 if it is beyond it.
 func (m *margin) short(i int, f float64) float64 {
 	if m.y[i] > 0 {
 		return max(1-f, 0)
@@ -109,7 +111,8 @@ func (m *margin) short(i int, f float64) float64 {
 	return min(-f, 0)
 }
 
-// step solves for the rows a, and goes there, or as far on the way as losses fall. It returns the mean change of f.
+// step solves for the active rows a and moves there, or as far along the line as the objective falls. It returns the
+// mean change of f, and false if the system is singular.
 func (m *margin) step(a []int) (float64, bool) {
 	m.last = a
 	n, alpha, b := len(m.y), make([]float64, len(m.y)), 0.0
@@ -136,7 +139,7 @@ func (m *margin) step(a []int) (float64, bool) {
 		}
 		b = d.Intercept[0]
 	}
-	// Steps, and what they change.
+	// alpha becomes the change of α, df the change of f by a full step.
 	tab := kern.Best[float64]()
 	if m.forward == nil {
 		m.forward = make([]float64, n)
@@ -165,14 +168,15 @@ func (m *margin) step(a []int) (float64, bool) {
 		q2 += float64(alpha[i] * (v - db))
 		moved += math.Abs(v)
 	}
-	slope := func(t float64) float64 { // of half of the objective
+	slope := func(t float64) float64 { // derivative of half the objective at step length t
 		s := float64(m.lambda * (q1 + float64(t*q2)))
 		for _, i := range m.rows {
 			s -= float64(m.short(i, m.f[i]+float64(t*df[i])) * df[i])
 		}
 		return s
 	}
-	// Convex in t: at a full step that went too far the slope is positive, and the least is where it is 0.
+	// The objective is convex in t. If a full step goes too far, the slope there is positive, and the minimum is where
+	// it is 0.
 	t := 1.0
 	if slope(1) > activeSlope*math.Abs(slope(0)) {
 		lo, hi := 0.0, 1.0
@@ -192,5 +196,5 @@ func (m *margin) step(a []int) (float64, bool) {
 	return t * moved / float64(n), true
 }
 
-// activeSlope is the part of the first slope that is left over.
+// activeSlope is the part of the initial slope that may remain.
 const activeSlope = 1e-3

@@ -25,10 +25,10 @@ type Blocks[T dense.Float] struct {
 	step blockStep[T]
 }
 
-// Rows computes features and targets.
+// Rows computes features and targets of rows, for Blocks.
 type Rows[T dense.Float] interface {
-	// Rows sets the features and targets of the rows from first on; the targets are followed by 1, or √v. It is called
-	// for different rows at the same time.
+	// Rows sets the features phi and targets y of the phi.Rows rows from first on. The last column of y is 1, or √v for
+	// a row of weight v. It is called for different rows at the same time.
 	Rows(first int, phi dense.Matrix[T], y dense.Matrix[float64]) error
 }
 
@@ -36,10 +36,11 @@ type Rows[T dense.Float] interface {
 // number of rows.
 const FlushRows = 4096
 
-// Add adds n rows in blocks of at most most. The bits do not depend on the blocks, nor on how rows are divided among
-// calls. After an error of rows, all blocks before theirs have been added.
+// Add adds n rows in blocks of at most most rows. The bits depend neither on the blocks nor on how rows are divided
+// among calls. After an error of rows, exactly the blocks before the one that failed have been added.
 //
-// Products of float32 are added to sums.Part, which is added to sums.Gram on a grid of FlushRows rows.
+// Products of float32 are added to sums.Part, which moves to sums.Gram on a grid of FlushRows rows. The grid counts
+// rows ever added, so it does not depend on calls either.
 func (b *Blocks[T]) Add(sums *Normal, rows Rows[T], n, most int) error {
 	w := &b.step
 	w.sums, w.rows = sums, rows
@@ -57,7 +58,7 @@ func (b *Blocks[T]) Add(sums *Normal, rows Rows[T], n, most int) error {
 		return nil
 	}
 	if err := b.crew.Do(w.items, workers, w); err != nil {
-		panic("linalg: " + err.Error()) // items keep their errors
+		panic("linalg: " + err.Error()) // items record errors in w.err and return nil
 	}
 	for i := range min(w.failed, len(w.blocks)) {
 		sums.N += int64(w.blocks[i].rows)
@@ -68,58 +69,62 @@ func (b *Blocks[T]) Add(sums *Normal, rows Rows[T], n, most int) error {
 	return w.err
 }
 
-// chunkElements features are computed and packed at a time, so that they stay in the second-level cache. featureWork is
-// an estimate of the multiply-adds per feature.
+// chunkElements is the number of features computed and packed at a time, so that they stay in the second-level cache.
+// featureWork is an estimate of the multiply-adds per feature.
 const chunkElements, featureWork = 1 << 17, 64
 
-// rowBlock is a block of rows.
+// rowBlock is a block of rows with its place in the list of items.
 type rowBlock struct {
 	first, rows int
-	flush       bool // it ends on a line of the grid
-	start       int  // its first item, which has features of the first block or products of the one before
-	chunks      int  // of features
+	flush       bool // it ends on a line of the grid of FlushRows
+	start       int  // its first item; items of block b > 0 begin with products of block b−1
+	chunks      int  // number of chunks of features
 	deal        gramDeal
 }
 
-// blockMemory holds the features of every second block.
+// blockMemory holds features and targets of every second block.
 type blockMemory[T dense.Float] struct {
 	mu      sync.Mutex
-	block   int // its number; −1: none
+	block   int // number of the block it holds; −1 for none
 	columns kern.Columns[T]
 	y       dense.Matrix[float64]
 }
 
+// blockWorker is the scratch memory of one goroutine.
 type blockWorker[T dense.Float] struct {
 	phi  dense.Matrix[T]
 	wide []float64
 }
 
-// blockStep is the Step. After the features of the first block come, for every block: some tiles of its products, the
-// features of the next block, its targets, its products with targets, and the other tiles. With this order an item
-// rarely waits:
+// blockStep is the Step of Blocks. After the features of the first block come, for every block: some tiles of its
+// products, the features of the next block, its targets, its products with targets, and the other tiles. With this
+// order an item rarely waits:
 //
 //   - features find the memory of the block before the last one free,
 //   - products find the features, and the sums to which the block before has been added.
+//
+// Items wait only for items of smaller number, so there is no deadlock.
 type blockStep[T dense.Float] struct {
 	tab    *kern.Table[T]
 	tab64  *kern.Table[float64]
 	sums   *Normal
-	gram   dense.Matrix[T]
+	gram   dense.Matrix[T] // the products are added here: sums.Gram, or sums.Part for float32
 	rows   Rows[T]
 	blocks []rowBlock
 	items  int
 	memory [2]blockMemory[T]
 
-	chunk   int // rows of features that are computed together
-	stripes int // of products with targets
-	lead    int // tiles before the features of the next block
-	// turns counts blocks that have been added to the targets, stripes and tiles, and items of blocks.
+	chunk   int // rows whose features are computed together
+	stripes int // number of stripes of features for products with targets
+	lead    int // tiles that come before the features of the next block
+	// turns counts the blocks that have been added to the targets (counter 0), to each stripe and to each tile, and the
+	// finished items of features and of products of each block.
 	turns par.Turns
 
 	mu     sync.Mutex
-	failed int   // the first block with an error
-	at     int   // its chunk
-	err    error // of it
+	failed int   // first block with an error; MaxInt for none
+	at     int   // chunk of that error
+	err    error // that error
 }
 
 // plan cuts rows into blocks and numbers the items.
@@ -167,7 +172,7 @@ func (w *blockStep[T]) plan(n, most, workers int) {
 // products is the number of items that add block b.
 func (w *blockStep[T]) products(b int) int { return 1 + w.stripes + w.blocks[b].deal.items() }
 
-// The counters of turns. That of targets is 0.
+// Indices of the counters of turns.
 func (w *blockStep[T]) stripeTurn(s int) int { return 1 + s }
 func (w *blockStep[T]) tileTurn(t int) int   { return 1 + w.stripes + t }
 func (w *blockStep[T]) featureTurn(b int) int {
@@ -175,6 +180,7 @@ func (w *blockStep[T]) featureTurn(b int) int {
 }
 func (w *blockStep[T]) productTurn(b int) int { return w.featureTurn(b) + 1 }
 
+// Item implements par.Step.
 func (w *blockStep[T]) Item(k *blockWorker[T], i int) error {
 	// Items of block b+1 begin with products of block b.
 	b := sort.Search(len(w.blocks), func(b int) bool { return w.blocks[b].start > i }) - 1
@@ -204,7 +210,8 @@ func (w *blockStep[T]) Item(k *blockWorker[T], i int) error {
 	return nil
 }
 
-// features packs chunk i of block b.
+// features computes and packs chunk i of block b. It waits until the products of block b−2, which used the same memory,
+// have been added.
 func (w *blockStep[T]) features(k *blockWorker[T], b, i int) {
 	if b > 1 {
 		w.turns.Await(w.productTurn(b-2), w.products(b-2))
@@ -223,7 +230,7 @@ func (w *blockStep[T]) features(k *blockWorker[T], b, i int) {
 	w.turns.Done(w.featureTurn(b))
 }
 
-// room makes m the memory of block b, unless it is.
+// room gives m to block b, unless it has it already. The first chunk of a block does it for all.
 func (w *blockStep[T]) room(m *blockMemory[T], b int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -233,16 +240,17 @@ func (w *blockStep[T]) room(m *blockMemory[T], b int) {
 	}
 }
 
-// Release ends waits after a panic.
+// Release implements par.Waiter: it ends waits after a panic.
 func (w *blockStep[T]) Release() { w.turns.Release() }
 
-// fails reports whether a block up to b is known to have an error.
+// fails reports whether block b or an earlier one is known to have an error.
 func (w *blockStep[T]) fails(b int) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.failed <= b
 }
 
+// fail records the error of the first chunk that failed, in the order of rows.
 func (w *blockStep[T]) fail(b, chunk int, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -251,7 +259,9 @@ func (w *blockStep[T]) fail(b, chunk int, err error) {
 	}
 }
 
-// product is item i of those that add block b: the first tiles, targets, stripes of products with targets, other tiles.
+// product is item i of those that add block b: first tiles, targets, stripes of products with targets, other tiles. It
+// waits for all features of the block, and until block b−1 has been added to the same sums; the errors of earlier
+// blocks are then known, so a failed block is added nowhere.
 func (w *blockStep[T]) product(k *blockWorker[T], b, i int) {
 	block, m := &w.blocks[b], &w.memory[b%2]
 	turn, p, end := 0, 0, 0
@@ -267,7 +277,7 @@ func (w *blockStep[T]) product(k *blockWorker[T], b, i int) {
 		turn = w.tileTurn(p / gramSteps)
 	}
 	w.turns.Await(w.featureTurn(b), block.chunks)
-	w.turns.Await(turn, b) // so that errors of all blocks before are known
+	w.turns.Await(turn, b) // the sums of this tile or stripe contain the blocks before b
 	switch {
 	case w.fails(b):
 	case end > p:
@@ -287,7 +297,7 @@ func (w *blockStep[T]) product(k *blockWorker[T], b, i int) {
 	w.turns.Done(w.productTurn(b))
 }
 
-// flushPart adds a part of sums.Part to sums.Gram and clears it, while it is in the caches.
+// flushPart moves a part of sums.Part to sums.Gram while it is in the caches.
 func (w *blockStep[T]) flushPart(rows, cols [2]int) {
 	for i := rows[0]; i < rows[1]; i++ {
 		from := min(max(i, cols[0]), cols[1])
@@ -296,10 +306,10 @@ func (w *blockStep[T]) flushPart(rows, cols [2]int) {
 	}
 }
 
-// crossRows rows of a stripe are converted to float64 at a time.
+// crossRows is the number of rows of a stripe converted to float64 at a time.
 const crossRows = 128
 
-// cross adds the products of a stripe of features with targets.
+// cross adds the products of a stripe of features with targets, in float64.
 func (w *blockStep[T]) cross(k *blockWorker[T], m *blockMemory[T], stripe int) {
 	for first := 0; ; {
 		lo, a := m.columns.Stripe(stripe, first, crossRows)

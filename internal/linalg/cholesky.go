@@ -1,9 +1,22 @@
 // Package linalg factors symmetric positive definite matrices and solves with the factors, in blocks on the product
-// kernels of package kern.
+// kernels of package kern. It also holds the sums and solvers of least squares with a penalty.
 //
 // Matrices are row-major. A factor is the upper triangle U of A = UᵀU, whose row blocks the kernels read in place.
-// Elements below the diagonal are ignored and may be overwritten. Every element is computed by one chain of operations
-// that does not depend on the number of goroutines, so neither do its bits.
+// Elements below the diagonal are ignored and may be overwritten.
+//
+// Every element is computed by one chain of operations that does not depend on the number of goroutines, so neither do
+// its bits. Explicit conversions such as float64(a*b) keep compilers from fusing a product with a sum.
+//
+// # Files
+//
+//	cholesky.go   Cholesky, triangular solves, inverses, log determinants
+//	gram.go       aᵀ·a and aᵀ·b, summed in the order of rows
+//	normal.go     Normal: sums of least squares in features; Solution: the fit for one λ
+//	blocks.go     Blocks: adds rows to a Normal, features of the next block beside products of this one
+//	dual.go       Dual: least squares by the kernels of all rows, leave-one-out predictions
+//	mixed.go      the same by a float32 factor with float64 refinement
+//	margin.go     squared hinge losses by repeated least squares
+//	active.go     squared hinge losses by Newton's method on the violating rows
 package linalg
 
 import (
@@ -23,16 +36,18 @@ import (
 var ErrNotPositive = errors.New("matrix is not positive definite")
 
 const (
-	// panel rows of the factor are computed before the rest of the matrix is updated: one pass over memory each.
+	// panel is the number of rows of the factor that are computed before the rest of the matrix is updated; each panel
+	// costs one pass over memory.
 	panel = 256
-	// inner rows are solved by substitution, row by row; everything larger is products.
+	// inner is the number of rows that are solved by substitution, row by row; everything larger is matrix products.
 	inner = 16
-	// stripe columns, or a square tile of as many rows and columns, are one unit of parallel work.
+	// stripe columns, or a square tile of tile rows and columns, are one unit of parallel work. The grid is fixed, so
+	// the bits do not depend on the number of goroutines.
 	stripe, tile = 64, 128
 )
 
 // Cholesky overwrites the upper triangle of a with U, A = UᵀU (Golub & Van Loan, Matrix Computations, §4.2.5–4.2.6,
-// right-looking).
+// right-looking). A matrix that is not positive definite up to rounding is ErrNotPositive; a is then undefined.
 func Cholesky[T dense.Float](a dense.Matrix[T]) error {
 	if err := square(a); err != nil {
 		return err
@@ -46,8 +61,8 @@ func Cholesky[T dense.Float](a dense.Matrix[T]) error {
 	return choleskyMinus(tab, a)
 }
 
-// choleskyMinus is Cholesky of −a. Products are added to what they would be subtracted from, which has the other sign
-// until it is solved for.
+// choleskyMinus is Cholesky of −a. Kernels can only add products, so everything from which products must be subtracted
+// has the opposite sign until it is solved for.
 func choleskyMinus[T dense.Float](tab *kern.Table[T], a dense.Matrix[T]) error {
 	n := a.Rows
 	if n == 0 {
@@ -70,21 +85,27 @@ func choleskyMinus[T dense.Float](tab *kern.Table[T], a dense.Matrix[T]) error {
 
 // choleskyStep is the Step of choleskyMinus. For every panel its items factor the triangle, solve for the stripes to
 // its right, and add their products to the tiles below. The triangle of the next panel comes right after its own tiles,
-// long before it is needed. An item waits only for the data that it reads, which earlier items compute.
+// long before it is needed.
+//
+// Who waits for whom: a triangle waits for its tiles, a stripe for its triangle and tiles, a tile for the two groups of
+// stripes that it multiplies and for its own previous update. All of these have smaller numbers, so there is no
+// deadlock.
 type choleskyStep[T dense.Float] struct {
 	tab   *kern.Table[T]
 	a     dense.Matrix[T]
 	items []choleskyItem
 	tiles int // along the diagonal
-	// turns counts panels: those factored, those that stripes are solved for, those added to tiles.
+	// turns counts panels: how many triangles are factored (counter 0), for how many each stripe is solved, and how
+	// many have been added to each tile.
 	turns par.Turns
-	bad   atomic.Int64 // the first pivot that is not positive, after which nothing counts; −1: none
+	bad   atomic.Int64 // first pivot that is not positive, −1 for none; later items then do nothing but count
 }
 
-// choleskyItem is work of the panel that begins in row k: on a tile, on the stripe of column col if row < 0, on the
-// triangle if col < 0.
+// choleskyItem is a unit of work for the panel that begins in row k: a tile (row, col), a stripe of columns col if row
+// < 0, or the triangle if col < 0.
 type choleskyItem struct{ k, row, col int32 }
 
+// plan lists the items in the order in which they are handed out.
 func (s *choleskyStep[T]) plan() {
 	n := s.a.Rows
 	s.tiles = (n + tile - 1) / tile
@@ -95,7 +116,7 @@ func (s *choleskyStep[T]) plan() {
 		for j := end; j < n; j += stripe {
 			add(k, -1, j/stripe)
 		}
-		next := min(end+panel, n) // of the next panel's tiles, which come first
+		next := min(end+panel, n) // end of the next panel, whose tiles come first
 		for c := end / tile; c < s.tiles; c++ {
 			for r := end / tile; r <= c; r++ {
 				add(k, r, c)
@@ -108,15 +129,17 @@ func (s *choleskyStep[T]) plan() {
 	s.turns.Reset(s.tileTurn(s.tiles, 0))
 }
 
-// The counters of turns. That of panels factored is 0.
+// Indices of the counters of turns; counter 0 counts factored triangles.
 func (s *choleskyStep[T]) stripeTurn(j int) int { return 1 + j }
 func (s *choleskyStep[T]) tileTurn(r, c int) int {
 	return s.stripeTurn((s.a.Rows+stripe-1)/stripe) + r*s.tiles + c
 }
 
-// Release ends waits after a panic.
+// Release implements par.Waiter: it ends waits after a panic.
 func (s *choleskyStep[T]) Release() { s.turns.Release() }
 
+// Item implements par.Step. Every item counts itself done even if an earlier pivot was bad, so that nobody waits in
+// vain.
 func (s *choleskyStep[T]) Item(_ *struct{}, i int) error {
 	it := s.items[i]
 	k, n := int(it.k), s.a.Rows
@@ -161,8 +184,8 @@ func (s *choleskyStep[T]) Item(_ *struct{}, i int) error {
 	return nil
 }
 
-// factorMinus is Cholesky of one panel of −A, by halves. It returns the index of the first pivot that is not positive,
-// or −1.
+// factorMinus is Cholesky of one panel of −A, recursively by halves. It returns the index of the first pivot that is
+// not positive, or −1.
 func factorMinus[T dense.Float](tab *kern.Table[T], a dense.Matrix[T]) int {
 	n := a.Rows
 	if n <= inner {
@@ -203,10 +226,10 @@ func factorSmall[T dense.Float](a dense.Matrix[T]) int {
 	return -1
 }
 
-// SolveT overwrites b with U⁻ᵀ·b.
+// SolveT overwrites b with U⁻ᵀ·b: forward substitution.
 func SolveT[T dense.Float](u, b dense.Matrix[T]) error { return solve(u, b, forwardAll[T]) }
 
-// Solve overwrites b with U⁻¹·b.
+// Solve overwrites b with U⁻¹·b: backward substitution.
 func Solve[T dense.Float](u, b dense.Matrix[T]) error { return solve(u, b, backwardAll[T]) }
 
 func solve[T dense.Float](u, b dense.Matrix[T], side func(*kern.Table[T], dense.Matrix[T], dense.Matrix[T])) error {
@@ -223,11 +246,12 @@ func solve[T dense.Float](u, b dense.Matrix[T], side func(*kern.Table[T], dense.
 	return nil
 }
 
-// few columns of a right-hand side are solved for together, panel by panel with all rows that remain: one after the
-// other they would be read from memory by one core.
+// few is the number of columns of a right-hand side up to which all are solved for together, panel by panel with the
+// remaining rows in parallel. Dividing so few columns among goroutines would leave one core to read the factor from
+// memory.
 const few = stripe
 
-// forwardAll is forward on all cores.
+// forwardAll is forward on all cores: stripes of columns in parallel or, for few columns, rows.
 func forwardAll[T dense.Float](tab *kern.Table[T], u, b dense.Matrix[T]) {
 	n := u.Rows
 	if b.Cols > few || n <= panel {
@@ -260,7 +284,7 @@ func backwardAll[T dense.Float](tab *kern.Table[T], u, b dense.Matrix[T]) {
 	}
 }
 
-// eachRows runs body for parts of the rows lo to hi−1, on a fixed grid; some are needed to pay for a goroutine.
+// eachRows runs body for parts of the rows lo to hi−1, on a fixed grid. At least four parts pay for a goroutine.
 func eachRows(lo, hi int, body func(i, iEnd int)) {
 	par.For((hi-lo+stripe-1)/stripe, 4, func(a, b int) {
 		for ; a < b; a++ {
@@ -276,8 +300,8 @@ func forward[T dense.Float](tab *kern.Table[T], u, b dense.Matrix[T]) {
 	forwardMinus(tab, u, b)
 }
 
-// forwardMinus computes b = −U⁻ᵀ·b by halves. Kernels can only add products, so a part that products must be subtracted
-// from has the opposite sign until it is solved for. No half is negated twice.
+// forwardMinus computes b = −U⁻ᵀ·b by halves. Kernels can only add products, so a part from which products must be
+// subtracted has the opposite sign until it is solved for. No half is negated twice.
 func forwardMinus[T dense.Float](tab *kern.Table[T], u, b dense.Matrix[T]) {
 	n := u.Rows
 	if n > inner {
@@ -313,7 +337,7 @@ func backward[T dense.Float](tab *kern.Table[T], u, b dense.Matrix[T]) {
 	backwardMinus(tab, u, b)
 }
 
-// backwardMinus is b = −U⁻¹·b by halves.
+// backwardMinus computes b = −U⁻¹·b by halves.
 func backwardMinus[T dense.Float](tab *kern.Table[T], u, b dense.Matrix[T]) {
 	n := u.Rows
 	if n > inner {
@@ -343,11 +367,11 @@ func backwardMinus[T dense.Float](tab *kern.Table[T], u, b dense.Matrix[T]) {
 	}
 }
 
-// leafCols is the number of columns from which a triangle of at most inner rows is inverted and multiplied with: fewer
+// leafCols is the number of columns from which a triangle of at most inner rows is inverted and multiplied. Fewer
 // columns are solved for element by element.
 const leafCols = 8
 
-// leaf is the memory of leafMinus.
+// leaf is scratch memory of leafMinus: too large for every stack frame of the recursion.
 type leaf[T dense.Float] struct {
 	inverse [inner * inner]T
 	b       [inner * stripe]T
@@ -363,7 +387,7 @@ func leavesOf[T dense.Float]() *sync.Pool {
 	return &leaves64
 }
 
-// leafMinus is b = −U⁻ᵀ·b if transposed, else −U⁻¹·b, of at most inner rows, by the inverse of U.
+// leafMinus computes b = −U⁻ᵀ·b if transposed, otherwise −U⁻¹·b, for at most inner rows, by the inverse of U.
 func leafMinus[T dense.Float](tab *kern.Table[T], u, b dense.Matrix[T], transposed bool) {
 	pool := leavesOf[T]()
 	w := pool.Get().(*leaf[T])
@@ -426,7 +450,8 @@ func Inverse[T dense.Float](dst, u dense.Matrix[T]) error {
 	return nil
 }
 
-// inverseStripe sets x to the columns of U⁻¹ from j on, up to the row of the last of these columns.
+// inverseStripe sets x to columns j, j+1, … of U⁻¹, as many as x has, down to the row of the last of them; all rows
+// below are zero.
 func inverseStripe[T dense.Float](tab *kern.Table[T], x, u dense.Matrix[T], j int) {
 	for i := range x.Rows {
 		clear(x.Row(i))
@@ -437,8 +462,8 @@ func inverseStripe[T dense.Float](tab *kern.Table[T], x, u dense.Matrix[T], j in
 	backwardMinus(tab, block(u, 0, x.Rows, 0, x.Rows), x)
 }
 
-// InverseProduct sets the upper triangle of dst to A⁻¹ = U⁻¹U⁻ᵀ, given U⁻¹, which it transposes. Element ij is a sum
-// from column max(i, j) on: n³/6 multiply-adds. dst must not share memory with inverse.
+// InverseProduct sets the upper triangle of dst to A⁻¹ = U⁻¹U⁻ᵀ, given U⁻¹, which it transposes in place. Element ij is
+// a sum from column max(i, j) on: n³/6 multiply-adds. dst must not share memory with inverse.
 func InverseProduct[T dense.Float](dst, inverse dense.Matrix[T]) {
 	tab := kern.Best[T]()
 	n := inverse.Rows
@@ -453,7 +478,7 @@ func InverseProduct[T dense.Float](dst, inverse dense.Matrix[T]) {
 	})
 }
 
-// TraceInverse is tr A⁻¹ = ‖U⁻¹‖² of A = UᵀU.
+// TraceInverse is tr A⁻¹ = ‖U⁻¹‖² for A = UᵀU. Stripes are summed in order.
 func TraceInverse(u dense.Matrix[float64]) (float64, error) {
 	if err := square(u); err != nil {
 		return 0, err
@@ -472,7 +497,7 @@ func TraceInverse(u dense.Matrix[float64]) (float64, error) {
 	return sum, nil
 }
 
-// LogDet is log det A = 2 Σ log U_ii of A = UᵀU.
+// LogDet is log det A = 2 Σ log U_ii for A = UᵀU.
 func LogDet[T dense.Float](u dense.Matrix[T]) float64 {
 	sum := 0.0
 	for i := range u.Rows {
@@ -499,7 +524,7 @@ func eachTile(lo, hi int, body func(i, iEnd, j, jEnd int)) {
 	})
 }
 
-// eachUpper runs body for the pairs r ≤ c < n, column by column; grain pairs pay for a goroutine.
+// eachUpper runs body for the pairs r ≤ c < n, column by column; at least grain pairs pay for a goroutine.
 func eachUpper(n, grain int, body func(r, c int)) {
 	par.For(n*(n+1)/2, grain, func(a, b int) {
 		for ; a < b; a++ {
@@ -508,7 +533,7 @@ func eachUpper(n, grain int, body func(r, c int)) {
 	})
 }
 
-// upperPair is pair a of those r ≤ c, column by column.
+// upperPair is pair number a in the enumeration of pairs r ≤ c, column by column.
 func upperPair(a int) (r, c int) {
 	c = int((math.Sqrt(float64(8*a+1)) - 1) / 2) // c(c+1)/2 pairs come before column c
 	return a - c*(c+1)/2, c
@@ -517,6 +542,7 @@ func upperPair(a int) (r, c int) {
 // half splits n into two parts, the first a multiple of inner.
 func half(n int) int { return max(inner, n/2/inner*inner) }
 
+// block is the view of rows i to iEnd−1 and columns j to jEnd−1.
 func block[T dense.Float](a dense.Matrix[T], i, iEnd, j, jEnd int) dense.Matrix[T] {
 	return a.RowRange(i, iEnd).ColRange(j, jEnd)
 }

@@ -10,21 +10,21 @@ import (
 	"github.com/randfeat/randfeat/internal/par"
 )
 
-// Dual is least squares with a penalty and a free intercept b by the kernels K of n rows with each other instead of
-// features: f(x) = Σ_i α_i κ(x_i, x) + b minimises Σ(y − f)² + λ αᵀKα, where
+// Dual is least squares with a penalty and a free intercept b by the kernel matrix K of n rows instead of features:
+// f(x) = Σ_i α_i κ(x_i, x) + b minimises Σ(y − f)² + λ αᵀKα, where
 //
 //	(K + λI) α + b·1 = y,  1ᵀα = 0
 //
 // (Saunders, Gammerman & Vovk 1998; with b: Suykens & Vandewalle 1999, eq. 13). With K = ΦΦᵀ it is the fit of Normal.
 type Dual struct {
-	U         dense.Matrix[float64] // UᵀU = K + λI; none of SolveDualMixed
+	U         dense.Matrix[float64] // UᵀU = K + λI; empty after SolveDualMixed
 	Alpha     dense.Matrix[float64] // n×K
 	Intercept []float64
 
-	roots []float64 // √v of the weights v of rows; nil: 1
+	roots []float64 // square roots of the weights of rows; nil means 1
 	ones  []float64 // (K + λI)⁻¹·1
-	sum   float64   // of ones
-	mixed *mixed    // in place of U
+	sum   float64   // 1ᵀ(K + λI)⁻¹1
+	mixed *mixed    // solver used in place of U
 }
 
 // SolveDual fits targets y, n×K, with penalty λ ≥ 0. It overwrites the upper triangle of k with U and ignores the
@@ -34,8 +34,8 @@ func SolveDual(k, y dense.Matrix[float64], lambda float64) (*Dual, error) {
 	return SolveDualWeighted(k, y, nil, lambda)
 }
 
-// SolveDualWeighted is SolveDual with squares that count v times, √v being the roots; nil: once. With S = diag √v it is
-// the fit of S(y − b·1) by SKS, whose coefficients are S⁻¹α: rows of no weight have none.
+// SolveDualWeighted is SolveDual with squares multiplied by weights v, given as roots √v; nil means 1. With S = diag √v
+// it is the fit of S(y − b·1) by SKS, whose coefficients are S⁻¹α. Rows of weight 0 get α = 0.
 func SolveDualWeighted(k, y dense.Matrix[float64], roots []float64, lambda float64) (*Dual, error) {
 	if k.Rows != y.Rows {
 		return nil, fmt.Errorf("targets of %d rows for kernels of %d: %w", y.Rows, k.Rows, dense.ErrShape)
@@ -72,7 +72,8 @@ func SolveDualWeighted(k, y dense.Matrix[float64], roots []float64, lambda float
 	return d, err
 }
 
-// newDual is the fit to targets y, given (K+λI)⁻¹ times them and, last, times 1; all of these are of rows times roots.
+// newDual is the fit to targets y, given b = (K+λI)⁻¹·[y | 1]. With roots, both the matrix and the right-hand side are
+// those of rows multiplied by them.
 func newDual(b, y dense.Matrix[float64], roots []float64) (*Dual, error) {
 	n, outs := y.Rows, y.Cols
 	d := &Dual{Alpha: dense.New[float64](n, outs), Intercept: make([]float64, outs), ones: make([]float64, n),
@@ -109,11 +110,10 @@ func newDual(b, y dense.Matrix[float64], roots []float64) (*Dual, error) {
 	return d, nil
 }
 
-// LeaveOneOut sets row i of dst to the prediction of row from + i by the fit of all others, intercept included:
-// y_i − α_i/G_ii with G = M − M11ᵀM/(1ᵀM1), M = (K+λI)⁻¹ (the inverse of a bordered matrix; Cawley & Talbot 2003,
-// eq. 8). M_ii is the squared length of row i of U⁻¹, and the last m rows of it are those of the inverse of the last
-// block of U: m³/6 multiply-adds, so that leaving out some rows of many costs little beside the factorisation. inverse
-// is m×m scratch.
+// LeaveOneOut sets row i of dst to the prediction of row from + i by the fit of all others, intercept included: y_i −
+// α_i/G_ii with G = M − M11ᵀM/(1ᵀM1), M = (K+λI)⁻¹ (the inverse of a bordered matrix; Cawley & Talbot 2003, eq. 8).
+// M_ii is the squared length of row i of U⁻¹. The last m rows of U⁻¹ are those of the inverse of the last m×m block of
+// U, so leaving out the last m rows takes m³/6 multiply-adds. inverse is m×m scratch.
 func (d *Dual) LeaveOneOut(dst, y, inverse dense.Matrix[float64], from int) error {
 	n := y.Rows
 	if err := Inverse(inverse, block(d.U, from, n, from, n)); err != nil {
@@ -129,11 +129,11 @@ func (d *Dual) LeaveOneOut(dst, y, inverse dense.Matrix[float64], from int) erro
 				bad[r] = true
 				continue
 			}
-			if d.roots != nil { // of S(y − f), whose coefficients are S⁻¹α
+			if d.roots != nil { // α belongs to S(y − f), whose coefficients are S⁻¹α
 				g *= d.roots[i] * d.roots[i]
 			}
 			for c, t := range y.Row(i) {
-				if dst.Row(r)[c] = t; g > 0 { // a row of no weight is not predicted
+				if dst.Row(r)[c] = t; g > 0 { // a row of weight 0 keeps its target: it has no prediction here
 					dst.Row(r)[c] -= d.Alpha.At(i, c) / g
 				}
 			}

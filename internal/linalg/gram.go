@@ -8,12 +8,12 @@ import (
 	"github.com/randfeat/randfeat/internal/par"
 )
 
-// Gram adds up products of features, aᵀ·a. It holds a packed copy of a, twice, between calls; the zero value is ready
-// and serves one call at a time.
+// Gram adds products of features, aᵀ·a. It keeps two packed copies of a between calls. The zero value is ready and
+// serves one call at a time.
 type Gram[T dense.Float] struct{ columns kern.Columns[T] }
 
-// packGrain is the number of elements whose packing, which is all memory, pays for waking a goroutine; packRows rows
-// are packed at a time.
+// packGrain is the number of elements whose packing, which is memory-bound, pays for waking a goroutine; packRows is
+// the number of rows packed at a time.
 const packGrain, packRows = 40_000, 32
 
 // Add adds the upper triangle of aᵀ·a to dst; elements below the diagonal are arbitrary. The rows of a are added one
@@ -38,8 +38,8 @@ func (g *Gram[T]) Add(tab *kern.Table[T], dst, a dense.Matrix[T]) {
 	})
 }
 
-// The upper triangle comes in tiles, and a tile in parts of some of its rows: tiles of 2048 columns are 66, so few that
-// a goroutine more or less at the end would count.
+// The upper triangle is divided into tiles, and a tile into gramSteps parts of some of its rows. A triangle of 2048
+// columns has only 66 tiles, so few that one tile more or less per goroutine would matter at the end.
 const gramSteps = kern.ColumnUnit / kern.ColumnStep
 
 // gramParts is the number of parts of a triangle with the given number of columns; some are empty.
@@ -48,7 +48,7 @@ func gramParts(cols int) int {
 	return gramSteps * n * (n + 1) / 2
 }
 
-// gramPart are the rows and columns of parts p to end−1, all of one tile; there may be no rows.
+// gramPart returns the rows and columns of parts p to end−1, which must be of one tile; there may be no rows.
 func gramPart(p, end, n int) (rows, cols [2]int) {
 	const unit, step = kern.ColumnUnit, kern.ColumnStep
 	row, col := upperPair(p / gramSteps)
@@ -58,10 +58,11 @@ func gramPart(p, end, n int) (rows, cols [2]int) {
 }
 
 // gramDeal hands out the parts of a triangle: whole tiles first, whose parts read the same packed columns from the
-// second-level cache of one core, and single parts at the end, so that workers finish together. Dealing the parts of a
-// tile to several cores would fetch its columns once per core.
-type gramDeal struct{ tiles, whole int }
+// second-level cache of one core, and single parts at the end, so that workers finish together. Dealing all parts of a
+// tile to different cores would fetch its columns once per core.
+type gramDeal struct{ tiles, whole int } // number of tiles, and how many of them are handed out whole
 
+// dealGram divides a triangle of the given columns for a number of workers.
 func dealGram(cols, workers int) gramDeal {
 	d := gramDeal{tiles: gramParts(cols) / gramSteps}
 	if d.whole = d.tiles; workers > 1 {
@@ -72,7 +73,7 @@ func dealGram(cols, workers int) gramDeal {
 
 func (d gramDeal) items() int { return d.whole + (d.tiles-d.whole)*gramSteps }
 
-// parts are p to end−1 of item i.
+// parts returns the range of parts of item i.
 func (d gramDeal) parts(i int) (p, end int) {
 	if i < d.whole {
 		return i * gramSteps, (i + 1) * gramSteps
@@ -81,7 +82,8 @@ func (d gramDeal) parts(i int) (p, end int) {
 	return p, p + 1
 }
 
-// AddProduct adds aᵀ·b to dst, with the same promise.
+// AddProduct adds aᵀ·b to dst. Rows are added one after the other, so the bits do not depend on how rows are divided
+// among calls.
 func AddProduct[T dense.Float](tab *kern.Table[T], dst, a, b dense.Matrix[T]) {
 	if dst.Rows != a.Cols || dst.Cols != b.Cols {
 		panic("linalg: AddProduct of different shapes")
@@ -103,6 +105,6 @@ func AddProduct[T dense.Float](tab *kern.Table[T], dst, a, b dense.Matrix[T]) {
 	})
 }
 
-// sideBytes of the rows of both factors are multiplied at a time if both are wide. This is enough for TMul to pack
-// them: columns of wide matrices lie pages apart, and unpacked access would miss the TLB.
+// sideBytes is the width in bytes of the column blocks of both factors that are multiplied at a time if both are wide.
+// It is enough for TMul to pack them: columns of wide matrices lie pages apart, and unpacked access would miss the TLB.
 const sideBytes = 2048

@@ -78,10 +78,11 @@ func (d *Dual) Margins(y dense.Matrix[float64], lambda float64, steps int) error
 	return nil
 }
 
-// exactSteps are the last steps of margins with a factor in float32.
+// exactSteps is the number of last steps, with exact solves, if the factor is float32.
 const exactSteps = 3
 
-// again is the fit to other targets; if it need not be exact, with a factor in float32 where there is one.
+// again fits other targets with the factor of d. If exact is false and there is a float32 factor, its solution is used
+// without refinement.
 func (d *Dual) again(y dense.Matrix[float64], exact bool) error {
 	clear(d.Intercept)
 	for i, v := range d.ones {

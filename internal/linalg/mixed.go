@@ -9,15 +9,15 @@ import (
 	"github.com/randfeat/randfeat/internal/par"
 )
 
-// mixed solves with A = K + λI by a float32 factor of it, whose errors conjugate gradients with the float64 matrix take
-// out again (iterative refinement: Higham, Accuracy and Stability of Numerical Algorithms, ch. 12; with a Krylov method
-// outside: Carson & Higham 2018). A factor in float32 takes less than half of the time of one in float64.
+// mixed solves with A = K + λI by a float32 factor of A. Conjugate gradients with the float64 matrix remove the errors
+// of the factor (iterative refinement: Higham, Accuracy and Stability of Numerical Algorithms, ch. 12; with a Krylov
+// method outside: Carson & Higham 2018). A float32 factorisation takes less than half the time of a float64 one.
 type mixed struct {
-	k      dense.Matrix[float64] // all of it, without λ
+	k      dense.Matrix[float64] // the complete matrix K, without λ
 	lambda float64
-	u      dense.Matrix[float32] // of K + (λ+δ)I
+	u      dense.Matrix[float32] // factor of K + (λ+δ)I, δ = mixedShift
 	b      dense.Matrix[float32] // scratch
-	rough  bool                  // the factor is that of A itself, and nothing is refined
+	rough  bool                  // u factors A itself in float32, and nothing is refined
 }
 
 const (
@@ -27,12 +27,12 @@ const (
 	mixedSteps     = 40
 )
 
-// mixedShift is δ, what keeps the matrix in float32 positive: some roundings of as many numbers as a row has.
+// mixedShift is δ, which keeps the matrix positive definite in float32: about the rounding error of a row of n numbers.
 func mixedShift(n int) float64 { return float64(n) * 0x1p-26 }
 
-// SolveDualMixed is SolveDual within mixedTolerance for a symmetric k of which all elements are there. It takes 4n²
-// more bytes and about half the time, and keeps k. A penalty smaller than least times the rounding errors of float32,
-// or a matrix that turns out too near to singular, is ErrNotPositive.
+// SolveDualMixed is SolveDual within mixedTolerance, for a symmetric k with all elements present. It takes 4n² further
+// bytes and about half the time, and does not change k. A penalty smaller than least times mixedShift, or a matrix that
+// turns out too near to singular, is ErrNotPositive.
 func SolveDualMixed(k, y dense.Matrix[float64], lambda, least float64) (*Dual, error) {
 	n, outs := y.Rows, y.Cols
 	if k.Rows != n || k.Cols != n {
@@ -72,9 +72,9 @@ func SolveDualMixed(k, y dense.Matrix[float64], lambda, least float64) (*Dual, e
 	return d, err
 }
 
-// SolveDualFloat32 is SolveDual in float32, and so are margins from there: for trials, which tell settings apart that
-// differ by far more. It overwrites the upper triangle of k. Penalties should be far above the roundings of its largest
-// eigenvalue.
+// SolveDualFloat32 is SolveDual in float32 throughout, Margins included. It is for trials that compare settings, whose
+// differences are far larger than the rounding errors. It overwrites the upper triangle of k. Penalties should be far
+// above the rounding error of the largest eigenvalue.
 func SolveDualFloat32(k dense.Matrix[float32], y dense.Matrix[float64], lambda float64) (*Dual, error) {
 	n, outs := y.Rows, y.Cols
 	if k.Rows != n {
@@ -140,8 +140,8 @@ func (m *mixed) precondition(z, r dense.Matrix[float64]) error {
 	return nil
 }
 
-// solve is A⁻¹·b, from what x is, by conjugate gradients that allow for a preconditioner of rounded numbers (Notay
-// 2000).
+// solve solves A·x = b starting from the given x, by conjugate gradients in a form that tolerates a preconditioner with
+// rounding errors (Notay 2000).
 func (m *mixed) solve(x, b dense.Matrix[float64]) error {
 	n, cols := b.Rows, b.Cols
 	r, z, p, q := dense.New[float64](n, cols), dense.New[float64](n, cols), dense.New[float64](n, cols),
@@ -168,7 +168,7 @@ func (m *mixed) solve(x, b dense.Matrix[float64]) error {
 		step := columnDots(p, q)
 		for c := range step {
 			if step[c] = rz[c] / step[c]; !dense.IsFinite(step[c]) {
-				step[c] = 0 // solved, or not to be: the residual tells
+				step[c] = 0 // this column is solved, or cannot be: the residual tells which
 			}
 		}
 		for i := range n {
@@ -198,7 +198,8 @@ func (m *mixed) solve(x, b dense.Matrix[float64]) error {
 	return fmt.Errorf("residuals of conjugate gradients stay above %g: %w", mixedTolerance, ErrNotPositive)
 }
 
-// columnDots are the inner products of the columns of a with those of b.
+// columnDots are the inner products of the columns of a and b, in the order of rows; NaN becomes +Inf, so that
+// comparisons fail.
 func columnDots(a, b dense.Matrix[float64]) []float64 {
 	sum := make([]float64, a.Cols)
 	for i := range a.Rows {

@@ -10,13 +10,13 @@ import (
 	"github.com/randfeat/randfeat/internal/par"
 )
 
-// Normal are the sums that least squares with a penalty and a free intercept b needs of n rows with F features φ and K
-// targets y. It minimises Σ|y − φ·w − b|² + λ|w|²: with μ and ȳ the means and C = Σ(φ−μ)(φ−μ)ᵀ that is
+// Normal holds the sums over n rows with F features φ and K targets y that least squares with a penalty and a free
+// intercept b needs. The fit minimises Σ|y − φ·w − b|² + λ|w|². With the means μ and ȳ and C = Σ(φ−μ)(φ−μ)ᵀ it solves
 // (C + λI) w = Σ(φ−μ)(y−ȳ), b = ȳ − μ·w (Hastie, Tibshirani & Friedman, The Elements of Statistical Learning, §3.4.1).
-// The sums of parts add up, and one part can be taken out again, which is what cross-validation does.
+// Sums of parts add up, and a part can be subtracted again, which is what cross-validation does.
 //
-// Rows of weight v, whose squares count v times, are rows of √v·φ and √v·y with √v in the place of the 1 that belongs
-// to b: then N still counts rows, all other sums and means are weighted.
+// A row of weight v enters as √v·φ and √v·y, with √v in place of the 1 that belongs to b. N still counts rows; all
+// other sums and means are then weighted.
 type Normal struct {
 	N       int64
 	Weight  float64               // Σv: N without weights
@@ -25,20 +25,20 @@ type Normal struct {
 	Sum     []float64             // Σy
 	Squares []float64             // Σy²
 
-	// Part, if it is not empty, is the upper triangle of products of the last PartRows rows, which have not been added
-	// to Gram yet.
+	// Part, if not empty, is the upper triangle of the products of the last PartRows rows, which have not been added to
+	// Gram yet. Summing in float32 for at most FlushRows rows bounds the rounding error.
 	Part     dense.Matrix[float32]
 	PartRows int
 }
 
-// Reset makes n the sums of no rows, in the memory it has.
+// Reset removes all rows and sets the sizes, reusing memory.
 func (n *Normal) Reset(features, outputs int) {
 	n.N, n.Weight, n.PartRows = 0, 0, 0
 	n.Gram, n.Cross = zeroed(n.Gram, features, features), zeroed(n.Cross, features, outputs+1)
 	n.Sum, n.Squares = buf.Zeroed(n.Sum, outputs), buf.Zeroed(n.Squares, outputs)
 }
 
-// zeroed is rows×cols zeros, in the memory of m if that suffices. New memory is cleared by who makes it.
+// zeroed is a matrix of rows×cols zeros, in the memory of m if that suffices. Freshly allocated memory is already zero.
 func zeroed(m dense.Matrix[float64], rows, cols int) dense.Matrix[float64] {
 	if cap(m.Data) < rows*cols {
 		return dense.New[float64](rows, cols)
@@ -48,7 +48,7 @@ func zeroed(m dense.Matrix[float64], rows, cols int) dense.Matrix[float64] {
 	return m
 }
 
-// AddTargets adds those of some rows to Weight, Sum and Squares; the K targets of a row are followed by 1, or √v.
+// AddTargets adds the targets of some rows to Weight, Sum and Squares. The K targets of a row are followed by 1, or √v.
 func (n *Normal) AddTargets(y dense.Matrix[float64]) {
 	for i := range y.Rows {
 		row := y.Row(i)
@@ -61,7 +61,7 @@ func (n *Normal) AddTargets(y dense.Matrix[float64]) {
 	}
 }
 
-// Add adds c times the sums of o, c being 1 or −1. The part of o goes to the totals.
+// Add adds c times the sums of o, c being 1 or −1. The part of o goes to the totals of n.
 func (n *Normal) Add(o *Normal, c float64) {
 	n.N += int64(c) * o.N
 	n.Weight += c * o.Weight
@@ -85,17 +85,17 @@ func (n *Normal) Add(o *Normal, c float64) {
 	}
 }
 
-// Copy makes n the sums of o, in the memory it has.
+// Copy sets n to the sums of o, reusing memory.
 func (n *Normal) Copy(o *Normal) {
 	n.Reset(o.Cross.Rows, len(o.Sum))
 	n.Add(o, 1)
 }
 
-// Solution is the least squares fit of one λ.
+// Solution is the least-squares fit for one λ.
 type Solution struct {
 	Lambda  float64
 	N       int64
-	Weight  float64               // Σv
+	Weight  float64               // Σv; equals N without weights
 	U       dense.Matrix[float64] // UᵀU = C + λI
 	W, B    dense.Matrix[float64] // F×K: weights and right-hand side
 	Mu      []float64             // mean features
@@ -103,7 +103,7 @@ type Solution struct {
 	Squares []float64             // Σ(y−ȳ)²
 }
 
-// Solve is the fit with penalty λ ≥ 0; there is at least one row. It uses the memory of u if that is large enough.
+// Solve returns the fit with penalty λ ≥ 0 of at least one row. It uses the memory of u if that is large enough.
 // Features that are singular up to rounding are ErrNotPositive.
 func (n *Normal) Solve(lambda float64, u dense.Matrix[float64]) (*Solution, error) {
 	rows, f, k := n.Weight, n.Cross.Rows, len(n.Sum)
@@ -120,7 +120,8 @@ func (n *Normal) Solve(lambda float64, u dense.Matrix[float64]) (*Solution, erro
 			s.W.Set(i, j, n.Cross.At(i, j)-float64(n.Cross.At(i, k)*s.Mean[j]))
 		}
 	}
-	// U starts as −(C + λI).
+	// U starts as −(C + λI), the input of choleskyMinus. Rounding may make a diagonal element of −C positive; min keeps
+	// the pivot at −λ then.
 	par.For(f, 16, func(lo, hi int) {
 		for i := lo; i < hi; i++ {
 			d, sum := s.U.Row(i)[i:], n.Cross.At(i, k)
@@ -180,9 +181,9 @@ func (s *Solution) Intercept() []float64 {
 	return b
 }
 
-// LogEvidence is the log marginal likelihood of output k with noise variance v where w ~ N(0, (v/λ) I) and b has a flat
-// prior: the density of all contrasts of y (Rasmussen & Williams, Gaussian Processes for Machine Learning, eq. 2.45).
-// A row of weight u is u rows.
+// LogEvidence is the log marginal likelihood of output k with noise variance v, for w ~ N(0, (v/λ) I) and a flat prior
+// on b: the density of all contrasts of y (Rasmussen & Williams, Gaussian Processes for Machine Learning, eq. 2.45). A
+// row of weight u counts as u rows.
 func (s *Solution) LogEvidence(k int, v float64) float64 {
 	f := float64(s.W.Rows)
 	return -((s.Weight-1)*math.Log(2*math.Pi*v) + math.Log(s.Weight) + LogDet(s.U) - f*math.Log(s.Lambda) +
