@@ -11,7 +11,8 @@ type Accumulator[T dense.Float] struct {
 	rows  int
 }
 
-// flushRows bounds the rows summed in T. Moving costs one pass over the sum: nothing against 4096 rows of products.
+// flushRows bounds the rows summed in T. Moving the sum costs one pass over it, which is negligible beside 4096 rows of
+// products.
 const flushRows = 4096
 
 // NewAccumulator returns a zero sum of m×n.
@@ -19,7 +20,7 @@ func NewAccumulator[T dense.Float](tab *Table[T], m, n int) *Accumulator[T] {
 	return &Accumulator[T]{tab: tab, part: dense.New[T](m, n), total: dense.New[float64](m, n)}
 }
 
-// Add adds aᵀ·b; a has m columns, b has n.
+// Add adds aᵀ·b; a has m columns and b has n. The bits do not depend on how rows are divided among calls.
 func (s *Accumulator[T]) Add(a, b dense.Matrix[T]) {
 	for lo := 0; lo < a.Rows; {
 		hi := min(a.Rows, lo+flushRows-s.rows)
@@ -40,7 +41,8 @@ func (s *Accumulator[T]) flush() {
 	s.rows = 0
 }
 
-// Sum is the sum so far; it is valid until the next Add.
+// Sum returns the sum so far; it is valid until the next Add. It moves the part summed in T to float64, so calling it
+// earlier or later changes rounding.
 func (s *Accumulator[T]) Sum() dense.Matrix[float64] {
 	s.flush()
 	return s.total

@@ -20,15 +20,15 @@ const (
 //	8 bits: W[8][16][4]  w + 128 of columns 4i…4i+3 of each row;  S[16] scales:            weight = s·w
 //	4 bits: W[4][16][4]  columns 4i…4i+3 low, 16 more high;       S[16] scales, [16] mins: weight = s·q + m
 //
-// Scales and minima are in half precision, because one token is as fast as the weights can be read. Rows and columns
-// beyond the matrix are zeros.
+// Scales and minima have half precision, because the speed of one token is the speed at which weights are read from
+// memory. Rows and columns beyond the matrix are zeros.
 type Blocks struct {
 	Rows, Cols, Bits int
 	W                []byte
 	S                []uint16
 }
 
-// NewBlocks makes room for a matrix of 8 or 4 bits.
+// NewBlocks returns zero weights of 8 or 4 bits.
 func NewBlocks(rows, cols, bits int) *Blocks {
 	if rows < 0 || cols < 0 || bits != 4 && bits != 8 {
 		panic(fmt.Sprintf("kern: %d×%d weights of %d bits", rows, cols, bits))
@@ -104,7 +104,8 @@ func (b *Blocks) SetRow(row int, x []float32) {
 	}
 }
 
-// quantise8 divides by the scale as it is stored.
+// quantise8 quantises x by its largest magnitude and returns the scale. It divides by the scale as it is stored, in
+// half precision.
 func quantise8(q *[BlockCols]int8, x *[BlockCols]float32) uint16 {
 	var top float32
 	for _, v := range x {
@@ -144,12 +145,12 @@ func (b *Blocks) Row(dst []float32, row int) {
 	}
 }
 
-// ActBlock is 32 activations in 8 bits: x ≈ Scale·Q. Kernels read it as it lies.
+// ActBlock is 32 activations in 8 bits: x ≈ Scale·Q. Assembly depends on the layout of this struct.
 type ActBlock struct {
 	Q     [BlockCols]int8
 	Scale float32
-	Sum   float32 // Scale·Σ Q
-	Neg   int32   // −128·Σ Q
+	Sum   float32 // Scale·Σ Q: multiplies the minima of 4-bit weights
+	Neg   int32   // −128·Σ Q: undoes the offset of 8-bit weights
 	_     int32
 }
 
@@ -160,7 +161,7 @@ type Acts struct {
 	tail       [BlockCols]float32
 }
 
-// Resize makes room, whose content is arbitrary.
+// Resize makes room for rows×cols activations of arbitrary content.
 func (a *Acts) Resize(rows, cols int) {
 	a.Rows, a.Cols = rows, cols
 	n := rows * a.Blocks()
@@ -208,7 +209,8 @@ func (t *Model) MulBlocks(dst dense.Matrix[float32], a *Acts, w *Blocks, lo, hi 
 	t.mulBlocks(dst, a, w, lo, hi)
 }
 
-// mulBlocks in plain Go.
+// mulBlocks is the definition of MulBlocks in plain Go. Products inside a block are exact integers; blocks are added in
+// float32, in order.
 func mulBlocks(dst dense.Matrix[float32], a *Acts, w *Blocks, lo, hi int) {
 	n := w.Blocks()
 	for g := lo; g < hi; g++ {
@@ -249,7 +251,8 @@ func mulBlocks(dst dense.Matrix[float32], a *Acts, w *Blocks, lo, hi int) {
 	}
 }
 
-// quantise in plain Go. A block with NaN or an infinity has a scale that is not finite.
+// quantise is the definition of QuantiseRow in plain Go. A block with NaN or an infinity gets a scale that is not
+// finite.
 func quantise(dst []ActBlock, x []float32) {
 	for b := range dst {
 		d := &dst[b]

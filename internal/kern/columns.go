@@ -6,18 +6,19 @@ import (
 )
 
 // Columns is a matrix whose columns are packed once for products with each other (AddGram). Such products read every
-// column as often as there are columns. The zero value is ready for Reset.
+// column as often as there are columns, so packing pays. The zero value is ready for Reset.
 type Columns[T dense.Float] struct {
 	rows, cols    int
-	height, width int // columns of a tile and of a panel; no height: there are only panels, and only one
-	// Blocks of columnInputs rows, [block][tile][row][height] and [block][panel][row][width].
+	height, width int // columns of a tile and of a panel; height 0 means one panel of all columns and no tiles
+	// Both copies are cut into blocks of columnInputs rows: [block][tile][row][height] and [block][panel][row][width].
 	tiles, panels dense.Matrix[T]
 }
 
-// columnInputs rows of a tile stay in the first-level cache, those of some panels in the second.
+// columnInputs is the number of rows of a block: a tile of it stays in the first-level cache, some panels in the
+// second.
 const columnInputs = 256
 
-// Reset makes room for rows×cols elements and products with t. They are packed afterwards, by Pack.
+// Reset makes room for rows×cols elements and products with table t. Pack then fills it.
 func (c *Columns[T]) Reset(t *Table[T], rows, cols int) {
 	c.rows, c.cols, c.height, c.width = rows, cols, t.columnRows, t.Width
 	if c.height > 0 {
@@ -30,8 +31,8 @@ func (c *Columns[T]) Reset(t *Table[T], rows, cols int) {
 
 func roundUp(n, unit int) int { return (n + unit - 1) / unit * unit }
 
-// ColumnUnit divides the first column of every part of Columns: it is a multiple of all tiles and panels. ColumnStep is
-// one of all tiles, and divides the first of the columns i in AddGram.
+// ColumnUnit is a multiple of all tiles and panels: the first column of every part of Columns must be a multiple of it.
+// ColumnStep is a multiple of all tiles: the first of the columns i in AddGram must be a multiple of it.
 const ColumnUnit, ColumnStep = 192, 48
 
 // Rows is the number of rows.
@@ -57,8 +58,8 @@ func (c *Columns[T]) Pack(first int, a dense.Matrix[T]) {
 	}
 }
 
-// packColumns copies a to rows at, at+1, … of panels [panel][row][width] that have n rows. What the last panel has
-// beyond the columns of a is left as it was.
+// packColumns copies a to rows at, at+1, … of panels [panel][row][width] that have n rows. Columns of the last panel
+// beyond those of a are left as they were.
 func packColumns[T dense.Float](dst []T, width, n, at int, a dense.Matrix[T]) {
 	step := n * width
 	for lo := 0; lo < a.Cols; lo += ColumnUnit { // some panels at a time, whose lines stay in the first-level cache
@@ -69,7 +70,7 @@ func packColumns[T dense.Float](dst []T, width, n, at int, a dense.Matrix[T]) {
 		for r := range a.Rows {
 			row := a.Row(r)[lo:hi]
 			at := lo*n + (at+r)*width
-			if width == 6 { // a call of copy would take longer than the copy
+			if width == 6 { // for six elements a call of copy takes longer than the copy
 				for ; len(row) >= 6; at += step {
 					d := dst[at : at+6 : at+6]
 					d[0], d[1], d[2], d[3], d[4], d[5] = row[0], row[1], row[2], row[3], row[4], row[5]
@@ -86,8 +87,8 @@ func packColumns[T dense.Float](dst []T, width, n, at int, a dense.Matrix[T]) {
 	}
 }
 
-// Stripe returns columns lo to lo+m.Cols−1 of at most most rows from first on, in packed form. It returns no rows after
-// the last row and for a stripe that does not exist.
+// Stripe returns a packed view of stripe s: its first column lo, and at most most rows from first on. There are no rows
+// after the last row, and none for a stripe that does not exist.
 func (c *Columns[T]) Stripe(s, first, most int) (lo int, m dense.Matrix[T]) {
 	width := c.width
 	if c.height == 0 {
@@ -97,14 +98,14 @@ func (c *Columns[T]) Stripe(s, first, most int) (lo int, m dense.Matrix[T]) {
 		return lo, m
 	}
 	k := first / columnInputs * columnInputs
-	n := min(columnInputs, c.rows-k)
+	n := min(columnInputs, c.rows-k) // rows of the block
 	m = dense.Matrix[T]{Rows: min(most, k+n-first), Cols: min(width, c.cols-lo), Stride: c.width}
 	at := k*c.panels.Cols + lo/c.width*c.width*n + (first-k)*c.width + lo%c.width
 	m.Data = c.panels.Data[at : at+(m.Rows-1)*m.Stride+m.Cols]
 	return lo, m
 }
 
-// Stripes is their number.
+// Stripes is the number of stripes.
 func (c *Columns[T]) Stripes() int {
 	width := c.width
 	if c.height == 0 {
@@ -114,7 +115,7 @@ func (c *Columns[T]) Stripes() int {
 }
 
 // AddGram adds the products of columns i to iEnd−1 with columns j to jEnd−1 to that part of dst, with the bits of TMul.
-// The part of dst below the diagonal is undefined afterwards.
+// Elements of dst below the diagonal are undefined afterwards. Concurrent calls are safe for disjoint parts of dst.
 func (t *Table[T]) AddGram(dst dense.Matrix[T], c *Columns[T], i, iEnd, j, jEnd int) {
 	checkPart(i, iEnd, ColumnStep, c.cols)
 	checkPart(j, jEnd, ColumnUnit, c.cols)
@@ -123,7 +124,7 @@ func (t *Table[T]) AddGram(dst dense.Matrix[T], c *Columns[T], i, iEnd, j, jEnd 
 		panic("kern: AddGram of different shapes")
 	case c.height != t.columnRows || c.height > 0 && c.width != t.Width:
 		panic("kern: columns packed for another table")
-	case c.height == 0: // one panel is the matrix itself
+	case c.height == 0: // the only panel is the matrix itself
 		t.TMul(dst.RowRange(i, iEnd).ColRange(j, jEnd), c.panels.ColRange(i, iEnd), c.panels.ColRange(j, jEnd))
 	case i < iEnd && j < jEnd:
 		t.addGram(dst, c, i, iEnd, j, jEnd)

@@ -9,12 +9,12 @@ import (
 )
 
 // packedSum is c += aᵀ·b of packed columns: tiles of height columns of a one after the other, panels of width columns
-// of b one after the other, each with its k rows.
+// of b one after the other, each with k rows.
 type packedSum struct {
 	a, b, c       unsafe.Pointer
 	cRow          uintptr
 	k, rows, cols int
-	// upper leaves out panels that are below the diagonal: row r of c meets it in column r + below.
+	// upper leaves out panels below the diagonal: row r of c meets the diagonal in column r + below.
 	upper bool
 	below int
 }
@@ -27,7 +27,7 @@ func (s shape) height() int {
 	return s.rows
 }
 
-// sum runs p. A tile of a stays in the first-level cache while the panels of b come from the second.
+// sum computes p. A tile of a stays in the first-level cache while the panels of b come from the second.
 func (s shape) sum(p *packedSum) {
 	width, height, size := s.width(), s.height(), uintptr(s.size)
 	panelBytes := uintptr(width) * size // also the distance of panels in c
@@ -37,7 +37,7 @@ func (s shape) sum(p *packedSum) {
 	for row := 0; row < p.rows; row += height {
 		t.a = unsafe.Add(p.a, uintptr(row*p.k)*size)
 		t.rows = min(height, p.rows-row)
-		first := 0 // panel
+		first := 0 // first panel that is not entirely below the diagonal
 		if p.upper {
 			first = min(max(0, row+p.below)/width, full)
 		}
@@ -71,7 +71,7 @@ func (s shape) sum(p *packedSum) {
 	}
 }
 
-// addGramTiled is AddGram: tiles and panels of the same columns.
+// addGramTiled is AddGram: tiles and panels are the same columns in two layouts.
 func addGramTiled[T dense.Float](s shape, dst dense.Matrix[T], c *Columns[T], i, iEnd, j, jEnd int) {
 	checkView("dst", dst)
 	raceWrite(dst.RowRange(i, iEnd).ColRange(j, jEnd))

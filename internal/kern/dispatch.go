@@ -12,13 +12,13 @@ import (
 // envKernel names the table that Best returns, so that tests can run every path: go, avx2, avx512 or neon.
 const envKernel = "RANDFEAT_KERNEL"
 
-// tables holds what this machine can run, fastest first; the last is Reference.
+// tables lists the tables that this machine can run, fastest first; the last is Reference.
 type tables struct {
 	f32 []*Table[float32]
 	f64 []*Table[float64]
 }
 
-// usable asks the CPU once.
+// usable asks the CPU once per process.
 var usable = sync.OnceValue(func() tables {
 	t := targets()
 	t.f32 = append(t.f32, Reference[float32]())

@@ -33,7 +33,7 @@ func (t *Table[T]) Finite(x []T) bool {
 	return true
 }
 
-// Finite reads rows of finiteCols elements, finiteRows of them by one call.
+// Finite treats x as rows of finiteCols elements and multiplies finiteRows of them by zeros per call.
 const (
 	finiteCols = 256
 	finiteRows = 64

@@ -5,6 +5,7 @@ import "github.com/randfeat/randfeat/internal/half"
 // HalfKeys is the number of keys in a block of HalfScores.
 const HalfKeys = 32
 
+// halfScores is the definition of Model.HalfScores.
 func halfScores(dst []float32, stride int, q []float32, k []uint16, d int) {
 	for b := 0; b*HalfKeys*d < len(k); b++ {
 		block := k[b*HalfKeys*d : (b+1)*HalfKeys*d]
@@ -20,6 +21,7 @@ func halfScores(dst []float32, stride int, q []float32, k []uint16, d int) {
 	}
 }
 
+// halfValues is the definition of Model.HalfValues.
 func halfValues(dst, p []float32, stride int, v []uint16, d int) {
 	for j := range len(v) / d {
 		for i := range 4 {

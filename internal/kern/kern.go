@@ -10,6 +10,19 @@
 //
 // Limits: arguments must not overlap unless an entry allows it. Shapes that do not agree are a programming error, which
 // panics or has undefined results. Assembly cannot be preempted, so callers keep single calls short.
+//
+// # Files
+//
+//	kern.go, vector.go, trig.go   Table and its definition in plain Go
+//	dispatch.go, table_*.go       which tables a CPU can run, and which one is used
+//	pack.go, columns.go           packed layouts: Panel for MulT, Columns for AddGram
+//	mul_tile.go, mul_*_amd64.go   blocking of products around the register tiles in assembly
+//	math_*.go, vector_*.go        calls of the elementwise kernels in assembly
+//	accumulate.go, finite.go      long sums in float64, search for NaN and infinities
+//	model.go, blocks.go, half.go  kernels of transformer models: quantised weights, half precision
+//	peak.go                       upper limits of speed, for benchmarks
+//	race_*.go                     tells the race detector what assembly touches
+//	_gen                          generators of the assembly files; their output is committed
 package kern
 
 import (
@@ -33,8 +46,8 @@ type Table[T dense.Float] struct {
 	// MulTExpPast is MulTExp for a dst in memory far larger than the caches that is not read again soon. It may use
 	// non-temporal stores, which avoid reading the cache lines first.
 	MulTExpPast func(dst, x dense.Matrix[T], w *Panel[T], bias, shift []T)
-	// MulTSinCos sets sin = f·sin t and cos = f·cos t for t = x·wᵀ + bias with the bits of MulT, each within 2 ulp, or
-	// what SinCos and Scale give. The bits of a row do not depend on the other rows.
+	// MulTSinCos sets sin = f·sin t and cos = f·cos t for t = x·wᵀ + bias with the bits of MulT. Each result is within
+	// 2 ulp, or is what SinCos and Scale give. The bits of a row do not depend on the other rows.
 	MulTSinCos func(sin, cos, x dense.Matrix[T], w *Panel[T], bias []T, f T)
 	// TMul sets dst += aᵀ·b, one row of a and b after the other. Several calls on consecutive parts of the rows
 	// therefore give the same bits as one call on all rows.
@@ -99,12 +112,13 @@ type Table[T dense.Float] struct {
 	Structured int
 
 	pack packer[T]
-	// addGram is AddGram of columns packed in tiles of columnRows; 0: there is none.
+	// addGram computes AddGram of columns packed in tiles of columnRows; columnRows = 0 means that there is no such
+	// kernel.
 	columnRows int
 	addGram    func(dst dense.Matrix[T], c *Columns[T], i, iEnd, j, jEnd int)
 }
 
-// Reference is the plain Go table.
+// Reference is the plain Go table, the definition of every entry.
 func Reference[T dense.Float]() *Table[T] {
 	t := &Table[T]{Name: "go", Width: refWidth, MulT: mulT[T], TMul: tMul[T], Product: refProduct[T], ColSum: colSum[T],
 		MulV: mulV[T], Exp: exp[T], Exp2: exp2[T], Log: logOf[T], SinCos: sinCos[T], Max: maxOf[T], FWHT: FWHT[T],
@@ -124,6 +138,7 @@ func Reference[T dense.Float]() *Table[T] {
 	return t
 }
 
+// refWidth is the panel width of the plain Go table.
 const refWidth = 4
 
 // mulT computes four columns at a time: one load of x_k serves four products.
@@ -150,7 +165,7 @@ func mulT[T dense.Float](dst, x dense.Matrix[T], w *Panel[T], bias []T) {
 	}
 }
 
-// expRows rows are multiplied before their exponentials are taken: they are still in cache.
+// expRows is the number of rows that are multiplied before their exponentials are taken, while they are in cache.
 const expRows = 16
 
 // mulThenExp is MulTExp from the entries of t.
@@ -261,12 +276,12 @@ func gather[T dense.Float](dst, src dense.Matrix[T], rows []int32) {
 	}
 }
 
-// checkGather panics on rows that src does not have.
+// checkGather panics on row numbers that src does not have; assembly would read past its memory.
 func checkGather[T dense.Float](dst, src dense.Matrix[T], rows []int32) {
 	if len(rows) != dst.Rows || dst.Cols != src.Cols {
 		panic("kern: Gather of different shapes")
 	}
-	var most uint32 // negative ones are larger than all
+	var most uint32 // as uint32 negative numbers are larger than all others
 	for _, r := range rows {
 		most = max(most, uint32(r))
 	}
@@ -275,7 +290,7 @@ func checkGather[T dense.Float](dst, src dense.Matrix[T], rows []int32) {
 	}
 }
 
-// above has no branches that depend on x.
+// above has no branches that depend on x: it always writes the index and moves on only if the element counts.
 func above[T dense.Float](dst []int32, x []T, low T) int {
 	n := 0
 	dst = dst[:len(x)]

@@ -8,8 +8,9 @@ import (
 	"github.com/randfeat/randfeat/dense"
 )
 
-// Elementwise functions and transforms of the amd64 tables; _gen/math and _gen/fwht tell the methods. Largest errors in
-// ulp, float32 over every 13th argument, float64 over random and hard ones (math_test.go measures and bounds them):
+// Elementwise functions and transforms of the amd64 tables; _gen/math and _gen/fwht describe the methods. Largest
+// errors in ulp, float32 over every 13th argument, float64 over random and hard ones (math_test.go measures and bounds
+// them):
 //
 //	           AVX-512        AVX2
 //	           f32    f64     f32    f64
@@ -117,11 +118,12 @@ func logWith[T dense.Float](kernel func(dst *T, n int)) func([]T) {
 	}
 }
 
-// trigLimit is the largest |t| the kernels of sin and cos reduce.
+// trigLimit is the largest |t| that the kernels of sin and cos reduce.
 const trigLimit = 1e5
 
-// sinCosWith completes a kernel that stops before vectors with a |t| > trigLimit. Those few go through it with zeros in
-// the place of what is too large, which is then computed in Go: their neighbours get the bits they always get.
+// sinCosWith completes a kernel that stops before vectors with a |t| > trigLimit. Such a vector goes through the kernel
+// with zeros in place of the large elements, which are then computed in Go. Their neighbours therefore get the same
+// bits as elsewhere.
 func sinCosWith[T dense.Float](kernel func(sin, cos, t *T, n int) int) func(sin, cos, t []T) {
 	return func(sin, cos, t []T) {
 		sin, cos = sin[:len(t)], cos[:len(t)]
@@ -202,7 +204,7 @@ func rowMaxWith[T dense.Float](kernel func(dst, x *T, rows, cols, stride int)) f
 	}
 }
 
-// zeroSign is the greater zero of x: +0 if there is one. VMAXPS takes either for the other.
+// zeroSign is the larger zero of x: +0 if there is one. VMAXPS does not distinguish the two zeros.
 func zeroSign[T dense.Float](x []T) T {
 	for _, v := range x {
 		if v == 0 && !math.Signbit(float64(v)) {
@@ -215,9 +217,9 @@ func zeroSign[T dense.Float](x []T) T {
 // fwht is the Walsh–Hadamard transform from two kernels.
 type fwht[T dense.Float] struct {
 	lanes, radix int
-	// block transforms n elements, if more than lanes·radix then blocks of that size.
+	// block transforms n elements; if n exceeds lanes·radix, it transforms blocks of that size.
 	block func(x *T, n int)
-	// pass transforms over radix elements h apart, for count neighbours.
+	// pass transforms over radix elements that are h apart, for count neighbours.
 	pass func(x *T, h, count, radix int)
 }
 

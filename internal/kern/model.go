@@ -60,7 +60,7 @@ var ChosenModel = sync.OnceValues(func() (*Model, error) {
 	return all[len(all)-1], nil
 })
 
-// Below unitLow the units vanish; above geluFar |x|·Φ(−|x|) does. Kernels stop there.
+// Below unitLow the gated units are zero in float32; beyond geluFar so is |x|·Φ(−|x|). Kernels clamp there.
 const unitLow, geluFar = -87, 14
 
 func siluMul(dst, up []float32) {

@@ -48,7 +48,7 @@ func mulTileAVX2F32(t *tile)
 //go:noescape
 func mulTileAVX2F64(t *tile)
 
-// storeFence orders stores past the caches before what follows.
+// storeFence orders stores past the caches before everything that follows.
 func storeFence()
 
 func peakAVX512F32(rounds int)
@@ -56,7 +56,7 @@ func peakAVX512F64(rounds int)
 func peakAVX2F32(rounds int)
 func peakAVX2F64(rounds int)
 
-// call is a switch and not a function value: through one, t would escape to the heap.
+// call is a switch rather than a function value: through a value, t would escape to the heap.
 func (id target) call(t *tile) {
 	switch {
 	case id == avx512F32 && t.shift != nil:
@@ -78,7 +78,7 @@ func (id target) call(t *tile) {
 	}
 }
 
-// laneMasks holds eight set words, then eight clear ones: read n words before the middle, it selects n lanes.
+// laneMasks holds eight set words, then eight clear ones: read from n words before the middle, it selects n lanes.
 var laneMasks = [16]uint32{0: ^uint32(0), 1: ^uint32(0), 2: ^uint32(0), 3: ^uint32(0), 4: ^uint32(0), 5: ^uint32(0),
 	6: ^uint32(0), 7: ^uint32(0)}
 

@@ -8,7 +8,7 @@ import (
 	"github.com/randfeat/randfeat/dense"
 )
 
-// packProduct is the number of tiles whose rows pay for packing s in Product.
+// packProduct is the number of tiles of rows from which packing s pays in Product.
 const packProduct = 4
 
 // productTiled is Product: b of the tiles is s itself, whose panels lie side by side.
@@ -49,8 +49,8 @@ func productTiled[T dense.Float](sh shape, dst, x, s dense.Matrix[T], add bool) 
 	sh.product(&p)
 }
 
-// productPacked is p with panels of s copied together first: rows of s that lie pages apart would share few sets of the
-// first-level cache.
+// productPacked is p with the panels of s copied together first: rows of s that lie pages apart would share few sets of
+// the first-level cache.
 func productPacked[T dense.Float](sh shape, p *product, s dense.Matrix[T]) {
 	buf := packedPool.Get().(*packed)
 	defer packedPool.Put(buf)

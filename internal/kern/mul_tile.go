@@ -9,36 +9,36 @@ import (
 	"github.com/randfeat/randfeat/dense"
 )
 
-// tile is the argument of the register tiles, which compute
+// tile is the argument of the register tiles in assembly, which compute
 //
 //	c = init + a·b, or exp(init + a·b − shift) if there is a shift,
 //
 // for tiles × rows rows of a and panels × 2 vectors of columns of b, over k ≥ 1 inputs. Strides are in bytes. The
-// generated code depends on the order of the fields (_gen/mul).
+// generated code depends on the order and the types of the fields (_gen/mul).
 type tile struct {
 	a, b, c, init unsafe.Pointer
-	aRow, aK      uintptr // between rows of a, between the inputs of a row
-	bK, bPanel    uintptr // between the inputs of a panel, between panels
+	aRow, aK      uintptr // distance between rows of a, and between the inputs of a row
+	bK, bPanel    uintptr // distance between the inputs of a panel, and between panels
 	cRow          uintptr
-	initRow       uintptr // 0 repeats one row: a bias starts them all
-	initPanel     uintptr // 0 repeats one panel: so do zeros
+	initRow       uintptr // 0 repeats one row: a bias starts all rows
+	initPanel     uintptr // 0 repeats one panel: zeros start all panels
 	k             int
 	panels, tiles int            // at least 1; all panels of a tile come before the next tile
-	rows          int            // of one tile
-	kind          int            // which columns exist
+	rows          int            // rows of one tile
+	kind          int            // which columns exist, see the kinds
 	mask          uintptr        // see shape.mask
 	shift         unsafe.Pointer // one per row
-	ahead         uintptr        // from c of a tile to what it fetches into the cache
+	ahead         uintptr        // distance from c of a tile to the lines that it prefetches, or pastCaches
 	scratch       [5]uintptr
-	shifts        [64]byte // scratch for those of one tile
-	past          bool     // see product; for Go only
+	shifts        [64]byte // scratch for the shifts of one tile
+	past          bool     // see product; read by Go only
 }
 
 // Kinds of tiles: full panels, or one panel of which only the first columns exist.
 const (
 	fullPanels = iota
-	twoMasked  // more than one vector of columns
-	oneMasked  // at most one
+	twoMasked  // one panel, more than one vector of columns
+	oneMasked  // one panel, at most one vector of columns
 	widePanels // full panels in groups of wideGroup, for a single row; panels counts the groups
 	pairPanels // full panels in pairs; panels counts the pairs
 )
@@ -48,30 +48,34 @@ const wideGroup = 4
 
 // shape describes the tiles of one target and precision.
 type shape struct {
-	id                    target
-	rows                  int // of the largest tile
-	pairRows, expPairRows int // of the largest tile of two panels, without and with the exponential; 0: there are none
-	lanes                 int // of one vector; a panel is two vectors wide
+	id target
+	// rows is the height of the largest tile of one panel; pairRows and expPairRows are the heights of the largest tile
+	// of two panels, without and with the exponential, 0 if there are none.
+	rows                  int
+	pairRows, expPairRows int
+	lanes                 int // elements of one vector; a panel is two vectors wide
 	size                  int // bytes of an element
 }
 
 func (s shape) width() int { return 2 * s.lanes }
 
 const (
-	// blockInputs bounds the inputs of one pass, so that some panels fit in blockBytes at any d. Between passes the
-	// sums rest in dst. 256 to 512 are alike; without both blocks speed falls by 40 % at d = 1024, 60 % at 4096.
+	// blockInputs bounds the inputs of one pass, so that some panels fit into blockBytes at any d. Between passes the
+	// sums rest in dst. Values from 256 to 512 are equally fast; without both blocks speed falls by 40 % at d = 1024
+	// and 60 % at d = 4096.
 	blockInputs = 512
-	// blockBytes of packed panels are used for all rows before the next: half of a small second-level cache.
+	// blockBytes is the size of the packed panels that are used for all rows before the next ones: half of a small
+	// second-level cache.
 	blockBytes = 512 << 10
-	// pairFirst bytes of a pair of panels, and blockFirst of the rows of a, stay in a first-level cache of 48 KiB
-	// together.
+	// pairFirst bytes of a pair of panels and blockFirst bytes of the rows of a fit together into a first-level cache
+	// of 48 KiB.
 	pairFirst  = 24 << 10
 	blockFirst = 16 << 10
-	// callWork bounds the multiply-adds of one call. Assembly cannot be preempted: 2M take 30 to 100 µs.
+	// callWork bounds the multiply-adds of one call, because assembly cannot be preempted: 2M take 30 to 100 µs.
 	callWork = 2 << 20
 )
 
-// zeroInit starts accumulators that have no bias: one panel of the widest table.
+// zeroInit starts accumulators that have no bias: zeros for one panel of the widest table.
 var zeroInit [128]byte
 
 // product is c = init + a·b with n rows, m columns and d ≥ 1 inputs; strides in bytes as in tile. With a shift it ends
@@ -84,14 +88,14 @@ type product struct {
 	initRow, initPanel uintptr
 	n, d, m            int
 	shift              unsafe.Pointer
-	past               bool // pairs of panels with a shift are stored past the caches: c is lines of them
+	past               bool // store pairs of panels with a shift past the caches; c must consist of whole cache lines
 }
 
-// product blocks p over inputs, columns and rows.
+// product computes p, blocked over inputs, columns and rows.
 //
-// An output is one chain of fused multiply-adds in the order of the inputs, started with its init: between blocks of
-// inputs the chain rests in c, where it loses nothing. So blocking, tile shapes, the number of rows and even the width
-// of the vectors do not change a bit of any output.
+// An output is one chain of fused multiply-adds in the order of the inputs, started with its init. Between blocks of
+// inputs the chain rests in c, where it loses nothing. So neither blocking nor tile shapes nor the number of rows nor
+// even the width of the vectors changes a bit of any output.
 func (s shape) product(p *product) {
 	width, size := s.width(), uintptr(s.size)
 	panelBytes := uintptr(width) * size // also the distance of panels in c
@@ -105,7 +109,7 @@ func (s shape) product(p *product) {
 		if block > 0 {
 			init, t.initRow, t.initPanel = p.c, p.cRow, panelBytes
 		}
-		group := max(1, blockBytes/(t.k*width*s.size)) // panels
+		group := max(1, blockBytes/(t.k*width*s.size)) // panels per block of columns
 		for j := 0; j < p.m; j += group * width {
 			cols := min(group*width, p.m-j)
 			full, tail := cols/width, cols%width
@@ -119,7 +123,7 @@ func (s shape) product(p *product) {
 				if p.shift != nil && block == blocks-1 {
 					t.shift = unsafe.Add(p.shift, uintptr(i)*size)
 				}
-				done := 0 // panels
+				done := 0 // panels computed so far
 				if p.n == 1 && full >= wideGroup {
 					t.kind, t.panels = widePanels, full/wideGroup
 					s.id.call(&t)
@@ -150,7 +154,7 @@ func (s shape) product(p *product) {
 }
 
 // runPairs covers rows rows of all pairs of panels. Short panels stay in the first-level cache for a block of rows, and
-// the block for all panels: then only the outputs leave it.
+// the block of rows for all panels, so that only the outputs leave that cache.
 func (s shape) runPairs(t tile, rows int) {
 	height := s.pairRows
 	if t.shift != nil {
@@ -171,10 +175,10 @@ func (s shape) runPairs(t tile, rows int) {
 	}
 }
 
-// pastCaches as ahead makes a tile store past the caches (_gen/mul).
+// pastCaches is the value of ahead that makes a tile store past the caches (_gen/mul).
 const pastCaches = 1
 
-// below is t from the n-th row on.
+// below is t from row n on.
 func (t *tile) below(n, size int) tile {
 	next := *t
 	next.a = unsafe.Add(t.a, uintptr(n)*t.aRow)
@@ -186,7 +190,7 @@ func (t *tile) below(n, size int) tile {
 	return next
 }
 
-// skip is t from the n-th panel on.
+// skip is t from panel n on.
 func (t *tile) skip(n, panelBytes uintptr) tile {
 	next := *t
 	next.b = unsafe.Add(t.b, n*t.bPanel)
@@ -195,12 +199,12 @@ func (t *tile) skip(n, panelBytes uintptr) tile {
 	return next
 }
 
-// run covers rows rows with tiles of nearly equal height, at most that of the largest: 9 rows are 5 and 4, since a
+// run covers rows rows with tiles of nearly equal height, at most most: 9 rows become 5 and 4, because a tile of a
 // single row cannot keep the multipliers busy.
 func (s shape) run(t tile, rows, most int) {
 	tiles := (rows + most - 1) / most
-	// A tile that only writes fetches its own lines. One that starts with what c holds would wait for them: it fetches
-	// those of the next.
+	// A tile that only writes prefetches its own lines of c. A tile that starts with the contents of c would have to
+	// wait for them, so it prefetches the lines of the next tile.
 	switch {
 	case t.past && t.shift != nil && t.kind == pairPanels:
 		t.ahead = pastCaches
@@ -213,7 +217,7 @@ func (s shape) run(t tile, rows, most int) {
 	default:
 		t.ahead = t.initPanel
 	}
-	low, high := rows/tiles, rows%tiles // high tiles have one row more
+	low, high := rows/tiles, rows%tiles // high is the number of tiles with one row more
 	if high > 0 {
 		t.rows, t.tiles = low+1, high
 		s.id.call(&t)
@@ -223,7 +227,7 @@ func (s shape) run(t tile, rows, most int) {
 	s.id.call(&t)
 }
 
-// mulTTiled is MulT: x stays as it is, since a tile reads its rows along the inputs only.
+// mulTTiled is MulT. x is not packed, because a tile reads its rows along the inputs only.
 func mulTTiled[T dense.Float](s shape, dst, x dense.Matrix[T], w *Panel[T], bias []T) {
 	if !checkMulT(s, dst, x, w, bias) {
 		return
@@ -232,7 +236,8 @@ func mulTTiled[T dense.Float](s shape, dst, x dense.Matrix[T], w *Panel[T], bias
 	s.product(&p)
 }
 
-// mulTExpTiled is MulTExp, for shapes whose tiles can exponentiate.
+// mulTExpTiled is MulTExp for shapes whose tiles can exponentiate. past asks for stores past the caches, which need
+// whole cache lines.
 func mulTExpTiled[T dense.Float](s shape, exp func([]T, T), dst, x dense.Matrix[T], w *Panel[T], bias, shift []T,
 	past bool) {
 	checkShift(dst, shift)
@@ -252,7 +257,7 @@ func mulTExpTiled[T dense.Float](s shape, exp func([]T, T), dst, x dense.Matrix[
 	}
 }
 
-// checkMulT panics on wrong shapes. Products without inputs or outputs it finishes itself: then it is false.
+// checkMulT panics on wrong shapes. It computes products without inputs or outputs itself and reports false for them.
 func checkMulT[T dense.Float](s shape, dst, x dense.Matrix[T], w *Panel[T], bias []T) bool {
 	checkView("dst", dst)
 	checkView("x", x)
@@ -297,7 +302,8 @@ func newMulT[T dense.Float](s shape, dst, x dense.Matrix[T], w *Panel[T], bias [
 	return p
 }
 
-// tMulTiled is TMul: rows of a tile are columns of a, and the accumulators start with dst.
+// tMulTiled is TMul: rows of a tile are columns of a, and the accumulators start with dst. Few columns, wide sums and
+// the rest take different paths with the same chains, hence the same bits.
 func tMulTiled[T dense.Float](s shape, dst, a, b dense.Matrix[T]) {
 	checkView("dst", dst)
 	checkView("a", a)
@@ -338,26 +344,27 @@ func tMulTiled[T dense.Float](s shape, dst, a, b dense.Matrix[T]) {
 }
 
 const (
-	// sumInputs rows of a and b are summed at a time: the panels of b then stay in the first-level cache.
+	// sumInputs is the number of rows of a and b summed at a time, so that the panels of b stay in the first-level
+	// cache.
 	sumInputs = 128
 
-	// packFrom is the number of bytes in the rows of a and of b from which tMulPacked pays: half a page.
+	// packFrom is the size in bytes of the rows of a and of b from which tMulPacked pays: half a page.
 	packFrom = 2048
-	// packInputs rows of a and b are packed at a time.
+	// packInputs is the number of rows of a and b packed at a time.
 	packInputs = 256
-	// packRows bounds the columns of a that are packed at a time: whole tiles of any height. They are read once for
-	// every group of panels of b.
+	// packRows bounds the columns of a packed at a time, a multiple of all tile heights. They are read once for every
+	// group of panels of b.
 	packRows = 3072
 )
 
-// packed is memory for panels: columns of a, grown when needed, and a group of panels of b.
+// packed is memory for packed operands: columns of a, which grow as needed, and a group of panels of b.
 type packed struct {
 	a []uint64
 	b [blockBytes]byte
-	_ [64]byte // room to align
+	_ [64]byte // room to align b
 }
 
-// panelsOf is the room for panels of b, at a multiple of 64 bytes.
+// panelsOf is the room for panels of b, aligned to 64 bytes.
 func panelsOf[T dense.Float](buf *packed) []T {
 	base := unsafe.Pointer(&buf.b)
 	base = unsafe.Add(base, -uintptr(base)&63)
@@ -375,8 +382,8 @@ func tilesOf[T dense.Float](buf *packed, n int) []T {
 
 var packedPool = sync.Pool{New: func() any { return new(packed) }}
 
-// tMulPacked is TMul for sums beyond the caches. Columns of a and b are then pages apart: read in place, every input
-// of a tile would miss the first-level cache and its page tables, so tiles and panels are copied together first.
+// tMulPacked is TMul for sums beyond the caches. Columns of a and b are then pages apart: read in place, every input of
+// a tile would miss the first-level cache and the TLB. So tiles and panels are first copied together.
 func tMulPacked[T dense.Float](s shape, dst, a, b dense.Matrix[T]) {
 	buf := packedPool.Get().(*packed)
 	defer packedPool.Put(buf)
@@ -400,16 +407,16 @@ func tMulPacked[T dense.Float](s shape, dst, a, b dense.Matrix[T]) {
 }
 
 const (
-	// thinInputs pay for the two transpositions of tMulThin.
+	// thinInputs is the number of inputs from which the two transpositions of tMulThin pay.
 	thinInputs = 8
-	// thinRows of dst are computed at a time.
+	// thinRows is the number of rows of dst computed at a time.
 	thinRows = 128
 	// thinCols is half the lanes of the widest vector.
 	thinCols = 8
 )
 
 // tMulThin is TMul for a few columns, which would leave most lanes of a vector empty: it computes dstᵀ += bᵀ·a, with
-// the same chains. The column of ones that sums features next to their products with values comes here.
+// the same chains. The column of ones that sums features beside their products with values is such a case.
 func tMulThin[T dense.Float](s shape, dst, a, b dense.Matrix[T]) {
 	size := uintptr(s.size)
 	var buf [thinCols * thinRows]T

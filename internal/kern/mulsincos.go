@@ -2,7 +2,7 @@ package kern
 
 import "github.com/randfeat/randfeat/dense"
 
-// oscillateRows rows are multiplied before sine and cosine are taken: they are still in cache.
+// oscillateRows is the number of rows that are multiplied before sine and cosine are taken, while they are in cache.
 const oscillateRows = 16
 
 // mulThenSinCos is MulTSinCos from the entries of t.

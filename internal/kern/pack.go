@@ -15,8 +15,8 @@ type Panel[T dense.Float] struct {
 
 // packer transposes a vector of rows of a matrix into half a panel.
 type packer[T dense.Float] struct {
-	// rows is the number of rows that kernel takes, half the width of a panel; 0: there is no kernel. It takes blocks
-	// of cols columns.
+	// rows is the number of rows that kernel takes, half the width of a panel; 0 means that there is no kernel. cols is
+	// the number of columns of a block.
 	rows, cols int
 	// kernel transposes blocks blocks of w.
 	kernel func(dst []T, w dense.Matrix[T], blocks int)
@@ -34,13 +34,13 @@ func (t *Table[T]) Pack(p *Panel[T], w dense.Matrix[T]) {
 // Room gives p memory for the given number of outputs and inputs, with undefined contents. PackRows fills it.
 func (t *Table[T]) Room(p *Panel[T], rows, cols int) { p.reset(rows, cols, t.Width) }
 
-// PackRows packs rows lo to hi−1 of w into a panel that has room for all rows (see Room). Goroutines can share the
-// work. lo is a multiple of 16.
+// PackRows packs rows lo to hi−1 of w into a panel that has room for all rows (see Room). lo must be a multiple of 16,
+// so that goroutines can share the work without writing to the same cache lines.
 func (t *Table[T]) PackRows(p *Panel[T], w dense.Matrix[T], lo, hi int) {
 	t.PackAt(p, lo, w.RowRange(lo, hi))
 }
 
-// PackAt packs w as the outputs of p from first on, a multiple of 16.
+// PackAt packs w as the outputs of p from first on; first must be a multiple of 16.
 func (t *Table[T]) PackAt(p *Panel[T], first int, w dense.Matrix[T]) {
 	i, hi := 0, w.Rows
 	if k := t.pack; k.rows > 0 && w.Cols >= k.cols {

@@ -3,8 +3,8 @@ package kern
 import "github.com/randfeat/randfeat/dense"
 
 // Peak runs rounds of independent multiply-adds with the widest registers that t uses and returns the number of
-// floating-point operations: timed, it is the limit of the products. A round is some 2 ns; assembly cannot be
-// preempted, so keep one call below 50 000.
+// floating-point operations. Timed, it gives the upper limit of the speed of products. A round takes some 2 ns;
+// assembly cannot be preempted, so keep one call below 50 000 rounds.
 func Peak[T dense.Float](t *Table[T], rounds int) int {
 	_, double := any(T(0)).(float64)
 	if n := peak(t.Name, double, rounds); n > 0 || rounds <= 0 {

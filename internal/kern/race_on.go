@@ -9,7 +9,7 @@ import (
 	"github.com/randfeat/randfeat/dense"
 )
 
-// The race detector does not see what assembly touches: these tell it.
+// The race detector does not see the memory that assembly touches; these functions report it.
 
 func raceRead[T dense.Float](m dense.Matrix[T]) {
 	for i := range m.Rows {

@@ -8,7 +8,8 @@ import (
 	"github.com/randfeat/randfeat/dense"
 )
 
-// targets of arm64. Every arm64 CPU has NEON with fused multiply-add in both precisions: nothing to ask.
+// targets lists the tables of arm64. Every arm64 CPU has NEON with fused multiply-add in both precisions, so there is
+// nothing to ask.
 func targets() tables {
 	return tables{f32: []*Table[float32]{neon[float32]()}, f64: []*Table[float64]{neon[float64]()}}
 }
@@ -40,7 +41,7 @@ func neon[T dense.Float]() *Table[T] {
 	return t
 }
 
-// is32 tells which assembly function serves T. The calls are direct ones behind this branch, and not function values:
+// is32 says which assembly function serves T. Calls are direct ones behind this branch rather than function values:
 // through a value, every argument would escape to the heap.
 func is32[T dense.Float]() bool { return unsafe.Sizeof(T(0)) == 4 }
 

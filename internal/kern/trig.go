@@ -20,9 +20,10 @@ var twoOverPi = [...]uint64{
 // that vector kernels do not reduce. math.Sincos would be faster, but near multiples of π it has no correct digits left
 // (at 6381956970095103·2^797 the error is 10^14 ulp).
 //
-// Payne and Hanek 1983: x = m·2^e, and of 2/π only the 192 bits matter whose products with m·2^e are not multiples of 4
-// and not below 2^-190. The product mod 4 is the quadrant and a fraction good to 2^-137. In these units no float64 is
-// closer than 2^-62 to an integer, so some 75 bits of the fraction are right, and its sum of two numbers keeps them.
+// The reduction is that of Payne and Hanek 1983: x = m·2^e, and only 192 bits of 2/π matter, those whose products with
+// m·2^e are neither multiples of 4 nor below 2^-190. The product mod 4 gives the quadrant and a fraction that is good
+// to 2^-137. In these units no float64 is closer than 2^-62 to an integer, so some 75 bits of the fraction are right,
+// and its sum of two numbers keeps them.
 func sinCosLarge(x float64) (sin, cos float64) {
 	if x-x != 0 {
 		return math.NaN(), math.NaN()
@@ -41,7 +42,7 @@ func sinCosLarge(x float64) (sin, cos float64) {
 	mid, carry := bits.Add64(mid, h2, 0)
 	hi := m*f[0] + h1 + carry
 	quadrant := hi >> 62
-	negative := hi>>61&1 == 1 // the fraction is at least ½: take the next quadrant
+	negative := hi>>61&1 == 1 // the fraction is at least ½: go to the next quadrant with a negative fraction
 	hi &= 1<<62 - 1
 	if negative {
 		quadrant++
@@ -50,7 +51,7 @@ func sinCosLarge(x float64) (sin, cos float64) {
 		mid, borrow = bits.Sub64(0, mid, borrow)
 		hi = (1<<62 - hi) - borrow
 	}
-	// The fraction as r + e: its halves of words are exact, each sum's error joins e.
+	// Write the fraction as r + e. Halves of words are exact in float64; the rounding error of each sum is added to e.
 	var r, e float64
 	for i, w := range [...]uint64{hi >> 32, hi & 0xffffffff, mid >> 32, mid & 0xffffffff, lo >> 32, lo & 0xffffffff} {
 		t := float64(w) * [...]float64{0x1p-30, 0x1p-62, 0x1p-94, 0x1p-126, 0x1p-158, 0x1p-190}[i]

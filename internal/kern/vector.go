@@ -6,8 +6,8 @@ import (
 	"github.com/randfeat/randfeat/dense"
 )
 
-// norm2 sums in float64 whatever the precision of x: row terms enter log scales, where float32 would lose digits.
-// Eight partial sums hide the latency of the additions.
+// norm2 sums in float64 whatever the precision of x: row terms enter log scales, where float32 would lose digits. Eight
+// partial sums hide the latency of the additions, and their order is the same in all tables.
 func norm2[T dense.Float](x []T) float64 {
 	var s [8]float64
 	for len(x) >= 8 {
@@ -37,8 +37,8 @@ func scale[T dense.Float](dst []T, f T) {
 	}
 }
 
-// mulAdd rounds the product on every platform (the conversion forbids the compiler to fuse it), so that all tables have
-// the same bits.
+// mulAdd rounds the product on every platform (the conversion keeps the compiler from fusing it), so that all tables
+// have the same bits.
 func mulAdd[T dense.Float](dst, a []T, f T) {
 	a = a[:len(dst)]
 	for i := range dst {
@@ -46,7 +46,7 @@ func mulAdd[T dense.Float](dst, a []T, f T) {
 	}
 }
 
-// absSums adds four rows at a time, one after the other: sums are read a quarter as often.
+// absSums adds four rows in one pass, one after the other, so that the sums are read a quarter as often.
 func absSums[T dense.Float](dst []T, a dense.Matrix[T], u []T) {
 	checkAbsSums(dst, a, u)
 	clear(dst)
@@ -76,7 +76,7 @@ func checkAbsSums[T dense.Float](dst []T, a dense.Matrix[T], u []T) {
 	}
 }
 
-// widen and narrow round the product too.
+// widen and narrow round the product as mulAdd does.
 func widen[T dense.Float](dst []float64, a []T, f float64) {
 	a = a[:len(dst)]
 	for i, v := range a {
