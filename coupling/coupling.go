@@ -30,6 +30,16 @@
 // Papers: CRT is arXiv:2205.15317 (Chefs' Random Tables), ORF is "Orthogonal Random Features: Explicit Forms and
 // Sharp Inequalities", SimRF is arXiv:2301.13856 (Simplex Random Features), HRF is arXiv:2110.04367 (Hybrid Random
 // Features).
+//
+// # Files
+//
+//	coupling.go, law.go                     Coupling and Law; checks common to all Sample methods
+//	registry.go                             the table of couplings, JSON and names
+//	iid.go, orthogonal.go, orfprime.go      independent rows, Haar blocks, fixed norms
+//	hadamard.go, givens.go, structured.go   nearly Haar blocks
+//	simplex.go, simplexplus.go, fastsimplex.go, optimised.go
+//	halton.go, sobol.go                     quasi-random points
+//	pairs.go, rows.go                       facts for closed forms: pair laws, moments of rows
 package coupling
 
 import (

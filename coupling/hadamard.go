@@ -30,10 +30,11 @@ func (Hadamard) Name() string { return "hadamard" }
 
 func (c Hadamard) validate() error { return checkFactors(c.Name(), c.K) }
 
-// exact says that exact blocks are drawn in dimension dim.
+// exact reports whether exact blocks are drawn in dimension dim.
 func (c Hadamard) exact(dim int) bool { return drawsExact(c.K, dim) }
 
-// Sample draws m rows in blocks of n, with Omega.Fast set; exact blocks of dim rows without it for K = 0, n < 32.
+// Sample draws m rows in blocks of n, with Omega.Fast set. For K = 0 and n < 32 it draws exact blocks of dim rows,
+// without Omega.Fast.
 func (c Hadamard) Sample(m, dim int, l Law, src rand.Source) (Omega, error) {
 	if err := checkSample(c, m, dim, l, directionalLaws()); err != nil {
 		return Omega{}, err

@@ -54,7 +54,7 @@ const permuteAbove = 8
 type digitScramble struct {
 	base   int
 	images [][]int // images[k][a] is the image of digit a at position k
-	tail   float64 // contribution of the positions above
+	tail   float64 // sum of the digits at the higher positions, which all indices share
 }
 
 // digitPositions is the number of scrambled positions; beyond 64 bits nothing is visible in a float64.
@@ -94,7 +94,7 @@ func partialPermutation(n, count int, rnd *rand.Rand) []int {
 		}
 		return p[:count]
 	}
-	moved := make(map[int]int, count) // moved[j] is what stands at j, if not j
+	moved := make(map[int]int, count) // moved[j] is the entry at position j, if it is not j
 	at := func(j int) int {
 		if v, ok := moved[j]; ok {
 			return v
@@ -105,12 +105,12 @@ func partialPermutation(n, count int, rnd *rand.Rand) []int {
 	for i := range p {
 		j := i + rnd.IntN(n-i)
 		p[i] = at(j)
-		moved[j] = at(i) // positions up to i are never looked at again
+		moved[j] = at(i) // positions up to i are never read again
 	}
 	return p
 }
 
-// sparseBelow: an array of n entries is faster than a map of fewer than n/sparseBelow, about.
+// sparseBelow is the ratio at which an array of n entries and a map of n/sparseBelow entries are about equally fast.
 const sparseBelow = 16
 
 // inverse is the scrambled radical inverse of i ≤ m.

@@ -56,10 +56,10 @@ func allLaws() []LawKind         { return []LawKind{Normal, Sphere, Poisson, Geo
 func directionalLaws() []LawKind { return []LawKind{Normal, Sphere, Student} }
 func quantileLaws() []LawKind    { return []LawKind{Normal, Poisson, Geometric, Cauchy} }
 
-// validator is implemented by the couplings with fields.
+// validator is implemented by couplings that have fields.
 type validator interface{ validate() error }
 
-// valid checks the fields of a coupling; ErrParam.
+// valid checks the fields of a coupling; an error wraps ErrParam.
 func valid(c Coupling) error {
 	if v, ok := c.(validator); ok {
 		if err := v.validate(); err != nil {
@@ -97,8 +97,9 @@ func (l Law) norm(dim int, src rand.Source) float64 {
 	return rng.Chi(dim, src)
 }
 
-// widen draws the factor √(ν/χ²_ν) that turns an N(0, I) vector into a t vector with ν degrees of freedom, a scale that
-// its coordinates share: the first coordinates of a longer t vector are a t vector with as many degrees of freedom.
+// widen draws the factor √(ν/χ²_ν) that turns an N(0, I) vector into a t vector with ν degrees of freedom. All
+// coordinates share it, so the first coordinates of a longer t vector are a t vector with the same degrees of freedom:
+// padding is allowed.
 func (l Law) widen(src rand.Source) float64 {
 	for {
 		// Zero has positive probability in floating point where ν is small.

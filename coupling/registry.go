@@ -15,18 +15,18 @@ type Info struct {
 	Name      string    `json:"name"`
 	Summary   string    `json:"summary"`
 	Reference string    `json:"reference"`        // paper and equation
-	Exact     bool      `json:"exact"`            // each row has exactly the law asked for, so estimators stay unbiased
-	Replaces  bool      `json:"replaces"`         // rows have another law than asked for: another kernel is estimated
-	Cost      string    `json:"cost"`             // operations to draw m rows; products cost O(md) each unless said
+	Exact     bool      `json:"exact"`            // each row has exactly the requested law, so estimators stay unbiased
+	Replaces  bool      `json:"replaces"`         // rows have another law than requested: another kernel is estimated
+	Cost      string    `json:"cost"`             // operations to draw m rows; a product costs O(md) unless stated
 	Laws      []LawKind `json:"laws"`             // marginals it is defined for
 	Fields    []Field   `json:"fields,omitempty"` // its parameters
 
 	examples []Coupling
 }
 
-// Examples are values of the coupling for tests and demonstrations, one for each way through its code; the first is its
-// zero value. Whatever tests couplings iterates over the examples of the registry, so that one without a test is one
-// without examples, which is refused.
+// Examples returns values of the coupling for tests and demonstrations, one for each way through its code; the first is
+// the zero value. The common tests iterate over the examples of the registry, and a coupling without examples is
+// refused, so none goes untested.
 func (i Info) Examples() []Coupling { return slices.Clone(i.examples) }
 
 // Field is a parameter of a coupling, as written in JSON.
@@ -42,7 +42,7 @@ type entry struct {
 	decode func([]byte) (Coupling, error)
 }
 
-// register makes an entry for the type C, whose zero value and more are its examples.
+// register makes the entry of type C, whose examples are its zero value and more.
 func register[C Coupling](info Info, more ...C) entry {
 	var zero C
 	info.Name, info.examples = zero.Name(), []Coupling{zero}
@@ -61,7 +61,8 @@ func register[C Coupling](info Info, more ...C) entry {
 	}}
 }
 
-// entries is the table of all couplings. It is a function, not a variable: nothing to initialise, nothing to change.
+// entries is the table of all couplings. It is a function rather than a variable, so there is nothing to initialise and
+// nothing a caller could change.
 func entries() []entry {
 	factors := []Field{{"k", "number of HD factors; 0 means 3, and exact blocks up to d = 16"}}
 	return []entry{
@@ -198,9 +199,9 @@ func Parse(text string) (Coupling, error) {
 	return e.zero, nil
 }
 
-// Decode reads the JSON object written by [Encode]. A missing or unknown name is an ErrName that lists the valid ones;
-// what is no JSON object, and unknown, repeated, unreadable fields or ones out of range are an ErrParam. Names of
-// fields are case-sensitive.
+// Decode reads the JSON object written by [Encode]. A missing or unknown name is an ErrName that lists the valid ones.
+// Anything else that is wrong (not a JSON object; fields that are unknown, repeated, unreadable or out of range) is an
+// ErrParam. Names of fields are case-sensitive.
 func Decode(data []byte) (Coupling, error) {
 	name, body, err := namedjson.Split(data)
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 //	Fourth = E Σ_l r_l⁴ − 3/(n+2),   Sixth = E Σ_l r_l⁶ − 15/((n+2)(n+4)),   n = Dim,
 //
 // averaged over the rows: zero for Haar directions. With random signs of the coordinates and the symmetries of the HD
-// and Givens products these two numbers decide all moments of r up to order six, hence the leading bias of every
-// estimator (docs/theory.md §4.6).
+// and Givens products, these two numbers determine all moments of r up to order six, and hence the leading bias of
+// every estimator (docs/theory.md §4.6).
 type RowExcess struct {
 	Dim           int // d, or the padded n of HD products
 	Fourth, Sixth float64
@@ -78,7 +78,7 @@ func simplexStart(n, m int) (fourth, sixth float64) {
 	root, be := math.Sqrt(dim), b*e
 	plus, minus, zero := (a+be)/root, (a-be)/root, (a+be)/root-be*root
 	last, lastZero := e/root, e*(root-1/root)
-	share := float64(m/n) / float64(max(m, 1)) // of last rows
+	share := float64(m/n) / float64(max(m, 1)) // share of the last rows of blocks among the m rows
 	power := func(p float64) float64 {
 		row := (dim/2-1)*math.Pow(plus, p) + dim/2*math.Pow(minus, p) + math.Pow(zero, p)
 		lastRow := (dim-1)*math.Pow(last, p) + math.Pow(lastZero, p)

@@ -8,18 +8,18 @@ import (
 	"github.com/randfeat/randfeat/internal/rng"
 )
 
-// defaultFactors is the number k of HD factors when K is 0 and HD products are used at all, see exactBelow.
+// defaultFactors is the number k of HD factors if K is 0 and HD products are used; see exactBelow.
 const defaultFactors = 3
 
 // exactBelow is the padded size n from which K = 0 means HD products; below it exact blocks are drawn. The relative
 // bias of the Gaussian kernel at |z| = 2 along an axis, the worst direction, is −103 % at n = 4, −23 % at n = 8, −3.5 %
-// at n = 16, −0.6 % at n = 32 (docs/theory.md §4.6), and nothing is gained by fast products of that size.
+// at n = 16 and −0.6 % at n = 32 (docs/theory.md §4.6), and fast products gain nothing at these sizes.
 const exactBelow = 32
 
-// drawsExact says that a structured coupling with K = k draws exact blocks in dimension dim.
+// drawsExact reports whether a structured coupling with K = k draws exact blocks in dimension dim.
 func drawsExact(k, dim int) bool { return k == 0 && omega.PaddedDim(dim) < exactBelow }
 
-// factors is the number of HD factors of K = k.
+// factors is the effective number of HD factors for K = k.
 func factors(k int) int {
 	if k == 0 {
 		return defaultFactors
