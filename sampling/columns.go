@@ -7,22 +7,22 @@ import (
 	"github.com/randfeat/randfeat/dense"
 )
 
-// columns are the scales of features, common to the whole tree. Key features are divided by exp(scale_f), query
-// features multiplied by it and divided by the largest of the row. With scale_f near the largest log feature of any
-// class, the estimate at the root is at least about 1, and those of two children add up to that of their parent: on the
-// way down one of them is always in range. Only classes less likely than the smallest number of T are lost. Scales of
-// single nodes would be common to fewer classes and gain nothing.
+// columns are the scales of features, common to the whole tree. Key features are divided by exp(scale_f); query
+// features are multiplied by it and divided by the largest of the row. scale_f is near the largest log feature of any
+// class. The estimate at the root is therefore at least about 1, and the estimates of two children add up to that of
+// their parent, so on the way down one of them is always in range. Only classes less likely than the smallest number of
+// T are lost. Scales per node would be common to fewer classes and gain nothing.
 type columns[T dense.Float] struct {
 	scale    []float64
 	key      []T    // −scale
-	absent   []bool // features that every class has as zero
-	low, top T      // sums outside call for other scales
+	absent   []bool // features that are zero for every class
+	low, top T      // sums outside [low, top] require new scales
 }
 
-// sampled classes choose the scales; others may exceed them by slack.
+// sampled is the number of classes that choose the scales; others may exceed them by slack.
 const sampled = 1024
 
-// slack is the logarithm of the factor by which features may outgrow or fall below their scale.
+// slack is the logarithm of the factor by which features may exceed or fall below their scale.
 func slack[T dense.Float]() float64 {
 	if _, ok := any(T(0)).(float32); ok {
 		return 30
@@ -30,7 +30,7 @@ func slack[T dense.Float]() float64 {
 	return 300
 }
 
-// choose takes the largest log features of classes: of a sample, or of all.
+// choose sets the scales to the largest log features of a sample of the classes, or of all classes.
 func (c *columns[T]) choose(m randfeat.FeatureMap[T], classes dense.Matrix[T], dead []bool, all bool) error {
 	n := classes.Rows
 	count := min(n, sampled)
@@ -88,7 +88,7 @@ func (c *columns[T]) choose(m randfeat.FeatureMap[T], classes dense.Matrix[T], d
 	return nil
 }
 
-// finish gives features that are zero everywhere the scale of the largest: a class that is added may have them.
+// finish gives features that are zero for every class the largest scale, because a class added later may have them.
 func (c *columns[T]) finish() {
 	most := math.Inf(-1)
 	for _, v := range c.scale {
@@ -103,12 +103,12 @@ func (c *columns[T]) finish() {
 			v, c.absent[i] = most, true
 		}
 		c.key[i] = T(-v)
-		c.scale[i] = -float64(c.key[i]) // what keys are really divided by
+		c.scale[i] = -float64(c.key[i]) // the value by which keys are really divided, after rounding to T
 	}
 	c.low, c.top = T(math.Exp(-slack[T]())), T(math.Exp(slack[T]()))
 }
 
-// outgrown reports sums beyond the scales.
+// outgrown reports whether some sum is too large for the scales, or not a number.
 func (c *columns[T]) outgrown(sum []T) bool {
 	for _, v := range sum {
 		if !(v <= c.top && v >= -c.top) {
@@ -118,7 +118,7 @@ func (c *columns[T]) outgrown(sum []T) bool {
 	return false
 }
 
-// sunk reports sums of positive features far below the scales.
+// sunk reports whether some sum of positive features is far below its scale.
 func (c *columns[T]) sunk(sum []T) bool {
 	for i, v := range sum {
 		if v < c.low && !c.absent[i] {

@@ -7,7 +7,7 @@ import (
 	"github.com/randfeat/randfeat/dense"
 )
 
-// Distance tells the distribution of a sampler from the softmax.
+// Distance measures how far the distribution q of a sampler is from the softmax p.
 type Distance struct {
 	KL          float64 // Σ p log(p/q) in nats, p the softmax; +Inf if q lacks a class
 	Wasserstein float64 // Σ_i |P_i − Q_i| of the cumulative sums, classes in the order of ids at distance 1
@@ -46,7 +46,8 @@ func Distances(p, q []float64) (d Distance, err error) {
 	return d, nil
 }
 
-// Softmax is the true distribution over all classes for a query: what the sampler approximates.
+// Softmax writes the softmax distribution over all classes for a query, which the sampler approximates. Removed classes
+// have probability 0.
 func (s *Sampler[T]) Softmax(dst []float64, q []T) error {
 	if len(dst) != s.classes.Rows {
 		return fmt.Errorf("%d numbers for %d classes: %w", len(dst), s.classes.Rows, dense.ErrShape)

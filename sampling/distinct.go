@@ -8,18 +8,18 @@ import (
 	"github.com/randfeat/randfeat/internal/rng"
 )
 
-// entry is a node or a class with the largest perturbed log probability below it.
+// entry is a node or a class, with the largest perturbed log probability of the classes below it.
 type entry struct {
 	g, logp float64
-	node    int // −1: a class
+	node    int // −1 for a class
 	id      int
 }
 
 // gumbelOf draws a standard Gumbel number.
 func gumbelOf(src rand.Source) float64 { return -math.Log(-math.Log(rng.Open(src))) }
 
-// conditioned is a Gumbel number g of a child, given that the largest of the children is most instead of z (Kool, van
-// Hoof and Welling 2019, appendix B.3): −log(e^{−most} − e^{−z} + e^{−g}), without cancellation.
+// conditioned is the Gumbel number g of a child, conditioned on the maximum of the children being most instead of z
+// (Kool, van Hoof and Welling 2019, appendix B.3): −log(e^{−most} − e^{−z} + e^{−g}), computed without cancellation.
 func conditioned(g, z, most float64) float64 {
 	if g == z {
 		return most
@@ -28,8 +28,8 @@ func conditioned(g, z, most float64) float64 {
 	return most - max(0, v) - math.Log1p(math.Exp(-math.Abs(v)))
 }
 
-// expand replaces the parent's largest by those of its children. Entries hold log probabilities; classes without any
-// are left out.
+// expand replaces a parent by its children: their perturbed log probabilities are drawn given that their maximum is the
+// parent's. Children of probability 0 are left out.
 func (w *queue) expand(parent entry, children []entry, src rand.Source) {
 	z := math.Inf(-1)
 	for i := range children {
@@ -80,7 +80,8 @@ func (q *queue) pop() entry {
 	return top
 }
 
-// drawDistinct draws without replacement.
+// drawDistinct draws without replacement: it takes classes in the order of their perturbed log probabilities, opening
+// only nodes that can contain the next one.
 func (s *Sampler[T]) drawDistinct(w *worker[T], dst Draws, src rand.Source) error {
 	q := queue(w.gumbel[:0])
 	defer func() { w.gumbel = q[:0] }()
@@ -107,7 +108,7 @@ func (s *Sampler[T]) drawDistinct(w *worker[T], dst Draws, src rand.Source) erro
 			return fmt.Errorf("%d distinct draws: only %d classes have a positive probability: %w", dst.K, i,
 				ErrRequest)
 		}
-		if left < 1e-3 { // differences from 1 would cancel
+		if left < 1e-3 { // 1 minus the sum of the drawn probabilities would cancel: sum what is left
 			left = math.Exp(e.logp)
 			for _, o := range q {
 				left += math.Exp(o.logp)
@@ -135,7 +136,7 @@ func inclusion(a float64) float64 {
 	return math.Log(-math.Expm1(-math.Exp(a)))
 }
 
-// open replaces a node by its children, a leaf by its classes.
+// open replaces a node in the queue by its children, and a leaf by its classes.
 func (s *Sampler[T]) open(w *worker[T], q *queue, e entry, src rand.Source) error {
 	if !s.tree.isLeaf(e.node) {
 		l, r := s.branch(w, e.node)

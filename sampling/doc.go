@@ -40,4 +40,15 @@
 //
 // Query i of a call has its own random stream of Request.Seed, so the same seed gives the same draws at any number
 // of goroutines. After updates the tree has the same bits as one built anew with the same column scales.
+//
+// # Files
+//
+//	sampler.go, options.go   Sampler, its settings and requests
+//	tree.go, columns.go      the tree of feature sums, and the scales of features
+//	query.go                 one query: its features, odds of branches, laws inside blocks
+//	draw.go, distinct.go     draws with and without replacement
+//	exact.go                 draws from the softmax itself, by rejection
+//	prob.go                  probabilities of given classes, the whole distribution
+//	update.go                Add, Set, Remove
+//	fixed.go, loss.go, weights.go, distance.go   baselines and uses of draws
 package sampling

@@ -22,10 +22,10 @@ type Draws struct {
 	// K largest, given the perturbed score of the largest that was left out (Kool, van Hoof and Welling 2019, §4.1).
 	LogCount []float64
 	Counts   Counts
-	Tried    int // draws that Exact made, with those it rejected
+	Tried    int // draws that Exact made, rejected ones included
 }
 
-// Of are the draws of one query.
+// Of returns the draws of query i. They share memory with d.
 func (d *Draws) Of(i int) Draws {
 	lo, hi := i*d.K, (i+1)*d.K
 	out := Draws{K: d.K, IDs: d.IDs[lo:hi]}
@@ -35,7 +35,7 @@ func (d *Draws) Of(i int) Draws {
 	return out
 }
 
-// Queries is the number of queries that were drawn for.
+// Queries is the number of queries.
 func (d *Draws) Queries() int { return len(d.IDs) / max(1, d.K) }
 
 func (d *Draws) reset(queries, k int) {
@@ -44,7 +44,7 @@ func (d *Draws) reset(queries, k int) {
 	d.LogProb, d.LogCount = buf.Sized(d.LogProb, queries*k), buf.Sized(d.LogCount, queries*k)
 }
 
-// check refuses requests that cannot be met.
+// check returns ErrRequest for requests that cannot be met with this number of classes.
 func (r Request) check(classes int) error {
 	switch {
 	case r.K < 1:
@@ -57,7 +57,7 @@ func (r Request) check(classes int) error {
 	return nil
 }
 
-// Draw draws for every row of q. The memory of dst is used again.
+// Draw draws for every row of q. It reuses the memory of dst.
 func (s *Sampler[T]) Draw(dst *Draws, q dense.Matrix[T], r Request) error {
 	if err := r.check(s.Len()); err != nil {
 		return err
@@ -91,6 +91,7 @@ func (s *Sampler[T]) each(q dense.Matrix[T], limit int, dst *Draws, one func(w *
 	return err
 }
 
+// queryStep is the step whose items are queries. Items do not depend on each other.
 type queryStep[T dense.Float] struct {
 	s   *Sampler[T]
 	q   dense.Matrix[T]
@@ -108,7 +109,7 @@ func (st *queryStep[T]) Item(w *worker[T], i int) error {
 	return nil
 }
 
-// item is one draw on its way down: u is uniform on [0, 1) given the node.
+// item is one draw on its way down the tree: u is uniform on [0, 1) given the current node, and at is its place in dst.
 type item struct {
 	u  float64
 	at int
@@ -117,7 +118,7 @@ type item struct {
 // below1 is the largest number below 1.
 const below1 = 1 - 0x1p-53
 
-// drawOne draws with replacement. All draws go down together, so that each node is looked at once.
+// drawOne draws with replacement. All draws of a query go down together, so that each node is evaluated once.
 func (s *Sampler[T]) drawOne(w *worker[T], dst Draws, src rand.Source) error {
 	w.items = buf.Sized(w.items, dst.K)
 	for i := range w.items {
@@ -133,6 +134,9 @@ func (s *Sampler[T]) drawOne(w *worker[T], dst Draws, src rand.Source) error {
 	return nil
 }
 
+// descend takes items from a node to their classes. logp is the log probability of the node. Each item's u decides the
+// branch and is then rescaled to be uniform given that branch; the left group recurses, the right one continues the
+// loop.
 func (s *Sampler[T]) descend(w *worker[T], dst Draws, node int, items []item, logp float64) error {
 	for !s.tree.isLeaf(node) {
 		left, right := s.branch(w, node)

@@ -15,14 +15,15 @@ import (
 //
 //	κ(q, c) / (bound · φ1(q)·φ2(c))
 //
-// The bound holds for every class. By the inequality of means φ1(q)·φ2(c) = Σ_f e^{a_f+b_f} ≥ F e^{ā+b̄}, where bars
-// are means over features of the log features a of q and b of c, and log κ(q, c) ≤ |q||c|/τ. So
+// The bound holds for every class. By the inequality of arithmetic and geometric means φ1(q)·φ2(c) = Σ_f e^{a_f+b_f} ≥
+// F e^{ā+b̄}, where ā and b̄ are means over features of the log features a of q and b of c, and log κ(q, c) ≤ |q||c|/τ.
+// So
 //
 //	log bound = |q|·max|c|/τ + max(−b̄) − ā − log F
 //
-// A draw of unit vectors is rejected about e² = 7 times; the number grows like e^{(|q|+|c|)²/2}. Exact fails once it
-// has rejected Request.Tries draws for each it was asked for. It needs positive features without gates. The first call
-// computes the features of all classes once more, and updates keep the bound.
+// For unit vectors a draw is rejected about e² = 7 times; the number grows like e^{(|q|+|c|)²/2}. Exact fails once it
+// has rejected Request.Tries draws for each one requested. It needs positive features without gates. The first call
+// computes the features of all classes once more; updates keep the bound valid.
 func (s *Sampler[T]) Exact(dst *Draws, q dense.Matrix[T], r Request) error {
 	if err := r.check(s.Len()); err != nil {
 		return err
@@ -82,7 +83,7 @@ func (s *Sampler[T]) reject(w *worker[T], ids []int, limit int, src rand.Source)
 	return nil
 }
 
-// logBound is the bound of the query at hand, and the logarithm of φ1(q)·Σφ2(c).
+// logBound returns the log bound for the prepared query, and log φ1(q)·Σφ2(c).
 func (s *Sampler[T]) logBound(w *worker[T]) (log, total float64) {
 	mean := 0.0
 	for j, l := range w.logs {
@@ -99,7 +100,7 @@ func (s *Sampler[T]) logBound(w *worker[T]) (log, total float64) {
 	return log, math.Log(float64(z[0])) + w.phiLog
 }
 
-// measure computes the bound of all classes once.
+// measure computes the bound over all classes, once. Concurrent calls of Exact wait for it.
 func (s *Sampler[T]) measure() error {
 	s.bound.mu.Lock()
 	defer s.bound.mu.Unlock()
@@ -119,7 +120,7 @@ func (s *Sampler[T]) measure() error {
 	return nil
 }
 
-// raise includes changed classes in a bound that is known.
+// raise includes changed classes in the bound, if it has been computed.
 func (s *Sampler[T]) raise(w *worker[T], ids []int) error {
 	if !s.bound.ready {
 		return nil
@@ -132,6 +133,7 @@ func (s *Sampler[T]) raise(w *worker[T], ids []int) error {
 	return nil
 }
 
+// include raises the bound to cover classes lo to hi−1.
 func (s *Sampler[T]) include(w *worker[T], lo, hi int) error {
 	w.keys = buf.Shaped(w.keys, hi-lo, s.m.OutDim())
 	w.shift = buf.Sized(w.shift, hi-lo)

@@ -16,7 +16,7 @@ type Fixed struct {
 	alias []int
 }
 
-// NewFixed draws in proportion to weights.
+// NewFixed returns a sampler that draws class i with probability proportional to weights[i].
 func NewFixed(weights []float64) (*Fixed, error) {
 	sum := 0.0
 	for i, w := range weights {
@@ -49,13 +49,13 @@ func NewFixed(weights []float64) (*Fixed, error) {
 			small = append(small, l)
 		}
 	}
-	for _, i := range append(small, large...) { // but for rounding they are 1
+	for _, i := range append(small, large...) { // these are 1 except for rounding
 		f.keep[i] = 1
 	}
 	return f, nil
 }
 
-// Unigram are the weights count^power of classes; classes without a count have that of one.
+// Unigram returns the weights count^power of classes; a class with a count below 1 counts as 1.
 func Unigram(counts []float64, power float64) []float64 {
 	w := make([]float64, len(counts))
 	for i, c := range counts {
@@ -64,10 +64,10 @@ func Unigram(counts []float64, power float64) []float64 {
 	return w
 }
 
-// LogProb are the log probabilities of all classes. They must not be changed.
+// LogProb returns the log probabilities of all classes. The slice must not be changed.
 func (f *Fixed) LogProb() []float64 { return f.log }
 
-// Draw draws for so many queries, with replacement; one is enough where all share their draws.
+// Draw draws for the given number of queries, with replacement. Use one query if all share their draws.
 func (f *Fixed) Draw(dst *Draws, queries int, r Request) error {
 	if err := r.check(len(f.log)); err != nil {
 		return err

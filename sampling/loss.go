@@ -20,15 +20,16 @@ type Loss[T dense.Float] struct {
 	Workers int     // 0 means one per core
 }
 
-// Gradient is the derivative of losses, memory that is used again.
+// Gradient holds the derivatives of losses. Forward reuses its memory.
 type Gradient[T dense.Float] struct {
-	Query dense.Matrix[T] // row i: by query i
+	Query dense.Matrix[T] // row i is the derivative by query i
 	// Class has a row per query: the derivative by the embedding of the true class is Class[i][0]·q_i, by that of draw
 	// j it is Class[i][1+j]·q_i.
 	Class dense.Matrix[T]
 }
 
-// Forward writes the loss of every query and, unless g is nil, its gradient. Draws of one query serve all.
+// Forward writes the loss of every query and, unless g is nil, its gradient. d has draws for every query, or for one
+// query that all share.
 func (l Loss[T]) Forward(loss []float64, g *Gradient[T], q, classes dense.Matrix[T], targets []int, d *Draws) error {
 	if err := l.check(loss, q, classes, targets, d); err != nil {
 		return err

@@ -44,7 +44,7 @@ type Request struct {
 	K        int  // draws per query
 	Distinct bool // without replacement
 	Seed     uint64
-	// First is the number of the first query: a list that is drawn for in parts gets the draws of one call.
+	// First is the number of the first query. A list that is drawn for in parts gets the same draws as in one call.
 	First   int
 	Workers int // 0 means one per core
 	// Tries bounds the draws that Exact rejects for each one it accepts, on average; 0 means 1000.

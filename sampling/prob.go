@@ -8,8 +8,8 @@ import (
 	"github.com/randfeat/randfeat/internal/buf"
 )
 
-// LogProb is the log probability with which Draw, with replacement, draws each class for a query. It costs O(F log n)
-// per class.
+// LogProb writes the log probability with which Draw, with replacement, draws each class of ids for a query. It costs
+// O(F log n) per class.
 func (s *Sampler[T]) LogProb(dst []float64, q []T, ids []int) error {
 	if len(dst) != len(ids) {
 		return fmt.Errorf("%d numbers for %d classes: %w", len(dst), len(ids), dense.ErrShape)
@@ -34,7 +34,8 @@ func (s *Sampler[T]) LogProb(dst []float64, q []T, ids []int) error {
 	})
 }
 
-// path is the log probability of a node: branches from the root down, in the order of descend.
+// path is the log probability of a node: the sum over branches from the root down, in the order of descend, so that it
+// has the same bits.
 func (s *Sampler[T]) path(w *worker[T], node int) (float64, error) {
 	logp := 0.0
 	for depth := bits(node) - 2; depth >= 0; depth-- {
@@ -55,8 +56,8 @@ func bits(n int) (b int) {
 	return b
 }
 
-// Distribution is the probability of every class, by id, with which Draw draws it for a query; removed classes have 0.
-// It looks at the whole tree: O(nF/Block), and the features or scores of all classes.
+// Distribution writes the probability with which Draw draws each class for a query; removed classes have 0. It
+// evaluates the whole tree: O(nF/Block), and the features or scores of all classes.
 func (s *Sampler[T]) Distribution(dst []float64, q []T) (Counts, error) {
 	var c Counts
 	if len(dst) != s.classes.Rows {
@@ -84,7 +85,7 @@ func (s *Sampler[T]) Distribution(dst []float64, q []T) (Counts, error) {
 	return c, err
 }
 
-// with prepares one query and hands over its worker.
+// with prepares one query and calls do with its worker.
 func (s *Sampler[T]) with(q []T, do func(w *worker[T]) error) error {
 	x := dense.Matrix[T]{Rows: 1, Cols: len(q), Stride: max(1, len(q)), Data: q}
 	if err := checkRows("queries", x, s.classes.Cols); err != nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/randfeat/randfeat/kernel"
 )
 
-// prepare maps a query: its features, scaled so that the largest has modulus 1, and what its scores need.
+// prepare maps a query: its features, scaled so that the largest has modulus 1, and the vector for its scores.
 func (s *Sampler[T]) prepare(w *worker[T], q []T) error {
 	f := s.m.OutDim()
 	x := dense.Matrix[T]{Rows: 1, Cols: len(q), Stride: len(q), Data: q}
@@ -42,7 +42,7 @@ func (s *Sampler[T]) prepare(w *worker[T], q []T) error {
 	return nil
 }
 
-// prepareScores makes the vector whose products with classes are their scores, for a softmax kernel.
+// prepareScores computes the vector whose inner products with classes are their scores, for a softmax kernel.
 func (s *Sampler[T]) prepareScores(w *worker[T], q []T) {
 	w.inner = buf.Sized(w.inner, len(q))
 	gain := s.target.Gain() * s.target.Gain()
@@ -73,7 +73,8 @@ func (s *Sampler[T]) score(w *worker[T], lo, hi int) error {
 	return kernel.LogGram(s.target, dst, x, rows)
 }
 
-// branch is the logarithms of the probabilities of the children of a node.
+// branch returns the probabilities of the two children of a node, given the node. If both estimates are zero or not
+// finite, the numbers of classes decide; if all classes below are removed, both are 0.
 func (s *Sampler[T]) branch(w *worker[T], node int) (left, right float64) {
 	s.tab.MulV(w.pair[:], s.tree.children(node), w.phi)
 	a, b := s.clip(w, w.pair[0]), s.clip(w, w.pair[1])
@@ -88,14 +89,14 @@ func (s *Sampler[T]) branch(w *worker[T], node int) (left, right float64) {
 	return l / (l + r), r / (l + r)
 }
 
-// clip counts an estimate and takes a negative one for zero.
+// clip counts an estimate and replaces a negative one by zero. NaN passes and makes the sum of its node NaN.
 func (s *Sampler[T]) clip(w *worker[T], z T) float64 {
 	w.counts.Estimates++
 	if z < 0 {
 		w.counts.Clipped++
 		return 0
 	}
-	return float64(z) // NaN, where Inf met −Inf, makes the sum NaN
+	return float64(z) // NaN (Inf − Inf) makes the sum NaN, and the numbers of classes decide
 }
 
 // inside sets w.weight to the log probabilities of the classes of a block, given the block.
@@ -137,6 +138,7 @@ func (s *Sampler[T]) inside(w *worker[T], node int) (first int, err error) {
 	return first, nil
 }
 
+// insideByFeatures is inside for ByFeatures: probabilities are proportional to the clipped estimates φ1(q)·φ2(c).
 func (s *Sampler[T]) insideByFeatures(w *worker[T], node, first, last int) error {
 	phi, err := s.keyFeatures(w, first, last)
 	if err != nil {

@@ -20,10 +20,10 @@ type Sampler[T dense.Float] struct {
 	options Options
 	block   int // classes per leaf
 	classes dense.Matrix[T]
-	dead    []bool // removed classes
+	dead    []bool // removed classes, by id
 	free    []int  // their ids
 	target  kernel.Kernel
-	inner   dense.Matrix[float64] // of a softmax kernel: log κ(q, c) = (inner·q)·c; empty: gain²·q·c
+	inner   dense.Matrix[float64] // for softmax with a matrix: log κ(q, c) = (inner·q)·c; empty means gain²·q·c
 
 	columns columns[T]
 	tree    tree[T]
@@ -101,7 +101,7 @@ func checkRows[T dense.Float](name string, x dense.Matrix[T], dim int) error {
 	return nil
 }
 
-// Len is the number of classes that can be drawn.
+// Len is the number of classes that can be drawn, without removed ones.
 func (s *Sampler[T]) Len() int { return s.classes.Rows - len(s.free) }
 
 // Target is the kernel whose normalised values the sampler approximates.
@@ -120,11 +120,11 @@ func (s *Sampler[T]) Memory() int {
 	return len(s.tree.sums)*size + 4*len(s.tree.live) + len(s.dead)
 }
 
-// Counts says what the estimates of nodes and, with ByFeatures, of classes were like.
+// Counts says how many estimates of nodes and, with ByFeatures, of classes were unusable.
 type Counts struct {
 	Estimates int `json:"estimates"`
-	Clipped   int `json:"clipped"` // negative, taken for zero
-	Lost      int `json:"lost"`    // nodes or blocks where all were zero: the numbers of classes decided
+	Clipped   int `json:"clipped"` // negative estimates, replaced by zero
+	Lost      int `json:"lost"`    // nodes or blocks in which all estimates were zero: the numbers of classes decided
 }
 
 func (c *Counts) add(o Counts) {
@@ -133,7 +133,7 @@ func (c *Counts) add(o Counts) {
 	c.Lost += o.Lost
 }
 
-// workers bounds the goroutines of a call.
+// workers is the number of goroutines of a call.
 func workers(asked int) int {
 	if asked > 0 {
 		return asked
@@ -141,7 +141,7 @@ func workers(asked int) int {
 	return runtime.GOMAXPROCS(0)
 }
 
-// bound holds what Exact needs to know of all classes.
+// bound holds what Exact needs to know about all classes.
 type bound struct {
 	mu      sync.Mutex
 	ready   bool

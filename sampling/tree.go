@@ -8,20 +8,21 @@ import (
 	"github.com/randfeat/randfeat/internal/buf"
 )
 
-// tree is a heap of sums of features: node i has the children 2i and 2i+1, node 1 is the root, and nodes n to 2n−1 are
-// leaves, one per block of classes. A heap of any number of leaves is a full binary tree; a new leaf moves one other.
+// tree is a binary heap of sums of features: node i has the children 2i and 2i+1, node 1 is the root, and nodes n to
+// 2n−1 are leaves, one per block of classes. A heap with any number of leaves is a full binary tree, and adding a leaf
+// moves only one other.
 type tree[T dense.Float] struct {
 	n      int // leaves
 	f      int // features
 	sums   []T
-	live   []int32 // classes below a node
-	nodeOf []int32 // of a block
-	block  []int32 // of a leaf node
+	live   []int32 // number of classes below a node that are not removed
+	nodeOf []int32 // leaf node of a block
+	block  []int32 // block of a leaf node
 }
 
 func (t *tree[T]) sum(node int) []T { return t.sums[node*t.f : (node+1)*t.f : (node+1)*t.f] }
 
-// children are the sums of 2i and 2i+1, which lie side by side.
+// children are the sums of nodes 2i and 2i+1, which are adjacent: one product serves both.
 func (t *tree[T]) children(node int) dense.Matrix[T] {
 	return dense.Matrix[T]{Rows: 2, Cols: t.f, Stride: t.f, Data: t.sums[2*node*t.f : (2*node+2)*t.f]}
 }
@@ -39,7 +40,7 @@ func (t *tree[T]) reset(n, f int) {
 	}
 }
 
-// grow adds a leaf for the next block: the first leaf goes down a level, and its old place becomes the parent of both.
+// grow adds a leaf for the next block: the first leaf moves down a level, and its old place becomes the parent of both.
 func (t *tree[T]) grow() {
 	old := t.n // the first leaf
 	moved := t.block[old]
@@ -62,8 +63,8 @@ func (t *tree[T]) join(node int) {
 	t.live[node] = t.live[2*node] + t.live[2*node+1]
 }
 
-// climb joins all nodes above leaves that changed. Parents are smaller than their children, so each round goes down in
-// number; nodes above leaves of two levels may be joined twice.
+// climb recomputes all nodes above changed leaves. nodes is overwritten. Parents have smaller numbers than their
+// children, so rounds in descending order reach the root; nodes above leaves of two levels may be recomputed twice.
 func (t *tree[T]) climb(nodes []int) {
 	slices.Sort(nodes)
 	slices.Reverse(nodes)
@@ -81,10 +82,10 @@ func (t *tree[T]) climb(nodes []int) {
 	}
 }
 
-// Rebuild chooses the scales of features anew and sums everything again. Updates do it by themselves when a class
-// outgrows the scales or as many classes have changed as there are.
+// Rebuild chooses the scales of features again and recomputes all sums. Updates call it if a class outgrows the scales,
+// or once as many classes have changed as there are.
 func (s *Sampler[T]) Rebuild() error {
-	for all := range 2 { // a sample first; all classes where some exceed it by far
+	for all := range 2 { // first by a sample; by all classes if some exceed the sample's scales
 		if err := s.columns.choose(s.m, s.classes, s.dead, all == 1); err != nil {
 			return err
 		}
@@ -105,10 +106,10 @@ func (s *Sampler[T]) Rebuild() error {
 	return nil
 }
 
-// chunkRows is about how many classes a worker maps at a time: their features stay in cache.
+// chunkRows is about the number of classes that a worker maps at a time: their features stay in cache.
 const chunkRows = 512
 
-// fill sums all blocks; fits is false if a sum is beyond the scales.
+// fill sums all blocks; fits is false if some sum is beyond the scales.
 func (s *Sampler[T]) fill() (fits bool, err error) {
 	crew := s.crews.Get()
 	defer s.crews.Put(crew)
@@ -137,7 +138,8 @@ func (f *fillStep[T]) Item(w *worker[T], i int) error {
 	return nil
 }
 
-// sumBlocks computes the sums of consecutive blocks from the features of their classes.
+// sumBlocks computes the sums of blocks first to last−1 from the features of their classes, always from scratch, so
+// equal classes give equal bits.
 func (s *Sampler[T]) sumBlocks(w *worker[T], first, last int) error {
 	lo, hi := first*s.block, min(last*s.block, s.classes.Rows)
 	phi, err := s.keyFeatures(w, lo, hi)
@@ -163,7 +165,7 @@ func (s *Sampler[T]) sumBlocks(w *worker[T], first, last int) error {
 	return nil
 }
 
-// keyFeatures are the scaled features of classes lo to hi−1.
+// keyFeatures returns the scaled features of classes lo to hi−1, in the memory of w.
 func (s *Sampler[T]) keyFeatures(w *worker[T], lo, hi int) (dense.Matrix[T], error) {
 	w.keys = buf.Shaped(w.keys, hi-lo, s.m.OutDim())
 	w.shift = buf.Zeroed(w.shift, hi-lo)
@@ -172,13 +174,13 @@ func (s *Sampler[T]) keyFeatures(w *worker[T], lo, hi int) (dense.Matrix[T], err
 	return w.keys, err
 }
 
-// worker is the memory of one goroutine.
+// worker is the scratch memory of one goroutine.
 type worker[T dense.Float] struct {
 	ws    randfeat.Workspace[T]
 	keys  dense.Matrix[T]
 	shift []float64
 
-	// Of the query at hand.
+	// The current query: itself, its scaled features, and its vector for scores.
 	query, phi, inner []T
 	phiLog            float64 // φ1(q)_f = phi_f·exp(phiLog − scale_f)
 	counts            Counts

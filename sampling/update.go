@@ -36,7 +36,7 @@ func (s *Sampler[T]) Add(rows dense.Matrix[T]) ([]int, error) {
 	return ids, s.refresh(ids)
 }
 
-// Set moves classes: class ids[i] becomes row i. An id that occurs twice gets the later row.
+// Set replaces classes: class ids[i] becomes row i. If an id occurs twice, the later row counts.
 func (s *Sampler[T]) Set(ids []int, rows dense.Matrix[T]) error {
 	if err := checkRows("classes", rows, s.classes.Cols); err != nil {
 		return err
@@ -56,7 +56,7 @@ func (s *Sampler[T]) Set(ids []int, rows dense.Matrix[T]) error {
 	return s.refresh(ids)
 }
 
-// Remove takes classes away. Their ids are free for classes that are added later.
+// Remove removes classes. Their ids are reused by classes that are added later. At least one class must remain.
 func (s *Sampler[T]) Remove(ids ...int) error {
 	if err := s.known(ids); err != nil {
 		return err
@@ -72,7 +72,7 @@ func (s *Sampler[T]) Remove(ids ...int) error {
 	return s.refresh(distinct)
 }
 
-// try maps rows that are to become classes: what the map refuses must not change the sampler.
+// try maps rows that are to become classes, so that an error of the map leaves the sampler unchanged.
 func (s *Sampler[T]) try(rows dense.Matrix[T]) error {
 	crew := s.crews.Get()
 	defer s.crews.Put(crew)
@@ -89,7 +89,7 @@ func (s *Sampler[T]) try(rows dense.Matrix[T]) error {
 	return nil
 }
 
-// known checks that classes exist.
+// known returns ErrRequest for ids that do not exist or are removed.
 func (s *Sampler[T]) known(ids []int) error {
 	for _, id := range ids {
 		if id < 0 || id >= s.classes.Rows || s.dead[id] {
@@ -99,8 +99,8 @@ func (s *Sampler[T]) known(ids []int) error {
 	return nil
 }
 
-// refresh sums the blocks of changed classes and the nodes above them again. Sums are never corrected by differences,
-// which would leave rounding errors behind.
+// refresh recomputes the sums of the blocks of changed classes and of the nodes above them. Sums are never corrected by
+// differences, which would accumulate rounding errors.
 func (s *Sampler[T]) refresh(ids []int) error {
 	if len(ids) == 0 {
 		return nil

@@ -7,10 +7,10 @@ import (
 	"github.com/randfeat/randfeat/dense"
 )
 
-// Weights are self-normalised importance weights of the draws of one query, with sum 1: w_j ∝ exp(score_j −
-// LogCount_j). Score is the true log weight of a class, q·c/τ for a softmax. So Σ_j w_j f(class_j) estimates the mean
-// of f under the softmax, with a bias of order 1/K. The effective sample size is 1/Σw²: that many independent draws of
-// the softmax itself would tell as much.
+// Weights writes self-normalised importance weights of the draws of one query, with sum 1: w_j ∝ exp(score_j −
+// LogCount_j). score is the true log weight of a class, q·c/τ for a softmax. Σ_j w_j f(class_j) then estimates the mean
+// of f under the softmax, with a bias of order 1/K. It returns the effective sample size 1/Σw²: the number of
+// independent draws from the softmax itself with the same precision.
 func (d Draws) Weights(dst, score []float64) (effective float64, err error) {
 	if len(dst) != len(d.LogCount) || len(score) != len(d.LogCount) {
 		return 0, fmt.Errorf("%d weights and %d scores for %d draws: %w", len(dst), len(score), len(d.LogCount),
