@@ -34,8 +34,8 @@ func (t *Table[T]) Pack(p *Panel[T], w dense.Matrix[T]) {
 // Room gives p memory for the given number of outputs and inputs, with undefined contents. PackRows fills it.
 func (t *Table[T]) Room(p *Panel[T], rows, cols int) { p.reset(rows, cols, t.Width) }
 
-// PackRows packs rows lo to hi−1 of w into a panel that has room for all rows (see Room). lo must be a multiple of 16,
-// so that goroutines can share the work without writing to the same cache lines.
+// PackRows packs rows lo to hi−1 of w into a panel that has room for all rows (see Room). lo must be a multiple of 16.
+// Goroutines can share the work.
 func (t *Table[T]) PackRows(p *Panel[T], w dense.Matrix[T], lo, hi int) {
 	t.PackAt(p, lo, w.RowRange(lo, hi))
 }

@@ -7,7 +7,7 @@ import (
 )
 
 // norm2 sums in float64 whatever the precision of x: row terms enter log scales, where float32 would lose digits. Eight
-// partial sums hide the latency of the additions, and their order is the same in all tables.
+// partial sums hide the latency of the additions.
 func norm2[T dense.Float](x []T) float64 {
 	var s [8]float64
 	for len(x) >= 8 {
