@@ -13,14 +13,14 @@ import (
 // blockRows bounds the memory of Gram and EachBlock: embedded keys are held for this many rows at a time.
 const blockRows = 256
 
-// Gram fills dst (x.Rows × y.Rows) with exact kernel values, computed in float64 with the product kernels: |u-v|² is
-// |u|²+|v|²-2u·v, with an absolute error of a few roundings of |u|²+|v|²; Matérn kernels, which have a kink or a bend
-// at u = v, take the difference where that would be seen, and the Laplace kernel always. Work memory is bounded by
-// blocks of rows; rows of dst are computed in parallel, and a value does not depend on the rows around it. Of a set
-// with itself half of the values are computed: the others are the same to the last bit.
+// Gram fills dst (x.Rows × y.Rows) with exact kernel values, computed in float64 with the product kernels. |u-v|² is
+// computed as |u|²+|v|²-2u·v, with an absolute error of a few roundings of |u|²+|v|². Matérn kernels have a kink or a
+// bend at u = v, so near points are computed from the difference; the Laplace kernel always is. Work memory is bounded
+// by blocks of rows. Rows of dst are computed in parallel, and a value does not depend on the rows around it. For a set
+// with itself (the same memory) only half of the values are computed; the matrix is symmetric to the last bit.
 func Gram[T dense.Float](k Kernel, dst, x, y dense.Matrix[T]) error { return gram(k, dst, x, y, true) }
 
-// LogGram is Gram in the log domain; the Bessel kernel, which changes sign, has none.
+// LogGram is Gram in the log domain. The Bessel kernel, which changes sign, is ErrKernel.
 func LogGram[T dense.Float](k Kernel, dst, x, y dense.Matrix[T]) error {
 	if k.Kind.Signed() {
 		return fmt.Errorf("log of the Bessel kernel, which changes sign: %w", ErrKernel)
@@ -28,6 +28,8 @@ func LogGram[T dense.Float](k Kernel, dst, x, y dense.Matrix[T]) error {
 	return gram(k, dst, x, y, false)
 }
 
+// gram computes kernel values if exp is set, and their logarithms otherwise. For equal sets it computes block rows up
+// to the diagonal block and writes each value to both sides.
 func gram[T dense.Float](k Kernel, dst, x, y dense.Matrix[T], exp bool) error {
 	if err := checkSets(k, x, y); err != nil {
 		return err
@@ -112,7 +114,7 @@ func (k Kernel) finish(tab *kern.Table[float64], dot dense.Matrix[float64], uu, 
 	}
 }
 
-// decay is finish for kernels of a distance.
+// decay is finish for kernels of a distance: Laplace and Matérn.
 func (k Kind) decay(tab *kern.Table[float64], dot, u, v, transposed dense.Matrix[float64], uu, vv []float64, exp bool) {
 	values := make([]float64, dot.Cols)
 	for i := range dot.Rows {
@@ -129,7 +131,7 @@ func (k Kind) decay(tab *kern.Table[float64], dot, u, v, transposed dense.Matrix
 		}
 		for j, v := range values {
 			log := 0.0
-			if v != 1 { // kernels that are an exponential alone
+			if v != 1 { // log 1 = 0 for kernels that are an exponential alone
 				log = math.Log(v)
 			}
 			row[j] += log
@@ -155,8 +157,8 @@ func rowNorms(tab *kern.Table[float64], x dense.Matrix[float64]) []float64 {
 	return n
 }
 
-// EachBlock computes the exact Gram matrix in blocks of rows and hands each to visit, in order: the whole
-// matrix is never held. The block is valid until visit returns; an error from visit stops the loop.
+// EachBlock computes the exact Gram matrix in blocks of rows and passes each to visit, in order, so the whole matrix is
+// never held. The block is valid until visit returns; an error of visit stops the loop.
 func EachBlock(k Kernel, x, y dense.Matrix[float64], visit func(firstRow int,
 	block dense.Matrix[float64]) error) error {
 	if err := checkSets(k, x, y); err != nil {
@@ -203,6 +205,7 @@ func CheckSet[T dense.Float](name string, x dense.Matrix[T]) error {
 	return nil
 }
 
+// embedRows is u = Mx/Scale of every row, in float64.
 func embedRows[T dense.Float](k Kernel, x dense.Matrix[T]) dense.Matrix[float64] {
 	out := dense.New[float64](x.Rows, k.Dim(x.Cols))
 	row := make([]float64, x.Cols)

@@ -51,7 +51,7 @@ const (
 
 var kindNames = [...]string{"gaussian", "softmax", "bessel", "laplace", "matern12", "matern32", "matern52"}
 
-// Kinds lists all kernels: what tests of kernels iterate over.
+// Kinds lists all kernels; tests of kernels iterate over it.
 func Kinds() []Kind {
 	out := make([]Kind, len(kindNames))
 	for i := range out {
@@ -60,7 +60,7 @@ func Kinds() []Kind {
 	return out
 }
 
-// KindNames is the names of all kernels as a text, for messages and help.
+// KindNames lists the names of all kernels as text, for messages and help.
 func KindNames() string {
 	last := len(kindNames) - 1
 	return strings.Join(kindNames[:last], ", ") + " or " + kindNames[last]
@@ -100,7 +100,7 @@ func Attention(d int) Kernel { return Kernel{Kind: Softmax, Scale: math.Pow(floa
 // Mahalanobis is the kernel exp(xᵀMᵀM y) of DARK 4.1.
 func Mahalanobis(m dense.Matrix[float64]) Kernel { return Kernel{Kind: Softmax, M: m} }
 
-// Validate reports what is wrong with k for inputs of dim columns.
+// Validate returns an error if k is invalid for inputs of dim columns.
 func (k Kernel) Validate(dim int) error {
 	if k.Kind < 0 || int(k.Kind) >= len(kindNames) {
 		return fmt.Errorf("kind %d: %w", int(k.Kind), ErrKernel)
@@ -158,7 +158,7 @@ func (k Kernel) Embed(dst, x []float64) []float64 {
 	return dst
 }
 
-// Log is the logarithm of a kernel value; for Bessel, which may be negative, of its modulus.
+// Log is the logarithm of the kernel value; for Bessel, which may be negative, the logarithm of its modulus.
 func (k Kernel) Log(x, y []float64) float64 {
 	d := k.Dim(len(x))
 	u, v := k.Embed(make([]float64, d), x), k.Embed(make([]float64, d), y)
@@ -174,7 +174,7 @@ func (k Kernel) Eval(x, y []float64) float64 {
 	return k.unit(k.Embed(make([]float64, d), x), k.Embed(make([]float64, d), y))
 }
 
-// unitLog is the log kernel of embedded vectors, but for Bessel.
+// unitLog is the log kernel of embedded vectors, for all kernels except Bessel.
 func (k Kernel) unitLog(u, v []float64) float64 {
 	switch k.Kind {
 	case Softmax:

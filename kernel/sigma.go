@@ -9,9 +9,9 @@ import (
 	"github.com/randfeat/randfeat/dense"
 )
 
-// FromSigma is the Mahalanobis kernel exp(xᵀΣy) of a symmetric positive semidefinite Σ: it takes the factor M =
-// Λ^{1/2}Uᵀ of Σ = UΛUᵀ, which has one row per positive eigenvalue. Where M with Σ = MᵀM is known, Mahalanobis needs no
-// factorisation.
+// FromSigma is the Mahalanobis kernel exp(xᵀΣy) of a symmetric positive semidefinite Σ. It factors Σ = UΛUᵀ into M =
+// Λ^{1/2}Uᵀ, with one row per positive eigenvalue. If M with Σ = MᵀM is known, use Mahalanobis, which needs no
+// factorisation. A Σ that is not symmetric, not semidefinite or zero is ErrKernel.
 func FromSigma(sigma dense.Matrix[float64]) (Kernel, error) {
 	d := sigma.Rows
 	if err := sigma.Check(); err != nil {

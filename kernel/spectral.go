@@ -7,8 +7,8 @@ import (
 	"github.com/randfeat/randfeat/internal/kern"
 )
 
-// The kernels of heavy spectra. Rough functions, steps and kinks, which the Gaussian kernel can only follow with a
-// small bandwidth, are closer to their spaces. Matérn kernels are functions of r = |u−v|,
+// Kernels with heavy-tailed spectra. They suit rough functions, with steps and kinks, which the Gaussian kernel can
+// only follow with a small bandwidth. Matérn kernels are functions of r = |u−v|,
 //
 //	κ_ν(r) = 2^{1−ν}/Γ(ν) a^ν K_ν(a),  a = √(2ν)·r,
 //
@@ -17,11 +17,12 @@ import (
 // the characteristic function of independent Cauchy coordinates (Rahimi & Recht 2007, Figure 1); it depends on the
 // axes, and is matern12 in one dimension only.
 
-// Exponential says that κ is the exponential of a quadratic form: the kernels of all families, which a factor
-// exp(−|x|²/2) of every row turns into each other. The others have random features by their spectra only.
+// Exponential reports whether κ is the exponential of a quadratic form. All families estimate such kernels, and a
+// factor exp(−|x|²/2) per row turns one into the other. The other kernels have random features by their spectra only
+// (trig).
 func (k Kind) Exponential() bool { return k == Gaussian || k == Softmax }
 
-// Signed says that κ has negative values somewhere, so that it has no logarithm.
+// Signed reports whether κ has negative values somewhere, so that it has no logarithm.
 func (k Kind) Signed() bool { return k == Bessel }
 
 // Matern is 2ν, the degrees of freedom of the spectral law of a Matérn kernel; 0 for other kernels.
@@ -37,7 +38,7 @@ func (k Kind) Matern() int {
 	return 0
 }
 
-// Factors is κ(u, v) as value·exp(exponent), neither of them out of range; the Bessel kernel panics.
+// Factors returns κ(u, v) as value·exp(exponent), where neither is out of range. It panics for the Bessel kernel.
 func (k Kind) Factors(u, v []float64) (value, exponent float64) {
 	if k.Exponential() {
 		return 1, Kernel{Kind: k}.unitLog(u, v)
@@ -46,8 +47,8 @@ func (k Kind) Factors(u, v []float64) (value, exponent float64) {
 	return value, -a
 }
 
-// FactorsOf writes Factors of u and every row of z. On entry exponent holds the products u·z, but for the Laplace
-// kernel, which needs transposed, the columns of z as rows; squares are the |z|². It allocates nothing.
+// FactorsOf writes Factors of u and every row of z. On entry exponent holds the products u·z and squares the |z|². The
+// Laplace kernel uses transposed instead, the columns of z as rows. It allocates nothing.
 func (k Kind) FactorsOf(value, exponent, u []float64, z, transposed dense.Matrix[float64], squares []float64) {
 	if k.Exponential() {
 		for j := range value {
@@ -68,8 +69,8 @@ func (k Kind) FactorsOf(value, exponent, u []float64, z, transposed dense.Matrix
 	}
 }
 
-// Decay is κ as value·exp(−a) at a distance: |u−v| for a Matérn kernel, Σ|u_l−v_l| for the Laplace kernel. Other
-// kernels panic.
+// Decay returns κ as value·exp(−a) at a distance r: |u−v| for a Matérn kernel, Σ|u_l−v_l| for the Laplace kernel. It
+// panics for other kernels.
 func (k Kind) Decay(r float64) (value, a float64) {
 	switch k {
 	case Laplace, Matern12:
@@ -84,8 +85,8 @@ func (k Kind) Decay(r float64) (value, a float64) {
 	panic("kernel: no decay of " + k.String())
 }
 
-// Slope is −κ′(r)/r·exp(a) of a Matérn kernel, so that the gradient of κ by u is −Slope·exp(−a)·(u−v). For matern12 it
-// is infinite at r = 0, where that kernel has no gradient.
+// Slope is −κ′(r)/r·exp(a) of a Matérn kernel: the gradient of κ by u is −Slope·exp(−a)·(u−v). For matern12 it is
+// infinite at r = 0, where that kernel has no gradient. It panics for other kernels.
 func (k Kind) Slope(r float64) float64 {
 	switch k {
 	case Matern12:
@@ -110,12 +111,12 @@ func (k Kind) distance(u, v []float64) float64 {
 	return s
 }
 
-// cancels is the part of |u|²+|v|² below which a squared distance is computed from the difference: the product form has
-// lost half of its digits there, and a kernel with a kink at r = 0 would show it.
+// cancels is the part of |u|²+|v|² below which a squared distance is computed from the difference. There the product
+// form has lost half of its digits, which a kernel with a kink at r = 0 would show.
 const cancels = 1e-7
 
-// distances turns the inner products of u with the rows of v into the arguments of Decay. Those of the Laplace kernel
-// are no function of products: they are summed by columns, transposed being the columns of v as rows.
+// distances turns the inner products of u with the rows of v into the arguments of Decay. Distances of the Laplace
+// kernel are not a function of products; they are summed by coordinate from transposed, the columns of v as rows.
 func (k Kind) distances(dot, u []float64, v, transposed dense.Matrix[float64], uu float64, vv []float64) {
 	if k == Laplace {
 		kern.Best[float64]().AbsSums(dot, transposed, u)

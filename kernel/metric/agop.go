@@ -10,8 +10,8 @@ import (
 	"github.com/randfeat/randfeat/kernel"
 )
 
-// blockRows rows of gradients are computed and summed together. The borders of blocks and the order of their sums do
-// not depend on the number of goroutines.
+// blockRows is the number of points whose gradients are computed and summed together. Neither the blocks nor the order
+// of their sums depends on the number of goroutines.
 const blockRows = 64
 
 // AGOP returns the average gradient outer product of f_c(x) = Σ_i α_ic κ(x_i, x): the mean over the points at of Σ_c
@@ -34,7 +34,7 @@ func AGOP[T dense.Float](k kernel.Kernel, x, alpha, at dense.Matrix[T], full boo
 	g.prepare()
 	r := g.u.Cols
 	blocks := make([]dense.Matrix[float64], (at.Rows+blockRows-1)/blockRows)
-	keep := full || !k.M.IsEmpty() // a matrix mixes what the diagonal has apart
+	keep := full || !k.M.IsEmpty() // with a matrix, the diagonal of the result needs all of the sum
 	par.For(len(blocks), 1, func(lo, hi int) {
 		for b := lo; b < hi; b++ {
 			blocks[b] = g.block(b*blockRows, min((b+1)*blockRows, at.Rows), keep)
@@ -64,7 +64,7 @@ func AGOP[T dense.Float](k kernel.Kernel, x, alpha, at dense.Matrix[T], full boo
 		}
 		sum = diagonal
 	}
-	for i := 0; full && i < sum.Rows; i++ { // equal but for rounding
+	for i := 0; full && i < sum.Rows; i++ { // make it symmetric: both halves are equal except for rounding
 		for j := range i {
 			v := (sum.At(i, j) + sum.At(j, i)) / 2
 			sum.Set(i, j, v)
@@ -93,7 +93,7 @@ func check[T dense.Float](k kernel.Kernel, x, alpha, at dense.Matrix[T]) error {
 	return k.Validate(x.Cols)
 }
 
-// embed is u = Mx/s of every row.
+// embed is u = Mx/s for every row.
 func embed[T dense.Float](k kernel.Kernel, x dense.Matrix[T]) dense.Matrix[T] {
 	u := dense.New[T](x.Rows, k.Dim(x.Cols))
 	if k.M.IsEmpty() {
@@ -123,16 +123,17 @@ func Apply[T dense.Float](dst, x, m dense.Matrix[T]) {
 	})
 }
 
-// gradients are those at the rows of v.
+// gradients computes the gradients ∇_u f_c at the rows of v. It is read-only after prepare, so blocks can run in
+// parallel.
 type gradients[T dense.Float] struct {
 	tab         *kern.Table[T]
 	kind        kernel.Kind
 	u, v, alpha dense.Matrix[T]
 	full        bool
-	packed      kern.Panel[T]   // u
+	packed      kern.Panel[T]   // u, packed
 	norms       []float64       // |u_i|²
-	targets     dense.Matrix[T] // α_ic u_i and, last, α_ic, for every c
-	columns     dense.Matrix[T] // u, transposed
+	targets     dense.Matrix[T] // per row i and output c: [α_ic u_i | α_ic], the right-hand sides of the product with H
+	columns     dense.Matrix[T] // uᵀ, for the Laplace kernel
 }
 
 func (g *gradients[T]) prepare() {
@@ -187,7 +188,7 @@ func (g *gradients[T]) block(lo, hi int, full bool) dense.Matrix[float64] {
 	return dense.Convert[float64](out)
 }
 
-// radial are gradients of kernels of a distance.
+// radial computes the gradients of kernels of a distance, with the two matrix products of AGOP.
 func (g *gradients[T]) radial(grads dense.Matrix[T], lo, hi int) {
 	r, outs, v := g.u.Cols, g.alpha.Cols, g.v.RowRange(lo, hi)
 	h := dense.New[T](v.Rows, g.u.Rows)
@@ -213,9 +214,11 @@ func (g *gradients[T]) radial(grads dense.Matrix[T], lo, hi int) {
 	}
 }
 
-// slopes turns inner products with a point of squared length norm into exponents of H and the factors before.
+// slopes turns inner products with a point of squared norm norm into the exponents of H (row) and the factors before
+// them (slope).
 func (g *gradients[T]) slopes(row, slope []T, norm float64) {
-	// Squared distances below it are rounding: half of the digits of a product are lost there.
+	// Squared distances below lost·(|u|²+|v|²) are rounding errors of the product form; such pairs count as equal
+	// points.
 	lost := 0x1p-52
 	if _, single := any(slope).([]float32); single {
 		lost = 0x1p-23
@@ -237,7 +240,7 @@ func (g *gradients[T]) slopes(row, slope []T, norm float64) {
 	}
 }
 
-// laplace are gradients of the product kernel.
+// laplace computes the gradients of the product kernel, coordinate by coordinate.
 func (g *gradients[T]) laplace(grads dense.Matrix[T], lo, hi int) {
 	n, r, outs := g.u.Rows, g.u.Cols, g.alpha.Cols
 	k, signed := make([]T, n), dense.New[T](r, n)
@@ -276,5 +279,5 @@ func (g *gradients[T]) laplace(grads dense.Matrix[T], lo, hi int) {
 	}
 }
 
-// signOf is k with the sign of d, or 0 where d is 0. Differences are larger than 2⁻¹⁰⁰ or 0.
+// signOf is k with the sign of d, or 0 if d is 0. It has no branch; differences must be 0 or larger than 2⁻¹⁰⁰.
 func signOf[T dense.Float](d, k T) T { return k * max(min(d*0x1p100, 1), -1) }

@@ -70,7 +70,7 @@ func Matrix(k Kind, agop dense.Matrix[float64]) (dense.Matrix[float64], error) {
 	if err != nil {
 		return dense.Matrix[float64]{}, err
 	}
-	scaled := vectors.Clone() // a row each
+	scaled := vectors.Clone() // one eigenvector per row
 	for i, v := range values {
 		f := root(v)
 		for j := range scaled.Row(i) {
@@ -90,7 +90,7 @@ func entry(agop dense.Matrix[float64], i int) float64 {
 	return agop.At(i, i)
 }
 
-// eigen are the eigenvalues of a symmetric matrix, the largest first, and their vectors, a row each.
+// eigen returns the eigenvalues of a symmetric matrix, largest first, and the eigenvectors, one per row.
 func eigen(a dense.Matrix[float64]) ([]float64, dense.Matrix[float64], error) {
 	d := a.Rows
 	s := mat.NewSymDense(d, nil)
@@ -118,7 +118,7 @@ func eigen(a dense.Matrix[float64]) ([]float64, dense.Matrix[float64], error) {
 
 // Direction is an eigenvector of MᵀM.
 type Direction struct {
-	Share  float64   // of the sum of eigenvalues
+	Share  float64   // share of the sum of eigenvalues
 	Vector []float64 // of length 1, its largest coordinate positive
 }
 
