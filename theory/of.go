@@ -10,10 +10,10 @@ import (
 	"github.com/randfeat/randfeat/kernel"
 )
 
-// Estimator is what the closed forms need of a family; every family implements it.
+// Estimator is the part of a family that the closed forms need; every family implements it.
 type Estimator interface {
-	// Form describes the error at one pair, x and y being embedded by the kernel. It returns ErrNoClosedForm where
-	// none is known.
+	// Form describes the error at one pair; x and y are embedded by the kernel. It returns an error that wraps
+	// ErrNoClosedForm if no closed form is known.
 	Form(kind kernel.Kind, x, y []float64) (forms.Form, error)
 }
 
@@ -21,19 +21,19 @@ type Estimator interface {
 type Moments struct {
 	LogKernel float64 // log |κ(x, y)|, the exact value
 	LogMean   float64 // log |E κ̂|
-	LogBias   float64 // log |E κ̂ - κ|; -Inf: unbiased
+	LogBias   float64 // log |E κ̂ - κ|; -Inf means unbiased
 	LogVar    float64
 	LogMSE    float64
-	// Approximate is set where rows follow the law of the closed form only nearly (HD products, Givens rotations): the
-	// bias is then that of an expansion to sixth order in |v|, the variance that of exact rows.
+	// Approximate says that rows follow the law of the closed form only nearly (HD products, Givens rotations). The
+	// bias is then an expansion to sixth order in |v|, and the variance is that of exact rows.
 	Approximate bool
-	LogMass     float64 // that of the Form
+	LogMass     float64 // LogMass of the Form, see LogRounding
 }
 
 // LogRounding is the log of the error, relative to κ, that features rounded to the unit u leave whatever their number:
-// u·e^{LogMass}, 2^-24 and 2^-53 being the units of float32 and float64. Signed features whose products cancel down to
-// a small kernel have it as a floor: trigonometric ones at a distance, or hybrids of them at y = -x, where their
-// variance is zero. Measured errors of float32 were within a factor of 8.
+// u·e^{LogMass}, with u = 2^-24 for float32 and 2^-53 for float64. It is a floor for signed features whose products
+// cancel down to a small kernel: trigonometric ones at a distance, or hybrids of them at y = -x, where their variance
+// is zero. Measured errors of float32 were within a factor of 8.
 func (m Moments) LogRounding(u float64) float64 {
 	return math.Log(u) + m.LogMass + m.LogMean - m.LogKernel
 }
@@ -44,8 +44,8 @@ func (m Moments) LogRelMSE() float64 { return m.LogMSE - 2*m.LogKernel }
 // LogRelVar is the log of the variance relative to the squared mean.
 func (m Moments) LogRelVar() float64 { return m.LogVar - 2*m.LogMean }
 
-// Of predicts the moments of the estimate of k at x, y by family f with m projections coupled by c (nil: independent).
-// Where no closed form exists it returns an error that wraps ErrNoClosedForm.
+// Of predicts the moments of the estimate of k at x, y by family f with m projections coupled by c (nil means
+// independent). If no closed form exists, it returns an error that wraps ErrNoClosedForm.
 func Of(k kernel.Kernel, f Estimator, c coupling.Coupling, m int, x, y []float64) (Moments, error) {
 	if f == nil {
 		return Moments{}, forms.DomainError("family", nil, "a family")
@@ -95,7 +95,8 @@ func Of(k kernel.Kernel, f Estimator, c coupling.Coupling, m int, x, y []float64
 	return out, nil
 }
 
-// logRelVar is the log relative variance of m rows.
+// logRelVar is the log relative variance for m rows: the weighted terms of the form, plus the covariance of bases that
+// share projections.
 func logRelVar(f forms.Form, c coupling.Coupling, m int) (logRel float64, approximate bool, err error) {
 	logs := make([]float64, 0, len(f.Terms)+1)
 	for _, t := range f.Terms {
@@ -120,6 +121,7 @@ func logRelVar(f forms.Form, c coupling.Coupling, m int) (logRel float64, approx
 	return sum.Log, approximate, nil
 }
 
+// logRelMSE is the log relative variance of one term for m rows (docs/theory.md §5.2).
 func logRelMSE(t forms.Term, c coupling.Coupling, m int) (logRel float64, approximate bool, err error) {
 	pairs := coupling.Pairs(c, t.Dim)
 	if m == 1 || pairs.Kind == coupling.PairIndependent {
@@ -141,8 +143,8 @@ func logRelMSE(t forms.Term, c coupling.Coupling, m int) (logRel float64, approx
 	return logRel, !pairs.Exact, err
 }
 
-// fixedNorm is ORF′ (ORF Thms 2, 4): cosines of projections of a fixed norm, whose mean is the Bessel kernel, whatever
-// kernel was asked for.
+// fixedNorm is ORF′ (ORF Thms 2, 4): cosines of projections of a fixed norm, whose mean is the Bessel kernel whatever
+// kernel the caller asked for.
 func fixedNorm(k kernel.Kernel, f forms.Form, c coupling.Coupling, m int, u, v []float64,
 	radius float64) (Moments, error) {
 	t := f.Terms[0]

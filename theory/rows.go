@@ -9,8 +9,7 @@ import (
 	"github.com/randfeat/randfeat/internal/special"
 )
 
-// logRowRatio is the log of the mean over that of Haar directions: 0 for couplings whose rows have exactly their law,
-// a small number for HD and Givens products (docs/theory.md §4.6).
+// formRowRatio is logRowRatio for all terms of a form together.
 func formRowRatio(f forms.Form, c coupling.Coupling, m int) (float64, error) {
 	sum := special.Signed{}
 	biased := false
@@ -31,9 +30,11 @@ func formRowRatio(f forms.Form, c coupling.Coupling, m int) (float64, error) {
 	return sum.Log, nil
 }
 
-// maxRowRatio bounds the log ratios that are reported: beyond, the expansion has nothing to say.
+// maxRowRatio bounds the log ratios that are reported: beyond it the expansion is not reliable.
 const maxRowRatio = 0.1
 
+// logRowRatio is the log of the mean of a term relative to its mean with Haar directions: 0 for couplings whose rows
+// have exactly their law, a small number for HD and Givens products (docs/theory.md §4.6).
 func logRowRatio(t forms.Term, c coupling.Coupling, m int) (float64, error) {
 	e, ok := coupling.Excess(c, t.Dim, m)
 	switch {
@@ -53,9 +54,9 @@ func logRowRatio(t forms.Term, c coupling.Coupling, m int) (float64, error) {
 	return max(-1, min(1, c4+c6)), nil
 }
 
-// rowError bounds what the expansion of logRowRatio leaves out, by measurement (TestRowBias): about the last term, and
-// for HD products a part of eighth order in |v|, largest where a few coordinates that are closed under exclusive or
-// carry v, with the later orders as an exponential.
+// rowError bounds the part that the expansion of logRowRatio leaves out, by measurement (TestRowBias): about the last
+// term and, for HD products, a term of eighth order in |v| with the later orders as an exponential. That term is
+// largest if v lies in a few coordinates whose indices are closed under exclusive or.
 func rowError(t forms.Term, c coupling.Coupling, n int, c6 float64) float64 {
 	if _, ok := c.(coupling.Givens); ok {
 		return math.Abs(c6)
@@ -67,8 +68,8 @@ func rowError(t forms.Term, c coupling.Coupling, n int, c6 float64) float64 {
 	return size*t.V.Two*t.V.Two*t.V.Four/(d*d*d)*math.Exp(4*t.V.Two/d) + math.Abs(c6)
 }
 
-// rowScale is 1, or the kernel over its value at |z| = 2 for trigonometric features of more distant pairs: relative
-// to so small a value no error of theirs is small.
+// rowScale is 1, or for trigonometric features of pairs beyond |z| = 2 the kernel over its value at |z| = 2: relative
+// to so small a kernel value, no error of these features is small.
 func rowScale(t forms.Term) float64 {
 	if t.Shape != forms.Trigonometric {
 		return 1

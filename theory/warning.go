@@ -9,8 +9,9 @@ import (
 	"github.com/randfeat/randfeat/kernel"
 )
 
-// Warning says when a coupling of m projections is known to hurt a family at a pair: it makes the estimate biased, or
-// worse than another coupling of the same cost would; "" otherwise. The first of the hazards that applies is named.
+// Warning returns a sentence if a coupling of m projections is known to hurt a family at a pair, because it makes the
+// estimate biased or worse than another coupling of the same cost, and "" otherwise. It names the first hazard that
+// applies.
 func Warning(k kernel.Kernel, f Estimator, c coupling.Coupling, m int, x, y []float64) string {
 	if c == nil {
 		return ""
@@ -30,11 +31,11 @@ func Warning(k kernel.Kernel, f Estimator, c coupling.Coupling, m int, x, y []fl
 	return ""
 }
 
-// hazards are what can be wrong with one term of an estimator under a coupling, the gravest first.
+// hazards are the ways in which a coupling can harm one term of an estimator, the gravest first.
 var hazards = []func(t forms.Term, c coupling.Coupling, m int) string{unevenRows, worsePairs, zeroSum}
 
-// fixedNorms: ORF′ does not estimate the kernel asked for, since rows of one norm are no Gaussian rows. Only unit rows
-// with trigonometric features have a kernel of their own, Bessel's (docs/theory.md §4.4).
+// fixedNorms: ORF′ does not estimate the requested kernel, because rows of one norm are not Gaussian. Only unit rows
+// with trigonometric features have a kernel of their own, the Bessel kernel (docs/theory.md §4.4).
 func fixedNorms(k kernel.Kernel, f Estimator, form forms.Form, err error, c coupling.Coupling) string {
 	prime, fixed := c.(coupling.ORFPrime)
 	switch {
@@ -54,8 +55,8 @@ func fixedNorms(k kernel.Kernel, f Estimator, form forms.Form, err error, c coup
 		"use orthogonal, or the bessel kernel with unit norms", k.Kind)
 }
 
-// hazardMargin is the relative bias, or excess of variance, that is worth a warning. (Orthogonal rows are worse than
-// independent ones for trigonometric features at some large distances, by 1.5 % at most: not worth one.)
+// hazardMargin is the relative bias, or excess of variance, that is worth a warning. (For trigonometric features at
+// some large distances, orthogonal rows are worse than independent ones, but by at most 1.5 %.)
 const hazardMargin = 0.02
 
 // unevenRows: HD products of few factors or small size, and Givens products of few rotations (docs/theory.md §4.6).
@@ -71,7 +72,7 @@ func unevenRows(t forms.Term, c coupling.Coupling, m int) string {
 	case err == nil:
 		size = fmt.Sprintf("a bias of about %+.1f %%", 100*math.Expm1(ratio))
 	case ok && (!t.Couples || t.Radial && e.Dim != t.Dim):
-		// No form for this term: judged by that of positive features at |v| = 2 along an axis.
+		// There is no form for this term: judge it by positive features at |v| = 2 along an axis.
 		c4, c6 := forms.RowCumulants(e.Dim, e.Fourth, e.Sixth, 4, 16, 64)
 		if math.Abs(c4+c6) <= hazardMargin/2 {
 			return ""
