@@ -1,5 +1,9 @@
-// Package landmark chooses rows whose kernels tell those of all rows: the landmarks of Nyström's approximation
-// κ(x, y) ≈ k_m(x)ᵀ K_mm⁻¹ k_m(y) (Williams & Seeger 2001).
+// Package landmark chooses rows that represent all rows for a kernel: the landmarks of Nyström's approximation κ(x, y)
+// ≈ k_m(x)ᵀ K_mm⁻¹ k_m(y) (Williams & Seeger 2001). The residual of a row is the part of κ(x, x) that the landmarks do
+// not explain, κ(x,x) − k_m(x)ᵀK_mm⁻¹k_m(x).
+//
+// [Pivots] is the default. [Greedy] needs no seed and prefers the rim of the data. [Leverage] samples by ridge leverage
+// scores. All results are determined by their arguments.
 package landmark
 
 import (
@@ -17,12 +21,12 @@ import (
 	"github.com/randfeat/randfeat/kernel"
 )
 
-// tolerance is the part of a kernel that other landmarks do not tell, relative to the largest κ(x, x), below which a
-// row is none: its features would be rounding.
+// tolerance is the residual, relative to the largest κ(x, x), below which a row is not chosen: its features would
+// consist of rounding errors.
 const tolerance = 1e-8
 
-// blockRows are chosen at a time, at most: the draws of a block do not know of each other, so the first blocks are
-// small.
+// blockRows is the largest number of rows chosen at a time. The draws of a block do not account for each other, so the
+// first blocks are smaller.
 const blockRows = 64
 
 const (
@@ -30,10 +34,10 @@ const (
 	leverageLabel = 0x6c65766572616765 // "leverage"
 )
 
-// Pivots chooses at most m rows of x by randomly pivoted Cholesky: rows are drawn with probabilities in proportion to
-// what those before do not tell of their kernel, κ(x,x) − k_m(x)ᵀK_mm⁻¹k_m(x), in blocks (Chen, Epperly, Tropp & Webber
-// 2023, arXiv:2207.06503, Algorithms 1 and 3). There are fewer than m if those tell all. It takes n·m²/2 multiply-adds
-// and 8nm bytes. The order is that of the draw.
+// Pivots chooses at most m rows of x by randomly pivoted Cholesky: rows are drawn with probabilities proportional to
+// their residuals, in blocks (Chen, Epperly, Tropp & Webber 2023, arXiv:2207.06503, Algorithms 1 and 3). It chooses
+// fewer than m rows if these explain all. It takes n·m²/2 multiply-adds and 8nm bytes. The result is in the order of
+// the draw.
 func Pivots(k kernel.Kernel, x dense.Matrix[float64], m int, seed uint64) ([]int, error) {
 	src := rng.Stream(seed, pivotLabel)
 	return pivots(k, x, m, func(left []float64, least float64, chosen int) []int {
@@ -41,8 +45,8 @@ func Pivots(k kernel.Kernel, x dense.Matrix[float64], m int, seed uint64) ([]int
 	})
 }
 
-// Greedy is Pivots with the row of which least is told as the next: the same rows whatever the seed, and those at the
-// rim of the data first (Fine & Scheinberg 2001, JMLR 2).
+// Greedy is Pivots with the row of the largest residual as the next one. It needs no seed and takes rows at the rim of
+// the data first (Fine & Scheinberg 2001, JMLR 2).
 func Greedy(k kernel.Kernel, x dense.Matrix[float64], m int) ([]int, error) {
 	return pivots(k, x, m, func(left []float64, least float64, _ int) []int {
 		if i := largest(left); left[i] > least {
@@ -52,7 +56,8 @@ func Greedy(k kernel.Kernel, x dense.Matrix[float64], m int) ([]int, error) {
 	})
 }
 
-// pivots goes on with the rows that next proposes, without those that others of them tell.
+// pivots extends a partial Cholesky factor f, K ≈ f·fᵀ, by the rows that next proposes. Proposed rows that other rows
+// of the same block explain are dropped. left holds the residuals.
 func pivots(k kernel.Kernel, x dense.Matrix[float64], m int,
 	next func(left []float64, least float64, chosen int) []int) ([]int, error) {
 	n := x.Rows
@@ -67,7 +72,7 @@ func pivots(k kernel.Kernel, x dense.Matrix[float64], m int,
 		if len(at) == 0 {
 			break
 		}
-		// The part of the columns that the landmarks before do not tell.
+		// Columns of K minus the part that the previous landmarks explain.
 		c := dense.New[float64](n, len(at))
 		if err := kernel.Gram(k, c, x, pick(x, at)); err != nil {
 			return nil, err
@@ -84,7 +89,7 @@ func pivots(k kernel.Kernel, x dense.Matrix[float64], m int,
 				tab.Product(c.RowRange(lo, hi), f.RowRange(lo, hi).ColRange(0, old), minus, true)
 			})
 		}
-		// Cholesky of the block.
+		// Cholesky of the block, column by column.
 		for j, r := range at {
 			p := c.At(r, j)
 			if !(p > least) || slices.Contains(chosen, r) {
@@ -106,17 +111,17 @@ func pivots(k kernel.Kernel, x dense.Matrix[float64], m int,
 			})
 		}
 		for _, r := range at {
-			left[r] = 0 // chosen, or not worth it
+			left[r] = 0 // chosen, or explained by others of the block
 		}
 	}
 	return chosen, nil
 }
 
-// Leverage chooses at most m rows of x with probabilities in proportion to their ridge leverage
-// l_i = [K(K + λI)⁻¹]_ii, approximated by m uniform rows S: (κ_ii − k_S(x_i)ᵀ(K_SS + λI)⁻¹k_S(x_i))/λ, with
-// λ = tr(K − K_nS K_SS⁻¹ K_Sn)/m, what S leaves of the trace per landmark (Musco & Musco 2017, arXiv:1605.07583, Lemma
-// 6 and Algorithm 2, one level of it). It takes n·m² multiply-adds and 8nm bytes. Rows that others of them tell are
-// left out, and the order is that of Greedy.
+// Leverage chooses at most m rows of x with probabilities proportional to their ridge leverage l_i = [K(K + λI)⁻¹]_ii.
+// It approximates the leverage from m uniform rows S as (κ_ii − k_S(x_i)ᵀ(K_SS + λI)⁻¹k_S(x_i))/λ, with λ = tr(K − K_nS
+// K_SS⁻¹ K_Sn)/m, the part of the trace that S leaves per landmark (Musco & Musco 2017, arXiv:1605.07583, Lemma 6 and
+// Algorithm 2, one level of it). It takes n·m² multiply-adds and 8nm bytes. Rows that other chosen rows explain are
+// dropped, and the order is that of Greedy.
 func Leverage(k kernel.Kernel, x dense.Matrix[float64], m int, seed uint64) ([]int, error) {
 	n := x.Rows
 	m = min(m, n)
@@ -140,7 +145,7 @@ func Leverage(k kernel.Kernel, x dense.Matrix[float64], m int, seed uint64) ([]i
 		if left, err = residuals(k, s, x, diag, lambda); err != nil {
 			return nil, err
 		}
-	} else { // the uniform rows tell all
+	} else { // the uniform rows explain all
 		return apart(k, x, order[:m])
 	}
 	src := rng.Stream(seed, leverageLabel)
@@ -158,7 +163,7 @@ func Leverage(k kernel.Kernel, x dense.Matrix[float64], m int, seed uint64) ([]i
 	return apart(k, x, chosen)
 }
 
-// apart are the rows of a choice that others of it do not tell.
+// apart drops the rows of a choice that its other rows explain.
 func apart(k kernel.Kernel, x dense.Matrix[float64], chosen []int) ([]int, error) {
 	at, err := Greedy(k, pick(x, chosen), len(chosen))
 	if err != nil {
@@ -192,9 +197,9 @@ func residuals(k kernel.Kernel, s, x dense.Matrix[float64], diag []float64, lamb
 	return left, nil
 }
 
-// Root is the upper triangle R with RᵀR = K_zz + λI. What is added is at least 10⁻¹¹ of the largest κ(z, z), a
-// thousandth of the least pivot of Pivots, and ten times more as often as rounding asks for it: rows that are nearly
-// equal then share their weight.
+// Root is the upper triangle R with RᵀR = K_zz + λI. At least 10⁻¹¹ of the largest κ(z, z) is added to the diagonal, a
+// thousandth of the smallest pivot of Pivots. If the factorisation fails, ten times more is added, up to five times:
+// nearly equal rows then share their weight.
 func Root(k kernel.Kernel, z dense.Matrix[float64], lambda float64) (dense.Matrix[float64], error) {
 	gram := dense.New[float64](z.Rows, z.Rows)
 	if err := kernel.Gram(k, gram, z, z); err != nil {
@@ -247,7 +252,8 @@ func largest(v []float64) int {
 	return top
 }
 
-// draw are at most k different rows with probabilities in proportion to left, in the order of the draw.
+// draw returns at most k different rows with probabilities proportional to left, in the order of the draw. Rows with at
+// most least left are never drawn.
 func draw(left []float64, least float64, k int, src rand.Source) []int {
 	sums := make([]float64, len(left)+1)
 	for i, v := range left {
@@ -268,7 +274,7 @@ func draw(left []float64, least float64, k int, src rand.Source) []int {
 			at = append(at, i)
 		}
 	}
-	if len(at) == 0 && total > 0 { // draws that missed: the row with most left
+	if len(at) == 0 && total > 0 { // all draws missed by rounding: take the row with the most left
 		at = append(at, largest(left))
 	}
 	return at

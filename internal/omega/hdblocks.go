@@ -25,8 +25,8 @@ type HDBlock struct {
 // PaddedDim is n, the least power of two ≥ d.
 func PaddedDim(d int) int { return 1 << bits.Len(uint(d-1)) }
 
-// Dense multiplies the unit vectors, so that the dense rows are the fast ones by construction; by the reference
-// kernels, so that they are the same on every machine.
+// Dense returns the rows as a matrix. It multiplies the unit vectors by the fast transform, so both forms agree by
+// construction, and it uses the reference kernels, so the rows are the same on every machine.
 func (s *Structured) Dense() dense.Matrix[float64] {
 	w := dense.New[float64](s.Rows, s.Dim)
 	t := NewTransform(s, kern.Reference[float64]())

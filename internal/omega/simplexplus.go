@@ -10,8 +10,8 @@ import (
 	"github.com/randfeat/randfeat/dense"
 )
 
-// BalancedSimplex is a block of SimplexPlus before its rotation, after at most so many sweeps. It stops early once
-// |T| < 1e-10·max c.
+// BalancedSimplex is a block of SimplexPlus before its rotation, after at most sweeps passes. It stops early once |T| <
+// 1e-10·max c.
 func BalancedSimplex(norms []float64, sweeps int) dense.Matrix[float64] {
 	w := simplexMatrix(len(norms))
 	ScaleRows(w, norms)

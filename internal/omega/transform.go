@@ -8,8 +8,8 @@ import (
 	"github.com/randfeat/randfeat/internal/kern"
 )
 
-// Transform multiplies vectors by a [Structured] in O(k n log n) operations per block of n rows, in the precision T. It
-// is the only code that does: the dense rows of an Omega are its products with unit vectors.
+// Transform multiplies vectors by a [Structured] in O(k n log n) operations per block of n rows, in precision T. No
+// other code does: the dense rows of an Omega are its products with unit vectors.
 type Transform[T dense.Float] struct {
 	dim, n, rows int
 	blocks       []transformBlock[T]
@@ -24,9 +24,9 @@ type transformBlock[T dense.Float] struct {
 
 // NewTransform prepares s for the kernels of a table.
 //
-// Hadamard transforms are left unnormalised, which costs nothing and is exact in their additions; the common factor
-// n^{−k/2} is applied once, with the norms. Without it |x| grows by √n per transform: before float32 could overflow,
-// for some large k, the factor so far goes into the next signs.
+// Hadamard transforms are left unnormalised, which costs nothing and keeps their additions exact in scale; the common
+// factor n^{−k/2} is applied once, with the norms. |x| then grows by √n per transform. Before float32 could overflow,
+// for large k, the factor so far is moved into the next signs.
 func NewTransform[T dense.Float](s *Structured, tab *kern.Table[T]) *Transform[T] {
 	const limit = 1 << 40
 	t := &Transform[T]{dim: s.Dim, n: s.N, rows: s.Rows, tab: tab}
