@@ -51,4 +51,13 @@
 // global random state and no hidden draw.
 //
 // Symbols follow the papers: d is the input dimension, m the number of projections ω, F the number of features.
+//
+// # Files
+//
+//	spec.go, size.go, lower.go   Spec, its size, and its plan
+//	map.go, log.go               Map: features with scales, log form, features at given scales
+//	vjp.go                       derivatives by inputs and parameters
+//	gram.go, underflow.go        estimated kernel matrices
+//	fit.go, heldout.go           parameters from data, and their error on other rows
+//	featuremap.go, funcmap.go    the interface for maps of other implementations, and maps from functions
 package randfeat

@@ -10,9 +10,9 @@ import (
 )
 
 // Fit returns the spec with family parameters chosen from queries x and keys y (pass the same set twice for a kernel
-// machine). A family without parameters is returned as it is. Only statistics that the family needs are gathered, so
-// the cost is O(d) per row, or O(d²) for families that need covariances (Fitter.Needs). [HeldOut] estimates the error
-// on other rows.
+// machine). A family without parameters is returned unchanged. Only the statistics that the family needs are collected,
+// so the cost is O(d) per row, or O(d²) for families that need covariances (Fitter.Needs). [HeldOut] estimates the
+// error on other rows.
 func Fit(s Spec, x, y dense.Matrix[float64]) (Spec, error) {
 	if s.Family == nil {
 		return s, fmt.Errorf("no family: %w", ErrSpec)
@@ -79,7 +79,8 @@ func (s *Stats) AddKeys(y dense.Matrix[float64]) error {
 	return s.add("y", s.Key, y)
 }
 
-// Merge adds the statistics of other data of the same kernel, dimension and options; ErrSpec if the first two differ.
+// Merge adds the statistics of other data with the same kernel, dimension and options. A different kernel or dimension
+// is ErrSpec.
 func (s *Stats) Merge(o *Stats) error {
 	if s.lacks() || o.lacks() {
 		return errNoStats
@@ -95,6 +96,7 @@ func (s *Stats) Merge(o *Stats) error {
 
 var errNoStats = fmt.Errorf("statistics that were not made by NewStats: %w", ErrSpec)
 
+// lacks reports whether the value was not made by NewStats.
 func (s *Stats) lacks() bool { return s == nil || s.Stats == nil || s.Query == nil || s.Key == nil }
 
 // sameKernel compares kernels by value.

@@ -14,10 +14,10 @@ import (
 type FuncMap[T dense.Float] struct {
 	// Name identifies the functions: maps of one name and size must have the same features.
 	Name    string
-	In, Out int           // numbers of a row and of its features
-	Kernel  kernel.Kernel // what the features estimate
-	// Query writes the features of x into phi, which has Out elements. Key, if it is not nil, does so for keys. They
-	// are called by several goroutines at a time.
+	In, Out int           // numbers per input row and per row of features
+	Kernel  kernel.Kernel // the kernel that the features estimate
+	// Query writes the features of x into phi, which has Out elements. Key does the same for keys; nil means that both
+	// sides share Query. Several goroutines call them at the same time.
 	Query, Key func(phi, x []T)
 	// NonNegative promises that no feature is ever negative.
 	NonNegative bool
@@ -29,12 +29,12 @@ func (m *FuncMap[T]) InDim() int { return m.In }
 // OutDim is the number of features.
 func (m *FuncMap[T]) OutDim() int { return m.Out }
 
-// Fingerprint is a hash of the name and the sizes.
+// Fingerprint is a hash of the name and the sizes, not of the functions: change Name when the functions change.
 func (m *FuncMap[T]) Fingerprint() [32]byte {
 	return sha256.Sum256(fmt.Appendf(nil, "func %q %d %d", m.Name, m.In, m.Out))
 }
 
-// Target is the kernel.
+// Target returns Kernel.
 func (m *FuncMap[T]) Target() kernel.Kernel { return m.Kernel }
 
 // Positive reports that no feature is ever negative.
@@ -48,7 +48,7 @@ func (m *FuncMap[T]) LogQueries(e, value dense.Matrix[T], row []float64, x dense
 	return m.logs(e, value, row, x, m.Query)
 }
 
-// LogKeys is LogQueries of keys.
+// LogKeys is LogQueries for keys.
 func (m *FuncMap[T]) LogKeys(e, value dense.Matrix[T], row []float64, x dense.Matrix[T], _ *Workspace[T]) error {
 	return m.logs(e, value, row, x, m.key())
 }
@@ -59,7 +59,7 @@ func (m *FuncMap[T]) QueriesScaled(dst dense.Matrix[T], col []T, shift []float64
 	return m.scaled(dst, col, shift, x, m.Query)
 }
 
-// KeysScaled is QueriesScaled of keys.
+// KeysScaled is QueriesScaled for keys.
 func (m *FuncMap[T]) KeysScaled(dst dense.Matrix[T], col []T, shift []float64, x dense.Matrix[T],
 	_ *Workspace[T]) error {
 	return m.scaled(dst, col, shift, x, m.key())
@@ -72,7 +72,7 @@ func (m *FuncMap[T]) key() func(phi, x []T) {
 	return m.Query
 }
 
-// rows calls f for every row of x, with the row of dst that the features go to.
+// rows checks the shapes, calls f for every row of x with its row of dst, and checks that the features are finite.
 func (m *FuncMap[T]) rows(dst, x dense.Matrix[T], f func(phi, x []T)) error {
 	switch {
 	case f == nil || m.In < 1 || m.Out < 1:

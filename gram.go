@@ -17,7 +17,7 @@ import (
 // Workspace keeps the scratch memory of a map between calls, so that steady use allocates nothing. The zero value is
 // ready. A Workspace serves one call at a time.
 type Workspace[T dense.Float] struct {
-	// Workers bounds the goroutines of a call; 0: GOMAXPROCS. Callers that run many maps at once set 1.
+	// Workers bounds the goroutines of a call; 0 means GOMAXPROCS. Callers that run many maps at once set 1.
 	Workers int
 
 	exec   exec.Workspace[T]
@@ -26,9 +26,8 @@ type Workspace[T dense.Float] struct {
 	gram   gramStep[T]
 }
 
-// Gram holds the features of gramBlocks times gramCols rows of y, packed for products, and per goroutine the features
-// of gramRows rows of x. Features of x are computed again for every block of y, which is little work beside its
-// products.
+// Gram holds the packed features of gramBlocks blocks of gramCols rows of y and, per goroutine, the features of
+// gramRows rows of x. Features of x are computed again for every block of y, which is little work beside the products.
 const gramRows, gramCols, gramBlocks = 64, 512, 3
 
 // Gram fills dst (x.Rows × y.Rows) with the estimates φ1(x_i)·φ2(y_j). Features are held for blocks of rows only.
@@ -39,8 +38,8 @@ func (m *Map[T]) Gram(dst, x, y dense.Matrix[T], ws *Workspace[T]) error {
 	return m.gram(dst, dense.Matrix[float64]{}, dense.Matrix[float64]{}, x, y, ws)
 }
 
-// LogGram is Gram for estimates outside the range of T: it fills log with the logarithms of their moduli, -Inf for
-// zeros, and sign with their signs, ±1. The sign of a Positive map may be the empty matrix.
+// LogGram is Gram for estimates outside the range of T. It fills log with the logarithms of their moduli, -Inf for
+// zeros, and sign with their signs, ±1. For a Positive map sign may be the empty matrix.
 func (m *Map[T]) LogGram(log, sign dense.Matrix[float64], x, y dense.Matrix[T], ws *Workspace[T]) error {
 	if err := checkGram("log", log, x, y); err != nil {
 		return err
@@ -65,8 +64,9 @@ func checkGram[E, T dense.Float](name string, dst dense.Matrix[E], x, y dense.Ma
 
 // gram fills dst, or log and sign if log is not empty.
 //
-// Blocks of y follow each other without a wait for all goroutines: features of a block are computed while the products
-// with the one before are. Of a set with itself, entries below the diagonal of blocks are computed and copied above it.
+// Blocks of y follow each other without a barrier: the features of a block are computed beside the products with the
+// block before. For a set with itself and a symmetric map, only blocks on one side of the diagonal are computed, and
+// copied to the other side.
 func (m *Map[T]) gram(dst dense.Matrix[T], log, sign dense.Matrix[float64], x, y dense.Matrix[T],
 	ws *Workspace[T]) error {
 	if ws == nil {
@@ -109,34 +109,34 @@ func (m *Map[T]) gram(dst dense.Matrix[T], log, sign dense.Matrix[float64], x, y
 type gramStep[T dense.Float] struct {
 	m         *Map[T]
 	positive  bool
-	same      bool // x is y
+	same      bool // x and y are the same memory, and the map is symmetric
 	x, y      dense.Matrix[T]
 	nx, ny    []float64
 	dst       dense.Matrix[T]
 	log, sign dense.Matrix[float64]
-	floor     T
-	tiny      float64
+	floor     T       // sums of a positive map below it may have lost products, see rows
+	tiny      float64 // log of the smallest positive number of T
 
-	starts []int     // of the items of a block, after those of the first block's features; the last is their number
-	turns  par.Turns // of features and products of blocks
+	starts []int     // first item of each block; the last element is the number of items
+	turns  par.Turns // finished items of features and of products, per block
 	memory [gramBlocks]gramBlock[T]
 }
 
-// The counters of turns count the finished items of block b. Products wait for the features of their block. Features
-// wait for the products with the block whose memory they take over. An item waits only for items that come before it in
-// the order of work, so they have begun and there is no deadlock.
+// Indices of the counters of turns, which count the finished items of block b. Products wait for the features of their
+// block. Features wait for the products with the block whose memory they take over. An item waits only for items with
+// smaller numbers, which have begun, so there is no deadlock.
 func featureTurn(b int) int { return 2 * b }
 func productTurn(b int) int { return 2*b + 1 }
 
-// gramBlock are the features of a block of y.
+// gramBlock holds the features of a block of y.
 type gramBlock[T dense.Float] struct {
 	packed kern.Panel[T]
 	sy     []float64
 
 	mu        sync.Mutex
-	block     int // its number; −1: none
+	block     int // number of the block it holds; −1 for none
 	known     bool
-	exponents exponents[T] // of y, if known
+	exponents exponents[T] // log form of the rows of y, if known
 }
 
 // plan numbers the items.
@@ -156,11 +156,11 @@ func (g *gramStep[T]) plan() {
 	}
 }
 
-// cols are the rows of y of block b.
+// cols is the range of rows of y that block b contains.
 func (g *gramStep[T]) cols(b int) (lo, hi int) { return b * gramCols, min((b+1)*gramCols, g.y.Rows) }
 
-// featureItems and rowItems are how many there are of block b, rows the rows of x of an item. The last rows come in
-// parts of a quarter: all workers wait for the last.
+// featureItems and rowItems are the numbers of items of block b; rowsOf is the number of rows of x per item. All
+// workers wait for the last block, so its items are a quarter as large.
 func (g *gramStep[T]) featureItems(b int) int {
 	lo, hi := g.cols(b)
 	return (hi - lo + gramRows - 1) / gramRows
@@ -178,7 +178,7 @@ func (g *gramStep[T]) rowsOf(b int) int {
 	return gramRows
 }
 
-// first is the first row of x that block b is multiplied with.
+// first is the first row of x that is multiplied with block b.
 func (g *gramStep[T]) first(b int) int {
 	if g.same {
 		return b * gramCols
@@ -205,18 +205,19 @@ func (g *gramStep[T]) room(b int) *gramBlock[T] {
 	return k
 }
 
+// gramWorker is the scratch memory of one goroutine.
 type gramWorker[T dense.Float] struct {
 	exec       exec.Workspace[T]
 	phi, block dense.Matrix[T]
 	sx         []float64
-	factors    []float64 // of a row
+	factors    []float64 // exp(sx + sy) for one row
 	exponents  exponents[T]
 }
 
-// Release ends waits after a panic.
+// Release implements par.Waiter: it ends waits after a panic.
 func (g *gramStep[T]) Release() { g.turns.Release() }
 
-// Item computes features of y, or rows of products with them.
+// Item implements par.Step: it computes features of y, or rows of products with them.
 func (g *gramStep[T]) Item(w *gramWorker[T], item int) error {
 	w.exec.Workers = 1
 	if item < g.starts[0] {
@@ -310,8 +311,8 @@ func (g *gramStep[T]) rows(w *gramWorker[T], b, lo, hi int) {
 	}
 }
 
-// mirror copies rows lo to hi−1 of columns first to end−1 to the other side of the diagonal, some columns at a time:
-// their lines stay in the first-level cache.
+// mirror copies rows lo to hi−1 of columns first to end−1 to the other side of the diagonal, in squares whose lines
+// stay in the first-level cache.
 func mirror[E dense.Float](m dense.Matrix[E], lo, hi, first, end int) {
 	const side = 16
 	if m.IsEmpty() {
@@ -330,7 +331,7 @@ func mirror[E dense.Float](m dense.Matrix[E], lo, hi, first, end int) {
 	}
 }
 
-// scales sets factors to exp(sx + sy), and says whether one is not 1.
+// scales sets factors to exp(sx + sy) and reports whether some factor is not 1.
 func (w *gramWorker[T]) scales(sx float64, sy []float64) bool {
 	w.factors = buf.Sized(w.factors, len(sy))
 	scaled := false
@@ -344,8 +345,8 @@ func (w *gramWorker[T]) scales(sx float64, sy []float64) bool {
 	return scaled
 }
 
-// smallest is the sum of products of f features below which the lost ones may count, f·2^24 or f·2^53 times the
-// smallest normal number, and the logarithm of the smallest number above 0.
+// smallest returns floor, the sum of products of f features below which lost products may matter (f·2^24 or f·2^53
+// times the smallest normal number), and the logarithm of the smallest positive number.
 func smallest[T dense.Float](f int) (floor T, tiny float64) {
 	if _, ok := any(T(0)).(float32); ok {
 		return T(float64(f) * 0x1p-126 * 0x1p24), math.Log(math.SmallestNonzeroFloat32)
@@ -359,6 +360,7 @@ type exponents[T dense.Float] struct {
 	row      []float64
 }
 
+// of computes the log form of the rows of x.
 func (l *exponents[T]) of(s *exec.Side[T], signed bool, x dense.Matrix[T], norms []float64, ws *exec.Workspace[T]) {
 	l.e, l.row = buf.Shaped(l.e, x.Rows, s.OutDim()), buf.Sized(l.row, x.Rows)
 	if signed {
@@ -369,8 +371,8 @@ func (l *exponents[T]) of(s *exec.Side[T], signed bool, x dense.Matrix[T], norms
 	s.Log(l.e, l.value, l.row, x, norms, ws)
 }
 
-// rescue computes the entries of dst that are marked by NaN, from exponents that are added before they are
-// exponentiated. Its first row and column have numbers lo and first.
+// rescue recomputes the entries of dst that rows has marked by NaN, from exponents that are added before they are
+// exponentiated. lo and first are the numbers of the first row and column of dst.
 func (g *gramStep[T]) rescue(w *gramWorker[T], k *gramBlock[T], dst dense.Matrix[T], lo, first int) {
 	g.know(w, k, first, first+dst.Cols)
 	for i := range dst.Rows {
@@ -390,7 +392,8 @@ func (g *gramStep[T]) rescue(w *gramWorker[T], k *gramBlock[T], dst dense.Matrix
 	}
 }
 
-// know computes the exponents of rows first to end−1 of y, which belong to k, unless they are known.
+// know computes the exponents of rows first to end−1 of y, which belong to block k, unless another goroutine has done
+// so.
 func (g *gramStep[T]) know(w *gramWorker[T], k *gramBlock[T], first, end int) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -400,8 +403,8 @@ func (g *gramStep[T]) know(w *gramWorker[T], k *gramBlock[T], first, end int) {
 	}
 }
 
-// entry is the logarithm of one entry, −Inf where no feature is above 0 on both sides: thresholds and gates make such
-// zeros, and they must not cost exponentials.
+// entry is the logarithm of one entry, −Inf if no feature is above 0 on both sides. Thresholds and gates cause such
+// zeros, which must not cost exponentials.
 func entry[T dense.Float](x, y *exponents[T], i, j int) float64 {
 	ex, ey := x.e.Row(i), y.e.Row(j)
 	var vx, vy []T
@@ -426,5 +429,5 @@ func entry[T dense.Float](x, y *exponents[T], i, j int) float64 {
 			sum += float64(vx[k]) * float64(vy[k]) * math.Exp(float64(e)+float64(ey[k])-top)
 		}
 	}
-	return math.Log(sum) + top + (x.row[i] + y.row[j]) // the same bits for i, j and j, i
+	return math.Log(sum) + top + (x.row[i] + y.row[j]) // this order gives the same bits for (i, j) and (j, i)
 }

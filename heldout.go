@@ -18,19 +18,19 @@ import (
 // ErrFewRows is returned by HeldOut for fewer than four queries or keys.
 var ErrFewRows = errors.New("too few rows to hold some out")
 
-// heldOutPairs bounds the pairs of each half at which closed forms are evaluated.
+// heldOutPairs bounds the number of pairs per half at which closed forms are evaluated.
 const heldOutPairs = 1024
 
-// HeldOut estimates the error of Fit(s, x, y) on pairs of rows that it has not seen: the root mean square, over pairs
-// and draws of the projections, of the error relative to the kernel. The rows are split into halves, by a fixed
-// permutation of their indices; the family is fitted to one and the closed form ([theory.Of]) averaged over pairs of
-// the other, then the other way round. Nothing is drawn. A half fits less well than all rows, which makes the value
-// rather too large; for the adaptive family it was within a factor of 2 at 20 rows of 8 columns and 1.2 at 200. Where
-// rare pairs make up the mean, as for complex-exp on data away from the origin, it is wrong by as much as these are
-// missed. It is +Inf where it is too large for a float64.
+// HeldOut estimates the error of Fit(s, x, y) on pairs of rows that the fit has not seen: the root mean square, over
+// pairs and draws of the projections, of the error relative to the kernel. The rows are split into halves by a fixed
+// permutation of their indices. The family is fitted to one half and the closed form ([theory.Of]) averaged over pairs
+// of the other, then vice versa. Nothing is drawn. A half fits less well than all rows, so the value is rather too
+// large: for the adaptive family it was within a factor of 2 at 20 rows of 8 columns and 1.2 at 200. If rare pairs
+// dominate the mean, as for complex-exp on data away from the origin, a sample that misses them makes it too small. It
+// is +Inf if it exceeds the range of float64.
 //
 // x and y may be the same set: a row is then never held out on one side only, nor paired with itself. The error wraps
-// [theory.ErrNoClosedForm] where there is none, ErrFewRows, or what Fit returns.
+// [theory.ErrNoClosedForm] if there is no closed form, is ErrFewRows, or is an error of Fit.
 func HeldOut(s Spec, x, y dense.Matrix[float64]) (float64, error) {
 	for i, set := range []dense.Matrix[float64]{x, y} {
 		name := []string{"x", "y"}[i]
@@ -68,7 +68,8 @@ func HeldOut(s Spec, x, y dense.Matrix[float64]) (float64, error) {
 	return math.Exp((most + math.Log(sum/float64(len(logs)))) / 2), nil
 }
 
-// halves is a split of n rows. It is random, so that it follows no period of the data, and the same for equal n.
+// halves splits n rows into two halves. The split is random, so that it follows no period of the data, and the same for
+// equal n.
 func halves(n int) [2][]int {
 	order := rand.New(rng.Stream(uint64(n))).Perm(n)
 	return [2][]int{order[:n/2], order[n/2:]}
@@ -82,8 +83,8 @@ func pick(x dense.Matrix[float64], rows []int) dense.Matrix[float64] {
 	return out
 }
 
-// pairErrors are the logarithms of the relative mean squared error at pairs of the given rows, spread evenly over both
-// sides.
+// pairErrors returns the logarithms of the relative mean squared error at pairs of the given rows, spread evenly over
+// both sides.
 func (s Spec) pairErrors(x, y dense.Matrix[float64], rows, cols []int) ([]float64, error) {
 	if _, err := s.draws(); err != nil {
 		return nil, err
@@ -102,7 +103,7 @@ func (s Spec) pairErrors(x, y dense.Matrix[float64], rows, cols []int) ([]float6
 	type pair struct{ x, y []float64 }
 	var pairs []pair
 	for k := range n {
-		i, j := rows[k*len(rows)/n], cols[k%len(cols)] // all different: no row has more pairs than there are columns
+		i, j := rows[k*len(rows)/n], cols[k%len(cols)] // all pairs are distinct
 		if p := (pair{x.Row(i), y.Row(j)}); i != j || !slices.Equal(p.x, p.y) {
 			pairs = append(pairs, p)
 		}
@@ -112,7 +113,7 @@ func (s Spec) pairErrors(x, y dense.Matrix[float64], rows, cols []int) ([]float6
 		for k := lo; k < hi; k++ {
 			m, err := theory.Of(s.Kernel, est, s.coupling(), s.M, pairs[k].x, pairs[k].y)
 			if logs[k], errs[k] = m.LogRelMSE(), err; own {
-				logs[k] = m.LogRelVar() // of the kernel that the family estimates
+				logs[k] = m.LogRelVar() // relative to the kernel that the family itself estimates
 			}
 		}
 	})

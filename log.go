@@ -7,14 +7,14 @@ import (
 	"github.com/randfeat/randfeat/internal/exec"
 )
 
-// Signed reports whether features have a factor besides their exponential: signs, sines, thresholds. The features of a
-// map that is not signed are positive and are their exponents, so LogQueries and LogKeys need no values.
+// Signed reports whether features have a factor besides their exponential: signs, sines, thresholds. If not, all
+// features are positive and given by their exponents, and LogQueries and LogKeys need no values.
 func (m *Map[T]) Signed() bool { return m.query.Signed() || m.key.Signed() }
 
-// LogQueries writes the features of queries in the log domain: feature f of row i is value_if·exp(e_if + row_i). What
-// is common to a row (−|x|²/2) is in row, in float64, so that e keeps its accuracy for large inputs. Zero features have
-// value 0 or e = −Inf. The value of a map that is not Signed is 1 and may be the empty matrix. The rules for memory,
-// shapes and values are those of Queries.
+// LogQueries writes the features of queries in the log domain: feature f of row i is value_if·exp(e_if + row_i). The
+// part that is common to a row (−|x|²/2) is in row, in float64, so that e keeps its accuracy for large inputs. Zero
+// features have value 0 or e = −Inf. If the map is not Signed, values are 1 and value may be the empty matrix. The
+// rules for memory, shapes and values are those of Queries.
 func (m *Map[T]) LogQueries(e, value dense.Matrix[T], row []float64, x dense.Matrix[T], ws *Workspace[T]) error {
 	return m.log(m.query, e, value, row, x, ws)
 }
@@ -24,9 +24,8 @@ func (m *Map[T]) LogKeys(e, value dense.Matrix[T], row []float64, x dense.Matrix
 	return m.log(m.key, e, value, row, x, ws)
 }
 
-// QueriesScaled writes φ1(x_i)_f·exp(col_f − shift_i): features at scales that the caller chose. Nil col is zero; −Inf
-// makes a feature zero. The scales are applied in the log domain, so only the result itself may overflow, which is the
-// caller's business.
+// QueriesScaled writes φ1(x_i)_f·exp(col_f − shift_i): features at scales that the caller chooses. A nil col is zero;
+// −Inf makes a feature zero. The scales are applied in the log domain, so only the result itself can overflow.
 func (m *Map[T]) QueriesScaled(dst dense.Matrix[T], col []T, shift []float64, x dense.Matrix[T],
 	ws *Workspace[T]) error {
 	return m.scaled(m.query, dst, col, shift, x, ws)

@@ -10,9 +10,9 @@ import (
 )
 
 // Lower turns a spec and its projections, one Omega per draw of the family in the order of its Draws, into the plan
-// that backends execute: the family's, after the kernel's embedding (bandwidth, matrix). Spec.M and Spec.Seed are not
-// used: the first Omega says how many projections. What a plan means is defined by its Eval. Plans are an internal
-// type, for the backends of this repository.
+// that backends execute: the plan of the family after the kernel's embedding (bandwidth, matrix). Spec.M and Spec.Seed
+// are not used: the first Omega determines the number of projections. Plans are an internal type, for the backends of
+// this repository; their Eval defines what they mean.
 func Lower(s Spec, omega []coupling.Omega) (plan.Pair, error) {
 	if len(omega) > 0 {
 		s.M = omega[0].Rows.Rows
@@ -36,7 +36,7 @@ func Lower(s Spec, omega []coupling.Omega) (plan.Pair, error) {
 	return pair, nil
 }
 
-// fits checks given projections against what the family draws.
+// fits checks that given projections have the shapes that the family draws.
 func fits(s Spec, draws []family.Draw, omega []coupling.Omega) error {
 	if len(omega) != len(draws) {
 		return fmt.Errorf("family %s: %d sets of projections, want %d: %w",

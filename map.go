@@ -26,7 +26,7 @@ type Map[T dense.Float] struct {
 	keyBack     lazyBack[T]
 	positive    bool
 	symmetric   bool
-	fingerprint func() [32]byte // of ω once it is asked for: hashing takes a fifth of the time of a draw
+	fingerprint func() [32]byte // computed at the first call: hashing ω takes a fifth of the time of a draw
 	tab         *kern.Table[T]
 }
 
@@ -40,8 +40,8 @@ func New[T dense.Float](s Spec) (*Map[T], error) {
 }
 
 // NewWithOmega prepares the map of a spec with given projections instead of drawn ones: one Omega per draw of the
-// family, in the order of its Draws. Spec.M and Spec.Seed are not used: the first Omega says how many projections. The
-// map keeps omega, which must not be changed.
+// family, in the order of its Draws. Spec.M and Spec.Seed are not used: the first Omega determines the number of
+// projections. The map keeps omega, which must not be changed.
 func NewWithOmega[T dense.Float](s Spec, omega []coupling.Omega) (*Map[T], error) {
 	if len(omega) > 0 {
 		s.M = omega[0].Rows.Rows
@@ -64,10 +64,10 @@ func NewWithOmega[T dense.Float](s Spec, omega []coupling.Omega) (*Map[T], error
 	return m, nil
 }
 
-// Spec is the spec the map was made from.
+// Spec returns the spec of the map.
 func (m *Map[T]) Spec() Spec { return m.spec }
 
-// Omega is the projections, one set per draw of the family. They must not be changed.
+// Omega returns the projections, one set per draw of the family. They must not be changed.
 func (m *Map[T]) Omega() []coupling.Omega { return m.omega }
 
 // InDim is the number of input columns.
@@ -88,10 +88,10 @@ func (m *Map[T]) Symmetric() bool { return m.symmetric }
 // Fingerprint identifies the map: a hash of its spec and projections.
 func (m *Map[T]) Fingerprint() [32]byte { return m.fingerprint() }
 
-// Queries maps the rows of x: row i of dst is φ1(x_i)·exp(-logScale[i]). With nil logScale it is φ1(x_i) itself, which
-// may overflow. dst is overwritten; it must not share memory with x. A nil ws allocates one. Shapes that do not fit
-// and values that are not finite are errors. After a wrong shape dst is untouched; after a bad value, which is the
-// first one, dst and logScale are undefined: values are checked on the way.
+// Queries maps the rows of x: row i of dst is φ1(x_i)·exp(-logScale[i]). With a nil logScale it is φ1(x_i) itself,
+// which may overflow. dst is overwritten and must not share memory with x. A nil ws allocates one. Wrong shapes and
+// values that are not finite are errors. After a wrong shape dst is untouched. Values are checked block by block, so
+// after a bad value dst and logScale are undefined; the error names the first bad value.
 func (m *Map[T]) Queries(dst dense.Matrix[T], logScale []float64, x dense.Matrix[T], ws *Workspace[T]) error {
 	return m.run(m.query, dst, logScale, x, ws)
 }
@@ -146,7 +146,7 @@ func normLimit[T dense.Float]() float64 {
 	return 1e250
 }
 
-// badRow says what is wrong with row i, whose |x|² is beyond the limit; those before it are good.
+// badRow explains what is wrong with row i, whose |x|² exceeds the limit; earlier rows are good.
 func badRow[T dense.Float](name string, x dense.Matrix[T], i int) error {
 	if err := x.RowRange(0, i+1).CheckFinite(); err != nil {
 		return fmt.Errorf("%s: %w", name, err)
@@ -176,8 +176,8 @@ func (m *Map[T]) checkInput(name string, x dense.Matrix[T], norms []float64) ([]
 	return norms, nil
 }
 
-// fingerprint hashes the spec, and the bits of the projections when sum is first called. A coupling of the caller's own
-// has no JSON form; its name and projections stand for it.
+// fingerprint hashes the spec now, and the bits of the projections when sum is first called. A coupling of another
+// package has no JSON form; its type, name and projections identify it.
 func fingerprint(s Spec, omega []coupling.Omega) (sum func() [32]byte, err error) {
 	h := sha256.New()
 	if _, err := coupling.Encode(s.coupling()); err != nil {

@@ -12,7 +12,7 @@ import (
 // ErrFeatures is returned by WithFeatures for a number of features that no number of projections gives.
 var ErrFeatures = errors.New("no number of projections gives so many features")
 
-// OutDim is the number of features of the map, Map.OutDim, without drawing anything.
+// OutDim is the number of features of the map (Map.OutDim), computed without drawing anything.
 func (s Spec) OutDim() (int, error) {
 	if _, err := s.draws(); err != nil {
 		return 0, err
@@ -28,9 +28,9 @@ func (s Spec) OutDim() (int, error) {
 	return fixed + each*s.M, nil
 }
 
-// WithFeatures is the spec with as many projections as its map may have with at most that many features. If even one
-// projection gives more, or the family has the same number whatever M is (elu, lfk) and it is another one, the error is
-// ErrFeatures and the spec has M = 1: its smallest map.
+// WithFeatures returns the spec with the largest number of projections whose map has at most features features. The
+// error is ErrFeatures if even one projection gives more, or if the family has a fixed number of features (elu, lfk)
+// that differs; the spec then has M = 1, its smallest map.
 func (s Spec) WithFeatures(features int) (Spec, error) {
 	s.M = 1
 	fixed, each, err := s.size()
@@ -51,8 +51,8 @@ func (s Spec) WithFeatures(features int) (Spec, error) {
 	return s, nil
 }
 
-// size says that the map has fixed + each·M features: families make affine numbers of them (family.Family), so the
-// plans of one and of two projections, all zero, show both.
+// size returns fixed and each such that the map has fixed + each·M features. Families have an affine number of features
+// (family.Family), so the plans of one and of two zero projections determine both.
 func (s Spec) size() (fixed, each int, err error) {
 	var n [2]int
 	for i := range n {

@@ -17,11 +17,11 @@ var ErrSpec = errors.New("invalid spec")
 
 // Spec determines a feature map. It is plain data with a JSON form; fitted parameters live inside the family.
 type Spec struct {
-	Kernel   kernel.Kernel     // zero value: unit Gaussian
+	Kernel   kernel.Kernel     // the zero value is the unit Gaussian
 	Family   family.Family     // required: nobody gets an estimator by accident
-	Coupling coupling.Coupling // nil: coupling.IID{}
+	Coupling coupling.Coupling // nil means coupling.IID{}
 	Dim      int               // input columns
-	M        int               // number of projections ω; features are OutDim, WithFeatures sets M by them
+	M        int               // number of projections ω; OutDim is the number of features, WithFeatures sets M by it
 	Seed     uint64
 }
 
@@ -35,7 +35,7 @@ func (s Spec) Target() kernel.Kernel {
 	return s.Kernel
 }
 
-// WithSeed is the same spec with other projections: the explicit way to redraw.
+// WithSeed returns the same spec with another seed. This is the only way to redraw projections.
 func (s Spec) WithSeed(seed uint64) Spec {
 	s.Seed = seed
 	return s
@@ -65,7 +65,8 @@ func (s Spec) draws() ([]family.Draw, error) {
 // maxElements bounds one set of projections: 2³² numbers are 32 GiB, so a larger request is a mistake.
 const maxElements = 1 << 32
 
-// Draw samples the projections of a spec, one set per draw of its family. Every set has its own stream of the seed.
+// Draw samples the projections of a spec, one set per draw of its family. Every set has its own stream of the seed, so
+// it does not depend on the other sets.
 func Draw(s Spec) ([]coupling.Omega, error) {
 	draws, err := s.draws()
 	if err != nil {
@@ -139,5 +140,5 @@ func (s *Spec) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// isNull reports a field that is missing or null: both mean the default.
+// isNull reports whether a field is missing or null; both mean the default.
 func isNull(b json.RawMessage) bool { return len(b) == 0 || string(b) == "null" }

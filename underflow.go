@@ -8,7 +8,7 @@ import (
 	"github.com/randfeat/randfeat/kernel"
 )
 
-// Underflow counts the entries of a Gram matrix that are 0 and says which of them are wrong.
+// Underflow counts the entries of a Gram matrix that are 0, and how many of them are wrong.
 type Underflow struct {
 	Entries int // entries of the matrix
 	Zeros   int // entries that are 0
@@ -41,7 +41,7 @@ func (m *Map[T]) Underflow(gram, x, y dense.Matrix[T], ws *Workspace[T]) (Underf
 		return Underflow{}, err
 	}
 	u := Underflow{Entries: gram.Rows * gram.Cols}
-	var rows []int // with zeros
+	var rows []int // rows that contain zeros
 	for i := range gram.Rows {
 		n := u.Zeros
 		for _, v := range gram.Row(i) {

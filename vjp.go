@@ -19,9 +19,10 @@ var ErrNoParameters = errors.New("family has no learnable parameters")
 //
 //	dx_i = Σ_f dphi_if ∂/∂x_i [φ1(x_i)_f·exp(col_f − shift_i)],
 //
-// col (nil: zeros) and shift being constants, as in QueriesScaled. A phi that is not empty must hold what QueriesScaled
-// wrote for the same x, col and shift; maps of exponentials then need only one product. dx is overwritten; it may share
-// no memory with the others. A Grad of the map, or nil, receives the derivatives by the parameters of the family.
+// with constant col (nil means zeros) and shift, as in QueriesScaled. phi is empty, or holds what QueriesScaled wrote
+// for the same x, col and shift; maps of exponentials then need only one product. dx is overwritten and must not share
+// memory with the other arguments. g, if not nil, must come from NewGrad of this map and receives the derivatives by
+// the parameters of the family.
 func (m *Map[T]) QueriesVJP(dx, dphi, phi, x dense.Matrix[T], col []T, shift []float64, g *Grad[T],
 	ws *Workspace[T]) error {
 	if g != nil {
@@ -39,7 +40,7 @@ func (m *Map[T]) KeysVJP(dx, dphi, phi, x dense.Matrix[T], col []T, shift []floa
 	return m.vjp(m.key, &m.keyBack, dx, dphi, phi, x, col, shift, nil, nil, ws)
 }
 
-// lazyBack compiles the derivatives of a side when they are first asked for.
+// lazyBack compiles the derivatives of a side at the first use.
 type lazyBack[T dense.Float] struct {
 	once sync.Once
 	b    *exec.Backward[T]
@@ -50,6 +51,7 @@ func (l *lazyBack[T]) of(s *exec.Side[T]) *exec.Backward[T] {
 	return l.b
 }
 
+// vjp validates the arguments and runs the derivatives of one side.
 func (m *Map[T]) vjp(s *exec.Side[T], back *lazyBack[T], dx, dphi, phi, x dense.Matrix[T], col []T, shift []float64,
 	g *Grad[T], sums *exec.Sums[T], ws *Workspace[T]) error {
 	if ws == nil {
@@ -57,7 +59,7 @@ func (m *Map[T]) vjp(s *exec.Side[T], back *lazyBack[T], dx, dphi, phi, x dense.
 	}
 	b := back.of(s)
 	if !phi.IsEmpty() && b.Learns() {
-		// Whoever made phi has checked the values of x, and their norms are not needed.
+		// The call that computed phi has checked the values of x, and this path does not need their norms.
 		if x.Cols != m.spec.Dim {
 			return fmt.Errorf("x has %d columns, the map takes %d: %w", x.Cols, m.spec.Dim, dense.ErrShape)
 		}
@@ -99,17 +101,17 @@ func (m *Map[T]) vjp(s *exec.Side[T], back *lazyBack[T], dx, dphi, phi, x dense.
 	return nil
 }
 
-// Grad gathers the derivatives of a loss by the parameters of a map's family, over any number of QueriesVJP and KeysVJP
-// calls: M of DARK, W of LFK. Sums over long sequences are kept in float64. It serves one call at a time; several may
-// be filled at once and merged.
+// Grad collects the derivatives of a loss by the parameters of a map's family (M of DARK, W of LFK) over any number of
+// QueriesVJP and KeysVJP calls. Sums over long sequences are kept in float64. It serves one call at a time; several
+// Grads may be filled at the same time and merged.
 type Grad[T dense.Float] struct {
 	of         [32]byte
 	m          *Map[T]
 	query, key *exec.Sums[T]
 }
 
-// NewGrad returns zero derivatives; ErrNoParameters for a family without parameters that gradients reach, or whose
-// features are not single exponentials (DARK with a base of cosines, hybrids).
+// NewGrad returns zero derivatives. The error is ErrNoParameters for a family without parameters that gradients reach,
+// or whose features are not single exponentials (DARK with a base of cosines, hybrids).
 func (m *Map[T]) NewGrad() (*Grad[T], error) {
 	if _, ok := m.spec.Family.(family.Learnable); !ok {
 		return nil, fmt.Errorf("family %s: %w", m.spec.Family.Name(), ErrNoParameters)
@@ -122,7 +124,7 @@ func (m *Map[T]) NewGrad() (*Grad[T], error) {
 	return &Grad[T]{of: m.Fingerprint(), m: m, query: q.NewSums(), key: k.NewSums()}, nil
 }
 
-// Merge adds the derivatives that o gathered for the same map. The order of merges decides the last bits.
+// Merge adds the derivatives that o collected for the same map. The order of merges determines the last bits.
 func (g *Grad[T]) Merge(o *Grad[T]) error {
 	if g.of != o.of {
 		return fmt.Errorf("gradients of different maps: %w", ErrSpec)
