@@ -25,13 +25,22 @@ type Attention[T dense.Float] struct {
 	// Workers limits the goroutines of a call; 0 means GOMAXPROCS. Results are bit-identical for any value.
 	Workers int
 
-	calls   par.Pool[call[T]]
-	causals par.Pool[causalCall[T]]
-	chunks  par.Pool[chunkCall[T]]
+	calls    par.Pool[call[T]]
+	causals  par.Pool[causalCall[T]]
+	chunks   par.Pool[chunkCall[T]]
+	prefixes par.Pool[prefixCall[T]]
 }
 
 // chunked says that keys are clustered in chunks: all heads, or none.
 func (a *Attention[T]) chunked() bool { return len(a.Specs) > 0 && a.Specs[0].Chunk > 0 }
+
+// forwardChunked computes all rows, or the wanted ones, of causal attention with chunks.
+func (a *Attention[T]) forwardChunked(wanted []int, out, q, k, v attention.Seq[T]) (attention.Report, error) {
+	if a.Specs[0].prefixed() {
+		return a.forwardPrefix(wanted, out, q, k, v)
+	}
+	return a.forwardChunks(wanted, out, q, k, v)
+}
 
 // Forward writes the attention of q over k and v to out. out has the heads and length of q and the dimension of v.
 func (a *Attention[T]) Forward(out, q, k, v attention.Seq[T]) (attention.Report, error) {
@@ -53,7 +62,7 @@ func (a *Attention[T]) forwardAll(out, q, k, v attention.Seq[T]) (attention.Repo
 			return attention.Report{}, err
 		}
 		if a.chunked() {
-			return a.forwardChunks(nil, out, q, k, v)
+			return a.forwardChunked(nil, out, q, k, v)
 		}
 		return a.forwardCausal(out, q, k, v)
 	}
@@ -75,7 +84,7 @@ func (a *Attention[T]) At(out attention.Seq[T], rows []int, q, k, v attention.Se
 			if rows == nil {
 				return nil
 			}
-			_, err := a.forwardChunks(rows, out, q, k, v)
+			_, err := a.forwardChunked(rows, out, q, k, v)
 			return err
 		}
 		return a.atCausal(out, rows, q, k, v)
@@ -160,6 +169,9 @@ func (a *Attention[T]) check(out attention.Shape, q, k, v attention.Seq[T]) erro
 				ErrSpec)
 		case (s.Chunk > 0) != (a.Specs[0].Chunk > 0):
 			return fmt.Errorf("head %d: some heads have chunks and others do not, use two attentions: %w", h, ErrSpec)
+		case s.prefixed() != a.Specs[0].prefixed():
+			return fmt.Errorf("head %d: some heads have chunks with keys and others with top, use two attentions: %w", h,
+				ErrSpec)
 		case s.Chunk > 0 && a.Centres != nil:
 			return fmt.Errorf("head %d: chunks of keys have clusters of their own, leave out Centres: %w", h, ErrSpec)
 		}

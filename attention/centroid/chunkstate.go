@@ -74,6 +74,9 @@ func (a *Attention[T]) NewChunks(batch, qHeads, kvHeads, dim, valueDim int) (*Ch
 		if s.Chunk == 0 {
 			return nil, fmt.Errorf("head %d has no chunks, set chunk or call NewCache: %w", h, ErrSpec)
 		}
+		if s.prefixed() {
+			return nil, fmt.Errorf("head %d: keys %d are of blocks of queries, set top to decode: %w", h, s.Keys, ErrSpec)
+		}
 		if room := s.nearRoom(); room > maxNear {
 			return nil, fmt.Errorf("%d exact keys in sinks, window and chunk, want at most %d: %w", room, maxNear, ErrSpec)
 		}

@@ -23,7 +23,8 @@ type Spec struct {
 	// Keys is the number of keys that are chosen one by one. In causal attention it limits the exact members of the Top
 	// clusters to those with the best residual scores; 0: all members. In bidirectional attention it goes with
 	// Together, without Top: the keys with the largest weight for the mean query of a block are exact for the block,
-	// and the others are in centroids that are made for it.
+	// and the others are in centroids that are made for it. Causal attention with Chunk does the same with the keys
+	// before a chunk.
 	Keys int `json:"keys,omitempty"`
 	// Residual is the number of residual directions that Spread and Keys use; 0: 16.
 	Residual int `json:"residual,omitempty"`
@@ -39,7 +40,8 @@ type Spec struct {
 	Together int `json:"together,omitempty"`
 	// Chunk is the number of consecutive keys that are clustered on their own, into Clusters each, once all of them
 	// have left the window. It is for causal attention, which then needs no fitted centres. 0: all keys share the same
-	// centres.
+	// centres. With Keys, queries see the keys of their own chunk exactly; a block of Together queries of a chunk, which
+	// are sorted, chooses Keys exact keys of all earlier chunks, and Clusters centroids stand for the others.
 	Chunk int `json:"chunk,omitempty"`
 	// Shared makes one choice of clusters and keys for all query heads of a group.
 	Shared bool `json:"shared,omitempty"`
@@ -108,9 +110,12 @@ func (s *Spec) Validate() error {
 		return fmt.Errorf("together %d, want at most %d: %w", s.Together, mostTogether, ErrSpec)
 	case s.Chunk > mostChunk:
 		return fmt.Errorf("chunk %d, want at most %d: %w", s.Chunk, mostChunk, ErrSpec)
-	case s.Together > 0 && s.Keys > 0 && (s.Top > 0 || s.Chunk > 0 || s.Clusters == 0):
-		return fmt.Errorf("keys %d with together %d are of all clusters, set clusters, leave out top and chunk: %w",
+	case s.Together > 0 && s.Keys > 0 && (s.Top > 0 || s.Clusters == 0):
+		return fmt.Errorf("keys %d with together %d are of all clusters, set clusters, leave out top: %w",
 			s.Keys, s.Together, ErrSpec)
+	case s.Together > 0 && s.prefixed() && (s.Sinks > 0 || s.Window > 0):
+		return fmt.Errorf("keys %d with chunk %d are of all positions before a chunk, leave out sinks and window: %w",
+			s.Keys, s.Chunk, ErrSpec)
 	case s.Together > 0 && s.Shared:
 		return fmt.Errorf("together %d chooses for all heads of a group, leave out shared: %w", s.Together, ErrSpec)
 	case s.Chunk > 0 && s.Together == 0:

@@ -193,7 +193,7 @@ func TestTiltLight(t *testing.T) {
 
 func TestTiltRefused(t *testing.T) {
 	for _, s := range []Spec{{Clusters: 8, Keys: 4}, {Keys: 4, Together: 8, Sinks: 1},
-		{Clusters: 8, Keys: 4, Together: 8, Top: 1}, {Clusters: 8, Keys: 4, Together: 8, Chunk: 16},
+		{Clusters: 8, Keys: 4, Together: 8, Top: 1}, {Clusters: 8, Keys: 4, Together: 8, Chunk: 16, Sinks: 1},
 		{Clusters: 8, Keys: 4, Together: 8, Shared: true}} {
 		if err := s.Validate(); !errors.Is(err, ErrSpec) {
 			t.Errorf("%+v: %v", s, err)

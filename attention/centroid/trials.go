@@ -24,6 +24,7 @@ type Trials[T dense.Float] struct {
 	q, k, v attention.Seq[T]
 	kept    []clustered[T] // the last used at the end
 	chunks  []chunkedKeys[T]
+	prefix  []prefixedKeys[T]
 	fits    int // for tests: clusterings that were made
 }
 
@@ -37,6 +38,12 @@ type clustered[T dense.Float] struct {
 type chunkedKeys[T dense.Float] struct {
 	of Spec
 	c  *chunkCall[T]
+}
+
+// prefixedKeys is a call whose prefixes have the clusters of a spec.
+type prefixedKeys[T dense.Float] struct {
+	of Spec
+	c  *prefixCall[T]
 }
 
 // keptTrials clusterings are kept: lists of specs by their cost go back and forth between as many.
@@ -111,6 +118,9 @@ func (t *Trials[T]) atChunks(out attention.Seq[T], rows []int, spec Spec) error 
 	if spec.Chunk == 0 {
 		return fmt.Errorf("trials of causal attention are of specs with chunks, set chunk: %w", ErrSpec)
 	}
+	if spec.prefixed() {
+		return t.atPrefix(out, rows, spec)
+	}
 	of := spec
 	of.Top = 1
 	var c *chunkCall[T]
@@ -137,6 +147,41 @@ func (t *Trials[T]) atChunks(out attention.Seq[T], rows []int, spec Spec) error 
 		c.streams[i].spec = &spec
 	}
 	c.keys.voters = t.Voters
+	c.answer(rows, out)
+	return nil
+}
+
+// atPrefix is At for causal attention whose blocks weigh the prefix.
+func (t *Trials[T]) atPrefix(out attention.Seq[T], rows []int, spec Spec) error {
+	of := spec
+	of.Keys = 1
+	var c *prefixCall[T]
+	for i, k := range t.prefix {
+		if k.of == of {
+			t.prefix, c = append(append(t.prefix[:i], t.prefix[i+1:]...), k), k.c
+			break
+		}
+	}
+	if c == nil {
+		c = new(prefixCall[T])
+		if len(t.prefix) == keptTrials { // the memory of the oldest
+			c = t.prefix[0].c
+			t.prefix = append(t.prefix[:0], t.prefix[1:]...)
+		}
+		a := &Attention[T]{Visibility: t.vis, Scale: t.scale, Specs: []Spec{of}}
+		if err := c.start(a, t.q, t.k, t.v); err != nil {
+			return err
+		}
+		c.inside = c.room()
+		if err := c.attendInside(a); err != nil {
+			return err
+		}
+		t.fits++
+		t.prefix = append(t.prefix, prefixedKeys[T]{of, c})
+	}
+	for _, p := range c.keys.problems[:c.keys.used] {
+		p.spec = &spec
+	}
 	c.answer(rows, out)
 	return nil
 }

@@ -1,0 +1,736 @@
+package centroid
+
+import (
+	"math"
+	"runtime"
+	"slices"
+
+	"github.com/randfeat/randfeat/attention"
+	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/buf"
+	"github.com/randfeat/randfeat/internal/kern"
+	"github.com/randfeat/randfeat/internal/par"
+)
+
+// Causal attention with Spec.Chunk and Spec.Keys. Positions are divided into chunks. A query sees the keys of its own
+// chunk exactly. The keys of all earlier chunks are its prefix, which it sees as bidirectional queries with Spec.Keys
+// see all keys (tilt.go): the queries of a chunk, of all heads of a group, are sorted and cut into blocks; a block
+// weighs the prefix by its mean query, the heaviest Keys keys are exact, and the others are in centroids made for the
+// block.
+//
+// Centres are trained when the prefix has 1, 2, 4, … chunks, on the prefix at that time. Keys of later chunks are
+// assigned to these centres until the next training. All that a training takes from queries is from the first chunk
+// that uses it.
+//
+// Invariant: no bit of a row depends on a later key or value, nor on a query of a later chunk. Which keys are exact,
+// and the weights of centroids, depend on all queries of the chunk.
+
+// prefixed tells whether causal blocks weigh the keys of earlier chunks themselves.
+func (s *Spec) prefixed() bool { return s.Chunk > 0 && s.Keys > 0 }
+
+// prefixChunk is the queries [q0, q1) of a chunk of a sequence, which have a prefix.
+type prefixChunk struct {
+	b, h   int
+	q0, q1 int
+	run    int     // of heads with chunks of one size
+	begin  int     // position of the first key of the chunk among those of the sequence
+	level  int     // its clusters: a problem of keys
+	first  bool    // the clusters are trained for it
+	order  []int32 // its queries, sorted: query r%(q1−q0) of head r/(q1−q0) of the group
+	start  []int32 // of clusters among the keys of the prefix, and their number at the end
+}
+
+// prefixLevel is a training of centres.
+type prefixLevel[T dense.Float] struct {
+	known int           // keys before this position train
+	first int           // the first chunk that uses it
+	axes  kern.Panel[T] // of the coordinates that queries are sorted by
+	// How much the logits of a key differ between the queries of a block: the mean of keys, the factor of the covariance
+	// of queries inside of blocks, and by them the terms of keys that rank them, see spread.
+	mean   []T
+	factor dense.Matrix[T]
+	spread []T // of sorted keys
+}
+
+// prefixRun are heads [lo, hi) with chunks of one size, and their exact attention inside of chunks.
+type prefixRun[T dense.Float] struct {
+	lo, hi int
+	exact  attention.Exact[T]
+	sums   attention.Normalisers[T]
+}
+
+// prefixCall is one causal Forward whose blocks weigh the prefix.
+type prefixCall[T dense.Float] struct {
+	keys    call[T] // its problems are levels
+	levels  []prefixLevel[T]
+	chunks  []prefixChunk
+	runs    []prefixRun[T]
+	own     attention.Seq[T] // attention inside of chunks, where not all rows are wanted
+	inside  attention.Seq[T] // the same, or the output
+	place   []int32          // of At: where a query goes, −1: nowhere
+	spreads []keyChunk
+	tasks   []rowTask        // blocks lo to hi−1 of a chunk
+	report  attention.Report // of attention inside of chunks
+	crew    par.Crew[prefixWorker[T]]
+}
+
+// prefixWorker is the scratch memory of one goroutine.
+type prefixWorker[T dense.Float] struct {
+	worker[T]
+	rows    rowOrder[T]
+	xs      dense.Matrix[T] // scaled queries of blocks
+	mean    dense.Matrix[T] // of blocks
+	all     dense.Matrix[T] // logits of the keys of a level
+	w       dense.Matrix[T] // weights of the keys of the prefix
+	top     []T
+	sums    []T
+	sum     dense.Matrix[T] // of a block and a cluster: weighted sums of keys and values
+	mass    dense.Matrix[T] // of a cluster and a block
+	chosen  []int32         // exact keys of a cluster
+	ones    []T
+	sel     [][]int32
+	spread  []T // of the keys of a prefix
+	rank    []T
+	pick    selector[T]
+	k, v    dense.Matrix[T]
+	bias    []T
+	dots    []T
+	panel   kern.Panel[T]
+	list    []int32
+	outputs []dense.Matrix[T]
+	states  []dense.Matrix[T]
+}
+
+// forwardPrefix computes all rows, or the wanted ones; the arguments have been checked.
+func (a *Attention[T]) forwardPrefix(wanted []int, out, q, k, v attention.Seq[T]) (attention.Report, error) {
+	c := a.prefixes.Get()
+	defer a.prefixes.Put(c)
+	defer c.forget()
+	if err := c.start(a, q, k, v); err != nil {
+		return attention.Report{}, err
+	}
+	if wanted == nil {
+		c.inside = out
+	} else {
+		c.inside = c.room()
+	}
+	if err := c.attendInside(a); err != nil {
+		return attention.Report{}, err
+	}
+	return c.answer(wanted, out), nil
+}
+
+// room is memory for all rows.
+func (c *prefixCall[T]) room() attention.Seq[T] {
+	q, dv := c.keys.q, c.keys.v.Dim
+	c.own.Data = buf.Sized(c.own.Data, q.Batch*q.Heads*q.Len*dv)
+	c.own.Shape = attention.Shape{Batch: q.Batch, Heads: q.Heads, Len: q.Len, Dim: dv}
+	c.own.StrideB, c.own.StrideH, c.own.StrideL = q.Heads*q.Len*dv, q.Len*dv, dv
+	return c.own
+}
+
+// forget drops the data of the caller.
+func (c *prefixCall[T]) forget() {
+	c.keys.forget()
+	c.inside = attention.Seq[T]{}
+	for i := range c.runs {
+		c.runs[i].exact.Visibility, c.runs[i].exact.Keep = attention.Visibility{}, nil
+	}
+	for _, w := range c.crew.Workers {
+		w.fit.q, w.fit.k, w.fit.v, w.fit.spec = c.inside, c.inside, c.inside, nil
+		clear(w.outputs)
+		clear(w.states)
+	}
+}
+
+// do runs the items of a step. None of them fails: arguments have been checked.
+func (c *prefixCall[T]) do(n int, step par.Step[prefixWorker[T]]) {
+	if err := c.crew.Do(n, min(n, runtime.GOMAXPROCS(0)), step); err != nil {
+		panic("centroid: " + err.Error())
+	}
+}
+
+// start clusters the keys and sorts the queries.
+func (c *prefixCall[T]) start(a *Attention[T], q, k, v attention.Seq[T]) error {
+	if err := c.keys.start(a, attention.Seq[T]{}, q, k, v); err != nil {
+		return err
+	}
+	c.keys.used = 0
+	c.levels, c.chunks = c.levels[:0], c.chunks[:0]
+	runs := 0
+	for h := range k.Heads {
+		spec := specOf(a.Specs, h)
+		if h > 0 && specOf(a.Specs, h-1).Chunk == spec.Chunk {
+			c.runs[runs-1].hi++
+		} else {
+			if runs == len(c.runs) {
+				c.runs = append(c.runs, prefixRun[T]{})
+			}
+			c.runs[runs].lo, c.runs[runs].hi = h, h+1
+			runs++
+		}
+	}
+	c.runs = c.runs[:runs]
+	for b := range q.Batch {
+		c.keys.spans = a.Spans(c.keys.spans[:0], b, q.Len, k.Len)
+		for i := range c.runs {
+			for h := c.runs[i].lo; h < c.runs[i].hi; h++ {
+				for _, s := range c.keys.spans {
+					c.add(b, h, i, s)
+				}
+			}
+		}
+	}
+	c.do(len(c.levels), (*prefixFit[T])(c))
+	c.keys.prepareAssign()
+	c.keys.prepareGroup()
+	c.spreads = c.spreads[:0]
+	for i, p := range c.keys.problems[:c.keys.used] {
+		c.levels[i].spread = buf.Sized(c.levels[i].spread, len(p.keys))
+		for lo := 0; lo < len(p.keys); lo += groupChunk {
+			c.spreads = append(c.spreads, keyChunk{i, lo, min(lo+groupChunk, len(p.keys))})
+		}
+	}
+	c.do(len(c.spreads), (*prefixSpread[T])(c))
+	c.do(len(c.chunks), (*prefixSort[T])(c))
+	return nil
+}
+
+// add makes the chunks of a sequence that have a prefix, and their levels.
+func (c *prefixCall[T]) add(b, h, run int, sp attention.Span) {
+	size, n := specOf(c.keys.specs, h).Chunk, sp.K1-sp.K0
+	off := n - (sp.Q1 - sp.Q0) // the position of the first query
+	at := -1
+	for begin := size; begin < n; begin += size {
+		lo, hi := max(begin, off), min(begin+size, n)
+		if lo >= hi {
+			continue
+		}
+		known := size
+		for 2*known <= begin {
+			known *= 2
+		}
+		first := at < 0 || c.levels[at].known != known
+		if first {
+			at = len(c.levels)
+			if at < cap(c.levels) {
+				c.levels = c.levels[:at+1]
+			} else {
+				c.levels = append(c.levels, prefixLevel[T]{})
+			}
+			c.levels[at].known, c.levels[at].first = known, len(c.chunks)
+			c.keys.add(b, h, sp)
+		}
+		// The last chunk of a level says how many keys it has.
+		c.keys.problems[at].span.K1 = sp.K0 + begin
+		if i := len(c.chunks); i < cap(c.chunks) {
+			c.chunks = c.chunks[:i+1]
+		} else {
+			c.chunks = append(c.chunks, prefixChunk{})
+		}
+		x := &c.chunks[len(c.chunks)-1]
+		*x = prefixChunk{b: b, h: h, q0: sp.Q0 + lo - off, q1: sp.Q0 + hi - off, run: run, begin: begin, level: at,
+			first: first, order: x.order[:0], start: x.start}
+	}
+}
+
+type (
+	prefixFit[T dense.Float]    prefixCall[T] // a level: its axes and centres
+	prefixSpread[T dense.Float] prefixCall[T] // some keys of a level: their spreads
+	prefixSort[T dense.Float]   prefixCall[T] // a chunk: the order of its queries
+	prefixRead[T dense.Float]   prefixCall[T] // the outputs of some blocks
+)
+
+// train are the keys that train.
+func (l *prefixLevel[T]) train(p *problem[T]) []int32 {
+	n, _ := slices.BinarySearch(p.keys, int32(p.span.K0+l.known))
+	return p.keys[:n]
+}
+
+func (s *prefixFit[T]) Item(w *prefixWorker[T], i int) error {
+	(*prefixCall[T])(s).fit(w, i)
+	return nil
+}
+
+// mostSpread bounds the standard deviation of a logit: beyond, the largest of a block decides, not the variance.
+const mostSpread = 3
+
+// Item computes the terms that rank keys for a block. A key's weight e^{x·y} for the queries x of a block has the root
+// mean square e^{x̄·y + σ²} if the logits are normal with variance σ² = |Rᵀ(y−ȳ)|², RRᵀ the covariance of queries inside
+// of blocks. Keys are measured from their mean, since a logit that all keys have in common changes no output.
+func (s *prefixSpread[T]) Item(w *prefixWorker[T], i int) error {
+	x := s.spreads[i]
+	level, p, tab := &s.levels[x.problem], s.keys.problems[x.problem], s.keys.tab
+	if p.single {
+		clear(level.spread[x.lo:x.hi])
+		return nil
+	}
+	n, d := x.hi-x.lo, s.keys.k.Dim
+	w.diff, w.values = buf.Shaped(w.diff, n, d), buf.Shaped(w.values, n, d)
+	copyRows(w.diff, p.kv.RowRange(x.lo, x.hi).ColRange(0, d))
+	for j := range n {
+		tab.MulAdd(w.diff.Row(j), level.mean, -1)
+	}
+	tab.Product(w.values, w.diff, level.factor, false)
+	w.wide = buf.Sized(w.wide, n)
+	tab.Norms(w.wide, w.values)
+	for j, v := range w.wide {
+		if !(v < mostSpread*mostSpread) {
+			v = min(2*mostSpread*math.Sqrt(v)-mostSpread*mostSpread, math.MaxFloat32/4)
+		}
+		level.spread[x.lo+j] = T(v)
+	}
+	return nil
+}
+
+func (s *prefixSort[T]) Item(w *prefixWorker[T], i int) error {
+	c := (*prefixCall[T])(s)
+	x := &c.chunks[i]
+	if !x.first {
+		c.sort(w, x)
+	}
+	// The keys of a cluster are in the order of their positions: those of the prefix come first.
+	p := c.keys.problems[x.level]
+	x.start = buf.Zeroed(x.start, p.clusters+1)
+	for j, cluster := range p.found {
+		if int(p.keys[j]) >= p.span.K0+x.begin {
+			break
+		}
+		x.start[cluster+1]++
+	}
+	for j := range p.clusters {
+		x.start[j+1] += x.start[j]
+	}
+	return nil
+}
+
+func (s *prefixRead[T]) Item(w *prefixWorker[T], i int) error {
+	(*prefixCall[T])(s).blocks(w, s.tasks[i])
+	return nil
+}
+
+// fit makes the axes and the centres of a level.
+func (c *prefixCall[T]) fit(w *prefixWorker[T], i int) {
+	p, level, tab := c.keys.problems[i], &c.levels[i], c.keys.tab
+	x := &c.chunks[level.first]
+	f := &w.fit
+	f.tab, f.workers = tab, runtime.GOMAXPROCS(0)/len(c.levels)
+	f.reset(p.spec, c.keys.scale, false, c.keys.q, c.keys.k, c.keys.v, p.h)
+	p.keys = p.keys[:0]
+	for j := p.span.K0; j < p.span.K1; j++ {
+		if c.keys.seen == nil || c.keys.seen[p.b*c.keys.k.Len+j] {
+			p.keys = append(p.keys, int32(j))
+		}
+	}
+	train := level.train(p)
+	f.keys = append(f.keys, train...)
+	f.parts = append(f.parts, part{b: p.b, span: p.span, end: len(train)})
+	p.found = buf.Sized(p.found, len(p.keys))
+	if p.single = len(train) == 0; p.single { // masked: the keys of later chunks are one cluster
+		clear(p.found)
+		tab.Room(&level.axes, 0, c.keys.q.Dim)
+		c.sort(w, x)
+		return
+	}
+	c.axes(w, p, level, train)
+	c.sort(w, x)
+	p.x = buf.Shaped(p.x, len(x.order), c.keys.q.Dim)
+	c.load(p.x, x, x.order)
+	c.keys.measureBlocks(f, p)
+	f.weights = buf.Sized(f.weights, len(train))
+	for j := range f.weights {
+		f.weights[j] = T(1.1 / float64(len(train)))
+	}
+	f.draw()
+	f.coordinates()
+	f.km.run(f.z, f.mass, f.spec.Clusters, f.spec.passes(false), f.spec.Seed)
+	f.assigner(&p.assign)
+	level.mean = append(level.mean[:0], f.mean[:c.keys.k.Dim]...)
+	level.factor = buf.Shaped(level.factor, f.factor.Rows, f.factor.Cols)
+	copy(level.factor.Data, f.factor.Data)
+	tab.Scale(level.factor.Data, T(f.queryUnit))
+}
+
+// load sets the rows of dst to scaled queries of a chunk.
+func (c *prefixCall[T]) load(dst dense.Matrix[T], x *prefixChunk, rows []int32) {
+	n := x.q1 - x.q0
+	for g := range c.keys.group {
+		q := c.keys.q.Head(x.b, x.h*c.keys.group+g)
+		for i, r := range rows {
+			if at := int(r) - g*n; at >= 0 && at < n {
+				copy(dst.Row(i), q.Row(x.q0+at))
+			}
+		}
+	}
+	c.keys.tab.Scale(dst.Data[:dst.Rows*dst.Cols], T(c.keys.scale))
+}
+
+// axes makes the coordinates that the queries of a level are sorted by, from the keys that train and the queries of its
+// first chunk, as sortRows does.
+func (c *prefixCall[T]) axes(w *prefixWorker[T], p *problem[T], level *prefixLevel[T], keys []int32) {
+	k, d, tab := c.keys.k.Head(p.b, p.h), c.keys.q.Dim, c.keys.tab
+	x := &c.chunks[level.first]
+	n := x.q1 - x.q0
+	m := min(len(keys), metricRows)
+	w.diff = buf.Shaped(w.diff, m, d)
+	for i := range m {
+		copy(w.diff.Row(i), k.Row(int(keys[(2*i+1)*len(keys)/(2*m)])))
+	}
+	c.keys.covariance(&w.worker)
+	metric := dense.New[float64](d, d)
+	for i := range metric.Data {
+		metric.Data[i] = float64(w.tile.Data[i])
+	}
+	w.values = buf.Shaped(w.values, d, d)
+	factorise(w.values, metric)
+	rows := n * c.keys.group
+	m = min(rows, metricRows)
+	w.diff = buf.Shaped(w.diff, m, d)
+	for i := range m {
+		r := (2*i + 1) * rows / (2 * m)
+		copy(w.diff.Row(i), c.keys.q.Head(x.b, x.h*c.keys.group+r/n).Row(x.q0+r%n))
+	}
+	unit := c.keys.covariance(&w.worker)
+	half, both := view(buf.Sized(w.x.Data, d*d), d, d), view(buf.Sized(w.acc.Data, d*d), d, d)
+	w.x.Data, w.acc.Data = half.Data, both.Data
+	tab.Product(half, w.tile, w.values, false)
+	clear(both.Data)
+	tab.TMul(both, w.values, half)
+	r := min(orderCoordinates, d)
+	w.diff, w.tile = buf.Shaped(w.diff, r, d), buf.Shaped(w.tile, r, d)
+	principal(tab, w.diff, w.tile, both)
+	tab.Pack(&w.panel, w.values)
+	tab.MulT(w.tile, w.diff, &w.panel, nil)
+	tab.Scale(w.tile.Data, T(unit))
+	tab.Pack(&level.axes, w.tile)
+}
+
+// sort orders the queries of a chunk.
+func (c *prefixCall[T]) sort(w *prefixWorker[T], x *prefixChunk) {
+	n, o, axes := x.q1-x.q0, &w.rows, &c.levels[x.level].axes
+	rows := n * c.keys.group
+	size := c.keys.problems[x.level].spec.Together
+	if rows <= size || axes.Rows == 0 {
+		for i := range rows {
+			x.order = append(x.order, int32(i))
+		}
+		return
+	}
+	o.z = buf.Shaped(o.z, rows, axes.Rows)
+	for g := range c.keys.group {
+		q := c.keys.q.Head(x.b, x.h*c.keys.group+g).RowRange(x.q0, x.q1)
+		c.keys.tab.MulT(o.z.RowRange(g*n, (g+1)*n), q, axes, nil)
+	}
+	o.run(size)
+	x.order = append(x.order, o.order...)
+}
+
+// attendInside computes the attention inside of chunks: exact attention of packed sequences.
+func (c *prefixCall[T]) attendInside(a *Attention[T]) error {
+	group := c.keys.group
+	c.report = attention.Report{}
+	for i := range c.runs {
+		r := &c.runs[i]
+		var exact int64
+		r.exact.Visibility, exact = c.divide(a, specOf(a.Specs, r.lo).Chunk)
+		r.exact.Scale, r.exact.Unchecked, r.exact.Keep = a.Scale, true, &r.sums
+		lo, hi := r.lo*group, r.hi*group
+		report, err := r.exact.Forward(headRange(c.inside, lo, hi), headRange(c.keys.q, lo, hi),
+			headRange(c.keys.k, r.lo, r.hi), headRange(c.keys.v, r.lo, r.hi))
+		if err != nil {
+			return err
+		}
+		report.Exact = exact * int64((r.hi-r.lo)*group)
+		c.report.Add(report)
+	}
+	return nil
+}
+
+// headRange is the heads lo to hi−1.
+func headRange[T dense.Float](s attention.Seq[T], lo, hi int) attention.Seq[T] {
+	s.Data, s.Heads = s.Data[min(lo*s.StrideH, len(s.Data)):], hi-lo
+	return s
+}
+
+// divide is the visibility of a with every sequence divided into chunks, and the number of keys that the queries of a
+// head then see, masked ones included.
+func (c *prefixCall[T]) divide(a *Attention[T], size int) (attention.Visibility, int64) {
+	q, k := c.keys.q, c.keys.k
+	vis := attention.Visibility{Causal: true, KeyMask: a.KeyMask, Segments: make([]int32, q.Batch*q.Len),
+		KeySegments: make([]int32, k.Batch*k.Len)}
+	var exact int64
+	for b := range q.Batch {
+		qs, ks := vis.Segments[b*q.Len:(b+1)*q.Len], vis.KeySegments[b*k.Len:(b+1)*k.Len]
+		for j := range ks { // of no query
+			ks[j] = int32(-1 - j)
+		}
+		c.keys.spans = a.Spans(c.keys.spans[:0], b, q.Len, k.Len)
+		id := int32(0)
+		for _, s := range c.keys.spans {
+			n := s.K1 - s.K0
+			for j := range n {
+				ks[s.K0+j] = id + int32(j/size)
+			}
+			for l := s.Q0; l < s.Q1; l++ {
+				at := n - (s.Q1 - l)
+				qs[l] = id + int32(max(0, at)/size)
+				if at >= 0 {
+					exact += int64(at%size + 1)
+				}
+			}
+			id += int32(n/size) + 1
+		}
+	}
+	return vis, exact
+}
+
+// prefixBlocks blocks at most share a pass over the keys, and fewTilts at least where many processors share them.
+const prefixBlocks = 12
+
+// answer computes the outputs of rows that have a prefix, and copies the others.
+func (c *prefixCall[T]) answer(wanted []int, out attention.Seq[T]) attention.Report {
+	c.keys.out = out
+	c.place = c.place[:0]
+	report := c.report
+	if wanted != nil {
+		c.place = buf.Sized(c.place, c.keys.q.Len)
+		for i := range c.place {
+			c.place[i] = -1
+		}
+		for at, l := range wanted {
+			c.place[l] = int32(at)
+			for b := range out.Batch {
+				for h := range out.Heads {
+					copy(out.Head(b, h).Row(at), c.inside.Head(b, h).Row(l))
+				}
+			}
+		}
+	}
+	c.tasks = c.tasks[:0]
+	blocks := 0
+	for i := range c.chunks {
+		size := c.keys.problems[c.chunks[i].level].spec.Together
+		blocks += (len(c.chunks[i].order) + size - 1) / size
+	}
+	each := min(prefixBlocks, max(fewTilts, blocks/(4*runtime.GOMAXPROCS(0))))
+	for i := range c.chunks {
+		x := &c.chunks[i]
+		size := c.keys.problems[x.level].spec.Together
+		n := (len(x.order) + size - 1) / size
+		for lo := 0; lo < n; lo += each {
+			c.tasks = append(c.tasks, rowTask{problem: i, lo: lo, hi: min(lo+each, n)})
+		}
+	}
+	slices.SortStableFunc(c.tasks, func(s, t rowTask) int {
+		return c.chunks[t.problem].begin - c.chunks[s.problem].begin
+	})
+	c.do(len(c.tasks), (*prefixRead[T])(c))
+	for _, w := range c.crew.Workers {
+		report.Add(w.report)
+		w.report = attention.Report{}
+	}
+	return report
+}
+
+// wants tells whether some of the rows of a chunk are wanted.
+func (c *prefixCall[T]) wants(x *prefixChunk, rows []int32) bool {
+	return len(c.place) == 0 || slices.ContainsFunc(rows, func(r int32) bool {
+		return c.place[x.q0+int(r)%(x.q1-x.q0)] >= 0
+	})
+}
+
+// blocks computes the rows of a task.
+func (c *prefixCall[T]) blocks(w *prefixWorker[T], t rowTask) {
+	x := &c.chunks[t.problem]
+	p, tab, d := c.keys.problems[x.level], c.keys.tab, c.keys.k.Dim
+	size := p.spec.Together
+	rows := x.order[t.lo*size : min(t.hi*size, len(x.order))]
+	seen := int(x.start[p.clusters])
+	if seen == 0 || !c.wants(x, rows) {
+		return
+	}
+	w.xs = buf.Shaped(w.xs, len(rows), d)
+	c.load(w.xs, x, rows)
+	blocks := t.hi - t.lo
+	w.mean = buf.Shaped(w.mean, blocks, d)
+	clear(w.mean.Data)
+	for i := range blocks {
+		part := w.xs.RowRange(i*size, min((i+1)*size, len(rows)))
+		tab.ColSum(w.mean.Row(i), part)
+		tab.Scale(w.mean.Row(i), T(1/float64(part.Rows)))
+	}
+	c.weigh(w, p, x, blocks)
+	w.outputs, w.states = w.outputs[:0], w.states[:0]
+	for g := range c.keys.group {
+		h := x.h*c.keys.group + g
+		w.outputs = append(w.outputs, c.keys.out.Head(x.b, h))
+		w.states = append(w.states, c.inside.Head(x.b, h))
+	}
+	for i := range blocks {
+		lo, hi := i*size, min((i+1)*size, len(rows))
+		if c.wants(x, rows[lo:hi]) {
+			c.block(w, p, x, i, w.xs.RowRange(lo, hi), rows[lo:hi])
+		}
+	}
+}
+
+// weigh computes the weights of all keys of the prefix for some blocks, chooses the exact ones, and sums the others by
+// cluster.
+func (c *prefixCall[T]) weigh(w *prefixWorker[T], p *problem[T], x *prefixChunk, blocks int) {
+	tab, all, seen := c.keys.tab, c.keys.k.Dim+c.keys.v.Dim, int(x.start[p.clusters])
+	w.w = buf.Shaped(w.w, blocks, seen)
+	if seen == len(p.keys) {
+		tab.MulT(w.w, w.mean, &p.packed, nil)
+	} else {
+		w.all = buf.Shaped(w.all, blocks, len(p.keys))
+		tab.MulT(w.all, w.mean, &p.packed, nil)
+		for i := range blocks {
+			dst, src := w.w.Row(i), w.all.Row(i)
+			for y := range p.clusters {
+				copy(dst[x.start[y]:x.start[y+1]], src[p.start[y]:])
+			}
+		}
+	}
+	w.top, w.sums = buf.Sized(w.top, blocks), buf.Sized(w.sums, blocks)
+	w.sum = buf.Shaped(w.sum, blocks, p.clusters*all)
+	w.mass = buf.Shaped(w.mass, p.clusters, blocks)
+	for len(w.ones) < seen {
+		w.ones = append(w.ones, 1)
+	}
+	for len(w.sel) < blocks {
+		w.sel = append(w.sel, nil)
+	}
+	tab.RowMax(w.top, w.w)
+	spread := c.levels[x.level].spread
+	if p.spec.Keys < seen {
+		w.spread, w.rank = buf.Sized(w.spread, seen), buf.Sized(w.rank, seen)
+		for y := range p.clusters {
+			copy(w.spread[x.start[y]:x.start[y+1]], spread[p.start[y]:])
+		}
+	}
+	for i := range blocks {
+		if p.spec.Keys < seen {
+			copy(w.rank, w.w.Row(i))
+			tab.MulAdd(w.rank, w.spread, 1)
+			w.sel[i] = w.pick.top(w.sel[i], w.rank, p.spec.Keys, tab)
+			continue
+		}
+		w.sel[i] = w.sel[i][:0]
+		for j := range seen {
+			w.sel[i] = append(w.sel[i], int32(j))
+		}
+	}
+	tab.ExpRows(w.sums, w.w, w.top)
+	for i := range blocks {
+		row := w.w.Row(i)
+		for _, j := range w.sel[i] {
+			row[j] = 0
+		}
+	}
+	for y := range p.clusters {
+		lo, hi := int(x.start[y]), int(x.start[y+1])
+		if lo == hi {
+			clear(w.mass.Row(y))
+			continue
+		}
+		part, from := w.w.ColRange(lo, hi), int(p.start[y])
+		tab.Product(w.sum.ColRange(y*all, (y+1)*all), part, p.kv.RowRange(from, from+hi-lo), false)
+		tab.MulV(w.mass.Row(y), part, w.ones[:hi-lo])
+	}
+}
+
+// gather makes the exact keys and the centroids of block i. It returns their number.
+func (c *prefixCall[T]) gather(w *prefixWorker[T], p *problem[T], x *prefixChunk, i int) int {
+	tab, d, all := c.keys.tab, c.keys.k.Dim, c.keys.k.Dim+c.keys.v.Dim
+	// Where the keys of the prefix are among all keys of the level.
+	sel, y := w.sel[i], 0
+	w.list, w.chosen = w.list[:0], buf.Zeroed(w.chosen, p.clusters)
+	for _, j := range sel {
+		for x.start[y+1] <= j {
+			y++
+		}
+		w.chosen[y]++
+		w.list = append(w.list, j-x.start[y]+p.start[y])
+	}
+	exact, most := len(sel), len(sel)+p.clusters
+	w.k, w.v, w.bias = buf.Shaped(w.k, most, d), buf.Shaped(w.v, most, all-d), buf.Sized(w.bias, most)
+	tab.Gather(w.k.RowRange(0, exact), p.kv.ColRange(0, d), w.list)
+	tab.Gather(w.v.RowRange(0, exact), p.kv.ColRange(d, all), w.list)
+	clear(w.bias[:exact])
+	at := exact
+	sums := view(w.sum.Row(i), p.clusters, all)
+	for y := range p.clusters {
+		mass, n := w.mass.At(y, i), x.start[y+1]-x.start[y]
+		row := sums.Row(y)
+		switch {
+		case mass > 0:
+			tab.Scale(row, 1/mass)
+		case w.chosen[y] == 0 && n > 0: // too light for the mean query, perhaps not for others: the plain mean
+			clear(row)
+			tab.ColSum(row, p.kv.RowRange(int(p.start[y]), int(p.start[y]+n)))
+			tab.Scale(row, 1/T(n))
+			mass = -T(n)
+		default:
+			continue
+		}
+		copy(w.k.Row(at), row)
+		copy(w.v.Row(at), row[d:])
+		w.bias[at] = mass
+		at++
+	}
+	bias := w.bias[exact:at]
+	w.dots = buf.Sized(w.dots, len(bias))
+	tab.MulV(w.dots, w.k.RowRange(exact, at), w.mean.Row(i))
+	for l, mass := range bias { // the logarithm of e^top·n·e^−x̄·c, or of the size of a light cluster
+		w.dots[l] = w.top[i] - w.dots[l]
+		if mass < 0 {
+			w.dots[l], bias[l] = 0, -mass
+		}
+	}
+	tab.Log(bias)
+	tab.MulAdd(bias, w.dots, 1)
+	tab.Pack(&w.panel, w.k.RowRange(0, at))
+	return at
+}
+
+// block computes the rows of block i of a task, whose queries are xs. The attention inside of the chunk counts like one
+// key, whose logit is the logarithm of the sum of its weights.
+func (c *prefixCall[T]) block(w *prefixWorker[T], p *problem[T], x *prefixChunk, i int, xs dense.Matrix[T],
+	rows []int32) {
+	t, n, d := &w.tiles, x.q1-x.q0, c.keys.k.Dim
+	most := c.gather(w, p, x, i)
+	t.begin(c.keys.tab, len(rows), d, c.keys.v.Dim)
+	w.list = w.list[:0]
+	for l, r := range rows {
+		g, at := int(r)/n, x.q0+int(r)%n
+		if len(c.place) > 0 && c.place[at] < 0 {
+			continue
+		}
+		to := len(w.list)
+		w.list = append(w.list, r)
+		copy(t.x.Row(to), xs.Row(l))
+		run := &c.runs[x.run]
+		if s := run.sums.LogSum(x.b, (x.h-run.lo)*c.keys.group+g, at); !math.IsInf(s, -1) {
+			copy(t.acc.Row(to), w.states[g].Row(at))
+			t.shift[to], t.sum[to] = T(s), 1
+		} else {
+			w.report.Empty-- // the prefix has a key
+		}
+		w.report.Exact += int64(len(w.sel[i]))
+	}
+	m := len(w.list)
+	t.x, t.acc = t.x.RowRange(0, m), t.acc.RowRange(0, m)
+	t.shift, t.sum, t.sums = t.shift[:m], t.sum[:m], t.sums[:m]
+	for lo := 0; lo < most; lo += gatherKeys {
+		hi := min(lo+gatherKeys, most)
+		t.view = kern.Panel[T]{Rows: hi - lo, Cols: d, Width: w.panel.Width, Data: w.panel.Data[lo*d:]}
+		t.add(&t.view, w.v.RowRange(lo, hi), w.bias[lo:hi], nil)
+	}
+	for l, r := range w.list {
+		at := x.q0 + int(r)%n
+		if len(c.place) > 0 {
+			at = int(c.place[at])
+		}
+		t.finish(w.outputs[int(r)/n].Row(at), l)
+	}
+}

@@ -1,0 +1,388 @@
+package centroid
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/randfeat/randfeat/attention"
+	"github.com/randfeat/randfeat/dense"
+)
+
+// naivePrefix is the definition for a block of scaled queries. Keys of the prefix are sorted by cluster; those of the
+// largest root mean square weight, by σ² of normal logits, are exact. near are the keys of the chunk that a row sees.
+func naivePrefix(x, k, v [][]float64, clusters [][2]int, sigma2 []float64, keys int,
+	nearK, nearV [][][]float64) [][]float64 {
+	d, dv := len(x[0]), len(nearV[0][0])
+	mean := make([]float64, d)
+	for _, r := range x {
+		for i, a := range r {
+			mean[i] += a / float64(len(x))
+		}
+	}
+	rank, order := make([]float64, len(k)), make([]int, len(k))
+	for j := range k {
+		s := math.Sqrt(sigma2[j])
+		if s > 3 {
+			rank[j] = 6*s - 9
+		} else {
+			rank[j] = s * s
+		}
+		rank[j] += dense.Dot(mean, k[j])
+		order[j] = j
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(rank[b], rank[a]) })
+	exact := map[int]bool{}
+	for _, j := range order[:min(keys, len(order))] {
+		exact[j] = true
+	}
+	out := make([][]float64, len(x))
+	for r := range x {
+		row := naiveRow{num: make([]float64, dv)}
+		for j := range nearK[r] {
+			row.add(math.Exp(dense.Dot(x[r], nearK[r][j])), nearV[r][j])
+		}
+		for _, c := range clusters {
+			n, y, u := 0.0, make([]float64, d), make([]float64, dv)
+			for j := c[0]; j < c[1]; j++ {
+				if exact[j] {
+					row.add(math.Exp(dense.Dot(x[r], k[j])), v[j])
+					continue
+				}
+				w := math.Exp(dense.Dot(mean, k[j]))
+				n += w
+				for i := range y {
+					y[i] += w * k[j][i]
+				}
+				for i := range u {
+					u[i] += w * v[j][i]
+				}
+			}
+			if n == 0 {
+				continue
+			}
+			logit := 0.0
+			for i := range y {
+				logit += (x[r][i] - mean[i]) * y[i] / n
+			}
+			for i := range u {
+				u[i] /= n
+			}
+			row.add(n*math.Exp(logit), u)
+		}
+		for i := range row.num {
+			row.num[i] /= row.den
+		}
+		out[r] = row.num
+	}
+	return out
+}
+
+// chunkRows are the scaled queries of the rows of a chunk.
+func chunkRows(q attention.Seq[float64], x *prefixChunk, rows []int32) (out [][]float64) {
+	n := x.q1 - x.q0
+	for _, r := range rows {
+		row := wide(q.Head(x.b, 2*x.h+int(r)/n).Row(x.q0 + int(r)%n))
+		for l := range row {
+			row[l] /= math.Sqrt(float64(q.Dim))
+		}
+		out = append(out, row)
+	}
+	return out
+}
+
+// blockCovariance is that of queries inside of blocks.
+func blockCovariance(x [][]float64, size int) [][]float64 {
+	d := len(x[0])
+	out := make([][]float64, d)
+	for i := range out {
+		out[i] = make([]float64, d)
+	}
+	for lo := 0; lo < len(x); lo += size {
+		part := x[lo:min(lo+size, len(x))]
+		mean := make([]float64, d)
+		for _, r := range part {
+			for i, a := range r {
+				mean[i] += a / float64(len(part))
+			}
+		}
+		for _, r := range part {
+			for i := range d {
+				for j := range d {
+					out[i][j] += (r[i] - mean[i]) * (r[j] - mean[j]) / float64(len(x))
+				}
+			}
+		}
+	}
+	return out
+}
+
+// Causal blocks that weigh the prefix are what their definition says, with masks, segments, more keys than queries and
+// grouped heads.
+func TestPrefixNaive(t *testing.T) {
+	const length, dim = 300, 16
+	q, k, v := grouped[float64](2, length, dim, 1)
+	mask := make([]bool, length)
+	ids := make([]int32, length)
+	for i := range mask {
+		mask[i], ids[i] = i%7 != 3 && (i < 150 || i > 180), int32(i/150)
+	}
+	late := q
+	late.Data, late.Len = q.Data[90*q.StrideL:], length-90
+	for i, c := range []struct {
+		vis   attention.Visibility
+		q     attention.Seq[float64]
+		empty int64
+	}{{attention.Visibility{}, q, 0}, {attention.Visibility{}, late, 0}, {attention.Visibility{KeyMask: mask}, q, 0},
+		{attention.Visibility{KeyMask: mask, Segments: ids}, q, 4 * 31}} {
+		for _, specs := range [][]Spec{{{Clusters: 6, Chunk: 32, Together: 16, Keys: 10}},
+			{{Clusters: 32, Chunk: 32, Together: 500, Keys: 4}},
+			{{Clusters: 5, Chunk: 20, Together: 24, Keys: 30}, {Clusters: 8, Chunk: 50, Together: 32, Keys: 1000}}} {
+			name := fmt.Sprintf("case %d, %+v", i, specs)
+			c.vis.Causal = true
+			a := &Attention[float64]{Visibility: c.vis, Specs: specs}
+			out := attention.NewSeq[float64](1, 4, c.q.Len, dim)
+			report, err := a.Forward(out, c.q, k, v)
+			if err != nil {
+				t.Fatal(name, err)
+			}
+			if report.Rows != int64(4*c.q.Len) || report.Empty != c.empty {
+				t.Errorf("%s: %+v", name, report)
+			}
+			p := new(prefixCall[float64])
+			if err := p.start(a, c.q, k, v); err != nil {
+				t.Fatal(err)
+			}
+			checked := 0
+			for n := range p.chunks {
+				checked += checkChunk(t, name, p, n, a, out, c.q, k, v)
+			}
+			if checked < 4*c.q.Len/3 {
+				t.Errorf("%s: %d rows have a prefix", name, checked)
+			}
+		}
+	}
+}
+
+// checkChunk compares the rows of chunk n with their definition and returns how many there are.
+func checkChunk(t *testing.T, name string, c *prefixCall[float64], n int, a *Attention[float64],
+	out, q, k, v attention.Seq[float64]) int {
+	t.Helper()
+	x := &c.chunks[n]
+	p, level := c.keys.problems[x.level], &c.levels[x.level]
+	spec, dim := specOf(a.Specs, x.h), q.Dim
+	key := func(j int) []float64 { return wide(k.Head(0, x.h).Row(j)) }
+	first := &c.chunks[level.first]
+	cov := blockCovariance(chunkRows(q, first, first.order), spec.Together)
+	mean, train := make([]float64, dim), 0
+	for j := p.span.K0; j < p.span.K0+level.known; j++ {
+		if a.KeyMask == nil || a.KeyMask[j] {
+			train++
+			for l, y := range key(j) {
+				mean[l] += y
+			}
+		}
+	}
+	if known := level.known / spec.Chunk; known&(known-1) != 0 || level.known > x.begin || 2*level.known <= x.begin {
+		t.Fatalf("%s: a chunk at %d has clusters of %d keys", name, x.begin, level.known)
+	}
+	var keys, values [][]float64
+	var sigma2 []float64
+	var clusters [][2]int
+	for y := range p.clusters {
+		from := len(keys)
+		for _, j := range p.order[p.start[y]:p.start[y+1]] {
+			at := int(p.keys[j])
+			if at >= p.span.K0+x.begin {
+				continue
+			}
+			keys, values = append(keys, key(at)), append(values, wide(v.Head(0, x.h).Row(at)))
+			s := 0.0
+			for i, y := range key(at) {
+				if train == 0 {
+					break
+				}
+				for j, z := range key(at) {
+					s += cov[i][j] * (y - mean[i]/float64(train)) * (z - mean[j]/float64(train))
+				}
+			}
+			sigma2 = append(sigma2, s)
+		}
+		clusters = append(clusters, [2]int{from, len(keys)})
+	}
+	if got := slices.Sorted(slices.Values(x.order)); len(slices.Compact(got)) != 2*(x.q1-x.q0) || got[0] != 0 {
+		t.Fatalf("%s: rows are %v", name, x.order)
+	}
+	for lo := 0; lo < len(x.order); lo += spec.Together {
+		rows := x.order[lo:min(lo+spec.Together, len(x.order))]
+		var nearK, nearV [][][]float64
+		for _, r := range rows {
+			var ys, us [][]float64
+			at := x.q0 + int(r)%(x.q1-x.q0)
+			_, end, _ := a.Keys(0, at, q.Len, k.Len)
+			for j := p.span.K0 + x.begin; j < end; j++ {
+				if a.KeyMask == nil || a.KeyMask[j] {
+					ys, us = append(ys, key(j)), append(us, wide(v.Head(0, x.h).Row(j)))
+				}
+			}
+			nearK, nearV = append(nearK, ys), append(nearV, us)
+		}
+		if len(nearV[0]) == 0 { // of its length
+			nearV[0] = [][]float64{make([]float64, v.Dim)}
+		}
+		want := naivePrefix(chunkRows(q, x, rows), keys, values, clusters, sigma2, spec.Keys, nearK, nearV)
+		for i, r := range rows {
+			at := x.q0 + int(r)%(x.q1-x.q0)
+			if len(keys) == 0 && len(nearK[i]) == 0 { // it sees nothing
+				clear(want[i])
+			}
+			near1(t, fmt.Sprintf("%s, row %d", name, at), out.Head(0, 2*x.h+int(r)/(x.q1-x.q0)).Row(at), want[i], 1e-9)
+		}
+	}
+	return len(x.order)
+}
+
+// Outputs have the same bits with any number of threads, and At and Trials have those of Forward. Specs that differ in
+// Keys alone share their clusters. Errors fall with the number of keys, to those of rounding.
+func TestPrefixBits(t *testing.T) {
+	const length, dim = 700, 32
+	q, k, v := grouped[float32](2, length, dim, 3)
+	vis := attention.Visibility{Causal: true}
+	rows := []int{0, 5, 63, 64, 65, 299, 300, 511, 698, 699}
+	trials, err := NewTrials(vis, 0, q, k, v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := attention.NewSeq[float32](1, 4, length, dim)
+	if _, err := (&attention.Exact[float32]{Visibility: vis}).Forward(want, q, k, v); err != nil {
+		t.Fatal(err)
+	}
+	last := 0.2
+	for _, keys := range []int{8, 64, 1000} {
+		a := &Attention[float32]{Visibility: vis, Specs: []Spec{{Clusters: 24, Chunk: 64, Together: 32, Keys: keys}}}
+		first := sameBits(t, a, q, k, v)
+		sameRows(t, a, trials, first, rows, q, k, v)
+		var diff, size float64
+		for i, w := range want.Data {
+			d := float64(first.Data[i] - w)
+			diff, size = diff+d*d, size+float64(w)*float64(w)
+		}
+		e := math.Sqrt(diff / size)
+		if !(e < 0.7*last) {
+			t.Errorf("%d keys: error %v", keys, e)
+		}
+		last = e
+	}
+	if trials.fits != 1 || last > 1e-6 {
+		t.Errorf("%d clusterings for specs that differ in keys alone; an error of %v with all keys", trials.fits, last)
+	}
+}
+
+// No bit of a row depends on a later key or value, on a query of a later chunk, or on a masked key.
+func TestPrefixCausal(t *testing.T) {
+	const length, dim, chunk = 400, 16, 32
+	q, k, v := grouped[float32](1, length, dim, 5)
+	mask := make([]bool, length)
+	for i := range mask {
+		mask[i] = i != 33 && i != 250
+	}
+	run := func() attention.Seq[float32] {
+		a := &Attention[float32]{Visibility: attention.Visibility{Causal: true, KeyMask: mask},
+			Specs: []Spec{{Clusters: 6, Chunk: chunk, Together: 16, Keys: 20}}}
+		out := attention.NewSeq[float32](1, 2, length, dim)
+		if _, err := a.Forward(out, q, k, v); err != nil {
+			t.Fatal(err)
+		}
+		return out
+	}
+	want := run()
+	r := rand.New(rand.NewPCG(1, 2))
+	change := func(m attention.Seq[float32], from int) {
+		for h := range m.Heads {
+			for l := from; l < length; l++ {
+				for c := range m.Head(0, h).Row(l) {
+					m.Head(0, h).Row(l)[c] = float32(r.NormFloat64())
+				}
+			}
+		}
+	}
+	same := func(what string, from int) {
+		got := run()
+		for h := range 2 {
+			for l := range from {
+				if !slices.Equal(got.Head(0, h).Row(l), want.Head(0, h).Row(l)) {
+					t.Fatalf("%s: row %d of head %d has changed", what, l, h)
+				}
+			}
+			if l := length - 1; slices.Equal(got.Head(0, h).Row(l), want.Head(0, h).Row(l)) {
+				t.Errorf("%s: the last row is the same", what)
+			}
+		}
+	}
+	const from = 9*chunk + 13
+	change(k, from)
+	change(v, from)
+	same("later keys and values", from)
+	for _, l := range []int{33, 250} {
+		k.Head(0, 0).Row(l)[3], v.Head(0, 0).Row(l)[1] = float32(math.NaN()), float32(math.Inf(1))
+	}
+	change(q, 9*chunk)
+	same("queries of later chunks, masked keys", 9*chunk)
+}
+
+// A cluster whose keys weigh nothing for the mean query keeps its plain centroid: a row far from the mean may need it.
+func TestPrefixLight(t *testing.T) {
+	// Rows of the second chunk have opposite queries: their mean is 10, and weights span e^±200.
+	q, k := attention.NewSeq[float32](1, 1, 8, 1), attention.NewSeq[float32](1, 1, 8, 1)
+	v := attention.NewSeq[float32](1, 1, 8, 1)
+	copy(q.Data, []float32{0, 0, 0, 0, -10, 30, 10, 10})
+	copy(k.Data, []float32{-20, -20, 20, 20, 0, 0, 0, 0})
+	copy(v.Data, []float32{1, 1, 3, 3, 7, 7, 7, 7})
+	a := &Attention[float32]{Scale: 1, Specs: []Spec{{Clusters: 2, Chunk: 4, Together: 4, Keys: 1}}}
+	a.Causal = true
+	out := attention.NewSeq[float32](1, 1, 8, 1)
+	if _, err := a.Forward(out, q, k, v); err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []float32{1, 3, 3, 3} {
+		if got := out.Data[4+i]; math.Abs(float64(got-want)) > 1e-3 {
+			t.Errorf("row %d is %v, want %v", 4+i, got, want)
+		}
+	}
+}
+
+func TestPrefixRefused(t *testing.T) {
+	good := Spec{Clusters: 4, Chunk: 16, Together: 8, Keys: 3}
+	with := func(change func(s *Spec)) Spec {
+		s := good
+		change(&s)
+		return s
+	}
+	for _, s := range []Spec{with(func(s *Spec) { s.Sinks = 1 }), with(func(s *Spec) { s.Window = 1 }),
+		with(func(s *Spec) { s.Top = 1 }), with(func(s *Spec) { s.Clusters = 17 }),
+		with(func(s *Spec) { s.Together = 0 })} {
+		if err := s.Validate(); !errors.Is(err, ErrSpec) {
+			t.Errorf("%+v: %v", s, err)
+		}
+	}
+	q, k, v := grouped[float64](2, 40, 16, 1)
+	out := attention.NewSeq[float64](1, 4, 40, 16)
+	causal := attention.Visibility{Causal: true}
+	for i, a := range []*Attention[float64]{{Specs: []Spec{good}},
+		{Visibility: causal, Specs: []Spec{good, with(func(s *Spec) { s.Keys, s.Top = 0, 3 })}}} {
+		if _, err := a.Forward(out, q, k, v); !errors.Is(err, ErrSpec) {
+			t.Errorf("case %d: %v", i, err)
+		}
+	}
+	a := &Attention[float64]{Visibility: causal, Specs: []Spec{good}}
+	if _, err := a.NewChunks(1, 4, 2, 16, 16); !errors.Is(err, ErrSpec) {
+		t.Errorf("decoding: %v", err)
+	}
+	if err := a.Backward(q, k, v, out, out, q, k, v); !errors.Is(err, ErrSpec) {
+		t.Errorf("gradients: %v", err)
+	}
+}
