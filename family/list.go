@@ -2,8 +2,7 @@ package family
 
 import "strings"
 
-// Info describes a family: one entry of the registry. To add a family, add an entry to List; the command line, the docs
-// and the common tests read it.
+// Info describes a family: one entry of the registry.
 type Info struct {
 	Name      string `json:"name"`
 	Summary   string `json:"summary"`
@@ -41,7 +40,8 @@ func InfoOf(f Family) Info {
 	return Info{}
 }
 
-// List describes every family, in the order of docs/theory.md §2.
+// List describes every family, in the order of docs/theory.md §2. A family exists by its entry here: the command line,
+// the docs and the common tests read this list.
 func List() []Info {
 	const (
 		dense     = "O(md)"
