@@ -13,8 +13,8 @@ import (
 	"github.com/spf13/cobra/doc"
 )
 
-// addDocsCommand adds the command that writes man pages, completions and the reference of commands. Only builds with
-// the tag docs have it: the generators would make the program larger for everyone.
+// addDocsCommand adds the hidden command that writes man pages, completions and the command reference. Only
+// builds with the tag docs have it, because the generators would make the program larger for everyone.
 func addDocsCommand(root *cobra.Command) {
 	root.AddCommand(&cobra.Command{
 		Use:    "docs FOLDER",
@@ -25,7 +25,8 @@ func addDocsCommand(root *cobra.Command) {
 	})
 }
 
-// writeDocs fills folder/man, folder/completions and folder/commands.
+// writeDocs fills folder/man, folder/completions and folder/commands. The result depends only on the source
+// revision: no dates, no random order.
 func writeDocs(root *cobra.Command, folder string) error {
 	man, completions, commands := filepath.Join(folder, "man"), filepath.Join(folder, "completions"),
 		filepath.Join(folder, "commands")
@@ -34,7 +35,7 @@ func writeDocs(root *cobra.Command, folder string) error {
 			return err
 		}
 	}
-	root.DisableAutoGenTag = true // no date in what is generated: the same bytes for the same revision
+	root.DisableAutoGenTag = true // no date in generated files: the same bytes for the same revision
 	date, err := sourceDate()
 	if err != nil {
 		return err
@@ -59,7 +60,8 @@ func writeDocs(root *cobra.Command, folder string) error {
 	return nil
 }
 
-// sourceDate is the date of SOURCE_DATE_EPOCH, which builds set to the date of the revision, or else a fixed one.
+// sourceDate returns the date of SOURCE_DATE_EPOCH, which release builds set to the date of the revision, or
+// else a fixed one.
 func sourceDate() (time.Time, error) {
 	text := os.Getenv("SOURCE_DATE_EPOCH")
 	if text == "" {

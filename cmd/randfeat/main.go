@@ -1,13 +1,16 @@
-// Command randfeat fits, evaluates and serves kernel machines, computes attention in linear time, and random features
-// with the error to expect from them.
+// Command randfeat fits, evaluates and serves kernel machines, computes attention in linear time, and computes
+// random features with the error to expect from them.
 //
-// Results go to stdout, everything else to stderr. The exit status is 0 when the work is done, 1 when it failed or
-// a check found a miss, 2 when the command was misused. With --json every command prints one object per line; the
-// objects are the exported structs of the packages in internal.
+// Results go to stdout, everything else to stderr. The exit status is 0 when the work is done, 1 when it failed
+// or a check found a miss, 2 when the command line is wrong. With --json every command prints one object per
+// line; the objects are the exported structs of the packages in internal.
 //
-// main parses the command line and reports errors. The groups of commands (internal/attend, catalog, kernels, serving,
-// tables) parse their flags, call the library and print. They share flags (internal/mapflags, qkv, tableflags) and the
-// environment (internal/cli); imports go in this order only.
+// main parses the command line and reports errors. The groups of commands (internal/attend, catalog, kernels,
+// serving, tables) parse their flags, call the library and print. They share flags (internal/mapflags, qkv,
+// tableflags) and the environment (internal/cli); imports go in this order only.
+//
+// A command never calls os.Exit and never writes to os.Stdout: it returns an error and writes to the [cli.Env],
+// so tests run whole command lines in one process.
 package main
 
 import (

@@ -28,7 +28,7 @@ import (
 	"github.com/randfeat/randfeat/machine"
 )
 
-// run executes the command line and returns the exit status. It is main without the process.
+// run executes the command line and returns the exit status. It is main without the process, for tests.
 func run(ctx context.Context, env *cli.Env, args []string) int {
 	env.Until(ctx)
 	root := command(env)
@@ -38,7 +38,8 @@ func run(ctx context.Context, env *cli.Env, args []string) int {
 	root.SetErr(env.Stderr)
 	strictCompletion(root)
 	cmd, err := root.ExecuteContextC(ctx)
-	// Whoever writes to stdout may return the error or drop it, as cobra does; the buffer remembers it.
+	// Writers to stdout may return the error or drop it, as cobra does. The bufio.Writer remembers its first
+	// error, so Flush reports it in any case. It replaces err only if err is the same failure or a mere miss.
 	if failed := env.Stdout.Flush(); failed != nil &&
 		(err == nil || errors.Is(err, failed) || errors.Is(err, cli.ErrMiss)) {
 		err = cli.Failure{Err: fmt.Errorf("cannot write to stdout: %w", failed)}
@@ -49,6 +50,7 @@ func run(ctx context.Context, env *cli.Env, args []string) int {
 	if errors.Is(err, cli.ErrMiss) {
 		return cli.ExitFailed
 	}
+	// Name the flag that avoids this error, if the command has it. The library does not know flags.
 	hint := ""
 	for _, r := range remedies {
 		if cmd.Flags().Lookup(r.flag) != nil && errors.Is(err, r.err) {
@@ -64,6 +66,8 @@ func run(ctx context.Context, env *cli.Env, args []string) int {
 	fmt.Fprintf(env.Stderr, "randfeat: %s%s\n", errorText(err), hint)
 	var failed cli.Failure
 	var wrong cli.Misuse
+	// Failures of the work exit with 1, without usage. Everything else is a wrong command line, also if cobra
+	// found it.
 	if errors.As(err, &failed) && !errors.As(err, &wrong) {
 		return cli.ExitFailed
 	}
@@ -71,14 +75,14 @@ func run(ctx context.Context, env *cli.Env, args []string) int {
 	return cli.ExitMisuse
 }
 
-// remedies are the flags that may cure an error.
+// remedies maps errors of package data to the flag that may avoid them.
 var remedies = []struct {
 	err  error
 	flag string
 }{{data.ErrQuotes, "no-quotes"}, {data.ErrUnits, "unit-bytes"}, {data.ErrMissingTarget, "drop-missing-target"},
 	{data.ErrNested, "skip"}, {data.ErrEncoding, "encoding"}}
 
-// missingFile says what may have been meant by a file that is not there.
+// missingFile suggests a file with a similar name for one that does not exist, or says where it was looked for.
 func missingFile(err error) string {
 	var path *fs.PathError
 	if !errors.As(err, &path) {
@@ -105,9 +109,11 @@ func missingFile(err error) string {
 	return fmt.Sprintf(": check the name, the file was looked for in %s", cli.PrintableText(where))
 }
 
-// Help lists the commands of a group in the order of use.
+// Help lists the commands of a group in the order of use, not alphabetically.
 func init() { cobra.EnableCommandSorting = false }
 
+// command builds the whole command tree. It builds a new one for each command line, because flags keep their
+// values.
 func command(env *cli.Env) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "randfeat",
@@ -136,7 +142,7 @@ missed, and 2 if the command line is wrong. If the reader of a pipe ends, randfe
 	attention := attend.AttendCommand(env)
 	attention.AddCommand(attend.CrossoverCommand(env))
 	crossover := attend.CrossoverCommand(env)
-	crossover.Hidden = true // the old name of attend crossover
+	crossover.Hidden = true // kept as an alias for attend crossover
 	for _, g := range []struct {
 		title    string
 		commands []*cobra.Command
@@ -160,11 +166,13 @@ missed, and 2 if the command line is wrong. If the reader of a pipe ends, randfe
 	root.SetHelpCommandGroupID("Other commands:")
 	root.SetCompletionCommandGroupID("Other commands:")
 	addDocsCommand(root)
+	// After all commands have been added: it wraps the flag errors of each.
 	suggest.Flags(root)
 	return root
 }
 
-// errorText is an error without the sentinels that Go programs tell it by: the text before them says it all.
+// errorText removes the sentinels at the end of an error. Go programs test for them; for people the text before
+// says it all.
 func errorText(err error) string {
 	text := err.Error()
 	for _, sentinel := range []error{machine.ErrSetup, machine.ErrNoRows, randfeat.ErrSpec, dense.ErrShape,
@@ -174,8 +182,8 @@ func errorText(err error) string {
 	return cli.PrintableText(text)
 }
 
-// strictCompletion makes cobra's completion command refuse a shell it does not know, instead of printing its help and
-// succeeding. The output of root must be set before.
+// strictCompletion makes cobra's completion command refuse an unknown shell, instead of printing its help and
+// succeeding. The output of root must be set before, because completion keeps it.
 func strictCompletion(root *cobra.Command) {
 	root.InitDefaultCompletionCmd()
 	for _, c := range root.Commands() {

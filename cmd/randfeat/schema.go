@@ -29,8 +29,8 @@ import (
 	"github.com/randfeat/randfeat/machine"
 )
 
-// printed are the objects that commands print with --json, by command. Tests hold every object that any of them prints
-// against the schema of its type, and refuse one that is not listed.
+// printed lists the objects that commands print with --json. Tests compare every object that any test run
+// prints with the schema of its type, and refuse one that is not listed.
 var printed = []struct {
 	command string
 	objects []any
@@ -59,8 +59,8 @@ var printed = []struct {
 	{"version", []any{cli.VersionInfo{}}},
 }
 
-// comments are what the source says of types and fields, by package.Type and package.Type.Field; a test writes the
-// file.
+// comments holds the comments of types and fields in the source, by package.Type and package.Type.Field.
+// TestSchemas writes the file from the source; the program does not contain its source.
 //
 //go:embed schema.json
 var comments []byte
@@ -97,9 +97,11 @@ func schemaNames() []string {
 	return out
 }
 
-// node is a part of a schema.
+// node is a part of a JSON Schema.
 type node = map[string]any
 
+// commandSchema returns the schema of a command: one definition per struct, and anyOf if the command prints
+// several.
 func commandSchema(command string) (node, error) {
 	for _, p := range printed {
 		if p.command != command {
@@ -124,7 +126,7 @@ func commandSchema(command string) (node, error) {
 		", "))
 }
 
-// schemas makes those of Go types as encoding/json writes them.
+// schemas builds JSON Schemas of Go types, in the form that encoding/json writes.
 type schemas struct {
 	defs     node
 	comments map[string]string
@@ -133,12 +135,12 @@ type schemas struct {
 func newSchemas() *schemas {
 	g := &schemas{defs: node{}}
 	if err := json.Unmarshal(comments, &g.comments); err != nil {
-		panic("randfeat: schema.json: " + err.Error()) // it is part of the program, and tested
+		panic("randfeat: schema.json: " + err.Error()) // embedded and tested, so only a bug gets here
 	}
 	return g
 }
 
-// Types that write themselves.
+// Types with a MarshalJSON of their own, whose output reflection cannot tell.
 var (
 	aNumber    = node{"type": "number"}
 	orNull     = node{"type": []string{"number", "null"}}
@@ -162,7 +164,8 @@ var (
 	own   = reflect.TypeFor[json.Marshaler]()
 )
 
-// of is the schema of a type; structs are defined once and referred to.
+// of returns the schema of a type. Structs are defined once under $defs and referred to, so recursive types
+// work.
 func (g *schemas) of(t reflect.Type) node {
 	if s, ok := ownSchemas[t]; ok && t.Name() != "" {
 		return g.define(t, func() node { return s })
@@ -171,7 +174,7 @@ func (g *schemas) of(t reflect.Type) node {
 	case t == reflect.TypeFor[json.RawMessage]() || slices.Contains(named, t) || t.Kind() == reflect.Interface:
 		return node{}
 	case t.Kind() != reflect.Pointer && (t.Implements(own) || reflect.PointerTo(t).Implements(own)):
-		return node{} // what it writes is described where it is read: specs of families, choices of attention
+		return node{} // described where it is documented for input: specs of families, choices of attention
 	}
 	switch t.Kind() {
 	case reflect.Pointer:
@@ -196,10 +199,11 @@ func (g *schemas) of(t reflect.Type) node {
 	return node{"type": "integer"}
 }
 
+// define adds a definition for t, unless there is one, and returns a reference to it.
 func (g *schemas) define(t reflect.Type, make func() node) node {
 	name := t.Name()
 	if _, ok := g.defs[name]; !ok {
-		g.defs[name] = node{} // of types that hold themselves
+		g.defs[name] = node{} // placeholder, so that a type that contains itself ends the recursion
 		s := make()
 		if c := g.comments[t.String()]; c != "" {
 			s["description"] = c
@@ -215,7 +219,7 @@ func (g *schemas) object(t reflect.Type) node {
 	return node{"type": "object", "properties": properties, "required": required, "additionalProperties": false}
 }
 
-// fields adds those of a struct, and of the structs that it embeds.
+// fields adds the fields of a struct, including those of embedded structs, as encoding/json does.
 func (g *schemas) fields(t reflect.Type, properties node, required *[]string) {
 	for i := range t.NumField() {
 		f := t.Field(i)

@@ -25,7 +25,7 @@ import (
 	"github.com/randfeat/randfeat/kernel"
 )
 
-// AdviseHead is what advise --json prints for every head of queries and keys without values.
+// AdviseHead is the object of advise --json for each head of queries and keys without values.
 type AdviseHead struct {
 	Head   int            `json:"head"`
 	Report *advise.Report `json:"report"`
@@ -124,7 +124,7 @@ map. For one set, Nyström features take part; they are biased, and --unbiased l
 	return cmd
 }
 
-// options are the flags as the library has them, but for the kernel.
+// options converts the flags to the options of the library, except for the kernel, which depends on the data.
 func (f *adviseFlags) options(cmd *cobra.Command, env *cli.Env) (advise.Options, error) {
 	o := advise.Options{Target: f.tol, PerToken: f.time, Positive: f.positive, Loss: advise.Loss(f.loss),
 		Families: f.families, Couplings: f.couplings, Rows: f.rows, Draws: f.draws, Costs: advise.Costs(f.costs),
@@ -147,8 +147,8 @@ func (f *adviseFlags) options(cmd *cobra.Command, env *cli.Env) (advise.Options,
 	return o, nil
 }
 
-// chosenKernel is the kernel of the flags for sets of dim columns. oneSet, if it is not empty, has the rows that a
-// median distance is taken of.
+// chosenKernel returns the kernel of the flags for queries q and keys k; an empty k means one set. The default
+// scale is the median distance for the Gaussian kernel and d^¼ for softmax.
 func (f *adviseFlags) chosenKernel(q, k dense.Matrix[float64]) (kernel.Kernel, error) {
 	kind := kernel.Softmax
 	if k.IsEmpty() {
@@ -177,7 +177,7 @@ func (f *adviseFlags) chosenKernel(q, k dense.Matrix[float64]) (kernel.Kernel, e
 	return m.BaseKernel(q.Cols)
 }
 
-// medianDistance is that of pairs of rows, spread over both sets.
+// medianDistance is the median distance of random pairs of rows, one from each set. Equal rows do not count.
 func medianDistance(q, k dense.Matrix[float64]) (float64, error) {
 	if q.Cols != k.Cols {
 		return 0, fmt.Errorf("queries have %d columns, keys %d: %w", q.Cols, k.Cols, dense.ErrShape)
@@ -195,7 +195,7 @@ func medianDistance(q, k dense.Matrix[float64]) (float64, error) {
 		}
 	}
 	if len(d) == 0 {
-		return 1, nil // rows that are all alike have any bandwidth
+		return 1, nil // all rows are alike, so any bandwidth will do
 	}
 	slices.Sort(d)
 	return math.Sqrt(d[len(d)/2]), nil
@@ -245,7 +245,7 @@ func runAdvise(env *cli.Env, cmd *cobra.Command, f *adviseFlags, args []string) 
 	return adviseHeads(ctx, env, f, in, o)
 }
 
-// adviseMisuse marks what is wrong with flags.
+// adviseMisuse marks an error about options as a wrong command line.
 func adviseMisuse(err error) error {
 	if errors.Is(err, advise.ErrOptions) {
 		return cli.Misuse{Err: errors.New(strings.TrimSuffix(err.Error(), ": "+advise.ErrOptions.Error()))}
@@ -253,7 +253,7 @@ func adviseMisuse(err error) error {
 	return err
 }
 
-// adviseHeads advises on every head of queries and keys by itself.
+// adviseHeads advises on every head of queries and keys separately.
 func adviseHeads(ctx context.Context, env *cli.Env, f *adviseFlags, in *adviseData, o advise.Options) error {
 	var reports []*advise.Report
 	o.Progress, o.Brief = nil, true
@@ -296,7 +296,7 @@ func adviseHeads(ctx context.Context, env *cli.Env, f *adviseFlags, in *adviseDa
 	})
 }
 
-// adviseDemo runs on generated rows: those of gram --demo, more of them.
+// adviseDemo runs on generated rows, with the distribution of gram --demo.
 func adviseDemo(ctx context.Context, env *cli.Env, cmd *cobra.Command, f *adviseFlags, o advise.Options,
 	begun time.Time) error {
 	if err := cli.Conflict(cmd, "demo", "kernel", "scale", "causal", "skip", "delimiter", "header", "no-header",
@@ -312,7 +312,7 @@ func adviseDemo(ctx context.Context, env *cli.Env, cmd *cobra.Command, f *advise
 		o.Features = kernels.DemoM
 	}
 	if !cmd.Flags().Changed("costs") {
-		o.Costs = advise.CostModel // the same everywhere, as all else here
+		o.Costs = advise.CostModel // the same output on every machine
 	}
 	r, err := advise.Kernel(ctx, q, k, o)
 	if err != nil {
@@ -321,7 +321,7 @@ func adviseDemo(ctx context.Context, env *cli.Env, cmd *cobra.Command, f *advise
 	return finishAdvice(env, f, r, begun)
 }
 
-// finishAdvice writes files and prints the report.
+// finishAdvice writes the files and prints the report.
 func finishAdvice(env *cli.Env, f *adviseFlags, r *advise.Report, begun time.Time) error {
 	f.bar.End()
 	var files cli.Outputs
@@ -366,7 +366,7 @@ func finishAdvice(env *cli.Env, f *adviseFlags, r *advise.Report, begun time.Tim
 	return printAdvice(env, f, r, begun)
 }
 
-// printedCandidates bounds the ranking for people.
+// printedCandidates bounds the printed ranking; --json has all.
 const printedCandidates = 10
 
 func printAdvice(env *cli.Env, f *adviseFlags, r *advise.Report, begun time.Time) error {
@@ -445,7 +445,7 @@ func printAdvice(env *cli.Env, f *adviseFlags, r *advise.Report, begun time.Time
 	return nil
 }
 
-// adviseNumber prints a number that JSON cannot hold as infinite.
+// adviseNumber prints a number; the library stores infinity as 1e300 or more, because JSON has none.
 func adviseNumber(v float64) string {
 	if v >= 1e300 {
 		return "∞"
@@ -473,7 +473,7 @@ func printMethods(env *cli.Env, at *advise.AttentionAdvice) error {
 	})
 }
 
-// wrapped breaks a text into lines, between words.
+// wrapped breaks a text into lines between words.
 func wrapped(s string, width int) (lines []string) {
 	for _, word := range strings.Fields(s) {
 		n := len(lines) - 1

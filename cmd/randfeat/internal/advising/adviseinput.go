@@ -20,10 +20,10 @@ import (
 	"github.com/randfeat/randfeat/internal/rng"
 )
 
-// adviseData is what advice is wanted on: pairs of sets, one per head, or arrays of attention.
+// adviseData is the input of advise: pairs of sets, one per head, or the arrays of attention.
 type adviseData struct {
 	heads []struct{ q, k dense.Matrix[float64] }
-	files *qkv.Files // with values
+	files *qkv.Files // set if there are values
 }
 
 func (d *adviseData) values() bool { return d.files != nil }
@@ -46,11 +46,12 @@ func adviseAttention[T dense.Float](ctx context.Context, f *qkv.Files, vis atten
 	return advise.Attention(ctx, vis, in.Q, in.K, in.V, o)
 }
 
+// isArray reports whether a path names an array. stdin is read as one.
 func isArray(path string) bool {
 	return path == "-" || strings.EqualFold(filepath.Ext(path), ".npy")
 }
 
-// adviseInput reads the arguments.
+// adviseInput reads the arguments. npy files and npz members q, k, v are arrays; anything else is a table.
 func adviseInput(env *cli.Env, f *adviseFlags, args []string) (*adviseData, error) {
 	if len(args) == 1 && strings.EqualFold(filepath.Ext(args[0]), ".npz") {
 		tensors, names, err := readNPZ(args[0])
@@ -94,7 +95,7 @@ func adviseInput(env *cli.Env, f *adviseFlags, args []string) (*adviseData, erro
 	return &out, nil
 }
 
-// arrays sees arrays as heads.
+// arrays interprets tensors as heads.
 func arrays(tensors []npy.Tensor, names []string) (*adviseData, error) {
 	var out adviseData
 	for i, t := range tensors {
@@ -137,7 +138,7 @@ func arrays(tensors []npy.Tensor, names []string) (*adviseData, error) {
 	return &out, nil
 }
 
-// stackBatches is a head over all batches.
+// stackBatches returns the rows of a head from all batches.
 func stackBatches(s attention.Seq[float64], h int) dense.Matrix[float64] {
 	out := dense.Matrix[float64]{Rows: s.Batch * s.Len, Cols: s.Dim, Stride: s.Dim}
 	for b := range s.Batch {
@@ -146,7 +147,8 @@ func stackBatches(s attention.Seq[float64], h int) dense.Matrix[float64] {
 	return out
 }
 
-// readNPZ reads members q, k and perhaps v; nil if the file has no such members, and so is a table.
+// readNPZ reads the members q, k and possibly v. It returns nil if the file has no such members and is
+// therefore a table.
 func readNPZ(path string) ([]npy.Tensor, []string, error) {
 	z, err := zip.OpenReader(path)
 	if err != nil {
@@ -178,10 +180,10 @@ func readNPZ(path string) ([]npy.Tensor, []string, error) {
 	return tensors, names, nil
 }
 
-// adviseRows bounds the rows of a table that are kept: a sample in which every row is as likely.
+// adviseRows bounds the rows of a table that are kept: a uniform random sample (reservoir sampling).
 const adviseRows = 1 << 15
 
-// readTable reads the rows of a table as a kernel machine would see them, or as they are.
+// readTable reads the rows of a table, encoded as a kernel machine sees them, or as plain numbers.
 func readTable(src data.Source, f *adviseFlags, encode bool) (m dense.Matrix[float64], err error) {
 	o := data.LearnOptions{Skip: f.skip}
 	if !encode {
@@ -195,7 +197,7 @@ func readTable(src data.Source, f *adviseFlags, encode bool) (m dense.Matrix[flo
 		return m, err
 	}
 	if !encode {
-		for i := range schema.Fields { // numbers as they are
+		for i := range schema.Fields { // undo the standardisation: plain numbers
 			schema.Fields[i].Mean, schema.Fields[i].Scale = 0, 1
 		}
 	}

@@ -1,4 +1,9 @@
 // Package attend has the commands attend and crossover.
+//
+// attend runs in this order: check flags (attend.go, attendmethod.go), read arrays and masks (package qkv,
+// attendvisibility.go), decide the plan of every head (attendmethod.go), run it (attend.go), compare with exact
+// attention if asked (attendcompare.go), write and report. attenddemo.go is attend --demo. crossover*.go
+// measure at which length linear attention becomes faster.
 package attend
 
 import (
@@ -26,28 +31,30 @@ import (
 	"github.com/randfeat/randfeat/kernel"
 )
 
-// AttendResult says what attend did.
+// AttendResult is the object of attend --json.
 type AttendResult struct {
 	Out      string `json:"out,omitempty"`
 	Shape    []int  `json:"shape"`
 	DType    string `json:"dtype"`
-	Method   string `json:"method"` // auto, exact, features or centroid
+	Method   string `json:"method"` // auto, spec, exact, features or centroid
 	Causal   bool   `json:"causal,omitempty"`
 	Window   int    `json:"window,omitempty"`
 	Sinks    int    `json:"sinks,omitempty"`
 	Heads    int    `json:"heads"`
 	KVHeads  int    `json:"kv_heads"`
 	Features int    `json:"features,omitempty"` // features of one head
-	// Cost is that of a token, the mean of all heads, in random features; ExactCost that of exact attention, L/2.
+	// Cost is the mean work per token and head, in units of one random feature; ExactCost is that of exact
+	// attention, L/2.
 	Cost      float64 `json:"cost"`
 	ExactCost float64 `json:"exact_cost"`
 	Seconds   float64 `json:"seconds"`
-	// ChoiceSeconds is the time that the choice took, or the fit of what is saved.
+	// ChoiceSeconds is the time for choosing methods, or for fitting what is saved.
 	ChoiceSeconds float64 `json:"choice_seconds,omitempty"`
-	// Choice is what each key/value head does.
+	// Choice is the method of each key/value head.
 	Choice []AttendChoice `json:"choice,omitempty"`
-	// Empty rows saw no key and are zeros; denominators that were Negative (signed features only) are used as they are;
-	// Zero counts denominators that were zero or so small that the quotient is not finite: zeros.
+	// Empty counts rows that saw no key; they are zeros. Negative counts negative denominators (signed features
+	// only), which are used as they are. Zero counts denominators that were zero or so small that the quotient
+	// is not finite; these rows are zeros.
 	Rows     int64 `json:"rows"`
 	Empty    int64 `json:"empty,omitempty"`
 	Negative int64 `json:"negative,omitempty"`
@@ -56,7 +63,7 @@ type AttendResult struct {
 	Compare *AttendCompare `json:"compare,omitempty"`
 	Warning string         `json:"warning,omitempty"` // why the combination or the fit is a bad choice
 	Seed    *uint64        `json:"seed,omitempty"`
-	// Specs are the maps of --method features: one for all heads, or one for each key/value head.
+	// Specs are the maps of --method features: one for all heads, or one per key/value head.
 	Specs []randfeat.Spec `json:"specs,omitempty"`
 }
 
@@ -65,10 +72,10 @@ type AttendChoice struct {
 	Method string  `json:"method"`
 	Plan   string  `json:"plan"` // the method with its parameters
 	Cost   float64 `json:"cost"`
-	// Seconds is the predicted time of a token on this machine; absent unless methods were ranked by time.
+	// Seconds is the predicted time per token on this machine; absent unless methods were ranked by time.
 	Seconds float64 `json:"seconds,omitempty"`
-	// Expected is the relative error of the output to expect, between Low and High in nine of ten cases; absent where
-	// nothing was measured. It is that of a sample of Rows query rows.
+	// Expected is the expected relative error of the output; Low and High enclose it in nine of ten cases. It
+	// is measured on a sample of Rows query rows and absent if nothing was measured.
 	Expected *float64 `json:"expected,omitempty"`
 	Low      *float64 `json:"low,omitempty"`
 	High     *float64 `json:"high,omitempty"`
@@ -89,8 +96,8 @@ type attendFlags struct {
 	dtype                       string
 	family, coupling            string
 	m                           int
-	fit, fitDefault             bool // fitDefault: because no family was named
-	asked                       bool // for the number of features
+	fit, fitDefault             bool // fitDefault: fitted because no family was named
+	asked                       bool // the number of features was given
 	seed                        uint64
 	compare, demo               bool
 	svg                         string
@@ -98,11 +105,11 @@ type attendFlags struct {
 	sampled                     bool // --sample was given
 }
 
-// defaultAttendFamily is what attend uses when no family is named, and fits: the smallest error on most data.
+// defaultAttendFamily is fitted and used if no family is named: it has the smallest error on most data.
 const defaultAttendFamily = "adaptive"
 
 const (
-	fallbackFamily        = "positive" // where there is nothing to fit to
+	fallbackFamily        = "positive" // if there is nothing to fit to
 	defaultAttendCoupling = "orthogonal"
 	defaultCompareRows    = 128
 )
@@ -205,6 +212,7 @@ real ones and shows error against cost for all methods.`,
 	return cmd
 }
 
+// check finds wrong combinations of flags before any file is read.
 func (f *attendFlags) check(cmd *cobra.Command, env *cli.Env, paths []string) error {
 	stdin := 0
 	for _, p := range append(slices.Clone(paths), f.mask, f.segments, f.keySegments) {
@@ -255,12 +263,12 @@ func (f *attendFlags) check(cmd *cobra.Command, env *cli.Env, paths []string) er
 	return err
 }
 
-// spec1 is the map of one head, for queries of dim columns, before fitting. M is the number of features until then:
-// how many projections make them may depend on the parameters.
+// spec1 returns the map of one head, for queries of dim columns, before fitting. M is the number of features
+// until then: the number of projections that make them may depend on fitted parameters.
 func (f *attendFlags) spec1(dim int) (randfeat.Spec, error) {
 	spec := randfeat.Spec{Kernel: kernel.Attention(dim), Dim: dim, M: f.m, Seed: f.seed}
 	if f.scale > 0 {
-		spec.Kernel.Scale = 1 / math.Sqrt(f.scale) // of both sides
+		spec.Kernel.Scale = 1 / math.Sqrt(f.scale) // scales both q and k, so the product is scaled by f.scale
 	}
 	var err error
 	if spec.Family, err = family.Parse(f.family); err != nil {
@@ -286,6 +294,8 @@ func runAttend(env *cli.Env, cmd *cobra.Command, f *attendFlags, paths []string)
 	return attendAs[float64](cmd.Context(), env, f, files)
 }
 
+// attendAs does the work in one precision: choose, run, compare, save, write, report. Nothing is written before
+// everything has succeeded.
 func attendAs[T dense.Float](ctx context.Context, env *cli.Env, f *attendFlags, files qkv.Files) error {
 	in, err := qkv.Sequences[T](files, f.heads, f.kvHeads)
 	if err != nil {
@@ -304,6 +314,8 @@ func attendAs[T dense.Float](ctx context.Context, env *cli.Env, f *attendFlags, 
 	}
 	r.ChoiceSeconds = time.Since(start).Seconds()
 	r.choose(choice)
+	// A choice to be saved has centroids of all keys. Running it causally on the same data would let a query
+	// see later keys through the centroids, so they are fitted again to the keys already seen.
 	run := choice
 	if f.causal && f.method != "spec" {
 		run = strict(choice)
@@ -319,7 +331,7 @@ func attendAs[T dense.Float](ctx context.Context, env *cli.Env, f *attendFlags, 
 	if f.out != "" || f.compare {
 		out = likeQueries(in)
 	}
-	if f.out != "" || f.compare && f.method != "features" { // which are compared by a call of their own
+	if f.out != "" || f.compare && f.method != "features" { // features are compared by a call of their own
 		if err := forward(ctx, env, &in, out, run, &r); err != nil {
 			return files.Name(err)
 		}
@@ -342,7 +354,7 @@ func attendAs[T dense.Float](ctx context.Context, env *cli.Env, f *attendFlags, 
 	return reportAttend(env, f, r)
 }
 
-// likeQueries is an output in the memory order of the queries.
+// likeQueries allocates an output with the memory layout of the queries.
 func likeQueries[T dense.Float](in qkv.Input[T]) attention.Seq[T] {
 	if in.Q.StrideH == in.Q.Dim && in.Q.StrideL == in.Q.Heads*in.Q.Dim {
 		return attention.NewSeqBLHD[T](in.Q.Batch, in.Q.Len, in.Q.Heads, in.V.Dim)
@@ -350,8 +362,8 @@ func likeQueries[T dense.Float](in qkv.Input[T]) attention.Seq[T] {
 	return attention.NewSeq[T](in.Q.Batch, in.Q.Heads, in.Q.Len, in.V.Dim)
 }
 
-// attendSpecs are the maps of --method features: fitted, one per key/value head, or one for all. few warns of a fit to
-// few rows.
+// attendSpecs returns the maps of --method features: fitted, one per key/value head, or one for all. few warns
+// of a fit to few rows.
 func attendSpecs[T dense.Float](env *cli.Env, f *attendFlags, in *qkv.Input[T]) (specs []randfeat.Spec, few string,
 	err error) {
 	if f.fitDefault && !in.CanFit() {
@@ -402,6 +414,7 @@ func parameterHint(f family.Family, fit bool) string {
 	return hint
 }
 
+// fitHeads fits the family to each key/value head, on all queries and keys that are not padding.
 func fitHeads[T dense.Float](env *cli.Env, f *attendFlags, spec randfeat.Spec, in *qkv.Input[T]) (specs []randfeat.Spec,
 	few string, err error) {
 	name := spec.Family.Name()
@@ -427,7 +440,7 @@ func fitHeads[T dense.Float](env *cli.Env, f *attendFlags, spec randfeat.Spec, i
 	return specs, stats.Warning(), nil
 }
 
-// forward runs the choice into out.
+// forward runs the choice into out. The estimated work decides how many heads one call gets.
 func forward[T dense.Float](ctx context.Context, env *cli.Env, in *qkv.Input[T], out attention.Seq[T], c *choose.Choice,
 	r *AttendResult) error {
 	flops := 4 * float64(in.Q.Batch) * float64(in.Q.Len+in.K.Len) * float64(in.Q.Dim+in.V.Dim) / 2 * c.Cost()
@@ -440,12 +453,12 @@ func forward[T dense.Float](ctx context.Context, env *cli.Env, in *qkv.Input[T],
 	})
 }
 
-// callFlops is the work of one call into the library: enough for all threads, and little enough that progress shows and
-// an interrupt is heard.
+// callFlops is the work of one call into the library: enough to use all threads, and little enough that
+// progress is shown and an interrupt is noticed within seconds.
 const callFlops = 1e11
 
-// eachHead runs what method gives for key/value heads [lo, hi) on these and their query heads, group by group, and adds
-// up counts and time in r. flops is the work of one query head.
+// eachHead runs the method for key/value heads [lo, hi) and their query heads, group by group, and adds counts
+// and time to r. flops is the work of one query head.
 func eachHead[T dense.Float](ctx context.Context, env *cli.Env, in *qkv.Input[T], out attention.Seq[T], flops float64,
 	r *AttendResult, method func(lo, hi int) (attention.Attention[attention.Seq[T]], error)) error {
 	group := in.Q.Heads / in.K.Heads
@@ -474,14 +487,15 @@ func eachHead[T dense.Float](ctx context.Context, env *cli.Env, in *qkv.Input[T]
 	return nil
 }
 
-// headRange is the view of heads lo to hi-1.
+// headRange returns a view of heads lo to hi-1.
 func headRange[T dense.Float](s attention.Seq[T], lo, hi int) attention.Seq[T] {
 	s.Heads = hi - lo
 	s.Data = s.Data[min(lo*s.StrideH, len(s.Data)):]
 	return s
 }
 
-// writeSequence writes the output in its file layout.
+// writeSequence writes the output in its file layout. out has the memory order of the file, so it is written as
+// one matrix.
 func writeSequence[T dense.Float](env *cli.Env, path string, shape []int, out attention.Seq[T]) error {
 	var files cli.Outputs
 	defer files.Abort()
@@ -552,7 +566,7 @@ func reportAttend(env *cli.Env, f *attendFlags, r AttendResult) error {
 	return nil
 }
 
-// outOf is the subject and verb of a sentence: 1 of 12 rows is, 2 of 12 rows are.
+// outOf is the subject and verb of a sentence: "1 of 12 rows is", "2 of 12 rows are".
 func outOf(n, of int64, noun, one, many string) string {
 	verb := many
 	if n == 1 {

@@ -16,35 +16,35 @@ import (
 	"github.com/randfeat/randfeat/dense"
 )
 
-// AttendCompare is the error against exact attention: part of what attend --compare --json prints.
+// AttendCompare is the error against exact attention, in the object of attend --compare --json.
 type AttendCompare struct {
-	AttendErrors                // of all heads together
-	Heads        []AttendErrors `json:"heads"` // of each query head
-	// AttentionSeconds and ExactSeconds are the times of both over the whole input. ExactEstimated says that exact
-	// attention would have taken long: its time is then that of a part, multiplied.
+	AttendErrors                // all heads together
+	Heads        []AttendErrors `json:"heads"` // each query head
+	// AttentionSeconds and ExactSeconds are the times of both methods for the whole input. ExactEstimated says
+	// that exact attention would have taken long, so its time was extrapolated from a part.
 	AttentionSeconds float64 `json:"attention_seconds"`
 	ExactSeconds     float64 `json:"exact_seconds"`
 	ExactEstimated   bool    `json:"exact_estimated,omitempty"`
 }
 
-// AttendErrors are the errors of one head over a sample of its query rows.
+// AttendErrors are the errors of one head on a sample of its query rows.
 type AttendErrors struct {
-	Rows int `json:"rows"` // compared; rows that see no key are left out
-	// Predicted is the error of the output by theory, to first order; absent where it is not known, and Reason says
-	// why. Method says how it was found: covariances, scaled covariances, independent rows, upper bound.
+	Rows int `json:"rows"` // rows compared; rows that see no key are left out
+	// Predicted is the error of the output by theory, to first order. If it is absent, Reason says why. Method
+	// says how it was computed: covariances, scaled covariances, independent rows, upper bound.
 	Predicted *float64 `json:"predicted,omitempty"`
 	Method    string   `json:"method,omitempty"`
 	Reason    string   `json:"reason,omitempty"`
-	// Denominator is the predicted relative error of the denominators. Where it is not small the prediction for
-	// positive features is too large, and above 1 there is none; with signed features there is none once that of a row
-	// is above ¼.
+	// Denominator is the predicted relative error of the denominators. If it is not small, the prediction for
+	// positive features is too large; above 1 there is none. With signed features there is no prediction once
+	// the error of one row exceeds ¼.
 	Denominator *float64 `json:"denominator,omitempty"`
 	Output      float64  `json:"output"` // |ô-o|/|o| over all rows
-	// Low and High are the interval that holds the error of all rows for nine samples of ten; absent with features.
+	// Low and High are the 90 % interval of the error over all rows, from the sample; absent with features.
 	Low  *float64 `json:"low,omitempty"`
 	High *float64 `json:"high,omitempty"`
-	// Row is the root mean square of |â-a|/|a| of the attention rows, Variation the mean share of the attention that is
-	// on the wrong keys: with features only.
+	// Row is the root mean square of |â-a|/|a| over attention rows. Variation is the mean share of the
+	// attention that lies on wrong keys. Both with features only.
 	Row       float64 `json:"row,omitempty"`
 	Variation float64 `json:"variation,omitempty"`
 }
@@ -70,12 +70,12 @@ func attendErrors(e choose.LinearErrors) AttendErrors {
 	return r
 }
 
-// exactLimit is the work up to which exact attention is run for its time, some hundredths of a second: measuring is not
-// to take longer than what is measured.
+// exactLimit is the work, in operations, up to which exact attention is timed as a whole, a few hundredths of a
+// second. Beyond it, measuring would take longer than the command itself.
 const exactLimit = 2e9
 
-// rows is the number of query rows per head to compare. Exact rows cost as much as L/128 of exact attention, which is
-// more than the attention itself where that is much cheaper.
+// rows is the number of query rows per head to compare. 128 exact rows cost 128/L of exact attention; for long
+// sequences that would be more than the method under test, so fewer are used.
 func (f *attendFlags) rows(length int) int {
 	if f.sampled || length <= longSequence {
 		return f.sample
@@ -86,11 +86,11 @@ func (f *attendFlags) rows(length int) int {
 const (
 	longSequence   = 2048
 	minCompareRows = 16
-	longKeys       = 64 // of a row, for its prediction
+	longKeys       = 64 // keys of a row that the prediction samples
 )
 
-// compareHeads measures the errors of out, or with --method features those of a call of its own: it then fills in the
-// time and counts of r if the output was not computed yet.
+// compareHeads measures the errors of out. With --method features it makes a call of its own, and fills in the
+// time and counts of r if the output has not been computed.
 func compareHeads[T dense.Float](ctx context.Context, env *cli.Env, f *attendFlags, in *qkv.Input[T],
 	out attention.Seq[T],
 	choice *choose.Choice, r *AttendResult) error {
@@ -113,7 +113,7 @@ func compareHeads[T dense.Float](ctx context.Context, env *cli.Env, f *attendFla
 	return timeExact(f, in, c)
 }
 
-// compareOutput compares rows of out.
+// compareOutput compares rows of out with exact rows.
 func compareOutput[T dense.Float](f *attendFlags, in *qkv.Input[T], out attention.Seq[T], choice *choose.Choice,
 	c *AttendCompare, r *AttendResult) error {
 	rows := (f.rows(in.K.Len) + in.Q.Batch - 1) / in.Q.Batch
@@ -140,7 +140,7 @@ func outputErrors(e choose.Estimate) AttendErrors {
 	return r
 }
 
-// compareFeatures compares attention weights too, and predicts.
+// compareFeatures also compares attention weights, and predicts the error.
 func compareFeatures[T dense.Float](f *attendFlags, in *qkv.Input[T], _ attention.Seq[T], _ *choose.Choice,
 	c *AttendCompare, r *AttendResult) error {
 	maps, err := linear.NewMaps[T](r.Specs)
@@ -167,7 +167,7 @@ func compareFeatures[T dense.Float](f *attendFlags, in *qkv.Input[T], _ attentio
 	return nil
 }
 
-// timeExact measures the time of exact attention, or that of a part.
+// timeExact times exact attention, or a part of it.
 func timeExact[T dense.Float](f *attendFlags, in *qkv.Input[T], c *AttendCompare) error {
 	work := exactWork(in)
 	if work > exactLimit {
@@ -188,7 +188,7 @@ func timeExact[T dense.Float](f *attendFlags, in *qkv.Input[T], c *AttendCompare
 	return nil
 }
 
-// exactWork counts the operations of exact attention over what is visible.
+// exactWork counts the operations of exact attention over visible pairs.
 func exactWork[T dense.Float](in *qkv.Input[T]) float64 {
 	pairs := float64(in.Q.Batch) * float64(in.Q.Len) * float64(in.K.Len)
 	if in.Vis.Segments != nil {
@@ -213,7 +213,7 @@ func exactWork[T dense.Float](in *qkv.Input[T]) float64 {
 	return 2 * pairs * float64(in.Q.Heads) * float64(in.Q.Dim+in.V.Dim)
 }
 
-// exactRate is the operations per second of exact attention over the first rows of all heads.
+// exactRate measures the operations per second of exact attention on the first rows of one group of heads.
 func exactRate[T dense.Float](f *attendFlags, in *qkv.Input[T]) (float64, error) {
 	const rows = 1024
 	part := qkv.Input[T]{Q: firstRows(headRange(in.Q, 0, in.Q.Heads/in.K.Heads), rows),
@@ -222,7 +222,7 @@ func exactRate[T dense.Float](f *attendFlags, in *qkv.Input[T]) (float64, error)
 	e := attention.Exact[T]{Visibility: part.Vis, Scale: f.scale, Unchecked: true}
 	out := attention.NewSeq[T](part.Q.Batch, part.Q.Heads, part.Q.Len, part.V.Dim)
 	best := time.Duration(0)
-	for range 2 { // the first also fetches memory
+	for range 2 { // the first run also faults in memory
 		start := time.Now()
 		if _, err := e.Forward(out, part.Q, part.K, part.V); err != nil {
 			return 0, err
@@ -234,7 +234,7 @@ func exactRate[T dense.Float](f *attendFlags, in *qkv.Input[T]) (float64, error)
 	return exactWork(&part) / best.Seconds(), nil
 }
 
-// firstRows is the view of the first n positions.
+// firstRows returns a view of the first n positions.
 func firstRows[T dense.Float](s attention.Seq[T], n int) attention.Seq[T] {
 	s.Len = min(s.Len, n)
 	return s
@@ -273,7 +273,7 @@ func printCompare(env *cli.Env, r AttendResult) error {
 	return err
 }
 
-// printOutputErrors prints the errors of methods that theory predicts nothing of, beside what the choice expects.
+// printOutputErrors prints the errors of methods without a theory, beside the error that the choice expected.
 func printOutputErrors(env *cli.Env, r AttendResult) error {
 	c := r.Compare
 	err := cli.Table(env.Stdout, func(w io.Writer) {
@@ -316,7 +316,7 @@ func printTimes(env *cli.Env, name string, c *AttendCompare) error {
 	return err
 }
 
-// predicted are errors that come with a prediction: those of all heads, or of the first head that has one.
+// predicted returns errors that come with a prediction: all heads together, or the first head that has one.
 func (c *AttendCompare) predicted() (AttendErrors, bool) {
 	for _, e := range append([]AttendErrors{c.AttendErrors}, c.Heads...) {
 		if e.Predicted != nil {
@@ -326,7 +326,7 @@ func (c *AttendCompare) predicted() (AttendErrors, bool) {
 	return AttendErrors{}, false
 }
 
-// unpredicted are the heads without a prediction, and why the first of them has none.
+// unpredicted returns the heads without a prediction, and the reason of the first.
 func (c *AttendCompare) unpredicted() (heads []string, reason string) {
 	for h, e := range c.Heads {
 		if e.Predicted == nil {
@@ -339,7 +339,7 @@ func (c *AttendCompare) unpredicted() (heads []string, reason string) {
 	return heads, reason
 }
 
-// predictedText marks predictions that are not closed forms of this very map.
+// predictedText marks predictions that are not closed forms for this map.
 func predictedText(e AttendErrors) string {
 	if e.Predicted == nil {
 		return "-"
@@ -375,5 +375,5 @@ func methodText(e AttendErrors) string {
 	return text
 }
 
-// wildDenominator is a relative error of denominators at which first-order predictions begin to fail.
+// wildDenominator is the relative error of denominators at which first-order predictions begin to fail.
 const wildDenominator = 0.5

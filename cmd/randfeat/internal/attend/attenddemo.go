@@ -22,19 +22,21 @@ import (
 	"github.com/randfeat/randfeat/kernel"
 )
 
-// AttendDemoRow is one method on the generated heads: what attend --demo --json prints.
+// AttendDemoRow is one method on the generated heads: an object of attend --demo --json.
 type AttendDemoRow struct {
-	Method string `json:"method"` // the line of the figure that it belongs to
+	Method string `json:"method"` // the curve in the figure that it belongs to
 	Plan   string `json:"plan"`
-	// Cost of a token is in random features, the mean of all heads; exact attention has half the length.
+	// Cost is the mean work per token and head, in units of one random feature; exact attention costs half the
+	// length.
 	Cost float64 `json:"cost"`
-	// Median, Low, High and Most are the median, the quartiles and the 90 % quantile of the errors |ô-o|/|o| of heads.
+	// Median, Low, High and Most are the median, the quartiles and the 90 % quantile of the heads' errors
+	// |ô-o|/|o|.
 	Median float64 `json:"median"`
 	Low    float64 `json:"low"`
 	High   float64 `json:"high"`
 	Most   float64 `json:"most"`
 	Within float64 `json:"within"` // share of heads with an error of at most 0.1
-	// Expected is the median error that a choice expects; the text that it was made on is another one.
+	// Expected is the median error that a choice expects; the choice was made on other texts.
 	Expected *float64 `json:"expected,omitempty"`
 	Heads    int      `json:"heads"`
 	Length   int      `json:"length"`
@@ -47,7 +49,8 @@ const (
 	attendTol                            = 0.1
 )
 
-// Texts of the demo, and others, on which choices and fits are made.
+// Texts that the demo measures, and other texts on which choices and fits are made: no method sees what it is
+// measured on.
 var (
 	demoTexts  = []uint64{1, 2}
 	otherTexts = []uint64{3, 4, 5}
@@ -60,7 +63,7 @@ type demoPlan struct {
 	tol    float64
 }
 
-// demoPlans go from the first papers to what is recommended.
+// demoPlans lists the methods, from the first papers to the recommended ones.
 func demoPlans(causal bool, seed uint64) []demoPlan {
 	var out []demoPlan
 	features := func(method string, f family.Family, window int, counts ...int) {
@@ -84,7 +87,7 @@ func demoPlans(causal bool, seed uint64) []demoPlan {
 	for _, k := range []int{16, 32, 64, 128} {
 		s := centroid.Spec{Clusters: k}
 		if causal {
-			s.Block = 1 // the own key alone is exact
+			s.Block = 1 // only a query's own key is exact
 		}
 		add("centroids", s)
 	}
@@ -149,7 +152,7 @@ func attendDemo(env *cli.Env, cmd *cobra.Command, f *attendFlags) error {
 	return printAttendDemo(env, f, rows)
 }
 
-// demoEnds are the ends of the scale: exact attention, and the mean of all values that are seen.
+// demoEnds returns the ends of the scale: exact attention, and the mean of all visible values.
 func demoEnds(f *attendFlags, in *qkv.Input[float32], exact attention.Seq[float32]) ([]AttendDemoRow, error) {
 	mean := likeQueries(*in)
 	if _, err := (&attention.Constant[float32]{Visibility: in.Vis}).Forward(mean, in.Q, in.K, in.V); err != nil {
@@ -167,7 +170,7 @@ func demoRow(ctx context.Context, f *attendFlags, p demoPlan, in, other *qkv.Inp
 	var c *choose.Choice
 	var err error
 	if p.tol > 0 {
-		// By cost, as the axis of the figure: seconds would differ from machine to machine.
+		// By cost, the axis of the figure: seconds would differ between machines.
 		c, err = choose.Choose(choose.Options{Tol: p.tol, Seed: f.seed, ByCost: true}, other.Vis, 0, other.Q, other.K,
 			other.V)
 	} else {
@@ -197,7 +200,7 @@ func demoRow(ctx context.Context, f *attendFlags, p demoPlan, in, other *qkv.Inp
 	return row, nil
 }
 
-// newDemoRow measures the errors of heads.
+// newDemoRow computes the errors of all heads.
 func newDemoRow(f *attendFlags, method, plan string, cost float64, out, exact attention.Seq[float32]) AttendDemoRow {
 	r := AttendDemoRow{Method: method, Plan: plan, Cost: cost, Heads: attendHeads, Length: attendLength,
 		Causal: f.causal, Seed: f.seed}
@@ -215,7 +218,7 @@ func newDemoRow(f *attendFlags, method, plan string, cost float64, out, exact at
 	return r
 }
 
-// quantile interpolates between sorted numbers.
+// quantile interpolates linearly between sorted numbers.
 func quantile(sorted []float64, p float64) float64 {
 	at := p * float64(len(sorted)-1)
 	i := min(int(at), len(sorted)-2)
@@ -249,7 +252,7 @@ func printAttendDemo(env *cli.Env, f *attendFlags, rows []AttendDemoRow) error {
 	return err
 }
 
-// leastDrawn is the smallest error of the figure.
+// leastDrawn is the smallest error that the figure shows.
 const leastDrawn = 0.01
 
 // drawAttendDemo writes the figure.
@@ -272,7 +275,7 @@ func drawAttendDemo(env *cli.Env, f *attendFlags, rows []AttendDemoRow) error {
 			n++
 		}
 		s := &fig.Series[n-1]
-		// Heads that are exact have no place on the axis.
+		// Heads without an error have no place on a logarithmic axis.
 		floor := func(e float64) float64 { return max(e, leastDrawn) }
 		s.X, s.Y = append(s.X, r.Cost), append(s.Y, floor(r.Median))
 		s.Low, s.High = append(s.Low, floor(r.Low)), append(s.High, floor(r.High))
@@ -289,7 +292,7 @@ func drawAttendDemo(env *cli.Env, f *attendFlags, rows []AttendDemoRow) error {
 	return files.Commit()
 }
 
-// headError is that of a head over all texts.
+// headError is the relative error of a head over all texts.
 func headError(out, exact attention.Seq[float32], h int) float64 {
 	var got, want []float32
 	for b := range out.Batch {

@@ -19,11 +19,11 @@ import (
 const (
 	defaultTol      = 0.1
 	defaultClusters = 64
-	// Neighbours and sinks of --method centroid.
+	// Defaults of --window and --sinks for --method centroid.
 	defaultNear, defaultCausalNear, defaultCausalSinks = 16, 64, 4
 )
 
-// What tells the methods apart.
+// Flags that belong to one method only.
 var (
 	featureFlags  = []string{"family", "coupling", "features", "fit"}
 	centroidFlags = []string{"clusters", "top", "keys", "block"}
@@ -31,7 +31,7 @@ var (
 	nearFlags     = []string{"window", "sinks"}
 )
 
-// checkMethod finds the method that the flags mean, and the flags that do not go with it.
+// checkMethod determines the method that the flags mean, and refuses flags that do not go with it.
 func (f *attendFlags) checkMethod(cmd *cobra.Command) error {
 	changed := func(names ...string) bool {
 		for _, n := range names {
@@ -119,7 +119,7 @@ func (f *attendFlags) checkCentroid(cmd *cobra.Command) error {
 	return nil
 }
 
-// attendChoice is the plan of every head: what the flags say, what a file holds, or what is found to be best.
+// attendChoice returns the plan of every head: from the flags, from a file, or chosen by measurement.
 func attendChoice[T dense.Float](env *cli.Env, f *attendFlags, in *qkv.Input[T], r *AttendResult) (*choose.Choice,
 	error) {
 	c := &choose.Choice{Causal: f.causal, Scale: f.scale, Length: in.K.Len, Dim: in.Q.Dim, ValueDim: in.V.Dim,
@@ -172,8 +172,8 @@ func attendChoice[T dense.Float](env *cli.Env, f *attendFlags, in *qkv.Input[T],
 	return c, nil
 }
 
-// strict is the choice to run on the data that it was made of: centres calibrated on these would know later keys, so
-// that causal ones are fitted to the keys already seen.
+// strict returns the choice without its calibrated centroids, to run on the data that it was made from. Those
+// centroids know later keys; without them, causal attention fits centroids to the keys already seen.
 func strict(c *choose.Choice) *choose.Choice {
 	out := *c
 	out.Heads = slices.Clone(c.Heads)
@@ -183,7 +183,7 @@ func strict(c *choose.Choice) *choose.Choice {
 	return &out
 }
 
-// readChoice reads the file of --spec, which must be one for such data.
+// readChoice reads the file of --spec and checks that it fits the data.
 func readChoice[T dense.Float](f *attendFlags, in *qkv.Input[T]) (*choose.Choice, error) {
 	b, err := os.ReadFile(f.spec)
 	if err != nil {
@@ -223,7 +223,7 @@ func saveChoice(env *cli.Env, path string, c *choose.Choice) error {
 	return files.Commit()
 }
 
-// choose notes the choice.
+// choose copies the choice into the result.
 func (r *AttendResult) choose(c *choose.Choice) {
 	r.Cost, r.ExactCost = c.Cost(), float64(c.Length)/2
 	for _, h := range c.Heads {
@@ -236,7 +236,7 @@ func (r *AttendResult) choose(c *choose.Choice) {
 	}
 }
 
-// printChoice prints what each head does and what to expect of it.
+// printChoice prints the method of each head and its expected error.
 func printChoice(w io.Writer, choice []AttendChoice) error {
 	return cli.Table(w, func(w io.Writer) {
 		fmt.Fprintln(w, "HEAD\tMETHOD\tCOST\tµs/TOKEN\tEXPECTED ERROR")
@@ -246,7 +246,7 @@ func printChoice(w io.Writer, choice []AttendChoice) error {
 	})
 }
 
-// microseconds words a predicted time, which a choice by cost or a given method does not have.
+// microseconds formats a predicted time; a choice by cost or a given method has none.
 func microseconds(seconds float64) string {
 	if seconds == 0 {
 		return "-"

@@ -11,7 +11,7 @@ import (
 	"github.com/randfeat/randfeat/dense"
 )
 
-// readPositions reads an integer or bool array [L] or [B, L], one number for each position of a side.
+// readPositions reads an integer or bool array [L] or [B, L]: one number for each position.
 func readPositions(env *cli.Env, flag, path string, batch, length int) ([]int64, error) {
 	name, t, err := qkv.ReadTensor(env, path)
 	if err != nil {
@@ -50,7 +50,7 @@ func asIDs(flag string, v []int64) ([]int32, error) {
 	return out, nil
 }
 
-// readVisibility reads the masks and segments of the flags for one problem.
+// readVisibility reads the masks and segments that the flags name.
 func readVisibility(env *cli.Env, f *attendFlags, batch, lenQ, lenK int) (attention.Visibility, error) {
 	v := attention.Visibility{Causal: f.causal}
 	if f.mask != "" {

@@ -70,7 +70,7 @@ The measurement stops after --budget and skips lengths that do not fit. Other wo
 	return cmd
 }
 
-// maxThreads bounds --threads: more never helps, and a slip of a digit should not start them.
+// maxThreads bounds --threads: more never help, and a slip of a digit should not start them.
 const maxThreads = 1024
 
 func (f *crossoverFlags) check(asked bool) (randfeat.Spec, error) {
@@ -158,7 +158,7 @@ func newRace(f *crossoverFlags, m *randfeat.Map[float32]) *race {
 	return r
 }
 
-// fillNormals writes a repeated block of random numbers of size ½: their values do not change the time.
+// fillNormals fills dst with a repeated block of random numbers of size ½. Their values do not affect the time.
 func fillNormals(dst []float32, seed, stream uint64) {
 	block := make([]float64, min(len(dst), 1<<16))
 	rng.Normals(block, rng.Stream(seed, stream))
@@ -185,7 +185,9 @@ const (
 	timedAtLeast  = 0.5e-3 // seconds of a timed group of calls: the clock and a context switch must not matter
 )
 
-// run measures: first every length once, upwards until the budget would not last, then all again and again in turns.
+// run measures. It first measures every length once, upwards until the budget would not last, and then all of
+// them again and again, alternating methods and lengths. Slow drifts of the machine thus hit both methods
+// alike.
 func (r *race) run(ctx context.Context, env *cli.Env, result *crossover.CrossoverResult) error {
 	start := time.Now()
 	left := func() float64 { return (r.f.budget - time.Since(start)).Seconds() }
@@ -193,14 +195,14 @@ func (r *race) run(ctx context.Context, env *cli.Env, result *crossover.Crossove
 	defer bar.End()
 	spent := 0.0
 	for _, length := range crossover.Lengths(r.f.minLen, r.f.maxLen) {
-		// A length takes two calls here, exact attention up to twice as long as at the last one; keep half of the
-		// budget.
+		// A length takes two calls here, and exact attention takes up to twice as long as at the last one. Keep
+		// half of the budget for the repetitions.
 		if len(result.Points) >= 2 && 4*spent > left()-r.f.budget.Seconds()/2 {
 			result.Stopped = true
 			break
 		}
 		p := crossover.CrossoverPoint{Length: length}
-		if err := r.measure(ctx, &p, 1); err != nil { // warms caches and pools; not counted
+		if err := r.measure(ctx, &p, 1); err != nil { // fills caches and pools; not counted
 			return err
 		}
 		spent = p.LinearRuns[0] + p.ExactRuns[0]
@@ -216,7 +218,7 @@ func (r *race) run(ctx context.Context, env *cli.Env, result *crossover.Crossove
 			p := &result.Points[i]
 			cost := p.LinearRuns[0] + p.ExactRuns[0]
 			if left() < cost*float64(calls(cost)) {
-				continue // shorter ones may still fit
+				continue // shorter lengths may still fit
 			}
 			if err := r.measure(ctx, p, calls(cost)); err != nil {
 				return err
@@ -231,7 +233,7 @@ func (r *race) run(ctx context.Context, env *cli.Env, result *crossover.Crossove
 	return nil
 }
 
-// calls is how many calls of the given seconds make a timed group.
+// calls is the number of calls, each of the given seconds, in a timed group.
 func calls(seconds float64) int { return max(1, int(math.Ceil(2*timedAtLeast/seconds))) }
 
 func (r *race) measure(ctx context.Context, p *crossover.CrossoverPoint, n int) error {
@@ -280,7 +282,7 @@ func printCrossover(env *cli.Env, f *crossoverFlags, r crossover.CrossoverResult
 	return nil
 }
 
-// savePlot writes the picture in one step.
+// savePlot writes the figure; the file appears complete or not at all.
 func savePlot(r *crossover.CrossoverResult, path string) error {
 	var files cli.Outputs
 	defer files.Abort()

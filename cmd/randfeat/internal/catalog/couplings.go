@@ -11,7 +11,7 @@ import (
 	"github.com/randfeat/randfeat/coupling"
 )
 
-// CouplingInfo is what couplings --json prints: the description of package coupling, with laws by name.
+// CouplingInfo is the object of couplings --json: the description of package coupling, with laws by name.
 type CouplingInfo struct {
 	coupling.Info
 	Laws []string `json:"laws"` // marginals it is defined for

@@ -30,7 +30,7 @@ type CheckResult struct {
 	Error  string          `json:"error,omitempty"` // why it failed
 }
 
-// CheckSummary counts the verdicts of one name; the last one, named "total", counts all.
+// CheckSummary counts the verdicts of one formula; the last one, named "total", counts all.
 type CheckSummary struct {
 	Summary string `json:"summary"` // the name
 	Passed  int    `json:"passed"`
@@ -106,6 +106,8 @@ func openCases(env *cli.Env, args []string) (io.ReadCloser, string, error) {
 	return f, args[0], nil
 }
 
+// runEval answers case by case. A case that cannot be evaluated gets an error object; only broken JSON ends the
+// run.
 func runEval(env *cli.Env, cmd *cobra.Command, cases *calc.Reader) error {
 	formulas := calc.NewTable()
 	total, failed := 0, 0
@@ -139,7 +141,7 @@ func runEval(env *cli.Env, cmd *cobra.Command, cases *calc.Reader) error {
 		if err := env.Object(result); err != nil {
 			return err
 		}
-		// Whoever asks case by case through a pipe waits for this answer.
+		// A caller that asks case by case through a pipe waits for this answer.
 		if err := env.Stdout.Flush(); err != nil {
 			return err
 		}
@@ -158,7 +160,7 @@ func evaluate(formulas calc.Table, c calc.Case) (any, error) {
 	return e.Eval(c.Inputs)
 }
 
-// check compares every case and prints misses and counts; it returns errMiss if any case failed.
+// runCheck compares every case and prints misses and counts. It returns ErrMiss if any case failed.
 func runCheck(env *cli.Env, cmd *cobra.Command, cases *calc.Reader) error {
 	formulas := calc.NewTable()
 	counts := map[string]*CheckSummary{}
@@ -225,7 +227,7 @@ func (s *CheckSummary) count(status string) {
 	}
 }
 
-// printVerdict prints every case as JSON, or the misses alone as text.
+// printVerdict prints every case as JSON, or only the misses as text.
 func printVerdict(env *cli.Env, r CheckResult) error {
 	if env.JSON {
 		return env.Object(r)

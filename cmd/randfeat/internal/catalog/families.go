@@ -1,4 +1,4 @@
-// Package catalog has the commands that list and evaluate what theory knows: families, couplings, theory and eval.
+// Package catalog has the commands that list and evaluate the theory: families, couplings, theory and eval.
 package catalog
 
 import (

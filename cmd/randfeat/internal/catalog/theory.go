@@ -12,7 +12,7 @@ import (
 	"github.com/randfeat/randfeat/internal/suggest"
 )
 
-// FormulaInfo describes one formula: what theory list --json prints.
+// FormulaInfo is the object of theory list --json.
 type FormulaInfo struct {
 	Name      string       `json:"name"`
 	Reference string       `json:"reference"`

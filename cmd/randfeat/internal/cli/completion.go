@@ -8,20 +8,21 @@ import (
 	"github.com/randfeat/randfeat/kernel"
 )
 
-// CompleteNames offers a fixed list for a flag; text after a tab is a description.
+// CompleteNames completes a flag with a fixed list; text after a tab is a description.
 func CompleteNames(cmd *cobra.Command, flag string, names func() []string) {
 	Register(cmd, flag, func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 		return names(), cobra.ShellCompDirectiveNoFileComp
 	})
 }
 
-// CompleteFiles offers files with an extension.
+// CompleteFiles completes a flag with files of one extension.
 func CompleteFiles(cmd *cobra.Command, flag, ext string) {
 	Register(cmd, flag, func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 		return []string{ext}, cobra.ShellCompDirectiveFilterFileExt
 	})
 }
 
+// Register adds a completion function to a flag. A flag that does not exist is a bug, so it panics.
 func Register(cmd *cobra.Command, flag string, f func(*cobra.Command, []string,
 	string) ([]string, cobra.ShellCompDirective)) {
 	if err := cmd.RegisterFlagCompletionFunc(flag, f); err != nil {
@@ -29,7 +30,7 @@ func Register(cmd *cobra.Command, flag string, f func(*cobra.Command, []string,
 	}
 }
 
-// NPYArgs completes up to n positional npy files.
+// NPYArgs completes up to n positional npy or safetensors files.
 func NPYArgs(n int) func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 	return func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 		if len(args) >= n {
@@ -39,6 +40,7 @@ func NPYArgs(n int) func(*cobra.Command, []string, string) ([]string, cobra.Shel
 	}
 }
 
+// FamilyNames lists the families with their summaries, for completion.
 func FamilyNames() []string {
 	var out []string
 	for _, f := range family.List() {
@@ -47,6 +49,7 @@ func FamilyNames() []string {
 	return out
 }
 
+// CouplingNames lists the couplings with their summaries, for completion.
 func CouplingNames() []string {
 	var out []string
 	for _, c := range coupling.List() {
@@ -55,6 +58,7 @@ func CouplingNames() []string {
 	return out
 }
 
+// KernelNames lists the kernels, for completion.
 func KernelNames() []string {
 	var out []string
 	for _, k := range kernel.Kinds() {

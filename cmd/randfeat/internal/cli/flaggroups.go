@@ -9,13 +9,13 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// FlagGroup is some flags of a command under a title in its help.
+// FlagGroup lists flags of a command under a title in its help.
 type FlagGroup struct {
 	Title string
 	Names []string
 }
 
-// GroupFlags shows the flags of a command by groups; those of none come last.
+// GroupFlags shows the flags of a command by groups; flags in no group come last.
 func GroupFlags(cmd *cobra.Command, groups []FlagGroup) {
 	cmd.SetUsageFunc(func(c *cobra.Command) error {
 		w := c.OutOrStderr()

@@ -7,12 +7,13 @@ import (
 	"github.com/spf13/pflag"
 )
 
+// Defaults shared by several commands.
 const (
 	DefaultM    = 256
 	DefaultSeed = 1
 )
 
-// Conflict refuses flags that another one makes meaningless: a silent choice would hide a mistake.
+// Conflict refuses flags that another flag makes meaningless: ignoring them silently would hide a mistake.
 func Conflict(cmd *cobra.Command, flag string, others ...string) error {
 	for _, o := range others {
 		if cmd.Flags().Changed(o) {
@@ -22,7 +23,7 @@ func Conflict(cmd *cobra.Command, flag string, others ...string) error {
 	return nil
 }
 
-// ExactArgs is cobra.ExactArgs with a message that says what is wanted.
+// ExactArgs is cobra.ExactArgs with a message that says which arguments are wanted.
 func ExactArgs(want string, n int) cobra.PositionalArgs {
 	return func(_ *cobra.Command, args []string) error {
 		if len(args) != n {
@@ -32,8 +33,8 @@ func ExactArgs(want string, n int) cobra.PositionalArgs {
 	}
 }
 
-// DeprecatedShorthand keeps a one-letter flag, which help no longer shows, as another way to set a flag; a note names
-// that flag. -m meant features in some commands and projections in others.
+// DeprecatedShorthand keeps a one-letter flag as a hidden way to set another flag, with a note that names it.
+// -m meant features in some commands and projections in others.
 func DeprecatedShorthand(cmd *cobra.Command, letter, flag string) {
 	target := cmd.Flags().Lookup(flag)
 	if target == nil {
@@ -45,6 +46,7 @@ func DeprecatedShorthand(cmd *cobra.Command, letter, flag string) {
 	}
 }
 
+// shorthand is a flag value that forwards to another flag.
 type shorthand struct {
 	letter string
 	cmd    *cobra.Command

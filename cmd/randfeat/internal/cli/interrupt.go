@@ -10,15 +10,15 @@ import (
 // ErrInterrupted ends a command whose context ended.
 var ErrInterrupted = errors.New("interrupted")
 
-// Until makes everything that the command line reads from stdin and from pipes end when ctx does. Otherwise a pipe
-// that nobody writes to would hold the process for ever.
+// Until ends everything that the command line reads from stdin and from pipes when ctx ends. Otherwise a pipe
+// that nobody writes to would block the process forever.
 func (env *Env) Until(ctx context.Context) {
 	env.ctx = ctx
 	env.Stdin = &watchedReader{env: env, r: env.Stdin}
 }
 
-// OpenPipe opens a file that may be a named pipe. Opening a pipe waits for its writer, and reading for its bytes; both
-// end when the context of the command line does.
+// OpenPipe opens a file that may be a named pipe. Opening a pipe waits for its writer, and reading for its
+// bytes; both end with the context of the command line.
 func (env *Env) OpenPipe(path string) (io.ReadCloser, error) {
 	f, err := Await(env, func() (*os.File, error) { return os.Open(path) })
 	if err != nil {
@@ -27,8 +27,9 @@ func (env *Env) OpenPipe(path string) (io.ReadCloser, error) {
 	return &watchedReader{env: env, r: f, c: f}, nil
 }
 
-// Await returns what work does, or ErrInterrupted as soon as the context of the command line ends. The system call that
-// work waits in cannot be ended: its goroutine stays until the process ends, so Await is for programs, not libraries.
+// Await returns the result of work, or ErrInterrupted as soon as the context of the command line ends. The
+// system call that work waits in cannot be cancelled: its goroutine stays until the process ends, so Await is
+// for programs, not for libraries.
 func Await[T any](env *Env, work func() (T, error)) (T, error) {
 	type result struct {
 		v   T
@@ -48,7 +49,7 @@ func Await[T any](env *Env, work func() (T, error)) (T, error) {
 	}
 }
 
-// done is closed when the command line ends; nil, so never, before Until.
+// done is closed when the command line ends; nil, which blocks forever, before Until.
 func (env *Env) done() <-chan struct{} {
 	if env.ctx == nil {
 		return nil
@@ -61,7 +62,7 @@ type watchedReader struct {
 	env *Env
 	r   io.Reader
 	c   io.Closer // nil: stays open
-	buf []byte    // bytes are read here: those of a Read that was given up must not reach the caller's buffer
+	buf []byte    // a Read that was given up may still write here, but not into the caller's buffer
 }
 
 func (w *watchedReader) Read(p []byte) (int, error) {

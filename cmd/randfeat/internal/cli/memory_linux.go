@@ -8,8 +8,8 @@ import (
 	"syscall"
 )
 
-// memory is the most that this process may take: the least of the machine's memory with its swap, the limit of its
-// container and that of ulimit -v. 0: not known.
+// memory returns the most bytes that this process can have: the smallest of the machine's memory plus swap, the
+// cgroup limit (version 2) and ulimit -v; 0 if unknown.
 func memory() int64 {
 	least := int64(0)
 	limit := func(bytes int64) {
@@ -28,11 +28,11 @@ func memory() int64 {
 		limit(total)
 	}
 	if b, err := os.ReadFile("/sys/fs/cgroup/memory.max"); err == nil {
-		most, _ := strconv.ParseInt(string(bytes.TrimSpace(b)), 10, 64) // "max" is none
+		most, _ := strconv.ParseInt(string(bytes.TrimSpace(b)), 10, 64) // "max" means no limit and parses as 0
 		limit(most)
 	}
 	var r syscall.Rlimit
-	if syscall.Getrlimit(syscall.RLIMIT_AS, &r) == nil && r.Cur < 1<<62 { // beyond is RLIM_INFINITY
+	if syscall.Getrlimit(syscall.RLIMIT_AS, &r) == nil && r.Cur < 1<<62 { // larger values are RLIM_INFINITY
 		limit(int64(r.Cur))
 	}
 	return least

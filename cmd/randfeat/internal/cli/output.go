@@ -27,13 +27,13 @@ func (env *Env) Object(v any) error {
 	return err
 }
 
-// Note prints a line for people, on stderr.
+// Note prints a line for people on stderr.
 func (env *Env) Note(format string, args ...any) {
 	fmt.Fprintln(env.Stderr, PrintableText(fmt.Sprintf(format, args...)))
 }
 
-// Printable passes text for people on to a terminal, which control characters in names and values must not reach: they
-// could move its cursor, or worse.
+// Printable passes text for people to a terminal. Control characters in names and values from files are
+// escaped, because they could move the cursor or change the terminal's state.
 type Printable struct{ io.Writer }
 
 func (p Printable) Write(b []byte) (int, error) {
@@ -43,7 +43,7 @@ func (p Printable) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// PrintableText spells control characters other than line ends and tabs as Go does.
+// PrintableText escapes control characters other than line ends and tabs, as Go does.
 func PrintableText(s string) string {
 	control := func(r rune) bool { return r != '\n' && r != '\t' && unicode.IsControl(r) }
 	if strings.IndexFunc(s, control) < 0 {
@@ -60,7 +60,7 @@ func PrintableText(s string) string {
 	return b.String()
 }
 
-// Warn prints a warning, if there is one, on stderr.
+// Warn prints a warning on stderr, unless it is empty.
 func (env *Env) Warn(text string) {
 	if text != "" {
 		env.Note("warning: %s", text)
@@ -81,7 +81,7 @@ func YesNo(b bool) string {
 	return "no"
 }
 
-// Number is v, or nil where JSON has no number for it.
+// Number returns v, or nil if JSON has no number for it (NaN, infinities).
 func Number(v float64) *float64 {
 	if math.IsNaN(v) || math.IsInf(v, 0) {
 		return nil
@@ -89,6 +89,7 @@ func Number(v float64) *float64 {
 	return &v
 }
 
+// Plural is the plural ending for n things.
 func Plural(n int) string {
 	if n == 1 {
 		return ""

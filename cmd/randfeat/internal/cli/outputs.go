@@ -7,7 +7,10 @@ import (
 	"github.com/randfeat/randfeat/internal/localfile"
 )
 
-// Outputs are files that appear together: none is moved into place before all are complete.
+// Outputs are files that appear together. Each is written to a temporary file beside its path, and Commit moves
+// them into place after all are complete. A process that is killed before Commit leaves no file at these paths.
+//
+// Use: defer Abort, Create each file, write, Commit.
 type Outputs struct{ files []*localfile.File }
 
 // Create opens a file, or returns stdout for -.
@@ -23,6 +26,7 @@ func (o *Outputs) Create(path string, stdout io.Writer) (io.Writer, error) {
 	return f, nil
 }
 
+// JSON writes v as one line to a file of the group.
 func (o *Outputs) JSON(path string, v any) error {
 	w, err := o.Create(path, nil)
 	if err != nil {
@@ -36,6 +40,7 @@ func (o *Outputs) JSON(path string, v any) error {
 	return err
 }
 
+// Commit moves the files into place, one after the other. If a rename fails, earlier files stay.
 func (o *Outputs) Commit() error {
 	for _, f := range o.files {
 		if err := f.Commit(); err != nil {
@@ -45,6 +50,7 @@ func (o *Outputs) Commit() error {
 	return nil
 }
 
+// Abort removes the files that have not been moved into place. After Commit it does nothing.
 func (o *Outputs) Abort() {
 	for _, f := range o.files {
 		f.Abort()

@@ -15,12 +15,13 @@ type Progress struct {
 	What   string
 	Total  int // 0: unknown
 	On     bool
-	unit   string // of the rate; empty: none is shown
-	Approx bool   // total is an estimate
+	unit   string // unit of the rate; empty: no rate is shown
+	Approx bool   // Total is an estimate
 	start  time.Time
 	Last   time.Time
 }
 
+// Progress starts a display; it prints nothing until At. Call End before printing anything else to stderr.
 func (env *Env) Progress(what string, total int) *Progress {
 	f, isFile := env.Stderr.(*os.File)
 	now := time.Now()
@@ -28,13 +29,14 @@ func (env *Env) Progress(what string, total int) *Progress {
 		Last: now}
 }
 
-// WithRate also shows how many units are done per second, and the time left where the total is known.
+// WithRate also shows units per second and, if the total is known, the time left.
 func (p *Progress) WithRate(unit string) *Progress {
 	p.unit = unit
 	return p
 }
 
-// At reports that done of total are ready; it prints a few times a second at most.
+// At reports that done of Total are ready. It prints at most five times a second, so it may be called for every
+// item.
 func (p *Progress) At(done int) {
 	if !p.On || time.Since(p.Last) < 200*time.Millisecond {
 		return
@@ -43,7 +45,7 @@ func (p *Progress) At(done int) {
 	fmt.Fprintf(p.env.Stderr, "\r\x1b[K%s", p.Line(done, p.Last.Sub(p.start)))
 }
 
-// Line is what At prints after some time.
+// Line is the text that At prints after some time.
 func (p *Progress) Line(done int, elapsed time.Duration) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s %d", p.What, done)
@@ -63,7 +65,7 @@ func (p *Progress) Line(done int, elapsed time.Duration) string {
 		digits = 1
 	}
 	fmt.Fprintf(&b, "  %.*f %s/s", digits, rate, p.unit)
-	// The first second says little about the last.
+	// The rate of the first second says little about the rest.
 	if p.Total > done && elapsed >= time.Second {
 		fmt.Fprintf(&b, "  %v left", time.Duration(float64(p.Total-done)/rate*float64(time.Second)).Round(time.Second))
 	}

@@ -5,11 +5,11 @@ import (
 	"os"
 )
 
-// ProcessEnv is the environment of the process.
+// ProcessEnv returns the environment of the process.
 //
-// A process that starts with a closed stdout (>&-) never learns of it: the Go runtime opens /dev/null in its place, for
-// reading and writing, before any code of the program runs. Some callers pass a stdout just like that on purpose
-// (subprocess.DEVNULL of Python, stdio "ignore" of Node), so it is a warning, not an error.
+// A process that starts with a closed stdout (>&-) never learns of it: the Go runtime opens /dev/null in its
+// place, for reading and writing, before any code of the program runs. Some callers pass such a stdout on
+// purpose (subprocess.DEVNULL in Python, stdio "ignore" in Node), so it is a warning, not an error.
 func ProcessEnv() *Env {
 	env := NewEnv(os.Stdin, os.Stdout, os.Stderr)
 	if leadsNowhere(os.Stdout) {
@@ -18,7 +18,7 @@ func ProcessEnv() *Env {
 	return env
 }
 
-// discarded says at the first write that nobody will see it.
+// discarded warns at the first write that nobody will see the output.
 type discarded struct {
 	env  *Env
 	w    io.Writer

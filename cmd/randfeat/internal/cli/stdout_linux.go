@@ -5,7 +5,8 @@ import (
 	"syscall"
 )
 
-// leadsNowhere reports whether f is /dev/null opened for reading and writing. A shell opens it for writing only.
+// leadsNowhere reports whether f is /dev/null opened for reading and writing. A shell's >/dev/null opens it for
+// writing only, so that is a wish and not a mistake.
 func leadsNowhere(f *os.File) bool {
 	null, err := os.Stat(os.DevNull)
 	if err != nil {

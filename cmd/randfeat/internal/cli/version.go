@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// VersionInfo is what version --json prints. What a build does not know is empty.
+// VersionInfo is the object of version --json. Fields that a build does not know are empty.
 type VersionInfo struct {
 	Version  string `json:"version"`            // version of the module; (devel) if built from a checkout without one
 	Revision string `json:"revision,omitempty"` // revision of the checkout that it was built from
@@ -18,7 +18,8 @@ type VersionInfo struct {
 	Platform string `json:"platform"`
 }
 
-// VersionOf reads what the linker noted: nothing that differs between two builds of the same source.
+// VersionOf reads the build information that the linker recorded. It contains nothing that differs between two
+// builds of the same source.
 func VersionOf(info *debug.BuildInfo) VersionInfo {
 	v := VersionInfo{Version: "(devel)", Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
 	if info == nil {
@@ -56,7 +57,7 @@ func (v VersionInfo) String() string {
 	return s + " " + v.Go + " " + v.Platform
 }
 
-// ProgramVersion is what model files keep: nothing that differs between two builds of the same source.
+// ProgramVersion is the text that model files keep. It does not differ between two builds of the same source.
 func ProgramVersion() string {
 	info, _ := debug.ReadBuildInfo()
 	v := VersionOf(info)
@@ -66,9 +67,9 @@ func ProgramVersion() string {
 	return fmt.Sprintf("randfeat %s %.12s", v.Version, v.Revision)
 }
 
-// Creation is the time that a model file says it was made at: now, or SOURCE_DATE_EPOCH, with which the same command
-// writes the same bytes again (https://reproducible-builds.org/specs/source-date-epoch/); "" if that is 0: then neither
-// date nor program are said.
+// Creation returns the creation time to write into a model file: now, or SOURCE_DATE_EPOCH, with which the same
+// command writes the same bytes again (https://reproducible-builds.org/specs/source-date-epoch/). If
+// SOURCE_DATE_EPOCH is 0 it returns "": neither date nor program are recorded.
 func Creation(env func(string) string) (string, error) {
 	at := time.Now()
 	if text := env("SOURCE_DATE_EPOCH"); text != "" {

@@ -11,7 +11,8 @@ import (
 	"github.com/randfeat/randfeat/cmd/randfeat/internal/cli"
 )
 
-// CrossoverResult says from which length linear attention is faster than exact attention on this machine.
+// CrossoverResult is the object of crossover --json: the length from which linear attention is faster than
+// exact attention on this machine.
 type CrossoverResult struct {
 	Dim      int    `json:"dim"`
 	Features int    `json:"features"`
@@ -20,13 +21,13 @@ type CrossoverResult struct {
 	Family   string `json:"family"`
 	Threads  int    `json:"threads"`
 	Seed     uint64 `json:"seed"`
-	// Length is where the two times cross, interpolated between measured lengths; absent if they do not cross there.
-	// Low and High enclose 90 % of what resampled measurements give.
+	// Length is where the two times cross, interpolated between measured lengths; absent if they do not cross.
+	// Low and High enclose 90 % of the crossings of resampled measurements.
 	Length *float64 `json:"length,omitempty"`
 	Low    *float64 `json:"low,omitempty"`
 	High   *float64 `json:"high,omitempty"`
-	// Below: linear attention is faster at every measured length. Extrapolated: it is faster at none, and Length is
-	// where quadratic and linear growth from the longest one would meet.
+	// Below: linear attention is faster at every measured length. Extrapolated: it is faster at none, and
+	// Length is where quadratic and linear growth from the longest one would meet.
 	Below        bool `json:"below,omitempty"`
 	Extrapolated bool `json:"extrapolated,omitempty"`
 	// Stopped says that --budget ended the series before --max-len.
@@ -46,7 +47,7 @@ type CrossoverPoint struct {
 	ExactRuns  []float64 `json:"-"`
 }
 
-// Quartiles are seconds for one call.
+// Quartiles are seconds per call.
 type Quartiles struct {
 	Low    float64 `json:"low"`
 	Median float64 `json:"median"`

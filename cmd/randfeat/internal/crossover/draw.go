@@ -13,7 +13,7 @@ const (
 	drawRows = 16
 )
 
-// Draw shows both curves with logarithmic axes.
+// Draw prints both curves with logarithmic axes, in characters.
 func (r *CrossoverResult) Draw(w io.Writer) {
 	x0, x1 := math.Log(float64(r.Points[0].Length)), math.Log(float64(r.Points[len(r.Points)-1].Length))
 	y0, y1 := math.Inf(1), math.Inf(-1)
@@ -73,7 +73,7 @@ func (r *CrossoverResult) Draw(w io.Writer) {
 	}
 	fmt.Fprintf(w, "%s └%s\n", strings.Repeat(" ", 9), strings.Repeat("─", drawCols))
 	axis := []rune(strings.Repeat(" ", drawCols+8))
-	label := func(length, from, to int) int { // if there is room; returns where the next may begin
+	label := func(length, from, to int) int { // prints the label if there is room; returns where the next may begin
 		text := []rune(fmt.Sprint(length))
 		at := max(0, col(math.Log(float64(length)))-len(text)/2)
 		if at < from || at+len(text) > to {

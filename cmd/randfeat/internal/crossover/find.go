@@ -8,10 +8,11 @@ import (
 	"github.com/randfeat/randfeat/internal/rng"
 )
 
-// resamples of the measurements give the spread of the crossing.
+// resamples is the number of bootstrap samples of the measurements.
 const resamples = 400
 
-// Find sets where the times cross, and its spread.
+// Find sets the length where the times cross, and its bootstrap interval. A resample without a crossing counts as an
+// end of the measured range.
 func (r *CrossoverResult) Find(seed uint64) {
 	medians := func(pick func(times []float64) float64) (linear, exact []float64) {
 		for _, p := range r.Points {
@@ -22,7 +23,7 @@ func (r *CrossoverResult) Find(seed uint64) {
 	at, ok := r.crossing(medians(median))
 	if !ok {
 		last := r.Points[len(r.Points)-1]
-		if ratio := last.Linear.Median / last.Exact.Median; ratio > 1 { // times grow as L and L²
+		if ratio := last.Linear.Median / last.Exact.Median; ratio > 1 { // extrapolate: times grow as L and L²
 			length := float64(last.Length) * ratio
 			r.Length, r.Extrapolated = &length, true
 		} else {
@@ -54,8 +55,8 @@ func (r *CrossoverResult) Find(seed uint64) {
 	r.Length, r.Low, r.High = &at, &low, &high
 }
 
-// crossing is the length from which on linear is faster at all longer lengths, interpolated in the logarithms of
-// length and time; false if linear is faster everywhere or not at the end.
+// crossing returns the length from which linear is faster at all longer lengths, interpolated in the logarithms
+// of length and time. It is false if linear is faster everywhere, or not at the longest length.
 func (r *CrossoverResult) crossing(linear, exact []float64) (float64, bool) {
 	gain := func(i int) float64 { return math.Log(exact[i] / linear[i]) }
 	last := len(r.Points) - 1
@@ -76,7 +77,7 @@ func (r *CrossoverResult) crossing(linear, exact []float64) (float64, bool) {
 
 func median(v []float64) float64 { return quartiles(v).Median }
 
-// quartiles of at least one number.
+// quartiles of at least one number, by linear interpolation between order statistics.
 func quartiles(v []float64) Quartiles {
 	s := slices.Sorted(slices.Values(v))
 	at := func(p float64) float64 { // linear between order statistics

@@ -8,7 +8,7 @@ import (
 	"github.com/randfeat/randfeat/internal/figure"
 )
 
-// WriteSVG writes the picture as SVG.
+// WriteSVG writes the figure as SVG.
 func (r *CrossoverResult) WriteSVG(w io.Writer) error {
 	direction := "bidirectional"
 	if r.Causal {

@@ -18,14 +18,15 @@ import (
 	"github.com/randfeat/randfeat/theory"
 )
 
-// DemoCell is one family with one coupling: what gram --demo --json prints.
+// DemoCell is one family with one coupling: an object of gram --demo --json.
 type DemoCell struct {
 	Family   string `json:"family"`
 	Coupling string `json:"coupling"`
 	Features int    `json:"features,omitempty"`
-	// OwnTarget marks a family with a kernel of its own (dark): errors are relative to that kernel, not to exp(x·y).
+	// OwnTarget marks a family with a kernel of its own (dark): errors are relative to that kernel, not to
+	// exp(x·y).
 	OwnTarget bool `json:"own_target,omitempty"`
-	// Predicted and Measured are root mean square relative errors; where one is absent Reason says why.
+	// Predicted and Measured are root mean square relative errors; if one is absent, Reason says why.
 	Predicted   *float64 `json:"predicted,omitempty"`
 	Approximate bool     `json:"approximate,omitempty"` // the coupling follows the closed form only nearly
 	Measured    *float64 `json:"measured,omitempty"`
@@ -36,7 +37,7 @@ type DemoCell struct {
 	Draws       int      `json:"draws"`
 }
 
-// marked reports whether the table marks the warning; where a code says what is missing, the code says enough.
+// marked reports whether the table marks the warning. A cell with a code needs no mark.
 func (c DemoCell) marked() bool { return c.Warning != "" && c.Code == "" }
 
 const (
@@ -44,7 +45,7 @@ const (
 	demoDraws = 16
 )
 
-// Codes of what is missing in the table.
+// Codes for cells without a number.
 const (
 	codeCoupling  = "c"
 	codeFamily    = "f"
@@ -64,6 +65,7 @@ var codeTexts = [][2]string{
 	{codeNeeds, "no usable parameters: these data allow no fit"},
 }
 
+// runDemo fills a table of all families and couplings on synthetic data.
 func runDemo(env *cli.Env, cmd *cobra.Command, f *gramFlags) error {
 	if err := cli.Conflict(cmd, "demo", "exact", "error", "out", "fit", "family", "coupling", "kernel", "scale",
 		"kernel-matrix", "omega", "spec"); err != nil {
@@ -121,8 +123,8 @@ func runDemo(env *cli.Env, cmd *cobra.Command, f *gramFlags) error {
 	return printDemo(env, cells, m, draws, f.Seed)
 }
 
-// demoFamily is a family with parameters fitted to the data, as far as it has any; one without a usable default is
-// shown by its first example.
+// demoFamily returns a family with parameters fitted to the data, if it has any. A family without usable
+// defaults is represented by its first example.
 func demoFamily(info family.Info, x, y dense.Matrix[float64]) (family.Family, error) {
 	fam, err := family.Parse(info.Name)
 	if err != nil {
@@ -182,8 +184,8 @@ func demoCell(ctx context.Context, cell *DemoCell, f family.Family, m int, x, y 
 	return nil
 }
 
-// noFormCode says which part of a spec lacks the closed form: the family on its own, the coupling, or only both
-// together.
+// noFormCode says which part of a spec lacks the closed form: the family by itself, the coupling, or the
+// combination.
 func noFormCode(spec randfeat.Spec, x, y dense.Matrix[float64]) string {
 	if _, err := theory.Of(spec.Kernel, spec.Family, coupling.IID{}, spec.M, x.Row(0), y.Row(0)); noForm(err) {
 		return codeBaseline
@@ -237,7 +239,7 @@ func printDemo(env *cli.Env, cells [][]DemoCell, m, draws int, seed uint64) erro
 	return printDemoNotes(env, cells)
 }
 
-// demoNumber is an error, or a dash with the code of the reason why there is none.
+// demoNumber formats an error, or a dash with the code of the reason.
 func demoNumber(v *float64, code string) string {
 	if v == nil {
 		return "-" + code
@@ -251,7 +253,7 @@ func demoNumber(v *float64, code string) string {
 	return fmt.Sprintf("%.2g", *v)
 }
 
-// demoPredicted marks a prediction: ~ nearly, ! known to hurt.
+// demoPredicted marks a prediction: ~ approximate, ! known to hurt.
 func demoPredicted(c DemoCell) string {
 	s := demoNumber(c.Predicted, c.Code)
 	if c.Approximate {

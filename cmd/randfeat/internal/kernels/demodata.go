@@ -6,17 +6,19 @@ import (
 	"github.com/randfeat/randfeat/internal/rng"
 )
 
-// The embedded data: queries and keys whose variances fall off along the same random axes, in opposite order for the
-// two sides, around different means. Logits x·y are moderate, yet |x+y|² is not small: where feature maps differ most.
+// The demo data: queries and keys whose variances fall off along the same random axes, in opposite order for
+// the two sides, around different means. Logits x·y are moderate, but |x+y|² is not small. Feature maps differ
+// most there.
 const (
 	demoDim  = 16
 	demoRows = 24
-	// demoFit rows of each side are what the families are fitted to, other ones than those of the Gram matrix.
+	// demoFit is the number of rows of each side that families are fitted to; they are not rows of the Gram
+	// matrix.
 	demoFit  = 1000
 	demoSeed = 20220531
 )
 
-// demoData draws the queries and the keys; the seed is fixed, so every run sees the same rows.
+// demoData draws the queries and the keys. The seed is fixed, so every run sees the same rows.
 func demoData() (queries, keys dense.Matrix[float64], err error) { return drawDemo(demoRows, 1, 2) }
 
 // DemoFitData draws the rows that families are fitted to.

@@ -1,4 +1,8 @@
 // Package kernels has the commands that compute features and kernel matrices: features and gram.
+//
+// Each command checks its flags (check), reads sets of rows, and streams blocks of rows through the library. gram
+// --error measures and predicts errors in measure.go. demo.go and demodata.go generate data, so that gram --demo
+// needs no files.
 package kernels
 
 import (
@@ -16,7 +20,7 @@ import (
 	"github.com/randfeat/randfeat/internal/npy"
 )
 
-// FeaturesResult says what the features command wrote.
+// FeaturesResult is the object of features --json.
 type FeaturesResult struct {
 	Out      string        `json:"out"`
 	LogScale string        `json:"log_scale,omitempty"`
@@ -24,7 +28,7 @@ type FeaturesResult struct {
 	Features int           `json:"features"`
 	DType    string        `json:"dtype"`
 	Side     string        `json:"side"`
-	Positive bool          `json:"positive"`          // every feature of the map is nonnegative
+	Positive bool          `json:"positive"`          // every feature of the map is non-negative
 	Warning  string        `json:"warning,omitempty"` // why the combination is a bad choice
 	Omega    []string      `json:"omega,omitempty"`   // files of given projections; then the seed is not used
 	Spec     randfeat.Spec `json:"spec"`              // with fitted parameters and the seed
@@ -135,14 +139,14 @@ func runFeatures(env *cli.Env, cmd *cobra.Command, f *featuresFlags, path string
 			return err
 		}
 	}
-	warn := func() string { return f.warning(spec, x, other) } // for a spec that makes a map
+	warn := func() string { return f.warning(spec, x, other) } // evaluated later, for a spec that makes a valid map
 	if f.dtype == "float32" || f.dtype == "" && x.DType == npy.Float32 {
 		return writeFeatures(cmd.Context(), env, f, spec, x.Float32(), warn)
 	}
 	return writeFeatures(cmd.Context(), env, f, spec, x.Float64(), warn)
 }
 
-// warning judges the combination at rows of x against the other side, which is x itself where it is not known.
+// warning judges the combination at rows of x and the other side, which is x itself if it is unknown.
 func (f *featuresFlags) warning(spec randfeat.Spec, x, other npy.Array) string {
 	queries, keys := mapflags.SampleArray(x), mapflags.SampleArray(other)
 	if f.side == sideKey {
@@ -151,7 +155,7 @@ func (f *featuresFlags) warning(spec randfeat.Spec, x, other npy.Array) string {
 	return f.Flags.Warning(spec, queries, keys)
 }
 
-// fitFile fits the family to x and the rows of a file, which are the other side and returned.
+// fitFile fits the family to x and to the rows of a file, the other side, which it returns.
 func fitFile(env *cli.Env, spec randfeat.Spec, path string, x npy.Array, xIsKey bool) (randfeat.Spec, npy.Array,
 	error) {
 	y, err := mapflags.ReadSet(env, path)
@@ -173,6 +177,8 @@ func fitFile(env *cli.Env, spec randfeat.Spec, path string, x npy.Array, xIsKey 
 // featureRows bounds the rows of features held at a time.
 const featureRows = 1024
 
+// writeFeatures builds the map in precision T and streams the features to the output. The outputs appear
+// together.
 func writeFeatures[T dense.Float](ctx context.Context, env *cli.Env, f *featuresFlags, spec randfeat.Spec,
 	x dense.Matrix[T], warn func() string) error {
 	m, err := mapflags.Build[T](&f.Flags, spec, 1, f.fit != "")
@@ -182,7 +188,7 @@ func writeFeatures[T dense.Float](ctx context.Context, env *cli.Env, f *features
 	if err := cli.CheckOutput(m.OutDim(), x.Rows, f.SizeSource()); err != nil {
 		return err
 	}
-	if err := x.CheckFinite(); err != nil { // float64 input may overflow in float32
+	if err := x.CheckFinite(); err != nil { // a float64 value may overflow in float32
 		return fmt.Errorf("the input as %T: %w", *new(T), err)
 	}
 	var files cli.Outputs
@@ -224,7 +230,7 @@ func reportFeatures(env *cli.Env, f *featuresFlags, r FeaturesResult) error {
 	return nil
 }
 
-// streamFeatures maps x block by block. scales may be nil: plain features, which must then be finite.
+// streamFeatures maps x block by block. If scales is nil the features are plain and must be finite.
 func streamFeatures[T dense.Float](ctx context.Context, env *cli.Env, m *randfeat.Map[T], side string,
 	x dense.Matrix[T],
 	phi, scales io.Writer) error {
@@ -243,7 +249,7 @@ func streamFeatures[T dense.Float](ctx context.Context, env *cli.Env, m *randfea
 	if side == sideKey {
 		apply = m.Keys
 	}
-	zeros, first := 0, 0 // rows without a feature, and the first of them
+	zeros, first := 0, 0 // rows whose features all underflow, and the first of them
 	bar := env.Progress("rows", x.Rows)
 	defer bar.End()
 	rows := cli.BlockRows(m.OutDim(), featureRows)

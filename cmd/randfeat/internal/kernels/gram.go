@@ -17,7 +17,7 @@ import (
 	"github.com/randfeat/randfeat/kernel"
 )
 
-// GramRow is one row of a Gram matrix: what gram --json prints without -o.
+// GramRow is one row of a Gram matrix: an object of gram --json without -o.
 type GramRow struct {
 	Row    int       `json:"row"`
 	Values []float64 `json:"values"`
@@ -25,7 +25,7 @@ type GramRow struct {
 	Warning string `json:"warning,omitempty"`
 }
 
-// GramResult says what gram -o wrote.
+// GramResult is the object of gram --json with -o.
 type GramResult struct {
 	Out   string `json:"out"`
 	Rows  int    `json:"rows"`
@@ -187,9 +187,10 @@ func approximateGram[T dense.Float](ctx context.Context, env *cli.Env, f *gramFl
 		if err := m.Gram(dst, block, y, &ws); err != nil {
 			return err
 		}
+		// Estimates that underflow are counted against the exact kernel: zeros may be right, or a loss.
 		u, err := m.Underflow(dst, block, y, &ws)
 		if lost.Add(u); err == nil && lost.Entries == x.Rows*y.Rows && lost.Zeros == lost.Entries && lost.Lost > 0 {
-			err = errors.New(underflowText[T](lost)) // before the file is moved into place
+			err = errors.New(underflowText[T](lost)) // fail before the file is moved into place
 		}
 		return err
 	}
@@ -203,7 +204,7 @@ func approximateGram[T dense.Float](ctx context.Context, env *cli.Env, f *gramFl
 		spec.Family.Name(), f.Origin(spec)))
 }
 
-// underflowText says what estimates below the smallest number mean and what helps.
+// underflowText says what estimates below the smallest number mean, and what helps.
 func underflowText[T dense.Float](u randfeat.Underflow) string {
 	text := fmt.Sprintf("%d of %d estimates are 0: they are below the smallest %T", u.Zeros, u.Entries, *new(T))
 	if u.Lost == 0 {
@@ -213,7 +214,7 @@ func underflowText[T dense.Float](u randfeat.Underflow) string {
 		"for this family: choose a larger --scale, --family trig, whose features are bounded, or --exact", u.Lost, u.Checked)
 }
 
-// joined are two warnings as one.
+// joined joins two warnings.
 func joined(a, b string) string {
 	if a == "" {
 		return b
@@ -265,7 +266,7 @@ func writeGram[T dense.Float](ctx context.Context, env *cli.Env, path, warn stri
 	return files.Commit()
 }
 
-// eachBlock fills blocks of rows of the matrix and hands each on. Values must be finite.
+// eachBlock fills blocks of rows of the matrix and passes each to emit. Values must be finite.
 func eachBlock[T dense.Float](ctx context.Context, env *cli.Env, x dense.Matrix[T], cols int,
 	fill func(dst, block dense.Matrix[T]) error, emit func(first int, block dense.Matrix[T]) error) error {
 	rows := min(x.Rows, max(1, gramBytes/(8*cols)))

@@ -12,25 +12,25 @@ import (
 	"github.com/randfeat/randfeat/family"
 )
 
-// ErrorResult is the error of an approximate Gram matrix: what gram --error prints.
+// ErrorResult is the error of an approximate Gram matrix: the object of gram --error --json.
 type ErrorResult struct {
 	Pairs    int `json:"pairs"` // rows of X times rows of Y
 	Draws    int `json:"draws"` // draws of the projections; the seeds are spec.seed, spec.seed+1, …
 	Features int `json:"features"`
-	// DType is the precision of the features, that of both inputs, which gram -o writes too.
+	// DType is the precision of the features: float32 if both inputs are.
 	DType string `json:"dtype"`
-	// Predicted is the root mean square relative error by theory; absent where no closed form exists, and Reason says
-	// why.
+	// Predicted is the root mean square relative error by theory. If there is no closed form it is absent, and
+	// Reason says why.
 	Predicted   *float64 `json:"predicted,omitempty"`
-	Approximate bool     `json:"approximate,omitempty"` // the prediction is only nearly exact for this coupling
+	Approximate bool     `json:"approximate,omitempty"` // the closed form holds only nearly for this coupling
 	Reason      string   `json:"reason,omitempty"`
-	// HeldOut is the prediction for rows that a fit has not seen, from fits to half of the rows (randfeat.HeldOut);
-	// absent without a fit or a closed form.
+	// HeldOut is the prediction for rows that a fit has not seen, from fits to half of the rows
+	// (randfeat.HeldOut); absent without a fit or a closed form.
 	HeldOut *float64 `json:"held_out,omitempty"`
 	// Rounding is the root mean square relative error that the precision adds to signed features, by theory.
 	Rounding *float64 `json:"rounding,omitempty"`
-	// Measured is the root mean square over pairs and draws of estimate/kernel - 1; absent, as the next two, for
-	// kernels with zeros and where it is beyond float64 because kernel values are.
+	// Measured is the root mean square over pairs and draws of estimate/kernel - 1. It and the next two are
+	// absent for kernels with zeros, and if kernel values are beyond float64.
 	Measured *float64 `json:"measured,omitempty"`
 	MeanBias *float64 `json:"mean_relative,omitempty"` // mean of estimate/kernel - 1
 	Largest  *float64 `json:"largest_relative,omitempty"`
@@ -106,8 +106,8 @@ func gramError[T dense.Float](ctx context.Context, env *cli.Env, f *gramFlags, s
 	return printError(env, f, result)
 }
 
-// heldOutError is the error that a fit will have on other rows, nil where that is not known: a note says why, except
-// for the lack of a closed form, which is the reason that there is no prediction either.
+// heldOutError estimates the error of a fit on other rows; nil if that is unknown. A note says why, except for
+// a missing closed form, which already explains the missing prediction.
 func heldOutError(env *cli.Env, spec randfeat.Spec, x, y dense.Matrix[float64]) *float64 {
 	if _, fits := spec.Family.(family.Fitter); !fits {
 		return nil

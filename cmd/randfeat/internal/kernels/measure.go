@@ -16,8 +16,8 @@ import (
 	"github.com/randfeat/randfeat/theory"
 )
 
-// errorSums accumulates the deviation of estimates from exact kernel values, pair by pair. Estimates and kernels come
-// as logarithms of scale, so that nothing overflows.
+// errorSums accumulates the deviation of estimates from exact kernel values, pair by pair. Values come as
+// logarithms, so that nothing overflows.
 type errorSums struct {
 	pairs      int
 	rel        float64 // Σ (κ̂/κ - 1)
@@ -25,13 +25,14 @@ type errorSums struct {
 	maxRel     float64
 	abs2       squares // Σ (κ̂ - κ)²
 	norm2      squares // Σ κ²
-	noRelative bool    // κ may vanish or change sign (Bessel)
+	noRelative bool    // κ may be 0 or change sign (Bessel), so relative errors mean nothing
 }
 
-// add records the estimate value·e^{logScale} of sign·e^{logKernel}.
+// add records the estimate value·e^{logScale} of the kernel sign·e^{logKernel}.
 func (s *errorSums) add(value, logScale, sign, logKernel float64) {
 	s.pairs++
-	// The difference in the unit of the larger of the two: a kernel of e^{-800} does not drown its estimate.
+	// Take the difference in units of the larger of the two: a kernel of e^{-800} must not vanish against its
+	// estimate.
 	logValue := logScale + math.Log(math.Abs(value))
 	if unit := math.Max(logValue, logKernel); !math.IsInf(unit, -1) {
 		s.abs2.add(math.Copysign(math.Exp(logValue-unit), value)-sign*math.Exp(logKernel-unit), unit)
@@ -60,10 +61,11 @@ func (s *errorSums) merge(o errorSums) {
 // rms is the root mean square of the relative error over pairs.
 func (s *errorSums) rms() float64 { return math.Exp((s.rel2.log() - math.Log(float64(s.pairs))) / 2) }
 
-// frobenius is the norm of the difference of the matrices relative to that of the exact one.
+// frobenius is the norm of the difference of the matrices, relative to the exact one.
 func (s *errorSums) frobenius() float64 { return math.Exp((s.abs2.log() - s.norm2.log()) / 2) }
 
-// squares is a sum of squares that may lie outside the range of float64: sum·e^{2·top}. The zero value is empty.
+// squares is a sum of squares that may lie outside the range of float64: sum·e^{2·top}. The zero value is
+// empty.
 type squares struct{ sum, top float64 }
 
 // add adds (v·e^{log})².
@@ -97,8 +99,9 @@ func (s squares) log() float64 {
 // measureRows and measureCols bound the part of the matrix held at a time.
 const measureRows, measureCols = 256, 4096
 
-// measure adds the errors of one map over all pairs of rows: those of the matrix that gram -o writes, computed in the
-// same way and the same precision, also where the kernel is beyond its range. Exact values are those of float64.
+// measure adds the errors of one map over all pairs of rows. Estimates are computed exactly as gram -o computes
+// them, in the same precision, but in the log domain, so that kernels beyond its range count, too. Exact values
+// are computed in float64.
 func measure[T dense.Float](
 	ctx context.Context, m *randfeat.Map[T], target kernel.Kernel, x, y dense.Matrix[T], sums *errorSums,
 ) error {
@@ -150,7 +153,7 @@ func (s *errorSums) addRow(target kernel.Kernel, x []float64, y dense.Matrix[flo
 	return -1
 }
 
-// exactLog is the exact kernel as a sign and a logarithm; only the Bessel kernel has signs.
+// exactLog returns the exact kernel as a sign and a logarithm; only the Bessel kernel has signs.
 func exactLog(k kernel.Kernel, x, y []float64) (sign, log float64) {
 	if k.Kind != kernel.Bessel {
 		return 1, k.Log(x, y)
@@ -162,14 +165,14 @@ func exactLog(k kernel.Kernel, x, y []float64) (sign, log float64) {
 // prediction is the error that theory gives for a spec, averaged over pairs.
 type prediction struct {
 	rms         float64
-	approximate bool    // the rows follow the law of the closed form only nearly
+	approximate bool    // the coupling follows the closed form only nearly
 	rounding    float64 // root mean square, in units of the precision
 }
 
-// predictPairs bounds the pairs that a prediction looks at; closed forms cost far more than features.
+// predictPairs bounds the pairs of a prediction: closed forms cost far more than features.
 const predictPairs = 1024
 
-// predict averages the relative mean squared error over pairs spread evenly over the two sets.
+// predict averages the relative mean squared error over pairs that are spread evenly over the two sets.
 func predict(ctx context.Context, spec randfeat.Spec, m int, x, y dense.Matrix[float64]) (prediction, error) {
 	var p prediction
 	ownTarget := hasOwnTarget(spec.Family)
@@ -177,7 +180,8 @@ func predict(ctx context.Context, spec randfeat.Spec, m int, x, y dense.Matrix[f
 	if c == nil {
 		c = coupling.IID{}
 	}
-	est, err := family.Prepare(spec.Family, spec.Kernel.Dim(spec.Dim)) // factorises matrices once, not at every pair
+	// Factorises matrices once instead of at every pair.
+	est, err := family.Prepare(spec.Family, spec.Kernel.Dim(spec.Dim))
 	if err != nil {
 		return p, err
 	}
@@ -193,7 +197,7 @@ func predict(ctx context.Context, spec randfeat.Spec, m int, x, y dense.Matrix[f
 		return p, err
 	}
 	var sum, units float64
-	for _, q := range at { // in order: the first error is always the same
+	for _, q := range at { // in order, so that the reported error is always the same
 		if q.err != nil {
 			return p, q.err
 		}
@@ -219,13 +223,13 @@ func predictPair(k kernel.Kernel, est theory.Estimator, c coupling.Coupling, m i
 		return pairPrediction{err: err}
 	}
 	q := pairPrediction{logMSE: moments.LogRelMSE(), logUnits: moments.LogRounding(1), approximate: moments.Approximate}
-	if ownTarget { // the error is measured against what the family estimates
+	if ownTarget { // the error is measured against the kernel that the family estimates
 		q.logMSE = moments.LogRelVar()
 	}
 	return q
 }
 
-// hasOwnTarget reports whether a family estimates another kernel than the one it is asked for (DARK).
+// hasOwnTarget reports whether a family estimates another kernel than the requested one (DARK).
 func hasOwnTarget(f family.Family) bool {
 	_, own := f.(interface {
 		Target(kernel.Kernel) kernel.Kernel
@@ -233,5 +237,5 @@ func hasOwnTarget(f family.Family) bool {
 	return own
 }
 
-// noForm reports whether an error only says that theory has no closed form.
+// noForm reports whether an error says only that theory has no closed form.
 func noForm(err error) bool { return errors.Is(err, theory.ErrNoClosedForm) }

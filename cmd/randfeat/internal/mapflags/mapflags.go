@@ -1,5 +1,6 @@
-// Package mapflags has the flags that determine a feature map, shared by the commands that make one, and the warning
-// that a combination of family and coupling is a bad choice for given rows.
+// Package mapflags has the flags that determine a feature map, shared by the commands that make one, and the
+// warning that a combination of family and coupling is a bad choice for given rows. A command calls Add, then
+// Check before reading files, Spec when the number of columns is known, and Build.
 package mapflags
 
 import (
@@ -22,7 +23,7 @@ import (
 	"github.com/randfeat/randfeat/kernel"
 )
 
-// mapFlags are the flags that determine a feature map.
+// Flags are the values of the flags that determine a feature map.
 type Flags struct {
 	family, coupling string
 	Kernel, Scale    string
@@ -33,6 +34,7 @@ type Flags struct {
 	SpecFile         string
 }
 
+// Add adds the flags to a command.
 func (f *Flags) Add(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&f.family, "family", "", "feature family: a name from 'randfeat families' or a JSON object with parameters")
@@ -54,7 +56,7 @@ func (f *Flags) Add(cmd *cobra.Command) {
 	cli.CompleteFiles(cmd, "spec", "json")
 }
 
-// Check parses everything that needs no data, so that a bad flag is reported before any file is read.
+// Check parses everything that needs no data, so that a wrong flag is reported before any file is read.
 func (f *Flags) Check(cmd *cobra.Command) error {
 	if f.SpecFile != "" {
 		return cli.Conflict(cmd, "spec", "family", "coupling", "kernel", "scale", "kernel-matrix", "projections",
@@ -75,7 +77,7 @@ func (f *Flags) Check(cmd *cobra.Command) error {
 	return err
 }
 
-// base is the spec of the flags for inputs of dim columns, without the kernel matrix.
+// base returns the spec of the flags for inputs of dim columns, without the kernel matrix.
 func (f *Flags) base(dim int) (randfeat.Spec, error) {
 	spec := randfeat.Spec{Dim: dim, M: f.M, Seed: f.Seed}
 	var err error
@@ -93,6 +95,7 @@ func (f *Flags) base(dim int) (randfeat.Spec, error) {
 	return spec, nil
 }
 
+// BaseKernel returns the kernel of --kernel and --scale for inputs of dim columns.
 func (f *Flags) BaseKernel(dim int) (kernel.Kernel, error) {
 	kind, err := kernel.ParseKind(f.Kernel)
 	if err != nil {
@@ -108,7 +111,8 @@ func (f *Flags) BaseKernel(dim int) (kernel.Kernel, error) {
 	return kernel.Kernel{Kind: kind, Scale: scale}, nil
 }
 
-// Spec is the map for inputs of dim columns. What it reads from files is checked against dim.
+// Spec returns the map for inputs of dim columns. It reads --spec or --kernel-matrix and checks them against
+// dim.
 func (f *Flags) Spec(dim int) (randfeat.Spec, error) {
 	if f.SpecFile != "" {
 		return readSpec(f.SpecFile, dim)
@@ -159,7 +163,7 @@ func readMatrix(flag, path string) (dense.Matrix[float64], error) {
 	return m, nil
 }
 
-// SizeSource names what decides the number of features, for messages.
+// SizeSource names what determines the number of features, for messages.
 func (f *Flags) SizeSource() string {
 	switch {
 	case f.SpecFile != "":
@@ -170,8 +174,8 @@ func (f *Flags) SizeSource() string {
 	return "--projections"
 }
 
-// Build makes the map: with the projections of --omega, or drawn from the seed. rows is how many rows of its features
-// must fit into memory, fitted says that --fit has already chosen the parameters.
+// Build makes the map, with the projections of --omega or drawn from the seed. rows is how many rows of its
+// features must fit into memory; fitted says that --fit has already chosen the parameters.
 func Build[T dense.Float](f *Flags, spec randfeat.Spec, rows int, fitted bool) (*randfeat.Map[T], error) {
 	if len(f.Omega) == 0 {
 		if err := cli.CheckSize(spec, f.SizeSource()); err != nil {
@@ -221,6 +225,7 @@ func (f *Flags) Origin(spec randfeat.Spec) string {
 	return fmt.Sprintf("seed %d", spec.Seed)
 }
 
+// CouplingName returns the name of the spec's coupling; nil means iid.
 func CouplingName(s randfeat.Spec) string {
 	if s.Coupling == nil {
 		return "iid"
@@ -228,5 +233,5 @@ func CouplingName(s randfeat.Spec) string {
 	return s.Coupling.Name()
 }
 
-// libraryRows is the number of rows of features that Map.Gram holds of each side.
+// LibraryRows is the number of rows of features that Map.Gram holds of each side, for size checks.
 const LibraryRows = 128

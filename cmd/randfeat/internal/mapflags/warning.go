@@ -9,11 +9,11 @@ import (
 	"github.com/randfeat/randfeat/theory"
 )
 
-// warnPairs bounds the pairs at which a combination is judged.
+// warnPairs bounds the pairs of rows at which a combination is judged: closed forms are slow.
 const warnPairs = 64
 
-// Warning says why a spec is a bad choice for queries x and keys y: theory knows that the coupling hurts the family at
-// some pair of the data. It is "" otherwise.
+// Warning explains why a spec is a bad choice for queries x and keys y: theory knows that the coupling
+// increases the error of the family at some pair of the data. It is "" otherwise.
 func Warning(spec randfeat.Spec, x, y dense.Matrix[float64]) string {
 	if spec.Coupling == nil {
 		return ""
@@ -32,7 +32,7 @@ func Warning(spec randfeat.Spec, x, y dense.Matrix[float64]) string {
 	return ""
 }
 
-// Both are two warnings in one, either of which may be "".
+// Both joins two warnings, either of which may be "".
 func Both(a, b string) string {
 	if a != "" && b != "" {
 		a += "; "
@@ -40,7 +40,7 @@ func Both(a, b string) string {
 	return a + b
 }
 
-// Warning is that of a spec, or "" with given projections: their coupling is unknown.
+// Warning is the package's Warning, or "" for given projections, whose coupling is unknown.
 func (f *Flags) Warning(spec randfeat.Spec, x, y dense.Matrix[float64]) string {
 	if len(f.Omega) > 0 {
 		return ""
@@ -48,6 +48,7 @@ func (f *Flags) Warning(spec randfeat.Spec, x, y dense.Matrix[float64]) string {
 	return Warning(spec, x, y)
 }
 
+// SampleArray is SomeRows for an array of either precision.
 func SampleArray(x npy.Array) dense.Matrix[float64] {
 	if x.DType == npy.Float32 {
 		return SomeRows(x.F32)
@@ -55,7 +56,7 @@ func SampleArray(x npy.Array) dense.Matrix[float64] {
 	return SomeRows(x.F64)
 }
 
-// SomeRows is a sample of rows in float64, enough for [Warning].
+// SomeRows returns a sample of rows in float64, enough for [Warning].
 func SomeRows[T dense.Float](x dense.Matrix[T]) dense.Matrix[float64] {
 	n := min(x.Rows, warnPairs)
 	out := dense.New[float64](n, x.Cols)
@@ -68,12 +69,13 @@ func SomeRows[T dense.Float](x dense.Matrix[T]) dense.Matrix[float64] {
 	return out
 }
 
-// pairSample is up to n pairs of rows: all of them, or a sample that covers both sets evenly.
+// pairSample selects up to N pairs of rows: all of them, or a sample that covers both sets evenly.
 type pairSample struct {
 	N, rows, cols int
 	all           bool
 }
 
+// NewPairSample selects at most most pairs of rows×cols.
 func NewPairSample(rows, cols, most int) pairSample {
 	if rows <= most/cols {
 		return pairSample{N: rows * cols, rows: rows, cols: cols, all: true}
@@ -81,8 +83,8 @@ func NewPairSample(rows, cols, most int) pairSample {
 	return pairSample{N: most, rows: rows, cols: cols}
 }
 
-// At is pair k. In a sample the rows advance evenly and the columns by the golden section, which fits no period of the
-// data.
+// At returns pair k. In a sample the rows advance evenly, and the columns by the golden ratio, which matches no
+// period of the data.
 func (s pairSample) At(k int) (i, j int) {
 	if s.all {
 		return k / s.cols, k % s.cols

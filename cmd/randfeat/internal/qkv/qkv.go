@@ -1,4 +1,4 @@
-// Package qkv reads queries, keys and values of attention from files.
+// Package qkv reads queries, keys and values of attention from files and checks that their shapes fit together.
 package qkv
 
 import (
@@ -13,11 +13,11 @@ import (
 
 // Files are the three arrays of a command line, still in the element types of their files.
 type Files struct {
-	Names   [3]string // q, k, v as messages call them
+	Names   [3]string // of q, k and v, for messages
 	Tensors [3]npy.Tensor
 }
 
-// ReadFiles reads q, k and v; one of them may come from stdin.
+// ReadFiles reads q, k and v; at most one of them comes from stdin.
 func ReadFiles(env *cli.Env, paths []string) (Files, error) {
 	var f Files
 	for i, path := range paths {
@@ -33,6 +33,7 @@ func ReadFiles(env *cli.Env, paths []string) (Files, error) {
 	return f, nil
 }
 
+// ReadTensor reads an npy file or a tensor of a safetensors file; - is stdin. name is its name in messages.
 func ReadTensor(env *cli.Env, path string) (name string, t npy.Tensor, err error) {
 	if path == "-" {
 		t, err = npy.ReadTensor(env.Stdin)
@@ -54,11 +55,12 @@ func (f Files) IsFloat32() bool {
 type Input[T dense.Float] struct {
 	Q, K, V attention.Seq[T]
 	Vis     attention.Visibility
-	Shape   []int // of the output file
+	Shape   []int // shape of the output file
 }
 
-// Sequences sees the arrays as sequences. Without heads they are [L, d], [H, L, d] or [B, H, L, d]; with heads the
-// columns of [L, H·d] or [B, L, H·d] are split, kvHeads being the number of heads of k and v.
+// Sequences interprets the arrays as sequences. Without heads they are [L, d], [H, L, d] or [B, H, L, d]. With
+// heads, the columns of [L, H·d] or [B, L, H·d] are split into heads; kvHeads is the number of heads of k and
+// v, 0 for the same. The data are not copied if the element type is T.
 func Sequences[T dense.Float](f Files, heads, kvHeads int) (Input[T], error) {
 	var in Input[T]
 	var s [3]attention.Seq[T]
@@ -97,6 +99,7 @@ func Sequences[T dense.Float](f Files, heads, kvHeads int) (Input[T], error) {
 		return in, fmt.Errorf("--kv-heads is %d, %s is %s: %d heads: %w", kvHeads, f.Names[1], f.Tensors[1].Dims(),
 			in.K.Heads, dense.ErrShape)
 	}
+	// The output has the layout of Q with the columns of V.
 	in.Shape = slices.Clone(f.Tensors[0].Shape)
 	last := len(in.Shape) - 1
 	in.Shape[last] = in.Shape[last] / in.Q.Dim * in.V.Dim
@@ -121,11 +124,13 @@ func (f Files) check(q, k, v int, what string) error {
 	return nil
 }
 
+// differ is the error for two arrays that do not fit together.
 func (f Files) differ(i, j int, what string) error {
 	return fmt.Errorf("%s is %s and %s is %s: %s: %w", f.Names[i], f.Tensors[i].Dims(), f.Names[j], f.Tensors[j].Dims(),
 		what, dense.ErrShape)
 }
 
+// Sequence interprets one array; see Sequences.
 func Sequence[T dense.Float](name string, t npy.Tensor, heads int) (attention.Seq[T], error) {
 	var s attention.Seq[T]
 	shape := t.Shape
@@ -157,7 +162,7 @@ func Sequence[T dense.Float](name string, t npy.Tensor, heads int) (attention.Se
 	return s, nil
 }
 
-// Name puts file names in the place of the library's q, k and v.
+// Name replaces the library's q, k and v at the start of an error by file names.
 func (f Files) Name(err error) error {
 	for i, s := range []string{"q: ", "k: ", "v: "} {
 		if text := err.Error(); len(text) > len(s) && text[:len(s)] == s {
@@ -167,14 +172,15 @@ func (f Files) Name(err error) error {
 	return err
 }
 
-// CanFit reports whether a query and a key count: masks are those of all heads.
+// CanFit reports whether at least one query and one key are unmasked. All heads share the masks.
 func (in *Input[T]) CanFit() bool {
 	queries, keys := in.FitMasks()
 	return in.Q.Len > 0 && in.K.Len > 0 && (queries == nil || slices.Contains(queries, true)) &&
 		(keys == nil || slices.Contains(keys, true))
 }
 
-// FitMasks say which queries and keys count in a fit: padding of one sequence is padding on both sides.
+// FitMasks returns which queries and keys count in a fit. If both sides have the same length, padding keys are
+// padding queries, too.
 func (in *Input[T]) FitMasks() (queries, keys []bool) {
 	if in.Q.Len == in.K.Len {
 		queries = in.Vis.KeyMask

@@ -17,14 +17,15 @@ import (
 	"github.com/randfeat/randfeat/sampling"
 )
 
-// SampleRow is the classes drawn for one query: what sample --json prints without -o.
+// SampleRow is the classes drawn for one query: an object of sample --json without -o.
 type SampleRow struct {
 	Query   int   `json:"query"`
 	Classes []int `json:"classes"`
-	// LogProb is the log probability of each draw; with --distinct, of the class among those that are left. Draws with
+	// LogProb is the log probability of each draw; with --distinct, among the classes that are left. Draws with
 	// --exact have none.
 	LogProb []float64 `json:"log_prob,omitempty"`
-	// LogCount corrects sums: Σ f(class)/exp(log_count) over the draws has the mean Σ f(class) over all classes.
+	// LogCount corrects sums: Σ f(class)/exp(log_count) over the draws has the mean Σ f(class) over all
+	// classes.
 	LogCount []float64 `json:"log_count,omitempty"`
 }
 
@@ -37,9 +38,10 @@ type SampleResult struct {
 	K        int    `json:"k"`
 	Distinct bool   `json:"distinct,omitempty"`
 	Exact    bool   `json:"exact,omitempty"`
-	Tried    int    `json:"tried,omitempty"` // draws that --exact made, with those it rejected
+	Tried    int    `json:"tried,omitempty"` // draws that --exact made, including rejected ones
 	Within   string `json:"within"`
-	// Counts are the estimates of nodes, the negative ones that were clipped to zero, and the nodes where all were.
+	// Counts are the numbers of node estimates, of negative ones that were clipped to zero, and of nodes where
+	// all were.
 	Counts  sampling.Counts `json:"counts"`
 	Memory  int             `json:"memory"`            // bytes of the tree
 	Warning string          `json:"warning,omitempty"` // why the combination is a bad choice
@@ -204,7 +206,7 @@ func runSample(env *cli.Env, cmd *cobra.Command, f *sampleFlags, classPath, quer
 	return sample(cmd.Context(), env, f, spec, classes.Float64(), queries.Float64(), counts)
 }
 
-// readCounts reads a number per class, in a row or in a column.
+// readCounts reads one number per class, in a row or in a column.
 func readCounts(env *cli.Env, path string, classes int) ([]float64, error) {
 	a, err := mapflags.ReadSet(env, path)
 	if err != nil {
@@ -260,6 +262,8 @@ func sampler[T dense.Float](env *cli.Env, f *sampleFlags, spec randfeat.Spec, cl
 	if f.within == withinFeatures {
 		o.Within = sampling.ByFeatures
 	}
+	// The tree holds two nodes of OutDim float64 sums per block of classes; the block sizes are the defaults of
+	// package sampling.
 	per := 64
 	switch {
 	case f.block > 0:
@@ -309,10 +313,11 @@ func sample[T dense.Float](ctx context.Context, env *cli.Env, f *sampleFlags, sp
 	return nil
 }
 
-// drawRows bounds the queries drawn for at a time.
+// drawRows bounds the queries per call.
 const drawRows = 1024
 
-// writeDraws draws block by block, and prints or writes.
+// writeDraws draws block by block, and prints or writes. Request.First makes the random streams depend on the
+// query's number and not on the blocks.
 func writeDraws[T dense.Float](ctx context.Context, env *cli.Env, f *sampleFlags, s *sampling.Sampler[T],
 	queries dense.Matrix[T], r *SampleResult) error {
 	var files cli.Outputs

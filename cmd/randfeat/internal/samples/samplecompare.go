@@ -12,17 +12,19 @@ import (
 	"github.com/randfeat/randfeat/sampling"
 )
 
-// SampleDistance says how far a way of drawing classes is from the softmax, as means over queries: what sample
-// --compare and sample --demo print.
+// SampleDistance measures how far a way of drawing classes is from the softmax, as means over queries: an
+// object of sample --compare and sample --demo.
 type SampleDistance struct {
 	Method string `json:"method"`
-	// KL divergence of the softmax from the sampler, in nats; null if a class that the softmax has is never drawn.
+	// KL divergence of the softmax from the sampler, in nats; null if a class of positive probability is never
+	// drawn.
 	KL          *float64 `json:"kl"`
 	Wasserstein float64  `json:"wasserstein"` // distance over class numbers, in the order of their rows
 	KS          float64  `json:"ks"`          // Kolmogorov–Smirnov
 	// Negative is the share of classes whose kernel estimate is negative, which the sampler clips to zero.
 	Negative float64 `json:"negative"`
-	// Effective sample size of importance weights, as a share of the draws; 1 for draws of the softmax itself.
+	// Effective sample size of importance weights, as a share of the draws; 1 for draws from the softmax
+	// itself.
 	Effective float64 `json:"effective"`
 	Features  int     `json:"features,omitempty"`
 	Classes   int     `json:"classes"`
@@ -59,7 +61,7 @@ func (s *distanceSum) mean() SampleDistance {
 	return r
 }
 
-// fixedDistances compare draws that do not depend on the query.
+// fixedDistances compares draws that do not depend on the query.
 func fixedDistances(method string, weights []float64, exact dense.Matrix[float64]) (SampleDistance, error) {
 	s := distanceSum{row: SampleDistance{Method: method, Classes: exact.Cols}}
 	f, err := sampling.NewFixed(weights)
@@ -78,7 +80,7 @@ func fixedDistances(method string, weights []float64, exact dense.Matrix[float64
 	return s.mean(), nil
 }
 
-// samplerDistances compare a tree; exact receives the softmax of every query.
+// samplerDistances compares a tree with the softmax; exact receives the softmax of every query.
 func samplerDistances[T dense.Float](ctx context.Context, method string, s *sampling.Sampler[T], m *randfeat.Map[T],
 	queries dense.Matrix[T], exact dense.Matrix[float64], step func()) (SampleDistance, error) {
 	n := s.Classes().Rows
@@ -141,7 +143,7 @@ func compareSamplers[T dense.Float](ctx context.Context, env *cli.Env, f *sample
 	return printDistances(env, rows)
 }
 
-// addFixed adds uniform draws and, with counts, those by frequency^¾.
+// addFixed adds uniform draws and, with counts, draws by frequency^¾.
 func addFixed(rows []SampleDistance, exact dense.Matrix[float64], counts []float64) ([]SampleDistance, error) {
 	uniform := make([]float64, exact.Cols)
 	for i := range uniform {

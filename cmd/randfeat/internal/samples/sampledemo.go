@@ -20,8 +20,8 @@ const (
 	sampleFeatures                          = 256
 )
 
-// sampleData generates classes in the manner of word embeddings: clusters of words, frequencies by Zipf's law, and a
-// direction that tells frequent words. Queries lie near frequent classes.
+// sampleData generates classes that resemble word embeddings: clusters of words, frequencies by Zipf's law, and
+// a direction that depends on the frequency. Queries lie near frequent classes.
 func sampleData(seed uint64) (classes, queries dense.Matrix[float32], counts []float64) {
 	src := rng.Stream(seed, 'd')
 	normal := func(rows int) dense.Matrix[float64] {

@@ -24,7 +24,7 @@ import (
 	"github.com/randfeat/randfeat/web/explorer"
 )
 
-// Exploring is what explore --json prints once it listens.
+// Exploring is the object of explore --json, printed once it listens.
 type Exploring struct {
 	URL string `json:"url"`
 }
@@ -96,7 +96,8 @@ func runExplore(ctx context.Context, env *cli.Env, cmd *cobra.Command, f *explor
 	return serveExplorer(ctx, env, explorer.PageHandler(page), f)
 }
 
-// explorerPage is the page that needs no server: of a file, the one beside the program, or a new one.
+// explorerPage returns the page that needs no server: a given file, the one beside the program, or a newly
+// built one.
 func explorerPage(ctx context.Context, env *cli.Env, path string) ([]byte, error) {
 	if path != "" {
 		return os.ReadFile(path)
@@ -112,7 +113,7 @@ func explorerPage(ctx context.Context, env *cli.Env, path string) ([]byte, error
 	if !errors.Is(err, explorer.ErrNoSource) {
 		return page, err
 	}
-	// Not in a checkout. A program of go install knows its version, whose source the go tool can fetch.
+	// Not in a checkout. A program from go install knows its version, whose source the go tool can download.
 	if info, ok := debug.ReadBuildInfo(); ok && strings.HasPrefix(info.Main.Version, "v") {
 		var dir string
 		if dir, err = explorer.Download(ctx, info.Main.Version); err == nil {
@@ -142,6 +143,7 @@ func serveExplorer(ctx context.Context, env *cli.Env, handler http.Handler, f *e
 		ln.Close()
 		return err
 	}
+	// The timeouts keep a stalled client from holding a connection forever.
 	server := &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second, WriteTimeout: time.Minute,
 		IdleTimeout: time.Minute, MaxHeaderBytes: 1 << 16}
 	ended := make(chan error, 1)
@@ -156,6 +158,7 @@ func serveExplorer(ctx context.Context, env *cli.Env, handler http.Handler, f *e
 		return err
 	case <-ctx.Done():
 	}
+	// Requests in progress may finish, for a few seconds.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
 	if err := server.Shutdown(ctx); err != nil {
@@ -164,7 +167,7 @@ func serveExplorer(ctx context.Context, env *cli.Env, handler http.Handler, f *e
 	return nil
 }
 
-// openBrowser opens an address in the browser of the desktop, and does not wait for it.
+// openBrowser opens an address in the desktop's browser and does not wait for it.
 func openBrowser(url string) error {
 	var cmd *exec.Cmd
 	switch runtime.GOOS {

@@ -1,4 +1,5 @@
-// Package serving has the commands that answer HTTP requests: serve and explore.
+// Package serving has the commands that answer HTTP requests: serve and explore. They turn flags and signals
+// into calls of package serve; requests are handled there.
 package serving
 
 import (
@@ -23,14 +24,15 @@ import (
 	"github.com/randfeat/randfeat/machine/serve"
 )
 
-// Serving is what serve --json prints once it listens.
+// Serving is the object of serve --json, printed once it listens.
 type Serving struct {
 	Address string `json:"address"` // address of the listener
 	URL     string `json:"url"`
 	SHA256  string `json:"sha256"` // checksum of the model file
 }
 
-// tokenVariable holds the token if there is no --token-file.
+// TokenVariable is the environment variable with the token, if there is no --token-file. A token on the command
+// line would be visible to other users of the machine.
 const TokenVariable = "RANDFEAT_TOKEN"
 
 // serveFlags are those of serve.
@@ -110,6 +112,8 @@ Logs go to stderr and never contain rows.`,
 	return cmd
 }
 
+// runServe checks flags, loads the model, listens, announces the address and serves until a signal. Signals are
+// caught before the address is printed, so a caller that reads the address may send signals at once.
 func runServe(ctx context.Context, env *cli.Env, path string, f *serveFlags) error {
 	log, err := f.logger(env.Stderr)
 	if err != nil {
@@ -133,7 +137,8 @@ func runServe(ctx context.Context, env *cli.Env, path string, f *serveFlags) err
 		return cli.Misused("%s can be reached from other machines, and there is no token: set --token-file or %s, or say --public-without-token",
 			f.address, TokenVariable)
 	}
-	// From here on signals mean what the help says: whoever reads the address below may send them at once.
+	// From here on signals have the documented meaning: a caller may send them as soon as it has read the
+	// address.
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM)
 	defer stop()
 	again := make(chan os.Signal, 1)
@@ -145,6 +150,7 @@ func runServe(ctx context.Context, env *cli.Env, path string, f *serveFlags) err
 	if err != nil {
 		return err
 	}
+	// TLS reads the certificate through a pointer at every handshake, so a reload needs no new listener.
 	pair := &certificate{cert: f.cert, key: f.key}
 	if f.cert != "" {
 		if err := pair.load(); err != nil {
@@ -174,7 +180,7 @@ func runServe(ctx context.Context, env *cli.Env, path string, f *serveFlags) err
 	log.Info("listening", "address", serving.Address, "model", path, "sha256", serving.SHA256, "token", token != "",
 		"tls", f.cert != "")
 
-	// A second signal does not wait.
+	// After the first signal, restore the default handling: a second one ends the process at once.
 	defer context.AfterFunc(ctx, func() { signal.Reset(os.Interrupt, syscall.SIGTERM) })()
 	idle := make(chan struct{})
 	go func() {
@@ -191,11 +197,12 @@ func runServe(ctx context.Context, env *cli.Env, path string, f *serveFlags) err
 	return err
 }
 
-// reloadPatience is how long a reload may keep a server that has stopped: a file system that does not answer must not
-// keep it for ever.
+// reloadPatience is how long a stopped server waits for a reload in progress: a file system that does not
+// answer must not keep the process alive.
 const reloadPatience = time.Second
 
-// reloads reads the files again whenever it is told to.
+// reloads reads the model, the token and the certificate again at every signal. A file that cannot be read
+// leaves the old one in use.
 func (f *serveFlags) reloads(ctx context.Context, again <-chan os.Signal, s *serve.Server, pair *certificate,
 	log *slog.Logger) {
 	for {
@@ -203,7 +210,7 @@ func (f *serveFlags) reloads(ctx context.Context, again <-chan os.Signal, s *ser
 		case <-ctx.Done():
 			return
 		case <-again:
-			_ = s.Reload() // logged and counted
+			_ = s.Reload() // the server logs and counts failures
 			f.reloadToken(s, log)
 			if f.cert == "" {
 				continue
@@ -215,7 +222,7 @@ func (f *serveFlags) reloads(ctx context.Context, again <-chan os.Signal, s *ser
 	}
 }
 
-// announce says where the server is, before the first request.
+// announce prints the address. It flushes, because callers wait for this line before they send requests.
 func announce(env *cli.Env, path string, s Serving) error {
 	var err error
 	if env.JSON {
@@ -262,7 +269,7 @@ func (f *serveFlags) logger(w io.Writer) (*slog.Logger, error) {
 	return nil, cli.Misused("--log-format %q: want text or json", f.logFormat)
 }
 
-// token is that of the file, else of the environment.
+// token returns the token of the file, else of the environment; "" if there is none.
 func (f *serveFlags) token() (string, error) {
 	if f.tokenFile == "" {
 		return strings.TrimSpace(os.Getenv(TokenVariable)), nil
@@ -278,8 +285,7 @@ func (f *serveFlags) token() (string, error) {
 	return t, nil
 }
 
-// reloadToken reads the token file again. Without one there is nothing to read: a process cannot be given another
-// environment.
+// reloadToken reads the token file again. A token from the environment cannot change.
 func (f *serveFlags) reloadToken(s *serve.Server, log *slog.Logger) {
 	if f.tokenFile == "" {
 		return
@@ -293,7 +299,8 @@ func (f *serveFlags) reloadToken(s *serve.Server, log *slog.Logger) {
 	log.Info("the token was read again")
 }
 
-// onLoopback reports whether only this machine can reach an address. A name must mean loopback addresses only.
+// onLoopback reports whether only this machine can reach an address. A host name counts only if all of its
+// addresses are loopback.
 func onLoopback(address string) (bool, error) {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
@@ -317,7 +324,7 @@ func onLoopback(address string) (bool, error) {
 	return len(found) > 0, nil
 }
 
-// certificate is a pair of files that can be read again.
+// certificate is a certificate and key that can be reloaded; get may be called concurrently with load.
 type certificate struct {
 	cert, key string
 	pair      atomic.Pointer[tls.Certificate]

@@ -4,5 +4,5 @@ package serving
 
 import "os"
 
-// notifyReload does nothing: there is no SIGHUP here.
+// notifyReload does nothing: there is no SIGHUP on this system.
 func notifyReload(chan<- os.Signal) {}

@@ -8,5 +8,5 @@ import (
 	"syscall"
 )
 
-// notifyReload asks for the signals that mean: read the model file again.
+// notifyReload delivers the signal that means: read the model file again.
 func notifyReload(c chan<- os.Signal) { signal.Notify(c, syscall.SIGHUP) }

@@ -1,4 +1,4 @@
-// Package tableflags has the flags that say how to read a table, and opens the table.
+// Package tableflags has the flags that say how to read a table, and opens tables from files, pipes and stdin.
 package tableflags
 
 import (
@@ -18,7 +18,7 @@ import (
 	"github.com/randfeat/randfeat/machine"
 )
 
-// tableFlags say how to read a table.
+// Flags are the values of the flags that say how to read a table.
 type Flags struct {
 	delimiter        string
 	header, noHeader bool
@@ -26,20 +26,20 @@ type Flags struct {
 	missing          []string
 	format           string
 	encoding         string
-	assume           string // the encoding that a model was fitted with
+	assume           string // encoding to assume, from the model
 	unit             int64
 }
 
-// maxStdin bounds a table from stdin that is read several times, and so held in memory.
+// maxStdin bounds a table from stdin that must be read several times and is therefore held in memory.
 const maxStdin = 1 << 30
 
 var (
-	// TableFormats are the formats of tables that are read and written; workbooks are read only.
+	// TableFormats lists the formats that can be read and written; workbooks can only be read.
 	TableFormats = []string{"csv", "tsv", "ndjson", "npy", "npz", "parquet"}
 	readFormats  = append(TableFormats[:len(TableFormats):len(TableFormats)], "xlsx")
 )
 
-// Group is the part of a command's help that shows these flags.
+// Group is the section of a command's help that shows these flags.
 var Group = cli.FlagGroup{Title: "How the table is read",
 	Names: strings.Fields("delimiter header no-header no-quotes missing format encoding unit-bytes")}
 
@@ -65,7 +65,7 @@ func (f *Flags) Add(cmd *cobra.Command) {
 	cli.CompleteNames(cmd, "format", func() []string { return readFormats })
 }
 
-// Options are the flags as the library has them.
+// Options converts the flags to the options of the library.
 func (f *Flags) Options() (data.Options, error) {
 	var o data.Options
 	switch f.delimiter {
@@ -112,26 +112,28 @@ func (f *Flags) Options() (data.Options, error) {
 	return o, nil
 }
 
-// Open prepares a table that can be read several times: files, or for - stdin, which is then held in memory.
+// Open opens a table that is read several times: files, or stdin for -, which is then held in memory.
 func (f *Flags) Open(env *cli.Env, paths ...string) (data.Source, error) {
 	src, _, err := f.Source(env, paths, false)
 	return src, err
 }
 
-// ReadLike takes over from a model how its table was read, where a table itself does not tell.
+// ReadLike takes the encoding of a model's training table as the one to assume, if a table itself does not
+// tell.
 func (f *Flags) ReadLike(m *machine.Model) {
 	if m.Schema != nil {
 		f.assume = m.Schema.Encoding
 	}
 }
 
-// OpenOnce is open for a table that is read once: stdin and pipes of any size are streamed where their format allows
-// it. It also tells the format, one of tableFormats.
+// OpenOnce is Open for a table that is read once: stdin and pipes of any size are streamed if their format
+// allows it. It also returns the format, one of TableFormats.
 func (f *Flags) OpenOnce(env *cli.Env, paths []string) (src data.Source, format string, err error) {
 	return f.Source(env, paths, true)
 }
 
-// Source opens the files that paths, patterns and directories name as one table.
+// Source opens the files that paths, patterns and directories name as one table. once says that one reading
+// suffices.
 func (f *Flags) Source(env *cli.Env, paths []string, once bool) (data.Source, string, error) {
 	o, err := f.Options()
 	if err != nil {
@@ -149,7 +151,7 @@ func (f *Flags) Source(env *cli.Env, paths []string, once bool) (data.Source, st
 			if len(paths) > 1 {
 				return nil, "", cli.Misused("%s is a stream, which cannot be one of several files: write it to a file first", path)
 			}
-			p, err := env.OpenPipe(path) // even a look at a pipe would take something away
+			p, err := env.OpenPipe(path) // a pipe must not be opened to look at it: the bytes would be gone
 			if err != nil {
 				return nil, "", err
 			}
@@ -167,7 +169,7 @@ func (f *Flags) Source(env *cli.Env, paths []string, once bool) (data.Source, st
 	return t, FormatName(paths[0], o), nil
 }
 
-// FormatName tells TSV from CSV. What is in a workbook is written as CSV.
+// FormatName distinguishes TSV from CSV. A workbook is written as CSV.
 func FormatName(path string, o data.Options) string {
 	if o.Format == data.XLSX {
 		return string(data.CSV)
@@ -179,7 +181,8 @@ func FormatName(path string, o data.Options) string {
 	return string(o.Format)
 }
 
-// stream opens what can be read only once. Archives need all of it, and so do several passes.
+// stream opens a table that can be read only once. Archives need all of it, and so do several readings: then it
+// is held in memory. The format is detected here from the first bytes, because data.Detect needs a file.
 func stream(name string, r io.ReadCloser, o data.Options, once bool) (data.Source, string, error) {
 	b := bufio.NewReader(r)
 	z, err := data.Decompress(name, b)
@@ -205,7 +208,7 @@ func stream(name string, r io.ReadCloser, o data.Options, once bool) (data.Sourc
 	case bytes.HasPrefix(text, []byte(`{"`)) || bytes.HasPrefix(text, []byte("{}")) ||
 		bytes.HasPrefix(text, []byte("[")):
 		o.Format = data.NDJSON
-	case bytes.IndexByte(head, 0) < 0: // otherwise the library says what it cannot be
+	case bytes.IndexByte(head, 0) < 0: // otherwise the library explains what is wrong
 		o.Format = data.CSV
 	}
 	if o.Format == data.Parquet {

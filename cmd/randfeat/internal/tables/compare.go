@@ -16,7 +16,7 @@ import (
 	"github.com/randfeat/randfeat/machine"
 )
 
-// CompareResult is what compare --json prints.
+// CompareResult is the object of compare --json.
 type CompareResult struct {
 	Data    string       `json:"data"`
 	Task    machine.Task `json:"task"`
@@ -25,19 +25,19 @@ type CompareResult struct {
 	// First and Second are the models, with their own scores.
 	First  ComparedModel `json:"first"`
 	Second ComparedModel `json:"second"`
-	// Differences are scores of the second model less those of the first, the main one first. Their intervals are of
-	// the same rows, paired.
+	// Differences are the scores of the second model minus those of the first, the main one first. Their
+	// intervals are paired: they come from differences on the same rows.
 	Differences []machine.Difference `json:"differences"`
 	Dropped     int64                `json:"dropped,omitempty"` // rows without a target
 	Seconds     float64              `json:"seconds"`
 }
 
-// ComparedModel is a model of compare.
+// ComparedModel is one of the two models of compare.
 type ComparedModel struct {
 	Model  string          `json:"model"`
 	Kind   machine.Kind    `json:"kind"`
 	Scores []machine.Score `json:"scores"`
-	// Seen counts rows that the model was fitted to among those that could be compared.
+	// Seen counts training rows of the model among the rows that could be compared.
 	Seen *machine.SeenRows `json:"seen,omitempty"`
 }
 
@@ -108,7 +108,7 @@ func runCompare(env *cli.Env, cmd *cobra.Command, f *compareFlags, models [2]str
 	if err != nil {
 		return err
 	}
-	src, format, err := f.Source(env, paths, false) // it is read twice
+	src, format, err := f.Source(env, paths, false) // it is read twice, once per model
 	if err != nil {
 		return err
 	}
@@ -204,7 +204,7 @@ func comparable(m [2]*machine.Model, paths [2]string) error {
 	return nil
 }
 
-// columnsOf are all columns that a model knows.
+// columnsOf returns all columns that a model knows.
 func columnsOf(m *machine.Model) []string {
 	out := slices.Concat(m.Schema.IDs, m.Schema.Ignored)
 	for _, f := range m.Schema.Fields {
@@ -213,7 +213,8 @@ func columnsOf(m *machine.Model) []string {
 	return out
 }
 
-// losses predicts all rows. Targets are read as the first model does.
+// losses predicts all rows. Targets are read as the first model reads them, so that both are compared with the
+// same numbers.
 func (c *ComparedModel) losses(m, first *machine.Model, src data.Source, known []string,
 	seen func(rows int) error) (*machine.Losses, error) {
 	reads := allowing(m, known)
@@ -301,7 +302,7 @@ func (r *CompareResult) print(w io.Writer) error {
 	return err
 }
 
-// score is the model's own score of the same name, for people.
+// score formats the model's own score of the same name.
 func (c *ComparedModel) score(like machine.Score) string {
 	for _, s := range c.Scores {
 		if s.Name == like.Name && s.Output == like.Output {

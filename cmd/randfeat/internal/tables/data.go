@@ -16,13 +16,13 @@ import (
 	"github.com/randfeat/randfeat/internal/suggest"
 )
 
-// DataSet is what data list --json prints: a set.
+// DataSet is the object of data list --json.
 type DataSet struct {
 	datasets.Set
 	Fetches bool `json:"fetches"` // data fetch gets all of its files
 }
 
-// DataFile is what data verify --json and data fetch --json print for each file.
+// DataFile is the object of data verify --json and data fetch --json for each file.
 type DataFile struct {
 	Set    string         `json:"set"`
 	Path   string         `json:"path"`  // in the folder
@@ -91,7 +91,7 @@ Some sets cannot be fetched: there is no public copy in the form that our code r
 	return cmd
 }
 
-// chosenData are the sets of the names, or all.
+// chosenData returns the named sets, or all.
 func chosenData(names []string) ([]datasets.Set, error) {
 	if len(names) == 0 {
 		return datasets.List(), nil
@@ -107,7 +107,7 @@ func chosenData(names []string) ([]datasets.Set, error) {
 	return sets, nil
 }
 
-// fetches says whether every file of a set has an address, and if not why.
+// fetches reports whether every file of a set has an address, and if not why.
 func fetches(s datasets.Set) (why string, ok bool) {
 	for _, f := range s.Files {
 		if len(f.URLs) == 0 {
@@ -155,7 +155,7 @@ func listData(env *cli.Env, names []string) error {
 	return nil
 }
 
-// describeData prints all that is known of a set.
+// describeData prints everything known about a set.
 func describeData(env *cli.Env, s datasets.Set) {
 	w := cli.Printable{Writer: env.Stdout}
 	fmt.Fprintf(w, "%s: %s\n  size     %s\n  origin   %s\n", s.Name, s.Title, s.Size, s.Origin)
@@ -177,7 +177,7 @@ func describeData(env *cli.Env, s datasets.Set) {
 	}
 }
 
-// folder checks that one is named.
+// folder checks that a folder is named.
 func (f *dataFlags) folder() error {
 	if f.dir == "" {
 		return cli.Misused("no folder of data sets: name one by --data or the environment variable %s",
@@ -288,7 +288,7 @@ func fetchData(ctx context.Context, env *cli.Env, names []string, f *dataFlags) 
 	return nil
 }
 
-// fetchFile fetches one file; its error is also the reason in what is printed.
+// fetchFile fetches one file; its error is also the reason in the output.
 func fetchFile(ctx context.Context, env *cli.Env, t *datasets.Fetcher, s datasets.Set, file datasets.File,
 	f *dataFlags) (DataFile, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, f.timeout, fmt.Errorf("longer than --timeout %v", f.timeout))

@@ -20,7 +20,7 @@ import (
 	"github.com/randfeat/randfeat/machine"
 )
 
-// EvaluateResult is what evaluate --json prints.
+// EvaluateResult is the object of evaluate --json.
 type EvaluateResult struct {
 	Model   string          `json:"model"`
 	Data    string          `json:"data"`
@@ -28,29 +28,31 @@ type EvaluateResult struct {
 	Task    machine.Task    `json:"task"`
 	Rows    int64           `json:"rows"`
 	Targets []string        `json:"targets,omitempty"`
-	Scores  []machine.Score `json:"scores"` // the main one first; of several targets, output counts from 1
-	// Classes of a classification; their scores; how far probabilities can be believed, if there are any; of at most 20
-	// classes rows by true class and predicted class, of more than 12 the pairs that are most often confused. Classes
-	// are given by their place in Classes, from 0.
+	Scores  []machine.Score `json:"scores"` // the main one first; for several targets, output counts from 1
+	// Classes and the fields below describe a classification; they refer to classes by their place in Classes,
+	// from 0. ByClass has scores per class. Reliability compares probabilities with frequencies, if there are
+	// probabilities. Confusion counts rows by true and predicted class, for at most 20 classes. Confusions
+	// lists the most frequent confusions, for more than 12 classes.
 	Classes     []string              `json:"classes,omitempty"`
 	ByClass     []machine.ClassScores `json:"by_class,omitempty"`
 	Reliability *machine.Reliability  `json:"reliability,omitempty"`
 	Confusion   [][]int64             `json:"confusion,omitempty"`
 	Confusions  []machine.Confused    `json:"confusions,omitempty"`
-	// Groups are how many targets lie in their 90 % intervals, by the levels of the column that intervals go by.
+	// Groups are the shares of targets inside their 90 % intervals, by level of the column that intervals
+	// depend on.
 	Groups []machine.GroupScore `json:"groups,omitempty"`
-	// Importance, with --importance: of every column, the largest first.
+	// Importance of every column, the largest first (with --importance).
 	Importance []machine.Importance `json:"importance,omitempty"`
-	// Label, Normal and Anomalies say how the ROC AUC of a density was taken.
+	// Label, Normal and Anomalies say how the ROC AUC of a density was computed.
 	Label     string  `json:"label,omitempty"`
 	Normal    string  `json:"normal,omitempty"`
 	Anomalies int64   `json:"anomalies,omitempty"`
-	Weight    string  `json:"weight,omitempty"` // the column of the weights of rows
+	Weight    string  `json:"weight,omitempty"` // column of row weights
 	Seconds   float64 `json:"seconds"`
 	Dropped   int64   `json:"dropped,omitempty"` // rows without a target
-	// Seen counts rows that the model was fitted to, whose answers it knows, among those that could be compared.
+	// Seen counts training rows, whose answers the model knows, among the rows that could be compared.
 	Seen *machine.SeenRows `json:"seen,omitempty"`
-	// Surprises are how the rows differ from those of the fit.
+	// Surprises say how the rows differ from the training rows.
 	Surprises []data.Surprise `json:"surprises,omitempty"`
 }
 
@@ -61,7 +63,7 @@ type evaluateFlags struct {
 	single        bool
 	strict        bool
 	importance    bool
-	keep          *machine.Reservoir // rows for --importance
+	keep          *machine.Reservoir // rows kept for --importance
 	dropMissing   bool
 	weight        string
 }
@@ -116,8 +118,8 @@ probability that an anomaly has a lower density than a normal row; ties count ha
 	return cmd
 }
 
-// maxConfusion is the number of classes up to which --json has the confusion matrix; maxShown that up to which people
-// get it, and the number of classes and of confusions that they get of more.
+// maxConfusion is the largest number of classes for which --json has the confusion matrix. maxShown is the
+// largest number for which it is printed; beyond it, that many classes and confusions are printed.
 const (
 	maxConfusion = 20
 	maxShown     = 12
@@ -145,7 +147,7 @@ func runEvaluate(env *cli.Env, cmd *cobra.Command, f *evaluateFlags, modelPath s
 	if paths, err = files.Expand(paths...); err != nil {
 		return err
 	}
-	src, format, err := f.Source(env, paths, f.weight == "") // weights are read first
+	src, format, err := f.Source(env, paths, f.weight == "") // weights are read in a pass of their own
 	if err != nil {
 		return err
 	}
@@ -191,7 +193,7 @@ func runEvaluate(env *cli.Env, cmd *cobra.Command, f *evaluateFlags, modelPath s
 	return r.print(cli.Printable{Writer: env.Stdout})
 }
 
-// compare counts rows of the fit while rows are read.
+// compare counts training rows among the rows, while they are read.
 func (r *EvaluateResult) compare(rows machine.Rows, m *machine.Model) {
 	if m.Sketch != nil {
 		r.Seen = new(machine.SeenRows)
@@ -199,7 +201,8 @@ func (r *EvaluateResult) compare(rows machine.Rows, m *machine.Model) {
 	}
 }
 
-// seenShare is the share of rows of the fit from which on evaluate warns. Tables of few distinct rows repeat some.
+// seenShare is the share of training rows from which evaluate warns. Tables with few distinct rows repeat some
+// by chance.
 const seenShare = 0.01
 
 // recognised warns of rows that the model was fitted to.
@@ -289,7 +292,7 @@ func (f *evaluateFlags) supervised(r *EvaluateResult, m *machine.Model, src data
 	return nil
 }
 
-// weights hands out those of the next rows, nil without --weight.
+// weights returns a function that hands out the weights of the next rows; it returns nil without --weight.
 func (f *evaluateFlags) weights(src data.Source) (func(rows int) []float64, error) {
 	if f.weight == "" {
 		return func(int) []float64 { return nil }, nil
@@ -300,14 +303,14 @@ func (f *evaluateFlags) weights(src data.Source) (func(rows int) []float64, erro
 	}
 	left := m.Weight
 	return func(rows int) []float64 {
-		rows = min(rows, len(left)) // fewer: the table changed while it was read, and AddWeighted says so
+		rows = min(rows, len(left)) // fewer rows: the table changed while it was read, and AddWeighted reports it
 		out := left[:rows]
 		left = left[rows:]
 		return out
 	}, nil
 }
 
-// allowed are columns that the model need not know.
+// allowed returns columns that the model need not know.
 func (f *evaluateFlags) allowed() []string {
 	out := slices.Clone(f.skip)
 	if f.weight != "" {
@@ -316,7 +319,7 @@ func (f *evaluateFlags) allowed() []string {
 	return out
 }
 
-// fitting is a matrix of a shape that reuses the memory of m.
+// fitting returns a matrix of the given shape that reuses the memory of m.
 func fitting[T dense.Float](m dense.Matrix[T], rows, cols int) dense.Matrix[T] {
 	if cap(m.Data) < rows*cols {
 		return dense.New[T](rows, cols)
@@ -324,7 +327,7 @@ func fitting[T dense.Float](m dense.Matrix[T], rows, cols int) dense.Matrix[T] {
 	return dense.Matrix[T]{Rows: rows, Cols: cols, Stride: cols, Data: m.Data[:rows*cols]}
 }
 
-// predictor predicts float64 matrices in either precision.
+// predictor returns a function that predicts float64 matrices in either precision.
 func predictor(m *machine.Model, single bool) (func(dst, x dense.Matrix[float64], variance bool) error, error) {
 	if !single {
 		p, err := machine.NewPredictor[float64](m)
@@ -360,7 +363,7 @@ func predictor(m *machine.Model, single bool) (func(dst, x dense.Matrix[float64]
 	}, nil
 }
 
-// density scores a density, and with a label how it tells anomalies from normal rows.
+// density scores a density model and, with a label, how well it separates anomalies from normal rows.
 func (f *evaluateFlags) density(r *EvaluateResult, m *machine.Model, src data.Source, columns []string,
 	seen func(int64) error) error {
 	label := -1
@@ -428,7 +431,8 @@ func (f *evaluateFlags) density(r *EvaluateResult, m *machine.Model, src data.So
 	return nil
 }
 
-// labelled are scores by label. Of more than maxLabelled rows, every 2nd, 4th, … counts, so that memory is bounded.
+// labelled collects scores by label. Beyond maxLabelled rows it keeps every 2nd, 4th, … row, so that memory is
+// bounded.
 type labelled struct {
 	names  []string
 	index  map[string]int
@@ -487,8 +491,8 @@ func (l *labelled) add(c data.Column, i int, score float64) error {
 	return nil
 }
 
-// normal is the label of normal rows: the one that is asked for, else 0, else the most frequent and of equal ones the
-// first.
+// normal returns the label of normal rows: the requested one, else 0, else the most frequent one, the first of
+// ties.
 func (l *labelled) normal(asked string) (int, error) {
 	if asked != "" {
 		if v, ok := number.Parse([]byte(asked)); ok {
@@ -513,7 +517,7 @@ func (l *labelled) normal(asked string) (int, error) {
 	return best, nil
 }
 
-// auc is the probability that an anomaly has a lower score than a normal row, ties counting half.
+// auc is the probability that an anomaly has a lower score than a normal row; ties count half.
 func (l *labelled) auc(normal int) (machine.Score, error) {
 	var anomalies, others []float64
 	for _, s := range l.scores {

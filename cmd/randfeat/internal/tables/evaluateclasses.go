@@ -13,7 +13,7 @@ import (
 	"github.com/randfeat/randfeat/machine"
 )
 
-// classified adds what is known of classes.
+// classified adds the results by class.
 func (r *EvaluateResult) classified(classes []string, e *machine.Evaluation) {
 	r.Classes, r.ByClass, r.Reliability = classes, e.Classes(), e.Reliability()
 	if len(classes) <= maxConfusion {
@@ -24,7 +24,7 @@ func (r *EvaluateResult) classified(classes []string, e *machine.Evaluation) {
 	}
 }
 
-// printClasses writes what is known of classes for people.
+// printClasses prints the results by class.
 func (r *EvaluateResult) printClasses(w io.Writer) error {
 	if len(r.Classes) == 0 {
 		return nil
@@ -57,7 +57,7 @@ func (r *EvaluateResult) printReliability(w io.Writer) error {
 	return err
 }
 
-// printByClass lists classes, of many those of the lowest F1.
+// printByClass lists the classes, or those with the lowest F1 if there are many.
 func (r *EvaluateResult) printByClass(w io.Writer) error {
 	list := slices.Clone(r.ByClass)
 	head := "Scores of the classes:"
@@ -84,7 +84,7 @@ func withLimits(s machine.Score) string {
 	return fmt.Sprintf("%.3f (%.3f to %.3f)", s.Value, s.Low, s.High)
 }
 
-// printConfusion writes the matrix of few classes, and of many the largest entries beside its diagonal.
+// printConfusion prints the matrix of few classes, or the largest confusions of many.
 func (r *EvaluateResult) printConfusion(w io.Writer) error {
 	if len(r.Classes) > maxShown {
 		if len(r.Confusions) == 0 {

@@ -22,16 +22,16 @@ import (
 	"github.com/randfeat/randfeat/machine"
 )
 
-// ExplainResult is what explain --json prints.
+// ExplainResult is the object of explain --json.
 type ExplainResult struct {
 	Model string       `json:"model"`
 	Data  string       `json:"data"`
 	Task  machine.Task `json:"task"`
 	Rows  int          `json:"rows"` // number of rows used
-	// Dependence, with --column, is how predictions depend on each of these columns.
+	// Dependence, with --column, says how predictions depend on each of these columns.
 	Dependence []machine.Dependence `json:"dependence,omitempty"`
-	// Row, with --row, is the row that Explanation explains, from 1, and Neighbours are the rows of the fit nearest to
-	// it, where the model keeps some; NoNeighbours says why not.
+	// Row, with --row, is the row that Explanation explains, from 1. Neighbours are the nearest training rows,
+	// if the model keeps some; otherwise NoNeighbours says why not.
 	Row          int64                `json:"row,omitempty"`
 	Explanation  *machine.Explanation `json:"explanation,omitempty"`
 	Neighbours   []machine.Neighbour  `json:"neighbours,omitempty"`
@@ -52,7 +52,7 @@ type explainFlags struct {
 	seed      uint64
 }
 
-// explainRows are looked at: every value of a column has them all predicted.
+// explainRows bounds the rows used: partial dependence predicts all of them for every value of a column.
 const explainRows = 1000
 
 func ExplainCommand(env *cli.Env) *cobra.Command {
@@ -187,7 +187,7 @@ func runExplain(env *cli.Env, cmd *cobra.Command, f *explainFlags, modelPath str
 	return r.print(cli.Printable{Writer: env.Stdout})
 }
 
-// outputOf is the number of the output that was asked for; −1: none was.
+// outputOf returns the number of the requested output; −1 if none was requested.
 func (f *explainFlags) outputOf(m *machine.Model) (int, error) {
 	if f.output == "" {
 		return -1, nil
@@ -211,7 +211,7 @@ func fieldNames(m *machine.Model) []string {
 	return out
 }
 
-// read keeps some rows, and the row to explain.
+// read keeps a random sample of rows, and the row to explain, in one pass.
 func (f *explainFlags) read(cmd *cobra.Command, m *machine.Model, src data.Source) (x dense.Matrix[float64],
 	row []float64, err error) {
 	rows, err := machine.ModelRows(src, allowing(m, f.skip), false, nil)
@@ -230,7 +230,7 @@ func (f *explainFlags) read(cmd *cobra.Command, m *machine.Model, src data.Sourc
 	return kept.X, row, err
 }
 
-// explainRow explains the prediction of a row, of the class that it is predicted to be unless output says otherwise.
+// explainRow explains the prediction of a row, for its predicted class unless output is given.
 func (r *ExplainResult) explainRow(cmd *cobra.Command, f *explainFlags, m *machine.Model, row []float64,
 	x dense.Matrix[float64], output int) error {
 	if output < 0 {
@@ -262,7 +262,7 @@ func (r *ExplainResult) explainRow(cmd *cobra.Command, f *explainFlags, m *machi
 	return err
 }
 
-// figureOf draws the dependence on a column of numbers; levels are numbered from 1.
+// figureOf draws the dependence on a column; levels are numbered from 1.
 func figureOf(d *machine.Dependence, m *machine.Model) figure.Figure {
 	s := figure.Series{Name: d.Output}
 	levels := d.Kind == data.Categorical || d.Kind == data.Boolean
@@ -297,7 +297,7 @@ func figureOf(d *machine.Dependence, m *machine.Model) figure.Figure {
 	return fig
 }
 
-// draw writes the figure and the page that were asked for.
+// draw writes the requested figure and page.
 func (r *ExplainResult) draw(env *cli.Env, f *explainFlags, m *machine.Model) error {
 	var out cli.Outputs
 	defer out.Abort()
@@ -331,7 +331,7 @@ td.n, th.n { text-align: right; font-variant-numeric: tabular-nums } tr + tr { b
 svg { max-width: 100%; height: auto } p.small { opacity: .75 }
 </style>`
 
-// writePage writes one HTML file that needs no other.
+// writePage writes one self-contained HTML file. All texts from models and tables are escaped.
 func (r *ExplainResult) writePage(w io.Writer, m *machine.Model) error {
 	var b bytes.Buffer
 	e := html.EscapeString

@@ -1,4 +1,9 @@
-// Package tables has the commands on tables and models: fit, parts, evaluate, predict, inspect and data.
+// Package tables has the commands on tables and models: fit, parts, evaluate, compare, predict, explain,
+// inspect and data.
+//
+// fit.go runs a fit, fitsummary.go prints it; parts.go runs the same in steps. evaluate.go, predict.go,
+// compare.go and explain.go read a table with a model; predict.go has their shared checks of columns, text.go
+// their shared formatting.
 package tables
 
 import (
@@ -30,12 +35,12 @@ import (
 	"github.com/randfeat/randfeat/machine/tabular"
 )
 
-// FitReport is what fit --json prints.
+// FitReport is the object of fit --json.
 type FitReport struct {
 	*tabular.Report
 	Baseline *Baseline `json:"baseline,omitempty"` // first score of a constant prediction
-	File     string    `json:"file,omitempty"`     // the model
-	Bytes    int64     `json:"bytes,omitempty"`    // its size
+	File     string    `json:"file,omitempty"`     // model file
+	Bytes    int64     `json:"bytes,omitempty"`    // size of the model file
 }
 
 // fitFlags are the flags of fit, one per choice of tabular.Options.
@@ -57,7 +62,7 @@ type fitFlags struct {
 	kernel                    string
 	bandwidth, lambda         float64
 	features, budget          int
-	limits                    string // budget, as it is given
+	limits                    string // --budget as given
 	memory                    int64
 	classWeight               string
 
@@ -197,7 +202,7 @@ func kindList(sep string) string {
 	return strings.Join(names, sep)
 }
 
-// kindTable are the models, a line each.
+// kindTable lists the models, one per line.
 func kindTable() string {
 	var b strings.Builder
 	for i, k := range machine.Kinds() {
@@ -210,7 +215,7 @@ func kindTable() string {
 	return b.String()
 }
 
-// options are the choices of the flags; nothing is read.
+// options converts the flags to options and checks their combinations; it reads no file.
 func (f *fitFlags) options(cmd *cobra.Command) (tabular.Options, error) {
 	if err := f.parseBudget(); err != nil {
 		return tabular.Options{}, err
@@ -299,7 +304,7 @@ func (f *fitFlags) options(cmd *cobra.Command) (tabular.Options, error) {
 	return o, nil
 }
 
-// checkKind finds flags that the model of --model does not go with.
+// checkKind refuses flags that the model of --model does not support.
 func (f *fitFlags) checkKind(o tabular.Options) error {
 	if o.Kind == "" {
 		return nil
@@ -360,7 +365,7 @@ func runFit(env *cli.Env, cmd *cobra.Command, f *fitFlags, args []string) error 
 	if err := checkMatrices(o); err != nil {
 		return err
 	}
-	// A fit may take hours: what would stop its end is found before its beginning.
+	// A fit may take hours, so find out before it begins whether its outputs can be written.
 	if err := f.checkFiles(args); err != nil {
 		return err
 	}
@@ -399,7 +404,7 @@ func runFit(env *cli.Env, cmd *cobra.Command, f *fitFlags, args []string) error 
 		report.Notes = append(report.Notes, fmt.Sprintf("%d rows without a target were left out", dropping.Dropped()))
 	}
 	r := FitReport{Report: report}
-	if f.marks.Weight == "" { // which it does not know
+	if f.marks.Weight == "" { // the baseline ignores weights
 		r.Baseline = baselineOf(report, model)
 	}
 	if f.out != "" {
@@ -407,7 +412,7 @@ func runFit(env *cli.Env, cmd *cobra.Command, f *fitFlags, args []string) error 
 		if err != nil {
 			return err
 		}
-		if created != "" { // else the bytes are to depend on the table and the flags alone, as those of parts do
+		if created != "" { // without a date, the bytes depend on the table and the flags alone, like those of parts
 			if model.History == nil {
 				model.History = new(machine.History)
 			}
@@ -427,7 +432,7 @@ func runFit(env *cli.Env, cmd *cobra.Command, f *fitFlags, args []string) error 
 		}
 	}
 	if f.checkpoint != "" {
-		// Only now: a model that could not be written is not lost.
+		// Only now, so that a model that could not be written is not lost.
 		if err := tabular.RemoveCheckpoint(f.checkpoint); err != nil {
 			return err
 		}
@@ -438,8 +443,8 @@ func runFit(env *cli.Env, cmd *cobra.Command, f *fitFlags, args []string) error 
 	return printFit(env, &r, model, f)
 }
 
-// checkMatrices refuses features whose F×F matrices cannot be held: their sums and a factor, two at the same time.
-// Beyond largestMatrix there is none.
+// checkMatrices refuses feature counts whose F×F matrices do not fit into memory: the sums and a factor, at the
+// same time. Beyond largestMatrix the fit uses none.
 func checkMatrices(o tabular.Options) error {
 	const largestMatrix = 1 << 14
 	kind, err := cmp.Or(o.Kind, machine.Kinds()[0].Kind).Info()
@@ -467,7 +472,7 @@ func (f *fitFlags) source(env *cli.Env, args []string) (data.Source, error) {
 	return f.table.Open(env, args...)
 }
 
-// checkFiles refuses outputs that cannot be written, and those that would replace what is read.
+// checkFiles refuses outputs that cannot be written, and outputs that would replace an input.
 func (f *fitFlags) checkFiles(args []string) error {
 	type output struct{ flag, path string }
 	var outs []output
@@ -493,7 +498,7 @@ func (f *fitFlags) checkFiles(args []string) error {
 	return nil
 }
 
-// checkWritable finds out whether a file can be put at path, by starting one beside it.
+// checkWritable finds out whether a file can be created at path, by creating a temporary one beside it.
 func checkWritable(path string) error {
 	if err := localfile.Check(path); err != nil {
 		return err
@@ -516,7 +521,7 @@ func checkWritable(path string) error {
 	return nil
 }
 
-// fitWithProgress shows on a terminal how far each stage is.
+// fitWithProgress runs the fit and shows on a terminal how far each stage is.
 func fitWithProgress(ctx context.Context, env *cli.Env, src data.Source, o tabular.Options) (*machine.Model,
 	*tabular.Report, error) {
 	var bar *cli.Progress
@@ -526,11 +531,11 @@ func fitWithProgress(ctx context.Context, env *cli.Env, src data.Source, o tabul
 				bar.End()
 			}
 			bar = fitStage(env, stage)
-			if bar.On { // some stages have no more to say for a while
+			if bar.On { // some stages have nothing to report for a while
 				fmt.Fprintf(env.Stderr, "\r\x1b[K%s …", stage)
 			}
 		}
-		bar.Total = int(total) // stages learn it as they go
+		bar.Total = int(total) // stages learn the total as they go
 		bar.At(int(done))
 	}
 	o.Warn = func(text string) {
@@ -549,7 +554,7 @@ func fitWithProgress(ctx context.Context, env *cli.Env, src data.Source, o tabul
 	return tabular.Fit(ctx, src, o)
 }
 
-// fitStage is the progress of a stage of [tabular.Options.Progress], most of which count rows.
+// fitStage returns the progress display of a stage; most stages count rows.
 func fitStage(env *cli.Env, stage string) *cli.Progress {
 	unit := "rows"
 	switch stage {
@@ -583,7 +588,7 @@ func (f *fitFlags) explain(ctx context.Context, err error) error {
 	return fmt.Errorf("interrupted: %s", hint)
 }
 
-// parseBudget reads --budget: features, bytes with a unit, or both with a comma.
+// parseBudget reads --budget: a number of features, bytes with a unit, or both separated by a comma.
 func (f *fitFlags) parseBudget() error {
 	f.budget, f.memory = 0, 0
 	if f.limits == "" {
@@ -608,12 +613,12 @@ func (f *fitFlags) parseBudget() error {
 	return nil
 }
 
-// memoryUnits are bytes.
+// memoryUnits are units in bytes; no unit means a number of features.
 var memoryUnits = map[string]int64{"": 1, "kb": 1e3, "mb": 1e6, "gb": 1e9, "tb": 1e12, "kib": 1 << 10, "mib": 1 << 20,
 	"gib": 1 << 30, "tib": 1 << 40}
 
-// limitMemory has the garbage collector keep the process within some bytes; 0: it does not. A fifth is left for the
-// program itself and for what the collector does not count.
+// limitMemory makes the garbage collector keep the heap within 80 % of bytes; 0 means no limit. The rest is for
+// the program itself and for memory that the collector does not count.
 func limitMemory(bytes int64) {
 	if bytes > 0 {
 		debug.SetMemoryLimit(min(debug.SetMemoryLimit(-1), bytes/10*8))

@@ -11,8 +11,8 @@ import (
 	"github.com/randfeat/randfeat/internal/rng"
 )
 
-// The generated table: the hourly electricity use of offices, whose dependence on hour, temperature and weekday is
-// smooth but not linear, with normal noise. No model can have a smaller RMSE than the noise.
+// The generated table: the hourly electricity use of offices, which depends on hour, temperature and weekday
+// smoothly but not linearly, with normal noise. No model can have a smaller RMSE than the noise.
 const (
 	fitDemoName   = "demo.csv"
 	fitDemoTarget = "kwh"
@@ -21,7 +21,7 @@ const (
 	fitDemoSeed   = 20220531
 )
 
-// setDemo fills the flags that describe the generated table.
+// setDemo sets the flags that describe the generated table.
 func (f *fitFlags) setDemo(cmd *cobra.Command) error {
 	if err := cli.Conflict(cmd, "demo", "target", "id", "skip", "numeric", "categorical", "task", "delimiter", "header",
 		"no-header", "missing", "format"); err != nil {
@@ -39,7 +39,7 @@ func (f *fitFlags) setDemo(cmd *cobra.Command) error {
 	return nil
 }
 
-// fitDemoData is the table as CSV; the seed is fixed, so every run sees the same rows.
+// fitDemoData returns the table as CSV. The seed is fixed, so every run sees the same rows.
 func fitDemoData() []byte {
 	var b bytes.Buffer
 	b.WriteString("meter,site,weekday,hour,temperature,occupancy," + fitDemoTarget + "\n")

@@ -16,12 +16,12 @@ import (
 
 // Baseline is a score of the simplest prediction, to compare with.
 type Baseline struct {
-	Name  string  `json:"name"` // of the score
+	Name  string  `json:"name"` // name of the score
 	Value float64 `json:"value"`
-	What  string  `json:"what"`
+	What  string  `json:"what"` // the simplest prediction: the mean or the most frequent class
 }
 
-// baselineOf is the first score of a report for the most frequent class or the mean of the targets.
+// baselineOf computes the first score of a report for the most frequent class or the mean of the targets.
 func baselineOf(r *tabular.Report, m *machine.Model) *Baseline {
 	if len(r.Scores) == 0 {
 		return nil
@@ -42,7 +42,7 @@ func baselineOf(r *tabular.Report, m *machine.Model) *Baseline {
 	case r.Task == machine.Regression && name == "RMSE" && m.Schema != nil:
 		sum := 0.0
 		for _, t := range m.Schema.Targets {
-			if !constant(r.Summary, t.Name) { // the scale of a constant is 1 by convention
+			if !constant(r.Summary, t.Name) { // the scale of a constant target is 1 by convention
 				sum += t.Scale * t.Scale
 			}
 		}
@@ -58,11 +58,12 @@ func constant(s *data.Summary, column string) bool {
 	return slices.ContainsFunc(s.Columns, func(c data.ColumnSummary) bool { return c.Name == column && c.Min == c.Max })
 }
 
-// rareShare is the part of its equal share below which a class is called rare: of two classes, 20 % of the rows.
+// rareShare is the fraction of its equal share below which a class is called rare: of two classes, 20 % of the
+// rows.
 const rareShare = 0.4
 
-// imbalance points to class weights where a class is rare: accuracy then says little, and the class may be missed. It
-// is "" otherwise.
+// imbalance recommends class weights if a class is rare: accuracy then says little, and the class may be
+// missed. It is "" otherwise.
 func imbalance(r *tabular.Report, m *machine.Model, weighted bool) string {
 	if r.Task != machine.Classification || weighted || len(r.Confusion) == 0 || m.Schema == nil {
 		return ""
@@ -90,7 +91,7 @@ func imbalance(r *tabular.Report, m *machine.Model, weighted bool) string {
 		"logistic --class-weight balanced", className(m.Schema.Targets[0].Classes[at]), 100*share, found)
 }
 
-// printFit writes the summary for people.
+// printFit prints the summary.
 func printFit(env *cli.Env, r *FitReport, m *machine.Model, f *fitFlags) error {
 	w, targets := cli.Printable{Writer: env.Stdout}, targetNames(m)
 	if err := printColumns(w, r.Report, m.Schema); err != nil {
@@ -126,7 +127,7 @@ func printFit(env *cli.Env, r *FitReport, m *machine.Model, f *fitFlags) error {
 			fitDemoNoise)
 	}
 	for _, n := range r.Notes {
-		if !strings.HasPrefix(n, "left out") { // the list of columns says so
+		if !strings.HasPrefix(n, "left out") { // the list of columns already says so
 			fmt.Fprintf(w, "Note: %s\n", n)
 		}
 	}
@@ -150,7 +151,7 @@ func taskLine(r *tabular.Report, targets []string) string {
 	return "Log density of rows: model " + string(r.Kind)
 }
 
-// printColumns says what became of the columns.
+// printColumns prints what became of the columns.
 func printColumns(w io.Writer, r *tabular.Report, s *data.Schema) error {
 	if r.Summary == nil {
 		fmt.Fprintf(w, "%s: %d rows, %d encoded columns\n", r.Source, r.Rows, r.Width)
@@ -201,7 +202,7 @@ func columnText(c data.ColumnSummary, levels int) string {
 	return fmt.Sprintf("%s (%s)", c.Name, strings.Join(more, ", "))
 }
 
-// printScores shows the cross-validation beside what no model reaches.
+// printScores prints the cross-validation scores beside the baseline.
 func printScores(w io.Writer, r *FitReport, targets []string) error {
 	if len(r.Scores) == 0 {
 		_, err := fmt.Fprint(w, "\nNot scored: without folds nothing is known about rows that were not fitted.\n")
@@ -225,7 +226,7 @@ func printScores(w io.Writer, r *FitReport, targets []string) error {
 	return err
 }
 
-// printCompared says what the kernel adds to simpler methods, by the first two scores.
+// printCompared prints what the kernel adds to simpler methods, by the first two scores.
 func printCompared(w io.Writer, r *FitReport) error {
 	if len(r.Compared) == 0 {
 		return nil
@@ -251,10 +252,11 @@ func printCompared(w io.Writer, r *FitReport) error {
 	})
 }
 
-// printErrors says how far new observations are from predictions.
+// printErrors prints the width of prediction intervals.
 func printErrors(w io.Writer, m *machine.Model) error {
 	kind, err := m.Kind.Info()
-	if err != nil || m.Residuals.IsEmpty() || kind.Bayesian { // whose intervals differ from row to row
+	// Gaussian processes have intervals that differ between rows.
+	if err != nil || m.Residuals.IsEmpty() || kind.Bayesian {
 		return err
 	}
 	for k, t := range m.Schema.Targets {
@@ -262,7 +264,7 @@ func printErrors(w io.Writer, m *machine.Model) error {
 		if err != nil {
 			return err
 		}
-		if math.IsInf(low, -1) || math.IsInf(high, 1) { // of too few rows
+		if math.IsInf(low, -1) || math.IsInf(high, 1) { // too few rows
 			continue
 		}
 		if m.IntervalBy != "" {
@@ -276,7 +278,7 @@ func printErrors(w io.Writer, m *machine.Model) error {
 	return nil
 }
 
-// printNext says where the model is and what can be done with it.
+// printNext prints the model file and the commands to use it.
 func printNext(w io.Writer, r *FitReport, f *fitFlags) {
 	if r.File == "" {
 		fmt.Fprint(w, "The model was not kept; -o model.rf writes it.\n")
@@ -287,10 +289,11 @@ func printNext(w io.Writer, r *FitReport, f *fitFlags) {
 	if f.saveData != "" {
 		input = shellWord(f.saveData)
 	} else if ext := filepath.Ext(strings.TrimSuffix(r.Source, ".gz")); ext != "" && !f.demo {
-		ext, _, _ = strings.Cut(ext, " ") // of several files
+		ext, _, _ = strings.Cut(ext, " ") // the source may name several files
 		input = "new" + ext
 	}
-	if r.Task != machine.Unsupervised && f.saveData == "" { // whose rows were fitted
+	// With --save-data the suggested table is the training table.
+	if r.Task != machine.Unsupervised && f.saveData == "" {
 		fmt.Fprintf(w, "  randfeat evaluate %s %s\n", file, input)
 	}
 	fmt.Fprintf(w, "  randfeat predict %s %s -o predictions.csv\n  randfeat inspect %s\n  randfeat serve %s\n", file,

@@ -13,8 +13,8 @@ import (
 	"github.com/randfeat/randfeat/machine/tabular"
 )
 
-// weigh sets the weights of the classes, which must be known for it: the schema is learned here, and once more by the
-// fit, whose folds must not have columns that were learned from all rows. Without --class-weight it does nothing.
+// weigh sets the class weights. They depend on the classes, so the schema is learned here, and again by the
+// fit: its folds must not use columns that were learned from all rows. Without --class-weight it does nothing.
 func (f *fitFlags) weigh(ctx context.Context, src data.Source, o *tabular.Options) (*data.Summary, error) {
 	if f.classWeight == "" {
 		return nil, nil

@@ -10,7 +10,7 @@ import (
 	"github.com/randfeat/randfeat/machine"
 )
 
-// importanceRows are looked at for --importance: every column has them all predicted several times.
+// importanceRows bounds the rows of --importance: all of them are predicted several times per column.
 const importanceRows = 1000
 
 func (f *evaluateFlags) importances(env *cli.Env, cmd *cobra.Command, m *machine.Model) ([]machine.Importance, error) {
@@ -23,7 +23,7 @@ func (f *evaluateFlags) importances(env *cli.Env, cmd *cobra.Command, m *machine
 		}})
 }
 
-// maxImportant is the number of columns that people get.
+// maxImportant is the number of columns to print; --json has all.
 const maxImportant = 30
 
 func (r *EvaluateResult) printImportance(w io.Writer) error {

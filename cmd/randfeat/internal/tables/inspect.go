@@ -21,7 +21,7 @@ import (
 	"github.com/randfeat/randfeat/machine/tabular"
 )
 
-// InspectResult is what inspect --json prints. Its checksums have been verified.
+// InspectResult is the object of inspect --json. Its checksums have been verified.
 type InspectResult struct {
 	File           string               `json:"file"`
 	FormatVersion  int                  `json:"format_version"`
@@ -40,9 +40,9 @@ type InspectResult struct {
 	Schema         *data.Schema         `json:"schema,omitempty"`
 	Width          int                  `json:"width"` // encoded columns
 	Tensors        []machine.TensorInfo `json:"tensors"`
-	History        *machine.History     `json:"history,omitempty"` // when, by what and how well it was fitted
+	History        *machine.History     `json:"history,omitempty"` // date, program and scores of the fit
 	Extra          map[string]string    `json:"extra,omitempty"`
-	Python         string               `json:"python"` // how to read the file there
+	Python         string               `json:"python"` // code that reads the file in Python
 }
 
 func InspectCommand(env *cli.Env) *cobra.Command {
@@ -99,8 +99,8 @@ func runInspect(env *cli.Env, path string, levels int) error {
 	return r.print(cli.Printable{Writer: env.Stdout}, levels)
 }
 
-// mapOf names the features of a model as fit --map does. Landmarks are data rows; if all rows are landmarks, the kernel
-// is exact.
+// mapOf names the features of a model as fit --map does. Landmarks are data rows; if all rows are landmarks,
+// the kernel is exact.
 func mapOf(m *machine.Model) string {
 	if _, landmarks := m.Spec.Family.(family.Landmarks); !landmarks {
 		return tabular.MapRandom
@@ -167,7 +167,7 @@ func (r *InspectResult) print(w io.Writer, levels int) error {
 	return err
 }
 
-// scores are those of the fit.
+// scores prints the scores of the fit.
 func (r *InspectResult) scores(w io.Writer) error {
 	if r.History == nil || len(r.History.Scores) == 0 {
 		_, err := fmt.Fprintln(w, "\nNot scored at the fit.")
@@ -188,7 +188,7 @@ func (r *InspectResult) scores(w io.Writer) error {
 	})
 }
 
-// columns describes the schema.
+// columns prints the schema.
 func (r *InspectResult) columns(w io.Writer, levels int) error {
 	s := r.Schema
 	if s == nil {
@@ -241,7 +241,7 @@ func (r *InspectResult) columns(w io.Writer, levels int) error {
 	})
 }
 
-// dayText is a date by its days since 1970.
+// dayText formats a number of days since 1970 as a date.
 func dayText(days float64) string { return time.Unix(int64(days*86400), 0).UTC().Format(time.DateOnly) }
 
 func listLevels(levels []string, most int) string {
@@ -259,7 +259,7 @@ func listLevels(levels []string, most int) string {
 	return out + ": " + strings.Join(names, ", ")
 }
 
-// byteSize prints a number of bytes for people.
+// byteSize formats a number of bytes.
 func byteSize(n int64) string {
 	switch {
 	case n >= 1<<20:

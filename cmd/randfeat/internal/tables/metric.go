@@ -9,7 +9,7 @@ import (
 	"github.com/randfeat/randfeat/machine"
 )
 
-// printMetric says what the metric of a kernel learned; nil: nothing.
+// printMetric prints the learned metric of a kernel; nil prints nothing.
 func printMetric(w io.Writer, m *machine.Metric) error {
 	if m == nil {
 		return nil

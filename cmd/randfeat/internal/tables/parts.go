@@ -20,19 +20,20 @@ import (
 	"github.com/randfeat/randfeat/machine/tabular"
 )
 
-// PartsRun is what parts init --json and parts status --json print.
+// PartsRun is the object of parts init --json and parts status --json.
 type PartsRun struct {
 	Folder string `json:"folder"`
-	Run    string `json:"run"`    // digest
+	Run    string `json:"run"`    // digest of the run
 	Files  int    `json:"files"`  // files of the table
-	Units  int    `json:"units"`  // pieces of files
+	Units  int    `json:"units"`  // pieces of the files
 	Leaves int    `json:"leaves"` // units of work for workers: at most 512 groups of units
-	// Missing are the leaves that no part has, by step; an empty list: all are there. Plan says that choices are made.
+	// Missing lists the leaves that no part has, by step; an empty list means that all exist. Plan says that
+	// the choices have been made.
 	Missing map[string][]parts.Span `json:"missing,omitempty"`
 	Plan    bool                    `json:"plan,omitempty"`
 }
 
-// PartsFile is what parts learn, sum and evaluate --json print: the file of a worker.
+// PartsFile is the object of parts learn, sum and evaluate --json: the file of a worker.
 type PartsFile struct {
 	Step    string     `json:"step"`
 	File    string     `json:"file,omitempty"` // empty: there was nothing to do
@@ -43,11 +44,11 @@ type PartsFile struct {
 	Seconds float64    `json:"seconds"`
 }
 
-// PartsPlan is what parts choose --json prints.
+// PartsPlan is the object of parts choose --json.
 type PartsPlan struct {
 	Rows    int64            `json:"rows"`    // rows that the model is fitted to
 	Sampled int              `json:"sampled"` // rows on which choices were tried
-	Held    int              `json:"held"`    // rows that are held out for scores
+	Held    int              `json:"held"`    // rows held out for scores
 	Kind    machine.Kind     `json:"kind"`
 	Choices []tabular.Choice `json:"choices"`
 	Notes   []string         `json:"notes,omitempty"`
@@ -91,14 +92,15 @@ these need all rows in one place. Its scores come from held-out rows instead of 
 	return cmd
 }
 
-// notByParts are flags of fit that need all rows in one place, or are for one process.
+// notByParts lists flags of fit that parts refuses, with the reason: they need all rows in one place, or one
+// process.
 var notByParts = map[string]string{"checkpoint": "a step that was interrupted is repeated",
 	"checkpoint-every": "a step that was interrupted is repeated", "demo": "name files", "save-data": "name files",
 	"class-weight": "it needs 'randfeat fit'", "weight": "it needs 'randfeat fit'", "group": "it needs 'randfeat fit'",
 	"time": "it needs 'randfeat fit'", "horizon": "it needs 'randfeat fit'",
 	"keep": "it needs 'randfeat fit'", "loss": "exact kernels need 'randfeat fit'"}
 
-// addFit adds the flags of fit that parts have, and their own.
+// addFit adds the flags of fit that parts supports, and its own.
 func (f *partsFlags) addFit(cmd *cobra.Command, out bool) {
 	f.fit.add(cmd)
 	flags := cmd.Flags()
@@ -116,7 +118,7 @@ func (f *partsFlags) addFit(cmd *cobra.Command, out bool) {
 	}
 }
 
-// run is the run that the flags ask for.
+// run returns the run that the flags describe.
 func (f *partsFlags) run(cmd *cobra.Command, args []string) (*parts.Run, error) {
 	for name, why := range notByParts {
 		if cmd.Flags().Changed(name) {
@@ -145,7 +147,7 @@ func (f *partsFlags) run(cmd *cobra.Command, args []string) (*parts.Run, error) 
 	return parts.NewRun(t.Manifest(), parts.Options{Options: o, DropMissing: f.fit.dropMissing, Held: f.held})
 }
 
-// needsTarget refuses a fit of which it is not said what to predict.
+// needsTarget refuses a fit without a target.
 func needsTarget(r *parts.Run) error {
 	o := r.Options()
 	if kind, _ := o.Kind.Info(); len(o.Learn.Targets) == 0 && !unsupervised(kind) {
@@ -211,7 +213,7 @@ func addWorker(cmd *cobra.Command, worker *string) {
 	cmd.Flags().StringVar(worker, "worker", "0/1", "which `worker` of how many, counted from 0: 0/7 to 6/7")
 }
 
-// leavesOf are those of a worker such as 3/7.
+// leavesOf returns the leaves of a worker such as 3/7. The assignment depends only on the run and on I/N.
 func leavesOf(r *parts.Run, worker string) (parts.Span, error) {
 	i, n, ok := strings.Cut(worker, "/")
 	at, err := strconv.Atoi(i)
@@ -222,7 +224,7 @@ func leavesOf(r *parts.Run, worker string) (parts.Span, error) {
 	return r.Range(at, of)
 }
 
-// partsStep is learn or sum.
+// partsStep is the command learn or sum.
 func partsStep(env *cli.Env, name, short string) *cobra.Command {
 	var f partsFlags
 	cmd := &cobra.Command{
@@ -268,7 +270,8 @@ func planOf(folder *parts.Folder, path string) (*parts.Plan, error) {
 	return p, err
 }
 
-// doStep does the part of a worker.
+// doStep does the part of one worker. The file appears when it is complete, so an interrupted step is simply
+// repeated.
 func doStep(ctx context.Context, env *cli.Env, folder *parts.Folder, step *parts.Step, name, worker string) error {
 	start := time.Now()
 	leaves, err := leavesOf(folder.Run(), worker)
@@ -386,8 +389,8 @@ func partsFinish(env *cli.Env) *cobra.Command {
 	return cmd
 }
 
-// saveParts writes and shows a model. It is not said when and by what program it was made: the bytes are the same for
-// every program that goes through the steps.
+// saveParts writes and prints a model. It records neither date nor program, so that the bytes are the same for
+// every program that runs the steps.
 func saveParts(env *cli.Env, f *fitFlags, m *machine.Model, rep *tabular.Report) error {
 	if err := m.Save(f.out); err != nil {
 		return err
@@ -516,7 +519,7 @@ func partsStatus(env *cli.Env) *cobra.Command {
 	}
 }
 
-// partsState says what a folder has.
+// partsState prints what a folder has.
 func partsState(env *cli.Env, path string, folder *parts.Folder, steps bool) error {
 	run := folder.Run()
 	units := run.Units()

@@ -23,7 +23,7 @@ import (
 	"github.com/randfeat/randfeat/machine"
 )
 
-// PredictResult says what predict -o wrote.
+// PredictResult is the object of predict --json with -o.
 type PredictResult struct {
 	Out     string   `json:"out"`
 	Format  string   `json:"format"`
@@ -31,7 +31,7 @@ type PredictResult struct {
 	Columns []string `json:"columns"`
 	Model   string   `json:"model"`
 	Seconds float64  `json:"seconds"`
-	// Surprises are how the rows differ from those of the fit.
+	// Surprises say how the rows differ from the training rows.
 	Surprises []data.Surprise `json:"surprises,omitempty"`
 }
 
@@ -99,7 +99,7 @@ Memory does not grow with the number of rows. The output file appears only when 
 const strictUsage = "make values unlike those of the training table an error (unseen levels, numbers out of range, " +
 	"new missing values, text among numbers or dates, changed constants); otherwise they are counted"
 
-// surprised says how the rows of a table differ from those of the fit.
+// surprised prints how the rows of a table differ from the training rows.
 func surprised(env *cli.Env, list []data.Surprise) {
 	for _, s := range list {
 		if !s.Usual {
@@ -117,7 +117,7 @@ func modelArgs(_ *cobra.Command, args []string, _ string) ([]string, cobra.Shell
 	return nil, cobra.ShellCompDirectiveDefault
 }
 
-// modelAndTable are the arguments of commands that read the rows of a table with a model.
+// modelAndTable checks the arguments of commands that read a table with a model.
 func modelAndTable(_ *cobra.Command, args []string) error {
 	if len(args) < 2 {
 		return fmt.Errorf("%d arguments, want a model and a table", len(args))
@@ -125,9 +125,11 @@ func modelAndTable(_ *cobra.Command, args []string) error {
 	return nil
 }
 
-// predictRows is the number of rows handled together.
+// predictRows is the number of rows per block.
 const predictRows = 4096
 
+// runPredict streams rows through the model: each block is read, predicted and written before the next. Outputs
+// other than stdout appear when complete.
 func runPredict(env *cli.Env, cmd *cobra.Command, f *predictFlags, modelPath string, paths []string) error {
 	start := time.Now()
 	if f.to != "" && !slices.Contains(tableflags.TableFormats, f.to) {
@@ -176,7 +178,7 @@ func runPredict(env *cli.Env, cmd *cobra.Command, f *predictFlags, modelPath str
 	for _, j := range carry {
 		switch {
 		case kinds[j] != data.Skip:
-		case data.IsInteger(src, j): // float64 may not hold it
+		case data.IsInteger(src, j): // float64 may not hold all digits
 			kinds[j], out.integer[j] = data.Text, true
 		default:
 			kinds[j] = data.Infer
@@ -223,7 +225,7 @@ func interrupted(ctx context.Context) error {
 	return nil
 }
 
-// differentFile refuses to write over one of the files that are read.
+// differentFile refuses to write over a file that is read.
 func differentFile(out string, inputs ...string) error {
 	if out == "" || out == "-" {
 		return nil
@@ -240,7 +242,7 @@ func differentFile(out string, inputs ...string) error {
 	return nil
 }
 
-// carried are the columns of the table that the output begins with: ids, then those of --keep.
+// carried returns the columns of the table that the output begins with: ids, then those of --keep.
 func (f *predictFlags) carried(cmd *cobra.Command, m *machine.Model, table string, columns []string) ([]int, error) {
 	var carry []int
 	find := func(flag string, names []string) error {
@@ -272,7 +274,7 @@ func (f *predictFlags) carried(cmd *cobra.Command, m *machine.Model, table strin
 	return carry, checkSkipped(f.skip, m, table, columns)
 }
 
-// checkSkipped refuses to leave out columns that the table does not have, and those that the model reads.
+// checkSkipped refuses to skip columns that the table does not have, or that the model reads.
 func checkSkipped(skip []string, m *machine.Model, table string, columns []string) error {
 	for _, n := range skip {
 		if !slices.Contains(columns, n) {
@@ -293,7 +295,7 @@ func pick(columns []string, at []int) []string {
 	return out
 }
 
-// noColumn says that a table has no column of a name, and which may be meant.
+// noColumn is the error for a column that a table does not have; it suggests a similar name.
 func noColumn(table, name, flag string, columns []string) error {
 	hint := ""
 	if n := similar.Nearest(name, columns); n != "" {
@@ -313,7 +315,7 @@ func quoted(names []string) string {
 	return strings.Join(q, ", ")
 }
 
-// allowing is m with further columns that its tables may have.
+// allowing returns m with further columns that its tables may have. They count as ignored columns.
 func allowing(m *machine.Model, names []string) *machine.Model {
 	if m.Schema == nil {
 		return m
@@ -341,8 +343,7 @@ func allowing(m *machine.Model, names []string) *machine.Model {
 	return &out
 }
 
-// explainColumns adds to an error of matching columns which columns may be meant, and what to do with the others:
-// remedy.
+// explainColumns extends an error about columns: which columns may be meant, and remedy for unknown ones.
 func explainColumns(err error, table string, m *machine.Model, columns []string, remedy string) error {
 	var wrong *data.SchemaError
 	if !errors.As(err, &wrong) || m.Schema == nil {
@@ -388,7 +389,7 @@ func explainColumns(err error, table string, m *machine.Model, columns []string,
 	return &data.InputError{Place: table, Detail: detail, Err: err}
 }
 
-// unnamed reports whether a table has no names of its own for its columns.
+// unnamed reports whether the columns have no names of their own (c1, c2, …).
 func unnamed(columns []string) bool {
 	for j, c := range columns {
 		if c != fmt.Sprintf("c%d", j+1) {
@@ -398,13 +399,13 @@ func unnamed(columns []string) bool {
 	return true
 }
 
-// predictOutput is the table that is written.
+// predictOutput is the table that predict writes.
 type predictOutput struct {
 	format  string
 	columns []string
 	carry   []int
-	kinds   []data.Kind  // of the predictions
-	integer map[int]bool // columns of the table that are so by their type
+	kinds   []data.Kind  // kinds of the predictions
+	integer map[int]bool // columns of the table that have an integer type
 	numbers bool         // the format holds numbers only
 	create  func(kinds []data.Kind) (data.Writer, error)
 	w       data.Writer
@@ -412,7 +413,7 @@ type predictOutput struct {
 	rows    int64
 }
 
-// output decides the format and checks what can be checked before there are rows.
+// output decides the format and checks everything that can be checked before there are rows.
 func (f *predictFlags) output(env *cli.Env, p *machine.TablePredictor, input string, columns []string,
 	carry []int) (*predictOutput, error) {
 	o := &predictOutput{format: f.to, carry: carry, columns: pick(columns, carry), integer: map[int]bool{}}
@@ -477,7 +478,7 @@ func (f *predictFlags) output(env *cli.Env, p *machine.TablePredictor, input str
 	return o, nil
 }
 
-// start opens the writer. Carried columns keep the kind that they have in the table; cells is nil if it has no rows.
+// start opens the writer. Carried columns keep their kind in the table; cells is nil if the table has no rows.
 func (o *predictOutput) start(cells *data.Block) error {
 	var kinds []data.Kind
 	for _, j := range o.carry {
@@ -507,7 +508,7 @@ func (o *predictOutput) write(predictions, cells *data.Block, table string) erro
 			return err
 		}
 	}
-	// The block only borrows the columns of the two others.
+	// The block only borrows the columns of the two others, which are valid until the next block.
 	b := &o.block
 	b.Rows, b.First, b.Cols = predictions.Rows, predictions.First, b.Cols[:0]
 	for _, j := range o.carry {
@@ -523,7 +524,7 @@ func (o *predictOutput) write(predictions, cells *data.Block, table string) erro
 	return o.w.WriteBlock(b)
 }
 
-// toNumbers replaces columns of text.
+// toNumbers replaces columns of text by numbers, for formats that hold numbers only.
 func (o *predictOutput) toNumbers(b *data.Block, table string) error {
 	for j := range b.Cols {
 		c := &b.Cols[j]
@@ -549,7 +550,7 @@ func (o *predictOutput) toNumbers(b *data.Block, table string) error {
 }
 
 func (o *predictOutput) close() error {
-	if o.w == nil { // a table without rows
+	if o.w == nil { // a table without rows still gets its header
 		if err := o.start(nil); err != nil {
 			return err
 		}
@@ -563,8 +564,8 @@ func (o *predictOutput) abort() {
 	}
 }
 
-// estimateRows guesses the rows of a text file by the lines at its beginning, for the time left; 0 if there is no
-// telling.
+// estimateRows estimates the rows of text files from the lines at the beginning of the first one, for the
+// progress display; 0 if that is impossible.
 func estimateRows(paths []string, format string) int {
 	if paths[0] == "-" || format != "csv" && format != "tsv" && format != "ndjson" ||
 		strings.HasSuffix(paths[0], ".gz") {

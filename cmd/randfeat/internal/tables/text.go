@@ -19,7 +19,7 @@ func targetNames(m *machine.Model) []string {
 	return out
 }
 
-// scoreText is a score as cells of a table: its name, value and interval.
+// scoreText formats a score as cells of a table: name, value and interval.
 func scoreText(s machine.Score, targets []string) string {
 	name := s.Name
 	if s.Output > 0 {
@@ -35,13 +35,13 @@ func scoreText(s machine.Score, targets []string) string {
 	return fmt.Sprintf("%s\t%s\t%s", name, digits(s.Value), interval)
 }
 
-// digits prints a score for people.
+// digits formats a score with four digits.
 func digits(v float64) string { return strconv.FormatFloat(v, 'g', 4, 64) }
 
-// className is a class in one cell of a table.
+// className formats a class for a cell of a table.
 func className(c string) string { return shorten(c, 24) }
 
-// shorten cuts a text for one line.
+// shorten cuts a text to one line of at most most characters.
 func shorten(s string, most int) string {
 	s = strings.Join(strings.Fields(s), " ")
 	if r := []rune(s); len(r) > most {
@@ -50,11 +50,11 @@ func shorten(s string, most int) string {
 	return s
 }
 
-// manyFiles is what the help of commands says of tables of several files.
+// manyFiles is the paragraph about tables of several files in the help of commands.
 const manyFiles = `Several files are read as one table, in the given order. A quoted pattern ('part-*.csv') or a folder stands for its
 files, sorted by name. All files need the columns of the first one, in any order.`
 
-// quoteNames lists names for a message, at most most of them.
+// quoteNames lists at most most names for a message.
 func quoteNames(names []string, most int) string {
 	more := ""
 	if len(names) > most {
@@ -112,7 +112,7 @@ func bytesText(n int64) string {
 	return fmt.Sprintf("%.0f MB", float64(n)/1e6)
 }
 
-// count is a number of things.
+// count formats a number of things.
 func count[N int | int64](n N, thing string) string {
 	if n != 1 {
 		thing += "s"
