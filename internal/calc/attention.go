@@ -10,7 +10,7 @@ import (
 	"github.com/randfeat/randfeat/kernel"
 )
 
-// attentionEntries are attention with one head, with given projections where it is linear.
+// attentionEntries are exact attention, and linear attention with given projections, both with one head.
 func attentionEntries() []Entry {
 	return []Entry{
 		{
@@ -33,7 +33,7 @@ func attentionEntries() []Entry {
 	}
 }
 
-// attentionOutput checks the shapes and returns a matrix for the result.
+// attentionOutput checks the shapes of the inputs and returns a zero matrix for the result.
 func attentionOutput(in values) (dense.Matrix[float64], error) {
 	q, k, v := in.mat("Q"), in.mat("K_"), in.mat("V_")
 	if err := checkLengths(in, "Q", "K_"); err != nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/randfeat/randfeat/dense"
 )
 
-// A slim program computes attention by its definition: these formulas are all that need it in float64, and the code of
-// package attention for float64 is 250 KB.
+// A slim program computes attention by its definition, in time and memory proportional to the number of pairs. Nothing
+// else in it needs attention in float64, and that instance of package attention would add 250 KB.
 
 func exactAttention(out, q, k, v dense.Matrix[float64], causal bool) error {
 	scores := dense.New[float64](q.Rows, k.Rows)
@@ -39,7 +39,8 @@ func linearAttention(out dense.Matrix[float64], m *randfeat.Map[float64], q, k, 
 	if err := errors.Join(m.Queries(fq, sq, q, nil), m.Keys(fk, sk, k, nil)); err != nil {
 		return err
 	}
-	// A factor of all weights of a query does not matter: its own scale, and that of the largest key that it sees.
+	// The average divides by the sum of a query's weights, so a factor common to them cancels. Leave out the query's
+	// own scale, and divide by the scale of the largest visible key, which keeps the exponential finite.
 	scores := dense.New[float64](q.Rows, k.Rows)
 	for i := range q.Rows {
 		row, most := scores.Row(i), math.Inf(-1)
@@ -55,7 +56,7 @@ func linearAttention(out dense.Matrix[float64], m *randfeat.Map[float64], q, k, 
 	return average(out, scores, v, causal)
 }
 
-// average sets each row of out to the mean of the rows of v, with weights.
+// average sets each row of out, which is zero, to the weighted mean of the rows of v.
 func average(out, weights, v dense.Matrix[float64], causal bool) error {
 	if causal && weights.Rows != weights.Cols {
 		return fmt.Errorf("%d queries and %d keys with a causal mask: %w", weights.Rows, weights.Cols, dense.ErrShape)

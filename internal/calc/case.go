@@ -13,24 +13,25 @@ import (
 // Schema is the version of the file format that [Reader] understands.
 const Schema = 1
 
-// Case is one question to the calculator, and perhaps the answer to compare with.
+// Case is one question to the calculator, with the expected answer if there is one.
 type Case struct {
 	ID       string
-	Name     string // what stands before " | " in the formula
+	Name     string // the name of the entry: the text before " | " in the formula
 	Inputs   json.RawMessage
 	Expected json.RawMessage // nil if the case has none
 	RTol     float64
 	ATol     float64
 }
 
-// Reader reads cases from any of: the golden file {"schema": 1, "cases": […]}, a list of cases, or cases one after
-// the other (NDJSON). It holds one case at a time except for the golden form.
+// Reader reads cases from a stream in one of three forms: the golden file {"schema": 1, "cases": […]}, a list of cases,
+// or cases one after the other (NDJSON). It holds one case in memory at a time, except for the golden form, which it
+// reads whole.
 type Reader struct {
 	dec     *json.Decoder
-	started bool
-	inList  bool
-	queue   []json.RawMessage
-	count   int
+	started bool              // the form has been recognised
+	inList  bool              // the decoder is inside a list of cases
+	queue   []json.RawMessage // cases of the golden form that Next has not returned yet
+	count   int               // cases returned; names those without an id
 }
 
 // NewReader returns a Reader of r.
@@ -46,11 +47,12 @@ type CaseError struct {
 
 func (e *CaseError) Error() string { return fmt.Sprintf("case %s: %v", e.ID, e.Err) }
 
-// Unwrap gives the cause.
+// Unwrap returns the cause.
 func (e *CaseError) Unwrap() error { return e.Err }
 
-// Next returns the next case, io.EOF after the last one, a *[CaseError] for a case that is malformed, and any other
-// error when the input is not JSON of a known form: nothing can be read after that.
+// Next returns the next case, or io.EOF after the last one. The error is a *[CaseError] if this case is malformed; Next
+// can then be called again. Any other error means that the input is not JSON of a known form, and nothing more can be
+// read.
 func (r *Reader) Next() (Case, error) {
 	raw, err := r.nextRaw()
 	if err != nil {
@@ -60,6 +62,7 @@ func (r *Reader) Next() (Case, error) {
 	return parseCase(raw, r.count)
 }
 
+// nextRaw returns the next case undecoded. The first call recognises the form of the input.
 func (r *Reader) nextRaw() (json.RawMessage, error) {
 	if len(r.queue) > 0 {
 		raw := r.queue[0]
@@ -102,9 +105,9 @@ func (r *Reader) nextRaw() (json.RawMessage, error) {
 	return r.nextRaw()
 }
 
-// startsList peeks at the first byte that is not space.
+// startsList reports whether the input begins with a list, without consuming anything.
 func (r *Reader) startsList() (bool, error) {
-	// More fills the decoder's buffer up to the first token and says whether it is a closing bracket.
+	// More fills the decoder's buffer up to the first token, which is then among the buffered bytes.
 	if !r.dec.More() {
 		return false, nil
 	}
@@ -123,6 +126,7 @@ func (r *Reader) decode() (json.RawMessage, error) {
 	return raw, nil
 }
 
+// expectEnd returns io.EOF if nothing follows the list of cases.
 func (r *Reader) expectEnd() error {
 	var extra json.RawMessage
 	if err := r.dec.Decode(&extra); !errors.Is(err, io.EOF) {
@@ -131,7 +135,7 @@ func (r *Reader) expectEnd() error {
 	return io.EOF
 }
 
-// syntax adds the place to a JSON error; the end of the input stays io.EOF.
+// syntax adds the position to a JSON error. The end of the input stays io.EOF, unless a list is still open.
 func (r *Reader) syntax(err error) error {
 	if errors.Is(err, io.EOF) {
 		if r.inList {
@@ -149,7 +153,7 @@ func (r *Reader) syntax(err error) error {
 	return err
 }
 
-// goldenCases recognises the golden file by its "cases".
+// goldenCases returns the cases of a golden file, which it recognises by its list "cases".
 func goldenCases(raw json.RawMessage) ([]json.RawMessage, bool, error) {
 	var file struct {
 		Schema *int              `json:"schema"`
@@ -159,7 +163,7 @@ func goldenCases(raw json.RawMessage) ([]json.RawMessage, bool, error) {
 		return nil, false, nil
 	}
 	if err := json.Unmarshal(raw, &file); err != nil || file.Cases == nil {
-		return nil, false, nil // some case that contains the word; parseCase judges it
+		return nil, false, nil // a single case that contains the word; parseCase judges it
 	}
 	if file.Schema == nil || *file.Schema != Schema {
 		return nil, true, fmt.Errorf("the file must say \"schema\": %d", Schema)
@@ -167,8 +171,8 @@ func goldenCases(raw json.RawMessage) ([]json.RawMessage, bool, error) {
 	return file.Cases, true, nil
 }
 
-// parseCase reads one case; position names a case without an id. Keys that are no part of the schema are left alone:
-// a misspelt one cannot hide an error, since what it replaces is then missing.
+// parseCase decodes one case; position names a case without an id. It ignores keys outside the schema. A misspelt key
+// cannot hide an error: a required one is then missing, and a missing tolerance is 0, the strictest.
 func parseCase(raw json.RawMessage, position int) (Case, error) {
 	id := fmt.Sprintf("#%d", position)
 	bad := func(format string, args ...any) (Case, error) {

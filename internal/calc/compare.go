@@ -7,11 +7,11 @@ import (
 	"strconv"
 )
 
-// Miss is the first number of a result that is not the expected one.
+// Miss is the error of [Compare]: the first number of a result that differs from the expected one.
 type Miss struct {
-	Path      string // where in the result, empty for a plain number
+	Path      string // place in the result, such as ".omega[2]"; empty for a plain number
 	Got, Want string
-	Deviation float64 // |got - want|, NaN where that has no meaning
+	Deviation float64 // |got − want|; NaN if the two are not both numbers
 	Allowed   float64 // rtol·|want| + atol
 }
 
@@ -26,9 +26,10 @@ func (m *Miss) Error() string {
 	return fmt.Sprintf("%sgot %s, want %s: off by %.3g, allowed %.3g", at, m.Got, m.Want, m.Deviation, m.Allowed)
 }
 
-// Compare checks a result of [Entry.Eval] against an expected JSON value: |got − want| ≤ rtol·|want| + atol for every
-// number, lists of the same length and order, "inf" and "-inf" exactly, null skipped. Parts of an object that are not
-// expected are ignored. It returns a *[Miss], another error if expected is no such value, or nil.
+// Compare checks a result of [Entry.Eval] against an expected JSON value. Every number must satisfy |got − want| ≤
+// rtol·|want| + atol; lists must have the same length and order; "inf" and "-inf" must match exactly; null matches
+// anything, and so do parts of an object that expected does not mention. Compare returns nil, a *[Miss], or another
+// error if expected is not such a value.
 func Compare(got any, expected json.RawMessage, rtol, atol float64) error {
 	var want any
 	if err := json.Unmarshal(expected, &want); err != nil {
@@ -51,7 +52,7 @@ func compare(path string, got, want any, rtol, atol float64) error {
 			return miss(math.NaN(), 0)
 		}
 		deviation, allowed := math.Abs(g-want), rtol*math.Abs(want)+atol
-		if !(deviation <= allowed) { // a NaN must miss
+		if !(deviation <= allowed) { // negated, so that a NaN misses
 			return miss(deviation, allowed)
 		}
 		return nil

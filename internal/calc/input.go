@@ -13,35 +13,39 @@ import (
 	"github.com/randfeat/randfeat/dense"
 )
 
-// ErrInput marks inputs that are missing, unknown, of the wrong type or out of range.
+// ErrInput is wrapped by errors about inputs that are missing, unknown, of the wrong type or out of range.
 var ErrInput = errors.New("bad input")
 
-// Input describes one required key of a formula's inputs.
+// Input describes one key of a formula's inputs.
 type Input struct {
 	Key  string `json:"key"`
-	Type string `json:"type"` // in words
+	Type string `json:"type"` // for people, such as "integer ≥ 1"
 	read func(json.RawMessage) (any, error)
 }
 
 // Bounds on integers: beyond them the work, not the formula, is the problem.
 const (
+	// Bounds on integers. The formulas hold beyond them, but a request must not occupy the machine.
 	maxCount     = 1 << 30
 	maxDimension = 1 << 20
-	maxElements  = 1 << 20 // of a result
+	maxElements  = 1 << 20 // numbers in a result
 	maxPasses    = 10000
 )
 
+// number declares a finite number; JSON has no other.
 func number(key string) Input { return Input{key, "number", readNumber} }
 
-// nonnegative is a number ≥ 0: squared norms, distances, error levels.
+// nonnegative declares a number ≥ 0: a squared norm, a distance, an error level.
 func nonnegative(key string) Input {
 	return bounded(key, "number ≥ 0", func(v float64) bool { return v >= 0 })
 }
 
+// positive declares a number > 0.
 func positive(key string) Input {
 	return bounded(key, "number > 0", func(v float64) bool { return v > 0 })
 }
 
+// bounded declares a number that satisfies ok, which words describe.
 func bounded(key, words string, ok func(float64) bool) Input {
 	return Input{key, words, func(raw json.RawMessage) (any, error) {
 		v, err := readNumber(raw)
@@ -52,11 +56,14 @@ func bounded(key, words string, ok func(float64) bool) Input {
 	}}
 }
 
-// natural is a count.
+// natural declares a count from 1.
 func natural(key string) Input { return integer(key, 1, maxCount) }
 
+// dimension declares the length of a vector. Its bound is lower than that of a count because formulas allocate and loop
+// by it.
 func dimension(key string) Input { return integer(key, 1, maxDimension) }
 
+// integer declares an integer from least to most. It is decoded as a number, so 3.0 and 3e0 are integers too.
 func integer(key string, least, most int) Input {
 	words := fmt.Sprintf("integer ≥ %d", least)
 	return Input{key, words, func(raw json.RawMessage) (any, error) {
@@ -72,7 +79,7 @@ func integer(key string, least, most int) Input {
 	}}
 }
 
-// sign is +1 or -1.
+// sign declares +1 or −1.
 func sign(key string) Input {
 	return Input{key, "+1 or -1", func(raw json.RawMessage) (any, error) {
 		v, err := readNumber(raw)
@@ -86,6 +93,7 @@ func sign(key string) Input {
 	}}
 }
 
+// choice declares one of the given strings.
 func choice(key string, options ...string) Input {
 	words := strings.Join(options, " | ")
 	return Input{key, words, func(raw json.RawMessage) (any, error) {
@@ -97,6 +105,7 @@ func choice(key string, options ...string) Input {
 	}}
 }
 
+// flag declares true or false.
 func flag(key string) Input {
 	return Input{key, "true | false", func(raw json.RawMessage) (any, error) {
 		switch string(bytes.TrimSpace(raw)) {
@@ -109,6 +118,7 @@ func flag(key string) Input {
 	}}
 }
 
+// vector declares a list of at least one number.
 func vector(key string) Input {
 	return Input{key, "list of numbers", func(raw json.RawMessage) (any, error) {
 		v, err := readNumbers(raw)
@@ -119,7 +129,7 @@ func vector(key string) Input {
 	}}
 }
 
-// optionalVector may be empty: parameters of a formula that has none for some choice.
+// optionalVector declares a list that may be empty: the parameters of a formula that has none for some choices.
 func optionalVector(key string) Input {
 	return Input{key, "list of numbers, may be empty", func(raw json.RawMessage) (any, error) {
 		v, err := readNumbers(raw)
@@ -127,10 +137,12 @@ func optionalVector(key string) Input {
 	}}
 }
 
+// matrix declares a list of at least one row, all of the same positive length.
 func matrix(key string) Input {
 	return Input{key, "list of rows", func(raw json.RawMessage) (any, error) { return readMatrix(raw) }}
 }
 
+// matrices declares a list of matrices, which may be empty and whose shapes may differ.
 func matrices(key string) Input {
 	return Input{key, "list of matrices", func(raw json.RawMessage) (any, error) {
 		parts, err := readList(raw)
@@ -147,7 +159,7 @@ func matrices(key string) Input {
 	}}
 }
 
-// complexes is a list of [re, im].
+// complexes declares a list of pairs [re, im].
 func complexes(key string) Input {
 	return Input{key, "list of [re, im]", func(raw json.RawMessage) (any, error) {
 		parts, err := readList(raw)
@@ -167,7 +179,7 @@ func complexes(key string) Input {
 }
 
 func readNumber(raw json.RawMessage) (any, error) {
-	// Unmarshal takes null for "leave unchanged"; a number that is not there must be an error.
+	// Unmarshal takes null as "leave unchanged"; through a pointer it becomes nil, which is an error here.
 	var v *float64
 	if err := json.Unmarshal(raw, &v); err != nil || v == nil {
 		return nil, fmt.Errorf("got %s, want a finite number", clip(raw))
@@ -225,7 +237,8 @@ func clip(raw json.RawMessage) string {
 	return string(raw)
 }
 
-// values are decoded inputs. The accessors name the declared type; asking for another is a bug of the entry.
+// values holds decoded inputs by key. The accessors assert the declared type: a panic there is a bug of the entry,
+// never of the inputs.
 type values map[string]any
 
 func (v values) f(key string) float64                    { return v[key].(float64) }
@@ -237,7 +250,8 @@ func (v values) mat(key string) dense.Matrix[float64]    { return v[key].(dense.
 func (v values) mats(key string) []dense.Matrix[float64] { return v[key].([]dense.Matrix[float64]) }
 func (v values) cvec(key string) []complex128            { return v[key].([]complex128) }
 
-// decode reads exactly the declared keys: a missing, unknown, repeated or mistyped one is an error that names it.
+// decode reads exactly the declared keys: a missing, unknown, repeated or mistyped key is an error that names it and
+// wraps [ErrInput].
 func decode(inputs []Input, raw json.RawMessage) (values, error) {
 	given, err := readObject(raw)
 	if err != nil {
@@ -270,7 +284,8 @@ func keyList(inputs []Input) string {
 	return strings.Join(names, ", ")
 }
 
-// readObject is json.Unmarshal into a map, except that a repeated key is an error.
+// readObject is json.Unmarshal into a map, except that a repeated key is an error: Unmarshal would keep the last value
+// and hide the mistake.
 func readObject(raw json.RawMessage) (map[string]json.RawMessage, error) {
 	if len(raw) == 0 {
 		return nil, fmt.Errorf("missing")
@@ -298,7 +313,8 @@ func readObject(raw json.RawMessage) (map[string]json.RawMessage, error) {
 	return out, nil
 }
 
-// checkLengths reports vectors, or rows of matrices, that do not have the same number of coordinates.
+// checkLengths returns an error unless the vectors, or the rows of the matrices, under these keys have the same number
+// of coordinates.
 func checkLengths(in values, keys ...string) error {
 	length := func(key string) int {
 		switch v := in[key].(type) {
@@ -319,7 +335,7 @@ func checkLengths(in values, keys ...string) error {
 	return nil
 }
 
-// checkSquare reports a matrix that is not n×n.
+// checkSquare returns an error unless the matrix is n×n.
 func checkSquare(in values, key string, n int) error {
 	if m := in.mat(key); m.Rows != n || m.Cols != n {
 		return fmt.Errorf("input %q: got %d×%d, want %d×%d: %w", key, m.Rows, m.Cols, n, n, ErrInput)
@@ -327,7 +343,7 @@ func checkSquare(in values, key string, n int) error {
 	return nil
 }
 
-// outOfRange is the error for a value its own type allows but the formula does not.
+// outOfRange is the error for a value that its type allows but the formula does not.
 func outOfRange(key string, v any, want string) error {
 	return fmt.Errorf("input %q: got %v, want %s: %w", key, v, want, ErrInput)
 }

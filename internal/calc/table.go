@@ -8,10 +8,10 @@ import (
 	"github.com/randfeat/randfeat/internal/similar"
 )
 
-// ErrUnknown marks a name that the calculator does not have.
+// ErrUnknown is wrapped by the error about a name that the calculator does not have.
 var ErrUnknown = errors.New("unknown formula")
 
-// Table finds entries by name.
+// Table maps names to entries.
 type Table map[string]Entry
 
 // Entries lists every formula in the order of the specification. The slice is the caller's.
@@ -26,7 +26,7 @@ func Entries() []Entry {
 	return all
 }
 
-// NewTable indexes [Entries].
+// NewTable returns a table of [Entries].
 func NewTable() Table {
 	t := Table{}
 	for _, e := range Entries() {
@@ -35,7 +35,8 @@ func NewTable() Table {
 	return t
 }
 
-// Find returns the entry of a name. The error for an unknown name suggests the closest known one.
+// Find returns the entry with the given name. The error about an unknown name wraps [ErrUnknown] and suggests the
+// closest name; the search runs in sorted order, so that ties have the same answer every time.
 func (t Table) Find(name string) (Entry, error) {
 	if e, ok := t[name]; ok {
 		return e, nil

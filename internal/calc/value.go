@@ -9,7 +9,7 @@ import (
 	"github.com/randfeat/randfeat/dense"
 )
 
-// Object is a result with named parts, in a fixed order.
+// Object is a result with named parts. Their order is fixed, so that the encoding of a result is always the same.
 type Object []Field
 
 // Field is one part of an [Object].
@@ -18,7 +18,7 @@ type Field struct {
 	Value any
 }
 
-// Get finds a part by name.
+// Get returns the part with the given key, if there is one.
 func (o Object) Get(key string) (any, bool) {
 	for _, f := range o {
 		if f.Key == key {
@@ -28,7 +28,7 @@ func (o Object) Get(key string) (any, bool) {
 	return nil, false
 }
 
-// generic reduces what formulas return to float64, []any and Object.
+// generic reduces the types that formulas return to float64, []any and Object, with complex numbers as [re, im].
 func generic(v any) any {
 	switch v := v.(type) {
 	case float64:
@@ -63,8 +63,8 @@ func genericList[E any](v []E) any {
 	return out
 }
 
-// Encode writes a result as JSON. Infinities, which JSON lacks, are "inf" and "-inf"; undefined values are null.
-// Numbers are the shortest that read back to the same double.
+// Encode writes a result of [Entry.Eval] as JSON. Infinities, which JSON lacks, become "inf" and "-inf", and NaN
+// becomes null. Numbers have the fewest digits that read back as the same float64.
 func Encode(v any) json.RawMessage { return appendValue(nil, v) }
 
 func appendValue(b []byte, v any) []byte {
