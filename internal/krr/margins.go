@@ -8,18 +8,24 @@ import (
 	"github.com/randfeat/randfeat/internal/par"
 )
 
-// Margins fits targets y of 0 and 1 by squared hinge losses; predictions beyond the target are not errors. For each
-// column it minimises
+// Margins fits targets y of 0 and 1 by squared hinge losses, which do not count predictions beyond the target as
+// errors. For each column it minimises
 //
-//	J = ½Σ short(f)² + ½λ αᵀKα,  f = Kα + b,  short = max(1−f, 0) of target 1, min(−f, 0) of target 0,
+//	J = ½Σ short(f)² + ½λ αᵀKα,  f = Kα + b,  short = max(1−f, 0) for target 1, min(−f, 0) for target 0,
 //
-// as linalg.Dual.Margins does. The gradient by α is K·g with g = λα − short. The Hessian is at most K(K + λI), the
-// Hessian of squared errors. So the directions are −P⁻¹g with the same preconditioner, and inner products are taken in
-// K: nonlinear conjugate gradients (Polak & Ribière 1969, with restarts) with exact line searches. A step takes one
-// product with K. start is the initial guess, a fit of squared errors.
+// subject to 1ᵀα = 0, as linalg.Dual.Margins does. start is the initial guess, a fit of squared errors.
 //
-// The iteration ends when a step changes f by less than o.Tolerance on average, or after o.Steps. Result.Residual is
-// the last change.
+// The gradient by α is K·g with g = λα − short, and the gradient by b is −Σ short. The Hessian is at most K(K + λI),
+// the Hessian of squared errors, so the direction −P⁻¹g of their preconditioner suits this loss too. In the inner
+// product of K this is the method of nonlinear conjugate gradients (Polak & Ribière 1969, with restarts). One step:
+//
+// 1. g from f; the preconditioned direction z = −P⁻¹g − δb·P⁻¹1, with δb such that 1ᵀ(α + z) = 0. 2. Kz, the only
+// product with K of the step, in float32 tiles. 3. d = z + βd and Kd = Kz + βKd, where β = 0 restarts. 4. An exact line
+// search along d for every column; f is updated by Kd and never recomputed.
+//
+// The iteration ends when a step changes f by less than o.Tolerance on average, or after o.Steps steps. Result.Residual
+// is the last change. The error wraps [ErrNotPositive] if λ is too small for the precision; errors of o.Progress end
+// the fit.
 func Margins(s *Kernels, sk *Sketch, y dense.Matrix[float64], lambda float64, start *Fit, o Options) (*Fit, Result,
 	error) {
 	var done Result
@@ -38,7 +44,7 @@ func Margins(s *Kernels, sk *Sketch, y dense.Matrix[float64], lambda float64, st
 			m.f.Row(i)[c] += v
 		}
 	}
-	// o = P⁻¹1 and Ko, by which directions keep 1ᵀα = 0.
+	// ones = P⁻¹1 and ko = K·ones correct each direction and its product so that 1ᵀα stays 0.
 	ones, ko, sum := dense.New[float64](n, 1), dense.New[float64](n, 1), 0.0
 	one := dense.New[float64](n, 1)
 	for i := range one.Data {
@@ -59,9 +65,9 @@ func Margins(s *Kernels, sk *Sketch, y dense.Matrix[float64], lambda float64, st
 		d, kd     = dense.New[float64](n, outs), dense.New[float64](n, outs)
 		g, before = dense.New[float64](n, outs), dense.New[float64](n, outs)
 		db        = make([]float64, outs)
-		last      = make([]float64, outs) // −gradient·direction of the step before, without what was carried over
+		last      = make([]float64, outs) // z·gradient of the step before: negative, the denominator of β
 		shorts    = make([]float64, outs) // Σ short, minus the gradient by b
-		shorted   = make([]float64, outs)
+		shorted   = make([]float64, outs) // shorts of the step before
 	)
 	for done.Steps < o.Steps {
 		copy(before.Data, g.Data)
@@ -80,7 +86,8 @@ func Margins(s *Kernels, sk *Sketch, y dense.Matrix[float64], lambda float64, st
 		}
 		s.Product(kz, z)
 		done.Steps++
-		// The preconditioned direction: (K+λ)δ + δb·1 = −g, 1ᵀ(α + δ) = 0.
+		// The solution of Pz + δb·1 = −g with 1ᵀ(α + z) = 0. The condition on α + z, not on z alone, also removes what
+		// rounding has added to 1ᵀα.
 		zs, as := columnSums(z), columnSums(m.alpha)
 		nb := make([]float64, outs)
 		for c := range nb {
@@ -93,6 +100,7 @@ func Margins(s *Kernels, sk *Sketch, y dense.Matrix[float64], lambda float64, st
 				ki[c] = -ki[c] - float64(v*ko.Data[i])
 			}
 		}
+		// Polak and Ribière's β = max(0, ⟨new gradient − old, z⟩/⟨old gradient, old z⟩), with the parts of α and of b.
 		now, old := dots(g, kz), dots(before, kz)
 		for c := range now {
 			now[c] -= float64(nb[c] * shorts[c])
@@ -128,13 +136,14 @@ func Margins(s *Kernels, sk *Sketch, y dense.Matrix[float64], lambda float64, st
 	return &Fit{Alpha: m.alpha, Intercept: m.b}, done, nil
 }
 
-// hinge is where the descent is.
+// hinge is the current point of the descent; f = Kα + b always.
 type hinge struct {
 	y, alpha, f dense.Matrix[float64]
 	b           []float64
 	lambda      float64
 }
 
+// short returns how far prediction f falls short of target y, 0 or 1: the derivative of −½short² by f.
 func short(y, f float64) float64 {
 	if y > 0 {
 		return max(1-f, 0)
@@ -142,19 +151,20 @@ func short(y, f float64) float64 {
 	return min(-f, 0)
 }
 
-// search goes along a direction to where J is least, for every column, and returns the mean change of f.
+// search moves along the direction (d, db) to the minimum of J, for every column by itself, and returns the mean
+// absolute change of f. kd is K·d.
 func (m *hinge) search(d, kd dense.Matrix[float64], db []float64) float64 {
 	n, outs := m.y.Rows, m.y.Cols
 	moved := make([]float64, outs)
 	par.For(outs, 1, func(from, to int) {
 		for c := from; c < to; c++ {
-			q1, q2 := 0.0, 0.0 // αᵀKδ, δᵀKδ
+			q1, q2 := 0.0, 0.0 // αᵀKd, dᵀKd
 			for i := range n {
 				k := kd.At(i, c)
 				q1 += float64(m.alpha.At(i, c) * k)
 				q2 += float64(d.At(i, c) * k)
 			}
-			// slope is J' at t, and curve J'' there.
+			// slope returns the first and the second derivative of J along the direction at t.
 			slope := func(t float64) (s, curve float64) {
 				s, curve = float64(m.lambda*(q1+float64(t*q2))), float64(m.lambda*q2)
 				for i := range n {
@@ -183,8 +193,9 @@ func (m *hinge) search(d, kd dense.Matrix[float64], db []float64) float64 {
 	return sum / float64(n*outs)
 }
 
-// leastOf returns the zero of the slope of a convex piecewise quadratic function. Newton steps end after at most as
-// many steps as there are pieces; they are kept inside the bracket of the last points on either side.
+// leastOf returns the minimum of a convex, piecewise quadratic function on t ≥ 0, given its first and second
+// derivatives. Newton steps are exact within a piece. The bracket [lo, hi] of points on either side of the minimum
+// catches steps that leave it; without an upper end, t doubles.
 func leastOf(slope func(t float64) (s, curve float64)) float64 {
 	lo, hi, t := 0.0, math.Inf(1), 1.0
 	for range 20 {

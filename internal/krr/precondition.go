@@ -12,29 +12,31 @@ import (
 	"github.com/randfeat/randfeat/internal/rng"
 )
 
-// Sketch is a landmark approximation of a kernel matrix: K ≈ FFᵀ + diag(left) with F = K_nm R⁻¹ and K_mm = RᵀR. It
-// serves every λ of the kernel. It needs 4nm bytes.
+// Sketch is a landmark approximation of a kernel matrix: K ≈ FFᵀ + diag(left) with F = K_nm R⁻¹ and K_mm = RᵀR. It does
+// not depend on λ. It needs 4nm bytes. It is read-only after [NewSketch].
 type Sketch struct {
 	f    dense.Matrix[float32]
-	left []float64 // of the diagonal
+	left []float64 // 1 − |F_i|²: the part of the diagonal that FFᵀ misses
 }
 
 const (
 	sketchLabel = 0x6b7272 // "krr"
-	// Landmarks are drawn by randomly pivoted Cholesky from so many times as many rows.
+	// Landmarks are drawn from a pool of pivotRows rows per landmark, by randomly pivoted Cholesky.
 	pivotRows = 4
-	// blockRows rows of F are summed by one goroutine, widened to float64 so many at a time.
+	// One goroutine sums blockRows rows of F, converted to float64 in pieces of widened rows. Both are constants, so
+	// the order of the sums does not depend on the number of goroutines.
 	blockRows, widened = 1024, 64
-	// stripe columns of F are computed at a time: R⁻¹ is a triangle.
+	// F is computed in stripes of columns: R⁻¹ is triangular, and a stripe skips the rows below its triangle.
 	stripe = 256
 )
 
-// NewSketch draws at most m landmarks.
+// NewSketch draws at most m landmarks and computes F. There are fewer than m landmarks if the rows have a lower
+// numerical rank.
 func NewSketch(s *Kernels, m int, seed uint64) (*Sketch, error) {
 	n := s.x.Rows
 	take := min(n, pivotRows*m)
 	pool := dense.New[float64](take, s.x.Cols)
-	for i := range take { // evenly spaced, from a random place on
+	for i := range take { // evenly spaced rows from a random start
 		at := (int(rng.Mix64(seed^sketchLabel)%uint64(n)) + i*n/take) % n
 		copy(pool.Row(i), s.x.Row(at))
 	}
@@ -63,7 +65,7 @@ func NewSketch(s *Kernels, m int, seed uint64) (*Sketch, error) {
 			w := dense.New[float32](end, end-p*stripe)
 			for i := range end {
 				for j, v := range inverse.Row(i)[p*stripe : end] {
-					if p*stripe+j >= i { // what is below the diagonal is arbitrary
+					if p*stripe+j >= i { // the upper triangle
 						w.Set(i, j, float32(v))
 					}
 				}
@@ -105,13 +107,15 @@ func (s *Sketch) Bytes() int64 { return 4*int64(len(s.f.Data)) + 12*int64(s.f.Co
 // arXiv:1602.06693). By the Woodbury identity, P⁻¹ = D⁻¹ − D⁻¹F(I + FᵀD⁻¹F)⁻¹FᵀD⁻¹.
 type preconditioner struct {
 	s *Sketch
-	d []float64             // 1/D
-	u dense.Matrix[float64] // UᵀU = I + FᵀD⁻¹F
+	d []float64             // the diagonal of D⁻¹
+	u dense.Matrix[float64] // upper triangle with UᵀU = I + FᵀD⁻¹F
 }
 
-// least is the smallest D relative to κ(x, x) = 1. Below it, the rounding of F in float32 dominates.
+// least is the smallest entry of D. The scale is κ(x, x) = 1; below least, the rounding of F in float32 would dominate.
 const least = 1e-4
 
+// with returns the preconditioner for λ. It costs O(nm²) for the Gram matrix and O(m³) for its factor, without any
+// kernels.
 func (s *Sketch) with(lambda float64) (*preconditioner, error) {
 	n, m := s.f.Rows, s.f.Cols
 	p := &preconditioner{s: s, d: make([]float64, n), u: dense.New[float64](m, m)}
@@ -139,21 +143,22 @@ func (s *Sketch) with(lambda float64) (*preconditioner, error) {
 	return p, linalg.Cholesky(p.u)
 }
 
-// widen sets dst to f times row i of F.
+// widen sets dst to f times row i of F, in float64.
 func (s *Sketch) widen(dst []float64, i int, f float64) {
 	for l, v := range s.f.Row(i) {
 		dst[l] = f * float64(v)
 	}
 }
 
-// apply sets z = P⁻¹·r. It computes in float64: what is left of r in the directions of large eigenvalues is a small
-// difference, and P⁻¹ would not be positive with the roundings of float32.
+// apply sets z = P⁻¹·r, column by column. z and r must not overlap. It computes in float64: in the directions of large
+// eigenvalues the result is a small difference of large numbers, and with the rounding of float32 P⁻¹ would not be
+// positive definite (TestPreconditionerIsAnInverse).
 func (p *preconditioner) apply(z, r dense.Matrix[float64]) error {
 	n, m, cols := r.Rows, p.u.Rows, r.Cols
 	tab := kern.Best[float64]()
 	blocks := (n + blockRows - 1) / blockRows
 	parts := make([]dense.Matrix[float64], blocks)
-	// each calls work with rows of F of a block.
+	// each passes block b of F to work, in pieces of rows lo to hi−1 as float64.
 	each := func(b int, work func(lo, hi int, f dense.Matrix[float64])) {
 		wide := dense.New[float64](widened, m)
 		for lo := b * blockRows; lo < min((b+1)*blockRows, n); lo += widened {

@@ -14,29 +14,37 @@ var ErrNotPositive = errors.New("krr: K + λI is singular up to rounding")
 
 // Options bound the work and the error of a solution.
 type Options struct {
-	Tolerance float64 // relative residual of every target, checked in float64
+	Tolerance float64 // largest relative residual |r|/|y| of a target that counts as converged
 	Steps     int     // most products in float32
-	Rough     bool    // residuals are checked in float32: enough to compare settings
+	Rough     bool    // compute residuals from float32 kernels too, which is enough to compare settings
 	Progress  func(step int, residual float64) error
 }
 
-// Result says how a solution ended.
+// Result describes how a solution ended.
 type Result struct {
-	Steps     int
-	Residual  float64 // the largest of a target, in float64
+	Steps     int     // at most so many products with K in float32
+	Residual  float64 // the largest relative residual of a target, as [Options] says
 	Converged bool
 }
 
 const (
-	// corrections bounds how often a residual of float64 is solved for in float32.
+	// The system is solved at most corrections times: first for y, then for the float64 residual of the solution so
+	// far.
 	corrections = 4
-	// A solution ends if so many steps did not halve the residual, or if a correction did not: λ is below what float32
-	// can tell, and more steps would only cost time.
+	// A solution ends if patience steps did not halve the residual, or if a correction did not: λ is then below the
+	// precision of float32, and more steps would only cost time.
 	patience = 25
 )
 
-// Solve fits the targets y: (K + λI)α + b·1 = y and 1ᵀα = 0, as linalg.Dual does. start, if not nil, is the initial
-// guess: a fit of other targets or of another λ.
+// Solve fits the targets y, one per column: (K + λI)α + b·1 = y and 1ᵀα = 0, as linalg.SolveDual does directly. start,
+// if not nil, is a fit of [Solve] for another λ or for other targets, from which the iteration begins.
+//
+// It first solves (K + λI)X = [y, 1], one system with an extra column o for the vector of ones. Then 1ᵀα = 0 gives b =
+// oᵀy/oᵀ1, since K is symmetric, and α = X_y − b·o. The solution alternates conjugate gradients with float32 kernels
+// and residuals in float64 (iterative refinement), so that its error is not that of float32.
+//
+// A solution that ran out of steps is returned with Result.Converged false. The error wraps [ErrNotPositive] if λ is
+// too small for the precision; an error of o.Progress ends the solution and is returned.
 func Solve(s *Kernels, sk *Sketch, y dense.Matrix[float64], lambda float64, start *Fit, o Options) (*Fit, Result,
 	error) {
 	var done Result
@@ -107,17 +115,18 @@ func Solve(s *Kernels, sk *Sketch, y dense.Matrix[float64], lambda float64, star
 	return f, done, nil
 }
 
-// conjugate solves (K + λI)x = b. Columns are independent systems that share every product with K.
+// conjugate solves (K + λI)x = b. The columns are independent systems that share every product with K, which is the
+// expensive part.
 type conjugate struct {
 	s      *Kernels
 	p      *preconditioner
 	lambda float64
 	o      Options
 	done   *Result
-	wanted []float64 // |b|²
+	wanted []float64 // |b|² of every column
 }
 
-// residual sets r = b − (K + λI)x in float64, or with kernels in float32.
+// residual sets r = b − (K + λI)x, with kernels in float64, or in float32 if the options say so.
 func (c *conjugate) residual(r, x, b dense.Matrix[float64]) error {
 	if c.o.Rough {
 		c.s.Product(r, x)
@@ -130,6 +139,7 @@ func (c *conjugate) residual(r, x, b dense.Matrix[float64]) error {
 	return nil
 }
 
+// largest returns the largest relative residual of a column.
 func (c *conjugate) largest(r dense.Matrix[float64]) float64 {
 	most := 0.0
 	for k, v := range dots(r, r) {
@@ -140,8 +150,9 @@ func (c *conjugate) largest(r dense.Matrix[float64]) float64 {
 	return most
 }
 
-// solve adds (K + λI)⁻¹r to x by flexible conjugate gradients (Notay 2000), because the preconditioner is subject to
-// rounding. It aims at half of the tolerance, which leaves room for errors that float32 does not show.
+// solve adds (K + λI)⁻¹r to x and updates r. It uses flexible conjugate gradients (Notay 2000), whose β does not assume
+// that the preconditioner is exactly linear: it is subject to rounding. It stops at half the tolerance, which leaves
+// room for errors that r, updated with float32 kernels, does not show.
 func (c *conjugate) solve(x, r dense.Matrix[float64]) error {
 	n, cols := r.Rows, r.Cols
 	z, q := dense.New[float64](n, cols), dense.New[float64](n, cols)
@@ -166,7 +177,7 @@ func (c *conjugate) solve(x, r dense.Matrix[float64]) error {
 		step := dots(d, q)
 		for k := range step {
 			if step[k] = rz[k] / step[k]; !dense.IsFinite(step[k]) || step[k] < 0 {
-				step[k] = 0 // solved, or not to be: the residual tells
+				step[k] = 0 // this column is solved, or beyond the precision; its residual will show which
 			}
 		}
 		if slices.Max(step) == 0 {
@@ -204,7 +215,7 @@ func (c *conjugate) solve(x, r dense.Matrix[float64]) error {
 	return nil
 }
 
-// dots are the inner products of the columns of a with those of b.
+// dots returns the inner product of each column of a with the same column of b.
 func dots(a, b dense.Matrix[float64]) []float64 {
 	sum := make([]float64, a.Cols)
 	for i := range a.Rows {

@@ -10,33 +10,34 @@ import (
 	"github.com/randfeat/randfeat/kernel"
 )
 
-// Fit is f(x) = Σ_i α_i κ(x_i, x) + b.
+// Fit is the function f(x) = Σ_i α_i κ(x_i, x) + b for several targets.
 type Fit struct {
-	Alpha     dense.Matrix[float64]
+	Alpha     dense.Matrix[float64] // n×targets
 	Intercept []float64
-	ones      []float64 // (K + λI)⁻¹·1
+	ones      []float64 // (K + λI)⁻¹·1, for a later start of [Solve]; nil in a fit of [Margins]
 }
 
 // side is the number of rows and of columns of a tile: 1 MiB of float32, which stays in the second-level cache between
-// the two products that it is for.
+// the two products that use it, with the tile and with its transpose.
 const side = 512
 
-// rows are rows as kernels of float32 want them: embedded, centred (distances do not change, and products lose fewer
-// digits), and packed by blocks of side rows.
+// rows holds rows in the form in which the float32 kernels need them: embedded, centred, and packed by blocks of side
+// rows. Centring does not change distances, and inner products lose fewer digits to it.
 type rows struct {
 	kind    kernel.Kind
 	u       dense.Matrix[float32]
 	half    []float32 // |u|²/2
 	minus   []float32 // −|u|²/2
 	panels  []kern.Panel[float32]
-	columns []dense.Matrix[float32] // of a block, for the Laplace kernel
+	columns []dense.Matrix[float32] // the transpose of each block, for the Laplace kernel, which has no product form
 }
 
 func (r *rows) blocks() int { return (r.u.Rows + side - 1) / side }
 
 func (r *rows) span(b int) (lo, hi int) { return b * side, min((b+1)*side, r.u.Rows) }
 
-// embed are rows of x, whose embedded mean is centre.
+// embed embeds the rows of x and subtracts centre, the embedded mean. Rows that meet in one kernel must have the same
+// centre.
 func embed(k kernel.Kernel, x dense.Matrix[float64], centre []float64) *rows {
 	r := &rows{kind: k.Kind, u: dense.New[float32](x.Rows, k.Dim(x.Cols)), half: make([]float32, x.Rows),
 		minus: make([]float32, x.Rows)}
@@ -74,7 +75,7 @@ func embed(k kernel.Kernel, x dense.Matrix[float64], centre []float64) *rows {
 	return r
 }
 
-// centreOf is the mean of embedded rows.
+// centreOf returns the embedded mean of the rows of x. Embed is linear, so this is the mean of the embedded rows.
 func centreOf(k kernel.Kernel, x dense.Matrix[float64]) []float64 {
 	mean := make([]float64, x.Cols)
 	for i := range x.Rows {
@@ -88,7 +89,9 @@ func centreOf(k kernel.Kernel, x dense.Matrix[float64]) []float64 {
 	return k.Embed(make([]float64, k.Dim(x.Cols)), mean)
 }
 
-// block writes kernels of rows lo to hi−1 of a with block b of z.
+// block writes the kernels between rows lo to hi−1 of a and block b of z to dst. Gaussian: exp(⟨u,v⟩ − |u|²/2 − |v|²/2)
+// in one fused product. Laplace: sums of absolute differences. Matérn: distances from the same product form, then the
+// polynomial times the exponential.
 func block(dst dense.Matrix[float32], a *rows, lo, hi int, z *rows, b int) {
 	tab := kern.Best[float32]()
 	u := a.u.RowRange(lo, hi)
@@ -113,7 +116,7 @@ func block(dst dense.Matrix[float32], a *rows, lo, hi int, z *rows, b int) {
 		row, h := dst.Row(i), a.half[lo+i]
 		values := value[:len(row)]
 		for j, d := range row {
-			half := h - d // of the squared distance
+			half := h - d // half the squared distance
 			if half < cancels*(h+z.half[from+j]) {
 				half = halfSquare(u.Row(i), z.u.Row(from+j))
 			}
@@ -133,8 +136,8 @@ func block(dst dense.Matrix[float32], a *rows, lo, hi int, z *rows, b int) {
 	}
 }
 
-// cancels is the part of |u|²+|v|² below which a squared distance is computed from the difference: the product form
-// has lost most of its digits there, and a kernel with a kink would show it.
+// cancels is the fraction of |u|²+|v|² below which a squared distance is computed from the difference: the product form
+// has lost most of its digits there, and the square root in Matérn kernels would magnify the error.
 const cancels = 1e-3
 
 func halfSquare(u, v []float32) float32 {
@@ -146,17 +149,20 @@ func halfSquare(u, v []float32) float32 {
 	return s / 2
 }
 
-// Kernels is the kernel matrix K of a set of rows, stored or recomputed in tiles.
+// Kernels is the kernel matrix K of a set of rows, in tiles of side×side that are stored or recomputed. Only tiles on
+// one side of the diagonal exist, since K is symmetric. It refers to x. Methods run on all processors; do not call them
+// concurrently, because the first [Kernels.Product] stores the tiles.
 type Kernels struct {
 	k     kernel.Kernel
 	x     dense.Matrix[float64]
 	r     *rows
-	tiles [][]float32 // those that are held, by number; the others are computed when they are asked for
-	full  bool        // what is to be held is there
+	tiles [][]float32 // the stored tiles, by their number in Product; the later ones are recomputed
+	full  bool        // a product has filled tiles
 }
 
-// NewKernels prepares the kernel matrix of the rows of x. The kernel must have κ(x, x) = 1. At most hold bytes of tiles
-// stay in memory; the others are recomputed in every product.
+// NewKernels prepares the kernel matrix of the rows of x, computing no tile yet. The kernel must have κ(x, x) = 1: the
+// others are errors that wrap [kernel.ErrKernel]. At most hold bytes of tiles stay in memory; the others are recomputed
+// in every product.
 func NewKernels(k kernel.Kernel, x dense.Matrix[float64], hold int64) (*Kernels, error) {
 	if err := k.Validate(x.Cols); err != nil {
 		return nil, err
@@ -170,12 +176,14 @@ func NewKernels(k kernel.Kernel, x dense.Matrix[float64], hold int64) (*Kernels,
 	return s, nil
 }
 
-// Bytes returns the memory of the tiles held and of the rows.
+// Bytes returns the memory of the stored tiles and of the embedded rows.
 func (s *Kernels) Bytes() int64 {
 	return 4*int64(len(s.tiles))*side*side + 8*int64(len(s.r.u.Data))
 }
 
-// tile is that of rows of block i and columns of block j, the at-th of a product, in memory of its own or in scratch.
+// tile returns the kernels of rows of block i with rows of block j. The tile is number at of a product: it has memory
+// of its own if it is to be stored, and uses scratch otherwise. Each number is asked for once per product, so
+// goroutines of one product do not compete for a tile.
 func (s *Kernels) tile(at, i, j int, scratch *[]float32) dense.Matrix[float32] {
 	lo, hi := s.r.span(i)
 	from, to := s.r.span(j)
@@ -203,11 +211,11 @@ func (s *Kernels) tile(at, i, j int, scratch *[]float32) dense.Matrix[float32] {
 	return t
 }
 
-// Product sets dst = K·v, in float32 except for the sums over tiles.
+// Product sets dst = K·v. Kernels, v and the products of tiles are in float32; the sums over tiles are in float64.
 //
-// The tiles (i, i+d) of one d have disjoint rows and disjoint columns. Each tile adds its product to the rows i of dst,
-// and the product of its transpose to the rows i+d of a second matrix. So goroutines share no memory, and the order of
-// every sum is fixed: by d.
+// The tiles (i, i+d mod n) of one d have disjoint rows and disjoint columns. Each tile adds its product to the rows i
+// of dst, and the product of its transpose to the rows i+d of a second matrix. So goroutines share no memory, and the
+// order of every sum is fixed: by d.
 func (s *Kernels) Product(dst, v dense.Matrix[float64]) {
 	n := s.r.blocks()
 	narrow := dense.New[float32](v.Rows, v.Cols)
@@ -220,7 +228,7 @@ func (s *Kernels) Product(dst, v dense.Matrix[float64]) {
 	clear(dst.Data)
 	other := dense.New[float64](v.Rows, v.Cols)
 	tab := kern.Best[float32]()
-	first := 0 // number of the first tile of d
+	first := 0 // number of the first tile with this d
 	for d := 0; d <= n/2; d++ {
 		count := n
 		if d > 0 && 2*d == n {
@@ -253,6 +261,7 @@ func (s *Kernels) Product(dst, v dense.Matrix[float64]) {
 	}
 }
 
+// addWide adds a to dst.
 func addWide(dst dense.Matrix[float64], a dense.Matrix[float32]) {
 	for i := range a.Rows {
 		di := dst.Row(i)
@@ -262,7 +271,7 @@ func addWide(dst dense.Matrix[float64], a dense.Matrix[float32]) {
 	}
 }
 
-// Exact sets dst = K·v in float64.
+// Exact sets dst = K·v in float64, recomputing every kernel.
 func (s *Kernels) Exact(dst, v dense.Matrix[float64]) error {
 	tab := kern.Best[float64]()
 	return kernel.EachBlock(s.k, s.x, s.x, func(first int, b dense.Matrix[float64]) error {
@@ -273,7 +282,8 @@ func (s *Kernels) Exact(dst, v dense.Matrix[float64]) error {
 	})
 }
 
-// Predict sets dst = K(z, x)α + b for the rows z, in float32 except for the sums over blocks.
+// Predict sets dst = K(z, x)α + b for the rows of z, in float32 except for the sums over blocks. Each row is summed in
+// the order of the blocks, whatever the number of goroutines.
 func (s *Kernels) Predict(dst, z dense.Matrix[float64], f *Fit) {
 	tab := kern.Best[float32]()
 	narrow := dense.New[float32](f.Alpha.Rows, f.Alpha.Cols)
