@@ -1,9 +1,11 @@
-// Package half converts numbers of 16 bits, IEEE 754 binary16 and bfloat16, from and to float32.
+// Package half converts between float32 and the number formats of 16 bits: IEEE 754 binary16 both ways, bfloat16 to
+// float32 only.
 package half
 
 import "math"
 
-// Round rounds to half precision, to nearest even: numbers of 65520 and more become infinite.
+// Round rounds x to half precision, to the nearest number and to even in case of a tie. Numbers of magnitude 65520 and
+// more become infinite, and every NaN becomes the same quiet NaN with the sign of x.
 func Round(x float32) uint16 {
 	b := math.Float32bits(x)
 	sign, b := uint16(b>>16)&0x8000, b&0x7fffffff
@@ -15,11 +17,13 @@ func Round(x float32) uint16 {
 	case b < 0x38800000: // below the smallest normal number: units of 2^-24
 		return sign | uint16(math.RoundToEven(float64(math.Float32frombits(b))*0x1p24))
 	}
+	// The exponents' biases are 127 and 15, which differ by 112, and 13 bits of the fraction are dropped. A carry of
+	// the rounding runs into the exponent, as it should; the second case has excluded one that reaches infinity.
 	b += 0xfff + b>>13&1
 	return sign | uint16((b-(112<<23))>>13)
 }
 
-// Float is a number in half precision as a float32, which holds every one of them.
+// Float converts a half-precision number to float32, which represents all of them exactly.
 func Float(h uint16) float32 {
 	sign, exp, frac := uint32(h&0x8000)<<16, uint32(h>>10&31), uint32(h&0x3ff)
 	switch exp {
@@ -31,5 +35,5 @@ func Float(h uint16) float32 {
 	return math.Float32frombits(sign | (exp+112)<<23 | frac<<13)
 }
 
-// Brain is a bfloat16, the upper half of a float32.
+// Brain converts a bfloat16, which is the upper half of a float32.
 func Brain(b uint16) float32 { return math.Float32frombits(uint32(b) << 16) }

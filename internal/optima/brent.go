@@ -6,9 +6,9 @@ import (
 	"github.com/randfeat/randfeat/internal/special"
 )
 
-// Geometric minimises g(p) = -d log p + Σ_l log I0(2 t_l/√(1-p)) over p in (0,1), where t_l is the mean of
-// |x_l y_l| (CRT eq 13), and returns the minimiser and the minimum. g is convex, so Brent's method finds the
-// global minimum.
+// Geometric minimises g(p) = −d log p + Σ_l log I0(2 t_l/√(1−p)) over p in (0, 1), where t_l is the mean of |x_l y_l|
+// and d = len(t) (CRT eq 13). It returns the minimiser and the minimum. g is convex, so Brent's method finds the global
+// minimum.
 func Geometric(t []float64) (p, objective float64) {
 	g := func(p float64) float64 {
 		s := -float64(len(t)) * math.Log(p)
@@ -21,8 +21,12 @@ func Geometric(t []float64) (p, objective float64) {
 	return p, g(p)
 }
 
-// brent is Brent's method for a minimum in [a, b]: golden section steps, parabolic ones where they can be trusted
-// (R. P. Brent, Algorithms for Minimization without Derivatives, 1973, ch. 5).
+// brent returns a local minimum of f in [a, b] by Brent's method: a step goes to the vertex of the parabola through the
+// three best points, or is a golden section where the parabola cannot be trusted (R. P. Brent, Algorithms for
+// Minimization without Derivatives, 1973, ch. 5).
+//
+// x is the best point so far, w the second best and v the former w; before is the step before the last. A parabolic
+// step must stay inside the bracket and be shorter than half of that one, which makes the steps shrink.
 func brent(f func(float64) float64, a, b, tol float64, iterations int) float64 {
 	golden := (3 - math.Sqrt(5)) / 2
 	x := a + golden*(b-a)

@@ -1,4 +1,5 @@
-// Package optima finds the parameters of families that minimise their mean squared error over given data.
+// Package optima computes the parameters with which feature families have the least mean squared error over given data.
+// The data enter only through a few means, which the caller supplies.
 package optima
 
 import (
@@ -10,12 +11,15 @@ import (
 	"github.com/randfeat/randfeat/internal/forms"
 )
 
-// Poisson is λ* = √(S/d) (CRT after eq 11).
+// Poisson returns the optimal λ* = √(S/d) of Poisson features (CRT after eq 11).
 func Poisson(d int, s float64) float64 { return math.Sqrt(s / float64(d)) }
 
-// GERF returns the A and s that minimise log R_s, and the minimum, given the means of |x+y|² and |x-y|².
-// A = a + ib is written with a = (1-e^u)/8, which keeps Re(1-8A) > 0 without constraints. The objective is even in
-// b, so b = 0 is always stationary: some starts leave it.
+// GERF returns the A and the sign s that minimise log R_s, and the minimum, for data of dimension d with the means
+// vPlus of |x+y|² and vMinus of |x−y|².
+//
+// The search runs over (u, b) with A = (1−e^u)/8 + ib, which satisfies Re(1−8A) > 0 for every u without a constraint.
+// The objective is even in b, so b = 0 is always stationary and a descent that starts there never leaves the real line:
+// some of the starts have b > 0. The closed form of OPRF, the best real A with s = 1, competes too and wins ties.
 func GERF(d int, vPlus, vMinus float64) (a complex128, s int, logR float64) {
 	starts := [][2]float64{{0, 0}, {0.5, 0}, {0.5, 0.1}, {1.5, 0.5}, {-0.5, 0.1}}
 	logR = math.Inf(1)
@@ -39,12 +43,13 @@ func GERF(d int, vPlus, vMinus float64) (a complex128, s int, logR float64) {
 		}
 	}
 	if imag(a) != 0 && math.Abs(imag(a)) < 1e-7*cmplx.Abs(a) {
-		a = complex(real(a), 0) // rounding of a real optimum; it would double the number of features
+		a = complex(real(a), 0) // rounding of a real optimum; a complex A would double the number of features
 	}
 	return a, s, logR
 }
 
-// minimise runs L-BFGS with central differences; on a failed line search the best point so far is kept.
+// minimise runs at most 50 iterations of L-BFGS with gradients by central differences. If the line search fails, it
+// returns the best point so far: the caller compares the values of all starts anyway.
 func minimise(f func([]float64) float64, start []float64) []float64 {
 	const h = 1e-6
 	problem := optimize.Problem{Func: f, Grad: func(grad, p []float64) {

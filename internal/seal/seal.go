@@ -1,5 +1,10 @@
-// Package seal is the frame of saved sums: a header that says what they are and which map they belong to, numbers in
-// little endian, and a checksum over all of it. Readers allocate nothing that the bytes do not justify.
+// Package seal is the binary frame of saved sums and states. A record has a header, which names its kind and version
+// and the feature map that it belongs to, then numbers in little endian, then a SHA-256 checksum of everything before.
+//
+// To write, call [Format.Begin], append the body with [Append], and call [Close]. To read, call [Format.Open], compare
+// the header's fingerprint and counts with what you expect, compare the length of the body with the length that the
+// counts imply, and only then allocate and call [Read]. In that order a damaged or hostile record cannot make a reader
+// allocate more than the bytes it was given justify.
 package seal
 
 import (
@@ -13,32 +18,35 @@ import (
 	"github.com/randfeat/randfeat/dense"
 )
 
-// ErrCorrupt marks bytes that are not what they should be, or damaged.
+// ErrCorrupt is wrapped by errors about bytes of another kind or version and about damaged bytes.
 var ErrCorrupt = errors.New("corrupt file")
 
-// Format names a kind of record. A record is
+// Format names a kind of record. A record consists of
 //
 //	magic, version u16, flag u16, fingerprint [32]byte, Counts × u64, a body, SHA-256 of everything before
+//
+// The meaning of the flag, of the counts and of the body is up to the package that defines the format.
 type Format struct {
 	Magic   string
 	Version uint16
 	Counts  int
 }
 
-// Header is what stands before the body.
+// Header is the part of a record before the body, without the magic and the version.
 type Header struct {
 	Flag        uint16
-	Fingerprint [32]byte // of the feature map
+	Fingerprint [32]byte // identifies the feature map
 	Counts      []uint64
 }
 
-// HeaderSize is the number of bytes before the body.
+// HeaderSize returns the number of bytes before the body.
 func (f Format) HeaderSize() int { return len(f.Magic) + 2 + 2 + 32 + 8*f.Counts }
 
-// Size is the length of a record with a body of so many bytes.
+// Size returns the length of a record whose body has the given number of bytes.
 func (f Format) Size(body int) int { return f.HeaderSize() + body + sha256.Size }
 
-// Begin appends the header to b. Append the body to the result, then call Close with the length that b had.
+// Begin appends the header to b. Append the body to the result, then call [Close] with the length that b had before
+// Begin. It panics if h has another number of counts than the format.
 func (f Format) Begin(b []byte, h Header) []byte {
 	if len(h.Counts) != f.Counts {
 		panic(fmt.Sprintf("seal: %d counts in a header, its format has %d", len(h.Counts), f.Counts))
@@ -60,7 +68,8 @@ func Close(b []byte, start int) []byte {
 	return append(b, sum[:]...)
 }
 
-// Open checks a record and takes it apart. The body is a view of b.
+// Open verifies the magic, the checksum and the version of a record and splits it. The body is a view of b, of a length
+// that Open does not check. Errors wrap [ErrCorrupt].
 func (f Format) Open(b []byte) (h Header, body []byte, err error) {
 	header := f.HeaderSize()
 	if len(b) < header+sha256.Size || !bytes.HasPrefix(b, []byte(f.Magic)) {
@@ -74,7 +83,8 @@ func (f Format) Open(b []byte) (h Header, body []byte, err error) {
 	return h, body[header:], err
 }
 
-// Parse reads the HeaderSize bytes of a header, for records that are read as a stream.
+// Parse reads a header from exactly HeaderSize bytes, for records that are read as a stream: nothing has verified their
+// checksum yet. Errors wrap [ErrCorrupt].
 func (f Format) Parse(b []byte) (h Header, err error) {
 	if len(b) != f.HeaderSize() || !bytes.HasPrefix(b, []byte(f.Magic)) {
 		return h, fmt.Errorf("%d bytes that do not begin as they should: %w", len(b), ErrCorrupt)
@@ -86,7 +96,7 @@ func (f Format) Parse(b []byte) (h Header, err error) {
 	}
 	h.Flag, h.Fingerprint, h.Counts = le.Uint16(head[2:]), [32]byte(head[4:36]), make([]uint64, f.Counts)
 	for i := range h.Counts {
-		// Half the range: sums of two counts do not overflow.
+		// At most half the range of int64, so that the sum of two counts does not overflow.
 		if h.Counts[i] = le.Uint64(head[36+8*i:]); h.Counts[i] > math.MaxInt64/2 {
 			return h, fmt.Errorf("a count of %d: %w", h.Counts[i], ErrCorrupt)
 		}
@@ -94,7 +104,7 @@ func (f Format) Parse(b []byte) (h Header, err error) {
 	return h, nil
 }
 
-// NumberSize is the number of bytes of a T.
+// NumberSize returns the number of bytes of a saved T, 4 or 8.
 func NumberSize[T dense.Float]() int {
 	if _, ok := any(T(0)).(float32); ok {
 		return 4
@@ -102,7 +112,7 @@ func NumberSize[T dense.Float]() int {
 	return 8
 }
 
-// Append appends numbers to a body.
+// Append appends numbers to a body, in little endian.
 func Append[T dense.Float](b []byte, x ...T) []byte {
 	if NumberSize[T]() == 4 {
 		for _, v := range x {
@@ -116,8 +126,9 @@ func Append[T dense.Float](b []byte, x ...T) []byte {
 	return b
 }
 
-// Read fills x from the front of a body that is long enough and returns the rest. ok becomes false for a number that is
-// not finite.
+// Read fills x from the front of body and returns the rest. The caller has checked that body is long enough: Read
+// panics otherwise. Read sets *ok to false if a number is not finite and never sets it to true, so that a reader checks
+// one flag after many calls.
 func Read[T dense.Float](body []byte, x []T, ok *bool) []byte {
 	return read(body, x, ok, false)
 }

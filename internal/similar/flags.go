@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// ParseFlags is flags.Parse with shorter errors: an unknown flag is answered with the nearest one, and the list of all
-// flags is printed only when -h asks for it.
+// ParseFlags is flags.Parse with shorter errors: the error about an unknown flag suggests the closest one, and only -h
+// prints the list of all flags. It returns errors of the flag package otherwise, and flag.ErrHelp for -h.
 func ParseFlags(flags *flag.FlagSet, args []string) error {
 	out, usage := flags.Output(), flags.Usage
 	flags.SetOutput(io.Discard)

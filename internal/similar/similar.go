@@ -1,10 +1,11 @@
-// Package similar finds the name that was probably meant.
+// Package similar finds the name that a user probably meant, for error messages about unknown names and flags.
 package similar
 
 import "strings"
 
-// Nearest is the name that is most like one that is not there, or empty if none is near: equal but for case and blanks,
-// or a few letters off.
+// Nearest returns the element of names that is closest to name, or "" if none is close. Case, blanks, underscores,
+// hyphens and dots do not count; otherwise about a third of the letters may differ, and none in names of one or two
+// letters, where every other name would be close.
 func Nearest(name string, names []string) string {
 	n := len([]rune(name))
 	best, least := "", (n+2)/3+1
@@ -19,8 +20,8 @@ func Nearest(name string, names []string) string {
 	return best
 }
 
-// Hint is a clause for an error message about an unknown name, such as " (did you mean trig?)", or empty if no name is
-// near.
+// Hint returns a clause for an error message about an unknown name, such as " (did you mean trig?)", or "" if no name
+// is close.
 func Hint(name string, names []string) string {
 	if near := Nearest(name, names); near != "" {
 		return " (did you mean " + near + "?)"
@@ -28,14 +29,15 @@ func Hint(name string, names []string) string {
 	return ""
 }
 
+// unimportant removes the characters that people leave out or exchange.
 var unimportant = strings.NewReplacer(" ", "", "_", "", "-", "", ".", "")
 
 func fold(s string) string { return unimportant.Replace(strings.ToLower(s)) }
 
-// Distance is the number of letters to insert, delete or change (Levenshtein).
+// Distance returns the least number of letters to insert, delete or change to turn a into b (Levenshtein 1966).
 func Distance(a, b string) int {
 	to := []rune(b)
-	row := make([]int, len(to)+1) // from the letters of a so far to each beginning of b
+	row := make([]int, len(to)+1) // row[j] is the distance from the letters of a so far to the first j of b
 	for j := range row {
 		row[j] = j
 	}
