@@ -220,6 +220,7 @@ type exactCall[T dense.Float] struct {
 	own    Normalisers[T] // normalisers of a Backward whose caller kept none
 	rows   []T            // see prepareRows
 	done   []atomic.Int64 // per key block: how far it has got with dq; see backward
+	stop   atomic.Bool    // a key block has panicked: the others end instead of waiting for it
 	keys   []bool         // memory for seen if segments make it differ from the mask
 	finite []named[T]     // arguments of checkFinite
 	wrong  atomic.Bool    // checkFinite has found a value that is not finite

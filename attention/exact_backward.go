@@ -150,6 +150,7 @@ func (c *exactCall[T]) splitKeys() {
 			}
 		}
 	}
+	c.stop.Store(false)
 	c.done = buf.Sized(c.done, len(c.tasks))
 	for i := range c.done {
 		c.done[i].Store(0)
@@ -197,7 +198,9 @@ func (c *exactCall[T]) backward(w *exactScratch[T], index int) {
 				c.tab.Mul(ds.Data, e.Data)
 				c.tab.TMul(packedView(w.dk[x.c0*d:], x.c1-x.c0, d), ds, q)
 				at := int64(g*queries + i)
-				await(before, at)
+				if !c.await(before, at) {
+					return
+				}
 				c.tab.Product(dq.RowRange(from, to), ds, packedView(w.k[x.c0*d:], x.c1-x.c0, d), true)
 				done.Store(at)
 			}
@@ -206,7 +209,9 @@ func (c *exactCall[T]) backward(w *exactScratch[T], index int) {
 	}
 	// MaxInt64 means finished. A block may only report that once the blocks before it have finished, because the block
 	// after it waits for this one alone.
-	await(before, math.MaxInt64)
+	if !c.await(before, math.MaxInt64) {
+		return
+	}
 	done.Store(math.MaxInt64)
 	for j := range n {
 		copy(c.dk.Head(t.b, t.h).Row(b.K0+t.lo+j), w.dk[j*d:(j+1)*d])
@@ -257,17 +262,25 @@ func (w *exactScratch[T]) weights(c *exactCall[T], b *band, bias []T, x exactTil
 	return e
 }
 
-// await returns once progress has reached at; nil means that there is nothing to wait for. It yields first, and sleeps
-// if there are more workers than processors.
-func await(progress *atomic.Int64, at int64) {
+// await reports whether progress has reached at, waiting for it if necessary; nil means that there is nothing to wait
+// for. It returns false after Release: the block that it waits for may have panicked. It yields first, and sleeps if
+// there are more workers than processors.
+func (c *exactCall[T]) await(progress *atomic.Int64, at int64) bool {
 	if progress == nil {
-		return
+		return true
 	}
 	for spins := 0; progress.Load() < at; spins++ {
+		if c.stop.Load() {
+			return false
+		}
 		if spins < 1000 {
 			runtime.Gosched()
 		} else {
 			time.Sleep(20 * time.Microsecond) // more workers than processors
 		}
 	}
+	return true
 }
+
+// Release implements par.Waiter: blocks that wait for a block that panicked end.
+func (s *exactKeys[T]) Release() { s.stop.Store(true) }

@@ -3,9 +3,13 @@ package attention
 import (
 	"errors"
 	"math"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/kern"
+	"github.com/randfeat/randfeat/internal/par"
 )
 
 // gradOf is a fixed gradient of the shape of out.
@@ -148,5 +152,48 @@ func TestExactBackwardWithoutKeys(t *testing.T) {
 	g = backward(t, &Exact[float64]{}, NewSeq[float64](1, 1, 2, 4), q, empty, empty)
 	if err := sameBits(g[0], NewSeq[float64](1, 1, 2, 4)); err != nil {
 		t.Errorf("no keys: %v", err)
+	}
+}
+
+// A panic in a block of keys ends the blocks that wait for it, reaches the caller, and leaves nothing behind.
+func TestPanicOfAKeyBlockReachesTheCaller(t *testing.T) {
+	tab, err := kern.Chosen[float32]()
+	if err != nil {
+		t.Fatal(err)
+	}
+	bomb := errors.New("bomb")
+	var left atomic.Int64
+	mined := *tab
+	mined.TMul = func(dst, x, y dense.Matrix[float32]) {
+		if left.Add(-1) == 0 {
+			time.Sleep(5 * time.Millisecond) // later blocks come to wait for this one
+			panic(bomb)
+		}
+		tab.TMul(dst, x, y)
+	}
+	a, q := &Exact[float32]{Workers: 4}, gaussianSeq[float32](1, 1, 1, 6*gradBlock, 8)
+	out := forward(t, a, q, q, q)
+	want := backward(t, a, out, q, q, q)
+	for _, at := range []int64{1, 2, 9, 40} {
+		c := a.calls.Get()
+		c.tab = &mined
+		a.calls.Put(c)
+		left.Store(at)
+		ended := make(chan *par.Panic, 1)
+		go func() { ended <- par.Catch(func() { backward(t, a, out, q, q, q) }) }()
+		select {
+		case p := <-ended:
+			if !errors.Is(p, bomb) {
+				t.Errorf("product %d panicked, the caller got %v", at, p)
+			}
+		case <-time.After(time.Minute):
+			t.Fatalf("product %d panicked, and the other blocks wait", at)
+		}
+		got := backward(t, a, out, q, q, q)
+		for i := range got {
+			if err := sameBits(got[i], want[i]); err != nil {
+				t.Errorf("after a panic: %v", err)
+			}
+		}
 	}
 }
