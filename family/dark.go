@@ -41,14 +41,6 @@ func (f DARK) Inner() Family {
 // Name is "dark".
 func (DARK) Name() string { return "dark" }
 
-// base is Inner.
-func (f DARK) base() Family {
-	if f.Base == nil {
-		return Positive{}
-	}
-	return f.Base
-}
-
 func (f DARK) validate(dim int) error {
 	if f.M.IsEmpty() {
 		return paramError(f, "no matrix M (set it or fit it)")
@@ -73,7 +65,7 @@ func (f DARK) Target(k kernel.Kernel) kernel.Kernel {
 		m = plan.Mul(f.M, k.M)
 	}
 	k.M = m
-	if base, ok := f.base().(interface {
+	if base, ok := f.Inner().(interface {
 		Target(kernel.Kernel) kernel.Kernel
 	}); ok {
 		return base.Target(k)
@@ -86,7 +78,7 @@ func (f DARK) Draws(kind kernel.Kind, dim, m int) ([]Draw, error) {
 	if err := f.validate(dim); err != nil {
 		return nil, err
 	}
-	return f.base().Draws(kind, f.M.Rows, m)
+	return f.Inner().Draws(kind, f.M.Rows, m)
 }
 
 // Lower implements Family.
@@ -94,7 +86,7 @@ func (f DARK) Lower(kind kernel.Kind, dim int, omega []coupling.Omega) (plan.Pai
 	if err := f.validate(dim); err != nil {
 		return plan.Pair{}, err
 	}
-	p, err := f.base().Lower(kind, f.M.Rows, omega)
+	p, err := f.Inner().Lower(kind, f.M.Rows, omega)
 	if err != nil {
 		return plan.Pair{}, err
 	}
@@ -106,7 +98,7 @@ func (f DARK) Form(kind kernel.Kind, x, y []float64) (forms.Form, error) {
 	if err := f.validate(len(x)); err != nil {
 		return forms.Form{}, err
 	}
-	return darkForm{f.M, f.base()}.Form(kind, x, y)
+	return darkForm{f.M, f.Inner()}.Form(kind, x, y)
 }
 
 // darkForm is a valid DARK with its base prepared.
@@ -134,7 +126,7 @@ func (f darkForm) Form(kind kernel.Kind, x, y []float64) (forms.Form, error) {
 // get it from a sample of rows.
 func (f DARK) Needs() Options {
 	o := Options{Covariance: true}
-	base, ok := f.base().(Fitter)
+	base, ok := f.Inner().(Fitter)
 	if !ok {
 		return o
 	}
@@ -151,7 +143,7 @@ func needsRows(f Family) bool {
 	case Geometric, PoissonPlus, GeometricPlus:
 		return true
 	case DARK:
-		return needsRows(f.base())
+		return needsRows(f.Inner())
 	}
 	return false
 }
@@ -179,7 +171,7 @@ func (f DARK) Fit(s *Stats) (Family, error) {
 	if err != nil {
 		return nil, statsError(f, "whitening: %v", err)
 	}
-	if base, ok := f.base().(Fitter); ok {
+	if base, ok := f.Inner().(Fitter); ok {
 		f.Base, err = base.Fit(s.through(f.M))
 		if err != nil {
 			return nil, fmt.Errorf("family dark: base: %w", err)

@@ -36,7 +36,7 @@ func (f DARK) Gradient(kind kernel.Kind, dim int, omega []coupling.Omega,
 		return dense.Matrix[float64]{}, err
 	}
 	r := f.M.Rows
-	p, err := f.base().Lower(kind, r, omega)
+	p, err := f.Inner().Lower(kind, r, omega)
 	if err != nil {
 		return dense.Matrix[float64]{}, err
 	}

@@ -34,7 +34,7 @@ func Prepare(f Family, dim int) (theory.Estimator, error) {
 			break
 		}
 		var base theory.Estimator
-		base, err = Prepare(f.base(), f.M.Rows)
+		base, err = Prepare(f.Inner(), f.M.Rows)
 		p = darkForm{f.M, base}
 	}
 	if err != nil {
