@@ -118,9 +118,13 @@ func (f *Folder) WritePlan(p *Plan) error {
 		return err
 	}
 	if old, err := f.Plan(); err == nil && old.digest != p.digest {
-		if names, err := f.files("sum"); err != nil || len(names) > 0 {
-			return errors.Join(err, fmt.Errorf("%s has sums of another plan, such as %s: remove them first: %w", f.path, names[0],
-				machine.ErrMismatch))
+		names, err := f.files("sum")
+		if err != nil {
+			return err
+		}
+		if len(names) > 0 {
+			return fmt.Errorf("%s has sums of another plan, such as %s: remove them first: %w", f.path, names[0],
+				machine.ErrMismatch)
 		}
 	}
 	return f.write(planFile, func(w io.Writer) error {
