@@ -27,22 +27,22 @@ type baseline struct {
 	lost        bool // it could not be fitted to a fold
 }
 
-func (f *fit) newBaselines() (*baselines, error) {
-	if !f.o.Compare {
+func newBaselines(j *job) (*baselines, error) {
+	if !j.o.Compare {
 		return nil, nil
 	}
 	simple := &baseline{name: "mean", about: "the mean target of the other folds"}
-	if f.task == machine.Classification {
+	if j.task == machine.Classification {
 		simple = &baseline{name: "most frequent class", about: "the most frequent class of the other folds"}
 	}
 	b := &baselines{methods: []*baseline{simple, {name: "linear",
 		about: "ridge regression on the encoded columns, penalty by generalised cross-validation"}}}
 	var err error
-	if b.kernel, err = machine.NewLosses(f.task, f.outputs); err != nil {
+	if b.kernel, err = machine.NewLosses(j.task, j.outputs); err != nil {
 		return nil, err
 	}
 	for _, m := range b.methods {
-		if m.losses, err = machine.NewLosses(f.task, f.outputs); err != nil {
+		if m.losses, err = machine.NewLosses(j.task, j.outputs); err != nil {
 			return nil, err
 		}
 	}
@@ -50,16 +50,16 @@ func (f *fit) newBaselines() (*baselines, error) {
 }
 
 // fold fits the methods to the rows of sub, and scores them on those of the fold that m is scored on.
-func (b *baselines) fold(f, sub *fit, m *machine.Model, fold foldSource, weights shares) error {
+func (b *baselines) fold(sub *job, m *machine.Model, fold foldSource, weights shares) error {
 	plain := sub.withSchema(unweighted(sub.schema)) // columns in their own units, not in those of a kernel
 	rows, err := plain.trainingRows(sub.src)
 	if err != nil {
 		return err
 	}
-	sums := newLinearSums(min(plain.schema.Width(), linearWidth+1), f.outputs)
+	sums := newLinearSums(min(plain.schema.Width(), linearWidth+1), sub.outputs)
 	first := int64(0)
-	err = rows.Each(f.o.Block, func(x, y dense.Matrix[float64]) error {
-		t := indicators(f.task, f.outputs, y)
+	err = rows.Each(sub.o.Block, func(x, y dense.Matrix[float64]) error {
+		t := indicators(sub.task, sub.outputs, y)
 		for i := range x.Rows {
 			w := 1.0
 			if sub.weights != nil {
@@ -68,7 +68,7 @@ func (b *baselines) fold(f, sub *fit, m *machine.Model, fold foldSource, weights
 			sums.add(x.Row(i), t.Row(i), w)
 		}
 		first += int64(x.Rows)
-		return f.ctx.Err()
+		return sub.ctx.Err()
 	})
 	if err != nil {
 		return err
@@ -85,16 +85,16 @@ func (b *baselines) fold(f, sub *fit, m *machine.Model, fold foldSource, weights
 	}
 	evals := make([]*machine.Evaluation, len(b.methods))
 	for i := range evals {
-		evals[i] = machine.NewEvaluation(machine.KindsOf(f.task)[0], f.task, f.outputs)
+		evals[i] = machine.NewEvaluation(machine.KindsOf(sub.task)[0], sub.task, sub.outputs)
 	}
 	var pred dense.Matrix[float64]
-	err = held.Each(f.o.Block, func(x, y dense.Matrix[float64]) error {
+	err = held.Each(sub.o.Block, func(x, y dense.Matrix[float64]) error {
 		w := weights.next(y.Rows)
 		for i, one := range b.methods {
 			if one.lost {
 				continue
 			}
-			pred = dense.New[float64](x.Rows, f.outputs)
+			pred = dense.New[float64](x.Rows, sub.outputs)
 			for r := range x.Rows {
 				copy(pred.Row(r), sums.mean)
 				if i == 1 {
@@ -108,7 +108,7 @@ func (b *baselines) fold(f, sub *fit, m *machine.Model, fold foldSource, weights
 				return err
 			}
 		}
-		return f.ctx.Err()
+		return sub.ctx.Err()
 	})
 	for i, one := range b.methods {
 		one.parts = append(one.parts, evals[i])
@@ -117,18 +117,14 @@ func (b *baselines) fold(f, sub *fit, m *machine.Model, fold foldSource, weights
 }
 
 // compared are the scores of all methods, of the rows that the model is scored on.
-func (b *baselines) compared(f *fit) ([]Compared, error) {
-	scoresOf := machine.ScoresOfModels
-	if f.deal.grouped() {
-		scoresOf = machine.ScoresOfGroups
-	}
+func (b *baselines) compared(j *job, log *journal) ([]Compared, error) {
 	var out []Compared
 	for _, one := range b.methods {
 		if one.lost {
-			f.note("no linear model to compare with: more than %d encoded columns", linearWidth)
+			log.note("no linear model to compare with: more than %d encoded columns", linearWidth)
 			continue
 		}
-		_, scores, err := scoresOf(one.parts)
+		_, scores, err := scoresOf(j, one.parts)
 		if err != nil {
 			return nil, err
 		}

@@ -52,13 +52,28 @@ const (
 // that tests can write many.
 var checkpointShare time.Duration = 10
 
-// checkpoint is the file of one fit.
+// checkpoint is the file of one fit, and what it will hold. A fit without a file has none: nil does nothing.
 type checkpoint struct {
+	path            string
+	every           time.Duration
+	warn            func(string)
+	log             *journal
 	source, options string // what it must have been written for
 	wrote           time.Time
 	wait            time.Duration
 	read            rowHash // of the rows taken in
 	failed          bool    // a version could not be written, which was said
+
+	of       *chosen                // nil: nothing is chosen yet
+	sums     *foldSums              // of kinds whose rows add up
+	logistic *machine.LogisticState // of the others; nil: not begun
+}
+
+func newCheckpoint(o Options, log *journal) *checkpoint {
+	if o.Checkpoint == "" {
+		return nil
+	}
+	return &checkpoint{path: o.Checkpoint, every: o.CheckpointEvery, warn: o.Warn, log: log}
 }
 
 // checkpointState is the metadata "state".
@@ -94,155 +109,154 @@ func RemoveCheckpoint(path string) error {
 	return nil
 }
 
-// resume restores schema, summary, decision and sums from a checkpoint of the same fit and reports whether there was
-// one. A checkpoint that does not match is an error and is left alone: starting over silently would overwrite hours of
+// resume restores schema and summary of a job from a checkpoint of the same fit, and returns the rest; nil: there was
+// none. A checkpoint that does not match is an error and is left alone: starting over silently would overwrite hours of
 // work because of a mistyped option.
-func (f *fit) resume() (bool, error) {
-	path := f.o.Checkpoint
-	if path == "" {
-		return false, nil
+func (c *checkpoint) resume(j *job) (*resumed, error) {
+	if c == nil {
+		return nil, nil
 	}
-	source, err := sourceIdentity(f.src)
-	if err != nil {
-		return false, err
+	var err error
+	if c.source, err = sourceIdentity(j.src); err != nil {
+		return nil, err
 	}
-	options, err := f.o.identity()
-	if err != nil {
-		return false, err
+	if c.options, err = j.o.identity(); err != nil {
+		return nil, err
 	}
-	f.file = checkpoint{source: source, options: options, wrote: time.Now(), wait: f.o.CheckpointEvery}
-	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
+	c.wrote, c.wait = time.Now(), c.every
+	if info, err := os.Stat(c.path); err == nil && !info.Mode().IsRegular() {
 		// Reading a pipe would wait for its writer, and /dev/full has no end.
-		return false, fmt.Errorf("checkpoint: %s is not a regular file: name another", path)
+		return nil, fmt.Errorf("checkpoint: %s is not a regular file: name another", c.path)
 	}
-	b, err := os.ReadFile(path)
+	b, err := os.ReadFile(c.path)
 	if errors.Is(err, fs.ErrNotExist) {
 		// Found now, a mistyped directory is an error; later, one that is gone is a warning.
-		if _, err := os.Stat(filepath.Dir(path)); err != nil {
-			return false, fmt.Errorf("checkpoint: %w", err)
+		if _, err := os.Stat(filepath.Dir(c.path)); err != nil {
+			return nil, fmt.Errorf("checkpoint: %w", err)
 		}
-		return false, nil
+		return nil, nil
 	}
 	if err != nil {
-		return false, fmt.Errorf("checkpoint: %w", err)
+		return nil, fmt.Errorf("checkpoint: %w", err)
 	}
-	if err := f.load(b); err != nil {
-		return false, fmt.Errorf("checkpoint %s: %w; to begin anew delete the file, or name another", path, err)
+	was, err := c.load(b, j)
+	if err != nil {
+		return nil, fmt.Errorf("checkpoint %s: %w; to begin anew delete the file, or name another", c.path, err)
 	}
-	return true, nil
+	return was, nil
 }
 
-// load sets f to the state of a checkpoint.
-func (f *fit) load(b []byte) error {
-	c, err := tensorfile.Parse(b)
+// load reads a checkpoint.
+func (c *checkpoint) load(b []byte, j *job) (*resumed, error) {
+	f, err := tensorfile.Parse(b)
 	if err != nil {
-		return fmt.Errorf("%w: %w", machine.ErrCorrupt, err)
+		return nil, fmt.Errorf("%w: %w", machine.ErrCorrupt, err)
 	}
-	if v := c.Metadata["format"]; v != checkpointFormat {
-		return fmt.Errorf("%w: format %q, want %q", machine.ErrCorrupt, v, checkpointFormat)
+	if v := f.Metadata["format"]; v != checkpointFormat {
+		return nil, fmt.Errorf("%w: format %q, want %q", machine.ErrCorrupt, v, checkpointFormat)
 	}
-	if v := c.Metadata["version"]; v != strconv.Itoa(checkpointVersion) {
-		return fmt.Errorf("%w: version %q of the format, this program reads %d", machine.ErrCorrupt, v,
+	if v := f.Metadata["version"]; v != strconv.Itoa(checkpointVersion) {
+		return nil, fmt.Errorf("%w: version %q of the format, this program reads %d", machine.ErrCorrupt, v,
 			checkpointVersion)
 	}
-	if err := c.Verify(); err != nil {
-		return fmt.Errorf("%w: %w", machine.ErrCorrupt, err)
+	if err := f.Verify(); err != nil {
+		return nil, fmt.Errorf("%w: %w", machine.ErrCorrupt, err)
 	}
-	if err := differs("table", c.Metadata["source"], f.file.source); err != nil {
-		return err
+	if err := differs("table", f.Metadata["source"], c.source); err != nil {
+		return nil, err
 	}
-	if err := differs("options", c.Metadata["options"], f.file.options); err != nil {
-		return err
+	if err := differs("options", f.Metadata["options"], c.options); err != nil {
+		return nil, err
 	}
-	dec := json.NewDecoder(bytes.NewReader([]byte(c.Metadata["state"])))
+	dec := json.NewDecoder(bytes.NewReader([]byte(f.Metadata["state"])))
 	dec.DisallowUnknownFields()
 	var s checkpointState
 	if err := dec.Decode(&s); err != nil {
-		return fmt.Errorf("%w: state: %w", machine.ErrCorrupt, err)
+		return nil, fmt.Errorf("%w: state: %w", machine.ErrCorrupt, err)
 	}
 	if s.Schema == nil || s.Decision == nil || s.Decision.Spec.Dim != s.Schema.Width() || s.Rows < 0 ||
 		s.Rows > s.Decision.Rows {
-		return fmt.Errorf("%w: a state without schema or decisions, or with %d rows", machine.ErrCorrupt, s.Rows)
+		return nil, fmt.Errorf("%w: a state without schema or decisions, or with %d rows", machine.ErrCorrupt, s.Rows)
 	}
-	f.schema, f.base, f.summary, f.decision = s.Schema, s.Base, s.Summary, s.Decision
-	if err := f.settle(); err != nil {
-		return err
+	was := &resumed{d: s.Decision}
+	j.schema, j.base, j.summary, j.total = s.Schema, s.Base, s.Summary, s.Decision.Rows
+	if err := j.settle(); err != nil {
+		return nil, err
 	}
-	if t, ok := c.Tensor("landmarks"); ok {
+	if t, ok := f.Tensor("landmarks"); ok {
 		if !slices.Equal(t.Shape, []int{s.Decision.Spec.M, s.Decision.Spec.Dim}) {
-			return fmt.Errorf("%w: landmarks of shape %v", machine.ErrCorrupt, t.Shape)
+			return nil, fmt.Errorf("%w: landmarks of shape %v", machine.ErrCorrupt, t.Shape)
 		}
 		marks := dense.New[float64](t.Shape[0], t.Shape[1])
-		if err := fill(c, "landmarks", marks); err != nil {
-			return err
+		if err := fill(f, "landmarks", marks); err != nil {
+			return nil, err
 		}
-		f.decision.marks = []coupling.Omega{{Rows: marks}}
+		was.d.marks = []coupling.Omega{{Rows: marks}}
 	}
 	switch {
 	case s.Logistic != nil:
-		err = f.loadLogistic(c, &s)
+		was.logistic, err = loadLogistic(j, f, &s)
 	case len(s.Held) > 0:
-		err = f.loadSums(c, &s)
+		was.sums, err = loadSums(j, f, &s)
 	}
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if s.Summary != nil {
-		f.report.Notes = slices.Clone(s.Summary.Notes)
+		c.log.notes = slices.Clone(s.Summary.Notes)
 	}
-	f.report.Stages, f.report.Resumed = s.Stages, s.Rows
-	f.file.read = rowHash{expected: s.Hash, until: s.Rows}
-	return nil
+	c.log.stages, c.log.resumed = s.Stages, s.Rows
+	c.read = rowHash{expected: s.Hash, until: s.Rows}
+	return was, nil
 }
 
-func (f *fit) loadSums(c *tensorfile.File, s *checkpointState) error {
-	setup := f.setup(s.Decision.Spec)
+func loadSums(j *job, c *tensorfile.File, s *checkpointState) (*foldSums, error) {
+	setup := j.setup(s.Decision.Spec)
 	var err error
-	if setup.Omega, err = f.drawn(); err != nil {
-		return err
+	if setup.Omega, err = s.Decision.drawn(); err != nil {
+		return nil, err
 	}
 	if len(s.Held) > maxFolds {
-		return fmt.Errorf("%w: %d folds", machine.ErrCorrupt, len(s.Held))
+		return nil, fmt.Errorf("%w: %d folds", machine.ErrCorrupt, len(s.Held))
 	}
-	sums := &foldSums{kind: f.kind, setup: setup, deal: f.deal, past: f.deal.ordered(), rows: s.Rows,
+	sums := &foldSums{kind: j.kind, setup: setup, deal: j.deal, past: j.deal.ordered(), rows: s.Rows,
 		parts: make([]foldPart, len(s.Held))}
 	total := int64(0)
 	for k, held := range s.Held {
 		p := &sums.parts[k]
 		t, ok := c.Tensor("sums." + strconv.Itoa(k))
 		if !ok {
-			return fmt.Errorf("%w: no sums of fold %d", machine.ErrCorrupt, k)
+			return nil, fmt.Errorf("%w: no sums of fold %d", machine.ErrCorrupt, k)
 		}
-		if p.Sums, err = machine.UnmarshalSums(f.kind, setup, t.Data); err != nil {
-			return err
+		if p.Sums, err = machine.UnmarshalSums(j.kind, setup, t.Data); err != nil {
+			return nil, err
 		}
 		p.wait(setup)
 		if held < 0 || held >= setup.Block {
-			return fmt.Errorf("%w: %d rows of fold %d wait for a block of %d", machine.ErrCorrupt, held, k, setup.Block)
+			return nil, fmt.Errorf("%w: %d rows of fold %d wait for a block of %d", machine.ErrCorrupt, held, k, setup.Block)
 		}
 		p.held = held
 		if err := fill(c, "x."+strconv.Itoa(k), p.x.RowRange(0, held)); err != nil {
-			return err
+			return nil, err
 		}
 		if err := fill(c, "y."+strconv.Itoa(k), p.y.RowRange(0, held)); err != nil {
-			return err
+			return nil, err
 		}
 		total += p.Len() + int64(held)
 	}
-	if sums.along(newLeaves(f.src)); sums.leaves != nil {
+	if sums.along(newLeaves(j.src)); sums.leaves != nil {
 		n, err := sums.leaves.load(c, s)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		total += n
 	} else if s.Unit != 0 || s.Nodes != nil {
-		return fmt.Errorf("%w: sums of unit %d of a table of one, or of several folds", machine.ErrCorrupt, s.Unit)
+		return nil, fmt.Errorf("%w: sums of unit %d of a table of one, or of several folds", machine.ErrCorrupt, s.Unit)
 	}
 	if total != s.Rows {
-		return fmt.Errorf("%w: %d rows in the folds, want %d", machine.ErrCorrupt, total, s.Rows)
+		return nil, fmt.Errorf("%w: %d rows in the folds, want %d", machine.ErrCorrupt, total, s.Rows)
 	}
-	f.sums = sums
-	return nil
+	return sums, nil
 }
 
 // load reads the nodes of the tree, and returns the number of their rows.
@@ -272,11 +286,11 @@ func (l *leafSums) load(c *tensorfile.File, s *checkpointState) (rows int64, err
 	return rows, nil
 }
 
-func (f *fit) loadLogistic(c *tensorfile.File, s *checkpointState) error {
-	if f.info.Summed() || s.Rows != s.Decision.Rows {
-		return fmt.Errorf("%w: steps of a logistic regression on %d of %d rows for a %s model", machine.ErrCorrupt,
+func loadLogistic(j *job, c *tensorfile.File, s *checkpointState) (*machine.LogisticState, error) {
+	if j.info.Summed() || s.Rows != s.Decision.Rows {
+		return nil, fmt.Errorf("%w: steps of a logistic regression on %d of %d rows for a %s model", machine.ErrCorrupt,
 			s.Rows,
-			s.Decision.Rows, f.kind)
+			s.Decision.Rows, j.kind)
 	}
 	l := &machine.LogisticState{Iterations: s.Logistic.Iterations, Passes: s.Logistic.Passes, Loss: s.Logistic.Loss}
 	for _, x := range []struct {
@@ -285,18 +299,17 @@ func (f *fit) loadLogistic(c *tensorfile.File, s *checkpointState) error {
 	}{{"points", &l.Points}, {"gradients", &l.Gradients}} {
 		t, ok := c.Tensor(x.name)
 		if !ok || len(t.Shape) != 2 {
-			return fmt.Errorf("%w: no %s", machine.ErrCorrupt, x.name)
+			return nil, fmt.Errorf("%w: no %s", machine.ErrCorrupt, x.name)
 		}
 		v, err := t.Floats()
 		if err != nil {
-			return fmt.Errorf("%w: %w", machine.ErrCorrupt, err)
+			return nil, fmt.Errorf("%w: %w", machine.ErrCorrupt, err)
 		}
 		for i := range t.Shape[0] {
 			*x.to = append(*x.to, v[i*t.Shape[1]:][:t.Shape[1]])
 		}
 	}
-	f.logistic = l // FitLogistic checks it
-	return nil
+	return l, nil // FitLogistic checks it
 }
 
 // fill copies a tensor to m, whose shape it must have.
@@ -316,41 +329,62 @@ func fill(c *tensorfile.File, name string, m dense.Matrix[float64]) error {
 	return nil
 }
 
+// keep notes what is to be written from now on.
+func (c *checkpoint) keep(of *chosen) {
+	if c != nil {
+		c.of = of
+	}
+}
+
+// adds notes the sums that rows are added to.
+func (c *checkpoint) adds(s *foldSums) {
+	if c != nil {
+		c.sums = s
+	}
+}
+
+// steps notes the last step of a logistic regression.
+func (c *checkpoint) steps(at *machine.LogisticState) {
+	if c != nil {
+		c.logistic = at
+	}
+}
+
 // save writes a checkpoint if one is due, or immediately if now is set. Before the choices are made, only two passes
 // could be lost, so there is none. A checkpoint that cannot be written, for example on a full disk, does not end the
 // fit. The first failure is a warning and a note; later versions are still tried.
-func (f *fit) save(now bool) {
-	if f.o.Checkpoint == "" || f.decision == nil || !now && time.Since(f.file.wrote) < f.file.wait {
+func (c *checkpoint) save(now bool) {
+	if c == nil || c.of == nil || !now && time.Since(c.wrote) < c.wait {
 		return
 	}
 	began := time.Now()
-	err := f.write()
-	f.file.wrote = time.Now()
-	f.file.wait = max(f.o.CheckpointEvery, checkpointShare*time.Since(began))
-	if err != nil && !f.file.failed {
-		f.file.failed = true
-		f.note("%v: the fit goes on, but an interruption loses what it did since the last checkpoint", err)
-		if f.o.Warn != nil {
-			f.o.Warn(f.report.Notes[len(f.report.Notes)-1])
+	err := c.write()
+	c.wrote = time.Now()
+	c.wait = max(c.every, checkpointShare*time.Since(began))
+	if err != nil && !c.failed {
+		c.failed = true
+		c.log.note("%v: the fit goes on, but an interruption loses what it did since the last checkpoint", err)
+		if c.warn != nil {
+			c.warn(c.log.notes[len(c.log.notes)-1])
 		}
 	}
 }
 
 // write writes a checkpoint now. It takes as much memory again as the sums.
-func (f *fit) write() error {
-	if f.o.Checkpoint == "" || f.decision == nil {
+func (c *checkpoint) write() error {
+	if c == nil || c.of == nil {
 		return nil
 	}
-	c, err := f.snapshot()
+	f, err := c.snapshot()
 	if err != nil {
 		return fmt.Errorf("checkpoint: %w", err)
 	}
-	out, err := localfile.Create(f.o.Checkpoint)
+	out, err := localfile.Create(c.path)
 	if err != nil {
 		return fmt.Errorf("checkpoint: %w", err)
 	}
 	defer out.Abort()
-	if _, err := c.WriteTo(out); err != nil {
+	if _, err := f.WriteTo(out); err != nil {
 		return fmt.Errorf("checkpoint: %w", err)
 	}
 	if err := out.Commit(); err != nil {
@@ -360,29 +394,29 @@ func (f *fit) write() error {
 }
 
 // snapshot is the container of what is known now.
-func (f *fit) snapshot() (*tensorfile.File, error) {
-	s := checkpointState{Schema: f.schema, Base: f.base, Summary: f.summary, Decision: f.decision,
-		Stages: f.report.Stages}
+func (c *checkpoint) snapshot() (*tensorfile.File, error) {
+	s := checkpointState{Schema: c.of.schema, Base: c.of.base, Summary: c.of.summary, Decision: c.of.d,
+		Stages: c.log.stages}
 	if i := slices.IndexFunc(s.Stages, func(s Stage) bool { return s.Name == stageFit }); i >= 0 {
 		s.Stages = s.Stages[:i] // that one begins again
 	}
 	var tensors []tensorfile.Tensor
-	if f.decision.marks != nil {
-		m := f.decision.marks[0].Rows
+	if c.of.d.marks != nil {
+		m := c.of.d.marks[0].Rows
 		tensors = append(tensors, tensorfile.Floats("landmarks", m.Data, m.Rows, m.Cols))
 	}
 	switch {
-	case f.logistic != nil:
-		l := f.logistic
+	case c.logistic != nil:
+		l := c.logistic
 		s.Logistic = &checkpointSteps{Iterations: l.Iterations, Passes: l.Passes, Loss: l.Loss}
-		s.Rows, s.Hash = f.decision.Rows, f.file.read.of(f.decision.Rows)
+		s.Rows, s.Hash = c.of.d.Rows, c.read.of(c.of.d.Rows)
 		n := len(l.Points)
 		tensors = append(tensors, tensorfile.Floats("points", slices.Concat(l.Points...), n, len(l.Points[0])),
 			tensorfile.Floats("gradients", slices.Concat(l.Gradients...), n, len(l.Points[0])))
-	case f.sums != nil:
-		s.Rows, s.Hash = f.sums.rows, f.file.read.of(f.sums.rows)
-		for k := range f.sums.parts {
-			p := &f.sums.parts[k]
+	case c.sums != nil:
+		s.Rows, s.Hash = c.sums.rows, c.read.of(c.sums.rows)
+		for k := range c.sums.parts {
+			p := &c.sums.parts[k]
 			s.Held = append(s.Held, p.held)
 			b, err := p.AppendBinary(nil)
 			if err != nil {
@@ -394,7 +428,7 @@ func (f *fit) snapshot() (*tensorfile.File, error) {
 				tensorfile.Floats("x."+id, x.Data[:x.Rows*x.Cols], x.Rows, x.Cols), tensorfile.Floats("y."+id,
 					y.Data[:y.Rows*y.Cols], y.Rows, y.Cols))
 		}
-		if l := f.sums.leaves; l != nil {
+		if l := c.sums.leaves; l != nil {
 			s.Unit, s.Nodes = l.unit, l.tree.Has
 			for level, n := range s.Nodes {
 				if n == 0 {
@@ -413,9 +447,9 @@ func (f *fit) snapshot() (*tensorfile.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &tensorfile.File{Tensors: tensors, Metadata: map[string]string{"format": checkpointFormat,
+	f := &tensorfile.File{Tensors: tensors, Metadata: map[string]string{"format": checkpointFormat,
 		"version": strconv.Itoa(checkpointVersion),
-		"source":  f.file.source, "options": f.file.options, "state": string(state)}}
-	c.Seal()
-	return c, nil
+		"source":  c.source, "options": c.options, "state": string(state)}}
+	f.Seal()
+	return f, nil
 }

@@ -49,31 +49,31 @@ func (h *rowHash) add(x, y dense.Matrix[float64]) error {
 var errRowsChanged = fmt.Errorf("it is of a fit with other rows: the table has changed since: %w", machine.ErrMismatch)
 
 // checked are rows whose first pass is followed by the checkpoint.
-func (f *fit) checked(rows machine.Rows) machine.Rows {
-	if f.o.Checkpoint == "" {
+func (c *checkpoint) checked(rows machine.Rows) machine.Rows {
+	if c == nil {
 		return rows
 	}
-	return &checkedRows{Rows: rows, f: f}
+	return &checkedRows{Rows: rows, c: c}
 }
 
 type checkedRows struct {
 	machine.Rows
-	f    *fit
+	c    *checkpoint
 	done bool
 }
 
-func (c *checkedRows) Each(block int, use func(x, y dense.Matrix[float64]) error) error {
-	if c.done {
-		return c.Rows.Each(block, use)
+func (r *checkedRows) Each(block int, use func(x, y dense.Matrix[float64]) error) error {
+	if r.done {
+		return r.Rows.Each(block, use)
 	}
-	h := &c.f.file.read
+	h := &r.c.read
 	h.sum, h.rows = 0, 0
-	err := c.Rows.Each(block, func(x, y dense.Matrix[float64]) error {
+	err := r.Rows.Each(block, func(x, y dense.Matrix[float64]) error {
 		if err := h.add(x, y); err != nil {
-			return fmt.Errorf("checkpoint %s: %w; to begin anew delete the file, or name another", c.f.o.Checkpoint, err)
+			return fmt.Errorf("checkpoint %s: %w; to begin anew delete the file, or name another", r.c.path, err)
 		}
 		return use(x, y)
 	})
-	c.done = err == nil
+	r.done = err == nil
 	return err
 }

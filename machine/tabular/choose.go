@@ -1,61 +1,13 @@
 package tabular
 
 import (
-	"errors"
 	"fmt"
-	"math"
 	"slices"
-	"strconv"
 
 	"github.com/randfeat/randfeat"
-	"github.com/randfeat/randfeat/coupling"
 	"github.com/randfeat/randfeat/kernel"
 	"github.com/randfeat/randfeat/machine"
 )
-
-// Numbers of features of trials, powers of two so that searches and the learning curve meet at the same maps, which are
-// then tried once (chooser.known). A trial of L penalties takes n·F²/2 multiply-adds for ΦᵀΦ and K·L·F³/6 for its
-// factorisations: with n = 8192, K = 5 and L = 7 these are equal at F = 700, so up to trialFeatures a search of λ costs
-// less than the map it is for; beyond it the learning curve tries one λ per map.
-const (
-	firstFeatures  = 64  // of the learning curve
-	coarseFeatures = 256 // of the first search of a bandwidth: a quarter of the cost of the second, or less
-	trialFeatures  = 512 // of the second
-)
-
-// chooser makes the choices on the sample one after the other; a joint search would cost the product of all grids.
-// Known interactions are searched again: more features want narrower kernels (ladder, refit), and λ follows both.
-//
-// The search is not nested. All trials share the folds of the sample, and the parameters of a family and the median
-// distance are computed from all inputs of the sample, held out or not. This is sound because trials only compare
-// settings: none of their scores is reported as the score of the model.
-type chooser struct {
-	f    *search
-	s    *sample
-	rows int64
-	try  tries
-	d    *decision
-
-	spec   randfeat.Spec // family, coupling and seed; then bandwidth and size
-	lambda float64
-	median float64
-	last   []trial // penalties at the final map
-	known  map[tried][]trial
-
-	done, planned int64 // trials
-}
-
-// search is the state of one search: the job, and what earlier choices hand on to later ones.
-type search struct {
-	*job
-	start  exactPoint // where a search of an exact kernel may begin, if any
-	loss   *Choice    // margins, if they were chosen before all else
-	fields []float64  // weights of the fields; nil: the columns keep theirs
-	// rescaled says why a later search went back to the standard scaling; empty: none did.
-	rescaled string
-	marks    []coupling.Omega // landmarks, if the map has some
-	learned  *learned         // the metric that the kernel has, if any
-}
 
 // searchAll makes all choices on a sample of a table of n rows. It gives the columns of the sample the weights of the
 // scaling that it chose.
@@ -140,96 +92,3 @@ func (f *search) choose(s *sample, rows int64) (*decision, error) {
 	}
 	return c.d, nil
 }
-
-func (c *chooser) chosen(ch Choice) { c.d.Choices = append(c.d.Choices, ch) }
-
-func (c *chooser) noteModel() {
-	ch := Choice{Name: "model", Value: string(c.f.kind), Given: c.f.o.Kind != "", Why: "as asked"}
-	if !ch.Given {
-		ch.Why = "least squares: one pass over the rows, penalties and folds in closed form"
-		if c.f.task == machine.Unsupervised {
-			ch.Why = "no target was named"
-		}
-	}
-	c.chosen(ch)
-	if c.rows > int64(c.s.len()) {
-		c.d.Notes = append(c.d.Notes, fmt.Sprintf("choices were tried on a sample of %d of the %d rows", c.s.len(),
-			c.rows))
-	}
-}
-
-// at is the spec with bandwidth s and about features features; parameters of the family are fitted where that is
-// wanted.
-func (c *chooser) at(s float64, features int) (randfeat.Spec, error) {
-	return c.specOf(c.spec, s, features)
-}
-
-func (c *chooser) specOf(spec randfeat.Spec, s float64, features int) (randfeat.Spec, error) {
-	spec.Kernel = kernel.Kernel{Kind: spec.Kernel.Kind, Scale: s}
-	if c.fitted(spec.Family) {
-		var err error
-		if spec, err = randfeat.Fit(spec, c.s.x, c.s.x); err != nil {
-			return spec, err
-		}
-	}
-	spec, err := spec.WithFeatures(features)
-	if errors.Is(err, randfeat.ErrFeatures) {
-		return spec, nil // its smallest map; the report says how many features it has
-	}
-	return spec, err
-}
-
-// limit is the largest number of features worth trying: about as many as there are rows. With F = n the features can
-// fit any targets; more features only approximate the kernel better.
-func (c *chooser) limit() int {
-	most := firstFeatures
-	for int64(most) < c.rows && (most <= trialFeatures || int64(2*most) <= c.rows) {
-		most *= 2
-	}
-	if c.f.o.Budget == defaultBudget {
-		most = min(most, int(math.Sqrt(mostProducts/float64(c.rows))))
-	}
-	return min(most, c.f.o.Budget, c.f.mostFeaturesFor())
-}
-
-// mostProducts bounds n·F² where no budget was given: of more than 500,000 rows there are fewer features, so that a fit
-// takes minutes, and time grows with the rows alone.
-const mostProducts = 2.1e12
-
-// searchFeatures is the number of features of the search of a bandwidth.
-func (c *chooser) searchFeatures() int {
-	if c.f.o.Features > 0 {
-		return min(c.f.o.Features, trialFeatures)
-	}
-	return min(c.limit(), trialFeatures)
-}
-
-// finalLimit is the largest number of features that the model may get.
-func (c *chooser) finalLimit() int {
-	if c.f.o.Features > 0 {
-		return c.f.o.Features
-	}
-	return c.limit()
-}
-
-// grid are the penalties centre·10^lo to centre·10^hi, per steps a decade, or the one that was given.
-func (c *chooser) grid(centre float64, lo, hi float64, per int) []float64 {
-	if c.f.o.Lambda > 0 {
-		return []float64{c.f.o.Lambda}
-	}
-	if c.unpenalised() {
-		return []float64{0}
-	}
-	var g []float64
-	for i := int(math.Round(lo * float64(per))); i <= int(math.Round(hi*float64(per))); i++ {
-		g = append(g, centre*math.Pow(10, float64(i)/float64(per)))
-	}
-	return g
-}
-
-// fixedPenalty reports whether there is no λ to choose.
-func (c *chooser) fixedPenalty() bool { return c.f.o.Lambda > 0 || c.unpenalised() }
-
-func (c *chooser) unpenalised() bool { return !c.f.info.Penalised }
-
-func short(v float64) string { return strconv.FormatFloat(v, 'g', 3, 64) }

@@ -28,51 +28,51 @@ const (
 )
 
 // codedColumns are the columns that a code is to be chosen for, and those that have one given.
-func (f *fit) codedColumns() (open []string, given map[string]string, err error) {
+func codedColumns(j *job) (open []string, given map[string]string, err error) {
 	given = map[string]string{}
-	for i := range f.schema.Fields {
-		fd := &f.schema.Fields[i]
-		code, ok := f.o.Code[fd.Name]
+	for i := range j.schema.Fields {
+		fd := &j.schema.Fields[i]
+		code, ok := j.o.Code[fd.Name]
 		switch {
 		case ok && (fd.Kind == data.Time || fd.Kind == data.Words):
 			return nil, nil, errLevels(fd.Name, fmt.Sprintf("a column of kind %s has no levels to encode", fd.Kind))
-		case ok && code == string(data.CodeMeans) && f.task == machine.Unsupervised:
+		case ok && code == string(data.CodeMeans) && j.task == machine.Unsupervised:
 			return nil, nil, errLevels(fd.Name, "means are of a target, a density has none: use another code")
-		case ok && code == string(data.CodeMeans) && f.o.Features > maxFeatures:
+		case ok && code == string(data.CodeMeans) && j.o.Features > maxFeatures:
 			return nil, nil, errLevels(fd.Name, fmt.Sprintf("means with %d features, at most %d can have them: use another "+
-				"code, or fewer features", f.o.Features, maxFeatures))
-		case ok && code == string(data.CodeMeans) && f.outputs > meanOutputs:
+				"code, or fewer features", j.o.Features, maxFeatures))
+		case ok && code == string(data.CodeMeans) && j.outputs > meanOutputs:
 			return nil, nil, errLevels(fd.Name, fmt.Sprintf("means of %d classes, at most %d can be had: use another code",
-				f.outputs, meanOutputs))
+				j.outputs, meanOutputs))
 		case ok:
 			given[fd.Name] = code
-		case fd.Name == f.o.IntervalBy: // which keeps its levels
-		case slices.Contains(f.o.Learn.Numeric, fd.Name): // as was said
+		case fd.Name == j.o.IntervalBy: // which keeps its levels
+		case slices.Contains(j.o.Learn.Numeric, fd.Name): // as was said
 		case fd.Kind == data.Categorical && fd.Other, fd.Kind == data.Numeric && data.IsIdentifier(fd.Name):
 			open = append(open, fd.Name)
 		}
 	}
-	for _, column := range slices.Sorted(maps.Keys(f.o.Code)) {
-		if _, ok := given[column]; !ok && !f.inner { // a fold may have one level only
+	for _, column := range slices.Sorted(maps.Keys(j.o.Code)) {
+		if _, ok := given[column]; !ok && !j.inner { // a fold may have one level only
 			return nil, nil, errLevels(column, "a code was asked for, but the column is not used: "+
 				"it is missing, constant, left out, or the target")
 		}
 	}
-	if !f.weighs || !f.info.LeastSquares || f.o.Bandwidth > 0 ||
-		f.o.Features > maxFeatures || f.task == machine.Unsupervised {
+	if !j.weighs || !j.info.LeastSquares || j.o.Bandwidth > 0 ||
+		j.o.Features > maxFeatures || j.task == machine.Unsupervised {
 		open = nil
 	}
 	return open, given, nil
 }
 
-// chooseCodes gives columns of many levels codes, in the schema. It returns the sample as they encode it, and how they
-// were chosen; nil: there was nothing to choose or to give.
-func (f *fit) chooseCodes(s *sample, n int64) (*sample, *Choice, error) {
-	open, given, err := f.codedColumns()
+// chooseCodes gives columns of many levels codes. It returns the sample as they encode it, and how they were chosen;
+// nil: there was nothing to choose or to give.
+func chooseCodes(j *job, s *sample, n int64) (*codedSample, *Choice, error) {
+	open, given, err := codedColumns(j)
 	if err != nil || len(open)+len(given) == 0 {
-		return s, nil, err
+		return &codedSample{job: j, s: s}, nil, err
 	}
-	counts, err := f.countLevels(slices.Concat(open, slices.Sorted(maps.Keys(given))))
+	counts, err := countLevels(j, slices.Concat(open, slices.Sorted(maps.Keys(given))))
 	if err != nil {
 		return nil, nil, err
 	}
@@ -81,45 +81,32 @@ func (f *fit) chooseCodes(s *sample, n int64) (*sample, *Choice, error) {
 		open = nil
 	}
 	if len(open)+len(given) == 0 {
-		return s, nil, nil
+		return &codedSample{job: j, s: s}, nil, nil
 	}
 	ch := &Choice{Name: "encode", Given: len(open) == 0, Why: "as asked"}
-	top, err := f.withCodes(counts, given, s, n)
+	top, err := withCodes(j, counts, given, s, n)
 	if err != nil {
 		return nil, nil, err
 	}
 	if len(open) > 0 {
-		if top, err = f.tryCodes(ch, counts, top, open, n); err != nil {
+		if top, err = tryCodes(j, ch, counts, top, open, n); err != nil {
 			return nil, nil, err
 		}
 	}
 	ch.Value = describeCodes(top.codes)
-	f.adopt(top)
-	return top.s, ch, nil
-}
-
-// adopt makes the schema with codes that of the fit.
-func (f *fit) adopt(c *codedSample) {
-	base := f.schema
-	f.job = f.withSchema(c.schema)
-	f.base, f.crossed, f.codes = base, c.crossed, c.codes
+	return top, ch, nil
 }
 
 // followCodes gives columns the codes that were chosen for other rows.
-func (f *fit) followCodes(codes map[string]string, s *sample, n int64) (*sample, error) {
+func followCodes(j *job, codes map[string]string, s *sample, n int64) (*codedSample, error) {
 	if len(codes) == 0 {
-		return s, nil
+		return &codedSample{job: j, s: s}, nil
 	}
-	counts, err := f.countLevels(slices.Sorted(maps.Keys(codes)))
+	counts, err := countLevels(j, slices.Sorted(maps.Keys(codes)))
 	if err != nil {
 		return nil, err
 	}
-	c, err := f.withCodes(counts, codes, s, n)
-	if err != nil {
-		return nil, err
-	}
-	f.adopt(c)
-	return c.s, nil
+	return withCodes(j, counts, codes, s, n)
 }
 
 // firstLevels is a field of the most frequent levels.
@@ -129,19 +116,17 @@ func firstLevels(f data.Field, most int) data.Field {
 	return f
 }
 
-// codedSample is the sample with codes.
+// codedSample is the sample with codes, and the job whose columns have them.
 type codedSample struct {
-	codes   map[string]string // by column
-	schema  *data.Schema
-	crossed *crossed
-	s       *sample
+	*job
+	s *sample
 }
 
 // withCodes is the sample with some codes; s is that without.
-func (f *fit) withCodes(counts *levelCounts, codes map[string]string, s *sample, n int64) (*codedSample, error) {
-	out := &codedSample{codes: map[string]string{}, schema: f.schema, s: s}
-	schema := *f.schema
+func withCodes(j *job, counts *levelCounts, codes map[string]string, s *sample, n int64) (*codedSample, error) {
+	schema := *j.schema
 	schema.Fields = slices.Clone(schema.Fields)
+	used := map[string]string{}
 	for i := range schema.Fields {
 		fd := &schema.Fields[i]
 		code, ok := codes[fd.Name]
@@ -149,8 +134,8 @@ func (f *fit) withCodes(counts *levelCounts, codes map[string]string, s *sample,
 		if !ok || k < 0 {
 			continue
 		}
-		out.codes[fd.Name] = code
-		switch most := cmp.Or(f.o.Learn.MaxLevels, data.DefaultMaxLevels); code {
+		used[fd.Name] = code
+		switch most := cmp.Or(j.o.Learn.MaxLevels, data.DefaultMaxLevels); code {
 		case codeLevels:
 			*fd = firstLevels(counts.fields[k], most)
 		case codeAll:
@@ -159,27 +144,25 @@ func (f *fit) withCodes(counts *levelCounts, codes map[string]string, s *sample,
 			*fd = counts.coded(k, data.Code(code))
 		}
 	}
-	if len(out.codes) == 0 {
+	out := &codedSample{job: j.withSchema(&schema), s: s}
+	out.base, out.codes, out.crossed = j.schema, used, nil
+	if len(used) == 0 {
 		return out, nil
 	}
 	if err := schema.Validate(); err != nil {
 		return nil, err
 	}
-	out.schema = &schema
 	out.crossed = counts.cross(&schema)
-	sub := *f.withSchema(&schema)
-	sub.crossed = out.crossed
-	rows, err := sub.trainingRows(f.src)
+	rows, err := out.trainingRows(j.src)
 	if err != nil {
 		return nil, err
 	}
-	g := &fit{job: &sub}
 	var m int64
-	if out.s, m, err = sub.take(g.watch(rows, stageSample)); err != nil {
+	if out.s, m, err = out.take(out.watch(rows, stageSample)); err != nil {
 		return nil, err
 	}
 	if m != n {
-		return nil, fmt.Errorf("%s: %d rows now, %d before: the table changed while it was read: %w", f.src.Name(), m, n,
+		return nil, fmt.Errorf("%s: %d rows now, %d before: the table changed while it was read: %w", j.src.Name(), m, n,
 			machine.ErrMismatch)
 	}
 	return out, nil
@@ -197,14 +180,14 @@ type codeTrial struct {
 // tryCodes compares codes of the open columns on some rows, each predicted by the others: with exact kernel ridge
 // regression at settings that are best for each, as scalings are compared. More rows of a level are worth more to some
 // codes than to others. So a code that is behind, but catches up, is tried on more rows (see narrow.wins).
-func (f *fit) tryCodes(ch *Choice, counts *levelCounts, base *codedSample, open []string, n int64) (*codedSample,
+func tryCodes(j *job, ch *Choice, counts *levelCounts, base *codedSample, open []string, n int64) (*codedSample,
 	error) {
 	var all []*codeTrial
 	try := func(name string, c *codedSample) error {
 		if c.s.len() != base.s.len() {
 			return nil // too wide for the exact kernel
 		}
-		t, err := f.tryCode(name, c, n)
+		t, err := tryCode(name, c, n)
 		if t != nil {
 			all = append(all, t)
 			ch.Trials = append(ch.Trials, t.e.c.f.shown(t.e.all[best(t.e.all)], float64(len(ch.Trials)), name))
@@ -214,12 +197,12 @@ func (f *fit) tryCodes(ch *Choice, counts *levelCounts, base *codedSample, open 
 	if err := try("as it is", base); err != nil {
 		return nil, err
 	}
-	for _, code := range f.openCodes(counts, open, n) {
+	for _, code := range openCodes(j, counts, open, n) {
 		codes := maps.Clone(base.codes)
 		for _, name := range open {
 			codes[name] = code
 		}
-		c, err := f.withCodes(counts, codes, base.s, n)
+		c, err := withCodes(j, counts, codes, base.s, n)
 		if err == nil {
 			err = try(code, c)
 		}
@@ -249,7 +232,7 @@ func (f *fit) tryCodes(ch *Choice, counts *levelCounts, base *codedSample, open 
 }
 
 // openCodes are the codes that are tried: one column for every level while that is possible, hashed ones beyond.
-func (f *fit) openCodes(counts *levelCounts, open []string, n int64) []string {
+func openCodes(j *job, counts *levelCounts, open []string, n int64) []string {
 	columns := 0
 	for i := range counts.fields {
 		if slices.Contains(open, counts.fields[i].Name) {
@@ -263,16 +246,15 @@ func (f *fit) openCodes(counts *levelCounts, open []string, n int64) []string {
 	if columns > allLevels || n > int64(exactRows) { // random features of so many columns take long
 		out = []string{string(data.CodeHashed)}
 	}
-	if out = append(out, string(data.CodeCounts)); f.outputs <= meanOutputs {
+	if out = append(out, string(data.CodeCounts)); j.outputs <= meanOutputs {
 		out = append(out, string(data.CodeMeans))
 	}
 	return out
 }
 
 // tryCode searches the settings of a code; nil: there are none that can be used.
-func (f *fit) tryCode(name string, c *codedSample, n int64) (*codeTrial, error) {
-	job := *f.withSchema(c.schema)
-	ct := &chooser{f: &search{job: &job}, s: c.s, rows: n, d: &decision{}}
+func tryCode(name string, c *codedSample, n int64) (*codeTrial, error) {
+	ct := &chooser{f: &search{job: c.job}, s: c.s, rows: n, d: &decision{}}
 	order := ct.order()
 	m := min(len(order), codeRows)
 	t := &codeTrial{name: name, c: c}
@@ -362,10 +344,10 @@ func describeCodes(codes map[string]string) string {
 }
 
 // resumeCodes learns what a checkpoint does not keep: the codes of rows of the fit.
-func (f *fit) resumeCodes() error {
-	f.codes = f.decision.Codes
+func resumeCodes(j *job, d *decision) error {
+	j.codes = d.Codes
 	var fields []data.Field
-	for _, fd := range f.schema.Fields {
+	for _, fd := range j.schema.Fields {
 		if fd.Code == data.CodeMeans {
 			fields = append(fields, data.Field{Name: fd.Name, Kind: fd.Kind, Levels: fd.Levels, Missing: fd.Missing,
 				Other: fd.Other})
@@ -374,9 +356,9 @@ func (f *fit) resumeCodes() error {
 	if len(fields) == 0 {
 		return nil
 	}
-	counts, err := f.countRows(fields)
+	counts, err := countRows(j, fields)
 	if err == nil {
-		f.crossed = counts.cross(f.schema)
+		j.crossed = counts.cross(j.schema)
 	}
 	return err
 }

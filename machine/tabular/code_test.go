@@ -128,10 +128,7 @@ func TestCrossedCodes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := &fit{job: &job{ctx: context.Background(), src: src, o: o, weighs: true}}
-	if err := f.begin(); err != nil {
-		t.Fatal(err)
-	}
+	f := chosenFor(t, job{ctx: context.Background(), src: src, o: o, weighs: true})
 	rows, err := f.trainingRows(src)
 	if err != nil {
 		t.Fatal(err)
@@ -143,7 +140,7 @@ func TestCrossedCodes(t *testing.T) {
 	}
 	// What the code is made of: with T the targets of other parts, mean (ΣT_level + k·mean T)/(n + k) − mean T, times
 	// one factor for all rows.
-	counts, err := f.countRows([]data.Field{{Name: fd.Name, Kind: fd.Kind, Levels: fd.Levels}})
+	counts, err := countRows(f.job, []data.Field{{Name: fd.Name, Kind: fd.Kind, Levels: fd.Levels}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -201,11 +198,8 @@ func TestShrinkage(t *testing.T) {
 	src := subjects(1200, 300, false, 8)
 	o, _ := Options{Learn: data.LearnOptions{Targets: []string{"y"}}, Seed: 1, Bandwidth: 1, Lambda: 1,
 		Code: map[string]string{"subject_id": "counts"}}.withDefaults()
-	f := &fit{job: &job{ctx: context.Background(), src: src, o: o, weighs: true}}
-	if err := f.begin(); err != nil {
-		t.Fatal(err)
-	}
-	c, err := f.countLevels([]string{"subject_id"})
+	f := chosenFor(t, job{ctx: context.Background(), src: src, o: o, weighs: true})
+	c, err := countLevels(f.job, []string{"subject_id"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -214,11 +208,8 @@ func TestShrinkage(t *testing.T) {
 	if got := c.scales(0, data.CodeMeans).shrink; math.Abs(got-want) > 0.4*want {
 		t.Errorf("shrinkage %g rows, want about %g", got, want)
 	}
-	g := &fit{job: &job{ctx: context.Background(), src: subjects(1200, 300, true, 8), o: o, weighs: true}}
-	if err := g.begin(); err != nil {
-		t.Fatal(err)
-	}
-	if c, err = g.countLevels([]string{"subject_id"}); err != nil {
+	g := chosenFor(t, job{ctx: context.Background(), src: subjects(1200, 300, true, 8), o: o, weighs: true})
+	if c, err = countLevels(g.job, []string{"subject_id"}); err != nil {
 		t.Fatal(err)
 	}
 	if got := c.scales(0, data.CodeMeans).shrink; got < 10 {

@@ -1,11 +1,12 @@
 package tabular
 
 import (
-	"slices"
+	"fmt"
 
 	"github.com/randfeat/randfeat"
 	"github.com/randfeat/randfeat/coupling"
 	"github.com/randfeat/randfeat/data"
+	"github.com/randfeat/randfeat/family"
 	"github.com/randfeat/randfeat/machine"
 )
 
@@ -40,6 +41,35 @@ type decision struct {
 	faultless bool
 }
 
+// chosen is a fit whose choices are made: the columns with the codes and weights that were chosen, and the choices.
+type chosen struct {
+	*job
+	d     *decision
+	rows  machine.Rows
+	s     *sample  // as the columns encode it; nil: not needed any more
+	was   *resumed // what a checkpoint held; nil: nothing
+	apart *chosen  // the fit without the first fold that is scored, if its choices serve all rows
+	twin  bool     // it has the settings of another fit, whose probabilities its held rows calibrate
+}
+
+// resumed is what a checkpoint holds besides the columns.
+type resumed struct {
+	d        *decision
+	sums     *foldSums
+	logistic *machine.LogisticState
+}
+
+// lends reports whether the first fold that is scored has a model of the same settings, so that its rows calibrate
+// this one. Not with weights of classes: too few rows of a rare class may be in the fold. It depends on the decision
+// alone, which a checkpoint keeps, and not on whether the model of the fold has begun.
+func (c *chosen) lends() bool { return c.d.Apart && c.o.ClassWeights == nil }
+
+// nests reports whether the score is that of whole fits without a fold. A density of more rows than the sample has
+// scores of its own, those of its calibration.
+func (c *chosen) nests() bool {
+	return c.o.Folds > 1 && (c.task != machine.Unsupervised || c.d.Tried && c.d.Rows == int64(c.d.Sampled))
+}
+
 // prior are choices that were made for other rows of the table.
 type prior struct {
 	schema *data.Schema
@@ -48,35 +78,13 @@ type prior struct {
 	last   int // the last fold without which they were made
 }
 
-// follow takes the choices for the n rows of a sample. The columns of these rows need not be those of the choices;
-// widths go by name. It returns nil where the choices cannot be taken.
-func (p *prior) follow(f *job, s *sample, n int64) *decision {
-	d := *p.d
-	if !(d.Exact || d.Large) || p.task != f.task {
-		return nil
+// drawn are the projections of the decision: drawn from its seed, or landmarks, which are rows.
+func (d *decision) drawn() ([]coupling.Omega, error) {
+	if !family.InfoOf(d.Spec.Family).KernelColumns {
+		return randfeat.Draw(d.Spec)
 	}
-	d.Spec.Kernel.M = carried(d.Spec.Kernel.M, p.schema, f.schema)
-	if d.Spec.Dim = s.x.Cols; d.Exact {
-		d.Spec.M = s.len()
+	if d.marks == nil {
+		return nil, fmt.Errorf("no landmarks: %w", machine.ErrCorrupt)
 	}
-	d.Rows, d.Sampled, d.Last, d.Apart = n, s.len(), s.last, false
-	d.Choices, d.Notes = slices.Clone(d.Choices), slices.Clone(d.Notes)
-	if d.fields = nil; f.weighs {
-		d.fields = make([]float64, len(f.schema.Fields))
-		for i := range d.fields {
-			d.fields[i] = weightOf(p.schema, &f.schema.Fields[i])
-		}
-		weigh(s.x, f.columnWeights(d.fields))
-	}
-	return &d
-}
-
-// weightOf is the weight of a field in another schema; 1 if it is not there.
-func weightOf(s *data.Schema, field *data.Field) float64 {
-	for i := range s.Fields {
-		if o := &s.Fields[i]; o.Name == field.Name && o.Kind == field.Kind && o.Weight > 0 {
-			return o.Weight
-		}
-	}
-	return 1
+	return d.marks, nil
 }

@@ -19,22 +19,25 @@
 //
 // # One fit, from top to bottom
 //
-// A fit has five stages. Each stage reads the results of the earlier stages and changes none of them:
+// A fit has five stages. Each stage is a function of the results of earlier stages, and changes none of them:
 //
-//	learn columns   learn.go, job.go     pass 1: the schema. Schema and options make a job: everything known before
-//	                                     the first choice, such as the task, the kind of model, folds and row weights.
-//	draw a sample   sample.go            pass 2: a random sample of the rows, in memory, ordered by fold.
-//	choose          choose.go            searchAll tries settings on the sample and returns a decision, plain data.
-//	fit             final.go             pass 3: the model of all rows with the settings of the decision, and its
-//	                                     calibration on out-of-fold predictions (outoffold.go).
-//	score           nested.go            the whole procedure again without each fold (foldfit.go), scored on it.
+//	learn columns   learn.go     pass 1: learnTable returns a job, everything known before the first choice: the
+//	                             columns, the task, the kind of model, folds and row weights.
+//	draw a sample   sample.go    pass 2: job.take returns a random sample of the rows, in memory, ordered by fold.
+//	choose          choose.go    searchAll tries settings on the sample and returns a decision, plain data.
+//	fit             final.go     pass 3: fitAll returns the model of all rows with the settings of the decision,
+//	                             calibrated on out-of-fold predictions (outoffold.go).
+//	score           score.go     scoreFolds fits again without each fold, and returns scores and residuals on it.
 //
-// fit.go calls the stages in this order. Once a decision is made, a checkpoint (checkpoint*.go) stores the results.
+// fit.go calls the stages in this order and puts report and model together. The first three are begin (foldfit.go),
+// which every fit without a fold calls, too. It returns a chosen: the job with the columns as chosen, and the decision.
+// From there on a checkpoint (checkpoint*.go) stores the results. Notes and times go to a journal (report.go).
 //
 // # The search
 //
-// searchAll chooses the scaling of columns first (scaling.go, widths.go). A learned metric (metric*.go, floatfit.go)
-// competes with the result of the rest of the search; if it scores better, the rest is searched again with it. Then:
+// A chooser (chooser.go) holds the state of one search. searchAll chooses the scaling of columns first (scaling.go,
+// widths.go). A learned metric (metric*.go, floatfit.go) competes with the result of the rest of the search; if it
+// scores better, the rest is searched again with it. Then:
 //
 //   - The exact kernel of few rows is searched by exact.go with kernels.go. With more rows, far.go chooses again.
 //   - Random features are searched one choice after the other: families.go, bandwidth.go, features.go, nystrom.go,

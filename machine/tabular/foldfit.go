@@ -4,43 +4,128 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/randfeat/randfeat/data"
 	"github.com/randfeat/randfeat/machine"
 )
 
-// decide makes all choices on the sample of n rows. It reuses choices that were made for other rows if they apply, or
-// chooses without the first scored fold, or searches. It returns the sample encoded with the codes of levels that it
-// chose.
-func (f *fit) decide(s *sample, n int64) (*sample, error) {
-	var d *decision
-	var err error
-	plain, coded := f.job, s
-	switch {
-	case f.by != nil:
-		if coded, err = f.followCodes(f.by.d.Codes, s, n); err == nil {
-			d = f.by.follow(f.job, coded, n)
-		}
-	case f.choosesApart(n):
-		d, coded, err = f.chooseApart(s, n)
-	}
-	if d == nil && err == nil {
-		var codes *Choice
-		f.job = plain
-		if coded, codes, err = f.chooseCodes(s, n); err == nil {
-			d, err = searchAll(f.job, coded, n)
-		}
-		if err == nil && codes != nil {
-			d.Choices = slices.Insert(d.Choices, 1, *codes)
-			d.Tried = d.Tried || !codes.Given
-			d.Codes = f.codes
-		}
-	}
+// begin executes the stages up to the choices: it learns the columns, draws the sample and chooses, by other choices if
+// there are some that can be taken. A checkpoint exists only after all choices are made, so a resumed fit starts with
+// the fit of all rows. It draws the same sample again only if later stages need it.
+func begin(in job, by *prior, log *journal, file *checkpoint) (*chosen, error) {
+	j, was, err := learnTable(in, log, file)
 	if err != nil {
-		return s, err
+		return nil, err
 	}
-	if f.decision = d; d.fields != nil {
-		f.job = f.withSchema(weightedFields(f.schema, d.fields))
+	rows, err := j.trainingRows(j.src)
+	if err != nil {
+		return nil, err
 	}
-	return coded, nil
+	var s *sample
+	var n int64
+	if was == nil || was.d.Exact || j.info.Summed() && j.o.Folds > 1 && j.task != machine.Unsupervised {
+		err := log.stage(j, stageSample, func() (_ int64, err error) {
+			s, n, err = j.take(j.watch(rows, stageSample))
+			return n, err
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	if was != nil {
+		c := &chosen{job: j, d: was.d, rows: rows, s: s, was: was}
+		file.keep(c)
+		return c, nil
+	}
+	var c *chosen
+	err = log.stage(j, stageChoose, func() (int64, error) {
+		if c, err = decide(j, by, s, n); err != nil {
+			return int64(s.len()), err
+		}
+		return int64(c.s.len()), nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	if c.rows, err = c.trainingRows(c.src); err != nil {
+		return nil, err
+	}
+	file.keep(c)
+	file.save(true) // at once: a kill would lose all choices
+	return c, nil
+}
+
+// decide makes all choices on the sample of n rows. It reuses choices that were made for other rows if they apply, or
+// chooses without the first scored fold, or searches.
+func decide(j *job, by *prior, s *sample, n int64) (c *chosen, err error) {
+	switch {
+	case by != nil:
+		c, err = by.follow(j, s, n)
+	case j.choosesApart(n):
+		c, err = chooseApart(j, s, n)
+	}
+	if c != nil || err != nil {
+		return c, err
+	}
+	coded, codes, err := chooseCodes(j, s, n)
+	if err != nil {
+		return nil, err
+	}
+	d, err := searchAll(coded.job, coded.s, n)
+	if err != nil {
+		return nil, err
+	}
+	if codes != nil {
+		d.Choices = slices.Insert(d.Choices, 1, *codes)
+		d.Tried = d.Tried || !codes.Given
+		d.Codes = coded.codes
+	}
+	return coded.chosen(d, coded.s), nil
+}
+
+// follow takes the choices for the n rows of a sample. The columns of these rows need not be those of the choices;
+// widths go by name. It returns nil where the choices cannot be taken.
+func (p *prior) follow(j *job, s *sample, n int64) (*chosen, error) {
+	c, err := followCodes(j, p.d.Codes, s, n)
+	if err != nil {
+		return nil, err
+	}
+	f, d := c.job, *p.d
+	if s = c.s; !(d.Exact || d.Large) || p.task != f.task {
+		return nil, nil
+	}
+	d.Spec.Kernel.M = carried(d.Spec.Kernel.M, p.schema, f.schema)
+	if d.Spec.Dim = s.x.Cols; d.Exact {
+		d.Spec.M = s.len()
+	}
+	d.Rows, d.Sampled, d.Last, d.Apart = n, s.len(), s.last, false
+	d.Choices, d.Notes = slices.Clone(d.Choices), slices.Clone(d.Notes)
+	if d.fields = nil; f.weighs {
+		d.fields = make([]float64, len(f.schema.Fields))
+		for i := range d.fields {
+			d.fields[i] = weightOf(p.schema, &f.schema.Fields[i])
+		}
+		weigh(s.x, f.columnWeights(d.fields))
+	}
+	return f.chosen(&d, s), nil
+}
+
+// chosen is the job with choices for its columns.
+func (j *job) chosen(d *decision, s *sample) *chosen {
+	of := *j
+	if of.total = d.Rows; d.fields != nil {
+		of.schema = weightedFields(j.schema, d.fields)
+	}
+	return &chosen{job: &of, d: d, s: s}
+}
+
+// weightOf is the weight of a field in another schema; 1 if it is not there.
+func weightOf(s *data.Schema, field *data.Field) float64 {
+	for i := range s.Fields {
+		if o := &s.Fields[i]; o.Name == field.Name && o.Kind == field.Kind && o.Weight > 0 {
+			return o.Weight
+		}
+	}
+	return 1
 }
 
 // Choices for all rows are made on the rows outside one fold if there are at least apartRows of them. Choices for two
@@ -71,92 +156,127 @@ func (j *job) choosesApart(n int64) bool {
 }
 
 // chooseApart are the choices of the first fit that is scored, for all rows; nil if they cannot be taken.
-func (f *fit) chooseApart(s *sample, n int64) (*decision, *sample, error) {
-	k := f.scoredParts()[0]
-	sub, err := f.choosing(k, k, n, func(done, total int64) { f.progress(stageChoose, done, total) })
-	if err != nil {
-		return nil, s, err
-	}
-	if s, err = f.followCodes(sub.decision.Codes, s, n); err != nil {
-		return nil, s, err
-	}
-	d := sub.prior().follow(f.job, s, n)
-	if d == nil {
-		return nil, s, nil
-	}
-	d.Apart = true
-	d.Notes = append(d.Notes, fmt.Sprintf("choices were made on the %d rows outside the fold that judges them",
-		sub.decision.Rows))
-	f.apart = &begun{sub.job, sub.decision, sub.chose}
-	return d, s, nil
-}
-
-// prior are the choices of a fit, for other rows.
-func (f *fit) prior() *prior {
-	return &prior{schema: f.schema, task: f.task, d: f.decision, last: f.src.(foldSource).last}
-}
-
-// choosing is a fit of the rows outside folds k to last of n rows whose choices are made.
-func (f *fit) choosing(k, last int, n int64, progress func(done, total int64)) (*fit, error) {
-	sub, err := f.leaving(k, last, n)
+func chooseApart(j *job, s *sample, n int64) (*chosen, error) {
+	k := j.scoredParts()[0]
+	sub, err := choosing(j, k, k, n, func(done, total int64) { j.progress(stageChoose, done, total) })
 	if err != nil {
 		return nil, err
 	}
-	sub.o.Progress = func(stage string, done, total int64) {
+	c, err := sub.prior().follow(j, s, n)
+	if c == nil || err != nil {
+		return nil, err
+	}
+	c.apart, c.d.Apart = sub, true
+	c.d.Notes = append(c.d.Notes, fmt.Sprintf("choices were made on the %d rows outside the fold that judges them",
+		sub.d.Rows))
+	return c, nil
+}
+
+// prior are the choices, for other rows.
+func (c *chosen) prior() *prior {
+	return &prior{schema: c.schema, task: c.task, d: c.d, last: c.src.(foldSource).last}
+}
+
+// choosing makes the choices of the rows outside folds k to last of n rows.
+func choosing(j *job, k, last int, n int64, progress func(done, total int64)) (*chosen, error) {
+	in, err := leaving(j, k, last, n)
+	if err != nil {
+		return nil, err
+	}
+	in.o.Progress = func(stage string, done, total int64) {
 		if stage == stageChoose {
 			progress(done, total)
 		}
 	}
-	if err := sub.begin(); err != nil {
+	c, err := begin(in, nil, new(journal), nil)
+	if err != nil {
 		return nil, fmt.Errorf("choices without fold %d: %w", k+1, err)
 	}
-	sub.o.Progress = nil
-	return sub, nil
+	c.o.Progress = nil
+	return c, nil
 }
 
-// leaving is a fit of the rows outside folds k to last of n rows, as if they were the table.
-func (f *fit) leaving(k, last int, n int64) (*fit, error) {
-	rest := foldSource{Source: f.src, deal: f.deal, k: k, last: last, parts: f.deal.parts(f.o.Folds)}
-	if f.thins(n) {
+// leaving are the rows outside folds k to last of n rows, as if they were the table.
+func leaving(j *job, k, last int, n int64) (job, error) {
+	rest := foldSource{Source: j.src, deal: j.deal, k: k, last: last, parts: j.deal.parts(j.o.Folds)}
+	if j.thins(n) {
 		rest.rows = n
 	}
-	sub := &fit{job: &job{ctx: f.ctx, src: rest, o: f.o, inner: true, deal: newDealer(f.o.Seed, rest.marks(n)),
-		weighs: f.weighs && f.task != machine.Unsupervised}}
-	sub.o.Folds, sub.o.Checkpoint, sub.o.Progress = 1, "", nil
-	var err error
-	sub.o.Schema, err = f.learnFold(rest)
-	return sub, err
+	return j.part(rest, n)
 }
 
-// forFold is the fit of all folds but k, done rows being scored before it. Its choices may be those that were made, or
-// are to be made now, without it and the fold beside it, if that is to be scored, too.
-func (f *fit) forFold(k int, done int64) (*fit, error) {
-	apart := f.decision.Apart && k == f.scoredParts()[0]
-	if apart && f.apart != nil { // not in a fit that was resumed: its decision holds these choices
-		return &fit{job: f.apart.job, decision: f.apart.decision, chose: f.apart.chose, twin: f.lends()}, nil
+// part are some of n rows, as if they were the table.
+func (j *job) part(of foldSource, n int64) (job, error) {
+	out := job{ctx: j.ctx, src: of, o: j.o, inner: true, deal: newDealer(j.o.Seed, of.marks(n)),
+		weighs: j.weighs && j.task != machine.Unsupervised}
+	out.o.Folds, out.o.Checkpoint, out.o.Progress = 1, "", nil
+	var err error
+	out.o.Schema, err = j.learnFold(of)
+	return out, err
+}
+
+// withoutFold is the fit of all folds but k of a fit whose choices are made. Its choices may be those that were made,
+// or are to be made now, without it and the fold beside it, if that is to be scored, too: shared has those of the last
+// two folds, and the result those of these; nil: none.
+func withoutFold(c *chosen, k int, shared *prior) (*chosen, *prior, error) {
+	n := c.d.Rows
+	apart := c.d.Apart && k == c.scoredParts()[0]
+	if apart && c.apart != nil { // not in a fit that was resumed: its decision holds these choices
+		sub := *c.apart
+		sub.twin = c.lends()
+		return &sub, shared, nil
 	}
-	if apart {
-		sub, err := f.leaving(k, k, f.decision.Rows)
-		if err == nil {
-			sub.twin = f.lends()
-			sub.by = &prior{schema: f.schema, task: f.task, d: f.decision, last: k}
+	by := &prior{schema: c.schema, task: c.task, d: c.d, last: k}
+	if !apart {
+		if shared != nil && shared.last < k {
+			shared = nil
 		}
-		return sub, err
-	}
-	n := f.decision.Rows
-	if f.shared != nil && f.shared.last < k {
-		f.shared = nil
-	}
-	if f.shared == nil && k+1 < f.o.Folds && n/int64(f.o.Folds) < pairedRows && f.outside(n, 2, sharedRows) {
-		sub, err := f.choosing(k, k+1, n, func(int64, int64) {})
-		if err != nil {
-			return nil, err
+		if shared == nil && k+1 < c.o.Folds && n/int64(c.o.Folds) < pairedRows && c.outside(n, 2, sharedRows) {
+			sub, err := choosing(c.job, k, k+1, n, func(int64, int64) {})
+			if err != nil {
+				return nil, nil, err
+			}
+			shared = sub.prior()
 		}
-		f.shared = sub.prior()
+		by = shared
 	}
-	sub, err := f.leaving(k, k, n)
-	if err == nil {
-		sub.by = f.shared
+	in, err := leaving(c.job, k, k, n)
+	if err != nil {
+		return nil, nil, err
 	}
-	return sub, err
+	sub, err := begin(in, by, new(journal), nil)
+	if err != nil {
+		return nil, nil, err
+	}
+	sub.twin = apart && c.lends()
+	return sub, shared, nil
+}
+
+// scoredParts are the parts to score, in order. Of stretches of time the last comes first: the fit before it is nearest
+// to that of all rows.
+func (j *job) scoredParts() []int {
+	var out []int
+	for k := j.deal.first(); k < j.deal.parts(j.o.Folds); k++ {
+		out = append(out, k)
+	}
+	if j.deal.ordered() {
+		slices.Reverse(out)
+	}
+	return out
+}
+
+// learnFold learns the columns from a part of the rows, unless the schema was given. Which columns are used, how their
+// cells are read, and the targets with their classes and units come from all rows: a column with one word among dates
+// would be a column of dates without the row that has it, and that row could not be read. A part learns means, scales,
+// levels, ranges and whether cells are missing.
+func (j *job) learnFold(src data.Source) (*data.Schema, error) {
+	if j.o.Schema != nil || j.task == machine.Unsupervised {
+		return j.schema, nil
+	}
+	like := j.schema
+	if j.base != nil {
+		like = j.base
+	}
+	s, _, err := data.Learn(src, data.LearnOptions{Like: unweighted(like), MaxLevels: j.o.Learn.MaxLevels})
+	return s, err
 }

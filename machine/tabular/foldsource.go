@@ -76,24 +76,25 @@ func (s foldSource) Open(want []data.Kind) (data.Reader, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &foldReader{Reader: r, s: s}, nil
+	return &someReader{Reader: r, has: s.has}, nil
 }
 
-type foldReader struct {
+// someReader hands on some rows of a table, in its order.
+type someReader struct {
 	data.Reader
-	s          foldSource
+	has        func(row int64) bool
 	row, given int64 // rows read, and rows handed on
 	kept       []int // of the last block
 }
 
-func (r *foldReader) Read(b *data.Block, most int) error {
+func (r *someReader) Read(b *data.Block, most int) error {
 	for {
 		if err := r.Reader.Read(b, most); err != nil {
 			return err
 		}
 		r.kept = r.kept[:0]
 		for i := range b.Rows {
-			if r.s.has(r.row + int64(i)) {
+			if r.has(r.row + int64(i)) {
 				r.kept = append(r.kept, i)
 			}
 		}
@@ -109,4 +110,9 @@ func (r *foldReader) Read(b *data.Block, most int) error {
 }
 
 // Where names the place in the table that row i of the last block has there.
-func (r *foldReader) Where(i int) string { return r.Reader.Where(r.kept[i]) }
+func (r *someReader) Where(i int) string { return r.Reader.Where(r.kept[i]) }
+
+// inHalf reports whether a row is in one of two halves of a table, by a hash.
+func inHalf(seed uint64, row int64, half int) bool {
+	return int(rng.Mix64(seed^thinLabel^rng.Mix64(uint64(row)))>>63)+1 == half
+}

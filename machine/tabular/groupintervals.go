@@ -22,18 +22,18 @@ func (g *groupResiduals) add(group string, y, pred, variance dense.Matrix[float6
 }
 
 // checkIntervalBy refuses a column that intervals cannot go by. A fold may be without it.
-func (f *fit) checkIntervalBy() error {
-	by := f.o.IntervalBy
-	if by == "" || f.inner {
+func checkIntervalBy(j *job) error {
+	by := j.o.IntervalBy
+	if by == "" || j.inner {
 		return nil
 	}
 	bad := func(format string, args ...any) error {
 		return fmt.Errorf("intervals by column %q: %s: %w", by, fmt.Sprintf(format, args...), machine.ErrSetup)
 	}
-	switch fd, _ := fieldNamed(f.schema, by); {
-	case f.task != machine.Regression:
+	switch fd, _ := fieldNamed(j.schema, by); {
+	case j.task != machine.Regression:
 		return bad("prediction intervals are those of a regression")
-	case f.o.Folds == 1:
+	case j.o.Folds == 1:
 		return bad("they are made of rows that are held out: ask for more than 1 fold")
 	case fd == nil:
 		return bad("the model does not predict from it: name a column that it reads")
@@ -64,9 +64,9 @@ func levelOf(fd *data.Field, at int, x []float64) string {
 }
 
 // groupsOf are the groups of rows of the sample, by their numbers in the table; nil: intervals go by none.
-func (f *fit) groupsOf(s *sample, rows []int64) []string {
-	fd, at := fieldNamed(f.schema, f.o.IntervalBy)
-	if f.o.IntervalBy == "" || fd == nil {
+func (j *job) groupsOf(s *sample, rows []int64) []string {
+	fd, at := fieldNamed(j.schema, j.o.IntervalBy)
+	if j.o.IntervalBy == "" || fd == nil {
 		return nil
 	}
 	place := make(map[int64]int, len(s.rows))
@@ -82,10 +82,10 @@ func (f *fit) groupsOf(s *sample, rows []int64) []string {
 	return out
 }
 
-// addGroups adds rows that a model of a fold predicts, encoded by its schema.
-func (f *fit) addGroups(s *data.Schema, x, y, pred, variance dense.Matrix[float64], weights []float64) {
-	fd, at := fieldNamed(s, f.o.IntervalBy)
-	if f.o.IntervalBy == "" || fd == nil {
+// addRows adds rows by the level of a column that a schema encodes, if there is one.
+func (g *groupResiduals) addRows(by string, s *data.Schema, x, y, pred, variance dense.Matrix[float64], weights []float64) {
+	fd, at := fieldNamed(s, by)
+	if by == "" || fd == nil {
 		return
 	}
 	for i := range x.Rows {
@@ -93,7 +93,7 @@ func (f *fit) addGroups(s *data.Schema, x, y, pred, variance dense.Matrix[float6
 		if weights != nil {
 			w = weights[i : i+1]
 		}
-		f.scored.groups.add(levelOf(fd, at, x.Row(i)), y.RowRange(i, i+1), pred.RowRange(i, i+1), rowOf(variance, i), w)
+		g.add(levelOf(fd, at, x.Row(i)), y.RowRange(i, i+1), pred.RowRange(i, i+1), rowOf(variance, i), w)
 	}
 }
 
@@ -106,21 +106,21 @@ func rowOf(m dense.Matrix[float64], i int) dense.Matrix[float64] {
 }
 
 // setGroups gives the model intervals by group.
-func (f *fit) setGroups(m *machine.Model) error {
-	if f.o.IntervalBy == "" || f.inner || m.Residuals.IsEmpty() {
+func setGroups(j *job, m *machine.Model, groups groupResiduals, log *journal) error {
+	if j.o.IntervalBy == "" || j.inner || m.Residuals.IsEmpty() {
 		return nil
 	}
-	fd, _ := fieldNamed(f.schema, f.o.IntervalBy)
+	fd, _ := fieldNamed(j.schema, j.o.IntervalBy)
 	list := make([]*machine.Residuals, len(fd.Levels))
 	few := 0
 	for l, name := range fd.Levels {
-		if list[l] = f.scored.groups[name]; list[l] == nil || list[l].Len() < machine.LeastGroup {
+		if list[l] = groups[name]; list[l] == nil || list[l].Len() < machine.LeastGroup {
 			few++
 		}
 	}
 	if few > 0 {
-		f.note("%d of the %d levels of %s have fewer than %d rows held out: their prediction intervals are those of all rows",
+		log.note("%d of the %d levels of %s have fewer than %d rows held out: their prediction intervals are those of all rows",
 			few, len(fd.Levels), fd.Name, machine.LeastGroup)
 	}
-	return m.SetGroups(f.o.IntervalBy, list)
+	return m.SetGroups(j.o.IntervalBy, list)
 }

@@ -14,11 +14,12 @@ type held struct {
 	width int       // scores of a row
 	worth []float64 // weights of the classes, besides those of rows; nil: 1
 	// shifted says that classes have weights, here or in those of rows, which move the border between classes.
-	shifted bool
-	rows    []heldRow
-	scores  []float64
-	step    int64 // every step-th row is kept
-	n       int64 // seen
+	shifted  bool
+	weighted bool // rows have weights
+	rows     []heldRow
+	scores   []float64
+	step     int64 // every step-th row is kept
+	n        int64 // seen
 }
 
 type heldRow struct {
@@ -33,11 +34,12 @@ const (
 )
 
 // newHeld is for predictions that e judges; nil, which keeps nothing, where scores are probabilities already.
-func (f *fit) newHeld(e *machine.Evaluation) *held {
-	if f.task != machine.Classification || e.Probable() {
+func newHeld(j *job, e *machine.Evaluation) *held {
+	if j.task != machine.Classification || e.Probable() {
 		return nil
 	}
-	return &held{width: f.outputs, worth: f.o.ClassWeights, shifted: f.o.ClassWeights != nil, step: 1}
+	return &held{width: j.outputs, worth: j.o.ClassWeights, shifted: j.o.ClassWeights != nil, weighted: j.weights != nil,
+		step: 1}
 }
 
 // add keeps rows predicted by a model; weights may be nil.
@@ -100,7 +102,7 @@ func (h *held) calibration(use func(i int) bool) ([]float64, error) {
 // predicted. The same rows are then scored with probabilities calibrated on other rows (every fifth row by the rows in
 // between). Two parameters fitted to the rows they are scored on would be slightly too good. evals are the scores by
 // part; parts without held rows have their own probabilities.
-func (f *fit) calibrate(m *machine.Model, h *held, evals []*machine.Evaluation) ([]*machine.Evaluation, error) {
+func (h *held) calibrate(m *machine.Model, evals []*machine.Evaluation) ([]*machine.Evaluation, error) {
 	if h == nil {
 		return evals, nil
 	}
@@ -108,7 +110,7 @@ func (f *fit) calibrate(m *machine.Model, h *held, evals []*machine.Evaluation) 
 	if m.Calibration, err = h.calibration(func(int) bool { return true }); err != nil {
 		return nil, fmt.Errorf("probabilities: %w", err)
 	}
-	judged, err := f.judged(m, h, evals)
+	judged, err := h.judged(m, evals)
 	if err != nil || h.step == 1 || h.worth != nil { // which moves classes
 		return judged, err
 	}
@@ -125,7 +127,7 @@ func (f *fit) calibrate(m *machine.Model, h *held, evals []*machine.Evaluation) 
 }
 
 // judged are the evaluations of rows with probabilities that the rows themselves did not calibrate.
-func (f *fit) judged(m *machine.Model, h *held, evals []*machine.Evaluation) ([]*machine.Evaluation, error) {
+func (h *held) judged(m *machine.Model, evals []*machine.Evaluation) ([]*machine.Evaluation, error) {
 	fifths := [5]*machine.Model{}
 	for k := range fifths {
 		part, err := h.calibration(func(i int) bool { return i%len(fifths) != k || len(h.rows) == 1 })
@@ -150,7 +152,7 @@ func (f *fit) judged(m *machine.Model, h *held, evals []*machine.Evaluation) ([]
 		fifths[i%len(fifths)].Calibrate(p.Row(0))
 		y.Set(0, 0, float64(r.class))
 		var weight []float64
-		if f.weights != nil {
+		if h.weighted {
 			weight = []float64{r.weight}
 		}
 		if err := out[r.part].AddWeighted(y, p, dense.Matrix[float64]{}, weight); err != nil {

@@ -112,9 +112,8 @@ func TestCalibrationIsNotJudgedByItsRows(t *testing.T) {
 		pred.Set(i, 1-said, 0.1)
 	}
 	h.add(0, y, pred, nil)
-	f := &fit{job: &job{deal: newDealer(0, nil), task: machine.Classification, outputs: 2}}
 	m := &machine.Model{Kind: machine.KindRidge, Task: machine.Classification, Outputs: 2}
-	parts, err := f.calibrate(m, h, []*machine.Evaluation{machine.NewEvaluation(m.Kind, m.Task, 2)})
+	parts, err := h.calibrate(m, []*machine.Evaluation{machine.NewEvaluation(m.Kind, m.Task, 2)})
 	if err != nil || parts[0].Len() != n {
 		t.Fatalf("%v: %d rows", err, parts[0].Len())
 	}

@@ -88,21 +88,24 @@ func TestIterativeFit(t *testing.T) {
 	}
 }
 
+// unsearched is a fit with settings that were given, as if they were open.
+func unsearched(t *testing.T, src data.Source) *chosen {
+	t.Helper()
+	o, err := Options{Seed: 1, Folds: 1, Learn: data.LearnOptions{Targets: []string{"y"}}}.withDefaults()
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.Bandwidth, o.Lambda = 1, 1
+	f := chosenFor(t, job{ctx: t.Context(), src: src, o: o})
+	f.o.Bandwidth, f.o.Lambda = 0, 0
+	return f
+}
+
 // A far search goes from a bad setting to a better one, and what it compares is the loss of the direct fit.
 func TestFarSearch(t *testing.T) {
 	iterativeSmall(t)
-	f := &fit{job: &job{ctx: t.Context(), src: stairs(700, 1), o: Options{Seed: 1, Folds: 1, Learn: data.LearnOptions{
-		Targets: []string{"y"}}}}}
-	var err error
-	if f.o, err = f.o.withDefaults(); err != nil {
-		t.Fatal(err)
-	}
-	f.o.Bandwidth, f.o.Lambda = 1, 1 // nothing is searched yet
-	if err := f.begin(); err != nil {
-		t.Fatal(err)
-	}
-	f.o.Bandwidth, f.o.Lambda = 0, 0
-	c := &chooser{f: &search{job: f.job}, s: f.chose.s, d: &decision{}}
+	f := unsearched(t, stairs(700, 1))
+	c := &chooser{f: &search{job: f.job}, s: f.s, d: &decision{}}
 	s := &far{c: c, order: shuffled(700, 1)}
 	s.take(300)
 	start := farPoint{kind: kernel.Laplace, at: exactPoint{2, 10}}
@@ -116,7 +119,7 @@ func TestFarSearch(t *testing.T) {
 	}
 	x, z := s.x.RowRange(0, s.rows), s.x.RowRange(s.rows, s.x.Rows)
 	spec := top.spec
-	spec.Dim, spec.M, spec.Family = x.Cols, x.Rows, f.decision.Spec.Family
+	spec.Dim, spec.M, spec.Family = x.Cols, x.Rows, f.d.Spec.Family
 	m, err := machine.FitExact(machine.Setup{Spec: spec, Task: machine.Regression, Outputs: 1}, x,
 		s.t.RowRange(0, s.rows), top.at.lambda)
 	if err != nil {

@@ -37,8 +37,8 @@ type crossed struct {
 }
 
 // job is everything that is known before a choice is made: the table, the options with their defaults, the columns, the
-// task, the weights of rows and their folds. The first stages of a fit fill it in. A search reads it and never changes
-// it, so one job can serve several searches.
+// task, the weights of rows and their folds. learnTable makes it, and nothing changes it afterwards: choices that concern
+// columns make a copy. So one job can serve several searches.
 type job struct {
 	ctx context.Context
 	src data.Source
@@ -46,6 +46,7 @@ type job struct {
 
 	schema  *data.Schema
 	summary *data.Summary // nil if the schema was given
+	total   int64         // rows of the table; 0: not known yet
 	kind    machine.Kind
 	info    machine.KindInfo // of kind
 	task    machine.Task

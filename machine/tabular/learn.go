@@ -1,72 +1,87 @@
 package tabular
 
 import (
-	"context"
-
 	"github.com/randfeat/randfeat/data"
 )
 
-// learn finds out what the columns are. It looks at all rows, and nested cross-validation does not repeat it: of
-// targets the schema holds only classes, or mean and scale, which are units; nothing in it is chosen for how well it
-// predicts.
-func (f *fit) learn() (int64, error) {
-	if f.o.Schema != nil {
-		f.schema = f.o.Schema
-		return 0, nil
+// learnTable finds out what is known before a choice is made. A checkpoint of the same fit has the columns; resumed is the
+// rest of it, nil if there is none.
+func learnTable(in job, log *journal, file *checkpoint) (*job, *resumed, error) {
+	j := &in
+	if j.deal == nil {
+		var m *data.Marks
+		if len(j.o.Marks.Names()) > 0 {
+			var err error
+			src := watchedSource{Source: j.src, ctx: j.ctx, report: func(int64) {}}
+			if m, err = data.ReadMarks(src, j.o.Marks); err != nil {
+				return nil, nil, err
+			}
+		}
+		m, err := settleRows(j, m, log)
+		if err != nil {
+			return nil, nil, err
+		}
+		j.deal = newDealer(j.o.Seed, m)
+		j.deal.horizon = j.o.Horizon
 	}
-	src := watchedSource{Source: f.src, ctx: f.ctx, report: func(done int64) { f.progress(stageLearn, done, 0) }}
+	j.weigh()
+	if err := j.deal.settle(j.src.Name(), &j.o, j.inner); err != nil {
+		return nil, nil, err
+	}
+	was, err := file.resume(j)
+	if err != nil {
+		return nil, nil, err
+	}
+	if was == nil {
+		err := log.stage(j, stageLearn, func() (int64, error) {
+			err := learnColumns(j, log)
+			return j.total, err
+		})
+		if err != nil {
+			return nil, nil, err
+		}
+	}
+	if err := j.settle(); err != nil {
+		return nil, nil, err
+	}
+	if err := checkIntervalBy(j); err != nil {
+		return nil, nil, err
+	}
+	rows, err := j.trainingRows(j.src)
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := j.weighClasses(rows); err != nil {
+		return nil, nil, err
+	}
+	if was != nil {
+		err = resumeCodes(j, was.d)
+	}
+	return j, was, err
+}
+
+// learnColumns looks at all rows, and nested cross-validation does not repeat it: of targets the schema holds only
+// classes, or mean and scale, which are units; nothing in it is chosen for how well it predicts.
+func learnColumns(j *job, log *journal) error {
+	if j.o.Schema != nil {
+		j.schema = j.o.Schema
+		return nil
+	}
+	src := watchedSource{Source: j.src, ctx: j.ctx, report: func(done int64) { j.progress(stageLearn, done, 0) }}
 	var err error
-	if f.schema, f.summary, err = data.Learn(src, f.o.LearnOptions()); err != nil {
-		return 0, err
+	if j.schema, j.summary, err = data.Learn(src, j.o.LearnOptions()); err != nil {
+		return err
 	}
-	for i := range f.summary.Columns {
-		c := &f.summary.Columns[i]
-		for name, why := range map[string]string{f.o.Marks.Weight: "weights of rows", f.o.Marks.Group: "groups of rows",
-			f.o.Marks.Time: "times of rows"} {
+	j.total = j.summary.Rows
+	for i := range j.summary.Columns {
+		c := &j.summary.Columns[i]
+		for name, why := range map[string]string{j.o.Marks.Weight: "weights of rows", j.o.Marks.Group: "groups of rows",
+			j.o.Marks.Time: "times of rows"} {
 			if c.Name == name && c.Use == "ignored" {
 				c.Why = why
 			}
 		}
 	}
-	f.report.Notes = append(f.report.Notes, f.summary.Notes...)
-	return f.summary.Rows, nil
-}
-
-// watchedSource is a table whose reading can be stopped and followed.
-type watchedSource struct {
-	data.Source
-	ctx    context.Context
-	report func(done int64)
-}
-
-// Unwrap is the table itself.
-func (s watchedSource) Unwrap() data.Source { return s.Source }
-
-func (s watchedSource) Open(want []data.Kind) (data.Reader, error) {
-	if err := s.ctx.Err(); err != nil {
-		return nil, err
-	}
-	r, err := s.Source.Open(want)
-	if err != nil {
-		return nil, err
-	}
-	return &watchedReader{Reader: r, s: s}, nil
-}
-
-type watchedReader struct {
-	data.Reader
-	s    watchedSource
-	done int64
-}
-
-func (r *watchedReader) Read(b *data.Block, most int) error {
-	if err := r.s.ctx.Err(); err != nil {
-		return err
-	}
-	err := r.Reader.Read(b, most)
-	if err == nil {
-		r.done += int64(b.Rows)
-		r.s.report(r.done)
-	}
-	return err
+	log.notes = append(log.notes, j.summary.Notes...)
+	return nil
 }

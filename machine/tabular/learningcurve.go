@@ -5,8 +5,6 @@ import (
 	"math"
 
 	"github.com/randfeat/randfeat/dense"
-	"github.com/randfeat/randfeat/internal/buf"
-	"github.com/randfeat/randfeat/internal/rng"
 	"github.com/randfeat/randfeat/machine"
 )
 
@@ -24,33 +22,28 @@ const leastHalf = 20
 
 // extrapolates reports whether scores are carried on to all rows. Groups and times are not: halves of them are other
 // tables. Neither are features whose number was chosen for the rows: only exact kernels can take choices over.
-func (f *fit) extrapolates(sub *fit) bool {
-	return sub.decision.Exact && !f.deal.grouped() && !f.deal.ordered() && sub.decision.Rows >= 2*leastHalf
-}
-
-// steepness is by how much of the gain from half of the rows the score of all rows is better.
-func (f *fit) steepness() float64 {
-	return (1 - math.Sqrt(1-1/float64(f.o.Folds))) / (math.Sqrt2 - 1)
+func extrapolates(c, sub *chosen) bool {
+	return sub.d.Exact && !c.deal.grouped() && !c.deal.ordered() && sub.d.Rows >= 2*leastHalf
 }
 
 // addHalves scores fold k by models of halves of the rows of sub, whose model is m: by both if the fold has few rows.
-func (f *fit) addHalves(sub *fit, m *machine.Model, k int, scored int64) error {
-	if f.scored.uncurved || !f.extrapolates(sub) {
-		f.scored.uncurved = true
+func (s *scored) addHalves(c, sub *chosen, m *machine.Model, k int, scored int64) error {
+	if s.uncurved || !extrapolates(c, sub) {
+		s.uncurved = true
 		return nil
 	}
 	for part := 1; part <= 2; part++ {
 		if part == 2 && scored >= pairedRows {
 			break
 		}
-		err := f.addHalf(sub, m, k, part)
-		if stop := f.ctx.Err(); stop != nil {
+		err := s.addHalf(c, sub, m, k, part)
+		if stop := c.ctx.Err(); stop != nil {
 			return stop
 		}
 		switch {
 		case errors.Is(err, machine.ErrSingular) || errors.Is(err, machine.ErrNoRows) ||
 			errors.Is(err, dense.ErrNotFinite):
-			f.scored.uncurved = true // no curve: scores stay those of fewer rows
+			s.uncurved = true // no curve: scores stay those of fewer rows
 			return nil
 		case err != nil:
 			return err
@@ -59,17 +52,19 @@ func (f *fit) addHalves(sub *fit, m *machine.Model, k int, scored int64) error {
 	return nil
 }
 
-func (f *fit) addHalf(sub *fit, of *machine.Model, k, part int) error {
+func (s *scored) addHalf(c, sub *chosen, of *machine.Model, k, part int) error {
 	src := sub.src.(foldSource)
 	src.half = part
-	less := &fit{job: &job{ctx: f.ctx, src: src, o: sub.o, inner: true, weighs: sub.weighs,
-		deal: newDealer(f.o.Seed, src.marks(f.decision.Rows))}, twin: true}
-	less.by = &prior{schema: sub.schema, task: sub.task, d: sub.decision, last: k}
-	var err error
-	if less.o.Schema, err = f.learnFold(src); err != nil {
+	in, err := c.part(src, c.d.Rows)
+	if err != nil {
 		return err
 	}
-	m, err := less.run()
+	less, err := begin(in, &prior{schema: sub.schema, task: sub.task, d: sub.d, last: k}, new(journal), nil)
+	if err != nil {
+		return err
+	}
+	less.twin = true
+	m, err := fitFold(less)
 	if err != nil {
 		return err
 	}
@@ -83,42 +78,28 @@ func (f *fit) addHalf(sub *fit, of *machine.Model, k, part int) error {
 	if err != nil {
 		return err
 	}
-	p, err := machine.NewPredictor[float64](m)
-	if err != nil {
-		return err
-	}
-	var ws machine.Workspace[float64]
-	var pred dense.Matrix[float64]
-	weights := f.heldWeights(src.marks(f.decision.Rows))
-	err = rows.Each(f.o.Block, func(x, y dense.Matrix[float64]) error {
-		pred = buf.Shaped(pred, x.Rows, m.Outputs)
-		if err := p.Predict(pred, x, &ws); err != nil {
-			return err
-		}
-		return e.AddWeighted(y, pred, dense.Matrix[float64]{}, weights.next(y.Rows))
+	weights := c.heldWeights(src.marks(c.d.Rows))
+	err = eachPredicted(c.job, m, rows, func(_, y, pred, variance dense.Matrix[float64]) error {
+		return e.AddWeighted(y, pred, variance, weights.next(y.Rows))
 	})
-	if err != nil || f.scored.half == nil {
-		f.scored.half = e
+	if err != nil || s.half == nil {
+		s.half = e
 		return err
 	}
-	return f.scored.half.Merge(e)
+	return s.half.Merge(e)
 }
 
-// extrapolated are scores of all rows, if models of half of the rows tell how scores rise with them.
-func (f *fit) extrapolated(scores []machine.Score) []machine.Score {
-	if f.scored.uncurved || f.scored.half == nil {
-		return scores
+// extrapolate carries scores on to all rows, if models of half of the rows tell how scores rise with them.
+func (s *scored) extrapolate(to *stated, folds int) {
+	if s.uncurved || s.half == nil {
+		return
 	}
-	out := machine.Extrapolated(scores, f.scored.half, f.steepness())
-	half := f.scored.half.Scores()[0]
-	share := 1 - 1/float64(f.o.Folds)
-	f.report.Curve = []CurvePoint{{share / 2, half.Name, half.Value}, {share, scores[0].Name, scores[0].Value},
-		{1, out[0].Name, out[0].Value}}
-	f.report.ScoredOn += "; continued to all rows"
-	return out
-}
-
-// inHalf reports whether a row is in one of two halves of a table, by a hash.
-func inHalf(seed uint64, row int64, half int) bool {
-	return int(rng.Mix64(seed^thinLabel^rng.Mix64(uint64(row)))>>63)+1 == half
+	share := 1 - 1/float64(folds)
+	// By how much of the gain from half of the rows the score of all rows is better.
+	steepness := (1 - math.Sqrt(share)) / (math.Sqrt2 - 1)
+	measured, half := to.scores[0], s.half.Scores()[0]
+	to.scores = machine.Extrapolated(to.scores, s.half, steepness)
+	to.curve = []CurvePoint{{share / 2, half.Name, half.Value}, {share, measured.Name, measured.Value},
+		{1, to.scores[0].Name, to.scores[0].Value}}
+	to.on += "; continued to all rows"
 }

@@ -42,26 +42,26 @@ type levelCounts struct {
 
 // countLevels reads the table twice: for the levels of columns, and for their rows and targets. Columns without two
 // levels are left out.
-func (f *fit) countLevels(names []string) (*levelCounts, error) {
-	like := &data.Schema{Targets: f.schema.Targets}
-	for i := range f.schema.Fields {
-		if fd := &f.schema.Fields[i]; slices.Contains(names, fd.Name) {
+func countLevels(j *job, names []string) (*levelCounts, error) {
+	like := &data.Schema{Targets: j.schema.Targets}
+	for i := range j.schema.Fields {
+		if fd := &j.schema.Fields[i]; slices.Contains(names, fd.Name) {
 			like.Fields = append(like.Fields, data.Field{Name: fd.Name, Kind: data.Categorical})
 		}
 	}
-	learned, _, err := data.Learn(watchedSource{Source: f.src, ctx: f.ctx, report: func(int64) {}},
+	learned, _, err := data.Learn(watchedSource{Source: j.src, ctx: j.ctx, report: func(int64) {}},
 		data.LearnOptions{Like: like, MaxLevels: mostLevels})
 	if err != nil {
 		return nil, err
 	}
 	fields := slices.DeleteFunc(learned.Fields, func(f data.Field) bool { return len(f.Levels) < 2 })
-	return f.countRows(fields)
+	return countRows(j, fields)
 }
 
 // countRows reads the table once for the rows and targets of the levels of fields.
-func (f *fit) countRows(fields []data.Field) (*levelCounts, error) {
-	c := &levelCounts{fields: fields, outputs: f.outputs, deal: f.deal, parts: f.levelParts()}
-	if f.task == machine.Classification && f.outputs == 2 {
+func countRows(j *job, fields []data.Field) (*levelCounts, error) {
+	c := &levelCounts{fields: fields, outputs: j.outputs, deal: j.deal, parts: j.deal.levelParts()}
+	if j.task == machine.Classification && j.outputs == 2 {
 		c.outputs = 1
 	}
 	if len(fields) == 0 {
@@ -76,37 +76,37 @@ func (f *fit) countRows(fields []data.Field) (*levelCounts, error) {
 			c.sums[i] = append(c.sums[i], make([]float64, n*c.outputs))
 		}
 	}
-	schema := *f.schema
+	schema := *j.schema
 	schema.Fields, schema.Ignored = nil, slices.Clone(schema.Ignored)
 	for i := range fields {
 		schema.Fields = append(schema.Fields, placesOf(fields[i], 1))
 	}
-	for i := range f.schema.Fields {
-		name := f.schema.Fields[i].Name
+	for i := range j.schema.Fields {
+		name := j.schema.Fields[i].Name
 		if !slices.ContainsFunc(fields, func(o data.Field) bool { return o.Name == name }) {
 			schema.Ignored = append(schema.Ignored, name)
 		}
 	}
-	rows, err := machine.TableRows(f.src, &schema, f.task != machine.Unsupervised)
+	rows, err := machine.TableRows(j.src, &schema, j.task != machine.Unsupervised)
 	if err != nil {
 		return nil, err
 	}
 	first := int64(0)
-	err = f.watch(rows, stageChoose).Each(f.o.Block, func(x, y dense.Matrix[float64]) error {
+	err = j.watch(rows, stageChoose).Each(j.o.Block, func(x, y dense.Matrix[float64]) error {
 		for i := range x.Rows {
-			part, w := f.deal.of(first+int64(i), c.parts), 1.0
-			if f.weights != nil {
+			part, w := j.deal.of(first+int64(i), c.parts), 1.0
+			if j.weights != nil {
 				w = y.At(i, y.Cols-1)
 			}
 			for o := range c.outputs {
-				t := c.target(f.task, f.outputs, y.Row(i), o)
+				t := c.target(j.task, j.outputs, y.Row(i), o)
 				c.squares[o] += w * t * t
 			}
 			for k := range fields {
 				at := int(x.At(i, k))
 				c.rows[k][part][at] += w
 				for o := range c.outputs {
-					c.sums[k][part][at*c.outputs+o] += w * c.target(f.task, f.outputs, y.Row(i), o)
+					c.sums[k][part][at*c.outputs+o] += w * c.target(j.task, j.outputs, y.Row(i), o)
 				}
 			}
 		}
@@ -117,12 +117,12 @@ func (f *fit) countRows(fields []data.Field) (*levelCounts, error) {
 }
 
 // levelParts is the number of parts that codes of rows are learned without, one at a time.
-func (f *fit) levelParts() int {
+func (d *dealer) levelParts() int {
 	folds := defaultFolds
-	if f.deal.grouped() {
-		folds = min(folds, f.deal.groups())
+	if d.grouped() {
+		folds = min(folds, d.groups())
 	}
-	return f.deal.parts(folds)
+	return d.parts(folds)
 }
 
 // target is output o of the targets of a row.

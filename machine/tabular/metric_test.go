@@ -108,30 +108,7 @@ func TestQuickLeavesOut(t *testing.T) {
 // searching is a chooser of a sample with a target that the caller changes.
 func searching(t *testing.T, src data.Source) (*chooser, []int) {
 	t.Helper()
-	f := &fit{job: &job{ctx: context.Background(), src: src, weighs: true}}
-	var err error
-	if f.o, err = (Options{Learn: onlyY, Folds: 1}).withDefaults(); err != nil {
-		t.Fatal(err)
-	}
-	f.deal = newDealer(f.o.Seed, nil)
-	if err := f.deal.settle("", &f.o, false); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := f.learn(); err != nil {
-		t.Fatal(err)
-	}
-	if err := f.settle(); err != nil {
-		t.Fatal(err)
-	}
-	rows, err := machine.TableRows(f.src, f.schema, true)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, n, err := f.take(f.watch(rows, stageSample))
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := &chooser{f: &search{job: f.job}, s: s, rows: n, d: &decision{}}
+	c, _ := searched(t, src, Options{Learn: onlyY, Folds: 1})
 	return c, c.order()
 }
 

@@ -114,18 +114,8 @@ func TestUnsolvable(t *testing.T) {
 // A setting that more rows cannot be solved with is tried again with a larger λ, before the search gives up.
 func TestFarSettles(t *testing.T) {
 	limits(t, 1000)
-	f := &fit{job: &job{ctx: t.Context(), src: sines(400, 1, false, sumOfSines), o: Options{Seed: 1, Folds: 1,
-		Learn: data.LearnOptions{Targets: []string{"y"}}}}}
-	var err error
-	if f.o, err = f.o.withDefaults(); err != nil {
-		t.Fatal(err)
-	}
-	f.o.Bandwidth, f.o.Lambda = 1, 1 // nothing is searched yet
-	if err := f.begin(); err != nil {
-		t.Fatal(err)
-	}
-	f.o.Bandwidth, f.o.Lambda = 0, 0
-	s := &far{c: &chooser{f: &search{job: f.job}, s: f.chose.s, d: &decision{}}, order: shuffled(400, 1)}
+	f := unsearched(t, sines(400, 1, false, sumOfSines))
+	s := &far{c: &chooser{f: &search{job: f.job}, s: f.s, d: &decision{}}, order: shuffled(400, 1)}
 	s.take(300)
 	start := farPoint{kind: kernel.Laplace, at: exactPoint{3e5, 1e-7}}
 	if _, err := s.descend(start, farDescent...); !errors.Is(err, errNothing) {

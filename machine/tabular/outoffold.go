@@ -48,24 +48,20 @@ func (l *leftOut) add(s *sample, i int, pred, variance []float64) {
 
 // calibrates reports whether rows of the model's settings are to be predicted out of fold. A model inside a
 // cross-validation needs probabilities, but no intervals.
-func (f *fit) calibrates() bool {
-	switch f.task {
+func (c *chosen) calibrates() bool {
+	switch c.task {
 	case machine.Regression:
-		return f.o.Folds > 1 && !f.inner && !f.lends()
+		return c.o.Folds > 1 && !c.inner && !c.lends()
 	case machine.Classification:
-		return (f.o.Folds > 1 || f.inner) && f.info.Summed() && !f.lends() && !f.twin
+		return (c.o.Folds > 1 || c.inner) && c.info.Summed() && !c.lends() && !c.twin
 	}
 	return false
 }
 
-// lends reports whether the first fold that is scored has a model of the same settings, so that its rows calibrate
-// this one. Not with weights of classes: too few rows of a rare class may be in the fold. It depends on the decision
-// alone, which a checkpoint keeps, and not on whether the model of the fold has begun.
-func (f *fit) lends() bool { return f.decision.Apart && f.o.ClassWeights == nil }
-
-// calibrateModel gives m, whose targets are standardised, the probabilities of its settings, or keeps the rows that
+// calibrate gives the model, whose targets are standardised, the probabilities of its settings, or keeps the rows that
 // prediction intervals are made of.
-func (f *fit) calibrateModel(m *machine.Model, s *sample, total machine.Sums) error {
+func (f *final) calibrate(sums *foldSums, total machine.Sums) error {
+	m := f.model
 	if !f.calibrates() {
 		return nil
 	}
@@ -74,7 +70,7 @@ func (f *fit) calibrateModel(m *machine.Model, s *sample, total machine.Sums) er
 			return err
 		}
 	}
-	out, err := f.outOfFold(m, s, total)
+	out, err := f.outOfFold(sums, total)
 	if err != nil {
 		return fmt.Errorf("rows out of fold for probabilities and intervals: %w", err)
 	}
@@ -82,8 +78,8 @@ func (f *fit) calibrateModel(m *machine.Model, s *sample, total machine.Sums) er
 		return nil
 	}
 	if f.task == machine.Regression {
-		f.scored.left = out
-		out.groups = f.groupsOf(s, out.rows)
+		f.left = out
+		out.groups = f.groupsOf(f.s, out.rows)
 		return nil
 	}
 	h := &held{width: f.outputs, shifted: f.o.ClassWeights != nil, step: 1}
@@ -94,22 +90,22 @@ func (f *fit) calibrateModel(m *machine.Model, s *sample, total machine.Sums) er
 	return nil
 }
 
-// outOfFold predicts rows of the sample by models of the settings of m that have not seen them.
-func (f *fit) outOfFold(m *machine.Model, s *sample, total machine.Sums) (*leftOut, error) {
-	d := f.decision
+// outOfFold predicts rows of the sample by models of the settings of the model that have not seen them.
+func (f *final) outOfFold(sums *foldSums, total machine.Sums) (*leftOut, error) {
+	d, m, s := f.d, f.model, f.s
 	switch {
 	case d.Large:
 		return f.largeOutOfFold()
 	case d.Exact && !d.Margins && (s.len() <= lastRows || f.o.ClassWeights != nil && !f.deal.ordered()):
-		return f.exactLeftOut(m, s)
+		return f.exactLeftOut()
 	case d.Exact:
-		return f.exactOutOfFold(m, s)
+		return f.exactOutOfFold()
 	case f.deal.grouped() || f.deal.ordered() || f.info.Averages:
-		return f.sumsOutOfFold(m, s)
+		return f.sumsOutOfFold(sums)
 	}
 	r, ok := total.(leaver)
 	if !ok {
-		return f.sumsOutOfFold(m, s)
+		return f.sumsOutOfFold(sums)
 	}
 	pred, spread, err := r.LeftOut(s.x, s.y, m.Lambda)
 	if err != nil {
@@ -132,7 +128,8 @@ type leaver interface {
 }
 
 // exactLeftOut predicts rows of an exact kernel by all others, or by those of other groups and by the past.
-func (f *fit) exactLeftOut(m *machine.Model, s *sample) (*leftOut, error) {
+func (f *final) exactLeftOut() (*leftOut, error) {
+	m, s := f.model, f.s
 	c := &chooser{f: &search{job: f.job}, s: s, d: &decision{}}
 	rows := hashed(c.order()[:min(s.len(), lastRows)], f.o.Seed)
 	e := exactTries{ctx: f.ctx, task: f.task, kind: m.Spec.Kernel.Kind, parts: f.partsOf(s, rows), roots: c.roots(rows)}
@@ -169,8 +166,8 @@ func (f *fit) exactLeftOut(m *machine.Model, s *sample) (*leftOut, error) {
 }
 
 // exactOutOfFold refits an exact kernel without a fold, for as many folds as are needed.
-func (f *fit) exactOutOfFold(m *machine.Model, s *sample) (*leftOut, error) {
-	out := new(leftOut)
+func (f *final) exactOutOfFold() (*leftOut, error) {
+	s, out := f.s, new(leftOut)
 	for k := s.scored(); k < s.folds() && len(out.rows) < calibrationRows; k++ {
 		if err := f.ctx.Err(); err != nil {
 			return nil, err
@@ -180,7 +177,7 @@ func (f *fit) exactOutOfFold(m *machine.Model, s *sample) (*leftOut, error) {
 		if lo == hi || rest.len() == 0 {
 			continue
 		}
-		one, err := f.solveExact(rest, m.Spec, m.Lambda)
+		one, err := f.solveExact(rest, f.model.Spec, f.model.Lambda)
 		if err == nil {
 			err = out.predict(one, s, lo, hi)
 		}
@@ -193,11 +190,11 @@ func (f *fit) exactOutOfFold(m *machine.Model, s *sample) (*leftOut, error) {
 
 // sumsOutOfFold predicts the folds of the sample by the sums of the others: of all rows where these were summed by
 // fold, else of the sample.
-func (f *fit) sumsOutOfFold(m *machine.Model, s *sample) (*leftOut, error) {
-	sums := f.sums
+func (f *final) sumsOutOfFold(sums *foldSums) (*leftOut, error) {
+	s := f.s
 	if len(sums.parts) != s.folds() {
 		var err error
-		if sums, err = newFoldSums(f.kind, f.sums.setup, s.folds(), nil); err != nil {
+		if sums, err = newFoldSums(f.kind, sums.setup, s.folds(), nil); err != nil {
 			return nil, err
 		}
 		sums.past = s.ordered
@@ -224,7 +221,7 @@ func (f *fit) sumsOutOfFold(m *machine.Model, s *sample) (*leftOut, error) {
 		if rest.Len() == 0 {
 			continue
 		}
-		one, err := f.solved(rest, m.Lambda)
+		one, err := solved(rest, f.model.Lambda, f.o.Lambda > 0)
 		if err == nil {
 			err = out.predict(one, s, lo, hi)
 		}
@@ -266,12 +263,12 @@ func (l *leftOut) predict(m *machine.Model, s *sample, lo, hi int) error {
 }
 
 // largeOutOfFold fits the rows outside a fold by conjugate gradients, for as many folds as are needed.
-func (f *fit) largeOutOfFold() (*leftOut, error) {
-	out, parts := new(leftOut), f.innerFolds(f.decision.Rows)
+func (f *final) largeOutOfFold() (*leftOut, error) {
+	out, parts := new(leftOut), f.innerFolds(f.d.Rows)
 	for k := f.deal.first(); k < parts && len(out.rows) < calibrationRows; k++ {
 		fold := foldSource{Source: f.src, deal: f.deal, k: k, last: k, parts: parts}
 		n := int64(0)
-		for i := range f.decision.Rows {
+		for i := range f.d.Rows {
 			if fold.has(i) {
 				n++
 			}
@@ -301,7 +298,7 @@ func (f *fit) largeOutOfFold() (*leftOut, error) {
 		if err != nil {
 			return nil, err
 		}
-		for i := range f.decision.Rows {
+		for i := range f.d.Rows {
 			if fold.has(i) {
 				s.rows = append(s.rows, i)
 			}
@@ -316,24 +313,23 @@ func (f *fit) largeOutOfFold() (*leftOut, error) {
 	return out, nil
 }
 
-// residuals are what prediction intervals are made of: rows left out by the final settings, their residuals widened by
+// intervals are what prediction intervals are made of: rows left out by the final settings, their residuals widened by
 // what choosing the settings on the same rows makes them too small by. With 60 rows the out-of-fold error of the best
 // of many settings is a fifth smaller than that of new rows; nested folds, which chose without theirs, tell the ratio.
-func (f *fit) residuals() *machine.Residuals {
-	left := f.scored.left
+func (s *scored) intervals(j *job, left *leftOut) *machine.Residuals {
 	if left == nil {
-		return &f.scored.residuals
+		return &s.residuals
 	}
 	var variance dense.Matrix[float64]
-	truth := f.original(variance, left.y.ColRange(0, f.outputs), left.pred, left.variance)
+	truth := j.original(variance, left.y.ColRange(0, j.outputs), left.pred, left.variance)
 	weights := shares(left.weights)
-	if f.deal.marks != nil {
-		weights = groupShares(f.deal.marks.Keep(left.rows), weights)
+	if j.deal.marks != nil {
+		weights = groupShares(j.deal.marks.Keep(left.rows), weights)
 	}
 	of := spread{}
 	of.add(truth, left.pred, left.variance, weights)
-	for k := range f.outputs {
-		if by := f.scored.spread.mean(k) / of.mean(k); by > 1 && !math.IsInf(by, 1) {
+	for k := range j.outputs {
+		if by := s.spread.mean(k) / of.mean(k); by > 1 && !math.IsInf(by, 1) {
 			for i := range truth.Rows {
 				p := left.pred.At(i, k)
 				truth.Set(i, k, p+by*(truth.At(i, k)-p))
@@ -347,7 +343,7 @@ func (f *fit) residuals() *machine.Residuals {
 		if weights != nil {
 			w = weights[i : i+1]
 		}
-		f.scored.groups.add(group, truth.RowRange(i, i+1), left.pred.RowRange(i, i+1), rowOf(left.variance, i), w)
+		s.groups.add(group, truth.RowRange(i, i+1), left.pred.RowRange(i, i+1), rowOf(left.variance, i), w)
 	}
 	return out
 }

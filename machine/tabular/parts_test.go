@@ -107,8 +107,8 @@ func TestBest(t *testing.T) {
 // Trials of a ridge are machine.Ridge without the fold, and evidence is that of machine.Ridge.
 func TestRidgeTries(t *testing.T) {
 	m, _ := mustFit(t, waves(200, 20), Options{Learn: learn("y"), Features: 64, Bandwidth: 1, Lambda: 0.1, Seed: 3})
-	f := &fit{job: &job{deal: newDealer(3, nil), o: Options{Folds: 5, Sample: 1000, Block: 64, Seed: 3},
-		src: waves(200, 20), schema: m.Schema, task: machine.Regression, outputs: 1, ctx: t.Context()}}
+	f := &job{deal: newDealer(3, nil), o: Options{Folds: 5, Sample: 1000, Block: 64, Seed: 3},
+		src: waves(200, 20), schema: m.Schema, task: machine.Regression, outputs: 1, ctx: t.Context()}
 	rows, err := machine.TableRows(f.src, m.Schema, true)
 	if err != nil {
 		t.Fatal(err)

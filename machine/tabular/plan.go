@@ -14,7 +14,6 @@ import (
 	"github.com/randfeat/randfeat/data"
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/family"
-	"github.com/randfeat/randfeat/internal/buf"
 	"github.com/randfeat/randfeat/internal/par"
 	"github.com/randfeat/randfeat/internal/tensorfile"
 	"github.com/randfeat/randfeat/machine"
@@ -198,11 +197,10 @@ func (p *Plan) Finish(ctx context.Context, total machine.Sums, held machine.Rows
 	if p.Given {
 		o.Lambda = p.Lambda
 	}
-	f := &fit{job: &job{ctx: ctx, src: namedSource(p.Name), o: o, schema: p.Schema, summary: p.Summary, kind: p.Kind,
+	c := &chosen{job: &job{ctx: ctx, src: namedSource(p.Name), o: o, schema: p.Schema, summary: p.Summary, kind: p.Kind,
 		info: info, task: p.Task, outputs: p.Outputs, deal: newDealer(p.Seed, nil), summed: true},
-		decision: &decision{Spec: p.Spec, Lambda: p.Lambda, Open: p.Open, Rows: p.Rows}}
-	f.report = Report{Source: p.Name, Summary: p.Summary, Rows: p.Rows, Width: p.Schema.Width(), Kind: p.Kind,
-		Task: p.Task, Outputs: p.Outputs, Choices: p.Choices, Notes: slices.Clone(p.Notes), Seed: p.Seed}
+		d: &decision{Spec: p.Spec, Lambda: p.Lambda, Open: p.Open, Rows: p.Rows, Metric: p.Metric}}
+	f := &final{chosen: c, log: &journal{notes: slices.Clone(p.Notes)}, choices: p.Choices}
 	lambda := p.Lambda
 	if p.Open {
 		lambdas, err := f.openPenalty(total)
@@ -211,77 +209,50 @@ func (p *Plan) Finish(ctx context.Context, total machine.Sums, held machine.Rows
 		}
 		lambda = lambdas[0]
 	}
-	m, err := f.solved(total, lambda)
-	if err != nil {
+	if err := f.solve(total, lambda); err != nil {
 		return nil, nil, err
 	}
-	f.noteRaised(lambda, m.Lambda)
-	if err := f.noteSaturation(total, m.Lambda); err != nil {
-		return nil, nil, err
-	}
-	restore(m, p.Schema.Targets)
-	m.Schema = p.Schema
+	f.restore()
+	var s stated
 	if held != nil {
-		if err := f.judge(m, held); err != nil {
+		if s, err = judge(c.job, f.model, held); err != nil {
 			return nil, nil, err
 		}
 	}
-	if f.report.Metric = p.Metric; len(f.report.Scores) > 0 || p.Metric != nil {
-		m.History = &machine.History{Scores: f.report.Scores, ScoredOn: f.report.ScoredOn, Metric: p.Metric}
-	}
-	return m, &f.report, m.Validate()
+	r := c.report(f.choices, s, f.log)
+	f.model.History = r.history()
+	return f.model, &r, f.model.Validate()
 }
 
 // judge scores and calibrates the model by rows that it has not seen.
-func (f *fit) judge(m *machine.Model, rows machine.Rows) error {
+func judge(j *job, m *machine.Model, rows machine.Rows) (stated, error) {
 	e, err := m.Evaluation()
 	if err != nil {
-		return err
+		return stated{}, err
 	}
-	p, err := machine.NewPredictor[float64](m)
-	if err != nil {
-		return err
-	}
-	f.scored.held = f.newHeld(e)
-	var (
-		ws             machine.Workspace[float64]
-		pred, variance dense.Matrix[float64]
-		scores         machine.Calibration
-	)
-	err = rows.Each(f.o.Block, func(x, y dense.Matrix[float64]) error {
-		if err := f.ctx.Err(); err != nil {
-			return err
-		}
-		pred = buf.Shaped(pred, x.Rows, m.Outputs)
-		if err := p.Predict(pred, x, &ws); err != nil {
-			return err
-		}
-		if f.info.Bayesian {
-			variance = buf.Shaped(variance, x.Rows, m.Outputs)
-			if err := p.Variance(variance, x, &ws); err != nil {
-				return err
-			}
-		}
-		for i := 0; f.task == machine.Unsupervised && i < pred.Rows; i++ {
+	of := &scored{held: newHeld(j, e)}
+	var scores machine.Calibration
+	err = eachPredicted(j, m, rows, func(_, y, pred, variance dense.Matrix[float64]) error {
+		for i := 0; j.task == machine.Unsupervised && i < pred.Rows; i++ {
 			scores.Add(pred.At(i, 0))
 			pred.Set(i, 0, m.LogDensity(pred.At(i, 0)))
 		}
-		f.scored.held.add(0, y, pred, nil)
-		if f.task == machine.Regression {
-			f.scored.residuals.Add(y, pred, variance, nil)
+		of.held.add(0, y, pred, nil)
+		if j.task == machine.Regression {
+			of.residuals.Add(y, pred, variance, nil)
 		}
 		return e.Add(y, pred, variance)
 	})
 	if err != nil {
-		return err
+		return stated{}, err
 	}
 	m.Quantiles = scores.Quantiles()
 	if e.Len() == 0 {
-		return nil
+		return stated{}, nil
 	}
-	f.scored.evals = []*machine.Evaluation{e}
-	f.report.ScoredOn = fmt.Sprintf("%d rows that were held out of choices and sums", e.Len())
-	return f.state(m)
+	of.evals = []*machine.Evaluation{e}
+	of.on = fmt.Sprintf("%d rows that were held out of choices and sums", e.Len())
+	return of.state(j, m, nil)
 }
 
 // namedSource is a table of which nothing but its name is here.

@@ -30,15 +30,15 @@ const (
 )
 
 // settleRows brings the table of a job into that form. m may be nil.
-func (f *fit) settleRows(m *data.Marks) (*data.Marks, error) {
-	m, err := f.dropWeightless(m)
+func settleRows(j *job, m *data.Marks, log *journal) (*data.Marks, error) {
+	m, err := dropWeightless(j, m)
 	if err != nil {
 		return nil, err
 	}
 	if m != nil && len(m.Weight) > repeatedRows {
 		return m, nil
 	}
-	t, err := f.readTally(m)
+	t, err := readTally(j, m)
 	if err != nil || t == nil {
 		return m, err
 	}
@@ -46,14 +46,14 @@ func (f *fit) settleRows(m *data.Marks) (*data.Marks, error) {
 	if rows == nil {
 		return m, nil
 	}
-	f.src = pickedSource{f.src, rows}
+	j.src = pickedSource{j.src, rows}
 	if m == nil {
 		m = new(data.Marks)
 	}
 	m = m.Keep(rows)
 	m.Weight = weights
 	if len(rows) < t.rows {
-		f.note("%d of %d rows are repetitions of others: each is taken once, with a weight", t.rows-len(rows), t.rows)
+		log.note("%d of %d rows are repetitions of others: each is taken once, with a weight", t.rows-len(rows), t.rows)
 	}
 	if m.Weight == nil && m.Group == nil && m.Time == nil {
 		m = nil
@@ -62,7 +62,7 @@ func (f *fit) settleRows(m *data.Marks) (*data.Marks, error) {
 }
 
 // dropWeightless leaves rows of weight 0 out.
-func (f *fit) dropWeightless(m *data.Marks) (*data.Marks, error) {
+func dropWeightless(j *job, m *data.Marks) (*data.Marks, error) {
 	if m == nil || m.Weight == nil {
 		return m, nil
 	}
@@ -73,7 +73,7 @@ func (f *fit) dropWeightless(m *data.Marks) (*data.Marks, error) {
 				rows = append(rows, int64(i))
 			}
 		}
-		f.src = keptSource{f.src, rows}
+		j.src = keptSource{j.src, rows}
 		m = m.Keep(rows)
 	}
 	if slices.ContainsFunc(m.Weight, func(w float64) bool { return w != 1 }) {
@@ -105,15 +105,15 @@ type tallied struct {
 }
 
 // readTally reads the rows of a table; nil: there are too many.
-func (f *fit) readTally(m *data.Marks) (*tally, error) {
-	skip := f.skipped()
-	want := make([]data.Kind, len(f.src.Columns()))
-	for j, name := range f.src.Columns() {
+func readTally(j *job, m *data.Marks) (*tally, error) {
+	skip := skipped(&j.o)
+	want := make([]data.Kind, len(j.src.Columns()))
+	for k, name := range j.src.Columns() {
 		if slices.Contains(skip, name) {
-			want[j] = data.Skip
+			want[k] = data.Skip
 		}
 	}
-	r, err := watchedSource{Source: f.src, ctx: f.ctx, report: func(int64) {}}.Open(want)
+	r, err := watchedSource{Source: j.src, ctx: j.ctx, report: func(int64) {}}.Open(want)
 	if err != nil {
 		return nil, err
 	}
@@ -155,7 +155,7 @@ func (f *fit) readTally(m *data.Marks) (*tally, error) {
 			d := known[string(key)]
 			if d == nil {
 				d = &tallied{key: bytes.Clone(key), row: int64(t.rows)}
-				d.order = contentHash(f.o.Seed, key)
+				d.order = contentHash(j.o.Seed, key)
 				known[string(key)] = d
 				t.distinct = append(t.distinct, d)
 			}
@@ -167,10 +167,10 @@ func (f *fit) readTally(m *data.Marks) (*tally, error) {
 }
 
 // skipped are the columns in which repetitions of a row may differ.
-func (f *fit) skipped() []string {
-	l := f.o.LearnOptions()
+func skipped(o *Options) []string {
+	l := o.LearnOptions()
 	skip := slices.Concat(l.IDs, l.Skip)
-	return slices.DeleteFunc(skip, func(name string) bool { return name == f.o.Marks.Group || name == f.o.Marks.Time })
+	return slices.DeleteFunc(skip, func(name string) bool { return name == o.Marks.Group || name == o.Marks.Time })
 }
 
 // appendCell appends a cell of a block with its kind.
@@ -237,39 +237,11 @@ func (s keptSource) Open(want []data.Kind) (data.Reader, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &keptReader{Reader: r, rows: s.rows}, nil
+	return &someReader{Reader: r, has: func(row int64) bool {
+		_, ok := slices.BinarySearch(s.rows, row)
+		return ok
+	}}, nil
 }
-
-type keptReader struct {
-	data.Reader
-	rows       []int64 // that are left
-	row, given int64   // rows read, and rows handed on
-	kept       []int   // of the last block
-}
-
-func (r *keptReader) Read(b *data.Block, most int) error {
-	for {
-		if err := r.Reader.Read(b, most); err != nil {
-			return err
-		}
-		r.kept = r.kept[:0]
-		for len(r.rows) > 0 && r.rows[0] < r.row+int64(b.Rows) {
-			r.kept = append(r.kept, int(r.rows[0]-r.row))
-			r.rows = r.rows[1:]
-		}
-		r.row += int64(b.Rows)
-		if len(r.kept) == 0 {
-			continue
-		}
-		b.Keep(r.kept)
-		b.First = r.given
-		r.given += int64(b.Rows)
-		return nil
-	}
-}
-
-// Where names the place in the table that row i of the last block has there.
-func (r *keptReader) Where(i int) string { return r.Reader.Where(r.kept[i]) }
 
 // pickedSource are rows of a small table in any order, some perhaps several times.
 type pickedSource struct {

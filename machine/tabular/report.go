@@ -1,6 +1,9 @@
 package tabular
 
 import (
+	"fmt"
+	"time"
+
 	"github.com/randfeat/randfeat/data"
 	"github.com/randfeat/randfeat/machine"
 )
@@ -41,6 +44,14 @@ type Report struct {
 	Resumed   int64           `json:"resumed,omitempty"` // rows taken from a checkpoint
 }
 
+// stated are the scores of a report, and what they are of.
+type stated struct {
+	scores    []machine.Score
+	confusion [][]int64
+	on        string
+	curve     []CurvePoint
+}
+
 // CurvePoint is a score of models that learned from a share of the rows.
 type CurvePoint struct {
 	Share float64 `json:"share"`
@@ -73,4 +84,29 @@ type Stage struct {
 	Name    string  `json:"name"`
 	Seconds float64 `json:"seconds"`
 	Rows    int64   `json:"rows,omitempty"`
+}
+
+// journal is what happened so far: how long stages took, and what a person should know.
+type journal struct {
+	stages  []Stage
+	notes   []string
+	resumed int64 // rows taken from a checkpoint
+}
+
+func (l *journal) note(format string, args ...any) {
+	l.notes = append(l.notes, fmt.Sprintf(format, args...))
+}
+
+// stage runs a part of the work and notes its time.
+func (l *journal) stage(j *job, name string, work func() (rows int64, err error)) error {
+	if err := j.ctx.Err(); err != nil {
+		return err
+	}
+	if name != stageChoose { // which counts trials
+		j.progress(name, 0, j.total)
+	}
+	began := time.Now()
+	rows, err := work()
+	l.stages = append(l.stages, Stage{Name: name, Seconds: time.Since(began).Seconds(), Rows: rows})
+	return err
 }

@@ -2,240 +2,306 @@ package tabular
 
 import (
 	"fmt"
-	"math"
 	"slices"
 
+	"github.com/randfeat/randfeat/data"
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/internal/buf"
 	"github.com/randfeat/randfeat/machine"
 )
 
-// folded predicts every row by the model of the folds that it is not in. Rows of a block are sorted by fold first: one
-// product per fold instead of one per row.
-type folded struct {
-	deal     *dealer
-	parts    []*machine.Predictor[float64]
-	variance bool
-	ws       machine.Workspace[float64]
-	at       [][]int // rows of a block by fold
-	x        dense.Matrix[float64]
-	out      dense.Matrix[float64]
+// nestedRows are enough for a score: folds beyond them are not scored, which would take as long as the fit again,
+// unless their choices are made. Two folds share choices if the first has fewer than pairedRows rows: of 1000 to 4000
+// rows and 5 folds two are scored, of more one.
+// With weights of classes there must also be enough of every class.
+const nestedRows, pairedRows = 400, 800
+
+// scored is what is known of rows that were held out, by model: of several, each has predicted its own.
+type scored struct {
+	held      *held             // of models of the final settings; nil where they calibrated themselves
+	residuals machine.Residuals // the same by a model of the final settings without a fold, in original units
+	spread    spread            // residuals of all models
+	evals     []*machine.Evaluation
+	groups    groupResiduals      // residuals by the group that intervals go by
+	simple    *baselines          // to compare with; nil: not asked for
+	compared  []Compared          // with them
+	half      *machine.Evaluation // the same rows by models of half as many
+	uncurved  bool                // half is incomplete: scores stay those of fewer rows
+	on        string              // which rows, and by what
 }
 
-// without are the predictors with penalty λ; others[k] is the sum of all folds but k.
-func (f *fit) without(others []machine.Sums, lambda float64) (*folded, error) {
-	p := &folded{deal: f.deal, variance: f.info.Bayesian, at: make([][]int, len(others))}
-	for k := range others {
-		m, err := f.solved(others[k], lambda)
-		if err != nil {
-			return nil, fmt.Errorf("model without fold %d: %w", k+1, err)
-		}
-		one, err := machine.NewPredictor[float64](m)
-		if err != nil {
-			return nil, err
-		}
-		p.parts = append(p.parts, one)
+// scoreFolds scores rows by nested cross-validation: those of a fold are predicted by a model that has seen nothing of
+// them, neither when its columns, levels and scales were learned nor when its choices were made. The out-of-fold error
+// of the best of many settings is an optimistic one, the more so the fewer rows: with 60 rows the true RMSE was 1.27
+// times that stated (Cawley & Talbot 2010, "On over-fitting in model selection and subsequent selection bias in
+// performance evaluation", JMLR 11, §5); columns learned from all rows hide what a rare value of one does to a model
+// that has not seen it. The score is that of the procedure on fewer rows.
+//
+// Not in the folds: the classes, the units of numeric targets, the columns of a density, whose scales are its units,
+// and the seed. Folds may choose differently; their spread is in the intervals (machine.ScoresOfModels). It costs the
+// fit again per fold that is scored, but choices, most of it, are made once for two folds where rows outside both are
+// enough.
+func scoreFolds(c *chosen, log *journal) (*scored, error) {
+	s := new(scored)
+	if !c.nests() {
+		return s, nil
 	}
-	return p, nil
+	return s, log.stage(c.job, stageScore, func() (int64, error) { return c.d.Rows, s.scoreFolds(c, log) })
 }
 
-// predict writes predictions, and variances of a Bayesian model, of rows that begin with number first.
-func (p *folded) predict(pred, variance, x dense.Matrix[float64], first int64) error {
-	for k := range p.at {
-		p.at[k] = p.at[k][:0]
+func (s *scored) scoreFolds(c *chosen, log *journal) (err error) {
+	if s.simple, err = newBaselines(c.job); err != nil {
+		return err
 	}
-	for i := range x.Rows {
-		k := p.deal.of(first+int64(i), len(p.parts))
-		p.at[k] = append(p.at[k], i)
-	}
-	for k, at := range p.at {
-		if len(at) == 0 {
+	done := int64(0)
+	var sub *chosen
+	var shared *prior // choices for two folds
+	for _, k := range c.scoredParts() {
+		chosen := shared != nil && shared.last >= k
+		if (done >= nestedRows && !chosen || c.o.Quick && done > 0) && !c.deal.grouped() && s.scoresClasses(c.job) {
+			break
+		}
+		if !c.reaches(k) {
 			continue
 		}
-		p.x, p.out = buf.Shaped(p.x, len(at), x.Cols), buf.Shaped(p.out, len(at), pred.Cols)
-		for j, i := range at {
-			copy(p.x.Row(j), x.Row(i))
+		var part *machine.Evaluation
+		if sub, shared, err = withoutFold(c, k, shared); err == nil {
+			part, err = s.heldOut(c, sub, k)
 		}
-		if err := p.parts[k].Predict(p.out, p.x, &p.ws); err != nil {
-			return err
+		if err != nil {
+			return fmt.Errorf("cross-validation without fold %d: %w", k+1, err)
 		}
-		scatter(pred, p.out, at)
-		if !p.variance {
+		if part.Len() == 0 {
 			continue
 		}
-		if err := p.parts[k].Variance(p.out, p.x, &p.ws); err != nil {
-			return err
+		s.evals = append(s.evals, part)
+		done += part.Len()
+		c.progress(stageScore, done, c.d.Rows)
+	}
+	if c.deal.horizon > 0 && len(s.evals) == 0 {
+		return fmt.Errorf("%s: a horizon of %g in %s leaves fewer than %d rows before every stretch that is scored: give a "+
+			"smaller one: %w", c.src.Name(), c.deal.horizon, c.o.Marks.Time, leastBefore, machine.ErrNoRows)
+	}
+	s.on = c.scoredOn(done, len(s.evals))
+	if s.simple != nil && len(s.evals) > 0 {
+		s.compared, err = s.simple.compared(c.job, log)
+	}
+	return err
+}
+
+// leastBefore is how many rows must come before a stretch of time that is scored a horizon ahead.
+const leastBefore = 20
+
+// reaches reports whether a model of the rows a horizon before part k has enough of them.
+func (c *chosen) reaches(k int) bool {
+	if c.deal.horizon == 0 {
+		return true
+	}
+	s := foldSource{deal: c.deal, k: k, last: k, parts: c.deal.parts(c.o.Folds)}
+	n := 0
+	for i := range c.d.Rows {
+		if s.has(i) {
+			n++
 		}
-		scatter(variance, p.out, at)
 	}
-	return nil
+	return n >= leastBefore
 }
 
-func scatter(dst, src dense.Matrix[float64], at []int) {
-	for j, i := range at {
-		copy(dst.Row(i), src.Row(j))
+// nestedClass are enough rows of a class whose weight says that it counts.
+const nestedClass = 100
+
+// scoresClasses reports whether rows of all classes that were given weights are enough for scores of these.
+func (s *scored) scoresClasses(c *job) bool {
+	if c.o.ClassWeights == nil {
+		return true
 	}
+	count := make([]int64, c.outputs)
+	for _, p := range s.evals {
+		for k, row := range p.Confusion() {
+			for _, n := range row {
+				count[k] += n
+			}
+		}
+	}
+	return slices.Min(count) >= nestedClass
 }
 
-// openPenalty settles λ on all rows: at once by the sums of a regression, or by the scores of several that it returns.
-// Squared errors of class indicators, which the sums know, choose another λ than errors of classes do, so classes are
-// predicted. Three penalties, half a decade apart: each costs K factorisations and a prediction of every row. That of
-// the sample comes first and wins ties.
-func (f *fit) openPenalty(total machine.Sums) ([]float64, error) {
-	if f.task == machine.Classification {
-		l := f.decision.Lambda
-		return []float64{l, l * math.Sqrt(0.1), l * math.Sqrt(10)}, nil
+// scoredOn says which rows were scored, and by what.
+func (c *chosen) scoredOn(rows int64, folds int) string {
+	switch {
+	case c.deal.ordered() && c.deal.horizon > 0:
+		return fmt.Sprintf("%d rows of %d stretches of %s, columns and choices made on what came at least %g before each", rows,
+			folds, c.o.Marks.Time, c.deal.horizon)
+	case c.deal.ordered():
+		return fmt.Sprintf("%d rows of %d stretches of %s, columns and choices made on what came before each", rows, folds,
+			c.o.Marks.Time)
+	case c.deal.grouped():
+		return fmt.Sprintf("%d rows, %d folds of whole groups of %s, columns and choices made without each", rows, folds,
+			c.o.Marks.Group)
+	case c.thins(c.d.Rows):
+		return fmt.Sprintf("%d rows of %d of %d folds, columns and choices made on about %d rows without each", rows, folds,
+			c.o.Folds, nestedMost)
+	case rows < c.d.Rows:
+		return fmt.Sprintf("%d rows of %d of %d folds, columns and choices made without each", rows, folds, c.o.Folds)
 	}
-	path, ok := total.(pather)
-	if !ok { // of an entry of the table of kinds that claims what it does not do
-		return nil, fmt.Errorf("sums of a %s model know nothing of penalties: %w", f.kind, machine.ErrSetup)
-	}
-	ch, err := pathPenalty(path, f.info.Bayesian, f.decision.Lambda, f.outputs)
+	return fmt.Sprintf("all rows, %d folds, columns and choices made without each", folds)
+}
+
+// heldOut evaluates fold k by the fit of all others, as if they were the table, and keeps its predictions.
+func (s *scored) heldOut(c, sub *chosen, k int) (*machine.Evaluation, error) {
+	m, err := fitFold(sub)
 	if err != nil {
 		return nil, err
 	}
-	f.report.Choices = append(slices.Clip(f.report.Choices), ch)
-	return []float64{ch.Number}, nil
-}
-
-// score predicts all rows once more, each by the models that have not seen its fold, for every penalty, and takes the
-// one of most right classes. A density gets the quantiles of its scores, and the scores of rows that no choice was
-// tried on: those of rows that the best of many settings is best on would be too good. The sums of all folds but k are
-// made for all k at once, K more matrices of 8F², so that one pass serves all folds and penalties; rows are not fitted
-// again, which is what makes a score of all rows cost one pass.
-func (f *fit) score(rows machine.Rows, lambdas []float64) (float64, []float64, error) {
-	others := make([]machine.Sums, len(f.sums.parts))
-	models := make([]*folded, len(lambdas))
-	for k := range others {
-		var err error
-		if others[k], err = f.sums.merged(k); err != nil {
-			return 0, nil, err
-		}
-	}
-	evals := make([]*machine.Evaluation, len(lambdas))
-	for l, lambda := range lambdas {
-		if err := f.ctx.Err(); err != nil {
-			return 0, nil, err
-		}
-		var err error
-		if models[l], err = f.without(others, lambda); err != nil {
-			return 0, nil, err
-		}
-		if evals[l], err = models[l].parts[0].Model().Evaluation(); err != nil {
-			return 0, nil, err
-		}
-	}
-	var (
-		pred, variance, truth dense.Matrix[float64]
-		first                 int64
-		scores                machine.Calibration
-	)
-	err := rows.Each(f.o.Block, func(x, y dense.Matrix[float64]) error {
-		pred = buf.Shaped(pred, x.Rows, max(f.outputs, 1))
-		answers := y
-		if f.weights != nil {
-			answers = y.ColRange(0, y.Cols-1)
-		}
-		if f.info.Bayesian {
-			variance = buf.Shaped(variance, x.Rows, f.outputs)
-		}
-		for l := range models {
-			if err := models[l].predict(pred, variance, x, first); err != nil {
-				return err
-			}
-			truth = f.original(truth, answers, pred, variance)
-			for i := 0; f.task == machine.Unsupervised && i < pred.Rows; i++ {
-				scores.Add(pred.At(i, 0))
-				pred.Set(i, 0, models[l].parts[0].Model().LogDensity(pred.At(i, 0)))
-			}
-			if err := f.unseen(evals[l], truth, pred, variance, first); err != nil {
-				return err
-			}
-		}
-		first += int64(x.Rows)
-		return nil
-	})
+	fold := sub.src.(foldSource)
+	fold.inside = true
+	rows, err := machine.ModelRows(fold, m, c.task != machine.Unsupervised, nil)
 	if err != nil {
-		return 0, nil, err
+		return nil, err
 	}
-	at := 0
-	if len(lambdas) > 1 {
-		at = f.scoredPenalty(lambdas, evals)
+	e, err := m.Evaluation()
+	if err != nil {
+		return nil, err
 	}
-	if f.task == machine.Unsupervised && f.o.Folds > 1 && !f.nests() {
-		f.report.Scores, f.report.Confusion = evals[at].Scores(), evals[at].Confusion()
-		f.report.ScoredOn = fmt.Sprintf("all rows, %d folds", len(f.sums.parts))
-		if f.decision.Tried {
-			f.report.ScoredOn = fmt.Sprintf("the %d rows that no choice was tried on, %d folds", evals[at].Len(),
-				len(f.sums.parts))
+	if sub.twin && s.held == nil {
+		s.held = newHeld(c.job, e)
+	}
+	marks := fold.marks(c.d.Rows)
+	weights := c.heldWeights(marks)
+	equal := groupShares(marks, weights)
+	err = eachPredicted(c.job, m, rows, func(x, y, pred, variance dense.Matrix[float64]) error {
+		for i := 0; c.task == machine.Unsupervised && i < pred.Rows; i++ {
+			pred.Set(i, 0, m.LogDensity(pred.At(i, 0)))
 		}
+		w := weights.next(y.Rows)
+		if sub.twin {
+			s.held.add(len(s.evals), y, pred, w)
+		}
+		if c.task == machine.Regression {
+			equal := equal.next(y.Rows)
+			s.spread.add(y, pred, variance, equal)
+			if sub.twin {
+				s.residuals.Add(y, pred, variance, equal)
+				s.groups.addRows(c.o.IntervalBy, m.Schema, x, y, pred, variance, equal)
+			}
+		}
+		if s.simple != nil {
+			if err := s.simple.kernel.Add(y, pred); err != nil {
+				return err
+			}
+		}
+		return e.AddWeighted(y, pred, variance, w)
+	})
+	if err == nil && c.task != machine.Unsupervised {
+		err = s.addHalves(c, sub, m, k, e.Len())
 	}
-	return lambdas[at], scores.Quantiles(), nil
+	if err == nil && s.simple != nil && e.Len() > 0 {
+		err = s.simple.fold(sub.job, m, fold, c.heldWeights(marks))
+	}
+	return e, err
 }
 
-// unseen adds rows that begin with number first to e, but not those that come first in time, and those of a density
-// only if no choice was tried on them: which those are, the largest priority of the sample tells, with no list of rows
-// to keep or to write into a checkpoint.
-func (f *fit) unseen(e *machine.Evaluation, truth, pred, variance dense.Matrix[float64], first int64) error {
-	tried := f.decision.Tried && f.task == machine.Unsupervised
-	var weights []float64
-	if f.weights != nil {
-		weights = f.weights[first : first+int64(pred.Rows)]
+// eachPredicted predicts rows, with variances if the model is Bayesian.
+func eachPredicted(j *job, m *machine.Model, rows machine.Rows,
+	use func(x, y, pred, variance dense.Matrix[float64]) error) error {
+	p, err := machine.NewPredictor[float64](m)
+	if err != nil {
+		return err
 	}
-	if !tried && !f.deal.ordered() {
-		return e.AddWeighted(truth, pred, variance, weights)
-	}
-	for i := range pred.Rows {
-		row := first + int64(i)
-		if tried && priority(f.o.Seed, row) <= f.decision.Last || f.deal.of(row, len(f.sums.parts)) < f.deal.first() {
-			continue
-		}
-		y := truth
-		if y.Cols > 0 {
-			y = y.RowRange(i, i+1)
-		}
-		var weight []float64
-		if weights != nil {
-			weight = weights[i : i+1]
-		}
-		if err := e.AddWeighted(y, pred.RowRange(i, i+1), variance, weight); err != nil {
+	var ws machine.Workspace[float64]
+	var pred, variance dense.Matrix[float64]
+	return rows.Each(j.o.Block, func(x, y dense.Matrix[float64]) error {
+		if err := j.ctx.Err(); err != nil {
 			return err
 		}
-	}
-	return nil
-}
-
-// scoredPenalty takes the penalty of the best main score. Error is what a normal interval of that width would have.
-func (f *fit) scoredPenalty(lambdas []float64, evals []*machine.Evaluation) int {
-	ch := Choice{Name: "lambda", Why: "best out-of-fold accuracy of all rows"}
-	at, top := 0, math.Inf(-1)
-	for l, e := range evals {
-		s := e.Scores()[0]
-		ch.Trials = append(ch.Trials, Trial{Value: lambdas[l], Score: s.Value, Metric: s.Name,
-			Error: (s.High - s.Low) / (2 * 1.96)})
-		if s.Value > top {
-			at, top = l, s.Value
+		pred = buf.Shaped(pred, x.Rows, m.Outputs)
+		if err := p.Predict(pred, x, &ws); err != nil {
+			return err
 		}
-	}
-	ch.Number, ch.Value = lambdas[at], short(lambdas[at])
-	f.report.Choices = append(slices.Clip(f.report.Choices), ch)
-	return at
-}
-
-// original takes the standardisation of targets back, in the truth and in place in predictions.
-func (f *fit) original(truth, y, pred, variance dense.Matrix[float64]) dense.Matrix[float64] {
-	if f.task != machine.Regression {
-		return y
-	}
-	truth = buf.Shaped(truth, y.Rows, y.Cols)
-	for i := range y.Rows {
-		for k, t := range f.schema.Targets {
-			truth.Set(i, k, float64(y.At(i, k)*t.Scale)+t.Mean)
-			pred.Set(i, k, float64(pred.At(i, k)*t.Scale)+t.Mean)
-			if f.info.Bayesian {
-				variance.Set(i, k, variance.At(i, k)*t.Scale*t.Scale)
+		if j.info.Bayesian {
+			variance = buf.Shaped(variance, x.Rows, m.Outputs)
+			if err := p.Variance(variance, x, &ws); err != nil {
+				return err
 			}
 		}
+		return use(x, y, pred, variance)
+	})
+}
+
+// fitFold is the model of a fit whose choices are made, of a part of the rows.
+func fitFold(c *chosen) (*machine.Model, error) {
+	f, err := fitAll(c, new(journal), nil)
+	if err != nil {
+		return nil, err
 	}
-	return truth
+	f.restore()
+	return f.model, f.model.Validate()
+}
+
+// state calibrates the model by rows that were held out, and gives it the residuals that prediction intervals are made
+// of. It returns their scores.
+func (s *scored) state(j *job, m *machine.Model, left *leftOut) (stated, error) {
+	parts, err := s.held.calibrate(m, s.evals)
+	if err != nil {
+		return stated{}, err
+	}
+	e, scores, err := scoresOf(j, parts)
+	if err != nil {
+		return stated{}, err
+	}
+	if j.task == machine.Regression {
+		m.Residuals = s.intervals(j, left).Quantiles()
+	}
+	out := stated{scores: scores, confusion: e.Confusion(), on: s.on}
+	s.extrapolate(&out, j.o.Folds)
+	return out, nil
+}
+
+// scoresOf are the scores of several models, each on rows of its own.
+func scoresOf(j *job, parts []*machine.Evaluation) (*machine.Evaluation, []machine.Score, error) {
+	if j.deal.grouped() {
+		return machine.ScoresOfGroups(parts)
+	}
+	return machine.ScoresOfModels(parts)
+}
+
+// shares are numbers of rows that are handed out in order; nil: none.
+type shares []float64
+
+func (s *shares) next(n int) []float64 {
+	if *s == nil {
+		return nil
+	}
+	out := (*s)[:n]
+	*s = (*s)[n:]
+	return out
+}
+
+// heldWeights are the weights of rows with these marks, in units of the mean of all.
+func (j *job) heldWeights(m *data.Marks) shares {
+	if m == nil || m.Weight == nil {
+		return nil
+	}
+	return scaled(m.Weight, j.weightScale)
+}
+
+// groupShares are weights of residuals: of rows in groups 1 over the number of rows of the group, or the part of its
+// weight that a row has, since a large group tells no more of new groups than a small one does; else those given.
+func groupShares(m *data.Marks, weights shares) shares {
+	if m == nil || m.Group == nil {
+		return weights
+	}
+	out, sum := make(shares, len(m.Group)), make([]float64, m.Groups)
+	for i, g := range m.Group {
+		if out[i] = 1; weights != nil {
+			out[i] = weights[i]
+		}
+		sum[g] += out[i]
+	}
+	for i, g := range m.Group {
+		if out[i] > 0 {
+			out[i] /= sum[g]
+		}
+	}
+	return out
 }

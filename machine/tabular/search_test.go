@@ -60,6 +60,16 @@ func TestNarrowerKernelsAreFound(t *testing.T) {
 	}
 }
 
+// chosenFor is a fit whose choices are made.
+func chosenFor(t testing.TB, in job) *chosen {
+	t.Helper()
+	c, err := begin(in, nil, new(journal), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
 // searched is a chooser of a table, its rows drawn, and their order.
 func searched(t testing.TB, src data.Source, o Options) (*chooser, []int) {
 	t.Helper()
@@ -67,11 +77,9 @@ func searched(t testing.TB, src data.Source, o Options) (*chooser, []int) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := &fit{job: &job{ctx: t.Context(), src: src, o: o, deal: newDealer(o.Seed, nil), weighs: true}}
-	if _, err := f.learn(); err != nil {
-		t.Fatal(err)
-	}
-	if err := f.settle(); err != nil {
+	in := job{ctx: t.Context(), src: src, o: o, deal: newDealer(o.Seed, nil), weighs: true}
+	f, _, err := learnTable(in, new(journal), nil)
+	if err != nil {
 		t.Fatal(err)
 	}
 	rows, err := machine.TableRows(src, f.schema, true)
@@ -82,7 +90,7 @@ func searched(t testing.TB, src data.Source, o Options) (*chooser, []int) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &chooser{f: &search{job: f.job}, s: s, rows: n, d: &decision{}}, shuffled(s.len(), o.Seed)
+	return &chooser{f: &search{job: f}, s: s, rows: n, d: &decision{}}, shuffled(s.len(), o.Seed)
 }
 
 // Of two scalings the one stays that more rows confirm, whichever was found first, with settings of its own.
@@ -151,7 +159,7 @@ func TestChoicesOfTwoFolds(t *testing.T) {
 	defer func() { sharedRows = old }()
 	o := Options{Learn: learn("y"), Folds: 5, Kernel: kernel.Gaussian.String(), Scaling: scalingStandard}
 	at := slices.Index(waves(1, 1).names, "y")
-	chosen := func(spoil ...int) (*fit, *fit) {
+	pair := func(spoil ...int) (a, b *chosen, by *prior) {
 		src := waves(400, 1)
 		deal, r := newDealer(o.Seed, nil), rand.New(rand.NewPCG(1, 1))
 		for i := range src.rows {
@@ -163,36 +171,29 @@ func TestChoicesOfTwoFolds(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		f := &fit{job: &job{ctx: context.Background(), src: src, o: given, weighs: true}}
-		if err := f.begin(); err != nil {
+		f := chosenFor(t, job{ctx: context.Background(), src: src, o: given, weighs: true})
+		if a, by, err = withoutFold(f, 2, nil); err != nil {
 			t.Fatal(err)
 		}
-		var subs []*fit
-		for k := 2; k <= 3; k++ {
-			sub, err := f.forFold(k, 0)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := sub.begin(); err != nil {
-				t.Fatal(err)
-			}
-			subs = append(subs, sub)
+		b, again, err := withoutFold(f, 3, by)
+		if err != nil || again != by {
+			t.Fatalf("%v, choices of the pair made twice: %t", err, again != by)
 		}
-		return subs[0], subs[1]
+		return a, b, by
 	}
-	point := func(f *fit) exactPoint { return exactPoint{f.decision.Spec.Kernel.Scale, f.decision.Lambda} }
-	a, b := chosen()
-	if a.by == nil || a.by != b.by || point(a) != point(b) || a.decision.Rows != 320 || a.by.d.Rows != 240 {
-		t.Fatalf("folds of a pair choose %v and %v of %d and %d rows", point(a), point(b), a.decision.Rows,
-			a.by.d.Rows)
+	point := func(c *chosen) exactPoint { return exactPoint{c.d.Spec.Kernel.Scale, c.d.Lambda} }
+	a, b, by := pair()
+	if by == nil || point(a) != point(b) || a.d.Rows != 320 || by.d.Rows != 240 {
+		t.Fatalf("folds of a pair choose %v and %v of %d rows by %v", point(a), point(b), a.d.Rows, by)
 	}
-	if c, d := chosen(2, 3); point(c) != point(a) || point(d) != point(a) {
+	if c, d, _ := pair(2, 3); point(c) != point(a) || point(d) != point(a) {
 		t.Errorf("%v with targets of the pair that are noise, %v without", point(c), point(a))
 	}
-	if c, _ := chosen(0, 1); point(c) == point(a) {
+	if c, _, _ := pair(0, 1); point(c) == point(a) {
 		t.Error("targets that are noise in other folds change nothing: the test has no power")
 	}
-	if c, err := b.forFold(0, 0); err != nil || c.by != nil {
-		t.Errorf("a pair of few rows: %v, %v", c.by, err)
+	sharedRows = 241
+	if _, _, by := pair(); by != nil {
+		t.Errorf("choices of a pair by %d rows", by.d.Rows)
 	}
 }

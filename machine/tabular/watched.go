@@ -29,6 +29,17 @@ func (w watched) Outputs() int {
 	return w.Rows.Outputs()
 }
 
+// watch are the rows with standardised targets, whose reading can be cancelled and reports its progress.
+func (j *job) watch(rows machine.Rows, stage string) machine.Rows {
+	w := watched{Rows: rows, weights: j.weights, ctx: j.ctx, report: func(done int64) {
+		j.progress(stage, done, j.total)
+	}}
+	if j.task == machine.Regression {
+		w.targets = j.schema.Targets
+	}
+	return w
+}
+
 // weigh finds the weights of rows, in units of their mean: λ then means what it means without weights.
 func (j *job) weigh() {
 	m := j.deal.marks
@@ -138,4 +149,43 @@ func restore(m *machine.Model, targets []data.Target) {
 			m.Noise[k] *= float64(t.Scale * t.Scale)
 		}
 	}
+}
+
+// watchedSource is a table whose reading can be stopped and followed.
+type watchedSource struct {
+	data.Source
+	ctx    context.Context
+	report func(done int64)
+}
+
+// Unwrap is the table itself.
+func (s watchedSource) Unwrap() data.Source { return s.Source }
+
+func (s watchedSource) Open(want []data.Kind) (data.Reader, error) {
+	if err := s.ctx.Err(); err != nil {
+		return nil, err
+	}
+	r, err := s.Source.Open(want)
+	if err != nil {
+		return nil, err
+	}
+	return &watchedReader{Reader: r, s: s}, nil
+}
+
+type watchedReader struct {
+	data.Reader
+	s    watchedSource
+	done int64
+}
+
+func (r *watchedReader) Read(b *data.Block, most int) error {
+	if err := r.s.ctx.Err(); err != nil {
+		return err
+	}
+	err := r.Reader.Read(b, most)
+	if err == nil {
+		r.done += int64(b.Rows)
+		r.s.report(r.done)
+	}
+	return err
 }
