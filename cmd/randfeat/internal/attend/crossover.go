@@ -120,8 +120,8 @@ func runCrossover(env *cli.Env, cmd *cobra.Command, f *crossoverFlags) error {
 	if f.threads > 0 {
 		defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(f.threads))
 	}
-	r := crossover.CrossoverResult{Dim: f.dim, Features: m.OutDim(), Heads: f.heads, Causal: f.causal, Family: spec.Family.Name(),
-		Threads: runtime.GOMAXPROCS(0), Seed: f.seed, Plot: f.out}
+	r := crossover.CrossoverResult{Dim: f.dim, Features: m.OutDim(), Heads: f.heads, Causal: f.causal,
+		Family: spec.Family.Name(), Threads: runtime.GOMAXPROCS(0), Seed: f.seed, Plot: f.out}
 	race := newRace(f, m)
 	if err := race.run(cmd.Context(), env, &r); err != nil {
 		return err

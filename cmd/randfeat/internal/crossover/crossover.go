@@ -1,6 +1,6 @@
 // Package crossover finds the length from which linear attention is faster than exact attention, from times measured at
-// several lengths. A caller fills Points with times at the lengths of [Lengths], calls [CrossoverPoint.Sum] for each and
-// [CrossoverResult.Find] once; then Verdict, Draw and WriteSVG show the result. The types have the names that the
+// several lengths. A caller fills Points with times at the lengths of [Lengths], calls [CrossoverPoint.Sum] for each
+// and [CrossoverResult.Find] once; then Verdict, Draw and WriteSVG show the result. The types have the names that the
 // published schemas use.
 package crossover
 

@@ -29,7 +29,8 @@ func curves(a, b, noise float64) CrossoverResult {
 		for range 15 {
 			rng.Normals(z, src)
 			x := float64(l)
-			p.LinearRuns, p.ExactRuns = append(p.LinearRuns, a*x*math.Exp(noise*z[0])), append(p.ExactRuns, b*x*x*math.Exp(noise*z[1]))
+			p.LinearRuns = append(p.LinearRuns, a*x*math.Exp(noise*z[0]))
+			p.ExactRuns = append(p.ExactRuns, b*x*x*math.Exp(noise*z[1]))
 		}
 		p.Sum()
 		r.Points = append(r.Points, p)
