@@ -64,10 +64,16 @@ func together(p, o *Plan) bool {
 	if p.Method != o.Method || (p.Centres == nil) != (o.Centres == nil) {
 		return false
 	}
-	if p.Method == Centroid && (p.Centroid.Chunk > 0) != (o.Centroid.Chunk > 0) {
+	if p.Method == Centroid && chunksOf(p) != chunksOf(o) {
 		return false
 	}
 	return p.Method != Features || p.Features.Window == o.Features.Window && p.Features.Sinks == o.Features.Sinks
+}
+
+// chunksOf is how a centroid plan works in chunks: not at all, by clusters of each, or by blocks that weigh the keys
+// before.
+func chunksOf(p *Plan) int {
+	return either(p.Centroid.Chunk == 0, 0, either(p.Centroid.Keys > 0, 2, 1))
 }
 
 func newRun[T dense.Float](c *Choice, lo, hi int) (run[T], error) {

@@ -197,7 +197,7 @@ func NewCheck[T dense.Float](vis attention.Visibility, scale float64, q, k, v at
 	if err := checkInputs(vis, q, k, v); err != nil {
 		return nil, err
 	}
-	return newCheck(vis, scale, q, k, v, rows, 0, q.Len, seed, nil, 1)
+	return newCheck(vis, scale, q, k, v, rows, 0, q.Len, seed, nil)
 }
 
 // checkInputs validates arguments of an attention.
@@ -249,7 +249,7 @@ func checkFinite[T dense.Float](tab *kern.Table[T], name string, s attention.Seq
 
 // newCheck, of checked arguments, samples queries from positions from to to−1, if possible none of used.
 func newCheck[T dense.Float](vis attention.Visibility, scale float64, q, k, v attention.Seq[T], rows, from, to int,
-	seed uint64, used []int, clump int) (*Check[T], error) {
+	seed uint64, used []int) (*Check[T], error) {
 	if rows == 0 {
 		rows = defaultRows(q.Batch, vis.Causal)
 	}
@@ -257,11 +257,7 @@ func newCheck[T dense.Float](vis attention.Visibility, scale float64, q, k, v at
 		return nil, fmt.Errorf("a check of %d rows, want at least 1: %w", rows, dense.ErrShape)
 	}
 	c := &Check[T]{vis: vis, q: q, k: k, v: v}
-	if clump > 1 {
-		c.rows = sampleClumps(rows/clump, clump, from, to, seed)
-	} else {
-		c.rows = sampleRows(q.Len, rows, from, to, seed, used)
-	}
+	c.rows = sampleRows(q.Len, rows, from, to, seed, used)
 	return c, c.answer(scale)
 }
 
@@ -302,35 +298,6 @@ func sampleRows(length, n, from, to int, seed uint64, used []int) []int {
 	}
 	return rows
 }
-
-// sampleClumps draws one block of clumpBlock positions from each of n equal parts of [from, to), and clump positions at
-// equal distances of it.
-func sampleClumps(n, clump, from, to int, seed uint64) []int {
-	r := rand.New(rng.Stream(seed, uint64(to)))
-	var rows []int
-	step := clumpBlock / clump
-	for t := range n {
-		lo, hi := from+t*(to-from)/n, from+(t+1)*(to-from)/n
-		if lo == hi {
-			continue
-		}
-		at := lo + r.IntN(hi-lo)
-		at = at/clumpBlock*clumpBlock + at%step
-		if at < from || at+(clump-1)*step >= to || len(rows) > 0 && at <= rows[len(rows)-1] {
-			continue
-		}
-		for i := range clump {
-			rows = append(rows, at+i*step)
-		}
-	}
-	for p := from; len(rows) == 0 && p < to; p++ { // of a short sequence
-		rows = append(rows, p)
-	}
-	return rows
-}
-
-// clumpBlock is Spec.Together of causal plans.
-const clumpBlock = 64
 
 // landmarks of a centroid fit, by default and in the grid; they are the middles of as many equal parts.
 var landmarks = []int{32, fewLandmarks}

@@ -312,13 +312,12 @@ func (c *chooser[T]) calibrates() bool { return c.all.vis.Causal && !c.Online &&
 // divide makes the folds.
 func (c *chooser[T]) divide() error {
 	add := func(fit, judged sample[T], from, to, rows int) error {
-		clump := c.clump()
-		check, err := newCheck(judged.vis, c.scale, judged.q, judged.k, judged.v, rows, from, to, c.Seed, nil, clump)
+		check, err := newCheck(judged.vis, c.scale, judged.q, judged.k, judged.v, rows, from, to, c.Seed, nil)
 		if err != nil {
 			return err
 		}
 		fresh, err := newCheck(judged.vis, c.scale, judged.q, judged.k, judged.v, rows, from, to, c.Seed+freshSeed,
-			check.rows, clump)
+			check.rows)
 		c.folds = append(c.folds, fold[T]{fit, check, fresh})
 		return err
 	}
@@ -328,8 +327,8 @@ func (c *chooser[T]) divide() error {
 		if c.dense && !all.vis.Causal && all.k.Len >= budgetLength {
 			rows *= 2 // a small part of the text, and a narrower interval
 		}
-		if c.clump() > 1 {
-			rows = max(1, clumps/all.q.Batch) * c.clump()
+		if c.dense && all.vis.Causal && !c.Decode { // a few rows of a causal text make most of its error
+			rows = max(rows, min(all.q.Len/8, mostCausalRows)/all.q.Batch)
 		}
 	}
 	switch {
@@ -347,19 +346,8 @@ func (c *chooser[T]) divide() error {
 		add(positions(all, half, all.q.Len), all, 0, half, (rows+1)/2))
 }
 
-// clump is the number of judged rows of one block of causal queries; 1: rows are by themselves.
-func (c *chooser[T]) clump() int {
-	if c.dense && c.all.vis.Causal && c.Rows == 0 && !c.Decode {
-		return clumpRows
-	}
-	return 1
-}
-
-// Some blocks have clumpRows rows each that are judged. The rows of a clump count as one for intervals.
-const (
-	clumps    = 32
-	clumpRows = 4
-)
+// mostCausalRows rows of all texts judge plans of causal attention by seconds.
+const mostCausalRows = 512
 
 // positions is the part of a sample of one batch from lo to hi−1.
 func positions[T dense.Float](s sample[T], lo, hi int) sample[T] {
@@ -596,11 +584,7 @@ func (c *tester[T]) judge(p Plan, fresh bool) (Estimate, error) {
 			return Estimate{}, err
 		}
 		for _, g := range group {
-			for at, n := 0, c.clump(); at < len(g.rows); at += n {
-				r := g.rows[at]
-				for _, o := range g.rows[at+1 : min(at+n, len(g.rows))] { // rows of one clump
-					r.a, r.b = r.a+o.a, r.b+o.b
-				}
+			for _, r := range g.rows {
 				if c.all.q.Batch > 1 { // folds have different texts, or halves of one
 					r.text = len(c.folds)*r.text + i
 				}

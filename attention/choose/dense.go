@@ -167,7 +167,7 @@ func (c *chooser[T]) preference(p Plan) int {
 	}
 	s, n := p.Centroid, c.all.k.Len
 	if s.Chunk > 0 {
-		return 10*slices.Index([]int{256, 512, 1024}, s.Chunk) + slices.Index([]int{16, 8, 32}, s.Chunk/s.Clusters)
+		return either(s.Chunk == prefixChunk(n), 0, 10) + either(s.Chunk > prefixChunk(n), 0, 5) + s.Clusters/64
 	}
 	want := 64
 	for ; n > 1<<13; n /= 4 {
@@ -242,11 +242,7 @@ func (c *denseSearch[T]) measure(p Plan, texts, rows int) (sums errorSums, err e
 			return sums, err
 		}
 		for _, g := range list {
-			for at, n := 0, c.clump(); at < len(g.rows); at += n {
-				r := g.rows[at]
-				for _, o := range g.rows[at+1 : min(at+n, len(g.rows))] { // rows of one clump
-					r.a, r.b = r.a+o.a, r.b+o.b
-				}
+			for _, r := range g.rows {
 				sums.add(r.a, r.b, i)
 			}
 		}
@@ -259,30 +255,8 @@ func (c *denseSearch[T]) text(b int) (*denseText[T], error) {
 	f := &c.folds[0]
 	t := &denseText[T]{check: f.check.text(b, c.h), fresh: f.fresh.text(b, c.h)}
 	var err error
-	if t.trials, err = centroid.NewTrials(t.check.vis, c.scale, t.check.q, t.check.k, t.check.v); err != nil {
-		return nil, err
-	}
-	if c.clump() > 1 {
-		t.trials.Voters = t.voters()
-	}
-	return t, nil
-}
-
-// voters are causal queries that choose clusters but are not judged, half-way between the rows of a clump. A block of a
-// sample has few rows, and these would choose what suits themselves.
-func (t *denseText[T]) voters() []bool {
-	const between = clumpBlock / clumpRows / 2
-	out := make([]bool, t.check.q.Len)
-	for _, list := range [][]int{t.check.rows, t.fresh.rows} {
-		for _, l := range list {
-			if (l+between)/clumpBlock == l/clumpBlock && l+between < len(out) {
-				out[l+between] = true
-			} else {
-				out[l-between] = true
-			}
-		}
-	}
-	return out
+	t.trials, err = centroid.NewTrials(t.check.vis, c.scale, t.check.q, t.check.k, t.check.v)
+	return t, err
 }
 
 // measure is the errors of the query heads of a head.

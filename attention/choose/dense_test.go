@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"math"
 	"reflect"
-	"slices"
 	"strings"
 	"testing"
 
@@ -116,24 +115,6 @@ func TestDenseRates(t *testing.T) {
 	out := attention.NewSeq[float32](1, 2, 600, 32)
 	if _, err := a.Forward(out, q, k, v); err != nil {
 		t.Error(err)
-	}
-}
-
-// Clumps are rows at equal distances of one block, as many as are asked for, in every part.
-func TestSampleClumps(t *testing.T) {
-	rows := sampleClumps(24, 8, 0, 4096, 1)
-	if len(rows) < 16*8 || len(rows)%8 != 0 || !slices.IsSorted(rows) {
-		t.Fatalf("%v", rows)
-	}
-	for i := 0; i < len(rows); i += 8 {
-		for j := 1; j < 8; j++ {
-			if rows[i+j] != rows[i]+8*j || rows[i+j]/clumpBlock != rows[i]/clumpBlock {
-				t.Errorf("clump %d: %v", i/8, rows[i:i+8])
-			}
-		}
-	}
-	if short := sampleClumps(24, 8, 0, 30, 1); len(short) == 0 || short[len(short)-1] > 29 {
-		t.Errorf("of 30 positions: %v", short)
 	}
 }
 

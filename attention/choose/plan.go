@@ -118,6 +118,9 @@ func centroidCost(s centroid.Spec, causal bool, lenK, dim, valueDim int) float64
 // and half a block wait before they are in clusters.
 func chunkCost(s centroid.Spec, n float64, dim, valueDim int) float64 {
 	d, both := float64(dim), float64(dim+valueDim)
+	if s.Keys > 0 {
+		return prefixCost(s, n, d, both)
+	}
 	near := min(n, float64(s.Sinks+s.Window)+float64(s.Chunk+s.Together)/2)
 	clusters := (n - near) * float64(s.Clusters) / float64(s.Chunk)
 	members := min(n-near, float64(s.Top)*float64(s.Chunk)/float64(s.Clusters))
@@ -126,6 +129,16 @@ func chunkCost(s centroid.Spec, n float64, dim, valueDim int) float64 {
 		landmarks = 32
 	}
 	return (float64(s.Clusters+landmarks)*d + (near+clusters+members)*both) / (2 * both)
+}
+
+// prefixCost is chunkCost where blocks weigh the keys before their chunk. A key is assigned, and measured by the
+// queries, at two trainings on average; a block weighs a third more keys than it sees, searches and sums those it sees.
+func prefixCost(s centroid.Spec, n, d, both float64) float64 {
+	const searching = 64 // multiply-adds that take as long as looking at a weight
+	near := min(n, float64(s.Chunk)/2)
+	far := min(n-near, float64(s.Keys)) + min(n-near, float64(s.Clusters))
+	block := (n - near) * (d*4/3 + both + searching) / float64(s.Together)
+	return (2*(float64(s.Clusters)+d)*d + (near+far)*both + block) / (2 * both)
 }
 
 // causalBlock is the block of a causal centroid.Spec that names none.

@@ -221,11 +221,11 @@ func ratesDense(causal bool, length int) []Plan {
 	many := few
 	many.Keys = max(2, length/6)
 	if causal {
-		few = centroid.Spec{Chunk: min(256, length/4), Together: 64, Landmarks: fewLandmarks, Passes: 1, Sample: 1024,
-			Sinks: causalSinks, Window: 32}
-		few.Clusters = max(4, few.Chunk/32)
+		few.Chunk, few.Together = min(prefixChunk(length), length/4), prefixQueries
+		few.Clusters = max(4, min(32, few.Chunk/8))
+		few.Sample = 8 * few.Clusters
 		many = few
-		many.Clusters, many.Top = 2*few.Clusters, max(4, length/64)
+		many.Keys = max(2, length/6)
 	}
 	return []Plan{{Method: Centroid, Centroid: &few}, {Method: Centroid, Centroid: &many}}
 }

@@ -103,11 +103,14 @@ func timeChoice(c *config, model string, in headInputs, threads int) (*choose.Ch
 // have no beginning, so that a part of them is as good a text as the whole.
 func calibrationTexts(all, n int) int { return max(1, min(8, all/n)) }
 
-// texts are parts of n tokens of a sample of joined passages, one per batch entry, or the first n tokens of a causal
-// text.
+// texts are parts of n tokens of a sample of joined passages, one per batch entry, or the first n tokens of causal
+// texts.
 func (in headInputs) texts(n int) headInputs {
 	if in.q.Heads > in.k.Heads {
-		return in.cutTo(in.k.Heads, n)
+		for _, s := range []*seq{&in.q, &in.k, &in.v} {
+			s.Batch, s.StrideB, s.Len = max(1, s.Len/decoderTokens), decoderTokens*s.StrideL, n
+		}
+		return in
 	}
 	for _, s := range []*seq{&in.q, &in.k, &in.v} {
 		s.Batch, s.StrideB, s.Len = calibrationTexts(s.Len, n), n*s.StrideL, n
@@ -163,7 +166,7 @@ func timeForward(c *config, model string, choice *choose.Choice, choosing float6
 			if choice.Causal {
 				clusters -= float64(in.k.Len) / 2
 			}
-		} else if p.Centroid.Chunk > 0 {
+		} else if p.Centroid.Chunk > 0 && p.Centroid.Keys == 0 {
 			clusters += float64(p.Centroid.Clusters) * float64(in.k.Len/p.Centroid.Chunk) / 2
 		} else {
 			clusters += float64(p.Centroid.Clusters)
