@@ -1,7 +1,6 @@
 package randfeat
 
 import (
-	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -15,9 +14,6 @@ import (
 	"github.com/randfeat/randfeat/theory"
 )
 
-// ErrFewRows is returned by HeldOut for fewer than four queries or keys.
-var ErrFewRows = errors.New("too few rows to hold some out")
-
 // heldOutPairs bounds the number of pairs per half at which closed forms are evaluated.
 const heldOutPairs = 1024
 
@@ -30,7 +26,8 @@ const heldOutPairs = 1024
 // is +Inf if it exceeds the range of float64.
 //
 // x and y may be the same set: a row is then never held out on one side only, nor paired with itself. The error wraps
-// [theory.ErrNoClosedForm] if there is no closed form, is ErrFewRows, or is an error of Fit.
+// [theory.ErrNoClosedForm] if there is no closed form, is [dense.ErrShape] for fewer
+// than four queries or keys, or is an error of Fit.
 func HeldOut(s Spec, x, y dense.Matrix[float64]) (float64, error) {
 	for i, set := range []dense.Matrix[float64]{x, y} {
 		name := []string{"x", "y"}[i]
@@ -42,7 +39,7 @@ func HeldOut(s Spec, x, y dense.Matrix[float64]) (float64, error) {
 		}
 	}
 	if x.Rows < 4 || y.Rows < 4 {
-		return 0, fmt.Errorf("%d queries and %d keys, want at least 4 of each: %w", x.Rows, y.Rows, ErrFewRows)
+		return 0, fmt.Errorf("%d queries and %d keys, want at least 4 of each: %w", x.Rows, y.Rows, dense.ErrShape)
 	}
 	px, py := halves(x.Rows), halves(y.Rows)
 	var logs []float64

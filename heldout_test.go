@@ -223,8 +223,8 @@ func TestHeldOutErrors(t *testing.T) {
 		x, y dense.Matrix[float64]
 		want error
 	}{
-		"few queries": {plain, x.RowRange(0, 3), y, randfeat.ErrFewRows},
-		"few keys":    {plain, x, y.RowRange(0, 3), randfeat.ErrFewRows},
+		"few queries": {plain, x.RowRange(0, 3), y, dense.ErrShape},
+		"few keys":    {plain, x, y.RowRange(0, 3), dense.ErrShape},
 		"columns":     {plain, x, y.ColRange(0, 3), dense.ErrShape},
 		"NaN":         {plain, x, bad, dense.ErrNotFinite},
 		"no family":   {with(func(s *randfeat.Spec) { s.Family = nil }), x, y, randfeat.ErrSpec},

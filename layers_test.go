@@ -10,7 +10,7 @@ import (
 // modules are not listed.
 var layers = []string{
 	"dense internal/stable",
-	"internal/buf internal/cell internal/figure internal/half internal/jsonscan internal/localfile " +
+	"internal/buf internal/cell internal/figure internal/half internal/jsonscan internal/leaf internal/localfile " +
 		"internal/namedjson internal/par internal/quote internal/rng internal/seal internal/similar " +
 		"internal/slim internal/special internal/stattest internal/tensorfile",
 	"internal/kern internal/npy internal/number internal/suggest",

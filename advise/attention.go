@@ -38,7 +38,7 @@ func Attention[T dense.Float](ctx context.Context, vis attention.Visibility, q, 
 	if tol == 0 {
 		tol = defaultTol
 	}
-	o.Target, o.Loss, o.Positive = 0, Relative, true
+	o.Target, o.Loss, o.Positive = 0, lossRelative, true
 	if o.PerToken != 0 {
 		return nil, fmt.Errorf("a time per token is no budget for attention: give features or a target error: %w", ErrOptions)
 	}
@@ -60,12 +60,12 @@ func Attention[T dense.Float](ctx context.Context, vis attention.Visibility, q, 
 	}
 	o.progress("choice per head", 0, k.Heads)
 	// Measured costs are seconds on this machine; model costs must be the same on every machine.
-	choice, err := choose.Choose(choose.Options{Tol: tol, Seed: o.Seed, ByCost: o.Costs == CostModel}, vis, 0, q, k, v)
+	choice, err := choose.Choose(choose.Options{Tol: tol, Seed: o.Seed, ByCost: o.Costs == costModel}, vis, 0, q, k, v)
 	if err != nil {
 		return nil, err
 	}
-	r := &Report{Kernel: o.Kernel, Dim: q.Dim, Queries: q.Len, Keys: k.Len, Seed: o.Seed, Loss: Relative,
-		Measure:  Output,
+	r := &Report{Kernel: o.Kernel, Dim: q.Dim, Queries: q.Len, Keys: k.Len, Seed: o.Seed, Loss: lossRelative,
+		Measure:  measureOutput,
 		Features: o.Features, Costs: o.Costs}
 	a := &attentionStudy[T]{Options: o, vis: vis, q: q, k: k, v: v, group: q.Heads / k.Heads}
 	if err := a.rank(ctx, r); err != nil {

@@ -45,13 +45,13 @@ func TestAttention(t *testing.T) {
 	}
 	// Costs of the model must not depend on the machine, measured ones do: the choice is then by seconds.
 	o.Brief = true
-	for _, costs := range []Costs{CostModel, CostMeasured} {
+	for _, costs := range []Costs{costModel, costMeasured} {
 		o.Costs = costs
 		r, err := Attention(context.Background(), attention.Visibility{}, q, k, v, o)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if c := r.Attention.Choice; (c.Rates != nil) != (costs == CostMeasured) {
+		if c := r.Attention.Choice; (c.Rates != nil) != (costs == costMeasured) {
 			t.Errorf("%s costs: rates %+v", costs, c.Rates)
 		}
 	}

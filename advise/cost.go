@@ -102,7 +102,7 @@ func (s *study) equalTime(ctx context.Context, r *Report, ranked []*entrant) err
 		}
 		seen[e.variety] = true
 		cost := r.Ranking[i].Cost
-		if i >= shown && s.Costs == CostMeasured {
+		if i >= shown && s.Costs == costMeasured {
 			var err error
 			if cost, err = s.timedCost(e.spec(s, 0)); err != nil {
 				return err
@@ -168,7 +168,7 @@ func fastest(run func() error) (float64, error) {
 
 // cost is the time of an entrant's map per row, measured or counted.
 func (s *study) cost(e *entrant) (float64, error) {
-	if s.Costs == CostMeasured {
+	if s.Costs == costMeasured {
 		return s.timedCost(e.spec(s, 0))
 	}
 	return modelCost(e.spec(s, 0))
@@ -182,7 +182,7 @@ func (s *study) crossover(spec randfeat.Spec) (*Crossover, error) {
 		return nil, err
 	}
 	var c Crossover
-	if s.Costs == CostModel {
+	if s.Costs == costModel {
 		row, err := modelCost(spec)
 		if err != nil {
 			return nil, err

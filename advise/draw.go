@@ -59,7 +59,7 @@ func (s *study) draw(ctx context.Context, r *Report, ranked []*entrant) error {
 			f := s.spread(at)
 			low, high := f.interval()
 			p := Point{X: float64(n), Error: finite(f.value), Low: finite(low), High: finite(high)}
-			if s.Measure == RMS {
+			if s.Measure == measureRMS {
 				p.Predicted = s.predicted(at, at.m, 1)
 			}
 			c.Points = append(c.Points, p)
@@ -132,7 +132,7 @@ func (s *study) bin(ctx context.Context, r *Report, leaders []*entrant) error {
 					squares[i] = p.square[l]
 				}
 				v := math.Sqrt(sum / float64(len(part)))
-				if s.Measure == Typical && s.Loss == Relative {
+				if s.Measure == measureTypical && s.Loss == lossRelative {
 					slices.Sort(squares)
 					v = math.Sqrt(squares[len(squares)/2])
 				}

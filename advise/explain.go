@@ -192,10 +192,10 @@ func (r *Report) explainTime(say func(string, ...any), best Candidate) {
 
 func (r *Report) explainError(say func(string, ...any), best Candidate) {
 	kind := "relative to the kernel"
-	if r.Loss == Absolute {
+	if r.Loss == lossAbsolute {
 		kind = "relative to the root mean square of the kernel"
 	}
-	if p := best.Predicted; p != nil && r.Measure == RMS && r.Best > 0 && *p > rare*best.RMS {
+	if p := best.Predicted; p != nil && r.Measure == measureRMS && r.Best > 0 && *p > rare*best.RMS {
 		say("Theory expects an error of %.2g for the recommended map, the pilot measured %.2g: rare pairs or draws make up most of the error.", *p, best.RMS)
 	}
 	switch t := r.Target; {
@@ -214,7 +214,7 @@ func (r *Report) explainError(say func(string, ...any), best Candidate) {
 		text := fmt.Sprintf("No estimator is useful here with %d features: the best error, %.2g %s, is as large as the error of always answering zero. Compute the kernel exactly, or make the inputs smaller (a larger bandwidth).",
 			r.Features, best.Error, kind)
 		least := slices.MinFunc(r.Ranking, func(a, b Candidate) int { return cmp.Compare(a.Typical, b.Typical) })
-		if r.Measure == RMS && least.Typical < 0.5 {
+		if r.Measure == measureRMS && least.Typical < 0.5 {
 			text += fmt.Sprintf(" In a typical draw %s has an error of only %.2g; rank by typical errors if rare large errors are acceptable.", least.Name, least.Typical)
 		}
 		say("%s", text)

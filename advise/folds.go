@@ -116,7 +116,7 @@ func (f *fold) targets(o *Options) error {
 		return err
 	}
 	f.target, f.shift = dense.New[float64](f.x.Rows, f.y.Rows), dense.New[float64](f.x.Rows, f.y.Rows)
-	if o.Loss == Relative {
+	if o.Loss == lossRelative {
 		for i := range f.target.Data {
 			f.target.Data[i] = 1
 		}

@@ -99,13 +99,13 @@ func (r *Report) About() string {
 // ErrorName describes the errors of the ranking.
 func (r *Report) ErrorName() string {
 	over := "relative to each kernel value"
-	if r.Loss == Absolute {
+	if r.Loss == lossAbsolute {
 		over = "relative to the root mean square of the kernel"
 	}
 	switch r.Measure {
-	case Output:
+	case measureOutput:
 		return "error of attention outputs, |ô−o|/|o|"
-	case Typical:
+	case measureTypical:
 		return "typical error (median over draws), " + over
 	}
 	return "root mean square error, " + over

@@ -146,7 +146,7 @@ func (s *study) choose(ranked []*entrant) (int, error) {
 	draws := most(ranked)
 	all := func(e *entrant) bool { return len(e.draws) >= e.enough(s, draws) }
 	at := 0
-	if s.Measure == RMS && !s.trusted(ranked[0]) {
+	if s.Measure == measureRMS && !s.trusted(ranked[0]) {
 		_, high := s.spread(ranked[0]).interval()
 		for i, e := range ranked {
 			if s.figure(e).value > high {
@@ -170,7 +170,7 @@ func (s *study) choose(ranked []*entrant) (int, error) {
 		if !(worse <= tieCheap) {
 			break
 		}
-		if !all(e) || s.Measure == RMS && s.trusted(ranked[from]) && !s.trusted(e) {
+		if !all(e) || s.Measure == measureRMS && s.trusted(ranked[from]) && !s.trusted(e) {
 			continue
 		}
 		c, err := cost(e)
@@ -251,7 +251,7 @@ func (s *study) recommend(ctx context.Context, r *Report, ranked []*entrant, q, 
 		if i < predictions {
 			c.Predicted = s.predicted(e, e.m, 0)
 		}
-		if i < shown && s.Costs == CostMeasured {
+		if i < shown && s.Costs == costMeasured {
 			if c.Cost, err = s.timedCost(e.spec(s, 0)); err != nil {
 				return nil, err
 			}

@@ -88,7 +88,7 @@ func TestKernelDeterministic(t *testing.T) {
 		} else if string(got) != string(want) {
 			t.Errorf("%d threads: another report", threads)
 		}
-		if !r.OneSet || r.Loss != Absolute || r.Spec == nil {
+		if !r.OneSet || r.Loss != lossAbsolute || r.Spec == nil {
 			t.Errorf("a report of one set: %+v", r)
 		}
 	}

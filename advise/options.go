@@ -23,13 +23,11 @@ type Loss string
 
 // The losses.
 const (
-	// Relative is |κ̂−κ|/κ: every pair counts alike, however small its kernel. It is the default for the softmax
-	// kernel,
-	// whose values span many orders of magnitude and are normalised by attention.
-	Relative Loss = "relative"
-	// Absolute is |κ̂−κ| over the root mean square of κ: the Frobenius norm of the error of a Gram matrix. It is the
+	// |κ̂−κ|/κ: every pair counts alike, however small its kernel. It is the default for the softmax kernel, whose values span many orders of magnitude and are normalised by attention.
+	lossRelative Loss = "relative"
+	// |κ̂−κ| over the root mean square of κ: the Frobenius norm of the error of a Gram matrix. It is the
 	// default for the Gaussian kernel: kernel machines depend on the matrix, in which far pairs hardly count.
-	Absolute Loss = "absolute"
+	lossAbsolute Loss = "absolute"
 )
 
 // Costs says where the costs of a token come from.
@@ -37,8 +35,8 @@ type Costs string
 
 // The costs.
 const (
-	CostModel    Costs = "model"    // counted operations at nominal speeds: the same everywhere
-	CostMeasured Costs = "measured" // timed on this machine
+	costModel    Costs = "model"    // counted operations at nominal speeds: the same everywhere
+	costMeasured Costs = "measured" // timed on this machine
 )
 
 // Options say what is wanted. At most one of Features, Target and PerToken is positive; the zero value means 256
@@ -49,14 +47,14 @@ type Options struct {
 	Target   float64       // error to reach with as few features as possible
 	PerToken time.Duration // time that the features of a row may take, on one core
 	Positive bool          // positive features only, as attention needs them
-	Loss     Loss          // "": Relative for softmax, Absolute for Gaussian
-	Measure  Measure       // what candidates are ranked by: RMS or Typical; "": RMS
+	Loss     Loss          // "relative" or "absolute"; "": relative for softmax, absolute for Gaussian
+	Measure  Measure       // what candidates are ranked by, "rms" or "typical"; "": rms
 	Unbiased bool          // leave out Nyström features, which are biased and fitted to rows
 	// Families and Couplings restrict the candidates, by name; nil: all sensible ones.
 	Families, Couplings []string
 	Rows                int   // of each side that errors are measured on, per fold; 0: 128
 	Draws               int   // of the projections, at most, for each candidate; 0: 128
-	Costs               Costs // "": CostModel
+	Costs               Costs // "model" or "measured"; "": model
 	Brief               bool  // no curves
 	Seed                uint64
 	// Progress, if it is set, is told what is going on, from the goroutine of the caller.
@@ -104,14 +102,14 @@ func (o Options) complete(dim int) (Options, error) {
 		o.Draws = defaultDraws
 	}
 	if o.Costs == "" {
-		o.Costs = CostModel
+		o.Costs = costModel
 	}
 	if o.Measure == "" {
-		o.Measure = RMS
+		o.Measure = measureRMS
 	}
 	if o.Loss == "" {
-		if o.Loss = Relative; o.Kernel.Kind == kernel.Gaussian {
-			o.Loss = Absolute
+		if o.Loss = lossRelative; o.Kernel.Kind == kernel.Gaussian {
+			o.Loss = lossAbsolute
 		}
 	}
 	switch {
@@ -125,12 +123,12 @@ func (o Options) complete(dim int) (Options, error) {
 		return bad("a pilot of %d rows, want %d to %d", o.Rows, minRows, maxRows)
 	case o.Draws < 4 || o.Draws > maxDraws:
 		return bad("%d draws, want 4 to %d", o.Draws, maxDraws)
-	case o.Costs != CostModel && o.Costs != CostMeasured:
-		return bad("costs %q, want %q or %q", o.Costs, CostModel, CostMeasured)
-	case o.Measure != RMS && o.Measure != Typical:
-		return bad("measure %q, want %q or %q", o.Measure, RMS, Typical)
-	case o.Loss != Relative && o.Loss != Absolute:
-		return bad("loss %q, want %q or %q", o.Loss, Relative, Absolute)
+	case o.Costs != costModel && o.Costs != costMeasured:
+		return bad("costs %q, want %q or %q", o.Costs, costModel, costMeasured)
+	case o.Measure != measureRMS && o.Measure != measureTypical:
+		return bad("measure %q, want %q or %q", o.Measure, measureRMS, measureTypical)
+	case o.Loss != lossRelative && o.Loss != lossAbsolute:
+		return bad("loss %q, want %q or %q", o.Loss, lossRelative, lossAbsolute)
 	case o.Kernel.Kind == kernel.Bessel:
 		return bad("the bessel kernel has one family, trig, and nothing to choose")
 	}

@@ -125,7 +125,7 @@ func (s *study) measure(p *pilot, e *entrant, r int, perPair []dense.Matrix[floa
 	}
 	n = len(p.square)
 	out := draw{square: sum / float64(n), mean: signed / float64(n)}
-	if out.typical = math.Sqrt(out.square); s.Loss == Relative {
+	if out.typical = math.Sqrt(out.square); s.Loss == lossRelative {
 		out.typical = math.Sqrt(p.median(p.square))
 	}
 	return out, nil

@@ -63,7 +63,7 @@ func (e *entrant) typical() estimate {
 // figure is the error that entrants are ranked by. Where theory expects much more than the draws showed, the root mean
 // square is raised to it: see unseen.
 func (s *study) figure(e *entrant) estimate {
-	if s.Measure == Typical {
+	if s.Measure == measureTypical {
 		return e.typical()
 	}
 	f := e.rms()
@@ -263,7 +263,7 @@ func (s *study) best(left []*entrant, keep int) (stay, gone []*entrant) {
 	stable.Sort(all, func(a, b measured) int { return cmp.Compare(a.value, b.value) })
 	safe := slices.IndexFunc(all, func(m measured) bool { return s.trusted(m.e) })
 	reference := all[0]
-	if s.Measure == RMS && safe != 0 { // a heavy tail hides most of its spread in few draws
+	if s.Measure == measureRMS && safe != 0 { // a heavy tail hides most of its spread in few draws
 		reference.sd *= heavyDoubt
 	}
 	for i, m := range all {

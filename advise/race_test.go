@@ -28,7 +28,7 @@ func pareto(f family.Family, index, square float64) *entrant {
 // A mean is trusted from a tail index of 1.5 on: the mean of squares with an index of 1 does not exist, that of one
 // below 1.5 takes more draws than there are.
 func TestTrustedTails(t *testing.T) {
-	s := &study{Options: Options{Measure: RMS}}
+	s := &study{Options: Options{Measure: measureRMS}}
 	for index, want := range map[float64]bool{0.5: false, 1: false, 1.25: false, 2: true, 4: true} {
 		e := pareto(family.Trig{}, index, 0.01)
 		if got := s.trusted(e); got != want {
@@ -57,7 +57,7 @@ func TestTrustedTails(t *testing.T) {
 
 // The smallest root mean square is recommended, unless a heavy tail hides it; among equals the cheapest.
 func TestChoose(t *testing.T) {
-	s := &study{Options: Options{Measure: RMS}, dim: 8, folds: []*fold{{}}}
+	s := &study{Options: Options{Measure: measureRMS}, dim: 8, folds: []*fold{{}}}
 	slow, fast := family.Residual{}, family.Trig{}
 	for name, c := range map[string]struct {
 		ranked []*entrant

@@ -37,13 +37,13 @@ type Measure string
 
 // The measures.
 const (
-	// RMS is the root mean square of the error over pairs and draws.
-	RMS Measure = "rms"
-	// Typical is the median over draws of the median error over pairs; of the root mean square over pairs if errors are
+	// the root mean square of the error over pairs and draws
+	measureRMS Measure = "rms"
+	// the median over draws of the median error over pairs; of the root mean square over pairs if errors are
 	// absolute.
-	Typical Measure = "typical"
-	// Output is the error of attention outputs, |ô−o|/|o|.
-	Output Measure = "output"
+	measureTypical Measure = "typical"
+	// the error of attention outputs, |ô−o|/|o|
+	measureOutput Measure = "output"
 )
 
 // Report is the answer: plain data with a JSON form.

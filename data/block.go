@@ -236,7 +236,7 @@ type Reader interface {
 // Source is a table that can be read again and again, by several readers at once. A stream is the exception:
 // its second Open is an error.
 //
-// Sources may wrap others; helpers such as [IsInteger] or [UnitsOf] look through a method Unwrap() Source.
+// Sources may wrap others; [As] and [UnitsOf] look through a method Unwrap() Source.
 type Source interface {
 	// Name returns the name in messages: the path that the user gave.
 	Name() string
@@ -246,16 +246,22 @@ type Source interface {
 	Open(want []Kind) (Reader, error)
 }
 
-// IsInteger reports whether column j of a source has an integer type. Reading such a column as Text keeps all digits;
-// reading it as Number may round. Text formats have no types.
-func IsInteger(src Source, j int) bool {
+// As returns src, or the first source below it that a method Unwrap() Source leads to, as an I. Sources answer questions
+// that not every format can by optional methods:
+//
+//	Integer(j int) bool     // column j has an integer type: read as Text it keeps all digits, as Number it may round
+//	Encoding() string       // what the text was read as, "" for UTF-8; final once all rows have been read
+//	TextEncoding() string   // the same including UTF-8; "" if all is ASCII so far
+//	Files() []string        // the names of the files of a table, in order
+//	Notes() []string        // sentences for the user about how the source is read
+func As[I any](src Source) (as I, ok bool) {
 	for {
-		if i, ok := src.(interface{ Integer(j int) bool }); ok {
-			return i.Integer(j)
+		if as, ok = src.(I); ok {
+			return as, true
 		}
 		w, ok := src.(interface{ Unwrap() Source })
 		if !ok {
-			return false
+			return as, false
 		}
 		src = w.Unwrap()
 	}

@@ -24,9 +24,6 @@ const (
 	CodeMeans Code = "means"
 )
 
-// Codes returns all codes for many levels.
-func Codes() []Code { return []Code{CodeHashed, CodeCounts, CodeMeans} }
-
 // A hashed code has one non-zero entry in each of hashBlocks blocks of hashBlock columns.
 const (
 	hashBlocks = 4

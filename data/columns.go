@@ -433,7 +433,7 @@ func (t *Columns) Natural(j int) Kind {
 	return Text
 }
 
-// Integer reports whether column j holds integers that fit into int64; see [IsInteger].
+// Integer reports whether column j holds integers that fit into int64; see [As].
 func (t *Columns) Integer(j int) bool { return t.cols[j].sort == ofIntegers }
 
 // Open starts at the first row. want has a kind for every column; nil means Natural for all.

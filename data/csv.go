@@ -94,7 +94,7 @@ func (s *csvSource) NoRows() bool { return s.empty }
 
 func (s *csvSource) options() Options { return s.o }
 
-// TextEncoding serves [TextEncodingOf].
+// TextEncoding serves [As].
 func (s *csvSource) TextEncoding() string { return s.in.encoding.decided() }
 
 // Blocks is the number of blocks that the file is cut into.

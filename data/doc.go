@@ -25,7 +25,7 @@
 // # Parts of a table
 //
 // Large files, and many files with package data/files, are cut into units of about 32 MiB ([Unit]). A [Learner]
-// learns some units on any machine. Learners that are merged along one fixed tree ([LeafTree]) give the schema
+// learns some units on any machine. Learners that are merged along one fixed tree give the schema
 // of Learn, bit for bit.
 //
 // # Arrays

@@ -13,8 +13,8 @@ import (
 	"unicode/utf8"
 )
 
-// DefaultAssume is the encoding assumed for text that is not UTF-8. Most programs that say Latin-1 write it.
-const DefaultAssume = "windows-1252"
+// defaultAssume is the encoding assumed for text that is not UTF-8. Most programs that say Latin-1 write it.
+const defaultAssume = "windows-1252"
 
 // textEncoding is an encoding of text: UTF-8 if neither table nor order is set. States compare encodings by
 // pointer, so there is one value of each.
@@ -92,7 +92,7 @@ func newEncodingState(sample []byte, o Options) (*encodingState, error) {
 	s := new(encodingState)
 	assume := o.Assume
 	if assume == "" {
-		assume = DefaultAssume
+		assume = defaultAssume
 	}
 	var err error
 	if s.assume, err = encodingNamed(assume); err != nil {
@@ -181,36 +181,6 @@ func (s *encodingState) decided() string {
 		return e.name
 	}
 	return ""
-}
-
-// TextEncodingOf returns the encoding of the text of a source, including UTF-8; "" means that all of it is
-// ASCII so far, or that the format is binary.
-func TextEncodingOf(src Source) string {
-	for {
-		if e, ok := src.(interface{ TextEncoding() string }); ok {
-			return e.TextEncoding()
-		}
-		w, ok := src.(interface{ Unwrap() Source })
-		if !ok {
-			return EncodingOf(src)
-		}
-		src = w.Unwrap()
-	}
-}
-
-// EncodingOf returns the encoding that the text of a source was read as, or "" for UTF-8 and binary formats. It
-// is final once all rows have been read.
-func EncodingOf(src Source) string {
-	for {
-		if e, ok := src.(interface{ Encoding() string }); ok {
-			return e.Encoding()
-		}
-		w, ok := src.(interface{ Unwrap() Source })
-		if !ok {
-			return ""
-		}
-		src = w.Unwrap()
-	}
 }
 
 // decodeSample decodes the beginning of a file to UTF-8; whole says that there is no more. A character that the

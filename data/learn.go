@@ -122,21 +122,6 @@ const (
 	asSkip
 )
 
-// NotesOf returns sentences for the user about how a source is read, such as columns that come from the names
-// of folders.
-func NotesOf(src Source) []string {
-	for {
-		if t, ok := src.(interface{ Notes() []string }); ok {
-			return t.Notes()
-		}
-		w, ok := src.(interface{ Unwrap() Source })
-		if !ok {
-			return nil
-		}
-		src = w.Unwrap()
-	}
-}
-
 // roles gives every column its role. A name that is not a column, or that has two roles, is an error.
 func (o *LearnOptions) roles(place string, columns []string) ([]*columnLearner, error) {
 	learners := make([]*columnLearner, len(columns))

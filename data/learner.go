@@ -7,6 +7,7 @@ import (
 	"io"
 	"slices"
 
+	"github.com/randfeat/randfeat/internal/leaf"
 	"github.com/randfeat/randfeat/internal/par"
 	"github.com/randfeat/randfeat/internal/quote"
 )
@@ -17,7 +18,7 @@ import (
 //
 // Counts and ranges do not depend on how a table is cut. Two results do: the last bits of means and scales
 // (Chan, Golub and LeVeque 1979), and the counts of columns with more distinct texts than a learner holds (see
-// [LearnOptions]). Both are identical if learners are merged along the tree of [LeafUnits], as Learn does.
+// [LearnOptions]). Both are identical if learners are merged along the tree of package internal/leaf, as Learn does.
 type Learner struct {
 	place   string
 	columns []string
@@ -115,8 +116,8 @@ func (l *Learner) AddSource(src Source) error {
 // single pass over the table suffices, because units arrive in order.
 func (l *Learner) addTree(src Source) error {
 	units := UnitsOf(src)
-	group := LeafUnits(len(units))
-	tree := LeafTree[*Learner]{Merge: (*Learner).Merge}
+	group := leaf.Units(len(units))
+	tree := leaf.Tree[*Learner]{Merge: (*Learner).Merge}
 	leaf, at, now := l.blank(), 0, 0 // now is the number of the current leaf, at the unit being read
 	err := l.read(src, func(u Unit) (*Learner, error) {
 		for at < len(units) && units[at] != u {
@@ -163,12 +164,19 @@ func (l *Learner) read(src Source, of func(Unit) (*Learner, error)) (err error) 
 	// The product of rows and columns is bounded, so that a wide table does not need much memory.
 	size := min(1024, max(1, 1<<20/len(l.want)))
 	shard := 0 // of the last block
-	names := FilesOf(src)
+	names := []string{src.Name()}
+	if t, ok := As[interface{ Files() []string }](src); ok {
+		names = t.Files()
+	}
 	name := func(shard int) string { return names[min(shard, len(names)-1)] }
 	for {
 		err := r.Read(&b, size)
 		if err == io.EOF {
-			return l.noteEncoding(shardText{shard: shard, name: name(shard), encoding: TextEncodingOf(src)})
+			text := shardText{shard: shard, name: name(shard)}
+			if e, ok := As[interface{ TextEncoding() string }](src); ok {
+				text.encoding = e.TextEncoding()
+			}
+			return l.noteEncoding(text)
 		}
 		if err != nil {
 			return err
@@ -179,7 +187,7 @@ func (l *Learner) read(src Source, of func(Unit) (*Learner, error)) (err error) 
 		}
 		shard = b.Unit.Shard
 		file := name(shard)
-		where, quick := r.Where, QuickWhere(r)
+		where, quick := r.Where, quickWhere(r)
 		// Columns are independent, so it does not matter which goroutine learns which. Of several errors the
 		// first column's is reported, for the same message in every run.
 		par.For(len(to.cols), learnCells/max(1, b.Rows)+1, func(lo, hi int) {
@@ -201,23 +209,9 @@ func (l *Learner) read(src Source, of func(Unit) (*Learner, error)) (err error) 
 // learnCells is the number of cells that make up for starting a goroutine.
 const learnCells = 512
 
-// FilesOf returns the names of the files of a source, in order: of a table of files, or its own name.
-func FilesOf(src Source) []string {
-	for {
-		if t, ok := src.(interface{ Files() []string }); ok {
-			return t.Files()
-		}
-		w, ok := src.(interface{ Unwrap() Source })
-		if !ok {
-			return []string{src.Name()}
-		}
-		src = w.Unwrap()
-	}
-}
-
-// QuickWhere reports whether Where of a reader is cheap. A reader that starts inside a text file must count the
+// quickWhere reports whether Where of a reader is cheap. A reader that starts inside a text file must count the
 // lines before it.
-func QuickWhere(r Reader) bool {
+func quickWhere(r Reader) bool {
 	p, ok := r.(interface{ QuickWhere() bool })
 	return !ok || p.QuickWhere()
 }
@@ -291,7 +285,7 @@ func (l *Learner) Schema() (*Schema, *Summary, error) {
 // Learn reads a table once and decides how every column is used. Numbers are standardised, and text becomes
 // levels. Constant columns and texts that are nearly always different (names, identifiers) are left out.
 //
-// Learn makes one [Learner] per leaf of the tree of the table's units (see [LeafUnits]) and merges them along
+// Learn makes one [Learner] per leaf of the tree of the table's units (see package internal/leaf) and merges them along
 // the tree. Learning the leaves on other machines therefore gives the same schema, bit for bit.
 //
 // Memory does not depend on the number of rows. Learn holds
@@ -310,7 +304,9 @@ func Learn(src Source, o LearnOptions) (*Schema, *Summary, error) {
 	}
 	schema, sum, err := l.Schema()
 	if err == nil {
-		sum.Notes = append(sum.Notes, NotesOf(src)...)
+		if t, ok := As[interface{ Notes() []string }](src); ok {
+			sum.Notes = append(sum.Notes, t.Notes()...)
+		}
 	}
 	return schema, sum, err
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/randfeat/randfeat/internal/leaf"
 	"github.com/randfeat/randfeat/internal/seal"
 )
 
@@ -82,10 +83,10 @@ func TestLearnerGroupings(t *testing.T) {
 		}
 		return l
 	}
-	leaf := func(i int) *Learner { return of(parts[i]) }
-	tree := LeafTree[*Learner]{Merge: (*Learner).Merge}
+	one := func(i int) *Learner { return of(parts[i]) }
+	tree := leaf.Tree[*Learner]{Merge: (*Learner).Merge}
 	for i := range parts {
-		if err := tree.Add(leaf(i)); err != nil {
+		if err := tree.Add(one(i)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -98,14 +99,14 @@ func TestLearnerGroupings(t *testing.T) {
 	// The definition: level by level.
 	level := make([]*Learner, len(parts))
 	for i := range parts {
-		level[i] = leaf(i)
+		level[i] = one(i)
 	}
 	rng := rand.New(rand.NewPCG(5, 5))
 	for len(level) > 1 {
 		var up []*Learner
-		for lo := 0; lo < len(level); lo += LeafFan {
+		for lo := 0; lo < len(level); lo += leaf.Fan {
 			node := level[lo]
-			for _, c := range level[lo+1 : min(lo+LeafFan, len(level))] {
+			for _, c := range level[lo+1 : min(lo+leaf.Fan, len(level))] {
 				if rng.IntN(4) == 0 { // by way of bytes
 					b := learnerBytes(t, c)
 					if c, err = ReadLearner(b); err != nil {

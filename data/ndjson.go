@@ -118,7 +118,7 @@ func (s *jsonSource) Encoding() string  { return s.in.encoding.name() }
 
 func (s *jsonSource) options() Options { return s.o }
 
-// TextEncoding is for [TextEncodingOf].
+// TextEncoding is for [As].
 func (s *jsonSource) TextEncoding() string { return s.in.encoding.decided() }
 
 // Blocks is how many blocks the file is cut into.

@@ -222,7 +222,7 @@ func (c closers) Close() error {
 func (s *arraySource) Name() string      { return s.name }
 func (s *arraySource) Columns() []string { return s.columns }
 
-// Integer reports whether column j has an integer type; see [IsInteger].
+// Integer reports whether column j has an integer type; see [As].
 func (s *arraySource) Integer(j int) bool { return s.member(j).h.Dtype == npy.Int64 }
 
 // member returns the array of column j.

@@ -74,7 +74,7 @@ func (w *npzWriter) WriteBlock(b *Block) error {
 }
 
 func (w *npzWriter) write(b *Block) error {
-	if err := CheckBlock(b, w.kinds); err != nil {
+	if err := b.Check(w.kinds); err != nil {
 		return fmt.Errorf("%s: %w", w.path, err)
 	}
 	if b.Rows == 0 {

@@ -159,7 +159,7 @@ func (t *textReader) Where(i int) string {
 	return fmt.Sprintf("%s:%d", t.in.name, t.in.before.lines()+t.starts[i])
 }
 
-// QuickWhere serves [QuickWhere]: it reports whether Where can answer without counting lines.
+// QuickWhere serves quickWhere: it reports whether Where can answer without counting lines.
 func (t *textReader) QuickWhere() bool { return t.in.before.quick() }
 
 // lineEnds returns the number of line ends, once all rows have been read: the last link counts them.

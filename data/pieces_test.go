@@ -182,7 +182,7 @@ func checkPieces(t *testing.T, text []byte, o Options, pick uint64) {
 					po.Workers, n, y, x)
 			}
 		}
-		if x, y := EncodingOf(src), EncodingOf(psrc); x != y {
+		if x, y := src.(encoded).Encoding(), psrc.(encoded).Encoding(); x != y {
 			t.Fatalf("%q: encoding %q, serial %q", text, y, x)
 		}
 		if err := parallel.Close(); err != nil {
@@ -190,6 +190,8 @@ func checkPieces(t *testing.T, text []byte, o Options, pick uint64) {
 		}
 	}
 }
+
+type encoded interface{ Encoding() string }
 
 // messy is text of few characters, most of which matter to the parsers.
 func messy(r *rand.Rand, alphabet string, n int) []byte {

@@ -416,3 +416,14 @@ func (m *moments) scale() float64 {
 }
 
 func sum256(b []byte) [32]byte { return sha256.Sum256(b) }
+
+// LevelOf returns the level of a row whose columns of the field are given, as an index into Levels; −1 for any other
+// level. The field has no code.
+func (f *Field) LevelOf(columns []float64) int {
+	for l := range f.Levels {
+		if columns[l] != 0 {
+			return l
+		}
+	}
+	return -1
+}

@@ -36,7 +36,7 @@ type Options struct {
 	Header    *bool    // CSV: whether the first line names the columns; nil: detected. Without names: c1, c2, …
 	Literal   bool     // CSV: quotes are ordinary characters
 	Encoding  string   // text formats: one of [Encodings]; empty is detected
-	Assume    string   // encoding to assume for text that is not UTF-8; empty is [DefaultAssume]
+	Assume    string   // encoding to assume for text that is not UTF-8; empty is windows-1252
 	Missing   []string // texts that mean a missing value; nil is [DefaultMissing], empty means none
 	// Strict makes a text in a column read as Number an error of kind [ErrUnreadable] with its place (text
 	// formats only). Otherwise such a cell becomes a NaN that [IsUnreadable] recognises.

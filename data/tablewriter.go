@@ -178,8 +178,8 @@ type tableOut struct {
 	buf   []byte
 }
 
-// CheckBlock reports an error unless b has a complete column for each kind, Number, Integer or Text.
-func CheckBlock(b *Block, kinds []Kind) error {
+// Check reports an error unless b has a complete column for each kind, Number, Integer or Text.
+func (b *Block) Check(kinds []Kind) error {
 	if len(b.Cols) != len(kinds) {
 		return fmt.Errorf("a block of %d columns for a table of %d: %w", len(b.Cols), len(kinds), dense.ErrShape)
 	}
@@ -214,7 +214,7 @@ type csvTable struct {
 }
 
 func (c *csvTable) write(b *Block) error {
-	if err := CheckBlock(b, c.kinds); err != nil {
+	if err := b.Check(c.kinds); err != nil {
 		return err
 	}
 	for i := range b.Rows {
@@ -246,7 +246,7 @@ type jsonTable struct {
 }
 
 func (n *jsonTable) write(b *Block) error {
-	if err := CheckBlock(b, n.kinds); err != nil {
+	if err := b.Check(n.kinds); err != nil {
 		return err
 	}
 	for i := range b.Rows {
@@ -286,7 +286,7 @@ type npyTable struct {
 }
 
 func (n *npyTable) write(b *Block) error {
-	if err := CheckBlock(b, n.kinds); err != nil {
+	if err := b.Check(n.kinds); err != nil {
 		return err
 	}
 	if n.rows == 0 && n.patch != nil && len(n.buf) == 0 {

@@ -263,7 +263,7 @@ type blocksReader struct {
 func (r *blocksReader) Columns() []string  { return r.columns }
 func (r *blocksReader) Where(i int) string { return r.now.Where(i) }
 
-// QuickWhere serves [QuickWhere]. It is true once a block is open, because this reader has counted the lines of
+// QuickWhere serves quickWhere. It is true once a block is open, because this reader has counted the lines of
 // the blocks before it.
 func (r *blocksReader) QuickWhere() bool { return r.now.QuickWhere() }
 
@@ -302,7 +302,7 @@ func (r *blocksReader) Read(b *Block, most int) error {
 				return mixedText(r.t.in.name, r.text.name, e.name)
 			}
 			r.text = e
-			// The source reports this encoding from now on; see TextEncodingOf.
+			// The source reports this encoding from now on; see [As].
 			r.t.in.encoding.is.CompareAndSwap(nil, e)
 		}
 		r.lines += r.now.lineEnds()

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/randfeat/randfeat/internal/leaf"
 )
 
 // blockRows reads a source; rows begin with unit, row in the unit and place.
@@ -213,7 +215,7 @@ func TestCutLearnsTheSame(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		tree := LeafTree[*Learner]{Merge: (*Learner).Merge}
+		tree := leaf.Tree[*Learner]{Merge: (*Learner).Merge}
 		for i := range src.(Splitter).Blocks() {
 			b, err := src.(Splitter).Block(i)
 			if err != nil {

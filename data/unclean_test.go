@@ -254,7 +254,7 @@ func TestGermanNumbers(t *testing.T) {
 		x, z string
 		want [2]float64
 		what string
-	}{{"3.125", "3,125", [2]float64{3125, 3.125}, ""}, {"950", "3.125", [2]float64{950, 3.125}, data.Pointed},
+	}{{"3.125", "3,125", [2]float64{3125, 3.125}, ""}, {"950", "3.125", [2]float64{950, 3.125}, "decimal point"},
 		{"12.612", "-0,5", [2]float64{12612, -0.5}, ""}} {
 		var w data.Watch
 		x, err := watched(s, "x;z\n"+c.x+";"+c.z+"\n", &w)
@@ -267,7 +267,7 @@ func TestGermanNumbers(t *testing.T) {
 		}
 		said := ""
 		for _, s := range w.Surprises() {
-			if s.What == data.Pointed {
+			if s.What == "decimal point" {
 				said = s.What
 			}
 		}

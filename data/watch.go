@@ -16,21 +16,21 @@ var ErrSurprise = errors.New("unlike the table of the fit")
 
 // The ways in which a value can differ from the training rows. They are values of [Surprise].What.
 const (
-	Unseen  = "unseen"  // a level that training did not have, or that was not kept: it counts as other
-	Missing = "missing" // no value
-	Below   = "below"   // a number below the range of the training rows
-	Above   = "above"   // a number above the range of the training rows
-	Changed = "changed" // a column that was left out as constant has another value
+	whatUnseen  = "unseen"  // a level that training did not have, or that was not kept: it counts as other
+	whatMissing = "missing" // no value
+	whatBelow   = "below"   // a number below the range of the training rows
+	whatAbove   = "above"   // a number above the range of the training rows
+	whatChanged = "changed" // a column that was left out as constant has another value
 	// a text among numbers or dates: it counts as missing
 	unread = "unreadable"
 	// a decimal point, where training had decimal commas and no points between groups of digits
-	Pointed = "decimal point"
+	whatPointed = "decimal point"
 )
 
 // Surprise counts the values of a column that differ from the training rows in one way.
 type Surprise struct {
 	Column string `json:"column"`
-	What   string `json:"what"` // Unseen, Missing, Below, Above, Changed, Pointed or "unreadable"
+	What   string `json:"what"` // unseen, missing, below, above, changed, unreadable or decimal point
 	Rows   int64  `json:"rows"`
 	// Usual says that such values also occurred in training: values were missing, or levels were pooled as other.
 	Usual bool   `json:"usual,omitempty"`
@@ -49,23 +49,23 @@ func (s Surprise) String() string {
 		values, levels = "value", "level"
 	}
 	switch s.What {
-	case Unseen:
+	case whatUnseen:
 		text += levels + " unknown to the model, taken for \"other\""
-	case Missing:
+	case whatMissing:
 		text += values + " missing"
 		if !s.Usual {
 			text += ", none was at the fit"
 		}
-	case Below, Above:
+	case whatBelow, whatAbove:
 		text += fmt.Sprintf("%s %s %s, the end of the range at the fit", values, s.What, s.Known)
 		if s.limited {
 			text += " and taken for it"
 		}
-	case Changed:
+	case whatChanged:
 		text += fmt.Sprintf("%s other than %s, the only one at the fit", values, quote.Short(s.Known))
 	case unread:
 		text += fmt.Sprintf("%s unreadable (want %s), taken for missing", values, s.Known)
-	case Pointed:
+	case whatPointed:
 		text += fmt.Sprintf("%s with a decimal point, where the fit had %s, read as plain numbers", values, s.Known)
 	}
 	if s.First != "" {
@@ -124,16 +124,16 @@ func (w *Watch) add(row int, column, what, known string, usual bool, value, wher
 	s := Surprise{Column: column, What: what, Known: known, First: value()}
 	detail := ""
 	switch what {
-	case Unseen:
+	case whatUnseen:
 		detail = fmt.Sprintf("column %s is %s, a level unknown to the model", quote.Short(column), quote.Short(s.First))
-	case Missing:
+	case whatMissing:
 		detail = fmt.Sprintf("column %s is missing, which it never was at the fit", quote.Short(column))
-	case Changed:
+	case whatChanged:
 		detail = fmt.Sprintf("column %s is %s, and was always %s at the fit", quote.Short(column),
 			quote.Short(s.First), quote.Short(known))
 	case unread:
 		detail = fmt.Sprintf("column %s is %s, want %s", quote.Short(column), quote.Short(s.First), known)
-	case Pointed:
+	case whatPointed:
 		detail = fmt.Sprintf("column %s is %s, with a decimal point where the fit had %s", quote.Short(column),
 			quote.Short(s.First), known)
 	default:
@@ -162,7 +162,7 @@ func (e *Encoder) surprised(x dense.Matrix[float64], first, k int, c *Column, wh
 	for i := range x.Rows {
 		at := func() string { return where(i) }
 		if f.missing(c, i) {
-			if err := e.watch.add(i, f.Name, Missing, "", f.Missing, none, at); err != nil {
+			if err := e.watch.add(i, f.Name, whatMissing, "", f.Missing, none, at); err != nil {
 				return err
 			}
 			continue
@@ -171,7 +171,7 @@ func (e *Encoder) surprised(x dense.Matrix[float64], first, k int, c *Column, wh
 			if f.Code == "" && x.At(i, first+len(f.Levels)) == 0 || f.Code != "" && e.knows(k, c, i) {
 				continue
 			}
-			err := e.watch.add(i, f.Name, Unseen, "", f.Other, func() string { return cellText(c, i) }, at)
+			err := e.watch.add(i, f.Name, whatUnseen, "", f.Other, func() string { return cellText(c, i) }, at)
 			if err != nil {
 				return err
 			}
@@ -190,18 +190,18 @@ func (e *Encoder) surprised(x dense.Matrix[float64], first, k int, c *Column, wh
 		}
 		if f.pointed(c, i) {
 			text := func() string { return cellText(c, i) }
-			if err := e.watch.add(i, f.Name, Pointed, f.Format, false, text, at); err != nil {
+			if err := e.watch.add(i, f.Name, whatPointed, f.Format, false, text, at); err != nil {
 				return err
 			}
 		}
 		if f.Range == nil || math.IsNaN(v) {
 			continue
 		}
-		what, limit := Below, f.Range[0]
+		what, limit := whatBelow, f.Range[0]
 		switch {
 		case v < f.Range[0]:
 		case v > f.Range[1]:
-			what, limit = Above, f.Range[1]
+			what, limit = whatAbove, f.Range[1]
 		default:
 			continue
 		}
@@ -249,7 +249,7 @@ func (e *Encoder) changed(j int, c *Column, where func(int) string) error {
 		if t == nil || string(t) == want || canonicalText(string(t)) == number {
 			continue
 		}
-		err := e.watch.add(i, name, Changed, want, false, func() string { return cellText(c, i) },
+		err := e.watch.add(i, name, whatChanged, want, false, func() string { return cellText(c, i) },
 			func() string { return where(i) })
 		if err != nil {
 			return err

@@ -35,7 +35,7 @@ func (Angular) Name() string { return "angular" }
 
 // hybrid is the same map as a general Hybrid, which does all the work.
 func (f Angular) hybrid() Hybrid {
-	return bipolar(f.Shared, Coefficient{Const: 0.5, Sign: -1, Gain: 0.5, Rho: RhoSign, N: orDefault(f.N, defaultRho)})
+	return bipolar(f.Shared, Coefficient{Const: 0.5, Sign: -1, Gain: 0.5, Rho: rhoSign, N: orDefault(f.N, defaultRho)})
 }
 
 // bipolar is the hybrid of the hyperbolic and the trigonometric map with one coefficient.
@@ -85,7 +85,7 @@ func (f BipolarGaussian) hybrid() (Hybrid, error) {
 	if !(sig > 0 && r > 0 && rho > 0) || !dense.IsFinite(sig*r) {
 		return Hybrid{}, paramError(f, "sigma = %v and r = %v must be positive", f.Sigma, f.R)
 	}
-	c := Coefficient{Const: 1 / rho, Sign: -1, Gain: 1 / rho, Rho: RhoTrig, N: orDefault(f.N, defaultRho),
+	c := Coefficient{Const: 1 / rho, Sign: -1, Gain: 1 / rho, Rho: rhoTrig, N: orDefault(f.N, defaultRho),
 		Bandwidth: 1 / sig}
 	return bipolar(f.Shared, c), nil
 }
@@ -157,9 +157,9 @@ func (f GaussianLambda) hybrid(dim int) (Hybrid, error) {
 	}
 	h := Hybrid{Bases: f.Bases, Groups: f.BaseGroup}
 	for k, m := range f.M {
-		c := Coefficient{Rho: RhoPositive, N: orDefault(f.N, defaultRho)}
+		c := Coefficient{Rho: rhoPositive, N: orDefault(f.N, defaultRho)}
 		if f.TrigRho {
-			c.Rho = RhoTrig
+			c.Rho = rhoTrig
 		}
 		if f.C != nil {
 			c.Bandwidth = f.C[k]

@@ -329,9 +329,9 @@ func (f Mixture) hybrid(dim int) (Hybrid, error) {
 	var h Hybrid
 	for _, p := range f.own() {
 		a := f.diagonal(p[0], p[1])
-		c := Coefficient{Rho: RhoPositive, N: orDefault(f.N, defaultRho), Bandwidth: f.Bandwidth}
+		c := Coefficient{Rho: rhoPositive, N: orDefault(f.N, defaultRho), Bandwidth: f.Bandwidth}
 		if f.TrigRho {
-			c.Rho = RhoTrig
+			c.Rho = rhoTrig
 		}
 		c.Query, c.Key = hermitianPair(a)
 		h.Bases = append(h.Bases, ComplexExp{Diag: a})

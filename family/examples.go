@@ -76,14 +76,14 @@ func complexExpExamples(dim int) []Example {
 }
 
 func hybridExamples(int) []Example {
-	sign := Coefficient{Const: 0.2, Sign: -1, Gain: 0.3, Rho: RhoSign, N: 3}
+	sign := Coefficient{Const: 0.2, Sign: -1, Gain: 0.3, Rho: rhoSign, N: 3}
 	return []Example{
 		{Family: Hybrid{Bases: []Family{Positive{}, Trig{}},
-			Coefficients: []Coefficient{{Const: 0.5, Sign: -1, Gain: 0.5, Rho: RhoSign, N: 8}}}},
+			Coefficients: []Coefficient{{Const: 0.5, Sign: -1, Gain: 0.5, Rho: rhoSign, N: 8}}}},
 		{Name: "three", Family: Hybrid{Bases: []Family{Positive{}, OPRF{A: -0.03}, Trig{}},
-			Coefficients: []Coefficient{sign, {Const: 0.1, Rho: RhoTrig, N: 2, Bandwidth: 1.5, Gain: 0.5}}}},
+			Coefficients: []Coefficient{sign, {Const: 0.1, Rho: rhoTrig, N: 2, Bandwidth: 1.5, Gain: 0.5}}}},
 		{Name: "shared", Family: Hybrid{Bases: []Family{Hyperbolic{}, Positive{}, Trig{}}, Groups: []int{0, 1, 1},
-			Coefficients: []Coefficient{sign, {Rho: RhoPositive, N: 2, Bandwidth: 1.5, Gain: 0.5}}}},
+			Coefficients: []Coefficient{sign, {Rho: rhoPositive, N: 2, Bandwidth: 1.5, Gain: 0.5}}}},
 	}
 }
 

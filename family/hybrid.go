@@ -33,9 +33,9 @@ type RhoKind string
 
 // The coefficient maps, of u = Query·x/Bandwidth and v = Key·y/Bandwidth.
 const (
-	RhoSign     RhoKind = "sign"     // mean sgn(τ·u) sgn(τ·v) = 1 - 2θ/π; n features
-	RhoTrig     RhoKind = "trig"     // Gaussian kernel of u, v by trigonometric features; 2n
-	RhoPositive RhoKind = "positive" // Gaussian kernel of u, v by positive features; n
+	rhoSign     RhoKind = "sign"     // mean sgn(τ·u) sgn(τ·v) = 1 - 2θ/π; n features
+	rhoTrig     RhoKind = "trig"     // Gaussian kernel of u, v by trigonometric features; 2n
+	rhoPositive RhoKind = "positive" // Gaussian kernel of u, v by positive features; n
 )
 
 // Coefficient is λ̂ = Const + Sign·Gain·ρ(u)·ρ(v).
@@ -105,7 +105,7 @@ func (f Hybrid) validate(dim int) error {
 		switch {
 		case c.N < 1:
 			return paramError(f, "coefficient %d has n = %d projections, want at least 1", k, c.N)
-		case c.Rho != RhoSign && c.Rho != RhoTrig && c.Rho != RhoPositive:
+		case c.Rho != rhoSign && c.Rho != rhoTrig && c.Rho != rhoPositive:
 			return paramError(f, "coefficient %d has rho = %q, want sign, trig or positive", k, c.Rho)
 		case c.Sign < -1 || c.Sign > 1:
 			return paramError(f, "coefficient %d has sign %d, want +1 or -1", k, c.Sign)
@@ -245,11 +245,11 @@ func (c Coefficient) leaves(omega coupling.Omega) (query, key plan.Leaf) {
 	l := plan.Leaf{Omega: omega}
 	l.Row.Const = rootM(omega) + math.Log(orOne(c.Gain))/2
 	switch c.Rho {
-	case RhoSign:
+	case rhoSign:
 		l.Fn, l.Mix = plan.Sign, plan.Scalar(1)
-	case RhoTrig:
+	case rhoTrig:
 		l.Fn, l.MixIm = plan.SinCos, plan.Scalar(1)
-	case RhoPositive:
+	case rhoPositive:
 		l.Fn, l.Mix = plan.Exp, plan.Scalar(1)
 		l.Row.Quad = plan.Scalar(-1)
 	}
@@ -267,14 +267,14 @@ func (c Coefficient) moments(x, y []float64) (mean, logVar float64) {
 	k.Apply(v, y)
 	g := orOne(c.Gain)
 	var rho float64
-	if c.Rho == RhoSign {
+	if c.Rho == rhoSign {
 		// ρ = 1-2θ/π and 1-ρ² = 4(θ/π)(1-θ/π), without cancellation at θ = 0.
 		q := forms.Angle(u, v) / math.Pi
 		rho, logVar = 1-2*q, math.Log(4*q*(1-q))
 	} else {
 		v2, z2 := sumNorm2(u, v)
 		logRV := forms.LogRVTrig(z2)
-		if c.Rho == RhoPositive {
+		if c.Rho == rhoPositive {
 			logRV = forms.LogRVPositive(v2)
 		}
 		rho, logVar = math.Exp(-z2/2), logRV-z2
@@ -344,7 +344,7 @@ func (f Hybrid) Form(kind kernel.Kind, x, y []float64) (forms.Form, error) {
 // Σ λ̂ for the last base. Signs and waves have modulus at most 1.
 func (f Hybrid) coefficientMass(k int, x, y []float64) float64 {
 	rho := func(c Coefficient) float64 {
-		if c.Rho != RhoPositive {
+		if c.Rho != rhoPositive {
 			return orOne(c.Gain)
 		}
 		mean, _ := c.moments(x, y)

@@ -24,7 +24,7 @@ func TestExtrapolated(t *testing.T) {
 	in := []Score{{Name: "RMSE", Value: 0.8, Low: 0.7, High: 1}, {Name: "R²", Value: 0.9, Low: 0.8, High: 1},
 		{Name: "MAE", Value: 0.1, Low: 0.05, High: 0.2}, {Name: "Brier", Value: 0.3, Low: 0.2, High: 0.4},
 		{Name: "RMSE", Output: 2, Value: 5, Low: nan, High: nan}}
-	out := Extrapolated(in, fewer, 0.25)
+	out := fewer.Extrapolate(in, 0.25)
 	w := math.Sqrt(1.25*1.25 + 0.0625 - 0.3125)
 	want := []Score{{Value: 0.75, Low: 0.75 - 0.1*w, High: 0.75 + 0.2*w}, {Value: 1, Low: 1 - 0.1*w, High: 1},
 		{Value: 0, Low: 0, High: 0.1 * w}, {Value: 0.3, Low: 0.2, High: 0.4}, {Value: 5, Low: nan, High: nan}}

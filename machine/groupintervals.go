@@ -33,17 +33,6 @@ func (m *Model) GroupColumn() (*data.Field, int) {
 	return nil, 0
 }
 
-// GroupOf returns the level of a row for group intervals, as an index into the levels of the field; −1 for any other
-// level.
-func GroupOf(f *data.Field, columns []float64) int {
-	for l := range f.Levels {
-		if columns[l] != 0 {
-			return l
-		}
-	}
-	return -1
-}
-
 // SetGroups sets intervals by the levels of a column, from the residuals of each level; nil means too few rows.
 func (m *Model) SetGroups(column string, residuals []*Residuals) error {
 	m.IntervalBy = column
@@ -137,7 +126,7 @@ func NewGroupCoverage(m *Model) *GroupCoverage {
 // Add adds rows. With several targets, each counts as a fraction of the row.
 func (c *GroupCoverage) Add(x, y, pred, variance dense.Matrix[float64]) error {
 	for i := range x.Rows {
-		group := GroupOf(c.f, x.Row(i)[c.at:c.at+c.f.Width()])
+		group := c.f.LevelOf(x.Row(i)[c.at : c.at+c.f.Width()])
 		to := group
 		if group < 0 {
 			to = len(c.f.Levels)

@@ -307,11 +307,11 @@ func scoresOf(parts []*Evaluation, widen func(s *Score, of *moments)) (*Evaluati
 	return all, scores, nil
 }
 
-// Extrapolated extrapolates accuracies, RMSE, R² and MAE to models of more rows. The evaluation fewer holds the same
-// rows, predicted by models of fewer rows; by times the difference is added to each score. Intervals move with their
+// Extrapolate extrapolates accuracies, RMSE, R² and MAE to models of more rows. The evaluation e holds the rows of
+// scores, predicted by models of fewer rows; by times the difference is added to each score. Intervals move with their
 // score and are widened by the noise of the difference, for a correlation of 1/2 between both scores. ROC AUC and
 // scores of probabilities are unchanged.
-func Extrapolated(scores []Score, fewer *Evaluation, by float64) []Score {
+func (e *Evaluation) Extrapolate(scores []Score, by float64) []Score {
 	out := slices.Clone(scores)
 	widen := math.Sqrt((1+by)*(1+by) + by*by - by*(1+by))
 	for i := range out {
@@ -321,13 +321,13 @@ func Extrapolated(scores []Score, fewer *Evaluation, by float64) []Score {
 		default:
 			continue
 		}
-		j := slices.IndexFunc(fewer.Scores(), func(o Score) bool { return o.Name == s.Name && o.Output == s.Output })
+		j := slices.IndexFunc(e.Scores(), func(o Score) bool { return o.Name == s.Name && o.Output == s.Output })
 		if j < 0 {
 			continue
 		}
 		least, most := s.limits()
 		low, high := widen*(s.Value-s.Low), widen*(s.High-s.Value)
-		s.Value = min(max(s.Value+by*(s.Value-fewer.Scores()[j].Value), least), most)
+		s.Value = min(max(s.Value+by*(s.Value-e.Scores()[j].Value), least), most)
 		s.Low, s.High = max(s.Value-low, least), min(s.Value+high, most)
 		*s = s.orNone()
 	}

@@ -320,7 +320,7 @@ func (r *TableRun) intervals(next func(values dense.Matrix[float64], k int, f fu
 			next(r.y, k, func(v float64) float64 {
 				group := -1
 				if by != nil {
-					group = GroupOf(by, r.rows.Row(i)[at:at+by.Width()])
+					group = by.LevelOf(r.rows.Row(i)[at : at+by.Width()])
 				}
 				low, high, err := m.IntervalOf(group, k, r.p.o.Interval)
 				if err != nil {

@@ -130,7 +130,7 @@ func predicted(t *testing.T, p *TablePredictor, src data.Source, n int) (columns
 			t.Fatal(err)
 		}
 		b.Reset(0, nil) // dst must not need it
-		if err := data.CheckBlock(&dst, kinds); err != nil {
+		if err := dst.Check(kinds); err != nil {
 			t.Fatal(err)
 		}
 		cells = append(cells, texts(&dst)...)

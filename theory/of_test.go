@@ -215,7 +215,7 @@ func TestOfExtremes(t *testing.T) {
 func TestOfHybridExtremes(t *testing.T) {
 	x, y := []float64{30, 0, 0}, []float64{20, 10, 0}
 	shared := family.Hybrid{Bases: []family.Family{family.Positive{}, family.Hyperbolic{}}, Groups: []int{0, 0},
-		Coefficients: []family.Coefficient{{Const: 0.5, Sign: -1, Gain: 0.5, Rho: family.RhoSign, N: 2}}}
+		Coefficients: []family.Coefficient{{Const: 0.5, Sign: -1, Gain: 0.5, Rho: "sign", N: 2}}}
 	for name, f := range map[string]family.Family{"gaussian-lambda": family.GaussianLambda{}, "shared": shared,
 		"angular":  family.Angular{Shared: true},
 		"residual": family.Residual{Shrink: 0.5}} {

@@ -49,7 +49,7 @@ func TestAdvise(t *testing.T) {
 	}
 	r := objects[advise.Report](t, ok(t, append([]string{"advise", x, "--features", "16", "--json"},
 		cheap...)...).stdout)[0]
-	if !r.OneSet || r.Loss != advise.Absolute || r.Kernel.Scale <= 0 || len(r.Ranking) == 0 {
+	if !r.OneSet || r.Loss != "absolute" || r.Kernel.Scale <= 0 || len(r.Ranking) == 0 {
 		t.Errorf("one set: %+v", r)
 	}
 }

@@ -84,7 +84,7 @@ type partitionReader struct {
 func (p *partitionReader) Columns() []string { return p.columns }
 
 // QuickWhere is for the learner of schemas.
-func (p *partitionReader) QuickWhere() bool { return data.QuickWhere(p.Reader) }
+func (p *partitionReader) QuickWhere() bool { return quickWhere(p.Reader) }
 
 func (p *partitionReader) Read(b *data.Block, most int) error {
 	if err := p.Reader.Read(&p.inner, most); err != nil {

@@ -67,7 +67,7 @@ func TestPartitionedFolders(t *testing.T) {
 		if got := rows(t, u, true); !slices.Equal(got, want[1:2]) {
 			t.Errorf("%s: unit 1 %q", arg, got)
 		}
-		notes := strings.Join(data.NotesOf(table), "")
+		notes := strings.Join(table.Notes(), "")
 		if !strings.Contains(notes, "date, hour come from the names of the folders") {
 			t.Errorf("notes %q", notes)
 		}
@@ -111,7 +111,7 @@ func TestPartitionsAndColumns(t *testing.T) {
 	own := tree(t, map[string]string{"a=9/part.csv": "a,b\n1,2\n", "a=8/part.csv": "a,b\n3,4\n"})
 	table, err := open(t, data.Options{}, own)
 	if err != nil || !slices.Equal(rows(t, table, false), []string{`"3","4",`, `"1","2",`}) ||
-		len(data.NotesOf(table)) > 0 {
+		len(table.Notes()) > 0 {
 		t.Errorf("%v", err)
 	}
 	_, err = open(t, data.Options{}, tree(t, map[string]string{"k=1/part.csv": "b\n2\n", "part.csv": "b\n2\n"}))

@@ -91,7 +91,7 @@ func endsOf(path string, size int64) (string, error) {
 		return "", err
 	}
 	defer f.Close()
-	return data.EndsHash(f, size)
+	return localfile.EndsHash(f, size)
 }
 
 // ContentSize is the length of Content.

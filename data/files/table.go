@@ -288,14 +288,20 @@ func (t *Table) Files() []string {
 // Manifest is the list of the files and how they are read, from which the table can be opened elsewhere.
 func (t *Table) Manifest() *Manifest { return t.m }
 
+// textSource is a source of text.
+type textSource interface {
+	Encoding() string
+	TextEncoding() string
+}
+
 // TextEncoding is the encoding of the first file, among those read, that has text other than ASCII.
 func (t *Table) TextEncoding() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, s := range t.shards {
 		if s != nil {
-			if e := data.TextEncodingOf(s.src); e != "" {
-				return e
+			if e, ok := data.As[textSource](s.src); ok && e.TextEncoding() != "" {
+				return e.TextEncoding()
 			}
 		}
 	}
@@ -324,7 +330,8 @@ func (t *Table) Integer(j int) bool {
 
 // integer reports whether column j is of integers in a file. Names of folders are texts.
 func (t *Table) integer(s *shard, j int) bool {
-	return j < len(t.m.fileColumns()) && data.IsInteger(s.src, s.column(j))
+	typed, ok := data.As[interface{ Integer(j int) bool }](s.src)
+	return ok && j < len(t.m.fileColumns()) && typed.Integer(s.column(j))
 }
 
 // Open starts at the first row of the first file.
@@ -373,14 +380,26 @@ type unit struct {
 	s *shard
 }
 
-func (u *unit) Name() string         { return u.t.m.Shards[u.u.Shard].Name }
-func (u *unit) Columns() []string    { return u.t.m.Columns }
-func (u *unit) Units() []data.Unit   { return []data.Unit{u.u} }
-func (u *unit) Files() []string      { return []string{u.Name()} }
-func (u *unit) TextEncoding() string { return data.TextEncodingOf(u.s.src) }
-func (u *unit) Encoding() string     { return data.EncodingOf(u.s.src) }
-func (u *unit) Integer(j int) bool   { return u.t.integer(u.s, j) }
-func (u *unit) Notes() []string      { return u.t.Notes() }
+func (u *unit) Name() string       { return u.t.m.Shards[u.u.Shard].Name }
+func (u *unit) Columns() []string  { return u.t.m.Columns }
+func (u *unit) Units() []data.Unit { return []data.Unit{u.u} }
+func (u *unit) Files() []string    { return []string{u.Name()} }
+func (u *unit) Integer(j int) bool { return u.t.integer(u.s, j) }
+func (u *unit) Notes() []string    { return u.t.Notes() }
+
+func (u *unit) TextEncoding() string {
+	if e, ok := data.As[textSource](u.s.src); ok {
+		return e.TextEncoding()
+	}
+	return ""
+}
+
+func (u *unit) Encoding() string {
+	if e, ok := data.As[textSource](u.s.src); ok {
+		return e.Encoding()
+	}
+	return ""
+}
 
 func (u *unit) Open(want []data.Kind) (data.Reader, error) {
 	kinds, err := u.t.kinds(want)
@@ -405,8 +424,14 @@ func (r *unitReader) Read(b *data.Block, most int) error {
 	return err
 }
 
+// quickWhere reports whether Where of a reader is cheap, as [data.Learner] asks.
+func quickWhere(r data.Reader) bool {
+	p, ok := r.(interface{ QuickWhere() bool })
+	return !ok || p.QuickWhere()
+}
+
 // QuickWhere is for the learner of schemas.
-func (r *unitReader) QuickWhere() bool { return data.QuickWhere(r.Reader) }
+func (r *unitReader) QuickWhere() bool { return quickWhere(r.Reader) }
 
 // open opens a file with the columns of the table.
 func (t *Table) open(i int, s *shard, want []data.Kind) (data.Reader, error) {
@@ -467,7 +492,7 @@ type orderedReader struct {
 }
 
 // QuickWhere is for the learner of schemas.
-func (r *orderedReader) QuickWhere() bool { return data.QuickWhere(r.Reader) }
+func (r *orderedReader) QuickWhere() bool { return quickWhere(r.Reader) }
 
 func (r *orderedReader) Read(b *data.Block, most int) error {
 	if err := r.Reader.Read(&r.b, most); err != nil {
@@ -496,7 +521,7 @@ func (r *tableReader) Columns() []string  { return r.t.m.Columns }
 func (r *tableReader) Where(i int) string { return r.now.Where(i) }
 
 // QuickWhere is for the learner of schemas.
-func (r *tableReader) QuickWhere() bool { return data.QuickWhere(r.now) }
+func (r *tableReader) QuickWhere() bool { return quickWhere(r.now) }
 
 func (r *tableReader) Close() error {
 	if r.now == nil {

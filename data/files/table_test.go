@@ -17,6 +17,7 @@ import (
 	"github.com/randfeat/randfeat/data"
 	"github.com/randfeat/randfeat/data/files"
 	"github.com/randfeat/randfeat/data/parquet"
+	"github.com/randfeat/randfeat/internal/leaf"
 )
 
 // write makes files and returns their paths.
@@ -374,7 +375,7 @@ func TestTableLearnsByUnits(t *testing.T) {
 		t.Fatal(err)
 	}
 	level := make([]*data.Learner, len(again.Units()))
-	if n := len(level); n < 16 || n > data.MaxLeaves {
+	if n := len(level); n < 16 || n > leaf.Max {
 		t.Fatalf("%d units", n)
 	}
 	for i := len(level) - 1; i >= 0; i-- {
@@ -391,8 +392,8 @@ func TestTableLearnsByUnits(t *testing.T) {
 	}
 	for len(level) > 1 {
 		var up []*data.Learner
-		for lo := 0; lo < len(level); lo += data.LeafFan {
-			for _, l := range level[lo+1 : min(lo+data.LeafFan, len(level))] {
+		for lo := 0; lo < len(level); lo += leaf.Fan {
+			for _, l := range level[lo+1 : min(lo+leaf.Fan, len(level))] {
 				if err := level[lo].Merge(l); err != nil {
 					t.Fatal(err)
 				}

@@ -107,7 +107,7 @@ func (w *writer) WriteBlock(b *data.Block) error {
 }
 
 func (w *writer) write(b *data.Block) error {
-	if err := data.CheckBlock(b, w.kinds); err != nil {
+	if err := b.Check(w.kinds); err != nil {
 		return fmt.Errorf("%s: %w", w.path, err)
 	}
 	for i := range b.Rows {

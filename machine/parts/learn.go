@@ -16,7 +16,7 @@ import (
 // learned is the body of the parts of Learn: what is known of the columns, the sample, and the contents of the units.
 type learned struct {
 	learner *data.Learner
-	sample  *Sample
+	sample  *rowSample
 	// contents has the hash of every unit, in order, files.ContentSize bytes each. Sum compares it with the files it
 	// reads.
 	contents []byte
@@ -146,13 +146,13 @@ func (r *Run) readLearned(b []byte) (*learned, error) {
 }
 
 // newSample returns a sample with room for the rows to try choices on and for the rows to hold out.
-func (r *Run) newSample() *Sample {
+func (r *Run) newSample() *rowSample {
 	n := r.o.Sample
 	if n == 0 {
 		n = defaultSample
 	}
 	n += r.mostHeld()
-	return NewSample(r.columns(), r.o.Seed, max(min(n, sampleCells/max(len(r.columns()), 1)), leastSample))
+	return newRowSample(r.columns(), r.o.Seed, max(min(n, sampleCells/max(len(r.columns()), 1)), leastSample))
 }
 
 // mostHeld is the number of rows held out of a large table; Choose holds out fewer of a small one.

@@ -257,11 +257,11 @@ func TestSample(t *testing.T) {
 		return b
 	}
 	units := []data.Unit{{Shard: 0}, {Shard: 1}, {Shard: 1, Block: 1}, {Shard: 2}}
-	whole := NewSample(columns, 5, 40)
-	var parts []*Sample
+	whole := newRowSample(columns, 5, 40)
+	var parts []*rowSample
 	for _, u := range units {
-		s := NewSample(columns, 5, 40)
-		for _, to := range []*Sample{s, whole} {
+		s := newRowSample(columns, 5, 40)
+		for _, to := range []*rowSample{s, whole} {
 			if err := to.Add(u, 0, block(u, 50)); err != nil {
 				t.Fatal(err)
 			}
@@ -269,10 +269,10 @@ func TestSample(t *testing.T) {
 		parts = append(parts, s)
 	}
 	want, _ := whole.AppendBinary(nil)
-	merged := NewSample(columns, 5, 40)
+	merged := newRowSample(columns, 5, 40)
 	for _, i := range []int{2, 0, 3, 1} {
 		b, _ := parts[i].AppendBinary(nil)
-		s := NewSample(columns, 5, 40)
+		s := newRowSample(columns, 5, 40)
 		if err := s.UnmarshalBinary(b); err != nil {
 			t.Fatal(err)
 		}
@@ -283,7 +283,7 @@ func TestSample(t *testing.T) {
 	if got, _ := merged.AppendBinary(nil); !bytes.Equal(got, want) {
 		t.Error("the merged sample is not that of the table")
 	}
-	if err := merged.Merge(NewSample(columns, 6, 40)); !errors.Is(err, machine.ErrMismatch) {
+	if err := merged.Merge(newRowSample(columns, 6, 40)); !errors.Is(err, machine.ErrMismatch) {
 		t.Errorf("another seed: %v", err)
 	}
 	// Every row is as likely as any other: by unit 10 of 50 are expected, with a standard deviation of 2.45.
@@ -301,7 +301,7 @@ func TestSample(t *testing.T) {
 }
 
 func FuzzSample(f *testing.F) {
-	s := NewSample([]string{"a", "b"}, 5, 4)
+	s := newRowSample([]string{"a", "b"}, 5, 4)
 	b := new(data.Block)
 	b.Reset(0, []data.Kind{data.Number, data.Text})
 	b.Cols[0].Num = append(b.Cols[0].Num, 1, 2)
@@ -316,7 +316,7 @@ func FuzzSample(f *testing.F) {
 	f.Add([]byte{0})
 	f.Add([]byte{4, 0, 0, 0, 255, 255, 255, 255, 255, 255, 255, 255, 255, 1})
 	f.Fuzz(func(t *testing.T, b []byte) {
-		s := NewSample([]string{"a", "b"}, 5, 4)
+		s := newRowSample([]string{"a", "b"}, 5, 4)
 		if err := s.UnmarshalBinary(b); err != nil {
 			if !errors.Is(err, machine.ErrCorrupt) {
 				t.Errorf("%v is not ErrCorrupt", err)

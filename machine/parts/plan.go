@@ -22,17 +22,17 @@ type Plan struct {
 	*tabular.Plan
 	run    *Run
 	state  planState
-	held   *Sample // the held-out rows
-	digest string  // SHA-256 of the file form; parts of Sum carry it
+	held   *rowSample // the held-out rows
+	digest string     // SHA-256 of the file form; parts of Sum carry it
 	// contents has the hash of every unit as Learn has read it, files.ContentSize bytes each.
 	contents []byte
 }
 
 // planState is the part of the file that tabular.Plan does not have.
 type planState struct {
-	Run  string `json:"run"`
-	Held int    `json:"held"`           // number of rows held out
-	Last *Key   `json:"last,omitempty"` // the largest key of a held-out row: rows with keys up to it are held out
+	Run  string  `json:"run"`
+	Held int     `json:"held"`           // number of rows held out
+	Last *rowKey `json:"last,omitempty"` // the largest key of a held-out row: rows with keys up to it are held out
 	// Kernels are the kernels of the machines that ran Learn, and of the machine that ran Choose.
 	Kernels []string `json:"kernels"`
 }
@@ -42,7 +42,7 @@ func (p *Plan) Held() int { return p.state.Held }
 
 // holds reports whether the row with key k is held out. Keys are a random order of the rows, so workers decide row by
 // row, without a list.
-func (p *Plan) holds(k Key) bool { return p.state.Last != nil && k.compare(*p.state.Last) <= 0 }
+func (p *Plan) holds(k rowKey) bool { return p.state.Last != nil && k.compare(*p.state.Last) <= 0 }
 
 // Choose makes all choices from the sample in the merged part of Learn. The rows with the smallest keys are held out;
 // the following ones are tried. The sample is already in the order of keys, so both are random samples of the table.
@@ -196,7 +196,7 @@ func (r *Run) ReadPlan(b []byte) (*Plan, error) {
 	if p.Plan, err = tabular.UnmarshalPlan(plan.Data); err != nil {
 		return nil, err
 	}
-	p.held = NewSample(r.columns(), r.o.Seed, p.state.Held)
+	p.held = newRowSample(r.columns(), r.o.Seed, p.state.Held)
 	if err := p.held.UnmarshalBinary(held.Data); err != nil {
 		return nil, err
 	}

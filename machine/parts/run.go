@@ -10,6 +10,7 @@ import (
 
 	"github.com/randfeat/randfeat/data"
 	"github.com/randfeat/randfeat/data/files"
+	"github.com/randfeat/randfeat/internal/leaf"
 	"github.com/randfeat/randfeat/internal/localfile"
 	"github.com/randfeat/randfeat/machine"
 	"github.com/randfeat/randfeat/machine/tabular"
@@ -123,7 +124,7 @@ func (r *Run) Units() []data.Unit { return slices.Clone(r.units) }
 func (r *Run) Leaves() int { return (len(r.units) + r.group() - 1) / r.group() }
 
 // group is the number of units of a leaf. It depends on the number of units only, because leaves determine the bits.
-func (r *Run) group() int { return data.LeafUnits(len(r.units)) }
+func (r *Run) group() int { return leaf.Units(len(r.units)) }
 
 func (r *Run) tree() tree { return tree{r.Leaves()} }
 
@@ -141,8 +142,8 @@ func (r *Run) Range(i, n int) (Span, error) {
 	}
 	leaves := r.Leaves()
 	align := 1
-	for leaves/n >= 2*align*data.LeafFan {
-		align *= data.LeafFan
+	for leaves/n >= 2*align*leaf.Fan {
+		align *= leaf.Fan
 	}
 	nodes := (leaves + align - 1) / align
 	border := func(k int) int { return min(k*nodes/n*align, leaves) }

@@ -16,17 +16,17 @@ import (
 	"github.com/randfeat/randfeat/machine"
 )
 
-// Key is a random order of the rows of a table: a hash of the seed, the unit and the row's number in its unit, with
+// rowKey is a random order of the rows of a table: a hash of the seed, the unit and the row's number in its unit, with
 // ties broken by position. It depends on nothing else, so the rows with the smallest keys are the same however the
 // table is divided among workers.
-type Key struct {
+type rowKey struct {
 	Hash  uint64 `json:"hash"`
 	Shard int    `json:"shard"`
 	Block int    `json:"block"`
 	Row   int64  `json:"row"`
 }
 
-func (k Key) compare(o Key) int {
+func (k rowKey) compare(o rowKey) int {
 	return cmp.Or(cmp.Compare(k.Hash, o.Hash), cmp.Compare(k.Shard, o.Shard), cmp.Compare(k.Block, o.Block),
 		cmp.Compare(k.Row, o.Row))
 }
@@ -45,14 +45,14 @@ func keysOf(seed uint64, u data.Unit) keys {
 	return keys{u, rng.Mix64(h ^ rng.Mix64(uint64(u.Block)))}
 }
 
-func (k keys) of(row int64) Key {
-	return Key{rng.Mix64(k.hash ^ rng.Mix64(uint64(row))), k.unit.Shard, k.unit.Block, row}
+func (k keys) of(row int64) rowKey {
+	return rowKey{rng.Mix64(k.hash ^ rng.Mix64(uint64(row))), k.unit.Shard, k.unit.Block, row}
 }
 
-// Sample holds the rows with the smallest keys among those added, as unparsed cells, because the schema is not known
+// rowSample holds the rows with the smallest keys among those added, as unparsed cells, because the schema is not known
 // yet. It is a simple random sample. The union of the samples of parts contains the sample of the table. Merge is
 // therefore exact in any order, and equal samples have equal bytes.
-type Sample struct {
+type rowSample struct {
 	columns []string
 	seed    uint64
 	most    int
@@ -62,7 +62,7 @@ type Sample struct {
 
 // sampled is a row of a sample.
 type sampled struct {
-	key   Key
+	key   rowKey
 	cells []byte // column by column: a tag, then a number or the length of a text and the text
 }
 
@@ -90,16 +90,16 @@ const (
 // maxSampleBytes bounds the cells of a sample.
 const maxSampleBytes = 512 << 20
 
-// NewSample returns an empty sample of a table with these columns, for at most most rows.
-func NewSample(columns []string, seed uint64, most int) *Sample {
-	return &Sample{columns: columns, seed: seed, most: most}
+// newRowSample returns an empty sample of a table with these columns, for at most most rows.
+func newRowSample(columns []string, seed uint64, most int) *rowSample {
+	return &rowSample{columns: columns, seed: seed, most: most}
 }
 
 // Len is the number of rows in the sample.
-func (s *Sample) Len() int { return len(s.rows) }
+func (s *rowSample) Len() int { return len(s.rows) }
 
 // Add offers the rows of a block of a unit. first is the number of the block's first row in the unit.
-func (s *Sample) Add(u data.Unit, first int64, b *data.Block) error {
+func (s *rowSample) Add(u data.Unit, first int64, b *data.Block) error {
 	k := keysOf(s.seed, u)
 	for i := range b.Rows {
 		key := k.of(first + int64(i))
@@ -114,7 +114,7 @@ func (s *Sample) Add(u data.Unit, first int64, b *data.Block) error {
 }
 
 // keep inserts a row if its key is among the smallest, and bounds the memory of the sample.
-func (s *Sample) keep(r sampled) error {
+func (s *rowSample) keep(r sampled) error {
 	s.bytes += len(r.cells)
 	if len(s.rows) < s.most {
 		heap.Push(&s.rows, r)
@@ -154,7 +154,7 @@ func cellsOf(b *data.Block, i int) []byte {
 }
 
 // Merge makes s the sample of its rows and those of o. The two must have no row in common.
-func (s *Sample) Merge(o *Sample) error {
+func (s *rowSample) Merge(o *rowSample) error {
 	if s.seed != o.seed || s.most != o.most || !slices.Equal(s.columns, o.columns) {
 		return fmt.Errorf("samples of other columns, seeds or sizes: %w", machine.ErrMismatch)
 	}
@@ -167,7 +167,7 @@ func (s *Sample) Merge(o *Sample) error {
 }
 
 // sorted returns the rows in ascending order of keys.
-func (s *Sample) sorted() []sampled {
+func (s *rowSample) sorted() []sampled {
 	out := slices.Clone(s.rows)
 	stable.Sort(out, func(a, b sampled) int { return a.key.compare(b.key) })
 	return out
@@ -175,7 +175,7 @@ func (s *Sample) sorted() []sampled {
 
 // AppendBinary appends the number of rows, then shard, block, row and length of the cells of each row as varints, and
 // the cells. Columns, seed and size are not included.
-func (s *Sample) AppendBinary(b []byte) ([]byte, error) {
+func (s *rowSample) AppendBinary(b []byte) ([]byte, error) {
 	b = binary.AppendUvarint(b, uint64(len(s.rows)))
 	for _, r := range s.sorted() {
 		for _, v := range []uint64{uint64(r.key.Shard), uint64(r.key.Block), uint64(r.key.Row), uint64(len(r.cells))} {
@@ -187,7 +187,7 @@ func (s *Sample) AppendBinary(b []byte) ([]byte, error) {
 }
 
 // UnmarshalBinary reads the output of AppendBinary into an empty sample. Its memory is bounded by the bytes of b.
-func (s *Sample) UnmarshalBinary(b []byte) error {
+func (s *rowSample) UnmarshalBinary(b []byte) error {
 	bad := fmt.Errorf("rows of a sample that are not as they are written: %w", machine.ErrCorrupt)
 	next := func() (uint64, bool) {
 		v, n := binary.Uvarint(b)
@@ -229,7 +229,7 @@ func (s *Sample) UnmarshalBinary(b []byte) error {
 }
 
 // valid reports whether cells has exactly one well-formed cell per column.
-func (s *Sample) valid(cells []byte) bool {
+func (s *rowSample) valid(cells []byte) bool {
 	for range s.columns {
 		if _, _, rest, ok := cell(cells); ok {
 			cells = rest
@@ -266,8 +266,8 @@ func cell(b []byte) (tag byte, value, rest []byte, ok bool) {
 }
 
 // part returns the sample of rows lo to hi−1 in the order of keys.
-func (s *Sample) part(lo, hi int) *Sample {
-	out := NewSample(s.columns, s.seed, hi-lo)
+func (s *rowSample) part(lo, hi int) *rowSample {
+	out := newRowSample(s.columns, s.seed, hi-lo)
 	out.rows = slices.Clone(s.sorted()[lo:hi])
 	slices.Reverse(out.rows)
 	for _, r := range out.rows {
@@ -277,7 +277,7 @@ func (s *Sample) part(lo, hi int) *Sample {
 }
 
 // Source returns the rows as a table, in the order of their keys; name is for messages.
-func (s *Sample) Source(name string) data.Source { return sampleSource{name, s.columns, s.sorted()} }
+func (s *rowSample) Source(name string) data.Source { return sampleSource{name, s.columns, s.sorted()} }
 
 // sampleSource is a sample as a data.Source.
 type sampleSource struct {

@@ -38,8 +38,8 @@ type loaded struct {
 
 const unread = -1
 
-// ModelInfo is the answer of /v1/model.
-type ModelInfo struct {
+// modelInfo is the answer of /v1/model.
+type modelInfo struct {
 	Name     string         `json:"name,omitempty"` // of the file
 	SHA256   string         `json:"sha256"`         // of the file
 	Bytes    int            `json:"bytes"`
@@ -88,14 +88,14 @@ func sumOf(file []byte) string {
 }
 
 // info is what /v1/model answers.
-func (d *loaded) info() (*ModelInfo, error) {
+func (d *loaded) info() (*modelInfo, error) {
 	b, err := d.batcher(machine.TableOptions{})
 	if err != nil {
 		return nil, err
 	}
 	m := d.model
 	names, _ := b.predictor.Columns()
-	return &ModelInfo{Name: d.name, SHA256: d.sha256, Bytes: d.bytes, Loaded: d.at, Kind: m.Kind, Task: m.Task,
+	return &modelInfo{Name: d.name, SHA256: d.sha256, Bytes: d.bytes, Loaded: d.at, Kind: m.Kind, Task: m.Task,
 		Outputs: m.Outputs, Rows: m.Rows, Lambda: m.Lambda, Features: max(m.Weights.Rows,
 			len(m.Mass)), Spec: &m.Spec, History: m.History,
 		Schema: m.Schema, Answers: names, Options: d.offers()}, nil

@@ -216,7 +216,7 @@ func (d *loaded) answerSchema() node {
 		"surprises": node{"type": "array", "description": "values unlike those of the fit, by column",
 			"items": node{"type": "object", "required": []string{"column", "what", "rows", "where"}, "properties": node{
 				"column": node{"type": "string"},
-				"what":   node{"enum": []string{data.Unseen, data.Missing, data.Below, data.Above, data.Changed}},
+				"what":   node{"enum": []string{"unseen", "missing", "below", "above", "changed"}},
 				"rows":   node{"type": "integer", "minimum": 1},
 				"where":  node{"type": "string", "description": "the first row"},
 				"known":  node{"type": "string", "description": "of the fit: the end of the range, the constant"}}}}}}

@@ -57,8 +57,8 @@ type Options struct {
 	Log *slog.Logger
 }
 
-// ErrOptions marks options that cannot be used.
-var ErrOptions = errors.New("invalid options")
+// errOptions marks options that cannot be used.
+var errOptions = errors.New("invalid options")
 
 func (o Options) withDefaults() (Options, error) {
 	l := &o.Limits
@@ -68,7 +68,7 @@ func (o Options) withDefaults() (Options, error) {
 		def  int64
 	}{{"Body", &l.Body, 8 << 20}, {"Memory", &l.Memory, max(256<<20, l.Body)}} {
 		if *x.v < 0 {
-			return o, fmt.Errorf("limit %s = %d, want a positive number: %w", x.name, *x.v, ErrOptions)
+			return o, fmt.Errorf("limit %s = %d, want a positive number: %w", x.name, *x.v, errOptions)
 		}
 		if *x.v == 0 {
 			*x.v = x.def
@@ -81,7 +81,7 @@ func (o Options) withDefaults() (Options, error) {
 	}{{"Rows", &l.Rows, 10000}, {"InFlight", &l.InFlight, 512}, {"Batch", &l.Batch, 256},
 		{"Connections", &l.Connections, 4096}} {
 		if *x.v < 0 {
-			return o, fmt.Errorf("limit %s = %d, want a positive number: %w", x.name, *x.v, ErrOptions)
+			return o, fmt.Errorf("limit %s = %d, want a positive number: %w", x.name, *x.v, errOptions)
 		}
 		if *x.v == 0 {
 			*x.v = x.def
@@ -94,17 +94,17 @@ func (o Options) withDefaults() (Options, error) {
 	}{{"Time", &l.Time, 30 * time.Second}, {"Header", &l.Header, 5 * time.Second}, {"Read", &l.Read, 30 * time.Second},
 		{"Idle", &l.Idle, 2 * time.Minute}, {"Shutdown", &l.Shutdown, 15 * time.Second}} {
 		if *x.v < 0 {
-			return o, fmt.Errorf("limit %s = %v, want a positive time: %w", x.name, *x.v, ErrOptions)
+			return o, fmt.Errorf("limit %s = %v, want a positive time: %w", x.name, *x.v, errOptions)
 		}
 		if *x.v == 0 {
 			*x.v = x.def
 		}
 	}
 	if l.Drain < 0 {
-		return o, fmt.Errorf("limit Drain = %v, want a positive time or 0: %w", l.Drain, ErrOptions)
+		return o, fmt.Errorf("limit Drain = %v, want a positive time or 0: %w", l.Drain, errOptions)
 	}
 	if l.Memory < l.Body {
-		return o, fmt.Errorf("limit Memory = %d is less than one body of %d bytes: %w", l.Memory, l.Body, ErrOptions)
+		return o, fmt.Errorf("limit Memory = %d is less than one body of %d bytes: %w", l.Memory, l.Body, errOptions)
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)

@@ -362,7 +362,7 @@ func TestModelInfo(t *testing.T) {
 	check(t, err)
 	w := httptest.NewRecorder()
 	s.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/v1/model", nil))
-	info := decode[ModelInfo](t, w.Body.Bytes())
+	info := decode[modelInfo](t, w.Body.Bytes())
 	if info.Kind != machine.KindGP || info.SHA256 != s.SHA256() || info.Name != "model.rf" ||
 		info.Bytes != len(readFile(t, path)) ||
 		info.Features != 64 || !reflect.DeepEqual(info.Options, []string{"variance"}) ||

@@ -381,7 +381,7 @@ func TestReloadBadFiles(t *testing.T) {
 	schema.Fields[0].Name = "renamed"
 	other.Schema = &schema
 	check(t, other.Save(path))
-	if err := s.Reload(); !errors.Is(err, ErrColumns) || s.current.Load() != same {
+	if err := s.Reload(); !errors.Is(err, errColumns) || s.current.Load() != same {
 		t.Errorf("a model with other columns: %v", err)
 	}
 	s.o.ColumnsMayChange = true
@@ -392,7 +392,7 @@ func TestReloadBadFiles(t *testing.T) {
 	if w := post(s, "/v1/predict", "application/json", strings.Replace(oneRow, `"a"`, `"renamed"`, 1)); w.Code != 200 {
 		t.Errorf("the new columns: %s", w.Body)
 	}
-	if err := serverOf(t, m, Options{}).Reload(); !errors.Is(err, ErrNoFile) {
+	if err := serverOf(t, m, Options{}).Reload(); !errors.Is(err, errNoFile) {
 		t.Errorf("a model without a file: %v", err)
 	}
 	if err := os.Remove(path); err == nil {
@@ -407,7 +407,7 @@ func TestOptions(t *testing.T) {
 	m := fitted(t, machine.KindRidge, 1)
 	for _, l := range []Limits{{Body: -1}, {Rows: -1}, {InFlight: -1}, {Time: -1}, {Shutdown: -1}, {Batch: -1},
 		{Body: 10, Memory: 9}} {
-		if _, err := NewModel(m, Options{Limits: l}); !errors.Is(err, ErrOptions) {
+		if _, err := NewModel(m, Options{Limits: l}); !errors.Is(err, errOptions) {
 			t.Errorf("%+v: %v", l, err)
 		}
 	}

@@ -97,17 +97,17 @@ func (s *Server) SetToken(token string) {
 	s.token.Store(&sum)
 }
 
-// ErrColumns is returned by Reload for a model that would break existing clients.
-var ErrColumns = errors.New("the new model reads other columns, or predicts something else")
+// errColumns is returned by Reload for a model that would break existing clients.
+var errColumns = errors.New("the new model reads other columns, or predicts something else")
 
-// ErrNoFile is returned by Reload if the server was made from a model in memory.
-var ErrNoFile = errors.New("the model did not come from a file")
+// errNoFile is returned by Reload if the server was made from a model in memory.
+var errNoFile = errors.New("the model did not come from a file")
 
 // Reload reads the model file again. After an error the old model stays in use. Current requests finish with the model
 // that they began with. If the file system hangs, Reload waits, but neither requests nor Run do.
 func (s *Server) Reload() error {
 	if s.path == "" {
-		return ErrNoFile
+		return errNoFile
 	}
 	s.reload.Lock()
 	defer s.reload.Unlock()
@@ -132,7 +132,7 @@ func (s *Server) Reload() error {
 	}
 	same := err == nil && d.sameColumns(old)
 	if err == nil && !same && !s.o.ColumnsMayChange {
-		err = fmt.Errorf("%s: %w: start a new server for it, or allow that columns change", s.path, ErrColumns)
+		err = fmt.Errorf("%s: %w: start a new server for it, or allow that columns change", s.path, errColumns)
 	}
 	if err != nil {
 		s.metrics.reloads.with("failed").add(1)

@@ -12,6 +12,7 @@ import (
 	"github.com/randfeat/randfeat/coupling"
 	"github.com/randfeat/randfeat/data"
 	"github.com/randfeat/randfeat/family"
+	"github.com/randfeat/randfeat/internal/localfile"
 	"github.com/randfeat/randfeat/machine"
 )
 
@@ -104,7 +105,8 @@ func sourceIdentity(src data.Source) (string, error) {
 		}
 		id["size in bytes"], id["contents"] = info.Size(), sum
 	}
-	if names := data.FilesOf(src); len(names) > 1 {
+	if t, ok := data.As[interface{ Files() []string }](src); ok && len(t.Files()) > 1 {
+		names := t.Files()
 		h := sha256.New()
 		for _, name := range names {
 			info, err := os.Stat(name)
@@ -129,5 +131,5 @@ func endsHash(path string, size int64) (string, error) {
 		return "", err
 	}
 	defer f.Close()
-	return data.EndsHash(f, size)
+	return localfile.EndsHash(f, size)
 }

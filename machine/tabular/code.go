@@ -48,7 +48,7 @@ func codedColumns(j *job) (open []string, given map[string]string, err error) {
 			given[fd.Name] = code
 		case fd.Name == j.o.IntervalBy: // which keeps its levels
 		case slices.Contains(j.o.Learn.Numeric, fd.Name): // as was said
-		case fd.Kind == data.Categorical && fd.Other, fd.Kind == data.Numeric && data.IsIdentifier(fd.Name):
+		case fd.Kind == data.Categorical && fd.Other, fd.Kind == data.Numeric && fd.IsIdentifier():
 			open = append(open, fd.Name)
 		}
 	}

@@ -57,7 +57,7 @@ func fieldNamed(s *data.Schema, name string) (*data.Field, int) {
 
 // levelOf is the level of an encoded row; "" is any that is not listed.
 func levelOf(fd *data.Field, at int, x []float64) string {
-	if l := machine.GroupOf(fd, x[at:at+fd.Width()]); l >= 0 {
+	if l := fd.LevelOf(x[at : at+fd.Width()]); l >= 0 {
 		return fd.Levels[l]
 	}
 	return ""

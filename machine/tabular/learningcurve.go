@@ -98,7 +98,7 @@ func (s *scored) extrapolate(to *stated, folds int) {
 	// By how much of the gain from half of the rows the score of all rows is better.
 	steepness := (1 - math.Sqrt(share)) / (math.Sqrt2 - 1)
 	measured, half := to.scores[0], s.half.Scores()[0]
-	to.scores = machine.Extrapolated(to.scores, s.half, steepness)
+	to.scores = s.half.Extrapolate(to.scores, steepness)
 	to.curve = []CurvePoint{{share / 2, half.Name, half.Value}, {share, measured.Name, measured.Value},
 		{1, to.scores[0].Name, to.scores[0].Value}}
 	to.on += "; continued to all rows"

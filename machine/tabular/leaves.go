@@ -4,10 +4,11 @@ import (
 	"sync"
 
 	"github.com/randfeat/randfeat/data"
+	"github.com/randfeat/randfeat/internal/leaf"
 	"github.com/randfeat/randfeat/machine"
 )
 
-// leaves are the leaves of the tree over the units of a table (data.LeafTree). Rows are summed along this tree, so a
+// leaves are the leaves of the tree over the units of a table (package internal/leaf). Rows are summed along this tree, so a
 // fit in one process has the same sums, bit for bit, as a fit in parts. The reader runs ahead of the summing goroutine
 // and records where units begin.
 type leaves struct {
@@ -20,7 +21,7 @@ type leaves struct {
 
 func newLeaves(src data.Source) *leaves {
 	units := data.UnitsOf(src)
-	return &leaves{units: units, group: data.LeafUnits(len(units))}
+	return &leaves{units: units, group: leaf.Units(len(units))}
 }
 
 // begins reports whether unit i has begun before a row, which has been read.
@@ -78,7 +79,7 @@ type leafSums struct {
 	of   *leaves
 	p    *foldPart
 	unit int // that is being read; as many as there are: all are merged
-	tree data.LeafTree[machine.Sums]
+	tree leaf.Tree[machine.Sums]
 	free []machine.Sums
 }
 

@@ -172,10 +172,7 @@ func Values(option string) []string {
 			}
 		}
 	case "code":
-		out = []string{codeLevels, codeAll}
-		for _, c := range data.Codes() {
-			out = append(out, string(c))
-		}
+		return []string{codeLevels, codeAll, string(data.CodeHashed), string(data.CodeCounts), string(data.CodeMeans)}
 	}
 	return out
 }

@@ -99,7 +99,7 @@ map. For one set, Nyström features take part; they are biased, and --unbiased l
 	flags.StringSliceVar(&f.couplings, "couplings", nil, "`couplings` to try (default: all that suit the family)")
 	flags.IntVar(&f.rows, "rows", 0, "rows of each side to measure errors on (default 128)")
 	flags.IntVar(&f.draws, "draws", 0, "largest number of draws of the projections per candidate (default 128)")
-	flags.StringVar(&f.costs, "costs", string(advise.CostMeasured), "costs per row: measured on this machine, or model, which is the same on every machine")
+	flags.StringVar(&f.costs, "costs", "measured", "costs per row: measured on this machine, or model, which is the same on every machine")
 	flags.BoolVar(&f.causal, "causal", false, "for attention: each query sees the keys up to its own position")
 	flags.StringSliceVar(&f.skip, "skip", nil, "`columns` of a table to ignore, such as the target")
 	flags.StringVar(&f.html, "html", "", "HTML `file` for a report with figures")
@@ -111,13 +111,12 @@ map. For one set, Nyström features take part; they are biased, and --unbiased l
 	cli.CompleteNames(cmd, "couplings", cli.CouplingNames)
 	cli.CompleteNames(cmd, "kernel", func() []string { return []string{"gaussian", "softmax"} })
 	cli.CompleteNames(cmd, "loss", func() []string {
-		return []string{string(advise.Relative), string(advise.Absolute)}
+		return []string{"relative", "absolute"}
 	})
 	cli.CompleteNames(cmd, "costs", func() []string {
-		return []string{string(advise.CostMeasured),
-			string(advise.CostModel)}
+		return []string{"measured", "model"}
 	})
-	cli.CompleteNames(cmd, "rank", func() []string { return []string{string(advise.RMS), string(advise.Typical)} })
+	cli.CompleteNames(cmd, "rank", func() []string { return []string{"rms", "typical"} })
 	cli.CompleteNames(cmd, "scale", func() []string { return []string{"1", "attention", "median"} })
 	cli.CompleteFiles(cmd, "html", "html")
 	cli.CompleteFiles(cmd, "save-spec", "json")
@@ -312,7 +311,7 @@ func adviseDemo(ctx context.Context, env *cli.Env, cmd *cobra.Command, f *advise
 		o.Features = kernels.DemoM
 	}
 	if !cmd.Flags().Changed("costs") {
-		o.Costs = advise.CostModel // the same output on every machine
+		o.Costs = "model" // the same output on every machine
 	}
 	r, err := advise.Kernel(ctx, q, k, o)
 	if err != nil {

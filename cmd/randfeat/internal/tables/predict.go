@@ -175,10 +175,11 @@ func runPredict(env *cli.Env, cmd *cobra.Command, f *predictFlags, modelPath str
 	}
 	defer out.abort()
 	kinds := run.Kinds()
+	typed, isTyped := data.As[interface{ Integer(j int) bool }](src)
 	for _, j := range carry {
 		switch {
 		case kinds[j] != data.Skip:
-		case data.IsInteger(src, j): // float64 may not hold all digits
+		case isTyped && typed.Integer(j): // float64 may not hold all digits
 			kinds[j], out.integer[j] = data.Text, true
 		default:
 			kinds[j] = data.Infer
