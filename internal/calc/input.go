@@ -23,9 +23,8 @@ type Input struct {
 	read func(json.RawMessage) (any, error)
 }
 
-// Bounds on integers: beyond them the work, not the formula, is the problem.
+// Bounds on integers. The formulas hold beyond them, but a request must not occupy the machine.
 const (
-	// Bounds on integers. The formulas hold beyond them, but a request must not occupy the machine.
 	maxCount     = 1 << 30
 	maxDimension = 1 << 20
 	maxElements  = 1 << 20 // numbers in a result

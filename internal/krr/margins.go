@@ -19,9 +19,10 @@ import (
 // the Hessian of squared errors, so the direction −P⁻¹g of their preconditioner suits this loss too. In the inner
 // product of K this is the method of nonlinear conjugate gradients (Polak & Ribière 1969, with restarts). One step:
 //
-// 1. g from f; the preconditioned direction z = −P⁻¹g − δb·P⁻¹1, with δb such that 1ᵀ(α + z) = 0. 2. Kz, the only
-// product with K of the step, in float32 tiles. 3. d = z + βd and Kd = Kz + βKd, where β = 0 restarts. 4. An exact line
-// search along d for every column; f is updated by Kd and never recomputed.
+//  1. Compute g from f, and the preconditioned direction z = −P⁻¹g − δb·P⁻¹1, with δb such that 1ᵀ(α + z) = 0.
+//  2. Compute Kz, the only product with K of the step, in float32 tiles.
+//  3. Update d = z + βd and Kd = Kz + βKd; β = 0 restarts.
+//  4. Search exactly along d, for every column; f is updated by Kd and never recomputed.
 //
 // The iteration ends when a step changes f by less than o.Tolerance on average, or after o.Steps steps. Result.Residual
 // is the last change. The error wraps [ErrNotPositive] if λ is too small for the precision; errors of o.Progress end
