@@ -17,7 +17,7 @@ import (
 // Visibility or Unchecked. Outputs are bit-identical at any GOMAXPROCS.
 type Attention[T dense.Float] struct {
 	attention.Visibility
-	Unchecked bool // values are known to be finite
+	Unchecked bool // skip the search for values that are not finite
 	// Workers limits the goroutines of a call; 0 means GOMAXPROCS. Results are bit-identical for any value.
 	Workers int
 
@@ -25,18 +25,19 @@ type Attention[T dense.Float] struct {
 	runs   []run[T]
 
 	mu        sync.Mutex
-	seen      attention.Visibility // that the runs have
+	seen      attention.Visibility // the visibility that the runs have; guarded by mu, as is unchecked
 	unchecked bool
 }
 
-// run is neighbouring heads that one attention computes together.
+// run is a range of neighbouring key/value heads, lo to hi−1, that one attention computes together.
 type run[T dense.Float] struct {
 	lo, hi  int
 	forward attention.Attention[attention.Seq[T]]
-	see     func(v attention.Visibility, unchecked bool)
+	see     func(v attention.Visibility, unchecked bool) // sets the visibility of forward
 }
 
-// New draws the feature maps of a choice. It sets Visibility.Causal to the choice's value.
+// New draws the feature maps of a choice and joins neighbouring heads of one method into runs. It sets
+// Visibility.Causal to the choice's value. Errors wrap [ErrChoice], or come from the maps. a refers to c.
 func New[T dense.Float](c *Choice) (*Attention[T], error) {
 	if err := c.check(); err != nil {
 		return nil, err
@@ -59,7 +60,7 @@ func New[T dense.Float](c *Choice) (*Attention[T], error) {
 	return a, nil
 }
 
-// together says that one attention can compute both.
+// together reports whether one attention can compute heads with both plans.
 func together(p, o *Plan) bool {
 	if p.Method != o.Method || (p.Centres == nil) != (o.Centres == nil) {
 		return false
@@ -70,12 +71,13 @@ func together(p, o *Plan) bool {
 	return p.Method != Features || p.Features.Window == o.Features.Window && p.Features.Sinks == o.Features.Sinks
 }
 
-// chunksOf is how a centroid plan works in chunks: not at all, by clusters of each, or by blocks that weigh the keys
-// before.
+// chunksOf tells how a centroid plan works in chunks: 0 means not at all, 1 by clusters of each chunk, 2 by blocks that
+// weigh the keys before their chunk.
 func chunksOf(p *Plan) int {
 	return either(p.Centroid.Chunk == 0, 0, either(p.Centroid.Keys > 0, 2, 1))
 }
 
+// newRun makes the attention of heads lo to hi−1, whose plans are together.
 func newRun[T dense.Float](c *Choice, lo, hi int) (run[T], error) {
 	r := run[T]{lo: lo, hi: hi}
 	switch plan := &c.Heads[lo].Plan; plan.Method {
@@ -109,7 +111,9 @@ func newRun[T dense.Float](c *Choice, lo, hi int) (run[T], error) {
 // Choice returns the choice that a runs. The caller must not change it.
 func (a *Attention[T]) Choice() *Choice { return a.choice }
 
-// Forward writes the attention of q over k and v to out. out must not share memory with the inputs.
+// Forward writes the attention of q over k and v to out. out must not share memory with the inputs. The number of
+// key/value heads and their dimensions must be those of the choice; the length may differ. An error about a head that
+// is not in the first run counts heads from the beginning of its run, and says so.
 func (a *Attention[T]) Forward(out, q, k, v attention.Seq[T]) (attention.Report, error) {
 	return par.Result(a.Workers, func() (attention.Report, error) { return a.forward(out, q, k, v) })
 }
@@ -160,7 +164,8 @@ func (a *Attention[T]) forward(out, q, k, v attention.Seq[T]) (attention.Report,
 	return total, nil
 }
 
-// look hands the visibility on. Calls at the same time see the same one, so only the first writes.
+// look passes Visibility and Unchecked on to the runs. Concurrent calls have the same values, so after the first of
+// them nothing is written, and no call changes a run that another one uses.
 func (a *Attention[T]) look() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -173,7 +178,8 @@ func (a *Attention[T]) look() {
 	}
 }
 
-// sameVisibility compares without reading what the slices hold.
+// sameVisibility compares slices by identity and does not read their elements: they may be long, and equal slices with
+// different memory only cost an update.
 func sameVisibility(v, o attention.Visibility) bool {
 	return v.Causal == o.Causal && sameSlice(v.KeyMask, o.KeyMask) && sameSlice(v.Segments, o.Segments) &&
 		sameSlice(v.KeySegments, o.KeySegments)

@@ -20,7 +20,7 @@ type Estimate struct {
 	Error float64 `json:"error"`
 	Low   float64 `json:"low"`
 	High  float64 `json:"high"`
-	Rows  int     `json:"rows"` // that see a key
+	Rows  int     `json:"rows"` // measured rows, which see at least one key
 }
 
 // rowError is one sampled row: a = |ô−o|², b = |o|², and the text (batch entry) that it comes from.
@@ -29,14 +29,14 @@ type rowError struct {
 	text int
 }
 
-// errorSums collects the rows of a head.
+// errorSums collects the measured rows of a head.
 type errorSums struct{ rows []rowError }
 
 func (s *errorSums) merge(o errorSums) { s.rows = append(s.rows, o.rows...) }
 
 func (s *errorSums) add(a, b float64, text int) { s.rows = append(s.rows, rowError{a, b, text}) }
 
-// error is √(Σa/Σb).
+// error returns √(Σa/Σb), the relative error of all rows together.
 func (s *errorSums) error() float64 {
 	var a, b float64
 	for _, r := range s.rows {
@@ -45,23 +45,24 @@ func (s *errorSums) error() float64 {
 	if a == 0 {
 		return 0
 	}
-	// Outputs where there should be none, or that are not finite, give an infinity or NaN.
+	// Outputs that should be zero, or that are not finite, make the quotient infinite or NaN. MaxFloat64 stands for
+	// these, since JSON has no infinities.
 	if e := math.Sqrt(a / b); e <= math.MaxFloat64 {
 		return e
 	}
 	return math.MaxFloat64
 }
 
-// The interval of rows is a bootstrap-t interval of the logarithm of the error (Efron and Tibshirani 1993, §12.5):
-// the squares of rows are skewed, so a few dozen rows often lack the large ones, and the studentised error has a
-// long tail on that side. A normal quantile misses it.
+// The interval is a bootstrap-t interval of the logarithm of the error (Efron and Tibshirani 1993, §12.5). The
+// squares of rows are skewed: a few dozen rows often lack the large ones, and the studentised error has a long tail
+// on that side, which a normal quantile misses.
 const (
-	resamples = 799 // so that 1/20 of resamples + 1 is a whole number
-	outside   = 0.1 // the share of intervals that do not hold the error
-	fewest    = 4   // rows or more are resampled; for fewer there is no upper end
+	resamples = 799 // (resamples + 1)/20 is a whole number, the rank of the 5 % quantile
+	outside   = 0.1 // share of intervals that miss the error
+	fewest    = 4   // with fewer rows than this there is no upper end
 )
 
-// estimate is the error with the interval of the error over all rows.
+// estimate returns the error with an interval for the error over all rows, sampled or not.
 func (s *errorSums) estimate() Estimate {
 	e := Estimate{Error: s.error(), Rows: len(s.rows)}
 	if e.Error == 0 {
@@ -75,14 +76,14 @@ func (s *errorSums) estimate() Estimate {
 	return e
 }
 
-// bootstrap is the width of the interval of log √(Σa/Σb) on both sides.
+// bootstrap returns the distances from log √(Σa/Σb) to both ends of its interval.
 func (s *errorSums) bootstrap() (low, high float64) {
 	n := len(s.rows)
 	log, se := logError(s.rows, func(i int) int { return i })
 	if se == 0 {
 		return 0, 0
 	}
-	r := rand.New(rng.Stream(uint64(n), 0x62)) // the same rows have the same interval
+	r := rand.New(rng.Stream(uint64(n), 0x62)) // a fixed seed: the same rows have the same interval
 	t := make([]float64, 0, resamples)
 	for range resamples {
 		l, e := logError(s.rows, func(int) int { return r.IntN(n) })
@@ -100,9 +101,9 @@ func (s *errorSums) bootstrap() (low, high float64) {
 	return max(0, t[resamples-1-at]*se), max(0, -t[at]*se)
 }
 
-// logError is log √(Σa/Σb) of as many rows as there are, each picked by its place, and its standard error: that of
-// the quotient r is, to first order, the standard error of Σ(a − r·b)/Σb, which takes the covariance of a and b into
-// account.
+// logError returns log √(Σa/Σb) over a resample, in which pick(i) is the row at place i, and the standard error of that
+// logarithm. To first order the standard error of the quotient r = Σa/Σb is that of Σ(a − r·b)/Σb, which accounts for
+// the covariance of a and b.
 func logError(rows []rowError, pick func(i int) int) (log, se float64) {
 	var a, b, aa, ab, bb float64
 	for i := range rows {
@@ -121,23 +122,24 @@ func logError(rows []rowError, pick func(i int) int) (log, se float64) {
 	return math.Log(r) / 2, math.Sqrt(m/(m-1)*d) / b / (2 * r)
 }
 
-// A sample of rows does not show how the error of a head differs between texts. The standard deviation between texts,
-// in logarithms, is estimated from the given texts. There are few of them, so the estimate is shrunk towards
-// spreadOf, which counts as much as textPrior + 1 texts. With one text it equals spreadOf: an assumption. textSpread
-// was set by synthetic heads of 512 keys. Real heads of two other corpora, measured later, have 0.17 to 0.25, and
-// single layers up to 0.43 (docs/attention.md). Long texts differ less, because each of them averages over many
-// passages: 8 heads of MiniLM have 0.13 at 2048 keys and 0.12 at 4096 (root mean square, 16 texts each), where
-// spreadOf is 0.14 and 0.12.
+// A sample of rows does not show how the error of a head differs between texts. The standard deviation between
+// texts, in logarithms, is estimated from the given texts. There are few of them, so the estimate is shrunk towards
+// spreadOf, which counts as much as textPrior + 1 texts. With one text it equals spreadOf: an assumption.
+//
+// textSpread was set by synthetic heads of 512 keys. Real heads of two other corpora, measured later, have 0.17 to
+// 0.25, and single layers up to 0.43 (docs/attention.md). Long texts differ less, because each of them averages
+// over many passages: 8 heads of MiniLM have 0.13 at 2048 keys and 0.12 at 4096 (root mean square, 16 texts each),
+// where spreadOf is 0.14 and 0.12.
 const (
 	textSpread = 0.2
 	textPrior  = 4
 )
 
-// spreadOf is the standard deviation between texts of so many keys, in logarithms, before any is measured.
+// spreadOf returns the assumed standard deviation between texts with length keys, in logarithms.
 func spreadOf(length int) float64 { return textSpread * math.Pow(512/float64(max(length, 512)), 0.25) }
 
-// forecast returns the error with an interval for another text of the same kind. It combines two independent parts: the
-// interval of the rows and a prediction interval for one more text of so many keys.
+// forecast returns the error with an interval for another text of the same kind with length keys. The interval of the
+// rows and a prediction interval for one more text (Student's t) are independent, so their widths are added as squares.
 func (s *errorSums) forecast(length int) Estimate {
 	e := s.estimate()
 	if e.Error == 0 || e.High == math.MaxFloat64 {
@@ -175,23 +177,23 @@ func (s *errorSums) forecast(length int) Estimate {
 type Check[T dense.Float] struct {
 	vis     attention.Visibility
 	q, k, v attention.Seq[T]
-	rows    []int            // sampled queries, the same of every batch and head
-	exact   attention.Seq[T] // their outputs
-	seen    [][]bool         // per batch and row: a key is visible
+	rows    []int            // sampled positions, the same in every batch and head
+	exact   attention.Seq[T] // exact outputs of these rows: batch × query heads × len(rows) × value dimension
+	seen    [][]bool         // by batch and row: the row sees a key
 }
 
-// Rows of a [Check] per head and batch: what errors differ by is the text, so that rows of several say more than as
-// many of one.
+// Default rows per head and batch. Errors differ between texts, so rows of several texts say more than as many rows of
+// one text, and each text needs fewer.
 const (
 	rowsOfOne  = 64
 	rowsOfMany = 32
-	// The errors of decoders are those of a few rows.
+	// Causal attention has so many times as many rows: a few rows make most of the error of decoders.
 	causalRows = 4
 )
 
 // NewCheck computes the exact outputs of rows query rows per head and batch. 0 means 64 rows, or 32 if there is more
 // than one batch, and four times as many if causal. One row is drawn from each of equal parts of the sequence.
-// Landmarks of a centroid fit are avoided, because the fit has seen them.
+// Landmarks of a centroid fit are avoided, because the fit has seen them. The Check refers to q, k and v.
 func NewCheck[T dense.Float](vis attention.Visibility, scale float64, q, k, v attention.Seq[T], rows int,
 	seed uint64) (*Check[T], error) {
 	if err := checkInputs(vis, q, k, v); err != nil {
@@ -200,7 +202,7 @@ func NewCheck[T dense.Float](vis attention.Visibility, scale float64, q, k, v at
 	return newCheck(vis, scale, q, k, v, rows, 0, q.Len, seed, nil)
 }
 
-// checkInputs validates arguments of an attention.
+// checkInputs validates the arguments of an attention: shapes, and finite values where they are seen.
 func checkInputs[T dense.Float](vis attention.Visibility, q, k, v attention.Seq[T]) error {
 	for _, s := range [...]struct {
 		name string
@@ -222,8 +224,9 @@ func checkInputs[T dense.Float](vis attention.Visibility, q, k, v attention.Seq[
 	return errors.Join(checkFinite(tab, "q", q, nil), checkFinite(tab, "k", k, seen), checkFinite(tab, "v", v, seen))
 }
 
-// checkFinite names the first NaN or infinity of what is seen (nil: everything). Parts of a sample are searched by the
-// methods again, but these count batches, heads and positions from its beginning.
+// checkFinite returns an error that names the first value of s that is not finite. seen marks the positions that
+// matter; nil means all. The methods check their arguments too, but they see parts of the sample and would count
+// batches, heads and positions from the beginning of the part.
 func checkFinite[T dense.Float](tab *kern.Table[T], name string, s attention.Seq[T], seen []bool) error {
 	for b := range s.Batch {
 		for h := range s.Heads {
@@ -247,7 +250,7 @@ func checkFinite[T dense.Float](tab *kern.Table[T], name string, s attention.Seq
 	return nil
 }
 
-// newCheck, of checked arguments, samples queries from positions from to to−1, if possible none of used.
+// newCheck is NewCheck for checked arguments. It samples positions from to to−1, avoiding those in used if possible.
 func newCheck[T dense.Float](vis attention.Visibility, scale float64, q, k, v attention.Seq[T], rows, from, to int,
 	seed uint64, used []int) (*Check[T], error) {
 	if rows == 0 {
@@ -261,6 +264,7 @@ func newCheck[T dense.Float](vis attention.Visibility, scale float64, q, k, v at
 	return c, c.answer(scale)
 }
 
+// defaultRows returns the default number of rows per head and batch.
 func defaultRows(batches int, causal bool) int {
 	rows := rowsOfOne
 	if batches > 1 {
@@ -272,7 +276,8 @@ func defaultRows(batches int, causal bool) int {
 	return rows
 }
 
-// sampleRows draws one position from each of n equal parts of [from, to), if possible neither a landmark nor used.
+// sampleRows draws one position from each of n equal parts of [from, to), in ascending order. It avoids landmarks and
+// used positions unless a part has no others.
 func sampleRows(length, n, from, to int, seed uint64, used []int) []int {
 	n = min(n, to-from)
 	r := rand.New(rng.Stream(seed, uint64(length)))
@@ -299,10 +304,12 @@ func sampleRows(length, n, from, to int, seed uint64, used []int) []int {
 	return rows
 }
 
-// landmarks of a centroid fit, by default and in the grid; they are the middles of as many equal parts.
+// landmarks are the numbers of landmarks of centroid fits, by default and in the grids. A fit takes the middles of as
+// many equal parts of the sequence.
 var landmarks = []int{32, fewLandmarks}
 
-// answer computes the exact outputs, together for rows that see the same keys.
+// answer computes the exact outputs. Rows that see the same keys are computed by one call; plain causal rows have a
+// faster way (answerCausal).
 func (c *Check[T]) answer(scale float64) error {
 	n := len(c.rows)
 	c.exact = attention.NewSeq[T](c.q.Batch, c.q.Heads, n, c.v.Dim)
@@ -348,10 +355,11 @@ func (c *Check[T]) answer(scale float64) error {
 	return nil
 }
 
-// Rows returns the positions of the sampled queries. They are the same in every batch and head.
+// Rows returns the positions of the sampled queries, which are the same in every batch and head. The caller must not
+// change the slice.
 func (c *Check[T]) Rows() []int { return c.rows }
 
-// rowAttention computes single rows, with the bits of Forward.
+// rowAttention is an attention that can compute single rows, with the same bits as Forward.
 type rowAttention[T dense.Float] interface {
 	At(out attention.Seq[T], rows []int, q, k, v attention.Seq[T]) error
 }
@@ -379,6 +387,7 @@ func (c *Check[T]) ErrorsOf(out attention.Seq[T]) (heads []Estimate, all Estimat
 	return heads, all, nil
 }
 
+// estimates returns the estimate of each head and of all rows together.
 func estimates(sums []errorSums) (heads []Estimate, all Estimate) {
 	var total errorSums
 	for _, s := range sums {
@@ -388,7 +397,7 @@ func estimates(sums []errorSums) (heads []Estimate, all Estimate) {
 	return heads, total.estimate()
 }
 
-// measure runs an attention over key/value heads lo to hi−1 alone; it returns the sums of their query heads.
+// measure runs an attention over key/value heads lo to hi−1 alone. It returns one sum per query head of these.
 func (c *Check[T]) measure(a attention.Attention[attention.Seq[T]], lo, hi int) ([]errorSums, error) {
 	return c.judge(lo, hi, func(out, q, k, v attention.Seq[T]) error {
 		if at, ok := a.(rowAttention[T]); ok {
@@ -401,7 +410,8 @@ func (c *Check[T]) measure(a attention.Attention[attention.Seq[T]], lo, hi int) 
 	})
 }
 
-// judge is measure of what sets out to the rows of some heads.
+// judge calls run with the queries, keys and values of key/value heads lo to hi−1. run sets out to the outputs of the
+// sampled rows, which judge compares with the exact ones.
 func (c *Check[T]) judge(lo, hi int, run func(out, q, k, v attention.Seq[T]) error) ([]errorSums, error) {
 	group := c.q.Heads / max(1, c.k.Heads)
 	q, k, v := headRange(c.q, lo*group, hi*group), headRange(c.k, lo, hi), headRange(c.v, lo, hi)
@@ -412,7 +422,7 @@ func (c *Check[T]) judge(lo, hi int, run func(out, q, k, v attention.Seq[T]) err
 	return c.compare(got, headRange(c.exact, lo*group, hi*group)), nil
 }
 
-// compare adds up the squares of rows that see a key.
+// compare adds up the squared errors of the rows that see a key, for each head.
 func (c *Check[T]) compare(got, want attention.Seq[T]) []errorSums {
 	sums := make([]errorSums, got.Heads)
 	for h := range sums {
@@ -435,32 +445,35 @@ func (c *Check[T]) compare(got, want attention.Seq[T]) []errorSums {
 	return sums
 }
 
-// headRange is the view of heads lo to hi−1, batch that of one batch, cut that of positions lo to hi−1.
+// headRange returns a view of heads lo to hi−1.
 func headRange[T dense.Float](s attention.Seq[T], lo, hi int) attention.Seq[T] {
 	s.Heads = hi - lo
 	s.Data = s.Data[min(lo*s.StrideH, len(s.Data)):]
 	return s
 }
 
+// batch returns a view of batch b.
 func batch[T dense.Float](s attention.Seq[T], b int) attention.Seq[T] {
 	s.Batch = 1
 	s.Data = s.Data[min(b*s.StrideB, len(s.Data)):]
 	return s
 }
 
+// cut returns a view of positions lo to hi−1.
 func cut[T dense.Float](s attention.Seq[T], lo, hi int) attention.Seq[T] {
 	s.Len = hi - lo
 	s.Data = s.Data[min(lo*s.StrideL, len(s.Data)):]
 	return s
 }
 
-// gathered copies positions of all batches and heads, gather does into out.
+// gathered returns a copy of the given positions of all batches and heads.
 func gathered[T dense.Float](s attention.Seq[T], rows []int) attention.Seq[T] {
 	out := attention.NewSeq[T](s.Batch, s.Heads, len(rows), s.Dim)
 	gather(out, s, rows)
 	return out
 }
 
+// gather is gathered into out.
 func gather[T dense.Float](out, s attention.Seq[T], rows []int) {
 	for b := range s.Batch {
 		for h := range s.Heads {

@@ -31,7 +31,7 @@ type Choice struct {
 // Head is the plan of one key/value head with its cost and expected error.
 type Head struct {
 	Plan
-	Cost     float64  `json:"cost"`     // of a token, in features
+	Cost     float64  `json:"cost"`     // per token, in features
 	Expected Estimate `json:"expected"` // error on another text of the same kind
 	// Seconds is the predicted time of a token by the rates of the choice; 0 without rates.
 	Seconds float64 `json:"seconds,omitempty"`
@@ -62,7 +62,7 @@ func (c *Choice) Range(lo, hi int) *Choice {
 	return &part
 }
 
-// check reports a choice that cannot be run.
+// check returns an error that wraps [ErrChoice] unless the choice can be run.
 func (c *Choice) check() error {
 	if len(c.Heads) == 0 {
 		return fmt.Errorf("no heads: %w", ErrChoice)
@@ -93,7 +93,7 @@ const (
 	version = 1
 )
 
-// choiceFields is a Choice without methods.
+// choiceFields is Choice without its methods, which choiceWire would inherit otherwise.
 type choiceFields Choice
 
 // choiceWire is the JSON form of a Choice.

@@ -41,8 +41,8 @@ type Options struct {
 	// ByCost ranks plans by cost (multiply-adds) instead of seconds. The choice is then the same on all machines, but
 	// not always the fastest.
 	ByCost bool
-	Rows   int    // query rows per head and batch that errors are measured on; 0: as NewCheck
-	Seed   uint64 // of the rows, the clusterings and the projections
+	Rows   int    // query rows per head and batch to measure errors on; 0 means the default of NewCheck
+	Seed   uint64 // seeds the rows, the clusterings and the projections
 	// Workers limits the goroutines of Choose and of the rate measurement; 0 means GOMAXPROCS.
 	Workers int
 	// Plans are the candidates; nil means a grid that suits the length. Families with parameters are fitted to each
@@ -62,6 +62,15 @@ func Choose[T dense.Float](o Options, vis attention.Visibility, scale float64, q
 	return par.Result(o.Workers, func() (*Choice, error) { return choose(o, vis, scale, q, k, v) })
 }
 
+// choose works in these steps. Heads are independent, so each step handles them in parallel; results do not depend on
+// the number of goroutines.
+//
+//  1. Fix the candidates and their order (newChooser), and the rows that judge them (divide).
+//  2. Try candidates on every head (try): until one is good enough, or all of them for a budget.
+//  3. Pick a trial for every head. A budget is spent over all heads at once (spend), and the picked trials are judged
+//     again on fresh rows.
+//  4. Fit the picked plans to the whole sample (finish).
+//  5. If the predicted gain is small and the rates were measured here, time the choice (prove).
 func choose[T dense.Float](o Options, vis attention.Visibility, scale float64, q, k, v attention.Seq[T]) (*Choice,
 	error) {
 	c, err := newChooser(o, vis, scale, q, k, v)
@@ -118,7 +127,7 @@ func choose[T dense.Float](o Options, vis attention.Visibility, scale float64, q
 	return out, nil
 }
 
-// doubtful says that a choice is predicted to be faster than exact attention, but not by much.
+// doubtful reports whether a choice is predicted to be faster than exact attention, but by less than a factor of sure.
 func (c *chooser[T]) doubtful(out *Choice) bool {
 	var chosen, exact float64
 	for h := range out.Heads {
@@ -129,15 +138,16 @@ func (c *chooser[T]) doubtful(out *Choice) bool {
 }
 
 const (
-	// sure is the predicted gain that needs no proof: predictions are up to twice too good where many processors share
+	// sure is the predicted gain that needs no proof. Predictions are up to twice too good where many processors share
 	// few heads.
 	sure        = 2
 	proofRounds = 5
-	// proven is the share of the time of exact attention that a choice may take.
+	// proven is the largest share of the time of exact attention that a choice may take in prove.
 	proven = 0.9
 )
 
-// prove times a choice and exact attention on the first text, and makes all heads exact if it does not gain.
+// prove times the choice and exact attention on the first text and compares medians. If the choice does not gain, it
+// makes all heads exact.
 func (c *chooser[T]) prove(out *Choice) error {
 	s := c.all
 	q, k, v := batch(s.q, 0), batch(s.k, 0), batch(s.v, 0)
@@ -154,7 +164,7 @@ func (c *chooser[T]) prove(out *Choice) error {
 	to := attention.NewSeq[T](1, q.Heads, q.Len, v.Dim)
 	var times [2][]float64
 	rounds := proofRounds
-	if k.Len >= budgetLength { // they are long enough; the first of the choice gets its memory
+	if k.Len >= budgetLength { // long calls need one timing; the first of the choice allocates
 		rounds = 2
 	}
 	for r := range rounds {
@@ -204,52 +214,54 @@ func Use[T dense.Float](p Plan, vis attention.Visibility, scale float64, q, k, v
 	return out, nil
 }
 
-// trial is a candidate that was measured on one head.
+// trial is a candidate with its error on one head.
 type trial struct {
 	Plan
 	Estimate
 	cost float64
-	good bool // within the tolerance, also on fresh rows
+	good bool // the upper end is within the tolerance, on fresh rows too
 }
 
-// empty is a choice without plans.
+// empty returns a choice without plans.
 func (c *chooser[T]) empty() *Choice {
 	return &Choice{Causal: c.all.vis.Causal, Scale: c.scale, Length: c.all.k.Len, Dim: c.all.q.Dim,
 		ValueDim: c.all.v.Dim, Heads: make([]Head, c.all.k.Heads)}
 }
 
-// sample is arguments of an attention.
+// sample holds the arguments of an attention.
 type sample[T dense.Float] struct {
 	vis     attention.Visibility
 	q, k, v attention.Seq[T]
 }
 
-// head is the arguments of key/value head h.
+// head returns the arguments of key/value head h and of the query heads of its group.
 func (s *sample[T]) head(h int) sample[T] {
 	group := s.q.Heads / s.k.Heads
 	return sample[T]{s.vis, headRange(s.q, h*group, (h+1)*group), headRange(s.k, h, h+1), headRange(s.v, h, h+1)}
 }
 
-// chooser holds what all heads need.
+// chooser holds the data that all heads share. It is read-only once divide has returned.
 type chooser[T dense.Float] struct {
 	Options
 	scale float64
 	all   sample[T]
 	folds []fold[T]
-	dense bool // plans are those of denseGrid, and features
+	dense bool // candidates come from denseGrid or decodeGrid, and searchDense searches them
 }
 
-// fold is rows that judge plans and what these are fitted to before.
+// fold is a set of judging rows, with the data to which plans are fitted before these rows judge them.
 type fold[T dense.Float] struct {
 	fit   sample[T]
 	check *Check[T] // ranks candidates
-	// fresh rows judge the candidate that was picked: the smallest of many errors looks smaller than it is
+	// fresh rows judge the candidate that was picked: the smallest of many measured errors is biased downwards.
 	fresh *Check[T]
 }
 
-// freshSeed tells the fresh rows from those that candidates are ranked by.
+// freshSeed makes the fresh rows independent of the rows that rank candidates.
 const freshSeed = 0x9e3779b97f4a7c15
 
+// newChooser checks the arguments, measures rates if they are needed, and lists the candidates in the order of their
+// price.
 func newChooser[T dense.Float](o Options, vis attention.Visibility, scale float64,
 	q, k, v attention.Seq[T]) (*chooser[T], error) {
 	if o.Tol == 0 && o.Budget == 0 {
@@ -306,10 +318,13 @@ func newChooser[T dense.Float](o Options, vis attention.Visibility, scale float6
 	return c, nil
 }
 
-// calibrates says that centres are fitted beforehand.
+// calibrates reports whether centres are fitted before the call and not to its own keys.
 func (c *chooser[T]) calibrates() bool { return c.all.vis.Causal && !c.Online && !c.dense }
 
-// divide makes the folds.
+// divide makes the folds. Plans without calibrated centres know only the keys that they may see, so one fold suffices,
+// over all positions or, for decoding, over the second half. Calibrated centres need two folds, each of which is fitted
+// to the data that the other judges: every second text, or the halves of a single text. Packed sequences, sequences of
+// different lengths and a single position cannot be halved; their errors are those of the fitted data.
 func (c *chooser[T]) divide() error {
 	add := func(fit, judged sample[T], from, to, rows int) error {
 		check, err := newCheck(judged.vis, c.scale, judged.q, judged.k, judged.v, rows, from, to, c.Seed, nil)
@@ -325,7 +340,7 @@ func (c *chooser[T]) divide() error {
 	if rows == 0 {
 		rows = defaultRows(all.q.Batch, all.vis.Causal && !c.Decode)
 		if c.dense && !all.vis.Causal && all.k.Len >= budgetLength {
-			rows *= 2 // a small part of the text, and a narrower interval
+			rows *= 2 // still a small part of such a text, and the interval is narrower
 		}
 		if c.dense && all.vis.Causal && !c.Decode { // a few rows of a causal text make most of its error
 			rows = max(rows, min(all.q.Len/8, mostCausalRows)/all.q.Batch)
@@ -346,10 +361,10 @@ func (c *chooser[T]) divide() error {
 		add(positions(all, half, all.q.Len), all, 0, half, (rows+1)/2))
 }
 
-// mostCausalRows rows of all texts judge plans of causal attention by seconds.
+// mostCausalRows bounds the rows, over all texts, that judge causal plans by seconds.
 const mostCausalRows = 512
 
-// positions is the part of a sample of one batch from lo to hi−1.
+// positions returns positions lo to hi−1 of a sample with one batch.
 func positions[T dense.Float](s sample[T], lo, hi int) sample[T] {
 	s.q, s.k, s.v = cut(s.q, lo, hi), cut(s.k, lo, hi), cut(s.v, lo, hi)
 	if s.vis.KeyMask != nil {
@@ -358,7 +373,8 @@ func positions[T dense.Float](s sample[T], lo, hi int) sample[T] {
 	return s
 }
 
-// every is every second batch, from the first or the second on.
+// every returns every second batch of a sample, beginning with batch first, 0 or 1. Sequences are views; masks and
+// segments are copies.
 func every[T dense.Float](s sample[T], first int) sample[T] {
 	n := (s.q.Batch + 1 - first) / 2
 	out := s
@@ -371,13 +387,14 @@ func every[T dense.Float](s sample[T], first int) sample[T] {
 	return out
 }
 
+// batchesFrom returns a view of n batches: first, first+2, and so on.
 func batchesFrom[T dense.Float](s attention.Seq[T], first, n int) attention.Seq[T] {
 	s.Data = s.Data[min(first*s.StrideB, len(s.Data)):]
 	s.Batch, s.StrideB = n, 2*s.StrideB
 	return s
 }
 
-// rowsOf are the rows first, first+2, … of a list of rows of the given length.
+// rowsOf returns copies of n rows of a list: rows first, first+2, and so on, of the given length. nil stays nil.
 func rowsOf[E any](list []E, length, first, n int) []E {
 	if list == nil {
 		return nil
@@ -389,10 +406,12 @@ func rowsOf[E any](list []E, length, first, n int) []E {
 	return out
 }
 
-// longSearch keys make a trial so expensive that with Tol not all are made.
+// longSearch is the number of keys from which a trial is so expensive that, with Tol, candidates are searched by
+// bisection instead of one after the other.
 const longSearch = 1 << 12
 
-// tester measures candidates on one head and keeps what they have in common.
+// tester measures candidates on one head. It keeps the clusterings and calibrated centres that several candidates
+// share.
 type tester[T dense.Float] struct {
 	*chooser[T]
 	h      int
@@ -400,6 +419,7 @@ type tester[T dense.Float] struct {
 	fitted []map[centroid.Spec][]*centroid.Centres // by fold
 }
 
+// tester prepares the trials of key/value head h.
 func (c *chooser[T]) tester(h int) (*tester[T], error) {
 	t := &tester[T]{chooser: c, h: h}
 	for i := range c.folds {
@@ -416,7 +436,8 @@ func (c *chooser[T]) tester(h int) (*tester[T], error) {
 	return t, nil
 }
 
-// try measures candidates in the order of their cost: with Tol, until one is good enough; exact attention is the last.
+// try measures candidates on head h in the order of their price. With Tol, the last trial returned is the one to use:
+// the first that is good enough, or exact attention. With Budget, all trials are returned, exact attention last.
 func (c *chooser[T]) try(h int) ([]trial, error) {
 	if c.dense {
 		t, err := c.searchDense(h)
@@ -445,7 +466,7 @@ func (c *chooser[T]) try(h int) ([]trial, error) {
 	return append(out, c.last()), nil
 }
 
-// again replaces the estimate of the trial that was picked for a head by one on fresh rows.
+// again replaces the estimate of the trial that was picked for head h by an estimate on fresh rows.
 func (c *chooser[T]) again(h int, t *trial) error {
 	if t.Method == Exact || t.Error == math.MaxFloat64 {
 		return nil
@@ -458,9 +479,9 @@ func (c *chooser[T]) again(h int, t *trial) error {
 	return err
 }
 
-// search finds a plan that is accurate enough, or exact attention. The errors of centroid plans fall with their cost,
-// though not strictly, so the first one that is accurate enough is found by bisection. Cheaper plans of other methods
-// are tried one by one.
+// search returns a plan that is accurate enough, or exact attention. The errors of centroid plans fall with their
+// price, though not strictly, so the cheapest one that is accurate enough is found by bisection. Plans of other methods
+// are tried one by one if they are cheaper.
 func (c *tester[T]) search() ([]trial, error) {
 	best := c.last()
 	plans := slices.DeleteFunc(slices.Clone(c.Plans), func(p Plan) bool { return p.Method != Centroid })
@@ -497,8 +518,8 @@ func (c *tester[T]) search() ([]trial, error) {
 	return []trial{best}, nil
 }
 
-// confirm judges a trial within the tolerance again, on fresh rows, and reports that estimate. The smallest of many
-// measured errors is biased downwards.
+// confirm judges a trial that is within the tolerance again, on fresh rows, and returns that estimate: the smallest of
+// many measured errors is biased downwards. Other trials are returned unchanged.
 func (c *tester[T]) confirm(t trial) (trial, error) {
 	if c.Tol == 0 || t.High > c.Tol {
 		return t, nil
@@ -511,7 +532,8 @@ func (c *tester[T]) confirm(t trial) (trial, error) {
 	return t, nil
 }
 
-// price is what plans are ranked by: predicted seconds, or cost if there are no rates or the budget is a cost.
+// price returns the quantity by which plans are ranked: the keys that a token reads for decoding, the cost if there are
+// no rates or a budget is set, and predicted seconds otherwise.
 func (c *chooser[T]) price(p Plan) float64 {
 	if c.Decode {
 		return reads(*p.Centroid, c.all.k.Len)
@@ -522,11 +544,13 @@ func (c *chooser[T]) price(p Plan) float64 {
 	return c.seconds(p)
 }
 
+// seconds returns the predicted time of a token with plan p. It needs rates.
 func (c *chooser[T]) seconds(p Plan) float64 {
 	return c.Rates.Seconds(p, c.all.vis.Causal, c.all.k.Len, c.all.q.Dim, c.all.v.Dim)
 }
 
-// affordable orders plans by price and leaves out those that exact attention undercuts, or nearly so by seconds.
+// affordable returns the plans that are cheaper than exact attention, in the order of their price. If the price is
+// predicted seconds, they must be cheaper by a margin (worthwhile). It reuses the memory of plans.
 func (c *chooser[T]) affordable(plans []Plan) []Plan {
 	exact := c.price(Plan{Method: Exact})
 	if c.Rates != nil && c.Budget == 0 {
@@ -537,16 +561,17 @@ func (c *chooser[T]) affordable(plans []Plan) []Plan {
 	return plans
 }
 
-// worthwhile is the share of the time of exact attention that a plan may be predicted to take: predictions are off by
-// some percent, and an error is worth something.
+// worthwhile is the largest share of the time of exact attention that a plan may be predicted to take. Predictions are
+// off by some percent, and a small gain does not outweigh an error.
 const worthwhile = 0.9
 
-// cost is that of a plan.
+// cost returns the cost of a token with plan p at the length of the sample, in features.
 func (c *chooser[T]) cost(p Plan) float64 {
 	return p.Cost(c.all.vis.Causal, c.all.k.Len, c.all.q.Dim, c.all.v.Dim)
 }
 
-// last is exact attention, which needs no test.
+// last returns the trial of exact attention, whose error is 0 without a measurement. For decoding it is the plan that
+// reads all keys.
 func (c *chooser[T]) last() trial {
 	rows := 0
 	for _, f := range c.folds {
@@ -559,7 +584,8 @@ func (c *chooser[T]) last() trial {
 	return trial{p, Estimate{Rows: rows}, exactCost(c.all.k.Len), true}
 }
 
-// test measures a plan. One that cannot be fitted to the head is as bad as can be.
+// test measures a plan on the rows that rank candidates. A plan that cannot be fitted to the head gets the largest
+// error.
 func (c *tester[T]) test(p Plan) (trial, error) {
 	e, err := c.judge(p, false)
 	if errors.Is(err, errNoFit) {
@@ -568,10 +594,12 @@ func (c *tester[T]) test(p Plan) (trial, error) {
 	return trial{p, e, c.cost(p), false}, err
 }
 
-// errNoFit marks candidates that cannot be fitted to a head.
+// errNoFit marks a candidate that cannot be fitted to a head.
 var errNoFit = errors.New("no fit")
 
-// judge is the error to expect of a candidate, by the rows that rank candidates or by fresh ones.
+// judge returns the expected error of a candidate on another text, measured on fresh rows or on the rows that rank
+// candidates. For the latter it skips the interval if the error alone exceeds the tolerance, since no interval could
+// make the candidate good enough.
 func (c *tester[T]) judge(p Plan, fresh bool) (Estimate, error) {
 	var sums errorSums
 	for i := range c.folds {
@@ -585,7 +613,7 @@ func (c *tester[T]) judge(p Plan, fresh bool) (Estimate, error) {
 		}
 		for _, g := range group {
 			for _, r := range g.rows {
-				if c.all.q.Batch > 1 { // folds have different texts, or halves of one
+				if c.all.q.Batch > 1 { // folds judge different texts; with one batch they judge halves of the same text
 					r.text = len(c.folds)*r.text + i
 				}
 				sums.add(r.a, r.b, r.text)
@@ -594,12 +622,13 @@ func (c *tester[T]) judge(p Plan, fresh bool) (Estimate, error) {
 	}
 	if !fresh && c.Tol > 0 && sums.error() > c.Tol {
 		e := sums.error()
-		return Estimate{Error: e, High: math.MaxFloat64, Rows: len(sums.rows)}, nil // no interval makes it good enough
+		return Estimate{Error: e, High: math.MaxFloat64, Rows: len(sums.rows)}, nil
 	}
 	return sums.forecast(c.all.k.Len), nil
 }
 
-// measure adds up the errors of a candidate in fold i, fitted to what it may know when it is judged.
+// measure returns the errors of a candidate on the rows of check, which belongs to fold i. The candidate is fitted to
+// the data of the fold first, if it needs fitting.
 func (c *tester[T]) measure(p Plan, i int, check *Check[T]) ([]errorSums, error) {
 	f := &c.folds[i]
 	if p.Method == Features {
@@ -621,9 +650,9 @@ func (c *tester[T]) measure(p Plan, i int, check *Check[T]) ([]errorSums, error)
 		})
 	}
 	a := &centroid.Attention[T]{Visibility: check.vis, Scale: c.scale, Specs: []centroid.Spec{*p.Centroid}}
-	if c.calibrates() { // chunks are trials
+	if c.calibrates() { // plans with chunks have returned above
 		of := *p.Centroid
-		of.Top, of.Keys = 0, 0 // no fit depends on them
+		of.Top, of.Keys = 0, 0 // centres do not depend on them, so plans that differ in these alone share a fit
 		if a.Centres = c.fitted[i][of]; a.Centres == nil {
 			s := f.fit.head(c.h)
 			var err error
@@ -636,11 +665,12 @@ func (c *tester[T]) measure(p Plan, i int, check *Check[T]) ([]errorSums, error)
 	return check.measure(a, c.h, c.h+1)
 }
 
+// centres fits calibrated centres to the keys of a sample.
 func (c *chooser[T]) centres(spec centroid.Spec, s *sample[T]) ([]*centroid.Centres, error) {
 	return centroid.Fit([]centroid.Spec{spec}, c.scale, s.vis, s.q, s.k, s.v)
 }
 
-// finish fits the plan that was chosen to all of the sample.
+// finish fits plan p to head h of the whole sample.
 func (c *chooser[T]) finish(p Plan, h int) (Plan, error) {
 	s := c.all.head(h)
 	switch {
@@ -660,7 +690,8 @@ func (c *chooser[T]) finish(p Plan, h int) (Plan, error) {
 	return p, nil
 }
 
-// fitFeatures fits a family to the queries and keys of head h, if it can be.
+// fitFeatures gives head h its own projections and fits the parameters of the family to the queries and keys of s, if
+// the family has any.
 func fitFeatures[T dense.Float](f FeatureSpec, s *sample[T], h int) (FeatureSpec, error) {
 	f.Spec = linear.HeadSpecs(f.Spec, h+1)[h]
 	if _, ok := f.Spec.Family.(family.Fitter); !ok {
@@ -671,7 +702,7 @@ func fitFeatures[T dense.Float](f FeatureSpec, s *sample[T], h int) (FeatureSpec
 		return f, err
 	}
 	var queries []bool
-	if s.q.Len == s.k.Len { // padding of one sequence is padding on both sides
+	if s.q.Len == s.k.Len { // self-attention: a padded position is padding as a query too
 		queries = s.vis.KeyMask
 	}
 	if err := stats.Add(s.q, s.k, queries, s.vis.KeyMask); err != nil {
@@ -685,9 +716,13 @@ func fitFeatures[T dense.Float](f FeatureSpec, s *sample[T], h int) (FeatureSpec
 	return f, nil
 }
 
-// spend picks a trial of every head so that the mean cost stays within the budget and the sum of squared errors is
-// small. With a price λ per cost every head picks the least of error² + λ·cost; the smallest price that the budget
-// affords is found by bisection, and what then is left buys what gains most.
+// spend picks one trial per head such that the mean cost stays within the budget and the sum of squared errors is
+// small.
+//
+// With a price λ per unit of cost, every head picks the trial with the least error² + λ·cost (Lagrangian relaxation). A
+// bisection in log λ finds the smallest price at which the budget suffices. That leaves some budget unspent, because
+// costs come in steps; a greedy loop spends it on the changes that reduce squared error most per cost. If the budget
+// does not suffice at the highest price, spend returns the trials picked at that price.
 func spend(found [][]trial, budget float64) []int {
 	pick := func(price float64) (at []int, cost float64) {
 		at = make([]int, len(found))

@@ -20,11 +20,11 @@ import (
 	"github.com/randfeat/randfeat/kernel"
 )
 
-// CompareOptions say how many rows and keys [Compare] samples. The zero value has sensible defaults.
+// CompareOptions sets how many rows and keys [Compare] samples. The zero value has sensible defaults.
 type CompareOptions struct {
-	Rows int    // query rows sampled per head, over all batches; 0: 32
-	Keys int    // keys per row in the double sums of the prediction, drawn from the attention if there are more; 0: 256
-	Seed uint64 // of the sample
+	Rows int    // query rows sampled per head, over all batches; 0 means 32
+	Keys int    // keys per row in the double sums of the prediction, drawn from the attention if more; 0 means 256
+	Seed uint64 // seeds the sample
 	// Exact also runs and times exact attention over all rows: O(L²).
 	Exact bool
 	// Unpredicted skips the predictions.
@@ -34,7 +34,7 @@ type CompareOptions struct {
 // LinearErrors are the errors of a sample of rows against exact attention with the kernel that the map estimates
 // (Spec.Target).
 type LinearErrors struct {
-	Rows   int     // rows compared: sampled ones that see a key
+	Rows   int     // rows compared: the sampled rows that see a key
 	Output float64 // ‖ô-o‖_F/‖o‖_F
 	Row    float64 // root mean square of |â_i-a_i|₂/|a_i|₂, a_i the attention of query i over its keys
 	// Variation is the mean of ½ Σ_j |â_ij-a_ij|, the share of the attention on the wrong keys. It can exceed 1 for
@@ -47,11 +47,11 @@ type LinearErrors struct {
 
 // Comparison is the result of [Compare].
 type Comparison struct {
-	LinearErrors                  // of all heads together
-	Heads        []LinearErrors   // of every query head
-	Report       attention.Report // of the whole linear attention
-	Linear       time.Duration
-	Exact        time.Duration // 0 unless asked for
+	LinearErrors                  // over all heads together
+	Heads        []LinearErrors   // by query head
+	Report       attention.Report // of the linear attention over all rows
+	Linear       time.Duration    // time of linear attention over all rows
+	Exact        time.Duration    // time of exact attention over all rows; 0 unless requested
 }
 
 // Compare runs linear attention and measures its errors on a sample of rows of every query head. It also predicts these
@@ -131,19 +131,23 @@ func timeExact[T dense.Float](a *linear.Attention[T], q, k, v attention.Seq[T]) 
 	return time.Since(start), err
 }
 
-// reference64 is a map in float64 with its target kernel and its theory.
+// reference64 is a map in float64, with the same projections, with its target kernel and its predictor (nil if no
+// predictions are requested).
 type reference64 struct {
 	m         *randfeat.Map[float64]
 	target    kernel.Kernel
 	predictor *predictor
 }
 
-// drawn is a map that knows its spec and projections, as *randfeat.Map does: comparisons compute it again in float64.
+// drawn is implemented by maps that return their spec and projections, as *randfeat.Map does. From these a comparison
+// computes the map again in float64.
 type drawn interface {
 	Spec() randfeat.Spec
 	Omega() []coupling.Omega
 }
 
+// newReference64 returns an error that wraps kernel.ErrKernel for kernels without exact weights here, and
+// errors.ErrUnsupported for a map that is not drawn.
 func newReference64[T dense.Float](m randfeat.FeatureMap[T], unpredicted bool) (*reference64, error) {
 	target := m.Target()
 	if !target.Kind.Exponential() {
@@ -165,7 +169,8 @@ func newReference64[T dense.Float](m randfeat.FeatureMap[T], unpredicted bool) (
 	return r, nil
 }
 
-// comparisonSums accumulate squares over rows.
+// comparisonSums accumulates squared errors over rows: of outputs (diff, norm, rounding) and of attention (row,
+// variation).
 type comparisonSums struct {
 	rows                 int
 	diff, norm, rounding float64
@@ -183,8 +188,7 @@ func (e *comparisonSums) add(o *comparisonSums) {
 	e.predicted.merge(&o.predicted)
 }
 
-// errors turns sums into LinearErrors. A sum estimated from sampled keys may come out below zero, where it is close
-// to it.
+// errors turns the sums into LinearErrors.
 func (e *comparisonSums) errors() LinearErrors {
 	root := func(num, den float64) float64 {
 		if num <= 0 {
@@ -212,9 +216,10 @@ type headComparison[T dense.Float] struct {
 	ref          *reference64
 }
 
-// maxCells bounds the rows×keys numbers held at a time.
+// maxCells bounds the number of rows×keys that a block holds in float64.
 const maxCells = 1 << 22
 
+// run samples rows and compares them in blocks of one batch and at most maxCells numbers.
 func (c *headComparison[T]) run(e *comparisonSums) error {
 	if c.ref.predictor != nil {
 		e.predicted = c.ref.predictor.sum()
@@ -239,7 +244,7 @@ func (c *headComparison[T]) run(e *comparisonSums) error {
 	return nil
 }
 
-// drawRows draws n of total numbers without replacement, in order.
+// drawRows draws n of the numbers 0 to total−1 without replacement, in ascending order.
 func drawRows(total, n int, src rand.Source) []int {
 	if n >= total {
 		n = total
@@ -259,7 +264,9 @@ func drawRows(total, n int, src rand.Source) []int {
 	return out
 }
 
-// block compares query rows of one batch.
+// block compares query rows of batch b at the given positions. In float64 it computes the exact logarithms of weights
+// and the logarithms of their estimates, normalises both, and applies both to the values. The logarithms keep weights
+// of very different sizes finite.
 func (c *headComparison[T]) block(e *comparisonSums, b int, positions []int) error {
 	q, k, v := c.q.Head(b, c.h), c.k.Head(b, c.kv), c.v.Head(b, c.kv)
 	n, m := len(positions), c.ref.m
@@ -293,7 +300,7 @@ func (c *headComparison[T]) block(e *comparisonSums, b int, positions []int) err
 			}
 		}
 	}
-	// weights and estimates are logarithms; the sign of an estimate is kept apart.
+	// weights and estimates are logarithms until normalise; negative has the sign of an estimate.
 	weights, estimates := dense.New[float64](n, c.k.Len), dense.New[float64](n, c.k.Len)
 	negative := make([]bool, n*c.k.Len)
 	const step = 128
@@ -370,7 +377,8 @@ func (c *headComparison[T]) block(e *comparisonSums, b int, positions []int) err
 	return nil
 }
 
-// rows64 are rows k0 to k1−1 of keys or values; those that do not count, which may hold anything, are zeros.
+// rows64 returns rows k0 to k1−1 of keys or values in float64. Rows that no query sees may hold anything; they become
+// zeros.
 func (c *headComparison[T]) rows64(m dense.Matrix[T], b, k0, k1 int) dense.Matrix[float64] {
 	out := dense.Convert[float64](m.RowRange(k0, k1))
 	for j := k0; c.counts != nil && j < k1; j++ {
@@ -381,7 +389,8 @@ func (c *headComparison[T]) rows64(m dense.Matrix[T], b, k0, k1 int) dense.Matri
 	return out
 }
 
-// normalise turns logarithms of weights into weights of sum 1; all zero, and false, if the sum is 0 or there are none.
+// normalise replaces logarithms by weights with sum 1, negative where negative says so. It returns false and clears w
+// if there is no weight or their sum is 0.
 func normalise(w []float64, negative []bool) bool {
 	top := math.Inf(-1)
 	for _, v := range w {
@@ -409,18 +418,19 @@ func normalise(w []float64, negative []bool) bool {
 	return true
 }
 
-// keyRange is what one query sees: keys [k0, k1), of which those near position p, and those before sinks, are
-// not estimated.
+// keyRange describes the keys of one query at position p: it sees keys [k0, k1). The weights of keys within the window
+// around p, and of keys before sinks, are exact.
 type keyRange struct{ k0, k1, p, window, sinks int }
 
 func (v keyRange) sees(j int) bool { return j >= v.k0 && j < v.k1 }
 
-// exact reports whether the weight of key j is that of the kernel: the key is in the window or a sink.
+// exact reports whether the weight of key j is computed exactly, because j is in the window or a sink.
 func (v keyRange) exact(j int) bool {
 	return j < v.sinks || v.window > 0 && j > v.p-v.window && j < v.p+v.window
 }
 
-// row adds the errors of one query.
+// row adds the errors of one query. x is the embedded query, a and est its exact and estimated attention, o and oEst
+// the outputs by these in float64.
 func (c *headComparison[T]) row(e *comparisonSums, b, p int, x, a, est, o, oEst []float64, k, v dense.Matrix[T],
 	w keyRange) error {
 	var diff, norm, variation float64
@@ -449,7 +459,8 @@ func (c *headComparison[T]) row(e *comparisonSums, b, p int, x, a, est, o, oEst 
 	return nil
 }
 
-// keysOf picks the keys for the prediction of one row: all, or a sample from its attention.
+// keysOf returns the keys for the prediction of one row: all that have attention, or opt.Keys draws from the attention.
+// label makes the draws of rows independent.
 func (c *headComparison[T]) keysOf(a, o []float64, k, v dense.Matrix[T], w keyRange, label uint64) rowKeys {
 	seen := 0
 	for j := w.k0; j < w.k1; j++ {
@@ -487,8 +498,8 @@ func (c *headComparison[T]) keysOf(a, o []float64, k, v dense.Matrix[T], w keyRa
 	return out
 }
 
-// drawFrom draws n indices with probabilities p, independently; they come in ascending order. None has probability 0,
-// also where rounding leaves the sum of p below a draw.
+// drawFrom draws n indices independently, with probabilities p, and returns them in ascending order. It never returns
+// an index of probability 0, even if rounding leaves the sum of p below a draw.
 func drawFrom(p []float64, n int, src rand.Source) []int {
 	r := rand.New(src)
 	u := make([]float64, n)

@@ -7,8 +7,8 @@ import (
 	"github.com/randfeat/randfeat/dense"
 )
 
-// decodeGrid lists the candidates of Options.Decode, by the number of keys that clusters have on average and that a
-// token reads exactly.
+// decodeGrid returns the candidates of Options.Decode: clusters of 16 or 8 keys on average, and increasing numbers of
+// keys that a token reads exactly.
 func decodeGrid(seed uint64, length int) []Plan {
 	var out []Plan
 	for _, size := range []int{16, 8} {
@@ -21,30 +21,32 @@ func decodeGrid(seed uint64, length int) []Plan {
 	return out
 }
 
-// decodeSpec is what all plans of decoding have in common.
+// decodeSpec returns the settings that all plans for decoding share.
 func decodeSpec(seed uint64) centroid.Spec {
 	return centroid.Spec{Chunk: 256, Together: 1, Window: 64, Sinks: causalSinks, Seed: seed, Landmarks: fewLandmarks,
 		Passes: 1}
 }
 
-// readAll is the plan whose tokens read all keys: exact attention.
+// readAll returns the plan that reads all keys at every token: exact attention in the form of a decoding state.
 func readAll(seed uint64) Plan {
 	s := decodeSpec(seed)
 	s.Clusters, s.Top = s.Chunk/16, allClusters
 	return Plan{Method: Centroid, Centroid: &s}
 }
 
-// allClusters is a Top that no sequence reaches.
+// allClusters is a Top that exceeds the number of clusters of any sequence.
 const allClusters = 1 << 28
 
-// reads is the number of keys and centroids that a token after n others reads.
+// reads returns the number of keys and centroids that a token after n others reads. On average half a chunk of recent
+// keys is not in clusters yet.
 func reads(s centroid.Spec, n int) float64 {
 	near := min(n, s.Sinks+s.Window+s.Chunk/2)
 	clusters := float64(n-near) * float64(s.Clusters) / float64(s.Chunk)
 	return float64(near) + clusters + min(float64(n-near), float64(s.Top)*float64(s.Chunk)/float64(s.Clusters))
 }
 
-// NewChunks returns an empty decoding state for a choice that was made with Options.Decode.
+// NewChunks returns an empty decoding state for batch sequences with qHeads query heads each. The choice must have been
+// made with Options.Decode; errors wrap [ErrChoice].
 func NewChunks[T dense.Float](c *Choice, batch, qHeads int) (*centroid.Chunks[T], error) {
 	if err := c.check(); err != nil {
 		return nil, err

@@ -12,23 +12,24 @@ import (
 	"github.com/randfeat/randfeat/internal/stable"
 )
 
-// The search among plans whose queries choose together. What takes time is the clustering of a text and a pass over its
-// keys for every block; plans with the same clusters that differ in the number of exact ones, or of exact keys, share
-// the clustering. So the search finds that number by halving on one text, and judges the plan on fresh rows of several.
+// This file searches plans whose queries choose together (centroid.Spec.Together). The time of a trial goes into the
+// clustering of a text and a pass over its keys for every block. Plans that differ only in the number of exact clusters
+// or exact keys share the clustering. So the search groups plans by their clusters, guesses that number from one or two
+// measurements on one text, and judges plans near the guess on fresh rows of several texts.
 //
 // From budgetLength keys on, a head may spend choosingShare of the time of exact attention over the sample.
 
 const (
 	budgetLength  = 1 << 12
-	choosingShare = 0.08 // the rest is for the exact rows that plans are judged by
-	fewFits       = 2    // texts at least judge a plan
-	shortFits     = 16   // trials are allowed below budgetLength
-	mostTexts     = 8
-	// A plan is judged on fresh rows if its error on the first text, times caution, is within the tolerance: about the
-	// factor of the upper end of a forecast.
+	choosingShare = 0.08 // the exact rows that plans are judged by cost extra
+	fewFits       = 2    // at least so many texts judge a plan, if there are
+	shortFits     = 16   // trials of a head that are allowed below budgetLength
+	mostTexts     = 8    // at most so many texts judge a plan
+	// A plan is worth judging on fresh rows if its error on the first text, times caution, is within the tolerance.
+	// caution is about the ratio of the upper end of a forecast to its error.
 	caution = 1.3
-	// mostConfirms plans with the same clusters are judged on fresh rows; a cheaper one if it takes at most gain of the
-	// time.
+	// At most mostConfirms plans of a group are judged on fresh rows. After a good one, only plans that take at most
+	// gain of its time are worth another judgement.
 	mostConfirms = 6
 	gain         = 0.93
 )
@@ -40,17 +41,19 @@ type denseSearch[T dense.Float] struct {
 	texts []*denseText[T]
 }
 
-// denseText is one text as trials of one head see it.
+// denseText is one text with the rows that judge plans on it. trials keeps its clusterings.
 type denseText[T dense.Float] struct {
 	check, fresh *Check[T]
 	trials       *centroid.Trials[T]
 }
 
-// searchDense finds a cheap plan that is good enough, or exact attention.
+// searchDense returns a cheap plan that is good enough for head h, or exact attention. It searches groups of plans with
+// the same clusters, those that are the best most often first. A further group is searched only if it has cheaper plans
+// than the best so far and the trials allowed for the head suffice.
 func (c *chooser[T]) searchDense(h int) (trial, error) {
 	s := &denseSearch[T]{chooser: c, h: h}
 	best := c.last()
-	var groups [][]Plan // with the same clusters, by price
+	var groups [][]Plan // plans with the same clusters, in the order of their price
 	for _, p := range c.Plans {
 		at := slices.IndexFunc(groups, func(g []Plan) bool { return clustersOf(g[0]) == clustersOf(p) })
 		if at < 0 {
@@ -63,7 +66,7 @@ func (c *chooser[T]) searchDense(h int) (trial, error) {
 	texts := c.all.q.Batch
 	spent, first := 0, true
 	for _, g := range groups {
-		// Other clusters have to pay for their trials.
+		// Every group needs clusterings of its own, so the trials of all groups together are limited.
 		allowed := c.trials(g[0])
 		use := min(texts, mostTexts, max(fewFits, allowed/2))
 		g = slices.DeleteFunc(g, func(p Plan) bool { return c.price(p) >= c.price(best.Plan) })
@@ -82,9 +85,12 @@ func (c *chooser[T]) searchDense(h int) (trial, error) {
 	return best, nil
 }
 
-// searchTop finds the cheapest good plan of those with the same clusters, in ascending order of exact keys, and says
-// how many trials of a text that took. Errors fall about with the power 2/3 of the exact keys: one measurement tells
-// where to look, and judgements on fresh rows of several texts move on from there.
+// searchTop returns the cheapest good plan of a group, given in ascending order of exact keys, and the number of trials
+// of a text that the search took. best.good is false if there is none. use is the number of texts to judge on.
+//
+// The error falls about with the power −2/3 of the number of exact keys, so an error e at n keys suggests n·(e/Tol)^1.5
+// keys. One or two measurements on one text give the starting point. Then plans are judged on fresh rows of several
+// texts, and each judgement suggests the next plan, until that one has been tried or a plan with more keys has failed.
 func (c *denseSearch[T]) searchTop(plans []Plan, use int) (best trial, trials int, err error) {
 	at := len(plans) / 2
 	for range 2 {
@@ -95,11 +101,11 @@ func (c *denseSearch[T]) searchTop(plans []Plan, use int) (best trial, trials in
 		trials++
 		was := exactKeys(plans[at])
 		at = atLeast(plans, was*math.Pow(sums.error()*caution/c.Tol, 1.5))
-		if now := exactKeys(plans[at]); now <= 3*was && was <= 3*now { // the power holds between neighbours
+		if now := exactKeys(plans[at]); now <= 3*was && was <= 3*now { // the power law holds nearby
 			break
 		}
 	}
-	tried, end := make([]bool, len(plans)), len(plans) // end: the best so far
+	tried, end := make([]bool, len(plans)), len(plans) // end is the index of the best plan so far
 	rows, texts := freshRows, min(c.all.q.Batch, mostTexts)
 	for range mostConfirms {
 		sums, err := c.measure(plans[at], use, rows)
@@ -109,7 +115,8 @@ func (c *denseSearch[T]) searchTop(plans []Plan, use int) (best trial, trials in
 		trials += use
 		e := sums.forecast(c.all.k.Len)
 		if e.High > c.Tol && e.Error*caution <= c.Tol && (use < texts || rows != allRows) {
-			// A few rows make most of the error: look at more.
+			// The error is small enough but its interval is too wide, because a few rows make most of the error: judge
+			// on all texts, then on the other rows too.
 			if use == texts {
 				rows = allRows
 			}
@@ -125,7 +132,7 @@ func (c *denseSearch[T]) searchTop(plans []Plan, use int) (best trial, trials in
 		} else {
 			next = max(next, at+1)
 		}
-		if next < 0 || next >= end || slices.Contains(tried[next:end], true) { // what failed has more keys
+		if next < 0 || next >= end || slices.Contains(tried[next:end], true) { // a plan with more keys has failed
 			break
 		}
 		at = next
@@ -133,13 +140,14 @@ func (c *denseSearch[T]) searchTop(plans []Plan, use int) (best trial, trials in
 	return best, trials, nil
 }
 
-// atLeast is the first plan of so many exact keys or more, or the last.
+// atLeast returns the index of the first plan with at least so many exact keys, or of the last plan.
 func atLeast(plans []Plan, keys float64) int {
 	at := slices.IndexFunc(plans, func(p Plan) bool { return exactKeys(p) >= keys })
 	return either(at < 0, len(plans)-1, at)
 }
 
-// exactKeys is the number of exact keys of a block, or of clusters.
+// exactKeys returns the number of keys, or of clusters, that a block of queries meets exactly. Within a group of plans
+// only one of the two varies.
 func exactKeys(p Plan) float64 {
 	if p.Method != Centroid {
 		return 0
@@ -147,20 +155,21 @@ func exactKeys(p Plan) float64 {
 	return float64(max(p.Centroid.Keys, p.Centroid.Top))
 }
 
-// trials is the number of trials of one text that a head may pay for.
+// trials returns the number of trials of one text that a head may spend, if they cost as much as those of plan p.
 func (c *chooser[T]) trials(p Plan) int {
 	texts, n := float64(c.all.q.Batch), c.all.k.Len
 	if n < budgetLength || p.Method != Centroid || c.Rates == nil {
 		return shortFits
 	}
-	few := *p.Centroid // a trial has few rows: what is left is the clustering, and the keys that blocks weigh
+	few := *p.Centroid // a trial computes few rows, so its time is the clustering and the keys that blocks weigh
 	few.Top, few.Keys = 0, min(few.Keys, 1)
 	one := c.seconds(Plan{Method: Centroid, Centroid: &few})
 	most := choosingShare * texts * c.seconds(Plan{Method: Exact}) / max(one, math.SmallestNonzeroFloat64)
 	return int(min(max(most, min(fewFits, texts)), 64))
 }
 
-// preference orders clusters by how often they are the best: about 64 up to 8192 keys, more of longer sequences.
+// preference orders groups by how often their clusters are the best, smallest first: about 64 clusters up to 8192 keys
+// and more for longer sequences; chunks of 256 and clusters of 16 keys for causal attention.
 func (c *chooser[T]) preference(p Plan) int {
 	if p.Method != Centroid {
 		return 100
@@ -184,7 +193,8 @@ func either(yes bool, a, b int) int {
 	return b
 }
 
-// clustersOf is what plans with the same clusters have in common; features have each their own.
+// clustersOf returns the part of a plan that determines its clustering. Plans of features form a group per number of
+// features.
 func clustersOf(p Plan) centroid.Spec {
 	if p.Method != Centroid {
 		n, _ := p.Features.Spec.OutDim()
@@ -195,15 +205,15 @@ func clustersOf(p Plan) centroid.Spec {
 	return s
 }
 
-// Rows that judge a plan: those that guide the search, fresh ones, or both. One measurement of the search does not make
-// the first ones look better than they are.
+// The rows that judge a plan: the rows that guide the search, fresh rows, or both. Rows that have guided a search
+// by one or two measurements are hardly biased, so allRows may include them.
 const (
 	checkRows = iota
 	freshRows
 	allRows
 )
 
-// measure is the errors of a plan on so many texts.
+// measure returns the errors of a plan on the given number of texts, beginning with a text that depends on the head.
 func (c *denseSearch[T]) measure(p Plan, texts, rows int) (sums errorSums, err error) {
 	if rows == allRows {
 		if sums, err = c.measure(p, texts, checkRows); err != nil {
@@ -250,7 +260,7 @@ func (c *denseSearch[T]) measure(p Plan, texts, rows int) (sums errorSums, err e
 	return sums, nil
 }
 
-// text makes text b.
+// text prepares text b for trials of the head.
 func (c *denseSearch[T]) text(b int) (*denseText[T], error) {
 	f := &c.folds[0]
 	t := &denseText[T]{check: f.check.text(b, c.h), fresh: f.fresh.text(b, c.h)}
@@ -259,7 +269,7 @@ func (c *denseSearch[T]) text(b int) (*denseText[T], error) {
 	return t, err
 }
 
-// measure is the errors of the query heads of a head.
+// measure returns the errors of spec for each query head of the group.
 func (t *denseText[T]) measure(spec centroid.Spec, fresh bool) ([]errorSums, error) {
 	check := t.check
 	if fresh {
@@ -268,7 +278,7 @@ func (t *denseText[T]) measure(spec centroid.Spec, fresh bool) ([]errorSums, err
 	return check.judge(0, 1, func(out, _, _, _ attention.Seq[T]) error { return t.trials.At(out, check.rows, spec) })
 }
 
-// text is the check of key/value head h on text b alone.
+// text returns the check of key/value head h on text b alone, with the same rows and exact outputs.
 func (c *Check[T]) text(b, h int) *Check[T] {
 	s := sample[T]{c.vis, c.q, c.k, c.v}
 	s = s.head(h)

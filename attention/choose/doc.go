@@ -50,4 +50,14 @@
 // A choice by measured rates depends on the machine. Set Options.Rates, for example to the rates of a saved choice, or
 // Options.ByCost to make it reproducible. Errors and costs are those at the length of the sample. The intervals assume
 // texts of the same kind.
+//
+// # Files
+//
+//   - choose.go: the options and the search. dense.go, decode.go and grid.go: its variants and the candidates.
+//   - plan.go, choice.go: the method of one head, and the choice for all heads with its file form.
+//   - attention.go: running a choice.
+//   - check.go, rows.go: measured errors and their intervals, on sampled rows.
+//   - rates.go: seconds per unit of cost.
+//   - compare.go: [Compare]. prediction.go, predictor.go, basis.go: predicted errors of linear attention. law.go,
+//     law_exponential.go, law_discrete.go: covariances of estimated weights.
 package choose

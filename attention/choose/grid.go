@@ -10,9 +10,9 @@ import (
 	"github.com/randfeat/randfeat/kernel"
 )
 
-// The grids, for 512 keys and for 4096 causal ones. Clusters grow with the square root of the length, and so do the
-// members of one. The sets are those that a greedy search over 520 found cheapest for the heads of a sentence encoder,
-// and a few for looser and tighter bounds.
+// The candidates, for sequences of 512 keys and, causal, of 4096. The number of clusters grows with the square root
+// of the length, and so does the size of a cluster. The specs are those that a greedy search over 520 specs found
+// cheapest for the heads of a sentence encoder, and a few for looser and tighter tolerances.
 var (
 	bothWays = []centroid.Spec{
 		{Clusters: 8}, {Clusters: 16}, {Clusters: 16, Window: 4, Block: 4}, {Clusters: 32},
@@ -39,14 +39,14 @@ var (
 	featureCounts = []int{32, 128}
 )
 
-// fewLandmarks of the fits of the grid, which weigh keys nearly as well as more: 8 of 32 raise the median error of real
-// heads from .086 to .087.
+// fewLandmarks is the number of landmarks of the fits in the grids. They weigh keys nearly as well as more landmarks
+// do: 8 instead of 32 raise the median error of real heads from 0.086 to 0.087.
 const fewLandmarks = 8
 
-// Defaults of causal centroids: the first tokens of a text and the spread inside of clusters matter there.
+// causalSinks is the number of exact first keys of causal centroids: the first tokens of a text matter there.
 const causalSinks = 4
 
-// grid lists the candidates.
+// grid returns the candidates of a choice by cost: centroid specs that suit the length, and random features.
 func grid(causal bool, scale float64, seed uint64, length, dim int) []Plan {
 	var out []Plan
 	grow := math.Sqrt(float64(length) / 512)
@@ -68,15 +68,15 @@ func grid(causal bool, scale float64, seed uint64, length, dim int) []Plan {
 		spec := randfeat.Spec{Kernel: kernel.Attention(dim), Family: family.Adaptive{}, Coupling: coupling.Orthogonal{},
 			Dim: dim, M: n, Seed: seed}
 		if scale > 0 {
-			spec.Kernel.Scale = 1 / math.Sqrt(scale) // of both sides
+			spec.Kernel.Scale = 1 / math.Sqrt(scale) // divides queries and keys, so products are multiplied by scale
 		}
 		out = append(out, Plan{Method: Features, Features: &FeatureSpec{Spec: spec}})
 	}
 	return out
 }
 
-// denseGrid lists the candidates whose queries choose together, for choices by seconds: clusters, and the number of
-// keys that a block meets exactly.
+// denseGrid returns the candidates whose queries choose together, for choices by seconds. They differ in their clusters
+// and in the number of keys that a block of queries meets exactly.
 func denseGrid(causal bool, seed uint64, length int) []Plan {
 	var out []Plan
 	add := func(s centroid.Spec) {
@@ -109,20 +109,21 @@ func denseGrid(causal bool, seed uint64, length int) []Plan {
 	return out
 }
 
-// blockQueries is the number of queries of a block: small ones need fewer keys, but each of them reads all keys once.
+// blockQueries returns the number of queries of a block. Small blocks need fewer exact keys, but every block reads all
+// keys once.
 func blockQueries(length int) int { return either(length <= 1<<12, 64, 128) }
 
-// fewestKeys is the least number of exact keys of causal plans. With fewer, a block misses keys that one of its queries
-// alone looks for. Such rows are rare, some ten of ten thousand, and make a third of the error: a sample of rows does
-// not tell.
+// fewestKeys is the least number of exact keys of causal plans. With fewer, a block misses keys that only one of its
+// queries looks for. Such rows are rare, some ten of ten thousand, but make a third of the error, and a sample of rows
+// does not show them.
 const fewestKeys = 128
 
-// prefixQueries is the same for causal attention, whose blocks are of one chunk; prefixChunk is the chunk that is most
-// often the best.
+// prefixQueries is the number of queries of a block in causal plans with Keys, whose blocks lie in one chunk.
 const prefixQueries = 128
 
+// prefixChunk returns the chunk of these plans that is most often the best.
 func prefixChunk(length int) int { return either(length <= 1<<11, 256, 512) }
 
-// manyFeatures is the least tolerance at which random features are candidates of a choice by seconds: on trained heads
-// their errors are above.
+// manyFeatures is the least tolerance at which random features are candidates of a choice by seconds. On trained heads
+// their errors are larger than that.
 const manyFeatures = 0.2

@@ -7,16 +7,20 @@ import (
 	"github.com/randfeat/randfeat/internal/special"
 )
 
-// discreteLaw is Poisson (lambda set) or geometric (p set), on inputs shifted by shift. As for one pair (CRT Thms 3.4,
-// 3.5) with y_l² replaced by y_jl y_kl [derived]:
+// discreteLaw is the law of Poisson features (lambda set) or geometric features (p set), on inputs moved by −shift. It
+// is the formula for one pair (CRT Thms 3.4, 3.5) with y_l² replaced by y_jl y_kl [derived]; E is the mean of the
+// product of the relative weights, and the covariance is E − 1:
 //
 //	Poisson    E = exp( λd + Σ_l x_l² y_jl y_kl/λ - x·y_j - x·y_k )
 //	geometric  E = p^{-d} Π_l I_0( 2|x_l| √(y_jl y_kl/(1-p)) ) exp( -x·y_j - x·y_k ),  J_0 where y_jl y_kl < 0
+//
+// It is computed in logarithms, with the sign apart: factors of many coordinates can overflow.
 type discreteLaw struct {
 	lambda, p float64
 	shift     []float64
 }
 
+// At implements weightLaw.
 func (f discreteLaw) At(x []float64, y dense.Matrix[float64]) func(j, k int) float64 {
 	d := len(x)
 	move := func(v []float64) []float64 {

@@ -15,32 +15,36 @@ import (
 	"github.com/randfeat/randfeat/kernel"
 )
 
-// exponentialLaw is the law of single-exponential features: all families of which one projection ω gives
+// exponentialLaw is the law of single-exponential features: the families for which one projection ω gives
 //
 //	ŵ_j/w_j = Re exp( α_j + β_j·ω + Σ_l γ_l ω_l² ),   ω ~ N(0, I)
 //
-// (positive, trig, hyperbolic, OPRF, GERF, complex-exp, adaptive, importance, zero-one, DARK over them). β_j = P x + R
-// y_j + s is read off the lowered map, γ off its per-feature terms at chosen ω; α_j follows from E ŵ_j = w_j. With
-// E exp(b·ω + Σ c_l ω_l²) = Π (1-2c_l)^{-1/2} exp(½ Σ b_l²/(1-2c_l)) the covariances are closed [derived]:
+// (positive, trig, hyperbolic, OPRF, GERF, complex-exp, adaptive, importance, zero-one, DARK over them). The linear
+// part β_j = P x + R y_j + s is read from the lowered map, γ from its biases at chosen ω, and α_j follows from E ŵ_j =
+// w_j. With E exp(b·ω + Σ c_l ω_l²) = Π (1-2c_l)^{-1/2} exp(½ Σ b_l²/(1-2c_l)) the covariances have a closed form
+// [derived]:
 //
 //	E f_j f_k = exp( α_j + α_k - ½ Σ log(1-4γ_l) + ½ Σ (β_jl+β_kl)²/(1-4γ_l) ),
 //	E Re f_j Re f_k = ½ Re( E f_j f_k + E f_j f̄_k )
 //
 // For positive features this is cov = expm1( (x+y_j)·(x+y_k) ), for trig cosh( (x-y_j)·(x-y_k) ) - 1.
 type exponentialLaw struct {
-	branches   []branch // by query centre, then key centre; one without centres
+	branches   []branch // by query centre, then key centre; a single one without centres
 	qc, kc     dense.Matrix[float64]
 	gamma      []complex128
-	plusMinus  bool // features at +ω and -ω: hyperbolic
-	realValued bool
+	plusMinus  bool // features at +ω and −ω (hyperbolic): the mean of both signs of β
+	realValued bool // exponents are real, so conjugate terms equal the plain ones
 }
 
 // branch is the linear part of the exponent for one pair of centres.
 type branch struct {
-	query, key [2]dense.Matrix[float64] // real and imaginary parts of P and R; an empty one is zero
+	query, key [2]dense.Matrix[float64] // real and imaginary parts of P and R; an empty matrix stands for zero
 	shift      [2][]float64
 }
 
+// newExponentialLaw reads the law of a family from its lowered map. The error wraps theory.ErrNoClosedForm if the map
+// does not have the form above: several draws, other laws of projections, other functions, or blocks that are not one
+// per pair of centres.
 func newExponentialLaw(f family.Family, dim int) (*exponentialLaw, error) {
 	none := forms.NoForm(fmt.Sprintf("covariances of the weights of two keys (family %s)", f.Name()))
 	draws, err := f.Draws(kernel.Softmax, dim, 1)
@@ -67,7 +71,7 @@ func newExponentialLaw(f family.Family, dim int) (*exponentialLaw, error) {
 			return nil, none
 		}
 		ql, kl := q.Leaves[b.Base], k.Leaves[k.Blocks[i].Base]
-		sign := 1.0 // of the key's phase
+		sign := 1.0 // sign of the phase of the key
 		switch ql.Fn {
 		case plan.Exp:
 		case plan.ExpPM:
@@ -96,7 +100,7 @@ func newExponentialLaw(f family.Family, dim int) (*exponentialLaw, error) {
 	return out, nil
 }
 
-// quadraticProbes are the projections that determine a quadratic form: 0, e_l, and e_l + e_k for l < k.
+// quadraticProbes returns the projections that determine a quadratic form: 0, e_l, and e_l + e_k for l < k.
 func quadraticProbes(d int) dense.Matrix[float64] {
 	p := dense.New[float64](1+d+d*(d-1)/2, d)
 	n := 1 + d
@@ -111,8 +115,9 @@ func quadraticProbes(d int) dense.Matrix[float64] {
 	return p
 }
 
-// quadraticTerm reads ωᵀΓω off the biases of both sides at the probes and diagonalises it: γ, and the rotation to apply
-// to the linear part (empty: none). A complex Γ that is not diagonal is not handled.
+// quadraticTerm reads ωᵀΓω from the biases of both sides at the probes and diagonalises it. It returns γ and the
+// rotation to apply to the linear part, which is empty if Γ is diagonal already. ok is false for a complex Γ that is
+// not diagonal.
 func quadraticTerm(q, k plan.Leaf, sign float64, d int) (gamma []complex128, rotation dense.Matrix[float64], ok bool) {
 	at := func(f int) complex128 {
 		var re, im float64
@@ -179,7 +184,7 @@ func same(a, b []complex128) bool {
 	return true
 }
 
-// exponentOf is sign·mix·Lin as a matrix over embedded inputs; empty if absent.
+// exponentOf returns sign·mix·Lin as a matrix over embedded inputs, or an empty matrix if mix is zero.
 func exponentOf(mix plan.Linear, l plan.Leaf, dim int, sign float64) dense.Matrix[float64] {
 	if mix.IsZero() {
 		return dense.Matrix[float64]{}
@@ -194,7 +199,7 @@ func exponentOf(mix plan.Linear, l plan.Leaf, dim int, sign float64) dense.Matri
 	return m
 }
 
-// shiftOf is the constant part of the exponent's linear term: -mix·shift of both sides.
+// shiftOf returns the constant part s of the linear term: −mix·shift, summed over both sides.
 func shiftOf(d int, qMix plan.Linear, qShift []float64, kMix plan.Linear, kShift []float64, sign float64) []float64 {
 	out, part := make([]float64, d), make([]float64, d)
 	if qShift != nil && !qMix.IsZero() {
@@ -212,6 +217,7 @@ func shiftOf(d int, qMix plan.Linear, qShift []float64, kMix plan.Linear, kShift
 	return out
 }
 
+// rotate expresses the linear part in the coordinates in which Γ is diagonal.
 func (b *branch) rotate(r dense.Matrix[float64]) {
 	if r.IsEmpty() {
 		return
@@ -229,6 +235,7 @@ func (b *branch) rotate(r dense.Matrix[float64]) {
 	}
 }
 
+// nearestRow returns the index of the centre nearest to x, the first of equals.
 func nearestRow(centres dense.Matrix[float64], x []float64) int {
 	best, at := math.Inf(1), 0
 	for c := range centres.Rows {
@@ -243,6 +250,7 @@ func nearestRow(centres dense.Matrix[float64], x []float64) int {
 	return at
 }
 
+// At implements weightLaw. All terms that belong to one key are computed once, so that a pair takes O(d).
 func (e *exponentialLaw) At(x []float64, y dense.Matrix[float64]) func(j, k int) float64 {
 	d, n := len(e.gamma), y.Rows
 	beta := [2]dense.Matrix[float64]{dense.New[float64](n, d), dense.New[float64](n, d)}
@@ -274,7 +282,7 @@ func (e *exponentialLaw) At(x []float64, y dense.Matrix[float64]) func(j, k int)
 			}
 		}
 	}
-	// plain and conj weigh β_jβ_k and β_jβ̄_k; half and halfConj are everything that belongs to one key.
+	// plain and conj are the weights of β_j·β_k and of β_j·β̄_k. half and halfConj collect the terms of one key.
 	plain, conj := make([]complex128, d), make([]float64, d)
 	var logOne, logPlain complex128
 	var logConj float64
@@ -284,7 +292,7 @@ func (e *exponentialLaw) At(x []float64, y dense.Matrix[float64]) func(j, k int)
 		logPlain -= cmplx.Log(1-4*g) / 2
 		logConj -= math.Log(1-4*real(g)) / 2
 		if 1-4*real(g) <= 0 {
-			logConj = math.Inf(1) // an infinite variance
+			logConj = math.Inf(1) // the variance is infinite
 		}
 	}
 	if math.IsInf(logConj, 1) {

@@ -8,7 +8,7 @@ import (
 	"github.com/randfeat/randfeat/attention/centroid"
 )
 
-// ErrChoice marks every error about the contents of a Plan or a Choice.
+// ErrChoice is wrapped by every error about the contents of a [Plan] or a [Choice].
 var ErrChoice = errors.New("invalid choice of attention")
 
 // Method is the algorithm of a head.
@@ -61,6 +61,7 @@ func (p Plan) String() string {
 	return string(p.Method)
 }
 
+// describe lists the settings of s that are not zero.
 func describe(s centroid.Spec) string {
 	out := fmt.Sprintf("%d clusters", s.Clusters)
 	for _, part := range []struct {
@@ -98,8 +99,8 @@ func (p Plan) Cost(causal bool, lenK, dim, valueDim int) float64 {
 	return exactCost(lenK)
 }
 
-// centroidCost is Spec.Cost. A causal block ends at its query, half-way through on average, and nothing weighs the keys
-// of a call: their centres are calibrated.
+// centroidCost returns the cost of a token. Causal plans without chunks differ from Spec.Cost in two ways: a block ends
+// at its query, half-way on average, and keys are not weighed, because centres are calibrated.
 func centroidCost(s centroid.Spec, causal bool, lenK, dim, valueDim int) float64 {
 	if causal && s.Chunk > 0 {
 		return chunkCost(s, float64(lenK), dim, valueDim)
@@ -114,8 +115,8 @@ func centroidCost(s centroid.Spec, causal bool, lenK, dim, valueDim int) float64
 	return s.Cost(lenK, dim, valueDim)
 }
 
-// chunkCost is the cost of a query at position n of causal attention with chunks, and of a key. On average half a chunk
-// and half a block wait before they are in clusters.
+// chunkCost returns the cost of a query at position n of causal attention with chunks, including that of clustering one
+// key. On average, half a chunk and half a block of keys are not in clusters yet.
 func chunkCost(s centroid.Spec, n float64, dim, valueDim int) float64 {
 	d, both := float64(dim), float64(dim+valueDim)
 	if s.Keys > 0 {
@@ -131,8 +132,9 @@ func chunkCost(s centroid.Spec, n float64, dim, valueDim int) float64 {
 	return (float64(s.Clusters+landmarks)*d + (near+clusters+members)*both) / (2 * both)
 }
 
-// prefixCost is chunkCost where blocks weigh the keys before their chunk. A key is assigned, and measured by the
-// queries, at two trainings on average; a block weighs a third more keys than it sees, searches and sums those it sees.
+// prefixCost is chunkCost for plans whose blocks weigh the keys before their chunk. A key is assigned, and measured by
+// the queries, at two trainings on average. A block weighs a third more keys than it sees; it searches and sums those
+// that it sees.
 func prefixCost(s centroid.Spec, n, d, both float64) float64 {
 	const searching = 64 // multiply-adds that take as long as looking at a weight
 	near := min(n, float64(s.Chunk)/2)
@@ -141,12 +143,13 @@ func prefixCost(s centroid.Spec, n, d, both float64) float64 {
 	return (2*(float64(s.Clusters)+d)*d + (near+far)*both + block) / (2 * both)
 }
 
-// causalBlock is the block of a causal centroid.Spec that names none.
+// causalBlock is the block of a causal centroid.Spec whose Block is 0.
 const causalBlock = 64
 
+// exactCost returns the cost of exact attention over lenK keys in features: lenK·(d + d_v) multiply-adds.
 func exactCost(lenK int) float64 { return float64(lenK) / 2 }
 
-// check reports what is missing or too much.
+// check returns an error unless exactly the fields of the method are set and they suit heads of the given dimension.
 func (p *Plan) check(dim int) error {
 	switch {
 	case p.Method != Exact && p.Method != Centroid && p.Method != Features:

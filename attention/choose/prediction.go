@@ -6,7 +6,7 @@ import (
 	"math"
 )
 
-// errRange: the denominators vary too much, so quotients have no expansion in their errors.
+// errRange marks rows whose denominators vary too much for a first-order expansion of the quotient.
 var errRange = errors.New("out of the range of first-order predictions")
 
 // Prediction is the error of linear attention on given rows that theory predicts before a map is drawn.
@@ -34,9 +34,9 @@ type Prediction struct {
 	Err error
 }
 
-// predictionSum adds up what a predictor says of rows. The zero value predicts nothing.
+// predictionSum adds up the predicted squared errors of rows. The zero value predicts nothing.
 type predictionSum struct {
-	of     *predictor // the one that knows least
+	of     *predictor // the predictor with the least precise basis among those merged
 	signed bool       // some map has features that may be negative
 
 	rows              int
@@ -45,10 +45,10 @@ type predictionSum struct {
 	norm              float64
 }
 
-// sum starts a sum of rows.
+// sum returns an empty sum for rows of p.
 func (p *predictor) sum() predictionSum { return predictionSum{of: p, signed: !p.positive} }
 
-// add adds a row whose output and attention have the squared lengths output and attention.
+// add adds a row. output and attention are the squared norms of its exact output and of its exact attention.
 func (s *predictionSum) add(r rowErrors, output, attention float64) {
 	s.rows++
 	s.output += r.Output
@@ -58,7 +58,7 @@ func (s *predictionSum) add(r rowErrors, output, attention float64) {
 	s.norm += output
 }
 
-// merge adds the rows of o; the least known of the two methods is that of both.
+// merge adds the rows of o. The less precise basis of the two is the basis of both.
 func (s *predictionSum) merge(o *predictionSum) {
 	if s.of == nil || o.of != nil && o.of.basis > s.of.basis {
 		s.of = o.of
@@ -72,8 +72,8 @@ func (s *predictionSum) merge(o *predictionSum) {
 	s.norm += o.norm
 }
 
-// prediction is that of all rows together. A sum estimated from sampled keys may come out below zero, where it is close
-// to it.
+// prediction returns the prediction for all rows together. Sums estimated from sampled keys can be slightly negative;
+// they count as 0.
 func (s *predictionSum) prediction() Prediction {
 	root := func(num, den float64) float64 {
 		if num <= 0 {
@@ -96,18 +96,19 @@ func (s *predictionSum) prediction() Prediction {
 	return p
 }
 
-// The ranges in which the first order is worth telling, in relative errors of denominators.
+// Ranges of the relative error of denominators within which the first-order prediction is useful.
 const (
-	// Positive weights keep denominators positive: large ones are only too rare to be seen, so that the prediction
-	// exceeds what is measured, by a factor of 3 at most up to here.
+	// Positive weights keep denominators positive. Large errors are merely too rare to be observed, so that the
+	// prediction exceeds most measurements, by a factor of at most 3 up to here.
 	positiveRange = 1
 	// Signed weights let denominators come near zero and below, where a quotient has no moments: one such row outweighs
-	// all others. A normal denominator is positive up to one in 30 000 at four standard deviations. Within this range
-	// predictions hold to a fifth, at twice of it errors are 2 to 4 times as large as predicted, at 1 tens of times.
+	// all others. At four standard deviations a normal denominator is negative in one of 30 000 cases. Within this
+	// range predictions hold to a fifth; at twice the range errors are 2 to 4 times as large as predicted, at 1 tens of
+	// times.
 	signedRange = 0.25
 )
 
-// inRange says why the first order does not hold, if so.
+// inRange returns an error that wraps errRange if the first-order expansion does not hold.
 func (s *predictionSum) inRange(p *Prediction) error {
 	switch {
 	case p.Denominator > positiveRange:

@@ -13,23 +13,25 @@ import (
 	"github.com/randfeat/randfeat/theory"
 )
 
-// predictor predicts errors of the rows of one head. It is immutable.
+// predictor predicts the errors of rows of one head. It is immutable, so heads may share it.
 type predictor struct {
-	kernel   kernel.Kernel // of the estimates, with the matrix of DARK
+	kernel   kernel.Kernel // target of the estimates, including the matrix of DARK
 	coupling coupling.Coupling
 	m        int
-	law      weightLaw // nil: no covariances
+	law      weightLaw // nil if the covariances have no closed form
 	form     theory.Estimator
 	positive bool // no estimated weight is ever negative
 	basis    Basis
 	err      error
 }
 
-// newPredictor looks up what is known about the map of a spec.
+// newPredictor finds the best basis for the map of a spec, from Covariances down to NoPrediction. It returns no error:
+// err of the predictor says why a better basis was not possible.
 func newPredictor(s randfeat.Spec) *predictor {
 	p := &predictor{kernel: s.Target(), coupling: s.Coupling, m: s.M}
 	f := s.Family
-	// The matrix of a wrapper is part of the target kernel; its estimates are those of the family inside.
+	// The matrix of a wrapper is part of the target kernel. In its coordinates the estimates are those of the inner
+	// family.
 	type wrapper interface{ Inner() family.Family }
 	for w, ok := f.(wrapper); ok; w, ok = f.(wrapper) {
 		f = w.Inner()
@@ -43,7 +45,7 @@ func newPredictor(s randfeat.Spec) *predictor {
 		return p.fail(err)
 	}
 	zero := make([]float64, dim)
-	if _, err := p.form.Form(p.kernel.Kind, zero, zero); err != nil { // baselines
+	if _, err := p.form.Form(p.kernel.Kind, zero, zero); err != nil { // baselines estimate no kernel
 		return p.fail(err)
 	}
 	if _, ok := s.Coupling.(coupling.ORFPrime); ok || !p.kernel.Kind.Exponential() {
@@ -66,22 +68,23 @@ func newPredictor(s randfeat.Spec) *predictor {
 	return p
 }
 
+// fail makes p a predictor without predictions.
 func (p *predictor) fail(err error) *predictor {
 	p.basis, p.err = NoPrediction, err
 	return p
 }
 
-// moments are the closed forms for one embedded pair.
+// moments returns the closed-form moments of one embedded pair with coupling c; nil means independent projections.
 func (p *predictor) moments(c coupling.Coupling, x, y []float64) (theory.Moments, error) {
 	return theory.Of(kernel.Kernel{Kind: p.kernel.Kind}, p.form, c, p.m, x, y)
 }
 
-// rowErrors is what is predicted for one query: mean squares of the errors of its output and of its attention, in
-// the units of these, and of its denominator, relative.
+// rowErrors holds the predicted mean squared errors of one query: of its output and of its attention in their own
+// units, and of its denominator relative to the exact one.
 type rowErrors struct{ Output, Attention, Denominator float64 }
 
-// quotients divides the mean squares of the numerators of errors by that of the denominator, 1 + aᵀCa in units of Σw.
-// Where they overflow, so does the prediction.
+// quotients divides the mean squares of the numerators of errors by the mean square of the denominator, 1 + aᵀCa in
+// units of Σw. If anything overflows, all three are infinite.
 func quotients(output, attention, denominator float64) rowErrors {
 	den := 1 + max(denominator, 0)
 	r := rowErrors{output / den, attention / den, denominator}
@@ -91,18 +94,18 @@ func quotients(output, attention, denominator float64) rowErrors {
 	return rowErrors{math.Inf(1), math.Inf(1), math.Inf(1)}
 }
 
-// rowKeys are the keys of one query that its prediction looks at: all that it sees, or a sample.
+// rowKeys holds the keys that the prediction of one query uses: all keys that it sees, or a sample.
 type rowKeys struct {
 	Embedded   dense.Matrix[float64] // y_j, embedded by the target kernel (kernel.Kernel.Embed)
 	Attention  []float64             // a_j
-	Exact      []bool                // the weight is not estimated: inside a window
+	Exact      []bool                // the weight is not estimated: the key is in a window or a sink
 	Deviations dense.Matrix[float64] // v_j - o
-	Sampled    bool                  // keys were drawn from a, with replacement; otherwise they are all keys
+	Sampled    bool                  // the keys are draws from a with replacement, not all keys
 }
 
-// row predicts the errors of the embedded query x. With all keys the double sums over keys are complete. With a sample
-// from a they are U-statistics: Σ_jk a_j a_k g_jk is the mean of g over pairs of different draws; C is then centred
-// first, which takes nothing but noise away because Σ_j a_j (v_j - o) = 0.
+// row predicts the errors of the embedded query x (see [Prediction]). With all keys the double sums over keys are
+// complete. With a sample from a they are U-statistics: Σ_jk a_j a_k g_jk is estimated by the mean of g over pairs of
+// different draws. C is then centred first; this changes nothing but noise because Σ_j a_j (v_j - o) = 0.
 func (p *predictor) row(x []float64, k rowKeys) (rowErrors, error) {
 	if p.basis == NoPrediction {
 		return rowErrors{math.NaN(), math.NaN(), math.NaN()}, nil
@@ -111,7 +114,7 @@ func (p *predictor) row(x []float64, k rowKeys) (rowErrors, error) {
 		return p.bound(x, k)
 	}
 	n := len(k.Attention)
-	weight, other, centre := k.Attention, k.Attention, 0.0 // of a key, of the other key of a pair
+	weight, other, centre := k.Attention, k.Attention, 0.0 // weights of a key and of the other key of a pair
 	if k.Sampled {
 		weight, other, centre = make([]float64, n), make([]float64, n), 1
 		for s := range n {
@@ -163,8 +166,8 @@ func (p *predictor) row(x []float64, k rowKeys) (rowErrors, error) {
 	return quotients(e.Output*scale, e.Attention*scale, e.Denominator*scale), nil
 }
 
-// ratio is the mean square error of single weights with the coupling over that of independent projections, averaged
-// over keys with weights a_j².
+// ratio returns the variance of single weights with the coupling divided by that with independent projections, both
+// averaged over keys with weights a_j².
 func (p *predictor) ratio(x []float64, k rowKeys) (float64, error) {
 	var coupled, free float64
 	for s, a := range k.Attention {
@@ -192,11 +195,11 @@ func (p *predictor) ratio(x []float64, k rowKeys) (float64, error) {
 	return coupled / free, nil
 }
 
-// bound uses |C_jk| ≤ s_j s_k, s_j the relative root mean square error of one weight:
+// bound uses |C_jk| ≤ s_j s_k, where s_j is the relative root mean square error of one weight:
 //
 //	E|ô - o|² ≤ ( Σ_j a_j s_j |v_j - o| )²,   E|â - a|² ≤ Σ_j a_j² (s_j + Σ_l a_l s_l)²
 //
-// to first order: a bound of the denominator's error must not divide.
+// to first order. It does not divide by 1 + aᵀCa: dividing by an upper bound would not give an upper bound.
 func (p *predictor) bound(x []float64, k rowKeys) (rowErrors, error) {
 	n := len(k.Attention)
 	rms, weight := make([]float64, n), make([]float64, n)
@@ -210,7 +213,7 @@ func (p *predictor) bound(x []float64, k rowKeys) (rowErrors, error) {
 			continue
 		}
 		m, err := p.moments(p.coupling, x, k.Embedded.Row(s))
-		if errors.Is(err, theory.ErrNoClosedForm) { // of the coupling: that of independent rows is the best known
+		if errors.Is(err, theory.ErrNoClosedForm) { // the coupling has none: independent projections are the best known
 			m, err = p.moments(nil, x, k.Embedded.Row(s))
 		}
 		if err != nil {
@@ -227,8 +230,8 @@ func (p *predictor) bound(x []float64, k rowKeys) (rowErrors, error) {
 	return rowErrors{out * out, row, den * den}, nil
 }
 
-// positive reports whether no estimated weight of the map of a spec is ever negative: a property of its features,
-// whatever is drawn.
+// positive reports whether no estimated weight of the map of a spec can be negative. This is a property of the
+// features, whatever the draw.
 func positive(s randfeat.Spec) (bool, error) {
 	omega, err := randfeat.Draw(s)
 	if err != nil {

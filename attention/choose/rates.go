@@ -40,7 +40,7 @@ type Rates struct {
 	Group    float64 `json:"group,omitempty"`
 }
 
-// Seconds returns the predicted time of one token and head.
+// Seconds returns the predicted time of one token and query head over lenK keys.
 func (r *Rates) Seconds(p Plan, causal bool, lenK, dim, valueDim int) float64 {
 	cost := p.Cost(causal, lenK, dim, valueDim)
 	switch p.Method {
@@ -60,8 +60,8 @@ func (r *Rates) Seconds(p Plan, causal bool, lenK, dim, valueDim int) float64 {
 	return r.Exact * cost
 }
 
-// denseCost is the cost of a plan of queries that choose together, the mean over the positions of causal attention
-// times two: the cost of exact attention is that of the last position.
+// denseCost returns the cost of a plan whose queries choose together. For causal attention it is twice the cost at the
+// mean position, because the cost of exact attention, with which it is compared, is that of the last position.
 func denseCost(p Plan, causal bool, lenK, dim, valueDim int) float64 {
 	s := *p.Centroid
 	if !causal || s.Chunk == 0 {
@@ -70,14 +70,14 @@ func denseCost(p Plan, causal bool, lenK, dim, valueDim int) float64 {
 	return 2 * chunkCost(s, float64(lenK)/2, dim, valueDim)
 }
 
-// baseCost is the cost of a plan of centroids without the keys of the heaviest clusters.
+// baseCost returns the cost of a centroid plan without the keys of its exact clusters.
 func baseCost(p Plan, causal bool, lenK, dim, valueDim int) float64 {
 	s := *p.Centroid
 	s.Top, s.Keys = 0, 0
 	return centroidCost(s, causal, lenK, dim, valueDim)
 }
 
-// valid says that the rates are numbers that can be compared.
+// valid reports whether all rates are finite and not negative, and Exact is positive.
 func (r *Rates) valid() bool {
 	for _, x := range []float64{r.Exact, r.Features, r.Centroid, r.Top, r.Visit, r.Token, r.Dense, r.Group} {
 		if !dense.IsFinite(x) || x < 0 {
@@ -87,8 +87,9 @@ func (r *Rates) valid() bool {
 	return r.Exact > 0
 }
 
-// Measuring: lengths between minRatesLength and maxRatesLength keys, methods but dense tiles over no more than
-// otherLength, and after fewRounds rounds no more than ratesTime.
+// Rates are measured at a length from minRatesLength to maxRatesLength keys, and at no more than otherLength keys
+// for plans without Together. There are ratesRounds rounds, or fewer, but at least fewRounds, if they exceed
+// ratesTime.
 const (
 	minRatesLength = 128
 	maxRatesLength = 8192
@@ -98,11 +99,13 @@ const (
 	fewRounds      = 4
 )
 
+// ratesKey identifies a measurement: everything that rates depend on.
 type ratesKey struct {
 	size, procs, heads, group, length, dim, valueDim int
 	causal, online                                   bool
 }
 
+// ratesDone keeps the rates of the process. Measurements hold ratesLock, so that they do not disturb each other.
 var (
 	ratesLock sync.Mutex
 	ratesDone = map[ratesKey]Rates{}
@@ -142,10 +145,12 @@ func MeasureRates[T dense.Float](causal, online bool, q, k, v attention.Shape) (
 	return &r, err
 }
 
+// measureRates times each plan in several rounds and solves for the rates. Rounds alternate between plans, so that a
+// disturbance does not hit one plan alone.
 func measureRates[T dense.Float](key ratesKey) (Rates, error) {
 	causal, length, dim, valueDim := key.causal, key.length, key.dim, key.valueDim
 	vis := attention.Visibility{Causal: causal}
-	// All heads are the same one, in memory of their own as real ones are.
+	// All heads hold the same values, each in its own memory as real heads do.
 	q, k, v := heads.Generate[T](1, length, max(16, dim, valueDim), 1)
 	q.Dim, k.Dim, v.Dim = dim, dim, valueDim
 	q, k, v = repeated(q, key.heads*key.group), repeated(k, key.heads), repeated(v, key.heads)
@@ -183,7 +188,7 @@ func measureRates[T dense.Float](key ratesKey) (Rates, error) {
 				return Rates{}, err
 			}
 			if s := time.Since(from).Seconds() / float64(q.Heads*n); round == 0 || s < best[i] {
-				best[i] = s // other programs on the machine only add to a time
+				best[i] = s // the least time: other programs can only add to it
 			}
 		}
 	}
@@ -203,7 +208,7 @@ func measureRates[T dense.Float](key ratesKey) (Rates, error) {
 	return r, nil
 }
 
-// repeated are so many copies of a head.
+// repeated returns n copies of a head.
 func repeated[T dense.Float](s attention.Seq[T], n int) attention.Seq[T] {
 	out := attention.NewSeq[T](1, n, s.Len, s.Dim)
 	for h := range n {
@@ -214,7 +219,7 @@ func repeated[T dense.Float](s attention.Seq[T], n int) attention.Seq[T] {
 	return out
 }
 
-// ratesDense are the two plans that tell the rates of queries that choose together: few and many clusters and keys.
+// ratesDense returns the two plans that determine Dense and Group: one with few clusters and exact keys, one with many.
 func ratesDense(causal bool, length int) []Plan {
 	few := centroid.Spec{Clusters: max(4, min(64, length/32)), Together: blockQueries(length), Passes: 1, Sample: 512,
 		Keys: max(1, length/64)}
@@ -230,7 +235,7 @@ func ratesDense(causal bool, length int) []Plan {
 	return []Plan{{Method: Centroid, Centroid: &few}, {Method: Centroid, Centroid: &many}}
 }
 
-// dense solves for the rates of queries that choose together, a with less cost than b.
+// dense solves for Dense and Group, given a plan a with less cost than plan b.
 func (r *Rates) dense(a, b ratesPoint) {
 	const least = 1e-15
 	if b.cost > a.cost {
@@ -241,8 +246,8 @@ func (r *Rates) dense(a, b ratesPoint) {
 	r.Group = max(0, a.seconds-r.Dense*a.cost)
 }
 
-// ratesPlans are the plans to time: exact attention, features, the least and the most clusters without exact ones, and
-// a cheap and a dear plan with exact clusters.
+// ratesPlans returns the plans to time: exact attention, features, the fewest and the most clusters without exact ones,
+// and a cheap and an expensive plan with exact clusters. ratesOf relies on this order.
 func ratesPlans(all []Plan) []Plan {
 	var alone, top []Plan
 	out := []Plan{{Method: Exact}, {}}
@@ -260,18 +265,20 @@ func ratesPlans(all []Plan) []Plan {
 	return append(out, alone[0], alone[len(alone)-1], top[len(top)/3], top[len(top)-2])
 }
 
-// ratesPoint is one of ratesPlans: its time, its cost, the cost without exact clusters, and the number of these.
+// ratesPoint holds the measurement of one plan: its time, its cost, its cost without exact clusters, and the number of
+// exact clusters.
 type ratesPoint struct{ seconds, cost, base, top float64 }
 
-// ratesOf solves for the rates. Noise can make a rate negative; it is then 0, and the others have its part.
+// ratesOf solves for the rates, given the points of ratesPlans. Noise can make a rate negative; it is then set to 0,
+// and the other rate takes the whole time.
 func ratesOf(p []ratesPoint) Rates {
-	const least = 1e-12 // a clock that shows nothing
+	const least = 1e-12 // for a clock that shows no time
 	r := Rates{Exact: max(p[0].seconds, least) / p[0].cost, Features: max(p[1].seconds, least) / p[1].cost}
 	if p[3].base > p[2].base {
 		r.Centroid = max(0, (p[3].seconds-p[2].seconds)/(p[3].base-p[2].base))
 	}
 	r.Token = max(0, p[2].seconds-r.Centroid*p[2].base)
-	// What is left of the two plans with exact clusters is Top·x + Visit·n.
+	// The remaining time of the two plans with exact clusters is Top·x + Visit·n.
 	rest := func(p ratesPoint) (s, x, n float64) {
 		return max(0, p.seconds-r.Token-r.Centroid*p.base), p.cost - p.base, p.top
 	}

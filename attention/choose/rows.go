@@ -8,11 +8,12 @@ import (
 	"github.com/randfeat/randfeat/internal/par"
 )
 
-// answerKeys keys are packed for all rows that see them.
+// answerKeys is the number of keys that are packed at a time, for all rows that see them.
 const answerKeys = 512
 
-// answerCausal computes the exact outputs of rows in ascending order, each over the keys up to its own position: all of
-// them share packed keys. attention.Exact has queries of neighbouring positions alone.
+// answerCausal computes the exact outputs of rows in ascending order, each over the keys up to its own position.
+// attention.Exact would need one call per row, because its queries have neighbouring positions; here all rows share
+// packed keys.
 func (c *Check[T]) answerCausal(scale float64) error {
 	tab, err := kern.Chosen[T]()
 	if err != nil {
@@ -29,7 +30,9 @@ func (c *Check[T]) answerCausal(scale float64) error {
 	return nil
 }
 
-// causalRows computes those of one key/value head. Row r·group + g is row r of head g of the group.
+// causalRows computes the rows of one key/value head with a running maximum and rescaled sums, as attention.Exact does.
+// Row r·group + g is sampled row r of head g of the group. Rows before the current keys are skipped: first is the first
+// row that sees any of them.
 func (c *Check[T]) causalRows(tab *kern.Table[T], scale float64, b, h int) {
 	group, n := c.q.Heads/c.k.Heads, len(c.rows)
 	x, acc := dense.New[T](n*group, c.q.Dim), dense.New[T](n*group, c.v.Dim)
