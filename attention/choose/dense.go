@@ -169,7 +169,7 @@ func (c *chooser[T]) trials(p Plan) int {
 }
 
 // preference orders groups by how often their clusters are the best, smallest first: about 64 clusters up to 8192 keys
-// and more for longer sequences; chunks of 256 and clusters of 16 keys for causal attention.
+// and more for longer sequences; for causal attention, chunks of prefixChunk, then larger ones, and few clusters first.
 func (c *chooser[T]) preference(p Plan) int {
 	if p.Method != Centroid {
 		return 100

@@ -219,7 +219,7 @@ func repeated[T dense.Float](s attention.Seq[T], n int) attention.Seq[T] {
 	return out
 }
 
-// ratesDense returns the two plans that determine Dense and Group: one with few clusters and exact keys, one with many.
+// ratesDense returns the two plans that determine Dense and Group: one with few exact keys, one with many.
 func ratesDense(causal bool, length int) []Plan {
 	few := centroid.Spec{Clusters: max(4, min(64, length/32)), Together: blockQueries(length), Passes: 1, Sample: 512,
 		Keys: max(1, length/64)}
