@@ -88,15 +88,6 @@ func (n *Normalisers[T]) set(b, h, i int, shift []T, sum []float64) {
 	}
 }
 
-// LogSum is the logarithm of Σ_j exp(s_ij) for query i of head h of batch b: −Inf if it has seen no key.
-func (n *Normalisers[T]) LogSum(b, h, i int) float64 {
-	at := (b*n.heads+h)*n.length + i
-	if n.inverse[at] == 0 {
-		return math.Inf(-1)
-	}
-	return float64(n.shift[at]) - math.Log(float64(n.inverse[at]))
-}
-
 const (
 	// tileRows is the number of rows of scores computed at a time.
 	tileRows = 64

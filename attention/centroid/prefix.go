@@ -32,7 +32,6 @@ func (s *Spec) prefixed() bool { return s.Chunk > 0 && s.Keys > 0 }
 type prefixChunk struct {
 	b, h   int
 	q0, q1 int
-	run    int     // of heads with chunks of one size
 	begin  int     // position of the first key of the chunk among those of the sequence
 	level  int     // its clusters: a problem of keys
 	first  bool    // the clusters are trained for it
@@ -45,18 +44,11 @@ type prefixLevel[T dense.Float] struct {
 	known int           // keys before this position train
 	first int           // the first chunk that uses it
 	axes  kern.Panel[T] // of the coordinates that queries are sorted by
-	// How much the logits of a key differ between the queries of a block: the mean of keys, the factor of the covariance
-	// of queries inside of blocks, and by them the terms of keys that rank them, see spread.
+	// How much the logits of a key differ between the queries of a block, see prefixSpread: the mean of keys, the factor
+	// of the covariance of queries inside of blocks, and the terms that rank keys.
 	mean   []T
 	factor dense.Matrix[T]
 	spread []T // of sorted keys
-}
-
-// prefixRun are heads [lo, hi) with chunks of one size, and their exact attention inside of chunks.
-type prefixRun[T dense.Float] struct {
-	lo, hi int
-	exact  attention.Exact[T]
-	sums   attention.Normalisers[T]
 }
 
 // prefixCall is one causal Forward whose blocks weigh the prefix.
@@ -64,13 +56,11 @@ type prefixCall[T dense.Float] struct {
 	keys    call[T] // its problems are levels
 	levels  []prefixLevel[T]
 	chunks  []prefixChunk
-	runs    []prefixRun[T]
-	own     attention.Seq[T] // attention inside of chunks, where not all rows are wanted
-	inside  attention.Seq[T] // the same, or the output
-	place   []int32          // of At: where a query goes, −1: nowhere
+	inside  []insideTask
+	logs    []T     // of output rows: the logarithms of the sums of weights inside of their chunks
+	place   []int32 // of At: where a query goes, −1: nowhere
 	spreads []keyChunk
-	tasks   []rowTask        // blocks lo to hi−1 of a chunk
-	report  attention.Report // of attention inside of chunks
+	tasks   []rowTask // blocks lo to hi−1 of a chunk
 	crew    par.Crew[prefixWorker[T]]
 }
 
@@ -98,7 +88,8 @@ type prefixWorker[T dense.Float] struct {
 	panel   kern.Panel[T]
 	list    []int32
 	outputs []dense.Matrix[T]
-	states  []dense.Matrix[T]
+	inside  insideKeys[T]
+	seen    []int
 }
 
 // forwardPrefix computes all rows, or the wanted ones; the arguments have been checked.
@@ -109,37 +100,17 @@ func (a *Attention[T]) forwardPrefix(wanted []int, out, q, k, v attention.Seq[T]
 	if err := c.start(a, q, k, v); err != nil {
 		return attention.Report{}, err
 	}
-	if wanted == nil {
-		c.inside = out
-	} else {
-		c.inside = c.room()
-	}
-	if err := c.attendInside(a); err != nil {
-		return attention.Report{}, err
-	}
 	return c.answer(wanted, out), nil
-}
-
-// room is memory for all rows.
-func (c *prefixCall[T]) room() attention.Seq[T] {
-	q, dv := c.keys.q, c.keys.v.Dim
-	c.own.Data = buf.Sized(c.own.Data, q.Batch*q.Heads*q.Len*dv)
-	c.own.Shape = attention.Shape{Batch: q.Batch, Heads: q.Heads, Len: q.Len, Dim: dv}
-	c.own.StrideB, c.own.StrideH, c.own.StrideL = q.Heads*q.Len*dv, q.Len*dv, dv
-	return c.own
 }
 
 // forget drops the data of the caller.
 func (c *prefixCall[T]) forget() {
 	c.keys.forget()
-	c.inside = attention.Seq[T]{}
-	for i := range c.runs {
-		c.runs[i].exact.Visibility, c.runs[i].exact.Keep = attention.Visibility{}, nil
-	}
+	var none attention.Seq[T]
 	for _, w := range c.crew.Workers {
-		w.fit.q, w.fit.k, w.fit.v, w.fit.spec = c.inside, c.inside, c.inside, nil
+		w.fit.q, w.fit.k, w.fit.v, w.fit.spec = none, none, none, nil
 		clear(w.outputs)
-		clear(w.states)
+		w.inside.k, w.inside.v = dense.Matrix[T]{}, dense.Matrix[T]{}
 	}
 }
 
@@ -156,28 +127,12 @@ func (c *prefixCall[T]) start(a *Attention[T], q, k, v attention.Seq[T]) error {
 		return err
 	}
 	c.keys.used = 0
-	c.levels, c.chunks = c.levels[:0], c.chunks[:0]
-	runs := 0
-	for h := range k.Heads {
-		spec := specOf(a.Specs, h)
-		if h > 0 && specOf(a.Specs, h-1).Chunk == spec.Chunk {
-			c.runs[runs-1].hi++
-		} else {
-			if runs == len(c.runs) {
-				c.runs = append(c.runs, prefixRun[T]{})
-			}
-			c.runs[runs].lo, c.runs[runs].hi = h, h+1
-			runs++
-		}
-	}
-	c.runs = c.runs[:runs]
+	c.levels, c.chunks, c.inside = c.levels[:0], c.chunks[:0], c.inside[:0]
 	for b := range q.Batch {
 		c.keys.spans = a.Spans(c.keys.spans[:0], b, q.Len, k.Len)
-		for i := range c.runs {
-			for h := c.runs[i].lo; h < c.runs[i].hi; h++ {
-				for _, s := range c.keys.spans {
-					c.add(b, h, i, s)
-				}
+		for h := range k.Heads {
+			for _, s := range c.keys.spans {
+				c.add(b, h, s)
 			}
 		}
 	}
@@ -196,14 +151,26 @@ func (c *prefixCall[T]) start(a *Attention[T], q, k, v attention.Seq[T]) error {
 	return nil
 }
 
-// add makes the chunks of a sequence that have a prefix, and their levels.
-func (c *prefixCall[T]) add(b, h, run int, sp attention.Span) {
+// insideTask is the queries at positions lo to hi−1 of a chunk whose first key is the given one. The first of these
+// queries is row query of the sequence.
+type insideTask struct{ b, h, key, lo, hi, query int }
+
+// add makes the tasks of a sequence inside of chunks, the chunks that have a prefix, and their levels.
+func (c *prefixCall[T]) add(b, h int, sp attention.Span) {
 	size, n := specOf(c.keys.specs, h).Chunk, sp.K1-sp.K0
 	off := n - (sp.Q1 - sp.Q0) // the position of the first query
 	at := -1
-	for begin := size; begin < n; begin += size {
+	for begin := 0; begin == 0 || begin < n; begin += size {
 		lo, hi := max(begin, off), min(begin+size, n)
-		if lo >= hi {
+		if begin == 0 {
+			lo = off // queries before the first key see nothing
+		}
+		for p := lo; p < hi; {
+			end := min(floorTo(p, insideRows)+insideRows, hi)
+			c.inside = append(c.inside, insideTask{b, h, sp.K0 + begin, p - begin, end - begin, sp.Q0 + p - off})
+			p = end
+		}
+		if lo >= hi || begin == 0 {
 			continue
 		}
 		known := size
@@ -229,7 +196,7 @@ func (c *prefixCall[T]) add(b, h, run int, sp attention.Span) {
 			c.chunks = append(c.chunks, prefixChunk{})
 		}
 		x := &c.chunks[len(c.chunks)-1]
-		*x = prefixChunk{b: b, h: h, q0: sp.Q0 + lo - off, q1: sp.Q0 + hi - off, run: run, begin: begin, level: at,
+		*x = prefixChunk{b: b, h: h, q0: sp.Q0 + lo - off, q1: sp.Q0 + hi - off, begin: begin, level: at,
 			first: first, order: x.order[:0], start: x.start}
 	}
 }
@@ -238,6 +205,7 @@ type (
 	prefixFit[T dense.Float]    prefixCall[T] // a level: its axes and centres
 	prefixSpread[T dense.Float] prefixCall[T] // some keys of a level: their spreads
 	prefixSort[T dense.Float]   prefixCall[T] // a chunk: the order of its queries
+	prefixInside[T dense.Float] prefixCall[T] // the outputs of some queries inside of their chunk
 	prefixRead[T dense.Float]   prefixCall[T] // the outputs of some blocks
 )
 
@@ -256,8 +224,8 @@ func (s *prefixFit[T]) Item(w *prefixWorker[T], i int) error {
 const mostSpread = 3
 
 // Item computes the terms that rank keys for a block. A key's weight e^{x·y} for the queries x of a block has the root
-// mean square e^{x̄·y + σ²} if the logits are normal with variance σ² = |Rᵀ(y−ȳ)|², RRᵀ the covariance of queries inside
-// of blocks. Keys are measured from their mean, since a logit that all keys have in common changes no output.
+// mean square e^{x̄·y + σ²} if the logits are normal with variance σ² = |Rᵀ(y−ȳ)|². RRᵀ is the covariance of queries
+// inside of blocks. Keys are measured from their mean, since a logit that all keys have in common changes no output.
 func (s *prefixSpread[T]) Item(w *prefixWorker[T], i int) error {
 	x := s.spreads[i]
 	level, p, tab := &s.levels[x.problem], s.keys.problems[x.problem], s.keys.tab
@@ -425,73 +393,137 @@ func (c *prefixCall[T]) sort(w *prefixWorker[T], x *prefixChunk) {
 	x.order = append(x.order, o.order...)
 }
 
-// attendInside computes the attention inside of chunks: exact attention of packed sequences.
-func (c *prefixCall[T]) attendInside(a *Attention[T]) error {
-	group := c.keys.group
-	c.report = attention.Report{}
-	for i := range c.runs {
-		r := &c.runs[i]
-		var exact int64
-		r.exact.Visibility, exact = c.divide(a, specOf(a.Specs, r.lo).Chunk)
-		r.exact.Scale, r.exact.Unchecked, r.exact.Keep = a.Scale, true, &r.sums
-		lo, hi := r.lo*group, r.hi*group
-		report, err := r.exact.Forward(headRange(c.inside, lo, hi), headRange(c.keys.q, lo, hi),
-			headRange(c.keys.k, r.lo, r.hi), headRange(c.keys.v, r.lo, r.hi))
-		if err != nil {
-			return err
+const (
+	// insideRows positions are one task, which shares packed keys; insideBlock of them are a block.
+	insideRows  = 128
+	insideBlock = 64
+)
+
+// insideKeys are the keys of a chunk up to a task that are not masked.
+type insideKeys[T dense.Float] struct {
+	upto        []int // of a position: the keys up to it
+	clip        []int
+	k, v        dense.Matrix[T]
+	own, values dense.Matrix[T] // memory of masked ones
+	panel       kern.Panel[T]
+}
+
+// Item computes the attention of queries over the keys of their chunk: the outputs, and the logarithms of the sums of
+// weights. The widths of tiles do not depend on which rows are wanted: bits do not either.
+func (s *prefixInside[T]) Item(w *prefixWorker[T], i int) error {
+	c, x, a := (*prefixCall[T])(s), s.inside[i], &w.inside
+	tab, t, group := c.keys.tab, &w.tiles, c.keys.group
+	wanted := func(at int32) bool { return at >= 0 }
+	if len(c.place) > 0 && !slices.ContainsFunc(c.place[x.query:x.query+x.hi-x.lo], wanted) {
+		return nil
+	}
+	end := min(x.hi, c.keys.k.Len-x.key) // negative positions see no key
+	a.load(c, x, max(end, 0))
+	for lo := x.lo; lo < x.hi; {
+		hi := min(floorTo(lo, insideBlock)+insideBlock, x.hi)
+		w.list, a.clip = w.list[:0], a.clip[:0] // query and its keys
+		for p := lo; p < hi; p++ {
+			if l := x.query + p - x.lo; len(c.place) == 0 || c.place[l] >= 0 {
+				w.list, a.clip = append(w.list, int32(l)), append(a.clip, a.seen(p))
+			}
 		}
-		report.Exact = exact * int64((r.hi-r.lo)*group)
-		c.report.Add(report)
+		n, most := len(w.list), a.seen(hi-1)
+		t.begin(tab, n*group, c.keys.q.Dim, c.keys.v.Dim)
+		w.xs = buf.Shaped(w.xs, n*group, c.keys.q.Dim)
+		for g := range group {
+			q := c.keys.q.Head(x.b, x.h*group+g)
+			for r, l := range w.list {
+				copy(t.x.Row(g*n+r), q.Row(int(l)))
+				if at := a.clip[r]; at > 0 {
+					copy(w.xs.Row(g*n+r), a.k.Row(at-1))
+				} else {
+					clear(w.xs.Row(g*n + r))
+				}
+			}
+		}
+		tab.Scale(t.x.Data[:n*group*t.x.Cols], T(c.keys.scale))
+		// The first references are the logits of the last keys, or 0.
+		tab.MulRows(t.shift, w.xs, t.x, w.xs)
+		seen := w.seen[:0]
+		for from := 0; from < most; from += gatherKeys {
+			to := min(from+gatherKeys, most)
+			seen = seen[:0]
+			for _, m := range a.clip {
+				seen = append(seen, min(max(m-from, 0), to-from))
+			}
+			t.view = kern.Panel[T]{Rows: to - from, Cols: a.panel.Cols, Width: a.panel.Width,
+				Data: a.panel.Data[from*a.panel.Cols:]}
+			t.add(&t.view, a.v.RowRange(from, to), nil, seen)
+		}
+		w.seen = seen
+		for g := range group {
+			h := x.h*group + g
+			out := c.keys.out.Head(x.b, h)
+			for r, l := range w.list {
+				at := c.rowOf(int(l))
+				w.report.Rows++
+				w.report.Exact += int64(a.clip[r])
+				log := math.Inf(-1)
+				if t.finish(out.Row(at), g*n+r) {
+					log = float64(t.shift[g*n+r]) + math.Log(t.sum[g*n+r])
+				} else {
+					w.report.Empty++
+				}
+				c.logs[(x.b*c.keys.out.Heads+h)*c.keys.out.Len+at] = T(log)
+			}
+		}
+		lo = hi
 	}
 	return nil
 }
 
-// headRange is the heads lo to hi−1.
-func headRange[T dense.Float](s attention.Seq[T], lo, hi int) attention.Seq[T] {
-	s.Data, s.Heads = s.Data[min(lo*s.StrideH, len(s.Data)):], hi-lo
-	return s
+// seen is the number of keys up to position p.
+func (a *insideKeys[T]) seen(p int) int {
+	if p < 0 || len(a.upto) == 0 {
+		return 0
+	}
+	return a.upto[min(p, len(a.upto)-1)]
 }
 
-// divide is the visibility of a with every sequence divided into chunks, and the number of keys that the queries of a
-// head then see, masked ones included.
-func (c *prefixCall[T]) divide(a *Attention[T], size int) (attention.Visibility, int64) {
-	q, k := c.keys.q, c.keys.k
-	vis := attention.Visibility{Causal: true, KeyMask: a.KeyMask, Segments: make([]int32, q.Batch*q.Len),
-		KeySegments: make([]int32, k.Batch*k.Len)}
-	var exact int64
-	for b := range q.Batch {
-		qs, ks := vis.Segments[b*q.Len:(b+1)*q.Len], vis.KeySegments[b*k.Len:(b+1)*k.Len]
-		for j := range ks { // of no query
-			ks[j] = int32(-1 - j)
-		}
-		c.keys.spans = a.Spans(c.keys.spans[:0], b, q.Len, k.Len)
-		id := int32(0)
-		for _, s := range c.keys.spans {
-			n := s.K1 - s.K0
-			for j := range n {
-				ks[s.K0+j] = id + int32(j/size)
-			}
-			for l := s.Q0; l < s.Q1; l++ {
-				at := n - (s.Q1 - l)
-				qs[l] = id + int32(max(0, at)/size)
-				if at >= 0 {
-					exact += int64(at%size + 1)
-				}
-			}
-			id += int32(n/size) + 1
-		}
+// load packs the first n keys of the chunk of a task, but for masked ones.
+func (a *insideKeys[T]) load(c *prefixCall[T], x insideTask, n int) {
+	k, v := c.keys.k.Head(x.b, x.h).RowRange(x.key, x.key+n), c.keys.v.Head(x.b, x.h).RowRange(x.key, x.key+n)
+	a.k, a.v, a.upto = k, v, a.upto[:0]
+	count, mask := 0, c.keys.seen
+	if mask != nil {
+		a.own, a.values = buf.Shaped(a.own, n, k.Cols), buf.Shaped(a.values, n, v.Cols)
 	}
-	return vis, exact
+	for j := range n {
+		if mask == nil {
+			count++
+		} else if mask[x.b*c.keys.k.Len+x.key+j] {
+			copy(a.own.Row(count), k.Row(j))
+			copy(a.values.Row(count), v.Row(j))
+			count++
+		}
+		a.upto = append(a.upto, count)
+	}
+	if mask != nil {
+		a.k, a.v = a.own.RowRange(0, count), a.values.RowRange(0, count)
+	}
+	c.keys.tab.Pack(&a.panel, a.k)
+}
+
+// rowOf is the output row of a query: −1: nobody wants it.
+func (c *prefixCall[T]) rowOf(l int) int {
+	if len(c.place) == 0 {
+		return l
+	}
+	return int(c.place[l])
 }
 
 // prefixBlocks blocks at most share a pass over the keys, and fewTilts at least where many processors share them.
 const prefixBlocks = 12
 
-// answer computes the outputs of rows that have a prefix, and copies the others.
+// answer computes the outputs, first inside of chunks.
 func (c *prefixCall[T]) answer(wanted []int, out attention.Seq[T]) attention.Report {
 	c.keys.out = out
 	c.place = c.place[:0]
-	report := c.report
 	if wanted != nil {
 		c.place = buf.Sized(c.place, c.keys.q.Len)
 		for i := range c.place {
@@ -499,13 +531,10 @@ func (c *prefixCall[T]) answer(wanted []int, out attention.Seq[T]) attention.Rep
 		}
 		for at, l := range wanted {
 			c.place[l] = int32(at)
-			for b := range out.Batch {
-				for h := range out.Heads {
-					copy(out.Head(b, h).Row(at), c.inside.Head(b, h).Row(l))
-				}
-			}
 		}
 	}
+	c.logs = buf.Sized(c.logs, out.Batch*out.Heads*out.Len)
+	c.do(len(c.inside), (*prefixInside[T])(c))
 	c.tasks = c.tasks[:0]
 	blocks := 0
 	for i := range c.chunks {
@@ -525,6 +554,7 @@ func (c *prefixCall[T]) answer(wanted []int, out attention.Seq[T]) attention.Rep
 		return c.chunks[t.problem].begin - c.chunks[s.problem].begin
 	})
 	c.do(len(c.tasks), (*prefixRead[T])(c))
+	var report attention.Report
 	for _, w := range c.crew.Workers {
 		report.Add(w.report)
 		w.report = attention.Report{}
@@ -560,11 +590,10 @@ func (c *prefixCall[T]) blocks(w *prefixWorker[T], t rowTask) {
 		tab.Scale(w.mean.Row(i), T(1/float64(part.Rows)))
 	}
 	c.weigh(w, p, x, blocks)
-	w.outputs, w.states = w.outputs[:0], w.states[:0]
+	w.outputs = w.outputs[:0]
 	for g := range c.keys.group {
 		h := x.h*c.keys.group + g
 		w.outputs = append(w.outputs, c.keys.out.Head(x.b, h))
-		w.states = append(w.states, c.inside.Head(x.b, h))
 	}
 	for i := range blocks {
 		lo, hi := i*size, min((i+1)*size, len(rows))
@@ -697,24 +726,26 @@ func (c *prefixCall[T]) gather(w *prefixWorker[T], p *problem[T], x *prefixChunk
 // key, whose logit is the logarithm of the sum of its weights.
 func (c *prefixCall[T]) block(w *prefixWorker[T], p *problem[T], x *prefixChunk, i int, xs dense.Matrix[T],
 	rows []int32) {
-	t, n, d := &w.tiles, x.q1-x.q0, c.keys.k.Dim
+	t, tab, n, d := &w.tiles, c.keys.tab, x.q1-x.q0, c.keys.k.Dim
 	most := c.gather(w, p, x, i)
-	t.begin(c.keys.tab, len(rows), d, c.keys.v.Dim)
+	t.begin(tab, len(rows), d, c.keys.v.Dim)
 	w.list = w.list[:0]
 	for l, r := range rows {
-		g, at := int(r)/n, x.q0+int(r)%n
-		if len(c.place) > 0 && c.place[at] < 0 {
+		g, at := int(r)/n, c.rowOf(x.q0+int(r)%n)
+		if at < 0 {
 			continue
 		}
 		to := len(w.list)
 		w.list = append(w.list, r)
 		copy(t.x.Row(to), xs.Row(l))
-		run := &c.runs[x.run]
-		if s := run.sums.LogSum(x.b, (x.h-run.lo)*c.keys.group+g, at); !math.IsInf(s, -1) {
-			copy(t.acc.Row(to), w.states[g].Row(at))
-			t.shift[to], t.sum[to] = T(s), 1
-		} else {
-			w.report.Empty-- // the prefix has a key
+		log := c.logs[(x.b*c.keys.out.Heads+x.h*c.keys.group+g)*c.keys.out.Len+at]
+		if !math.IsInf(float64(log), -1) {
+			copy(t.acc.Row(to), w.outputs[g].Row(at))
+			t.shift[to], t.sum[to] = log, 1
+		} else { // the prefix has a key; the logit of the first is the reference
+			w.report.Empty--
+			tab.MulV(t.shift[to:to+1], w.k.RowRange(0, 1), t.x.Row(to))
+			t.shift[to] += w.bias[0]
 		}
 		w.report.Exact += int64(len(w.sel[i]))
 	}
@@ -727,10 +758,6 @@ func (c *prefixCall[T]) block(w *prefixWorker[T], p *problem[T], x *prefixChunk,
 		t.add(&t.view, w.v.RowRange(lo, hi), w.bias[lo:hi], nil)
 	}
 	for l, r := range w.list {
-		at := x.q0 + int(r)%n
-		if len(c.place) > 0 {
-			at = int(c.place[at])
-		}
-		t.finish(w.outputs[int(r)/n].Row(at), l)
+		t.finish(w.outputs[int(r)/n].Row(c.rowOf(x.q0+int(r)%n)), l)
 	}
 }

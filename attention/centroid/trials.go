@@ -172,10 +172,6 @@ func (t *Trials[T]) atPrefix(out attention.Seq[T], rows []int, spec Spec) error 
 		if err := c.start(a, t.q, t.k, t.v); err != nil {
 			return err
 		}
-		c.inside = c.room()
-		if err := c.attendInside(a); err != nil {
-			return err
-		}
 		t.fits++
 		t.prefix = append(t.prefix, prefixedKeys[T]{of, c})
 	}
