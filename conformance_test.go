@@ -7,6 +7,7 @@ import (
 	"github.com/randfeat/randfeat/coupling"
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/family"
+	"github.com/randfeat/randfeat/internal/cases"
 	"github.com/randfeat/randfeat/internal/rng"
 	"github.com/randfeat/randfeat/kernel"
 	"github.com/randfeat/randfeat/randfeattest"
@@ -20,7 +21,7 @@ func TestConformance(t *testing.T) {
 				Dim: d, M: m, Seed: 3})
 		})
 	}
-	for _, c := range randfeattest.Couplings(t) {
+	for _, c := range cases.Couplings(t) {
 		t.Run("coupling-"+c.Name, func(t *testing.T) {
 			randfeattest.Map(t, randfeat.Spec{Family: family.OPRF{A: -0.1}, Coupling: c.Value, Dim: d, M: m, Seed: 3})
 		})

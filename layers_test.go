@@ -20,16 +20,18 @@ var layers = []string{
 	"data/files internal/krr internal/optima theory",
 	"family internal/exec",
 	".",
-	"attention randfeattest",
+	"attention internal/cases randfeattest",
 	"attention/centroid attention/linear internal/heads machine sampling",
 	"attention/choose internal/calc machine/tabular machine/serve",
 	"advise machine/parts",
 	"web/explorer/internal/model",
 	"web/explorer",
 	"cmd/randfeat/internal/cli",
-	"cmd/randfeat/internal/mapflags cmd/randfeat/internal/qkv cmd/randfeat/internal/tableflags",
-	"cmd/randfeat/internal/attend cmd/randfeat/internal/catalog cmd/randfeat/internal/kernels cmd/randfeat/internal/serving " +
-		"cmd/randfeat/internal/tables",
+	"cmd/randfeat/internal/crossover cmd/randfeat/internal/mapflags cmd/randfeat/internal/qkv " +
+		"cmd/randfeat/internal/tableflags",
+	"cmd/randfeat/internal/attend cmd/randfeat/internal/catalog cmd/randfeat/internal/kernels cmd/randfeat/internal/samples " +
+		"cmd/randfeat/internal/serving cmd/randfeat/internal/tables",
+	"cmd/randfeat/internal/advising",
 	"cmd/randfeat web/explorer/build",
 }
 

@@ -10,9 +10,9 @@ import (
 	"github.com/randfeat/randfeat"
 	"github.com/randfeat/randfeat/coupling"
 	"github.com/randfeat/randfeat/family"
+	"github.com/randfeat/randfeat/internal/cases"
 	"github.com/randfeat/randfeat/internal/stattest"
 	"github.com/randfeat/randfeat/kernel"
-	"github.com/randfeat/randfeat/randfeattest"
 	"github.com/randfeat/randfeat/theory"
 )
 
@@ -22,7 +22,7 @@ func spectralKinds() []kernel.Kind {
 }
 
 // accepting are the families of a list that have a map for a kernel; the others must say so.
-func accepting(t testing.TB, families []randfeattest.Family, kind kernel.Kind, d int) (out []randfeattest.Family) {
+func accepting(t testing.TB, families []cases.Family, kind kernel.Kind, d int) (out []cases.Family) {
 	t.Helper()
 	for _, f := range families {
 		switch _, err := f.Family.Draws(kind, d, 9); {
@@ -50,7 +50,7 @@ func TestEveryKernelWithEveryCoupling(t *testing.T) {
 			if len(families) == 0 {
 				t.Errorf("no family has the %v kernel", kind)
 			}
-			for _, c := range randfeattest.Couplings(t) {
+			for _, c := range cases.Couplings(t) {
 				for _, s := range couplingSizes(c, []size{s}) {
 					got, _, err := compare(families, c, s)
 					if err != nil {
@@ -85,12 +85,12 @@ func (f smoother) Draws(kind kernel.Kind, dim, m int) ([]family.Draw, error) {
 
 // A spectrum of two more degrees of freedom must be refused by that code.
 func TestWrongSpectrumIsRefused(t *testing.T) {
-	mutant := randfeattest.Family{Example: family.Example{Name: "smoother", Family: smoother{}},
+	mutant := cases.Family{Example: family.Example{Name: "smoother", Family: smoother{}},
 		Info: family.Info{Name: "smoother", Unbiased: true}}
-	iid := slices.DeleteFunc(randfeattest.Couplings(t), func(c randfeattest.Coupling) bool { return c.Name != "iid" })
+	iid := slices.DeleteFunc(cases.Couplings(t), func(c cases.Coupling) bool { return c.Name != "iid" })
 	for _, kind := range []kernel.Kind{kernel.Matern12, kernel.Matern32} {
 		s := size{d: 5, m: 13, draws: 600, other: kind}
-		got, _, err := compare([]randfeattest.Family{mutant}, iid[0], s)
+		got, _, err := compare([]cases.Family{mutant}, iid[0], s)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -159,8 +159,8 @@ func TestSpectralGram(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		x := randfeattest.Rows(n, d, 0, 1, 8)
-		got, want := randfeattest.Rows(n, n, 0, 0, 1), randfeattest.Rows(n, n, 0, 0, 1)
+		x := cases.Rows(n, d, 0, 1, 8)
+		got, want := cases.Rows(n, n, 0, 0, 1), cases.Rows(n, n, 0, 0, 1)
 		if err := errors.Join(mp.Gram(got, x, x, nil), kernel.Gram(s.Kernel, want, x, x)); err != nil {
 			t.Fatal(err)
 		}

@@ -17,13 +17,13 @@ import (
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/family"
 	"github.com/randfeat/randfeat/internal/buf"
+	"github.com/randfeat/randfeat/internal/cases"
 	"github.com/randfeat/randfeat/internal/exec"
 	"github.com/randfeat/randfeat/internal/kern"
 	"github.com/randfeat/randfeat/internal/plan"
 	"github.com/randfeat/randfeat/internal/rng"
 	"github.com/randfeat/randfeat/internal/stattest"
 	"github.com/randfeat/randfeat/kernel"
-	"github.com/randfeat/randfeat/randfeattest"
 	"github.com/randfeat/randfeat/theory"
 )
 
@@ -91,17 +91,17 @@ func testData(centre []float64, rows int, seed uint64) dense.Matrix[float64] {
 }
 
 // testFamilies are the examples of all families that estimate a kernel, fitted to data around testPair.
-func testFamilies(t testing.TB, d int) []randfeattest.Family {
+func testFamilies(t testing.TB, d int) []cases.Family {
 	t.Helper()
 	x, y := testPair(d)
-	return randfeattest.Estimators(t, testData(x, 400, 1), testData(y, 400, 2))
+	return cases.Estimators(t, testData(x, 400, 1), testData(y, 400, 2))
 }
 
 // allFamilies are testFamilies and the baselines.
-func allFamilies(t testing.TB, d int) []randfeattest.Family {
+func allFamilies(t testing.TB, d int) []cases.Family {
 	t.Helper()
 	x, y := testPair(d)
-	return randfeattest.Families(t, testData(x, 400, 1), testData(y, 400, 2))
+	return cases.Families(t, testData(x, 400, 1), testData(y, 400, 2))
 }
 
 // pool draws the projections of one replicate once for all families: set i of a law always has the same stream.
@@ -238,7 +238,7 @@ func plain(name string, d int) bool {
 }
 
 // distinct are the plain families and one of each kind of draws: a coupling sees nothing else of a family.
-func distinct(t testing.TB, families []randfeattest.Family, s size) (out []randfeattest.Family) {
+func distinct(t testing.TB, families []cases.Family, s size) (out []cases.Family) {
 	t.Helper()
 	seen := map[string]bool{}
 	for _, f := range families {
@@ -268,12 +268,12 @@ type comparison struct {
 
 // compare samples estimates at testPairs and standardises them by the closed form. Combinations that are not defined
 // are left out, and those that are biased by design where no closed form says by how much.
-func compare(families []randfeattest.Family, c randfeattest.Coupling, s size) (out map[string]comparison, undefined int,
+func compare(families []cases.Family, c cases.Coupling, s size) (out map[string]comparison, undefined int,
 	err error) {
 	xs, ys := testPairs(s.d)
 	k := kernel.Kernel{Kind: s.kind()}
 	type job struct {
-		randfeattest.Family
+		cases.Family
 		draws     []family.Draw
 		got       [][]float64
 		form      bool // it has a closed form
@@ -369,7 +369,7 @@ func (g comparison) zScores(name string) map[string]float64 {
 }
 
 // failures lists what refutes the theory in the comparisons of one coupling and size.
-func failures(got map[string]comparison, c randfeattest.Coupling, s size) (bad []string) {
+func failures(got map[string]comparison, c cases.Coupling, s size) (bad []string) {
 	bound := varianceBound()
 	for name, g := range got {
 		label := fmt.Sprintf("%s × %s, d = %d, m = %d", name, c.Name, s.d, s.m)
@@ -389,7 +389,7 @@ func failures(got map[string]comparison, c randfeattest.Coupling, s size) (bad [
 
 // couplingSizes are the sizes at which a coupling is tested: all for the first example of an entry, small ones for the
 // others, whose mean is that of the kernel or of a closed form.
-func couplingSizes(c randfeattest.Coupling, sizes []size) []size {
+func couplingSizes(c cases.Coupling, sizes []size) []size {
 	_, slow := c.Value.(coupling.Optimised)
 	first := c.Name == c.Info.Name
 	if !first && !c.Info.Exact && !c.Info.Replaces {
@@ -424,7 +424,7 @@ func TestEveryFamilyWithEveryCoupling(t *testing.T) {
 	if testing.Short() {
 		sizes = []size{{d: 2, m: 2, draws: 300}, {d: 5, m: 13, draws: 200}}
 	}
-	families := map[int][]randfeattest.Family{}
+	families := map[int][]cases.Family{}
 	for _, s := range sizes {
 		if families[s.d] != nil {
 			continue
@@ -432,14 +432,14 @@ func TestEveryFamilyWithEveryCoupling(t *testing.T) {
 		families[s.d] = testFamilies(t, s.d)
 		if s.d > 16 { // the costliest dimension does without variants, whose code runs in the others
 			families[s.d] = slices.DeleteFunc(families[s.d],
-				func(f randfeattest.Family) bool { return f.Name != f.Info.Name })
+				func(f cases.Family) bool { return f.Name != f.Info.Name })
 		}
 	}
 	defer debug.SetGCPercent(debug.SetGCPercent(800)) // millions of tiny maps: let them pile up
 	var mu sync.Mutex
 	var total tally
 	t.Run("coupling", func(t *testing.T) {
-		for _, c := range randfeattest.Couplings(t) {
+		for _, c := range cases.Couplings(t) {
 			t.Run(c.Name, func(t *testing.T) {
 				t.Parallel()
 				for _, s := range couplingSizes(c, sizes) {
@@ -493,7 +493,7 @@ type tally struct {
 	tested, by15, by3          map[int]int
 }
 
-func (a *tally) add(got map[string]comparison, c randfeattest.Coupling, s size) {
+func (a *tally) add(got map[string]comparison, c cases.Coupling, s size) {
 	if a.worst == nil {
 		*a = tally{undefined: a.undefined, worst: map[string]float64{}, worstName: map[string]string{},
 			lowest: math.Inf(1),
@@ -551,17 +551,17 @@ func (f biased) Lower(kind kernel.Kind, dim int, omega []coupling.Omega) (plan.P
 // A family that is registered is tested by that: this one, with an entry and an example of its own, must be refused by
 // the same code under every coupling.
 func TestBiasedFamilyIsRefused(t *testing.T) {
-	mutant := randfeattest.Family{Example: family.Example{Name: "biased", Family: biased{}},
+	mutant := cases.Family{Example: family.Example{Name: "biased", Family: biased{}},
 		Info: family.Info{Name: "biased", Unbiased: true}}
 	right := mutant
 	right.Name, right.Family = "positive", family.Positive{}
-	for _, c := range randfeattest.Couplings(t) {
+	for _, c := range cases.Couplings(t) {
 		if c.Info.Replaces {
 			continue // no family but trig has a closed form there
 		}
 		for _, s := range couplingSizes(c, []size{{d: 5, m: 13, draws: 200}}) {
 			s.draws = max(s.draws, 50)
-			got, _, err := compare([]randfeattest.Family{right, mutant}, c, s)
+			got, _, err := compare([]cases.Family{right, mutant}, c, s)
 			if err != nil {
 				t.Fatal(err)
 			}

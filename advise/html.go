@@ -16,7 +16,7 @@ import (
 
 // WriteHTML writes a report as one page that needs nothing else: no network, no scripts. It follows the light or dark
 // scheme of its reader, fits a phone and prints.
-func WriteHTML(w io.Writer, r *Report) error {
+func (r *Report) WriteHTML(w io.Writer) error {
 	var b bytes.Buffer
 	p := page{b: &b, r: r}
 	fmt.Fprintf(&b, `<!doctype html>`+"\n"+`<html lang="en">`+"\n"+`<head>`+"\n"+`<meta charset="utf-8">`+

@@ -24,7 +24,7 @@ func TestWriteHTML(t *testing.T) {
 	}
 	r.Reasons = append(r.Reasons, "<script>alert(1)</script>")
 	var b bytes.Buffer
-	if err := WriteHTML(&b, r); err != nil {
+	if err := r.WriteHTML(&b); err != nil {
 		t.Fatal(err)
 	}
 	page := b.String()
@@ -65,7 +65,7 @@ func TestWriteHTML(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.Reset()
-	if err := WriteHTML(&b, one); err != nil ||
+	if err := one.WriteHTML(&b); err != nil ||
 		!strings.Contains(b.String(), "nystrom (biased, fitted to rows)") {
 		t.Errorf("Nyström features are not marked: %v", err)
 	}
@@ -75,7 +75,7 @@ func TestWriteHTML(t *testing.T) {
 		t.Fatalf("%+v, %v", none, err)
 	}
 	for _, r := range []*Report{one, none} {
-		if err := WriteHTML(io.Discard, r); err != nil {
+		if err := r.WriteHTML(io.Discard); err != nil {
 			t.Error(err)
 		}
 	}

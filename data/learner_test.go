@@ -109,7 +109,7 @@ func TestLearnerGroupings(t *testing.T) {
 			for _, c := range level[lo+1 : min(lo+leaf.Fan, len(level))] {
 				if rng.IntN(4) == 0 { // by way of bytes
 					b := learnerBytes(t, c)
-					if c, err = ReadLearner(b); err != nil {
+					if c, err = readLearner(b); err != nil {
 						t.Fatal(err)
 					}
 					c.tracked = 64
@@ -279,10 +279,10 @@ func TestLearnerRefuses(t *testing.T) {
 	for i := range good {
 		bad := bytes.Clone(good)
 		bad[i] ^= 1
-		if _, err := ReadLearner(bad); err == nil {
+		if _, err := readLearner(bad); err == nil {
 			t.Fatalf("byte %d was changed, and no error", i)
 		}
-		if _, err := ReadLearner(good[:i]); err == nil {
+		if _, err := readLearner(good[:i]); err == nil {
 			t.Fatalf("cut at %d, and no error", i)
 		}
 	}
@@ -312,7 +312,7 @@ func FuzzReadLearner(f *testing.F) {
 		f.Add(b[:len(b)-32])
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
-		l, err := ReadLearner(seal.Close(bytes.Clone(b), 0))
+		l, err := readLearner(seal.Close(bytes.Clone(b), 0))
 		if err != nil {
 			return
 		}
@@ -321,7 +321,7 @@ func FuzzReadLearner(f *testing.F) {
 			t.Fatalf("saved again as other bytes: %v", err)
 		}
 		_, _, _ = l.Schema()
-		other, err := ReadLearner(again)
+		other, err := readLearner(again)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -53,7 +53,7 @@ func (l *Learner) MarshalBinary() ([]byte, error) { return l.AppendBinary(nil) }
 // UnmarshalBinary reads the form that AppendBinary writes. Damaged or impossible input and other versions are
 // errors of kind seal.ErrCorrupt. Memory is proportional to the length of b.
 func (l *Learner) UnmarshalBinary(b []byte) error {
-	read, err := ReadLearner(b)
+	read, err := readLearner(b)
 	if err != nil {
 		return err
 	}
@@ -61,9 +61,9 @@ func (l *Learner) UnmarshalBinary(b []byte) error {
 	return nil
 }
 
-// ReadLearner returns the learner that AppendBinary wrote. Beyond the checksum it verifies everything that
+// readLearner returns the learner that AppendBinary wrote. Beyond the checksum it verifies everything that
 // later code relies on: order, ranges, and that the counts of cells add up.
-func ReadLearner(b []byte) (*Learner, error) {
+func readLearner(b []byte) (*Learner, error) {
 	corrupt := func(format string, args ...any) error {
 		return fmt.Errorf("a saved learner of a schema: %s: %w", fmt.Sprintf(format, args...), seal.ErrCorrupt)
 	}

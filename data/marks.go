@@ -34,10 +34,10 @@ type Marks struct {
 	Time   []float64 // dates as days since 1970
 }
 
-// ReadMarks reads the mark columns of a table in one pass. Errors name the place: a weight that is missing,
+// Read reads the mark columns of a table in one pass. Errors name the place: a weight that is missing,
 // negative or not a number; a missing group or time; times that are neither all numbers nor all dates of one
 // form.
-func ReadMarks(src Source, c MarkColumns) (*Marks, error) {
+func (c MarkColumns) Read(src Source) (*Marks, error) {
 	m := new(Marks)
 	columns := src.Columns()
 	want := make([]Kind, len(columns))

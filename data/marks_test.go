@@ -13,7 +13,7 @@ func TestReadMarks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, err := ReadMarks(src, MarkColumns{Weight: "w", Group: "g", Time: "d"})
+	m, err := MarkColumns{Weight: "w", Group: "g", Time: "d"}.Read(src)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -33,7 +33,7 @@ func TestReadMarks(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if m, err := ReadMarks(src, MarkColumns{Time: "d"}); err != nil || !reflect.DeepEqual(m.Time, want) {
+		if m, err := (MarkColumns{Time: "d"}).Read(src); err != nil || !reflect.DeepEqual(m.Time, want) {
 			t.Errorf("%q: %+v, %v", dates, m, err)
 		}
 	}
@@ -55,7 +55,7 @@ func TestReadMarksRefuses(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, err = ReadMarks(src, MarkColumns{Weight: "w", Group: "g", Time: "d"})
+		_, err = MarkColumns{Weight: "w", Group: "g", Time: "d"}.Read(src)
 		var in *InputError
 		if err == nil || !strings.HasPrefix(err.Error(), want) || !errors.As(err, &in) {
 			t.Errorf("%q: %v, want %s", text, err, want)

@@ -427,3 +427,13 @@ func (f *Field) LevelOf(columns []float64) int {
 	}
 	return -1
 }
+
+// Standardise writes (y − mean)/scale of every regression target to dst, which may be y.
+func (s *Schema) Standardise(dst, y dense.Matrix[float64]) {
+	for i := range y.Rows {
+		d := dst.Row(i)
+		for k, v := range y.Row(i)[:len(s.Targets)] {
+			d[k] = (v - s.Targets[k].Mean) / s.Targets[k].Scale
+		}
+	}
+}

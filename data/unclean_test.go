@@ -167,7 +167,8 @@ func TestUncleanInParts(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if l, err = data.ReadLearner(b); err != nil {
+				l = new(data.Learner)
+				if err = l.UnmarshalBinary(b); err != nil {
 					t.Fatal(err)
 				}
 			}

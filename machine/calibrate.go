@@ -20,20 +20,11 @@ import (
 // smoothed targets as in Platt 1999, so that a stays finite if no row is wrong: a row of a class of n rows counts as
 // another class by 2/K · 1/(n+2). Over all rows this adds up to about two rows, as with Platt's two classes. weights
 // may be nil.
-func FitCalibration(scores dense.Matrix[float64], classes []int, weights []float64) ([]float64, error) {
-	return fitCalibration(scores, classes, weights, false)
-}
-
-// FitShiftedCalibration is FitCalibration with an offset b_k per class, p_k ∝ e^{b_k}·g(s_k)^a, fitted after ε and a.
-// The offsets move the decision border to where the weighted losses want it. Weights in the fit alone do not move the
-// border of a model that interpolates.
-func FitShiftedCalibration(scores dense.Matrix[float64], classes []int, weights []float64) ([]float64, error) {
-	return fitCalibration(scores, classes, weights, true)
-}
-
-// fitCalibration tries a grid of ε. For each it minimises the loss over a and, if shifted, alternates that with steps
-// of the shifts.
-func fitCalibration(scores dense.Matrix[float64], classes []int, weights []float64, shifted bool) ([]float64, error) {
+//
+// With shifted there is an offset b_k per class, p_k ∝ e^{b_k}·g(s_k)^a, fitted after ε and a. The offsets move the
+// decision border to where the weighted losses want it. Weights in the fit alone do not move the border of a model that
+// interpolates.
+func FitCalibration(scores dense.Matrix[float64], classes []int, weights []float64, shifted bool) ([]float64, error) {
 	n, k := scores.Rows, scores.Cols
 	if weights != nil && len(weights) != n {
 		return nil, fmt.Errorf("%d weights of %d rows: %w", len(weights), n, dense.ErrShape)

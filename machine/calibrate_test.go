@@ -60,7 +60,7 @@ func TestCalibration(t *testing.T) {
 			for i := range s.Data {
 				s.Data[i] = c.f(s.Data[i])
 			}
-			fit, err := FitCalibration(s.RowRange(0, n), y[:n], nil)
+			fit, err := FitCalibration(s.RowRange(0, n), y[:n], nil, false)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -106,7 +106,7 @@ func TestCalibrationOfManyClasses(t *testing.T) {
 		}
 		s.Row(i)[guess] += 0.6
 	}
-	fit, err := FitCalibration(s.RowRange(0, n), y[:n], nil)
+	fit, err := FitCalibration(s.RowRange(0, n), y[:n], nil, false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -161,16 +161,16 @@ func TestCalibrationLoss(t *testing.T) {
 		}
 	}
 	sure := dense.MustFromRows([][]float64{{1, 0}, {0, 1}, {0.9, 0.1}, {0.2, 0.8}})
-	fit, err := FitCalibration(sure, []int{0, 1, 0, 1}, nil)
+	fit, err := FitCalibration(sure, []int{0, 1, 0, 1}, nil, false)
 	if err != nil || !(fit[1] < 100) {
 		t.Errorf("rows that are all right: %v, %v", fit, err)
 	}
 	for name, f := range map[string]func() ([]float64, error){
-		"shape":  func() ([]float64, error) { return FitCalibration(sure, []int{0}, nil) },
-		"no row": func() ([]float64, error) { return FitCalibration(dense.New[float64](0, 2), nil, nil) },
-		"class":  func() ([]float64, error) { return FitCalibration(sure, []int{0, 1, 2, 0}, nil) },
+		"shape":  func() ([]float64, error) { return FitCalibration(sure, []int{0}, nil, false) },
+		"no row": func() ([]float64, error) { return FitCalibration(dense.New[float64](0, 2), nil, nil, false) },
+		"class":  func() ([]float64, error) { return FitCalibration(sure, []int{0, 1, 2, 0}, nil, false) },
 		"NaN": func() ([]float64, error) {
-			return FitCalibration(dense.MustFromRows([][]float64{{math.NaN(), 0}}), []int{0}, nil)
+			return FitCalibration(dense.MustFromRows([][]float64{{math.NaN(), 0}}), []int{0}, nil, false)
 		},
 	} {
 		if fit, err := f(); err == nil {
@@ -262,7 +262,7 @@ func TestCalibrationReachesPlattsTargets(t *testing.T) {
 			y[i] = i % c.k
 			s.Set(i, y[i], 1)
 		}
-		fit, err := FitCalibration(s, y, nil)
+		fit, err := FitCalibration(s, y, nil, false)
 		if err != nil {
 			t.Fatal(err)
 		}

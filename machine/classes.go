@@ -68,7 +68,8 @@ type Confused struct {
 
 // LargestConfusions returns up to most pairs of classes that are confused most often. It replaces the confusion matrix
 // if there are many classes.
-func LargestConfusions(confusion [][]int64, most int) []Confused {
+func (e *Evaluation) LargestConfusions(most int) []Confused {
+	confusion := e.Confusion()
 	var out []Confused
 	for c, row := range confusion {
 		rows := int64(0)

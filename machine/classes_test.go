@@ -154,7 +154,7 @@ func TestClasses(t *testing.T) {
 		t.Errorf("AUC %g, and %g without rows", v, got[3].AUC.Value)
 	}
 	want := []Confused{{1, 0, 10, 10.0 / 15}, {0, 1, 3, 3.0 / 53}}
-	if top := LargestConfusions(e.Confusion(), 2); !slices.Equal(top, want) {
+	if top := e.LargestConfusions(2); !slices.Equal(top, want) {
 		t.Errorf("largest confusions %v, want %v", top, want)
 	}
 }

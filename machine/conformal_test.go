@@ -198,7 +198,7 @@ func TestImportances(t *testing.T) {
 		t.Fatal(err)
 	}
 	n := all.X.Rows
-	got, err := Importances(m, all.X, all.Y, ImportanceOptions{Seed: 1})
+	got, err := m.Importances(all.X, all.Y, ImportanceOptions{Seed: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -250,7 +250,7 @@ func TestImportances(t *testing.T) {
 			t.Errorf("not in order: %+v", got)
 		}
 	}
-	again, err := Importances(m, all.X, all.Y, ImportanceOptions{Seed: 1})
+	again, err := m.Importances(all.X, all.Y, ImportanceOptions{Seed: 1})
 	if err != nil || again[0] != got[0] {
 		t.Errorf("another result: %v, %v", again, err)
 	}
@@ -264,7 +264,7 @@ func TestImportances(t *testing.T) {
 		"x":        {m, all.X.ColRange(0, 1), all.Y},
 		"no class": {models["classes"], all.X, all.Y},
 	} {
-		if _, err := Importances(c.m, c.x, c.y, ImportanceOptions{}); err == nil {
+		if _, err := c.m.Importances(c.x, c.y, ImportanceOptions{}); err == nil {
 			t.Errorf("%s: no error", name)
 		}
 	}

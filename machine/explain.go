@@ -46,7 +46,7 @@ const (
 
 // PartialDependence computes how an output depends on a column. x are encoded rows. The values of the column are taken
 // from them: levels as they occur, numbers at equal steps of their quantiles. A column of texts is ErrSetup.
-func PartialDependence(ctx context.Context, m *Model, x dense.Matrix[float64], column string, output int) (*Dependence,
+func (m *Model) PartialDependence(ctx context.Context, x dense.Matrix[float64], column string, output int) (*Dependence,
 	error) {
 	f, lo, err := m.explained(x, column, output)
 	if err != nil {
@@ -222,7 +222,7 @@ type ExplainOptions struct {
 // values of the row one after the other, in random orders; the remaining columns are those of a random row of x. The
 // contribution of a column is the mean change of the prediction. Each order is also taken backwards. For a model with
 // one column the result is exact.
-func Contributions(ctx context.Context, m *Model, row []float64, x dense.Matrix[float64], output int,
+func (m *Model) Contributions(ctx context.Context, row []float64, x dense.Matrix[float64], output int,
 	o ExplainOptions) (*Explanation, error) {
 	if m.Schema == nil || len(m.Schema.Fields) == 0 {
 		return nil, fmt.Errorf("a model without a schema has no columns to explain: %w", ErrSetup)
@@ -309,7 +309,7 @@ type Neighbour struct {
 
 // Neighbours returns the n rows of the fit that are nearest to row by the kernel. An exact kernel keeps all rows, and
 // Nyström features keep the landmarks. Random features keep none: the error is [ErrSetup].
-func Neighbours(m *Model, row []float64, n int) ([]Neighbour, error) {
+func (m *Model) Neighbours(row []float64, n int) ([]Neighbour, error) {
 	k := m.Spec.Kernel
 	switch {
 	case m.Schema == nil:

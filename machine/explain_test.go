@@ -42,7 +42,7 @@ func plane(t *testing.T) (*machine.Model, dense.Matrix[float64]) {
 
 func TestPartialDependenceOfAPlane(t *testing.T) {
 	m, x := plane(t)
-	d, err := machine.PartialDependence(context.Background(), m, x, "a", 0)
+	d, err := m.PartialDependence(context.Background(), x, "a", 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -61,7 +61,7 @@ func TestPartialDependenceOfAPlane(t *testing.T) {
 	if len(d.Points) != 25 || math.Abs(share-1) > 1e-9 || d.Output != "y" || d.Rows != 300 {
 		t.Errorf("%d points, shares %g, output %q", len(d.Points), share, d.Output)
 	}
-	if _, err := machine.PartialDependence(context.Background(), m, x, "c", 0); !errors.Is(err, machine.ErrSetup) {
+	if _, err := m.PartialDependence(context.Background(), x, "c", 0); !errors.Is(err, machine.ErrSetup) {
 		t.Error(err)
 	}
 }
@@ -77,7 +77,7 @@ func TestContributionsOfAPlane(t *testing.T) {
 	}
 	held, all := 0, 0
 	for i := range 60 {
-		e, err := machine.Contributions(context.Background(), m, slices.Clone(x.Row(i)), x, 0,
+		e, err := m.Contributions(context.Background(), slices.Clone(x.Row(i)), x, 0,
 			machine.ExplainOptions{Orders: 60, Seed: uint64(i)})
 		if err != nil {
 			t.Fatal(err)
@@ -106,7 +106,7 @@ func TestContributionsOfAPlane(t *testing.T) {
 
 func TestNeighbours(t *testing.T) {
 	m, x := plane(t)
-	got, err := machine.Neighbours(m, x.Row(7), 3)
+	got, err := m.Neighbours(x.Row(7), 3)
 	if err != nil || len(got) != 3 {
 		t.Fatal(err, got)
 	}
@@ -127,7 +127,7 @@ func TestNeighbours(t *testing.T) {
 		t.Fatal(err)
 	}
 	random.Schema = m.Schema
-	if _, err := machine.Neighbours(random, x.Row(7), 3); !errors.Is(err, machine.ErrSetup) {
+	if _, err := random.Neighbours(x.Row(7), 3); !errors.Is(err, machine.ErrSetup) {
 		t.Errorf("random features: %v", err)
 	}
 }

@@ -113,8 +113,8 @@ type GroupCoverage struct {
 // coverage90 is the coverage of the intervals that GroupCoverage checks.
 const coverage90 = 0.9
 
-// NewGroupCoverage returns nil for a model without group intervals.
-func NewGroupCoverage(m *Model) *GroupCoverage {
+// GroupCoverage returns nil for a model without group intervals.
+func (m *Model) GroupCoverage() *GroupCoverage {
 	f, at := m.GroupColumn()
 	if f == nil || m.checkInterval(coverage90) != nil {
 		return nil

@@ -32,7 +32,7 @@ type ImportanceOptions struct {
 //
 // Every row is compared with itself before and after the shuffle, averaged over repeats. The 95 % intervals assume
 // independent rows.
-func Importances(m *Model, x, y dense.Matrix[float64], o ImportanceOptions) ([]Importance, error) {
+func (m *Model) Importances(x, y dense.Matrix[float64], o ImportanceOptions) ([]Importance, error) {
 	if m.Schema == nil || m.Task == Unsupervised {
 		return nil, fmt.Errorf("importance of columns of a model without a schema or without targets: %w", ErrSetup)
 	}

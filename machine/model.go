@@ -40,7 +40,7 @@ type Model struct {
 	Mass     []float64
 
 	// Calibration holds the parameters ε and a that turn class scores into probabilities ([FitCalibration]), followed
-	// by one offset per class if there are any ([FitShiftedCalibration]). nil leaves scores as they are.
+	// by one offset per class if there are any (shifted). nil leaves scores as they are.
 	Calibration []float64
 
 	// Residuals are the limits of prediction intervals ([Model.Interval]), from differences between held-out targets

@@ -108,7 +108,7 @@ type Difference struct {
 //	RMSE             differences of squared errors, each over twice its RMSE (the delta method)
 //	R²               differences of squared errors over the variance of the target
 //	MAE              mean differences
-func Differences(a, b *Losses) ([]Difference, error) {
+func (a *Losses) Differences(b *Losses) ([]Difference, error) {
 	if a.task != b.task || a.outputs != b.outputs || a.Len() != b.Len() {
 		return nil, fmt.Errorf("losses of %d rows of a %s with %d outputs, and of %d rows of a %s with %d: %w", a.Len(),
 			a.task, a.outputs, b.Len(), b.task, b.outputs, ErrMismatch)

@@ -35,7 +35,7 @@ func TestPairedIntervalsCover(t *testing.T) {
 			if err := errors.Join(la.Add(asColumn(y), asColumn(a)), lb.Add(asColumn(y), asColumn(b))); err != nil {
 				t.Fatal(err)
 			}
-			d, err := Differences(la, lb)
+			d, err := la.Differences(lb)
 			if err != nil || len(d) != 3 {
 				t.Fatal(err, d)
 			}
@@ -97,7 +97,7 @@ func TestPairedAccuracyCovers(t *testing.T) {
 			if err := errors.Join(la.Add(asColumn(y), a), lb.Add(asColumn(y), b)); err != nil {
 				t.Fatal(err)
 			}
-			d, err := Differences(la, lb)
+			d, err := la.Differences(lb)
 			if err != nil || len(d) != 3 {
 				t.Fatal(err)
 			}
@@ -128,7 +128,7 @@ func TestDifferencesSay(t *testing.T) {
 		if swap {
 			first, second = lb, la
 		}
-		d, err := Differences(first, second)
+		d, err := first.Differences(second)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -139,10 +139,10 @@ func TestDifferencesSay(t *testing.T) {
 		}
 	}
 	short, _ := NewLosses(Regression, 1)
-	if _, err := Differences(la, short); !errors.Is(err, ErrMismatch) {
+	if _, err := la.Differences(short); !errors.Is(err, ErrMismatch) {
 		t.Error(err)
 	}
-	if _, err := Differences(short, short); !errors.Is(err, ErrNoRows) {
+	if _, err := short.Differences(short); !errors.Is(err, ErrNoRows) {
 		t.Error(err)
 	}
 	if _, err := NewLosses(Unsupervised, 1); !errors.Is(err, ErrSetup) {

@@ -213,7 +213,7 @@ func (s SeenRows) Share() float64 {
 
 // CountSeen counts in s, while rows are read, how many of them the model was fitted to. rows must come from [TableRows]
 // or [ModelRows] with the schema of m. For other rows, and for a model without a sketch, it counts nothing.
-func CountSeen(rows Rows, m *Model, s *SeenRows) {
+func (m *Model) CountSeen(rows Rows, s *SeenRows) {
 	r, ok := rows.(*tableRows)
 	if !ok || m.Sketch == nil || m.Schema == nil {
 		return

@@ -141,7 +141,7 @@ func TestSeenRows(t *testing.T) {
 				t.Fatal(err)
 			}
 			var s SeenRows
-			CountSeen(rows, m, &s)
+			m.CountSeen(rows, &s)
 			read := 0
 			if err := rows.Each(333, func(x, _ dense.Matrix[float64]) error {
 				read += x.Rows

@@ -12,10 +12,10 @@ import (
 	"github.com/randfeat/randfeat/coupling"
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/family"
+	"github.com/randfeat/randfeat/internal/cases"
 	"github.com/randfeat/randfeat/internal/rng"
 	"github.com/randfeat/randfeat/internal/stattest"
 	"github.com/randfeat/randfeat/kernel"
-	"github.com/randfeat/randfeat/randfeattest"
 	"github.com/randfeat/randfeat/sampling"
 )
 
@@ -41,7 +41,7 @@ func build[T dense.Float](t testing.TB, spec randfeat.Spec, classes dense.Matrix
 }
 
 func rows(n, dim int, sd float64, seed uint64) dense.Matrix[float64] {
-	return randfeattest.Rows(n, dim, 0, sd, seed)
+	return cases.Rows(n, dim, 0, sd, seed)
 }
 
 func distribution[T dense.Float](t testing.TB, s *sampling.Sampler[T], q []T) []float64 {
@@ -87,7 +87,7 @@ func checkCounts(t *testing.T, count []int, p []float64, n int) {
 func TestDrawsFollowTheirProbabilities(t *testing.T) {
 	const n, d, draws = 23, 4, 6000
 	classes, queries := rows(n, d, 0.6, 1), rows(2, d, 0.6, 2)
-	for _, f := range randfeattest.Families(t, queries, classes) {
+	for _, f := range cases.Families(t, queries, classes) {
 		for _, within := range []sampling.Within{sampling.ByScore, sampling.ByFeatures} {
 			t.Run(fmt.Sprintf("%s-%d", f.Name, within), func(t *testing.T) {
 				spec := softmaxSpec(f.Family, d, 24)
@@ -136,7 +136,7 @@ func TestProbabilitiesAreThoseOfFeatures(t *testing.T) {
 	const n, d = 29, 4
 	classes, queries := rows(n, d, 0.5, 3), rows(3, d, 0.5, 4)
 	negative := 0
-	for _, f := range randfeattest.Families(t, queries, classes) {
+	for _, f := range cases.Families(t, queries, classes) {
 		spec := softmaxSpec(f.Family, d, 16)
 		spec.Coupling = nil
 		m, err := randfeat.New[float64](spec)

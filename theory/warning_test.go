@@ -12,18 +12,18 @@ import (
 	"github.com/randfeat/randfeat/coupling"
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/family"
+	"github.com/randfeat/randfeat/internal/cases"
 	"github.com/randfeat/randfeat/internal/stattest"
 	"github.com/randfeat/randfeat/kernel"
-	"github.com/randfeat/randfeat/randfeattest"
 	"github.com/randfeat/randfeat/theory"
 )
 
 // warnedFamilies are the examples of every family of the registry that estimates a kernel.
-func warnedFamilies(t *testing.T, d int) []randfeattest.Family {
+func warnedFamilies(t *testing.T, d int) []cases.Family {
 	t.Helper()
-	x, y := randfeattest.Rows(50, d, 0, 0.4, 1), randfeattest.Rows(50, d, 0, 0.4, 2)
-	return slices.DeleteFunc(randfeattest.Families(t, x, y),
-		func(f randfeattest.Family) bool { return !f.Info.Unbiased })
+	x, y := cases.Rows(50, d, 0, 0.4, 1), cases.Rows(50, d, 0, 0.4, 2)
+	return slices.DeleteFunc(cases.Families(t, x, y),
+		func(f cases.Family) bool { return !f.Info.Unbiased })
 }
 
 // estimates draws the estimate of the kernel of a spec, relative to it.
@@ -55,7 +55,7 @@ func TestWarningsAreTrue(t *testing.T) {
 	}
 	couplings := []coupling.Coupling{coupling.Hadamard{K: 3}, coupling.FastSimplex{K: 3}, coupling.FastSimplex{K: 1},
 		coupling.Givens{Rotations: 1}}
-	for _, c := range randfeattest.Couplings(t) {
+	for _, c := range cases.Couplings(t) {
 		couplings = append(couplings, c.Value)
 	}
 	pairs := [][2][]float64{{{0.5, 0.1, 0.2, -0.3}, {0.1, 0.3, -0.2, 0.1}}, {{1.1, 0, 0, 0}, {-0.9, 0, 0, 0}}}

@@ -8,10 +8,10 @@ import (
 	"github.com/randfeat/randfeat"
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/family"
+	"github.com/randfeat/randfeat/internal/cases"
 	"github.com/randfeat/randfeat/internal/rng"
 	"github.com/randfeat/randfeat/internal/stattest"
 	"github.com/randfeat/randfeat/kernel"
-	"github.com/randfeat/randfeat/randfeattest"
 	"github.com/randfeat/randfeat/theory"
 )
 
@@ -29,7 +29,7 @@ func normalRows(rows, cols int, scale, centre float64, seed uint64) dense.Matrix
 func kernelFamilies(t testing.TB, d int) map[string]family.Family {
 	t.Helper()
 	out := map[string]family.Family{}
-	for _, f := range randfeattest.Estimators(t, normalRows(300, d, 0.25, 0.1, 1), normalRows(300, d, 0.3, -0.1, 2)) {
+	for _, f := range cases.Estimators(t, normalRows(300, d, 0.25, 0.1, 1), normalRows(300, d, 0.3, -0.1, 2)) {
 		if !f.Biased {
 			out[f.Name] = f.Family
 		}
@@ -68,7 +68,7 @@ func TestWeightLawAgreesWithVariances(t *testing.T) {
 			}
 		}
 	}
-	for _, f := range randfeattest.Families(t, y, y) {
+	for _, f := range cases.Families(t, y, y) {
 		if f.Info.Unbiased {
 			continue
 		}

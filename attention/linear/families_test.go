@@ -8,9 +8,9 @@ import (
 	"github.com/randfeat/randfeat/coupling"
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/family"
+	"github.com/randfeat/randfeat/internal/cases"
 	"github.com/randfeat/randfeat/internal/rng"
 	"github.com/randfeat/randfeat/kernel"
-	"github.com/randfeat/randfeat/randfeattest"
 )
 
 // normalRows is a rows×cols matrix of N(0, scale²) values around centre.
@@ -27,7 +27,7 @@ func normalRows(rows, cols int, scale, centre float64, seed uint64) dense.Matrix
 func kernelFamilies(t testing.TB, d int) map[string]family.Family {
 	t.Helper()
 	out := map[string]family.Family{}
-	for _, f := range randfeattest.Estimators(t, normalRows(300, d, 0.25, 0.1, 1), normalRows(300, d, 0.3, -0.1, 2)) {
+	for _, f := range cases.Estimators(t, normalRows(300, d, 0.25, 0.1, 1), normalRows(300, d, 0.3, -0.1, 2)) {
 		if !f.Biased {
 			out[f.Name] = f.Family
 		}

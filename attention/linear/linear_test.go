@@ -16,9 +16,9 @@ import (
 	"github.com/randfeat/randfeat/coupling"
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/family"
+	"github.com/randfeat/randfeat/internal/cases"
 	"github.com/randfeat/randfeat/internal/rng"
 	"github.com/randfeat/randfeat/kernel"
-	"github.com/randfeat/randfeat/randfeattest"
 )
 
 // normals is a sequence of independent normal numbers times scale.
@@ -37,7 +37,7 @@ func linearFamilies(t testing.TB, d int) map[string]family.Family {
 	t.Helper()
 	qs, ks := normals[float64](1, 1, 300, d, 0.5, 91).Head(0, 0), normals[float64](1, 1, 300, d, 0.5, 92).Head(0, 0)
 	out := map[string]family.Family{}
-	for _, f := range randfeattest.Families(t, qs, ks) {
+	for _, f := range cases.Families(t, qs, ks) {
 		out[f.Name] = f.Family
 	}
 	return out

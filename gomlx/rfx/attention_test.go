@@ -14,8 +14,8 @@ import (
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/family"
 	"github.com/randfeat/randfeat/gomlx/rfx"
+	"github.com/randfeat/randfeat/internal/cases"
 	"github.com/randfeat/randfeat/kernel"
-	"github.com/randfeat/randfeat/randfeattest"
 )
 
 const dim = 8
@@ -25,9 +25,9 @@ func spec(f family.Family, m int, seed uint64) randfeat.Spec {
 }
 
 // families are all registered ones, fitted where they can be, but landmarks, which must be refused.
-func families(t testing.TB) []randfeattest.Family {
-	x, y := randfeattest.Rows(300, dim, 0.1, 0.5, 1), randfeattest.Rows(300, dim, -0.1, 0.6, 2)
-	return slices.DeleteFunc(randfeattest.Families(t, x, y), func(f randfeattest.Family) bool {
+func families(t testing.TB) []cases.Family {
+	x, y := cases.Rows(300, dim, 0.1, 0.5, 1), cases.Rows(300, dim, -0.1, 0.6, 2)
+	return slices.DeleteFunc(cases.Families(t, x, y), func(f cases.Family) bool {
 		if f.Family.Name() != "nystrom" {
 			return false
 		}

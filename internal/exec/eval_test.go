@@ -11,12 +11,12 @@ import (
 	"github.com/randfeat/randfeat/coupling"
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/family"
+	"github.com/randfeat/randfeat/internal/cases"
 	"github.com/randfeat/randfeat/internal/exec"
 	"github.com/randfeat/randfeat/internal/kern"
 	"github.com/randfeat/randfeat/internal/plan"
 	"github.com/randfeat/randfeat/internal/rng"
 	"github.com/randfeat/randfeat/kernel"
-	"github.com/randfeat/randfeat/randfeattest"
 )
 
 // drawer draws plans that use every field a leaf has, each present or absent by a throw of the coin.
@@ -205,8 +205,8 @@ func TestAllPathsAgreeWithEval(t *testing.T) {
 // The same for the plans of every family, of every kernel that it has.
 func TestFamiliesAgreeWithEval(t *testing.T) {
 	const d = 5
-	x, y := randfeattest.Rows(200, d, 0.2, 0.5, 1), randfeattest.Rows(200, d, -0.1, 0.5, 2)
-	for _, f := range randfeattest.Families(t, x, y) {
+	x, y := cases.Rows(200, d, 0.2, 0.5, 1), cases.Rows(200, d, -0.1, 0.5, 2)
+	for _, f := range cases.Families(t, x, y) {
 		for _, kind := range kernel.Kinds() {
 			k := kernel.Kernel{Kind: kind}
 			if kind == kernel.Softmax {

@@ -138,8 +138,8 @@ func (r *Run) readLearned(b []byte) (*learned, error) {
 	if len(rest) > 0 || len(bodies[2])%files.ContentSize != 0 {
 		return nil, fmt.Errorf("bodies of %d bytes, and %d behind: %w", h.Counts, len(rest), machine.ErrCorrupt)
 	}
-	l := &learned{sample: r.newSample(), contents: slices.Clone(bodies[2])}
-	if l.learner, err = data.ReadLearner(bodies[0]); err != nil {
+	l := &learned{learner: new(data.Learner), sample: r.newSample(), contents: slices.Clone(bodies[2])}
+	if err = l.learner.UnmarshalBinary(bodies[0]); err != nil {
 		return nil, fmt.Errorf("%w: %w", machine.ErrCorrupt, err)
 	}
 	return l, l.sample.UnmarshalBinary(bodies[1])

@@ -139,7 +139,7 @@ func (a *adder) kept(x, y dense.Matrix[float64], k keys, first int64) (_, _ dens
 	}
 	a.y = buf.Shaped(a.y, x.Rows-out, y.Cols)
 	if out == 0 {
-		tabular.Standardise(a.y, y, a.p.Schema.Targets)
+		a.p.Schema.Standardise(a.y, y)
 		return x, a.y
 	}
 	a.x = buf.Shaped(a.x, x.Rows-out, x.Cols)
@@ -155,7 +155,7 @@ func (a *adder) kept(x, y dense.Matrix[float64], k keys, first int64) (_, _ dens
 		at++
 	}
 	if regression {
-		tabular.Standardise(a.y, a.y, a.p.Schema.Targets)
+		a.p.Schema.Standardise(a.y, a.y)
 	}
 	return a.x, a.y
 }

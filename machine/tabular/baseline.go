@@ -128,7 +128,7 @@ func (b *baselines) compared(j *job, log *journal) ([]Compared, error) {
 		if err != nil {
 			return nil, err
 		}
-		kernel, err := machine.Differences(one.losses, b.kernel)
+		kernel, err := one.losses.Differences(b.kernel)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", one.name, err)
 		}

@@ -69,7 +69,7 @@ func (e *exactTries) judgeShifted(t *trial, pred dense.Matrix[float64]) error {
 	m := &machine.Model{}
 	classes, weights := e.judgedClasses(pred.Rows)
 	var err error
-	if m.Calibration, err = machine.FitShiftedCalibration(pred, classes, weights); err != nil {
+	if m.Calibration, err = machine.FitCalibration(pred, classes, weights, true); err != nil {
 		return err
 	}
 	p := make([]float64, pred.Cols)

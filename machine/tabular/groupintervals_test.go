@@ -58,7 +58,7 @@ func TestIntervalsByGroupCover(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		c := machine.NewGroupCoverage(m)
+		c := m.GroupCoverage()
 		var ws machine.Workspace[float64]
 		err = rows.Each(1000, func(x, y dense.Matrix[float64]) error {
 			pred := dense.New[float64](x.Rows, 1)

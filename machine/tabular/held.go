@@ -68,10 +68,7 @@ func (h *held) add(part int, y, pred dense.Matrix[float64], weights []float64) {
 }
 
 func (h *held) fitCalibration(scores dense.Matrix[float64], classes []int, weights []float64) ([]float64, error) {
-	if h.shifted {
-		return machine.FitShiftedCalibration(scores, classes, weights)
-	}
-	return machine.FitCalibration(scores, classes, weights)
+	return machine.FitCalibration(scores, classes, weights, h.shifted)
 }
 
 func (h *held) row(i int) []float64 { return h.scores[i*h.width : (i+1)*h.width] }

@@ -149,7 +149,7 @@ func TestClassWeightsCountOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want, err := machine.FitShiftedCalibration(pred, classes, both)
+	want, err := machine.FitCalibration(pred, classes, both, true)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -44,7 +44,7 @@ func TestHorizon(t *testing.T) {
 		t.Errorf("RMSE %g a horizon ahead, %g at once", far.Scores[0].Value, next.Scores[0].Value)
 	}
 	// By hand: which rows a model of the last stretch learns from.
-	marks, err := data.ReadMarks(src, o.Marks)
+	marks, err := o.Marks.Read(src)
 	if err != nil {
 		t.Fatal(err)
 	}

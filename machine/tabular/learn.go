@@ -13,7 +13,7 @@ func learnTable(in job, log *journal, file *checkpoint) (*job, *resumed, error) 
 		if len(j.o.Marks.Names()) > 0 {
 			var err error
 			src := watchedSource{Source: j.src, ctx: j.ctx, report: func(int64) {}}
-			if m, err = data.ReadMarks(src, j.o.Marks); err != nil {
+			if m, err = j.o.Marks.Read(src); err != nil {
 				return nil, nil, err
 			}
 		}

@@ -42,7 +42,7 @@ func patients(groups, rows int, seed uint64) *numbers {
 // No group is in two folds, folds are about equal, and rows of one number of folds do not decide those of another.
 func TestDealerGroups(t *testing.T) {
 	src := patients(23, 7, 1)
-	m, err := data.ReadMarks(src, data.MarkColumns{Group: "patient"})
+	m, err := data.MarkColumns{Group: "patient"}.Read(src)
 	if err != nil || m.Groups != 23 {
 		t.Fatal(m, err)
 	}

@@ -156,25 +156,14 @@ func (j *job) given(t Table) (*sample, error) {
 	}
 	s.first = append(s.first, at)
 	if j.task == machine.Regression {
-		Standardise(s.y, s.y, j.schema.Targets)
+		j.schema.Standardise(s.y, s.y)
 	}
 	s.t = indicators(j.task, j.outputs, s.y)
 	return s, nil
 }
 
-// Standardise writes (y − mean)/scale of every regression target to dst, which may be y. Models are fitted to
-// standardised targets; restore undoes the scaling in the model.
-func Standardise(dst, y dense.Matrix[float64], targets []data.Target) {
-	for i := range y.Rows {
-		d := dst.Row(i)
-		for k, v := range y.Row(i)[:len(targets)] {
-			d[k] = (v - targets[k].Mean) / targets[k].Scale
-		}
-	}
-}
-
-// Setup returns the setup for machine.NewSums of p.Kind. Pass regression targets through [Standardise] before adding
-// them.
+// Setup returns the setup for machine.NewSums of p.Kind. Pass regression targets through p.Schema.Standardise before
+// adding them.
 func (p *Plan) Setup() (machine.Setup, error) {
 	s := machine.Setup{Spec: p.Spec, Omega: p.omega, Task: p.Task, Outputs: p.Outputs, Float32: p.Float32,
 		Block: p.Block}

@@ -58,7 +58,7 @@ func rf_advise(x, y *C.rf_array, options C.rf_string, jobOut *C.uint64_t, report
 				return nil, nil, err
 			}
 			var page bytes.Buffer
-			if err := advise.WriteHTML(&page, r); err != nil {
+			if err := r.WriteHTML(&page); err != nil {
 				return nil, nil, err
 			}
 			return nil, map[string]any{"report": r, "html": page.String(), "about": r.About(),

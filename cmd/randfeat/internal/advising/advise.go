@@ -330,7 +330,7 @@ func finishAdvice(env *cli.Env, f *adviseFlags, r *advise.Report, begun time.Tim
 		if err != nil {
 			return err
 		}
-		if err := advise.WriteHTML(w, r); err != nil {
+		if err := r.WriteHTML(w); err != nil {
 			return err
 		}
 	}

@@ -156,7 +156,7 @@ func runCompare(env *cli.Env, cmd *cobra.Command, f *compareFlags, models [2]str
 		return &data.InputError{Place: src.Name(), Detail: "the table has columns but no rows"}
 	}
 	r.Rows = int64(losses[0].Len())
-	if r.Differences, err = machine.Differences(losses[0], losses[1]); err != nil {
+	if r.Differences, err = losses[0].Differences(losses[1]); err != nil {
 		return fmt.Errorf("%s: the table changed while it was read: %w", src.Name(), err)
 	}
 	r.Seconds = time.Since(start).Seconds()
@@ -231,7 +231,7 @@ func (c *ComparedModel) losses(m, first *machine.Model, src data.Source, known [
 	}
 	if m.Sketch != nil {
 		c.Seen = new(machine.SeenRows)
-		machine.CountSeen(rows, m, c.Seen)
+		m.CountSeen(rows, c.Seen)
 	}
 	p, err := machine.NewPredictor[float64](m)
 	if err != nil {

@@ -197,7 +197,7 @@ func runEvaluate(env *cli.Env, cmd *cobra.Command, f *evaluateFlags, modelPath s
 func (r *EvaluateResult) compare(rows machine.Rows, m *machine.Model) {
 	if m.Sketch != nil {
 		r.Seen = new(machine.SeenRows)
-		machine.CountSeen(rows, m, r.Seen)
+		m.CountSeen(rows, r.Seen)
 	}
 }
 
@@ -252,7 +252,7 @@ func (f *evaluateFlags) supervised(r *EvaluateResult, m *machine.Model, src data
 	if err != nil {
 		return err
 	}
-	groups := machine.NewGroupCoverage(m)
+	groups := m.GroupCoverage()
 	f.keep = machine.NewReservoir(importanceRows, cli.DefaultSeed)
 	var pred, variance dense.Matrix[float64]
 	err = rows.Each(predictRows, func(x, y dense.Matrix[float64]) error {
@@ -297,7 +297,7 @@ func (f *evaluateFlags) weights(src data.Source) (func(rows int) []float64, erro
 	if f.weight == "" {
 		return func(int) []float64 { return nil }, nil
 	}
-	m, err := data.ReadMarks(src, data.MarkColumns{Weight: f.weight})
+	m, err := data.MarkColumns{Weight: f.weight}.Read(src)
 	if err != nil {
 		return nil, err
 	}

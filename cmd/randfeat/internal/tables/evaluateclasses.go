@@ -20,7 +20,7 @@ func (r *EvaluateResult) classified(classes []string, e *machine.Evaluation) {
 		r.Confusion = e.Confusion()
 	}
 	if len(classes) > maxShown {
-		r.Confusions = machine.LargestConfusions(e.Confusion(), maxShown)
+		r.Confusions = e.LargestConfusions(maxShown)
 	}
 }
 

@@ -171,7 +171,7 @@ func runExplain(env *cli.Env, cmd *cobra.Command, f *explainFlags, modelPath str
 		}
 	}
 	for _, c := range f.columns {
-		d, err := machine.PartialDependence(cmd.Context(), m, x, c, output)
+		d, err := m.PartialDependence(cmd.Context(), x, c, output)
 		if err != nil {
 			return err
 		}
@@ -249,12 +249,12 @@ func (r *ExplainResult) explainRow(cmd *cobra.Command, f *explainFlags, m *machi
 		}
 	}
 	var err error
-	r.Explanation, err = machine.Contributions(cmd.Context(), m, row, x, output,
+	r.Explanation, err = m.Contributions(cmd.Context(), row, x, output,
 		machine.ExplainOptions{Orders: f.orders, Seed: f.seed})
 	if err != nil {
 		return err
 	}
-	r.Neighbours, err = machine.Neighbours(m, row, f.nearest)
+	r.Neighbours, err = m.Neighbours(row, f.nearest)
 	if errors.Is(err, machine.ErrSetup) {
 		r.NoNeighbours = strings.TrimSuffix(err.Error(), ": "+machine.ErrSetup.Error())
 		err = nil

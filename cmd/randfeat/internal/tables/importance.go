@@ -16,7 +16,7 @@ const importanceRows = 1000
 func (f *evaluateFlags) importances(env *cli.Env, cmd *cobra.Command, m *machine.Model) ([]machine.Importance, error) {
 	bar := env.Progress("columns", len(m.Schema.Fields))
 	defer bar.End()
-	return machine.Importances(m, f.keep.X, f.keep.Y, machine.ImportanceOptions{Seed: cli.DefaultSeed,
+	return m.Importances(f.keep.X, f.keep.Y, machine.ImportanceOptions{Seed: cli.DefaultSeed,
 		Progress: func(done, _ int) error {
 			bar.At(done)
 			return interrupted(cmd.Context())

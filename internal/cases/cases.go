@@ -1,4 +1,5 @@
-package randfeattest
+// Package cases has examples of every family and coupling of the registries, for the tests that iterate over them.
+package cases
 
 import (
 	"testing"
