@@ -37,6 +37,8 @@ func (a *Attention[T]) Backward(dq, dk, dv, dout, out, q, k, v attention.Seq[T])
 	return run(a, dq, dk, dv, dout, out, q, k, v)
 }
 
+// gradients is Backward for one precision. It is a function rather than a method so that slim can leave it out of
+// programs that never call Backward.
 func gradients[T dense.Float](a *Attention[T], dq, dk, dv, dout, out, q, k, v attention.Seq[T]) error {
 	for _, s := range [...]struct {
 		name, like string
@@ -107,9 +109,9 @@ func clearRows[T dense.Float](m dense.Matrix[T]) {
 
 // The steps of Backward run one after the other. The comment says what one item of a step covers.
 type (
-	emptyStep[T dense.Float]   call[T] // some clusters: no gradients yet
+	emptyStep[T dense.Float]   call[T] // clear the gradients of some clusters and their keys
 	gradStep[T dense.Float]    call[T] // the queries of a task
-	deliverStep[T dense.Float] call[T] // some clusters: the gradients of their keys
+	deliverStep[T dense.Float] call[T] // pass the gradients of some clusters on to their keys
 )
 
 func (s *emptyStep[T]) Item(_ *worker[T], i int) error {
@@ -145,8 +147,8 @@ func (s *deliverStep[T]) Item(_ *worker[T], i int) error {
 	return nil
 }
 
-// splitGrad makes the tasks of the gradients and their memory. The tasks do not depend on GOMAXPROCS: their borders fix
-// the order of the sums.
+// splitGrad makes the tasks of the gradients and their memory, and returns an estimate of the work. The tasks do not
+// depend on GOMAXPROCS, because their borders fix the order of the sums.
 func (c *call[T]) splitGrad() (work float64) {
 	c.tasks = c.tasks[:0]
 	for i, p := range c.problems[:c.used] {
@@ -171,16 +173,17 @@ func (c *call[T]) splitGrad() (work float64) {
 	return work
 }
 
-// A task of gradients has gradRows queries, fewer if a problem had fewer than gradTasks of them.
+// A task of gradients has gradRows queries, or fewer, down to fewestGradRows, so that a problem has gradTasks
+// tasks.
 const (
 	gradRows       = 1024
 	gradTasks      = 8
 	fewestGradRows = 256
 )
 
-// gradScratch is the memory of a worker for gradients.
+// gradScratch is the scratch memory of a worker for gradients.
 type gradScratch[T dense.Float] struct {
-	up     dense.Matrix[T] // [dout | −out·dout] of a task, divided by the sum of weights
+	up     dense.Matrix[T] // [dout | −out·dout] of the rows of a task, divided by their sums of weights
 	dx     dense.Matrix[T]
 	values kern.Panel[T] // [v̄ | 1] of centroids, [v | 1] of a block
 	means  kern.Panel[T]
@@ -189,7 +192,8 @@ type gradScratch[T dense.Float] struct {
 	near   dense.Matrix[T] // and of neighbours
 	tileUp dense.Matrix[T]
 
-	// What the queries of a task give: to centroids and their means, to neighbours from position first on, to sinks.
+	// The gradients that the queries of a task pass to centroids and mean values, to neighbours from position first on,
+	// and to sinks.
 	dCentre, dMean dense.Matrix[T]
 	first          int
 	nearK, nearV   dense.Matrix[T]
@@ -213,7 +217,7 @@ func (g *gradScratch[T]) await(n int) {
 	}
 }
 
-// withOnes is [m | 1].
+// withOnes returns [m | 1] in scratch memory.
 func (g *gradScratch[T]) withOnes(m dense.Matrix[T]) dense.Matrix[T] {
 	g.wide = buf.Shaped(g.wide, m.Rows, m.Cols+1)
 	for i := range m.Rows {

@@ -71,7 +71,7 @@ func backwardCausal[T dense.Float](a *Attention[T], dq, dk, dv, dout, out, q, k,
 	return c.crew.Do(len(step.tasks), workers, step)
 }
 
-// causalBack is the step of Backward: an item is a task.
+// causalBack is the step of Backward whose items are tasks.
 type causalBack[T dense.Float] struct {
 	c                       *causalCall[T]
 	dq, dk, dv, dout, given attention.Seq[T]
@@ -79,22 +79,23 @@ type causalBack[T dense.Float] struct {
 	streams                 []causalBackStream[T]
 }
 
-// gradTask covers the queries at positions [lo, hi) of a stream. The tasks of a stream go from the last position to the
-// first.
+// gradTask covers the queries at positions [lo, hi) of a stream. The tasks of a stream are listed from the last
+// position to the first, the order in which they are added.
 type gradTask struct {
 	stream, lo, hi int
-	at             int  // tasks of the stream before it
-	last           bool // of the stream
+	at             int  // number of the task within its stream
+	last           bool // the last task of its stream, which has the first positions
 }
 
-// causalBackStream is shared by the tasks of a stream. A task writes to it only while done equals its own number.
+// causalBackStream is shared by the tasks of a stream. A task writes to it only while done equals its own number, so
+// writes need no lock.
 type causalBackStream[T dense.Float] struct {
-	done             atomic.Int64    // tasks that have ended
-	keyLate, valLate dense.Matrix[T] // what queries give to clusters, of the tasks that have ended
+	done             atomic.Int64    // tasks of the stream that have been added
+	keyLate, valLate dense.Matrix[T] // gradients that the queries of these tasks pass to each cluster
 	px               dense.Matrix[T]
 }
 
-// gradPositions, or the next multiple of a block, are the work of one task.
+// gradPositions is the number of positions of a task, rounded up to a multiple of the block.
 const gradPositions = 512
 
 // split makes the tasks. They do not depend on GOMAXPROCS, because their borders fix the order of the sums.
@@ -135,19 +136,20 @@ type causalGrad[T dense.Float] struct {
 	tab  *kern.Table[T]
 	k, v dense.Matrix[T]
 
-	// What the task gives to keys: row[p] − 1 of dk and dv is that of the key at position p, 0: nothing so far.
+	// The gradients that the task passes to keys. The key at position p has row row[p]−1 of dk and dv; 0 means that it
+	// has none yet.
 	row     []int32
 	touched []int32
 	dk, dv  dense.Matrix[T]
 
-	up      dense.Matrix[T] // [dout | −out·dout] over the sum of weights, of the rows of a read
+	up      dense.Matrix[T] // [dout | −out·dout] of the current rows, divided by their sums of weights
 	dx      dense.Matrix[T]
-	dlogit  dense.Matrix[T] // of clusters: dL/dgain
+	dlogit  dense.Matrix[T] // dL/dgain of each cluster
 	weight  dense.Matrix[T] // e^gain
-	da      dense.Matrix[T] // of residual coordinates
+	da      dense.Matrix[T] // gradient of the residual coordinates of queries
 	means   dense.Matrix[T]
 	px      dense.Matrix[T]
-	keySum  dense.Matrix[T] // S of keys and values
+	keySum  dense.Matrix[T] // S for keys; valSum is S for values
 	valSum  dense.Matrix[T]
 	near    gradScratch[T]
 	nearK   dense.Matrix[T]
@@ -217,7 +219,7 @@ func (grad *causalGrad[T]) of(p int) int {
 	return int(grad.row[p]) - 1
 }
 
-// unpacked is the matrix of a panel.
+// unpacked returns the matrix that a panel holds.
 func unpacked[T dense.Float](p *kern.Panel[T]) dense.Matrix[T] {
 	m := dense.New[T](p.Rows, p.Cols)
 	for j := range p.Rows {
@@ -228,8 +230,8 @@ func unpacked[T dense.Float](p *kern.Panel[T]) dense.Matrix[T] {
 	return m
 }
 
-// chunk computes the queries at positions [lo, hi) and returns the range [first, end) of keys that enter clusters
-// meanwhile.
+// chunk computes the gradients of the queries at positions [lo, hi). It returns the range [first, end) of keys that
+// enter clusters meanwhile, to which the sums of this task and of later ones must be delivered.
 func (b *causalBack[T]) chunk(w *causalWorker[T], s *causalStream[T], grad *causalGrad[T],
 	lo, hi int) (first, end int) {
 	c, g, r := b.c, s.g, &w.reader
@@ -280,7 +282,8 @@ func (b *causalBack[T]) chunk(w *causalWorker[T], s *causalStream[T], grad *caus
 	return first, done
 }
 
-// deliver gives the keys [lo, hi) what the queries of this task and of later ones give to their clusters.
+// deliver adds to the keys [lo, hi) the gradients that the queries of this task and of later positions pass to their
+// clusters.
 func (t *causalBackStream[T]) deliver(tab *kern.Table[T], s *causalStream[T], dk, dv dense.Matrix[T], lo, hi int) {
 	for p := lo; p < hi; p++ {
 		if s.visible(p) {
@@ -291,7 +294,7 @@ func (t *causalBackStream[T]) deliver(tab *kern.Table[T], s *causalStream[T], dk
 	}
 }
 
-// rows handles the queries that have been loaded, from position p on.
+// rows computes the gradients of the loaded queries, which begin at position p.
 func (b *causalBack[T]) rows(w *causalWorker[T], s *causalStream[T], grad *causalGrad[T], p int) {
 	c, g, r, tab := b.c, s.g, &w.reader, b.c.tab
 	rows := r.x.Rows
@@ -359,8 +362,8 @@ func (b *causalBack[T]) rows(w *causalWorker[T], s *causalStream[T], grad *causa
 	}
 }
 
-// clusters sets dL/dgain of the clusters of row l, as if none of their keys were exact, and what follows for the
-// residual coordinates of the query.
+// clusters sets dL/dgain of the clusters of row l, as if none of their keys were exact, and adds the resulting gradient
+// of the residual coordinates of the query.
 func (grad *causalGrad[T]) clusters(r *reader[T], l int) {
 	g, f := r.g, r.far
 	up, weight, d := grad.up.Row(l), grad.weight.Row(l), grad.dlogit.Row(l)
@@ -376,8 +379,8 @@ func (grad *causalGrad[T]) clusters(r *reader[T], l int) {
 	}
 }
 
-// spread adds to the gradient of the residual coordinates of row l what a gradient d of the gain of cluster c means by
-// its ½ min(σ², maxSpread).
+// spread adds to the gradient of the residual coordinates of row l the part that comes from ½ min(σ², maxSpread) in the
+// gain of cluster c, whose gradient is d.
 func (grad *causalGrad[T]) spread(r *reader[T], l, c int, d T) {
 	g, f := r.g, r.far
 	if d == 0 {
@@ -397,11 +400,12 @@ func (grad *causalGrad[T]) spread(r *reader[T], l, c int, d T) {
 	}
 }
 
-// keys is called by the reader when the weights of row l, row i of its unit, are known: those of the exact keys in
-// r.score, e^gain in its gains, and the parts of the tails of opened clusters in its tile.
+// keys is called by the reader as soon as the weights of row l, which is row i of its unit, are known, and before the
+// reader overwrites them: weights of exact keys in r.score, e^gain in r.gain, and the terms of the tails of opened
+// clusters in r.tile.
 func (grad *causalGrad[T]) keys(r *reader[T], i, l int, chosen []int32, filtered bool) {
 	g, f := r.g, r.far
-	// The sum of the row lacks its centroids.
+	// The sum of the row does not include its centroids yet.
 	before := r.sum[l]
 	var rest float64
 	for c, e := range r.gain.Row(l) {
@@ -444,8 +448,8 @@ func (grad *causalGrad[T]) keys(r *reader[T], i, l int, chosen []int32, filtered
 	}
 }
 
-// exact adds the gradients of an exact key at position p with weight e, whose cluster weighs share without it and whose
-// gain has the gradient d.
+// exact adds the gradients of an exact key at position p with weight e. share is the weight that its centroid gives
+// each of its keys, and d the gradient of the gain of the cluster, from which the key's part is subtracted.
 func (grad *causalGrad[T]) exact(r *reader[T], l, p int, e T, d *T, share T) {
 	g := r.g
 	up := grad.up.Row(l)
@@ -457,8 +461,8 @@ func (grad *causalGrad[T]) exact(r *reader[T], l, p int, e T, d *T, share T) {
 	grad.tab.MulAdd(grad.dv.Row(at), up[:g.dv], e-share)
 }
 
-// opened adds what the gradient d of the gain of an opened cluster, log mean e^{ŝ_j} over the keys that are left, means
-// for the residual coordinates of row l: d·(q̃ − q̄), q̃ the mean by e^{ŝ_j}.
+// opened adds the gradient of the residual coordinates of row l that comes from the gain of an opened cluster, log mean
+// e^{ŝ_j} over its remaining keys, whose gradient is d: d·(q̃ − q̄), where q̃ is the mean weighted by e^{ŝ_j}.
 func (grad *causalGrad[T]) opened(r *reader[T], l, c int, d T, left []T) {
 	g, f := r.g, r.far
 	grad.members = r.m.residuals(g, c, len(left), &grad.tail)
@@ -480,7 +484,7 @@ func (grad *causalGrad[T]) opened(r *reader[T], l, c int, d T, left []T) {
 	}
 }
 
-// whole adds the gradients of the members of the chosen clusters, all of them exact.
+// whole adds the gradients of the members of the chosen clusters if all of them are exact (Spec.Keys is 0).
 func (grad *causalGrad[T]) whole(r *reader[T]) {
 	f := r.far
 	shared := len(r.all) < r.x.Rows

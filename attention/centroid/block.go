@@ -18,7 +18,7 @@ type near[T dense.Float] struct {
 	value dense.Matrix[T]
 }
 
-// reset empties it and makes room for so many keys.
+// reset removes all keys and makes room for the given number.
 func (a *near[T]) reset(tab *kern.Table[T], keys, d, dv int) {
 	a.pos = buf.Sized(a.pos, keys)[:0]
 	if n := (keys + tab.Width - 1) / tab.Width * tab.Width * d; cap(a.keys.Data) < n {
@@ -31,6 +31,7 @@ func (a *near[T]) reset(tab *kern.Table[T], keys, d, dv int) {
 	a.value.Rows = 0
 }
 
+// add appends the key at position pos, which must be larger than all before; reset has made room for it.
 func (a *near[T]) add(pos int, y, v []T) {
 	at := outputOf(&a.keys, len(a.pos))
 	for _, x := range y {
@@ -43,18 +44,18 @@ func (a *near[T]) add(pos int, y, v []T) {
 	copy(a.value.Row(a.value.Rows-1), v)
 }
 
-// seen is the number of keys up to position p.
+// seen returns the number of keys at positions up to p.
 func (a *near[T]) seen(p int) int {
 	n, _ := slices.BinarySearch(a.pos, int32(p)+1)
 	return n
 }
 
-// rows are keys or values by position: those of a matrix, or pages of a cache.
+// rows gives access to keys or values by position, in a matrix or in the pages of a cache.
 type rows[T dense.Float] struct {
 	pages  [][]T
-	shift  uint // positions of a page, as a power of two
+	shift  uint // log₂ of the positions per page
 	stride int
-	column int // the first
+	column int // first column of a row: a cache keeps each value next to its key
 }
 
 func rowsOf[T dense.Float](m dense.Matrix[T]) (r rows[T]) {
@@ -67,20 +68,21 @@ func (r *rows[T]) set(m dense.Matrix[T]) {
 	r.pages, r.shift, r.stride, r.column = append(r.pages[:0], m.Data), 62, m.Stride, 0
 }
 
-// row begins with that of position p.
+// row returns memory that begins with the row of position p. It may be longer than the row.
 func (r *rows[T]) row(p int) []T {
 	return r.pages[p>>r.shift][(p&(1<<r.shift-1))*r.stride+r.column:]
 }
 
-// members are the keys of every cluster in the order of their positions, and their residual numbers.
+// members lists the keys of every cluster in the order of their positions, with their residual numbers.
 type members[T dense.Float] struct {
 	pos [][]int32
-	// Residual numbers as panels of r+1 inputs, the last of them 1, or packed in the same order without it.
+	// The residual numbers of each cluster: as panels of r+1 inputs, the last of them 1, in a call (wide), or in 8 or 4
+	// bits in the same order without the 1, in a cache (q).
 	wide [][]T
 	q    []quanta
 }
 
-// residuals is the panel of the first n members of c. It may lie in tmp.
+// residuals returns the panel of the first n members of cluster c. It may use the memory of tmp.
 func (m *members[T]) residuals(g *geometry[T], c, n int, tmp *[]T) kern.Panel[T] {
 	p := kern.Panel[T]{Rows: n, Cols: g.r + 1, Width: g.tab.Width}
 	if m.wide != nil {
@@ -100,10 +102,10 @@ func (m *members[T]) residuals(g *geometry[T], c, n int, tmp *[]T) kern.Panel[T]
 	return p
 }
 
-// quanta are the residual numbers of one cluster in the order of a panel: a byte each, or half of one.
+// quanta holds the residual numbers of one cluster in the order of a panel, in one byte or half a byte each.
 type quanta struct{ data []byte }
 
-// put sets those of member j. There is room for it already, or the panel of j is new.
+// put stores the numbers of member j. Members are put in order; the first of a panel makes room for the whole panel.
 func (a *quanta) put(j, width, bits int, q []int8) {
 	if j%width == 0 {
 		n := len(a.data) + width*len(q)*bits/8
@@ -121,7 +123,7 @@ func (a *quanta) put(j, width, bits int, q []int8) {
 	}
 }
 
-// get reads those of member j.
+// get reads the numbers of member j.
 func (a *quanta) get(q []int8, j, width, bits int) {
 	at := j/width*width*len(q) + j%width
 	for i := range q {
@@ -134,7 +136,7 @@ func (a *quanta) get(q []int8, j, width, bits int) {
 	}
 }
 
-// widen sets dst to the numbers from index at on.
+// widen converts the numbers from index at on.
 func widen[T dense.Float](dst []T, a *quanta, at, bits int) {
 	if bits == 4 {
 		src := a.data[at/2:][:len(dst)/2]
@@ -153,33 +155,38 @@ const (
 	// blockRows bounds the rows of queries that are handled together: three tiles of scores of 1024 clusters then stay
 	// in a second-level cache.
 	blockRows = 64
-	// exactKeys keys of a cluster are gathered at a time.
+	// exactKeys is the number of keys of a cluster that are gathered at a time.
 	exactKeys = 256
 )
 
-// reader computes outputs of queries of one block of one head; it is the scratch memory of a worker.
+// reader computes the outputs of queries of one block of one head (see the rules at the top of causal.go). Forward, the
+// states and Backward share it; that is why a Cache gives the bits of Forward. It is also the scratch memory of a
+// worker.
+//
+// A row keeps acc = Σ weight·value and sum = Σ weight relative to e^shift, where shift is the largest logit so far.
+// read first adds the near keys, then the clusters and the exact keys among them, and divides at the end.
 type reader[T dense.Float] struct {
 	g    *geometry[T]
 	near *near[T]
-	far  *far[T] // nil: none
+	far  *far[T] // nil if no key is in a cluster
 	m    *members[T]
 	k, v rows[T] // by position
 
-	group, n int             // query heads, positions
+	group, n int             // query heads per key/value head, and positions
 	x        dense.Matrix[T] // scaled queries, row h·n + i
-	p0       int             // position of the first
+	p0       int             // position of the first query
 
-	s, raw, gain, rank dense.Matrix[T] // scores: near, x·c, weight of a centroid, and what ranks clusters
-	a, a2              dense.Matrix[T] // residual coordinates of queries, with room for a constant; their squares
+	s, raw, gain, rank dense.Matrix[T] // near logits; x·c; log weight of a key by its cluster, then weights; ranks
+	a, a2              dense.Matrix[T] // residual coordinates of queries, and their squares
 	acc                dense.Matrix[T]
-	shift, shift0      []T // references of the sums, and those of the near part
+	shift, shift0      []T // reference of each row's sums, and its value after the near keys
 	sum                []float64
 	logZ               []T
 
-	unit    []int // rows that share a choice
+	unit    []int // rows that share a choice of clusters and keys
 	best    []T   // scores of the chosen clusters
 	chosen  []int32
-	all     [][]int32 // the chosen clusters of every row
+	all     [][]int32 // chosen clusters of every row, or of every position if its rows share them
 	allData []int32
 	cand    []T
 	tile    dense.Matrix[T]
@@ -194,14 +201,14 @@ type reader[T dense.Float] struct {
 	count   []T
 	one     [1]T
 	tmp     []T
-	askers  []int // rows that open a cluster
+	askers  []int // rows that have chosen the current cluster
 	panel   kern.Panel[T]
 	report  attention.Report
-	weighed *causalGrad[T] // of Backward: sees the weights of chosen keys; nil: none
+	weighed *causalGrad[T] // in Backward, receives the weights of chosen keys; nil otherwise
 }
 
-// read computes the outputs of n positions from p0 on, all of one block, and hands them to out. X holds the scaled
-// queries, row h·n + i.
+// read computes the outputs of the n positions from p0 on, all in one block, into acc. x holds the scaled queries, row
+// h·n + i.
 func (w *reader[T]) read() {
 	g, tab := w.g, w.g.tab
 	rows := w.group * w.n
@@ -223,7 +230,7 @@ func (w *reader[T]) read() {
 	}
 }
 
-// readNear begins the sums with the near keys.
+// readNear starts the sums with the near keys.
 func (w *reader[T]) readNear() {
 	tab, n := w.g.tab, len(w.near.pos)
 	w.s = buf.Shaped(w.s, w.x.Rows, n)
@@ -243,7 +250,8 @@ func (w *reader[T]) readNear() {
 	tab.Product(w.acc, w.s, w.near.value, false)
 }
 
-// received adds the attention that near keys and clusters have got from the rows of read, one position after the other.
+// received adds the attention that near keys and clusters received from the rows of the last read, position by
+// position.
 func (w *reader[T]) received(near, far []T) {
 	for i := range w.n {
 		for h := range w.group {
@@ -260,7 +268,7 @@ func (w *reader[T]) received(near, far []T) {
 	}
 }
 
-// raise makes m the reference of row l, if it is larger.
+// raise makes m the reference of row l if it is larger, and rescales the sums.
 func (w *reader[T]) raise(l int, m T) {
 	if !(m > w.shift[l]) {
 		return
@@ -411,7 +419,8 @@ func (w *reader[T]) chooseAll(top int, shared bool) {
 	}
 }
 
-// chooseTop sets chosen to the clusters of the largest scores, the first of equals, none of −∞, by number.
+// chooseTop sets chosen to the top clusters with the largest scores, in ascending order of their numbers. Of equal
+// scores the first counts; −∞ is never chosen.
 func (w *reader[T]) chooseTop(score []T, top int) {
 	w.best, w.chosen = buf.Sized(w.best, top)[:0], buf.Sized(w.chosen, top)[:0]
 	least := T(math.Inf(-1))
@@ -434,7 +443,7 @@ func (w *reader[T]) chooseTop(score []T, top int) {
 	slices.Sort(w.chosen)
 }
 
-// weighClusters turns the gains of row l into weights, count keys each, and adds them to the sum.
+// weighClusters turns the gains of row l into weights of clusters with count keys each, and adds them to the sum.
 func (w *reader[T]) weighClusters(l int, count []T) {
 	tab, f := w.g.tab, w.far
 	gain := w.gain.Row(l)
@@ -445,12 +454,12 @@ func (w *reader[T]) weighClusters(l int, count []T) {
 	tab.Mul(gain, f.count)
 }
 
-// exactKeys chooses the best keys of the chosen clusters for the rows of a unit and weighs everything far, with the
-// gains g_c of tails for the keys that are left of a chosen cluster:
+// exactKeys chooses the best keys S of the chosen clusters for the rows of a unit and adds everything far. The gain g_c
+// of a chosen cluster becomes that of its remaining keys (tails). The sums are
 //
 //	Σ_{j∈S} (e^{x·y_j} − e^{g_c(j)}) v_j + Σ_c e^{g_c} n_c v̄_c  over  Σ_{j∈S} e^{x·y_j} + Σ_c e^{g_c} (n_c − n_c^S);
 //
-// clusters without a key left are out of both.
+// clusters without remaining keys are in neither.
 func (w *reader[T]) exactKeys(chosen []int32) {
 	g, f, tab := w.g, w.far, w.g.tab
 	shared := len(w.unit) > 1
@@ -538,7 +547,7 @@ func (w *reader[T]) exactKeys(chosen []int32) {
 	}
 }
 
-// merit is what decides on the keys of a unit: their residual scores, the largest of several rows.
+// merit returns the scores by which the keys of a unit are chosen: their residual scores, maximised over the rows.
 func (w *reader[T]) merit() []T {
 	if w.tile.Rows == 1 {
 		return w.tile.Row(0)
@@ -553,7 +562,7 @@ func (w *reader[T]) merit() []T {
 }
 
 // tails sets the gain of every chosen cluster to the logarithm of the mean of e^{ŝ_j} over its keys that are not exact,
-// for row i of the unit, which is row l. Once the best keys are exact, the mean of the whole cluster says little about
+// for row l, which is row i of the unit. Once the best keys are exact, the mean of the whole cluster says little about
 // the rest.
 func (w *reader[T]) tails(i, l int, chosen []int32) {
 	tab, score := w.g.tab, w.tile.Row(i)
@@ -578,7 +587,7 @@ func (w *reader[T]) tails(i, l int, chosen []int32) {
 	}
 }
 
-// gather copies keys and values of the given positions together.
+// gather copies the keys and the values at the given positions into matrices.
 func (w *reader[T]) gather(pos []int32) {
 	g := w.g
 	w.keys, w.values = buf.Shaped(w.keys, len(pos), g.d), buf.Shaped(w.values, len(pos), g.dv)
@@ -588,8 +597,8 @@ func (w *reader[T]) gather(pos []int32) {
 	}
 }
 
-// exactClusters adds all keys of the chosen clusters, as tiles of the rows that chose a cluster, and takes these
-// clusters out of the gains.
+// exactClusters adds all keys of the chosen clusters, cluster by cluster in tiles of the rows that chose it, and takes
+// these clusters out of the gains.
 func (w *reader[T]) exactClusters() {
 	g, f, tab := w.g, w.far, w.g.tab
 	shared := len(w.all) < w.x.Rows

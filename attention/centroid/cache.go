@@ -22,34 +22,34 @@ type Cache[T dense.Float] struct {
 	layer
 	specs      []Spec // one per key/value head
 	calibrated []*Centres
-	given      float64 // scale before its default
+	given      float64 // Attention.Scale, where 0 means the default
 	scale      T
 	tab        *kern.Table[T]
 	heads      []cacheHead[T] // batch × key/value heads
 
-	out, q, k, v attention.Seq[T] // of the step under way
-	silent       bool             // keys without queries
+	out, q, k, v attention.Seq[T] // arguments of the current Step
+	silent       bool             // only append keys, without queries
 	crew         par.Crew[cacheWorker[T]]
 }
 
-// pageShift is the logarithm of the tokens of a page.
+// pageShift is log₂ of the number of tokens of a page.
 const pageShift = 9
 
 // cacheHead is the state of one key/value head.
 type cacheHead[T dense.Float] struct {
 	spec    *Spec
-	g       *geometry[T] // without clusters until there are centres
+	g       *geometry[T] // has no clusters until there are centres
 	centres *Centres     // calibrated or fitted
-	begin   int          // positions before it see all keys: centres are fitted to them
-	asked   []T          // queries of these positions until then, by query head, position
-	k, v    rows[T]      // all keys, each next to its value, unless there will never be clusters
+	begin   int          // positions before begin see all keys; centres are fitted to them
+	asked   []T          // queries of these positions, by query head and position; nil after the fit
+	k, v    rows[T]      // all keys, each next to its value; empty for a spec without clusters
 	near    near[T]
 	far     far[T]
 	m       members[T]
-	done    int // the end of the keys in clusters
+	done    int // end of the keys in clusters
 }
 
-// cacheWorker is the memory of a goroutine.
+// cacheWorker is the scratch memory of a goroutine.
 type cacheWorker[T dense.Float] struct {
 	reader  reader[T]
 	assign  assignScratch[T]
@@ -107,10 +107,10 @@ func (a *Attention[T]) NewCache(batch, qHeads, kvHeads, dim, valueDim int) (*Cac
 	return c, nil
 }
 
-// maxNear bounds the memory of a window: more is a mistake.
+// maxNear bounds the memory of the window. A larger window is probably a mistake.
 const maxNear = 1 << 24
 
-// begin makes head i one of no tokens.
+// begin makes head i empty.
 func (c *Cache[T]) begin(i int) error {
 	h, kv := &c.heads[i], i%c.kvHeads
 	h.spec = &c.specs[kv]
@@ -140,7 +140,8 @@ func (c *Cache[T]) begin(i int) error {
 	return nil
 }
 
-// use takes centres, or nil for a spec without clusters.
+// use sets the centres of a head, nil for a spec without clusters, and makes its clusters empty. Batches with the same
+// calibrated centres share a geometry.
 func (c *Cache[T]) use(h *cacheHead[T], kv int, centres *Centres) (err error) {
 	if h.g == nil || h.g.k == 0 || h.centres != centres {
 		if first := &c.heads[kv]; first != h && c.calibrated != nil {
@@ -240,7 +241,8 @@ func (c *Cache[T]) run(out, q, k, v attention.Seq[T], silent bool) error {
 
 type cacheStep[T dense.Float] Cache[T]
 
-// Item is the step of one key/value head of a batch.
+// Item appends the tokens of one key/value head of a batch and computes their outputs, in pieces that do not cross
+// blocks.
 func (c *cacheStep[T]) Item(w *cacheWorker[T], i int) error {
 	h := &c.heads[i]
 	b, kv := i/c.kvHeads, i%c.kvHeads
@@ -289,7 +291,7 @@ func (c *cacheStep[T]) Item(w *cacheWorker[T], i int) error {
 	return nil
 }
 
-// append keeps a key and its value.
+// append stores a key and its value.
 func (h *cacheHead[T]) append(p int, k, v []T) {
 	h.near.add(p, k, v)
 	if h.spec.Clusters == 0 {
@@ -329,7 +331,7 @@ func (h *cacheHead[T]) turn(w *cacheWorker[T], c *Cache[T], kv, b0 int) error {
 	return nil
 }
 
-// fit finds centres of the first positions.
+// fit fits centres to the first positions, as causalCall.fit does.
 func (h *cacheHead[T]) fit(c *Cache[T], kv int) error {
 	group := c.group()
 	q := attention.Seq[T]{Shape: attention.Shape{Batch: 1, Heads: group, Len: h.begin, Dim: c.dim}, Data: h.asked,
@@ -348,10 +350,10 @@ func (h *cacheHead[T]) fit(c *Cache[T], kv int) error {
 	return c.use(h, kv, fitted[0])
 }
 
-// absorb puts the keys up to end into clusters.
+// absorb puts the keys before end into clusters, page by page.
 func (h *cacheHead[T]) absorb(w *cacheWorker[T], end int) {
 	for h.done < end {
-		n := min(end-h.done, 1<<pageShift-h.done&(1<<pageShift-1)) // of one page
+		n := min(end-h.done, 1<<pageShift-h.done&(1<<pageShift-1)) // within one page
 		w.cluster, w.q = buf.Sized(w.cluster, n), buf.Sized(w.q, n*h.g.r)
 		k, v := h.k.block(h.done, n, h.g.d), h.v.block(h.done, n, h.g.dv)
 		h.g.assign.assign(w.cluster, k, v, &w.assign)
@@ -364,7 +366,7 @@ func (h *cacheHead[T]) absorb(w *cacheWorker[T], end int) {
 	h.far.refresh()
 }
 
-// enter puts one key into cluster c.
+// enter puts the key at position p into cluster c.
 func (h *cacheHead[T]) enter(p, c int, k, v []T, q []int8) {
 	h.far.add(c, k, v, q)
 	if h.m.q != nil {
@@ -375,7 +377,7 @@ func (h *cacheHead[T]) enter(p, c int, k, v []T, q []int8) {
 	}
 }
 
-// block is n rows of one page.
+// block returns a view of n rows from position p on, which must be in one page.
 func (r *rows[T]) block(p, n, cols int) dense.Matrix[T] {
 	return dense.Matrix[T]{Rows: n, Cols: cols, Stride: r.stride, Data: r.row(p)[:(n-1)*r.stride+cols]}
 }

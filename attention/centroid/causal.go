@@ -28,13 +28,14 @@ import (
 // Invariant: no output depends on a later key. Without calibrated centres all keys are exact for the first prefix(spec)
 // positions; the centres are then fitted to the queries and keys of these positions.
 
-// chunkKeys positions, or more for many clusters, are the work of one task.
+// chunkKeys is the number of positions of a task. Heads with many clusters have larger reading tasks, because each of
+// them begins with a copy of all sums.
 const chunkKeys = 2048
 
-// prefixKeys keys per cluster are seen before centres are fitted to them.
+// prefixKeys is the number of keys per cluster that must have been seen before centres are fitted to them.
 const prefixKeys = 8
 
-// prefix is the number of positions that centres are fitted to, whole blocks.
+// prefix returns the number of positions to which centres are fitted, a multiple of the block.
 func prefix(s *Spec) int {
 	b := s.block(true)
 	return (s.Sinks + s.Window + prefixKeys*s.Clusters + b - 1) / b * b
@@ -49,15 +50,16 @@ type causalStream[T dense.Float] struct {
 	mask  []bool
 	off   int // position of the first query
 	g     *geometry[T]
-	begin int // positions before it see all keys exactly
+	begin int // positions before begin see all keys exactly
 
 	chunk int  // positions of a task
-	first int  // chunk of the first query
+	first int  // number of the chunk that holds the first query
 	far   bool // some keys are in clusters
 	causalMemory[T]
 }
 
-// causalMemory is the memory of a stream, which later calls reuse.
+// causalMemory is the memory of a stream that later calls reuse: clusters and residual numbers by position, members by
+// cluster, and the sums of all clusters at the beginning of every chunk.
 type causalMemory[T dense.Float] struct {
 	cluster   []int32
 	q         []int8
@@ -68,10 +70,11 @@ type causalMemory[T dense.Float] struct {
 	snapshots []sums
 }
 
-// lastBlock is the first position of the block of the last query.
+// lastBlock returns the first position of the block of the last query.
 func (s *causalStream[T]) lastBlock() int { return floorTo(s.k.Rows-1, s.g.spec.block(true)) }
 
-// farEnd is the end of the clustered keys for the block that begins at b0.
+// farEnd returns the end of the keys that are in clusters for queries of the block that begins at b0; they begin after
+// the sinks.
 func (s *causalStream[T]) farEnd(b0 int) int {
 	if s.g.k == 0 || b0 < s.begin {
 		return s.g.spec.Sinks
@@ -79,14 +82,16 @@ func (s *causalStream[T]) farEnd(b0 int) int {
 	return min(max(s.g.spec.Sinks, b0-s.g.spec.Window), max(s.k.Rows, s.g.spec.Sinks))
 }
 
-// startOf is the first block of chunk i that has queries.
+// startOf returns the beginning of the first block with queries in chunk i.
 func (s *causalStream[T]) startOf(i int) int {
 	return max(i*s.chunk, floorTo(max(s.off, 0), s.g.spec.block(true)))
 }
 
 func (s *causalStream[T]) visible(p int) bool { return s.mask == nil || s.mask[p] }
 
-// causalCall is one causal Forward.
+// causalCall is one causal Forward. Its steps run one after the other, with parallel items each: assign keys to
+// clusters, sort every stream by cluster and take snapshots of the sums at the beginning of chunks, and read the
+// outputs of chunks. The snapshots make chunks independent of each other.
 type causalCall[T dense.Float] struct {
 	tab       *kern.Table[T]
 	scale     T
@@ -98,14 +103,14 @@ type causalCall[T dense.Float] struct {
 
 	geometries []*geometry[T]
 	spans      []attention.Span
-	empty      int64 // queries before the first key
+	empty      int64 // queries that stand before the first key
 	crew       par.Crew[causalWorker[T]]
 }
 
-// causalTask is the range [lo, hi) of positions of a stream.
+// causalTask is a range [lo, hi) of positions of a stream.
 type causalTask struct{ stream, lo, hi int }
 
-// causalWorker is the memory of a goroutine.
+// causalWorker is the scratch memory of a goroutine.
 type causalWorker[T dense.Float] struct {
 	assign assignScratch[T]
 	tmp    dense.Matrix[T]
@@ -116,7 +121,7 @@ type causalWorker[T dense.Float] struct {
 	grad   causalGrad[T]
 }
 
-// forwardCausal is Forward of causal attention; the arguments have been checked.
+// forwardCausal is Forward for causal attention. The arguments have been checked.
 func (a *Attention[T]) forwardCausal(out, q, k, v attention.Seq[T]) (attention.Report, error) {
 	tab, err := kern.Chosen[T]()
 	if err != nil {
@@ -153,7 +158,7 @@ func (a *Attention[T]) forwardCausal(out, q, k, v attention.Seq[T]) (attention.R
 	return r, nil
 }
 
-// forget drops the data of the caller and the counts.
+// forget drops the data of the caller and the counts, so that the pool keeps only memory.
 func (c *causalCall[T]) forget() {
 	c.out, c.q = attention.Seq[T]{}, attention.Seq[T]{}
 	for i := range c.streams {
@@ -168,7 +173,8 @@ func (c *causalCall[T]) forget() {
 	}
 }
 
-// list makes the streams and tasks of a call. Centres that are missing are fitted.
+// list makes the streams and the tasks of a call. It fits centres to the beginning of each stream if the attention has
+// none.
 func (c *causalCall[T]) list(a *Attention[T], k, v attention.Seq[T]) error {
 	if err := c.load(a, k, v); err != nil {
 		return err
@@ -198,7 +204,7 @@ func (c *causalCall[T]) list(a *Attention[T], k, v attention.Seq[T]) error {
 	return nil
 }
 
-// load makes the geometries of calibrated centres, unless a call before has done so.
+// load makes the geometries of fitted centres, unless an earlier call with the same centres has done so.
 func (c *causalCall[T]) load(a *Attention[T], k, v attention.Seq[T]) (err error) {
 	if a.Centres == nil {
 		return nil
@@ -217,7 +223,7 @@ func (c *causalCall[T]) load(a *Attention[T], k, v attention.Seq[T]) (err error)
 	return nil
 }
 
-// next is one more stream, with the memory of an earlier one.
+// next appends a stream, with the memory of an earlier call if there is any.
 func (c *causalCall[T]) next() *causalStream[T] {
 	n := len(c.streams)
 	if n < cap(c.streams) {
@@ -230,7 +236,8 @@ func (c *causalCall[T]) next() *causalStream[T] {
 	return s
 }
 
-// fit gives a stream centres from its own first keys.
+// fit gives a stream centres that are fitted to its own first keys. A stream that is no longer than the prefix has no
+// clusters.
 func (c *causalCall[T]) fit(a *Attention[T], s *causalStream[T]) (err error) {
 	spec := specOf(a.Specs, s.h)
 	s.begin = prefix(spec)
@@ -265,7 +272,7 @@ func (c *causalCall[T]) fit(a *Attention[T], s *causalStream[T]) (err error) {
 	return err
 }
 
-// split makes the tasks of stream i.
+// split makes the tasks of stream i and clears the outputs of queries that stand before the first key.
 func (c *causalCall[T]) split(i int) {
 	s := &c.streams[i]
 	block := s.g.spec.block(true)
@@ -303,6 +310,7 @@ type (
 	causalRead[T dense.Float]   causalCall[T] // outputs of a chunk
 )
 
+// Item assigns a range of keys and computes their residual numbers.
 func (c *causalAssign[T]) Item(w *causalWorker[T], i int) error {
 	t := c.assigning[i]
 	s := &c.streams[t.stream]
@@ -311,6 +319,8 @@ func (c *causalAssign[T]) Item(w *causalWorker[T], i int) error {
 	return nil
 }
 
+// Item lists the members of the clusters of one stream in the order of their positions. On the way it copies the sums
+// at the beginning of every chunk. It is sequential in the keys, which fixes the order of the sums.
 func (c *causalSort[T]) Item(w *causalWorker[T], i int) error {
 	s := &c.streams[i]
 	g := s.g
@@ -381,7 +391,7 @@ func (c *causalSort[T]) Item(w *causalWorker[T], i int) error {
 	return nil
 }
 
-// putResiduals makes q, and a 1, the inputs of output j of a panel.
+// putResiduals writes q and a 1 as the inputs of output j of a panel. The 1 multiplies the constant part of the query.
 func putResiduals[T dense.Float](panel []T, j, width int, q []int8) {
 	at := j/width*width*(len(q)+1) + j%width
 	for _, v := range q {
@@ -391,6 +401,8 @@ func putResiduals[T dense.Float](panel []T, j, width int, q []int8) {
 	panel[at] = 1
 }
 
+// Item computes the outputs of one chunk. It starts from the snapshot of the sums, and before each block it adds the
+// keys that have left the window.
 func (c *causalRead[T]) Item(w *causalWorker[T], i int) error {
 	t := c.reading[i]
 	s := &c.streams[t.stream]
@@ -429,7 +441,7 @@ func (c *causalRead[T]) Item(w *causalWorker[T], i int) error {
 	return nil
 }
 
-// loadNear lists the exact keys of the block that begins at b0, up to end.
+// loadNear loads the exact keys of the block that begins at b0, up to position end: sinks and window.
 func (s *causalStream[T]) loadNear(a *near[T], b0, end int) {
 	g := s.g
 	lo := s.nearStart(b0)
@@ -447,7 +459,7 @@ func (s *causalStream[T]) loadNear(a *near[T], b0, end int) {
 	}
 }
 
-// nearStart is the first key of the window of the block that begins at b0.
+// nearStart returns the first key of the window of the block that begins at b0.
 func (s *causalStream[T]) nearStart(b0 int) int {
 	if b0 < s.begin {
 		return 0
@@ -455,7 +467,7 @@ func (s *causalStream[T]) nearStart(b0 int) int {
 	return max(0, b0-s.g.spec.Window)
 }
 
-// loadQueries copies the queries at positions p to p+n−1, scaled.
+// loadQueries copies the n queries from position p on, scaled, for all heads of the group: row h·n + i.
 func (w *causalWorker[T]) loadQueries(c *causalCall[T], s *causalStream[T], p int) {
 	r := &w.reader
 	r.x = buf.Shaped(r.x, c.group*r.n, s.g.d)
@@ -468,7 +480,7 @@ func (w *causalWorker[T]) loadQueries(c *causalCall[T], s *causalStream[T], p in
 	c.tab.Scale(r.x.Data, c.scale)
 }
 
-// store writes the outputs of the queries of loadQueries.
+// store writes the outputs of the queries that loadQueries has loaded.
 func (w *causalWorker[T]) store(c *causalCall[T], s *causalStream[T], p int) {
 	r := &w.reader
 	for h := range c.group {

@@ -13,10 +13,10 @@ import (
 	"github.com/randfeat/randfeat/internal/seal"
 )
 
-// Centres is the fitted geometry of one key/value head. [Fit] makes it; it never changes afterwards. It decides the
-// cluster of a key, and holds the residual directions: those in which the keys of a cluster differ most for the
-// queries. Distances of keys are measured by the differences of their logits. With scaled queries x and the metric R =
-// (E xxᵀ)^½,
+// Centres is the fitted geometry of one key/value head. [Fit] makes it; it never changes afterwards, so that any number
+// of goroutines may share it. It decides the cluster of a key, and it holds the residual directions, in which the keys
+// of a cluster differ most for the queries. Distances of keys are measured by the differences of their logits. With
+// scaled queries x and the metric R = (E xxᵀ)^½,
 //
 //	|R(y−c)|² = E (x·(y−c))²
 type Centres struct {
@@ -27,14 +27,14 @@ type Centres struct {
 	checksum [32]byte
 }
 
-// centresWire is what is saved.
+// centresWire holds the saved numbers. The unexported fields of Centres are derived from them.
 type centresWire struct {
 	Scale   float64               `json:"scale"`
 	Keys    int64                 `json:"keys"`
 	Mean    []float64             `json:"mean"`
 	Metric  dense.Matrix[float64] `json:"metric"`
 	Centres dense.Matrix[float64] `json:"centres"`
-	// ValueMean and ValueScale are there if values take part in the clustering; Centres then have d + d_v columns.
+	// ValueMean and ValueScale are present if values take part in the clustering; Centres then have d + d_v columns.
 	ValueMean  []float64             `json:"valueMean,omitempty"`
 	ValueScale float64               `json:"valueScale,omitempty"`
 	PX         dense.Matrix[float64] `json:"px"`
@@ -84,7 +84,7 @@ func (c *Centres) Assignment() (a dense.Matrix[float64], b []float64, unit float
 // Fingerprint identifies the centres. A saved state stores it and refuses other centres.
 func (c *Centres) Fingerprint() [32]byte { return c.checksum }
 
-// finish checks what has been fitted or read and derives the assignment.
+// finish checks fitted or saved numbers and derives the assignment and the fingerprint.
 func (w centresWire) finish() (*Centres, error) {
 	d, dv := len(w.Mean), len(w.ValueMean)
 	k := w.Centres.Rows
@@ -123,8 +123,8 @@ func (w centresWire) finish() (*Centres, error) {
 	return c, nil
 }
 
-// derive computes the assignment. Lengths are divided by the largest ones first: squares of extreme keys or queries
-// would overflow.
+// derive computes the assignment. It divides lengths by the largest ones first, because squares of extreme keys or
+// queries would overflow.
 func (c *Centres) derive() {
 	w := &c.w
 	d, dv, k := len(w.Mean), len(w.ValueMean), w.Centres.Rows
@@ -167,7 +167,8 @@ func (c *Centres) derive() {
 			}
 			c.bias[i] -= z[j] * z[j]
 		}
-		// A value deviation counts ValueScale in a logit; logits here are in units of metric/unit.
+		// A deviation of values by 1 counts like a logit difference of ValueScale. Logits are in units of metric/unit
+		// here.
 		f := w.ValueScale * c.unit / metric
 		for l, v := range row[d:] {
 			a[d+l] = 2 * f * f * v / c.unit
@@ -195,7 +196,7 @@ func (c *Centres) UnmarshalJSON(b []byte) error {
 	if err := namedjson.Decode(b, &w); err != nil {
 		return fmt.Errorf("centres: %w", err)
 	}
-	if w.Metric.Rows == 0 { // a matrix of no rows has forgotten its columns
+	if w.Metric.Rows == 0 { // JSON does not keep the columns of a matrix without rows
 		w.Metric, w.PX, w.PY = dense.New[float64](0, 0), dense.New[float64](0, 0), dense.New[float64](0, 0)
 	}
 	n, err := w.finish()
@@ -224,6 +225,7 @@ func (c *Centres) AppendBinary(b []byte) ([]byte, error) {
 	return seal.Close(b, start), nil
 }
 
+// body lists the numbers in the order of the binary form.
 func (w *centresWire) body() [][]float64 {
 	return [][]float64{{w.Scale, w.ValueScale}, w.Mean, w.ValueMean, w.Deviation, w.Metric.Data, w.Centres.Data,
 		w.PX.Data, w.PY.Data}

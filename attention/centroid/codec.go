@@ -11,7 +11,7 @@ import (
 	"github.com/randfeat/randfeat/internal/seal"
 )
 
-// fingerprint tells states of different shapes, specs, scales and centres apart.
+// fingerprint distinguishes states of different kinds, shapes, specs, scales and centres.
 func (l *layer) fingerprint(kind string, scale float64, spec any, centres []*Centres) [32]byte {
 	h := sha256.New()
 	fmt.Fprintf(h, "%s %d %d %d %d %d %x\n", kind, l.batch, l.qHeads, l.kvHeads, l.dim, l.valueDim,
@@ -31,7 +31,7 @@ func (l *layer) fingerprint(kind string, scale float64, spec any, centres []*Cen
 	return [32]byte(h.Sum(nil))
 }
 
-// counts are those of the header of a saved state: tokens and report. Their number is stateCounts.
+// counts returns the counts in the header of a saved state: tokens and report. There are stateCounts of them.
 func (l *layer) counts() []uint64 {
 	r := l.report
 	return []uint64{uint64(l.length), uint64(l.joined), uint64(r.Rows), uint64(r.Empty), uint64(r.Negative),
@@ -153,7 +153,7 @@ func (s *Slots[T]) UnmarshalBinary(b []byte) error {
 	return nil
 }
 
-// read takes n slots from the front of a body that is long enough.
+// read reads n slots from the front of body, which is long enough, and returns the rest.
 func (h *slotHead[T]) read(body []byte, n int, ok *bool) []byte {
 	f := &h.far
 	row := make([]T, max(h.g.d, h.g.r))

@@ -22,26 +22,26 @@ type Compacted[T dense.Float] struct {
 	scale T
 	heads []compactedHead[T]
 
-	out, q, k, v attention.Seq[T] // of the step under way
+	out, q, k, v attention.Seq[T] // arguments of the current Step
 	crew         par.Crew[compactedWorker[T]]
 }
 
-// compactedHead has the slots first, then the tokens since.
+// compactedHead holds the slots of the context first, then the keys and values of the tokens since.
 type compactedHead[T dense.Float] struct {
 	slots int
 	keys  kern.Panel[T]
 	value dense.Matrix[T]
-	bias  []T // of all keys; 0 for tokens
+	bias  []T // added to the logits; 0 for tokens
 }
 
-// compactedWorker is the memory of a goroutine.
+// compactedWorker is the scratch memory of a goroutine.
 type compactedWorker[T dense.Float] struct{ x, score, acc dense.Matrix[T] }
 
-// compactedCells bounds the scores that a goroutine holds at a time.
+// compactedCells bounds the number of logits that a goroutine holds at a time.
 const compactedCells = 1 << 17
 
-// NewCompacted returns the state of a context of length tokens whose key/value heads Compact has shrunk, for one
-// sequence. Heads may differ in their number of slots. Scale is that of [Attention].
+// NewCompacted returns the state of one sequence after a context of length tokens, whose key/value heads [Compact] has
+// shrunk. Heads may have different numbers of slots. scale is as in [Attention]. It copies the heads.
 func NewCompacted[T dense.Float](heads []CompactHead[T], qHeads, length int, scale float64) (*Compacted[T], error) {
 	if len(heads) == 0 {
 		return nil, fmt.Errorf("no heads: %w", dense.ErrShape)
@@ -79,7 +79,8 @@ func NewCompacted[T dense.Float](heads []CompactHead[T], qHeads, length int, sca
 	return s, nil
 }
 
-// grow makes room for so many keys.
+// grow makes room for at least room keys. Later growth is geometric, so that appending tokens one by one takes
+// amortised constant time.
 func (h *compactedHead[T]) grow(tab *kern.Table[T], room, d, dv int) {
 	if room <= cap(h.bias) {
 		return
@@ -98,7 +99,7 @@ func (h *compactedHead[T]) grow(tab *kern.Table[T], room, d, dv int) {
 	h.keys, h.value, h.bias = p, v, append(make([]T, 0, room), h.bias...)
 }
 
-// add appends a key, for which there is room.
+// add appends a key; grow has made room for it.
 func (h *compactedHead[T]) add(k, v []T, bias T) {
 	at := outputOf(&h.keys, h.keys.Rows)
 	for _, x := range k {
@@ -135,7 +136,8 @@ func (s *Compacted[T]) Step(out, q, k, v attention.Seq[T]) error {
 
 type compactedStep[T dense.Float] Compacted[T]
 
-// Item is the step of one key/value head.
+// Item appends the tokens of one key/value head and computes the outputs of its query heads, several tokens at a time.
+// Every row sums over its own keys only, so outputs do not depend on how tokens are grouped.
 func (s *compactedStep[T]) Item(w *compactedWorker[T], i int) error {
 	h, group := &s.heads[i], s.qHeads/s.kvHeads
 	k, v := s.k.Head(0, i), s.v.Head(0, i)
@@ -181,10 +183,10 @@ func (s *compactedStep[T]) Item(w *compactedWorker[T], i int) error {
 	return nil
 }
 
-// Len is the number of tokens seen, those of the context included.
+// Len returns the number of tokens seen, including those of the context.
 func (s *Compacted[T]) Len() int { return s.length }
 
-// Slots are the numbers of slots of the key/value heads.
+// Slots returns the number of slots of each key/value head.
 func (s *Compacted[T]) Slots() []int {
 	n := make([]int, len(s.heads))
 	for i := range s.heads {
@@ -193,7 +195,7 @@ func (s *Compacted[T]) Slots() []int {
 	return n
 }
 
-// Bytes is the memory that the state holds.
+// Bytes returns the memory that the state holds.
 func (s *Compacted[T]) Bytes() int64 {
 	var n int
 	for i := range s.heads {
@@ -203,16 +205,16 @@ func (s *Compacted[T]) Bytes() int64 {
 	return int64(n) * sizeOf[T]()
 }
 
-// Report counts what happened to the rows of all steps.
+// Report returns the counts over the rows of all steps.
 func (s *Compacted[T]) Report() attention.Report { return s.report }
 
-// Reset forgets all tokens, those of the context too, and counts.
+// Reset forgets all tokens, including those of the context, and the counts.
 func (s *Compacted[T]) Reset() {
 	s.length, s.report = 0, attention.Report{}
 	clear(s.heads)
 }
 
-// Fork is a copy that goes on by itself.
+// Fork returns a copy that continues independently.
 func (s *Compacted[T]) Fork() State[T] {
 	f := &Compacted[T]{layer: s.layer, tab: s.tab, scale: s.scale, heads: make([]compactedHead[T], len(s.heads))}
 	for i := range s.heads {
@@ -225,13 +227,13 @@ func (s *Compacted[T]) Fork() State[T] {
 	return f
 }
 
-// Join is an error: the order of two contexts would be lost in their slots.
+// Join always fails: slots do not know the order of their tokens, so two contexts cannot be joined.
 func (s *Compacted[T]) Join(o State[T]) error {
 	return fmt.Errorf("%T into %T: compacted contexts do not join: %w", o, s, attention.ErrMismatch)
 }
 
-// compactedFormat: the flag is the number of bytes of a number. The body has for every head the numbers of slots and of
-// keys as u64, then keys, values and the biases of the slots.
+// compactedFormat: the flag is the number of bytes per number. For every head the body has the number of slots and of
+// keys as u64, then the keys, the values and the biases of the slots.
 var compactedFormat = seal.Format{Magic: "randfeat compact", Version: 1, Counts: stateCounts}
 
 func (s *Compacted[T]) fingerprint() [32]byte {
@@ -263,9 +265,9 @@ func IsCompacted(b []byte) bool {
 	return len(b) >= len(compactedFormat.Magic) && string(b[:len(compactedFormat.Magic)]) == compactedFormat.Magic
 }
 
-// ReadCompacted is the state that AppendBinary wrote, of a layer of this shape and scale: others are
-// [attention.ErrMismatch], anything else that does not fit [attention.ErrCorrupt]. No more memory is used than b
-// justifies.
+// ReadCompacted reads a state that AppendBinary wrote, for a layer of the given shape and scale. The error wraps
+// [attention.ErrMismatch] if the state belongs to another layer and [attention.ErrCorrupt] if the bytes are damaged. It
+// allocates no more memory than b justifies.
 func ReadCompacted[T dense.Float](b []byte, qHeads, kvHeads, dim, valueDim int, scale float64) (*Compacted[T], error) {
 	l, err := newLayer(1, qHeads, kvHeads, dim, valueDim)
 	if err != nil {

@@ -98,4 +98,15 @@
 // Multipole Attention is the closest: exact for the top clusters, centroids for the rest. New here are the query metric
 // and the landmark weights in the clustering, the ranking by expected error, and one normaliser over sinks, window,
 // exact clusters and centroids.
+//
+// # Files
+//
+//   - attention.go, spec.go, trials.go: the method, its settings, and trials of many settings on one head.
+//   - fit.go, kmeans.go, centres.go: clusters of keys, and fitted centres with their file forms.
+//   - call.go, rows.go, backward.go: bidirectional attention whose queries choose by themselves, and its gradients.
+//   - blocks.go, roworder.go, tilt.go, tiles.go: bidirectional attention whose queries choose together.
+//   - causal.go, far.go, geometry.go, block.go, select.go, backward_causal.go: causal attention with fitted centres.
+//   - chunks.go, chunkstate.go, prefix.go: causal attention in chunks.
+//   - state.go: what all decoding states share. cache.go, slots.go, compact.go, compacted.go: the states. codec.go,
+//     cachecodec.go, chunkcodec.go: their binary forms.
 package centroid

@@ -8,12 +8,12 @@ import (
 	"github.com/randfeat/randfeat/internal/kern"
 )
 
-// sums are the running sums of the clusters of one head. They are additive over keys and kept in float64: a mean of 10⁷
-// keys then loses no digits of T.
+// sums holds the running sums of the clusters of one head. Sums are kept in float64, so that a mean of 10⁷ keys loses
+// no digits of T. Sums of the residual numbers, which are small integers, are exact.
 type sums struct {
 	n  []int64   // keys
-	yv []float64 // per cluster Σy and Σv
-	q  []int64   // per cluster Σq and Σq²
+	yv []float64 // Σy, then Σv, for each cluster
+	q  []int64   // Σq, then Σq², for each cluster
 }
 
 func (s *sums) reset(k, width, r int) {
@@ -28,7 +28,7 @@ func (s *sums) copyFrom(o *sums) {
 	s.q = append(s.q[:0], o.q...)
 }
 
-// addKey adds a key of cluster c.
+// addKey adds a key to cluster c, with its value and its residual numbers.
 func addKey[T dense.Float](s *sums, c int, y, v []T, q []int8) {
 	s.n[c]++
 	w := len(y) + len(v)
@@ -48,8 +48,8 @@ func addKey[T dense.Float](s *sums, c int, y, v []T, q []int8) {
 	}
 }
 
-// far is the view that the queries of a block have of the clusters: the sums and everything derived from them. refresh
-// updates it for the clusters that have changed.
+// far is the view that the queries of a block have of the clusters: the sums and everything derived from them. Call add
+// for new keys, then refresh, which updates the derived numbers of the changed clusters only.
 type far[T dense.Float] struct {
 	g *geometry[T]
 	sums
@@ -58,11 +58,11 @@ type far[T dense.Float] struct {
 	count  []T             // n in T
 	logn   []T             // log n, −∞ for an empty cluster
 	mean   kern.Panel[T]   // Σy/n
-	value  dense.Matrix[T] // Σv/n: a sum of large values might overflow
+	value  dense.Matrix[T] // Σv/n: sums of large values might overflow T
 	spread kern.Panel[T]   // Var q
 	middle dense.Matrix[T] // mean q
 	stale  []bool
-	list   []int32 // the stale clusters
+	list   []int32 // stale clusters
 	empty  []int32 // clusters without keys
 }
 
@@ -73,7 +73,7 @@ func (f *far[T]) reset(g *geometry[T]) {
 	f.derived()
 }
 
-// load takes over sums.
+// load replaces the sums by a copy of s.
 func (f *far[T]) load(g *geometry[T], s *sums) {
 	f.g, f.total = g, 0
 	f.sums.copyFrom(s)
@@ -87,7 +87,7 @@ func (f *far[T]) load(g *geometry[T], s *sums) {
 	f.refresh()
 }
 
-// derived makes everything that follows from sums that of empty clusters.
+// derived resets everything derived from sums to the state of empty clusters.
 func (f *far[T]) derived() {
 	g := f.g
 	f.count = buf.Zeroed(f.count, g.k)
@@ -106,6 +106,7 @@ func (f *far[T]) derived() {
 	f.listEmpty()
 }
 
+// listEmpty lists the clusters without keys, whose scores must be −∞.
 func (f *far[T]) listEmpty() {
 	f.empty = buf.Sized(f.empty, f.g.k)[:0]
 	for c, n := range f.count {
@@ -115,6 +116,7 @@ func (f *far[T]) listEmpty() {
 	}
 }
 
+// zeroPanel makes p a packed matrix of zeros and reuses its memory if it suffices.
 func zeroPanel[T dense.Float](tab *kern.Table[T], p *kern.Panel[T], rows, cols int) {
 	n := (rows + tab.Width - 1) / tab.Width * tab.Width * cols
 	if cap(p.Data) < n {
@@ -138,7 +140,7 @@ func (f *far[T]) add(c int, y, v []T, q []int8) {
 	f.touch(c)
 }
 
-// refresh brings the changed clusters up to date.
+// refresh updates the derived numbers of the changed clusters.
 func (f *far[T]) refresh() {
 	g := f.g
 	w := g.d + g.dv
@@ -173,7 +175,7 @@ func (f *far[T]) refresh() {
 	}
 }
 
-// outputOf is the index of the first input of output j of a panel.
+// outputOf returns the index of the first input of output j of a panel; the next inputs are Width apart.
 func outputOf[T dense.Float](p *kern.Panel[T], j int) int {
 	return j/p.Width*p.Cols*p.Width + j%p.Width
 }

@@ -76,7 +76,7 @@ func Fit[T dense.Float](specs []Spec, scale float64, vis attention.Visibility, q
 	return centres, nil
 }
 
-// specOf is the spec of key/value head h.
+// specOf returns the spec of key/value head h.
 func specOf(specs []Spec, h int) *Spec {
 	if len(specs) == 1 {
 		return &specs[0]
@@ -84,6 +84,7 @@ func specOf(specs []Spec, h int) *Spec {
 	return &specs[h]
 }
 
+// checkSpecs returns an error unless there is one valid spec for all heads or one for each.
 func checkSpecs(specs []Spec, heads int) error {
 	if len(specs) != 1 && len(specs) != heads {
 		return fmt.Errorf("%d specs, want 1 or one per key/value head, %d: %w", len(specs), heads, dense.ErrShape)
@@ -99,7 +100,7 @@ func checkSpecs(specs []Spec, heads int) error {
 	return nil
 }
 
-// logitScale is that of the logits of keys of dimension d.
+// logitScale returns the scale of logits: scale, or 1/√d if it is 0.
 func logitScale(scale float64, d int) (float64, error) {
 	switch {
 	case !dense.IsFinite(scale):
@@ -110,7 +111,7 @@ func logitScale(scale float64, d int) (float64, error) {
 	return 1 / math.Sqrt(float64(max(1, d))), nil
 }
 
-// checkInputs validates the memory and the shapes of the arguments.
+// checkInputs validates the strides and the shapes of the arguments.
 func checkInputs[T dense.Float](vis *attention.Visibility, out attention.Shape, q, k, v attention.Seq[T]) error {
 	for _, s := range [...]struct {
 		name string
@@ -123,7 +124,8 @@ func checkInputs[T dense.Float](vis *attention.Visibility, out attention.Shape, 
 	return vis.CheckShapes(out, q.Shape, k.Shape, v.Shape)
 }
 
-// checkFinite looks for NaN and infinities in the queries and in the keys and values that count.
+// checkFinite returns an error that names the first value that is not finite, among the queries and the keys and values
+// that are seen.
 func checkFinite[T dense.Float](tab *kern.Table[T], q, k, v attention.Seq[T], seen []bool) error {
 	if err := finite(tab, "q", q, nil); err != nil {
 		return err
@@ -134,12 +136,12 @@ func checkFinite[T dense.Float](tab *kern.Table[T], q, k, v attention.Seq[T], se
 	return finite(tab, "v", v, seen)
 }
 
-// finiteGrain is the number of elements whose search for NaN pays for a goroutine.
+// finiteGrain is the number of elements whose check justifies a goroutine.
 const finiteGrain = 1 << 17
 
-// finite looks for NaN and infinities at the positions that count (one entry per batch and position; nil: all). A sum
-// of squares detects them quickly. Only if it is not finite are the columns searched, because large float64 numbers can
-// overflow the sum without being wrong.
+// finite checks the positions that counts marks (one entry per batch and position; nil means all). A sum of squares
+// detects NaN and infinities quickly. Only if it is not finite are the columns searched, because large float64 numbers
+// can overflow the sum without being wrong.
 func finite[T dense.Float](tab *kern.Table[T], name string, s attention.Seq[T], counts []bool) error {
 	for b := range s.Batch {
 		for h := range s.Heads {
@@ -164,7 +166,7 @@ func finite[T dense.Float](tab *kern.Table[T], name string, s attention.Seq[T], 
 	return nil
 }
 
-// firstBadRow is badRow of all rows, on several goroutines.
+// firstBadRow is badRow over all rows, on several goroutines. It returns the first such row whatever the scheduling.
 func firstBadRow[T dense.Float](tab *kern.Table[T], m dense.Matrix[T], counts []bool, grain int) int {
 	var first atomic.Int64
 	first.Store(int64(m.Rows))
@@ -176,7 +178,7 @@ func firstBadRow[T dense.Float](tab *kern.Table[T], m dense.Matrix[T], counts []
 	return int(first.Load())
 }
 
-// badRow is the first of the rows lo to hi−1 that counts and has NaN or an infinity; hi: none.
+// badRow returns the first of the rows lo to hi−1 that counts and has a value that is not finite, or hi.
 func badRow[T dense.Float](tab *kern.Table[T], m dense.Matrix[T], counts []bool, lo, hi int) int {
 	if counts == nil && m.Stride == m.Cols && tab.Finite(m.Data[lo*m.Cols:hi*m.Cols]) {
 		return hi
@@ -189,20 +191,23 @@ func badRow[T dense.Float](tab *kern.Table[T], m dense.Matrix[T], counts []bool,
 	return hi
 }
 
-// firstBad is the first number of x that is NaN or infinite, −1: none.
+// firstBad returns the index of the first value that is not finite, or −1.
 func firstBad[T dense.Float](x []T) int {
 	return slices.IndexFunc(x, func(v T) bool { return !dense.IsFinite(float64(v)) })
 }
 
-// part is a packed sequence as the fit sees it.
+// part is one packed sequence in a fit.
 type part struct {
 	b          int
 	span       attention.Span
-	first, end int // its keys in fitter.keys
-	landmarks  int // rows that have seen a key
+	first, end int // range of its keys in fitter.keys
+	landmarks  int // landmark rows that see a key
 }
 
-// fitter fits one head, with memory that later heads reuse.
+// fitter fits the clusters of one head, with memory that later heads reuse. Call reset, then add for every packed
+// sequence, then train; then centres or assigner returns the result. Its steps are those of train: weigh the keys by
+// landmark queries, measure the metric, draw a sample of keys, map it to coordinates z in which the metric is
+// Euclidean, and run k-means there.
 type fitter[T dense.Float] struct {
 	tab    *kern.Table[T]
 	spec   *Spec
@@ -210,17 +215,17 @@ type fitter[T dense.Float] struct {
 	causal bool
 	q      attention.Seq[T]
 	k, v   attention.Seq[T]
-	head   int // of keys
+	head   int // key/value head
 	group  int // query heads per key head
 
-	workers int // goroutines that may share the head; 0: one
+	workers int // goroutines that may share the head; 0 means one
 
 	parts   []part
-	keys    []int32 // the keys that count, position in the sequence, part by part
+	keys    []int32 // positions of the keys that count, part by part
 	weights []T     // one per key; they sum to 1.1
 
-	// The metric E xxᵀ = (queryUnit)²·factor·factorᵀ, factor lower triangular, and what maps a key to coordinates
-	// z = (y − mean)·unit·factor, followed by (v − mean)·unit·valueScale.
+	// The metric E xxᵀ = (queryUnit)²·factor·factorᵀ, with factor lower triangular. A key has the coordinates z = (y −
+	// mean)·unit·factor, followed by (v − mean)·unit·valueScale if values take part. The units keep numbers near 1.
 	metric     dense.Matrix[float64]
 	queryUnit  float64
 	factor     dense.Matrix[T]
@@ -228,7 +233,7 @@ type fitter[T dense.Float] struct {
 	unit       float64
 	valueScale float64
 
-	sample []int32 // indexes of keys
+	sample []int32 // indexes into keys
 	mass   []T     // their weights
 	z      dense.Matrix[T]
 	km     kmeans[T]
@@ -242,14 +247,15 @@ type fitter[T dense.Float] struct {
 	sums               []float64
 }
 
-// fitChunk keys are weighed at a time, and so many queries at most make the metric of a sequence, or of a chunk.
+// fitChunk keys are weighed at a time. At most metricQueries queries determine the metric of a sequence, and
+// chunkQueries that of a chunk.
 const (
 	fitChunk      = 512
 	metricQueries = 1024
 	chunkQueries  = 256
 )
 
-// reset takes a head; parts are added afterwards.
+// reset begins the fit of a head; add then adds its sequences.
 func (f *fitter[T]) reset(spec *Spec, scale float64, causal bool, q, k, v attention.Seq[T], head int) {
 	f.spec, f.scale, f.causal, f.q, f.k, f.v, f.head = spec, scale, causal, q, k, v, head
 	f.group = q.Heads / max(1, k.Heads)
@@ -257,8 +263,8 @@ func (f *fitter[T]) reset(spec *Spec, scale float64, causal bool, q, k, v attent
 	f.km.tab, f.km.workers = f.tab, f.workers
 }
 
-// add takes the keys of one packed sequence of batch b that count, but for the sinks: they are exact for all queries,
-// and often outliers that would have clusters of their own. seen is as of [attention.Visibility.SeenKeys].
+// add adds the keys of one packed sequence of batch b that count, except sinks: these are exact for all queries, and
+// often outliers that would get clusters of their own. seen is the result of [attention.Visibility.SeenKeys].
 func (f *fitter[T]) add(b int, s attention.Span, seen []bool) {
 	p := part{b: b, span: s, first: len(f.keys)}
 	for j := s.K0 + min(f.spec.Sinks, s.K1-s.K0); j < s.K1; j++ {
@@ -270,7 +276,7 @@ func (f *fitter[T]) add(b int, s attention.Span, seen []bool) {
 	f.parts = append(f.parts, p)
 }
 
-// train weighs the keys and clusters them: afterwards f.km.centres are the centres in the coordinates z.
+// train weighs and clusters the keys. Afterwards f.km.centres holds the centres in coordinates z.
 func (f *fitter[T]) train() {
 	f.weigh()
 	f.measure()
@@ -279,7 +285,8 @@ func (f *fitter[T]) train() {
 	f.km.run(f.z, f.mass, f.spec.Clusters, f.spec.passes(f.causal), f.spec.Seed)
 }
 
-// weigh computes the weights of all keys.
+// weigh computes the weights of all keys: the mean attention of the landmarks, plus a floor of a tenth of the uniform
+// weight. A sequence gets its share by the number of its keys.
 func (f *fitter[T]) weigh() {
 	f.weights = buf.Sized(f.weights, len(f.keys))
 	for i := range f.parts {
@@ -296,10 +303,12 @@ func (f *fitter[T]) weigh() {
 	}
 }
 
-// position is where query i of a span stands among its keys.
+// position returns the position of query i of a span among the keys of the span.
 func position(s attention.Span, i int) int { return i - s.Q1 + s.K1 - s.K0 }
 
-// weighPart sets w to the mean attention of the landmarks.
+// weighPart sets w to the mean attention of the landmarks to the keys of one part. It works in chunks of keys, so that
+// goroutines can share them. Each chunk has its own maxima and sums, which are then combined in the order of the chunks
+// (an online softmax), so the bits do not depend on the number of goroutines.
 func (f *fitter[T]) weighPart(w []T, p *part) {
 	clear(w)
 	s := p.span
@@ -359,20 +368,20 @@ func (f *fitter[T]) weighPart(w []T, p *part) {
 		par.For(chunks, each, func(from, to int) { f.sumChunks(w, p, rows, from, to) })
 	}
 	for j, v := range w {
-		if !(v >= 0) { // logits beyond the range of T
+		if !(v >= 0) { // NaN: logits beyond the range of T
 			w[j] = 0
 		}
 	}
 }
 
-// logits are those of the keys of chunk c of n: rows rows.
+// logits returns a view of the logits of chunk c of n keys, with the given number of rows.
 func (f *fitter[T]) logits(c, n, rows int) dense.Matrix[T] {
 	lo, hi := c*fitChunk, min((c+1)*fitChunk, n)
 	return dense.Matrix[T]{Rows: rows, Cols: hi - lo, Stride: hi - lo, Data: f.e.Data[lo*rows : hi*rows]}
 }
 
-// weighChunks sets the logits of chunks of n keys of a part to the exponentials of their differences from chunkMax, and
-// chunkSum to the sums of these.
+// weighChunks computes, for chunks first to end−1 of the n keys of a part, exp(logit − chunkMax) and the sum of these
+// in chunkSum.
 func (f *fitter[T]) weighChunks(p *part, k dense.Matrix[T], n, marks, first, end int) {
 	m := f.spare.Get()
 	defer f.spare.Put(m)
@@ -398,7 +407,7 @@ func (f *fitter[T]) weighChunks(p *part, k dense.Matrix[T], n, marks, first, end
 	}
 }
 
-// sumChunks sets the weights of the keys of chunks to the means over landmarks.
+// sumChunks sets the weights of the keys in chunks first to end−1 to the means over landmarks.
 func (f *fitter[T]) sumChunks(w []T, p *part, rows, first, end int) {
 	mem := f.spare.Get()
 	defer f.spare.Put(mem)
@@ -416,16 +425,17 @@ func (f *fitter[T]) sumChunks(w []T, p *part, rows, first, end int) {
 	}
 }
 
-// fitMemory is what one goroutine weighs keys with.
+// fitMemory is the scratch memory with which one goroutine weighs keys.
 type fitMemory[T dense.Float] struct {
 	gather, share dense.Matrix[T]
 	panel         kern.Panel[T]
 }
 
-// landmark is the query of landmark t of n among so many queries: the middles of n equal parts.
+// landmark returns the query of landmark t of n: the middle of the t-th of n equal parts of the queries.
 func landmark(t, n, queries int) int { return (2*t + 1) * queries / (2 * n) }
 
-// visible is the range of the keys [lo, hi) of a part, counted from lo, that a query of it weighs.
+// visible returns the range of the keys [lo, hi) of a part that a query weighs, counted from lo. A causal query weighs
+// only keys before its window.
 func (f *fitter[T]) visible(p *part, query, lo, hi int) (from, to int) {
 	if !f.causal {
 		return 0, hi - lo
@@ -440,7 +450,7 @@ func (f *fitter[T]) visible(p *part, query, lo, hi int) (from, to int) {
 	return 0, to
 }
 
-// floorTo is the largest multiple of unit that is not above n, which may be negative.
+// floorTo returns the largest multiple of unit that is at most n, which may be negative.
 func floorTo(n, unit int) int {
 	r := n % unit
 	if r < 0 {
@@ -449,8 +459,7 @@ func floorTo(n, unit int) int {
 	return n - r
 }
 
-// measure computes the metric from queries at equal distances: E xxᵀ in units of the largest number, and its factor.
-// Queries that are all zero leave the keys' own geometry.
+// measure computes the metric from equally spaced queries: E xxᵀ in units of the longest query, and its factor.
 func (f *fitter[T]) measure() {
 	d := f.q.Dim
 	total := 0
@@ -460,7 +469,7 @@ func (f *fitter[T]) measure() {
 		}
 	}
 	n := min(total, metricQueries)
-	if f.spec.Chunk > 0 { // the metric is of one chunk
+	if f.spec.Chunk > 0 { // the fit is of one chunk
 		n = min(total, chunkQueries)
 	}
 	f.x = buf.Shaped(f.x, n, d)
@@ -484,7 +493,8 @@ func (f *fitter[T]) measure() {
 	f.setMetric(f.x, f.scale)
 }
 
-// setMetric makes E xxᵀ of queries the metric, in which they count times scale. It changes their length.
+// setMetric sets the metric to E xxᵀ of the rows of x times scale. It rescales x. If all queries are zero, the metric
+// is the identity: the geometry of the keys alone.
 func (f *fitter[T]) setMetric(x dense.Matrix[T], scale float64) {
 	n, d := x.Rows, x.Cols
 	top := f.longest(x)
@@ -502,7 +512,7 @@ func (f *fitter[T]) setMetric(x dense.Matrix[T], scale float64) {
 		return
 	}
 	f.tab.Scale(x.Data[:n*d], T(1/top))
-	second := f.factor // its memory serves twice
+	second := f.factor // its memory is used twice
 	f.tab.TMul(second, x, x)
 	for i := range d {
 		for j := range d {
@@ -512,8 +522,7 @@ func (f *fitter[T]) setMetric(x dense.Matrix[T], scale float64) {
 	factorise(f.factor, f.metric)
 }
 
-// factorise sets l to Cholesky's factor of a metric. Directions in which queries do not differ from zero, up to
-// rounding, become zeros.
+// factorise sets l to the Cholesky factor of a metric. Directions in which queries are zero up to rounding get zeros.
 func factorise[T dense.Float](l dense.Matrix[T], metric dense.Matrix[float64]) {
 	d := metric.Rows
 	clear(l.Data)
@@ -543,8 +552,8 @@ func factorise[T dense.Float](l dense.Matrix[T], metric dense.Matrix[float64]) {
 	}
 }
 
-// draw chooses the keys to train on: all of them with their weights, or of many a systematic sample in proportion to
-// the weights.
+// draw chooses the keys to train on: all of them with their weights, or, if there are many, a systematic sample in
+// proportion to the weights. A sampled key then has a mass in proportion to the number of times it was drawn.
 func (f *fitter[T]) draw() {
 	n, want := len(f.keys), f.spec.sample(f.causal)
 	f.sample, f.mass = f.sample[:0], f.mass[:0]
@@ -571,7 +580,7 @@ func (f *fitter[T]) draw() {
 	}
 }
 
-// eachSample calls body with the rows of keys and values of every key of the sample.
+// eachSample calls body with the key and the value of every sampled key, in order.
 func (f *fitter[T]) eachSample(body func(i int, y, v []T)) {
 	at := 0
 	for _, p := range f.parts {
@@ -583,7 +592,7 @@ func (f *fitter[T]) eachSample(body func(i int, y, v []T)) {
 	}
 }
 
-// coordinates sets z to those of the sample.
+// coordinates sets z to the coordinates of the sample.
 func (f *fitter[T]) coordinates() {
 	d, dv := f.k.Dim, 0
 	if f.spec.Values > 0 {
@@ -631,7 +640,8 @@ func (f *fitter[T]) coordinates() {
 	f.tab.Product(f.z.ColRange(0, d), keys, f.factor, false)
 }
 
-// longest is the length of the longest row of m; of numbers whose squares overflow the largest one.
+// longest returns the length of the longest row of m. If squares overflow or underflow, it returns the largest
+// magnitude of a number instead.
 func (f *fitter[T]) longest(m dense.Matrix[T]) float64 {
 	f.sum = buf.Sized(f.sum, m.Rows)
 	f.tab.Norms(f.sum, m)
@@ -651,7 +661,7 @@ func (f *fitter[T]) longest(m dense.Matrix[T]) float64 {
 	return top
 }
 
-// assigner sets a to the clusters of the fit.
+// assigner sets a to the assignment of keys to the clusters of the fit.
 func (f *fitter[T]) assigner(a *assigner[T]) {
 	c := f.km.centres
 	d := f.k.Dim
@@ -672,7 +682,7 @@ func (f *fitter[T]) assigner(a *assigner[T]) {
 	f.tab.Pack(&a.panel, a.rows)
 }
 
-// centres are those of the fit in the space of the keys, with the residual directions.
+// centres converts the centres of the fit to the space of the keys, in float64, and adds the residual directions.
 func (f *fitter[T]) centres() (*Centres, error) {
 	d, cols := f.k.Dim, f.z.Cols
 	w := centresWire{Scale: f.scale, Keys: int64(len(f.keys))}
@@ -684,9 +694,9 @@ func (f *fitter[T]) centres() (*Centres, error) {
 		}
 	}
 	w.ValueScale = f.valueScale
-	k := max(1, f.km.centres.Rows) // no keys: one cluster for those to come
+	k := max(1, f.km.centres.Rows) // without keys, one cluster for keys to come
 	w.Centres = dense.New[float64](k, cols)
-	plain := dense.New[float64](k, d) // means without weights
+	plain := dense.New[float64](k, d) // unweighted means
 	mass, count := make([]float64, k), make([]float64, k)
 	f.eachSample(func(i int, y, v []T) {
 		c := f.km.assign[i]
@@ -706,7 +716,7 @@ func (f *fitter[T]) centres() (*Centres, error) {
 		seeds[j] = c
 	}
 	f.eachSample(func(i int, y, v []T) {
-		if c, ok := seeds[int32(i)]; ok && mass[c] == 0 { // has stayed where it was
+		if c, ok := seeds[int32(i)]; ok && mass[c] == 0 { // the centre has stayed at its initial point
 			for l, x := range y {
 				w.Centres.Row(c)[l] = float64(x)
 			}
@@ -729,7 +739,8 @@ func (f *fitter[T]) centres() (*Centres, error) {
 	return w.finish()
 }
 
-// directions sets the metric and the residual directions of w.
+// directions sets the metric and the residual directions of w: the eigenvectors of R·Cov·R, where Cov is the covariance
+// of the keys within clusters. See [Centres.Projections].
 func (f *fitter[T]) directions(w *centresWire, means dense.Matrix[float64]) {
 	d := f.k.Dim
 	r := min(d, max(defaultResidual, f.spec.Residual))
@@ -797,8 +808,8 @@ func (f *fitter[T]) directions(w *centresWire, means dense.Matrix[float64]) {
 	}
 }
 
-// eigen is the decomposition of a symmetric matrix, values ascending. The first number of every vector that is not zero
-// is positive: signs are the same on all machines.
+// eigen returns the eigenvalues of a symmetric matrix in ascending order, and the eigenvectors as columns. The first
+// element of each vector that is not zero is made positive, so that signs are the same on all machines.
 func eigen(m dense.Matrix[float64]) ([]float64, dense.Matrix[float64]) {
 	var e mat.EigenSym
 	if !e.Factorize(mat.NewSymDense(m.Rows, m.Clone().Data), true) {

@@ -20,20 +20,20 @@ type geometry[T dense.Float] struct {
 	tab    *kern.Table[T]
 	d, dv  int
 	k      int // clusters
-	r      int // residual directions in use; 0: none
+	r      int // residual directions in use, 0 without any
 	limit  T   // largest |q_r|
 	assign assigner[T]
-	px     kern.Panel[T]   // a of a query
-	py     kern.Panel[T]   // p/step of a key
-	p0     dense.Matrix[T] // p/step of a centre
+	px     kern.Panel[T]   // maps a query to a
+	py     kern.Panel[T]   // maps a key to p/step
+	p0     dense.Matrix[T] // p/step of each centre
 }
 
 // maxSpread caps σ² in the weight of a centroid. Beyond it, the normal approximation of the scores inside a cluster
 // overestimates the weight of its keys.
 const maxSpread = 6
 
-// quantum is the number of steps in a standard deviation of a residual and the largest integer for a number of bits: 8
-// bits reach eight deviations, 4 bits three and a half.
+// quantum returns the number of steps per standard deviation of a residual, and the largest integer, for a number of
+// bits. 8 bits reach eight deviations, 4 bits three and a half.
 func quantum(bits int) (steps, limit float64) {
 	if bits == 4 {
 		return 2, 7
@@ -41,7 +41,8 @@ func quantum(bits int) (steps, limit float64) {
 	return 16, 127
 }
 
-// newGeometry takes over centres for values of dv columns; nil centres are those of a spec without clusters.
+// newGeometry converts centres for keys of dimension dim and values of dimension dv. c may be nil if the spec has no
+// clusters.
 func newGeometry[T dense.Float](tab *kern.Table[T], s *Spec, c *Centres, dim, dv int) (*geometry[T], error) {
 	g := &geometry[T]{spec: *s, source: c, tab: tab, d: dim, dv: dv}
 	if s.Clusters == 0 {
@@ -91,7 +92,7 @@ func newGeometry[T dense.Float](tab *kern.Table[T], s *Spec, c *Centres, dim, dv
 	return g, nil
 }
 
-// quantise writes the residual numbers of keys to q, r of each; the key j is of cluster c_j. tmp is scratch.
+// quantise writes the r residual numbers of each key of k to q, given the clusters c of the keys. tmp is scratch.
 func (g *geometry[T]) quantise(q []int8, c []int32, k dense.Matrix[T], tmp *dense.Matrix[T]) {
 	if g.r == 0 {
 		return
@@ -106,7 +107,7 @@ func (g *geometry[T]) quantise(q []int8, c []int32, k dense.Matrix[T], tmp *dens
 	}
 }
 
-// rounded is v to the nearest integer within ±limit; 0 for NaN.
+// rounded returns the integer nearest to v within ±limit, and 0 for NaN.
 func rounded[T dense.Float](v, limit T) int8 {
 	switch {
 	case v >= limit:

@@ -10,12 +10,14 @@ import (
 	"github.com/randfeat/randfeat/internal/rng"
 )
 
-// kmeans is weighted k-means in Euclidean coordinates, with memory that later calls reuse.
+// kmeans is weighted k-means in Euclidean coordinates, with memory that later calls reuse. Results do not depend on the
+// number of goroutines: points are scored independently, and a centre is summed by one goroutine in the order of
+// points.
 type kmeans[T dense.Float] struct {
 	tab     *kern.Table[T]
 	centres dense.Matrix[T] // the result
-	assign  []int32         // of every point to the centres before the last pass, which are the means of their points
-	picked  []int32         // the points that were the first centres
+	assign  []int32         // cluster of every point by the centres before the last pass, which moved to their means
+	picked  []int32         // the points that were the initial centres
 
 	norm, near, draw []T
 	taken            []bool
@@ -23,11 +25,11 @@ type kmeans[T dense.Float] struct {
 	bias, mass       []T
 	twice            dense.Matrix[T]
 
-	workers int // goroutines that may share the points; 0: one
+	workers int // goroutines that may share the points; 0 means one
 	spare   par.Pool[scoreMemory[T]]
 }
 
-// scoreMemory is what one goroutine compares points with.
+// scoreMemory is the scratch memory with which one goroutine compares points with centres.
 type scoreMemory[T dense.Float] struct {
 	score dense.Matrix[T]
 	best  []T
@@ -37,8 +39,8 @@ type scoreMemory[T dense.Float] struct {
 // that the goroutines have not gone to sleep.
 const awake = 4
 
-// share is how many of n items a goroutine gets at least where grain pay for one and so many may share them; n: one
-// does them all.
+// share returns the least number of n items for one goroutine, if grain items justify a goroutine and there are workers
+// of them. n means that one goroutine handles all items.
 func share(workers, n, grain int) int {
 	if workers <= 1 || n < 2*grain {
 		return n
@@ -46,16 +48,16 @@ func share(workers, n, grain int) int {
 	return max(grain, (n+workers-1)/workers)
 }
 
-// Rounds of seeding. The first round takes k/firstShare points by weight alone, every other round 3/10 of k. A round
-// takes fewer points if one point has more than its share. After mostRounds, all points that are not yet centres are
-// equally likely.
+// The first round of seeding takes k/firstShare points by weight alone, every other round 3/10 of k. A round takes
+// fewer points if one point has more than its share. After mostRounds rounds, all points that are not yet centres
+// are equally likely.
 const (
 	firstShare = 8
 	mostRounds = 6
 )
 
-// run clusters the rows of z with weights w into at most k clusters. Fewer come out if fewer points have any weight and
-// distance.
+// run clusters the rows of z with weights w into at most k clusters. The result has fewer if fewer points have a
+// positive weight and distance.
 func (m *kmeans[T]) run(z dense.Matrix[T], w []T, k, passes int, seed uint64) {
 	m.seed(z, w, min(k, z.Rows), seed)
 	m.assign = buf.Sized(m.assign, z.Rows)
@@ -64,9 +66,9 @@ func (m *kmeans[T]) run(z dense.Matrix[T], w []T, k, passes int, seed uint64) {
 	}
 }
 
-// seed takes points as centres in a few rounds, each by systematic sampling in proportion to w·D², D the distance from
-// the nearest centre of earlier rounds: k-means‖ (Bahmani et al. 2012, arXiv:1203.6402) with a fixed number of points
-// per round and no reclustering.
+// seed chooses points as initial centres in a few rounds, each by systematic sampling in proportion to w·D², where D is
+// the distance to the nearest centre of earlier rounds. This is k-means‖ (Bahmani et al. 2012, arXiv:1203.6402) with a
+// fixed number of points per round and without reclustering.
 func (m *kmeans[T]) seed(z dense.Matrix[T], w []T, k int, seed uint64) {
 	n := z.Rows
 	m.norm, m.near, m.draw = buf.Sized(m.norm, n), buf.Sized(m.near, n), buf.Sized(m.draw, n)
@@ -96,8 +98,8 @@ func (m *kmeans[T]) seed(z dense.Matrix[T], w []T, k int, seed uint64) {
 	}
 }
 
-// take draws b points in proportion to draw by systematic sampling: one random offset in (0,1), then equal steps. A
-// point with more than one step of the total is taken once. If all are zero, nothing is drawn.
+// take draws b points in proportion to draw by systematic sampling: one offset in (0, 1), then equal steps. A point
+// that covers several steps is taken once. If all of draw is zero, nothing is taken.
 func (m *kmeans[T]) take(b int, offset float64) {
 	var total float64
 	for _, v := range m.draw {
@@ -121,7 +123,7 @@ func (m *kmeans[T]) take(b int, offset float64) {
 	}
 }
 
-// level makes all points that may be drawn equally likely.
+// level makes all points that may still be drawn equally likely.
 func (m *kmeans[T]) level() {
 	for j, v := range m.draw {
 		if v > 0 {
@@ -130,10 +132,10 @@ func (m *kmeans[T]) level() {
 	}
 }
 
-// scoreRows points are compared with the centres at a time.
+// scoreRows is the number of points that are compared with the centres at a time.
 const scoreRows = 64
 
-// load packs centres so that scores(z) are 2z·c − |c|², the largest for the nearest.
+// load packs centres for the scores 2z·c − |c|², which are the largest for the nearest centre.
 func (m *kmeans[T]) load(centres dense.Matrix[T]) {
 	m.twice = buf.Shaped(m.twice, centres.Rows, centres.Cols)
 	m.bias = buf.Sized(m.bias, centres.Rows)
@@ -146,8 +148,8 @@ func (m *kmeans[T]) load(centres dense.Matrix[T]) {
 	m.tab.Pack(&m.panel, m.twice)
 }
 
-// eachScores brings distances up to date with the centres that are loaded, or sets dst to the nearest of them if it is
-// not nil.
+// eachScores compares all points with the loaded centres. It sets dst to the nearest ones, or, if dst is nil, updates
+// the distances and the weights of the next draw.
 func (m *kmeans[T]) eachScores(z dense.Matrix[T], w []T, dst []int32) {
 	blocks := (z.Rows + scoreRows - 1) / scoreRows
 	each := share(m.workers, blocks, 1+m.tab.Grain/(awake+awake*scoreRows*z.Cols*m.panel.Rows))
@@ -158,7 +160,7 @@ func (m *kmeans[T]) eachScores(z dense.Matrix[T], w []T, dst []int32) {
 	par.For(blocks, each, func(from, to int) { m.scores(z, w, dst, from, to) })
 }
 
-// scores is eachScores for blocks of scoreRows points.
+// scores is eachScores for blocks from to to−1 of scoreRows points.
 func (m *kmeans[T]) scores(z dense.Matrix[T], w []T, dst []int32, from, to int) {
 	s := m.spare.Get()
 	defer m.spare.Put(s)
@@ -184,7 +186,7 @@ func (m *kmeans[T]) scores(z dense.Matrix[T], w []T, dst []int32, from, to int) 
 	}
 }
 
-// update brings the distances up to date with new centres.
+// update accounts for new centres in the distances.
 func (m *kmeans[T]) update(z dense.Matrix[T], w []T, added []int32) {
 	m.centres = buf.Shaped(m.centres, len(added), z.Cols)
 	for i, j := range added {
@@ -194,11 +196,11 @@ func (m *kmeans[T]) update(z dense.Matrix[T], w []T, added []int32) {
 	m.eachScores(z, w, nil)
 }
 
-// sumGrain is the number of elements of points whose sum pays for a goroutine.
+// sumGrain is the number of elements of points whose summation justifies a goroutine.
 const sumGrain = 1 << 16
 
-// pass is one of Lloyd's: every point to its nearest centre, every centre to the mean of its points. One without points
-// stays.
+// pass is one iteration of Lloyd's algorithm: every point goes to its nearest centre, every centre to the mean of its
+// points. A centre without points stays.
 func (m *kmeans[T]) pass(z dense.Matrix[T], w []T) {
 	m.load(m.centres)
 	m.eachScores(z, w, m.assign)
@@ -232,13 +234,13 @@ func (m *kmeans[T]) means(z dense.Matrix[T], w []T, first, end int) {
 	}
 }
 
-// Labels of the random numbers of a fit. It needs few: one for the sample and one for every round of seeding.
+// Labels of the random numbers of a fit: one for the sample, and one for every round of seeding.
 const (
 	drawSample = 1
-	drawSeeds  = 2 // and following
+	drawSeeds  = 2 // plus the number of the round
 )
 
-// uniform is the number in (0,1) of a seed and a label.
+// uniform returns the number in (0, 1) that belongs to a seed and a label.
 func uniform(seed, label uint64) float64 {
 	return rng.OpenFromBits(rng.Mix64(rng.Mix64(seed)+label*rng.Golden64) >> 12)
 }

@@ -37,7 +37,7 @@ func (c *call[T]) rows(w *worker[T], t rowTask) {
 	}
 }
 
-// sums computes those of the rows of a task, and their shifts.
+// sums computes the sums of the rows of a task, and the shifts that they are relative to.
 func (c *call[T]) sums(w *worker[T], p *problem[T], t rowTask) {
 	c.load(w, p, t)
 	c.eachTile(w, p, t, (*call[T]).nearAndFarTile)
@@ -47,7 +47,7 @@ func (c *call[T]) sums(w *worker[T], p *problem[T], t rowTask) {
 	}
 }
 
-// load copies the queries of a task, scaled: row g·n + i is that of head g of the group.
+// load copies the queries of a task, scaled. Row g·n + i is query i of head g of the group.
 func (c *call[T]) load(w *worker[T], p *problem[T], t rowTask) {
 	n := t.hi - t.lo
 	rows := n * c.group
@@ -67,7 +67,7 @@ func (c *call[T]) load(w *worker[T], p *problem[T], t rowTask) {
 	c.tab.Scale(w.x.Data, T(c.scale))
 }
 
-// neighbours is the half-open range of the positions of keys that are exact for a query, sinks apart.
+// neighbours returns the half-open range of positions of the keys that are exact for a query, apart from sinks.
 func (p *problem[T]) neighbours(query int) (lo, hi int) {
 	n := p.span.K1 - p.span.K0
 	block := p.spec.block(false)
@@ -79,7 +79,8 @@ func (p *problem[T]) neighbours(query int) (lo, hi int) {
 	return min(max(at-p.spec.Window, min(p.spec.Sinks, n)), hi), hi
 }
 
-// eachTile calls body for m queries from query on, whose first row is r, with the keys of their neighbours packed.
+// eachTile calls body for tiles of m queries, beginning with query, whose first row is r. The keys of their neighbours
+// are packed in w.near, those of the sinks in w.sinks.
 func (c *call[T]) eachTile(w *worker[T], p *problem[T], t rowTask,
 	body func(c *call[T], w *worker[T], p *problem[T], query, r, m int)) {
 	n := t.hi - t.lo
@@ -99,7 +100,7 @@ func (c *call[T]) eachTile(w *worker[T], p *problem[T], t rowTask,
 	}
 }
 
-// loadBand packs the keys at positions [lo, hi) of the span. Masked ones become zeros with a bias of −∞.
+// loadBand packs the keys at positions [lo, hi) of the span. Masked keys become zeros with a bias of −∞.
 func (c *call[T]) loadBand(b *band[T], p *problem[T], lo, hi int) {
 	b.lo, b.hi = lo, hi
 	if lo == hi {
@@ -129,7 +130,8 @@ func (c *call[T]) loadBand(b *band[T], p *problem[T], lo, hi int) {
 	c.tab.Pack(&b.panel, b.keys)
 }
 
-// logits of m queries x with the positions [lo, hi) of the band, or a few more before them; from is the first.
+// logits computes the logits of queries x with the keys at positions [lo, hi) of the band. The result begins at
+// position from ≤ lo, because panels begin at multiples of their width.
 func (c *call[T]) logits(w *worker[T], b *band[T], x dense.Matrix[T], lo, hi int) (m dense.Matrix[T], from int) {
 	c0 := (lo - b.lo) / c.tab.Width * c.tab.Width
 	c1 := hi - b.lo
@@ -144,7 +146,7 @@ func (c *call[T]) logits(w *worker[T], b *band[T], x dense.Matrix[T], lo, hi int
 	return b.weights, b.lo + c0
 }
 
-// nearAndFarTile sets the sums of m rows from r on to those of centroids and exact neighbours, and chooses the exact
+// nearAndFarTile computes, for m rows from r on, the sums over centroids and exact neighbours, and chooses the exact
 // clusters.
 func (c *call[T]) nearAndFarTile(w *worker[T], p *problem[T], query, r, m int) {
 	w.far = buf.Shaped(w.far, m, p.clusters)
@@ -162,7 +164,7 @@ func (c *call[T]) nearAndFarTile(w *worker[T], p *problem[T], query, r, m int) {
 		}
 	}
 	hasNear, hasSinks := w.near.lo < w.near.hi, w.sinks.hi > 0
-	// Neighbours of fewer rows at a time: they share a smaller part of the keys of all.
+	// Fewer rows at a time share a larger part of their neighbours.
 	for i := 0; i < m; i += nearRows {
 		c.nearTile(w, p, query+i, r+i, i, min(nearRows, m-i), hasNear, hasSinks)
 	}
@@ -171,8 +173,8 @@ func (c *call[T]) nearAndFarTile(w *worker[T], p *problem[T], query, r, m int) {
 	}
 }
 
-// nearTile chooses the exact clusters of m rows from r on, whose weights of centroids begin at row at of w.far: these
-// become exponentials. It sets the sums of weights, and those of values of neighbours where there are any.
+// nearTile chooses the exact clusters of m rows from r on. The logits of their centroids begin at row at of w.far and
+// become weights. It sets the sums of weights, and the sums of values of neighbours if there are any.
 func (c *call[T]) nearTile(w *worker[T], p *problem[T], query, r, at, m int, hasNear, hasSinks bool) {
 	x := w.x.RowRange(r, r+m)
 	var near, sinks dense.Matrix[T]
@@ -233,10 +235,11 @@ func (c *call[T]) nearTile(w *worker[T], p *problem[T], query, r, at, m int, has
 	}
 }
 
-// peakWidth ranks of clusters have their largest noted.
+// peakWidth is the number of ranks whose maximum is kept, so that the largest rank is found without reading all of
+// them.
 const peakWidth = 16
 
-// rankTile ranks the clusters of the rows of w.far.
+// rankTile ranks the clusters for the rows of w.far by the logarithm of their expected error: logit, size and risk.
 func (c *call[T]) rankTile(w *worker[T], p *problem[T]) {
 	m, n := w.far.Rows, p.clusters
 	wide := (n + peakWidth - 1) / peakWidth * peakWidth
@@ -253,8 +256,8 @@ func (c *call[T]) rankTile(w *worker[T], p *problem[T]) {
 	c.tab.RowMax(w.peaks, view(w.ranks.Data, m*wide/peakWidth, peakWidth))
 }
 
-// choose takes the clusters of a row that promise the largest errors out of its centroids, row at of w.far: their
-// weights become 0.
+// choose takes the clusters with the largest expected errors out of the centroids of a row, which is row at of w.far:
+// their weights become 0.
 func (c *call[T]) choose(w *worker[T], p *problem[T], at int, row int32) {
 	far := w.far.Row(at)
 	chosen := w.chosen[int(row)*p.top : (int(row)+1)*p.top]
@@ -269,8 +272,8 @@ func (c *call[T]) choose(w *worker[T], p *problem[T], at int, row int32) {
 	}
 }
 
-// takeOut subtracts from the weights of exact keys what their centroids weigh for them, and makes them 0 where the
-// whole cluster is exact. The sum of the weights is returned.
+// takeOut subtracts from the weights of exact keys the share that their centroids already count for them. Keys whose
+// whole cluster is exact get weight 0, since the cluster counts them. It returns the sum of the weights.
 func (p *problem[T]) takeOut(w *worker[T], row []T, cluster []int32, far []T, stamp int32) (sum float64) {
 	exact := len(cluster)
 	for j, x := range cluster {
@@ -322,7 +325,7 @@ func largestOf[T dense.Float](dst []int32, x, peaks []T) {
 	}
 }
 
-// sortChosen lists the rows that have chosen each cluster, in ascending order: w.count[x] is where those of x end.
+// sortChosen lists the rows that have chosen each cluster in ascending order. Those of cluster x end at w.count[x].
 func (c *call[T]) sortChosen(w *worker[T], p *problem[T]) {
 	w.count = buf.Zeroed(w.count, p.clusters+1)
 	for _, x := range w.chosen {
@@ -345,7 +348,8 @@ func (c *call[T]) sortChosen(w *worker[T], p *problem[T]) {
 	}
 }
 
-// eachChosen calls body with blocks of sorted keys [lo, hi) of the clusters that rows have chosen, and these rows.
+// eachChosen calls body with blocks [lo, hi) of the sorted keys of each chosen cluster x, and with the rows that chose
+// it.
 func (c *call[T]) eachChosen(w *worker[T], p *problem[T],
 	body func(c *call[T], w *worker[T], p *problem[T], rows []int32, x, lo, hi int)) {
 	from := 0
@@ -360,7 +364,7 @@ func (c *call[T]) eachChosen(w *worker[T], p *problem[T],
 	}
 }
 
-// exactBlock adds the sorted keys [lo, hi), of cluster x, to the sums of rows.
+// exactBlock adds the sorted keys [lo, hi) of cluster x to the sums of rows.
 func (c *call[T]) exactBlock(w *worker[T], p *problem[T], rows []int32, x, lo, hi int) {
 	w.view = p.panelOf(x, lo, hi)
 	values := p.v.RowRange(lo, hi)

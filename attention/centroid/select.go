@@ -8,7 +8,7 @@ import (
 	"github.com/randfeat/randfeat/internal/kern"
 )
 
-// selector finds the largest of many numbers; it is scratch memory.
+// selector finds the largest of many numbers. It is scratch memory for one goroutine.
 type selector[T dense.Float] struct {
 	value  []T
 	index  []int32
@@ -16,7 +16,7 @@ type selector[T dense.Float] struct {
 	edge   []int32
 }
 
-// roomy is [buf.Sized] for what grows a little at a time.
+// roomy is [buf.Sized] for slices that grow a little at a time.
 func roomy[E any](b []E, n int) []E {
 	if cap(b) < n {
 		return make([]E, n, n+n/2)
@@ -25,17 +25,18 @@ func roomy[E any](b []E, n int) []E {
 }
 
 const (
-	// One of sampleStep numbers, or of more of many numbers, is in the sample that bounds the n-th largest.
+	// One number of sampleStep, or fewer if there are many, is in the sample that bounds the n-th largest.
 	sampleStep = 8
 	sampleMost = 512
 	buckets    = 256
 )
 
-// top sets dst to the indices of the n largest of x, ascending; of equal ones the first. x has more than n ≥ 1
-// elements, none of them NaN.
+// top sets dst to the indices of the n largest numbers of x in ascending order; of equal numbers the first count. x has
+// more than n ≥ 1 elements, none of them NaN.
 //
-// A sample tells a bound below which the n-th largest hardly lies; what passes it falls into buckets of equal width,
-// and only those in the bucket of the n-th are sorted.
+// A sample gives a bound that the n-th largest number hardly falls below. The numbers above it are sorted into buckets
+// of equal width, and only the bucket of the n-th largest is sorted fully. If too few numbers are above the bound, all
+// of them go into buckets.
 func (s *selector[T]) top(dst []int32, x []T, n int, tab *kern.Table[T]) []int32 {
 	hi := tab.Max(x)
 	s.value, s.index = roomy(s.value, len(x)), roomy(s.index, len(x))
@@ -70,8 +71,8 @@ func (s *selector[T]) top(dst []int32, x []T, n int, tab *kern.Table[T]) []int32
 	return s.appendTaken(dst[:0], s.index)
 }
 
-// fall puts x into buckets between hi and low and returns the one that holds the n-th largest, and how many are in
-// those before it. False: the range is empty, or too wide for T.
+// fall puts the numbers of x into buckets from hi down to low. It returns the bucket of the n-th largest and the count
+// of numbers in the buckets before it. ok is false if the range is empty or too wide for T.
 func (s *selector[T]) fall(x []T, n int, low, hi T) (edge uint8, before int, ok bool) {
 	s.bucket = roomy(s.bucket, len(x))
 	f := (buckets - 1) / (hi - low)
@@ -92,7 +93,7 @@ func (s *selector[T]) fall(x []T, n int, low, hi T) (edge uint8, before int, ok 
 	return edge, before, true
 }
 
-// nth is a number near the n-th largest of x, not above it.
+// nth returns a number near the n-th largest of x and not above it.
 func (s *selector[T]) nth(x []T, n int, low, hi T) T {
 	edge, _, ok := s.fall(x, n, low, hi)
 	if !ok {
@@ -107,7 +108,7 @@ func (s *selector[T]) nth(x []T, n int, low, hi T) T {
 	return best
 }
 
-// divide marks the n largest of x, of equal ones the first: their buckets become 1 and all others 0.
+// divide sets s.bucket to 1 for the n largest numbers of x, of equal ones the first, and to 0 for all others.
 func (s *selector[T]) divide(x []T, n int, low, hi T) {
 	edge, before, ok := s.fall(x, n, low, hi)
 	if !ok {
@@ -141,7 +142,8 @@ func (s *selector[T]) divide(x []T, n int, low, hi T) {
 	}
 }
 
-// appendTaken appends the marked ones of index.
+// appendTaken appends the elements of index that divide has marked. It writes every element and advances only for
+// marked ones, which avoids an unpredictable branch.
 func (s *selector[T]) appendTaken(dst, index []int32) []int32 {
 	dst = slices.Grow(dst, len(index))
 	all, n := dst[:cap(dst)], len(dst)

@@ -31,18 +31,19 @@ type State[T dense.Float] interface {
 	AppendBinary(b []byte) ([]byte, error)
 }
 
-// layer is what the states of all heads of a layer have in common.
+// layer holds the data that all states share: the shape of a layer, the number of tokens and the counts.
 type layer struct {
 	batch, qHeads, kvHeads int
 	dim, valueDim          int
 	length                 int
-	joined                 int // tokens that came with another state
+	joined                 int // tokens that came by Join
 	unchecked              bool
 	report                 attention.Report
 }
 
 func (l *layer) group() int { return l.qHeads / l.kvHeads }
 
+// newLayer returns an error unless all sizes are positive and query heads form whole groups.
 func newLayer(batch, qHeads, kvHeads, dim, valueDim int) (layer, error) {
 	if batch < 1 || kvHeads < 1 || qHeads < 1 || qHeads%kvHeads != 0 || dim < 1 || valueDim < 1 {
 		return layer{}, fmt.Errorf("batch %d, %d query heads, %d key/value heads, dimensions %d and %d; want at least 1 and heads in whole groups: %w",
@@ -51,10 +52,10 @@ func newLayer(batch, qHeads, kvHeads, dim, valueDim int) (layer, error) {
 	return layer{batch: batch, qHeads: qHeads, kvHeads: kvHeads, dim: dim, valueDim: valueDim}, nil
 }
 
-// maxLen bounds the tokens of a state: positions are int32.
+// maxLen bounds the number of tokens of a state, because positions are int32.
 const maxLen = 1<<31 - 2
 
-// checkStep validates the arguments of a Step.
+// checkStep validates the arguments of a Step, before the state changes.
 func checkStep[T dense.Float](l *layer, out, q, k, v attention.Seq[T]) error {
 	if l.batch == 0 {
 		return fmt.Errorf("a state that was not made by NewCache or NewSlots: %w", attention.ErrMismatch)

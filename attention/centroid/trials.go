@@ -14,7 +14,7 @@ import (
 // the second such spec costs only its rows. The clusters of the last few specs are kept. A Trials must not be used by
 // two calls at the same time.
 type Trials[T dense.Float] struct {
-	// Voters, one entry per query, says which queries choose the exact clusters of their block (Spec.Together). nil
+	// Voters marks the queries that choose the exact clusters of their block (Spec.Together), one entry per query. nil
 	// means all, as in Attention.At. A row without a vote shows the error of a block that was not chosen for it. Causal
 	// rows that neither vote nor are requested cost nothing.
 	Voters []bool
@@ -22,7 +22,7 @@ type Trials[T dense.Float] struct {
 	vis     attention.Visibility
 	scale   float64
 	q, k, v attention.Seq[T]
-	kept    []clustered[T] // the last used at the end
+	kept    []clustered[T] // the most recently used is last
 	chunks  []chunkedKeys[T]
 	prefix  []prefixedKeys[T]
 	fits    int // for tests: clusterings that were made
@@ -46,7 +46,8 @@ type prefixedKeys[T dense.Float] struct {
 	c  *prefixCall[T]
 }
 
-// keptTrials clusterings are kept: lists of specs by their cost go back and forth between as many.
+// keptTrials is the number of clusterings to keep. A list of specs in the order of their cost alternates between a few
+// clusterings.
 const keptTrials = 3
 
 // NewTrials checks the arguments as [Attention.Forward] does. Scale 0 means 1/√d.
@@ -84,13 +85,13 @@ func (t *Trials[T]) At(out attention.Seq[T], rows []int, spec Spec) error {
 	return nil
 }
 
-// clusters is a call with the clusters of spec.
+// clusters returns a call with the clusters of spec, from memory or new.
 func (t *Trials[T]) clusters(spec Spec) (*call[T], error) {
 	spec.Window, spec.Block = 0, 0
 	if spec.tilted() {
 		spec.Keys = 1
 	} else {
-		spec.Top = 1 // their risks are computed
+		spec.Top = 1 // so that the risks of clusters are computed
 	}
 	for i, k := range t.kept {
 		if k.of == spec {
