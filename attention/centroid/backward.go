@@ -96,7 +96,7 @@ func gradients[T dense.Float](a *Attention[T], dq, dk, dv, dout, out, q, k, v at
 	}
 	work := c.splitGrad()
 	c.do(len(c.chunks), work, (*emptyStep[T])(c))
-	c.do(len(c.tasks), work, (*gradStep[T])(c))
+	c.do(len(c.tasks), work, &gradStep[T]{c: c})
 	c.do(len(c.chunks), work, (*deliverStep[T])(c))
 	return nil
 }
@@ -110,7 +110,6 @@ func clearRows[T dense.Float](m dense.Matrix[T]) {
 // The steps of Backward run one after the other. The comment says what one item of a step covers.
 type (
 	emptyStep[T dense.Float]   call[T] // clear the gradients of some clusters and their keys
-	gradStep[T dense.Float]    call[T] // the queries of a task
 	deliverStep[T dense.Float] call[T] // pass the gradients of some clusters on to their keys
 )
 
@@ -125,10 +124,21 @@ func (s *emptyStep[T]) Item(_ *worker[T], i int) error {
 	return nil
 }
 
+// gradStep is the step of Backward whose items are the tasks: the queries of a task. Tasks wait for the task before them
+// (await), so it is a par.Waiter.
+type gradStep[T dense.Float] struct {
+	c    *call[T]
+	stop atomic.Bool // a task has panicked
+}
+
 func (s *gradStep[T]) Item(w *worker[T], i int) error {
-	(*call[T])(s).gradTask(w, i)
+	w.grad.stop = &s.stop
+	s.c.gradTask(w, i)
 	return nil
 }
+
+// Release ends the waits of all tasks by a panic.
+func (s *gradStep[T]) Release() { s.stop.Store(true) }
 
 // Item adds to each key its exact gradient and its share of the gradient of its centroid.
 func (s *deliverStep[T]) Item(_ *worker[T], i int) error {
@@ -200,13 +210,17 @@ type gradScratch[T dense.Float] struct {
 	sinkK, sinkV   dense.Matrix[T]
 
 	before, own *atomic.Int64 // see gradTask; before is nil for the first task of a problem
+	stop        *atomic.Bool  // of the step
 }
 
 // await blocks until the preceding task of the same problem has added its part to the first n sorted keys. It spins
 // first, because the wait is usually shorter than a wake-up. It cannot deadlock: par.Crew starts items in order, so the
-// task before this one is already running.
+// task before this one is already running. It panics if a task has panicked, since that one will never report.
 func (g *gradScratch[T]) await(n int) {
 	for looks := 0; g.before != nil && g.before.Load() < int64(n); looks++ {
+		if g.stop.Load() {
+			panic(errAwaited)
+		}
 		switch {
 		case looks < 1000:
 		case looks < 2000:
@@ -216,6 +230,9 @@ func (g *gradScratch[T]) await(n int) {
 		}
 	}
 }
+
+// errAwaited is the panic of a task that waits for a task that has panicked. par reports the first panic, not this one.
+const errAwaited = "centroid: a task that is awaited has panicked"
 
 // withOnes returns [m | 1] in scratch memory.
 func (g *gradScratch[T]) withOnes(m dense.Matrix[T]) dense.Matrix[T] {

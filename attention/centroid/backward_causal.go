@@ -77,6 +77,7 @@ type causalBack[T dense.Float] struct {
 	dq, dk, dv, dout, given attention.Seq[T]
 	tasks                   []gradTask
 	streams                 []causalBackStream[T]
+	stop                    atomic.Bool // a task has panicked
 }
 
 // gradTask covers the queries at positions [lo, hi) of a stream. The tasks of a stream are listed from the last
@@ -177,14 +178,7 @@ func (b *causalBack[T]) Item(w *causalWorker[T], i int) error {
 	r.weighed = grad
 	defer func() { r.weighed, grad.k, grad.v = nil, dense.Matrix[T]{}, dense.Matrix[T]{} }()
 	first, end := b.chunk(w, s, grad, t.lo, t.hi)
-	for looks := 0; shared.done.Load() < int64(t.at); looks++ {
-		switch {
-		case looks >= 40_000: // about 100 µs
-			time.Sleep(20 * time.Microsecond)
-		case looks%(1<<12) == 1<<12-1:
-			runtime.Gosched()
-		}
-	}
+	b.await(&shared.done, t.at)
 	dk, dv := b.dk.Head(s.b, s.h).RowRange(s.span.K0, s.span.K1), b.dv.Head(s.b, s.h).RowRange(s.span.K0, s.span.K1)
 	for i, p := range grad.touched {
 		c.tab.MulAdd(dk.Row(int(p)), grad.dk.Row(i), 1)
@@ -201,6 +195,23 @@ func (b *causalBack[T]) Item(w *causalWorker[T], i int) error {
 	shared.done.Add(1)
 	return nil
 }
+
+// await returns once done has reached n. It panics if a task has panicked, since that one will never be added.
+func (b *causalBack[T]) await(done *atomic.Int64, n int) {
+	for looks := 0; done.Load() < int64(n); looks++ {
+		switch {
+		case b.stop.Load():
+			panic(errAwaited)
+		case looks >= 40_000: // about 100 µs
+			time.Sleep(20 * time.Microsecond)
+		case looks%(1<<12) == 1<<12-1:
+			runtime.Gosched()
+		}
+	}
+}
+
+// Release implements par.Waiter: it ends the waits of all tasks by a panic.
+func (b *causalBack[T]) Release() { b.stop.Store(true) }
 
 // of returns the row of the key at position p in dk and dv, and makes a zero row at the first request.
 func (grad *causalGrad[T]) of(p int) int {
