@@ -56,11 +56,3 @@ func (l *columnLearner) truths() moments {
 	}
 	return m
 }
-
-// boolText is the canonical text of a truth value.
-func boolText(v bool) string {
-	if v {
-		return "true"
-	}
-	return "false"
-}

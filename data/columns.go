@@ -385,7 +385,7 @@ func (s *bools) text(b []byte, i int) []byte {
 	if s.missing(i) {
 		return nil
 	}
-	return append(b, boolText(s.is(i))...)
+	return strconv.AppendBool(b, s.is(i))
 }
 
 type texts struct{ strided[string] }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"math"
+	"strconv"
 	"strings"
 	"sync/atomic"
 
@@ -159,7 +160,7 @@ func lookup(m map[string]int, text []byte) (int, bool) {
 		return i, true
 	}
 	if b, ok := parseBool(text); ok {
-		i, ok := m[boolText(b)]
+		i, ok := m[strconv.FormatBool(b)]
 		return i, ok
 	}
 	if v, ok := number.Parse(text); ok && !long(text, v) {

@@ -3,6 +3,7 @@ package data
 import (
 	"math"
 	"slices"
+	"strconv"
 )
 
 // Decode inverts the encoding of a field: it returns the value that the encoded columns represent, as text and,
@@ -25,7 +26,7 @@ func (f *Field) Decode(columns []float64) (text string, number float64, ok bool)
 		v := columns[0]/weight*f.Scale + f.Mean
 		switch f.Kind {
 		case Boolean:
-			return boolText(v > 0.5), v, true
+			return strconv.FormatBool(v > 0.5), v, true
 		case Time:
 			return dayText(v), v, true
 		}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/randfeat/randfeat/dense"
@@ -268,7 +269,7 @@ func (l *columnLearner) classes() []string {
 // canonicalText returns the canonical spelling of a number or a truth value, and any other text unchanged.
 func canonicalText(t string) string {
 	if b, ok := parseBool([]byte(t)); ok {
-		return boolText(b)
+		return strconv.FormatBool(b)
 	}
 	if v, ok := number.Parse([]byte(t)); ok && !long([]byte(t), v) {
 		return number.Canonical(v)
@@ -396,7 +397,7 @@ func finish(place string, learners []*columnLearner, rows int64, o LearnOptions,
 		case l.boolean() && l.role == asField:
 			truths := l.truths()
 			if truths.min == truths.max && l.missing == 0 {
-				constant(boolText(truths.mean == 1), boolText(truths.mean == 1))
+				constant(strconv.FormatBool(truths.mean == 1), strconv.FormatBool(truths.mean == 1))
 				break
 			}
 			cs.Use, cs.Mean, cs.Scale = string(Boolean), truths.mean, truths.scale()

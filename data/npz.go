@@ -313,7 +313,7 @@ func (r *arrayReader) Read(b *Block, max int) error {
 					}
 					switch p.h.Dtype {
 					case npy.Bool:
-						r.text = append(r.text[:0], boolText(v != 0)...)
+						r.text = strconv.AppendBool(r.text[:0], v != 0)
 					case npy.Int64:
 						r.text = strconv.AppendInt(r.text[:0], p.ints[at+i*step], 10)
 					default:

@@ -6,6 +6,7 @@ import (
 	"github.com/randfeat/randfeat/internal/quote"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -202,7 +203,7 @@ func (l *columnLearner) relearn(f Field, maxLevels, tracked int) (out Field, con
 			m = l.truths()
 		}
 		if m.n == 0 || m.min == m.max && l.missing == 0 {
-			return out, boolText(m.mean == 1), false
+			return out, strconv.FormatBool(m.mean == 1), false
 		}
 		out.Mean, out.Scale, out.Missing = m.mean, m.scale(), l.missing > 0
 		return out, "", true

@@ -93,10 +93,6 @@ func (s *sketch) distinct() float64 {
 	return (sketchSize - 1) / (float64(s.least[sketchSize-1]) / (1 << 64))
 }
 
-// IsIdentifier reports whether the field is named like an identifier, such as id, customer_id or PassengerId. Numbers in
-// such a column name things and are not quantities.
-func (f *Field) IsIdentifier() bool { return identifierName(f.Name) }
-
 // identifierName reports whether a column is named like an identifier: id, customer_id, PassengerId. The
 // lower-case letter before Id or ID keeps words such as PAID out.
 func identifierName(name string) bool {

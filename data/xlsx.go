@@ -248,7 +248,7 @@ func (s *sheet) text(c *sheetCell) (string, error) {
 	case "inlineStr":
 		return c.Inline.String(), nil
 	case "b":
-		return boolText(c.Value == "1"), nil
+		return strconv.FormatBool(c.Value == "1"), nil
 	case "", "n":
 		if v, err := strconv.ParseFloat(c.Value, 64); err == nil && 0 <= c.Style && c.Style < len(s.dates) &&
 			// Up to 3e6 days, about the year 10113; larger numbers are no dates.
