@@ -28,18 +28,11 @@ type adviseData struct {
 
 func (d *adviseData) values() bool { return d.files != nil }
 
-// attention advises in the precision of the files.
+// attention advises in float32, the precision of attention in models: its errors of 1e-7 do not count beside those of
+// the estimators, and the code is in the program once.
 func (d *adviseData) attention(ctx context.Context, vis attention.Visibility, o advise.Options) (*advise.Report,
 	error) {
-	if d.files.IsFloat32() {
-		return adviseAttention[float32](ctx, d.files, vis, o)
-	}
-	return adviseAttention[float64](ctx, d.files, vis, o)
-}
-
-func adviseAttention[T dense.Float](ctx context.Context, f *qkv.Files, vis attention.Visibility,
-	o advise.Options) (*advise.Report, error) {
-	in, err := qkv.Sequences[T](*f, 0, 0)
+	in, err := qkv.Sequences[float32](*d.files, 0, 0)
 	if err != nil {
 		return nil, err
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/randfeat/randfeat/attention"
 	"github.com/randfeat/randfeat/attention/choose"
 	"github.com/randfeat/randfeat/cmd/randfeat/internal/cli"
 	"github.com/randfeat/randfeat/cmd/randfeat/internal/qkv"
@@ -119,6 +120,26 @@ func (f *attendFlags) checkCentroid(cmd *cobra.Command) error {
 	return nil
 }
 
+// narrow returns the sequence in float32. Plans are chosen in float32 whatever the inputs are: errors of 1e-7 do not
+// count beside those of the plans, and the code of the search is in the program once.
+func narrow[T dense.Float](s attention.Seq[T]) attention.Seq[float32] {
+	if same, ok := any(s).(attention.Seq[float32]); ok {
+		return same
+	}
+	out := attention.NewSeq[float32](s.Batch, s.Heads, s.Len, s.Dim)
+	for b := range s.Batch {
+		for h := range s.Heads {
+			to, from := out.Head(b, h), s.Head(b, h)
+			for i := range s.Len {
+				for j, x := range from.Row(i) {
+					to.Row(i)[j] = float32(x)
+				}
+			}
+		}
+	}
+	return out
+}
+
 // attendChoice returns the plan of every head: from the flags, from a file, or chosen by measurement.
 func attendChoice[T dense.Float](env *cli.Env, f *attendFlags, in *qkv.Input[T], r *AttendResult) (*choose.Choice,
 	error) {
@@ -139,12 +160,12 @@ func attendChoice[T dense.Float](env *cli.Env, f *attendFlags, in *qkv.Input[T],
 		}
 		bar := env.Progress("choosing methods", 1)
 		defer bar.End()
-		return choose.Choose(o, in.Vis, f.scale, in.Q, in.K, in.V)
+		return choose.Choose(o, in.Vis, f.scale, narrow(in.Q), narrow(in.K), narrow(in.V))
 	case "centroid":
 		r.Seed = &f.seed
 		plan := choose.Plan{Method: choose.Centroid, Centroid: &f.centroid}
 		if f.causal && f.saveSpec != "" { // with centres for other data
-			return choose.Use(plan, in.Vis, f.scale, in.Q, in.K, in.V)
+			return choose.Use(plan, in.Vis, f.scale, narrow(in.Q), narrow(in.K), narrow(in.V))
 		}
 		for h := range c.Heads {
 			c.Heads[h].Plan = plan
