@@ -9,21 +9,22 @@ import (
 	"github.com/randfeat/randfeat/internal/cell"
 )
 
-// answer writes predictions as JSON, CSV or NDJSON.
+// answer writes predictions as JSON, CSV or NDJSON into a buffer. The answer is complete before a byte is sent,
+// so an error in the last row still becomes a status.
 type answer struct {
 	w       *bytes.Buffer
 	kind    string
-	records bool // rows are objects
+	records bool // rows are objects, not arrays
 	all     []column
-	shown   []int // of all
+	shown   []int // columns of all that are written
 	rows    int
-	cell    []byte
+	cell    []byte // memory for one cell
 }
 
-// column of the rows that a batcher puts out.
+// column is a column of the rows that a batcher returns.
 type column struct {
 	name string
-	key  []byte // the name in JSON, with a colon
+	key  []byte // the name as a JSON key, with its colon
 	kind data.Kind
 }
 
@@ -31,7 +32,8 @@ func newColumn(name string, kind data.Kind) column {
 	return column{name, append(cell.AppendJSON(nil, []byte(name)), ':'), kind}
 }
 
-// begin begins an answer of the model with a given checksum: identifiers that were given, then predictions.
+// begin starts an answer of the model with a given checksum: the identifiers that the request had, then
+// predictions. given says which of the first columns, the identifiers, to write.
 func (a *answer) begin(kind string, records bool, sha256 string, all []column, given []bool) {
 	a.kind, a.records, a.all, a.shown, a.rows = kind, records || kind == typeNDJSON, all, a.shown[:0], 0
 	for j := range all {
@@ -62,7 +64,7 @@ func (a *answer) begin(kind string, records bool, sha256 string, all []column, g
 	}
 }
 
-// block writes rows.
+// block writes the rows of a block.
 func (a *answer) block(b *data.Block) {
 	for i := range b.Rows {
 		switch {
@@ -128,7 +130,7 @@ func (a *answer) jsonRow(b *data.Block, i int) {
 	}
 }
 
-// close ends an answer. In JSON it says which values are unlike those of the fit.
+// close ends an answer. In JSON it lists values that are unlike the training rows.
 func (a *answer) close(surprises []data.Surprise) error {
 	if a.kind != typeJSON {
 		return nil

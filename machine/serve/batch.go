@@ -12,50 +12,53 @@ import (
 
 // batcher predicts the rows of many requests with few calls. At most one call per processor runs at a time.
 //
-// Who waits for whom: a request that finds a processor idle is predicted at once, on its own goroutine. The others
-// queue. Whoever finishes a call takes all jobs that have queued meanwhile as the next batch. Batches therefore grow
-// with the load, and no request waits for a batch to fill.
+// Who waits for whom: a request that finds a processor idle is predicted at once, on its own goroutine. The
+// others queue. Whoever finishes a call takes all jobs that have queued meanwhile as the next batch. Batches
+// therefore grow with the load, and no request waits for a batch to fill.
+//
+// Invariants, under mu: running counts goroutines that predict or are about to; the queue is empty while
+// running < workers; every job in the queue belongs to a request that waits on job.done.
 type batcher struct {
 	predictor *machine.TablePredictor
-	columns   []string // that rows have
+	columns   []string // columns of the rows
 	kinds     []data.Kind
-	out       []column // of job.out
-	max       int      // rows of a batch
+	out       []column // columns of job.out
+	max       int      // most rows of a batch of several jobs
 	workers   int
-	observe   func(rows int)
-	panicked  func(any) // is told what a prediction panicked with
-	surprised func([]data.Surprise)
+	observe   func(rows int)        // called with the rows of each call
+	panicked  func(any)             // called with the value of a panic
+	surprised func([]data.Surprise) // called with the counts of unusual values
 
 	mu      sync.Mutex
 	queue   []*job // empty while running < workers
 	running int
-	free    []*engine
+	free    []*engine // engines not in use
 }
 
-// engine is the memory of one call.
+// engine is the memory of one call. It belongs to one goroutine at a time; free engines wait in batcher.free.
 type engine struct {
 	run     *machine.TableRun
 	in, out data.Block
-	hits    [][2]int // values unlike those of the fit: row, place among the surprises
+	hits    [][2]int // unusual values of the call: row, index among the surprises
 }
 
-// job is a block of rows of one request.
+// job is a block of rows of one request. Until done, in and out belong to the call that took the job.
 type job struct {
 	in, out *data.Block // out: identifiers, then predictions
-	row     int         // of err, from 0; −1: unknown
+	row     int         // row of err, from 0; −1: unknown
 	err     error
-	done    chan struct{} // capacity 1
+	done    chan struct{} // has room for one signal, so that serve never blocks
 
 	surprises []surprise
 }
 
-// surprise is how values of a column are unlike those of the fit.
+// surprise counts values of a column that are unlike the training rows.
 type surprise struct {
 	data.Surprise
-	row int // the first, from 0
+	row int // first such row, from 0
 }
 
-// maxSurprises bounds the surprises that a client is told of.
+// maxSurprises bounds the surprises that a client is told of: one per column and kind could be many.
 const maxSurprises = 100
 
 var errPanicked = errors.New("the prediction panicked")
@@ -80,6 +83,7 @@ func newBatcher(p *machine.TablePredictor, columns []string, max int) (*batcher,
 	return b, nil
 }
 
+// engine returns a free engine or opens a new one. There are at most workers of them.
 func (b *batcher) engine() (*engine, error) {
 	b.mu.Lock()
 	if n := len(b.free); n > 0 {
@@ -98,8 +102,9 @@ func (b *batcher) engine() (*engine, error) {
 	return e, nil
 }
 
-// predict fills j.out. It returns early only if ctx ends while the job still queues; then nobody uses the blocks any
-// more. If a call has already taken the job, predict waits for it, because the call writes to the blocks.
+// predict fills j.out. It returns early only if ctx ends while the job still queues; then nobody uses the
+// blocks any more. If a call has already taken the job, predict waits for it, because the call writes to the
+// blocks.
 func (b *batcher) predict(ctx context.Context, j *job) error {
 	b.mu.Lock()
 	if b.running < b.workers {
@@ -107,7 +112,7 @@ func (b *batcher) predict(ctx context.Context, j *job) error {
 		b.mu.Unlock()
 		defer b.next()
 		b.serve([]*job{j})
-		<-j.done
+		<-j.done // already signalled by serve
 		return j.err
 	}
 	b.queue = append(b.queue, j)
@@ -120,7 +125,7 @@ func (b *batcher) predict(ctx context.Context, j *job) error {
 	if b.withdraw(j) {
 		return ctx.Err()
 	}
-	<-j.done // a call has taken it, which does not take long
+	<-j.done // a call has taken the job; it will not take long
 	return j.err
 }
 
@@ -181,6 +186,7 @@ func (b *batcher) take() []*job {
 // serve predicts a batch and wakes the requests that wait for it. A panic fails the requests of this batch only,
 // because the process serves others. The engine is then dropped, since its state is unknown.
 func (b *batcher) serve(batch []*job) {
+	// Set first, so that a panic leaves this error in the jobs that were not reached.
 	for _, j := range batch {
 		j.err = errPanicked
 	}
@@ -199,6 +205,7 @@ func (b *batcher) serve(batch []*job) {
 		}
 		return
 	}
+	// One bad row fails the joint call; then each job is predicted alone.
 	if len(batch) == 1 || !b.together(e, batch) {
 		for _, j := range batch {
 			b.observe(j.in.Rows)
@@ -224,7 +231,7 @@ func (e *engine) take(batch []*job) []data.Surprise {
 	if len(e.hits) == 0 {
 		return all
 	}
-	at := map[[2]int]int{} // index of a job's surprises
+	at := map[[2]int]int{} // index into the job's surprises by job and surprise
 	for _, h := range e.hits {
 		row, k := h[0], 0
 		for k < len(batch) && row >= batch[k].in.Rows {
@@ -232,7 +239,7 @@ func (e *engine) take(batch []*job) []data.Surprise {
 			k++
 		}
 		if k == len(batch) {
-			break // the jobs will be predicted again one by one, and counted then
+			break // rows of a failed joint call: the jobs are predicted again one by one, and counted then
 		}
 		j := batch[k]
 		i, ok := at[[2]int{k, h[1]}]
@@ -251,6 +258,7 @@ func (e *engine) take(batch []*job) []data.Surprise {
 	return all
 }
 
+// predict calls the model. row receives the row that an error is about: the model asks for its place only then.
 func (e *engine) predict(out, in *data.Block, row *int) error {
 	*row = -1
 	return e.run.Predict(out, in, func(i int) string {
@@ -293,7 +301,7 @@ func (b *batcher) together(e *engine, batch []*job) bool {
 	return true
 }
 
-// part copies rows of a block.
+// part copies rows of a block. dst gets its own texts, because src is reused by the next call.
 func part(dst, src *data.Block, first, rows int) {
 	kinds := make([]data.Kind, len(src.Cols))
 	for c := range src.Cols {

@@ -2,16 +2,17 @@
 //
 // A [Server] is an http.Handler with these paths:
 //
-//	POST /v1/predict  rows in, predictions out
-//	GET  /v1/model    what the model is and which columns it reads
-//	GET  /healthz     200 while the process lives
-//	GET  /readyz      200 while requests are taken, 503 once it shuts down
-//	GET  /metrics     Prometheus
-//	GET  /            a page for people; it works without JavaScript
+//	POST /v1/predict    rows in, predictions out
+//	GET  /v1/model      the model and the columns it reads
+//	GET  /openapi.json  the OpenAPI description of this interface
+//	GET  /healthz       200 while the process lives
+//	GET  /readyz        200 while requests are accepted, 503 once it shuts down
+//	GET  /metrics       Prometheus
+//	GET  /              a page for people; it works without JavaScript
 //
 // # Usage
 //
-// Make a server of a model file and run it, or mount it as a handler in a server of your own:
+// Make a server from a model file and run it, or mount it as a handler in a server of your own:
 //
 //	s, err := serve.New("model.rf", serve.Options{})
 //	err = s.Run(ctx, listener)           // until ctx ends; requests in work are finished first
@@ -21,39 +22,50 @@
 //
 // # Rows
 //
-// Rows come as JSON, either objects or arrays, as CSV with a line of names, or as NDJSON:
+// Rows come as JSON, either objects or arrays, as CSV or TSV with a header line, or as NDJSON:
 //
 //	{"rows": [{"age": 31, "sex": "M"}, {"age": null, "sex": "F"}]}
 //	{"columns": ["age", "sex"], "rows": [[31, "M"], [null, "F"]]}
 //
-// Columns are found by name. Every row must name every column that the model reads; a value that is not known is
-// null, or one of [data.DefaultMissing]. A cell means the same in every format: the string "31" is a number in a
-// numeric column, the number 1 is the level 1 of a categorical one. Identifiers of the schema are optional and come
-// back; targets and ignored columns may be there and are not read; any other column is an error. Bodies may be
-// compressed by gzip (Content-Encoding).
+// Columns are found by name. Every row must name every column that the model reads; an unknown value is null, or one
+// of [data.DefaultMissing]. A cell means the same in every format: the string "31" is a number in a numeric column,
+// the number 1 is the level 1 of a categorical one. Identifiers of the schema are optional and are returned. Targets
+// and ignored columns may be present and are not read. Any other column is an error. Bodies may be compressed by gzip
+// (Content-Encoding).
 //
-// Accept chooses application/json, text/csv or application/x-ndjson; without a preference the answer is of the kind
-// of the rows. The query parameters probabilities, scores and variance ask for more columns. JSON has no word for
+// Accept chooses application/json, text/csv or application/x-ndjson; without a preference the answer has the format of
+// the rows. The query parameters probabilities, scores, variance and interval ask for more columns. JSON has no
 // infinity: it is null there. The header Randfeat-Model is the sha256 of the model file that answered.
 //
-// Errors are {"error": {"code", "message", "row", "column"}}: row counts from 1, row and column are there where they
-// are known. 400: the rows or parameters are wrong; 401: no or a wrong token; 413: too much; 415 and 406: a format
-// that is not understood or not available; 429: too many requests at once, 503: out of time or shutting down, both
-// with Retry-After where trying again helps; 500: a bug, whose stack is in the log. X-Request-Id names a request in
-// answers and logs; one that comes with it keeps its own.
+// Errors are {"error": {"code", "message", "row", "column"}}. Row counts from 1; row and column are present if known.
+// The status is
+//
+//   - 400 if the rows or parameters are wrong, 401 if the token is missing or wrong, 413 if there is too much;
+//   - 415 for a format that is not understood, 406 for one that is not available;
+//   - 429 for too many requests at once, 503 if out of time or shutting down, with Retry-After if trying again helps;
+//   - 500 for a bug, whose stack is in the log.
+//
+// X-Request-Id names a request in answers and logs; a request that brings an id keeps it.
 //
 // # Batches
 //
-// Requests that come while all processors are busy are put together and predicted in one call; one that finds a
+// Requests that arrive while all processors are busy are predicted together in one call. A request that finds a
 // processor idle never waits. A prediction has the same bits whatever rows are predicted with it.
 //
 // # Memory
 //
-// All bodies and answers together take at most [Limits].Memory bytes, an answer at most 64 MiB; every request in
-// work also takes one block of [Limits].Batch rows.
+// All bodies and answers together take at most [Limits].Memory bytes, an answer at most 64 MiB. Every request in work
+// also takes one block of [Limits].Batch rows.
 //
 // # Reload
 //
-// [Server.Reload] reads the model file again. A request is answered by one model from its first row to its last:
-// those in work keep the old one. A file that is damaged or cannot predict changes nothing.
+// [Server.Reload] reads the model file again. One model answers a request from its first row to its last: requests in
+// work keep the old one. A file that is damaged or cannot predict changes nothing.
+//
+// # Map of the files
+//
+// server.go has the server, its routes and its life cycle; options.go the limits. A prediction request passes through
+// predict.go (limits, body), rows.go or json.go (rows), batch.go (prediction) and answer.go (output). model.go is a
+// loaded model. query.go reads parameters, problem.go makes errors, metrics.go counts. page.go, html.go and metric.go
+// make the page, openapi.go the description.
 package serve

@@ -1,9 +1,9 @@
 package serve
 
-// modelHeader tells which model answered.
+// modelHeader says which model answered.
 const modelHeader = "Randfeat-Model"
 
-// surprisesHeader tells how many values are unlike those of the fit; none: all are like them.
+// surprisesHeader says how many values are unlike the training rows; absent if none are.
 const surprisesHeader = "Randfeat-Surprises"
 
 // idHeader names a request.
@@ -12,7 +12,7 @@ const idHeader = "X-Request-Id"
 // csvHeader is the Content-Type of an answer in CSV.
 const csvHeader = typeCSV + "; charset=utf-8; header=present"
 
-// The kinds of content.
+// The supported kinds of content.
 const (
 	typeJSON   = "application/json"
 	typeCSV    = "text/csv"

@@ -14,32 +14,32 @@ import (
 	"github.com/randfeat/randfeat/machine"
 )
 
-// pageView is what the page shows.
+// pageView is the content of the page.
 type pageView struct {
 	Info    pageInfo
-	Text    string // rows typed
+	Text    string // rows as typed
 	Options []pageOption
 	Problem *Problem
-	Columns []string // of the predictions, then of the rows that they are of
-	Given   int      // from which column on they are those of the rows
+	Columns []string // of the predictions, then of the rows themselves
+	Given   int      // index of the first column of the rows
 	Rows    [][]string
 	Unlike  []data.Surprise
 	Total   int
 	Shown   int
-	Inputs  []pageInput // of one row; none if there are too many
+	Inputs  []pageInput // fields for one row; none if there are too many
 	Scores  []machine.Score
-	Scored  string // on what
+	Scored  string // what the scores were measured on
 	Metric  *machine.Metric
-	Fitted  string // when, by what
+	Fitted  string // when and by what program
 }
 
-// pageInput is the field of the form for one column.
+// pageInput is the form field for one column.
 type pageInput struct {
 	Name, Value, Hint string
-	Choices           []string // of a list; nil: any text
+	Choices           []string // options of a list; nil: free text
 }
 
-// missingChoice is how a list says that a value is not known; an empty text elsewhere.
+// missingChoice is the option of a list for an unknown value; in text fields it is an empty text.
 const missingChoice = "(unknown)"
 
 type pageInfo struct {
@@ -63,20 +63,20 @@ type markup string
 // page collects HTML.
 type page struct{ bytes.Buffer }
 
-// raw writes markup.
+// raw writes trusted markup.
 func (p *page) raw(m markup) { p.WriteString(string(m)) }
 
-// text writes text, also inside a quoted attribute.
+// text writes escaped text; it is also safe inside a quoted attribute.
 func (p *page) text(s string) { p.WriteString(html.EscapeString(s)) }
 
-// in writes text between two pieces of markup.
+// in writes escaped text between two pieces of markup.
 func (p *page) in(before markup, text string, after markup) {
 	p.raw(before)
 	p.text(text)
 	p.raw(after)
 }
 
-// list writes texts with commas between.
+// list writes escaped texts separated by commas.
 func (p *page) list(texts []string) {
 	for i, t := range texts {
 		if i > 0 {
@@ -125,7 +125,7 @@ func (v *pageView) write(p *page) {
 `)
 }
 
-// head says what the model is.
+// head describes the model.
 func (v *pageView) head(p *page) {
 	name := v.Info.Name
 	if name == "" {
@@ -172,7 +172,7 @@ func (v *pageView) form(p *page) {
 	p.raw("</form>\n")
 }
 
-// options ask for more columns.
+// options asks for more columns.
 func (v *pageView) options(p *page) {
 	if len(v.Options) == 0 {
 		return
@@ -192,7 +192,7 @@ func (v *pageView) options(p *page) {
 	p.raw("</fieldset>\n")
 }
 
-// inputFields are those of one row.
+// inputFields writes the form fields for one row.
 func (v *pageView) inputFields(p *page) {
 	if len(v.Inputs) == 0 {
 		return
@@ -226,7 +226,7 @@ func (v *pageView) inputFields(p *page) {
 	p.raw("</div>\n")
 }
 
-// scores say how well the model predicted rows that it had not seen.
+// scores says how well the model predicted unseen rows.
 func (v *pageView) scores(p *page) {
 	if len(v.Scores) == 0 && v.Fitted == "" {
 		return
@@ -251,7 +251,7 @@ func (v *pageView) scores(p *page) {
 			}
 			p.in("\n<tr><td>", name, "</td>")
 			p.in("<td>", short(s.Value), "</td><td>")
-			if s.Low <= s.High { // not NaN
+			if s.Low <= s.High { // false for NaN
 				p.text(short(s.Low) + " to " + short(s.High))
 			}
 			p.raw("</td></tr>")
@@ -261,7 +261,7 @@ func (v *pageView) scores(p *page) {
 	p.raw("</details>\n")
 }
 
-// readable writes a cell; a number with many digits is cut, and whole in its title.
+// readable writes a cell. A number with many digits is shortened; its title has all of them.
 func (p *page) readable(text string) {
 	v, err := strconv.ParseFloat(text, 64)
 	if s := short(v); err == nil && len(s) < len(text) {
@@ -276,7 +276,7 @@ func (p *page) readable(text string) {
 	p.in("<td>", text, "</td>")
 }
 
-// result is what came of the rows that were sent.
+// result shows the predictions of the rows that were sent, or the problem with them.
 func (v *pageView) result(p *page) {
 	if q := v.Problem; q != nil {
 		p.raw(`<p class="problem" role="alert">`)
@@ -319,10 +319,10 @@ func (v *pageView) result(p *page) {
 	p.raw("\n</tbody></table></div>\n")
 }
 
-// shownLevels of a field are named.
+// shownLevels is how many levels of a field are listed.
 const shownLevels = 12
 
-// fields lists what the model reads.
+// fields lists the columns that the model reads.
 func (v *pageView) fields(p *page) {
 	p.in("<details>\n<summary>Columns that the model reads (", strconv.Itoa(len(v.Info.Fields)), `)</summary>
 <div class="scroll"><table>
@@ -352,7 +352,7 @@ func (v *pageView) fields(p *page) {
 	p.raw("</details>\n")
 }
 
-// inputOf is the field of the form with a typical value.
+// inputOf returns the form field of a column, with a typical value.
 func inputOf(f *data.Field) pageInput {
 	in := pageInput{Name: f.Name, Value: typical(f)}
 	switch {
@@ -377,7 +377,7 @@ func inputOf(f *data.Field) pageInput {
 	return in
 }
 
-// dateText is a time, in days since 1970, as the texts of a field spell it.
+// dateText formats a time, in days since 1970, in the order of the field.
 func dateText(f *data.Field, days float64) string {
 	layout := map[string]string{"day-month-year": "02/01/2006", "month-day-year": "01/02/2006"}[f.Format]
 	if layout == "" {
@@ -389,7 +389,7 @@ func dateText(f *data.Field, days float64) string {
 	return time.Unix(int64(math.Round(days*86400)), 0).UTC().Format(layout)
 }
 
-// typical is a value that many rows have.
+// typical returns a value that many rows have.
 func typical(f *data.Field) string {
 	switch {
 	case f.Kind == data.Numeric:

@@ -12,18 +12,19 @@ import (
 	"github.com/randfeat/randfeat/internal/jsonscan"
 )
 
-// jsonRows reads [{…}, …], {"rows": [{…}, …]} or {"columns": […], "rows": [[…], …]} without building values: cells go
-// from the body to the block.
+// jsonRows reads [{…}, …], {"rows": [{…}, …]} or {"columns": […], "rows": [[…], …]} without building values:
+// cells go straight from the body to the block. The constructor passes over the whole body once, to find "rows"
+// and "columns" in any order and to refuse broken JSON before any row is predicted.
 type jsonRows struct {
 	p       jsonscan.Scanner
 	d       *loaded
 	kinds   []data.Kind
 	arrays  bool
-	columns []int // of arrays: where each cell goes
+	columns []int // for arrays: the column that each cell goes to
 	ids     []bool
-	last    []int64 // the last row that had a column, from 1
+	last    []int64 // number of the last row, from 1, that had the column; finds duplicates and gaps without clearing
 	rows    int64
-	open    bool // the array of rows has begun
+	open    bool // a row has been read: the next needs a comma
 	end     bool
 }
 
@@ -109,6 +110,7 @@ func (r *jsonRows) readColumns() error {
 	if err != nil {
 		return err
 	}
+	// The encoder checks that all fields are present and none is unknown.
 	if _, err := r.d.model.Schema.Encoder(names, false); err != nil {
 		return err
 	}
@@ -161,7 +163,7 @@ func (r *jsonRows) readObject(b *data.Block) error {
 		return r.fail(`a row is an array, but there are no "columns": add them, or send objects`)
 	}
 	err := p.Object(func(key []byte, _ int) error {
-		j := expect // rows mostly have their keys in the same order
+		j := expect // rows usually have their keys in the same order
 		if j >= len(r.d.columns) || string(key) != r.d.columns[j] {
 			var ok bool
 			if j, ok = r.d.index[string(key)]; !ok {
@@ -228,14 +230,15 @@ func (r *jsonRows) readArray(b *data.Block) error {
 	return nil
 }
 
-// maxNumber is far beyond any input for which features can be computed.
+// maxNumber is far beyond any input for which features can be computed. A bound keeps squares finite.
 const maxNumber = 1e100
 
 // cell reads a scalar into column j.
 func (r *jsonRows) cell(b *data.Block, j int) error {
 	r.p.Skip()
 	bare := r.p.Pos < len(r.p.Data) && r.p.Data[r.p.Pos] != '"'
-	if j >= r.d.ids && bare && (r.p.Data[r.p.Pos] == '{' || r.p.Data[r.p.Pos] == '[') { // not used for the prediction
+	// A nested value of a constant column does not matter for the prediction.
+	if j >= r.d.ids && bare && (r.p.Data[r.p.Pos] == '{' || r.p.Data[r.p.Pos] == '[') {
 		b.AppendText(j, nil)
 		return r.p.Ignore()
 	}

@@ -7,14 +7,14 @@ import (
 	"github.com/randfeat/randfeat/machine"
 )
 
-// Sizes of the figure of a metric.
+// Sizes of the figure of a metric, in pixels.
 const (
 	barRow   = 22  // height of a row
 	barNames = 180 // width of names
-	barWidth = 240 // of a share of 1
+	barWidth = 240 // width of the largest share
 )
 
-// metric draws the shares of the columns in the metric of the kernel.
+// metric draws the shares of the columns in the learned metric of the kernel.
 func (v *pageView) metric(p *page) {
 	m := v.Metric
 	if m == nil || len(m.Columns) == 0 {
@@ -42,13 +42,13 @@ func (v *pageView) metric(p *page) {
 	p.raw("</svg>\n</section>\n")
 }
 
-// metricText says what the figure shows.
+// metricText explains the figure.
 func metricText(m *machine.Metric) string {
 	return fmt.Sprintf("Shares of the columns in the distances of the kernel, learned in %d rounds from %d rows (%s). "+
 		"Two halves of the rows agree to %.2f of 1.", m.Rounds, m.Rows, m.Kind, m.Alike)
 }
 
-// shortened is at most n letters of a name.
+// shortened returns at most n letters of a name.
 func shortened(s string, n int) string {
 	if r := []rune(s); len(r) > n {
 		return string(r[:n-1]) + "…"

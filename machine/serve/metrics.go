@@ -16,7 +16,8 @@ import (
 	"github.com/randfeat/randfeat/data"
 )
 
-// metrics belong to one server. There is no global registry, so two servers in a process do not collide.
+// metrics are the measurements of one server. There is no global registry, so two servers in a process do not
+// collide.
 type metrics struct {
 	requests, seconds, inFlight, rows, rejected, panics, reloads, batch, model, loaded *measure
 	surprises, connections                                                             *measure
@@ -36,7 +37,7 @@ func newMetrics() *metrics {
 		f := &measure{name: name, help: help, kind: "histogram", labels: labels, bounds: bounds}
 		m.all = append(m.all, f)
 		if len(labels) == 0 {
-			f.with() // 0 until something happens
+			f.with() // exists with value 0 from the start, as Prometheus recommends
 		}
 		return f
 	}
@@ -68,10 +69,10 @@ func newMetrics() *metrics {
 	return m
 }
 
-// metadata makes that client name the types of the process's metrics too.
+// metadata makes the metrics library write types for process metrics as well.
 var metadata = sync.OnceFunc(func() { process.ExposeMetadata(true) })
 
-// write writes the text format of Prometheus, version 0.0.4, and what is known of the process.
+// write writes the text format of Prometheus, version 0.0.4, and the metrics of the process.
 func (m *metrics) write(w http.ResponseWriter) {
 	metadata()
 	w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
@@ -95,24 +96,24 @@ func (m *metrics) surprised(list []data.Surprise) {
 	}
 }
 
-// measure is a metric family: all series of one name, by the values of its labels. Labels are in the order of their
-// names.
+// measure is a metric family: all series of one name, by the values of its labels. Labels are in the order of
+// their names. Any number of goroutines may use it.
 type measure struct {
 	name, help, kind string
 	labels           []string
-	bounds           []float64 // of a histogram
+	bounds           []float64 // upper bounds of a histogram; nil for others
 
 	mu     sync.RWMutex
 	series map[labelValues]*series
 }
 
-// labelValues of a series; what a family has no label for is empty.
+// labelValues are the label values of a series; unused ones are empty.
 type labelValues [3]string
 
 // series is one line of a counter or gauge, or one histogram.
 type series struct {
-	value   adder           // of a histogram: the sum of what was observed
-	buckets []atomic.Uint64 // how many were in each, the last is above all bounds
+	value   adder           // for a histogram: the sum of the observed values
+	buckets []atomic.Uint64 // observations per bucket; the last is above all bounds
 }
 
 // with returns the series for some label values and creates it on first use.
@@ -130,6 +131,7 @@ func (f *measure) with(values ...string) *series {
 	return f.make(key)
 }
 
+// make returns the series of a key. The caller holds mu.
 func (f *measure) make(key labelValues) *series {
 	s := f.series[key]
 	if s == nil {
@@ -144,7 +146,7 @@ func (f *measure) make(key labelValues) *series {
 	return s
 }
 
-// replace removes all other series.
+// replace sets one series and removes all others, for info metrics whose labels change.
 func (f *measure) replace(v float64, values ...string) {
 	var key labelValues
 	copy(key[:], values)
@@ -177,7 +179,7 @@ func (n *adder) add(v float64) {
 	}
 }
 
-// append writes a family: its meaning and type, then its series in the order of their labels.
+// append writes a family: its help and type, then its series in the order of their labels.
 func (f *measure) append(b []byte) []byte {
 	b = append(b, "# HELP "+f.name+" "+f.help+"\n# TYPE "+f.name+" "+f.kind+"\n"...)
 	f.mu.RLock()
@@ -204,7 +206,7 @@ func (f *measure) append(b []byte) []byte {
 	return b
 }
 
-// labelEscapes are those of the text format.
+// labelEscapes are the escapes of the text format.
 var labelEscapes = strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`)
 
 func (f *measure) sample(b []byte, suffix string, key labelValues, le string, v float64) []byte {

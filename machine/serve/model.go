@@ -17,7 +17,8 @@ import (
 	"github.com/randfeat/randfeat/machine"
 )
 
-// loaded is a model ready to answer. A request keeps the one that it began with, so a reload never mixes two models.
+// loaded is a model ready to answer. A request keeps the one that it began with, so a reload never mixes two
+// models. It is immutable except for ready.
 type loaded struct {
 	model  *machine.Model
 	name   string
@@ -25,37 +26,37 @@ type loaded struct {
 	bytes  int
 	at     time.Time
 
-	columns []string       // of the rows that batchers get: fields, identifiers, constants
-	fields  int            // how many of them are fields
-	ids     int            // and how many fields or identifiers; the rest was constant at the fit
-	index   map[string]int // of columns; unread for those that may come and are not read
+	columns []string       // columns of the rows that batchers get: fields, identifiers, constants
+	fields  int            // number of fields among them
+	ids     int            // number of fields and identifiers; the rest was constant in training
+	index   map[string]int // position of each column; unread for known columns that are not read
 
 	s      *Server
-	offers func() []string // query parameters that the model understands: asked for seldom, and slow to find
+	offers func() []string // query parameters that the model supports; computed on first use, because it is slow
 	mu     sync.Mutex
-	ready  map[machine.TableOptions]*batcher
+	ready  map[machine.TableOptions]*batcher // batchers by options, guarded by mu; few, because options are few
 }
 
 const unread = -1
 
 // modelInfo is the answer of /v1/model.
 type modelInfo struct {
-	Name     string         `json:"name,omitempty"` // of the file
-	SHA256   string         `json:"sha256"`         // of the file
+	Name     string         `json:"name,omitempty"` // name of the file
+	SHA256   string         `json:"sha256"`         // checksum of the file
 	Bytes    int            `json:"bytes"`
 	Loaded   time.Time      `json:"loaded"`
 	Kind     machine.Kind   `json:"kind"`
 	Task     machine.Task   `json:"task"`
-	Outputs  int            `json:"outputs"` // targets or classes
-	Rows     int64          `json:"rows"`    // it was fitted on
+	Outputs  int            `json:"outputs"` // number of targets or classes
+	Rows     int64          `json:"rows"`    // training rows
 	Lambda   float64        `json:"lambda,omitempty"`
 	Features int            `json:"features"`
 	Spec     *randfeat.Spec `json:"spec"`
-	// History says when, by what and how well it was fitted, as far as it is known.
+	// History says when, by what program and how well it was fitted, as far as known.
 	History *machine.History `json:"history,omitempty"`
 	Schema  *data.Schema     `json:"schema"`
 	Answers []string         `json:"answers"` // columns of the predictions
-	Options []string         `json:"options"` // query parameters of /v1/predict that this model understands
+	Options []string         `json:"options"` // query parameters of /v1/predict that this model supports
 }
 
 func readModel(path string) ([]byte, error) {
@@ -72,8 +73,8 @@ func readModel(path string) ([]byte, error) {
 	return os.ReadFile(path)
 }
 
-// onlyRegular refuses a path that is no longer a regular file. Opening a FIFO without a writer would block the reload
-// forever. A server may start from one, though.
+// onlyRegular refuses a path that is no longer a regular file. Opening a FIFO without a writer would block the
+// reload forever. A server may start from one, though.
 func onlyRegular(path string) error {
 	info, err := os.Stat(path)
 	if err == nil && !info.IsDir() && !info.Mode().IsRegular() {
@@ -87,7 +88,7 @@ func sumOf(file []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// info is what /v1/model answers.
+// info returns the answer of /v1/model.
 func (d *loaded) info() (*modelInfo, error) {
 	b, err := d.batcher(machine.TableOptions{})
 	if err != nil {
@@ -101,7 +102,7 @@ func (d *loaded) info() (*modelInfo, error) {
 		Schema: m.Schema, Answers: names, Options: d.offers()}, nil
 }
 
-// options are the query parameters that the model understands.
+// options returns the query parameters that the model supports, by trying each.
 func (d *loaded) options() []string {
 	out := []string{}
 	for _, name := range optionNames {
@@ -116,12 +117,12 @@ func (d *loaded) options() []string {
 	return out
 }
 
-// batcher returns the batcher for predictions with the given columns. Options that the model does not support are
-// errors.
+// batcher returns the batcher for predictions with the given options. Options that the model does not support
+// are errors.
 func (d *loaded) batcher(o machine.TableOptions) (*batcher, error) {
 	o.Float32, o.Watch, o.Strict = d.s.o.Float32, true, d.s.o.Strict
 	o.Readable = true // the sender of a row can correct it, so an unreadable value is an error
-	o.Workers = 1     // one call per processor runs already; and a panic on another goroutine could not be recovered
+	o.Workers = 1     // calls already use all processors, and a panic on another goroutine could not be recovered
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if b := d.ready[o]; b != nil {
@@ -141,9 +142,10 @@ func (d *loaded) batcher(o machine.TableOptions) (*batcher, error) {
 	return b, nil
 }
 
-// try predicts a row whose values are all missing, which does not count as a surprise here. p is the predictor of the
-// requests, because preparing another one would double the time of a reload.
+// try predicts a row whose values are all missing; that does not count as a surprise here. p is the predictor
+// of the requests, because preparing another one would double the time of a reload.
 func (d *loaded) try(p *machine.TablePredictor) error {
+	// A strict predictor would refuse the row.
 	if d.s.o.Strict {
 		var err error
 		if p, err = machine.NewTablePredictor(d.model, machine.TableOptions{Float32: d.s.o.Float32,

@@ -9,10 +9,11 @@ import (
 	"github.com/randfeat/randfeat/machine"
 )
 
-// node is a JSON object of the document, whose keys are written in order of their names.
+// node is a JSON object of the document; encoding/json writes its keys in order.
 type node = map[string]any
 
-// serveOpenAPI describes the interface with the columns of the model, for programs that make clients or tests.
+// serveOpenAPI describes the interface with the columns of the model, for programs that generate clients or
+// tests.
 func (s *Server) serveOpenAPI(w http.ResponseWriter, r *http.Request) *Problem {
 	if p := allow(w, r, http.MethodGet); p != nil {
 		return p
@@ -29,9 +30,9 @@ func (s *Server) serveOpenAPI(w http.ResponseWriter, r *http.Request) *Problem {
 	return nil
 }
 
-// openAPI is the document of OpenAPI 3.1, https://spec.openapis.org/oas/v3.1.0.
+// openAPI returns the document, OpenAPI 3.1 (https://spec.openapis.org/oas/v3.1.0).
 func (d *loaded) openAPI(token, openMetrics bool) node {
-	closed := func(operation node) node { // what needs the token
+	closed := func(operation node) node { // operations that need the token
 		if token {
 			operation["security"] = []node{{"bearer": []string{}}}
 			operation["responses"].(node)["401"] = problemAnswer("no token, or a wrong one")
@@ -137,18 +138,18 @@ func (d *loaded) predictOperation() node {
 	return operation
 }
 
-// noValue is a pattern of texts that stand for a missing value.
+// noValue is a pattern of texts that mean a missing value.
 const noValue = `\?|N/?A|NaN|nan|null|NULL|None`
 
-// datePatterns are dates in the orders of [data.Field].Format: those that every month has, in the plainest form. More
-// is understood than they say.
+// datePatterns match dates in the orders of [data.Field].Format, in the plainest form, with days that every
+// month has. The server accepts more than they say; generated tests must not produce 30 February.
 var datePatterns = map[string]string{
 	"year-month-day": "[12][0-9]{3}-(0[1-9]|1[0-2])-(0[1-9]|1[0-9]|2[0-8])",
 	"day-month-year": "(0[1-9]|1[0-9]|2[0-8])[./](0[1-9]|1[0-2])[./][12][0-9]{3}",
 	"month-day-year": "(0[1-9]|1[0-2])[./](0[1-9]|1[0-9]|2[0-8])[./][12][0-9]{3}",
 }
 
-// fieldSchema is that of a cell. A text may stand for a number or for no value.
+// fieldSchema is the schema of a cell. A text may stand for a number or for no value.
 func fieldSchema(f *data.Field) node {
 	number := node{"anyOf": []node{{"type": []string{"number", "null"}, "minimum": -maxNumber, "maximum": maxNumber},
 		{"type": "string", "pattern": `^(` + noValue + `|[-+]?[0-9]{1,15}(\.[0-9]{1,15})?)?$`}}}
@@ -173,7 +174,7 @@ func fieldSchema(f *data.Field) node {
 	return s
 }
 
-// cellsSchema is that of one row as an array.
+// cellsSchema is the schema of a row as an array.
 func (d *loaded) cellsSchema() node {
 	var cells []node
 	for i := range d.model.Schema.Fields {
@@ -182,7 +183,7 @@ func (d *loaded) cellsSchema() node {
 	return node{"type": "array", "prefixItems": cells, "minItems": len(cells), "maxItems": len(cells)}
 }
 
-// rowSchema is that of one row as an object.
+// rowSchema is the schema of a row as an object.
 func (d *loaded) rowSchema() node {
 	properties, required := node{}, []string{}
 	for i := range d.model.Schema.Fields {
@@ -196,7 +197,7 @@ func (d *loaded) rowSchema() node {
 	return node{"type": "object", "properties": properties, "required": required, "additionalProperties": false}
 }
 
-// answerSchema is that of an answer in JSON, as answer.go writes it.
+// answerSchema is the schema of an answer in JSON, as answer.go writes it.
 func (d *loaded) answerSchema() node {
 	prediction := node{"type": "number"}
 	switch d.model.Task {

@@ -7,28 +7,28 @@ import (
 	"time"
 )
 
-// Limits bound what clients can make the server do; 0 is the default.
+// Limits bound what clients can make the server do; 0 means the default in the comment.
 type Limits struct {
-	Body     int64 // bytes of a request, compressed or not; 8 MiB
-	Rows     int   // of a request; 10000
-	InFlight int   // requests for predictions that are read, wait or are in work; 512. More are answered 429
-	Memory   int64 // bytes of all bodies and answers at a time, at least Body; 256 MiB. More are answered 429
+	Body     int64 // bytes of a request, also after decompression; 8 MiB
+	Rows     int   // rows of a request; 10000
+	InFlight int   // prediction requests being read, waiting or in work; 512. More are answered 429
+	Memory   int64 // bytes of all bodies and answers, at least Body; 256 MiB. Beyond it requests get 429
 	Batch    int   // rows predicted in one call; 256
-	// Connections open at a time; 4096. More are closed at once, before anything is read from them.
+	// Connections is the number of open connections; 4096. More are closed before anything is read from them.
 	Connections int
 
-	Time     time.Duration // to answer a request whose body has come; 30 s
+	Time     time.Duration // to answer a request whose body has arrived; 30 s
 	Header   time.Duration // to send the header of a request; 5 s
 	Read     time.Duration // to send a request, header and body; 30 s
 	Idle     time.Duration // between two requests of a connection; 2 min
-	Shutdown time.Duration // for requests in work to finish; 15 s
-	// Drain is how long the server goes on answering after it was told to stop, while /readyz says that it will: the
-	// time that load balancers take to notice; 0: none.
+	Shutdown time.Duration // for requests in work to finish at the end; 15 s
+	// Drain is how long the server keeps answering after it was told to stop, while /readyz already fails: the
+	// time that load balancers need to notice; 0 means none.
 	Drain time.Duration
 }
 
-// answerBytes bounds an answer, which is held in memory until it is complete: an error in the last row must still
-// become a status.
+// answerBytes bounds an answer, which is held in memory until it is complete: an error in the last row must
+// still become a status.
 const answerBytes = 64 << 20
 
 // headerBytes bounds the header of a request.
@@ -37,23 +37,23 @@ const headerBytes = 16 << 10
 // Options of a server; the zero value serves everybody who can connect.
 type Options struct {
 	Limits Limits
-	// Token must come with every request but /healthz and /readyz, as "Authorization: Bearer <token>" or as the
-	// password of basic authentication, which browsers ask for. Empty: no token is needed.
+	// Token must come with every request except /healthz and /readyz, as "Authorization: Bearer <token>" or as
+	// the password of basic authentication, which browsers ask for. Empty means that no token is needed.
 	Token string
 	// OpenMetrics lets /metrics be read without the token.
 	OpenMetrics bool
-	// LoopbackHosts refuses requests whose Host is not a loopback address or localhost, so that no web page can reach a
-	// server on loopback by giving its own name the address 127.0.0.1.
+	// LoopbackHosts refuses requests whose Host is not a loopback address or localhost. Otherwise a web page
+	// could reach a server on loopback by letting its own name resolve to 127.0.0.1 (DNS rebinding).
 	LoopbackHosts bool
 	// Float32 predicts in float32.
 	Float32 bool
-	// Strict refuses rows that are unlike those of the fit: unseen levels, values outside the range, or missing where
-	// none was, and other values of constant columns. Otherwise they are counted in the metrics.
+	// Strict refuses rows that are unlike the training rows: unseen levels, values outside the range, new
+	// missing values, and other values of constant columns. Otherwise they are counted in the metrics.
 	Strict bool
-	// ColumnsMayChange lets Reload take a model that reads other columns than the one before, or predicts something
-	// else: clients must change with it. Otherwise such a file is refused and the old model stays.
+	// ColumnsMayChange lets Reload accept a model that reads other columns or predicts something else, so that
+	// clients must change. Otherwise such a file is refused and the old model stays.
 	ColumnsMayChange bool
-	// Log gets what happens, never contents of rows; nil: nothing.
+	// Log receives events, never the contents of rows; nil means no log.
 	Log *slog.Logger
 }
 

@@ -24,14 +24,14 @@ import (
 //go:embed page/style.css page/script.js
 var assets embed.FS
 
-// pagePolicy lets the page use its own files and nothing else.
+// pagePolicy lets the page load its own files and nothing else: an injected script could not run.
 const pagePolicy = "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src 'self' data:; " +
 	"form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 
-// pageRows is the number of rows that the page shows; the file has them all.
+// pageRows is the number of rows that the page shows; the CSV file has all of them.
 const pageRows = 1000
 
-// pageInputs is the number of columns up to which the page has a field for each.
+// pageInputs is the largest number of columns for which the page has a form field each.
 const pageInputs = 100
 
 func asset(name, kind string) func(http.ResponseWriter, *http.Request) *Problem {
@@ -50,7 +50,8 @@ func asset(name, kind string) func(http.ResponseWriter, *http.Request) *Problem 
 	}
 }
 
-// servePage shows the form, and the predictions of what was sent with it.
+// servePage shows the form, and the predictions for the rows sent with it. A problem with the rows is shown on
+// the page, with its status.
 func (s *Server) servePage(w http.ResponseWriter, r *http.Request) *Problem {
 	if p := allow(w, r, http.MethodGet, http.MethodPost); p != nil {
 		return p
@@ -60,7 +61,7 @@ func (s *Server) servePage(w http.ResponseWriter, r *http.Request) *Problem {
 	}
 	d := s.current.Load()
 	v := &pageView{Text: example(d.model.Schema)}
-	var one map[int]string // what was typed into fields
+	var one map[int]string // texts typed into the form fields
 	o := machine.TableOptions{}
 	status := http.StatusOK
 	if r.Method == http.MethodPost {
@@ -71,7 +72,7 @@ func (s *Server) servePage(w http.ResponseWriter, r *http.Request) *Problem {
 		defer s.leave(k)
 		body, p := s.body(k, w, r)
 		if p == nil {
-			p = s.hold(k, 3*len(body)) // fields of the form, and the rows among them again
+			p = s.hold(k, 3*len(body)) // the form is parsed into fields, and the rows are copied again
 		}
 		var f form
 		if p == nil {
@@ -87,11 +88,11 @@ func (s *Server) servePage(w http.ResponseWriter, r *http.Request) *Problem {
 			p = s.predictForm(w, r, d, f, v, k)
 		}
 		if p == nil && f.csv {
-			return nil // sent
+			return nil // the CSV file has been sent
 		}
 		if p != nil {
 			if p.status == http.StatusInternalServerError {
-				return p // to be logged
+				return p // logged by answer
 			}
 			p.header(w, r)
 			v.Problem, status = p, p.status
@@ -112,7 +113,7 @@ func (s *Server) servePage(w http.ResponseWriter, r *http.Request) *Problem {
 	return nil
 }
 
-// describe fills in what the page says of the model.
+// describe fills in the description of the model.
 func (v *pageView) describe(d *loaded, o machine.TableOptions, typed map[int]string) {
 	m := d.model
 	if h := m.History; h != nil {
@@ -143,17 +144,17 @@ func (v *pageView) describe(d *loaded, o machine.TableOptions, typed map[int]str
 	}
 }
 
-// form is what the page sends.
+// form is the content of a submitted form.
 type form struct {
 	text    string
 	file    []byte
-	csv     bool           // a file is wanted, not a table
-	one     bool           // the row of the fields is wanted, not rows of the text
-	cells   map[int]string // of the fields, by their place in the schema
+	csv     bool           // a CSV file is wanted, not the page
+	one     bool           // predict the row in the form fields, not the text
+	cells   map[int]string // form fields by their place in the schema
 	options machine.TableOptions
 }
 
-// readForm reads a form with or without a file.
+// readForm reads a form, with or without a file. The body has already been bounded.
 func readForm(header string, body []byte) (f form, p *Problem) {
 	kind, params, err := mime.ParseMediaType(header)
 	if err != nil {
@@ -196,7 +197,7 @@ func readForm(header string, body []byte) (f form, p *Problem) {
 			}
 			var b []byte
 			if err == nil {
-				b, err = io.ReadAll(part) // of the body, which is bounded
+				b, err = io.ReadAll(part) // part of the body, which is bounded
 			}
 			if err != nil {
 				return f, problem(http.StatusBadRequest, "bad_form", "the form cannot be read: %v", err)
@@ -212,7 +213,7 @@ func readForm(header string, body []byte) (f form, p *Problem) {
 		show(kind))
 }
 
-// predictForm answers a form: rows into v, or a file to w.
+// predictForm answers a form: with rows in v, or with a file to w.
 func (s *Server) predictForm(w http.ResponseWriter, r *http.Request, d *loaded, f form, v *pageView, k *work) *Problem {
 	rows := []byte(f.text)
 	if len(f.file) > 0 {
@@ -243,7 +244,7 @@ func (s *Server) predictForm(w http.ResponseWriter, r *http.Request, d *loaded, 
 	return nil
 }
 
-// inputs puts the rows beside their predictions. They are read once more: answers do not hold them.
+// inputs puts the rows beside their predictions. It reads them again, because answers do not contain them.
 func (v *pageView) inputs(d *loaded, o machine.TableOptions, content string, body []byte) error {
 	b, err := d.batcher(o)
 	if err != nil {
@@ -282,7 +283,7 @@ func (v *pageView) inputs(d *loaded, o machine.TableOptions, content string, bod
 	return nil
 }
 
-// oneRow is a table of the row that was typed into the fields.
+// oneRow returns the row in the form fields as a CSV table.
 func (d *loaded) oneRow(cells map[int]string) string {
 	var names, values []string
 	for i := range d.model.Schema.Fields {
@@ -295,7 +296,7 @@ func (d *loaded) oneRow(cells map[int]string) string {
 	return strings.Join(names, ",") + "\n" + strings.Join(values, ",") + "\n"
 }
 
-// table takes the first rows of an answer.
+// table takes the first rows of a CSV answer.
 func (v *pageView) table(csv []byte) error {
 	header := true
 	src, err := data.OpenBytes("answer", csv, data.Options{Format: data.CSV, Delimiter: ',', Header: &header,
@@ -332,7 +333,7 @@ func (v *pageView) table(csv []byte) error {
 	}
 }
 
-// sniff tells JSON rows and NDJSON from CSV.
+// sniff distinguishes JSON and NDJSON from CSV.
 func sniff(rows []byte) string {
 	t := bytes.TrimLeft(rows, " \t\r\n")
 	if len(t) > 0 && t[0] == '[' {
@@ -351,7 +352,7 @@ func sniff(rows []byte) string {
 	return typeNDJSON
 }
 
-// example is a table of one typical row.
+// example returns a CSV table with one typical row.
 func example(s *data.Schema) string {
 	var names, values []string
 	for i := range s.Fields {

@@ -20,14 +20,14 @@ import (
 	"github.com/randfeat/randfeat/machine"
 )
 
-// work is the memory of a request, kept for the next.
+// work is the memory of one request. Requests reuse it through a pool.
 type work struct {
 	in, out data.Block
-	job     *job // of in and out
+	job     *job // refers to in and out
 	body    []byte
 	layout  answer
 	answer  bytes.Buffer
-	held    int64 // bytes that are counted among those of all requests
+	held    int64 // bytes counted against Limits.Memory
 
 	surprises []data.Surprise
 }
@@ -38,7 +38,8 @@ func newWork() *work {
 	return k
 }
 
-// keepBytes is the largest body or answer whose memory is kept.
+// keepBytes is the largest body or answer whose memory returns to the pool. One huge request must not pin
+// memory.
 const keepBytes = 1 << 20
 
 // enter admits a request for predictions, or refuses it. Every admitted request must leave.
@@ -54,6 +55,7 @@ func (s *Server) enter() (*work, *Problem) {
 	return s.work.Get().(*work), nil
 }
 
+// leave returns the memory and the counts of a request.
 func (s *Server) leave(k *work) {
 	s.inFlight.Add(-1)
 	s.metrics.inFlight.with().add(-1)
@@ -66,7 +68,8 @@ func (s *Server) leave(k *work) {
 	s.work.Put(k)
 }
 
-// hold counts bytes of a request against the memory limit of the server.
+// hold counts bytes of a request against the memory limit of the server. Call it before allocating. The bytes
+// are released by leave, also after a refusal.
 func (s *Server) hold(k *work, n int) *Problem {
 	k.held += int64(n)
 	if s.memory.Add(int64(n)) > s.o.Limits.Memory {
@@ -75,6 +78,8 @@ func (s *Server) hold(k *work, n int) *Problem {
 	return nil
 }
 
+// servePredict answers /v1/predict. Cheap checks come first: limits, parameters and headers before the body is
+// read.
 func (s *Server) servePredict(w http.ResponseWriter, r *http.Request) *Problem {
 	if p := allow(w, r, http.MethodPost); p != nil {
 		return p
@@ -107,6 +112,7 @@ func (s *Server) servePredict(w http.ResponseWriter, r *http.Request) *Problem {
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), s.o.Limits.Time)
 	defer cancel()
+	// One model for the whole request, whatever Reload does meanwhile.
 	d := s.current.Load()
 	if p := s.predict(ctx, d, o, content, body, accept, k); p != nil {
 		return p
@@ -129,7 +135,7 @@ func (s *Server) servePredict(w http.ResponseWriter, r *http.Request) *Problem {
 	return nil
 }
 
-// contentType is the kind of rows that a header names.
+// contentType returns the kind of rows that a Content-Type header names.
 func contentType(header string) (string, *Problem) {
 	t, params, err := mime.ParseMediaType(header)
 	if err == nil {
@@ -149,13 +155,13 @@ func contentType(header string) (string, *Problem) {
 		show(header), typeJSON, typeCSV, typeTSV, typeNDJSON)
 }
 
-// accepted chooses the type of the answer: the one with the greatest weight in Accept, or the type of the rows if there
-// is no preference.
+// accepted chooses the type of the answer (RFC 9110, section 12.5.1): the one with the greatest weight in
+// Accept, or the type of the rows if there is no preference.
 func accepted(headers []string, content string) (string, bool) {
 	if content == typeTSV {
 		content = typeCSV
 	}
-	kinds := []string{content, typeJSON, typeCSV, typeNDJSON} // the first of equals wins
+	kinds := []string{content, typeJSON, typeCSV, typeNDJSON} // the first of equal weights wins
 	weight := make([]float64, len(kinds))
 	exact := make([]int, len(kinds)) // how closely a range names the kind: */* 1, text/* 2, text/csv 3
 	said := false
@@ -198,7 +204,7 @@ func accepted(headers []string, content string) (string, bool) {
 	return kinds[best], weight[best] > 0
 }
 
-// body reads and decompresses the body.
+// body reads and decompresses the body. The limit holds before and after decompression.
 func (s *Server) body(k *work, w http.ResponseWriter, r *http.Request) ([]byte, *Problem) {
 	limit := s.o.Limits.Body
 	if r.ContentLength > limit {
@@ -214,7 +220,7 @@ func (s *Server) body(k *work, w http.ResponseWriter, r *http.Request) ([]byte, 
 			return nil, bodyProblem(err, limit)
 		}
 		in = z
-		expect *= 4
+		expect *= 4 // a guess for the first buffer
 	default:
 		return nil, problem(http.StatusUnsupportedMediaType, "unsupported_media_type",
 			"Content-Encoding %s, want gzip or none", show(e))
@@ -247,7 +253,7 @@ func bodyProblem(err error, limit int64) *Problem {
 	return problem(http.StatusBadRequest, "bad_body", "the body ended early or cannot be read")
 }
 
-// chunkBytes is the step in which bodies are read: no client gets more memory in advance of what it has sent.
+// chunkBytes is the step in which bodies are read: no client gets more memory in advance than it has sent.
 const chunkBytes = 64 << 10
 
 // chunks are reused. Otherwise each long body would leave garbage of its own size.
@@ -264,14 +270,14 @@ func (s *Server) readAll(k *work, r io.Reader, limit int64, expect int) error {
 	}
 	k.body = slices.Grow(k.body[:0], first)
 	b := k.body[:0:first]
-	var full [][]byte // read before b
+	var full [][]byte // complete parts before b
 	var taken []*[chunkBytes]byte
 	defer func() {
 		for _, c := range taken {
 			chunks.Put(c)
 		}
 	}()
-	total := int64(0) // of full
+	total := int64(0) // bytes in full
 	for {
 		n, err := r.Read(b[len(b):cap(b)])
 		b = b[:len(b)+n]
@@ -308,7 +314,7 @@ func (s *Server) readAll(k *work, r io.Reader, limit int64, expect int) error {
 	return nil
 }
 
-// predict answers rows with model d into k.answer.
+// predict answers rows with model d into k.answer, block by block.
 func (s *Server) predict(ctx context.Context, d *loaded, o machine.TableOptions, content string, body []byte,
 	accept string, k *work) *Problem {
 	b, err := d.batcher(o)
@@ -339,7 +345,7 @@ func (s *Server) predict(ctx context.Context, d *loaded, o machine.TableOptions,
 		if err := b.predict(ctx, k.job); err != nil {
 			return failed(err, int64(total), k.job)
 		}
-		if !begun { // after the first rows, which show the identifiers of the request
+		if !begun { // only now is it known which identifiers the request has
 			k.layout.begin(accept, records, d.sha256, b.out, rows.given()[d.fields:d.ids])
 			begun = true
 		}
@@ -364,7 +370,7 @@ func (s *Server) predict(ctx context.Context, d *loaded, o machine.TableOptions,
 	return nil
 }
 
-// tell adds the surprises of a job. before is the number of rows before it.
+// tell adds the surprises of a job; before is the number of rows before it.
 func (k *work) tell(before int) {
 	for _, s := range k.job.surprises {
 		i := slices.IndexFunc(k.surprises, func(t data.Surprise) bool {
@@ -391,7 +397,7 @@ func failed(err error, before int64, j *job) *Problem {
 	return problemOf(err, row)
 }
 
-// openRows starts reading a body. records: rows are objects, not arrays.
+// openRows starts reading a body. records says that rows are objects, not arrays.
 func openRows(body []byte, content string, d *loaded, kinds []data.Kind) (r rowReader, records bool, err error) {
 	switch content {
 	case typeJSON:

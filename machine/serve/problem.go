@@ -13,7 +13,7 @@ import (
 	"github.com/randfeat/randfeat/machine"
 )
 
-// Problem is the error of a request, as clients get it.
+// Problem is the error of a request, as clients see it.
 type Problem struct {
 	Code    string `json:"code"`
 	Message string `json:"message"`
@@ -22,10 +22,10 @@ type Problem struct {
 
 	status int
 	retry  bool  // the same request may succeed in a second
-	cause  error // for the log, not for clients
+	cause  error // for the log, never for clients
 }
 
-// Error is the message.
+// Error returns the message with the row.
 func (p *Problem) Error() string {
 	if p.Row > 0 {
 		return fmt.Sprintf("row %d: %s", p.Row, p.Message)
@@ -99,7 +99,7 @@ func (p *Problem) send(w http.ResponseWriter, r *http.Request) {
 	body, err := json.Marshal(struct {
 		Error *Problem `json:"error"`
 	}{p})
-	if err != nil { // strings and a number: it cannot
+	if err != nil { // strings and a number always marshal
 		body = []byte(`{"error":{"code":"internal","message":"the error cannot be written"}}`)
 	}
 	body = append(body, '\n')
@@ -109,14 +109,15 @@ func (p *Problem) send(w http.ResponseWriter, r *http.Request) {
 	w.Write(body)
 }
 
+// header sets the headers that go with a problem.
 func (p *Problem) header(w http.ResponseWriter, r *http.Request) {
 	if p.retry {
 		w.Header().Set("Retry-After", "1")
 	}
 	switch p.status {
 	case http.StatusRequestEntityTooLarge, http.StatusServiceUnavailable, http.StatusRequestTimeout:
-		if r.ProtoMajor == 1 { // HTTP/2 ends the stream
-			w.Header().Set("Connection", "close") // what is left of the body is not read
+		if r.ProtoMajor == 1 { // HTTP/2 ends the stream instead
+			w.Header().Set("Connection", "close") // the rest of the body is not read
 		}
 	}
 }

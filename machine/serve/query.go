@@ -10,14 +10,14 @@ import (
 	"github.com/randfeat/randfeat/machine"
 )
 
-// optionNames are the query parameters.
+// optionNames lists the query parameters.
 var optionNames = []string{"probabilities", "scores", "variance", "interval"}
 
-// intervals are the values that ?interval accepts, the default first. There are few, because the server keeps memory
-// for each.
+// intervals are the values that ?interval accepts, the default first. There are few, because the server keeps
+// memory for each.
 var intervals = []string{"0.9", "0.5", "0.8", "0.95", "0.99"}
 
-// setOption sets the option of a query parameter; alone ("") it is on.
+// setOption sets the option of a query parameter; without a value it is on.
 func setOption(o *machine.TableOptions, name, value string) *Problem {
 	if name == "interval" {
 		if value == "" || value == "true" {

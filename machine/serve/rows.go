@@ -9,15 +9,15 @@ import (
 	"github.com/randfeat/randfeat/internal/number"
 )
 
-// rowReader hands out the rows of a request in blocks with the columns of a batcher.
+// rowReader returns the rows of a request in blocks with the columns of a batcher.
 type rowReader interface {
-	// read replaces b by the next rows, at most max; io.EOF after the last. Errors about rows are *Problem.
+	// read replaces b by the next rows, at most max; io.EOF follows the last. Errors about rows are *Problem.
 	read(b *data.Block, max int) error
-	// given are the columns of the identifiers that the request has.
+	// given says which identifier columns the request has.
 	given() []bool
 }
 
-// missing are the texts that mean no value, in every format.
+// missing are the texts that mean a missing value, in every format.
 var missing = func() map[string]bool {
 	m := map[string]bool{}
 	for _, t := range data.DefaultMissing {
@@ -26,7 +26,8 @@ var missing = func() map[string]bool {
 	return m
 }()
 
-// appendCell appends a cell as package data does for NDJSON. nil is missing; bare means that it was not a string.
+// appendCell appends a cell as package data does for NDJSON. nil is missing; bare says that it was not a
+// string. It reports false for a text in a column of numbers.
 func appendCell(b *data.Block, j int, kind data.Kind, cell []byte, bare bool) bool {
 	if cell != nil && missing[string(cell)] {
 		cell = nil
@@ -65,7 +66,7 @@ func trim(b []byte) []byte {
 type tableRows struct {
 	r     data.Reader
 	raw   data.Block
-	from  []int // column of the table, −1: an identifier that it does not have
+	from  []int // column of the table; unread: an identifier that it does not have
 	ids   []bool
 	kinds []data.Kind
 	rows  int64
@@ -85,7 +86,7 @@ func newTableRows(body []byte, format data.Format, delimiter byte, d *loaded, ki
 		return nil, badTable(err)
 	}
 	columns := src.Columns()
-	if _, err := d.model.Schema.Encoder(columns, false); err != nil { // every column there once, none unknown
+	if _, err := d.model.Schema.Encoder(columns, false); err != nil { // every field once, nothing unknown
 		return nil, err
 	}
 	t := &tableRows{from: make([]int, len(d.columns)), ids: make([]bool, len(d.columns)), kinds: kinds}
@@ -124,6 +125,7 @@ func (t *tableRows) read(b *data.Block, max int) error {
 	for j, c := range t.from {
 		switch {
 		case c != unread:
+			// Columns are borrowed, not copied: raw lives until the next read.
 			b.Cols[j] = t.raw.Cols[c]
 		default:
 			for range b.Rows {

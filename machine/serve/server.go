@@ -24,29 +24,30 @@ import (
 	"github.com/randfeat/randfeat/machine"
 )
 
-// Server answers requests with the newest model that it could load. Any number of goroutines may use it.
+// Server answers requests with the newest model that it could load. Any number of goroutines may use it. A
+// request passes through answer (token, logs, metrics), enter (limits), body, predict, and batcher.predict.
 type Server struct {
 	o       Options
 	path    string // of the model file; empty: the model was given
 	mux     *http.ServeMux
 	metrics *metrics
-	token   atomic.Pointer[[sha256.Size]byte] // nil: none is needed
+	token   atomic.Pointer[[sha256.Size]byte] // hash of the token; nil: none is needed
 	cross   *http.CrossOriginProtection
 
 	current  atomic.Pointer[loaded]
-	reload   sync.Mutex   // one at a time
-	leaving  atomic.Bool  // it will stop
+	reload   sync.Mutex   // serialises reloads
+	leaving  atomic.Bool  // it will stop: /readyz fails
 	draining atomic.Bool  // it takes no more requests
-	open     atomic.Int64 // connections
-	inFlight atomic.Int64
+	open     atomic.Int64 // open connections
+	inFlight atomic.Int64 // prediction requests admitted and not yet left
 	memory   atomic.Int64 // bytes of bodies and answers
-	joining  sync.Mutex   // of the parts of one body
-	run      string       // begins the ids of requests
+	joining  sync.Mutex   // one long body is joined at a time
+	run      string       // random prefix of request ids
 	requests atomic.Uint64
 	work     sync.Pool // of *work
 }
 
-// New serves the model of a file.
+// New serves the model of a file. Errors are a file that cannot be read or predict, and [ErrOptions].
 func New(path string, o Options) (*Server, error) {
 	file, err := readModel(path)
 	if err != nil {
@@ -59,7 +60,7 @@ func New(path string, o Options) (*Server, error) {
 	return s, nil
 }
 
-// NewModel serves a model that is in memory; it cannot be reloaded.
+// NewModel serves a model in memory; it cannot be reloaded.
 func NewModel(m *machine.Model, o Options) (*Server, error) {
 	var file bytes.Buffer
 	if _, err := m.WriteTo(&file); err != nil {
@@ -87,7 +88,7 @@ func newServer(file []byte, path string, o Options) (*Server, error) {
 	return s, nil
 }
 
-// SetToken replaces Options.Token for requests from now on; empty: no token is needed any more.
+// SetToken replaces Options.Token for requests from now on; empty means that no token is needed any more.
 func (s *Server) SetToken(token string) {
 	if token == "" {
 		s.token.Store(nil)
@@ -150,14 +151,14 @@ func (s *Server) Reload() error {
 	return nil
 }
 
-// panicked logs and counts a bug. It must be called directly by the deferred function that recovers: the stack is then
-// still that of the panic.
+// panicked logs and counts a bug. It must be called directly by the deferred function that recovers: the stack
+// is then still that of the panic.
 func (s *Server) panicked(v any) {
 	s.metrics.panics.with().add(1)
 	s.o.Log.Error("panic", "value", v, "stack", string(debug.Stack()))
 }
 
-// SHA256 is that of the file of the model that answers now.
+// SHA256 is the checksum of the file of the model that answers now.
 func (s *Server) SHA256() string { return s.current.Load().sha256 }
 
 func (s *Server) routes() *http.ServeMux {
@@ -186,7 +187,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.mux.Serve
 // handler answers a request, or returns why it does not.
 type handler func(http.ResponseWriter, *http.Request) *Problem
 
-// recorder remembers the status for metrics; 0: the answer has not begun.
+// recorder remembers the status for metrics; 0 means that the answer has not begun.
 type recorder struct {
 	http.ResponseWriter
 	status int
@@ -208,7 +209,8 @@ func (r *recorder) WriteHeader(status int) {
 
 func (r *recorder) Unwrap() http.ResponseWriter { return r.ResponseWriter }
 
-// requestID names a request in logs and answers: by the id of a proxy, else by a number of ours.
+// requestID names a request in logs and answers: by the id of a proxy if it is harmless, else by a number of
+// ours. Arbitrary text would let clients forge log lines.
 func (s *Server) requestID(r *http.Request) string {
 	id := r.Header.Get(idHeader)
 	odd := func(c rune) bool {
@@ -220,7 +222,7 @@ func (s *Server) requestID(r *http.Request) string {
 	return id
 }
 
-// The same for all answers.
+// Headers that are the same for all answers.
 var noSniff, noStore = []string{"nosniff"}, []string{"no-store"}
 
 // answer does what all paths have in common: authentication, metrics and logs.
@@ -259,7 +261,7 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, label string, op
 	}
 	attrs := []any{"id", id, "method", r.Method, "path", label, "status", status, "took", took, "from", r.RemoteAddr}
 	if p != nil {
-		attrs = append(attrs, "code", p.Code, "row", p.Row) // the message may quote cells
+		attrs = append(attrs, "code", p.Code, "row", p.Row) // not the message: it may quote cells
 		if p.cause != nil {
 			attrs = append(attrs, "error", p.cause)
 		}
@@ -275,7 +277,7 @@ func (s *Server) try(w *recorder, r *http.Request, h handler) (p *Problem) {
 		if v == nil {
 			return
 		}
-		if v == http.ErrAbortHandler {
+		if v == http.ErrAbortHandler { // net/http's own signal to cut the connection
 			panic(v)
 		}
 		s.panicked(v)
@@ -286,7 +288,7 @@ func (s *Server) try(w *recorder, r *http.Request, h handler) (p *Problem) {
 	return h(w, r)
 }
 
-// challenge makes browsers ask for the token on pages for people. Programs get no such challenge.
+// challenge makes browsers ask for the token on pages for people. Programs get no such prompt.
 func challenge(label string) string {
 	if label == "/" {
 		return `Basic realm="randfeat: the token is the password", charset="UTF-8"`
@@ -329,7 +331,7 @@ func loopbackHost(host string) bool {
 	return err == nil && a.IsLoopback()
 }
 
-// allow checks the method; HEAD is GET without a body, which net/http sees to.
+// allow checks the method. HEAD is GET without a body, which net/http handles.
 func allow(w http.ResponseWriter, r *http.Request, methods ...string) *Problem {
 	for _, m := range methods {
 		if r.Method == m || r.Method == http.MethodHead && m == http.MethodGet {
@@ -384,9 +386,10 @@ func (s *Server) serveModel(w http.ResponseWriter, r *http.Request) *Problem {
 	return nil
 }
 
-// Run serves connections until ctx ends. It then keeps serving for Limits.Drain, and lets current requests finish for
-// at most Limits.Shutdown. It closes ln. A server runs once.
+// Run serves connections until ctx ends. It then keeps serving for Limits.Drain, and lets current requests
+// finish for at most Limits.Shutdown. It closes ln. A server runs once.
 func (s *Server) Run(ctx context.Context, ln net.Listener) error {
+	// Requests must outlive ctx during shutdown, so their base context is separate.
 	base, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	l := s.o.Limits
@@ -401,7 +404,7 @@ func (s *Server) Run(ctx context.Context, ln net.Listener) error {
 			MaxReceiveBufferPerStream: 128 << 10},
 		BaseContext: func(net.Listener) context.Context { return base },
 		ConnState:   s.connection,
-		// clients that leave, handshakes that fail
+		// Clients that leave and failed handshakes are not worth more than a debug line.
 		ErrorLog: slog.NewLogLogger(s.o.Log.Handler(), slog.LevelDebug),
 	}
 	failed := make(chan error, 1)
@@ -427,8 +430,8 @@ func (s *Server) Run(ctx context.Context, ln net.Listener) error {
 	err := srv.Shutdown(wait)
 	if err != nil {
 		n := s.inFlight.Load()
-		// Close connections before ending requests: a request that is told to end while its connection is open might or
-		// might not get its answer out.
+		// Close connections before ending requests: a request that is told to end while its connection is open
+		// might or might not get its answer out.
 		srv.Close()
 		cancel()
 		err = fmt.Errorf("requests were still in work after %v and were cut off (%d predictions): %w", l.Shutdown, n,
@@ -454,7 +457,8 @@ func (s *Server) connection(c net.Conn, state http.ConnState) {
 	}
 }
 
-// prepare loads the model of a file with the given sha256 and predicts one row, to be sure that it can.
+// prepare loads the model of a file with the given sha256 and predicts one row, to be sure that it can. Reload
+// calls it while the old model answers, so it must not touch shared state.
 func (srv *Server) prepare(file []byte, sum string) (*loaded, error) {
 	m, err := machine.Read(file)
 	if err != nil {

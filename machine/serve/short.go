@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// short prints a number for people: five digits, without an exponent where that is readable.
+// short formats a number with five digits, without an exponent if that is readable.
 func short(v float64) string {
 	if a := math.Abs(v); a != 0 && (a < 1e-4 || a >= 1e9) || math.IsInf(v, 0) {
 		return strconv.FormatFloat(v, 'g', 5, 64)
