@@ -18,6 +18,10 @@ import (
 var wanted = map[string]string{"int": "a whole number", "int64": "a whole number", "uint64": "a whole number from 0",
 	"float64": "a number", "bool": "true or false", "duration": "a time such as 500ms, 30s or 10m"}
 
+// synonyms are names that other programs give to a flag of ours. An edit distance cannot find these.
+var synonyms = map[string]string{"port": "addr", "host": "addr", "listen": "addr", "bind": "addr", "address": "addr",
+	"output": "out"}
+
 // Flags makes a program name the values that a flag takes, and answer an unknown flag with the nearest
 // flag of the same command. Subcommands inherit it from the root command.
 func Flags(root *cobra.Command) {
@@ -45,6 +49,16 @@ func Flags(root *cobra.Command) {
 			}
 		})
 		near := nearest(name, names)
+		if near == "" {
+			var others []string
+			for other, flag := range synonyms {
+				if slices.Contains(names, flag) {
+					others = append(others, other)
+				}
+			}
+			slices.Sort(others) // of equally near names always the same
+			near = synonyms[nearest(name, others)]
+		}
 		switch {
 		case near != "":
 			return fmt.Errorf("%w, did you mean --%s?", err, near)

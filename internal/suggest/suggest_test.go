@@ -19,6 +19,9 @@ func TestSuggestions(t *testing.T) {
 		{[]string{"fit", "-z"}, "unknown shorthand flag: 'z' in -z"},
 		{[]string{"fit", "--secre"}, "unknown flag: --secre"}, // hidden flags are not offered
 		{[]string{"fit", "--elephant"}, "unknown flag: --elephant"},
+		{[]string{"fit", "--prot", "8080"}, "unknown flag: --prot"}, // fit has no address
+		{[]string{"evaluate", "--prot", "8080"}, "unknown flag: --prot, did you mean --addr?"},
+		{[]string{"evaluate", "--host", "::1"}, "unknown flag: --host, did you mean --addr?"},
 		{[]string{"fit", "--rows", "many"}, `--rows is "many", want a whole number`},
 		{[]string{"Fitt"}, `unknown command "Fitt" for "prog", did you mean fit?`},
 		{[]string{"fti"}, `unknown command "fti" for "prog", did you mean fit?`},
@@ -34,7 +37,9 @@ func TestSuggestions(t *testing.T) {
 		fit.Flags().Int("rows", 0, "")
 		fit.Flags().Bool("secret", false, "")
 		fit.Flags().MarkHidden("secret")
-		root.AddCommand(fit, &cobra.Command{Use: "evaluate", RunE: nothing},
+		evaluate := &cobra.Command{Use: "evaluate", RunE: nothing}
+		evaluate.Flags().String("addr", "", "")
+		root.AddCommand(fit, evaluate,
 			&cobra.Command{Use: "old", Hidden: true, RunE: nothing})
 		Flags(root)
 		root.SetArgs(c.args)
