@@ -24,14 +24,18 @@ const (
 	firstDraws   = 2
 	finalDraws   = 8
 	finalists    = 6
-	adviceWindow = 32 // of the row that shows what a window adds to features
+	adviceWindow = 32 // window of the row that shows what a window adds to features
 )
 
-// Attention advises on attention over queries, keys and values. It answers three questions: which features have the
-// smallest error |ô−o|/|o| of the outputs, over query rows that no fit has seen; whether features are useful at all;
-// and which method keeps Options.Target (0: 0.1) on every head at the lowest cost: exact attention, centroids with
-// exact neighbours, or features. Features are always positive, and Options.Kernel and Loss are fixed to those of
-// attention.
+// Attention advises on attention over queries, keys and values. It answers three questions:
+//
+//   - Which features have the smallest error |ô−o|/|o| of the outputs, over query rows that no fit has seen?
+//   - Are features useful at all?
+//   - Which method keeps Options.Target (0 means 0.1) on every head at the lowest cost: exact attention,
+//     centroids with exact neighbours, or features?
+//
+// Features are always positive, and Options.Kernel and Loss are fixed to those of attention. Errors are
+// [ErrOptions], [ErrRows] for sequences that are too short, and dense.ErrShape.
 func Attention[T dense.Float](ctx context.Context, vis attention.Visibility, q, k, v attention.Seq[T],
 	o Options) (*Report, error) {
 	tol := o.Target
@@ -85,17 +89,17 @@ func Attention[T dense.Float](ctx context.Context, vis attention.Visibility, q, 
 	return r, nil
 }
 
-// attentionStudy is a question about heads.
+// attentionStudy is one call of Attention: its input, and what was measured so far.
 type attentionStudy[T dense.Float] struct {
 	Options
 	vis     attention.Visibility
 	q, k, v attention.Seq[T]
-	group   int // query heads of a key/value head
-	heads   []*headStudy[T]
-	last    []*entrant
+	group   int             // query heads per key/value head
+	heads   []*headStudy[T] // the heads that rank features
+	last    []*entrant      // entrants of the first ranked head, for names and sizes
 }
 
-// headStudy is one key/value head, with the exact outputs of some rows.
+// headStudy is one key/value head, with the exact outputs of some rows. Fits never see these rows.
 type headStudy[T dense.Float] struct {
 	number  int
 	q, k, v attention.Seq[T]
@@ -109,7 +113,7 @@ func heads[T dense.Float](s attention.Seq[T], lo, hi int) attention.Seq[T] {
 	return s
 }
 
-// head prepares one.
+// head prepares the study of one head. If there are few rows, fits use the checked rows, too.
 func (a *attentionStudy[T]) head(h int) (*headStudy[T], error) {
 	s := &headStudy[T]{number: h, q: heads(a.q, h*a.group, (h+1)*a.group), k: heads(a.k, h, h+1), v: heads(a.v, h, h+1)}
 	var err error
@@ -138,7 +142,7 @@ func (a *attentionStudy[T]) head(h int) (*headStudy[T], error) {
 // gatherRows bounds the rows that fits see.
 const gatherRows = 4096
 
-// gather copies positions of all batches and heads into one set, evenly.
+// gather copies positions of all batches and heads into one set, evenly spread.
 func gather[T dense.Float](s attention.Seq[T], use func(i int) bool) dense.Matrix[float64] {
 	out := dense.Matrix[float64]{Cols: s.Dim, Stride: s.Dim}
 	step := max(1, s.Batch*s.Heads*s.Len/gatherRows)
@@ -159,7 +163,8 @@ func gather[T dense.Float](s attention.Seq[T], use func(i int) bool) dense.Matri
 	return out
 }
 
-// outputError is the error of a head with a candidate's map, draw number r.
+// outputError is the error of a head with a candidate's map, for draw number r. The seed depends on the head
+// and the draw only, so all candidates face the same randomness.
 func (a *attentionStudy[T]) outputError(h *headStudy[T], spec randfeat.Spec, window, r int) (float64, error) {
 	spec.Seed = rng.Mix64(rng.Mix64(a.Seed+uint64(h.number)) + uint64(r))
 	maps, err := linear.NewMaps[T]([]randfeat.Spec{spec})
@@ -170,8 +175,9 @@ func (a *attentionStudy[T]) outputError(h *headStudy[T], spec randfeat.Spec, win
 	return all.Error, err
 }
 
-// rank finds the features with the smallest error of outputs over some heads: a first look at all families, then all
-// couplings of those that have a chance.
+// rank finds the features with the smallest output error over some heads. It first looks at all families with a
+// few couplings, then at all couplings of the families within 20 % of the best, and measures the finalists with
+// more draws.
 func (a *attentionStudy[T]) rank(ctx context.Context, r *Report) error {
 	n := min(a.k.Heads, rankedHeads)
 	a.heads = make([]*headStudy[T], n)
@@ -207,10 +213,12 @@ func (a *attentionStudy[T]) rank(ctx context.Context, r *Report) error {
 			return nil
 		}))
 	}
+	// A candidate must work on every ranked head.
 	usable := func(c int) bool {
 		return !slices.ContainsFunc(entrants, func(e []*entrant) bool { return e[c].refused != "" })
 	}
-	// A candidate's figure is the geometric mean over heads of the median over draws: one bad head does not decide.
+	// A candidate's figure is the geometric mean over heads of the median over draws: one bad head does not
+	// decide.
 	figure := func(c int) (mean float64) {
 		for i := range a.heads {
 			mean += math.Log(max(entrants[i][c].typical().value, 1e-12)) / float64(n)
@@ -284,7 +292,7 @@ func (a *attentionStudy[T]) write(r *Report, entrants [][]*entrant, final, other
 				Refused:  e.refused})
 		}
 	}
-	// The head in the middle stands for all where one is to be looked at.
+	// The head in the middle represents all heads in facts and figures.
 	best := final[0]
 	order := make([]int, len(a.heads))
 	for i := range order {
@@ -308,9 +316,8 @@ func (a *attentionStudy[T]) write(r *Report, entrants [][]*entrant, final, other
 	return err
 }
 
-// curves measures the errors of the best features, and of plain ones, with fewer and with more: geometric means over
-// the
-// heads of the ranking.
+// curves measures the errors of the best features, and of plain ones, with fewer and with more features:
+// geometric means over the heads of the ranking.
 func (a *attentionStudy[T]) curves(ctx context.Context, r *Report) error {
 	best := r.Ranking[0]
 	shown := []*entrant{nil, nil}
@@ -387,7 +394,7 @@ func (a *attentionStudy[T]) compare(ctx context.Context, r *Report) error {
 		e := h.study.enterAll(a.Features)
 		c := slices.IndexFunc(e, func(e *entrant) bool { return e.title() == r.Ranking[r.Best].Name })
 		spec := e[c].spec(h.study, 0)
-		if e[c].refused != "" { // it could not be fitted to this head
+		if e[c].refused != "" { // the family could not be fitted to this head
 			errs[i].features, errs[i].window = math.MaxFloat64, math.MaxFloat64
 		} else {
 			if errs[i].features, err = a.outputError(h, spec, 0, 0); err != nil {
@@ -444,7 +451,7 @@ func (a *attentionStudy[T]) compare(ctx context.Context, r *Report) error {
 		func(i int) float64 { return errs[i].window })
 	row(fmt.Sprintf("chosen per head for %g", adv.Tol), adv.Choice.Cost(), func(i int) float64 { return all[i].Error })
 	cost := adv.Choice.Cost()
-	if rates := adv.Choice.Rates; rates != nil { // the cost of exact attention that takes as long
+	if rates := adv.Choice.Rates; rates != nil { // the cost at which exact attention takes as long
 		cost = adv.Choice.Seconds() / rates.Exact
 	}
 	adv.ExactBelow = int(math.Ceil(2 * cost))

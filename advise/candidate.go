@@ -12,37 +12,37 @@ import (
 	"github.com/randfeat/randfeat/internal/rng"
 )
 
-// variety is a family with its settings, fitted to the rows outside of every fold.
+// variety is a family with its settings, fitted once per fold, to the rows outside of it.
 type variety struct {
-	name      string // of the example in the family's registry entry
+	name      string // name of the example in the family's registry entry
 	family    family.Family
 	fits      bool
 	fitted    []family.Family // fitted[i] has not seen the rows of fold i; empty for landmarks
-	landmarks bool            // Nyström: every draw chooses landmarks anew, for a number of features
+	landmarks bool            // Nyström: every draw chooses new landmarks, as many as features
 	positive  bool
 	symmetric bool
-	refused   string // why it does not take part
+	refused   string // why it does not take part; empty if it does
 
-	expected  *float64 // RMS error that theory expects of expectedM independent projections
+	expected  *float64 // RMS error that theory expects for expectedM independent projections; nil: unknown
 	expectedM int
 }
 
-// entrant is a variety with a coupling in the race.
+// entrant is a variety with a coupling and a number of features: one candidate of the race.
 type entrant struct {
 	*variety
 	coupling coupling.Coupling
 	features int
 	m        int
-	own      []family.Family // of landmarks: the family of the first draw of every fold
+	own      []family.Family // for landmarks: the family of the first draw of every fold
 	refused  string
-	twin     *variety // the variety that has the same map
+	twin     *variety // another variety with the same map
 	draws    []draw
 	sums     []rowSums // squared errors of every row, by fold
 	tail     histogram
 }
 
-// leftCouplings are not candidates: givens has the law of orthogonal at no less cost, optimised is a benchmark, and
-// orfprime estimates another kernel.
+// leftCouplings are not candidates: givens has the law of orthogonal at no less cost, optimised is a benchmark,
+// and orfprime estimates another kernel.
 var leftCouplings = []string{"orfprime", "givens", "optimised"}
 
 // leftFamilies are unbiased families that are not candidates: dark estimates another kernel.
@@ -60,7 +60,7 @@ func (s *study) varieties() []*variety {
 			continue
 		}
 		for n, e := range i.Examples(s.Kernel.Dim(s.dim)) {
-			// Of a family with parameters those that are fitted; other examples are numbers for tests.
+			// Of a family with parameters, take the fitted example; the others are numbers for tests.
 			if !e.Biased && (e.Fit || n == 0) {
 				out = append(out, &variety{name: e.Name, family: e.Family, fits: e.Fit})
 			}
@@ -73,7 +73,7 @@ func (s *study) varieties() []*variety {
 	return out
 }
 
-// couplings lists the sensible ones.
+// couplings lists the candidates' couplings.
 func (s *study) couplings() []coupling.Coupling {
 	var out []coupling.Coupling
 	for _, c := range coupling.List() {
@@ -117,6 +117,7 @@ var known = []error{family.ErrParam, family.ErrStats, family.ErrKernel, coupling
 
 func (v *variety) refuse(err error) error { return v.excuse(err, &v.refused) }
 
+// excuse records why a candidate is refused, or returns an error that is not its fault.
 func (v *variety) excuse(err error, why *string) error {
 	if !slices.ContainsFunc(known, func(k error) bool { return errors.Is(err, k) }) {
 		return fmt.Errorf("%s: %w", v.name, err)
@@ -149,7 +150,8 @@ func (v *variety) enter(s *study, features int) (out []*entrant) {
 	return out
 }
 
-// same reports whether two entrants are the same map: the fit of one family ended at a member of another.
+// same reports whether two entrants are the same map: the fit of one family ended at a member of another. Equal
+// draws show it, since the seeds are equal.
 func (e *entrant) same(o *entrant) bool {
 	if e.coupling != o.coupling || e.features != o.features || len(e.draws) == 0 || len(o.draws) == 0 {
 		return false
@@ -163,7 +165,7 @@ func (e *entrant) same(o *entrant) bool {
 	return true
 }
 
-// spec is the map of an entrant that was fitted without a fold.
+// spec returns the map of an entrant that was fitted without a fold.
 func (e *entrant) spec(s *study, fold int) randfeat.Spec {
 	spec := randfeat.Spec{Kernel: s.Kernel, Coupling: e.coupling, Dim: s.dim, M: e.m}
 	if e.landmarks {
@@ -174,7 +176,9 @@ func (e *entrant) spec(s *study, fold int) randfeat.Spec {
 	return spec
 }
 
-// drawn is the map of draw number r, which was fitted without the fold that the draw is measured on.
+// drawn returns the map of draw number r, fitted without the fold that the draw is measured on. Draws take
+// turns over folds. The seed depends on r alone, so all candidates see the same draws and differences are less
+// noisy.
 func (e *entrant) drawn(s *study, r int) (randfeat.Spec, error) {
 	fold := r % len(s.folds)
 	spec := e.spec(s, fold)
@@ -188,12 +192,13 @@ func (e *entrant) drawn(s *study, r int) (randfeat.Spec, error) {
 	return spec, nil
 }
 
-// again is an entrant with the same map and no draws.
+// again returns an entrant with the same map and no draws.
 func (e *entrant) again() *entrant {
 	return &entrant{variety: e.variety, coupling: e.coupling, features: e.features, m: e.m, own: e.own}
 }
 
-// resized returns an entrant of the same variety and coupling with at most the given number of features and no draws.
+// resized returns an entrant of the same variety and coupling with at most the given number of features and no
+// draws.
 func (e *entrant) resized(s *study, features int) (*entrant, error) {
 	if e.landmarks {
 		out := s.enterLandmarks(e.variety, features)
@@ -212,7 +217,7 @@ func (e *entrant) resized(s *study, features int) (*entrant, error) {
 	return out, err
 }
 
-// title is the name of an entrant.
+// title is the name of an entrant in reports.
 func (e *entrant) title() string {
 	if e.landmarks {
 		return e.name
@@ -220,7 +225,7 @@ func (e *entrant) title() string {
 	return e.name + ", " + e.coupling.Name()
 }
 
-// couplingName is empty for landmarks, which nothing couples.
+// couplingName is empty for landmarks, which have no projections to couple.
 func (e *entrant) couplingName() string {
 	if e.landmarks {
 		return ""

@@ -11,7 +11,8 @@ import (
 	"github.com/randfeat/randfeat/kernel"
 )
 
-// code is the Go code that makes the map: the spec before the fit, which is then repeated on the caller's rows.
+// code returns the Go code that makes the map: the spec before the fit, which is then repeated on the caller's
+// rows.
 func code(spec randfeat.Spec, f family.Family, fits, oneSet bool) string {
 	var b strings.Builder
 	k := fmt.Sprintf("kernel.Kernel{Kind: kernel.%s", capital(spec.Kernel.Kind.String()))
@@ -40,7 +41,7 @@ func code(spec randfeat.Spec, f family.Family, fits, oneSet bool) string {
 	return b.String()
 }
 
-// literal is a value in Go, without its zero fields.
+// literal returns a value as Go source, without its zero fields.
 func literal(v reflect.Value) string {
 	switch v.Kind() {
 	case reflect.Interface:
@@ -72,7 +73,7 @@ func literal(v reflect.Value) string {
 
 func number(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }
 
-// attentionCode is the Go code that chooses and runs the method of every head.
+// attentionCode returns the Go code that chooses and runs the method of every head.
 func attentionCode(tol float64, causal bool, seed uint64) string {
 	vis := "attention.Visibility{}"
 	if causal {

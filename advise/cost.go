@@ -13,18 +13,19 @@ import (
 	"github.com/randfeat/randfeat/family"
 )
 
-// Costs of the model, in multiply-adds: one element of a structured product (sign flips and transforms) takes about as
-// long as 20, one exponential or sine as 10; a core does 16 in a nanosecond.
+// Costs of the model, in multiply-adds: one element of a structured product (sign flips and transforms) takes
+// about as long as 20, one exponential or sine as 10; a core does 16 per nanosecond.
 const (
 	structuredCost = 20
-	structuredFrom = 64 // columns: maps of fewer are as fast with dense products
+	structuredFrom = 64 // columns: below this, maps are as fast with dense products
 	functionCost   = 10
 	perNanosecond  = 16
 )
 
-// extraCosts are costs of families beyond products and one function per feature, in nanoseconds per row, per feature
-// and per number of the projections. Powers of integer projections are not products, residual subtracts its first order
-// feature by feature, and combined maps consist of several. Measured in float32 with 8 and 64 columns.
+// extraCosts are costs of families beyond products and one function per feature, in nanoseconds per row, per
+// feature and per number of the projections. Powers of integer projections are not products, residual subtracts
+// its first order feature by feature, and combined maps consist of several. Measured in float32 with 8 and 64
+// columns.
 var extraCosts = map[string]struct{ row, feature, number float64 }{
 	"poisson":          {number: 1},
 	"geometric":        {number: 1},
@@ -39,7 +40,7 @@ var extraCosts = map[string]struct{ row, feature, number float64 }{
 	"zero-one":         {row: 3000},
 }
 
-// modelCost is nanoseconds per row by counting.
+// modelCost is nanoseconds per row, by counting operations: the same on every machine.
 func modelCost(spec randfeat.Spec) (float64, error) {
 	n, err := spec.OutDim()
 	if err != nil {
@@ -72,8 +73,8 @@ func modelCost(spec randfeat.Spec) (float64, error) {
 	return ops / perNanosecond, nil
 }
 
-// affordable is the number of features that fit into a time in nanoseconds, given the cost of the entrant's features.
-// Landmarks cost n·d + n²/2; the cost of other features is proportional to their number.
+// affordable is the number of features that fit into a time in nanoseconds, given the cost of the entrant's
+// features. Landmarks cost n·d + n²/2; the cost of other features is proportional to their number.
 func (e *entrant) affordable(dim int, time, cost float64) int {
 	n := float64(e.features)
 	if e.landmarks {
@@ -85,12 +86,12 @@ func (e *entrant) affordable(dim int, time, cost float64) int {
 }
 
 const (
-	equalGrowth = 16 // times the features of the recommended map, at most, that the comparison at equal time measures
+	equalGrowth = 16 // most features at equal time, as a multiple of the recommended map's
 	equalDraws  = 16
 )
 
-// equalTime measures the best coupling of every family with as many features as fit into the time of the recommended
-// map.
+// equalTime measures the best coupling of every family with as many features as fit into the time of the
+// recommended map.
 func (s *study) equalTime(ctx context.Context, r *Report, ranked []*entrant) error {
 	time := r.Ranking[r.Best].Cost
 	var at []*entrant
@@ -151,7 +152,7 @@ func (s *study) timedCost(spec randfeat.Spec) (float64, error) {
 	return best / timedRows, err
 }
 
-// fastest is the nanoseconds of the fastest of some runs, after one that warms up.
+// fastest is the nanoseconds of the fastest of some runs, after one warm-up.
 func fastest(run func() error) (float64, error) {
 	best := math.Inf(1)
 	for i := range timedRuns + 1 {
@@ -174,8 +175,8 @@ func (s *study) cost(e *entrant) (float64, error) {
 	return modelCost(e.spec(s, 0))
 }
 
-// crossover finds the length from which linear attention with a map is faster than exact attention, with values of as
-// many columns as keys.
+// crossover finds the length from which linear attention with a map is faster than exact attention, for values
+// with as many columns as keys.
 func (s *study) crossover(spec randfeat.Spec) (*Crossover, error) {
 	n, err := spec.OutDim()
 	if err != nil {
@@ -196,7 +197,7 @@ func (s *study) crossover(spec randfeat.Spec) (*Crossover, error) {
 	return &c, nil
 }
 
-// timedLength is the length that attention is timed at.
+// timedLength is the length at which attention is timed.
 const timedLength = 512
 
 func (s *study) timeAttention(spec randfeat.Spec, c *Crossover) error {

@@ -16,8 +16,8 @@ const (
 	bins       = 8
 )
 
-// leaders are the entrants that curves show: the recommended, the best of other families, and the plain features that
-// everybody knows.
+// leaders returns the entrants that curves show: the recommended one, the best of other families, and plain
+// features for comparison.
 func (s *study) leaders(r *Report, ranked []*entrant) []*entrant {
 	out := []*entrant{ranked[r.Best]}
 	add := func(e *entrant) {
@@ -72,7 +72,8 @@ func (s *study) draw(ctx context.Context, r *Report, ranked []*entrant) error {
 	return s.bin(ctx, r, leaders)
 }
 
-// bin measures the error of the leaders where the kernel, or the angle between query and key, is small and large.
+// bin measures the errors of the leaders in eighths of the pairs, ordered by the kernel and by the angle
+// between query and key.
 func (s *study) bin(ctx context.Context, r *Report, leaders []*entrant) error {
 	type pair struct {
 		log, angle float64

@@ -10,7 +10,7 @@ import (
 	"github.com/randfeat/randfeat/kernel"
 )
 
-// explain writes the reasons, each from what was measured.
+// explain writes the reasons, each from a measurement.
 func (r *Report) explain() {
 	say := func(format string, args ...any) { r.Reasons = append(r.Reasons, fmt.Sprintf(format, args...)) }
 	best := r.Ranking[r.Best]
@@ -93,7 +93,7 @@ func (r *Report) explainData(say func(string, ...any)) {
 	}
 }
 
-// find is the candidate of a name.
+// find returns the candidate of a name, nil if there is none.
 func (r *Report) find(name string) *Candidate {
 	for i := range r.Ranking {
 		if r.Ranking[i].Name == name {
@@ -103,7 +103,7 @@ func (r *Report) find(name string) *Candidate {
 	return nil
 }
 
-// explainBias says what Nyström features are, and which unbiased map is the alternative.
+// explainBias explains Nyström features and names the best unbiased map.
 func (r *Report) explainBias(say func(string, ...any), best Candidate) {
 	at := slices.IndexFunc(r.Ranking, func(c Candidate) bool { return c.Biased })
 	if at < 0 {
@@ -129,7 +129,7 @@ func (r *Report) explainBias(say func(string, ...any), best Candidate) {
 // largestRatio is the largest error ratio worth printing. Beyond it one of the errors is rounding or overflow.
 const largestRatio = 1e6
 
-// times is how many times larger a is than b, if both tell that.
+// times returns how many times larger a is than b; ok is false if the ratio means nothing.
 func times(a, b float64) (float64, bool) {
 	f := a / b
 	return f, b > 0 && f < largestRatio

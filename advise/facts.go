@@ -10,9 +10,10 @@ import (
 	"github.com/randfeat/randfeat/kernel"
 )
 
-// factRows bounds the rows that facts are taken from.
+// factRows bounds the rows that facts are computed from.
 const factRows = 4096
 
+// facts describes the rows: lengths, spectra, and the distribution of the kernel. The explanations use it.
 func (s *study) facts(q, k dense.Matrix[float64]) (Facts, error) {
 	var f Facts
 	var err error
@@ -52,6 +53,7 @@ func (s *study) facts(q, k dense.Matrix[float64]) (Facts, error) {
 	return f, nil
 }
 
+// embed applies the kernel's matrix and bandwidth to rows.
 func embed(k kernel.Kernel, x dense.Matrix[float64]) dense.Matrix[float64] {
 	out := dense.New[float64](x.Rows, k.Dim(x.Cols))
 	for i := range x.Rows {
@@ -60,6 +62,7 @@ func embed(k kernel.Kernel, x dense.Matrix[float64]) dense.Matrix[float64] {
 	return out
 }
 
+// side describes one set of rows.
 func (s *study) side(x dense.Matrix[float64]) (Side, error) {
 	out := Side{Rows: x.Rows, NoNeg: true}
 	step := max(1, x.Rows/factRows)

@@ -15,23 +15,23 @@ import (
 // fold is a part of the rows that errors are measured on, with the statistics of all other rows for fits.
 type fold struct {
 	stats *randfeat.Stats
-	x, y  dense.Matrix[float64] // the rows that errors are measured on
-	same  bool                  // x and y are the same rows, of which none meets itself
-	// The error of a pair is e^{shift_ij}·κ̂_ij − target_ij, and its mean square counts. The target is 1 for relative
-	// errors, and κ over its root mean square for absolute errors.
+	x, y  dense.Matrix[float64] // rows that errors are measured on
+	same  bool                  // x and y are the same rows; a row is not paired with itself
+	// The error of a pair is e^{shift_ij}·κ̂_ij − target_ij; the mean of its square is reported. The target is
+	// 1 for relative errors, and κ over its root mean square for absolute errors.
 	logKernel, target dense.Matrix[float64]
 	shift             dense.Matrix[float64]
-	squares           rowSums // of target² over the pairs of every row
+	squares           rowSums // target² summed over the pairs of every row
 }
 
-// A fit to half of the rows is worse than a fit to all, much worse if there are few rows. Few rows therefore have
-// larger training parts.
+// A fit to half of the rows is worse than a fit to all, much worse if there are few rows. Few rows are
+// therefore divided into more folds, with larger training parts.
 const (
 	fewRows  = 1024
 	fewFolds = 4
 )
 
-// divide splits the rows: two halves, or more parts if there are few.
+// divide splits the rows into folds: two halves, or more parts if there are few rows.
 func (s *study) divide(q, k dense.Matrix[float64]) error {
 	least := min(q.Rows, k.Rows)
 	if least < minRows {
@@ -76,7 +76,7 @@ func (s *study) divide(q, k dense.Matrix[float64]) error {
 // needs are the statistics that any family may ask for.
 var needs = family.Options{Covariance: true, Sample: 2048}
 
-// parts is a random split of n rows into equal parts.
+// parts splits n rows into equal parts at random.
 func parts(n, count int, seed, side uint64) [][]int {
 	order := rand.New(rng.Stream(seed, 0xadf, side, uint64(n))).Perm(n)
 	out := make([][]int, count)
@@ -131,6 +131,7 @@ func (f *fold) targets(o *Options) error {
 			most = max(most, l)
 		}
 	}
+	// Sum in units of the largest kernel value, so that nothing overflows.
 	var sum, n float64
 	for i, l := range f.logKernel.Data {
 		if f.meets(i) {

@@ -14,8 +14,8 @@ import (
 	"github.com/randfeat/randfeat/kernel"
 )
 
-// WriteHTML writes a report as one page that needs nothing else: no network, no scripts. It follows the light or dark
-// scheme of its reader, fits a phone and prints.
+// WriteHTML writes a report as one self-contained page: no network, no scripts. It follows the reader's light
+// or dark scheme, fits a phone and prints well.
 func (r *Report) WriteHTML(w io.Writer) error {
 	var b bytes.Buffer
 	p := page{b: &b, r: r}
@@ -67,7 +67,7 @@ details { margin: .6rem 0 } summary { cursor: pointer; color: var(--soft) }
 @media print { body { font-size: 11pt } main { max-width: none; padding: 0 } pre { white-space: pre-wrap; word-break: break-word } .wide { overflow: visible } h2 { break-after: avoid } table { break-inside: auto } tr { break-inside: avoid } }
 `
 
-// page is one being written.
+// page writes one report.
 type page struct {
 	b *bytes.Buffer
 	r *Report
@@ -183,7 +183,7 @@ func (p *page) ranking() {
 	}
 }
 
-// label is the name of a candidate, with a mark for Nyström features.
+// label is the name of a candidate, marked if it is biased.
 func (c Candidate) label() string {
 	if c.Biased {
 		return c.Name + " (biased, fitted to rows)"
@@ -219,10 +219,10 @@ func (p *page) figures() error {
 	return nil
 }
 
-// drawn keeps errors within what an axis can show.
+// drawn keeps errors within the range of an axis.
 func drawn(v float64) float64 { return min(max(v, 1e-9), 1e9) }
 
-// drawings are the figures of a report.
+// drawings returns the figures of a report.
 func (r *Report) drawings() (out []figure.Figure) {
 	add := func(f figure.Figure) {
 		f.Series = slices.DeleteFunc(f.Series, func(s figure.Series) bool { return len(s.X) == 0 })
@@ -324,7 +324,7 @@ func (r *Report) drawings() (out []figure.Figure) {
 // narrow is the width of figures on a phone, in pixels.
 const narrow = 400
 
-// figure writes a picture in two widths: a screen shows the one that suits it.
+// figure writes a figure in two widths; the browser shows the one that fits.
 func (p *page) figure(f figure.Figure) error {
 	var at [2]string
 	for i, width := range []int{0, narrow} {
@@ -397,10 +397,10 @@ func (p *page) code() error {
 	return nil
 }
 
-// maxShown bounds the JSON of a page.
+// maxShown bounds the JSON of a page, in bytes.
 const maxShown = 200_000
 
-// wrapJSON breaks a line of JSON behind commas.
+// wrapJSON breaks a line of JSON after commas.
 func wrapJSON(s string) string {
 	var b strings.Builder
 	n := 0

@@ -26,14 +26,14 @@ type spread struct {
 	freedom     float64 // degrees of freedom of the larger part
 }
 
-// nines is the share of cases that Low and High hold.
+// nines is the share of cases that Low and High enclose.
 const nines = 0.9
 
-// heavySpread is the factor of the standard deviation over draws of an error that a heavy tail makes up: few draws show
+// heavySpread multiplies the standard deviation over draws if a heavy tail makes up the error: few draws show
 // too little of it.
 const heavySpread = 2
 
-// interval is where the error lies in nine of ten cases.
+// interval returns the limits that enclose the error in nine of ten cases.
 func (p spread) interval() (low, high float64) {
 	if p.value == 0 {
 		return 0, 0
@@ -43,15 +43,15 @@ func (p spread) interval() (low, high float64) {
 	return p.value / wide, p.value * wide
 }
 
-// spread measures the error of an entrant that the report ranks by.
+// spread measures the ranked error of an entrant, with its variance from draws and rows.
 func (s *study) spread(e *entrant) spread {
 	f := s.figure(e)
 	p := spread{value: f.value, draws: f.sd * f.sd, freedom: float64(len(e.draws) - 1)}
 	if !s.trusted(e) {
 		p.draws *= heavySpread * heavySpread
 	}
-	// The typical error of relative errors is a median. It varies less over rows than the mean does, whose part stands
-	// for it.
+	// The typical error of relative errors is a median. It varies less over rows than the mean, whose variance
+	// is used instead: on the safe side.
 	var total, squares float64
 	n := float64(len(s.folds))
 	for i := range s.folds {
@@ -74,8 +74,8 @@ func (s *study) spread(e *entrant) spread {
 	return p
 }
 
-// jackknife returns the mean squared error of a fold relative to the kernel's mean square, and the variance over rows
-// of the logarithm of its root.
+// jackknife returns the mean squared error of a fold relative to the kernel's mean square, and the variance
+// over rows of the logarithm of its root.
 func (s *study) jackknife(e *entrant, fold int) (ratio, variance float64) {
 	f := s.folds[fold]
 	draws := 0.0
@@ -97,7 +97,7 @@ func (s *study) jackknife(e *entrant, fold int) (ratio, variance float64) {
 	if !(errors > 0 && kernels > 0) {
 		return 0, 0
 	}
-	// The logarithm without each row. In one set a row is on both sides, and leaves with both.
+	// The logarithm without each row. In one set, a row is on both sides and is left out of both.
 	without := func(d, k []float64) float64 {
 		var logs []float64
 		for i := range d {

@@ -13,9 +13,13 @@ import (
 	"github.com/randfeat/randfeat/kernel"
 )
 
-// Kernel advises on features of the kernel between queries and keys, or within one set if k is the zero matrix. It
-// takes seconds: the work is bounded by Options.Rows and Draws, not by the number of rows, except for one pass of
-// statistics. Within one set Nyström features take part too; Candidate.Biased marks them.
+// Kernel advises on features of the kernel between queries and keys, or within one set if k is the zero matrix.
+// It takes seconds: Options.Rows and Draws bound the work, not the number of rows, except for one pass of
+// statistics. Within one set Nyström features take part; Candidate.Biased marks them. Errors are [ErrOptions],
+// [ErrRows] and those of invalid sets.
+//
+// The steps are: divide the rows into folds, compute facts, fit all varieties, race the candidates for the
+// budget, choose and confirm the best with fresh draws, and write the report.
 func Kernel(ctx context.Context, q, k dense.Matrix[float64], o Options) (*Report, error) {
 	if err := kernel.CheckSet("queries", q); err != nil {
 		return nil, err
@@ -74,7 +78,7 @@ func Kernel(ctx context.Context, q, k dense.Matrix[float64], o Options) (*Report
 	return r, nil
 }
 
-// constant says that all rows are equal.
+// constant reports whether all rows are equal.
 func constant(x dense.Matrix[float64]) bool {
 	for i := 1; i < x.Rows; i++ {
 		if !slices.Equal(x.Row(i), x.Row(0)) {
@@ -84,7 +88,7 @@ func constant(x dense.Matrix[float64]) bool {
 	return true
 }
 
-// answer races for the budget and fills in the ranking.
+// answer runs the race for the budget and fills in the refused candidates.
 func (s *study) answer(ctx context.Context, r *Report) ([]*entrant, error) {
 	var ranked []*entrant
 	var err error
@@ -109,7 +113,7 @@ func (s *study) answer(ctx context.Context, r *Report) ([]*entrant, error) {
 	return ranked, nil
 }
 
-// within gives every entrant the features that its time allows.
+// within gives every entrant as many features as its time allows.
 func (s *study) within(ctx context.Context) ([]*entrant, error) {
 	entrants := s.enterAll(defaultFeatures)
 	for _, e := range entrants {
@@ -131,17 +135,17 @@ func (s *study) within(ctx context.Context) ([]*entrant, error) {
 	return s.race(ctx, entrants)
 }
 
-// Among candidates that hardly differ from the best the cheapest is recommended. Ten per cent of error are worth 20 %
-// of the features, so a map that takes a quarter of the time may be worse by that much.
+// Among candidates that hardly differ from the best, the cheapest is recommended. Ten percent of error is worth
+// 20 % of the features, so a map that takes a quarter of the time may be worse by that much.
 const (
-	tie      = 0.02 // logarithm of the error ratio that counts as equal
-	tieCheap = 0.1  // of a map that is cheaper by the factor cheap
+	tie      = 0.02 // logarithm of an error ratio that counts as equal
+	tieCheap = 0.1  // the same for a map that is cheaper by the factor cheap
 	cheap    = 4
 )
 
-// choose is the index of the recommended entrant. It is the first whose mean can be trusted, if that is no worse than
-// the upper end of the interval of the very first; then the cheapest of those that hardly differ from it. Costs are
-// counted, not timed: times would make the recommendation differ from run to run.
+// choose returns the index of the recommended entrant. It is the first whose mean can be trusted, if that is no
+// worse than the upper end of the interval of the very first; then the cheapest of those that hardly differ
+// from it. Costs are counted, not timed: times would make the recommendation differ between runs.
 func (s *study) choose(ranked []*entrant) (int, error) {
 	draws := most(ranked)
 	all := func(e *entrant) bool { return len(e.draws) >= e.enough(s, draws) }
@@ -184,8 +188,8 @@ func (s *study) choose(ranked []*entrant) (int, error) {
 	return at, nil
 }
 
-// confirm measures the leaders again with draws that did not choose them: the smallest of many measured errors is small
-// by luck too. It returns all in their new order, and the place of the recommended one.
+// confirm measures the leaders again with draws that did not choose them: the smallest of many measured errors
+// is partly luck. It returns all entrants in their new order, and the place of the recommended one.
 func (s *study) confirm(ctx context.Context, ranked []*entrant, recommended int) ([]*entrant, int, error) {
 	var fresh, old []*entrant
 	draws := most(ranked)
@@ -222,10 +226,10 @@ func most(ranked []*entrant) (n int) {
 	return n
 }
 
-// freshDraws is the number of the first draw that chooses nothing.
+// freshDraws is the number of the first draw that is never used for choosing.
 const freshDraws = 1 << 20
 
-// recommend picks the map, fits it to all rows and writes down the ranking, whose entrants it returns.
+// recommend picks the map, fits it to all rows and writes the ranking, whose entrants it returns.
 func (s *study) recommend(ctx context.Context, r *Report, ranked []*entrant, q, k dense.Matrix[float64]) ([]*entrant,
 	error) {
 	best, err := s.choose(ranked)
@@ -290,7 +294,7 @@ func (s *study) recommend(ctx context.Context, r *Report, ranked []*entrant, q, 
 	return ranked, nil
 }
 
-// statistics of all rows.
+// statistics collects the statistics of all rows.
 func (s *study) statistics(q, k dense.Matrix[float64]) (*randfeat.Stats, error) {
 	st, err := randfeat.NewStats(randfeat.Spec{Kernel: s.Kernel, Dim: s.dim}, needs)
 	if err != nil {
@@ -299,8 +303,8 @@ func (s *study) statistics(q, k dense.Matrix[float64]) (*randfeat.Stats, error) 
 	return st, errors.Join(st.AddQueries(q), st.AddKeys(k))
 }
 
-// reach finds the number of features for a target error: octaves of features until the target lies between two, then
-// between them.
+// reach finds the number of features for a target error: it halves or grows the number until the target lies
+// between two tries. Growing uses the law error² ∝ 1/features.
 func (s *study) reach(ctx context.Context, r *Report) ([]*entrant, error) {
 	try := func(n int) ([]*entrant, float64, error) {
 		ranked, err := s.race(ctx, s.enterAll(n))
@@ -326,7 +330,7 @@ func (s *study) reach(ctx context.Context, r *Report) ([]*entrant, error) {
 		}
 		ranked, e, t.Features = less, f, n
 	}
-	for range 6 { // more: by the law of large numbers, rather a little too many than too few
+	for range 6 { // more, rather a little too many than too few
 		if t.Reached || e <= s.Target {
 			break
 		}

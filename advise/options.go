@@ -14,8 +14,8 @@ import (
 	"github.com/randfeat/randfeat/kernel"
 )
 
-// shown is the number of candidates whose times are measured and whose errors are measured again; predictions is the
-// number of candidates whose closed forms are evaluated.
+// shown is the number of candidates whose times are measured and whose errors are measured again; predictions
+// is the number of candidates whose closed forms are evaluated.
 const shown, predictions = 12, 48
 
 // Loss says which errors of the kernel count.
@@ -30,7 +30,7 @@ const (
 	lossAbsolute Loss = "absolute"
 )
 
-// Costs says where the costs of a token come from.
+// Costs says where the cost per row comes from.
 type Costs string
 
 // The costs.
@@ -39,25 +39,25 @@ const (
 	costMeasured Costs = "measured" // timed on this machine
 )
 
-// Options say what is wanted. At most one of Features, Target and PerToken is positive; the zero value means 256
+// Options say what is wanted. At most one of Features, Target and PerToken may be positive; none means 256
 // features.
 type Options struct {
 	Kernel   kernel.Kernel
 	Features int           // output size of the maps
 	Target   float64       // error to reach with as few features as possible
-	PerToken time.Duration // time that the features of a row may take, on one core
+	PerToken time.Duration // time for the features of a row, on one core
 	Positive bool          // positive features only, as attention needs them
 	Loss     Loss          // "relative" or "absolute"; "": relative for softmax, absolute for Gaussian
 	Measure  Measure       // what candidates are ranked by, "rms" or "typical"; "": rms
 	Unbiased bool          // leave out Nyström features, which are biased and fitted to rows
-	// Families and Couplings restrict the candidates, by name; nil: all sensible ones.
+	// Families and Couplings restrict the candidates, by name; nil means all sensible ones.
 	Families, Couplings []string
-	Rows                int   // of each side that errors are measured on, per fold; 0: 128
-	Draws               int   // of the projections, at most, for each candidate; 0: 128
+	Rows                int   // rows of each side to measure errors on, per fold; 0: 128
+	Draws               int   // most draws of the projections per candidate; 0: 128
 	Costs               Costs // "model" or "measured"; "": model
 	Brief               bool  // no curves
 	Seed                uint64
-	// Progress, if it is set, is told what is going on, from the goroutine of the caller.
+	// Progress, if set, is called with the current stage, on the goroutine of the caller.
 	Progress func(stage string, done, total int)
 }
 
@@ -71,8 +71,8 @@ const (
 	defaultFeatures = 256
 	defaultRows     = 128
 	defaultDraws    = 128
-	maxFeatures     = 1 << 14 // that Target and PerToken may ask for
-	maxBudget       = 1 << 16 // that Features may ask for
+	maxFeatures     = 1 << 14 // most features that Target and PerToken may use
+	maxBudget       = 1 << 16 // most features that Features may ask for
 	minRows         = 8
 	maxRows         = 1024
 	maxDraws        = 4096
@@ -161,7 +161,7 @@ func (o *Options) progress(stage string, done, total int) {
 	}
 }
 
-// finite is v, or the largest number where v is infinite or not a number: JSON has neither.
+// finite returns v, or the largest number if v is infinite or NaN, which JSON cannot hold.
 func finite(v float64) float64 {
 	if math.IsNaN(v) {
 		return math.MaxFloat64

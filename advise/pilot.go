@@ -15,29 +15,30 @@ import (
 type draw struct {
 	square  float64 // mean of the squared errors
 	mean    float64 // mean of the errors
-	typical float64 // relative errors: their median; absolute ones: their root mean square
+	typical float64 // relative errors: their median; absolute errors: their root mean square
 }
 
 // rowSums are the squared errors of a fold, summed over draws and over the pairs of every row of x and of y.
 type rowSums struct{ x, y []float64 }
 
-// histogram counts squared errors by their binary logarithms, in sixteenths of an octave.
+// histogram counts squared errors by their binary logarithm, in sixteenths of an octave.
 type histogram [1 << 11]float64
 
 const (
-	octaves  = 16                // parts of one
-	lowest   = 1023 - (1<<11)/32 // exponent of the first
-	topPart  = 0.005             // of the errors that Hill's estimate looks at, but not less than
+	octaves  = 16                // cells per octave
+	lowest   = 1023 - (1<<11)/32 // exponent of the first cell
+	topPart  = 0.005             // share of the largest errors that Hill's estimate uses, but not fewer than topLeast
 	topLeast = 50
 )
 
+// cell is the upper 16 bits of v: sign, exponent and four bits of the mantissa.
 func cell(v float64) int {
 	b := int(math.Float64bits(v)>>48) - lowest*octaves
 	return min(max(b, 0), len(histogram{})-1)
 }
 
-// index is the tail index of the squared errors, Hill's estimate (Hill 1975) from their largest: moments of this order
-// and above do not exist. It is +Inf for none.
+// index is the tail index of the squared errors, by Hill's estimate (Hill 1975) from the largest: moments of
+// this order and above do not exist. It is +Inf if there is no tail.
 func (h *histogram) index() float64 {
 	var n float64
 	for _, c := range h {
@@ -50,7 +51,7 @@ func (h *histogram) index() float64 {
 			if above == 0 {
 				return math.Inf(1)
 			}
-			// Cells are as wide as 1/16 octave: those above the threshold begin at its upper end.
+			// Cells are 1/16 octave wide: those above the threshold begin at its upper end.
 			return above / (logs - above*float64(i+1)*math.Ln2/octaves)
 		}
 		above += h[i]
@@ -67,8 +68,8 @@ type pilot struct {
 	fine      []float64 // counts for medians
 }
 
-// measure is draw number r of a candidate, on the fold whose turn it is. perPair, if it is not nil, gets the squared
-// errors of its pairs added.
+// measure makes draw number r of a candidate, on the fold whose turn it is. If perPair is not nil, the squared
+// errors of the pairs are added to it. One goroutine at a time may measure an entrant.
 func (s *study) measure(p *pilot, e *entrant, r int, perPair []dense.Matrix[float64]) (draw, error) {
 	tab, err := kern.Chosen[float64]()
 	if err != nil {
@@ -94,7 +95,7 @@ func (s *study) measure(p *pilot, e *entrant, r int, perPair []dense.Matrix[floa
 		return draw{}, err
 	}
 	for a, l := range p.log {
-		p.log[a] = min(l+f.shift.Data[a], 300) // squares stay finite
+		p.log[a] = min(l+f.shift.Data[a], 300) // bounded, so that squares stay finite
 	}
 	tab.Exp(p.log, 0)
 	if e.sums == nil {
@@ -131,7 +132,7 @@ func (s *study) measure(p *pilot, e *entrant, r int, perPair []dense.Matrix[floa
 	return out, nil
 }
 
-// median of nonnegative numbers to within 0.4 %, by counting.
+// median returns the median of non-negative numbers to within 0.4 %, by counting instead of sorting.
 func (p *pilot) median(v []float64) float64 {
 	const shift, low, size = 44, (1023 - 64) << 8, 128 << 8 // 256 parts of an octave, 2^-64 to 2^64
 	if p.fine == nil {
@@ -153,7 +154,8 @@ func (p *pilot) median(v []float64) float64 {
 	return math.Inf(1)
 }
 
-// more measures every entrant until it has the given number of draws.
+// more measures every entrant until it has the given number of draws. Goroutines share out entrants, not draws,
+// so each entrant's sums are added in order and results do not depend on the number of threads.
 func (s *study) more(ctx context.Context, entrants []*entrant, draws int) error {
 	type item struct {
 		e     *entrant
@@ -183,6 +185,7 @@ func (s *study) more(ctx context.Context, entrants []*entrant, draws int) error 
 	return err
 }
 
+// step adapts a function to par.Step.
 type step func(p *pilot, i int) error
 
 // Item makes it a par.Step.

@@ -12,8 +12,8 @@ import (
 // closedPairs bounds the pairs of a fold at which closed forms are evaluated.
 const closedPairs = 64
 
-// predicted is the root mean square error that theory expects of an entrant with m projections over pairs of the pilot,
-// or nil where it has no closed form, or one of another kernel.
+// predicted is the root mean square error that theory expects of an entrant with m projections, over pairs of
+// the pilot. It is nil if there is no closed form, or one of another kernel.
 func (s *study) predicted(e *entrant, m int, folds int) *float64 {
 	if e.landmarks {
 		return nil

@@ -11,14 +11,14 @@ import (
 	"github.com/randfeat/randfeat/internal/stable"
 )
 
-// study is one question: what is asked, the rows, and what was found.
+// study is one call of Kernel: the options, the rows and the results so far.
 type study struct {
 	Options
 	dim    int
 	oneSet bool
 	folds  []*fold
 	all    []*variety
-	last   []*entrant // of the last race
+	last   []*entrant // entrants of the last race
 	crew   par.Crew[pilot]
 	first  int // number of the first draw
 }
@@ -26,8 +26,8 @@ type study struct {
 // estimate is an error with the standard deviation of its logarithm.
 type estimate struct{ value, sd float64 }
 
-// rms is the root mean square over pairs and draws. Its standard deviation is over draws only, because candidates are
-// compared on the same rows.
+// rms is the root mean square over pairs and draws. Its standard deviation is over draws only, because
+// candidates are compared on the same rows.
 func (e *entrant) rms() estimate {
 	var mean, square float64
 	n := float64(len(e.draws))
@@ -60,8 +60,8 @@ func (e *entrant) typical() estimate {
 	return estimate{math.Exp(mid), math.Sqrt(math.Pi / 2 * square / n)}
 }
 
-// figure is the error that entrants are ranked by. Where theory expects much more than the draws showed, the root mean
-// square is raised to it: see unseen.
+// figure is the error that entrants are ranked by. If theory expects much more than the draws showed, the root
+// mean square is raised to it: see unseen.
 func (s *study) figure(e *entrant) estimate {
 	if s.Measure == measureTypical {
 		return e.typical()
@@ -71,15 +71,16 @@ func (s *study) figure(e *entrant) estimate {
 	return f
 }
 
-// The mean of the squared errors of a candidate is known if neither a few pairs nor a few draws make it up.
+// The mean squared error of a candidate is trusted if neither a few pairs nor a few draws make it up.
 const (
 	trustedIndex     = 1.5 // tail index of the squared errors, at least
 	trustedVariation = 1   // coefficient of variation of the draws, at most
 	trustedMean      = 0.5 // mean error of an unbiased map over its root mean square, at most
 )
 
-// trusted says whether the draws tell the root mean square error of an entrant. If they do not, the rest of the error
-// lies in rare pairs or draws. An unbiased map whose errors have one sign has not shown its large values yet.
+// trusted reports whether the draws determine the root mean square error of an entrant. If not, the rest of the
+// error lies in rare pairs or draws. An unbiased map whose errors all have one sign has not shown its large
+// values yet.
 func (s *study) trusted(e *entrant) bool {
 	rms := e.rms()
 	if rms.value == 0 {
@@ -94,19 +95,20 @@ func (s *study) trusted(e *entrant) bool {
 		(e.landmarks || math.Abs(mean) <= trustedMean*rms.value)
 }
 
-// rounds of a race: after the given number of draws at most keep candidates continue, without those that are worse
-// beyond doubt.
+// rounds of a race: after the given number of draws, at most keep candidates continue, without those that are
+// worse beyond doubt.
 var rounds = []struct{ draws, keep int }{{4, 64}, {8, 36}, {16, 24}, {32, 16}, {64, 12}, {128, 8}, {256, 6}}
 
-// doubt is the number of standard deviations that decides. The standard deviation of a leader with a heavy tail counts
-// heavyDoubt times.
+// doubt is the number of standard deviations that decides. The standard deviation of a leader with a heavy tail
+// counts heavyDoubt times.
 const doubt, heavyDoubt = 3, 3
 
-// first are the couplings that show what a family is worth. The other couplings join the survivors of the first round.
+// first are the couplings that show how good a family is. The other couplings join the survivors of the first
+// round.
 var first = []string{"iid", "orthogonal", "simplex"}
 
-// chance is the factor by which a family may be worse than the best one in the first look: other couplings and more
-// draws may make up for it.
+// chance is the factor by which a family may be worse than the best one in the first look: other couplings and
+// more draws may make up for it.
 const chance = 2.5
 
 // screen measures all varieties with the first couplings and returns the entrants of those that have a chance.
@@ -120,7 +122,7 @@ func (s *study) screen(ctx context.Context, entrants []*entrant) (in, out []*ent
 	if err := s.more(ctx, looks, rounds[0].draws); err != nil {
 		return nil, nil, err
 	}
-	for i, e := range looks { // the first of a name's twins stays, with all of its couplings
+	for i, e := range looks { // of varieties with the same map, the first stays, with all of its couplings
 		for _, o := range looks[:i] {
 			if o.refused == "" && e.refused == "" && o.variety != e.variety && e.same(o) {
 				for _, all := range entrants {
@@ -152,8 +154,10 @@ func (s *study) screen(ctx context.Context, entrants []*entrant) (in, out []*ent
 	return in, out, nil
 }
 
-// race measures entrants until the best are known. It returns the survivors, best first, and then those that dropped
-// out.
+// race measures entrants until the best are known. It returns the survivors, best first, and then the others.
+//
+// Each round adds draws to the survivors and drops those that are worse beyond doubt, so most draws go to
+// candidates that may still win. The race ends early when the first is settled.
 //
 // Landmarks run outside the race: inside it they would often end it before the best random features are known.
 func (s *study) race(ctx context.Context, entrants []*entrant) ([]*entrant, error) {
@@ -207,7 +211,8 @@ func (s *study) plain(left []*entrant) (out []*entrant) {
 	return out
 }
 
-// settled says that none of the entrants left is better than the first by more than a little. They are in order.
+// settled reports that no remaining entrant can be better than the first by more than a little. They are in
+// order.
 func (s *study) settled(left []*entrant) bool {
 	const little, sure = 0.04, 2
 	f := s.figure(left[0])
@@ -219,10 +224,10 @@ func (s *study) settled(left []*entrant) bool {
 	return true
 }
 
-// unseen is the factor by which theory expects more error of a variety than its draws have shown, or 1 if that is below
-// rare or theory does not know. Closed forms exist for independent projections, so those are compared; other couplings
-// of the variety have the same tails. Without the factor, a map that answers 0 in all draws but the rarest would win
-// wherever the others err by more than 1.
+// unseen is the factor by which theory expects more error of a variety than its draws have shown, or 1 if that
+// is below rare or theory has no answer. Closed forms exist for independent projections, so those are compared;
+// other couplings of the variety have the same tails. Without the factor, a map that answers 0 in all draws but
+// the rarest would win wherever the others err by more than 1.
 func (s *study) unseen(v *variety) float64 {
 	if v.landmarks {
 		return 1
@@ -236,7 +241,7 @@ func (s *study) unseen(v *variety) float64 {
 	e := s.last[at]
 	if v.expected == nil || v.expectedM != e.m {
 		if v.expected, v.expectedM = s.predicted(e, e.m, 0), e.m; v.expected == nil {
-			v.expected = new(float64) // no closed form: do not ask again
+			v.expected = new(float64) // 0 means no closed form: do not ask again
 		}
 	}
 	if f := *v.expected / e.rms().value; f > rare {
@@ -249,8 +254,9 @@ func (s *study) sort(e []*entrant) {
 	stable.Sort(e, func(a, b *entrant) int { return cmp.Compare(s.figure(a).value, s.figure(b).value) })
 }
 
-// best divides entrants into those that may be the best, at most keep, and the others, each in order. The best entrant
-// whose mean can be trusted stays in any case: it is the recommendation where the mean of the first cannot.
+// best divides entrants into those that may be the best, at most keep, and the others, each in order. The best
+// entrant whose mean can be trusted always stays: it is the recommendation if the mean of the first cannot be
+// trusted.
 func (s *study) best(left []*entrant, keep int) (stay, gone []*entrant) {
 	type measured struct {
 		e *entrant

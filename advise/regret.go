@@ -12,18 +12,18 @@ import (
 
 // Regret compares the recommended map with the best candidate on rows that the advice has not seen.
 type Regret struct {
-	Name   string  `json:"name"`   // what was recommended
-	Error  float64 `json:"error"`  // of it, by the measure of the report
+	Name   string  `json:"name"`   // the recommended map
+	Error  float64 `json:"error"`  // its error, by the measure of the report
 	Best   string  `json:"best"`   // the best of all candidates
 	Least  float64 `json:"least"`  // its error
-	Factor float64 `json:"factor"` // Error over Least
-	Sd     float64 `json:"sd"`     // standard deviation of the logarithm of Factor that the draws leave
+	Factor float64 `json:"factor"` // Error divided by Least
+	Sd     float64 `json:"sd"`     // standard deviation of the logarithm of Factor over draws
 	Draws  int     `json:"draws"`
 }
 
-// Regret measures, on fresh rows, the recommendation of a report on queries q and keys k (none: one set) and all other
-// candidates with as many features, each fitted to all of q and k. o holds the options of the report; its Draws count
-// for candidates that may be the best. The draws differ from those that the advice saw.
+// Regret measures the recommendation of a report, and all other candidates with as many features, on fresh
+// rows. Each is fitted to all of q and k (a zero k means one set). o holds the options of the report; its Draws
+// apply to candidates that may be the best. The draws differ from those that the advice saw.
 func (r *Report) Regret(ctx context.Context, q, k, freshQ, freshK dense.Matrix[float64], o Options) (Regret, error) {
 	var out Regret
 	s, err := r.fresh(q, k, freshQ, freshK, o, max(freshQ.Rows, freshK.Rows))
@@ -50,7 +50,7 @@ func (r *Report) Regret(ctx context.Context, q, k, freshQ, freshK dense.Matrix[f
 	}
 	best := ranked[0]
 	out = Regret{Name: name, Best: best.title(), Factor: 1, Draws: o.Draws}
-	// The smallest of many figures is small by luck too: both are measured again, with draws that chose neither.
+	// The smallest of many figures is partly luck: measure both again, with draws that chose neither.
 	s.first = freshDraws
 	mine := e.again()
 	both := []*entrant{mine}
@@ -68,9 +68,10 @@ func (r *Report) Regret(ctx context.Context, q, k, freshQ, freshK dense.Matrix[f
 	return out, nil
 }
 
-// Fresh is the error of candidate number i of the ranking on fresh rows, by the measure of the report: the candidate is
-// fitted to all of q and k (none: one set) and measured with draws that the advice did not see, o.Draws of them or two
-// for every 128 rows. In nine of ten cases the error on many fresh rows should be between Candidate.Low and High.
+// Fresh is the error of candidate number i of the ranking on fresh rows, by the measure of the report. The
+// candidate is fitted to all of q and k (a zero k means one set) and measured with draws that the advice did
+// not see: o.Draws of them, or two for every 128 rows. In nine of ten cases the error on many fresh rows should
+// be between Candidate.Low and High.
 func (r *Report) Fresh(ctx context.Context, i int, q, k, freshQ, freshK dense.Matrix[float64], o Options) (float64,
 	error) {
 	s, err := r.fresh(q, k, freshQ, freshK, o, defaultRows)
@@ -94,7 +95,8 @@ func (r *Report) Fresh(ctx context.Context, i int, q, k, freshQ, freshK dense.Ma
 	return 0, fmt.Errorf("%s is no candidate on the fresh rows: %w", r.Ranking[i].Name, ErrOptions)
 }
 
-// fresh returns a study whose folds have the given number of fresh rows each, with candidates fitted to all of q and k.
+// fresh returns a study whose folds have the given number of fresh rows each, with candidates fitted to all of
+// q and k.
 func (r *Report) fresh(q, k, freshQ, freshK dense.Matrix[float64], o Options, rows int) (*study, error) {
 	oneSet := k.Rows == 0 && k.Cols == 0
 	o.Features, o.Target, o.PerToken, o.Measure, o.Seed = r.Features, 0, 0, r.Measure, rng.Mix64(o.Seed+0x7e57)

@@ -15,24 +15,24 @@ type Facts struct {
 	Key   Side `json:"key"`
 	// Log kernel values over pairs: 5 %, 50 % and 95 % quantiles.
 	LogKernel [3]float64 `json:"log_kernel"`
-	Sum2      float64    `json:"sum2"`  // mean of |x+y|², which positive features suffer from
-	Diff2     float64    `json:"diff2"` // mean of |x−y|², which trigonometric ones suffer from
+	Sum2      float64    `json:"sum2"`  // mean of |x+y|²: the variance of positive features grows with it
+	Diff2     float64    `json:"diff2"` // mean of |x−y|²: the variance of trigonometric features grows with it
 }
 
 // Side describes queries or keys.
 type Side struct {
 	Rows  int     `json:"rows"`
 	Norm  float64 `json:"norm"`   // root mean square length
-	Far   float64 `json:"far"`    // the largest squared length over the median
+	Far   float64 `json:"far"`    // largest squared length over the median
 	Mean  float64 `json:"mean"`   // share of the mean in the squared lengths
-	In80  int     `json:"in80"`   // directions that hold 80 % of the variance
+	In80  int     `json:"in80"`   // number of directions with 80 % of the variance
 	Rank  float64 `json:"rank"`   // effective rank, (Σλ)²/Σλ²
 	NoNeg bool    `json:"no_neg"` // no entry is negative
-	// Spectrum is the eigenvalues of the covariance, largest first.
+	// Spectrum has the eigenvalues of the covariance, largest first.
 	Spectrum []float64 `json:"spectrum"`
 }
 
-// Measure names the figure that candidates are ranked by.
+// Measure names the error that candidates are ranked by.
 type Measure string
 
 // The measures.
@@ -51,22 +51,22 @@ type Report struct {
 	Kernel  kernel.Kernel `json:"kernel"`
 	Dim     int           `json:"dim"`
 	Queries int           `json:"queries"`           // rows
-	Keys    int           `json:"keys,omitempty"`    // rows; none of one set
-	OneSet  bool          `json:"one_set,omitempty"` // as kernel machines have it
+	Keys    int           `json:"keys,omitempty"`    // rows; 0 for one set
+	OneSet  bool          `json:"one_set,omitempty"` // one set of rows, as in kernel machines
 	Seed    uint64        `json:"seed"`
 	Loss    Loss          `json:"loss"`
 	Measure Measure       `json:"measure"` // error that candidates are ranked by
-	// MeasureWhy warns where the root mean square of the leader is not known well: its tail is heavy.
+	// MeasureWhy warns if the root mean square of the leader is uncertain, because its tail is heavy.
 	MeasureWhy string `json:"measure_why,omitempty"`
 	Facts      Facts  `json:"facts"`
 	FactsHead  *int   `json:"facts_head,omitempty"` // attention: index of the head that Facts and Spec describe
-	// Features is the output size of the candidates: asked for, or found for a target error. With a time per token they
-	// differ and it is that of the best.
+	// Features is the output size of the candidates: as requested, or found for a target error. With a time per
+	// token sizes differ; then it is that of the best.
 	Features int         `json:"features"`
 	Ranking  []Candidate `json:"ranking"`           // best first
 	Refused  []Candidate `json:"refused,omitempty"` // candidates that could not take part, with reasons
-	// Spec is the recommended map, fitted to all rows, and Code the same in Go. Best is its place in Ranking: of those
-	// that hardly differ from the first it is the cheapest.
+	// Spec is the recommended map, fitted to all rows; Code is the same in Go. Best is its place in Ranking:
+	// the cheapest of those that hardly differ from the first.
 	Best    int            `json:"best"`
 	Spec    *randfeat.Spec `json:"spec,omitempty"`
 	Code    string         `json:"code,omitempty"`
@@ -78,47 +78,47 @@ type Report struct {
 	Curves    []Curve    `json:"curves,omitempty"` // error against features
 	ByKernel  []Curve    `json:"by_kernel,omitempty"`
 	ByAngle   []Curve    `json:"by_angle,omitempty"`
-	// Attention is there for queries, keys and values.
+	// Attention is set for queries, keys and values.
 	Attention *AttentionAdvice `json:"attention,omitempty"`
 }
 
-// Candidate is a family with a coupling and what was found out about it.
+// Candidate is a family with a coupling, and its measurements.
 type Candidate struct {
 	Name     string `json:"name"` // family, coupling
 	Family   string `json:"family"`
 	Coupling string `json:"coupling"`
 	Features int    `json:"features,omitempty"`
 	M        int    `json:"m,omitempty"`
-	// Error is the error that the report ranks by. On other rows of the same source and with other draws it is between
-	// Low and High in nine of ten cases.
+	// Error is the error that the report ranks by. Low and High are its 90 % interval, for other rows of the
+	// same source and other draws.
 	Error float64 `json:"error,omitempty"`
 	Low   float64 `json:"low,omitempty"`
 	High  float64 `json:"high,omitempty"`
-	// RMS and Typical are the two measures, as they were measured. Error is larger than RMS where theory expects at
-	// least 1.5 times more: then rare draws, which the pilot has not seen, make up the rest.
+	// RMS and Typical are the two measures, as measured. Error is larger than RMS if theory expects at least
+	// 1.5 times more: then rare draws, which the pilot has not seen, make up the rest.
 	RMS     float64 `json:"rms,omitempty"`
 	Typical float64 `json:"typical,omitempty"`
 	Draws   int     `json:"draws,omitempty"`
-	// Predicted is the root mean square that theory expects on pairs of the same rows; absent where no closed form
-	// exists, or none was evaluated: those of the best are.
+	// Predicted is the root mean square that theory expects on pairs of the same rows. It is absent if there is
+	// no closed form, or if the candidate is too far from the best to evaluate it.
 	Predicted *float64 `json:"predicted,omitempty"`
-	// Tail is the index of the tail of squared errors: at 2 and below their variance does not exist, at 1 and below
-	// their mean.
+	// Tail is the tail index of the squared errors: at 2 and below their variance does not exist, at 1 and
+	// below their mean.
 	Tail *float64 `json:"tail,omitempty"`
-	// Heavy says that rare pairs or draws make up much of the mean squared error, so that RMS is not known well.
+	// Heavy says that rare pairs or draws make up much of the mean squared error, so that RMS is uncertain.
 	Heavy    bool `json:"heavy,omitempty"`
 	Positive bool `json:"positive,omitempty"`
-	// Biased marks Nyström features. They are fitted to rows; their error is measured on rows that no landmark was
-	// drawn from.
+	// Biased marks Nyström features. They are fitted to rows; their error is measured on rows that no landmark
+	// was drawn from.
 	Biased bool    `json:"biased,omitempty"`
 	Cost   float64 `json:"cost,omitempty"` // nanoseconds per row, on one core
-	// EqualTime is the error with as many features as take the time of the recommended map; the best coupling of every
-	// family has one.
+	// EqualTime is the error with as many features as take the time of the recommended map. The best coupling
+	// of every family has one.
 	EqualTime *EqualTime `json:"equal_time,omitempty"`
 	Refused   string     `json:"refused,omitempty"` // why it did not take part
 }
 
-// EqualTime compares a candidate with the recommended one at its cost instead of its number of features.
+// EqualTime compares a candidate with the recommended one at equal time instead of an equal number of features.
 type EqualTime struct {
 	Features int     `json:"features"`
 	Error    float64 `json:"error"`
@@ -126,9 +126,9 @@ type EqualTime struct {
 	High     float64 `json:"high"`
 }
 
-// Target says what a target error takes.
+// Target says how many features a target error takes.
 type Target struct {
-	Error    float64 `json:"error"` // asked for
+	Error    float64 `json:"error"` // requested error
 	Reached  bool    `json:"reached"`
 	Features int     `json:"features"` // number that reaches the error; if Expected, an extrapolation
 	// Expected says that Features was extrapolated by the law of large numbers.
@@ -137,7 +137,7 @@ type Target struct {
 
 // Crossover compares attention with the recommended map and exact attention.
 type Crossover struct {
-	Length int     `json:"length"` // from which features are faster
+	Length int     `json:"length"` // length from which features are faster
 	Linear float64 `json:"linear"` // nanoseconds per token
 	Exact  float64 `json:"exact"`  // nanoseconds per token and key
 }
@@ -148,7 +148,7 @@ type Curve struct {
 	Points []Point `json:"points"`
 }
 
-// Point is an error at a place: a number of features, a kernel value (its logarithm) or an angle in degrees.
+// Point is an error at X: a number of features, the logarithm of a kernel value, or an angle in degrees.
 type Point struct {
 	X         float64  `json:"x"`
 	Error     float64  `json:"error"`
@@ -157,20 +157,22 @@ type Point struct {
 	Predicted *float64 `json:"predicted,omitempty"`
 }
 
-// AttentionAdvice is what to do with the heads of a model.
+// AttentionAdvice is the advice on the heads of a model.
 type AttentionAdvice struct {
 	Length int     `json:"length"`
-	Tol    float64 `json:"tol"` // that the choice keeps
+	Tol    float64 `json:"tol"` // error that the choice keeps
 	// Choice has the method of every head; it can be saved and run (attention/choose).
 	Choice *choose.Choice `json:"choice"`
 	Heads  []HeadAdvice   `json:"heads"`
-	// Rows are attention methods by their cost: the ends of the scale, the recommended features, and the choice.
+	// Rows are attention methods with their cost: the ends of the scale, the recommended features, and the
+	// choice.
 	Rows []MethodRow `json:"methods"`
-	// ExactBelow is the length below which exact attention is the cheapest method that keeps Tol; 0: it is never.
+	// ExactBelow is the length below which exact attention is the cheapest method that keeps Tol; 0 means
+	// never.
 	ExactBelow int `json:"exact_below,omitempty"`
 }
 
-// HeadAdvice is one head.
+// HeadAdvice is the advice on one head.
 type HeadAdvice struct {
 	Head   int     `json:"head"`
 	Method string  `json:"method"`
@@ -186,5 +188,5 @@ type MethodRow struct {
 	Method string  `json:"method"`
 	Cost   float64 `json:"cost"` // in features per token and head
 	Median float64 `json:"median"`
-	Most   float64 `json:"most"` // 90 % of the heads have less
+	Most   float64 `json:"most"` // 90 % of the heads have a smaller error
 }
