@@ -15,10 +15,10 @@ import (
 	"github.com/randfeat/randfeat/internal/number"
 )
 
-// number converts value v. ok is false for texts that are no numbers.
+// number converts value v to float64. ok is false for texts that are no numbers.
 func (c *column) number(p *values, v int) (x float64, ok bool) {
 	switch {
-	case c.decimal: // rounded once
+	case c.decimal: // through text, so that it is rounded once
 		text, ok := c.appendText(nil, p, v)
 		if !ok {
 			return 0, false
@@ -41,7 +41,8 @@ func (c *column) number(p *values, v int) (x float64, ok bool) {
 	return float64(p.int(v)), true
 }
 
-// appendText writes value v with all its digits. ok is false for what is missing: NaN, and decimals of too many bytes.
+// appendText writes value v with all its digits. ok is false for NaN, which is missing, and for decimals of too
+// many bytes.
 func (c *column) appendText(b []byte, p *values, v int) (text []byte, ok bool) {
 	switch {
 	case c.decimal && (c.kind == format.ByteArray || c.kind == format.FixedLenByteArray):
@@ -86,17 +87,17 @@ func (c *column) appendText(b []byte, p *values, v int) (text []byte, ok bool) {
 	return strconv.AppendInt(b, p.int(v), 10), true
 }
 
-// timestamp has as many digits of the second as it needs.
+// timestamp has as many digits of the second as needed.
 const timestamp = "2006-01-02T15:04:05.999999999"
 
-// int96 is a time of old.
+// int96 converts the deprecated 12-byte timestamp: nanoseconds of the day, then the Julian day.
 func int96(b []byte) time.Time {
-	const unix = 2440588 // the Julian day of 1970
+	const unix = 2440588 // Julian day of 1970-01-01
 	days := int64(binary.LittleEndian.Uint32(b[8:])) - unix
 	return time.Unix(days*86400, int64(binary.LittleEndian.Uint64(b))).UTC()
 }
 
-// appendDecimal puts the point before the last scale digits.
+// appendDecimal puts the decimal point before the last scale digits.
 func appendDecimal(b []byte, digits string, scale int) []byte {
 	if digits[0] == '-' {
 		b, digits = append(b, '-'), digits[1:]
@@ -111,7 +112,7 @@ func appendDecimal(b []byte, digits string, scale int) []byte {
 	return append(append(append(b, digits[:point]...), '.'), digits[point:]...)
 }
 
-// float16 is a number of IEEE 754's 16 bits.
+// float16 converts a 16-bit number of IEEE 754.
 func float16(h uint16) float64 {
 	sign, exp, frac := uint64(h>>15)<<63, int(h>>10&31), float64(h&0x3ff)
 	var x float64

@@ -9,23 +9,23 @@ import (
 	"github.com/parquet-go/parquet-go/format"
 )
 
-// values are the cells of a page or a dictionary. Numbers are decoded from the page on access, so they need no memory
-// beyond the page.
+// values are the values of a page or a dictionary. Numbers are decoded from the page on access, so they need no
+// memory beyond the page.
 type values struct {
 	n       int
 	kind    format.Type
-	width   int    // bytes of a value; 0: texts, or ints
-	raw     []byte // little-endian values of equal width, or what texts are parts of
+	width   int    // bytes of a value; 0: texts or ints
+	raw     []byte // little-endian values of equal width, or the bytes of texts
 	ints    []int64
 	offsets []uint32 // text i is raw[offsets[i]:ends[i]]
 	ends    []uint32
-	held    int64 // bytes that the budget was charged with
+	held    int64 // bytes charged to the budget
 }
 
-// booleans is what the bits of a page of booleans choose from.
+// booleans are the values that the bits of a page of booleans index.
 var booleans = &values{n: 2, kind: format.Boolean, ints: []int64{0, 1}}
 
-// text is value i of texts, or the bytes of one of fixed length.
+// text returns value i of texts, or the bytes of a value of fixed length.
 func (v *values) text(i int) []byte {
 	if v.width > 0 {
 		return v.raw[i*v.width : (i+1)*v.width]
@@ -33,7 +33,7 @@ func (v *values) text(i int) []byte {
 	return v.raw[v.offsets[i]:v.ends[i]]
 }
 
-// int is value i of integers.
+// int returns value i of integers.
 func (v *values) int(i int) int64 {
 	switch {
 	case v.ints != nil:
@@ -44,7 +44,7 @@ func (v *values) int(i int) int64 {
 	return int64(binary.LittleEndian.Uint64(v.raw[8*i:]))
 }
 
-// float is value i of floats.
+// float returns value i of floats.
 func (v *values) float(i int) float64 {
 	if v.kind == format.Float {
 		return float64(math.Float32frombits(binary.LittleEndian.Uint32(v.raw[4*i:])))
@@ -67,7 +67,8 @@ func (c *column) widthOf() int {
 	return 0
 }
 
-// decode reads n values. Any memory beyond b is charged to the budget before it is taken.
+// decode reads n values in an encoding of the specification (Encodings.md of apache/parquet-format). It checks
+// n against len(b) and charges the budget before it allocates anything proportional to n.
 func (c *column) decode(e format.Encoding, b []byte, n int, budget *budget) (*values, error) {
 	v := &values{n: n, kind: c.kind, width: c.widthOf()}
 	if n == 0 {
@@ -108,9 +109,9 @@ func (c *column) decode(e format.Encoding, b []byte, n int, budget *budget) (*va
 	return nil, fmt.Errorf("values of type %v in encoding %v", c.kind, e)
 }
 
-// plainTexts are texts behind their lengths.
+// plainTexts reads texts that follow their lengths (PLAIN).
 func (v *values) plainTexts(b []byte, budget *budget) error {
-	if len(b) < 4*v.n { // before anything of that size is made
+	if len(b) < 4*v.n { // before anything of that size is allocated
 		return io.ErrUnexpectedEOF
 	}
 	if err := v.makeOffsets(budget); err != nil {
@@ -137,7 +138,7 @@ func (v *values) makeOffsets(budget *budget) error {
 	return nil
 }
 
-// lengthTexts are all lengths, then all texts.
+// lengthTexts reads all lengths, then all texts (DELTA_LENGTH_BYTE_ARRAY).
 func (v *values) lengthTexts(b []byte, budget *budget) error {
 	lengths, rest, err := deltas(b, v.n, &v.held, budget)
 	if err != nil {
@@ -158,8 +159,9 @@ func (v *values) lengthTexts(b []byte, budget *budget) error {
 	return nil
 }
 
-// prefixTexts are the lengths of what every text has in common with the one before, then the lengths and texts of the
-// rest. A few bytes can stand for very long texts, so their sum is known before they are made.
+// prefixTexts reads the lengths of the prefix that each text shares with the previous one, then the lengths and
+// texts of the suffixes (DELTA_BYTE_ARRAY). A few bytes can stand for very long texts, so their total is
+// computed and charged before they are built.
 func (v *values) prefixTexts(b []byte, budget *budget) error {
 	prefixes, b, err := deltas(b, v.n, &v.held, budget)
 	if err != nil {
@@ -190,7 +192,7 @@ func (v *values) prefixTexts(b []byte, budget *budget) error {
 		return err
 	}
 	v.raw = make([]byte, 0, total)
-	last := 0 // where the text before begins
+	last := 0 // where the previous text begins
 	for i, p := range prefixes {
 		at := len(v.raw)
 		v.raw = append(append(v.raw, v.raw[last:last+int(p)]...), b[:lengths[i]]...)
@@ -201,7 +203,8 @@ func (v *values) prefixTexts(b []byte, budget *budget) error {
 	return nil
 }
 
-// unsplit brings the bytes of values together: first all first bytes, then all second ones.
+// unsplit gathers the bytes of values that are stored as all first bytes, then all second bytes
+// (BYTE_STREAM_SPLIT).
 func unsplit(b []byte, width, n int) []byte {
 	out := make([]byte, len(b))
 	for j := range width {
@@ -212,9 +215,9 @@ func unsplit(b []byte, width, n int) []byte {
 	return out
 }
 
-// deltas reads n delta-encoded numbers and returns the bytes after them. The layout is: size of a block, number of its
-// parts, number of values, the first value; then blocks, each with its smallest difference, a bit width per part, and
-// the differences minus the smallest one.
+// deltas reads n delta-encoded numbers (DELTA_BINARY_PACKED) and returns the bytes after them. The layout is:
+// block size, number of parts per block, number of values, first value; then blocks, each with its smallest
+// difference, a bit width per part, and the differences minus the smallest one.
 func deltas(b []byte, n int, held *int64, budget *budget) (out []int64, rest []byte, err error) {
 	var head [3]uint64
 	for i := range head {
@@ -238,7 +241,7 @@ func deltas(b []byte, n int, held *int64, budget *budget) (out []int64, rest []b
 	if n == 0 {
 		return nil, b, nil
 	}
-	// A part of equal differences takes a byte for its bits.
+	// A part of equal differences takes one byte, for its bit width. So b bounds n before memory is allocated.
 	if most := (uint64(len(b)) + 1) * (size / parts); uint64(n) > most+1 {
 		return nil, nil, fmt.Errorf("%d values in %d bytes", n, len(b))
 	}
@@ -255,7 +258,7 @@ func deltas(b []byte, n int, held *int64, budget *budget) (out []int64, rest []b
 		b = b[k+int(parts):]
 		for _, bits := range widths {
 			if len(out) == n {
-				break // the parts that hold nothing are not written
+				break // parts without values are not written
 			}
 			if bits > 64 || len(b) < each/8*int(bits) {
 				return nil, nil, io.ErrUnexpectedEOF
@@ -271,7 +274,7 @@ func deltas(b []byte, n int, held *int64, budget *budget) (out []int64, rest []b
 	return out, b, nil
 }
 
-// bitsAt reads a number of some bits, from the lowest up.
+// bitsAt reads a number of some bits starting at bit at, lowest bit first.
 func bitsAt(b []byte, at, bits int) (x uint64) {
 	if i := at / 8; bits <= 56 && i+8 <= len(b) {
 		return binary.LittleEndian.Uint64(b[i:]) >> (at % 8) & (1<<bits - 1)
@@ -287,21 +290,21 @@ func bitsAt(b []byte, at, bits int) (x uint64) {
 	return x
 }
 
-// runs are numbers of fixed bit width in run-length encoding: an even header is twice the length of a run of one value,
-// an odd header twice the number of bit-packed groups of eight, plus one. They are decoded on demand, because a few
-// bytes can stand for any number of values.
+// runs are numbers of fixed bit width in the RLE/bit-packing hybrid: an even header is twice the length of a
+// run of one value, an odd header twice the number of bit-packed groups of eight, plus one. They are decoded on
+// demand, because a few bytes can stand for any number of values.
 type runs struct {
 	b    []byte
 	bits int
 
 	same  int    // numbers left of a run of one value
-	value uint32 // that one
+	value uint32 // the value of that run
 	word  []byte // packed numbers
-	at    int    // bit of word
+	at    int    // bit offset in word
 	left  int    // packed numbers left
 }
 
-// packedRun are n numbers packed bit by bit, without headers.
+// packedRun is n numbers packed bit by bit, without headers.
 func packedRun(b []byte, bits, n int) runs {
 	return runs{word: b, bits: bits, left: min(n, len(b)*8/bits)}
 }
@@ -366,7 +369,7 @@ func (r *runs) header() error {
 	return nil
 }
 
-// count gives how many of n numbers of one bit are 1. It reads a copy.
+// count returns how many of the next n one-bit numbers are 1. It works on a copy and consumes nothing.
 func (r runs) count(n int) (ones int, err error) {
 	var buf [1024]uint32
 	for n > 0 {

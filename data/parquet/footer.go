@@ -14,20 +14,20 @@ import (
 	"github.com/randfeat/randfeat/data"
 )
 
-// Decimals have at most 76 digits, which 32 bytes hold.
+// Decimals have at most 76 digits, which fit into 32 bytes.
 const (
 	maxScale        = 76
 	maxDecimalBytes = 32
 )
 
-// magic begins and ends a file; a file with an encrypted footer ends otherwise.
+// magic begins and ends a file; a file with an encrypted footer ends with encryptedMagic.
 const magic, encryptedMagic = "PAR1", "PARE"
 
-// compact is how the metadata is written.
+// compact is the Thrift protocol of the metadata.
 var compact thrift.CompactProtocol
 
-// guard turns a panic of the Parquet library into an error: it panics on some damaged files, which are input like any
-// other.
+// guard turns a panic of the Parquet library into an error: it panics on some damaged files, which are input
+// like any other.
 func guard(path string, err *error) {
 	if r := recover(); r != nil {
 		*err = bad(path, "damaged: %v", r)
@@ -38,7 +38,7 @@ func bad(path, format string, args ...any) error {
 	return &data.InputError{Place: path, Detail: fmt.Sprintf(format, args...)}
 }
 
-// opener opens something that holds a Parquet file.
+// opener opens the bytes of a Parquet file. It is called for the footer and again for every reader.
 type opener func() (at io.ReaderAt, size int64, c io.Closer, err error)
 
 // file is an opened Parquet file.
@@ -46,7 +46,7 @@ type file struct {
 	io.ReaderAt
 	io.Closer
 	size    int64
-	rows    int64 // of all groups; some writers give no total
+	rows    int64 // sum over groups; some writers give no total
 	meta    format.FileMetaData
 	columns []column
 }
@@ -96,7 +96,8 @@ func openFile(path string, open opener) (_ *file, err error) {
 	return f, nil
 }
 
-// readFooter reads the metadata, which stands at the end: itself, its length in four bytes, the magic.
+// readFooter reads the metadata at the end of the file: metadata, its length in four bytes, magic. The length
+// is checked against the size of the file before memory is allocated.
 func (f *file) readFooter() error {
 	var tail [8]byte
 	if f.size < int64(len(magic)+len(tail)) {
@@ -133,23 +134,23 @@ func (f *file) readFooter() error {
 	return nil
 }
 
-// column is how a column is stored.
+// column describes how a column is stored.
 type column struct {
 	name     string
-	leaf     int // its place among all leaves of the schema
+	leaf     int // its index among all leaves of the schema
 	kind     format.Type
 	optional bool
 	uint     bool
 	length   int   // of fixed-length bytes
-	text     bool  // bytes that are said to be text
-	unit     int64 // of times, in nanoseconds; 0: no time
+	text     bool  // bytes declared to be text
+	unit     int64 // unit of times in nanoseconds; 0: not a time
 	half     bool  // float16
-	decimal  bool  // with so many digits behind the point
+	decimal  bool  // a decimal with scale digits after the point
 	scale    int
-	why      string // not empty: the reason why it cannot be read
+	why      string // why it cannot be read; empty if it can
 }
 
-// day is its length in nanoseconds.
+// day is the number of nanoseconds of a day.
 const day = 86400e9
 
 // natural is the kind without conversion.
@@ -160,7 +161,8 @@ func (c *column) natural() data.Kind {
 	return data.Number
 }
 
-// columnsOf are the children of the root, the first element of the schema; the tree is written depth first.
+// columnsOf returns the children of the root, the first element of the schema. The schema is a tree, written
+// depth first.
 func columnsOf(schema []format.SchemaElement) ([]column, error) {
 	if len(schema) == 0 {
 		return nil, fmt.Errorf("metadata: no schema")
@@ -175,7 +177,7 @@ func columnsOf(schema []format.SchemaElement) ([]column, error) {
 		c := newColumn(e)
 		c.leaf = leaves
 		out = append(out, c)
-		for open := 1; open > 0; open-- { // elements of its subtree that have not come
+		for open := 1; open > 0; open-- { // elements of its subtree still to come
 			if len(rest) == 0 {
 				return nil, fmt.Errorf("metadata: the schema ends early")
 			}
@@ -199,7 +201,7 @@ func newColumn(e *format.SchemaElement) column {
 		c.why = "nested or repeated"
 		return c
 	}
-	switch t := e.LogicalType.Value.(type) { // newer files have both
+	switch t := e.LogicalType.Value.(type) { // newer files have both a logical and a converted type
 	case *format.IntType:
 		c.uint = !t.IsSigned
 	case *format.DecimalType:
@@ -242,7 +244,7 @@ func newColumn(e *format.SchemaElement) column {
 	switch {
 	case c.decimal && (c.scale < 0 || c.scale > maxScale):
 		c.why = fmt.Sprintf("a decimal with %d digits behind the point", c.scale)
-	case c.kind == format.Int96: // of old, a time: nanoseconds of the day, Julian day
+	case c.kind == format.Int96: // deprecated timestamp: nanoseconds of the day, Julian day
 		c.unit = 1
 	case c.kind == format.FixedLenByteArray && (c.length <= 0 || c.half && c.length != 2 ||
 		c.decimal && c.length > maxDecimalBytes):

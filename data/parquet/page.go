@@ -19,10 +19,10 @@ import (
 	"github.com/pierrec/lz4/v4"
 )
 
-// A page may decompress to 16 MiB, or to 64 times its size in the file if that is more. Writers usually put 1 MiB into
-// a page; some put all rows of a group. All pages in memory (one, or with a dictionary two, per column that is read)
-// may take 256 MiB plus 16 times the size of the file. Claims of the file are checked against these bounds before any
-// memory is taken.
+// A page may decompress to 16 MiB, or to 64 times its size in the file if that is more. Writers usually put 1
+// MiB into a page; some put all rows of a group. All pages in memory (one, or with a dictionary two, per column
+// that is read) may take 256 MiB plus 16 times the size of the file. Claims of the file are checked against
+// these bounds before any memory is allocated.
 const (
 	maxPageBytes = 16 << 20
 	maxPageRatio = 64
@@ -34,18 +34,18 @@ const (
 type chunk struct {
 	c     *column
 	codec format.CompressionCodec
-	left  int64 // values that have not come
-	size  int64 // bytes of pages that have not come
+	left  int64 // values still to come
+	size  int64 // bytes of pages still to come
 	in    *bufio.Reader
 	pages *thrift.Decoder
 	dict  *values
 
 	budget *budget
-	held   int64 // of the dictionary
-	page   int64 // of the page
+	held   int64 // bytes held by the dictionary
+	page   int64 // bytes held by the current page
 }
 
-// openChunk begins a column of a row group.
+// openChunk begins a column of a row group. It checks the offsets against the size of the file.
 func (f *file) openChunk(c *column, g *format.RowGroup, b *budget) (*chunk, error) {
 	if c.leaf >= len(g.Columns) {
 		return nil, fmt.Errorf("a row group has %d columns", len(g.Columns))
@@ -72,17 +72,17 @@ func (f *file) openChunk(c *column, g *format.RowGroup, b *budget) (*chunk, erro
 		pages: thrift.NewDecoder(compact.NewReader(in))}, nil
 }
 
-// page is some consecutive values of a column.
+// page is a run of consecutive values of a column.
 type page struct {
-	n      int  // nulls included
-	nulls  bool // there are
+	n      int  // values, including nulls
+	nulls  bool // there are nulls
 	levels runs // 1 for a value, 0 for null
-	chosen bool // dict chooses the values
+	chosen bool // values are indices into a dictionary, read from dict
 	dict   runs
-	values *values // of the page, or those that dict chooses from
+	values *values // of the page, or of the dictionary
 }
 
-// next gives the next data page, or io.EOF after the last value.
+// next returns the next data page, or io.EOF after the last value. The previous page is released.
 func (k *chunk) next() (*page, error) {
 	for k.left > 0 {
 		k.budget.give(&k.page)
@@ -136,13 +136,13 @@ func (k *chunk) next() (*page, error) {
 	return nil, io.EOF
 }
 
-// close gives back what the chunk holds.
+// close returns the memory that the chunk holds to the budget.
 func (k *chunk) close() {
 	k.budget.give(&k.page)
 	k.budget.give(&k.held)
 }
 
-// cut is the error of a page that ends early.
+// cut turns io.EOF into io.ErrUnexpectedEOF: a page ends early.
 func cut(err error) error {
 	if err == io.EOF {
 		return io.ErrUnexpectedEOF
@@ -150,8 +150,8 @@ func cut(err error) error {
 	return err
 }
 
-// plainDictionary is what writers of version 1 call both a plain dictionary and references to it. The format deprecates
-// it; files have it.
+// plainDictionary is the deprecated encoding by which version 1 writers mean both a plain dictionary and
+// references to it. Files still have it.
 const plainDictionary format.Encoding = 2
 
 func (k *chunk) readDictionary(h *format.PageHeader, body []byte) error {
@@ -193,7 +193,7 @@ func (k *chunk) readV1(h *format.PageHeader, body []byte) (*page, error) {
 	return p, k.readValues(p, d.V.Encoding, body)
 }
 
-// readV2 reads a page whose levels stand before its values, never compressed.
+// readV2 reads a page whose levels precede its values and are never compressed.
 func (k *chunk) readV2(h *format.PageHeader, body []byte) (*page, error) {
 	d := h.DataPageHeaderV2
 	p, err := k.newPage(d.Valid, d.V.NumValues)
@@ -224,7 +224,7 @@ func (k *chunk) newPage(valid bool, n int32) (*page, error) {
 	return &page{n: int(n)}, nil
 }
 
-// readValues reads those that are not null. Columns are not nested: a level is 0 or 1.
+// readValues reads the values that are not null. Columns are flat, so a definition level is 0 or 1.
 func (k *chunk) readValues(p *page, e format.Encoding, b []byte) (err error) {
 	n := p.n
 	if p.nulls {
@@ -250,7 +250,7 @@ func (k *chunk) readValues(p *page, e format.Encoding, b []byte) (err error) {
 		p.values, p.chosen, p.dict = booleans, true, packedRun(b, 1, n)
 		return nil
 	case k.c.kind == format.Boolean && e == format.RLE:
-		if len(b) < 4 && n > 0 { // the length of what follows
+		if len(b) < 4 && n > 0 { // the length of the rest
 			return io.ErrUnexpectedEOF
 		}
 		p.values, p.chosen, p.dict = booleans, true, runs{b: b[min(4, len(b)):], bits: 1}
@@ -262,7 +262,8 @@ func (k *chunk) readValues(p *page, e format.Encoding, b []byte) (err error) {
 	return err
 }
 
-// decompress returns the size bytes of a page. A damaged page can cost at most memory in proportion to its own size.
+// decompress returns the size bytes of a page. A damaged page costs at most memory in proportion to its own
+// size: each codec's largest ratio is checked before allocating.
 func decompress(c format.CompressionCodec, b []byte, size int) (out []byte, err error) {
 	if size < 0 {
 		return nil, fmt.Errorf("a page of %d bytes", size)
@@ -295,8 +296,8 @@ func decompress(c format.CompressionCodec, b []byte, size int) (out []byte, err 
 	case format.Lz4Raw:
 		out, err = lz4Block(b, size)
 	case format.Lz4:
-		// The name stands for two things: blocks behind their two lengths, as Hadoop frames them, and in older files of
-		// others one plain block.
+		// The name LZ4 stands for two things: blocks that follow their two lengths, as Hadoop frames them, and
+		// in older files of other writers one plain block.
 		if out, err = lz4Framed(b, size); err != nil {
 			out, err = lz4Block(b, size)
 		}
@@ -312,7 +313,7 @@ func decompress(c format.CompressionCodec, b []byte, size int) (out []byte, err 
 	return out, nil
 }
 
-// lz4Block decompresses a block to at most size bytes.
+// lz4Block decompresses a block to at most size bytes. LZ4 expands at most 255 times.
 func lz4Block(b []byte, size int) ([]byte, error) {
 	if size/255 > len(b) {
 		return nil, fmt.Errorf("%d bytes become %d", len(b), size)
@@ -325,7 +326,7 @@ func lz4Block(b []byte, size int) ([]byte, error) {
 	return out[:n], nil
 }
 
-// lz4Framed decompresses blocks that stand behind their lengths, big-endian: decompressed, compressed.
+// lz4Framed decompresses blocks that follow their lengths, big-endian: decompressed, compressed.
 func lz4Framed(b []byte, size int) (out []byte, err error) {
 	for len(b) > 0 {
 		if len(b) < 8 {
@@ -347,16 +348,16 @@ func lz4Framed(b []byte, size int) (out []byte, err error) {
 	return out, nil
 }
 
-// zstdDecoders are costly to make; with one thread each they need not be closed.
+// zstdDecoders are costly to make. With one thread each they have no goroutines and need not be closed.
 var zstdDecoders = sync.Pool{New: func() any {
 	z, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(1<<30))
 	if err != nil {
-		panic(err) // these options are right
+		panic(err) // constant options
 	}
 	return z
 }}
 
-// readUpTo reads at most one byte more than it should find, and grows with what comes.
+// readUpTo reads at most one byte more than expected, to notice excess, and grows with the data.
 func readUpTo(r io.Reader, size int) ([]byte, error) {
 	var b bytes.Buffer
 	b.Grow(min(size, 1<<20) + 1)

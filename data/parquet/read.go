@@ -16,31 +16,32 @@ import (
 	"github.com/randfeat/randfeat/internal/par"
 )
 
+// source is a Parquet file, or a block of it: consecutive row groups.
 type source struct {
 	path    string
 	open    opener
 	columns []column
 	names   []string
 	all     int64   // rows of the file
-	rows    int64   // of all blocks
-	before  int64   // rows of the file before them
-	group   int     // the first row group
-	blocks  []block // what is read
+	rows    int64   // rows of the blocks
+	before  int64   // rows of the file before the blocks
+	group   int     // index of the first row group
+	blocks  []block // the blocks to read
 }
 
-// block is some consecutive row groups.
+// block is a run of consecutive row groups.
 type block struct {
 	groups int
 	rows   int64
 }
 
-// Open prepares a Parquet file for reading. Of the options, only MaxColumns and UnitBytes matter: missing values are
-// nulls.
+// Open prepares a Parquet file for reading: it reads the footer only. Of the options, only MaxColumns and
+// UnitBytes matter; missing values are nulls. Errors about the contents are data.ErrInput.
 func Open(path string, o data.Options) (data.Source, error) {
 	return newSource(path, openPath(path), o)
 }
 
-// OpenReaderAt is Open for whatever holds a file of some size; name is used in messages. It is not closed.
+// OpenReaderAt is Open for a file of the given size in r; name is used in messages. r is not closed.
 func OpenReaderAt(name string, r io.ReaderAt, size int64, o data.Options) (data.Source, error) {
 	return newSource(name, func() (io.ReaderAt, int64, io.Closer, error) {
 		return r, size, io.NopCloser(nil), nil
@@ -85,10 +86,10 @@ func newSource(path string, open opener, o data.Options) (src data.Source, err e
 func (s *source) Name() string      { return s.path }
 func (s *source) Columns() []string { return s.names }
 
-// Blocks is how many blocks the row groups make up.
+// Blocks is the number of blocks.
 func (s *source) Blocks() int { return len(s.blocks) }
 
-// Block is a source of one of them.
+// Block returns a source of block i.
 func (s *source) Block(i int) (data.Source, error) {
 	if i < 0 || i >= len(s.blocks) {
 		return nil, fmt.Errorf("%s has %d blocks, there is no number %d", s.path, len(s.blocks), i)
@@ -102,7 +103,8 @@ func (s *source) Block(i int) (data.Source, error) {
 	return &out, nil
 }
 
-// blocks groups row groups until they have the given number of bytes in the file.
+// blocks combines row groups until they have the given number of bytes in the file. It depends only on the
+// footer, so every machine finds the same blocks.
 func (f *file) blocks(size int64) []block {
 	if size <= 0 {
 		size = data.DefaultUnitBytes
@@ -113,7 +115,8 @@ func (f *file) blocks(size int64) []block {
 	for i := range f.meta.RowGroups {
 		g := &f.meta.RowGroups[i]
 		for j := range g.Columns {
-			bytes += min(max(0, g.Columns[j].MetaData.TotalCompressedSize), f.size) // what a damaged file says
+			// Clipped, because a damaged file may claim anything.
+			bytes += min(max(0, g.Columns[j].MetaData.TotalCompressedSize), f.size)
 		}
 		now.groups++
 		if now.rows += g.NumRows; bytes >= size {
@@ -132,13 +135,13 @@ func (s *source) NoRows() bool { return s.rows == 0 }
 // Natural is the kind of column j in the file.
 func (s *source) Natural(j int) data.Kind { return s.columns[j].natural() }
 
-// Integer reports whether column j is of integers that int64 holds.
+// Integer reports whether column j holds integers that fit into int64.
 func (s *source) Integer(j int) bool {
 	c := &s.columns[j]
 	return !c.decimal && c.unit == 0 && (c.kind == format.Int32 || c.kind == format.Int64 && !c.uint)
 }
 
-// unreadable reports which of the wanted columns cannot be read: all that share the reason of the first one.
+// unreadable reports the wanted columns that cannot be read: all that share the reason of the first one.
 func (s *source) unreadable(kinds []data.Kind) error {
 	var names []string
 	why := ""
@@ -181,6 +184,7 @@ func (s *source) Open(want []data.Kind) (rd data.Reader, err error) {
 	for _, b := range s.blocks {
 		groups += b.groups
 	}
+	// The source may be opened much later, on another machine.
 	if f.rows != s.all || groups > len(f.meta.RowGroups) || !slices.Equal(f.columns, s.columns) {
 		f.Close()
 		return nil, bad(s.path, "the file changed since it was opened")
@@ -198,37 +202,39 @@ func (s *source) Open(want []data.Kind) (rd data.Reader, err error) {
 	return r, nil
 }
 
+// reader reads columns independently: each has a cursor with at most one page and one dictionary in memory.
+// Text columns are read in turn, number columns by several goroutines.
 type reader struct {
 	s       *source
 	f       *file
 	want    []data.Kind
 	cursors []cursor
-	row     int64 // of the next block
-	first   int64 // of the last block
-	unit    int   // of the next block
-	inUnit  int64 // rows of that unit that have been read
-	numbers []int // columns that are read as numbers
+	row     int64 // first row of the next block
+	first   int64 // first row of the last block
+	unit    int   // unit of the next block
+	inUnit  int64 // rows of that unit already read
+	numbers []int // columns read as numbers
 	errs    []error
-	budget  atomic.Int64
+	budget  atomic.Int64 // bytes that all columns may still take
 	text    []byte
-	scratch scratch   // of texts
-	pool    sync.Pool // of numbers: *scratch
+	scratch scratch   // for text columns
+	pool    sync.Pool // of *scratch, for number columns
 }
 
-// scratch is the memory of reading a batch.
+// scratch is the memory for reading a batch of one column.
 type scratch struct {
 	levels [batch]uint32
 	dict   [batch]uint32
 }
 
-// cursor is where the reading of a column has come to. One page is held at a time.
+// cursor is the position in a column. One page is held at a time.
 type cursor struct {
 	budget budget
-	group  int // the next one
+	group  int // next row group
 	chunk  *chunk
-	page   *page // nil: read one
-	i      int   // of the page
-	v      int   // of its values that are not null
+	page   *page // nil: read the next one
+	i      int   // position in the page
+	v      int   // position among its values that are not null
 }
 
 func (r *reader) Columns() []string { return r.s.names }
@@ -238,7 +244,7 @@ func (r *reader) Where(i int) string {
 
 func (r *reader) Close() error { return r.f.Close() }
 
-// batch is how many rows are read or written at a time.
+// batch is the number of rows handled at a time.
 const batch = 256
 
 func (r *reader) Read(b *data.Block, max int) (err error) {
@@ -256,7 +262,7 @@ func (r *reader) Read(b *data.Block, max int) (err error) {
 		}
 		return io.EOF
 	}
-	// Texts are read in batches of rows, so that a block can end early when they are long.
+	// Texts are read in batches of rows, so that a block can end early if they are long.
 	for slices.Contains(r.want, data.Text) && b.Rows < n {
 		m := min(batch, n-b.Rows)
 		for j := range r.cursors {
@@ -272,7 +278,7 @@ func (r *reader) Read(b *data.Block, max int) (err error) {
 		}
 	}
 	b.Rows = n
-	// Columns of numbers know nothing of each other. The first that fails is named.
+	// Number columns are independent. Of several errors the first column's is reported.
 	par.For(len(r.numbers), numberCells/n+1, func(lo, hi int) {
 		s, _ := r.pool.Get().(*scratch)
 		if s == nil {
@@ -294,15 +300,16 @@ func (r *reader) Read(b *data.Block, max int) (err error) {
 	return nil
 }
 
-// numberCells is how many cells pay for a goroutine.
+// numberCells is the number of cells that make up for starting a goroutine.
 const numberCells = 4096
 
-// readNumbers is readColumn on any goroutine.
+// readNumbers is readColumn for any goroutine: a panic must be recovered on the goroutine where it happens.
 func (r *reader) readNumbers(b *data.Block, j, n int, s *scratch) (err error) {
 	defer guard(r.s.path, &err)
 	return r.readColumn(b, j, n, s)
 }
 
+// readColumn appends n values of column j to the block, across pages and row groups.
 func (r *reader) readColumn(b *data.Block, j, n int, s *scratch) error {
 	c, at := &r.s.columns[j], &r.cursors[j]
 	for n > 0 {
@@ -419,12 +426,12 @@ func (r *reader) store(b *data.Block, j int, c *column, p *values, v int) error 
 	return nil
 }
 
-// badCell is about the cell that comes next in a column.
+// badCell is an error about the next cell of a column.
 func (r *reader) badCell(col *data.Column, name, detail string) error {
 	return &data.InputError{Place: fmt.Sprintf("%s: row %d", r.s.path, r.next(col)), Column: name, Detail: detail}
 }
 
-// next is the number of the row whose cell comes next in a column of the block, from 1.
+// next is the number, from 1, of the row whose cell comes next in a column of the block.
 func (r *reader) next(col *data.Column) int64 {
 	return r.s.before + r.row + int64(max(len(col.Num), len(col.Text))) + 1
 }

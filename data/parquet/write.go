@@ -16,13 +16,16 @@ import (
 	"github.com/randfeat/randfeat/internal/localfile"
 )
 
-// A row group ends after this many rows or bytes, a page after this many bytes of values.
+// A row group ends after this many rows or bytes, a page after this many bytes of values. Readers hold one page
+// of every column, so pages are small.
 const (
 	groupRows  = 1 << 16
 	groupBytes = 64 << 20
 	pageBytes  = 1 << 20
 )
 
+// writer writes one row group at a time: columns collect compressed pages in memory until the group is
+// complete.
 type writer struct {
 	path  string
 	file  *localfile.File
@@ -37,17 +40,17 @@ type writer struct {
 // columnWriter collects the pages of a column of a row group.
 type columnWriter struct {
 	name   string
-	levels []byte // one bit for each row of the page: 1 is a value
-	rows   int    // of the page
-	values []byte // of the page, in plain encoding
-	pages  []byte // complete ones, with their headers
+	levels []byte // one bit per row of the page: 1 is a value
+	rows   int    // rows of the page
+	values []byte // values of the page, in plain encoding
+	pages  []byte // complete pages with their headers
 	raw    int64  // bytes of pages before compression
-	count  int64  // values, nulls included
+	count  int64  // values, including nulls
 	nulls  int64
 }
 
-// Create starts a table in a Parquet file: optional doubles and strings, snappy-compressed. The file appears on Close,
-// in one step.
+// Create starts a table in a Parquet file: optional doubles, int64 and strings, snappy-compressed. The file
+// appears at path only when Close succeeds, in one step.
 func Create(path string, columns []string, kinds []data.Kind) (data.Writer, error) {
 	if len(columns) == 0 || len(columns) != len(kinds) {
 		return nil, fmt.Errorf("%s: %d columns of %d kinds to write: %w", path, len(columns), len(kinds),
@@ -87,7 +90,7 @@ func Create(path string, columns []string, kinds []data.Kind) (data.Writer, erro
 	return w, nil
 }
 
-// some is a field that is there.
+// some is a field that is set.
 func some[T any](v T) thrift.Null[T] { return thrift.Null[T]{V: v, Valid: true} }
 
 func (w *writer) put(b []byte) error {
@@ -149,7 +152,7 @@ func (w *writer) write(b *data.Block) error {
 	return nil
 }
 
-// level notes whether the next row has a value.
+// level records whether the next row has a value.
 func (c *columnWriter) level(there bool) bool {
 	if c.rows%8 == 0 {
 		c.levels = append(c.levels, 0)
@@ -186,7 +189,7 @@ func (c *columnWriter) endPage() error {
 	return nil
 }
 
-// endGroup writes the pages of all columns.
+// endGroup writes the pages of all columns and records their offsets for the footer.
 func (w *writer) endGroup() error {
 	if w.rows == 0 {
 		return nil
@@ -224,7 +227,7 @@ func (w *writer) Close() error {
 		return err
 	}
 	if w.meta.RowGroups == nil {
-		w.meta.RowGroups = []format.RowGroup{} // required, though empty
+		w.meta.RowGroups = []format.RowGroup{} // required by the format, even if empty
 	}
 	footer, err := thrift.Marshal(&compact, &w.meta)
 	if err != nil {
