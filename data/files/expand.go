@@ -13,11 +13,16 @@ import (
 	"github.com/randfeat/randfeat/data"
 )
 
-// Expand lists the files that arguments name. A pattern (*, ?, [a-z]) stands for the files and folders that match it, a
-// folder for the tables in it and in its folders named column=value: files whose name ends as that of a known format,
-// of one format. Names that begin with a dot or an underscore are left out, as Spark's _SUCCESS, unless a pattern asks
-// for them. Files of a pattern or a folder come sorted by name, byte by byte. Other arguments stand for themselves,
-// even if no such file exists. A file that comes twice is an error.
+// Expand lists the files that arguments name, in the order of the rows:
+//
+//   - A pattern (*, ?, [a-z]) stands for the files and folders that match it.
+//   - A folder stands for the tables in it and in its folders named column=value: files with the extension of
+//     a known format, all of one format.
+//   - Any other argument stands for itself, even if no such file exists.
+//
+// Names that begin with a dot or an underscore, such as Spark's _SUCCESS, are left out unless a pattern asks
+// for them. Files of a pattern or a folder are sorted by name, byte by byte. A file that occurs twice is an
+// error, because its rows would count twice.
 func Expand(args ...string) ([]string, error) {
 	var out []string
 	seen := map[string]bool{}
@@ -85,7 +90,7 @@ func expand(arg string) ([]string, error) {
 	return paths, nil
 }
 
-// hidden reports whether a file or a folder is no part of a table by its name.
+// hidden reports whether a file or a folder is not part of a table, by its name.
 func hidden(name string) bool { return name[0] == '.' || name[0] == '_' }
 
 // directory lists the tables of a directory.
@@ -123,7 +128,7 @@ func directory(dir string) ([]string, error) {
 // partition reports whether the name of a folder is column=value.
 func partition(name string) bool { return strings.IndexByte(name, '=') > 0 }
 
-// tables sorts the files of a folder, which must be of one format.
+// tables sorts the files of a folder, which must have one format.
 func tables(dir string, paths []string) ([]string, error) {
 	if len(paths) == 0 {
 		return nil, &data.InputError{Place: dir, Detail: "no tables in the directory: want files that end in .csv, .tsv, " +
@@ -140,7 +145,7 @@ func tables(dir string, paths []string) ([]string, error) {
 	return paths, nil
 }
 
-// objects lists the tables that a name of a store stands for: an object, a pattern, or a folder.
+// objects lists the tables that a name in a store stands for: an object, a pattern, or a folder.
 func objects(store Store, arg string) ([]string, error) {
 	pattern := strings.ContainsAny(arg, "*?[")
 	if !strings.HasSuffix(arg, "/") {

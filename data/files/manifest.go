@@ -12,28 +12,28 @@ import (
 	"github.com/randfeat/randfeat/data"
 )
 
-// manifestVersion is that of the JSON of a manifest.
+// manifestVersion is the version of the JSON form of a manifest.
 const manifestVersion = 2
 
-// Bounds on a manifest that comes from a file.
+// Bounds on a manifest that comes from a file, checked before anything of that size is allocated.
 const (
 	maxShards = 1 << 20
 	maxUnits  = 1 << 22
 )
 
-// Shard is a file of a table.
+// Shard is one file of a table.
 type Shard struct {
 	Name   string `json:"name"`
 	Size   int64  `json:"size"`   // bytes
-	Blocks int    `json:"blocks"` // it is cut into
-	// Ends is the hash of its first and last MiB; empty for an object of a store.
+	Blocks int    `json:"blocks"` // number of blocks that it is cut into
+	// Ends is the hash of its first and last MiB; empty for an object in a store.
 	Ends string `json:"ends,omitempty"`
-	// Values are those of the columns that come from the names of its folders.
+	// Values are the values of the columns that come from the names of its folders.
 	Values []string `json:"values,omitempty"`
 }
 
-// Manifest lists the files of a table and how they are read, so that workers read the same rows as the same units. The
-// same files give the same JSON.
+// Manifest lists the files of a table and how to read them, so that all workers read the same rows as the same
+// units. The same files give the same JSON, and thus the same Digest.
 type Manifest struct {
 	Version   int         `json:"version"`
 	Format    data.Format `json:"format"`
@@ -43,11 +43,11 @@ type Manifest struct {
 	Strict    bool        `json:"strict,omitempty"`
 	Encoding  string      `json:"encoding,omitempty"`
 	Assume    string      `json:"assume,omitempty"`
-	Missing   []string    `json:"missing"` // null: those of data.DefaultMissing
-	Limits    [2]int      `json:"limits"`  // columns and bytes of a row; 0 is the default
+	Missing   []string    `json:"missing"` // null: data.DefaultMissing
+	Limits    [2]int      `json:"limits"`  // most columns, most bytes of a row; 0 is the default
 	UnitBytes int64       `json:"unit_bytes"`
 	Columns   []string    `json:"columns"`
-	Kinds     []string    `json:"kinds"` // of columns, where the format tells
+	Kinds     []string    `json:"kinds"` // kinds of columns, if the format tells
 	// Partitions is how many of the columns, the last ones, come from the names of folders.
 	Partitions int     `json:"partitions,omitempty"`
 	Shards     []Shard `json:"shards"`
@@ -77,7 +77,7 @@ func (m *Manifest) options() data.Options {
 	return o
 }
 
-// fileColumns are those that the files have themselves.
+// fileColumns returns the columns that the files have themselves.
 func (m *Manifest) fileColumns() []string { return m.Columns[:len(m.Columns)-m.Partitions] }
 
 func (m *Manifest) units() []data.Unit {
@@ -90,8 +90,8 @@ func (m *Manifest) units() []data.Unit {
 	return out
 }
 
-// Digest is the SHA-256 of the manifest in hexadecimal: names, sizes and ends of the files and how they are read. Parts
-// of a computation carry it, so that parts of another table are refused.
+// Digest is the SHA-256 of the manifest in hexadecimal: names, sizes and ends of the files, and how to read
+// them. Parts of a computation carry it, so that parts of another table are refused.
 func (m *Manifest) Digest() string {
 	b, err := json.Marshal(m)
 	if err != nil {
@@ -101,7 +101,7 @@ func (m *Manifest) Digest() string {
 	return hex.EncodeToString(sum[:])
 }
 
-// Validate checks what the methods rely on.
+// Validate checks everything that the methods rely on.
 func (m *Manifest) Validate() error {
 	bad := func(format string, args ...any) error {
 		return fmt.Errorf("the list of the files of a table: "+format, args...)
@@ -140,7 +140,7 @@ func (m *Manifest) Validate() error {
 	return nil
 }
 
-// UnmarshalJSON is strict: unknown keys, trailing data and what Validate refuses are errors.
+// UnmarshalJSON is strict: unknown keys, trailing data and anything that Validate refuses are errors.
 func (m *Manifest) UnmarshalJSON(b []byte) error {
 	type plain Manifest
 	var p plain

@@ -11,11 +11,12 @@ import (
 	"github.com/randfeat/randfeat/data"
 )
 
-// hiveMissing is the name that Hive and Spark give to the folder of rows without a value.
+// hiveMissing is the folder name that Hive and Spark give to rows without a value.
 const hiveMissing = "__HIVE_DEFAULT_PARTITION__"
 
-// partitionsOf returns the columns, and their values, that the folders of a file define: the unbroken run of folders
-// named column=value directly above the file, outermost first. Spark escapes characters in both as URLs do.
+// partitionsOf returns the columns, and their values, that the folders of a file define: the unbroken run of
+// folders named column=value directly above the file, outermost first. Spark escapes characters in both as URLs
+// do.
 func partitionsOf(file string) (names, values []string) {
 	dirs := strings.Split(path.Dir(filepath.ToSlash(file)), "/")
 	for _, dir := range slices.Backward(dirs) {
@@ -37,10 +38,10 @@ func unescaped(s string) string {
 	return s
 }
 
-// setPartitions adds the columns of the folders to the table. A column that the files have themselves is read from
-// them.
+// setPartitions adds the columns of the folders to the table. A column that the files have themselves is read
+// from them.
 func (m *Manifest) setPartitions() error {
-	var own []int // which of the names of the first file are columns
+	var own []int // indices of the first file's names that become columns
 	first, _ := partitionsOf(m.Shards[0].Name)
 	for k, name := range first {
 		switch {
@@ -69,21 +70,21 @@ func (m *Manifest) setPartitions() error {
 	return nil
 }
 
-// partitionReader adds columns that are the same in all rows of a file behind its own.
+// partitionReader appends columns that are constant within a file to the file's own.
 type partitionReader struct {
 	data.Reader
 	file    string
-	columns []string    // all of the table
-	kinds   []data.Kind // of the added columns: Number, Text or Skip
+	columns []string    // all columns of the table
+	kinds   []data.Kind // kinds of the added columns: Number, Text or Skip
 	texts   [][]byte    // nil is missing
-	numbers []float64   // of the columns that are read as numbers
+	numbers []float64   // values of the columns read as numbers
 	inner   data.Block
 	added   []data.Column
 }
 
 func (p *partitionReader) Columns() []string { return p.columns }
 
-// QuickWhere is for the learner of schemas.
+// QuickWhere serves [data.QuickWhere].
 func (p *partitionReader) QuickWhere() bool { return quickWhere(p.Reader) }
 
 func (p *partitionReader) Read(b *data.Block, most int) error {

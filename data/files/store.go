@@ -9,15 +9,16 @@ import (
 	"github.com/randfeat/randfeat/internal/localfile"
 )
 
-// Store reads files that are not in the file system: objects of a bucket, whose names begin with a scheme such as
-// s3://. Several goroutines may use it.
+// Store reads files that are not in the file system: objects of a bucket, whose names begin with a scheme such
+// as s3://. Several goroutines may use it.
 type Store interface {
-	// List returns the names of all objects below a folder, at any depth, or of those that a pattern matches, in any
-	// order. A name that stands for one object gives that name, or nothing if there is no such object.
+	// List returns the names of all objects below a folder, at any depth, or of those that match a pattern, in
+	// any order. The name of one object gives that name, or nothing if there is no such object.
 	List(name string) ([]string, error)
 	// Size is the number of bytes of an object.
 	Size(name string) (int64, error)
-	// Open gives its contents. An object is opened several times while it is read, so that a store should keep a copy.
+	// Open returns its contents. An object is opened several times while it is read, so a store should keep a
+	// copy.
 	Open(name string) (data.File, error)
 }
 
@@ -33,7 +34,7 @@ func RegisterStore(scheme string, s Store) {
 	stores[scheme] = s
 }
 
-// storeOf is the store of a path; nil: the path is one of the file system. A scheme without a store is an error.
+// storeOf returns the store of a path; nil means the file system. A scheme without a store is an error.
 func storeOf(path string) (Store, error) {
 	storesMu.RLock()
 	defer storesMu.RUnlock()
@@ -46,10 +47,10 @@ func storeOf(path string) (Store, error) {
 	return nil, nil
 }
 
-// inStore reports whether a file is an object of a store.
+// inStore reports whether a file is an object in a store.
 func inStore(path string) bool { return localfile.Scheme(path) != "" }
 
-// wholeUnit is the size of units where an object is one unit. Stores give objects as a whole, so that a worker which
+// wholeUnit is a unit size that makes each object one unit. Stores deliver objects as a whole, so a worker that
 // reads a part of one would have to fetch all of it.
 const wholeUnit = math.MaxInt64 / 4
 
@@ -81,7 +82,7 @@ func raw(path string) (data.File, error) {
 	return os.Open(path)
 }
 
-// endsOf is the hash of the ends of a file, as checkpoints have it. Objects have none: it would fetch all of each.
+// endsOf is the hash of the ends of a file. Objects have none: it would fetch each of them.
 func endsOf(path string, size int64) (string, error) {
 	if inStore(path) {
 		return "", nil
@@ -94,5 +95,5 @@ func endsOf(path string, size int64) (string, error) {
 	return localfile.EndsHash(f, size)
 }
 
-// ContentSize is the length of Content.
+// ContentSize is the length of [Table.Content] in bytes.
 const ContentSize = 16

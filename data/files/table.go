@@ -15,11 +15,11 @@ import (
 	"github.com/randfeat/randfeat/internal/number"
 )
 
-// Table is one or more files as one table. It is a [data.Source] of all rows in order, and of every unit by itself.
-// Several goroutines may read it.
+// Table is one or more files as one table. It is a [data.Source] of all rows in order, and of every unit
+// separately. Several goroutines may read it: mu guards the list of opened files.
 type Table struct {
 	m     *Manifest
-	o     data.Options // of every file
+	o     data.Options // options for every file
 	units []data.Unit
 
 	mu     sync.Mutex
@@ -29,11 +29,11 @@ type Table struct {
 // shard is a file that has been opened and compared with the first.
 type shard struct {
 	src   data.Source
-	order []int // which of its columns each of the table is, -1 is none; nil: the same
+	order []int // its column for each column of the table; nil: the same order
 }
 
-// Open opens all files and compares them. The first file determines the format, the delimiter of CSV and whether there
-// is a header, unless the options do.
+// Open opens all files and compares their columns with the first. The first file determines the format, the
+// delimiter of CSV and whether there is a header, unless the options do. Errors name the file.
 func Open(paths []string, o data.Options) (*Table, error) {
 	if len(paths) == 0 {
 		return nil, fmt.Errorf("no file is named")
@@ -66,13 +66,13 @@ func Open(paths []string, o data.Options) (*Table, error) {
 		}
 		m.Shards = append(m.Shards, Shard{Name: path, Size: size, Blocks: 1, Ends: ends})
 		if i > 0 && inStore(path) {
-			continue // whoever reads it first compares it: this program would have to fetch all of them
+			continue // the first reader compares it: opening would fetch every object
 		}
 		src := first
 		if i > 0 {
 			own := t.o
 			if own.Header = o.Header; own.Header == nil && format == data.CSV {
-				// Only some files may have a header, so each is checked.
+				// Some files may lack a header, so each is checked.
 				if src, _, err = openFile(path, own); err != nil {
 					return nil, err
 				}
@@ -104,14 +104,14 @@ func found(yes bool) string {
 	return "not found"
 }
 
-// openFile opens a file of any format.
+// openFile opens a file of any format, in the file system or in a store.
 func openFile(path string, o data.Options) (src data.Source, _ data.Format, err error) {
 	store, err := storeOf(path)
 	if err != nil {
 		return nil, "", err
 	}
 	if store == nil {
-		// Files are looked at, hashed and read, so a pipe will not do; opening one would wait for its writer.
+		// Files are inspected, hashed and read, so a pipe will not do; opening one would wait for its writer.
 		if info, err := os.Stat(path); err == nil && !info.IsDir() && !info.Mode().IsRegular() {
 			return nil, "", &data.InputError{Place: path,
 				Detail: "not a regular file, and a table of files is read more than once: write it to a file first"}
@@ -213,7 +213,7 @@ func (t *Table) compare(i int, src data.Source) (*shard, error) {
 	return out, nil
 }
 
-// column is which column of the file is column j of the table.
+// column returns the column of the file that is column j of the table.
 func (s *shard) column(j int) int {
 	if s.order == nil {
 		return j
@@ -221,7 +221,8 @@ func (s *shard) column(j int) int {
 	return s.order[j]
 }
 
-// shard is file i, opened and compared if it was not.
+// shard returns file i. A file that is opened for the first time is compared with the manifest: size, ends and
+// number of blocks must be unchanged.
 func (t *Table) shard(i int) (*shard, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -257,7 +258,7 @@ func (t *Table) shard(i int) (*shard, error) {
 	return t.shards[i], err
 }
 
-// Name is that of the file, or of the first and the last.
+// Name is the name of the file, or of the first and the last.
 func (t *Table) Name() string {
 	first := t.m.Shards[0].Name
 	n := len(t.m.Shards)
@@ -267,16 +268,16 @@ func (t *Table) Name() string {
 	return fmt.Sprintf("%s … %s (%d files)", first, filepath.Base(t.m.Shards[n-1].Name), n)
 }
 
-// Columns are those of the first file.
+// Columns are the columns of the first file and of its folders.
 func (t *Table) Columns() []string { return t.m.Columns }
 
-// Units are all units, in order.
+// Units returns all units, in order.
 func (t *Table) Units() []data.Unit { return t.units }
 
-// ShardName is the name of a file.
+// ShardName is the name of file i.
 func (t *Table) ShardName(i int) string { return t.m.Shards[i].Name }
 
-// Files are the names of the files, in order.
+// Files returns the names of the files, in order.
 func (t *Table) Files() []string {
 	names := make([]string, len(t.m.Shards))
 	for i, s := range t.m.Shards {
@@ -285,7 +286,7 @@ func (t *Table) Files() []string {
 	return names
 }
 
-// Manifest is the list of the files and how they are read, from which the table can be opened elsewhere.
+// Manifest returns the list of the files and how to read them. The table can be opened elsewhere from it.
 func (t *Table) Manifest() *Manifest { return t.m }
 
 // textSource is a source of text.
@@ -308,7 +309,7 @@ func (t *Table) TextEncoding() string {
 	return ""
 }
 
-// Encoding is TextEncoding if that is another than UTF-8.
+// Encoding is TextEncoding if that is not UTF-8.
 func (t *Table) Encoding() string {
 	if e := t.TextEncoding(); e != "utf-8" {
 		return e
@@ -316,7 +317,7 @@ func (t *Table) Encoding() string {
 	return ""
 }
 
-// Integer reports whether column j is of integers by its type, in all files that have been opened.
+// Integer reports whether column j has an integer type in all files opened so far.
 func (t *Table) Integer(j int) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -328,7 +329,7 @@ func (t *Table) Integer(j int) bool {
 	return t.shards[0] != nil
 }
 
-// integer reports whether column j is of integers in a file. Names of folders are texts.
+// integer reports whether column j has an integer type in a file. Names of folders are texts.
 func (t *Table) integer(s *shard, j int) bool {
 	typed, ok := data.As[interface{ Integer(j int) bool }](s.src)
 	return ok && j < len(t.m.fileColumns()) && typed.Integer(s.column(j))
@@ -343,7 +344,7 @@ func (t *Table) Open(want []data.Kind) (data.Reader, error) {
 	return &tableReader{t: t, want: kinds}, nil
 }
 
-// kinds requests the same kinds from all files: what a file would infer by itself may differ.
+// kinds checks the number of kinds. All files get the same kinds: what a file would infer by itself may differ.
 func (t *Table) kinds(want []data.Kind) ([]data.Kind, error) {
 	if want != nil && len(want) != len(t.m.Columns) {
 		return nil, fmt.Errorf("%s: %d kinds for %d columns", t.Name(), len(want), len(t.m.Columns))
@@ -351,8 +352,8 @@ func (t *Table) kinds(want []data.Kind) ([]data.Kind, error) {
 	return want, nil
 }
 
-// Unit is a source of the rows of one unit, by its place in Units. It may have none: where a row is longer than a unit,
-// or it cannot be told whether a place is inside of quotes, the rows belong to the unit before.
+// Unit returns a source of the rows of one unit, by its place in Units. It may have none: if a row is longer
+// than a unit, or it cannot be decided whether a place is inside quotes, the rows belong to the unit before.
 func (t *Table) Unit(i int) (data.Source, error) {
 	if i < 0 || i >= len(t.units) {
 		return nil, fmt.Errorf("%s has %d units, there is no number %d", t.Name(), len(t.units), i)
@@ -430,7 +431,7 @@ func quickWhere(r data.Reader) bool {
 	return !ok || p.QuickWhere()
 }
 
-// QuickWhere is for the learner of schemas.
+// QuickWhere serves [data.QuickWhere].
 func (r *unitReader) QuickWhere() bool { return quickWhere(r.Reader) }
 
 // open opens a file with the columns of the table.
@@ -455,8 +456,8 @@ func (t *Table) open(i int, s *shard, want []data.Kind) (data.Reader, error) {
 	return p, nil
 }
 
-// mayBeEmpty reports whether files without rows are usual: Spark writes Parquet files for empty partitions. In text a
-// line of names alone is more likely an export that failed.
+// mayBeEmpty reports whether files without rows are normal: Spark writes Parquet files for empty partitions. In
+// text, a header alone is more likely a failed export.
 func (m *Manifest) mayBeEmpty() bool { return m.Format == data.Parquet }
 
 // MayBeEmpty reports whether files of the table may have no rows.
@@ -491,7 +492,7 @@ type orderedReader struct {
 	b     data.Block
 }
 
-// QuickWhere is for the learner of schemas.
+// QuickWhere serves [data.QuickWhere].
 func (r *orderedReader) QuickWhere() bool { return quickWhere(r.Reader) }
 
 func (r *orderedReader) Read(b *data.Block, most int) error {
@@ -512,15 +513,15 @@ type tableReader struct {
 	t     *Table
 	want  []data.Kind
 	now   data.Reader // nil: between files
-	at    int         // of the next file, or of that of now
-	rows  int64       // of that file
-	first int64       // of the next block
+	at    int         // index of the current or next file
+	rows  int64       // rows read of that file
+	first int64       // number of the next row
 }
 
 func (r *tableReader) Columns() []string  { return r.t.m.Columns }
 func (r *tableReader) Where(i int) string { return r.now.Where(i) }
 
-// QuickWhere is for the learner of schemas.
+// QuickWhere serves [data.QuickWhere].
 func (r *tableReader) QuickWhere() bool { return quickWhere(r.now) }
 
 func (r *tableReader) Close() error {
@@ -571,7 +572,8 @@ func (r *tableReader) Read(b *data.Block, most int) error {
 	}
 }
 
-// Open is the table without a look at its files: each is opened, and compared with the manifest, when it is read first.
+// Open returns the table without inspecting its files: each is opened, and compared with the manifest, when it
+// is first read.
 func (m *Manifest) Open() (*Table, error) {
 	if err := m.Validate(); err != nil {
 		return nil, err
@@ -579,9 +581,9 @@ func (m *Manifest) Open() (*Table, error) {
 	return &Table{m: m, o: m.options(), units: m.units(), shards: make([]*shard, len(m.Shards))}, nil
 }
 
-// Content is a hash of the bytes of unit i: of an equal share of its file, so that the units of a file together cover
-// all of it, wherever the rows of a unit end. Steps that read a table twice compare it, since a file may change and
-// keep its size.
+// Content is a hash of the bytes of unit i: of an equal share of its file, so that the units of a file together
+// cover all of it, wherever the rows of a unit end. Steps that read a table twice compare it, since a file may
+// change and keep its size.
 func (t *Table) Content(i int) ([ContentSize]byte, error) {
 	u := t.units[i]
 	s := t.m.Shards[u.Shard]
@@ -606,7 +608,7 @@ func (t *Table) Content(i int) ([ContentSize]byte, error) {
 	return out, nil
 }
 
-// Notes are sentences for people about how the table is read.
+// Notes returns sentences for the user about how the table is read.
 func (t *Table) Notes() []string {
 	n := len(t.m.Columns)
 	names := t.m.Columns[n-t.m.Partitions:]
@@ -621,8 +623,8 @@ func (t *Table) Notes() []string {
 		t.m.Shards[0].Values[0])}
 }
 
-// withPartitions adds the columns of the folders to a reader of the file. want has the kinds of these columns, nil or
-// Infer is text.
+// withPartitions adds the columns of the folders to a reader of the file. want has the kinds of these columns;
+// nil or Infer means text.
 func (t *Table) withPartitions(r data.Reader, shard int, want []data.Kind) (data.Reader, error) {
 	kinds, err := data.CheckKinds(want, t.m.Partitions, func(int) data.Kind { return data.Text })
 	if err != nil {
