@@ -216,8 +216,8 @@ func (b *Block) AppendCells(j int, c *Column, first, n int) {
 // number of rows.
 func (b *Block) Full() bool { return b.text >= maxBlockText }
 
-// maxBlockText bounds the text of one block, however many rows were requested, so that memory stays bounded
-// with long texts. A block exceeds it by at most one row.
+// maxBlockText bounds the text of one block, however many rows were requested, so that memory stays bounded with
+// long texts. Text formats stop after the row that reaches it, Parquet after the batch of rows that does.
 const maxBlockText = 32 << 20
 
 // Reader reads the rows of a table in order. It belongs to one goroutine, except for Where.
