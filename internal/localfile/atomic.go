@@ -23,7 +23,7 @@ type File struct {
 	target string
 	Direct bool
 	done   bool
-	failed error // of the first write that failed: there is nothing to commit
+	failed error // the first failed write: there is nothing to commit
 }
 
 // Create opens a temporary file in the directory of path. The caller must Commit or Abort.
@@ -77,7 +77,7 @@ func createTemporary(path string) (*os.File, error) {
 	return f, nil
 }
 
-// isAt reports whether name still is the open file f.
+// isAt reports whether name still refers to the open file f.
 func isAt(f *os.File, name string) bool {
 	a, err := f.Stat()
 	if err != nil {
@@ -87,8 +87,8 @@ func isAt(f *os.File, name string) bool {
 	return err == nil && os.SameFile(a, b)
 }
 
-// removeOrphans removes the temporary files of path whose writers are gone. Errors do not matter: nothing depends on
-// it.
+// removeOrphans removes the temporary files of path whose writers are gone. Errors do not matter, because
+// nothing depends on it.
 func removeOrphans(path string) {
 	if !haveLocks {
 		return
@@ -116,7 +116,7 @@ func removeOrphans(path string) {
 	}
 }
 
-// CannotWrite names the target and not, as err does, the temporary file.
+// CannotWrite returns an error that names the target instead of the temporary file in err.
 func CannotWrite(path string, err error) error {
 	var p *fs.PathError
 	var l *os.LinkError
@@ -147,6 +147,7 @@ func (a *File) Commit() error {
 	if a.done {
 		return nil
 	}
+	// If anything below fails, Abort removes the temporary file.
 	defer a.Abort()
 	if a.failed != nil {
 		return a.failed
@@ -208,7 +209,7 @@ func Write(path string, b []byte) error {
 	return f.Commit()
 }
 
-// syncDir makes a rename durable where directories can be synced; the data are safe either way.
+// syncDir makes a rename durable if directories can be synced; the data are safe either way.
 func syncDir(dir string) {
 	if d, err := os.Open(dir); err == nil {
 		_ = d.Sync()

@@ -4,6 +4,7 @@ package localfile
 
 import "os"
 
+// haveLocks is false: orphans are not removed, and a file is closed before it is renamed.
 const haveLocks = false
 
 func lock(*os.File) {}

@@ -7,13 +7,15 @@ import (
 	"syscall"
 )
 
-// haveLocks: the system has locks that end with the process, and renames and removes open files.
+// haveLocks says that the system has locks that end with the process, and that open files can be renamed and
+// removed.
 const haveLocks = true
 
-// lock waits for the lock of f; it ends when f is closed or the process dies. File systems may have none.
+// lock waits for the lock of f. The lock ends when f is closed or the process dies. Some file systems have no
+// locks, so errors are ignored.
 func lock(f *os.File) { flock(f, syscall.LOCK_EX) }
 
-// tryLock reports whether f is locked now, and by no one else.
+// tryLock locks f if nobody else has, and reports whether it did.
 func tryLock(f *os.File) bool { return flock(f, syscall.LOCK_EX|syscall.LOCK_NB) == nil }
 
 func flock(f *os.File, how int) error {

@@ -1,4 +1,6 @@
-// Package localfile writes files of the file system atomically, compares them, and refuses paths of other stores.
+// Package localfile writes files of the file system atomically, compares them, and refuses paths of other
+// stores. All programs write results through it: Create, Write, Commit; a deferred Abort cleans up after
+// errors.
 package localfile
 
 import (
@@ -6,7 +8,7 @@ import (
 	"strings"
 )
 
-// Scheme is what stands before :// in a path, such as s3; empty: the path is one of the file system.
+// Scheme returns the part before :// of a path, such as s3; "" for a path of the file system.
 func Scheme(path string) string {
 	scheme, _, ok := strings.Cut(path, "://")
 	for i, r := range scheme {
@@ -28,7 +30,7 @@ func Check(path string) error {
 	return nil
 }
 
-// Remote says why a path cannot be used here; it is empty for paths of the file system.
+// Remote explains why a path cannot be used here; "" for paths of the file system.
 func Remote(path string) string {
 	switch scheme := Scheme(path); scheme {
 	case "":

@@ -7,6 +7,8 @@ import (
 	"github.com/randfeat/randfeat/internal/half"
 )
 
+// DecodeFloat32 decodes len(dst) elements of b: float32, or float16, which float32 represents exactly. b must
+// be long enough; callers have checked the size.
 func DecodeFloat32(dst []float32, b []byte, h Header) error {
 	if h.Width == 2 {
 		decodeHalf(dst, b, h.order)
@@ -24,6 +26,7 @@ func DecodeFloat32(dst []float32, b []byte, h Header) error {
 	return nil
 }
 
+// DecodeFloat64 decodes len(dst) float64 elements of b.
 func DecodeFloat64(dst []float64, b []byte, h Header) error {
 	if h.native() {
 		for i := range dst {
@@ -37,7 +40,7 @@ func DecodeFloat64(dst []float64, b []byte, h Header) error {
 	return nil
 }
 
-// DecodeInt reads integers of any width, and bools as 0 and 1. An unsigned number beyond int64 is an error.
+// DecodeInt decodes integers of any width, and bools as 0 and 1. An unsigned number beyond int64 is an error.
 func DecodeInt(dst []int64, b []byte, h Header) error {
 	signed := h.Dtype == Int64 && h.descr[len(h.descr)-2] == 'i'
 	for i := range dst {
@@ -55,7 +58,7 @@ func DecodeInt(dst []int64, b []byte, h Header) error {
 		}
 		switch {
 		case h.Dtype == Bool:
-			u = min(u, 1) // NumPy takes any byte but 0 for true
+			u = min(u, 1) // NumPy treats any byte but 0 as true
 		case signed:
 			shift := 64 - 8*h.Width
 			u = uint64(int64(u<<shift) >> shift)
@@ -67,12 +70,12 @@ func DecodeInt(dst []int64, b []byte, h Header) error {
 	return nil
 }
 
-// decodeHalf reads float16.
+// decodeHalf decodes float16.
 func decodeHalf(dst []float32, b []byte, order binary.ByteOrder) {
 	for i := range dst {
 		dst[i] = half.Float(order.Uint16(b[2*i:]))
 	}
 }
 
-// native reports whether the file has the byte order of most machines, for the fast loops.
+// native reports whether the file is little-endian, for the fast loops.
 func (h Header) native() bool { return h.order == binary.ByteOrder(binary.LittleEndian) }

@@ -33,7 +33,7 @@ const (
 	Bool  // held as 0 and 1
 )
 
-// String is the name used on the command line.
+// String is the name of the type on the command line.
 func (t DType) String() string { return [...]string{"float64", "float32", "int64", "bool"}[t] }
 
 // Size is the number of bytes of one element in memory.
@@ -50,7 +50,7 @@ type Header struct {
 	Size    int64 // bytes before the data
 }
 
-// element is the element type as NumPy calls it: int32 for <i4 and >i4.
+// element is the element type in NumPy's terms: int32 for <i4 and >i4.
 func (h Header) element() string {
 	if h.Dtype == Bool {
 		return "bool"
@@ -59,7 +59,7 @@ func (h Header) element() string {
 	return kind + strconv.Itoa(8*h.Width)
 }
 
-// Elements is the product of the shape; readHeader has checked that it does not overflow.
+// Elements is the product of the shape; parseHeader has checked that it does not overflow.
 func (h Header) Elements() int {
 	n := 1
 	for _, d := range h.Shape {
@@ -80,7 +80,8 @@ func (h Header) Dims() string {
 	return strings.Join(s, "×")
 }
 
-// ReadHeader reads everything before the data. Keys may come in any order, as the format allows.
+// ReadHeader reads everything before the data, versions 1 to 3. Keys may come in any order, as the format
+// allows. The length of the header is bounded before memory is allocated.
 func ReadHeader(r io.Reader) (Header, error) {
 	var pre [12]byte
 	if err := readFull(r, pre[:8], "the magic string"); err != nil {
@@ -119,7 +120,7 @@ func ReadHeader(r io.Reader) (Header, error) {
 	return h, err
 }
 
-// readFull fills b; running out of data is a truncated file, other errors are the reader's own.
+// readFull fills b. Running out of data is a truncated file; other errors are the reader's own.
 func readFull(r io.Reader, b []byte, what string) error {
 	_, err := io.ReadFull(r, b)
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
@@ -128,7 +129,8 @@ func readFull(r io.Reader, b []byte, what string) error {
 	return err
 }
 
-// parseHeader reads the Python dictionary literal of an npy header.
+// parseHeader parses the Python dictionary literal of an npy header. It accepts only what NumPy writes: three
+// keys, no escapes, nothing after the dictionary.
 func parseHeader(text string) (Header, error) {
 	s := scanner{rest: text}
 	var h Header
@@ -175,6 +177,7 @@ func parseHeader(text string) (Header, error) {
 			return Header{}, Errorf(FaultFormat, "the header has no %q entry", key)
 		}
 	}
+	// Divide instead of multiplying, so that the check itself cannot overflow.
 	left := math.MaxInt / h.Dtype.Size()
 	for _, d := range h.Shape {
 		if d > left {
@@ -198,7 +201,7 @@ func (h *Header) parseDescr(s *scanner) error {
 	switch {
 	case strings.HasPrefix(d, ">"):
 		h.order = binary.BigEndian
-	case strings.HasPrefix(d, "|") && bytes > 1: // Elements of several bytes have an order
+	case strings.HasPrefix(d, "|") && bytes > 1: // elements of several bytes need a byte order
 		kind = ""
 	}
 	switch {
@@ -259,7 +262,7 @@ func (h *Header) parseShape(s *scanner) error {
 	return nil
 }
 
-// checkMatrix accepts two dimensions of floats only: for one dimension nobody can tell a row from a column.
+// checkMatrix accepts two dimensions of floats only: one dimension could be a row or a column.
 func (h *Header) checkMatrix() error {
 	if h.Dtype != Float32 && h.Dtype != Float64 {
 		return h.wrongType("float32 (<f4) or float64 (<f8)", "<f8")
@@ -277,6 +280,7 @@ func (h *Header) checkMatrix() error {
 	return nil
 }
 
+// DimCount names a number of dimensions for messages.
 func DimCount(n int) string {
 	switch n {
 	case 0:
@@ -316,7 +320,7 @@ func (s *scanner) quoted() (string, bool) {
 	return body, true
 }
 
-// integer consumes a nonnegative number; Python 2 wrote some with a trailing L.
+// integer consumes a non-negative number; Python 2 wrote some with a trailing L.
 func (s *scanner) integer() (int, error) {
 	s.skipSpace()
 	end := 0
@@ -339,7 +343,8 @@ func (s *scanner) near() string {
 	return s.rest[:min(len(s.rest), 20)]
 }
 
-// HeaderBytes is the header of a little-endian, row-major file, padded so that the data starts on a multiple of 64.
+// HeaderBytes is the header of a little-endian, row-major file, padded so that the data start at a multiple of 64. The
+// header of a matrix always has 128 bytes, so a preliminary one can be overwritten when the number of rows is known.
 func HeaderBytes(t DType, shape []int) []byte {
 	descr := "<f8"
 	if t == Float32 {
@@ -354,7 +359,7 @@ func HeaderBytes(t DType, shape []int) []byte {
 		}
 		b.WriteString(strconv.Itoa(d))
 	}
-	if len(shape) == 1 { // a tuple of one
+	if len(shape) == 1 { // a tuple of one needs a comma
 		b.WriteByte(',')
 	}
 	b.WriteString("), }")

@@ -9,7 +9,7 @@ import (
 	"github.com/randfeat/randfeat/internal/localfile"
 )
 
-// Array is a matrix in the element type of its file. Exactly one of F32 and F64 is set.
+// Array is a matrix in the element type of its file. Exactly one of F32 and F64 is set, as DType says.
 type Array struct {
 	DType DType
 	F32   dense.Matrix[float32]
@@ -22,7 +22,7 @@ func (a Array) Rows() int { return max(a.F32.Rows, a.F64.Rows) }
 // Cols is the number of columns.
 func (a Array) Cols() int { return max(a.F32.Cols, a.F64.Cols) }
 
-// Float64 is the matrix in float64; nothing is copied when the file holds float64.
+// Float64 returns the matrix in float64. It does not copy if the file holds float64.
 func (a Array) Float64() dense.Matrix[float64] {
 	if a.DType == Float32 {
 		return dense.Convert[float64](a.F32)
@@ -30,7 +30,7 @@ func (a Array) Float64() dense.Matrix[float64] {
 	return a.F64
 }
 
-// Float32 is the matrix in float32; nothing is copied when the file holds float32.
+// Float32 returns the matrix in float32. It does not copy if the file holds float32.
 func (a Array) Float32() dense.Matrix[float32] {
 	if a.DType == Float64 {
 		return dense.Convert[float32](a.F64)
@@ -46,11 +46,12 @@ func (a Array) CheckFinite() error {
 	return a.F64.CheckFinite()
 }
 
-// Read reads one two-dimensional array of floats, float16 becoming float32, that must end where r ends. Both byte
-// orders and both memory orders are understood; the result is row-major. Errors about the contents are *[NPYError].
+// Read reads one two-dimensional array of floats that must end where r ends; float16 becomes float32. Both byte
+// orders and both memory orders are understood; the result is row-major. Errors about the contents are
+// *[Error].
 func Read(r io.Reader) (Array, error) { return readArray(r, -1) }
 
-// ReadFile is ReadNPY for a file; the error names it.
+// ReadFile is Read for a file; the error names it.
 func ReadFile(path string) (Array, error) { return readFile(path, readArray) }
 
 func readArray(r io.Reader, size int64) (Array, error) {
@@ -75,7 +76,8 @@ func readArray(r io.Reader, size int64) (Array, error) {
 	return a, nil
 }
 
-// readFile hands an opened file and its length to read; the error names the file. Length -1: a pipe, unknown.
+// readFile passes an opened file and its length to read; the error names the file. Length -1 means unknown, as
+// for a pipe.
 func readFile[A any](path string, read func(r io.Reader, size int64) (A, error)) (A, error) {
 	var none A
 	if err := localfile.Check(path); err != nil {
@@ -102,7 +104,7 @@ func readFile[A any](path string, read func(r io.Reader, size int64) (A, error))
 	return a, nil
 }
 
-// readBody reads the elements that h promises; size is the total length of the file if it is known, else -1.
+// readBody reads the elements that h promises. size is the length of the whole file, -1 if unknown.
 func readBody(r io.Reader, h Header, size int64) (Tensor, error) {
 	if size >= 0 {
 		if err := CheckSize(h, size-h.Size); err != nil {
@@ -122,12 +124,12 @@ func readBody(r io.Reader, h Header, size int64) (Tensor, error) {
 	return t, err
 }
 
-// chunkBytes is the step in which data are read. Memory grows with the data that really arrive, whatever the shape
-// claims.
+// chunkBytes is the step in which data are read. Memory grows with the data that really arrive, whatever the
+// shape claims.
 const chunkBytes = 1 << 20
 
-// readElements reads all elements in row-major order. known means that the file is as long as the shape promises, so
-// all memory may be taken at once.
+// readElements reads all elements in row-major order. known means that the file is as long as the shape
+// promises, so that all memory may be allocated at once.
 func readElements[E any](r io.Reader, h Header, known bool, decode func(dst []E, b []byte,
 	h Header) error) ([]E, error) {
 	total := h.Elements()
@@ -160,7 +162,7 @@ func readElements[E any](r io.Reader, h Header, known bool, decode func(dst []E,
 	return values, nil
 }
 
-// rowMajor reorders column-major elements, whose first index runs fastest.
+// rowMajor reorders column-major elements, whose first index varies fastest.
 func rowMajor[E any](values []E, shape []int) []E {
 	out := make([]E, len(values))
 	index := make([]int, len(shape))

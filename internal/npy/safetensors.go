@@ -20,7 +20,7 @@ var ErrSafetensors = tensorfile.ErrFormat
 
 const safetensorsExt = ".safetensors"
 
-// splitTensor divides file.safetensors:name; the name is empty if it is left out.
+// splitTensor splits file.safetensors:name; the name is empty if it is left out.
 func splitTensor(path string) (file, name string, ok bool) {
 	if strings.EqualFold(filepath.Ext(path), safetensorsExt) {
 		return path, "", true
@@ -32,9 +32,9 @@ func splitTensor(path string) (file, name string, ok bool) {
 	return path, "", false
 }
 
-// ReadAnyTensor reads an array: an npy file, or one tensor of a safetensors file, written file.safetensors:name. The
-// name may be omitted if the file has one tensor. float16 and bfloat16 become float32, which represents them exactly.
-// Only the requested tensor is read.
+// ReadAnyTensor reads an array: an npy file, or one tensor of a safetensors file, written
+// file.safetensors:name. The name may be omitted if the file has one tensor. float16 and bfloat16 become
+// float32, which represents them exactly. Only the requested tensor is read.
 func ReadAnyTensor(path string) (Tensor, error) {
 	file, name, ok := splitTensor(path)
 	if !ok {
@@ -47,7 +47,7 @@ func ReadAnyTensor(path string) (Tensor, error) {
 	return t, err
 }
 
-// ReadAny is ReadTensorFile for a matrix of floats, as [ReadNPYFile] is for npy files.
+// ReadAny is [ReadAnyTensor] for a matrix of floats.
 func ReadAny(path string) (Array, error) {
 	if _, _, ok := splitTensor(path); !ok {
 		return ReadFile(path)
@@ -122,7 +122,7 @@ func tensorNames(x *tensorfile.Index) string {
 	return quote.List(names)
 }
 
-// elementNames are the element types of safetensors files that can be read, as NumPy calls them.
+// elementNames maps the element types of safetensors files that can be read to NumPy's names.
 var elementNames = map[string]string{"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16",
 	"I64": "int64", "I32": "int32", "I16": "int16", "I8": "int8", "U64": "uint64", "U32": "uint32", "U16": "uint16",
 	"U8": "uint8", "BOOL": "bool"}

@@ -8,11 +8,11 @@ import (
 	"github.com/randfeat/randfeat/dense"
 )
 
-// Tensor is an array of any number of dimensions, row-major. One of F32, F64 and Int is set, by DType; integers of any
-// width and bools are held as int64.
+// Tensor is an array of any number of dimensions, row-major. One of F32, F64 and Int is set, as DType says;
+// integers of any width and bools are held as int64.
 type Tensor struct {
 	DType   DType
-	Element string // the element type of the file as NumPy calls it, such as int32
+	Element string // element type of the file in NumPy's terms, such as int32
 	Shape   []int
 	F32     []float32
 	F64     []float64
@@ -20,10 +20,10 @@ type Tensor struct {
 }
 
 // ReadTensor reads one array of floats, integers or bools that must end where r ends. Both byte orders and both
-// memory orders are understood. Errors about the contents are *[NPYError].
+// memory orders are understood. Errors about the contents are *[Error].
 func ReadTensor(r io.Reader) (Tensor, error) { return readTensor(r, -1) }
 
-// ReadTensorFile is ReadNPYTensor for a file; the error names it.
+// ReadTensorFile is ReadTensor for a file; the error names it.
 func ReadTensorFile(path string) (Tensor, error) { return readFile(path, readTensor) }
 
 func readTensor(r io.Reader, size int64) (Tensor, error) {
@@ -37,14 +37,14 @@ func readTensor(r io.Reader, size int64) (Tensor, error) {
 // Dims is the shape as Python writes it: [8, 1024, 64].
 func (t Tensor) Dims() string { return Dims(t.Shape) }
 
-// Dims is a shape as Python writes a list.
+// Dims formats a shape as a Python list.
 func Dims(shape []int) string { return strings.ReplaceAll(fmt.Sprint(shape), " ", ", ") }
 
 // IsFloat reports whether the elements are floats.
 func (t Tensor) IsFloat() bool { return t.DType == Float32 || t.DType == Float64 }
 
-// Floats are the elements of a float tensor in the type T; nothing is copied when the file holds T. It is nil for
-// integers.
+// Floats returns the elements of a float tensor in the type T, nil for integers. It does not copy if the file
+// holds T.
 func Floats[T dense.Float](t Tensor) []T {
 	if same, ok := any(t.F32).([]T); ok && t.DType == Float32 {
 		return same
@@ -61,8 +61,8 @@ func Floats[T dense.Float](t Tensor) []T {
 	return nil
 }
 
-// AsFloats is the tensor itself if it holds floats. Integers and bools become float64: exact up to 2^53, rounded to the
-// nearest beyond, true is 1.
+// AsFloats returns the tensor itself if it holds floats. Integers and bools become float64: exact up to 2^53,
+// rounded to nearest beyond; true is 1.
 func (t Tensor) AsFloats() Tensor {
 	if t.IsFloat() {
 		return t

@@ -22,7 +22,7 @@ func Write[T dense.Float](w io.Writer, m dense.Matrix[T]) error {
 	return nw.Close()
 }
 
-// WriteFile writes m to path. The file appears complete or not at all: see [AtomicFile].
+// WriteFile writes m to path. The file appears complete or not at all: see [localfile.File].
 func WriteFile[T dense.Float](path string, m dense.Matrix[T]) error {
 	f, err := localfile.Create(path)
 	if err != nil {
@@ -51,8 +51,8 @@ func NewWriter[T dense.Float](w io.Writer, rows, cols int) (*Writer[T], error) {
 	return NewTensorWriter[T](w, []int{rows, cols})
 }
 
-// NewTensorWriter writes the header of an array of one or more dimensions. Its rows are those along the last one, in
-// row-major order.
+// NewTensorWriter writes the header of an array of one or more dimensions. Its rows are the runs along the last
+// dimension, in row-major order.
 func NewTensorWriter[T dense.Float](w io.Writer, shape []int) (*Writer[T], error) {
 	if len(shape) == 0 || len(shape) > maxDims {
 		return nil, fmt.Errorf("npy array of %d dimensions: %w", len(shape), dense.ErrShape)
@@ -92,7 +92,7 @@ func (n *Writer[T]) WriteRows(m dense.Matrix[T]) error {
 }
 
 func (n *Writer[T]) writeRow(row []T) error {
-	const block = 1024 // Elements between looks at the buffer
+	const block = 1024 // elements between looks at the buffer
 	for len(row) > 0 {
 		if len(n.buf)+8*block > cap(n.buf) {
 			if err := n.flush(); err != nil {
@@ -121,7 +121,7 @@ func (n *Writer[T]) flush() error {
 	return err
 }
 
-// Close flushes; it is an error if rows are missing. It does not close the underlying writer.
+// Close flushes; missing rows are an error. It does not close the underlying writer.
 func (n *Writer[T]) Close() error {
 	if n.written != n.rows {
 		return fmt.Errorf("%d of %d rows written: %w", n.written, n.rows, dense.ErrShape)

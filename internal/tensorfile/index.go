@@ -7,15 +7,16 @@ import (
 	"slices"
 )
 
-// Index is the header of a container whose tensors stay where they are: files may be larger than the memory.
+// Index is the header of a container whose tensors stay in the file, so files may be larger than memory.
+// Several goroutines may read tensors if r allows it.
 type Index struct {
 	Tensors []Tensor // in the order of the file, without data
-	at      []int64  // where each begins
+	at      []int64  // offset of each tensor
 	r       io.ReaderAt
 }
 
-// Read reads the header of a container of size bytes. What it promises is checked as Parse does it; the memory that it
-// takes is of the order of the header, which the file must hold.
+// Read reads the header of a container of size bytes. Its claims are checked as in Parse. Memory is
+// proportional to the header, which the file must contain.
 func Read(r io.ReaderAt, size int64) (*Index, error) {
 	var length [8]byte
 	if size < 8 {

@@ -1,8 +1,10 @@
-// Package tensorfile reads and writes safetensors containers: eight bytes with the length of a JSON header, the header,
-// the tensors one after the other, everything little endian (https://github.com/huggingface/safetensors).
+// Package tensorfile reads and writes safetensors containers: eight bytes with the length of a JSON header, the
+// header, and the tensors one after the other, everything little-endian
+// (https://github.com/huggingface/safetensors).
 //
-// Input is never trusted: what the header promises is checked against the bytes that are there before it is used, and
-// tensors are views of them.
+// [Parse] reads a container in memory, [Read] only its header. [File.Seal] adds checksums to the metadata and
+// [File.Verify] checks them. Input is never trusted: claims of the header are checked against the available
+// bytes before they are used, and tensors of Parse are views of the input.
 package tensorfile
 
 import (
@@ -42,13 +44,13 @@ type File struct {
 
 // The metadata keys that Seal writes.
 const (
-	keyData     = "sha256"          // of the bytes of all tensors
-	keyMetadata = "sha256_metadata" // of all other metadata and of names, types and shapes
+	keyData     = "sha256"          // checksum of the bytes of all tensors
+	keyMetadata = "sha256_metadata" // checksum of all other metadata and of names, types and shapes
 )
 
 const (
 	metadataKey = "__metadata__"
-	// maxHeader is the limit of other readers too.
+	// maxHeader is the limit of the reference implementation, too.
 	maxHeader = 100_000_000
 	align     = 8
 )
@@ -63,7 +65,7 @@ type entry struct {
 	Offsets [2]int `json:"data_offsets"`
 }
 
-// Floats is a tensor of float64 numbers.
+// Floats returns a tensor of float64 numbers.
 func Floats(name string, x []float64, shape ...int) Tensor {
 	b := make([]byte, 0, 8*len(x))
 	for _, v := range x {
@@ -72,7 +74,7 @@ func Floats(name string, x []float64, shape ...int) Tensor {
 	return Tensor{Name: name, DType: "F64", Shape: shape, Data: b}
 }
 
-// Floats is a copy of the elements of a tensor of float64 numbers.
+// Floats returns a copy of the elements of a float64 tensor.
 func (t Tensor) Floats() ([]float64, error) {
 	if t.DType != "F64" {
 		return nil, fmt.Errorf("tensor %q has elements of type %s, want F64: %w", t.Name, t.DType, ErrFormat)
@@ -84,7 +86,7 @@ func (t Tensor) Floats() ([]float64, error) {
 	return x, nil
 }
 
-// bytes is the size that the shape of t promises, or an error; limit bounds it.
+// bytes is the size that the shape of t promises. limit bounds it, so that the product cannot overflow.
 func (t Tensor) bytes(limit int) (int, error) {
 	size, ok := sizes[t.DType]
 	if !ok {
@@ -103,7 +105,7 @@ func (t Tensor) bytes(limit int) (int, error) {
 	return n, nil
 }
 
-// Tensor is the tensor of a name.
+// Tensor returns the tensor of a name.
 func (f *File) Tensor(name string) (Tensor, bool) {
 	i := slices.IndexFunc(f.Tensors, func(t Tensor) bool { return t.Name == name })
 	if i < 0 {
@@ -112,7 +114,7 @@ func (f *File) Tensor(name string) (Tensor, bool) {
 	return f.Tensors[i], true
 }
 
-// Seal adds checksums to the metadata.
+// Seal adds checksums to a copy of the metadata. Call it after everything else is set.
 func (f *File) Seal() {
 	f.Metadata = maps.Clone(f.Metadata)
 	if f.Metadata == nil {
@@ -136,6 +138,7 @@ func (f *File) Verify() error {
 	return nil
 }
 
+// sums hashes the tensors, and names, types, shapes and metadata in a fixed order.
 func (f *File) sums() (data, meta string) {
 	h := sha256.New()
 	m := sha256.New()
@@ -177,6 +180,7 @@ func (f *File) WriteTo(w io.Writer) (int64, error) {
 	return n, nil
 }
 
+// header builds the JSON by hand: map keys would be sorted, and the tensors must keep their order.
 func (f *File) header() ([]byte, error) {
 	var b bytes.Buffer
 	b.WriteString(`{"` + metadataKey + `":`)
@@ -246,7 +250,7 @@ func Parse(b []byte) (*File, error) {
 	return f, f.place(entries, b[8+n:])
 }
 
-// headerLength checks that of a file of size bytes.
+// headerLength checks the length of a header against the size of the file.
 func headerLength(n uint64, size int64) (int64, error) {
 	switch {
 	case n > maxHeader:
@@ -257,7 +261,7 @@ func headerLength(n uint64, size int64) (int64, error) {
 	return int64(n), nil
 }
 
-// parseHeader decodes the names one by one: a map would hide duplicates.
+// parseHeader decodes the names one by one, because a map would hide duplicates.
 func parseHeader(b []byte) (*File, []entry, error) {
 	dec := json.NewDecoder(bytes.NewReader(b))
 	dec.DisallowUnknownFields()
@@ -316,7 +320,8 @@ func (f *File) place(entries []entry, data []byte) error {
 	return nil
 }
 
-// spans checks that tensors cover size bytes without holes or overlaps, and gives the order in which they do.
+// spans checks that the tensors cover size bytes without holes or overlaps, and returns their order in the
+// file.
 func (f *File) spans(entries []entry, size int) ([]int, error) {
 	order := make([]int, len(entries))
 	for i := range order {
