@@ -1,4 +1,4 @@
-// Package cell writes the cells of tables as text, so that reading them back gives the same.
+// Package cell writes the cells of tables as text, so that reading them back gives the same values.
 package cell
 
 import (
@@ -9,7 +9,8 @@ import (
 	"unicode/utf8"
 )
 
-// AppendNumber appends a finite number so that reading gives the same bits, in a form that is CSV and JSON.
+// AppendNumber appends a finite number so that reading gives the same bits, in a form that is valid CSV and
+// JSON.
 func AppendNumber(b []byte, v float64) []byte {
 	if a := math.Abs(v); a != 0 && (a < 1e-5 || a >= 1e15) {
 		return strconv.AppendFloat(b, v, 'e', -1, 64)
@@ -17,8 +18,8 @@ func AppendNumber(b []byte, v float64) []byte {
 	return strconv.AppendFloat(b, v, 'f', -1, 64)
 }
 
-// AppendCSV appends a field, quoted where reading it back needs that: also around outer blanks, and if it is alone on
-// its line and empty.
+// AppendCSV appends a field, quoted if reading it back needs that: also for outer blanks, and for an empty
+// field that is alone on its line, because readers skip empty lines.
 func AppendCSV(b, field []byte, delim byte, alone bool) []byte {
 	if !needsQuotes(field, delim, alone) {
 		return append(b, field...)
@@ -42,7 +43,7 @@ func needsQuotes(t []byte, delim byte, alone bool) bool {
 		bytes.HasPrefix(t, []byte("\xef\xbb\xbf")) // a byte order mark
 }
 
-// AppendJSON appends a text as a JSON string as encoding/json writes it; nil is null.
+// AppendJSON appends a text as a JSON string in the form of encoding/json; nil is null.
 func AppendJSON(b, text []byte) []byte {
 	if text == nil {
 		return append(b, "null"...)
@@ -50,7 +51,7 @@ func AppendJSON(b, text []byte) []byte {
 	for _, c := range text {
 		if c < ' ' || c == '"' || c == '\\' || c >= utf8.RuneSelf || c == '<' || c == '>' || c == '&' {
 			s, err := json.Marshal(string(text))
-			if err != nil { // a string: it cannot
+			if err != nil { // a string always marshals
 				return append(b, "null"...)
 			}
 			return append(b, s...)
@@ -59,8 +60,8 @@ func AppendJSON(b, text []byte) []byte {
 	return append(append(append(b, '"'), text...), '"')
 }
 
-// AppendJSONCell is AppendJSON, or for a bare cell the number or truth value that it is; one that JSON does not have,
-// such as an infinity, stays a string.
+// AppendJSONCell is AppendJSON, or for a bare cell the number or truth value itself. A bare cell that JSON
+// cannot express, such as an infinity, stays a string.
 func AppendJSONCell(b, text []byte, bare bool) []byte {
 	if bare && len(text) > 0 && text[0] != '"' && json.Valid(text) {
 		return append(b, text...)

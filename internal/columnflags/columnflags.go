@@ -8,7 +8,7 @@ import (
 	"github.com/randfeat/randfeat/data"
 )
 
-// Add adds the flags, which set o.
+// Add adds the flags, which set fields of o.
 func Add(flags *pflag.FlagSet, o *data.LearnOptions) {
 	flags.StringArrayVar(&o.Targets, "target", nil, "`column` to predict; repeatable")
 	flags.StringVar((*string)(&o.Task), "task", "", "regression or classification (default: by the values of the target)")

@@ -1,5 +1,6 @@
-// Package jsonscan reads JSON (RFC 8259) from front to back without building values: keys and cells are parts of the
-// text. It is as strict as encoding/json, and bounds the nesting of what is passed over.
+// Package jsonscan reads JSON (RFC 8259) from front to back without building values: keys and cells are slices
+// of the text. It is as strict as encoding/json, and bounds the nesting of values that are skipped. A caller
+// moves a [Scanner] with Object, Array, Key and Scalar, and skips values with Ignore.
 package jsonscan
 
 import (
@@ -7,22 +8,22 @@ import (
 	"unicode/utf8"
 )
 
-// Scanner reads Data from Pos on.
+// Scanner reads Data starting at Pos. It belongs to one goroutine.
 type Scanner struct {
 	Data []byte
 	Pos  int
 
-	key, val []byte // unescaped copies
+	key, val []byte // memory for strings with escapes
 }
 
-// Error is where the text is not what it should be: either it wants something there, or says what is wrong.
+// Error is a syntax error: Want is set if something is missing at Pos, else Wrong says what is wrong there.
 type Error struct {
 	Pos   int    // from 0
 	Want  string // such as "a colon"; empty: see Wrong
 	Wrong string
 }
 
-// Error is what is wrong, without the place: callers know lines.
+// Error returns the problem without the place: callers know lines.
 func (e *Error) Error() string {
 	if e.Want != "" {
 		return "want " + e.Want
@@ -30,7 +31,7 @@ func (e *Error) Error() string {
 	return e.Wrong
 }
 
-// What can be wrong besides a missing part.
+// Problems other than a missing part.
 const (
 	Nested   = "a nested value: want numbers, strings, true, false and null"
 	Control  = "a control character in a string must be escaped"
@@ -41,7 +42,7 @@ const (
 
 func (s *Scanner) want(what string) error { return &Error{Pos: s.Pos, Want: what} }
 
-// Skip passes over blanks.
+// Skip skips blanks.
 func (s *Scanner) Skip() {
 	for s.Pos < len(s.Data) {
 		switch s.Data[s.Pos] {
@@ -53,7 +54,7 @@ func (s *Scanner) Skip() {
 	}
 }
 
-// Eat passes over blanks and then c, if c is there.
+// Eat skips blanks and then c, and reports whether c was there.
 func (s *Scanner) Eat(c byte) bool {
 	s.Skip()
 	if s.Pos < len(s.Data) && s.Data[s.Pos] == c {
@@ -71,7 +72,8 @@ func (s *Scanner) End() error {
 	return nil
 }
 
-// Object hands every key to f with its place; f must read the value. A key lives until the next one is read.
+// Object passes every key to f with its offset; f must read the value. A key is valid until the next one is
+// read.
 func (s *Scanner) Object(f func(key []byte, at int) error) error {
 	if !s.Eat('{') {
 		return s.want("a JSON object")
@@ -112,10 +114,11 @@ func (s *Scanner) Array(f func(i int) error) error {
 	return nil
 }
 
-// Key reads a string that lives until the next key.
+// Key reads a string; it is valid until the next key.
 func (s *Scanner) Key() ([]byte, error) { return s.string(&s.key) }
 
-// Scalar reads a number, string, true, false or null, and gives its text, nil for null. It lives until the next one.
+// Scalar reads a number, string, true, false or null and returns its text, nil for null. It is valid until the
+// next scalar.
 func (s *Scanner) Scalar() ([]byte, error) {
 	s.Skip()
 	if s.Pos == len(s.Data) {
@@ -136,11 +139,11 @@ func (s *Scanner) Scalar() ([]byte, error) {
 			return nil, nil
 		}
 	}
-	s.Pos = at // the whole word is wrong
+	s.Pos = at // report the whole word as wrong
 	return nil, s.want("a number, string, true, false or null")
 }
 
-// inWord: after a literal such a byte can only be a part of it that should not be there.
+// inWord reports whether c after a literal can only be a part of it that should not be there.
 func inWord(c byte) bool {
 	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '.' || c == '+' || c == '-' ||
 		c == '_'
@@ -187,7 +190,7 @@ func (s *Scanner) number() bool {
 	return true
 }
 
-// string reads a string. Without escapes it is a part of the text, else a copy in buf.
+// string reads a string. Without escapes it is a slice of the text, else a copy in buf.
 func (s *Scanner) string(buf *[]byte) ([]byte, error) {
 	if s.Pos == len(s.Data) || s.Data[s.Pos] != '"' {
 		return nil, s.want("a string")
@@ -201,7 +204,7 @@ func (s *Scanner) string(buf *[]byte) ([]byte, error) {
 		case c < ' ':
 			return nil, &Error{Pos: i, Wrong: Control}
 		case c == '"':
-			if plain && utf8.Valid(s.Data[start+1:i]) { // encoding/json replaces what is not UTF-8
+			if plain && utf8.Valid(s.Data[start+1:i]) { // encoding/json replaces invalid UTF-8, so that goes through it
 				s.Pos = i + 1
 				return s.Data[start+1 : i : i], nil
 			}
@@ -217,10 +220,10 @@ func (s *Scanner) string(buf *[]byte) ([]byte, error) {
 	return nil, &Error{Pos: start, Wrong: Unclosed}
 }
 
-// maxDepth bounds the nesting of values that are passed over.
+// maxDepth bounds the nesting of skipped values, and so the recursion of ignore.
 const maxDepth = 16
 
-// Ignore passes over any value.
+// Ignore skips any value.
 func (s *Scanner) Ignore() error { return s.ignore(0) }
 
 func (s *Scanner) ignore(depth int) error {

@@ -1,6 +1,7 @@
-// Package namedjson is the JSON form of a value that is chosen by name, {"name":"hadamard","k":2}, read strictly: names
-// of fields are case-sensitive, and unknown fields, repeated fields and trailing data are errors. (encoding/json
-// accepts "K" for k, takes the last of two fields without a word, and stops at the end of the first value of a stream.)
+// Package namedjson is the JSON form of a value that is chosen by name, {"name":"hadamard","k":2}. It reads
+// strictly: names of fields are case-sensitive, and unknown fields, repeated fields and trailing data are
+// errors. (encoding/json accepts "K" for k, silently takes the last of two equal fields, and stops after the
+// first value of a stream.)
 package namedjson
 
 import (
@@ -13,7 +14,7 @@ import (
 	"strings"
 )
 
-// ErrFields marks JSON that is not an object of the fields wanted.
+// ErrFields marks JSON that is not an object of the expected fields.
 var ErrFields = errors.New("invalid JSON fields")
 
 // Encode writes the JSON object of v, a struct, with the field "name" before its own.
@@ -33,7 +34,7 @@ func Encode(name string, v any) ([]byte, error) {
 	return append(append(out, ','), body[1:]...), nil
 }
 
-// Split takes an object apart: the field "name" and the object of the others. The name is empty if there is none.
+// Split separates the field "name" from the object of the others. The name is empty if there is none.
 func Split(data []byte) (name string, body []byte, err error) {
 	var fields map[string]json.RawMessage
 	if err := Decode(data, &fields); err != nil {
@@ -52,7 +53,8 @@ func Split(data []byte) (name string, body []byte, err error) {
 	return name, body, err
 }
 
-// Decode reads one JSON value into v, strictly, at every depth. Types that decode themselves see to their own fields.
+// Decode reads one JSON value into v, strictly, at every depth. Types with their own UnmarshalJSON check their
+// own fields.
 func Decode(data []byte, v any) error {
 	if err := unique(data); err != nil {
 		return err
@@ -66,7 +68,7 @@ func Decode(data []byte, v any) error {
 	return nil
 }
 
-// wrap marks an error as one of fields, but leaves errors of types that decode themselves their own marks.
+// wrap marks an error with ErrFields; errors of types that decode themselves keep their own marks.
 func wrap(err error) error {
 	if errors.Is(err, ErrFields) {
 		return err
@@ -74,12 +76,12 @@ func wrap(err error) error {
 	return fmt.Errorf("%w: %w", err, ErrFields)
 }
 
-// unique refuses objects with a field twice, and data after the first value.
+// unique refuses objects with a repeated field, and data after the first value.
 func unique(data []byte) error {
 	dec := json.NewDecoder(bytes.NewReader(data))
 	dec.UseNumber()
-	var open []map[string]bool // of the objects and (nil) lists around the token
-	key := false               // the next token is a field or the end of an object
+	var open []map[string]bool // fields of the enclosing objects; nil for lists
+	key := false               // the next token is a field name or the end of an object
 	for done := false; ; {
 		t, err := dec.Token()
 		if done && err == io.EOF {
@@ -132,7 +134,7 @@ func known(data []byte, t reflect.Type) error {
 		}
 		var items []json.RawMessage
 		if json.Unmarshal(data, &items) != nil {
-			return nil // Decode says what is wrong
+			return nil // json.Unmarshal in Decode reports it
 		}
 		for _, item := range items {
 			if err := known(item, t.Elem()); err != nil {
@@ -161,7 +163,7 @@ func known(data []byte, t reflect.Type) error {
 	return nil
 }
 
-// fieldsOf are the JSON names of the fields of a struct, in order, and their types.
+// fieldsOf returns the JSON names of the fields of a struct, in order, and their types.
 func fieldsOf(t reflect.Type) (names []string, types map[string]reflect.Type) {
 	types = map[string]reflect.Type{}
 	for _, f := range reflect.VisibleFields(t) {

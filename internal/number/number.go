@@ -1,4 +1,5 @@
-// Package number reads and writes decimal numbers exactly as strconv does, faster.
+// Package number parses decimal numbers to the same bits as strconv, but faster: the cells of tables are mostly
+// numbers.
 package number
 
 import (
@@ -11,14 +12,14 @@ import (
 	"github.com/randfeat/randfeat/internal/cell"
 )
 
-// pow10 are the powers of ten that float64 holds exactly.
+// pow10 holds the powers of ten that float64 represents exactly.
 var pow10 = [...]float64{1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16,
 	1e17, 1e18, 1e19, 1e20, 1e21, 1e22}
 
-// ScanNumber reads the longest plain decimal at the start of b and returns its length, 0 for none. If exact, v is the
-// value that strconv.ParseFloat gives, otherwise strconv has to say. Digits that make an integer below 2⁵³ and a power
-// of ten up to 10²² are both exact in float64, so their product or quotient is rounded once (Clinger 1990, "How to read
-// floating point numbers accurately").
+// ScanNumber reads the longest plain decimal at the start of b and returns its length, 0 for none. If exact is
+// set, v is the value that strconv.ParseFloat gives; otherwise strconv has to decide. Digits that make an
+// integer below 2⁵³ and a power of ten up to 10²² are both exact in float64, so their product or quotient is
+// rounded once (Clinger 1990, "How to read floating point numbers accurately").
 func ScanNumber(b []byte) (v float64, n int, exact bool) {
 	i := 0
 	neg := false
@@ -73,7 +74,7 @@ func ScanNumber(b []byte) (v float64, n int, exact bool) {
 		}
 		exp += sign * e
 	}
-	if digits > 19 { // more could overflow mant
+	if digits > 19 { // more digits could overflow mant
 		return 0, i, false
 	}
 	switch {
@@ -92,10 +93,10 @@ func ScanNumber(b []byte) (v float64, n int, exact bool) {
 	return v, i, true
 }
 
-// scaleMax bounds the powers of ten of scale10: all its results are normal numbers.
+// scaleMax bounds the powers of ten of scale10, so that all its results are normal numbers.
 const scaleMax = 40
 
-// pow10Bits are the first 128 bits of 10^e for |e| ≤ scaleMax, rounded down: high half, low half.
+// pow10Bits holds the first 128 bits of 10^e for |e| ≤ scaleMax, rounded down: high half, low half.
 var pow10Bits = func() (table [2*scaleMax + 1][2]uint64) {
 	one := big.NewInt(1)
 	for e := -scaleMax; e <= scaleMax; e++ {
@@ -115,9 +116,9 @@ var pow10Bits = func() (table [2*scaleMax + 1][2]uint64) {
 	return table
 }()
 
-// scale10 is mant·10^exp rounded to nearest even, or ok is false for the few products whose 128 bits do not decide
-// (Lemire 2021, "Number parsing at a gigabyte per second", arXiv:2101.11408; the same steps as in strconv, which would
-// scan the digits again).
+// scale10 returns mant·10^exp rounded to nearest even; ok is false for the few products whose 128 bits do not
+// decide (Lemire 2021, "Number parsing at a gigabyte per second", arXiv:2101.11408). The steps are the same as
+// in strconv, which would scan the digits again.
 func scale10(mant uint64, exp int) (v float64, ok bool) {
 	if mant == 0 {
 		return 0, true
@@ -142,7 +143,7 @@ func scale10(mant uint64, exp int) (v float64, ok bool) {
 	top := hi >> 63
 	m := hi >> (top + 9) // 54 bits: one more than a float64 holds
 	exp2 -= 1 ^ top
-	if lo == 0 && hi&0x1ff == 0 && m&3 == 1 { // perhaps halfway
+	if lo == 0 && hi&0x1ff == 0 && m&3 == 1 { // perhaps exactly halfway
 		return 0, false
 	}
 	m = (m + m&1) >> 1
@@ -153,7 +154,7 @@ func scale10(mant uint64, exp int) (v float64, ok bool) {
 	return math.Float64frombits(exp2<<52 | m&(1<<52-1)), true
 }
 
-// Parse reads a number as strconv.ParseFloat does, to the same bits. ok is false for anything else, also for
+// Parse reads a number as strconv.ParseFloat does, to the same bits. ok is false for anything else, including
 // numbers beyond float64.
 func Parse(b []byte) (v float64, ok bool) {
 	if v, n, exact := ScanNumber(b); exact && n == len(b) {
@@ -162,9 +163,11 @@ func Parse(b []byte) (v float64, ok bool) {
 	return ParseSlow(b)
 }
 
+// ParseSlow is Parse by strconv. The string shares the bytes of b, which is safe because ParseFloat does not
+// keep it.
 func ParseSlow(b []byte) (v float64, ok bool) {
 	if len(b) == 0 || !startsNumber(b[0]) {
-		return math.NaN(), false // words are the common case: spare strconv's error
+		return math.NaN(), false // words are the common case: avoid allocating strconv's error
 	}
 	v, err := strconv.ParseFloat(unsafe.String(&b[0], len(b)), 64)
 	if err != nil {
@@ -173,12 +176,12 @@ func ParseSlow(b []byte) (v float64, ok bool) {
 	return v, true
 }
 
-// startsNumber: a digit, sign, point, or the first letter of inf and nan.
+// startsNumber reports whether c is a digit, sign, point, or the first letter of inf or nan.
 func startsNumber(c byte) bool {
 	return c-'0' <= 9 || c == '-' || c == '+' || c == '.' || c|0x20 == 'i' || c|0x20 == 'n'
 }
 
-// Canonical is the one spelling of a number used for classes and levels: 1, 1.0 and 1e0 are one class.
+// Canonical is the unique spelling of a number for classes and levels: 1, 1.0 and 1e0 are one class.
 func Canonical(v float64) string {
 	if v == 0 {
 		v = 0 // -0 is 0

@@ -1,4 +1,5 @@
-// Package quote quotes names and cells for messages.
+// Package quote quotes names and cells for messages, so that control characters and long texts do not spoil
+// them.
 package quote
 
 import (
@@ -6,7 +7,7 @@ import (
 	"strings"
 )
 
-// Short quotes a cell for a message, cut to a readable length.
+// Short quotes a cell for a message, cut to 40 bytes.
 func Short[S string | []byte](s S) string {
 	if len(s) > 40 {
 		return fmt.Sprintf("%q…", s[:40])
@@ -14,7 +15,7 @@ func Short[S string | []byte](s S) string {
 	return fmt.Sprintf("%q", s)
 }
 
-// List joins names for a message, cut to a readable number.
+// List joins names for a message, at most ten.
 func List(names []string) string {
 	const most = 10
 	var b strings.Builder
