@@ -1,13 +1,14 @@
-// Package randfeattest holds conformance suites: what every family, coupling and map of randfeat promises, as tests.
+// Package randfeattest has conformance suites: the promises of every family, coupling and map of randfeat, as
+// tests.
 //
 // # Usage
 //
-// Call [Map] in a test with a spec. It checks that rows do not depend on their neighbours, that strided views equal
-// packed ones, that float32 is near float64, that JSON round trips, that all numbers of threads give the same bits,
-// that inputs stay intact, and that a workspace avoids allocation:
+// Call [Map] in a test with a spec. It checks that rows do not depend on their neighbours, that strided views
+// equal packed ones, that float32 is near float64, that JSON round trips, that any number of threads gives the
+// same bits, that inputs stay intact, and that a workspace avoids allocation:
 //
 //	func TestMyFamily(t *testing.T) { randfeattest.Map(t, spec) }
 //
-// [Families], [Estimators] and [Couplings] are the examples of all registered values, for tests that must hold for
-// each. [Rows] draws test data from a seed.
+// [Families], [Estimators] and [Couplings] return examples of all registered values, for tests that must hold
+// for each. [Rows] draws test data from a seed.
 package randfeattest

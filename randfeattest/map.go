@@ -13,8 +13,8 @@ import (
 	"github.com/randfeat/randfeat/internal/rng"
 )
 
-// float32Tolerance is the declared relative error of float32 features against float64 ones, for inputs of norm up to
-// about 3: projections and exponentials are rounded once each.
+// float32Tolerance is the declared relative error of float32 features against float64 ones, for inputs of norm
+// up to about 3: projections and exponentials are rounded once each.
 const float32Tolerance = 2e-5
 
 // Map checks what every feature map promises, whatever its family: rows independent of batch, order and stride; plain
@@ -47,7 +47,7 @@ func inputs(dim, n int, seed uint64) dense.Matrix[float64] {
 	return x
 }
 
-// side is Queries or Keys of a map.
+// side is the method Queries or Keys of a map.
 type side[T dense.Float] func(dst dense.Matrix[T], logScale []float64, x dense.Matrix[T],
 	ws *randfeat.Workspace[T]) error
 
@@ -69,7 +69,8 @@ func features[T dense.Float](t *testing.T, m *randfeat.Map[T], f side[T], x dens
 	return dst, scale
 }
 
-// rows: mapping one row at a time, in reverse, from a strided view into a strided view, gives the same bits.
+// rows checks that mapping one row at a time, in reverse, from a strided view into a strided view, gives the
+// same bits.
 func rows(t *testing.T, m *randfeat.Map[float64], x dense.Matrix[float64]) {
 	before := x.Clone()
 	for name, f := range sides(m) {
@@ -110,7 +111,7 @@ func rows(t *testing.T, m *randfeat.Map[float64], x dense.Matrix[float64]) {
 	}
 }
 
-// plain: nil log scales give the features themselves.
+// plain checks that nil log scales give the features themselves.
 func plain(t *testing.T, m *randfeat.Map[float64], x dense.Matrix[float64]) {
 	for name, f := range sides(m) {
 		scaled, scale := features(t, m, f, x, true)
@@ -141,7 +142,7 @@ func float32Near(t *testing.T, s randfeat.Spec, x dense.Matrix[float64]) {
 	compareFeatures(t, m32, m64, dense.Convert[float32](x), float32Tolerance)
 }
 
-// threads: the bits do not depend on GOMAXPROCS, even for batches large enough to be split.
+// threads checks that the bits do not depend on GOMAXPROCS, even for batches large enough to be split.
 func threads(t *testing.T, m *randfeat.Map[float64]) {
 	n := max(64, 2_000_000/(m.InDim()*m.OutDim()))
 	x := inputs(m.InDim(), min(n, 4096), 2)
@@ -257,11 +258,11 @@ func allocations(t *testing.T, m *randfeat.Map[float64], x dense.Matrix[float64]
 	}
 }
 
-// largeTolerance is the declared error of float32 features at |x|² = 10⁴, relative to the largest of the row: exponents
-// of several hundred are rounded to float32 before they are exponentiated.
+// largeTolerance is the declared error of float32 features at |x|² = 10⁴, relative to the largest of the row:
+// exponents of several hundred are rounded to float32 before they are exponentiated.
 const largeTolerance = 2e-3
 
-// large: |x|² = 10⁴ in float32 gives finite features and scales, near those of float64.
+// large checks that |x|² = 10⁴ in float32 gives finite features and scales, near those of float64.
 func large(t *testing.T, s randfeat.Spec) {
 	m32, err := randfeat.New[float32](s)
 	if err != nil {
@@ -281,7 +282,8 @@ func large(t *testing.T, s randfeat.Spec) {
 	compareFeatures(t, m32, m64, x, largeTolerance)
 }
 
-// compareFeatures compares float32 features with float64 ones at a common scale, relative to the largest of each row.
+// compareFeatures compares float32 features with float64 ones at a common scale, relative to the largest of
+// each row.
 func compareFeatures(t *testing.T, m32 *randfeat.Map[float32], m64 *randfeat.Map[float64], x dense.Matrix[float32],
 	tolerance float64) {
 	t.Helper()

@@ -15,11 +15,12 @@ import (
 // Family is an example of a family, ready for use.
 type Family struct {
 	family.Example
-	Info family.Info // of its registry entry
+	Info family.Info // its registry entry
 }
 
-// Families are the examples of every family of the registry for rows like those of x and y, queries and keys: what
-// tests of all families iterate over. Examples that are to be fitted are fitted to them, for the softmax kernel.
+// Families returns the examples of every registered family for rows like those of x and y, queries and keys.
+// Tests of all families iterate over them. Examples that need a fit are fitted to these rows, for the softmax
+// kernel.
 func Families(t testing.TB, x, y dense.Matrix[float64]) []Family {
 	t.Helper()
 	var out []Family
@@ -44,7 +45,7 @@ func Families(t testing.TB, x, y dense.Matrix[float64]) []Family {
 	return out
 }
 
-// Estimators are the Families that estimate a kernel: all but the baselines.
+// Estimators returns the Families that estimate a kernel: all but the baselines.
 func Estimators(t testing.TB, x, y dense.Matrix[float64]) []Family {
 	t.Helper()
 	var out []Family
@@ -56,8 +57,8 @@ func Estimators(t testing.TB, x, y dense.Matrix[float64]) []Family {
 	return out
 }
 
-// Rows are n independent normal rows of dim columns with the given mean and standard deviation in every coordinate:
-// data to fit examples to.
+// Rows returns n independent normal rows of dim columns with the given mean and standard deviation: data to fit
+// examples to.
 func Rows(n, dim int, mean, sd float64, seed uint64) dense.Matrix[float64] {
 	x := dense.New[float64](n, dim)
 	rng.Normals(x.Data, rng.Stream(seed, uint64(dim)))
@@ -69,12 +70,12 @@ func Rows(n, dim int, mean, sd float64, seed uint64) dense.Matrix[float64] {
 
 // Coupling is an example of a coupling.
 type Coupling struct {
-	Name  string // that of the coupling; of further examples, their JSON form
+	Name  string // name of the coupling; for further examples, their JSON form
 	Value coupling.Coupling
-	Info  coupling.Info // of its registry entry
+	Info  coupling.Info // its registry entry
 }
 
-// Couplings are the examples of every coupling of the registry.
+// Couplings returns the examples of every registered coupling.
 func Couplings(t testing.TB) []Coupling {
 	t.Helper()
 	var out []Coupling

@@ -12,13 +12,13 @@ import (
 	"github.com/randfeat/randfeat/internal/npy"
 )
 
-// The copies at hand differ from the public ones by little: these make the one from the other. The checksum of the
-// result is what counts, so none of them needs to doubt its input much.
+// The public copies differ from the files that our code reads only in layout. These functions convert one into
+// the other. The checksum of the result decides, so they check their input only roughly.
 
-// ended has exactly one line end after the last line.
+// ended returns b with exactly one line end after the last line.
 func ended(b []byte) ([]byte, error) { return append(bytes.TrimRight(b, "\r\n"), '\n'), nil }
 
-// headless is without the first line.
+// headless returns b without the first line.
 func headless(b []byte) ([]byte, error) {
 	_, rest, ok := bytes.Cut(b, []byte("\n"))
 	if !ok {
@@ -27,7 +27,7 @@ func headless(b []byte) ([]byte, error) {
 	return ended(rest)
 }
 
-// unindented is headless, without blanks before and behind each line.
+// unindented is headless, without blanks at the start and end of each line.
 func unindented(b []byte) ([]byte, error) {
 	b, err := headless(b)
 	if err != nil {
@@ -41,7 +41,7 @@ func unindented(b []byte) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// lastFirst has the last column of comma-separated lines in front.
+// lastFirst moves the last column of comma-separated lines to the front.
 func lastFirst(b []byte) ([]byte, error) {
 	var out bytes.Buffer
 	for line := range strings.Lines(string(b)) {
@@ -55,7 +55,7 @@ func lastFirst(b []byte) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// tableOfXY is the CSV of an npz with a matrix X and labels y: columns x0, x1, … and class, six decimals.
+// tableOfXY returns the CSV of an npz with a matrix X and labels y: columns x0, x1, … and class, six decimals.
 func tableOfXY(b []byte) ([]byte, error) {
 	z, err := zip.NewReader(bytes.NewReader(b), int64(len(b)))
 	if err != nil {

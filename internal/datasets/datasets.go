@@ -1,7 +1,7 @@
-// Package datasets knows the public data sets that tests, benchmarks and the laboratory read: where each comes from,
-// under which licence, and the SHA-256 of every file in the form in which our code reads it. The files themselves are
-// not in the repository: they lie in a folder that --data or RANDFEAT_DATA names, and [Fetcher] gets those that can be
-// had.
+// Package datasets lists the public data sets that tests, benchmarks and the laboratory read: origin, licence,
+// and the SHA-256 of every file in the form that our code reads. The files themselves are not in the
+// repository. They lie in a folder that --data or RANDFEAT_DATA names; [Fetcher] downloads those that have a
+// public copy, and [File.Verify] checks them.
 package datasets
 
 import (
@@ -16,7 +16,7 @@ import (
 	"strings"
 )
 
-// maxDownload bounds one download: five times the largest.
+// maxDownload bounds one download: about five times the largest.
 const maxDownload = 1 << 26
 
 // Variable is the environment variable that names the folder of the data sets.
@@ -40,36 +40,37 @@ type File struct {
 	Path   string `json:"path"` // in the folder of the data sets, with slashes
 	Bytes  int64  `json:"bytes"`
 	SHA256 string `json:"sha256"`
-	// Content is the SHA-256 of what a file that ends in .gz holds: the same content may be compressed in other ways.
+	// Content is the SHA-256 of the decompressed contents of a file that ends in .gz: the same contents may be
+	// compressed in other ways.
 	Content string `json:"content,omitempty"`
-	// URLs are what Fetcher downloads: alternatives, the first that answers.
+	// URLs are alternatives that Fetcher downloads; the first that works counts.
 	URLs []string `json:"urls,omitempty"`
 	// Why says why there is nothing to download.
 	Why string `json:"why,omitempty"`
 
-	convert func([]byte) ([]byte, error) // from the download to the file before compression; nil: as it is
+	convert func([]byte) ([]byte, error) // from the download to the file before compression; nil: unchanged
 }
 
-// In is where the file lies in a folder of data sets.
+// In returns the path of the file in a folder of data sets.
 func (f File) In(dir string) string { return filepath.Join(dir, filepath.FromSlash(f.Path)) }
 
-// compressed says that our code decompresses the file when it reads it.
+// compressed reports whether our code decompresses the file when it reads it.
 func (f File) compressed() bool { return strings.HasSuffix(f.Path, ".gz") }
 
-// State is what Verify found.
+// State is the result of Verify.
 type State string
 
 // The states.
 const (
 	OK      State = "ok"      // the bytes that the checksums were measured on, or the same content compressed otherwise
 	Missing State = "missing" // there is no such file
-	Differs State = "differs" // another content: results will differ
+	Differs State = "differs" // other contents: results will differ
 )
 
-// maxContent bounds what is read of a file or its decompressed content: ten times the largest.
+// maxContent bounds what is read of a file or its decompressed contents: about ten times the largest.
 const maxContent = 1 << 29
 
-// Verify compares a file in a folder with its checksum. An error is one of reading.
+// Verify compares a file in a folder with its checksum. The error is a failure to read.
 func (f File) Verify(dir string) (State, error) {
 	file, err := os.Open(f.In(dir))
 	switch {
@@ -82,7 +83,7 @@ func (f File) Verify(dir string) (State, error) {
 	return f.check(file)
 }
 
-// check compares what r holds with the checksums.
+// check compares the contents of r with the checksums.
 func (f File) check(r io.ReadSeeker) (State, error) {
 	sum, err := digest(r)
 	switch {
@@ -101,7 +102,7 @@ func (f File) check(r io.ReadSeeker) (State, error) {
 		return Differs, nil
 	}
 	if sum, err := digest(z); err != nil || sum != f.Content {
-		return Differs, nil // what cannot be decompressed is another file, too
+		return Differs, nil // a file that cannot be decompressed differs, too
 	}
 	return OK, nil
 }
@@ -113,7 +114,7 @@ func digest(r io.Reader) (string, error) {
 		return "", err
 	}
 	if n > maxContent {
-		return "", nil // no sum equals it
+		return "", nil // equals no checksum
 	}
 	return hex.EncodeToString(h.Sum(nil)), nil
 }

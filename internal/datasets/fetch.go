@@ -19,29 +19,29 @@ import (
 	"github.com/randfeat/randfeat/internal/localfile"
 )
 
-// ErrNoSource marks a file that Fetcher cannot get: there is no public copy in a form that gives it, or its licence
-// does not allow one.
+// ErrNoSource marks a file that Fetcher cannot get: there is no public copy from which it can be made, or its
+// licence does not allow one.
 var ErrNoSource = errors.New("cannot be fetched")
 
 // errSum marks a download whose checksum is wrong.
 var errSum = errors.New("the checksum is wrong")
 
-// Fetcher downloads files into a folder of data sets. What was downloaded is checked before it takes its place, in one
-// step; what a cut connection or an interrupt left of a download is continued by the next try, by the same process or a
+// Fetcher downloads files into a folder of data sets. A download is checked before it is moved into place in
+// one step. A download that was cut off or interrupted is continued by the next try, of the same process or a
 // later one.
 type Fetcher struct {
-	// From is the address of a folder that holds the files in the form of the list, such as the data folder of another
-	// machine; empty: the public addresses.
+	// From is the address of a folder with the files in their final form, such as the data folder of another
+	// machine; empty means the public addresses.
 	From   string
-	Client *http.Client  // nil: one with our limits on redirects
-	Tries  int           // of each address; 0 means 5
-	Stall  time.Duration // without a byte, after which a try ends; 0 means 30 s
-	Pause  time.Duration // before the second try, doubled before each later one; 0 means 500 ms
-	// Progress is called with the number of bytes that are there.
+	Client *http.Client  // nil: a client that limits redirects
+	Tries  int           // tries of each address without progress; 0 means 5
+	Stall  time.Duration // time without a byte after which a try ends; 0 means 30 s
+	Pause  time.Duration // pause before the second try, doubled before each later one; 0 means 500 ms
+	// Progress is called with the number of bytes so far.
 	Progress func(f File, bytes int64)
 }
 
-// Fetch gets one file, unless it is there. It returns how many bytes came over the network.
+// Fetch gets one file, unless it exists. It returns the number of bytes transferred.
 func (t *Fetcher) Fetch(ctx context.Context, dir string, f File) (int64, error) {
 	switch state, err := f.Verify(dir); {
 	case err != nil:
@@ -82,10 +82,11 @@ func (t *Fetcher) Fetch(ctx context.Context, dir string, f File) (int64, error) 
 	return total, fmt.Errorf("cannot fetch %s: %w", f.Path, errors.Join(failed...))
 }
 
-// fetchFrom downloads from one address, and once more from the start if a continued download has the wrong sum: the
-// part before may have been of another file.
+// fetchFrom downloads from one address, and once more from the start if a continued download has the wrong
+// checksum: the first part may have come from another version of the file.
 func (t *Fetcher) fetchFrom(ctx context.Context, dir string, f File, address string) (int64, error) {
 	target := f.In(dir)
+	// The name of the partial file depends on the address: parts of different copies must not be joined.
 	sum := sha256.Sum256([]byte(address))
 	part := filepath.Join(filepath.Dir(target), "."+filepath.Base(target)+"."+hex.EncodeToString(sum[:6])+".part")
 	var total int64
@@ -112,7 +113,7 @@ func (t *Fetcher) fetchFrom(ctx context.Context, dir string, f File, address str
 	}
 }
 
-// install makes the file of a complete download.
+// install makes the file from a complete download: convert, compress, check, and move into place.
 func install(part, target string, f File) error {
 	b, err := os.ReadFile(part)
 	if err != nil {
@@ -120,7 +121,7 @@ func install(part, target string, f File) error {
 	}
 	if f.convert != nil {
 		if b, err = f.convert(b); err != nil {
-			return fmt.Errorf("%w: %w", errSum, err) // another file than the one that is known
+			return fmt.Errorf("%w: %w", errSum, err) // not the file that the list describes
 		}
 	}
 	if f.compressed() && !bytes.HasPrefix(b, []byte{0x1f, 0x8b}) {
@@ -152,12 +153,12 @@ func install(part, target string, f File) error {
 	return out.Commit()
 }
 
-// fatal marks what no further try of the same address mends.
+// fatal marks errors that another try of the same address cannot fix.
 type fatal struct{ error }
 
 func (f fatal) Unwrap() error { return f.error }
 
-// download makes part the whole of what the address serves, continuing what is there.
+// download completes part with the rest of the file at an address.
 func (t *Fetcher) download(ctx context.Context, f File, address, part string) (int64, error) {
 	out, err := os.OpenFile(part, os.O_RDWR|os.O_CREATE, 0o666)
 	if err != nil {
@@ -180,7 +181,7 @@ func (t *Fetcher) download(ctx context.Context, f File, address, part string) (i
 			return total, out.Sync()
 		}
 		if at, err := out.Seek(0, io.SeekEnd); err == nil && at > most {
-			most, try, pause = at, 0, first // it goes on: only tries that come no further count
+			most, try, pause = at, 0, first // progress: only tries without progress count
 		}
 		var no fatal
 		if errors.As(err, &no) || try == tries || ctx.Err() != nil {
@@ -195,7 +196,7 @@ func (t *Fetcher) download(ctx context.Context, f File, address, part string) (i
 	}
 }
 
-// try is one request for what is missing of out.
+// try makes one request for the missing bytes of out.
 func (t *Fetcher) try(ctx context.Context, f File, address string, out *os.File) (int64, error) {
 	have, err := out.Seek(0, io.SeekEnd)
 	if err != nil {
@@ -214,7 +215,7 @@ func (t *Fetcher) try(ctx context.Context, f File, address string, out *os.File)
 	if err != nil {
 		return 0, fatal{err}
 	}
-	request.Header.Set("Accept-Encoding", "identity") // ranges are of the bytes themselves
+	request.Header.Set("Accept-Encoding", "identity") // ranges refer to the bytes as stored
 	if have > 0 {
 		request.Header.Set("Range", fmt.Sprintf("bytes=%d-", have))
 	}
@@ -230,10 +231,10 @@ func (t *Fetcher) try(ctx context.Context, f File, address string, out *os.File)
 	switch {
 	case r.StatusCode == http.StatusPartialContent && startsAt(r.Header.Get("Content-Range"), have):
 	case r.StatusCode == http.StatusOK:
-		have = 0 // it knows no ranges
+		have = 0 // the server does not support ranges: start over
 	case have > 0 && (r.StatusCode == http.StatusRequestedRangeNotSatisfiable ||
 		r.StatusCode == http.StatusPartialContent):
-		// All of it is there, or it has changed: from the start.
+		// Everything is there, or the file has changed: start over.
 		if err := out.Truncate(0); err != nil {
 			return 0, fatal{err}
 		}
@@ -278,7 +279,7 @@ func (t *Fetcher) try(ctx context.Context, f File, address string, out *os.File)
 	}
 }
 
-// because prefers the reason for which a context ended, and takes what no other try mends for what it is.
+// because prefers the cause for which a context ended, and marks redirects that are refused as fatal.
 func because(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); cause != nil {
 		return cause
@@ -289,14 +290,14 @@ func because(ctx context.Context, err error) error {
 	return err
 }
 
-// startsAt says that a Content-Range such as "bytes 10-19/20" begins at an offset.
+// startsAt reports whether a Content-Range such as "bytes 10-19/20" begins at an offset.
 func startsAt(contentRange string, offset int64) bool {
 	return strings.HasPrefix(contentRange, fmt.Sprintf("bytes %d-", offset))
 }
 
 var errRedirect = errors.New("redirected")
 
-// defaultClient follows a few redirects, none from https to http.
+// defaultClient follows a few redirects, but never from https to http.
 var defaultClient = &http.Client{CheckRedirect: func(r *http.Request, via []*http.Request) error {
 	switch {
 	case len(via) >= 5:

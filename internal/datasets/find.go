@@ -8,7 +8,7 @@ import (
 	"github.com/randfeat/randfeat/internal/similar"
 )
 
-// Find is the set of a name.
+// Find returns the set of a name; the error suggests a similar name.
 func Find(name string) (Set, error) {
 	all := List()
 	names := make([]string, len(all))
@@ -24,7 +24,7 @@ func Find(name string) (Set, error) {
 	return Set{}, fmt.Errorf("no data set %q: there are %s%s", name, strings.Join(names, ", "), hint)
 }
 
-// Lookup is the file of a path, such as "abalone/abalone.data".
+// Lookup returns the file of a path, such as "abalone/abalone.data".
 func Lookup(path string) (Set, File, error) {
 	for _, s := range List() {
 		if i := slices.IndexFunc(s.Files, func(f File) bool { return f.Path == path }); i >= 0 {

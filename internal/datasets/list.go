@@ -27,7 +27,7 @@ var converts = map[string]func([]byte) ([]byte, error){
 	"yeast/yeast.data":                   unindented,
 }
 
-// List are the data sets that our code and documents refer to.
+// List returns the data sets that our code and documents refer to.
 func List() []Set {
 	var sets []Set
 	if err := json.Unmarshal(listed, &sets); err != nil {

@@ -17,23 +17,23 @@ import (
 	"unicode/utf8"
 )
 
-// Figure is what is drawn.
+// Figure is the content of a figure; WriteSVG draws it.
 type Figure struct {
 	Title, Subtitle string
 	X, Y            Axis
 	Series          []Series // at most MaxSeries
 	Marks           []Mark
-	Width           int // in pixels; 0: 720. Letters keep their size: a narrow figure is for a narrow screen
+	Width           int // in pixels; 0: 720. Text keeps its size, so a narrow figure suits a narrow screen
 }
 
 // Axis has a label and a scale.
 type Axis struct {
 	Label string
 	Log   bool
-	Ticks []float64 // those that have a label; nil: round numbers
+	Ticks []float64 // values with a label; nil: round numbers
 }
 
-// Series is a line through points; Low and High are empty, or the ends of an interval around each.
+// Series is a line through points. Low and High are empty, or the ends of an interval around each point.
 type Series struct {
 	Name      string
 	X, Y      []float64
@@ -41,7 +41,7 @@ type Series struct {
 	Loose     bool // points without a line through them
 }
 
-// Mark is a vertical line at a place that was found, with the interval around it.
+// Mark is a vertical line with the interval around it.
 type Mark struct {
 	Name         string
 	X, Low, High float64
@@ -53,22 +53,23 @@ const MaxSeries = 6
 // ErrFigure marks figures that cannot be drawn.
 var ErrFigure = errors.New("cannot draw the figure")
 
-// Sizes in pixels. Browsers choose the font: widths of texts are estimated and left room.
+// Sizes in pixels. The browser chooses the font, so widths of texts are estimated generously.
 const (
 	usualWidth, height  = 720, 480
 	left, right, bottom = 72, 24, 56
 	fontSize, titleSize = 13.0, 15.0
-	letter              = 0.56 * fontSize // a wide average of sans-serif digits and letters
+	letter              = 0.56 * fontSize // a generous average for sans-serif digits and letters
 )
 
-// WriteSVG writes the figure.
+// WriteSVG writes the figure. The output is deterministic. Errors are [ErrFigure], for values that an axis
+// cannot show, and those of w.
 func (f *Figure) WriteSVG(w io.Writer) error {
 	if err := f.check(); err != nil {
 		return err
 	}
 	d := &drawing{f: f, width: float64(cmp.Or(f.Width, usualWidth))}
 	width := int(d.width)
-	d.legend() // its height decides where the axes begin
+	d.legend() // first: its height decides where the axes begin
 	d.x = f.X.scale(left, d.width-right, f.xs())
 	d.y = f.Y.scale(height-bottom, d.top, f.ys())
 	var b bytes.Buffer
@@ -89,7 +90,7 @@ func (f *Figure) WriteSVG(w io.Writer) error {
 	return err
 }
 
-// style gives the series their colours, which on dark ground are lighter.
+// style gives the series their colours, lighter ones on a dark background.
 const style = `<style>
 text { font: 13px system-ui, -apple-system, "Segoe UI", Roboto, "DejaVu Sans", sans-serif; fill: #24292f }
 .title { font-size: 15px; font-weight: 600 } .minor { fill: #57606a }
@@ -112,7 +113,7 @@ text { fill: #e6edf3 } .minor { fill: #9da7b1 }
 </style>
 `
 
-// shapes of points, around 0, 0.
+// shapes of points, around the origin.
 var shapes = [MaxSeries]string{
 	`M-3.6,0a3.6,3.6 0 1,0 7.2,0a3.6,3.6 0 1,0 -7.2,0z`,          // a circle
 	`M-3.3,-3.3h6.6v6.6h-6.6z`,                                   // a square
@@ -172,7 +173,7 @@ func (f *Figure) ys() (v []float64) {
 	return v
 }
 
-// description says in words what is drawn, for those who do not see it.
+// description describes the figure in words, for screen readers.
 func (f *Figure) description() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s by %s:", f.Y.Label, f.X.Label)
@@ -194,13 +195,13 @@ func (f *Figure) description() string {
 // scale maps an axis to pixels.
 type scale struct {
 	log        bool
-	from, to   float64 // the first and last value, as logarithms if log
-	begin, end float64 // in pixels
+	from, to   float64 // ends of the axis, as logarithms if log
+	begin, end float64 // ends in pixels
 	major      []float64
 	minor      []float64
 }
 
-// scale covers values and the ticks asked for; without those it is rounded out to ticks where that costs little.
+// scale covers the values with 3 % of padding. Ticks outside of it are left out.
 func (a *Axis) scale(begin, end float64, values []float64) scale {
 	s := scale{log: a.Log, begin: begin, end: end}
 	lo, hi := slices.Min(values), slices.Max(values)
@@ -234,7 +235,7 @@ func (a *Axis) scale(begin, end float64, values []float64) scale {
 	return s
 }
 
-// at is the pixel of a value.
+// at returns the pixel of a value.
 func (s *scale) at(v float64) float64 {
 	if s.log {
 		v = math.Log10(v)
@@ -242,13 +243,13 @@ func (s *scale) at(v float64) float64 {
 	return s.begin + (v-s.from)/(s.to-s.from)*(s.end-s.begin)
 }
 
-// logTicks are powers of ten, with 2 and 5 where there are few, and all other digits between.
+// logTicks are powers of ten, with 2 and 5 if there are few, and all other digits as minor ticks.
 func logTicks(from, to float64) (major, minor []float64) {
 	step := max(1, int(math.Ceil((to-from)/8))) // decades between labels
 	few := to-from < 2.5
 	for e := int(math.Floor(from)); e <= int(math.Ceil(to)); e++ {
 		for digit := 1; digit < 10; digit++ {
-			v, err := strconv.ParseFloat(fmt.Sprintf("%de%d", digit, e), 64) // exact, which Pow10 times digit is not
+			v, err := strconv.ParseFloat(fmt.Sprintf("%de%d", digit, e), 64) // exact, unlike digit times Pow10
 			if err != nil {
 				continue
 			}
@@ -286,11 +287,11 @@ type drawing struct {
 	f     *Figure
 	b     bytes.Buffer
 	x, y  scale
-	top   float64 // of the axes
+	top   float64 // upper end of the axes
 	width float64
 }
 
-// legend writes title and legend above the axes: there no curve can cross them.
+// legend writes title and legend above the axes, where no curve can cross them.
 func (d *drawing) legend() {
 	y := 26.0
 	for i, line := range wrap(d.f.Title, (d.width-left-right)/(letter*titleSize/fontSize)) {
@@ -430,13 +431,13 @@ func (d *drawing) point(i int, x, y float64, meaning string) {
 	fmt.Fprintf(&d.b, "><title>%s</title></path>", text(meaning))
 }
 
-// px writes a coordinate.
+// px formats a coordinate.
 func px(v float64) string { return strings.TrimSuffix(strconv.FormatFloat(v, 'f', 1, 64), ".0") }
 
-// label writes a number for people, to four digits.
+// label formats a number with four digits.
 func label(v float64) string {
 	v, _ = strconv.ParseFloat(strconv.FormatFloat(v, 'g', 4, 64), 64)
-	if v == 0 { // and no −0
+	if v == 0 { // also −0
 		return "0"
 	}
 	if a := math.Abs(v); a >= 1e-4 && a < 1e6 {
@@ -447,7 +448,7 @@ func label(v float64) string {
 	return fmt.Sprintf("%se%d", mantissa, n)
 }
 
-// text is XML for a text; what XML cannot hold becomes a replacement character.
+// text escapes a text for XML; characters that XML cannot hold become replacement characters.
 func text(s string) string {
 	return Escape(strings.Map(func(r rune) rune {
 		if r == '\t' || r == '\n' || unicode.IsPrint(r) {
@@ -459,6 +460,6 @@ func text(s string) string {
 
 var escapes = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", `"`, "&#34;", "'", "&#39;")
 
-// Escape is text as HTML and XML have it, as html.EscapeString makes it. Package html would bring its table of all
-// named characters along, 50 KB.
+// Escape escapes text for HTML and XML, like html.EscapeString. Package html would add its table of all named
+// characters to programs, 50 KB.
 func Escape(s string) string { return escapes.Replace(s) }

@@ -1,7 +1,8 @@
-// Package heads generates attention heads with the statistics of real ones, for demonstrations and tests: Gaussian
-// queries and keys flatter estimators that fail on trained models. A text of words, which come back and belong to
-// subjects, is read by heads that differ as those of a sentence encoder do: by how much they look at neighbours, at
-// words of the same subject, at important words whatever the query, and at the first token.
+// Package heads generates attention heads with the statistics of real ones, for demonstrations and tests.
+// Gaussian queries and keys would flatter estimators that fail on trained models. The generator draws a text of
+// words that recur and belong to subjects. Heads read it like those of a sentence encoder: they differ in how
+// much they look at neighbours, at words of the same subject, at words that are important to all, and at the
+// first token.
 package heads
 
 import (
@@ -14,14 +15,14 @@ import (
 )
 
 const (
-	words    = 1200 // of the vocabulary
-	subjects = 24   // that words belong to; 0: those of grammar, which are everywhere
-	hidden   = 48   // columns of what a token is
-	waves    = 6    // frequencies that tell positions
-	model    = 11   // seed
+	words    = 1200 // size of the vocabulary
+	subjects = 24   // subjects of words; 0 is grammar, which is everywhere
+	hidden   = 48   // columns of a token's representation
+	waves    = 6    // frequencies that encode positions
+	model    = 11   // seed of the model
 )
 
-// vocabulary is what the words are: vectors around those of their subjects, and how important they are to all.
+// vocabulary describes the words: vectors around those of their subjects, and how important they are to all.
 type vocabulary struct {
 	word  dense.Matrix[float64]
 	heavy []float64
@@ -43,12 +44,12 @@ func newVocabulary() vocabulary {
 
 // token is one position of a text.
 type token struct {
-	is    []float64 // hidden columns
+	is    []float64 // representation, hidden columns
 	heavy float64
 }
 
-// read draws a text: its subject changes now and then, words of a subject follow Zipf's law, and every second word is
-// one of grammar.
+// read draws a text: its subject changes now and then, words of a subject follow Zipf's law, and nearly every
+// second word belongs to grammar.
 func (v *vocabulary) read(length int, text uint64) []token {
 	r := rand.New(rng.Stream(model, 4, text))
 	out, context := make([]token, length), make([]float64, hidden)
@@ -73,16 +74,16 @@ func (v *vocabulary) read(length int, text uint64) []token {
 	return out
 }
 
-// head is what one head looks at: its logits are those of alike tokens, of near ones, of heavy ones and of the first.
+// head weighs the four parts of its logits: similar tokens, near tokens, heavy tokens, and the first token.
 type head struct {
 	alike, near, heavy, first float64
-	width                     float64 // of the neighbourhood
-	shift                     float64 // of its middle
+	width                     float64 // width of the neighbourhood
+	shift                     float64 // offset of its centre
 	query, key, value         dense.Matrix[float64]
-	mean                      []float64 // of the values
+	mean                      []float64 // mean of the values
 }
 
-// newHead draws head h of a model. Four kinds take turns: neighbours, subjects, a broad view, and all of it.
+// newHead draws head h of a model. Four kinds take turns: neighbours, subjects, a broad view, and a mixture.
 func newHead(h, dim int) head {
 	r := rand.New(rng.Stream(model, 5, uint64(h), uint64(dim)))
 	between := func(lo, hi float64) float64 { return lo + (hi-lo)*r.Float64() }
@@ -123,7 +124,7 @@ func frequency(f int) float64 { return 2 * math.Pi / (6 * math.Pow(2.7, float64(
 // apply writes the queries, keys and values of a text.
 func apply[T dense.Float](a *head, q, k, v dense.Matrix[T], text []token) {
 	own := a.query.Rows
-	unit := math.Pow(float64(q.Cols), 0.25) // of both sides: the logits are q·k/√d
+	unit := math.Pow(float64(q.Cols), 0.25) // scales both sides, because the logits are q·k/√d
 	var amplitude [waves]float64
 	total, spread := 0.0, 0.0
 	for f := range waves {
@@ -134,7 +135,8 @@ func apply[T dense.Float](a *head, q, k, v dense.Matrix[T], text []token) {
 	for l := range own {
 		spread += 1 / float64((l+1)*(l+1))
 	}
-	content := math.Sqrt(a.alike / math.Sqrt(spread) / 1.5) // the logits of unlike tokens have a deviation of alike
+	// Makes alike the standard deviation of the logits of unrelated tokens.
+	content := math.Sqrt(a.alike / math.Sqrt(spread) / 1.5)
 	project := func(m dense.Matrix[float64], l int, x []float64) float64 { return dense.Dot(m.Row(l), x) }
 	for j, t := range text {
 		qr, kr := q.Row(j), k.Row(j)
@@ -157,16 +159,16 @@ func apply[T dense.Float](a *head, q, k, v dense.Matrix[T], text []token) {
 		for c := range v.Cols {
 			x := project(a.value, c, t.is) + 0.22*a.mean[c]
 			if j == 0 {
-				x /= 3 // attention that goes to the first token is often meant for none
+				x /= 3 // attention to the first token often means attention to none
 			}
 			v.Row(j)[c] = T(x)
 		}
 	}
 }
 
-// Generate returns n heads of queries, keys and values of dim columns, at least 16, over texts that are told apart by
-// their numbers, one batch for each. Head h is the same function of a text whatever the text and n: another text is
-// fresh data for it.
+// Generate returns n heads of queries, keys and values of dim columns, at least 16, over texts identified by
+// numbers, one batch each. Head h is the same function of a text for every text and n, so another text is fresh
+// data for it.
 func Generate[T dense.Float](n, length, dim int, texts ...uint64) (q, k, v attention.Seq[T]) {
 	q, k, v = attention.NewSeq[T](len(texts), n, length, dim), attention.NewSeq[T](len(texts), n, length, dim),
 		attention.NewSeq[T](len(texts), n, length, dim)

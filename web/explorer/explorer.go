@@ -1,7 +1,7 @@
-// Package explorer makes the explorer, in two forms of the same page. Handler serves it from a program, whose library
-// answers the page. Build makes one HTML file that needs no server and no network, in which the library runs as
-// WebAssembly. The page, its styles and its scripts are in the folder page; what it computes is in the package model,
-// which the folder wasm compiles for browsers.
+// Package explorer makes the explorer, in two forms of the same page. [Handler] serves it from a program, whose
+// library answers the page. [Build] makes one HTML file that needs no server and no network, in which the
+// library runs as WebAssembly. The page, its styles and its scripts are in the folder page; its computations
+// are in package model, which the folder wasm compiles for browsers.
 package explorer
 
 import (
@@ -26,10 +26,11 @@ const module = "github.com/randfeat/randfeat"
 //go:embed page
 var sources embed.FS
 
-// ErrNoSource is returned by Build where the source of the module, or the go tool, is not at hand.
+// ErrNoSource is returned by Build if the source of the module, or the go tool, is not available.
 var ErrNoSource = errors.New("the explorer cannot be built here")
 
-// Build compiles the explorer with the go tool from the module that the folder dir is in: the page as one file.
+// Build compiles the explorer with the go tool from the module that contains the folder dir, and returns the
+// page as one file.
 func Build(ctx context.Context, dir string) ([]byte, error) {
 	temp, err := os.MkdirTemp("", "randfeat-explorer-")
 	if err != nil {
@@ -78,8 +79,8 @@ func Build(ctx context.Context, dir string) ([]byte, error) {
 	return standalone(wasm, glue)
 }
 
-// Download fetches the source of a version of the module with the go tool, into the module cache, and returns its
-// folder for Build. A program that go install built makes its page this way.
+// Download fetches the source of a version of the module into the module cache, with the go tool, and returns
+// its folder for Build. A program from go install makes its page this way.
 func Download(ctx context.Context, version string) (dir string, err error) {
 	cmd := exec.CommandContext(ctx, "go", "mod", "download", "-json", module+"@"+version)
 	cmd.Dir = os.TempDir() // outside of any module, whose replacements would apply
@@ -98,8 +99,8 @@ func Download(ctx context.Context, version string) (dir string, err error) {
 	return "", fmt.Errorf("%w: cannot download %s@%s: %w", ErrNoSource, module, version, err)
 }
 
-// standalone is the page that loads nothing: wasm is the compiled folder wasm, glue the wasm_exec.js of the Go that
-// compiled it.
+// standalone returns the page that loads nothing. wasm is the compiled folder wasm, glue the wasm_exec.js of
+// the Go version that compiled it.
 func standalone(wasm, glue []byte) ([]byte, error) {
 	var z bytes.Buffer
 	w, err := gzip.NewWriterLevel(&z, gzip.BestCompression)
@@ -115,17 +116,17 @@ func standalone(wasm, glue []byte) ([]byte, error) {
 	return page(string(glue)+"\n"+part("worker.js"), base64.StdEncoding.EncodeToString(z.Bytes()), "")
 }
 
-// part is a file of the page.
+// part returns a file of the page.
 func part(name string) string {
 	b, err := sources.ReadFile("page/" + name)
 	if err != nil {
-		panic("explorer: " + err.Error()) // it is embedded
+		panic("explorer: " + err.Error()) // it is embedded, so only a bug gets here
 	}
 	return string(b)
 }
 
-// page joins the parts into one file: worker is the script that answers the page, with the program wasm or, if it may
-// connect, without. The file loads nothing else, and its content security policy says so.
+// page joins the parts into one file. worker is the script that answers the page, with the program wasm or, if
+// connect allows requests, without. The file loads nothing else, and its content security policy says so.
 func page(worker, wasm, connect string) ([]byte, error) {
 	style, app := part("style.css"), part("app.js")
 	for _, s := range []string{worker, app} {
@@ -144,8 +145,8 @@ func page(worker, wasm, connect string) ([]byte, error) {
 	return []byte(page), nil
 }
 
-// policy is the content security policy of the page: its own style and script by their sums, a worker made from text
-// that it holds, WebAssembly, and nothing from anywhere but what connect allows.
+// policy is the content security policy of the page: its own style and script by their hashes, a worker made
+// from text in the page, WebAssembly, and nothing from elsewhere except what connect allows.
 func policy(style, script, connect string) string {
 	sum := func(s string) string {
 		h := sha256.Sum256([]byte(s))

@@ -12,11 +12,11 @@ import (
 	"github.com/randfeat/randfeat/web/explorer/internal/model"
 )
 
-// maxForm bounds a question with its files, which are two at most.
+// maxForm bounds a question with its files, at most two.
 const maxForm = 2*model.MaxFile + 1<<20
 
-// Handler serves the explorer for one person: the page, and the answers to its questions, which the library computes in
-// this process instead of the browser. Requests of other sites are refused.
+// Handler serves the explorer for one person: the page, and the answers to its questions, which the library
+// computes in this process instead of the browser. Cross-origin requests are refused.
 func Handler() (http.Handler, error) {
 	html, err := page(part("remote.js"), "", " connect-src 'self';")
 	if err != nil {
@@ -35,7 +35,7 @@ func PageHandler(page []byte) http.Handler {
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
 		h := w.Header()
 		h.Set("Content-Type", "text/html; charset=utf-8")
-		h.Set("Content-Security-Policy", "frame-ancestors 'none'") // the page has the rest
+		h.Set("Content-Security-Policy", "frame-ancestors 'none'") // the page itself has the rest
 		h.Set("X-Content-Type-Options", "nosniff")
 		h.Set("Referrer-Policy", "no-referrer")
 		h.Set("Cache-Control", "no-store")
@@ -44,15 +44,15 @@ func PageHandler(page []byte) http.Handler {
 	return mux
 }
 
-// handler has the two models of the page's two workers, so that sliders move while the advisor works. A Model is for
-// one goroutine: the mutexes say which.
+// handler has one model for each of the page's two workers, so that sliders move while the advisor works. A
+// Model belongs to one goroutine at a time: the mutexes ensure it.
 type handler struct {
 	fastMu, slowMu sync.Mutex
 	fast, slow     *model.Model
 }
 
-// call answers one question. Progress needs a stream, so the answer is a line of its own, and so is an error of the
-// model.
+// call answers one question. Progress needs a stream, so the answer is a line of its own, and so is an error of
+// the model.
 func (h *handler) call(w http.ResponseWriter, r *http.Request) {
 	request, files, err := form(w, r)
 	if err != nil {
@@ -69,7 +69,7 @@ func (h *handler) call(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/x-ndjson")
 	w.Header().Set("Cache-Control", "no-store")
 	out, flush := json.NewEncoder(w), http.NewResponseController(w)
-	_ = flush.SetWriteDeadline(time.Time{}) // the server's limit is for pages
+	_ = flush.SetWriteDeadline(time.Time{}) // the server's limit is meant for pages
 	var told time.Time
 	m.Progress = func(stage string, done, total int) {
 		if now := time.Now(); now.Sub(told) > 100*time.Millisecond {
