@@ -5,9 +5,9 @@
 // or a check found a miss, 2 when the command line is wrong. With --json every command prints one object per
 // line; the objects are the exported structs of the packages in internal.
 //
-// main parses the command line and reports errors. The groups of commands (internal/attend, catalog, kernels,
-// serving, tables) parse their flags, call the library and print. They share flags (internal/mapflags, qkv,
-// tableflags) and the environment (internal/cli); imports go in this order only.
+// main parses the command line and reports errors. The groups of commands (internal/advising, attend, catalog,
+// kernels, samples, serving, tables) parse their flags, call the library and print. They share flags
+// (internal/mapflags, qkv, tableflags) and the environment (internal/cli); imports go in this order only.
 //
 // A command never calls os.Exit and never writes to os.Stdout: it returns an error and writes to the [cli.Env],
 // so tests run whole command lines in one process.
