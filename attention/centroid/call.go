@@ -313,7 +313,11 @@ func (s *rankStep[T]) Item(w *worker[T], i int) error {
 
 func (s *orderStep[T]) Item(w *worker[T], i int) error {
 	p := s.problems[i]
-	if p.spec.Together == 0 || s.parts || p.spec.tilted() {
+	if p.spec.tilted() {
+		(*call[T])(s).slopes(w, p)
+		return nil
+	}
+	if p.spec.Together == 0 || s.parts {
 		return nil
 	}
 	if p.top == 0 {
@@ -425,6 +429,7 @@ type problem[T dense.Float] struct {
 	x      dense.Matrix[T] // scaled queries in their order
 	kv     dense.Matrix[T] // sorted keys, each with its value beside it; packed has the keys
 	blocks []int32         // the first rows of the wanted ones
+	slope  kern.Panel[T]   // Cov(v, y) inside of clusters, and a factor of Cov(y); see slopes
 }
 
 // Keys that are in no cluster.

@@ -13,7 +13,8 @@ import (
 )
 
 // naiveTilt is the definition for a block of scaled queries: the keys that weigh most for their mean are exact, the
-// others of every cluster are one centroid. lo to hi−1 are the keys of a cluster.
+// others of every cluster are one centroid. lo to hi−1 are the keys of a cluster. The covariances of keys and values
+// inside of clusters move the values and raise the masses of all centroids.
 func naiveTilt(x, k, v [][]float64, clusters [][2]int, keys, dv int, sinkK, sinkV [][]float64) [][]float64 {
 	mean := make([]float64, len(x[0]))
 	for _, r := range x {
@@ -30,11 +31,19 @@ func naiveTilt(x, k, v [][]float64, clusters [][2]int, keys, dv int, sinkK, sink
 	for _, j := range order[:min(keys, len(order))] {
 		exact[j] = true
 	}
+	slope, cov := naiveSlopes(k, v, clusters, dv)
 	out := make([][]float64, len(x))
 	for r := range x {
 		row := naiveRow{num: make([]float64, dv)}
 		for j := range sinkK {
 			row.add(math.Exp(dense.Dot(x[r], sinkK[j])), sinkV[j])
+		}
+		delta, spread := make([]float64, len(mean)), 0.0
+		for i := range delta {
+			delta[i] = x[r][i] - mean[i]
+		}
+		for i := range delta {
+			spread += delta[i] * dense.Dot(cov[i], delta)
 		}
 		for _, c := range clusters {
 			n, y, u := 0.0, make([]float64, len(mean)), make([]float64, dv)
@@ -54,14 +63,10 @@ func naiveTilt(x, k, v [][]float64, clusters [][2]int, keys, dv int, sinkK, sink
 			if n == 0 {
 				continue
 			}
-			logit := 0.0
-			for i := range y {
-				logit += (x[r][i] - mean[i]) * y[i] / n
-			}
 			for i := range u {
-				u[i] /= n
+				u[i] = u[i]/n + dense.Dot(slope[i], delta)*min(1, 2/math.Sqrt(max(spread, 1e-30)))
 			}
-			row.add(n*math.Exp(logit), u)
+			row.add(n*math.Exp(dense.Dot(delta, y)/n+min(spread/4, 2)), u)
 		}
 		for i := range row.num {
 			row.num[i] /= row.den
@@ -69,6 +74,42 @@ func naiveTilt(x, k, v [][]float64, clusters [][2]int, keys, dv int, sinkK, sink
 		out[r] = row.num
 	}
 	return out
+}
+
+// naiveSlopes are Cov(v, y) and Cov(y) inside of clusters, over all keys; zeros if every key is a cluster.
+func naiveSlopes(k, v [][]float64, clusters [][2]int, dv int) (slope, cov [][]float64) {
+	d := len(k[0])
+	slope, cov = make([][]float64, dv), make([][]float64, d)
+	for i := range slope {
+		slope[i] = make([]float64, d)
+	}
+	for i := range cov {
+		cov[i] = make([]float64, d)
+	}
+	means := func(rows [][]float64) []float64 {
+		m := make([]float64, len(rows[0]))
+		for _, r := range rows {
+			for i, a := range r {
+				m[i] += a / float64(len(rows))
+			}
+		}
+		return m
+	}
+	for _, c := range clusters {
+		y, u := means(k[c[0]:c[1]]), means(v[c[0]:c[1]])
+		for j := c[0]; j < c[1]; j++ {
+			for l := range d {
+				dy := (k[j][l] - y[l]) / float64(len(k))
+				for i := range u {
+					slope[i][l] += (v[j][i] - u[i]) * dy
+				}
+				for i := range y {
+					cov[i][l] += (k[j][i] - y[i]) * dy
+				}
+			}
+		}
+	}
+	return slope, cov
 }
 
 // Blocks that weigh the keys are what their definition says, with masks, segments, sinks and grouped heads.
