@@ -164,6 +164,9 @@ func (a *Attention[T]) check(out attention.Shape, q, k, v attention.Seq[T]) erro
 		case !a.Causal && s.Together > 0 && (s.Window > 0 || s.Block > 0):
 			return fmt.Errorf("head %d: window %d and block %d with together %d, whose queries are no neighbours: %w", h,
 				s.Window, s.Block, s.Together, ErrSpec)
+		case !a.Causal && s.Together > 0 && s.Keys == 0:
+			return fmt.Errorf("head %d: together %d without keys in bidirectional attention, set keys and leave out top: %w", h,
+				s.Together, ErrSpec)
 		case a.Causal && s.Together > 0 && s.Chunk == 0:
 			return fmt.Errorf("head %d: together %d without a chunk in causal attention, set chunk: %w", h, s.Together,
 				ErrSpec)

@@ -5,14 +5,8 @@ import (
 	"github.com/randfeat/randfeat/internal/buf"
 )
 
-// Bidirectional attention with Spec.Together. The queries of all heads of a group are sorted (rowOrder) and cut into
-// blocks. The rows of a block together choose the clusters with the largest expected error,
-//
-//	Σ_rows n_c e^{x·c} / Z_row · ρ_c ν_c / √n_c,
-//
-// and the members of these clusters are exact for all rows of the block. Clusters that another row has chosen only
-// lower the error of a row. Row r of a problem is query r%n of head r/n of the group, with n the number of queries of
-// the span.
+// The order of bidirectional queries that choose together (rowOrder). Row r of a problem is query r%n of head r/n of the
+// group, with n the number of queries of the span.
 
 // metricRows keys and queries at equal distances make the coordinates that queries are sorted by.
 const metricRows = 512
@@ -26,21 +20,17 @@ func (c *call[T]) leaveRows(p *problem[T]) {
 	}
 }
 
-// sortRows orders the queries of p, which has so many keys.
-func (c *call[T]) sortRows(w *worker[T], p *problem[T], keys int, key func(i int) []T) {
+// orderAxes finds the coordinates that the queries of p are sorted by.
+func (c *call[T]) orderAxes(w *worker[T], p *problem[T]) {
 	d, n := c.q.Dim, p.span.Q1-p.span.Q0
 	o := &p.rows
-	rows := n * c.group
+	rows, keys := n*c.group, len(p.keys)
 	w.fit.tab = c.tab
-	o.z = buf.Shaped(o.z, rows, min(orderCoordinates, d))
-	if rows <= p.spec.Together { // any order serves
-		c.leaveRows(p)
-		return
-	}
+	k := c.k.Head(p.b, p.h)
 	m := min(keys, metricRows)
 	w.diff = buf.Shaped(w.diff, m, d)
 	for i := range m {
-		copy(w.diff.Row(i), key((2*i+1)*keys/(2*m)))
+		copy(w.diff.Row(i), k.Row(int(p.keys[(2*i+1)*keys/(2*m)])))
 	}
 	c.covariance(w) // of the keys
 	metric := dense.New[float64](d, d)
@@ -58,7 +48,7 @@ func (c *call[T]) sortRows(w *worker[T], p *problem[T], keys int, key func(i int
 	unit := c.covariance(w) // of the queries
 	// Queries differ as much as their logits do: |Fᵀ(x−x')|² with FFᵀ the covariance of the keys. The coordinates are
 	// the principal ones of Fᵀx, whose covariance is Fᵀ·Cov(x)·F.
-	r := o.z.Cols
+	r := min(orderCoordinates, d)
 	half, both := view(buf.Sized(w.x.Data, d*d), d, d), view(buf.Sized(w.acc.Data, d*d), d, d)
 	w.x.Data, w.acc.Data = half.Data, both.Data
 	c.tab.Product(half, w.tile, w.values, false)
@@ -66,15 +56,83 @@ func (c *call[T]) sortRows(w *worker[T], p *problem[T], keys int, key func(i int
 	c.tab.TMul(both, w.values, half)
 	w.diff, w.tile = buf.Shaped(w.diff, r, d), buf.Shaped(w.tile, r, d)
 	principal(c.tab, w.diff, w.tile, both)
-	c.tab.Pack(&w.axes, w.values)
-	c.tab.MulT(w.tile, w.diff, &w.axes, nil)
+	c.tab.Pack(&o.axes, w.values)
+	c.tab.MulT(w.tile, w.diff, &o.axes, nil)
 	c.tab.Scale(w.tile.Data, T(unit))
-	c.tab.Pack(&w.axes, w.tile)
-	for g := range c.group {
-		q := c.q.Head(p.b, p.h*c.group+g).RowRange(p.span.Q0, p.span.Q1)
-		c.tab.MulT(o.z.RowRange(g*n, (g+1)*n), q, &w.axes, nil)
+	c.tab.Pack(&o.axes, w.tile)
+	o.begin(rows)
+}
+
+// sortRows sorts the queries of all problems that have coordinates. Levels of halving follow each other until there are
+// parts for all processors: a part is one item, then all that is left of a part.
+func (c *call[T]) sortRows(work float64) {
+	c.chunks, c.halves[0] = c.chunks[:0], c.halves[0][:0]
+	for i, p := range c.problems[:c.used] {
+		if p.spec.tilted() && p.rows.axes.Rows > 0 {
+			rows := (p.span.Q1 - p.span.Q0) * c.group
+			for lo := 0; lo < rows; lo += groupChunk {
+				c.chunks = append(c.chunks, keyChunk{i, lo, min(lo+groupChunk, rows)})
+			}
+			c.halves[0] = append(c.halves[0], orderPart{i, 0, 0, rows})
+		}
 	}
-	o.run(p.spec.Together)
+	c.do(len(c.chunks), work, (*axesStep[T])(c))
+	for range orderLevels {
+		list := c.halves[0]
+		c.halves[1] = buf.Sized(c.halves[1], 2*len(list))
+		c.do(len(list), work, (*halveStep[T])(c))
+		next := list[:0]
+		for _, p := range c.halves[1] {
+			if p.hi > p.lo {
+				next = append(next, p)
+			}
+		}
+		c.halves[0] = next
+	}
+	c.do(len(c.halves[0]), work, (*splitStep[T])(c))
+}
+
+// orderLevels of halving are done part by part, for all problems at a time.
+const orderLevels = 3
+
+// The steps of sortRows, by what an item is.
+type (
+	axesStep[T dense.Float]  call[T] // coordinates of a chunk of rows
+	halveStep[T dense.Float] call[T] // a part: its two halves
+	splitStep[T dense.Float] call[T] // a part: its order
+)
+
+func (s *axesStep[T]) Item(w *worker[T], i int) error {
+	c, x := (*call[T])(s), s.chunks[i]
+	p := c.problems[x.problem]
+	n := p.span.Q1 - p.span.Q0
+	for lo, hi := x.lo, 0; lo < x.hi; lo = hi {
+		g := lo / n
+		hi = min(x.hi, (g+1)*n)
+		w.tile = buf.Shaped(w.tile, hi-lo, p.rows.axes.Rows)
+		from := p.span.Q0 + lo - g*n
+		c.tab.MulT(w.tile, c.q.Head(p.b, p.h*c.group+g).RowRange(from, from+hi-lo), &p.rows.axes, nil)
+		p.rows.set(lo, w.tile)
+	}
+	return nil
+}
+
+func (s *halveStep[T]) Item(w *worker[T], i int) error {
+	x := s.halves[0][i]
+	p := s.problems[x.problem]
+	s.halves[1][2*i], s.halves[1][2*i+1] = orderPart{}, orderPart{}
+	if mid := p.rows.halve(&w.pick, x, p.spec.Together); mid > 0 {
+		s.halves[1][2*i] = orderPart{x.problem, 1 - x.from, x.lo, mid}
+		s.halves[1][2*i+1] = orderPart{x.problem, 1 - x.from, mid, x.hi}
+	}
+	return nil
+}
+
+func (s *splitStep[T]) Item(w *worker[T], i int) error {
+	x := s.halves[0][i]
+	p := s.problems[x.problem]
+	p.rows.split(&w.pick, x, p.spec.Together)
+	return nil
 }
 
 // covariance sets w.tile to that of the rows of w.diff, which it centres and scales by the returned unit, up to a
@@ -97,36 +155,6 @@ func (c *call[T]) covariance(w *worker[T]) (unit float64) {
 // tiny is a length that may be divided by.
 const tiny = 1e-30
 
-// splitBlocks makes the tasks of problem i: blocks of sorted rows, those of wanted rows only. It returns their work.
-func (c *call[T]) splitBlocks(i int) (work float64) {
-	p := c.problems[i]
-	n, rows, size := p.span.Q1-p.span.Q0, len(p.rows.order), p.spec.Together
-	if c.wanted != nil {
-		p.place = buf.Sized(p.place, n)
-		for l := range p.place {
-			p.place[l] = -1
-		}
-		for at, l := range c.wanted {
-			if l >= p.span.Q0 && l < p.span.Q1 {
-				p.place[l-p.span.Q0] = int32(at)
-			}
-		}
-	}
-	if p.spec.tilted() {
-		return c.splitTilted(i)
-	}
-	each := p.rowWork() * float64(c.q.Dim+c.v.Dim)
-	for lo := 0; lo < rows; lo += size {
-		hi := min(lo+size, rows)
-		if c.wanted != nil && !p.wants(n, lo, hi) {
-			continue
-		}
-		c.tasks = append(c.tasks, rowTask{problem: i, lo: lo, hi: hi})
-		work += each * float64(hi-lo)
-	}
-	return work
-}
-
 // wants tells whether some of the rows lo to hi−1 of the order are wanted.
 func (p *problem[T]) wants(n, lo, hi int) bool {
 	for _, r := range p.rows.order[lo:hi] {
@@ -135,50 +163,6 @@ func (p *problem[T]) wants(n, lo, hi int) bool {
 		}
 	}
 	return false
-}
-
-// block computes the rows of a task.
-func (c *call[T]) block(w *worker[T], t rowTask) {
-	p := c.problems[t.problem]
-	n := p.span.Q1 - p.span.Q0
-	list := p.rows.order[t.lo:t.hi]
-	b := &w.tiles
-	b.begin(c.tab, len(list), c.q.Dim, c.v.Dim)
-	for i, r := range list {
-		copy(b.x.Row(i), c.q.Head(p.b, p.h*c.group+int(r)/n).Row(p.span.Q0+int(r)%n))
-	}
-	c.tab.Scale(b.x.Data, T(c.scale))
-	if p.clusters > 0 {
-		b.far(&p.panel, p.logSize)
-	}
-	// Sinks, and all visible keys where there are no clusters.
-	sinks := min(p.spec.Sinks, p.span.K1-p.span.K0)
-	exact := 0
-	if sinks > 0 {
-		c.loadSinks(w, p, sinks)
-		b.add(&w.sinks.panel, w.sinks.values, nil, nil)
-		exact = w.sinks.values.Rows
-	}
-	if c.voters != nil {
-		b.hush(len(list), func(r int) bool { return c.voters[p.span.Q0+int(list[r])%n] })
-	}
-	b.choose(p.top, p.hazard)
-	if c.wanted != nil {
-		list = b.narrow(list, func(r int32) bool { return p.place[int(r)%n] >= 0 })
-	}
-	b.finishFar(p.mean)
-	exact += b.addChosen(p.sorted)
-	w.report.Exact += int64(exact) * int64(len(list))
-	for i, r := range list {
-		at := p.span.Q0 + int(r)%n
-		if c.wanted != nil {
-			at = int(p.place[int(r)%n])
-		}
-		w.report.Rows++
-		if !b.finish(c.out.Head(p.b, p.h*c.group+int(r)/n).Row(at), i) {
-			w.report.Empty++
-		}
-	}
 }
 
 // sorted are the keys and values of cluster x.

@@ -3,6 +3,7 @@ package centroid
 import (
 	"math"
 	"runtime"
+	"slices"
 	"sync/atomic"
 
 	"github.com/randfeat/randfeat/attention"
@@ -38,8 +39,8 @@ type call[T dense.Float] struct {
 	voters   []bool         // of Trials: the queries that choose for their block; nil: all
 	done     []atomic.Int64 // of the tasks of Backward: sorted keys that have their part
 
-	parts bool // problems are chunks of keys of causal attention: nobody asks for rows
-	crew  par.Crew[worker[T]]
+	halves [2][]orderPart // what sortRows divides, and what becomes of it
+	crew   par.Crew[worker[T]]
 }
 
 // keyChunk are keys of a problem, counted among those that it sees, or clusters.
@@ -142,7 +143,26 @@ func (c *call[T]) prepare() {
 }
 
 // prepareFit, prepareAssign and prepareGroup are the steps of prepare.
-func (c *call[T]) prepareFit() { c.do(c.used, c.keyWork(), (*fitStep[T])(c)) }
+func (c *call[T]) prepareFit() {
+	work := c.keyWork()
+	c.do(c.used, work, (*fitStep[T])(c))
+	if !slices.ContainsFunc(c.problems[:c.used], func(p *problem[T]) bool { return p.spec.tilted() }) {
+		return
+	}
+	c.sortRows(work)
+	c.chunks = c.chunks[:0]
+	for i, p := range c.problems[:c.used] {
+		if p.spec.tilted() {
+			rows := len(p.rows.order)
+			p.x = buf.Shaped(p.x, rows, c.q.Dim)
+			for lo := 0; lo < rows; lo += groupChunk {
+				c.chunks = append(c.chunks, keyChunk{i, lo, min(lo+groupChunk, rows)})
+			}
+		}
+	}
+	c.do(len(c.chunks), work, (*gatherStep[T])(c))
+	c.do(c.used, work, (*trainStep[T])(c))
+}
 
 func (c *call[T]) prepareGroup() {
 	c.do(c.used, c.keyWork(), (*groupStep[T])(c))
@@ -157,6 +177,11 @@ func (c *call[T]) prepareGroup() {
 	c.do(len(c.chunks), c.keyWork(), (*meanStep[T])(c))
 	c.ranks = c.ranks[:0]
 	for i, p := range c.problems[:c.used] {
+		if p.spec.tilted() && p.spec.Chunk == 0 { // the longest items first
+			c.ranks = append(c.ranks, keyChunk{i, 0, 0})
+		}
+	}
+	for i, p := range c.problems[:c.used] {
 		if p.spec.tilted() {
 			for lo := 0; lo < len(p.keys); lo += groupChunk {
 				c.ranks = append(c.ranks, keyChunk{i, lo, min(lo+groupChunk, len(p.keys))})
@@ -168,7 +193,6 @@ func (c *call[T]) prepareGroup() {
 		}
 	}
 	c.do(len(c.ranks), c.keyWork(), (*rankStep[T])(c))
-	c.do(c.used, c.keyWork(), (*orderStep[T])(c))
 }
 
 // keyWork is about that of assigning all keys.
@@ -202,8 +226,8 @@ func (c *call[T]) split() (work float64) {
 	for i, p := range c.problems[:c.used] {
 		s := p.span
 		keys := p.rowWork()
-		if p.spec.Together > 0 {
-			work += c.splitBlocks(i)
+		if p.spec.tilted() {
+			work += c.splitTilted(i)
 			continue
 		}
 		if c.wanted != nil {
@@ -264,7 +288,8 @@ type (
 	groupStep[T dense.Float]  call[T] // a problem: the order of its keys by cluster
 	meanStep[T dense.Float]   call[T] // some clusters: their keys side by side, and the centroids
 	rankStep[T dense.Float]   call[T] // some clusters: what ranks them, and their centroids packed
-	orderStep[T dense.Float]  call[T] // a problem: the order of its queries, where they choose together
+	gatherStep[T dense.Float] call[T] // a chunk of rows that choose together, in their order
+	trainStep[T dense.Float]  call[T] // a problem whose rows choose together: its centres
 	rowStep[T dense.Float]    call[T] // the outputs of a task
 )
 
@@ -301,6 +326,10 @@ func (s *rankStep[T]) Item(w *worker[T], i int) error {
 	x := s.ranks[i]
 	p := s.problems[x.problem]
 	if p.spec.tilted() {
+		if x.hi == 0 {
+			(*call[T])(s).slopes(w, p)
+			return nil
+		}
 		s.tab.PackRows(&p.packed, p.kv.ColRange(0, s.k.Dim), x.lo, x.hi)
 		return nil
 	}
@@ -311,32 +340,24 @@ func (s *rankStep[T]) Item(w *worker[T], i int) error {
 	return nil
 }
 
-func (s *orderStep[T]) Item(w *worker[T], i int) error {
-	p := s.problems[i]
-	if p.spec.tilted() {
-		(*call[T])(s).slopes(w, p)
-		return nil
+func (s *gatherStep[T]) Item(_ *worker[T], i int) error {
+	x := s.chunks[i]
+	(*call[T])(s).gatherRows(s.problems[x.problem], x.lo, x.hi)
+	return nil
+}
+
+func (s *trainStep[T]) Item(w *worker[T], i int) error {
+	if p := s.problems[i]; p.spec.tilted() {
+		(*call[T])(s).trainTilted(w, p)
 	}
-	if p.spec.Together == 0 || s.parts {
-		return nil
-	}
-	if p.top == 0 {
-		(*call[T])(s).leaveRows(p)
-		return nil
-	}
-	p.hazard = hazards(s.tab, p.hazard, p.risk)
-	(*call[T])(s).sortRows(w, p, p.k.Rows, p.k.Row)
 	return nil
 }
 
 func (s *rowStep[T]) Item(w *worker[T], i int) error {
 	c, t := (*call[T])(s), s.tasks[i]
-	switch spec := s.problems[t.problem].spec; {
-	case spec.tilted():
+	if s.problems[t.problem].spec.tilted() {
 		c.tilted(w, t)
-	case spec.Together > 0:
-		c.block(w, t)
-	default:
+	} else {
 		c.rows(w, t)
 	}
 	return nil
@@ -365,7 +386,7 @@ type worker[T dense.Float] struct {
 	tile, values dense.Matrix[T]
 	tileX        dense.Matrix[T]
 	view         kern.Panel[T]
-	axes         kern.Panel[T] // of the coordinates that queries are sorted by
+	pick         selector[T] // of sorting
 	tileMax      []T
 	tileSum      []T
 	choosers     []int32 // rows by the clusters that they have chosen
@@ -418,9 +439,8 @@ type problem[T dense.Float] struct {
 	mean dense.Matrix[T]
 
 	// of rows that choose together
-	rows   rowOrder[T]
-	hazard []T     // e^risk, the largest 1
-	place  []int32 // of At: where a row of the order goes, −1: nowhere
+	rows  rowOrder[T]
+	place []int32 // of At: where a row of the order goes, −1: nowhere
 
 	packed kern.Panel[T] // the sorted keys, where some clusters are exact; every cluster begins with a panel
 	from   []int32       // the first output of a cluster there
@@ -438,30 +458,40 @@ const (
 	loose  = -2 // a sink, or there are no clusters
 )
 
-// fit weighs the keys of p and, unless there are centres, clusters them.
-func (c *call[T]) fit(w *worker[T], p *problem[T]) {
+// fitter is that of a worker with the keys of p.
+func (c *call[T]) fitter(w *worker[T], p *problem[T]) *fitter[T] {
 	f := &w.fit
 	f.tab, f.workers = c.tab, runtime.GOMAXPROCS(0)/c.used
 	f.reset(p.spec, c.scale, false, c.q, c.k, c.v, p.h)
 	f.add(p.b, p.span, c.seen)
+	return f
+}
+
+// fit weighs the keys of p and, unless there are centres, clusters them. Where queries choose together it finds the
+// coordinates that these are sorted by.
+func (c *call[T]) fit(w *worker[T], p *problem[T]) {
+	f := c.fitter(w, p)
 	n := len(f.keys)
 	p.keys = append(p.keys[:0], f.keys...)
 	if p.spec.Clusters == 0 {
 		n, p.keys = 0, p.keys[:0]
 	}
-	if p.single = n <= p.spec.Clusters; p.single {
-		p.found = buf.Sized(p.found, n)
+	p.single = n <= p.spec.Clusters
+	p.found = buf.Sized(p.found, n)
+	if p.single {
 		for j := range p.found {
 			p.found[j] = int32(j)
 		}
-		if p.spec.tilted() {
-			c.fitTilted(w, p)
-		}
-		return
 	}
-	p.found = buf.Sized(p.found, n)
 	if p.spec.tilted() {
-		c.fitTilted(w, p)
+		p.rows.axes.Rows = 0
+		if p.single || (p.span.Q1-p.span.Q0)*c.group <= p.spec.Together { // any order serves
+			c.leaveRows(p)
+		} else {
+			c.orderAxes(w, p)
+		}
+	}
+	if p.single || p.spec.tilted() {
 		return
 	}
 	p.factor = buf.Shaped(p.factor, c.k.Dim, c.k.Dim)

@@ -184,7 +184,7 @@ func (c *chunkCall[T]) start(a *Attention[T], out, q, k, v attention.Seq[T]) err
 	if err := c.keys.start(a, out, q, k, v); err != nil {
 		return err
 	}
-	c.keys.used, c.keys.parts, c.mask = 0, true, a.KeyMask
+	c.keys.used, c.mask = 0, a.KeyMask
 	c.specs = append(c.specs[:0], a.Specs...)
 	for i := range c.specs {
 		c.specs[i].Sinks = 0

@@ -266,7 +266,7 @@ func (c *Chunks[T]) cluster(w *chunkStepper[T], h *chunkHead[T], kv int) error {
 	if done > 0 {
 		a.Specs[0] = c.rest[kv]
 	}
-	f.problems, f.parts = nil, true // the last one keeps its memory
+	f.problems = nil // the last one keeps its memory
 	if err := f.start(&a, attention.Seq[T]{}, one(group, c.dim, c.dim, group*c.dim, h.asked),
 		one(1, c.dim, 0, c.dim, k.Data), one(1, c.valueDim, 0, c.valueDim, v.Data)); err != nil {
 		return err

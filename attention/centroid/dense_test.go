@@ -134,68 +134,6 @@ func near1[T dense.Float](t *testing.T, what string, got []T, want []float64, to
 	}
 }
 
-// Blocks of sorted queries are what their definition says, with masks, segments, sinks and grouped heads.
-func TestTogetherNaive(t *testing.T) {
-	const length, dim = 230, 16
-	q, k, v := grouped[float64](2, length, dim, 1)
-	mask := make([]bool, length)
-	ids := make([]int32, length)
-	for i := range mask {
-		mask[i], ids[i] = i%7 != 3, int32(i/150)
-	}
-	for i, vis := range []attention.Visibility{{}, {KeyMask: mask}, {KeyMask: mask, Segments: ids}} {
-		for _, s := range []Spec{{Clusters: 12, Together: 32, Top: 3, Sinks: 2}, {Clusters: 12, Together: 48},
-			{Clusters: 5, Together: 1, Top: 2}, {Clusters: 200, Together: 64, Top: 9},
-			{Clusters: 9, Together: 500, Top: 20, Sinks: 3}} {
-			name := fmt.Sprintf("visibility %d, %+v", i, s)
-			a := &Attention[float64]{Visibility: vis, Specs: []Spec{s}}
-			out := attention.NewSeq[float64](1, 4, length, dim)
-			report, err := a.Forward(out, q, k, v)
-			if err != nil {
-				t.Fatal(name, err)
-			}
-			if report.Rows != 4*length || report.Empty != 0 {
-				t.Errorf("%s: %+v", name, report)
-			}
-			c := new(call[float64])
-			if err := c.start(a, out, q, k, v); err != nil {
-				t.Fatal(err)
-			}
-			c.prepare()
-			for _, p := range c.problems[:c.used] {
-				var sinkK, sinkV [][]float64
-				for j := range min(s.Sinks, p.span.K1-p.span.K0) {
-					if at := p.span.K0 + j; vis.KeyMask == nil || mask[at] {
-						sinkK = append(sinkK, wide(k.Head(0, p.h).Row(at)))
-						sinkV = append(sinkV, wide(v.Head(0, p.h).Row(at)))
-					}
-				}
-				n := p.span.Q1 - p.span.Q0
-				if got := slices.Sorted(slices.Values(p.rows.order)); len(got) != 2*n || got[0] != 0 ||
-					int(got[2*n-1]) != 2*n-1 || len(slices.Compact(got)) != 2*n {
-					t.Fatalf("%s: rows are %v", name, p.rows.order)
-				}
-				list := naiveClusters(p, p.reference())
-				for lo := 0; lo < 2*n; lo += s.Together {
-					rows := p.rows.order[lo:min(lo+s.Together, 2*n)]
-					x := make([][]float64, len(rows))
-					for i, r := range rows {
-						x[i] = wide(q.Head(0, 2*p.h+int(r)/n).Row(p.span.Q0 + int(r)%n))
-						for l := range x[i] {
-							x[i][l] /= math.Sqrt(dim)
-						}
-					}
-					want := naiveBlock(x, list, p.top, dim, func(int) (k, v [][]float64) { return sinkK, sinkV })
-					for i, r := range rows {
-						near1(t, fmt.Sprintf("%s, row %d", name, r),
-							out.Head(0, 2*p.h+int(r)/n).Row(p.span.Q0+int(r)%n), want[i], 1e-9)
-					}
-				}
-			}
-		}
-	}
-}
-
 // Causal blocks over chunks are what their definition says, with masks and with fewer queries than keys.
 func TestChunksNaive(t *testing.T) {
 	const length, dim = 300, 16
@@ -272,7 +210,7 @@ func TestChunksNaive(t *testing.T) {
 var denseCases = []struct {
 	causal bool
 	spec   Spec
-}{{false, Spec{Clusters: 24, Together: 64, Top: 5, Sinks: 1}},
+}{{false, Spec{Clusters: 24, Together: 64, Keys: 50, Sinks: 1}},
 	{true, Spec{Clusters: 8, Chunk: 64, Together: 32, Window: 16, Sinks: 2, Top: 4}}}
 
 // sameBits is Forward, whose bits do not depend on the number of threads.
@@ -331,7 +269,9 @@ func TestDenseBits(t *testing.T) {
 		}
 		for _, top := range []int{c.spec.Top, 0, 11} {
 			s := c.spec
-			s.Top = top
+			if s.Top = top; !c.causal {
+				s.Top, s.Keys = 0, 1+10*top
+			}
 			b := &Attention[float32]{Visibility: a.Visibility, Specs: []Spec{s}}
 			all := attention.NewSeq[float32](1, 4, length, dim)
 			if _, err := b.Forward(all, q, k, v); err != nil {
@@ -340,7 +280,7 @@ func TestDenseBits(t *testing.T) {
 			sameRows(t, b, trials, all, rows, q, k, v)
 		}
 		if trials.fits != 1 {
-			t.Errorf("causal %t: %d clusterings for specs that differ in top alone", c.causal, trials.fits)
+			t.Errorf("causal %t: %d clusterings for specs that differ in top or keys alone", c.causal, trials.fits)
 		}
 	}
 }
@@ -353,7 +293,9 @@ func TestDenseExact(t *testing.T) {
 			q, k, v := grouped[float32](2, length, dim, 4)
 			kern.Best[float32]().Scale(q.Data, size)
 			s := c.spec
-			s.Top = 1000
+			if s.Top = 1000; !c.causal {
+				s.Top, s.Keys = 0, 1000
+			}
 			vis := attention.Visibility{Causal: c.causal}
 			a := &Attention[float32]{Visibility: vis, Specs: []Spec{s}}
 			got, want := attention.NewSeq[float32](1, 4, length, dim), attention.NewSeq[float32](1, 4, length, dim)
@@ -499,7 +441,9 @@ func TestDenseRefuses(t *testing.T) {
 		causal bool
 		specs  []Spec
 	}{
-		{false, []Spec{{Clusters: 4, Together: 8, Window: 2}}},
+		{false, []Spec{{Clusters: 4, Together: 8, Keys: 2, Window: 2}}},
+		{false, []Spec{{Clusters: 4, Together: 8, Top: 2}}},
+		{false, []Spec{{Clusters: 4, Together: 8}}},
 		{false, []Spec{{Clusters: 4, Together: 8, Chunk: 16}}},
 		{true, []Spec{{Clusters: 4, Together: 8}}},
 		{true, []Spec{{Clusters: 4, Chunk: 16}}},
@@ -529,21 +473,27 @@ func TestDenseRefuses(t *testing.T) {
 func TestRowOrder(t *testing.T) {
 	const n, leaf = 256, 32
 	var o rowOrder[float32]
-	o.z = dense.New[float32](n, 8)
+	var pick selector[float32]
+	run := func(z dense.Matrix[float32]) {
+		o.begin(n)
+		o.set(0, z)
+		o.split(&pick, orderPart{hi: n}, leaf)
+	}
+	z := dense.New[float32](n, 8)
 	r := rand.New(rand.NewPCG(3, 4))
-	for i := range o.z.Data {
-		o.z.Data[i] = float32(0.1 * r.NormFloat64())
+	for i := range z.Data {
+		z.Data[i] = float32(0.1 * r.NormFloat64())
 	}
 	group := func(i int) int { return i * 2654435761 >> 7 & 1 }
 	var left int
 	for i := range n {
 		if group(i) == 1 {
-			o.z.Row(i)[5] += 10
+			z.Row(i)[5] += 10
 		} else {
 			left++
 		}
 	}
-	o.run(leaf)
+	run(z)
 	mixed := 0
 	for lo := 0; lo < n; lo += leaf {
 		ones := 0
@@ -558,8 +508,8 @@ func TestRowOrder(t *testing.T) {
 		t.Errorf("%d blocks have rows of both groups, %d rows are of the first", mixed, left)
 	}
 	// Equal rows keep their order: there is no direction.
-	clear(o.z.Data)
-	o.run(leaf)
+	clear(z.Data)
+	run(z)
 	for i, r := range o.order {
 		if int(r) != i {
 			t.Fatalf("row %d of equal ones is %d", i, r)

@@ -78,9 +78,9 @@
 //
 // Queries that choose their clusters individually need the fewest operations. Blocks of queries that choose together
 // (Spec.Together) often need less time, because all their products are dense tiles. Bidirectional queries are sorted
-// first, so that the queries of a block attend to the same keys. With Spec.Keys a bidirectional block weighs all keys
-// by its mean query: the heaviest are exact, and the others are in centroids made for the block, which needs the
-// least time on long sequences. Causal attention works in chunks of positions (Spec.Chunk). With Spec.Keys the
+// first, so that the queries of a block attend to the same keys. A bidirectional block weighs all keys by its mean
+// query: the heaviest (Spec.Keys) are exact, and the others are in centroids made for the block, which needs the least
+// time on long sequences. Causal attention works in chunks of positions (Spec.Chunk). With Spec.Keys the
 // queries of a chunk see its keys exactly, and all earlier keys as bidirectional blocks do, which needs the least time
 // for whole sequences. With Spec.Top every chunk of keys has clusters of its own, which suits decoding. See blocks.go,
 // tilt.go, prefix.go and chunks.go.

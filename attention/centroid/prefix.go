@@ -384,12 +384,14 @@ func (c *prefixCall[T]) sort(w *prefixWorker[T], x *prefixChunk) {
 		}
 		return
 	}
-	o.z = buf.Shaped(o.z, rows, axes.Rows)
+	o.begin(rows)
+	w.tile = buf.Shaped(w.tile, n, axes.Rows)
 	for g := range c.keys.group {
 		q := c.keys.q.Head(x.b, x.h*c.keys.group+g).RowRange(x.q0, x.q1)
-		c.keys.tab.MulT(o.z.RowRange(g*n, (g+1)*n), q, axes, nil)
+		c.keys.tab.MulT(w.tile, q, axes, nil)
+		o.set(g*n, w.tile)
 	}
-	o.run(size)
+	o.split(&w.pick, orderPart{hi: rows}, size)
 	x.order = append(x.order, o.order...)
 }
 

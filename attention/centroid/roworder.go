@@ -13,13 +13,15 @@ import (
 // queries in the metric of the keys. On real heads blocks of such queries need a third to a half of the keys that
 // blocks of neighbours in the text need for the same error.
 type rowOrder[T dense.Float] struct {
-	order []int32         // the result: rows in their new order
-	z     dense.Matrix[T] // the coordinates of every row
+	order []int32       // the result: rows in their new order
+	axes  kern.Panel[T] // of the coordinates
 	// The rows of a part lie side by side and move to and fro between two places.
-	at   [2][]orderRow[T]
-	key  []T // of the rows of a part: their projections on the direction that divides it
-	pick selector[T]
+	at  [2][]orderRow[T]
+	key []T // of the rows of a part: their projections on the direction that divides it
 }
+
+// orderPart are the rows lo to hi−1 of a problem, which lie at from.
+type orderPart struct{ problem, from, lo, hi int }
 
 // orderRow is a row that is sorted.
 type orderRow[T dense.Float] struct {
@@ -38,21 +40,33 @@ const (
 	orderPowers = 5
 )
 
-// run orders the rows of o.z into parts of leaf rows: all but the last have as many.
-func (o *rowOrder[T]) run(leaf int) {
-	n := o.z.Rows
+// begin makes room for n rows.
+func (o *rowOrder[T]) begin(n int) {
 	o.order, o.key = buf.Sized(o.order, n), buf.Sized(o.key, n)
 	o.at[0], o.at[1] = buf.Sized(o.at[0], n), buf.Sized(o.at[1], n)
-	for i := range n {
-		r := &o.at[0][i]
-		r.z, r.row = [orderCoordinates]T{}, int32(i)
-		copy(r.z[:], o.z.Row(i))
-	}
-	o.split(0, 0, n, leaf)
 }
 
-// split orders the rows of a part, which lie at from.
-func (o *rowOrder[T]) split(from, lo, hi, leaf int) {
+// set takes the coordinates of the rows from lo on.
+func (o *rowOrder[T]) set(lo int, z dense.Matrix[T]) {
+	for i := range z.Rows {
+		r := &o.at[0][lo+i]
+		r.z, r.row = [orderCoordinates]T{}, int32(lo+i)
+		copy(r.z[:], z.Row(i))
+	}
+}
+
+// split orders the rows of a part.
+func (o *rowOrder[T]) split(pick *selector[T], p orderPart, leaf int) {
+	if mid := o.halve(pick, p, leaf); mid > 0 {
+		o.split(pick, orderPart{p.problem, 1 - p.from, p.lo, mid}, leaf)
+		o.split(pick, orderPart{p.problem, 1 - p.from, mid, p.hi}, leaf)
+	}
+}
+
+// halve moves the rows of a part to the other place, in two halves, and says where the second begins. 0: the part is
+// in order.
+func (o *rowOrder[T]) halve(pick *selector[T], p orderPart, leaf int) (mid int) {
+	from, lo, hi := p.from, p.lo, p.hi
 	rows, parts := o.at[from][lo:hi], (hi-lo+leaf-1)/leaf
 	dir, ok := [orderCoordinates]T{}, false
 	if parts > 1 {
@@ -62,9 +76,9 @@ func (o *rowOrder[T]) split(from, lo, hi, leaf int) {
 		for i := range rows {
 			o.order[lo+i] = rows[i].row
 		}
-		return
+		return 0
 	}
-	key := o.key[:len(rows)]
+	key := o.key[lo:hi]
 	least, most := T(math.Inf(1)), T(math.Inf(-1))
 	for i := range rows {
 		z := &rows[i].z
@@ -74,11 +88,11 @@ func (o *rowOrder[T]) split(from, lo, hi, leaf int) {
 		least, most = min(least, s), max(most, s)
 	}
 	half := parts / 2 * leaf
-	o.pick.divide(key, half, least, most)
+	pick.divide(key, half, least, most)
 	// The rows of the largest keys go to the front; all others follow. Nobody can guess which, so nothing branches.
 	to := o.at[1-from][lo:hi]
 	front, back := 0, half
-	for i, b := range o.pick.bucket {
+	for i, b := range pick.bucket {
 		at := back
 		if b != 0 {
 			at = front
@@ -87,8 +101,7 @@ func (o *rowOrder[T]) split(from, lo, hi, leaf int) {
 		front += int(b)
 		back += 1 - int(b)
 	}
-	o.split(1-from, lo, lo+half, leaf)
-	o.split(1-from, lo+half, hi, leaf)
+	return lo + half
 }
 
 // direction is about the first principal direction of rows, by the power method on a sample of them; false: they do not

@@ -35,8 +35,8 @@ type Spec struct {
 	Spread bool `json:"spread,omitempty"`
 	// Together is the number of queries that choose their exact clusters together; Top then counts clusters per block
 	// of queries, over all query heads of a group, and Keys counts keys per block. All products become dense tiles, as
-	// in exact attention. 0: every query chooses for itself. Bidirectional queries are sorted first, and there is no
-	// window. Causal blocks consist of neighbours and need Chunk.
+	// in exact attention. 0: every query chooses for itself. Bidirectional queries are sorted first, need Keys, and
+	// there is no window. Causal blocks consist of neighbours and need Chunk.
 	Together int `json:"together,omitempty"`
 	// Chunk is the number of consecutive keys that are clustered on their own, into Clusters each, once all of them
 	// have left the window. It is for causal attention, which then needs no fitted centres. 0: all keys share the same
@@ -80,7 +80,7 @@ const (
 	mostClusters       = 1 << 24 // cluster numbers and their products with dimensions stay far from overflow
 	mostTogether       = 1 << 14 // rows of one tile of weights
 	mostChunk          = 1 << 20
-	searchCost         = 64      // multiply-adds that take as long as looking at a weight once
+	searchCost         = 320     // multiply-adds that take as long as a block's search among its weights, per key
 	most               = 1 << 30 // of every other count, for the same reason
 )
 
@@ -189,9 +189,9 @@ func (s Spec) Cost(lenK, dim, valueDim int) float64 {
 	k := min(float64(s.Clusters), n)
 	if s.tilted() && both > 0 {
 		keys := min(float64(s.Keys), n) + min(float64(s.Sinks), n)
-		// The keys are weighed, searched for the largest and summed for every block.
+		// The keys are weighed, searched for the largest and summed for every block. A row moves the values of centroids.
 		block := n * (d + both + searchCost) / float64(s.Together)
-		return (k*d + (k+keys)*both + block) / (2 * both)
+		return (k*d + (k+keys+d)*both + block) / (2 * both)
 	}
 	exact, extra := 0.0, 0.0
 	if b := s.block(false); b > 0 {

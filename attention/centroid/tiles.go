@@ -314,17 +314,3 @@ func (t *tiles[T]) finish(dst []T, r int) bool {
 	}
 	return true
 }
-
-// hazards sets dst to the factors that turn masses of clusters into expected errors, the largest of them 1, from their
-// logarithms.
-func hazards[T dense.Float](tab *kern.Table[T], dst, risk []T) []T {
-	dst = buf.Sized(dst, len(risk))
-	copy(dst, risk)
-	top := tab.Max(dst)
-	if !dense.IsFinite(float64(top)) {
-		clear(dst)
-		return dst
-	}
-	tab.Exp(dst, top)
-	return dst
-}

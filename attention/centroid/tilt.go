@@ -45,30 +45,26 @@ const (
 	tiltRows = 1024
 )
 
-// fitTilted sorts the queries of p and trains its clusters; f has the keys of p.
-func (c *call[T]) fitTilted(w *worker[T], p *problem[T]) {
-	f := &w.fit
-	k := c.k.Head(p.b, p.h)
-	if p.single {
-		c.leaveRows(p)
-	} else {
-		c.sortRows(w, p, len(p.keys), func(i int) []T { return k.Row(int(p.keys[i])) })
-	}
-	n := p.span.Q1 - p.span.Q0
-	p.x = buf.Shaped(p.x, len(p.rows.order), c.q.Dim)
+// gatherRows copies the queries lo to hi−1 of the order of p and scales them.
+func (c *call[T]) gatherRows(p *problem[T], lo, hi int) {
+	n, x, rows := p.span.Q1-p.span.Q0, p.x.RowRange(lo, hi), p.rows.order[lo:hi]
 	if c.group == 1 {
-		c.tab.Gather(p.x, c.q.Head(p.b, p.h).RowRange(p.span.Q0, p.span.Q1), p.rows.order)
+		c.tab.Gather(x, c.q.Head(p.b, p.h).RowRange(p.span.Q0, p.span.Q1), rows)
 	} else {
 		for g := range c.group {
 			q := c.q.Head(p.b, p.h*c.group+g)
-			for i, r := range p.rows.order {
+			for i, r := range rows {
 				if int(r)/n == g {
-					copy(p.x.Row(i), q.Row(p.span.Q0+int(r)%n))
+					copy(x.Row(i), q.Row(p.span.Q0+int(r)%n))
 				}
 			}
 		}
 	}
-	c.tab.Scale(p.x.Data, T(c.scale))
+	c.tab.Scale(x.Data[:x.Rows*x.Cols], T(c.scale))
+}
+
+// trainTilted trains the clusters of p, whose queries are in order.
+func (c *call[T]) trainTilted(w *worker[T], p *problem[T]) {
 	if p.single {
 		return
 	}
@@ -76,6 +72,7 @@ func (c *call[T]) fitTilted(w *worker[T], p *problem[T]) {
 		p.assign.load(c.tab, p.centres)
 		return
 	}
+	f := c.fitter(w, p)
 	c.measureBlocks(f, p)
 	f.weights = buf.Sized(f.weights, len(f.keys))
 	for j := range f.weights {
@@ -115,6 +112,17 @@ func (c *call[T]) measureBlocks(f *fitter[T], p *problem[T]) {
 func (c *call[T]) splitTilted(i int) (work float64) {
 	p := c.problems[i]
 	n, rows, size := p.span.Q1-p.span.Q0, len(p.rows.order), p.spec.Together
+	if c.wanted != nil {
+		p.place = buf.Sized(p.place, n)
+		for l := range p.place {
+			p.place[l] = -1
+		}
+		for at, l := range c.wanted {
+			if l >= p.span.Q0 && l < p.span.Q1 {
+				p.place[l-p.span.Q0] = int32(at)
+			}
+		}
+	}
 	p.blocks = p.blocks[:0]
 	for lo := 0; lo < rows; lo += size {
 		if c.wanted == nil || p.wants(n, lo, min(lo+size, rows)) {

@@ -68,7 +68,7 @@ func TestVoters(t *testing.T) {
 	for _, c := range []struct {
 		causal bool
 		spec   Spec
-	}{{false, Spec{Clusters: 24, Top: 3, Together: 32}},
+	}{{false, Spec{Clusters: 24, Keys: 30, Together: 32}},
 		{true, Spec{Clusters: 8, Top: 3, Together: 32, Chunk: 32, Window: 8, Sinks: 1}}} {
 		vis := attention.Visibility{Causal: c.causal}
 		at := func(voters []bool) []float32 {

@@ -129,14 +129,18 @@ func logError(rows []rowError, pick func(i int) int) (log, se float64) {
 // textSpread was set by synthetic heads of 512 keys. Real heads of two other corpora, measured later, have 0.17 to
 // 0.25, and single layers up to 0.43 (docs/attention.md). Long texts differ less, because each of them averages
 // over many passages: 8 heads of MiniLM have 0.13 at 2048 keys and 0.12 at 4096 (root mean square, 16 texts each),
-// where spreadOf is 0.14 and 0.12.
+// where spreadOf is 0.14 and 0.12. It falls no further: passages of one book or one article have much in common,
+// however many they are.
 const (
-	textSpread = 0.2
-	textPrior  = 4
+	textSpread  = 0.2
+	leastSpread = 0.12
+	textPrior   = 4
 )
 
 // spreadOf returns the assumed standard deviation between texts with length keys, in logarithms.
-func spreadOf(length int) float64 { return textSpread * math.Pow(512/float64(max(length, 512)), 0.25) }
+func spreadOf(length int) float64 {
+	return max(leastSpread, textSpread*math.Pow(512/float64(max(length, 512)), 0.25))
+}
 
 // forecast returns the error with an interval for another text of the same kind with length keys. The interval of the
 // rows and a prediction interval for one more text (Student's t) are independent, so their widths are added as squares.

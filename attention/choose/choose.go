@@ -340,7 +340,7 @@ func (c *chooser[T]) divide() error {
 	if rows == 0 {
 		rows = defaultRows(all.q.Batch, all.vis.Causal && !c.Decode)
 		if c.dense && !all.vis.Causal && all.k.Len >= budgetLength {
-			rows *= 2 // still a small part of such a text, and the interval is narrower
+			rows *= min(all.k.Len/2048, 4) // a small part of the text, and a narrower interval
 		}
 		if c.dense && all.vis.Causal && !c.Decode { // a few rows of a causal text make most of its error
 			rows = max(rows, min(all.q.Len/8, mostCausalRows)/all.q.Batch)
@@ -350,7 +350,7 @@ func (c *chooser[T]) divide() error {
 	case c.Decode:
 		return add(all, all, half, all.q.Len, rows)
 	case !c.calibrates():
-		return add(all, all, 0, all.q.Len, rows)
+		return add(all, c.judged(), 0, all.q.Len, rows)
 	case all.q.Batch > 1:
 		return errors.Join(add(every(all, 0), every(all, 1), 0, all.q.Len, rows),
 			add(every(all, 1), every(all, 0), 0, all.q.Len, rows))
@@ -359,6 +359,17 @@ func (c *chooser[T]) divide() error {
 	}
 	return errors.Join(add(positions(all, 0, half), all, half, all.q.Len, (rows+1)/2),
 		add(positions(all, half, all.q.Len), all, 0, half, (rows+1)/2))
+}
+
+// judged is the texts that plans are judged on: from budgetLength keys on a few of them say enough about bidirectional
+// plans of blocks.
+func (c *chooser[T]) judged() sample[T] {
+	s := c.all
+	if c.dense && !s.vis.Causal && s.k.Len >= budgetLength {
+		n := min(s.q.Batch, lawTexts)
+		s.q.Batch, s.k.Batch, s.v.Batch = n, n, n
+	}
+	return s
 }
 
 // mostCausalRows bounds the rows, over all texts, that judge causal plans by seconds.

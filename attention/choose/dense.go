@@ -9,13 +9,17 @@ import (
 	"github.com/randfeat/randfeat/attention"
 	"github.com/randfeat/randfeat/attention/centroid"
 	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/par"
 	"github.com/randfeat/randfeat/internal/stable"
 )
 
-// This file searches plans whose queries choose together (centroid.Spec.Together). The time of a trial goes into the
-// clustering of a text and a pass over its keys for every block. Plans that differ only in the number of exact clusters
-// or exact keys share the clustering. So the search groups plans by their clusters, guesses that number from one or two
-// measurements on one text, and judges plans near the guess on fresh rows of several texts.
+// The search among plans whose queries choose together. What takes time is the clustering of a text and a pass over its
+// keys for every block; plans with the same clusters that differ in the number of exact ones, or of exact keys, share
+// the clustering.
+//
+// The errors of bidirectional plans follow a law (denseLaw): one measurement tells the cheapest plan that should be
+// good enough, judgements on fresh rows of several texts move on from there. Causal plans are searched by their
+// clusters, and among those with the same clusters by the number of exact keys.
 //
 // From budgetLength keys on, a head may spend choosingShare of the time of exact attention over the sample.
 
@@ -53,8 +57,17 @@ type denseText[T dense.Float] struct {
 func (c *chooser[T]) searchDense(h int) (trial, error) {
 	s := &denseSearch[T]{chooser: c, h: h}
 	best := c.last()
-	var groups [][]Plan // plans with the same clusters, in the order of their price
+	if !c.all.vis.Causal {
+		var err error
+		if best, err = s.searchLaw(best); err != nil {
+			return best, err
+		}
+	}
+	var groups [][]Plan // with the same clusters, by price
 	for _, p := range c.Plans {
+		if tilted(p) {
+			continue
+		}
 		at := slices.IndexFunc(groups, func(g []Plan) bool { return clustersOf(g[0]) == clustersOf(p) })
 		if at < 0 {
 			at = len(groups)
@@ -84,6 +97,171 @@ func (c *chooser[T]) searchDense(h int) (trial, error) {
 	}
 	return best, nil
 }
+
+// tilted says that the blocks of a bidirectional plan choose single keys.
+func tilted(p Plan) bool {
+	return p.Method == Centroid && p.Centroid.Together > 0 && p.Centroid.Keys > 0 && p.Centroid.Chunk == 0
+}
+
+// denseLaw is the error of a bidirectional plan up to a factor of the head, about: on heads of MiniLM at 4096 and 8192
+// keys errors fall with the powers 0.4 to 0.8 of the exact keys and 0.2 of the clusters, and grow with the power 0.4 of
+// the queries of a block.
+func denseLaw(s *centroid.Spec) float64 {
+	return math.Pow(float64(s.Together), 0.4) / math.Sqrt(float64(s.Keys)) / math.Pow(float64(s.Clusters), 0.2)
+}
+
+// lawSearch is the search of one head among plans that follow denseLaw. The exponent of the law is that of the head as
+// soon as two measurements tell it.
+type lawSearch[T dense.Float] struct {
+	*denseSearch[T]
+	plans  []Plan // by price
+	last   *centroid.Spec
+	error  float64 // of the last
+	power  float64
+	spends trialBudget
+}
+
+// saw takes the measured error of plan p.
+func (c *lawSearch[T]) saw(p Plan, e float64) {
+	if c.last != nil && e > 0 && c.error > 0 {
+		if r := math.Log(denseLaw(p.Centroid) / denseLaw(c.last)); math.Abs(r) > 0.3 {
+			c.power = min(max(math.Log(e/c.error)/r, 0.6), 1.8)
+		}
+	}
+	c.last, c.error = p.Centroid, e
+}
+
+// pick is the first plan from at on that should have an error of at most want, by the last measurement. One with the
+// clusters of the last plan is preferred: its trials cost less.
+func (c *lawSearch[T]) pick(at int, want float64) int {
+	law := denseLaw(c.last) * math.Pow(want/max(c.error, 1e-9), 1/c.power)
+	for ; at < len(c.plans) && denseLaw(c.plans[at].Centroid) > law; at++ {
+	}
+	of := clustersOf(Plan{Method: Centroid, Centroid: c.last})
+	for i := at; i < len(c.plans) && c.price(c.plans[i]) < alike*c.price(c.plans[at]); i++ {
+		if p := c.plans[i]; denseLaw(p.Centroid) <= law && clustersOf(p) == of {
+			return i
+		}
+	}
+	return at
+}
+
+// start is the plan that is measured first: one that suits many heads.
+func (c *lawSearch[T]) start() (at int) {
+	least := math.Inf(1)
+	for i, p := range c.plans {
+		s := p.Centroid
+		off := math.Abs(math.Log(32*float64(s.Keys)/float64(c.all.k.Len))) +
+			math.Abs(math.Log(float64(s.Together)/128)) + math.Abs(math.Log(float64(s.Clusters)/64))
+		if off < least {
+			at, least = i, off
+		}
+	}
+	return at
+}
+
+const (
+	// lawShare is choosingShare, lawConfirms is mostConfirms, and lawTexts is mostTexts from budgetLength keys on.
+	lawShare    = 0.06
+	lawConfirms = 8
+	lawTexts    = 4
+	// alike is the factor of a price that another clustering has to gain.
+	alike = 1.12
+	// needless is the share of the tolerance below which an upper end wastes keys.
+	needless = 0.6
+)
+
+// searchLaw finds the cheapest good plan of those that follow denseLaw, or returns best.
+func (c *denseSearch[T]) searchLaw(best trial) (trial, error) {
+	s := &lawSearch[T]{denseSearch: c, power: 1}
+	s.plans = slices.DeleteFunc(slices.Clone(c.Plans), func(p Plan) bool { return !tilted(p) })
+	if len(s.plans) == 0 {
+		return best, nil
+	}
+	s.spends = trialBudget{fits: map[centroid.Spec]int{}, left: math.Inf(1)}
+	if c.all.k.Len >= budgetLength && c.Rates != nil {
+		s.spends.left = lawShare * float64(c.all.q.Batch) * c.seconds(Plan{Method: Exact})
+	}
+	at := s.start()
+	for range 2 {
+		sums, err := s.try(s.plans[at], 1, checkRows)
+		if err != nil {
+			return best, err
+		}
+		was := denseLaw(s.plans[at].Centroid)
+		s.saw(s.plans[at], sums.error())
+		at = min(s.pick(0, c.Tol/caution), len(s.plans)-1)
+		if r := denseLaw(s.plans[at].Centroid) / was; r < 3 && r > 0.3 { // the law holds between neighbours
+			break
+		}
+	}
+	texts := min(c.folds[0].check.q.Batch, mostTexts)
+	use, rows := min(texts, fewFits), freshRows
+	least, end := 0, len(s.plans) // plans before least are not good enough; those from end on are not better than best
+	for range lawConfirms {
+		p := s.plans[at]
+		sums, err := s.try(p, use, rows)
+		if err != nil {
+			return best, err
+		}
+		e := sums.forecast(c.all.k.Len)
+		// Exact attention, which a head has without a good plan, costs more than to look further.
+		more := s.spends.left > 0 || best.Method == Exact
+		if e.High > c.Tol && e.Error*caution <= c.Tol && more && (use < texts || rows != allRows) {
+			if use == texts { // a few rows make most of the error: look at more
+				rows = allRows
+			}
+			use = min(2*use, texts)
+			continue
+		}
+		s.saw(p, e.Error)
+		if e.High <= c.Tol {
+			more = s.spends.left > 0 || e.High < needless*c.Tol && best.Method == Exact
+			best, end = trial{p, e, c.cost(p), true}, at
+			for end > 0 && c.price(s.plans[end-1]) > gain*c.price(p) {
+				end--
+			}
+			at = s.pick(least, c.Tol*e.Error/e.High)
+		} else {
+			least = at + 1
+			at = s.pick(least, c.Tol*max(e.Error/e.High, 0.5))
+		}
+		if at >= end || !more {
+			break
+		}
+	}
+	return best, nil
+}
+
+// try measures a plan and takes the time from the budget.
+func (c *lawSearch[T]) try(p Plan, texts, rows int) (errorSums, error) {
+	c.spends.spend(c.chooser, p, texts)
+	return c.measure(p, texts, rows)
+}
+
+// trialBudget is the time that a head may spend on trials, in seconds per token.
+type trialBudget struct {
+	left float64
+	fits map[centroid.Spec]int // texts that have the clusters of a plan
+}
+
+// spend takes the time of trials of a plan on so many texts.
+func (b *trialBudget) spend(c interface{ seconds(Plan) float64 }, p Plan, texts int) {
+	if math.IsInf(b.left, 1) {
+		return
+	}
+	few := *p.Centroid // a trial has few rows: what is left is the clustering, and the keys that blocks weigh
+	few.Keys = 1
+	all := c.seconds(Plan{Method: Centroid, Centroid: &few})
+	few.Together = mostTogether
+	fit := c.seconds(Plan{Method: Centroid, Centroid: &few}) // hardly any blocks
+	of := clustersOf(p)
+	b.left -= float64(texts)*(all-fit) + float64(max(0, texts-b.fits[of]))*fit
+	b.fits[of] = max(b.fits[of], texts)
+}
+
+// mostTogether is the largest block of queries.
+const mostTogether = 1 << 14
 
 // searchTop returns the cheapest good plan of a group, given in ascending order of exact keys, and the number of trials
 // of a text that the search took. best.good is false if there is none. use is the number of texts to judge on.
@@ -168,22 +346,14 @@ func (c *chooser[T]) trials(p Plan) int {
 	return int(min(max(most, min(fewFits, texts)), 64))
 }
 
-// preference orders groups by how often their clusters are the best, smallest first: about 64 clusters up to 8192 keys
-// and more for longer sequences; for causal attention, chunks of prefixChunk, then larger ones, and few clusters first.
+// preference orders groups of causal plans by how often their clusters are the best, smallest first: chunks of
+// prefixChunk, then larger ones, and few clusters first.
 func (c *chooser[T]) preference(p Plan) int {
 	if p.Method != Centroid {
 		return 100
 	}
 	s, n := p.Centroid, c.all.k.Len
-	if s.Chunk > 0 {
-		return either(s.Chunk == prefixChunk(n), 0, 10) + either(s.Chunk > prefixChunk(n), 0, 5) + s.Clusters/64
-	}
-	want := 64
-	for ; n > 1<<13; n /= 4 {
-		want *= 2
-	}
-	off := math.Abs(math.Log2(float64(s.Clusters) / float64(want)))
-	return int(4*off) + either(s.Clusters < want, 1, 0)
+	return either(s.Chunk == prefixChunk(n), 0, 10) + either(s.Chunk > prefixChunk(n), 0, 5) + s.Clusters/64
 }
 
 func either(yes bool, a, b int) int {
@@ -239,17 +409,22 @@ func (c *denseSearch[T]) measure(p Plan, texts, rows int) (sums errorSums, err e
 		}
 		return sums, err
 	}
-	for i := range texts {
-		if i == len(c.texts) {
-			t, err := c.text((c.h + i) % c.all.q.Batch)
-			if err != nil {
-				return sums, err
-			}
-			c.texts = append(c.texts, t)
-		}
-		list, err := c.texts[i].measure(*p.Centroid, rows == freshRows)
+	for i := len(c.texts); i < texts; i++ {
+		t, err := c.text((c.h + i) % c.folds[0].check.q.Batch)
 		if err != nil {
 			return sums, err
+		}
+		c.texts = append(c.texts, t)
+	}
+	lists, errs := make([][]errorSums, texts), make([]error, texts)
+	par.For(texts, 1, func(lo, hi int) {
+		for i := lo; i < hi; i++ {
+			lists[i], errs[i] = c.texts[i].measure(*p.Centroid, rows == freshRows)
+		}
+	})
+	for i, list := range lists {
+		if errs[i] != nil {
+			return sums, errs[i]
 		}
 		for _, g := range list {
 			for _, r := range g.rows {

@@ -96,22 +96,24 @@ func denseGrid(causal bool, seed uint64, length int) []Plan {
 		}
 		return out
 	}
-	for _, clusters := range []int{32, 64, 128, 256} {
-		if 16*clusters > length || clusters == 32 && length > 2048 {
+	for _, clusters := range []int{32, 64, 128} {
+		if 16*clusters > length || clusters == 32 && length > 2048 || clusters == 128 && length < 4096 {
 			continue
 		}
-		for _, keys := range []int{16, 32, 64, 96, 128, 192, 256, 384, 512, 640, 768, 1024, 1280, 1536, 2048, 3072} {
-			if keys <= length/3 {
-				add(centroid.Spec{Clusters: clusters, Together: blockQueries(length), Keys: keys, Sample: 8 * clusters})
+		for _, block := range []int{64, 128, 256} {
+			if block == 64 && length > 1<<13 || 16*block > length {
+				continue
+			}
+			for _, keys := range []int{16, 32, 48, 64, 96, 128, 192, 256, 320, 384, 512, 640, 768, 1024, 1280, 1536, 2048,
+				3072} {
+				if keys <= length/3 {
+					add(centroid.Spec{Clusters: clusters, Together: block, Keys: keys, Sample: 8 * clusters})
+				}
 			}
 		}
 	}
 	return out
 }
-
-// blockQueries returns the number of queries of a block. Small blocks need fewer exact keys, but every block reads all
-// keys once.
-func blockQueries(length int) int { return either(length <= 1<<12, 64, 128) }
 
 // fewestKeys is the least number of exact keys of causal plans. With fewer, a block misses keys that only one of its
 // queries looks for. Such rows are rare, some ten of ten thousand, but make a third of the error, and a sample of rows

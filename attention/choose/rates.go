@@ -88,7 +88,7 @@ func (r *Rates) valid() bool {
 }
 
 // Rates are measured at a length from minRatesLength to maxRatesLength keys, and at no more than otherLength keys
-// for plans without Together. There are ratesRounds rounds, or fewer, but at least fewRounds, if they exceed
+// for plans without Together; exact attention of bidirectional queries runs with so few queries over all keys. There are ratesRounds rounds, or fewer, but at least fewRounds, if they exceed
 // ratesTime.
 const (
 	minRatesLength = 128
@@ -183,8 +183,11 @@ func measureRates[T dense.Float](key ratesKey) (Rates, error) {
 	start := time.Now()
 	for round := 0; round < ratesRounds && (round < fewRounds || time.Since(start) < ratesTime); round++ {
 		for i, a := range methods {
-			n, from := lengths[i], time.Now()
-			if _, err := a.Forward(cut(out, 0, n), cut(q, 0, n), cut(k, 0, n), cut(v, 0, n)); err != nil {
+			n, m, from := lengths[i], lengths[i], time.Now()
+			if plans[i].Method == Exact && !causal {
+				m = length
+			}
+			if _, err := a.Forward(cut(out, 0, n), cut(q, 0, n), cut(k, 0, m), cut(v, 0, m)); err != nil {
 				return Rates{}, err
 			}
 			if s := time.Since(from).Seconds() / float64(q.Heads*n); round == 0 || s < best[i] {
@@ -195,6 +198,9 @@ func measureRates[T dense.Float](key ratesKey) (Rates, error) {
 	points := make([]ratesPoint, len(plans))
 	for i, p := range plans {
 		points[i] = ratesPoint{seconds: best[i], cost: p.Cost(causal, lengths[i], dim, valueDim)}
+		if p.Method == Exact && !causal {
+			points[i].cost = exactCost(length)
+		}
 		if p.Method == Centroid {
 			points[i].base, points[i].top = baseCost(p, causal, lengths[i], dim, valueDim), float64(p.Centroid.Top)
 		}
@@ -221,8 +227,8 @@ func repeated[T dense.Float](s attention.Seq[T], n int) attention.Seq[T] {
 
 // ratesDense returns the two plans that determine Dense and Group: one with few exact keys, one with many.
 func ratesDense(causal bool, length int) []Plan {
-	few := centroid.Spec{Clusters: max(4, min(64, length/32)), Together: blockQueries(length), Passes: 1, Sample: 512,
-		Keys: max(1, length/64)}
+	few := centroid.Spec{Clusters: max(4, min(64, length/32)), Together: either(length <= 1<<11, 64, 128), Passes: 1,
+		Sample: 512, Keys: max(1, length/64)}
 	many := few
 	many.Keys = max(2, length/6)
 	if causal {
