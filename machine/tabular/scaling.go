@@ -15,6 +15,8 @@ const (
 	// are searched on a third of them first. Widths of columns are fitted to widthRows others.
 	scalingRows = 512
 	widthRows   = 512
+	// moreWidthRows are those of tables of too many rows for an exact kernel.
+	moreWidthRows = 2048
 	// leastScaling is the number of rows below which differences between scalings are noise.
 	leastScaling = 200
 	// surely is by how many standard errors another scaling must be better than the standard one: of several that are
@@ -52,7 +54,7 @@ func (f *search) chooseScaling(s *sample, rows int64) (*Choice, error) {
 		return ch, nil
 	case f.o.Scaling == scalingFitted:
 		order := c.order()
-		w, at, err := c.fittedWeights(order[:min(len(order), widthRows)], f.fieldWeights(scalingStandard, s))
+		w, at, err := c.fittedWeights(order[:min(len(order), f.widthRows(rows))], f.fieldWeights(scalingStandard, s))
 		if err != nil {
 			return nil, err
 		}
@@ -76,7 +78,8 @@ func (f *search) chooseScaling(s *sample, rows int64) (*Choice, error) {
 func (c *chooser) tryScalings(ch *Choice) error {
 	f, order := c.f, c.order()
 	judge := order[:min(len(order)/2, f.fewer(scalingRows))]
-	rest := order[len(judge):min(len(order), len(judge)+f.fewer(widthRows))]
+	widths := f.fewer(f.widthRows(c.rows))
+	rest := order[len(judge):min(len(order), len(judge)+widths)]
 	var (
 		top     *exactSearch
 		topLoss []float64
@@ -162,8 +165,8 @@ func (c *chooser) tryScalings(ch *Choice) error {
 		if err := try(scalingFitted, w, at); err != nil {
 			return err
 		}
-		if ch.Value == scalingFitted && len(rest) < f.fewer(widthRows) { // rows that judged know something, too
-			if weights, _, err = c.fittedWeights(order[:min(len(order), widthRows)], w); err != nil {
+		if ch.Value == scalingFitted && len(rest) < widths { // rows that judged know something, too
+			if weights, _, err = c.fittedWeights(order[:min(len(order), widths)], w); err != nil {
 				return err
 			}
 		}
@@ -192,6 +195,16 @@ func (c *chooser) tryScalings(ch *Choice) error {
 	}
 	f.setWeights(c.s, weights)
 	return nil
+}
+
+// widthRows is the number of rows that the widths of columns of a table of n rows are fitted to. 512 tell which columns
+// matter, and not how narrow a kernel of very many rows may be along each. With 60,000 rows of 30 columns, of which 5
+// matter, 1448 landmarks had an R² of 0.891 with widths of 512 rows (4096 landmarks too), and of 0.898 with 2048.
+func (j *job) widthRows(n int64) int {
+	if limit := j.exactLimit(); limit > 0 && n > int64(limit) {
+		return max(widthRows, min(moreWidthRows, j.trialRows()))
+	}
+	return widthRows
 }
 
 // scalingOf is a scaling with the settings that it is best with.

@@ -212,3 +212,26 @@ func TestRobustScalingOfAnOutlier(t *testing.T) {
 		}
 	}
 }
+
+// Widths of columns are fitted to more rows where the table is too large for an exact kernel, as memory allows.
+func TestRowsOfWidths(t *testing.T) {
+	for _, c := range []struct {
+		rows, memory int64
+		want         int
+	}{{5000, 0, widthRows}, {int64(iterativeLimit * exactRows), 0, widthRows},
+		{int64(iterativeLimit*exactRows) + 1, 0, moreWidthRows}, {1 << 20, 2 << 30, moreWidthRows},
+		{1 << 20, leastMemory, 1121}} {
+		o, err := Options{Learn: learn("y"), Memory: c.memory}.withDefaults()
+		if err != nil {
+			t.Fatal(err)
+		}
+		j := &job{o: o, schema: &data.Schema{Fields: []data.Field{{Name: "x", Kind: data.Numeric}}}, outputs: 1,
+			deal: newDealer(o.Seed, nil)}
+		if j.info, err = machine.KindRidge.Info(); err != nil {
+			t.Fatal(err)
+		}
+		if got := j.widthRows(c.rows); got != c.want {
+			t.Errorf("%d rows, %d bytes: widths of %d rows, want %d", c.rows, c.memory, got, c.want)
+		}
+	}
+}
