@@ -113,15 +113,15 @@ func compareHeads[T dense.Float](ctx context.Context, env *cli.Env, f *attendFla
 	return timeExact(f, in, c)
 }
 
-// compareOutput compares rows of out with exact rows.
+// compareOutput compares rows of out with exact rows. Errors are measured in float32: see narrow.
 func compareOutput[T dense.Float](f *attendFlags, in *qkv.Input[T], out attention.Seq[T], choice *choose.Choice,
 	c *AttendCompare, r *AttendResult) error {
 	rows := (f.rows(in.K.Len) + in.Q.Batch - 1) / in.Q.Batch
-	check, err := choose.NewCheck(in.Vis, choice.Scale, in.Q, in.K, in.V, rows, f.seed)
+	check, err := choose.NewCheck(in.Vis, choice.Scale, narrow(in.Q), narrow(in.K), narrow(in.V), rows, f.seed)
 	if err != nil {
 		return err
 	}
-	errs, all, err := check.ErrorsOf(out)
+	errs, all, err := check.ErrorsOf(narrow(out))
 	if err != nil {
 		return err
 	}
@@ -143,16 +143,16 @@ func outputErrors(e choose.Estimate) AttendErrors {
 // compareFeatures also compares attention weights, and predicts the error.
 func compareFeatures[T dense.Float](f *attendFlags, in *qkv.Input[T], _ attention.Seq[T], _ *choose.Choice,
 	c *AttendCompare, r *AttendResult) error {
-	maps, err := linear.NewMaps[T](r.Specs)
+	maps, err := linear.NewMaps[float32](r.Specs)
 	if err != nil {
 		return err
 	}
-	lin := &linear.Attention[T]{Visibility: in.Vis, Window: f.window, Sinks: f.sinks, Maps: maps}
+	lin := &linear.Attention[float32]{Visibility: in.Vis, Window: f.window, Sinks: f.sinks, Maps: maps}
 	o := choose.CompareOptions{Rows: f.rows(in.K.Len), Seed: f.seed}
 	if in.K.Len > longSequence {
 		o.Keys = longKeys
 	}
-	res, err := choose.Compare(lin, in.Q, in.K, in.V, o)
+	res, err := choose.Compare(lin, narrow(in.Q), narrow(in.K), narrow(in.V), o)
 	if err != nil {
 		return err
 	}
