@@ -23,7 +23,8 @@ type Loss string
 
 // The losses.
 const (
-	// |κ̂−κ|/κ: every pair counts alike, however small its kernel. It is the default for the softmax kernel, whose values span many orders of magnitude and are normalised by attention.
+	// |κ̂−κ|/κ: every pair counts alike, however small its kernel. It is the default for the softmax kernel, whose
+	// values span many orders of magnitude and are normalised by attention.
 	lossRelative Loss = "relative"
 	// |κ̂−κ| over the root mean square of κ: the Frobenius norm of the error of a Gram matrix. It is the
 	// default for the Gaussian kernel: kernel machines depend on the matrix, in which far pairs hardly count.

@@ -246,8 +246,8 @@ type Source interface {
 	Open(want []Kind) (Reader, error)
 }
 
-// As returns src, or the first source below it that a method Unwrap() Source leads to, as an I. Sources answer questions
-// that not every format can by optional methods:
+// As returns src, or the first source below it that a method Unwrap() Source leads to, as an I. Sources answer
+// questions that not every format can by optional methods:
 //
 //	Integer(j int) bool     // column j has an integer type: read as Text it keeps all digits, as Number it may round
 //	Encoding() string       // what the text was read as, "" for UTF-8; final once all rows have been read

@@ -73,7 +73,8 @@ func TestCodes(t *testing.T) {
 		} else if x.At(0, 0) != 2 || x.At(1, 1) != 8 || x.At(3, 0) != 10 || x.At(5, 1) != 12 {
 			t.Errorf("%s: %v", code, x)
 		}
-		if got := w.Surprises(); len(got) != 2 || got[0].What != whatUnseen || got[0].Rows != 2 || got[1].What != whatMissing {
+		if got := w.Surprises(); len(got) != 2 || got[0].What != whatUnseen || got[0].Rows != 2 ||
+			got[1].What != whatMissing {
 			t.Errorf("%s: surprises %+v", code, got)
 		}
 	}

@@ -438,6 +438,6 @@ func (s *Schema) Standardise(dst, y dense.Matrix[float64]) {
 	}
 }
 
-// IsIdentifier reports whether the field is named like an identifier, such as id, customer_id or PassengerId. Numbers in
-// such a column name things and are not quantities.
+// IsIdentifier reports whether the field is named like an identifier, such as id, customer_id or PassengerId. Numbers
+// in such a column name things and are not quantities.
 func (f *Field) IsIdentifier() bool { return identifierName(f.Name) }

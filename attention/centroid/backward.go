@@ -124,8 +124,8 @@ func (s *emptyStep[T]) Item(_ *worker[T], i int) error {
 	return nil
 }
 
-// gradStep is the step of Backward whose items are the tasks: the queries of a task. Tasks wait for the task before them
-// (await), so it is a par.Waiter.
+// gradStep is the step of Backward whose items are the tasks: the queries of a task. Tasks wait for the task before
+// them (await), so it is a par.Waiter.
 type gradStep[T dense.Float] struct {
 	c    *call[T]
 	stop atomic.Bool // a task has panicked

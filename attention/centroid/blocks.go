@@ -5,8 +5,8 @@ import (
 	"github.com/randfeat/randfeat/internal/buf"
 )
 
-// The order of bidirectional queries that choose together (rowOrder). Row r of a problem is query r%n of head r/n of the
-// group, with n the number of queries of the span.
+// The order of bidirectional queries that choose together (rowOrder). Row r of a problem is query r%n of head r/n of
+// the group, with n the number of queries of the span.
 
 // metricRows keys and queries at equal distances make the coordinates that queries are sorted by.
 const metricRows = 512

@@ -44,8 +44,8 @@ type prefixLevel[T dense.Float] struct {
 	known int           // keys before this position train
 	first int           // the first chunk that uses it
 	axes  kern.Panel[T] // of the coordinates that queries are sorted by
-	// How much the logits of a key differ between the queries of a block, see prefixSpread: the mean of keys, the factor
-	// of the covariance of queries inside of blocks, and the terms that rank keys.
+	// How much the logits of a key differ between the queries of a block, see prefixSpread: the mean of keys, the
+	// factor of the covariance of queries inside of blocks, and the terms that rank keys.
 	mean   []T
 	factor dense.Matrix[T]
 	spread []T // of sorted keys

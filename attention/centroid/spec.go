@@ -40,8 +40,8 @@ type Spec struct {
 	Together int `json:"together,omitempty"`
 	// Chunk is the number of consecutive keys that are clustered on their own, into Clusters each, once all of them
 	// have left the window. It is for causal attention, which then needs no fitted centres. 0: all keys share the same
-	// centres. With Keys, queries see the keys of their own chunk exactly; a block of Together queries of a chunk, which
-	// are sorted, chooses Keys exact keys of all earlier chunks, and Clusters centroids stand for the others.
+	// centres. With Keys, queries see the keys of their own chunk exactly; a block of Together queries of a chunk,
+	// which are sorted, chooses Keys exact keys of all earlier chunks, and Clusters centroids stand for the others.
 	Chunk int `json:"chunk,omitempty"`
 	// Shared makes one choice of clusters and keys for all query heads of a group.
 	Shared bool `json:"shared,omitempty"`
@@ -189,7 +189,8 @@ func (s Spec) Cost(lenK, dim, valueDim int) float64 {
 	k := min(float64(s.Clusters), n)
 	if s.tilted() && both > 0 {
 		keys := min(float64(s.Keys), n) + min(float64(s.Sinks), n)
-		// The keys are weighed, searched for the largest and summed for every block. A row moves the values of centroids.
+		// The keys are weighed, searched for the largest and summed for every block. A row moves the values of
+		// centroids.
 		block := n * (d + both + searchCost) / float64(s.Together)
 		return (k*d + (k+keys+d)*both + block) / (2 * both)
 	}

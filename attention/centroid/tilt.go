@@ -23,10 +23,10 @@ import (
 //
 //	Σ_C e^{x·y_j} = Σ_C w_j e^{(x−x̄)·y_j} = n·e^{(x−x̄)·c}·(1 + ½ Var_w((x−x̄)·y) + …).
 //
-// What v̄ misses is of first order: values that differ with the keys of a cluster move by Cov_w(v, y)·(x−x̄). Both terms
-// are taken from all keys of the head at once, without weights: M = Cov(v, y) and S = Cov(y) inside of clusters. The
-// centroids of a row then have the values v̄ + M(x−x̄) and masses larger by e^{s/4}, with s = (x−x̄)ᵀS(x−x̄). Half of
-// the term of second order is left out since the keys that spread most are exact: half is better than none or all of
+// What v̄ misses is of first order: values that differ with the keys of a cluster move by Cov_w(v, y)·(x−x̄). Both
+// terms are taken from all keys of the head at once, without weights: M = Cov(v, y) and S = Cov(y) inside of clusters.
+// The centroids of a row then have the values v̄ + M(x−x̄) and masses larger by e^{s/4}, with s = (x−x̄)ᵀS(x−x̄). Half
+// of the term of second order is left out since the keys that spread most are exact: half is better than none or all of
 // it. Both terms end where s does not tell them any more (mostDrift). On real heads they lower the error by a third to
 // a half, for the work of 32 keys per row.
 //

@@ -104,8 +104,8 @@ func denseGrid(causal bool, seed uint64, length int) []Plan {
 			if block == 64 && length > 1<<13 || 16*block > length {
 				continue
 			}
-			for _, keys := range []int{16, 32, 48, 64, 96, 128, 192, 256, 320, 384, 512, 640, 768, 1024, 1280, 1536, 2048,
-				3072} {
+			for _, keys := range []int{16, 32, 48, 64, 96, 128, 192, 256, 320, 384, 512, 640, 768, 1024, 1280, 1536,
+				2048, 3072} {
 				if keys <= length/3 {
 					add(centroid.Spec{Clusters: clusters, Together: block, Keys: keys, Sample: 8 * clusters})
 				}

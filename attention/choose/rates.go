@@ -88,8 +88,8 @@ func (r *Rates) valid() bool {
 }
 
 // Rates are measured at a length from minRatesLength to maxRatesLength keys, and at no more than otherLength keys
-// for plans without Together; exact attention of bidirectional queries runs with so few queries over all keys. There are ratesRounds rounds, or fewer, but at least fewRounds, if they exceed
-// ratesTime.
+// for plans without Together; exact attention of bidirectional queries runs with so few queries over all keys. There
+// are ratesRounds rounds, or fewer, but at least fewRounds, if they exceed ratesTime.
 const (
 	minRatesLength = 128
 	maxRatesLength = 8192

@@ -234,7 +234,8 @@ func loadSums(j *job, c *tensorfile.File, s *checkpointState) (*foldSums, error)
 		}
 		p.wait(setup)
 		if held < 0 || held >= setup.Block {
-			return nil, fmt.Errorf("%w: %d rows of fold %d wait for a block of %d", machine.ErrCorrupt, held, k, setup.Block)
+			return nil, fmt.Errorf("%w: %d rows of fold %d wait for a block of %d", machine.ErrCorrupt, held, k,
+				setup.Block)
 		}
 		p.held = held
 		if err := fill(c, "x."+strconv.Itoa(k), p.x.RowRange(0, held)); err != nil {

@@ -98,8 +98,8 @@ func (f *final) openPenalty(total machine.Sums) ([]float64, error) {
 	return []float64{ch.Number}, nil
 }
 
-// scoreSums predicts all rows once more, each by the models that have not seen its fold, for every penalty, and takes the
-// one of most right classes. A density gets the quantiles of its scores, and the scores of rows that no choice was
+// scoreSums predicts all rows once more, each by the models that have not seen its fold, for every penalty, and takes
+// the one of most right classes. A density gets the quantiles of its scores, and the scores of rows that no choice was
 // tried on: those of rows that the best of many settings is best on would be too good. The sums of all folds but k are
 // made for all k at once, K more matrices of 8F², so that one pass serves all folds and penalties; rows are not fitted
 // again, which is what makes a score of all rows cost one pass.

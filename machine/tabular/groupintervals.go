@@ -83,7 +83,8 @@ func (j *job) groupsOf(s *sample, rows []int64) []string {
 }
 
 // addRows adds rows by the level of a column that a schema encodes, if there is one.
-func (g *groupResiduals) addRows(by string, s *data.Schema, x, y, pred, variance dense.Matrix[float64], weights []float64) {
+func (g *groupResiduals) addRows(by string, s *data.Schema, x, y, pred, variance dense.Matrix[float64],
+	weights []float64) {
 	fd, at := fieldNamed(s, by)
 	if by == "" || fd == nil {
 		return

@@ -38,8 +38,8 @@ func newHeld(j *job, e *machine.Evaluation) *held {
 	if j.task != machine.Classification || e.Probable() {
 		return nil
 	}
-	return &held{width: j.outputs, worth: j.o.ClassWeights, shifted: j.o.ClassWeights != nil, weighted: j.weights != nil,
-		step: 1}
+	return &held{width: j.outputs, worth: j.o.ClassWeights, shifted: j.o.ClassWeights != nil,
+		weighted: j.weights != nil, step: 1}
 }
 
 // add keeps rows predicted by a model; weights may be nil.

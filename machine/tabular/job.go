@@ -37,8 +37,8 @@ type crossed struct {
 }
 
 // job is everything that is known before a choice is made: the table, the options with their defaults, the columns, the
-// task, the weights of rows and their folds. learnTable makes it, and nothing changes it afterwards: choices that concern
-// columns make a copy. So one job can serve several searches.
+// task, the weights of rows and their folds. learnTable makes it, and nothing changes it afterwards: choices that
+// concern columns make a copy. So one job can serve several searches.
 type job struct {
 	ctx context.Context
 	src data.Source

@@ -4,8 +4,8 @@ import (
 	"github.com/randfeat/randfeat/data"
 )
 
-// learnTable finds out what is known before a choice is made. A checkpoint of the same fit has the columns; resumed is the
-// rest of it, nil if there is none.
+// learnTable finds out what is known before a choice is made. A checkpoint of the same fit has the columns; resumed is
+// the rest of it, nil if there is none.
 func learnTable(in job, log *journal, file *checkpoint) (*job, *resumed, error) {
 	j := &in
 	if j.deal == nil {

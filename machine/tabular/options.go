@@ -48,8 +48,8 @@ type Options struct {
 	Kind     machine.Kind      // empty: ridge, or density without targets
 	Family   family.Family     // nil: trig, or oprf where features must be positive
 	Coupling coupling.Coupling // nil: orthogonal, or simplex for positive features
-	// Kernel is one of Values("kernel"). Empty means Gaussian. With the exact kernel and with landmarks, and without a given
-	// bandwidth, another kernel is chosen if it is better by more than a standard error.
+	// Kernel is one of Values("kernel"). Empty means Gaussian. With the exact kernel and with landmarks, and without a
+	// given bandwidth, another kernel is chosen if it is better by more than a standard error.
 	Kernel    string
 	Bandwidth float64 // s
 	Lambda    float64 // penalty on the sum of losses
@@ -62,11 +62,11 @@ type Options struct {
 	// ClassWeights); for ridge with more rows, the better of the other maps, unless a feature option is set; for the
 	// other kinds, random features.
 	Map string
-	// Scaling says what numeric columns are divided by: one of Values("scaling"); empty: chosen by trial. A given bandwidth is
-	// in units of the scaling "standard".
+	// Scaling says what numeric columns are divided by: one of Values("scaling"); empty: chosen by trial. A given
+	// bandwidth is in units of the scaling "standard".
 	Scaling string
-	// Code says how the levels of a column become numbers, by column: one of Values("code"). For columns with more levels
-	// than Learn.MaxLevels, and for identifiers that are whole numbers, the default is chosen by trial.
+	// Code says how the levels of a column become numbers, by column: one of Values("code"). For columns with more
+	// levels than Learn.MaxLevels, and for identifiers that are whole numbers, the default is chosen by trial.
 	Code map[string]string
 	// Loss of classes of an exact kernel is one of Values("loss"); empty: by trial.
 	Loss string

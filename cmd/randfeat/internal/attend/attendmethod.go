@@ -120,8 +120,8 @@ func (f *attendFlags) checkCentroid(cmd *cobra.Command) error {
 	return nil
 }
 
-// narrow returns the sequence in float32. Plans are chosen and errors measured in float32 whatever the inputs are: errors
-// of 1e-7 do not count beside those of the plans, and the code of the search is in the program once.
+// narrow returns the sequence in float32. Plans are chosen and errors measured in float32 whatever the inputs are:
+// errors of 1e-7 do not count beside those of the plans, and the code of the search is in the program once.
 func narrow[T dense.Float](s attention.Seq[T]) attention.Seq[float32] {
 	if same, ok := any(s).(attention.Seq[float32]); ok {
 		return same
