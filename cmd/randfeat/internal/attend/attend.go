@@ -8,7 +8,6 @@ package attend
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -16,102 +15,14 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/randfeat/randfeat"
 	"github.com/randfeat/randfeat/attention"
-	"github.com/randfeat/randfeat/attention/centroid"
 	"github.com/randfeat/randfeat/attention/choose"
-	"github.com/randfeat/randfeat/attention/linear"
 	"github.com/randfeat/randfeat/cmd/randfeat/internal/cli"
 	"github.com/randfeat/randfeat/cmd/randfeat/internal/mapflags"
 	"github.com/randfeat/randfeat/cmd/randfeat/internal/qkv"
-	"github.com/randfeat/randfeat/coupling"
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/family"
 	"github.com/randfeat/randfeat/internal/npy"
-	"github.com/randfeat/randfeat/kernel"
-)
-
-// AttendResult is the object of attend --json.
-type AttendResult struct {
-	Out      string `json:"out,omitempty"`
-	Shape    []int  `json:"shape"`
-	DType    string `json:"dtype"`
-	Method   string `json:"method"` // auto, spec, exact, features or centroid
-	Causal   bool   `json:"causal,omitempty"`
-	Window   int    `json:"window,omitempty"`
-	Sinks    int    `json:"sinks,omitempty"`
-	Heads    int    `json:"heads"`
-	KVHeads  int    `json:"kv_heads"`
-	Features int    `json:"features,omitempty"` // features of one head
-	// Cost is the mean work per token and head, in units of one random feature; ExactCost is that of exact
-	// attention, L/2.
-	Cost      float64 `json:"cost"`
-	ExactCost float64 `json:"exact_cost"`
-	Seconds   float64 `json:"seconds"`
-	// ChoiceSeconds is the time for choosing methods, or for fitting what is saved.
-	ChoiceSeconds float64 `json:"choice_seconds,omitempty"`
-	// Choice is the method of each key/value head.
-	Choice []AttendChoice `json:"choice,omitempty"`
-	// Empty counts rows that saw no key; they are zeros. Negative counts negative denominators (signed features
-	// only), which are used as they are. Zero counts denominators that were zero or so small that the quotient
-	// is not finite; these rows are zeros.
-	Rows     int64 `json:"rows"`
-	Empty    int64 `json:"empty,omitempty"`
-	Negative int64 `json:"negative,omitempty"`
-	Zero     int64 `json:"zero,omitempty"`
-	// Compare holds the errors against exact attention, with --compare.
-	Compare *AttendCompare `json:"compare,omitempty"`
-	Warning string         `json:"warning,omitempty"` // why the combination or the fit is a bad choice
-	Seed    *uint64        `json:"seed,omitempty"`
-	// Specs are the maps of --method features: one for all heads, or one per key/value head.
-	Specs []randfeat.Spec `json:"specs,omitempty"`
-}
-
-// AttendChoice is the method of one key/value head.
-type AttendChoice struct {
-	Method string  `json:"method"`
-	Plan   string  `json:"plan"` // the method with its parameters
-	Cost   float64 `json:"cost"`
-	// Seconds is the predicted time per token on this machine; absent unless methods were ranked by time.
-	Seconds float64 `json:"seconds,omitempty"`
-	// Expected is the expected relative error of the output; Low and High enclose it in nine of ten cases. It
-	// is measured on a sample of Rows query rows and absent if nothing was measured.
-	Expected *float64 `json:"expected,omitempty"`
-	Low      *float64 `json:"low,omitempty"`
-	High     *float64 `json:"high,omitempty"`
-	Rows     int      `json:"rows,omitempty"`
-}
-
-type attendFlags struct {
-	out                         string
-	causal, exact               bool
-	heads, kvHeads              int
-	mask, segments, keySegments string
-	method                      string
-	tol, budget                 float64
-	saveSpec, spec              string
-	centroid                    centroid.Spec
-	window, sinks               int
-	scale                       float64
-	dtype                       string
-	family, coupling            string
-	m                           int
-	fit, fitDefault             bool // fitDefault: fitted because no family was named
-	asked                       bool // the number of features was given
-	seed                        uint64
-	compare, demo               bool
-	svg                         string
-	sample                      int
-	sampled                     bool // --sample was given
-}
-
-// defaultAttendFamily is fitted and used if no family is named: it has the smallest error on most data.
-const defaultAttendFamily = "adaptive"
-
-const (
-	fallbackFamily        = "positive" // if there is nothing to fit to
-	defaultAttendCoupling = "orthogonal"
-	defaultCompareRows    = 128
 )
 
 func AttendCommand(env *cli.Env) *cobra.Command {
@@ -263,23 +174,6 @@ func (f *attendFlags) check(cmd *cobra.Command, env *cli.Env, paths []string) er
 	return err
 }
 
-// spec1 returns the map of one head, for queries of dim columns, before fitting. M is the number of features
-// until then: the number of projections that make them may depend on fitted parameters.
-func (f *attendFlags) spec1(dim int) (randfeat.Spec, error) {
-	spec := randfeat.Spec{Kernel: kernel.Attention(dim), Dim: dim, M: f.m, Seed: f.seed}
-	if f.scale > 0 {
-		spec.Kernel.Scale = 1 / math.Sqrt(f.scale) // scales both q and k, so the product is scaled by f.scale
-	}
-	var err error
-	if spec.Family, err = family.Parse(f.family); err != nil {
-		return spec, cli.Misused("--family: %w", err)
-	}
-	if spec.Coupling, err = coupling.Parse(f.coupling); err != nil {
-		return spec, cli.Misused("--coupling: %w", err)
-	}
-	return spec, nil
-}
-
 func runAttend(env *cli.Env, cmd *cobra.Command, f *attendFlags, paths []string) error {
 	if err := f.check(cmd, env, paths); err != nil {
 		return err
@@ -354,92 +248,6 @@ func attendAs[T dense.Float](ctx context.Context, env *cli.Env, f *attendFlags, 
 	return reportAttend(env, f, r)
 }
 
-// likeQueries allocates an output with the memory layout of the queries.
-func likeQueries[T dense.Float](in qkv.Input[T]) attention.Seq[T] {
-	if in.Q.StrideH == in.Q.Dim && in.Q.StrideL == in.Q.Heads*in.Q.Dim {
-		return attention.NewSeqBLHD[T](in.Q.Batch, in.Q.Len, in.Q.Heads, in.V.Dim)
-	}
-	return attention.NewSeq[T](in.Q.Batch, in.Q.Heads, in.Q.Len, in.V.Dim)
-}
-
-// attendSpecs returns the maps of --method features: fitted, one per key/value head, or one for all. few warns
-// of a fit to few rows.
-func attendSpecs[T dense.Float](env *cli.Env, f *attendFlags, in *qkv.Input[T]) (specs []randfeat.Spec, few string,
-	err error) {
-	if f.fitDefault && !in.CanFit() {
-		env.Note("note: there is no query or no key to fit the family %s to: positive features, not fitted", f.family)
-		f.family, f.fit, f.fitDefault = fallbackFamily, false, false
-	}
-	spec, err := f.spec1(in.Q.Dim)
-	if err != nil {
-		return nil, "", err
-	}
-	if err := cli.CheckSize(spec, "--features"); err != nil {
-		return nil, "", err
-	}
-	specs = []randfeat.Spec{spec}
-	if f.fit {
-		if specs, few, err = fitHeads(env, f, spec, in); err != nil {
-			return nil, "", err
-		}
-	}
-	var features int
-	for i := range specs {
-		if specs[i], err = cli.WithFeatures(specs[i], f.m, f.asked); err != nil {
-			break
-		}
-		if features, err = specs[i].OutDim(); err != nil {
-			break
-		}
-	}
-	if errors.Is(err, family.ErrParam) {
-		return nil, "", fmt.Errorf("%w; %s", err, parameterHint(spec.Family, f.fit))
-	}
-	if err != nil {
-		return nil, "", err
-	}
-	return specs, few, cli.CheckFeatures(features, mapflags.LibraryRows, "--features")
-}
-
-// parameterHint says how to give a family the parameters that it lacks.
-func parameterHint(f family.Family, fit bool) string {
-	parameters := "..."
-	if _, ok := f.(family.LFK); ok {
-		parameters = `"w": [[...], ...]`
-	}
-	hint := fmt.Sprintf("set parameters with --family '{\"name\": %q, %s}'", f.Name(), parameters)
-	if _, fits := f.(family.Fitter); fits && !fit {
-		hint += " or fit them with --fit"
-	}
-	return hint
-}
-
-// fitHeads fits the family to each key/value head, on all queries and keys that are not padding.
-func fitHeads[T dense.Float](env *cli.Env, f *attendFlags, spec randfeat.Spec, in *qkv.Input[T]) (specs []randfeat.Spec,
-	few string, err error) {
-	name := spec.Family.Name()
-	if _, fits := spec.Family.(family.Fitter); !fits {
-		env.Note("note: --fit changes nothing: there is no rule that fits the family %s to data", name)
-	}
-	stats, err := linear.NewHeadStats[T](spec, in.K.Heads)
-	if err != nil {
-		return nil, "", err
-	}
-	queries, keys := in.FitMasks()
-	if err := stats.Add(in.Q, in.K, queries, keys); err != nil {
-		return nil, "", err
-	}
-	specs, err = stats.Fit()
-	switch {
-	case err != nil && f.fitDefault:
-		return nil, "", fmt.Errorf("fitting the family used without --family: %w; name one that needs no fit, such as --family %s", err, fallbackFamily)
-	case err != nil:
-		return nil, "", fmt.Errorf("--fit: %w; leave --fit out and set parameters of --family %s, or use --family %s", err,
-			name, fallbackFamily)
-	}
-	return specs, stats.Warning(), nil
-}
-
 // forward runs the choice into out. The estimated work decides how many heads one call gets.
 func forward[T dense.Float](ctx context.Context, env *cli.Env, in *qkv.Input[T], out attention.Seq[T], c *choose.Choice,
 	r *AttendResult) error {
@@ -485,38 +293,6 @@ func eachHead[T dense.Float](ctx context.Context, env *cli.Env, in *qkv.Input[T]
 		bar.At(hi * group)
 	}
 	return nil
-}
-
-// headRange returns a view of heads lo to hi-1.
-func headRange[T dense.Float](s attention.Seq[T], lo, hi int) attention.Seq[T] {
-	s.Heads = hi - lo
-	s.Data = s.Data[min(lo*s.StrideH, len(s.Data)):]
-	return s
-}
-
-// writeSequence writes the output in its file layout. out has the memory order of the file, so it is written as
-// one matrix.
-func writeSequence[T dense.Float](env *cli.Env, path string, shape []int, out attention.Seq[T]) error {
-	var files cli.Outputs
-	defer files.Abort()
-	w, err := files.Create(path, env.Stdout)
-	if err != nil {
-		return err
-	}
-	n, err := npy.NewTensorWriter[T](w, shape)
-	if err != nil {
-		return err
-	}
-	cols := shape[len(shape)-1]
-	// the memory order of the file
-	rows := dense.Matrix[T]{Rows: len(out.Data) / cols, Cols: cols, Stride: cols, Data: out.Data}
-	if err := n.WriteRows(rows); err != nil {
-		return err
-	}
-	if err := n.Close(); err != nil {
-		return err
-	}
-	return files.Commit()
 }
 
 func reportAttend(env *cli.Env, f *attendFlags, r AttendResult) error {

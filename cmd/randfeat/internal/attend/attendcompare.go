@@ -16,39 +16,6 @@ import (
 	"github.com/randfeat/randfeat/dense"
 )
 
-// AttendCompare is the error against exact attention, in the object of attend --compare --json.
-type AttendCompare struct {
-	AttendErrors                // all heads together
-	Heads        []AttendErrors `json:"heads"` // each query head
-	// AttentionSeconds and ExactSeconds are the times of both methods for the whole input. ExactEstimated says
-	// that exact attention would have taken long, so its time was extrapolated from a part.
-	AttentionSeconds float64 `json:"attention_seconds"`
-	ExactSeconds     float64 `json:"exact_seconds"`
-	ExactEstimated   bool    `json:"exact_estimated,omitempty"`
-}
-
-// AttendErrors are the errors of one head on a sample of its query rows.
-type AttendErrors struct {
-	Rows int `json:"rows"` // rows compared; rows that see no key are left out
-	// Predicted is the error of the output by theory, to first order. If it is absent, Reason says why. Method
-	// says how it was computed: covariances, scaled covariances, independent rows, upper bound.
-	Predicted *float64 `json:"predicted,omitempty"`
-	Method    string   `json:"method,omitempty"`
-	Reason    string   `json:"reason,omitempty"`
-	// Denominator is the predicted relative error of the denominators. If it is not small, the prediction for
-	// positive features is too large; above 1 there is none. With signed features there is no prediction once
-	// the error of one row exceeds ¼.
-	Denominator *float64 `json:"denominator,omitempty"`
-	Output      float64  `json:"output"` // |ô-o|/|o| over all rows
-	// Low and High are the 90 % interval of the error over all rows, from the sample; absent with features.
-	Low  *float64 `json:"low,omitempty"`
-	High *float64 `json:"high,omitempty"`
-	// Row is the root mean square of |â-a|/|a| over attention rows. Variation is the mean share of the
-	// attention that lies on wrong keys. Both with features only.
-	Row       float64 `json:"row,omitempty"`
-	Variation float64 `json:"variation,omitempty"`
-}
-
 func attendErrors(e choose.LinearErrors) AttendErrors {
 	r := AttendErrors{Rows: e.Rows, Output: e.Output, Row: e.Row, Variation: e.Variation}
 	if e.Predicted.Err != nil {
@@ -232,12 +199,6 @@ func exactRate[T dense.Float](f *attendFlags, in *qkv.Input[T]) (float64, error)
 		}
 	}
 	return exactWork(&part) / best.Seconds(), nil
-}
-
-// firstRows returns a view of the first n positions.
-func firstRows[T dense.Float](s attention.Seq[T], n int) attention.Seq[T] {
-	s.Len = min(s.Len, n)
-	return s
 }
 
 func printCompare(env *cli.Env, r AttendResult) error {

@@ -10,7 +10,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/randfeat/randfeat/attention"
 	"github.com/randfeat/randfeat/attention/choose"
 	"github.com/randfeat/randfeat/cmd/randfeat/internal/cli"
 	"github.com/randfeat/randfeat/cmd/randfeat/internal/qkv"
@@ -118,26 +117,6 @@ func (f *attendFlags) checkCentroid(cmd *cobra.Command) error {
 		return cli.Misused("%w", err)
 	}
 	return nil
-}
-
-// narrow returns the sequence in float32. Plans are chosen and errors measured in float32 whatever the inputs are:
-// errors of 1e-7 do not count beside those of the plans, and the code of the search is in the program once.
-func narrow[T dense.Float](s attention.Seq[T]) attention.Seq[float32] {
-	if same, ok := any(s).(attention.Seq[float32]); ok {
-		return same
-	}
-	out := attention.NewSeq[float32](s.Batch, s.Heads, s.Len, s.Dim)
-	for b := range s.Batch {
-		for h := range s.Heads {
-			to, from := out.Head(b, h), s.Head(b, h)
-			for i := range s.Len {
-				for j, x := range from.Row(i) {
-					to.Row(i)[j] = float32(x)
-				}
-			}
-		}
-	}
-	return out
 }
 
 // attendChoice returns the plan of every head: from the flags, from a file, or chosen by measurement.
