@@ -711,3 +711,31 @@ func distance(got, want []float32) float64 {
 	}
 	return math.Sqrt(diff / norm)
 }
+
+// Errors are measured in float32. Values out of its range have the errors of the same values in another unit.
+func TestAttendLargeValues(t *testing.T) {
+	dir := t.TempDir()
+	q, k := saveTensor[float64](t, dir, "q.npy", 1, 1, 120, 4), saveTensor[float64](t, dir, "k.npy", 2, 1, 120, 4)
+	var want float64
+	for _, unit := range []float64{1, 0x1p200, 0x1p-200} {
+		v := saveTensor[float64](t, dir, "v.npy", 3, unit, 120, 4)
+		for _, method := range []string{"centroid", "features"} {
+			r := objects[attend.AttendResult](t, ok(t, "attend", q, k, v, "-o", filepath.Join(dir, "out.npy"),
+				"--method", method, "--compare", "--json").stdout)[0]
+			got := r.Compare.Output
+			if method == "features" {
+				if !(got > 0 && got < 10) {
+					t.Errorf("unit %g: error %v of features", unit, got)
+				}
+				continue
+			}
+			if unit == 1 {
+				want = got
+			}
+			if !(got > 0) || math.Abs(got-want) > 1e-5*want {
+				t.Errorf("unit %g: error %v, in unit 1 %v", unit, got, want)
+			}
+		}
+		ok(t, "attend", q, k, v, "-o", filepath.Join(dir, "out.npy"), "--tol", "0.1")
+	}
+}
