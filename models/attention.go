@@ -17,17 +17,17 @@ import (
 	"github.com/randfeat/randfeat/models/decoder"
 )
 
-// ErrAttention marks files and settings of attention that this model cannot use.
+// ErrAttention means that a file or setting does not describe attention that this model can use.
 var ErrAttention = errors.New("not a usable choice of attention")
 
 const (
 	attentionFormat  = "randfeat model attention"
 	attentionVersion = 1
-	maxAttention     = 1 << 26 // bytes of a file
+	maxAttention     = 1 << 26 // the largest file that is read, in bytes
 )
 
-// Attention says how every key/value head of one decoder attends, and what to expect of it. Calibrate makes it, and
-// [Decoder.With] uses it.
+// Attention says how every key/value head of one decoder attends, and which error to expect. [Decoder.Calibrate]
+// makes it and [Decoder.With] uses it.
 type Attention struct {
 	Format  string `json:"format"`
 	Version int    `json:"version"`
@@ -36,21 +36,21 @@ type Attention struct {
 	Model string `json:"model"`
 	// Tokens is the number of tokens of the calibration text that were read.
 	Tokens int `json:"tokens"`
-	// Rates are those of the machine that the choice was made on.
+	// Rates are the speeds of the machine on which the choice was made.
 	Rates DecodeRates `json:"rates"`
 	// Choice has the plans of the heads, layer by layer: exact, or centroids by chunks of keys.
 	Choice *choose.Choice `json:"choice"`
-	// From has for every head the number of tokens from which on its centroids are faster than exact attention, for
-	// reading and for generating. Sessions whose first text is shorter attend exactly in this head. Nil: the length of
-	// the calibration for all heads.
+	// From[i] is the shortest first text, in tokens, for which head i uses centroids. Sessions that begin with a
+	// shorter text attend exactly in this head. Nil means the length of the calibration, for all heads.
 	From []int `json:"from,omitempty"`
-	// Budgets are what the heads lose with few slots: for Session.Compact and for Decoder.Constant. Nil: equal budgets.
+	// Budgets are the measured losses of heads with few slots. Session.Compact and Decoder.Constant divide their
+	// slots by them. Nil gives every head the same number.
 	Budgets *decoder.Curves `json:"budgets,omitempty"`
 }
 
-// DecodeRates are the seconds of one token in one key/value head with its query heads: Exact per key of the context,
-// Centroid per key or centroid that the token reads, when tokens are generated one by one; ReadExact and ReadCentroid
-// the same when a text is read, 0: not known.
+// DecodeRates are the seconds that one token takes in one key/value head with its query heads. Exact counts per key
+// of the context, Centroid per key or centroid that the token reads; both are for tokens generated one by one.
+// ReadExact and ReadCentroid are the same for tokens of a text that is read; 0 means not measured.
 type DecodeRates struct {
 	Exact        float64 `json:"exact"`
 	Centroid     float64 `json:"centroid"`
@@ -58,10 +58,10 @@ type DecodeRates struct {
 	ReadCentroid float64 `json:"read_centroid,omitempty"`
 }
 
-// AttentionPath is the place of a model's attention: a file beside it.
+// AttentionPath returns the conventional place of a model's attention: a file beside the model.
 func AttentionPath(model string) string { return filepath.Clean(model) + ".attention.json" }
 
-// Save writes a into a file, which appears complete or not at all.
+// Save writes a to a file atomically: readers see the old file or the complete new one.
 func (a *Attention) Save(path string) error {
 	b, err := json.Marshal(a)
 	if err != nil {
@@ -78,7 +78,7 @@ func (a *Attention) Save(path string) error {
 	return f.Commit()
 }
 
-// ReadAttention reads what Save wrote.
+// ReadAttention reads a file written by [Attention.Save].
 func ReadAttention(path string) (*Attention, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -127,7 +127,7 @@ func (a *Attention) Exact() (n int) {
 	return n
 }
 
-// Centroids counts the heads that use centroids after n tokens.
+// Centroids counts the heads that use centroids in a session whose first text has n tokens.
 func (a *Attention) Centroids(n int) (count int) {
 	for _, h := range a.at(n).Heads {
 		if h.Method != choose.Exact {
@@ -137,7 +137,7 @@ func (a *Attention) Centroids(n int) (count int) {
 	return count
 }
 
-// from is the length from which on head i does not attend exactly.
+// from is the shortest first text for which head i uses centroids.
 func (a *Attention) from(i int) int {
 	if a.From == nil {
 		return a.Choice.Length
@@ -145,7 +145,8 @@ func (a *Attention) from(i int) int {
 	return a.From[i]
 }
 
-// lengths are those at which some head changes, in ascending order.
+// lengths lists, in ascending order and once each, the lengths of a first text at which some head changes from exact
+// attention to centroids. Between two of them all sessions attend in the same way.
 func (a *Attention) lengths() []int {
 	var list []int
 	for i := range a.Choice.Heads {
@@ -157,7 +158,7 @@ func (a *Attention) lengths() []int {
 	return slices.Compact(list)
 }
 
-// at is the choice for texts of n tokens: heads whose centroids are faster only after more tokens are exact.
+// at is the choice for first texts of n tokens: heads whose centroids pay only for longer texts are exact.
 func (a *Attention) at(n int) *choose.Choice {
 	c := *a.Choice
 	c.Heads = slices.Clone(c.Heads)
@@ -169,14 +170,14 @@ func (a *Attention) at(n int) *choose.Choice {
 	return &c
 }
 
-// exactHead is exact attention in place of h.
+// exactHead replaces the plan of h by exact attention. A causal token sees n/2 keys on average, hence the cost.
 func exactHead(h *choose.Head, n int, seconds float64) choose.Head {
 	return choose.Head{Plan: choose.Plan{Method: choose.Exact}, Cost: float64(n) / 2, Seconds: seconds,
 		Expected: choose.Estimate{Rows: h.Expected.Rows}}
 }
 
-// Shares are the keys and centroids that a token generated after n others reads, and its predicted seconds in
-// attention, as shares of those of exact attention. seconds is 1 if no rates were measured.
+// Shares compares a token that is generated after n others with exact attention: reads is its share of keys and
+// centroids read, seconds the predicted share of the time in attention. seconds is 1 if no rates were measured.
 func (a *Attention) Shares(n int) (reads, seconds float64) {
 	heads := a.at(n).Heads
 	count := float64(len(heads))
@@ -192,15 +193,16 @@ func (a *Attention) Shares(n int) (reads, seconds float64) {
 	return reads, seconds
 }
 
-// variant is a way in which the heads of a decoder attend.
+// variant is one way in which the heads of a decoder attend.
 type variant struct {
-	from        int                                           // tokens of the first text
-	fingerprint [32]byte                                      // of the model and of how its heads attend
-	memory      func() func(layer int) (decoder.State, error) // of one session; nil: exact
+	from        int                                           // it is used for first texts of at least so many tokens
+	fingerprint [32]byte                                      // of the model and its settings of attention
+	memory      func() func(layer int) (decoder.State, error) // makes the states of one session; nil: exact
 	empty       int64                                         // bytes of a session without tokens
 }
 
-// variant is that of sessions whose first text has n tokens.
+// variant returns the way in which sessions with a first text of n tokens attend. d.variants ascend in from, so the
+// last one that fits wins.
 func (d *Decoder) variant(n int) variant {
 	v := variant{fingerprint: d.base}
 	for _, x := range d.variants {
@@ -211,11 +213,11 @@ func (d *Decoder) variant(n int) variant {
 	return v
 }
 
-// add makes sessions whose first text has at least from tokens attend in another way. Saved sessions are told from
-// those of d by the fingerprint of the settings.
+// add makes sessions whose first text has at least from tokens attend in another way. Calls must ascend in from. The
+// fingerprint covers the settings, so Resume refuses sessions that were saved under other ones.
 func (d *Decoder) add(from int, settings []byte, memory func() func(int) (decoder.State, error)) (*variant, error) {
 	v := variant{from: from, fingerprint: sha256.Sum256(append(d.base[:], settings...)), memory: memory}
-	s, err := d.model.NewSession(memory()) // plans that cannot run are found here
+	s, err := d.model.NewSession(memory()) // fails here, not in the first session, if a plan cannot run
 	if err != nil {
 		return nil, err
 	}
@@ -224,8 +226,9 @@ func (d *Decoder) add(from int, settings []byte, memory func() func(int) (decode
 	return &d.variants[len(d.variants)-1], nil
 }
 
-// With is the decoder whose sessions attend as a says: by the number of tokens that a session reads first. Sessions
-// that were saved with other attention do not fit.
+// With returns a decoder whose sessions attend as a says. The number of tokens that a session reads first decides
+// between exact attention and centroids, and stays decisive afterwards. Sessions that were saved with other
+// attention cannot be resumed by the new decoder.
 func (d *Decoder) With(a *Attention) (*Decoder, error) {
 	if a.Model != hex.EncodeToString(d.base[:]) {
 		return nil, fmt.Errorf("the attention was calibrated for another model, or another precision of it: calibrate again, "+
@@ -259,7 +262,7 @@ func (d *Decoder) With(a *Attention) (*Decoder, error) {
 			return nil, fmt.Errorf("%w: %w", ErrAttention, err)
 		}
 		for i := range choice.Heads {
-			if p := choice.Heads[i].Centroid; p != nil { // queries are kept until their chunk is clustered
+			if p := choice.Heads[i].Centroid; p != nil { // chunks keep the queries until they are clustered
 				near := int64(p.Sinks + p.Window + p.Chunk + p.Together)
 				v.empty += 2 * 4 * near * int64(c.Heads/c.KVHeads) * int64(c.HeadDim)
 			}
@@ -268,7 +271,7 @@ func (d *Decoder) With(a *Attention) (*Decoder, error) {
 	return w, nil
 }
 
-// layerParts are the runs of heads with one method in a layer.
+// layerParts splits the heads of a layer into runs of neighbours with the same method. Each run has one state.
 func layerParts(c *choose.Choice) []decoder.Part {
 	var out []decoder.Part
 	for lo := 0; lo < len(c.Heads); {
@@ -286,8 +289,8 @@ func layerParts(c *choose.Choice) []decoder.Part {
 	return out
 }
 
-// Constant is the decoder whose sessions keep so many keys per head on average, however long the text is, see
-// [decoder.ConstantSpec]. If d has budgets, see With, heads that need more keys get more.
+// Constant returns a decoder whose sessions keep so many keys per head on average, however long the text gets; see
+// [decoder.ConstantSpec]. If d has measured budgets (see With), heads that lose more with few keys get more of them.
 func (d *Decoder) Constant(keys int) (*Decoder, error) {
 	if keys < decoder.LeastConstant {
 		return nil, fmt.Errorf("%d keys per head, want at least %d", keys, decoder.LeastConstant)
@@ -316,7 +319,7 @@ func (d *Decoder) Constant(keys int) (*Decoder, error) {
 	return w, nil
 }
 
-// exact is the decoder with exact attention.
+// exact returns d with exact attention. It keeps the budgets.
 func (d *Decoder) exact() *Decoder {
 	w := *d
 	w.variants, w.keys = nil, 0

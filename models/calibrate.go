@@ -13,33 +13,35 @@ import (
 	"github.com/randfeat/randfeat/models/decoder"
 )
 
-// Calibration says how attention is chosen. The zero value is useful.
+// Calibration holds the settings of [Decoder.Calibrate]. The zero value is usable.
 type Calibration struct {
-	// Tol is the relative error |ô−o|/|o| that every head should stay within on other text; 0: 0.1.
+	// Tol is the relative error |ô−o|/|o| that every head is expected to stay within on other text; 0 means 0.1.
 	Tol float64
-	// Length is the number of tokens of a passage: heads are chosen to be fast at this length; 0: 4096. Texts with
-	// fewer tokens, and models with a shorter context, are calibrated at that length.
+	// Length is the number of tokens of a passage. Heads are chosen to be fast at this length; 0 means 4096. If the
+	// text or the context of the model is shorter, that is the length.
 	Length int
-	// Passages of Length tokens are read at most; 0: 2.
+	// Passages is the largest number of passages that are read; 0 means 2.
 	Passages int
-	// Exact keeps exact attention in all heads at every length and measures only the budgets of Compact and Constant.
+	// Exact keeps exact attention in all heads and measures only the budgets for Compact and Constant.
 	Exact bool
-	// Rates decide between exact attention and centroids; nil: they are measured on this machine.
+	// Rates decide between exact attention and centroids. Nil measures them on this machine.
 	Rates *DecodeRates
 	Seed  uint64
-	// Done is called with the number of layers chosen so far; nil: no calls.
+	// Done is called with the number of layers chosen so far, if it is not nil.
 	Done func(layers int)
 }
 
 const (
-	// leastLength tokens are needed for a choice: below, few keys are in clusters, and exact attention is fastest.
+	// leastLength is the shortest passage. In a shorter one most keys are still outside of clusters, and exact
+	// attention is the fastest anyway.
 	leastLength = 1024
-	// recordBytes bounds the queries, keys and values that are held at a time. Layers that do not fit are recorded by
-	// another pass over the text.
+	// recordBytes bounds the queries, keys, values and outputs held at a time. Layers that do not fit are recorded
+	// in another pass over the text.
 	recordBytes = 1 << 29
-	// leastCentroids tokens are the shortest text that centroids are considered for.
+	// leastCentroids is the shortest text, in tokens, for which centroids are considered.
 	leastCentroids = 256
-	// worthwhile is the share of the seconds of exact attention that a plan may be predicted to take.
+	// worthwhile is the largest predicted share of the time of exact attention at which a plan is taken. The margin
+	// covers the error of the prediction.
 	worthwhile = 0.9
 )
 
@@ -60,8 +62,13 @@ func (o *Calibration) validate() error {
 	return nil
 }
 
-// Calibrate chooses the attention of every key/value head on a text: the cheapest centroids that stay within the
-// tolerance, or exact attention where centroids are not faster. The model reads the text with exact attention.
+// Calibrate chooses on a text how every key/value head attends: the cheapest centroids whose expected error stays
+// within the tolerance, or exact attention where centroids are not faster.
+//
+// The model reads the text with exact attention, and the queries, keys and values of some layers are recorded at a
+// time (recorded). For each of these layers choose.Choose picks a plan per head. About six layers, spread over the
+// model, are timed (measureRates); the median of their rates decides from which length on each plan pays
+// (bySeconds). Last, the text is read again to measure what heads lose with few slots (measureBudgets).
 func (d *Decoder) Calibrate(ctx context.Context, ids []int32, opt Calibration) (*Attention, error) {
 	if err := opt.validate(); err != nil {
 		return nil, err
@@ -132,7 +139,7 @@ func (d *Decoder) Calibrate(ctx context.Context, ids []int32, opt Calibration) (
 	return a, d.measureBudgets(ctx, a, texts, opt.Done)
 }
 
-// allExact is the choice of exact attention in all heads.
+// allExact is the choice of exact attention in all heads. The sequences only carry shapes.
 func allExact(layers, heads, kvHeads, dim, n int) (*choose.Choice, error) {
 	q, k := attention.NewSeq[float32](1, layers*heads, 2, dim), attention.NewSeq[float32](1, layers*kvHeads, 2, dim)
 	c, err := choose.Use(choose.Plan{Method: choose.Exact}, attention.Visibility{Causal: true}, 0, q, k, k)
@@ -144,7 +151,7 @@ func allExact(layers, heads, kvHeads, dim, n int) (*choose.Choice, error) {
 }
 
 const (
-	// budgetContext tokens are shrunk to measure what heads lose with few slots, and budgetAfter follow.
+	// Budgets are measured by shrinking budgetContext tokens and comparing the budgetAfter tokens behind them.
 	budgetContext, budgetAfter = 2048, 512
 )
 
@@ -163,8 +170,10 @@ func (d *Decoder) measureBudgets(ctx context.Context, a *Attention, texts [][]in
 	return err
 }
 
-// bySeconds sets the lengths from which on centroids are faster, and makes heads exact that are always faster so or
-// that no plan suits. Texts have at most so many tokens.
+// bySeconds sets a.From, the lengths from which on centroids are faster, for texts of at most so many tokens.
+// Lengths are tried from the longest down, and the first one where centroids lose ends the search: a head never
+// changes back to exact attention as the text grows. Heads without a suitable plan, or whose plan pays at no length,
+// become exact.
 func (a *Attention) bySeconds(most int) {
 	n := a.Choice.Length
 	var lengths []int // descending
@@ -190,7 +199,8 @@ func (a *Attention) bySeconds(most int) {
 	}
 }
 
-// faster tells whether centroids are worth it for texts of n tokens.
+// faster tells whether the plan pays for texts of n tokens, in generating and, if its rates are known, in reading
+// too. A token that is read sees n/2 keys on average.
 func (r *DecodeRates) faster(s *centroid.Spec, n int) bool {
 	if !(r.Centroid*decodeReads(s, n) < worthwhile*r.Exact*float64(n)) {
 		return false
@@ -207,10 +217,12 @@ func readReads(s *centroid.Spec, n int) (mean float64) {
 	return mean
 }
 
-// suits tells a plan within the tolerance from the one that reads all clusters because none is.
+// suits tells whether the plan of h is within the tolerance. Where none is, choose returns a plan that reads all
+// clusters, with a Top of at least n.
 func suits(h *choose.Head, n int) bool { return h.Centroid.Top < n }
 
-// decodeReads is the number of keys and centroids that a token after n others reads.
+// decodeReads is the number of keys and centroids that a token after n others reads: the keys outside of clusters
+// (sinks, window and on average half a chunk), one centroid per cluster, and the keys of the Top clusters.
 func decodeReads(s *centroid.Spec, n int) float64 {
 	near := min(n, s.Sinks+s.Window+s.Chunk/2)
 	size := float64(s.Chunk) / float64(s.Clusters)
@@ -218,12 +230,13 @@ func decodeReads(s *centroid.Spec, n int) float64 {
 }
 
 const (
-	// rateSteps tokens at the end of a passage are timed one by one, those before in steps of rateChunk.
+	// The last rateSteps tokens of a passage are timed one by one, the tokens before them in steps of rateChunk.
 	rateSteps, rateChunk = 32, 512
 )
 
-// measureRates times steps of one token in a layer: exact attention, and centroids for all heads that they suit (the
-// others take the plan of one of these). ok is false if they suit none.
+// measureRates times steps of one token in a layer, with exact attention and with centroids in turns. Heads without
+// a suitable plan borrow the plan of a head that has one, so that all heads do centroid work. ok is false if no head
+// of the layer has a suitable plan.
 func (d *Decoder) measureRates(r *record, layer int, c *choose.Choice) (rates DecodeRates, ok bool, err error) {
 	n := c.Length
 	all := *c
@@ -293,20 +306,22 @@ func medianRates(list []DecodeRates) DecodeRates {
 		one(func(r DecodeRates) float64 { return r.ReadCentroid })}
 }
 
-// median sorts x.
+// median returns the upper median of x. It sorts x in place.
 func median(x []float64) float64 {
 	slices.Sort(x)
 	return x[len(x)/2]
 }
 
-// record is what the heads of some layers saw and gave: [layer·head][passage][token][dim], seen as batches of passages.
+// record holds the queries, keys, values and outputs of the heads of some layers, laid out as
+// [layer·head][passage][token][dim]. Passages are the batch, so choose sees the heads of all layers as one sequence.
 type record struct {
 	first, layers int
 	q, k, v, out  attention.Seq[float32]
 }
 
-// recorded reads the texts, which have the same length, with exact attention and calls use with the record of all
-// layers, some at a time. Records are overwritten by later ones.
+// recorded reads the texts, which must have the same length, with exact attention. It calls use with the record of
+// consecutive layers, as many at a time as recordBytes allows, until all layers are done. The next call overwrites
+// the record.
 func (d *Decoder) recorded(ctx context.Context, texts [][]int32, use func(*record) error) error {
 	c := d.model.Config()
 	n := len(texts[0])
@@ -332,11 +347,13 @@ func (d *Decoder) recorded(ctx context.Context, texts [][]int32, use func(*recor
 	return nil
 }
 
+// headsFirst allocates a sequence with the layout of a record.
 func headsFirst(heads, batch, n, dim int) attention.Seq[float32] {
 	return attention.Seq[float32]{Shape: attention.Shape{Batch: batch, Heads: heads, Len: n, Dim: dim},
 		Data: make([]float32, heads*batch*n*dim), StrideH: batch * n * dim, StrideB: n * dim, StrideL: dim}
 }
 
+// recordText reads one passage and copies what the layers of r see and return into r.
 func (d *Decoder) recordText(ctx context.Context, r *record, text int, ids []int32) error {
 	exact := d.model.Exact()
 	s, err := d.model.NewSession(func(l int) (decoder.State, error) {
@@ -362,11 +379,12 @@ func (d *Decoder) recordText(ctx context.Context, r *record, text int, ids []int
 	return nil
 }
 
-// layer is what the heads of one layer saw of a passage.
+// layer returns the queries, keys and values of one layer and one passage.
 func (r *record) layer(layer, text int) (q, k, v attention.Seq[float32]) {
 	return r.part(r.q, layer, text), r.part(r.k, layer, text), r.part(r.v, layer, text)
 }
 
+// part cuts one layer (counted from r.first) and one passage out of x, a field of r.
 func (r *record) part(x attention.Seq[float32], layer, text int) attention.Seq[float32] {
 	heads := x.Heads / r.layers
 	x.Data, x.Heads, x.Batch = x.Data[layer*heads*x.StrideH+text*x.StrideB:], heads, 1
@@ -379,7 +397,7 @@ func span(x attention.Seq[float32], lo, hi int) attention.Seq[float32] {
 	return x
 }
 
-// recorder is a state that writes down what it sees and gives.
+// recorder is a state that copies its inputs and outputs into a record.
 type recorder struct {
 	decoder.State
 	r           *record

@@ -6,14 +6,14 @@ import (
 	"github.com/randfeat/randfeat/models/token"
 )
 
-// Chat is the format in which a model tuned on conversations marks the speakers.
+// Chat is the conversation format of a model: the markers around the turns of the speakers.
 type Chat struct {
 	tokens            *token.Tokenizer
-	before, then, end string // of a turn: before the role, between role and text, after the text
-	begin             string // of the conversation
+	before, then, end string // markers of a turn: before the role, between role and text, after the text
+	begin             string // marker before the whole conversation
 }
 
-// chats are recognised by their first marker, which the vocabulary has.
+// chats lists the known formats. A model has the first format whose marker before is a token of its vocabulary.
 var chats = []Chat{
 	{before: "<|im_start|>", then: "\n", end: "<|im_end|>\n"},
 	{before: "<|start_header_id|>", then: "<|end_header_id|>\n\n", end: "<|eot_id|>", begin: "<|begin_of_text|>"},
@@ -30,9 +30,9 @@ func (d *Decoder) Chat() (c Chat, ok bool) {
 	return Chat{}, false
 }
 
-// Open returns the ids that begin a turn of a role (system, user or assistant). If first is true they include the
-// marker of the conversation's first turn. Append the ids of the text (Text) and then End. Markers that a text spells
-// out remain text.
+// Open returns the ids that begin a turn of a role: system, user or assistant. Set first for the first turn of a
+// conversation, which has an additional marker. Append the ids of the text (Text) and then End. Markers that a text
+// spells out stay text, so users cannot forge turns.
 func (c Chat) Open(role string, first bool) []int32 {
 	s := fmt.Sprintf("%s%s%s", c.before, role, c.then)
 	if first {
@@ -44,5 +44,5 @@ func (c Chat) Open(role string, first bool) []int32 {
 // Text returns the ids of the text of a turn.
 func (c Chat) Text(s string) []int32 { return c.tokens.EncodeText(nil, s) }
 
-// End is the ids that end a turn.
+// End returns the ids that end a turn.
 func (c Chat) End() []int32 { return c.tokens.Encode(nil, c.end) }

@@ -11,11 +11,12 @@ import (
 	"github.com/randfeat/randfeat/models/decoder"
 )
 
-// Check compares attention with exact attention on a text.
+// Check compares chosen attention with exact attention on a text.
 type Check struct {
-	Tokens  int `json:"tokens"`  // read
-	Context int `json:"context"` // tokens of a window
-	// Exact and Chosen are the perplexities of the text in windows of Context tokens, the first token of each left out.
+	Tokens  int `json:"tokens"`  // tokens read
+	Context int `json:"context"` // tokens per window
+	// Exact and Chosen are the perplexities of the text in windows of Context tokens. The first token of a window
+	// has no predecessor and does not count.
 	Exact  float64     `json:"perplexity_exact"`
 	Chosen float64     `json:"perplexity_chosen"`
 	Ratio  float64     `json:"ratio"` // Chosen / Exact
@@ -23,20 +24,20 @@ type Check struct {
 	Speeds []Speed     `json:"speeds"`
 }
 
-// HeadCheck is one key/value head with the query heads of its group.
+// HeadCheck compares one key/value head, with the query heads of its group, with exact attention.
 type HeadCheck struct {
 	Layer  int    `json:"layer"`
 	Head   int    `json:"head"`
 	Method string `json:"method"` // exact or centroid
 	// Reads is the number of keys and centroids that a token at the end of a window reads.
 	Reads float64 `json:"reads"`
-	// Expected and Measured are relative errors |ô−o|/|o|: Expected of the calibration for other text, Measured on the
-	// second half of the first window of this one.
+	// Expected and Measured are relative errors |ô−o|/|o|. Expected is the calibration's estimate for other text.
+	// Measured is the error on the second half of the first window of this text.
 	Expected choose.Estimate `json:"expected"`
 	Measured float64         `json:"measured"`
 }
 
-// Speed is tokens per second of reading a text of so many tokens and of generating after it.
+// Speed has the tokens per second of reading Tokens tokens and of generating after them.
 type Speed struct {
 	Tokens         int     `json:"tokens"`
 	ReadExact      float64 `json:"read_exact"`
@@ -46,15 +47,15 @@ type Speed struct {
 }
 
 const (
-	// checkWindows bounds the windows of a text that perplexities are computed of.
+	// checkWindows is the largest number of windows that count for perplexities.
 	checkWindows = 8
-	// speedSteps tokens are generated for a speed.
+	// speedSteps is the number of tokens that are timed one by one for a speed of generation.
 	speedSteps = 24
 )
 
-// Check measures how much attention a differs from exact attention on a text, and how fast both are. Use text that the
-// calibration has not seen. context is the number of tokens of a window, 0: the length of the calibration; of a longer
-// text the first eight windows count.
+// Check compares attention a with exact attention on a text: errors per head, perplexities and speeds. Use text that
+// the calibration has not seen. context is the number of tokens per window; 0 means the length of the calibration.
+// Only the first eight windows of a long text count.
 func (d *Decoder) Check(ctx context.Context, a *Attention, ids []int32, context int) (*Check, error) {
 	exact := d.exact()
 	chosen, err := exact.With(a)
@@ -89,7 +90,8 @@ func (d *Decoder) Check(ctx context.Context, a *Attention, ids []int32, context 
 	return c, nil
 }
 
-// perplexities are those of two decoders on the first windows of n tokens.
+// perplexities computes the perplexities of two decoders on the first windows of n tokens. Every window starts a new
+// session.
 func perplexities(ctx context.Context, exact, other *Decoder, ids []int32, n int) (tokens int, a, b float64,
 	err error) {
 	var sums [2]float64
@@ -112,7 +114,8 @@ func perplexities(ctx context.Context, exact, other *Decoder, ids []int32, n int
 	return tokens, math.Exp(sums[0] / float64(count)), math.Exp(sums[1] / float64(count)), nil
 }
 
-// speed times reading all tokens but the last few, and these one by one, in turns.
+// speed times the reading of all tokens but the last speedSteps. It then feeds these one by one to both sessions in
+// turns, so that changes in the load of the machine hit both.
 func speed(ctx context.Context, exact, chosen *Decoder, ids []int32) (Speed, error) {
 	n := len(ids) - speedSteps
 	var read [2]float64
@@ -141,7 +144,8 @@ func speed(ctx context.Context, exact, chosen *Decoder, ids []int32) (Speed, err
 	return Speed{n, read[0], read[1], 1 / median(steps[0]), 1 / median(steps[1])}, nil
 }
 
-// checkHeads gives the heads the queries, keys and values that exact attention makes of the text.
+// checkHeads measures the error of each head alone. Every layer gets the queries, keys and values of a pass with
+// exact attention, so errors of earlier layers do not add up.
 func (d *Decoder) checkHeads(ctx context.Context, a *Attention, ids []int32) ([]HeadCheck, error) {
 	c, n := d.model.Config(), len(ids)
 	group := c.Heads / c.KVHeads
@@ -176,7 +180,8 @@ func (d *Decoder) checkHeads(ctx context.Context, a *Attention, ids []int32) ([]
 	return out, err
 }
 
-// relativeError is that of query heads lo to hi−1 in the second half of the positions.
+// relativeError is the root of Σ|ô−o|²/Σ|o|² of query heads lo to hi−1, over the second half of the positions. Early
+// positions see few keys and are nearly exact.
 func relativeError(got, want attention.Seq[float32], lo, hi int) float64 {
 	var diff, size float64
 	for h := lo; h < hi; h++ {

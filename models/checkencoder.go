@@ -16,32 +16,33 @@ import (
 type EncoderCheck struct {
 	Tokens    int `json:"tokens"` // of a sequence
 	Sequences int `json:"sequences"`
-	// Heads are those of the model, Centroids of these have a plan within the tolerance that costs fewer
-	// multiply-adds than exact attention. The others attend exactly.
+	// Heads counts the heads of the model. Centroids counts those with a plan that stays within the tolerance and
+	// needs fewer multiply-adds than exact attention. All other heads attend exactly.
 	Heads     int `json:"heads"`
 	Centroids int `json:"centroids"`
-	// Cosine is the mean cosine of embeddings with centroids and with exact attention, Lowest the smallest.
+	// Cosine is the mean cosine between the embeddings with centroids and with exact attention; Lowest is the
+	// smallest one.
 	Cosine float64 `json:"cosine"`
 	Lowest float64 `json:"lowest"`
-	// Tokens per second of both.
+	// Exact and Chosen are tokens per second.
 	Exact  float64     `json:"exact"`
 	Chosen float64     `json:"chosen"`
 	Each   []HeadCheck `json:"each"`
 }
 
-// Faster tells whether centroids are worth it at this length.
+// Faster tells whether centroids pay at this length.
 func (c *EncoderCheck) Faster() bool { return c.Exact < worthwhile*c.Chosen }
 
 const (
-	// encoderSequences are compared at most at every length.
+	// encoderSequences is the largest number of sequences per length.
 	encoderSequences = 8
-	// encoderRuns are timed in turns.
+	// encoderRuns is the number of timed passes, of which the fastest counts.
 	encoderRuns = 3
 )
 
-// Check chooses centroids for every head of the encoder, the cheapest plan with an expected error within tol. It
-// compares them with exact attention at lengths of 128 tokens, 256 and so on up to the model's longest sequence.
-// Plans are chosen on the first half of the sequences and measured on the others.
+// Check compares centroid attention with exact attention at lengths of 128, 256 and so on up to the model's longest
+// sequence. At each length it chooses the cheapest plan per head whose expected error is within tol. Plans are
+// chosen on the first half of the sequences and measured on the second half.
 func (e *Encoder) Check(ctx context.Context, ids []int32, tol float64) ([]EncoderCheck, error) {
 	if c := e.model.Config(); c.RelativeBucket > 0 {
 		return nil, fmt.Errorf("scores of %s have biases, which only exact attention computes: nothing to compare",
@@ -70,6 +71,7 @@ func (e *Encoder) Check(ctx context.Context, ids []int32, tol float64) ([]Encode
 	return out, nil
 }
 
+// checkLength compares both on sequences of n tokens: embeddings, speed, and the error of each head.
 func (e *Encoder) checkLength(ctx context.Context, batch [][]int32, n int, tol float64) (*EncoderCheck, error) {
 	half := len(batch) / 2
 	choices, err := e.chooseHeads(ctx, batch[:half], n, tol)
@@ -117,7 +119,8 @@ func (e *Encoder) checkLength(ctx context.Context, batch [][]int32, n int, tol f
 	return c, e.checkEach(c, choices, layers, batch)
 }
 
-// chooseHeads chooses plans for the heads of every layer.
+// chooseHeads returns the chosen plans of every layer. Each layer sees what exact attention in the layers before it
+// gives.
 func (e *Encoder) chooseHeads(ctx context.Context, batch [][]int32, n int, tol float64) ([]*choose.Choice, error) {
 	var out []*choose.Choice
 	recording := e.model.With(func(_ int, dst, q, k, v attention.Seq[float32], segments []int32) error {
@@ -136,13 +139,14 @@ func (e *Encoder) chooseHeads(ctx context.Context, batch [][]int32, n int, tol f
 	return out, recording.Embed(dense.New[float32](len(batch), e.Dim()), batch)
 }
 
-// sequences sees packed sequences of n tokens each as a batch.
+// sequences turns packed sequences of n tokens each into a batch, without copying.
 func sequences(x attention.Seq[float32], n int) attention.Seq[float32] {
 	x.Batch, x.Len, x.StrideB = x.Len/n, n, n*x.StrideL
 	return x
 }
 
-// checkEach measures the errors of the heads on what exact attention sees.
+// checkEach measures the error of each head alone, on the first sequence: later layers see the output of exact
+// attention.
 func (e *Encoder) checkEach(c *EncoderCheck, choices []*choose.Choice, layers []*choose.Attention[float32],
 	batch [][]int32) error {
 	m := e.model.With(func(l int, dst, q, k, v attention.Seq[float32], segments []int32) error {

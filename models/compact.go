@@ -9,19 +9,19 @@ import (
 	"time"
 )
 
-// Compaction compares a compacted context with the full one on the tokens that follow it.
+// Compaction compares a compacted context with the full one by the tokens that follow it.
 type Compaction struct {
-	Context int `json:"context"` // tokens that were compacted
-	After   int `json:"after"`   // tokens that followed each
+	Context int `json:"context"` // tokens that are compacted
+	After   int `json:"after"`   // tokens scored after each context
 	Texts   int `json:"texts"`
 	Factor  int `json:"factor"`
-	// Expected is the ratio of perplexities that calibration expects; 0 without budgets. Ratio is the one measured, the
-	// geometric mean over texts, and Worst the largest of a text.
+	// Expected is the ratio of perplexities that the calibration predicts; 0 without budgets. Ratio is the measured
+	// one, the geometric mean over texts, and Worst the largest ratio of a single text.
 	Expected float64 `json:"expected,omitempty"`
 	Ratio    float64 `json:"ratio"`
 	Worst    float64 `json:"worst"`
-	// Seconds of compacting and of reading, and tokens per second generated after the full and the compacted context:
-	// medians over texts.
+	// Seconds of reading and of compacting, and tokens per second generated after the full and after the compacted
+	// context. All are medians over texts.
 	ReadSeconds    float64 `json:"read_seconds"`
 	CompactSeconds float64 `json:"compact_seconds"`
 	GenerateFull   float64 `json:"generate_full"`
@@ -30,11 +30,12 @@ type Compaction struct {
 	BytesFew       int64   `json:"bytes_compacted"`
 }
 
-// compactAfter tokens after a context are scored.
+// compactAfter is the number of tokens that are scored after a context.
 const compactAfter = 512
 
-// CheckCompact reads texts of context tokens each, spread over ids, compacts them by every factor, and compares the 512
-// tokens that follow with those after the full context. Use text that the calibration has not seen.
+// CheckCompact reads texts of context tokens each, spread evenly over ids, and compacts each of them by every
+// factor. It compares the loss on the 512 tokens that follow with the loss after the full context. Use text that the
+// calibration has not seen.
 func (d *Decoder) CheckCompact(ctx context.Context, ids []int32, context, texts int, factors []int) (
 	[]Compaction, error) {
 	n := context + compactAfter
@@ -91,7 +92,7 @@ func (d *Decoder) CheckCompact(ctx context.Context, ids []int32, context, texts 
 	return out, nil
 }
 
-// keeping is a session that has read ids and can be compacted.
+// keeping returns a session that has read ids with exact attention and can be compacted.
 func (d *Decoder) keeping(ctx context.Context, ids []int32) (*Session, error) {
 	s, err := d.exact().Session()
 	if err != nil {
@@ -101,7 +102,8 @@ func (d *Decoder) keeping(ctx context.Context, ids []int32) (*Session, error) {
 	return s, s.Read(ctx, ids)
 }
 
-// after is the mean loss of the next tokens, and the seconds of a token when the first of them are read one by one.
+// after returns the mean loss of the next tokens, and the median seconds of a token when the first speedSteps of
+// them are read one by one. The timing uses a fork, so the loss is computed from the state before it.
 func (s *Session) after(ctx context.Context, ids []int32) (loss, seconds float64, err error) {
 	one := s.Fork()
 	var times []float64
@@ -116,23 +118,23 @@ func (s *Session) after(ctx context.Context, ids []int32) (loss, seconds float64
 	return sum / float64(count), median(times), err
 }
 
-// Retrieval tells how much of small facts in a long text is found.
+// Retrieval counts how many single facts of a long text the model still finds.
 type Retrieval struct {
 	Context int     `json:"context"`
 	Texts   int     `json:"texts"`
 	Factor  int     `json:"factor"` // 1: the full context
 	Codes   int     `json:"codes"`  // asked for
-	Right   int     `json:"right"`  // codes of which every digit was right
+	Right   int     `json:"right"`  // codes with all digits right
 	Digits  float64 `json:"digits"` // share of right digits
 }
 
-// needles are the owners of secret codes.
+// needles are the owners of the hidden codes.
 var needles = []string{"Lisbon", "Walter", "the garden", "the library", "Helsinki", "the blue car", "Margaret",
 	"the old bridge"}
 
-// CheckNeedles hides eight four-digit codes in texts of context tokens, spread over ids, and asks for each: after the
-// full context (factor 1 of the result) and after compacting it by every factor. A digit is right if it is the most
-// probable token after the right digits before it.
+// CheckNeedles hides eight four-digit codes in texts of context tokens, spread evenly over ids, and asks for each of
+// them: after the full context (factor 1 in the result) and after compacting it by every factor. A digit counts as
+// right if it is the most probable token after the correct digits before it.
 func (d *Decoder) CheckNeedles(ctx context.Context, ids []int32, context, texts int, factors []int) (
 	[]Retrieval, error) {
 	const reserve = 64 // tokens of a question
@@ -183,7 +185,8 @@ func (d *Decoder) CheckNeedles(ctx context.Context, ids []int32, context, texts 
 	return out, nil
 }
 
-// hide puts codes into a text, which keeps its length, and returns questions with their answers.
+// hide inserts the codes into a text at even distances and returns questions with their answers. The text keeps its
+// length: its end is cut off.
 func (d *Decoder) hide(ids []int32, context int, seed uint64) (text []int32, ask [][2][]int32) {
 	draw := rand.New(rand.NewPCG(seed, 5))
 	var facts [][]int32
@@ -204,7 +207,8 @@ func (d *Decoder) hide(ids []int32, context int, seed uint64) (text []int32, ask
 	return append(text, ids[from:rest]...), ask
 }
 
-// answers counts the tokens with digits of an answer that are the most probable ones, given those before.
+// answers counts the tokens of an answer that contain digits (of) and those of them that are the most probable token
+// after the correct tokens before them (right).
 func (s *Session) answers(ctx context.Context, ask, answer []int32) (right, of int, err error) {
 	if err := s.Read(ctx, ask); err != nil {
 		return 0, 0, err
@@ -229,19 +233,19 @@ func (s *Session) answers(ctx context.Context, ask, answer []int32) (right, of i
 	return right, of, nil
 }
 
-// Memory compares constant memory with exact attention.
+// Memory compares sessions of constant memory with exact attention.
 type Memory struct {
-	Keys     int     `json:"keys"` // of a head, on average
+	Keys     int     `json:"keys"` // keys per head, on average
 	Context  int     `json:"context"`
 	Tokens   int     `json:"tokens"`
-	Expected float64 `json:"expected,omitempty"` // ratio of the last tokens of a window; 0 without budgets
+	Expected float64 `json:"expected,omitempty"` // predicted ratio at the end of a window; 0 without budgets
 	Exact    float64 `json:"perplexity_exact"`
 	Chosen   float64 `json:"perplexity_chosen"`
 	Ratio    float64 `json:"ratio"`
-	Bytes    int64   `json:"bytes"` // of a session, at any length
+	Bytes    int64   `json:"bytes"` // of a session, at any length of the text
 }
 
-// CheckConstant compares sessions of constant memory with exact attention on windows of a text.
+// CheckConstant compares sessions of constant memory with exact attention on windows of context tokens.
 func (d *Decoder) CheckConstant(ctx context.Context, ids []int32, context, keys int) (*Memory, error) {
 	other, err := d.Constant(keys)
 	if err != nil {

@@ -1,13 +1,32 @@
 // Package models runs pretrained transformers on the CPU: encoders that embed texts and decoders that generate them.
 //
+// Embed texts with an encoder:
+//
 //	m, err := models.Open("all-MiniLM-L6-v2", models.Options{})
 //	x, err := m.Encoder.Embed(ctx, []string{"a text", "another"})
+//
+// Generate text with a decoder. A session reads the prompt first and then continues it:
 //
 //	m, err := models.Open("SmolLM2-135M-Instruct.Q4_1.gguf", models.Options{})
 //	s, err := m.Decoder.Session()
 //	err = s.Read(ctx, m.Tokens.Encode(nil, "The capital of France is"))
 //	_, err = s.Generate(ctx, models.Generate{MaxTokens: 20}, func(text string) error { fmt.Print(text); return nil })
 //
-// It is a module of its own, so that the library stays light. The packages below it are usable alone: weights (tensors
-// and configurations), gguf and safetensors (files), token (tokenizers), encoder and decoder (forward passes on ids).
+// A decoder attends exactly unless told otherwise. Three ways make long contexts cheaper:
+//
+//   - [Decoder.Calibrate] chooses centroid attention for the heads where it is faster. Save the result, check it on
+//     other text with [Decoder.Check], and use it with [Decoder.With].
+//   - [Session.KeepQueries] before reading and [Session.Compact] after it shrink the memory of a context that was
+//     read.
+//   - [Decoder.Constant] gives sessions whose memory does not grow with the text.
+//
+// [Session.Save] writes a session to a file; [Decoder.Resume] continues it bit for bit.
+//
+// Files: open.go opens models, generate.go has decoders and sessions, session.go the format of saved sessions,
+// embed.go encoders, chat.go conversation formats; attention.go says how heads attend, calibrate.go chooses it, and
+// check.go, checkencoder.go and compact.go measure the error and the speed of these choices.
+//
+// This is a module of its own, so the main library does not depend on it. The packages below it also work alone:
+// weights (tensors and configurations), gguf and safetensors (files), token (tokenizers), encoder and decoder
+// (forward passes on token ids).
 package models

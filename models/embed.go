@@ -9,10 +9,10 @@ import (
 	"github.com/randfeat/randfeat/models/token"
 )
 
-// Encoder embeds texts. It is safe for calls at the same time.
+// Encoder embeds texts. Its methods may be called concurrently.
 type Encoder struct {
-	// Truncate keeps only the first passage of a long text, as sentence-transformers does. Otherwise a long text is cut
-	// into passages, and its embedding is the mean of the passages' embeddings, weighted by their numbers of tokens.
+	// Truncate embeds only the first passage of a long text, as sentence-transformers does. Otherwise a long text is
+	// cut into passages, and its embedding is their mean, weighted by their numbers of tokens.
 	Truncate bool
 
 	model     *encoder.Model
@@ -24,18 +24,19 @@ type Encoder struct {
 // Dim is the length of an embedding.
 func (e *Encoder) Dim() int { return e.model.Dim() }
 
-// Passage is how many tokens are embedded at once, markers included.
+// Passage is the largest number of tokens that are embedded at once, including markers.
 func (e *Encoder) Passage() int { return e.passage }
 
-// passagesAtOnce bounds the memory of Embed and the work after its context has ended.
+// passagesAtOnce is the number of passages per batch. It bounds the memory of Embed and the work left when its
+// context ends.
 const passagesAtOnce = 64
 
-// Embed returns one row per text. An empty text is embedded as its markers.
+// Embed returns one row per text. An empty text is embedded as its markers alone.
 func (e *Encoder) Embed(ctx context.Context, texts []string) (dense.Matrix[float32], error) {
 	out := dense.New[float32](len(texts), e.Dim())
-	parts := make([]float64, len(texts)) // tokens so far
+	parts := make([]float64, len(texts)) // tokens per text so far
 	var batch [][]int32
-	var of []int
+	var of []int // text of each passage in batch
 	flush := func() error {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -78,7 +79,7 @@ func (e *Encoder) Embed(ctx context.Context, texts []string) (dense.Matrix[float
 	return out, nil
 }
 
-// finish divides by the tokens, and by the length where the model does.
+// finish turns the sum over passages into their mean, or into a unit vector if the model normalizes its embeddings.
 func (e *Encoder) finish(row []float32, tokens float64) {
 	scale := 1 / tokens
 	if e.normalize {

@@ -13,20 +13,20 @@ import (
 	"github.com/randfeat/randfeat/models/token"
 )
 
-// Decoder generates text. Any number of its sessions may run at the same time.
+// Decoder generates text. Its sessions may run concurrently.
 type Decoder struct {
 	model    *decoder.Model
 	tokens   *token.Tokenizer
 	base     [32]byte  // fingerprint of the model
-	variants []variant // ways to attend, by the length of the first text; none: exact
-	keys     int       // that a head keeps on average; 0: all
+	variants []variant // ways to attend, ascending in the length of the first text; none: exact
+	keys     int       // keys that a head keeps on average, see Constant; 0: all
 	curves   *decoder.Curves
 }
 
-// Context is the most tokens that a session can hold.
+// Context is the largest number of tokens that a session can hold.
 func (d *Decoder) Context() int { return d.model.Config().MaxPositions }
 
-// SessionBytes bounds the memory of a session of so many tokens.
+// SessionBytes is an upper bound on the memory of a session of so many tokens.
 func (d *Decoder) SessionBytes(tokens int) int64 {
 	c := d.model.Config()
 	each := 2 * 4 * int64(c.Layers) * int64(c.KVHeads) * int64(c.HeadDim)
@@ -37,10 +37,10 @@ func (d *Decoder) SessionBytes(tokens int) int64 {
 	if d.keys > 0 {
 		tokens = min(tokens, d.keys)
 	}
-	return v.empty + int64(tokens)*each*3/2 // centroids are at most 1/8 of the keys, and their room doubles
+	return v.empty + int64(tokens)*each*3/2 // at most one centroid per 8 keys, and append may double their room
 }
 
-// Session starts a text. A session must not be used by two calls at the same time.
+// Session starts a text. One session must not be used by concurrent calls.
 func (d *Decoder) Session() (*Session, error) {
 	s := &Session{decoder: d}
 	return s, s.attend(d.variant(0))
@@ -51,11 +51,11 @@ type Session struct {
 	decoder *Decoder
 	how     variant
 	state   *decoder.Session
-	keeps   bool      // its queries
-	next    []float32 // logits of the next token; nil before the first
+	keeps   bool      // it keeps queries for Compact
+	next    []float32 // logits of the next token; nil if none are known
 }
 
-// attend makes an empty session attend in a way.
+// attend replaces the state of an empty session by one that attends in the way of v.
 func (s *Session) attend(v variant) (err error) {
 	var memory func(int) (decoder.State, error)
 	if v.memory != nil {
@@ -66,7 +66,8 @@ func (s *Session) attend(v variant) (err error) {
 	return err
 }
 
-// begin checks that n tokens fit. If they are the first, they decide how the heads attend.
+// begin checks that n more tokens fit. If they are the first tokens, their number decides how the heads attend. A
+// session that keeps its queries stays exact, because Compact needs all keys.
 func (s *Session) begin(n int) error {
 	if all, most := s.Len()+n, s.decoder.Context(); all > most {
 		return fmt.Errorf("%d tokens, the model reads at most %d: %w", all, most, ErrContext)
@@ -80,8 +81,8 @@ func (s *Session) begin(n int) error {
 // ErrContext means that a text is longer than the model's context.
 var ErrContext = errors.New("the text is longer than the model's context")
 
-// readChunk is how many tokens are read before the context of the call is asked again. Many tokens at once keep many
-// processors busy; large models read fewer, so that a call ends soon after its context.
+// readChunk is the number of tokens read between two checks of the caller's context. Many tokens at once keep many
+// processors busy. Large models read fewer, so that a call ends soon after its context.
 func (d *Decoder) readChunk() int {
 	const large = 400 << 20 // bytes of weights
 	if d.model.Bytes() > large {
@@ -109,25 +110,25 @@ func (s *Session) Read(ctx context.Context, ids []int32) error {
 	return nil
 }
 
-// Len is the number of tokens so far.
+// Len is the number of tokens read and generated so far.
 func (s *Session) Len() int { return s.state.Len() }
 
-// Fork returns an independent copy. Use it, for example, to ask several questions about one text.
+// Fork returns an independent copy, for example to ask several questions about one text.
 func (s *Session) Fork() *Session {
 	return &Session{decoder: s.decoder, how: s.how, state: s.state.Fork(), keeps: s.keeps, next: slices.Clone(s.next)}
 }
 
-// KeepQueries prepares a session for Compact, before it reads: it attends exactly, and keeps the queries of up to 512
+// KeepQueries prepares an empty session for Compact. The session attends exactly and keeps the queries of up to 512
 // tokens.
 func (s *Session) KeepQueries() {
 	s.keeps = true
 	s.state.KeepQueries()
 }
 
-// Compact shrinks the memory of all tokens so far to 1/factor of them, in slots that serve later tokens nearly as well,
-// see [decoder.Session.Compact]. A calibrated decoder, see [Decoder.With], gives most slots to the heads that need
-// them; otherwise all heads have the same number. Later tokens are remembered exactly. A factor of 8 is the safe
-// setting: beyond it single facts get lost. The session must have kept its queries since before it read.
+// Compact shrinks the memory of all tokens so far to 1/factor of them, see [decoder.Session.Compact]. Later tokens
+// are remembered exactly. A calibrated decoder (see [Decoder.With]) gives more slots to the heads that lose more;
+// otherwise all heads get the same number. Even a factor of 8 loses some single facts of the text, see
+// [Decoder.CheckNeedles]. Call KeepQueries before the session reads anything.
 func (s *Session) Compact(factor int) error {
 	if factor < 1 {
 		return fmt.Errorf("a factor of %d, want at least 1: %w", factor, decoder.ErrCompact)
@@ -135,7 +136,8 @@ func (s *Session) Compact(factor int) error {
 	return s.state.Compact(s.decoder.budgets(s.Len(), factor).At)
 }
 
-// budgets are those of a context of n tokens.
+// budgets divides 1/factor of n tokens among the heads. Without measured curves all heads get the same number, and
+// the expected loss is NaN.
 func (d *Decoder) budgets(n, factor int) decoder.Budgets {
 	if d.curves != nil && n > 0 {
 		return d.curves.Compacted(n, float64(n)/float64(factor))
@@ -148,11 +150,11 @@ func (d *Decoder) budgets(n, factor int) decoder.Budgets {
 	return b
 }
 
-// Bytes is the memory of all tokens so far.
+// Bytes is the memory that the tokens so far take.
 func (s *Session) Bytes() int64 { return s.state.Bytes() }
 
-// Score reads tokens and returns the sum of −log p over those that have a predecessor, and their number. exp(sum/count)
-// is the perplexity. The session must Read another token before Generate.
+// Score reads tokens and returns the sum of −log p over those that have a predecessor, and their number. The
+// perplexity is exp(sum/count). Score keeps no logits, so the session must Read another token before Generate.
 func (s *Session) Score(ctx context.Context, ids []int32) (sum float64, count int, err error) {
 	if err := s.begin(len(ids)); err != nil {
 		return 0, 0, err
@@ -170,16 +172,16 @@ func (s *Session) Score(ctx context.Context, ids []int32) (sum float64, count in
 			count++
 		}
 	}
-	s.next = nil // Score keeps no logits
+	s.next = nil
 	return sum, count, nil
 }
 
-// Generate says how text is generated. The zero value takes the most probable token every time, up to the model's
-// context.
+// Generate holds the settings of [Session.Generate]. The zero value takes the most probable token every time, until
+// the model ends the text or its context is full.
 type Generate struct {
 	MaxTokens   int     // 0: as many as fit
 	Temperature float64 // 0: the most probable token
-	TopP        float64 // tokens of this much probability, the likeliest first, are drawn from; 0 means 1
+	TopP        float64 // draws from the likeliest tokens that together have this probability; 0 means 1
 	Seed        uint64
 	Stop        []string // texts that end generation and are not returned
 }
@@ -198,21 +200,21 @@ func (g Generate) validate() error {
 	return nil
 }
 
-// Reasons why generation ended.
+// Reasons for the end of generation.
 const (
 	StopToken  = "end"    // the model ended the text
-	StopText   = "stop"   // a text of Stop came
-	StopLength = "length" // MaxTokens, or the context is full
+	StopText   = "stop"   // a text of Generate.Stop appeared
+	StopLength = "length" // MaxTokens were generated, or the context is full
 )
 
-// Generated is what Generate did.
+// Generated is the result of Generate.
 type Generated struct {
-	Tokens int    // generated, the end marker included
+	Tokens int    // tokens generated, including the end marker
 	Reason string // StopToken, StopText or StopLength
 }
 
-// Generate continues the text and calls emit with every piece of it, in whole characters. Afterwards the session
-// contains the generated tokens except the last. An error of emit, or the end of ctx, ends generation and is returned.
+// Generate continues the text and passes every new piece of it, in whole characters, to emit. The session then
+// contains all generated tokens except the last. If emit fails or ctx ends, generation stops and returns that error.
 func (s *Session) Generate(ctx context.Context, g Generate, emit func(text string) error) (Generated, error) {
 	done := Generated{Reason: StopLength}
 	if err := g.validate(); err != nil {
@@ -265,13 +267,14 @@ func (s *Session) Generate(ctx context.Context, g Generate, emit func(text strin
 	return done, emit(text)
 }
 
-// holder keeps text back that may be the beginning of a stop text.
+// holder keeps back text that may be the beginning of a stop text, so that no part of a stop text is ever shown.
 type holder struct {
 	stop []string
 	kept string
 }
 
-// add returns the text that can be shown, and whether a stop text has come; it and everything after it is dropped.
+// add returns the text that can be shown, and whether a stop text appeared. The stop text and everything after it
+// are dropped.
 func (h *holder) add(text string) (show string, stopped bool) {
 	h.kept += text
 	first := -1
@@ -297,13 +300,14 @@ func (h *holder) add(text string) (show string, stopped bool) {
 	return show, false
 }
 
+// rest returns the text kept back. It is no stop text, because nothing follows it.
 func (h *holder) rest() string {
 	s := h.kept
 	h.kept = ""
 	return s
 }
 
-// sampler draws tokens. The same seed and logits give the same tokens.
+// sampler draws tokens. Equal seeds and logits give equal tokens.
 type sampler struct {
 	temperature, topP float64
 	rand              *rand.Rand
@@ -319,6 +323,7 @@ func newSampler(g Generate) *sampler {
 	return s
 }
 
+// next draws from softmax(logits/temperature), restricted to the likeliest tokens of total probability topP.
 func (s *sampler) next(logits []float32) int32 {
 	best := 0
 	for i, v := range logits {
@@ -336,7 +341,8 @@ func (s *sampler) next(logits []float32) int32 {
 		s.p = append(s.p, e)
 		total += e
 	}
-	// Tokens below this share have together less than 1 − topP: the likeliest of topP are among the others.
+	// Tokens below this bound have less than 1 − topP of the mass together, so none of them belongs to the likeliest
+	// topP. Dropping them first keeps the sort short.
 	least := (1 - s.topP) / float64(len(logits)) * total
 	for i, p := range s.p {
 		if p > 0 && p >= least {
@@ -368,5 +374,5 @@ func (s *sampler) next(logits []float32) int32 {
 			return id
 		}
 	}
-	return s.ids[len(s.ids)-1] // of rounding
+	return s.ids[len(s.ids)-1] // rounding can leave u at 0
 }

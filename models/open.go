@@ -16,14 +16,14 @@ import (
 	"github.com/randfeat/randfeat/models/weights"
 )
 
-// Options say how a model is opened. The zero value chooses by the file.
+// Options say how a model is opened. The zero value decides by the file.
 type Options struct {
-	// Precision is "float32", or "int8" for weights in 8 or 4 bits and activations in 8, or "": int8 if the file's
-	// weights are quantised, float32 otherwise.
+	// Precision is "float32", "int8" (weights in 8 or 4 bits, activations in 8) or "". The empty string means int8
+	// if the weights of the file are quantised, and float32 otherwise.
 	Precision string
 }
 
-// Model is an open model: an encoder or a decoder, the other is nil.
+// Model is an open model. Exactly one of Encoder and Decoder is set.
 type Model struct {
 	Encoder *Encoder
 	Decoder *Decoder
@@ -33,15 +33,15 @@ type Model struct {
 	fingerprint [sha256.Size]byte
 }
 
-// Open opens a GGUF file or a Hugging Face folder (config.json, model.safetensors, tokenizer.json). Weights are memory
-// mapped: to update a file, rename another over it; never write into it.
+// Open opens a GGUF file or a Hugging Face folder (config.json, model.safetensors, tokenizer.json). The weights are
+// memory-mapped. To update a file, rename a new one over it; writing into it changes or crashes running models.
 func Open(path string, opt Options) (*Model, error) {
 	m := &Model{}
 	tokens, err := m.open(path)
 	if err != nil {
 		return nil, err
 	}
-	// The tokenizer is read while the weights are packed.
+	// The tokenizer loads while this goroutine packs the weights.
 	var tokensErr error
 	var both sync.WaitGroup
 	both.Go(func() { m.Tokens, tokensErr = tokens() })
@@ -66,7 +66,8 @@ func Open(path string, opt Options) (*Model, error) {
 	return m, nil
 }
 
-// open opens the file and returns how the tokenizer is read.
+// open opens the file of weights. It returns a function that reads the tokenizer, which Open calls on another
+// goroutine.
 func (m *Model) open(path string) (tokens func() (*token.Tokenizer, error), err error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -86,7 +87,7 @@ func (m *Model) open(path string) (tokens func() (*token.Tokenizer, error), err 
 	return func() (*token.Tokenizer, error) { return token.Open(folder) }, err
 }
 
-// load reads the weights.
+// load packs the weights into the encoder or decoder.
 func (m *Model) load(opt Options) error {
 	c := m.file.Config()
 	quantised, err := m.quantised(opt.Precision)
@@ -112,7 +113,7 @@ func (m *Model) load(opt Options) error {
 	return nil
 }
 
-// quantised tells whether products are computed in 8 bits.
+// quantised tells whether products are computed in 8 bits, see Options.Precision.
 func (m *Model) quantised(precision string) (bool, error) {
 	switch precision {
 	case "float32":
@@ -131,14 +132,15 @@ func (m *Model) quantised(precision string) (bool, error) {
 	return false, nil
 }
 
-// sign computes the fingerprint: configuration, names, types and shapes, and the first bytes of every tensor.
+// sign computes the fingerprint: a hash of the configuration, of the names, types and shapes of all tensors, and of
+// the first 1024 bytes of each. Hashing all bytes would read the whole file at every start.
 func (m *Model) sign(quantised bool) error {
 	h := sha256.New()
 	fmt.Fprintf(h, "%+v %v\n", m.file.Config(), quantised)
 	for _, name := range m.file.Names() {
 		t, err := m.file.Tensor(name)
 		if err != nil {
-			continue // of a type that no forward pass reads
+			continue // a type that no forward pass reads
 		}
 		fmt.Fprintf(h, "%q %v %v\n", name, t.Type, t.Shape)
 		h.Write(t.Data[:min(len(t.Data), 1024)])
@@ -150,8 +152,8 @@ func (m *Model) sign(quantised bool) error {
 // Config is the shape of the model.
 func (m *Model) Config() weights.Config { return m.file.Config() }
 
-// Close ends the use of the model's files.
+// Close unmaps the files. The model and its sessions must not be used afterwards.
 func (m *Model) Close() error { return m.file.Close() }
 
-// Fingerprint identifies a model and its settings. Saved sessions contain it and are refused by other models.
+// Fingerprint identifies the model and its precision. Saved sessions contain it, and other models refuse them.
 func (m *Model) Fingerprint() [sha256.Size]byte { return m.fingerprint }

@@ -12,18 +12,19 @@ import (
 	"github.com/randfeat/randfeat/models/decoder"
 )
 
-// ErrSession marks files that hold no session of this model.
+// ErrSession means that a file holds no session of this model.
 var ErrSession = errors.New("not a usable session")
 
-// sessionFormat is a session in a file: header with the model's fingerprint; note; logits of the next token; the states
-// of the layers, each after its length; checksum.
+// sessionFormat is the layout of a saved session: header with the fingerprint of the variant (see add) and the
+// counts (tokens, bytes of the note, logits, layers); note; logits of the next token; the states of the layers, each
+// after its length in bytes; checksum.
 var sessionFormat = seal.Format{Magic: "randfeat session", Version: 1, Counts: 4}
 
-// maxSession bounds what is read of a file.
+// maxSession bounds the bytes that are read from a file.
 const maxSession = 1 << 36
 
-// Save writes the session to a file, which appears complete or not at all. Resume continues it bit for bit. note is for
-// the caller, at most 64 KiB; SessionNote reads it.
+// Save writes the session to a file atomically. [Decoder.Resume] continues it bit for bit. The note is for the
+// caller, at most 64 KiB; [SessionNote] reads it.
 func (s *Session) Save(path, note string) error {
 	if len(note) > 1<<16 {
 		return fmt.Errorf("a note of %d bytes", len(note))
@@ -53,7 +54,7 @@ func (s *Session) Save(path, note string) error {
 	return f.Commit()
 }
 
-// openSession reads a file and checks it.
+// openSession reads a file and verifies its checksum.
 func openSession(path string) (h seal.Header, note string, body []byte, err error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -81,7 +82,7 @@ func SessionNote(path string) (string, error) {
 	return note, err
 }
 
-// Resume opens a saved session of this model.
+// Resume opens a session that was saved by this model with the same precision, attention and memory.
 func (d *Decoder) Resume(path string) (*Session, error) {
 	h, _, body, err := openSession(path)
 	if err != nil {
