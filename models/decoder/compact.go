@@ -16,33 +16,37 @@ import (
 var ErrCompact = errors.New("the session cannot be compacted")
 
 const (
-	// recentQueries is the number of last positions whose queries are examples.
+	// recentQueries is the number of last positions whose queries are kept.
 	recentQueries = 256
-	// sampleQueries examples of a key/value head come from the last positions, and as many from all of them.
+	// sampleQueries is the number of example queries of a key/value head from the last positions, and again from all
+	// positions.
 	sampleQueries = 768
-	// futureOffsets positions after the context are those that the examples are rotated to.
+	// futureOffsets is the number of positions after the context that examples are rotated to.
 	futureOffsets = 512
 )
 
-// references keeps queries of a text as examples of later ones: those of the last positions in a ring, and those of a
-// uniform sample of all positions, the ones with the smallest hashes.
+// references keeps queries of a text as examples of the queries to come, for [Session.Compact]. It has the queries
+// of the last positions in a ring, and those of a uniform sample of all positions: the positions with the smallest
+// hashes. The sample depends on positions only, so it is the same however the text is cut into steps.
 type references struct {
-	first, length int // positions seen are [first, length)
+	first, length int // positions seen: first to length−1
 	width, sample int
-	recent, all   [][]float32 // by layer: [place][width]
-	places        []place     // of the sample
-	largest       int         // the place with the largest hash
-	writes        []write     // to the sample, of the step under way
+	recent, all   [][]float32 // per layer: [place][width], of the ring and of the sample
+	places        []place     // positions in the sample
+	largest       int         // index of the largest hash in places: the next one to go
+	writes        []write     // rows of the current step that enter the sample
 }
 
+// place is a position in the sample.
 type place struct {
 	hash     uint64
 	position int
 }
 
+// write says that row of the current step goes to a place of the sample.
 type write struct{ row, place int }
 
-// splitmix is the hash of positions (Steele et al. 2014).
+// splitmix hashes positions (SplitMix64, Steele et al. 2014).
 func splitmix(x uint64) uint64 {
 	x += 0x9e3779b97f4a7c15
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
@@ -50,8 +54,8 @@ func splitmix(x uint64) uint64 {
 	return x ^ x>>31
 }
 
-// KeepQueries makes the session keep examples of its queries from now on, which Compact needs: at most 512 tokens'
-// queries of every layer.
+// KeepQueries makes the session keep examples of its queries from now on, which Compact needs. It keeps the queries
+// of at most 512 tokens per layer.
 func (s *Session) KeepQueries() {
 	c := &s.model.config
 	group := c.Heads / c.KVHeads
@@ -64,7 +68,7 @@ func (s *Session) KeepQueries() {
 	s.queries = r
 }
 
-// begin chooses the places of the next n positions.
+// begin decides which of the next n positions enter the sample. All layers of the step then record the same rows.
 func (r *references) begin(n int) {
 	r.writes = r.writes[:0]
 	for i := range n {
@@ -89,7 +93,7 @@ func (r *references) begin(n int) {
 	r.length += n
 }
 
-// record keeps queries of a layer of the positions that begin was told of.
+// record keeps queries of one layer, for the positions of the last begin.
 func (r *references) record(layer int, q nn.Matrix) {
 	for _, w := range r.writes {
 		copy(r.all[layer][w.place*r.width:], q.Row(w.row))
@@ -114,14 +118,16 @@ func (r *references) clone() *references {
 	return &c
 }
 
-// example is a kept query of all heads and its rotation to a later position.
+// example is a kept query of all heads, with the rotation to a later position.
 type example struct {
 	recent   bool
 	place    int
 	cos, sin []float32
 }
 
-// examples are the sample and as many of the last positions, each to be turned to one of the next positions.
+// examples returns the sample and as many of the last positions, chosen by hash. Each is assigned one of the
+// futureOffsets positions after the context: later queries see the keys from there. Rotary positions only depend on
+// the difference, so rotating a query further moves it to that position.
 func (r *references) examples(freqs []float64) []example {
 	var list []example
 	add := func(recent bool, place, position int) {
@@ -156,18 +162,19 @@ func (r *references) examples(freqs []float64) []example {
 	return list
 }
 
-// keeper is a state that has all keys and values of its heads.
+// keeper is a state that has all keys and values of its heads. Only such states can be compacted.
 type keeper interface {
 	State
 	head(h int) (k, v nn.Matrix)
-	// keep is the state of key/value heads lo to hi−1 alone. It takes over their memory.
+	// keep returns the state of key/value heads lo to hi−1 alone. It may take over their memory.
 	keep(lo, hi int) State
 }
 
-// Compact replaces the exact state of every key/value head by budget(layer, head) slots, see [centroid.Compact]; a
-// budget of all tokens or more keeps the head as it is. Later tokens are exact again. The session must have kept its
-// queries, and none of its layers may have a sliding window or an approximate state. After an error the session is as
-// before. The result is the same at any number of processors.
+// Compact replaces the exact state of every key/value head by budget(layer, head) slots, see [centroid.Compact]. A
+// head whose budget is all tokens or more stays exact. Later tokens are remembered exactly.
+//
+// The session must have kept its queries. No layer may have a sliding window or an approximate state. After an error
+// the session is unchanged. The result is the same at any number of processors.
 func (s *Session) Compact(budget func(layer, head int) int) error {
 	c, r := &s.model.config, s.queries
 	switch {
@@ -184,7 +191,8 @@ func (s *Session) Compact(budget func(layer, head int) int) error {
 		}
 	}
 	examples := r.examples(c.RopeFreqs)
-	heads := make([]centroid.CompactHead[float32], len(s.states)*c.KVHeads) // without keys: exact
+	// Heads are compacted independently on all processors. A head that stays exact keeps a zero CompactHead.
+	heads := make([]centroid.CompactHead[float32], len(s.states)*c.KVHeads)
 	errs := make([]error, len(heads))
 	par.Each(len(heads), par.Workers(len(heads), 1), func(_, i int) {
 		l, h := i/c.KVHeads, i%c.KVHeads
@@ -210,7 +218,8 @@ func (s *Session) Compact(budget func(layer, head int) int) error {
 	return nil
 }
 
-// compacted is the state of a layer whose heads have these slots, or, without slots, all keys of st.
+// compacted builds the state of a layer: runs of neighbouring heads with slots, and runs that stay exact because
+// their CompactHead is empty.
 func (s *Session) compacted(st keeper, heads []centroid.CompactHead[float32]) (State, error) {
 	group := s.model.config.Heads / s.model.config.KVHeads
 	p := &partState{group: group}
@@ -240,7 +249,7 @@ func (s *Session) compacted(st keeper, heads []centroid.CompactHead[float32]) (S
 	return p, nil
 }
 
-// headExamples are the rotated queries of all heads that share a key/value head.
+// headExamples returns the rotated example queries of all query heads that share a key/value head.
 func (s *Session) headExamples(list []example, layer, kvHead int) nn.Matrix {
 	c, r := &s.model.config, s.queries
 	group, d := c.Heads/c.KVHeads, c.HeadDim
@@ -260,7 +269,7 @@ func (s *Session) headExamples(list []example, layer, kvHead int) nn.Matrix {
 	return q
 }
 
-// mixedMagic begins the saved layer of which some heads have slots and others all keys.
+// mixedMagic begins a saved layer in which some heads have slots and others all keys.
 const mixedMagic = "randfeat mixed 1"
 
 // IsCompacted reports whether b begins like the state of a layer that Compact made.
@@ -268,7 +277,7 @@ func IsCompacted(b []byte) bool {
 	return centroid.IsCompacted(b) || len(b) >= len(mixedMagic) && string(b[:len(mixedMagic)]) == mixedMagic
 }
 
-// ReadCompacted is the state of a layer of a compacted session, as its AppendBinary wrote it.
+// ReadCompacted reads the state of a layer of a compacted session, written by its AppendBinary.
 func (m *Model) ReadCompacted(b []byte) (State, error) {
 	c := &m.config
 	group := c.Heads / c.KVHeads
@@ -315,6 +324,7 @@ func (m *Model) ReadCompacted(b []byte) (State, error) {
 	return p, nil
 }
 
+// readSlots reads a state in which all heads have slots.
 func readSlots(b []byte, kvHeads, group, dim int) (State, error) {
 	st, err := centroid.ReadCompacted[float32](b, group*kvHeads, kvHeads, dim, dim, 0)
 	if err != nil {

@@ -15,42 +15,46 @@ import (
 	"github.com/randfeat/randfeat/models/internal/nn"
 )
 
-// Curves say what every key/value head loses when it remembers a context by few slots. [Model.Curves] measures them
-// once per model: the errors of heads hardly differ between texts, but much between heads.
+// Curves say what every key/value head loses when it remembers a context in few slots. [Model.Curves] measures them
+// once per model: the errors of a head hardly differ between texts, but they differ much between heads.
 type Curves struct {
-	Context int `json:"context"` // tokens of the contexts that were shrunk
-	After   int `json:"after"`   // tokens after each that the errors were measured on
+	Context int `json:"context"` // tokens that were shrunk
+	After   int `json:"after"`   // tokens behind the context on which the errors were measured
 	Texts   int `json:"texts"`
-	// Slots are numbers of slots. Compact[layer][head] has the error of each: the mean of |W_o(ô−o)|² over the tokens
-	// after the context, ô the head's output with slots and o without, divided by the mean of |W_o o|² of the layer.
+	// Slots are the measured numbers of slots, ascending. Compact[layer][head][i] is the error with Slots[i] slots:
+	// the mean of |W_o(ô−o)|² over the tokens behind the context, divided by the mean of |W_o o|² of the layer. ô is
+	// the head's output with slots, o without, and W_o the output projection.
 	Slots   []int         `json:"slots"`
 	Compact [][][]float64 `json:"compact"`
-	// Keys are budgets of sessions of constant memory, Constant has their errors.
+	// Keys are the measured budgets of sessions of constant memory; Constant has their errors in the same form.
 	Keys     []int         `json:"keys"`
 	Constant [][][]float64 `json:"constant"`
-	// Weight[layer] is the Kullback-Leibler divergence of the next token's distribution, in nats per unit of error.
+	// Weight[layer] converts errors into loss: nats of Kullback-Leibler divergence of the next token per unit of
+	// error.
 	Weight []float64 `json:"weight"`
 }
 
 const (
-	// weightSlots slots in one layer give the divergence that weighs its errors.
+	// weightSlots is the number of slots at which Weight is measured.
 	weightSlots = 64
-	// weightEvery so many tokens the divergence is computed.
+	// weightEvery is the distance of the tokens on which the divergence is computed.
 	weightEvery = 4
-	// leastSlots of a compacted head.
+	// leastSlots is the smallest budget of a compacted head.
 	leastSlots = 8
-	// mostShare of the context is the most slots of a head that does not keep all keys.
+	// mostShare is the largest budget of a head that does not keep all keys, as a share of the context. Beyond it,
+	// keeping all keys is hardly larger and exact.
 	mostShare = 0.75
 )
 
-// CurveSlots and CurveKeys are the budgets that errors are measured for.
+// CurveSlots and CurveKeys are the budgets for which errors are measured.
 var (
 	CurveSlots = []int{16, 32, 64, 128, 256, 512}
 	CurveKeys  = []int{64, 128, 256, 512, 1024}
 )
 
-// ConstantSpec is how a head of a session of constant memory divides its budget: the first four keys, the latest, and
-// of the others those that have received the most attention, with decay (as SnapKV: Li et al. 2024, arXiv:2404.14469).
+// ConstantSpec says how a head of a session of constant memory divides its budget: it keeps the first four keys, the
+// latest ones, and of the others those that received the most attention, with decay (as in SnapKV: Li et al. 2024,
+// arXiv:2404.14469).
 func ConstantSpec(keys int) centroid.SlotSpec {
 	s := centroid.SlotSpec{Budget: keys, Evict: true, Decay: 0.9, Window: 64, Block: 32}
 	if keys < 2*(4+64+32) {
@@ -59,11 +63,12 @@ func ConstantSpec(keys int) centroid.SlotSpec {
 	return s
 }
 
-// LeastConstant is the smallest budget of a head of ConstantSpec.
+// LeastConstant is the smallest budget that ConstantSpec accepts.
 const LeastConstant = 48
 
 // Curves reads the texts, all of the same length, and measures what the heads lose on the last after tokens of each
-// when the tokens before are remembered by few slots.
+// when the tokens before them are remembered in few slots. done, if not nil, is called with the number of texts so
+// far.
 func (m *Model) Curves(ctx context.Context, texts [][]int32, after int, done func(text int)) (*Curves, error) {
 	if len(texts) == 0 || after < weightEvery || after > chunk {
 		return nil, fmt.Errorf("%d texts, %d tokens after the context; want at least 1 and %d to %d: %w", len(texts),
@@ -108,6 +113,8 @@ func (m *Model) Curves(ctx context.Context, texts [][]int32, after int, done fun
 			}
 		}
 	}
+	// So far Weight has the mean divergence with weightSlots slots in all heads of the layer. Divide it by the sum
+	// of their errors.
 	at := slices.Index(c.Slots, weightSlots)
 	for l := range layers {
 		var sum float64
@@ -121,6 +128,7 @@ func (m *Model) Curves(ctx context.Context, texts [][]int32, after int, done fun
 	return c, nil
 }
 
+// cube allocates [a][b][c]float64.
 func cube(a, b, c int) [][][]float64 {
 	x := make([][][]float64, a)
 	for i := range x {
@@ -132,7 +140,16 @@ func cube(a, b, c int) [][][]float64 {
 	return x
 }
 
-// addCurves adds the errors of one text, and to Weight the divergences.
+// addCurves adds the errors of one text to c.Compact and c.Constant, and the divergences to c.Weight.
+//
+//  1. Read the context with exact attention. Every layer has a shadow: states of constant memory that see the same
+//     queries, keys and values.
+//  2. Compact the context to every number of slots and add these states to the shadows (shrinkShadows).
+//  3. Read the remaining tokens. The shadows add up the errors of their states, and inputs keeps the input of each
+//     layer.
+//  4. For every layer l: start from inputs[l] with weightSlots slots in layer l and exact states in the later
+//     layers, run the rest of the model, and compare the distributions of the next token with those of exact
+//     attention.
 func (m *Model) addCurves(ctx context.Context, c *Curves, ids []int32) error {
 	shadows := make([]*shadow, len(m.blocks))
 	exact := m.exactHeads()
@@ -200,7 +217,7 @@ func (m *Model) addCurves(ctx context.Context, c *Curves, ids []int32) error {
 	return nil
 }
 
-// slots is the state of a layer of constant memory.
+// slots makes the state of a layer of constant memory.
 func (m *Model) slots(specs []centroid.SlotSpec) (State, error) {
 	c := &m.config
 	st, err := centroid.NewSlotsPerHead[float32](specs, 0, nil, 1, c.Heads, c.KVHeads, c.HeadDim, c.HeadDim)
@@ -210,7 +227,8 @@ func (m *Model) slots(specs []centroid.SlotSpec) (State, error) {
 	return st, nil
 }
 
-// Constant makes the states of one session of constant memory, with so many keys per layer and key/value head.
+// Constant returns a function that makes the states of one session of constant memory, with budget(layer, head) keys
+// per key/value head.
 func (m *Model) Constant(budget func(layer, head int) int) func(layer int) (State, error) {
 	return func(l int) (State, error) {
 		specs := make([]centroid.SlotSpec, m.config.KVHeads)
@@ -221,8 +239,8 @@ func (m *Model) Constant(budget func(layer, head int) int) func(layer int) (Stat
 	}
 }
 
-// shrinkShadows adds the context in so many slots to the shadows, which from now on count errors. It returns the exact
-// states, and states with weightSlots slots.
+// shrinkShadows compacts the context to the given numbers of slots and adds the results to the shadows, which count
+// errors from now on. It returns forks of the exact states, and states with weightSlots slots, one per layer each.
 func (s *Session) shrinkShadows(shadows []*shadow, slots []int) (before, alone []State, err error) {
 	c := &s.model.config
 	examples := s.queries.examples(c.RopeFreqs)
@@ -258,25 +276,27 @@ func (s *Session) shrinkShadows(shadows []*shadow, slots []int) (before, alone [
 	return before, alone, nil
 }
 
-// shadow is an exact state that others follow: they see what it sees, and their errors are added up.
+// shadow is an exact state with followers: others see its queries, keys and values, and shadow adds up their errors.
+// The session itself only sees the exact output.
 type shadow struct {
 	State
 	model    *Model
 	layer    int
 	others   []State
-	diff     [][]float64 // by other state and key/value head: Σ|W_o(ô−o)|²; nil: nothing is counted
+	diff     [][]float64 // [other][key/value head] Σ|W_o(ô−o)|²; nil: not counting yet
 	size     float64     // Σ|W_o o|²
 	own, dst nn.Matrix
 	mul      nn.Mul
 }
 
+// count starts the counting of errors.
 func (s *shadow) count() {
 	for range s.others {
 		s.diff = append(s.diff, make([]float64, s.model.config.KVHeads))
 	}
 }
 
-// share is the error of a state and a key/value head.
+// share returns the error of one follower in one key/value head, relative to the output of the layer.
 func (s *shadow) share(other, head int) float64 {
 	if s.size == 0 {
 		return 0
@@ -284,7 +304,8 @@ func (s *shadow) share(other, head int) float64 {
 	return s.diff[other][head] / s.size
 }
 
-// Step implements State.
+// Step implements State. To measure the error of one key/value head, it projects a row that is zero outside of the
+// query heads of that group.
 func (s *shadow) Step(out, q, k, v attention.Seq[float32]) error {
 	if err := s.State.Step(out, q, k, v); err != nil {
 		return err
@@ -322,7 +343,7 @@ func (s *shadow) Step(out, q, k, v attention.Seq[float32]) error {
 	return nil
 }
 
-// projected is Σ|W_o x|² over the rows x of own.
+// projected returns Σ|W_o x|² over the rows x of s.own.
 func (s *shadow) projected() (sum float64) {
 	s.dst = buf.Shaped(s.dst, s.own.Rows, s.model.config.Hidden)
 	s.mul.Do(s.model.kernels, s.dst, s.own, s.model.blocks[s.layer].out)
@@ -332,7 +353,7 @@ func (s *shadow) projected() (sum float64) {
 	return sum
 }
 
-// logSoftmax is the logarithm of the next token's probabilities after some rows of the last layer.
+// logSoftmax returns log p of the next token for every weightEvery-th row of x, the output of the last layer.
 func (s *Session) logSoftmax(x nn.Matrix) nn.Matrix {
 	w, c, t := s.work, &s.model.config, s.model.kernels.Table
 	n := (x.Rows + weightEvery - 1) / weightEvery
@@ -355,7 +376,7 @@ func (s *Session) logSoftmax(x nn.Matrix) nn.Matrix {
 	return out
 }
 
-// divergence is the mean of KL(p‖q) over rows of logarithms.
+// divergence returns the mean of KL(p‖q) over rows of log-probabilities. Terms with p < e⁻²⁵ are left out.
 func divergence(p, q nn.Matrix) float64 {
 	sums := make([]float64, p.Rows)
 	nn.Rows(p.Rows, 1, func(lo, hi int) {
@@ -374,10 +395,11 @@ func divergence(p, q nn.Matrix) float64 {
 	return max(0, mean)
 }
 
-// curve is log E of a head as a function of log t: linear between the measured points, monotone, and with the slopes of
-// its ends beyond them.
+// curve is log E of a head as a function of log t, the slots. It is linear between the measured points and never
+// increases. Beyond its ends it continues with the slope there, kept within bounds.
 type curve struct{ t, e []float64 }
 
+// newCurve makes the errors monotone: more slots never count as worse than fewer.
 func newCurve(t []int, e []float64) curve {
 	var c curve
 	low := math.Inf(1)
@@ -388,7 +410,7 @@ func newCurve(t []int, e []float64) curve {
 	return c
 }
 
-// at is E for t slots.
+// at returns E for t slots.
 func (c *curve) at(t float64) float64 {
 	x, n := math.Log(t), len(c.t)
 	slope := func(i, j int) float64 { return (c.e[j] - c.e[i]) / (c.t[j] - c.t[i]) }
@@ -402,7 +424,7 @@ func (c *curve) at(t float64) float64 {
 	return math.Exp(c.e[i-1] + slope(i-1, i)*(x-c.t[i-1]))
 }
 
-// Check reports curves that do not belong to a model of this shape.
+// Check returns an error if the curves do not belong to a model of this shape. Files are read with it.
 func (c *Curves) Check(layers, kvHeads int) error {
 	bad := func(what string) error { return fmt.Errorf("budgets: %s", what) }
 	if c.Context < 1 || c.Context > 1<<31 || len(c.Weight) != layers {
@@ -438,29 +460,32 @@ func (c *Curves) Check(layers, kvHeads int) error {
 	return nil
 }
 
-// Budgets are numbers of slots of the key/value heads, layer by layer, for [Session.Compact].
+// Budgets are the slots of the key/value heads, layer by layer, for [Session.Compact] and [Model.Constant].
 type Budgets struct {
 	Slots [][]int
-	// Loss is the expected Kullback-Leibler divergence of the next token's distribution from that of the full context,
-	// in nats: perplexity is expected to be e^Loss times as large.
+	// Loss is the expected Kullback-Leibler divergence of the next token's distribution from the one with the full
+	// context, in nats. The perplexity is expected to grow by the factor e^Loss.
 	Loss float64
 }
 
-// At is the budget of a head.
+// At returns the budget of a head.
 func (b Budgets) At(layer, head int) int { return b.Slots[layer][head] }
 
-// Compacted are the budgets with the smallest expected loss for a context of so many tokens, mean slots per head. Heads
-// that need it keep all keys.
+// Compacted returns the budgets with the smallest expected loss for a context of so many tokens and mean slots per
+// head. Heads that lose much keep all keys.
 func (c *Curves) Compacted(tokens int, mean float64) Budgets {
 	return c.share(c.Slots, c.Compact, tokens, mean, leastSlots, true)
 }
 
-// ConstantFor are the budgets of constant memory with the smallest expected loss after so many tokens.
+// ConstantFor returns the budgets of constant memory with the smallest expected loss after so many tokens.
 func (c *Curves) ConstantFor(tokens int, mean float64) Budgets {
 	return c.share(c.Keys, c.Constant, tokens, mean, LeastConstant, false)
 }
 
-// share minimises Σ κ_l E[l,h](t·C₀/C) + μ Σ t. Bisection finds the price μ of a slot at which the mean of t is right.
+// share minimises Σ κ_l E[l,h](t·C₀/C) + μ Σ t over the budgets t of the heads. κ is Weight, C₀ the measured context
+// and C the actual one: a share of the context is assumed to lose the same at any length. μ is the price of a slot.
+// For a fixed price every head picks its best t on a grid, independently; bisection finds the price at which the
+// mean of t is right. If exact is set, a head may keep all tokens, which costs t = tokens and loses nothing.
 func (c *Curves) share(at []int, errs [][][]float64, tokens int, mean float64, least int, exact bool) Budgets {
 	scale := float64(c.Context) / float64(tokens)
 	var grid []int
@@ -501,7 +526,7 @@ func (c *Curves) share(at []int, errs [][][]float64, tokens int, mean float64, l
 		}
 		return list, sum / float64(len(loss))
 	}
-	lo, hi := 1e-16, 1e4 // slots of price lo are too many, of price hi few enough
+	lo, hi := 1e-16, 1e4 // at price lo the heads take too many slots, at price hi few enough
 	for range 100 {
 		mid := math.Sqrt(lo * hi)
 		if _, m := pick(mid); m > mean {
@@ -511,7 +536,7 @@ func (c *Curves) share(at []int, errs [][][]float64, tokens int, mean float64, l
 		}
 	}
 	list, _ := pick(hi)
-	// The grid is coarse: scale the budgets up to the mean.
+	// The grid is coarse, so the mean is still below the target: scale all budgets but the full ones up to it.
 	var kept, some float64
 	for _, t := range list {
 		if exact && t >= tokens {

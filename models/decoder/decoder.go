@@ -1,5 +1,6 @@
-// Package decoder runs decoders of the Llama type (Touvron et al. 2023, arXiv:2302.13971), such as Llama, SmolLM2 and
-// Qwen2: RMS norms, rotary positions, grouped queries, gated units. It works on token ids; package models adds text.
+// Package decoder runs decoders of the Llama type (Touvron et al. 2023, arXiv:2302.13971), such as Llama, SmolLM2
+// and Qwen2: RMS norms, rotary positions, grouped queries, gated units. It works on token ids; package models adds
+// text.
 //
 // Load the weights, start a session, append tokens:
 //
@@ -7,11 +8,17 @@
 //	s, err := m.NewSession(nil)            // nil: exact attention
 //	logits, err := s.Append(ids...)        // the prompt, then one token at a time
 //
-// Choose the next token from the logits and append it. To change how the heads remember, pass a function that makes a
-// [State] per layer, for example a centroid cache.
+// Choose the next token from the logits and append it. To change how the heads remember, pass NewSession a function
+// that makes a [State] per layer: [Model.Constant] for constant memory, [Model.Parts] for heads that differ, for
+// example with a centroid cache. To shrink a context that was read, call [Session.KeepQueries] before reading and
+// [Session.Compact] after it. [Model.Curves] measures how many slots each head needs.
 //
-// A [Model] is immutable and shared by all sessions. A [Session] must not be used by two calls at the same time; Fork
-// copies it.
+// A [Model] is immutable and shared by all sessions. A [Session] must not be used by concurrent calls; Fork copies
+// it.
+//
+// Files: session.go has the forward pass; exact.go and half.go the states of exact attention in float32 and in half
+// precision; parts.go layers whose heads have different states; compact.go compaction, and curves.go the choice of
+// its budgets.
 package decoder
 
 import (
@@ -24,31 +31,34 @@ import (
 
 // Options say how a model is loaded. The zero value computes in float32.
 type Options struct {
-	// Quantised keeps weights in 8 or 4 bits and rounds activations to 8.
+	// Quantised keeps weights in 8 or 4 bits, rounds activations to 8 bits, and keeps keys and values in half
+	// precision.
 	Quantised bool
 }
 
-// Model is a loaded decoder. It is immutable: any number of sessions may use it at the same time.
+// Model is a loaded decoder. It is immutable, and its sessions may run concurrently.
 type Model struct {
 	config    weights.Config
 	kernels   nn.Kernels
 	quantised bool
 
-	words  weights.Tensor
+	words  weights.Tensor // token embeddings, still in the file
 	blocks []block
 	norm   []float32
 	output *nn.Linear
 }
 
+// block is one layer. Projections of the same input are stacked into one matrix: queries, keys and values in qkv,
+// gate and up in gateUp. So a layer needs four products.
 type block struct {
 	attnNorm, ffnNorm      []float32
 	qkv, out, gateUp, down *nn.Linear
 }
 
-// State is the memory of one layer's heads, see [centroid.State]: exact, a centroid cache or slots.
+// State is the memory of the heads of one layer, see [centroid.State]: exact, a centroid cache or slots.
 type State = centroid.State[float32]
 
-// New loads the weights of a decoder. The token embeddings are read from the file on demand, so the file must stay open
+// New loads the weights of a decoder. Token embeddings are read from the file on demand, so the file must stay open
 // as long as the model is used.
 func New(f weights.File, opt Options) (*Model, error) {
 	c := f.Config()
@@ -115,7 +125,7 @@ func New(f weights.File, opt Options) (*Model, error) {
 // Config is the shape of the model.
 func (m *Model) Config() weights.Config { return m.config }
 
-// Bytes returns the size of the weights that are read for one token.
+// Bytes returns the bytes of weights that are read for one token.
 func (m *Model) Bytes() int {
 	n := m.output.Bytes()
 	for i := range m.blocks {

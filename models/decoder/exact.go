@@ -9,7 +9,8 @@ import (
 	"github.com/randfeat/randfeat/attention"
 )
 
-// exactState keeps the keys and values of all tokens: softmax attention over all of them, or over a sliding window.
+// exactState keeps the keys and values of all tokens in float32, for softmax attention over all of them or over a
+// sliding window. The window limits what queries see, not what is kept.
 type exactState struct {
 	heads, kvHeads, dim, window int
 	k, v                        []float32 // [token][kvHeads·dim]
@@ -34,7 +35,7 @@ func (s *exactState) Step(out, q, k, v attention.Seq[float32]) error {
 	return err
 }
 
-// appendRows copies the positions of x behind the rows of dst.
+// appendRows appends the positions of x to the rows of dst.
 func appendRows(dst []float32, x attention.Seq[float32]) []float32 {
 	for l := range x.Len {
 		for h := range x.Heads {
@@ -44,6 +45,7 @@ func appendRows(dst []float32, x attention.Seq[float32]) []float32 {
 	return dst
 }
 
+// seq views data, the keys or the values, as a sequence of s.length positions.
 func (s *exactState) seq(data []float32) attention.Seq[float32] {
 	w := s.kvHeads * s.dim
 	return attention.Seq[float32]{Shape: attention.Shape{Batch: 1, Heads: s.kvHeads, Len: s.length, Dim: s.dim},
@@ -64,8 +66,8 @@ func (s *exactState) Reset() {
 	s.k, s.v, s.length, s.report = s.k[:0:0], s.v[:0:0], 0, attention.Report{}
 }
 
-// Fork implements State. The tokens so far are shared: what either side appends, the other never sees, because the copy
-// has no room and moves when it grows.
+// Fork implements State. Both states share the tokens so far. The copy has no spare capacity, so its first append
+// moves it to memory of its own; the original appends behind the shared part.
 func (s *exactState) Fork() State {
 	f := newExact(s.heads, s.kvHeads, s.dim, s.window)
 	f.k, f.v, f.length, f.report = s.k[:len(s.k):len(s.k)], s.v[:len(s.v):len(s.v)], s.length, s.report
@@ -82,7 +84,8 @@ func (s *exactState) Join(o State) error {
 	return nil
 }
 
-// AppendBinary implements State: the length, then keys and values. The file around it has the checksum.
+// AppendBinary implements State: length, key/value heads and dimension, then keys and values. The enclosing file has
+// the checksum.
 func (s *exactState) AppendBinary(b []byte) ([]byte, error) {
 	for _, n := range []int{s.length, s.kvHeads, s.dim} {
 		b = binary.LittleEndian.AppendUint64(b, uint64(n))

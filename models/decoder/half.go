@@ -13,8 +13,9 @@ import (
 	"github.com/randfeat/randfeat/models/internal/nn"
 )
 
-// halfState is exact attention over keys and values in half precision, which one token reads at half the price. Keys
-// lie in blocks of 32 with their columns side by side, so that products need no sums across a vector.
+// halfState is exact attention over keys and values in half precision: a generated token reads half the bytes of
+// float32. Keys lie in blocks of 32, column by column, so that a vector holds the same column of neighbouring keys
+// and a score needs no sum across a vector.
 type halfState struct {
 	heads, kvHeads, dim, window int
 	length                      int
@@ -24,23 +25,24 @@ type halfState struct {
 	work                        *halfWork
 }
 
-// halfWork is the memory that all layers of a session share.
+// halfWork is the scratch memory that all layers of a session share. They use it one after the other.
 type halfWork struct {
 	kernels nn.Kernels
-	wide    []float32 // keys and values of a layer, for steps of many tokens
+	wide    []float32 // float32 keys and values of a layer, for steps of many tokens
 	softmax attention.Exact[float32]
 
-	// Of the step under way: parts of the keys of a head and four of its queries each.
+	// The current step of one token. An item of work is one split of the keys of a head and four of its queries.
 	s         *halfState
 	n         int       // keys that the token sees
 	q         []float32 // [head][group of 4][4][dim], scaled
-	splits    int
+	splits    int       // runs of splitKeys keys
 	parts     []halfPart
 	part      func(lo, hi int)
 	widenKeys func(lo, hi int)
 }
 
-// halfPart is what four queries have of some keys: maxima, sums of exponentials, sums of values and the scores.
+// halfPart is the result of an item: per query, the maximum of the scores, the sum of exponentials and the weighted
+// sum of values. The join rescales them to a common maximum.
 type halfPart struct {
 	top, sum [4]float32
 	acc      []float32 // [4][dim]
@@ -48,13 +50,13 @@ type halfPart struct {
 }
 
 const (
-	// splitKeys keys are one item of work of one token.
+	// splitKeys is the number of keys of an item of work.
 	splitKeys = 512
-	// pushGrain positions pay for a goroutine.
+	// pushGrain is the number of positions that pays for a goroutine.
 	pushGrain = 32
-	// fewTokens are read one by one.
+	// Steps of at most fewTokens tokens read them one by one.
 	fewTokens = 4
-	// halfGrain multiply-adds of keys and values pay for a goroutine that is still awake.
+	// halfGrain is the number of multiply-adds that pays for a goroutine that is still awake.
 	halfGrain = 100_000
 )
 
@@ -69,7 +71,7 @@ func newHalf(w *halfWork, heads, kvHeads, dim, window int) *halfState {
 		k: make([][]uint16, kvHeads), v: make([][]uint16, kvHeads)}
 }
 
-// rounded rounds x, numbers beyond the range to its end.
+// rounded rounds x to half precision and clamps it to the finite range.
 func rounded(x float32) uint16 { return half.Round(max(-65504, min(65504, x))) }
 
 // Step implements State.
@@ -86,7 +88,7 @@ func (s *halfState) Step(out, q, k, v attention.Seq[float32]) error {
 	return nil
 }
 
-// push appends positions [lo, hi).
+// push appends positions lo to hi−1 of k and v.
 func (s *halfState) push(k, v attention.Seq[float32], lo, hi int) {
 	s.length += hi - lo
 	blocks := (s.length + kern.HalfKeys - 1) / kern.HalfKeys
@@ -120,7 +122,7 @@ func (s *halfState) push(k, v attention.Seq[float32], lo, hi int) {
 	})
 }
 
-// pushKeys sets the keys of a position, for which there is room, to those of row l.
+// pushKeys stores row l of k as the keys of position at. The blocks must have room.
 func (s *halfState) pushKeys(k attention.Seq[float32], l, at int) {
 	for h := range s.kvHeads {
 		block := s.k[h][at/kern.HalfKeys*kern.HalfKeys*s.dim:]
@@ -130,7 +132,8 @@ func (s *halfState) pushKeys(k attention.Seq[float32], l, at int) {
 	}
 }
 
-// many widens all keys and values and leaves the rest to exact attention: with many queries this is a small part.
+// many widens all keys and values to float32 and calls exact attention. With many queries the widening is a small
+// part of the work.
 func (s *halfState) many(out, q attention.Seq[float32]) error {
 	w := s.work
 	row := s.kvHeads * s.dim
@@ -147,7 +150,7 @@ func (s *halfState) many(out, q attention.Seq[float32]) error {
 	return err
 }
 
-// doWiden sets the float32 keys and values of blocks [lo, hi).
+// doWiden widens the keys and values of blocks lo to hi−1.
 func (w *halfWork) doWiden(lo, hi int) {
 	s := w.s
 	row := s.kvHeads * s.dim
@@ -162,7 +165,7 @@ func (w *halfWork) doWiden(lo, hi int) {
 	}
 }
 
-// widen sets the float32 key and value of a position.
+// widen sets key and value to those of head h at a position, in float32.
 func (s *halfState) widen(h, at int, key, value []float32) {
 	block, j := s.k[h][at/kern.HalfKeys*kern.HalfKeys*s.dim:], at%kern.HalfKeys
 	for c := range key {
@@ -173,7 +176,9 @@ func (s *halfState) widen(h, at int, key, value []float32) {
 	}
 }
 
-// one computes row l of out over all keys so far.
+// one computes row l of out over all keys so far. It copies the scaled queries of each group in fours, filled up
+// with zeros, computes the items in parallel, and joins the splits of every query in order. The result does not
+// depend on the number of processors.
 func (s *halfState) one(out, q attention.Seq[float32], l int) {
 	w, group := s.work, s.heads/s.kvHeads
 	fours := (group + 3) / 4
@@ -203,7 +208,7 @@ func (s *halfState) one(out, q attention.Seq[float32], l int) {
 	}
 }
 
-// doParts computes items: four queries and a split of the keys. The next item has the next queries on the same keys,
+// doParts computes items lo to hi−1. Items are ordered so that the next one has the next queries of the same keys,
 // which are still in the cache.
 func (w *halfWork) doParts(lo, hi int) {
 	s, t := w.s, w.kernels.Table
@@ -216,7 +221,7 @@ func (w *halfWork) doParts(lo, hi int) {
 		blocks := (n + kern.HalfKeys - 1) / kern.HalfKeys
 		keys := s.k[h][from*s.dim : (from+blocks*kern.HalfKeys)*s.dim]
 		w.kernels.Model.HalfScores(p.scores, splitKeys, queries, keys, s.dim)
-		first := 0 // keys before it have left the window
+		first := 0 // keys before first have left the window
 		if s.window > 0 {
 			first = max(0, min(n, w.n-s.window-from))
 		}
@@ -234,7 +239,7 @@ func (w *halfWork) doParts(lo, hi int) {
 	}
 }
 
-// join adds the parts of query r: the first, and every step-th after it.
+// join combines the splits of query r of an item: parts[first], and every step-th after it.
 func (w *halfWork) join(dst []float32, first, step, r int) {
 	top := float32(math.Inf(-1))
 	for i := range w.splits {
@@ -277,21 +282,22 @@ func (s *halfState) Reset() {
 	}
 }
 
-// Fork implements State. It has working memory of its own, see Session.Fork.
+// Fork implements State. The copy has scratch memory of its own; Session.Fork shares it between layers.
 func (s *halfState) Fork() State { return s.fork(newHalfWork(s.work.kernels)) }
 
 func (s *halfState) fork(w *halfWork) *halfState {
 	f := newHalf(w, s.heads, s.kvHeads, s.dim, s.window)
 	f.length, f.report = s.length, s.report
 	for h := range s.k {
-		// The last block of keys is written in place; values are only appended, and what has no room moves.
+		// The last block of keys is written in place, so keys are copied. Values are only appended: the copy has no
+		// spare capacity and moves on its first append.
 		f.k[h] = append([]uint16(nil), s.k[h]...)
 		f.v[h] = s.v[h][:len(s.v[h]):len(s.v[h])]
 	}
 	return f
 }
 
-// Join implements State.
+// Join implements State. The keys of o are widened and pushed, because their blocks may start elsewhere.
 func (s *halfState) Join(o State) error {
 	e, ok := o.(*halfState)
 	if !ok || e.kvHeads != s.kvHeads || e.dim != s.dim {
@@ -308,7 +314,8 @@ func (s *halfState) Join(o State) error {
 	return nil
 }
 
-// AppendBinary implements State: the length, then keys and values by head. The file around it has the checksum.
+// AppendBinary implements State: length, key/value heads and dimension, then keys and values by head. The enclosing
+// file has the checksum.
 func (s *halfState) AppendBinary(b []byte) ([]byte, error) {
 	for _, n := range []int{s.length, s.kvHeads, s.dim} {
 		b = binary.LittleEndian.AppendUint64(b, uint64(n))

@@ -15,8 +15,8 @@ type Part struct {
 	New     func(heads, kvHeads int) (State, error)
 }
 
-// Parts makes the states of one session whose heads remember in different ways. The parts of a layer hold all its heads
-// in order.
+// Parts returns a function that makes the states of one session whose heads remember in different ways. The parts of
+// a layer must cover all its heads in order.
 func (m *Model) Parts(parts func(layer int) []Part) func(layer int) (State, error) {
 	c := &m.config
 	exact := m.exactHeads()
@@ -48,12 +48,12 @@ func (m *Model) Parts(parts func(layer int) []Part) func(layer int) (State, erro
 	}
 }
 
-// partState is a layer whose heads remember in different ways.
+// partState is the state of a layer whose heads remember in different ways.
 type partState struct {
-	group  int   // query heads of a key/value head
-	heads  []int // key/value heads of every state
+	group  int   // query heads per key/value head
+	heads  []int // key/value heads of each state
 	states []State
-	kept   []bool // of a compacted layer: states that have all keys; nil: the layer was not compacted
+	kept   []bool // for compacted layers: whether a state still has all keys; nil: not compacted
 }
 
 func (s *partState) add(heads int, st State) {
@@ -75,7 +75,7 @@ func (s *partState) Step(out, q, k, v attention.Seq[float32]) error {
 	return nil
 }
 
-// headRange is heads lo to hi−1 of x.
+// headRange returns heads lo to hi−1 of x.
 func headRange(x attention.Seq[float32], lo, hi int) attention.Seq[float32] {
 	x.Data, x.Heads = x.Data[lo*x.StrideH:], hi-lo
 	return x
@@ -113,7 +113,8 @@ func (s *partState) Fork() State {
 	return forkState(s, &shared)
 }
 
-// forkState forks a state of a session whose states of half precision share their memory of a step.
+// forkState forks st, a state of a session being forked. The states of half precision of the new session share one
+// scratch memory, which the first of them makes.
 func forkState(st State, shared **halfWork) State {
 	switch s := st.(type) {
 	case *halfState:
@@ -145,8 +146,8 @@ func (s *partState) Join(o State) error {
 	return nil
 }
 
-// AppendBinary implements State: the parts, each after its length. The parts of a compacted layer say how many heads
-// they have and whether these are exact, see ReadCompacted.
+// AppendBinary implements State: the parts, each after its length in bytes. The parts of a compacted layer also
+// store their number of heads and whether they are exact, because nothing else records it; see ReadCompacted.
 func (s *partState) AppendBinary(b []byte) ([]byte, error) {
 	if s.kept != nil {
 		b = append(b, mixedMagic...)

@@ -11,25 +11,25 @@ import (
 	"github.com/randfeat/randfeat/models/weights"
 )
 
-// Session is a text in progress. Its states hold the tokens read so far. It must not be used by two calls at the same
-// time.
+// Session is a text in progress. Its states hold the tokens read so far. It must not be used by concurrent calls.
 type Session struct {
 	model   *Model
 	states  []State
 	length  int
 	work    *work
-	queries *references // kept for Compact; nil: none
+	queries *references // examples kept for Compact; nil: none
 
-	before func(layer int, x nn.Matrix) // sees the rows before every layer; nil: nobody does
+	before func(layer int, x nn.Matrix) // called with the input of every layer, for Model.Curves; nil: not called
 }
 
-// work is the memory of the steps of a session, which its forks share one after the other.
+// work is the scratch memory of the steps of a session. Every session and every fork has its own.
 type work struct {
 	x, y, h, qkv, wide, logits []float32
 	cos, sin                   []float32
 	mul                        nn.Mul
 
-	// Arguments of the loops below, which are bound once so that a token allocates nothing.
+	// Arguments of the loops below. The loops are methods bound once in newWork and take their arguments from here,
+	// so that reading a token allocates nothing.
 	k            nn.Kernels
 	c            *shape
 	weight       []float32
@@ -39,21 +39,22 @@ type work struct {
 	norm, add    func(lo, hi int)
 	rotate, gate func(lo, hi int)
 
-	// Steps of many tokens: goroutines take blocks of rows through the part of a layer before its attention, then
-	// through the part after it, with a product of their own each.
+	// For steps of many tokens: goroutines take blocks of rows through the part of a layer before its attention
+	// (before), and then through the part after it (after). Each uses a product (own) with scratch memory of its
+	// own.
 	ids           []int32
 	first         int // position of the first token
 	freqs         []float64
 	words         *weights.Tensor
 	block         *block
-	rows          int // of an item of work
+	rows          int // rows of one item of work
 	load, angles  func(lo, hi int)
 	before, after func(lo, hi int)
 	own           par.Pool[nn.Mul]
 	outm          nn.Matrix
 }
 
-// shape is what the loops need of the configuration.
+// shape has the sizes of the configuration that the loops need.
 type shape struct{ heads, kvHeads, dim, ffn int }
 
 // NewSession starts a text. memory makes the state of the heads of a layer; nil means exact attention.
@@ -79,7 +80,8 @@ func (m *Model) Exact() func(layer int) (State, error) {
 	return func(int) (State, error) { return exact(m.config.Heads, m.config.KVHeads), nil }
 }
 
-// exactHeads makes the states of exact attention of one session, for some heads of a layer each.
+// exactHeads returns a function that makes the exact states of one session, each for some heads of a layer. Layers
+// run one after the other, so all states of half precision of the session share one scratch memory.
 func (m *Model) exactHeads() func(heads, kvHeads int) State {
 	c := &m.config
 	var shared *halfWork
@@ -106,13 +108,14 @@ func newWork(m *Model) *work {
 // Len is the number of tokens read.
 func (s *Session) Len() int { return s.length }
 
-// Model is that of the session.
+// Model returns the model of the session.
 func (s *Session) Model() *Model { return s.model }
 
-// States are those of the layers.
+// States returns the states of the layers.
 func (s *Session) States() []State { return s.states }
 
-// Restore sets s to a text of length tokens with the given states of its layers, taken from another session.
+// Restore makes s a text of length tokens with the given states, one per layer. The states then belong to s. Queries
+// kept for Compact are dropped.
 func (s *Session) Restore(length int, states []State) error {
 	if len(states) != len(s.states) {
 		return fmt.Errorf("states of %d layers for a model of %d: %w", len(states), len(s.states), dense.ErrShape)
@@ -121,7 +124,7 @@ func (s *Session) Restore(length int, states []State) error {
 	return nil
 }
 
-// Bytes returns the memory of the states.
+// Bytes returns the memory of the states in bytes.
 func (s *Session) Bytes() int64 {
 	var n int64
 	for _, st := range s.states {
@@ -130,7 +133,7 @@ func (s *Session) Bytes() int64 {
 	return n
 }
 
-// Fork returns an independent copy. Both may run at the same time.
+// Fork returns an independent copy. The two may run concurrently.
 func (s *Session) Fork() *Session {
 	f := &Session{model: s.model, length: s.length, work: newWork(s.model), queries: s.queries.clone()}
 	var shared *halfWork
@@ -140,10 +143,10 @@ func (s *Session) Fork() *Session {
 	return f
 }
 
-// chunk tokens of a longer text are read at a time.
+// chunk is the largest number of tokens per step. It bounds the scratch memory of a long text.
 const chunk = 1024
 
-// Append reads tokens and returns the logits of the next one. The next call reuses their memory.
+// Append reads tokens and returns the logits of the next one. The next call overwrites the logits.
 func (s *Session) Append(ids ...int32) ([]float32, error) {
 	if len(ids) == 0 {
 		return nil, fmt.Errorf("no tokens: %w", dense.ErrShape)
@@ -166,8 +169,8 @@ func (s *Session) Append(ids ...int32) ([]float32, error) {
 	return logits.Data, nil
 }
 
-// Score reads tokens and sets loss_i to −log p of token i given all tokens before it. The first token of a text has no
-// predecessor and gets NaN.
+// Score reads tokens and sets loss[i] to −log p of token i given all tokens before it. last are the logits after the
+// previous token, or nil; they are needed for loss[0], which is NaN without them.
 func (s *Session) Score(loss []float64, ids []int32, last []float32) error {
 	if len(loss) != len(ids) {
 		return fmt.Errorf("%d losses for %d tokens: %w", len(loss), len(ids), dense.ErrShape)
@@ -186,7 +189,7 @@ func (s *Session) Score(loss []float64, ids []int32, last []float32) error {
 		top, own := t.Max(row), float64(row[ids[0]])
 		loss[0] = float64(top) + math.Log(float64(t.ExpSum(row, top))) - own
 	}
-	const rows = 64 // of logits at a time
+	const rows = 64 // rows of logits held at a time
 	for lo := 0; lo < len(ids); lo += chunk {
 		part := ids[lo:min(lo+chunk, len(ids))]
 		x, err := s.step(part)
@@ -215,6 +218,7 @@ func (s *Session) Score(loss []float64, ids []int32, last []float32) error {
 	return nil
 }
 
+// check rejects tokens outside of the vocabulary and texts beyond the last position.
 func (s *Session) check(ids []int32) error {
 	c := &s.model.config
 	for i, id := range ids {
@@ -230,19 +234,19 @@ func (s *Session) check(ids []int32) error {
 }
 
 const (
-	// rowGrain rows pay for a goroutine in functions of rows.
+	// rowGrain is the number of rows that pays for a goroutine in functions of single rows.
 	rowGrain = 16
-	// manyRows are divided by rows, two barriers per layer; fewer are divided by the outputs of every product, so that
-	// all processors share the reading of the weights.
+	// Steps of at least manyRows rows are divided by rows, with two barriers per layer. Shorter steps divide every
+	// product by its outputs, so that all processors share the reading of the weights.
 	manyRows = 64
-	// rowBlock rows are one item of work of a step of many rows. Half as many are if that leaves processors without
-	// work: weights are then read more often from the caches.
+	// rowBlock rows are one item of work in a step of many rows. If that leaves processors without work, items have
+	// half as many rows; the weights are then read from the caches more often.
 	rowBlock = 16
-	// itemsEach is how many items of work every processor should have, because some take longer than others.
+	// itemsEach is the number of items that every processor should get, because some items take longer than others.
 	itemsEach = 4
 )
 
-// step reads tokens and returns their hidden states before the last norm.
+// step reads tokens and returns their hidden states before the last norm, in scratch memory.
 func (s *Session) step(ids []int32) (nn.Matrix, error) {
 	w := s.work
 	x := shaped(&w.x, len(ids), s.model.config.Hidden)
@@ -251,8 +255,13 @@ func (s *Session) step(ids []int32) (nn.Matrix, error) {
 	return x, s.layers(0, x)
 }
 
-// layers takes the rows of x, the next tokens before layer first, through this layer and the later ones. The states of
-// earlier layers stay behind.
+// layers takes the rows of x, the next tokens as input of layer first, through this layer and all later ones, in
+// place. The states of earlier layers are not changed, so a session that starts at first > 0 can be used for later
+// layers only (see addCurves).
+//
+// Per layer: norm, projection to queries, keys and values, rotation to positions, attention by the state of the
+// layer, output projection, and the gated feed-forward part. Heads that attend write to out, which shares memory
+// with h: h is not needed between the projection and the second norm.
 func (s *Session) layers(first int, x nn.Matrix) error {
 	w, c, n := s.work, &s.model.config, x.Rows
 	q, kv := c.Heads*c.HeadDim, c.KVHeads*c.HeadDim
@@ -318,7 +327,7 @@ func (w *work) doLoad(lo, hi int) {
 	}
 }
 
-// doAngles computes the rotations of positions, which all layers and heads share.
+// doAngles computes sine and cosine of the rotary angles. All layers and heads share them.
 func (w *work) doAngles(lo, hi int) {
 	for i := lo; i < hi; i++ {
 		for j, f := range w.freqs {
@@ -328,7 +337,8 @@ func (w *work) doAngles(lo, hi int) {
 	}
 }
 
-// doBefore norms blocks of rows, projects them to queries, keys and values and turns these to their positions.
+// doBefore takes blocks of rows to the attention: norm, projection to queries, keys and values, rotation to
+// positions.
 func (w *work) doBefore(lo, hi int) {
 	mul := w.own.Get()
 	defer w.own.Put(mul)
@@ -340,7 +350,8 @@ func (w *work) doBefore(lo, hi int) {
 	w.doRotate(lo, hi)
 }
 
-// doAfter adds what attention gave, and then the feed-forward layer, to blocks of rows.
+// doAfter takes blocks of rows from the attention to the end of the layer: output projection, norm, feed-forward
+// part, with both residual additions.
 func (w *work) doAfter(lo, hi int) {
 	mul, b := w.own.Get(), w.block
 	defer w.own.Put(mul)
@@ -371,7 +382,7 @@ func (w *work) doAdd(lo, hi int) {
 	}
 }
 
-// doRotate turns queries and keys to their positions.
+// doRotate rotates queries and keys to their positions. The two halves of a head form the pairs.
 func (w *work) doRotate(lo, hi int) {
 	half := w.c.dim / 2
 	for i := lo; i < hi; i++ {
@@ -383,7 +394,7 @@ func (w *work) doRotate(lo, hi int) {
 	}
 }
 
-// doGate multiplies the second half by the unit of the first.
+// doGate computes SiLU(gate)·up in place of gate.
 func (w *work) doGate(lo, hi int) {
 	for i := lo; i < hi; i++ {
 		row := w.widem.Row(i)
