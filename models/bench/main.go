@@ -1,11 +1,11 @@
-// Command bench measures tokens per second of the models in a folder: prefill, decoding and embedding.
+// Command bench measures tokens per second of models: reading (prefill), generating (decode) and embedding.
 //
 //	go run ./bench -decoder DIR/smollm2.gguf -encoder DIR/minilm
 //	go run ./bench -decoder DIR/smollm2.gguf -only -long 7936 -compact 8
 //	go run ./bench -decoder random:smollm2 -threads 1,2,4,8,16     # random weights of the same sizes
 //	go run ./bench -results RESULTS.md -weights DIR -text wiki.txt  # with llama.cpp, PyTorch and onnxruntime
 //
-// Token ids are arbitrary: speed does not depend on them.
+// Token ids are arbitrary: the speed does not depend on them.
 package main
 
 import (
@@ -34,7 +34,7 @@ func main() {
 	os.Exit(run(context.Background(), os.Args[1:], os.Stdout, os.Stderr))
 }
 
-// result is one line of output.
+// result is one line of output. The programs in peers print the same fields.
 type result struct {
 	Model    string  `json:"model"`
 	Task     string  `json:"task"`
@@ -42,11 +42,11 @@ type result struct {
 	Tokens   int     `json:"tokens"`                 // of the text before, or of a sequence
 	PerSec   float64 `json:"tokens_s"`               // median of the runs
 	PerCPU   float64 `json:"tokens_cpu_s,omitempty"` // per second of processor time, which other programs disturb less
-	GBPerSec float64 `json:"gb_s,omitempty"`         // decode: weights, keys and values that are read per second
+	GBPerSec float64 `json:"gb_s,omitempty"`         // decode: bytes of weights, keys and values read per second
 	Weights  float64 `json:"weights_mb,omitempty"`
 	LoadSecs float64 `json:"load_s,omitempty"`
-	ReadSecs float64 `json:"read_s,omitempty"`    // before decoding
-	Compact  float64 `json:"compact_s,omitempty"` // seconds of compaction, by the threads that read
+	ReadSecs float64 `json:"read_s,omitempty"`    // reading before decode
+	Compact  float64 `json:"compact_s,omitempty"` // compaction before decode
 }
 
 type bench struct {
@@ -55,8 +55,8 @@ type bench struct {
 	memory string
 	short  bool
 	only   bool
-	read   int // threads while reading before decoding; 0: all
-	factor int // of compaction before decoding; 0: none
+	read   int // threads for reading before decode; 0: all
+	factor int // of the compaction before decode; 0: none
 }
 
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
@@ -124,7 +124,7 @@ func open(path string) (weights.File, error) {
 	return gguf.Open(path)
 }
 
-// report prints the medians of the tokens per second of several runs.
+// report prints the median tokens per second of several runs. r.GBPerSec holds gigabytes per token on entry.
 func (b *bench) report(r result, tokens int, run func() error) error {
 	var rates, perCPU []float64
 	for range b.repeat {
@@ -177,7 +177,7 @@ func (b *bench) decoder(path string, floats bool, long int, threads string) erro
 	return nil
 }
 
-// decode measures reading and generating.
+// decode measures reading and generating, with -compact also generating from the compacted session.
 func (b *bench) decode(m *decoder.Model, floats bool, long int, loaded float64) error {
 	ids := make([]int32, 1024)
 	for i := range ids {
@@ -261,7 +261,7 @@ func (b *bench) aside(f func() error) (float64, error) {
 	return time.Since(start).Seconds(), err
 }
 
-// steps measures tokens one by one.
+// steps measures tokens that are appended one by one.
 func (b *bench) steps(m *decoder.Model, s *decoder.Session, ids []int32, r result) error {
 	const steps = 32
 	r.GBPerSec = float64(int64(m.Bytes())+s.Bytes()) / 1e9
@@ -275,8 +275,8 @@ func (b *bench) steps(m *decoder.Model, s *decoder.Session, ids []int32, r resul
 	})
 }
 
-// compact shrinks a session. Random weights have no calibration: one head of eleven keeps all keys, about as many as in
-// SmolLM2, and the others have the same number of slots.
+// compact shrinks a session. Random weights have no calibration, so one head of eleven keeps all keys, about as many
+// as in SmolLM2, and the others get equal numbers of slots.
 func (b *bench) compact(m *decoder.Model, s *decoder.Session) error {
 	c, tokens := m.Config(), s.Len()
 	heads := c.Layers * c.KVHeads
@@ -290,7 +290,7 @@ func (b *bench) compact(m *decoder.Model, s *decoder.Session) error {
 	})
 }
 
-// states makes the memory of the heads; centres of clusters are fitted to the text.
+// states returns the memory of the heads that -memory asks for; nil means exact.
 func (b *bench) states(m *decoder.Model) func(layer int) (decoder.State, error) {
 	c := m.Config()
 	switch b.memory {

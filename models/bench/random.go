@@ -13,15 +13,15 @@ import (
 	"github.com/randfeat/randfeat/models/weights"
 )
 
-// randomFile is a decoder with the sizes of a published model and random weights. It computes nonsense at the speed of
-// that model: use it on machines that have no weights.
+// randomFile is a decoder with the sizes of a published model and random weights. It computes nonsense at the speed
+// of that model, for machines that have no weights.
 type randomFile struct {
 	name   string
 	config weights.Config
 	kind   weights.Type
 }
 
-// newRandom makes a model of a name, after which a colon and another type of weights may follow.
+// newRandom makes the model with a name, optionally followed by a colon and a type of weights.
 func newRandom(name string) (*randomFile, error) {
 	f := &randomFile{name: "random:" + name}
 	name, kind, typed := strings.Cut(name, ":")
@@ -55,7 +55,7 @@ func (f *randomFile) Config() weights.Config { return f.config }
 func (f *randomFile) Names() []string        { return nil }
 func (f *randomFile) Close() error           { return nil }
 
-// Tensor makes weights of the order of 1/√columns. Vectors are ones, or zeros for biases.
+// Tensor makes weights of the order of 1/√columns, so that activations stay finite. Norms are ones and biases zeros.
 func (f *randomFile) Tensor(name string) (weights.Tensor, error) {
 	c := &f.config
 	part := strings.Split(strings.TrimSuffix(name, ".weight"), ".")
@@ -81,8 +81,8 @@ func (f *randomFile) Tensor(name string) (weights.Tensor, error) {
 	for i := 0; i+8 <= len(t.Data); i += 8 {
 		binary.LittleEndian.PutUint64(t.Data[i:], r.Uint64())
 	}
-	// In half precision: scales of 2⁻⁹, 2⁻¹² or 2⁻¹⁴, which for Q4_K is multiplied by up to 63; a minimum of −2⁻⁴ or
-	// 2⁻¹¹.
+	// Scales in half precision: 2⁻⁹ for 4 bits, 2⁻¹² for Q8_0 and 2⁻¹⁴ for Q4_K, which multiplies it by up to 63.
+	// Minima: −2⁻⁴, and 2⁻¹¹ for Q4_K.
 	scale, least := uint16(0x1800), uint16(0xac00)
 	switch f.kind {
 	case weights.Q8_0:
@@ -99,13 +99,14 @@ func (f *randomFile) Tensor(name string) (weights.Tensor, error) {
 	return t, nil
 }
 
-// names of the tensors of a layer in GGUF files.
+// ggufNames has the names of the tensors of a layer, in GGUF files and in Hugging Face.
 var ggufNames = []struct{ gguf, name string }{{"attn_norm", "input_layernorm"},
 	{"attn_q", "self_attn.q_proj"}, {"attn_k", "self_attn.k_proj"}, {"attn_v", "self_attn.v_proj"},
 	{"attn_output", "self_attn.o_proj"}, {"ffn_norm", "post_attention_layernorm"}, {"ffn_gate", "mlp.gate_proj"},
 	{"ffn_up", "mlp.up_proj"}, {"ffn_down", "mlp.down_proj"}}
 
-// writeGGUF writes the model for peers. It has no tokenizer.
+// writeGGUF writes the model for llama.cpp: header, metadata, tensor infos with offsets, then the tensors, each
+// padded to 32 bytes. It has no tokenizer.
 func (f *randomFile) writeGGUF(path string) error {
 	c, le := &f.config, binary.LittleEndian
 	text := func(b []byte, s string) []byte { return append(le.AppendUint64(b, uint64(len(s))), s...) }

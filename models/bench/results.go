@@ -22,14 +22,15 @@ import (
 	"github.com/randfeat/randfeat/models/gguf"
 )
 
-// book makes RESULTS.md. Every section is between two comments, so that one can be measured again without the others.
+// book makes RESULTS.md. Every section stands between two comments, so that one can be measured again without the
+// others.
 type book struct {
 	ctx     context.Context
 	folder  string // of weights
-	text    string // file
-	python  string // with the peers
+	text    string // file of text
+	python  string // Python that has the peers
 	turns   int
-	threads string // file with the output of -threads on another machine
+	threads string // file with the output of -threads, possibly from another machine
 }
 
 // sections in the order in which they are measured.
@@ -39,7 +40,8 @@ var sections = []struct {
 }{{"decoders", (*book).decoders}, {"long", (*book).long}, {"billion", (*book).billion}, {"encoders", (*book).encoders},
 	{"right", (*book).right}, {"start", (*book).start}, {"threads", (*book).manyThreads}}
 
-// write replaces the named sections of the file, all if none is named.
+// write measures the named sections, all if none is named, and replaces each in the file as soon as it is done.
+// Sections without a result stay as they are.
 func (b *book) write(path string, names []string) error {
 	for _, s := range sections {
 		if len(names) > 0 && !slices.Contains(names, s.name) {
@@ -74,7 +76,8 @@ func (b *book) write(path string, names []string) error {
 	return nil
 }
 
-// lines runs a program that prints one result per line. Ours is this program itself, so that both start alike.
+// lines runs a program that prints one result per line: a script in peers or, if peer is empty, this program itself.
+// So both start as new processes.
 func (b *book) lines(peer string, args ...string) ([]result, error) {
 	program := b.python
 	if peer == "" {
@@ -108,7 +111,7 @@ func (b *book) output(program string, args ...string) ([]byte, error) {
 	return out, err
 }
 
-// rates are tokens per second by "program task tokens", one per turn.
+// rates has tokens per second by "program task tokens", one number per turn.
 type rates map[string][]float64
 
 func (r rates) add(name string, list []result) {
@@ -118,7 +121,7 @@ func (r rates) add(name string, list []result) {
 	}
 }
 
-// of is the median of the turns.
+// of returns the median over turns, or NaN.
 func (r rates) of(name, task string, tokens int) float64 {
 	list := slices.Clone(r[fmt.Sprintf("%s %s %d", name, task, tokens)])
 	if len(list) == 0 {
@@ -128,7 +131,7 @@ func (r rates) of(name, task string, tokens int) float64 {
 	return (list[len(list)/2] + list[(len(list)-1)/2]) / 2
 }
 
-// format is a rate with three digits.
+// format prints a rate with three digits or more.
 func format(v float64) string {
 	switch {
 	case math.IsNaN(v):
@@ -150,7 +153,7 @@ type timed struct {
 	tokens int
 }
 
-// against runs ours and llama.cpp in turns on files and prints a table.
+// against runs rfm and llama.cpp in turns on the same files and returns a table.
 func (b *book) against(files map[string]string, order []string, cases []timed, args ...string) (string, rates, error) {
 	r := rates{}
 	for range b.turns {
@@ -347,8 +350,8 @@ func (b *book) theirGreedy(path string, ids []int32, n int) ([]int32, error) {
 	return list, err
 }
 
-// compareGreedy says how many of the tokens of another engine this one would choose after the same tokens, and how
-// close the first other choice was.
+// compareGreedy tells how many of another engine's greedy tokens this one would choose too, given the same tokens
+// before. It also reports the gap of logits at the first difference.
 func compareGreedy(path string, ids, theirs []int32) (string, error) {
 	f, err := gguf.Open(path)
 	if err != nil {
@@ -390,7 +393,7 @@ func compareGreedy(path string, ids, theirs []int32) (string, error) {
 	return fmt.Sprintf("%d, then %d of %d after llama.cpp's tokens (logits %.2f apart)", first, same, len(theirs), gap), nil
 }
 
-// loss is the mean −log p of all tokens but the first.
+// loss returns the mean −log p of all tokens but the first.
 func loss(m *models.Model, ids []int32) (float64, error) {
 	s, err := m.Decoder.Session()
 	if err != nil {
@@ -400,7 +403,7 @@ func loss(m *models.Model, ids []int32) (float64, error) {
 	return sum / float64(count), err
 }
 
-// start measures how long `rfm embed` of one line takes from its start to its end.
+// start measures how long `rfm embed` takes for one line, from start to end of the process.
 func (b *book) start() (string, error) {
 	rfm := filepath.Join(os.TempDir(), "rfm-start")
 	if _, err := b.output("go", "build", "-o", rfm, "./cmd/rfm"); err != nil {
@@ -422,7 +425,7 @@ func (b *book) start() (string, error) {
 		secs[len(secs)/2]), nil
 }
 
-// manyThreads is the table of -threads, run on another machine.
+// manyThreads makes a table from the output of -threads, or nothing if there is none.
 func (b *book) manyThreads() (string, error) {
 	if b.threads == "" {
 		return "", nil
@@ -459,7 +462,7 @@ func (b *book) manyThreads() (string, error) {
 
 var modelName = regexp.MustCompile(`(?m)^model name\s*: (.*)$`)
 
-// machine names the processor, where the system tells.
+// machine names the processor, if the system tells.
 func machine() string {
 	b, _ := os.ReadFile("/proc/cpuinfo")
 	if m := modelName.FindSubmatch(b); m != nil {
