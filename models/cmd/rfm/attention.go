@@ -15,7 +15,7 @@ import (
 	"github.com/randfeat/randfeat/models"
 )
 
-// attentionFlags are those of commands that run a decoder.
+// attentionFlags are the flags of commands that run a decoder.
 type attentionFlags struct{ attention, memory string }
 
 func (f *attentionFlags) add(cmd *cobra.Command) {
@@ -25,7 +25,7 @@ func (f *attentionFlags) add(cmd *cobra.Command) {
 		"slots:N keeps N keys per head on average, however long the text is (default: all)")
 }
 
-// use sets how the heads of a decoder attend.
+// use replaces the decoder of m by one that attends as the flags say.
 func (f *attentionFlags) use(m *models.Model, path string) error {
 	keys := 0
 	if f.memory != "" {
@@ -66,7 +66,7 @@ func (f *attentionFlags) use(m *models.Model, path string) error {
 	return nil
 }
 
-// calibrated is a decoder with the attention of a file.
+// calibrated returns the decoder with the attention of a file.
 func calibrated(d *models.Decoder, file string) (*models.Decoder, error) {
 	a, err := models.ReadAttention(file)
 	if err != nil {
@@ -79,7 +79,7 @@ func calibrated(d *models.Decoder, file string) (*models.Decoder, error) {
 	return w, nil
 }
 
-// open opens a decoder with the attention of the flags.
+// open opens a decoder with the attention that the flags ask for.
 func (f *attentionFlags) open(model *modelFlags, path string) (*models.Model, error) {
 	m, err := model.decoder(path)
 	if err != nil {
@@ -92,7 +92,7 @@ func (f *attentionFlags) open(model *modelFlags, path string) (*models.Model, er
 	return m, nil
 }
 
-// tokens are those of text files, one after the other.
+// tokens returns the tokens of text files, one file after the other.
 func (e *env) tokens(m *models.Model, paths []string) ([]int32, error) {
 	if len(paths) == 0 {
 		return nil, misused("--text names no file")
@@ -115,18 +115,18 @@ type Calibrated struct {
 	Length     int    `json:"length"`
 	Heads      int    `json:"heads"`
 	ExactHeads int    `json:"exact_heads"`
-	// Lengths are predictions for tokens generated after texts of several lengths.
+	// Lengths has predictions for tokens generated after texts of several lengths.
 	Lengths []CalibratedLength `json:"lengths"`
-	Seconds float64            `json:"seconds"` // that calibration took
+	Seconds float64            `json:"seconds"` // duration of the calibration
 }
 
-// CalibratedLength is what calibration predicts after so many tokens.
+// CalibratedLength is what the calibration predicts for tokens generated after Tokens tokens.
 type CalibratedLength struct {
 	Tokens       int     `json:"tokens"`
-	Centroids    int     `json:"centroids"`     // heads that use them
-	ReadShare    float64 `json:"read_share"`    // of the keys that exact attention reads
-	SecondsShare float64 `json:"seconds_share"` // of the seconds of exact attention
-	Compact8     float64 `json:"compact_8"`     // ratio of perplexities after Compact by 8
+	Centroids    int     `json:"centroids"`     // heads that use centroids
+	ReadShare    float64 `json:"read_share"`    // keys and centroids read, as a share of exact attention
+	SecondsShare float64 `json:"seconds_share"` // time in attention, as a share of exact attention
+	Compact8     float64 `json:"compact_8"`     // factor of the perplexity after Compact by 8
 }
 
 func calibrateCommand(e *env) *cobra.Command {
@@ -318,7 +318,7 @@ func (k *checkFlags) run(ctx context.Context, e *env, m *models.Model, path stri
 	return e.table(c)
 }
 
-// memories compares smaller memories with the full one. Without a file of calibrate heads have equal budgets.
+// memories compares smaller memories with the full one. Without a file of calibrate all heads get the same budget.
 func (k *checkFlags) memories(ctx context.Context, e *env, m *models.Model, file string, ids []int32) error {
 	d, err := calibrated(m.Decoder, file)
 	if k.file == "" && errors.Is(err, fs.ErrNotExist) {
@@ -384,8 +384,8 @@ func (k *checkFlags) memories(ctx context.Context, e *env, m *models.Model, file
 	return err
 }
 
-// encoder compares centroids in the heads of an encoder with exact attention, by length. It prints all heads of the
-// longest sequences if each is set.
+// encoder compares centroids in the heads of an encoder with exact attention, by length. If each is set, it also
+// prints all heads at the longest length.
 func (e *env) encoder(ctx context.Context, m *models.Model, ids []int32, tol float64, each bool) error {
 	list, err := m.Encoder.Check(ctx, ids, tol)
 	if err != nil {
@@ -422,7 +422,7 @@ func (e *env) encoder(ctx context.Context, m *models.Model, ids []int32, tol flo
 	return err
 }
 
-// heads prints the heads of a check.
+// heads prints the heads of a check as a table.
 func (e *env) heads(list []models.HeadCheck) {
 	w := e.stdout
 	fmt.Fprintf(w, "%5s %5s  %-8s %6s  %-17s %s\n", "layer", "head", "method", "reads", "expected error", "measured")
@@ -436,7 +436,7 @@ func (e *env) heads(list []models.HeadCheck) {
 	}
 }
 
-// table prints a check for people.
+// table prints a check as text.
 func (e *env) table(c *models.Check) error {
 	w := e.stdout
 	e.heads(c.Heads)

@@ -60,7 +60,7 @@ A text that is longer than the model's passages is cut into several, and its emb
 	return cmd
 }
 
-// format is a flag's value, or what the ending of a name says.
+// format returns the format of a file: the flag's value or, if it is empty, the ending of the name.
 func format(flag, value, path, otherwise string, known ...string) (string, error) {
 	if value == "" {
 		value = strings.TrimPrefix(strings.ToLower(filepath.Ext(path)), ".")
@@ -80,7 +80,7 @@ func format(flag, value, path, otherwise string, known ...string) (string, error
 	return value, nil
 }
 
-// embedBatch texts are embedded at a time.
+// embedBatch is the number of texts that are embedded at a time.
 const embedBatch = 64
 
 func (f *embedFlags) run(cmd *cobra.Command, e *env, model, input string) error {
@@ -153,7 +153,7 @@ func (f *embedFlags) run(cmd *cobra.Command, e *env, model, input string) error 
 	return commit()
 }
 
-// create opens an output, which appears complete or not at all.
+// create opens an output file that appears only on commit, complete. Standard output is written directly.
 func create(e *env, path string) (w io.Writer, commit func() error, abort func(), err error) {
 	if path == "-" {
 		return e.stdout, func() error { return nil }, func() {}, nil
@@ -165,10 +165,10 @@ func create(e *env, path string) (w io.Writer, commit func() error, abort func()
 	return f, f.Commit, f.Abort, nil
 }
 
-// maxLine bounds one text of an input.
+// maxLine is the longest line of an input, in bytes.
 const maxLine = 1 << 26
 
-// eachText calls f with the texts of an input.
+// eachText calls f with every text of an input.
 func eachText(r io.Reader, format, column string, f func(text string) error) error {
 	if format == "csv" {
 		return eachCell(r, column, f)
@@ -198,7 +198,7 @@ func eachText(r io.Reader, format, column string, f func(text string) error) err
 	return s.Err()
 }
 
-// field is the text of a JSON string, or of a field of a JSON object.
+// field returns the text of a JSON string, or of a field of a JSON object.
 func field(b []byte, name string) (string, error) {
 	var text string
 	if json.Unmarshal(b, &text) == nil {
@@ -243,14 +243,14 @@ func eachCell(r io.Reader, column string, f func(text string) error) error {
 	}
 }
 
-// embeddingWriter writes texts and embeddings one by one.
+// embeddingWriter writes embeddings one by one in some format. Call close at the end, and abort in any case.
 type embeddingWriter struct {
 	write func(text string, x []float32) error
 	close func() error
 	abort func()
 }
 
-// Embedding is a line of NDJSON.
+// Embedding is a line of NDJSON output.
 type Embedding struct {
 	Text      string    `json:"text"`
 	Embedding []float32 `json:"embedding"`
@@ -287,7 +287,8 @@ func newEmbeddingWriter(format string, w io.Writer, dim int) (*embeddingWriter, 
 	return e, nil
 }
 
-// newNpyWriter keeps rows in a temporary file until their number is known, which an npy file begins with.
+// newNpyWriter writes an npy file. Its header has the number of rows, so the rows wait in a temporary file until the
+// end.
 func newNpyWriter(b *bufio.Writer, dim int) (*embeddingWriter, error) {
 	spool, err := os.CreateTemp("", "rfm-*.npy")
 	if err != nil {

@@ -106,7 +106,7 @@ func generateCommand(e *env) *cobra.Command {
 	return cmd
 }
 
-// question is the ids of a user's turn and of the beginning of the answer.
+// question returns the ids of a user's turn and of the beginning of the answer.
 func question(m *models.Model, text string, first bool) ([]int32, error) {
 	c, ok := m.Decoder.Chat()
 	if !ok {
@@ -115,7 +115,7 @@ func question(m *models.Model, text string, first bool) ([]int32, error) {
 	return slices.Concat(c.Open("user", first), c.Text(text), c.End(), c.Open("assistant", false)), nil
 }
 
-// answer reads ids, compacts the session, unless the factor is 1, and prints what follows.
+// answer reads ids, compacts the session if the factor is above 1, and generates and prints the continuation.
 func (f *generateFlags) answer(cmd *cobra.Command, e *env, s *models.Session, ids []int32, compact int) error {
 	if len(ids) == 0 {
 		return misused("the prompt is empty")
@@ -264,7 +264,8 @@ accuracy; with 8-bit weights the file shrinks to a fifth.`,
 	return cmd
 }
 
-// openSession resumes a session, or reads a document into a new one and saves it.
+// openSession resumes a session or, if a document is given, reads it into a new session and saves it. The note in
+// the file is the path of the model.
 func openSession(cmd *cobra.Command, e *env, f *generateFlags, session, model, document string) (
 	*models.Model, *models.Session, error) {
 	if document == "" {
@@ -308,6 +309,8 @@ func openSession(cmd *cobra.Command, e *env, f *generateFlags, session, model, d
 	return m, s, nil
 }
 
+// readDocument reads a document into a new session. For conversation models it is the beginning of the user's turn,
+// which the question then completes.
 func readDocument(cmd *cobra.Command, m *models.Model, text string, compact int) (*models.Session, error) {
 	s, err := m.Decoder.Session()
 	if err != nil {
@@ -327,7 +330,7 @@ func readDocument(cmd *cobra.Command, m *models.Model, text string, compact int)
 	return s, s.Compact(compact)
 }
 
-// askIDs is a question after a document.
+// askIDs returns the ids of a question after a document, up to the beginning of the answer.
 func askIDs(m *models.Model, q string) ([]int32, error) {
 	c, ok := m.Decoder.Chat()
 	if !ok {

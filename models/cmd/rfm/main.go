@@ -1,7 +1,7 @@
 // Command rfm embeds and generates text with pretrained models on the CPU.
 //
-// Results go to stdout, everything else to stderr. The exit status is 0 when the work is done, 1 when it failed, 2 when
-// the command was misused. With --json every command prints one object per line.
+// Results go to stdout, everything else to stderr. The exit status is 0 if the command is done, 1 if it failed and 2
+// if it was misused. With --json every command prints one object per line.
 package main
 
 import (
@@ -39,7 +39,7 @@ const (
 	exitMisuse = 2
 )
 
-// env is what every command needs.
+// env has the streams and settings that all commands share.
 type env struct {
 	stdin  io.Reader
 	stdout *bufio.Writer
@@ -47,8 +47,8 @@ type env struct {
 	json   bool
 }
 
-// misuse is an error in how a command was called; failure is one of its work. What has no mark came from the parsing of
-// arguments.
+// misuse is an error in how a command was called, failure an error of its work. An error without either came from
+// cobra's parsing of the arguments and counts as misuse.
 type (
 	misuse  struct{ error }
 	failure struct{ error }
@@ -59,7 +59,7 @@ func (f failure) Unwrap() error { return f.error }
 
 func misused(format string, args ...any) error { return misuse{fmt.Errorf(format, args...)} }
 
-// do adapts the work of a command to cobra.
+// do adapts the work of a command to cobra and marks its errors as failures.
 func do(work func(cmd *cobra.Command, args []string) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		if err := work(cmd, args); err != nil {
@@ -69,7 +69,7 @@ func do(work func(cmd *cobra.Command, args []string) error) func(*cobra.Command,
 	}
 }
 
-// run is main without the process.
+// run is main without the process, for tests.
 func run(ctx context.Context, stdin io.Reader, stdout, stderr io.Writer, args []string) int {
 	e := &env{stdin: stdin, stdout: bufio.NewWriter(stdout), stderr: stderr}
 	root := command(e)
@@ -132,8 +132,8 @@ func (e *env) note(format string, args ...any) {
 	fmt.Fprintln(e.stderr, printable(fmt.Sprintf(format, args...)))
 }
 
-// printable spells control characters other than line ends and tabs as Go does: they could move a terminal's cursor, or
-// worse.
+// printable escapes control characters other than line ends and tabs as Go does. Printed raw, they could move a
+// terminal's cursor or change its settings.
 func printable(s string) string {
 	var b strings.Builder
 	for _, r := range s {
@@ -146,7 +146,7 @@ func printable(s string) string {
 	return b.String()
 }
 
-// modelFlags are those of every command that opens a model.
+// modelFlags are the flags of every command that opens a model.
 type modelFlags struct{ precision string }
 
 func (f *modelFlags) add(cmd *cobra.Command) {
@@ -190,7 +190,7 @@ func (f *modelFlags) open(path string) (*models.Model, error) {
 	return models.Open(path, models.Options{Precision: f.precision})
 }
 
-// text is an argument, or stdin for -.
+// text returns an argument, or stdin for -.
 func (e *env) text(arg string) (string, error) {
 	if arg != "-" {
 		return arg, nil
@@ -202,7 +202,7 @@ func (e *env) text(arg string) (string, error) {
 	return string(b), err
 }
 
-// maxText bounds a text that is held in memory.
+// maxText is the largest text that is held in memory, in bytes.
 const maxText = 1 << 28
 
 // readText reads a file of text, or stdin for -.

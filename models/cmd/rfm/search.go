@@ -75,7 +75,7 @@ file; a later search embeds only files that are new or have changed. Hidden file
 	return cmd
 }
 
-// snippet is the beginning of a text on one line.
+// snippet returns the beginning of a text on one line.
 func snippet(s string, most int) string {
 	s = strings.Join(strings.Fields(s), " ")
 	for i := range s {

@@ -17,14 +17,14 @@ import (
 	"github.com/randfeat/randfeat/models/serve"
 )
 
-// Serving is what serve --json prints once it listens.
+// Serving is what serve --json prints as soon as it listens.
 type Serving struct {
 	Address string `json:"address"`
 	URL     string `json:"url"`
 	Model   string `json:"model"`
 }
 
-// tokenVariable holds the token if there is no --token-file.
+// tokenVariable is the environment variable with the token, used if --token-file is not set.
 const tokenVariable = "RFM_TOKEN"
 
 func serveCommand(e *env) *cobra.Command {
