@@ -7,8 +7,9 @@
 //	dst := dense.New[float32](len(batch), m.Dim())
 //	err = m.Embed(dst, batch)
 //
-// The sequences of a batch are packed without padding, so the work grows with the number of tokens. A sequence may have
-// at most MaxTokens ids. A [Model] is safe for concurrent use.
+// The sequences of a batch are packed without padding, so the work grows with the number of tokens. A sequence may
+// have at most MaxTokens ids. A [Model] is safe for concurrent use. [Model.With] returns a model with another
+// attention that shares the weights.
 package encoder
 
 import (
@@ -25,10 +26,11 @@ import (
 
 // Options say how a model is loaded and run. The zero value computes in float32, with exact attention.
 type Options struct {
-	// Quantised keeps weights in 8 or 4 bits and rounds activations to 8.
+	// Quantised keeps weights in 8 or 4 bits and rounds activations to 8 bits.
 	Quantised bool
-	// Attention computes the heads of a layer; segments separates the packed sequences. nil means exact attention.
-	// MPNet, whose scores have biases, takes no other.
+	// Attention computes the heads of a layer for packed sequences; segments has the number of the sequence of each
+	// position. It may be called concurrently. Nil means exact attention. MPNet adds biases to its scores and
+	// therefore accepts only nil.
 	Attention func(layer int, out, q, k, v attention.Seq[float32], segments []int32) error
 }
 
@@ -38,23 +40,24 @@ type Model struct {
 	kernels nn.Kernels
 	attend  func(layer int, out, q, k, v attention.Seq[float32], segments []int32) error // nil: exact
 
-	words      weights.Tensor
-	places     []float32 // position embeddings plus that of token type 0, from the first position on
+	words      weights.Tensor // token embeddings, still in the file
+	places     []float32      // position embeddings plus that of token type 0, by row of the table
 	norm, bias []float32
 	blocks     []block
 	runs       par.Pool[run]
 }
 
+// block is one layer. Queries, keys and values are one stacked projection.
 type block struct {
 	qkv, out, up, down                   *nn.Linear
 	attnNorm, attnBias, ffnNorm, ffnBias []float32
 }
 
-// chunkTokens bounds the memory of a call: sequences are taken together up to so many tokens.
+// chunkTokens bounds the memory of a call: sequences are computed together up to so many tokens.
 const chunkTokens = 2048
 
-// New loads the weights of an encoder. The token embeddings are read from the file on demand, so the file must stay
-// open as long as the model is used.
+// New loads the weights of an encoder. Token embeddings are read from the file on demand, so the file must stay open
+// as long as the model is used.
 func New(f weights.File, opt Options) (*Model, error) {
 	c := f.Config()
 	if c.IsDecoder() {
@@ -129,7 +132,7 @@ func New(f weights.File, opt Options) (*Model, error) {
 	return m, l.Err
 }
 
-// With is the model with another attention, see [Options]. Both share the weights.
+// With returns the model with another attention, see [Options]. Both share the weights.
 func (m *Model) With(attend func(layer int, out, q, k, v attention.Seq[float32], segments []int32) error) *Model {
 	return &Model{config: m.config, kernels: m.kernels, attend: attend, words: m.words, places: m.places, norm: m.norm,
 		bias: m.bias, blocks: m.blocks}
@@ -183,7 +186,8 @@ func (m *Model) Embed(dst dense.Matrix[float32], batch [][]int32) error {
 	return nil
 }
 
-// pool makes the rows of a sequence one embedding.
+// pool turns the rows of a sequence into its embedding: the mean, the first or the last row, normalised if the model
+// says so.
 func (m *Model) pool(dst []float32, x nn.Matrix) {
 	t := m.kernels.Table
 	switch m.config.Pooling {
@@ -203,7 +207,7 @@ func (m *Model) pool(dst []float32, x nn.Matrix) {
 	}
 }
 
-// run is the memory of one call.
+// run is the scratch memory of one call. Calls take it from a pool.
 type run struct {
 	x, y, z, qkv, wide []float32
 	segments           []int32
@@ -211,10 +215,11 @@ type run struct {
 	exact              attention.Exact[float32]
 }
 
-// rowGrain rows pay for a goroutine in functions of rows.
+// rowGrain is the number of rows that pays for a goroutine in functions of single rows.
 const rowGrain = 16
 
-// forward returns the last hidden states of the tokens of all sequences.
+// forward returns the last hidden states of all tokens, in scratch memory. A BERT layer normalises after each
+// residual addition: x = norm(x + attention(x)), x = norm(x + ffn(x)).
 func (r *run) forward(m *Model, batch [][]int32, tokens int) (nn.Matrix, error) {
 	c, k := &m.config, m.kernels
 	x, y := shaped(&r.x, tokens, c.Hidden), shaped(&r.y, tokens, c.Hidden)
@@ -293,7 +298,7 @@ func shaped(b *[]float32, rows, cols int) nn.Matrix {
 	return nn.Matrix{Rows: rows, Cols: cols, Stride: cols, Data: *b}
 }
 
-// softmax is exact attention within sequences.
+// softmax is exact attention within each sequence.
 func (r *run) softmax(_ int, out, q, k, v attention.Seq[float32], segments []int32) error {
 	r.exact.Segments, r.exact.Unchecked = segments, true
 	_, err := r.exact.Forward(out, q, k, v)

@@ -12,29 +12,30 @@ import (
 	"github.com/randfeat/randfeat/models/weights"
 )
 
-// relative is the attention of MPNet (Song et al. 2020, arXiv:2004.09297): softmax(q·k/√d + b), where the bias b of a
-// head depends on the distance of key and query alone. All layers share the biases.
+// relative is the attention of MPNet (Song et al. 2020, arXiv:2004.09297): softmax(q·k/√d + b). The bias b of a head
+// depends only on the distance between key and query. All layers share the biases.
 type relative struct {
 	kernels nn.Kernels
-	length  int         // longest sequence
-	bias    [][]float32 // by head: distance −length+1 to length−1
+	length  int         // tokens of the longest sequence
+	bias    [][]float32 // [head][distance + length − 1], for key minus query from −length+1 to length−1
 	works   par.Pool[relativeWork]
 }
 
-// relativeWork is the memory of one head of one sequence.
+// relativeWork is the scratch memory of one head of one sequence.
 type relativeWork struct {
 	keys, values kern.Panel[float32]
 	scores       []float32
 }
 
-// relativeRows queries of a head are computed together.
+// relativeRows is the number of queries of a head that are computed together.
 const relativeRows = 64
 
-// maxDistance is the distance from which all keys share the last bucket (transformers, modeling_mpnet.py).
+// maxDistance is the distance from which on all keys share the last bucket (transformers, modeling_mpnet.py).
 const maxDistance = 128
 
-// bucket numbers the distance of a key from its query: one half of the buckets is for keys behind the query, and in
-// each half the first half is one distance each, and the other grows by a constant factor.
+// bucket returns the bucket of a distance, key minus query. One half of the buckets is for keys after the query, the
+// other for the query itself and keys before it. In each half, the first half has one bucket per distance, and the
+// sizes of the others grow by a constant factor.
 func bucket(distance, buckets int) int {
 	half, first := buckets/2, 0
 	if distance > 0 {
@@ -51,6 +52,7 @@ func bucket(distance, buckets int) int {
 	return first + min(exact+int(far*float32(half-exact)), half-1)
 }
 
+// newRelative expands the table of buckets to one bias per distance.
 func newRelative(k nn.Kernels, c *weights.Config, l *nn.Loader) (*relative, error) {
 	if c.RelativeBucket < 4 || c.RelativeBucket/4 >= maxDistance {
 		return nil, fmt.Errorf("%s: %d buckets of relative positions, want 4 to %d: %w", l.File.Path(),
@@ -71,7 +73,8 @@ func newRelative(k nn.Kernels, c *weights.Config, l *nn.Loader) (*relative, erro
 	return r, nil
 }
 
-// attend computes all heads within the sequences that segments separates.
+// attend computes all heads within each of the sequences that segments separates, one item of work per sequence and
+// head.
 func (r *relative) attend(_ int, out, q, k, v attention.Seq[float32], segments []int32) error {
 	var ends []int
 	for i := range segments {
@@ -94,7 +97,8 @@ func (r *relative) attend(_ int, out, q, k, v attention.Seq[float32], segments [
 	return nil
 }
 
-// head is one head of one sequence. Scores of neighbouring queries take their biases from neighbouring parts of bias.
+// head computes one head of one sequence. The biases of query i are bias[length−1−i:], because the distance grows
+// with the key.
 func (r *relative) head(w *relativeWork, bias []float32, out, q, k, v nn.Matrix) {
 	t, n := r.kernels.Table, k.Rows
 	t.Pack(&w.keys, k)
