@@ -34,20 +34,20 @@ type File struct {
 	unmap   func() error
 }
 
-// tensor is a tensor as it is stored, and what it takes to see it as Hugging Face's.
+// tensor is a tensor as it is stored, with what is needed to present it as Hugging Face's.
 type tensor struct {
 	weights.Tensor
-	known   bool // is the type one that weights has?
-	kind    uint32
+	known   bool   // whether weights supports the type
+	kind    uint32 // ggml's number of the type
 	offset  uint64
-	permute int // heads whose rows are permuted; 0: none
+	permute int // number of heads whose rows are permuted; 0: none
 }
 
 // Bounds on what a file may claim. GGUF itself allows four dimensions.
 const (
-	maxDepth  = 4 // of arrays in arrays
+	maxDepth  = 4 // arrays nested in arrays
 	maxDims   = 4
-	maxSize   = 1 << 31 // elements along one dimension
+	maxSize   = 1 << 31 // elements in one dimension
 	maxAlign  = 1 << 20
 	maxString = 1 << 24
 )
@@ -58,9 +58,10 @@ const (
 	kindArray  = 9
 )
 
+// kindSizes has the bytes of the metadata types of fixed size.
 var kindSizes = map[uint32]int{0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}
 
-// types are ggml's numbers of types.
+// types maps ggml's numbers of types to ours.
 var types = map[uint32]weights.Type{0: weights.F32, 1: weights.F16, 2: weights.Q4_0, 3: weights.Q4_1, 8: weights.Q8_0,
 	12: weights.Q4_K, 14: weights.Q6_K, 30: weights.BF16}
 
@@ -79,7 +80,7 @@ func Open(path string) (*File, error) {
 	return f, nil
 }
 
-// Parse reads a file from data, which must not change afterwards. path is used in messages.
+// Parse reads a file from data, which must not change afterwards. path is only used in messages.
 func Parse(path string, data []byte) (*File, error) {
 	f := &File{path: path, values: map[string]any{}, tensors: map[string]tensor{}}
 	stored, err := f.header(data)
@@ -95,7 +96,7 @@ func Parse(path string, data []byte) (*File, error) {
 	return f, nil
 }
 
-// header reads metadata and tensors, these under their stored names.
+// header reads the metadata into f.values and returns the tensors under their stored names.
 func (f *File) header(data []byte) ([]tensor, error) {
 	r := &reader{data: data}
 	if string(r.take(4)) != "GGUF" {
@@ -132,19 +133,20 @@ func (f *File) header(data []byte) ([]tensor, error) {
 	return stored, place(stored, data[begin:])
 }
 
-// place gives every tensor its bytes.
+// place points every tensor at its bytes and checks that they exist.
 func place(stored []tensor, data []byte) error {
 	for i := range stored {
 		t := &stored[i]
 		if !t.known {
-			continue // an error only if somebody asks for it
+			continue // Tensor reports the type if somebody asks for it
 		}
 		numbers, bytes := t.Type.Block()
 		if t.Cols()%numbers != 0 {
 			return fmt.Errorf("tensor %s of type %v has rows of %d numbers, not a multiple of %d: %w", t.Name, t.Type,
 				t.Cols(), numbers, weights.ErrFormat)
 		}
-		// Both factors are below 2³⁵, and the first is checked before they are multiplied.
+		// Both factors are below 2³⁵, and the row is checked before the factors are multiplied, so nothing
+		// overflows.
 		row, left := uint64(t.Cols()/numbers*bytes), uint64(len(data))
 		if t.offset > left || row > left-t.offset || uint64(t.Rows()) > (left-t.offset)/row {
 			return fmt.Errorf("tensor %s reaches behind the end of the file, which is truncated or damaged: %w", t.Name,
@@ -155,13 +157,13 @@ func place(stored []tensor, data []byte) error {
 	return nil
 }
 
-// Path is the name of the file.
+// Path returns the name of the file.
 func (f *File) Path() string { return f.path }
 
-// Config is the configuration of the model.
+// Config returns the configuration of the model.
 func (f *File) Config() weights.Config { return f.config }
 
-// Names are the tensors' names, sorted.
+// Names returns the names of all tensors, sorted.
 func (f *File) Names() []string { return f.names }
 
 // Tensor returns the named tensor. For Llama, the rows of query and key projections are copied, because GGUF stores
@@ -198,8 +200,8 @@ func (f *File) Close() error {
 	return unmap()
 }
 
-// unpermute undoes what converters do to the rows of q and k of a Llama: row 2j+p of a head is row p·dim/2+j of
-// Hugging Face, so that rotary positions turn neighbours (convert_hf_to_gguf.py, LlamaModel.permute).
+// unpermute undoes the permutation that converters apply to the rows of q and k of a Llama so that rotary positions
+// turn neighbours: row 2j+p of a head is row p·dim/2+j of Hugging Face (convert_hf_to_gguf.py, LlamaModel.permute).
 func unpermute(t weights.Tensor, heads int) weights.Tensor {
 	rows, n := t.Shape[0], len(t.Data)/t.Shape[0]
 	dim := rows / heads
@@ -212,7 +214,7 @@ func unpermute(t weights.Tensor, heads int) weights.Tensor {
 	return t
 }
 
-// reader reads little-endian values and keeps the first error; after it all are zero.
+// reader reads little-endian values and keeps the first error. After an error all values are zero.
 type reader struct {
 	data []byte
 	at   int
@@ -259,9 +261,9 @@ func (r *reader) text() string {
 	return string(r.take(n))
 }
 
-// value is a value of the metadata: string, bool, int64, uint64, float64, []string, []int64, []float64 or, of arrays of
-// arrays, nil. Arrays may hold arrays, to a depth that no program writes: recursion must not follow the bytes of a
-// damaged file.
+// value reads a value of the metadata: string, bool, int64, uint64, float64, []string, []int64 or []float64; arrays
+// of arrays are skipped and give nil. The depth of nesting is bounded, so that a damaged file cannot exhaust the
+// stack.
 func (r *reader) value(kind uint32, depth int) any {
 	switch kind {
 	case kindString:
@@ -327,7 +329,7 @@ func (r *reader) array(kind uint32, n uint64, depth int) any {
 	return list
 }
 
-// scalar is a number or a truth value; b has its bytes, or is nil after an error.
+// scalar converts the bytes of a number or truth value. After an error b is nil, and the result is zero.
 func scalar(kind uint32, b []byte) any {
 	var word [8]byte
 	copy(word[:], b)
@@ -351,7 +353,8 @@ func scalar(kind uint32, b []byte) any {
 	return u
 }
 
-// tensor reads name, shape, type and offset of a tensor. Files have the fastest dimension first.
+// tensor reads name, shape, type and offset of a tensor. Files store the fastest dimension first, so the shape is
+// reversed.
 func (r *reader) tensor() tensor {
 	t := tensor{Tensor: weights.Tensor{Name: r.text()}}
 	dims := r.u32()

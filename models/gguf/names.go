@@ -9,8 +9,8 @@ import (
 	"github.com/randfeat/randfeat/models/weights"
 )
 
-// Names of tensors: those of llama.cpp (gguf-py/gguf/constants.py) and those of Hugging Face. %s of layers is their
-// number; the ending .weight or .bias stays.
+// Names of tensors in llama.cpp (gguf-py/gguf/constants.py) and in Hugging Face. %s stands for the number of the
+// layer. The ending .weight or .bias stays.
 var llamaNames = map[string]string{
 	"token_embd":  "model.embed_tokens",
 	"output_norm": "model.norm",
@@ -44,7 +44,8 @@ var bertNames = map[string]string{
 
 var storedName = regexp.MustCompile(`^(?:blk\.(\d+)\.)?([a-z_]+)\.(weight|bias)$`)
 
-// name gives every tensor its name and reads the configuration.
+// name renames the tensors to those of Hugging Face and reads the configuration. Tensors with unknown names keep
+// them.
 func (f *File) name(stored []tensor) error {
 	arch := f.String("general.architecture")
 	names := map[string]map[string]string{"llama": llamaNames, "qwen2": llamaNames, "bert": bertNames}[arch]
@@ -73,7 +74,7 @@ func (f *File) name(stored []tensor) error {
 	return nil
 }
 
-// permute marks the tensors whose rows converters have permuted.
+// permute marks the tensors whose rows converters have permuted, see unpermute.
 func (f *File) permute() error {
 	c := &f.config
 	for l := range c.Layers {
@@ -96,7 +97,7 @@ func (f *File) permute() error {
 	return nil
 }
 
-// configure reads the configuration; Parse validates it.
+// configure reads the configuration. It checks only what it needs to go on; Parse validates the rest.
 func (f *File) configure(arch string) error {
 	c := &f.config
 	c.Architecture = arch
@@ -171,7 +172,7 @@ func (f *File) configureLlama(arch string) error {
 		return err
 	}
 	c.RopeFreqs = freqs
-	// Converters store the scaling of Llama 3 as one divisor per pair.
+	// Converters store the frequency scaling of Llama 3 as one divisor per pair.
 	if t, ok := f.tensors["rope_freqs.weight"]; ok {
 		if !t.known || t.Rows()*t.Cols() != len(freqs) {
 			return fmt.Errorf("tensor rope_freqs.weight has shape %v, want %d: %w", t.Shape, len(freqs),
@@ -184,7 +185,7 @@ func (f *File) configureLlama(arch string) error {
 	return nil
 }
 
-// rows is the number of rows of a tensor, 0 without it.
+// rows returns the number of rows of a tensor, or 0 if there is no such tensor.
 func (f *File) rows(name string) int {
 	t, ok := f.tensors[name]
 	if !ok {

@@ -2,13 +2,13 @@ package gguf
 
 import "math"
 
-// String is a text of the metadata; empty if there is none.
+// String returns a text of the metadata, or "" if there is none.
 func (f *File) String(key string) string {
 	s, _ := f.values[key].(string)
 	return s
 }
 
-// Int is a whole number of the metadata.
+// Int returns a whole number of the metadata; ok is false if there is none.
 func (f *File) Int(key string) (int, bool) {
 	switch v := f.values[key].(type) {
 	case int64:
@@ -19,7 +19,7 @@ func (f *File) Int(key string) (int, bool) {
 	return 0, false
 }
 
-// Float is a number of the metadata.
+// Float returns a number of the metadata; ok is false if there is none.
 func (f *File) Float(key string) (float64, bool) {
 	if v, ok := f.values[key].(float64); ok {
 		return v, true
@@ -28,25 +28,25 @@ func (f *File) Float(key string) (float64, bool) {
 	return float64(i), ok
 }
 
-// Bool is a truth value of the metadata; ok is false if there is none.
+// Bool returns a truth value of the metadata; ok is false if there is none.
 func (f *File) Bool(key string) (v, ok bool) {
 	v, ok = f.values[key].(bool)
 	return v, ok
 }
 
-// Strings is an array of texts of the metadata, nil if there is none.
+// Strings returns an array of texts of the metadata, or nil.
 func (f *File) Strings(key string) []string {
 	v, _ := f.values[key].([]string)
 	return v
 }
 
-// Ints is an array of whole numbers of the metadata, nil if there is none.
+// Ints returns an array of whole numbers of the metadata, or nil.
 func (f *File) Ints(key string) []int64 {
 	v, _ := f.values[key].([]int64)
 	return v
 }
 
-// Floats is an array of numbers of the metadata, nil if there is none.
+// Floats returns an array of numbers of the metadata, or nil.
 func (f *File) Floats(key string) []float64 {
 	v, _ := f.values[key].([]float64)
 	return v
