@@ -7,13 +7,13 @@ import (
 	"github.com/randfeat/randfeat/models/weights"
 )
 
-// Loader takes tensors from a file and keeps the first error.
+// Loader takes tensors from a file. It keeps the first error, so callers check Err once after many tensors.
 type Loader struct {
 	File weights.File
 	Err  error
 }
 
-// Tensor is a matrix of that shape; any number of rows if it is negative.
+// Tensor returns the matrix with a name and shape. If rows is negative, any number of rows is accepted.
 func (l *Loader) Tensor(name string, rows, cols int) weights.Tensor {
 	t, err := l.File.Tensor(name)
 	if err == nil && (len(t.Shape) != 2 || rows >= 0 && t.Shape[0] != rows || t.Shape[1] != cols) {
@@ -26,7 +26,7 @@ func (l *Loader) Tensor(name string, rows, cols int) weights.Tensor {
 	return t
 }
 
-// Floats is a matrix in float32.
+// Floats returns a matrix in float32.
 func (l *Loader) Floats(name string, rows, cols int) []float32 {
 	t := l.Tensor(name, rows, cols)
 	if l.Err != nil {
@@ -35,7 +35,7 @@ func (l *Loader) Floats(name string, rows, cols int) []float32 {
 	return t.Floats(nil)
 }
 
-// Vector is a vector of that length in float32.
+// Vector returns a vector of length n in float32.
 func (l *Loader) Vector(name string, n int) []float32 {
 	t, err := weights.Get(l.File, name, n)
 	if err != nil {
@@ -47,7 +47,7 @@ func (l *Loader) Vector(name string, n int) []float32 {
 	return t.Floats(nil)
 }
 
-// Heads is rows of neighbouring heads as a sequence.
+// Heads views rows whose columns are the heads, side by side, as a sequence.
 func Heads(m Matrix, heads, dim int) attention.Seq[float32] {
 	return attention.Seq[float32]{Shape: attention.Shape{Batch: 1, Heads: heads, Len: m.Rows, Dim: dim}, Data: m.Data,
 		StrideB: m.Rows * m.Stride, StrideH: dim, StrideL: m.Stride}

@@ -1,8 +1,8 @@
-// Package nn holds the layers that encoders and decoders share: products with float32 or quantised weights, split over
-// the processors by rows or by outputs, and functions of rows.
+// Package nn holds the layers that encoders and decoders share: products with float32 or quantised weights, divided
+// among the processors by rows or by outputs, and loops over rows.
 //
-// A [Loader] takes tensors from a file, [NewLinear] packs them, and [Mul.Do] multiplies activations by them. A [Linear]
-// is immutable and shared. A [Mul] holds scratch memory and must not be used by two calls at the same time.
+// A [Loader] takes tensors from a file, [NewLinear] packs them, and [Mul.Do] multiplies activations by them. A
+// [Linear] is immutable and shared. A [Mul] holds scratch memory and must not be used by concurrent calls.
 package nn
 
 import (
@@ -15,7 +15,7 @@ import (
 	"github.com/randfeat/randfeat/models/weights"
 )
 
-// Matrix is rows of activations.
+// Matrix holds activations, one row per token.
 type Matrix = dense.Matrix[float32]
 
 // Precision says how weights are kept in memory.
@@ -24,18 +24,18 @@ type Precision int
 const (
 	// Float32 computes in float32, whatever the file holds.
 	Float32 Precision = iota
-	// Quantised keeps weights of 4 bits as they are and all others in 8 bits, and multiplies them by activations that
-	// are rounded to 8 bits in blocks of 32.
+	// Quantised keeps 4-bit weights in 4 bits and all others in 8 bits. It multiplies them by activations that are
+	// rounded to 8 bits in blocks of 32.
 	Quantised
 )
 
-// Kernels are the functions of this machine.
+// Kernels are the inner loops chosen for this machine.
 type Kernels struct {
 	Table *kern.Table[float32]
 	Model *kern.Model
 }
 
-// Chosen are the fastest kernels, or those that RANDFEAT_KERNEL names.
+// Chosen returns the fastest kernels, or those that the environment variable RANDFEAT_KERNEL names.
 func Chosen() (Kernels, error) {
 	tab, err := kern.Chosen[float32]()
 	if err != nil {
@@ -49,22 +49,22 @@ func Chosen() (Kernels, error) {
 type Linear struct {
 	Rows, Cols int // outputs and inputs
 	bias       []float32
-	panel      kern.Panel[float32]   // Float32
-	views      []kern.Panel[float32] // of viewPanels panels each, of the same memory
-	parts      []part                // Quantised
-	groups     int                   // of all parts
+	panel      kern.Panel[float32]   // weights if Float32
+	views      []kern.Panel[float32] // parts of panel with viewPanels panels each, sharing its memory
+	parts      []part                // weights if Quantised, one per stacked tensor
+	groups     int                   // groups of outputs of all parts
 }
 
-// part is the outputs from first on; its groups of outputs count from group.
+// part is one stacked tensor. Its outputs begin at first, its groups of outputs at group.
 type part struct {
 	w            *kern.Blocks
 	first, group int
 }
 
-// viewPanels panels of outputs are one item of work where few rows leave no other way to divide it.
+// viewPanels panels of outputs are one item of work if there are too few rows to divide.
 const viewPanels = 2
 
-// loadRows of a tensor are converted by one goroutine at a time.
+// loadRows rows of a tensor are converted by one goroutine at a time.
 const loadRows = 64
 
 // NewLinear stacks the outputs of the tensors, which must have the same number of columns. A nil bias is zero.
@@ -114,7 +114,7 @@ func NewLinear(k Kernels, p Precision, bias []float32, list ...weights.Tensor) *
 	return l
 }
 
-// Bytes is the memory of the weights, which one token reads once.
+// Bytes is the memory of the weights. One token reads all of it.
 func (l *Linear) Bytes() int {
 	n := 4 * len(l.panel.Data)
 	for _, p := range l.parts {
@@ -123,28 +123,29 @@ func (l *Linear) Bytes() int {
 	return n
 }
 
-// Mul holds the scratch memory of a product. The zero value is ready. After the first calls it allocates nothing. It
-// must not be used by two calls at the same time.
+// Mul holds the scratch memory of a product. The zero value is ready. After the first calls a product allocates
+// nothing. It must not be used by concurrent calls.
 type Mul struct {
 	k    Kernels
 	acts kern.Acts
 	l    *Linear
 	x, y Matrix
-	// the loops of a product, bound once
+	// The loops of a product: methods bound once, which take their arguments from the fields above.
 	quantise, groups, rows, columns func(lo, hi int)
 }
 
 const (
 	// rowBlock rows of a float32 product are one item of work.
 	rowBlock = 64
-	// quantiseRows pay for a second goroutine.
+	// quantiseRows is the number of rows that pays for another goroutine.
 	quantiseRows = 16
-	// A further goroutine costs a product as much time as mulShare multiply-adds take, although goroutines of the loop
-	// before are still awake: work/n + n·mulShare is smallest at n = √(work/mulShare).
+	// mulShare is the cost of one more goroutine, in multiply-adds, even if the goroutines of the previous loop are
+	// still awake. work/n + n·mulShare is smallest at n = √(work/mulShare) goroutines.
 	mulShare = 14_000
 )
 
-// Do sets y = x·Wᵀ + b.
+// Do sets y = x·Wᵀ + b on all processors. Quantised products first quantise the rows of x, then divide the outputs.
+// Float32 products divide the rows if there are enough of them, and the outputs otherwise.
 func (m *Mul) Do(k Kernels, y, x Matrix, l *Linear) {
 	if y.Rows != x.Rows || y.Cols != l.Rows || x.Cols != l.Cols {
 		panic(fmt.Sprintf("nn: product of %d×%d by %d×%d into %d×%d", x.Rows, x.Cols, l.Rows, l.Cols, y.Rows, y.Cols))
@@ -194,6 +195,7 @@ func (m *Mul) doQuantise(lo, hi int) {
 	}
 }
 
+// doGroups computes groups lo to hi−1 of outputs, which may span several parts.
 func (m *Mul) doGroups(lo, hi int) {
 	for _, p := range m.l.parts {
 		from, to := max(lo-p.group, 0), min(hi-p.group, p.w.Groups())
@@ -229,5 +231,5 @@ func (m *Mul) doColumns(lo, hi int) {
 	}
 }
 
-// Rows runs f on parts of n rows in parallel. A part has at least grain rows, so that it is worth a goroutine.
+// Rows runs f on parts of n rows in parallel. A part has at least grain rows, so that it pays for a goroutine.
 func Rows(n, grain int, f func(lo, hi int)) { par.For(n, grain, f) }

@@ -10,8 +10,8 @@ import (
 )
 
 // Repack converts a tensor to kern.Blocks. Q8_0, Q4_0 and Q4_1 keep their bits. The scales and minima of Q4_K are
-// products and are rounded to half precision. Everything else is rounded to 8 bits. For Q6_K this loses less than its
-// own rounding, although 32 numbers then share the larger of two scales.
+// products, which are rounded to half precision. All other types are rounded to 8 bits. For Q6_K this loses less
+// than its own rounding did, although 32 numbers then share the larger of two scales.
 func Repack(t weights.Tensor) *kern.Blocks {
 	bits := 8
 	if t.Type == weights.Q4_0 || t.Type == weights.Q4_1 || t.Type == weights.Q4_K {
@@ -51,7 +51,7 @@ func repackQ8_0(w *kern.Blocks, row int, b []byte) {
 	}
 }
 
-// nibbles are low ones of 16 bytes, then high ones.
+// nibbles returns the low nibbles of 16 bytes, then their high nibbles.
 func nibbles(b []byte) (q [kern.BlockCols]byte) {
 	for c, v := range b[:16] {
 		q[c], q[c+16] = v&15, v>>4
