@@ -1,5 +1,4 @@
-// Package tiny makes small random models for tests: folders as Hugging Face publishes them, with tokenizers that know
-// every byte.
+// Package tiny makes small random models for tests: Hugging Face folders with tokenizers that know every byte.
 package tiny
 
 import (
@@ -21,7 +20,7 @@ const (
 	positions                           = 256
 )
 
-// Folder is a model of a kind: bert, llama or qwen2.
+// Folder writes a model of a kind (bert, llama or qwen2) to a temporary folder of the test.
 func Folder(t testing.TB, kind string) string {
 	dir := t.TempDir()
 	if err := write(dir, kind); err != nil {
@@ -42,7 +41,8 @@ func Temporary(kind string) (dir string, remove func()) {
 	return dir, func() { os.RemoveAll(dir) }
 }
 
-// tokenizer is that of a kind in token/testdata, which lies above the folder of the test.
+// tokenizer reads the tokenizer of a kind from token/testdata, in the first folder above the working directory that
+// has it.
 func tokenizer(kind string) ([]byte, error) {
 	name := map[string]string{"bert": "bert", "llama": "smollm", "qwen2": "qwen2"}[kind]
 	up := "."
@@ -55,6 +55,7 @@ func tokenizer(kind string) ([]byte, error) {
 	return nil, fmt.Errorf("no tokenizer %s above the working directory", name)
 }
 
+// write writes config.json, tokenizer.json and random weights, the same ones in every call.
 func write(dir, kind string) error {
 	tok, err := tokenizer(kind)
 	if err != nil {
@@ -159,7 +160,7 @@ func llama(config map[string]any, kind string, vocab int, tensor func(string, fl
 	}
 }
 
-// Long is a model of the kind llama whose context has 2048 tokens.
+// Long makes a llama model with a context of 2048 tokens.
 func Long(t testing.TB) string {
 	dir := Folder(t, "llama")
 	path := filepath.Join(dir, "config.json")
@@ -181,7 +182,7 @@ func Long(t testing.TB) string {
 	return dir
 }
 
-// Text is a text of so many random letters and spaces.
+// Text returns n random letters and spaces, the same ones in every call.
 func Text(n int) string {
 	r := rand.New(rand.NewPCG(3, 4))
 	b := make([]byte, n)
