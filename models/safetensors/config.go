@@ -10,7 +10,7 @@ import (
 	"github.com/randfeat/randfeat/models/weights"
 )
 
-// settings are the fields of config.json that matter here.
+// settings are the fields of config.json that are used.
 type settings struct {
 	ModelType     string  `json:"model_type"`
 	Layers        int     `json:"num_hidden_layers"`
@@ -29,7 +29,7 @@ type settings struct {
 	PositionType  string  `json:"position_embedding_type"`
 	Theta         float64 `json:"rope_theta"`
 	Rope          *rope   `json:"rope_scaling"`
-	RopeNew       *rope   `json:"rope_parameters"` // transformers 5
+	RopeNew       *rope   `json:"rope_parameters"` // the name since transformers 5
 	Tied          *bool   `json:"tie_word_embeddings"`
 	MLPBias       bool    `json:"mlp_bias"`
 	Window        *int    `json:"sliding_window"`
@@ -47,7 +47,7 @@ type rope struct {
 	Theta    float64 `json:"rope_theta"`
 }
 
-// configure reads config.json, and what sentence-transformers says about pooling.
+// configure reads config.json and, for encoders, the pooling of sentence-transformers.
 func (f *File) configure(folder string) error {
 	path := filepath.Join(folder, configName)
 	var s settings
@@ -91,7 +91,7 @@ func (f *File) encoder(c *weights.Config, s settings, folder string) error {
 		return fmt.Errorf("position_embedding_type %q is not supported: %w", s.PositionType, weights.ErrFormat)
 	}
 	if s.ModelType == "mpnet" {
-		// Rows 0 and 1 of the table of positions are for padding.
+		// Rows 0 and 1 of the position table are for padding.
 		c.TypeVocab, c.FirstPosition, c.MaxPositions, c.RelativeBucket = 0, 2, s.MaxPositions-2, 32
 		if s.Buckets != nil {
 			c.RelativeBucket = *s.Buckets
@@ -101,7 +101,8 @@ func (f *File) encoder(c *weights.Config, s settings, folder string) error {
 	return f.pooling(c, folder)
 }
 
-// pooling reads the files of sentence-transformers, if there are some.
+// pooling reads the files of sentence-transformers, if there are any: modules.json says whether embeddings are
+// normalised and where the pooling mode is, sentence_bert_config.json the length of a passage.
 func (f *File) pooling(c *weights.Config, folder string) error {
 	var modules []struct{ Type, Path string }
 	err := readJSON(filepath.Join(folder, "modules.json"), &modules)
@@ -144,7 +145,7 @@ func (f *File) pooling(c *weights.Config, folder string) error {
 	return nil
 }
 
-// poolingMode is the one mode that is switched on; several are joined, which Validate refuses.
+// poolingMode returns the mode that is switched on. Several modes are joined by +, which Validate rejects.
 func poolingMode(modes map[string]any) string {
 	if s, ok := modes["pooling_mode"].(string); ok {
 		return s
@@ -161,7 +162,7 @@ func poolingMode(modes map[string]any) string {
 }
 
 func (f *File) decoder(c *weights.Config, s settings) error {
-	if s.ModelType == "mistral" { // a Llama, if its window is none
+	if s.ModelType == "mistral" { // the same architecture; its window is handled below
 		c.Architecture = "llama"
 	}
 	c.NormEps, c.Activation = s.RMSNormEps, activations[s.Activation]

@@ -1,6 +1,12 @@
-// Package safetensors reads models in folders as Hugging Face publishes them: config.json, weights in one
-// model.safetensors or in several with model.safetensors.index.json, and, of sentence-transformers, how tokens are
-// pooled. Weights are mapped, not read.
+// Package safetensors reads models from folders in the layout of Hugging Face: config.json, the weights in
+// model.safetensors or in several files with model.safetensors.index.json, and for sentence-transformers the files
+// that say how tokens are pooled.
+//
+//	f, err := safetensors.Open("all-MiniLM-L6-v2")
+//	defer f.Close()
+//	t, err := f.Tensor("embeddings.word_embeddings.weight")
+//
+// Weights are memory-mapped: tensors are valid until Close.
 package safetensors
 
 import (
@@ -18,7 +24,7 @@ import (
 	"github.com/randfeat/randfeat/models/weights"
 )
 
-// File is an open folder.
+// File is an open folder; it implements [weights.File].
 type File struct {
 	path    string // of the folder
 	tensors map[string]tensorfile.Tensor
@@ -33,11 +39,12 @@ const (
 	configName = "config.json"
 	indexName  = "model.safetensors.index.json"
 	wholeName  = "model.safetensors"
-	// maxJSON bounds what is read of a JSON file.
+	// maxJSON is the largest JSON file that is read, in bytes.
 	maxJSON = 1 << 26
 )
 
-// Open opens a folder, or the folder of a weights file that is named.
+// Open opens a folder. If path is a file of weights, Open uses its folder but reads the weights from this file
+// alone.
 func Open(path string) (*File, error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -69,7 +76,8 @@ func (f *File) open(folder, only string) error {
 	return f.configure(folder)
 }
 
-// weightFiles are the names of the files with weights and, where an index tells, of the tensors that they hold.
+// weightFiles maps the names of the files of weights to the tensors that the index says they hold. Without an index
+// the tensors are nil.
 func weightFiles(folder, only string) (map[string][]string, error) {
 	if only != "" {
 		return map[string][]string{only: nil}, nil
@@ -101,7 +109,7 @@ func weightFiles(folder, only string) (map[string][]string, error) {
 	return nil, fmt.Errorf("%s: no %s and no %s in this folder: %w", folder, wholeName, indexName, weights.ErrFormat)
 }
 
-// add maps a file of weights.
+// add maps a file of weights and checks that it holds the tensors that the index promised.
 func (f *File) add(path string, holds []string) error {
 	data, unmap, err := weights.Map(path)
 	if err != nil {
@@ -139,8 +147,8 @@ var mpnetNames = strings.NewReplacer(".attention.attn.q.", ".attention.self.quer
 	".attention.self.key.", ".attention.attn.v.", ".attention.self.value.", ".attention.attn.o.",
 	".attention.output.dense.", ".attention.LayerNorm.", ".attention.output.LayerNorm.")
 
-// canonical is the name of a tensor without the prefix that models with a task's head have, and with BERT's names for
-// MPNet's layers. Old conversions from TensorFlow call the parameters of norms gamma and beta.
+// canonical removes the prefix that models with a task head have and gives MPNet's layers the names of BERT's. Old
+// conversions from TensorFlow call the parameters of norms gamma and beta.
 func canonical(name string) string {
 	name = strings.TrimPrefix(strings.TrimPrefix(name, "bert."), "mpnet.")
 	name = mpnetNames.Replace(name)
@@ -153,16 +161,16 @@ func canonical(name string) string {
 	return name
 }
 
-// Path is the name that was opened.
+// Path returns the name that was opened.
 func (f *File) Path() string { return f.path }
 
-// Config is the configuration of the model.
+// Config returns the configuration of the model.
 func (f *File) Config() weights.Config { return f.config }
 
-// Names are the tensors' names, sorted.
+// Names returns the names of all tensors, sorted.
 func (f *File) Names() []string { return f.names }
 
-// Tensor is the tensor of a name.
+// Tensor returns the named tensor.
 func (f *File) Tensor(name string) (weights.Tensor, error) {
 	t, ok := f.tensors[name]
 	if !ok {
@@ -176,7 +184,7 @@ func (f *File) Tensor(name string) (weights.Tensor, error) {
 	return weights.Tensor{Name: name, Type: kind, Shape: t.Shape, Data: t.Data}, nil
 }
 
-// Close unmaps the files; tensors must no longer be used.
+// Close unmaps the files. Tensors must not be used afterwards.
 func (f *File) Close() error {
 	var errs []error
 	for _, unmap := range f.unmap {
@@ -186,7 +194,7 @@ func (f *File) Close() error {
 	return errors.Join(errs...)
 }
 
-// readJSON reads a JSON file of bounded length.
+// readJSON reads a JSON file of at most maxJSON bytes.
 func readJSON(path string, v any) error {
 	file, err := os.Open(path)
 	if err != nil {
