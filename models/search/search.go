@@ -1,5 +1,12 @@
-// Package search finds passages of texts by meaning: a folder of text files is embedded once into an index, which
-// queries then scan. An index knows which files have changed since.
+// Package search finds passages of texts by meaning. It embeds the text files of a folder once into an index, which
+// queries then scan.
+//
+//	old, err := search.Open(path)                          // a missing file is fine: pass nil
+//	x, err := search.Update(ctx, m, folder, old, nil)      // embeds only new and changed files
+//	err = x.Save(path)
+//	hits, err := x.Find(ctx, m, folder, "a question", 5)
+//
+// The index records size and time of every file, so that Update recognises changes.
 package search
 
 import (
@@ -26,14 +33,14 @@ import (
 	"github.com/randfeat/randfeat/models"
 )
 
-// ErrIndex marks files that hold no index, or a damaged one.
+// ErrIndex means that a file holds no index, a damaged one, or one of another model.
 var ErrIndex = errors.New("not a usable index")
 
-// Limits of what is indexed.
+// Limits of the index.
 const (
-	maxFile    = 1 << 26 // bytes of a file; larger ones are skipped
+	maxFile    = 1 << 26 // largest file in bytes; larger ones are skipped
 	maxIndex   = 1 << 34
-	passage    = 800 // bytes of a passage, about: passages end at line ends
+	passage    = 800 // usual bytes of a passage; passages end at line ends
 	batchSize  = 64
 	nameHeader = "index"
 	nameMatrix = "embeddings"
@@ -46,32 +53,32 @@ type Passage struct {
 	Begin, End int    // bytes
 }
 
-// File is an indexed file as it was.
+// File is an indexed file, as it was when it was embedded.
 type File struct {
 	Name string    `json:"name"`
 	Size int64     `json:"size"`
 	Time time.Time `json:"time"`
 }
 
-// Index is the embedded passages of a folder.
+// Index holds the embedded passages of a folder.
 type Index struct {
 	Model    string    `json:"model"` // fingerprint
 	Files    []File    `json:"files"`
 	Passages []Passage `json:"passages"`
-	vectors  []float32 // one row per passage
+	vectors  []float32 // [passage][dim]
 	dim      int
 }
 
-// Hit is a passage with its cosine with the query.
+// Hit is a passage with its cosine similarity to the query.
 type Hit struct {
 	Passage
 	Score float64 `json:"score"`
 	Text  string  `json:"text"`
 }
 
-// Update makes the index of a folder from an older one, whose passages of unchanged files it keeps; old may be nil.
-// Files that are not text, hidden ones and those above 64 MiB are skipped. Progress is called after every file that was
-// read.
+// Update makes the index of a folder. It keeps the passages of unchanged files from old, which may be nil or of
+// another model. Hidden files, files that are not UTF-8 text and files above 64 MiB are skipped. progress, if not
+// nil, is called after every file that was read.
 func Update(ctx context.Context, m *models.Model, folder string, old *Index, progress func(done, of int)) (*Index,
 	error) {
 	if m.Encoder == nil {
@@ -117,7 +124,7 @@ func fingerprint(m *models.Model) string {
 	return hex.EncodeToString(f[:])
 }
 
-// list are the files of a folder, in the order of their names.
+// list returns the files of a folder in the order of their names.
 func list(folder string) ([]File, error) {
 	var files []File
 	err := filepath.WalkDir(folder, func(path string, d fs.DirEntry, err error) error {
@@ -157,7 +164,7 @@ func (x *Index) add(ctx context.Context, e *models.Encoder, folder string, f Fil
 	}
 	x.Files = append(x.Files, f)
 	if bytes.IndexByte(b, 0) >= 0 || !utf8.Valid(b) {
-		return nil // no text
+		return nil // not text: remember the file, so that it is not read again
 	}
 	parts := split(f.Name, string(b))
 	for len(parts) > 0 {
@@ -179,8 +186,9 @@ func (x *Index) add(ctx context.Context, e *models.Encoder, folder string, f Fil
 	return nil
 }
 
-// split cuts a text into passages at line ends: a blank line ends one that is long enough, and every line one that is
-// too long.
+// split cuts a text into passages at line ends. A passage ends at the first line end after passage bytes, or already
+// at a blank line after half of that. It ends early rather than exceed twice that size. Lines that are longer still
+// are cut.
 func split(file, text string) []Passage {
 	var list []Passage
 	begin, line, first := 0, 1, 1
@@ -198,7 +206,7 @@ func split(file, text string) []Passage {
 		if at-begin+n > 2*passage && at > begin {
 			end(at)
 		}
-		for n > 4*passage { // a line without end
+		for n > 4*passage { // an extremely long line
 			cut := at + 2*passage
 			for !utf8.RuneStart(text[cut]) {
 				cut--
@@ -219,8 +227,8 @@ func split(file, text string) []Passage {
 	return list
 }
 
-// Find returns the n passages of the largest cosine with a query. The texts are read from the folder; that of a file
-// that is gone is empty.
+// Find returns the n passages with the largest cosine to a query. It reads their texts from the folder; the text is
+// empty if the file is gone or shorter.
 func (x *Index) Find(ctx context.Context, m *models.Model, folder, query string, n int) ([]Hit, error) {
 	if x.Model != fingerprint(m) {
 		return nil, fmt.Errorf("the index was made with another model: %w", ErrIndex)
@@ -253,7 +261,7 @@ func cosine(a, b []float32) float64 {
 	return float64(dense.Dot(a, b)) / d
 }
 
-// Save writes the index into a file, which appears complete or not at all.
+// Save writes the index to a file atomically.
 func (x *Index) Save(path string) error {
 	head, err := json.Marshal(x)
 	if err != nil {
@@ -278,7 +286,7 @@ func (x *Index) Save(path string) error {
 	return w.Commit()
 }
 
-// Open reads an index.
+// Open reads an index and verifies its checksum.
 func Open(path string) (*Index, error) {
 	info, err := os.Stat(path)
 	if err != nil {
