@@ -14,7 +14,7 @@ import (
 	"github.com/randfeat/randfeat/models"
 )
 
-// CompletionRequest is the body of /v1/completions. Fields that would change the text but are not supported are
+// CompletionRequest is the body of /v1/completions. Requests with unsupported fields that would change the text are
 // refused.
 type CompletionRequest struct {
 	Prompt      texts    `json:"prompt"`
@@ -53,7 +53,7 @@ type Choice struct {
 	Reason *string `json:"finish_reason"` // stop or length; null before the end
 }
 
-// unsupported is the first field that asks for what is not there.
+// unsupported returns the name of the first field that asks for something unsupported, or "".
 func (q *CompletionRequest) unsupported() string {
 	switch {
 	case q.N != nil && *q.N != 1:
@@ -76,7 +76,7 @@ func (q *CompletionRequest) unsupported() string {
 	return ""
 }
 
-// settings are how the text is generated; param names a field that is out of range.
+// settings returns the settings of generation. param names a field that is out of range, or is empty.
 func (q *CompletionRequest) settings(most int) (g models.Generate, param string) {
 	g = models.Generate{MaxTokens: 16, Temperature: 1, TopP: 1, Stop: q.Stop}
 	if q.MaxTokens != nil {
@@ -106,6 +106,8 @@ func (q *CompletionRequest) settings(most int) (g models.Generate, param string)
 	return g, param
 }
 
+// completions checks the request, reserves memory for its session, and generates on a goroutine of its own. That
+// goroutine never waits for the client: it hands its text to pieces, from which this one writes.
 func (s *Server) completions(w http.ResponseWriter, r *http.Request) {
 	var q CompletionRequest
 	if !decode(w, r, &q) {
@@ -151,7 +153,7 @@ func (s *Server) completions(w http.ResponseWriter, r *http.Request) {
 	c := Completion{ID: "cmpl-" + rand.Text(), Object: "text_completion", Created: time.Now().Unix(), Model: s.opt.Name}
 	b := newPieces()
 	ctx, cancel := context.WithCancel(r.Context())
-	defer cancel() // a client that cannot be written to ends the work too
+	defer cancel() // ends the generation if writing to the client fails
 	go func() {
 		defer free()
 		b.end(s.generate(ctx, ids, g, b.add))
@@ -182,7 +184,7 @@ func reason(done models.Generated) *string {
 	return &r
 }
 
-// generate runs a session of its own when it is its turn.
+// generate waits for a turn and runs a session.
 func (s *Server) generate(ctx context.Context, ids []int32, g models.Generate,
 	emit func(string) error) (models.Generated, error) {
 	done, err := s.compute(ctx)
@@ -200,7 +202,8 @@ func (s *Server) generate(ctx context.Context, ids []int32, g models.Generate,
 	return session.Generate(ctx, g, emit)
 }
 
-// stream writes pieces as events as they come.
+// stream writes pieces as server-sent events. Before the first event an error is an HTTP status; afterwards it is an
+// event.
 func (s *Server) stream(ctx context.Context, w http.ResponseWriter, c Completion, b *pieces, prompt int) {
 	out := http.NewResponseController(w)
 	began := false
@@ -240,7 +243,7 @@ func (s *Server) stream(ctx context.Context, w http.ResponseWriter, c Completion
 			c.Choices[0].Reason, c.Usage = reason(done), usage(prompt, done)
 		}
 		if event(c) != nil {
-			return // the client is gone; the caller ends the work
+			return // the client is gone; the deferred cancel of completions ends the generation
 		}
 		if ended {
 			_, _ = w.Write([]byte("data: [DONE]\n\n"))
@@ -250,12 +253,12 @@ func (s *Server) stream(ctx context.Context, w http.ResponseWriter, c Completion
 	}
 }
 
-// pieces hands text from the goroutine that generates to the one that writes, which may be slower. What waits is
-// bounded by the tokens that a request may generate.
+// pieces passes text from the goroutine that generates to the one that writes, which may be slower. The text that
+// waits is bounded by the tokens that a request may generate.
 type pieces struct {
 	mu    sync.Mutex
 	text  strings.Builder
-	more  chan struct{} // has an element when something is new
+	more  chan struct{} // signals new text or the end; holds at most one signal
 	done  models.Generated
 	ended bool
 	err   error
@@ -285,7 +288,7 @@ func (b *pieces) end(done models.Generated, err error) {
 	b.wake()
 }
 
-// next waits for text, or for the end.
+// next waits for text or for the end and takes the text.
 func (b *pieces) next(ctx context.Context) (text string, done models.Generated, ended bool, err error) {
 	for {
 		b.mu.Lock()
@@ -303,7 +306,8 @@ func (b *pieces) next(ctx context.Context) (text string, done models.Generated, 
 	}
 }
 
-// all waits for the end.
+// all waits for the end and returns the whole text. It needs no context: the generation itself ends with the
+// request.
 func (b *pieces) all() (string, models.Generated, error) {
 	for {
 		<-b.more

@@ -15,7 +15,7 @@ type EmbeddingsRequest struct {
 	Dimensions *int   `json:"dimensions"`
 }
 
-// EmbeddingsAnswer is what /v1/embeddings returns.
+// EmbeddingsAnswer is the response of /v1/embeddings.
 type EmbeddingsAnswer struct {
 	Object string      `json:"object"`
 	Data   []Embedding `json:"data"`

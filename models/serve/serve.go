@@ -11,8 +11,9 @@
 //	s := serve.New(m, serve.Options{Name: "minilm"})
 //	err = s.Run(ctx, listener)
 //
-// [Limits] bound request bodies, times, memory and the number of requests. Generation does not wait for the client: a
-// slow reader occupies a connection, not a processor. If a client disconnects, its generation ends.
+// [Limits] bound request bodies, times, memory and the number of requests. A request passes guard (host and token),
+// limited (number and time), and then waits in compute for one of Limits.Work turns. Generation does not wait for
+// the client: a slow reader occupies a connection, not a turn. If a client disconnects, its generation ends.
 package serve
 
 import (
@@ -36,18 +37,18 @@ import (
 	"github.com/randfeat/randfeat/models"
 )
 
-// Limits bound the resources that clients can use. A zero field has the default in its comment.
+// Limits bound the resources that clients can use. A zero field means the default in its comment.
 type Limits struct {
 	Body     int64         // bytes of a request: 8 MiB
-	Texts    int           // of one embeddings request: 2048
-	Tokens   int           // that one request may generate: 4096
-	InFlight int           // requests at a time: 256; more get 429
-	Work     int           // requests that compute at a time, others wait: 4
-	Memory   int64         // bytes of all sessions at a time: 1 GiB; more get 429
-	Time     time.Duration // to answer a request, waiting included: 5 minutes
+	Texts    int           // texts of one embeddings request: 2048
+	Tokens   int           // tokens that one request may generate: 4096
+	InFlight int           // concurrent requests: 256; more get status 429
+	Work     int           // requests that compute at the same time: 4; others wait
+	Memory   int64         // bytes of all concurrent sessions: 1 GiB; more get status 429
+	Time     time.Duration // to answer a request, including waiting: 5 minutes
 	Read     time.Duration // for a client to send a request: 30 seconds
 	Write    time.Duration // for a client to take a piece of an answer: 30 seconds
-	Shutdown time.Duration // for requests in work when the server stops: 15 seconds
+	Shutdown time.Duration // for current requests to finish when the server stops: 15 seconds
 }
 
 func (l *Limits) defaults() {
@@ -69,15 +70,15 @@ func set[T int | int64 | time.Duration](p *T, v T) {
 	}
 }
 
-// Options of a server.
+// Options are the settings of a server.
 type Options struct {
 	Limits Limits
-	Name   string // of the model, for clients
-	Token  string // that clients must send as "Authorization: Bearer …"; empty: none
+	Name   string // name of the model for clients
+	Token  string // clients must send it as "Authorization: Bearer …"; empty: no token needed
 	// LoopbackHosts refuses requests whose Host header does not name this machine. It prevents DNS rebinding: otherwise
 	// a web page could reach a server without a token through a name that resolves to 127.0.0.1.
 	LoopbackHosts bool
-	Log           *slog.Logger // nil: none
+	Log           *slog.Logger // nil: no log
 }
 
 // Server answers requests with one model.
@@ -86,12 +87,12 @@ type Server struct {
 	opt      Options
 	token    [sha256.Size]byte
 	handler  http.Handler
-	inFlight chan struct{}
-	work     chan struct{}
+	inFlight chan struct{} // holds one element per request in progress
+	work     chan struct{} // holds one element per request that computes
 	stopping atomic.Bool
 
 	mu     sync.Mutex
-	memory int64 // reserved by sessions
+	memory int64 // bytes reserved by sessions
 }
 
 // New makes a server. The model must stay open until Run returns.
@@ -121,7 +122,8 @@ func New(m *models.Model, opt Options) *Server {
 // ServeHTTP implements http.Handler.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.handler.ServeHTTP(w, r) }
 
-// Run serves until ctx ends. Requests in progress may then finish within Limits.Shutdown.
+// Run serves until ctx ends. It then refuses new connections and waits for current requests, at most
+// Limits.Shutdown.
 func (s *Server) Run(ctx context.Context, ln net.Listener) error {
 	l := s.opt.Limits
 	h := &http.Server{Handler: s, ReadHeaderTimeout: min(l.Read, 5*time.Second), ReadTimeout: l.Read,
@@ -144,7 +146,8 @@ func (s *Server) Run(ctx context.Context, ln net.Listener) error {
 	return nil
 }
 
-// guard checks who asks.
+// guard checks the host and the token of a request. Tokens are compared as hashes in constant time, so that timing
+// tells nothing about them.
 func (s *Server) guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if s.opt.LoopbackHosts && !loopback(r.Host) {
@@ -175,7 +178,8 @@ func loopback(host string) bool {
 	return err == nil && a.Unmap().IsLoopback()
 }
 
-// limited bounds the number, the time and the size of requests.
+// limited bounds the number, the time and the size of requests. Beyond InFlight it refuses at once instead of
+// queueing.
 func (s *Server) limited(next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		select {
@@ -193,7 +197,7 @@ func (s *Server) limited(next http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// compute waits for a turn; the caller calls done after its work.
+// compute waits for a turn to compute. The caller must call done after its work.
 func (s *Server) compute(ctx context.Context) (done func(), err error) {
 	select {
 	case s.work <- struct{}{}:
@@ -203,7 +207,7 @@ func (s *Server) compute(ctx context.Context) (done func(), err error) {
 	}
 }
 
-// reserve takes memory for a session; free gives it back.
+// reserve takes memory for a session, or reports that there is not enough. free gives it back.
 func (s *Server) reserve(bytes int64) (free func(), ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -218,7 +222,7 @@ func (s *Server) reserve(bytes int64) (free func(), ok bool) {
 	}, true
 }
 
-// Problem is an error in the format of OpenAI.
+// Problem is an error in OpenAI's format.
 type Problem struct {
 	Error struct {
 		Message string `json:"message"`
@@ -245,7 +249,7 @@ func refuse(w http.ResponseWriter, status int, param, format string, args ...any
 	json.NewEncoder(w).Encode(problem(status, param, format, args...))
 }
 
-// refuseError answers an error of the work.
+// refuseError answers an error of the computation. Internal errors are logged and not shown to the client.
 func (s *Server) refuseError(w http.ResponseWriter, err error) {
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
@@ -259,7 +263,7 @@ func (s *Server) refuseError(w http.ResponseWriter, err error) {
 	}
 }
 
-// decode reads a request's JSON; an error is answered, and ok is false.
+// decode reads the JSON of a request. If it fails, it has answered the request, and ok is false.
 func decode(w http.ResponseWriter, r *http.Request, v any) (ok bool) {
 	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
 		refuse(w, http.StatusUnsupportedMediaType, "", "send JSON, with Content-Type: application/json")
@@ -292,7 +296,7 @@ func (s *Server) models(w http.ResponseWriter, _ *http.Request) {
 	s.answer(w, map[string]any{"object": "list", "data": []entry{{s.opt.Name, "model", 0, "local"}}})
 }
 
-// answer writes a JSON object in the time that a client may take.
+// answer writes a JSON object. A client that does not take it within Limits.Write loses the connection.
 func (s *Server) answer(w http.ResponseWriter, v any) {
 	b, err := json.Marshal(v)
 	if err != nil {
