@@ -8,17 +8,17 @@ import (
 	"unicode/utf8"
 )
 
-// addedToken is a token that is searched in texts before anything else.
+// addedToken is a token that is searched for in the text before it is split.
 type addedToken struct {
 	text           string
 	id             int32
-	word           bool // only between characters that are not of words
-	lstrip, rstrip bool // takes white space before or after it
+	word           bool // matches only as a whole word
+	lstrip, rstrip bool // swallows the white space before or after it
 }
 
-// added finds tokens in texts: the leftmost, of those the longest.
+// added finds tokens in texts. The leftmost match wins, and among matches at one place the longest.
 type added struct {
-	byFirst [256][]addedToken // longest first
+	byFirst [256][]addedToken // by first byte, longest first
 	any     bool
 }
 
@@ -32,7 +32,7 @@ func (a *added) add(t addedToken) {
 	a.any = true
 }
 
-// each calls f with the parts of s in order: texts with id −1, and tokens.
+// each calls f with the parts of s in order: tokens with their id, the text between them with id −1.
 func (a *added) each(s string, f func(part string, id int32)) {
 	if !a.any {
 		if s != "" {
@@ -48,7 +48,7 @@ func (a *added) each(s string, f func(part string, id int32)) {
 			continue
 		}
 		from, to := i, i+len(t.text)
-		i = to // the search goes on here even if the token is not taken
+		i = to // continue here even if the token is rejected below
 		if t.word && (endsWord(s[:from]) || beginsWord(s[to:])) {
 			continue
 		}
@@ -59,7 +59,7 @@ func (a *added) each(s string, f func(part string, id int32)) {
 			to = len(s) - len(strings.TrimLeftFunc(s[to:], unicode.IsSpace))
 		}
 		if from < begin {
-			continue // inside of what a token before it took
+			continue // overlaps the white space that the last token swallowed
 		}
 		if begin < from {
 			f(s[begin:from], -1)
@@ -92,7 +92,7 @@ func beginsWord(s string) bool {
 	return n > 0 && isWord(r)
 }
 
-// isWord is \w of regular expressions.
+// isWord is \w of regular expressions in Unicode.
 func isWord(r rune) bool {
 	return unicode.IsLetter(r) || unicode.In(r, unicode.M, unicode.Nd, unicode.Nl, unicode.Pc) || r == '\u200c' ||
 		r == '\u200d'

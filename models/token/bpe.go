@@ -2,27 +2,30 @@ package token
 
 import "unicode/utf8"
 
-// bpe is byte-level byte-pair encoding (Sennrich et al. 2016, arXiv:1508.07909; Radford et al. 2019): a piece begins as
-// its bytes, and neighbours are merged, the pair of the lowest rank first, of equal ones the leftmost.
+// bpe is byte-level byte-pair encoding (Sennrich et al. 2016, arXiv:1508.07909; Radford et al. 2019). A piece begins
+// as its bytes. Neighbours are merged, the pair of the lowest rank first and among equal ranks the leftmost, until
+// no pair has a merge.
 type bpe struct {
-	bytes  [256]int32        // ids of single bytes; −1: none
-	merges map[uint64]uint64 // pair of ids → rank and id of the merged token
-	whole  map[string]int32  // tokens that are taken without merges; nil: none
-	// unknown stands for bytes without a token; −1: they are dropped.
+	bytes  [256]int32        // id of each byte; −1: none
+	merges map[uint64]uint64 // pair of ids → rank<<32 | id of the merged token
+	whole  map[string]int32  // pieces that are tokens and skip merging; nil: none
+	// unknown is the id for bytes without a token; −1 drops them.
 	unknown int32
 }
 
 func pair(a, b int32) uint64 { return uint64(uint32(a))<<32 | uint64(uint32(b)) }
 
-// symbol is a part of a piece, in a list.
+// symbol is a part of a piece, in a doubly linked list. Merged symbols keep their place with id −1.
 type symbol struct {
 	id         int32
 	prev, next int32 // −1: none
 }
 
-// Pieces of this many bytes need no memory of their own.
+// smallPiece is the number of bytes up to which a piece is encoded on the stack.
 const smallPiece = 64
 
+// append encodes a piece. The queue holds rank<<32 | place of the left symbol, so its smallest element is the next
+// merge. Entries are not removed when a merge makes them stale; they are recognised by their rank when they come up.
 func (m *bpe) append(dst []int32, piece string) []int32 {
 	if id, ok := m.whole[piece]; ok {
 		return append(dst, id)
@@ -40,7 +43,7 @@ func (m *bpe) append(dst []int32, piece string) []int32 {
 				continue
 			}
 			if n := len(symbols); n > 0 && symbols[n-1].id == id {
-				continue // one for all neighbours
+				continue // neighbouring unknown bytes become one unknown token
 			}
 		}
 		n := int32(len(symbols))
@@ -63,7 +66,7 @@ func (m *bpe) append(dst []int32, piece string) []int32 {
 		right := &symbols[s.next]
 		merged, ok := m.merges[pair(s.id, right.id)]
 		if !ok || merged>>32 != top>>32 {
-			continue // the pair at this place has changed since
+			continue // stale: the pair at this place has changed
 		}
 		s.id, right.id = int32(uint32(merged)), -1
 		if s.next = right.next; s.next >= 0 {
@@ -92,7 +95,7 @@ func (m *bpe) appendByte(dst []int32, b byte) []int32 {
 	return dst
 }
 
-// push queues the merge of a symbol with the next: its rank, then its place.
+// push queues the merge of a symbol with the next one, if there is one.
 func (m *bpe) push(queue heap, symbols []symbol, at int32) heap {
 	s := symbols[at]
 	if s.next < 0 {
@@ -107,7 +110,7 @@ func (m *bpe) push(queue heap, symbols []symbol, at int32) heap {
 
 func (m *bpe) text(token string, _ bool) string { return token }
 
-// heap is a binary heap with the smallest value first.
+// heap is a binary min-heap. container/heap would allocate for every element.
 type heap []uint64
 
 func (h heap) push(v uint64) heap {
@@ -143,8 +146,8 @@ func (h heap) pop() (uint64, heap) {
 	return top, h
 }
 
-// byteOf is the byte that a character of a byte-level token stands for: printable characters of Latin-1 are themselves,
-// the others follow from U+0100 (Radford et al. 2019, encoder.py).
+// byteOf maps a character of a byte-level token to its byte. Printable characters of Latin-1 stand for themselves,
+// all other bytes are numbered from U+0100 on (Radford et al. 2019, encoder.py).
 var byteOf = func() map[rune]byte {
 	m := map[rune]byte{}
 	next := rune(0x100)
@@ -159,7 +162,8 @@ var byteOf = func() map[rune]byte {
 	return m
 }()
 
-// rawBytes is what a byte-level token stands for; ok is false if it is of another alphabet.
+// rawBytes returns the bytes that a byte-level token stands for. ok is false if it has characters of another
+// alphabet.
 func rawBytes(token string) (string, bool) {
 	b := make([]byte, 0, len(token))
 	for _, r := range token {

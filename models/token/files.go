@@ -14,11 +14,11 @@ import (
 	"github.com/randfeat/randfeat/models/gguf"
 )
 
-// maxFile bounds what is read of a file.
+// maxFile is the largest file that is read, in bytes.
 const maxFile = 1 << 27
 
-// Open reads the tokenizer of a Hugging Face folder: tokenizer.json or, without it, vocab.txt of BERT. Ids that end a
-// text are those that generation_config.json, config.json and tokenizer_config.json name.
+// Open reads the tokenizer of a Hugging Face folder: tokenizer.json or, without it, BERT's vocab.txt.
+// generation_config.json, config.json and tokenizer_config.json name the ids that end a text.
 func Open(folder string) (*Tokenizer, error) {
 	t, err := openFolder(folder)
 	if err != nil {
@@ -73,7 +73,7 @@ func or[T any](p, otherwise *T) *T {
 	return otherwise
 }
 
-// fromVocab is the WordPiece tokenizer of BERT; tokens are in the order of their ids.
+// fromVocab makes BERT's WordPiece tokenizer. The index of a token is its id.
 func fromVocab(tokens []string, n bertNormalizer) (*Tokenizer, error) {
 	t := &Tokenizer{ids: make(map[string]int32, len(tokens)), normalise: n.apply, split: []splitter{splitWords}}
 	for id, token := range tokens {
@@ -99,7 +99,7 @@ func fromVocab(tokens []string, n bertNormalizer) (*Tokenizer, error) {
 	return t, nil
 }
 
-// readEnds reads which ids end a text; missing files are none.
+// readEnds reads which ids end a text. Missing files add none.
 func (t *Tokenizer) readEnds(folder string) error {
 	for _, name := range []string{"generation_config.json", "config.json"} {
 		var config struct {
@@ -150,7 +150,7 @@ func readFile(path string) ([]byte, error) {
 	return b, err
 }
 
-// readJSON reads a file into v; a missing one leaves it as it is.
+// readJSON reads a file into v. A missing file leaves v unchanged.
 func readJSON(path string, v any) error {
 	b, err := readFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -171,7 +171,7 @@ const (
 	ggufUserDefined = 4
 )
 
-// ggufSplits are the pre-tokenizers that llama.cpp knows by name (llama-vocab.cpp).
+// ggufSplits has the pre-tokenizers by the names of llama.cpp (llama-vocab.cpp).
 var ggufSplits = map[string][]splitter{
 	"":                 {splitGPT2},
 	"default":          {splitGPT2},
@@ -208,7 +208,7 @@ func fromGGUF(f *gguf.File) (*Tokenizer, error) {
 	}
 	switch model := f.String(p + "model"); model {
 	case "bert":
-		// Converters mark the beginnings of words instead of continuations.
+		// Converters mark the beginnings of words with U+2581 instead of the continuations with ##.
 		list := slices.Clone(tokens)
 		for id, s := range list {
 			if word, ok := strings.CutPrefix(s, "\u2581"); ok {
@@ -264,8 +264,8 @@ func fromGGUF(f *gguf.File) (*Tokenizer, error) {
 	return t, nil
 }
 
-// ignoresMerges is true of Llama 3, whose words that are tokens are taken as they are, and which begins every text
-// with a marker.
+// ignoresMerges tells whether the pre-tokenizer is that of Llama 3: words that are tokens are taken whole, and every
+// text begins with a marker.
 func ignoresMerges(pre string) bool {
 	return pre == "llama-bpe" || pre == "llama3" || pre == "llama-v3"
 }

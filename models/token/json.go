@@ -12,8 +12,7 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// tokenizerJSON is the part of Hugging Face's tokenizer.json that matters here. Truncation and padding are left to
-// callers.
+// tokenizerJSON has the fields of Hugging Face's tokenizer.json that are used. Callers truncate and pad.
 type tokenizerJSON struct {
 	Added []struct {
 		ID         int    `json:"id"`
@@ -42,7 +41,7 @@ type tokenizerJSON struct {
 	} `json:"model"`
 }
 
-// component is a normalizer, pre-tokenizer or post-processor; types have some of the fields each.
+// component is a normalizer, pre-tokenizer or post-processor. Each type uses some of the fields.
 type component struct {
 	Type          string      `json:"type"`
 	Normalizers   []component `json:"normalizers"`
@@ -74,16 +73,17 @@ type templateIDs struct {
 	IDs []int `json:"ids"`
 }
 
-// vocabulary maps tokens to ids. Its reader takes a third of the time of the general one, which is much of the time
-// in which a small model starts.
+// vocabulary maps tokens to ids. It has its own JSON reader, which takes a third of the time of the general one:
+// reading the vocabulary is much of the start of a small model.
 type vocabulary map[string]int32
 
-// UnmarshalJSON reads an object of numbers. encoding/json has checked that b is valid.
+// UnmarshalJSON reads an object of numbers. encoding/json has already checked that b is valid, so the scan below
+// cannot run past the end.
 func (v *vocabulary) UnmarshalJSON(b []byte) error {
 	if b[0] != '{' {
 		return fmt.Errorf("model.vocab is no object of ids")
 	}
-	text := string(b) // tokens are parts of it
+	text := string(b) // tokens are substrings of it
 	*v = make(vocabulary, min(strings.Count(text, `":`), maxVocab))
 	for {
 		i := strings.IndexByte(text, '"')
@@ -154,7 +154,7 @@ func ParseJSON(b []byte) (*Tokenizer, error) {
 	}
 	for _, a := range j.Added {
 		if _, ok := t.ids[a.Content]; !ok && len(t.ids) == len(vocab) {
-			t.ids = maps.Clone(vocab) // the model must not find the token in texts
+			t.ids = maps.Clone(vocab) // the model must not find added tokens in texts
 		}
 		if err := t.set(a.ID, a.Content); err != nil {
 			return nil, err
@@ -184,6 +184,7 @@ func ParseJSON(b []byte) (*Tokenizer, error) {
 	return t, t.postProcessor(j.PostProcessor)
 }
 
+// normalizer appends the functions of a normalizer to t.normalise.
 func (t *Tokenizer) normalizer(c *component) error {
 	if c == nil {
 		return nil
@@ -226,6 +227,7 @@ func (t *Tokenizer) normalizer(c *component) error {
 	return nil
 }
 
+// preTokenizer appends the splitters of a pre-tokenizer to t.split.
 func (t *Tokenizer) preTokenizer(c *component) error {
 	if c == nil {
 		return nil
@@ -272,6 +274,7 @@ func (t *Tokenizer) preTokenizer(c *component) error {
 	return nil
 }
 
+// modelOf makes the model that the file describes.
 func (t *Tokenizer) modelOf(j *tokenizerJSON, vocab map[string]int32) error {
 	m := &j.Model
 	unknown := int32(-1)
@@ -303,7 +306,7 @@ func (t *Tokenizer) modelOf(j *tokenizerJSON, vocab map[string]int32) error {
 	return fmt.Errorf("model %q is not supported (WordPiece and byte-level BPE are): %w", m.Type, ErrFormat)
 }
 
-// wordPiece makes the model of a vocabulary.
+// wordPiece makes the WordPiece model of a vocabulary.
 func (t *Tokenizer) wordPiece(vocab map[string]int32, prefix string, most int, unknown int32) {
 	m := &wordPiece{words: vocab, parts: map[string]int32{}, prefix: prefix, most: most, unknown: unknown}
 	for token, id := range vocab {
@@ -315,8 +318,8 @@ func (t *Tokenizer) wordPiece(vocab map[string]int32, prefix string, most int, u
 	t.model = m
 }
 
-// bytePairs makes the model of a vocabulary and its merges, the lowest rank first. Tokens become the bytes that they
-// stand for.
+// bytePairs makes the BPE model of a vocabulary and its merges, in the order of their ranks. t.tokens of byte-level
+// tokens become the bytes they stand for.
 func (t *Tokenizer) bytePairs(vocab map[string]int32, merges []merge, whole bool, unknown int32) error {
 	if len(merges) >= math.MaxInt32 {
 		return fmt.Errorf("%d merges: %w", len(merges), ErrFormat)
@@ -331,7 +334,7 @@ func (t *Tokenizer) bytePairs(vocab map[string]int32, merges []merge, whole bool
 	for token, id := range vocab {
 		raw, ok := rawBytes(token)
 		if !ok {
-			continue // a marker
+			continue // a marker, not spelled in bytes
 		}
 		t.tokens[id] = raw
 		if len(raw) == 1 {
@@ -355,7 +358,7 @@ func (t *Tokenizer) bytePairs(vocab map[string]int32, merges []merge, whole bool
 	return nil
 }
 
-// postProcessor keeps the markers around a single text.
+// postProcessor keeps the markers around a single text. Templates for pairs of texts are not used.
 func (t *Tokenizer) postProcessor(c *component) error {
 	if c == nil {
 		return nil
@@ -388,6 +391,7 @@ func (t *Tokenizer) postProcessor(c *component) error {
 	return nil
 }
 
+// template splits the markers of a single text into those before it and those after it.
 func (t *Tokenizer) template(c *component) error {
 	var prefix, suffix []int32
 	seen := false

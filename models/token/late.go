@@ -1,7 +1,7 @@
 package token
 
-// late are marks, punctuation and format characters that are newer than the tables of the reference for BERT (crate
-// unicode_categories); there they have no category. They are those that TestReference finds without this list.
+// late lists marks, punctuation and format characters that are newer than the tables of BERT's reference (crate
+// unicode_categories), where they have no category. TestReference finds them if the list is empty.
 var late = [][2]rune{
 	{0x61d, 0x61d}, {0x7fd, 0x7fd}, {0x890, 0x891}, {0x898, 0x89f}, {0x8ca, 0x8e2}, {0x9fd, 0x9fe}, {0xa76, 0xa76},
 	{0xafa, 0xaff}, {0xb55, 0xb55}, {0xc04, 0xc04}, {0xc3c, 0xc3c}, {0xc77, 0xc77}, {0xc84, 0xc84}, {0xd00, 0xd00},

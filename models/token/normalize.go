@@ -10,9 +10,9 @@ import (
 
 // bertNormalizer prepares texts for WordPiece.
 type bertNormalizer struct {
-	clean   bool // drops control characters, makes white space spaces
-	chinese bool // puts spaces around ideographs
-	accents bool // drops accents
+	clean   bool // drop control characters, turn white space into spaces
+	chinese bool // put spaces around ideographs
+	accents bool // drop accents
 	lower   bool
 }
 
@@ -29,7 +29,7 @@ func (n bertNormalizer) apply(s string) string {
 	return s
 }
 
-// first cleans and separates ideographs in one pass.
+// first cleans the text and separates ideographs in one pass.
 func (n bertNormalizer) first(s string) string {
 	var b strings.Builder
 	b.Grow(len(s))
@@ -71,11 +71,11 @@ func stripMarks(s string) string {
 	}, s)
 }
 
-// isMark is category Mn. The reference's tables are older than Go's: see late.
+// isMark is category Mn in the reference's tables, which are older than Go's; see late.
 func isMark(r rune) bool { return unicode.Is(unicode.Mn, r) && !isLate(r) || r == 0x1734 }
 
-// lowercase maps every character by itself: a final sigma is a sigma. U+0130 is the one character whose lower case is
-// two.
+// lowercase maps every character on its own, as the reference does: a final sigma becomes an ordinary one. U+0130 is
+// the only character whose lower case has two.
 func lowercase(s string) string {
 	s = strings.Map(unicode.ToLower, strings.ReplaceAll(s, "\u0130", "i\u0307"))
 	return s
@@ -86,7 +86,7 @@ func isControl(r rune) bool {
 		unicode.In(r, unicode.Cc, unicode.Cf, unicode.Co, unicode.Cs) && !isLate(r)
 }
 
-// isIdeograph is the range of BERT's own code, where blocks of later versions of Unicode are missing.
+// isIdeograph has the ranges of BERT's own code, without blocks that Unicode added later.
 func isIdeograph(r rune) bool {
 	switch {
 	case 0x4e00 <= r && r <= 0x9fff, 0x3400 <= r && r <= 0x4dbf, 0x20000 <= r && r <= 0x2a6df,

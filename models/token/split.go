@@ -6,15 +6,15 @@ import (
 	"unicode/utf8"
 )
 
-// splitter is the length of the first piece of a text that is not empty, and whether the piece is kept.
+// splitter returns the length of the first piece of a text, which is not empty, and whether to keep the piece.
 type splitter func(s string) (n int, keep bool)
 
-// The patterns that tokenizers of byte-level BPE split texts by, as files spell them. They end in
+// The patterns by which byte-level BPE tokenizers split texts, as their files spell them. They end in
 //
 //	\s+(?!\S)|\s+
 //
-// which leaves the last white space before a word to the word; Go's regular expressions have no such condition, so the
-// patterns are code here.
+// which leaves the last white space before a word to the word. Go's regular expressions have no lookahead, so the
+// patterns are implemented as code.
 const (
 	patternGPT2   = `'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+`
 	patternLlama3 = `(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`
@@ -46,7 +46,7 @@ func splitGPT2(s string) (int, bool) {
 	return splitSpace(s), true
 }
 
-// splitLines is the pattern of Llama 3 and Qwen2, with at most so many digits in a piece.
+// splitLines is the pattern of Llama 3 (digits = 3) and of Qwen2 (digits = 1). digits is the most digits per piece.
 func splitLines(s string, digits int) int {
 	if n := contraction(s, true); n > 0 {
 		return n
@@ -77,7 +77,7 @@ func splitLines(s string, digits int) int {
 	return splitSpace(s)
 }
 
-// splitSpace takes white space, but leaves the last one to a word that follows.
+// splitSpace takes white space, but leaves the last character of it to a word that follows.
 func splitSpace(s string) int {
 	n := run(s, unicode.IsSpace)
 	_, last := utf8.DecodeLastRuneInString(s[:n])
@@ -87,7 +87,7 @@ func splitSpace(s string) int {
 	return n
 }
 
-// splitDigits takes single numbers, or what lies between them.
+// splitDigits takes a single digit, or the text up to the next one.
 func splitDigits(s string) (int, bool) { return splitNumbers(s, 1), true }
 
 func splitNumbers(s string, most int) int {
@@ -113,16 +113,16 @@ func isOther(r rune) bool { return !unicode.IsSpace(r) && !unicode.IsLetter(r) &
 
 func isNewline(r rune) bool { return r == '\r' || r == '\n' }
 
-// isPunctuation is all of ASCII that is neither letter nor digit nor space, and category P.
+// isPunctuation is every ASCII character that is neither letter, digit, space nor control character, and category P.
 func isPunctuation(r rune) bool {
 	if r < 0x80 {
 		return r > ' ' && r < 0x7f && !('0' <= r && r <= '9' || 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z')
 	}
-	// The reference's tables are older than Go's: see late.
+	// The reference's tables are older than Go's; see late.
 	return unicode.IsPunct(r) && !isLate(r) || r == 0x166d || r == 0x111c9
 }
 
-// run is the length of the runes at the beginning of s that are in a class.
+// run returns the length in bytes of the leading runes of s that are in a class.
 func run(s string, class func(rune) bool) int {
 	for i, r := range s {
 		if !class(r) {
@@ -132,7 +132,7 @@ func run(s string, class func(rune) bool) int {
 	return len(s)
 }
 
-// runMost is run of at most so many runes.
+// runMost is run for at most most runes.
 func runMost(s string, class func(rune) bool, most int) int {
 	for i, r := range s {
 		if most == 0 || !class(r) {
@@ -143,7 +143,8 @@ func runMost(s string, class func(rune) bool, most int) int {
 	return len(s)
 }
 
-// contraction is the length of 's, 't, 're, 've, 'm, 'll or 'd; fold ignores case, with ſ as an s.
+// contraction returns the length of a leading 's, 't, 're, 've, 'm, 'll or 'd, or 0. fold ignores case and treats ſ
+// as s.
 func contraction(s string, fold bool) int {
 	if s[0] != '\'' {
 		return 0

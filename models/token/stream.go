@@ -37,7 +37,7 @@ func (s *Stream) Flush() string {
 	return text
 }
 
-// partial is how many bytes at the end are the beginning of a character that more bytes could complete.
+// partial returns how many bytes at the end begin a character that more bytes could complete.
 func partial(b []byte) int {
 	for n := 1; n <= min(len(b), utf8.UTFMax-1); n++ {
 		if c := b[len(b)-n]; utf8.RuneStart(c) {

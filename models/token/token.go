@@ -18,30 +18,30 @@ import (
 	"strings"
 )
 
-// ErrFormat marks tokenizers that are damaged or of an unsupported kind.
+// ErrFormat means that a tokenizer is damaged or of an unsupported kind.
 var ErrFormat = errors.New("not a usable tokenizer")
 
 // Tokenizer converts text to ids. It is safe for concurrent use.
 type Tokenizer struct {
-	tokens  []string         // by id: bytes of a byte-level token, text of another
-	ids     map[string]int32 // of tokens as files spell them
-	special []bool           // by id: a marker, not a part of texts
+	tokens  []string         // by id: the bytes of a byte-level token, the text of any other
+	ids     map[string]int32 // by token as files spell it
+	special []bool           // by id: whether it is a marker, which never appears in decoded text
 
-	raw        added // found in the text as it is
-	normalised added // found in normalised text
+	raw        added // tokens found in the text before normalisation
+	normalised added // tokens found after normalisation
 	normalise  func(s string) string
-	split      []splitter // applied one after the other
+	split      []splitter // each splits the pieces of the one before
 	model      model
 
-	prefix, suffix []int32 // around every input: [CLS] and [SEP], or BOS
-	ends           []int32 // that end a generated text
-	prefixSpace    bool    // the last splitter gets a space before a text that does not begin with one
+	prefix, suffix []int32 // markers around every input: [CLS] and [SEP], or BOS
+	ends           []int32 // ids that end a generated text
+	prefixSpace    bool    // put a space before a text for the last splitter, unless there is one
 }
 
-// model turns a piece into ids.
+// model turns a piece of text into ids.
 type model interface {
 	append(dst []int32, piece string) []int32
-	// text is what a token stands for inside of a text; first says that nothing comes before it.
+	// text returns what a token stands for in a text. first means that nothing comes before it.
 	text(token string, first bool) string
 }
 
@@ -79,6 +79,7 @@ func (t *Tokenizer) pieces(dst []int32, s string) []int32 {
 	return t.splitFrom(dst, s, t.split)
 }
 
+// splitFrom passes s through the remaining splitters and gives the last pieces to the model.
 func (t *Tokenizer) splitFrom(dst []int32, s string, split []splitter) []int32 {
 	if len(split) == 0 {
 		return t.model.append(dst, s)
@@ -96,8 +97,8 @@ func (t *Tokenizer) splitFrom(dst []int32, s string, split []splitter) []int32 {
 	return dst
 }
 
-// Wrap adds the markers that the model expects around an input, and keeps at most most ids in all, markers included;
-// 0 means no limit.
+// Wrap adds the markers that the model expects around an input. It keeps at most most ids, including markers; 0
+// means no limit.
 func (t *Tokenizer) Wrap(dst, ids []int32, most int) []int32 {
 	if most > 0 {
 		ids = ids[:max(0, min(len(ids), most-t.Markers()))]
@@ -113,7 +114,7 @@ func (t *Tokenizer) Markers() int { return len(t.prefix) + len(t.suffix) }
 // Len returns the number of ids. All ids are smaller.
 func (t *Tokenizer) Len() int { return len(t.tokens) }
 
-// ID is the id of a token as files spell it, such as [CLS] or <|im_end|>.
+// ID returns the id of a token as files spell it, such as [CLS] or <|im_end|>.
 func (t *Tokenizer) ID(token string) (int32, bool) {
 	id, ok := t.ids[token]
 	return id, ok
@@ -129,7 +130,7 @@ func (t *Tokenizer) IsEnd(id int32) bool {
 	return false
 }
 
-// Decode is the text of ids, without markers.
+// Decode returns the text of ids, without markers.
 func (t *Tokenizer) Decode(ids []int32) string {
 	s := t.Stream()
 	var b strings.Builder
@@ -140,7 +141,7 @@ func (t *Tokenizer) Decode(ids []int32) string {
 	return b.String()
 }
 
-// set gives an id its token, as the file spells it.
+// set assigns a token, as the file spells it, to an id, and makes it known by name.
 func (t *Tokenizer) set(id int, token string) error {
 	if err := t.place(id, token); err != nil {
 		return err
@@ -152,7 +153,7 @@ func (t *Tokenizer) set(id int, token string) error {
 	return nil
 }
 
-// place makes a token that of an id.
+// place assigns a token to an id without a name. It rejects two tokens for one id.
 func (t *Tokenizer) place(id int, token string) error {
 	if id < 0 || id >= maxVocab {
 		return fmt.Errorf("token %q has id %d: %w", token, id, ErrFormat)
@@ -168,5 +169,5 @@ func (t *Tokenizer) place(id int, token string) error {
 	return nil
 }
 
-// maxVocab bounds ids: no tokenizer has as many.
+// maxVocab bounds the ids, and with them the memory that a damaged file can claim.
 const maxVocab = 1 << 20

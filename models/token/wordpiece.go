@@ -10,8 +10,8 @@ import (
 type wordPiece struct {
 	words   map[string]int32
 	parts   map[string]int32 // continuations, without their prefix
-	prefix  string           // of continuations: ##
-	most    int              // characters of a word; longer ones are unknown
+	prefix  string           // marks continuations: ##
+	most    int              // longest word in characters; longer ones are unknown
 	longest int              // bytes of the longest token
 	unknown int32
 }
@@ -44,7 +44,7 @@ func (m *wordPiece) append(dst []int32, word string) []int32 {
 	return dst
 }
 
-// text separates words by spaces.
+// text puts a space before every word but the first. Continuations lose their prefix.
 func (m *wordPiece) text(token string, first bool) string {
 	if s, ok := strings.CutPrefix(token, m.prefix); ok && m.prefix != "" {
 		return s
