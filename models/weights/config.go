@@ -5,7 +5,8 @@ import (
 	"math"
 )
 
-// Config is the shape of a model, from the metadata of a GGUF file or from config.json of a Hugging Face folder.
+// Config is the shape of a model, read from the metadata of a GGUF file or from config.json of a Hugging Face
+// folder.
 type Config struct {
 	Architecture string // bert, mpnet, llama or qwen2
 	Layers       int
@@ -15,7 +16,7 @@ type Config struct {
 	HeadDim      int
 	FFN          int // width inside of the feed-forward layers
 	Vocab        int
-	MaxPositions int // longest input; of encoders the rows of the table of positions that tokens may use
+	MaxPositions int // longest input in tokens; for encoders, the usable rows of the position table
 	NormEps      float64
 
 	// Encoders.
@@ -37,14 +38,14 @@ type Config struct {
 // IsDecoder tells whether the model generates text; otherwise it is an encoder.
 func (c Config) IsDecoder() bool { return c.Architecture == "llama" || c.Architecture == "qwen2" }
 
-// Limits of what a file may claim; far above every published model of these architectures.
+// Limits on what a file may claim, far above every published model of these architectures.
 const (
 	maxLayers = 1 << 10
 	maxWidth  = 1 << 20
 	maxVocab  = 1 << 24
 )
 
-// Validate returns an error for sizes that make no model. Path names the file they come from.
+// Validate returns an error if the sizes do not describe a supported model. path names the file in the message.
 func (c Config) Validate(path string) error {
 	bad := func(format string, args ...any) error {
 		return fmt.Errorf("%s: %s: %w", path, fmt.Sprintf(format, args...), ErrFormat)
@@ -113,7 +114,8 @@ func (c Config) Validate(path string) error {
 	return nil
 }
 
-// RopeScaling is how a model stretches rotary positions beyond the length it was trained on. The zero value is none.
+// RopeScaling says how a model stretches rotary positions beyond the length it was trained on. The zero value means
+// none.
 type RopeScaling struct {
 	Kind             string // "", linear or llama3
 	Factor           float64
@@ -122,9 +124,9 @@ type RopeScaling struct {
 	OriginalPosition float64
 }
 
-// Rope is the angle per position of every pair of a head: θ^(−2j/dim), scaled. Llama 3 divides slow frequencies by the
-// factor, keeps fast ones and interpolates between (Grattafiori et al. 2024, arXiv:2407.21783; transformers,
-// modeling_rope_utils.py).
+// Rope returns the angle per position of every pair of a head: θ^(−2j/dim), scaled. Llama 3 divides slow frequencies
+// by the factor, keeps fast ones and interpolates in between (Grattafiori et al. 2024, arXiv:2407.21783;
+// transformers, modeling_rope_utils.py).
 func Rope(theta float64, dim int, s RopeScaling) ([]float64, error) {
 	if !(theta > 0) || math.IsInf(theta, 0) || dim < 2 || dim > maxWidth || dim%2 != 0 {
 		return nil, fmt.Errorf("rotary base %v for heads of %d: %w", theta, dim, ErrFormat)
@@ -152,7 +154,7 @@ func Rope(theta float64, dim int, s RopeScaling) ([]float64, error) {
 			return nil, fmt.Errorf("rotary scaling llama3 from %v to %v at %v positions: %w", s.LowFreq, s.HighFreq,
 				s.OriginalPosition, ErrFormat)
 		}
-		turns := s.OriginalPosition * f / (2 * math.Pi) // within the trained length
+		turns := s.OriginalPosition * f / (2 * math.Pi) // rotations within the trained length
 		smooth := min(1, max(0, (turns-s.LowFreq)/(s.HighFreq-s.LowFreq)))
 		freqs[j] = (1-smooth)*f/s.Factor + smooth*f
 	}

@@ -7,15 +7,16 @@ import (
 	"github.com/randfeat/randfeat/internal/half"
 )
 
-// Decode converts len(dst) numbers of a type to float32. It is the definition of the types: every product is rounded to
-// float32 before a sum, as ggml's plain C code does (ggml-quants.c, dequantize_row_*).
+// Decode converts len(dst) numbers of a type to float32. It is the reference for the types. Every product is rounded
+// to float32 before it is added, as in ggml's plain C code (ggml-quants.c, dequantize_row_*); other order of
+// rounding would change bits.
 func Decode(dst []float32, src []byte, t Type) {
 	numbers, bytes := t.Block()
 	blocks := len(dst) / numbers
 	src = src[:blocks*bytes]
 	switch t {
 	case F32:
-		for len(dst) >= 4 && len(src) >= 16 { // without checks of bounds
+		for len(dst) >= 4 && len(src) >= 16 { // four at a time: the compiler drops the bounds checks
 			dst[0] = math.Float32frombits(binary.LittleEndian.Uint32(src))
 			dst[1] = math.Float32frombits(binary.LittleEndian.Uint32(src[4:]))
 			dst[2] = math.Float32frombits(binary.LittleEndian.Uint32(src[8:]))
@@ -53,7 +54,7 @@ func decodeQ8_0(dst []float32, src []byte) {
 	}
 }
 
-// Low nibbles hold the first half of a block.
+// decodeQ4_0: the low nibbles hold the first half of a block.
 func decodeQ4_0(dst []float32, src []byte) {
 	scale := halfAt(src)
 	for i, b := range src[2:18] {
@@ -70,8 +71,8 @@ func decodeQ4_1(dst []float32, src []byte) {
 	}
 }
 
-// A super-block of Q4_K is 8 blocks of 32, each with a scale and a minimum of 6 bits. 64 numbers share 32 bytes: low
-// nibbles the first 32, high nibbles the others.
+// decodeQ4_K: a super-block is 8 blocks of 32 numbers, each with a scale and a minimum of 6 bits. 64 numbers share
+// 32 bytes: the low nibbles are the first 32, the high nibbles the others.
 func decodeQ4_K(dst []float32, src []byte) {
 	scale, least := halfAt(src), halfAt(src[2:])
 	packed, nibbles := src[4:16], src[16:144]
@@ -85,8 +86,8 @@ func decodeQ4_K(dst []float32, src []byte) {
 	}
 }
 
-// scaleQ4_K unpacks scale and minimum of block b: the first four have them in the low 6 bits of bytes b and b+4, the
-// others have low nibbles in byte b+4 and their upper 2 bits on top of bytes b−4 and b.
+// scaleQ4_K unpacks the scale and the minimum of block b. The first four blocks have them in the low 6 bits of bytes
+// b and b+4. The others have their low 4 bits in byte b+4 and their upper 2 bits at the top of bytes b−4 and b.
 func scaleQ4_K(packed []byte, b int) (scale, least byte) {
 	if b < 4 {
 		return packed[b] & 63, packed[b+4] & 63
@@ -94,8 +95,8 @@ func scaleQ4_K(packed []byte, b int) (scale, least byte) {
 	return packed[b+4]&15 | packed[b-4]>>6<<4, packed[b+4]>>4 | packed[b]>>6<<4
 }
 
-// A super-block of Q6_K is two halves of 128 numbers; in each, numbers i, i+32, i+64 and i+96 share two bytes of low
-// nibbles and one byte of upper pairs. 16 numbers share a scale.
+// decodeQ6_K: a super-block is two halves of 128 numbers. In each half, numbers i, i+32, i+64 and i+96 share two
+// bytes of low nibbles and one byte of upper pairs. 16 numbers share a scale.
 func decodeQ6_K(dst []float32, src []byte) {
 	scale := halfAt(src[208:])
 	for h := range 2 {

@@ -5,23 +5,23 @@ import (
 	"slices"
 )
 
-// File is an open model: configuration and tensors under the names of Hugging Face, without the prefix "bert." or
-// "mpnet.":
+// File is an open model: its configuration, and its tensors under the names of Hugging Face without the prefix
+// "bert." or "mpnet.":
 //
 //	embeddings.word_embeddings.weight, encoder.layer.0.attention.self.query.weight, …   (bert)
 //	model.embed_tokens.weight, model.layers.0.self_attn.q_proj.weight, …, lm_head.weight   (llama, qwen2)
 //
-// Rows of query and key projections are in the order of Hugging Face too: readers undo the permutation of files whose
-// rotary positions turn neighbours.
+// The rows of query and key projections are in the order of Hugging Face too, where rotary positions pair the two
+// halves of a head. Readers of files that pair neighbours undo the permutation.
 type File interface {
 	Path() string
 	Config() Config
 	Names() []string                    // of all tensors, sorted
 	Tensor(name string) (Tensor, error) // the error names file and tensor
-	Close() error                       // ends the life of all Data
+	Close() error                       // ends the life of all Tensor.Data
 }
 
-// Get is the tensor of a name and shape. The error names file, tensor and both shapes.
+// Get returns the tensor with a name and shape. The error names file, tensor and both shapes.
 func Get(f File, name string, shape ...int) (Tensor, error) {
 	t, err := f.Tensor(name)
 	if err != nil {
@@ -33,7 +33,7 @@ func Get(f File, name string, shape ...int) (Tensor, error) {
 	return t, nil
 }
 
-// Missing is the error of a tensor that a file does not have.
+// Missing returns the error for a tensor that a file does not have.
 func Missing(path, name string) error {
 	return fmt.Errorf("%s: no tensor %s: %w", path, name, ErrFormat)
 }

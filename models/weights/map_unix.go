@@ -8,8 +8,8 @@ import (
 	"syscall"
 )
 
-// Map is the contents of a file, mapped into memory: pages are read when they are used and shared between processes.
-// A file that another program shortens meanwhile ends this process; replace files instead (rename).
+// Map returns the contents of a file, mapped into memory: pages are read when they are used, and processes share
+// them. If another program truncates the file, this process crashes with SIGBUS. Replace files by renaming instead.
 func Map(path string) (data []byte, unmap func() error, err error) {
 	f, err := os.Open(path)
 	if err != nil {

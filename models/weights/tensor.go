@@ -1,6 +1,8 @@
-// Package weights describes the parameters of pretrained models, whatever file they come from: named tensors, possibly
-// quantised, and the configuration of the model. Readers of file formats (gguf, safetensors) return a File; forward
-// passes read one and know one set of names, those of Hugging Face.
+// Package weights describes the parameters of pretrained models, whatever file they come from: named tensors,
+// possibly quantised, and the configuration of the model.
+//
+// The readers of file formats (gguf, safetensors) return a [File]. Forward passes take a File and use one set of
+// names, those of Hugging Face. [Tensor.Floats] and [Tensor.Row] convert any type to float32.
 package weights
 
 import (
@@ -8,11 +10,11 @@ import (
 	"fmt"
 )
 
-// ErrFormat marks files that are damaged or that hold something this module cannot use.
+// ErrFormat means that a file is damaged or holds a model that this module cannot use.
 var ErrFormat = errors.New("not a usable model file")
 
-// Type is how the numbers of a tensor are stored. Quantised types store blocks of numbers along a row; a row is a whole
-// number of blocks. Layouts are those of ggml.
+// Type says how the numbers of a tensor are stored. Quantised types store blocks of numbers along a row, and a row
+// is a whole number of blocks. The layouts are those of ggml.
 type Type uint8
 
 // Types of tensors.
@@ -30,6 +32,7 @@ const (
 
 var typeNames = [types]string{"F32", "F16", "BF16", "Q8_0", "Q4_0", "Q4_1", "Q4_K", "Q6_K"}
 
+// typeBlocks has the numbers and the bytes of a block.
 var typeBlocks = [types][2]int{{1, 4}, {1, 2}, {1, 2}, {32, 34}, {32, 18}, {32, 20}, {256, 144}, {256, 210}}
 
 func (t Type) String() string {
@@ -39,15 +42,15 @@ func (t Type) String() string {
 	return fmt.Sprintf("Type(%d)", uint8(t))
 }
 
-// Block is how many numbers a block of the type holds, and in how many bytes.
+// Block returns how many numbers a block of the type holds, and in how many bytes.
 func (t Type) Block() (numbers, bytes int) { return typeBlocks[t][0], typeBlocks[t][1] }
 
-// Tensor is a named array. Data holds Shape in row-major order and belongs to the file: it must not be written to, and
-// it ends with the file's Close.
+// Tensor is a named array. Data holds Shape in row-major order and belongs to the file: do not write to it, and do
+// not use it after the file's Close.
 type Tensor struct {
 	Name  string
 	Type  Type
-	Shape []int // rows, cols of a matrix; one number of a vector
+	Shape []int // {rows, cols} of a matrix, {length} of a vector
 	Data  []byte
 }
 
@@ -70,13 +73,13 @@ func (t Tensor) Rows() int {
 	return n
 }
 
-// RowBytes is the size of a row.
+// RowBytes is the number of bytes of a row.
 func (t Tensor) RowBytes() int {
 	numbers, bytes := t.Type.Block()
 	return t.Cols() / numbers * bytes
 }
 
-// Floats converts all numbers to float32. A nil or short dst is replaced by a new one.
+// Floats converts all numbers to float32. If dst is too short, a new slice is allocated.
 func (t Tensor) Floats(dst []float32) []float32 {
 	rows, cols := t.Rows(), t.Cols()
 	if len(dst) < rows*cols {
@@ -87,7 +90,7 @@ func (t Tensor) Floats(dst []float32) []float32 {
 	return dst
 }
 
-// Row converts row i to float32; dst holds one row.
+// Row converts row i to float32. dst must have room for a row.
 func (t Tensor) Row(dst []float32, i int) {
 	n := t.RowBytes()
 	Decode(dst[:t.Cols()], t.Data[i*n:(i+1)*n], t.Type)
