@@ -361,7 +361,7 @@ type exponents[T dense.Float] struct {
 }
 
 // of computes the log form of the rows of x.
-func (l *exponents[T]) of(s *exec.Side[T], signed bool, x dense.Matrix[T], norms []float64, ws *exec.Workspace[T]) {
+func (l *exponents[T]) of(s side[T], signed bool, x dense.Matrix[T], norms []float64, ws *exec.Workspace[T]) {
 	l.e, l.row = buf.Shaped(l.e, x.Rows, s.OutDim()), buf.Sized(l.row, x.Rows)
 	if signed {
 		l.value = buf.Shaped(l.value, x.Rows, s.OutDim())

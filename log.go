@@ -4,7 +4,6 @@ import (
 	"fmt"
 
 	"github.com/randfeat/randfeat/dense"
-	"github.com/randfeat/randfeat/internal/exec"
 )
 
 // Signed reports whether features have a factor besides their exponential: signs, sines, thresholds. If not, all
@@ -36,7 +35,7 @@ func (m *Map[T]) KeysScaled(dst dense.Matrix[T], col []T, shift []float64, x den
 	return m.scaled(m.key, dst, col, shift, x, ws)
 }
 
-func (m *Map[T]) log(s *exec.Side[T], e, value dense.Matrix[T], row []float64, x dense.Matrix[T],
+func (m *Map[T]) log(s side[T], e, value dense.Matrix[T], row []float64, x dense.Matrix[T],
 	ws *Workspace[T]) error {
 	if ws == nil {
 		ws = new(Workspace[T])
@@ -64,7 +63,7 @@ func (m *Map[T]) log(s *exec.Side[T], e, value dense.Matrix[T], row []float64, x
 	return nil
 }
 
-func (m *Map[T]) scaled(s *exec.Side[T], dst dense.Matrix[T], col []T, shift []float64, x dense.Matrix[T],
+func (m *Map[T]) scaled(s side[T], dst dense.Matrix[T], col []T, shift []float64, x dense.Matrix[T],
 	ws *Workspace[T]) error {
 	if ws == nil {
 		ws = new(Workspace[T])

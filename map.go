@@ -12,7 +12,6 @@ import (
 	"github.com/randfeat/randfeat/coupling"
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/internal/buf"
-	"github.com/randfeat/randfeat/internal/exec"
 	"github.com/randfeat/randfeat/internal/kern"
 	"github.com/randfeat/randfeat/kernel"
 )
@@ -21,7 +20,7 @@ import (
 type Map[T dense.Float] struct {
 	spec        Spec
 	omega       []coupling.Omega
-	query, key  *exec.Side[T]
+	query, key  side[T]
 	queryBack   lazyBack[T]
 	keyBack     lazyBack[T]
 	positive    bool
@@ -55,7 +54,7 @@ func NewWithOmega[T dense.Float](s Spec, omega []coupling.Omega) (*Map[T], error
 		return nil, err
 	}
 	m := &Map[T]{spec: s, omega: omega, tab: tab}
-	m.query, m.key = exec.Compile(pair.Query, s.Dim, m.tab), exec.Compile(pair.Key, s.Dim, m.tab)
+	m.query, m.key = compile(pair.Query, s.Dim, m.tab), compile(pair.Key, s.Dim, m.tab)
 	m.positive = pair.Query.Positive() && pair.Key.Positive()
 	m.symmetric = reflect.DeepEqual(pair.Query, pair.Key)
 	if m.fingerprint, err = fingerprint(s, omega); err != nil {
@@ -101,7 +100,7 @@ func (m *Map[T]) Keys(dst dense.Matrix[T], logScale []float64, x dense.Matrix[T]
 	return m.run(m.key, dst, logScale, x, ws)
 }
 
-func (m *Map[T]) run(s *exec.Side[T], dst dense.Matrix[T], logScale []float64, x dense.Matrix[T],
+func (m *Map[T]) run(s side[T], dst dense.Matrix[T], logScale []float64, x dense.Matrix[T],
 	ws *Workspace[T]) error {
 	if ws == nil {
 		ws = new(Workspace[T])

@@ -43,16 +43,16 @@ func (m *Map[T]) KeysVJP(dx, dphi, phi, x dense.Matrix[T], col []T, shift []floa
 // lazyBack compiles the derivatives of a side at the first use.
 type lazyBack[T dense.Float] struct {
 	once sync.Once
-	b    *exec.Backward[T]
+	b    backward[T]
 }
 
-func (l *lazyBack[T]) of(s *exec.Side[T]) *exec.Backward[T] {
-	l.once.Do(func() { l.b = exec.CompileBackward(s) })
+func (l *lazyBack[T]) of(s side[T]) backward[T] {
+	l.once.Do(func() { l.b = compileBackward(s) })
 	return l.b
 }
 
 // vjp validates the arguments and runs the derivatives of one side.
-func (m *Map[T]) vjp(s *exec.Side[T], back *lazyBack[T], dx, dphi, phi, x dense.Matrix[T], col []T, shift []float64,
+func (m *Map[T]) vjp(s side[T], back *lazyBack[T], dx, dphi, phi, x dense.Matrix[T], col []T, shift []float64,
 	g *Grad[T], sums *exec.Sums[T], ws *Workspace[T]) error {
 	if ws == nil {
 		ws = new(Workspace[T])

@@ -37,35 +37,37 @@ type logJob[T dense.Float] struct {
 // holds the part that differs between features. value may be empty unless the side is Signed. A block that its gate
 // turns off has value 0 and e = −Inf. norms holds |x_i|². As for Run, the caller has checked the arguments.
 func (s *Side[T]) Log(e, value dense.Matrix[T], row []float64, x dense.Matrix[T], norms []float64, ws *Workspace[T]) {
-	ws.logs = logJob[T]{side: s, e: e, value: value, row: row, x: x, norms: norms}
-	s.runLog(!value.IsEmpty(), ws)
+	j := reuse[logJob[T]](&ws.logs)
+	*j = logJob[T]{side: s, e: e, value: value, row: row, x: x, norms: norms, ws: ws}
+	j.run(!value.IsEmpty())
 }
 
 // Scaled writes φ(x_i)_f·exp(col_f − shift_i); a nil col means zeros. This is the form that linear attention needs:
 // col_f is the reference of feature f and shift_i the maximum of row i (docs/theory.md §6.1).
 func (s *Side[T]) Scaled(dst dense.Matrix[T], col []T, shift []float64, x dense.Matrix[T], norms []float64,
 	ws *Workspace[T]) {
-	ws.logs = logJob[T]{side: s, dst: dst, col: col, shift: shift, x: x, norms: norms}
+	j := reuse[logJob[T]](&ws.logs)
+	*j = logJob[T]{side: s, dst: dst, col: col, shift: shift, x: x, norms: norms, ws: ws}
 	if l := &s.leaves[0]; s.simple && l.fuses() {
-		ws.logs.fused = true
+		j.fused = true
 		switch bias := l.re.bias; {
 		case col == nil:
-			ws.logs.col = bias
+			j.col = bias
 		case bias != nil:
 			ws.col = buf.Sized(ws.col, len(col))
 			for f, b := range bias {
 				ws.col[f] = b + col[f]
 			}
-			ws.logs.col = ws.col
+			j.col = ws.col
 		}
 	}
-	s.runLog(s.Signed(), ws)
+	j.run(s.Signed())
 }
 
-// runLog runs the job in ws.logs and clears it, so that the Workspace keeps no matrix of the caller alive.
-func (s *Side[T]) runLog(values bool, ws *Workspace[T]) {
-	j := &ws.logs
-	workers := ws.workers(s, j.x.Rows)
+// run does the job and clears it, so that the Workspace keeps no matrix of the caller alive.
+func (j *logJob[T]) run(values bool) {
+	s, ws := j.side, j.ws
+	workers := s.workers(ws, j.x.Rows)
 	for i := range workers {
 		sc := &ws.scratch[i]
 		rows := min(s.block, j.x.Rows)
@@ -78,13 +80,12 @@ func (s *Side[T]) runLog(values bool, ws *Workspace[T]) {
 		}
 		sc.rows = buf.Sized(sc.rows, rows)
 	}
-	j.ws = ws
 	ws.group.Do(j.x.Rows, workers, j)
 	*j = logJob[T]{}
 }
 
 // workers returns the number of goroutines that pay for rows, and makes sure that each has its scratch.
-func (ws *Workspace[T]) workers(s *Side[T], rows int) int {
+func (s *Side[T]) workers(ws *Workspace[T], rows int) int {
 	n := par.Workers(rows, 1+s.tab.Grain/s.work)
 	if ws.Workers > 0 {
 		n = min(n, ws.Workers)

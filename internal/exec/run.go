@@ -17,10 +17,23 @@ type Workspace[T dense.Float] struct {
 	Workers int
 	group   par.Group
 	scratch []scratch[T]
-	job     job[T]
-	logs    logJob[T]
-	vjp     par.Job // a *vjpJob[T]; with that type, every program with a Workspace would link the derivatives
-	col     []T     // bias + col of a fused Scaled
+	// job, logs and vjp hold a *job[T], a *logJob[T] and a *vjpJob[T] after the first call that needs them (reuse). With
+	// those types, every package that has a Workspace would compile all of Side, and every program would link it.
+	job, logs, vjp par.Job
+	col            []T // bias + col of a fused Scaled
+}
+
+// reuse returns the job in the slot of a Workspace. It makes one at the first call, so that later calls do not allocate.
+func reuse[J any, P interface {
+	*J
+	par.Job
+}](slot *par.Job) P {
+	j, ok := (*slot).(P)
+	if !ok {
+		j = new(J)
+		*slot = j
+	}
+	return j
 }
 
 // scratch is the memory of one worker. grow sizes it for a block; "a block × n" below means one row of n elements for
@@ -87,14 +100,15 @@ func (s *Side[T]) RunChecked(dst dense.Matrix[T], logScale []float64, x dense.Ma
 // is the first one.
 func (s *Side[T]) run(j job[T]) int {
 	ws := j.ws
-	workers := ws.workers(s, j.x.Rows)
+	workers := s.workers(ws, j.x.Rows)
 	for i := range workers {
 		s.grow(&ws.scratch[i], min(s.block, j.x.Rows))
 		ws.scratch[i].bad = -1
 	}
-	ws.job = j
-	ws.group.Do(j.x.Rows, workers, &ws.job)
-	ws.job = job[T]{}
+	shared := reuse[job[T]](&ws.job)
+	*shared = j
+	ws.group.Do(j.x.Rows, workers, shared)
+	*shared = job[T]{}
 	bad := -1
 	for _, sc := range ws.scratch[:workers] {
 		if sc.bad >= 0 && (bad < 0 || sc.bad < bad) {

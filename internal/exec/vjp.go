@@ -194,7 +194,7 @@ type vjpJob[T dense.Float] struct {
 func (b *Backward[T]) Run(dx, dphi, phi, x dense.Matrix[T], col []T, shift, norms []float64, sums *Sums[T],
 	ws *Workspace[T]) {
 	s := b.side
-	workers := ws.workers(s, x.Rows)
+	workers := s.workers(ws, x.Rows)
 	if sums != nil {
 		workers = 1
 	}
@@ -202,11 +202,7 @@ func (b *Backward[T]) Run(dx, dphi, phi, x dense.Matrix[T], col []T, shift, norm
 	for i := range workers {
 		b.grow(&ws.scratch[i], rows)
 	}
-	j, _ := ws.vjp.(*vjpJob[T])
-	if j == nil {
-		j = new(vjpJob[T])
-		ws.vjp = j
-	}
+	j := reuse[vjpJob[T]](&ws.vjp)
 	*j = vjpJob[T]{b: b, dx: dx, dphi: dphi, phi: phi, x: x, col: col, shift: shift, norms: norms, sums: sums, ws: ws}
 	ws.group.Do(x.Rows, workers, j)
 	*j = vjpJob[T]{}

@@ -45,10 +45,10 @@ func TestQuadraticGradient(t *testing.T) {
 func TestWorkersBound(t *testing.T) {
 	l := plan.Leaf{Fn: plan.Exp, Omega: hadamard(t, 64, 64), Mix: plan.Scalar(1)}
 	s := Compile(plan.Single(l), 64, kern.Reference[float64]())
-	if n := (&Workspace[float64]{Workers: 1}).workers(s, 1<<20); n != 1 {
+	if n := s.workers(&Workspace[float64]{Workers: 1}, 1<<20); n != 1 {
 		t.Errorf("%d goroutines for Workers = 1", n)
 	}
-	if n := new(Workspace[float64]).workers(s, 1); n != 1 {
+	if n := s.workers(new(Workspace[float64]), 1); n != 1 {
 		t.Errorf("%d goroutines for one row", n)
 	}
 }
