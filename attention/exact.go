@@ -12,6 +12,7 @@ import (
 	"github.com/randfeat/randfeat/internal/buf"
 	"github.com/randfeat/randfeat/internal/kern"
 	"github.com/randfeat/randfeat/internal/par"
+	"github.com/randfeat/randfeat/internal/slim"
 )
 
 // Exact is softmax attention over the visible keys,
@@ -59,7 +60,7 @@ type Exact[T dense.Float] struct {
 	// again.
 	Keep *Normalisers[T]
 
-	calls par.Pool[exactCall[T]]
+	calls par.Pool[any] // of *exactCall
 }
 
 // Normalisers hold two numbers per query row that turn scores into probabilities: p = exp(s − shift)·inverse. Rows are
@@ -111,14 +112,18 @@ func keyBlock[T dense.Float]() int { return 2048 / int(unsafe.Sizeof(T(0))) }
 
 // Forward writes the attention of q over k and v to out. out has the heads and length of q and the dimension of v.
 func (a *Exact[T]) Forward(out, q, k, v Seq[T]) (Report, error) {
+	type function = func(a *Exact[T], out, q, k, v Seq[T]) (Report, error)
+	run := slim.Of[function](forward32, forward64)
 	if a.Workers > 0 {
-		return par.Result(a.Workers, func() (Report, error) { return a.forward(out, q, k, v) })
+		return par.Result(a.Workers, func() (Report, error) { return run(a, out, q, k, v) })
 	}
-	return a.forward(out, q, k, v)
+	return run(a, out, q, k, v)
 }
 
-// forward is Forward under the limit of Workers that the caller has set.
-func (a *Exact[T]) forward(out, q, k, v Seq[T]) (Report, error) {
+var forward32, forward64 any = runExact[float32], runExact[float64]
+
+// runExact is Forward under the limit of Workers that the caller has set.
+func runExact[T dense.Float](a *Exact[T], out, q, k, v Seq[T]) (Report, error) {
 	if err := CheckForward(&a.Visibility, out, q, k, v); err != nil {
 		return Report{}, err
 	}
@@ -126,8 +131,9 @@ func (a *Exact[T]) forward(out, q, k, v Seq[T]) (Report, error) {
 	if err != nil {
 		return Report{}, err
 	}
-	c := a.calls.Get()
-	defer a.calls.Put(c)
+	slot := a.calls.Get()
+	defer a.calls.Put(slot)
+	c := par.Held[exactCall[T]](slot)
 	defer c.forget()
 	if err := c.start(&a.Visibility, a.Window, scale, out, q, k, v); err != nil {
 		return Report{}, err

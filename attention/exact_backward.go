@@ -26,7 +26,7 @@ import (
 // therefore do not depend on the number of workers.
 func (a *Exact[T]) Backward(dq, dk, dv, dout, out, q, k, v Seq[T]) error {
 	type function = func(a *Exact[T], dq, dk, dv, dout, out, q, k, v Seq[T]) error
-	run := slim.Of[function](exactBackward[float32], exactBackward[float64])
+	run := slim.Of[function](backward32, backward64)
 	if a.Workers > 0 {
 		_, err := par.Result(a.Workers, func() (struct{}, error) {
 			return struct{}{}, run(a, dq, dk, dv, dout, out, q, k, v)
@@ -35,6 +35,8 @@ func (a *Exact[T]) Backward(dq, dk, dv, dout, out, q, k, v Seq[T]) error {
 	}
 	return run(a, dq, dk, dv, dout, out, q, k, v)
 }
+
+var backward32, backward64 any = exactBackward[float32], exactBackward[float64]
 
 // exactBackward runs Backward in two loops. The first, over queries, recomputes normalisers if Forward kept none, and
 // writes the rows that keys need (prepareRows). The second, over key blocks, computes dk and dv of a block and adds its
@@ -55,8 +57,9 @@ func exactBackward[T dense.Float](a *Exact[T], dq, dk, dv, dout, out, q, k, v Se
 	if err != nil {
 		return err
 	}
-	c := a.calls.Get()
-	defer a.calls.Put(c)
+	slot := a.calls.Get()
+	defer a.calls.Put(slot)
+	c := par.Held[exactCall[T]](slot)
 	defer c.forget()
 	if err := c.start(&a.Visibility, a.Window, scale, out, q, k, v); err != nil {
 		return err

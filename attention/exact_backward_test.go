@@ -175,9 +175,9 @@ func TestPanicOfAKeyBlockReachesTheCaller(t *testing.T) {
 	out := forward(t, a, q, q, q)
 	want := backward(t, a, out, q, q, q)
 	for _, at := range []int64{1, 2, 9, 40} {
-		c := a.calls.Get()
-		c.tab = &mined
-		a.calls.Put(c)
+		slot := a.calls.Get()
+		par.Held[exactCall[float32]](slot).tab = &mined
+		a.calls.Put(slot)
 		left.Store(at)
 		ended := make(chan *par.Panic, 1)
 		go func() { ended <- par.Catch(func() { backward(t, a, out, q, q, q) }) }()

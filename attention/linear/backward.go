@@ -40,13 +40,15 @@ func (a *Attention[T]) Backward(dq, dk, dv, dout, out, q, k, v attention.Seq[T],
 	grads []*randfeat.Grad[T]) (attention.Report, error) {
 	type function = func(*Attention[T], backArgs[T], attention.Seq[T], attention.Seq[T],
 		attention.Seq[T]) (attention.Report, error)
-	run := slim.Of[function](linearBackward[float32], linearBackward[float64])
+	run := slim.Of[function](backward32, backward64)
 	args := backArgs[T]{dq: dq, dk: dk, dv: dv, dout: dout, out: out, grads: grads}
 	if a.Workers > 0 {
 		return par.Result(a.Workers, func() (attention.Report, error) { return run(a, args, q, k, v) })
 	}
 	return run(a, args, q, k, v)
 }
+
+var backward32, backward64 any = linearBackward[float32], linearBackward[float64]
 
 // linearBackward validates the arguments and runs one backCall. It is a function rather than a method so that slim can
 // leave it out of programs that never call Backward.
@@ -81,7 +83,7 @@ func linearBackward[T dense.Float](a *Attention[T], args backArgs[T], q, k, v at
 	}
 	slot := a.backs.Get()
 	defer a.backs.Put(slot)
-	b := held[backCall[T]](slot)
+	b := par.Held[backCall[T]](slot)
 	b.backArgs = args
 	err := b.run(a, q, k, v)
 	return b.finish(err, q, k, v)

@@ -8,13 +8,64 @@ import (
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/internal/kern"
 	"github.com/randfeat/randfeat/internal/par"
+	"github.com/randfeat/randfeat/internal/slim"
 )
 
 // Decoder is causal linear attention over a growing sequence, for all heads of a layer. It keeps one memory per head
 // and, with a window or sinks, the last Window and the first Sinks keys and values. Neither its size nor the time of a
 // Step grows with the number of tokens, and Step allocates nothing. Outputs equal Forward over all tokens at once, up
 // to rounding. A Decoder must not be used by two calls at the same time. It cannot be saved; a [State] of one head can.
-type Decoder[T dense.Float] struct {
+type Decoder[T dense.Float] struct{ of stepper[T] }
+
+// stepper is a *decoder. As an interface, it spares packages that use a Decoder from compiling its code again.
+type stepper[T dense.Float] interface {
+	len() int
+	seen() attention.Report
+	reset()
+	clone() stepper[T]
+	step(out, q, k, v attention.Seq[T]) error
+}
+
+// NewDecoder returns an empty decoder with the maps, Window, Sinks and Chunk of a. It is always causal, whatever
+// a.Causal says. It takes no masks: do not pass padding to it.
+func (a *Attention[T]) NewDecoder(batch, qHeads, kvHeads, dim, valueDim int) (*Decoder[T], error) {
+	type function = func(a *Attention[T], batch, qHeads, kvHeads, dim, valueDim int) (stepper[T], error)
+	d, err := slim.Of[function](decoder32, decoder64)(a, batch, qHeads, kvHeads, dim, valueDim)
+	if err != nil {
+		return nil, err
+	}
+	return &Decoder[T]{d}, nil
+}
+
+var decoder32, decoder64 any = newDecoder[float32], newDecoder[float64]
+
+// Len returns the number of tokens seen.
+func (d *Decoder[T]) Len() int { return d.of.len() }
+
+// Report returns the counts of all rows since the decoder was made or reset.
+func (d *Decoder[T]) Report() attention.Report { return d.of.seen() }
+
+// Reset removes all tokens and sets the counts to zero.
+func (d *Decoder[T]) Reset() { d.of.reset() }
+
+// Clone returns an independent copy, for example to continue one prompt in two ways.
+func (d *Decoder[T]) Clone() *Decoder[T] { return &Decoder[T]{d.of.clone()} }
+
+// Prefill is Step for the tokens of a prompt.
+func (d *Decoder[T]) Prefill(out, q, k, v attention.Seq[T]) error { return d.Step(out, q, k, v) }
+
+// Step appends the keys and values of one or more tokens and writes the attention of their queries, each over all
+// tokens up to its own. Sequences have the batch, heads and dimensions of NewDecoder and any common length. All
+// arguments are checked before the state changes.
+func (d *Decoder[T]) Step(out, q, k, v attention.Seq[T]) error {
+	if d.of == nil {
+		return fmt.Errorf("decoder without maps: make it with Attention.NewDecoder: %w", randfeat.ErrSpec)
+	}
+	return d.of.step(out, q, k, v)
+}
+
+// decoder is the state of a Decoder.
+type decoder[T dense.Float] struct {
 	maps            []randfeat.FeatureMap[T]
 	batch           int
 	qHeads, kvHeads int
@@ -35,9 +86,7 @@ type Decoder[T dense.Float] struct {
 // maxWindow bounds the memory of a decoder; a larger window or number of sinks is taken for a mistake.
 const maxWindow = 1 << 24
 
-// NewDecoder returns an empty decoder with the maps, Window, Sinks and Chunk of a. It is always causal, whatever
-// a.Causal says. It takes no masks: do not pass padding to it.
-func (a *Attention[T]) NewDecoder(batch, qHeads, kvHeads, dim, valueDim int) (*Decoder[T], error) {
+func newDecoder[T dense.Float](a *Attention[T], batch, qHeads, kvHeads, dim, valueDim int) (stepper[T], error) {
 	if batch < 1 || kvHeads < 1 || qHeads < 1 || qHeads%kvHeads != 0 || valueDim < 1 {
 		return nil, fmt.Errorf("batch %d, %d query heads, %d key/value heads, %d value columns; want at least 1 and heads in whole groups: %w",
 			batch, qHeads, kvHeads, valueDim, dense.ErrShape)
@@ -60,7 +109,7 @@ func (a *Attention[T]) NewDecoder(batch, qHeads, kvHeads, dim, valueDim int) (*D
 	if err != nil {
 		return nil, err
 	}
-	d := &Decoder[T]{batch: batch, qHeads: qHeads, kvHeads: kvHeads, dim: dim, valueDim: valueDim, window: a.Window,
+	d := &decoder[T]{batch: batch, qHeads: qHeads, kvHeads: kvHeads, dim: dim, valueDim: valueDim, window: a.Window,
 		sinks: a.Sinks, checks: !a.Unchecked, tab: tab}
 	for h := range kvHeads {
 		m := a.mapOf(h)
@@ -83,14 +132,10 @@ func (a *Attention[T]) NewDecoder(batch, qHeads, kvHeads, dim, valueDim int) (*D
 	return d, nil
 }
 
-// Len returns the number of tokens seen.
-func (d *Decoder[T]) Len() int { return d.length }
+func (d *decoder[T]) len() int               { return d.length }
+func (d *decoder[T]) seen() attention.Report { return d.report }
 
-// Report returns the counts of all rows since the decoder was made or reset.
-func (d *Decoder[T]) Report() attention.Report { return d.report }
-
-// Reset removes all tokens and sets the counts to zero.
-func (d *Decoder[T]) Reset() {
+func (d *decoder[T]) reset() {
 	for i, m := range d.mems {
 		m.reset()
 		d.rings[i].first, d.rings[i].n, d.rings[i].sinks = 0, 0, 0
@@ -98,9 +143,8 @@ func (d *Decoder[T]) Reset() {
 	d.length, d.report = 0, attention.Report{}
 }
 
-// Clone returns an independent copy, for example to continue one prompt in two ways.
-func (d *Decoder[T]) Clone() *Decoder[T] {
-	c := &Decoder[T]{maps: d.maps, batch: d.batch, qHeads: d.qHeads, kvHeads: d.kvHeads, dim: d.dim,
+func (d *decoder[T]) clone() stepper[T] {
+	c := &decoder[T]{maps: d.maps, batch: d.batch, qHeads: d.qHeads, kvHeads: d.kvHeads, dim: d.dim,
 		valueDim: d.valueDim,
 		window:   d.window, sinks: d.sinks, rows: d.rows, checks: d.checks, length: d.length, report: d.report,
 		tab: d.tab, ringed: d.ringed}
@@ -115,13 +159,7 @@ func (d *Decoder[T]) Clone() *Decoder[T] {
 	return c
 }
 
-// Prefill is Step for the tokens of a prompt.
-func (d *Decoder[T]) Prefill(out, q, k, v attention.Seq[T]) error { return d.Step(out, q, k, v) }
-
-// Step appends the keys and values of one or more tokens and writes the attention of their queries, each over all
-// tokens up to its own. Sequences have the batch, heads and dimensions of NewDecoder and any common length. All
-// arguments are checked before the state changes.
-func (d *Decoder[T]) Step(out, q, k, v attention.Seq[T]) error {
+func (d *decoder[T]) step(out, q, k, v attention.Seq[T]) error {
 	if err := d.check(out, q, k, v); err != nil {
 		return err
 	}
@@ -141,10 +179,7 @@ func (d *Decoder[T]) Step(out, q, k, v attention.Seq[T]) error {
 	return failed
 }
 
-func (d *Decoder[T]) check(out, q, k, v attention.Seq[T]) error {
-	if len(d.maps) == 0 {
-		return fmt.Errorf("decoder without maps: make it with Attention.NewDecoder: %w", randfeat.ErrSpec)
-	}
+func (d *decoder[T]) check(out, q, k, v attention.Seq[T]) error {
 	for _, x := range [...]struct {
 		name       string
 		s          attention.Seq[T]
@@ -188,7 +223,7 @@ func checkNorms[T dense.Float](tab *kern.Table[T], name string, s attention.Seq[
 }
 
 // eachHead is the step whose items are the key/value heads of all batches. Heads share nothing, so they need no order.
-type eachHead[T dense.Float] Decoder[T]
+type eachHead[T dense.Float] decoder[T]
 
 // Item advances key/value head i. With exact weights, tokens pass through a ring, at most ringed at a time: the first
 // ones become sinks; later ones enter the window, and those that leave it are added to the memory.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/randfeat/randfeat/attention"
 	"github.com/randfeat/randfeat/family"
+	"github.com/randfeat/randfeat/internal/par"
 )
 
 // A mask that leaves out no key changes nothing but that features are not kept from sweep to sweep: both ways give the
@@ -45,7 +46,7 @@ func TestBackwardKeeps(t *testing.T) {
 					must(t, err)
 					got[i] = [3]attention.Seq[float64]{dq, dk, dv}
 				}
-				b := held[backCall[float64]](a.backs.Get())
+				b := par.Held[backCall[float64]](a.backs.Get())
 				p := b.crew.Workers[0].passes[0]
 				if len(b.store) != 0 || cap(b.store) == 0 || len(p.spoilt) == 0 {
 					t.Errorf("kept numbers: %d with a mask, %d without, of %d segments", len(b.store), cap(b.store),

@@ -108,14 +108,6 @@ func (a *Attention[T]) rows(m randfeat.FeatureMap[T], causal bool) int {
 	return n
 }
 
-// held returns the *C in the slot of a pool, made at first use.
-func held[C any](slot *any) *C {
-	if *slot == nil {
-		*slot = new(C)
-	}
-	return (*slot).(*C)
-}
-
 // mapOf is the map of key/value head h.
 func (a *Attention[T]) mapOf(h int) randfeat.FeatureMap[T] {
 	if len(a.Maps) == 1 {
