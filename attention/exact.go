@@ -203,8 +203,7 @@ type exactCall[T dense.Float] struct {
 	out, q, k, v     Seq[T]
 	dout, dq, dk, dv Seq[T]
 	keep             *Normalisers[T]
-	kept             bool   // keep holds the normalisers of a Forward
-	seed             uint64 // seed of uniform
+	kept             bool // keep holds the normalisers of a Forward
 
 	bands []band // spans of all batches
 	first []int  // index of the first band of each batch, and len(bands) at the end

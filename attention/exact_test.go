@@ -307,7 +307,6 @@ func methods[T dense.Float](vis Visibility) map[string]forwarder[T] {
 		"exact":    &Exact[T]{Visibility: vis},
 		"window":   &Exact[T]{Visibility: vis, Window: 37},
 		"constant": &Constant[T]{Visibility: vis},
-		"uniform":  &uniform[T]{Visibility: vis, Seed: 3},
 	}
 }
 
@@ -379,9 +378,6 @@ func TestPackedEqualsSeparate(t *testing.T) {
 	for _, causal := range []bool{false, true} {
 		alone := methods[float32](Visibility{Causal: causal})
 		for name, f := range methods[float32](Visibility{Causal: causal, Segments: ids}) {
-			if name == "uniform" {
-				continue // its weights belong to absolute positions
-			}
 			got := forward(t, f, q, k, v)
 			at := 0
 			for _, l := range lens {
@@ -403,11 +399,9 @@ func TestKeySegments(t *testing.T) {
 	plain := methods[float64](Visibility{})
 	for name, f := range methods[float64](vis) {
 		got := forward(t, f, q, k, v)
-		if name != "uniform" {
-			if err := sameBits(slice(got, 0, 0, 2), forward(t, plain[name], slice(q, 0, 0, 2), slice(k, 0, 2, 5),
-				slice(v, 0, 2, 5))); err != nil {
-				t.Errorf("%s: %v", name, err)
-			}
+		if err := sameBits(slice(got, 0, 0, 2), forward(t, plain[name], slice(q, 0, 0, 2), slice(k, 0, 2, 5),
+			slice(v, 0, 2, 5))); err != nil {
+			t.Errorf("%s: %v", name, err)
 		}
 		if err := sameBits(slice(got, 0, 2, 3), NewSeq[float64](1, 1, 1, 2)); err != nil {
 			t.Errorf("%s, no keys: %v", name, err)
@@ -558,8 +552,6 @@ func checkHidden[T dense.Float](t *testing.T) {
 				"exact keep":         &Exact[T]{Visibility: vis, Keep: new(Normalisers[T])},
 				"constant":           &Constant[T]{Visibility: vis},
 				"constant unchecked": &Constant[T]{Visibility: vis, Unchecked: true},
-				"uniform":            &uniform[T]{Visibility: vis},
-				"uniform unchecked":  &uniform[T]{Visibility: vis, Unchecked: true},
 			}
 			for name, f := range list {
 				run := func(x T) []Seq[T] {
@@ -822,7 +814,7 @@ func TestLayoutDoesNotMatter(t *testing.T) {
 func TestSameBitsOnAnyNumberOfThreads(t *testing.T) {
 	for _, c := range exactCases {
 		a, q, k, v := exactOf[float32](c)
-		run := func(threads int) (Seq[float32], Seq[float32], [3]Seq[float32]) {
+		run := func(threads int) (Seq[float32], [3]Seq[float32]) {
 			defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(threads))
 			// Enough batches to pay for the goroutines are too slow here; a small grain is as good.
 			a.calls = par.Pool[any]{}
@@ -835,13 +827,12 @@ func TestSameBitsOnAnyNumberOfThreads(t *testing.T) {
 			par.Held[exactCall[float32]](slot).tab = &small
 			a.calls.Put(slot)
 			out := forward(t, a, q, k, v)
-			u := forward(t, &uniform[float32]{Visibility: a.Visibility}, q, k, v)
-			return out, u, backward(t, a, out, q, k, v)
+			return out, backward(t, a, out, q, k, v)
 		}
-		out, u, g := run(1)
+		out, g := run(1)
 		for _, threads := range []int{2, 8} {
-			out2, u2, g2 := run(threads)
-			if err := errors.Join(sameBits(out2, out), sameBits(u2, u), sameBits(g2[0], g[0]), sameBits(g2[1], g[1]),
+			out2, g2 := run(threads)
+			if err := errors.Join(sameBits(out2, out), sameBits(g2[0], g[0]), sameBits(g2[1], g[1]),
 				sameBits(g2[2], g[2])); err != nil {
 				t.Errorf("%s, %d threads: %v", c.name, threads, err)
 			}

@@ -3,6 +3,7 @@ package centroid
 import (
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/internal/buf"
+	"github.com/randfeat/randfeat/internal/kern"
 )
 
 // The order of bidirectional queries that choose together (rowOrder). Row r of a problem is query r%n of head r/n of
@@ -20,17 +21,16 @@ func (c *call[T]) leaveRows(p *problem[T]) {
 	}
 }
 
-// orderAxes finds the coordinates that the queries of p are sorted by.
-func (c *call[T]) orderAxes(w *worker[T], p *problem[T]) {
-	d, n := c.q.Dim, p.span.Q1-p.span.Q0
-	o := &p.rows
-	rows, keys := n*c.group, len(p.keys)
+// orderAxes packs the coordinates that the queries q0 to q1−1 of the head of p are sorted by, given some of its keys.
+func (c *call[T]) orderAxes(w *worker[T], axes *kern.Panel[T], p *problem[T], of []int32, q0, q1 int) {
+	d, n := c.q.Dim, q1-q0
+	rows, keys := n*c.group, len(of)
 	w.fit.tab = c.tab
 	k := c.k.Head(p.b, p.h)
 	m := min(keys, metricRows)
 	w.diff = buf.Shaped(w.diff, m, d)
 	for i := range m {
-		copy(w.diff.Row(i), k.Row(int(p.keys[(2*i+1)*keys/(2*m)])))
+		copy(w.diff.Row(i), k.Row(int(of[(2*i+1)*keys/(2*m)])))
 	}
 	c.covariance(w) // of the keys
 	metric := dense.New[float64](d, d)
@@ -43,7 +43,7 @@ func (c *call[T]) orderAxes(w *worker[T], p *problem[T]) {
 	w.diff = buf.Shaped(w.diff, m, d)
 	for i := range m {
 		r := (2*i + 1) * rows / (2 * m)
-		copy(w.diff.Row(i), c.q.Head(p.b, p.h*c.group+r/n).Row(p.span.Q0+r%n))
+		copy(w.diff.Row(i), c.q.Head(p.b, p.h*c.group+r/n).Row(q0+r%n))
 	}
 	unit := c.covariance(w) // of the queries
 	// Queries differ as much as their logits do: |Fᵀ(x−x')|² with FFᵀ the covariance of the keys. The coordinates are
@@ -56,11 +56,10 @@ func (c *call[T]) orderAxes(w *worker[T], p *problem[T]) {
 	c.tab.TMul(both, w.values, half)
 	w.diff, w.tile = buf.Shaped(w.diff, r, d), buf.Shaped(w.tile, r, d)
 	principal(c.tab, w.diff, w.tile, both)
-	c.tab.Pack(&o.axes, w.values)
-	c.tab.MulT(w.tile, w.diff, &o.axes, nil)
+	c.tab.Pack(axes, w.values)
+	c.tab.MulT(w.tile, w.diff, axes, nil)
 	c.tab.Scale(w.tile.Data, T(unit))
-	c.tab.Pack(&o.axes, w.tile)
-	o.begin(rows)
+	c.tab.Pack(axes, w.tile)
 }
 
 // sortRows sorts the queries of all problems that have coordinates. Levels of halving follow each other until there are

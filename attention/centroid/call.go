@@ -36,7 +36,6 @@ type call[T dense.Float] struct {
 	ranks    []keyChunk
 	tasks    []rowTask
 	wanted   []int          // rows of At; nil: all
-	voters   []bool         // of Trials: the queries that choose for their block; nil: all
 	done     []atomic.Int64 // of the tasks of Backward: sorted keys that have their part
 
 	halves [2][]orderPart // what sortRows divides, and what becomes of it
@@ -101,7 +100,7 @@ func (c *call[T]) start(a *Attention[T], out, q, k, v attention.Seq[T]) (err err
 
 // forget drops the data of the caller.
 func (c *call[T]) forget() {
-	c.vis, c.specs, c.centres, c.seen, c.wanted, c.voters = nil, nil, nil, nil, nil, nil
+	c.vis, c.specs, c.centres, c.seen, c.wanted = nil, nil, nil, nil, nil
 	var none attention.Seq[T]
 	var empty dense.Matrix[T]
 	c.out, c.q, c.k, c.v, c.dout, c.dq, c.dk, c.dv = none, none, none, none, none, none, none, none
@@ -327,7 +326,7 @@ func (s *rankStep[T]) Item(w *worker[T], i int) error {
 	p := s.problems[x.problem]
 	if p.spec.tilted() {
 		if x.hi == 0 {
-			(*call[T])(s).slopes(w, p)
+			(*call[T])(s).slopes(w, &p.slope, p, p.start)
 			return nil
 		}
 		s.tab.PackRows(&p.packed, p.kv.ColRange(0, s.k.Dim), x.lo, x.hi)
@@ -488,7 +487,8 @@ func (c *call[T]) fit(w *worker[T], p *problem[T]) {
 		if p.single || (p.span.Q1-p.span.Q0)*c.group <= p.spec.Together { // any order serves
 			c.leaveRows(p)
 		} else {
-			c.orderAxes(w, p)
+			c.orderAxes(w, &p.rows.axes, p, p.keys, p.span.Q0, p.span.Q1)
+			p.rows.begin((p.span.Q1 - p.span.Q0) * c.group)
 		}
 	}
 	if p.single || p.spec.tilted() {

@@ -352,12 +352,9 @@ func (a *nearKeys[T]) seen(p int) int {
 
 // block computes the queries at positions lo to hi−1, which see so many chunks as clusters.
 func (c *chunkCall[T]) block(w *chunkWorker[T], s *chunkStream[T], far, lo, hi int) {
-	voters := c.keys.voters
 	w.at, w.seen = w.at[:0], w.seen[:0]
 	for p := lo; p < hi; p++ {
-		if l := s.span.Q0 + p - s.off; voters == nil || c.rowOf(l) >= 0 || voters[l] {
-			w.at, w.seen = append(w.at, int32(l)), append(w.seen, w.near.seen(p))
-		}
+		w.at, w.seen = append(w.at, int32(s.span.Q0+p-s.off)), append(w.seen, w.near.seen(p))
 	}
 	group, n := c.keys.group, len(w.at)
 	b := &w.tiles
@@ -376,9 +373,6 @@ func (c *chunkCall[T]) block(w *chunkWorker[T], s *chunkStream[T], far, lo, hi i
 		b.far(&panel, logSize)
 	}
 	w.clip = b.addNear(&w.near, w.seen, w.clip)
-	if voters != nil {
-		b.hush(group*n, func(r int) bool { return voters[w.at[r%n]] })
-	}
 	b.choose(min(s.spec.Top, panel.Rows), hazard)
 	list := w.list
 	at := func(r int32) int { return c.rowOf(int(w.at[int(r)%n])) }

@@ -13,14 +13,15 @@ import (
 )
 
 // Causal attention with Spec.Chunk and Spec.Keys. Positions are divided into chunks. A query sees the keys of its own
-// chunk exactly. The keys of all earlier chunks are its prefix, which it sees as bidirectional queries with Spec.Keys
-// see all keys (tilt.go): the queries of a chunk, of all heads of a group, are sorted and cut into blocks; a block
-// weighs the prefix by its mean query, the heaviest Keys keys are exact, and the others are in centroids made for the
-// block.
+// chunk exactly. It sees the keys of all earlier chunks, its prefix, as bidirectional queries with Spec.Keys see all keys
+// (tilt.go): the queries of a chunk, of all heads of a group, are sorted and cut into blocks. A block weighs the prefix
+// by its mean query; Keys keys are exact, and the others are in centroids made for the block.
+//
+// The exact keys of a causal block are those with the largest e^{x̄·y + σ²}, see prefixSpread, not e^{x̄·y}.
 //
 // Centres are trained when the prefix has 1, 2, 4, … chunks, on the prefix at that time. Keys of later chunks are
-// assigned to these centres until the next training. All that a training takes from queries is from the first chunk
-// that uses it.
+// assigned to these centres until the next training. The covariances M and S of tilt.go are those of the keys before the
+// first chunk that uses the training, and so are the queries that a training looks at: those of this chunk.
 //
 // Invariant: no bit of a row depends on a later key or value, nor on a query of a later chunk. Which keys are exact,
 // and the weights of centroids, depend on all queries of the chunk.
@@ -48,7 +49,8 @@ type prefixLevel[T dense.Float] struct {
 	// factor of the covariance of queries inside of blocks, and the terms that rank keys.
 	mean   []T
 	factor dense.Matrix[T]
-	spread []T // of sorted keys
+	spread []T           // of sorted keys
+	slope  kern.Panel[T] // see slopes; from the prefix of the first chunk
 }
 
 // prefixCall is one causal Forward whose blocks weigh the prefix.
@@ -69,23 +71,6 @@ type prefixWorker[T dense.Float] struct {
 	worker[T]
 	rows    rowOrder[T]
 	xs      dense.Matrix[T] // scaled queries of blocks
-	mean    dense.Matrix[T] // of blocks
-	all     dense.Matrix[T] // logits of the keys of a level
-	w       dense.Matrix[T] // weights of the keys of the prefix
-	top     []T
-	sums    []T
-	sum     dense.Matrix[T] // of a block and a cluster: weighted sums of keys and values
-	mass    dense.Matrix[T] // of a cluster and a block
-	chosen  []int32         // exact keys of a cluster
-	ones    []T
-	sel     [][]int32
-	spread  []T // of the keys of a prefix
-	rank    []T
-	pick    selector[T]
-	k, v    dense.Matrix[T]
-	bias    []T
-	dots    []T
-	panel   kern.Panel[T]
 	list    []int32
 	outputs []dense.Matrix[T]
 	inside  insideKeys[T]
@@ -148,6 +133,7 @@ func (c *prefixCall[T]) start(a *Attention[T], q, k, v attention.Seq[T]) error {
 	}
 	c.do(len(c.spreads), (*prefixSpread[T])(c))
 	c.do(len(c.chunks), (*prefixSort[T])(c))
+	c.do(len(c.levels), (*prefixSlope[T])(c))
 	return nil
 }
 
@@ -205,6 +191,7 @@ type (
 	prefixFit[T dense.Float]    prefixCall[T] // a level: its axes and centres
 	prefixSpread[T dense.Float] prefixCall[T] // some keys of a level: their spreads
 	prefixSort[T dense.Float]   prefixCall[T] // a chunk: the order of its queries
+	prefixSlope[T dense.Float]  prefixCall[T] // a level: its slope
 	prefixInside[T dense.Float] prefixCall[T] // the outputs of some queries inside of their chunk
 	prefixRead[T dense.Float]   prefixCall[T] // the outputs of some blocks
 )
@@ -272,6 +259,21 @@ func (s *prefixSort[T]) Item(w *prefixWorker[T], i int) error {
 	return nil
 }
 
+func (s *prefixSlope[T]) Item(w *prefixWorker[T], i int) error {
+	level, p := &s.levels[i], s.keys.problems[i]
+	if level.slope.Rows = 0; p.single {
+		return nil
+	}
+	start := s.chunks[level.first].start
+	for x := range p.clusters {
+		if n := int(start[x+1] - start[x]); n > 0 {
+			p.average(s.keys.tab, &w.worker, x, n)
+		}
+	}
+	s.keys.slopes(&w.worker, &level.slope, p, start)
+	return nil
+}
+
 func (s *prefixRead[T]) Item(w *prefixWorker[T], i int) error {
 	(*prefixCall[T])(s).blocks(w, s.tasks[i])
 	return nil
@@ -300,7 +302,7 @@ func (c *prefixCall[T]) fit(w *prefixWorker[T], i int) {
 		c.sort(w, x)
 		return
 	}
-	c.axes(w, p, level, train)
+	c.keys.orderAxes(&w.worker, &level.axes, p, train, x.q0, x.q1)
 	c.sort(w, x)
 	p.x = buf.Shaped(p.x, len(x.order), c.keys.q.Dim)
 	c.load(p.x, x, x.order)
@@ -331,46 +333,6 @@ func (c *prefixCall[T]) load(dst dense.Matrix[T], x *prefixChunk, rows []int32) 
 		}
 	}
 	c.keys.tab.Scale(dst.Data[:dst.Rows*dst.Cols], T(c.keys.scale))
-}
-
-// axes makes the coordinates that the queries of a level are sorted by, from the keys that train and the queries of its
-// first chunk, as sortRows does.
-func (c *prefixCall[T]) axes(w *prefixWorker[T], p *problem[T], level *prefixLevel[T], keys []int32) {
-	k, d, tab := c.keys.k.Head(p.b, p.h), c.keys.q.Dim, c.keys.tab
-	x := &c.chunks[level.first]
-	n := x.q1 - x.q0
-	m := min(len(keys), metricRows)
-	w.diff = buf.Shaped(w.diff, m, d)
-	for i := range m {
-		copy(w.diff.Row(i), k.Row(int(keys[(2*i+1)*len(keys)/(2*m)])))
-	}
-	c.keys.covariance(&w.worker)
-	metric := dense.New[float64](d, d)
-	for i := range metric.Data {
-		metric.Data[i] = float64(w.tile.Data[i])
-	}
-	w.values = buf.Shaped(w.values, d, d)
-	factorise(w.values, metric)
-	rows := n * c.keys.group
-	m = min(rows, metricRows)
-	w.diff = buf.Shaped(w.diff, m, d)
-	for i := range m {
-		r := (2*i + 1) * rows / (2 * m)
-		copy(w.diff.Row(i), c.keys.q.Head(x.b, x.h*c.keys.group+r/n).Row(x.q0+r%n))
-	}
-	unit := c.keys.covariance(&w.worker)
-	half, both := view(buf.Sized(w.x.Data, d*d), d, d), view(buf.Sized(w.acc.Data, d*d), d, d)
-	w.x.Data, w.acc.Data = half.Data, both.Data
-	tab.Product(half, w.tile, w.values, false)
-	clear(both.Data)
-	tab.TMul(both, w.values, half)
-	r := min(orderCoordinates, d)
-	w.diff, w.tile = buf.Shaped(w.diff, r, d), buf.Shaped(w.tile, r, d)
-	principal(tab, w.diff, w.tile, both)
-	tab.Pack(&w.panel, w.values)
-	tab.MulT(w.tile, w.diff, &w.panel, nil)
-	tab.Scale(w.tile.Data, T(unit))
-	tab.Pack(&level.axes, w.tile)
 }
 
 // sort orders the queries of a chunk.
@@ -584,14 +546,12 @@ func (c *prefixCall[T]) blocks(w *prefixWorker[T], t rowTask) {
 	w.xs = buf.Shaped(w.xs, len(rows), d)
 	c.load(w.xs, x, rows)
 	blocks := t.hi - t.lo
-	w.mean = buf.Shaped(w.mean, blocks, d)
-	clear(w.mean.Data)
+	b := &w.tilt
+	b.mean = buf.Shaped(b.mean, blocks, d)
 	for i := range blocks {
-		part := w.xs.RowRange(i*size, min((i+1)*size, len(rows)))
-		tab.ColSum(w.mean.Row(i), part)
-		tab.Scale(w.mean.Row(i), T(1/float64(part.Rows)))
+		meanRow(tab, b.mean.Row(i), w.xs.RowRange(i*size, min((i+1)*size, len(rows))))
 	}
-	c.weigh(w, p, x, blocks)
+	b.weigh(tab, p, x.start, c.levels[x.level].spread)
 	w.outputs = w.outputs[:0]
 	for g := range c.keys.group {
 		h := x.h*c.keys.group + g
@@ -605,160 +565,37 @@ func (c *prefixCall[T]) blocks(w *prefixWorker[T], t rowTask) {
 	}
 }
 
-// weigh computes the weights of all keys of the prefix for some blocks, chooses the exact ones, and sums the others by
-// cluster.
-func (c *prefixCall[T]) weigh(w *prefixWorker[T], p *problem[T], x *prefixChunk, blocks int) {
-	tab, all, seen := c.keys.tab, c.keys.k.Dim+c.keys.v.Dim, int(x.start[p.clusters])
-	w.w = buf.Shaped(w.w, blocks, seen)
-	if seen == len(p.keys) {
-		tab.MulT(w.w, w.mean, &p.packed, nil)
-	} else {
-		w.all = buf.Shaped(w.all, blocks, len(p.keys))
-		tab.MulT(w.all, w.mean, &p.packed, nil)
-		for i := range blocks {
-			dst, src := w.w.Row(i), w.all.Row(i)
-			for y := range p.clusters {
-				copy(dst[x.start[y]:x.start[y+1]], src[p.start[y]:])
-			}
-		}
-	}
-	w.top, w.sums = buf.Sized(w.top, blocks), buf.Sized(w.sums, blocks)
-	w.sum = buf.Shaped(w.sum, blocks, p.clusters*all)
-	w.mass = buf.Shaped(w.mass, p.clusters, blocks)
-	for len(w.ones) < seen {
-		w.ones = append(w.ones, 1)
-	}
-	for len(w.sel) < blocks {
-		w.sel = append(w.sel, nil)
-	}
-	tab.RowMax(w.top, w.w)
-	spread := c.levels[x.level].spread
-	if p.spec.Keys < seen {
-		w.spread, w.rank = buf.Sized(w.spread, seen), buf.Sized(w.rank, seen)
-		for y := range p.clusters {
-			copy(w.spread[x.start[y]:x.start[y+1]], spread[p.start[y]:])
-		}
-	}
-	for i := range blocks {
-		if p.spec.Keys < seen {
-			copy(w.rank, w.w.Row(i))
-			tab.MulAdd(w.rank, w.spread, 1)
-			w.sel[i] = w.pick.top(w.sel[i], w.rank, p.spec.Keys, tab)
-			continue
-		}
-		w.sel[i] = w.sel[i][:0]
-		for j := range seen {
-			w.sel[i] = append(w.sel[i], int32(j))
-		}
-	}
-	tab.ExpRows(w.sums, w.w, w.top)
-	for i := range blocks {
-		row := w.w.Row(i)
-		for _, j := range w.sel[i] {
-			row[j] = 0
-		}
-	}
-	for y := range p.clusters {
-		lo, hi := int(x.start[y]), int(x.start[y+1])
-		if lo == hi {
-			clear(w.mass.Row(y))
-			continue
-		}
-		part, from := w.w.ColRange(lo, hi), int(p.start[y])
-		tab.Product(w.sum.ColRange(y*all, (y+1)*all), part, p.kv.RowRange(from, from+hi-lo), false)
-		tab.MulV(w.mass.Row(y), part, w.ones[:hi-lo])
-	}
-}
-
-// gather makes the exact keys and the centroids of block i. It returns their number.
-func (c *prefixCall[T]) gather(w *prefixWorker[T], p *problem[T], x *prefixChunk, i int) int {
-	tab, d, all := c.keys.tab, c.keys.k.Dim, c.keys.k.Dim+c.keys.v.Dim
-	// Where the keys of the prefix are among all keys of the level.
-	sel, y := w.sel[i], 0
-	w.list, w.chosen = w.list[:0], buf.Zeroed(w.chosen, p.clusters)
-	for _, j := range sel {
-		for x.start[y+1] <= j {
-			y++
-		}
-		w.chosen[y]++
-		w.list = append(w.list, j-x.start[y]+p.start[y])
-	}
-	exact, most := len(sel), len(sel)+p.clusters
-	w.k, w.v, w.bias = buf.Shaped(w.k, most, d), buf.Shaped(w.v, most, all-d), buf.Sized(w.bias, most)
-	tab.Gather(w.k.RowRange(0, exact), p.kv.ColRange(0, d), w.list)
-	tab.Gather(w.v.RowRange(0, exact), p.kv.ColRange(d, all), w.list)
-	clear(w.bias[:exact])
-	at := exact
-	sums := view(w.sum.Row(i), p.clusters, all)
-	for y := range p.clusters {
-		mass, n := w.mass.At(y, i), x.start[y+1]-x.start[y]
-		row := sums.Row(y)
-		switch {
-		case mass > 0:
-			tab.Scale(row, 1/mass)
-		case w.chosen[y] == 0 && n > 0: // too light for the mean query, perhaps not for others: the plain mean
-			clear(row)
-			tab.ColSum(row, p.kv.RowRange(int(p.start[y]), int(p.start[y]+n)))
-			tab.Scale(row, 1/T(n))
-			mass = -T(n)
-		default:
-			continue
-		}
-		copy(w.k.Row(at), row)
-		copy(w.v.Row(at), row[d:])
-		w.bias[at] = mass
-		at++
-	}
-	bias := w.bias[exact:at]
-	w.dots = buf.Sized(w.dots, len(bias))
-	tab.MulV(w.dots, w.k.RowRange(exact, at), w.mean.Row(i))
-	for l, mass := range bias { // the logarithm of e^top·n·e^−x̄·c, or of the size of a light cluster
-		w.dots[l] = w.top[i] - w.dots[l]
-		if mass < 0 {
-			w.dots[l], bias[l] = 0, -mass
-		}
-	}
-	tab.Log(bias)
-	tab.MulAdd(bias, w.dots, 1)
-	tab.Pack(&w.panel, w.k.RowRange(0, at))
-	return at
-}
-
 // block computes the rows of block i of a task, whose queries are xs. The attention inside of the chunk counts like one
 // key, whose logit is the logarithm of the sum of its weights.
 func (c *prefixCall[T]) block(w *prefixWorker[T], p *problem[T], x *prefixChunk, i int, xs dense.Matrix[T],
 	rows []int32) {
-	t, tab, n, d := &w.tiles, c.keys.tab, x.q1-x.q0, c.keys.k.Dim
-	most := c.gather(w, p, x, i)
+	t, b, tab, n, d := &w.tiles, &w.tilt, c.keys.tab, x.q1-x.q0, c.keys.k.Dim
+	b.load(tab, p, i)
 	t.begin(tab, len(rows), d, c.keys.v.Dim)
 	w.list = w.list[:0]
 	for l, r := range rows {
-		g, at := int(r)/n, c.rowOf(x.q0+int(r)%n)
+		at := c.rowOf(x.q0 + int(r)%n)
 		if at < 0 {
 			continue
 		}
 		to := len(w.list)
 		w.list = append(w.list, r)
 		copy(t.x.Row(to), xs.Row(l))
-		log := c.logs[(x.b*c.keys.out.Heads+x.h*c.keys.group+g)*c.keys.out.Len+at]
-		if !math.IsInf(float64(log), -1) {
-			copy(t.acc.Row(to), w.outputs[g].Row(at))
-			t.shift[to], t.sum[to] = log, 1
-		} else { // the prefix has a key; the logit of the first is the reference
+		t.shift[to] = c.logs[(x.b*c.keys.out.Heads+x.h*c.keys.group+int(r)/n)*c.keys.out.Len+at]
+		if math.IsInf(float64(t.shift[to]), -1) { // the row sees no key of its chunk, but the prefix has one
 			w.report.Empty--
-			tab.MulV(t.shift[to:to+1], w.k.RowRange(0, 1), t.x.Row(to))
-			t.shift[to] += w.bias[0]
 		}
-		w.report.Exact += int64(len(w.sel[i]))
 	}
 	m := len(w.list)
+	w.report.Exact += int64(len(b.sel[i]) * m)
 	t.x, t.acc = t.x.RowRange(0, m), t.acc.RowRange(0, m)
 	t.shift, t.sum, t.sums = t.shift[:m], t.sum[:m], t.sums[:m]
-	for lo := 0; lo < most; lo += gatherKeys {
-		hi := min(lo+gatherKeys, most)
-		t.view = kern.Panel[T]{Rows: hi - lo, Cols: d, Width: w.panel.Width, Data: w.panel.Data[lo*d:]}
-		t.add(&t.view, w.v.RowRange(lo, hi), w.bias[lo:hi], nil)
+	b.addCentroids(t, p, x.start, &c.levels[x.level].slope, i)
+	for l, r := range w.list {
+		g, at := int(r)/n, c.rowOf(x.q0+int(r)%n)
+		t.addOutput(l, w.outputs[g].Row(at), c.logs[(x.b*c.keys.out.Heads+x.h*c.keys.group+g)*c.keys.out.Len+at])
 	}
+	b.addExact(t)
 	for l, r := range w.list {
 		t.finish(w.outputs[int(r)/n].Row(c.rowOf(x.q0+int(r)%n)), l)
 	}

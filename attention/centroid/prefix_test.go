@@ -1,7 +1,6 @@
 package centroid
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -10,77 +9,7 @@ import (
 	"testing"
 
 	"github.com/randfeat/randfeat/attention"
-	"github.com/randfeat/randfeat/dense"
 )
-
-// naivePrefix is the definition for a block of scaled queries. Keys of the prefix are sorted by cluster; those of the
-// largest root mean square weight, by σ² of normal logits, are exact. near are the keys of the chunk that a row sees.
-func naivePrefix(x, k, v [][]float64, clusters [][2]int, sigma2 []float64, keys int,
-	nearK, nearV [][][]float64) [][]float64 {
-	d, dv := len(x[0]), len(nearV[0][0])
-	mean := make([]float64, d)
-	for _, r := range x {
-		for i, a := range r {
-			mean[i] += a / float64(len(x))
-		}
-	}
-	rank, order := make([]float64, len(k)), make([]int, len(k))
-	for j := range k {
-		s := math.Sqrt(sigma2[j])
-		if s > 3 {
-			rank[j] = 6*s - 9
-		} else {
-			rank[j] = s * s
-		}
-		rank[j] += dense.Dot(mean, k[j])
-		order[j] = j
-	}
-	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(rank[b], rank[a]) })
-	exact := map[int]bool{}
-	for _, j := range order[:min(keys, len(order))] {
-		exact[j] = true
-	}
-	out := make([][]float64, len(x))
-	for r := range x {
-		row := naiveRow{num: make([]float64, dv)}
-		for j := range nearK[r] {
-			row.add(math.Exp(dense.Dot(x[r], nearK[r][j])), nearV[r][j])
-		}
-		for _, c := range clusters {
-			n, y, u := 0.0, make([]float64, d), make([]float64, dv)
-			for j := c[0]; j < c[1]; j++ {
-				if exact[j] {
-					row.add(math.Exp(dense.Dot(x[r], k[j])), v[j])
-					continue
-				}
-				w := math.Exp(dense.Dot(mean, k[j]))
-				n += w
-				for i := range y {
-					y[i] += w * k[j][i]
-				}
-				for i := range u {
-					u[i] += w * v[j][i]
-				}
-			}
-			if n == 0 {
-				continue
-			}
-			logit := 0.0
-			for i := range y {
-				logit += (x[r][i] - mean[i]) * y[i] / n
-			}
-			for i := range u {
-				u[i] /= n
-			}
-			row.add(n*math.Exp(logit), u)
-		}
-		for i := range row.num {
-			row.num[i] /= row.den
-		}
-		out[r] = row.num
-	}
-	return out
-}
 
 // chunkRows are the scaled queries of the rows of a chunk.
 func chunkRows(q attention.Seq[float64], x *prefixChunk, rows []int32) (out [][]float64) {
@@ -190,29 +119,37 @@ func checkChunk(t *testing.T, name string, c *prefixCall[float64], n int, a *Att
 	if known := level.known / spec.Chunk; known&(known-1) != 0 || level.known > x.begin || 2*level.known <= x.begin {
 		t.Fatalf("%s: a chunk at %d has clusters of %d keys", name, x.begin, level.known)
 	}
-	var keys, values [][]float64
-	var sigma2 []float64
-	var clusters [][2]int
-	for y := range p.clusters {
-		from := len(keys)
-		for _, j := range p.order[p.start[y]:p.start[y+1]] {
-			at := int(p.keys[j])
-			if at >= p.span.K0+x.begin {
-				continue
-			}
-			keys, values = append(keys, key(at)), append(values, wide(v.Head(0, x.h).Row(at)))
-			s := 0.0
-			for i, y := range key(at) {
-				if train == 0 {
-					break
-				}
-				for j, z := range key(at) {
-					s += cov[i][j] * (y - mean[i]/float64(train)) * (z - mean[j]/float64(train))
+	// The keys before a position, by cluster.
+	before := func(end int) (keys, values [][]float64, clusters [][2]int) {
+		for y := range p.clusters {
+			from := len(keys)
+			for _, j := range p.order[p.start[y]:p.start[y+1]] {
+				if at := int(p.keys[j]); at < p.span.K0+end {
+					keys, values = append(keys, key(at)), append(values, wide(v.Head(0, x.h).Row(at)))
 				}
 			}
-			sigma2 = append(sigma2, s)
+			clusters = append(clusters, [2]int{from, len(keys)})
 		}
-		clusters = append(clusters, [2]int{from, len(keys)})
+		return keys, values, clusters
+	}
+	keys, values, clusters := before(x.begin)
+	extra := make([]float64, len(keys))
+	for n, y := range keys {
+		for i := range y {
+			for j := range y {
+				if train > 0 {
+					extra[n] += cov[i][j] * (y[i] - mean[i]/float64(train)) * (y[j] - mean[j]/float64(train))
+				}
+			}
+		}
+		if s := math.Sqrt(extra[n]); s > 3 {
+			extra[n] = 6*s - 9
+		}
+	}
+	slopes := naiveSlopes(nil, nil, nil, dim, v.Dim)
+	if train > 0 {
+		k, v, c := before(first.begin)
+		slopes = naiveSlopes(k, v, c, dim, len(v[0]))
 	}
 	if got := slices.Sorted(slices.Values(x.order)); len(slices.Compact(got)) != 2*(x.q1-x.q0) || got[0] != 0 {
 		t.Fatalf("%s: rows are %v", name, x.order)
@@ -231,10 +168,7 @@ func checkChunk(t *testing.T, name string, c *prefixCall[float64], n int, a *Att
 			}
 			nearK, nearV = append(nearK, ys), append(nearV, us)
 		}
-		if len(nearV[0]) == 0 { // of its length
-			nearV[0] = [][]float64{make([]float64, v.Dim)}
-		}
-		want := naivePrefix(chunkRows(q, x, rows), keys, values, clusters, sigma2, spec.Keys, nearK, nearV)
+		want := naiveTilt(chunkRows(q, x, rows), keys, values, clusters, extra, spec.Keys, v.Dim, slopes, nearK, nearV)
 		for i, r := range rows {
 			at := x.q0 + int(r)%(x.q1-x.q0)
 			if len(keys) == 0 && len(nearK[i]) == 0 { // it sees nothing

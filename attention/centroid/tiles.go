@@ -30,7 +30,6 @@ type tiles[T dense.Float] struct {
 	wide  dense.Matrix[T] // weights of centroids
 	guess dense.Matrix[T] // logits of the first ones
 
-	mute   []bool // of rows: they have no part in the choice; empty: all have
 	chosen []int32
 	order  selector[T]
 	score  []T
@@ -57,20 +56,7 @@ func (t *tiles[T]) begin(tab *kern.Table[T], rows, d, dv int) {
 		t.shift[r] = T(math.Inf(-1))
 	}
 	t.wide = buf.Shaped(t.wide, rows, 0)
-	t.chosen, t.mute = t.chosen[:0], t.mute[:0]
-}
-
-// hush mutes the rows that are no voters, unless all are none.
-func (t *tiles[T]) hush(rows int, voter func(r int) bool) {
-	any := false
-	for r := range rows {
-		v := voter(r)
-		any = any || v
-		t.mute = append(t.mute, !v)
-	}
-	if !any {
-		t.mute = t.mute[:0]
-	}
+	t.chosen = t.chosen[:0]
 }
 
 // far sets t.wide to the weights n·exp(x·c − shift) of the centroids of a panel. The shifts are the largest logarithms
@@ -194,6 +180,17 @@ func (t *tiles[T]) raise(r int, m T) {
 	t.shift[r] = m
 }
 
+// addOutput adds to row r the output of other keys, whose weights sum to e^log.
+func (t *tiles[T]) addOutput(r int, out []T, log T) {
+	if math.IsInf(float64(log), -1) {
+		return
+	}
+	t.raise(r, log)
+	f := T(math.Exp(float64(log) - float64(t.shift[r])))
+	t.tab.MulAdd(t.acc.Row(r), out, f)
+	t.sum[r] += float64(f)
+}
+
 // choose sets t.chosen to the n clusters of the largest expected error over all rows, by number: the sum of their
 // shares of the rows' weights times hazard. Clusters without hazard, which are empty or of equal keys, are not chosen.
 func (t *tiles[T]) choose(n int, hazard []T) {
@@ -208,9 +205,6 @@ func (t *tiles[T]) choose(n int, hazard []T) {
 	t.inv = buf.Sized(t.inv, t.x.Rows)
 	for r := range t.inv {
 		t.inv[r] = 0
-		if len(t.mute) > 0 && t.mute[r] {
-			continue
-		}
 		if z := t.sum[r] + float64(t.sums[r]); z > 0 && dense.IsFinite(1/z) {
 			t.inv[r] = T(1 / z)
 		}

@@ -3,6 +3,7 @@ package centroid
 import (
 	"math"
 	"runtime"
+	"slices"
 
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/internal/buf"
@@ -142,31 +143,36 @@ func (c *call[T]) splitTilted(i int) (work float64) {
 	return work
 }
 
-// tilt is what a worker makes blocks of.
+// tilt is the scratch memory with which a worker computes blocks, of bidirectional queries and of causal ones
+// (prefix.go).
 type tilt[T dense.Float] struct {
-	mean  dense.Matrix[T] // scaled mean queries of blocks
-	w     dense.Matrix[T] // weights of the keys
-	top   []T             // logits of the heaviest
+	mean  dense.Matrix[T] // scaled mean queries of the blocks of a task
+	all   dense.Matrix[T] // logits of all keys, if the blocks see only some of them
+	w     dense.Matrix[T] // logits, then weights, of the keys that the blocks see
+	extra []T             // what their ranks add to logits
+	rank  []T
+	top   []T // largest logit of a block
 	sum   []T
 	sums  dense.Matrix[T] // of a block and a cluster: weighted sums of keys and values
-	mass  dense.Matrix[T] // of a cluster and a block: their weights
+	mass  dense.Matrix[T] // of a cluster and a block: sums of weights
 	ones  []T
 	count []int32   // exact keys of a block and a cluster
-	sel   [][]int32 // exact keys of a block
+	sel   [][]int32 // exact keys of a block, as rows of problem.kv
 	order selector[T]
-	k, v  dense.Matrix[T] // the exact keys of a block
+	k, v  dense.Matrix[T] // exact keys of a block, with their values
 	panel kern.Panel[T]
 	view  kern.Panel[T]
-	cents dense.Matrix[T] // its centroids and the means of their values
+	cents dense.Matrix[T] // centroids of a block, with the means of their values
 	means dense.Matrix[T]
 	bias  []T
+	light []bool // centroids without weight for the mean query
 	dots  []T
-	drift dense.Matrix[T] // what values and masses differ by from those at the mean query
+	fine  kern.Panel[T]   // of centroids
+	drift dense.Matrix[T] // Mx, then Rᵀx with RRᵀ = S, less their values at the mean query
 	still dense.Matrix[T]
-	// of rows: the variance of logits inside of clusters, and what it makes of the masses
+	// Of rows: s, the variance of logits inside of clusters, and e^{s/4}.
 	spread []float64
 	swell  []T
-	fine   kern.Panel[T] // of centroids
 	rows   []int32
 	heads  []dense.Matrix[T] // outputs of the group
 }
@@ -178,35 +184,9 @@ func (c *call[T]) tilted(w *worker[T], t rowTask) {
 	b := &w.tilt
 	b.mean = buf.Shaped(b.mean, len(blocks), c.q.Dim)
 	for i, lo := range blocks {
-		c.meanQuery(b.mean.Row(i), p, int(lo), min(int(lo)+p.spec.Together, p.x.Rows))
+		meanRow(c.tab, b.mean.Row(i), p.x.RowRange(int(lo), min(int(lo)+p.spec.Together, p.x.Rows)))
 	}
-	n, all := len(p.keys), c.k.Dim+c.v.Dim
-	b.w = buf.Shaped(b.w, len(blocks), n)
-	b.top, b.sum = buf.Sized(b.top, len(blocks)), buf.Sized(b.sum, len(blocks))
-	b.sums = buf.Shaped(b.sums, len(blocks), p.clusters*all)
-	b.mass = buf.Shaped(b.mass, p.clusters, len(blocks))
-	for len(b.ones) < n {
-		b.ones = append(b.ones, 1)
-	}
-	for len(b.sel) < len(blocks) {
-		b.sel = append(b.sel, nil)
-	}
-	b.count = buf.Zeroed(b.count, len(blocks)*p.clusters)
-	c.tab.MulT(b.w, b.mean, &p.packed, nil)
-	c.tab.RowMax(b.top, b.w)
-	for i := range blocks {
-		b.choose(c.tab, i, p.spec.Keys)
-	}
-	c.tab.ExpRows(b.sum, b.w, b.top)
-	for i := range blocks {
-		b.take(p, i)
-	}
-	for x := range p.clusters {
-		lo, hi := int(p.start[x]), int(p.start[x+1])
-		part := b.w.ColRange(lo, hi)
-		c.tab.Product(b.sums.ColRange(x*all, (x+1)*all), part, p.kv.RowRange(lo, hi), false)
-		c.tab.MulV(b.mass.Row(x), part, b.ones[:hi-lo])
-	}
+	b.weigh(c.tab, p, p.start, nil)
 	b.heads = b.heads[:0]
 	for g := range c.group {
 		b.heads = append(b.heads, c.out.Head(p.b, p.h*c.group+g))
@@ -216,52 +196,104 @@ func (c *call[T]) tilted(w *worker[T], t rowTask) {
 	}
 }
 
-// meanQuery sets dst to the mean of the rows lo to hi−1 that vote, or of all of them if none does.
-func (c *call[T]) meanQuery(dst []T, p *problem[T], lo, hi int) {
+// meanRow sets dst to the mean of the rows of x.
+func meanRow[T dense.Float](tab *kern.Table[T], dst []T, x dense.Matrix[T]) {
 	clear(dst)
-	votes := 0
-	if c.voters != nil {
-		n := p.span.Q1 - p.span.Q0
-		for i := lo; i < hi; i++ {
-			if c.voters[p.span.Q0+int(p.rows.order[i])%n] {
-				c.tab.MulAdd(dst, p.x.Row(i), 1)
-				votes++
-			}
+	tab.ColSum(dst, x)
+	tab.Scale(dst, T(1/float64(x.Rows)))
+}
+
+// weigh computes the weights of keys for blocks, whose mean queries are in b.mean, chooses the exact keys, and sums the
+// others by cluster. The blocks see the first keys of every cluster: start[x] to start[x+1]−1 are those of cluster x if
+// only seen keys are counted. A key is ranked by its logit, plus its element of extra unless that is nil.
+func (b *tilt[T]) weigh(tab *kern.Table[T], p *problem[T], start []int32, extra []T) {
+	blocks, seen, all := b.mean.Rows, int(start[p.clusters]), p.kv.Cols
+	b.w = buf.Shaped(b.w, blocks, seen)
+	b.top, b.sum = buf.Sized(b.top, blocks), buf.Sized(b.sum, blocks)
+	b.sums = buf.Shaped(b.sums, blocks, p.clusters*all)
+	b.mass = buf.Shaped(b.mass, p.clusters, blocks)
+	for len(b.ones) < seen {
+		b.ones = append(b.ones, 1)
+	}
+	for len(b.sel) < blocks {
+		b.sel = append(b.sel, nil)
+	}
+	b.count = buf.Zeroed(b.count, blocks*p.clusters)
+	if seen == len(p.keys) {
+		tab.MulT(b.w, b.mean, &p.packed, nil)
+	} else {
+		b.all = buf.Shaped(b.all, blocks, len(p.keys))
+		tab.MulT(b.all, b.mean, &p.packed, nil)
+		for i := range blocks {
+			b.narrow(b.w.Row(i), b.all.Row(i), p, start)
+		}
+		if extra != nil {
+			b.extra = buf.Sized(b.extra, seen)
+			b.narrow(b.extra, extra, p, start)
+			extra = b.extra
 		}
 	}
-	if votes == 0 {
-		c.tab.ColSum(dst, p.x.RowRange(lo, hi))
-		votes = hi - lo
+	tab.RowMax(b.top, b.w)
+	for i := range blocks {
+		b.choose(tab, i, p.spec.Keys, extra)
 	}
-	c.tab.Scale(dst, T(1/float64(votes)))
+	tab.ExpRows(b.sum, b.w, b.top)
+	for i := range blocks {
+		b.take(p, start, i)
+	}
+	for x := range p.clusters {
+		lo, hi := int(start[x]), int(start[x+1])
+		if lo == hi {
+			clear(b.mass.Row(x))
+			continue
+		}
+		part, from := b.w.ColRange(lo, hi), int(p.start[x])
+		tab.Product(b.sums.ColRange(x*all, (x+1)*all), part, p.kv.RowRange(from, from+hi-lo), false)
+		tab.MulV(b.mass.Row(x), part, b.ones[:hi-lo])
+	}
 }
 
-// choose lists the keys of the largest logits of block i.
-func (b *tilt[T]) choose(tab *kern.Table[T], i, keys int) {
+// narrow copies the elements of seen keys.
+func (b *tilt[T]) narrow(dst, src []T, p *problem[T], start []int32) {
+	for x := range p.clusters {
+		copy(dst[start[x]:start[x+1]], src[p.start[x]:])
+	}
+}
+
+// choose lists the keys of the largest ranks for block i, among the seen keys.
+func (b *tilt[T]) choose(tab *kern.Table[T], i, keys int, extra []T) {
 	row := b.w.Row(i)
-	if keys < len(row) {
-		b.sel[i] = b.order.top(b.sel[i], row, keys, tab)
+	if keys >= len(row) {
+		b.sel[i] = b.sel[i][:0]
+		for j := range row {
+			b.sel[i] = append(b.sel[i], int32(j))
+		}
 		return
 	}
-	b.sel[i] = b.sel[i][:0]
-	for j := range row {
-		b.sel[i] = append(b.sel[i], int32(j))
+	if extra != nil {
+		b.rank = buf.Sized(b.rank, len(row))
+		copy(b.rank, row)
+		tab.MulAdd(b.rank, extra, 1)
+		row = b.rank
 	}
+	b.sel[i] = b.order.top(b.sel[i], row, keys, tab)
 }
 
-// take takes the weights of the chosen keys of block i, and counts these by cluster.
-func (b *tilt[T]) take(p *problem[T], i int) {
+// take sets the weights of the exact keys of block i to 0, counts these keys by cluster, and replaces their numbers by
+// rows of p.kv.
+func (b *tilt[T]) take(p *problem[T], start []int32, i int) {
 	row, count, x := b.w.Row(i), b.count[i*p.clusters:(i+1)*p.clusters], 0
-	for _, j := range b.sel[i] {
-		for p.start[x+1] <= j {
+	for l, j := range b.sel[i] {
+		for start[x+1] <= j {
 			x++
 		}
 		count[x]++
 		row[j] = 0
+		b.sel[i][l] = j - start[x] + p.start[x]
 	}
 }
 
-// load makes the exact keys of block i.
+// load gathers the exact keys of block i.
 func (b *tilt[T]) load(tab *kern.Table[T], p *problem[T], i int) {
 	sel, d, all := b.sel[i], p.centre.Cols, p.kv.Cols
 	b.k, b.v = buf.Shaped(b.k, len(sel), d), buf.Shaped(b.v, len(sel), all-d)
@@ -270,70 +302,78 @@ func (b *tilt[T]) load(tab *kern.Table[T], p *problem[T], i int) {
 	tab.Pack(&b.panel, b.k)
 }
 
-// loadCentroids makes the centroids of block i.
-func (b *tilt[T]) loadCentroids(tab *kern.Table[T], p *problem[T], i int) {
+// addExact adds the exact keys that load has gathered.
+func (b *tilt[T]) addExact(t *tiles[T]) {
+	for lo := 0; lo < b.v.Rows; lo += gatherKeys {
+		hi := min(lo+gatherKeys, b.v.Rows)
+		b.view = kern.Panel[T]{Rows: hi - lo, Cols: b.k.Cols, Width: b.panel.Width, Data: b.panel.Data[lo*b.k.Cols:]}
+		t.add(&b.view, b.v.RowRange(lo, hi), nil, nil)
+	}
+}
+
+// loadCentroids makes the centroids of block i from the keys that are not exact. The bias of a centroid is log n − x̄·c,
+// so that its logit is that of the weight n·e^{(x−x̄)·c}.
+func (b *tilt[T]) loadCentroids(tab *kern.Table[T], p *problem[T], start []int32, i int) {
 	d, all := p.centre.Cols, p.kv.Cols
 	b.cents, b.means = buf.Shaped(b.cents, p.clusters, d), buf.Shaped(b.means, p.clusters, all-d)
-	b.bias = buf.Sized(b.bias, p.clusters)
+	b.bias, b.light = buf.Sized(b.bias, p.clusters), buf.Zeroed(b.light, p.clusters)
 	at := 0
 	sums := view(b.sums.Row(i), p.clusters, all)
 	for x := range p.clusters {
-		y, v := b.cents.Row(at), b.means.Row(at)
-		switch mass := b.mass.At(x, i); {
+		mass, n, row := b.mass.At(x, i), start[x+1]-start[x], sums.Row(x)
+		switch {
 		case mass > 0:
-			row := sums.Row(x)
 			tab.Scale(row, 1/mass)
-			copy(y, row)
-			copy(v, row[d:])
-			b.bias[at] = mass
-		case b.count[i*p.clusters+x] == 0: // too light for the mean query, perhaps not for others
-			copy(y, p.centre.Row(x))
-			copy(v, p.mean.Row(x))
-			b.bias[at] = 0
-		default:
+		case n > 0 && b.count[i*p.clusters+x] == 0:
+			// The cluster is too light for the mean query, perhaps not for other queries: its plain mean stands for it.
+			meanRow(tab, row, p.kv.RowRange(int(p.start[x]), int(p.start[x]+n)))
+			mass, b.light[at] = T(n), true
+		default: // no keys, or all of them are exact
 			continue
 		}
+		copy(b.cents.Row(at), row)
+		copy(b.means.Row(at), row[d:])
+		b.bias[at] = mass
 		at++
 	}
-	// Of a mass n it is log n + top − x̄·y.
 	b.cents, b.means, b.bias = b.cents.RowRange(0, at), b.means.RowRange(0, at), b.bias[:at]
 	tab.Log(b.bias)
 	b.dots = buf.Sized(b.dots, at)
 	tab.MulV(b.dots, b.cents, b.mean.Row(i))
-	for l, x := 0, 0; l < at; l, x = l+1, x+1 {
-		for !(b.mass.At(x, i) > 0) && b.count[i*p.clusters+x] != 0 { // left out
-			x++
-		}
-		if b.bias[l] += b.top[i] - b.dots[l]; !(b.mass.At(x, i) > 0) {
-			b.bias[l] = p.logSize[x]
+	for l, dot := range b.dots {
+		if !b.light[l] { // masses are in units of e^top
+			b.bias[l] += b.top[i] - dot
 		}
 	}
 	tab.Pack(&b.fine, b.cents)
 }
 
-// addCentroids begins the sums with the centroids of block i.
-func (b *tilt[T]) addCentroids(p *problem[T], t *tiles[T], i int) {
-	b.loadCentroids(t.tab, p, i)
+// addCentroids begins the sums of t with the centroids of block i. slope holds M and R of the comment at the top, or has
+// no rows. If a row has no reference yet, all get one.
+func (b *tilt[T]) addCentroids(t *tiles[T], p *problem[T], start []int32, slope *kern.Panel[T], i int) {
+	b.loadCentroids(t.tab, p, start, i)
 	if b.cents.Rows == 0 {
 		return
 	}
-	t.guessShifts(&b.fine, b.bias)
+	if slices.Contains(t.shift, T(math.Inf(-1))) {
+		t.guessShifts(&b.fine, b.bias)
+	}
 	t.add(&b.fine, b.means, b.bias, nil)
-	if p.slope.Rows == 0 {
+	if slope.Rows == 0 {
 		return
 	}
 	rows, dv := t.x.Rows, t.acc.Cols
-	b.drift, b.still = buf.Shaped(b.drift, rows, p.slope.Rows), buf.Shaped(b.still, 1, p.slope.Rows)
-	t.tab.MulT(b.still, b.mean.RowRange(i, i+1), &p.slope, nil)
+	b.drift, b.still = buf.Shaped(b.drift, rows, slope.Rows), buf.Shaped(b.still, 1, slope.Rows)
+	t.tab.MulT(b.still, b.mean.RowRange(i, i+1), slope, nil)
 	t.tab.Scale(b.still.Data, -1)
-	t.tab.MulT(b.drift, t.x, &p.slope, b.still.Row(0))
+	t.tab.MulT(b.drift, t.x, slope, b.still.Row(0))
 	b.spread, b.swell = buf.Sized(b.spread, rows), buf.Sized(b.swell, rows)
-	t.tab.Norms(b.spread, b.drift.ColRange(dv, p.slope.Rows))
+	t.tab.Norms(b.spread, b.drift.ColRange(dv, slope.Rows))
 	for r, s := range b.spread {
 		b.swell[r] = T(min(s/4, mostDrift))
 	}
 	t.tab.Exp(b.swell, 0)
-	finite := t.tab.Finite(b.drift.Data[:rows*p.slope.Rows])
+	finite := t.tab.Finite(b.drift.Data[:rows*slope.Rows])
 	for r, s := range b.spread {
 		row, acc := b.drift.Row(r)[:dv], t.acc.Row(r)[:dv]
 		if !finite && !(dense.IsFinite(s) && t.tab.Finite(row)) {
@@ -353,9 +393,9 @@ const mostDrift = 2
 // tiltedBlock computes the rows lo to hi−1 of the order, which are block i of a task.
 func (c *call[T]) tiltedBlock(w *worker[T], p *problem[T], i, lo, hi int) {
 	b, t := &w.tilt, &w.tiles
-	n, d := p.span.Q1-p.span.Q0, c.k.Dim
+	n := p.span.Q1 - p.span.Q0
 	b.load(c.tab, p, i)
-	t.begin(c.tab, hi-lo, d, c.v.Dim)
+	t.begin(c.tab, hi-lo, c.k.Dim, c.v.Dim)
 	own := t.x
 	b.rows = append(b.rows[:0], p.rows.order[lo:hi]...)
 	if c.wanted == nil {
@@ -371,12 +411,8 @@ func (c *call[T]) tiltedBlock(w *worker[T], p *problem[T], i, lo, hi int) {
 		t.x, t.acc = t.x.RowRange(0, len(b.rows)), t.acc.RowRange(0, len(b.rows))
 		t.shift, t.sum, t.sums = t.shift[:len(b.rows)], t.sum[:len(b.rows)], t.sums[:len(b.rows)]
 	}
-	b.addCentroids(p, t, i)
-	for lo := 0; lo < b.v.Rows; lo += gatherKeys {
-		hi := min(lo+gatherKeys, b.v.Rows)
-		b.view = kern.Panel[T]{Rows: hi - lo, Cols: d, Width: b.panel.Width, Data: b.panel.Data[lo*d:]}
-		t.add(&b.view, b.v.RowRange(lo, hi), nil, nil)
-	}
+	b.addCentroids(t, p, p.start, &p.slope, i)
+	b.addExact(t)
 	exact := len(b.sel[i])
 	if sinks := min(p.spec.Sinks, p.span.K1-p.span.K0); sinks > 0 {
 		c.loadSinks(w, p, sinks)
@@ -401,10 +437,12 @@ func (c *call[T]) tiltedBlock(w *worker[T], p *problem[T], i, lo, hi int) {
 // slopeKeys keys at equal distances make the slope.
 const slopeKeys = 1024
 
-// slopes sets the slope of p from a sample of its keys.
-func (c *call[T]) slopes(w *worker[T], p *problem[T]) {
-	n, d, dv := len(p.keys), c.k.Dim, c.v.Dim
-	p.slope.Rows = 0
+// slopes packs M = Cov(v, y), and below it Rᵀ with RRᵀ = Cov(y), inside of the clusters of p, from a sample of the keys
+// that start counts (see tilt.weigh), whose means are p.centre and p.mean. dst has no rows if there are not more keys
+// than clusters.
+func (c *call[T]) slopes(w *worker[T], dst *kern.Panel[T], p *problem[T], start []int32) {
+	n, d, dv := int(start[p.clusters]), c.k.Dim, c.v.Dim
+	dst.Rows = 0
 	if n <= p.clusters {
 		return
 	}
@@ -412,16 +450,15 @@ func (c *call[T]) slopes(w *worker[T], p *problem[T]) {
 	w.diff = buf.Shaped(w.diff, m, dv+d)
 	for i, x := 0, 0; i < m; i++ {
 		j := (2*i + 1) * n / (2 * m)
-		for int(p.start[x+1]) <= j {
+		for int(start[x+1]) <= j {
 			x++
 		}
-		row, kv, mean, centre := w.diff.Row(i), p.kv.Row(j), p.mean.Row(x), p.centre.Row(x)
-		for l, v := range mean {
+		row, kv := w.diff.Row(i), p.kv.Row(j-int(start[x])+int(p.start[x]))
+		for l, v := range p.mean.Row(x) {
 			row[l] = kv[d+l] - v
 		}
-		row = row[dv:]
-		for l, v := range centre {
-			row[l] = kv[l] - v
+		for l, v := range p.centre.Row(x) {
+			row[dv+l] = kv[l] - v
 		}
 	}
 	w.tile = buf.Shaped(w.tile, dv+d, d)
@@ -440,7 +477,7 @@ func (c *call[T]) slopes(w *worker[T], p *problem[T]) {
 		}
 	}
 	if c.tab.Finite(w.tile.Data) {
-		c.tab.Pack(&p.slope, w.tile)
+		c.tab.Pack(dst, w.tile)
 	}
 }
 
@@ -455,13 +492,19 @@ func (c *call[T]) centroidsTilted(w *worker[T], p *problem[T], first, end int) {
 	rows := p.kv.RowRange(lo, hi)
 	c.tab.Gather(rows.ColRange(0, d), k, w.count)
 	c.tab.Gather(rows.ColRange(d, rows.Cols), v, w.count)
-	for x := first; x < end; x++ {
-		part := p.kv.RowRange(int(p.start[x]), int(p.start[x+1]))
-		p.logSize[x] = T(math.Log(float64(part.Rows)))
-		w.one = buf.Zeroed(w.one, part.Cols)
-		c.tab.ColSum(w.one, part)
-		c.tab.Scale(w.one, T(1/float64(part.Rows)))
-		copy(p.centre.Row(x), w.one)
-		copy(p.mean.Row(x), w.one[d:])
+	if p.spec.Chunk > 0 {
+		return // prefixSlope computes means, of fewer keys
 	}
+	for x := first; x < end; x++ {
+		p.average(c.tab, w, x, int(p.start[x+1]-p.start[x]))
+	}
+}
+
+// average sets p.centre and p.mean of cluster x to the means of its first n keys and values.
+func (p *problem[T]) average(tab *kern.Table[T], w *worker[T], x, n int) {
+	lo := int(p.start[x])
+	w.one = buf.Sized(w.one, p.kv.Cols)
+	meanRow(tab, w.one, p.kv.RowRange(lo, lo+n))
+	copy(p.centre.Row(x), w.one)
+	copy(p.mean.Row(x), w.one[p.centre.Cols:])
 }

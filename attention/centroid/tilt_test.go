@@ -12,38 +12,42 @@ import (
 	"github.com/randfeat/randfeat/dense"
 )
 
-// naiveTilt is the definition for a block of scaled queries: the keys that weigh most for their mean are exact, the
+// naiveTilt is the definition for a block of scaled queries: the keys of the largest rank for their mean are exact, the
 // others of every cluster are one centroid. lo to hi−1 are the keys of a cluster. The covariances of keys and values
-// inside of clusters move the values and raise the masses of all centroids.
-func naiveTilt(x, k, v [][]float64, clusters [][2]int, keys, dv int, sinkK, sinkV [][]float64) [][]float64 {
+// inside of clusters move the values and raise the masses of all centroids. near are further exact keys of a row.
+func naiveTilt(x, k, v [][]float64, clusters [][2]int, extra []float64, keys, dv int, slopes naiveSlope,
+	nearK, nearV [][][]float64) [][]float64 {
 	mean := make([]float64, len(x[0]))
 	for _, r := range x {
 		for i, a := range r {
 			mean[i] += a / float64(len(x))
 		}
 	}
-	w, order := make([]float64, len(k)), make([]int, len(k))
+	w, rank, order := make([]float64, len(k)), make([]float64, len(k)), make([]int, len(k))
 	for j := range k {
-		w[j], order[j] = math.Exp(dense.Dot(mean, k[j])), j
+		rank[j] = dense.Dot(mean, k[j])
+		w[j], order[j] = math.Exp(rank[j]), j
+		if extra != nil {
+			rank[j] += extra[j]
+		}
 	}
-	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(w[b], w[a]) })
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(rank[b], rank[a]) })
 	exact := map[int]bool{}
 	for _, j := range order[:min(keys, len(order))] {
 		exact[j] = true
 	}
-	slope, cov := naiveSlopes(k, v, clusters, dv)
 	out := make([][]float64, len(x))
 	for r := range x {
 		row := naiveRow{num: make([]float64, dv)}
-		for j := range sinkK {
-			row.add(math.Exp(dense.Dot(x[r], sinkK[j])), sinkV[j])
+		for j, y := range nearK[r] {
+			row.add(math.Exp(dense.Dot(x[r], y)), nearV[r][j])
 		}
 		delta, spread := make([]float64, len(mean)), 0.0
 		for i := range delta {
 			delta[i] = x[r][i] - mean[i]
 		}
 		for i := range delta {
-			spread += delta[i] * dense.Dot(cov[i], delta)
+			spread += delta[i] * dense.Dot(slopes.cov[i], delta)
 		}
 		for _, c := range clusters {
 			n, y, u := 0.0, make([]float64, len(mean)), make([]float64, dv)
@@ -64,7 +68,7 @@ func naiveTilt(x, k, v [][]float64, clusters [][2]int, keys, dv int, sinkK, sink
 				continue
 			}
 			for i := range u {
-				u[i] = u[i]/n + dense.Dot(slope[i], delta)*min(1, 2/math.Sqrt(max(spread, 1e-30)))
+				u[i] = u[i]/n + dense.Dot(slopes.values[i], delta)*min(1, 2/math.Sqrt(max(spread, 1e-30)))
 			}
 			row.add(n*math.Exp(dense.Dot(delta, y)/n+min(spread/4, 2)), u)
 		}
@@ -76,10 +80,12 @@ func naiveTilt(x, k, v [][]float64, clusters [][2]int, keys, dv int, sinkK, sink
 	return out
 }
 
-// naiveSlopes are Cov(v, y) and Cov(y) inside of clusters, over all keys; zeros if every key is a cluster.
-func naiveSlopes(k, v [][]float64, clusters [][2]int, dv int) (slope, cov [][]float64) {
-	d := len(k[0])
-	slope, cov = make([][]float64, dv), make([][]float64, d)
+// naiveSlope is Cov(v, y) and Cov(y) inside of clusters.
+type naiveSlope struct{ values, cov [][]float64 }
+
+// naiveSlopes computes the covariances over all keys; zeros if every key is a cluster, or without keys.
+func naiveSlopes(k, v [][]float64, clusters [][2]int, d, dv int) naiveSlope {
+	slope, cov := make([][]float64, dv), make([][]float64, d)
 	for i := range slope {
 		slope[i] = make([]float64, d)
 	}
@@ -96,6 +102,9 @@ func naiveSlopes(k, v [][]float64, clusters [][2]int, dv int) (slope, cov [][]fl
 		return m
 	}
 	for _, c := range clusters {
+		if c[0] == c[1] {
+			continue
+		}
 		y, u := means(k[c[0]:c[1]]), means(v[c[0]:c[1]])
 		for j := c[0]; j < c[1]; j++ {
 			for l := range d {
@@ -109,7 +118,7 @@ func naiveSlopes(k, v [][]float64, clusters [][2]int, dv int) (slope, cov [][]fl
 			}
 		}
 	}
-	return slope, cov
+	return naiveSlope{slope, cov}
 }
 
 // Blocks that weigh the keys are what their definition says, with masks, segments, sinks and grouped heads.
@@ -156,6 +165,7 @@ func TestTiltNaive(t *testing.T) {
 					keys = append(keys, wide(k.Head(0, p.h).Row(int(p.keys[j]))))
 					values = append(values, wide(v.Head(0, p.h).Row(int(p.keys[j]))))
 				}
+				slopes := naiveSlopes(keys, values, clusters, dim, dim)
 				n := p.span.Q1 - p.span.Q0
 				if got := slices.Sorted(slices.Values(p.rows.order)); len(slices.Compact(got)) != 2*n || got[0] != 0 {
 					t.Fatalf("%s: rows are %v", name, p.rows.order)
@@ -169,7 +179,8 @@ func TestTiltNaive(t *testing.T) {
 							x[i][l] /= math.Sqrt(dim)
 						}
 					}
-					want := naiveTilt(x, keys, values, clusters, s.Keys, dim, sinkK, sinkV)
+					want := naiveTilt(x, keys, values, clusters, nil, s.Keys, dim, slopes,
+						slices.Repeat([][][]float64{sinkK}, len(x)), slices.Repeat([][][]float64{sinkV}, len(x)))
 					for i, r := range rows {
 						near1(t, fmt.Sprintf("%s, row %d", name, r),
 							out.Head(0, 2*p.h+int(r)/n).Row(p.span.Q0+int(r)%n), want[i], 1e-9)

@@ -14,11 +14,6 @@ import (
 // the second such spec costs only its rows. The clusters of the last few specs are kept. A Trials must not be used by
 // two calls at the same time.
 type Trials[T dense.Float] struct {
-	// Voters marks the queries that choose the exact clusters of their block (Spec.Together), one entry per query. nil
-	// means all, as in Attention.At. A row without a vote shows the error of a block that was not chosen for it. Causal
-	// rows that neither vote nor are requested cost nothing.
-	Voters []bool
-
 	vis     attention.Visibility
 	scale   float64
 	q, k, v attention.Seq[T]
@@ -66,9 +61,6 @@ func (t *Trials[T]) At(out attention.Seq[T], rows []int, spec Spec) error {
 	if err := a.checkRows(out, rows, t.q, t.k, t.v); err != nil || len(rows) == 0 {
 		return err
 	}
-	if t.Voters != nil && len(t.Voters) != t.q.Len {
-		return fmt.Errorf("%d voters for %d queries: %w", len(t.Voters), t.q.Len, dense.ErrShape)
-	}
 	if t.vis.Causal {
 		return t.atChunks(out, rows, spec)
 	}
@@ -76,7 +68,7 @@ func (t *Trials[T]) At(out attention.Seq[T], rows []int, spec Spec) error {
 	if err != nil {
 		return err
 	}
-	c.out, c.wanted, c.voters = out, rows, t.Voters
+	c.out, c.wanted = out, rows
 	for _, p := range c.problems[:c.used] {
 		p.spec = &spec
 		p.setTop()
@@ -147,7 +139,6 @@ func (t *Trials[T]) atChunks(out attention.Seq[T], rows []int, spec Spec) error 
 	for i := range c.streams {
 		c.streams[i].spec = &spec
 	}
-	c.keys.voters = t.Voters
 	c.answer(rows, out)
 	return nil
 }
