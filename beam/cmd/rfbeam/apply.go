@@ -16,7 +16,7 @@ import (
 	"github.com/randfeat/randfeat/machine/parts"
 )
 
-// modelAndFiles wants a model and something to apply it to.
+// modelAndFiles requires a model and at least one name of data.
 func modelAndFiles(_ *cobra.Command, args []string) error {
 	if len(args) < 2 {
 		return errors.New("want a model, and files, folders or patterns of data")
@@ -45,7 +45,7 @@ func evaluateCommand(stdout io.Writer) *cobra.Command {
 	return cmd
 }
 
-// openModel finds the model, and reads its table as that of the fit was read.
+// openModel loads the model and makes f read tables in the encoding of the fit.
 func (f *readFlags) openModel(ctx context.Context, path string) (abs string, m *machine.Model, err error) {
 	if abs, err = store.Abs(path); err != nil {
 		return "", nil, err

@@ -10,15 +10,15 @@ import (
 	"github.com/randfeat/randfeat/internal/rng"
 )
 
-// The generated table: the noise that sensors measure by place and hour, in several files.
+// The demo table: noise measured by sensors at places and hours, in several files.
 const (
 	demoTarget = "noise"
 	demoID     = "sensor"
 	demoFiles  = 4
-	demoRows   = 500 // of a file
+	demoRows   = 500 // per file
 )
 
-// writeDemo writes the files of the table into a new folder; the seed is fixed, so every run sees the same rows.
+// writeDemo writes the files of the table into a new folder. The seed is fixed, so every run sees the same rows.
 func writeDemo() (dir string, err error) {
 	if dir, err = os.MkdirTemp("", "rfbeam-demo-*"); err != nil {
 		return "", err

@@ -25,7 +25,7 @@ import (
 	"github.com/randfeat/randfeat/machine/tabular"
 )
 
-// runFlags are common to all commands.
+// runFlags are the flags that all commands share.
 type runFlags struct {
 	dir   string
 	tasks int
@@ -40,12 +40,12 @@ func (f *runFlags) add(cmd *cobra.Command) {
 	flags.BoolVar(&f.json, "json", false, "print one JSON object")
 }
 
-// workDir makes the folder of a run, and says what is to be done with it at the end. One that was named may hold the
-// beginning of the same run, told by id.
+// workDir makes the folder of a run and returns what to do with it at the end. A folder named by --work may hold the
+// beginning of the same run, which continues; the file "run" in it holds the id that identifies a run.
 func (f *runFlags) workDir(ctx context.Context, out, id string) (dir string, clean func(failed bool), err error) {
 	if f.dir == "" && store.Remote(out) {
 		folder, base := store.Split(out)
-		// The random name is no result, so it needs no seed.
+		// The random name does not enter any result, so it needs no seed.
 		dir = store.Join(folder, fmt.Sprintf(".%s.work-%016x", base, rand.Uint64()))
 		return dir, func(bool) { f.removed(ctx, dir) }, nil
 	}
@@ -54,7 +54,7 @@ func (f *runFlags) workDir(ctx context.Context, out, id string) (dir string, cle
 		if err != nil {
 			return "", nil, err
 		}
-		// Workers may be other users.
+		// Workers may run as other users.
 		return dir, func(bool) { os.RemoveAll(dir) }, os.Chmod(dir, 0o777)
 	}
 	if dir, err = store.Abs(f.dir); err != nil {
@@ -82,7 +82,7 @@ func (f *runFlags) workDir(ctx context.Context, out, id string) (dir string, cle
 	}, err
 }
 
-// removed removes the work folder, also after an interrupt. What is left of it does no harm.
+// removed removes the work folder, even after an interrupt. Leftovers do no harm, so errors are ignored.
 func (f *runFlags) removed(ctx context.Context, dir string) {
 	_ = store.RemoveAll(context.WithoutCancel(ctx), dir)
 }
@@ -142,7 +142,7 @@ func (f *fitFlags) add(cmd *cobra.Command) {
 	f.runFlags.add(cmd)
 }
 
-// theRun is what the arguments and flags describe.
+// theRun returns the run that the arguments and flags describe.
 func (f *fitFlags) theRun(args []string) (*parts.Run, error) {
 	if f.run != "" {
 		if len(args) > 0 || f.demo {
@@ -169,7 +169,7 @@ func (f *fitFlags) theRun(args []string) (*parts.Run, error) {
 	return parts.NewRun(t.Manifest(), f.o)
 }
 
-// keepInputs refuses an output that would replace what is read, or that would be removed with the work folder.
+// keepInputs refuses an output that would replace an input, or that would be removed with the work folder.
 func (f *fitFlags) keepInputs(run *parts.Run, out string) error {
 	in, taken := run.Reads(out)
 	if !taken && f.run != "" {
@@ -201,8 +201,8 @@ func (f *fitFlags) keepInputs(run *parts.Run, out string) error {
 	return nil
 }
 
-// readRun reads the run in a folder of 'randfeat parts init'. Its files get absolute paths: workers have other working
-// directories.
+// readRun reads the run in a folder of 'randfeat parts init'. It makes the paths of the files absolute, because
+// workers have other working directories.
 func readRun(dir string) (*parts.Run, error) {
 	path := filepath.Join(dir, "run.json")
 	b, err := os.ReadFile(path)
@@ -291,7 +291,7 @@ func (f *fitFlags) fit(cmd *cobra.Command, args []string, stdout io.Writer) erro
 	return result.print(stdout)
 }
 
-// readable says what a person has done.
+// readable shortens errors that the user caused.
 func readable(err error) error {
 	if errors.Is(err, context.Canceled) {
 		return errors.New("interrupted")

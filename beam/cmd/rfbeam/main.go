@@ -1,7 +1,7 @@
 // Command rfbeam fits, evaluates and applies kernel machines on Apache Beam: to tables of many files, on as many
-// machines as a runner has. The model is that of 'randfeat parts', to the last byte.
+// machines as a runner has. The model is byte-identical to that of 'randfeat parts'.
 //
-// Without flags of Beam it runs on prism, the runner inside this program, and needs nothing else.
+// Without Beam's flags it runs on prism, the runner inside this program, and needs nothing else.
 package main
 
 import (
@@ -24,7 +24,7 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	context.AfterFunc(ctx, stop) // a second interrupt ends the process at once
-	// A runner starts this program as a worker, too.
+	// A runner starts this same program as a worker.
 	if worker, err := flow.Worker(ctx, os.Args[1:]); worker {
 		if err != nil {
 			fmt.Fprintln(os.Stderr, "rfbeam:", err)
@@ -40,11 +40,12 @@ type misuse struct{ error }
 
 func misused(format string, args ...any) error { return misuse{fmt.Errorf(format, args...)} }
 
-// failure marks errors of the work itself; others come from the parsing of arguments.
+// failure marks errors of the work itself. Other errors come from parsing the arguments and count as misuse.
 type failure struct{ error }
 
 func (f failure) Unwrap() error { return f.error }
 
+// do adapts the work of a command to cobra.
 func do(work func(cmd *cobra.Command, args []string) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		err := work(cmd, args)
@@ -56,7 +57,7 @@ func do(work func(cmd *cobra.Command, args []string) error) func(*cobra.Command,
 	}
 }
 
-// run is main without the process: 0 done, 1 failed, 2 misused.
+// run is main without the process, for tests. Exit status: 0 done, 1 failed, 2 misused.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	root := command(stdout, stderr)
 	root.SetArgs(args)
@@ -75,7 +76,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return 2
 }
 
-// runnerFlags are the flags of Beam that help shows; all others work as well.
+// runnerFlags are the Beam flags that help shows. All others work too.
 var runnerFlags = []string{"runner", "endpoint", "environment_type", "environment_config", "parallelism"}
 
 func command(stdout, stderr io.Writer) *cobra.Command {
@@ -98,7 +99,7 @@ Without Beam's flags it runs inside this program (prism). On Flink, Spark and ot
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 		PersistentPreRun: func(*cobra.Command, []string) {
 			if !beam.Initialized() {
-				flag.CommandLine.Parse(nil) // the values are set; Beam asks whether they were parsed
+				flag.CommandLine.Parse(nil) // cobra has set the values, but Beam insists on a parsed flag set
 				beam.Init()
 			}
 			if !verbose {

@@ -8,13 +8,13 @@ import (
 	"github.com/randfeat/randfeat/data/files"
 )
 
-// readFlags say how files are read.
+// readFlags say how to read files.
 type readFlags struct {
 	delimiter, format string
 	header, noHeader  bool
 	missing           []string
 	unitBytes         int64
-	assume            string // the encoding of the table of a fit
+	assume            string // encoding of the table of the fit, for commands that use a model
 }
 
 func (f *readFlags) add(cmd *cobra.Command) {
@@ -53,7 +53,7 @@ func (f *readFlags) options() (data.Options, error) {
 	return o, nil
 }
 
-// absolute makes the names of files absolute: workers have other working directories.
+// absolute makes the paths of files absolute, because workers have other working directories.
 func absolute(m *files.Manifest) (err error) {
 	for i := 0; err == nil && i < len(m.Shards); i++ {
 		if !store.Remote(m.Shards[i].Name) {
@@ -63,7 +63,7 @@ func absolute(m *files.Manifest) (err error) {
 	return err
 }
 
-// table opens the files that arguments name.
+// table opens the files that the arguments name.
 func (f *readFlags) table(args []string) (*files.Table, error) {
 	if len(args) == 0 {
 		return nil, misused("no data: name files, folders or patterns")
