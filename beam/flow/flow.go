@@ -31,52 +31,53 @@ import (
 	"sync"
 )
 
-// Work is the computation. Its methods may be called concurrently. A file must appear in one step: write another one
-// beside it and rename that.
+// Work is the computation. Its methods may be called concurrently, in several processes and more than once. A file
+// must appear atomically: write another one beside it and rename that.
 type Work interface {
-	// Leaf does a stage for leaf i and writes a file.
+	// Leaf computes leaf i of a stage and writes its file.
 	Leaf(ctx context.Context, stage string, i int, file string) (rows int64, err error)
-	// Merge writes one file of several, in order; group is that of Stage.Groups, or the place in the tree.
+	// Merge merges files, in order, into one. group is the group of Stage.Groups, or the place in the level of the
+	// tree.
 	Merge(ctx context.Context, stage string, group int, file string, in []Ref) (rows int64, err error)
-	// End is called with what is left: the root of the tree, or the file of every group. What it writes elsewhere must
-	// appear in one step, and be the same if it is called again.
+	// End is called with the remaining files: the root of the tree, or the file of every group. Anything it writes
+	// elsewhere must appear atomically and be the same if End is called again.
 	End(ctx context.Context, stage string, in []Ref) error
 }
 
 // Ref is a file that a step has written.
 type Ref struct {
-	Index int    // of the leaf, or of the merge in its level
+	Index int    // number of the leaf, or of the merge in its level
 	File  string // its path
-	Rows  int64  // that went into it
+	Rows  int64  // rows that went into it
 }
 
 // Stage is one pass over the leaves.
 type Stage struct {
 	Name   string
 	Leaves int
-	// Groups has the group of every leaf, 0, 1, … in order: each group is merged into one file, and that is all. Nil: a
-	// tree, whose shape depends on Leaves and the fan-out alone.
+	// Groups has the group of every leaf: 0, 1, … in ascending order. Each group is merged into one file, and the
+	// stage ends. Nil means a tree, whose shape depends only on Leaves and the fan-out.
 	Groups []int
 }
 
-// Job is what a worker is told: how to make the Work again, and where its files are.
+// Job is what workers are told: how to make the Work, and where its files are.
 type Job struct {
-	Kind   string // of Register
+	Kind   string // the name given to Register
 	Config []byte
-	Dir    string // seen by all workers
-	Fan    int    // files that a merge takes; at least 2
+	Dir    string // folder for files; all workers must see it
+	Fan    int    // files per merge, at least 2
 }
 
 var (
 	kinds   = map[string]func(config []byte) (Work, error){}
-	known   = map[string]Work{} // by kind and config
+	known   = map[string]Work{} // Work of this process, by kind and config
 	knownMu sync.Mutex
 )
 
-// Register makes a kind of work known. It is called by init functions, so that every worker has it.
+// Register makes a kind of work known. Call it in an init function, so that every worker has it.
 func Register(kind string, open func(config []byte) (Work, error)) { kinds[kind] = open }
 
-// work is the Work of a job, the same one for all steps of a process.
+// work returns the Work of a job. All steps of a process share it.
 func (j Job) work() (Work, error) {
 	knownMu.Lock()
 	defer knownMu.Unlock()

@@ -21,8 +21,8 @@ func init() {
 	register.Iter1[Ref]()
 }
 
-// build adds the stages of a job to a pipeline. No side inputs: a stage begins with what the end of the one before
-// emits, the numbers of its leaves.
+// build adds the stages of a job to a pipeline. There are no side inputs: the end step of a stage emits the numbers
+// of the leaves of the next one, so a stage starts only after the one before has ended.
 func build(s beam.Scope, j Job, stages []Stage) {
 	leaves := beam.ParDo(s, &beginFn{Leaves: stages[0].Leaves}, beam.Impulse(s))
 	for i, stage := range stages {
@@ -48,7 +48,7 @@ func build(s beam.Scope, j Job, stages []Stage) {
 	}
 }
 
-// together gives all files one key.
+// together gives all files the same key, so that one end step sees them.
 func together(_ int, r Ref) (int, Ref) { return 0, r }
 
 func init() { register.Function2x2(together) }
@@ -63,13 +63,14 @@ func (f *beginFn) ProcessElement(_ []byte, emit func(int)) {
 	}
 }
 
+// leafFn runs one leaf of a stage.
 type leafFn struct {
 	Job    Job
 	Stage  string
 	Groups []int
 }
 
-// ProcessElement is called by Beam. The key is the group of the first merge.
+// ProcessElement is called by Beam. The key of the result is the group of its first merge.
 func (f *leafFn) ProcessElement(ctx context.Context, i int) (int, Ref, error) {
 	ref, err := f.Job.step(ctx, f.Stage, 0, i, nil, func(w Work, file string) (int64, error) {
 		return w.Leaf(ctx, f.Stage, i, file)
@@ -83,12 +84,12 @@ func (f *leafFn) ProcessElement(ctx context.Context, i int) (int, Ref, error) {
 	return i / f.Job.Fan, ref, nil
 }
 
-// mergeFn merges the files of a group in the order of their numbers, whatever the order in which they come.
+// mergeFn merges the files of a group in the order of their numbers, in whatever order the runner delivers them.
 type mergeFn struct {
 	Job   Job
 	Stage string
 	Level int
-	Fan   int // 0: groups
+	Fan   int // files per merge of the tree; 0: one merge per group
 }
 
 // ProcessElement is called by Beam.
@@ -97,7 +98,7 @@ func (f *mergeFn) ProcessElement(ctx context.Context, group int, refs func(*Ref)
 	if err != nil {
 		return 0, Ref{}, marked(err)
 	}
-	if f.Fan > 0 && len(in) == 1 { // the last of its level, alone
+	if f.Fan > 0 && len(in) == 1 { // nothing to merge: the file moves up a level
 		in[0].Index = group
 		return group / f.Fan, in[0], nil
 	}
@@ -110,7 +111,7 @@ func (f *mergeFn) ProcessElement(ctx context.Context, group int, refs func(*Ref)
 	return group / max(f.Fan, 1), ref, nil
 }
 
-// endFn ends a stage and emits the leaves of the next.
+// endFn ends a stage and emits the leaves of the next one.
 type endFn struct {
 	Job         Job
 	Stage       string
@@ -138,10 +139,11 @@ func (f *endFn) ProcessElement(ctx context.Context, _ int, refs func(*Ref) bool,
 	return nil
 }
 
-// endLevel is above all levels of a tree.
+// endLevel is the level of end steps, above all levels of a tree.
 const endLevel = 99
 
-// ordered are the files of a group by number. Runners may deliver an element twice where they say that they do not.
+// ordered returns the files of a group by number. It fails if a file comes twice: some runners deliver elements more
+// than once although they promise not to, and a sum must not count a file twice.
 func ordered(refs func(*Ref) bool) ([]Ref, error) {
 	var in []Ref
 	for r := (Ref{}); refs(&r); {

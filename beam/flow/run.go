@@ -16,8 +16,8 @@ import (
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/x/beamx"
 )
 
-// Run runs the stages on the runner of the flag --runner; if it is empty, on prism in this process. The error of a step
-// is returned without the runner's wrapping.
+// Run runs the stages on the runner of the flag --runner; if it is empty, on prism inside this process. If a step
+// fails, Run returns its error without the text that the runner wraps around it.
 func Run(ctx context.Context, j Job, stages []Stage) error {
 	if j.Fan < 2 {
 		return fmt.Errorf("a fan-out of %d: a merge takes at least two files", j.Fan)
@@ -42,11 +42,12 @@ func Run(ctx context.Context, j Job, stages []Stage) error {
 	return unmarked(err)
 }
 
-// settle fills in the flags of Beam that follow from others, and returns what is to be done after the run.
+// settle fills in Beam flags that follow from others, and returns a function that undoes its side effects after the
+// run.
 //
-// A program is sent to the runner for its workers unless one is named. Workers of PROCESS are this program where it
-// lies, so an empty file is sent in its place. For LOOPBACK, Beam makes and leaves such a file itself, in the folder
-// for temporary files: that is a folder of ours for so long.
+// Unless a worker binary is named, Beam sends the program to the runner for its workers. PROCESS workers are this
+// program in place, so settle names an empty file instead. For LOOPBACK, Beam creates such a file itself in TMPDIR
+// and leaves it there, so TMPDIR is a folder of ours during the run.
 func settle() (clean func(), err error) {
 	dir, err := os.MkdirTemp("", "rfbeam-*")
 	if err != nil {
@@ -86,12 +87,13 @@ func settle() (clean func(), err error) {
 	return clean, nil
 }
 
-// Runners pass errors on as text, with traces before and behind.
+// Runners pass errors on as text, with traces before and after them. These marks enclose our part.
 const (
 	markBegin = "[failed: "
 	markEnd   = " :failed]"
 )
 
+// marked encloses the text of an error in marks; unmarked takes it out again.
 func marked(err error) error { return errors.New(markBegin + err.Error() + markEnd) }
 
 func unmarked(err error) error {
@@ -108,7 +110,7 @@ func unmarked(err error) error {
 	return errors.New(text)
 }
 
-// Quiet keeps the runner's own messages from standard error; errors still come back from Run.
+// Quiet silences the runner's own messages on standard error. Errors still come back from Run.
 func Quiet() {
 	log.SetLogger(silent{})
 	slog.SetDefault(slog.New(slog.DiscardHandler))

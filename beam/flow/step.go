@@ -10,11 +10,13 @@ import (
 	"github.com/randfeat/randfeat/beam/internal/store"
 )
 
-// turn lets one step at a time work in a process: a step uses all threads, and so a process holds what one step holds,
-// however many the runner begins at once.
+// turn lets one step at a time work in a process. A step already uses all threads, and so the process holds the data
+// of one step only, however many the runner starts at once.
 var turn = make(chan struct{}, 1)
 
-// step does something once: if its file has been written it says so, and does nothing.
+// step does the work of one step, exactly once as far as its result is concerned. If the note of its file exists,
+// the step was done before: step returns what the note says and does nothing. Otherwise it runs do, writes the note,
+// and removes the inputs. The order matters: a crash before the note repeats the step with its inputs still there.
 func (j Job) step(ctx context.Context, stage string, level, index int, in []Ref, do func(Work, string) (int64, error),
 ) (ref Ref, err error) {
 	select {
@@ -36,7 +38,7 @@ func (j Job) step(ctx context.Context, stage string, level, index int, in []Ref,
 	}
 	rows, err := do(w, file)
 	if err != nil {
-		// Another worker may have been faster, and have removed what this one was reading.
+		// Another worker may have finished the same step and removed the inputs of this one.
 		if ref, ok, _ := done(ctx, file); ok {
 			return ref, nil
 		}
@@ -54,10 +56,11 @@ func (j Job) step(ctx context.Context, stage string, level, index int, in []Ref,
 	return ref, nil
 }
 
-// The note beside a file says that it is whole, and stays when the file is removed: a step that is run again after its
-// successor was done has nothing to do.
+// doneSuffix marks the note beside a file. The note says that the file is complete, and it stays when the file is
+// removed: a step that is repeated after its successor has nothing to do.
 const doneSuffix = ".done"
 
+// write writes the note of a step.
 func (r Ref) write(ctx context.Context) error {
 	b, err := json.Marshal(r)
 	if err != nil {
@@ -66,6 +69,7 @@ func (r Ref) write(ctx context.Context) error {
 	return store.WriteFile(ctx, r.File+doneSuffix, b)
 }
 
+// done reads the note of a step; ok is false if there is none.
 func done(ctx context.Context, file string) (ref Ref, ok bool, err error) {
 	b, err := store.ReadFile(ctx, file+doneSuffix)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -14,11 +14,13 @@ import (
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/util/grpcx"
 )
 
-// Worker runs a worker if args are the arguments of one, and reports whether they were. It accepts the arguments that a
-// runner gives to the command of --environment_type=PROCESS and those of the boot program of Beam's containers.
+// Worker runs a worker if args are the arguments of one, and reports whether they were. It accepts the arguments
+// that runners pass to the command of --environment_type=PROCESS, and those of the boot program of Beam's
+// containers.
 //
-// Beam's boot program fetches a copy of the worker for every process, leaves it behind, and waits forever when the work
-// is over. This worker is the program itself, which all machines see next to the tables, and it ends with the runner.
+// Beam's boot program fetches a copy of the worker for every process, never removes it, and keeps waiting after the
+// work is over. This worker is the program itself, which every machine can read where the tables are, and it ends
+// with the runner.
 func Worker(ctx context.Context, args []string) (bool, error) {
 	has := func(name string) bool {
 		return slices.ContainsFunc(args, func(a string) bool { return strings.HasPrefix(a, name+"=") })
@@ -35,7 +37,7 @@ func Worker(ctx context.Context, args []string) (bool, error) {
 	f.SetOutput(io.Discard)
 	id, provision := f.String("id", "", ""), f.String("provision_endpoint", "", "")
 	for _, name := range []string{"logging_endpoint", "artifact_endpoint", "control_endpoint", "semi_persist_dir"} {
-		f.String(name, "", "") // provisioning says it
+		f.String(name, "", "") // accepted and ignored: the provisioning service tells the same
 	}
 	if err := f.Parse(args); err != nil {
 		return true, err
