@@ -25,10 +25,10 @@ import (
 	"github.com/randfeat/randfeat/internal/localfile"
 )
 
-// Remote reports whether a path is an object's.
+// Remote reports whether a path names an object in a bucket.
 func Remote(path string) bool { return localfile.Scheme(path) != "" }
 
-// Join is filepath.Join that knows objects.
+// Join is filepath.Join for local paths and objects.
 func Join(dir string, elem ...string) string {
 	if !Remote(dir) {
 		return filepath.Join(append([]string{dir}, elem...)...)
@@ -36,7 +36,7 @@ func Join(dir string, elem ...string) string {
 	return strings.TrimRight(dir, "/") + "/" + path.Join(elem...)
 }
 
-// Split cuts a path into its folder and its last element.
+// Split returns the folder and the last element of a path.
 func Split(p string) (dir, base string) {
 	if !Remote(p) {
 		return filepath.Dir(p), filepath.Base(p)
@@ -46,8 +46,8 @@ func Split(p string) (dir, base string) {
 	return p[:i], p[i+1:]
 }
 
-// Abs is filepath.Abs that knows objects. Names of objects that are written must not look like patterns: Beam lists
-// objects by patterns.
+// Abs is filepath.Abs for local paths and objects. Names of objects must not contain the characters of patterns,
+// because Beam finds objects by pattern.
 func Abs(p string) (string, error) {
 	if !Remote(p) {
 		return filepath.Abs(p)
@@ -64,7 +64,7 @@ var (
 	systems   = map[string]filesystem.Interface{}
 )
 
-// system is Beam's file system of a scheme. It is made once: making one reads settings and credentials.
+// system returns Beam's file system of a scheme. It is made once, because making it reads settings and credentials.
 func system(ctx context.Context, name string) (s filesystem.Interface, err error) {
 	systemsMu.Lock()
 	defer systemsMu.Unlock()
@@ -72,7 +72,7 @@ func system(ctx context.Context, name string) (s filesystem.Interface, err error
 	if s := systems[scheme]; s != nil {
 		return s, nil
 	}
-	defer func() { // Beam has no other way to say that settings are wrong
+	defer func() { // Beam panics if the settings are wrong
 		if p := recover(); p != nil {
 			err = fmt.Errorf("%s: %v", name, p)
 		}
@@ -84,7 +84,7 @@ func system(ctx context.Context, name string) (s filesystem.Interface, err error
 	return s, nil
 }
 
-// escaped is a name as Beam's file systems want it: s3 and gs read it as a URL.
+// escaped returns a name as Beam's file systems expect it: s3 and gs parse it as a URL.
 func escaped(name string) string {
 	if s := localfile.Scheme(name); s != "s3" && s != "gs" {
 		return name
@@ -92,11 +92,11 @@ func escaped(name string) string {
 	return strings.NewReplacer("%", "%25", "?", "%3F", "#", "%23").Replace(name)
 }
 
-// maxDepth is how deep the folders of a table may be.
+// maxDepth is the largest depth of folders below a table.
 const maxDepth = 6
 
-// List returns objects, sorted: those that a pattern matches, those at any depth below a name that ends in /, or the
-// one of that name if there is one.
+// List returns objects, sorted. The name may be a pattern, a folder ending in / (all objects below it, up to
+// maxDepth), or the name of one object.
 func List(ctx context.Context, name string) ([]string, error) {
 	s, err := system(ctx, name)
 	if err != nil {
@@ -111,7 +111,8 @@ func List(ctx context.Context, name string) ([]string, error) {
 	}
 	var out []string
 	for _, p := range patterns {
-		// Beam takes all before the first * for a prefix of the names, whatever else stands there.
+		// Beam takes everything before the first * as a literal prefix, even ? and [. So list with a more general
+		// pattern and match below.
 		general := p
 		if i := strings.IndexAny(p, "?["); i >= 0 && !strings.Contains(p[:i], "*") {
 			general = p[:i] + "*" + strings.Repeat("/*", strings.Count(p[i:], "/"))
@@ -132,12 +133,12 @@ func List(ctx context.Context, name string) ([]string, error) {
 	return slices.Compact(out), nil
 }
 
-// oneLine keeps errors of clients readable.
+// oneLine puts the multi-line errors of cloud clients on one line.
 func oneLine(err error) error {
 	return errors.New(strings.Join(strings.Fields(err.Error()), " "))
 }
 
-// Exists reports whether there is a file.
+// Exists reports whether a file or object exists.
 func Exists(ctx context.Context, name string) (bool, error) {
 	if !Remote(name) {
 		_, err := os.Stat(name)
@@ -150,7 +151,7 @@ func Exists(ctx context.Context, name string) (bool, error) {
 	return len(found) > 0, err
 }
 
-// Names are those of the files in a folder; none if there is no such folder.
+// Names returns the paths of the files in a folder, or none if there is no such folder.
 func Names(ctx context.Context, dir string) ([]string, error) {
 	if Remote(dir) {
 		return List(ctx, strings.TrimRight(dir, "/")+"/")
@@ -166,7 +167,7 @@ func Names(ctx context.Context, dir string) ([]string, error) {
 	return out, err
 }
 
-// fetch copies an object to a local file.
+// fetch copies an object to a local file and checks its size.
 func fetch(ctx context.Context, name string, to io.Writer) error {
 	s, err := system(ctx, name)
 	if err != nil {
@@ -192,7 +193,7 @@ func fetch(ctx context.Context, name string, to io.Writer) error {
 	return nil
 }
 
-// Get gives the local path of a file: its own, or that of a copy. done removes the copy.
+// Get returns the local path of a file: its own, or that of a copy. done removes the copy.
 func Get(ctx context.Context, name string) (local string, done func(), err error) {
 	if !Remote(name) {
 		return name, func() {}, nil
@@ -212,14 +213,14 @@ func Get(ctx context.Context, name string) (local string, done func(), err error
 	return local, done, nil
 }
 
-// temporary is a path in a new folder, with the name of an object.
+// temporary returns a path in a new folder, with the base name of an object.
 func temporary(name string) (local string, done func(), err error) {
 	dir, err := os.MkdirTemp("", "rfbeam-object-*")
 	_, base := Split(name)
 	return filepath.Join(dir, base), func() { os.RemoveAll(dir) }, err
 }
 
-// ReadFile is os.ReadFile that knows objects.
+// ReadFile is os.ReadFile for local paths and objects.
 func ReadFile(ctx context.Context, name string) ([]byte, error) {
 	local, done, err := Get(ctx, name)
 	if err != nil {
@@ -229,7 +230,8 @@ func ReadFile(ctx context.Context, name string) ([]byte, error) {
 	return os.ReadFile(local)
 }
 
-// Put lets write make a file: at its place, or at a local path from which it becomes an object, whole or not at all.
+// Put calls write to make a file. For an object, write makes a local file, which is then uploaded; the object
+// appears complete or not at all.
 func Put(ctx context.Context, name string, write func(local string) error) (err error) {
 	if !Remote(name) {
 		return write(name)
@@ -251,7 +253,8 @@ func Put(ctx context.Context, name string, write func(local string) error) (err 
 		return err
 	}
 	defer f.Close()
-	// Without Close an object does not appear; the context ends what was begun.
+	// Beam creates the object in Close. After an error Close is not called, and the end of the context stops the
+	// upload.
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	w, err := s.OpenWrite(ctx, escaped(name))
@@ -266,12 +269,12 @@ func Put(ctx context.Context, name string, write func(local string) error) (err 
 	return nil
 }
 
-// WriteFile writes a file whole, in one step.
+// WriteFile writes a file or an object atomically.
 func WriteFile(ctx context.Context, name string, b []byte) error {
 	return Put(ctx, name, func(local string) error { return localfile.Write(local, b) })
 }
 
-// MkdirAll makes the folder of files that will be written; buckets need none.
+// MkdirAll makes a local folder. Buckets need none.
 func MkdirAll(dir string) error {
 	if Remote(dir) {
 		return nil
@@ -279,7 +282,7 @@ func MkdirAll(dir string) error {
 	return os.MkdirAll(dir, 0o777)
 }
 
-// Remove removes a file; that there is none is no error.
+// Remove removes a file or an object. A missing one is not an error.
 func Remove(ctx context.Context, name string) error {
 	if !Remote(name) {
 		if err := os.Remove(name); !errors.Is(err, fs.ErrNotExist) {
@@ -305,7 +308,7 @@ func Remove(ctx context.Context, name string) error {
 	return nil
 }
 
-// RemoveAll removes a folder and all below it.
+// RemoveAll removes a folder and everything below it.
 func RemoveAll(ctx context.Context, dir string) error {
 	if !Remote(dir) {
 		return os.RemoveAll(dir)
@@ -317,7 +320,7 @@ func RemoveAll(ctx context.Context, dir string) error {
 	return err
 }
 
-// Rename moves a file; both are local or both are objects.
+// Rename moves a file. Both names must be local, or both objects.
 func Rename(ctx context.Context, from, to string) error {
 	if !Remote(from) {
 		return os.Rename(from, to)
@@ -327,7 +330,7 @@ func Rename(ctx context.Context, from, to string) error {
 		return err
 	}
 	defer done()
-	// Not by Beam's Copy, which passes names on to s3 without the escapes that it wants.
+	// Beam's Copy does not escape the names that it passes to s3, so the object is downloaded and uploaded.
 	if err := Put(ctx, to, func(path string) error { return os.Rename(local, path) }); err != nil {
 		return err
 	}

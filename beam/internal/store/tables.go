@@ -16,19 +16,20 @@ func init() {
 	}
 }
 
-// Tables reads the objects of tables for package files. Every process keeps copies of the last few: an object is opened
+// Tables reads objects for package data/files. It keeps local copies of the last few, because an object is opened
 // several times while its rows are read.
 var Tables = &tables{}
 
-// mostCopies is the number of objects that are kept. A step reads one after the other.
+// mostCopies is the number of copies that are kept. A step reads its objects one after the other.
 const mostCopies = 2
 
 type tables struct {
 	mu     sync.Mutex
-	copies []*object // the last used one last
+	copies []*object // least recently used first
 }
 
-// object is a local copy of an object, in a file without a name: it is gone when the process is, however that ends.
+// object is a local copy of an object. Its file is removed as soon as it is open, so it vanishes with the process,
+// however the process ends.
 type object struct {
 	name    string
 	f       *os.File
@@ -37,10 +38,10 @@ type object struct {
 	dropped bool
 }
 
-// List is for files.Store.
+// List implements files.Store.
 func (t *tables) List(name string) ([]string, error) { return List(context.Background(), name) }
 
-// Size is for files.Store.
+// Size implements files.Store.
 func (t *tables) Size(name string) (int64, error) {
 	ctx := context.Background()
 	s, err := system(ctx, name)
@@ -64,7 +65,7 @@ func missing(name string, err error) error {
 	return &os.PathError{Op: "open", Path: name, Err: err}
 }
 
-// Open is for files.Store.
+// Open implements files.Store.
 func (t *tables) Open(name string) (data.File, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -78,7 +79,7 @@ func (t *tables) Open(name string) (data.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	os.Remove(f.Name()) // where a file in use cannot be removed it stays until dropped
+	os.Remove(f.Name()) // Windows cannot remove an open file: there close removes it
 	o := &object{name: name, f: f}
 	if err = fetch(context.Background(), name, f); err == nil {
 		o.size, err = f.Seek(0, io.SeekEnd)
@@ -94,7 +95,7 @@ func (t *tables) Open(name string) (data.File, error) {
 	return t.reader(o), nil
 }
 
-// drop forgets a copy. It is closed by the last of its readers.
+// drop forgets a copy. The last reader closes it.
 func (t *tables) drop(o *object) {
 	if o.dropped = true; o.readers == 0 {
 		o.close()
@@ -106,7 +107,7 @@ func (o *object) close() {
 	os.Remove(o.f.Name())
 }
 
-// Forget drops all copies, so that objects are fetched anew.
+// Forget drops all copies, so that objects are fetched again.
 func (t *tables) Forget() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -126,6 +127,7 @@ func (r reader) Close() error {
 	return nil
 }
 
+// reader opens a copy for one reader. The caller holds t.mu.
 func (t *tables) reader(o *object) reader {
 	o.readers++
 	return reader{io.NewSectionReader(o.f, 0, o.size), sync.OnceFunc(func() {
