@@ -27,21 +27,21 @@ func openEvaluate(config []byte) (*evaluate, error) {
 	})
 }
 
-// Result is an evaluation.
+// Result is the result of an evaluation.
 type Result struct {
 	Rows      int64           `json:"rows"`
 	Scores    []machine.Score `json:"scores"`
-	Confusion [][]int64       `json:"confusion,omitempty"` // of classes, by truth and prediction
+	Confusion [][]int64       `json:"confusion,omitempty"` // [true class][predicted class]
 }
 
-// Evaluate compares the predictions of a model with the targets in the files of a run. The scores have the same bits on
-// every runner.
+// Evaluate compares the predictions of a model with the targets in the files of a run. The scores are bit-identical
+// on every runner.
 func Evaluate(ctx context.Context, run *parts.Run, dir, model string, o Options) (*Result, error) {
 	result := new(Result)
 	return result, o.run(ctx, "evaluate", run, dir, model, result, stageEvaluate)
 }
 
-// End writes the scores.
+// End writes the scores as the report.
 func (e *evaluate) End(ctx context.Context, stage string, in []flow.Ref) error {
 	whole, err := e.whole(ctx, stage, in)
 	if err != nil {

@@ -16,16 +16,16 @@ func init() {
 	flow.Register("fit", func(config []byte) (flow.Work, error) { return openFit(config) })
 }
 
-// The stages of a fit. Learn ends with the choices, sum with the model.
+// The stages of a fit. The end of learn makes the choices, the end of sum the model.
 const (
 	stageLearn = "learn"
 	stageSum   = "sum"
 )
 
-// fit is the work of a fit, in one worker.
+// fit is the work of a fit in one worker.
 type fit struct {
 	passes
-	plan *parts.Plan // of the stages behind learn
+	plan *parts.Plan // choices, known after the stage learn
 }
 
 func openFit(config []byte) (*fit, error) {
@@ -42,7 +42,7 @@ func Fit(ctx context.Context, run *parts.Run, dir, model string, o Options) (*ta
 
 func (f *fit) planFile() string { return store.Join(f.Dir, "plan") }
 
-// open is the step of a stage.
+// open returns the step of a stage. The step of sum needs the plan, which the end of learn has written.
 func (f *fit) open(stage string) (*parts.Step, error) {
 	if stage == stageLearn {
 		return f.run.Learn()
@@ -57,7 +57,7 @@ func (f *fit) open(stage string) (*parts.Step, error) {
 	return f.run.Sum(f.plan)
 }
 
-// End makes the choices, or the model.
+// End makes the choices after learn, and the model after sum.
 func (f *fit) End(ctx context.Context, stage string, in []flow.Ref) error {
 	whole, err := f.whole(ctx, stage, in)
 	if err != nil {
@@ -78,7 +78,7 @@ func (f *fit) End(ctx context.Context, stage string, in []flow.Ref) error {
 	if err != nil {
 		return err
 	}
-	if err := f.report(ctx, report); err != nil { // first: if there is a model, all is done
+	if err := f.report(ctx, report); err != nil { // before the model: once there is a model, everything is done
 		return err
 	}
 	return store.Put(ctx, f.Model, m.Save)

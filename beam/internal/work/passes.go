@@ -17,7 +17,8 @@ import (
 	"github.com/randfeat/randfeat/machine/parts"
 )
 
-// passes are the stages of a work that are steps of a run: every leaf writes parts, which merge.
+// passes implements flow.Work for stages that are steps of a run of machine/parts: every leaf writes parts, and
+// merges combine them. It is one worker's view; steps are opened once per process.
 type passes struct {
 	config
 	run  *parts.Run
@@ -27,15 +28,15 @@ type passes struct {
 	steps map[string]*parts.Step
 }
 
-// config is what workers are told of passes.
+// config is what workers are told, as JSON.
 type config struct {
-	Run   json.RawMessage `json:"run"` // of parts.Run
+	Run   json.RawMessage `json:"run"` // a parts.Run
 	Dir   string          `json:"dir"`
-	Model string          `json:"model"` // to be written, or to be evaluated
-	Span  int             `json:"span"`  // leaves of the run that one leaf of a stage takes
+	Model string          `json:"model"` // file to write, or to evaluate
+	Span  int             `json:"span"`  // leaves of the run per leaf of a stage
 }
 
-// read makes p what a worker was told.
+// read fills p from the config that the worker received.
 func (p *passes) read(config []byte, open func(stage string) (*parts.Step, error)) error {
 	err := json.Unmarshal(config, &p.config)
 	if err == nil {
@@ -45,7 +46,7 @@ func (p *passes) read(config []byte, open func(stage string) (*parts.Step, error
 	return err
 }
 
-// The report is what the last stage has to say, as JSON.
+// reportFile is where the last stage leaves its report as JSON.
 func (c *config) reportFile() string { return store.Join(c.Dir, "report.json") }
 
 func (c *config) report(ctx context.Context, v any) error {
@@ -56,14 +57,15 @@ func (c *config) report(ctx context.Context, v any) error {
 	return store.WriteFile(ctx, c.reportFile(), b)
 }
 
-// Options say how work is divided; results do not depend on them.
+// Options say how to divide the work. Results do not depend on them.
 type Options struct {
-	// Tasks is the number of pieces that a pass over the table is to be cut into, at most: what a piece adds up to lies
-	// in a file until the next is merged with it. 0: 64.
+	// Tasks is the largest number of pieces of a pass over the table. Each piece leaves a file with its sums until
+	// they are merged. 0 means 64.
 	Tasks int
 }
 
-// span is the smallest node of the tree of leaves that leaves no more than Tasks.
+// span returns the number of leaves per piece: the smallest node size of the merge tree that gives at most Tasks
+// pieces. Pieces must be whole nodes, so that the order of additions stays the same.
 func (o Options) span(leaves int) int {
 	tasks := o.Tasks
 	if tasks <= 0 {
@@ -76,7 +78,7 @@ func (o Options) span(leaves int) int {
 	return span
 }
 
-// run goes through stages on the runner of Beam's flags, and reads the report.
+// run runs stages on the runner of Beam's flags and reads the report of the last one.
 func (o Options) run(ctx context.Context, kind string, run *parts.Run, dir, model string, report any,
 	stages ...string) error {
 	b, err := run.MarshalJSON()
@@ -100,7 +102,7 @@ func (o Options) run(ctx context.Context, kind string, run *parts.Run, dir, mode
 	return err
 }
 
-// step is that of a stage.
+// step returns the step of a stage, opened at its first use.
 func (p *passes) step(stage string) (*parts.Step, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -118,7 +120,7 @@ func (p *passes) step(stage string) (*parts.Step, error) {
 	return s, nil
 }
 
-// Leaf reads some leaves of the run.
+// Leaf sums Span leaves of the run.
 func (p *passes) Leaf(ctx context.Context, stage string, i int, file string) (int64, error) {
 	s, err := p.step(stage)
 	if err != nil {
@@ -128,7 +130,7 @@ func (p *passes) Leaf(ctx context.Context, stage string, i int, file string) (in
 	return writeParts(ctx, file, func(emit func(*parts.Part) error) error { return s.Do(ctx, span, emit) })
 }
 
-// writeParts writes a file of parts.
+// writeParts writes the parts that make emits to a file and frees them.
 func writeParts(ctx context.Context, file string, make func(emit func(*parts.Part) error) error) (rows int64,
 	err error) {
 	err = store.Put(ctx, file, func(local string) error {
@@ -180,7 +182,7 @@ func (p *passes) Merge(ctx context.Context, stage string, _ int, file string, in
 	})
 }
 
-// merge reads the parts of files one at a time: two are in memory, what the first ones have become and the next.
+// merge reads the parts of files one at a time. At most two are in memory: the merged one and the next.
 func merge(ctx context.Context, s *parts.Step, in []flow.Ref) (merged []*parts.Part, err error) {
 	for _, r := range in {
 		if err := ctx.Err(); err != nil {
@@ -220,7 +222,7 @@ func mergeFile(ctx context.Context, s *parts.Step, merged []*parts.Part, file st
 	}
 }
 
-// whole is the part of all leaves.
+// whole merges what is left into the part of all leaves.
 func (p *passes) whole(ctx context.Context, stage string, in []flow.Ref) (*parts.Part, error) {
 	s, err := p.step(stage)
 	if err != nil {

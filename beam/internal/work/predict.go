@@ -29,7 +29,7 @@ func init() {
 
 const stagePredict = "predict"
 
-// predictConfig is what workers are told of predictions.
+// predictConfig is what workers are told, as JSON.
 type predictConfig struct {
 	Files  *files.Manifest      `json:"files"`
 	Dir    string               `json:"dir"`
@@ -37,11 +37,11 @@ type predictConfig struct {
 	Out    string               `json:"out"`
 	Format data.Format          `json:"format"`
 	Table  machine.TableOptions `json:"table"`
-	Leaves []parts.Span         `json:"leaves"` // of units
-	Groups []int                `json:"groups"` // the file of every leaf
+	Leaves []parts.Span         `json:"leaves"` // units of each leaf
+	Groups []int                `json:"groups"` // input file of each leaf
 }
 
-// predict writes one table of predictions for every file of the input.
+// predict writes one table of predictions for every input file.
 type predict struct {
 	predictConfig
 	run *parts.Run
@@ -60,31 +60,31 @@ func openPredict(config []byte) (*predict, error) {
 	return p, err
 }
 
-// Shard is a file and its predictions.
+// Shard is an input file and its predictions.
 type Shard struct {
 	Input string `json:"input"`
-	File  string `json:"file"` // in the folder of the predictions
+	File  string `json:"file"` // relative to the folder of predictions
 	Rows  int64  `json:"rows"`
 }
 
-// Predictions are what Predict has written, in the order of the input.
+// Predictions lists what Predict has written, in the order of the input.
 type Predictions struct {
 	Rows   int64   `json:"rows"`
 	Shards []Shard `json:"shards"`
 }
 
-// PredictionsFile is written into the folder of predictions, last: JSON of [Predictions].
+// PredictionsFile is the last file that Predict writes into the folder: [Predictions] as JSON.
 const PredictionsFile = "predictions.json"
 
-// Predict predicts the files of a table with a model, as one table for every file, CSV or Parquet, in a folder. A file
-// has the id columns of the model that the input has, then the predictions, in the order of its rows. Nothing appears
-// in the folder before all is predicted.
+// Predict predicts the files of a table with a model and writes one CSV or Parquet file per input file into a
+// folder. A file has the id columns of the model that the input has, then the predictions, in the order of the input
+// rows. Nothing appears in the folder before all predictions are complete.
 func Predict(ctx context.Context, m *files.Manifest, dir, model, out string, format data.Format,
 	o machine.TableOptions) (*Predictions, error) {
 	c := predictConfig{Files: m, Dir: dir, Model: model, Out: out, Format: format, Table: o}
 	units := 0
 	for i, s := range m.Shards {
-		// Pieces of text can be joined, those of Parquet not.
+		// CSV files can be concatenated, so every unit is a leaf. Parquet files cannot: a leaf is a whole file.
 		if format == data.Parquet {
 			c.Leaves, c.Groups = append(c.Leaves, parts.Span{Lo: units, Hi: units + s.Blocks}), append(c.Groups, i)
 		} else {
@@ -111,7 +111,7 @@ func Predict(ctx context.Context, m *files.Manifest, dir, model, out string, for
 	return result, json.Unmarshal(b, result)
 }
 
-// Load reads a model, which may be an object.
+// Load reads a model from a file or an object.
 func Load(ctx context.Context, path string) (*machine.Model, error) {
 	local, done, err := store.Get(ctx, path)
 	if err != nil {
@@ -125,7 +125,7 @@ func Load(ctx context.Context, path string) (*machine.Model, error) {
 	return m, err
 }
 
-// predictor is that of the model.
+// predictor returns the predictor of the model, made at its first use.
 func (p *predict) predictor() (*machine.TablePredictor, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -139,7 +139,7 @@ func (p *predict) predictor() (*machine.TablePredictor, error) {
 	return p.p, err
 }
 
-// columns are those of the predictions, the ids first.
+// columns returns the columns of the output: the ids, then the predictions.
 func (p *predict) columns() ([]string, []data.Kind, error) {
 	t, err := p.predictor()
 	if err != nil {
@@ -158,7 +158,7 @@ func (p *predict) columns() ([]string, []data.Kind, error) {
 	return append(columns, names...), append(all, kinds...), nil
 }
 
-// Leaf predicts some units of a file.
+// Leaf predicts the units of a leaf.
 func (p *predict) Leaf(ctx context.Context, _ string, i int, file string) (rows int64, err error) {
 	err = store.Put(ctx, file, func(local string) error {
 		rows, err = p.leaf(ctx, i, local)
@@ -196,7 +196,7 @@ func (p *predict) leaf(ctx context.Context, i int, file string) (rows int64, err
 	return rows, w.Close()
 }
 
-// Merge joins the pieces of a file: all but the first without the line of names.
+// Merge concatenates the pieces of a file. All but the first lose their header line.
 func (p *predict) Merge(ctx context.Context, _ string, shard int, file string, in []flow.Ref) (rows int64, err error) {
 	err = store.Put(ctx, file, func(local string) error {
 		rows, err = p.merge(ctx, shard, local, in)
@@ -268,7 +268,7 @@ func appendFile(ctx context.Context, w io.Writer, path string, skip int64) error
 	return err
 }
 
-// End moves the files to their folder. It may have been interrupted before: then some are there.
+// End moves the files to the output folder. A run that was interrupted here may have moved some already.
 func (p *predict) End(ctx context.Context, _ string, in []flow.Ref) error {
 	if err := store.MkdirAll(p.Out); err != nil {
 		return err
