@@ -13,7 +13,7 @@ import (
 	"github.com/randfeat/randfeat/kernel"
 )
 
-// adviseOptions are those of package advise as JSON.
+// adviseOptions is the JSON form of advise.Options.
 type adviseOptions struct {
 	Kernel    kernel.Kernel  `json:"kernel"`
 	Features  int            `json:"features"`

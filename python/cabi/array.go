@@ -13,7 +13,7 @@ import (
 	"github.com/randfeat/randfeat/internal/par"
 )
 
-// check refuses arrays that no memory holds.
+// check rejects arrays whose shape and pointer do not fit together.
 func check(a *C.rf_array, name string) error {
 	switch {
 	case a == nil:
@@ -26,7 +26,8 @@ func check(a *C.rf_array, name string) error {
 	return nil
 }
 
-// view is the array as a matrix where its rows are contiguous.
+// view returns the array as a matrix that shares its memory. ok is false if its rows are not contiguous and aligned,
+// or if it is empty.
 func view[T dense.Float](a *C.rf_array) (m dense.Matrix[T], ok bool) {
 	var t T
 	size := int64(unsafe.Sizeof(t))
@@ -43,7 +44,7 @@ func view[T dense.Float](a *C.rf_array) (m dense.Matrix[T], ok bool) {
 		Data: unsafe.Slice((*T)(a.data), (rows-1)*stride+cols)}, true
 }
 
-// output is a view of what a call writes.
+// output returns a view of an array that a call writes to.
 func output[T dense.Float](a *C.rf_array, name string) (dense.Matrix[T], error) {
 	if err := check(a, name); err != nil {
 		return dense.Matrix[T]{}, err
@@ -58,10 +59,11 @@ func output[T dense.Float](a *C.rf_array, name string) (dense.Matrix[T], error) 
 	return m, nil
 }
 
-// tile is the side of the squares that gather copies: two of them fit into the first cache.
+// tile is the side of the squares that gather copies. Two of them fit into the first-level cache.
 const tile = 32
 
-// gather copies rows lo to hi of an array with any strides. Squares keep both sides in the cache in Fortran order too.
+// gather copies rows lo to hi−1 of an array with any strides. It copies square by square, so that both sides stay in
+// the cache in Fortran order too.
 func gather[T dense.Float](dst dense.Matrix[T], a *C.rf_array, lo, hi int) {
 	rs, cs, cols := int(a.row_stride), int(a.col_stride), int(a.cols)
 	for i0 := lo; i0 < hi; i0 += tile {
@@ -79,7 +81,7 @@ func gather[T dense.Float](dst dense.Matrix[T], a *C.rf_array, lo, hi int) {
 	}
 }
 
-// input is the array in its own precision, copied where its rows are not contiguous.
+// input returns the array in its own precision: a view, or a copy if its rows are not contiguous.
 func input[T dense.Float](a *C.rf_array) dense.Matrix[T] {
 	if m, ok := view[T](a); ok {
 		return m
@@ -89,7 +91,7 @@ func input[T dense.Float](a *C.rf_array) dense.Matrix[T] {
 	return m
 }
 
-// double is the array in float64.
+// double returns the array in float64.
 func double(a *C.rf_array, name string) (dense.Matrix[float64], error) {
 	if err := check(a, name); err != nil {
 		return dense.Matrix[float64]{}, err
@@ -103,7 +105,8 @@ func double(a *C.rf_array, name string) (dense.Matrix[float64], error) {
 	return dense.Matrix[float64]{}, fmt.Errorf("%s must be of float32 or float64", name)
 }
 
-// blocks hands the rows of x to f, copied block by block where they are not contiguous.
+// blocks passes the rows of x to f: all at once if they are contiguous, otherwise copied in blocks. lo is the first
+// row of a block.
 func blocks[T dense.Float](x *C.rf_array, f func(lo int, rows dense.Matrix[T]) error) error {
 	if in, ok := view[T](x); ok {
 		return f(0, in)
@@ -123,7 +126,7 @@ func blocks[T dense.Float](x *C.rf_array, f func(lo int, rows dense.Matrix[T]) e
 	return nil
 }
 
-// sequence is a view of a sequence of attention.
+// sequence returns a view of a sequence of attention.
 func sequence(a *C.rf_seq, name string) (s sequences, err error) {
 	switch {
 	case a == nil:
@@ -141,7 +144,7 @@ func sequence(a *C.rf_seq, name string) (s sequences, err error) {
 		StrideB: int(a.stride_batch), StrideH: int(a.stride_head), StrideL: int(a.stride_length)}, nil
 }
 
-// same reports whether all arrays have one type of floats.
+// same checks that all arrays of a call have the same type of floats.
 func same(first C.int32_t, others ...C.int32_t) error {
 	for _, o := range others {
 		if o != first {

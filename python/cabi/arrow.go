@@ -53,7 +53,8 @@ func rf_table_arrow(s *C.struct_ArrowArrayStream, handle *C.uint64_t, info, e *C
 	})
 }
 
-// readStream keeps the arrays of a stream; after an error the table is to be released too.
+// readStream reads a stream to its end and keeps its arrays, whose memory the columns share. After an error the
+// caller must release the table too, if there is one.
 func readStream(s *C.struct_ArrowArrayStream) (*table, error) {
 	schema := (*C.struct_ArrowSchema)(C.calloc(1, C.sizeof_struct_ArrowSchema))
 	defer C.free(unsafe.Pointer(schema))
@@ -96,7 +97,7 @@ func readStream(s *C.struct_ArrowArrayStream) (*table, error) {
 		}
 	}
 	for j := range n {
-		if len(cells[j]) == 0 { // no batch, but a type
+		if len(cells[j]) == 0 { // no batches: the column still has a type
 			part, err := forms[j].cells(&C.struct_ArrowArray{}, 0, 0)
 			if err != nil {
 				return fail(columnError(names[j], err))
@@ -112,7 +113,7 @@ func readStream(s *C.struct_ArrowArrayStream) (*table, error) {
 	return t, nil
 }
 
-// release gives the arrays of a stream back.
+// release gives the arrays of a stream back to their producer.
 func (t *table) release() {
 	for _, a := range t.keep {
 		C.rf_array_release(a)
@@ -124,22 +125,22 @@ func (t *table) release() {
 // form is the type of a column.
 type form struct {
 	dtype byte
-	unit  time.Duration // of times
-	scale float64       // of decimals: what they are divided by
-	texts *form         // of a dictionary
+	unit  time.Duration // unit of times
+	scale float64       // divisor of decimals
+	texts *form         // type of the levels of a dictionary
 }
 
-// Types of Arrow beyond those of randfeat.h.
+// Types of Arrow that randfeat.h does not have.
 const (
 	half       = 'e'
-	bits       = 'm' // truth values, one bit each
+	bits       = 'm' // booleans, one bit each
 	utf8       = 's' // with offsets of 32 bits
 	utf8Large  = 'S' // with offsets of 64 bits
 	utf8View   = 'v'
 	decimal32  = '4'
 	decimal64  = '8'
 	decimal128 = 'D'
-	nothing    = 'n' // all are missing
+	nothing    = 'n' // all values are missing
 )
 
 var simpleForms = map[string]form{
@@ -159,6 +160,7 @@ var units = map[string]time.Duration{"tss": time.Second, "tsm": time.Millisecond
 
 func (f *form) isText() bool { return f.dtype == utf8 || f.dtype == utf8Large || f.dtype == utf8View }
 
+// formOf returns the form of a column, from the format string of its schema.
 func formOf(s *C.struct_ArrowSchema) (form, error) {
 	f := C.GoString(s.format)
 	o, ok := simpleForms[f]
@@ -189,7 +191,7 @@ func formOf(s *C.struct_ArrowSchema) (form, error) {
 	return o, nil
 }
 
-// decimal reads d:precision,scale[,bits].
+// decimal parses the format d:precision,scale[,bits].
 func decimal(f string) (form, error) {
 	parts := strings.Split(strings.TrimPrefix(f, "d:"), ",")
 	o := form{dtype: decimal128}
@@ -211,8 +213,8 @@ func decimal(f string) (form, error) {
 	return o, nil
 }
 
-// cells is a child of a table's array: n rows, of which the first is row extra of the child. Numbers, truth values and
-// the characters of texts stay where they are; other types become such.
+// cells converts n rows of a child of a table's array, from row extra on. Numbers, booleans and the characters of
+// texts are not copied; other types are converted.
 func (f *form) cells(a *C.struct_ArrowArray, extra, n int) (data.Cells, error) {
 	at := int(a.offset) + extra
 	var valid data.Bits
@@ -258,7 +260,7 @@ func (f *form) cells(a *C.struct_ArrowArray, extra, n int) (data.Cells, error) {
 	return c, f.dictionary(&c, a, n)
 }
 
-// dictionary makes codes of a column.
+// dictionary turns the integers of a column into codes of its levels.
 func (f *form) dictionary(c *data.Cells, a *C.struct_ArrowArray, n int) error {
 	c.Levels = []string{}
 	if a.dictionary == nil {
@@ -272,7 +274,7 @@ func (f *form) dictionary(c *data.Cells, a *C.struct_ArrowArray, n int) error {
 	if d.Valid.Bytes == nil {
 		return nil
 	}
-	// A level may be missing: so are the cells with its code.
+	// A level itself may be missing; then all cells with its code are.
 	missing := make([]bool, n)
 	for i := range missing {
 		l := code(c.Values, i)
@@ -282,7 +284,7 @@ func (f *form) dictionary(c *data.Cells, a *C.struct_ArrowArray, n int) error {
 	return nil
 }
 
-// code is integer i of a slice.
+// code returns element i of a slice of integers.
 func code(v any, i int) int64 {
 	switch v := v.(type) {
 	case []int8:
@@ -303,7 +305,7 @@ func code(v any, i int) int64 {
 	return -1
 }
 
-// size is the number of bytes of an element of randfeat.h's types.
+// size returns the bytes of an element, for the types of randfeat.h.
 func (f *form) size() int {
 	switch f.dtype {
 	case C.RF_I8, C.RF_U8, C.RF_BOOL:
@@ -316,7 +318,7 @@ func (f *form) size() int {
 	return 8
 }
 
-// buffer is buffer i of an array, nil if there is none.
+// buffer returns buffer i of an array, or nil.
 func buffer(a *C.struct_ArrowArray, i int) unsafe.Pointer {
 	if i >= int(a.n_buffers) {
 		return nil
@@ -339,7 +341,7 @@ func repeat(v float64, n int) []float64 {
 	return out
 }
 
-// convert makes numbers of elements from at on.
+// convert converts n elements to float64, from element at on. Elements need not be aligned.
 func convert[T any](p unsafe.Pointer, at, n int, f func(T) float64) []float64 {
 	out := make([]float64, n)
 	for i := range out {
@@ -351,7 +353,7 @@ func convert[T any](p unsafe.Pointer, at, n int, f func(T) float64) []float64 {
 	return out
 }
 
-// halfFloat is a float16: 1 bit of sign, 5 of exponent, 10 of mantissa.
+// halfFloat converts a float16: 1 bit of sign, 5 of exponent, 10 of mantissa.
 func halfFloat(h uint16) float64 {
 	sign, exponent, mantissa := 1-2*float64(h>>15), int(h>>10&31), float64(h&1023)
 	switch exponent {
@@ -366,15 +368,15 @@ func halfFloat(h uint16) float64 {
 	return sign * math.Ldexp(1024+mantissa, exponent-25)
 }
 
-// decimalFloat is an integer of 128 bits.
+// decimalFloat converts a signed integer of 128 bits, low word first.
 func decimalFloat(v [2]uint64) float64 {
-	if v[1] == uint64(int64(v[0])>>63) { // it fits into 64 bits
+	if v[1] == uint64(int64(v[0])>>63) { // fits into 64 bits
 		return float64(int64(v[0]))
 	}
 	return float64(int64(v[1]))*(1<<64) + float64(v[0])
 }
 
-// offsetTexts are texts between offsets. What missing cells point at is not looked at.
+// offsetTexts returns texts given by offsets. Offsets of missing cells are not used.
 func offsetTexts[T int32 | int64](p, chars unsafe.Pointer, at, n int, valid data.Bits) []string {
 	out := make([]string, n)
 	if n == 0 {
@@ -389,7 +391,8 @@ func offsetTexts[T int32 | int64](p, chars unsafe.Pointer, at, n int, valid data
 	return out
 }
 
-// viewTexts are texts of 16 bytes: a length, and up to 12 characters, or 4 of them, a buffer and an offset there.
+// viewTexts returns texts given by views of 16 bytes. A view has a length, then either up to 12 characters, or 4 of
+// them, the index of a buffer and an offset into it.
 func viewTexts(a *C.struct_ArrowArray, at, n int, valid data.Bits) []string {
 	out := make([]string, n)
 	for i := range out {

@@ -12,10 +12,11 @@ import (
 	"github.com/randfeat/randfeat/internal/par"
 )
 
-// sequences are in float32 alone, as the tensors of models are: the same code for float64 would add a tenth to the
+// sequences are always float32, like the tensors of models. A float64 version would add a tenth to the size of the
 // library.
 type sequences = attention.Seq[float32]
 
+// chooseOptions is the JSON form of choose.Options, with the visibility and the scale.
 type chooseOptions struct {
 	Tol    float64 `json:"tol"`
 	Budget float64 `json:"budget"`
@@ -50,6 +51,7 @@ func rf_attention_choose(q, k, v *C.rf_seq, options C.rf_string, workers C.int32
 	})
 }
 
+// three returns views of queries, keys and values.
 func three(cq, ck, cv *C.rf_seq) (q, k, v sequences, err error) {
 	if q, err = sequence(cq, "q"); err != nil {
 		return
@@ -99,7 +101,8 @@ func rf_attention_run(h C.uint64_t, q, k, v, out *C.rf_seq, causal C.int32_t, sc
 			return err
 		}
 		return run(func(context.Context, func(string, int64, int64)) (any, any, error) {
-			// The attention of a handle serves calls with other numbers of workers at the same time.
+			// The same attention may serve concurrent calls with different numbers of workers, so the number is not
+			// stored in it.
 			r, err := par.Result(int(workers), func() (attention.Report, error) { return a.Forward(dst, qs, ks, vs) })
 			return nil, map[string]int64{"rows": r.Rows, "empty": r.Empty, "negative": r.Negative, "zero": r.Zero,
 				"exact": r.Exact, "scored": r.Scored}, err

@@ -16,7 +16,8 @@ import (
 	"github.com/randfeat/randfeat/kernel"
 )
 
-// featureMap is a drawn map in both precisions; that of float32 is made when it is asked for.
+// featureMap is a drawn map in both precisions. The float32 map is made at its first use, from the same projections.
+// Workspaces are pooled, because calls may be concurrent.
 type featureMap struct {
 	spec   randfeat.Spec
 	f64    *randfeat.Map[float64]
@@ -25,6 +26,7 @@ type featureMap struct {
 	pool64 par.Pool[randfeat.Workspace[float64]]
 }
 
+// mapRequest is the argument of rf_map_new.
 type mapRequest struct {
 	Spec     randfeat.Spec `json:"spec"`
 	Features int           `json:"features"`
@@ -65,7 +67,7 @@ func rf_map_new(request C.rf_string, x, y *C.rf_array, handle *C.uint64_t, info,
 	})
 }
 
-// fitted is the spec with parameters from queries x and keys y, or from x for both.
+// fitted returns the spec with parameters fitted to queries x and keys y, or to x alone if y is nil.
 func fitted(s randfeat.Spec, x, y *C.rf_array) (randfeat.Spec, error) {
 	q, err := double(x, "x")
 	if err != nil {

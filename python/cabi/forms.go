@@ -16,6 +16,7 @@ import (
 	"github.com/randfeat/randfeat/theory"
 )
 
+// formulas is the table of closed forms, built at its first use.
 var formulas = sync.OnceValue(calc.NewTable)
 
 type formulaInfo struct {

@@ -11,17 +11,18 @@ import (
 
 var errHandle = errors.New("unknown handle")
 
-// objects are what handles name. Numbers are not used twice, so that a handle of a released object is an error.
+// objects maps handles to objects. Numbers are never used again, so a handle of a released object is an error
+// instead of another object.
 var objects = struct {
 	sync.RWMutex
 	byHandle map[uint64]any
 	last     uint64
 }{byHandle: map[uint64]any{}}
 
-// releaser is an object that holds memory of others.
+// releaser is an object that must give something back when its handle is released.
 type releaser interface{ release() }
 
-// put gives an object its handle.
+// put stores an object and returns its handle.
 func put(v any) C.uint64_t {
 	objects.Lock()
 	defer objects.Unlock()
@@ -30,7 +31,7 @@ func put(v any) C.uint64_t {
 	return C.uint64_t(objects.last)
 }
 
-// get is the object of a handle.
+// get returns the object of a handle, or an error if the handle is unknown or of another type.
 func get[T any](h C.uint64_t) (T, error) {
 	objects.RLock()
 	v, ok := objects.byHandle[uint64(h)]

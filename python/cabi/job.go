@@ -11,15 +11,16 @@ import (
 	"time"
 )
 
-// work is what a job does. It returns an object for a handle, or nil, and what becomes JSON, or nil.
+// work is what a job computes. It returns an object that gets a handle, or nil, and a value that becomes JSON, or
+// nil.
 type work func(ctx context.Context, progress func(stage string, done, total int64)) (object, report any, err error)
 
-// job is work in a goroutine of its own.
+// job is work on a goroutine of its own.
 type job struct {
 	cancel context.CancelFunc
 	done   chan struct{}
 
-	// written before done is closed
+	// Written before done is closed, read only after it.
 	object any
 	report json.RawMessage
 	err    error
@@ -29,6 +30,7 @@ type job struct {
 	part, total int64
 }
 
+// release cancels the work; its result is dropped.
 func (j *job) release() { j.cancel() }
 
 func (j *job) progress(stage string, done, total int64) {
@@ -37,7 +39,7 @@ func (j *job) progress(stage string, done, total int64) {
 	j.stage, j.part, j.total = stage, done, total
 }
 
-// run is f as a job, or, where the caller wants none, at once.
+// run runs f: at once if jobOut is nil, otherwise as a job whose handle it stores there.
 func run(f work, jobOut *C.uint64_t, handle *C.uint64_t, report *C.rf_text) error {
 	if jobOut == nil {
 		object, r, err := f(context.Background(), func(string, int64, int64) {})

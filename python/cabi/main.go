@@ -1,5 +1,9 @@
-// Command cabi is the C interface of randfeat, built with -buildmode=c-shared or c-archive. randfeat.h documents it;
-// cgo checks the functions here against its declarations.
+// Command cabi is the C interface of randfeat, built with -buildmode=c-shared or c-archive. randfeat.h documents
+// every function; cgo checks the functions here against its declarations.
+//
+// Files: handle.go maps handles to objects, status.go turns errors and panics into statuses, job.go runs long calls
+// in the background, array.go views the caller's memory as matrices. Each of the other files has the functions of
+// one part of the library.
 package main
 
 /*

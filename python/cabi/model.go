@@ -41,7 +41,7 @@ func rf_fit(t C.uint64_t, options C.rf_string, workers C.int32_t, jobOut, handle
 	})
 }
 
-// model is a fitted model, which nothing changes.
+// model is a fitted model. It is immutable, so calls may be concurrent.
 type model struct{ *machine.Model }
 
 //export rf_model_read

@@ -16,21 +16,21 @@ import (
 	"github.com/randfeat/randfeat/machine"
 )
 
-// predictor predicts tables of given columns.
+// predictor predicts tables with given columns. Concurrent calls take their state from a pool.
 type predictor struct {
 	p       *machine.TablePredictor
-	columns []string // of the tables
-	names   []string // of the predictions
+	columns []string // columns of the tables
+	names   []string // columns of the predictions
 	kinds   []data.Kind
-	classes map[string]float64
-	runs    sync.Pool // of *predicting
+	classes map[string]float64 // number of each class
+	runs    sync.Pool          // of *predicting
 }
 
-// predicting is the memory of a prediction.
+// predicting is the state of one call.
 type predicting struct {
 	run     *machine.TableRun
 	kinds   []data.Kind
-	plain   bool // every column that is read is a number
+	plain   bool // all columns that are read are numbers
 	in, out data.Block
 }
 
@@ -70,7 +70,7 @@ func rf_predictor_new(h C.uint64_t, options C.rf_string, handle *C.uint64_t, inf
 				p.classes[c] = float64(i)
 			}
 		}
-		s, err := p.open() // finds wrong columns now
+		s, err := p.open() // reports wrong columns now instead of at the first prediction
 		if err != nil {
 			return err
 		}
@@ -83,6 +83,7 @@ func rf_predictor_new(h C.uint64_t, options C.rf_string, handle *C.uint64_t, inf
 	})
 }
 
+// open takes a state from the pool or makes one.
 func (p *predictor) open() (*predicting, error) {
 	if s, ok := p.runs.Get().(*predicting); ok {
 		return s, nil
@@ -204,7 +205,7 @@ func rf_predict_row(h C.uint64_t, x *C.double, n C.int64_t, out *C.double, outs 
 	})
 }
 
-// predictRow is predict of one row of numbers that are read as such.
+// predictRow predicts one row of numbers without making a table. All columns that the model reads must be numbers.
 func (p *predictor) predictRow(s *predicting, row []float64, dst dense.Matrix[float64]) (any, error) {
 	s.in.Reset(0, s.kinds)
 	for j, k := range s.kinds {
@@ -222,6 +223,7 @@ func (p *predictor) predictRow(s *predicting, row []float64, dst dense.Matrix[fl
 
 func onlyRow(int) string { return tableName + ": row 1" }
 
+// output checks the array for the predictions of so many rows.
 func (p *predictor) output(out *C.rf_array, rows int64) (dense.Matrix[float64], error) {
 	if out == nil || out.dtype != C.RF_F64 {
 		return dense.Matrix[float64]{}, errors.New("out must be of float64")
@@ -233,10 +235,11 @@ func (p *predictor) output(out *C.rf_array, rows int64) (dense.Matrix[float64], 
 	return dst, err
 }
 
-// fewRows are predicted in the calling goroutine: the next block of a long table is read meanwhile.
+// Tables of at most fewRows rows are predicted on the calling goroutine. For longer ones the next block is read
+// while one is predicted.
 const fewRows = 512
 
-// predict fills dst and puts s back. The list of surprises is nil if there are none.
+// predict fills dst and returns s to the pool. The list of surprises is nil if there are none.
 func (p *predictor) predict(ctx context.Context, progress func(string, int64, int64), s *predicting, t *data.Columns,
 	dst dense.Matrix[float64]) (any, error) {
 	row := 0
@@ -266,12 +269,12 @@ func (p *predictor) predict(ctx context.Context, progress func(string, int64, in
 		})
 	}
 	if err != nil {
-		return nil, err // s is dropped: what it counted is not known
+		return nil, err // s is not reused: its counts of surprises are incomplete
 	}
 	return p.done(s), nil
 }
 
-// write copies predictions to dst from a row on and returns how many rows they are.
+// write copies predictions to dst, from a row on, and returns the number of rows.
 func (p *predictor) write(b *data.Block, dst dense.Matrix[float64], row int) int {
 	for j := range b.Cols {
 		if p.kinds[j] == data.Number {
@@ -287,7 +290,7 @@ func (p *predictor) write(b *data.Block, dst dense.Matrix[float64], row int) int
 	return b.Rows
 }
 
-// done puts s back and returns its surprises, nil if there are none.
+// done returns s to the pool, and its surprises, or nil if there are none.
 func (p *predictor) done(s *predicting) any {
 	found := s.run.TakeSurprises()
 	p.runs.Put(s)
@@ -297,7 +300,7 @@ func (p *predictor) done(s *predicting) any {
 	return texts(found)
 }
 
-// surprise is one with its sentence.
+// surprise is a data.Surprise with the sentence that describes it.
 type surprise struct {
 	data.Surprise
 	Text string `json:"text"`

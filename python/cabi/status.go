@@ -20,9 +20,11 @@ import (
 
 var errInternal = errors.New("bug in randfeat")
 
-// call runs the body of an exported function: its error, or its panic, becomes a status with a text.
+// call runs the body of an exported function. An error or a panic becomes a status with a text; a panic must not
+// cross into C.
 func call(e *C.rf_text, f func() error) C.int32_t { return status(guard(f), e) }
 
+// guard turns a panic of f into an error with a trace.
 func guard(f func() error) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -32,6 +34,7 @@ func guard(f func() error) (err error) {
 	return f()
 }
 
+// status writes the text of an error and returns its kind.
 func status(err error, e *C.rf_text) C.int32_t {
 	if err == nil {
 		return C.RF_OK
@@ -52,7 +55,8 @@ func status(err error, e *C.rf_text) C.int32_t {
 	return C.RF_VALUE
 }
 
-// give hands a text to the caller.
+// give stores a copy of a text for the caller, who frees it with rf_free. A nil out means that the caller does not
+// want it.
 func give(out *C.rf_text, s string) {
 	if out != nil {
 		*out = C.CString(s)
@@ -70,7 +74,7 @@ func giveJSON(out *C.rf_text, v any) error {
 	return err
 }
 
-// parse reads the JSON of an argument.
+// parse parses a JSON argument.
 func parse(s C.rf_string, v any) error {
 	if err := json.Unmarshal([]byte(C.GoString(s)), v); err != nil {
 		return fmt.Errorf("options: %w", err)

@@ -12,16 +12,16 @@ import (
 	"github.com/randfeat/randfeat/data"
 )
 
-// table is a [data.Columns] of the caller's memory.
+// table is a [data.Columns] that reads the caller's memory.
 type table struct {
 	src   *data.Columns
-	cells [][]data.Cells         // of the columns, for joins
-	keep  []*C.struct_ArrowArray // released with the table
+	cells [][]data.Cells         // by column, for rf_table_join
+	keep  []*C.struct_ArrowArray // Arrow arrays to release with the table
 }
 
 const tableName = "table"
 
-// newTable is a table of columns, each of one or more parts.
+// newTable makes a table of columns, each given in one or more parts.
 func newTable(names []string, cells [][]data.Cells) (*table, error) {
 	t := &table{src: data.NewColumns(tableName), cells: cells}
 	for j, name := range names {
@@ -32,18 +32,18 @@ func newTable(names []string, cells [][]data.Cells) (*table, error) {
 	return t, nil
 }
 
-// columnError is an error of a column of a table that cannot be made.
+// columnError returns the error for a column that cannot be used.
 func columnError(name string, err error) error {
 	return &data.InputError{Place: tableName, Column: name, Detail: fmt.Sprintf("column %q: %v", name, err)}
 }
 
-// whole are the types of integers.
+// whole is the constraint of integer types.
 type whole interface {
 	int8 | int16 | int32 | int64 | uint8 | uint16 | uint32 | uint64
 }
 
-// values is column j of an array as a slice of the array's memory and the distance of its elements, or a copy where Go
-// cannot read it in place: elements that are not aligned, repeated, or in reverse order.
+// values returns column j of an array: a slice of the array's memory and the distance of its elements. It returns a
+// copy if Go cannot read the elements in place because they are unaligned, repeated or in reverse order.
 func values[T whole | float32 | float64](a *C.rf_array, j int) (v []T, stride int) {
 	var t T
 	size, step, n := int(unsafe.Sizeof(t)), int(a.row_stride), int(a.rows)
@@ -65,7 +65,7 @@ func values[T whole | float32 | float64](a *C.rf_array, j int) (v []T, stride in
 	return v, 1
 }
 
-// numbers is column j of an array.
+// numbers returns column j of an array as cells.
 func numbers(a *C.rf_array, j int) (c data.Cells, err error) {
 	switch a.dtype {
 	case C.RF_F64:
@@ -94,10 +94,10 @@ func numbers(a *C.rf_array, j int) (c data.Cells, err error) {
 	return c, err
 }
 
-// booleans are integers as truth values.
+// booleans converts cells of bytes to booleans.
 func booleans(c data.Cells) (data.Cells, error) {
 	switch v := c.Values.(type) {
-	case []uint8: // NumPy's truth values
+	case []uint8: // NumPy's booleans
 		b := make([]bool, 0, len(v)/c.Stride+1)
 		for i := 0; i < len(v); i += c.Stride {
 			b = append(b, v[i] != 0)
@@ -107,7 +107,7 @@ func booleans(c data.Cells) (data.Cells, error) {
 	return c, fmt.Errorf("truth values of type %T, want RF_BOOL or RF_U8", c.Values)
 }
 
-// columnInfo describes an array of rf_table_columns.
+// columnInfo describes an array passed to rf_table_columns.
 type columnInfo struct {
 	Name   string   `json:"name"`
 	Sort   string   `json:"sort"`
@@ -139,7 +139,7 @@ func rf_table_columns(arrays *C.rf_array, columns C.rf_string, handle *C.uint64_
 	})
 }
 
-// cells is an array as a column.
+// cells returns an array as the cells of a column.
 func (c *columnInfo) cells(a *C.rf_array) (data.Cells, error) {
 	if err := check(a, "the array"); err != nil {
 		return data.Cells{}, err
