@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Builds the wheels of all platforms, or of those named, into a folder: python wheels.py [-o dist] [PLATFORM...].
 
-It needs Go, and from PyPI ziglang (a C compiler and linker for all platforms) and hatchling. Where zopfli is installed
-too, wheels are 4 % smaller:
+It needs Go, and from PyPI ziglang (a C compiler and linker for all platforms) and hatchling. With zopfli, wheels are
+4 % smaller:
 
     pip install ziglang hatchling zopfli
 
@@ -30,12 +30,12 @@ PLATFORMS = {
     "windows-amd64": ("windows", "amd64", "x86_64-windows-gnu", "win_amd64", "randfeat.dll"),
 }  # fmt: skip
 
-# Packages that plan rather than compute: without inlined calls they are smaller, and no slower to the eye.
+# Packages that plan rather than compute: compiled without inlining they are smaller and not noticeably slower.
 MODULE = "github.com/randfeat/randfeat/"
 COLD = ["machine/tabular", "advise", "internal/calc", "theory/...", "attention/choose", "family", "coupling",
         "internal/plan", "internal/figure", "data"]  # fmt: skip
 
-# What Go's runtime wants of macOS, for the linker: zig has neither frameworks nor libresolv.
+# The symbols of macOS that Go's runtime links to. zig has neither frameworks nor libresolv.
 LIBRARIES = {
     "libresolv.9.dylib": ["_res_9_ninit", "_res_9_nclose", "_res_9_nsearch", "_res_9_dn_expand"],
 }
@@ -48,7 +48,7 @@ FRAMEWORKS = {
 
 
 def zig_cc(name: str, target: str) -> str:
-    """A script that is a C compiler for a target. Go's cache knows a compiler by its path and its version."""
+    """Write a script that is a C compiler for a target. Go's cache identifies a compiler by its path and version."""
     cc = BUILD / f"cc-{name}"
     options = f"-target {target}"
     if "macos" in name:
@@ -60,7 +60,7 @@ def zig_cc(name: str, target: str) -> str:
 
 
 def stubs() -> pathlib.Path:
-    """A folder with descriptions of libraries, which is all that a linker needs."""
+    """Write stub descriptions of the macOS libraries, which is all that a linker needs, and return their folder."""
     folder = BUILD / "frameworks"
     found = {folder / f"{n}.framework" / f"{n}.tbd": (f"/System/Library/Frameworks/{n}.framework/Versions/A/{n}", s)
              for n, s in FRAMEWORKS.items()}  # fmt: skip
@@ -85,7 +85,7 @@ def library(name: str) -> pathlib.Path:
         "GOOS": goos, "GOARCH": goarch, "CGO_ENABLED": "1", "CC": zig_cc(name, target), "GOFLAGS": "",
     }  # fmt: skip
     flags = "-s -w -buildid="
-    if goos == "linux":  # the build id would hold a hash of paths
+    if goos == "linux":  # the build id would depend on paths
         flags += " -extldflags '-Wl,-s -Wl,--build-id=none -Wl,-z,nodelete'"
     subprocess.run(
         ["go", "build", "-trimpath", "-buildvcs=false", "-buildmode=c-shared", "-tags=slim", "-ldflags", flags]
@@ -97,7 +97,7 @@ def library(name: str) -> pathlib.Path:
 
 
 class Zopfli:
-    """A compressor of zipfile that looks for the smallest form."""
+    """A compressor for zipfile that searches for the smallest encoding."""
 
     def __init__(self):
         self.parts = []
@@ -109,11 +109,11 @@ class Zopfli:
     def flush(self):
         import zopfli.zlib
 
-        return zopfli.zlib.compress(b"".join(self.parts), numiterations=3)[2:-4]  # without the frame of zlib
+        return zopfli.zlib.compress(b"".join(self.parts), numiterations=3)[2:-4]  # without zlib's header and checksum
 
 
 def shrink(path: pathlib.Path) -> None:
-    """Compresses the files of a wheel anew."""
+    """Compress the files of a wheel again, with Zopfli."""
     with zipfile.ZipFile(path) as z:
         files = [(i, z.read(i)) for i in z.infolist()]
     original = zipfile._get_compressor

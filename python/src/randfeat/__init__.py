@@ -61,7 +61,7 @@ __all__ = list(_WHERE)
 
 
 def __getattr__(name):
-    # Parts are imported by those who use them: NumPy and scikit-learn take 100 times as long as the rest.
+    # Submodules are imported at first use: importing NumPy and scikit-learn takes 100 times as long as the rest.
     import importlib
 
     if name not in _WHERE:

@@ -1,4 +1,4 @@
-"""Which estimator for given rows?"""
+"""Advice: which feature map to use for given rows, by measured errors."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from ._map import Map, _ref, kernel_of
 class Advice(dict):
     """The report of `advise`: a dict that notebooks show as a page.
 
-    ``advice["ranking"]`` are the candidates, best first, with errors and intervals; ``advice.spec`` is the recommended
-    map and ``advice.map()`` draws it.
+    ``advice["ranking"]`` lists the candidates with errors and intervals, best first. ``advice.spec`` is the spec of the
+    recommended map, and ``advice.map()`` draws it.
     """
 
     page: str = ""
@@ -30,7 +30,7 @@ class Advice(dict):
         return self["ranking"][self["best"]]
 
     def map(self, seed: int | None = None) -> Map:
-        """The recommended map, perhaps drawn anew."""
+        """Draw the recommended map, with another seed if one is given."""
         return Map(self.spec if seed is None else {**self.spec, "seed": int(seed)})
 
     def save(self, path: str) -> None:
@@ -46,7 +46,7 @@ class Advice(dict):
         return "\n".join(lines + [f"- {r}" for r in self["reasons"]])
 
     def _repr_html_(self) -> str:
-        # A page of its own in a frame: its styles do not touch the notebook.
+        # A frame keeps the styles of the page away from the notebook.
         return (
             f'<iframe srcdoc="{html.escape(self.page, quote=True)}" style="width: 100%; height: 40em; border: 0" '
             'title="advice of randfeat"></iframe>'
@@ -78,31 +78,32 @@ def advise(
     Parameters
     ----------
     X, Y : array of shape (n, d), (m, d)
-        Queries and keys; Y None: one set, as kernel machines have it.
+        Queries and keys. None for Y means that both are X, as in kernel machines.
     kernel : str or dict
         Such as "gaussian" or "softmax".
     scale : float, optional
         Bandwidth of the kernel.
     features : int, optional
-        Features of the maps; None: 256.
+        Number of features of each map; None means 256.
     target : float, optional
-        Error to reach with as few features as possible, in place of features.
+        Instead of features: reach this error with as few features as possible.
     positive : bool
-        Positive features only, as attention needs them.
+        Consider only maps with positive features, as attention needs them.
     loss : {"relative", "absolute"}, optional
-        Which errors count; None: relative for softmax, absolute for other kernels.
+        Kind of error; None means relative for softmax and absolute for other kernels.
     measure : {"rms", "typical"}, optional
+        Rank by the root mean square or by the typical error.
     unbiased : bool
-        Leave out Nyström features, which are biased and fitted to rows.
+        Leave out Nyström features, which are biased and fitted to the rows.
     families, couplings : list of str, optional
         Restrict the candidates.
     rows, draws : int, optional
-        Rows that errors are measured on, and most draws of each candidate.
+        Rows on which errors are measured, and the largest number of draws per candidate.
     brief : bool
-        No curves.
+        Leave out the curves of error against the number of features.
     random_state : int
     verbose : int
-        1 shows a bar of progress.
+        1 shows a progress bar.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""Estimators of scikit-learn."""
+"""Estimators with the interface of scikit-learn."""
 
 from __future__ import annotations
 
@@ -39,26 +39,26 @@ def _seed(random_state: Any) -> int:
 
 
 class RandomFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
-    """Random features of a kernel: products of transformed rows estimate it.
+    """Random features of a kernel: inner products of transformed rows estimate the kernel.
 
     Parameters
     ----------
     n_components : int
-        Number of features. Families of sines and cosines have an even number, at most this one.
+        Largest number of features. Families of sines and cosines have an even number.
     kernel : {"gaussian", "laplace", "matern12", "matern32", "matern52", "softmax"}
-        The kernel that is estimated.
+        The kernel to estimate.
     gamma : float or "scale"
-        Width: ``exp(-gamma |x-y|²)`` for gaussian, ``exp(gamma x·y)`` for softmax, and distances times gamma for the
-        others. "scale" is ``1 / (n_features * X.var())``.
+        Width: ``exp(-gamma |x-y|²)`` for gaussian, ``exp(gamma x·y)`` for softmax; for the others gamma multiplies the
+        distance. "scale" is ``1 / (n_features * X.var())``.
     family : str or dict
         Nonlinearity, one of `randfeat.families`; a dict has parameters, such as ``{"name": "oprf", "a": -0.1}``.
     coupling : str or dict
-        Joint law of the projections, one of `randfeat.couplings`.
+        Joint distribution of the projections, one of `randfeat.couplings`.
     fit_family : bool
-        Take the parameters of the family from the rows, if it has any.
+        Fit the parameters of the family to the rows, if it has any.
     random_state : int, RandomState or None
     n_jobs : int or None
-        Number of threads; -1 or None: all processors.
+        Number of threads; -1 or None means all processors.
 
     Attributes
     ----------
@@ -98,7 +98,7 @@ class RandomFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         self.n_jobs = n_jobs
 
     def fit(self, X: Any, y: Any = None) -> RandomFeatures:
-        """Draw the map, for rows like those of X.
+        """Draw the map for rows like those of X.
 
         Parameters
         ----------
@@ -140,13 +140,13 @@ class RandomFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         return float(1 / np.sqrt(gamma)) if self.kernel == "softmax" else float(1 / gamma)
 
     def transform(self, X: Any) -> np.ndarray:
-        """Features of rows, as queries; float32 stays float32."""
+        """Features of rows, as queries. float32 input gives float32 features."""
         check_is_fitted(self)
         X = validate_data(self, X, dtype=[np.float64, np.float32], reset=False)
         return self.map_(X, n_jobs=self.n_jobs)
 
     def transform_keys(self, X: Any) -> np.ndarray:
-        """Features of rows as keys, which differ from those of queries for some families of the softmax kernel."""
+        """Features of rows as keys. For some families of the softmax kernel they differ from those of queries."""
         check_is_fitted(self)
         X = validate_data(self, X, dtype=[np.float64, np.float32], reset=False)
         return self.map_.keys(X, n_jobs=self.n_jobs)
@@ -164,35 +164,37 @@ def _free(name: str, taken: Sequence[str]) -> str:
 
 
 _PARAMETERS = """model : str, optional
-        Kind of model; None chooses: "ridge" (least squares), "gp" (Gaussian process), "smoother" (weighted means),
-        for classes also "logistic".
+        Kind of model: "ridge" (least squares), "gp" (Gaussian process), "smoother" (weighted means), and for classes
+        also "logistic". None chooses.
     map : {"exact", "random", "nystrom"}, optional
-        Features of the kernel; None chooses: the exact kernel of up to 20,000 rows, else the better of the others.
+        How the kernel is computed. None uses the exact kernel for up to 20,000 rows, and the better of random features
+        and landmarks beyond.
     kernel : str, optional
-        None chooses; see `randfeat.kernels`.
+        One of `randfeat.kernels`. None chooses.
     bandwidth : float, optional
-        Of the kernel, in units of standardised columns; None chooses.
+        Bandwidth of the kernel, in units of standardised columns. None chooses.
     alpha : float, optional
-        Penalty on the sum of losses; None chooses.
+        Penalty on the sum of losses. None chooses.
     max_features : int, optional
-        Number of random features, or of landmarks; None chooses.
+        Number of random features or landmarks. None chooses.
     scaling : str, optional
-        Of columns: "standard", "common", "robust", "none" or "fitted"; None chooses.
+        Scaling of columns: "standard", "common", "robust", "none" or "fitted". None chooses.
     folds : int
-        Of the cross-validation by which choices, scores, probabilities and intervals are made; 1: none of them.
+        Folds of the cross-validation behind choices, scores, probabilities and intervals. 1 means no cross-validation
+        and none of these.
     categorical_features, text_features : list of str, optional
-        Columns of levels even if they are numbers, and columns of words; others are recognised. Columns of arrays are
-        named x0, x1, …
+        Columns to treat as categories even if they hold numbers, and columns to treat as texts of words. Other columns
+        are recognised. The columns of arrays are named x0, x1, …
     random_state : int, RandomState or None
-        Of folds, samples and projections. The same seed and rows give the same model on any number of threads.
+        Seed of folds, samples and projections. The same seed and rows give the same model on any number of threads.
     n_jobs : int or None
-        Number of threads; -1 or None: all processors (None: as many as OMP_NUM_THREADS says).
+        Number of threads. -1 means all processors, None as many as OMP_NUM_THREADS says, or else all.
     verbose : int
-        1 shows a bar of progress."""
+        1 shows a progress bar."""
 
 
 class _Base(BaseEstimator):
-    """What fits of tables share."""
+    """The common part of the estimators for tables."""
 
     def __init__(
         self,
@@ -226,7 +228,7 @@ class _Base(BaseEstimator):
         self.verbose = verbose
 
     def _table(self, X: Any, reset: bool) -> tuple[Any, tuple[str, ...]]:
-        """X as a table of the core, or a matrix of numbers, and the names of its columns."""
+        """X as a table of the native library or as a matrix of numbers, and the names of its columns."""
         if _table.is_table(X):
             names = self._names(X, reset)
             t = _table.table(X)
@@ -239,7 +241,7 @@ class _Base(BaseEstimator):
         return X, tuple(f"x{j}" for j in range(X.shape[1]))
 
     def _names(self, X: Any, reset: bool) -> list[str]:
-        """The names of a table's columns, which must be those of the fit."""
+        """The names of a table's columns. Unless reset is set, they must equal those of the fit."""
         names = _table.names_of(X)
         if _table.is_pandas(X):  # scikit-learn's own checks of names
             validate_data(self, X, reset=reset, skip_check_array=True)
@@ -312,12 +314,12 @@ class _Base(BaseEstimator):
         return self.model_._predict(t, self.n_jobs, options, warn=False)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the model file: `randfeat.load` and the command ``randfeat`` read it.
+        """Write the model file. `randfeat.load` and the command ``randfeat`` read it.
 
         Parameters
         ----------
         path : str
-            The file appears whole or not at all.
+            The file is written atomically.
         """
         check_is_fitted(self)
         self.model_.save(path)
@@ -332,9 +334,9 @@ class _Base(BaseEstimator):
 
 
 class RandFeatRegressor(RegressorMixin, _Base):
-    """Regression by kernel machines that choose everything left open.
+    """Kernel regression that chooses every setting left at None.
 
-    Tables may have numbers, categories, dates, truth values, texts and missing values.
+    Tables may have numbers, categories, dates, booleans, texts and missing values.
 
     Parameters
     ----------
@@ -344,7 +346,7 @@ class RandFeatRegressor(RegressorMixin, _Base):
     ----------
     model_ : Model
     report_ : Report
-        What was chosen and why, and scores of rows that models have not seen, with intervals.
+        What was chosen and why, and out-of-fold scores with intervals.
 
     Examples
     --------
@@ -366,7 +368,7 @@ class RandFeatRegressor(RegressorMixin, _Base):
         X : DataFrame of pandas, polars, pyarrow or duckdb, mapping of columns, or array of shape (n, n_features)
         y : array of n numbers
         sample_weight : array of n numbers, optional
-            A weight of 2 is the row twice.
+            A weight of 2 counts the row twice.
         """
         y, target = _vector(y)
         values = y.astype(np.float64)
@@ -376,11 +378,11 @@ class RandFeatRegressor(RegressorMixin, _Base):
         return self
 
     def predict(self, X: Any) -> np.ndarray:
-        """Predictions of rows."""
+        """Predict rows."""
         return self._predict(X)[0][:, 0]
 
     def predict_interval(self, X: Any, coverage: float = 0.9) -> np.ndarray:
-        """Limits that hold a share of new observations.
+        """Prediction intervals: limits that contain a share of new observations.
 
         Parameters
         ----------
@@ -391,7 +393,7 @@ class RandFeatRegressor(RegressorMixin, _Base):
         Returns
         -------
         array of shape (n, 2)
-            Lower and upper limits, from errors out of fold.
+            Lower and upper limits, from out-of-fold errors.
         """
         if not 0 < coverage < 1:
             raise ValueError(f"coverage = {coverage!r}, want a share between 0 and 1, such as 0.9")
@@ -400,7 +402,7 @@ class RandFeatRegressor(RegressorMixin, _Base):
 
 
 class RandFeatClassifier(ClassifierMixin, _Base):
-    """Classification by kernel machines that choose everything left open, with calibrated probabilities.
+    """Kernel classification that chooses every setting left at None, with calibrated probabilities.
 
     Parameters
     ----------
@@ -411,7 +413,7 @@ class RandFeatClassifier(ClassifierMixin, _Base):
     classes_ : array
     model_ : Model
     report_ : Report
-        What was chosen and why, and scores of rows that models have not seen, with intervals.
+        What was chosen and why, and out-of-fold scores with intervals.
 
     Examples
     --------
@@ -434,7 +436,7 @@ class RandFeatClassifier(ClassifierMixin, _Base):
         X : DataFrame of pandas, polars, pyarrow or duckdb, mapping of columns, or array of shape (n, n_features)
         y : array of n classes
         sample_weight : array of n numbers, optional
-            A weight of 2 is the row twice.
+            A weight of 2 counts the row twice.
         """
         y, target = _vector(y)
         check_classification_targets(y)
@@ -458,27 +460,27 @@ class RandFeatClassifier(ClassifierMixin, _Base):
         return out
 
     def predict_proba(self, X: Any) -> np.ndarray:
-        """Probabilities of the classes, a column for each of ``classes_``, calibrated by rows out of fold."""
+        """Probabilities, one column for each of ``classes_``, calibrated on out-of-fold predictions."""
         return self._scores(X, "probabilities")
 
     def predict(self, X: Any) -> np.ndarray:
-        """The most probable class of rows."""
+        """The most probable class of each row."""
         check_is_fitted(self)
         scores = self._scores(X, "probabilities" if self.model_.info["probabilities"] else "scores")
         return self.classes_[scores.argmax(axis=1)]
 
 
 class AnomalyDetector(OutlierMixin, _Base):
-    """Rows that are unlike the others, by a density that is calibrated on rows it has not seen.
+    """Finds unusual rows by an estimated density, calibrated on held-out rows.
 
     Parameters
     ----------
     contamination : float
-        Share of the rows of the fit that count as outliers.
+        Share of the training rows that count as outliers.
     bandwidth : float, optional
-        Of the kernel, in units of standardised columns; None chooses.
+        Bandwidth of the kernel, in units of standardised columns. None chooses.
     max_features : int, optional
-        Number of random features; None chooses.
+        Number of random features. None chooses.
     scaling, folds, categorical_features, text_features, random_state, n_jobs, verbose
         As for `RandFeatRegressor`.
 
@@ -536,7 +538,7 @@ class AnomalyDetector(OutlierMixin, _Base):
         X : table or array
         y : ignored
         sample_weight : array of n numbers, optional
-            A weight of 2 is the row twice.
+            A weight of 2 counts the row twice.
         """
         c = self.contamination
         if not isinstance(c, numbers.Real) or not 0 < c <= 0.5:
@@ -550,11 +552,11 @@ class AnomalyDetector(OutlierMixin, _Base):
         return self
 
     def score_samples(self, X: Any) -> np.ndarray:
-        """Log densities of rows: large for usual ones."""
+        """Log density of each row: large for usual rows."""
         return self._predict(X)[0][:, 0]
 
     def decision_function(self, X: Any) -> np.ndarray:
-        """Log densities above that of the threshold: negative for outliers."""
+        """Log density minus the threshold: negative for outliers."""
         return self.score_samples(X) - self.offset_
 
     def predict(self, X: Any) -> np.ndarray:
@@ -562,7 +564,7 @@ class AnomalyDetector(OutlierMixin, _Base):
         return np.where(self.decision_function(X) < 0, -1, 1)
 
     def anomaly(self, X: Any) -> np.ndarray:
-        """The share of rows like those of the fit that are less unusual: near 1 for outliers."""
+        """The share of rows from the training distribution that are less unusual: near 1 for outliers."""
         out, names = self._predict(X)
         if "anomaly" not in names:
             raise _lib.RandfeatError("too few rows to calibrate anomalies: fit with more than one fold")
@@ -570,7 +572,7 @@ class AnomalyDetector(OutlierMixin, _Base):
 
 
 def _weighted_quantile(v: np.ndarray, w: np.ndarray, q: float) -> float:
-    """numpy.percentile of rows repeated as their weights say, whole numbers or not."""
+    """numpy.percentile of rows repeated by their weights. Weights need not be whole numbers."""
     order = np.argsort(v, kind="stable")
     v, w = v[order], w[order]
     v, w = v[w > 0], w[w > 0]
@@ -582,12 +584,12 @@ def _weighted_quantile(v: np.ndarray, w: np.ndarray, q: float) -> float:
 
 
 def _label(c: Any) -> str:
-    """The text of a class: 1.0 is 1, as in a table."""
+    """The text of a class: 1.0 becomes "1", as in a table."""
     return str(int(c)) if isinstance(c, (float, np.floating)) and float(c).is_integer() else str(c)
 
 
 def _place(name: str, levels: list[str]) -> int:
-    """Where a class of the model is among the classes; numbers may be spelled in another way."""
+    """The index of a class of the model among the levels. Numbers may be spelled differently."""
     if name in levels:
         return levels.index(name)
     return next(i for i, text in enumerate(levels) if _same_number(name, text))
@@ -601,7 +603,7 @@ def _same_number(a: str, b: str) -> bool:
 
 
 def _weights(sample_weight: Any, rows: int) -> np.ndarray:
-    """The weights of rows, checked."""
+    """Check the weights of rows and return them."""
     w = _check_sample_weight(sample_weight, np.empty((rows, 1)), dtype=np.float64, ensure_non_negative=True)
     if not w.any():
         raise ValueError("all sample weights are zero")

@@ -1,4 +1,4 @@
-"""The C interface of the library (randfeat.h), by ctypes. The library is loaded by the first call."""
+"""The C interface of the native library (randfeat.h), through ctypes. The first call loads the library."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ABI = 1
 
 
 class RandfeatError(ValueError):
-    """An argument cannot be used; the text says which and why."""
+    """An argument cannot be used. The message says which one and why."""
 
 
 class InputError(RandfeatError):
@@ -25,11 +25,11 @@ class InputError(RandfeatError):
 
 
 class NoClosedFormError(RandfeatError):
-    """No closed form is known for what was asked."""
+    """No closed form is known for this kernel, family and coupling."""
 
 
 class InternalError(RuntimeError):
-    """A bug of randfeat. Please report it with its text."""
+    """A bug in randfeat. Please report it with its message."""
 
 
 class Cancelled(Exception):
@@ -37,7 +37,7 @@ class Cancelled(Exception):
 
 
 class SurpriseWarning(UserWarning):
-    """Rows differ from those that a model was fitted to: unseen levels, values out of range, missing values."""
+    """Rows differ from the training data: unseen levels, values out of range, missing values."""
 
 
 class Array(C.Structure):
@@ -70,7 +70,7 @@ _handle, _handles = C.c_uint64, C.POINTER(C.c_uint64)
 _array, _seq = C.POINTER(Array), C.POINTER(Seq)
 _i32, _i64s = C.c_int32, C.POINTER(C.c_int64)
 
-# name: arguments before err, result; None has no err.
+# name: (types of the arguments, type of the result)
 _FUNCTIONS: dict[str, tuple[list[Any], Any]] = {
     "rf_abi": ([], _i32),
     "rf_version": ([_text], None),
@@ -115,7 +115,7 @@ _forked = False
 
 
 def library_path() -> str:
-    """The file of the library: RANDFEAT_LIBRARY, or the one that was installed with this package."""
+    """The library file: RANDFEAT_LIBRARY, or the one installed with this package."""
     name = {"win32": "randfeat.dll", "darwin": "librandfeat.dylib"}.get(sys.platform, "librandfeat.so")
     return os.environ.get("RANDFEAT_LIBRARY") or os.path.join(os.path.dirname(__file__), name)
 
@@ -143,7 +143,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def lib() -> Any:
-    """The library, loaded if it is not yet."""
+    """Return the library and load it if necessary. Raises in a forked child, where Go's threads do not exist."""
     global _loaded
     if _forked:
         raise RuntimeError(
@@ -158,7 +158,7 @@ def lib() -> Any:
 
 
 def take(p: C.c_void_p) -> str | None:
-    """The text that the library gave, freed there."""
+    """Return a text of the library and free it."""
     if not p.value:
         return None
     s = C.string_at(p.value).decode("utf-8", "replace")
@@ -178,13 +178,13 @@ _KINDS: dict[int, type[Exception]] = {
 
 
 def check(status: int, err: C.c_void_p) -> None:
-    """Raises the error of a call."""
+    """Raise the error of a call."""
     if status:
         raise _KINDS.get(status, InternalError)(take(err) or "unknown error")
 
 
 class Handle:
-    """Owns an object of the library and keeps alive what it reads; both are given back when this is collected."""
+    """Owns an object of the library and keeps the memory alive that it reads. Garbage collection releases both."""
 
     __slots__ = ("h", "keep", "_finalizer", "__weakref__")
 
@@ -201,7 +201,7 @@ def _release(h: int, keep: Any) -> None:
 
 _BY_SIZE = {"f4": "f", "f8": "d", "i1": "b", "u1": "B", "i2": "h", "u2": "H", "i4": "i", "u4": "I", "i8": "l",
             "u8": "L", "b1": "?"}  # fmt: skip
-# NumPy's letter of a type: which of l and q has 64 bits depends on the system.
+# By NumPy's letter of a type. Which of l and q has 64 bits depends on the system.
 _CODES = {c: ord(_BY_SIZE[np.dtype(c).str[1:]]) for c in "fdbBhHiIlLqQ?"}
 
 
@@ -211,7 +211,7 @@ def known(dtype: np.dtype) -> bool:
 
 
 def array(a: np.ndarray) -> Array:
-    """A view of an array of one or two dimensions; the caller keeps it alive."""
+    """Describe an array of one or two dimensions for the library. The caller must keep the array alive."""
     if a.ndim == 2:
         (rows, cols), (rs, cs) = a.shape, a.strides
     else:
@@ -232,14 +232,14 @@ def matrix(x: Any, name: str = "x") -> np.ndarray:
 
 
 def call(name: str, *arguments: Any) -> tuple[int, str | None]:
-    """Calls a function whose last arguments are a handle, a text and err; returns the handle and the text."""
+    """Call a function whose last arguments are a handle, a text and err. Return the handle and the text."""
     h, s, e = C.c_uint64(), C.c_void_p(), C.c_void_p()
     check(getattr(lib(), name)(*arguments, C.byref(h), C.byref(s), C.byref(e)), e)
     return h.value, take(s)
 
 
 def text(name: str, *arguments: Any) -> str:
-    """Calls a function whose last arguments are a text and err."""
+    """Call a function whose last arguments are a text and err. Return the text."""
     s, e = C.c_void_p(), C.c_void_p()
     check(getattr(lib(), name)(*arguments, C.byref(s), C.byref(e)), e)
     return take(s) or ""
@@ -264,11 +264,11 @@ def _omp() -> int:
         return 0
 
 
-_default_workers = _omp()  # reading the environment takes as long as a row of features
+_default_workers = _omp()  # read once: it takes as long as computing a row of features
 
 
 def workers(n_jobs: int | None) -> int:
-    """Threads of a call: n_jobs as scikit-learn counts, 0 for all. None asks OMP_NUM_THREADS, which joblib sets."""
+    """Threads of a call, 0 for all. n_jobs follows scikit-learn; None uses OMP_NUM_THREADS, which joblib sets."""
     if n_jobs is None:
         return _default_workers
     n = int(n_jobs)
@@ -280,7 +280,7 @@ def workers(n_jobs: int | None) -> int:
 
 
 class Bar:
-    """A bar of progress on stderr: one line that is drawn over on terminals and in notebooks, a line a stage else."""
+    """A progress bar on stderr: one line that is redrawn in terminals and notebooks, otherwise one line per stage."""
 
     def __init__(self, out: Any = None):
         self.out = out or sys.stderr
@@ -307,7 +307,7 @@ class Bar:
 
 
 def job(start: Callable[[Any, Any], int], keep: Any, progress: Any = None) -> tuple[int, str | None]:
-    """Runs a job: start(job, err) starts it. Ctrl-C cancels it; Python's signals are handled ten times a second."""
+    """Run a job, which start(job, err) starts. Ctrl-C cancels it: Python handles signals between waits of 0.1 s."""
     h = C.c_uint64()
     e = C.c_void_p()
     check(start(C.byref(h), C.byref(e)), e)
@@ -316,7 +316,7 @@ def job(start: Callable[[Any, Any], int], keep: Any, progress: Any = None) -> tu
     wait = lib().rf_job_wait
     try:
         while True:
-            # ctypes releases the interpreter's lock while this waits.
+            # ctypes releases the GIL during the call.
             status = wait(h, 100, C.byref(finished), C.byref(stage), C.byref(done), C.byref(total), C.byref(e))
             check(status, e)
             s = take(stage)
@@ -335,7 +335,7 @@ def job(start: Callable[[Any, Any], int], keep: Any, progress: Any = None) -> tu
 
 
 def _abandon(owner: Handle) -> None:
-    """Waits for a cancelled job; in another thread if it takes long, so that what it reads stays alive."""
+    """Wait for a cancelled job. If it takes long, a thread waits on, so that the memory it reads stays alive."""
     if _finished(owner, 200):
         return
 
@@ -354,7 +354,7 @@ def _finished(owner: Handle, ms: int) -> bool:
 
 
 def set_num_threads(n: int) -> int:
-    """Bound the threads that compute at the same time, over all calls.
+    """Limit the number of threads that compute at the same time, over all calls.
 
     Parameters
     ----------
@@ -364,7 +364,7 @@ def set_num_threads(n: int) -> int:
     Returns
     -------
     int
-        The number before.
+        The previous number.
     """
     if int(n) < 1:
         raise ValueError(f"n = {n}, want at least 1")

@@ -11,7 +11,7 @@ import numpy as np
 from . import _lib
 from ._lib import Handle, array, check, lib, matrix
 
-# Rows of one call: Ctrl-C is handled between two calls, which take a tenth of a second or so.
+# Work of one call, in multiply-adds. Python handles Ctrl-C between calls, so a call takes about a tenth of a second.
 _CALL = 1 << 26
 
 
@@ -48,19 +48,19 @@ class Map:
         ("gaussian" or ``{"kind": "softmax", "scale": 2.0}``), ``coupling`` (see `couplings`), ``m`` (number of
         projections) and ``seed``. Names stand for objects without parameters.
     features : int, optional
-        At most so many features, in place of ``m``: families of sines and cosines have an even number.
+        Largest number of features, instead of ``m``. Families of sines and cosines have an even number.
     fit, fit_keys : array of shape (n, dim), optional
-        Rows that the family takes its parameters from, if it has any; fit_keys are those of keys, otherwise the same.
+        Queries and keys to which the parameters of the family are fitted, if it has any; fit_keys defaults to fit.
 
     Attributes
     ----------
     spec : dict
-        The whole spec, with fitted parameters: it draws the same map again.
+        The complete spec, with fitted parameters. It draws the same map again.
     n_features, dim : int
     positive : bool
-        No feature is ever negative.
+        Whether features are never negative.
     symmetric : bool
-        Queries and keys have the same features.
+        Whether queries and keys have the same features.
 
     Examples
     --------
@@ -97,9 +97,9 @@ class Map:
         ----------
         x : array of shape (n, dim)
         out : array of shape (n, n_features), optional
-            Where to write them; its rows are contiguous.
+            Array to write to. Its rows must be contiguous.
         n_jobs : int, optional
-            Number of threads; -1 or None: all processors (None: as many as OMP_NUM_THREADS says).
+            Number of threads. -1 means all processors, None as many as OMP_NUM_THREADS says, or else all.
 
         Returns
         -------
@@ -108,11 +108,11 @@ class Map:
         return self._features(x, out, n_jobs, 0, None)
 
     def keys(self, x: Any, out: np.ndarray | None = None, n_jobs: int | None = None) -> np.ndarray:
-        """Features of the rows of x as keys: the same as those of queries if the map is symmetric."""
+        """Features of the rows of x as keys. For symmetric maps they equal those of queries."""
         return self._features(x, out, n_jobs, 1, None)
 
     def log_features(self, x: Any, keys: bool = False, n_jobs: int | None = None) -> tuple[np.ndarray, np.ndarray]:
-        """Features divided by ``exp(log_scale)`` of their row, which do not overflow, and log_scale.
+        """Features divided by ``exp(log_scale)`` of their row, so that they do not overflow, and log_scale.
 
         Examples
         --------
@@ -127,7 +127,7 @@ class Map:
         return self._features(x, None, n_jobs, int(keys), scale), scale
 
     def _row(self, x: np.ndarray, keys: int) -> np.ndarray:
-        """Features of one row, without the descriptions of arrays, which take longer than the features."""
+        """Features of one row. It avoids the array descriptors, which take longer than the features."""
         char = x.dtype.char
         kind = self._rows.get(char)
         if kind is None:
@@ -211,7 +211,7 @@ def gram(x: Any, y: Any = None, kernel: Any = "gaussian", scale: float = 1.0) ->
     Parameters
     ----------
     x, y : array of shape (n, d), (m, d)
-        y None: x.
+        None for y means x.
     kernel : str
         One of `kernels`: "gaussian" is ``exp(-|u-v|²/2)``, "softmax" ``exp(u·v)``.
     scale : float
@@ -236,14 +236,14 @@ def gram(x: Any, y: Any = None, kernel: Any = "gaussian", scale: float = 1.0) ->
         e = C.c_void_p()
         check(lib().rf_kernel_gram(k, _ref(a), _ref(y), _ref(o), C.byref(e)), e)
 
-    if x is y and out.size < _CALL:  # of a set with itself half of the values are computed
+    if x is y and out.size < _CALL:  # one call computes only half of a symmetric matrix
         part(x, out)
         return out
     return _parts(part, x, out, x.shape[1] + 8)
 
 
 def families() -> list[dict[str, Any]]:
-    """The families: nonlinearities that turn projections into features.
+    """List the families: nonlinearities that turn projections into features.
 
     Examples
     --------
@@ -255,7 +255,7 @@ def families() -> list[dict[str, Any]]:
 
 
 def couplings() -> list[dict[str, Any]]:
-    """The couplings: joint laws of projections.
+    """List the couplings: joint distributions of the projections.
 
     Examples
     --------
@@ -267,7 +267,7 @@ def couplings() -> list[dict[str, Any]]:
 
 
 def kernels() -> list[str]:
-    """The names of the kernels.
+    """List the names of the kernels.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Fitted models: the same files as those of the command randfeat."""
+"""Fitted models. Their files are those of the command randfeat."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from ._lib import Handle, check, lib
 
 
 class Report(dict):
-    """What a fit saw, chose and reached; a dict that notebooks show as a page.
+    """The report of a fit: a dict that notebooks show as a page.
 
-    ``report["choices"]`` says what was chosen and why, ``report["scores"]`` how well rows are predicted by models that
-    have not seen them, with intervals; ``report["notes"]`` what a person should know.
+    ``report["choices"]`` says what was chosen and why. ``report["scores"]`` has out-of-fold scores with intervals.
+    ``report["notes"]`` lists what the user should know.
     """
 
     def __str__(self) -> str:
@@ -62,12 +62,12 @@ def _html_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "<table><tr>" + "".join(f"<th>{h}</th>" for h in head) + f"</tr>{cells}</table>"
 
 
-# Predictions of more work than this run as a job, which Ctrl-C stops.
+# Predictions of more work than this run as a job, so that Ctrl-C can stop them.
 _LONG = 20000
 
 
 class Model:
-    """A fitted model: predicts tables whose columns have the names of those it was fitted to.
+    """A fitted model. It predicts tables whose columns have the same names as in the fit.
 
     `load` reads one from a file; fitted estimators have one as ``model_``.
 
@@ -78,9 +78,9 @@ class Model:
     kind : str
         Such as "ridge", "gp", "logistic", "density".
     fields, targets : list of str
-        Columns that it reads, and those that it predicts.
+        Columns that the model reads, and columns that it predicts.
     classes : list of str
-        Of a classification.
+        Classes of a classification.
     report : Report
     info : dict
         Everything else, such as the schema of the columns.
@@ -107,7 +107,7 @@ class Model:
 
     @classmethod
     def from_bytes(cls, b: bytes, report: Any = None) -> Model:
-        """The model of a file's bytes."""
+        """Read a model from the bytes of its file."""
         h, e = C.c_uint64(), C.c_void_p()
         check(lib().rf_model_read(b, len(b), C.byref(h), C.byref(e)), e)
         return cls(Handle(h.value), report)
@@ -121,7 +121,7 @@ class Model:
         return b
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the model file, whole or not at all; the command ``randfeat`` and `load` read it."""
+        """Write the model file atomically. The command ``randfeat`` and `load` read it."""
         path = os.fspath(path)
         b = self.to_bytes()
         fd, temporary = tempfile.mkstemp(prefix=".", suffix=".tmp", dir=os.path.dirname(path) or ".")
@@ -140,7 +140,7 @@ class Model:
         return Model.from_bytes, (self.to_bytes(), dict(self.report))
 
     def predictor(self, columns: tuple[str, ...], **options: Any) -> tuple[Handle, list[str]]:
-        """A predictor of tables with these columns, and the names of what it predicts."""
+        """Return a predictor for tables with these columns, and the names of its output columns."""
         key = (columns, tuple(sorted(options.items())))
         with self._lock:
             found = self._predictors.get(key)
@@ -154,7 +154,7 @@ class Model:
         return found
 
     def matrix_names(self, d: int) -> tuple[str, ...]:
-        """The names of the columns of a matrix: x0, x1, … if the model was fitted to a matrix, else its fields."""
+        """Names for the columns of a matrix: x0, x1, … if the model was fitted to a matrix, otherwise its fields."""
         known = [n for n in self.fields + self._ignored if re.fullmatch(r"x\d+", n)]
         if len(known) == len(self.fields + self._ignored):
             return tuple(f"x{j}" for j in range(d))
@@ -163,22 +163,23 @@ class Model:
         return tuple(self.fields)
 
     def predict_columns(self, X: Any, n_jobs: int | None = None, **options: Any) -> dict[str, np.ndarray]:
-        """All columns of predictions, as the command ``randfeat predict`` writes them.
+        """Predict all columns that the command ``randfeat predict`` writes.
 
         Parameters
         ----------
         X : table or array
             A DataFrame of pandas, polars, pyarrow or duckdb, a mapping of names to arrays, or a matrix of numbers.
         n_jobs : int, optional
-            Number of threads; -1 or None: all processors.
+            Number of threads; -1 or None means all processors.
         probabilities, scores, variance, float32, strict : bool
+            Optional columns, computation in float32, and errors instead of warnings for unexpected rows.
         interval : float
             Coverage of prediction intervals.
 
         Returns
         -------
         dict of arrays
-            ``prediction`` (of a classification the number of the class), ``p_<class>``, ``score_<class>``,
+            ``prediction`` (for classifications the number of the class), ``p_<class>``, ``score_<class>``,
             ``variance``, ``lower``, ``upper``, or ``log_density`` and ``anomaly``.
         """
         out, names = self._predict(X, n_jobs, options)
@@ -216,7 +217,7 @@ class Model:
         return out, names
 
     def _predict_row(self, x: np.ndarray, warn: bool) -> tuple[np.ndarray, list[str]]:
-        """Predictions of one row, without the descriptions of arrays, which take longer than the predictions."""
+        """Predict one row. It avoids the array descriptors, which take longer than the prediction."""
         d = x.shape[1]
         found = self._rows.get(d)
         if found is None:
@@ -241,7 +242,7 @@ class Model:
         return _table.from_columns([_table.column(n, a[:, j]) for j, n in enumerate(names)])
 
     def predict(self, X: Any, n_jobs: int | None = None) -> np.ndarray:
-        """Predictions: numbers, classes as texts, or log densities; a column per target of several."""
+        """Predict numbers, classes (as texts) or log densities. Several targets give one column each."""
         out, names = self._predict(X, n_jobs, {})
         if self.task == "classification":
             return self._labels[out[:, 0].astype(np.int64)]
@@ -250,16 +251,16 @@ class Model:
         return out[:, 0]
 
     def predict_proba(self, X: Any, n_jobs: int | None = None) -> np.ndarray:
-        """Calibrated probabilities of the classes, a column for each of ``classes``."""
+        """Calibrated probabilities, one column for each of ``classes``."""
         return self._predict(X, n_jobs, {"probabilities": True})[0][:, 1:]
 
     def predict_interval(self, X: Any, coverage: float = 0.9, n_jobs: int | None = None) -> np.ndarray:
-        """Lower and upper limits that hold a share of new observations, as two columns."""
+        """Prediction intervals: lower and upper limits that contain this share of new observations."""
         out, names = self._predict(X, n_jobs, {"interval": float(coverage)})
         return out[:, [names.index("lower"), names.index("upper")]]
 
     def anomaly(self, X: Any, n_jobs: int | None = None) -> np.ndarray:
-        """Of a density: the share of rows like those of the fit that are less unusual; near 1 for outliers."""
+        """For densities: the share of rows of the training distribution that are less unusual. Near 1 for outliers."""
         out, names = self._predict(X, n_jobs, {})
         if "anomaly" not in names:
             raise _lib.RandfeatError("the model has no calibrated quantiles of a density")
@@ -296,7 +297,7 @@ def load(path: str | os.PathLike[str]) -> Model:
 
 
 def fit(table: _table.Table, options: dict[str, Any], n_jobs: int | None = None, verbose: Any = 0) -> Model:
-    """Fits a model to a table as a job."""
+    """Fit a model to a table, as a job."""
     o, w = _lib.dumps(options), _lib.workers(n_jobs)
     run = lib().rf_fit
     h, report = _lib.job(

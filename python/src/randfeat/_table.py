@@ -1,7 +1,7 @@
-"""Tables of any library as objects of the core; numbers are not copied.
+"""Tables of other libraries as tables of the native library, without copying numbers.
 
-A pandas DataFrame is read through NumPy's buffers, whatever else has an Arrow C stream (polars, pyarrow, duckdb)
-through that, and a mapping of names to arrays as its arrays.
+pandas DataFrames are read through NumPy's buffers, mappings of names to arrays likewise, and everything else that has
+an Arrow C stream (polars, pyarrow, duckdb) through that stream.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _UNITS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
 
 
 class Table(Handle):
-    """A table of the core with its size and its columns."""
+    """A table of the native library, with its number of rows and the names of its columns."""
 
     __slots__ = ("rows", "names")
 
@@ -54,7 +54,7 @@ def rows_of(x: Any) -> int:
 
 
 def table(x: Any) -> Table:
-    """A table of a DataFrame of any library, or of a mapping of columns."""
+    """Make a table from a DataFrame of any library, or from a mapping of columns."""
     if isinstance(x, Mapping):
         return from_columns([column(str(n), v) for n, v in x.items()])
     if is_pandas(x):
@@ -72,7 +72,7 @@ _pointer.restype, _pointer.argtypes = C.c_void_p, [C.py_object, C.c_char_p]
 
 
 def from_arrow(x: Any) -> Table:
-    """A table of an object with an Arrow C stream."""
+    """Make a table from an object with an Arrow C stream."""
     import json
 
     capsule = x.__arrow_c_stream__()
@@ -85,7 +85,7 @@ Column = tuple[dict[str, Any], np.ndarray]
 
 
 def from_columns(columns: Sequence[Column], rows: int = 0) -> Table:
-    """A table of columns that `column` made."""
+    """Make a table from columns of `column`. Its arrays must stay alive as long as the table: it keeps them."""
     infos, arrays = [c[0] for c in columns], [c[1] for c in columns]
     if not arrays:
         raise _lib.InputError("the table has no columns")
@@ -108,7 +108,7 @@ def matrix_columns(x: np.ndarray, names: Sequence[str]) -> list[Column]:
 
 
 def column(name: str, values: Any) -> Column:
-    """What a column holds, and its numbers, codes or times as an array."""
+    """Describe a column and return its numbers, codes or times as an array."""
     v, dtype = values, getattr(values, "dtype", None)
     if not hasattr(v, "dtype"):
         v = np.asarray(v)
@@ -163,7 +163,7 @@ def _moments(name: str, a: np.ndarray) -> Column:
 
 
 def _objects(name: str, v: Any) -> Column:
-    """A column of Python objects, or of pandas' strings: texts, numbers, truth values or dates."""
+    """A column of Python objects or of pandas' strings: texts, numbers, booleans or dates."""
     try:
         if hasattr(v, "factorize"):
             codes, levels = v.factorize()
@@ -177,7 +177,7 @@ def _objects(name: str, v: Any) -> Column:
     if kinds <= {bool, np.bool_} and kinds and len(codes) and codes.min() >= 0:
         return {"name": name, "sort": "boolean"}, np.array([bool(x) for x in levels])[codes]
     if kinds and all(issubclass(k, (int, float, np.integer, np.floating)) and k is not bool for k in kinds):
-        numbers = np.append(np.array([float(x) for x in levels]), np.nan)  # the last is for missing values, code -1
+        numbers = np.append(np.array([float(x) for x in levels]), np.nan)  # code -1, missing, picks the last
         return _number(name), numbers[codes]
     if kinds and all(hasattr(k, "isoformat") for k in kinds):  # dates and times of Python
         if not any(hasattr(x, "hour") for x in levels):

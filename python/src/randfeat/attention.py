@@ -1,7 +1,7 @@
 """Attention on NumPy arrays and on CPU tensors of PyTorch.
 
-`exact` is softmax attention in O(length) memory. `calibrate` finds, for each head, the fastest method whose error stays
-within a tolerance on data like the given ones, and returns a callable.
+`exact` is softmax attention in O(length) memory. `calibrate` finds the fastest method for each head whose error stays
+within a tolerance on data like the given sample, and returns a callable.
 
 Arrays have the shape (..., length, dim), with batch and heads in front, and are computed in float32.
 """
@@ -27,7 +27,7 @@ def _is_tensor(x: Any) -> bool:
 
 
 def _view(x: Any, name: str) -> np.ndarray:
-    """x as [batch, head, position, dim] of float32; a copy only where it has to be one."""
+    """x as [batch, head, position, dim] in float32, copied only if necessary."""
     if _is_tensor(x):
         if x.device.type != "cpu":
             raise ValueError(f"{name} is on {x.device}: randfeat computes on the CPU, use {name}.cpu()")
@@ -62,7 +62,7 @@ def _run(h: int, q: Any, k: Any, v: Any, causal: bool, scale: float, n_jobs: int
     if a.shape[0] * a.shape[1] * a.shape[2] * b.shape[2] * a.shape[3] < 1 << 31:
         e = C.c_void_p()
         _lib.check(run(h, sq, sk, sv, so, causal, scale, w, None, None, C.byref(e)), e)
-    else:  # a job, which Ctrl-C interrupts
+    else:  # as a job, so that Ctrl-C can interrupt it
         _lib.job(
             lambda j, err: run(h, sq, sk, sv, so, causal, scale, w, j, None, err), (a, b, c, out, keep)
         )
@@ -75,16 +75,16 @@ def _run(h: int, q: Any, k: Any, v: Any, causal: bool, scale: float, n_jobs: int
 
 
 def exact(q: Any, k: Any, v: Any, causal: bool = False, scale: float | None = None, n_jobs: int | None = None) -> Any:
-    """Softmax attention, ``softmax(q kᵀ scale) v``, without a matrix of length × length.
+    """Softmax attention, ``softmax(q kᵀ scale) v``, without storing a length × length matrix.
 
     Parameters
     ----------
     q, k, v : array or CPU tensor of shape (..., length, dim)
-        Fewer heads of k and v than of q are shared by groups of neighbours.
+        k and v may have fewer heads than q: then neighbouring heads of q share them.
     causal : bool
-        Query i sees the keys up to its own position; the last query and the last key are aligned.
+        Every query sees the keys up to its own position. The last query is at the position of the last key.
     scale : float, optional
-        None: 1/√dim.
+        None means 1/√dim.
     n_jobs : int, optional
 
     Returns
@@ -113,12 +113,12 @@ def _scale(scale: float | None) -> float:
 
 
 class Attention:
-    """A method of attention for every head, chosen by `calibrate`; call it on queries, keys and values.
+    """Attention with a method for every head, chosen by `calibrate`. Call it with queries, keys and values.
 
     Attributes
     ----------
     choice : dict
-        What was chosen, with the expected error and cost of every head: `to_json` and `load` keep it.
+        The chosen method, expected error and cost of every head. `to_json` and `load` preserve it.
     """
 
     def __init__(self, handle: Handle, choice: dict[str, Any]):
@@ -171,32 +171,32 @@ def calibrate(
     random_state: int = 0,
     n_jobs: int | None = None,
 ) -> Attention:
-    """Choose the fastest method of every head whose error stays within a tolerance, for data like q, k and v.
+    """Choose for every head the fastest method whose error stays within a tolerance, for data like q, k and v.
 
     Parameters
     ----------
     q, k, v : array or CPU tensor of shape (..., length, dim)
-        Of texts like those that the model will see; several, one per batch entry, tell more than one.
+        From texts like those that the model will see. Several texts, one per batch entry, are better than one.
     tol : float
-        Largest relative error ``|out - exact| / |exact|`` that every head should stay within on another text.
+        Largest expected relative error ``|out - exact| / |exact|`` of a head on other texts.
     causal : bool
     scale : float, optional
-        None: 1/√dim.
+        None means 1/√dim.
     online : bool
-        For causal attention over the very sample: centres are fitted in every call to keys already seen.
+        For causal attention: fit the centroids in every call, to the keys already seen.
     by_cost : bool
-        Rank methods by multiply-adds instead of seconds: the same choice on all machines.
+        Rank methods by multiply-adds instead of seconds, which gives the same choice on all machines.
     random_state : int
     n_jobs : int, optional
 
     Returns
     -------
     Attention
-        A callable with a JSON form. Exact attention is one of the answers, so that it is hardly ever slower.
+        A callable with a JSON form. Exact attention is among the candidates, so the result is rarely slower.
 
     Notes
     -----
-    Choosing takes a second or two; keep the result for as long as the model and the kind of its input stay the same.
+    Choosing takes a second or two. Keep the result as long as the model and the kind of its input stay the same.
 
     Examples
     --------
@@ -225,7 +225,7 @@ def calibrate(
 
 
 def load(text: str) -> Attention:
-    """The attention of `Attention.to_json`."""
+    """Read an attention from the text of `Attention.to_json`."""
     h, e = C.c_uint64(), C.c_void_p()
     _lib.check(lib().rf_attention_read(text.encode(), C.byref(h), C.byref(e)), e)
     return Attention(Handle(h.value), json.loads(text))

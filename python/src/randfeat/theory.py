@@ -1,4 +1,4 @@
-"""Closed forms: what error an estimate has before anything is drawn.
+"""Closed forms: the error of an estimate, before anything is drawn.
 
 Every formula of `formulas` is a function of this module, by its name:
 
@@ -61,7 +61,7 @@ def _input(v: Any) -> Any:
 
 
 def evaluate(name: str, **inputs: Any) -> Any:
-    """The value of a formula; all of its inputs are required, by name.
+    """Evaluate a formula. All of its inputs are required, by name.
 
     Parameters
     ----------
@@ -85,25 +85,26 @@ def evaluate(name: str, **inputs: Any) -> Any:
 
 
 def moments(spec: Mapping[str, Any], x: Any, y: Any, features: int | None = None) -> dict[str, np.ndarray]:
-    """The moments of the estimate of a map at pairs of rows: row i of x with row i of y.
+    """Moments of a map's estimate at pairs of rows: row i of x with row i of y.
 
     Parameters
     ----------
     spec : mapping
-        As for `randfeat.Map`, with ``m``, or the features of the map in place of it.
+        As for `randfeat.Map`, with the number of projections ``m`` unless features is given.
     x, y : array of shape (n, dim)
     features : int, optional
+        Number of features of the map.
 
     Returns
     -------
     dict of arrays of n numbers
-        ``kernel``, ``mean``, ``bias`` (its modulus), ``variance``, ``mse``, and ``log_`` of each, which do not
-        overflow; ``approximate`` where the form is nearly that of the coupling.
+        ``kernel``, ``mean``, ``bias`` (its absolute value), ``variance``, ``mse``, and the logarithm ``log_`` of each,
+        which does not overflow. ``approximate`` is True where the form only approximates the coupling.
 
     Raises
     ------
     NoClosedFormError
-        If none is known for this kernel, family and coupling.
+        If no closed form is known for this kernel, family and coupling.
 
     Examples
     --------
@@ -138,7 +139,7 @@ def moments(spec: Mapping[str, Any], x: Any, y: Any, features: int | None = None
 
 
 class _Group:
-    """The formulas whose names begin alike."""
+    """The formulas whose names have the same prefix, as attributes."""
 
     def __init__(self, prefix: str):
         self._prefix = prefix
