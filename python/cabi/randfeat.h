@@ -1,25 +1,26 @@
 /* randfeat.h: the C interface of randfeat.
  *
- * The library is built by "go build -buildmode=c-shared" in this folder (or c-archive). It has no global settings and all
- * functions may be called from any thread at the same time. The Python package uses this interface; other languages can.
+ * Build the library with "go build -buildmode=c-shared" (or c-archive) in this folder. Functions may be called from any
+ * thread, concurrently. The only global setting is rf_threads. The Python package uses this interface; bindings for
+ * other languages can use it too.
  *
- * Handles.  Objects of the library (maps, tables, jobs, models, predictors, attentions) are named by numbers. A handle
- * is never 0 and never used again. rf_release gives it back; an unknown handle is an error, not a crash.
+ * Handles.  Numbers name the objects of the library: maps, tables, jobs, models, predictors, attentions. A handle is
+ * never 0 and never used again. Release it with rf_release. An unknown handle is an error, not a crash.
  *
- * Text.  An rf_string is a text of the caller: UTF-8, ended by 0. An rf_text is a text of the library: the caller frees
- * it with rf_free. Where an rf_text pointer is NULL, the caller does not want that text.
+ * Text.  An rf_string belongs to the caller: UTF-8, terminated by 0. An rf_text belongs to the library: free it with
+ * rf_free. Pass NULL for an rf_text pointer if you do not want that text.
  *
- * Errors.  A function that can fail returns RF_OK or a kind of error, and writes what is wrong to err.
+ * Errors.  A function that can fail returns RF_OK or a kind of error, and writes a message to err.
  *
- * Arrays.  Numbers stay where they are: the library reads and writes the caller's memory during a call. Tables and jobs
- * read it later too, so that it must stay valid until the table or the job is released (jobs: until rf_job_wait says
- * that they are finished).
+ * Arrays.  Numbers are not copied: the library reads and writes the caller's memory during a call. Tables and jobs read
+ * it after the call too. Keep it valid until the table is released, or until rf_job_wait says that the job is finished.
  *
- * Jobs.  Functions with an argument "uint64_t *job" run before they return if job is NULL. Otherwise they start a job
- * and return at once: rf_job_wait waits for it, rf_job_cancel stops it, rf_job_result gives what it made.
+ * Jobs.  A function with an argument "uint64_t *job" does its work before it returns if job is NULL. Otherwise it
+ * starts a job and returns at once: rf_job_wait waits for the job, rf_job_cancel stops it, rf_job_result returns its
+ * result.
  *
- * Fork.  A process that has loaded the library must not use it in a child made by fork without exec: the threads of
- * the library do not exist there.
+ * Fork.  After fork without exec, the child must not use a library that its parent has loaded: the threads of the
+ * library do not exist there.
  */
 #ifndef RANDFEAT_H
 #define RANDFEAT_H
@@ -33,7 +34,7 @@ extern "C" {
 typedef const char *rf_string;
 typedef char *rf_text;
 
-/* The version of this interface: rf_abi() of a library that fits this header. It grows with every change. */
+/* The version of this interface. A library fits this header if rf_abi() returns it. It grows with every change. */
 #define RF_ABI 1
 
 enum {
@@ -41,7 +42,7 @@ enum {
 	RF_VALUE = 1,     /* an argument cannot be used */
 	RF_INPUT = 2,     /* the rows or columns of a table cannot be used */
 	RF_CANCELLED = 3, /* rf_job_cancel was called */
-	RF_INTERNAL = 4,  /* a bug of the library; the text has a trace */
+	RF_INTERNAL = 4,  /* a bug in the library; the message has a trace */
 	RF_NO_FORM = 5,   /* no closed form is known */
 	RF_HANDLE = 6     /* a handle is unknown, released or of another kind of object */
 };
@@ -100,42 +101,42 @@ struct ArrowArrayStream {
 /* ---- The library */
 
 int32_t rf_abi(void);                  /* RF_ABI of the library */
-void rf_version(rf_text *out);         /* {"version", "go", "revision"} */
+void rf_version(rf_text *out);         /* {"go", "revision"} */
 void rf_free(void *text);              /* frees an rf_text or what rf_model_write wrote; NULL is allowed */
-void rf_release(uint64_t handle);      /* gives an object back; 0 is allowed */
-int64_t rf_live(void);                 /* number of handles that were not released: what tests for leaks compare */
-int32_t rf_threads(int32_t n);         /* at most n threads compute at the same time; 0 only asks. Returns the old n */
+void rf_release(uint64_t handle);      /* releases an object; 0 is allowed */
+int64_t rf_live(void);                 /* number of handles not yet released, for tests of leaks */
+int32_t rf_threads(int32_t n);         /* limits the threads that compute; 0: no change. Returns the old limit */
 void rf_collect(void);                 /* collects garbage and returns free memory to the system */
 
 /* ---- Jobs */
 
-/* Waits at most ms milliseconds. *finished becomes 1 when the job has ended: the returned value is then that of the
- * work. stage, done and total (any may be NULL) say how far it is; total is 0 where it is unknown. */
+/* Waits at most ms milliseconds. *finished is 1 if the job has ended; the returned status is then that of its work.
+ * stage, done and total (any may be NULL) tell the progress; total is 0 if it is unknown. */
 int32_t rf_job_wait(uint64_t job, int32_t ms, int32_t *finished, rf_text *stage, int64_t *done, int64_t *total,
 	rf_text *err);
 void rf_job_cancel(uint64_t job);      /* asks the job to end; it may take a while: wait for it */
-/* What a finished job made: a handle (0 where there is none) and JSON. The handle is handed over once. */
+/* The result of a finished job: a handle (0 if there is none) and JSON. The handle is returned only once. */
 int32_t rf_job_result(uint64_t job, uint64_t *handle, rf_text *json, rf_text *err);
 
 /* ---- Maps and kernels */
 
-/* request: {"spec": SPEC, "features": F, "fit": true}. A spec is the JSON of "randfeat features --spec"; features, if
- * positive, sets the number of projections; fit takes the parameters of the family from the rows of x and y (NULL:
- * of x alone). info: {"spec", "dim", "features", "positive", "symmetric"}. */
+/* Draws a map. request: {"spec": SPEC, "features": F, "fit": true}. SPEC is the JSON of "randfeat features --spec".
+ * features, if positive, sets the number of projections. fit fits the parameters of the family to queries x and keys y
+ * (NULL: x for both). info: {"spec", "dim", "features", "positive", "symmetric"}. */
 int32_t rf_map_new(rf_string request, rf_array *x, rf_array *y, uint64_t *map, rf_text *info, rf_text *err);
-/* Features of the rows of x, of queries (keys = 0) or keys (keys = 1), into out (rows x features, rows contiguous), both
- * RF_F32 or both RF_F64. log_scale, if not NULL, receives one number a row: features are then divided by its
- * exponential. workers: 0 for all processors. */
+/* Writes the features of the rows of x, as queries (keys = 0) or keys (keys = 1), into out (rows x features, rows
+ * contiguous). Both are RF_F32 or both RF_F64. log_scale, if not NULL, receives one number per row; the features are
+ * then divided by its exponential. workers: 0 for all processors. */
 int32_t rf_map_apply(uint64_t map, rf_array *x, rf_array *out, double *log_scale, int32_t keys, int32_t workers,
 	rf_text *err);
-/* The same for one row: dim numbers in x, features in out, both of dtype, RF_F32 or RF_F64. The shortest way. */
+/* The same for one row: dim numbers in x, features numbers in out, both of dtype RF_F32 or RF_F64. The fastest call. */
 int32_t rf_map_row(uint64_t map, void *x, int64_t dim, void *out, int64_t features, int32_t dtype, int32_t keys,
 	rf_text *err);
 /* Estimates of the kernel between the rows of x and y. */
 int32_t rf_map_gram(uint64_t map, rf_array *x, rf_array *y, rf_array *out, int32_t workers, rf_text *err);
 /* The exact kernel: {"kind": "gaussian", "scale": 2}. */
 int32_t rf_kernel_gram(rf_string kernel, rf_array *x, rf_array *y, rf_array *out, rf_text *err);
-/* {"families", "couplings", "kernels"}: what there is. */
+/* Lists what exists. which: "families", "couplings" or "kernels". */
 int32_t rf_catalog(rf_string which, rf_text *json, rf_text *err);
 
 /* ---- Closed forms */
@@ -144,49 +145,49 @@ int32_t rf_catalog(rf_string which, rf_text *json, rf_text *err);
 int32_t rf_formulas(rf_text *json, rf_text *err);
 /* One formula; inputs and the value are JSON, infinities are "inf" and "-inf". */
 int32_t rf_formula(rf_string name, rf_string inputs, rf_text *value, rf_text *err);
-/* The moments of the estimate of a spec at pairs of rows, row i of x with row i of y, one row of out (RF_F64) a pair:
- * log kernel, log mean, log |bias|, log variance, log mean squared error, 1 if approximate. warning may be "". */
+/* Moments of the estimate of a spec at pairs of rows: row i of x with row i of y. Row i of out (RF_F64) receives log
+ * kernel, log mean, log |bias|, log variance, log mean squared error, and 1 if approximate. warning may be "". */
 int32_t rf_moments(rf_string spec, rf_array *x, rf_array *y, rf_array *out, rf_text *warning, rf_text *err);
 
 /* ---- Advice */
 
-/* Which feature map for queries x and keys y (NULL: one set)? options: {"kernel", "features", "target", "per_token_ns",
- * "positive", "loss", "measure", "unbiased", "families", "couplings", "rows", "draws", "brief", "seed"}. The result is
- * JSON: {"report", "html"}. */
+/* Recommends a feature map for queries x and keys y (NULL: x for both). options: {"kernel", "features", "target",
+ * "per_token_ns", "positive", "loss", "measure", "unbiased", "families", "couplings", "rows", "draws", "brief",
+ * "seed"}. The result is JSON: {"report", "html", "about", "error_name"}. */
 int32_t rf_advise(rf_array *x, rf_array *y, rf_string options, uint64_t *job, rf_text *json, rf_text *err);
 
 /* ---- Tables */
 
-/* A table of columns in the caller's memory. columns is a list, an object for each array: {"name", "sort": "number" |
- * "boolean" | "text" | "time", "levels": [...], "unit": nanoseconds}. Texts are codes of levels, a code outside of
- * which is missing; times are integers since 1970 in units of "unit", or days where it is 0, and the least int64 is
- * missing; NaN is a missing number. "codes" of truth values may be a column of sort text with two levels. */
+/* Makes a table of columns in the caller's memory. columns is a list with an object for each array: {"name", "sort":
+ * "number" | "boolean" | "text" | "time", "levels": [...], "unit": nanoseconds}. Texts are codes of levels. Times are
+ * integers since 1970 in units of "unit", or in days if it is 0. Missing values: NaN, a code outside of the levels, and
+ * the smallest int64 as a time. */
 int32_t rf_table_columns(rf_array *arrays, rf_string columns, uint64_t *table, rf_text *err);
-/* A table of an Arrow C stream, which is read to its end and released. info: {"rows", "columns": [names]}. */
+/* Makes a table from an Arrow C stream, which is read to its end and released. info: {"rows", "columns": [names]}. */
 int32_t rf_table_arrow(struct ArrowArrayStream *stream, uint64_t *table, rf_text *info, rf_text *err);
 
-/* The columns of two tables of as many rows side by side. It reads the memory of both: release them after it. */
+/* Puts the columns of two tables with the same number of rows side by side. The new table reads the memory of both:
+ * release it before them. */
 int32_t rf_table_join(uint64_t left, uint64_t right, uint64_t *table, rf_text *err);
 
 /* ---- Models */
 
-/* Fits a model. options is the JSON of tabular.Options. The job's result is a model and {"report"}. */
+/* Fits a model. options is the JSON of tabular.Options. The result is a model and its report. */
 int32_t rf_fit(uint64_t table, rf_string options, int32_t workers, uint64_t *job, uint64_t *model, rf_text *report,
 	rf_text *err);
 int32_t rf_model_read(void *bytes, int64_t size, uint64_t *model, rf_text *err);      /* a model file */
-int32_t rf_model_write(uint64_t model, void **bytes, int64_t *size, rf_text *err);    /* the same, for rf_free */
+int32_t rf_model_write(uint64_t model, void **bytes, int64_t *size, rf_text *err);    /* free bytes with rf_free */
 int32_t rf_model_info(uint64_t model, rf_text *json, rf_text *err);
-/* A predictor. options: {"columns": [names of the tables], "probabilities", "scores", "variance", "interval",
- * "float32", "strict", "workers"}. info: {"columns": [names of the predictions]}. */
+/* Makes a predictor. options: {"columns": [columns of the tables], "probabilities", "scores", "variance", "interval",
+ * "float32", "strict", "workers"}. info: {"columns": [columns of the predictions]}. */
 int32_t rf_predictor_new(uint64_t model, rf_string options, uint64_t *predictor, rf_text *info, rf_text *err);
-/* Predicts the rows of a table with the predictor's columns into out (RF_F64, rows contiguous): the class of a
- * classification is its number in the order of the model. surprises is a list: how the rows differ from those of the
- * fit. */
+/* Predicts the rows of a table with the predictor's columns into out (RF_F64, rows contiguous). A class is given by its
+ * number in the order of the model. surprises lists how the rows differ from the training data. */
 int32_t rf_predict(uint64_t predictor, uint64_t table, rf_array *out, uint64_t *job, rf_text *surprises, rf_text *err);
 /* The same for rows of numbers, one column of x for each column of the predictor. */
 int32_t rf_predict_rows(uint64_t predictor, rf_array *x, rf_array *out, uint64_t *job, rf_text *surprises,
 	rf_text *err);
-/* The same for one row: columns numbers in x, outs numbers in out, as many as the predictor has. The shortest way. */
+/* The same for one row: columns numbers in x, outs numbers in out, as many as the predictor has. The fastest call. */
 int32_t rf_predict_row(uint64_t predictor, double *x, int64_t columns, double *out, int64_t outs, rf_text *surprises,
 	rf_text *err);
 
@@ -197,12 +198,12 @@ int32_t rf_predict_row(uint64_t predictor, double *x, int64_t columns, double *o
 int32_t rf_attention_choose(rf_seq *q, rf_seq *k, rf_seq *v, rf_string options, int32_t workers, uint64_t *job,
 	uint64_t *attention, rf_text *json, rf_text *err);
 int32_t rf_attention_read(rf_string json, uint64_t *attention, rf_text *err);         /* the JSON form */
-/* Attention of q over k and v into out. attention 0 is exact attention: causal and scale (0: 1/sqrt(dim)) are for
- * it alone. report, if not NULL, receives counts of rows as JSON. */
+/* Writes the attention of q over k and v into out. attention = 0 is exact attention; only then causal and scale
+ * (0: 1/sqrt(dim)) are used. report, if not NULL, receives counts of rows as JSON. */
 int32_t rf_attention_run(uint64_t attention, rf_seq *q, rf_seq *k, rf_seq *v, rf_seq *out, int32_t causal,
 	double scale, int32_t workers, uint64_t *job, rf_text *report, rf_text *err);
 
-/* For tests: panics in the calling goroutine (where = 0) or in a worker (where = 1), which must be errors. */
+/* For tests: panics in the calling goroutine (where = 0) or in a worker (where = 1). The call must return an error. */
 int32_t rf_test_panic(int32_t where, rf_text *err);
 
 #ifdef __cplusplus
