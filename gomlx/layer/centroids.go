@@ -17,7 +17,7 @@ import (
 	"github.com/randfeat/randfeat/internal/rng"
 )
 
-// clusters reads centroid[:CLUSTERS]; false: another kind of attention.
+// clusters parses centroid[:CLUSTERS]; is is false for any other kind of attention.
 func clusters(kind string) (n int, is bool, err error) {
 	name, number, given := strings.Cut(kind, ":")
 	if name != "centroid" {
@@ -31,7 +31,8 @@ func clusters(kind string) (n int, is bool, err error) {
 	return n, true, err
 }
 
-// centroids is the attention over clusters, with centres of standard normal rows until Refresh fits them.
+// centroids returns the attention over clusters. Its centres are fitted to standard normal rows until Refresh fits
+// them to data.
 func (l SelfAttention) centroids(scope *model.Scope, q *Node, n int) (rfx.Centroids, error) {
 	dim := l.HeadDim
 	if rows := model.GetParamOr(scope, ParamDark, 0); rows > 0 {
@@ -57,7 +58,7 @@ func (l SelfAttention) centroids(scope *model.Scope, q *Node, n int) (rfx.Centro
 	return c, nil
 }
 
-// clustered are centroids that have no centres yet.
+// clustered returns centroids without centres.
 func (l SelfAttention) clustered(scope *model.Scope, n int) rfx.Centroids {
 	s := centroid.Spec{Clusters: n, Seed: seed(scope), Spread: l.Causal}
 	s.Window, s.Sinks = model.GetParamOr(scope, ParamWindow, 0), model.GetParamOr(scope, ParamSinks, 0)
@@ -66,7 +67,7 @@ func (l SelfAttention) clustered(scope *model.Scope, n int) rfx.Centroids {
 		Double: model.GetParamOr(scope, ParamDouble, false)}
 }
 
-// fitCentres are the centres of one head for rows of queries and keys.
+// fitCentres fits the centres of one head to rows of queries and keys.
 func fitCentres(c rfx.Centroids, q, k dense.Matrix[float64]) (*centroid.Centres, error) {
 	rows := func(m dense.Matrix[float64]) rf.Seq[float64] {
 		s := rf.NewSeq[float64](1, 1, m.Rows, m.Cols)
@@ -74,7 +75,7 @@ func fitCentres(c rfx.Centroids, q, k dense.Matrix[float64]) (*centroid.Centres,
 		return s
 	}
 	spec := c.Spec
-	spec.Sinks, spec.Window = 0, 0 // positions of kept rows mean nothing
+	spec.Sinks, spec.Window = 0, 0 // kept rows have no meaningful positions
 	all, err := centroid.Fit([]centroid.Spec{spec}, c.Scale, rf.Visibility{}, rows(q), rows(k),
 		rf.NewSeq[float64](1, 1, k.Rows, 1))
 	if err != nil {
@@ -83,7 +84,7 @@ func fitCentres(c rfx.Centroids, q, k dense.Matrix[float64]) (*centroid.Centres,
 	return all[0], nil
 }
 
-// refit gives every head the centres that suit the rows of the last training batch.
+// refit fits the centres of every head to the rows of the last training batch.
 func (l SelfAttention) refit(scope *model.Scope, n int) error {
 	c := l.clustered(scope, n)
 	in := scope.At("features")

@@ -9,16 +9,16 @@ import (
 	"github.com/gomlx/gomlx/ml/model"
 )
 
-// Decoder is a model that reads tokens once and remembers them in states of constant size.
+// Decoder is a model that reads every token once and remembers the text in states of constant size.
 type Decoder struct {
-	// Empty are the states before the first token.
+	// Empty returns the states before the first token.
 	Empty func(scope *model.Scope, g *Graph) []*Node
-	// Extend are the logits [1, vocabulary] behind the last of some tokens [1, n] that stand at position from, a scalar
-	// of int32, and after it, and the states behind them.
+	// Extend reads tokens [1, n], the first of which stands at position from, an int32 scalar. It returns the logits
+	// [1, vocabulary] after the last token, and the new states.
 	Extend func(scope *model.Scope, tokens, from *Node, states []*Node) (*Node, []*Node)
 }
 
-// readAtOnce is how many tokens of a prompt one call reads: windows have scores of all pairs of them.
+// readAtOnce is the number of tokens of a prompt per call. Windows compute the scores of all pairs of them.
 const readAtOnce = 64
 
 // Reader is a compiled decoder in the middle of a text.
@@ -28,7 +28,7 @@ type Reader struct {
 	at     int32
 }
 
-// Open compiles the decoder, whose variables a store has, at the beginning of a text.
+// Open compiles the decoder with the variables of a store, at the beginning of a text.
 func (d Decoder) Open(b compute.Backend, store *model.Store) (*Reader, error) {
 	exec, err := model.NewExec(b, store, func(scope *model.Scope, in []*Node) []*Node {
 		logits, states := d.Extend(scope, in[0], in[1], in[2:])
@@ -47,7 +47,7 @@ func (d Decoder) Open(b compute.Backend, store *model.Store) (*Reader, error) {
 	return &Reader{exec: exec, states: states}, nil
 }
 
-// Read are the logits of what follows some more tokens.
+// Read reads more tokens and returns the logits of the next one.
 func (r *Reader) Read(tokens []int32) ([]float32, error) {
 	var logits []float32
 	for part := range slices.Chunk(tokens, readAtOnce) {
@@ -73,8 +73,8 @@ func (r *Reader) Read(tokens []int32) ([]float32, error) {
 	return logits, nil
 }
 
-// Write reads a prompt and continues it by at most n tokens, each chosen from the logits of the next; a token of end is
-// the last, and not part of what is returned.
+// Write reads a prompt and continues it by at most n tokens, which choose picks from the logits. A token of end
+// stops it and is not returned.
 func (r *Reader) Write(prompt []int32, n int, choose func(logits []float32) int32, end []int32) ([]int32, error) {
 	var text []int32
 	fresh := prompt
@@ -93,7 +93,7 @@ func (r *Reader) Write(prompt []int32, n int, choose func(logits []float32) int3
 	return text, nil
 }
 
-// Bytes is the size of the states.
+// Bytes returns the size of the states in bytes.
 func (r *Reader) Bytes() (n int) {
 	for _, s := range r.states {
 		n += int(s.Shape().ByteSize())
@@ -101,6 +101,7 @@ func (r *Reader) Bytes() (n int) {
 	return n
 }
 
+// drop frees the states on the device.
 func (r *Reader) drop() error {
 	for _, s := range r.states {
 		if err := s.FinalizeAll(); err != nil {
@@ -111,7 +112,7 @@ func (r *Reader) drop() error {
 	return nil
 }
 
-// Close frees what the decoder has on its device.
+// Close frees what the decoder holds on its device.
 func (r *Reader) Close() error {
 	r.exec.Finalize()
 	return r.drop()

@@ -11,8 +11,8 @@ import (
 	"github.com/randfeat/randfeat/gomlx/rfx"
 )
 
-// Dense is layers.Dense of GoMLX, on the same variables, but for inputs of half precision the variables are float32: an
-// optimiser's steps are smaller than the distance of two bfloat16 numbers.
+// Dense is layers.Dense of GoMLX with the same variables. For inputs of half precision, however, the variables stay
+// float32: the steps of an optimiser are smaller than the distance between two bfloat16 numbers.
 func Dense(scope *model.Scope, x *Node, bias bool, dims ...int) *Node {
 	scope = scope.In("dense")
 	d := x.Shape().Dimensions
@@ -26,7 +26,7 @@ func Dense(scope *model.Scope, x *Node, bias bool, dims ...int) *Node {
 		offset = Variable(scope, "biases", x, size)
 	}
 	var out *Node
-	if x.DType().IsHalfPrecision() { // the fused product of the Go backend has none
+	if x.DType().IsHalfPrecision() { // the fused product of the Go backend does not support it
 		if out = rfx.Product(x, weights, -1, 0, 0); bias {
 			out = Add(out, ExpandLeftToRank(offset, out.Rank()))
 		}
@@ -39,7 +39,7 @@ func Dense(scope *model.Scope, x *Node, bias bool, dims ...int) *Node {
 	return out
 }
 
-// Variable is the value of a variable in the precision of like; the variable itself is at least float32.
+// Variable returns the value of a variable in the precision of like. The variable itself is at least float32.
 func Variable(scope *model.Scope, name string, like *Node, dims ...int) *Node {
 	dtype := like.DType()
 	if dtype.IsHalfPrecision() {

@@ -9,7 +9,7 @@ import (
 	"github.com/randfeat/randfeat/gomlx/rfx"
 )
 
-// Empty is the state of a sequence that has not begun, of the precision of like.
+// Empty returns the state before the first token, in the precision of like.
 func (l SelfAttention) Empty(scope *model.Scope, like *Node, batch int) []*Node {
 	l, scope = l.normal(), scope.At("MultiHeadAttention")
 	if c, is := l.centred(scope, like); is {
@@ -36,7 +36,7 @@ func (l SelfAttention) Extend(scope *model.Scope, x, from *Node, states []*Node)
 	return l.output(scope, out, x.Shape().Dimensions[2]), s.Nodes(), rest
 }
 
-// centred is attention over clusters, causal; false: another kind.
+// centred returns causal attention over clusters; is is false for any other kind.
 func (l SelfAttention) centred(scope *model.Scope, like *Node) (c rfx.Centroids, is bool) {
 	n, is, err := clusters(model.GetParamOr(scope, ParamAttention, "exact"))
 	if l.Causal = true; is && err == nil {
@@ -48,6 +48,7 @@ func (l SelfAttention) centred(scope *model.Scope, like *Node) (c rfx.Centroids,
 	return c, is
 }
 
+// stateful returns the attention by features. It panics if the kind has no state of constant size.
 func (l SelfAttention) stateful(scope *model.Scope, like *Node) rfx.Attention {
 	if kind := model.GetParamOr(scope, ParamAttention, "exact"); !drawn(kind) {
 		panic(fmt.Errorf("%s %q has no state of constant size: choose a family", ParamAttention, kind))

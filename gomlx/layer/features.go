@@ -22,13 +22,13 @@ import (
 	"github.com/randfeat/randfeat/kernel"
 )
 
-// keptRows is how many queries and keys of the last batch every head keeps for Refresh.
+// keptRows is the number of queries and of keys of the last batch that every head keeps for Refresh.
 const keptRows = 512
 
 // ErrRows is returned by Refresh when a fit is asked for before any rows were seen.
 var ErrRows = errors.New("no rows seen yet: take a training step before the fit")
 
-// spec is what all heads begin with.
+// spec returns the spec that all heads start with.
 func (l SelfAttention) spec(scope *model.Scope) (randfeat.Spec, error) {
 	dim := l.HeadDim
 	if rows := model.GetParamOr(scope, ParamDark, 0); rows > 0 {
@@ -40,8 +40,8 @@ func (l SelfAttention) spec(scope *model.Scope) (randfeat.Spec, error) {
 	if err != nil {
 		return s, err
 	}
-	// Numbers that change must have the structure of fitted ones from the start: parameters that were not given suit
-	// standard normal rows. Clusters that were given without centres count as not given.
+	// Variable numbers must have the structure of fitted ones from the start, so parameters that were not given are
+	// fitted to standard normal rows. Clusters given without centres count as not given.
 	given := strings.HasPrefix(model.GetParamOr(scope, ParamAttention, "exact"), "{")
 	if given {
 		_, err := s.Family.Draws(s.Kernel.Kind, dim, s.M)
@@ -57,7 +57,8 @@ func (l SelfAttention) spec(scope *model.Scope) (randfeat.Spec, error) {
 	return s, nil
 }
 
-// linear is the attention by features in the graph of like.
+// linear returns the attention by features for the graph of like. Its numbers are constants, variables or one
+// trained variable, as the parameters of the scope say.
 func (l SelfAttention) linear(scope *model.Scope, like *Node) (rfx.Attention, error) {
 	a := rfx.Attention{Causal: l.Causal, Window: model.GetParamOr(scope, ParamWindow, 0),
 		Sinks: model.GetParamOr(scope, ParamSinks, 0), Double: model.GetParamOr(scope, ParamDouble, false)}
@@ -89,7 +90,7 @@ func (l SelfAttention) linear(scope *model.Scope, like *Node) (rfx.Attention, er
 	return a, nil
 }
 
-// learned reports whether the projections are trained: the learned feature kernel (DARK §6).
+// learned reports whether the projections are trained, as in the learned feature kernel (DARK §6).
 func learned(scope *model.Scope) bool {
 	return isLFK(scope) || model.GetParamOr(scope, ParamLearned, false)
 }
@@ -99,7 +100,7 @@ func isLFK(scope *model.Scope) bool {
 	return kind == "lfk"
 }
 
-// keep stores rows of this batch; those of padding as NaN.
+// keep stores rows of this batch for Refresh. Rows of padding are stored as NaN.
 func (l SelfAttention) keep(scope *model.Scope, q, k *Node, see rfx.Visible) {
 	in := scope.At("features")
 	for _, side := range []struct {
@@ -115,7 +116,7 @@ func (l SelfAttention) keep(scope *model.Scope, q, k *Node, see rfx.Visible) {
 		group := d[1] / l.KVHeads
 		x = Reshape(x, d[0], l.KVHeads, group*d[2], d[3])
 		x = Reshape(TransposeAllAxes(x, 1, 0, 2, 3), l.KVHeads, d[0]*group*d[2], d[3])
-		if n := d[0] * group * d[2]; n > keptRows { // spread over the batch
+		if n := d[0] * group * d[2]; n > keptRows { // take rows spread over the batch
 			stride := n / keptRows
 			x = Slice(x, AxisRange(), AxisRange(0, stride*keptRows).Stride(stride), AxisRange())
 		}
@@ -136,14 +137,14 @@ func (l SelfAttention) RefreshAttend(b compute.Backend, scope *model.Scope, draw
 	l = l.normal()
 	kind := model.GetParamOr(scope, ParamAttention, "exact")
 	n, centred, err := clusters(kind)
-	if err != nil || !drawn(kind) && !centred || isLFK(scope) { // which has learned its own
+	if err != nil || !drawn(kind) && !centred || isLFK(scope) { // lfk has learned its own
 		return err
 	}
 	if !model.GetParamOr(scope, ParamVariable, false) {
 		return fmt.Errorf("%s: the projections are constants: set %s", scope.Scope(), ParamVariable)
 	}
 	if centred {
-		if !fit { // there is nothing to draw
+		if !fit { // nothing to draw
 			return nil
 		}
 		return l.refit(scope, n)
@@ -183,7 +184,7 @@ func (l SelfAttention) RefreshAttend(b compute.Backend, scope *model.Scope, draw
 			name = "lfk"
 		}
 		v := in.GetVariable(name)
-		if v == nil && strings.HasPrefix(name, "embed") { // of exact keys, which this layer may not have
+		if v == nil && strings.HasPrefix(name, "embed") { // only exact keys use it, which this layer may not have
 			continue
 		}
 		if v == nil || !v.Shape().Equal(value.Shape()) {
@@ -196,7 +197,7 @@ func (l SelfAttention) RefreshAttend(b compute.Backend, scope *model.Scope, draw
 	return nil
 }
 
-// keptBy are the rows of one head without padding.
+// keptBy returns the stored rows of one head without padding.
 func keptBy(in *model.Scope, name string, head int) (dense.Matrix[float64], error) {
 	v := in.GetVariable(name)
 	if v == nil {
@@ -227,7 +228,7 @@ func keptBy(in *model.Scope, name string, head int) (dense.Matrix[float64], erro
 	for _, x := range all {
 		zero = zero && x == 0
 	}
-	if zero { // as the variable begins
+	if zero { // the initial value of the variable
 		return m, fmt.Errorf("%s: %w", in.Scope(), ErrRows)
 	}
 	return m, nil

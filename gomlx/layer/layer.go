@@ -33,28 +33,33 @@ import (
 	"github.com/randfeat/randfeat/internal/rng"
 )
 
-// Parameters of a scope. They are read where the layer stands and may differ between layers.
+// Parameters of a scope. The layer reads them in its own scope, so they may differ between layers.
 const (
-	// ParamAttention is "exact" (the default), "mean" (every visible key weighs the same), "random" (weights uniform in
-	// [0, 1) that ignore queries and keys), "self" (every position sees its own key alone, which costs nothing: the
-	// floor of what a model can take), or FAMILY[:COUPLING[:PROJECTIONS]] as the command line writes families and
-	// couplings, {"name":"oprf","a":-0.1} with parameters; orthogonal and 256 are the defaults. The projections of lfk
-	// are trained. "centroid[:CLUSTERS]" is attention over clusters of keys (rfx.Centroids), by default 64 of them.
+	// ParamAttention selects the attention:
+	//
+	//   - "exact", the default;
+	//   - FAMILY[:COUPLING[:PROJECTIONS]], as on the command line, with parameters as {"name":"oprf","a":-0.1}; the
+	//     defaults are orthogonal and 256. The projections of the family lfk are trained;
+	//   - "centroid[:CLUSTERS]", attention over clusters of keys (rfx.Centroids), by default 64;
+	//   - "mean", where every visible key has the same weight;
+	//   - "random", with weights uniform in [0, 1) that ignore queries and keys;
+	//   - "self", where every position sees only its own key. It costs nothing: the lower bound of a model's time.
 	ParamAttention = "attention"
-	ParamSeed      = "attention_seed"   // int, of the projections; every layer and head derives its own; 1
+	ParamSeed      = "attention_seed"   // int, seed of the projections; every layer and head derives its own; 1
 	ParamWindow    = "attention_window" // int, rfx.Attention.Window
 	ParamSinks     = "attention_sinks"  // int, rfx.Attention.Sinks
-	ParamBlock     = "attention_block"  // int, of centroid: centroid.Spec.Block
-	// ParamDark > 0 multiplies queries and keys by a learned matrix of so many rows per key/value head, the identity at
-	// first: the kernel becomes exp(qᵀMᵀMk/√d) (DARK 4.1). Its variable is "dark" in the scope of the layer.
+	ParamBlock     = "attention_block"  // int, centroid.Spec.Block of centroid
+	// ParamDark > 0 multiplies queries and keys by a learned matrix with so many rows per key/value head, initially
+	// the identity. The kernel becomes exp(qᵀMᵀMk/√d) (DARK 4.1). Its variable is "dark" in the scope of the layer.
 	ParamDark = "attention_dark"
-	// ParamVariable makes the projections and parameters of features variables, in the scope "features" of the layer:
-	// Refresh changes them without compiling anew. Parameters that are not given begin fitted to standard normal rows.
+	// ParamVariable makes the projections and parameters of features variables, in the scope "features" of the
+	// layer. Refresh changes them without recompiling. Parameters that are not given start fitted to standard normal
+	// rows.
 	ParamVariable = "attention_variable"
-	// ParamDouble computes the attention in float64 (rfx.Attention.Double), bool. It does not go with projections that
-	// are variables, ParamVariable and lfk.
+	// ParamDouble computes the attention in float64 (rfx.Attention.Double), bool. It cannot be combined with
+	// projections that are variables: ParamVariable and lfk.
 	ParamDouble = "attention_double"
-	// ParamLearned makes the projections of ParamVariable one variable that is trained, "lfk", for families whose
+	// ParamLearned turns the projections of ParamVariable into one trained variable, "lfk", for families whose
 	// queries and keys share them: positive and oprf.
 	ParamLearned = "attention_learned"
 )
@@ -62,15 +67,16 @@ const (
 // SelfAttention is the layer. Only Heads and HeadDim must be set.
 type SelfAttention struct {
 	Heads, HeadDim int
-	KVHeads        int // shared by groups of neighbouring heads; 0: Heads
+	KVHeads        int // each shared by a group of neighbouring heads; 0: Heads
 	Causal         bool
 	Position       pos.QKEncoder // e.g. pos.NewRoPE(10000); nil: none
 	NoBias         bool
-	// Maps are the features, one per key/value head or one for all; nil: drawn as the parameters of the scope say.
+	// Maps are the features, one per key/value head or one for all. Nil draws them as the parameters of the scope
+	// say.
 	Maps *rfx.Map
 }
 
-// Apply is the layer on x [batch, length, width]: the same shape.
+// Apply applies the layer to x [batch, length, width] and returns the same shape.
 func (l SelfAttention) Apply(scope *model.Scope, x *Node, see rfx.Visible) *Node {
 	l = l.normal()
 	if l.Heads < 1 || l.HeadDim < 1 || l.KVHeads < 1 || l.Heads%l.KVHeads != 0 || x.Rank() != 3 {
@@ -83,7 +89,7 @@ func (l SelfAttention) Apply(scope *model.Scope, x *Node, see rfx.Visible) *Node
 	return l.output(scope, out, width)
 }
 
-// normal is the layer with the number of key/value heads said.
+// normal fills in the number of key/value heads.
 func (l SelfAttention) normal() SelfAttention {
 	if l.KVHeads == 0 {
 		l.KVHeads = l.Heads
@@ -91,7 +97,7 @@ func (l SelfAttention) normal() SelfAttention {
 	return l
 }
 
-// heads are queries, keys and values [batch, heads, length, dim] of rows that stand at position from and behind.
+// heads returns queries, keys and values [batch, heads, length, dim] of rows at positions from and later.
 func (l SelfAttention) heads(scope *model.Scope, x, from *Node) (q, k, v *Node) {
 	k = Dense(scope.In("key"), x, !l.NoBias, l.KVHeads, l.HeadDim) // [batch, length, heads, dim]
 	q = Dense(scope.In("query"), x, !l.NoBias, l.Heads, l.HeadDim)
@@ -103,7 +109,7 @@ func (l SelfAttention) heads(scope *model.Scope, x, from *Node) (q, k, v *Node) 
 	return heads(q), heads(k), heads(v)
 }
 
-// embed multiplies queries and keys by DARK's matrix where there is one.
+// embed multiplies queries and keys by DARK's matrix, if there is one.
 func (l SelfAttention) embed(scope *model.Scope, q, k *Node) (*Node, *Node) {
 	rows := model.GetParamOr(scope, ParamDark, 0)
 	if rows == 0 {
@@ -113,15 +119,15 @@ func (l SelfAttention) embed(scope *model.Scope, q, k *Node) (*Node, *Node) {
 	return Multiply(q, m), Multiply(k, m)
 }
 
-// output joins the heads.
+// output joins the heads and projects them.
 func (l SelfAttention) output(scope *model.Scope, out *Node, width int) *Node {
 	d := out.Shape().Dimensions
 	out = Reshape(TransposeAllAxes(out, 0, 2, 1, 3), d[0], d[2], l.Heads*l.HeadDim)
 	return Dense(scope.In("output"), out, !l.NoBias, width)
 }
 
-// Attend is the attention of Apply alone, on queries, keys and values [batch, heads, length, dim]: for models that have
-// projections of their own. Its variables are in scope itself.
+// Attend is the attention of Apply alone, on queries, keys and values [batch, heads, length, dim], for models that
+// have their own projections. Its variables are in scope itself.
 func (l SelfAttention) Attend(scope *model.Scope, q, k, v *Node, see rfx.Visible) *Node {
 	l = l.normal()
 	q, k = l.embed(scope, q, k)
@@ -167,7 +173,8 @@ func (l SelfAttention) Attend(scope *model.Scope, q, k, v *Node, see rfx.Visible
 	return forward(q, k, v, see)
 }
 
-// self is the values. Queries and keys have no part in them but are computed, as are their gradients.
+// self returns the values. Queries and keys do not influence them, but they and their gradients are computed, so
+// that the cost of everything but the attention stays the same.
 func (l SelfAttention) self(q, k, v *Node) *Node {
 	group := func(x *Node) *Node {
 		d := x.Shape().Dimensions
@@ -210,7 +217,7 @@ func drawn(kind string) bool {
 	return kind != "exact" && kind != "mean" && kind != "random" && kind != "self" && !centred
 }
 
-// parse reads FAMILY[:COUPLING[:PROJECTIONS]].
+// parse parses FAMILY[:COUPLING[:PROJECTIONS]].
 func parse(text string, dim int) (randfeat.Spec, error) {
 	s := randfeat.Spec{Dim: dim, M: 256, Coupling: coupling.Orthogonal{}}
 	var head string
@@ -222,7 +229,7 @@ func parse(text string, dim int) (randfeat.Spec, error) {
 	text = head + text
 	var err error
 	if parts[0] == "lfk" {
-		parts[0] = "positive" // of which the layer trains the projections
+		parts[0] = "positive" // the layer trains its projections
 	}
 	if s.Family, err = family.Parse(parts[0]); err != nil {
 		return s, fmt.Errorf("%s %q: exact, mean, random, centroid, or a family: %w", ParamAttention, text, err)
@@ -240,14 +247,15 @@ func parse(text string, dim int) (randfeat.Spec, error) {
 	return s, nil
 }
 
-// seed is that of the layer: the parameter and the path of the scope, so that layers have projections of their own.
+// seed returns the seed of the layer, from the parameter and the path of the scope, so that every layer has
+// projections of its own.
 func seed(scope *model.Scope) uint64 {
 	h := fnv.New64a()
 	h.Write([]byte(scope.Scope()))
 	return h.Sum64() ^ uint64(model.GetParamOr(scope, ParamSeed, 1))*0x9e3779b97f4a7c15
 }
 
-// dark is the matrix M [heads, rows, dim] of queries' heads.
+// dark returns the matrices M [kvHeads, rows, dim], initially the identity.
 func (l SelfAttention) dark(scope *model.Scope, rows int, like *Node) *Node {
 	eye := make([]float64, l.KVHeads*rows*l.HeadDim)
 	for h := range l.KVHeads {
@@ -259,18 +267,19 @@ func (l SelfAttention) dark(scope *model.Scope, rows int, like *Node) *Node {
 	return m.NodeValue(like.Graph())
 }
 
+// narrow makes a tensor of float64, or of float32 for all other precisions.
 func narrow(x []float64, dtype dtypes.DType, dims ...int) *tensors.Tensor {
 	if dtype == dtypes.Float64 {
 		return tensors.FromFlatDataAndDimensions(x, dims...)
 	}
-	y := make([]float32, len(x)) // of half precision the variable is float32 too
+	y := make([]float32, len(x)) // for half precision too: variables are at least float32
 	for i, v := range x {
 		y[i] = float32(v)
 	}
 	return tensors.FromFlatDataAndDimensions(y, dims...)
 }
 
-// Multiply is M·x of every head; heads of x that share keys share M.
+// Multiply returns M·x for every head. Heads of x that share a key/value head share M.
 func Multiply(x, m *Node) *Node {
 	d := x.Shape().Dimensions
 	kv := m.Shape().Dimensions[0]
@@ -279,9 +288,9 @@ func Multiply(x, m *Node) *Node {
 	return Reshape(out, d[0], d[1], d[2], m.Shape().Dimensions[1])
 }
 
-// Pairs says which pairs count in exact attention of queries [batch, heads, length, dim] over as many keys
-// [batch, 1, queries, keys]: causal ones, with a window those less than window positions back, and what see says. Nil:
-// all, or all that are causal.
+// Pairs returns which pairs of queries [batch, heads, length, dim] and as many keys count in exact attention [batch,
+// 1, queries, keys]: causal ones, with a window only those less than window positions back, and what see allows. Nil
+// means all pairs, or all causal pairs.
 func Pairs(q *Node, causal bool, window int, see rfx.Visible) *Node {
 	if (see == rfx.Visible{}) && window == 0 {
 		return nil
