@@ -23,17 +23,17 @@ import (
 
 // Attention says how the heads of a model attend. Its JSON form is attention.json in the folder.
 type Attention struct {
-	// Heads has the spec of every key/value head of every layer; a layer without specs is exact.
+	// Heads has the spec of every key/value head of every layer. A layer without specs is exact.
 	Heads [][]randfeat.Spec `json:"heads,omitempty"`
 	// Window and Sinks give near and first keys their exact weights (rfx.Attention).
 	Window int `json:"window,omitempty"`
 	Sinks  int `json:"sinks,omitempty"`
-	// Centroids is attention over clusters of keys in place of features (rfx.Centroids); nil: features. Centres has
-	// those of every key/value head of every layer; a layer without is exact. Where the spec has no clusters, near
-	// keys and sinks are all that counts, and there are no centres.
+	// Centroids selects attention over clusters of keys instead of features (rfx.Centroids); nil means features.
+	// Centres has the centres of every key/value head of every layer. A layer without centres is exact. If the spec
+	// has no clusters, only near keys and sinks count, and there are no centres.
 	Centroids *centroid.Spec        `json:"centroids,omitempty"`
 	Centres   [][]*centroid.Centres `json:"centres,omitempty"`
-	// Exact is rfx.Centroids.Exact, of decoders: keys of clusters that a query meets exactly.
+	// Exact is rfx.Centroids.Exact for decoders: the number of clustered keys that a query reads exactly.
 	Exact int `json:"exact,omitempty"`
 }
 
@@ -60,12 +60,13 @@ func (m *Model) readAttention() error {
 	return nil
 }
 
-// kernelOf is the kernel of the scores: exp(Scale·q·k).
+// kernelOf returns the kernel of the scores, exp(Scale·q·k).
 func (c Config) kernelOf() kernel.Kernel {
 	return kernel.Kernel{Kind: kernel.Softmax, Scale: 1 / math.Sqrt(c.Scale)}
 }
 
-// SetAttention checks that the specs fit the model, and uses them. The matrices M of family dark become weights.
+// SetAttention checks that the attention fits the model and uses it from now on. The matrices M of the family dark
+// become weights.
 func (m *Model) SetAttention(a Attention) error {
 	if len(a.Heads) != 0 && len(a.Heads) != m.Layers {
 		return fmt.Errorf("%w: specs for %d layers, the model has %d", ErrModel, len(a.Heads), m.Layers)
@@ -73,7 +74,7 @@ func (m *Model) SetAttention(a Attention) error {
 	if a.Window < 0 || a.Sinks < 0 {
 		return fmt.Errorf("%w: window %d, sinks %d", ErrModel, a.Window, a.Sinks)
 	}
-	for name := range m.weights { // of an attention that was there before
+	for name := range m.weights { // matrices of the previous attention
 		var l int
 		if _, err := fmt.Sscanf(name, darkFormat, &l); err == nil {
 			delete(m.weights, name)
@@ -110,7 +111,7 @@ func (m *Model) SetAttention(a Attention) error {
 	return nil
 }
 
-// checkCentroids checks that clusters of keys fit the model.
+// checkCentroids checks that the clusters fit the model.
 func (m *Model) checkCentroids(a Attention) error {
 	switch {
 	case a.Centroids == nil && a.Centres == nil && a.Exact == 0:
@@ -140,7 +141,7 @@ func (m *Model) checkCentroids(a Attention) error {
 	return nil
 }
 
-// clusters is the attention of a layer with centres.
+// clusters returns the centroid attention of a layer.
 func (m *Model) clusters(a Attention, l int) rfx.Centroids {
 	c := rfx.Centroids{Spec: *a.Centroids, Scale: m.Scale, Causal: m.Causal(), Exact: a.Exact}
 	if c.Spec.Clusters > 0 {
@@ -153,7 +154,7 @@ const darkFormat = "dark.%d"
 
 func darkName(layer int) string { return fmt.Sprintf(darkFormat, layer) }
 
-// Trainable reports whether some layer has matrices M.
+// Trainable reports whether some layer has matrices M to train.
 func (m *Model) Trainable() bool {
 	for l := range m.Layers {
 		if _, ok := m.weights[darkName(l)]; ok {
@@ -163,7 +164,8 @@ func (m *Model) Trainable() bool {
 	return false
 }
 
-// split takes the matrices M out of specs of family dark, so that they can be trained: features of the base at Mx.
+// split removes the matrices M from specs of the family dark, so that they can be trained. It returns the specs of
+// the base family, to be applied at Mx, and the matrices.
 func split(specs []randfeat.Spec) (base []randfeat.Spec, m []float32, err error) {
 	for h, s := range specs {
 		f, ok := s.Family.(family.DARK)
@@ -190,8 +192,8 @@ func split(specs []randfeat.Spec) (base []randfeat.Spec, m []float32, err error)
 	return base, m, nil
 }
 
-// Head is what one layer attended with: the rows it read, queries [batch, heads, length, dim], keys and values of
-// key/value heads, and the result like the queries.
+// Head is the attention of one layer: the rows that it read, queries [batch, heads, length, dim], keys and values of
+// its key/value heads, and the output.
 type Head struct{ In, Q, K, V, Out *Node }
 
 // exact reports whether a layer attends exactly.
@@ -204,7 +206,8 @@ func (m *Model) exactIn(a Attention, l int) bool {
 	return (len(a.Heads) == 0 || len(a.Heads[l]) == 0) && (len(a.Centres) == 0 || len(a.Centres[l]) == 0)
 }
 
-// features is the attention of a layer with features, and the numbers of its matrices M, nil without.
+// features returns the attention of a layer with features, and the numbers of its matrices M, or nil without them.
+// It panics on specs that SetAttention would refuse.
 func (m *Model) features(l int) (a rfx.Attention, dark []float32) {
 	specs, dark, err := split(m.Attention.Heads[l])
 	var maps *rfx.Map
@@ -217,7 +220,8 @@ func (m *Model) features(l int) (a rfx.Attention, dark []float32) {
 	return rfx.Attention{Map: maps, Causal: m.Causal(), Window: m.Attention.Window, Sinks: m.Attention.Sinks}, dark
 }
 
-// attend is the attention of a layer.
+// attend applies the attention of a layer: exact, by clusters or by features. In generation it continues from the
+// state of the layer.
 func (n net) attend(l int, q, k, v *Node) Head {
 	m, h := n.Model, Head{Q: q, K: k, V: v}
 	if m.exact(l) {
@@ -256,7 +260,7 @@ func (n net) attend(l int, q, k, v *Node) Head {
 	return h
 }
 
-// goOn reads tokens after those of the state of a layer.
+// goOn reads tokens after the state of a layer: it takes the state from t.before and appends the new one to t.after.
 func goOn[S interface{ Nodes() []*Node }](t *text, a interface {
 	State(nodes []*Node) (S, []*Node)
 	Extend(s S, from, q, k, v *Node) (*Node, S)

@@ -17,17 +17,17 @@ import (
 	"github.com/randfeat/randfeat/family"
 )
 
-// Plan is how a model is to be converted.
+// Plan says how to convert a model.
 type Plan struct {
-	Spec          randfeat.Spec // family, coupling, projections and seed; kernel and dimension are those of the heads
-	Window, Sinks int           // of Attention
-	// Centroids, where it is not nil, is all of the plan: clusters of keys, or without clusters near keys and sinks
-	// alone.
+	Spec          randfeat.Spec // family, coupling, projections and seed; kernel and dimension come from the model
+	Window, Sinks int           // see Attention
+	// Centroids, if not nil, replaces features by clusters of keys; a spec without clusters keeps only near keys and
+	// sinks. Spec, Window and Sinks are then ignored.
 	Centroids *centroid.Spec
-	Exact     int // of Attention
+	Exact     int // see Attention
 }
 
-// recorder is the model with exact attention.
+// recorder is the model with exact attention, compiled to return the queries, keys, values and outputs of all heads.
 type recorder struct {
 	*Model
 	store *model.Store
@@ -48,7 +48,7 @@ func (m *Model) recorder(b compute.Backend) (*recorder, error) {
 		for _, h := range out.Heads {
 			all = append(all, h.Q, h.K, h.V, h.Out)
 		}
-		// The Go backend (compute v0.1.5) runs past its buffers where the end of a graph serves no output.
+		// The Go backend (compute v0.1.5) runs past its buffers if the end of a graph feeds no output.
 		return append(all, graph.ReduceAllSum(out.Hidden))
 	})
 	if err != nil {
@@ -63,8 +63,8 @@ func (m *recorder) close() {
 	m.store.Finalize()
 }
 
-// record runs the model and hands queries, keys, values and results of every layer of every passage to visit, layers in
-// order.
+// record runs the model on the passages and calls visit with queries, keys, values and outputs of every layer,
+// passage by passage, layers in order.
 func (m *recorder) record(passages [][]int32, visit func(layer int, q, k, v, out seq) error) error {
 	for i, ids := range passages {
 		if err := m.checkIDs(ids); err != nil {
@@ -107,7 +107,7 @@ func fromTensor(t *tensors.Tensor) (seq, error) {
 	return s, nil
 }
 
-// checkIDs finds ids of another vocabulary.
+// checkIDs rejects ids outside of the vocabulary, which usually come from another tokenizer.
 func (m *Model) checkIDs(ids []int32) error {
 	if len(ids) == 0 {
 		return fmt.Errorf("%w: no tokens", ErrModel)
@@ -133,7 +133,7 @@ func (m *Model) Calibrate(b compute.Backend, p Plan, passages [][]int32) (Attent
 	return r.calibrate(p, passages)
 }
 
-// Convert is Calibrate on some passages and Errors on others, with one graph.
+// Convert does Calibrate on some passages and Errors on others. It compiles the model only once.
 func (m *Model) Convert(b compute.Backend, p Plan, fit, test [][]int32) (Attention, [][]float64, error) {
 	r, err := m.recorder(b)
 	if err != nil {
@@ -148,6 +148,8 @@ func (m *Model) Convert(b compute.Backend, p Plan, fit, test [][]int32) (Attenti
 	return a, errs, err
 }
 
+// calibrate collects statistics of queries and keys per head and fits the specs to them. A family dark without a
+// matrix is calibrated as its base and gets the identity afterwards.
 func (m *recorder) calibrate(p Plan, passages [][]int32) (Attention, error) {
 	if p.Centroids != nil {
 		return m.cluster(*p.Centroids, p.Exact, passages)
@@ -163,7 +165,7 @@ func (m *recorder) calibrate(p Plan, passages [][]int32) (Attention, error) {
 	stats := make([]*linear.HeadStats[float32], m.Layers)
 	for l := range stats {
 		spec := p.Spec
-		spec.Seed += uint64(l) * 0x9e3779b97f4a7c15 // layers have projections of their own
+		spec.Seed += uint64(l) * 0x9e3779b97f4a7c15 // every layer has its own projections
 		var err error
 		if stats[l], err = linear.NewHeadStats[float32](spec, m.KVHeads); err != nil {
 			return a, err
@@ -191,14 +193,14 @@ func (m *recorder) calibrate(p Plan, passages [][]int32) (Attention, error) {
 	return a, nil
 }
 
-// cluster fits centres to the keys of every head on passages of one length.
+// cluster fits centres to the keys of every head, on passages of equal length.
 func (m *recorder) cluster(spec centroid.Spec, exact int, passages [][]int32) (Attention, error) {
 	a := Attention{Centroids: &spec, Exact: exact}
 	if spec.Clusters == 0 {
 		return a, spec.Validate()
 	}
 	a.Centres = make([][]*centroid.Centres, m.Layers)
-	all := make([][3]seq, m.Layers) // queries, keys and values, passages along the batch
+	all := make([][3]seq, m.Layers) // queries, keys and values; passages are the batch
 	err := m.record(passages, func(l int, q, k, v, _ seq) error {
 		for i, s := range []seq{q, k, v} {
 			into := &all[l][i]

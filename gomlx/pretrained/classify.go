@@ -19,15 +19,15 @@ import (
 	"github.com/randfeat/randfeat/internal/rng"
 )
 
-// Classifying fine-tunes an encoder to classify texts (train.Task): a linear layer on the mean of the rows that are not
-// padding. Batches are token ids [batch, length], labels [batch] (−1: ignored) and the mask of tokens [batch, length],
-// as corpus.Labelled gives them.
+// Classifying fine-tunes an encoder to classify texts (train.Task): a linear layer on the mean of the rows that are
+// not padding. Batches are token ids [batch, length], labels [batch] (−1: ignored) and the mask of tokens [batch,
+// length], as corpus.Labelled returns them.
 type Classifying struct {
 	*Model
 	Classes int
 }
 
-// MarshalJSON says which model and attention a checkpoint belongs to.
+// MarshalJSON describes the model and attention that a checkpoint belongs to.
 func (t Classifying) MarshalJSON() ([]byte, error) {
 	return json.Marshal(struct {
 		Config    Config
@@ -44,7 +44,7 @@ func (t Classifying) Validate() error {
 	return nil
 }
 
-// The variables of the linear layer.
+// Variables of the linear layer.
 const (
 	headWeight = "classes.weight"
 	headBias   = "classes.bias"
@@ -65,7 +65,8 @@ func (t Classifying) Outcome(scope *model.Scope, batch []*Node) models.Outcome {
 	return models.Score(logits, labels, points(out.Heads))
 }
 
-// Initial implements train.Task: the encoder begins as its folder has it, the linear layer with small random weights.
+// Initial implements train.Task. The encoder starts with the weights of its folder, the linear layer with small
+// random ones.
 func (t Classifying) Initial(name string, dims []int, seed uint64) []float32 {
 	switch base := path.Base(name); base {
 	case headBias:
@@ -84,11 +85,11 @@ func (t Classifying) Initial(name string, dims []int, seed uint64) []float32 {
 // Group implements train.Task.
 func (t Classifying) Group(name string) models.Group { return Tuning{Model: t.Model}.Group(name) }
 
-// Refresh implements train.Task: projections were drawn by the conversion and stay.
+// Refresh implements train.Task. It does nothing: the conversion drew the projections, and they stay.
 func (t Classifying) Refresh(compute.Backend, *model.Scope, uint64, bool) error { return nil }
 
-// Texts are the token ids of texts, each with the encoder's special tokens and cut to a length. The parts of a text,
-// such as the two sentences of a pair, are separated by the token that ends a text; longer parts are cut first.
+// Texts returns the token ids of texts with the encoder's special tokens, cut to a length. The parts of a text, such
+// as the two sentences of a pair, are separated by the token that ends a text. The longest part is shortened first.
 func (m *Model) Texts(texts [][]string, length int) ([][]int32, error) {
 	t, err := m.tokenizer()
 	if err != nil {
@@ -121,7 +122,7 @@ func (m *Model) Texts(texts [][]string, length int) ([][]int32, error) {
 		}
 		for j, part := range ids {
 			if j > 0 {
-				part = part[1:] // one token begins a text
+				part = part[1:] // only the first part has the token that begins a text
 			}
 			for _, id := range part {
 				all[i] = append(all[i], int32(id))

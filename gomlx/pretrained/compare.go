@@ -17,33 +17,35 @@ import (
 	"github.com/randfeat/randfeat/internal/rng"
 )
 
-// Comparison is a model beside another on the same passages.
+// Comparison compares a model with another on the same passages. Pairs of numbers are of the first and the second
+// model.
 type Comparison struct {
 	Length   int `json:"length"`
 	Passages int `json:"passages"`
-	// Encoders: mean and smallest cosine of the two embeddings of a passage, and the rank correlation (Spearman) of the
-	// similarities of all pairs of passages.
+	// Encoders: mean and smallest cosine between the two embeddings of a passage, and the rank correlation
+	// (Spearman) of the similarities of all pairs of passages.
 	Cosine      float64 `json:"cosine,omitempty"`
 	CosineWorst float64 `json:"cosine_worst,omitempty"`
 	Rank        float64 `json:"rank,omitempty"`
-	// Decoders: perplexities of the next token, and |Δ|/|logits| about each token's mean.
+	// Decoders: perplexities of the next token, and |Δ|/|logits| of logits centred per token.
 	Perplexity [2]float64 `json:"perplexity,omitzero"`
 	Logits     float64    `json:"logits,omitempty"`
-	// Attention is the median over heads of |o − ô|/|o|, o what the first model's head gives and ô the second's on the
-	// rows that the first model's layer reads; heads of exact layers do not count. It and Logits are of the first
-	// Judged passages. Zero if the architectures differ.
+	// Attention is the median over heads of |o − ô|/|o|: o is the output of the first model's head, ô that of the
+	// second's on the rows that the first model's layer reads. Heads of exact layers do not count. Attention and
+	// Logits are measured on the first Judged passages. Attention is zero if the architectures differ.
 	Attention float64 `json:"attention,omitempty"`
-	// Intervals hold 95 % of what passages drawn anew from these would give (bootstrap): of the mean cosine and of the
-	// rank correlation, or of the ratio of perplexities. Zeros for fewer than four passages.
+	// 95 % bootstrap intervals over passages: of the mean cosine and the rank correlation, or of the ratio of
+	// perplexities. Zeros for fewer than four passages.
 	CosineInterval [2]float64 `json:"cosine_interval,omitzero"`
 	RankInterval   [2]float64 `json:"rank_interval,omitzero"`
 	RatioInterval  [2]float64 `json:"ratio_interval,omitzero"`
-	// Ms is the time of one passage, the median; Cache the bytes that generation keeps per sequence at this length.
+	// Ms is the median time of one passage in milliseconds. Cache is the number of bytes that generation keeps per
+	// sequence of this length.
 	Ms    [2]float64 `json:"ms"`
 	Cache [2]int     `json:"cache_bytes,omitzero"`
 }
 
-// Judged is how many passages the attention of heads is compared on, at most.
+// Judged is the largest number of passages on which the attention of heads is compared.
 const Judged = 8
 
 // Compare runs both models on passages of one length.
@@ -55,7 +57,7 @@ func Compare(b compute.Backend, first, second *Model, passages [][]int32) (Compa
 	return j.Compare(second, true)
 }
 
-// Judge compares models with a first one, which runs once, on passages of one length.
+// Judge compares models with a first one on passages of equal length. The first model runs only once.
 type Judge struct {
 	b        compute.Backend
 	first    *Model
@@ -64,7 +66,7 @@ type Judge struct {
 	ms       float64
 }
 
-// NewJudge runs the first model.
+// NewJudge runs the first model on the passages.
 func NewJudge(b compute.Backend, first *Model, passages [][]int32) (*Judge, error) {
 	if len(passages) == 0 {
 		return nil, fmt.Errorf("%w: no passages", ErrModel)
@@ -104,7 +106,7 @@ func (j *Judge) Compare(second *Model, heads bool) (Comparison, error) {
 		return c, nil
 	}
 	var loss [2]float64
-	excess := make([]float64, len(passages)) // nats per token
+	excess := make([]float64, len(passages)) // nats per token of the second model above the first
 	for p := range passages {
 		for i := range loss {
 			nats := float64(out[i][p][0])
@@ -124,7 +126,7 @@ func meanOf(x []float64, pick []int) (mean float64) {
 	return mean
 }
 
-// again is where 95 % of a statistic lie when its n samples are drawn anew, with replacement.
+// again returns the 95 % bootstrap interval of a statistic of n samples: it resamples them with replacement.
 func again(n int, statistic func(pick []int) float64) (interval [2]float64) {
 	if n < 4 {
 		return interval
@@ -142,7 +144,8 @@ func again(n int, statistic func(pick []int) float64) (interval [2]float64) {
 	return [2]float64{all[25], all[974]}
 }
 
-// run is the embedding of every passage, or the mean of −log p of its tokens but the first, and the median time of one.
+// run returns the embedding of every passage, or for decoders the mean −log p of its tokens without the first, and
+// the median time of a passage.
 func (m *Model) run(b compute.Backend, passages [][]int32) (out [][]float32, ms float64, err error) {
 	store := model.NewStore()
 	defer store.Finalize()
@@ -153,7 +156,7 @@ func (m *Model) run(b compute.Backend, passages [][]int32) (out [][]float32, ms 
 		hidden := m.Forward(scope, ids, nil).Hidden
 		if m.Causal() {
 			n := len(passages[0])
-			// Logits take most of the memory: they do not leave the graph.
+			// Logits take most of the memory, so they do not leave the graph.
 			o := models.Score(m.Logits(scope, graph.SliceAxis(hidden, 1, graph.AxisRangeFromStart(n-1))),
 				graph.SliceAxis(ids, 1, graph.AxisRangeToEnd(1)), nil)
 			return graph.Reshape(graph.Div(o.Loss, o.Count), 1)
@@ -198,8 +201,8 @@ func (m *Model) run(b compute.Backend, passages [][]int32) (out [][]float32, ms 
 	return out, times[len(times)/2], nil
 }
 
-// beside runs the second model's attention on the rows that the first one's layers read: the median of |o − ô|/|o| over
-// heads; and for decoders all of the second model: |Δ|/|logits|.
+// beside runs the second model's attention on the rows that the first model's layers read, and returns the median of
+// |o − ô|/|o| over heads. For decoders it also runs the whole second model and returns |Δ|/|logits|.
 func beside(b compute.Backend, first, second *Model, passages [][]int32) (attention, logits float64, err error) {
 	same := first.Layers == second.Layers && first.Width == second.Width && first.Heads == second.Heads
 	if !same && !first.Causal() {
@@ -216,7 +219,7 @@ func beside(b compute.Backend, first, second *Model, passages [][]int32) (attent
 		}
 		one, two := in(first, teacherName), in(second, scopeName)
 		want := one.forward(ids)
-		var sums []*graph.Node // by layer [heads] of what is wrong and of all; at the end those of logits
+		var sums []*graph.Node // per layer: squared errors and squares by head; at the end those of logits
 		square := func(x *graph.Node, axes ...int) {
 			sums = append(sums, graph.Reshape(graph.ReduceSum(graph.Square(x), axes...), -1))
 		}
@@ -236,7 +239,7 @@ func beside(b compute.Backend, first, second *Model, passages [][]int32) (attent
 			square(graph.Sub(centred(two, two.forward(ids).Hidden), x))
 			square(x)
 		} else {
-			// The Go backend (compute v0.1.5) runs past its buffers where the end of a graph serves no output.
+			// The Go backend (compute v0.1.5) runs past its buffers if the end of a graph feeds no output.
 			square(want.Hidden)
 		}
 		return graph.Concatenate(sums, 0)
@@ -302,13 +305,13 @@ func (m *Model) CacheBytes(length int) int {
 			total += m.KVHeads * pair * length
 		case m.Attention.Centroids != nil:
 			total += m.KVHeads * m.clusters(m.Attention, l).StateNumbers(m.HeadDim, m.HeadDim)
-			if m.Attention.Exact > 0 { // any of all keys
+			if m.Attention.Exact > 0 { // which may choose any of all keys
 				total += m.KVHeads * pair * length
 			}
 		default:
 			f, err := m.Attention.Heads[l][0].OutDim()
 			if err != nil {
-				panic(err) // SetAttention has drawn it
+				panic(err) // cannot happen: SetAttention has drawn the same spec
 			}
 			total += m.KVHeads * (f*(m.HeadDim+2) + pair*min(length, m.Attention.Window+m.Attention.Sinks))
 		}
@@ -323,6 +326,7 @@ func dot(a, b []float32) (s float64) {
 	return s
 }
 
+// embeddings fills in the fields for encoders. Embeddings have length 1, so products are cosines.
 func (c *Comparison) embeddings(out [2][][]float32) {
 	n := len(out[0])
 	cosines, everyone := make([]float64, n), make([]int, n)
@@ -344,7 +348,7 @@ func (c *Comparison) embeddings(out [2][][]float32) {
 		var pairs [2][]float64
 		for i, a := range pick {
 			for _, b := range pick[:i] {
-				if a == b { // drawn twice
+				if a == b { // a passage that the bootstrap drew twice
 					continue
 				}
 				for k := range pairs {
@@ -357,7 +361,7 @@ func (c *Comparison) embeddings(out [2][][]float32) {
 	c.Rank, c.RankInterval = rank(everyone), again(n, rank)
 }
 
-// ranks are those of values, ties their mean.
+// ranks returns the ranks of values; ties get their mean rank.
 func ranks(x []float64) []float64 {
 	order := make([]int, len(x))
 	for i := range order {

@@ -11,20 +11,20 @@ import (
 	"strings"
 )
 
-// ErrModel marks folders that hold no model that can be run here.
+// ErrModel means that a folder holds no model that this package can run.
 var ErrModel = errors.New("not a model that can be run")
 
-// Config is the architecture, what config.json says in the words of its family made one.
+// Config is the architecture: the contents of config.json, with the names of all families unified.
 type Config struct {
 	Type                    string // bert, gpt2, llama, gemma, gemma3_text
 	Layers, Width, Hidden   int
 	Heads, KVHeads, HeadDim int
-	Vocabulary, Positions   int // Positions: the longest sequence
+	Vocabulary, Positions   int // Positions is the longest sequence
 	Eps                     float64
 	Scale                   float64 // of scores q·k
-	Theta, LocalTheta       float64 // bases of rotary positions; LocalTheta that of layers with a window
-	Window, GlobalEvery     int     // Gemma 3: all layers but every GlobalEvery-th see Window keys
-	Tied                    bool    // the output layer is the embedding
+	Theta, LocalTheta       float64 // bases of rotary positions; LocalTheta for layers with a window
+	Window, GlobalEvery     int     // Gemma 3: every GlobalEvery-th layer sees all keys, the others Window keys
+	Tied                    bool    // the output layer shares the embedding
 	QKNorm                  bool
 	End                     []int32 // tokens that end a text
 }
@@ -32,12 +32,12 @@ type Config struct {
 // Causal reports whether the model is a decoder.
 func (c Config) Causal() bool { return c.Type != "bert" }
 
-// Local reports whether a layer has a window of its own, whose cost is linear already.
+// Local reports whether a layer has a window of its own. Its cost is already linear, so it is never converted.
 func (c Config) Local(layer int) bool { return c.Window > 0 && (layer+1)%c.GlobalEvery != 0 }
 
 func (c Config) gemma() bool { return strings.HasPrefix(c.Type, "gemma") }
 
-// published is config.json. Names differ between families.
+// published has the fields of config.json. Names differ between families.
 type published struct {
 	Type            string          `json:"model_type"`
 	Width           int             `json:"hidden_size"`
@@ -121,7 +121,7 @@ func parseConfig(b []byte) (Config, error) {
 			c.Theta = 10000
 		}
 	case "gemma", "gemma3_text":
-		known = []string{"gelu", "gelu_pytorch_tanh"} // Gemma's gelu is the tanh form whichever name stands there
+		known = []string{"gelu", "gelu_pytorch_tanh"} // Gemma uses the tanh form under either name
 		if p.GemmaActivation != "" {
 			activation = p.GemmaActivation
 		}
@@ -168,7 +168,7 @@ func parseConfig(b []byte) (Config, error) {
 	return c, c.check()
 }
 
-// rope reads bases of rotary positions where newer files have them; stretched positions are refused.
+// rope reads the bases of rotary positions from the places where newer files have them. It refuses scaled positions.
 func (c *Config) rope(p published) error {
 	for _, raw := range []json.RawMessage{p.Scaling, p.Rope} {
 		if len(raw) == 0 || string(raw) == "null" {
@@ -224,7 +224,7 @@ func (c *Config) ends(raw json.RawMessage) error {
 	return nil
 }
 
-// check refuses sizes that no published model has, before anything is allocated by them.
+// check refuses sizes that no published model has, before memory is allocated for them.
 func (c Config) check() error {
 	for _, s := range []struct {
 		name     string

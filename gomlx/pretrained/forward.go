@@ -13,14 +13,14 @@ import (
 	"github.com/randfeat/randfeat/gomlx/rfx"
 )
 
-// Output is what a model computes of token ids.
+// Output is the result of a forward pass.
 type Output struct {
 	Hidden *Node  // [batch, length, width], after the last norm
 	Heads  []Head // of every layer
 }
 
-// Forward is the graph of a model whose weights a store has (Fill), on token ids [batch, length]. mask [batch, length]
-// is false for padding; nil: there is none.
+// Forward builds the graph of a model whose weights are in a store (Fill), on token ids [batch, length]. mask
+// [batch, length] is false for padding; nil means no padding.
 func (m *Model) Forward(scope *model.Scope, ids, mask *Node) Output {
 	if ids.Rank() != 2 {
 		panic(fmt.Errorf("token ids %s, want [batch, length]", ids.Shape()))
@@ -42,7 +42,7 @@ func (n net) forward(ids *Node) Output {
 	return n.llama(ids)
 }
 
-// Logits are those of a decoder [batch, length, vocabulary].
+// Logits returns the logits of a decoder [batch, length, vocabulary].
 func (m *Model) Logits(scope *model.Scope, hidden *Node) *Node {
 	return net{Model: m, scope: scope.Store().Scope("/" + scopeName), g: hidden.Graph()}.logits(hidden)
 }
@@ -60,7 +60,7 @@ func (n net) logits(hidden *Node) *Node {
 	return Einsum("blw,vw->blv", hidden, n.weight(name))
 }
 
-// Embedding is the mean of rows that count, of length one: what sentence encoders return.
+// Embedding returns the mean of the rows that are not masked, normalised to length 1, as sentence encoders do.
 func Embedding(hidden, mask *Node) *Node {
 	if mask != nil {
 		on := ConvertDType(ExpandAxes(mask, -1), hidden.DType())
@@ -76,11 +76,11 @@ type net struct {
 	scope *model.Scope
 	g     *Graph
 	see   rfx.Visible
-	still func(name string) bool // whose weights do not change; nil: none
-	text  *text                  // in generation: what was read before; nil: nothing
+	still func(name string) bool // weights that are not trained; nil: none
+	text  *text                  // generation: the text before; nil: not generating
 }
 
-// weight is a variable of the store; a store that has none yet gets one, for a trainer to fill.
+// weight returns a variable of the store. If the store does not have it yet, it is created for a trainer to fill.
 func (n net) weight(name string) *Node {
 	v := n.scope.GetVariable(name)
 	if v == nil {
@@ -92,7 +92,7 @@ func (n net) weight(name string) *Node {
 
 func (n net) has(name string) bool { _, ok := n.weights[name]; return ok }
 
-// linear is Wx + b, W [out, in]; GPT-2 has [in, out].
+// linear returns Wx + b with W [out, in]; GPT-2 has [in, out].
 func (n net) linear(x *Node, name string) *Node {
 	how := "bli,oi->blo"
 	if n.Type == "gpt2" {
@@ -105,7 +105,8 @@ func (n net) linear(x *Node, name string) *Node {
 	return y
 }
 
-// norm is the layer norm, or where the model has rotary positions the RMS norm, over the last axis.
+// norm is the layer norm over the last axis, or the RMS norm if the model has rotary positions. Gemma adds 1 to the
+// weights.
 func (n net) norm(x *Node, name string) *Node {
 	w := n.weight(name + ".weight")
 	last := make([]int, x.Rank())
@@ -127,13 +128,13 @@ func (n net) norm(x *Node, name string) *Node {
 	return x
 }
 
-// rows are rows of an embedding.
+// rows returns the rows of an embedding for ids.
 func (n net) rows(name string, ids *Node) *Node { return Gather(n.weight(name), ExpandAxes(ids, -1)) }
 
-// first are the first rows of an embedding, for positions or for a kind of token.
+// first returns the first rows of an embedding, for positions or token types.
 func (n net) first(name string, rows int) *Node { return n.from(n.weight(name), rows) }
 
-// from are rows of a table of positions, the first or in generation those of the text to read [1, rows, ·].
+// from returns rows of a position table [1, rows, ·]: the first ones or, in generation, those of the tokens to read.
 func (n net) from(table *Node, rows int) *Node {
 	if n.text == nil {
 		return ExpandAxes(Slice(table, AxisRangeFromStart(rows)), 0)
@@ -142,7 +143,7 @@ func (n net) from(table *Node, rows int) *Node {
 	return Gather(table, ExpandAxes(at, -1))
 }
 
-// heads is [batch, length, heads·dim] as [batch, heads, length, dim].
+// heads reshapes [batch, length, heads·dim] to [batch, heads, length, dim]. join undoes it.
 func (n net) heads(x *Node, heads int) *Node {
 	d := x.Shape().Dimensions
 	return TransposeAllAxes(Reshape(x, d[0], d[1], heads, n.HeadDim), 0, 2, 1, 3)
@@ -153,7 +154,7 @@ func (n net) join(x *Node) *Node {
 	return Reshape(TransposeAllAxes(x, 0, 2, 1, 3), d[0], d[2], d[1]*d[3])
 }
 
-// gelu is x·Φ(x); its tanh form is that of GPT-2 and Gemma.
+// gelu is x·Φ(x). GPT-2 and Gemma use its tanh approximation, geluTanh.
 func gelu(x *Node) *Node {
 	return Mul(x, MulScalar(AddScalar(Erf(MulScalar(x, math.Sqrt2/2)), 1), 0.5))
 }
@@ -163,7 +164,8 @@ func geluTanh(x *Node) *Node {
 	return Mul(x, MulScalar(AddScalar(Tanh(inner), 1), 0.5))
 }
 
-// qkv are queries, keys and values [batch, heads, length, dim] of the rows that the attention of a layer reads.
+// qkv returns queries, keys and values [batch, heads, length, dim] of the rows that the attention of a layer reads,
+// with rotary positions applied.
 func (n net) qkv(l int, in *Node) (q, k, v *Node) {
 	p := n.layer(l)
 	switch n.Type {
@@ -194,7 +196,7 @@ func (n net) qkv(l int, in *Node) (q, k, v *Node) {
 	return part("q", n.Heads), part("k", n.KVHeads), part("v", n.KVHeads)
 }
 
-// mix is the attention of a layer on the rows it reads, heads joined.
+// mix applies the attention of a layer to its rows and joins the heads. It records the heads in out.
 func (n net) mix(l int, in *Node, out *Output) *Node {
 	q, k, v := n.qkv(l, in)
 	h := n.attend(l, q, k, v)
@@ -234,8 +236,8 @@ func (n net) gpt2(ids *Node) Output {
 }
 
 // llama is a decoder with RMS norms, rotary positions, grouped queries and gated units (Touvron et al. 2023,
-// arXiv:2302.13971). Gemma (arXiv:2403.08295, arXiv:2503.19786) scales embeddings, adds one to the weights of norms,
-// gates by gelu, and from its third version on norms queries, keys and what a block adds.
+// arXiv:2302.13971). Gemma (arXiv:2403.08295, arXiv:2503.19786) scales embeddings, adds 1 to the weights of norms
+// and uses gelu in the gate. Its third version also normalises queries, keys and the output of each block.
 func (n net) llama(ids *Node) Output {
 	x := n.rows("model.embed_tokens.weight", ids)
 	if n.gemma() {
@@ -270,7 +272,8 @@ func (n net) llama(ids *Node) Output {
 	return out
 }
 
-// rotate turns pairs (x_i, x_{i+d/2}) at position p by the angle p·θ^{−2i/d} (Su et al. 2021, arXiv:2104.09864).
+// rotate rotates the pairs (x_i, x_{i+d/2}) at position p by the angle p·θ^{−2i/d} (Su et al. 2021,
+// arXiv:2104.09864).
 func (n net) rotate(x *Node, theta float64) *Node {
 	length, dim := x.Shape().Dimensions[2], x.Shape().Dimensions[3]
 	half, end := dim/2, length

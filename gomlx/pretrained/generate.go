@@ -14,18 +14,17 @@ import (
 	"github.com/randfeat/randfeat/gomlx/rfx"
 )
 
-// Written is what a decoder wrote.
+// Written is the result of Generate.
 type Written struct {
 	Tokens []int32
-	// StateBytes is what it remembered a text by. It does not depend on the length of the text where all layers have
-	// features, clusters or windows of their own; exact layers have a cache of keys and values for the longest text
-	// asked for.
+	// StateBytes is the memory of the text. It does not depend on the length of the text if all layers have
+	// features, clusters or windows. Exact layers keep the keys and values of the longest text asked for.
 	StateBytes int
 }
 
-// Generate continues a prompt by at most n tokens, each chosen from the logits of the next; the end of a text, where
-// the model has a token for it, ends it earlier. Every token is read once: layers with features or clusters and layers
-// with a window of their own keep states of constant size, exact layers a cache.
+// Generate continues a prompt by at most n tokens, which choose picks from the logits. It stops early at a token
+// that ends a text. Every token is read once: layers with features or clusters and layers with a window keep states
+// of constant size, exact layers a cache.
 func (m *Model) Generate(b compute.Backend, prompt []int32, n int,
 	choose func(logits []float32) int32) (Written, error) {
 	if !m.Causal() {
@@ -38,7 +37,7 @@ func (m *Model) Generate(b compute.Backend, prompt []int32, n int,
 	if err := m.checkIDs(prompt); err != nil {
 		return Written{}, fmt.Errorf("prompt: %w", err)
 	}
-	length := len(prompt) + max(0, n-1) // the last token is not read
+	length := len(prompt) + max(0, n-1) // the last token is never read
 	if length > m.Positions {
 		return Written{}, fmt.Errorf("%w: a prompt of %d tokens and %d more: the model has positions for %d", ErrModel,
 			len(prompt), n, m.Positions)
@@ -71,14 +70,14 @@ func (m *Model) Generate(b compute.Backend, prompt []int32, n int,
 	return w, err
 }
 
-// text is what a decoder reads after what it has read.
+// text is the part of a text that a call reads, and the states around it.
 type text struct {
 	from          *Node   // position of the first token
 	length        int     // the longest text
-	before, after []*Node // states of the layers still to come, and of those that have read
+	before, after []*Node // states that layers have not taken yet, and states that layers have left
 }
 
-// cached is how many keys an exact layer keeps.
+// cached returns the number of keys that an exact layer keeps.
 func (n net) cached(l int) int {
 	if n.Local(l) {
 		return n.Window
@@ -86,7 +85,7 @@ func (n net) cached(l int) int {
 	return n.text.length
 }
 
-// empty are the states of all layers before the first token.
+// empty returns the states of all layers before the first token.
 func (n net) empty() (all []*Node) {
 	like := Scalar(n.g, dtypes.Float32, 0)
 	for l := range n.Layers {
@@ -104,7 +103,7 @@ func (n net) empty() (all []*Node) {
 	return all
 }
 
-// recall is exact attention over the last keys and values, kept as pairs in their order, and those that are new.
+// recall is exact attention over the cached keys and values, kept as pairs in order, and the new ones.
 func (n net) recall(l int, q, k, v *Node) *Node {
 	t, count, rows := n.text, n.cached(l), q.Shape().Dimensions[2]
 	all := Concatenate([]*Node{t.before[0], Concatenate([]*Node{k, v}, -1)}, 2)

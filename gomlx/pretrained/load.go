@@ -22,9 +22,9 @@ import (
 // Model is a pretrained Transformer in memory.
 type Model struct {
 	Config
-	// Attention says how heads attend; the zero value: exactly.
+	// Attention says how heads attend. The zero value is exact attention.
 	Attention Attention
-	// Unused are tensors of the folder that have no place in the architecture, e.g. of heads for other tasks.
+	// Unused lists tensors of the folder that the architecture does not have, e.g. those of heads for other tasks.
 	Unused []string
 
 	dir     string
@@ -36,10 +36,10 @@ type weight struct {
 	data  []float32
 }
 
-// scopeName is where a store has the weights of a model.
+// scopeName is the scope of a store that holds the weights of a model.
 const scopeName = "pretrained"
 
-// Load reads the folder of a model. All tensors that the architecture has must be there with their shapes.
+// Load reads the folder of a model. All tensors of the architecture must be there with their shapes.
 func Load(dir string) (*Model, error) {
 	c, err := readConfig(dir)
 	if err != nil {
@@ -74,7 +74,7 @@ func Load(dir string) (*Model, error) {
 	return m, m.readAttention()
 }
 
-// containers are the safetensors files of a folder.
+// containers returns the names of the safetensors files of a folder.
 func containers(dir string) ([]string, error) {
 	const whole, list = "model.safetensors", "model.safetensors.index.json"
 	b, err := os.ReadFile(filepath.Join(dir, list))
@@ -106,6 +106,7 @@ func containers(dir string) ([]string, error) {
 	return files, nil
 }
 
+// read reads the tensors of one file that the architecture wants. A wanted dimension of −1 accepts any size.
 func (m *Model) read(path string, want map[string][]int) error {
 	f, err := os.Open(path)
 	if err != nil {
@@ -150,7 +151,8 @@ func (m *Model) read(path string, want map[string][]int) error {
 	return nil
 }
 
-// floats are the elements of a tensor; numbers that are not finite are an error, they would be everywhere at once.
+// floats returns the elements of a tensor in float32. A number that is not finite is an error, because it would
+// spread to all outputs.
 func floats(t tensorfile.Tensor) ([]float32, error) {
 	size := map[string]int{"F32": 4, "F16": 2, "BF16": 2}[t.DType]
 	if size == 0 {
@@ -173,8 +175,8 @@ func floats(t tensorfile.Tensor) ([]float32, error) {
 	return x, nil
 }
 
-// Fill puts the weights into a store, as variables of the scope "pretrained" under the names of the publishers. Those
-// that are there already are kept: a store of a checkpoint goes on where it was.
+// Fill puts the weights into a store, as variables of the scope "pretrained" under their published names. Variables
+// that exist already are kept, so that a store from a checkpoint continues where it was.
 func (m *Model) Fill(store *model.Store) error { return m.fill(store, scopeName) }
 
 func (m *Model) fill(store *model.Store, name string) error {

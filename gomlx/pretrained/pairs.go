@@ -13,13 +13,13 @@ import (
 	"github.com/gomlx/gomlx/ml/model"
 )
 
-// Pair is two texts and, where people gave one, how alike they are.
+// Pair is two texts and, if people rated them, how similar they are.
 type Pair struct {
 	Texts [2]string
 	Score float64
 }
 
-// ReadPairs reads lines of two texts and a score, with tabs between them; a file has scores on all lines or on none.
+// ReadPairs reads lines of two texts and a score, separated by tabs. Either all lines of a file have scores or none.
 func ReadPairs(r io.Reader) (pairs []Pair, scored bool, err error) {
 	lines := bufio.NewScanner(r)
 	lines.Buffer(nil, 1<<20)
@@ -43,20 +43,20 @@ func ReadPairs(r io.Reader) (pairs []Pair, scored bool, err error) {
 	return pairs, scored, lines.Err()
 }
 
-// PairComparison is an encoder beside another on pairs of texts: what benchmarks of textual similarity measure.
+// PairComparison compares two encoders on pairs of texts, as benchmarks of textual similarity do.
 type PairComparison struct {
 	Pairs int `json:"pairs"`
-	Cut   int `json:"cut,omitempty"` // texts that were longer than the length
-	// Rank is the rank correlation (Spearman) of the cosines that the two models give to a pair, Score that of each
-	// model with the scores. Intervals as in Comparison.
+	Cut   int `json:"cut,omitempty"` // texts that were cut to the length
+	// Rank is the rank correlation (Spearman) between the cosines that the two models give to the pairs. Score is
+	// the rank correlation of each model with the human scores. Intervals are as in Comparison.
 	Rank           float64       `json:"rank"`
 	RankInterval   [2]float64    `json:"rank_interval,omitzero"`
 	Score          [2]float64    `json:"score,omitzero"`
 	ScoreIntervals [2][2]float64 `json:"score_intervals,omitzero"`
-	Lost           [2]float64    `json:"lost_interval,omitzero"` // of the difference of the two scores
+	Lost           [2]float64    `json:"lost_interval,omitzero"` // interval of the difference of the two scores
 }
 
-// ComparePairs runs both encoders on texts of at most length tokens; longer ones are cut.
+// ComparePairs runs both encoders on the texts, cut to at most length tokens.
 func ComparePairs(b compute.Backend, first, second *Model, pairs []Pair, scored bool, length int) (PairComparison,
 	error) {
 	c := PairComparison{Pairs: len(pairs)}
@@ -107,7 +107,7 @@ func ComparePairs(b compute.Backend, first, second *Model, pairs []Pair, scored 
 	return c, nil
 }
 
-// embed is the embedding of every text, and how many were cut.
+// embed returns the embedding of every text and the number of texts that were cut.
 func (m *Model) embed(b compute.Backend, texts []string, length int) (out [][]float32, cut int, err error) {
 	const batch = 16
 	if length < 3 || length > m.Positions {
@@ -131,13 +131,13 @@ func (m *Model) embed(b compute.Backend, texts []string, length int) (out [][]fl
 	defer exec.Finalize()
 	for at := 0; at < len(texts); at += batch {
 		ids, mask := make([]int32, batch*length), make([]bool, batch*length)
-		for i := range batch { // the last batch ends with its first text again: one graph serves all
+		for i := range batch { // the last batch is filled up with its first text, so that one graph serves all
 			text := texts[at]
 			if at+i < len(texts) {
 				text = texts[at+i]
 			}
 			all := t.Encode(text)
-			if len(all) > length { // the last token ends a text
+			if len(all) > length { // keep the last token, which ends a text
 				all = append(all[:length-1], all[len(all)-1])
 				cut++
 			}

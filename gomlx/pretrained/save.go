@@ -69,13 +69,14 @@ func (m *Model) Save(dir string) error {
 	if err := os.Chmod(tmp, 0o755); err != nil {
 		return err
 	}
-	if err := os.Remove(dir); err != nil && !errors.Is(err, fs.ErrNotExist) { // an empty folder
+	if err := os.Remove(dir); err != nil && !errors.Is(err, fs.ErrNotExist) { // dir may exist if it is empty
 		return err
 	}
 	return os.Rename(tmp, dir)
 }
 
-// copyOthers copies what is neither weights nor ours and small; subfolders, as sentence encoders have, one level deep.
+// copyOthers copies the small files that are neither weights nor attention.json, also from subfolders, which
+// sentence encoders have, one level deep.
 func (m *Model) copyOthers(to string) error {
 	return filepath.WalkDir(m.dir, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
@@ -115,6 +116,7 @@ func (m *Model) copyOthers(to string) error {
 	})
 }
 
+// write writes a file atomically.
 func write(path string, fill func(io.Writer) error) error {
 	f, err := localfile.Create(path)
 	if err != nil {
@@ -131,12 +133,12 @@ func (m *Model) writeWeights(path string) error {
 	var names []string
 	for name := range m.weights {
 		var l int
-		if _, err := fmt.Sscanf(name, darkFormat, &l); err != nil { // those are in attention.json
+		if _, err := fmt.Sscanf(name, darkFormat, &l); err != nil { // matrices M are stored in attention.json
 			names = append(names, name)
 		}
 	}
 	slices.Sort(names)
-	file := &tensorfile.File{Metadata: map[string]string{"format": "pt"}} // what other readers ask for
+	file := &tensorfile.File{Metadata: map[string]string{"format": "pt"}} // other readers require this entry
 	for _, name := range names {
 		w := m.weights[name]
 		b := make([]byte, 0, 4*len(w.data))
@@ -152,7 +154,7 @@ func (m *Model) writeWeights(path string) error {
 	})
 }
 
-// current is the attention with the matrices M as they are now, after training perhaps.
+// current returns the attention with the present values of the matrices M, which training may have changed.
 func (m *Model) current() (Attention, error) {
 	a := m.Attention
 	a.Heads = slices.Clone(a.Heads)

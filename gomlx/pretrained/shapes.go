@@ -2,19 +2,19 @@ package pretrained
 
 import "fmt"
 
-// tensor is a weight that an architecture has.
+// tensor is a weight of an architecture. A dimension of −1 may have any size.
 type tensor struct {
 	name  string
 	shape []int
 }
 
-// weights are all of an architecture, under the names of its publishers.
+// weights lists all weights of an architecture under their published names.
 func (c Config) weights() []tensor {
 	var all []tensor
 	add := func(name string, shape ...int) { all = append(all, tensor{name, shape}) }
 	norm := func(name string) {
 		add(name+".weight", c.Width)
-		if c.Theta == 0 { // layer norms have a bias, RMS norms none
+		if c.Theta == 0 { // layer norms have a bias, RMS norms do not
 			add(name+".bias", c.Width)
 		}
 	}
@@ -52,7 +52,7 @@ func (c Config) weights() []tensor {
 			dense(p+"intermediate.dense", c.Hidden, c.Width)
 			dense(p+"output.dense", c.Width, c.Hidden)
 			norm(p + "output.LayerNorm")
-		case "gpt2": // whose matrices are [in, out]
+		case "gpt2": // its matrices are [in, out]
 			conv := func(name string, out, in int) {
 				add(name+".weight", in, out)
 				add(name+".bias", out)
@@ -84,7 +84,7 @@ func (c Config) weights() []tensor {
 	return all
 }
 
-// layer is the beginning of the names of a layer.
+// layer returns the prefix of the names of a layer.
 func (c Config) layer(l int) string {
 	switch c.Type {
 	case "bert":
@@ -95,7 +95,7 @@ func (c Config) layer(l int) string {
 	return fmt.Sprintf("model.layers.%d.", l)
 }
 
-// prefix is what files may have before every name, as they were saved from a model with a head.
+// prefix is a prefix that names may have in files saved from a model with a task head.
 func (c Config) prefix() string {
 	switch c.Type {
 	case "bert":

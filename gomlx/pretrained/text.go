@@ -12,8 +12,8 @@ import (
 	"github.com/gomlx/go-huggingface/tokenizers/hftokenizer"
 )
 
-// Tokens are the ids of a text by the tokenizer of the folder, cut into passages of one length; what is left over at
-// the end is dropped. Encoders get their special tokens around every passage.
+// Tokens tokenizes a text and cuts the ids into passages of equal length. A shorter rest at the end is dropped.
+// Encoders get their special tokens around every passage.
 func (m *Model) Tokens(text string, length int) ([][]int32, error) {
 	if length < 3 || length > m.Positions {
 		return nil, fmt.Errorf("passages of %d tokens: the model takes 3 to %d", length, m.Positions)
@@ -24,7 +24,7 @@ func (m *Model) Tokens(text string, length int) ([][]int32, error) {
 	}
 	body := length
 	var before, after []int
-	if !m.Causal() { // what surrounds a text: [CLS] … [SEP]
+	if !m.Causal() { // find the tokens around a text: [CLS] … [SEP]
 		around := t.Encode("a")
 		if len(around) == 3 {
 			before, after = around[:1], around[2:]
@@ -51,12 +51,13 @@ func (m *Model) Tokens(text string, length int) ([][]int32, error) {
 	return out, nil
 }
 
-// encode are the ids of a text without what surrounds it.
+// encode returns the ids of a text without the special tokens around it.
 func (m *Model) encode(t tokenizers.Tokenizer, text string, surrounded bool) []int {
 	if !surrounded {
 		return t.Encode(text)
 	}
-	// By lines, which are as good as spaces to encoders: the time of the library (v0.4.2) is the square of the length.
+	// Line by line: to encoders a line end is as good as a space, and the tokenizer library (v0.4.2) takes time
+	// quadratic in the length of a text.
 	var all []int
 	for line := range strings.Lines(text) {
 		if ids := t.Encode(line); len(ids) > 2 {
@@ -66,6 +67,7 @@ func (m *Model) encode(t tokenizers.Tokenizer, text string, surrounded bool) []i
 	return all
 }
 
+// tokenizer opens the tokenizer of the folder and checks that a short text survives it.
 func (m *Model) tokenizer() (tokenizers.Tokenizer, error) {
 	fail := func(err error) error { return fmt.Errorf("tokenizer of %s: %w", m.dir, err) }
 	repo := hub.NewLocal(m.dir)
@@ -82,7 +84,7 @@ func (m *Model) tokenizer() (tokenizers.Tokenizer, error) {
 			return nil, fail(err)
 		}
 	}
-	// What the library does not know of a tokenizer it leaves out, and says nothing.
+	// The library silently ignores components of a tokenizer that it does not know.
 	const probe = "one two, 34"
 	if m.Causal() && !strings.Contains(t.Decode(t.Encode(probe)), probe) {
 		return nil, fail(fmt.Errorf("%w: it has a part that is not known here: %q comes back as %q", ErrModel, probe,
@@ -91,8 +93,8 @@ func (m *Model) tokenizer() (tokenizers.Tokenizer, error) {
 	return t, nil
 }
 
-// digitsSplit is tokenizer.json with digits cut out of a text (SmolLM2) in words that the library (v0.4.2) knows: it
-// takes a part of type Digits for one that cuts at spaces and drops them.
+// digitsSplit rewrites a tokenizer.json that splits off digits (SmolLM2) in terms that the library (v0.4.2) knows:
+// it mistakes a component of type Digits for one that splits at spaces and drops them.
 func digitsSplit(dir string) (file []byte, changed bool) {
 	b, err := os.ReadFile(filepath.Join(dir, "tokenizer.json"))
 	if err != nil {
@@ -134,7 +136,7 @@ func digitsSplit(dir string) (file []byte, changed bool) {
 	return b, err == nil
 }
 
-// Encode are the ids of a text by the tokenizer of the folder, with the special tokens that it adds.
+// Encode returns the ids of a text, with the special tokens that the tokenizer adds.
 func (m *Model) Encode(text string) ([]int32, error) {
 	t, err := m.tokenizer()
 	if err != nil {
@@ -147,7 +149,7 @@ func (m *Model) Encode(text string) ([]int32, error) {
 	return ids, m.checkIDs(ids)
 }
 
-// Decode is the text of ids.
+// Decode returns the text of ids.
 func (m *Model) Decode(ids []int32) (string, error) {
 	t, err := m.tokenizer()
 	if err != nil {

@@ -18,15 +18,16 @@ import (
 	"github.com/randfeat/randfeat/internal/rng"
 )
 
-// Goal is what a converted model is trained for.
+// Goal is the objective by which a converted model is trained.
 type Goal string
 
 // The goals. All but Next need a teacher.
 const (
 	Next  Goal = "next"  // decoders: −log p of the next token
 	Embed Goal = "embed" // encoders: 1 − cosine with the teacher's embedding, and the distance of hidden states
-	// Attend: the attention outputs of the teacher, |o − ô|²/|o|² of every layer on the rows that the teacher's layer
-	// reads. A first phase: gradients pass one attention each, and there is no forward pass but the teacher's.
+	// Attend matches the attention outputs of the teacher: |o − ô|²/|o|² of every layer, on the rows that the
+	// teacher's layer reads. Use it as a first phase: gradients pass through one attention each, and only the
+	// teacher runs a full forward pass.
 	Attend Goal = "attend"
 )
 
@@ -34,14 +35,15 @@ const (
 type Tuning struct {
 	*Model
 	Goal    Goal
-	Teacher *Model // with exact attention, and the weights before training; nil with Next
-	// Regime is what is trained at most: all else has no gradients and takes no memory of an optimiser; "": everything.
+	Teacher *Model // exact attention and the weights before training; nil with Next
+	// Regime limits what is trained. Everything else has no gradients and takes no optimiser memory. "" trains
+	// everything.
 	Regime train.Regime
 }
 
 var _ train.Task = Tuning{}
 
-// MarshalJSON says which model, attention and goal a checkpoint belongs to.
+// MarshalJSON describes the model, attention and goal that a checkpoint belongs to.
 func (t Tuning) MarshalJSON() ([]byte, error) {
 	return json.Marshal(struct {
 		Config    Config
@@ -68,7 +70,7 @@ func (t Tuning) Validate() error {
 	return nil
 }
 
-// Outcome implements train.Task.
+// Outcome implements train.Task. Sums are over passages, except for Next, where they are over tokens.
 func (t Tuning) Outcome(scope *model.Scope, batch []*Node) models.Outcome {
 	ids := batch[0]
 	in := func(m *Model, name string, still func(string) bool) net {
@@ -100,7 +102,7 @@ func (t Tuning) Outcome(scope *model.Scope, batch []*Node) models.Outcome {
 		right = ReduceAllMean(ReduceSum(Mul(Embedding(out.Hidden, nil), Embedding(StopGradient(want.Hidden), nil)), -1))
 		loss = Add(AddScalar(Neg(right), 1), relative(out.Hidden, want.Hidden))
 	}
-	// Sums over passages: one number each.
+	// Loss and score are means per passage; Outcome has sums.
 	n := float64(ids.Shape().Dimensions[0])
 	return models.Outcome{Loss: MulScalar(loss, n), Count: Scalar(ids.Graph(), loss.DType(), n),
 		Right: MulScalar(right, n), Points: points(heads)}
@@ -113,16 +115,16 @@ func points(heads []Head) (all []models.Point) {
 	return all
 }
 
-// teacherName is where a store has the weights of a teacher.
+// teacherName is the scope of a store that holds the weights of a teacher.
 const teacherName = "teacher"
 
-// relative is |a − b|² / |b|², b fixed.
+// relative returns |a − b|² / |b|² with b fixed.
 func relative(a, b *Node) *Node {
 	b = StopGradient(b)
 	return Div(ReduceAllSum(Square(Sub(a, b))), ReduceAllSum(Square(b)))
 }
 
-// Initial implements train.Task: parameters begin as the folders have them.
+// Initial implements train.Task. Parameters start with the weights of the folders.
 func (t Tuning) Initial(name string, dims []int, _ uint64) []float32 {
 	m := t.Model
 	if strings.HasPrefix(name, "/"+teacherName+"/") {
@@ -150,7 +152,7 @@ func (t Tuning) Group(name string) models.Group {
 	return models.Body
 }
 
-// Report says what a loss and a score are of: perplexities are of decoders alone.
+// Report describes a loss and a score. Only decoders have perplexities.
 func (t Tuning) Report(loss, right float64) string {
 	switch t.Goal {
 	case Attend:
@@ -161,15 +163,15 @@ func (t Tuning) Report(loss, right float64) string {
 	return fmt.Sprintf("loss %.4f, perplexity %.2f, accuracy %.4f", loss, math.Exp(loss), right)
 }
 
-// Refresh implements train.Task: projections were drawn by the conversion and stay.
+// Refresh implements train.Task. It does nothing: the conversion drew the projections, and they stay.
 func (t Tuning) Refresh(compute.Backend, *model.Scope, uint64, bool) error { return nil }
 
-// Trained takes the parameters of a training run into the model.
+// Trained copies the parameters of a training run into the model.
 func (t Tuning) Trained(values map[string][]float32) error {
 	for name, w := range t.weights {
 		data, ok := values["/"+scopeName+"/"+name]
 		if !ok {
-			continue // not part of the graph: a token type, an unused output layer
+			continue // the graph does not use it, e.g. token types or an unused output layer
 		}
 		if len(data) != len(w.data) {
 			return fmt.Errorf("%w: variable %s has %d numbers, want %d", ErrModel, name, len(data), len(w.data))
@@ -179,13 +181,13 @@ func (t Tuning) Trained(values map[string][]float32) error {
 	return nil
 }
 
-// Passages is a source of batches of passages, the last of them held out (train.Source).
+// Passages is a source of batches of passages, of which the last ones are held out (train.Source).
 type Passages struct {
 	learn, held [][]int32
 	batch       int
 }
 
-// NewPassages holds out the last part of the passages: one batch at least, a tenth if there are many.
+// NewPassages holds out the last passages: one batch at least, and a tenth if there are many.
 func NewPassages(all [][]int32, batch int) (*Passages, error) {
 	held := max(1, len(all)/10/max(1, batch)) * batch
 	if batch < 1 || len(all) < held+batch {
@@ -195,7 +197,7 @@ func NewPassages(all [][]int32, batch int) (*Passages, error) {
 	return &Passages{all[:cut], all[cut:], batch}, nil
 }
 
-// Train implements train.Source: passages in an order of the seed, anew in every epoch.
+// Train implements train.Source. Every epoch visits the passages in a new order given by the seed.
 func (p *Passages) Train(seed uint64, i int) train.Batch {
 	per := len(p.learn) / p.batch
 	order := rand.New(rng.Stream(seed, uint64(i/per))).Perm(len(p.learn))
@@ -212,7 +214,7 @@ func (p *Passages) Held() int { return len(p.held) / p.batch }
 // HeldOut implements train.Source.
 func (p *Passages) HeldOut(i int) train.Batch { return together(p.held[i*p.batch:][:p.batch]) }
 
-// Items implements train.Source: tokens.
+// Items implements train.Source: tokens per batch.
 func (p *Passages) Items() int { return p.batch * len(p.learn[0]) }
 
 func together(rows [][]int32) train.Batch {
