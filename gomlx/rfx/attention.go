@@ -7,17 +7,20 @@ import (
 	. "github.com/gomlx/gomlx/core/graph" // formulas of nodes read as formulas
 )
 
-// Attention is linear attention with the weights φ1(q_i)·φ2(k_j) of a map, as linear.Attention. Only Map must be set.
+// Attention is linear attention with the weights φ1(q_i)·φ2(k_j) of a map, like linear.Attention. Only Map must be
+// set.
 type Attention struct {
 	Map    *Map
 	Causal bool // a query sees the keys up to its own position
-	// Window > 0 gives the nearest keys their exact weights κ(q, k), and features to all others, with one common
-	// normaliser: the last Window keys if Causal, else those less than Window positions away on either side.
+	// Window > 0 gives the nearest keys their exact weights κ(q, k). All other keys are weighted by features, under
+	// one normaliser. Near are the last Window keys if Causal, otherwise those less than Window positions away on
+	// either side.
 	Window int
-	// Sinks > 0 gives the keys at the first Sinks positions their exact weights too, for every query that sees them.
+	// Sinks > 0 also gives the keys at the first Sinks positions their exact weights, for every query that sees
+	// them.
 	Sinks int
-	// Chunk is the number of positions whose scores are computed directly, for causal attention; a power of two, at
-	// least 16. 0: 64, or 128 if there are more than 1024 positions.
+	// Chunk is the number of positions whose scores causal attention computes directly: a power of two, at least 16.
+	// 0 means 64, or 128 if there are more than 1024 positions.
 	Chunk int
 	// Double computes in float64, whatever the type of the inputs; outputs and states keep that type. It avoids the
 	// rounding of float32 products that a backend shortens to TF32 (backend.TF32). It takes twice the memory, and more
@@ -27,9 +30,9 @@ type Attention struct {
 
 // Visible says which keys count. The zero value means all keys.
 type Visible struct {
-	Mask *Node // [batch, keys], false for padding: such keys may hold anything; nil: none
-	// Segments are ids of packed sequences [batch, length], integers, equal ones neighbours: a query sees keys of its
-	// own alone.
+	Mask *Node // [batch, keys], false for padding, which may hold anything; nil: none
+	// Segments are the integer ids of packed sequences [batch, length]. Equal ids must be neighbours. A query sees
+	// only keys of its own segment.
 	Segments *Node
 }
 
@@ -48,13 +51,13 @@ func (a Attention) Forward(q, k, v *Node, see Visible) *Node {
 	if err != nil {
 		panic(err)
 	}
-	// Half precision has too few digits for exponents: those and the sums are float32, products of features and values
-	// are of half precision.
+	// Half precision has too few digits for exponents. Exponents and sums are float32; products of features and
+	// values have half precision.
 	dtype := q.DType()
 	if dtype.IsHalfPrecision() {
 		q, k = ConvertDType(q, dtypes.Float32), ConvertDType(k, dtypes.Float32)
 	}
-	if see.Mask != nil { // nothing of a masked row may reach a result or a gradient, NaN least of all
+	if see.Mask != nil { // nothing of a masked row, NaN least of all, may reach a result or a gradient
 		k, v = where(rows(see.Mask), k, 0), where(rows(see.Mask), v, 0)
 	}
 	in := input{q: Reshape(q, s.batch, s.kvHeads, s.group, s.queries, s.dim), k: k, v: aligned(withOnes(v)), see: see,
@@ -63,7 +66,7 @@ func (a Attention) Forward(q, k, v *Node, see Visible) *Node {
 	return ConvertDType(Reshape(out, s.batch, s.heads, s.queries, s.value), dtype)
 }
 
-// double is a node in float64; nil stays nil.
+// double converts a node to float64 and keeps nil.
 func double(x *Node) *Node {
 	if x == nil {
 		return nil
@@ -73,14 +76,14 @@ func double(x *Node) *Node {
 
 type sizes struct{ batch, heads, kvHeads, group, queries, keys, dim, value int }
 
-// input is what one call computes with: queries [batch, kvHeads, group, length, dim], values with a column of ones.
+// input is the input of one call: queries [batch, kvHeads, group, length, dim], and values with a column of ones.
 type input struct {
 	q, k, v *Node
 	see     Visible
 	sizes
 }
 
-// measure is the sizes of queries, keys and values that fit together.
+// measure returns the sizes of queries, keys and values, or an error if they do not fit together.
 func measure(q, k, v *Node, see Visible) (sizes, error) {
 	var s sizes
 	for _, x := range []*Node{q, k, v} {
@@ -133,12 +136,13 @@ func (a Attention) check(q, k, v *Node, see Visible) (sizes, error) {
 	return s, err
 }
 
-// ordered reports whether it matters where a query and a key stand.
+// ordered reports whether the positions of queries and keys matter.
 func (a Attention) ordered(see Visible) bool {
 	return a.Causal || a.Window > 0 || see.Segments != nil
 }
 
-// sums adds what every query gets from keys by features, near keys and sinks, each key once.
+// sums adds the sums over keys weighted by features, over near keys and over sinks. Every key counts once. Attention
+// that is ordered but not causal sweeps in both directions.
 func (a Attention) sums(in input) partial {
 	k := a.Map.keyRows(in)
 	if a.Sinks > 0 {

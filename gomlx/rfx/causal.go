@@ -19,10 +19,10 @@ import (
 // loop over tokens. A cluster weighs n e^{x·c + ½ min(σ², 6)} with c the mean of its keys so far and, with Spread,
 // σ² = Σ_r a_r² Var(q_r) for residual numbers q of keys and coordinates a of the query.
 
-// maxSpread is centroid's bound of σ².
+// maxSpread is the bound on σ² of package centroid.
 const maxSpread = 6
 
-// directions is the number of residual directions.
+// directions returns the number of residual directions.
 func (c Centroids) directions(dim int) int {
 	switch {
 	case !c.Spec.Spread:
@@ -33,7 +33,7 @@ func (c Centroids) directions(dim int) int {
 	return min(dim, 16)
 }
 
-// limit is the largest residual number, and the steps of a standard deviation.
+// limit returns the largest residual number and the number of steps per standard deviation.
 func (c Centroids) limit() (limit, steps float64) {
 	if c.Spec.Bits == 4 {
 		return 7, 2
@@ -41,8 +41,8 @@ func (c Centroids) limit() (limit, steps float64) {
 	return 127, 16
 }
 
-// residuals adds the numbers of residual directions: with PX, PY and deviations of the fit a = x·px and
-// q = round(y·py − middle of the cluster), in steps of a part of the deviation.
+// residuals adds the constants of the residual directions. With the projections px, py and deviations of the fit: a
+// = x·px and q = round(y·py − middle of the cluster), in units of a fraction of the deviation.
 func (c Centroids) residuals(all map[string]number, heads, dim int) {
 	r, n := c.directions(dim), c.Spec.Clusters
 	_, steps := c.limit()
@@ -69,7 +69,7 @@ func (c Centroids) residuals(all map[string]number, heads, dim int) {
 	all["middles"] = number{m, []int{1, heads, n, r}}
 }
 
-// past says which neighbours of a block stand at or before a query [1, 1, 1, group·size, Window+size].
+// past returns which neighbours of a block stand at or before each query [1, 1, 1, group·size, Window+size].
 func (t clustered) past(size int) *Node {
 	var see []bool
 	for range t.in.group {
@@ -83,7 +83,8 @@ func (t clustered) past(size int) *Node {
 		t.Spec.Window+size))
 }
 
-// rowsOf are what the clusters sum of keys [..., dim] with values and ones behind them, in clusters member.
+// rowsOf returns what the clusters sum over keys [..., dim]: values with ones, the key, and with Spread the residual
+// numbers and their squares. member assigns the keys to clusters.
 func (t clustered) rowsOf(y, v, member *Node) *Node {
 	all := []*Node{v, y}
 	if t.Spec.Spread {
@@ -93,25 +94,25 @@ func (t clustered) rowsOf(y, v, member *Node) *Node {
 		middles = BroadcastToDims(middles, append([]int{batch}, middles.Shape().Dimensions[1:]...)...)
 		q := Sub(Einsum("bhld,hrd->bhlr", y, number("py")), product(member, middles, -1, -2))
 		limit, _ := t.limit()
-		q = StopGradient(Mul(Sign(q), MinScalar(Floor(AddScalar(Abs(q), 0.5)), limit))) // held constant
+		q = StopGradient(Mul(Sign(q), MinScalar(Floor(AddScalar(Abs(q), 0.5)), limit))) // rounded, held constant
 		all = append(all, q, Square(q))
 	}
 	return Concatenate(all, -1)
 }
 
-// before is, for every one of n blocks of queries, the sums of the clusters over the keys that have left its window
+// before returns, for each of n blocks of queries, the sums of the clusters over the keys that have left its window
 // [batch, kvHeads, n, clusters, ·].
 func (t clustered) before(n, size int, member *Node) *Node {
 	in := t.in
-	cut := func(y *Node) *Node { // a key enters Window positions late
+	cut := func(y *Node) *Node { // a key enters the clusters Window positions late
 		d := y.Shape().Dimensions
 		return Reshape(fill(y, 2, t.Spec.Window, n*size-d[2]-t.Spec.Window, 0), d[0], d[1], n, size, d[3])
 	}
 	return earlier(product(cut(member), cut(t.rowsOf(in.k, in.v, member)), -2, -2))
 }
 
-// earlier is, for every block (axis 2 of 5), the sum over the blocks before it: inside groups of blocks by a triangular
-// product, and groups in the same way.
+// earlier returns, for every block (axis 2 of 5), the sum over the blocks before it: a triangular product inside
+// groups of blocks, and recursively over the groups.
 func earlier(x *Node) *Node {
 	d := x.Shape().Dimensions
 	n, size := d[2], min(d[2], fan)
@@ -135,8 +136,8 @@ func earlier(x *Node) *Node {
 	return SliceAxis(Reshape(y, d[0], d[1], groups*size, d[3], d[4]), 2, AxisRangeFromStart(n))
 }
 
-// far is the sums of scaled queries [batch, kvHeads, n, rows, dim] over clusters with sums [batch, kvHeads, n,
-// clusters, ·].
+// far sums the clusters for scaled queries [batch, kvHeads, n, rows, dim]. sums is [batch, kvHeads, n, clusters, ·].
+// Empty clusters do not count.
 func (t clustered) far(x, sums *Node) partial {
 	count := t.count(sums)
 	there := GreaterThan(count, Scalar(count.Graph(), count.DType(), 0.5))
@@ -144,13 +145,13 @@ func (t clustered) far(x, sums *Node) partial {
 	return weighted(t.score(x, t.means(sums)), left, Transpose(there, 3, 4))
 }
 
-// count is the number of keys of clusters, whole numbers.
+// count returns the number of keys of each cluster, a whole number.
 func (t clustered) count(sums *Node) *Node {
 	return SliceAxis(sums, -1, AxisRange(t.in.value, t.in.value+1))
 }
 
-// means are those of the keys of clusters, and with spread the variances of their residual numbers behind them; zeros
-// where there are no keys.
+// means returns the mean key of each cluster and, with Spread, the variances of its residual numbers behind it.
+// Empty clusters have zeros.
 func (t clustered) means(sums *Node) *Node {
 	in, r := t.in, t.directions(t.in.dim)
 	count := StopGradient(MaxScalar(t.count(sums), 1))
@@ -163,7 +164,7 @@ func (t clustered) means(sums *Node) *Node {
 	return Concatenate([]*Node{mean, MaxScalar(Sub(part(at+r, r), Square(part(at, r))), 0)}, -1)
 }
 
-// score is the logarithm of what one key of a cluster weighs [..., rows, clusters].
+// score returns the logarithm of the weight of one key of each cluster [..., rows, clusters].
 func (t clustered) score(x, means *Node) *Node {
 	r := t.directions(t.in.dim)
 	s := product(x, SliceAxis(means, -1, AxisRangeFromStart(t.in.dim)), -1, -1)
@@ -177,16 +178,20 @@ func (t clustered) score(x, means *Node) *Node {
 	return Add(s, MulScalar(MinScalar(spread, maxSpread), 0.5))
 }
 
-// chosen are the sums over the exact keys of clusters, and less what they weigh as part of these. For every block the
-// queries in their order, and of one position the heads of the group, name their Exact best keys; a query sees the keys
-// that it and earlier ones have named, each once. Nothing depends on what later queries name.
+// chosen returns two sums: over the keys of clusters that are read exactly, and minus their weight as members of
+// clusters. In every block each query, in order of position and then of head within the group, names its Exact best
+// keys. A query sees the keys that it and earlier queries have named, each once. So nothing depends on later
+// queries.
+//
+// Steps: score all pairs of queries and clustered keys without gradients; take the Exact best per row; drop keys
+// that were named before (fresh); gather the remaining keys and weigh them.
 func (t clustered) chosen(x, sums, member, on *Node, n, size int) []partial {
 	in, g := t.in, x.Graph()
 	rows := in.group * size
-	// Scores of all pairs, of keys in clusters of the block.
+	// Scores of all pairs whose key is in the clusters of the block.
 	at := shapes.Make(dtypes.Int32, 1, 1, n, 1, in.keys)
 	left := LessThan(AddScalar(Iota(g, at, 4), t.Spec.Window), MulScalar(Iota(g, at, 2), size))
-	masks := on.Shape().Dimensions[0] // one of all, or of each of the batch
+	masks := on.Shape().Dimensions[0] // one mask for all, or one per batch entry
 	left = and(left, Reshape(on, masks, 1, 1, 1, in.keys), masks, 1, n, 1, in.keys)
 	flat := Reshape(StopGradient(x), in.batch, in.kvHeads, n*rows, in.dim)
 	pairs := product(flat, StopGradient(in.k), -1, -1)
@@ -205,12 +210,12 @@ func (t clustered) chosen(x, sums, member, on *Node, n, size int) []partial {
 		return Reshape(Transpose(y, 3, 4), in.batch, in.kvHeads, n, count)
 	}
 	key, named := list(best), list(real)
-	// A key that was named before counts no more.
+	// A key that was named before does not count again.
 	square := []int{in.batch, in.kvHeads, n, count, count}
 	same := Equal(BroadcastToDims(ExpandAxes(key, 4), square...), BroadcastToDims(ExpandAxes(key, 3), square...))
 	same = LogicalAnd(same, and(strictlyLower(g, count), ExpandAxes(named, 3), square...))
 	fresh := LogicalAnd(named, LogicalNot(ReduceLogicalOr(same, -1)))
-	// Row r, of position r mod size, sees what positions up to its own name.
+	// Row r stands at position r mod size and sees the keys named by positions up to its own.
 	var see []bool
 	for r := range rows {
 		for c := range count {
@@ -222,7 +227,7 @@ func (t clustered) chosen(x, sums, member, on *Node, n, size int) []partial {
 
 	head := shapes.Make(dtypes.Int32, in.batch, in.kvHeads, n, count)
 	first := MulScalar(Add(MulScalar(Iota(g, head, 0), in.kvHeads), Iota(g, head, 1)), in.keys)
-	pick := func(y *Node) *Node { // rows of the keys
+	pick := func(y *Node) *Node { // rows of the named keys
 		width := y.Shape().Dimensions[3]
 		y = Gather(Reshape(y, in.batch*in.kvHeads*in.keys, width), ExpandAxes(Add(key, first), -1))
 		return Reshape(y, in.batch, in.kvHeads, n, count, width)
@@ -233,23 +238,24 @@ func (t clustered) chosen(x, sums, member, on *Node, n, size int) []partial {
 	return []partial{exact, {Neg(less.sum), less.log}}
 }
 
-// strictlyLower is true where the row is behind the column.
+// strictlyLower is true where the row is greater than the column.
 func strictlyLower(g *Graph, n int) *Node {
 	at := shapes.Make(dtypes.Int32, 1, 1, 1, n, n)
 	return LessThan(Iota(g, at, 4), Iota(g, at, 3))
 }
 
-// CentroidState is what causal centroids remember of keys, whatever their number. Sum are the sums of clusters
-// [batch, kvHeads, clusters, ·], Near the last Window+Block−1 keys, each with its value behind it, in their order
-// [batch, kvHeads, ·, dim+valueDim], First those at the first Sinks positions. Nil: there are none.
+// CentroidState is the memory of causal centroids. Its size does not depend on the number of keys. Sum has the sums
+// of the clusters [batch, kvHeads, clusters, ·]. Near has the last Window+Block−1 keys in order, each with its value
+// behind it [batch, kvHeads, ·, dim+valueDim]. First has the keys at the first Sinks positions. Parts that do not
+// exist are nil.
 type CentroidState struct{ Sum, Near, First *Node }
 
-// each is the state with a function applied to all of its parts that are there.
+// each applies a function to all parts. It must accept nil.
 func (s CentroidState) each(f func(*Node) *Node) CentroidState {
 	return CentroidState{f(s.Sum), f(s.Near), f(s.First)}
 }
 
-// Nodes are the parts that there are, in an order that Centroids.State knows.
+// Nodes returns the parts that exist, in the order that Centroids.State expects.
 func (s CentroidState) Nodes() (all []*Node) {
 	for _, x := range []*Node{s.Sum, s.Near, s.First} {
 		if x != nil {
@@ -259,7 +265,7 @@ func (s CentroidState) Nodes() (all []*Node) {
 	return all
 }
 
-// State takes the parts of a state from the front of some nodes.
+// State takes the parts of a state from the front of nodes and returns the rest.
 func (c Centroids) State(nodes []*Node) (s CentroidState, rest []*Node) {
 	next := func(there bool) (x *Node) {
 		if there {
@@ -271,10 +277,10 @@ func (c Centroids) State(nodes []*Node) (s CentroidState, rest []*Node) {
 	return s, nodes
 }
 
-// kept is the number of keys before a position that it or a later one of its block may see exactly.
+// kept returns how many keys before a position it, or a later position of its block, may still see exactly.
 func (c Centroids) kept() int { return c.Spec.Window + c.block() - 1 }
 
-// Empty is the state of no keys, of the precision of like.
+// Empty returns the state without keys, in the precision of like.
 func (c Centroids) Empty(like *Node, batch, kvHeads, dim, valueDim int) (s CentroidState) {
 	c.Causal = true
 	rows := func(n, width int) *Node {
@@ -287,15 +293,18 @@ func (c Centroids) Empty(like *Node, batch, kvHeads, dim, valueDim int) (s Centr
 		rows(c.Spec.Sinks, dim+valueDim)}
 }
 
-// StateNumbers is the size of a state of one key/value head.
+// StateNumbers returns the number of numbers in the state of one key/value head.
 func (c Centroids) StateNumbers(dim, valueDim int) int {
 	c.Causal = true
 	return c.Spec.Clusters*(valueDim+1+dim+2*c.directions(dim)) + (c.kept()+c.Spec.Sinks)*(dim+valueDim)
 }
 
-// Extend is causal attention that goes on from a state, as Attention.Extend: the outputs are those of Forward on all
-// tokens. from is the position of the first of the new ones, a scalar of int32. The memory of n tokens at once grows
-// with n²: read a long prompt in parts.
+// Extend continues causal attention from a state, as Attention.Extend does. The outputs equal those of Forward on
+// all tokens. from is the position of the first new token, an int32 scalar. The memory for n tokens grows with n²:
+// read a long prompt in parts.
+//
+// A query adds up three sums: sinks (First), keys near its block (Near and the new ones), and the clusters as they
+// were at the begin of its block. Blocks that begin among the new tokens need sums of their own.
 func (c Centroids) Extend(s CentroidState, from, q, k, v *Node) (*Node, CentroidState) {
 	if dtype := q.DType(); c.Double && dtype != dtypes.Float64 {
 		out, next := c.Extend(s.each(double), from, double(q), double(k), double(v))
@@ -319,14 +328,14 @@ func (c Centroids) Extend(s CentroidState, from, q, k, v *Node) (*Node, Centroid
 	t := c.call(q, k, v, Visible{}, d)
 	g, block, window, m := q.Graph(), c.block(), c.Spec.Window, d.queries
 	x := Reshape(t.in.q, d.batch, d.kvHeads, d.group*m, d.dim)
-	// Positions of some tokens from one on, as a column of [n, width] or as a row of [height, n].
+	// Positions of n tokens, the first one given: as a column of [n, width] or as a row of [height, n].
 	column := func(first *Node, n, width int) *Node {
 		return Add(Iota(g, shapes.Make(dtypes.Int32, n, width), 0), first)
 	}
 	row := func(first *Node, height, n int) *Node {
 		return Add(Iota(g, shapes.Make(dtypes.Int32, height, n), 1), first)
 	}
-	begin := func(p *Node) *Node { return Sub(p, Mod(p, Scalar(g, dtypes.Int32, block))) } // of the block
+	begin := func(p *Node) *Node { return Sub(p, Mod(p, Scalar(g, dtypes.Int32, block))) } // of the block of p
 	sinks := Scalar(g, dtypes.Int32, c.Spec.Sinks)
 
 	var total *partial
@@ -361,8 +370,8 @@ func (c Centroids) Extend(s CentroidState, from, q, k, v *Node) (*Node, Centroid
 		return t.finish(*total), next
 	}
 
-	// Sums of the blocks that the queries stand in, and behind them those of the block of the next token: the keys that
-	// leave a window are the first of both.
+	// Sums for the blocks of the queries, and last for the block of the next token. The keys that leave a window are
+	// the first rows of both.
 	leave, blocks := block-1+m, (m+block-2)/block+1
 	pairs := SliceAxis(both, 2, AxisRangeFromStart(leave))
 	on := GreaterOrEqual(row(first, 1, leave), sinks)
@@ -376,7 +385,7 @@ func (c Centroids) Extend(s CentroidState, from, q, k, v *Node) (*Node, Centroid
 	sums := Einsum("bhtlc,bhlw->bhtcw", fresh, t.rowsOf(y, values, member))
 	sums = Add(sums, ExpandAxes(s.Sum, 2))
 	next.Sum = Squeeze(SliceAxis(sums, 2, AxisElem(-1)), 2)
-	own := DivScalar(Sub(begin(column(from, m, 1)), begin(from)), block) // the block of a query
+	own := DivScalar(Sub(begin(column(from, m, 1)), begin(from)), block) // the block of each query
 	own = Reshape(BroadcastPrefix(own, d.group), 1, 1, 1, d.group*m, 1)
 	for i := range blocks {
 		p := t.far(ExpandAxes(x, 2), SliceAxis(sums, 2, AxisElem(i))).only(Equal(own, Scalar(g, dtypes.Int32, i)))
@@ -385,7 +394,7 @@ func (c Centroids) Extend(s CentroidState, from, q, k, v *Node) (*Node, Centroid
 	return t.finish(*total), next
 }
 
-// finish are the outputs of sums of rows [batch, kvHeads, group·queries, ·].
+// finish divides the sums of rows [batch, kvHeads, group·queries, ·] and restores the shape of the output.
 func (t clustered) finish(p partial) *Node {
 	d := t.in.sizes
 	return Reshape(quotient(p, d.value), d.batch, d.heads, d.queries, d.value)

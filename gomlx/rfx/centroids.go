@@ -21,20 +21,21 @@ import (
 // static shapes. Without clusters, keys outside the window and the sinks are ignored.
 type Centroids struct {
 	Spec centroid.Spec
-	// Causal: a query sees the keys up to its own position, and clusters are the means of those so far.
+	// Causal lets a query see only the keys up to its own position. Clusters are then the means of the keys so far.
 	Causal bool
-	// Exact > 0 gives every query, of causal attention, so many of the keys in clusters with their exact weights, those
-	// of its largest scores, and also what earlier queries of its block and other heads of its group have chosen. The
-	// scores of all pairs are computed for the choice, without gradients; the attention reads Exact keys per query.
-	// Package centroid has no such choice, and there is no state of constant size: Extend refuses it.
+	// Exact > 0 gives every query of causal attention so many clustered keys with their exact weights: those with
+	// its largest scores, plus those that earlier queries of its block and other heads of its group have chosen. The
+	// choice computes the scores of all pairs, without gradients; the attention itself reads Exact keys per query.
+	// Package centroid has no such choice, and there is no state of constant size, so Extend refuses it.
 	Exact int
-	// Centres assign the keys, one per key/value head: centroid.Fit makes them.
+	// Centres assign the keys to clusters, one per key/value head. centroid.Fit makes them.
 	Centres []*centroid.Centres
 	Scale   float64 // of the logits; 0: 1/√d
-	Numbers Numbers // makes the nodes of the centres, see Map.With; nil: constants
-	// Own says that queries stand where the keys do: those of padding then have no say in what keys weigh.
+	Numbers Numbers // supplies the nodes of the centres, see Map.With; nil: constants
+	// Own says that queries and keys are of the same sequence. Then queries that are padding do not influence the
+	// weights of keys.
 	Own bool
-	// Double computes in float64 whatever the inputs are, as Attention.Double.
+	// Double computes in float64, whatever the inputs are; see Attention.Double.
 	Double bool
 }
 
@@ -65,7 +66,7 @@ func (c Centroids) Check(kvHeads, dim int) error {
 	return nil
 }
 
-// Forward is the attention, with shapes as Attention.Forward has them. Packed sequences are not supported.
+// Forward returns the attention, with the shapes of Attention.Forward. Packed sequences are not supported.
 func (c Centroids) Forward(q, k, v *Node, see Visible) *Node {
 	if dtype := q.DType(); c.Double && dtype != dtypes.Float64 {
 		return ConvertDType(c.Forward(double(q), double(k), double(v), see), dtype)
@@ -89,14 +90,14 @@ func (c Centroids) Forward(q, k, v *Node, see Visible) *Node {
 	t.block, t.sinks = block, min(c.Spec.Sinks, s.keys)
 	switch {
 	case c.Causal:
-		t.block = min(block, s.keys) // no second block: nothing but neighbours
-	case s.keys-t.sinks <= c.Spec.Clusters: // every key is a cluster of its own: all are exact
+		t.block = min(block, s.keys) // with one block there are only neighbours
+	case s.keys-t.sinks <= c.Spec.Clusters: // every key would be a cluster of its own: all are exact
 		t.sinks, t.block = s.keys, 0
 	}
 	return ConvertDType(Reshape(quotient(t.sums(), s.value), s.batch, s.heads, s.queries, s.value), q.DType())
 }
 
-// block is the number of queries with the same neighbours; 0: none.
+// block returns the number of queries that share their neighbours; 0 means none.
 func (c Centroids) block() int {
 	switch {
 	case c.Spec.Block > 0:
@@ -109,7 +110,8 @@ func (c Centroids) block() int {
 	return 0
 }
 
-// call scales queries and makes half precision float32. Nothing of a masked row may reach a result.
+// call scales the queries and converts half precision to float32. Masked rows become zeros, so that nothing of them,
+// NaN least of all, reaches a result.
 func (c Centroids) call(q, k, v *Node, see Visible, s sizes) clustered {
 	if q.DType().IsHalfPrecision() {
 		q, k, v = ConvertDType(q, dtypes.Float32), ConvertDType(k, dtypes.Float32), ConvertDType(v, dtypes.Float32)
@@ -125,20 +127,21 @@ func (c Centroids) call(q, k, v *Node, see Visible, s sizes) clustered {
 	return clustered{Centroids: c, in: input{q: x, k: k, v: withOnes(v), see: see, sizes: s}, all: c.numbers()}
 }
 
-// clustered is one call.
+// clustered is one call of Centroids.
 type clustered struct {
 	Centroids
-	in    input // queries scaled
+	in    input // with scaled queries
 	sinks int
-	block int // of queries with the same neighbours; 0: no neighbours
+	block int // queries that share their neighbours; 0: no neighbours
 	all   map[string]number
 }
 
-// sums is, with e_c = exp(x·c) and S the exact keys of a query,
+// sums returns, with e_c = exp(x·c) and S the exact keys of a query,
 //
 //	Σ_{j ∈ S} exp(x·y_j) (v_j, 1) + Σ_c e_c Σ_{j ∈ c, j ∉ S} (v_j, 1),
 //
-// as [batch, kvHeads, group, queries, ·].
+// as [batch, kvHeads, group, queries, ·]. The parts are the sinks, the neighbours of the block, and the clusters
+// without what the first two have counted.
 func (t clustered) sums() partial {
 	in := t.in
 	size := t.block
@@ -176,7 +179,7 @@ func (t clustered) sums() partial {
 			after = 0
 		}
 		beside = func(y *Node) *Node { return neighbours(y, n, size, t.Spec.Window, after) }
-		see := beside(ConvertDType(on, in.k.DType())) // what is no sink, no padding, and in the sequence
+		see := beside(ConvertDType(on, in.k.DType())) // neither sinks nor padding, and inside of the sequence
 		see = Transpose(GreaterThan(see, ZerosLike(see)), 3, 4)
 		if t.Causal {
 			see = and(see, t.past(size), see.Shape().Dimensions[0], 1, n, in.group*size, t.Spec.Window+size)
@@ -197,7 +200,7 @@ func (t clustered) sums() partial {
 	default:
 		member := t.member(in.k, on)
 		centre := product(t.shares(member, on), in.k, -2, -2)
-		left := ExpandAxes(product(member, in.v, -2, -2), 2) // what queries of a block find in clusters
+		left := ExpandAxes(product(member, in.v, -2, -2), 2) // what the queries of a block find in the clusters
 		if beside != nil {
 			left = Sub(left, product(beside(member), beside(in.v), -2, -2))
 		}
@@ -218,8 +221,8 @@ func (t clustered) sums() partial {
 	})
 }
 
-// neighbours are, for each of n blocks of queries, the keys of the block and some more before and after; zeros where
-// there are none.
+// neighbours returns, for each of n blocks of queries, the keys of the block and some before and after it. Missing
+// ones are zeros.
 func neighbours(y *Node, n, size, before, after int) *Node {
 	d := y.Shape().Dimensions
 	pieces := (before + size + after + size - 1) / size
@@ -231,7 +234,7 @@ func neighbours(y *Node, n, size, before, after int) *Node {
 	return SliceAxis(Concatenate(all, 3), 3, AxisRangeFromStart(before+size+after))
 }
 
-// clusteredKeys are those in clusters [batch or 1, 1, keys, 1]: no sinks, no padding.
+// clusteredKeys marks the keys in clusters [batch or 1, 1, keys, 1]: neither sinks nor padding.
 func (t clustered) clusteredKeys() *Node {
 	g := t.in.q.Graph()
 	on := GreaterOrEqual(positions(g, t.in.keys), Const(g, int32(t.sinks)))
@@ -241,8 +244,8 @@ func (t clustered) clusteredKeys() *Node {
 	return on
 }
 
-// member is 1 for the cluster of every key [batch, kvHeads, keys, clusters], the nearest centre in the metric of the
-// fit, and 0 for the others.
+// member assigns every key to the nearest centre in the metric of the fit, as 0 and 1 [batch, kvHeads, keys,
+// clusters].
 func (t clustered) member(y, on *Node) *Node {
 	y = StopGradient(y)
 	number := t.numbersIn(y)
@@ -253,7 +256,7 @@ func (t clustered) member(y, on *Node) *Node {
 	return ConvertDType(and(is, on, d...), y.DType())
 }
 
-// numbersIn makes nodes of the numbers of the centres, by name.
+// numbersIn returns a function that makes nodes of the constants of the centres, by name.
 func (t clustered) numbersIn(like *Node) func(name string) *Node {
 	return func(name string) *Node {
 		value := numberTensor(t.all[name].data, like.DType(), t.all[name].dims)
@@ -269,8 +272,9 @@ type number struct {
 	dims []int
 }
 
-// numbers of the centres of all heads: means [1, heads, 1, dim], rows [heads, clusters, dim] and offsets [1, heads, 1,
-// clusters] of the scores by which a key finds its own; with spread also those of residuals.
+// numbers returns the constants of the centres of all heads, by name: means [1, heads, 1, dim], rows [heads,
+// clusters, dim] and offsets [1, heads, 1, clusters] of the scores that assign keys, and with Spread the residual
+// directions.
 func (c Centroids) numbers() map[string]number {
 	var mean, rows, bias []float64
 	dim := 0
@@ -278,7 +282,7 @@ func (c Centroids) numbers() map[string]number {
 		mean, dim = append(mean, x.Mean()...), x.Dim()
 		a, b, unit := x.Assignment()
 		for i := range c.Spec.Clusters {
-			if i >= a.Rows { // fewer than asked for
+			if i >= a.Rows { // fewer clusters than asked for
 				rows, bias = append(rows, make([]float64, x.Dim())...), append(bias, off)
 				continue
 			}
@@ -297,7 +301,7 @@ func (c Centroids) numbers() map[string]number {
 	return all
 }
 
-// Values are what Numbers is asked for, by name, of float32.
+// Values returns all numbers that Numbers is asked for, by name, in float32.
 func (c Centroids) Values() map[string]*tensors.Tensor {
 	all := map[string]*tensors.Tensor{}
 	for name, x := range c.numbers() {
@@ -306,8 +310,8 @@ func (c Centroids) Values() map[string]*tensors.Tensor {
 	return all
 }
 
-// shares are those of keys in their centroids [batch, kvHeads, keys, clusters], by the attention that landmarks,
-// queries at equal distances, give them: w_j = mean_t softmax_j(r_t·y_j) + 0.1/L.
+// shares returns the weights of keys in their centroids [batch, kvHeads, keys, clusters]. They follow the attention
+// that landmarks, queries at equal distances, give to the keys: w_j = mean_t softmax_j(r_t·y_j) + 0.1/L.
 func (t clustered) shares(member, on *Node) *Node {
 	in, g := t.in, t.in.q.Graph()
 	marks := t.Spec.Landmarks
@@ -319,7 +323,7 @@ func (t clustered) shares(member, on *Node) *Node {
 	for i := range at {
 		at[i] = []int32{int32((2*i + 1) * in.queries / (2 * marks))}
 	}
-	x := Gather(TransposeAllAxes(StopGradient(in.q), 3, 0, 1, 2, 4), Const(g, at)) // by marks, batch, kvHeads, group
+	x := Gather(TransposeAllAxes(StopGradient(in.q), 3, 0, 1, 2, 4), Const(g, at)) // by landmark, batch, kvHeads, group
 	x = Reshape(TransposeAllAxes(x, 1, 2, 3, 0, 4), in.batch, in.kvHeads, in.group*marks, in.dim)
 	e := where(Transpose(on, 2, 3), product(x, StopGradient(in.k), -1, -1), off)
 	w := Softmax(e, -1)

@@ -6,7 +6,7 @@ import (
 	"github.com/randfeat/randfeat/internal/plan"
 )
 
-// point is what a function sees of all rows: nodes that are absent (zero) are nil.
+// point holds the arguments of a function for all rows. Absent terms, which are zero, are nil.
 type point struct {
 	u, t, theta *Node        // [batch, heads, length, ·]
 	bias        *Node        // [1, heads or 1, 1, m]
@@ -18,8 +18,8 @@ type point struct {
 	eps         float64
 }
 
-// functions are the graphs of plan's functions, each of which plan.Side.Eval defines. Landmarks (plan.Columns) have
-// none: NewMap refuses them.
+// functions are the graphs of the functions that plan.Side.Eval defines. Landmarks (plan.Columns) have none: NewMap
+// refuses them.
 var functions = [plan.Fns]func(p *point) Features{
 	plan.Exp:      func(p *point) Features { return Features{Log: p.exponent(p.t)} },
 	plan.ExpPM:    expPM,
@@ -32,14 +32,15 @@ var functions = [plan.Fns]func(p *point) Features{
 	plan.Monomial: monomial,
 }
 
-// rowInLog are those that have the row as a term of every exponent, and nowhere else.
+// rowInLog marks the functions in which the row is a term of every exponent and appears nowhere else. Only then it
+// can be left out of the features of queries.
 var rowInLog = [plan.Fns]bool{plan.Exp: true, plan.ExpPM: true, plan.SinCos: true, plan.Complex: true, plan.Sign: true,
 	plan.Monomial: true}
 
-// exponent is t + bias + row over all projections.
+// exponent returns t + bias + row for all projections.
 func (p *point) exponent(t *Node) *Node { return p.full(sum(t, p.bias, p.row)) }
 
-// full is n broadcast to all rows and projections; nil is zeros.
+// full broadcasts n to all rows and projections. Nil means zeros.
 func (p *point) full(n *Node) *Node {
 	z := p.zeros()
 	if n == nil {
@@ -48,6 +49,7 @@ func (p *point) full(n *Node) *Node {
 	return Add(n, z)
 }
 
+// twice returns features with two values per projection and the same exponent.
 func twice(values []*Node, log *Node) Features {
 	return Features{Value: Concatenate(values, -1), Log: Concatenate([]*Node{log, log}, -1)}
 }
@@ -87,8 +89,8 @@ func elu(p *point) Features {
 	return Features{Value: OnePlus(MaxScalar(p.u, 0.0)), Log: MinScalar(p.u, 0.0)}
 }
 
-// residual is 1, u, exp(bias)·(expm1(a) − t), a = t + row: for large a with its exponential in the exponent. expm1(a)
-// is 2τ/(1−τ), τ = tanh(a/2): accurate near zero, and with a gradient.
+// residual is 1, u, exp(bias)·(expm1(a) − t) with a = t + row. For large a the exponential moves into the exponent.
+// expm1(a) is 2τ/(1−τ) with τ = tanh(a/2), which is accurate near zero and has a gradient.
 func residual(p *point) Features {
 	t := p.full(p.t)
 	a := p.full(sum(p.t, p.row))
@@ -108,8 +110,8 @@ func residual(p *point) Features {
 	}
 }
 
-// monomial is exp(bias + row)·∏ u_l^{Ω_fl}: logarithms of moduli in the exponent, signs by the parity of negative
-// factors, zero where a factor is.
+// monomial is exp(bias + row)·∏ u_l^{Ω_fl}. Logarithms of the moduli go into the exponent. The sign is the parity of
+// negative factors, and the value is zero if a factor is.
 func monomial(p *point) Features {
 	omega := p.omega()
 	zero := Equal(p.u, ZerosLike(p.u))

@@ -11,13 +11,13 @@ import (
 	"github.com/randfeat/randfeat/kernel"
 )
 
-// ErrMap marks specs that do not make one map.
+// ErrMap means that specs cannot be combined into one map.
 var ErrMap = errors.New("specs do not make one map")
 
 // Map is a drawn feature map, one for all heads or one per key/value head. It is immutable. Its projections are
-// constants of the graphs that use it, or inputs of them (With).
+// constants of the graphs that use it, or inputs (see With).
 type Map struct {
-	pairs    []plan.Pair // one, or one per key/value head, of the same structure
+	pairs    []plan.Pair // one, or one per key/value head; all have the same structure
 	targets  []kernel.Kernel
 	dim      int
 	features int
@@ -56,7 +56,8 @@ func NewMap(specs ...randfeat.Spec) (*Map, error) {
 	return m, nil
 }
 
-// sameStructure reports whether two sides differ in numbers alone, so that one graph with stacked constants is both.
+// sameStructure reports whether two sides differ only in numbers, so that one graph with stacked constants computes
+// both.
 func sameStructure(a, b plan.Side) bool {
 	if len(a.Leaves) != len(b.Leaves) || len(a.Blocks) != len(b.Blocks) || a.Centres.Rows != b.Centres.Rows {
 		return false
@@ -88,25 +89,25 @@ func (m *Map) OutDim() int { return m.features }
 // Heads is the number of key/value heads the map was made for, 1 if it serves any number.
 func (m *Map) Heads() int { return len(m.pairs) }
 
-// Features are the features of rows as Value·exp(Log), [batch, heads, length, features]. Value is nil where it is 1
-// throughout, as with all families of plain exponentials.
+// Features are the features of rows as Value·exp(Log), [batch, heads, length, features]. A nil Value means 1
+// everywhere, as in all families of plain exponentials.
 type Features struct{ Value, Log *graph.Node }
 
-// Queries are the features φ1 of queries [batch, heads, length, dim]. With fewer maps than heads neighbouring heads
-// share one: head h has map h·Heads()/heads.
+// Queries returns the features φ1 of queries [batch, heads, length, dim]. If there are fewer maps than heads,
+// neighbouring heads share one: head h has map h·Heads()/heads.
 func (m *Map) Queries(q *graph.Node) Features {
 	return m.side("query", q, func(p plan.Pair) plan.Side { return p.Query })
 }
 
-// Keys are the features φ2 of keys.
+// Keys returns the features φ2 of keys.
 func (m *Map) Keys(k *graph.Node) Features {
 	return m.side("key", k, func(p plan.Pair) plan.Side { return p.Key })
 }
 
-// Plain are the features themselves. They overflow where those of the paper do.
+// Plain returns the features themselves. They may overflow, as in the papers.
 func (f Features) Plain() *graph.Node { return f.times(graph.Exp(f.Log)) }
 
-// times is Value·e, e an exponential of Log less some reference.
+// times returns Value·e, where e is an exponential of Log relative to some reference.
 func (f Features) times(e *graph.Node) *graph.Node {
 	if f.Value == nil {
 		return e

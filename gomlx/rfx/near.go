@@ -11,7 +11,7 @@ import (
 	"github.com/randfeat/randfeat/kernel"
 )
 
-// exactWeights reports whether κ has a logarithm to give.
+// exactWeights returns an error if the logarithm of the kernel has no graph.
 func (m *Map) exactWeights() error {
 	for _, k := range m.targets {
 		if k.Kind != kernel.Softmax && k.Kind != kernel.Gaussian {
@@ -21,7 +21,7 @@ func (m *Map) exactWeights() error {
 	return nil
 }
 
-// embed is u = Mx/Scale of the kernel that the map estimates, for rows [batch, heads, length, dim].
+// embed returns u = Mx/Scale of the kernel that the map estimates, for rows [batch, heads, length, dim].
 func (m *Map) embed(x *Node) *Node {
 	b := builder{x: x, heads: 1, name: "embed", numbers: m.numbers}
 	if len(m.targets) > 1 {
@@ -38,8 +38,8 @@ func (m *Map) embed(x *Node) *Node {
 	return b.linear(x, func(s plan.Side) plan.Linear { return s.CentreLin }, true)
 }
 
-// weigh is the sums of rows of queries u over keys w with their exact weights where see is true; all are
-// [batch, kvHeads, ..., rows, ·] of the same rank, see broadcasts.
+// weigh sums keys w with their exact weights for rows of queries u, where see is true. All are [batch, kvHeads, ...,
+// rows, ·] of the same rank; see is broadcast.
 func (m *Map) weigh(u, w, v, see *Node) partial {
 	s := product(u, w, -1, -1)
 	if m.targets[0].Kind == kernel.Gaussian { // −|u−w|²/2
@@ -51,7 +51,7 @@ func (m *Map) weigh(u, w, v, see *Node) partial {
 	return weighted(s, v, see)
 }
 
-// weighted is the sums of values with the weights exp(s) where see is true.
+// weighted sums values with the weights exp(s) where see is true.
 func weighted(s, v, see *Node) partial {
 	s = where(see, s, 2*off)
 	row := StopGradient(ReduceAndKeep(s, ReduceMax, -1))
@@ -59,12 +59,12 @@ func weighted(s, v, see *Node) partial {
 	return partial{product(p, v, -1, -2), row}
 }
 
-// groupRows merges a group [batch, kvHeads, group, length, ·] into rows of queries, embedded.
+// groupRows merges the group [batch, kvHeads, group, length, ·] into the rows of queries and embeds them.
 func (m *Map) groupRows(in input) *Node {
 	return m.embed(Reshape(in.q, in.batch, in.kvHeads, in.group*in.queries, in.dim))
 }
 
-// sinks is the sums over the keys at the first positions.
+// sinks sums the keys at the first positions.
 func (a Attention) sinks(in input) partial {
 	n, g := min(a.Sinks, in.keys), in.q.Graph()
 	first := func(x *Node) *Node { return SliceAxis(x, 2, AxisRangeFromStart(n)) }
@@ -84,14 +84,14 @@ func (a Attention) sinks(in input) partial {
 	return a.Map.weigh(a.Map.groupRows(in), a.Map.embed(first(in.k)), first(in.v), see).unflat(in.group)
 }
 
-// and is the conjunction of two masks that broadcast to dims.
+// and returns the conjunction of two masks, both broadcast to dims.
 func and(x, y *Node, dims ...int) *Node {
 	to := shapes.Make(x.DType(), dims...)
 	return LogicalAnd(BroadcastToShape(x, to), BroadcastToShape(y, to))
 }
 
-// near is the sums over the keys of the window, less those that are sinks: blocks of Window queries over the blocks of
-// keys beside them.
+// near sums the keys of the window that are not sinks. Queries are cut into blocks of Window positions, each of
+// which meets the blocks of keys beside it.
 func (a Attention) near(in input) partial {
 	size := max(a.Window, least)
 	n := (in.keys + size - 1) / size
@@ -103,7 +103,7 @@ func (a Attention) near(in input) partial {
 	u = Transpose(Reshape(fill(u, 3, 0, end, 0), in.batch, in.kvHeads, in.group, n, size, c), 2, 3)
 	u = Reshape(u, in.batch, in.kvHeads, n, in.group*size, c)
 
-	sides := 2 // the own block and the one before; without order also the one behind
+	sides := 2 // the own block and the one before; if not causal, also the one after
 	if !a.Causal {
 		sides = 3
 	}
@@ -118,7 +118,7 @@ func (a Attention) near(in input) partial {
 		}
 		return Concatenate(parts, 3)
 	}
-	// Who is near, by positions alone: row r of block, column j of the neighbours.
+	// Which keys are near, by positions alone: row r of a block, column j of its neighbours.
 	band := make([]bool, 0, in.group*size*sides*size)
 	for range in.group {
 		for r := range size {

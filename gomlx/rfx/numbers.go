@@ -24,8 +24,8 @@ func (m *Map) With(n Numbers) *Map {
 	return &o
 }
 
-// Values are what Numbers is asked for, by name, in graphs of a precision (half precision computes with float32) with
-// so many key/value heads.
+// Values returns all numbers that a Numbers function is asked for, by name, in graphs of a precision with kvHeads
+// key/value heads. Graphs of half precision compute them in float32.
 func (m *Map) Values(b compute.Backend, dtype dtypes.DType, kvHeads int) (map[string]*tensors.Tensor, error) {
 	all := make(map[string]*tensors.Tensor)
 	if dtype.IsHalfPrecision() {

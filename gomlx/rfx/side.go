@@ -13,26 +13,29 @@ import (
 	"github.com/randfeat/randfeat/internal/plan"
 )
 
-// off is the exponent of what takes no part: masked keys, blocks of other gates, states of no key. It is finite, so
-// that a difference of two of them is not NaN, and far below every exponent of a number.
+// off is the exponent of terms that do not count: masked keys, blocks of other gates, states without keys. It is far
+// below every real exponent, and finite, because the difference of two infinities would be NaN.
 const off = -1e9
 
-// builder adds the graph of one side for one input. Constants of several maps are stacked by heads.
+// builder adds the graph of one side (queries or keys) for one input. The constants of several maps are stacked by
+// heads.
 type builder struct {
 	x       *Node // [batch, heads, length, dim]
 	sides   []plan.Side
-	heads   int // of the constants: 1 where one map serves all
+	heads   int // heads of the constants; 1 if one map serves all
 	name    string
-	numbers Numbers // nil: constants
-	count   int     // of numbers so far
+	numbers Numbers // nil: constants of the graph
+	count   int     // numbers requested so far, for their names
 	apart   bool    // leave out of the exponents what all features of a row share
-	row     *Node   // and put it here [batch, heads, length, 1]; nil: nothing
+	row     *Node   // the part left out [batch, heads, length, 1]; nil: none
 }
 
 func (m *Map) side(name string, x *Node, pick func(plan.Pair) plan.Side) Features {
 	return m.builder(name, x, pick).features()
 }
 
+// builder prepares one side of the map for rows x. Neighbouring heads share a map if there are fewer maps than
+// heads.
 func (m *Map) builder(name string, x *Node, pick func(plan.Pair) plan.Side) *builder {
 	if x.Rank() != 4 || x.Shape().Dimensions[3] != m.dim {
 		panic(fmt.Errorf("rfx: rows of shape %s for a map of [batch, heads, length, %d]", x.Shape(), m.dim))
@@ -51,6 +54,7 @@ func (m *Map) builder(name string, x *Node, pick func(plan.Pair) plan.Side) *bui
 	return b
 }
 
+// features evaluates plan.Side: the leaves, then the blocks of them, each scaled and gated, side by side.
 func (b *builder) features() Features {
 	first := b.sides[0]
 	leaves := make([]Features, len(first.Leaves))
@@ -82,8 +86,8 @@ func (b *builder) features() Features {
 	return concat(parts)
 }
 
-// scale multiplies by the coefficient of a block: in the exponent where it is positive, so that positive features stay
-// plain exponentials.
+// scale multiplies by the coefficient of a block. A positive coefficient goes into the exponent, so that positive
+// features stay plain exponentials.
 func (b *builder) scale(f Features, block int) Features {
 	positive, one := true, true
 	c := make([]float64, b.heads)
@@ -104,7 +108,7 @@ func (b *builder) scale(f Features, block int) Features {
 	return f
 }
 
-// kron is the Kronecker product along the features, rho as the slow index.
+// kron returns the Kronecker product of features; the index of rho is the slow one.
 func kron(rho, base Features) Features {
 	pair := func(a, b *Node, op func(a, b *Node) *Node) *Node {
 		d := a.Shape().Dimensions
@@ -120,6 +124,7 @@ func kron(rho, base Features) Features {
 	return out
 }
 
+// orOnes returns the values of f, or ones if they are implicit.
 func orOnes(f Features) *Node {
 	if f.Value != nil {
 		return f.Value
@@ -127,6 +132,7 @@ func orOnes(f Features) *Node {
 	return OnesLike(f.Log)
 }
 
+// concat puts features side by side. Values are implicit only if they are in all parts.
 func concat(parts []Features) Features {
 	if len(parts) == 1 {
 		return parts[0]
@@ -149,7 +155,7 @@ func concat(parts []Features) Features {
 	return out
 }
 
-// gate is the index of the nearest centre per row [batch, heads, length, 1], nil without centres.
+// gate returns the index of the nearest centre of each row [batch, heads, length, 1], or nil without centres.
 func (b *builder) gate() *Node {
 	centres := b.sides[0].Centres
 	if centres.Rows == 0 {
@@ -162,7 +168,7 @@ func (b *builder) gate() *Node {
 	return ExpandAxes(ArgMin(StopGradient(dist), -1), -1)
 }
 
-// leaf is the features of leaf i of every side: plan.Leaf's definition, term by term.
+// leaf computes leaf i of every side, term by term as plan.Leaf defines it.
 func (b *builder) leaf(i int) Features {
 	at := func(s plan.Side) *plan.Leaf { return &s.Leaves[i] }
 	l := at(b.sides[0])
@@ -203,8 +209,8 @@ func (b *builder) leaf(i int) Features {
 	return functions[l.Fn](&p)
 }
 
-// projection is Ω·mix·u [batch, heads, length, m] of u = gain·x, nil where mix is absent. A gain is a factor of the
-// matrix, not of all rows.
+// projection returns Ω·mix·u [batch, heads, length, m] for u = gain·x, or nil if mix is absent. The gain multiplies
+// the matrix instead of all rows.
 func (b *builder) projection(x, gain *Node, m int, at func(plan.Side) *plan.Leaf,
 	mix func(*plan.Leaf) plan.Linear) *Node {
 	if mix(at(b.sides[0])).IsZero() {
@@ -221,7 +227,8 @@ func (b *builder) projection(x, gain *Node, m int, at func(plan.Side) *plan.Leaf
 	return b.project(x, w)
 }
 
-// gain is l where it is one number per head, and not absent in all; else nil. Absent in some is the identity, or zero.
+// gain returns the linear maps as one number per head, or nil if some head has a matrix or a diagonal, or if all are
+// absent. If only some are absent, they count as 1 with identity, and as 0 without.
 func (b *builder) gain(of func(plan.Side) plan.Linear, identity bool) *Node {
 	absent := true
 	gain := make([]float64, b.heads)
@@ -240,7 +247,7 @@ func (b *builder) gain(of func(plan.Side) plan.Linear, identity bool) *Node {
 	return b.constant(gain)
 }
 
-// linear is l·u; absent is the identity, or nil.
+// linear returns l·u. If l is absent, it returns u with identity, and nil without.
 func (b *builder) linear(u *Node, of func(plan.Side) plan.Linear, identity bool) *Node {
 	if gain := b.gain(of, identity); gain != nil {
 		return Mul(u, gain)
@@ -283,7 +290,7 @@ func (b *builder) linear(u *Node, of func(plan.Side) plan.Linear, identity bool)
 	return b.project(u, b.matrix(rows, dim, func(s plan.Side) dense.Matrix[float64] { return full(s).Matrix(dim) }))
 }
 
-// quadratic is the value of a quadratic of u [batch, heads, length, 1], nil where it vanishes.
+// quadratic returns the value of a quadratic at u [batch, heads, length, 1], or nil if it is zero.
 func (b *builder) quadratic(u *Node, of func(plan.Side) plan.Quadratic) *Node {
 	var terms []*Node
 	c := make([]float64, b.heads)
@@ -304,7 +311,7 @@ func (b *builder) quadratic(u *Node, of func(plan.Side) plan.Quadratic) *Node {
 	return sum(terms...)
 }
 
-// sum adds the terms that are not nil, with broadcasting; nil if none is.
+// sum adds the terms that are not nil, with broadcasting. It returns nil if all are.
 func sum(terms ...*Node) *Node {
 	var s *Node
 	for _, t := range terms {
@@ -319,7 +326,7 @@ func sum(terms ...*Node) *Node {
 	return s
 }
 
-// project is u·wᵀ for w [heads or 1, rows, dim].
+// project returns u·wᵀ for w [heads or 1, rows, dim].
 func (b *builder) project(u, w *Node) *Node {
 	if b.heads == 1 {
 		return Einsum("bhld,md->bhlm", u, Squeeze(w, 0))
@@ -327,10 +334,11 @@ func (b *builder) project(u, w *Node) *Node {
 	return Einsum("bhld,hmd->bhlm", u, w)
 }
 
-// constant is one number per head [1, heads or 1, 1, 1].
+// constant returns one number per head [1, heads or 1, 1, 1].
 func (b *builder) constant(c []float64) *Node { return b.tensor(c, 1, b.heads, 1, 1) }
 
-// vector is one vector per head [1, heads or 1, 1, n]; nil is zeros, and nil for all heads is nil.
+// vector returns one vector per head [1, heads or 1, 1, n]. A nil vector counts as zeros; if all are nil, so is the
+// result.
 func (b *builder) vector(of func(plan.Side) []float64) *Node {
 	n := 0
 	for _, s := range b.sides {
@@ -346,7 +354,7 @@ func (b *builder) vector(of func(plan.Side) []float64) *Node {
 	return b.tensor(all, 1, b.heads, 1, n)
 }
 
-// matrix is one matrix per head [heads or 1, rows, cols].
+// matrix returns one matrix per head [heads or 1, rows, cols].
 func (b *builder) matrix(rows, cols int, of func(plan.Side) dense.Matrix[float64]) *Node {
 	all := make([]float64, 0, b.heads*rows*cols)
 	for _, s := range b.sides {
@@ -358,7 +366,8 @@ func (b *builder) matrix(rows, cols int, of func(plan.Side) dense.Matrix[float64
 	return b.tensor(all, b.heads, rows, cols)
 }
 
-// tensor is a constant of the precision of x.
+// tensor returns numbers as a node in the precision of x: a constant, or the node that b.numbers supplies. Names
+// count up in the order of the calls, which is the same in every graph of a map.
 func (b *builder) tensor(data []float64, dims ...int) *Node {
 	if b.numbers != nil {
 		name := fmt.Sprintf("%s%d", b.name, b.count)

@@ -8,18 +8,18 @@ import (
 	. "github.com/gomlx/gomlx/core/graph" // formulas of nodes read as formulas
 )
 
-// State is what causal attention remembers of keys: for every feature f the reference t_f = Ref, attained by a key, and
-// the sums Σ_j φ2(k_j)_f e^{−t_f} (v_j, 1). Its size does not depend on the number of keys. Sum is
-// [batch, kvHeads, features, valueDim+1], Ref [batch, kvHeads, features].
+// State is the memory of causal attention: for every feature f the reference t_f = Ref, attained by a key, and the
+// sums Σ_j φ2(k_j)_f e^{−t_f} (v_j, 1). Its size does not depend on the number of keys. Sum is [batch, kvHeads,
+// features, valueDim+1], Ref [batch, kvHeads, features].
 type State struct {
 	Sum, Ref *Node
-	// Near are the last Window keys, each with its value behind it, in their order [batch, kvHeads, Window,
-	// dim+valueDim], and First those at the first Sinks positions: both weigh exactly and are in no sum yet. Rows of
-	// keys that were not read are zeros. Nil without a window, or sinks.
+	// Near has the last Window keys in order, each with its value behind it [batch, kvHeads, Window, dim+valueDim].
+	// First has those at the first Sinks positions. Both have exact weights and are not yet part of the sums. Rows
+	// of keys that were not read are zeros. Nil without a window or sinks.
 	Near, First *Node
 }
 
-// Nodes are the parts that there are, in an order that Attention.State knows.
+// Nodes returns the parts that exist, in the order that Attention.State expects.
 func (s State) Nodes() []*Node {
 	all := []*Node{s.Sum, s.Ref}
 	for _, x := range []*Node{s.Near, s.First} {
@@ -30,7 +30,7 @@ func (s State) Nodes() []*Node {
 	return all
 }
 
-// State takes the parts of a state from the front of some nodes.
+// State takes the parts of a state from the front of nodes and returns the rest.
 func (a Attention) State(nodes []*Node) (s State, rest []*Node) {
 	s.Sum, s.Ref, nodes = nodes[0], nodes[1], nodes[2:]
 	if a.Window > 0 {
@@ -79,7 +79,7 @@ func (a Attention) Extend(s State, from, q, k, v *Node) (*Node, State) {
 	next := State{Near: s.Near, First: s.First}
 	var exact []partial
 	pairs := Concatenate([]*Node{k, v}, -1)
-	// Keys and values apart, with a column of ones.
+	// apart splits rows into keys, and values with a column of ones.
 	apart := func(x *Node) (*Node, *Node) {
 		return SliceAxis(x, 3, AxisRangeFromStart(d.dim)), withOnes(SliceAxis(x, 3, AxisRangeToEnd(d.dim)))
 	}
@@ -98,9 +98,9 @@ func (a Attention) Extend(s State, from, q, k, v *Node) (*Node, State) {
 		at := shapes.Make(dtypes.Int32, d.queries, a.Sinks)
 		weigh(next.First, LessOrEqual(Iota(q.Graph(), at, 1), Add(Iota(q.Graph(), at, 0), from)))
 	}
-	var keys *Node // which of in.k are in the sums; nil: all
+	var keys *Node // which of in.k enter the sums; nil: all
 	if a.Window > 0 {
-		// The sums get every key Window positions late, when it leaves the window.
+		// A key enters the sums Window positions late, when it leaves the window.
 		both := Concatenate([]*Node{s.Near, pairs}, 2)
 		weigh(both, Recent(from, d.queries, a.Window, a.Sinks))
 		next.Near = SliceAxis(both, 2, AxisRangeToEnd(d.queries))
@@ -134,12 +134,12 @@ func (a Attention) Extend(s State, from, q, k, v *Node) (*Node, State) {
 	return Reshape(quotient(total, d.value), d.batch, d.heads, d.queries, d.value), next
 }
 
-// each is the state with a function applied to all of its parts that are there.
+// each applies a function to all parts. It must accept nil.
 func (s State) each(f func(*Node) *Node) State {
 	return State{f(s.Sum), f(s.Ref), f(s.Near), f(s.First)}
 }
 
-// back converts nodes to a type; nil stays nil.
+// back returns a function that converts nodes to a type and keeps nil.
 func back(dtype dtypes.DType) func(*Node) *Node {
 	return func(x *Node) *Node {
 		if x == nil {
@@ -160,10 +160,10 @@ func Recent(from *Node, n, window, first int) *Node {
 	return LogicalAnd(near, GreaterOrEqual(Add(row, SubScalar(from, window)), Scalar(g, dtypes.Int32, first)))
 }
 
-// put writes rows that stand at position from and after into those of the first positions.
+// put writes rows, the first of which stands at position from, into the rows of the first positions.
 func put(first, rows, from *Node) *Node {
 	g, n, count := first.Graph(), first.Shape().Dimensions[2], rows.Shape().Dimensions[2]
-	at := Sub(Iota(g, shapes.Make(dtypes.Int32, n), 0), from) // of the row for every place
+	at := Sub(Iota(g, shapes.Make(dtypes.Int32, n), 0), from) // row for each place
 	last := Scalar(g, dtypes.Int32, count-1)
 	there := LogicalAnd(GreaterOrEqual(at, ZerosLike(at)), LessOrEqual(at, last))
 	picked := Gather(TransposeAllAxes(rows, 2, 0, 1, 3), ExpandAxes(Max(Min(at, last), ZerosLike(at)), -1))
@@ -171,20 +171,20 @@ func put(first, rows, from *Node) *Node {
 	return Where(there, TransposeAllAxes(picked, 1, 2, 0, 3), first)
 }
 
-// merge is the state of the keys of both, at the larger of both references.
+// merge returns the state of the keys of both, relative to the larger reference.
 func (s State) merge(o State) State {
 	ref := Max(s.Ref, o.Ref)
 	at := func(x State) *Node { return Mul(x.Sum, ExpandAxes(Exp(Sub(x.Ref, ref)), -1)) }
 	return State{Sum: Add(at(s), at(o)), Ref: ref}
 }
 
-// as is the state with sums of a precision.
+// as converts the sums to a precision.
 func (s State) as(dtype dtypes.DType) State {
 	s.Sum = ConvertDType(s.Sum, dtype)
 	return s
 }
 
-// read is the sums of a state, weighted by queries [..., queries, features].
+// read returns the sums of a state, weighted by queries [..., queries, features].
 func (s State) read(q Features) partial {
 	e := Add(q.Log, ExpandAxes(s.Ref, -2))
 	row := StopGradient(ReduceAndKeep(e, ReduceMax, -1))

@@ -10,19 +10,21 @@ import (
 	"github.com/gomlx/gomlx/core/tensors"
 )
 
-// least is the smallest chunk.
+// least is the smallest chunk, in positions.
 const least = 16
 
-// noSegment is the id of what fills up a sequence.
+// noSegment is the segment id of padding.
 const noSegment = math.MinInt32
 
-// sweep is the sums of every query over the keys that stand at least back positions before it, in its own segment.
-// Queries are [batch, kvHeads, group, length, ·], keys [batch, kvHeads, length, ·].
+// sweep sums, for every query, the keys of its own segment that stand at least back positions before it. Queries are
+// [batch, kvHeads, group, length, ·], keys [batch, kvHeads, length, ·].
 //
-// By chunks: the sums of all chunks at once, their prefixes, and inside a chunk a triangle of scores. There is no loop
-// over tokens. The features of a row are divided by its largest, once for all products, and keys are weighted by
-// theirs, relative to keys that a query sees: later keys change nothing, and scores get lost only where, of all keys
-// that a query sees, the common features are 100 nats below the largest of both.
+// It works by chunks of positions, without a loop over tokens: sums of all chunks at once (tails), their prefixes
+// (before), and a triangle of scores inside each chunk (inside).
+//
+// The features of each row are divided by the largest of the row, once for all products. Keys are weighted by what
+// they were divided by, relative to the keys that the query sees, so later keys change nothing. A score gets lost
+// only if, over all keys that a query sees, the features they have in common are 100 nats below the largest ones.
 func (a Attention) sweep(q Features, k keyRows, in input, back int) partial {
 	chunk := a.chunk(in.keys)
 	n := (in.keys + chunk - 1) / chunk
@@ -38,7 +40,7 @@ func (a Attention) sweep(q Features, k keyRows, in input, back int) partial {
 
 	see := c.see()
 	row := c.largest(see)
-	var read *Node // what keys of earlier chunks add
+	var read *Node // contribution of the keys of earlier chunks
 	if n > 1 {
 		before := c.tails().before()
 		ref := BroadcastToShape(ExpandAxes(before.ref, -2, -1), row.Shape())
@@ -67,19 +69,19 @@ func (a Attention) sweep(q Features, k keyRows, in input, back int) partial {
 	return partial{p.sum, Add(p.log, ofQuery)}
 }
 
-// lift is the logarithm of the largest feature of a row: above 0 to lose fewer of the small ones, and low enough for
-// gradients, which are divided by sums of products of two, not to underflow.
+// lift is the logarithm of the largest feature of a row after unit. Above 0, fewer small features underflow. It must
+// stay low enough that gradients, which are divided by sums of products of two features, do not underflow.
 const lift = 16
 
-// unit is features divided such that the largest exponential of their row is exp(lift), in some precision, and the
-// logarithm of what they are divided by.
+// unit divides features so that the largest exponential of each row is exp(lift). It returns them in a given
+// precision, and the logarithm of the divisor.
 func (f Features) unit(dtype dtypes.DType) (phi, log *Node) {
 	log = StopGradient(AddScalar(ReduceAndKeep(f.Log, ReduceMax, -1), -lift))
 	return ConvertDType(f.times(Exp(Sub(f.Log, log))), dtype), log
 }
 
-// chunk is the number of positions whose scores are computed among themselves. Large ones are few states, and
-// products that fill a GPU.
+// chunk returns the number of positions per chunk. Large chunks mean few states and products that fill a GPU; short
+// sequences get smaller ones.
 func (a Attention) chunk(keys int) int {
 	chunk := a.Chunk
 	switch {
@@ -94,17 +96,17 @@ func (a Attention) chunk(keys int) int {
 	return chunk
 }
 
-// chunks are features of queries [batch, kvHeads, n, group, size, ·] and of keys [batch, kvHeads, n, size, ·] of one
-// sweep, and the values of keys.
+// chunks holds one sweep, cut into chunks: features of queries [batch, kvHeads, n, group, size, ·], features of keys
+// [batch, kvHeads, n, size, ·], and their values.
 type chunks struct {
 	q, k, v               *Node
-	log                   *Node // what features of keys are divided by [batch, kvHeads, n, size]
-	segments, keySegments *Node // [batch, n, size], nil without
+	log                   *Node // logarithm of the divisors of keys [batch, kvHeads, n, size]
+	segments, keySegments *Node // [batch, n, size]; nil without segments
 	length, n, size       int
 	group                 int
 }
 
-// fill extends an axis at both ends; a negative end cuts.
+// fill extends an axis at both ends with a value. A negative end cuts.
 func fill(x *Node, axis, front, end int, with float64) *Node {
 	if end < 0 {
 		keep := max(0, x.Shape().Dimensions[axis]+end)
@@ -124,19 +126,19 @@ func fill(x *Node, axis, front, end int, with float64) *Node {
 	return Pad(x, Scalar(x.Graph(), x.DType(), with), pads...)
 }
 
-// cut is keys [batch, heads, length, c] in chunks, back positions later.
+// cut cuts keys [batch, heads, length, c] into chunks, shifted back positions later.
 func (c *chunks) cut(x *Node, back int, with float64) *Node {
 	d := x.Shape().Dimensions
 	return Reshape(fill(x, 2, back, c.n*c.size-c.length-back, with), d[0], d[1], c.n, c.size, d[3])
 }
 
-// cutQueries is [batch, kvHeads, group, length, ·] in chunks.
+// cutQueries cuts [batch, kvHeads, group, length, ·] into chunks.
 func (c *chunks) cutQueries(x *Node) *Node {
 	d := x.Shape().Dimensions
 	return Transpose(Reshape(fill(x, 3, 0, c.n*c.size-c.length, 0), d[0], d[1], d[2], c.n, c.size, d[4]), 2, 3)
 }
 
-// see says which keys of its own chunk a query sees [batch or 1, 1, n or 1, size, size].
+// see returns which keys of its own chunk a query sees [batch or 1, 1, n or 1, size, size].
 func (c *chunks) see() *Node {
 	see := Reshape(LowerTriangular(c.k.Graph(), c.size), 1, 1, 1, c.size, c.size)
 	if c.segments == nil {
@@ -149,18 +151,18 @@ func (c *chunks) see() *Node {
 	return and(see, Equal(own, theirs), square...)
 }
 
-// square is the logarithms of keys for every query of a chunk [batch, kvHeads, n, size, size].
+// square returns the logarithms of the keys, for every query of a chunk [batch, kvHeads, n, size, size].
 func (c *chunks) square() *Node {
 	d := c.log.Shape().Dimensions
 	return BroadcastToDims(ExpandAxes(c.log, 3), d[0], d[1], c.n, c.size, c.size)
 }
 
-// largest are the largest logarithms of the keys of its chunk that a query sees [batch, kvHeads, n, size, 1].
+// largest returns the largest logarithm among the keys of its chunk that a query sees [batch, kvHeads, n, size, 1].
 func (c *chunks) largest(see *Node) *Node {
 	return ReduceAndKeep(where(see, c.square(), 2*off), ReduceMax, -1)
 }
 
-// queries are the queries of a chunk, those of all heads of a group below each other.
+// queries stacks the queries of all heads of a group, chunk by chunk.
 func (c *chunks) queries() *Node {
 	d := c.q.Shape().Dimensions
 	return Reshape(c.q, d[0], d[1], d[2], d[3]*d[4], d[5])
@@ -173,9 +175,9 @@ func (c *chunks) ofGroup(x *Node) *Node {
 	return Reshape(x, d[0], d[1], c.n, c.group*c.size, 1)
 }
 
-// inside is the sums over keys of the own chunk up to the own position, each row divided by the exponential of row.
+// inside sums the keys of the own chunk up to the own position. Each row is divided by exp(row).
 func (c *chunks) inside(see, row *Node) *Node {
-	worth := where(see, Exp(Sub(c.square(), row)), 0) // without gradients: what others are divided by has none
+	worth := where(see, Exp(Sub(c.square(), row)), 0) // no gradients: the divisors have none
 	s := product(c.queries(), c.k, -1, -1)
 	if c.group > 1 {
 		d := c.q.Shape().Dimensions
@@ -185,15 +187,15 @@ func (c *chunks) inside(see, row *Node) *Node {
 	return product(Mul(s, worth), c.v, -1, -2)
 }
 
-// run is the sums of the keys of the last segment of some neighbouring chunks, divided by the exponential of ref, the
-// largest logarithm among them. last is that segment, nil without.
+// run is the sum over the keys of the last segment of some neighbouring chunks, divided by exp(ref). ref is the
+// largest logarithm among these keys. last is the id of that segment, nil without segments.
 type run struct {
 	sum  *Node // [batch, kvHeads, ..., n, features, valueDim+1]
 	ref  *Node // [batch, kvHeads, ..., n]
 	last *Node // [batch, 1, ..., n]
 }
 
-// tails are the runs of single chunks.
+// tails returns the runs of single chunks.
 func (c *chunks) tails() run {
 	log, v := c.log, c.v
 	var last *Node
@@ -210,11 +212,12 @@ func (c *chunks) tails() run {
 	return run{ConvertDType(product(c.k, v, -2, -2), v.DType()), Squeeze(ref, -1), last}
 }
 
-// fan is the number of chunks whose prefixes are one product.
+// fan is the number of chunks whose prefixes are computed by one product.
 const fan = 128
 
-// before is, for every chunk, the run of all chunks before it: by a product with the strictly lower triangular matrix
-// of what earlier chunks are worth; many chunks in groups, and groups in the same way.
+// before returns, for every chunk, the run of all chunks before it: a product with a strictly lower triangular
+// matrix of the relative weights of earlier chunks. More than fan chunks are divided into groups. The prefix over
+// groups is computed recursively (outer) and added to the prefix inside each group (inner).
 func (r run) before() run {
 	n := r.ref.Shape().Dimensions[2]
 	if n <= fan {
@@ -237,11 +240,11 @@ func (r run) before() run {
 		return BroadcastToDims(ExpandAxes(x, 3), append(append(d, fan), x.Shape().Dimensions[3:]...)...)
 	})
 	last := moved(r.last)
-	if last != nil { // before the first of a group stands the last of the group before
+	if last != nil { // the last segment before the first chunk of a group is that of the group before
 		last = Concatenate([]*Node{SliceAxis(outer.last, 3, AxisElem(0)), SliceAxis(last, 3, AxisRangeToEnd(1))}, 3)
 	}
 	inner := r.add(fan, func(i, j int) bool { return j < i }, last)
-	if last != nil { // what stands before the group counts where it ends in the same segment
+	if last != nil { // groups before count only if they end in the same segment
 		same := Equal(last, outer.last)
 		outer.ref, outer.sum = where(same, outer.ref, off), where(ExpandAxes(same, -2, -1), outer.sum, 0)
 	}
@@ -253,7 +256,7 @@ func (r run) before() run {
 	})
 }
 
-// moved is the last segments of chunks one chunk later, nil without.
+// moved shifts the last segments of chunks by one chunk; nil stays nil.
 func moved(last *Node) *Node {
 	if last == nil {
 		return nil
@@ -262,7 +265,7 @@ func moved(last *Node) *Node {
 	return fill(last, axis, 1, -1, noSegment)
 }
 
-// add is some runs, each the sum of those j that see(i, j) and that end in segment last_i.
+// add returns n runs. Run i sums the runs j with sees(i, j) that end in segment last_i.
 func (r run) add(n int, sees func(i, j int) bool, last *Node) run {
 	g, d := r.ref.Graph(), r.ref.Shape().Dimensions
 	size := d[len(d)-1]
@@ -286,13 +289,14 @@ func (r run) add(n int, sees func(i, j int) bool, last *Node) run {
 	square := append(append([]int{}, lead...), n, size)
 	ref := BroadcastToDims(ExpandAxes(r.ref, -2), square...)
 	top := ReduceAndKeep(where(see, ref, off), ReduceMax, -1)
-	worth := where(see, Exp(Sub(ref, top)), 0) // without gradients: references have none
+	worth := where(see, Exp(Sub(ref, top)), 0) // no gradients: references have none
 	dims := r.sum.Shape().Dimensions
 	f, c := dims[len(dims)-2], dims[len(dims)-1]
 	sum := product(worth, Reshape(r.sum, append(append([]int{}, d...), f*c)...), -1, -2)
 	return run{Reshape(sum, append(append([]int{}, lead...), n, f, c)...), Squeeze(top, -1), last}
 }
 
+// each applies a change of shape to all parts. filler is the value for padding.
 func (r run) each(change func(x *Node, filler float64) *Node) run {
 	r.sum, r.ref = change(r.sum, 0), change(r.ref, off)
 	if r.last != nil {
