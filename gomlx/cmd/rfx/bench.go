@@ -28,8 +28,8 @@ import (
 	"github.com/randfeat/randfeat/kernel"
 )
 
-// row is one measurement: milliseconds per call, medians over rounds; results stay on the device. Ms is of calls that
-// are each waited for, Queued of calls of which the next are under way when one ends.
+// row is one measurement: milliseconds per call, medians over rounds. Results stay on the device. Ms is for calls
+// that are each waited for, Queued for calls that overlap.
 type row struct {
 	Method   string  `json:"method"`
 	Length   int     `json:"length"`
@@ -101,7 +101,7 @@ func bench(args []string) error {
 	return nil
 }
 
-// callers have calls under way at the same time: GoMLX waits inside each.
+// callers is the number of goroutines that keep calls in flight, because GoMLX waits inside each call.
 const callers = 4
 
 func (f benchFlags) measure(b compute.Backend, r *row) (err error) {
@@ -132,7 +132,7 @@ func (f benchFlags) measure(b compute.Backend, r *row) (err error) {
 			return loss
 		}
 		sum := loss
-		for _, g := range graph.Gradient(loss, in...) { // all of each gradient must be computed
+		for _, g := range graph.Gradient(loss, in...) { // the sum needs every gradient completely
 			sum = graph.Add(sum, graph.ReduceAllSum(graph.ConvertDType(graph.Square(g), dtypes.Float32)))
 		}
 		return sum
@@ -187,7 +187,7 @@ func (f benchFlags) measure(b compute.Backend, r *row) (err error) {
 	return err
 }
 
-// median is of milliseconds per call, of which do(n) makes n times as many as it is told.
+// median returns the median milliseconds per call. do(n) makes times·n calls.
 func (f benchFlags) median(times int, do func(n int) error) (float64, error) {
 	var all []float64
 	for range f.rounds {

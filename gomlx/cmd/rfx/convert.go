@@ -25,15 +25,15 @@ type convertFlags struct {
 	json                               bool
 }
 
-// converted is what rfx convert says.
+// converted is the output of rfx convert.
 type converted struct {
 	Model    string      `json:"model"`
 	Out      string      `json:"out,omitempty"`
-	Passages int         `json:"passages"` // of the calibration
-	Tested   int         `json:"tested"`   // others, of the errors
+	Passages int         `json:"passages"` // for calibration
+	Tested   int         `json:"tested"`   // other passages, for the errors
 	Length   int         `json:"length"`
 	Errors   [][]float64 `json:"errors"`          // |o − ô|/|o| by layer and head
-	Exact    int         `json:"exact,omitempty"` // keys of clusters, which Errors do not count
+	Exact    int         `json:"exact,omitempty"` // exact keys per query, which Errors ignore
 	Unused   []string    `json:"unused,omitempty"`
 }
 
@@ -116,7 +116,7 @@ func convert(args []string) error {
 				c.Block = 16
 			}
 		default:
-			// Centres are fitted once, for other texts: more passes over more keys than for one.
+			// Centres are fitted once for all later texts, so more passes over more keys pay.
 			c.Passes, c.Sample = 4, 1<<14
 			if !given["block"] {
 				c.Block = 16
@@ -172,7 +172,7 @@ func (r converted) print(w io.Writer) {
 	fmt.Fprintf(w, "written to %s; compare with rfx eval %s %s -text FILE\n", r.Out, r.Model, r.Out)
 }
 
-// oneFolder parses flags before and after the one argument.
+// oneFolder parses flags before and after a single argument.
 func oneFolder(flags *flag.FlagSet, args []string, usage string) (string, error) {
 	all, err := arguments(flags, args)
 	if err != nil {
@@ -184,7 +184,7 @@ func oneFolder(flags *flag.FlagSet, args []string, usage string) (string, error)
 	return all[0], nil
 }
 
-// arguments parses flags wherever they stand.
+// arguments parses flags wherever they stand and returns the other arguments.
 func arguments(flags *flag.FlagSet, args []string) (all []string, err error) {
 	for {
 		if err := similar.ParseFlags(flags, args); err != nil {
@@ -198,7 +198,7 @@ func arguments(flags *flag.FlagSet, args []string) (all []string, err error) {
 	}
 }
 
-// readPassages are the first n passages of a text file.
+// readPassages returns the first n passages of a text file.
 func readPassages(m *pretrained.Model, file string, length, n int) ([][]int32, error) {
 	if n < 1 {
 		return nil, fmt.Errorf("-passages %d: take one at least", n)
@@ -208,7 +208,7 @@ func readPassages(m *pretrained.Model, file string, length, n int) ([][]int32, e
 		return nil, err
 	}
 	defer in.Close()
-	// Sixteen bytes per token are more than texts have; the rest of a long file is not read.
+	// Texts have fewer than sixteen bytes per token; the rest of a long file is not read.
 	b, err := io.ReadAll(io.LimitReader(in, int64(length)*int64(n)*16))
 	if err != nil {
 		return nil, err

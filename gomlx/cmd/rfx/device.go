@@ -8,7 +8,7 @@ import (
 	"github.com/randfeat/randfeat/gomlx/internal/backend"
 )
 
-// device says where a command computes, and how precisely it multiplies.
+// device has the flags that say where a command computes, and how precisely it multiplies.
 type device struct {
 	backend  string
 	products backend.Products

@@ -64,7 +64,7 @@ func eval(args []string) error {
 	if text == "" {
 		return nil
 	}
-	ids := make([][][]int32, len(all)) // a length too much is an error before anything is computed
+	ids := make([][][]int32, len(all)) // check all lengths before computing anything
 	for i, length := range all {
 		if ids[i], err = readPassages(models[0], text, length, passages); err != nil {
 			return err
@@ -99,7 +99,7 @@ func eval(args []string) error {
 	return nil
 }
 
-// printComparison prints a row, and above the first what its columns are.
+// printComparison prints a row, with a header before the first.
 func printComparison(c pretrained.Comparison, causal, first bool, name string) {
 	measured := func(x float64) string {
 		if x == 0 {

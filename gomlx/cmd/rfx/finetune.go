@@ -107,7 +107,7 @@ func finetune(args []string) error {
 	return m.Save(out)
 }
 
-// phase trains for one goal and takes the result into the model.
+// phase trains for one goal and copies the result into the model.
 func (f *finetuneFlags) phase(b compute.Backend, t pretrained.Tuning, c train.Config, s train.Source,
 	name string) error {
 	trainer, err := train.New(b, t, c, s)

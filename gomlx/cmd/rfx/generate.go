@@ -57,7 +57,7 @@ func generate(args []string) error {
 	return nil
 }
 
-// writePretrained continues a prompt by the decoder of a folder, converted or not.
+// writePretrained continues a prompt with the decoder of a folder, converted or not.
 func writePretrained(b compute.Backend, dir, prompt string, n int, choose func([]float32) int32) (string, error) {
 	m, err := pretrained.Load(dir)
 	if err != nil {
@@ -80,7 +80,7 @@ func writePretrained(b compute.Backend, dir, prompt string, n int, choose func([
 	return m.Decode(w.Tokens)
 }
 
-// writeTrained continues a prompt by the decoder of a training run.
+// writeTrained continues a prompt with the decoder of a training run.
 func writeTrained(b compute.Backend, dir, prompt string, n int, choose func([]float32) int32) (string, error) {
 	file := filepath.Join(dir, train.CheckpointFile)
 	store, h, err := train.Load(file)

@@ -29,8 +29,8 @@ type stepRow struct {
 	Batch     int     `json:"batch"`
 	Ms        float64 `json:"ms,omitempty"` // per training step, median
 	Tokens    float64 `json:"tokens_per_s"`
-	Compile   float64 `json:"compile_s"`            // seconds, with the first step
-	Memory    int     `json:"memory_mib,omitempty"` // the most that the process held: device memory on a GPU
+	Compile   float64 `json:"compile_s"`            // seconds, including the first step
+	Memory    int     `json:"memory_mib,omitempty"` // peak of the process; device memory on a GPU
 	Error     string  `json:"error,omitempty"`
 }
 
@@ -42,8 +42,8 @@ type stepFlags struct {
 	model              models.Config
 }
 
-// stepBench times training steps of a decoder over lengths and kinds of attention. Every measurement is a process of
-// its own: its memory is nobody else's, and one that runs out of memory ends alone.
+// stepBench times training steps of a decoder by length and kind of attention. Every measurement runs in a process
+// of its own, so that its memory is its own, and running out of it ends only that measurement.
 func stepBench(args []string) error {
 	f := stepFlags{model: models.Config{Kind: models.Decoder, Vocab: 256}}
 	flags := flag.NewFlagSet("rfx bench step", flag.ContinueOnError)
@@ -203,8 +203,8 @@ func (f stepFlags) take(r *stepRow) error {
 	return nil
 }
 
-// memory is the most that this process has held, MiB: on a GPU what the device has in use now less what it had before,
-// as XLA gives nothing back; else the memory of the process. 0 where the system does not say.
+// memory returns the peak memory in MiB, or 0 if the system does not tell. On a GPU it is what the device has in use
+// now minus what it had before, because XLA returns nothing; otherwise it is the memory of the process.
 func memory(b compute.Backend, before int) int {
 	if strings.HasPrefix(b.Name(), "xla") && before >= 0 {
 		return deviceMemory() - before
@@ -222,7 +222,7 @@ func memory(b compute.Backend, before int) int {
 	return 0
 }
 
-// deviceMemory is what all processes have in use of the first GPU, MiB; −1 without one.
+// deviceMemory returns the memory that all processes use on the first GPU in MiB, or −1 without a GPU.
 func deviceMemory() int {
 	out, err := exec.Command("nvidia-smi", "--query-gpu=memory.used", "--format=csv,noheader,nounits").Output()
 	if err != nil {

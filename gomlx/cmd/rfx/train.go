@@ -167,7 +167,8 @@ func terminal(f *os.File) io.Writer {
 	return nil
 }
 
-// adopt begins with the parameters of another run. Tokens of the same number must be the same tokens.
+// adopt starts with the parameters of another run. Both must have the same vocabulary: equal ids would otherwise
+// mean different tokens.
 func (f *trainFlags) adopt(t *train.Trainer) error {
 	file := filepath.Join(f.from, train.CheckpointFile)
 	h, err := train.ReadHeader(file)
@@ -180,7 +181,7 @@ func (f *trainFlags) adopt(t *train.Trainer) error {
 	return t.Adopt(file)
 }
 
-// source reads the data and completes the model by them.
+// source reads the data and completes the model's configuration from them.
 func (f *trainFlags) source() (train.Source, error) {
 	m := &f.model
 	f.run.Extra = map[string]string{}
@@ -210,7 +211,7 @@ func (f *trainFlags) source() (train.Source, error) {
 	tokens, rest := v.Encode(learn), v.Encode(held)
 	f.run.Extra["data"] = f.data + " " + fingerprint(learn)
 	if m.Kind == models.Masked {
-		m.Vocab++ // the last token hides others
+		m.Vocab++ // the last token is the mask
 		return corpus.NewMasked(tokens, rest, f.batch, m.Length, f.held, int32(m.Vocab-1), int32(m.Vocab))
 	}
 	if m.Kind == models.LSTM && f.samples > 0 && f.sampler != "unigram" {
@@ -222,12 +223,12 @@ func (f *trainFlags) source() (train.Source, error) {
 	return corpus.NewStream(tokens, rest, f.batch, m.Length, f.held)
 }
 
-// drawn draws negatives by the softmax of the model.
+// drawn returns a source that draws negatives from the softmax of the model.
 func (f *trainFlags) drawn(tokens, held []int32) (train.Source, error) {
 	law := corpus.Law{Exact: f.sampler == "softmax"}
 	name := f.sampler
 	if law.Exact {
-		name = "positive" // only its kernel counts
+		name = "positive" // only its kernel is used
 	}
 	fam, err := family.Parse(name)
 	if err != nil {
@@ -260,7 +261,7 @@ func (f *trainFlags) texts() (learn, held string, err error) {
 	return corpus.Texts(f.dir, f.data)
 }
 
-// vocabulary is learned from the training text, or that of the run to begin with.
+// vocabulary learns the vocabulary from the training text, or takes that of the run to start from.
 func (f *trainFlags) vocabulary(learn string) (*text.Vocabulary, error) {
 	size := f.vocab
 	if size == 0 {
@@ -303,7 +304,7 @@ func (f *trainFlags) sentences() (train.Source, error) {
 	if err != nil {
 		return nil, err
 	}
-	f.model.Vocab++ // as an encoder that was pretrained by hidden tokens
+	f.model.Vocab++ // room for a mask, as in encoders pretrained on masked tokens
 	f.run.Extra["data"] = f.data + " " + fingerprint(all.String())
 	items := func(in []corpus.Sentence) []corpus.Item {
 		var out []corpus.Item
@@ -315,7 +316,7 @@ func (f *trainFlags) sentences() (train.Source, error) {
 	return corpus.NewLabelled(items(learn), items(held), f.batch, f.model.Length, 2)
 }
 
-// sounds are recordings; the classes of the model are the blank and the tokens of what is said.
+// sounds reads recordings. The classes of the model are the blank and the tokens of the transcripts.
 func (f *trainFlags) sounds() (train.Source, error) {
 	read := func() ([]corpus.Recording, error) { return corpus.ReadRecordings(f.data) }
 	if f.data == "fsdd" {
