@@ -1,5 +1,5 @@
-// Package backend chooses where GoMLX graphs run: XLA where a PJRT plugin is installed, pure Go otherwise. It never
-// downloads a plugin and never waits for one.
+// Package backend chooses where GoMLX graphs run: XLA if a PJRT plugin is installed, otherwise pure Go. It never
+// downloads a plugin.
 package backend
 
 import (
@@ -13,29 +13,31 @@ import (
 	_ "github.com/gomlx/compute/gobackend" // always there
 )
 
-// Go is the pure Go backend, operations one after the other: its pool of workers can wait for itself on few cores.
+// Go is the pure Go backend with one operation at a time: on few cores its pool of workers can deadlock waiting for
+// itself.
 const Go = "go:parallelism=-1"
 
-// Products says how a backend multiplies float32 numbers. It is a property of the backend: GoMLX and go-xla have no
-// precision of single products. rfx.Attention.Double is the way to compute one attention precisely on a TF32 backend.
+// Products says how a backend multiplies float32 numbers. It is a property of the whole backend, because GoMLX and
+// go-xla cannot set the precision of single products. To compute one attention precisely on a TF32 backend, use
+// rfx.Attention.Double.
 type Products string
 
 const (
 	// Float32 keeps all 24 bits of float32. It is the default: results on a GPU then agree with other backends up to
-	// the rounding of float32. Features are exponentials, and a relative error δ of an exponent e is a relative error
-	// e·δ of a feature: with TF32 and rows of norm 10 that is per cents.
+	// the rounding of float32. Features are exponentials, so a relative error δ of an exponent e becomes a relative
+	// error e·δ of a feature. With TF32 and rows of norm 10 that is several per cent.
 	Float32 Products = "float32"
-	// TF32 rounds operands to 11 bits on GPUs with tensor cores, where products are then faster. Other backends ignore
+	// TF32 rounds operands to 11 bits on GPUs with tensor cores, which makes products faster. Other backends ignore
 	// it.
 	TF32 Products = "tf32"
 )
 
-// Open is OpenWith products of the default, or as an option tf32= of the configuration says.
+// Open is OpenWith the default products, or those of an option tf32= in the configuration.
 func Open(config string) (compute.Backend, string, error) { return OpenWith(config, "") }
 
-// OpenWith returns the backend of a configuration such as "go" or "xla:cuda", and one line that says what runs and how
-// to get something faster. "" is $GOMLX_BACKEND if that is set, else XLA on a GPU or CPU if one of its plugins is
-// found, else Go.
+// OpenWith returns the backend of a configuration such as "go" or "xla:cuda", and a line that says what runs and how
+// to get something faster. An empty configuration means $GOMLX_BACKEND, or else XLA on a GPU or CPU if a plugin is
+// found, or else Go.
 func OpenWith(config string, products Products) (compute.Backend, string, error) {
 	if config == "" {
 		config = os.Getenv(compute.ConfigEnvVar)
@@ -71,8 +73,9 @@ func OpenWith(config string, products Products) (compute.Backend, string, error)
 	return b, describe(b) + "; " + why, nil
 }
 
-// withProducts adds the option of XLA for the precision of products to a configuration. What the configuration says
-// itself stays, unless it contradicts. Only the plugin of CUDA is asked for TF32: others refuse such products.
+// withProducts adds XLA's option for the precision of products to a configuration. An option that is already there
+// stays; it is an error if it contradicts products. Only the CUDA plugin is asked for TF32, because others refuse
+// it.
 func withProducts(config string, products Products) (string, error) {
 	if products != "" && products != Float32 && products != TF32 {
 		return "", fmt.Errorf("products of %q: want %s or %s", products, Float32, TF32)
@@ -105,7 +108,7 @@ func withProducts(config string, products Products) (string, error) {
 	return name + ":" + rest, nil
 }
 
-// open is compute.NewWithConfig with panics as errors, and without the typed nil that a failure returns.
+// open is compute.NewWithConfig with panics turned into errors. On failure it returns an untyped nil.
 func open(config string) (b compute.Backend, err error) {
 	if config == "go" {
 		config = Go
@@ -122,7 +125,7 @@ func open(config string) (b compute.Backend, err error) {
 	return b, nil
 }
 
-// silence keeps standard output for results: the Go backend prints its settings there.
+// silence redirects standard output, because the Go backend prints its settings there and results must stay clean.
 func silence() (restore func()) {
 	was := os.Stdout
 	null, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)

@@ -12,10 +12,10 @@ import (
 
 const missing = "for a GPU install a PJRT plugin (gomlx/README.md)"
 
-// A program that starts must not download: whoever wants a plugin installs it.
+// A program that starts must not download anything. Users install plugins themselves.
 func init() { xla.EnableAutoInstall(false) }
 
-// plugins are those found where go-xla looks for them, the GPU first.
+// plugins lists the plugins found in the folders where go-xla looks for them, the GPU first.
 func plugins() []string {
 	var found []string
 	for _, name := range []string{"cuda", "cpu"} {
