@@ -11,10 +11,11 @@ import (
 	"github.com/randfeat/randfeat/sampling"
 )
 
-// Drawn is a Stream whose training batches come with tokens drawn by the model's own softmax, approximately: a
-// sampling.Sampler whose classes are the table of tokens draws for every position. It sees the table as it is before
-// the step. Draws use rows of norm 1 (Hybrid random features, appendix I.1): features of long rows vary too much. The
-// loss uses the rows themselves, and the log probabilities correct for the difference.
+// Drawn is a Stream whose training batches come with tokens drawn approximately from the model's own softmax: a
+// sampling.Sampler with the token table as classes draws for every position, with the table as it was before the
+// step. Rows are normalised to 1 for the draws (Hybrid random features, appendix I.1), because features of long rows
+// vary too much. The loss uses the rows themselves, and the log probabilities of the draws correct for the
+// difference.
 type Drawn struct {
 	Stream
 	samples int
@@ -22,15 +23,15 @@ type Drawn struct {
 	m       *randfeat.Map[float32]
 }
 
-// Law is how tokens are drawn by the model.
+// Law says how the model draws tokens.
 type Law struct {
-	// Spec is the feature map; its Dim is the width of the model. With Exact it only says which kernel.
+	// Spec is the feature map; its Dim is the width of the model. With Exact only its kernel is used.
 	Spec randfeat.Spec
-	// Exact draws from the softmax itself, over all tokens: the best a sampler can do.
+	// Exact draws from the softmax itself, over all tokens: the best that a sampler can do.
 	Exact bool
 }
 
-// NewDrawn draws so many tokens per position by a law.
+// NewDrawn makes a Drawn with so many draws per position.
 func NewDrawn(tokens, held []int32, batch, length, limit, samples, vocab int, l Law) (*Drawn, error) {
 	s, err := NewStream(tokens, held, batch, length, limit)
 	if err != nil {
@@ -41,20 +42,20 @@ func NewDrawn(tokens, held []int32, batch, length, limit, samples, vocab int, l 
 	}
 	d := &Drawn{Stream: *s, samples: samples}
 	if l.Exact {
-		d.options.Block = vocab // one block, inside which the softmax is exact
+		d.options.Block = vocab // one block, inside of which the softmax is exact
 	}
 	d.m, err = randfeat.New[float32](l.Spec)
 	return d, err
 }
 
-// Train implements train.Source: the shapes of batches, without draws.
+// Train implements train.Source: batches with the right shapes but without draws. Complete adds them.
 func (d *Drawn) Train(seed uint64, i int) train.Batch {
 	n := d.Items() * d.samples
 	none := sampling.Draws{K: d.samples, IDs: make([]int, n), LogCount: make([]float64, n)}
 	return append(d.Stream.Train(seed, i), drawTensors(&none, d.batch, d.length)...)
 }
 
-// Complete implements train.Follower: draws for every position, and the logarithms of their expected numbers.
+// Complete implements train.Follower. It adds draws for every position and the logarithms of their expected counts.
 func (d *Drawn) Complete(b train.Batch, seed uint64, i int, v train.View) (train.Batch, error) {
 	s, err := sampling.New(d.m, unitRows(v.Table), d.options)
 	if err != nil {
@@ -68,7 +69,7 @@ func (d *Drawn) Complete(b train.Batch, seed uint64, i int, v train.View) (train
 	return append(b[:2:2], drawTensors(&draws, d.batch, d.length)...), nil
 }
 
-// unitRows are copies of norm 1; rows of zeros stay.
+// unitRows returns a copy with rows of norm 1. Zero rows stay zero.
 func unitRows(x dense.Matrix[float32]) dense.Matrix[float32] {
 	x = x.Clone()
 	for i := range x.Rows {

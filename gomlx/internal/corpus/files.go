@@ -10,10 +10,10 @@ import (
 	"strings"
 )
 
-// maxText bounds what ReadText holds in memory.
+// maxText is the largest text that ReadText accepts, in bytes.
 const maxText = 1 << 30
 
-// ReadText is the text of a file, unpacked where its name ends in .gz, without a mark of its byte order.
+// ReadText reads a text file, uncompressed if its name ends in .gz, without a byte-order mark.
 func ReadText(file string) (string, error) {
 	f, err := os.Open(file)
 	if err != nil {
@@ -36,8 +36,9 @@ func ReadText(file string) (string, error) {
 	return string(bytes.TrimPrefix(b, []byte("\ufeff"))), nil
 }
 
-// Texts are the training and held-out texts of a public set in a folder of data sets: ptb, tinyshakespeare (its last
-// tenth is held out), wikitext2 (its validation part trains, as the training part is not at hand).
+// Texts returns the training and held-out texts of a public set in a folder of data sets: ptb, tinyshakespeare (the
+// last tenth is held out) or wikitext2 (which trains on its validation part, because its training part is not
+// included).
 func Texts(dir, name string) (train, held string, err error) {
 	read := func(parts ...string) string {
 		if err != nil {
@@ -59,7 +60,7 @@ func Texts(dir, name string) (train, held string, err error) {
 	return "", "", fmt.Errorf("%w: no text %q: take ptb, wikitext2 or tinyshakespeare, or a file", ErrData, name)
 }
 
-// Split holds out the last tenth of a text, from a line on.
+// Split holds out about the last tenth of a text, beginning at a line.
 func Split(text string) (train, held string) {
 	at := len(text) * 9 / 10
 	if i := strings.IndexByte(text[at:], '\n'); i >= 0 {
@@ -68,13 +69,14 @@ func Split(text string) (train, held string) {
 	return text[:at], text[at:]
 }
 
-// Sentence is a labelled text as it is in a file.
+// Sentence is a labelled text of a file.
 type Sentence struct {
 	Text  string
 	Label int32
 }
 
-// Sentences are the training and held-out parts of a small GLUE set: CoLA, SST2, MRPC or RTE. Pairs are joined by |.
+// Sentences returns the training and held-out parts of a small GLUE set: CoLA, SST2, MRPC or RTE. The sentences of a
+// pair are joined by " | ".
 func Sentences(dir, name string) (train, held []Sentence, err error) {
 	files := [2]string{"train.tsv.gz", "dev.tsv.gz"}
 	if name == "MRPC" {
@@ -110,7 +112,7 @@ func Sentences(dir, name string) (train, held []Sentence, err error) {
 				s.Label = 1
 			case "0", "not_entailment":
 			default:
-				if n == 1 { // names of columns
+				if n == 1 { // header line
 					continue
 				}
 				return nil, nil, fmt.Errorf("%w: %s:%d: label %q", ErrData, file, n, label)

@@ -15,22 +15,23 @@ import (
 	"github.com/randfeat/randfeat/internal/rng"
 )
 
-// Images is square grey images with labels.
+// Images makes batches of square grey images with labels.
 type Images struct {
-	// Shift, Flip and Erase vary the images of training batches: each is moved by up to Shift pixels of its own along
-	// both axes, what leaves is lost and what comes in is black, with Flip mirrored half of the time, and half of the
-	// time a square of Erase pixels, or what of it lies inside, is black.
+	// Augmentation of training images: each is shifted by up to Shift pixels along both axes (new pixels are black),
+	// mirrored half of the time if Flip is set, and half of the time a square of Erase pixels, which may stick out,
+	// is made black.
 	Shift int
 	Flip  bool
 	Erase int
 
-	pixels, testPixels []byte // side² each
+	pixels, testPixels []byte // own² bytes per image
 	labels, testLabels []byte
-	own, side, batch   int // own: the side of the files
+	own, side, batch   int // own is the side of the images in the files
 }
 
-// NewImages reads a folder in the format of MNIST. Images are shown side×side, at least their own 28: pixels are
-// repeated, so that one image has as many patches as wanted. Sets are cut to the first of so many, 0: all.
+// NewImages reads a folder in the format of MNIST. Images are enlarged to side×side by repeating pixels, so that an
+// image has as many patches as wanted; side must be at least that of the files. limit and test bound the numbers of
+// images; 0 means all.
 func NewImages(dir string, side, batch, limit, test int) (*Images, error) {
 	s := &Images{side: side, batch: batch}
 	for _, part := range []struct {
@@ -62,7 +63,7 @@ func NewImages(dir string, side, batch, limit, test int) (*Images, error) {
 	return s, nil
 }
 
-// readIDX is a packed array of bytes (http://yann.lecun.com/exdb/mnist).
+// readIDX reads a gzipped IDX array of bytes (http://yann.lecun.com/exdb/mnist).
 func readIDX(file string) ([]byte, []int, error) {
 	f, err := os.Open(file)
 	if err != nil {
@@ -116,14 +117,14 @@ func (s *Images) Train(seed uint64, i int) train.Batch {
 	return s.rows(s.pixels, s.labels, order{len(s.labels), s.batch}.pick(seed, i), s.varied(seed, i))
 }
 
-// view is how an image is shown: moved, mirrored, and with a black square from (top, left) on.
+// view says how an image is shown: shifted, mirrored, and with a black square at (top, left).
 type view struct {
 	down, right      int
 	mirrored         bool
 	top, left, erase int
 }
 
-// varied are the views of batch i, nil for images as they are.
+// varied draws the views of batch i; nil means the images as they are.
 func (s *Images) varied(seed uint64, i int) []view {
 	if s.Shift == 0 && !s.Flip && s.Erase == 0 {
 		return nil

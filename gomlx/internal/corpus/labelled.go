@@ -9,10 +9,10 @@ import (
 	"github.com/randfeat/randfeat/internal/rng"
 )
 
-// order are batches of items in a new order every pass.
+// order cuts items into batches, in a new order in every pass.
 type order struct{ items, batch int }
 
-// pick are the items of batch i: all once before any twice.
+// pick returns the items of batch i. Every item comes once before any comes again.
 func (o order) pick(seed uint64, i int) []int {
 	out := make([]int, 0, o.batch)
 	pass, perm := -1, []int(nil)
@@ -36,7 +36,7 @@ func permutation(n int, src interface{ Uint64() uint64 }) []int {
 	return p
 }
 
-// held are the items of held-out batch i, −1 where the last is not full.
+// held returns the items of held-out batch i, −1 for places that the last batch leaves empty.
 func (o order) held(i, n int) []int {
 	out := make([]int, o.batch)
 	for j := range out {
@@ -53,13 +53,13 @@ type Item struct {
 	Label  int32
 }
 
-// Labelled is texts with labels, cut or filled up to one length.
+// Labelled makes batches of labelled texts, cut or padded to one length.
 type Labelled struct {
 	train, test   []Item
 	batch, length int
 }
 
-// NewLabelled checks the labels.
+// NewLabelled checks the labels and texts.
 func NewLabelled(items, test []Item, batch, length, classes int) (*Labelled, error) {
 	if len(items) == 0 || len(test) == 0 || batch < 1 || length < 1 {
 		return nil, fmt.Errorf("%w: %d and %d labelled texts", ErrData, len(items), len(test))
@@ -78,7 +78,7 @@ func NewLabelled(items, test []Item, batch, length, classes int) (*Labelled, err
 // Items implements train.Source.
 func (l *Labelled) Items() int { return l.batch }
 
-// Unit is what Items counts.
+// Unit names what Items counts.
 func (l *Labelled) Unit() string { return "texts" }
 
 // Held implements train.Source.
@@ -100,7 +100,7 @@ func (l *Labelled) rows(items []Item, at []int) train.Batch {
 	for i, a := range at {
 		if a < 0 {
 			y[i] = -1
-			valid[i*l.length] = true // somebody must be seen
+			valid[i*l.length] = true // attention over no valid position would be undefined
 			continue
 		}
 		y[i] = items[a].Label

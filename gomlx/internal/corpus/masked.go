@@ -10,14 +10,14 @@ import (
 	"github.com/randfeat/randfeat/internal/rng"
 )
 
-// Masked is windows of a text with some tokens to be guessed, as BERT has it (Devlin et al. 2019, §3.1): 15 %, of which
-// 80 % are hidden, 10 % replaced by any token and 10 % left.
+// Masked hides tokens in windows of a text, as BERT does (Devlin et al. 2019, §3.1): of 15 % of the tokens, 80 % are
+// replaced by the mask, 10 % by a random token, and 10 % stay.
 type Masked struct {
 	Stream
 	mask, vocab int32
 }
 
-// NewMasked hides tokens by one of their own, mask. Held-out batches hide the same places every time.
+// NewMasked makes a Masked with the token mask. Held-out batches always hide the same places.
 func NewMasked(tokens, held []int32, batch, length, limit int, mask, vocab int32) (*Masked, error) {
 	s, err := NewStream(tokens, held, batch, length, limit)
 	if err != nil {

@@ -10,15 +10,15 @@ import (
 	"github.com/randfeat/randfeat/sampling"
 )
 
-// Negatives is a Stream whose training batches come with tokens drawn for every position, with probabilities that do
-// not depend on the model. Batches have the shapes of Drawn.
+// Negatives is a Stream whose training batches come with tokens drawn for every position from a fixed distribution.
+// Batches have the shapes of Drawn.
 type Negatives struct {
 	Stream
 	samples int
 	law     *sampling.Fixed
 }
 
-// NewNegatives draws so many tokens per position in proportion to weights, one per token.
+// NewNegatives draws so many tokens per position in proportion to weights, one weight per token.
 func NewNegatives(tokens, held []int32, batch, length, limit, samples int, weights []float64) (*Negatives, error) {
 	s, err := NewStream(tokens, held, batch, length, limit)
 	if err != nil {
@@ -40,13 +40,13 @@ func (n *Negatives) Train(seed uint64, i int) train.Batch {
 	var draws sampling.Draws
 	request := sampling.Request{K: n.samples, Seed: rng.Mix64(seed + uint64(i)<<20)}
 	if err := n.law.Draw(&draws, n.Items(), request); err != nil {
-		panic("corpus: " + err.Error()) // NewNegatives has checked what can be wrong
+		panic("corpus: " + err.Error()) // cannot happen: NewNegatives has checked the arguments
 	}
 	return append(b, drawTensors(&draws, n.batch, n.length)...)
 }
 
-// drawTensors are the inputs of models.Config.Outcome that draws for every position make. The true token needs no
-// correction: it is not drawn.
+// drawTensors returns the inputs of models.Config.Outcome for draws per position. The true token is not drawn, so
+// its correction is zero.
 func drawTensors(d *sampling.Draws, batch, length int) train.Batch {
 	ids, logs := make([]int32, len(d.IDs)), make([]float32, len(d.IDs))
 	for j, id := range d.IDs {

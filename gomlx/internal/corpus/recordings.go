@@ -18,21 +18,21 @@ import (
 	"github.com/randfeat/randfeat/internal/npy"
 )
 
-// Recording is a piece of sound and what is said in it.
+// Recording is a sound and its transcript.
 type Recording struct {
 	Name   string
-	Frames dense.Matrix[float32] // one row per moment
+	Frames dense.Matrix[float32] // one row per frame
 	Text   string
 	Held   bool // held out
 }
 
-// TranscriptsFile names the recordings of a folder: lines of JSON with "file", relative to the folder, "text", and
-// "held": true for what is held out. A file is a WAV file of 16-bit samples, whose frames are energies of 32 bands on
-// the mel scale, two moments 10 ms apart in one row; or an NPY file of frames × features, taken as it is. Where
-// nothing is held out, every tenth line is.
+// TranscriptsFile lists the recordings of a folder, one JSON object per line: "file", relative to the folder,
+// "text", and "held": true if the recording is held out. If none is held out, every tenth is. A .wav file of 16-bit
+// samples gives frames of log energies in 32 mel bands, two moments 10 ms apart per row. A .npy file holds frames ×
+// features as they are.
 const TranscriptsFile = "transcripts.jsonl"
 
-// maxSound bounds the bytes of one recording.
+// maxSound is the largest recording in bytes.
 const maxSound = 1 << 28
 
 // ReadRecordings reads the recordings of a folder that has a TranscriptsFile.
@@ -73,7 +73,7 @@ func ReadRecordings(dir string) ([]Recording, error) {
 	return all, nil
 }
 
-// ReadFrames are the frames of recordings, .wav or .npy files: see TranscriptsFile.
+// ReadFrames reads the frames of .wav or .npy files, see TranscriptsFile.
 func ReadFrames(files ...string) ([]dense.Matrix[float32], error) {
 	var all []dense.Matrix[float32]
 	for _, file := range files {
@@ -119,8 +119,8 @@ func readFrames(file string) (none dense.Matrix[float32], err error) {
 	return none, fmt.Errorf("%w: %s: recordings are .wav or .npy files", ErrData, file)
 }
 
-// Digits are the recordings of the Free Spoken Digit Dataset in a folder of data sets: English names of digits, of six
-// speakers; recordings 0–4 of every speaker and digit are held out, as its authors have it.
+// Digits reads the Free Spoken Digit Dataset from a folder of data sets: English digits by six speakers. As its
+// authors suggest, recordings 0–4 of every speaker and digit are held out.
 func Digits(dir string) ([]Recording, error) {
 	names := []string{"zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"}
 	found, err := filepath.Glob(filepath.Join(dir, "fsdd", "recordings*.tar.gz"))

@@ -11,16 +11,16 @@ import (
 	"github.com/randfeat/randfeat/internal/rng"
 )
 
-// Sampled is a Stream whose training batches come with tokens drawn for a sampled softmax: shared by the batch, with
-// replacement, with probabilities proportional to frequency^¾ (Mikolov et al. 2013).
+// Sampled is a Stream whose training batches come with tokens for a sampled softmax. The batch shares the draws.
+// They are made with replacement, with probabilities proportional to frequency^¾ (Mikolov et al. 2013).
 type Sampled struct {
 	Stream
 	samples    int
 	cumulative []float64
-	log        []float32 // of the expected numbers of draws
+	log        []float32 // log of the expected number of draws, by token
 }
 
-// NewSampled draws so many tokens per batch of a vocabulary.
+// NewSampled makes a Sampled with so many draws per batch.
 func NewSampled(tokens, held []int32, batch, length, limit, samples, vocab int) (*Sampled, error) {
 	s, err := NewStream(tokens, held, batch, length, limit)
 	if err != nil {
@@ -39,7 +39,7 @@ func NewSampled(tokens, held []int32, batch, length, limit, samples, vocab int) 
 	out := &Sampled{Stream: *s, samples: samples}
 	var sum float64
 	for i := range count {
-		count[i] = math.Pow(count[i]+1, 0.75) // those that only held-out text has may be drawn too
+		count[i] = math.Pow(count[i]+1, 0.75) // +1: tokens that occur only in held-out text may be drawn too
 		sum += count[i]
 		out.cumulative = append(out.cumulative, sum)
 	}
@@ -49,7 +49,8 @@ func NewSampled(tokens, held []int32, batch, length, limit, samples, vocab int) 
 	return out, nil
 }
 
-// Train implements train.Source: tokens, those that follow, draws, their logarithms, and those of what follows.
+// Train implements train.Source: tokens, labels, draws, and the logarithms of the expected counts of the draws and
+// of the labels.
 func (s *Sampled) Train(seed uint64, i int) train.Batch {
 	b := s.Stream.Train(seed, i)
 	src := rng.Stream(seed, 'n', uint64(i))

@@ -10,24 +10,25 @@ import (
 	"github.com/randfeat/randfeat/internal/rng"
 )
 
-// Utterance is a sound and its letters, numbers from 1 on: 0 is the blank of CTC.
+// Utterance is a sound and its letters, numbered from 1; 0 is the blank of CTC.
 type Utterance struct {
 	Name    string
 	Frames  dense.Matrix[float32]
 	Letters []int32
 }
 
-// Sounds is sounds with what is said in them, filled up to one length; on request some are said one after the other.
+// Sounds makes batches of sounds with their letters, padded to one length. It can join several utterances into one
+// row.
 type Sounds struct {
 	train         []Utterance
 	held          [][]Utterance
 	batch, length int
-	letters       int // of the longest row
+	letters       int // letters per row
 	join          int
 }
 
-// NewSounds makes rows of at most length frames. Every row of training has 1 to join utterances, as far as they fit;
-// held-out ones are joined in a fixed order, join at a time, and make limit batches at most, 0: all.
+// NewSounds makes rows of at most length frames. A training row has 1 to join utterances, as many as fit. Held-out
+// utterances are joined in a fixed order, join at a time. limit bounds the held-out batches; 0 means all.
 func NewSounds(items, held []Utterance, batch, length, join, limit int) (*Sounds, error) {
 	if len(items) == 0 || len(held) == 0 || batch < 1 || join < 1 {
 		return nil, fmt.Errorf("%w: %d and %d recordings, %d in a batch, %d joined", ErrData, len(items), len(held),
@@ -64,9 +65,10 @@ func NewSounds(items, held []Utterance, batch, length, join, limit int) (*Sounds
 	return s, nil
 }
 
-// check says what is wrong with a recording that is alone or may be followed by another.
+// check returns an error if the utterance does not fit into a row, or is too short for its letters. followed means
+// that another utterance may be joined to it.
 func (u Utterance) check(width, length int, followed bool) error {
-	need := len(u.Letters) // and a blank between equal neighbours
+	need := len(u.Letters) // frames needed: one per letter, and a blank between equal neighbours
 	for i, l := range u.Letters {
 		if l < 1 {
 			return fmt.Errorf("letter %d", l)
@@ -91,13 +93,13 @@ func (u Utterance) check(width, length int, followed bool) error {
 	return nil
 }
 
-// Width is the number of features of a frame.
+// Width returns the number of features of a frame.
 func (s *Sounds) Width() int { return s.train[0].Frames.Cols }
 
-// Items are the frames of a batch.
+// Items implements train.Source: frames per batch.
 func (s *Sounds) Items() int { return s.batch * s.length }
 
-// Unit is what Items counts.
+// Unit names what Items counts.
 func (s *Sounds) Unit() string { return "frames" }
 
 // Held implements train.Source.
@@ -137,7 +139,7 @@ func (s *Sounds) rows(rows [][]Utterance) train.Batch {
 		y[i] = -1
 	}
 	for r, row := range rows {
-		valid[r*s.length] = true // somebody must be seen
+		valid[r*s.length] = true // attention over no valid position would be undefined
 		frames, letters := 0, 0
 		for _, u := range row {
 			for f := range u.Frames.Rows {

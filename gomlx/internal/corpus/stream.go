@@ -1,5 +1,6 @@
-// Package corpus makes batches of data: windows of a text, texts with hidden tokens, labelled texts and images. A batch
-// depends on the seed and its number alone.
+// Package corpus makes batches of data for package train: windows of a text, texts with hidden tokens, labelled
+// texts, images and recordings. A batch depends only on the seed and its number, so that a resumed run sees the same
+// batches.
 package corpus
 
 import (
@@ -12,17 +13,17 @@ import (
 	"github.com/randfeat/randfeat/internal/rng"
 )
 
-// ErrData marks data that do not make a batch.
+// ErrData means that data cannot be made into batches.
 var ErrData = errors.New("data do not fit")
 
-// Stream is windows of a long text for a decoder: each is followed by its own tokens one further on.
+// Stream cuts windows out of a long text for a decoder. The labels of a window are its tokens shifted by one.
 type Stream struct {
 	tokens, held  []int32
 	batch, length int
 	limit         int
 }
 
-// NewStream cuts windows of length tokens, batch of them at a time; held-out batches are at most limit, 0: all.
+// NewStream makes batches of batch windows of length tokens. limit bounds the held-out batches; 0 means all.
 func NewStream(tokens, held []int32, batch, length, limit int) (*Stream, error) {
 	for _, part := range []struct {
 		name string
@@ -35,10 +36,10 @@ func NewStream(tokens, held []int32, batch, length, limit int) (*Stream, error) 
 	return &Stream{tokens, held, batch, length, limit}, nil
 }
 
-// Items are the tokens of a batch.
+// Items implements train.Source: tokens per batch.
 func (s *Stream) Items() int { return s.batch * s.length }
 
-// Train is windows at random places.
+// Train implements train.Source with windows at random places.
 func (s *Stream) Train(seed uint64, i int) train.Batch {
 	src := rng.Stream(seed, 'b', uint64(i))
 	at := make([]int, s.batch)
@@ -48,7 +49,7 @@ func (s *Stream) Train(seed uint64, i int) train.Batch {
 	return s.windows(s.tokens, at)
 }
 
-// Held is the number of held-out batches; the last windows, where they fill none, are left out.
+// Held implements train.Source. Windows at the end that do not fill a batch are left out.
 func (s *Stream) Held() int {
 	n := max(1, (len(s.held)-1)/s.length/s.batch)
 	if s.limit > 0 {
@@ -57,7 +58,7 @@ func (s *Stream) Held() int {
 	return n
 }
 
-// HeldOut is windows one after the other.
+// HeldOut implements train.Source with consecutive windows.
 func (s *Stream) HeldOut(i int) train.Batch {
 	all := (len(s.held) - 1) / s.length
 	at := make([]int, s.batch)

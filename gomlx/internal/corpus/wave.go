@@ -11,7 +11,7 @@ import (
 	"github.com/randfeat/randfeat/dense"
 )
 
-// readWave is the samples of a WAV file of 16-bit numbers, of several channels their mean, and their rate.
+// readWave returns the samples of a 16-bit WAV file and their rate. Channels are averaged.
 func readWave(b []byte) ([]float64, int, error) {
 	bad := func(format string, args ...any) error {
 		return fmt.Errorf("%w: %s", ErrData, fmt.Sprintf(format, args...))
@@ -55,15 +55,15 @@ func readWave(b []byte) ([]float64, int, error) {
 	return nil, 0, bad("a WAV file without samples")
 }
 
-// The frames of sound: every 10 ms the logarithms of the energies of 25 ms in bands of equal width on the mel scale,
-// two neighbours in one row, as the first layers of a Conformer join frames.
+// Frames: every 10 ms the log energies of a window of 25 ms in mel bands. Two neighbours are joined into one row, as
+// the first layers of a Conformer do.
 const (
 	bands  = 32
 	joined = 2
 )
 
-// spectra are the frames of samples at a rate: rows of bands·joined numbers, every column with mean 0 and variance 1
-// over the sound, so that neither voice nor microphone counts.
+// spectra returns the frames of samples at a rate: rows of bands·joined numbers. Every column is normalised to mean
+// 0 and variance 1 over the sound, so that voice and microphone matter less.
 func spectra(x []float64, rate int) dense.Matrix[float32] {
 	window, hop := rate/40, rate/100
 	n := 1
@@ -118,7 +118,7 @@ type filter struct {
 	weights []float64
 }
 
-// melFilters are triangles on the mel scale 1127 log(1 + f/700), from 50 Hz to half the rate.
+// melFilters returns triangular filters on the mel scale 1127 log(1 + f/700), from 50 Hz to half the rate.
 func melFilters(n, rate int) []filter {
 	mel := func(f float64) float64 { return 1127 * math.Log1p(f/700) }
 	low, high := mel(50), mel(float64(rate)/2)
@@ -140,7 +140,7 @@ func melFilters(n, rate int) []filter {
 	return out
 }
 
-// waveFrames are the frames of a WAV file.
+// waveFrames returns the frames of a WAV file.
 func waveFrames(b []byte) (dense.Matrix[float32], error) {
 	x, rate, err := readWave(b)
 	if err != nil {
