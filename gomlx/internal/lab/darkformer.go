@@ -12,9 +12,9 @@ import (
 	"github.com/randfeat/randfeat/gomlx/internal/train"
 )
 
-// DarkFormer trains a decoder of characters with exact attention, then fine-tunes it with other attention at equal
-// steps: all parameters (Figures 2 and 3), queries, keys, values and M (Figure 4), M alone, and a sweep of learning
-// rates (Figure 5).
+// DarkFormer trains a character decoder with exact attention and then fine-tunes it with other attention at equal
+// steps: all parameters (Figures 2 and 3), only queries, keys, values and M (Figure 4), only M, and a sweep of
+// learning rates (Figure 5).
 func (l *Lab) DarkFormer() error {
 	known := []string{"full", "partial", "M only", "sweep"}
 	for _, p := range l.Parts {
@@ -29,7 +29,8 @@ func (l *Lab) DarkFormer() error {
 	d := &darkformer{Lab: l, m: m, source: source, base: newPromise()}
 	c := train.Config{Steps: l.pick(2500, 800, 4), Warmup: l.pick(100, 50, 1), Rate: 2e-3, Floor: 0.05,
 		Decay: 0.01, Clip: 1, Seed: 1}
-	// One graph of features: M and the projections are trained or not, the numbers are those of any draw and of any A.
+	// One graph serves all features: M and the projections are trained or frozen, and the numbers are those of any
+	// draw and any A.
 	n := l.pick(32, 16, 8)
 	oprf, simplex := fmt.Sprintf("oprf:orthogonal:%d", n), fmt.Sprintf("oprf:simplex:%d", n)
 	plain := fmt.Sprintf(`{"name":"oprf"}:orthogonal:%d`, n) // A = 0: positive features
@@ -56,7 +57,7 @@ func (l *Lab) DarkFormer() error {
 		other(method{name: "random", attention: "random"}))
 }
 
-// characters are a decoder of the Penn Treebank's characters and its batches.
+// characters returns a decoder of the characters of the Penn Treebank, and its batches.
 func (l *Lab) characters() (m models.Config, source train.Source, err error) {
 	learn, held, err := corpus.Texts(l.Data, "ptb")
 	if err != nil {
@@ -75,9 +76,9 @@ func (l *Lab) characters() (m models.Config, source train.Source, err error) {
 	return m, source, err
 }
 
-// exact pretrains, and fine-tunes with the attention of the pretraining.
+// exact pretrains, and fine-tunes with exact attention.
 func (d *darkformer) exact(c train.Config) error {
-	defer d.base.give(nil) // unless there are some
+	defer d.base.give(nil) // if it fails, those who wait get an error
 	m := d.m
 	m.Attention = "exact"
 	s, err := d.open(m, c, d.source)
@@ -104,7 +105,7 @@ func (d *darkformer) exact(c train.Config) error {
 	return d.all(s, how)
 }
 
-// group compiles one graph and runs its methods once there are parameters to begin with.
+// group compiles one graph and, as soon as the pretrained parameters are there, runs its methods.
 func (d *darkformer) group(m models.Config, methods ...method) error {
 	methods = slices.DeleteFunc(methods, func(m method) bool { return !d.wants(m) })
 	if len(methods) == 0 {
@@ -134,6 +135,7 @@ func (d *darkformer) group(m models.Config, methods ...method) error {
 	return nil
 }
 
+// darkformer is the state of one call of DarkFormer.
 type darkformer struct {
 	*Lab
 	m      models.Config
@@ -143,7 +145,7 @@ type darkformer struct {
 	at     map[int]bool
 }
 
-// affordable is the number of steps of every fine-tuning, fewer where the time that is left asks for it.
+// affordable returns the number of steps of every fine-tuning, fewer if the remaining time demands it.
 func (d *darkformer) affordable(step time.Duration) int {
 	if d.Steps > 0 {
 		return d.Steps
@@ -152,14 +154,14 @@ func (d *darkformer) affordable(step time.Duration) int {
 	if d.Until.IsZero() {
 		return steps
 	}
-	const runs = 36 + 48/2 // the sweep's are of half the length
+	const runs = 36 + 48/2 // runs of the sweep have half the steps
 	fit := int(time.Until(d.Until) / (step * runs))
 	steps = max(60, min(steps, fit/30*30))
 	d.says("%v per step: %d steps of fine-tuning", step.Round(10*time.Microsecond), steps)
 	return steps
 }
 
-// all is every regime of a method, over seeds.
+// all runs every regime of a method, over seeds.
 func (d *darkformer) all(s *session, how method) error {
 	parts := []struct {
 		name   string
@@ -191,7 +193,7 @@ func (d *darkformer) all(s *session, how method) error {
 	return nil
 }
 
-// sweep is Figure 5: learning rates up to those where training breaks.
+// sweep is Figure 5: learning rates up to those at which training breaks.
 func (d *darkformer) sweep(s *session, how method) error {
 	rates := []float64{1e-3, 2e-3, 4e-3, 8e-3, 1.6e-2, 3.2e-2, 6.4e-2, 0.128}
 	if d.Size == Quick {

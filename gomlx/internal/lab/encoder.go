@@ -18,20 +18,20 @@ import (
 	"github.com/randfeat/randfeat/gomlx/pretrained"
 )
 
-// glueTask is one GLUE set in the tokens of an encoder. Binary labels make every score a function of the accuracies on
-// the two classes, so the held-out texts of each class have a source of their own.
+// glueTask is a GLUE set in the tokens of an encoder. Labels are binary, so every score is a function of the
+// accuracies on the two classes. Therefore the held-out texts of each class have a source of their own.
 type glueTask struct {
 	name      string
 	all       train.Source
 	class     [2]train.Source
-	positive  float64 // number of held-out texts of class 1
+	positive  float64 // held-out texts of class 1
 	negative  float64
 	trainSize int
 }
 
 // Encoder fine-tunes a pretrained encoder, the folder dir, on GLUE sets with different attention: Chefs' Table 2
-// ("uptrain FAVOR++") with MiniLM instead of BERT. Every method starts from the published weights; features are fitted
-// to the heads on training texts before fine-tuning.
+// ("uptrain FAVOR++") with MiniLM instead of BERT. Every method starts from the published weights. Features are
+// fitted to the heads on training texts before fine-tuning.
 func (l *Lab) Encoder(dir string) error {
 	base, err := pretrained.Load(dir)
 	if err != nil {
@@ -89,7 +89,7 @@ func (l *Lab) Encoder(dir string) error {
 	return l.together(all...)
 }
 
-// glueTask reads a set, and gives passages of one length of its training texts to fit features to.
+// glueTask reads a set. It also returns passages of its training texts to which features are fitted.
 func (l *Lab) glueTask(m *pretrained.Model, name string, length, batch int) (t glueTask, fit [][]int32, err error) {
 	learn, held, err := corpus.Sentences(l.Data, name)
 	if err != nil {
@@ -142,7 +142,7 @@ func (l *Lab) fineTune(model pretrained.Classifying, name string, tasks []glueTa
 	}
 	defer t.Close()
 	l.says("%s: compiled in %.1f s", name, time.Since(from).Seconds())
-	for seed := range l.seeds() { // seed by seed: a run that is stopped has whole comparisons
+	for seed := range l.seeds() { // seed by seed, so that a run that is stopped has complete comparisons
 		for _, task := range tasks {
 			if l.late() {
 				return ErrTime
@@ -178,8 +178,8 @@ func (l *Lab) fineTune(model pretrained.Classifying, name string, tasks []glueTa
 	return nil
 }
 
-// score is the loss on held-out texts and GLUE's score of a set: F1 of MRPC, Matthews' correlation of CoLA, else the
-// accuracy.
+// score returns the loss on held-out texts and GLUE's score of the set: F1 for MRPC, Matthews' correlation for CoLA,
+// otherwise the accuracy.
 func (t glueTask) score(r *train.Trainer) (loss, score float64, err error) {
 	var right [2]train.Result
 	for c, source := range t.class {
@@ -195,6 +195,7 @@ func (t glueTask) score(r *train.Trainer) (loss, score float64, err error) {
 	return loss, glueScore(t.name, tp, fp, tn, fn), nil
 }
 
+// glueScore computes the score from true and false positives and negatives.
 func glueScore(set string, tp, fp, tn, fn float64) float64 {
 	switch set {
 	case "MRPC":
@@ -208,7 +209,7 @@ func glueScore(set string, tp, fp, tn, fn float64) float64 {
 	return (tp + tn) / (tp + fp + tn + fn)
 }
 
-// encoder is the table of a fine-tuned encoder.
+// encoder writes the table of a fine-tuned encoder.
 func (r results) encoder(w io.Writer) {
 	fmt.Fprint(w, "### Chefs' Table 2 with a pretrained encoder: held-out scores (CoLA: Matthews' correlation, MRPC: F1)\n\n")
 	var sets, methods []string

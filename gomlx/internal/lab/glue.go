@@ -11,8 +11,8 @@ import (
 	"github.com/randfeat/randfeat/gomlx/internal/train"
 )
 
-// GLUE pretrains an encoder with exact attention by masked words of the Penn Treebank and the training sentences, then
-// fine-tunes it on small GLUE sets with other attention: Chefs' Table 2 in small.
+// GLUE pretrains an encoder with exact attention on masked words of the Penn Treebank and of the training sentences.
+// It then fine-tunes it on small GLUE sets with other attention: Chefs' Table 2 on a small scale.
 func (l *Lab) GLUE() error {
 	sets := []string{"SST2", "CoLA", "MRPC", "RTE"}
 	if l.Size == Quick {
@@ -100,7 +100,7 @@ func (l *Lab) GLUE() error {
 			return ErrTime
 		}
 		m.Attention = group[0].attention
-		s, err := l.open(m, train.Config{Steps: 1}, sources[sets[0]]) // batches of all sets have one shape
+		s, err := l.open(m, train.Config{Steps: 1}, sources[sets[0]]) // all sets have batches of one shape
 		if err != nil {
 			return err
 		}

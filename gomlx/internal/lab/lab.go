@@ -1,7 +1,13 @@
-// Package lab repeats experiments of the papers on models small enough to train within minutes: DARKFormer's Figures
-// 2–5, the vision Transformers of Chefs' Random Tables (Figure 4) and SimRF (Figure 9), Chefs' Table 2, and the
-// Conformers of Chefs' Figure 3 and HRF's Table 2. Every measurement is one Row; Tables makes Markdown of them, with
-// intervals over seeds and the papers' ordering.
+// Package lab repeats experiments of the papers with models small enough to train within minutes: DARKFormer's
+// Figures 2–5, the vision Transformers of Chefs' Random Tables (Figure 4) and SimRF (Figure 9), Chefs' Table 2, and
+// the Conformers of Chefs' Figure 3 and HRF's Table 2.
+//
+// Make a [Lab] and call one of its experiments: DarkFormer, Pretrain, ViT, Speed, GLUE, Encoder, Language, Speech or
+// Words. Every measurement is one [Row]; [Tables] turns rows into Markdown, with intervals over seeds and the
+// orderings that the papers claim.
+//
+// Methods whose graphs differ only in numbers share one compiled model (session), because compiling takes longer
+// than many runs.
 package lab
 
 import (
@@ -22,7 +28,7 @@ import (
 // Row is one measurement.
 type Row struct {
 	Experiment string  `json:"experiment"`
-	Part       string  `json:"part"` // what is compared
+	Part       string  `json:"part"` // what is compared with what
 	Method     string  `json:"method"`
 	Seed       uint64  `json:"seed"`
 	Rate       float64 `json:"rate,omitempty"`
@@ -32,18 +38,18 @@ type Row struct {
 	Patches    int     `json:"patches,omitempty"`
 	PerSecond  float64 `json:"steps_per_s,omitempty"`
 	Spikes     int     `json:"spikes"`
-	Worst      float64 `json:"worst,omitempty"` // the largest training loss after the first steps
+	Worst      float64 `json:"worst,omitempty"` // largest training loss after the first steps
 	Error      string  `json:"error,omitempty"`
 }
 
-// Size is how large the models of experiments are, and how long they are trained.
+// Size says how large the models are and how long they are trained.
 type Size int
 
-// The sizes.
+// Sizes.
 const (
 	Full  Size = iota // for a GPU
-	Small             // for the Go backend: minutes on a core, smaller models, the same comparisons
-	Quick             // for tests: a few steps, the numbers mean nothing
+	Small             // for the Go backend: smaller models, minutes on one core, the same comparisons
+	Quick             // for tests: a few steps; the numbers mean nothing
 )
 
 // Lab runs experiments.
@@ -53,20 +59,22 @@ type Lab struct {
 	Size    Size
 	Out     io.Writer // rows as lines of JSON
 	Log     io.Writer
-	Until   time.Time // no run begins after; zero: no limit
+	Until   time.Time // start no run after this time; zero: no limit
 	Seeds   int       // 0: 3, or 2 if Quick
-	First   uint64    // the seeds are First+1, First+2, …: a later run adds seeds to an earlier one
-	Only    []string  // methods; nil: all. What others begin with is trained all the same
-	Sets    []string  // of GLUE; nil: all
-	Parts   []string  // of DarkFormer: full, partial, M only, sweep; nil: all
-	Steps   int       // of a fine-tuning of DarkFormer, of a training of the others; 0: as size and time say
-	// Parallel compiles and runs different graphs at the same time: where compiling is most of the time.
+	First   uint64    // seeds are First+1, First+2, …, to add seeds to an earlier run
+	Only    []string  // methods to report; nil: all. Models that others start from are trained anyway
+	Sets    []string  // sets of GLUE; nil: all
+	Parts   []string  // parts of an experiment, such as full, partial, M only, sweep; nil: all
+	Steps   int       // steps of a fine-tuning of DarkFormer or a training of the others; 0: by size and time
+	// Parallel compiles and runs different graphs at the same time, for backends that spend most of the time
+	// compiling.
 	Parallel bool
 
-	mu sync.Mutex // of Out and Log
+	mu sync.Mutex // guards Out and Log
 }
 
-// together runs functions, one after the other or at the same time; the first gives what the others wait for.
+// together runs functions one after the other or, with Parallel, concurrently. The first one must be the one that
+// the others wait for (see promise).
 func (l *Lab) together(all ...func() error) error {
 	if !l.Parallel {
 		for _, f := range all {
@@ -85,7 +93,7 @@ func (l *Lab) together(all ...func() error) error {
 	return errors.Join(errs...)
 }
 
-// promise is the parameters that runs begin with, given by one and awaited by the others.
+// promise holds the parameters that fine-tunings start from. One run gives them, the others wait.
 type promise struct {
 	done chan struct{}
 	once sync.Once
@@ -94,7 +102,7 @@ type promise struct {
 
 func newPromise() *promise { return &promise{done: make(chan struct{})} }
 
-// give ends the waiting; without parameters those who wait fail.
+// give sets the parameters and ends the waiting. If they are nil, those who wait get an error.
 func (p *promise) give(base map[string][]float32) {
 	p.once.Do(func() {
 		p.base = base
@@ -113,7 +121,7 @@ func (p *promise) wait() (map[string][]float32, error) {
 // ErrTime is returned when Until has passed.
 var ErrTime = errors.New("out of time")
 
-// pick is the number for the size.
+// pick returns the number for the size.
 func (l *Lab) pick(full, small, quick int) int { return [...]int{full, small, quick}[l.Size] }
 
 func (l *Lab) seeds() int {
@@ -123,10 +131,10 @@ func (l *Lab) seeds() int {
 	return l.pick(3, 3, 2)
 }
 
-// seed is the i-th seed.
+// seed returns the i-th seed.
 func (l *Lab) seed(i int) uint64 { return l.First + uint64(i) + 1 }
 
-// steps is the number of training steps.
+// steps returns the number of training steps.
 func (l *Lab) steps(full, small, quick int) int {
 	if l.Steps > 0 && l.Size != Quick {
 		return l.Steps
@@ -156,22 +164,22 @@ func (l *Lab) says(format string, args ...any) {
 
 func (l *Lab) late() bool { return !l.Until.IsZero() && time.Now().After(l.Until) }
 
-// method is a way to attend.
+// method is one kind of attention in an experiment.
 type method struct {
 	name, attention string
 	fit             bool
 	fitAfter        int            // steps before the fit; 0: 1
-	still           []models.Group // parts of a shared graph that it does not train
-	constant        bool           // M is zero: all keys weigh the same
+	still           []models.Group // groups of the shared graph that it does not train
+	constant        bool           // M is zero, so all keys have the same weight
 }
 
-// session is one compiled model that many runs, and methods whose graphs differ in numbers alone, share.
+// session is a compiled model. Runs share it, and so do methods whose graphs differ only in numbers.
 type session struct {
 	*Lab
 	t *train.Trainer
 }
 
-// open compiles a model.
+// open compiles a model and takes one step, which compiles the rest.
 func (l *Lab) open(m models.Config, c train.Config, s train.Source) (*session, error) {
 	from := time.Now()
 	c.OneGraph = true
@@ -186,8 +194,8 @@ func (l *Lab) open(m models.Config, c train.Config, s train.Source) (*session, e
 	return &session{l, t}, nil
 }
 
-// run trains with a method from parameters, nil: new ones, and writes a row at each of some steps. A run that diverges
-// ends with a row that says so.
+// run trains a method, starting from base or, if it is nil, from new parameters, and writes a row at each step in at
+// and at the last. A run that diverges ends with a row that says so.
 func (s *session) run(how method, row Row, c train.Config, base map[string][]float32, at map[int]bool) error {
 	if s.late() {
 		return ErrTime
@@ -197,7 +205,7 @@ func (s *session) run(how method, row Row, c train.Config, base map[string][]flo
 	m.Attention = how.attention
 	t.Model = m
 	if c.Fit = 0; how.fit {
-		c.Fit = max(1, how.fitAfter) // the first step has shown rows
+		c.Fit = max(1, how.fitAfter) // the first step has seen rows to fit to
 	}
 	c.Accumulate, c.OneGraph, c.Still = 1, true, how.still
 	c.Beta1, c.Beta2 = t.Config.Beta1, t.Config.Beta2
@@ -247,7 +255,7 @@ func (s *session) run(how method, row Row, c train.Config, base map[string][]flo
 	return nil
 }
 
-// zeroM makes M zero, and with it all scores.
+// zeroM sets M to zero, and with it all scores.
 func (s *session) zeroM() error {
 	p, err := s.t.Get()
 	if err != nil {
@@ -261,7 +269,7 @@ func (s *session) zeroM() error {
 	return s.t.Put(p)
 }
 
-// spikes counts sharp increases of a loss: more than 0.3 nats above the mean of the last 20.
+// spikes counts sharp increases of a loss: more than 0.3 nats above the mean of the previous 20 steps.
 type spikes struct {
 	last  []float64
 	count int

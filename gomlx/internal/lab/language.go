@@ -14,10 +14,10 @@ import (
 	"github.com/randfeat/randfeat/gomlx/pretrained"
 )
 
-// Language fine-tunes a published decoder, the folder dir, with exact attention, Performer's positive features and DARK
-// (the same features at Mx, M trained and the identity at first): DARKFormer's Figures 2 to 4 with a small model, in
-// the paper's regimes. All heads change at once, without near keys or sinks. A seed draws the projections and the
-// order of the passages; methods of a seed share both.
+// Language fine-tunes a published decoder, the folder dir, with exact attention, with Performer's positive features
+// and with DARK (the same features at Mx, where M is trained and starts as the identity): DARKFormer's Figures 2 to
+// 4 with a small model, in the paper's regimes. All heads change at once, without near keys or sinks. A seed draws
+// the projections and the order of the passages; the methods of a seed share both.
 func (l *Lab) Language(dir string) error {
 	base, err := pretrained.Load(dir)
 	if err != nil {
@@ -50,10 +50,10 @@ func (l *Lab) Language(dir string) error {
 	if !l.wants(performer) && !l.wants(dark) {
 		return nil
 	}
-	for i, seed := range seeds { // projections are constants of a graph: every seed compiles its own
+	for i, seed := range seeds { // projections are constants of the graph, so every seed compiles its own
 		features := *base
 		spec := randfeat.Spec{Family: family.DARK{}, Coupling: coupling.Orthogonal{}, M: l.pick(128, 32, 8), Seed: seed}
-		a, err := base.Calibrate(l.Backend, pretrained.Plan{Spec: spec}, nil) // nothing is fitted
+		a, err := base.Calibrate(l.Backend, pretrained.Plan{Spec: spec}, nil) // without passages nothing is fitted
 		if err != nil {
 			return err
 		}
@@ -108,7 +108,7 @@ func (l *Lab) regimes(m *pretrained.Model, source train.Source, seeds []uint64, 
 	return nil
 }
 
-// tune trains a compiled model anew with a configuration and writes a row at some steps.
+// tune trains a compiled model again with a configuration and writes a row at the steps in at.
 func (l *Lab) tune(t *train.Trainer, c train.Config, row Row, at map[int]bool) error {
 	if l.late() {
 		return ErrTime

@@ -9,7 +9,7 @@ import (
 	"github.com/randfeat/randfeat/gomlx/internal/train"
 )
 
-// Pretrain is the pretraining arm of DARKFormer's Figure 2: decoders of characters trained from nothing with exact,
+// Pretrain is the pretraining arm of DARKFormer's Figure 2: character decoders trained from scratch with exact,
 // DARK, Performer, learned, constant and random attention, at equal steps. Rows are written along the way, so that a
 // run that is stopped has results.
 func (l *Lab) Pretrain() error {
@@ -50,7 +50,7 @@ func (l *Lab) Pretrain() error {
 				return err
 			}
 			defer s.t.Close()
-			for seed := range l.seeds() { // seed by seed: a run that is stopped has whole comparisons
+			for seed := range l.seeds() { // seed by seed, so that a run that is stopped has complete comparisons
 				for _, how := range g.methods {
 					row := Row{Experiment: "pretrain", Part: "pretraining", Seed: l.seed(seed)}
 					if err := s.run(how, row, c, nil, at); err != nil {

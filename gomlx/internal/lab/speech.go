@@ -12,9 +12,9 @@ import (
 	"github.com/randfeat/randfeat/gomlx/internal/train"
 )
 
-// Speech trains Conformers by CTC on spoken digits said one after the other, with other attention: Chefs' Figure 3
-// and HRF's Table 2 in small. Clustered hybrids find their centres by k-means, and A by eq 21, after a tenth of the
-// steps and keep them.
+// Speech trains Conformers by CTC on spoken digits joined to sequences, with different attention: Chefs' Figure 3
+// and HRF's Table 2 on a small scale. Clustered hybrids fit their centres (k-means) and A (eq 21) after a tenth of
+// the steps and keep them.
 func (l *Lab) Speech() error {
 	recordings, err := corpus.Digits(l.Data)
 	if err != nil {
@@ -79,7 +79,7 @@ func (l *Lab) Speech() error {
 				return err
 			}
 			defer s.t.Close()
-			for seed := range l.seeds() { // seed by seed: a run that is stopped has whole comparisons
+			for seed := range l.seeds() { // seed by seed, so that a run that is stopped has complete comparisons
 				for _, how := range group {
 					row := Row{Experiment: "speech", Part: "digits", Seed: l.seed(seed)}
 					if err := s.run(how, row, c, nil, at); err != nil {
@@ -93,7 +93,7 @@ func (l *Lab) Speech() error {
 	return l.together(all...)
 }
 
-// speech are word error rates.
+// speech writes word error rates.
 func (r results) speech(w io.Writer) {
 	fmt.Fprint(w, "### Speech: word error rate of Conformers on joined digits\n\n")
 	const part = "digits"

@@ -13,10 +13,10 @@ import (
 	"gonum.org/v1/gonum/stat/distuv"
 )
 
-// sample is the values of seeds.
+// sample has one value per seed.
 type sample map[uint64]float64
 
-// interval is the mean and the half width of its 95 % interval (Student), NaN for one seed.
+// interval returns the mean and the half width of its 95 % interval (Student), which is NaN for one seed.
 func (s sample) interval() (mean, half float64) {
 	n := float64(len(s))
 	for _, seed := range keys(s) {
@@ -44,7 +44,7 @@ func (s sample) String() string {
 	return fmt.Sprintf("%.4f ± %.4f", mean, half)
 }
 
-// minus are the differences of the seeds that both have.
+// minus returns the differences for the seeds that both have.
 func (s sample) minus(o sample) sample {
 	d := sample{}
 	for seed, x := range s {
@@ -55,7 +55,7 @@ func (s sample) minus(o sample) sample {
 	return d
 }
 
-// verdict on the claim that differences are positive.
+// verdict judges the claim that the differences are positive.
 func (s sample) verdict() string {
 	mean, half := s.interval()
 	switch {
@@ -78,10 +78,10 @@ func keys[K cmp.Ordered, V any](m map[K]V) []K {
 	return all
 }
 
-// results are the rows of all experiments.
+// results are the rows of one experiment.
 type results []Row
 
-// of is a value per seed of rows that agree.
+// of returns one value per seed from the rows that where selects.
 func (r results) of(value func(Row) float64, where func(Row) bool) sample {
 	s := sample{}
 	for _, row := range r {
@@ -115,7 +115,7 @@ func (r results) steps(part string) []int {
 	return keys(all)
 }
 
-// Tables writes the tables of rows, lines of JSON, as Markdown.
+// Tables reads rows, one JSON object per line, and writes their tables as Markdown.
 func Tables(w io.Writer, rows io.Reader) error {
 	by := map[string]results{}
 	lines := bufio.NewScanner(rows)
@@ -163,12 +163,12 @@ func header(w io.Writer, cells ...string) {
 
 func line(w io.Writer, cells ...string) { fmt.Fprintf(w, "| %s |\n", strings.Join(cells, " | ")) }
 
-// claim is an ordering of a paper beside ours.
+// claim writes one row of a table of claims: the paper's ordering, our difference and the verdict.
 func claim(w io.Writer, paper, what string, d sample) {
 	line(w, paper, what, d.String(), d.verdict())
 }
 
-// regimes are tables of accuracies by regime and step.
+// regimes writes tables of accuracies by regime and step.
 func (r results) regimes(w io.Writer) {
 	for _, part := range []string{"full", "partial", "M only"} {
 		steps := r.steps(part)
@@ -193,10 +193,11 @@ func (r results) regimes(w io.Writer) {
 	}
 }
 
-// Points of a run that claims are about: the second evaluation and the last.
+// early and last are the evaluations that claims are about: the second and the last.
 const early, last = 1, 99
 
-// darkClaims begins a table of claims with those of DARKFormer's Figures 2 to 4, and returns what adds others.
+// darkClaims starts a table of claims with those of DARKFormer's Figures 2 to 4, and returns a function that adds
+// others.
 func (r results) darkClaims(w io.Writer) (above func(says, part, a, b string, i int)) {
 	at := func(part, m string, i int) sample {
 		steps := r.steps(part)
@@ -223,7 +224,7 @@ func (r results) darkClaims(w io.Writer) (above func(says, part, a, b string, i 
 	return above
 }
 
-// language is DARKFormer's regimes from a published decoder.
+// language writes DARKFormer's regimes from a published decoder.
 func (r results) language(w io.Writer) {
 	fmt.Fprint(w, "### DARKFormer, Figures 2–4, from a published decoder: held-out accuracy of the next token\n\n")
 	r.regimes(w)
@@ -279,7 +280,7 @@ func (r results) darkformer(w io.Writer) {
 				}
 				if mine(row) && row.Error != "" {
 					failed++
-					total[m][row.Seed]++ // the worst of spikes
+					total[m][row.Seed]++ // a diverged run counts as a spike
 				}
 				if row.Error == "" && at(row) {
 					spikes, worst = spikes+row.Spikes, max(worst, row.Worst)
@@ -387,7 +388,7 @@ func (r results) glue(w io.Writer) {
 	fmt.Fprintln(w)
 }
 
-// words are the losses of language models by sampler; the paper's claim is a tie.
+// words writes the losses of language models by sampler. The paper's claim is a tie.
 func (r results) words(w io.Writer) {
 	for _, set := range []string{"ptb", "wikitext2"} {
 		for _, row := range r {

@@ -11,10 +11,10 @@ import (
 	"github.com/randfeat/randfeat/gomlx/internal/train"
 )
 
-// shared are the methods that share a graph, the first of which builds it.
+// shared are methods that share a graph. The first one builds it.
 type shared []method
 
-// encoderMethods are those of Chefs' Figure 4 and Table 2 and of SimRF's Figure 9, with ours.
+// encoderMethods returns the methods of Chefs' Figure 4 and Table 2, of SimRF's Figure 9, and ours.
 func (l *Lab) encoderMethods(m int) []shared {
 	f := func(name, family, coupling string, fit bool) method {
 		return method{name: name, attention: fmt.Sprintf("%s:%s:%d", family, coupling, m), fit: fit}
@@ -33,9 +33,9 @@ func (l *Lab) encoderMethods(m int) []shared {
 	return slices.DeleteFunc(all, func(s shared) bool { return len(s) == 0 })
 }
 
-// ViT trains vision Transformers on a set of images from nothing, and fine-tunes the first seed's exact model with
-// other attention. Seeds come one after the other, or all at once where Parallel asks for it: a run that is stopped
-// has whole comparisons. Exact attention is trained with all seeds only if it is asked for.
+// ViT trains vision Transformers on a set of images from scratch, and fine-tunes the exact model of the first seed
+// with other attention. Seeds run one after the other, or concurrently with Parallel, so that a run that is stopped
+// has complete comparisons. Exact attention is trained with all seeds only if Only asks for it.
 func (l *Lab) ViT(set string) error {
 	source, err := corpus.NewImages(filepath.Join(l.Data, set), 28, l.pick(128, 16, 8), l.pick(0, 0, 64),
 		l.pick(0, 1000, 16))
@@ -43,9 +43,9 @@ func (l *Lab) ViT(set string) error {
 		return err
 	}
 	clothes := set == "fashion_mnist"
-	source.Shift, source.Flip = 2, clothes // clothes have no left and right, digits do
+	source.Shift, source.Flip = 2, clothes // mirrored clothes are still clothes, mirrored digits are not digits
 	steps := 5000
-	if clothes { // a third of the images, and harder ones
+	if clothes { // a harder set: more augmentation and twice the steps
 		source.Erase, steps = l.pick(8, 0, 0), 10000
 	}
 	m := models.Config{Kind: models.ViT, Side: 28, Patch: l.pick(4, 4, 7), Classes: 10, Layers: l.pick(4, 1, 1),
@@ -66,6 +66,7 @@ func (l *Lab) ViT(set string) error {
 	return l.together(all...)
 }
 
+// vit is the state of one call of ViT.
 type vit struct {
 	*Lab
 	name          string
@@ -75,9 +76,9 @@ type vit struct {
 	base          *promise
 }
 
-// exact trains with exact attention: the first seed, or all.
+// exact trains with exact attention, for the first seed or for all.
 func (v *vit) exact(group shared) error {
-	defer v.base.give(nil) // unless there are some
+	defer v.base.give(nil) // if it fails, those who wait get an error
 	seeds := 1
 	if v.wants(group[0]) {
 		seeds = v.seeds()
@@ -92,7 +93,7 @@ func (v *vit) exact(group shared) error {
 	})
 }
 
-// features trains every other method with a seed.
+// features trains every other method with one seed.
 func (v *vit) features(groups []shared, seed uint64) error {
 	for _, g := range groups {
 		if err := v.group(g, func(s *session, how method) error { return v.scratchAndTune(s, how, seed) }); err != nil {
@@ -102,7 +103,7 @@ func (v *vit) features(groups []shared, seed uint64) error {
 	return nil
 }
 
-// group compiles the graph that methods share and trains each.
+// group compiles the graph that methods share and trains each of them.
 func (v *vit) group(g shared, one func(*session, method) error) error {
 	m := v.model
 	m.Attention = g[0].attention
@@ -119,7 +120,7 @@ func (v *vit) group(g shared, one func(*session, method) error) error {
 	return nil
 }
 
-// scratchAndTune trains a method from nothing, then from the parameters of exact attention.
+// scratchAndTune trains a method from scratch, then from the parameters of exact attention.
 func (v *vit) scratchAndTune(s *session, how method, seed uint64) error {
 	row := Row{Experiment: v.name, Part: "scratch", Seed: seed}
 	if err := s.run(how, row, v.scratch, nil, nil); err != nil {
@@ -140,7 +141,7 @@ func (v *vit) scratchAndTune(s *session, how method, seed uint64) error {
 	return s.run(how, row, v.tune, from, nil)
 }
 
-// Speed is training steps per second of a vision Transformer over the number of patches.
+// Speed measures the training steps per second of vision Transformers by the number of patches.
 func (l *Lab) Speed(set string) error {
 	type size struct{ side, patch int }
 	sizes := [...][]size{
@@ -156,7 +157,7 @@ func (l *Lab) Speed(set string) error {
 		}
 		var methods []*timed
 		var compile []func() error
-		for _, group := range l.encoderMethods(l.pick(32, 32, 4)) { // the others of a group take as long
+		for _, group := range l.encoderMethods(l.pick(32, 32, 4)) { // all methods of a group take the same time
 			how := group[0]
 			if how.name == "adaptive" || how.name == "elu" {
 				continue
@@ -195,7 +196,8 @@ type timed struct {
 	took   []float64 // seconds per step
 }
 
-// race takes steps of all methods in turn, so that what else a machine does meets all of them, and writes the medians.
+// race takes steps of all methods in turn, so that other load on the machine hits all of them, and writes the
+// medians.
 func (l *Lab) race(methods []*timed) error {
 	from := time.Now()
 	for n := 0; n < l.pick(50, 9, 2) && (n < 3 || time.Since(from) < 20*time.Second); n++ {

@@ -21,12 +21,13 @@ import (
 	"github.com/randfeat/randfeat/sampling"
 )
 
-// Words trains LSTMs on a text (ptb, wikitext2) as Hybrid random features does in §4.2 and appendix I. Two parts:
+// Words trains LSTMs on a text (ptb, wikitext2), as Hybrid random features does in §4.2 and appendix I. It has two
+// parts:
 //
-//   - train: 2 layers with a softmax over all words; writes keys (the table), queries (outputs at held-out places) and
-//     counts to a folder, where the laboratory finds them (items hybrid-table4-lstm and others). WikiText-2 has lengths
-//     near 1 and logits times 6 (eq 105).
-//   - curves: held-out loss during training with 40 negatives per place, by sampler (Fig 10).
+//   - train: 2 layers with a softmax over all words. It writes keys (the table), queries (outputs at held-out
+//     places) and counts to a folder, where the reproduction of the papers finds them (items hybrid-table4-lstm and
+//     others). WikiText-2 has rows of norm near 1 and logits times 6 (eq 105).
+//   - curves: the held-out loss during training with 40 negatives per place, by sampler (Fig 10).
 func (l *Lab) Words(set, dir string) error {
 	learn, held, err := corpus.Texts(l.Data, set)
 	if err != nil {
@@ -57,6 +58,7 @@ func (l *Lab) Words(set, dir string) error {
 	return nil
 }
 
+// words is the state of one call of Words.
 type words struct {
 	*Lab
 	set, dir     string
