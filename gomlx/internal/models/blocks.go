@@ -16,25 +16,25 @@ import (
 	"github.com/randfeat/randfeat/gomlx/rfx"
 )
 
-// Point is the output of a layer, named for whoever looks for numbers that are not finite.
+// Point is the named output of a layer, for the search for numbers that are not finite.
 type Point struct {
 	Name string
 	Node *Node
 }
 
-// Outcome is what a model makes of a batch: sums over what it predicts, scalars of float32, and the outputs of its
-// layers in their order.
+// Outcome is the result of a model on a batch: sums over its predictions, float32 scalars, and the outputs of its
+// layers in order.
 type Outcome struct {
 	Loss   *Node // Σ −log p, nats
-	Count  *Node // of predictions
-	Right  *Node // of those whose likeliest value is the true one
+	Count  *Node // number of predictions
+	Right  *Node // number of predictions whose likeliest value is the true one
 	Points []Point
 }
 
-// norm is layer normalisation in float32, whose variables are float32 then.
+// normalise is layer normalisation in float32, so that its variables are float32.
 func normalise(scope *model.Scope, x *Node) *Node { return norm.LayerNorm(scope, x, -1).Done() }
 
-// block is one pre-norm Transformer block on a residual stream of float32; attend is its attention.
+// block is one pre-norm Transformer block on a residual stream in float32. attend is its attention.
 func (c Config) block(scope *model.Scope, x *Node, points *[]Point, attend func(*model.Scope, *Node) *Node) *Node {
 	at := scope.Scope()[1:]
 	h := ConvertDType(normalise(scope.In("norm1"), x), c.dtype())
@@ -48,7 +48,7 @@ func (c Config) block(scope *model.Scope, x *Node, points *[]Point, attend func(
 	return Add(x, h)
 }
 
-// hidden is the width of feed-forward layers.
+// hidden returns the width of the feed-forward layers.
 func (c Config) hidden() int {
 	if c.Hidden == 0 {
 		return 4 * c.Width
@@ -58,7 +58,7 @@ func (c Config) hidden() int {
 
 func blockName(i int) string { return fmt.Sprintf("block%d", i) }
 
-// trunk is all blocks and the last norm.
+// trunk applies all blocks and the last norm.
 func (c Config) trunk(scope *model.Scope, x *Node, see rfx.Visible, points *[]Point) *Node {
 	for i := range c.Layers {
 		x = c.block(scope.In("%s", blockName(i)), x, points, func(s *model.Scope, h *Node) *Node {
@@ -68,7 +68,7 @@ func (c Config) trunk(scope *model.Scope, x *Node, see rfx.Visible, points *[]Po
 	return normalise(scope.In("norm"), x)
 }
 
-// Refresh draws new projections for all layers and fits them to the rows of the last training batch on request: see
+// Refresh draws new projections for all layers and, with fit, fits them to the rows of the last training batch; see
 // layer.SelfAttention.Refresh.
 func (c Config) Refresh(b compute.Backend, scope *model.Scope, draw uint64, fit bool) error {
 	if c.Kind == LSTM {
@@ -83,7 +83,8 @@ func (c Config) Refresh(b compute.Backend, scope *model.Scope, draw uint64, fit 
 	return nil
 }
 
-// embed is the rows of a table [vocab, width] for tokens [batch, length], plus positions that begin at from; nil: 0.
+// embed returns the rows of the token table [vocab, width] for tokens [batch, length], plus positions from from on;
+// nil means 0.
 func (c Config) embed(scope *model.Scope, tokens, from *Node) *Node {
 	n := tokens.Shape().Dimensions[1]
 	if n > c.Length {
@@ -105,7 +106,7 @@ func (c Config) positions(scope *model.Scope, g *Graph) *Node {
 	return v.NodeValue(g)
 }
 
-// learnedPositions are the first n positions [1, n, width].
+// learnedPositions returns the first n positions [1, n, width].
 func (c Config) learnedPositions(scope *model.Scope, g *Graph, n int) *Node {
 	return ExpandAxes(Slice(c.positions(scope, g), AxisRangeFromStart(n)), 0)
 }
@@ -115,14 +116,14 @@ func (c Config) table(scope *model.Scope, g *Graph) *Node {
 	return v.NodeValue(g)
 }
 
-// logits are scores of all tokens, by the table that embeds them.
+// logits scores all tokens with the table that embeds them.
 func (c Config) logits(scope *model.Scope, x *Node) *Node {
 	table := c.table(scope, x.Graph())
 	out := rfx.Product(ConvertDType(x, c.dtype()), ConvertDType(table, c.dtype()), -1, -1, 0)
 	return ConvertDType(out, dtypes.Float32)
 }
 
-// Score is the outcome of logits [..., classes] for labels [...] of int32; negative labels are no predictions.
+// Score returns the outcome of logits [..., classes] for int32 labels [...]. Negative labels do not count.
 func Score(logits, labels *Node, points []Point) Outcome {
 	g := logits.Graph()
 	on := ConvertDType(GreaterOrEqual(labels, ScalarZero(g, labels.DType())), dtypes.Float32)
@@ -130,7 +131,7 @@ func Score(logits, labels *Node, points []Point) Outcome {
 	top := StopGradient(ReduceAndKeep(logits, ReduceMax, -1))
 	shifted := Sub(logits, top)
 	d := logits.Shape().Dimensions
-	// By a mask and not by Gather: its gradient is a dense product and no scatter.
+	// A mask instead of Gather: its gradient is a dense product instead of a scatter.
 	hot := OneHot(safe, d[len(d)-1], dtypes.Float32)
 	at := ReduceSum(Mul(shifted, hot), -1)
 	nll := Sub(Log(ReduceSum(Exp(shifted), -1)), at)

@@ -1,6 +1,9 @@
-// Package models are small models of GoMLX layers for training from nothing: Transformers (a decoder of text, an
-// encoder that classifies or is pretrained by masked tokens, a vision Transformer), a Conformer that spells what it
-// hears, all of which attend as one line of their Config says, and an LSTM.
+// Package models has small models made of GoMLX layers, to be trained from scratch: Transformers (a text decoder, an
+// encoder for classification or masked tokens, a vision Transformer), a Conformer that transcribes speech, and an
+// LSTM. All but the LSTM attend as one line of their [Config] says.
+//
+// A Config is a train.Task: package train builds its graph by Outcome, initialises its parameters by Initial and
+// refreshes its projections by Refresh. Generate and Transcribe use a trained model.
 package models
 
 import (
@@ -16,40 +19,40 @@ import (
 	"github.com/randfeat/randfeat/gomlx/layer"
 )
 
-// ErrConfig marks sizes that do not make a model.
+// ErrConfig means that a Config does not describe a model.
 var ErrConfig = errors.New("not a model")
 
-// Kind is what a model does.
+// Kind is the kind of a model.
 type Kind string
 
-// The kinds.
+// Kinds of models.
 const (
 	Decoder    Kind = "decoder"    // predicts the next token
 	Masked     Kind = "masked"     // predicts hidden tokens
 	Classifier Kind = "classifier" // one class of a text
 	ViT        Kind = "vit"        // one class of an image
 	LSTM       Kind = "lstm"       // predicts the next token without attention
-	Conformer  Kind = "conformer"  // spells what is heard
+	Conformer  Kind = "conformer"  // transcribes speech
 )
 
-// Config is a model. Every field is saved with its parameters.
+// Config describes a model. It is saved with the parameters.
 type Config struct {
 	Kind    Kind `json:"kind"`
 	Vocab   int  `json:"vocab,omitempty"`  // tokens
-	Length  int  `json:"length,omitempty"` // most positions
+	Length  int  `json:"length,omitempty"` // largest number of positions
 	Layers  int  `json:"layers"`
 	Width   int  `json:"width"`
 	Heads   int  `json:"heads"`
 	KVHeads int  `json:"kv_heads,omitempty"` // 0: Heads
 	Hidden  int  `json:"hidden,omitempty"`   // of the feed-forward layers; 0: 4·Width
 	Classes int  `json:"classes,omitempty"`
-	Side    int  `json:"side,omitempty"`  // of square images, pixels
-	Patch   int  `json:"patch,omitempty"` // side of a patch, pixels
+	Side    int  `json:"side,omitempty"`  // side of the square images in pixels
+	Patch   int  `json:"patch,omitempty"` // side of a patch in pixels
 	Frame   int  `json:"frame,omitempty"` // features of a frame of sound
-	// Pool is the number of consecutive frames of a Conformer whose rows are averaged before it spells: a letter lasts
-	// many frames, and the recursion of CTC takes one step per row. 0: 1.
+	// Pool is the number of consecutive frames of a Conformer that are averaged before it spells. A letter lasts
+	// many frames, and the recursion of CTC takes one step per row. 0 means 1.
 	Pool   int  `json:"pool,omitempty"`
-	Rotary bool `json:"rotary,omitempty"` // positions by rotation, else learned
+	Rotary bool `json:"rotary,omitempty"` // rotary instead of learned positions
 
 	Attention string `json:"attention,omitempty"` // layer.ParamAttention; "" is exact
 	Dark      bool   `json:"dark,omitempty"`      // a learned matrix M per head (DARK 4.1)
@@ -57,15 +60,15 @@ type Config struct {
 	Window    int    `json:"window,omitempty"`
 	Sinks     int    `json:"sinks,omitempty"`
 	Block     int    `json:"block,omitempty"` // layer.ParamBlock
-	Seed      int    `json:"seed,omitempty"`  // of projections
+	Seed      int    `json:"seed,omitempty"`  // of the projections
 
-	Gain float64 `json:"gain,omitempty"` // of an LSTM: multiplies its logits, an inverse temperature; 0: 1
-	Unit float64 `json:"unit,omitempty"` // of an LSTM: weight of (|q|−1)² and (|k|−1)² in training
+	Gain float64 `json:"gain,omitempty"` // LSTM: factor of the logits, an inverse temperature; 0: 1
+	Unit float64 `json:"unit,omitempty"` // LSTM: weight of (|q|−1)² and (|k|−1)² in the training loss
 
 	Half bool `json:"half,omitempty"` // bfloat16 inside blocks; parameters and sums stay float32
 }
 
-// Validate says what is wrong with the sizes.
+// Validate returns an error if the sizes do not fit together.
 func (c Config) Validate() error {
 	bad := func(format string, args ...any) error {
 		return fmt.Errorf("%w: %s", ErrConfig, fmt.Sprintf(format, args...))
@@ -117,10 +120,10 @@ func (c Config) Validate() error {
 	return nil
 }
 
-// maxScores is what no device holds of one layer.
+// maxScores is the largest size of the scores of one layer in bytes. No device holds more.
 const maxScores = 64 << 30
 
-// scores are the bytes of all pairs of positions, 0 for attention by features.
+// scores returns the bytes of the scores of all pairs of positions, or 0 for attention by features.
 func (c Config) scores() int64 {
 	n := int64(c.Length)
 	if c.Kind == LSTM {
@@ -136,7 +139,7 @@ func (c Config) scores() int64 {
 	return 0
 }
 
-// Set writes the attention into the scope where the model is built.
+// Set writes the attention parameters into the scope in which the model is built.
 func (c Config) Set(scope *model.Scope) {
 	kind := c.Attention
 	if kind == "" {
@@ -178,7 +181,7 @@ func (c Config) Stateful() bool {
 	return c.Kind == Decoder
 }
 
-// Report puts a loss and an accuracy, means of an Outcome, into words.
+// Report describes a loss and an accuracy, the means of an Outcome.
 func (c Config) Report(loss, accuracy float64) string {
 	switch c.Kind {
 	case Classifier, ViT:

@@ -13,11 +13,11 @@ import (
 	"github.com/randfeat/randfeat/gomlx/rfx"
 )
 
-// reach is how far a frame sees in the convolution of a Conformer block, on either side.
+// reach is the number of frames on either side that the convolution of a Conformer block sees.
 const reach = 4
 
-// Hear are the logits of classes [batch, frames/Pool, classes], 0 the blank, of sound [batch, frames, features] and of
-// valid frames [batch, frames].
+// Hear returns the logits of classes [batch, frames/Pool, classes], class 0 the blank, for sound [batch, frames,
+// features] with valid frames [batch, frames].
 func (c Config) Hear(scope *model.Scope, sound, valid *Node) *Node {
 	c.Set(scope)
 	var points []Point
@@ -25,11 +25,11 @@ func (c Config) Hear(scope *model.Scope, sound, valid *Node) *Node {
 	return logits
 }
 
-// pool is the number of frames that are averaged.
+// pool returns the number of frames that are averaged.
 func (c Config) pool() int { return max(1, c.Pool) }
 
-// hear are the logits of letters [batch, frames/Pool, classes] of frames [batch, frames, features] of sound, and which
-// of their rows hold a valid frame.
+// hear returns the logits of letters [batch, frames/Pool, classes] for frames [batch, frames, features], and which
+// of their rows contain a valid frame.
 func (c Config) hear(scope *model.Scope, sound, valid *Node, points *[]Point) (logits, heard *Node) {
 	d := sound.Shape().Dimensions
 	if len(d) != 3 || d[1] > c.Length || d[2] != c.Frame || d[1]%c.pool() != 0 {
@@ -43,7 +43,7 @@ func (c Config) hear(scope *model.Scope, sound, valid *Node, points *[]Point) (l
 		x = c.conformer(scope.In("%s", blockName(i)), x, on, rfx.Visible{Mask: valid}, points)
 	}
 	if pool := c.pool(); pool > 1 {
-		rows := d[1] / pool // the sources give whole multiples
+		rows := d[1] / pool // sources return whole multiples
 		count := ReduceSum(Reshape(on, d[0], rows, pool, 1), 2)
 		x = Div(ReduceSum(Reshape(Mul(x, on), d[0], rows, pool, c.Width), 2), MaxScalar(count, 1.0))
 		valid = Squeeze(GreaterThan(count, ZerosLike(count)), -1)
@@ -51,8 +51,8 @@ func (c Config) hear(scope *model.Scope, sound, valid *Node, points *[]Point) (l
 	return layer.Dense(scope.In("classes"), x, true, c.Classes), valid
 }
 
-// conformer is one block (Gulati et al. 2020, eq 1): half a feed-forward layer, attention, convolution, the other half,
-// with layer norm in the convolution in place of batch norm, which batches of a few would make noisy.
+// conformer is one block (Gulati et al. 2020, eq 1): half a feed-forward layer, attention, convolution, the other
+// half. The convolution uses layer norm instead of batch norm, which would be noisy for small batches.
 func (c Config) conformer(scope *model.Scope, x, on *Node, see rfx.Visible, points *[]Point) *Node {
 	at := scope.Scope()[1:]
 	half := func(name string) {
@@ -79,8 +79,7 @@ func (c Config) conformer(scope *model.Scope, x, on *Node, see rfx.Visible, poin
 	return normalise(scope.In("last"), x)
 }
 
-// depthwise convolves every column on its own along the frames: a sum of shifted rows, which every backend has with
-// its gradient.
+// depthwise convolves every column along the frames, as a sum of shifted rows: every backend has its gradient.
 func depthwise(scope *model.Scope, x *Node) *Node {
 	d := x.Shape().Dimensions
 	w := layer.Variable(scope.In("depthwise"), "weights", x, 2*reach+1, d[2])

@@ -7,12 +7,12 @@ import (
 	. "github.com/gomlx/gomlx/core/graph" // formulas of nodes read as formulas
 )
 
-// never is the logarithm of what cannot happen: finite, so that differences are.
+// never is the logarithm of impossible events. It is finite, so that differences are not NaN.
 const never = -1e9
 
-// ctc are the log probabilities [batch] that rows of classes [batch, frames, classes] spell words [batch, letters],
-// filled up by −1: sums over all ways to repeat letters and to put blanks, class 0, between them (Graves et al. 2006,
-// eqs 6, 7). Frames that are not valid, of which there is none before one that is, are passed over.
+// ctc returns the log probabilities [batch] that the classes [batch, frames, classes] spell words [batch, letters],
+// which are padded by −1. It sums over all ways to repeat letters and to insert blanks, class 0 (Graves et al. 2006,
+// eqs 6, 7). Frames that are not valid must come last; they are skipped.
 func ctc(logits, valid, words *Node) *Node {
 	g := logits.Graph()
 	d := logits.Shape().Dimensions
@@ -21,7 +21,7 @@ func ctc(logits, valid, words *Node) *Node {
 	logp := Sub(logits, top)
 	logp = Sub(logp, Log(ReduceAndKeep(Exp(logp), ReduceSum, -1)))
 
-	// Every word with blanks around its letters: states 0, 2, … are blanks.
+	// The states of a word: its letters with blanks around them. States 0, 2, … are blanks.
 	size := 2*longest + 1
 	there := GreaterOrEqual(words, ZerosLike(words))
 	letter := Where(there, words, ZerosLike(words))
@@ -29,7 +29,7 @@ func ctc(logits, valid, words *Node) *Node {
 	states := Concatenate([]*Node{woven, Zeros(g, shapes.Make(words.DType(), batch, 1))}, 1) // [batch, states]
 	emit := Einsum("btc,bsc->bts", logp, OneHot(states, classes, dtypes.Float32))
 
-	// A letter may follow the one before it without a blank if it is another.
+	// A letter may directly follow the previous one, without a blank, only if the two differ.
 	skip := make([]bool, size)
 	first := make([]float32, size)
 	for s := range size {
@@ -50,7 +50,7 @@ func ctc(logits, valid, words *Node) *Node {
 		next := Add(logSum(alpha, later(alpha, 1, never), Add(later(alpha, 2, never), jump)), at(t))
 		alpha = Where(BroadcastToDims(SliceAxis(valid, 1, AxisElem(t)), batch, size), next, alpha)
 	}
-	// A word ends in its last letter or the blank behind it.
+	// A word ends with its last letter or the blank after it.
 	state := Iota(g, shapes.Make(dtypes.Int32, batch, size), 1)
 	last := BroadcastToDims(MulScalar(lengths(words), 2), batch, size)
 	ends := LogicalOr(Equal(state, last), Equal(state, AddScalar(last, -1)))
@@ -59,13 +59,13 @@ func ctc(logits, valid, words *Node) *Node {
 	return Add(Squeeze(most, -1), Log(ReduceSum(Exp(Sub(alpha, most)), -1)))
 }
 
-// lengths are the numbers of letters [batch, 1] of words.
+// lengths returns the number of letters of each word [batch, 1].
 func lengths(words *Node) *Node {
 	there := GreaterOrEqual(words, ZerosLike(words))
 	return ReduceAndKeep(ConvertDType(there, dtypes.Int32), ReduceSum, 1)
 }
 
-// later is x [batch, n] moved to later places of its last axis; what comes in front has one value.
+// later shifts x [batch, n] to later places of its last axis and fills the front with a value.
 func later(x *Node, by int, value float64) *Node {
 	n := x.Shape().Dimensions[1]
 	if by >= n {
@@ -75,7 +75,7 @@ func later(x *Node, by int, value float64) *Node {
 	return Pad(kept, Scalar(x.Graph(), x.DType(), value), compute.PadAxis{}, compute.PadAxis{Start: by})
 }
 
-// logSum is log Σ exp of nodes of one shape.
+// logSum returns log Σ exp of nodes of one shape.
 func logSum(x ...*Node) *Node {
 	top := x[0]
 	for _, y := range x[1:] {
@@ -94,34 +94,34 @@ func logSum(x ...*Node) *Node {
 	return Add(top, Log(sum))
 }
 
-// edits are the least numbers [batch, 1] of letters put in, left out or exchanged between words [batch, letters],
-// filled up by −1, and the likeliest class of every frame without repetitions and blanks. It goes through letters, all
-// frames at once: frames outnumber them.
+// edits returns the edit distance [batch, 1] between words [batch, letters], padded by −1, and what was heard: the
+// likeliest class of every frame without repetitions and blanks. It loops over the letters and treats all frames at
+// once, because there are more frames than letters.
 func edits(logits, valid, words *Node) *Node {
 	g := logits.Graph()
 	d := logits.Shape().Dimensions
 	batch, frames, longest := d[0], d[1], words.Shape().Dimensions[1]
 	best := ConvertDType(ArgMax(logits, -1), dtypes.Float32) // [batch, frames]
 	heard := LogicalAnd(valid, LogicalAnd(NotEqual(best, ZerosLike(best)), NotEqual(best, later(best, 1, 0))))
-	// Column 0 is before the first frame.
+	// Column 0 stands before the first frame.
 	best = Pad(best, Scalar(g, dtypes.Float32, 0), compute.PadAxis{}, compute.PadAxis{Start: 1})
 	one := Pad(ConvertDType(heard, dtypes.Float32), Scalar(g, dtypes.Float32, 0), compute.PadAxis{},
 		compute.PadAxis{Start: 1})
-	total := one // letters heard so far
+	total := one // letters heard up to each frame, by doubling
 	for by := 1; by <= frames; by *= 2 {
 		total = Add(total, later(total, by, 0))
 	}
 	const far = 1e6
-	row := total // edits from what was heard so far to the first j letters
+	row := total // distance between what was heard so far and the first j letters
 	said := ConvertDType(words, dtypes.Float32)
 	rows := []*Node{row}
 	for j := range longest {
 		other := ConvertDType(NotEqual(best, BroadcastToDims(SliceAxis(said, 1, AxisElem(j)), batch, frames+1)),
 			dtypes.Float32)
-		// A frame at which nothing is heard stands for the one before it.
+		// A frame at which nothing is heard repeats the previous one.
 		kept := Add(later(row, 1, far), Add(other, MulScalar(OneMinus(one), far)))
 		next := Sub(Min(AddScalar(row, 1), kept), total)
-		for by := 1; by <= frames; by *= 2 { // what was heard since is put in
+		for by := 1; by <= frames; by *= 2 { // insert what was heard since
 			next = Min(next, later(next, by, far))
 		}
 		row = Add(next, total)
@@ -140,8 +140,9 @@ func mapNodes(in []*Node, f func(*Node) *Node) []*Node {
 	return out
 }
 
-// spell is the outcome of words [batch, letters]: the loss by CTC, counted by letters, and as right what is left of
-// them after the edits: one minus the error rate of letters is the accuracy. A word of no letters is no prediction.
+// spell returns the outcome for words [batch, letters]. The loss is CTC, counted per letter. Right is the number of
+// letters minus the edit distance, so that the accuracy is one minus the letter error rate. A word without letters
+// does not count.
 func spell(logits, valid, words *Node, points []Point) Outcome {
 	n := ConvertDType(lengths(words), dtypes.Float32)
 	on := Squeeze(Sign(n), 1)

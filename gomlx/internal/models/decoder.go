@@ -7,18 +7,18 @@ import (
 	"github.com/randfeat/randfeat/gomlx/rfx"
 )
 
-// Outcome is the model on one batch, whose nodes depend on the kind:
+// Outcome applies the model to one batch. Its nodes depend on the kind:
 //
-//	decoder     tokens [batch, length], the tokens that follow [batch, length]
+//	decoder     tokens [batch, length], next tokens [batch, length]
 //	masked      tokens with some hidden, the hidden ones and −1 elsewhere, valid [batch, length] bool
 //	classifier  tokens, labels [batch], valid
 //	vit         images [batch, side, side] in [0, 1], labels [batch]
-//	conformer   sound [batch, frames, features], what is said [batch, letters] filled up by −1, where class 0 is no
-//	            letter, valid [batch, frames] bool
-//	lstm        as decoder; for a sampled softmax also drawn tokens [samples], logarithms of the expected numbers of
-//	            draws of these, and of the tokens that follow [batch, length]
+//	conformer   sound [batch, frames, features], letters [batch, letters] padded by −1, where class 0 is no letter,
+//	            valid [batch, frames] bool
+//	lstm        as decoder; for a sampled softmax also drawn tokens [samples], and the logarithms of the expected
+//	            numbers of draws of these and of the next tokens [batch, length]
 //
-// Tokens and labels are int32; a negative label is no prediction.
+// Tokens and labels are int32. A negative label is not predicted.
 func (c Config) Outcome(scope *model.Scope, batch []*Node) Outcome {
 	if err := c.Validate(); err != nil {
 		panic(err)
@@ -41,7 +41,7 @@ func (c Config) Outcome(scope *model.Scope, batch []*Node) Outcome {
 	return Score(c.see(scope, batch[0], &points), batch[1], points)
 }
 
-// Next are the logits of what follows every token [batch, length, vocab].
+// Next returns the logits of the next token after every token [batch, length, vocab].
 func (c Config) Next(scope *model.Scope, tokens *Node) *Node {
 	c.Set(scope)
 	var points []Point
@@ -54,7 +54,7 @@ func (c Config) next(scope *model.Scope, tokens *Node, points *[]Point) *Node {
 	return c.logits(scope, c.trunk(scope, x, rfx.Visible{}, points))
 }
 
-// Empty are the states of all layers before the first token.
+// Empty returns the states of all layers before the first token.
 func (c Config) Empty(scope *model.Scope, g *Graph, batch int) []*Node {
 	c.Set(scope)
 	like := Scalar(g, c.dtype(), 0)
@@ -65,8 +65,8 @@ func (c Config) Empty(scope *model.Scope, g *Graph, batch int) []*Node {
 	return all
 }
 
-// Extend are the logits behind the last of some tokens [batch, n] that stand at position from and after, and the states
-// behind them. Their size does not depend on how much was read. It is for decoders that are Stateful.
+// Extend reads tokens [batch, n], the first of which stands at position from. It returns the logits after the last
+// one, and the new states, whose size does not depend on how much was read. The decoder must be Stateful.
 func (c Config) Extend(scope *model.Scope, tokens, from *Node, states []*Node) (*Node, []*Node) {
 	c.Set(scope)
 	var points []Point

@@ -9,14 +9,14 @@ import (
 	"github.com/randfeat/randfeat/gomlx/rfx"
 )
 
-// encode are the rows of tokens that see all valid ones.
+// encode returns the rows of tokens, each of which sees all valid tokens.
 func (c Config) encode(scope *model.Scope, tokens, valid *Node, points *[]Point) *Node {
 	x := c.embed(scope, tokens, nil)
 	*points = append(*points, Point{"embedding", x})
 	return c.trunk(scope, x, rfx.Visible{Mask: valid}, points)
 }
 
-// classify are the logits of classes, of the mean row of valid tokens.
+// classify returns the logits of classes, from the mean row of the valid tokens.
 func (c Config) classify(scope *model.Scope, tokens, valid *Node, points *[]Point) *Node {
 	x := c.encode(scope, tokens, valid, points)
 	on := ExpandAxes(ConvertDType(valid, dtypes.Float32), -1)

@@ -14,8 +14,8 @@ import (
 	"github.com/randfeat/randfeat/internal/rng"
 )
 
-// Generate continues a prompt by n tokens, each chosen from the logits of the next. Attention by features reads every
-// token once and keeps a state of constant size; other attention reads the whole text for every token.
+// Generate continues a prompt by n tokens, which choose picks from the logits. Attention by features reads every
+// token once and keeps a state of constant size. Other attention reads the whole text again for every token.
 func (c Config) Generate(b compute.Backend, store *model.Store, prompt []int32, n int,
 	choose func(logits []float32) int32) ([]int32, error) {
 	if c.Kind != Decoder {
@@ -51,15 +51,15 @@ func (c Config) Generate(b compute.Backend, store *model.Store, prompt []int32, 
 	return text[len(prompt):], nil
 }
 
-// reader is the logits of what follows a text that grows from call to call.
+// reader returns the logits after a text that grows from call to call.
 type reader func(text []int32) ([]float32, error)
 
 // continued reads every token once.
 func (c Config) continued(b compute.Backend, store *model.Store, prompt []int32, n int,
 	choose func(logits []float32) int32) ([]int32, error) {
-	c.Half = false // one token at a time is not what half precision speeds up
+	c.Half = false // half precision does not speed up single tokens
 	if c.Rotary {
-		c.Length = math.MaxInt32 // of tokens at once, which Generate has checked
+		c.Length = math.MaxInt32 // rotary positions have no limit; Generate has checked the rest
 	}
 	r, err := layer.Decoder{
 		Empty: func(scope *model.Scope, g *Graph) []*Node { return c.Empty(scope, g, 1) }, Extend: c.Extend,
@@ -71,7 +71,7 @@ func (c Config) continued(b compute.Backend, store *model.Store, prompt []int32,
 	return text, errors.Join(err, r.Close())
 }
 
-// recompute reads everything again, filled up to one length: what follows a token does not change its logits.
+// recompute reads the whole text again for every token, padded to one length: later tokens do not change the logits.
 func (c Config) recompute(b compute.Backend, store *model.Store) (reader, func(), error) {
 	exec, err := model.NewExec(b, store, func(scope *model.Scope, in []*Node) []*Node {
 		return []*Node{c.Next(scope, in[0])}
@@ -105,7 +105,7 @@ func Greedy(logits []float32) int32 {
 	return int32(best)
 }
 
-// Sample chooses by softmax of logits over temperature, with a stream of a seed.
+// Sample draws tokens from softmax(logits/temperature), with the random stream of a seed.
 func Sample(temperature float64, seed uint64) func(logits []float32) int32 {
 	src := rng.Stream(seed, 'g')
 	return func(logits []float32) int32 {

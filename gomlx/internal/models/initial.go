@@ -9,7 +9,8 @@ import (
 	"github.com/randfeat/randfeat/internal/rng"
 )
 
-// Group is a part of a model that is trained together: the regimes of the DARKFormer paper (§6) differ in them.
+// Group is a part of a model that is trained or frozen together. The regimes of the DARKFormer paper (§6) differ in
+// the groups they train.
 type Group int
 
 // The groups.
@@ -21,7 +22,7 @@ const (
 	Groups            // the number of groups
 )
 
-// Group is the part that a parameter belongs to.
+// Group returns the group of a parameter, by its path.
 func (c Config) Group(name string) Group {
 	switch {
 	case path.Base(name) == "dark":
@@ -46,8 +47,9 @@ func (c Config) String() string {
 	return string(c.Kind) + ", " + attention + " attention"
 }
 
-// Initial are the first values of a parameter, by its path alone: the same on every backend, whatever else the model
-// has. Matrices have rows of norm about 1, those that end a residual branch less, embeddings 0.02.
+// Initial returns the initial values of a parameter. They depend only on its path and the seed, so they are the same
+// on every backend and in models with other parts. Matrices have rows of norm about 1, less at the end of a residual
+// branch; embeddings have a deviation of 0.02.
 func (c Config) Initial(name string, dims []int, seed uint64) []float32 {
 	size := 1
 	for _, n := range dims {

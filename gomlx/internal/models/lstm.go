@@ -8,7 +8,7 @@ import (
 	"github.com/gomlx/gomlx/ml/model"
 )
 
-// recurrent is the hidden rows of tokens [batch, length, width] of layers of LSTM.
+// recurrent returns the hidden rows of tokens [batch, length, width] of an LSTM.
 func (c Config) recurrent(scope *model.Scope, tokens *Node, points *[]Point) *Node {
 	x := Gather(c.table(scope, tokens.Graph()), ExpandAxes(tokens, -1))
 	*points = append(*points, Point{"embedding", x})
@@ -20,17 +20,17 @@ func (c Config) recurrent(scope *model.Scope, tokens *Node, points *[]Point) *No
 	return x
 }
 
-// QueryRows is the rows of an LSTM that meet the table of tokens in a softmax [batch, length, width]: the queries of a
-// sampler whose classes are the rows of the table.
+// QueryRows returns the rows [batch, length, width] that an LSTM multiplies with the token table in its softmax.
+// They are the queries of a sampler whose classes are the rows of the table.
 func (c Config) QueryRows(scope *model.Scope, tokens *Node) *Node {
 	c.Set(scope)
 	return c.recurrent(scope, tokens, new([]Point))
 }
 
-// TablePath is the path of the table of tokens [vocab, width].
+// TablePath is the path of the token table [vocab, width].
 const TablePath = "/tokens/embeddings"
 
-// gain multiplies products of rows and tokens.
+// gain returns the factor of the logits.
 func (c Config) gain() float64 {
 	if c.Gain > 0 {
 		return c.Gain
@@ -38,10 +38,10 @@ func (c Config) gain() float64 {
 	return 1
 }
 
-// sampled is the loss of softmax over the true token and some drawn ones alone (Bengio and Senécal 2008): logits are
-// corrected by the logarithms of the expected numbers of draws, of the drawn tokens and of the true ones [batch,
-// length]. Draws are [samples], shared by the batch, or [batch, length, samples]. A drawn token that is the true one
-// does not count.
+// sampled is the loss of a softmax over the true token and some drawn ones (Bengio and Senécal 2008). Logits are
+// corrected by the logarithms of the expected numbers of draws, for drawn tokens and for the true ones [batch,
+// length]. Draws are [samples], shared by the batch, or [batch, length, samples]. A drawn token that equals the true
+// one does not count.
 func (c Config) sampled(scope *model.Scope, x, labels, drawn, drawnLog, trueLog *Node, points []Point) Outcome {
 	table := c.table(scope, x.Graph())
 	rows := func(ids *Node) *Node { return Gather(table, ExpandAxes(ids, -1)) }
@@ -61,7 +61,7 @@ func (c Config) sampled(scope *model.Scope, x, labels, drawn, drawnLog, trueLog 
 	return Score(logits, ZerosLike(labels), points)
 }
 
-// words is the outcome of an LSTM; batches with draws are for training, those without use all tokens.
+// words is the outcome of an LSTM. Training batches with draws use the sampled softmax, all others the full one.
 func (c Config) words(scope *model.Scope, batch []*Node) Outcome {
 	var points []Point
 	x := c.recurrent(scope, batch[0], &points)
@@ -77,13 +77,13 @@ func (c Config) words(scope *model.Scope, batch []*Node) Outcome {
 	return o
 }
 
-// unit is the mean of (|x| − 1)² over rows (Hybrid random features, eq 105).
+// unit returns the mean of (|x| − 1)² over rows (Hybrid random features, eq 105).
 func unit(x *Node) *Node {
 	norm := Sqrt(AddScalar(ReduceSum(Square(x), -1), 1e-12))
 	return ReduceAllMean(Square(AddScalar(norm, -1)))
 }
 
-// recurrentScale is the first size of the LSTM's matrices, 0 for other parameters.
+// recurrentScale returns the initial scale of the LSTM's matrices, or 0 for other parameters.
 func recurrentScale(last string, dims []int) float64 {
 	if last == "inputsW" || last == "recurrentW" {
 		return 1 / math.Sqrt(float64(dims[len(dims)-1]))

@@ -11,8 +11,8 @@ import (
 	"github.com/randfeat/randfeat/dense"
 )
 
-// Transcribe are the letters, from 1 on, that a trained Conformer hears in sounds of frames × features: the likeliest
-// class of every frame without repetitions and blanks.
+// Transcribe returns the letters, numbered from 1, that a trained Conformer hears in sounds of frames × features:
+// the likeliest class of every frame without repetitions and blanks.
 func (c Config) Transcribe(b compute.Backend, store *model.Store, sounds ...dense.Matrix[float32]) ([][]int32, error) {
 	if c.Kind != Conformer {
 		return nil, fmt.Errorf("%w: a %s does not hear", ErrConfig, c.Kind)

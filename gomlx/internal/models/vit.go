@@ -12,7 +12,7 @@ import (
 	"github.com/randfeat/randfeat/gomlx/rfx"
 )
 
-// see are the logits of images [batch, side, side] cut into patches, of the mean row of all patches.
+// see cuts images [batch, side, side] into patches and returns the logits, from the mean row of all patches.
 func (c Config) see(scope *model.Scope, images *Node, points *[]Point) *Node {
 	d := images.Shape().Dimensions
 	if len(d) != 3 || d[1] != c.Side || d[2] != c.Side {
