@@ -6,7 +6,8 @@ import (
 	"unicode"
 )
 
-// pieces are the stretches that merges stay within: a word with the space before it, or a run of other spaces.
+// pieces splits a text into stretches that merges never cross: a word with the space before it, or a run of other
+// white space.
 func pieces(text string) []string {
 	var all []string
 	start := 0
@@ -25,7 +26,9 @@ func pieces(text string) []string {
 	return all
 }
 
-// merge learns pieces: characters first, then the most frequent neighbours become one token, until there are size.
+// merge learns a BPE vocabulary: first the characters, then the most frequent pairs of neighbours become tokens,
+// until there are size of them. It works on distinct words with their counts, and updates the counts of pairs only
+// in the words that contain the merged pair.
 func (v *Vocabulary) merge(text string, size int) {
 	count := map[string]int{}
 	for _, w := range pieces(text) {
@@ -46,7 +49,7 @@ func (v *Vocabulary) merge(text string, size int) {
 	}
 	v.Tokens = append(v.Tokens, mostFrequent(strings.Split(text, ""), size-1)...)
 	pairs := map[[2]string]int{}
-	where := map[[2]string]map[int]bool{} // words that may have the pair
+	where := map[[2]string]map[int]bool{} // words that may contain the pair
 	add := func(i, sign int) {
 		w := list[i]
 		for j := range len(w.parts) - 1 {
@@ -67,7 +70,7 @@ func (v *Vocabulary) merge(text string, size int) {
 	}
 	for len(v.Tokens) < size {
 		var best [2]string
-		most := 1 // a pair that occurs once is no pattern
+		most := 1 // pairs that occur only once are not merged
 		for p, n := range pairs {
 			if n > most || n == most && n > 1 && (p[0] < best[0] || p[0] == best[0] && p[1] < best[1]) {
 				best, most = p, n
@@ -91,7 +94,7 @@ func (v *Vocabulary) merge(text string, size int) {
 	}
 }
 
-// join makes one of every pair of neighbours, from the left.
+// join merges all occurrences of a pair, from the left.
 func join(parts []string, pair [2]string) []string {
 	out := parts[:0:0]
 	for i := 0; i < len(parts); i++ {
@@ -105,6 +108,7 @@ func join(parts []string, pair [2]string) []string {
 	return out
 }
 
+// encodePieces applies the merges in the order in which they were learned. Equal pieces are encoded once.
 func (v *Vocabulary) encodePieces(text string) []int32 {
 	var out []int32
 	seen := map[string][]int32{}

@@ -10,27 +10,27 @@ import (
 	"unicode/utf8"
 )
 
-// ErrVocabulary marks text or files that a vocabulary cannot take.
+// ErrVocabulary means that a text or file does not fit a vocabulary.
 var ErrVocabulary = errors.New("vocabulary")
 
-// Unknown stands for what a vocabulary does not have. It is always token 0.
+// Unknown stands for tokens outside of the vocabulary. It is always token 0.
 const Unknown = "<unk>"
 
-// Kind is what a token is.
+// Kind is the kind of tokens.
 type Kind string
 
-// The kinds.
+// Kinds of tokens.
 const (
 	Chars Kind = "chars"
-	Words Kind = "words" // between spaces; the end of a line is one, "<eos>"
+	Words Kind = "words" // separated by spaces; a line end is the token "<eos>"
 	BPE   Kind = "bpe"   // byte pairs merged by frequency within words (Sennrich et al. 2016)
 )
 
-// Vocabulary is the tokens of a model. It is saved with it as JSON.
+// Vocabulary is the set of tokens of a model. It is saved with the model as JSON.
 type Vocabulary struct {
 	Kind   Kind        `json:"kind"`
 	Tokens []string    `json:"tokens"`
-	Merges [][2]string `json:"merges,omitempty"` // of BPE, in the order found
+	Merges [][2]string `json:"merges,omitempty"` // BPE: in the order learned
 
 	index map[string]int32
 	rank  map[[2]string]int
@@ -38,7 +38,8 @@ type Vocabulary struct {
 
 const endOfLine = "<eos>"
 
-// Learn finds the vocabulary of a text: all characters, the most frequent words, or so many pieces.
+// Learn finds the vocabulary of a text: its characters, its most frequent words, or BPE pieces, at most size of
+// them.
 func Learn(kind Kind, text string, size int) (*Vocabulary, error) {
 	if !utf8.ValidString(text) {
 		return nil, fmt.Errorf("%w: the text is not UTF-8", ErrVocabulary)
@@ -61,7 +62,8 @@ func Learn(kind Kind, text string, size int) (*Vocabulary, error) {
 	return v, nil
 }
 
-// mostFrequent are the distinct tokens, the most frequent first, equals by their letters; at most n where n > 0.
+// mostFrequent returns the distinct tokens, most frequent first, ties in alphabetical order. n > 0 bounds their
+// number.
 func mostFrequent(tokens []string, n int) []string {
 	count := map[string]int{}
 	for _, t := range tokens {
@@ -93,6 +95,7 @@ func words(text string) []string {
 	return all
 }
 
+// prepare builds the indexes from the exported fields.
 func (v *Vocabulary) prepare() {
 	v.index, v.rank = map[string]int32{}, map[[2]string]int{}
 	for i, t := range v.Tokens {
@@ -106,7 +109,7 @@ func (v *Vocabulary) prepare() {
 // Size is the number of tokens.
 func (v *Vocabulary) Size() int { return len(v.Tokens) }
 
-// Encode are the tokens of a text.
+// Encode returns the tokens of a text.
 func (v *Vocabulary) Encode(text string) []int32 {
 	var parts []string
 	switch v.Kind {
@@ -124,7 +127,7 @@ func (v *Vocabulary) Encode(text string) []int32 {
 	return out
 }
 
-// Line are the tokens of a text that is one line, without that of its end.
+// Line returns the tokens of a text that is one line, without the token of the line end.
 func (v *Vocabulary) Line(text string) []int32 {
 	out := v.Encode(text)
 	if n := len(out); v.Kind == Words && n > 0 {
@@ -133,7 +136,7 @@ func (v *Vocabulary) Line(text string) []int32 {
 	return out
 }
 
-// Decode is the text of tokens. Numbers that are no tokens are an error.
+// Decode returns the text of tokens. Numbers outside of the vocabulary are an error.
 func (v *Vocabulary) Decode(tokens []int32) (string, error) {
 	var b strings.Builder
 	for i, t := range tokens {
