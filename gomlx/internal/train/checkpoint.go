@@ -20,12 +20,12 @@ import (
 	"github.com/randfeat/randfeat/internal/tensorfile"
 )
 
-// ErrCheckpoint marks a file that is none, is damaged, or is of another run.
+// ErrCheckpoint means that a file is no checkpoint, is damaged, or belongs to another run.
 var ErrCheckpoint = errors.New("not a checkpoint of this run")
 
 const format = "rfx-train/1"
 
-// Header says what a checkpoint holds.
+// Header describes a checkpoint.
 type Header struct {
 	Model  json.RawMessage // of the Task
 	Config Config
@@ -33,7 +33,7 @@ type Header struct {
 	Extra  map[string]string // of the program: vocabulary, data
 }
 
-// Save writes all that a resumed run needs, in one step: the file is the old or the new one whatever happens.
+// Save writes everything that a resumed run needs to a file, atomically.
 func (t *Trainer) Save(file string, extra map[string]string) (err error) {
 	f := &tensorfile.File{Metadata: map[string]string{"format": format, "step": strconv.Itoa(t.done)}}
 	for name, v := range map[string]any{"model": t.Model, "config": t.Config} {
@@ -70,7 +70,7 @@ func (t *Trainer) Save(file string, extra map[string]string) (err error) {
 	return out.Commit()
 }
 
-// readFile is a checkpoint whose checksums agree.
+// readFile reads a checkpoint and verifies its checksums.
 func readFile(file string) (*tensorfile.File, Header, error) {
 	var h Header
 	b, err := os.ReadFile(file)
@@ -104,13 +104,13 @@ func readFile(file string) (*tensorfile.File, Header, error) {
 	return f, h, nil
 }
 
-// ReadHeader says what a checkpoint holds.
+// ReadHeader reads the description of a checkpoint.
 func ReadHeader(file string) (Header, error) {
 	_, h, err := readFile(file)
 	return h, err
 }
 
-// Load is the parameters of a checkpoint in a store of their own, to run the model without training.
+// Load reads the parameters of a checkpoint into a new store, to run the model without training.
 func Load(file string) (*model.Store, Header, error) {
 	f, h, err := readFile(file)
 	if err != nil {
@@ -132,7 +132,8 @@ func Load(file string) (*model.Store, Header, error) {
 	return store, h, nil
 }
 
-// Resume continues where Save left off. The run must be of the same model and settings; differences are named.
+// Resume continues where Save left off. Model and settings must be the same; the error names the differences. All
+// variables are checked before the first is changed.
 func (t *Trainer) Resume(file string) error {
 	f, h, err := readFile(file)
 	if err != nil {
@@ -161,14 +162,14 @@ func (t *Trainer) Resume(file string) error {
 	return nil
 }
 
-// missing says that a checkpoint lacks a parameter.
+// missing returns the error for a checkpoint that lacks a parameter.
 func missing(file string, v *model.Variable) error {
 	return fmt.Errorf("%s: no parameter %s of shape %v: %w", file, v.Path(), v.Shape().Dimensions, ErrCheckpoint)
 }
 
-// Adopt takes the parameters of a checkpoint of another run whose model may attend in another way: a fine-tuning
-// begins.
-// M, learned projections and a new head of classes keep their first values; all else must be there, in the same shapes.
+// Adopt takes the parameters of a checkpoint of another run, to begin a fine-tuning. The model may attend in another
+// way. M, learned projections and a new classification head keep their initial values; everything else must be there
+// in the same shapes.
 func (t *Trainer) Adopt(file string) error {
 	f, h, err := readFile(file)
 	if err != nil {
@@ -205,7 +206,7 @@ func (t *Trainer) Adopt(file string) error {
 	return t.Put(from)
 }
 
-// Get is a copy of all trained parameters, by path.
+// Get returns a copy of all trained parameters by path.
 func (t *Trainer) Get() (map[string][]float32, error) {
 	all := map[string][]float32{}
 	for _, v := range t.variables() {
@@ -223,7 +224,7 @@ func (t *Trainer) Get() (map[string][]float32, error) {
 	return all, nil
 }
 
-// Put sets parameters that this model has; others are left out.
+// Put sets the parameters that this model has and ignores others.
 func (t *Trainer) Put(from map[string][]float32) error {
 	for _, v := range t.variables() {
 		x, ok := from[v.Path()]
@@ -241,7 +242,7 @@ func (t *Trainer) Put(from map[string][]float32) error {
 	return nil
 }
 
-// differences are the fields of two settings that differ, as words.
+// differences lists the fields in which two settings differ, as text.
 func differences(file, now any) []string {
 	read := func(v any) map[string]any {
 		b, _ := json.Marshal(v)

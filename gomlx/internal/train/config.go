@@ -1,8 +1,17 @@
-// Package train takes models of GoMLX variables through training that can be killed at any moment: AdamW with warm-up
-// and cosine, clipping by the global norm, accumulated gradients, files that are written whole or not at all, and a
-// resumed run that ends in the same bits as one that was never stopped. All that changes from step to step enters the
-// compiled graph as numbers: learning rates, seeds, what is trained and the projections of random features share one
-// compilation.
+// Package train trains models made of GoMLX variables. A run can be killed at any moment: files are written
+// atomically, and a resumed run ends in the same bits as one that was never stopped. It uses AdamW with warm-up and
+// cosine decay, clipping by the global norm and accumulated gradients.
+//
+//	t, err := train.New(backend, task, train.Config{Steps: 1000}, source)
+//	defer t.Close()
+//	err = train.Run{Dir: "run"}.Do(ctx, t)      // or t.Step and t.Evaluate one by one
+//
+// Everything that changes from step to step enters the compiled graph as numbers: learning rates, seeds, which parts
+// are trained, and the projections of random features. So one compilation serves all of them, and [Trainer.Reset]
+// starts another run without compiling.
+//
+// Files: trainer.go has the loop, step.go the graphs of a step, parallel.go several devices, checkpoint.go the file
+// format, run.go a run with metrics and checkpoints.
 package train
 
 import (
@@ -13,42 +22,43 @@ import (
 	"github.com/randfeat/randfeat/gomlx/internal/models"
 )
 
-// ErrConfig marks settings that make no training run.
+// ErrConfig means that the settings do not describe a training run.
 var ErrConfig = errors.New("not a training run")
 
-// Regime is what of a model is trained, by the regimes of the DARKFormer paper (§6).
+// Regime says which parts of a model are trained (the regimes of the DARKFormer paper, §6).
 type Regime string
 
-// The regimes.
+// Regimes.
 const (
 	Full      Regime = "full"
-	Attention Regime = "attention" // projections of queries, keys and values, and M where there is one
-	Dark      Regime = "dark"      // M alone
+	Attention Regime = "attention" // projections of queries, keys and values, and M if there is one
+	Dark      Regime = "dark"      // only M
 )
 
-// Config is how a model is trained. Zeros are useful where a default is named.
+// Config says how to train a model. Zero fields mean the default in their comment.
 type Config struct {
 	Steps      int     `json:"steps"`
-	Warmup     int     `json:"warmup"`     // steps of a rate that grows linearly
+	Warmup     int     `json:"warmup"`     // steps with a linearly growing rate
 	Rate       float64 `json:"rate"`       // the largest learning rate; 0: 1e-3
-	Floor      float64 `json:"floor"`      // the last, as a part of Rate
-	Decay      float64 `json:"decay"`      // of matrices (AdamW)
-	Clip       float64 `json:"clip"`       // of the gradient's global norm; 0: none
+	Floor      float64 `json:"floor"`      // last learning rate, as a share of Rate
+	Decay      float64 `json:"decay"`      // weight decay of matrices (AdamW)
+	Clip       float64 `json:"clip"`       // bound on the global norm of the gradient; 0: none
 	Beta1      float64 `json:"beta1"`      // 0: 0.9
 	Beta2      float64 `json:"beta2"`      // 0: 0.99
 	Accumulate int     `json:"accumulate"` // batches per step; 0: 1
 	Regime     Regime  `json:"regime"`     // "": Full
-	// Still are parts that are not trained though the regime has them.
+	// Still are groups that are frozen although the regime trains them.
 	Still []models.Group `json:"still,omitempty"`
-	// OneGraph evaluates with the graph of the training step, without a step: twice the work of an evaluation, and one
-	// compilation less.
+	// OneGraph evaluates with the graph of the training step, without applying the step. Evaluations take twice the
+	// work, and one compilation less is needed.
 	OneGraph bool `json:"one_graph,omitempty"`
 
 	Seed   uint64 `json:"seed"`             // of parameters, batches and redraws
 	Redraw int    `json:"redraw,omitempty"` // steps between new projections; 0: never
-	Fit    int    `json:"fit,omitempty"`    // steps after which heads are fitted, and at every redraw; 0: never
+	Fit    int    `json:"fit,omitempty"`    // fit heads after so many steps, and at every redraw; 0: never
 }
 
+// normal fills in the defaults.
 func (c Config) normal() Config {
 	set := func(x *float64, v float64) {
 		if *x == 0 {
@@ -67,7 +77,7 @@ func (c Config) normal() Config {
 	return c
 }
 
-// Validate says what is wrong.
+// Validate returns an error if the settings cannot be used.
 func (c Config) Validate() error {
 	c = c.normal()
 	bad := func(format string, args ...any) error {
@@ -95,7 +105,7 @@ func (c Config) Validate() error {
 	return bad("regime %q: take %s, %s or %s", c.Regime, Full, Attention, Dark)
 }
 
-// rate is the learning rate of a step, the first being 0.
+// rate returns the learning rate of a step, counted from 0.
 func (c Config) rate(step int) float64 {
 	if step < c.Warmup {
 		return c.Rate * float64(step+1) / float64(c.Warmup)

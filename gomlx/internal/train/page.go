@@ -30,7 +30,7 @@ pre { overflow-x: auto; font-size: 13px }
 </body></html>
 `))
 
-// page draws the metrics of a run, if there are any yet.
+// page draws the metrics of a run as a page of figures, if there are any.
 func (r Run) page(t *Trainer) error {
 	all, err := ReadMetrics(filepath.Join(r.Dir, MetricsFile))
 	if err != nil || len(all) == 0 {
@@ -98,7 +98,7 @@ func (r Run) page(t *Trainer) error {
 	return out.Commit()
 }
 
-// wide reports whether values differ so much that the small ones would not be seen.
+// wide reports whether the values span more than a factor of 10, so that a logarithmic axis is needed.
 func wide(all ...figure.Series) bool {
 	low, high := math.Inf(1), 0.0
 	for _, s := range all {

@@ -13,24 +13,24 @@ import (
 	"github.com/gomlx/gomlx/ml/model"
 )
 
-// replica computes gradients on one device.
+// replica computes gradients on one device. Only the first shares the store of the trainer.
 type replica struct {
 	store *model.Store
 	exec  *model.Exec
 }
 
-// parallel divides the batches of a step over devices.
+// parallel divides the batches of a step among devices.
 type parallel struct {
-	replicas []replica // the first is on the store of the trainer
+	replicas []replica // the first is on the trainer's own device and store
 	apply    *model.Exec
 	all      []parameter
-	kept     []string // variables where layers keep what they see of a batch
-	built    bool     // the graphs
+	kept     []string // variables in which layers keep rows of the last batch
+	built    bool     // whether the graphs have been built
 }
 
-// Parallel divides the batches of every step, of which there are Config.Accumulate, over the device of the trainer and
-// others. Gradients meet on the host, in the order of the batches: on the Go backend the parameters are those of one
-// device to the last bit. The other devices hold a model, not an optimizer.
+// Parallel divides the batches of every step, Config.Accumulate of them, among the device of the trainer and others.
+// Gradients are summed on the host in the order of the batches, so on the Go backend the parameters are
+// bit-identical to those of one device. The other devices hold the model but no optimizer state.
 func (t *Trainer) Parallel(others ...compute.Backend) error {
 	if n := len(others) + 1; t.Config.Accumulate%n != 0 {
 		return fmt.Errorf("%w: %d batches per step for %d devices: accumulate a multiple", ErrConfig, t.Config.Accumulate,
@@ -87,7 +87,7 @@ func (p *parallel) close() {
 	}
 }
 
-// send copies the variables that pick chooses.
+// send copies the variables that pick selects from one store to another.
 func send(from, to *model.Store, pick func(path string) bool) error {
 	for v := range from.IterVariables() {
 		if !pick(v.Path()) || !v.HasValue() {
@@ -115,7 +115,9 @@ func send(from, to *model.Store, pick func(path string) bool) error {
 	return nil
 }
 
-// step is Trainer.Step on several devices.
+// step is Trainer.Step on several devices: copy the parameters to all of them, compute the gradients of the batches
+// in parallel, add them in order, apply the step on the first device, and copy the rows that layers keep of the last
+// batch back to it.
 func (p *parallel) step(t *Trainer) (Result, error) {
 	c := t.Config
 	fail := func(err error) (Result, error) { return Result{}, fmt.Errorf("step %d: %w", t.done, err) }
@@ -144,7 +146,7 @@ func (p *parallel) step(t *Trainer) (Result, error) {
 			}
 		})
 		if !p.built {
-			wg.Wait() // graphs are built one after the other
+			wg.Wait() // build the graphs one after the other
 		}
 	}
 	wg.Wait()
@@ -183,6 +185,7 @@ func (p *parallel) step(t *Trainer) (Result, error) {
 	return total, nil
 }
 
+// gradient returns the sums and the gradient of one batch.
 func (r replica) gradient(args []any) (out, grad []float32, err error) {
 	err = guard(func() error {
 		both, err := r.exec.Call(args...)

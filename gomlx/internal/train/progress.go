@@ -7,13 +7,13 @@ import (
 	"time"
 )
 
-// progress is a bar on a terminal.
+// progress is a progress bar on a terminal.
 type progress struct {
 	w            io.Writer
-	unit         string // of what a source counts
+	unit         string // what the source counts
 	total, first int
 	from, shown  time.Time
-	width        int // of the last line
+	width        int // of the last line, to overwrite it
 }
 
 func (p *progress) show(n int, loss float64, held *float64, speed float64) {

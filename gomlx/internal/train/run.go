@@ -17,17 +17,17 @@ import (
 	"github.com/randfeat/randfeat/internal/localfile"
 )
 
-// Files of a run, in its folder.
+// Files in the folder of a run.
 const (
 	CheckpointFile = "checkpoint.safetensors"
 	MetricsFile    = "metrics.jsonl"
 	PageFile       = "index.html"
 )
 
-// Metric is one line of MetricsFile. Held is absent where nothing was evaluated.
+// Metric is one line of MetricsFile. Held and Accuracy are only there after an evaluation.
 type Metric struct {
 	Step     int      `json:"step"` // steps taken
-	Loss     float64  `json:"loss"` // mean of the steps since the last line
+	Loss     float64  `json:"loss"` // mean since the last line
 	Norm     float64  `json:"norm"`
 	Rate     float64  `json:"rate"`
 	Items    float64  `json:"items_per_s"`
@@ -35,21 +35,20 @@ type Metric struct {
 	Accuracy *float64 `json:"held_accuracy,omitempty"`
 }
 
-// Run trains to the end, or from where a former run in the same folder stopped. The zero value of every field but
-// Dir is useful.
+// Run trains to the end, or from where an earlier run in the same folder stopped. Only Dir must be set.
 type Run struct {
 	Dir   string
-	Log   int               // steps between lines; 0: 10
+	Log   int               // steps between lines of metrics; 0: 10
 	Held  int               // steps between evaluations; 0: at the end
 	Save  int               // steps between checkpoints; 0: at the end
-	Extra map[string]string // saved with the parameters, and compared
-	// Progress gets a line that is written over, for a terminal; nil: none.
+	Extra map[string]string // saved with the parameters; a resumed run must have the same
+	// Progress receives a line that is redrawn, for a terminal; nil means none.
 	Progress io.Writer
-	Says     func(format string, args ...any) // what happens, one line each; nil: nobody hears
+	Says     func(format string, args ...any) // receives messages, one line each; nil: none
 }
 
-// Do runs. A context that ends saves and returns its error; a run that diverges saves the parameters before the step
-// at fault. Either way the same command goes on from there.
+// Do runs. If ctx ends, it saves and returns the context's error. If the run diverges, it saves the parameters
+// before the failing step. In both cases the same command continues from there.
 func (r Run) Do(ctx context.Context, t *Trainer) error {
 	if r.Log == 0 {
 		r.Log = 10
@@ -89,7 +88,7 @@ func (r Run) Do(ctx context.Context, t *Trainer) error {
 	}
 	defer bar.end()
 	save := func() error { return t.Save(file, r.Extra) }
-	if t.Done() == 0 { // nothing is lost from the first moment on
+	if t.Done() == 0 { // a first checkpoint, so that a kill at any time loses nothing
 		if err := save(); err != nil {
 			return err
 		}
@@ -107,7 +106,7 @@ func (r Run) Do(ctx context.Context, t *Trainer) error {
 		if errors.Is(err, ErrDiverged) {
 			return errors.Join(err, save(), r.page(t))
 		}
-		if err != nil { // the parameters may be lost in the middle of a step: those of the last checkpoint are not
+		if err != nil { // a step may have been half applied: keep the last checkpoint instead
 			return fmt.Errorf("%w; %s holds the last checkpoint", err, r.Dir)
 		}
 		sum += res.Loss
@@ -139,7 +138,7 @@ func (r Run) Do(ctx context.Context, t *Trainer) error {
 	return r.page(t)
 }
 
-// report puts numbers into the words of a task that has some.
+// report describes a result in the words of the task, if it has a method for it.
 func report(task Task, loss, accuracy float64) string {
 	if r, ok := task.(interface {
 		Report(loss, accuracy float64) string
@@ -149,7 +148,8 @@ func report(task Task, loss, accuracy float64) string {
 	return fmt.Sprintf("loss %.4f, perplexity %.2f, accuracy %.4f", loss, math.Exp(loss), accuracy)
 }
 
-// openMetrics keeps the lines up to a step: those of steps that a resumed run takes again are dropped.
+// openMetrics opens the file of metrics for appending. It drops the lines after a step, which a resumed run will
+// write again.
 func (r Run) openMetrics(step int) (*os.File, error) {
 	name := filepath.Join(r.Dir, MetricsFile)
 	kept, err := ReadMetrics(name)
@@ -171,7 +171,7 @@ func (r Run) openMetrics(step int) (*os.File, error) {
 	return os.OpenFile(name, os.O_APPEND|os.O_WRONLY, 0)
 }
 
-// ReadMetrics reads a MetricsFile. A last line that was cut off, as by a kill, is left out.
+// ReadMetrics reads a MetricsFile. An incomplete last line, left by a kill, is ignored.
 func ReadMetrics(name string) ([]Metric, error) {
 	b, err := os.ReadFile(name)
 	if err != nil {

@@ -16,19 +16,19 @@ import (
 	"github.com/randfeat/randfeat/gomlx/internal/models"
 )
 
-// The numbers that enter a training step.
+// Numbers that enter a training step.
 const (
 	inRate    = iota
 	inBias1   // 1/(1 − β₁ᵗ)
 	inBias2   // 1/(1 − β₂ᵗ)
-	inDecay   // of matrices
-	inClip    // of the norm; +Inf for none
+	inDecay   // weight decay of matrices
+	inClip    // bound on the norm; +Inf for none
 	inApply   // 1 in the last batch of a step
 	inGroup   // one per models.Group: 1 if it is trained, else 0
 	inNumbers = inGroup + int(models.Groups)
 )
 
-// groups are what a regime trains, by models.Group.
+// groups returns the groups that a regime trains.
 func (r Regime) groups() []models.Group {
 	switch r {
 	case Attention:
@@ -39,10 +39,10 @@ func (r Regime) groups() []models.Group {
 	return []models.Group{models.Body, models.Projections, models.Kernel, models.Features}
 }
 
-// Trains reports whether a part of a model is trained.
+// Trains reports whether a group is trained.
 func (r Regime) Trains(g models.Group) bool { return slices.Contains(r.groups(), g) }
 
-// numbers are those of a step and its batch.
+// numbers returns the numbers that enter a batch of a step.
 func (c Config) numbers(step, batch int) []float32 {
 	n := make([]float32, inNumbers)
 	t := float64(step + 1)
@@ -73,14 +73,15 @@ const (
 	outNorm
 )
 
-// parameter is one that a graph trains.
+// parameter is a parameter that a graph trains.
 type parameter struct {
 	*model.Variable
 	group models.Group
-	decay bool // matrices, but not those of attention's kernel, whose neutral value is not zero
+	decay bool // matrices, except those of the attention kernel, whose neutral value is not zero
 }
 
-// gradients are those of the mean loss of a batch by all parameters: parameters of one treatment are neighbours.
+// gradients returns the gradients of the mean loss of a batch by all parameters. Parameters are sorted so that those
+// of one treatment (group and decay) are neighbours.
 func gradients(task Task, scope *model.Scope, batch []*Node) (o models.Outcome, loss *Node, all []parameter,
 	grads []*Node) {
 	g := batch[0].Graph()
@@ -109,14 +110,14 @@ func gradients(task Task, scope *model.Scope, batch []*Node) (o models.Outcome, 
 	return o, loss, all, Gradient(loss, nodes...)
 }
 
-// stepGraph is the graph of one batch: the gradient of the mean loss, and with inApply a step of AdamW. Where anything
-// is not finite nothing changes.
+// stepGraph is the graph of one batch: the gradient of the mean loss and, with inApply, a step of AdamW. If any
+// number is not finite, nothing changes.
 func stepGraph(c Config, task Task, scope *model.Scope, in []*Node) *Node {
 	batch, numbers := in[:len(in)-1], in[len(in)-1]
 	g := numbers.Graph()
 	o, loss, all, grads := gradients(task, scope, batch)
 	apply := GreaterThan(number(numbers, inApply), ScalarZero(g, dtypes.Float32))
-	held := kept(scope, g) // before there are variables of the optimizer
+	held := kept(scope, g) // before the optimizer adds variables of its own
 	t := treat(all, numbers)
 	grad := t.flat(grads)
 	if c.Accumulate > 1 {
@@ -127,35 +128,35 @@ func stepGraph(c Config, task Task, scope *model.Scope, in []*Node) *Node {
 	}
 	norm := Sqrt(ReduceAllSum(Square(grad)))
 	do := LogicalAnd(apply, LogicalAnd(isFinite(norm), isFinite(loss)))
-	for _, v := range held { // what layers keep of a batch they keep of those that are trained on
+	for _, v := range held { // layers only keep rows of batches that were applied
 		v.SetNodeValue(Where(do, v.NodeValue(g), g.GetParameterByName(v.Path())))
 	}
 	t.update(c, scope, grad, norm, do, numbers)
 	return Stack([]*Node{o.Loss, o.Count, o.Right, norm}, 0)
 }
 
-// number is one of those that enter a step.
+// number returns one of the numbers that enter a step.
 func number(numbers *Node, i int) *Node { return Squeeze(Slice(numbers, AxisElem(i))) }
 
-// private is a variable of the optimizer.
+// private returns a variable of the optimizer.
 func private(scope *model.Scope, name string, size int) *model.Variable {
 	at := scope.Store().Scope("/" + optimizer).WithInitializer(initializer.Zero)
 	return at.VariableWithShape(name, shapes.Make(dtypes.Float32, size)).SetTrainable(false)
 }
 
-// treatment is all parameters as one vector: a compiler then has a handful of loops to make instead of some for every
+// treatment has all parameters as one vector, so that the compiler makes a few loops instead of several for every
 // parameter.
 type treatment struct {
 	all            []parameter
 	size           int
-	trained, decay *Node // 1 where a parameter is trained, else 0; what it decays by
+	trained, decay *Node // 1 where a parameter is trained, else 0; the weight decay
 }
 
 func treat(all []parameter, numbers *Node) treatment {
 	t := treatment{all: all}
 	g := numbers.Graph()
 	var mask, decay []*Node
-	segment := 0 // numbers of the treatment so far
+	segment := 0 // numbers of the current treatment so far
 	for i, v := range all {
 		n := v.Shape().Size()
 		t.size += n
@@ -175,17 +176,17 @@ func treat(all []parameter, numbers *Node) treatment {
 	return t
 }
 
-// flat is the gradient of what is trained.
+// flat concatenates the gradients and sets those of frozen parameters to zero.
 func (t treatment) flat(grads []*Node) *Node {
 	for i, v := range t.all {
 		grads[i] = Reshape(ConvertDType(grads[i], dtypes.Float32), v.Shape().Size())
 	}
 	grad := Concatenate(grads, 0)
-	return Where(IsZero(t.trained), ZerosLike(grad), grad) // a product would let what is not finite through
+	return Where(IsZero(t.trained), ZerosLike(grad), grad) // a product would let NaN and Inf through
 }
 
-// update is a step of AdamW (Loshchilov and Hutter 2019, Algorithm 2) on the gradient clipped by its norm over all
-// parameters, where do is true. GoMLX's own Adam has no groups, no clipping by norm, and decays biases too.
+// update takes a step of AdamW (Loshchilov and Hutter 2019, Algorithm 2) if do is true. The gradient is clipped by
+// its norm over all parameters. GoMLX's own Adam has no groups, does not clip by norm, and decays biases too.
 func (t treatment) update(c Config, scope *model.Scope, grad, norm, do, numbers *Node) {
 	g := numbers.Graph()
 	var values []*Node
@@ -200,7 +201,7 @@ func (t treatment) update(c Config, scope *model.Scope, grad, norm, do, numbers 
 	step := Div(Mul(mean, number(numbers, inBias1)), AddScalar(Sqrt(Mul(square, number(numbers, inBias2))), 1e-8))
 	value := Concatenate(values, 0)
 	step = Add(step, Mul(value, t.decay))
-	// What has no gradient has no step either: not even decay.
+	// Frozen parameters have no step at all, not even decay.
 	next := Where(do, Sub(value, Mul(step, Mul(t.trained, number(numbers, inRate)))), value)
 	m.SetNodeValue(Where(do, mean, m.NodeValue(g)))
 	s.SetNodeValue(Where(do, square, s.NodeValue(g)))
@@ -212,8 +213,8 @@ func (t treatment) update(c Config, scope *model.Scope, grad, norm, do, numbers 
 	}
 }
 
-// faults says where numbers of a batch are not finite: the largest moduli of the outputs of layers, then the square
-// norms of gradients. It is compiled when it is needed.
+// faultGraph finds where the numbers of a batch are not finite. It returns the largest absolute output of each layer
+// and the squared norm of each gradient, and stores their names in found. It is compiled only when needed.
 func faultGraph(task Task, scope *model.Scope, batch []*Node, found *[]string) *Node {
 	o, _, all, grads := gradients(task, scope, batch)
 	for _, v := range kept(scope, batch[0].Graph()) {
@@ -231,10 +232,10 @@ func faultGraph(task Task, scope *model.Scope, batch []*Node, found *[]string) *
 	return Stack(out, 0)
 }
 
-// optimizer is the scope of what is no parameter.
+// optimizer is the scope of variables that are not parameters.
 const optimizer = "optimizer"
 
-// kept are the variables where layers keep what they see of a batch.
+// kept returns the variables in which layers keep rows of a batch.
 func kept(scope *model.Scope, g *Graph) (all []*model.Variable) {
 	for v := range scope.Store().IterVariables() {
 		if !v.Trainable && v.ChangedInGraph(g) {
@@ -246,22 +247,22 @@ func kept(scope *model.Scope, g *Graph) (all []*model.Variable) {
 
 func isFinite(x *Node) *Node { return LessThan(Abs(x), Infinity(x.Graph(), x.DType(), 1)) }
 
-// evalGraph is the sums of one batch.
+// evalGraph returns the sums of one batch.
 func evalGraph(task Task, scope *model.Scope, in []*Node) *Node {
 	scope.Store().SetTraining(in[0].Graph(), false)
 	o := task.Outcome(scope, in)
 	return Stack([]*Node{o.Loss, o.Count, o.Right}, 0)
 }
 
-// Task is a model with its loss, as models.Config is one. Its JSON is saved with the parameters and says whether a
-// checkpoint belongs to it.
+// Task is a model with its loss, such as models.Config. Its JSON is saved with the parameters and identifies the
+// checkpoints that belong to it.
 type Task interface {
 	Validate() error
-	// Outcome builds the model on the inputs that a Source gives.
+	// Outcome builds the model on the inputs of a Source.
 	Outcome(scope *model.Scope, batch []*Node) models.Outcome
-	// Initial are the first values of a parameter, unless the model itself gives it some.
+	// Initial returns the initial values of a parameter, unless a layer of the model gives it some.
 	Initial(path string, dims []int, seed uint64) []float32
-	// Group is the part of the model that a parameter belongs to.
+	// Group returns the part of the model that a parameter belongs to.
 	Group(path string) models.Group
 	// Refresh draws and fits the projections of random features.
 	Refresh(b compute.Backend, scope *model.Scope, draw uint64, fit bool) error

@@ -18,41 +18,42 @@ import (
 	"github.com/randfeat/randfeat/gomlx/internal/models"
 )
 
-// Batch is the inputs of a model: models.Config.Outcome says which.
+// Batch has the inputs of a model, see models.Config.Outcome.
 type Batch []*tensors.Tensor
 
-// Source gives batches of one shape. A batch depends on its number and the seed alone, so that a resumed run sees what
-// it would have seen.
+// Source makes batches of one shape. A batch depends only on its number and the seed, so that a resumed run sees the
+// same batches.
 type Source interface {
 	Train(seed uint64, i int) Batch
 	Held() int // number of held-out batches
 	HeldOut(i int) Batch
-	Items() int // tokens of a batch, or what Unit() string says where a source has it
+	Items() int // tokens of a batch, or what a method Unit() string of the source says
 }
 
-// Follower is a source whose training batches need what the model makes of them, such as draws by its own softmax.
-// Train gives batches of the full shape; Complete fills them.
+// Follower is a source whose training batches need the model's own output, such as draws from its softmax. Train
+// returns batches of the full shape; Complete fills them in.
 type Follower interface {
 	Source
 	Complete(b Batch, seed uint64, i int, v View) (Batch, error)
 }
 
-// View is what a Follower sees of a model that has QueryRows: the rows that meet the table of tokens, and the table.
+// View is the part of a model with QueryRows that a Follower sees: the rows that are multiplied with the token
+// table, and the table.
 type View struct{ Queries, Table dense.Matrix[float32] }
 
-// ErrDiverged is returned, wrapped with the step and the layer, when a number is not finite. The parameters are those
+// ErrDiverged means that a number is not finite. It is wrapped with the step and the layer. The parameters are those
 // before the step.
 var ErrDiverged = errors.New("diverged")
 
-// Result is what a step or an evaluation gave.
+// Result is the result of a step or an evaluation.
 type Result struct {
 	Loss     float64 // mean −log p, nats
 	Accuracy float64
-	Norm     float64 // of the gradient, before clipping
+	Norm     float64 // norm of the gradient before clipping
 	Count    float64
 }
 
-// Trainer trains one model. It is for one goroutine.
+// Trainer trains one model. It must not be used by concurrent calls.
 type Trainer struct {
 	Model  Task
 	Config Config
@@ -62,14 +63,14 @@ type Trainer struct {
 	store   *model.Store
 	step    *model.Exec
 	eval    *model.Exec
-	hidden  *model.Exec          // of a Follower
-	begin   map[string][]float32 // values that a layer gives its variables
-	done    int                  // steps
+	hidden  *model.Exec          // rows for a Follower
+	begin   map[string][]float32 // initial values that layers give their variables
+	done    int                  // steps taken
 
 	parallel *parallel // nil on one device
 }
 
-// New builds and compiles a training step and initialises the parameters.
+// New builds and compiles the training step and initialises the parameters.
 func New(b compute.Backend, m Task, c Config, s Source) (*Trainer, error) {
 	c = c.normal()
 	if err := errors.Join(m.Validate(), c.Validate()); err != nil {
@@ -115,7 +116,8 @@ func New(b compute.Backend, m Task, c Config, s Source) (*Trainer, error) {
 	return t, t.Reset(c.Seed)
 }
 
-// guard makes errors of what GoMLX panics with while it builds a graph, without its account of where it was.
+// guard turns the panics with which GoMLX reports errors in a graph into errors, and strips its account of where
+// they happened.
 func guard(f func() error) (err error) {
 	defer func() {
 		if err != nil {
@@ -144,7 +146,7 @@ type graphError struct {
 func (e *graphError) Error() string { return e.why }
 func (e *graphError) Unwrap() error { return e.error }
 
-// Close frees what the backend holds.
+// Close frees the memory of the backend.
 func (t *Trainer) Close() {
 	t.parallel.close()
 	t.step.Finalize()
@@ -155,7 +157,7 @@ func (t *Trainer) Close() {
 	t.store.Finalize()
 }
 
-// Reset begins anew with parameters, batches and projections of a seed, without compiling.
+// Reset starts again with the parameters, batches and projections of a seed, without compiling.
 func (t *Trainer) Reset(seed uint64) error {
 	t.Config.Seed, t.done = seed, 0
 	for _, v := range t.variables() {
@@ -174,14 +176,14 @@ func (t *Trainer) Reset(seed uint64) error {
 	return t.refresh(0, false)
 }
 
-// variables are all that training changes, in the order of their paths.
+// variables returns all variables of the store in the order of their paths.
 func (t *Trainer) variables() []*model.Variable {
 	all := slices.Collect(t.store.IterVariables())
 	slices.SortFunc(all, func(a, b *model.Variable) int { return strings.Compare(a.Path(), b.Path()) })
 	return all
 }
 
-// refresh draws the projections of a step.
+// refresh draws the projections for a step.
 func (t *Trainer) refresh(step int, fit bool) error {
 	draw := t.Config.Seed + 1
 	if t.Config.Redraw > 0 {
@@ -194,10 +196,10 @@ func (t *Trainer) refresh(step int, fit bool) error {
 	return nil
 }
 
-// Done is the number of steps taken.
+// Done returns the number of steps taken.
 func (t *Trainer) Done() int { return t.done }
 
-// Step takes the next step.
+// Step takes the next step. Redraws and fits that are due come first.
 func (t *Trainer) Step() (Result, error) {
 	c := t.Config
 	redraw := c.Redraw > 0 && t.done > 0 && t.done%c.Redraw == 0
@@ -235,7 +237,7 @@ func (t *Trainer) Step() (Result, error) {
 	return total, nil
 }
 
-// batch is a training batch, completed by a Follower.
+// batch returns a training batch; a Follower completes it.
 func (t *Trainer) batch(i int) (Batch, error) {
 	b := t.Source.Train(t.Config.Seed, i)
 	f, ok := t.Source.(Follower)
@@ -249,7 +251,7 @@ func (t *Trainer) batch(i int) (Batch, error) {
 	return f.Complete(b, t.Config.Seed, i, v)
 }
 
-// View is what the model makes of tokens [batch, length].
+// View returns what a Follower sees of the model for tokens [batch, length].
 func (t *Trainer) View(tokens *tensors.Tensor) (v View, err error) {
 	m, ok := t.Model.(interface {
 		QueryRows(scope *model.Scope, tokens *Node) *Node
@@ -293,7 +295,7 @@ func result(out []float32) Result {
 	return Result{Loss: float64(out[outLoss]) / n, Accuracy: float64(out[outRight]) / n, Count: n}
 }
 
-// add joins batches; the norm is the last.
+// add combines the results of two batches. The norm is that of the last.
 func (r *Result) add(o Result) {
 	n := r.Count + o.Count
 	r.Loss = (r.Loss*r.Count + o.Loss*o.Count) / n
@@ -301,7 +303,7 @@ func (r *Result) add(o Result) {
 	r.Norm, r.Count = o.Norm, n
 }
 
-// call runs a graph of one output.
+// call runs a graph with one output.
 func call(e *model.Exec, args []any) (flat []float32, err error) {
 	err = guard(func() error {
 		out, err := e.Call(args...)
@@ -317,8 +319,8 @@ func call(e *model.Exec, args []any) (flat []float32, err error) {
 
 func finite(x float32) bool { return !math.IsNaN(float64(x)) && !math.IsInf(float64(x), 0) }
 
-// check names the first layer, or else the last parameter, whose numbers are not finite on a batch. The parameters are
-// those before the step, so the batch can be looked at again.
+// check returns an error if a batch gave numbers that are not finite. It names the first layer, or else the last
+// parameter, where they occur. The step was not applied, so the batch can be computed again.
 func (t *Trainer) check(out []float32, batch []any) error {
 	if finite(out[outLoss]) && finite(out[outNorm]) {
 		return nil
@@ -341,7 +343,7 @@ func (t *Trainer) check(out []float32, batch []any) error {
 		ErrDiverged), err)
 }
 
-// Evaluate is the loss on all held-out batches.
+// Evaluate returns the loss on all held-out batches.
 func (t *Trainer) Evaluate() (Result, error) {
 	var total Result
 	for i := range t.Source.Held() {
@@ -351,7 +353,7 @@ func (t *Trainer) Evaluate() (Result, error) {
 		}
 		exec := t.eval
 		if t.Config.OneGraph {
-			still := make([]float32, inNumbers) // nothing is applied
+			still := make([]float32, inNumbers) // inApply is 0: the step changes nothing
 			exec, args = t.step, append(args, tensors.FromFlatDataAndDimensions(still, inNumbers))
 		}
 		out, err := call(exec, args)
