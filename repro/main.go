@@ -3,8 +3,9 @@
 //	go -C repro run . list
 //	go -C repro run . run [ITEM...] [-full] [-out ../public/lab] [-cache DIR] [-data DIR]
 //
-// Without items it runs them all. Results go to stdout, progress to stderr. A run that was interrupted goes on from its
-// cache. It exits with 0 if it ran, whatever the verdicts; 1 if an item failed; 2 if it was misused.
+// Without items it runs all of them. Results go to stdout, progress to stderr. An interrupted run continues from its
+// cache. The exit status is 0 if the items ran, whatever the verdicts, 1 if an item failed, and 2 if the command was
+// misused.
 package main
 
 import (
@@ -29,7 +30,7 @@ import (
 	"github.com/randfeat/randfeat/web/explorer"
 )
 
-// record is the last recorded result of every item, for pages whose data are not at hand.
+// record has the last recorded result of every item, for items whose data are missing.
 //
 //go:embed RESULTS.jsonl
 var record []byte
@@ -101,7 +102,7 @@ func ids(items []*lab.Item) []string {
 	return out
 }
 
-// parse takes flags and items in any order.
+// parse accepts flags and items in any order.
 func (o *options) parse(args []string, stderr io.Writer) ([]*lab.Item, error) {
 	f := flag.NewFlagSet("repro run", flag.ContinueOnError)
 	f.SetOutput(stderr)
@@ -175,7 +176,7 @@ func (o *options) run(ctx context.Context, items []*lab.Item, stdout, stderr io.
 		if ctx.Err() != nil {
 			return fmt.Errorf("interrupted: cells so far are in %s; the same command goes on from there", o.cache)
 		}
-		if err != nil { // the others still run
+		if err != nil { // the other items still run
 			fmt.Fprintln(stderr, err)
 			failed = append(failed, err)
 			continue
@@ -215,8 +216,8 @@ func (o *options) run(ctx context.Context, items []*lab.Item, stdout, stderr io.
 	return nil
 }
 
-// writeResults writes the table of verdicts and, beside it, the records that it is written from: FILE.md and
-// FILE.jsonl. Items that were not run keep the record that is there.
+// writeResults writes the table of verdicts to FILE.md and the records it is made from to FILE.jsonl. Items that
+// were not run keep their previous record.
 func writeResults(s *lab.Site, path string) error {
 	lines := strings.TrimSuffix(path, filepath.Ext(path)) + ".jsonl"
 	b, err := os.ReadFile(lines)
@@ -234,9 +235,9 @@ func writeResults(s *lab.Site, path string) error {
 	return s.WriteResults(path)
 }
 
-// writeExplorer builds the explorer from the sources around the working folder, beside the items' pages.
+// writeExplorer builds the explorer beside the pages of the items.
 func writeExplorer(ctx context.Context, out string) error {
-	page, err := explorer.Build(ctx, "..") // of the library, which is around this module
+	page, err := explorer.Build(ctx, "..") // the library is the folder above this module
 	if err != nil {
 		return err
 	}
@@ -247,7 +248,7 @@ func writeExplorer(ctx context.Context, out string) error {
 	return os.WriteFile(filepath.Join(dir, "index.html"), page, 0o666)
 }
 
-// print writes a page's verdicts as a table.
+// print writes the verdicts of a page as a table.
 func print(w io.Writer, p *lab.Page) {
 	fmt.Fprintf(w, "\n%s: %s (%s)\n", p.Item.ID, p.Item.Title, p.Item.Paper)
 	if p.Skipped != "" {
@@ -297,7 +298,7 @@ func (b *bar) cell(what string, done, total, cached int) {
 		line += fmt.Sprintf(", %d from the cache", cached)
 	}
 	if left := total - done; left > 0 && done > cached {
-		// Cells of the cache take no time.
+		// Cached cells take no time, so only computed ones count for the estimate.
 		line += fmt.Sprintf(", %s left",
 			(now.Sub(b.from) * time.Duration(left) / time.Duration(done-cached)).Round(time.Second))
 	}
