@@ -5,12 +5,11 @@ import (
 	"fmt"
 )
 
-// Film is a walk as an animated SVG: the camera's image with the mask, and the course with the feet. It repeats for
-// ever.
+// Film draws a walk as an animated SVG that repeats: the camera's image with the mask, and the course with the feet.
 func Film(c *Course, p *Masked) []byte {
 	type frame struct {
 		w     Walker
-		image []bool // a pit
+		image []bool // true where the camera sees a pit
 		mask  []bool
 	}
 	var frames []frame
@@ -38,7 +37,7 @@ func Film(c *Course, p *Masked) []byte {
 			`repeatCount="indefinite" values="hidden;visible;hidden" keyTimes="0;%.4f;%.4f"/>`, seconds, from,
 			min(to, 1))
 		fmt.Fprintf(&b, `<text x="8" y="20">step %d, %.1f m, %.2f m/s</text>`, n+1, f.w.X, f.w.V)
-		for r := range Rows { // runs of equal pixels are one rectangle
+		for r := range Rows { // runs of equal pixels become one rectangle
 			for at := 0; at < Cols; {
 				end := at
 				i := r*Cols + at

@@ -13,10 +13,10 @@ import (
 	"github.com/randfeat/randfeat/kernel"
 )
 
-// Attention is how a policy scores pixels.
+// Attention says how a policy scores pixels.
 type Attention string
 
-// The kinds of attention, and a policy that sees nothing.
+// Kinds of attention, and a policy that sees nothing.
 const (
 	Exact   Attention = "exact"
 	Favor   Attention = "FAVOR+ 256"
@@ -35,15 +35,16 @@ const (
 // Params is the number of parameters of a policy.
 const Params = 2*tokenDim*headDim + inputs*hidden + hidden + 1
 
-// Masked is the implicit attention policy, masking variant (Choromanski et al. 2021a): every pixel is a token with a
-// query and a key of length 1; the score of a pixel is the attention that it gets from all, Σ_i exp(q_i·k_j), by
-// features in linear time; the quarter of the pixels with the highest scores is kept and the rest set to zero. Means
-// of the rows that are left and the speed go through a small network. It belongs to one goroutine.
+// Masked is the implicit attention policy, masking variant (Choromanski et al. 2021a). Every pixel is a token with a
+// query and a key of length 1. The score of a pixel is the attention it gets from all pixels, Σ_i exp(q_i·k_j),
+// which features compute in linear time. The quarter of the pixels with the highest scores is kept, the rest is set
+// to zero. The row means of the masked image and the speed enter a small network. It must not be used by concurrent
+// calls.
 type Masked struct {
 	kind  Attention
 	m     *randfeat.Map[float32]
 	theta []float64
-	w     [2 * tokenDim * headDim]float32 // the first of theta: queries, then keys
+	w     [2 * tokenDim * headDim]float32 // first part of theta: queries, then keys
 
 	ws        randfeat.Workspace[float32]
 	q, k      dense.Matrix[float32]
@@ -52,13 +53,13 @@ type Masked struct {
 	order     []float32
 	Mask      []bool // of the last image
 	queriesOf []float32
-	// Of exact attention: keys as a product takes them, and no shift.
+	// For exact attention: packed keys, and a shift of zero.
 	tab  *kern.Table[float32]
 	keys kern.Panel[float32]
 	zero []float32
 }
 
-// Spec is the feature map of a kind of attention; false for those without.
+// Spec returns the feature map of a kind of attention; ok is false if it has none.
 func (a Attention) Spec(seed uint64) (s randfeat.Spec, ok bool) {
 	s = randfeat.Spec{Kernel: kernel.Kernel{Kind: kernel.Softmax}, Dim: headDim, Seed: seed}
 	switch a {
@@ -72,7 +73,7 @@ func (a Attention) Spec(seed uint64) (s randfeat.Spec, ok bool) {
 	return s, true
 }
 
-// NewMasked is a policy with the projections of a seed.
+// NewMasked makes a policy with the projections of a seed.
 func NewMasked(kind Attention, seed uint64) (*Masked, error) {
 	p := &Masked{kind: kind, q: dense.New[float32](Pixels, headDim), k: dense.New[float32](Pixels, headDim),
 		score: make([]float32, Pixels), order: make([]float32, Pixels), Mask: make([]bool, Pixels)}
@@ -85,7 +86,7 @@ func NewMasked(kind Attention, seed uint64) (*Masked, error) {
 		p.pq, p.pk = dense.New[float32](Pixels, p.m.OutDim()), dense.New[float32](Pixels, p.m.OutDim())
 		p.queriesOf = make([]float32, p.m.OutDim())
 	} else if kind == Exact {
-		const block = 32 // of queries, so that scores stay in the caches
+		const block = 32 // queries at a time, so that the scores stay in the cache
 		p.pq, p.zero = dense.New[float32](block, Pixels), make([]float32, block)
 	} else if kind != Blind {
 		return nil, fmt.Errorf("no attention %q", kind)
@@ -93,7 +94,7 @@ func NewMasked(kind Attention, seed uint64) (*Masked, error) {
 	return p, nil
 }
 
-// Set gives the policy its parameters, Params of them, which it keeps.
+// Set sets the Params parameters of the policy. It keeps the slice.
 func (p *Masked) Set(theta []float64) {
 	p.theta = theta
 	for i := range p.w {
@@ -127,7 +128,7 @@ func (p *Masked) Move(image []float32, speed float64) float64 {
 	return reach * math.Tanh(out)
 }
 
-// tokens makes queries and keys of length 1.
+// tokens computes queries and keys of length 1.
 func (p *Masked) tokens(image []float32) {
 	for i := range Pixels {
 		r, c := i/Cols, i%Cols
@@ -158,7 +159,7 @@ func (p *Masked) tokens(image []float32) {
 	}
 }
 
-// scores are Σ_i K(q_i, k_j). Queries and keys of length 1 have exponents of at most 1: nothing overflows.
+// scores computes Σ_i K(q_i, k_j). Queries and keys have length 1, so exponents are at most 1 and nothing overflows.
 func (p *Masked) scores() {
 	clear(p.score)
 	if p.m == nil {
@@ -169,7 +170,7 @@ func (p *Masked) scores() {
 		}
 		return
 	}
-	// The error of a map that exists is about shapes and finite rows: parameters are finite.
+	// A map only fails on wrong shapes and rows that are not finite, and the parameters are finite.
 	if err := p.m.Queries(p.pq, nil, p.q, &p.ws); err != nil {
 		panic(err)
 	}
@@ -181,7 +182,7 @@ func (p *Masked) scores() {
 	p.tab.MulV(p.score, p.pk, p.queriesOf)
 }
 
-// mask keeps the pixels with the highest scores, all of those that tie with the last.
+// mask keeps the pixels with the highest scores, including all that tie with the last.
 func (p *Masked) mask() {
 	copy(p.order, p.score)
 	slices.Sort(p.order)
@@ -191,14 +192,13 @@ func (p *Masked) mask() {
 	}
 }
 
-// Operations of one policy step for the scores of all pixels: multiplications with additions, and exponentials, sines
-// and cosines.
+// Operations of one policy step for the scores of all pixels: multiply-adds, and exponentials, sines and cosines.
 type Operations struct{ Products, Functions int }
 
 // Total counts a function as ten products.
 func (o Operations) Total() int { return o.Products + 10*o.Functions }
 
-// Operations of a kind of attention.
+// Operations returns the operations of a kind of attention.
 func (a Attention) Operations() (o Operations) {
 	const both = 2 * Pixels // queries and keys
 	switch a {
@@ -207,8 +207,8 @@ func (a Attention) Operations() (o Operations) {
 	case Favor:
 		o = Operations{both*256*headDim + both*256, both * 256}
 	case Angular:
-		// Projections of the two bases (8 each, which share them not) and of the signs (8), exp(±) and sin, cos of the
-		// bases, their products with the signs (32 base features, plain and times 8), and the sums.
+		// Projections of the two bases (8 each, not shared) and of the signs (8), exp(±) and sin, cos of the bases,
+		// their products with the signs (32 base features, plain and times 8), and the sums.
 		features := 4 * 8 * 9
 		o = Operations{both*(3*8*headDim) + both*features + both*features, both * 4 * 8}
 	}

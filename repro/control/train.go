@@ -9,33 +9,33 @@ import (
 	"github.com/randfeat/randfeat/internal/rng"
 )
 
-// Config is a training run by evolution strategies.
+// Config is a training run with evolution strategies.
 type Config struct {
 	Attention  Attention
 	Seed       uint64
 	Iterations int
-	Directions int // antithetic pairs of perturbations of an iteration
-	Courses    int // that every perturbation walks; all walk the same
+	Directions int // antithetic pairs of perturbations per iteration
+	Courses    int // courses per perturbation; all perturbations walk the same ones
 	Sigma      float64
-	Rate       float64 // length of the first step in the space of parameters
-	Every      int     // iterations between two tests
+	Rate       float64 // length of the first step in parameter space
+	Every      int     // iterations between tests
 	Tests      int     // courses of a test, the same in every run
-	Workers    int     // goroutines; 0 and 1: one. The result does not depend on it
+	Workers    int     // goroutines; 0 means one. The result does not depend on it
 }
 
 // ProjectionSeed is the seed of the policy's projections.
 func (c Config) ProjectionSeed() uint64 { return rng.Mix64(c.Seed + 1) }
 
-// Run is what a training gives.
+// Run is the result of a training.
 type Run struct {
 	At     []int     // iterations
-	Reward []float64 // metres on the test courses, of the parameters themselves
+	Reward []float64 // metres on the test courses, without perturbations
 	Theta  []float64
 }
 
-// Train trains a policy: perturbations are orthogonal to one another, each is tried with both signs, and the
-// parameters move along the mean of perturbations weighted by the differences of rewards (Salimans et al. 2017;
-// orthogonal: Choromanski et al. 2018), with momentum.
+// Train trains a policy with evolution strategies (Salimans et al. 2017). Perturbations are orthogonal to each other
+// (Choromanski et al. 2018) and tried with both signs. The parameters move, with momentum, along the perturbations
+// weighted by the differences of their rewards.
 func Train(c Config) (*Run, error) {
 	workers := max(1, c.Workers)
 	type worker struct {
@@ -106,7 +106,8 @@ func Train(c Config) (*Run, error) {
 		}
 		close(next)
 		wg.Wait()
-		// A step has the length of the rate, which falls to a tenth: rewards have any size.
+		// Gradients are normalised, because rewards have no fixed scale: a step has the length of the rate, which
+		// falls to a tenth.
 		var square float64
 		for j := range grad {
 			grad[j] = 0
