@@ -21,7 +21,7 @@ import (
 	"github.com/randfeat/randfeat/internal/rng"
 )
 
-// cellFile is a cell on disk. Its name is the hash of Key, Sum the hash of Value.
+// cellFile is a cell on disk. Its name is the hash of Key; Sum is the hash of Value.
 type cellFile struct {
 	Key   json.RawMessage `json:"key"`
 	Code  string          `json:"code"` // revision that computed it
@@ -29,7 +29,7 @@ type cellFile struct {
 	Value json.RawMessage `json:"value"`
 }
 
-// cellKey is all that a value depends on, but for the code.
+// cellKey is everything that a value depends on, except the code.
 type cellKey struct {
 	Item    string `json:"item"`
 	Version int    `json:"version"`
@@ -117,7 +117,8 @@ func cell[K, V any](l *Lab, group string, key K, v *V, f func(K, uint64) (V, err
 	if err != nil {
 		return false, err
 	}
-	// What is drawn is what the file holds, also in the run that computed it.
+	// Pages show the value as the file holds it, also in the run that computed it, so that cached and fresh runs
+	// agree.
 	*v = *new(V)
 	if err := json.Unmarshal(value, v); err != nil || path == "" {
 		return false, err
@@ -158,7 +159,7 @@ func sum(b []byte) string {
 	return hex.EncodeToString(h[:])
 }
 
-// Revision is the commit this program was built from, as far as it knows.
+// Revision returns the commit this program was built from, if known.
 var Revision = sync.OnceValue(func() string {
 	rev, dirty := "unknown", ""
 	if info, ok := debug.ReadBuildInfo(); ok {
@@ -173,7 +174,7 @@ var Revision = sync.OnceValue(func() string {
 			}
 		}
 	}
-	if rev == "unknown" { // "go run" does not stamp; its working folder is that of the sources
+	if rev == "unknown" { // "go run" does not stamp the build; its working folder is in the sources
 		if out, err := exec.Command("git", "rev-parse", "--short=12", "HEAD").Output(); err == nil {
 			rev = strings.TrimSpace(string(out))
 		}

@@ -5,22 +5,22 @@ import (
 	"strings"
 )
 
-// Paper is a paper with all that it numbers, in its own order.
+// Paper is a paper with everything it numbers, in its own order.
 type Paper struct {
 	Name    string
 	Entries []Entry
 }
 
-// Entry is one figure, table, theorem or application of a paper, with the places where it is repeated: items of the
-// laboratory, tests of the library, or a command of another module. If it is not repeated, Why says why and what was
-// run instead.
+// Entry is one figure, table, theorem or application of a paper, and where it is repeated: by items of the
+// laboratory, by tests of the library, or by a command of another module. If it is not repeated, Why gives the
+// reason and what was run instead.
 type Entry struct {
-	Label string // as the paper has it: "Fig 1 left", "Theorem 3.2", "§2.4"
+	Label string // as in the paper: "Fig 1 left", "Theorem 3.2", "§2.4"
 	What  string
 	Items []string // of the laboratory
 	Tests []string // "folder.TestName", "randfeat.TestName" of the root
 	Run   *Run
-	Why   string // one line: what is not repeated, why, and what was run in its place
+	Why   string // one line: what is not repeated, why, and what was run instead
 }
 
 // Run is a training run of module gomlx.
@@ -29,14 +29,14 @@ type Run struct {
 	Results string // heading in gomlx/RESULTS.md
 }
 
-// State is an entry in the index.
+// State is the state of an entry in a run.
 type State struct {
 	Entry
-	Pages []*Page  // of its items that are in this run
-	Other []string // items that are not
+	Pages []*Page  // pages of its items in this run
+	Other []string // items that are not in this run
 }
 
-// States of a paper's entries in this run.
+// States returns the states of a paper's entries in this run.
 func (s *Site) States(p Paper) (out []State) {
 	for _, e := range p.Entries {
 		st := State{Entry: e}
@@ -61,7 +61,7 @@ func (s *Site) find(id string) *Page {
 	return nil
 }
 
-// Beyond are the pages of no paper.
+// Beyond returns the pages that belong to no paper.
 func (s *Site) Beyond() (out []*Page) {
 	for _, p := range s.Pages {
 		of := false
@@ -75,7 +75,7 @@ func (s *Site) Beyond() (out []*Page) {
 	return out
 }
 
-// State is the page in a line of the index.
+// State describes the page in a line of the index.
 func (p *Page) State() string {
 	switch {
 	case p.Skipped == "":
@@ -87,7 +87,7 @@ func (p *Page) State() string {
 	return "not run: data missing"
 }
 
-// markdown is the state in RESULTS.md.
+// markdown describes the state in RESULTS.md.
 func (s State) markdown() string {
 	var parts []string
 	for _, p := range s.Pages {
@@ -108,7 +108,7 @@ func (s State) markdown() string {
 	return strings.Join(parts, ". ")
 }
 
-// anchor is the heading of a page in RESULTS.md as Markdown renderers name it: letters, digits and hyphens.
+// anchor returns the anchor that Markdown renderers give to the heading of a page in RESULTS.md.
 func anchor(p *Page) string {
 	var b strings.Builder
 	for _, r := range strings.ToLower(heading(p)) {

@@ -27,37 +27,37 @@ import (
 
 // Item is one table or figure.
 type Item struct {
-	ID    string // of its page and of its cells
+	ID    string // names its page and its cells
 	Paper string
 	Title string
-	Data  []string // files below the data folder without which it cannot run
-	// Version is part of the key of its cells: raise it when what a cell means changes.
+	Data  []string // files below the data folder that it needs
+	// Version is part of the key of its cells. Raise it when the meaning of a cell changes.
 	Version int
 	Run     func(*Lab) (*Page, error)
 }
 
-// Seed is that of every draw; cells derive their own from it and from what they are.
+// Seed is the seed of all draws. Cells derive their own from it and from their keys.
 const Seed = 20260413
 
-// Lab is what an item runs in.
+// Lab is the environment in which items run.
 type Lab struct {
 	Context context.Context
-	Full    bool   // the paper's settings; else the quick ones
-	DataDir string // "" or a folder of data sets
-	Cache   string // "" keeps no cells
-	Fresh   bool   // compute cells again that the cache has
+	Full    bool   // the paper's settings instead of quick ones
+	DataDir string // folder of data sets, or ""
+	Cache   string // folder of cells; "" keeps none
+	Fresh   bool   // compute cells again even if they are in the cache
 	Workers int    // 0: one per core
 	Log     io.Writer
-	// Recorded are the last recorded results by item: an item without its data shows its own.
+	// Recorded has the last recorded results by item. An item without its data shows its own.
 	Recorded map[string]*Record
-	// Progress is told after every cell; nil is quiet.
+	// Progress is called after every cell, if it is not nil.
 	Progress func(item string, done, total, cached int)
 
 	item           *Item
 	computed, held int // cells of this item
 }
 
-// Pick is quick or full, by the mode.
+// Pick returns quick or full, by the mode.
 func Pick[T any](l *Lab, quick, full T) T {
 	if l.Full {
 		return full
@@ -68,10 +68,10 @@ func Pick[T any](l *Lab, quick, full T) T {
 // Mode names the mode.
 func (l *Lab) Mode() string { return Pick(l, "quick", "full") }
 
-// Path is the path of a data file.
+// Path returns the path of a data file.
 func (l *Lab) Path(name string) string { return filepath.Join(l.DataDir, filepath.FromSlash(name)) }
 
-// Missing says which files an item lacks.
+// Missing returns the files that an item lacks.
 func (l *Lab) Missing(it *Item) (missing []string) {
 	for _, name := range it.Data {
 		if l.DataDir == "" {
@@ -105,7 +105,7 @@ func (l *Lab) Do(it *Item) (*Page, error) {
 	return p, p.check()
 }
 
-// notRun says which files are missing and what gets them.
+// notRun says which files are missing and how to get them.
 func notRun(missing []string) string {
 	var sets []string
 	for _, path := range missing {

@@ -10,27 +10,27 @@ import (
 	"github.com/randfeat/randfeat/internal/figure"
 )
 
-// Page is the outcome of an item.
+// Page is the result of an item.
 type Page struct {
 	Item             *Item
 	Mode             string
 	Skipped          string  // why it was not run
-	Recorded         *Record // of an item that was not run: the last recorded result, if there is one
+	Recorded         *Record // for items that were not run: the last recorded result, or nil
 	Computed, Cached int     // cells
-	Seconds          float64 // it took; 0 if some cells came from the cache
+	Seconds          float64 // duration; 0 if some cells came from the cache
 
 	Setting []string // paragraphs: what was done, and where it differs from the paper
 	Checks  []Check
 	Figures []Figure
 	Tables  []Table
-	Notes   []string // paragraphs: what was found
+	Notes   []string // paragraphs: findings
 }
 
 // Kind says what a check compares our number with.
 type Kind string
 
-// Kinds. A formula that holds says that measurement and closed form agree, not that a number of the paper was found
-// again: counts keep the kinds apart.
+// Kinds are counted separately: a formula that holds means that measurement and closed form agree, not that a
+// printed number was reproduced.
 const (
 	Printed Kind = "printed" // a number printed in the paper
 	Stated  Kind = "stated"  // a sentence or a theorem of the paper that prints no number
@@ -41,7 +41,7 @@ const (
 // Kinds lists the kinds in the order of summaries.
 var Kinds = []Kind{Printed, Stated, Formula, Unsaid}
 
-// Title is the kind in a summary.
+// Title names the kind in a summary.
 func (k Kind) Title() string {
 	return map[Kind]string{Printed: "printed values", Stated: "statements", Formula: "formulas",
 		Unsaid: "not in the papers"}[k]
@@ -53,7 +53,7 @@ type Source struct {
 	Place string `json:"place,omitempty"`
 }
 
-// String is the source as tables show it.
+// String formats the source for tables.
 func (s Source) String() string {
 	if s.Place == "" {
 		return string(s.Kind)
@@ -61,10 +61,10 @@ func (s Source) String() string {
 	return string(s.Kind) + ", " + s.Place
 }
 
-// PrintedIn is the source of a number that the paper prints at that place.
+// PrintedIn is the source of a number printed in the paper.
 func PrintedIn(place string) Source { return Source{Printed, place} }
 
-// StatedIn is the source of a sentence or theorem of the paper at that place.
+// StatedIn is the source of a sentence or theorem of the paper.
 func StatedIn(place string) Source { return Source{Stated, place} }
 
 // FormulaOf is the source of a closed form.
@@ -84,41 +84,41 @@ const (
 // Verdicts lists the verdicts in the order of summaries.
 var Verdicts = []Verdict{Holds, Misses, TooNoisy, Shown}
 
-// Check compares one value or claim with its reference. A miss says why, as far as it was found.
+// Check compares one value or claim with its reference. A miss must say why, as far as it is known.
 type Check struct {
 	What      string   `json:"what"`
 	Source    Source   `json:"source"`
 	Reference string   `json:"reference"` // as printed or stated, or the value of the formula
 	Ours      string   `json:"ours"`
-	Interval  string   `json:"interval,omitempty"` // of ours, and how it was made
+	Interval  string   `json:"interval,omitempty"` // of ours, and how it was computed
 	Verdict   Verdict  `json:"verdict"`
 	Why       string   `json:"why,omitempty"`
-	Numbers   *Numbers `json:"numbers,omitempty"` // on which the verdict rests, where it is one of numbers
-	Spot      *Spot    `json:"spot,omitempty"`    // its place, where the paper has a table
+	Numbers   *Numbers `json:"numbers,omitempty"` // what the verdict is based on, if it is numeric
+	Spot      *Spot    `json:"spot,omitempty"`    // place in a table of the paper, if any
 }
 
-// Spot is the place of a check in a table that is laid out as the paper's. The source of all checks of a table is the
-// same kind.
+// Spot is the place of a check in a table with the layout of the paper's. All checks of a table must have the same
+// kind of source.
 type Spot struct {
 	Table  string `json:"table"`
 	Row    string `json:"row"`
 	Column string `json:"column"`
 }
 
-// InTable puts the last check that was added into a table.
+// InTable puts the last check into a table.
 func (p *Page) InTable(table, row, column string) {
 	p.Checks[len(p.Checks)-1].Spot = &Spot{table, row, column}
 }
 
-// Numbers are what the verdict about a measured value rests on.
+// Numbers is what the verdict on a measured value is based on.
 type Numbers struct {
 	Reference float64 `json:"reference"`
 	Ours      float64 `json:"ours"`
-	Half      float64 `json:"half"` // half of the width of the interval of their difference
+	Half      float64 `json:"half"` // half the width of the interval of the difference
 	Rivals    []Rival `json:"rivals,omitempty"`
 }
 
-// Rival is a value that ours would have if the claim were false.
+// Rival is the value that ours would have if the claim were false.
 type Rival struct {
 	Name  string  `json:"name"`
 	Value float64 `json:"value"`
@@ -155,7 +155,7 @@ func Order(difference, half float64) Verdict {
 	return TooNoisy
 }
 
-// Worst is the verdict on several claims at once: one that misses decides, then one that is too noisy.
+// Worst returns the verdict on several claims together: Misses if one misses, else TooNoisy if one is, else Holds.
 func Worst(verdicts ...Verdict) Verdict {
 	for _, v := range []Verdict{Misses, TooNoisy} {
 		if slices.Contains(verdicts, v) {
@@ -165,22 +165,22 @@ func Worst(verdicts ...Verdict) Verdict {
 	return Holds
 }
 
-// Table is numbers that are shown and not judged.
+// Table has numbers that are shown but not judged.
 type Table struct {
 	Title  string     `json:"title"`
 	Header []string   `json:"header"`
 	Rows   [][]string `json:"rows"`
 }
 
-// Figure is drawn as SVG, twice: for wide pages and for phones.
+// Figure is an SVG image in two widths: for wide pages and for phones.
 type Figure struct {
-	Name    string // of its file, without the page's
+	Name    string // of the file, without the name of the page
 	Caption string
 	SVG     []byte
 	Narrow  []byte
 }
 
-// narrow is the width of a figure on a phone.
+// narrow is the width of a figure on a phone, in pixels.
 const narrow = 350
 
 // Draw adds a figure.
@@ -189,7 +189,7 @@ func (p *Page) Draw(name, caption string, f *figure.Figure) error {
 	for i, width := range []int{0, narrow} {
 		f := *f
 		if f.Width = width; width != 0 {
-			f.X.Ticks = nil // given for a wide axis
+			f.X.Ticks = nil // they were given for the wide axis
 		}
 		if err := f.WriteSVG(&svg[i]); err != nil {
 			return fmt.Errorf("figure %s: %w", name, err)
@@ -202,7 +202,7 @@ func (p *Page) Draw(name, caption string, f *figure.Figure) error {
 // Add adds a check.
 func (p *Page) Add(c Check) { p.Checks = append(p.Checks, c) }
 
-// Measured adds a check whose verdict follows from numbers; why is the reason if it misses.
+// Measured adds a check whose verdict follows from numbers. why is the reason in case of a miss.
 func (p *Page) Measured(c Check, n Numbers, why string) {
 	var rival Rival
 	c.Numbers = &n
@@ -215,7 +215,7 @@ func (p *Page) Measured(c Check, n Numbers, why string) {
 	p.Add(c)
 }
 
-// Judge is Holds if ok, else Misses: for claims without noise.
+// Judge returns Holds if ok, else Misses, for claims without noise.
 func Judge(ok bool) Verdict {
 	if ok {
 		return Holds
@@ -223,7 +223,7 @@ func Judge(ok bool) Verdict {
 	return Misses
 }
 
-// Claim adds a check of a sentence; why is the reason if it misses.
+// Claim adds a check of a sentence. why is the reason in case of a miss.
 func (p *Page) Claim(what string, from Source, reference, ours string, v Verdict, why string) {
 	c := Check{What: what, Source: from, Reference: reference, Ours: ours, Verdict: v}
 	switch v {
@@ -235,7 +235,7 @@ func (p *Page) Claim(what string, from Source, reference, ours string, v Verdict
 	p.Add(c)
 }
 
-// Near adds a check of a measured value, ours ± half, against one that is known exactly or to tol.
+// Near adds a check of a measured value, ours ± half, against a value that is known exactly or up to tol.
 func (p *Page) Near(what string, from Source, theirs, tol, ours, half float64, digits int, rivals []Rival, why string) {
 	c := Check{What: what, Source: from, Reference: fmt.Sprintf("%.*f", digits, theirs),
 		Ours: fmt.Sprintf("%.*f", digits, ours), Interval: fmt.Sprintf("± %.*f", digits, half)}
@@ -259,7 +259,7 @@ func (t Tally) Count(checks []Check) Tally {
 	return t
 }
 
-// Line is one kind in words: "3 hold, 1 too noisy".
+// Line describes one kind: "3 hold, 1 too noisy".
 func (t Tally) Line(k Kind) string {
 	words := map[Verdict]string{Holds: "hold", Misses: "miss", TooNoisy: "too noisy", Shown: "shown, not judged"}
 	var parts []string
@@ -271,7 +271,7 @@ func (t Tally) Line(k Kind) string {
 	return strings.Join(parts, ", ")
 }
 
-// String is all kinds in words.
+// String describes all kinds.
 func (t Tally) String() string {
 	var parts []string
 	for _, k := range Kinds {
@@ -285,7 +285,7 @@ func (t Tally) String() string {
 // Count counts the page's verdicts.
 func (p *Page) Count() Tally { return Tally{}.Count(p.Checks) }
 
-// check refuses a page that says nothing, and checks that leave open what they compare with or why they miss.
+// check rejects pages without a verdict, and checks that do not say what they compare with or why they miss.
 func (p *Page) check() error {
 	if p.Skipped == "" && len(p.Checks) == 0 {
 		return fmt.Errorf("%s: the page has no verdict", p.Item.ID)

@@ -22,7 +22,7 @@ type Record struct {
 	Notes   []string `json:"notes,omitempty"`
 }
 
-// ReadRecords reads lines that WriteRecords wrote.
+// ReadRecords reads the lines that WriteRecords wrote.
 func ReadRecords(b []byte) (map[string]*Record, error) {
 	out := map[string]*Record{}
 	for i, line := range bytes.Split(b, []byte("\n")) {
@@ -41,7 +41,7 @@ func ReadRecords(b []byte) (map[string]*Record, error) {
 	return out, nil
 }
 
-// record is the page as it is kept: of an item that was not run, what was recorded before.
+// record returns the page as it is stored; for an item that was not run, its previous record.
 func (s *Site) record(p *Page) *Record {
 	if p.Skipped != "" {
 		return p.Recorded
@@ -49,8 +49,7 @@ func (s *Site) record(p *Page) *Record {
 	return &Record{p.Item.ID, p.Mode, p.Seconds, s.Go, s.Machine, p.Setting, p.Checks, p.Tables, p.Notes}
 }
 
-// Keep completes a run to all items: those that were not run have what was recorded before, or say that they never
-// were.
+// Keep extends a run to all items. Items that were not run get their previous record, or none.
 func (s *Site) Keep(all []*Item, recorded map[string]*Record) *Site {
 	out := *s
 	out.Pages = nil
@@ -64,7 +63,7 @@ func (s *Site) Keep(all []*Item, recorded map[string]*Record) *Site {
 	return &out
 }
 
-// WriteRecords writes the record of every page as a line, in the order of the pages.
+// WriteRecords writes the record of every page as one line, in the order of the pages.
 func (s *Site) WriteRecords(path string) error {
 	var b bytes.Buffer
 	for _, p := range s.Pages {

@@ -2,12 +2,12 @@ package lab
 
 import "slices"
 
-// Section is the checks of one kind, as a page shows them: what the paper prints apart from what follows from a
+// Section has the checks of one kind, so that a page separates what the paper prints from what follows from a
 // formula.
 type Section struct {
 	Title  string
 	Grids  []Grid
-	Checks []Check // those outside tables
+	Checks []Check // checks outside of tables
 }
 
 // Grid is a table of checks in the layout of the paper's.
@@ -18,13 +18,13 @@ type Grid struct {
 	Reasons []Reason // why checks of the table miss or are too noisy
 }
 
-// GridRow is a row of a Grid; a cell without a check is nil.
+// GridRow is a row of a Grid. A cell without a check is nil.
 type GridRow struct {
 	Name  string
 	Cells []*Check
 }
 
-// Reason is one reason of several checks of a table.
+// Reason is a reason that several checks of a table share.
 type Reason struct {
 	Verdict Verdict
 	Why     string
@@ -54,7 +54,7 @@ func Sections(checks []Check) (out []Section) {
 	return out
 }
 
-// place puts a check into its table; rows and columns are in the order in which they first come.
+// place puts a check into its table. Rows and columns keep the order in which they first appear.
 func (s *Section) place(c *Check) {
 	at := slices.IndexFunc(s.Grids, func(g Grid) bool { return g.Title == c.Spot.Table })
 	if at < 0 {

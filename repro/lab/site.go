@@ -34,7 +34,7 @@ var pages = template.Must(template.New("").Funcs(template.FuncMap{
 	},
 }).Parse(pageHTML))
 
-// rich turns `code` into code and leaves the rest as text.
+// rich turns `code` into HTML code elements and escapes the rest.
 func rich(s string) template.HTML {
 	var b strings.Builder
 	for i, part := range strings.Split(s, "`") {
@@ -47,17 +47,17 @@ func rich(s string) template.HTML {
 	return template.HTML(b.String())
 }
 
-// Site is a run: all its pages, in order.
+// Site is a run: all its pages in order.
 type Site struct {
 	Pages    []*Page
-	Contents []Paper // all that the papers number, for the index
+	Contents []Paper // everything that the papers number, for the index
 	Revision string
 	Go       string
 	Machine  string
-	Explorer bool // the site's folder explorer/ has a page
+	Explorer bool // the folder explorer/ has a page
 }
 
-// NewSite is a site of pages made by this program on this machine.
+// NewSite makes a site of pages that this program made on this machine.
 func NewSite(p []*Page) *Site {
 	return &Site{Pages: p, Revision: Revision(), Go: runtime.Version(),
 		Machine: fmt.Sprintf("%s/%s, %d cores", runtime.GOOS, runtime.GOARCH, runtime.NumCPU())}
@@ -72,7 +72,7 @@ func (s *Site) Count() Tally {
 	return t
 }
 
-// Skipped is the number of items that were not run.
+// Skipped counts the items that were not run.
 func (s *Site) Skipped() (n int) {
 	for _, p := range s.Pages {
 		if p.Skipped != "" {
@@ -82,7 +82,7 @@ func (s *Site) Skipped() (n int) {
 	return n
 }
 
-// Verdicts of all pages, by kind.
+// Verdicts describes the verdicts of all pages by kind.
 func (s *Site) Verdicts() string {
 	text := s.Count().String()
 	if n := s.Skipped(); n > 0 {
@@ -91,7 +91,7 @@ func (s *Site) Verdicts() string {
 	return text
 }
 
-// Command that makes the page again.
+// Command returns the command that makes the page again.
 func (p *Page) Command() string {
 	full := ""
 	if p.Mode == "full" {
@@ -100,7 +100,7 @@ func (p *Page) Command() string {
 	return "go -C repro run . run " + p.Item.ID + full + " -out ../public/lab"
 }
 
-// Write writes the site into a folder: index.html, a page and figures per item.
+// Write writes the site into a folder: index.html, and a page and figures per item.
 func (s *Site) Write(dir string) error {
 	if err := os.MkdirAll(dir, 0o777); err != nil {
 		return err
@@ -135,7 +135,7 @@ func (s *Site) page(path, name string, p *Page) error {
 	return localfile.Write(path, b.Bytes())
 }
 
-// Markdown is the table of verdicts, for RESULTS.md.
+// Markdown returns the table of verdicts for RESULTS.md.
 func (s *Site) Markdown() []byte {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "# What the papers print, and what we measure\n\nWritten by `go -C repro run . run -results RESULTS.md`; "+
@@ -189,7 +189,7 @@ func heading(p *Page) string { return p.Item.ID + ": " + p.Item.Title }
 
 func isLetter(r rune) bool { return unicode.IsLetter(r) || unicode.IsDigit(r) }
 
-// rules say what the verdicts mean.
+// rules explain the verdicts.
 var rules = []struct {
 	Verdict Verdict
 	Text    string
@@ -202,10 +202,10 @@ var rules = []struct {
 	{Shown, "not judged: the papers have no reference, or our setting differs from theirs."},
 }
 
-// Rules is rules for the page.
+// Rules gives rules to the template.
 func (*Site) Rules() any { return rules }
 
-// summary is the table of counts, of recorded results too.
+// summary writes the table of counts, including recorded results.
 func (s *Site) summary(b *bytes.Buffer) {
 	b.WriteString("| compared with | hold | miss | too noisy | shown |\n|---|---|---|---|---|\n")
 	t, without, full, seconds := Tally{}, 0, 0, 0.0
@@ -235,7 +235,7 @@ func (s *Site) summary(b *bytes.Buffer) {
 	}
 }
 
-// JSON is the run as data: counts by kind and verdict, and every check. Figures are left out.
+// JSON returns the run as data: counts by kind and verdict, and every check. Figures are left out.
 func (s *Site) JSON() ([]byte, error) {
 	type item struct {
 		ID      string  `json:"id"`
