@@ -1,5 +1,8 @@
-// Package lstm trains small LSTM language models on the CPU with a sampled softmax: what the experiments of Hybrid
-// Random Features §4.2 and appendix I need. The table that embeds words is also the table of classes (tied weights).
+// Package lstm trains small LSTM language models on the CPU with a sampled softmax, for the experiments of Hybrid
+// Random Features §4.2 and appendix I. The table that embeds words is also the table of classes (tied weights).
+//
+// Make a model with [New], train it with [Model.Epoch] and a [Sampler], then read its outputs with [Model.Queries]
+// and its loss with [Model.Perplexity].
 package lstm
 
 import (
@@ -10,28 +13,29 @@ import (
 	"github.com/randfeat/randfeat/internal/rng"
 )
 
-// Config is a model and how it is trained.
+// Config describes a model and its training.
 type Config struct {
 	Vocab, Width, Layers int
-	Batch, Length        int     // streams of text, and words of a segment through which gradients go
+	Batch, Length        int     // streams of text, and words per segment of backpropagation
 	Rate                 float64 // of Adagrad
-	Clip                 float64 // of the gradient's norm, the table apart
+	Clip                 float64 // bound on the norm of the gradient without the table
 	Gain                 float64 // multiplies logits, 0: 1
-	Unit                 float64 // weight of (|q|−1)² and (|k|−1)², Hybrid eq 105
+	Unit                 float64 // weight of (|q|−1)² and (|k|−1)² in the loss, Hybrid eq 105
 	Seed                 uint64
 }
 
-// Model is the parameters and the state of a training run.
+// Model has the parameters and the state of a training run.
 type Model[T dense.Float] struct {
 	Config
 	Table  dense.Matrix[T] // words × width
 	layers []layer[T]
 	tab    *kern.Table[T]
-	square dense.Matrix[T] // Adagrad's sums for the table
-	last   []state[T]      // of every layer after the last segment
+	square dense.Matrix[T] // Adagrad's sums of squares for the table
+	last   []state[T]      // state of each layer after the last segment
 }
 
-// layer is z = W·(x, h) + b for the gates input, forget, output and cell.
+// layer computes z = W·(x, h) + b for the gates input, forget, output and cell. dw, db are gradients, sw, sb
+// Adagrad's sums.
 type layer[T dense.Float] struct {
 	w, dw, sw dense.Matrix[T]
 	b, db, sb []T
@@ -57,7 +61,7 @@ func New[T dense.Float](c Config) (*Model[T], error) {
 			b: make([]T, 4*h), db: make([]T, 4*h), sb: make([]T, 4*h)}
 		fill(l.w, 1/math.Sqrt(float64(h)), rng.Stream(c.Seed, 'l', uint64(i)).Uint64())
 		for j := range h {
-			l.b[h+j] = 1 // forget little at first
+			l.b[h+j] = 1 // start with open forget gates
 		}
 		m.layers = append(m.layers, l)
 	}
@@ -65,7 +69,7 @@ func New[T dense.Float](c Config) (*Model[T], error) {
 	return m, nil
 }
 
-// fill draws uniform numbers in ±1.7·sd.
+// fill draws uniform numbers with a standard deviation of sd.
 func fill[T dense.Float](x dense.Matrix[T], sd float64, seed uint64) {
 	src := rng.Stream(seed)
 	for i := range x.Data {
@@ -73,7 +77,7 @@ func fill[T dense.Float](x dense.Matrix[T], sd float64, seed uint64) {
 	}
 }
 
-// Forget begins new streams of text.
+// Forget resets the states, to start new streams of text.
 func (m *Model[T]) Forget() {
 	m.last = nil
 	for range m.layers {
@@ -81,15 +85,15 @@ func (m *Model[T]) Forget() {
 	}
 }
 
-// trace is what a segment leaves behind for the gradients, by layer and moment.
+// trace keeps what a segment needs for its gradients, by moment and layer.
 type trace[T dense.Float] struct {
 	u, gates, c, tanh [][]dense.Matrix[T]
 	words             [][]int32         // [moment][stream]
-	out               dense.Matrix[T]   // top rows: moment after moment, stream after stream
+	out               dense.Matrix[T]   // outputs of the top layer: moment by moment, stream by stream
 	begin             []dense.Matrix[T] // cells before the segment
 }
 
-// forward runs a segment; words are [moment][stream].
+// forward runs a segment of words [moment][stream] and updates the states.
 func (m *Model[T]) forward(words [][]int32) *trace[T] {
 	h, b := m.Width, m.Batch
 	t := &trace[T]{words: words, out: dense.New[T](len(words)*b, h)}
@@ -139,7 +143,8 @@ func (m *Model[T]) forward(words [][]int32) *trace[T] {
 func sigmoid[T dense.Float](x T) T { return T(1 / (1 + math.Exp(-float64(x)))) }
 func tanh[T dense.Float](x T) T    { return T(math.Tanh(float64(x))) }
 
-// backward adds the gradients of layers, and of the words that were read, for gradients dout of the top rows.
+// backward adds the gradients of the layers, for gradients dout of the outputs, and passes those of the words read
+// to words.
 func (m *Model[T]) backward(t *trace[T], dout dense.Matrix[T], words func(word int32, d []T)) {
 	h, b := m.Width, m.Batch
 	dh, dc := make([]dense.Matrix[T], m.Layers), make([]dense.Matrix[T], m.Layers)

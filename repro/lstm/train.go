@@ -8,10 +8,10 @@ import (
 	"github.com/randfeat/randfeat/sampling"
 )
 
-// Sampler draws negative words for the rows that predict; draws of one query serve all.
+// Sampler draws negative words for rows of queries. Draws for a single query serve all rows.
 type Sampler[T dense.Float] func(m *Model[T], queries dense.Matrix[T], seed uint64) (*sampling.Draws, error)
 
-// Shared draws the same words for all rows, with fixed probabilities.
+// Shared draws the same words for all rows from a fixed distribution.
 func Shared[T dense.Float](f *sampling.Fixed, k int) Sampler[T] {
 	return func(_ *Model[T], _ dense.Matrix[T], seed uint64) (*sampling.Draws, error) {
 		var d sampling.Draws
@@ -19,7 +19,7 @@ func Shared[T dense.Float](f *sampling.Fixed, k int) Sampler[T] {
 	}
 }
 
-// Fixed draws words for every row, with fixed probabilities.
+// Fixed draws words for every row from a fixed distribution.
 func Fixed[T dense.Float](f *sampling.Fixed, k int) Sampler[T] {
 	return func(_ *Model[T], q dense.Matrix[T], seed uint64) (*sampling.Draws, error) {
 		var d sampling.Draws
@@ -27,7 +27,8 @@ func Fixed[T dense.Float](f *sampling.Fixed, k int) Sampler[T] {
 	}
 }
 
-// Segments cuts a text into Batch streams and calls visit with words and those that follow, [moment][stream].
+// Segments cuts a text into Batch streams and calls visit with words and the words that follow them,
+// [moment][stream].
 func (m *Model[T]) Segments(text []int32, visit func(i int, words, next [][]int32) error) error {
 	per := (len(text) - 1) / m.Batch
 	for i := 0; (i+1)*m.Length <= per; i++ {
@@ -78,7 +79,7 @@ func adagrad[T dense.Float](x, d, square []T, rate, scale float64) {
 	}
 }
 
-// sparse is the gradient of some rows of the table, in the order they came.
+// sparse is the gradient of some rows of the table, in the order in which they first occurred.
 type sparse[T dense.Float] struct {
 	rows  map[int32][]T
 	order []int32
@@ -94,7 +95,8 @@ func (g *sparse[T]) row(w int32) []T {
 	return r
 }
 
-// gradient is that of the mean loss of a segment: of layers in place, of the table's rows that occur.
+// gradient computes the gradient of the mean loss of a segment: in place for the layers, and returned for the rows
+// of the table that occur.
 func (m *Model[T]) gradient(words, next [][]int32, sample Sampler[T], seed uint64) (*sparse[T], float64, error) {
 	for i := range m.layers {
 		clear(m.layers[i].dw.Data)
@@ -145,7 +147,7 @@ func (m *Model[T]) gradient(words, next [][]int32, sample Sampler[T], seed uint6
 	m.backward(t, lg.Query, func(w int32, dx []T) { m.tab.MulAdd(g.row(w), dx, 1) })
 	if m.Unit > 0 {
 		count := float64(len(g.order))
-		for _, w := range g.order { // of eq 105's mean over all keys those that the step moves
+		for _, w := range g.order { // eq 105 has the mean over all keys; only the rows that the step moves count here
 			loss += m.regularise(g.rows[w], m.Table.Row(int(w)), count)
 		}
 	}
@@ -159,7 +161,7 @@ func (m *Model[T]) regularise(d, x []T, n float64) float64 {
 	return m.Unit * (norm - 1) * (norm - 1) / n
 }
 
-// Queries are the top rows at all places of a text, and the words that follow.
+// Queries returns the outputs at up to limit places of a text, and the words that follow.
 func (m *Model[T]) Queries(text []int32, limit int) (dense.Matrix[T], []int32) {
 	m.Forget()
 	var out dense.Matrix[T]
@@ -176,7 +178,7 @@ func (m *Model[T]) Queries(text []int32, limit int) (dense.Matrix[T], []int32) {
 		}
 		return nil
 	})
-	_ = errDone // errEnough, which ends the loop, is all there can be
+	_ = errDone // errEnough, which ends the loop, is the only possible error
 	m.Forget()
 	if out.Rows > limit {
 		out, follow = out.RowRange(0, limit), follow[:limit]
@@ -190,7 +192,7 @@ func (enough) Error() string { return "enough" }
 
 var errEnough = enough{}
 
-// Perplexity is exp of the mean loss of the full softmax at up to limit places of a text.
+// Perplexity returns exp of the mean loss of the full softmax at up to limit places of a text.
 func (m *Model[T]) Perplexity(text []int32, limit int) float64 {
 	q, next := m.Queries(text, limit)
 	sum := 0.0
@@ -205,7 +207,7 @@ func (m *Model[T]) Perplexity(text []int32, limit int) float64 {
 	return math.Exp(sum / float64(q.Rows))
 }
 
-// Epoch trains on a text once, from segment first on, and calls after (which may be nil) after every step.
+// Epoch trains on a text once. after, if not nil, is called after every step.
 func (m *Model[T]) Epoch(text []int32, epoch int, sample Sampler[T], after func(step int, loss float64) error) error {
 	m.Forget()
 	return m.Segments(text, func(i int, words, next [][]int32) error {
