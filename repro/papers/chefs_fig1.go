@@ -16,7 +16,7 @@ var chefsFig1 = &lab.Item{
 	Run: runChefsFig1,
 }
 
-// utility is μ, the logarithm of the ratio of the variances of OPRF and of positive features.
+// utility is μ, the logarithm of the ratio of the variances of OPRF and positive features.
 func utility(d int, v2 float64) float64 {
 	return forms.LogRVOPRF(d, forms.RhoStar(d, v2), v2) - forms.LogRVPositive(v2)
 }
@@ -54,7 +54,7 @@ func runChefsFig1(l *lab.Lab) (*lab.Page, error) {
 	}
 	type ratio struct{ Positive, OPRF, PositiveSE, OPRFSE float64 }
 	values, err := lab.Cells(l, "ratio", keys, func(k key, seed uint64) (r ratio, err error) {
-		// x = y of length v/2: μ depends on |x+y| alone.
+		// x = y of length v/2, because μ depends only on |x+y|.
 		x := sphere(8, k.D, math.Sqrt(k.V2)/2, seed)
 		measure := func(f family.Family, log float64) (mean, se float64, err error) {
 			want := make([]float64, x.Rows)

@@ -22,7 +22,7 @@ const chefsDim = 64
 
 var chefsRegimes = []string{"normal", "sphere", "heterogen", "mnist"}
 
-// chefsPairs draws L queries and keys of a regime (CRT §5.1).
+// chefsPairs draws n queries and n keys of a regime (CRT §5.1).
 func chefsPairs(l *lab.Lab, regime string, n int, sigma float64, seed uint64) (x, y dense.Matrix[float64], err error) {
 	switch regime {
 	case "normal":
@@ -44,8 +44,8 @@ func chefsPairs(l *lab.Lab, regime string, n int, sigma float64, seed uint64) (x
 	return images.RowRange(0, n), images.RowRange(n, 2*n), nil
 }
 
-// chefsFit fits a family to queries and keys and says what its variance is divided by: a real map has two features
-// where a complex one has a pair (CRT 9.10.1).
+// chefsFit fits a family to queries and keys. share is what its variance is divided by for equal cost: a real map
+// has two features where a complex one has a pair (CRT 9.10.1).
 func chefsFit(f chefsFamily, x, y dense.Matrix[float64]) (spec randfeat.Spec, share float64, err error) {
 	spec = randfeat.Spec{Kernel: kernel.Kernel{Kind: kernel.Gaussian}, Family: f.family, Dim: chefsDim, M: 1}
 	if spec, err = randfeat.Fit(spec, x, y); err != nil {
@@ -56,13 +56,13 @@ func chefsFit(f chefsFamily, x, y dense.Matrix[float64]) (spec randfeat.Spec, sh
 }
 
 func runChefsFig2(l *lab.Lab) (*lab.Page, error) {
-	n, keysEach := lab.Pick(l, 96, 1024), lab.Pick(l, 96, 8) // a million pairs of closed forms would take a day
+	n, keysEach := lab.Pick(l, 96, 1024), lab.Pick(l, 96, 8) // all pairs would be a million closed forms, a day
 	sigmas := []float64{.1, .2, .3, .4, .5, .6, .7, .8, .9, 1}
 	type key struct {
 		Regime string
 		Sigma  float64
 		Rows   int
-		Each   int // keys that a query meets
+		Each   int // keys per query
 		Draw   int
 	}
 	var keys []key
@@ -75,7 +75,7 @@ func runChefsFig2(l *lab.Lab) (*lab.Page, error) {
 	}
 	type value struct{ Mean, SD []float64 } // per family, of the log-variance over pairs
 	values, err := lab.Cells(l, "log-variance", keys, func(k key, _ uint64) (v value, err error) {
-		// The same draws for all σ, as one would plot.
+		// All σ share the same draws, which makes smooth curves.
 		x, y, err := chefsPairs(l, k.Regime, k.Rows, k.Sigma, lab.Seed+uint64(1000*k.Draw))
 		if err != nil {
 			return v, err
@@ -103,7 +103,7 @@ func runChefsFig2(l *lab.Lab) (*lab.Page, error) {
 	if err != nil {
 		return nil, err
 	}
-	// at is mean and deviation over pairs and draws.
+	// at returns mean and deviation over pairs and draws.
 	at := func(regime string, sigma float64, family int) (mean, sd float64) {
 		n := 0.0
 		for i, k := range keys {
@@ -117,7 +117,7 @@ func runChefsFig2(l *lab.Lab) (*lab.Page, error) {
 		"parameters fitted to the set; the mean of the log-variance by the closed forms CRT (6), (11), (13). Real features count half: two of them cost what a "+
 		"complex one costs. MNIST is shrunk to 8×8 by means over areas and scaled to [0, 1] before σ (the paper does not "+
 		"say how).", n, keysEach)}}
-	// Non-positive and positive families, on separate plots as in the paper.
+	// Signed and positive families on separate plots, as in the paper.
 	for _, regime := range chefsRegimes {
 		for _, part := range []struct {
 			name     string
@@ -174,7 +174,7 @@ func runChefsFig2(l *lab.Lab) (*lab.Page, error) {
 	return p, checkChefsFig2(l, p)
 }
 
-// checkChefsFig2 measures variances with the library's maps where that can be done to 1 %.
+// checkChefsFig2 measures variances with the library's maps where a precision of 1 % is possible.
 func checkChefsFig2(l *lab.Lab, p *lab.Page) error {
 	type key struct {
 		Regime, Family string

@@ -17,8 +17,8 @@ var chefsTable1 = &lab.Item{
 	Data: uciFiles(), Version: 4, Run: runChefsTable1,
 }
 
-// chefsFamily is a column of the tables: test accuracy and its standard deviation over 50 seeds, in per cent; "<
-// 0.05" is 0.05 here.
+// chefsFamily is a column of the tables: test accuracy and its standard deviation over 50 seeds, in per cent. "<
+// 0.05" is entered as 0.05.
 type chefsFamily struct {
 	name       string
 	family     family.Family
@@ -46,10 +46,10 @@ var chefsFamilies = []chefsFamily{
 		[8]float64{2.9, 7.7, 1.5, 2.4, 5.2, 8.2, 9.8, 1.9}},
 }
 
-// chefsKey is one accuracy: a set, a family, one random split.
+// chefsKey is one accuracy: a set, a family and one random split.
 type chefsKey struct {
 	Set, Family, Variant string
-	Split, Seeds, Rows   int // Rows bounds those to learn from; 0 is all
+	Split, Seeds, Rows   int // Rows bounds the training rows; 0 means all
 }
 
 // Variants of what the paper leaves open.
@@ -57,16 +57,16 @@ const (
 	asPrinted  = ""           // standardised columns, Re(f1 f2)
 	raw        = "raw"        // columns as they are in the file
 	conjugated = "conjugated" // Re(f1 f2*), as CRT eq 1 prints it
-	allReal    = "m=128"      // GERF with as many features as the others where its A is real
+	allReal    = "m=128"      // GERF with as many features as the others if its A is real
 )
 
 type chefsValue struct {
 	Sigma    float64 // chosen by validation
 	Mean, SD float64 // test accuracy over seeds, %
-	Rows     int     // of the test
+	Rows     int     // rows of the test set
 }
 
-// guessing is the rival of accuracies: always answering with the class that is most frequent in the file.
+// guessing is the rival of accuracies: always answering with the most frequent class of the file.
 func guessing(l *lab.Lab, s uciSet, scale float64) (lab.Rival, error) {
 	t, err := readUCI(l, s)
 	if err != nil {
@@ -83,7 +83,7 @@ func chefsCell(l *lab.Lab, k chefsKey) (v chefsValue, err error) {
 	if err != nil {
 		return v, err
 	}
-	parts := t.cut(s, uint64(k.Split)<<8|uint64(set)) // the same split for all families
+	parts := t.cut(s, uint64(k.Split)<<8|uint64(set)) // all families share the split
 	if n := parts.train.x.Rows; k.Rows > 0 && n > k.Rows {
 		order := make([]int, k.Rows)
 		for i := range order {
@@ -166,7 +166,7 @@ func runChefsTable1(l *lab.Lab) (*lab.Page, error) {
 		return nil, err
 	}
 	// of returns the mean over splits and its standard error, the mean deviation over seeds, and the standard
-	// deviation of a share of so many test rows, which is the luck of one split.
+	// deviation of an accuracy on so many test rows, which is the luck of a single split.
 	of := func(set, family, variant string) (mean, se, seeds, luck float64) {
 		var m []float64
 		for i, k := range keys {
@@ -222,10 +222,10 @@ func runChefsTable1(l *lab.Lab) (*lab.Page, error) {
 				variant, what = conjugated, " (conjugated)"
 			}
 			mean, se, _, luck := of(s.name, f.name, variant)
-			// The paper's value is of one split with its own luck; ours is a mean over splits.
+			// The paper's value comes from one split; ours is a mean over splits.
 			tol := 2 * math.Sqrt(se*se+luck*luck+f.sds[si]*f.sds[si]/50)
 			why, rival := splitWhy, guesses[si]
-			if variant == conjugated { // it is expected to guess: the right product is the rival
+			if variant == conjugated { // guessing is expected here, so the rival is the right product
 				why = "the classes are nearly equally frequent: guesses at a large σ can beat the constant class in the " +
 					"validation, and which class is the constant one is the luck of a split"
 				right, _, _, _ := of(s.name, f.name, asPrinted)

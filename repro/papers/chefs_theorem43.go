@@ -24,7 +24,7 @@ var chefsTheorem43 = &lab.Item{
 	Run: runChefsTheorem43,
 }
 
-// ball is n rows uniform in the ball of radius r.
+// ball returns n rows uniform in the ball of radius r.
 func ball(n, d int, r float64, seed uint64) dense.Matrix[float64] {
 	x := sphere(n, d, 1, seed)
 	src := rng.Stream(seed, 1)
@@ -49,10 +49,10 @@ func (s attentionOf) rows(seed uint64) (q, k dense.Matrix[float64]) {
 	return ball(s.L, s.D, r, seed), ball(s.L, s.D, r, seed+1)
 }
 
-// a is A by Theorem 3.3 for sums of squared length 2R²/√d, the mean of sums of rows on the sphere.
+// a returns A by Theorem 3.3 for sums of squared length 2R²/√d, the mean for rows on the sphere.
 func (s attentionOf) a() float64 { return forms.AStar(s.D, 2*s.R*s.R/math.Sqrt(float64(s.D))) }
 
-// printed is M of Theorem 4.3 as printed with 1 in place of the constant that Ω hides, for the largest error eps.
+// printed returns M of the printed Theorem 4.3 for the largest error eps, with 1 for the constant that Ω hides.
 func (s attentionOf) printed(eps float64) float64 {
 	d, r2 := float64(s.D), s.R*s.R
 	gamma := math.Exp(-3 * r2 / (math.Sqrt(d) * s.a()))
@@ -75,14 +75,14 @@ func runChefsTheorem43(l *lab.Lab) (*lab.Page, error) {
 			keys = append(keys, key{s, m, draws})
 		}
 	}
-	// Sup is the largest |K̂ − K| over all pairs, draw by draw; Above counts draws above the bound. SE is of the mean
-	// of log Sup.
+	// The largest |K̂ − K| over all pairs, over draws: mean of its logarithm with standard error, median, 95 %
+	// quantile. Above counts the draws above Bound.
 	type value struct {
 		Mean, SE, Median, High, Bound float64
 		Above                         int
 	}
 	values, err := lab.Cells(l, "sup", keys, func(c key, seed uint64) (v value, err error) {
-		q, k := c.Set.rows(lab.Seed) // the same rows for every M
+		q, k := c.Set.rows(lab.Seed) // all M share the rows
 		spec := randfeat.Spec{Kernel: kernel.Kernel{Kind: kernel.Softmax}, Family: family.OPRF{A: c.Set.a()},
 			Dim: c.Set.D,
 			M:   c.M}
@@ -90,7 +90,7 @@ func runChefsTheorem43(l *lab.Lab) (*lab.Page, error) {
 		if err := kernel.Gram(spec.Kernel, exact, q, k); err != nil {
 			return v, err
 		}
-		// The corrected bound: Hoeffding for every pair with the supremum of its product of features, and a union
+		// The corrected bound: Hoeffding for every pair, with the supremum of its product of features, and a union
 		// bound.
 		logSup := math.Inf(-1)
 		for i := range q.Rows {
@@ -157,7 +157,7 @@ func runChefsTheorem43(l *lab.Lab) (*lab.Page, error) {
 	for s, set := range sets {
 		name := fmt.Sprintf("d = %d, R = %g", set.D, set.R)
 		series := figure.Series{Name: name}
-		// The slope of log error over log M by least squares; equal steps, independent draws.
+		// The slope of log error over log M by least squares, for equal steps and independent draws.
 		var sxy, sxx, se2 float64
 		mean := math.Log(float64(ms[len(ms)/2]))
 		for i := range ms {
@@ -176,7 +176,7 @@ func runChefsTheorem43(l *lab.Lab) (*lab.Page, error) {
 		}
 		fig.Series = append(fig.Series, series)
 		half := bound * math.Sqrt(se2) / sxx
-		// The theorem is an upper bound: errors may fall faster, not slower.
+		// The theorem is an upper bound: errors may fall faster, but not more slowly.
 		verdict := lab.Holds
 		if slope := sxy / sxx; slope-half > -.5 {
 			verdict = lab.Misses
@@ -215,8 +215,8 @@ func addTails(l *lab.Lab, p *lab.Page) error {
 		}
 	}
 	etas := []float64{.1, .3, 1, 3}
-	// Batch are mean squared relative errors of batches; Above and Beyond count draws with K̂ − K ≥ ηK and |K̂ − K| ≥
-	// ηK.
+	// Batch has the mean squared relative errors of batches. Above and Beyond count the draws with K̂ − K ≥ ηK and
+	// |K̂ − K| ≥ ηK.
 	type value struct {
 		Batch         []float64
 		Above, Beyond []int
@@ -279,7 +279,7 @@ func addTails(l *lab.Lab, p *lab.Page) error {
 			fmt.Sprintf("%.4f", b.Ratio), fmt.Sprintf("%.4f", a.Ratio-b.Ratio), fmt.Sprintf("%.4f", half)})
 		for e, eta := range etas {
 			tails++
-			// Counts may exceed a bound that is met with equality by chance alone: four standard deviations.
+			// Even if a bound is met with equality, counts exceed it by chance: allow four standard deviations.
 			most := func(logBound float64) float64 {
 				q := min(1, math.Exp(logBound))
 				return float64(c.Draws)*q + 4*math.Sqrt(float64(c.Draws)*q*(1-q)) + 4

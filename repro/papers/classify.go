@@ -7,16 +7,16 @@ import (
 	"github.com/randfeat/randfeat/dense"
 )
 
-// voter classifies by kernel regression with random features (CRT §5.2): the class of x is the greatest of
-// φ1(x)·Σ_{i in class} φ2(x_i). The denominator is common to the classes and left out, so features may be signed.
+// voter classifies by kernel regression with random features (CRT §5.2): the class of x maximises φ1(x)·Σ_{i in
+// class} φ2(x_i). The denominator is the same for all classes and left out, so features may be signed.
 type voter struct {
-	sums dense.Matrix[float64] // a row per class
+	sums dense.Matrix[float64] // one row per class
 	m    *randfeat.Map[float64]
 	ws   randfeat.Workspace[float64]
 }
 
-// newVoter sums the features of the rows to learn from. conjugated takes the sign of the imaginary half of complex
-// features as CRT eq 1 prints it: Re(f1 f2*) in place of Re(f1 f2).
+// newVoter sums the features of the training rows. conjugated flips the imaginary half of complex features as CRT eq
+// 1 prints it: Re(f1 f2*) instead of Re(f1 f2).
 func newVoter(m *randfeat.Map[float64], train dense.Matrix[float64], y []int, classes int, conjugated bool) (*voter,
 	error) {
 	v := &voter{sums: dense.New[float64](classes, m.OutDim()), m: m}
@@ -38,7 +38,7 @@ func newVoter(m *randfeat.Map[float64], train dense.Matrix[float64], y []int, cl
 	if conjugated {
 		for c := range classes {
 			half := v.sums.Row(c)[m.OutDim()/2:]
-			if m.Spec().Family.Name() == "trig" { // sines come first
+			if m.Spec().Family.Name() == "trig" { // its sines come first
 				half = v.sums.Row(c)[:m.OutDim()/2]
 			}
 			for f := range half {
@@ -49,8 +49,8 @@ func newVoter(m *randfeat.Map[float64], train dense.Matrix[float64], y []int, cl
 	return v, nil
 }
 
-// accuracy is the share of rows whose class is found. Of equal votes the first class wins, and a vote that is not a
-// number wins over all, as NumPy's argmax has it.
+// accuracy returns the share of rows that are classified correctly. The first class wins a tie, and a NaN wins over
+// everything, as with NumPy's argmax.
 func (v *voter) accuracy(x dense.Matrix[float64], y []int) (float64, error) {
 	phi := dense.New[float64](x.Rows, v.m.OutDim())
 	if err := v.m.Queries(phi, nil, x, &v.ws); err != nil {
@@ -76,7 +76,7 @@ func (v *voter) accuracy(x dense.Matrix[float64], y []int) (float64, error) {
 	return float64(right) / float64(x.Rows), nil
 }
 
-// exactAccuracy is accuracy with the Gaussian kernel itself, in logarithms.
+// exactAccuracy is accuracy with the exact Gaussian kernel, computed with logarithms.
 func exactAccuracy(train *table, x dense.Matrix[float64], y []int, sigma float64) float64 {
 	right := 0
 	votes := make([]float64, train.classes)

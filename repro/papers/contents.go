@@ -2,15 +2,15 @@ package papers
 
 import "github.com/randfeat/randfeat/repro/lab"
 
-// Contents lists all that the five papers number and every application they show, in the papers' order, with where it
-// is repeated. numbered.txt names the same things; a test holds one against the other.
+// Contents lists everything that the five papers number and every application they show, in their order, with the
+// places where it is repeated. numbered.txt names the same entries; a test compares the two.
 func Contents() []lab.Paper {
 	return []lab.Paper{{Name: chefs, Entries: chefsContents}, {Name: hybrid, Entries: hybridContents},
 		{Name: orf, Entries: orfContents}, {Name: simplex, Entries: simplexContents}, {Name: dark,
 			Entries: darkContents}}
 }
 
-// settings is why a table of hyperparameters has no page.
+// settings is the reason why tables of hyperparameters have no page.
 const settings = "Hyperparameters of models that need TPUs; a setting, not a result. Ours stand beside each " +
 	"training run"
 

@@ -14,9 +14,9 @@ import (
 	"github.com/randfeat/randfeat/repro/lab"
 )
 
-// readColumns reads the numeric columns of a table without header or with one, plain or gzipped, separated by commas or
-// blanks; at most rows of them (0: all), spread evenly over the file. drop are columns that are no features; negative
-// ones count from the end.
+// readColumns reads the numeric columns of a table, with or without header, plain or gzipped, separated by commas or
+// blanks. rows > 0 takes that many, spread evenly over the file. drop lists columns that are not features; negative
+// numbers count from the end.
 func readColumns(l *lab.Lab, file string, rows int, drop ...int) (x dense.Matrix[float64], err error) {
 	f, err := os.Open(l.Path(file))
 	if err != nil {
@@ -84,7 +84,7 @@ func readColumns(l *lab.Lab, file string, rows int, drop ...int) (x dense.Matrix
 	return x, nil
 }
 
-// standardised gives the columns of a matrix mean 0 and variance 1.
+// standardised returns the matrix with columns of mean 0 and variance 1.
 func standardised(x dense.Matrix[float64]) dense.Matrix[float64] {
 	y := x.Clone()
 	for j := range x.Cols {
@@ -103,7 +103,7 @@ func standardised(x dense.Matrix[float64]) dense.Matrix[float64] {
 	return y
 }
 
-// meanSquareDistance is the mean of |x_i − x_j|² over all pairs.
+// meanSquareDistance returns the mean of |x_i − x_j|² over all pairs.
 func meanSquareDistance(x dense.Matrix[float64]) float64 {
 	sum := 0.0
 	for j := range x.Cols {

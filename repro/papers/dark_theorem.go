@@ -19,7 +19,8 @@ var darkTheorem = &lab.Item{
 	Run: runDarkTheorem,
 }
 
-// darkSpectrum is eigenvalues of the covariance of queries and keys, top·i^{−α}: from isotropic to extreme.
+// darkSpectrum returns eigenvalues top·i^{−α} of the covariance of queries and keys, from isotropic (α = 0) to
+// extreme.
 func darkSpectrum(d int, top, alpha float64) []float64 {
 	l := make([]float64, d)
 	for i := range l {
@@ -43,7 +44,7 @@ func runDarkTheorem(l *lab.Lab) (*lab.Page, error) {
 			}
 		}
 	}
-	// scale of the proposal's variances about those of Σ*.
+	// variances returns the variances of the proposal, relative to those of Σ*.
 	variances := func(k key) []float64 {
 		spectrum := darkSpectrum(d, k.Top, k.Alpha)
 		s, err := forms.DarkSigmaEigs(spectrum)
@@ -65,7 +66,7 @@ func runDarkTheorem(l *lab.Lab) (*lab.Page, error) {
 	second := func(k key) float64 { return forms.LogSecondDarkGaussian(darkSpectrum(d, k.Top, k.Alpha), variances(k)) }
 	var finite []key
 	for _, k := range keys {
-		// Where the fourth moment is infinite too, a simulation of the second tells nothing.
+		// If the fourth moment is infinite, a simulation says nothing about the second.
 		if k.Top <= .05 || k.Proposal == "optimal" && k.Top <= .2 {
 			finite = append(finite, k)
 		}

@@ -47,8 +47,8 @@ func runDarkVariance(l *lab.Lab) (*lab.Page, error) {
 		keys = append(keys, key{"heads", 0, h, rows})
 	}
 	type value struct {
-		Mean []float64 // of log(1 + relative variance) over pairs, per family; −1: the family cannot be fitted
-		Var  []float64 // logarithm of the mean variance over pairs
+		Mean []float64 // mean log(1 + relative variance) over pairs, per family; −1: no fit exists
+		Var  []float64 // log of the mean variance over pairs
 	}
 	values, err := lab.Cells(l, "log-variance", keys, func(k key, seed uint64) (v value, err error) {
 		var x, y dense.Matrix[float64]
@@ -62,7 +62,7 @@ func runDarkVariance(l *lab.Lab) (*lab.Page, error) {
 			x, y = normals(2*k.Rows, d, 1, seed), normals(2*k.Rows, d, 1, seed+1)
 			for i := range x.Rows {
 				for j := range d {
-					s := math.Sqrt(2 * spectrum[j] / total) // E|x|² = 2 whatever the shape
+					s := math.Sqrt(2 * spectrum[j] / total) // E|x|² = 2 for every α
 					x.Row(i)[j] *= s
 					y.Row(i)[j] *= s
 				}

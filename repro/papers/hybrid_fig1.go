@@ -19,7 +19,7 @@ var hybridFig1 = &lab.Item{
 		"the angle", Version: 1, Run: runHybridFig1,
 }
 
-// atAngle is a pair of vectors of length r with an angle between them, in a random plane.
+// atAngle sets x and y to vectors of length r with an angle between them, in a random plane.
 func atAngle(x, y []float64, r, theta float64, seed uint64) {
 	u := normals(2, len(x), 1, seed)
 	a, b := u.Row(0), u.Row(1)
@@ -42,7 +42,7 @@ func runHybridFig1(l *lab.Lab) (*lab.Page, error) {
 	const m, n, top = 10, 1, 5.0
 	eps := []struct {
 		name string
-		log  func(theta, r float64) float64 // of the relative error
+		log  func(theta, r float64) float64 // log of the relative error
 	}{
 		{"trigonometric", func(t, r float64) float64 { return forms.LogEpsTrig(t, r, m) }},
 		{"hyperbolic (++)", func(t, r float64) float64 { return forms.LogEpsHyperbolic(t, r, m) }},

@@ -15,21 +15,21 @@ import (
 	"github.com/randfeat/randfeat/sampling"
 )
 
-// The expectation was written before the first run: a tie between estimators, as the paper reports.
+// The expected result was written down before the first run: a tie between estimators, as the paper reports.
 var hybridFig10 = &lab.Item{
 	ID: "hybrid-fig10", Paper: hybrid, Title: "Fig 10: perplexity of LSTMs trained with 40 sampled negatives",
 	Data: []string{ptb.learn, ptb.held}, Version: 1, Run: runHybridFig10,
 }
 
-// negatives are the ways of Fig 10 to draw negative words.
+// negatives are the samplers of Fig 10.
 var negatives = []string{"uniform", "unigram^¾", "FAVOR+", "Trig.", "Gaussian", "Angular", "softmax"}
 
-// fig10 is one run: sizes, and what is drawn by.
+// fig10 is one run: its sampler, seed and sizes.
 type fig10 struct {
 	Sampler, Seed, Words, Vocab, Width, Batch, Features, Points int
 }
 
-// byFeatures draws by the features of rows of norm 1, or by the softmax of such rows itself (spec without a family).
+// byFeatures draws by the features of rows of norm 1 or, for a spec without a family, by the softmax of such rows.
 func byFeatures(spec randfeat.Spec, k int) (lstm.Sampler[float32], error) {
 	exact := spec.Family == nil
 	if exact {
@@ -64,7 +64,7 @@ func unitRows(x dense.Matrix[float32]) dense.Matrix[float32] {
 	return x
 }
 
-// sampler is the way to draw 40 negatives at every place. Draws inside blocks are by features, as in the paper.
+// sampler returns the sampler of 40 negatives per place. Draws inside of blocks are by features, as in the paper.
 func (c fig10) sampler(counts []float64) (lstm.Sampler[float32], error) {
 	const k = 40
 	spec := randfeat.Spec{Kernel: kernel.Kernel{Kind: kernel.Softmax}, Dim: c.Width,
@@ -98,7 +98,7 @@ func runHybridFig10(l *lab.Lab) (*lab.Page, error) {
 				lab.Pick(l, 32, 200), lab.Pick(l, 4, 20), lab.Pick(l, 128, 1024), 6})
 		}
 	}
-	// Cells of a seed share parameters and texts whatever the sampler: differences are paired.
+	// Cells of a seed share parameters and text, whatever the sampler, so differences are paired.
 	curves, err := lab.Cells(l, "curves", keys, func(c fig10, _ uint64) ([]float64, error) { return c.curve(l) })
 	if err != nil {
 		return nil, err
@@ -128,7 +128,7 @@ func runHybridFig10(l *lab.Lab) (*lab.Page, error) {
 			series.Low, series.High = append(series.Low, math.Exp(mean-sd)), append(series.High, math.Exp(mean+sd))
 			last[s] = at
 		}
-		if s > 0 { // uniform draws lie above, and a figure has room for six
+		if s > 0 { // uniform draws lie far above, and a figure has room for six
 			fig.Series = append(fig.Series, series)
 		}
 		mean, sd := meanSD(last[s])
@@ -140,7 +140,7 @@ func runHybridFig10(l *lab.Lab) (*lab.Page, error) {
 	return p, p.Draw("curves", "Means and deviations over seeds; uniform draws lie above.", &fig)
 }
 
-// fig10Claims judge the paper's tie: differences of log perplexity to FAVOR+ within 5 %.
+// fig10Claims judges the paper's tie: log perplexities within 5 % of FAVOR+.
 func fig10Claims(p *lab.Page, last [][]float64) {
 	const tie = 0.05
 	difference := func(a, b int) (mean, half float64) {
@@ -170,7 +170,7 @@ func fig10Claims(p *lab.Page, last [][]float64) {
 		fmt.Sprintf("log perplexity %+.3f ± %.3f", mean, half), lab.Shown, "")
 }
 
-// curve is the perplexities at equal distances of a run.
+// curve returns the perplexities of a run at equal distances.
 func (c fig10) curve(l *lab.Lab) ([]float64, error) {
 	n, err := readNumbered(l, ptb, c.Vocab, c.Words)
 	if err != nil {

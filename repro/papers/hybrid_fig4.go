@@ -19,7 +19,7 @@ var hybridFig4 = &lab.Item{
 	Run: runHybridFig4,
 }
 
-// studentHalf is half of the 95 % interval of a mean.
+// studentHalf returns the mean and half the width of its 95 % interval.
 func studentHalf(a []float64) (mean, half float64) {
 	mean, sd := meanSD(a)
 	n := float64(len(a))
@@ -86,7 +86,7 @@ func runHybridFig4(l *lab.Lab) (*lab.Page, error) {
 	if err := p.Draw("reward", "Means over seeds with 95 % intervals (Student).", &fig); err != nil {
 		return nil, err
 	}
-	less := func(a, b control.Attention) (mean, half float64) { // of a less b, seed by seed
+	less := func(a, b control.Attention) (mean, half float64) { // a minus b, seed by seed
 		d := make([]float64, seeds)
 		for i := range d {
 			d[i] = last[a][i] - last[b][i]
@@ -100,7 +100,7 @@ func runHybridFig4(l *lab.Lab) (*lab.Page, error) {
 			Ours:      fmt.Sprintf("%.2f", mean), Interval: fmt.Sprintf("± %.2f (%d seeds)", half, seeds),
 			Verdict: lab.Shown})
 	}
-	// Similar: less than a quarter of FAVOR+'s reward apart.
+	// Similar means less than a quarter of FAVOR+'s reward apart.
 	favor, _ := studentHalf(last[control.Favor])
 	mean, half := less(control.Angular, control.Favor)
 	p.Measured(lab.Check{What: "the hybrid's last reward less FAVOR+'s", Source: lab.StatedIn("Fig 4, caption"),

@@ -22,7 +22,8 @@ var hybridFig5 = &lab.Item{
 
 func runHybridFig5(l *lab.Lab) (*lab.Page, error) {
 	const d = 64
-	// 128 features of the plain maps; the hybrid of Table 4 at the same cost: 16 projections per base, 8 of the angle.
+	// 128 features of the plain maps; the hybrid of Table 4 at the same cost: 16 projections per base, 8 of the
+	// angle.
 	estimators := []struct {
 		name   string
 		family family.Family
@@ -49,7 +50,7 @@ func runHybridFig5(l *lab.Lab) (*lab.Page, error) {
 	values, err := lab.Cells(l, "errors", keys, func(k key, seed uint64) (v value, err error) {
 		e := estimators[k.Estimator]
 		spec := randfeat.Spec{Kernel: kernel.Kernel{Kind: kernel.Softmax}, Family: e.family, Dim: d, M: e.m}
-		// Every sample is a new map; all angles see the same ones, as rows of one call.
+		// Every sample is a new map. All angles share the maps, as rows of one call.
 		x, y := dense.New[float64](len(thetas), d), dense.New[float64](len(thetas), d)
 		est := make([][]float64, len(thetas))
 		var ws randfeat.Workspace[float64]
@@ -137,7 +138,7 @@ func runHybridFig5(l *lab.Lab) (*lab.Page, error) {
 			}
 			quant.Series = append(quant.Series, figure.Series{Name: e.name, X: thetas, Y: mid, Low: v.Low,
 				High: v.High})
-			for _, j := range []int{6, 9} { // at smaller angles positive features have tails too heavy to measure
+			for _, j := range []int{6, 9} { // at smaller angles the tails of positive features are too heavy to measure
 				want := closed(k.Estimator, thetas[j], r)
 				labels = append(labels, fmt.Sprintf("%s, r = %g, θ = %.2f", e.name, r, thetas[j]))
 				scale := math.Exp(2 * want)

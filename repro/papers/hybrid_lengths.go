@@ -76,7 +76,8 @@ func runHybridLengths(l *lab.Lab, text wordText) (*lab.Page, error) {
 
 const lengthBin = 0.1
 
-// histogram is the share of values per bin, up to the last bin that has any; the last of 100 bins has all above.
+// histogram returns the share of values per bin, up to the last bin that is not empty. The last of 100 bins has
+// everything above.
 func histogram(x []float64) []float64 {
 	var bins []float64
 	for _, v := range x {

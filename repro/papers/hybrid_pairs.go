@@ -19,8 +19,8 @@ var hybridPairs = &lab.Item{
 	Run: runHybridPairs,
 }
 
-// unequalClusters draws n queries and n keys of c clusters each, whose sizes halve from one to the next. The signs of
-// keys are opposite to those of queries but for one coordinate in eight: where A of eq 21 helps.
+// unequalClusters draws n queries and n keys in c clusters each, whose sizes halve from one to the next. Keys have
+// the opposite signs of queries except in one coordinate of eight, which is where A of eq 21 helps.
 func unequalClusters(n, d, c int, seed uint64) (x, y dense.Matrix[float64]) {
 	centres := normals(2*c, d, 1, lab.Seed)
 	src := rand.New(rng.Stream(seed, 7))
@@ -48,13 +48,13 @@ func runHybridPairs(l *lab.Lab) (*lab.Page, error) {
 	const d, clusters, least = 32, 4, 32
 	type key struct{ Pairs, M, Rows, Draws int }
 	type value struct {
-		Mean, SE, Share float64 // mean squared relative error; share of pairs of rows with a base of their own
+		Mean, SE, Share float64 // mean squared relative error; share of row pairs with a base of their own
 		Features        int
 	}
 	rows, draws := lab.Pick(l, 100, 400), lab.Pick(l, 100, 1000)
 	all := []int{0, 1, 2, 4, 8, clusters * clusters}
 	var keys []key
-	for _, equal := range []bool{false, true} { // equal numbers of projections, then of features
+	for _, equal := range []bool{false, true} { // first equal numbers of projections, then of features
 		for _, h := range all {
 			k := key{h, least, rows, draws}
 			if blocks := 1 + 2*h; equal {
@@ -69,7 +69,7 @@ func runHybridPairs(l *lab.Lab) (*lab.Page, error) {
 	values, err := lab.Cells(l, "mse", keys, func(c key, seed uint64) (v value, err error) {
 		x, y := unequalClusters(c.Rows, d, clusters, lab.Seed)
 		spec := randfeat.Spec{Kernel: kernel.Kernel{Kind: kernel.Softmax}, Family: family.Positive{}, Dim: d, M: c.M}
-		if c.Pairs > 0 { // rows of the fit are not those of the measurement
+		if c.Pairs > 0 { // the fit uses other rows than the measurement
 			spec.Family = family.ZeroOne{Clusters: family.Clusters{Count: clusters, Heaviest: c.Pairs}}
 			fx, fy := unequalClusters(2000, d, clusters, lab.Seed+99)
 			if spec, err = randfeat.Fit(spec, fx, fy); err != nil {
@@ -156,7 +156,7 @@ func runHybridPairs(l *lab.Lab) (*lab.Page, error) {
 	return p, p.Draw("pairs", "Means over draws of projections with two standard errors.", &fig)
 }
 
-// ownShare is the share of pairs of rows whose clusters have a base of their own.
+// ownShare returns the share of row pairs whose clusters have a base of their own.
 func ownShare(c family.Clusters, x, y dense.Matrix[float64]) float64 {
 	if c.Pairs == nil {
 		return 1

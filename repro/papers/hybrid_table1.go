@@ -59,7 +59,7 @@ func runHybridTable1(l *lab.Lab) (*lab.Page, error) {
 		x = standardised(x)
 		const pairs = 100
 		q, y := dense.New[float64](pairs, x.Cols), dense.New[float64](pairs, x.Cols)
-		src := rng.Stream(lab.Seed) // the same pairs for all methods
+		src := rng.Stream(lab.Seed) // all methods share the pairs
 		for i := range pairs {
 			for _, row := range [][]float64{q.Row(i), y.Row(i)} {
 				copy(row, x.Row(int(rng.Uniform(src)*float64(x.Rows))))
@@ -119,7 +119,7 @@ func runHybridTable1(l *lab.Lab) (*lab.Page, error) {
 	p.Tables = append(p.Tables, t)
 	for s, set := range sets {
 		v := values[s*len(methods) : (s+1)*len(methods)]
-		// Interpolate in log MSE to the length at which ORF-reg is the paper's.
+		// Interpolate in log MSE to the length at which ORF-reg has the paper's value.
 		at, share := 0, 0.0
 		for j := range len(lengths) - 1 {
 			a, b := math.Log(v[2].MSE[j]), math.Log(v[2].MSE[j+1])

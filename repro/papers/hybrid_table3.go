@@ -21,8 +21,8 @@ var hybridTable3 = &lab.Item{
 	Run: runHybridTable3,
 }
 
-// clusteredSet is a row group of Table 3. same is the share of coordinates whose signs agree in a pair of centres,
-// which sets the loss s that real A cannot remove.
+// clusteredSet is a group of rows of Table 3. same is the share of coordinates whose signs agree in a pair of
+// centres; it determines the loss s that a real A cannot remove.
 type clusteredSet struct {
 	name        string
 	sigma, same float64
@@ -69,8 +69,8 @@ var clusteredSets = []clusteredSet{
 	}},
 }
 
-// draw makes queries and keys: two clusters each, whose centres are random vectors with the signs of keys opposite to
-// those of queries but for a share of the coordinates; then all rows get length r.
+// draw makes queries and keys in two clusters each. Centres are random, with the signs of keys opposite to those of
+// queries except for a share of the coordinates. All rows are scaled to length r.
 func (c clusteredSet) draw(n, d int, r float64, seed uint64) (x, y dense.Matrix[float64], queries,
 	keys dense.Matrix[float64]) {
 	centres := normals(4, d, 10, seed)
@@ -126,7 +126,7 @@ func runHybridTable3(l *lab.Lab) (*lab.Page, error) {
 	}
 	type value struct{ Mean, SE, Min, Max []float64 } // per m
 	values, err := lab.Cells(l, "mse", keys, func(k key, seed uint64) (v value, err error) {
-		// The same data for all methods.
+		// All methods share the data.
 		x, y, cx, cy := clusteredSets[k.Set].draw(k.Rows, d, r, lab.Seed+uint64(100*k.Set))
 		spec := randfeat.Spec{Kernel: kernel.Kernel{Kind: kernel.Softmax}, Dim: d}
 		exact, got := dense.New[float64](x.Rows, y.Rows), dense.New[float64](x.Rows, y.Rows)

@@ -26,7 +26,7 @@ var hybridFig8 = &lab.Item{
 	Run: func(l *lab.Lab) (*lab.Page, error) { return runHybridWords(l, wikiText2, tableOfWiki) },
 }
 
-// wordTable is what the paper prints: means for 64, 128, 256 and 512 features, by method.
+// wordTable has the printed numbers: means for 64, 128, 256 and 512 features, by method.
 type wordTable struct {
 	figure, table             string
 	wasserstein, ks, negative [4][]float64

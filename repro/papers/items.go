@@ -1,9 +1,12 @@
-// Package papers holds the items of the laboratory, one file each: what a paper did, with this library.
+// Package papers holds the items of the laboratory. Every file repeats one table, figure or theorem of a paper with
+// this library: it computes cells, draws figures and compares with the paper. items.go lists the items, contents.go
+// what the papers number. measure.go, stat.go, classify.go and the readers of data sets (csv.go, uci.go, mnist.go,
+// words.go) are shared.
 package papers
 
 import "github.com/randfeat/randfeat/repro/lab"
 
-// The papers.
+// Papers.
 const (
 	chefs   = "Chefs' Random Tables (arXiv:2205.15317)"
 	hybrid  = "Hybrid Random Features (arXiv:2110.04367)"
@@ -48,5 +51,5 @@ func Items() []*lab.Item {
 	}
 }
 
-// Smallest is the item that tests run from end to end: it needs no data and no time.
+// Smallest is the item that tests run from end to end: it needs no data and little time.
 const Smallest = "simplex-fig5"

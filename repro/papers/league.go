@@ -23,14 +23,15 @@ var league = &lab.Item{
 
 const leagueFeatures = 256
 
-// leagueData are queries and keys of a set, half of the rows to fit and half to judge; d is at most 64.
+// leagueData is a set of queries and keys with at most 64 columns. One half of the rows is for fitting, the other
+// for judging.
 type leagueData struct {
 	name string
 	draw func(l *lab.Lab, n int) (x, y dense.Matrix[float64], err error)
 }
 
-// leagueSets are all sets: those of Chefs' Fig 2 at two widths, the UCI tables at the width Simplex's Table 2 gives,
-// clusters, anisotropic rows, and heads.
+// leagueSets lists all sets: those of Chefs' Fig 2 at two widths, the UCI tables at the width of Simplex's Table 2,
+// clusters, anisotropic rows, and attention heads.
 func leagueSets() (sets []leagueData) {
 	for _, sigma := range []float64{.1, .3} {
 		for _, regime := range chefsRegimes {
@@ -52,7 +53,7 @@ func leagueSets() (sets []leagueData) {
 	}
 	sets = append(sets, leagueData{"clusters", func(_ *lab.Lab, n int) (x, y dense.Matrix[float64], err error) {
 		x, y, _, _ = clusteredSets[0].draw(n/2, 50, 1, lab.Seed)
-		// Rows come cluster by cluster: both halves shall have both.
+		// Rows come cluster by cluster; both halves must have both.
 		mix := func(z dense.Matrix[float64]) dense.Matrix[float64] {
 			m := dense.New[float64](z.Rows, z.Cols)
 			for i := range m.Rows {
@@ -88,7 +89,7 @@ func leagueSets() (sets []leagueData) {
 	return sets
 }
 
-// leagueError is the squared error of a Gram matrix of fresh rows relative to its squared norm: the median over draws.
+// leagueError returns the squared error of a Gram matrix relative to its squared norm, the median over draws.
 func leagueError(spec randfeat.Spec, x, y dense.Matrix[float64], draws int, seed uint64) (float64, error) {
 	n := x.Rows
 	exact, got := dense.New[float64](n, n), dense.New[float64](n, n)
@@ -144,7 +145,7 @@ func runLeague(l *lab.Lab) (*lab.Page, error) {
 		for _, info := range family.List() {
 			for _, ex := range info.Examples(x.Cols) {
 				if !ex.Fit && info.Fits || !info.Unbiased || ex.Biased {
-					continue // parameters of an example mean nothing here, and another target cannot be compared
+					continue // parameters of an example do not suit these data; other targets cannot be compared
 				}
 				base := randfeat.Spec{Kernel: kernel.Kernel{Kind: kernel.Softmax}, Family: ex.Family, Dim: x.Cols}
 				if target := base.Target(); target.Kind != kernel.Softmax || !target.M.IsEmpty() {
@@ -159,7 +160,7 @@ func runLeague(l *lab.Lab) (*lab.Page, error) {
 					continue
 				}
 				for _, ci := range coupling.List() {
-					if ci.Replaces || !ci.Exact || ci.Name == "optimised" { // a benchmark that takes minutes per draw
+					if ci.Replaces || !ci.Exact || ci.Name == "optimised" { // which takes minutes per draw
 						continue
 					}
 					spec := fitted

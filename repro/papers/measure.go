@@ -9,7 +9,7 @@ import (
 	"github.com/randfeat/randfeat/kernel"
 )
 
-// normals is n rows of N(0, sd² I).
+// normals returns n rows of N(0, sd² I).
 func normals(n, d int, sd float64, seed uint64) dense.Matrix[float64] {
 	x := dense.New[float64](n, d)
 	rng.Normals(x.Data, rng.Stream(seed))
@@ -19,7 +19,7 @@ func normals(n, d int, sd float64, seed uint64) dense.Matrix[float64] {
 	return x
 }
 
-// sphere is n rows of length r.
+// sphere returns n rows of length r in random directions.
 func sphere(n, d int, r float64, seed uint64) dense.Matrix[float64] {
 	x := normals(n, d, 1, seed)
 	for i := range n {
@@ -32,16 +32,16 @@ func sphere(n, d int, r float64, seed uint64) dense.Matrix[float64] {
 	return x
 }
 
-// squares measures mean squared relative errors of a spec at the pairs (x_i, y_i), a matrix with a row per pair: its
-// estimate with all of spec.M projections, over reps seeds. Values of one batch of seeds are means; batches tell the
-// error of the mean of all.
+// squares has the mean squared relative errors of a spec at pairs of rows (x_i, y_i), with all spec.M projections,
+// over reps seeds. The spread between batches of seeds gives the error of the mean.
 type squares struct {
 	mean []float64 // per pair: mean of (κ̂/κ − 1)²
 	bias []float64 // per pair: mean of κ̂/κ − 1
-	// batch[b] is the mean over pairs of what mean has, in batch b.
+	// batch[b] is the mean squared error over pairs in batch b.
 	batch []float64
 }
 
+// measurePairs draws reps maps, in batches, and measures their errors at all pairs.
 func measurePairs(spec randfeat.Spec, x, y dense.Matrix[float64], reps, batches int, seed uint64) (s squares,
 	err error) {
 	n := x.Rows
@@ -85,8 +85,8 @@ func measurePairs(spec randfeat.Spec, x, y dense.Matrix[float64], reps, batches 
 	return s, nil
 }
 
-// singles measures the variance of one projection relative to κ², at the pairs, over many independent projections:
-// feature i of the maps belongs to projection i mod m. It returns batch means of the mean over pairs of rv_i/want_i.
+// singles measures the variance of one projection relative to κ² over many independent projections: feature i of a
+// map belongs to projection i mod m. It returns batch means of the mean over pairs of rv_i/want_i.
 func singles(spec randfeat.Spec, x, y dense.Matrix[float64], want []float64, batches, per int, seed uint64) ([]float64,
 	error) {
 	n := x.Rows
@@ -132,6 +132,7 @@ func singles(spec randfeat.Spec, x, y dense.Matrix[float64], want []float64, bat
 	return out, nil
 }
 
+// logKernel returns the logarithm of the exact kernel of two rows.
 func logKernel(k kernel.Kernel, x, y []float64) (float64, error) {
 	var out [1]float64
 	dst := dense.Matrix[float64]{Rows: 1, Cols: 1, Stride: 1, Data: out[:]}

@@ -14,7 +14,7 @@ import (
 
 const mnistFile = "mnist/train-images-idx3-ubyte.gz"
 
-// readMNIST reads the first n images, shrunk to 8×8 by means over equal areas, with values from 0 to 1.
+// readMNIST reads the first n images, reduced to 8×8 by means over equal areas, with values from 0 to 1.
 func readMNIST(l *lab.Lab, n int) (x dense.Matrix[float64], err error) {
 	f, err := os.Open(l.Path(mnistFile))
 	if err != nil {
@@ -42,7 +42,7 @@ func readMNIST(l *lab.Lab, n int) (x dense.Matrix[float64], err error) {
 	return x, nil
 }
 
-// shrink averages boxes of 3.5×3.5 pixels: in halves of pixels, boxes of 7×7.
+// shrink averages boxes of 3.5×3.5 pixels, that is 7×7 half pixels.
 func shrink(dst []float64, image []byte) {
 	for r := range 8 {
 		for c := range 8 {

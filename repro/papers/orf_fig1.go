@@ -83,7 +83,7 @@ func runORFFig1(l *lab.Lab) (*lab.Page, error) {
 			want := math.Exp(forms.LogVarORFPrime(d, count, v.Z))
 			mean := forms.ORFMean(d, v.Z)
 			sumZ += (v.Mean[k] - mean) / math.Sqrt(want/s) / math.Sqrt(n)
-			// What sumZ would be, on average, if the mean were the Gaussian kernel.
+			// What sumZ would be on average if the mean were the Gaussian kernel.
 			gauss += (math.Exp(-v.Z*v.Z/2) - mean) / math.Sqrt(want/s) / math.Sqrt(n)
 			sumB += math.Abs(v.Mean[k]-mean) / n
 			sumV += math.Abs(v.Var[k]-want) / n

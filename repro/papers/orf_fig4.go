@@ -22,7 +22,7 @@ var orfFig4 = &lab.Item{
 	Run:     runORFFig4,
 }
 
-// student4 is the bound of Student's law with 4 degrees of freedom for 12 comparisons.
+// student4 is the bound of Student's distribution with 4 degrees of freedom for 12 comparisons.
 const student4 = 8.6
 
 func runORFFig4(l *lab.Lab) (*lab.Page, error) {
@@ -33,7 +33,7 @@ func runORFFig4(l *lab.Lab) (*lab.Page, error) {
 		{"backdoor", "backdoor/backdoor_20000.csv.gz", 196}}
 	type key struct {
 		Set, Rows, P, Repeats int
-		Prime                 bool // ORF′ of the Bessel kernel; else RFF of the Gaussian one
+		Prime                 bool // ORF′ of the Bessel kernel, else RFF of the Gaussian one
 	}
 	var keys []key
 	for s, set := range sets {

@@ -17,7 +17,7 @@ var simplexFig4 = &lab.Item{
 	Run: runSimplexFig4,
 }
 
-// simplexCouplings are those of Fig 4, best last.
+// simplexCouplings are those of Fig 4, the best last.
 var simplexCouplings = []struct {
 	name     string
 	coupling coupling.Coupling
@@ -45,7 +45,7 @@ func conformity(w dense.Matrix[float64], v float64) float64 {
 	return sum / pairs
 }
 
-// hypergeometric01 is 0F1(; b; z), z ≥ 0, by its series.
+// hypergeometric01 is 0F1(; b; z) for z ≥ 0, by its series.
 func hypergeometric01(b, z float64) float64 {
 	sum, term := 1.0, 1.0
 	for k := 1.0; term > 1e-17*sum; k++ {
@@ -92,7 +92,7 @@ func runSimplexFig4(l *lab.Lab) (*lab.Page, error) {
 	if err != nil {
 		return nil, err
 	}
-	// One draw of norms, as in the figure: that of SimRFs+, whose directions follow from the norms; the optimiser
+	// One draw of norms, as in the figure: that of SimRFs+, whose directions follow from the norms. The optimiser
 	// starts from the same draw.
 	var single [5]float64
 	plus, err := coupling.SimplexPlus{}.Sample(d, d, coupling.Law{}, rng.Stream(lab.Seed))
@@ -110,7 +110,7 @@ func runSimplexFig4(l *lab.Lab) (*lab.Page, error) {
 			return nil, fmt.Errorf("the optimised coupling has other norms: %g, %g", other, norms[i])
 		}
 	}
-	fixed := func(c float64) float64 { // all pairs at one angle
+	fixed := func(c float64) float64 { // all pairs at the same angle
 		sum := 0.0
 		for i := range d {
 			for j := range i {
@@ -164,7 +164,7 @@ func runSimplexFig4(l *lab.Lab) (*lab.Page, error) {
 	for i := range 4 {
 		a, b := simplexCouplings[i].name, simplexCouplings[i+1].name
 		v := lab.Judge(single[i] >= single[i+1]-1e-9)
-		if i == 0 { // the mean over 100 draws of directions
+		if i == 0 { // a mean over 100 draws of directions
 			v = lab.Order(single[0]-single[1], 2*sd/math.Sqrt(float64(len(random))))
 		}
 		p.Claim(a+" above "+b+", this draw", lab.StatedIn("Fig 4"), "ρ("+a+") > ρ("+b+")",

@@ -33,7 +33,7 @@ func runSimplexFig5(l *lab.Lab) (*lab.Page, error) {
 	type value struct{ KS, Mean float64 }
 	values, err := lab.Cells(l, "distance", keys, func(k key, seed uint64) (v value, err error) {
 		at := slices.IndexFunc(keys, func(o key) bool { return o == k })
-		// The pair of the first two rows of each block: pairs of one block are not independent.
+		// Only the first two rows of each block: pairs of one block are not independent.
 		norm := make([]float64, k.Blocks)
 		for b := range norm {
 			w, err := simplexCouplings[at].coupling.Sample(d, d, coupling.Law{}, rng.Stream(seed, uint64(b)))
@@ -47,7 +47,7 @@ func runSimplexFig5(l *lab.Lab) (*lab.Page, error) {
 			v.Mean += norm[b] / float64(k.Blocks)
 		}
 		slices.Sort(norm)
-		// The distribution function by Simpson's rule between the sorted values, on a fine grid.
+		// The distribution function by Simpson's rule on a fine grid between the sorted values.
 		const step = 1e-3
 		cdf, x := 0.0, 0.0
 		for i, w := range norm {
@@ -103,7 +103,7 @@ func runSimplexFig5(l *lab.Lab) (*lab.Page, error) {
 	return p, nil
 }
 
-// apart is the distance of Kolmogorov and Smirnov of two densities on [0, 15].
+// apart returns the Kolmogorov-Smirnov distance of two densities on [0, 15].
 func apart(a, b func(w float64) float64) (distance float64) {
 	const step = .01
 	difference := 0.0

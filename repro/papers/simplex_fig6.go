@@ -24,7 +24,7 @@ func runSimplexFig6(l *lab.Lab) (*lab.Page, error) {
 	couplings := []coupling.Coupling{coupling.IID{}, coupling.Orthogonal{}, coupling.Simplex{}}
 	names := []string{"IIDRFs", "ORFs", "SimRFs"}
 	mse := func(c coupling.Coupling, v float64) (float64, error) {
-		x := make([]float64, d) // cells run at the same time
+		x := make([]float64, d) // allocated here, because cells run concurrently
 		x[0] = v / 2
 		m, err := theory.Of(randfeat.Spec{}.Kernel, family.Positive{}, c, d, x, x)
 		return m.LogRelMSE(), err
@@ -72,7 +72,7 @@ func runSimplexFig6(l *lab.Lab) (*lab.Page, error) {
 			if names[i] != k.Coupling {
 				continue
 			}
-			// All values of v see the same projections: one draw serves them all.
+			// All values of v share the projections: one draw serves them all.
 			const dirs = 16
 			rows := dense.New[float64](dirs*len(vs), d)
 			unit := sphere(dirs, d, .5, seed)

@@ -94,7 +94,7 @@ func runSimplexFig7(l *lab.Lab) (*lab.Page, error) {
 	}
 	var orders []lab.Verdict
 	for i := range fig.Series[0].X {
-		for c := range 2 { // every coupling against the next better one
+		for c := range 2 { // each coupling against the next better one
 			a, b := fig.Series[c], fig.Series[c+1]
 			orders = append(orders, lab.Order(a.Y[i]-b.Y[i], 2*math.Hypot(a.High[i]-a.Y[i], b.High[i]-b.Y[i])))
 		}

@@ -25,7 +25,7 @@ func runSimplexTable1(l *lab.Lab) (*lab.Page, error) {
 	methods := []struct {
 		name, row, column string
 		c                 coupling.Coupling
-		printed           float64 // the power of d that Table 1 prints
+		printed           float64 // power of d in Table 1
 		text              string
 	}{
 		{"ORFs", "Regular", "ORFs", coupling.Orthogonal{}, 3, "O(d³)"},
@@ -35,12 +35,12 @@ func runSimplexTable1(l *lab.Lab) (*lab.Page, error) {
 		{"fast SimRFs", "Fast", "SimRFs", coupling.FastSimplex{}, 1, "O(d log d)"},
 	}
 	dims := lab.Pick(l, []int{64, 128, 256, 512}, []int{64, 128, 256, 512, 1024, 2048})
-	// One cell, so that nothing else runs beside it: times of methods in turn.
+	// A single cell, so that nothing else runs beside it. Methods are timed in turns.
 	type key struct {
 		Dims   []int
 		Rounds int
 	}
-	type value struct{ Draw, Apply [][]float64 } // seconds by method and dimension: the least of all rounds
+	type value struct{ Draw, Apply [][]float64 } // seconds by method and dimension: the minimum over rounds
 	values, err := lab.Cells(l, "times", []key{{dims, lab.Pick(l, 9, 15)}}, func(k key, seed uint64) (v value,
 		err error) {
 		v.Draw, v.Apply = make([][]float64, len(methods)), make([][]float64, len(methods))
@@ -107,7 +107,7 @@ func runSimplexTable1(l *lab.Lab) (*lab.Page, error) {
 		}
 	}
 	for m, method := range methods {
-		// Shown: a slope of measured times depends on caches and blocks as well as on the number of operations.
+		// Shown, not judged: the slope of measured times depends on caches and block sizes too.
 		p.Add(lab.Check{What: "power of d, draw and multiply, " + method.name, Source: lab.PrintedIn("Table 1"),
 			Reference: method.text, Ours: fmt.Sprintf("draw d^%.1f, multiply d^%.1f", slope(v.Draw[m]),
 				slope(v.Apply[m])),
@@ -131,7 +131,7 @@ func runSimplexTable1(l *lab.Lab) (*lab.Page, error) {
 	return p, nil
 }
 
-// timeApply is the time of one product with a row, the mean of as many as take a millisecond.
+// timeApply returns the time of one product with a row, the mean over a millisecond.
 func timeApply(w coupling.Omega, x dense.Matrix[float64]) float64 {
 	out := dense.New[float64](1, w.Rows.Rows)
 	product := func() {

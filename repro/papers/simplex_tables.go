@@ -29,7 +29,7 @@ var simplexTable3 = &lab.Item{
 	Version: 2, Run: runSimplexTable3,
 }
 
-// simplexVBar is the mean |x+y| after scaling (Table 2): it tells σ.
+// simplexVBar is the mean |x+y| after scaling (Table 2), which determines σ.
 var simplexVBar = [8]float64{1.7, 2.6, 5.0, 3.1, 2.0, 1.4, .8, 2.3}
 
 // simplexKey is an accuracy of positive features with m = times·d projections, on one split, over seeds.
@@ -58,7 +58,7 @@ func simplexCoupling(name string) coupling.Coupling {
 	return coupling.FastSimplex{K: 3}
 }
 
-// simplexSplit is a standardised split, scaled so that the mean |x+y| of pairs is v̄.
+// simplexSplit returns a standardised split, scaled so that the mean |x+y| of pairs is v̄.
 func simplexSplit(l *lab.Lab, set, number, rows int, padded bool) (parts split, sigma float64, err error) {
 	s := uciSets[set]
 	t, err := readUCI(l, s)
@@ -132,7 +132,8 @@ func simplexCell(l *lab.Lab, k simplexKey) (v simplexValue, err error) {
 	return v, nil
 }
 
-// simplexAccuracies runs cells and returns the mean over splits: of (set, coupling, times), and the luck of one split.
+// simplexAccuracies computes cells and returns a function of (set, coupling, times): the mean over splits, its
+// standard error, and the luck of a single split.
 func simplexAccuracies(l *lab.Lab, couplings []string, times []int, padded bool) (of func(set int, coupling string,
 	times int) (mean, se, luck float64), err error) {
 	var keys []simplexKey
@@ -272,7 +273,7 @@ func runSimplexTable3(l *lab.Lab) (*lab.Page, error) {
 		gain = max(gain, got[3]-got[0])
 	}
 	verdict := lab.Judge(same >= 15)
-	if verdict == lab.Holds && widest > gain { // the intervals would hide the whole effect of a coupling
+	if verdict == lab.Holds && widest > gain { // intervals wider than the whole effect of a coupling show nothing
 		verdict = lab.TooNoisy
 	}
 	p.Claim("fast couplings have the accuracy of regular ones", lab.StatedIn("Table 3, caption"), "does not change",

@@ -9,7 +9,7 @@ import (
 	"github.com/randfeat/randfeat/repro/lab"
 )
 
-// meanSD is the mean and the standard deviation (of one value).
+// meanSD returns the mean and the standard deviation of a single value.
 func meanSD(a []float64) (mean, sd float64) {
 	for _, v := range a {
 		mean += v / float64(len(a))
@@ -23,19 +23,19 @@ func meanSD(a []float64) (mean, sd float64) {
 	return mean, sd
 }
 
-// against is a value that was measured, with its standard error, over what a closed form has for it.
+// against is the ratio of a measured value to its closed form, with its standard error.
 type against struct{ Ratio, SE float64 }
 
-// ratioOf is the mean of batch means and its standard error.
+// ratioOf returns the mean of batch means and its standard error.
 func ratioOf(batches []float64) (a against) {
 	a.Ratio, a.SE = meanSD(batches)
 	a.SE /= math.Sqrt(float64(len(batches)))
 	return a
 }
 
-// addRatios judges measured values against closed forms: each within as many standard errors as the number of
-// comparisons asks for (once in a thousand runs one of them fails by chance), and to 1 % where the measurement is
-// that exact. An interval that also contains half or twice the closed form is too noisy.
+// addRatios judges measured values against closed forms. Each must lie within as many standard errors as the number
+// of comparisons demands (one in a thousand runs fails by chance), and within 1 % if the measurement is that
+// precise. An interval that also contains half or twice the closed form is too noisy.
 func addRatios(p *lab.Page, from lab.Source, what string, names []string, ratios []against) {
 	bound := stattest.Bound(1e-3, len(ratios))
 	exact, within := 0, 0
@@ -45,7 +45,7 @@ func addRatios(p *lab.Page, from lab.Source, what string, names []string, ratios
 			Ours: fmt.Sprintf("%.4f", r.Ratio), Interval: fmt.Sprintf("± %.4f (%.1f se)", half, bound)},
 			lab.Numbers{Reference: 1, Ours: r.Ratio, Half: half, Rivals: lab.Factor2},
 			"the closed form is outside the interval, which is too short where a few draws decide the mean")
-		if column, row, ok := strings.Cut(names[i], ", "); ok { // a name of two parts is a place in a table
+		if column, row, ok := strings.Cut(names[i], ", "); ok { // a name with two parts is a place in a table
 			p.InTable(what, row, column)
 		}
 		if r.SE <= .003 {

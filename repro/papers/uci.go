@@ -15,10 +15,10 @@ import (
 	"github.com/randfeat/randfeat/repro/lab"
 )
 
-// uciSet is one of the eight classification sets of Chefs' Table 1 and of Simplex Figs 8 and 10. The class is the last
-// column.
+// uciSet is one of the eight classification sets of Chefs' Table 1 and of Simplex Figs 8 and 10. The class is the
+// last column.
 type uciSet struct {
-	name, file, sep string // sep "" is runs of blanks
+	name, file, sep string // sep "" means runs of blanks
 	drop            int    // leading columns that identify rows
 }
 
@@ -40,15 +40,15 @@ func uciFiles() (files []string) {
 	return files
 }
 
-// table is a set in numbers: a column of words becomes one column per word. That the papers did so follows from SimRF
-// Table 3, which pads rows to a power of two: abalone and nursery, which have 8 columns, change by it and so had more.
+// table is a set in numbers. A column of words becomes one column per word. The papers did so too: SimRF Table 3
+// pads rows to a power of two, which changes abalone and nursery, so these must have had more than their 8 columns.
 type table struct {
 	x       dense.Matrix[float64]
 	y       []int
 	classes int
 }
 
-// majority is the share of the most frequent class.
+// majority returns the share of the most frequent class.
 func (t *table) majority() float64 {
 	counts := make([]float64, t.classes)
 	for _, c := range t.y {
@@ -120,7 +120,8 @@ func readUCI(l *lab.Lab, s uciSet) (*table, error) {
 	return t, nil
 }
 
-// column is a column in numbers: as they are, or the ranks of words (or of all values, for classes).
+// column returns a column as numbers: as they are, or the ranks of words (or of all values, for classes). words is
+// the number of distinct words, 0 for numbers.
 func column(rows [][]string, j int, ranks bool) (value []float64, words int) {
 	value = make([]float64, len(rows))
 	if !ranks {
@@ -149,13 +150,13 @@ func column(rows [][]string, j int, ranks bool) (value []float64, words int) {
 	return value, len(all)
 }
 
-// split is a table cut in three: 90 % to learn from, 5 % to choose by, 5 % to test on (CRT 9.10.2).
+// split is a table cut in three: 90 % for training, 5 % for validation, 5 % for the test (CRT 9.10.2).
 type split struct {
 	train, valid, test *table
 }
 
 // cut shuffles by the seed and cuts. As in the papers, whose sizes L are ⌊0.9(N−1)⌋ for all sets but one, the first
-// row of the file is lost as if it were a header; nursery's file had a blank line at its end that made up for it.
+// row of the file is lost as if it were a header. The file of nursery had a blank last line that compensated for it.
 func (t *table) cut(s uciSet, seed uint64) split {
 	n := t.x.Rows
 	first := 1
@@ -181,7 +182,7 @@ func (t *table) rows(order []int) *table {
 	return p
 }
 
-// standardise gives columns mean 0 and variance 1, by the rows to learn from.
+// standardise gives the columns mean 0 and variance 1, computed on the training rows.
 func (s split) standardise() split {
 	d := s.train.x.Cols
 	mean, sd := make([]float64, d), make([]float64, d)
@@ -210,7 +211,7 @@ func (s split) standardise() split {
 	return s
 }
 
-// scaled is σx.
+// scaled returns σx.
 func scaled(x dense.Matrix[float64], sigma float64) dense.Matrix[float64] {
 	y := dense.New[float64](x.Rows, x.Cols)
 	for i := range x.Rows {

@@ -20,7 +20,7 @@ import (
 // wordText is a text of the paper's language models.
 type wordText struct {
 	name          string
-	set           string // of files that rfx lab words writes
+	set           string // prefix of the files that rfx lab words writes
 	learn, held   string // files
 	gain, unit    float64
 	paperModel    string
@@ -35,7 +35,7 @@ var wikiText2 = wordText{name: "WikiText-2", set: "wikitext2", learn: "wikitext2
 	textDifferent: " The paper's model learned from the training part; here the validation part trains and the test part gives " +
 		"the places."}
 
-// readWords reads at most limit tokens.
+// readWords reads about limit tokens: it stops at the first line end after them.
 func readWords(l *lab.Lab, file string, limit int) (words []string, err error) {
 	f, err := os.Open(l.Path(file))
 	if err != nil {
@@ -54,8 +54,8 @@ func readWords(l *lab.Lab, file string, limit int) (words []string, err error) {
 	return words, scan.Err()
 }
 
-// numbered is a text as numbers of words, the most frequent word being 0. Words beyond the vocabulary are the last
-// number, or <unk> where the text has it.
+// numbered is a text as word numbers; the most frequent word is 0. Words outside of the vocabulary become <unk> if
+// the text has it, else the last number.
 type numbered struct {
 	learn, held []int32
 	counts      []float64
@@ -112,12 +112,12 @@ func readNumbered(l *lab.Lab, text wordText, vocab, limit int) (*numbered, error
 	return n, nil
 }
 
-// wordModel is keys and queries of a trained model, in float64.
+// wordModel has the keys and queries of a trained model in float64.
 type wordModel struct {
 	queries, keys dense.Matrix[float64]
 	counts        []float64
-	perplexity    float64 // on held-out text; 0: not known
-	what          string  // which model
+	perplexity    float64 // on held-out text; 0: unknown
+	what          string  // describes the model
 }
 
 var trained struct {
@@ -125,8 +125,8 @@ var trained struct {
 	models map[string]*wordModel
 }
 
-// wordsOf is the model of a text: that of $RANDFEAT_DATA/lstm where rfx lab words has written one, else one that is
-// trained here, once a process. Queries are outputs at held-out places.
+// wordsOf returns the model of a text: the one in $RANDFEAT_DATA/lstm if rfx lab words has written it, else one that
+// is trained here, once per process. Queries are outputs at held-out places.
 func wordsOf(l *lab.Lab, text wordText) (*wordModel, error) {
 	trained.mu.Lock()
 	defer trained.mu.Unlock()
@@ -148,7 +148,7 @@ func wordsOf(l *lab.Lab, text wordText) (*wordModel, error) {
 	return m, nil
 }
 
-// modelOf says which model wordsOf gives, for the keys of cells.
+// modelOf identifies the model of wordsOf, for the keys of cells.
 func modelOf(l *lab.Lab, text wordText) string {
 	if _, err := os.Stat(wordFile(l, text, "keys")); err == nil {
 		return text.set + " of files"
@@ -160,7 +160,7 @@ func wordFile(l *lab.Lab, text wordText, what string) string {
 	return l.Path(filepath.Join("lstm", text.set+"-"+what+".npy"))
 }
 
-// readWordModel is nil where there are no files.
+// readWordModel returns nil if there are no files.
 func readWordModel(l *lab.Lab, text wordText) (*wordModel, error) {
 	file := func(what string) string { return wordFile(l, text, what) }
 	if _, err := os.Stat(file("keys")); err != nil {
@@ -179,7 +179,8 @@ func readWordModel(l *lab.Lab, text wordText) (*wordModel, error) {
 			all[0].Cols, text.set)}, nil
 }
 
-// trainWords trains an LSTM of the paper's width on the CPU: quick on a part of the text, full for several epochs.
+// trainWords trains an LSTM of the paper's width on the CPU: in quick mode on a part of the text, in full mode for
+// several epochs.
 func trainWords(l *lab.Lab, text wordText) (*wordModel, error) {
 	return trainWordsOn(l, text, lab.Pick(l, 30_000, 1<<30), lab.Pick(l, 1, 8))
 }
@@ -216,8 +217,8 @@ func trainWordsOn(l *lab.Lab, text wordText, words, epochs int) (*wordModel, err
 			"sampled words", c.Width, len(n.learn), times)}, nil
 }
 
-// SaveWords trains the LSTM of a text (ptb, wikitext2) and writes keys, queries and counts where the items of the
-// language models look for them before they train one: DIR/SET-keys.npy and so on, DIR being lstm in the data folder.
+// SaveWords trains the LSTM of a text (ptb, wikitext2) and writes its keys, queries and counts as DIR/SET-keys.npy
+// and so on. Items look for these files in the folder lstm of the data folder before they train a model.
 func SaveWords(l *lab.Lab, set, dir string, words, epochs int) (what string, err error) {
 	for _, text := range []wordText{ptb, wikiText2} {
 		if text.set != set {
