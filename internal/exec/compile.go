@@ -96,7 +96,7 @@ type leaf[T dense.Float] struct {
 // leaf and one block. The result shares the matrices of s that it does not fold, so the caller must not change them.
 func Compile[T dense.Float](s plan.Side, dim int, tab *kern.Table[T]) *Side[T] {
 	c := &Side[T]{dim: dim, out: s.OutDim(dim), blocks: s.Blocks, outer: s.Outer, centres: s.Centres,
-		gateLin: s.CentreLin, gated: !s.Centres.IsEmpty(), tab: tab}
+		gateLin: s.CentreLin, gated: !s.Centres.IsEmpty(), tab: tab, leaves: make([]leaf[T], 0, len(s.Leaves))}
 	offset := 0
 	for _, l := range s.Leaves {
 		cl := compileLeaf(l, dim, tab)
