@@ -11,13 +11,13 @@ import (
 	"github.com/randfeat/randfeat/kernel"
 )
 
-// heads is one attention problem in float32: one head, and the projections that the peers get too.
+// heads is one attention problem in float32: one head, with projections that the peers get too.
 type heads struct {
 	q, k, v, w, out attention.Seq[float32]
 	mp              *randfeat.Map[float32]
 }
 
-// inputScale keeps |q|²/√d near 1: features of that size need no stabiliser, so that the peers without one run too.
+// inputScale keeps |q|²/√d near 1. Features of that size need no stabiliser, so peers without one can run too.
 const inputScale = 0.4
 
 func newHeads(l, d, m int) heads {
@@ -53,7 +53,7 @@ func sampleSeqs(s ...attention.Seq[float32]) func() []float64 {
 	}
 }
 
-// Names of peers, as peers.py has them.
+// Names of peers, as in peers.py.
 const (
 	peerNumPy           = "NumPy naive"
 	peerEager           = "PyTorch eager"
@@ -68,7 +68,7 @@ const (
 
 func linearFlops(l, d, m int) float64 { return 8 * float64(l) * float64(d) * float64(m) }
 
-// linearCase: bidirectional linear attention with positive features.
+// linearCase is bidirectional linear attention with positive features.
 func linearCase(l, d, m int) benchCase {
 	h := newHeads(l, d, m)
 	unchecked := h.linear(false)
@@ -89,7 +89,7 @@ func linearCase(l, d, m int) benchCase {
 	}
 }
 
-// causalCase: causal linear attention beside the bidirectional one.
+// causalCase is causal linear attention beside the bidirectional one.
 func causalCase(l, d, m int) benchCase {
 	h := newHeads(l, d, m)
 	return benchCase{
@@ -105,7 +105,7 @@ func causalCase(l, d, m int) benchCase {
 	}
 }
 
-// exactCase: exact attention, and linear attention against it.
+// exactCase is exact attention, and linear attention against it.
 func exactCase(l, d, m int, causal bool) benchCase {
 	h := newHeads(l, d, m)
 	e := &attention.Exact[float32]{Visibility: attention.Visibility{Causal: causal}}
@@ -131,8 +131,8 @@ func exactCase(l, d, m int, causal bool) benchCase {
 	return bc
 }
 
-// linearBackwardCase: gradients with respect to q, k and v. Ours recomputes the features, so the peers' times hold a
-// forward pass too.
+// linearBackwardCase computes gradients with respect to q, k and v. Our backward pass recomputes the features, so
+// the times of the peers include a forward pass too.
 func linearBackwardCase(l, d, m int) benchCase {
 	h := newHeads(l, d, m)
 	a := h.linear(false)
@@ -165,7 +165,7 @@ func linearBackwardCase(l, d, m int) benchCase {
 	}
 }
 
-// exactBackwardCase: the same for exact attention.
+// exactBackwardCase is the same for exact attention.
 func exactBackwardCase(l, d int) benchCase {
 	h := newHeads(l, d, 1)
 	e := &attention.Exact[float32]{Keep: new(attention.Normalisers[float32])}
@@ -191,10 +191,10 @@ func exactBackwardCase(l, d int) benchCase {
 	}
 }
 
-// decodeSteps is how many steps a run of decodeCase takes; the table shows one.
+// decodeSteps is the number of steps per run of decodeCase. The table shows the time of one.
 const decodeSteps = 100
 
-// decodeCase: one token through all heads after few and after many tokens.
+// decodeCase passes one token through all heads, after few and after many tokens.
 func decodeCase(nHeads, d, m int) benchCase {
 	h := newHeads(1, d, m)
 	const few, many = 100, 1_000_000
@@ -207,9 +207,9 @@ func decodeCase(nHeads, d, m int) benchCase {
 		}
 		q, k, v, out := token(1, inputScale, 1), token(1, inputScale, 2), token(1, 1, 3), token(1, 1, 4)
 		return variant{name: name, repeat: decodeSteps, run: func() {
-			if dec == nil { // the first runs are not timed
+			if dec == nil { // in the first run, which is not timed
 				dec = must(h.linear(true).NewDecoder(1, nHeads, nHeads, d, d))
-				block := min(tokens, 20_000) // the same one again and again
+				block := min(tokens, 20_000) // the same block again and again
 				out, q, k, v := token(block, 1, 8), token(block, inputScale, 5), token(block, inputScale, 6),
 					token(block, 1, 7)
 				for range tokens / block {
@@ -232,7 +232,7 @@ func decodeCase(nHeads, d, m int) benchCase {
 	}
 }
 
-// allocations counts those of one call.
+// allocations counts the allocations of one call.
 func allocations(f func()) float64 {
 	var before, after runtime.MemStats
 	runtime.GC()

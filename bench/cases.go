@@ -15,43 +15,44 @@ import (
 	"github.com/randfeat/randfeat/kernel"
 )
 
-// benchCase is one comparison: ours (one or more variants) against the peers of a Python case.
+// benchCase is one comparison: our variants against the peers of a Python case.
 type benchCase struct {
-	name   string // for people
+	name   string // as printed
 	peer   string // name of the Python case
 	arrays map[string]any
 	ours   []variant
-	flops  float64 // of one run, where the machine's limit is arithmetic
-	bytes  float64 // read by one run, where that is what counts
-	// leastRate is a target in MB/s and thread for our first row; 0: none.
+	flops  float64 // of one run, if arithmetic is the limit
+	bytes  float64 // read by one run, if reading is the limit
+	// leastRate is the target of our first row in MB/s and thread; 0 means none.
 	leastRate float64
-	// tolerance of the sample comparison, relative to its largest entry; 0: peers compute something else
+	// tolerance of the compared samples, relative to the largest entry; 0 means that the peers compute something
+	// else.
 	tolerance float64
-	// tolerances of single peers that add something of their own to the result
+	// tolerances of single peers that add something of their own to the result.
 	tolerances map[string]float64
-	// sameFeatures: the samplers of the peers compute our features.
+	// sameFeatures means that the samplers of the peers compute our features.
 	sameFeatures bool
 	isFloat64    bool
-	rounds       int // at most; 0: those of the command line
+	rounds       int // largest number; 0: as on the command line
 	targets      []target
 	note         string        // printed below the table
-	after        func() string // makes the note after the runs
-	close        func()        // removes what the case left behind
+	after        func() string // returns the note, after the runs
+	close        func()        // removes files of the case
 }
 
-// variant is one way of ours to do the case; sample returns a few results to compare.
+// variant is one of our ways to do the case. sample returns a few results to compare.
 type variant struct {
 	name   string
 	run    func()
 	sample func() []float64
-	flops  float64 // where it differs from the case
-	repeat int     // a run does its work so many times; 0: once
+	flops  float64 // if it differs from the case
+	repeat int     // how often a run does its work; 0: once
 }
 
-// target is a bound on the ratio of the times of two rows: of row over that of the row against (empty: our first).
+// target bounds the ratio of two times: of row to against (empty: our first row).
 type target struct {
 	row, against string
-	least, most  float64 // one of the two
+	least, most  float64 // one of the two is set
 }
 
 func random[T dense.Float](rows, cols int, scale float64, seed uint64) dense.Matrix[T] {
@@ -63,7 +64,7 @@ func random[T dense.Float](rows, cols int, scale float64, seed uint64) dense.Mat
 	return m
 }
 
-// sampleOf picks the entries that peers.py picks.
+// sampleOf picks the same entries as peers.py.
 func sampleOf[T dense.Float](m dense.Matrix[T]) []float64 {
 	var out []float64
 	for _, i := range []int{0, m.Rows / 2, m.Rows - 1} {
@@ -95,7 +96,7 @@ func check(err error) {
 	}
 }
 
-// productCase: the matrix product alone.
+// productCase is the matrix product alone.
 func productCase[T dense.Float](n, d, m int) benchCase {
 	tn, f64 := typeName[T]()
 	x, w := random[T](n, d, 1, 1), random[T](m, d, 1, 2)
@@ -111,8 +112,8 @@ func productCase[T dense.Float](n, d, m int) benchCase {
 	}
 }
 
-// sumsCase: aᵀ·b of two tall matrices, the sums of kernel machines; with b the same matrix only half of it is computed,
-// by ours on all threads and by the peers too.
+// sumsCase is aᵀ·b of two tall matrices, the sums of kernel machines. With gram, b is a, and only half of the
+// product is computed, by the peers too.
 func sumsCase[T dense.Float](n, f int, gram bool) benchCase {
 	tn, f64 := typeName[T]()
 	a, b, dst := random[T](n, f, 1, 1), random[T](n, f, 1, 2), dense.New[T](f, f)
@@ -134,13 +135,13 @@ func sumsCase[T dense.Float](n, f int, gram bool) benchCase {
 	return c
 }
 
-// givenMap is a map with the projections that the peers get.
+// givenMap makes a map with the projections that the peers get.
 func givenMap[T dense.Float](k kernel.Kernel, f family.Family, w dense.Matrix[T]) *randfeat.Map[T] {
 	return must(randfeat.NewWithOmega[T](randfeat.Spec{Kernel: k, Family: f, Dim: w.Cols, M: w.Rows},
 		[]coupling.Omega{{Rows: dense.Convert[float64](w)}}))
 }
 
-// mapCase: a feature map, into a reused and into a fresh output.
+// mapCase is a feature map, into a reused and into a fresh output.
 func mapCase[T dense.Float](title, peer string, f family.Family, n, d, m int, tolerance float64) benchCase {
 	tn, f64 := typeName[T]()
 	x, w := random[T](n, d, 0.5/math.Sqrt(float64(d)), 1), random[T](m, d, 1, 2)
@@ -165,8 +166,8 @@ func outputs[T dense.Float](mp *randfeat.Map[T], x dense.Matrix[T], reused, fres
 	}
 }
 
-// trigCase: sine and cosine of m projections against the cosines of an RBFSampler with its own number of components.
-// Either both have as many features (m is half the components), or both project as often (m is all of them).
+// trigCase compares sines and cosines of m projections with the cosines of an RBFSampler. Either both have the same
+// number of features (m is half the components), or the same number of projections (m is all of them).
 func trigCase[T dense.Float](n, d, m, components int, tolerance float64) benchCase {
 	tn, f64 := typeName[T]()
 	x, w := random[T](n, d, 0.5/math.Sqrt(float64(d)), 1), random[T](components, d, 1, 2)
@@ -184,13 +185,13 @@ func trigCase[T dense.Float](n, d, m, components int, tolerance float64) benchCa
 		tolerance: tolerance, isFloat64: f64,
 		targets: []target{{row: sampler, against: reused, least: 3}, {row: sampler, against: fresh, least: 2.2}},
 	}
-	for i := range c.ours { // peers project more or less
+	for i := range c.ours { // the peers make another number of projections
 		c.ours[i].flops = 2 * float64(n) * float64(d) * float64(m)
 	}
 	return c
 }
 
-// elementwiseCase: exp and sin+cos in cache.
+// elementwiseCase is exp, and sin with cos, in cache.
 func elementwiseCase[T dense.Float](n int) benchCase {
 	tn, f64 := typeName[T]()
 	x := random[T](1, n, 3, 1)
@@ -208,7 +209,7 @@ func elementwiseCase[T dense.Float](n int) benchCase {
 	}
 }
 
-// structuredCase: the HD map against our own dense map; no peer has one.
+// structuredCase compares the HD map with our own dense map. No peer has one.
 func structuredCase[T dense.Float](n, d int) benchCase {
 	tn, f64 := typeName[T]()
 	x := random[T](n, d, 0.5/math.Sqrt(float64(d)), 1)

@@ -8,12 +8,12 @@ import (
 	"github.com/randfeat/randfeat/internal/kern"
 )
 
-// measureMachine runs the multiply-add loops and the triad on all threads at once, best of several.
+// measureMachine runs multiply-add loops and the triad on all threads and takes the best of several runs.
 func measureMachine(threads int) limits {
 	return limits{gflops32: peak[float32](threads), gflops64: peak[float64](threads), bandwidth: bandwidth(threads)}
 }
 
-// together runs f on n goroutines and returns the sum of their results over the time of all.
+// together runs f on n goroutines and returns the sum of their results per second of the whole.
 func together(n int, f func(i int) float64) float64 {
 	results := make([]float64, n)
 	var wg sync.WaitGroup

@@ -26,12 +26,12 @@ import (
 // Kernel machines. The RBFSampler of the peers gets every projection twice, with offsets −π/2 and 0: its cosines are
 // then our sines and cosines, and results can be compared.
 
-// trigSpec is the map of m given projections, 2m features.
+// trigSpec is the map with given projections: two features per projection.
 func trigSpec(w dense.Matrix[float64]) (randfeat.Spec, []coupling.Omega) {
 	return randfeat.Spec{Family: family.Trig{}, Dim: w.Cols, M: w.Rows}, []coupling.Omega{{Rows: w}}
 }
 
-// regressionData is n rows of d inputs and a smooth target with noise.
+// regressionData draws n rows of d inputs and a smooth target with noise.
 func regressionData(n, d int, seed uint64) (x, y dense.Matrix[float64]) {
 	x, y = random[float64](n, d, 1/math.Sqrt(float64(d)), seed), random[float64](n, 1, 0.3, seed+1)
 	for i := range n {
@@ -41,7 +41,7 @@ func regressionData(n, d int, seed uint64) (x, y dense.Matrix[float64]) {
 	return x, y
 }
 
-// ridgeCase: from inputs to weights, features included. Predictions of other rows are compared.
+// ridgeCase fits from inputs to weights, including features. Predictions of other rows are compared.
 func ridgeCase(n, d, features int) benchCase {
 	const lambda = 1
 	x, y := regressionData(n, d, 1)
@@ -86,7 +86,7 @@ func ridgeCase(n, d, features int) benchCase {
 	}
 }
 
-// readyRows are features and targets that are there.
+// readyRows are features and targets that are computed already.
 type readyRows[T dense.Float] struct {
 	phi dense.Matrix[T]
 	y   dense.Matrix[float64]
@@ -100,7 +100,7 @@ func (r readyRows[T]) Rows(first int, phi dense.Matrix[T], y dense.Matrix[float6
 	return nil
 }
 
-// readyCase: ridge on features that are there already, in one precision: sums and solution, like for like.
+// readyCase is ridge regression on ready features in one precision: sums and solution only.
 func readyCase[T dense.Float](n, features int) benchCase {
 	const lambda = 1
 	tn, f64 := typeName[T]()
@@ -152,7 +152,7 @@ func rmse(a, b dense.Matrix[float64]) float64 {
 	return math.Sqrt(sum / float64(len(a.Data)))
 }
 
-// predictCase: features and a linear model on them, as a served kernel machine does.
+// predictCase computes features and a linear model on them, as a served kernel machine does.
 func predictCase[T dense.Float](n, d, features int, tolerance float64) benchCase {
 	tn, f64 := typeName[T]()
 	x := random[T](n, d, 1/math.Sqrt(float64(d)), 1)
@@ -185,7 +185,7 @@ func predictCase[T dense.Float](n, d, features int, tolerance float64) benchCase
 	}
 }
 
-// csvCase: all numbers of a delimited file, from the disk's cache into a matrix.
+// csvCase reads all numbers of a CSV file, from the page cache into a matrix.
 func csvCase(n, d int) benchCase {
 	values := random[float64](n, d, 1, 1)
 	path := numbersFile("randfeat-*.csv", func(w *bufio.Writer) {
@@ -223,7 +223,7 @@ func csvCase(n, d int) benchCase {
 	}
 }
 
-// tableCase reads the same numbers from another format: part is what its variant is called.
+// tableCase reads the same numbers from another format.
 func tableCase(n, d int, f data.Format) benchCase {
 	values := random[float64](n, d, 1, 1)
 	path := numbersFile("randfeat-*."+string(f), func(*bufio.Writer) {})
@@ -261,7 +261,7 @@ func tableCase(n, d int, f data.Format) benchCase {
 	}
 }
 
-// numbersFile is a temporary file with what fill writes.
+// numbersFile makes a temporary file with what fill writes.
 func numbersFile(pattern string, fill func(*bufio.Writer)) string {
 	f := must(os.CreateTemp("", pattern))
 	w := bufio.NewWriter(f)
@@ -270,7 +270,7 @@ func numbersFile(pattern string, fill func(*bufio.Writer)) string {
 	return f.Name()
 }
 
-// textFile is passed to the peers by its name.
+// textFile is an argument that peers get as the name of a file.
 type textFile string
 
 func readTable(out dense.Matrix[float64], src data.Source) {
@@ -297,13 +297,13 @@ func readTable(out dense.Matrix[float64], src data.Source) {
 	}
 }
 
-// generated is a table of text that repeats the same lines until it has size bytes: a file larger than any disk.
+// generated is a text table that repeats the same lines until it has size bytes, as a stand-in for a huge file.
 type generated struct {
 	header, lines []byte
 	size          int64
 }
 
-// newGenerated has d columns of numbers and a target.
+// newGenerated makes a table with d columns of numbers and a target.
 func newGenerated(d int, size int64) *generated {
 	g := &generated{size: size}
 	var head, body bytes.Buffer
@@ -341,8 +341,8 @@ func (g *generated) Open(want []data.Kind) (data.Reader, error) {
 
 type generatedText struct {
 	g    *generated
-	part []byte // to be read next
-	left int64  // bytes of whole repetitions
+	part []byte // the bytes to read next
+	left int64  // bytes of repetitions still to come
 }
 
 func (t *generatedText) Read(p []byte) (int, error) {

@@ -1,5 +1,5 @@
-// Command bench runs randfeat and the tools people use now, one after the other on the same data and number of threads,
-// checks that their results agree, and prints medians, ratios and the share of the machine's limit.
+// Command bench runs randfeat and the tools people use today, in turns on the same data and number of threads. It
+// checks that their results agree and prints medians, ratios and the share of the machine's limit.
 //
 // From the root of the repository:
 //
@@ -84,7 +84,7 @@ func main() {
 	}
 }
 
-// cases makes each case when its turn comes: their arrays need not be in memory together.
+// cases makes each case when its turn comes, so that their arrays are not in memory together.
 func cases() []func() benchCase {
 	return []func() benchCase{
 		func() benchCase { return productCase[float32](4096, 64, 256) },
@@ -205,11 +205,11 @@ type row struct {
 	name    string
 	ours    bool
 	median  float64 // seconds
-	flops   float64 // 0: those of the case
+	flops   float64 // 0: as in the case
 	problem string
 }
 
-// compare runs all contenders of a case in turn, round after round, so that a noisy moment hits all alike.
+// compare runs all contenders of a case in turn, round after round, so that a noisy moment affects all of them.
 func compare(c config, bc benchCase, peers *peerProcess, dir string) ([]row, error) {
 	var names []string
 	if peers != nil && bc.peer != "" {
@@ -256,7 +256,7 @@ func compare(c config, bc benchCase, peers *peerProcess, dir string) ([]row, err
 				continue
 			}
 			if c.threads > 1 {
-				time.Sleep(5 * time.Millisecond) // workers of a BLAS spin for a while after a call
+				time.Sleep(5 * time.Millisecond) // the workers of a BLAS spin for a while after a call
 			}
 			s, sample, err := peers.run(name)
 			if err != nil {
@@ -284,8 +284,8 @@ func compare(c config, bc benchCase, peers *peerProcess, dir string) ([]row, err
 	return rows, nil
 }
 
-// comparable: landmarks are other features than ours, and so are the cosines of a sampler unless it is given our
-// projections.
+// comparable tells whether a peer computes the same numbers. Landmarks are other features than ours, and so are the
+// cosines of a sampler unless it gets our projections.
 func comparable(bc benchCase, name string) bool {
 	return !strings.Contains(name, "Nystroem") && (bc.sameFeatures || !strings.Contains(name, "RBFSampler"))
 }

@@ -30,15 +30,15 @@ const (
 	memoryTarget   = 64.0 // MiB beyond inputs and outputs
 )
 
-// memoryResult is what the child prints for each direction.
+// memoryResult is what a child process prints.
 type memoryResult struct {
 	Seconds float64 `json:"seconds"`
-	Peak    float64 `json:"peak"`  // MiB, high-water mark of the process
+	Peak    float64 `json:"peak"`  // MiB, peak resident size of the process
 	InOut   float64 `json:"inout"` // MiB of q, k, v and out
 	Finite  bool    `json:"finite"`
 }
 
-// memory runs a child process per direction, since the high-water mark never falls, and prints a table.
+// memory runs a child process per direction, because the peak of a process never falls, and prints a table.
 func memory(w io.Writer, threads, length int) error {
 	fmt.Fprintf(w, "### %s: L = %d, %d heads, d = %d, m = %d, float32\n\n| | s | peak, MiB | inputs and output, MiB | beyond, MiB | target |\n|---|---:|---:|---:|---:|---:|\n",
 		memoryName, length, memoryHeads, memoryDim, memoryFeatures)
@@ -66,7 +66,7 @@ func memory(w io.Writer, threads, length int) error {
 	return nil
 }
 
-// memoryChild runs attention once over the long sequence and prints the high-water mark of this process.
+// memoryChild runs attention once over the long sequence and prints the peak memory of this process.
 func memoryChild(direction string, threads, length int, w io.Writer) error {
 	runtime.GOMAXPROCS(threads)
 	fill := func(scale float64, seed uint64) attention.Seq[float32] {
@@ -97,7 +97,7 @@ func memoryChild(direction string, threads, length int, w io.Writer) error {
 	return json.NewEncoder(w).Encode(r)
 }
 
-// highWater is the largest resident size of this process so far, in MiB.
+// highWater returns the peak resident size of this process in MiB.
 func highWater() (float64, error) {
 	b, err := os.ReadFile("/proc/self/status")
 	if err != nil {
@@ -112,31 +112,32 @@ func highWater() (float64, error) {
 	return 0, fmt.Errorf("/proc/self/status has no VmHWM")
 }
 
-// The stream whose fit is measured: text made on the way, as if from a file of that size.
+// The stream whose fit is measured: text that is generated while it is read, as if from a file of that size.
 const (
 	streamName     = "memory of a fit"
 	streamDim      = 62
 	streamFeatures = 256
 	streamBlock    = 1024
-	// streamSlack is what does not depend on the model: the program, buffers of the parser, garbage not yet collected.
+	// streamSlack is memory that does not depend on the model: the program, buffers of the parser, uncollected
+	// garbage.
 	streamSlack = 64.0 // MiB
 )
 
-// streamBound is what a fit may take, in MiB: the sums and their copy while solving, a block of features and its packed
-// copies, three blocks of rows, and the slack.
+// streamBound is the memory that a fit may take, in MiB: the sums and their copy while solving, a block of features
+// and its packed copies, three blocks of rows, and the slack.
 func streamBound() float64 {
 	const f = streamFeatures
 	return float64(8*2*f*f+3*8*streamBlock*f+3*8*streamBlock*(streamDim+1))/(1<<20) + streamSlack
 }
 
-// streamResult is what the child prints.
+// streamResult is what a child process prints.
 type streamResult struct {
 	Seconds float64 `json:"seconds"`
 	Peak    float64 `json:"peak"` // MiB, high-water mark of the process
 	Rows    int64   `json:"rows"`
 }
 
-// streams fits tables of one hundredth of size and of size, each in a process of its own.
+// streams fits tables of a hundredth of size and of size, each in a process of its own.
 func streams(w io.Writer, threads int, size int64) error {
 	fmt.Fprintf(w, "### %s: ridge, %d columns, %d features, CSV made on the way, schema learned first\n\n| | rows | s | MB/s | peak, MiB | bound |\n|---|---:|---:|---:|---:|---:|\n",
 		streamName, streamDim, streamFeatures)
@@ -164,7 +165,7 @@ func streams(w io.Writer, threads int, size int64) error {
 	return nil
 }
 
-// streamChild fits one stream and prints the high-water mark of this process.
+// streamChild fits one stream and prints the peak memory of this process.
 func streamChild(size int64, threads int, w io.Writer) error {
 	runtime.GOMAXPROCS(threads)
 	start := time.Now()

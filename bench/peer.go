@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// peerProcess is a Python process that runs the peers on command. It waits between commands, so that ours and theirs
+// peerProcess is a Python process that runs the peers on command. It is idle between commands, so ours and theirs
 // never run at the same time.
 type peerProcess struct {
 	cmd   *exec.Cmd
@@ -20,7 +20,7 @@ type peerProcess struct {
 	About about
 }
 
-// about is what the process says of itself.
+// about describes the versions in the process.
 type about struct {
 	Python, Numpy, Sklearn string
 	Torch, Performer       *string
@@ -37,7 +37,7 @@ func startPeers(python, script string, threads int) (*peerProcess, error) {
 	p := &peerProcess{cmd: exec.Command(python, script)}
 	n := fmt.Sprint(threads)
 	p.cmd.Env = append(os.Environ(), "OMP_NUM_THREADS="+n, "OPENBLAS_NUM_THREADS="+n, "MKL_NUM_THREADS="+n,
-		// Old OpenBLAS does not know new CPUs and falls back to a slow kernel; this is harmless elsewhere.
+		// Old versions of OpenBLAS do not know new CPUs and fall back to a slow kernel. Elsewhere this is harmless.
 		"OPENBLAS_CORETYPE="+coreType(), "OMP_WAIT_POLICY=PASSIVE")
 	p.cmd.Stderr = os.Stderr
 	var err error
@@ -55,7 +55,7 @@ func startPeers(python, script string, threads int) (*peerProcess, error) {
 	return p, p.call(map[string]any{"op": "about"}, &p.About)
 }
 
-// call sends one request and decodes the answer.
+// call sends a request and decodes the answer.
 func (p *peerProcess) call(request map[string]any, answer any) error {
 	b, err := json.Marshal(request)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/randfeat/randfeat/internal/kern"
 )
 
-// limits is what the hardware can do, measured.
+// limits is the measured capacity of the hardware.
 type limits struct {
 	gflops32, gflops64 float64 // all threads
 	bandwidth          float64 // GB/s, all threads
@@ -48,7 +48,7 @@ func table(w io.Writer, bc benchCase, rows []row, m limits) {
 		if r.flops > 0 {
 			flops = r.flops
 		}
-		if flops > 0 && !strings.Contains(r.name, "Nystroem") { // whose products are others
+		if flops > 0 && !strings.Contains(r.name, "Nystroem") { // its products have another size
 			g := flops / r.median / 1e9
 			rate, share = fmt.Sprintf("%.0f", g), fmt.Sprintf("%.0f", 100*g/limit)
 		}
@@ -89,7 +89,7 @@ func table(w io.Writer, bc benchCase, rows []row, m limits) {
 	}
 }
 
-// milliseconds keeps microseconds readable.
+// milliseconds prints more digits for microseconds.
 func milliseconds(seconds float64) string {
 	if seconds < 1e-4 {
 		return fmt.Sprintf("%.5f", seconds*1e3)
@@ -97,7 +97,7 @@ func milliseconds(seconds float64) string {
 	return fmt.Sprintf("%.3f", seconds*1e3)
 }
 
-// print says whether the bound holds; a row that did not run leaves it open.
+// print says whether the bound holds. If a row did not run, it says so.
 func (t target) print(w io.Writer, rows []row) {
 	find := func(name string) (row, bool) {
 		i := slices.IndexFunc(rows, func(r row) bool { return r.name == name && r.median > 0 })
@@ -144,7 +144,7 @@ func cpuName() string {
 	return runtime.GOARCH
 }
 
-// coreType is the OpenBLAS kernel for this CPU: old versions do not recognise new ones.
+// coreType returns the OpenBLAS kernel for this CPU, because old versions do not recognise new ones.
 func coreType() string {
 	switch kern.Best[float32]().Name {
 	case "avx512":

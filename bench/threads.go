@@ -25,14 +25,14 @@ import (
 // threadCase is work whose time is compared at several numbers of threads.
 type threadCase struct {
 	name  string
-	least float64 // speed-up of 16 threads over one that is wanted
-	slow  bool    // few rounds
+	least float64 // target for the speed-up of 16 threads over one
+	slow  bool    // run few rounds
 	make  func() (run func(), done func())
 }
 
 func plain(run func()) (func(), func()) { return run, func() {} }
 
-// attentionThreads is linear attention with the given heads, forward or backward.
+// attentionThreads is linear attention with so many heads, forward or backward.
 func attentionThreads(heads, l int, causal, backward bool) func() (func(), func()) {
 	return func() (func(), func()) {
 		const d, m = 64, 256
@@ -81,7 +81,7 @@ func smallThreads(rows int) func() (func(), func()) {
 	}
 }
 
-// positiveThreads is 256 positive features of each row, 1 KiB a row, and perhaps a pass over them.
+// positiveThreads computes 256 positive features per row, 1 KiB each, and reads them again if read is set.
 func positiveThreads(rows int, read bool) func() (func(), func()) {
 	return func() (func(), func()) {
 		mp := givenMap(kernel.Kernel{Kind: kernel.Softmax}, family.Positive{}, random[float32](256, 64, 1, 2))
@@ -105,7 +105,7 @@ func positiveThreads(rows int, read bool) func() (func(), func()) {
 	}
 }
 
-// gramThreads is the matrix of estimates of a kernel between n rows.
+// gramThreads is the matrix of kernel estimates between n rows.
 func gramThreads(n, d, m int) func() (func(), func()) {
 	return func() (func(), func()) {
 		mp := givenMap(kernel.Kernel{}, family.Trig{}, random[float32](m, d, 1, 2))
@@ -115,7 +115,7 @@ func gramThreads(n, d, m int) func() (func(), func()) {
 	}
 }
 
-// batchThreads is what a server does for requests that it has gathered: rows predictions at a time.
+// batchThreads predicts rows at a time, as a server does for the requests that it has gathered.
 func batchThreads(rows int) func() (func(), func()) {
 	return func() (func(), func()) {
 		run := caseThreads(func() benchCase { return predictCase[float32](rows, 62, 2048, 0) }, "ridge")
@@ -128,8 +128,8 @@ func batchThreads(rows int) func() (func(), func()) {
 	}
 }
 
-// spinThreads is arithmetic in registers, cut into as many equal parts as any number of threads divides: how much
-// faster it gets is what the host gives, and what the other rows can be read against.
+// spinThreads is arithmetic in registers, cut into as many equal parts as any number of threads divides. Its
+// speed-up is what the host provides; read the other rows against it.
 func spinThreads() (func(), func()) {
 	var sink [64 * 16]uint64
 	return plain(func() {
@@ -191,8 +191,9 @@ func threadCases() []threadCase {
 	}
 }
 
-// threadTable runs every case at each number of threads in turn, round after round, and prints medians and speed-ups.
-// With a folder for profiles it also writes a CPU profile and an execution trace of each case at the most threads.
+// threadTable runs every case at each number of threads in turn, round after round, and prints medians and
+// speed-ups. If a folder for profiles is given, it also writes a CPU profile and an execution trace of each case at
+// the most threads.
 func threadTable(w, log io.Writer, c config, counts []int, profiles string) error {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(0))
 	fmt.Fprint(w, "| ms at threads |")
@@ -241,7 +242,7 @@ func threadTable(w, log io.Writer, c config, counts []int, profiles string) erro
 	return nil
 }
 
-// profile writes path.pprof of a second and path.trace of three runs.
+// profile writes path.pprof of one second and path.trace of three runs.
 func profile(path string, run func()) error {
 	f, err := os.Create(path + ".pprof")
 	if err != nil {
@@ -270,7 +271,7 @@ func profile(path string, run func()) error {
 	return nil
 }
 
-// slug is a name for files.
+// slug returns a name for files.
 func slug(s string) string {
 	return strings.Trim(strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' {
@@ -280,7 +281,7 @@ func slug(s string) string {
 	}, s), "-")
 }
 
-// threadCounts reads "1,2,4"; "all" is 1, 2, 4, … up to the number of CPUs.
+// threadCounts parses "1,2,4"; "all" means 1, 2, 4, … up to the number of CPUs.
 func threadCounts(s string) ([]int, error) {
 	var counts []int
 	if s == "all" {
