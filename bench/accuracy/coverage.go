@@ -23,16 +23,18 @@ import (
 	"github.com/randfeat/randfeat/machine/tabular"
 )
 
-// coverCase is a table of which a few rows are fitted and all others are new: how often do the intervals that a fit
-// states hold what its model reaches on them? They are to hold the expected score of this model on rows of the same
-// law, not the score of one more part of the table, which has noise of its own: rows that were not fitted must be many.
-// A 95 % interval of the expected score holds that of a part as large as the one it was found on only 0.83 of the time.
+// coverCase is a table of which a few rows are fitted and all others are new. It measures how often the intervals
+// that a fit states contain the score that its model reaches on the new rows.
+//
+// The intervals are for the expected score of this model on rows of the same distribution, not for the score of one
+// more sample, which has noise of its own. So there must be many new rows: a 95 % interval of the expected score
+// contains the score of a sample as large as its own only 83 % of the time.
 type coverCase struct {
 	name     string
-	set      string   // of sets; empty: simulated
-	simulate simulate // nil: of a set
+	set      string   // name of a set; empty: simulated
+	simulate simulate // nil: from the set
 	train    int
-	balanced bool // weights of classes that make all equal
+	balanced bool // class weights that make all classes count the same
 	options  tabular.Options
 }
 
@@ -55,7 +57,7 @@ func coverCases() []coverCase {
 	return append(out, simulated()...)
 }
 
-// covered is one fit: what it stated and what its model reached.
+// covered is one fit: the scores it stated and those its model reached.
 type covered struct {
 	Case     string          `json:"case"`
 	Seed     uint64          `json:"seed"`
@@ -63,13 +65,13 @@ type covered struct {
 	Fresh    int64           `json:"fresh"` // new rows
 	ScoredOn string          `json:"scored_on"`
 	Stated   []machine.Score `json:"stated"`
-	Reached  []machine.Score `json:"reached"` // of new rows, with the intervals of their own noise
+	Reached  []machine.Score `json:"reached"` // on new rows, with intervals for their own noise
 	Seconds  float64         `json:"seconds"`
-	// Choices are what was chosen, by name.
+	// Choices are the chosen values by name.
 	Choices map[string]string `json:"choices"`
 }
 
-// runCover fits, or makes a table of fits.
+// runCover runs fits, or makes the table of a file of fits.
 func runCover(dir, seeds, file string, only *regexp.Regexp) error {
 	if file != "" {
 		b, err := os.ReadFile(file)
@@ -87,7 +89,7 @@ func runCover(dir, seeds, file string, only *regexp.Regexp) error {
 	return cover(dir, only, first, last, os.Stdout)
 }
 
-// cover runs the cases that only names, for seeds first to last, and writes a line of JSON each.
+// cover runs the cases that match only, for seeds first to last, and writes a line of JSON per fit.
 func cover(dir string, only *regexp.Regexp, first, last uint64, w io.Writer) error {
 	for _, c := range coverCases() {
 		if !only.MatchString(c.name) {
@@ -114,7 +116,7 @@ func cover(dir string, only *regexp.Regexp, first, last uint64, w io.Writer) err
 	return nil
 }
 
-// coverSets are those of the accuracy tables, and some more.
+// coverSets are the sets of the accuracy tables, and some more.
 func coverSets() []set {
 	return append(sets(),
 		set{name: "backdoor full", file: "backdoor/backdoor_full.csv", target: "class", header: true,
@@ -127,7 +129,7 @@ type lines struct {
 	name  string
 	head  string
 	rows  []string
-	class []string // of rows; nil: a regression
+	class []string // class of each row; nil: a regression
 	learn data.LearnOptions
 	marks data.MarkColumns
 }
@@ -179,7 +181,7 @@ func (s set) lines(dir string) (*lines, error) {
 	return out, nil
 }
 
-// source is some of the rows.
+// source returns some of the rows as a table.
 func (l *lines) source(at []int) (data.Source, error) {
 	var b strings.Builder
 	b.WriteString(l.head)
@@ -209,7 +211,7 @@ func (c coverCase) run(all *lines, seed uint64) (covered, error) {
 	}
 	o := c.options
 	o.Learn, o.Marks, o.Seed = all.learn, all.marks, seed
-	if all.class != nil { // new classes are no matter of scores
+	if all.class != nil { // rows of classes that were not fitted are left out
 		count := map[string]int{}
 		for _, i := range train {
 			count[all.class[i]]++
@@ -247,7 +249,7 @@ func (c coverCase) run(all *lines, seed uint64) (covered, error) {
 	return out, nil
 }
 
-// sortedClasses are in the order of a schema: numbers by value, else text.
+// sortedClasses returns the classes in the order of a schema: numbers by value, others as text.
 func sortedClasses(count map[string]int) []string {
 	var out []string
 	for c := range count {
@@ -264,7 +266,7 @@ func sortedClasses(count map[string]int) []string {
 	return out
 }
 
-// reached is the evaluation of new rows.
+// reached evaluates a model on new rows.
 func reached(m *machine.Model, src data.Source) (*machine.Evaluation, error) {
 	rows, err := machine.ModelRows(src, m, true, nil)
 	if err != nil {
@@ -289,7 +291,8 @@ func reached(m *machine.Model, src data.Source) (*machine.Evaluation, error) {
 	return e, err
 }
 
-// coverReport counts, by case and score, intervals that hold what was reached, and the sides of those that do not.
+// coverReport counts, by case and score, the intervals that contain the score reached, and on which side the others
+// miss.
 func coverReport(b []byte) (string, error) {
 	type tally struct {
 		n, inside, below, above int

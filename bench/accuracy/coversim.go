@@ -11,13 +11,13 @@ import (
 	"github.com/randfeat/randfeat/machine/tabular"
 )
 
-// simulate makes a table whose first train rows are to be fitted; all others, of the same law, are new.
+// simulate makes a table. The first train rows are for the fit; all others, of the same distribution, are new.
 type simulate func(r *rand.Rand, train int) *lines
 
 const simulatedFresh = 20000
 
-// simulated are tables of known laws: few rows, rare classes, heavy tails, groups, rare levels. Most of what a fit
-// chooses is given, so that many fits can be counted; the first two leave it open.
+// simulated are tables with known distributions: few rows, rare classes, heavy tails, groups, rare levels. Most
+// choices of the fit are given, so that many fits are affordable; the first two leave them open.
 func simulated() []coverCase {
 	given := tabular.Options{Map: tabular.MapRandom, Features: 64, Scaling: "standard", Kernel: "gaussian"}
 	open := tabular.Options{}
@@ -54,7 +54,7 @@ func t3(r *rand.Rand) float64 {
 
 func number(v float64) string { return strconv.FormatFloat(v, 'g', 8, 64) }
 
-// curve is y = sin 2a + b·c/2 + e/2 of normal a, b, c.
+// curve is y = sin 2a + b·c/2 + e/2 for normal a, b, c.
 func curve(e func(*rand.Rand) float64) simulate {
 	return func(r *rand.Rand, train int) *lines {
 		l := &lines{name: "curve", head: "a,b,c,y\n", learn: data.LearnOptions{Targets: []string{"y"}}}
@@ -67,7 +67,7 @@ func curve(e func(*rand.Rand) float64) simulate {
 	}
 }
 
-// classes are a share of rows on a ring of radius far around the others.
+// classes puts a share of the rows on a ring around the others.
 func classes(share, far float64) simulate {
 	return func(r *rand.Rand, train int) *lines {
 		l := &lines{name: "classes", head: "a,b,c,y\n", learn: data.LearnOptions{Targets: []string{"y"},
@@ -85,8 +85,7 @@ func classes(share, far float64) simulate {
 	}
 }
 
-// levels are classes that depend on a column of 400 levels, most of them rare: what a model does with a level that it
-// has not seen is a part of its score.
+// levels are classes that depend on a column of 400 levels, most of them rare. Unseen levels affect the score too.
 func levels(r *rand.Rand, train int) *lines {
 	l := &lines{name: "levels", head: "a,level,y\n", learn: data.LearnOptions{Targets: []string{"y"},
 		Task: data.Classification}}
@@ -107,7 +106,7 @@ func levels(r *rand.Rand, train int) *lines {
 	return l
 }
 
-// groups have an effect of their own and a place of their own; new rows are of other groups.
+// groups have an effect and a place of their own. New rows come from other groups.
 func groups(n, each int) simulate {
 	return func(r *rand.Rand, train int) *lines {
 		l := &lines{name: "groups", head: "g,a,b,y\n", learn: data.LearnOptions{Targets: []string{"y"}},

@@ -12,16 +12,16 @@ import (
 	"github.com/randfeat/randfeat/machine"
 )
 
-// errorLaw draws errors of mean 0 or not, with their mean, mean absolute value and mean square.
+// errorLaw draws errors. mean, abs and square are their mean, mean absolute value and mean square.
 type errorLaw struct {
 	name              string
 	draw              func(r *rand.Rand) float64
 	mean, abs, square float64
-	// weighted rows: every fourth has weight 3, at random; the truth stays.
+	// weighted gives a quarter of the rows, at random, the weight 3. The true values stay the same.
 	weighted bool
 }
 
-// outliers are normal errors, of which a share has the standard deviation sd.
+// outliers are normal errors, a share of which has the standard deviation sd.
 func outliers(share, sd float64) errorLaw {
 	scale := 1 - share + share*sd
 	return errorLaw{name: fmt.Sprintf("normal, %g %% of them %g times as large", 100*share, sd),
@@ -57,13 +57,13 @@ func errorLaws() []errorLaw {
 		lognormal(0.5), lognormal(1), plain, outliers(0.1, 3), outliers(0.05, 5), outliers(0.02, 10), weighted, heavy}
 }
 
-// groupSizes are numbers of groups of groupRows rows.
+// groupSizes are numbers of groups with groupRows rows each.
 var groupSizes = []int{3, 5, 10}
 
 const groupRows = 40
 
-// errorCoverage writes how often 95 % intervals of RMSE, MAE and R² hold the truth, by law and number of rows, with the
-// median upper limit of the RMSE over the RMSE.
+// errorCoverage prints how often 95 % intervals of RMSE, MAE and R² contain the true value, by distribution of the
+// errors and number of rows, and the median of the upper limit relative to the RMSE.
 func errorCoverage(w io.Writer, seed uint64, reps int) error {
 	sizes := []int{15, 20, 30, 50, 100, 300, 1000}
 	names := []string{"RMSE", "MAE", "R²"}
@@ -118,7 +118,7 @@ func joined(v []int, format string) string {
 	return out
 }
 
-// truth has predictions of variance 4 besides the errors.
+// truth returns the true scores; predictions have variance 4 besides the errors.
 func (l errorLaw) truth() map[string]float64 {
 	return map[string]float64{"RMSE": math.Sqrt(l.square), "MAE": l.abs,
 		"R²": 1 - l.square/(4+l.square-l.mean*l.mean)}
@@ -142,8 +142,8 @@ func (l errorLaw) evaluate(r *rand.Rand, n int) (*machine.Evaluation, error) {
 	return e, e.AddWeighted(y, p, dense.Matrix[float64]{}, weights)
 }
 
-// groupCoverage is about ScoresOfGroups: groups differ by an error that all their rows share. The truth is the RMSE of
-// many rows of one more part, of as many groups as the others.
+// groupCoverage tests ScoresOfGroups: the rows of a group share an error. The true value is the RMSE of many rows of
+// one more group.
 func groupCoverage(w io.Writer, seed uint64, reps int) error {
 	fmt.Fprintf(w, "\n| errors of rows, of parts of %d rows each that share an error: RMSE of one more part |%s\n|---|%s\n",
 		groupRows, joined(groupSizes, " %d parts |"), strings.Repeat("---:|", len(groupSizes)))

@@ -13,10 +13,10 @@ type difference struct {
 	mean, low, high float64
 }
 
-// paired is the interval of a − b. Trials share rows, so that the plain t interval would be too narrow: the variance of
-// the mean is s²·(1/R + test/train), not s²/R (Nadeau & Bengio 2003, Machine Learning 52).
+// paired returns the interval of a − b. Trials share rows, so a plain t interval would be too narrow: the variance
+// of the mean is s²·(1/R + test/train) instead of s²/R (Nadeau & Bengio 2003, Machine Learning 52).
 func paired(a, b []float64, test, train int) difference {
-	d := make([]float64, min(len(a), len(b))) // the first splits are the same
+	d := make([]float64, min(len(a), len(b))) // both have the same first splits
 	for i := range d {
 		d[i] = a[i] - b[i]
 	}
@@ -30,7 +30,7 @@ func (d difference) String() string {
 	return fmt.Sprintf("%+.2f [%+.2f, %+.2f]", d.mean, d.low, d.high)
 }
 
-// verdict is about the target: the interval reaches zero, or all of it is above.
+// verdict says whether the interval lies above zero, contains it, or lies below.
 func (d difference) verdict() string {
 	switch {
 	case d.low > 0:
@@ -41,7 +41,7 @@ func (d difference) verdict() string {
 	return "**worse**"
 }
 
-// near is about being less than two points behind an exact kernel.
+// near says whether the difference is at most two points behind an exact kernel.
 func (d difference) near() string {
 	switch {
 	case d.mean >= -2:

@@ -1,17 +1,18 @@
 // Command accuracy compares the accuracy of ridge and logistic regression on random features with scikit-learn's
-// pipelines of as many features, and with exact kernels, on the same encoded rows, splits and grids.
+// pipelines of the same number of features, and with exact kernels, on the same encoded rows, splits and grids.
 //
-// From the folder bench, with the data sets of the papers in a folder of their own:
+// From the folder bench, with the data sets of the papers in DIR:
 //
 //	pip install -r peers/requirements.txt
 //	go run ./accuracy -python python3 -data DIR -o accuracy.md
 //
-// How honest the scores of a fit are is another question, of many fits of few rows of a table, and of simulated ones:
+// To see how honest the stated scores of a fit are, run many fits on few rows of a table, and on simulated tables:
 //
 //	go run ./accuracy -data DIR -intervals 1-40 > fits.jsonl
 //	go run ./accuracy -intervals-of fits.jsonl
 //
-// How often the intervals of RMSE, MAE and R² hold the truth needs no fits, only errors of a known law:
+// To see how often the intervals of RMSE, MAE and R² contain the true value, no fits are needed, only errors of a
+// known distribution:
 //
 //	go run ./accuracy -errors 20261117
 package main
@@ -79,7 +80,7 @@ func main() {
 	}
 }
 
-// outcome is all that is known of a set.
+// outcome is everything known about a set.
 type outcome struct {
 	set     set
 	Rows    int               `json:"rows"`
@@ -87,13 +88,13 @@ type outcome struct {
 	Classes int               `json:"classes"`
 	Train   int               `json:"train"`
 	Test    int               `json:"test"`
-	Exact   int               `json:"exact"` // training rows against exact kernels
+	Exact   int               `json:"exact"` // training rows of the comparison with exact kernels
 	parts   map[string]answer // by part
 }
 
 type answer map[string]*result
 
-// part is something that is run and kept on its own.
+// part is something that is run and stored separately.
 type part struct {
 	name string
 	job  job
@@ -182,7 +183,7 @@ func (c config) runSet(s set, log io.Writer) (outcome, error) {
 	return o, nil
 }
 
-// keptAnswer is an answer with the hash of its question.
+// keptAnswer is a stored answer with the hash of its job: another job makes it stale.
 type keptAnswer struct {
 	Job    string `json:"job"`
 	Answer answer `json:"answer"`
@@ -194,7 +195,7 @@ func (j job) hash() (string, error) {
 	return hex.EncodeToString(sum[:]), err
 }
 
-// peers hands the rows and the job to Python.
+// peers passes the rows and the job to Python.
 func (c config) peers(path string, j job, t *table) (answer, error) {
 	j.X, j.Y = path+"-x.npy", path+"-y.npy"
 	for name, m := range map[string]dense.Matrix[float64]{j.X: t.x, j.Y: t.y} {
@@ -219,7 +220,7 @@ func (c config) peers(path string, j job, t *table) (answer, error) {
 	return a, json.Unmarshal(b, &a)
 }
 
-// command is Python with as many threads as ours.
+// command runs Python with the same number of threads as ours.
 func (c config) command(args ...string) *exec.Cmd {
 	cmd := exec.Command(c.python, args...)
 	n := fmt.Sprint(c.threads)

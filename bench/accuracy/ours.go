@@ -21,14 +21,15 @@ func (j job) setup(dim, features int, scale float64, seed int) machine.Setup {
 	return s
 }
 
-// drawn are the last projections: they do not depend on the bandwidth, and orthogonal ones of 784 columns take a while.
+// drawn caches the last projections: they do not depend on the bandwidth, and orthogonal ones of 784 columns take a
+// while.
 var drawn struct {
 	dim, m int
 	seed   uint64
 	omega  []coupling.Omega
 }
 
-// projections are nil where they cannot be drawn: the machine then says why.
+// projections returns nil if they cannot be drawn; the machine then reports why.
 func projections(s randfeat.Spec) []coupling.Omega {
 	if drawn.omega == nil || drawn.dim != s.Dim || drawn.m != s.M || drawn.seed != s.Seed {
 		drawn.omega, _ = randfeat.Draw(s)
@@ -37,7 +38,7 @@ func projections(s randfeat.Spec) []coupling.Omega {
 	return drawn.omega
 }
 
-// ours runs ridge, and logistic regression for classes.
+// ours runs ridge regression and, for classes, logistic regression.
 func ours(j job, t *table) (map[string]*result, error) {
 	out := map[string]*result{"ridge": {}}
 	if j.Classes > 0 {
@@ -91,7 +92,7 @@ func (r *result) add(t *table, tr trial, m *machine.Model, start time.Time) erro
 	return nil
 }
 
-// tuneRidge tries the whole grid. The sums of a fold are made once: those of the other folds merge.
+// tuneRidge tries the whole grid. The sums of every fold are computed once; those of the other folds are merged.
 func (j job) tuneRidge(t *table, tr trial) (scale, lambda float64, err error) {
 	best := lossSum(-1)
 	for _, s := range j.Scales {
@@ -207,7 +208,7 @@ func largest(v []float64) int {
 	return best
 }
 
-// points turns a loss of rows into a score: % right, or 100·R².
+// points converts a loss to a score: % correct, or 100·R².
 func (e lossSum) points(t *table, index []int) float64 {
 	if t.classes != nil {
 		return 100 * (1 - float64(e)/float64(len(index)))

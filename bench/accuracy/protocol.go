@@ -8,13 +8,13 @@ import (
 	"github.com/randfeat/randfeat/dense"
 )
 
-// job is everything ours and the peers share. It travels to the peers as JSON.
+// job is everything that ours and the peers share. The peers get it as JSON.
 type job struct {
 	X        string    `json:"x"` // npy files of the encoded rows
 	Y        string    `json:"y"`
 	Classes  int       `json:"classes"` // 0: regression
 	Features int       `json:"features"`
-	tuning   int       // features while choosing, if fewer are enough there
+	tuning   int       // features while tuning, if fewer suffice there
 	Scales   []float64 `json:"scales"`    // s of exp(−|x−y|²/(2s²)), largest first
 	Lambdas  []float64 `json:"lambdas"`   // ridge: on the sum of squared errors, largest first
 	Logistic []float64 `json:"logistic"`  // logistic: λ/2·|W|² on the sum of losses, largest first
@@ -25,8 +25,7 @@ type job struct {
 	Exact    bool      `json:"exact"` // exact kernels instead of features
 }
 
-// trial is one random split. Choices are made on the rows of Tune, a part of Train: row i of them is in fold i mod
-// folds.
+// trial is one random split. Choices are made on Tune, a part of Train: its row i is in fold i mod Folds.
 type trial struct {
 	Seed  int   `json:"seed"`
 	Train []int `json:"train"`
@@ -36,12 +35,12 @@ type trial struct {
 	Tried int   `json:"tried"` // folds that are predicted: all, or only the first
 }
 
-// result is how one method did, by trial.
+// result has the results of one method, by trial.
 type result struct {
-	Scores   []float64 `json:"scores"` // points: % of classes right, or 100·R²
+	Scores   []float64 `json:"scores"` // points: % correct, or 100·R²
 	Scale    []float64 `json:"scale,omitempty"`
 	Lambda   []float64 `json:"lambda,omitempty"`
-	Features []int     `json:"features,omitempty"` // where they were chosen
+	Features []int     `json:"features,omitempty"` // if they were chosen
 	Seconds  float64   `json:"seconds"`
 }
 
@@ -86,7 +85,7 @@ func newTrial(s set, t *table, seed int) trial {
 	return tr
 }
 
-// tune takes rows for the choices. One fold is enough where there are many.
+// tune takes rows for the choices. One fold suffices if there are many rows.
 func (t *trial) tune(most int) {
 	t.Folds, t.Tried = 3, 3
 	if len(t.Train) > most {
@@ -95,7 +94,7 @@ func (t *trial) tune(most int) {
 	t.Tune = t.Train[:min(len(t.Train), most)]
 }
 
-// exact is the same with fewer rows, where kernel matrices fit.
+// exact returns the job with fewer rows, so that kernel matrices fit into memory.
 func (j job) exact(large int) job {
 	j.Exact, j.Features, j.tuning = true, large, min(large, exactTuneFeatures)
 	trials := 5
@@ -111,13 +110,13 @@ func (j job) exact(large int) job {
 	return j
 }
 
-// more is the same with four times the features, and the choices of fewer.
+// more returns the job with four times the features. Choices are still made with fewer.
 func (j job) more() job {
 	j.Features *= 4
 	return j
 }
 
-// auto is the same with fewer trials.
+// auto returns the job with fewer trials.
 func (j job) auto() job {
 	j.Trials = j.Trials[:min(5, len(j.Trials))]
 	if len(j.Trials[0].Train) > exactRows {
@@ -126,13 +125,13 @@ func (j job) auto() job {
 	return j
 }
 
-// around is the bandwidths that logistic regression tries: that of the ridge and the next smaller one.
+// around returns the bandwidths that logistic regression tries: that of the ridge and the next smaller one.
 func (j job) around(scale float64) []float64 {
 	i := slices.Index(j.Scales, scale)
 	return j.Scales[i:min(i+2, len(j.Scales))]
 }
 
-// fold is the rows of a trial to fit and to predict.
+// fold returns the rows to fit and to predict.
 func (t trial) fold(k int) (fit, held []int) {
 	for i, row := range t.Tune {
 		if i%t.Folds == k {
@@ -144,7 +143,7 @@ func (t trial) fold(k int) (fit, held []int) {
 	return fit, held
 }
 
-// medianDistance is that of 2000 random pairs of different rows.
+// medianDistance is the median distance of 2000 random pairs of different rows.
 func medianDistance(x dense.Matrix[float64]) float64 {
 	r := rand.New(rand.NewPCG(0, 1))
 	var all []float64

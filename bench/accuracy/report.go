@@ -78,7 +78,7 @@ ours with 4F features, which is 2·F·d, on the sets where it is worse above; ba
 // peerKinds are the names of the pipelines.
 var peerKinds = []string{"RBFSampler ridge", "Nystroem ridge", "RBFSampler logistic", "Nystroem logistic"}
 
-// worse reports whether ours of the same kind is worse than a pipeline.
+// worse reports whether ours is worse than a pipeline of the same kind.
 func (o outcome) worse(peer string) bool {
 	_, kind, _ := strings.Cut(peer, " ")
 	ours, theirs := o.parts["ours"][kind], o.parts["peers"][peer]

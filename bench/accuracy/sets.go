@@ -19,7 +19,7 @@ import (
 type set struct {
 	name   string
 	file   string // below the data folder
-	target string // column; those of files without header are c1, c2, …
+	target string // column; files without header have c1, c2, …
 	skip   []string
 	task   data.Task
 	header bool
@@ -81,9 +81,9 @@ const (
 type table struct {
 	x, y    dense.Matrix[float64] // y is the class index or the value
 	classes []string              // nil: regression
-	fixed   int                   // rows from here on are test rows of the set itself; 0: it has none
+	fixed   int                   // rows from here on are the set's own test rows; 0: none
 
-	lines [][]byte // as in the file, for choices that start from it
+	lines [][]byte // as in the file, for fits that start from it
 	head  []byte
 }
 
@@ -121,7 +121,7 @@ func (s set) learn() data.LearnOptions {
 	return data.LearnOptions{Targets: []string{s.target}, Skip: s.skip, Task: s.task}
 }
 
-// source is some of the lines; nil: all.
+// source returns some of the lines as a table; nil means all.
 func (t *table) source(s set, rows []int) (data.Source, error) {
 	var b bytes.Buffer
 	b.Write(t.head)
@@ -136,7 +136,7 @@ func (t *table) source(s set, rows []int) (data.Source, error) {
 	return data.OpenBytes(s.name, b.Bytes(), data.Options{Format: data.CSV, Header: &s.header})
 }
 
-// encode reads all n rows of a table.
+// encode reads and encodes all n rows of a table.
 func encode(src data.Source, schema *data.Schema, n int, targets bool) (x, y dense.Matrix[float64], err error) {
 	names, err := src.Open(nil)
 	if err != nil {
@@ -221,7 +221,7 @@ func (s set) readImages(dir string) (*table, error) {
 	return t, nil
 }
 
-// contents is a file, unpacked if its name ends in gz.
+// contents reads a file, uncompressed if its name ends in .gz.
 func contents(path string) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {

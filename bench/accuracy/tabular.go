@@ -11,8 +11,8 @@ import (
 	"github.com/randfeat/randfeat/machine/tabular"
 )
 
-// automatic is the same splits, in another form: the training lines of the file go to tabular.Fit, which learns the
-// columns of them and chooses everything.
+// automatic gives the training lines of the same splits to tabular.Fit, which learns the columns and chooses
+// everything.
 func automatic(j job, s set, t *table) (answer, error) {
 	kinds := []machine.Kind{machine.KindRidge}
 	if j.Classes > 0 {
@@ -49,7 +49,7 @@ func automatic(j job, s set, t *table) (answer, error) {
 	return out, nil
 }
 
-// lossOfLines predicts lines of the file by a model with a schema of its own, which may know fewer classes.
+// lossOfLines predicts lines of the file with a model that has its own schema, which may know fewer classes.
 func (t *table) lossOfLines(s set, m *machine.Model, index []int) (lossSum, error) {
 	src, err := t.source(s, index)
 	if err != nil {
@@ -80,7 +80,7 @@ func (t *table) lossOfLines(s set, m *machine.Model, index []int) (lossSum, erro
 	return sum, nil
 }
 
-// imageLines are the pixels of 28×28 images, or their means, as text, with the digit last.
+// imageLines turns the pixels of images into lines of text, with the digit last.
 func (t *table) imageLines() {
 	for i := range t.x.Rows {
 		var b []byte
