@@ -12,7 +12,7 @@ import (
 	"github.com/randfeat/randfeat/dense"
 )
 
-// covered compares the interval of a candidate with its error on rows and draws that the advice has not seen.
+// covered compares the stated interval of a candidate with its error on rows and draws that the advice has not seen.
 type covered struct {
 	Name   string  `json:"name"`
 	Error  float64 `json:"error"` // stated
@@ -20,17 +20,17 @@ type covered struct {
 	High   float64 `json:"high"`
 	Heavy  bool    `json:"heavy,omitempty"`
 	Biased bool    `json:"biased,omitempty"`
-	// Theory says that the stated error is that of theory: draws, fresh ones too, do not show it.
+	// Theory means that the stated error comes from theory, because draws, fresh ones included, do not show it.
 	Theory bool    `json:"theory,omitempty"`
 	Fresh  float64 `json:"fresh"` // measured on the fresh rows
-	Rows   int     `json:"rows"`  // that the advice was given
+	Rows   int     `json:"rows"`  // rows given to the advice
 }
 
-// pilotDraws are the draws of the advice, half of the default to save time.
+// pilotDraws is the number of draws of the advice, half of the default to save time.
 const pilotDraws = 64
 
-// coverDraws are the draws that the error on fresh rows is measured with, coverRows the fresh rows where a shape has as
-// many.
+// coverDraws is the number of draws, and coverRows the number of fresh rows (if a shape has so many), of the
+// measured error.
 const coverDraws, coverRows = 48, 768
 
 // cover measures the recommended candidate, and the best unbiased one if that is another.

@@ -1,6 +1,6 @@
-// Command advise measures how good the advice of package advise is: over many shapes of data, sizes of inputs and
-// numbers of features, the error of what it recommends on rows that it has not seen, over the error of the best of all
-// candidates there.
+// Command advise measures the quality of the advice of package advise. Over many shapes of data, scales of inputs
+// and numbers of features, it compares the error of the recommendation on unseen rows with that of the best
+// candidate.
 //
 //	go run ./advise -data "$RANDFEAT_DATA" -heads DIR > advise.jsonl
 //	go run ./advise -table advise.jsonl
@@ -38,7 +38,7 @@ type result struct {
 	Measure  advise.Measure `json:"measure"`
 	advise.Regret
 	Covered []covered `json:"covered,omitempty"` // with -coverage
-	Seconds float64   `json:"seconds"`           // of the advice
+	Seconds float64   `json:"seconds"`           // duration of the advice
 }
 
 func main() {
@@ -79,7 +79,7 @@ func main() {
 			for _, kern := range strings.Split(*kernels, ",") {
 				for _, s := range numbers(*sigmas) {
 					if sh.head && s < 0.5 {
-						continue // their size is their own: half, once, one and a half times
+						continue // heads have a scale of their own: half, once and one and a half times it
 					}
 					for _, f := range numbers(*features) {
 						if many++; f > 512 && many%3 > 0 {
@@ -92,7 +92,7 @@ func main() {
 				}
 			}
 		}
-		// In random order: a run that is cut has some of everything.
+		// In random order, so that a run that is cut short has some of everything.
 		rand.New(rng.Stream(*seed, 9)).Shuffle(len(cases), func(i, j int) { cases[i], cases[j] = cases[j], cases[i] })
 		var wg sync.WaitGroup
 		var mu sync.Mutex
@@ -138,7 +138,7 @@ func numbers(s string) (out []float64) {
 	return out
 }
 
-// run advises on some rows and looks how good that was on others.
+// run asks for advice on some rows and measures its quality on others.
 func run(sh shape, kern string, sigma float64, features int, seed uint64, draws int,
 	coverage bool) (result, error) {
 	out := result{Shape: sh.name, Kernel: kern, Sigma: sigma, Features: features, Seed: seed}
@@ -156,7 +156,7 @@ func run(sh shape, kern string, sigma float64, features int, seed uint64, draws 
 		return out, err
 	}
 	n = min(n, q.Rows*2/3)
-	if !sh.head { // the root mean square of all entries is sigma
+	if !sh.head { // scale so that the root mean square of all entries is sigma
 		sum := 0.0
 		for _, v := range slices.Concat(q.Data, k.Data) {
 			sum += v * v
@@ -168,7 +168,7 @@ func run(sh shape, kern string, sigma float64, features int, seed uint64, draws 
 	}
 	fq, fk := q.RowRange(n, q.Rows), k.RowRange(n, k.Rows)
 	q, k = q.RowRange(0, n), k.RowRange(0, n)
-	if kind == kernel.Gaussian { // one set, of queries: kernel machines
+	if kind == kernel.Gaussian { // kernel machines have one set of rows
 		k, fk = dense.Matrix[float64]{}, dense.Matrix[float64]{}
 	}
 	o := advise.Options{Kernel: kernel.Kernel{Kind: kind}, Features: features, Seed: seed, Brief: true}
@@ -190,7 +190,7 @@ func run(sh shape, kern string, sigma float64, features int, seed uint64, draws 
 	return out, err
 }
 
-// printTable prints regrets by shape and the misses.
+// printTable prints regrets by shape, and the misses.
 func printTable(path string) error {
 	f, err := os.Open(path)
 	if err != nil {

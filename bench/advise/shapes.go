@@ -15,10 +15,10 @@ import (
 	"github.com/randfeat/randfeat/internal/rng"
 )
 
-// shape is a kind of data: rows draws queries and keys, or one set twice, some to advise on and some fresh.
+// shape is a kind of data. rows draws queries and keys, some to advise on and some fresh.
 type shape struct {
 	name string
-	n    int // rows of a side to advise on; 0: 512
+	n    int // rows per side to advise on; 0: 512
 	head bool
 	rows func(r *rand.Rand, n int) (q, k dense.Matrix[float64], err error)
 }
@@ -33,7 +33,7 @@ func normals(n, d int, r *rand.Rand) dense.Matrix[float64] {
 	return m
 }
 
-// each makes shapes of rows that are drawn one by one; side 1 is that of keys.
+// each makes a shape whose rows are drawn one by one; side 1 is that of keys.
 func each(d int, row func(r *rand.Rand, x []float64, side int)) func(*rand.Rand, int) (q, k dense.Matrix[float64],
 	err error) {
 	return func(r *rand.Rand, n int) (q, k dense.Matrix[float64], err error) {
@@ -54,7 +54,8 @@ func scaled(x []float64, f float64) {
 	}
 }
 
-// shapes are all kinds of data. dir has data sets and arrays of real heads, if it is not empty.
+// shapes returns all kinds of data. dir and heads name folders of data sets and of arrays of real heads; empty:
+// none.
 func shapes(dir, heads string, which []float64) []shape {
 	axis := func(i int) float64 { return 1 / float64(1+i) }
 	centre := normals(8, 32, rand.New(rng.Stream(5, 1)))
@@ -147,7 +148,7 @@ func shapes(dir, heads string, which []float64) []shape {
 	return out
 }
 
-// from draws rows of a set: disjoint ones for queries and keys.
+// from draws rows of a set, disjoint ones for queries and keys.
 func from(load func() (dense.Matrix[float64], error)) func(*rand.Rand, int) (q, k dense.Matrix[float64], err error) {
 	return func(r *rand.Rand, n int) (q, k dense.Matrix[float64], err error) {
 		all, err := load()
@@ -165,7 +166,7 @@ func from(load func() (dense.Matrix[float64], error)) func(*rand.Rand, int) (q, 
 	}
 }
 
-// table is a table as a kernel machine sees it: columns standardised, levels as indicators.
+// table reads a table as a kernel machine sees it: standardised columns, levels as indicators.
 func table(path, target string) (m dense.Matrix[float64], err error) {
 	src, err := data.Open(path, data.Options{Header: new(bool)})
 	if err != nil {
@@ -202,7 +203,7 @@ func table(path, target string) (m dense.Matrix[float64], err error) {
 	}
 }
 
-// images are 4000 pictures, averaged over 4×4 pixels.
+// images reads 4000 images, averaged over 4×4 pixels.
 func images(dir string) (m dense.Matrix[float64], err error) {
 	f, err := os.Open(filepath.Join(dir, "t10k-images-idx3-ubyte.gz"))
 	if err != nil {
@@ -226,7 +227,7 @@ func images(dir string) (m dense.Matrix[float64], err error) {
 	return m, nil
 }
 
-// headRows are queries and keys of a head over all passages, scaled as attention does.
+// headRows returns queries and keys of a head over all passages, scaled as in attention.
 func headRows(dir string, head int) func(*rand.Rand, int) (q, k dense.Matrix[float64], err error) {
 	return func(r *rand.Rand, n int) (q, k dense.Matrix[float64], err error) {
 		var sides [2]dense.Matrix[float64]
