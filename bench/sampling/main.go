@@ -1,5 +1,5 @@
-// Command sampling times draws from a tree of random features against a full softmax, on one thread, and measures how
-// near the draws are to the softmax.
+// Command sampling times draws from a tree of random features against a full softmax, on one thread, and measures
+// how close the draws are to the softmax.
 //
 //	go -C bench run ./sampling                                   # 10⁶ generated classes
 //	go -C bench run ./sampling -classes keys.npy -queries queries.npy -counts counts.npy   # of a trained model
@@ -56,7 +56,7 @@ func normal(rows, cols int, stream uint64) dense.Matrix[float32] {
 	return y
 }
 
-// median is the median time of calls of f, each with its number.
+// median returns the median time of calls of f, which gets the number of the call.
 func median(calls int, f func(i int) error) (time.Duration, error) {
 	times := make([]time.Duration, calls)
 	for i := range times {
@@ -70,7 +70,7 @@ func median(calls int, f func(i int) error) (time.Duration, error) {
 	return times[calls/2], nil
 }
 
-// softmax is the time of all probabilities of one query, with the kernels that the library itself uses.
+// softmax returns the time of all probabilities of one query, with the kernels that the library itself uses.
 func softmax(classes, queries dense.Matrix[float32], calls int) (time.Duration, error) {
 	tab, err := kern.Chosen[float32]()
 	if err != nil {
@@ -122,7 +122,7 @@ func speed(n, d, f int) error {
 	return nil
 }
 
-// allFeatures computes the features of all classes in chunks that stay in cache, as a build does.
+// allFeatures computes the features of all classes in chunks that stay in the cache, as a build does.
 func allFeatures(m *randfeat.Map[float32], classes dense.Matrix[float32]) error {
 	const chunk = 512
 	phi := dense.New[float32](chunk, m.OutDim())
@@ -206,20 +206,20 @@ func read(path string) (dense.Matrix[float32], error) {
 	return a.Float32(), nil
 }
 
-// way is a way to draw 40 classes: its distribution for a query, and how to draw.
+// way is one way to draw 40 classes: its distribution for a query, and how to draw.
 type way struct {
 	name         string
-	build        time.Duration // of a new tree
+	build        time.Duration // time to build a new tree
 	distribution func(p []float64, q []float32) error
 	draw         func(dst *sampling.Draws, q dense.Matrix[float32], k int, seed uint64) error
 }
 
-// scored is the number of queries that samplers are compared on. Families are fitted to the other queries.
+// scored is the number of queries on which samplers are compared. Families are fitted to the other queries.
 const scored = 200
 
 // quality compares samplers on embeddings: KL of the softmax from their probabilities, the time of 40 draws and of a
-// training step with them, and what is left after the correction by importance weights with as many draws as a step of
-// equal time affords: KL, and the error of the log partition sum.
+// training step with them. It then gives every sampler as many draws as fit into the step time of the first one,
+// corrects them by importance weights, and measures the KL that is left and the error of the log partition sum.
 func quality(classPath, queryPath, countPath string, features int) error {
 	classes, err := read(classPath)
 	if err != nil {
@@ -278,7 +278,7 @@ func quality(classPath, queryPath, countPath string, features int) error {
 		if equal == 0 {
 			equal = at40
 		}
-		// A step takes a constant and so much per draw.
+		// The time of a step is a constant plus a time per draw.
 		k := max(1, int(40+float64(equal-at40)/float64(at440-at40)*400))
 		few, err := partitionError(w, classes, queries, 40)
 		if err != nil {
@@ -298,11 +298,11 @@ func quality(classPath, queryPath, countPath string, features int) error {
 	return nil
 }
 
-// batch is the queries of a training step, between which a tree is built anew.
+// batch is the number of queries per training step. The tree is rebuilt between steps.
 const batch = 640
 
-// steps is the median time of k draws for a query, and that of its share of a training step: draws, the loss with its
-// gradient, the derivatives by class embeddings, and a part of a new tree.
+// steps returns the median time of k draws for a query, and of its share of a training step: draws, the loss with
+// its gradient, the derivatives by class embeddings, and a share of a new tree.
 func (w way) steps(classes, queries dense.Matrix[float32], k int) (draw, step time.Duration, err error) {
 	var got sampling.Draws
 	var g sampling.Gradient[float32]
@@ -327,9 +327,9 @@ func (w way) steps(classes, queries dense.Matrix[float32], k int) (draw, step ti
 	return draws[len(draws)/2], step + w.build/batch, nil
 }
 
-// corrected is the mean KL, to second order, of the softmax from the law of a class that is drawn from k draws by their
-// importance weights, over the first queries: ½Σ(a−p)(b−p)/p, where a and b are means over disjoint repetitions, whose
-// noise cancels in the mean.
+// corrected returns the mean KL, to second order, between the softmax and the distribution of a class picked among k
+// draws by importance weights, over the first queries: ½Σ(a−p)(b−p)/p. a and b are means over disjoint repetitions,
+// so that their noise cancels in the mean.
 func (w way) corrected(classes, queries dense.Matrix[float32], exact dense.Matrix[float64], k int) (float64, error) {
 	const first = 10
 	var got sampling.Draws
@@ -359,7 +359,7 @@ func (w way) corrected(classes, queries dense.Matrix[float32], exact dense.Matri
 	return total, nil
 }
 
-// partitionError is the root mean square error of log Σ exp(q·c − LogCount) over draws.
+// partitionError returns the root mean square error of log Σ exp(q·c − LogCount) over draws.
 func partitionError(w way, classes, queries dense.Matrix[float32], k int) (float64, error) {
 	sum := 0.0
 	var got sampling.Draws
@@ -393,7 +393,7 @@ func waysOf(classes, queries, others, counts dense.Matrix[float32], features int
 	for _, fam := range []family.Family{family.Adaptive{}, family.OPRF{}, family.Positive{}} {
 		for _, within := range []sampling.Within{sampling.ByScore, sampling.ByFeatures} {
 			if within == sampling.ByFeatures && fam.Name() != "adaptive" {
-				continue // slower, and further from the softmax
+				continue // slower, and farther from the softmax
 			}
 			sp, err := spec(fam, classes.Cols, features)
 			if err != nil {
