@@ -79,7 +79,7 @@ func normals(heads, length int, seed uint64) attention.Seq[float32] {
 	for i := range one {
 		one[i] = float32(r.NormFloat64() * 0.4)
 	}
-	for h := 1; h < heads; h++ { // drawing them would take longer than all that is measured
+	for h := 1; h < heads; h++ { // drawing them would take longer than all measurements
 		copy(s.Data[h*length*dim:], one)
 	}
 	return s
@@ -126,7 +126,7 @@ func windowed(length int, causal bool) func() func() {
 	}
 }
 
-// independent is as many calls as one long sequence has work, each too short for more than one thread.
+// independent does the work of one long sequence in calls that are each too short for more than one thread.
 func independent() func() {
 	a := newLinear(false)
 	q, k, v, out := normals(1, long, 1), normals(1, long, 2), normals(1, long, 3), normals(1, long, 4)
@@ -154,8 +154,8 @@ func integers() func() {
 	}
 }
 
-// products are those of attention's features, one after the other in the caches of a core, with nothing to wait for:
-// what the host gives to vector units.
+// products are those of attention's features, one after the other in the caches of a core, with nothing to wait for.
+// They show what the host gives to vector units.
 func products() func() {
 	const n = 128
 	tab := must(kern.Chosen[float32]())
@@ -172,7 +172,7 @@ func products() func() {
 	}
 }
 
-// crew are the workers of spread, which stay awake between calls as those of attention do.
+// crew are the workers of spread. They stay awake between calls, as those of attention do.
 var crew par.Crew[struct{}]
 
 type items func(i int)
@@ -189,7 +189,7 @@ func spread(n int, item func(i int)) {
 	}
 }
 
-// centroids is centroid attention, with its fit.
+// centroids is centroid attention, including its fit.
 func centroids(heads, length int, backward bool) func() func() {
 	return func() func() {
 		q, k, v, out := normals(heads, length, 1), normals(heads, length, 2), normals(heads, length, 3),

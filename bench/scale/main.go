@@ -1,11 +1,11 @@
-// Command scale measures attention by the number of threads, and PyTorch beside it:
+// Command scale measures attention by the number of threads, with PyTorch beside it:
 //
 //	cd bench && go run ./scale -threads 1,2,4,8,16 -python python3
 //
-// Every number of threads has a process of its own, started with that GOMAXPROCS. One process works at a time, and they
-// take turns: what the host does to one round it does to all. "Independent calls" is what the machine gives to as many
-// threads that share nothing; no other row can be expected to do better. If "products" are among the cases, the
-// speed-ups of the rows behind them are compared with theirs: what the host gives to vector units in that minute.
+// Every number of threads has a process of its own, started with that GOMAXPROCS. One process works at a time, in
+// turns, so that disturbances by the host hit all of them. "Independent calls" is what the machine gives to as many
+// threads that share nothing; no other row can do better. If "products" are among the cases, the speed-ups of the
+// rows after them are compared with theirs: what the host gives to vector units at that time.
 package main
 
 import (
@@ -41,8 +41,9 @@ func main() {
 	}
 }
 
-// request asks for timed runs of a case that follow each other for 20 ms at least, after some that are not timed: few
-// calls of many threads would be over before the host has given them their cores. answer has wall and CPU time of one.
+// request asks for timed runs of a case. Runs follow each other for at least 20 ms, after some that are not timed: a
+// few short calls on many threads would be over before the host has given them their cores. answer has the wall and
+// CPU time of one run.
 type request struct {
 	Case    string `json:"case"`
 	Threads int    `json:"threads"`
@@ -54,7 +55,7 @@ type answer struct {
 	Error string  `json:"error"`
 }
 
-// serve answers requests. The memory of a case is kept until another one is asked for.
+// serve answers requests. The memory of a case is kept until another case is asked for.
 func serve(in io.Reader, out io.Writer) {
 	lines, enc := bufio.NewScanner(in), json.NewEncoder(out)
 	var name string
@@ -80,7 +81,7 @@ func serve(in io.Reader, out io.Writer) {
 	}
 }
 
-// repeat runs until the time is over, once at least, and returns how many times.
+// repeat runs until the time is over, at least once, and returns the number of runs.
 func repeat(run func(), least time.Duration) (n float64) {
 	for start := time.Now(); n == 0 || time.Since(start) < least; n++ {
 		run()
@@ -191,8 +192,8 @@ func run(threads []string, python, script string, only *regexp.Regexp, seconds f
 	return nil
 }
 
-// table prints a row: rounds over all numbers of threads until the time is over, three at least. It returns the
-// speed-up, which it compares with what the host gave to products, if that is known.
+// table prints a row: rounds over all numbers of threads until the time is over, at least three. It returns the
+// speed-up, and compares it with that of products if it is known.
 func table(name string, counts []int, seconds, host float64, ask func(i int) (answer, error)) (float64, error) {
 	wall, cpu := make([][]float64, len(counts)), make([][]float64, len(counts))
 	rounds := 0
