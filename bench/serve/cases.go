@@ -22,18 +22,18 @@ import (
 	"github.com/randfeat/randfeat/machine"
 )
 
-// cases are two models, rows, and what each model predicts for each row.
+// cases has two models, rows, and what each model predicts for each row.
 type cases struct {
-	path     string   // that the server reads
+	path     string   // file that the server reads
 	files    []string // the models
 	requests [][]byte
 	want     map[string]answers // by sha256 of the model file
 }
 
-// answers of a model.
+// answers are the expected answers of a model.
 type answers struct {
 	values []float64
-	before []byte // of the value in the body
+	before []byte // the body before the value
 }
 
 func newCases(s settings, dir string) (*cases, error) {
@@ -74,7 +74,7 @@ func newCases(s settings, dir string) (*cases, error) {
 	return c, c.put(0)
 }
 
-// table is rows of numbers as CSV, with a target if asked for.
+// table returns rows of numbers as CSV, with a target if asked for.
 func table(seed uint64, n, columns int, target bool) []byte {
 	r := rand.New(rand.NewPCG(seed, 7))
 	var b bytes.Buffer
@@ -157,7 +157,7 @@ func predictions(m *machine.Model, names []string, rows []byte, float32 bool) ([
 	return out, err
 }
 
-// put makes model i the one that the server reads, in one step and with little work: the processors belong to the
+// put makes model i the one that the server reads, atomically and with little work, to leave the processors to the
 // server.
 func (c *cases) put(i int) error {
 	next := c.path + ".next"
@@ -167,7 +167,7 @@ func (c *cases) put(i int) error {
 	return os.Rename(next, c.path)
 }
 
-// replace puts the models in place in turn and tells the server, until ctx ends. It returns when it did.
+// replace puts the models in place in turn and tells the server, until ctx ends. It returns the times.
 func (c *cases) replace(ctx context.Context, every time.Duration, began time.Time,
 	server *os.Process) (sent []time.Duration) {
 	tick := time.NewTicker(every)

@@ -1,17 +1,17 @@
-// Command serve loads a server of randfeat with single rows at a fixed rate while its model is replaced, and checks
-// every answer:
+// Command serve sends single rows at a fixed rate to a randfeat server while its model is replaced, and checks every
+// answer:
 //
 //	go run ./serve -rate 2000 -seconds 60 -reload 1s
 //
-// Requests are sent by a schedule, whether or not earlier ones are answered, and their time counts from the schedule: a
-// server that stalls is charged for all requests of the stall. The server is a process of its own, with the default
+// Requests follow a schedule, whether or not earlier ones are answered, and their time counts from the schedule: a
+// server that stalls is charged for all requests of the stall. The server is a process of its own with the default
 // limits. An answer is right if it has the bits that the model named in its header predicts for the row.
 //
-// With -runs 5 it does so five times, each with a server of its own, and ends with the p99 of all and whether every one
-// is below -limit. Where the time of slow requests goes is said by three clocks besides that of the client: the time
-// between header and answer that the server measures, how long its goroutines waited for a thread (the scheduler of
-// Go), and how long the threads of either process waited for a processor (that of Linux). A pair of processes that is
-// to show its own tail needs processors of its own:
+// With -runs 5 it does so five times, each with a new server, prints the p99 of all and whether each is below
+// -limit. Three clocks besides the client's tell where the time of slow requests goes: the time between header and
+// answer measured by the server, how long its goroutines waited for a thread (Go's scheduler), and how long the
+// threads of either process waited for a processor (Linux). To measure the tail of the server itself, give both
+// processes processors of their own:
 //
 //	taskset -c 8-15 serve -runs 5 -seconds 20 -under 'taskset -c 0-7'
 package main
@@ -70,14 +70,14 @@ func main() {
 	flag.DurationVar(&s.limit, "limit", 10*time.Millisecond, "what p99 should be below, with several runs in every one")
 	flag.StringVar(&s.under, "under", "", "a command with arguments that the server is started by, such as 'taskset -c 0-7'")
 	flag.Parse()
-	debug.SetGCPercent(1000) // the processors belong to the server
+	debug.SetGCPercent(1000) // leave the processors to the server
 	if err := all(s); err != nil {
 		fmt.Fprintln(os.Stderr, "serve:", err)
 		os.Exit(1)
 	}
 }
 
-// all runs and, if there are several, judges them together.
+// all does all runs and, if there are several, judges them together.
 func all(s settings) error {
 	var tails []string
 	below := 0
@@ -104,7 +104,7 @@ func all(s settings) error {
 	return nil
 }
 
-// run is one load of one server; it gives its p99.
+// run loads one server and returns the p99.
 func run(s settings) (time.Duration, error) {
 	dir, err := os.MkdirTemp("", "randfeat-serve")
 	if err != nil {
@@ -190,8 +190,8 @@ func (s *server) stop() *os.ProcessState {
 	return s.cmd.ProcessState
 }
 
-// counts are the reloads that the server counted, by result, and how many requests it took less than a time for: from
-// the header to the end of the answer, without the waits before and after.
+// counts returns the server's own counters: reloads by result, and requests by duration from the header to the end
+// of the answer, without the waits before and after.
 func (s *server) counts() (counts, error) {
 	r, err := http.Get("http://" + s.addr + "/metrics")
 	if err != nil {
@@ -230,33 +230,33 @@ var (
 	waited  = regexp.MustCompile(`(?m)^(go_sched_latencies_seconds|go_gc_pauses_seconds)_bucket{le="(.+)"} (\d+)`)
 )
 
-// counts of the server by label.
+// counts are counters of the server by label.
 type counts map[string]int
 
-// above is the percentage of requests that took longer than a bucket holds.
+// above returns the percentage of requests that took longer than a bucket holds.
 func (c counts) above(le string) float64 { return 100 * (1 - float64(c[le])/float64(c["+Inf"])) }
 
-// results of a run.
+// results are the results of a run.
 type results struct {
 	done   []request
-	late   []time.Duration // of the generator itself: from the schedule to the end of its sleep
+	late   []time.Duration // lateness of the generator itself: from the schedule to the end of its sleep
 	lost   int
 	wrong  int
-	first  string // thing that went wrong
+	first  string // first error
 	models map[string]int
-	sent   []time.Duration // reloads asked for, from the beginning
+	sent   []time.Duration // times of reloads, from the beginning
 }
 
-// request is one that was answered.
+// request is an answered request.
 type request struct {
-	due, took time.Duration // from the beginning; from when it was due
+	due, took time.Duration // due from the beginning; took from when it was due
 }
 
-// patience is how long an answer may take before it counts as lost.
+// patience is the time after which an answer counts as lost.
 const patience = 30 * time.Second
 
-// load sends requests by the schedule until the time is over. One thread sends, since the timers of Go are late by up
-// to a millisecond; every connection has a goroutine that reads.
+// load sends requests by the schedule until the time is over. A single locked thread sends, because Go's timers are
+// late by up to a millisecond. Every connection has a goroutine that reads.
 func load(s settings, c *cases, srv *server) (*results, error) {
 	out := &results{models: map[string]int{}}
 	total := int64(s.rate * s.seconds)
@@ -351,7 +351,7 @@ func (r *results) report(s settings, c counts, usage *os.ProcessState, delays [2
 	if len(r.done) == 0 {
 		return 0, errors.New("no request was sent")
 	}
-	var all, near, far []time.Duration // near: a model was being loaded
+	var all, near, far []time.Duration // near: while a model was being loaded
 	for _, q := range r.done {
 		all = append(all, q.took)
 		if slices.ContainsFunc(r.sent, func(t time.Duration) bool { return q.due >= t && q.due < t+reloadTime }) {
@@ -391,7 +391,7 @@ func (r *results) report(s settings, c counts, usage *os.ProcessState, delays [2
 	return p99, nil
 }
 
-// reloadTime is how long a reload may be felt.
+// reloadTime is how long after a reload its effect may be felt.
 const reloadTime = 50 * time.Millisecond
 
 func quantiles(t []time.Duration) string {
@@ -413,14 +413,14 @@ func mapsValues(m map[string]int) func(func(int) bool) {
 	}
 }
 
-// worker has one connection. It speaks HTTP by hand, since the processors belong to the server.
+// worker has one connection. It speaks HTTP by hand, to leave the processors to the server.
 type worker struct {
 	c       *cases
 	l       *schedule
 	conn    net.Conn
 	in      *bufio.Reader
 	free    chan<- *worker
-	pending atomic.Int64 // 1 + number of the request that is not answered yet
+	pending atomic.Int64 // 1 + number of the unanswered request; 0: none
 	ending  atomic.Bool
 	body    []byte
 	done    []request
@@ -435,7 +435,7 @@ func (w *worker) note(err error) {
 	}
 }
 
-// send sends request i. If that fails, the reader notes why and the request stays pending.
+// send sends request i. If that fails, the reader notes why, and the request stays pending.
 func (w *worker) send(i int64) {
 	w.pending.Store(i + 1)
 	if _, err := w.conn.Write(w.c.requests[i%int64(len(w.c.requests))]); err != nil {
@@ -466,7 +466,7 @@ func (w *worker) read() {
 	}
 }
 
-// answer reads one into body, and says which model it is of. One whose status is not 200 is an error.
+// answer reads an answer into body and returns the model it came from. A status other than 200 is an error.
 func (w *worker) answer() (model string, err error) {
 	line, err := w.in.ReadSlice('\n')
 	if err != nil {
@@ -507,8 +507,8 @@ func (w *worker) answer() (model string, err error) {
 	return model, nil
 }
 
-// check compares an answer with the prediction of its model. What the answer says besides, such as a value outside the
-// range of the fit, is not looked at.
+// check compares an answer with the prediction of its model. Other parts of the answer, such as notes on values out
+// of range, are ignored.
 func (c *cases) check(i int, model string, body []byte) error {
 	want, ok := c.want[model]
 	if !ok {

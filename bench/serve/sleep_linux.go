@@ -8,13 +8,14 @@ import (
 	"time"
 )
 
-// sleep is late by some 60 µs.
+// sleep wakes up about 60 µs late.
 func sleep(d time.Duration) {
 	t := syscall.NsecToTimespec(int64(d))
 	_ = syscall.Nanosleep(&t, nil) // a signal may end it early
 }
 
-// runDelay is how long the threads of a process have waited on a run queue for a processor; 0 where that is not known.
+// runDelay returns how long the threads of a process have waited on a run queue for a processor, or 0 if that is
+// unknown.
 func runDelay(pid int) time.Duration {
 	tasks, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", pid))
 	var sum time.Duration
@@ -22,7 +23,7 @@ func runDelay(pid int) time.Duration {
 		b, err := os.ReadFile(t)
 		var ran, waited int64
 		if err != nil {
-			continue // a thread that has ended
+			continue // the thread has ended
 		}
 		if n, _ := fmt.Sscan(string(b), &ran, &waited); n == 2 {
 			sum += time.Duration(waited)
