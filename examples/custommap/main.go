@@ -1,5 +1,6 @@
-// Command custommap uses a feature map of one's own in linear attention: a function of a row becomes a FeatureMap. The
-// function here is the polynomial (1 + x·y)², which is positive, so that its attention is a weighted mean.
+// Command custommap uses a custom feature map in linear attention: randfeat.FuncMap turns a plain function of a row
+// into a FeatureMap. The example is the polynomial kernel (1 + x·y)². It is never negative, so the attention is a
+// weighted mean.
 package main
 
 import (
@@ -49,7 +50,7 @@ func main() {
 		log.Fatal(err)
 	}
 
-	// The same by its definition, which takes time quadratic in the length.
+	// Compare with the definition, which takes time quadratic in the length.
 	worst := 0.0
 	for i := range length {
 		var sum float64
