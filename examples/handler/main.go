@@ -1,9 +1,9 @@
-// Command handler predicts over HTTP inside one's own server: a model file, one row of JSON in, predictions out.
-// Package machine/serve is a whole server; this is for a handler among others.
+// Command handler predicts inside of an HTTP server of your own: it loads a model file, takes one row as JSON and
+// answers with predictions. For a complete server use package machine/serve.
 //
 //	handler MODEL [ADDRESS]
 //
-// Without arguments it fits a small model, asks itself once and ends.
+// Without arguments it fits a small model, sends itself two requests and ends.
 package main
 
 import (
@@ -23,7 +23,7 @@ import (
 	"github.com/randfeat/randfeat/machine/tabular"
 )
 
-// predict answers a JSON object of columns by a JSON object of predictions.
+// predict answers a JSON object of columns with a JSON object of predictions.
 func predict(p *machine.TablePredictor) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		var row map[string]any
@@ -73,7 +73,7 @@ func run(args []string) error {
 	return http.ListenAndServe(address, nil)
 }
 
-// demo fits the price of rooms by their size and floor and asks for one.
+// demo fits prices of rooms by their size and garden, and asks for two: one complete, one with a missing value.
 func demo() error {
 	var b strings.Builder
 	b.WriteString("size,garden,price\n")
