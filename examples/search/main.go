@@ -1,6 +1,6 @@
-// Command search finds the texts nearest to a query. Texts become vectors of their words and groups of three letters;
-// random features of the vectors turn a kernel between texts into an inner product, which is all that an index of
-// vectors needs. Replace embed by the vectors of a language model for more than a toy.
+// Command search finds the texts closest to a query. It hashes the words and letter trigrams of a text into a
+// vector. Random features of the vectors turn a kernel between texts into an inner product, which is all that a
+// vector index needs. For real use, replace embed by the embeddings of a language model.
 //
 //	search [QUERY]
 package main
@@ -39,7 +39,7 @@ var texts = []string{
 
 const dim = 256
 
-// embed hashes words and groups of three letters into a vector of length 1.
+// embed hashes words and letter trigrams into a vector of length 1.
 func embed(x []float64, text string) {
 	clear(x)
 	add := func(part string, weight float64) {
@@ -81,7 +81,7 @@ func main() {
 		log.Fatal(err)
 	}
 	index, phi := dense.New[float64](len(texts), m.OutDim()), dense.New[float64](1, m.OutDim())
-	if err := m.Keys(index, nil, vectors, nil); err != nil { // once for all texts
+	if err := m.Keys(index, nil, vectors, nil); err != nil { // computed once for all texts
 		log.Fatal(err)
 	}
 	if err := m.Queries(phi, nil, q, nil); err != nil {
