@@ -1,5 +1,5 @@
-// Command stream decodes token by token with centroid attention: a cache takes one query, key and value at a time. Its
-// output is compared with exact attention over all keys so far.
+// Command stream decodes token by token with centroid attention: a cache takes one query, key and value at a time.
+// The program compares its output with exact attention over all keys so far.
 package main
 
 import (
@@ -47,14 +47,14 @@ func main() {
 		r.Exact < length*(length+1)/4)
 }
 
-// at is token t of a sequence.
+// at returns token t of a sequence.
 func at(s attention.Seq[float32], t int) attention.Seq[float32] {
 	one := attention.NewSeq[float32](1, 1, 1, dim)
 	copy(one.Data, s.Head(0, 0).Row(t))
 	return one
 }
 
-// tokens are a sequence of words that come back, with noise: queries look for words, keys and values are words.
+// tokens draws a sequence of recurring words with noise: queries look for words, keys and values are words.
 func tokens() (q, k, v attention.Seq[float32]) {
 	r := rand.New(rand.NewPCG(1, 2))
 	vocabulary := make([]float32, words*dim)
