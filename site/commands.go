@@ -12,8 +12,8 @@ var flagLine = regexp.MustCompile(`^( +(?:-\w, )?--[\w-]+(?: [^ ]+)? {2,})(.*)$`
 // flagColumns is the width of a usage text on a page.
 const flagColumns = 100
 
-// laidOut keeps the layout of help texts in Markdown: lines that a text indents become preformatted, and long
-// descriptions of flags are wrapped below themselves, because a page does not scroll sideways as a terminal wraps.
+// laidOut keeps the layout of help texts in Markdown. Indented lines become preformatted. Long descriptions of flags
+// are wrapped in their column, because a page cannot wrap them as a terminal does.
 func laidOut(markdown string) string {
 	var out []string
 	fenced, indented := false, false

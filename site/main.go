@@ -35,9 +35,11 @@ type site struct {
 
 	pages  []page
 	target map[string]string // source path → path of its page in the site
-	files  map[string][]byte // what the site consists of, by path
+	files  map[string][]byte // contents of the site by path
 }
 
+// run adds all pages and files to s.files, renders and checks them, and writes the folder last, so that a failure
+// leaves the old site.
 func (s *site) run() error {
 	s.root = ".."
 	tmp, err := os.MkdirTemp("", "site")
@@ -104,7 +106,7 @@ func (s *site) addCommands(tmp string) error {
 	return nil
 }
 
-// addHelp adds a page with the help texts of rfm, which is a program of another module.
+// addHelp adds a page with the help texts of rfm, which belongs to another module.
 func (s *site) addHelp(tmp string) error {
 	program := filepath.Join(tmp, "rfm")
 	if _, err := s.commandIn("models", nil, "go", "build", "-o", program, "./cmd/rfm"); err != nil {
@@ -185,7 +187,8 @@ func (s *site) commandIn(dir string, env []string, name string, args ...string) 
 	return b, nil
 }
 
-// write replaces the folder of the site. A folder that is not empty must be a site: it may be anything else.
+// write replaces the folder of the site. If the folder is not empty, it must be a site already, so that nothing else
+// is deleted.
 func (s *site) write() error {
 	if entries, err := os.ReadDir(s.out); err == nil && len(entries) > 0 {
 		if _, err := os.Stat(filepath.Join(s.out, "style.css")); err != nil {

@@ -20,7 +20,7 @@ import (
 
 const module = "github.com/randfeat/randfeat"
 
-// public says whether a package of this module has a page.
+// public reports whether a package of this module has a page.
 func public(importPath string) bool {
 	within := strings.TrimPrefix(importPath, module) + "/"
 	return !strings.Contains(within, "/internal/") && !strings.HasPrefix(within, "/web/") &&
@@ -72,7 +72,7 @@ func (s *site) addPackages() error {
 	}
 }
 
-// packageHTML is the documentation of a package: its comment, then every exported declaration with its own.
+// packageHTML returns the documentation of a package: its comment, then every exported declaration with its comment.
 func packageHTML(fset *token.FileSet, d *doc.Package) (string, error) {
 	var b strings.Builder
 	esc := template.HTMLEscapeString
@@ -147,7 +147,7 @@ func packageHTML(fset *token.FileSet, d *doc.Package) (string, error) {
 			b.WriteString("<h2 id=\"types\">Types</h2>\n")
 		}
 		fmt.Fprintf(&b, "<h3 id=\"%s\">type %s</h3>\n", esc(t.Name), esc(t.Name))
-		ast.Inspect(t.Decl, func(n ast.Node) bool { // comments link to fields
+		ast.Inspect(t.Decl, func(n ast.Node) bool { // anchors for links to fields
 			if f, ok := n.(*ast.Field); ok {
 				for _, name := range f.Names {
 					if name.IsExported() {
@@ -155,7 +155,7 @@ func packageHTML(fset *token.FileSet, d *doc.Package) (string, error) {
 					}
 				}
 			}
-			_, function := n.(*ast.FuncType) // whose parameters are no fields
+			_, function := n.(*ast.FuncType) // parameters of functions are not fields
 			return !function
 		})
 		t.Decl.Doc = nil

@@ -12,16 +12,16 @@ var parts = []string{tutorials, howto, reference, background}
 
 // page is one page of the site.
 type page struct {
-	part, group string // where it stands in the navigation; the start page has no part
+	part, group string // place in the navigation; the start page has no part
 	title       string
-	source      string // its Markdown file in the repository, by which other pages link to it
+	source      string // Markdown file in the repository, by which other pages link to it
 	path        string // in the site
-	markdown    []byte // its text if it is generated; nil: read source
-	html        string // its body if it is no Markdown
+	markdown    []byte // text of a generated page; nil: read source
+	html        string // body of a page that is not Markdown
 	frame       string // another file of the site, shown live below the text
 }
 
-// listed are the pages that people write. A new page of docs needs a line here.
+// listed are the pages written by hand. A new page of docs needs a line here.
 var listed = []page{
 	{title: "randfeat", source: "site/content/index.md", path: "index.html"},
 

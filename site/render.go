@@ -20,10 +20,10 @@ import (
 	"github.com/yuin/goldmark/util"
 )
 
-// repository is where links to files that are no pages lead.
+// repository is the target of links to files that are not pages.
 const repository = "https://github.com/randfeat/randfeat/blob/main/"
 
-// render makes the HTML of a page.
+// render returns the HTML of a page.
 func (s *site) render(p page) ([]byte, error) {
 	body := p.html
 	if body == "" {
@@ -87,8 +87,8 @@ type (
 	}
 )
 
-// links makes the links of a page fit the site: links to sources of pages lead to the pages, links to other files of
-// the repository lead to its public copy.
+// links rewrites the links of a page for the site: links to sources of pages lead to the pages, links to other files
+// of the repository to its public copy.
 type links struct {
 	s *site
 	p page
@@ -136,7 +136,7 @@ func (l links) fit(to string) string {
 	return repository + source + fragment
 }
 
-// headingIDs gives the headings of one page the anchors that GitHub gives them, so that links work in both places. It
+// headingIDs gives the headings of a page the anchors that GitHub gives them, so that links work in both places. It
 // counts how often each was used.
 type headingIDs map[string]int
 
@@ -197,7 +197,7 @@ func checkLinks(files map[string][]byte) error {
 	return nil
 }
 
-// unescaped is a fragment as the heading has it.
+// unescaped returns a fragment as the heading spells it.
 func unescaped(fragment string) string {
 	if u, err := url.PathUnescape(fragment); err == nil {
 		return u
