@@ -15,8 +15,8 @@ import (
 
 const (
 	dim   = 16
-	pairs = 22  // rows of each side; the figure has pairs² points per panel
-	fit   = 500 // other rows of each side, which families are fitted to
+	pairs = 22  // rows per side; the figure has pairs² points per panel
+	fit   = 500 // other rows per side, to which families are fitted
 	m     = 64  // features of every panel
 )
 
@@ -47,7 +47,7 @@ func rows(n int, stream uint64, mean float64, spread func(l int) float64) dense.
 
 // estimates draws estimates of exp(q·k) against the exact values, one panel per estimator, 64 features each.
 func estimates() ([]byte, error) {
-	// The law of advise --demo, up to a rotation: where queries vary most, keys vary least.
+	// The distribution of advise --demo, up to a rotation: where queries vary most, keys vary least.
 	falling := func(l int) float64 { return 0.7 / float64(l+1) }
 	rising := func(l int) float64 { return falling(dim - 1 - l) }
 	q, k := rows(pairs, 1, 0.08, falling), rows(pairs, 2, 0.05, rising)
@@ -60,7 +60,7 @@ func estimates() ([]byte, error) {
 	}
 	const (
 		side, gap, left, top = 236.0, 32.0, 58.0, 78.0
-		low, high            = 0.5, 2.0 // of both axes, logarithmic
+		low, high            = 0.5, 2.0 // of both logarithmic axes
 	)
 	width, height := left+3*side+2*gap+12, top+side+50
 	var b bytes.Buffer

@@ -58,7 +58,7 @@ func run(out, program string) error {
 		return err
 	}
 
-	// The other figures are those of the three commands of the README.
+	// The other figures come from the three commands of the README.
 	attend := filepath.Join(tmp, "attend.svg")
 	if _, err := randfeat("attend", "--demo", "--svg", attend); err != nil {
 		return err
