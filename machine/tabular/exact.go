@@ -69,9 +69,7 @@ func (f *search) chooseExact(s *sample, rows int64) (*decision, error) {
 	c.d.Spec = randfeat.Spec{Kernel: kernel.Kernel{Kind: e.tries.kind, Scale: e.at.scale}, Dim: s.x.Cols, M: s.len(),
 		Seed: f.o.Seed, Family: family.Landmarks{}}
 	c.d.Lambda, c.d.faultless = e.at.lambda, e.faultless()
-	if e.wide {
-		c.d.setMissed(e.all)
-	}
+	c.d.setMissed(e.all)
 	if e.least > 0 && e.at.lambda <= e.least {
 		c.d.Notes = append(c.d.Notes, fmt.Sprintf("λ = %s is the smallest that conjugate gradients of %d rows are "+
 			"tried with: smaller ones are lost in rounding", short(e.at.lambda), s.len()))

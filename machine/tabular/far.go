@@ -18,7 +18,7 @@ import (
 // the open settings again: conjugate gradients fit some rows, and other rows judge.
 const (
 	farHold   = 1 << 30 // bytes of kernels
-	farSketch = 1024    // landmarks, an eighth of the rows if these are fewer
+	farSketch = 1024    // landmarks at most, one for 16 rows
 	farSteps  = 60
 	// Residuals at which trials end: what is compared differs by more.
 	farTolerance, farMargin = 1e-2, 3e-3
@@ -128,7 +128,7 @@ func (s *far) one(p farPoint) (trial, error) {
 		if s.kernels, err = krr.NewKernels(k, x, s.c.f.farHold()); err != nil {
 			return trial{}, err
 		}
-		if s.sketch, err = krr.NewSketch(s.kernels, min(farSketch, s.rows/8), s.c.f.o.Seed); err != nil {
+		if s.sketch, err = krr.NewSketch(s.kernels, min(farSketch, max(s.rows/16, 1)), s.c.f.o.Seed); err != nil {
 			return trial{}, err
 		}
 		s.fit = nil

@@ -171,10 +171,10 @@ func (f *final) fitExact() (*machine.Model, error) {
 	return m, err
 }
 
-// solveExact is the exact kernel of all rows of a sample. A λ that more rows than the search had make too small is
-// raised, as that of sums is.
+// solveExact fits the exact kernel to all rows of a sample. If λ is too small for them, because they are more rows than
+// the search had, it is raised, as the λ of sums is.
 func (f *final) solveExact(s *sample, spec randfeat.Spec, lambda float64) (*machine.Model, error) {
-	if f.iterates(s.len()) {
+	if f.iterates(s.len()) || f.conjugates(s.len(), lambda) {
 		if m, err := f.fitIterative(f.setup(spec), s.x, s.y, lambda); m != nil || err != nil {
 			return m, err
 		}
@@ -205,22 +205,26 @@ func raised(lambda float64, given bool, solve func(float64) (*machine.Model, err
 	}
 }
 
-// fitIterative is machine.FitExact or FitMargins by conjugate gradients. A setting that they cannot solve is factored
-// where the rows are few enough for that, else its λ is raised tenfold. All attempts together take at most
-// 2·iterativeSteps products with the kernel matrix, and iterativeSteps of one output take about as long as a
-// factorisation of 20,000 rows. It returns no model if the rows are to be factored.
+// fitIterative is machine.FitExact or FitMargins by conjugate gradients. If they cannot solve a setting, the rows are
+// factored where they are few enough for that; else λ is raised tenfold. All attempts together take at most
+// 2·iterativeSteps products with the kernel matrix: iterativeSteps products of one output take about as long as a
+// factorisation of 20,000 rows, fewSteps as long as one of 4,000. fitIterative returns no model if the rows are to be
+// factored.
 func (f *final) fitIterative(s machine.Setup, x, y dense.Matrix[float64], lambda float64) (*machine.Model, error) {
 	solve := machine.FitExactIterative
 	if f.d.Margins {
 		solve = machine.FitMarginsIterative
 	}
-	o := machine.Iterative{Tolerance: f.d.tolerance(), Sketch: largeSketch, Memory: f.o.Memory,
+	o, most := machine.Iterative{Tolerance: f.d.tolerance(), Sketch: largeSketch, Memory: f.o.Memory,
 		Progress: func(step int, _ float64) error {
 			f.progress("steps", int64(step), 0)
 			return f.ctx.Err()
-		}}
+		}}, iterativeSteps
+	if !f.iterates(x.Rows) {
+		o.Tolerance, most = min(o.Tolerance, iterativeTolerance), fewSteps
+	}
 	for used := 0; ; lambda *= 10 {
-		o.Steps = min(iterativeSteps, 2*iterativeSteps-used)
+		o.Steps = min(most, 2*iterativeSteps-used)
 		m, done, err := solve(s, x, y, lambda, o)
 		if err != nil && !errors.Is(err, machine.ErrSingular) {
 			return nil, err

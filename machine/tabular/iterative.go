@@ -11,6 +11,12 @@ const (
 	missedShare    = 0.03
 	leastTolerance = 3e-4
 	mostTolerance  = 5e-3
+	// Squares of at least conjugateRows rows are solved by conjugate gradients if λ is at least conjugatePenalty·n,
+	// where they converge in a few steps: 4,100 rows took 0.2 s instead of 0.45 s by a factorisation, 10,000 rows 0.8 s
+	// instead of 5 s. fewSteps bounds the steps, after which the rows are factored.
+	conjugateRows    = 3000
+	conjugatePenalty = 0x1p-22
+	fewSteps         = 40
 	// slack times the tolerance is a residual that is taken after iterativeSteps; a larger one means that the setting
 	// cannot be solved by them.
 	slack = 10
@@ -21,6 +27,11 @@ const (
 // leastPenalty is the smallest λ that conjugate gradients of n rows are tried with: kernels are rounded to 2⁻²⁴, which
 // moves the eigenvalues of K by about √n·2⁻²⁴, and by more where roundings are alike.
 func leastPenalty(n int) float64 { return float64(n) * 0x1p-27 }
+
+// conjugates reports whether conjugate gradients solve n rows that could be factored as well.
+func (f *final) conjugates(n int, lambda float64) bool {
+	return f.iterative() && !f.d.Margins && n >= conjugateRows && lambda >= conjugatePenalty*float64(n)
+}
 
 // tolerance is the residual at which conjugate gradients end.
 func (d *decision) tolerance() float64 {
