@@ -26,7 +26,7 @@ func searchAll(of *job, s *sample, n int64) (*decision, error) {
 		d.Choices = slices.Insert(d.Choices, 1, *scaling)
 		d.Tried = d.Tried || !scaling.Given
 	}
-	d.fields, d.marks = f.fields, f.marks
+	d.fields, d.marks, d.Guide = f.fields, f.marks, &f.found
 	return d, nil
 }
 

@@ -54,6 +54,7 @@ type search struct {
 	rescaled string
 	marks    []coupling.Omega // landmarks, if the map has some
 	learned  *learned         // the metric that the kernel has, if any
+	found    guide            // what this search took, for those of scored folds
 }
 
 func (c *chooser) chosen(ch Choice) { c.d.Choices = append(c.d.Choices, ch) }

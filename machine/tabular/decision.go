@@ -7,6 +7,8 @@ import (
 	"github.com/randfeat/randfeat/coupling"
 	"github.com/randfeat/randfeat/data"
 	"github.com/randfeat/randfeat/family"
+	"github.com/randfeat/randfeat/kernel"
+	"github.com/randfeat/randfeat/kernel/metric"
 	"github.com/randfeat/randfeat/machine"
 )
 
@@ -32,6 +34,8 @@ type decision struct {
 	Metric *machine.Metric `json:"metric,omitempty"`
 	// Apart says that the choices were made without the first fold that is scored.
 	Apart bool `json:"apart,omitempty"`
+	// Guide lists what was worth trying, for the searches of scored folds.
+	Guide *guide `json:"guide,omitempty"`
 	// Codes are those of columns of levels.
 	Codes map[string]string `json:"codes,omitempty"`
 
@@ -39,6 +43,28 @@ type decision struct {
 	marks  []coupling.Omega // landmarks, if the map has some
 	// faultless says that the search of an exact kernel ended without errors of classes.
 	faultless bool
+}
+
+// guide lists what the search on all rows took, or nearly took. The searches of scored folds try only this and the
+// standard alternatives (standard scaling, Gaussian kernel, squares, no metric). They judge each by their own rows, and
+// fit bandwidth, λ, widths of columns and metric to them. So a fold learns from its held-out rows only which few kinds
+// of settings are worth a trial, and near which bandwidth and λ.
+type guide struct {
+	Scaling string      `json:"scaling,omitempty"` // of columns, before a metric
+	First   bool        `json:"first,omitempty"`   // margins were chosen before the scaling
+	Margins bool        `json:"margins,omitempty"` // margins were chosen, with a metric or without
+	Kernel  kernel.Kind `json:"kernel,omitempty"`  // without a metric
+	Rows    int         `json:"rows,omitempty"`    // of the last trials
+	// Factor is the bandwidth in median distances, and Lambda the penalty, of least squares without a metric.
+	Factor float64     `json:"factor,omitempty"`
+	Lambda float64     `json:"lambda,omitempty"`
+	Metric *guideChain `json:"metric,omitempty"` // that won the race; nil: none was worth a search
+}
+
+// guideChain is a kind of metrics with a kernel.
+type guideChain struct {
+	Kernel kernel.Kind `json:"kernel"`
+	Kind   metric.Kind `json:"kind"`
 }
 
 // chosen is a fit whose choices are made: the columns with the codes and weights that were chosen, and the choices.

@@ -48,12 +48,17 @@ func (f *search) chooseExact(s *sample, rows int64) (*decision, error) {
 	if k := len(e.sizes); f.learned != nil && k > 2 { // it begins where fewer rows led to
 		e.sizes = e.sizes[k-2:]
 	}
+	if g := f.guide; g != nil && g.Rows > 0 && f.learned == nil {
+		e.sizes = slices.Compact([]int{min(s.len(), max(g.Rows/2, firstRows)), min(s.len(), g.Rows)})
+	}
 	c.planned = 20
 	f.progress(stageChoose, 0, c.planned)
 	if err := e.search(); err != nil {
 		return nil, err
 	}
+	e.note(&f.found)
 	loss, err := e.chooseLoss()
+	f.found.Margins = c.d.Margins
 	if err == nil && e.wide {
 		var again *Choice
 		if again, err = e.farther(); again != nil {
@@ -238,7 +243,7 @@ func (e *exactSearch) search() error {
 		e.at.lambda = o.Lambda
 	}
 	told := 0 // the size that tells kernels apart; 512 of many rows did not tell a rough one that is better by far
-	if len(e.order) >= 2*secondRows {
+	if len(e.order) >= 2*secondRows && c.f.guide == nil {
 		told = min(1, len(e.sizes)-1)
 	}
 	for i := range e.sizes {
@@ -247,6 +252,11 @@ func (e *exactSearch) search() error {
 				return err
 			}
 			if err := e.confirmKind(); err != nil {
+				return err
+			}
+		}
+		if e.final && i == len(e.sizes)-1 {
+			if err := e.guided(); err != nil {
 				return err
 			}
 		}
@@ -276,6 +286,34 @@ func (e *exactSearch) search() error {
 		if more, err := e.narrower(); err != nil || more {
 			return err
 		}
+	}
+	return nil
+}
+
+// note keeps what a search took, for those of scored folds.
+func (e *exactSearch) note(g *guide) {
+	if e.tries.x.Rows == 0 { // bandwidth and λ were given
+		return
+	}
+	g.Kernel, g.Rows = e.tries.kind, e.tries.x.Rows
+	g.Factor = e.at.scale / medianDistance(&sample{x: e.tries.x}, e.tries.kind, e.c.f.o.Seed)
+	g.Lambda = e.at.lambda
+}
+
+// guided moves to the bandwidth and λ of the guide, if there is one, where they are better on the present rows: a climb
+// from elsewhere may end in another minimum.
+func (e *exactSearch) guided() error {
+	f := e.c.f
+	g := f.guide
+	if g == nil || f.learned != nil || e.tries.kind != g.Kernel || g.Factor == 0 || f.o.Bandwidth > 0 || f.o.Lambda > 0 {
+		return nil
+	}
+	p := exactPoint{g.Factor * medianDistance(&sample{x: e.tries.x}, g.Kernel, f.o.Seed), g.Lambda}
+	if err := e.try([]exactPoint{e.at, p}); err != nil {
+		return err
+	}
+	if i := best(e.all); i >= 0 {
+		e.at = exactPoint{e.all[i].spec.Kernel.Scale, e.all[i].lambda}
 	}
 	return nil
 }
@@ -315,7 +353,7 @@ func (k narrow) wins(n, m int) bool {
 func (e *exactSearch) narrower() (bool, error) {
 	o := &e.c.f.o
 	n, m := len(e.order), e.tries.x.Rows
-	if m < 2*leastScaling || o.Bandwidth > 0 || e.tries.parts != nil || o.Quick {
+	if m < 2*leastScaling || o.Bandwidth > 0 || e.tries.parts != nil || o.Quick || e.c.f.guide != nil {
 		return false, nil
 	}
 	lambdas := []float64{e.at.lambda, e.at.lambda / 10}

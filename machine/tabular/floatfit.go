@@ -19,7 +19,7 @@ type quick struct {
 	kind kernel.Kind
 	u    dense.Matrix[float32] // rows in the coordinates of the metric
 	t    dense.Matrix[float32] // targets
-	far  dense.Matrix[float32] // distances of the kernel: |u−v|², or Σ|u_l−v_l| for the Laplace kernel; upper triangle
+	near dense.Matrix[float32] // −|u−v|²/2, −Σ|u_l−v_l| or −|u−v|, as kernelValues needs it; upper triangle
 	work []quickWork
 	// classes are the targets of a classification; nil: there are none.
 	classes []int
@@ -51,29 +51,34 @@ func (q *quick) setRows(kind kernel.Kind, u, t dense.Matrix[float32], classes []
 		q.work[w].scale = 0
 	}
 	n := u.Rows
-	q.far = buf.Shaped(q.far, n, n)
+	q.near = buf.Shaped(q.near, n, n)
 	if kind == kernel.Laplace {
 		q.sums()
 		return
 	}
 	tab := kern.Best[float32]()
-	norms := make([]float64, n)
+	norms, root := make([]float64, n), kind.Matern() > 0
 	tab.Norms(norms, u)
 	var packed kern.Panel[float32]
 	tab.Pack(&packed, u)
 	par.For(n, 64, func(lo, hi int) {
-		tab.MulT(q.far.RowRange(lo, hi), u.RowRange(lo, hi), &packed, nil)
+		tab.MulT(q.near.RowRange(lo, hi), u.RowRange(lo, hi), &packed, nil)
 		for i := lo; i < hi; i++ {
-			row := q.far.Row(i)
+			row := q.near.Row(i)
 			for j := i; j < n; j++ {
-				row[j] = float32(max(norms[i]+norms[j]-2*float64(row[j]), 0))
+				v := max(norms[i]+norms[j]-2*float64(row[j]), 0)
+				if root {
+					row[j] = float32(-math.Sqrt(v))
+				} else {
+					row[j] = float32(-v / 2)
+				}
 			}
 			row[i] = 0
 		}
 	})
 }
 
-// sums are distances of the Laplace kernel, four columns at a time.
+// sums sets near to the distances of the Laplace kernel, four columns at a time.
 func (q *quick) sums() {
 	n, d := q.u.Rows, q.u.Cols
 	columns := dense.New[float32](d, n)
@@ -85,7 +90,7 @@ func (q *quick) sums() {
 	abs := func(v float32) float32 { return math.Float32frombits(math.Float32bits(v) &^ (1 << 31)) }
 	par.For(n, 16, func(lo, hi int) {
 		for i := lo; i < hi; i++ {
-			out, u := q.far.Row(i)[i:], q.u.Row(i)
+			out, u := q.near.Row(i)[i:], q.u.Row(i)
 			clear(out)
 			l := 0
 			for ; l+4 <= d; l += 4 {
@@ -93,12 +98,12 @@ func (q *quick) sums() {
 				b, c := columns.Row(l)[i:][:m], columns.Row(l + 1)[i:][:m]
 				e, f := columns.Row(l + 2)[i:][:m], columns.Row(l + 3)[i:][:m]
 				for j, s := range out {
-					out[j] = s + (abs(a[0]-b[j]) + abs(a[1]-c[j])) + (abs(a[2]-e[j]) + abs(a[3]-f[j]))
+					out[j] = s - (abs(a[0]-b[j]) + abs(a[1]-c[j])) - (abs(a[2]-e[j]) + abs(a[3]-f[j]))
 				}
 			}
 			for ; l < d; l++ {
 				for j, b := range columns.Row(l)[i:] {
-					out[j] += abs(u[l] - b)
+					out[j] -= abs(u[l] - b)
 				}
 			}
 		}
@@ -118,26 +123,11 @@ func (q *quick) kernels(w *quickWork, s float64) {
 	}
 	n := q.u.Rows
 	w.k, w.scale = buf.Shaped(w.k, n, n), s
-	tab := kern.Best[float32]()
 	value := make([]float32, n)
 	for i := range n {
 		row := w.k.Row(i)[i:]
-		copy(row, q.far.Row(i)[i:])
-		switch q.kind {
-		case kernel.Gaussian:
-			tab.Scale(row, float32(-0.5/(s*s)))
-		case kernel.Laplace:
-			tab.Scale(row, float32(-1/s))
-		default:
-			for j, v := range row {
-				v, a := q.kind.Decay(math.Sqrt(float64(v)) / s)
-				value[j], row[j] = float32(v), float32(-a)
-			}
-		}
-		tab.Exp(row, 0)
-		if q.kind != kernel.Gaussian && q.kind != kernel.Laplace && q.kind != kernel.Matern12 {
-			tab.Mul(row, value[:len(row)])
-		}
+		copy(row, q.near.Row(i)[i:])
+		kernelValues(q.kind, row, value, s)
 	}
 }
 

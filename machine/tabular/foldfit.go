@@ -158,7 +158,7 @@ func (j *job) choosesApart(n int64) bool {
 // chooseApart are the choices of the first fit that is scored, for all rows; nil if they cannot be taken.
 func chooseApart(j *job, s *sample, n int64) (*chosen, error) {
 	k := j.scoredParts()[0]
-	sub, err := choosing(j, k, k, n, func(done, total int64) { j.progress(stageChoose, done, total) })
+	sub, err := choosing(j, nil, k, k, n, func(done, total int64) { j.progress(stageChoose, done, total) })
 	if err != nil {
 		return nil, err
 	}
@@ -177,12 +177,13 @@ func (c *chosen) prior() *prior {
 	return &prior{schema: c.schema, task: c.task, d: c.d, last: c.src.(foldSource).last}
 }
 
-// choosing makes the choices of the rows outside folds k to last of n rows.
-func choosing(j *job, k, last int, n int64, progress func(done, total int64)) (*chosen, error) {
+// choosing makes the choices of the rows outside folds k to last of n rows, by a guide if there is one.
+func choosing(j *job, by *guide, k, last int, n int64, progress func(done, total int64)) (*chosen, error) {
 	in, err := leaving(j, k, last, n)
 	if err != nil {
 		return nil, err
 	}
+	in.guide = by
 	in.o.Progress = func(stage string, done, total int64) {
 		if stage == stageChoose {
 			progress(done, total)
@@ -232,7 +233,7 @@ func withoutFold(c *chosen, k int, shared *prior) (*chosen, *prior, error) {
 			shared = nil
 		}
 		if shared == nil && k+1 < c.o.Folds && n/int64(c.o.Folds) < pairedRows && c.outside(n, 2, sharedRows) {
-			sub, err := choosing(c.job, k, k+1, n, func(int64, int64) {})
+			sub, err := choosing(c.job, c.d.Guide, k, k+1, n, func(int64, int64) {})
 			if err != nil {
 				return nil, nil, err
 			}
@@ -244,6 +245,7 @@ func withoutFold(c *chosen, k int, shared *prior) (*chosen, *prior, error) {
 	if err != nil {
 		return nil, nil, err
 	}
+	in.guide = c.d.Guide
 	sub, err := begin(in, by, new(journal), nil)
 	if err != nil {
 		return nil, nil, err

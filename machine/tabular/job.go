@@ -61,9 +61,10 @@ type job struct {
 	codes   map[string]string // of columns of levels
 	crossed *crossed          // codes of rows of the fit that hold the target; nil: none do
 
-	inner  bool // the job belongs to a fold of a cross-validation
-	summed bool // the rows live elsewhere; only their sums arrive here
-	weighs bool // the columns were learned here, so a search may scale them
+	guide  *guide // what a search tries at most; nil: everything
+	inner  bool   // the job belongs to a fold of a cross-validation
+	summed bool   // the rows live elsewhere; only their sums arrive here
+	weighs bool   // the columns were learned here, so a search may scale them
 }
 
 // withSchema is the job with other columns.

@@ -49,7 +49,10 @@ func (e *exactSearch) tryKinds() error {
 	e.kinds = append(e.kinds, e.c.f.shown(smooth, 0, kernel.Gaussian.String()))
 	rougher := true // a Matérn kernel is worth more trials if the first is better
 	for _, kind := range []kernel.Kind{kernel.Matern32, kernel.Matern52, kernel.Matern12, kernel.Laplace} {
-		if kind == kernel.Laplace && e.tries.x.Cols > laplaceColumns || kind != kernel.Laplace && !rougher {
+		switch g := e.c.f.guide; {
+		case g != nil && kind != g.Kernel:
+			continue
+		case g == nil && (kind == kernel.Laplace && e.tries.x.Cols > laplaceColumns || kind != kernel.Laplace && !rougher):
 			continue
 		}
 		t, err := e.tryKind(kind, smooth)

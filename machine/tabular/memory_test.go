@@ -62,7 +62,7 @@ func peak(t *testing.T, rows int, memory int64) int64 {
 
 // A fit keeps to its memory, and would not without a bound.
 func TestMemory(t *testing.T) {
-	const rows, bound = 3300, leastMemory
+	const rows, bound = 6500, leastMemory
 	if free := peak(t, rows, 0); free <= bound {
 		t.Errorf("without a bound %d bytes: the test needs more rows", free)
 	}

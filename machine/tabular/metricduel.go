@@ -66,6 +66,9 @@ func (f *search) chooseWithMetric(s *sample, n int64, scaling *Choice) (*decisio
 		}
 		f.noteRescaled(scaling)
 	}
+	if d != nil && f.guide != nil && f.guide.Metric == nil {
+		return d, nil
+	}
 	order := c.order()
 	slices.Reverse(order) // widths of columns were fitted to the first
 	top, err := c.race(order, d.setting(), scaling.Given)
@@ -78,6 +81,7 @@ func (f *search) chooseWithMetric(s *sample, n int64, scaling *Choice) (*decisio
 	if top == nil {
 		return d, nil
 	}
+	f.found.Metric = &guideChain{top.kernel, top.kind}
 	l, err := c.learn(top, order)
 	if err != nil {
 		return nil, err
@@ -89,6 +93,7 @@ func (f *search) chooseWithMetric(s *sample, n int64, scaling *Choice) (*decisio
 	if err != nil {
 		return nil, err
 	}
+	f.found.Margins = f.found.Margins || with.found.Margins
 	trials, won, err := c.duel(d.setting(), e.setting(), top, l, order)
 	if err != nil {
 		return nil, err

@@ -22,8 +22,11 @@ func (j *job) classes() bool { return j.task == machine.Classification }
 
 // metricKernels are those that metrics are tried with.
 func (f *search) metricKernels(d int) []kernel.Kind {
-	if f.o.Kernel != "" {
+	switch g := f.guide; {
+	case f.o.Kernel != "":
 		return []kernel.Kind{f.o.kernelKind()}
+	case g != nil && g.Metric != nil:
+		return []kernel.Kind{g.Metric.Kernel}
 	}
 	out := []kernel.Kind{kernel.Gaussian, kernel.Matern12}
 	if d <= laplaceColumns {
@@ -183,7 +186,7 @@ func (s *metricSearch) begin(from *chain, a, b half) ([]growth, error) {
 	}
 	var out []growth
 	for _, kind := range metric.Kinds() {
-		if kind.Full() && !s.full {
+		if g := s.c.f.guide; kind.Full() && !s.full || g != nil && g.Metric != nil && kind != g.Metric.Kind {
 			continue
 		}
 		at := from.last()

@@ -133,12 +133,12 @@ func (c *chooser) tryScalings(ch *Choice) error {
 	if err := try(scalingStandard, standard, exactPoint{}); err != nil {
 		return err
 	}
-	if top != nil && !top.faultless() && f.lossOpen(c.rows) && !f.o.Quick {
+	if top != nil && !top.faultless() && f.lossOpen(c.rows) && !f.o.Quick && (f.guide == nil || f.guide.First) {
 		at, err := c.marginsFirst(order, top.weights, top.at)
 		if err != nil {
 			return err
 		}
-		if f.loss != nil { // all that follows is judged by margins
+		if f.found.First = f.loss != nil; f.found.First { // all that follows is judged by margins
 			top, near, ch.Trials = nil, exactPoint{}, nil
 			if err := try(scalingStandard, standard, at); err != nil {
 				return err
@@ -147,7 +147,7 @@ func (c *chooser) tryScalings(ch *Choice) error {
 	}
 	for _, name := range []string{scalingCommon, scalingRobust} {
 		w := f.fieldWeights(name, c.s)
-		if slices.Max(w) <= alike*slices.Min(w) || top != nil && top.faultless() {
+		if slices.Max(w) <= alike*slices.Min(w) || top != nil && top.faultless() || !f.guide.scales(name) {
 			continue
 		}
 		if err := try(name, w, exactPoint{}); err != nil {
@@ -157,7 +157,7 @@ func (c *chooser) tryScalings(ch *Choice) error {
 	if top == nil {
 		return fmt.Errorf("scaling: %w", errNothing)
 	}
-	if len(f.schema.Fields) > 1 && !top.faultless() {
+	if len(f.schema.Fields) > 1 && !top.faultless() && f.guide.scales(scalingFitted) {
 		w, at, err := c.fittedWeights(rest, weights)
 		if err != nil {
 			return err
@@ -193,9 +193,13 @@ func (c *chooser) tryScalings(ch *Choice) error {
 			f.start = won.at
 		}
 	}
+	f.found.Scaling = ch.Value
 	f.setWeights(c.s, weights)
 	return nil
 }
+
+// scales reports whether a scaling other than the standard one is worth a trial.
+func (g *guide) scales(name string) bool { return g == nil || g.Scaling == name }
 
 // widthRows is the number of rows that the widths of columns of a table of n rows are fitted to. 512 tell which columns
 // matter, and not how narrow a kernel of very many rows may be along each. With 60,000 rows of 30 columns, of which 5

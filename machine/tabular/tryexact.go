@@ -29,6 +29,7 @@ type exactTries struct {
 	from    int                   // rows from here on are judged
 	kind    kernel.Kind
 	log     dense.Matrix[float64] // −|x_i−x_j|²/2, or −Σ|x_il−x_jl| for the Laplace kernel, upper triangle
+	near    dense.Matrix[float32] // the same, or −|x_i−x_j| for a Matérn kernel: see kernelValues
 	work    []exactWork
 	parts   *exactParts
 	roots   []float64 // of the weights of rows; nil: none
@@ -59,31 +60,64 @@ func (e *exactTries) reset(x, y, t dense.Matrix[float64]) error {
 	return e.distances()
 }
 
-// distances sets log to those that the kernel is a function of.
+// distances sets log to the distances that the kernel is a function of. Only the upper triangle is computed, and a few
+// elements below.
 func (e *exactTries) distances() error {
 	of := kernel.Gaussian
 	if e.kind == kernel.Laplace {
 		of = e.kind
 	}
+	n := e.x.Rows
+	e.log = buf.Shaped(e.log, n, n)
+	for lo := 0; lo < n; lo += distanceRows {
+		hi := min(lo+distanceRows, n)
+		err := kernel.LogGram(kernel.Kernel{Kind: of}, e.log.RowRange(lo, hi).ColRange(lo, n), e.x.RowRange(lo, hi),
+			e.x.RowRange(lo, n))
+		if err != nil {
+			return err
+		}
+	}
 	e.forget()
-	e.log = buf.Shaped(e.log, e.x.Rows, e.x.Rows)
-	return kernel.LogGram(kernel.Kernel{Kind: of}, e.log, e.x, e.x)
+	e.narrow()
+	return nil
 }
 
+const distanceRows = 256
+
+// forget drops the kernels of another kind or of other rows.
 func (e *exactTries) forget() {
 	for w := range e.work {
 		e.work[w].scale, e.work[w].small.scale = 0, 0
 	}
 }
 
+// narrow sets near to log in float32, as the kernel needs it.
+func (e *exactTries) narrow() {
+	n, root := e.log.Rows, e.kind.Matern() > 0
+	e.near = buf.Shaped(e.near, n, n)
+	par.For(n, 64, func(lo, hi int) {
+		for i := lo; i < hi; i++ {
+			row := e.near.Row(i)[i:]
+			for j, v := range e.log.Row(i)[i:] {
+				if root {
+					v = -math.Sqrt(-2 * v)
+				}
+				row[j] = float32(v)
+			}
+		}
+	})
+}
+
 // take takes another kernel.
 func (e *exactTries) take(kind kernel.Kind) error {
-	same := (kind == kernel.Laplace) == (e.kind == kernel.Laplace)
-	if e.kind = kind; same {
-		e.forget()
-		return nil
+	was := e.kind
+	if e.kind = kind; (kind == kernel.Laplace) != (was == kernel.Laplace) {
+		return e.distances()
 	}
-	return e.distances()
+	if e.forget(); (kind.Matern() > 0) != (was.Matern() > 0) {
+		e.narrow()
+	}
+	return nil
 }
 
 // kernels are those of bandwidth s, in the memory of worker w.
@@ -194,44 +228,52 @@ func (e *exactTries) leaveOut(w int, at exactPoint) (dense.Matrix[float64], erro
 	return work.loo, err
 }
 
-// smallKernels are kernels in float32.
+// smallKernels sets w.k to the kernels of bandwidth s in float32, upper triangle.
 func (e *exactTries) smallKernels(w *quickWork, s float64) {
 	if w.scale == s {
 		return
 	}
-	n := e.log.Rows
+	n := e.near.Rows
 	w.k = buf.Shaped(w.k, n, n)
-	tab := kern.Best[float32]()
 	par.For(n, 64, func(lo, hi int) {
 		value := make([]float32, n)
 		for i := lo; i < hi; i++ {
-			row, logs := w.k.Row(i)[i:], e.log.Row(i)[i:]
-			switch e.kind {
-			case kernel.Gaussian:
-				scaledTo(row, logs, 1/(s*s))
-			case kernel.Laplace:
-				scaledTo(row, logs, 1/s)
-			default:
-				for j, l := range logs {
-					v, a := e.kind.Decay(math.Sqrt(-2*l) / s)
-					value[j], row[j] = float32(v), float32(-a)
-				}
-			}
-			tab.Exp(row, 0)
-			if e.kind != kernel.Gaussian && e.kind != kernel.Laplace && e.kind != kernel.Matern12 {
-				tab.Mul(row, value[:len(row)])
-			}
+			row := w.k.Row(i)[i:]
+			copy(row, e.near.Row(i)[i:])
+			kernelValues(e.kind, row, value, s)
 		}
 	})
 	w.scale = s
 }
 
-// scaledTo sets dst to v·f in float32.
-func scaledTo(dst []float32, v []float64, f float64) {
-	v = v[:len(dst)]
-	for j := range dst {
-		dst[j] = float32(v[j] * f)
+// kernelValues turns a row of −|u−v|²/2 (Gaussian), −Σ|u_l−v_l| (Laplace) or −|u−v| (Matérn) into kernels of bandwidth
+// s. value is scratch.
+func kernelValues(kind kernel.Kind, row, value []float32, s float64) {
+	tab := kern.Best[float32]()
+	factor := 1 / s
+	switch kind {
+	case kernel.Gaussian:
+		factor /= s
+	case kernel.Matern32, kernel.Matern52:
+		factor *= math.Sqrt(float64(kind.Matern()))
 	}
+	tab.Scale(row, float32(factor))
+	value = value[:len(row)]
+	switch kind {
+	case kernel.Matern32:
+		for j, a := range row { // −a of (1+a)exp(−a)
+			value[j] = 1 - a
+		}
+	case kernel.Matern52:
+		for j, a := range row {
+			value[j] = 1 - a + a*a/3
+		}
+	default:
+		tab.Exp(row, 0)
+		return
+	}
+	tab.Exp(row, 0)
+	tab.Mul(row, value)
 }
 
 // judgeAll writes the losses of predictions of all rows of targets y, which are t as numbers.

@@ -201,8 +201,11 @@ func (e *exactSearch) chooseLoss() (*Choice, error) {
 		ch.Why = "squares make no errors"
 		return ch, nil
 	}
+	if f.guide != nil && !f.guide.Margins {
+		return ch, nil
+	}
 	before := *e
-	before.tries.log, before.tries.work = dense.Matrix[float64]{}, nil
+	before.tries.log, before.tries.near, before.tries.work = dense.Matrix[float64]{}, dense.Matrix[float32]{}, nil
 	rows := f.fewer(secondRows)
 	if len(e.order) >= 3*secondRows && !f.o.Quick {
 		rows = marginRows
