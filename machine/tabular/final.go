@@ -220,8 +220,9 @@ func (f *final) fitIterative(s machine.Setup, x, y dense.Matrix[float64], lambda
 			f.progress("steps", int64(step), 0)
 			return f.ctx.Err()
 		}}, iterativeSteps
+	spare := float64(slack)
 	if !f.iterates(x.Rows) {
-		o.Tolerance, most = min(o.Tolerance, iterativeTolerance), fewSteps
+		o.Tolerance, most, spare = min(o.Tolerance, iterativeTolerance), fewSteps, 1
 	}
 	for used := 0; ; lambda *= 10 {
 		o.Steps = min(most, 2*iterativeSteps-used)
@@ -230,7 +231,7 @@ func (f *final) fitIterative(s machine.Setup, x, y dense.Matrix[float64], lambda
 			return nil, err
 		}
 		used += cmp.Or(done.Steps, 1)
-		solved := err == nil && (done.Converged || f.d.Margins || done.Residual <= slack*o.Tolerance)
+		solved := err == nil && (done.Converged || f.d.Margins || done.Residual <= spare*o.Tolerance)
 		if !solved && x.Rows <= min(exactRows, f.factoredRows()) {
 			f.noteOnce("λ = %s is too small for conjugate gradients (residual %.1g after %d products): the kernel "+
 				"matrix was factored", short(lambda), done.Residual, done.Steps)
