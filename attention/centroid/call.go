@@ -165,8 +165,15 @@ func (c *call[T]) prepareFit() {
 
 func (c *call[T]) prepareGroup() {
 	c.do(c.used, c.keyWork(), (*groupStep[T])(c))
-	c.chunks = c.chunks[:0]
+	c.chunks, c.ranks = c.chunks[:0], c.ranks[:0]
 	for i, p := range c.problems[:c.used] {
+		if p.spec.tilted() { // the longest items first
+			p.slope.begin()
+			for part := range slopeParts {
+				c.ranks = append(c.ranks, keyChunk{i, part, 0})
+			}
+			continue
+		}
 		for lo, hi := 0, 0; lo < p.clusters; lo = hi {
 			for hi = lo + 1; hi < p.clusters && p.start[hi]-p.start[lo] < groupChunk; hi++ {
 			}
@@ -174,21 +181,13 @@ func (c *call[T]) prepareGroup() {
 		}
 	}
 	c.do(len(c.chunks), c.keyWork(), (*meanStep[T])(c))
-	c.ranks = c.ranks[:0]
 	for i, p := range c.problems[:c.used] {
-		if p.spec.tilted() && p.spec.Chunk == 0 { // the longest items first
-			c.ranks = append(c.ranks, keyChunk{i, 0, 0})
-		}
-	}
-	for i, p := range c.problems[:c.used] {
+		n, each := p.clusters, rankClusters
 		if p.spec.tilted() {
-			for lo := 0; lo < len(p.keys); lo += groupChunk {
-				c.ranks = append(c.ranks, keyChunk{i, lo, min(lo+groupChunk, len(p.keys))})
-			}
-			continue
+			n, each = len(p.keys), groupChunk
 		}
-		for lo := 0; lo < p.clusters; lo += rankClusters {
-			c.ranks = append(c.ranks, keyChunk{i, lo, min(lo+rankClusters, p.clusters)})
+		for lo := 0; lo < n; lo += each {
+			c.ranks = append(c.ranks, keyChunk{i, lo, min(lo+each, n)})
 		}
 	}
 	c.do(len(c.ranks), c.keyWork(), (*rankStep[T])(c))
@@ -204,6 +203,12 @@ func (c *call[T]) keyWork() (work float64) {
 }
 
 func (c *call[T]) prepareAssign() {
+	c.assignChunks()
+	c.do(len(c.chunks), c.keyWork(), (*assignStep[T])(c))
+}
+
+// assignChunks lists the items of assignStep.
+func (c *call[T]) assignChunks() {
 	c.chunks = c.chunks[:0]
 	for i, p := range c.problems[:c.used] {
 		if p.single {
@@ -213,7 +218,6 @@ func (c *call[T]) prepareAssign() {
 			c.chunks = append(c.chunks, keyChunk{i, lo, min(lo+assignChunk, len(p.keys))})
 		}
 	}
-	c.do(len(c.chunks), c.keyWork(), (*assignStep[T])(c))
 }
 
 // split makes the tasks of the rows. The bits of a row do not depend on the other rows of its task, so the number of
@@ -286,7 +290,8 @@ type (
 	assignStep[T dense.Float] call[T] // the clusters of a chunk of keys
 	groupStep[T dense.Float]  call[T] // a problem: the order of its keys by cluster
 	meanStep[T dense.Float]   call[T] // some clusters: their keys side by side, and the centroids
-	rankStep[T dense.Float]   call[T] // some clusters: what ranks them, and their centroids packed
+	// some clusters: what ranks them, and their centroids packed; of blocks that weigh keys: some sorted keys, or slopes
+	rankStep[T dense.Float]   call[T]
 	gatherStep[T dense.Float] call[T] // a chunk of rows that choose together, in their order
 	trainStep[T dense.Float]  call[T] // a problem whose rows choose together: its centres
 	rowStep[T dense.Float]    call[T] // the outputs of a task
@@ -313,11 +318,7 @@ func (s *groupStep[T]) Item(w *worker[T], i int) error {
 
 func (s *meanStep[T]) Item(w *worker[T], i int) error {
 	x := s.chunks[i]
-	if p := s.problems[x.problem]; p.spec.tilted() {
-		(*call[T])(s).centroidsTilted(w, p, x.lo, x.hi)
-	} else {
-		(*call[T])(s).centroids(w, p, x.lo, x.hi)
-	}
+	(*call[T])(s).centroids(w, s.problems[x.problem], x.lo, x.hi)
 	return nil
 }
 
@@ -326,10 +327,10 @@ func (s *rankStep[T]) Item(w *worker[T], i int) error {
 	p := s.problems[x.problem]
 	if p.spec.tilted() {
 		if x.hi == 0 {
-			(*call[T])(s).slopes(w, &p.slope, p, p.start)
-			return nil
+			(*call[T])(s).slopes(w, &p.slope, p, len(p.keys), x.lo)
+		} else {
+			(*call[T])(s).sortKeys(w, p, x.lo, x.hi)
 		}
-		s.tab.PackRows(&p.packed, p.kv.ColRange(0, s.k.Dim), x.lo, x.hi)
 		return nil
 	}
 	s.tab.PackRows(&p.panel, p.centre, x.lo, x.hi)
@@ -448,7 +449,7 @@ type problem[T dense.Float] struct {
 	x      dense.Matrix[T] // scaled queries in their order
 	kv     dense.Matrix[T] // sorted keys, each with its value beside it; packed has the keys
 	blocks []int32         // the first rows of the wanted ones
-	slope  kern.Panel[T]   // Cov(v, y) inside of clusters, and a factor of Cov(y); see slopes
+	slope  slope[T]
 }
 
 // Keys that are in no cluster.
@@ -562,13 +563,13 @@ func (c *call[T]) groupKeys(w *worker[T], p *problem[T]) {
 		p.cluster[int(p.keys[i])-p.span.K0] = x
 	}
 	p.setTop()
-	p.centre, p.mean = buf.Shaped(p.centre, p.clusters, c.k.Dim), buf.Shaped(p.mean, p.clusters, c.v.Dim)
-	p.logSize = buf.Sized(p.logSize, p.clusters)
 	if p.spec.tilted() {
 		p.kv = buf.Shaped(p.kv, n, c.k.Dim+c.v.Dim)
 		c.tab.Room(&p.packed, n, c.k.Dim)
 		return
 	}
+	p.centre, p.mean = buf.Shaped(p.centre, p.clusters, c.k.Dim), buf.Shaped(p.mean, p.clusters, c.v.Dim)
+	p.logSize = buf.Sized(p.logSize, p.clusters)
 	p.k, p.v = buf.Shaped(p.k, n, c.k.Dim), buf.Shaped(p.v, n, c.v.Dim)
 	p.share, p.perKey = buf.Sized(p.share, n), buf.Sized(p.perKey, p.clusters)
 	c.tab.Room(&p.panel, p.clusters, c.k.Dim)

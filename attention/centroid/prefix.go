@@ -17,7 +17,7 @@ import (
 // (tilt.go): the queries of a chunk, of all heads of a group, are sorted and cut into blocks. A block weighs the prefix
 // by its mean query; Keys keys are exact, and the others are in centroids made for the block.
 //
-// The exact keys of a causal block are those with the largest e^{x̄·y + σ²}, see prefixSpread, not e^{x̄·y}.
+// The exact keys of a causal block are those with the largest e^{x̄·y + σ²}, see sortKeys, not e^{x̄·y}.
 //
 // Centres are trained when the prefix has 1, 2, 4, … chunks, on the prefix at that time. Keys of later chunks are
 // assigned to these centres until the next training. The covariances M and S of tilt.go are those of the keys before the
@@ -45,25 +45,32 @@ type prefixLevel[T dense.Float] struct {
 	known int           // keys before this position train
 	first int           // the first chunk that uses it
 	axes  kern.Panel[T] // of the coordinates that queries are sorted by
-	// How much the logits of a key differ between the queries of a block, see prefixSpread: the mean of keys, the
+	// How much the logits of a key differ between the queries of a block, see sortKeys: the mean of keys, the
 	// factor of the covariance of queries inside of blocks, and the terms that rank keys.
 	mean   []T
 	factor dense.Matrix[T]
-	spread []T           // of sorted keys
-	slope  kern.Panel[T] // see slopes; from the prefix of the first chunk
+	spread []T // of sorted keys
 }
 
 // prefixCall is one causal Forward whose blocks weigh the prefix.
 type prefixCall[T dense.Float] struct {
-	keys    call[T] // its problems are levels
-	levels  []prefixLevel[T]
-	chunks  []prefixChunk
-	inside  []insideTask
-	logs    []T     // of output rows: the logarithms of the sums of weights inside of their chunks
-	place   []int32 // of At: where a query goes, −1: nowhere
-	spreads []keyChunk
-	tasks   []rowTask // blocks lo to hi−1 of a chunk
-	crew    par.Crew[prefixWorker[T]]
+	keys   call[T] // its problems are levels
+	levels []prefixLevel[T]
+	chunks []prefixChunk
+	inside []insideTask
+	logs   []T        // of output rows: the logarithms of the sums of weights inside of their chunks
+	place  []int32    // of At: where a query goes, −1: nowhere
+	sorted []keyChunk // ranges of sorted keys of levels
+	tasks  []rowTask  // blocks lo to hi−1 of a chunk
+	jobs   []prefixJob[T]
+	crew   par.Crew[prefixWorker[T]]
+}
+
+// prefixJob is an item of a step. A step mixes jobs of several kinds, so that a few long ones, such as the fits of
+// levels, do not keep processors waiting.
+type prefixJob[T dense.Float] struct {
+	do func(c *prefixCall[T], w *prefixWorker[T], i int)
+	i  int
 }
 
 // prefixWorker is the scratch memory of one goroutine.
@@ -82,10 +89,15 @@ func (a *Attention[T]) forwardPrefix(wanted []int, out, q, k, v attention.Seq[T]
 	c := a.prefixes.Get()
 	defer a.prefixes.Put(c)
 	defer c.forget()
-	if err := c.start(a, q, k, v); err != nil {
+	if err := c.begin(a, q, k, v); err != nil {
 		return attention.Report{}, err
 	}
-	return c.answer(wanted, out), nil
+	c.aim(wanted, out)
+	c.add(len(c.levels), (*prefixCall[T]).fit)
+	c.add(len(c.inside), (*prefixCall[T]).readInside) // needs no clusters
+	c.run()
+	c.cluster()
+	return c.readPrefix(), nil
 }
 
 // forget drops the data of the caller.
@@ -99,15 +111,51 @@ func (c *prefixCall[T]) forget() {
 	}
 }
 
-// do runs the items of a step. None of them fails: arguments have been checked.
-func (c *prefixCall[T]) do(n int, step par.Step[prefixWorker[T]]) {
-	if err := c.crew.Do(n, min(n, runtime.GOMAXPROCS(0)), step); err != nil {
-		panic("centroid: " + err.Error())
+// add appends n jobs to the next step.
+func (c *prefixCall[T]) add(n int, do func(c *prefixCall[T], w *prefixWorker[T], i int)) {
+	for i := range n {
+		c.jobs = append(c.jobs, prefixJob[T]{do, i})
 	}
 }
 
-// start clusters the keys and sorts the queries.
+// run runs the jobs of a step. None of them fails: arguments have been checked.
+func (c *prefixCall[T]) run() {
+	n := len(c.jobs)
+	if err := c.crew.Do(n, min(n, runtime.GOMAXPROCS(0)), (*prefixStep[T])(c)); err != nil {
+		panic("centroid: " + err.Error())
+	}
+	clear(c.jobs)
+	c.jobs = c.jobs[:0]
+}
+
+type prefixStep[T dense.Float] prefixCall[T]
+
+func (s *prefixStep[T]) Item(w *prefixWorker[T], i int) error {
+	s.jobs[i].do((*prefixCall[T])(s), w, s.jobs[i].i)
+	return nil
+}
+
+// start clusters the keys and sorts the queries, for any number of answers.
 func (c *prefixCall[T]) start(a *Attention[T], q, k, v attention.Seq[T]) error {
+	if err := c.begin(a, q, k, v); err != nil {
+		return err
+	}
+	c.add(len(c.levels), (*prefixCall[T]).fit)
+	c.run()
+	c.cluster()
+	return nil
+}
+
+// answer computes the outputs after start.
+func (c *prefixCall[T]) answer(wanted []int, out attention.Seq[T]) attention.Report {
+	c.aim(wanted, out)
+	c.add(len(c.inside), (*prefixCall[T]).readInside)
+	c.run()
+	return c.readPrefix()
+}
+
+// begin takes the arguments and lists the chunks.
+func (c *prefixCall[T]) begin(a *Attention[T], q, k, v attention.Seq[T]) error {
 	if err := c.keys.start(a, attention.Seq[T]{}, q, k, v); err != nil {
 		return err
 	}
@@ -117,32 +165,86 @@ func (c *prefixCall[T]) start(a *Attention[T], q, k, v attention.Seq[T]) error {
 		c.keys.spans = a.Spans(c.keys.spans[:0], b, q.Len, k.Len)
 		for h := range k.Heads {
 			for _, s := range c.keys.spans {
-				c.add(b, h, s)
+				c.divide(b, h, s)
 			}
 		}
 	}
-	c.do(len(c.levels), (*prefixFit[T])(c))
-	c.keys.prepareAssign()
-	c.keys.prepareGroup()
-	c.spreads = c.spreads[:0]
+	return nil
+}
+
+// cluster assigns the keys to the centres of fitted levels, sorts keys by cluster, and sorts the queries of all chunks.
+func (c *prefixCall[T]) cluster() {
+	c.add(len(c.chunks), (*prefixCall[T]).sortLater)
+	c.keys.assignChunks()
+	c.add(len(c.keys.chunks), (*prefixCall[T]).assign)
+	c.run()
+	c.add(len(c.levels), (*prefixCall[T]).group)
+	c.run()
+	for _, p := range c.keys.problems[:c.keys.used] {
+		p.slope.begin()
+	}
+	c.add(slopeParts*len(c.levels), (*prefixCall[T]).addSlope)
+	c.sorted = c.sorted[:0]
 	for i, p := range c.keys.problems[:c.keys.used] {
 		c.levels[i].spread = buf.Sized(c.levels[i].spread, len(p.keys))
 		for lo := 0; lo < len(p.keys); lo += groupChunk {
-			c.spreads = append(c.spreads, keyChunk{i, lo, min(lo+groupChunk, len(p.keys))})
+			c.sorted = append(c.sorted, keyChunk{i, lo, min(lo+groupChunk, len(p.keys))})
 		}
 	}
-	c.do(len(c.spreads), (*prefixSpread[T])(c))
-	c.do(len(c.chunks), (*prefixSort[T])(c))
-	c.do(len(c.levels), (*prefixSlope[T])(c))
-	return nil
+	c.add(len(c.sorted), (*prefixCall[T]).sortKeys)
+	c.add(len(c.chunks), (*prefixCall[T]).count)
+	c.run()
+}
+
+func (c *prefixCall[T]) assign(w *prefixWorker[T], i int) {
+	(*assignStep[T])(&c.keys).Item(&w.worker, i)
+}
+
+func (c *prefixCall[T]) group(w *prefixWorker[T], i int) {
+	c.keys.groupKeys(&w.worker, c.keys.problems[i])
+}
+
+// addSlope adds a part to the slope of a level, from the keys before its first chunk.
+func (c *prefixCall[T]) addSlope(w *prefixWorker[T], i int) {
+	level, p := &c.levels[i/slopeParts], c.keys.problems[i/slopeParts]
+	if !p.single {
+		c.keys.slopes(&w.worker, &p.slope, p, p.before(c.chunks[level.first].begin), i%slopeParts)
+	}
+}
+
+// before is the number of keys before a position of the span.
+func (p *problem[T]) before(at int) int {
+	n, _ := slices.BinarySearch(p.keys, int32(p.span.K0+at))
+	return n
+}
+
+// sortLater sorts the queries of a chunk, unless the fit of its level has done it.
+func (c *prefixCall[T]) sortLater(w *prefixWorker[T], i int) {
+	if x := &c.chunks[i]; !x.first {
+		c.sort(w, x)
+	}
+}
+
+// count counts the keys of the prefix of a chunk by cluster. The keys of a cluster are in the order of their positions:
+// those of the prefix come first.
+func (c *prefixCall[T]) count(_ *prefixWorker[T], i int) {
+	x := &c.chunks[i]
+	p := c.keys.problems[x.level]
+	x.start = buf.Zeroed(x.start, p.clusters+1)
+	for _, cluster := range p.found[:p.before(x.begin)] {
+		x.start[cluster+1]++
+	}
+	for j := range p.clusters {
+		x.start[j+1] += x.start[j]
+	}
 }
 
 // insideTask is the queries at positions lo to hi−1 of a chunk whose first key is the given one. The first of these
 // queries is row query of the sequence.
 type insideTask struct{ b, h, key, lo, hi, query int }
 
-// add makes the tasks of a sequence inside of chunks, the chunks that have a prefix, and their levels.
-func (c *prefixCall[T]) add(b, h int, sp attention.Span) {
+// divide makes the tasks of a sequence inside of chunks, the chunks that have a prefix, and their levels.
+func (c *prefixCall[T]) divide(b, h int, sp attention.Span) {
 	size, n := specOf(c.keys.specs, h).Chunk, sp.K1-sp.K0
 	off := n - (sp.Q1 - sp.Q0) // the position of the first query
 	at := -1
@@ -187,40 +289,22 @@ func (c *prefixCall[T]) add(b, h int, sp attention.Span) {
 	}
 }
 
-type (
-	prefixFit[T dense.Float]    prefixCall[T] // a level: its axes and centres
-	prefixSpread[T dense.Float] prefixCall[T] // some keys of a level: their spreads
-	prefixSort[T dense.Float]   prefixCall[T] // a chunk: the order of its queries
-	prefixSlope[T dense.Float]  prefixCall[T] // a level: its slope
-	prefixInside[T dense.Float] prefixCall[T] // the outputs of some queries inside of their chunk
-	prefixRead[T dense.Float]   prefixCall[T] // the outputs of some blocks
-)
-
-// train are the keys that train.
-func (l *prefixLevel[T]) train(p *problem[T]) []int32 {
-	n, _ := slices.BinarySearch(p.keys, int32(p.span.K0+l.known))
-	return p.keys[:n]
-}
-
-func (s *prefixFit[T]) Item(w *prefixWorker[T], i int) error {
-	(*prefixCall[T])(s).fit(w, i)
-	return nil
-}
-
 // mostSpread bounds the standard deviation of a logit: beyond, the largest of a block decides, not the variance.
 const mostSpread = 3
 
-// Item computes the terms that rank keys for a block. A key's weight e^{x·y} for the queries x of a block has the root
-// mean square e^{x̄·y + σ²} if the logits are normal with variance σ² = |Rᵀ(y−ȳ)|². RRᵀ is the covariance of queries
-// inside of blocks. Keys are measured from their mean, since a logit that all keys have in common changes no output.
-func (s *prefixSpread[T]) Item(w *prefixWorker[T], i int) error {
-	x := s.spreads[i]
-	level, p, tab := &s.levels[x.problem], s.keys.problems[x.problem], s.keys.tab
+// sortKeys gathers and packs some sorted keys of a level and computes the terms that rank them for a block. A key's
+// weight e^{x·y} for the queries x of a block has the root mean square e^{x̄·y + σ²} if the logits are normal with
+// variance σ² = |Rᵀ(y−ȳ)|². RRᵀ is the covariance of queries inside of blocks. Keys are measured from their mean, since
+// a logit that all keys have in common changes no output.
+func (c *prefixCall[T]) sortKeys(w *prefixWorker[T], i int) {
+	x := c.sorted[i]
+	level, p, tab := &c.levels[x.problem], c.keys.problems[x.problem], c.keys.tab
+	c.keys.sortKeys(&w.worker, p, x.lo, x.hi)
 	if p.single {
 		clear(level.spread[x.lo:x.hi])
-		return nil
+		return
 	}
-	n, d := x.hi-x.lo, s.keys.k.Dim
+	n, d := x.hi-x.lo, c.keys.k.Dim
 	w.diff, w.values = buf.Shaped(w.diff, n, d), buf.Shaped(w.values, n, d)
 	copyRows(w.diff, p.kv.RowRange(x.lo, x.hi).ColRange(0, d))
 	for j := range n {
@@ -235,48 +319,6 @@ func (s *prefixSpread[T]) Item(w *prefixWorker[T], i int) error {
 		}
 		level.spread[x.lo+j] = T(v)
 	}
-	return nil
-}
-
-func (s *prefixSort[T]) Item(w *prefixWorker[T], i int) error {
-	c := (*prefixCall[T])(s)
-	x := &c.chunks[i]
-	if !x.first {
-		c.sort(w, x)
-	}
-	// The keys of a cluster are in the order of their positions: those of the prefix come first.
-	p := c.keys.problems[x.level]
-	x.start = buf.Zeroed(x.start, p.clusters+1)
-	for j, cluster := range p.found {
-		if int(p.keys[j]) >= p.span.K0+x.begin {
-			break
-		}
-		x.start[cluster+1]++
-	}
-	for j := range p.clusters {
-		x.start[j+1] += x.start[j]
-	}
-	return nil
-}
-
-func (s *prefixSlope[T]) Item(w *prefixWorker[T], i int) error {
-	level, p := &s.levels[i], s.keys.problems[i]
-	if level.slope.Rows = 0; p.single {
-		return nil
-	}
-	start := s.chunks[level.first].start
-	for x := range p.clusters {
-		if n := int(start[x+1] - start[x]); n > 0 {
-			p.average(s.keys.tab, &w.worker, x, n)
-		}
-	}
-	s.keys.slopes(&w.worker, &level.slope, p, start)
-	return nil
-}
-
-func (s *prefixRead[T]) Item(w *prefixWorker[T], i int) error {
-	(*prefixCall[T])(s).blocks(w, s.tasks[i])
-	return nil
 }
 
 // fit makes the axes and the centres of a level.
@@ -292,7 +334,7 @@ func (c *prefixCall[T]) fit(w *prefixWorker[T], i int) {
 			p.keys = append(p.keys, int32(j))
 		}
 	}
-	train := level.train(p)
+	train := p.keys[:p.before(level.known)]
 	f.keys = append(f.keys, train...)
 	f.parts = append(f.parts, part{b: p.b, span: p.span, end: len(train)})
 	p.found = buf.Sized(p.found, len(p.keys))
@@ -372,14 +414,14 @@ type insideKeys[T dense.Float] struct {
 	panel       kern.Panel[T]
 }
 
-// Item computes the attention of queries over the keys of their chunk: the outputs, and the logarithms of the sums of
+// readInside computes the attention of queries over the keys of their chunk: the outputs, and the logarithms of the sums of
 // weights. The widths of tiles do not depend on which rows are wanted: bits do not either.
-func (s *prefixInside[T]) Item(w *prefixWorker[T], i int) error {
-	c, x, a := (*prefixCall[T])(s), s.inside[i], &w.inside
+func (c *prefixCall[T]) readInside(w *prefixWorker[T], i int) {
+	x, a := c.inside[i], &w.inside
 	tab, t, group := c.keys.tab, &w.tiles, c.keys.group
 	wanted := func(at int32) bool { return at >= 0 }
 	if len(c.place) > 0 && !slices.ContainsFunc(c.place[x.query:x.query+x.hi-x.lo], wanted) {
-		return nil
+		return
 	}
 	end := min(x.hi, c.keys.k.Len-x.key) // negative positions see no key
 	a.load(c, x, max(end, 0))
@@ -438,7 +480,6 @@ func (s *prefixInside[T]) Item(w *prefixWorker[T], i int) error {
 		}
 		lo = hi
 	}
-	return nil
 }
 
 // seen is the number of keys up to position p.
@@ -484,8 +525,8 @@ func (c *prefixCall[T]) rowOf(l int) int {
 // prefixBlocks blocks at most share a pass over the keys, and fewTilts at least where many processors share them.
 const prefixBlocks = 12
 
-// answer computes the outputs, first inside of chunks.
-func (c *prefixCall[T]) answer(wanted []int, out attention.Seq[T]) attention.Report {
+// aim says which rows are wanted, nil for all of them, and where outputs go.
+func (c *prefixCall[T]) aim(wanted []int, out attention.Seq[T]) {
 	c.keys.out = out
 	c.place = c.place[:0]
 	if wanted != nil {
@@ -498,7 +539,10 @@ func (c *prefixCall[T]) answer(wanted []int, out attention.Seq[T]) attention.Rep
 		}
 	}
 	c.logs = buf.Sized(c.logs, out.Batch*out.Heads*out.Len)
-	c.do(len(c.inside), (*prefixInside[T])(c))
+}
+
+// readPrefix adds the prefix to outputs that are those inside of chunks.
+func (c *prefixCall[T]) readPrefix() attention.Report {
 	c.tasks = c.tasks[:0]
 	blocks := 0
 	for i := range c.chunks {
@@ -517,7 +561,8 @@ func (c *prefixCall[T]) answer(wanted []int, out attention.Seq[T]) attention.Rep
 	slices.SortStableFunc(c.tasks, func(s, t rowTask) int {
 		return c.chunks[t.problem].begin - c.chunks[s.problem].begin
 	})
-	c.do(len(c.tasks), (*prefixRead[T])(c))
+	c.add(len(c.tasks), (*prefixCall[T]).blocks)
+	c.run()
 	var report attention.Report
 	for _, w := range c.crew.Workers {
 		report.Add(w.report)
@@ -534,7 +579,8 @@ func (c *prefixCall[T]) wants(x *prefixChunk, rows []int32) bool {
 }
 
 // blocks computes the rows of a task.
-func (c *prefixCall[T]) blocks(w *prefixWorker[T], t rowTask) {
+func (c *prefixCall[T]) blocks(w *prefixWorker[T], i int) {
+	t := c.tasks[i]
 	x := &c.chunks[t.problem]
 	p, tab, d := c.keys.problems[x.level], c.keys.tab, c.keys.k.Dim
 	size := p.spec.Together
@@ -566,12 +612,16 @@ func (c *prefixCall[T]) blocks(w *prefixWorker[T], t rowTask) {
 }
 
 // block computes the rows of block i of a task, whose queries are xs. The attention inside of the chunk counts like one
-// key, whose logit is the logarithm of the sum of its weights.
+// key, whose logit is the logarithm of the sum of its weights: it is the first reference of the row.
 func (c *prefixCall[T]) block(w *prefixWorker[T], p *problem[T], x *prefixChunk, i int, xs dense.Matrix[T],
 	rows []int32) {
-	t, b, tab, n, d := &w.tiles, &w.tilt, c.keys.tab, x.q1-x.q0, c.keys.k.Dim
+	t, b, tab, n := &w.tiles, &w.tilt, c.keys.tab, x.q1-x.q0
+	log := func(r int32, at int) *T {
+		return &c.logs[(x.b*c.keys.out.Heads+x.h*c.keys.group+int(r)/n)*c.keys.out.Len+at]
+	}
 	b.load(tab, p, i)
-	t.begin(tab, len(rows), d, c.keys.v.Dim)
+	t.begin(tab, len(rows), c.keys.k.Dim, c.keys.v.Dim)
+	own := t.x
 	w.list = w.list[:0]
 	for l, r := range rows {
 		at := c.rowOf(x.q0 + int(r)%n)
@@ -579,24 +629,25 @@ func (c *prefixCall[T]) block(w *prefixWorker[T], p *problem[T], x *prefixChunk,
 			continue
 		}
 		to := len(w.list)
-		w.list = append(w.list, r)
-		copy(t.x.Row(to), xs.Row(l))
-		t.shift[to] = c.logs[(x.b*c.keys.out.Heads+x.h*c.keys.group+int(r)/n)*c.keys.out.Len+at]
+		if w.list = append(w.list, r); len(c.place) > 0 {
+			copy(t.x.Row(to), xs.Row(l))
+		}
+		t.shift[to] = *log(r, at)
 		if math.IsInf(float64(t.shift[to]), -1) { // the row sees no key of its chunk, but the prefix has one
 			w.report.Empty--
 		}
 	}
 	m := len(w.list)
 	w.report.Exact += int64(len(b.sel[i]) * m)
-	t.x, t.acc = t.x.RowRange(0, m), t.acc.RowRange(0, m)
-	t.shift, t.sum, t.sums = t.shift[:m], t.sum[:m], t.sums[:m]
-	b.addCentroids(t, p, x.start, &c.levels[x.level].slope, i)
-	for l, r := range w.list {
-		g, at := int(r)/n, c.rowOf(x.q0+int(r)%n)
-		t.addOutput(l, w.outputs[g].Row(at), c.logs[(x.b*c.keys.out.Heads+x.h*c.keys.group+g)*c.keys.out.Len+at])
+	if t.x, t.acc = t.x.RowRange(0, m), t.acc.RowRange(0, m); len(c.place) == 0 {
+		t.x = xs
 	}
+	t.shift, t.sum, t.sums = t.shift[:m], t.sum[:m], t.sums[:m]
+	b.addCentroids(t, p, x.start, &p.slope.Panel, i)
 	b.addExact(t)
+	t.x = own
 	for l, r := range w.list {
-		t.finish(w.outputs[int(r)/n].Row(c.rowOf(x.q0+int(r)%n)), l)
+		at := c.rowOf(x.q0 + int(r)%n)
+		t.finishWith(w.outputs[int(r)/n].Row(at), l, *log(r, at))
 	}
 }

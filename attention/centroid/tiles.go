@@ -180,17 +180,6 @@ func (t *tiles[T]) raise(r int, m T) {
 	t.shift[r] = m
 }
 
-// addOutput adds to row r the output of other keys, whose weights sum to e^log.
-func (t *tiles[T]) addOutput(r int, out []T, log T) {
-	if math.IsInf(float64(log), -1) {
-		return
-	}
-	t.raise(r, log)
-	f := T(math.Exp(float64(log) - float64(t.shift[r])))
-	t.tab.MulAdd(t.acc.Row(r), out, f)
-	t.sum[r] += float64(f)
-}
-
 // choose sets t.chosen to the n clusters of the largest expected error over all rows, by number: the sum of their
 // shares of the rows' weights times hazard. Clusters without hazard, which are empty or of equal keys, are not chosen.
 func (t *tiles[T]) choose(n int, hazard []T) {
@@ -307,4 +296,23 @@ func (t *tiles[T]) finish(dst []T, r int) bool {
 		dst[i] = v * f
 	}
 	return true
+}
+
+// finishWith is finish of a row that also has the keys whose output is in dst and whose weights sum to e^log.
+func (t *tiles[T]) finishWith(dst []T, r int, log T) {
+	f := T(1)
+	switch {
+	case math.IsInf(float64(log), -1):
+		t.finish(dst, r)
+		return
+	case log > t.shift[r]:
+		t.raise(r, log)
+	case log < t.shift[r]:
+		f = T(math.Exp(float64(log) - float64(t.shift[r])))
+	}
+	each := T(1 / (t.sum[r] + float64(f)))
+	acc := t.acc.Row(r)[:len(dst)]
+	for i, v := range acc {
+		dst[i] = (v + f*dst[i]) * each
+	}
 }

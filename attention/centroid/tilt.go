@@ -4,6 +4,7 @@ import (
 	"math"
 	"runtime"
 	"slices"
+	"sync/atomic"
 
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/internal/buf"
@@ -295,7 +296,7 @@ func (b *tilt[T]) take(p *problem[T], start []int32, i int) {
 
 // load gathers the exact keys of block i.
 func (b *tilt[T]) load(tab *kern.Table[T], p *problem[T], i int) {
-	sel, d, all := b.sel[i], p.centre.Cols, p.kv.Cols
+	sel, d, all := b.sel[i], p.packed.Cols, p.kv.Cols
 	b.k, b.v = buf.Shaped(b.k, len(sel), d), buf.Shaped(b.v, len(sel), all-d)
 	tab.Gather(b.k, p.kv.ColRange(0, d), sel)
 	tab.Gather(b.v, p.kv.ColRange(d, all), sel)
@@ -314,7 +315,7 @@ func (b *tilt[T]) addExact(t *tiles[T]) {
 // loadCentroids makes the centroids of block i from the keys that are not exact. The bias of a centroid is log n − x̄·c,
 // so that its logit is that of the weight n·e^{(x−x̄)·c}.
 func (b *tilt[T]) loadCentroids(tab *kern.Table[T], p *problem[T], start []int32, i int) {
-	d, all := p.centre.Cols, p.kv.Cols
+	d, all := p.packed.Cols, p.kv.Cols
 	b.cents, b.means = buf.Shaped(b.cents, p.clusters, d), buf.Shaped(b.means, p.clusters, all-d)
 	b.bias, b.light = buf.Sized(b.bias, p.clusters), buf.Zeroed(b.light, p.clusters)
 	at := 0
@@ -358,8 +359,8 @@ func (b *tilt[T]) addCentroids(t *tiles[T], p *problem[T], start []int32, slope 
 	if slices.Contains(t.shift, T(math.Inf(-1))) {
 		t.guessShifts(&b.fine, b.bias)
 	}
-	t.add(&b.fine, b.means, b.bias, nil)
 	if slope.Rows == 0 {
+		t.add(&b.fine, b.means, b.bias, nil)
 		return
 	}
 	rows, dv := t.x.Rows, t.acc.Cols
@@ -367,23 +368,21 @@ func (b *tilt[T]) addCentroids(t *tiles[T], p *problem[T], start []int32, slope 
 	t.tab.MulT(b.still, b.mean.RowRange(i, i+1), slope, nil)
 	t.tab.Scale(b.still.Data, -1)
 	t.tab.MulT(b.drift, t.x, slope, b.still.Row(0))
+	finite := t.tab.Finite(b.drift.Data[:rows*slope.Rows])
 	b.spread, b.swell = buf.Sized(b.spread, rows), buf.Sized(b.swell, rows)
 	t.tab.Norms(b.spread, b.drift.ColRange(dv, slope.Rows))
 	for r, s := range b.spread {
-		b.swell[r] = T(min(s/4, mostDrift))
+		if b.swell[r] = T(min(s/4, mostDrift)); !finite && !dense.IsFinite(s) {
+			b.swell[r] = 0
+		}
+		t.shift[r] -= b.swell[r] // all masses are larger by e^{s/4}
 	}
-	t.tab.Exp(b.swell, 0)
-	finite := t.tab.Finite(b.drift.Data[:rows*slope.Rows])
+	t.add(&b.fine, b.means, b.bias, nil)
 	for r, s := range b.spread {
-		row, acc := b.drift.Row(r)[:dv], t.acc.Row(r)[:dv]
-		if !finite && !(dense.IsFinite(s) && t.tab.Finite(row)) {
-			continue
+		t.shift[r] += b.swell[r]
+		if row := b.drift.Row(r)[:dv]; finite || dense.IsFinite(s) && t.tab.Finite(row) {
+			t.tab.MulAdd(t.acc.Row(r)[:dv], row, T(t.sum[r]*min(1, mostDrift/math.Sqrt(max(s, tiny)))))
 		}
-		f, g := b.swell[r], T(t.sum[r]*min(1, mostDrift/math.Sqrt(max(s, tiny))))
-		for l, v := range row {
-			acc[l] = f * (acc[l] + g*v)
-		}
-		t.sum[r] *= float64(f)
 	}
 }
 
@@ -411,7 +410,7 @@ func (c *call[T]) tiltedBlock(w *worker[T], p *problem[T], i, lo, hi int) {
 		t.x, t.acc = t.x.RowRange(0, len(b.rows)), t.acc.RowRange(0, len(b.rows))
 		t.shift, t.sum, t.sums = t.shift[:len(b.rows)], t.sum[:len(b.rows)], t.sums[:len(b.rows)]
 	}
-	b.addCentroids(t, p, p.start, &p.slope, i)
+	b.addCentroids(t, p, p.start, &p.slope.Panel, i)
 	b.addExact(t)
 	exact := len(b.sel[i])
 	if sinks := min(p.spec.Sinks, p.span.K1-p.span.K0); sinks > 0 {
@@ -434,38 +433,90 @@ func (c *call[T]) tiltedBlock(w *worker[T], p *problem[T], i, lo, hi int) {
 	}
 }
 
-// slopeKeys keys at equal distances make the slope.
-const slopeKeys = 1024
+const (
+	// slopeKeys keys at equal distances make a slope, in slopeParts parts, which are items of their own.
+	slopeKeys  = 1024
+	slopeParts = 4
+)
 
-// slopes packs M = Cov(v, y), and below it Rᵀ with RRᵀ = Cov(y), inside of the clusters of p, from a sample of the keys
-// that start counts (see tilt.weigh), whose means are p.centre and p.mean. dst has no rows if there are not more keys
-// than clusters.
-func (c *call[T]) slopes(w *worker[T], dst *kern.Panel[T], p *problem[T], start []int32) {
-	n, d, dv := int(start[p.clusters]), c.k.Dim, c.v.Dim
-	dst.Rows = 0
-	if n <= p.clusters {
+// slope holds M = Cov(v, y), and below it Rᵀ with RRᵀ = Cov(y), inside of clusters. It has no rows if there is no key
+// more than clusters.
+type slope[T dense.Float] struct {
+	kern.Panel[T]
+	sums [slopeParts]dense.Matrix[T] // products of the differences of a part from the means of its clusters
+	free [slopeParts]int             // their degrees of freedom
+	left atomic.Int32                // parts that are not finished
+}
+
+// begin makes s wait for all parts.
+func (s *slope[T]) begin() {
+	s.Rows = 0
+	s.left.Store(slopeParts)
+}
+
+// slopes adds a part to s, from a sample of the first n keys of p. The last part to finish makes the panel.
+//
+// The sample is in the order of clusters, and a cluster belongs to one part. The sums of the parts are added in their
+// order: bits do not depend on who finishes last.
+func (c *call[T]) slopes(w *worker[T], s *slope[T], p *problem[T], n, part int) {
+	d, dv, m := c.k.Dim, c.v.Dim, min(n, slopeKeys)
+	k, v := c.k.Head(p.b, p.h), c.v.Head(p.b, p.h)
+	w.diff, w.one = buf.Shaped(w.diff, m, dv+d), buf.Sized(w.one, dv+d)
+	rows, from := 0, 0 // the rows of the part so far, and where those of the last cluster begin
+	s.free[part] = 0
+	centre := func() {
+		if rows > from {
+			meanRow(c.tab, w.one, w.diff.RowRange(from, rows))
+			for r := from; r < rows; r++ {
+				c.tab.MulAdd(w.diff.Row(r), w.one, -1)
+			}
+			s.free[part] += rows - from - 1
+		}
+		from = rows
+	}
+	cluster, mine := int32(-1), false
+	for at, seen, i := 0, 0, 0; at < m; i++ {
+		j := p.order[i]
+		if int(j) >= n {
+			continue
+		}
+		if seen++; seen <= (2*at+1)*n/(2*m) {
+			continue
+		}
+		if x := p.found[j]; x != cluster {
+			centre()
+			cluster, mine = x, at*slopeParts/m == part
+		}
+		if at++; mine {
+			row := w.diff.Row(rows)
+			copy(row, v.Row(int(p.keys[j])))
+			copy(row[dv:], k.Row(int(p.keys[j])))
+			rows++
+		}
+	}
+	centre()
+	w.diff = w.diff.RowRange(0, rows)
+	s.sums[part] = buf.Shaped(s.sums[part], dv+d, d)
+	clear(s.sums[part].Data)
+	c.tab.TMul(s.sums[part], w.diff, w.diff.ColRange(dv, dv+d))
+	if s.left.Add(-1) == 0 {
+		c.finishSlope(w, s)
+	}
+}
+
+// finishSlope makes the panel from the sums of the parts.
+func (c *call[T]) finishSlope(w *worker[T], s *slope[T]) {
+	d, dv, free, sum := c.k.Dim, c.v.Dim, 0, s.sums[0]
+	for i, part := range s.sums {
+		if free += s.free[i]; i > 0 {
+			c.tab.MulAdd(sum.Data, part.Data, 1)
+		}
+	}
+	if free == 0 {
 		return
 	}
-	m := min(n, slopeKeys)
-	w.diff = buf.Shaped(w.diff, m, dv+d)
-	for i, x := 0, 0; i < m; i++ {
-		j := (2*i + 1) * n / (2 * m)
-		for int(start[x+1]) <= j {
-			x++
-		}
-		row, kv := w.diff.Row(i), p.kv.Row(j-int(start[x])+int(p.start[x]))
-		for l, v := range p.mean.Row(x) {
-			row[l] = kv[d+l] - v
-		}
-		for l, v := range p.centre.Row(x) {
-			row[dv+l] = kv[l] - v
-		}
-	}
-	w.tile = buf.Shaped(w.tile, dv+d, d)
-	clear(w.tile.Data)
-	c.tab.TMul(w.tile, w.diff, w.diff.ColRange(dv, dv+d))
-	c.tab.Scale(w.tile.Data, T(1/float64(m)))
-	cov, metric := w.tile.RowRange(dv, dv+d), dense.New[float64](d, d)
+	c.tab.Scale(sum.Data, T(1/float64(free)))
+	cov, metric := sum.RowRange(dv, dv+d), dense.New[float64](d, d)
 	for i, v := range cov.Data[:d*d] {
 		metric.Data[i] = float64(v)
 	}
@@ -476,35 +527,20 @@ func (c *call[T]) slopes(w *worker[T], dst *kern.Panel[T], p *problem[T], start 
 			cov.Set(j, i, w.values.At(i, j))
 		}
 	}
-	if c.tab.Finite(w.tile.Data) {
-		c.tab.Pack(dst, w.tile)
+	if c.tab.Finite(sum.Data) {
+		c.tab.Pack(&s.Panel, sum)
 	}
 }
 
-// centroidsTilted is centroids for p: sorted keys and values side by side, and plain means.
-func (c *call[T]) centroidsTilted(w *worker[T], p *problem[T], first, end int) {
-	k, v, d := c.k.Head(p.b, p.h), c.v.Head(p.b, p.h), c.k.Dim
-	lo, hi := int(p.start[first]), int(p.start[end])
+// sortKeys gathers the sorted keys lo to hi−1 of p, with their values beside them, and packs them.
+func (c *call[T]) sortKeys(w *worker[T], p *problem[T], lo, hi int) {
+	d := c.k.Dim
 	w.count = buf.Sized(w.count, hi-lo)
 	for i, j := range p.order[lo:hi] {
 		w.count[i] = p.keys[j]
 	}
 	rows := p.kv.RowRange(lo, hi)
-	c.tab.Gather(rows.ColRange(0, d), k, w.count)
-	c.tab.Gather(rows.ColRange(d, rows.Cols), v, w.count)
-	if p.spec.Chunk > 0 {
-		return // prefixSlope computes means, of fewer keys
-	}
-	for x := first; x < end; x++ {
-		p.average(c.tab, w, x, int(p.start[x+1]-p.start[x]))
-	}
-}
-
-// average sets p.centre and p.mean of cluster x to the means of its first n keys and values.
-func (p *problem[T]) average(tab *kern.Table[T], w *worker[T], x, n int) {
-	lo := int(p.start[x])
-	w.one = buf.Sized(w.one, p.kv.Cols)
-	meanRow(tab, w.one, p.kv.RowRange(lo, lo+n))
-	copy(p.centre.Row(x), w.one)
-	copy(p.mean.Row(x), w.one[p.centre.Cols:])
+	c.tab.Gather(rows.ColRange(0, d), c.k.Head(p.b, p.h), w.count)
+	c.tab.Gather(rows.ColRange(d, rows.Cols), c.v.Head(p.b, p.h), w.count)
+	c.tab.PackRows(&p.packed, p.kv.ColRange(0, d), lo, hi)
 }

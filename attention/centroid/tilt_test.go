@@ -101,14 +101,20 @@ func naiveSlopes(k, v [][]float64, clusters [][2]int, d, dv int) naiveSlope {
 		}
 		return m
 	}
+	free := float64(len(k))
 	for _, c := range clusters {
-		if c[0] == c[1] {
+		if c[0] < c[1] {
+			free--
+		}
+	}
+	for _, c := range clusters {
+		if c[0] == c[1] || free == 0 {
 			continue
 		}
 		y, u := means(k[c[0]:c[1]]), means(v[c[0]:c[1]])
 		for j := c[0]; j < c[1]; j++ {
 			for l := range d {
-				dy := (k[j][l] - y[l]) / float64(len(k))
+				dy := (k[j][l] - y[l]) / free
 				for i := range u {
 					slope[i][l] += (v[j][i] - u[i]) * dy
 				}
