@@ -50,6 +50,55 @@ func runCoverage(c *config) error {
 	return nil
 }
 
+// runSeconds is runCoverage for choices by seconds at the lengths of -time, on the heads of a sample: choices are made on
+// the texts of the sample "cal" and checked on every text of the sample "test", head by head.
+func runSeconds(c *config) error {
+	fmt.Printf("| model | tokens | texts | tol | exact | judged | within tol | inside | above | median | 90 %% | worst | spread | " +
+		"cost |\n|---|---|---|---|---|---|---|---|---|---|---|---|---|---|\n")
+	for _, model := range c.models {
+		cal, err := sampleHeads(c, model, "cal")
+		if err != nil {
+			return err
+		}
+		test, err := sampleHeads(c, model, "test")
+		if err != nil {
+			return err
+		}
+		vis := attention.Visibility{Causal: model == "smollm2"}
+		for _, n := range c.lengths {
+			if n > test.q.Len || n > cal.q.Len {
+				continue
+			}
+			given, all := cal.texts(n), test.texts(n)
+			choice, err := choose.Choose(choose.Options{Tol: c.coverage, Seed: 1}, vis, 0, given.q, given.k, given.v)
+			if err != nil {
+				return err
+			}
+			var fresh [][]headInputs
+			for b := range all.q.Batch {
+				x := headInputs{q: textOf(all.q, b), k: textOf(all.k, b), v: textOf(all.v, b)}
+				x.out = attention.NewSeq[float32](1, x.q.Heads, n, x.v.Dim)
+				if _, err := (&attention.Exact[float32]{Visibility: vis}).Forward(x.out, x.q, x.k, x.v); err != nil {
+					return err
+				}
+				fresh = append(fresh, []headInputs{x})
+			}
+			t, err := judge(choice, vis, 0, fresh, c.coverage)
+			if err != nil {
+				return err
+			}
+			fmt.Println(t.line(model, fmt.Sprint(n), given.q.Batch, c.coverage))
+		}
+	}
+	return nil
+}
+
+// textOf is a view of text b of a sample.
+func textOf(s seq, b int) seq {
+	s.Data, s.Batch = s.Data[b*s.StrideB:], 1
+	return s
+}
+
 // pieces are the beginnings of passages and then, of long ones, what comes after the middle.
 func pieces(given [][]int32) [][]int32 {
 	for _, ids := range given {

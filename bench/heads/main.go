@@ -11,6 +11,10 @@
 //
 //	go run ./heads -weights DIR -coverage 0.1
 //
+// The same of choices by seconds, on long texts, with the heads that -time uses:
+//
+//	go run ./heads -weights DIR -coverage 0.1 -time -lengths 2048,4096,8192
+//
 // Seconds of exact attention and of the plans that choose.Choose picks on another text, with their errors:
 //
 //	go run ./heads -weights DIR -time -threads 1,2 [-torch PYTHON]
@@ -91,7 +95,10 @@ func main() {
 }
 
 func run(c *config) error {
-	if c.time {
+	switch {
+	case c.time && c.coverage > 0:
+		return runSeconds(c)
+	case c.time:
 		return runTime(c)
 	}
 	if c.coverage > 0 {
