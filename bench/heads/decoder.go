@@ -8,6 +8,7 @@ import (
 
 	"github.com/randfeat/randfeat/attention"
 	"github.com/randfeat/randfeat/attention/centroid"
+	"github.com/randfeat/randfeat/attention/choose"
 	"github.com/randfeat/randfeat/models/decoder"
 )
 
@@ -29,6 +30,7 @@ func prefixes(length int) []int {
 type decoderMethod struct {
 	name  string
 	spec  *spec              // kept cache
+	tol   float64            // kept cache: a plan for every head, chosen by seconds for this error; 0: spec for all heads
 	slots *centroid.SlotSpec // constant memory
 	// of constant memory, in keys and values
 	policy string
@@ -44,6 +46,9 @@ const (
 
 func decoderMethods() []decoderMethod {
 	list := []decoderMethod{{name: "exact"}}
+	for _, tol := range []float64{0.05, 0.1} {
+		list = append(list, decoderMethod{name: fmt.Sprintf("chosen by seconds, error %g", tol), tol: tol})
+	}
 	for _, s := range []spec{
 		{Clusters: 64, Window: 64, Block: 64},
 		{Clusters: 64, Spread: true, Top: 4, Window: 64, Block: 64},
@@ -79,26 +84,31 @@ func decoderMethods() []decoderMethod {
 	return list
 }
 
-// centres are those of every layer by the number of clusters.
-type centres map[int][][]*centroid.Centres
+// calibration is what methods have learned from texts that are not in the tests.
+type calibration struct {
+	centres map[int][][]*centroid.Centres // by the number of clusters, for every layer
+	choices map[float64][]*choose.Choice  // by the tolerance, for every layer
+}
 
-// calibrate fits centres on other text than the tests.
-func calibrate(c *config, m smollm2, list []decoderMethod) (centres, error) {
-	need := map[int]bool{}
+// calibrate fits centres and chooses plans on other text than the tests.
+func calibrate(c *config, m smollm2, list []decoderMethod) (calibration, error) {
+	need, tols := map[int]bool{}, map[float64]bool{}
 	for _, a := range list {
-		if a.spec != nil && a.spec.Clusters > 0 {
+		if a.tol > 0 {
+			tols[a.tol] = true
+		} else if a.spec != nil && a.spec.Clusters > 0 {
 			need[a.spec.Clusters] = true
 		} else if a.slots != nil && !a.slots.Evict {
 			need[64] = true
 		}
 	}
-	out := centres{}
-	if len(need) == 0 {
+	out := calibration{map[int][][]*centroid.Centres{}, map[float64][]*choose.Choice{}}
+	if len(need)+len(tols) == 0 {
 		return out, nil
 	}
 	ids, err := passages(c.weights, "smollm2_cal")
 	if err != nil {
-		return nil, err
+		return out, err
 	}
 	n := min(c.calibration, len(ids))
 	q, k, v := make([][]seq, m.Config().Layers), make([][]seq, m.Config().Layers), make([][]seq, m.Config().Layers)
@@ -106,7 +116,7 @@ func calibrate(c *config, m smollm2, list []decoderMethod) (centres, error) {
 		start := time.Now()
 		layers, err := m.record(ids[p])
 		if err != nil {
-			return nil, err
+			return out, err
 		}
 		for l, in := range layers {
 			q[l], k[l], v[l] = append(q[l], in.q), append(k[l], in.k), append(v[l], in.v)
@@ -122,11 +132,30 @@ func calibrate(c *config, m smollm2, list []decoderMethod) (centres, error) {
 			found, err := centroid.Fit([]spec{s}, 0, attention.Visibility{Causal: true}, batches(q[l]), batches(k[l]),
 				batches(v[l]))
 			if err != nil {
-				return nil, fmt.Errorf("layer %d: %w", l, err)
+				return out, fmt.Errorf("layer %d: %w", l, err)
 			}
-			out[clusters] = append(out[clusters], found)
+			out.centres[clusters] = append(out.centres[clusters], found)
 		}
 		c.log("fitted %d centroids in all layers: %.1f s", clusters, time.Since(start).Seconds())
+	}
+	for tol := range tols {
+		start, exact, heads := time.Now(), 0, 0
+		for l := range q {
+			chosen, err := choose.Choose(choose.Options{Tol: tol, Seed: 1}, attention.Visibility{Causal: true}, 0,
+				batches(q[l]), batches(k[l]), batches(v[l]))
+			if err != nil {
+				return out, fmt.Errorf("layer %d: %w", l, err)
+			}
+			for _, h := range chosen.Heads {
+				heads++
+				if h.Method == choose.Exact {
+					exact++
+				}
+			}
+			out.choices[tol] = append(out.choices[tol], chosen)
+		}
+		c.log("chose plans for an error of %g, exact for %d of %d key/value heads: %.1f s", tol, exact, heads,
+			time.Since(start).Seconds())
 	}
 	return out, nil
 }
@@ -134,7 +163,7 @@ func calibrate(c *config, m smollm2, list []decoderMethod) (centres, error) {
 // pass is one passage under one method.
 type pass struct {
 	method  decoderMethod
-	centres centres
+	learned calibration
 	lengths []int
 	counts  []attention.Report // of the last costRows rows at every length, all layers
 }
@@ -149,21 +178,33 @@ func (p *pass) memory(m smollm2) func(l int) (decoder.State, error) {
 		case a.slots != nil:
 			var found []*centroid.Centres
 			if !a.slots.Evict {
-				found = p.centres[64][l]
+				found = p.learned.centres[64][l]
 			}
 			st, err = centroid.NewSlots[float32](*a.slots, 0, found, 1, c.Heads, c.KVHeads, c.HeadDim, c.HeadDim)
 		case a.spec != nil:
 			kept := &centroid.Attention[float32]{Visibility: attention.Visibility{Causal: true}, Specs: []spec{*a.spec}}
 			if a.spec.Clusters > 0 {
-				kept.Centres = p.centres[a.spec.Clusters][l]
+				kept.Centres = p.learned.centres[a.spec.Clusters][l]
 			}
-			all := newSample(c.KVHeads, 1, p.lengths[len(p.lengths)-1], c.HeadDim)
-			st = &keptState{forward: kept.Forward, k: all.k, v: all.v}
+			st = p.kept(m, kept.Forward)
+		case a.tol > 0:
+			chosen, err := choose.New[float32](p.learned.choices[a.tol][l])
+			if err != nil {
+				return nil, err
+			}
+			st = p.kept(m, chosen.Forward)
 		default:
 			return exact(l)
 		}
 		return &counter{st, p}, err
 	}
+}
+
+// kept makes a state that keeps all keys of the passage.
+func (p *pass) kept(m smollm2, forward func(out, q, k, v seq) (attention.Report, error)) decoder.State {
+	c := m.Config()
+	all := newSample(c.KVHeads, 1, p.lengths[len(p.lengths)-1], c.HeadDim)
+	return &keptState{forward: forward, k: all.k, v: all.v}
 }
 
 // counter counts the last rows of every length of a pass.
@@ -192,6 +233,14 @@ func (p *pass) cost(i, dim int) float64 {
 		return float64(a.slots.Budget) / 2
 	case a.spec != nil:
 		return centroidCost(*a.spec, dim, dim, true)(p.counts[i], p.lengths[i])
+	case a.tol > 0:
+		cost, heads := 0.0, 0.0
+		for _, layer := range p.learned.choices[a.tol] {
+			for _, h := range layer.Heads {
+				cost, heads = cost+h.Plan.Cost(true, p.lengths[i], dim, dim), heads+1
+			}
+		}
+		return cost / heads
 	}
 	return float64(p.lengths[i]) / 2
 }
@@ -240,7 +289,7 @@ func runDecoder(c *config, res *results) error {
 	for range max(1, c.jobs) {
 		wg.Go(func() {
 			for r := range work {
-				if err := measure(c, m, &pass{method: byName[r.Method], centres: found, lengths: lengths,
+				if err := measure(c, m, &pass{method: byName[r.Method], learned: found, lengths: lengths,
 					counts: make([]attention.Report, len(lengths))}, ids[r.Passage], r, res); err != nil {
 					mu.Lock()
 					failed = err

@@ -209,7 +209,9 @@ The table shows the perplexity with all heads replaced, divided by the perplexit
 the geometric mean over the passages, and the lowest and highest passage at the longest length. Centroids are calibrated
 on other text. Costs are those of the last %d tokens; a window grows within its block. In constant memory, all methods
 have the same number of keys and values, sinks and window included. The decay and window of heavy hitters are the best
-of several on calibration texts. The settings of online merge were tuned on head errors of passage 0, the first of every
+of several on calibration texts. The plans that are chosen by seconds come from choose.Choose on calibration texts, for
+each head and with the given error of a head; they depend on the machine, cluster the keys of the passage itself, and
+cost what their plans predict. The settings of online merge were tuned on head errors of passage 0, the first of every
 list; the other passages are fresh for it too.
 Exact perplexity:`, len(exact.records), costRows)
 	for i, n := range lengths {
@@ -248,7 +250,7 @@ Exact perplexity:`, len(exact.records), costRows)
 				}
 			}
 			if !constant {
-				if s.Name = t.name; m.spec.Keys > 0 && len(growth.Series) < figure.MaxSeries {
+				if s.Name = t.name; (m.tol > 0 || m.spec.Keys > 0) && len(growth.Series) < figure.MaxSeries {
 					growth.Series = append(growth.Series, s)
 				}
 				continue
