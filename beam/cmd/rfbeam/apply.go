@@ -108,9 +108,9 @@ func predictCommand(stdout io.Writer) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "predict MODEL DATA... -o FOLDER",
 		Short: "Predict the rows of a table of many files",
-		Long: `Predict every row of a table: one file of predictions for every file of DATA, in a folder, numbered in the order of
-DATA. A file has the id columns of the model that DATA has, then the predictions, in the order of its rows.
-predictions.json, which is written last, says which file is of which, and how many rows it has.`,
+		Long: `Predict every row of a table. The folder gets one file of predictions for every file of DATA, numbered in the order of
+DATA. Each holds the id columns, as far as DATA has them, and the predictions, row by row. predictions.json is written
+last: it lists the files of predictions with the file of DATA and the number of rows of each.`,
 		Example: `  rfbeam predict model.rf 'part-*.parquet' -o predictions --probabilities`,
 		Args:    modelAndFiles,
 		RunE:    do(func(cmd *cobra.Command, args []string) error { return f.predict(cmd, args, stdout) }),

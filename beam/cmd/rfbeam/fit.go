@@ -67,9 +67,9 @@ func (f *runFlags) workDir(ctx context.Context, out, id string) (dir string, cle
 	case len(entries) == 0:
 		err = store.MkdirAll(dir)
 	case failed != nil && len(entries) > 0:
-		return "", nil, fmt.Errorf("--work %s: a folder of something else: name an empty one, or none", f.dir)
+		return "", nil, fmt.Errorf("--work %s: the folder holds files that are not of a run: name an empty folder", f.dir)
 	case failed == nil && string(b) != id:
-		return "", nil, fmt.Errorf("--work %s: it has the beginning of a run with other files or options: remove it, or name another",
+		return "", nil, fmt.Errorf("--work %s: the folder holds a run with other files or options: remove it or name another",
 			f.dir)
 	}
 	if err == nil {
@@ -102,10 +102,12 @@ func fitCommand(stdout io.Writer) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "fit DATA... -o MODEL --target COLUMN",
 		Short: "Fit a kernel machine to a table of many files",
-		Long: `Fit a kernel machine to a table: files, folders or patterns of CSV, NDJSON or Parquet files, which are one table in
-this order. What the flags leave open is chosen from a sample; scores are of rows that neither the choices nor the sums
-have seen. The flags are those of 'randfeat fit'; for any other option make a run by 'randfeat parts
-init' and name its folder by --run.`,
+		Long: `Fit a kernel machine to a table. DATA names files, folders or patterns of CSV, NDJSON or Parquet files; together they are
+one table, in this order.
+
+Options that no flag sets are chosen on a sample of the rows. The scores come from other rows, held out from both the
+sample and the fit. The flags mean what they mean in 'randfeat fit'. For options that have no flag here, make a run with
+'randfeat parts init' and name its folder with --run.`,
 		Example: `  rfbeam fit --demo -o model.rf
   rfbeam fit 'part-*.parquet' --target price --features 2048 -o model.rf
   rfbeam fit --run run -o model.rf --runner=universal --endpoint=localhost:8099 --environment_type=PROCESS`,

@@ -76,8 +76,14 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return 2
 }
 
-// runnerFlags are the Beam flags that help shows. All others work too.
-var runnerFlags = []string{"runner", "endpoint", "environment_type", "environment_config", "parallelism"}
+// runnerFlags are the Beam flags that help shows, with texts that fit rfbeam. All others work too.
+var runnerFlags = []struct{ name, usage string }{
+	{"runner", "prism runs inside this program, universal on a job server (default prism)"},
+	{"endpoint", "`address` of the job server, such as localhost:8099"},
+	{"environment_type", "how the runner starts workers: PROCESS, DOCKER, EXTERNAL or LOOPBACK"},
+	{"environment_config", "PROCESS: `JSON` with the command of a worker (default: this program); DOCKER: image; EXTERNAL: address"},
+	{"parallelism", "largest number of parallel tasks on Flink; -1 leaves it to Flink"},
+}
 
 func command(stdout, stderr io.Writer) *cobra.Command {
 	var verbose bool
@@ -117,8 +123,9 @@ Without Beam's flags it runs inside this program (prism). On Flink, Spark and ot
 		flags.AddGoFlag(f)
 		flags.Lookup(f.Name).Hidden = true
 	})
-	for _, name := range runnerFlags {
-		flags.Lookup(name).Hidden = false
+	for _, f := range runnerFlags {
+		shown := flags.Lookup(f.name)
+		shown.Hidden, shown.Usage = false, f.usage
 	}
 	root.AddCommand(fitCommand(stdout), evaluateCommand(stdout), predictCommand(stdout))
 	suggest.Flags(root)

@@ -204,13 +204,13 @@ Models that embed read short passages, where exact attention is faster: calibrat
 	}
 	f.add(cmd)
 	fl := cmd.Flags()
-	fl.StringArrayVar(&texts, "text", nil, "text file to calibrate on; may be given again")
+	fl.StringArrayVar(&texts, "text", nil, "text file to calibrate on; repeatable")
 	fl.Float64Var(&c.Tol, "tol", 0.1, "largest relative error of a head's output on other text")
-	fl.IntVar(&c.Length, "context", 4096, "tokens of a passage: heads are chosen to be fast after so many")
+	fl.IntVar(&c.Length, "context", 4096, "tokens of a passage, after which the chosen heads are to be fast")
 	fl.BoolVar(&c.Exact, "exact", false,
 		"keep exact attention in all heads: only measure the budgets of --compact and --memory")
-	fl.IntVar(&c.Passages, "passages", 2, "most passages to read")
-	fl.Uint64Var(&c.Seed, "seed", 1, "of samples and clusterings")
+	fl.IntVar(&c.Passages, "passages", 2, "largest number of passages to read")
+	fl.Uint64Var(&c.Seed, "seed", 1, "seed of samples and clusterings")
 	fl.StringVarP(&out, "output", "o", "", "file to write (default: MODEL.attention.json)")
 	return cmd
 }
@@ -221,16 +221,20 @@ func checkCommand(e *env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "check MODEL --text FILE…",
 		Short: "Compare calibrated attention with exact attention",
-		Long: `check prints for every head how it attends, the error that calibration expects and the one on this text; for the model
-the perplexity with calibrated and with exact attention, and tokens per second of both by the length of the text. Give
-text that calibrate has not seen. Texts longer than eight windows are cut.
+		Long: `check compares calibrated with exact attention, on text that calibrate has not seen. It prints
 
-With --compact, --needles or --memory it measures these instead: the perplexity of the 512 tokens after contexts of
---context tokens that were compacted, against the full context; how many digits of hidden codes are still found; the
-perplexity of constant memory. For models that embed it compares embeddings and speed with centroid attention in every
-head.`,
+- for every head the method, the error that calibrate expected and the error on this text;
+- for the model the perplexity and, by the length of the text, the tokens per second, with either attention.
+
+It reads at most eight windows of the text. Three flags measure smaller memories instead, after --context tokens:
+
+  --compact 8   perplexity of the next 512 tokens when the context is compacted to an eighth, relative to the full one
+  --needles     share of the digits found of codes hidden in the context; with --compact also when it is compacted
+  --memory 512  perplexity when every head keeps 512 keys on average
+
+For a model that embeds, check compares embeddings and speed with centroids in every head.`,
 		Example: `  rfm check smollm2.gguf --text another.txt
-  rfm check smollm2.gguf --text another.txt --compact 8,16 --context 4096 --texts 4
+  rfm check smollm2.gguf --text another.txt --compact 8,16 --context 4096 --windows 4
   rfm check smollm2.gguf --text another.txt --needles --compact 8 --context 2048`,
 		Args: cobra.ExactArgs(1),
 		RunE: do(func(cmd *cobra.Command, args []string) error {
@@ -251,13 +255,13 @@ head.`,
 	}
 	f.add(cmd)
 	fl := cmd.Flags()
-	fl.StringArrayVar(&k.texts, "text", nil, "text file to check on; may be given again")
+	fl.StringArrayVar(&k.texts, "text", nil, "text file to check on; repeatable")
 	fl.StringVar(&k.file, "attention", "", "file of rfm calibrate (default: MODEL.attention.json)")
 	fl.IntVar(&k.window, "context", 0, "tokens of a window or a context (default: as calibrated)")
 	fl.IntSliceVar(&k.factors, "compact", nil, "compact contexts by these factors, such as 8,16")
-	fl.BoolVar(&k.needles, "needles", false, "ask for codes hidden in contexts, full and with --compact")
-	fl.IntVar(&k.memory, "memory", 0, "keep so many keys per head on average")
-	fl.IntVar(&k.count, "windows", 4, "contexts to compact, spread over the text")
+	fl.BoolVar(&k.needles, "needles", false, "ask for codes hidden in the context, in full and with --compact")
+	fl.IntVar(&k.memory, "memory", 0, "measure a constant memory of this many keys per head on average")
+	fl.IntVar(&k.count, "windows", 4, "contexts to measure with --compact or --needles, spread over the text")
 	return cmd
 }
 

@@ -228,8 +228,8 @@ func askCommand(e *env) *cobra.Command {
 		Short: "Ask questions about a document that is read once",
 		Long: `ask answers a question about a document. The first call reads the document and writes the session, the state of the
 model after reading, into a file; later calls with the same --session answer at once. The session is not changed by
-questions and works only with the model that wrote it. --compact 8 keeps an eighth of the keys, at a small loss of
-accuracy; with 8-bit weights the file shrinks to a fifth.`,
+questions and works only with the model that wrote it. --compact 8 keeps an eighth of the keys: with 8-bit weights the
+file shrinks to a fifth. Single facts, such as numbers, may be lost; rfm check --needles measures this.`,
 		Example: `  rfm ask --model smollm2.gguf --read report.txt --session report.rfs "What was decided?"
   rfm ask --session report.rfs "By whom?"`,
 		Args: cobra.ExactArgs(1),
