@@ -323,7 +323,7 @@ func TestOpenErrors(t *testing.T) {
 		t.Error("precision int3 was accepted")
 	}
 	if _, err := models.Open(filepath.Join(folder, "config.json"), models.Options{}); err == nil ||
-		!strings.Contains(err.Error(), "config.json: no GGUF file") {
+		!strings.Contains(err.Error(), "config.json: not a GGUF file") {
 		t.Error(err)
 	}
 	weights := filepath.Join(folder, "model.safetensors")

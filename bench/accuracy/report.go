@@ -146,7 +146,7 @@ func exactTable(b *strings.Builder, all []outcome) {
 
 const autoHead = `### Nothing chosen by hand
 
-` + "`auto.Fit`" + ` on the training lines of the same splits (the first 5, or 3 of larger sets) as they are in the file, with all its defaults, against ours of the first
+` + "`tabular.Fit`" + ` on the training lines of the same splits (the first 5, or 3 of larger sets) as they are in the file, with all its defaults, against ours of the first
 tables on the same splits. It learns its own encoding from the training rows (pixels are standardised), and chooses F up to 2048. F is the median over splits.
 
 | set | ridge: F | auto | auto − grid | logistic: F | auto | auto − grid |

@@ -35,7 +35,7 @@ func ReadPairs(r io.Reader) (pairs []Pair, scored bool, err error) {
 		p := Pair{Texts: [2]string{parts[0], parts[1]}}
 		if scored {
 			if p.Score, err = strconv.ParseFloat(parts[2], 64); err != nil {
-				return nil, scored, fmt.Errorf("line %d: the score %q is no number", n, parts[2])
+				return nil, scored, fmt.Errorf("line %d: the score %q is not a number", n, parts[2])
 			}
 		}
 		pairs = append(pairs, p)

@@ -59,7 +59,7 @@ func (t Tuning) Validate() error {
 	case t.Goal == Next && !t.Causal():
 		return fmt.Errorf("%w: a %s has no next token: take %s or %s", ErrModel, t.Type, Embed, Attend)
 	case t.Goal == Embed && t.Causal():
-		return fmt.Errorf("%w: a %s is no encoder: take %s or %s", ErrModel, t.Type, Next, Attend)
+		return fmt.Errorf("%w: a %s is not an encoder: use %s or %s", ErrModel, t.Type, Next, Attend)
 	case t.Goal != Next && t.Goal != Embed && t.Goal != Attend:
 		return fmt.Errorf("%w: goal %q, want %s, %s or %s", ErrModel, t.Goal, Next, Embed, Attend)
 	case t.Goal != Next && t.Teacher == nil:

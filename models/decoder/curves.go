@@ -436,26 +436,27 @@ func (c *Curves) Check(layers, kvHeads int) error {
 		e [][][]float64
 	}{{c.Slots, c.Compact}, {c.Keys, c.Constant}} {
 		if len(x.e) != layers || len(x.t) < 2 || !slices.IsSorted(x.t) || x.t[0] < 1 {
-			return bad("wrong numbers of layers or slots")
+			return bad(fmt.Sprintf("errors of %d layers at %d numbers of slots, want %d layers and at least 2 ascending numbers",
+				len(x.e), len(x.t), layers))
 		}
 		for i := range x.t[1:] {
 			if x.t[i] == x.t[i+1] {
-				return bad("a number of slots stands twice")
+				return bad(fmt.Sprintf("the number of slots %d occurs twice", x.t[i]))
 			}
 		}
 		for l := range x.e {
 			if len(x.e[l]) != kvHeads {
-				return bad("wrong number of heads")
+				return bad(fmt.Sprintf("layer %d has errors of %d heads, the model has %d", l, len(x.e[l]), kvHeads))
 			}
-			for _, e := range x.e[l] {
+			for h, e := range x.e[l] {
 				if len(e) != len(x.t) || !(slices.Min(e) >= 0) || !(slices.Max(e) < 1e9) {
-					return bad("wrong errors")
+					return bad(fmt.Sprintf("layer %d, head %d: want %d errors between 0 and 1e9", l, h, len(x.t)))
 				}
 			}
 		}
 	}
 	if !(slices.Min(c.Weight) >= 0) || !(slices.Max(c.Weight) < 1e9) {
-		return bad("wrong weights")
+		return bad("the weight of a layer is not between 0 and 1e9")
 	}
 	return nil
 }

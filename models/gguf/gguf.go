@@ -100,7 +100,7 @@ func Parse(path string, data []byte) (*File, error) {
 func (f *File) header(data []byte) ([]tensor, error) {
 	r := &reader{data: data}
 	if string(r.take(4)) != "GGUF" {
-		return nil, fmt.Errorf("no GGUF file: %w", weights.ErrFormat)
+		return nil, fmt.Errorf("not a GGUF file: %w", weights.ErrFormat)
 	}
 	if v := r.u32(); r.err == nil && (v < 2 || v > 3) {
 		return nil, fmt.Errorf("GGUF version %d, want 2 or 3: %w", v, weights.ErrFormat)

@@ -78,7 +78,7 @@ func TestErrorsNameFileAndTensor(t *testing.T) {
 	for want, change := range map[string]func(values){
 		`architecture "t5" is not supported`:               func(v values) { v["general.architecture"] = "t5" },
 		"metadata has no number llama.block_count":         func(v values) { delete(v, "llama.block_count") },
-		"2 heads, 3 of keys":                               func(v values) { v["llama.attention.head_count_kv"] = 3 },
+		"2 heads and 3 key/value heads":                    func(v values) { v["llama.attention.head_count_kv"] = 3 },
 		"metadata has no number llama.feed_forward_length": func(v values) { v["llama.feed_forward_length"] = "x" },
 		"q_proj.weight has 8 rows, want 4 heads of 4": func(v values) {
 			v["llama.attention.head_count"], v["llama.attention.key_length"] = 4, 4

@@ -127,7 +127,8 @@ func (f *File) configure(arch string) error {
 		c.HeadDim = n
 	}
 	if c.KVHeads < 1 || c.HeadDim < 1 || c.Heads%c.KVHeads != 0 || c.HeadDim > 1<<20 || c.Heads > 1<<20 {
-		return fmt.Errorf("%d heads, %d of keys, of %d numbers: %w", c.Heads, c.KVHeads, c.HeadDim, weights.ErrFormat)
+		return fmt.Errorf("%d heads and %d key/value heads of dimension %d: %w", c.Heads, c.KVHeads, c.HeadDim,
+			weights.ErrFormat)
 	}
 	if arch == "bert" {
 		f.configureBERT()

@@ -81,7 +81,7 @@ type vocabulary map[string]int32
 // cannot run past the end.
 func (v *vocabulary) UnmarshalJSON(b []byte) error {
 	if b[0] != '{' {
-		return fmt.Errorf("model.vocab is no object of ids")
+		return fmt.Errorf("model.vocab: want an object of tokens and their ids")
 	}
 	text := string(b) // tokens are substrings of it
 	*v = make(vocabulary, min(strings.Count(text, `":`), maxVocab))

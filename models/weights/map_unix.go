@@ -22,7 +22,7 @@ func Map(path string) (data []byte, unmap func() error, err error) {
 	}
 	n := info.Size()
 	if !info.Mode().IsRegular() || n != int64(int(n)) {
-		return nil, nil, fmt.Errorf("%s: no regular file that fits into memory: %w", path, ErrFormat)
+		return nil, nil, fmt.Errorf("%s: not a regular file, or too large to map: %w", path, ErrFormat)
 	}
 	if n == 0 {
 		return nil, func() error { return nil }, nil

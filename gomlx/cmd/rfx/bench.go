@@ -79,7 +79,7 @@ func bench(args []string) error {
 	for _, text := range strings.Split(f.lengths, ",") {
 		length, err := strconv.Atoi(text)
 		if err != nil || length < 1 {
-			return fmt.Errorf("-lengths: %q is no length", text)
+			return fmt.Errorf("-lengths: %q is not a length", text)
 		}
 		for _, dtype := range strings.Split(f.dtypes, ",") {
 			for _, causal := range []bool{false, true} {

@@ -69,10 +69,10 @@ func convert(args []string) error {
 	}
 	centred := f.clusters > 0 || f.family == "none"
 	if f.exact != 0 && f.clusters == 0 {
-		return fmt.Errorf("-exact %d are keys of clusters: name their number by -clusters", f.exact)
+		return fmt.Errorf("-exact %d needs clusters: set their number with -clusters", f.exact)
 	}
 	if f.clusters < 0 || f.block < 0 || given["block"] && !centred {
-		return fmt.Errorf("-clusters %d, -block %d: blocks are of -clusters or -family none", f.clusters, f.block)
+		return fmt.Errorf("-clusters %d, -block %d: want no negative numbers, and -block only with -clusters or -family none", f.clusters, f.block)
 	}
 	if f.out != "" {
 		if err := pretrained.Free(f.out); err != nil {

@@ -49,7 +49,7 @@ func eval(args []string) error {
 	for _, s := range strings.Split(lengths, ",") {
 		length, err := strconv.Atoi(s)
 		if err != nil {
-			return fmt.Errorf("-lengths: %q is no length", s)
+			return fmt.Errorf("-lengths: %q is not a length", s)
 		}
 		all = append(all, length)
 	}

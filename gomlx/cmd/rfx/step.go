@@ -62,13 +62,13 @@ func stepBench(args []string) error {
 		return err
 	}
 	if flags.NArg() > 0 {
-		return fmt.Errorf("what is %q? Settings are flags (rfx bench step -h)", flags.Arg(0))
+		return fmt.Errorf("unexpected argument %q: all settings are flags, see rfx bench step -h", flags.Arg(0))
 	}
 	var lengths []int
 	for _, s := range strings.Split(f.lengths, ",") {
 		n, err := strconv.Atoi(s)
 		if err != nil || n < 2 {
-			return fmt.Errorf("-lengths: %q is no length", s)
+			return fmt.Errorf("-lengths: %q is not a length", s)
 		}
 		lengths = append(lengths, n)
 	}

@@ -99,7 +99,7 @@ func trainCommand(args []string) error {
 		return err
 	}
 	if flags.NArg() > 0 {
-		return fmt.Errorf("what is %q? Settings are flags (rfx train -h)", flags.Arg(0))
+		return fmt.Errorf("unexpected argument %q: all settings are flags, see rfx train -h", flags.Arg(0))
 	}
 	if f.out == "" {
 		return fmt.Errorf("name the folder of the run: -out DIR")

@@ -79,7 +79,7 @@ func readIDX(file string) ([]byte, []int, error) {
 		return nil, nil, fmt.Errorf("%s: %w", file, err)
 	}
 	if head[0] != 0 || head[1] != 0 || head[2] != 8 || head[3] < 1 || head[3] > 3 {
-		return nil, nil, fmt.Errorf("%w: %s is no IDX file of bytes", ErrData, file)
+		return nil, nil, fmt.Errorf("%w: %s is not an IDX file of bytes", ErrData, file)
 	}
 	dims := make([]int, head[3])
 	size := int64(1)

@@ -213,7 +213,7 @@ func field(b []byte, name string) (string, error) {
 		return "", fmt.Errorf("no field %q: set --column", name)
 	}
 	if err := json.Unmarshal(v, &text); err != nil {
-		return "", fmt.Errorf("field %q is no text", name)
+		return "", fmt.Errorf("field %q is not a string", name)
 	}
 	return text, nil
 }

@@ -70,7 +70,7 @@ requests in work finish, then stop. Logs go to stderr; they never hold texts.`,
 					return err
 				}
 			} else if attends.attention != "auto" || attends.memory != "" {
-				return misused("--attention and --memory are of models that generate, and %s embeds texts", args[0])
+				return misused("--attention and --memory need a model that generates; %s embeds texts", args[0])
 			}
 			if name == "" {
 				name = strings.TrimSuffix(filepath.Base(filepath.Clean(args[0])), ".gguf")
