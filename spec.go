@@ -126,13 +126,13 @@ func (s *Spec) UnmarshalJSON(b []byte) error {
 	if isNull(w.Family) {
 		return fmt.Errorf("spec: no family: %w", ErrSpec)
 	}
-	f, err := family.Decode(w.Family)
+	f, err := family.Parse(string(w.Family))
 	if err != nil {
 		return fmt.Errorf("spec: %w", err)
 	}
 	out := Spec{Kernel: w.Kernel, Family: f, Dim: w.Dim, M: w.M, Seed: w.Seed}
 	if !isNull(w.Coupling) {
-		if out.Coupling, err = coupling.Decode(w.Coupling); err != nil {
+		if out.Coupling, err = coupling.Parse(string(w.Coupling)); err != nil {
 			return fmt.Errorf("spec: %w", err)
 		}
 	}

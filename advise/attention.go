@@ -35,7 +35,7 @@ const (
 //     centroids with exact neighbours, or features?
 //
 // Features are always positive, and Options.Kernel and Loss are fixed to those of attention. Errors are
-// [ErrOptions], [ErrRows] for sequences that are too short, and dense.ErrShape.
+// [ErrOptions], dense.ErrShape, or that sequences are too short.
 func Attention[T dense.Float](ctx context.Context, vis attention.Visibility, q, k, v attention.Seq[T],
 	o Options) (*Report, error) {
 	tol := o.Target
@@ -60,7 +60,7 @@ func Attention[T dense.Float](ctx context.Context, vis attention.Visibility, q, 
 	}
 	if min(q.Len, k.Len) < 2*minRows {
 		return nil, fmt.Errorf("sequences of %d queries and %d keys, want at least %d: %w", q.Len, k.Len, 2*minRows,
-			ErrRows)
+			errRows)
 	}
 	o.progress("choice per head", 0, k.Heads)
 	// Measured costs are seconds on this machine; model costs must be the same on every machine.
@@ -236,7 +236,7 @@ func (a *attentionStudy[T]) rank(ctx context.Context, r *Report) error {
 	}
 	looks = slices.DeleteFunc(looks, func(c int) bool { return !usable(c) })
 	if len(looks) == 0 {
-		return fmt.Errorf("no family with positive features can be fitted to these heads: %s: %w", a.last[0].refused, ErrRows)
+		return fmt.Errorf("no family with positive features can be fitted to these heads: %s: %w", a.last[0].refused, errRows)
 	}
 	least := figure(slices.MinFunc(looks, func(x, y int) int { return cmp.Compare(figure(x), figure(y)) }))
 	for c, e := range a.last {

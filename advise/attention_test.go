@@ -65,7 +65,7 @@ func TestAttention(t *testing.T) {
 	short := q
 	short.Len = 4
 	if _, err := Attention(context.Background(), attention.Visibility{}, short, short, short, o); !errors.Is(err,
-		ErrRows) {
+		errRows) {
 		t.Errorf("four rows: %v", err)
 	}
 }

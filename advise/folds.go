@@ -35,7 +35,7 @@ const (
 func (s *study) divide(q, k dense.Matrix[float64]) error {
 	least := min(q.Rows, k.Rows)
 	if least < minRows {
-		return fmt.Errorf("%d queries and %d keys, want at least %d of each: %w", q.Rows, k.Rows, minRows, ErrRows)
+		return fmt.Errorf("%d queries and %d keys, want at least %d of each: %w", q.Rows, k.Rows, minRows, errRows)
 	}
 	n := 2
 	if least < fewRows {

@@ -16,7 +16,7 @@ import (
 // Kernel advises on features of the kernel between queries and keys, or within one set if k is the zero matrix.
 // It takes seconds: Options.Rows and Draws bound the work, not the number of rows, except for one pass of
 // statistics. Within one set Nyström features take part; Candidate.Biased marks them. Errors are [ErrOptions],
-// [ErrRows] and those of invalid sets.
+// those of invalid sets, and that there are too few different rows.
 //
 // The steps are: divide the rows into folds, compute facts, fit all varieties, race the candidates for the
 // budget, choose and confirm the best with fresh draws, and write the report.
@@ -38,7 +38,7 @@ func Kernel(ctx context.Context, q, k dense.Matrix[float64], o Options) (*Report
 		return nil, err
 	}
 	if constant(q) && constant(k) {
-		return nil, fmt.Errorf("all rows are equal, so the kernel has one value and any map will do: %w", ErrRows)
+		return nil, fmt.Errorf("all rows are equal, so the kernel has one value and any map will do: %w", errRows)
 	}
 	s := &study{Options: o, dim: q.Cols, oneSet: oneSet}
 	if err := s.divide(q, k); err != nil {

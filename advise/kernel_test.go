@@ -139,7 +139,7 @@ func TestKernelBadInput(t *testing.T) {
 		"NaN":              {nan, q, small, dense.ErrNotFinite},
 		"NaN in keys":      {q, nan, small, dense.ErrNotFinite},
 		"other columns":    {q, rows(30, 5, 1, flat(1)), small, dense.ErrShape},
-		"few rows":         {q.RowRange(0, 7), q, small, ErrRows},
+		"few rows":         {q.RowRange(0, 7), q, small, errRows},
 		"two budgets":      {q, q, Options{Features: 8, Target: 0.1}, ErrOptions},
 		"negative target":  {q, q, Options{Target: -1}, ErrOptions},
 		"unknown family":   {q, q, Options{Families: []string{"best"}}, ErrOptions},
@@ -149,7 +149,7 @@ func TestKernelBadInput(t *testing.T) {
 		"loss":             {q, q, Options{Loss: "none"}, ErrOptions},
 		"draws":            {q, q, Options{Draws: 1}, ErrOptions},
 		"measure":          {q, q, Options{Measure: "luck"}, ErrOptions},
-		"equal rows":       {dense.New[float64](30, 4), none, small, ErrRows},
+		"equal rows":       {dense.New[float64](30, 4), none, small, errRows},
 		"no keys":          {q, dense.New[float64](0, 4), small, dense.ErrShape},
 	} {
 		if r, err := Kernel(ctx, c.q, c.k, c.o); !errors.Is(err, c.want) {

@@ -65,8 +65,8 @@ type Options struct {
 // ErrOptions marks options that contradict each other or name nothing.
 var ErrOptions = errors.New("invalid options of advise")
 
-// ErrRows is returned for sets that are too small to fit to one part and measure on another, and for equal rows.
-var ErrRows = errors.New("no advice on these rows")
+// errRows is returned for sets that are too small to fit to one part and measure on another, and for equal rows.
+var errRows = errors.New("no advice on these rows")
 
 const (
 	defaultFeatures = 256

@@ -112,8 +112,8 @@ var ErrLaw = errors.New("coupling is not defined for this law")
 // ErrSize is returned by Sample for m < 1 or dim < 1.
 var ErrSize = errors.New("number of projections and dimension must be at least 1")
 
-// ErrName is returned by Decode and Parse for a coupling without a name, or with one that no coupling has.
-var ErrName = errors.New("unknown coupling")
+// errName is returned by Parse for a coupling without a name, or with one that no coupling has.
+var errName = errors.New("unknown coupling")
 
 // ErrParam marks invalid parameters of a coupling: out of range, or fields of JSON that are unknown, repeated or
 // unreadable.

@@ -179,9 +179,9 @@ func lookup(name string) (entry, error) {
 		}
 	}
 	if name == "" {
-		return entry{}, fmt.Errorf("coupling: no name; want one of %s: %w", strings.Join(names(), ", "), ErrName)
+		return entry{}, fmt.Errorf("coupling: no name; want one of %s: %w", strings.Join(names(), ", "), errName)
 	}
-	return entry{}, fmt.Errorf("%w %q%s; want one of %s", ErrName, name, similar.Hint(name, names()),
+	return entry{}, fmt.Errorf("%w %q%s; want one of %s", errName, name, similar.Hint(name, names()),
 		strings.Join(names(), ", "))
 }
 
@@ -190,7 +190,7 @@ func lookup(name string) (entry, error) {
 func Parse(text string) (Coupling, error) {
 	text = strings.TrimSpace(text)
 	if strings.HasPrefix(text, "{") {
-		return Decode([]byte(text))
+		return decode([]byte(text))
 	}
 	e, err := lookup(text)
 	if err != nil {
@@ -199,10 +199,10 @@ func Parse(text string) (Coupling, error) {
 	return e.zero, nil
 }
 
-// Decode reads the JSON object written by [Encode]. A missing or unknown name is an ErrName that lists the valid ones.
+// decode reads the JSON object written by [Encode]. The error of a missing or unknown name lists the valid ones.
 // Anything else that is wrong (not a JSON object; fields that are unknown, repeated, unreadable or out of range) is an
 // ErrParam. Names of fields are case-sensitive.
-func Decode(data []byte) (Coupling, error) {
+func decode(data []byte) (Coupling, error) {
 	name, body, err := namedjson.Split(data)
 	if err != nil {
 		return nil, fmt.Errorf("coupling: want a JSON object with a \"name\": %w: %w", err, ErrParam)
@@ -223,7 +223,7 @@ func Encode(c Coupling) ([]byte, error) {
 	known := slices.ContainsFunc(entries(), func(e entry) bool { return reflect.TypeOf(e.zero) == reflect.TypeOf(c) })
 	if !known {
 		return nil, fmt.Errorf("cannot encode coupling of type %T; valid names: %s: %w", c, strings.Join(names(), ", "),
-			ErrName)
+			errName)
 	}
 	if err := valid(c); err != nil {
 		return nil, err

@@ -118,7 +118,7 @@ func TestWrappedFormats(t *testing.T) {
 		if err := os.WriteFile(path, c.b, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		format, err := data.Detect(path)
+		format, err := data.Detect(path, nil)
 		if err != nil {
 			t.Errorf("%s: %v", c.name, err)
 		}

@@ -73,8 +73,8 @@ func (t *Columns) Add(name string, cells ...Cells) error {
 	if slices.Contains(t.names, name) {
 		return inputError(t.name, "two columns are named %s: rename one", quote.Short(name))
 	}
-	if len(t.names) == DefaultMaxColumns {
-		return checkWidth(t.name, len(t.names)+1, DefaultMaxColumns)
+	if len(t.names) == defaultMaxColumns {
+		return checkWidth(t.name, len(t.names)+1, defaultMaxColumns)
 	}
 	var c memoryColumn
 	for _, k := range cells {

@@ -92,7 +92,13 @@ func (s *csvSource) Encoding() string  { return s.in.encoding.name() }
 // NoRows reports that the file has a header and no rows.
 func (s *csvSource) NoRows() bool { return s.empty }
 
-func (s *csvSource) options() Options { return s.o }
+// Resolved returns o with the delimiter and header that were found, so that opening the file again skips detection.
+// Other files that are opened with the result must have the same layout. Tables of several files use it, so that all
+// files are read alike.
+func (s *csvSource) Resolved(o Options) Options {
+	o.Delimiter, o.Header = s.o.Delimiter, s.o.Header
+	return o
+}
 
 // TextEncoding serves [As].
 func (s *csvSource) TextEncoding() string { return s.in.encoding.decided() }

@@ -204,7 +204,7 @@ func TestOpenFiles(t *testing.T) {
 	if _, err := data.Open(dir, data.Options{}); err == nil || !strings.Contains(err.Error(), "directory") {
 		t.Errorf("a directory: %v", err)
 	}
-	if _, err := data.Detect(dir); err == nil || !strings.Contains(err.Error(), "directory") {
+	if _, err := data.Detect(dir, nil); err == nil || !strings.Contains(err.Error(), "directory") {
 		t.Errorf("a directory: %v", err)
 	}
 	if _, err := data.Open(filepath.Join(dir, "none"), data.Options{}); !errors.Is(err, os.ErrNotExist) {

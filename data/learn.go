@@ -31,9 +31,6 @@ const (
 	autoRows    = 20
 )
 
-// DefaultMaxLevels is the default number of levels of a field that get a column of their own.
-const DefaultMaxLevels = 64
-
 // LearnOptions say what the columns are for. The zero value makes every column a field. A name that is not a
 // column, or that is listed twice, is an error. The options are part of a learner's fingerprint and its saved
 // form, in JSON.
@@ -57,6 +54,9 @@ type LearnOptions struct {
 	// copied from Like. Of the other options only MaxLevels counts.
 	Like *Schema `json:",omitempty"`
 }
+
+// Levels is MaxLevels or its default.
+func (o LearnOptions) Levels() int { return cmp.Or(o.MaxLevels, 64) }
 
 // levelMemory bounds the memory for counting texts of all columns together, in bytes. Each column gets an equal
 // share: between minTracked and maxTracked distinct texts, at maxLevelBytes plus about 64 bytes of bookkeeping

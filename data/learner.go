@@ -43,9 +43,7 @@ type shardText struct {
 // NewLearner returns a learner without rows. place names the table in messages. Errors are options that
 // contradict each other or the columns.
 func NewLearner(place string, columns []string, o LearnOptions) (*Learner, error) {
-	if o.MaxLevels == 0 {
-		o.MaxLevels = DefaultMaxLevels
-	}
+	o.MaxLevels = o.Levels()
 	if o.MaxClasses == 0 {
 		o.MaxClasses = 1024
 	}

@@ -116,7 +116,11 @@ func (s *jsonSource) Name() string      { return s.in.name }
 func (s *jsonSource) Columns() []string { return s.columns }
 func (s *jsonSource) Encoding() string  { return s.in.encoding.name() }
 
-func (s *jsonSource) options() Options { return s.o }
+// Resolved returns o with the keys that were found, as csvSource.Resolved does.
+func (s *jsonSource) Resolved(o Options) Options {
+	o.Delimiter, o.Header, o.Columns = s.o.Delimiter, s.o.Header, s.Columns()
+	return o
+}
 
 // TextEncoding is for [As].
 func (s *jsonSource) TextEncoding() string { return s.in.encoding.decided() }

@@ -41,7 +41,7 @@ type Options struct {
 	// Strict makes a text in a column read as Number an error of kind [ErrUnreadable] with its place (text
 	// formats only). Otherwise such a cell becomes a NaN that [IsUnreadable] recognises.
 	Strict     bool
-	MaxColumns int      // 0 is [DefaultMaxColumns]
+	MaxColumns int      // 0 is 65536
 	MaxLine    int      // bytes of one row of a text format, bounds memory; 0 is 16 MiB
 	Workers    int      // goroutines that parse a text format; 0 is GOMAXPROCS
 	Columns    []string // NDJSON: the keys, some of which a row may lack; nil: the keys of the first rows
@@ -56,7 +56,7 @@ var DefaultMissing = []string{"", "?", "NA", "N/A", "n/a", "NaN", "nan", "NaT", 
 
 // The default bounds on the size of a table; see [Options].
 const (
-	DefaultMaxColumns = 1 << 16
+	defaultMaxColumns = 1 << 16
 	defaultMaxLine    = 16 << 20
 )
 
@@ -65,7 +65,7 @@ func (o Options) withDefaults() (Options, error) {
 		o.Missing = DefaultMissing
 	}
 	if o.MaxColumns == 0 {
-		o.MaxColumns = DefaultMaxColumns
+		o.MaxColumns = defaultMaxColumns
 	}
 	if o.MaxLine == 0 {
 		o.MaxLine = defaultMaxLine
@@ -404,22 +404,12 @@ func openSample(in input, sample []byte, whole bool, o Options) (Source, error) 
 	return nil, fmt.Errorf("unknown format %q: want csv, ndjson, npy, npz or xlsx", format)
 }
 
-// Resolved returns o with the delimiter, header and keys that were found for src, so that opening the file
-// again skips detection. Other files that are opened with the result must have the same layout. Tables of
-// several files use it, so that all files are read alike.
-func Resolved(src Source, o Options) Options {
-	if s, ok := src.(interface{ options() Options }); ok {
-		found := s.options()
-		o.Delimiter, o.Header = found.Delimiter, found.Header
-		if _, ok := src.(*jsonSource); ok {
-			o.Columns = src.Columns()
-		}
+// Detect returns the format of a file, from its first bytes, then from its name. If r is not nil, it holds the contents;
+// then Detect cannot look into zip archives, because their directory is at the end, and reports NPZ for them.
+func Detect(path string, r io.Reader) (Format, error) {
+	if r != nil {
+		return input{name: path, size: -1}.detect(r)
 	}
-	return o
-}
-
-// Detect returns the format of a file, from its first bytes, then from its name.
-func Detect(path string) (Format, error) {
 	if why := localfile.Remote(path); why != "" {
 		return "", inputError(path, "%s", why)
 	}
@@ -436,12 +426,6 @@ func Detect(path string) (Format, error) {
 		in.size = info.Size()
 	}
 	return in.detect(f)
-}
-
-// DetectReader is Detect for the contents of a reader; name is used in messages and for its extension. It
-// cannot look into zip archives, because their directory is at the end, and reports NPZ for them.
-func DetectReader(name string, r io.Reader) (Format, error) {
-	return input{name: name, size: -1}.detect(r)
 }
 
 func (in input) detect(r io.Reader) (Format, error) {

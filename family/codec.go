@@ -10,8 +10,8 @@ import (
 	"github.com/randfeat/randfeat/internal/similar"
 )
 
-// ErrName is returned by Decode and Parse for a family without a name, or with one that no family has.
-var ErrName = errors.New("unknown family")
+// errName is returned by Parse for a family without a name, or with one that no family has.
+var errName = errors.New("unknown family")
 
 // Encode writes a family as a JSON object with its "name" and parameters.
 func Encode(f Family) ([]byte, error) {
@@ -25,10 +25,10 @@ func Encode(f Family) ([]byte, error) {
 	return b, nil
 }
 
-// Decode reads what Encode writes. A missing or unknown name is an ErrName that lists the valid ones. Anything else
+// decode reads what Encode writes. The error of a missing or unknown name lists the valid ones. Anything else
 // that is wrong (not a JSON object; unknown, repeated or unreadable fields) is an ErrParam. Names of fields are
 // case-sensitive.
-func Decode(b []byte) (Family, error) {
+func decode(b []byte) (Family, error) {
 	name, body, err := namedjson.Split(b)
 	if err != nil {
 		return nil, fmt.Errorf("family: want a JSON object with a \"name\": %w", asParam(err))
@@ -44,14 +44,14 @@ func Decode(b []byte) (Family, error) {
 		return f, nil
 	}
 	if name == "" {
-		return nil, fmt.Errorf("family: no name; want one of %s: %w", names(), ErrName)
+		return nil, fmt.Errorf("family: no name; want one of %s: %w", names(), errName)
 	}
-	return nil, fmt.Errorf("%w %q%s; want one of %s", ErrName, name, similar.Hint(name, Names()), names())
+	return nil, fmt.Errorf("%w %q%s; want one of %s", errName, name, similar.Hint(name, Names()), names())
 }
 
 // asParam marks errors of fields as ErrParam. Errors of a family inside this one are marked already.
 func asParam(err error) error {
-	if errors.Is(err, ErrName) || errors.Is(err, ErrParam) {
+	if errors.Is(err, errName) || errors.Is(err, ErrParam) {
 		return err
 	}
 	return fmt.Errorf("%w: %w", err, ErrParam)
@@ -60,13 +60,13 @@ func asParam(err error) error {
 // Parse reads a family from the command line: a name for its default value, or the JSON object of Encode.
 func Parse(text string) (Family, error) {
 	if text = strings.TrimSpace(text); strings.HasPrefix(text, "{") {
-		return Decode([]byte(text))
+		return decode([]byte(text))
 	}
 	b, err := namedjson.Encode(text, struct{}{})
 	if err != nil {
 		return nil, err
 	}
-	return Decode(b)
+	return decode(b)
 }
 
 // decodeAs reads the parameters of a family of type F.
@@ -91,7 +91,7 @@ func encodeAll(fs []Family) ([]json.RawMessage, error) {
 func decodeAll(raw []json.RawMessage) ([]Family, error) {
 	var out []Family
 	for _, b := range raw {
-		f, err := Decode(b)
+		f, err := decode(b)
 		if err != nil {
 			return nil, err
 		}

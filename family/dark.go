@@ -252,7 +252,7 @@ func (f *DARK) UnmarshalJSON(b []byte) error {
 	}
 	*f = DARK{M: w.M, Temperature: w.Temperature}
 	if w.Base != nil {
-		base, err := Decode(w.Base)
+		base, err := decode(w.Base)
 		if err != nil {
 			return err
 		}

@@ -56,7 +56,7 @@ func ExampleEncode() {
 	if err != nil {
 		panic(err)
 	}
-	f, err := family.Decode(b)
+	f, err := family.Parse(string(b))
 	fmt.Printf("%s\n%+v %v\n", b, f, err)
 	// Output:
 	// {"name":"oprf","a":-0.125}

@@ -16,31 +16,19 @@ import (
 //
 // The model is a ridge of the family landmarks, with all rows as landmarks. It is saved, loaded and served like any
 // other, and holds 8n(d + outputs) bytes.
+//
+// With s.Margins it takes up to MarginSteps·n² further multiply-adds per class, or far less if few rows violate a margin.
 func FitExact(s Setup, x, y dense.Matrix[float64], lambda float64) (*Model, error) {
-	return par.Result(s.Workers, func() (*Model, error) { return fitExact(s, x, y, lambda, false) })
+	return par.Result(s.Workers, func() (*Model, error) { return fitExact(s, x, y, lambda) })
 }
 
-// MarginSteps limits the steps of FitMargins.
+// MarginSteps limits the steps of a fit with margins.
 const MarginSteps = 40
-
-// FitMargins is [FitExact] for classes with squared hinge losses instead of squared errors: one support-vector machine
-// per class. Scores above 1 for the true class and below 0 for the others are not errors. It separates classes better
-// where the columns determine them without noise. It takes the time of FitExact and up to MarginSteps·n² multiply-adds
-// per class, or far less if few rows violate a margin.
-func FitMargins(s Setup, x, y dense.Matrix[float64], lambda float64) (*Model, error) {
-	switch {
-	case s.Task != Classification:
-		return nil, fmt.Errorf("margins of a %s: they are for classes: %w", s.Task, ErrSetup)
-	case s.Weighted:
-		return nil, fmt.Errorf("margins of rows with weights: use squares: %w", ErrSetup)
-	}
-	return par.Result(s.Workers, func() (*Model, error) { return fitExact(s, x, y, lambda, true) })
-}
 
 // fitExact forms the kernel matrix of all rows and solves for α. Margins of many rows are first sought among the rows
 // that violate them (linalg.SolveMargins), which may fail; the general path follows.
-func fitExact(s Setup, x, y dense.Matrix[float64], lambda float64, margins bool) (*Model, error) {
-	s, err := exactSetup(s, x, y, lambda)
+func fitExact(s Setup, x, y dense.Matrix[float64], lambda float64) (*Model, error) {
+	s, margins, err := exactSetup(s, x, y, lambda)
 	if err != nil {
 		return nil, err
 	}

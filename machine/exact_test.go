@@ -12,6 +12,7 @@ import (
 
 	"github.com/randfeat/randfeat"
 	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/family"
 	"github.com/randfeat/randfeat/kernel"
 )
 
@@ -146,10 +147,11 @@ func TestFitMargins(t *testing.T) {
 	x, numbers := sample(4, 120, 2, 1)
 	y := classes(numbers, 3)
 	s := Setup{Task: Classification, Outputs: 3, Spec: randfeat.Spec{Kernel: kernel.Kernel{Scale: 0.7}, Dim: 2}}
-	loss := func(fit func(Setup, dense.Matrix[float64], dense.Matrix[float64], float64) (*Model,
-		error)) (hinge float64) {
+	loss := func(margins bool) (hinge float64) {
 		const lambda = 0.01
-		m, err := fit(s, x, y, lambda)
+		s := s
+		s.Margins = margins
+		m, err := FitExact(s, x, y, lambda)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -175,11 +177,15 @@ func TestFitMargins(t *testing.T) {
 		}
 		return hinge
 	}
-	if squares, margins := loss(FitExact), loss(FitMargins); margins > 0.9*squares {
+	if squares, margins := loss(false), loss(true); margins > 0.9*squares {
 		t.Errorf("penalised hinge loss %.4f, of least squares %.4f", margins, squares)
 	}
-	s.Task, s.Outputs = Regression, 1
-	if _, err := FitMargins(s, x, numbers, 1); !errors.Is(err, ErrSetup) {
+	s.Task, s.Outputs, s.Margins = Regression, 1, true
+	if _, err := FitExact(s, x, numbers, 1); !errors.Is(err, ErrSetup) || !strings.Contains(err.Error(), "classes") {
 		t.Errorf("margins of numbers: %v", err)
+	}
+	s.Spec.Family, s.Spec.M = family.Trig{}, 4
+	if _, err := NewRidge(s); !errors.Is(err, ErrSetup) || !strings.Contains(err.Error(), "FitExact") {
+		t.Errorf("margins of sums: %v", err)
 	}
 }

@@ -36,31 +36,22 @@ const (
 // GiB of kernels stay in memory, and the others are recomputed in every product. Further memory is 4nm bytes for the m
 // landmarks of the preconditioner (n/16, at least 256 and at most 2048; or o.Sketch) and some n·outputs numbers.
 //
+// With s.Margins it starts from the fit of squared errors and takes at most MarginSteps further products, or ends when
+// predictions change by less than a thousandth.
+//
 // The bits do not depend on GOMAXPROCS. Ending before the residual is small is not an error: see Iterations.Converged.
 func FitExactIterative(s Setup, x, y dense.Matrix[float64], lambda float64, o Iterative) (m *Model, done Iterations,
 	err error) {
-	par.Limited(s.Workers, func() { m, done, err = fitIterative(s, x, y, lambda, o, false) })
+	par.Limited(s.Workers, func() { m, done, err = fitIterative(s, x, y, lambda, o) })
 	return m, done, err
 }
 
-// FitMarginsIterative is [FitMargins] for as many rows as [FitExactIterative]. It starts from the fit of squared errors
-// and takes at most MarginSteps further products, or ends when predictions change by less than a thousandth.
-func FitMarginsIterative(s Setup, x, y dense.Matrix[float64], lambda float64, o Iterative) (m *Model, done Iterations,
-	err error) {
-	if s.Task != Classification {
-		return nil, Iterations{}, fmt.Errorf("margins of a %s: they are for classes: %w", s.Task, ErrSetup)
-	}
-	par.Limited(s.Workers, func() { m, done, err = fitIterative(s, x, y, lambda, o, true) })
-	return m, done, err
-}
-
-func fitIterative(s Setup, x, y dense.Matrix[float64], lambda float64, o Iterative, margins bool) (*Model, Iterations,
-	error) {
+func fitIterative(s Setup, x, y dense.Matrix[float64], lambda float64, o Iterative) (*Model, Iterations, error) {
 	var done Iterations
 	if s.Weighted {
 		return nil, done, fmt.Errorf("conjugate gradients of rows with weights: use Ridge: %w", ErrSetup)
 	}
-	s, err := exactSetup(s, x, y, lambda)
+	s, margins, err := exactSetup(s, x, y, lambda)
 	if err != nil {
 		return nil, done, err
 	}
@@ -132,23 +123,29 @@ func packedTargets(t dense.Matrix[float64], cols int) dense.Matrix[float64] {
 	return out
 }
 
-// exactSetup validates the arguments of a fit with the kernels of all rows. It needs no projections.
-func exactSetup(s Setup, x, y dense.Matrix[float64], lambda float64) (Setup, error) {
-	s.Omega = []coupling.Omega{}
-	s, err := s.prepared()
-	if err != nil {
-		return s, err
+// exactSetup validates the arguments of a fit with the kernels of all rows, and whether it has margins. It needs no
+// projections.
+func exactSetup(s Setup, x, y dense.Matrix[float64], lambda float64) (_ Setup, margins bool, err error) {
+	margins, s.Margins, s.Omega = s.Margins, false, []coupling.Omega{}
+	if s, err = s.prepared(); err != nil {
+		return s, margins, err
 	}
 	switch {
+	case margins && s.Task != Classification:
+		err = fmt.Errorf("margins of a %s: they are for classes: %w", s.Task, ErrSetup)
+	case margins && s.Weighted:
+		err = fmt.Errorf("margins of rows with weights: use squares: %w", ErrSetup)
 	case s.Task == Unsupervised:
-		return s, fmt.Errorf("kernel ridge regression without targets: %w", ErrSetup)
+		err = fmt.Errorf("kernel ridge regression without targets: %w", ErrSetup)
 	case !(lambda > 0) || math.IsInf(lambda, 1):
-		return s, fmt.Errorf("λ = %g, want a positive number: %w", lambda, ErrSetup)
+		err = fmt.Errorf("λ = %g, want a positive number: %w", lambda, ErrSetup)
 	case s.Spec.Kernel.Kind.Signed():
-		return s, fmt.Errorf("kernel ridge regression with the %v kernel, which family landmarks does not have: %w",
+		err = fmt.Errorf("kernel ridge regression with the %v kernel, which family landmarks does not have: %w",
 			s.Spec.Kernel.Kind, ErrSetup)
 	case x.Rows == 0:
-		return s, fmt.Errorf("kernel ridge regression of no rows: %w", ErrNoRows)
+		err = fmt.Errorf("kernel ridge regression of no rows: %w", ErrNoRows)
+	default:
+		err = s.checkBlock(x, y, 0)
 	}
-	return s, s.checkBlock(x, y, 0)
+	return s, margins, err
 }

@@ -56,9 +56,9 @@ func models(t testing.TB) map[string]*Model {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d, err := NewDensity(Setup{Spec: positiveSpec(3, 8)})
+	d, err := newDensity(Setup{Spec: positiveSpec(3, 8)})
 	if err == nil {
-		err = d.AddRows(rows)
+		err = rows.Each(defaultBlock, d.Add)
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -73,7 +73,7 @@ func models(t testing.TB) map[string]*Model {
 		Targets: []data.Target{{Name: "y", Mean: 1, Scale: 3}, {Name: "z", Scale: 1}}, IDs: []string{"id"},
 	}
 	return map[string]*Model{
-		"ridge": ridge, "gp": must(r.GP(1, nil)), "smoother": must(s.Model(0)), "density": must(d.Calibrated(rows)),
+		"ridge": ridge, "gp": must(r.GP(1, nil)), "smoother": must(s.Model(0)), "density": must(calibrated(d, rows)),
 		"logistic": must(logistic, err), "no projections": must(fixed.Model(1)),
 	}
 }

@@ -67,7 +67,7 @@ var kinds = []KindInfo{
 		sums: sumsOf(newSmoother), decode: decodeOf(unmarshalSmoother)},
 	{Kind: KindDensity, About: "log density and anomaly score of rows, without a target", Tasks: []Task{Unsupervised},
 		Averages: true, Positive: true, tensors: slices.Concat(averages, []string{"quantiles"}),
-		sums: sumsOf(NewDensity), decode: decodeOf(unmarshalDensity)},
+		sums: sumsOf(newDensity), decode: decodeOf(unmarshalDensity)},
 }
 
 // Kinds returns all kinds. The first kind of a task is the default.

@@ -124,22 +124,20 @@ func (w *whitening) weights(m dense.Matrix[float64]) error { return linalg.Solve
 // kernel that earlier landmarks do not explain. Isolated rows are taken as soon as a draw finds them, and dense regions
 // get as many landmarks as they need. If fewer than m rows explain all, fewer are returned. It takes n·m²/2
 // multiply-adds and 8nm bytes. The result is in the order of the draw and determined by the seed.
-func Landmarks(k kernel.Kernel, x dense.Matrix[float64], m int, seed uint64) ([]int, error) {
+//
+// The second result holds the chosen rows, embedded by the kernel: the projections of family.Landmarks.
+func Landmarks(k kernel.Kernel, x dense.Matrix[float64], m int, seed uint64) ([]int, []coupling.Omega, error) {
 	if !hasLandmarks(k) || m < 1 || x.Rows < 1 {
-		return nil, fmt.Errorf("%d landmarks of %d rows with a %v kernel, want at least one and a kernel with κ(x, x) = 1 "+
+		return nil, nil, fmt.Errorf("%d landmarks of %d rows with a %v kernel, want at least one and a kernel with κ(x, x) = 1 "+
 			"and no negative values: %w", m, x.Rows, k.Kind, ErrSetup)
 	}
 	if err := finite("x", x, 0); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return landmark.Pivots(k, x, m, seed)
-}
-
-// LandmarkOmega returns the given rows of x, embedded by the kernel, as the projections of family.Landmarks.
-func LandmarkOmega(k kernel.Kernel, x dense.Matrix[float64], rows []int) []coupling.Omega {
+	rows, err := landmark.Pivots(k, x, m, seed)
 	omega := dense.New[float64](len(rows), k.Dim(x.Cols))
 	for i, r := range rows {
 		k.Embed(omega.Row(i), x.Row(r))
 	}
-	return []coupling.Omega{{Rows: omega}}
+	return rows, []coupling.Omega{{Rows: omega}}, err
 }

@@ -22,11 +22,11 @@ func landmarkSetup(t *testing.T, x dense.Matrix[float64], m int) Setup {
 
 func landmarkSetupOf(t *testing.T, k kernel.Kernel, x dense.Matrix[float64], m int) Setup {
 	t.Helper()
-	rows, err := Landmarks(k, x, m, 3)
+	rows, omega, err := Landmarks(k, x, m, 3)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return Setup{Task: Regression, Outputs: 1, Omega: LandmarkOmega(k, x, rows), Spec: randfeat.Spec{Kernel: k,
+	return Setup{Task: Regression, Outputs: 1, Omega: omega, Spec: randfeat.Spec{Kernel: k,
 		Family: family.Landmarks{}, Dim: x.Cols, M: len(rows)}}
 }
 
@@ -150,7 +150,7 @@ func TestLandmarks(t *testing.T) {
 		copy(x.Row(i), x.Row(0))
 	}
 	k := kernel.Kernel{Scale: 0.5}
-	rows, err := Landmarks(k, x, 100, 1)
+	rows, _, err := Landmarks(k, x, 100, 1)
 	if err != nil || len(rows) != 100 {
 		t.Fatalf("%d landmarks, %v", len(rows), err)
 	}
@@ -167,12 +167,12 @@ func TestLandmarks(t *testing.T) {
 		t.Errorf("%d landmarks are the same row", same)
 	}
 	old := runtime.GOMAXPROCS(1)
-	again, _ := Landmarks(k, x, 100, 1)
+	again, _, _ := Landmarks(k, x, 100, 1)
 	runtime.GOMAXPROCS(old)
-	if other, _ := Landmarks(k, x, 100, 2); !slices.Equal(rows, again) || slices.Equal(rows, other) {
+	if other, _, _ := Landmarks(k, x, 100, 2); !slices.Equal(rows, again) || slices.Equal(rows, other) {
 		t.Error("landmarks depend on goroutines, or not on the seed")
 	}
-	if rows, err = Landmarks(kernel.Kernel{Scale: 1e4}, x, 300, 1); err != nil || len(rows) > 20 {
+	if rows, _, err = Landmarks(kernel.Kernel{Scale: 1e4}, x, 300, 1); err != nil || len(rows) > 20 {
 		t.Errorf("%d landmarks of rows that a wide kernel hardly tells apart, %v", len(rows), err)
 	}
 	bad := landmarkSetup(t, x, 10)
@@ -188,7 +188,7 @@ func TestLandmarks(t *testing.T) {
 	if _, err := newSmoother(landmarkSetup(t, x, 10)); !errors.Is(err, ErrSetup) {
 		t.Errorf("smoother: %v", err)
 	}
-	if _, err := Landmarks(kernel.Kernel{Kind: kernel.Softmax}, x, 3, 1); !errors.Is(err, ErrSetup) {
+	if _, _, err := Landmarks(kernel.Kernel{Kind: kernel.Softmax}, x, 3, 1); !errors.Is(err, ErrSetup) {
 		t.Errorf("softmax kernel: %v", err)
 	}
 }

@@ -17,7 +17,7 @@ import (
 type Predictor[T dense.Float] struct {
 	model *Model
 	kind  KindInfo
-	m     randfeat.FeatureMap[T]
+	m     *randfeat.Map[T]
 	tab   *kern.Table[T]
 
 	table     dense.Matrix[T] // weights; for kernel averages sums, with a last column for the mass
@@ -34,26 +34,6 @@ func NewPredictor[T dense.Float](model *Model) (*Predictor[T], error) {
 	if err != nil {
 		return nil, err
 	}
-	return newPredictor[T](model, m)
-}
-
-// NewPredictorWithMap is NewPredictor with another implementation of the model's map, such as one on a device or in a
-// graph. Its fingerprint must equal that of the model's spec and projections; otherwise the error is ErrMismatch.
-func NewPredictorWithMap[T dense.Float](model *Model, m randfeat.FeatureMap[T]) (*Predictor[T], error) {
-	if err := randfeat.CheckMap(m); err != nil {
-		return nil, err
-	}
-	own, err := NewPredictor[T](model)
-	if err != nil {
-		return nil, err
-	}
-	if f, g := m.Fingerprint(), own.m.Fingerprint(); f != g {
-		return nil, fmt.Errorf("map of fingerprint %x…, that of the model is %x…: %w", f[:4], g[:4], ErrMismatch)
-	}
-	return newPredictor(model, m)
-}
-
-func newPredictor[T dense.Float](model *Model, m randfeat.FeatureMap[T]) (*Predictor[T], error) {
 	if err := model.validate(m.OutDim(), m.Positive()); err != nil {
 		return nil, err
 	}
@@ -241,7 +221,7 @@ func (p *Predictor[T]) chunk(w *predictWorker[T], dst, x dense.Matrix[T], varian
 	case p.kind.Averages:
 		err = p.kernelSums(w, dst, x)
 	default:
-		if err = p.features(w, x); err != nil {
+		if err = p.m.Queries(w.phi, nil, x, &w.ws); err != nil {
 			break
 		}
 		if variance {
@@ -288,16 +268,6 @@ func (p *Predictor[T]) calibrate(w *predictWorker[T], dst dense.Matrix[T]) {
 			d[k] = T(v)
 		}
 	}
-}
-
-// features writes φ(x) to w.phi. If the map can compute unscaled features at less cost than scaled ones, as
-// *randfeat.Map does, it is asked for those.
-func (p *Predictor[T]) features(w *predictWorker[T], x dense.Matrix[T]) error {
-	if plain, ok := p.m.(*randfeat.Map[T]); ok {
-		return plain.Queries(w.phi, nil, x, &w.ws)
-	}
-	w.row = buf.Zeroed(w.row, x.Rows)
-	return p.m.QueriesScaled(w.phi, nil, w.row, x, &w.ws)
 }
 
 // linear writes φ·w + intercept, or its softmax.

@@ -44,6 +44,10 @@ type Setup struct {
 	// Weighted says that y has an additional last column, the weights of rows. Each row's loss is multiplied by its
 	// weight. A row of weight 0 changes nothing.
 	Weighted bool
+	// Margins replaces the squared errors of classes by squared hinge losses, in FitExact and FitExactIterative only:
+	// one support-vector machine per class. Scores above 1 for the true class and below 0 for the others are not
+	// errors. It separates classes better where the columns determine them without noise.
+	Margins bool
 	// Float32 computes features and their products in float32. Sums over many rows are still float64.
 	Float32 bool
 	// Workers bounds the goroutines of adding rows, of solving and of fits; 0 means GOMAXPROCS. It changes no bit of
@@ -70,6 +74,8 @@ func (s Setup) prepared() (Setup, error) {
 			ErrSetup)
 	}
 	switch {
+	case s.Margins:
+		return s, fmt.Errorf("margins without the exact kernel of all rows: use FitExact: %w", ErrSetup)
 	case s.Task == Unsupervised && s.Outputs > 0:
 		return s, fmt.Errorf("%d outputs of a density: %w", s.Outputs, ErrSetup)
 	case s.Task == Regression && s.Outputs < 1:

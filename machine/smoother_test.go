@@ -169,11 +169,34 @@ func TestSmootherMergeAndBits(t *testing.T) {
 	}
 }
 
+// calibrated returns the model of a density with the quantiles of the scores of rows.
+func calibrated(d Sums, rows Rows) (*Model, error) {
+	m, err := d.Model(0)
+	if err != nil {
+		return nil, err
+	}
+	p, err := NewPredictor[float64](m)
+	if err != nil {
+		return nil, err
+	}
+	var scores Calibration
+	err = rows.Each(defaultBlock, func(x, _ dense.Matrix[float64]) error {
+		out := dense.New[float64](x.Rows, 1)
+		err := p.Predict(out, x, nil)
+		for _, v := range out.Data {
+			scores.Add(v)
+		}
+		return err
+	})
+	m.Quantiles = scores.Quantiles()
+	return m, err
+}
+
 func TestDensity(t *testing.T) {
 	x, _ := sample(5, 400, 2, 1)
 	held, _ := sample(6, 2000, 2, 1)
 	spec := positiveSpec(2, 2048)
-	d, err := NewDensity(Setup{Spec: spec})
+	d, err := newDensity(Setup{Spec: spec})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -181,7 +204,7 @@ func TestDensity(t *testing.T) {
 	if err := d.Add(x, dense.Matrix[float64]{}); err != nil {
 		t.Fatal(err)
 	}
-	m, err := d.Calibrated(rows)
+	m, err := calibrated(d, rows)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -245,7 +268,7 @@ func TestDensity(t *testing.T) {
 			t.Fatalf("anomaly of quantile %d is %g", i, a)
 		}
 	}
-	if _, err := NewDensity(Setup{Spec: trigSpec(2, 4)}); !errors.Is(err, ErrSetup) || !strings.Contains(err.Error(),
+	if _, err := newDensity(Setup{Spec: trigSpec(2, 4)}); !errors.Is(err, ErrSetup) || !strings.Contains(err.Error(),
 		"negative features") {
 		t.Errorf("density with signed features: %v", err)
 	}

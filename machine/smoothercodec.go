@@ -51,14 +51,14 @@ func unmarshalSmoother(s Setup, b []byte) (*smoother, error) {
 }
 
 // MarshalBinary implements encoding.BinaryMarshaler; see AppendBinary.
-func (d *Density) MarshalBinary() ([]byte, error) { return d.sums.AppendBinary(nil) }
+func (d *density) MarshalBinary() ([]byte, error) { return d.sums.AppendBinary(nil) }
 
 // AppendBinary appends the sums to b, in the format of a smoother.
-func (d *Density) AppendBinary(b []byte) ([]byte, error) { return d.sums.AppendBinary(b) }
+func (d *density) AppendBinary(b []byte) ([]byte, error) { return d.sums.AppendBinary(b) }
 
 // unmarshalDensity reads the output of AppendBinary for the same setup, as unmarshalSmoother does.
-func unmarshalDensity(s Setup, b []byte) (*Density, error) {
-	d, err := NewDensity(s)
+func unmarshalDensity(s Setup, b []byte) (*density, error) {
+	d, err := newDensity(s)
 	if err != nil {
 		return nil, err
 	}

@@ -49,7 +49,7 @@ func SumsSize(s Sums) int64 {
 	switch s := s.(type) {
 	case *smoother:
 		return int64(sumsFormat.Size(s.sumsSize()))
-	case *Density:
+	case *density:
 		return int64(sumsFormat.Size(s.sums.sumsSize()))
 	}
 	return int64(ridgeFormat.Size(ridgeOf(s).sumsSize()))
@@ -74,7 +74,7 @@ func ReadSums(into Sums, r io.Reader, size int64) error {
 	if _, err := io.ReadFull(r, b); err != nil {
 		return cut(err)
 	}
-	if d, ok := into.(*Density); ok {
+	if d, ok := into.(*density); ok {
 		return d.sums.unmarshal(b)
 	}
 	return into.(*smoother).unmarshal(b)
@@ -90,8 +90,8 @@ func SumsLike(s Sums) (Sums, error) {
 		return &gp{s.another()}, nil
 	case *smoother:
 		return newSmoother(s.setup)
-	case *Density:
-		return NewDensity(s.sums.setup)
+	case *density:
+		return newDensity(s.sums.setup)
 	}
 	return nil, fmt.Errorf("sums of type %T: %w", s, ErrSetup)
 }

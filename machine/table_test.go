@@ -83,14 +83,14 @@ func tableModels(t testing.TB) (map[string]*Model, data.Source) {
 		}
 	}
 	density := func(dim, _ int, rows Rows) (*Model, error) {
-		d, err := NewDensity(Setup{Spec: positiveSpec(dim, 16)})
+		d, err := newDensity(Setup{Spec: positiveSpec(dim, 16)})
 		if err == nil {
-			err = d.AddRows(rows)
+			err = rows.Each(defaultBlock, d.Add)
 		}
 		if err != nil {
 			return nil, err
 		}
-		return d.Calibrated(rows)
+		return calibrated(d, rows)
 	}
 	class := data.LearnOptions{Targets: []string{"class"}, Skip: []string{"y", "z"}}
 	y := data.LearnOptions{Targets: []string{"y"}, Skip: []string{"z", "class"}}

@@ -11,6 +11,7 @@ import (
 	"github.com/randfeat/randfeat/coupling"
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/family"
+	"github.com/randfeat/randfeat/internal/forms"
 	"github.com/randfeat/randfeat/kernel"
 	"github.com/randfeat/randfeat/theory"
 )
@@ -93,7 +94,7 @@ func TestOfWithoutClosedForm(t *testing.T) {
 		"padded oprf":         {softmax, family.OPRF{A: -0.1}, coupling.FastSimplex{K: 3}, 4},
 		"residual orthogonal": {softmax, family.Residual{}, coupling.Orthogonal{}, 4},
 	} {
-		var typed *theory.NoClosedFormError
+		var typed *forms.NoClosedFormError
 		if _, err := theory.Of(c.k, c.f, c.c, c.m, x, y); !errors.Is(err, theory.ErrNoClosedForm) ||
 			!errors.As(err, &typed) || typed.What == "" {
 			t.Errorf("%s: %v", name, err)
@@ -242,7 +243,7 @@ func TestOfFixedNormNeedsPlainCosine(t *testing.T) {
 			t.Errorf("%s: %+v, %v", name, m, err)
 		}
 	}
-	if _, err := theory.Of(softmax, nil, nil, 4, x, y); !errors.Is(err, theory.ErrDomain) {
+	if _, err := theory.Of(softmax, nil, nil, 4, x, y); !errors.Is(err, forms.ErrDomain) {
 		t.Errorf("no family: %v", err)
 	}
 }

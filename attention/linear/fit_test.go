@@ -66,7 +66,7 @@ func TestHeadStatsFitPerHead(t *testing.T) {
 	}
 	fitters := 0
 	for _, info := range family.List() {
-		f, err := family.Decode([]byte(`{"name":"` + info.Name + `"}`))
+		f, err := family.Parse(info.Name)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -87,10 +87,23 @@ func saveModel(t *testing.T, dir string, kind machine.Kind, target, text string)
 		m, _, err = machine.FitLogistic(setup, rows, machine.LogisticOptions{Lambda: 1})
 	case machine.KindDensity:
 		setup.Outputs, setup.Spec.Family = 0, family.OPRF{A: -0.1}
-		d, e := machine.NewDensity(setup)
+		d, e := machine.NewSums(kind, setup)
 		check(e)
-		check(d.AddRows(rows))
-		m, err = d.Calibrated(rows)
+		check(rows.Each(1024, d.Add))
+		m, err = d.Model(0)
+		check(err)
+		p, e := machine.NewPredictor[float64](m)
+		check(e)
+		var scores machine.Calibration
+		err = rows.Each(1024, func(x, _ dense.Matrix[float64]) error {
+			out := dense.New[float64](x.Rows, 1)
+			err := p.Predict(out, x, nil)
+			for _, v := range out.Data {
+				scores.Add(v)
+			}
+			return err
+		})
+		m.Quantiles = scores.Quantiles()
 	default:
 		r, e := machine.NewRidge(setup)
 		check(e)

@@ -94,6 +94,3 @@ func endsOf(path string, size int64) (string, error) {
 	defer f.Close()
 	return localfile.EndsHash(f, size)
 }
-
-// ContentSize is the length of [Table.Content] in bytes.
-const ContentSize = 16

@@ -53,7 +53,7 @@ func Open(paths []string, o data.Options) (*Table, error) {
 	for j := range m.Columns {
 		m.Kinds = append(m.Kinds, kindOf(first, j))
 	}
-	t := &Table{m: m, o: data.Resolved(first, o), shards: make([]*shard, len(paths))}
+	t := &Table{m: m, o: resolved(first, o), shards: make([]*shard, len(paths))}
 	m.setOptions(t.o)
 	for i, path := range paths {
 		size, err := sizeOf(path)
@@ -76,7 +76,7 @@ func Open(paths []string, o data.Options) (*Table, error) {
 				if src, _, err = openFile(path, own); err != nil {
 					return nil, err
 				}
-				if h := *data.Resolved(src, own).Header; h != *t.o.Header {
+				if h := *resolved(src, own).Header; h != *t.o.Header {
 					return nil, &data.InputError{Place: path,
 						Detail: fmt.Sprintf("a line of names was %s in %s, and %s here: say whether the files have one",
 							found(!h), paths[0], found(h))}
@@ -145,14 +145,24 @@ func openFile(path string, o data.Options) (src data.Source, _ data.Format, err 
 
 func detect(path string, store Store) (data.Format, error) {
 	if store == nil {
-		return data.Detect(path)
+		return data.Detect(path, nil)
 	}
 	f, err := store.Open(path)
 	if err != nil {
 		return "", err
 	}
 	defer f.Close()
-	return data.DetectReader(path, f)
+	return data.Detect(path, f)
+}
+
+// resolved returns o with the layout that was found for src; see the sources of package data.
+func resolved(src data.Source, o data.Options) data.Options {
+	if s, ok := src.(interface {
+		Resolved(data.Options) data.Options
+	}); ok {
+		return s.Resolved(o)
+	}
+	return o
 }
 
 // kindOf is the kind of a column by its type: number, text, or empty if the format does not tell.
@@ -584,13 +594,13 @@ func (m *Manifest) Open() (*Table, error) {
 // Content is a hash of the bytes of unit i: of an equal share of its file, so that the units of a file together
 // cover all of it, wherever the rows of a unit end. Steps that read a table twice compare it, since a file may
 // change and keep its size.
-func (t *Table) Content(i int) ([ContentSize]byte, error) {
+func (t *Table) Content(i int) ([16]byte, error) {
 	u := t.units[i]
 	s := t.m.Shards[u.Shard]
 	share := (s.Size + int64(s.Blocks) - 1) / int64(s.Blocks)
 	lo := min(s.Size, share*int64(u.Block))
 	n := min(share, s.Size-lo)
-	var out [ContentSize]byte
+	var out [16]byte
 	f, err := raw(s.Name)
 	if err != nil {
 		return out, err

@@ -75,11 +75,11 @@ func TestBlocksAreRowGroups(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	held, err := parquet.OpenReaderAt("memory", bytes.NewReader(whole), int64(len(whole)), o)
+	memory, err := parquet.OpenFile("memory", int64(len(whole)), held(whole), o)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, src := range []data.Source{file, held} {
+	for _, src := range []data.Source{file, memory} {
 		if n := read(src, true); n != rows {
 			t.Errorf("%s: %d rows", src.Name(), n)
 		}
@@ -100,8 +100,17 @@ func TestBlocksAreRowGroups(t *testing.T) {
 		}
 	}
 	whole = whole[:len(whole)-3]
-	_, err = parquet.OpenReaderAt("cut", bytes.NewReader(whole), int64(len(whole)), o)
+	_, err = parquet.OpenFile("cut", int64(len(whole)), held(whole), o)
 	if err == nil || !strings.HasPrefix(err.Error(), "cut: ") {
 		t.Errorf("a cut file: %v", err)
 	}
+}
+
+// held opens a file in memory.
+func held(b []byte) func() (data.File, error) {
+	type file struct {
+		*bytes.Reader
+		io.Closer
+	}
+	return func() (data.File, error) { return file{bytes.NewReader(b), io.NopCloser(nil)}, nil }
 }

@@ -118,7 +118,7 @@ func TestRoundTrip(t *testing.T) {
 	if got, err := cells(again, nil, 1024); err != nil || !slices.Equal(got, want) {
 		t.Errorf("written in one block: %v", err)
 	}
-	if f, err := data.Detect(path); err != nil || f != data.Parquet {
+	if f, err := data.Detect(path, nil); err != nil || f != data.Parquet {
 		t.Errorf("%v, %v", f, err)
 	}
 	if left, _ := os.ReadDir(dir); len(left) != 2 {

@@ -1,6 +1,7 @@
 package parquet
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"math"
@@ -41,13 +42,6 @@ func Open(path string, o data.Options) (data.Source, error) {
 	return newSource(path, openPath(path), o)
 }
 
-// OpenReaderAt is Open for a file of the given size in r; name is used in messages. r is not closed.
-func OpenReaderAt(name string, r io.ReaderAt, size int64, o data.Options) (data.Source, error) {
-	return newSource(name, func() (io.ReaderAt, int64, io.Closer, error) {
-		return r, size, io.NopCloser(nil), nil
-	}, o)
-}
-
 // OpenFile is Open for a file that is not in the file system. It is opened once to read its footer, and again for every
 // reader; name is used in messages.
 func OpenFile(name string, size int64, file func() (data.File, error), o data.Options) (data.Source, error) {
@@ -64,10 +58,7 @@ func newSource(path string, open opener, o data.Options) (src data.Source, err e
 		return nil, err
 	}
 	defer f.Close()
-	limit := o.MaxColumns
-	if limit == 0 {
-		limit = data.DefaultMaxColumns
-	}
+	limit := cmp.Or(o.MaxColumns, 1<<16)
 	s := &source{path: path, open: open, all: f.rows, rows: f.rows, columns: f.columns, blocks: f.blocks(o.UnitBytes)}
 	seen := map[string]bool{}
 	for _, c := range f.columns {

@@ -8,7 +8,6 @@ import (
 	"slices"
 
 	"github.com/randfeat/randfeat/data"
-	"github.com/randfeat/randfeat/data/files"
 	"github.com/randfeat/randfeat/internal/seal"
 	"github.com/randfeat/randfeat/machine"
 )
@@ -17,10 +16,12 @@ import (
 type learned struct {
 	learner *data.Learner
 	sample  *rowSample
-	// contents has the hash of every unit, in order, files.ContentSize bytes each. Sum compares it with the files it
-	// reads.
+	// contents has the hash of every unit, in order, contentSize bytes each. Sum compares it with the files it reads.
 	contents []byte
 }
+
+// contentSize is the length of files.Table.Content.
+const contentSize = 16
 
 func (l *learned) rows() int64 { return l.learner.Rows() }
 
@@ -135,7 +136,7 @@ func (r *Run) readLearned(b []byte) (*learned, error) {
 		}
 		bodies[i], rest = rest[:n], rest[n:]
 	}
-	if len(rest) > 0 || len(bodies[2])%files.ContentSize != 0 {
+	if len(rest) > 0 || len(bodies[2])%contentSize != 0 {
 		return nil, fmt.Errorf("bodies of %d bytes, and %d behind: %w", h.Counts, len(rest), machine.ErrCorrupt)
 	}
 	l := &learned{learner: new(data.Learner), sample: r.newSample(), contents: slices.Clone(bodies[2])}

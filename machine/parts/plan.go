@@ -10,7 +10,6 @@ import (
 	"strconv"
 
 	"github.com/randfeat/randfeat/data"
-	"github.com/randfeat/randfeat/data/files"
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/internal/tensorfile"
 	"github.com/randfeat/randfeat/machine"
@@ -24,7 +23,7 @@ type Plan struct {
 	state  planState
 	held   *rowSample // the held-out rows
 	digest string     // SHA-256 of the file form; parts of Sum carry it
-	// contents has the hash of every unit as Learn has read it, files.ContentSize bytes each.
+	// contents has the hash of every unit as Learn has read it, contentSize bytes each.
 	contents []byte
 }
 
@@ -52,7 +51,7 @@ func (r *Run) Choose(ctx context.Context, whole *Part) (*Plan, error) {
 		return nil, fmt.Errorf("choices need the merged part of all leaves of the step learn of this run: %w",
 			machine.ErrMismatch)
 	}
-	if len(l.contents) != files.ContentSize*len(r.units) {
+	if len(l.contents) != contentSize*len(r.units) {
 		return nil, fmt.Errorf("hashes of %d bytes for %d units: %w", len(l.contents), len(r.units), machine.ErrCorrupt)
 	}
 	kernels, err := kernelsHere()
@@ -189,7 +188,7 @@ func (r *Run) ReadPlan(b []byte) (*Plan, error) {
 		return corrupt(fmt.Errorf("%d rows held out", p.state.Held))
 	}
 	contents, ok := c.Tensor("contents")
-	if !ok || len(contents.Data) != files.ContentSize*len(r.units) {
+	if !ok || len(contents.Data) != contentSize*len(r.units) {
 		return corrupt(fmt.Errorf("no hashes of %d units", len(r.units)))
 	}
 	p.contents = contents.Data

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/randfeat/randfeat/data"
-	"github.com/randfeat/randfeat/data/files"
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/internal/buf"
 	"github.com/randfeat/randfeat/machine"
@@ -98,7 +97,7 @@ func (p *Plan) unchanged(unit int) error {
 	if err != nil {
 		return err
 	}
-	if at := unit * files.ContentSize; !bytes.Equal(content[:], p.contents[at:at+files.ContentSize]) {
+	if at := unit * contentSize; !bytes.Equal(content[:], p.contents[at:at+contentSize]) {
 		return &data.InputError{Place: p.run.placeOf(unit), Err: machine.ErrMismatch,
 			Detail: "its contents have changed since the columns were learned, at the same size: run learn and choose again"}
 	}

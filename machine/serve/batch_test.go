@@ -189,7 +189,7 @@ func TestPanic(t *testing.T) {
 func TestHandlerPanic(t *testing.T) {
 	s := serverOf(t, fitted(t, machine.KindRidge, 1), Options{})
 	w := newRecorder()
-	s.answer(w, newGet("/"), "/", true, func(http.ResponseWriter, *http.Request) *Problem { panic("a bug") })
+	s.answer(w, newGet("/"), "/", true, func(http.ResponseWriter, *http.Request) *fault { panic("a bug") })
 	if w.Code != http.StatusInternalServerError {
 		t.Errorf("%d", w.Code)
 	}
@@ -198,7 +198,7 @@ func TestHandlerPanic(t *testing.T) {
 			t.Errorf("panics with %v", v)
 		}
 	}()
-	s.answer(newRecorder(), newGet("/"), "/", true, func(w http.ResponseWriter, _ *http.Request) *Problem {
+	s.answer(newRecorder(), newGet("/"), "/", true, func(w http.ResponseWriter, _ *http.Request) *fault {
 		w.Write([]byte("half"))
 		panic("a bug")
 	})

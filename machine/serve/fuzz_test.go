@@ -58,7 +58,7 @@ func FuzzJSONRows(f *testing.F) {
 			}
 			return
 		}
-		var p *Problem
+		var p *fault
 		if !errors.As(err, &p) {
 			p = problemOf(err, 0)
 		}

@@ -19,6 +19,7 @@ import (
 	"github.com/randfeat/randfeat"
 	"github.com/randfeat/randfeat/coupling"
 	"github.com/randfeat/randfeat/data"
+	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/family"
 	"github.com/randfeat/randfeat/kernel"
 	"github.com/randfeat/randfeat/machine"
@@ -83,11 +84,23 @@ func fitted(t testing.TB, kind machine.Kind, seed uint64) *machine.Model {
 		m, _, err = machine.FitLogistic(setup, rows, machine.LogisticOptions{MaxIterations: 20})
 	case machine.KindDensity:
 		setup.Task, setup.Outputs, setup.Spec.Family = machine.Unsupervised, 0, family.OPRF{}
-		var d *machine.Density
-		d, err = machine.NewDensity(setup)
+		d, e := machine.NewSums(kind, setup)
+		check(t, e)
+		check(t, rows.Each(1024, d.Add))
+		m, err = d.Model(0)
 		check(t, err)
-		check(t, d.AddRows(rows))
-		m, err = d.Calibrated(rows)
+		p, e := machine.NewPredictor[float64](m)
+		check(t, e)
+		var scores machine.Calibration
+		err = rows.Each(1024, func(x, _ dense.Matrix[float64]) error {
+			out := dense.New[float64](x.Rows, 1)
+			err := p.Predict(out, x, nil)
+			for _, v := range out.Data {
+				scores.Add(v)
+			}
+			return err
+		})
+		m.Quantiles = scores.Quantiles()
 	default:
 		var r *machine.Ridge
 		r, err = machine.NewRidge(setup)

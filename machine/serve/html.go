@@ -19,7 +19,7 @@ type pageView struct {
 	Info    pageInfo
 	Text    string // rows as typed
 	Options []pageOption
-	Problem *Problem
+	Problem *fault
 	Columns []string // of the predictions, then of the rows themselves
 	Given   int      // index of the first column of the rows
 	Rows    [][]string

@@ -144,7 +144,7 @@ func (r *jsonRows) read(b *data.Block, max int) error {
 			row = r.readArray
 		}
 		if err := r.wrong(row(b)); err != nil {
-			if q, ok := err.(*Problem); ok && q.Row == 0 {
+			if q, ok := err.(*fault); ok && q.Row == 0 {
 				q.Row = r.rows
 			}
 			return err
@@ -245,7 +245,7 @@ func (r *jsonRows) cell(b *data.Block, j int) error {
 	text, err := r.p.Scalar()
 	if err != nil {
 		err = r.wrong(err)
-		if q, ok := err.(*Problem); ok {
+		if q, ok := err.(*fault); ok {
 			q.Column = r.d.columns[j]
 		}
 		return err
@@ -261,7 +261,7 @@ func (r *jsonRows) cell(b *data.Block, j int) error {
 	return nil
 }
 
-func (r *jsonRows) about(j int, format string, args ...any) *Problem {
+func (r *jsonRows) about(j int, format string, args ...any) *fault {
 	q := problem(http.StatusBadRequest, "bad_value", format, args...)
 	q.Column = r.d.columns[j]
 	return q

@@ -14,7 +14,7 @@ type node = map[string]any
 
 // serveOpenAPI describes the interface with the columns of the model, for programs that generate clients or
 // tests.
-func (s *Server) serveOpenAPI(w http.ResponseWriter, r *http.Request) *Problem {
+func (s *Server) serveOpenAPI(w http.ResponseWriter, r *http.Request) *fault {
 	if p := allow(w, r, http.MethodGet); p != nil {
 		return p
 	}

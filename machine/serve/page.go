@@ -34,8 +34,8 @@ const pageRows = 1000
 // pageInputs is the largest number of columns for which the page has a form field each.
 const pageInputs = 100
 
-func asset(name, kind string) func(http.ResponseWriter, *http.Request) *Problem {
-	return func(w http.ResponseWriter, r *http.Request) *Problem {
+func asset(name, kind string) func(http.ResponseWriter, *http.Request) *fault {
+	return func(w http.ResponseWriter, r *http.Request) *fault {
 		if p := allow(w, r, http.MethodGet); p != nil {
 			return p
 		}
@@ -52,7 +52,7 @@ func asset(name, kind string) func(http.ResponseWriter, *http.Request) *Problem 
 
 // servePage shows the form, and the predictions for the rows sent with it. A problem with the rows is shown on
 // the page, with its status.
-func (s *Server) servePage(w http.ResponseWriter, r *http.Request) *Problem {
+func (s *Server) servePage(w http.ResponseWriter, r *http.Request) *fault {
 	if p := allow(w, r, http.MethodGet, http.MethodPost); p != nil {
 		return p
 	}
@@ -155,7 +155,7 @@ type form struct {
 }
 
 // readForm reads a form, with or without a file. The body has already been bounded.
-func readForm(header string, body []byte) (f form, p *Problem) {
+func readForm(header string, body []byte) (f form, p *fault) {
 	kind, params, err := mime.ParseMediaType(header)
 	if err != nil {
 		return f, problem(http.StatusUnsupportedMediaType, "unsupported_media_type", "Content-Type %s, want a form",
@@ -214,7 +214,7 @@ func readForm(header string, body []byte) (f form, p *Problem) {
 }
 
 // predictForm answers a form: with rows in v, or with a file to w.
-func (s *Server) predictForm(w http.ResponseWriter, r *http.Request, d *loaded, f form, v *pageView, k *work) *Problem {
+func (s *Server) predictForm(w http.ResponseWriter, r *http.Request, d *loaded, f form, v *pageView, k *work) *fault {
 	rows := []byte(f.text)
 	if len(f.file) > 0 {
 		rows = f.file

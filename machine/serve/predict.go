@@ -43,7 +43,7 @@ func newWork() *work {
 const keepBytes = 1 << 20
 
 // enter admits a request for predictions, or refuses it. Every admitted request must leave.
-func (s *Server) enter() (*work, *Problem) {
+func (s *Server) enter() (*work, *fault) {
 	if s.draining.Load() {
 		return nil, shuttingDown()
 	}
@@ -70,7 +70,7 @@ func (s *Server) leave(k *work) {
 
 // hold counts bytes of a request against the memory limit of the server. Call it before allocating. The bytes
 // are released by leave, also after a refusal.
-func (s *Server) hold(k *work, n int) *Problem {
+func (s *Server) hold(k *work, n int) *fault {
 	k.held += int64(n)
 	if s.memory.Add(int64(n)) > s.o.Limits.Memory {
 		return busy("requests with %d bytes are in work: try again later", s.o.Limits.Memory)
@@ -80,7 +80,7 @@ func (s *Server) hold(k *work, n int) *Problem {
 
 // servePredict answers /v1/predict. Cheap checks come first: limits, parameters and headers before the body is
 // read.
-func (s *Server) servePredict(w http.ResponseWriter, r *http.Request) *Problem {
+func (s *Server) servePredict(w http.ResponseWriter, r *http.Request) *fault {
 	if p := allow(w, r, http.MethodPost); p != nil {
 		return p
 	}
@@ -136,7 +136,7 @@ func (s *Server) servePredict(w http.ResponseWriter, r *http.Request) *Problem {
 }
 
 // contentType returns the kind of rows that a Content-Type header names.
-func contentType(header string) (string, *Problem) {
+func contentType(header string) (string, *fault) {
 	t, params, err := mime.ParseMediaType(header)
 	if err == nil {
 		if c := params["charset"]; c != "" && !strings.EqualFold(c, "utf-8") && !strings.EqualFold(c, "us-ascii") {
@@ -205,7 +205,7 @@ func accepted(headers []string, content string) (string, bool) {
 }
 
 // body reads and decompresses the body. The limit holds before and after decompression.
-func (s *Server) body(k *work, w http.ResponseWriter, r *http.Request) ([]byte, *Problem) {
+func (s *Server) body(k *work, w http.ResponseWriter, r *http.Request) ([]byte, *fault) {
 	limit := s.o.Limits.Body
 	if r.ContentLength > limit {
 		return nil, tooLarge("the body has %d bytes, the limit is %d", r.ContentLength, limit)
@@ -233,8 +233,8 @@ func (s *Server) body(k *work, w http.ResponseWriter, r *http.Request) ([]byte, 
 
 var errTooLong = errors.New("too long")
 
-func bodyProblem(err error, limit int64) *Problem {
-	var p *Problem
+func bodyProblem(err error, limit int64) *fault {
+	var p *fault
 	var long *http.MaxBytesError
 	var slow net.Error
 	switch {
@@ -316,7 +316,7 @@ func (s *Server) readAll(k *work, r io.Reader, limit int64, expect int) error {
 
 // predict answers rows with model d into k.answer, block by block.
 func (s *Server) predict(ctx context.Context, d *loaded, o machine.TableOptions, content string, body []byte,
-	accept string, k *work) *Problem {
+	accept string, k *work) *fault {
 	b, err := d.batcher(o)
 	if err != nil {
 		return problemOf(err, 0)
@@ -386,7 +386,7 @@ func (k *work) tell(before int) {
 }
 
 // failed turns the error of a job into a problem for the client.
-func failed(err error, before int64, j *job) *Problem {
+func failed(err error, before int64, j *job) *fault {
 	row := int64(0)
 	switch {
 	case j.row >= 0:

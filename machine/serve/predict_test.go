@@ -213,7 +213,7 @@ func TestBadRequests(t *testing.T) {
 			continue
 		}
 		e := decode[struct {
-			Error Problem `json:"error"`
+			Error fault `json:"error"`
 		}](t, w.Body.Bytes()).Error
 		if e.Code != c.code || e.Row != c.row || e.Column != c.column {
 			t.Errorf("%s: %+v, want code %s, row %d, column %q", name, e, c.code, c.row, c.column)

@@ -13,8 +13,8 @@ import (
 	"github.com/randfeat/randfeat/machine"
 )
 
-// Problem is the error of a request, as clients see it.
-type Problem struct {
+// fault is the error of a request, as clients see it.
+type fault struct {
 	Code    string `json:"code"`
 	Message string `json:"message"`
 	Row     int64  `json:"row,omitempty"`    // from 1; 0: not about a row
@@ -26,28 +26,28 @@ type Problem struct {
 }
 
 // Error returns the message with the row.
-func (p *Problem) Error() string {
+func (p *fault) Error() string {
 	if p.Row > 0 {
 		return fmt.Sprintf("row %d: %s", p.Row, p.Message)
 	}
 	return p.Message
 }
 
-func problem(status int, code, format string, args ...any) *Problem {
-	return &Problem{Code: code, Message: fmt.Sprintf(format, args...), status: status}
+func problem(status int, code, format string, args ...any) *fault {
+	return &fault{Code: code, Message: fmt.Sprintf(format, args...), status: status}
 }
 
-func tooLarge(format string, args ...any) *Problem {
+func tooLarge(format string, args ...any) *fault {
 	return problem(http.StatusRequestEntityTooLarge, "too_large", format, args...)
 }
 
-func busy(format string, args ...any) *Problem {
+func busy(format string, args ...any) *fault {
 	p := problem(http.StatusTooManyRequests, "busy", format, args...)
 	p.retry = true
 	return p
 }
 
-func shuttingDown() *Problem {
+func shuttingDown() *fault {
 	p := problem(http.StatusServiceUnavailable, "shutting_down", "the server is shutting down")
 	p.retry = true
 	return p
@@ -57,8 +57,8 @@ func shuttingDown() *Problem {
 const statusGone = 499
 
 // problemOf translates an error for the client. row is the row that it is about, from 1, or 0 if unknown.
-func problemOf(err error, row int64) *Problem {
-	var p *Problem
+func problemOf(err error, row int64) *fault {
+	var p *fault
 	var in *data.InputError
 	var columns *data.SchemaError
 	switch {
@@ -87,17 +87,17 @@ func problemOf(err error, row int64) *Problem {
 }
 
 // internal is a problem of the server. Its cause is logged and not shown.
-func internal(cause error) *Problem {
+func internal(cause error) *fault {
 	p := problem(http.StatusInternalServerError, "internal", "the server failed: see its log")
 	p.cause = cause
 	return p
 }
 
 // send answers with the problem as JSON.
-func (p *Problem) send(w http.ResponseWriter, r *http.Request) {
+func (p *fault) send(w http.ResponseWriter, r *http.Request) {
 	p.header(w, r)
 	body, err := json.Marshal(struct {
-		Error *Problem `json:"error"`
+		Error *fault `json:"error"`
 	}{p})
 	if err != nil { // strings and a number always marshal
 		body = []byte(`{"error":{"code":"internal","message":"the error cannot be written"}}`)
@@ -110,7 +110,7 @@ func (p *Problem) send(w http.ResponseWriter, r *http.Request) {
 }
 
 // header sets the headers that go with a problem.
-func (p *Problem) header(w http.ResponseWriter, r *http.Request) {
+func (p *fault) header(w http.ResponseWriter, r *http.Request) {
 	if p.retry {
 		w.Header().Set("Retry-After", "1")
 	}

@@ -18,7 +18,7 @@ var optionNames = []string{"probabilities", "scores", "variance", "interval"}
 var intervals = []string{"0.9", "0.5", "0.8", "0.95", "0.99"}
 
 // setOption sets the option of a query parameter; without a value it is on.
-func setOption(o *machine.TableOptions, name, value string) *Problem {
+func setOption(o *machine.TableOptions, name, value string) *fault {
 	if name == "interval" {
 		if value == "" || value == "true" {
 			value = intervals[0]
@@ -65,7 +65,7 @@ func optionNamed(o *machine.TableOptions, name string) *bool {
 }
 
 // tableOptions reads the query parameters.
-func tableOptions(q url.Values) (o machine.TableOptions, p *Problem) {
+func tableOptions(q url.Values) (o machine.TableOptions, p *fault) {
 	for name, values := range q {
 		if p := setOption(&o, name, values[len(values)-1]); p != nil {
 			return o, p

@@ -11,7 +11,7 @@ import (
 
 // rowReader returns the rows of a request in blocks with the columns of a batcher.
 type rowReader interface {
-	// read replaces b by the next rows, at most max; io.EOF follows the last. Errors about rows are *Problem.
+	// read replaces b by the next rows, at most max; io.EOF follows the last. Errors about rows are *fault.
 	read(b *data.Block, max int) error
 	// given says which identifier columns the request has.
 	given() []bool

@@ -175,7 +175,7 @@ func (s *Server) routes() *http.ServeMux {
 	handle("/{$}", "/", false, s.servePage)
 	handle("/style.css", "/style.css", false, asset("style.css", "text/css; charset=utf-8"))
 	handle("/script.js", "/script.js", false, asset("script.js", "text/javascript; charset=utf-8"))
-	handle("/", "other", false, func(_ http.ResponseWriter, r *http.Request) *Problem {
+	handle("/", "other", false, func(_ http.ResponseWriter, r *http.Request) *fault {
 		return problem(http.StatusNotFound, "not_found", "no such path: there are /, /v1/predict, /v1/model, /openapi.json, /healthz, /readyz and /metrics")
 	})
 	return mux
@@ -185,7 +185,7 @@ func (s *Server) routes() *http.ServeMux {
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.mux.ServeHTTP(w, r) }
 
 // handler answers a request, or returns why it does not.
-type handler func(http.ResponseWriter, *http.Request) *Problem
+type handler func(http.ResponseWriter, *http.Request) *fault
 
 // recorder remembers the status for metrics; 0 means that the answer has not begun.
 type recorder struct {
@@ -271,7 +271,7 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, label string, op
 
 // try calls h. A panic becomes an internal error, unless the answer has begun: then the connection is cut, because a
 // client must not take half an answer for a whole one.
-func (s *Server) try(w *recorder, r *http.Request, h handler) (p *Problem) {
+func (s *Server) try(w *recorder, r *http.Request, h handler) (p *fault) {
 	defer func() {
 		v := recover()
 		if v == nil {
@@ -297,7 +297,7 @@ func challenge(label string) string {
 }
 
 // admit checks the host and the token.
-func (s *Server) admit(r *http.Request, open bool) *Problem {
+func (s *Server) admit(r *http.Request, open bool) *fault {
 	if s.o.LoopbackHosts && !loopbackHost(r.Host) {
 		return problem(http.StatusMisdirectedRequest, "wrong_host",
 			"the host %s is not a loopback address: a server on loopback without a token answers to 127.0.0.1, [::1] and localhost only", show(r.Host))
@@ -332,7 +332,7 @@ func loopbackHost(host string) bool {
 }
 
 // allow checks the method. HEAD is GET without a body, which net/http handles.
-func allow(w http.ResponseWriter, r *http.Request, methods ...string) *Problem {
+func allow(w http.ResponseWriter, r *http.Request, methods ...string) *fault {
 	for _, m := range methods {
 		if r.Method == m || r.Method == http.MethodHead && m == http.MethodGet {
 			return nil
@@ -343,7 +343,7 @@ func allow(w http.ResponseWriter, r *http.Request, methods ...string) *Problem {
 		strings.Join(methods, " or "))
 }
 
-func (s *Server) health(w http.ResponseWriter, r *http.Request) *Problem {
+func (s *Server) health(w http.ResponseWriter, r *http.Request) *fault {
 	if p := allow(w, r, http.MethodGet); p != nil {
 		return p
 	}
@@ -352,14 +352,14 @@ func (s *Server) health(w http.ResponseWriter, r *http.Request) *Problem {
 	return nil
 }
 
-func (s *Server) readiness(w http.ResponseWriter, r *http.Request) *Problem {
+func (s *Server) readiness(w http.ResponseWriter, r *http.Request) *fault {
 	if s.leaving.Load() {
 		return shuttingDown()
 	}
 	return s.health(w, r)
 }
 
-func (s *Server) serveMetrics(w http.ResponseWriter, r *http.Request) *Problem {
+func (s *Server) serveMetrics(w http.ResponseWriter, r *http.Request) *fault {
 	if p := allow(w, r, http.MethodGet); p != nil {
 		return p
 	}
@@ -367,7 +367,7 @@ func (s *Server) serveMetrics(w http.ResponseWriter, r *http.Request) *Problem {
 	return nil
 }
 
-func (s *Server) serveModel(w http.ResponseWriter, r *http.Request) *Problem {
+func (s *Server) serveModel(w http.ResponseWriter, r *http.Request) *fault {
 	if p := allow(w, r, http.MethodGet); p != nil {
 		return p
 	}

@@ -135,7 +135,7 @@ func withCodes(j *job, counts *levelCounts, codes map[string]string, s *sample, 
 			continue
 		}
 		used[fd.Name] = code
-		switch most := cmp.Or(j.o.Learn.MaxLevels, data.DefaultMaxLevels); code {
+		switch most := j.o.Learn.Levels(); code {
 		case codeLevels:
 			*fd = firstLevels(counts.fields[k], most)
 		case codeAll:

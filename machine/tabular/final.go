@@ -179,12 +179,10 @@ func (f *final) solveExact(s *sample, spec randfeat.Spec, lambda float64) (*mach
 			return m, err
 		}
 	}
-	fit := machine.FitExact
-	if f.d.Margins {
-		fit = machine.FitMargins
-	}
+	setup := f.setup(spec)
+	setup.Margins = f.d.Margins
 	return raised(lambda, f.o.Lambda > 0, func(l float64) (*machine.Model, error) {
-		return fit(f.setup(spec), s.x, s.y, l)
+		return machine.FitExact(setup, s.x, s.y, l)
 	})
 }
 
@@ -205,16 +203,13 @@ func raised(lambda float64, given bool, solve func(float64) (*machine.Model, err
 	}
 }
 
-// fitIterative is machine.FitExact or FitMargins by conjugate gradients. If they cannot solve a setting, the rows are
+// fitIterative is machine.FitExact by conjugate gradients. If they cannot solve a setting, the rows are
 // factored where they are few enough for that; else λ is raised tenfold. All attempts together take at most
 // 2·iterativeSteps products with the kernel matrix: iterativeSteps products of one output take about as long as a
 // factorisation of 20,000 rows, fewSteps as long as one of 4,000. fitIterative returns no model if the rows are to be
 // factored.
 func (f *final) fitIterative(s machine.Setup, x, y dense.Matrix[float64], lambda float64) (*machine.Model, error) {
-	solve := machine.FitExactIterative
-	if f.d.Margins {
-		solve = machine.FitMarginsIterative
-	}
+	s.Margins = f.d.Margins
 	o, most := machine.Iterative{Tolerance: f.d.tolerance(), Sketch: largeSketch, Memory: f.o.Memory,
 		Progress: func(step int, _ float64) error {
 			f.progress("steps", int64(step), 0)
@@ -226,7 +221,7 @@ func (f *final) fitIterative(s machine.Setup, x, y dense.Matrix[float64], lambda
 	}
 	for used := 0; ; lambda *= 10 {
 		o.Steps = min(most, 2*iterativeSteps-used)
-		m, done, err := solve(s, x, y, lambda, o)
+		m, done, err := machine.FitExactIterative(s, x, y, lambda, o)
 		if err != nil && !errors.Is(err, machine.ErrSingular) {
 			return nil, err
 		}

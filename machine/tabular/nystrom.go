@@ -15,12 +15,12 @@ import (
 // nystrom is the spec of at most m landmarks of the sample at bandwidth s, and the landmarks.
 func (c *chooser) nystrom(kind kernel.Kind, s float64, m int) (randfeat.Spec, []coupling.Omega, error) {
 	k := kernel.Kernel{Kind: kind, Scale: s}
-	rows, err := machine.Landmarks(k, c.s.x, m, c.f.o.Seed)
+	rows, omega, err := machine.Landmarks(k, c.s.x, m, c.f.o.Seed)
 	if err != nil {
 		return randfeat.Spec{}, nil, err
 	}
 	return randfeat.Spec{Kernel: k, Family: family.Landmarks{}, Dim: c.s.x.Cols, M: len(rows), Seed: c.f.o.Seed},
-		machine.LandmarkOmega(k, c.s.x, rows), nil
+		omega, nil
 }
 
 // chooseNystrom chooses bandwidth and penalty by the exact kernel of some rows, which as many landmarks as can be had

@@ -151,7 +151,7 @@ const (
 // The losses of classes, for exact kernels.
 const (
 	lossSquares = "squares" // squared errors of the indicators of classes
-	lossMargins = "margins" // squared hinge: see machine.FitMargins
+	lossMargins = "margins" // squared hinge: see machine.Setup.Margins
 )
 
 // Values lists what an option of text may be: "map", "kernel", "scaling", "loss" or "code". Kernels are those with

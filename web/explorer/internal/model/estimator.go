@@ -10,6 +10,7 @@ import (
 	"github.com/randfeat/randfeat"
 	"github.com/randfeat/randfeat/coupling"
 	"github.com/randfeat/randfeat/family"
+	"github.com/randfeat/randfeat/internal/forms"
 	"github.com/randfeat/randfeat/kernel"
 	"github.com/randfeat/randfeat/theory"
 )
@@ -132,7 +133,7 @@ func (e *estimator) at(x, y []float64) Row {
 	m, err := theory.Of(e.spec.Kernel, e.form, e.spec.Coupling, e.spec.M, x, y)
 	if err != nil {
 		r.Reason = err.Error()
-		var no *theory.NoClosedFormError
+		var no *forms.NoClosedFormError
 		if errors.As(err, &no) {
 			r.Reason = "no closed form of " + no.What
 		}

@@ -1,0 +1,3 @@
+package coupling
+
+var ErrName = errName

@@ -1,0 +1,3 @@
+package family
+
+var ErrName = errName
