@@ -20,7 +20,15 @@ type codec struct {
 	setup Setup
 }
 
-func (c codec) read(s Setup, b []byte) (Sums, error) { return UnmarshalSums(c.kind, s, b) }
+func (c codec) read(s Setup, b []byte) (Sums, error) { return unmarshalSums(c.kind, s, b) }
+
+func unmarshalSums(k Kind, s Setup, b []byte) (Sums, error) {
+	a, err := NewSums(k, s)
+	if err != nil {
+		return nil, err
+	}
+	return a, a.Read(bytes.NewReader(b), int64(len(b)))
+}
 
 // codecs are all kinds that have sums with all their tasks, in both precisions, with features of one sign and of both.
 func codecs() map[string]codec {

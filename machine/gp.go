@@ -33,15 +33,6 @@ func (g *gp) Merge(o Sums) error {
 // Model is the process of [Ridge.GP] with the noise that maximises the evidence.
 func (g *gp) Model(lambda float64) (*Model, error) { return g.GP(lambda, nil) }
 
-// unmarshalGP reads the output of AppendBinary for the same setup, as [unmarshalRidge] does.
-func unmarshalGP(s Setup, b []byte) (*gp, error) {
-	r, err := unmarshalRidge(s, b)
-	if err != nil {
-		return nil, err
-	}
-	return &gp{r}, nil
-}
-
 // GP is Gaussian-process regression with the prior of the features: f = φ·w + b, w ~ N(0, (v/λ) I), a flat prior on b,
 // and noise of variance v. noise has one v per output; nil chooses those that maximise the evidence. Rasmussen &
 // Williams, Gaussian Processes for Machine Learning, §2.1.2 and §2.7. With few features variances are too small: see

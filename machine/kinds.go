@@ -2,6 +2,7 @@ package machine
 
 import (
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 
@@ -37,10 +38,8 @@ type KindInfo struct {
 
 	tensors []string // fields of Model that it has, by their names in a file
 	softmax bool     // φ·w + intercept are logits
-	// sums and decode are nil for kinds whose fit is not a function of sums: such a kind is fitted by passes over the
-	// rows.
-	sums   func(Setup) (Sums, error)
-	decode func(Setup, []byte) (Sums, error)
+	// sums is nil for kinds whose fit is not a function of sums: such a kind is fitted by passes over the rows.
+	sums func(Setup) (Sums, error)
 }
 
 var (
@@ -53,21 +52,21 @@ var kinds = []KindInfo{
 	{Kind: KindRidge, About: "kernel ridge regression, for numbers and for classes", Tasks: []Task{Regression,
 		Classification},
 		Penalised: true, LeastSquares: true, ClassWeights: true, Exact: true, tensors: linear,
-		sums: sumsOf(NewRidge), decode: decodeOf(unmarshalRidge)},
+		sums: sumsOf(NewRidge)},
 	{Kind: KindLogistic, About: "multinomial logistic regression: probabilities of classes",
 		Tasks:     []Task{Classification},
 		Penalised: true, LeastSquares: true, Probabilities: true, ClassWeights: true, tensors: linear, softmax: true},
 	{Kind: KindGP, About: "Gaussian-process regression: numbers with a variance", Tasks: []Task{Regression},
 		Penalised: true, LeastSquares: true, Bayesian: true, tensors: slices.Concat(linear, []string{"noise", "centre",
 			"factor"}),
-		sums: sumsOf(newGP), decode: decodeOf(unmarshalGP)},
+		sums: sumsOf(newGP)},
 	{Kind: KindSmoother, About: "Nadaraya-Watson weighted means, for numbers and for classes", Tasks: []Task{Regression,
 		Classification},
 		Averages: true, Probabilities: true, tensors: slices.Concat(linear, averages),
-		sums: sumsOf(newSmoother), decode: decodeOf(unmarshalSmoother)},
+		sums: sumsOf(newSmoother)},
 	{Kind: KindDensity, About: "log density and anomaly score of rows, without a target", Tasks: []Task{Unsupervised},
 		Averages: true, Positive: true, tensors: slices.Concat(averages, []string{"quantiles"}),
-		sums: sumsOf(newDensity), decode: decodeOf(unmarshalDensity)},
+		sums: sumsOf(newDensity)},
 }
 
 // Kinds returns all kinds. The first kind of a task is the default.
@@ -126,6 +125,17 @@ type Sums interface {
 	// AppendBinary appends the sums to b. A fit that continues from them is bit-identical to one that was never
 	// interrupted.
 	AppendBinary(b []byte) ([]byte, error)
+	// Size is the number of bytes that Write writes.
+	Size() int64
+	// Write writes the bytes of AppendBinary. Ridge sums are written row by row, without a copy in memory.
+	Write(w io.Writer) error
+	// Read reads into sums of no rows the size bytes that Write wrote for sums of the same kind and setup. Sums of
+	// another map, task or shape are ErrMismatch; any other damage is ErrCorrupt. The setup bounds the memory, whatever
+	// the bytes claim. The sums are unusable after an error.
+	Read(r io.Reader, size int64) error
+	// Like returns empty sums of the same kind and setup. Ridge sums share the scratch memory for features, so only one
+	// of them may be used at a time.
+	Like() (Sums, error)
 	// Model returns the model of the rows so far, with penalty λ if the kind has one.
 	Model(lambda float64) (*Model, error)
 }
@@ -137,16 +147,6 @@ func NewSums(k Kind, s Setup) (Sums, error) {
 		return nil, err
 	}
 	return e.sums(s)
-}
-
-// UnmarshalSums reads the output of AppendBinary of the same kind and setup. Sums of another map, task or shape are
-// ErrMismatch; any other damage is ErrCorrupt. The setup bounds the memory, whatever b claims.
-func UnmarshalSums(k Kind, s Setup, b []byte) (Sums, error) {
-	e, err := k.summed(&s)
-	if err != nil {
-		return nil, err
-	}
-	return e.decode(s, b)
 }
 
 // summed returns the entry of a kind that has sums for the task of s. An empty task becomes the first task of the kind.
@@ -178,17 +178,6 @@ func sumsOf[S Sums](f func(Setup) (S, error)) func(Setup) (Sums, error) {
 		sums, err := f(s)
 		if err != nil {
 			return nil, err // not a nil pointer inside a non-nil interface
-		}
-		return sums, nil
-	}
-}
-
-// decodeOf adapts a decoder of concrete sums to the interface.
-func decodeOf[S Sums](f func(Setup, []byte) (S, error)) func(Setup, []byte) (Sums, error) {
-	return func(s Setup, b []byte) (Sums, error) {
-		sums, err := f(s, b)
-		if err != nil {
-			return nil, err
 		}
 		return sums, nil
 	}

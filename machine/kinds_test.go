@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"os"
 	"path/filepath"
@@ -28,8 +29,7 @@ func TestKinds(t *testing.T) {
 func TestNewKind(t *testing.T) {
 	toy := KindInfo{Kind: "mean", About: "the mean of the targets", Tasks: []Task{Regression, Classification},
 		tensors: linear,
-		sums:    sumsOf(func(s Setup) (*meanSums, error) { return newMean(s) }),
-		decode:  decodeOf(unmarshalMean)}
+		sums:    sumsOf(func(s Setup) (*meanSums, error) { return newMean(s) })}
 	before := kinds
 	t.Cleanup(func() { kinds = before })
 	kinds = append(slices.Clone(kinds), toy)
@@ -128,20 +128,30 @@ func (m *meanSums) AppendBinary(b []byte) ([]byte, error) {
 	return b, nil
 }
 
-func unmarshalMean(s Setup, b []byte) (*meanSums, error) {
-	m, err := newMean(s)
-	if err != nil {
-		return nil, err
+func (m *meanSums) Size() int64 { return int64(8 * (1 + len(m.sum))) }
+
+func (m *meanSums) Write(w io.Writer) error {
+	b, _ := m.AppendBinary(nil)
+	_, err := w.Write(b)
+	return err
+}
+
+func (m *meanSums) Read(r io.Reader, size int64) error {
+	if size != m.Size() {
+		return ErrCorrupt
 	}
-	if len(b) != 8*(1+len(m.sum)) {
-		return nil, ErrCorrupt
+	b := make([]byte, size)
+	if _, err := io.ReadFull(r, b); err != nil {
+		return err
 	}
 	m.n = int64(binary.LittleEndian.Uint64(b))
 	for k := range m.sum {
 		m.sum[k] = math.Float64frombits(binary.LittleEndian.Uint64(b[8*(k+1):]))
 	}
-	return m, nil
+	return nil
 }
+
+func (m *meanSums) Like() (Sums, error) { return newMean(m.setup) }
 
 func (m *meanSums) Model(float64) (*Model, error) {
 	if m.n == 0 {
@@ -163,9 +173,8 @@ func (m *meanSums) Model(float64) (*Model, error) {
 // conforms checks an entry of the table.
 func conforms(t reporter, k KindInfo) {
 	t.Helper()
-	if k.About == "" || len(k.Tasks) == 0 || (k.sums == nil) != (k.decode == nil) || !k.has("weights") &&
-		!k.has("mass") {
-		t.Fatalf("%s: an entry without description, tasks, decoder or weights", k.Kind)
+	if k.About == "" || len(k.Tasks) == 0 || !k.has("weights") && !k.has("mass") {
+		t.Fatalf("%s: an entry without description, tasks or weights", k.Kind)
 	}
 	if got, err := k.Kind.Info(); err != nil || got.Kind != k.Kind {
 		t.Fatalf("%s: %v", k.Kind, err)
@@ -227,14 +236,14 @@ func conformsTo(t reporter, k KindInfo, s Setup, x, y dense.Matrix[float64]) {
 	}
 	b, err := merged.AppendBinary([]byte("before"))
 	fatal(err, "write")
-	back, err := UnmarshalSums(k.Kind, s, bytes.TrimPrefix(b, []byte("before")))
+	back, err := unmarshalSums(k.Kind, s, bytes.TrimPrefix(b, []byte("before")))
 	fatal(err, "read")
 	again, err := back.AppendBinary(nil)
 	fatal(err, "write again")
 	if !bytes.Equal(again, b[len("before"):]) || back.Len() != merged.Len() {
 		t.Errorf("%s: read otherwise than written", k.Kind)
 	}
-	if _, err := UnmarshalSums(k.Kind, s, b); !errors.Is(err, ErrCorrupt) {
+	if _, err := unmarshalSums(k.Kind, s, b); !errors.Is(err, ErrCorrupt) {
 		t.Errorf("%s: bytes before the sums: %v", k.Kind, err)
 	}
 	for _, o := range kinds {

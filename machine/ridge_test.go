@@ -315,14 +315,14 @@ func TestRidgeSameBits(t *testing.T) {
 		if _, err := half.Model(1); err != nil { // looking at a result changes nothing
 			t.Fatal(err)
 		}
-		resumed, err := unmarshalRidge(s, []byte(bytesOf(t, half)))
+		resumed, err := unmarshalSums(KindRidge, s, []byte(bytesOf(t, half)))
 		if err != nil {
 			t.Fatal(err)
 		}
 		if err := resumed.Add(x.RowRange(1234, 5000), y.RowRange(1234, 5000)); err != nil {
 			t.Fatal(err)
 		}
-		if bytesOf(t, resumed) != bytesOf(t, want) {
+		if bytesOf(t, resumed.(*Ridge)) != bytesOf(t, want) {
 			t.Errorf("float32 %v: a resumed fit differs", single)
 		}
 		a, err := want.Model(0.1)
@@ -399,7 +399,7 @@ func TestRidgeMerge(t *testing.T) {
 		if err := r.Merge(o); !errors.Is(err, ErrMismatch) {
 			t.Errorf("merge with another %s: %v", name, err)
 		}
-		if _, err := unmarshalRidge(s, []byte(bytesOf(t, r))); !errors.Is(err, ErrMismatch) {
+		if _, err := unmarshalSums(KindRidge, s, []byte(bytesOf(t, r))); !errors.Is(err, ErrMismatch) {
 			t.Errorf("read with another %s: %v", name, err)
 		}
 	}
@@ -494,12 +494,12 @@ func TestRidgeErrors(t *testing.T) {
 	for i := range b {
 		c := append([]byte(nil), b...)
 		c[i] ^= 1 << (i % 8)
-		if _, err := unmarshalRidge(good, c); err == nil {
+		if _, err := unmarshalSums(KindRidge, good, c); err == nil {
 			t.Fatalf("flipped bit in byte %d of a saved ridge: no error", i)
 		}
 	}
 	for i := range b {
-		if _, err := unmarshalRidge(good, b[:i]); !errors.Is(err, ErrCorrupt) {
+		if _, err := unmarshalSums(KindRidge, good, b[:i]); !errors.Is(err, ErrCorrupt) {
 			t.Fatalf("%d of %d bytes of a saved ridge: %v", i, len(b), err)
 		}
 	}

@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"bytes"
 	"fmt"
 	"slices"
 
@@ -22,17 +23,9 @@ func (r *Ridge) MarshalBinary() ([]byte, error) { return r.AppendBinary(nil) }
 // AppendBinary appends the sums to b. A fit that continues from them is bit-identical to one that was never
 // interrupted.
 func (r *Ridge) AppendBinary(b []byte) ([]byte, error) {
-	start := len(b)
-	b = slices.Grow(b, ridgeFormat.Size(r.sumsSize()))
-	b = r.appendHeader(b)
-	err := r.each(func(v []float64) error {
-		b = seal.Append(b, v...)
-		return nil
-	}, func(v []float32) error {
-		b = seal.Append(b, v...)
-		return nil
-	})
-	return seal.Close(b, start), err
+	out := bytes.NewBuffer(slices.Grow(b, ridgeFormat.Size(r.sumsSize())))
+	err := r.Write(out)
+	return out.Bytes(), err
 }
 
 func (r *Ridge) appendHeader(b []byte) []byte {
@@ -69,31 +62,6 @@ func (r *Ridge) each(wide func([]float64) error, single func([]float32) error) e
 		}
 	}
 	return nil
-}
-
-// unmarshalRidge reads the output of AppendBinary for the same setup. Sums of another map, task, precision or shape are
-// ErrMismatch; any other damage is ErrCorrupt. The setup bounds the memory, whatever b claims.
-func unmarshalRidge(s Setup, b []byte) (*Ridge, error) {
-	h, body, err := ridgeFormat.Open(b)
-	if err != nil {
-		return nil, fmt.Errorf("saved ridge: %w", err)
-	}
-	r, err := NewRidge(s)
-	if err != nil {
-		return nil, err
-	}
-	if err := r.begin(h, int64(len(body))); err != nil {
-		return nil, err
-	}
-	ok := true
-	r.each(func(v []float64) error {
-		body = seal.Read(body, v, &ok)
-		return nil
-	}, func(v []float32) error {
-		body = seal.Read(body, v, &ok)
-		return nil
-	})
-	return r, r.filled(ok)
 }
 
 // begin prepares r, which must have no rows, for the sums that follow the header h; size is their number of bytes. It

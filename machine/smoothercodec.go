@@ -17,9 +17,6 @@ var sumsFormat = seal.Format{Magic: "randfeat sums\n\x00\x00", Version: 1, Count
 // sumsTasks numbers the tasks in saved files, so the order must not change.
 var sumsTasks = []Task{Regression, Classification, Unsupervised}
 
-// MarshalBinary implements encoding.BinaryMarshaler; see AppendBinary.
-func (a *smoother) MarshalBinary() ([]byte, error) { return a.AppendBinary(nil) }
-
 // AppendBinary appends the sums to b. A fit that continues from them is bit-identical to one that was never
 // interrupted.
 func (a *smoother) AppendBinary(b []byte) ([]byte, error) {
@@ -37,36 +34,8 @@ func (a *smoother) AppendBinary(b []byte) ([]byte, error) {
 	return seal.Close(b, start), nil
 }
 
-// unmarshalSmoother reads the output of AppendBinary for the same setup. Sums of another map, task or shape are
-// ErrMismatch; any other damage is ErrCorrupt. The setup bounds the memory, whatever b claims.
-func unmarshalSmoother(s Setup, b []byte) (*smoother, error) {
-	a, err := newSmoother(s)
-	if err != nil {
-		return nil, err
-	}
-	if err := a.unmarshal(b); err != nil {
-		return nil, fmt.Errorf("saved smoother: %w", err)
-	}
-	return a, nil
-}
-
-// MarshalBinary implements encoding.BinaryMarshaler; see AppendBinary.
-func (d *density) MarshalBinary() ([]byte, error) { return d.sums.AppendBinary(nil) }
-
 // AppendBinary appends the sums to b, in the format of a smoother.
 func (d *density) AppendBinary(b []byte) ([]byte, error) { return d.sums.AppendBinary(b) }
-
-// unmarshalDensity reads the output of AppendBinary for the same setup, as unmarshalSmoother does.
-func unmarshalDensity(s Setup, b []byte) (*density, error) {
-	d, err := newDensity(s)
-	if err != nil {
-		return nil, err
-	}
-	if err := d.sums.unmarshal(b); err != nil {
-		return nil, fmt.Errorf("saved density: %w", err)
-	}
-	return d, nil
-}
 
 // sumsSize is the number of bytes of the sums.
 func (a *smoother) sumsSize() int {

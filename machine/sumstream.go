@@ -11,17 +11,8 @@ import (
 	"github.com/randfeat/randfeat/internal/seal"
 )
 
-// WriteSums writes the bytes of AppendBinary. Ridge sums are written row by row, without a copy in memory; other kinds
-// are small.
-func WriteSums(w io.Writer, s Sums) error {
-	r := ridgeOf(s)
-	if r == nil {
-		b, err := s.AppendBinary(nil)
-		if err == nil {
-			_, err = w.Write(b)
-		}
-		return err
-	}
+// Write writes the bytes of AppendBinary row by row, without a copy in memory.
+func (r *Ridge) Write(w io.Writer) error {
 	h := sha256.New()
 	both := io.MultiWriter(w, h)
 	b := r.appendHeader(nil)
@@ -44,65 +35,61 @@ func WriteSums(w io.Writer, s Sums) error {
 	return err
 }
 
-// SumsSize is the number of bytes that WriteSums writes.
-func SumsSize(s Sums) int64 {
-	switch s := s.(type) {
-	case *smoother:
-		return int64(sumsFormat.Size(s.sumsSize()))
-	case *density:
-		return int64(sumsFormat.Size(s.sums.sumsSize()))
+// Size is the number of bytes that Write writes.
+func (r *Ridge) Size() int64 { return int64(ridgeFormat.Size(r.sumsSize())) }
+
+// Read reads into r, which must have no rows, the size bytes that Write wrote for the same setup: see [Sums].
+func (r *Ridge) Read(in io.Reader, size int64) error {
+	err := empty(r)
+	if err == nil {
+		err = r.readFrom(&hashed{r: in, h: sha256.New(), left: size})
 	}
-	return int64(ridgeFormat.Size(ridgeOf(s).sumsSize()))
+	if err != nil {
+		return fmt.Errorf("saved ridge: %w", err)
+	}
+	return nil
 }
 
-// ReadSums reads into into, which must have no rows, the size bytes that WriteSums wrote for sums of the same kind and
-// setup. It uses the memory of into. Errors are those of UnmarshalSums; into is unusable after an error.
-func ReadSums(into Sums, r io.Reader, size int64) error {
-	if into.Len() != 0 {
-		return fmt.Errorf("sums are read into those of %d rows, want none: %w", into.Len(), ErrSetup)
+// Like returns empty sums of the same setup, which share the scratch memory for features with r.
+func (r *Ridge) Like() (Sums, error) { return r.another(), nil }
+
+func (g *gp) Like() (Sums, error) { return &gp{g.another()}, nil }
+
+func (a *smoother) Write(w io.Writer) error {
+	b, err := a.AppendBinary(nil)
+	if err == nil {
+		_, err = w.Write(b)
 	}
-	if ridge := ridgeOf(into); ridge != nil {
-		if err := ridge.readFrom(&hashed{r: r, h: sha256.New(), left: size}); err != nil {
-			return fmt.Errorf("saved ridge: %w", err)
-		}
-		return nil
+	return err
+}
+
+func (a *smoother) Size() int64 { return int64(sumsFormat.Size(a.sumsSize())) }
+
+func (a *smoother) Read(r io.Reader, size int64) error {
+	if err := empty(a); err != nil {
+		return err
 	}
-	if want := SumsSize(into); size != want {
+	if want := a.Size(); size != want {
 		return fmt.Errorf("%d bytes of saved sums, want %d: %w", size, want, ErrCorrupt)
 	}
 	b := make([]byte, size)
 	if _, err := io.ReadFull(r, b); err != nil {
 		return cut(err)
 	}
-	if d, ok := into.(*density); ok {
-		return d.sums.unmarshal(b)
-	}
-	return into.(*smoother).unmarshal(b)
+	return a.unmarshal(b)
 }
 
-// SumsLike returns empty sums of the kind and setup of s. Ridge sums share the scratch memory for features with s, so
-// only one of them may be used at a time.
-func SumsLike(s Sums) (Sums, error) {
-	switch s := s.(type) {
-	case *Ridge:
-		return s.another(), nil
-	case *gp:
-		return &gp{s.another()}, nil
-	case *smoother:
-		return newSmoother(s.setup)
-	case *density:
-		return newDensity(s.sums.setup)
-	}
-	return nil, fmt.Errorf("sums of type %T: %w", s, ErrSetup)
-}
+func (a *smoother) Like() (Sums, error) { return newSmoother(a.setup) }
 
-// ridgeOf returns the ridge sums of s, or nil for other kinds.
-func ridgeOf(s Sums) *Ridge {
-	switch s := s.(type) {
-	case *Ridge:
-		return s
-	case *gp:
-		return s.Ridge
+func (d *density) Write(w io.Writer) error            { return d.sums.Write(w) }
+func (d *density) Size() int64                        { return d.sums.Size() }
+func (d *density) Read(r io.Reader, size int64) error { return d.sums.Read(r, size) }
+func (d *density) Like() (Sums, error)                { return newDensity(d.sums.setup) }
+
+// empty returns an error if sums to read into have rows.
+func empty(s Sums) error {
+	if s.Len() != 0 {
+		return fmt.Errorf("sums are read into those of %d rows, want none: %w", s.Len(), ErrSetup)
 	}
 	return nil
 }

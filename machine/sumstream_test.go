@@ -16,11 +16,11 @@ func TestSumsStream(t *testing.T) {
 				t.Fatal(err)
 			}
 			var w bytes.Buffer
-			if err := WriteSums(&w, s); err != nil {
+			if err := s.Write(&w); err != nil {
 				t.Fatal(err)
 			}
-			if !bytes.Equal(w.Bytes(), want) || SumsSize(s) != int64(len(want)) {
-				t.Fatalf("%d bytes, SumsSize %d, want those of AppendBinary, %d", w.Len(), SumsSize(s), len(want))
+			if !bytes.Equal(w.Bytes(), want) || s.Size() != int64(len(want)) {
+				t.Fatalf("%d bytes, Size %d, want those of AppendBinary, %d", w.Len(), s.Size(), len(want))
 			}
 			size := int64(len(want))
 			rest := bytes.NewReader(append(w.Bytes(), 'x'))
@@ -29,7 +29,7 @@ func TestSumsStream(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				return into, ReadSums(into, r, size)
+				return into, into.Read(r, size)
 			}
 			got, err := read(c.setup, rest, size)
 			if err != nil {
@@ -65,10 +65,10 @@ func TestSumsStream(t *testing.T) {
 			if _, err := read(c.setup, errReader{}, size); !errors.Is(err, errRead) {
 				t.Errorf("a reader that fails: %v", err)
 			}
-			if err := ReadSums(s, bytes.NewReader(want), size); !errors.Is(err, ErrSetup) {
+			if err := s.Read(bytes.NewReader(want), size); !errors.Is(err, ErrSetup) {
 				t.Errorf("into sums that have rows: %v", err)
 			}
-			if err := WriteSums(errReader{}, s); !errors.Is(err, errRead) {
+			if err := s.Write(errReader{}); !errors.Is(err, errRead) {
 				t.Errorf("a writer that fails: %v", err)
 			}
 		})

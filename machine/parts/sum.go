@@ -21,8 +21,8 @@ type summed struct{ machine.Sums }
 
 func (s *summed) rows() int64             { return s.Len() }
 func (s *summed) merge(o body) error      { return s.Merge(o.(*summed).Sums) }
-func (s *summed) size() (int64, error)    { return machine.SumsSize(s.Sums), nil }
-func (s *summed) write(w io.Writer) error { return machine.WriteSums(w, s.Sums) }
+func (s *summed) size() (int64, error)    { return s.Size(), nil }
+func (s *summed) write(w io.Writer) error { return s.Write(w) }
 
 // Sum returns the step that sums the rows of the model, without the held-out rows.
 func (r *Run) Sum(p *Plan) (*Step, error) {
@@ -49,7 +49,7 @@ func (r *Run) Sum(p *Plan) (*Step, error) {
 	}
 	s.begin = func() (body, error) {
 		if like, ok := s.first.(*summed); ok {
-			sums, err := machine.SumsLike(like.Sums)
+			sums, err := like.Like()
 			return &summed{sums}, err
 		}
 		sums, err := machine.NewSums(p.Kind, setup)
@@ -67,7 +67,7 @@ func (r *Run) Sum(p *Plan) (*Step, error) {
 		if err != nil {
 			return nil, err
 		}
-		return b, machine.ReadSums(b.(*summed).Sums, in, size)
+		return b, b.(*summed).Read(in, size)
 	}
 	add := adder{p: p}
 	s.add = func(ctx context.Context, b body, unit int) error {

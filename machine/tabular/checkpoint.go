@@ -229,7 +229,10 @@ func loadSums(j *job, c *tensorfile.File, s *checkpointState) (*foldSums, error)
 		if !ok {
 			return nil, fmt.Errorf("%w: no sums of fold %d", machine.ErrCorrupt, k)
 		}
-		if p.Sums, err = machine.UnmarshalSums(j.kind, setup, t.Data); err != nil {
+		if p.Sums, err = machine.NewSums(j.kind, setup); err == nil {
+			err = p.Read(bytes.NewReader(t.Data), int64(len(t.Data)))
+		}
+		if err != nil {
 			return nil, err
 		}
 		p.wait(setup)
@@ -275,9 +278,9 @@ func (l *leafSums) load(c *tensorfile.File, s *checkpointState) (rows int64, err
 		if !ok || n < 0 || n >= leaf.Fan {
 			return 0, fmt.Errorf("%w: no sums of the node of level %d with %d children", machine.ErrCorrupt, level, n)
 		}
-		sums, err := machine.SumsLike(l.p.Sums)
+		sums, err := l.p.Like()
 		if err == nil {
-			err = machine.ReadSums(sums, bytes.NewReader(t.Data), int64(len(t.Data)))
+			err = sums.Read(bytes.NewReader(t.Data), int64(len(t.Data)))
 		}
 		if err != nil {
 			return 0, err

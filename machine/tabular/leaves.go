@@ -113,7 +113,7 @@ func (s *leafSums) to(row int64) error {
 			continue
 		}
 		var err error
-		if s.p.Sums, err = machine.SumsLike(s.p.Sums); err != nil {
+		if s.p.Sums, err = s.p.Like(); err != nil {
 			return err
 		}
 	}
