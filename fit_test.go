@@ -47,11 +47,11 @@ func TestStatsMergeChecksTheKernel(t *testing.T) {
 			t.Errorf("another %s: %v", name, err)
 		}
 	}
-	if err := made(spec(kernel.Mahalanobis(m), 2)).Merge(made(spec(kernel.Mahalanobis(n), 2))); !errors.Is(err,
+	if err := made(spec(kernel.Kernel{Kind: kernel.Softmax, M: m}, 2)).Merge(made(spec(kernel.Kernel{Kind: kernel.Softmax, M: n}, 2))); !errors.Is(err,
 		randfeat.ErrSpec) {
 		t.Errorf("other entries of M: %v", err)
 	}
-	if err := made(spec(kernel.Mahalanobis(m), 2)).Merge(made(spec(kernel.Mahalanobis(m.Clone()), 2))); err != nil {
+	if err := made(spec(kernel.Kernel{Kind: kernel.Softmax, M: m}, 2)).Merge(made(spec(kernel.Kernel{Kind: kernel.Softmax, M: m.Clone()}, 2))); err != nil {
 		t.Errorf("the same kernel: %v", err)
 	}
 	if err := made(spec(kernel.Kernel{Kind: kernel.Softmax}, 2)).Merge(made(spec(kernel.Kernel{Kind: kernel.Softmax,

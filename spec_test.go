@@ -30,7 +30,7 @@ func TestBadSpecs(t *testing.T) {
 		"huge m":    {randfeat.Spec{Family: family.Trig{}, Dim: 2, M: math.MaxInt}, randfeat.ErrSpec},
 		"bandwidth": {randfeat.Spec{Kernel: kernel.Kernel{Scale: -1}, Family: family.Trig{}, Dim: 2, M: 3},
 			kernel.ErrKernel},
-		"kernel matrix": {randfeat.Spec{Kernel: kernel.Mahalanobis(dense.New[float64](2, 3)), Family: family.Trig{},
+		"kernel matrix": {randfeat.Spec{Kernel: kernel.Kernel{Kind: kernel.Softmax, M: dense.New[float64](2, 3)}, Family: family.Trig{},
 			Dim: 2,
 			M:   3}, dense.ErrShape},
 		"hollow matrix": {randfeat.Spec{Kernel: kernel.Kernel{M: dense.Matrix[float64]{Rows: 2, Cols: 2, Stride: 2}},

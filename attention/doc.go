@@ -28,7 +28,7 @@
 //   - Package attention/centroid approximates the heads of trained models within a few percent.
 //   - Package attention/linear uses random features: constant memory, larger errors on trained heads.
 //
-// [RoPE] rotates queries and keys by their positions. [Constant] is a baseline that ignores queries and keys.
+// [Constant] is a baseline that ignores queries and keys.
 // # Other devices
 //
 // An implementation that runs elsewhere is an [Attention] of its own kind of [Sequence]: a type with a [Shape] and a

@@ -15,7 +15,7 @@ type Kind int
 const (
 	Infer   Kind = iota
 	Skip         // not read: the column of the block stays empty, and a text parser does not copy it
-	Number       // float64; NaN is missing, and a text that is no number is a NaN that [IsUnreadable] recognises
+	Number       // float64; NaN is missing, and [Column.Unreadable] recognises the NaN of a text
 	Text         // bytes; nil is missing
 	Integer      // for writers: whole numbers as digits in Column.Text, which keeps more than 53 bits; nil is missing
 )

@@ -330,7 +330,7 @@ func (r *csvReader) parse(b *Block) error {
 			case Number:
 				if cell = trimBlanks(cell); r.missing.has(cell) {
 					col.Num = append(col.Num, math.NaN())
-				} else if col.AppendNumber(cell); r.strict && IsUnreadable(col.Num[len(col.Num)-1]) {
+				} else if col.AppendNumber(cell); r.strict && isUnreadable(col.Num[len(col.Num)-1]) {
 					return columnError(r.place(start), r.columns[j], ErrUnreadable, "column %s is %s, want a number",
 						quote.Short(r.columns[j]), quote.Short(cell))
 				}

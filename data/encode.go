@@ -274,7 +274,7 @@ func (e *Encoder) encode(x, y dense.Matrix[float64], b *Block, where func(int) s
 // numberAt returns cell i as a number, NaN if missing; ok is false if it cannot be read.
 func numberAt(c *Column, i int) (v float64, ok bool) {
 	if c.Num != nil {
-		return c.Num[i], !IsUnreadable(c.Num[i])
+		return c.Num[i], !c.Unreadable(i)
 	}
 	if c.Text[i] == nil {
 		return math.NaN(), true
@@ -286,7 +286,7 @@ func numberAt(c *Column, i int) (v float64, ok bool) {
 // missing reports whether cell i has no value: it is empty, or a word that means missing in this kind of field.
 func (f *Field) missing(c *Column, i int) bool {
 	if c.Num != nil {
-		return math.IsNaN(c.Num[i]) && !IsUnreadable(c.Num[i])
+		return math.IsNaN(c.Num[i]) && !c.Unreadable(i)
 	}
 	return c.Text[i] == nil || (f.Kind == Numeric || f.Kind == Time) && isMissingWord(c.Text[i])
 }
@@ -305,7 +305,7 @@ func (f *Field) valueAt(c *Column, i int) (v float64, ok bool) {
 	}
 	if c.Num != nil {
 		v = c.Num[i]
-		return v, (f.Kind != Boolean || v == 0 || v == 1 || math.IsNaN(v)) && !IsUnreadable(v)
+		return v, (f.Kind != Boolean || v == 0 || v == 1 || math.IsNaN(v)) && !isUnreadable(v)
 	}
 	text := c.Text[i]
 	switch {
@@ -346,7 +346,7 @@ func (f *Field) badValue(c *Column, i int, where func(int) string) error {
 	switch {
 	case c.Num == nil:
 		text = "is " + quote.Short(c.Text[i])
-	case !IsUnreadable(c.Num[i]):
+	case !c.Unreadable(i):
 		text = "is " + quote.Short(number.Canonical(c.Num[i]))
 	default:
 		odd, ok := c.oddAt(i)

@@ -38,12 +38,16 @@ func isMissingWord(text []byte) bool {
 const unreadableBits = 0x7ff8_0000_0bad_ce11
 
 // unreadable returns the value that a reader stores for a text that is not a number, in a column read as
-// Number. It is a NaN, like a missing value; IsUnreadable distinguishes the two.
+// Number. It is a NaN, like a missing value; isUnreadable distinguishes the two.
 func unreadable() float64 { return math.Float64frombits(unreadableBits) }
 
-// IsUnreadable reports whether v stands for a text that could not be read as a number. Other NaNs are missing
+// isUnreadable reports whether v stands for a text that could not be read as a number. Other NaNs are missing
 // values.
-func IsUnreadable(v float64) bool { return math.Float64bits(v) == unreadableBits }
+func isUnreadable(v float64) bool { return math.Float64bits(v) == unreadableBits }
+
+// Unreadable reports whether cell i of a column read as Number is a text that could not be read as a number. Other NaNs
+// are missing values.
+func (c *Column) Unreadable(i int) bool { return isUnreadable(c.Num[i]) }
 
 // oddText is the text of an unreadable cell, for messages.
 type oddText struct {
@@ -55,7 +59,7 @@ type oddText struct {
 const maxOdd = 64
 
 // AppendNumber appends a text to a column that is read as Number: a number, a missing value, or a NaN that
-// [IsUnreadable] recognises. The column keeps the first unreadable texts for messages.
+// isUnreadable recognises. The column keeps the first unreadable texts for messages.
 func (c *Column) AppendNumber(text []byte) {
 	text = trimBlanks(text)
 	v, ok := number.Parse(text)

@@ -214,7 +214,7 @@ func (r *jsonReader) parse(b *Block, p *lineScanner) error {
 			c := &b.Cols[j]
 			if cell == nil {
 				c.Num = append(c.Num, math.NaN())
-			} else if c.AppendNumber(cell); r.strict && IsUnreadable(c.Num[len(c.Num)-1]) {
+			} else if c.AppendNumber(cell); r.strict && isUnreadable(c.Num[len(c.Num)-1]) {
 				return columnError(r.place(cellAt), r.columns[j], ErrUnreadable, "column %s is %s, want a number",
 					quote.Short(r.columns[j]), quote.Short(cell))
 			}

@@ -16,10 +16,10 @@ import (
 	"github.com/randfeat/randfeat/internal/quote"
 )
 
-// CreateNPZ starts a table in an npz file, with one float64 array per column, under the column's name. All
+// createNPZ starts a table in an npz file, with one float64 array per column, under the column's name. All
 // kinds must be Number. The format stores one array after the other, so the columns wait in a temporary file
 // until Close. Memory does not depend on the number of rows. The file appears at path only when Close succeeds.
-func CreateNPZ(path string, columns []string, kinds []Kind) (Writer, error) {
+func createNPZ(path string, columns []string, kinds []Kind) (Writer, error) {
 	if len(columns) == 0 || len(columns) != len(kinds) || len(columns) > maxMembers {
 		return nil, fmt.Errorf("%s: %d columns of %d kinds to write, an npz file holds 1 to %d: %w", path, len(columns),
 			len(kinds), maxMembers, dense.ErrShape)

@@ -14,7 +14,7 @@ func TestNPZWriter(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "t.npz")
 	kinds := []Kind{Number, Number}
-	w, err := CreateNPZ(path, []string{"b", "a b"}, kinds)
+	w, err := createNPZ(path, []string{"b", "a b"}, kinds)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,7 +56,7 @@ func TestNPZWriter(t *testing.T) {
 	if err := w.WriteBlock(&b); !errors.Is(err, errClosed) {
 		t.Errorf("written after Close: %v", err)
 	}
-	if w, err = CreateNPZ(path, []string{"x"}, kinds[:1]); err != nil {
+	if w, err = createNPZ(path, []string{"x"}, kinds[:1]); err != nil {
 		t.Fatal(err)
 	}
 	if err := w.WriteBlock(&b); err == nil { // two columns
@@ -73,7 +73,7 @@ func TestNPZWriter(t *testing.T) {
 		kinds   []Kind
 	}{{[]string{"x"}, []Kind{Text}}, {[]string{"a/b"}, []Kind{Number}}, {[]string{""}, []Kind{Number}},
 		{[]string{"x", "x"}, kinds}, {nil, nil}} {
-		if _, err := CreateNPZ(path, c.columns, c.kinds); err == nil {
+		if _, err := createNPZ(path, c.columns, c.kinds); err == nil {
 			t.Errorf("columns %q of kinds %v were accepted", c.columns, c.kinds)
 		}
 	}
@@ -81,7 +81,7 @@ func TestNPZWriter(t *testing.T) {
 
 func TestTSVWriter(t *testing.T) {
 	var out strings.Builder
-	w, err := NewTSVWriter(&out, []string{"a", "b"}, []Kind{Text, Number})
+	w, err := NewWriter(&out, "tsv", []string{"a", "b"}, []Kind{Text, Number})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -39,7 +39,7 @@ type Options struct {
 	Assume    string   // encoding to assume for text that is not UTF-8; empty is windows-1252
 	Missing   []string // texts that mean a missing value; nil is [DefaultMissing], empty means none
 	// Strict makes a text in a column read as Number an error of kind [ErrUnreadable] with its place (text
-	// formats only). Otherwise such a cell becomes a NaN that [IsUnreadable] recognises.
+	// formats only). Otherwise such a cell becomes a NaN that [Column.Unreadable] recognises.
 	Strict     bool
 	MaxColumns int      // 0 is 65536
 	MaxLine    int      // bytes of one row of a text format, bounds memory; 0 is 16 MiB

@@ -28,14 +28,17 @@ type Writer interface {
 	Abort()
 }
 
-// Create starts a table in a file of format CSV, NDJSON or NPY. If f is empty, the file name decides. Names
-// that end in .tsv get tabs, and names that end in .gz are compressed. kinds are Number, Text or Integer; an
-// npy file holds only numbers.
+// Create starts a table in a file of format CSV, NDJSON, NPY or NPZ. If f is empty, the file name decides. Names
+// that end in .tsv get tabs, and names that end in .gz are compressed. kinds are Number, Text or Integer; npy and npz
+// files hold only numbers.
 func Create(path string, f Format, columns []string, kinds []Kind) (Writer, error) {
 	if f == "" {
 		if f = FormatOf(path); f == "" {
 			return nil, fmt.Errorf("%s: no format known by this name: want .csv, .tsv, .ndjson or .npy", path)
 		}
+	}
+	if f == NPZ {
+		return createNPZ(path, columns, kinds)
 	}
 	file, err := localfile.Create(path)
 	if err != nil {
@@ -68,10 +71,14 @@ func delimiterOf(path string) byte {
 	return ','
 }
 
-// NewWriter writes a table to w. An npy array is held in memory until Close, since its header has the number of
+// NewWriter writes a table to w: CSV, NDJSON, NPY or "tsv", which is CSV with tabs. An npy array is held in memory until Close, since its header has the number of
 // rows. Abort leaves what has been written.
 func NewWriter(w io.Writer, f Format, columns []string, kinds []Kind) (Writer, error) {
-	rows, err := newRowWriter(w, f, ',', columns, kinds)
+	delim := byte(',')
+	if f == "tsv" {
+		f, delim = CSV, '\t'
+	}
+	rows, err := newRowWriter(w, f, delim, columns, kinds)
 	if err != nil {
 		return nil, err
 	}

@@ -129,7 +129,7 @@ func TestWriterErrors(t *testing.T) {
 		columns []string
 		kinds   []data.Kind
 	}{{"x.csv", nil, nil}, {"x.csv", []string{"a", "b"}, number}, {"x.csv", []string{"a"}, []data.Kind{data.Infer}},
-		{"x.npy", []string{"a"}, text}, {"x.npz", []string{"a"}, number}, {"x", []string{"a"}, number},
+		{"x.npy", []string{"a"}, text}, {"x.xlsx", []string{"a"}, number}, {"x", []string{"a"}, number},
 		{"none/x.csv", []string{"a"}, number}} {
 		if _, err := data.Create(filepath.Join(dir, c.path), "", c.columns, c.kinds); err == nil {
 			t.Errorf("%v was accepted", c)

@@ -134,12 +134,13 @@ func (c Clusters) Needs() Options {
 	return Options{Sample: max(defaultSample, 32*min(max(c.Count, 0), 1<<20))}
 }
 
-// diagonal is A_ij: the entry of A if set, the rule of DiagonalA otherwise.
-func (c Clusters) diagonal(i, j int) []Complex {
+// Diagonal is the diagonal of A_ij: the entry of A if set, the rule of HRF H.2 for query centre i and key centre j
+// otherwise.
+func (c Clusters) Diagonal(i, j int) []Complex {
 	if c.A != nil {
 		return c.A[i*c.KeyCentres.Rows+j]
 	}
-	return DiagonalA(c.QueryCentres.Row(i), c.KeyCentres.Row(j), c.Complex, c.amax())
+	return diagonalA(c.QueryCentres.Row(i), c.KeyCentres.Row(j), c.Complex, c.amax())
 }
 
 // fit finds k-means centres in the sampled rows and, for real A, the diagonals a_k = (E y_k²/E x_k²)^{1/4} over the
@@ -188,7 +189,7 @@ func (c Clusters) fit(f Family, s *Stats) (Clusters, error) {
 func (c Clusters) checkDiagonals(f Family, dim int) error {
 	for i := range c.QueryCentres.Rows {
 		for j := range c.KeyCentres.Rows {
-			if _, err := (ComplexExp{Diag: c.diagonal(i, j)}).factors(dim); err != nil {
+			if _, err := (ComplexExp{Diag: c.Diagonal(i, j)}).factors(dim); err != nil {
 				return fmt.Errorf("family %s: centres %d and %d (amax = %v): %w", f.Name(), i, j, c.AMax, err)
 			}
 		}
@@ -266,7 +267,7 @@ func (f ZeroOne) Lower(kind kernel.Kind, dim int, omega []coupling.Omega) (plan.
 		block(1, usual, plan.None, plan.None)
 	}
 	for _, c := range f.own() {
-		a, err := ComplexExp{Diag: f.diagonal(c[0], c[1])}.factors(dim)
+		a, err := ComplexExp{Diag: f.Diagonal(c[0], c[1])}.factors(dim)
 		if err != nil {
 			return plan.Pair{}, err
 		}
@@ -288,7 +289,7 @@ func (f ZeroOne) Form(kind kernel.Kind, x, y []float64) (forms.Form, error) {
 	if f.at(i, j) < 0 {
 		return Positive{}.Form(kind, x, y)
 	}
-	form, err := ComplexExp{Diag: f.diagonal(i, j)}.Form(kind, x, y)
+	form, err := ComplexExp{Diag: f.Diagonal(i, j)}.Form(kind, x, y)
 	if err == nil && f.Pairs != nil {
 		form.LogMass = cancelled(form.LogMass)
 	}
@@ -328,7 +329,7 @@ func (f Mixture) hybrid(dim int) (Hybrid, error) {
 	}
 	var h Hybrid
 	for _, p := range f.own() {
-		a := f.diagonal(p[0], p[1])
+		a := f.Diagonal(p[0], p[1])
 		c := Coefficient{Rho: rhoPositive, N: orDefault(f.N, defaultRho), Bandwidth: f.Bandwidth}
 		if f.TrigRho {
 			c.Rho = rhoTrig

@@ -260,9 +260,9 @@ func (f ComplexExp) Fit(s *Stats) (Family, error) {
 // fitRidge is added to covariances before they are inverted, relative to their mean eigenvalue.
 const fitRidge = 1e-6
 
-// DiagonalA is the diagonal A of HRF H.2, eqs 85-88, for a query centre r and a key centre t (docs/theory.md §2.8).
+// diagonalA is the diagonal A of HRF H.2, eqs 85-88, for a query centre r and a key centre t (docs/theory.md §2.8).
 // With isComplex = false it is real; amax bounds every modulus to [1/amax, amax], +Inf means no bound.
-func DiagonalA(r, t []float64, isComplex bool, amax float64) []Complex {
+func diagonalA(r, t []float64, isComplex bool, amax float64) []Complex {
 	a := make([]Complex, len(r))
 	for k := range r {
 		var m float64

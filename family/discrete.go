@@ -53,12 +53,6 @@ type Exponents struct {
 	Shift     []float64
 }
 
-// Monomial is a family whose features are monomials with random exponents.
-type Monomial interface {
-	Family
-	Exponents() Exponents
-}
-
 // Exponents returns the law of the exponents.
 func (f Poisson) Exponents() Exponents { return Exponents{Lambda: f.Lambda} }
 

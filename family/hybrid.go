@@ -28,14 +28,11 @@ type Hybrid struct {
 	Groups []int
 }
 
-// RhoKind is the feature map of a coefficient.
-type RhoKind string
-
 // The coefficient maps, of u = Query·x/Bandwidth and v = Key·y/Bandwidth.
 const (
-	rhoSign     RhoKind = "sign"     // mean sgn(τ·u) sgn(τ·v) = 1 - 2θ/π; n features
-	rhoTrig     RhoKind = "trig"     // Gaussian kernel of u, v by trigonometric features; 2n
-	rhoPositive RhoKind = "positive" // Gaussian kernel of u, v by positive features; n
+	rhoSign     = "sign"     // mean sgn(τ·u) sgn(τ·v) = 1 - 2θ/π; n features
+	rhoTrig     = "trig"     // Gaussian kernel of u, v by trigonometric features; 2n
+	rhoPositive = "positive" // Gaussian kernel of u, v by positive features; n
 )
 
 // Coefficient is λ̂ = Const + Sign·Gain·ρ(u)·ρ(v).
@@ -43,7 +40,7 @@ type Coefficient struct {
 	Const     float64               `json:"const,omitempty"`
 	Sign      int                   `json:"sign,omitempty"` // ±1; 0 means +1
 	Gain      float64               `json:"gain,omitempty"` // 0 means 1
-	Rho       RhoKind               `json:"rho"`
+	Rho       string                `json:"rho"`
 	N         int                   `json:"n"` // projections τ, always independent
 	Query     dense.Matrix[float64] `json:"query,omitzero"`
 	Key       dense.Matrix[float64] `json:"key,omitzero"`

@@ -69,7 +69,7 @@ func (f ZeroOne) prepare(dim int) (zeroOneForm, error) {
 		return out, err
 	}
 	for _, c := range f.own() {
-		a, err := ComplexExp{Diag: f.diagonal(c[0], c[1])}.factors(dim)
+		a, err := ComplexExp{Diag: f.Diagonal(c[0], c[1])}.factors(dim)
 		if err != nil {
 			return out, err
 		}

@@ -13,8 +13,8 @@
 //
 // # Usage
 //
-// A [Kernel] is a plain value. Scale 0 means 1. [Attention] is the softmax kernel with the scale of attention,
-// exp(q·k/√d); [Mahalanobis] and [FromSigma] set the matrix:
+// A [Kernel] is a plain value. Scale 0 means 1; an empty matrix M is the identity. [Attention] is the softmax kernel
+// with the scale of attention, exp(q·k/√d):
 //
 //	k := kernel.Kernel{Kind: kernel.Gaussian, Scale: bandwidth}
 //	err := kernel.Gram(k, dst, x, y) // dst is x.Rows × y.Rows
@@ -96,9 +96,6 @@ type Kernel struct {
 
 // Attention is the kernel of softmax(QKᵀ/√d): inputs are scaled by d^{-1/4} (docs/theory.md §1.3).
 func Attention(d int) Kernel { return Kernel{Kind: Softmax, Scale: math.Pow(float64(d), 0.25)} }
-
-// Mahalanobis is the kernel exp(xᵀMᵀM y) of DARK 4.1.
-func Mahalanobis(m dense.Matrix[float64]) Kernel { return Kernel{Kind: Softmax, M: m} }
 
 // Validate returns an error if k is invalid for inputs of dim columns.
 func (k Kernel) Validate(dim int) error {

@@ -33,7 +33,7 @@ func TestEval(t *testing.T) {
 		{"bandwidth", kernel.Kernel{Scale: 2}, math.Exp(-z2 / 8)},
 		{"softmax", kernel.Kernel{Kind: kernel.Softmax}, math.Exp(xy)},
 		{"attention", kernel.Attention(3), math.Exp(xy / math.Sqrt(3))},
-		{"mahalanobis", kernel.Mahalanobis(m), math.Exp(-0.1186)},
+		{"mahalanobis", kernel.Kernel{Kind: kernel.Softmax, M: m}, math.Exp(-0.1186)},
 		{"laplace", kernel.Kernel{Kind: kernel.Laplace, Scale: 2}, math.Exp(-(0.1 + 0.6 + 1.4) / 2)},
 		{"matern12", kernel.Kernel{Kind: kernel.Matern12, Scale: 2}, math.Exp(-z / 2)},
 		{"matern32", kernel.Kernel{Kind: kernel.Matern32}, (1 + math.Sqrt(3)*z) * math.Exp(-math.Sqrt(3)*z)},

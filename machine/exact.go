@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/krr"
 	"github.com/randfeat/randfeat/internal/linalg"
 	"github.com/randfeat/randfeat/internal/par"
 	"github.com/randfeat/randfeat/kernel"
@@ -17,13 +18,10 @@ import (
 // The model is a ridge of the family landmarks, with all rows as landmarks. It is saved, loaded and served like any
 // other, and holds 8n(d + outputs) bytes.
 //
-// With s.Margins it takes up to MarginSteps·n² further multiply-adds per class, or far less if few rows violate a margin.
+// With s.Margins it takes up to 40n² further multiply-adds per class, or far less if few rows violate a margin.
 func FitExact(s Setup, x, y dense.Matrix[float64], lambda float64) (*Model, error) {
 	return par.Result(s.Workers, func() (*Model, error) { return fitExact(s, x, y, lambda) })
 }
-
-// MarginSteps limits the steps of a fit with margins.
-const MarginSteps = 40
 
 // fitExact forms the kernel matrix of all rows and solves for α. Margins of many rows are first sought among the rows
 // that violate them (linalg.SolveMargins), which may fail; the general path follows.
@@ -48,7 +46,7 @@ func fitExact(s Setup, x, y dense.Matrix[float64], lambda float64) (*Model, erro
 		return nil, fmt.Errorf("λ = %g: %w (%w): use a larger λ", lambda, ErrSingular, err)
 	}
 	if err == nil && margins {
-		err = d.Margins(t.ColRange(0, s.Outputs), lambda, MarginSteps)
+		err = d.Margins(t.ColRange(0, s.Outputs), lambda, krr.MarginSteps)
 	}
 	if err != nil {
 		return nil, err

@@ -36,7 +36,7 @@ const (
 // GiB of kernels stay in memory, and the others are recomputed in every product. Further memory is 4nm bytes for the m
 // landmarks of the preconditioner (n/16, at least 256 and at most 2048; or o.Sketch) and some n·outputs numbers.
 //
-// With s.Margins it starts from the fit of squared errors and takes at most MarginSteps further products, or ends when
+// With s.Margins it starts from the fit of squared errors and takes at most 40 further products, or ends when
 // predictions change by less than a thousandth.
 //
 // The bits do not depend on GOMAXPROCS. Ending before the residual is small is not an error: see Iterations.Converged.
@@ -84,7 +84,7 @@ func fitIterative(s Setup, x, y dense.Matrix[float64], lambda float64, o Iterati
 	steps := res.Steps
 	if err == nil && margins {
 		fit, res, err = krr.Margins(k, sketch, targets, lambda, fit, krr.Options{Tolerance: marginTolerance,
-			Steps: MarginSteps, Progress: func(step int, change float64) error {
+			Steps: krr.MarginSteps, Progress: func(step int, change float64) error {
 				if o.Progress == nil {
 					return nil
 				}

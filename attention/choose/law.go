@@ -24,7 +24,7 @@ func lawOf(f family.Family, dim int) (weightLaw, error) {
 	if _, err := form.Form(kernel.Softmax, zero, zero); err != nil { // baselines estimate no kernel
 		return nil, err
 	}
-	if m, ok := f.(family.Monomial); ok {
+	if m, ok := f.(interface{ Exponents() family.Exponents }); ok {
 		e := m.Exponents()
 		return discreteLaw{lambda: e.Lambda, p: e.P, shift: e.Shift}, nil
 	}

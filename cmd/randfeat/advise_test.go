@@ -3,6 +3,7 @@ package main
 import (
 	"archive/zip"
 	"encoding/json"
+	"math"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -174,6 +175,25 @@ func TestAdviseHeads(t *testing.T) {
 		t.Errorf("heads without values: %+v", each)
 	}
 	fails(t, exitMisuse, "--html", append([]string{"advise", files[0], files[1], "--html", "x.html"}, cheap...)...)
+}
+
+// Advice on attention is computed in float32. Values out of its range get the advice of the same values in another unit.
+func TestAdviseLargeValues(t *testing.T) {
+	dir := t.TempDir()
+	q, k := saveTensor[float64](t, dir, "q.npy", 1, 1, 96, 4), saveTensor[float64](t, dir, "k.npy", 2, 1, 96, 4)
+	var want float64
+	for _, unit := range []float64{1, 0x1p200} {
+		v := saveTensor[float64](t, dir, "v.npy", 3, unit, 96, 4)
+		r := objects[advise.Report](t, ok(t, append([]string{"advise", q, k, v, "--features", "16", "--json"},
+			cheap...)...).stdout)[0]
+		got := r.Ranking[r.Best].Error
+		if unit == 1 {
+			want = got
+		}
+		if !(got > 0) || math.Abs(got-want) > 1e-4*want {
+			t.Errorf("unit %g: error %v, in unit 1 %v", unit, got, want)
+		}
+	}
 }
 
 func TestAdviseMisuse(t *testing.T) {

@@ -181,7 +181,7 @@ func inFormats(t *testing.T, dir, text string) map[string]string {
 		"tsv":     func(p string) (data.Writer, error) { return data.Create(p, "", names, kinds) },
 		"csv.gz":  func(p string) (data.Writer, error) { return data.Create(p, "", names, kinds) },
 		"ndjson":  func(p string) (data.Writer, error) { return data.Create(p, "", names, kinds) },
-		"npz":     func(p string) (data.Writer, error) { return data.CreateNPZ(p, names, kinds) },
+		"npz":     func(p string) (data.Writer, error) { return data.Create(p, data.NPZ, names, kinds) },
 		"parquet": func(p string) (data.Writer, error) { return parquet.Create(p, names, kinds) },
 	} {
 		path := filepath.Join(dir, "in."+format)

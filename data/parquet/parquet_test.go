@@ -174,7 +174,7 @@ func TestTypes(t *testing.T) {
 	}
 	defer r.Close()
 	var b data.Block
-	if err := r.Read(&b, 10); err != nil || b.Rows != 2 || !data.IsUnreadable(b.Cols[6].Num[1]) {
+	if err := r.Read(&b, 10); err != nil || b.Rows != 2 || !b.Cols[6].Unreadable(1) {
 		t.Errorf("text as a number: %v, %v", b.Cols[6].Num, err)
 	}
 }

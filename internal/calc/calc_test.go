@@ -197,6 +197,7 @@ func TestReaderSkipsBadCases(t *testing.T) {
 		{`{"id": "q"}`, "q", `"formula"`},
 		{`{"id": "q", "formula": "x", "rtol": "1"}`, "q", `"rtol"`},
 		{`{"id": "q", "formula": "x", "atol": -1}`, "q", `"atol"`},
+		{`{"id": "q", "formula": "x", "atol": -1, "rtol": -1}`, "q", `"rtol"`}, // always the same of two
 	} {
 		for _, format := range []string{"[%s, %s]", "%s\n%s\n"} {
 			r := calc.NewReader(strings.NewReader(fmt.Sprintf(format, c.bad, `{"formula": "y"}`)))

@@ -182,36 +182,30 @@ func parseCase(raw json.RawMessage, position int) (Case, error) {
 	if err != nil {
 		return bad("a case: %w", err)
 	}
-	var text struct {
-		ID      *string  `json:"id"`
-		Formula *string  `json:"formula"`
-		RTol    *float64 `json:"rtol"`
-		ATol    *float64 `json:"atol"`
-	}
+	var name, formula *string
 	if part, ok := parts["id"]; ok {
-		if err := json.Unmarshal(part, &text.ID); err != nil || text.ID == nil {
+		if err := json.Unmarshal(part, &name); err != nil || name == nil {
 			return bad("\"id\": got %s, want a string", clip(part))
 		}
-		id = *text.ID
+		id = *name
 	}
-	if part, ok := parts["formula"]; !ok || json.Unmarshal(part, &text.Formula) != nil || text.Formula == nil {
+	if part, ok := parts["formula"]; !ok || json.Unmarshal(part, &formula) != nil || formula == nil {
 		return bad("\"formula\" must be a string that starts with a name of randfeat theory list")
 	}
-	for key, dst := range map[string]**float64{"rtol": &text.RTol, "atol": &text.ATol} {
-		if part, ok := parts[key]; ok {
-			if err := json.Unmarshal(part, dst); err != nil || *dst == nil || **dst < 0 {
-				return bad("%q: got %s, want a number ≥ 0", key, clip(part))
+	c := Case{ID: id, Inputs: parts["inputs"], Expected: parts["expected"]}
+	for _, t := range []struct {
+		key string
+		to  *float64
+	}{{"rtol", &c.RTol}, {"atol", &c.ATol}} {
+		if part, ok := parts[t.key]; ok {
+			var v *float64
+			if err := json.Unmarshal(part, &v); err != nil || v == nil || *v < 0 {
+				return bad("%q: got %s, want a number ≥ 0", t.key, clip(part))
 			}
+			*t.to = *v
 		}
 	}
-	c := Case{ID: id, Inputs: parts["inputs"], Expected: parts["expected"]}
-	c.Name, _, _ = strings.Cut(*text.Formula, " | ")
+	c.Name, _, _ = strings.Cut(*formula, " | ")
 	c.Name = strings.TrimSpace(c.Name)
-	if text.RTol != nil {
-		c.RTol = *text.RTol
-	}
-	if text.ATol != nil {
-		c.ATol = *text.ATol
-	}
 	return c, nil
 }

@@ -20,7 +20,7 @@ func kernelEntries() []Entry {
 				if err := checkLengths(in, "x", "y", "M_"); err != nil {
 					return nil, err
 				}
-				return kernel.Mahalanobis(in.mat("M_")).Log(in.vec("x"), in.vec("y")), nil
+				return (kernel.Kernel{Kind: kernel.Softmax, M: in.mat("M_")}).Log(in.vec("x"), in.vec("y")), nil
 			},
 		},
 	}

@@ -1,6 +1,7 @@
 package calc
 
 import (
+	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/family"
 	"github.com/randfeat/randfeat/internal/forms"
 	"github.com/randfeat/randfeat/internal/optima"
@@ -81,8 +82,9 @@ func parameterEntries() []Entry {
 				if in.f("amax") < 1 {
 					return nil, outOfRange("amax", in.f("amax"), "a number ≥ 1")
 				}
-				return fromComplex(family.DiagonalA(in.vec("r"), in.vec("t"), in.s("mode") == "complex", in.f("amax"))),
-					nil
+				c := family.Clusters{QueryCentres: dense.MustFromRows([][]float64{in.vec("r")}),
+					KeyCentres: dense.MustFromRows([][]float64{in.vec("t")}), Complex: in.s("mode") == "complex", AMax: in.f("amax")}
+				return fromComplex(c.Diagonal(0, 0)), nil
 			},
 		},
 	}

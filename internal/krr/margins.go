@@ -8,6 +8,9 @@ import (
 	"github.com/randfeat/randfeat/internal/par"
 )
 
+// MarginSteps is the usual limit of the steps of a fit with margins, here and in linalg.Dual.Margins.
+const MarginSteps = 40
+
 // Margins fits targets y of 0 and 1 by squared hinge losses, which do not count predictions beyond the target as
 // errors. For each column it minimises
 //

@@ -78,8 +78,8 @@ func AGOP[T dense.Float](k kernel.Kernel, x, alpha, at dense.Matrix[T], full boo
 }
 
 func check[T dense.Float](k kernel.Kernel, x, alpha, at dense.Matrix[T]) error {
-	for name, m := range map[string]dense.Matrix[T]{"x": x, "alpha": alpha, "at": at} {
-		if err := kernel.CheckSet(name, m); err != nil {
+	for i, m := range []dense.Matrix[T]{x, alpha, at} {
+		if err := kernel.CheckSet([]string{"x", "alpha", "at"}[i], m); err != nil {
 			return err
 		}
 	}

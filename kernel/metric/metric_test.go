@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"runtime"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/randfeat/randfeat/dense"
@@ -213,6 +214,13 @@ func TestAGOPRefuses(t *testing.T) {
 	} {
 		if f() == nil {
 			t.Errorf("%s: no error", name)
+		}
+	}
+	// Of several wrong arguments the first is named, in every run.
+	bad := dense.MustFromRows([][]float64{{math.NaN()}})
+	for range 20 {
+		if _, err := AGOP(kernel.Kernel{}, bad, bad, bad, true); err == nil || !strings.HasPrefix(err.Error(), "x: ") {
+			t.Fatalf("three wrong arguments: %v", err)
 		}
 	}
 }

@@ -217,8 +217,9 @@ func (d *loaded) answerSchema() node {
 		"surprises": node{"type": "array", "description": "values unlike those of the fit, by column",
 			"items": node{"type": "object", "required": []string{"column", "what", "rows", "where"}, "properties": node{
 				"column": node{"type": "string"},
-				"what":   node{"enum": []string{"unseen", "missing", "below", "above", "changed"}},
-				"rows":   node{"type": "integer", "minimum": 1},
-				"where":  node{"type": "string", "description": "the first row"},
-				"known":  node{"type": "string", "description": "of the fit: the end of the range, the constant"}}}}}}
+				"what": node{"enum": []string{"unseen", "missing", "below", "above", "changed", "unreadable",
+					"decimal point"}},
+				"rows":  node{"type": "integer", "minimum": 1},
+				"where": node{"type": "string", "description": "the first row"},
+				"known": node{"type": "string", "description": "of the fit: the end of the range, the constant"}}}}}}
 }

@@ -193,6 +193,13 @@ func TestOpenAPI(t *testing.T) {
 			*row.AdditionalProperties || (doc.Components.SecuritySchemes != nil) != (token != "") {
 			t.Errorf("%+v", doc.Components)
 		}
+		// All ways in which a value can differ: the words of the comment of data.Surprise.What.
+		what, _, _ := strings.Cut(w.Body.String()[strings.Index(w.Body.String(), `"what"`):], "]")
+		for _, way := range []string{"unseen", "missing", "below", "above", "changed", "unreadable", "decimal point"} {
+			if !strings.Contains(what, `"`+way+`"`) {
+				t.Errorf("no %q in %s", way, what)
+			}
+		}
 		for _, ref := range strings.Split(w.Body.String(), `"$ref": "#/components/schemas/`)[1:] {
 			if name, _, _ := strings.Cut(ref, `"`); doc.Components.Schemas[name].Required == nil {
 				t.Errorf("no schema %s", name)

@@ -143,7 +143,7 @@ func (s *far) one(p farPoint) (trial, error) {
 	s.fit = fit
 	if p.margins {
 		fit, _, err = krr.Margins(s.kernels, s.sketch, targets, p.at.lambda, fit,
-			krr.Options{Tolerance: farMargin, Steps: machine.MarginSteps})
+			krr.Options{Tolerance: farMargin, Steps: krr.MarginSteps})
 		if err != nil {
 			return trial{}, err
 		}

@@ -9,6 +9,7 @@ import (
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/internal/buf"
 	"github.com/randfeat/randfeat/internal/kern"
+	"github.com/randfeat/randfeat/internal/krr"
 	"github.com/randfeat/randfeat/internal/linalg"
 	"github.com/randfeat/randfeat/internal/par"
 	"github.com/randfeat/randfeat/kernel"
@@ -22,7 +23,7 @@ const (
 	// marginRows is the largest number of rows of a trial.
 	marginRows = 2048
 	// marginSteps bounds the steps of a trial: half as many as a fit has, whose last ones move few rows.
-	marginSteps = machine.MarginSteps / 2
+	marginSteps = krr.MarginSteps / 2
 )
 
 // marginTries are trials of one of the losses on the rows of e, the last parts predicted by all others.

@@ -32,11 +32,18 @@ func (d *adviseData) values() bool { return d.files != nil }
 // the estimators, and the code is in the program once.
 func (d *adviseData) attention(ctx context.Context, vis attention.Visibility, o advise.Options) (*advise.Report,
 	error) {
-	in, err := qkv.Sequences[float32](*d.files, 0, 0)
+	if d.files.IsFloat32() {
+		in, err := qkv.Sequences[float32](*d.files, 0, 0)
+		if err != nil {
+			return nil, err
+		}
+		return advise.Attention(ctx, vis, in.Q, in.K, in.V, o)
+	}
+	in, err := qkv.Sequences[float64](*d.files, 0, 0)
 	if err != nil {
 		return nil, err
 	}
-	return advise.Attention(ctx, vis, in.Q, in.K, in.V, o)
+	return advise.Attention(ctx, vis, qkv.Narrow(in.Q, 0), qkv.Narrow(in.K, 0), qkv.Narrow(in.V, qkv.Exponent(in.V)), o)
 }
 
 // isArray reports whether a path names an array. stdin is read as one.

@@ -84,13 +84,13 @@ func compareHeads[T dense.Float](ctx context.Context, env *cli.Env, f *attendFla
 func compareOutput[T dense.Float](f *attendFlags, in *qkv.Input[T], out attention.Seq[T], choice *choose.Choice,
 	c *AttendCompare, r *AttendResult) error {
 	rows := (f.rows(in.K.Len) + in.Q.Batch - 1) / in.Q.Batch
-	exp := exponent(in.V)
-	check, err := choose.NewCheck(in.Vis, choice.Scale, narrow(in.Q, 0), narrow(in.K, 0), narrow(in.V, exp), rows,
+	exp := qkv.Exponent(in.V)
+	check, err := choose.NewCheck(in.Vis, choice.Scale, qkv.Narrow(in.Q, 0), qkv.Narrow(in.K, 0), qkv.Narrow(in.V, exp), rows,
 		f.seed)
 	if err != nil {
 		return err
 	}
-	errs, all, err := check.ErrorsOf(narrow(out, exp))
+	errs, all, err := check.ErrorsOf(qkv.Narrow(out, exp))
 	if err != nil {
 		return err
 	}
@@ -121,7 +121,7 @@ func compareFeatures[T dense.Float](f *attendFlags, in *qkv.Input[T], _ attentio
 	if in.K.Len > longSequence {
 		o.Keys = longKeys
 	}
-	res, err := choose.Compare(lin, narrow(in.Q, 0), narrow(in.K, 0), narrow(in.V, exponent(in.V)), o)
+	res, err := choose.Compare(lin, qkv.Narrow(in.Q, 0), qkv.Narrow(in.K, 0), qkv.Narrow(in.V, qkv.Exponent(in.V)), o)
 	if err != nil {
 		return err
 	}

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"os"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -282,11 +281,11 @@ func printCrossover(env *cli.Env, f *crossoverFlags, r crossover.CrossoverResult
 	return nil
 }
 
-// savePlot writes the figure; the file appears complete or not at all.
+// savePlot writes the figure; the file appears complete or not at all. The path is never -.
 func savePlot(r *crossover.CrossoverResult, path string) error {
 	var files cli.Outputs
 	defer files.Abort()
-	w, err := files.Create(path, os.Stdout)
+	w, err := files.Create(path, nil)
 	if err != nil {
 		return err
 	}

@@ -463,14 +463,10 @@ func (f *predictFlags) output(env *cli.Env, p *machine.TablePredictor, input str
 	}
 	o.create = func(kinds []data.Kind) (data.Writer, error) {
 		switch {
-		case stdout && o.format == "tsv":
-			return data.NewTSVWriter(env.Stdout, o.columns, kinds)
 		case stdout:
 			return data.NewWriter(env.Stdout, data.Format(o.format), o.columns, kinds)
 		case o.format == "parquet":
 			return parquet.Create(f.out, o.columns, kinds)
-		case o.format == "npz":
-			return data.CreateNPZ(f.out, o.columns, kinds)
 		case o.format == "tsv":
 			return data.Create(f.out, data.CSV, o.columns, kinds)
 		}
