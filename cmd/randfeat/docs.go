@@ -69,7 +69,7 @@ func sourceDate() (time.Time, error) {
 	}
 	seconds, err := strconv.ParseInt(text, 10, 64)
 	if err != nil {
-		return time.Time{}, fmt.Errorf("SOURCE_DATE_EPOCH=%s is no number of seconds", text)
+		return time.Time{}, fmt.Errorf("SOURCE_DATE_EPOCH=%s is not a number of seconds", text)
 	}
 	return time.Unix(seconds, 0).UTC(), nil
 }

@@ -133,7 +133,7 @@ func (f *adviseFlags) options(cmd *cobra.Command, env *cli.Env) (advise.Options,
 		return o, cli.Misused("--features is %d, want at least 1", f.features)
 	}
 	if f.tol < 0 || f.time < 0 {
-		return o, cli.Misused("--tol is %g and --time %v, want positive ones", f.tol, f.time)
+		return o, cli.Misused("--tol is %g and --time %v, want positive numbers", f.tol, f.time)
 	}
 	if asked || f.tol == 0 && f.time == 0 {
 		o.Features = f.features

@@ -195,7 +195,7 @@ func readChoice[T dense.Float](f *attendFlags, in *qkv.Input[T]) (*choose.Choice
 	}
 	switch {
 	case c.Causal && !f.causal:
-		return nil, cli.Misused("%s was made with --causal: use it so", f.spec)
+		return nil, cli.Misused("%s was made with --causal: add --causal", f.spec)
 	case f.causal && !c.Causal:
 		return nil, cli.Misused("%s was made without --causal: make another, or leave --causal out", f.spec)
 	case len(c.Heads) != in.K.Heads || c.Dim != in.Q.Dim || c.ValueDim != in.V.Dim:

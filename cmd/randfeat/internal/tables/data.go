@@ -45,8 +45,8 @@ func DataCommand(env *cli.Env) *cobra.Command {
 		Use:   "data",
 		Short: "List, verify and fetch the public data sets of tests and benchmarks",
 		Long: `data lists the public data sets that tests, benchmarks and the laboratory use, with origin, licence and checksums. It
-verifies the files in a folder and downloads the sets that have a public copy. --data or the environment variable names
-the folder: ` + datasets.Variable + `.`,
+verifies the files in a folder and downloads the sets that have a public copy. Name the folder with --data, or once and
+for all with the environment variable ` + datasets.Variable + `.`,
 		Args: suggest.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -180,7 +180,7 @@ func describeData(env *cli.Env, s datasets.Set) {
 // folder checks that a folder is named.
 func (f *dataFlags) folder() error {
 	if f.dir == "" {
-		return cli.Misused("no folder of data sets: name one by --data or the environment variable %s",
+		return cli.Misused("no folder of data sets: name one with --data or the environment variable %s",
 			datasets.Variable)
 	}
 	return nil
@@ -197,7 +197,7 @@ func verifyData(env *cli.Env, names []string, f *dataFlags) error {
 	if info, err := os.Stat(f.dir); err != nil {
 		return fmt.Errorf("the folder of data sets: %w", err)
 	} else if !info.IsDir() {
-		return fmt.Errorf("%s is no folder of data sets", f.dir)
+		return fmt.Errorf("%s is not a folder", f.dir)
 	}
 	var found []DataFile
 	missing := map[string]bool{}
@@ -215,7 +215,7 @@ func verifyData(env *cli.Env, names []string, f *dataFlags) error {
 				}
 			case datasets.Differs:
 				missing[s.Name] = true
-				d.Reason = "another content than that of the list: move it away and fetch it again"
+				d.Reason = "its content differs from the list: move it away and fetch it again"
 			}
 			found = append(found, d)
 		}
@@ -252,7 +252,7 @@ func fetchData(ctx context.Context, env *cli.Env, names []string, f *dataFlags) 
 	}
 	switch {
 	case len(names) == 0 && !f.all:
-		return cli.Misused("no data set is named: name some, or say --all")
+		return cli.Misused("no data set is named: name some, or set --all")
 	case len(names) > 0 && f.all:
 		return cli.Misused("--all and names of data sets exclude each other")
 	case f.timeout <= 0:

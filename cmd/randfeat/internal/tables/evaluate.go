@@ -468,7 +468,7 @@ func (l *labelled) add(c data.Column, i int, score float64) error {
 	k, ok := l.index[name]
 	if !ok {
 		if len(l.names) == maxLabels {
-			return fmt.Errorf("has more than %d values, which tells no anomalies from normal rows", maxLabels)
+			return fmt.Errorf("has more than %d values: want a column that marks anomalies, such as 0 and 1", maxLabels)
 		}
 		if l.index == nil {
 			l.index, l.step = map[string]int{}, 1

@@ -53,7 +53,8 @@ func PredictCommand(env *cli.Env) *cobra.Command {
 The output has the format of DATA (CSV, TSV, NDJSON, npy, npz, Parquet) unless the name after -o, or --to, asks for
 another. Without -o, text formats go to stdout. DATA may be - for stdin, or a named pipe.
 
-` + manyFiles + ` Predictions are one table, in the order of the rows.
+` + manyFiles + `
+Predictions are one table, in the order of the rows.
 
 The output has the model's id columns (or those of --ids), the columns of --keep, and then
   prediction            the target or the class; prediction_<target> if the model has several targets
