@@ -41,7 +41,7 @@ func Fit(ctx context.Context, src data.Source, o Options) (*machine.Model, *Repo
 	return m, &r, nil
 }
 
-// fitTable executes the stages, and puts their results together.
+// fitTable runs the stages and puts their results together.
 func fitTable(in job, log *journal, file *checkpoint) (_ *machine.Model, r Report, err error) {
 	c, err := begin(in, nil, log, file)
 	if err != nil {
@@ -72,7 +72,7 @@ func fitTable(in job, log *journal, file *checkpoint) (_ *machine.Model, r Repor
 	return f.model, r, f.model.Validate()
 }
 
-// report puts together what is known of a fit.
+// report builds the report of a fit from the choices, the scores and the journal.
 func (c *chosen) report(choices []Choice, s stated, log *journal) Report {
 	return Report{Source: c.src.Name(), Summary: c.summary, Rows: c.d.Rows, Width: c.schema.Width(), Kind: c.kind,
 		Task: c.task, Outputs: c.outputs, Choices: choices, Scores: s.scores, ScoredOn: s.on, Curve: s.curve,
@@ -80,7 +80,7 @@ func (c *chosen) report(choices []Choice, s stated, log *journal) Report {
 		Resumed: log.resumed}
 }
 
-// history is what a model keeps of its report.
+// history returns the part of the report that the model file stores, or nil if there is none.
 func (r *Report) history() *machine.History {
 	if len(r.Scores) == 0 && r.Metric == nil {
 		return nil

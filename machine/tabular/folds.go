@@ -20,11 +20,12 @@ type dealer struct {
 	seed  uint64
 	marks *data.Marks // nil: none
 	known map[int]deal
-	// horizon is how far ahead of the rows that a model learns from those lie that it is scored on.
+	// horizon is the least time between the rows that a model learns from and the rows that it is scored on.
 	horizon float64
 }
 
-// deal is that of one number of folds: the folds of groups, or the least time of every stretch but the first.
+// deal is the result for one number of folds: the fold of every group, or the first time of every period but the
+// first.
 type deal struct {
 	group []uint8
 	from  []float64
@@ -37,7 +38,7 @@ func newDealer(seed uint64, m *data.Marks) *dealer {
 func (d *dealer) grouped() bool { return d.marks != nil && d.marks.Group != nil }
 func (d *dealer) ordered() bool { return d.marks != nil && d.marks.Time != nil }
 
-// parts is the number of parts that k folds divide rows into.
+// parts returns the number of parts that the rows are divided into for k folds.
 func (d *dealer) parts(k int) int {
 	if d.ordered() && k > 1 {
 		return k + 1
@@ -45,7 +46,7 @@ func (d *dealer) parts(k int) int {
 	return k
 }
 
-// first is the first part that is scored.
+// first returns the first part that is scored.
 func (d *dealer) first() int {
 	if d.ordered() {
 		return 1
@@ -53,7 +54,8 @@ func (d *dealer) first() int {
 	return 0
 }
 
-// of is the part of row i, parts being what the method of that name gave. It is not for several goroutines at a time.
+// of returns the part of row i; parts is a result of the method parts. It fills the cache of deals, so only one
+// goroutine may call it at a time.
 func (d *dealer) of(i int64, parts int) int {
 	switch {
 	case parts == 1:
@@ -70,13 +72,14 @@ func (d *dealer) of(i int64, parts int) int {
 	return fold(d.seed, i, parts)
 }
 
-// near reports whether row i is too close in time to period k: a model that predicts a horizon ahead cannot know it.
+// near reports whether row i lies less than the horizon before period k. A model that predicts a horizon ahead
+// cannot know such a row.
 func (d *dealer) near(i int64, k, parts int) bool {
 	from := d.deal(parts).from
 	return d.horizon > 0 && k >= 1 && k <= len(from) && d.marks.Time[i] > from[k-1]-d.horizon
 }
 
-// learns reports whether a model that predicts rows of part k has seen those of part j.
+// learns reports whether a model that predicts part k may learn from part j.
 func (d *dealer) learns(j, k int) bool {
 	if d.ordered() {
 		return j < k
@@ -96,7 +99,7 @@ func (d *dealer) deal(parts int) deal {
 		slices.Sort(times)
 		for k := 1; k < parts; k++ {
 			at := max(len(times)*k/parts, 1)
-			for at < len(times) && times[at-1] == times[at] { // the stretch begins after equal times
+			for at < len(times) && times[at-1] == times[at] { // equal times stay in one period
 				at++
 			}
 			if at < len(times) && (len(out.from) == 0 || times[at] > out.from[len(out.from)-1]) {
@@ -108,8 +111,8 @@ func (d *dealer) deal(parts int) deal {
 	return out
 }
 
-// dealGroups gives the groups, those of most rows first, to the fold that has the fewest so far. Groups of as many rows
-// are in an order hashed from the seed.
+// dealGroups gives the groups, largest first, each to the fold that has the fewest rows so far. Groups of equal size
+// are ordered by a hash of the seed.
 func (d *dealer) dealGroups(parts int) []uint8 {
 	rows := make([]int64, d.marks.Groups)
 	for _, g := range d.marks.Group {
@@ -137,7 +140,7 @@ func (d *dealer) dealGroups(parts int) []uint8 {
 	return out
 }
 
-// groups is the number of groups that rows belong to, of which a part of a table need not have all.
+// groups returns the number of groups that occur in the rows. A part of a table may lack some.
 func (d *dealer) groups() int {
 	seen := make([]bool, d.marks.Groups)
 	n := 0
@@ -150,8 +153,8 @@ func (d *dealer) groups() int {
 	return n
 }
 
-// settle looks at the groups or times before any fold is dealt. Rows of one group or of one time, which some parts of a
-// cross-validation may be left with, have none: choices are then made as if they were not marked.
+// settle checks the groups or times before any fold is dealt. Inside a cross-validation, a part of the table may
+// have only one group or one time; its choices are then made as if the rows had no marks.
 func (d *dealer) settle(name string, o *Options, inner bool) error {
 	few := func(format string, args ...any) error {
 		return fmt.Errorf("%s: %s: %w", name, fmt.Sprintf(format, args...), machine.ErrNoRows)

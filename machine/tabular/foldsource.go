@@ -13,7 +13,7 @@ type foldSource struct {
 	deal           *dealer
 	k, last, parts int
 	inside         bool
-	rows           int64 // of the table, if some of them are enough; 0: all count
+	rows           int64 // rows of the table if only some of them are taken (among); 0: all are taken
 	half           int   // 1 or 2: a model learns from this half of the rows; 0: from all
 }
 
@@ -22,14 +22,14 @@ type foldSource struct {
 // variables so that tests can use fewer rows.
 var nestedMost, heldMost int64 = 100_000, 20_000
 
-// thins reports whether models that are scored take some of n rows. Rows with marks are all taken: groups and stretches
-// of time are whole.
+// thins reports whether scored models learn from only some of n rows. Rows with marks are all taken, because groups
+// and periods must stay whole.
 func (j *job) thins(n int64) bool {
 	return j.deal.marks == nil && j.task != machine.Unsupervised && j.o.Features <= maxFeatures &&
 		n > int64(j.exactLimit()) && n > nestedMost*5/4
 }
 
-// among reports whether a row is among those that are taken.
+// among reports whether a row is taken when only some are.
 func (s foldSource) among(row int64) bool {
 	most, of := nestedMost, float64(s.rows)*float64(s.parts-1)/float64(s.parts)
 	if s.inside {
@@ -57,7 +57,7 @@ func (s foldSource) has(row int64) bool {
 	return true
 }
 
-// marks are those of its rows; n rows are in the table.
+// marks returns the marks of the rows of s, given the number n of rows of the table.
 func (s foldSource) marks(n int64) *data.Marks {
 	if s.deal.marks == nil {
 		return nil
@@ -79,7 +79,7 @@ func (s foldSource) Open(want []data.Kind) (data.Reader, error) {
 	return &someReader{Reader: r, has: s.has}, nil
 }
 
-// someReader hands on some rows of a table, in its order.
+// someReader passes on some rows of a table, in their order.
 type someReader struct {
 	data.Reader
 	has        func(row int64) bool
@@ -109,10 +109,10 @@ func (r *someReader) Read(b *data.Block, most int) error {
 	}
 }
 
-// Where names the place in the table that row i of the last block has there.
+// Where names the place of row i of the last block in the whole table.
 func (r *someReader) Where(i int) string { return r.Reader.Where(r.kept[i]) }
 
-// inHalf reports whether a row is in one of two halves of a table, by a hash.
+// inHalf reports whether a hash puts the row into the given half of the table, 1 or 2.
 func inHalf(seed uint64, row int64, half int) bool {
 	return int(rng.Mix64(seed^thinLabel^rng.Mix64(uint64(row)))>>63)+1 == half
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/randfeat/randfeat/machine"
 )
 
-// groupResiduals are the residuals of rows by the level of the column that intervals go by.
+// groupResiduals holds the residuals of rows by the level of the column Options.IntervalBy.
 type groupResiduals map[string]*machine.Residuals
 
 func (g *groupResiduals) add(group string, y, pred, variance dense.Matrix[float64], weights []float64) {
@@ -21,7 +21,7 @@ func (g *groupResiduals) add(group string, y, pred, variance dense.Matrix[float6
 	(*g)[group].Add(y, pred, variance, weights)
 }
 
-// checkIntervalBy refuses a column that intervals cannot go by. A fold may be without it.
+// checkIntervalBy refuses columns that intervals cannot go by. A fold may lack the column, so folds are not checked.
 func checkIntervalBy(j *job) error {
 	by := j.o.IntervalBy
 	if by == "" || j.inner {
@@ -43,7 +43,7 @@ func checkIntervalBy(j *job) error {
 	return nil
 }
 
-// fieldNamed is a field of a schema and its first encoded column; nil: there is none of that name.
+// fieldNamed returns the field of that name and its first encoded column, or nil.
 func fieldNamed(s *data.Schema, name string) (*data.Field, int) {
 	at := 0
 	for i := range s.Fields {
@@ -55,7 +55,7 @@ func fieldNamed(s *data.Schema, name string) (*data.Field, int) {
 	return nil, 0
 }
 
-// levelOf is the level of an encoded row; "" is any that is not listed.
+// levelOf returns the level of an encoded row, "" if it is not listed.
 func levelOf(fd *data.Field, at int, x []float64) string {
 	if l := fd.LevelOf(x[at : at+fd.Width()]); l >= 0 {
 		return fd.Levels[l]
@@ -63,7 +63,8 @@ func levelOf(fd *data.Field, at int, x []float64) string {
 	return ""
 }
 
-// groupsOf are the groups of rows of the sample, by their numbers in the table; nil: intervals go by none.
+// groupsOf returns the groups of rows of the sample, given by their numbers in the table. It returns nil if
+// intervals do not go by a column.
 func (j *job) groupsOf(s *sample, rows []int64) []string {
 	fd, at := fieldNamed(j.schema, j.o.IntervalBy)
 	if j.o.IntervalBy == "" || fd == nil {
@@ -82,7 +83,7 @@ func (j *job) groupsOf(s *sample, rows []int64) []string {
 	return out
 }
 
-// addRows adds rows by the level of a column that a schema encodes, if there is one.
+// addRows adds rows by their level of the column, if the schema encodes it.
 func (g *groupResiduals) addRows(by string, s *data.Schema, x, y, pred, variance dense.Matrix[float64],
 	weights []float64) {
 	fd, at := fieldNamed(s, by)
@@ -98,7 +99,7 @@ func (g *groupResiduals) addRows(by string, s *data.Schema, x, y, pred, variance
 	}
 }
 
-// rowOf is row i of a matrix that may be empty.
+// rowOf returns row i of a matrix, or the matrix itself if it has no columns.
 func rowOf(m dense.Matrix[float64], i int) dense.Matrix[float64] {
 	if m.Cols == 0 {
 		return m
@@ -106,7 +107,7 @@ func rowOf(m dense.Matrix[float64], i int) dense.Matrix[float64] {
 	return m.RowRange(i, i+1)
 }
 
-// setGroups gives the model intervals by group.
+// setGroups gives the model its intervals by group.
 func setGroups(j *job, m *machine.Model, groups groupResiduals, log *journal) error {
 	if j.o.IntervalBy == "" || j.inner || m.Residuals.IsEmpty() {
 		return nil

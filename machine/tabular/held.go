@@ -8,18 +8,19 @@ import (
 	"github.com/randfeat/randfeat/machine"
 )
 
-// held are predictions of rows by models that have not seen them, in bounded memory: what scores of classes are
-// calibrated by. Rows of several models are told apart by part.
+// held keeps predictions of rows by models that have not seen them. The scores of classes are calibrated on these.
+// Its memory is bounded. The part of a row tells which model predicted it.
 type held struct {
 	width int       // scores of a row
 	worth []float64 // weights of the classes, besides those of rows; nil: 1
-	// shifted says that classes have weights, here or in those of rows, which move the border between classes.
+	// shifted says that classes have weights, here or in the weights of rows. Such weights move the border between
+	// classes.
 	shifted  bool
 	weighted bool // rows have weights
 	rows     []heldRow
 	scores   []float64
 	step     int64 // every step-th row is kept
-	n        int64 // seen
+	n        int64 // rows seen
 }
 
 type heldRow struct {
@@ -28,12 +29,13 @@ type heldRow struct {
 }
 
 const (
-	maxHeld = 1 << 20 // numbers that are kept, 8 MiB: of more rows, every 2nd, 4th, … counts
-	// calibrationCells bounds the numbers that a calibration looks at: two parameters need no more.
+	maxHeld = 1 << 20 // largest number of scores kept, 8 MiB; with more rows every 2nd, 4th, … is kept
+	// calibrationCells bounds the scores that a calibration reads: more do not improve its two parameters.
 	calibrationCells = 1 << 16
 )
 
-// newHeld is for predictions that e judges; nil, which keeps nothing, where scores are probabilities already.
+// newHeld returns the store for predictions that e judges. It returns nil, which keeps nothing, if the scores are
+// probabilities already.
 func newHeld(j *job, e *machine.Evaluation) *held {
 	if j.task != machine.Classification || e.Probable() {
 		return nil
@@ -42,7 +44,7 @@ func newHeld(j *job, e *machine.Evaluation) *held {
 		weighted: j.weights != nil, step: 1}
 }
 
-// add keeps rows predicted by a model; weights may be nil.
+// add keeps predicted rows; weights may be nil.
 func (h *held) add(part int, y, pred dense.Matrix[float64], weights []float64) {
 	if h == nil {
 		return
@@ -73,7 +75,7 @@ func (h *held) fitCalibration(scores dense.Matrix[float64], classes []int, weigh
 
 func (h *held) row(i int) []float64 { return h.scores[i*h.width : (i+1)*h.width] }
 
-// calibration fits the rows that use says, or evenly spaced ones of them.
+// calibration fits a calibration to the rows that use accepts, or to evenly spaced ones of them if they are many.
 func (h *held) calibration(use func(i int) bool) ([]float64, error) {
 	var at []int
 	for i := range h.rows {
@@ -88,7 +90,7 @@ func (h *held) calibration(use func(i int) bool) ([]float64, error) {
 		i := at[j*step]
 		copy(scores.Row(j), h.row(i))
 		classes[j], weights[j] = h.rows[i].class, h.rows[i].weight
-		if h.worth != nil { // probabilities are those of the weighted rows, as those of logistic regression
+		if h.worth != nil { // probabilities are those of the weighted rows, as in logistic regression
 			weights[j] *= h.worth[classes[j]]
 		}
 	}
@@ -108,10 +110,10 @@ func (h *held) calibrate(m *machine.Model, evals []*machine.Evaluation) ([]*mach
 		return nil, fmt.Errorf("probabilities: %w", err)
 	}
 	judged, err := h.judged(m, evals)
-	if err != nil || h.step == 1 || h.worth != nil { // which moves classes
+	if err != nil || h.step == 1 || h.worth != nil { // class weights move classes
 		return judged, err
 	}
-	// More rows than are kept: counts are of all of them.
+	// Not all rows were kept, so take the counts from the evaluations of all rows.
 	for k, e := range evals {
 		if judged[k] == e {
 			continue
@@ -123,7 +125,7 @@ func (h *held) calibrate(m *machine.Model, evals []*machine.Evaluation) ([]*mach
 	return evals, nil
 }
 
-// judged are the evaluations of rows with probabilities that the rows themselves did not calibrate.
+// judged evaluates the rows with probabilities that were calibrated on other rows.
 func (h *held) judged(m *machine.Model, evals []*machine.Evaluation) ([]*machine.Evaluation, error) {
 	fifths := [5]*machine.Model{}
 	for k := range fifths {

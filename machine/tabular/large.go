@@ -9,8 +9,8 @@ import (
 	"github.com/randfeat/randfeat/machine"
 )
 
-// chooseLarge chooses bandwidth and penalty of more features than a factorisation can have: those of the exact kernel
-// of some rows of the sample, which so many features come near to.
+// chooseLarge chooses bandwidth and penalty for more features than a factorisation can have. It takes those of the
+// exact kernel of some rows of the sample, which so many features approximate closely.
 func (f *search) chooseLarge(s *sample, rows int64) (*decision, error) {
 	if !f.info.Exact {
 		return nil, fmt.Errorf("%d features are for ridge alone, a %s model has at most %d: %w", f.o.Features, f.kind,
@@ -33,7 +33,7 @@ func (f *search) chooseLarge(s *sample, rows int64) (*decision, error) {
 		return nil, err
 	}
 	if f.o.Coupling == nil && !c.defined(c.spec) {
-		c.spec = c.candidates()[0] // IID, which every law has
+		c.spec = c.candidates()[0] // independent projections, which every law has
 		if c.spec, err = c.at(e.at.scale, f.o.Features); err != nil {
 			return nil, err
 		}
@@ -51,10 +51,10 @@ func (f *search) chooseLarge(s *sample, rows int64) (*decision, error) {
 }
 
 const (
-	// largeDense is the number of columns beyond which projections are structured: dense ones of so many features are
-	// read from memory for every block of rows, in every pass, and products with them are most of the time.
+	// largeDense is the number of columns above which projections are structured. Dense ones would be read from
+	// memory for every block of rows in every pass, and products with them would take most of the time.
 	largeDense = 128
-	// A fit by conjugate gradients ends at a residual that predictions do not show, or after so many passes.
+	// A fit by conjugate gradients ends at this residual, which predictions do not show, or after largeSteps passes.
 	largeTolerance = 1e-3
 	largeSteps     = 50
 )

@@ -4,8 +4,9 @@ import (
 	"github.com/randfeat/randfeat/data"
 )
 
-// learnTable finds out what is known before a choice is made. A checkpoint of the same fit has the columns; resumed is
-// the rest of it, nil if there is none.
+// learnTable finds out everything that is known before the first choice: marks, folds, columns, task and weights of
+// rows. If the checkpoint belongs to the same fit, the columns come from it; resumed is the rest of the checkpoint,
+// nil if there is none.
 func learnTable(in job, log *journal, file *checkpoint) (*job, *resumed, error) {
 	j := &in
 	if j.deal == nil {
@@ -60,8 +61,8 @@ func learnTable(in job, log *journal, file *checkpoint) (*job, *resumed, error) 
 	return j, was, err
 }
 
-// learnColumns looks at all rows, and nested cross-validation does not repeat it: of targets the schema holds only
-// classes, or mean and scale, which are units; nothing in it is chosen for how well it predicts.
+// learnColumns learns the schema from all rows. Cross-validation does not repeat it: of the targets, the schema
+// holds only the classes, or mean and scale, which are units. Nothing in it is chosen for how well it predicts.
 func learnColumns(j *job, log *journal) error {
 	if j.o.Schema != nil {
 		j.schema = j.o.Schema

@@ -17,16 +17,18 @@ import (
 //
 // The factor is 0.25 for 5 folds. Fits of half the rows make no choices and take an eighth of the time of a scored fit.
 
-// leastHalf are the rows from which a model of half of them is fitted.
+// leastHalf is the least number of rows for a model of half of the rows.
 const leastHalf = 20
 
-// extrapolates reports whether scores are carried on to all rows. Groups and times are not: halves of them are other
-// tables. Neither are features whose number was chosen for the rows: only exact kernels can take choices over.
+// extrapolates reports whether scores are extrapolated to all rows. Groups and times are excluded, because half of
+// them is a different table. Random features are excluded, because their number was chosen for the number of rows;
+// only exact kernels can reuse the choices.
 func extrapolates(c, sub *chosen) bool {
 	return sub.d.Exact && !c.deal.grouped() && !c.deal.ordered() && sub.d.Rows >= 2*leastHalf
 }
 
-// addHalves scores fold k by models of halves of the rows of sub, whose model is m: by both if the fold has few rows.
+// addHalves scores fold k with models of halves of the rows of sub, whose model is m. If the fold has few rows, both
+// halves are used.
 func (s *scored) addHalves(c, sub *chosen, m *machine.Model, k int, scored int64) error {
 	if s.uncurved || !extrapolates(c, sub) {
 		s.uncurved = true
@@ -43,7 +45,7 @@ func (s *scored) addHalves(c, sub *chosen, m *machine.Model, k int, scored int64
 		switch {
 		case errors.Is(err, machine.ErrSingular) || errors.Is(err, machine.ErrNoRows) ||
 			errors.Is(err, dense.ErrNotFinite):
-			s.uncurved = true // no curve: scores stay those of fewer rows
+			s.uncurved = true // no curve: the scores stay those of fewer rows
 			return nil
 		case err != nil:
 			return err
@@ -89,13 +91,13 @@ func (s *scored) addHalf(c, sub *chosen, of *machine.Model, k, part int) error {
 	return s.half.Merge(e)
 }
 
-// extrapolate carries scores on to all rows, if models of half of the rows tell how scores rise with them.
+// extrapolate extends the scores to all rows if models of half of the rows were scored.
 func (s *scored) extrapolate(to *stated, folds int) {
 	if s.uncurved || s.half == nil {
 		return
 	}
 	share := 1 - 1/float64(folds)
-	// By how much of the gain from half of the rows the score of all rows is better.
+	// The gain from half of the rows to all rows of a scored model, times steepness, is added to the score.
 	steepness := (1 - math.Sqrt(share)) / (math.Sqrt2 - 1)
 	measured, half := to.scores[0], s.half.Scores()[0]
 	to.scores = s.half.Extrapolate(to.scores, steepness)

@@ -10,38 +10,41 @@ import (
 )
 
 const (
-	// mostLevels of a column are told apart: those that a learner counts exactly.
+	// mostLevels is the largest number of levels of a column that are distinguished: the number that a learner
+	// counts exactly.
 	mostLevels = 8192
-	// meanOutputs bounds the targets and classes that means of levels are taken of.
+	// meanOutputs is the largest number of targets or classes for which means of levels are computed.
 	meanOutputs = 32
-	// leastShrinkage is the least number of rows that the mean of all rows counts for in that of a level.
+	// leastShrinkage is the least number of rows that the overall mean counts for in the mean of a level.
 	leastShrinkage = 0.05
-	// leastSpread is the least standard deviation, in units of that of the target, that means of levels are divided
-	// by: means that hardly differ are not made to look as if they did.
+	// leastSpread is the least standard deviation that means of levels are divided by, in units of the target's. It
+	// keeps means that hardly differ from looking different.
 	leastSpread = 0.1
 )
 
-// levelCounts are the rows and the targets of every level of some fields, by part: what codes of levels are made of.
+// levelCounts holds the number of rows and the sums of targets of every level of some fields, by part. Codes of
+// levels are computed from it.
 //
-// Codes of means contain the target. If a training row had the code of all rows, it would contain its own target, the
-// more so the rarer its level. So the code of a row comes only from the parts that a model which predicts its part
-// learns from (see dealer): other rows, other groups or the past. Micci-Barreca 2001 ("A preprocessing scheme for
-// high-cardinality categorical attributes", SIGKDD Explorations 3, §3) has the shrunken means; Pargent et al. 2022
-// ("Regularized target encoding outperforms traditional methods in supervised machine learning with high cardinality
-// features", Comput. Stat. 37, §2.4) have the folds.
+// Codes by means contain the target. If a training row had the code of all rows, the code would contain the row's
+// own target, the more so the rarer its level. So the code of a row comes only from the parts that a model which
+// predicts its part learns from (see dealer): other rows, other groups or the past. Shrunken means: Micci-Barreca
+// 2001 ("A preprocessing scheme for high-cardinality categorical attributes", SIGKDD Explorations 3, §3). Folds:
+// Pargent et al. 2022 ("Regularized target encoding outperforms traditional methods in supervised machine learning
+// with high cardinality features", Comput. Stat. 37, §2.4).
 type levelCounts struct {
 	fields  []data.Field // categorical, with their levels
-	outputs int          // targets, or classes, of two classes the second
+	outputs int          // number of targets or classes; 1 for two classes: the second
 	parts   int
 	deal    *dealer
-	// rows[f][p] and sums[f][p] are those of part p by level of field f; what is no level is last.
+	// rows[f][p] and sums[f][p] belong to part p, by level of field f. The last entry is of values that are no
+	// level.
 	rows, sums [][][]float64
-	// squares of the targets of all rows, by output.
+	// squares are the sums of squared targets of all rows, by output.
 	squares []float64
 }
 
-// countLevels reads the table twice: for the levels of columns, and for their rows and targets. Columns without two
-// levels are left out.
+// countLevels reads the table twice: first for the levels of the named columns, then for their rows and targets. It
+// leaves out columns with fewer than two levels.
 func countLevels(j *job, names []string) (*levelCounts, error) {
 	like := &data.Schema{Targets: j.schema.Targets}
 	for i := range j.schema.Fields {
@@ -58,7 +61,7 @@ func countLevels(j *job, names []string) (*levelCounts, error) {
 	return countRows(j, fields)
 }
 
-// countRows reads the table once for the rows and targets of the levels of fields.
+// countRows reads the table once and counts rows and targets by level.
 func countRows(j *job, fields []data.Field) (*levelCounts, error) {
 	c := &levelCounts{fields: fields, outputs: j.outputs, deal: j.deal, parts: j.deal.levelParts()}
 	if j.task == machine.Classification && j.outputs == 2 {
@@ -116,7 +119,7 @@ func countRows(j *job, fields []data.Field) (*levelCounts, error) {
 	return c, err
 }
 
-// levelParts is the number of parts that codes of rows are learned without, one at a time.
+// levelParts returns the number of parts for codes: the code of a row is learned without its part.
 func (d *dealer) levelParts() int {
 	folds := defaultFolds
 	if d.grouped() {
@@ -125,7 +128,7 @@ func (d *dealer) levelParts() int {
 	return d.parts(folds)
 }
 
-// target is output o of the targets of a row.
+// target returns output o of the targets of a row.
 func (c *levelCounts) target(task machine.Task, outputs int, y []float64, o int) float64 {
 	if task == machine.Regression {
 		return y[o]
@@ -137,8 +140,8 @@ func (c *levelCounts) target(task machine.Task, outputs int, y []float64, o int)
 	return 0
 }
 
-// placesOf is a field whose first column is the place of the level, what is no level being one more; a missing value
-// is none. It is as wide as one of width columns.
+// placesOf returns a field whose first encoded column is the index of the level; values that are no level have the
+// index after the last one, missing values none. The field has the given number of columns.
 func placesOf(f data.Field, width int) data.Field {
 	out := data.Field{Name: f.Name, Kind: data.Categorical, Levels: f.Levels, Code: data.CodeCounts,
 		Table: make([]float64, len(f.Levels)*width), Prior: make([]float64, width)}
@@ -149,7 +152,7 @@ func placesOf(f data.Field, width int) data.Field {
 	return out
 }
 
-// coded is field k with a code.
+// coded returns field k with the given code.
 func (c *levelCounts) coded(k int, code data.Code) data.Field {
 	f := c.fields[k]
 	f.Code = code
@@ -163,11 +166,11 @@ func (c *levelCounts) coded(k int, code data.Code) data.Field {
 	return f
 }
 
-// codeScales are what codes are made with: numbers of all rows, in no way particular to one.
+// codeScales holds the constants of a code. They come from all rows, so they say nothing about a single one.
 type codeScales struct {
-	shrink      float64   // rows that the mean of all counts for
-	spread      []float64 // what means are divided by, by output
-	count, unit float64   // mean of the logarithms of counts, and what they are divided by
+	shrink      float64   // number of rows that the overall mean counts for
+	spread      []float64 // divisors of the means, by output
+	count, unit float64   // mean and divisor of the logarithms of counts
 }
 
 func (s *codeScales) width(code data.Code) int {
@@ -177,9 +180,9 @@ func (s *codeScales) width(code data.Code) int {
 	return 1
 }
 
-// scales estimates how much means of levels are shrunken: the variance within levels over that between them, by the
-// moments of a one-way analysis of variance (Searle, Casella & McCulloch 1992, "Variance components", §3.5, eq. 35),
-// summed over outputs.
+// scales estimates how much means of levels are shrunken: the variance within levels over the variance between them,
+// by the moments of a one-way analysis of variance (Searle, Casella & McCulloch 1992, "Variance components", §3.5,
+// eq. 35), summed over outputs.
 func (c *levelCounts) scales(k int, code data.Code) *codeScales {
 	rows, sums := c.learned(k, -1)
 	s := new(codeScales)
@@ -221,7 +224,7 @@ func (c *levelCounts) scales(k int, code data.Code) *codeScales {
 	}
 	within /= max(1, n-levels)
 	between = (between/max(1, levels-1) - within) / ((n - squares/n) / max(1, levels-1))
-	s.shrink = n // levels do not differ by more than their noise: next to nothing is left of their means
+	s.shrink = n // levels differ by no more than noise: their means are shrunken to almost nothing
 	if between > 0 {
 		s.shrink = min(n, max(leastShrinkage, within/between))
 	}
@@ -237,12 +240,13 @@ func (c *levelCounts) scales(k int, code data.Code) *codeScales {
 	return s
 }
 
-// mean is the shrunken mean of a level of r rows whose targets have a sum.
+// mean returns the shrunken mean of a level with r rows and the given sum of targets; all is the overall mean.
 func (s *codeScales) mean(sum, r, all float64) float64 {
 	return (sum + float64(s.shrink*all)) / (r + s.shrink)
 }
 
-// learned are the rows and sums of levels that a model which predicts part p learns from; −1: those of all parts.
+// learned returns the rows and sums, by level of field k, that a model which predicts part p learns from. For p = −1
+// it returns those of all parts.
 func (c *levelCounts) learned(k, p int) (rows, sums []float64) {
 	rows, sums = make([]float64, len(c.rows[k][0])), make([]float64, len(c.sums[k][0]))
 	for q := range c.parts {
@@ -259,9 +263,9 @@ func (c *levelCounts) learned(k, p int) (rows, sums []float64) {
 	return rows, sums
 }
 
-// table are the codes of the levels of field k, and at last that of an unknown one, for rows of part p; −1: for new
-// rows. Counts hold no target and are those of all rows. Means are differences from the mean of the rows that they are
-// of: what is unknown is 0, whatever the part.
+// table returns the codes of the levels of field k, and last the code of an unknown level, for rows of part p, or
+// for new rows if p is −1. Counts contain no target and come from all rows. Means are differences from the overall
+// mean of the rows that they were learned from, so an unknown level is 0 in every part.
 func (c *levelCounts) table(k int, code data.Code, s *codeScales, p int) []float64 {
 	all, _ := c.learned(k, -1)
 	rows, sums := c.learned(k, p)
@@ -289,7 +293,7 @@ func (c *levelCounts) table(k int, code data.Code, s *codeScales, p int) []float
 	return out
 }
 
-// cross are the codes of means among the fields of a schema; nil: there are none.
+// cross returns the codes by means among the fields of a schema, by part, or nil if there are none.
 func (c *levelCounts) cross(s *data.Schema) *crossed {
 	out := &crossed{deal: c.deal, parts: c.parts, fields: map[string]crossedField{}}
 	for i := range s.Fields {
@@ -312,8 +316,8 @@ func (c *levelCounts) cross(s *data.Schema) *crossed {
 	return out
 }
 
-// trainingRows are the rows of the table for the fit: those of the schema, but codes of means are learned without the
-// part that the row is in.
+// trainingRows returns the rows of the table for the fit. They are encoded by the schema, except that codes by means
+// are learned without the part of the row.
 func (j *job) trainingRows(src data.Source) (machine.Rows, error) {
 	targets := j.task != machine.Unsupervised
 	if j.crossed == nil {
@@ -343,12 +347,12 @@ func (j *job) trainingRows(src data.Source) (machine.Rows, error) {
 	return out, err
 }
 
-// crossedRows puts the codes of their parts into rows.
+// crossedRows replaces codes in rows by the codes of their parts.
 type crossedRows struct {
 	machine.Rows
 	of     *crossed
 	fields []crossedColumns
-	has    func(row int64) bool // which rows of the table there are; nil: all
+	has    func(row int64) bool // which rows of the table occur; nil: all
 }
 
 type crossedColumns struct {
@@ -372,7 +376,7 @@ func (r *crossedRows) Each(block int, f func(x, y dense.Matrix[float64]) error) 
 				for o, v := range c.tables[part][level*c.width : (level+1)*c.width] {
 					row[o] = v * c.weight
 				}
-				if c.places.Missing { // its indicator has the weight of the field, too
+				if c.places.Missing { // the indicator has the weight of the field, too
 					x.Row(i)[c.at+c.width] *= c.weight
 				}
 			}

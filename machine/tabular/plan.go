@@ -25,8 +25,8 @@ type Table struct {
 	Name    string // in messages
 	Schema  *data.Schema
 	Summary *data.Summary // nil if the schema was given
-	Rows    int64         // that will be summed
-	// X and Y are a sample of them, as Schema encodes rows; Y is empty for a density.
+	Rows    int64         // rows that will be summed
+	// X and Y are a sample of the rows, encoded by Schema. Y is empty for a density.
 	X, Y dense.Matrix[float64]
 }
 
@@ -43,11 +43,11 @@ type Plan struct {
 	Spec    randfeat.Spec `json:"spec"`
 	Lambda  float64       `json:"lambda"`
 	Open    bool          `json:"open,omitempty"`  // the sums of all rows decide on λ, near Lambda
-	Given   bool          `json:"given,omitempty"` // λ was: it is not raised
+	Given   bool          `json:"given,omitempty"` // the caller set λ: it is not raised
 	Float32 bool          `json:"float32,omitempty"`
 	Block   int           `json:"block"`
 	Rows    int64         `json:"rows"`    // of the table
-	Sampled int           `json:"sampled"` // of them, on which choices were tried
+	Sampled int           `json:"sampled"` // rows of the sample, on which choices were tried
 	Seed    uint64        `json:"seed"`
 	// ClassWeights weigh the calibrated probabilities of classes.
 	ClassWeights []float64 `json:"class_weights,omitempty"`
@@ -120,7 +120,7 @@ func Choose(ctx context.Context, t Table, o Options) (*Plan, error) {
 		Metric: d.Metric, omega: d.marks}, nil
 }
 
-// given is the sample of a table, its folds dealt by place.
+// given turns the sample of a table into a sample of the search. Folds are dealt by the place in the sample.
 func (j *job) given(t Table) (*sample, error) {
 	targets := machine.Setup{Task: j.task, Outputs: j.outputs}.TargetColumns()
 	if t.X.Cols != j.schema.Width() || t.Y.Cols != targets ||

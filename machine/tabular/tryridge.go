@@ -17,12 +17,13 @@ import (
 	"github.com/randfeat/randfeat/machine"
 )
 
-// ridgeTries are trials of least squares with a penalty: one ΦᵀΦ per fold of the sample serves all penalties and all
-// folds, and features are computed once to be summed and predicted from. machine.Ridge, which keeps no features, would
-// map every row once more per fold; the algebra is the same, that of linalg.Normal.
+// ridgeTries tries least squares with penalties. One matrix ΦᵀΦ per fold of the sample serves all penalties and
+// folds, and features are computed once, for the sums and for the predictions. machine.Ridge does not keep features
+// and would map every row once more per fold; the algebra is the same (linalg.Normal).
 //
-// Memory: 8nF bytes of features, a packed copy of those of a fold, and K + 3 matrices of 8F²; up to trialFeatures
-// one more per goroutine. It is used again from map to map; always in float64, whatever the model will use.
+// Memory: 8nF bytes of features, a packed copy of those of one fold, and K + 3 matrices of 8F² bytes; up to
+// trialFeatures features one more per goroutine. The memory is reused from map to map. It is always float64, even if
+// the model will use float32.
 type ridgeTries struct {
 	ctx      context.Context
 	s        *sample
@@ -32,7 +33,7 @@ type ridgeTries struct {
 	tab   *kern.Table[float64]
 	ws    randfeat.Workspace[float64]
 	phi   dense.Matrix[float64]
-	spec  randfeat.Spec   // of phi, parts and total
+	spec  randfeat.Spec   // the map of phi, parts and total; empty while they are computed
 	parts []linalg.Normal // of the folds
 	total linalg.Normal
 	rest  linalg.Normal           // total without a fold
@@ -40,11 +41,11 @@ type ridgeTries struct {
 	u     []dense.Matrix[float64] // F×F scratch, one per goroutine
 	t     dense.Matrix[float64]   // targets and a column of ones
 	pred  dense.Matrix[float64]
-	// scaled are the features of a fold by the roots of their weights.
+	// scaled holds the features of a fold times the roots of the weights of rows.
 	scaled dense.Matrix[float64]
 }
 
-// try is safe for any family whose features are finite.
+// try works with any family whose features are finite.
 func (r *ridgeTries) try(spec randfeat.Spec, lambdas []float64) ([]trial, error) {
 	if err := r.sums(spec); err != nil || r.phi.Rows == 0 {
 		return nil, err
@@ -86,9 +87,9 @@ func (r *ridgeTries) try(spec randfeat.Spec, lambdas []float64) ([]trial, error)
 	return good, nil
 }
 
-// sums computes features and their products; there are none of features that overflow. Those of the last map are kept:
-// penalties of a map are asked for in several calls. While they are computed they belong to no spec, so that those of a
-// call that was cancelled are not taken for whole ones.
+// sums computes the features and their products, none if features overflow. It keeps those of the last map, because
+// penalties of one map are tried in several calls. While it computes, spec is empty, so that the incomplete sums of
+// a cancelled call are not reused.
 func (r *ridgeTries) sums(spec randfeat.Spec) error {
 	if r.parts != nil && reflect.DeepEqual(spec, r.spec) {
 		return nil
@@ -126,7 +127,7 @@ func (r *ridgeTries) sums(spec randfeat.Spec) error {
 	return nil
 }
 
-// gather sums fold j.
+// gather sums the rows of fold j into p.
 func (r *ridgeTries) gather(p *linalg.Normal, j int) {
 	lo, hi := r.s.fold(j)
 	phi, k := r.phi.RowRange(lo, hi), r.s.t.Cols
@@ -152,9 +153,9 @@ func (r *ridgeTries) gather(p *linalg.Normal, j int) {
 	p.AddTargets(r.t)
 }
 
-// leave predicts the rows of fold j by the models of the others. The loss of a penalty that is too small becomes nil.
-// Here the fold is subtracted from all, F² instead of K·F² additions: what that rounds is of the order of what ΦᵀΦ was
-// rounded by, and a λ too small for it fails in the factorisation and is left out.
+// leave predicts the rows of fold j with models of the other folds. If a penalty is too small, its loss becomes nil.
+// The sums of the other folds are the total minus fold j, which takes F² additions instead of K·F². The rounding
+// error of the difference is of the order of that of ΦᵀΦ; a λ too small for it fails in the factorisation.
 func (r *ridgeTries) leave(ts []trial, j int) error {
 	if r.s.ordered {
 		r.rest.Copy(&r.parts[0])
@@ -166,7 +167,7 @@ func (r *ridgeTries) leave(ts []trial, j int) error {
 		r.rest.Add(&r.parts[j], -1)
 	}
 	f, k := r.phi.Cols, r.s.t.Cols
-	// The weights of all penalties side by side: one product predicts for all.
+	// The weights of all penalties stand side by side, so one product predicts with all of them.
 	all := dense.New[float64](f, k*len(ts))
 	bias := make([]float64, k*len(ts))
 	err := r.eachPenalty(len(ts), func(u *dense.Matrix[float64], l int) error {
@@ -226,7 +227,7 @@ func (r *ridgeTries) eachPenalty(n int, work func(u *dense.Matrix[float64], l in
 	return errors.Join(errs...)
 }
 
-// judge writes the losses of one row.
+// judge writes the losses of row i.
 func (r *ridgeTries) judge(t *trial, i int, p []float64) {
 	square := squared(p, r.s.t.Row(i))
 	if r.task != machine.Classification {
@@ -245,7 +246,7 @@ func squared(p, t []float64) float64 {
 	return sum
 }
 
-// wrong is 1 unless class y has the first of the largest scores.
+// wrong returns 0 if class y has the largest score (the first one, if several are equal), else 1.
 func wrong(p []float64, y int) float64 {
 	top := 0
 	for c, v := range p {
@@ -259,7 +260,8 @@ func wrong(p []float64, y int) float64 {
 	return 1
 }
 
-// saturation of least squares with penalty λ on the sample: see machine.Point. NaN where it cannot be had.
+// saturation returns the saturation of least squares with penalty λ on the sample (see machine.Point), NaN if it
+// cannot be computed.
 func (r *ridgeTries) saturation(spec randfeat.Spec, lambda float64) (float64, error) {
 	if err := r.sums(spec); err != nil || r.phi.Rows == 0 {
 		return math.NaN(), err
@@ -276,8 +278,9 @@ func (r *ridgeTries) saturation(spec randfeat.Spec, lambda float64) (float64, er
 	return (1 + f - lambda*trace) / f, err
 }
 
-// logEvidence of all rows of the sample, each target with its best noise; −Inf where there is none. No fold is held
-// out: the evidence pays for its parameters itself (Rasmussen & Williams 2006, §5.2).
+// logEvidence returns the log marginal likelihood of all rows of the sample, each target with its best noise, or
+// −Inf if there is none. No fold is held out: the marginal likelihood itself penalises parameters (Rasmussen &
+// Williams 2006, §5.2).
 func (r *ridgeTries) logEvidence(lambda float64) float64 {
 	if len(r.u) == 0 {
 		r.u = make([]dense.Matrix[float64], 1)

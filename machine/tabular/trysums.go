@@ -11,9 +11,9 @@ import (
 	"github.com/randfeat/randfeat/machine"
 )
 
-// sumTries are trials of any kind whose rows add up: one sum per fold of the sample. Rows are mapped twice, to be
-// summed and to be predicted; sums of smoothers and densities are F numbers per output, so nothing else costs. The kind
-// itself predicts: what is tried is what will be used.
+// sumTries tries any kind of model whose rows add up, with one sum per fold of the sample. Rows are mapped twice,
+// once for the sums and once for the predictions. Sums of smoothers and densities are only F numbers per output, so
+// nothing else takes time. Predictions come from the kind of model itself: what is tried is what will be used.
 type sumTries struct {
 	ctx   context.Context
 	s     *sample
@@ -70,7 +70,7 @@ func (r *sumTries) try(spec randfeat.Spec, lambdas []float64) ([]trial, error) {
 			}
 			switch err := r.predict(preds[l].RowRange(lo, hi), r.s.x.RowRange(lo, hi), rest, lambdas[l], &ws); {
 			case errors.Is(err, dense.ErrNotFinite), errors.Is(err, machine.ErrSingular):
-				ts[l].loss = nil // overflow, or too small a penalty: the setting is of no use
+				ts[l].loss = nil // overflow, or too small a penalty: the setting is unusable
 			case err != nil:
 				return nil, err
 			}
@@ -102,7 +102,7 @@ func (r *sumTries) predict(dst, x dense.Matrix[float64], sums machine.Sums, lamb
 	return p.Predict(dst, x, ws)
 }
 
-// judge writes the losses of all rows that are scored.
+// judge writes the losses of all scored rows.
 func (r *sumTries) judge(t *trial, pred dense.Matrix[float64]) {
 	if r.setup.Task == machine.Classification {
 		t.tie = make([]float64, r.s.len())
@@ -127,12 +127,12 @@ func (r *sumTries) judge(t *trial, pred dense.Matrix[float64]) {
 	r.s.weigh(t.tie)
 }
 
-// tail is the fraction of least likely rows that count as if they were at its border: few outliers, whose log density
-// is mostly noise, would choose the bandwidth otherwise: −log density has no bound, and one row far from all others
-// asks for kernels that reach it. More than two rows in a hundred are no longer taken for outliers.
+// tail is the share of least likely rows whose loss is cut to that of the most likely row among them. −log density
+// is unbounded, and a single row far from all others would ask for a kernel that reaches it: without the cut, a few
+// outliers would choose the bandwidth.
 const tail = 0.02
 
-// bulk adds shift to minus log densities and cuts the largest.
+// bulk adds shift to negative log densities and cuts the largest.
 func bulk(loss []float64, shift float64) {
 	sorted := slices.Clone(loss)
 	slices.Sort(sorted)

@@ -10,18 +10,18 @@ import (
 	"github.com/randfeat/randfeat/machine"
 )
 
-// watched are rows with standardised targets whose reading can be stopped and followed. Targets of a regression become
-// (y − mean)/scale by the schema, so that several targets weigh the same in every choice and none overflows; restore
-// takes that back in the model. One range of penalties then suits all tables.
+// watched are rows with standardised targets, whose reading can be cancelled and reports its progress. Targets of a
+// regression become (y − mean)/scale by the schema. So several targets weigh the same in every choice, none
+// overflows, and one range of penalties suits all tables. restore undoes this in the model.
 type watched struct {
 	machine.Rows
 	ctx     context.Context
 	targets []data.Target // empty for classes
-	weights []float64     // of all rows, which become the last column of targets; nil: none
+	weights []float64     // of all rows, appended as the last column of targets; nil: none
 	report  func(done int64)
 }
 
-// Outputs counts the column of weights.
+// Outputs includes the column of weights.
 func (w watched) Outputs() int {
 	if w.weights != nil {
 		return w.Rows.Outputs() + 1
@@ -29,7 +29,7 @@ func (w watched) Outputs() int {
 	return w.Rows.Outputs()
 }
 
-// watch are the rows with standardised targets, whose reading can be cancelled and reports its progress.
+// watch returns the rows as watched rows of a stage.
 func (j *job) watch(rows machine.Rows, stage string) machine.Rows {
 	w := watched{Rows: rows, weights: j.weights, ctx: j.ctx, report: func(done int64) {
 		j.progress(stage, done, j.total)
@@ -40,7 +40,7 @@ func (j *job) watch(rows machine.Rows, stage string) machine.Rows {
 	return w
 }
 
-// weigh finds the weights of rows, in units of their mean: λ then means what it means without weights.
+// weigh sets the weights of rows, divided by their mean. λ then means the same as without weights.
 func (j *job) weigh() {
 	m := j.deal.marks
 	if m == nil || m.Weight == nil {
@@ -48,14 +48,14 @@ func (j *job) weigh() {
 	}
 	j.weightScale = 1 / mean(m.Weight)
 	j.weights = scaled(m.Weight, j.weightScale)
-	if !j.inner { // λ that is asked for is one of the sum of losses that the weights are of
+	if !j.inner { // a λ set by the caller belongs to the sum of losses with the original weights
 		j.o.Lambda *= j.weightScale
 	}
 }
 
-// weighClasses multiplies the weights of rows by those of their classes, which takes a pass: choices and fits of all
-// kinds then count the errors that the caller counts. Weights that multiply probabilities after the fit would leave the
-// border between classes to a calibration by few rows of a rare one, by models of other choices than the one it is for.
+// weighClasses multiplies the weights of rows by those of their classes; this takes a pass. Choices and fits of all
+// kinds then count errors as the caller does. Weighting the probabilities after the fit instead would leave the
+// border between classes to a calibration on few rows of a rare class.
 func (j *job) weighClasses(rows machine.Rows) error {
 	if j.o.ClassWeights == nil {
 		return nil
@@ -130,8 +130,8 @@ func (w watched) Each(block int, f func(x, y dense.Matrix[float64]) error) error
 	})
 }
 
-// restore turns a model of standardised targets into one of the targets. Products are converted before they are added,
-// here and elsewhere: Go may fuse x·y + z otherwise, on some processors only.
+// restore turns a model of standardised targets into one of the original targets. The conversions to float64 around
+// products, here and elsewhere, keep Go from fusing x·y + z, which it does on some processors only.
 func restore(m *machine.Model, targets []data.Target) {
 	if m.Task != machine.Regression {
 		return
@@ -151,14 +151,14 @@ func restore(m *machine.Model, targets []data.Target) {
 	}
 }
 
-// watchedSource is a table whose reading can be stopped and followed.
+// watchedSource is a table whose reading can be cancelled and reports its progress.
 type watchedSource struct {
 	data.Source
 	ctx    context.Context
 	report func(done int64)
 }
 
-// Unwrap is the table itself.
+// Unwrap returns the table itself.
 func (s watchedSource) Unwrap() data.Source { return s.Source }
 
 func (s watchedSource) Open(want []data.Kind) (data.Reader, error) {

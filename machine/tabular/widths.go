@@ -12,43 +12,44 @@ import (
 	"github.com/randfeat/randfeat/kernel"
 )
 
-// widths are the rows of a fit of one width per field of the kernel ("automatic relevance determination"): the log
-// marginal likelihood of the targets under a Gaussian process of kernel exp(−½ Σ_f w_f²|x_f−y_f|²) and noise λ of its
-// variance, the variance being the best (Rasmussen & Williams 2006, eqs. 5.1, 5.8 and 5.9; classes are their
-// indicators). n³/2 multiply-adds a step, in float32: the ascent goes by the signs of the gradient.
+// widths fits one width per field of the kernel ("automatic relevance determination"). It maximises the log marginal
+// likelihood of the targets under a Gaussian process with kernel exp(−½ Σ_f w_f²|x_f−y_f|²), the best variance, and
+// noise λ relative to it (Rasmussen & Williams 2006, eqs. 5.1, 5.8 and 5.9). Classes are fitted as their indicators.
+// A step takes n³/2 multiply-adds in float32, which is accurate enough because the ascent uses only the signs of the
+// gradient.
 type widths struct {
 	x      dense.Matrix[float64] // rows
 	u, t   dense.Matrix[float32] // weighted rows, centred targets
-	field  []int                 // of every column
+	field  []int                 // the field of every column
 	k, inv dense.Matrix[float32]
 	s      dense.Matrix[float32]
-	mean   float64 // of the logarithms of widths, where they begin
+	mean   float64 // mean logarithm of the widths at the start
 }
 
-// firstNoise is the λ that an ascent begins with.
+// firstNoise is the λ at the start of an ascent.
 const firstNoise = 0.1
 
 const (
-	// widthSteps are steps of the ascent on a third of the rows; each multiplies or divides a width by e^0.3 at first.
-	// That is where most of the way is gone, at 1/27 of the cost; lastSteps follow on all.
+	// widthSteps is the number of steps on a third of the rows; each first multiplies or divides a width by e^0.3.
+	// They go most of the way, at 1/27 of the cost per step. lastSteps follow on all rows.
 	widthSteps, firstStep = 40, 0.3
 	lastSteps, laterStep  = 16, 0.1
-	fewWidthRows          = 96 // are not divided
-	// An ascent that gains less than widthGain in widthPause steps is at its end: one standard error of one width is ½.
+	fewWidthRows          = 96 // so few rows are not divided
+	// An ascent ends when it gains less than widthGain in widthPause steps. One standard error of one width is ½.
 	widthPause = 4
 	widthGain  = 0.2
-	// widthPrior is the standard deviation of the logarithm of a width about the mean of all: wide enough for columns
-	// that do not matter, and what keeps hundreds of widths from being fitted to noise.
+	// widthPrior is the standard deviation of the logarithm of a width around the mean of all. It is large enough
+	// for columns that do not matter, and keeps hundreds of widths from fitting noise.
 	widthPrior = 2.0
-	// Few rows of little noise are told as well by kernels so wide that they are polynomials, with no noise at all,
-	// whose widths tell nothing of more rows: kernels wider than the median distance, and λ below firstNoise, have
-	// priors of these deviations of their logarithms.
+	// Few rows with little noise are fitted equally well by kernels so wide that they are polynomials, with no noise
+	// at all. Such widths say nothing about more rows. So kernels wider than the median distance, and λ below
+	// firstNoise, have priors with these standard deviations of their logarithms.
 	meanPrior, lambdaPrior = 1.0, 2.0
-	widest                 = 5.0 // of logarithms, up and down: a column beyond is out of the distance, or all of it
+	widest                 = 5.0 // of the logarithms; beyond it a column is out of the distance, or all of it
 )
 
-// fittedWeights are the widths of largest marginal likelihood on some rows of the sample, from those given, with mean
-// logarithm 0, and the bandwidth and penalty that they go with there.
+// fittedWeights maximises the marginal likelihood on some rows of the sample, starting from the given widths. It
+// returns widths with mean logarithm 0, and the bandwidth and penalty that belong to them.
 func (c *chooser) fittedWeights(rows []int, from []float64) ([]float64, exactPoint, error) {
 	w := c.newWidths(rows)
 	weighted := w.x.Clone()
@@ -79,7 +80,7 @@ func (c *chooser) fittedWeights(rows []int, from []float64) ([]float64, exactPoi
 	return out, exactPoint{math.Exp(-centre), math.Exp(p[len(from)])}, nil
 }
 
-// newWidths are some rows of the sample, with centred targets.
+// newWidths takes some rows of the sample and centres their targets.
 func (c *chooser) newWidths(rows []int) *widths {
 	x, _, t := c.s.picked(rows)
 	w := &widths{x: x}
@@ -101,9 +102,9 @@ func (c *chooser) newWidths(rows []int) *widths {
 	return w
 }
 
-// ascend goes up by the signs of the gradient, with a step of its own for every parameter that grows while the sign
-// stays and shrinks where it changes (Rprop: Riedmiller & Braun 1993; as iRprop⁻, Igel & Hüsken 2000). It needs no line
-// search, and is not led astray by one steep direction. The best point is returned.
+// ascend follows the signs of the gradient. Every parameter has its own step, which grows while the sign stays and
+// shrinks when it changes (Rprop: Riedmiller & Braun 1993; here iRprop⁻, Igel & Hüsken 2000). This needs no line
+// search, and a single steep direction does not dominate. It returns the best point.
 func (w *widths) ascend(c *chooser, p []float64, most int, first float64) ([]float64, error) {
 	step, last := make([]float64, len(p)), make([]float64, len(p))
 	for i := range step {
@@ -111,7 +112,7 @@ func (w *widths) ascend(c *chooser, p []float64, most int, first float64) ([]flo
 	}
 	g := make([]float64, len(p))
 	top, at := math.Inf(-1), append([]float64(nil), p...)
-	mark := top // the best of widthPause steps ago
+	mark := top // best value widthPause steps ago
 	for n := range most {
 		if n%widthPause == 0 {
 			if top-mark < widthGain {
@@ -123,7 +124,7 @@ func (w *widths) ascend(c *chooser, p []float64, most int, first float64) ([]flo
 			return nil, err
 		}
 		v, err := w.evidence(g, p)
-		if errors.Is(err, linalg.ErrNotPositive) { // too wide, or too little noise: from the best point, in small steps
+		if errors.Is(err, linalg.ErrNotPositive) { // too wide, or too little noise: go back, in small steps
 			copy(p, at)
 			p[len(p)-1] += 1
 			clear(last)
@@ -155,8 +156,8 @@ func (w *widths) ascend(c *chooser, p []float64, most int, first float64) ([]flo
 	return at, nil
 }
 
-// evidence is the log marginal likelihood at p, up to a constant, and its gradient. A λ that float32 cannot tell is
-// ErrNotPositive.
+// evidence returns the log marginal likelihood at p, up to a constant, and writes its gradient to g. It returns
+// ErrNotPositive if λ is too small for float32.
 func (w *widths) evidence(g, p []float64) (float64, error) {
 	n, f := w.x.Rows, len(p)-1
 	outs, lambda := float64(w.t.Cols), math.Exp(p[f])
@@ -226,7 +227,7 @@ func (w *widths) evidence(g, p []float64) (float64, error) {
 	return value, nil
 }
 
-// weighted multiplies s by P = c·ααᵀ − outs·k, of which k holds the upper triangle, and returns the diagonal of P.
+// weighted multiplies s by P = c·ααᵀ − outs·k elementwise and returns the diagonal of P. k holds the upper triangle.
 func (w *widths) weighted(alpha dense.Matrix[float32], c float64) []float64 {
 	n, outs := w.s.Rows, float32(alpha.Cols)
 	diagonal := make([]float64, n)
