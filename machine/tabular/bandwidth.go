@@ -14,6 +14,9 @@ import (
 // steps where its end is best. It reaches further down than up: at s = 4 medians the kernel of the median pair is 0.97
 // already, and wider ones are much alike on the data.
 const (
+	// The grid of bandwidths is the median distance times 2^lo … 2^hi, in steps of a power of two. If an end of the
+	// grid is best, it grows by up to extraOctaves steps. It reaches further down than up: at s = 4 medians the
+	// kernel of the median pair is already 0.97, and wider kernels hardly differ on the data.
 	octavesLo    = -3
 	octavesHi    = 2
 	extraOctaves = 3
@@ -28,7 +31,7 @@ const (
 	decadesHi = 1
 )
 
-// bandwidths is the first grid, or what was given.
+// bandwidths returns the first grid, or the bandwidth that the caller set.
 func (c *chooser) bandwidths() []float64 {
 	if c.f.o.Bandwidth > 0 {
 		return []float64{c.f.o.Bandwidth}
@@ -140,8 +143,8 @@ func (c *chooser) chooseBandwidth() error {
 	return nil
 }
 
-// aroundPenalty tries penalties at one bandwidth, and goes on by half decades where the end is best; not from a single
-// penalty, which is both ends.
+// aroundPenalty tries penalties at one bandwidth. If an end of the list is best, it continues beyond it by half
+// decades. A single penalty is not continued: it would be both ends.
 func (c *chooser) aroundPenalty(s float64, features int, lambdas []float64) ([]trial, error) {
 	ts, err := c.trial(c.spec, s, features, lambdas)
 	for range extraPenalties {
@@ -201,7 +204,7 @@ func extremes(ts []Trial) (lo, hi float64) {
 	return lo, hi
 }
 
-// distinct are the trials by value, the best of each.
+// distinct keeps the best trial of every value, sorted by value.
 func distinct(ts []Trial) []Trial {
 	stable.Sort(ts, func(a, b Trial) int {
 		return cmp.Or(cmp.Compare(a.Value, b.Value), cmp.Compare(b.Score, a.Score))

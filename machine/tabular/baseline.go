@@ -11,7 +11,7 @@ import (
 	"github.com/randfeat/randfeat/machine"
 )
 
-// linearWidth bounds the columns of a linear model here, whose sums have their square.
+// linearWidth is the largest number of columns of the linear model: its sums are a square matrix of this size.
 const linearWidth = 2048
 
 // baselines are simple methods, scored fold by fold beside the model.
@@ -49,7 +49,7 @@ func newBaselines(j *job) (*baselines, error) {
 	return b, nil
 }
 
-// fold fits the methods to the rows of sub, and scores them on those of the fold that m is scored on.
+// fold fits the methods to the rows of sub and scores them on the fold that m is scored on.
 func (b *baselines) fold(sub *job, m *machine.Model, fold foldSource, weights shares) error {
 	plain := sub.withSchema(unweighted(sub.schema)) // columns in their own units, not in those of a kernel
 	rows, err := plain.trainingRows(sub.src)
@@ -116,7 +116,7 @@ func (b *baselines) fold(sub *job, m *machine.Model, fold foldSource, weights sh
 	return err
 }
 
-// compared are the scores of all methods, of the rows that the model is scored on.
+// compared returns the scores of all methods on the rows that the model is scored on.
 func (b *baselines) compared(j *job, log *journal) ([]Compared, error) {
 	var out []Compared
 	for _, one := range b.methods {
@@ -137,7 +137,7 @@ func (b *baselines) compared(j *job, log *journal) ([]Compared, error) {
 	return out, nil
 }
 
-// linearSums are those of least squares: everything is about the means of columns and targets.
+// linearSums are the sums of least squares, centred at the means of columns and targets.
 type linearSums struct {
 	n        float64
 	dim      int
@@ -177,7 +177,7 @@ func (s *linearSums) add(x, t []float64, w float64) {
 		s.dx[j] = v - s.x[j]
 		s.x[j] += s.dx[j] * w / s.n
 	}
-	// Σw(x−x̄)(x−x̄)ᵀ grows by w·(1 − w/n)·δδᵀ, δ being the difference from the mean before.
+	// Σw(x−x̄)(x−x̄)ᵀ grows by w·(1 − w/n)·δδᵀ, where δ is the difference from the previous mean.
 	by := w * (1 - w/s.n)
 	raw, stride := s.xx.RawSymmetric().Data, s.xx.RawSymmetric().Stride
 	for j, v := range s.dx {
@@ -194,7 +194,7 @@ func (s *linearSums) add(x, t []float64, w float64) {
 	}
 }
 
-// linearModel adds what the columns tell to the mean.
+// linearModel predicts the mean plus a linear function of the columns.
 type linearModel struct {
 	mean []float64
 	w    *mat.Dense
@@ -210,9 +210,9 @@ func (m *linearModel) add(pred, x []float64) {
 	}
 }
 
-// solve takes the λ of least generalised cross-validation (Golub, Heath & Wahba 1979, "Generalized cross-validation as
-// a method for choosing a good ridge parameter", Technometrics 21), by the eigenvalues of XᵀX; false: it is too wide,
-// or has none.
+// solve chooses the λ with the least generalised cross-validation error (Golub, Heath & Wahba 1979, "Generalized
+// cross-validation as a method for choosing a good ridge parameter", Technometrics 21), from the eigenvalues of XᵀX.
+// It returns false if there are too many columns or no solution.
 func (s *linearSums) solve() (*linearModel, bool) {
 	if s.too || s.n == 0 {
 		return nil, false

@@ -46,7 +46,8 @@ func (o Options) identity() (string, error) {
 	return string(b), err
 }
 
-// differs says in what two JSON objects, that of a checkpoint and the one it should be, are not the same.
+// differs returns an error that names the first difference between two JSON objects: that of a checkpoint and the
+// expected one.
 func differs(what, got, want string) error {
 	if got == want {
 		return nil

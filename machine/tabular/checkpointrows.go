@@ -16,11 +16,11 @@ import (
 type rowHash struct {
 	sum      uint64
 	rows     int64
-	expected uint64 // after until rows; nothing is expected after none
+	expected uint64 // expected hash after until rows; 0 rows: none
 	until    int64
 }
 
-// of is the hash of the first n rows, as far as they are known.
+// of returns the hash of the first n rows, if that many were read, else the expected one.
 func (h *rowHash) of(n int64) uint64 {
 	if h.rows >= n {
 		return h.sum
@@ -48,7 +48,7 @@ func (h *rowHash) add(x, y dense.Matrix[float64]) error {
 
 var errRowsChanged = fmt.Errorf("it is of a fit with other rows: the table has changed since: %w", machine.ErrMismatch)
 
-// checked are rows whose first pass is followed by the checkpoint.
+// checked returns rows whose first pass is hashed for the checkpoint.
 func (c *checkpoint) checked(rows machine.Rows) machine.Rows {
 	if c == nil {
 		return rows

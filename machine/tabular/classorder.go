@@ -10,13 +10,14 @@ import (
 	"github.com/randfeat/randfeat/machine"
 )
 
-// earlyRows are those that searches look at first: with weights of classes, as many rows of a class as its weight asks
-// for are among them. Of 512 rows taken as they come 12 are of a class of 2.4 %, and the best of many settings by these
-// is a matter of luck, which differs from fit to fit by far more than scores do.
+// earlyRows is the number of rows that searches look at first. With class weights, every class gets as many of them
+// as its weight asks for. Otherwise a class of 2.4 % would have 12 of 512 rows, and choosing the best of many
+// settings by 12 rows would be luck: choices would differ from fit to fit by far more than scores do.
 const earlyRows = 1024
 
-// order is that in which searches take the rows of the sample: hashed from the seed, and with weights of classes such
-// that a class has the part of the early rows that it has of all weight, or all its rows, evenly spread.
+// order returns the order in which searches take the rows of the sample: by a hash of the seed. With class weights,
+// the early rows are chosen so that the share of a class among them is its share of the total weight, or all its
+// rows, evenly spread.
 func (c *chooser) order() []int {
 	n := c.s.len()
 	out := shuffled(n, c.f.o.Seed)
@@ -25,7 +26,7 @@ func (c *chooser) order() []int {
 	}
 	count, weight := c.classes(out)
 	quota, left, open := make([]float64, len(count)), float64(earlyRows), slices.Clone(weight)
-	for range count { // what a class has no rows for is left to the others
+	for range count { // classes with too few rows leave the rest of their quota to others
 		sum, given := 0.0, 0.0
 		for _, w := range open {
 			sum += w
@@ -59,12 +60,12 @@ func (c *chooser) order() []int {
 	return out
 }
 
-// weighsClasses reports whether weights of rows hold those of classes.
+// weighsClasses reports whether the weights of rows include class weights.
 func (c *chooser) weighsClasses() bool { return c.f.o.ClassWeights != nil && c.s.weighted }
 
-// judgeShifted judges predictions of classes with weights as they will be used, with the border between classes where
-// these rows have it: by log loss. Errors of the largest score as it is are no guide. A model that nearly interpolates
-// gives a rare class scores far below ½, however surely it tells it from others.
+// judgeShifted judges predictions of weighted classes by log loss, after calibrating them on these rows as the model
+// will be. Errors by the largest raw score are no guide: a model that nearly interpolates gives a rare class scores
+// far below ½, however well it separates it.
 func (e *exactTries) judgeShifted(t *trial, pred dense.Matrix[float64]) error {
 	m := &machine.Model{}
 	classes, weights := e.judgedClasses(pred.Rows)
@@ -83,7 +84,7 @@ func (e *exactTries) judgeShifted(t *trial, pred dense.Matrix[float64]) error {
 	return nil
 }
 
-// judgedClasses are the classes and weights of the last n rows.
+// judgedClasses returns the classes and weights of the last n rows.
 func (e *exactTries) judgedClasses(n int) (classes []int, weights []float64) {
 	for i := e.x.Rows - n; i < e.x.Rows; i++ {
 		classes, weights = append(classes, int(e.y.At(i, 0))), append(weights, e.roots[i]*e.roots[i])
@@ -91,7 +92,7 @@ func (e *exactTries) judgedClasses(n int) (classes []int, weights []float64) {
 	return classes, weights
 }
 
-// classes are the numbers and the weights of some rows of the sample by class.
+// classes counts some rows of the sample and sums their weights, by class.
 func (c *chooser) classes(rows []int) (count, weight []float64) {
 	count, weight = make([]float64, c.f.outputs), make([]float64, c.f.outputs)
 	for _, i := range rows {
@@ -102,8 +103,9 @@ func (c *chooser) classes(rows []int) (count, weight []float64) {
 	return count, weight
 }
 
-// roots are the square roots of the weights of some rows; nil: none have any. Classes whose part of these rows is not
-// that of all count as much as in all.
+// roots returns the square roots of the weights of some rows, or nil if there are no weights. If the share of a
+// class among these rows differs from its share of all rows, its weights are changed so that the class counts as
+// much as in all rows.
 func (c *chooser) roots(rows []int) []float64 {
 	out := c.s.roots(rows)
 	if !c.weighsClasses() {

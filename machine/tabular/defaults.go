@@ -23,19 +23,19 @@ const (
 	defaultBlock  = 1024
 	defaultEvery  = 30 * time.Second
 
-	minSample   = 64      // below it standard errors of differences, which decide, mean little
+	minSample   = 64      // with fewer rows, the standard errors that decide mean little
 	maxFeatures = 1 << 14 // 2 GiB for one ΦᵀΦ, and there is one per fold
-	// mostFeatures are those of ridge by conjugate gradients, which has no ΦᵀΦ.
+	// mostFeatures is the limit for ridge by conjugate gradients, which has no ΦᵀΦ.
 	mostFeatures = 1 << 17
-	maxFolds     = 64      // each holds sums of its own, and a block of rows
+	maxFolds     = 64      // each fold has its own sums and a block of rows
 	maxWidth     = 1 << 16 // as many as a table may have columns
 	maxBlock     = 1 << 16
-	// blockCells and sampleCells bound the numbers of a block and of the sample: 32 and 256 MiB.
+	// blockCells and sampleCells bound the matrix elements of a block and of the sample: 32 and 256 MiB.
 	blockCells  = 1 << 22
 	sampleCells = 1 << 25
 )
 
-// withDefaults checks what does not depend on the table, and fills what is zero.
+// withDefaults checks everything that does not depend on the table, and fills in fields that are zero.
 func (o Options) withDefaults() (Options, error) {
 	bad := func(format string, args ...any) (Options, error) {
 		return o, fmt.Errorf("%s: %w", fmt.Sprintf(format, args...), machine.ErrSetup)
@@ -52,7 +52,7 @@ func (o Options) withDefaults() (Options, error) {
 	if o.CheckpointEvery == 0 {
 		o.CheckpointEvery = defaultEvery
 	}
-	var kind machine.KindInfo // of which nothing is known if it is left open
+	var kind machine.KindInfo // empty if the kind is left open
 	if o.Kind != "" {
 		var err error
 		if kind, err = o.Kind.Info(); err != nil {
@@ -159,7 +159,7 @@ func kindName(k machine.Kind) string {
 	return string(k)
 }
 
-// weighted are the kinds that take class weights.
+// weighted returns the kinds of model that support class weights.
 func weighted() []machine.Kind {
 	var out []machine.Kind
 	for _, k := range machine.Kinds() {
@@ -178,7 +178,7 @@ func joined(kinds []machine.Kind) string {
 	return strings.Join(names, ", ")
 }
 
-// checkCodes checks what does not depend on the table.
+// checkCodes checks the part of Code that does not depend on the table.
 func (o *Options) checkCodes() error {
 	for _, column := range slices.Sorted(maps.Keys(o.Code)) {
 		if c := o.Code[column]; !slices.Contains(Values("code"), c) {
@@ -200,9 +200,9 @@ func (o *Options) checkCodes() error {
 	return nil
 }
 
-// checkCompare refuses what has nothing to compare.
+// checkCompare refuses Compare if there is nothing to compare.
 func (o *Options) checkCompare() error {
-	info, _ := o.Kind.Info() // of which withDefaults knows
+	info, _ := o.Kind.Info() // withDefaults has checked the kind
 	switch {
 	case o.Compare && o.Folds == 1:
 		return fmt.Errorf("a comparison needs folds that are held out: ask for more than 1: %w", machine.ErrSetup)
@@ -213,7 +213,7 @@ func (o *Options) checkCompare() error {
 	return nil
 }
 
-// errLevels says which column cannot have a code.
+// errLevels is the error for a column that cannot have a code.
 func errLevels(column, why string) error {
 	return fmt.Errorf("column %q: %s: %w", column, why, machine.ErrSetup)
 }

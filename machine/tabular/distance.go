@@ -8,8 +8,8 @@ import (
 	"github.com/randfeat/randfeat/kernel"
 )
 
-// medianPairs is the number of pairs whose median distance starts the search of a bandwidth. The rank of the median is
-// then known to a standard error of ½/√4096 = 0.8 %, far finer than the steps of the grid, at 4096·d operations.
+// medianPairs is the number of pairs whose median distance starts the search for a bandwidth. The rank of the median
+// then has a standard error of ½/√4096 = 0.8 %, far finer than the steps of the grid, at 4096·d operations.
 const medianPairs = 4096
 
 // medianDistance returns the median distance of random pairs of rows, the usual first guess of a bandwidth. Pairs of
@@ -44,7 +44,7 @@ func medianDistance(s *sample, kind kernel.Kind, seed uint64) float64 {
 	return selected(far, len(far)/2)
 }
 
-// selected is the value that sorting would put at place k. It reorders v.
+// selected returns the value that sorting would put at index k. It reorders v.
 func selected(v []float64, k int) float64 {
 	for len(v) > selectedSort {
 		n := len(v)
@@ -76,5 +76,5 @@ func selected(v []float64, k int) float64 {
 	return v[k]
 }
 
-// selectedSort values are sorted.
+// selectedSort is the length up to which selected sorts.
 const selectedSort = 16

@@ -14,17 +14,18 @@ import (
 )
 
 const (
-	// maxBlocks is the dimension up to which projections are drawn in blocks of d, which takes d³ operations per block,
-	// at every trial. Cosines of independent directions are of order d^(−1/2), so little is lost beyond.
+	// maxBlocks is the dimension up to which projections are drawn in blocks of d. A block takes d³ operations, in
+	// every trial. Cosines of independent directions are of order d^(−1/2), so in higher dimensions blocks gain
+	// little.
 	maxBlocks = 1024
-	// maxCovariance is the dimension up to which a family that needs covariances is tried: d³ operations to fit it, and
-	// d(d+1)/2 parameters that the sample must tell.
+	// maxCovariance is the dimension up to which families with covariances are tried. Fitting one takes d³
+	// operations and estimates d(d+1)/2 parameters from the sample.
 	maxCovariance = 256
 )
 
-// candidates are families and couplings that the data may choose between, the usual one first. Least squares gives no
-// choice: it needs φ·φ, which any sign serves, and trigonometric features are bounded. Means weighted by kernels need
-// weights that are positive.
+// candidates returns the families and couplings to choose between, the default first. For least squares there is
+// only one: features of any sign work in φ·φ, and trigonometric ones are bounded. Kernel-weighted means need
+// positive weights.
 func (c *chooser) candidates() []randfeat.Spec {
 	spec := func(f family.Family, k coupling.Coupling) randfeat.Spec {
 		s := c.spec
@@ -54,14 +55,15 @@ func (c *chooser) candidates() []randfeat.Spec {
 		list = append(list, spec(family.Adaptive{}, coupling.Simplex{}))
 	}
 	if c.f.task == machine.Regression {
-		// Features of both signs give classes no probabilities, and a density no logarithm. A mean can bear them.
+		// With features of both signs, classes get no probabilities and a density no logarithm. A mean tolerates
+		// them.
 		list = append(list, spec(family.Trig{}, coupling.Orthogonal{}))
 	}
 	return list
 }
 
-// defined reports whether the coupling goes with the projections of a family that was given: some, such as Poisson's,
-// are not normal, and only independent ones are defined.
+// defined reports whether the coupling is defined for the projections of the family. Some families, such as Poisson,
+// have projections that are not normal, and only independent ones are defined.
 func (c *chooser) defined(s randfeat.Spec) bool {
 	if c.f.o.Family == nil && s.Kernel.Kind.Exponential() {
 		return true
@@ -73,8 +75,8 @@ func (c *chooser) defined(s randfeat.Spec) bool {
 	return !errors.Is(err, coupling.ErrLaw)
 }
 
-// fitted reports whether the parameters of a family are to be fitted: they are where none were given. They are fitted
-// to scaled inputs, so anew for every bandwidth.
+// fitted reports whether the parameters of a family are fitted: they are if the caller set none. They are fitted to
+// scaled inputs, so again for every bandwidth.
 func (c *chooser) fitted(f family.Family) bool {
 	_, ok := f.(family.Fitter)
 	return ok && reflect.ValueOf(f).IsZero()
@@ -166,8 +168,8 @@ func label(s randfeat.Spec) string {
 	return s.Family.Name() + " × " + s.Coupling.Name()
 }
 
-// trial tries one bandwidth. Penalties that were tried before are not tried again. Trials are kept with the losses of
-// all rows, 8 or 16 bytes a row: pairs are compared row by row.
+// trial tries one bandwidth. It skips penalties that were tried before. Trials keep the losses of all rows, 8 or 16
+// bytes per row, because they are compared row by row.
 func (c *chooser) trial(spec randfeat.Spec, s float64, features int, lambdas []float64) ([]trial, error) {
 	if err := c.f.ctx.Err(); err != nil {
 		return nil, err
@@ -205,19 +207,20 @@ func (c *chooser) trial(spec randfeat.Spec, s float64, features int, lambdas []f
 	return out, nil
 }
 
-// tried names the trials of one map: all else in a spec is fixed by the table and the seed.
+// tried identifies the trials of one map. Everything else in a spec is fixed by the table and the seed.
 type tried struct {
 	family   string
 	s        float64
 	features int
 }
 
-// find is the trial of λ, up to rounding: steps lead there from several centres.
+// find returns the index of the trial with penalty λ, up to rounding: the steps reach the same λ from several
+// centres.
 func find(ts []trial, lambda float64) int {
 	return slices.IndexFunc(ts, func(t trial) bool { return math.Abs(t.lambda-lambda) <= 1e-9*lambda })
 }
 
-// counted tells of one more trial. How many there will be is not known: it is a guess that never falls short.
+// counted reports one more trial. The total is a guess that is raised if it proves too small.
 func (c *chooser) counted() {
 	c.done++
 	c.f.progress(stageChoose, c.done, max(c.planned, c.done))
@@ -229,7 +232,7 @@ func (c *chooser) plan() int64 {
 	if c.f.o.Bandwidth > 0 && c.fixedPenalty() {
 		n = 0
 	}
-	if k := len(c.candidates()); k > 1 { // whose grids include that of the one chosen
+	if k := len(c.candidates()); k > 1 { // the grids of all candidates include that of the chosen one
 		n *= k
 	}
 	if c.f.o.Bandwidth == 0 {

@@ -87,9 +87,9 @@ func (c *chooser) chooseFeatures() error {
 	return nil
 }
 
-// ladder tries f features near bandwidth s. Features have norm 1 whatever their number, so a good λ stays one; where
-// factorisations are cheap it may move. More features than the search had make room for narrower kernels; that is not
-// tried where they do not improve on the losses before at s.
+// ladder tries f features near bandwidth s. Features have norm 1 at any number, so a good λ stays good; up to
+// trialFeatures, where factorisations are cheap, it may move. More features allow narrower kernels. Those are tried
+// only if more features improve on the losses before at s.
 func (c *chooser) ladder(s float64, f int, before []float64) ([]trial, error) {
 	if f <= trialFeatures {
 		return c.trial(c.spec, s, f, c.grid(c.lambda, -0.5, 0.5, 2))
@@ -118,8 +118,8 @@ func (c *chooser) ladder(s float64, f int, before []float64) ([]trial, error) {
 	return all, nil
 }
 
-// narrower is how many steps of √2 the bandwidth may move when the number of features doubles: a bound on cost, since
-// every step is a map and K factorisations; the search ends at the first step that does not help.
+// narrower is the largest number of steps of √2 that the bandwidth may move when the number of features doubles. It
+// bounds the cost: every step is a map and K factorisations. The search ends at the first step that does not help.
 const narrower = 3
 
 func (c *chooser) moveBandwidth(s float64) {
@@ -149,10 +149,10 @@ func (c *chooser) setFeatures(ch Choice, spec randfeat.Spec) error {
 	return nil
 }
 
-// moreFeatures doubles the number of features of a model with variances until they can be believed: a learning curve of
-// errors stops where predictions are good, at a fraction of what their variances need. It stops at half of
-// machine.Saturated, below which variances were at least 0.7 of the exact ones where that was measured, and leaves a
-// factor of two for the rows outside the sample.
+// moreFeatures doubles the number of features of a model with variances until the variances are reliable. A learning
+// curve of errors stops when predictions are good, at a fraction of the features that variances need. It stops at
+// half of machine.Saturated, which leaves a factor of two for the rows outside the sample. Below machine.Saturated,
+// measured variances were at least 0.7 of the exact ones.
 func (c *chooser) moreFeatures() error {
 	ch := c.find("features")
 	r, ok := c.try.(*ridgeTries)
@@ -192,10 +192,11 @@ func (c *chooser) moreFeatures() error {
 	}
 }
 
-// refit moves the bandwidth once more where the model has another number of features than the search had and the
-// learning curve did not see to it: ladder moves it only beyond trialFeatures, and not for a number that was given.
-// Four steps of √2 at most, one way: the loss is taken to have one minimum in s. It leaves the trials of the penalties
-// at the final map, fewer of them where a factorisation takes longer, and then one only if λ is settled later.
+// refit moves the bandwidth once more if the model has a different number of features than the search had and the
+// learning curve did not move it: ladder moves it only beyond trialFeatures, and not for a number set by the caller.
+// It takes at most four steps of √2 in one direction, assuming that the loss has one minimum in s. It leaves the
+// trials of the penalties at the final map: fewer if a factorisation takes long, and a single one if λ is settled
+// later.
 func (c *chooser) refit() error {
 	features := int(c.find("features").Number)
 	ch := c.find("bandwidth")
@@ -206,7 +207,7 @@ func (c *chooser) refit() error {
 		if err != nil {
 			return err
 		}
-		// Towards narrower kernels while that helps, else the other way.
+		// Try narrower kernels while that helps, else wider ones.
 		for step, tried := math.Sqrt2/2, 0; tried < 4; tried++ {
 			ts, err := c.trial(c.spec, s*step, features, same)
 			if err != nil {
