@@ -23,7 +23,7 @@ const (
 	leastSketch, mostSketch = 256, 2048
 	// From λ = roughShare·n on, and if the tolerance is at least roughTolerance, residuals are computed from float32
 	// kernels, whose rounding moves a residual by less than that. Kernels in float64 take as long as several products.
-	roughShare     = 0x1p-22
+	roughShare     = 0x1p-18
 	roughTolerance = 2e-4
 	// Margins start from squared errors solved to marginStart, and end when a step changes scores by less than
 	// marginTolerance.

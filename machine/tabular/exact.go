@@ -56,6 +56,9 @@ func (f *search) chooseExact(s *sample, rows int64) (*decision, error) {
 	if err := e.search(); err != nil {
 		return nil, err
 	}
+	if err := e.probe(); err != nil {
+		return nil, err
+	}
 	e.note(&f.found)
 	loss, err := e.chooseLoss()
 	f.found.Margins = c.d.Margins
@@ -590,7 +593,7 @@ func (e *exactSearch) climb() error {
 	switch n := e.tries.x.Rows; { // dear, and what more rows want are narrower kernels, and a smaller λ with them
 	case n > lastRows/2 && len(e.all) == 0:
 		steps = steps[:2]
-	case n > secondRows: // or after other kernels on the same rows
+	case n >= secondRows: // or after other kernels on the same rows
 		steps = steps[:3]
 	}
 	for range mostSteps {

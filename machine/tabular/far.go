@@ -22,8 +22,9 @@ const (
 	farSteps  = 60
 	// Residuals at which trials end: what is compared differs by more.
 	farTolerance, farMargin = 1e-2, 3e-3
-	farMoves                = 4 // of a descent
-	farRaises               = 3 // of a λ with which more rows cannot be solved, tenfold each
+	farMoves                = 4   // of a descent
+	mostRival               = 1.2 // times the loss of the best kernel is that of another that more rows may prefer
+	farRaises               = 3   // of a λ with which more rows cannot be solved, tenfold each
 )
 
 // Numbers of rows: of the first trials, between scalings and kernels; of the others; and those that judge. Variables
@@ -241,8 +242,18 @@ func (e *exactSearch) farther() (*Choice, error) {
 	if !ok {
 		return nil, nil
 	}
+	// Rough kernels gain most by more rows: the best of the other kernels is tried again if it is not far behind.
+	rival, other := s.best(func(p farPoint) bool { return p.kind != top.kind })
+	other = other && mean(rival.compared()) < mostRival*mean(top.compared())
 	if n := min(farRows, len(e.order)-farJudged); n > s.rows && !o.Quick {
-		s.take(n)
+		if s.take(n); other {
+			if err := s.try(top.farPoint, rival.farPoint); err != nil {
+				return nil, err
+			}
+			if now, ok := s.best(func(farPoint) bool { return true }); ok {
+				top = now
+			}
+		}
 	}
 	top, err := s.settle(top.farPoint)
 	if errors.Is(err, errNothing) {
@@ -280,11 +291,14 @@ func (e *exactSearch) farther() (*Choice, error) {
 // starts tries the setting that a search found, and others beside it: rougher kernels, and standard columns.
 func (s *far) starts(p farPoint, open bool) error {
 	o := &s.c.f.o
-	lambdas := []float64{p.at.lambda, p.at.lambda / 10}
-	if o.Lambda > 0 {
-		lambdas = lambdas[:1]
-	}
 	try := func(q farPoint, factors ...float64) error {
+		lambdas := []float64{p.at.lambda, p.at.lambda / 10}
+		switch { // narrow rough kernels fit noise, and then need a larger λ
+		case o.Lambda > 0:
+			lambdas = lambdas[:1]
+		case q.kind != p.kind:
+			lambdas = []float64{p.at.lambda, 10 * p.at.lambda, 100 * p.at.lambda}
+		}
 		scale := q.at.scale
 		for _, by := range factors {
 			if by != 1 && o.Bandwidth > 0 {

@@ -217,7 +217,7 @@ func (f *final) fitIterative(s machine.Setup, x, y dense.Matrix[float64], lambda
 		}}, iterativeSteps
 	spare := float64(slack)
 	if !f.iterates(x.Rows) {
-		o.Tolerance, most, spare = min(o.Tolerance, iterativeTolerance), fewSteps, 1
+		o.Tolerance, most, spare = min(o.Tolerance, iterativeTolerance), fewSteps, 2
 	}
 	for used := 0; ; lambda *= 10 {
 		o.Steps = min(most, 2*iterativeSteps-used)

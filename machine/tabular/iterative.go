@@ -15,7 +15,7 @@ const (
 	// where they converge in a few steps: 4,100 rows took 0.2 s instead of 0.45 s by a factorisation, 10,000 rows 0.8 s
 	// instead of 5 s. fewSteps bounds the steps, after which the rows are factored.
 	conjugateRows    = 3000
-	conjugatePenalty = 0x1p-20
+	conjugatePenalty = 0x1p-24
 	fewSteps         = 40
 	// slack times the tolerance is a residual that is taken after iterativeSteps; a larger one means that the setting
 	// cannot be solved by them.

@@ -146,6 +146,18 @@ func marginPoints(median float64) (out []exactPoint) {
 	return out
 }
 
+// marginsNear reports whether margins, at the setting of squares or with a wider kernel, make no more errors than
+// squares by more than a standard error. Else a climb is not worth its time.
+func (e *exactSearch) marginsNear(squares exactPoint) (bool, error) {
+	if err := e.try([]exactPoint{squares, {2 * squares.scale, squares.lambda}}); err != nil {
+		return false, err
+	}
+	last := &marginTries{e: &e.tries, parts: 1, squares: true}
+	ts, err := last.try([]exactPoint{squares})
+	i := best(e.all)
+	return len(ts) == 0 || i >= 0 && !fewerErrors(e.all[i], ts[0], 1), err
+}
+
 // marginsHopeful reports whether margins, in the part that their search was judged by, make fewer errors than squares
 // at a setting: the other parts are looked at only then.
 func (e *exactSearch) marginsHopeful(squares exactPoint) (bool, error) {
@@ -202,27 +214,34 @@ func (e *exactSearch) chooseLoss() (*Choice, error) {
 		ch.Why = "squares make no errors"
 		return ch, nil
 	}
-	if f.guide != nil && !f.guide.Margins {
+	if !ch.Given && (f.o.Quick || f.guide != nil && !f.guide.Margins) {
+		ch.Why = "margins were not tried"
 		return ch, nil
 	}
 	before := *e
 	before.tries.log, before.tries.near, before.tries.work = dense.Matrix[float64]{}, dense.Matrix[float32]{}, nil
-	rows := f.fewer(secondRows)
-	if len(e.order) >= 3*secondRows && !f.o.Quick {
+	rows := secondRows
+	if len(e.order) >= 3*secondRows {
 		rows = marginRows
 	}
 	if err := e.rows(min(rows, len(e.order))); err != nil {
 		return nil, err
 	}
 	e.margins = &marginTries{e: &e.tries, parts: 1}
+	ch.Why = "margins make no fewer errors by more than a standard error"
+	if !ch.Given {
+		if ok, err := e.marginsNear(before.at); err != nil || !ok {
+			*e = before
+			return ch, err
+		}
+	}
 	if err := e.climb(); err != nil {
 		return nil, err
 	}
 	if ch.Given {
-		ch.Value, e.c.d.Margins = lossMargins, true
+		ch.Value, ch.Why, e.c.d.Margins = lossMargins, "as asked", true
 		return ch, nil
 	}
-	ch.Why = "margins make no fewer errors by more than a standard error"
 	if ok, err := e.marginsHopeful(before.at); err != nil || !ok {
 		*e = before
 		return ch, err
@@ -272,6 +291,27 @@ func (m *marginTries) try(points []exactPoint) ([]trial, error) {
 // part appends the losses of part k, which is predicted by the fit of all others.
 func (m *marginTries) part(t *trial, k int) error {
 	e := m.e
+	pred, lo, err := m.predict(exactPoint{t.spec.Kernel.Scale, t.lambda}, k)
+	if err != nil {
+		return err
+	}
+	for i := range pred.Rows {
+		p, hinge := pred.Row(i), 0.0
+		for c, y := range e.t.Row(lo + i) {
+			switch miss := y - p[c]; {
+			case m.squares, y > 0 && miss > 0, y == 0 && miss < 0:
+				hinge += float64(miss * miss)
+			}
+		}
+		t.tie = append(t.tie, hinge)
+		t.loss = append(t.loss, wrong(p, int(e.y.At(lo+i, 0))))
+	}
+	return nil
+}
+
+// predict predicts part k, whose first row is lo, by the fit of all others.
+func (m *marginTries) predict(at exactPoint, k int) (pred dense.Matrix[float64], lo int, err error) {
+	e := m.e
 	n := e.x.Rows
 	lo, hi := k*n/marginParts, (k+1)*n/marginParts
 	rest := make([]int, 0, n-hi+lo)
@@ -285,46 +325,37 @@ func (m *marginTries) part(t *trial, k int) error {
 		copy(targets.Row(a), e.t.Row(i))
 	}
 	var d *linalg.Dual
-	var err error
-	small := t.lambda >= quickLeast(n)
+	small := at.lambda >= quickLeast(n)
 	if small {
 		if len(e.work) == 0 {
 			e.work = append(e.work, exactWork{})
 		}
 		w := &e.work[0].small
-		e.smallKernels(w, t.spec.Kernel.Scale)
+		e.smallKernels(w, at.scale)
 		m.smallU, m.smallK = without(m.smallU, m.smallK, w.k, rest, lo, hi)
-		d, err = linalg.SolveDualFloat32(m.smallU, targets, t.lambda)
+		d, err = linalg.SolveDualFloat32(m.smallU, targets, at.lambda)
 	} else {
-		m.u, m.k = without(m.u, m.k, e.kernels(0, t.spec.Kernel.Scale), rest, lo, hi)
-		d, err = linalg.SolveDual(m.u, targets, t.lambda)
+		m.u, m.k = without(m.u, m.k, e.kernels(0, at.scale), rest, lo, hi)
+		d, err = linalg.SolveDual(m.u, targets, at.lambda)
 	}
 	if err == nil && !m.squares {
-		err = d.Margins(targets, t.lambda, marginSteps)
+		err = d.Margins(targets, at.lambda, marginSteps)
 	}
 	if err != nil {
-		return err
+		return pred, lo, err
 	}
-	var pred dense.Matrix[float64]
 	if small {
 		pred = dense.Convert[float64](times(m.smallK, dense.Convert[float32](d.Alpha)))
 	} else {
 		pred = times(m.k, d.Alpha)
 	}
 	for i := range pred.Rows {
-		p, y := pred.Row(i), e.t.Row(lo+i)
-		hinge := 0.0
+		p := pred.Row(i)
 		for c, b := range d.Intercept {
 			p[c] += b
-			switch miss := y[c] - p[c]; {
-			case m.squares, y[c] > 0 && miss > 0, y[c] == 0 && miss < 0:
-				hinge += float64(miss * miss)
-			}
 		}
-		t.tie = append(t.tie, hinge)
-		t.loss = append(t.loss, wrong(p, int(e.y.At(lo+i, 0))))
 	}
-	return nil
+	return pred, lo, nil
 }
 
 // without are the kernels of some rows with each other, upper triangle, and those of the rows lo to hi−1, which are not
