@@ -8,36 +8,6 @@ import (
 	"github.com/randfeat/randfeat/dense"
 )
 
-//go:noescape
-func fwhtBlockNEONF32(x *float32, blocks int)
-
-//go:noescape
-func fwhtPass2NEONF32(x *float32, h, count, blocks int)
-
-//go:noescape
-func fwhtPass4NEONF32(x *float32, h, count, blocks int)
-
-//go:noescape
-func fwhtPass8NEONF32(x *float32, h, count, blocks int)
-
-//go:noescape
-func fwhtPass16NEONF32(x *float32, h, count, blocks int)
-
-//go:noescape
-func fwhtBlockNEONF64(x *float64, blocks int)
-
-//go:noescape
-func fwhtPass2NEONF64(x *float64, h, count, blocks int)
-
-//go:noescape
-func fwhtPass4NEONF64(x *float64, h, count, blocks int)
-
-//go:noescape
-func fwhtPass8NEONF64(x *float64, h, count, blocks int)
-
-//go:noescape
-func fwhtPass16NEONF64(x *float64, h, count, blocks int)
-
 // neonFWHT is the number of bytes that are transformed on their own before the levels across them: half of a small
 // first-level cache.
 const neonFWHT = 16 << 10

@@ -27,54 +27,6 @@ import (
 // Special cases are those of package math. Subnormal arguments and results keep the bounds; the rounding mode register
 // (FPCR) is left alone. A result depends on its argument alone, never on its place in the slice.
 
-//go:noescape
-func expNEONF32(x *float32, vectors int, shift float32)
-
-//go:noescape
-func expNEONF64(x *float64, vectors int, shift float64)
-
-//go:noescape
-func exp2NEONF32(x *float32, vectors int)
-
-//go:noescape
-func exp2NEONF64(x *float64, vectors int)
-
-//go:noescape
-func logNEONF32(x *float32, vectors int)
-
-//go:noescape
-func logNEONF64(x *float64, vectors int)
-
-//go:noescape
-func sinCosNEONF32(sin, cos, t *float32, vectors int) int
-
-//go:noescape
-func sinCosNEONF64(sin, cos, t *float64, vectors int) int
-
-//go:noescape
-func maxNEONF32(x *float32, vectors int) float32
-
-//go:noescape
-func maxNEONF64(x *float64, vectors int) float64
-
-//go:noescape
-func mulNEONF32(dst, a *float32, vectors int)
-
-//go:noescape
-func mulNEONF64(dst, a *float64, vectors int)
-
-//go:noescape
-func scaleNEONF32(dst *float32, vectors int, f float32)
-
-//go:noescape
-func scaleNEONF64(dst *float64, vectors int, f float64)
-
-//go:noescape
-func norm2NEONF32(x *float32, blocks int, sums *float64)
-
-//go:noescape
-func norm2NEONF64(x *float64, blocks int, sums *float64)
-
 // neonVectors bounds the vectors of one call, since assembly cannot be preempted.
 const neonVectors = 4096
 

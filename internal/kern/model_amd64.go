@@ -10,7 +10,8 @@ import (
 	"github.com/randfeat/randfeat/dense"
 )
 
-// modelTargets lists the tables of this CPU. AVX-512 without VNNI has the products of AVX2.
+// modelTargets lists the tables of this CPU. AVX-512 without VNNI has the products of AVX2. The kernels of _gen/quant and
+// _gen/layer cannot be preempted: one call is one tile or one row.
 func modelTargets() []*Model {
 	var list []*Model
 	x := &cpu.X86
@@ -321,101 +322,3 @@ func rotateAVX2(x, y, cos, sin []float32) {
 		rotateAVX2F32(&x[0], &y[0], &cos[0], &sin[0], len(x))
 	}
 }
-
-// Kernels of _gen/quant and _gen/layer. They cannot be preempted: one call is one tile or one row.
-
-//go:noescape
-func q8x1AVX512(dst *float32, dstStride int, w *byte, s *uint16, a *byte, aStride, blocks int)
-
-//go:noescape
-func q8x2AVX512(dst *float32, dstStride int, w *byte, s *uint16, a *byte, aStride, blocks int)
-
-//go:noescape
-func q8x4AVX512(dst *float32, dstStride int, w *byte, s *uint16, a *byte, aStride, blocks int)
-
-//go:noescape
-func q8x8AVX512(dst *float32, dstStride int, w *byte, s *uint16, a *byte, aStride, blocks int)
-
-//go:noescape
-func q4x1AVX512(dst *float32, dstStride int, w *byte, s *uint16, a *byte, aStride, blocks int)
-
-//go:noescape
-func q4x2AVX512(dst *float32, dstStride int, w *byte, s *uint16, a *byte, aStride, blocks int)
-
-//go:noescape
-func q4x4AVX512(dst *float32, dstStride int, w *byte, s *uint16, a *byte, aStride, blocks int)
-
-//go:noescape
-func q4x8AVX512(dst *float32, dstStride int, w *byte, s *uint16, a *byte, aStride, blocks int)
-
-//go:noescape
-func quantiseAVX512(dst *byte, x *float32, blocks int)
-
-//go:noescape
-func siluMulAVX512F32(dst, up *float32, n int)
-
-//go:noescape
-func geluAVX512F32(dst *float32, n int)
-
-//go:noescape
-func geluTanhAVX512F32(dst *float32, n int)
-
-//go:noescape
-func rmsNormAVX512F32(dst, x, w *float32, n int, eps float32)
-
-//go:noescape
-func layerNormAVX512F32(dst, x, w, b *float32, n int, eps float32)
-
-//go:noescape
-func rotateAVX512F32(x, y, cos, sin *float32, n int)
-
-//go:noescape
-func q8x1AVX2(dst *float32, dstStride int, w *byte, s *uint16, a *byte, aStride, blocks int)
-
-//go:noescape
-func q8x2AVX2(dst *float32, dstStride int, w *byte, s *uint16, a *byte, aStride, blocks int)
-
-//go:noescape
-func q8x4AVX2(dst *float32, dstStride int, w *byte, s *uint16, a *byte, aStride, blocks int)
-
-//go:noescape
-func q4x1AVX2(dst *float32, dstStride int, w *byte, s *uint16, a *byte, aStride, blocks int)
-
-//go:noescape
-func q4x2AVX2(dst *float32, dstStride int, w *byte, s *uint16, a *byte, aStride, blocks int)
-
-//go:noescape
-func q4x4AVX2(dst *float32, dstStride int, w *byte, s *uint16, a *byte, aStride, blocks int)
-
-//go:noescape
-func quantiseAVX2(dst *byte, x *float32, blocks int)
-
-//go:noescape
-func siluMulAVX2F32(dst, up *float32, n int)
-
-//go:noescape
-func geluAVX2F32(dst *float32, n int)
-
-//go:noescape
-func geluTanhAVX2F32(dst *float32, n int)
-
-//go:noescape
-func rmsNormAVX2F32(dst, x, w *float32, n int, eps float32)
-
-//go:noescape
-func layerNormAVX2F32(dst, x, w, b *float32, n int, eps float32)
-
-//go:noescape
-func rotateAVX2F32(x, y, cos, sin *float32, n int)
-
-//go:noescape
-func halfScoresAVX512(dst *float32, stride int, q *float32, k *uint16, d, blocks int)
-
-//go:noescape
-func halfValuesAVX512(dst, p *float32, stride int, v *uint16, d, n int)
-
-//go:noescape
-func halfScoresAVX2(dst *float32, stride int, q *float32, k *uint16, d, blocks int)
-
-//go:noescape
-func halfValuesAVX2(dst, p *float32, stride int, v *uint16, d, n int)

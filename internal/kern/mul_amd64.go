@@ -24,38 +24,6 @@ var (
 	shapeAVX2F64   = shape{id: avx2F64, rows: 6, lanes: 4, size: 8}
 )
 
-//go:noescape
-func mulTileAVX512F32(t *tile)
-
-//go:noescape
-func mulTileAVX512F64(t *tile)
-
-//go:noescape
-func mulExpTileAVX512F32(t *tile)
-
-//go:noescape
-func mulExpTileAVX512F64(t *tile)
-
-//go:noescape
-func mulExpTileAVX2F32(t *tile)
-
-//go:noescape
-func mulExpTileAVX2F64(t *tile)
-
-//go:noescape
-func mulTileAVX2F32(t *tile)
-
-//go:noescape
-func mulTileAVX2F64(t *tile)
-
-// storeFence orders stores past the caches before everything that follows.
-func storeFence()
-
-func peakAVX512F32(rounds int)
-func peakAVX512F64(rounds int)
-func peakAVX2F32(rounds int)
-func peakAVX2F64(rounds int)
-
 // call is a switch rather than a function value: through a value, t would escape to the heap.
 func (id target) call(t *tile) {
 	switch {

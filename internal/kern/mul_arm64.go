@@ -24,52 +24,6 @@ const (
 	neonWork = 400_000
 )
 
-//go:noescape
-func mulT8NEONF32(dst *float32, ldd int, x *float32, ldx int, w *float32, wK, d, panelStride, panels int,
-	start *float32, startRow, startPanel int)
-
-//go:noescape
-func mulT4NEONF32(dst *float32, ldd int, x *float32, ldx int, w *float32, wK, d, panelStride, panels int,
-	start *float32, startRow, startPanel int)
-
-//go:noescape
-func mulT2NEONF32(dst *float32, ldd int, x *float32, ldx int, w *float32, wK, d, panelStride, panels int,
-	start *float32, startRow, startPanel int)
-
-//go:noescape
-func mulT1NEONF32(dst *float32, ldd int, x *float32, ldx int, w *float32, wK, d, panelStride, panels int,
-	start *float32, startRow, startPanel int)
-
-//go:noescape
-func mulT1x4NEONF32(dst *float32, ldd int, x *float32, ldx int, w *float32, wK, d, panelStride, panels int,
-	start *float32, startRow, startPanel int)
-
-//go:noescape
-func mulT8NEONF64(dst *float64, ldd int, x *float64, ldx int, w *float64, wK, d, panelStride, panels int,
-	start *float64, startRow, startPanel int)
-
-//go:noescape
-func mulT4NEONF64(dst *float64, ldd int, x *float64, ldx int, w *float64, wK, d, panelStride, panels int,
-	start *float64, startRow, startPanel int)
-
-//go:noescape
-func mulT2NEONF64(dst *float64, ldd int, x *float64, ldx int, w *float64, wK, d, panelStride, panels int,
-	start *float64, startRow, startPanel int)
-
-//go:noescape
-func mulT1NEONF64(dst *float64, ldd int, x *float64, ldx int, w *float64, wK, d, panelStride, panels int,
-	start *float64, startRow, startPanel int)
-
-//go:noescape
-func mulT1x4NEONF64(dst *float64, ldd int, x *float64, ldx int, w *float64, wK, d, panelStride, panels int,
-	start *float64, startRow, startPanel int)
-
-//go:noescape
-func tMulNEONF32(dst *float32, ldd int, a, b *float32, ldb, n, blocks int)
-
-//go:noescape
-func tMulNEONF64(dst *float64, ldd int, a, b *float64, ldb, n, blocks int)
-
 // neonTile is one call of a tile: rows × panels outputs start + x·wᵀ over d inputs. Row r of panel p starts from
 // start[r·startRow + p·startPanel]. Strides are in elements.
 type neonTile[T dense.Float] struct {

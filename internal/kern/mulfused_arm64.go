@@ -19,22 +19,6 @@ import (
 //	f32    28.3   29.8    44.5          50.8
 //	f64    38.4   40.0    56.7          64.0
 
-//go:noescape
-func mulExpNEONF32(dst *float32, ldd int, x *float32, ldx int, w *float32, d, panelStride, panels int,
-	start *float32, startPanel int, shift *float32)
-
-//go:noescape
-func mulExpNEONF64(dst *float64, ldd int, x *float64, ldx int, w *float64, d, panelStride, panels int,
-	start *float64, startPanel int, shift *float64)
-
-//go:noescape
-func mulSinCosNEONF32(sin *float32, ldSin int, cos *float32, ldCos int, x *float32, ldx int, w *float32, d, panelStride,
-	panels int, start *float32, startPanel int, f *float32) int
-
-//go:noescape
-func mulSinCosNEONF64(sin *float64, ldSin int, cos *float64, ldCos int, x *float64, ldx int, w *float64, d, panelStride,
-	panels int, start *float64, startPanel int, f *float64) int
-
 // mulTExpNEON is MulTExp.
 func mulTExpNEON[T dense.Float](dst, x dense.Matrix[T], w *Panel[T], bias, shift []T) {
 	checkShift(dst, shift)

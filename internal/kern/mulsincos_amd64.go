@@ -208,27 +208,3 @@ func redoLarge[T dense.Float](s shape, sin, cos, x dense.Matrix[T], w *Panel[T],
 		}
 	}
 }
-
-//go:noescape
-func mulSinCosAVX512F32(sin, cos, t *float32, n int, factors *float32) (done int)
-
-//go:noescape
-func mulSinCosAVX512F64(sin, cos, t *float64, n int, factors *float64) (done int)
-
-//go:noescape
-func mulSinCosTileAVX512F32(t *oscillationTile)
-
-//go:noescape
-func mulSinCosTileAVX512F64(t *oscillationTile)
-
-//go:noescape
-func mulSinCosAVX2F32(sin, cos, t *float32, n int, factors *float32) (done int)
-
-//go:noescape
-func mulSinCosAVX2F64(sin, cos, t *float64, n int, factors *float64) (done int)
-
-//go:noescape
-func mulSinCosTileAVX2F32(t *oscillationTile)
-
-//go:noescape
-func mulSinCosTileAVX2F64(t *oscillationTile)

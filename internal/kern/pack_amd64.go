@@ -16,15 +16,3 @@ func packWith[T dense.Float](lanes int, kernel func(dst, w *T, stride, blocks in
 		kernel(&dst[0], &w.Data[0], w.Stride*size, blocks)
 	}}
 }
-
-//go:noescape
-func packAVX512F32(dst, w *float32, stride, blocks int)
-
-//go:noescape
-func packAVX512F64(dst, w *float64, stride, blocks int)
-
-//go:noescape
-func packAVX2F32(dst, w *float32, stride, blocks int)
-
-//go:noescape
-func packAVX2F64(dst, w *float64, stride, blocks int)

@@ -8,42 +8,6 @@ import (
 	"github.com/randfeat/randfeat/dense"
 )
 
-//go:noescape
-func colSumNEONF32(dst, a *float32, rows, vectors, stride int)
-
-//go:noescape
-func colSumNEONF64(dst, a *float64, rows, vectors, stride int)
-
-//go:noescape
-func mulVNEONF32(dst, a *float32, rows, vectors, stride int, v *float32)
-
-//go:noescape
-func mulVNEONF64(dst, a *float64, rows, vectors, stride int, v *float64)
-
-//go:noescape
-func mulAddNEONF32(dst, a *float32, vectors int, f float32)
-
-//go:noescape
-func mulAddNEONF64(dst, a *float64, vectors int, f float64)
-
-//go:noescape
-func sumNEONF32(x *float32, vectors int) float32
-
-//go:noescape
-func sumNEONF64(x *float64, vectors int) float64
-
-//go:noescape
-func packNEONF32(dst, w *float32, stride, blocks int)
-
-//go:noescape
-func packNEONF64(dst, w *float64, stride, blocks int)
-
-//go:noescape
-func flushNEONF32(x *float32, vectors int)
-
-//go:noescape
-func flushNEONF64(x *float64, vectors int)
-
 // vectorNEON replaces the sums and the packing of a table.
 func vectorNEON[T dense.Float](t *Table[T]) {
 	t.ColSum = colSumNEON[T]

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/mmcloughlin/avo/build"
 	"github.com/mmcloughlin/avo/pass"
@@ -24,7 +25,7 @@ func AlignLoop(c *build.Context) { c.Comment(mark) }
 // Dir is the folder the generators write to: -dir, by default the package.
 var Dir = flag.String("dir", "..", "folder to write to")
 
-// File compiles c and writes it. Output appears only after everything succeeded: a half-written kernel would break the
+// File compiles c and writes it, and beside it the declarations of its functions in Go. Output appears only after everything succeeded: a half-written kernel would break the
 // package it belongs to.
 func File(c *build.Context, name, generator string) error {
 	c.ConstraintExpr("amd64,!noasm")
@@ -35,12 +36,29 @@ func File(c *build.Context, name, generator string) error {
 	if err := pass.Compile.Execute(f); err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}
-	src, err := printer.NewGoAsm(printer.Config{Name: "_gen/" + generator, Pkg: "kern"}).Print(f)
+	for _, fn := range f.Functions() {
+		fn.AddPragma("noescape")
+	}
+	config := printer.Config{Name: "_gen/" + generator, Pkg: "kern"}
+	src, err := printer.NewGoAsm(config).Print(f)
 	if err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}
+	stubs, err := printer.NewStubs(config).Print(f)
+	if err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	// avo does not know the types of package kern, so its signatures have *byte for a tile.
+	tile := "(t *tile)"
+	if strings.HasPrefix(name, "mulsincos") {
+		tile = "(t *oscillationTile)"
+	}
+	stubs = bytes.ReplaceAll(stubs, []byte("(t *byte)"), []byte(tile))
 	src = bytes.ReplaceAll(src, []byte("// "+mark+"\n"), []byte("PCALIGN $64\n"))
-	return os.WriteFile(filepath.Join(*Dir, name), src, 0o644)
+	if err := os.WriteFile(filepath.Join(*Dir, name), src, 0o644); err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(*Dir, strings.TrimSuffix(name, ".s")+".go"), stubs, 0o644)
 }
 
 // Text writes Go source that goes with the kernels.

@@ -13,6 +13,8 @@ type asm struct {
 	bytes.Buffer
 	size int // bytes of an element: 4 or 8
 	args int // bytes of the arguments of the current function so far
+
+	stubs bytes.Buffer // declarations in Go
 }
 
 // Registers R16 to R18 and R26 to R30 belong to the linker, the platform and the runtime: no kernel uses them.
@@ -40,6 +42,7 @@ func (a *asm) note(format string, args ...any) {
 
 // fn starts a function; sig is its Go declaration without "func", argBytes the size of arguments and results.
 func (a *asm) fn(name, sig string, argBytes int) {
+	fmt.Fprintf(&a.stubs, "\n//go:noescape\nfunc %s%s\n", name, sig)
 	fmt.Fprintf(a, "\n// func %s%s\nTEXT ·%s(SB), NOSPLIT, $0-%d\n", name, sig, name, argBytes)
 	a.args = 0
 }
