@@ -150,9 +150,9 @@ func (c *chooser) setFeatures(ch Choice, spec randfeat.Spec) error {
 }
 
 // moreFeatures doubles the number of features of a model with variances until the variances are reliable. A learning
-// curve of errors stops when predictions are good, at a fraction of the features that variances need. It stops at
-// half of machine.Saturated, which leaves a factor of two for the rows outside the sample. Below machine.Saturated,
-// measured variances were at least 0.7 of the exact ones.
+// curve of errors stops when predictions are good, at a fraction of the features that variances need. The doubling
+// stops when the saturation is below half of machine.Saturated: there, measured variances were at least 0.7 of the
+// exact ones, and a factor of two remains for the rows outside the sample.
 func (c *chooser) moreFeatures() error {
 	ch := c.find("features")
 	r, ok := c.try.(*ridgeTries)

@@ -10,8 +10,8 @@ import (
 	"github.com/randfeat/randfeat/machine"
 )
 
-// folded predicts every row by the model of the folds that it is not in. Rows of a block are sorted by fold first: one
-// product per fold instead of one per row.
+// folded predicts every row with the model of the folds that do not contain it. It sorts the rows of a block by fold
+// first, so that there is one product per fold instead of one per row.
 type folded struct {
 	deal     *dealer
 	parts    []*machine.Predictor[float64]
@@ -22,7 +22,7 @@ type folded struct {
 	out      dense.Matrix[float64]
 }
 
-// without are the predictors with penalty λ; others[k] is the sum of all folds but k.
+// without returns the predictors with penalty λ; others[k] is the sum of all folds but k.
 func (f *final) without(others []machine.Sums, lambda float64) (*folded, error) {
 	p := &folded{deal: f.deal, variance: f.info.Bayesian, at: make([][]int, len(others))}
 	for k := range others {
@@ -39,7 +39,7 @@ func (f *final) without(others []machine.Sums, lambda float64) (*folded, error) 
 	return p, nil
 }
 
-// predict writes predictions, and variances of a Bayesian model, of rows that begin with number first.
+// predict writes predictions, and variances of a Bayesian model. The first row has the number first in the table.
 func (p *folded) predict(pred, variance, x dense.Matrix[float64], first int64) error {
 	for k := range p.at {
 		p.at[k] = p.at[k][:0]
@@ -77,17 +77,17 @@ func scatter(dst, src dense.Matrix[float64], at []int) {
 	}
 }
 
-// openPenalty settles λ on all rows: at once by the sums of a regression, or by the scores of several that it returns.
-// Squared errors of class indicators, which the sums know, choose another λ than errors of classes do, so classes are
-// predicted. Three penalties, half a decade apart: each costs K factorisations and a prediction of every row. That of
-// the sample comes first and wins ties.
+// openPenalty settles λ on all rows. For a regression, the sums decide at once. For classes it returns several
+// penalties, and scoreSums decides by predicting all rows: the squared errors of class indicators, which the sums
+// know, would choose a different λ than errors of classes. There are three penalties, half a decade apart, because
+// each costs K factorisations and a prediction of every row. The penalty of the sample comes first and wins ties.
 func (f *final) openPenalty(total machine.Sums) ([]float64, error) {
 	if f.task == machine.Classification {
 		l := f.d.Lambda
 		return []float64{l, l * math.Sqrt(0.1), l * math.Sqrt(10)}, nil
 	}
 	path, ok := total.(pather)
-	if !ok { // of an entry of the table of kinds that claims what it does not do
+	if !ok { // the table of kinds claims more than the kind implements
 		return nil, fmt.Errorf("sums of a %s model know nothing of penalties: %w", f.kind, machine.ErrSetup)
 	}
 	ch, err := pathPenalty(path, f.info.Bayesian, f.d.Lambda, f.outputs)
@@ -98,11 +98,11 @@ func (f *final) openPenalty(total machine.Sums) ([]float64, error) {
 	return []float64{ch.Number}, nil
 }
 
-// scoreSums predicts all rows once more, each by the models that have not seen its fold, for every penalty, and takes
-// the one of most right classes. A density gets the quantiles of its scores, and the scores of rows that no choice was
-// tried on: those of rows that the best of many settings is best on would be too good. The sums of all folds but k are
-// made for all k at once, K more matrices of 8F², so that one pass serves all folds and penalties; rows are not fitted
-// again, which is what makes a score of all rows cost one pass.
+// scoreSums predicts all rows once more, for every penalty, each row with the models that have not seen its fold. It
+// returns the penalty with the most correct classes. For a density it returns the quantiles of the log densities and
+// scores only rows that no choice was tried on: on the others the best of many settings would look too good. The
+// sums of all folds but k are made for all k at once (K more matrices of 8F² bytes), so one pass serves all folds
+// and penalties, and nothing is fitted again.
 func (f *final) scoreSums(sums *foldSums, lambdas []float64) (float64, []float64, error) {
 	others := make([]machine.Sums, len(sums.parts))
 	models := make([]*folded, len(lambdas))
@@ -173,9 +173,9 @@ func (f *final) scoreSums(sums *foldSums, lambdas []float64) (float64, []float64
 	return lambdas[at], scores.Quantiles(), nil
 }
 
-// unseen adds rows that begin with number first to e, but not those that come first in time, and those of a density
-// only if no choice was tried on them: which those are, the largest priority of the sample tells, with no list of rows
-// to keep or to write into a checkpoint.
+// unseen adds predicted rows to e, except the first period of ordered rows and, for a density, rows that choices
+// were tried on. The largest priority in the sample tells which these are, so no list of rows is kept or written
+// into a checkpoint. The first row has the number first in the table.
 func (f *final) unseen(e *machine.Evaluation, truth, pred, variance dense.Matrix[float64], first int64,
 	folds int) error {
 	tried := f.d.Tried && f.task == machine.Unsupervised
@@ -206,7 +206,8 @@ func (f *final) unseen(e *machine.Evaluation, truth, pred, variance dense.Matrix
 	return nil
 }
 
-// scoredPenalty takes the penalty of the best main score. Error is what a normal interval of that width would have.
+// scoredPenalty chooses the penalty with the best main score. The error that it reports is the standard error of a
+// normal interval of the same width.
 func (f *final) scoredPenalty(lambdas []float64, evals []*machine.Evaluation) int {
 	ch := Choice{Name: "lambda", Why: "best out-of-fold accuracy of all rows"}
 	at, top := 0, math.Inf(-1)
@@ -223,7 +224,8 @@ func (f *final) scoredPenalty(lambdas []float64, evals []*machine.Evaluation) in
 	return at
 }
 
-// original takes the standardisation of targets back, in the truth and in place in predictions.
+// original undoes the standardisation of targets: in the truth that it returns, and in place in predictions and
+// variances.
 func (j *job) original(truth, y, pred, variance dense.Matrix[float64]) dense.Matrix[float64] {
 	if j.task != machine.Regression {
 		return y

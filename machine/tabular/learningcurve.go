@@ -8,10 +8,10 @@ import (
 	"github.com/randfeat/randfeat/machine"
 )
 
-// Models that are scored have seen fewer rows than the model they speak for: with 5 folds four fifths. On 20 tables
-// their scores were a point too low. So the same settings are also fitted to half of those rows and score the same
-// fold. Two points of the learning curve, and the usual law that errors fall by n^−½ to their limit, give the score of
-// all rows: with a share s of the rows in a scored model
+// Scored models have seen fewer rows than the final model: with 5 folds four fifths. On 20 tables their scores were a
+// point too low. So the same settings are also fitted to half of those rows, and score the same fold. Two points of the
+// learning curve, and the usual law that errors approach their limit as n^−½, give the score of all rows. If a scored
+// model learns from a share s of the rows:
 //
 //	score(n) = score(sn) + (1 − √s)/(√2 − 1)·(score(sn) − score(sn/2))
 //

@@ -13,16 +13,19 @@ import (
 // decade is asked, for time. Tolerance and steps are ten and three times looser than those of the model
 // (machine.FitLogistic); models of nested folds have them too.
 const (
-	logisticFeatures = 512     // most features of a trial
-	logisticWork     = 1 << 25 // multiply-adds of a pass of a trial, n·F·outputs, beyond which two folds must do
+	// Bounds on trials. Every trial is a fit by L-BFGS per fold, and λ is needed only to half a decade. Tolerance
+	// and steps are ten and three times looser than those of the model (machine.FitLogistic). Models of nested folds
+	// use them, too.
+	logisticFeatures = 512     // largest number of features of a trial
+	logisticWork     = 1 << 25 // multiply-adds n·F·outputs of a pass above which only two folds are tried
 	logisticTol      = 1e-4
 	logisticSteps    = 300
 )
 
-// chooseLogistic walks over decades of λ towards the smallest out-of-fold log loss. Features have norm 1 whatever their
-// number, so λ is found with a moderate number of them. A walk instead of a grid, by decades and then by half decades:
-// the loss out of fold is taken to have one minimum in log λ, and small penalties take the most steps to fit. It does
-// not go on from below 10⁻⁶ or above 100.
+// chooseLogistic walks over decades, then half decades of λ towards the smallest out-of-fold log loss. It assumes
+// one minimum in log λ. A walk is faster than a grid, because small penalties take the most steps to fit. Features
+// have norm 1 at any number, so a moderate number of them is enough to find λ. The walk does not continue below 10⁻⁶
+// or above 100.
 func (c *chooser) chooseLogistic() error {
 	features := int(c.find("features").Number)
 	spec, err := c.at(c.spec.Kernel.Scale, min(features, logisticFeatures))
@@ -98,8 +101,8 @@ func (j *job) logisticModel(s *sample, setup machine.Setup, lambda float64) (*ma
 	return m, err
 }
 
-// logisticLoss are the log losses of the rows of some folds, with weights: what the fit minimises. The floor
-// of 1e-300 keeps one sure mistake from making a mean infinite.
+// logisticLoss returns the weighted log losses of the rows of some folds: what the fit minimises. Probabilities
+// below 1e-300 count as 1e-300, so that one confident mistake does not make the mean infinite.
 func (j *job) logisticLoss(s *sample, spec randfeat.Spec, lambda float64, folds int) ([]float64, error) {
 	setup := j.setup(spec)
 	var err error
@@ -108,7 +111,7 @@ func (j *job) logisticLoss(s *sample, spec randfeat.Spec, lambda float64, folds 
 	}
 	var loss []float64
 	first := 0
-	if s.ordered { // those of most rows before them
+	if s.ordered { // the folds with the most rows before them
 		first = max(s.scored(), s.folds()-folds)
 	}
 	for k := first; k < first+folds && k < s.folds(); k++ {

@@ -2,10 +2,11 @@ package tabular
 
 import "math"
 
-// leastMemory is the least bound of Options.Memory: the sample and the blocks of a fit need most of it.
+// leastMemory is the smallest value of Options.Memory: the sample and the blocks of a fit need most of it.
 const leastMemory = 64 << 20
 
-// mostRows is the largest n for which n² matrices of some bytes per element take at most a part of Options.Memory.
+// mostRows returns the largest n for which n² elements of the given number of bytes take at most the given share of
+// Options.Memory.
 func (j *job) mostRows(bytes, part float64) int {
 	if j.o.Memory == 0 {
 		return math.MaxInt32
@@ -13,15 +14,15 @@ func (j *job) mostRows(bytes, part float64) int {
 	return int(math.Sqrt(part * float64(j.o.Memory) / bytes))
 }
 
-// factoredRows is the number of rows up to which a kernel matrix is factored: two matrices of float64.
+// factoredRows is the number of rows up to which a kernel matrix is factored. This takes two matrices of float64.
 func (j *job) factoredRows() int { return j.mostRows(16, 0.75) }
 
-// trialRows is the number of rows up to which exact kernels are tried: distances in float64, and kernels, factor and
-// inverse in float32 or float64, for two of them.
+// trialRows is the number of rows up to which exact kernels are tried. This takes distances in float64, and for two
+// kernels the matrix, its factor and its inverse in float32 or float64.
 func (j *job) trialRows() int { return j.mostRows(40, 0.75) }
 
-// iteratedRows is the number of rows up to which conjugate gradients solve the exact kernel: inputs with some copies,
-// leastSketch landmarks and the vectors of the targets take at most half of the memory.
+// iteratedRows is the number of rows up to which conjugate gradients solve the exact kernel. Inputs with some
+// copies, leastSketch landmarks and the vectors of the targets may take half of the memory.
 func (j *job) iteratedRows() int {
 	if j.o.Memory == 0 {
 		return math.MaxInt32
@@ -29,11 +30,11 @@ func (j *job) iteratedRows() int {
 	return int(j.o.Memory / 2 / int64(48*j.schema.Width()+4*leastSketch+64*(j.outputs+1)))
 }
 
-// leastSketch landmarks precondition exact kernels at least.
+// leastSketch is the least number of landmarks that precondition an exact kernel.
 const leastSketch = 512
 
-// mostFeaturesFor is the number of features up to which sums of folds and the features of the sample take at most two
-// thirds of the memory.
+// mostFeaturesFor is the number of features up to which the sums of folds and the features of the sample take at
+// most two thirds of the memory.
 func (j *job) mostFeaturesFor() int {
 	if j.o.Memory == 0 {
 		return math.MaxInt32
@@ -43,7 +44,7 @@ func (j *job) mostFeaturesFor() int {
 	return max(2, int((math.Sqrt(b*b+4*a*most)-b)/(2*a)))
 }
 
-// sampleCells is the number of numbers of the sample: a quarter of the memory at most.
+// sampleCells is the largest number of matrix elements of the sample: at most a quarter of the memory.
 func (j *job) sampleCells() int {
 	if j.o.Memory == 0 {
 		return sampleCells

@@ -12,56 +12,58 @@ import (
 )
 
 const (
-	// metricRows are the rows that kinds of metrics compete on, half of them to learn from and half to judge;
-	// metricMost are those that the metric taken is learned from, and confirmed on.
+	// metricRows is the number of rows on which kinds of metrics compete: half to learn from, half to judge.
+	// metricMost is the number of rows on which the winner is learned again and confirmed.
 	metricRows = 1024
 	metricMost = 2048
-	// metricSteps bounds the rounds of fit and metric: more overfit.
+	// metricSteps bounds the rounds of fit and metric: more rounds overfit.
 	metricSteps = 3
-	// metricColumns is the number of columns up to which a metric is learned, fullColumns that up to which it may turn
-	// directions: its eigenvectors take a time of d³.
+	// metricColumns is the number of columns up to which a metric is learned. Up to fullColumns it may be a full
+	// matrix, whose eigenvectors take d³ operations.
 	metricColumns = 512
 	fullColumns   = 128
-	// pointProducts bounds the multiply-adds of the gradients of one round, by fewer points to take them at;
-	// signProducts those of the Laplace kernel, which are no products.
+	// pointProducts bounds the multiply-adds of the gradients of one round: they are taken at fewer points if
+	// necessary. signProducts is the bound for the Laplace kernel, whose gradients are not matrix products.
 	pointProducts = 1 << 28
 	signProducts  = 1 << 24
 	leastPoints   = 128
 )
 
-// learned is a metric that was chosen.
+// learned is the metric that was chosen.
 type learned struct {
 	kernel kernel.Kind
 	kind   metric.Kind
 	steps  int
 	m      dense.Matrix[float64] // d×d
 	at     exactPoint
-	rows   int                     // that it was learned from
-	halves []dense.Matrix[float64] // metrics of two halves of such rows
+	rows   int                     // rows that it was learned from
+	halves []dense.Matrix[float64] // metrics learned from two halves of the rows
 }
 
-// round is one fit of a chain: the settings that a kernel with the metric so far is best with, and the metric that its
-// gradients give.
+// round is one fit of a chain: the best settings of the kernel with the metric so far. The gradients of this fit
+// give the next metric.
 type round struct {
 	factor, lambda float64 // bandwidth in median distances
 }
 
-// chain is a kernel with a metric learned in rounds: m is that of the rounds so far, empty without one.
+// chain is a kernel with a metric that is learned in rounds. m is the metric after the rounds so far, empty at the
+// start.
 type chain struct {
 	kernel kernel.Kind
 	kind   metric.Kind
-	rounds []round // the settings of every fit; the last is that with m
+	rounds []round // settings of every fit; the last belong to m
 	m      dense.Matrix[float64]
-	loss   []float64 // of the rows that judge, which nothing here has seen
+	loss   []float64 // of the judging rows, which the chain has not seen
 }
 
 func (c *chain) mean() float64 { return mean(c.loss) }
 
-// last are the settings of the latest fit.
+// last returns the settings of the latest fit.
 func (c *chain) last() round { return c.rounds[len(c.rounds)-1] }
 
-// metricSearch learns metrics on one half of some rows and judges them on the other: the labels of rows that a metric
-// was learned from are in it, and rows left out of the fit alone would make it look 2 points too good.
+// metricSearch learns metrics on one half of some rows and judges them on the other half. A metric contains the
+// labels of the rows that it was learned from; leaving rows out of the fit only would make it look 2 points too
+// good.
 type metricSearch struct {
 	c       *chooser
 	quick   quick
@@ -70,7 +72,7 @@ type metricSearch struct {
 	full    bool
 }
 
-// newMetricSearch takes rows of the sample.
+// newMetricSearch copies the given rows of the sample.
 func (c *chooser) newMetricSearch(rows []int) *metricSearch {
 	x, y, t := c.s.picked(rows)
 	s := &metricSearch{c: c, x: dense.Convert[float32](x), t: dense.Convert[float32](t), full: x.Cols <= fullColumns}
@@ -83,10 +85,11 @@ func (c *chooser) newMetricSearch(rows []int) *metricSearch {
 	return s
 }
 
-// half is one of the two sets of rows.
+// half is the range of rows of one half.
 type half struct{ lo, hi int }
 
-// take gives rows in the coordinates of a metric to the fits.
+// take transforms the rows of a half by a metric and makes them the rows of the next fits. It returns their median
+// distance.
 func (s *metricSearch) take(kind kernel.Kind, m dense.Matrix[float64], h half) float64 {
 	x := s.x.RowRange(h.lo, h.hi)
 	u := x
@@ -102,7 +105,7 @@ func (s *metricSearch) take(kind kernel.Kind, m dense.Matrix[float64], h half) f
 	return s.quick.median(s.c.f.o.Seed)
 }
 
-// fit is the best of some settings on the rows taken, by half of the rows, each left out.
+// fit returns the best of some settings, judged by half of the rows, each left out.
 func (s *metricSearch) fit(median float64, rounds []round) (quickFit, round, error) {
 	if err := s.c.f.ctx.Err(); err != nil {
 		return quickFit{}, round{}, err
@@ -118,7 +121,7 @@ func (s *metricSearch) fit(median float64, rounds []round) (quickFit, round, err
 	return top, round{top.at.scale / median, top.at.lambda}, nil
 }
 
-// points are settings in units of the columns, with penalties that float32 can tell.
+// points converts settings to units of the columns, with penalties large enough for float32.
 func (s *metricSearch) points(median float64, rounds []round) []exactPoint {
 	var out []exactPoint
 	for _, r := range rounds {
@@ -130,13 +133,13 @@ func (s *metricSearch) points(median float64, rounds []round) []exactPoint {
 	return out
 }
 
-// around are settings with penalties beside.
+// around returns the settings, and the same with a λ half a decade below and above.
 func (r round) around() []round {
 	return []round{r, {r.factor, r.lambda * math.Sqrt(0.1)}, {r.factor, r.lambda * math.Sqrt(10)}}
 }
 
 // judge sets the losses of a chain on a half that it was not learned from, each row predicted by the others. Both
-// halves have as many rows, so that its settings suit both.
+// halves have the same number of rows, so the settings suit both.
 func (s *metricSearch) judge(ch *chain, h half) error {
 	median := s.take(ch.kernel, ch.m, h)
 	fits, err := s.quick.try(s.points(median, []round{ch.last()}), 0)
@@ -150,7 +153,7 @@ func (s *metricSearch) judge(ch *chain, h half) error {
 	return nil
 }
 
-// gradients is the average outer product of the gradients of a fit to the rows of a half.
+// gradients returns the average outer product of the gradients of a fit to the rows of a half.
 func (s *metricSearch) gradients(ch *chain, fit quickFit, h half, full bool) (dense.Matrix[float64], error) {
 	x := s.x.RowRange(h.lo, h.hi)
 	n, d := x.Rows, x.Cols
@@ -162,7 +165,7 @@ func (s *metricSearch) gradients(ch *chain, fit quickFit, h half, full bool) (de
 	return metric.AGOP(k, x, fit.alpha, x.RowRange(0, min(n, max(points, leastPoints))), full)
 }
 
-// run is a chain of given settings on a half, from the beginning.
+// run repeats a chain on a half from its start, with the settings of of.
 func (s *metricSearch) run(of *chain, h half) (*chain, error) {
 	ch := &chain{kernel: of.kernel, kind: of.kind, rounds: of.rounds}
 	for i := range len(of.rounds) - 1 {
@@ -182,7 +185,7 @@ func (s *metricSearch) run(of *chain, h half) (*chain, error) {
 	return ch, nil
 }
 
-// kernelKind is the kernel of the metric, or that which was asked for, or the Gaussian one.
+// kernelKind returns the kernel of the learned metric, else the one that the caller set, else the Gaussian.
 func (f *search) kernelKind() kernel.Kind {
 	if f.learned != nil {
 		return f.learned.kernel
@@ -190,10 +193,11 @@ func (f *search) kernelKind() kernel.Kind {
 	return f.o.kernelKind()
 }
 
-// kernelOpen reports whether other kernels may be tried: a metric was learned with one.
+// kernelOpen reports whether other kernels may be tried. They may not if a metric was learned, because it belongs to
+// its kernel.
 func (f *search) kernelOpen() bool { return f.learned == nil && f.job.kernelOpen() }
 
-// inMetric is x·mᵀ, or x without a metric.
+// inMetric returns x·mᵀ, or x if there is no metric.
 func inMetric(m, x dense.Matrix[float64]) dense.Matrix[float64] {
 	if m.IsEmpty() {
 		return x

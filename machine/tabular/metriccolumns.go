@@ -7,8 +7,8 @@ import (
 	"github.com/randfeat/randfeat/dense"
 )
 
-// encodedNames are the encoded columns of a schema by what they mean, so that those of another schema of the same table
-// can be found: a level keeps its name where its place changes.
+// encodedNames names the encoded columns of a schema by their meaning. The names find the same columns in another
+// schema of the table, even if a level has a different index there.
 func encodedNames(s *data.Schema) []string {
 	var out []string
 	for i := range s.Fields {
@@ -34,8 +34,8 @@ func encodedNames(s *data.Schema) []string {
 	return out
 }
 
-// carried is a metric of the columns of one schema for those of another: columns that both have keep theirs, others get
-// the mean length of all.
+// carried converts a metric of the columns of one schema to those of another. Common columns keep theirs; new ones
+// get the mean of the diagonal.
 func carried(m dense.Matrix[float64], from, to *data.Schema) dense.Matrix[float64] {
 	if m.IsEmpty() {
 		return m

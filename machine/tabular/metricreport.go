@@ -18,7 +18,8 @@ const (
 	shownLoadings   = 5 // of a direction
 )
 
-// described says what a metric learned of the columns of a schema. halves are the metrics of two halves of the rows.
+// described reports what a metric learned about the columns of a schema. halves are the metrics of two halves of the
+// rows.
 func (l *learned) described(s *data.Schema, scaling string, halves []dense.Matrix[float64]) (*machine.Metric, error) {
 	out := &machine.Metric{Kind: l.kind.String(), Rounds: l.steps, Scaling: scaling, Rows: l.rows,
 		Alike: metric.Alike(halves[0], halves[1])}
@@ -59,7 +60,7 @@ func (l *learned) described(s *data.Schema, scaling string, halves []dense.Matri
 	return out, nil
 }
 
-// largest are the columns of the largest values, up to sign.
+// largest returns the columns with the largest absolute values.
 func largest(all []machine.MetricColumn, most int) []machine.MetricColumn {
 	stable.Sort(all, func(a, b machine.MetricColumn) int {
 		return cmp.Compare(math.Abs(b.Value), math.Abs(a.Value))
@@ -67,7 +68,7 @@ func largest(all []machine.MetricColumn, most int) []machine.MetricColumn {
 	return slices.Clone(all[:min(most, len(all))])
 }
 
-// shownNames are the encoded columns for people.
+// shownNames returns the names of the encoded columns for reports.
 func shownNames(s *data.Schema) []string {
 	var out []string
 	for i := range s.Fields {

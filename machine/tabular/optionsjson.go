@@ -11,7 +11,7 @@ import (
 	"github.com/randfeat/randfeat/machine"
 )
 
-// optionsJSON are the options that matter to the result.
+// optionsJSON holds the options that change the result.
 type optionsJSON struct {
 	Learn        data.LearnOptions `json:"columns"`
 	Schema       *data.Schema      `json:"schema,omitempty"`

@@ -11,21 +11,21 @@ import (
 	"github.com/randfeat/randfeat/machine"
 )
 
-// Probabilities and prediction intervals belong to settings: scores of a narrow kernel with a small λ are spread
-// differently from those of a wide one. So they come from rows predicted out of fold by models of the settings that
-// the model has (kernel, bandwidth, λ, loss, map), refitted without the row or without its fold. Folds that chose for
-// themselves judge the procedure (nested.go); they calibrate nothing but their own model.
+// Probabilities and prediction intervals depend on the settings: scores of a narrow kernel with a small λ are spread
+// differently from those of a wide one. So they come from rows predicted out of fold by models with the settings of
+// the final model (kernel, bandwidth, λ, loss, map), refitted without the row or without its fold. Folds that made
+// their own choices judge the procedure (score.go); they calibrate only their own model.
 //
 //	exact kernel       each row left out, in closed form; folds refitted for margins, groups, times and many rows
 //	sums of ridge, gp  each row left out, in closed form; the sums of the other folds for groups and times
 //	smoother           the sums of the other folds of the sample
 //	conjugate gradients, or choices that were made without the first fold: rows of a fold that was left out
 
-// calibrationRows are enough out-of-fold rows where each further fold is a fit of its own.
+// calibrationRows is the number of out-of-fold rows that suffice if every further fold needs its own fit.
 const calibrationRows = 1024
 
-// leftOut are rows that models of the final settings predicted without having seen them. Targets are as the fit has
-// them: classes, or standardised numbers.
+// leftOut holds rows predicted by models of the final settings that have not seen them. Targets are those of the
+// fit: classes, or standardised numbers.
 type leftOut struct {
 	rows     []int64 // numbers in the table
 	y, pred  dense.Matrix[float64]
@@ -58,8 +58,8 @@ func (c *chosen) calibrates() bool {
 	return false
 }
 
-// calibrate gives the model, whose targets are standardised, the probabilities of its settings, or keeps the rows that
-// prediction intervals are made of.
+// calibrate predicts rows out of fold with the settings of the model, whose targets are still standardised. For
+// classes it sets the probabilities of the model; for a regression it keeps the rows for prediction intervals.
 func (f *final) calibrate(sums *foldSums, total machine.Sums) error {
 	m := f.model
 	if !f.calibrates() {
@@ -90,7 +90,7 @@ func (f *final) calibrate(sums *foldSums, total machine.Sums) error {
 	return nil
 }
 
-// outOfFold predicts rows of the sample by models of the settings of the model that have not seen them.
+// outOfFold predicts rows of the sample with models of the final settings that have not seen them.
 func (f *final) outOfFold(sums *foldSums, total machine.Sums) (*leftOut, error) {
 	d, m, s := f.d, f.model, f.s
 	switch {
@@ -124,12 +124,12 @@ func (f *final) outOfFold(sums *foldSums, total machine.Sums) (*leftOut, error) 
 	return out, nil
 }
 
-// leaver are sums that predict rows without them: those of machine.Ridge.
+// leaver is implemented by sums that predict rows as if these were not in the sums: machine.Ridge.
 type leaver interface {
 	LeftOut(x, y dense.Matrix[float64], lambda float64) (dense.Matrix[float64], []float64, error)
 }
 
-// exactLeftOut predicts rows of an exact kernel by all others, or by those of other groups and by the past.
+// exactLeftOut predicts rows with the exact kernel of all other rows, or of the other groups, or of the past.
 func (f *final) exactLeftOut() (*leftOut, error) {
 	m, s := f.model, f.s
 	c := &chooser{f: &search{job: f.job}, s: s, d: &decision{}}
@@ -157,10 +157,10 @@ func (f *final) exactLeftOut() (*leftOut, error) {
 	for i := range pred.Rows {
 		at := e.from + i
 		if e.parts != nil && e.parts.ordered && e.parts.of[at] == slices.Min(e.parts.of) {
-			continue // nothing comes before it
+			continue // nothing precedes it
 		}
 		out.add(s, rows[at], pred.Row(i), nil)
-		if e.roots != nil { // classes that searches take more rows of count as much as in all
+		if e.roots != nil { // weights that undo the larger shares of some classes among the rows
 			out.weights[len(out.weights)-1] = e.roots[at] * e.roots[at]
 		}
 	}
@@ -196,7 +196,7 @@ func (f *final) marginsOutOfFold() (*leftOut, error) {
 	return out, nil
 }
 
-// exactOutOfFold refits an exact kernel without a fold, for as many folds as are needed.
+// exactOutOfFold refits the exact kernel without a fold, for as many folds as it takes to get calibrationRows.
 func (f *final) exactOutOfFold() (*leftOut, error) {
 	s, out := f.s, new(leftOut)
 	for k := s.scored(); k < s.folds() && len(out.rows) < calibrationRows; k++ {
@@ -219,8 +219,8 @@ func (f *final) exactOutOfFold() (*leftOut, error) {
 	return out, nil
 }
 
-// sumsOutOfFold predicts the folds of the sample by the sums of the others: of all rows where these were summed by
-// fold, else of the sample.
+// sumsOutOfFold predicts the folds of the sample with the sums of the other folds. These are sums of all rows if all
+// rows were summed by fold, else of the sample.
 func (f *final) sumsOutOfFold(sums *foldSums) (*leftOut, error) {
 	s := f.s
 	if len(sums.parts) != s.folds() {
@@ -263,7 +263,7 @@ func (f *final) sumsOutOfFold(sums *foldSums) (*leftOut, error) {
 	return out, nil
 }
 
-// predict adds rows lo to hi−1 of the sample, as a model that has not seen them predicts them.
+// predict adds rows lo to hi−1 of the sample, predicted by a model that has not seen them.
 func (l *leftOut) predict(m *machine.Model, s *sample, lo, hi int) error {
 	p, err := machine.NewPredictor[float64](m)
 	if err != nil {
@@ -293,7 +293,8 @@ func (l *leftOut) predict(m *machine.Model, s *sample, lo, hi int) error {
 	return nil
 }
 
-// largeOutOfFold fits the rows outside a fold by conjugate gradients, for as many folds as are needed.
+// largeOutOfFold fits the rows outside a fold by conjugate gradients, for as many folds as it takes to get
+// calibrationRows.
 func (f *final) largeOutOfFold() (*leftOut, error) {
 	out, parts := new(leftOut), f.innerFolds(f.d.Rows)
 	for k := f.deal.first(); k < parts && len(out.rows) < calibrationRows; k++ {
@@ -344,9 +345,10 @@ func (f *final) largeOutOfFold() (*leftOut, error) {
 	return out, nil
 }
 
-// intervals are what prediction intervals are made of: rows left out by the final settings, their residuals widened by
-// what choosing the settings on the same rows makes them too small by. With 60 rows the out-of-fold error of the best
-// of many settings is a fifth smaller than that of new rows; nested folds, which chose without theirs, tell the ratio.
+// intervals returns the residuals for prediction intervals: those of rows left out with the final settings. They are
+// too small, because the settings were chosen on the same rows: with 60 rows, the out-of-fold error of the best of
+// many settings is a fifth smaller than that on new rows. So they are widened by the ratio to the residuals of
+// nested folds, which chose without their rows.
 func (s *scored) intervals(j *job, left *leftOut) *machine.Residuals {
 	if left == nil {
 		return &s.residuals
@@ -379,7 +381,7 @@ func (s *scored) intervals(j *job, left *leftOut) *machine.Residuals {
 	return out
 }
 
-// spread are sums of absolute residuals, in units of their standard deviation where there are variances.
+// spread sums absolute residuals, divided by the standard deviation if there are variances.
 type spread struct {
 	sum    []float64 // by output
 	weight float64

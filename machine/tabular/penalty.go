@@ -7,8 +7,8 @@ import (
 	"github.com/randfeat/randfeat/machine"
 )
 
-// choosePenalty decides on λ with what the sample tells, or leaves it open. λ weighs against a sum of losses, so its
-// best value does not shrink with n as one against a mean would: that of the sample is a good centre for all rows.
+// choosePenalty chooses λ on the sample, or leaves it open. λ weighs against a sum of losses, not a mean, so its
+// best value does not shrink with n: the best on the sample is a good centre for all rows.
 func (c *chooser) choosePenalty() error {
 	if c.unpenalised() {
 		return nil
@@ -33,37 +33,37 @@ func (c *chooser) choosePenalty() error {
 	return nil
 }
 
-// open reports whether all rows will decide on λ: where their sums tell of it without another pass (regression), or
-// where the pass that scores is made anyway (classes). Not where the sample is the table: it was asked already, out of
-// fold. A Gaussian process always asks all rows, since the evidence needs none held out.
+// open reports whether all rows will decide on λ. They do if their sums tell it without another pass (regression),
+// or if the scoring pass is made anyway (classes). They do not if the sample is the whole table, because it was
+// already used out of fold. A Gaussian process always uses all rows, since the evidence needs no rows held out.
 func (c *chooser) open() bool {
 	switch {
 	case c.f.o.Lambda > 0 || !c.f.info.LeastSquares || !c.f.info.Summed():
 		return false
 	case c.f.info.Bayesian:
 		return true
-	case c.f.summed && c.f.task == machine.Classification: // whose sums do not tell
+	case c.f.summed && c.f.task == machine.Classification: // sums of classes do not tell λ
 		return false
 	}
 	return c.rows > int64(c.s.len()) && c.rows >= gcvRows*int64(c.find("features").Number)
 }
 
-// gcvRows is the number of rows per feature from which all rows choose λ by generalised cross-validation: with fewer it
-// takes models that nearly interpolate for good ones.
+// gcvRows is the number of rows per feature from which all rows choose λ by generalised cross-validation. With
+// fewer, it mistakes models that nearly interpolate for good ones.
 const gcvRows = 4
 
-// halfDecades are the steps around the λ of the sample that all rows choose between; each costs a factorisation.
+// halfDecades are the steps around the λ of the sample between which all rows choose. Each costs a factorisation.
 var halfDecades = []float64{-2, -1, 0, 1, 2}
 
-// pather are sums that tell of a penalty without looking at the rows again: those of machine.Ridge.
+// pather is implemented by sums that evaluate penalties without another pass over the rows: machine.Ridge.
 type pather interface {
 	Path(lambdas []float64) ([]machine.Point, error)
 	Len() int64
 }
 
-// pathPenalty chooses λ on the sums of all rows: by generalised cross-validation, or by the evidence of a Gaussian
-// process. It goes on beyond the steps while the end is best, up to six decades. The centre comes from a sample, so the
-// end may well be best.
+// pathPenalty chooses λ from the sums of all rows: by generalised cross-validation, or by the evidence of a Gaussian
+// process. While an end of the steps is best, it continues, up to six decades: the centre comes from a sample and
+// may be far off.
 func pathPenalty(r pather, evidence bool, centre float64, outputs int) (Choice, error) {
 	ch := Choice{Name: "lambda", Why: "least generalised cross-validation error of all rows"}
 	metric := "GCV R²"
@@ -115,5 +115,6 @@ func pathPenalty(r pather, evidence bool, centre float64, outputs int) (Choice, 
 	return ch, nil
 }
 
-// mostRaises bounds how often solved goes on: eight decades. No features of norm 1 are singular with what follows.
+// mostRaises bounds how often solved raises λ: eight decades. Features of norm 1 are not singular with so large a
+// penalty.
 const mostRaises = 16

@@ -213,7 +213,7 @@ func (p *Plan) Finish(ctx context.Context, total machine.Sums, held machine.Rows
 	return f.model, &r, f.model.Validate()
 }
 
-// judge scores and calibrates the model by rows that it has not seen.
+// judge scores and calibrates the model on rows that it has not seen.
 func judge(j *job, m *machine.Model, rows machine.Rows) (stated, error) {
 	e, err := m.Evaluation()
 	if err != nil {
@@ -244,7 +244,7 @@ func judge(j *job, m *machine.Model, rows machine.Rows) (stated, error) {
 	return of.state(j, m, nil)
 }
 
-// namedSource is a table of which nothing but its name is here.
+// namedSource is a table that is elsewhere: only its name is known.
 type namedSource string
 
 func (s namedSource) Name() string                          { return string(s) }

@@ -12,24 +12,24 @@ import (
 	"github.com/randfeat/randfeat/internal/rng"
 )
 
-// A weight of 2 means what the row twice means, and a weight of 0 what a table without the row means. Sums follow that
-// by themselves. Choices do not: they depend on the numbers of rows, by which folds are dealt, and standard errors on
-// how many there are. So a table is brought into one form, whichever way it says how often a row comes:
+// A row of weight 2 must give the same fit as the row twice, and a row of weight 0 the same as a table without it. Sums
+// obey this by themselves. Choices do not: folds are dealt by row numbers, and standard errors depend on the number of
+// rows. So a table is brought into one form, however it expresses repetitions:
 //
-//   - Rows without weight are left out. If all others have weight 1, they have no weights.
-//   - Of at most repeatedRows rows, identical ones are taken for repetitions of one row, with the sum of their weights,
-//     if rows have weights or at least one in repeatedPart is a repetition, and if there is a column that tells most
-//     distinct rows apart: such rows hardly ever agree by chance. No row is then on both sides of a fold, and rows are
-//     ordered by what they hold.
-//   - Fewer than minDistinct distinct rows are too few to be dealt to folds: they come as often as their weights say,
-//     in the same order.
+//   - Rows of weight 0 are left out. If all others have weight 1, the weights are dropped.
+//   - In a table of at most repeatedRows rows, identical rows become one row with the sum of their weights, if rows
+//     have weights or at least one row in repeatedPart is a repetition, and if some column distinguishes most distinct
+//     rows, so that rows hardly ever agree by chance. Then no row is on both sides of a fold. Rows are ordered by a
+//     hash of their contents.
+//   - Fewer than minDistinct distinct rows are too few for folds: they are repeated as often as their weights say, in
+//     the same order.
 const (
 	repeatedRows = 2048
 	repeatedPart = 5
 	minDistinct  = 10
 )
 
-// settleRows brings the table of a job into that form. m may be nil.
+// settleRows brings the table of a job into this form. m may be nil.
 func settleRows(j *job, m *data.Marks, log *journal) (*data.Marks, error) {
 	m, err := dropWeightless(j, m)
 	if err != nil {
@@ -61,7 +61,7 @@ func settleRows(j *job, m *data.Marks, log *journal) (*data.Marks, error) {
 	return m, nil
 }
 
-// dropWeightless leaves rows of weight 0 out.
+// dropWeightless leaves out rows of weight 0.
 func dropWeightless(j *job, m *data.Marks) (*data.Marks, error) {
 	if m == nil || m.Weight == nil {
 		return m, nil
@@ -86,25 +86,25 @@ func dropWeightless(j *job, m *data.Marks) (*data.Marks, error) {
 	return m, nil
 }
 
-// tally are the distinct rows of a small table.
+// tally holds the distinct rows of a small table.
 type tally struct {
 	distinct []*tallied
 	rows     int
-	columns  []map[string]bool // the distinct cells of every column that counts
+	columns  []map[string]bool // distinct cells of every column that counts
 	total    float64           // Σ weights
 	weighted bool
 	whole    bool // all weights are whole numbers
 }
 
-// tallied is a row, and how often it comes.
+// tallied is a distinct row and how often it occurs.
 type tallied struct {
 	key    []byte
 	order  uint64
-	row    int64 // the first that is so
+	row    int64 // number of its first occurrence
 	weight float64
 }
 
-// readTally reads the rows of a table; nil: there are too many.
+// readTally reads the rows of a table. It returns nil if there are too many.
 func readTally(j *job, m *data.Marks) (*tally, error) {
 	skip := skipped(&j.o)
 	want := make([]data.Kind, len(j.src.Columns()))
@@ -166,14 +166,14 @@ func readTally(j *job, m *data.Marks) (*tally, error) {
 	return t, nil
 }
 
-// skipped are the columns in which repetitions of a row may differ.
+// skipped returns the columns in which repetitions of a row may differ.
 func skipped(o *Options) []string {
 	l := o.LearnOptions()
 	skip := slices.Concat(l.IDs, l.Skip)
 	return slices.DeleteFunc(skip, func(name string) bool { return name == o.Marks.Group || name == o.Marks.Time })
 }
 
-// appendCell appends a cell of a block with its kind.
+// appendCell appends a cell of a block, preceded by its kind.
 func appendCell(b []byte, c *data.Column, i int) []byte {
 	switch {
 	case i < len(c.Num):
@@ -184,7 +184,7 @@ func appendCell(b []byte, c *data.Column, i int) []byte {
 	return append(append(b, 't'), c.Text[i]...)
 }
 
-// contentHash orders rows by what they hold.
+// contentHash returns the hash by which rows are ordered.
 func contentHash(seed uint64, key []byte) uint64 {
 	h := rng.Mix64(seed ^ foldLabel)
 	for len(key) > 0 {
@@ -196,7 +196,7 @@ func contentHash(seed uint64, key []byte) uint64 {
 	return h
 }
 
-// settled are the rows that count, in order, and their weights; nil rows: all, as they are.
+// settled returns the rows to use, in order, and their weights. If rows is nil, the table is used as it is.
 func (t *tally) settled() (rows []int64, weights []float64) {
 	most := 0
 	for _, c := range t.columns {
@@ -223,13 +223,13 @@ func (t *tally) settled() (rows []int64, weights []float64) {
 	return rows, weights
 }
 
-// keptSource are some rows of a table, in its order.
+// keptSource is some rows of a table, in their order.
 type keptSource struct {
 	data.Source
 	rows []int64
 }
 
-// Unwrap is the table.
+// Unwrap returns the table.
 func (s keptSource) Unwrap() data.Source { return s.Source }
 
 func (s keptSource) Open(want []data.Kind) (data.Reader, error) {
@@ -243,16 +243,16 @@ func (s keptSource) Open(want []data.Kind) (data.Reader, error) {
 	}}, nil
 }
 
-// pickedSource are rows of a small table in any order, some perhaps several times.
+// pickedSource is rows of a small table in any order, some possibly repeated.
 type pickedSource struct {
 	data.Source
 	rows []int64
 }
 
-// Unwrap is the table.
+// Unwrap returns the table.
 func (s pickedSource) Unwrap() data.Source { return s.Source }
 
-// Units is one, since rows of all are mixed.
+// Units returns a single unit, since rows of all units are mixed.
 func (s pickedSource) Units() []data.Unit { return make([]data.Unit, 1) }
 
 func (s pickedSource) Open(want []data.Kind) (data.Reader, error) {
@@ -263,15 +263,15 @@ func (s pickedSource) Open(want []data.Kind) (data.Reader, error) {
 	return &pickedReader{Reader: r, rows: s.rows}, nil
 }
 
-// pickedReader holds the table.
+// pickedReader holds the whole table in memory and reads from it.
 type pickedReader struct {
 	data.Reader
 	rows   []int64
 	blocks []*data.Block // nil: not read yet
-	ends   []int64       // the row behind each
+	ends   []int64       // number of the row after each block
 	places []string
-	at     int // the next of rows
-	last   int // of rows: the first of the last block
+	at     int // index in rows of the next row
+	last   int // index in rows of the first row of the last block
 }
 
 func (r *pickedReader) Where(i int) string { return r.places[r.rows[r.last+i]] }
@@ -314,7 +314,7 @@ func (r *pickedReader) Read(b *data.Block, most int) error {
 	return nil
 }
 
-// hold reads the table.
+// hold reads the table into memory.
 func (r *pickedReader) hold() error {
 	rows := int64(0)
 	for {

@@ -44,7 +44,7 @@ type Report struct {
 	Resumed   int64           `json:"resumed,omitempty"` // rows taken from a checkpoint
 }
 
-// stated are the scores of a report, and what they are of.
+// stated holds the scores of a report and describes the rows that they come from.
 type stated struct {
 	scores    []machine.Score
 	confusion [][]int64
@@ -86,7 +86,7 @@ type Stage struct {
 	Rows    int64   `json:"rows,omitempty"`
 }
 
-// journal is what happened so far: how long stages took, and what a person should know.
+// journal records how long stages took, and notes for the report.
 type journal struct {
 	stages  []Stage
 	notes   []string
@@ -97,12 +97,12 @@ func (l *journal) note(format string, args ...any) {
 	l.notes = append(l.notes, fmt.Sprintf(format, args...))
 }
 
-// stage runs a part of the work and notes its time.
+// stage runs a stage and records its time.
 func (l *journal) stage(j *job, name string, work func() (rows int64, err error)) error {
 	if err := j.ctx.Err(); err != nil {
 		return err
 	}
-	if name != stageChoose { // which counts trials
+	if name != stageChoose { // the search counts trials instead
 		j.progress(name, 0, j.total)
 	}
 	began := time.Now()

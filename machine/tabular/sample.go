@@ -11,21 +11,22 @@ import (
 	"github.com/randfeat/randfeat/machine"
 )
 
-// sample is a part of the rows in memory, the rows of a fold side by side: choices are tried on it, and a fold is a
-// range of rows of the features, with no copy. Its rows are in their folds of the whole table, so a model without a
-// fold has not seen that fold's part of the sample either. At most 8·sampleCells bytes of inputs, twice while it is
+// sample holds a part of the rows in memory, sorted by fold. Choices are tried on it, and a fold is a range of its
+// rows, without a copy. Every row is in its fold of the whole table, so a model without a fold has not seen that
+// fold's rows of the sample either. The inputs take at most 8·sampleCells bytes, twice that while the sample is
 // drawn.
 type sample struct {
 	x dense.Matrix[float64]
-	y dense.Matrix[float64] // as rows hand it
+	y dense.Matrix[float64] // as machine.Rows yields it
 	t dense.Matrix[float64] // targets: standardised numbers, or 0 and 1 per class; none for a density
 	// first[k] is the first row of fold k; the last entry is the number of rows.
 	first []int
-	// ordered says that folds follow each other in time: models learn from those before, and the first is not scored.
+	// ordered says that folds follow each other in time. Models learn from earlier folds, and the first is not
+	// scored.
 	ordered bool
-	// weighted says that the last column of y are weights.
+	// weighted says that the last column of y holds weights.
 	weighted bool
-	// last is the largest priority of its rows: no other row of the table has one as small.
+	// last is the largest priority of its rows. All other rows of the table have larger ones.
 	last uint64
 	rows []int64 // numbers in the table; nil in a copy without a fold
 }
@@ -33,10 +34,10 @@ type sample struct {
 func (s *sample) len() int   { return s.x.Rows }
 func (s *sample) folds() int { return len(s.first) - 1 }
 
-// rows lo to hi−1 are fold k.
+// fold returns the range [lo, hi) of the rows of fold k.
 func (s *sample) fold(k int) (lo, hi int) { return s.first[k], s.first[k+1] }
 
-// weight is that of row i.
+// weight returns the weight of row i.
 func (s *sample) weight(i int) float64 {
 	if !s.weighted {
 		return 1
@@ -44,14 +45,14 @@ func (s *sample) weight(i int) float64 {
 	return s.y.At(i, s.y.Cols-1)
 }
 
-// weigh multiplies losses of the last rows, of which all may be, by their weights, whose mean over all rows is 1.
+// weigh multiplies the losses of the last len(loss) rows by their weights. The mean weight of all rows is 1.
 func (s *sample) weigh(loss []float64) {
 	for i := 0; s.weighted && i < len(loss); i++ {
 		loss[i] *= s.weight(s.len() - len(loss) + i)
 	}
 }
 
-// roots are the square roots of the weights of some rows; nil: none have any.
+// roots returns the square roots of the weights of some rows, or nil if there are no weights.
 func (s *sample) roots(rows []int) []float64 {
 	if !s.weighted {
 		return nil
@@ -63,7 +64,7 @@ func (s *sample) roots(rows []int) []float64 {
 	return out
 }
 
-// scored is the first fold that is predicted.
+// scored returns the first fold that is predicted.
 func (s *sample) scored() int {
 	if s.ordered {
 		return 1
@@ -71,7 +72,7 @@ func (s *sample) scored() int {
 	return 0
 }
 
-// judged are the losses of rows that were predicted.
+// judged returns the losses of the rows that were predicted.
 func (s *sample) judged(loss []float64) []float64 {
 	if loss == nil {
 		return nil
@@ -79,7 +80,7 @@ func (s *sample) judged(loss []float64) []float64 {
 	return loss[s.first[s.scored()]:]
 }
 
-// without is a copy of the folds that a model which predicts fold k learns from: all others, or those before.
+// without copies the folds that a model which predicts fold k learns from: all others, or the earlier ones.
 func (s *sample) without(k int) *sample {
 	lo, hi := s.fold(k)
 	if s.ordered {
@@ -104,14 +105,14 @@ func (s *sample) without(k int) *sample {
 	return &sample{x: rest(s.x), y: rest(s.y), t: rest(s.t), last: s.last, weighted: s.weighted}
 }
 
-// reservoir keeps the rows of smallest priority: which ones depends on nothing but their numbers and the seed. A
-// simple random sample in one pass, whose rows can be told afterwards without a list (see priority); O(log Sample) per
-// row taken.
+// reservoir keeps the rows with the smallest priorities. These depend only on row numbers and the seed. The result
+// is a simple random sample in one pass, and priority tells later which rows are in it, without a list. A row that
+// is taken costs O(log Sample).
 type reservoir struct {
 	seed uint64
 	x, y dense.Matrix[float64]
 	top  byPriority
-	rows int64 // seen
+	rows int64 // rows seen
 }
 
 type candidate struct {
@@ -156,7 +157,7 @@ func appendRow(m dense.Matrix[float64], row []float64) dense.Matrix[float64] {
 	return dense.Matrix[float64]{Rows: m.Rows + 1, Cols: len(row), Stride: len(row), Data: append(m.Data, row...)}
 }
 
-// take reads the table once: it counts rows and classes, and draws the sample.
+// take reads the table once. It counts rows and classes and draws the sample.
 func (j *job) take(rows machine.Rows) (*sample, int64, error) {
 	r := reservoir{seed: j.o.Seed}
 	most := max(j.o.Sample, j.exactLimit())
@@ -176,8 +177,8 @@ func (j *job) take(rows machine.Rows) (*sample, int64, error) {
 	if err := j.checkRows(r.rows, counts); err != nil {
 		return nil, 0, err
 	}
-	// All rows, if they will have the exact kernel; else, of a density, half of them at most if not all: those on which
-	// nothing was tried make its score.
+	// The sample keeps all rows if the exact kernel will use them. Of a larger table, a density keeps at most half:
+	// the rows on which nothing was tried supply its score.
 	if keep := j.kept(r.rows); keep < len(r.top) {
 		slices.SortFunc(r.top, func(a, b candidate) int { return cmp.Compare(a.priority, b.priority) })
 		r.top = r.top[:keep]
@@ -208,7 +209,7 @@ func (j *job) take(rows machine.Rows) (*sample, int64, error) {
 	return s, r.rows, nil
 }
 
-// kept is the number of rows of a sample from n.
+// kept returns the size of a sample of n rows.
 func (j *job) kept(n int64) int {
 	switch {
 	case n <= int64(j.exactLimit()) || n <= int64(j.o.Sample):
@@ -219,8 +220,8 @@ func (j *job) kept(n int64) int {
 	return j.o.Sample
 }
 
-// innerFolds is the number of parts for choices and for calibration, which need rows held out even where no score was
-// asked for.
+// innerFolds returns the number of parts for choices and calibration. They need rows held out even if the caller
+// asked for no scores.
 func (j *job) innerFolds(rows int64) int {
 	folds := j.o.Folds
 	if folds < 2 {
@@ -232,9 +233,9 @@ func (j *job) innerFolds(rows int64) int {
 	return j.deal.parts(folds)
 }
 
-// checkRows refuses tables that cannot be divided into folds, or of one class.
+// checkRows refuses tables that cannot be divided into folds, and tables with only one class.
 func (j *job) checkRows(n int64, counts []int64) error {
-	if need := int64(max(j.o.Folds, 2)); n < need { // choices need rows held out even where no score was asked for
+	if need := int64(max(j.o.Folds, 2)); n < need { // choices need rows held out even without scores
 		return fmt.Errorf("%s: %d rows cannot be divided into %d folds: give more rows, or fewer folds: %w", j.src.Name(), n,
 			need, machine.ErrNoRows)
 	}
@@ -254,7 +255,7 @@ func (j *job) checkRows(n int64, counts []int64) error {
 	return nil
 }
 
-// indicators are the targets as the models see them.
+// indicators returns the targets of the models: standardised numbers, or 0 and 1 per class.
 func indicators(task machine.Task, outputs int, y dense.Matrix[float64]) dense.Matrix[float64] {
 	switch task {
 	case machine.Unsupervised:

@@ -10,37 +10,37 @@ import (
 	"github.com/randfeat/randfeat/machine"
 )
 
-// nestedRows are enough for a score: folds beyond them are not scored, which would take as long as the fit again,
-// unless their choices are made. Two folds share choices if the first has fewer than pairedRows rows: of 1000 to 4000
-// rows and 5 folds two are scored, of more one.
-// With weights of classes there must also be enough of every class.
+// nestedRows is enough rows for a score. Further folds are scored only if their choices are already made, because
+// each takes as long as the fit. Two folds share choices if the first has fewer than pairedRows rows: with 5 folds,
+// two are scored of 1000 to 4000 rows, and one of more. With class weights there must also be enough rows of every
+// class.
 const nestedRows, pairedRows = 400, 800
 
-// scored is what is known of rows that were held out, by model: of several, each has predicted its own.
+// scored collects what is known about held-out rows. Several models may have predicted them, each its own rows.
 type scored struct {
-	held      *held             // of models of the final settings; nil where they calibrated themselves
-	residuals machine.Residuals // the same by a model of the final settings without a fold, in original units
+	held      *held             // by models of the final settings; nil if they calibrated themselves
+	residuals machine.Residuals // by a model of the final settings without a fold, in original units
 	spread    spread            // residuals of all models
 	evals     []*machine.Evaluation
 	groups    groupResiduals      // residuals by the group that intervals go by
-	simple    *baselines          // to compare with; nil: not asked for
-	compared  []Compared          // with them
-	half      *machine.Evaluation // the same rows by models of half as many
+	simple    *baselines          // methods to compare with; nil: not asked for
+	compared  []Compared          // results of the comparison
+	half      *machine.Evaluation // the same rows, by models of half as many rows
 	uncurved  bool                // half is incomplete: scores stay those of fewer rows
-	on        string              // which rows, and by what
+	on        string              // describes the rows and the models
 }
 
-// scoreFolds scores rows by nested cross-validation: those of a fold are predicted by a model that has seen nothing of
-// them, neither when its columns, levels and scales were learned nor when its choices were made. The out-of-fold error
-// of the best of many settings is an optimistic one, the more so the fewer rows: with 60 rows the true RMSE was 1.27
-// times that stated (Cawley & Talbot 2010, "On over-fitting in model selection and subsequent selection bias in
-// performance evaluation", JMLR 11, §5); columns learned from all rows hide what a rare value of one does to a model
-// that has not seen it. The score is that of the procedure on fewer rows.
+// scoreFolds scores rows by nested cross-validation. The rows of a fold are predicted by a model that has not seen
+// them: neither when its columns, levels and scales were learned nor when its choices were made. The plain
+// out-of-fold error of the best of many settings is optimistic, the more so the fewer rows there are: with 60 rows
+// the true RMSE was 1.27 times as large (Cawley & Talbot 2010, "On over-fitting in model selection and subsequent
+// selection bias in performance evaluation", JMLR 11, §5). Learning columns from all rows would also hide what a
+// rare value does to a model that has not seen it. The score is that of the whole procedure on fewer rows.
 //
-// Not in the folds: the classes, the units of numeric targets, the columns of a density, whose scales are its units,
-// and the seed. Folds may choose differently; their spread is in the intervals (machine.ScoresOfModels). It costs the
-// fit again per fold that is scored, but choices, most of it, are made once for two folds where rows outside both are
-// enough.
+// Not repeated in the folds: the classes, the units of numeric targets, the columns of a density (their scales are
+// its units) and the seed. Folds may choose differently; the spread of their scores is in the intervals
+// (machine.ScoresOfModels). Every scored fold costs as much as the fit. Most of that are choices; two folds share
+// them if the rows outside both are enough.
 func scoreFolds(c *chosen, log *journal) (*scored, error) {
 	s := new(scored)
 	if !c.nests() {
@@ -89,10 +89,10 @@ func (s *scored) scoreFolds(c *chosen, log *journal) (err error) {
 	return err
 }
 
-// leastBefore is how many rows must come before a stretch of time that is scored a horizon ahead.
+// leastBefore is the number of rows that must precede a period that is scored a horizon ahead.
 const leastBefore = 20
 
-// reaches reports whether a model of the rows a horizon before part k has enough of them.
+// reaches reports whether enough rows lie at least a horizon before part k.
 func (c *chosen) reaches(k int) bool {
 	if c.deal.horizon == 0 {
 		return true
@@ -107,10 +107,10 @@ func (c *chosen) reaches(k int) bool {
 	return n >= leastBefore
 }
 
-// nestedClass are enough rows of a class whose weight says that it counts.
+// nestedClass is enough rows of a class that has a weight.
 const nestedClass = 100
 
-// scoresClasses reports whether rows of all classes that were given weights are enough for scores of these.
+// scoresClasses reports whether enough rows of all weighted classes were scored.
 func (s *scored) scoresClasses(c *job) bool {
 	if c.o.ClassWeights == nil {
 		return true
@@ -126,7 +126,7 @@ func (s *scored) scoresClasses(c *job) bool {
 	return slices.Min(count) >= nestedClass
 }
 
-// scoredOn says which rows were scored, and by what.
+// scoredOn describes which rows were scored, and by which models.
 func (c *chosen) scoredOn(rows int64, folds int) string {
 	switch {
 	case c.deal.ordered() && c.deal.horizon > 0:
@@ -147,7 +147,7 @@ func (c *chosen) scoredOn(rows int64, folds int) string {
 	return fmt.Sprintf("all rows, %d folds, columns and choices made without each", folds)
 }
 
-// heldOut evaluates fold k by the fit of all others, as if they were the table, and keeps its predictions.
+// heldOut fits all other folds as if they were the table, evaluates fold k, and keeps its predictions.
 func (s *scored) heldOut(c, sub *chosen, k int) (*machine.Evaluation, error) {
 	m, err := fitFold(sub)
 	if err != nil {
@@ -201,7 +201,7 @@ func (s *scored) heldOut(c, sub *chosen, k int) (*machine.Evaluation, error) {
 	return e, err
 }
 
-// eachPredicted predicts rows, with variances if the model is Bayesian.
+// eachPredicted predicts rows block by block, with variances if the model is Bayesian.
 func eachPredicted(j *job, m *machine.Model, rows machine.Rows,
 	use func(x, y, pred, variance dense.Matrix[float64]) error) error {
 	p, err := machine.NewPredictor[float64](m)
@@ -228,7 +228,7 @@ func eachPredicted(j *job, m *machine.Model, rows machine.Rows,
 	})
 }
 
-// fitFold is the model of a fit whose choices are made, of a part of the rows.
+// fitFold fits a part of the rows with choices that were already made.
 func fitFold(c *chosen) (*machine.Model, error) {
 	f, err := fitAll(c, new(journal), nil)
 	if err != nil {
@@ -238,8 +238,8 @@ func fitFold(c *chosen) (*machine.Model, error) {
 	return f.model, f.model.Validate()
 }
 
-// state calibrates the model by rows that were held out, and gives it the residuals that prediction intervals are made
-// of. It returns their scores.
+// state calibrates the model on held-out rows and sets its residuals for prediction intervals. It returns the scores
+// of these rows.
 func (s *scored) state(j *job, m *machine.Model, left *leftOut) (stated, error) {
 	parts, err := s.held.calibrate(m, s.evals)
 	if err != nil {
@@ -257,7 +257,7 @@ func (s *scored) state(j *job, m *machine.Model, left *leftOut) (stated, error) 
 	return out, nil
 }
 
-// scoresOf are the scores of several models, each on rows of its own.
+// scoresOf returns the scores of several models, each on its own rows.
 func scoresOf(j *job, parts []*machine.Evaluation) (*machine.Evaluation, []machine.Score, error) {
 	if j.deal.grouped() {
 		return machine.ScoresOfGroups(parts)
@@ -265,7 +265,7 @@ func scoresOf(j *job, parts []*machine.Evaluation) (*machine.Evaluation, []machi
 	return machine.ScoresOfModels(parts)
 }
 
-// shares are numbers of rows that are handed out in order; nil: none.
+// shares are weights of rows, consumed in order; nil: none.
 type shares []float64
 
 func (s *shares) next(n int) []float64 {
@@ -277,7 +277,7 @@ func (s *shares) next(n int) []float64 {
 	return out
 }
 
-// heldWeights are the weights of rows with these marks, in units of the mean of all.
+// heldWeights returns the weights of rows with these marks, in units of the mean weight of all rows.
 func (j *job) heldWeights(m *data.Marks) shares {
 	if m == nil || m.Weight == nil {
 		return nil
@@ -285,8 +285,9 @@ func (j *job) heldWeights(m *data.Marks) shares {
 	return scaled(m.Weight, j.weightScale)
 }
 
-// groupShares are weights of residuals: of rows in groups 1 over the number of rows of the group, or the part of its
-// weight that a row has, since a large group tells no more of new groups than a small one does; else those given.
+// groupShares returns weights for residuals. A row in a group weighs 1 over the number of rows of the group, or its
+// share of the group's weight: a large group says no more about new groups than a small one. Without groups the
+// given weights stay.
 func groupShares(m *data.Marks, weights shares) shares {
 	if m == nil || m.Group == nil {
 		return weights

@@ -5,27 +5,27 @@ import (
 	"github.com/randfeat/randfeat/machine"
 )
 
-// foldSums is the state of the pass over all rows: what the rows of every fold add up to. Models of all folds, and of
-// all but one, are merged from it: cross-validation of K folds costs one pass and K solutions, not K fits.
+// foldSums is the state of the pass over all rows: the sums of every fold. Models of all folds, and of all but one,
+// are merged from it, so cross-validation with K folds costs one pass and K solutions, not K fits.
 type foldSums struct {
 	kind  machine.Kind
 	setup machine.Setup // with projections, task, outputs and block
 	deal  *dealer       // nil: rows are not added through add
 	past  bool          // models learn from earlier folds only
-	rows  int64         // taken in so far: the next row has this number
+	rows  int64         // rows added so far, which is the number of the next row
 	parts []foldPart
-	// leaves is set for a table of several units if there is one fold: of many, every level of the tree would hold as
-	// many sums, and models of all but one would not be those of parts anyway.
+	// leaves is set if a table has several units and there is one fold. With many folds, every level of the tree
+	// would hold as many sums, and models of all folds but one would differ from those of package parts anyway.
 	leaves *leafSums
 }
 
-// foldPart is one fold. Rows wait in x and y until there are setup.Block of them, so that sums do not depend on the
-// blocks in which rows were read, nor on where a checkpoint cut the pass: it holds the rows that wait. Full blocks are
-// also what the products are fast on.
+// foldPart is one fold. Rows wait in x and y until there are setup.Block of them. So sums do not depend on the
+// blocks in which rows are read, nor on where a checkpoint interrupts the pass: it stores the waiting rows. Products
+// are also fastest on full blocks.
 type foldPart struct {
 	machine.Sums
 	x, y dense.Matrix[float64]
-	held int // rows that wait
+	held int // number of waiting rows
 }
 
 func newFoldSums(kind machine.Kind, setup machine.Setup, folds int, deal *dealer) (*foldSums, error) {
@@ -41,20 +41,20 @@ func newFoldSums(kind machine.Kind, setup machine.Setup, folds int, deal *dealer
 	return s, nil
 }
 
-// wait makes room for the rows that wait.
+// wait allocates room for the waiting rows.
 func (p *foldPart) wait(setup machine.Setup) {
 	p.x = dense.New[float64](setup.Block, setup.Spec.Dim)
 	p.y = dense.New[float64](setup.Block, setup.TargetColumns())
 }
 
-// along makes s, which has one fold, follow the tree of a table.
+// along makes s follow the tree of units of a table, if s has one fold.
 func (s *foldSums) along(l *leaves) {
 	if len(s.parts) == 1 && len(l.units) > 1 {
 		s.leaves = newLeafSums(l, &s.parts[0])
 	}
 }
 
-// add takes in the rows that follow those before.
+// add adds the next rows.
 func (s *foldSums) add(x, y dense.Matrix[float64]) error {
 	for i := range x.Rows {
 		if s.leaves != nil {
@@ -78,7 +78,7 @@ func (s *foldSums) add(x, y dense.Matrix[float64]) error {
 	return nil
 }
 
-// flush takes in the rows that wait, after the last row.
+// flush adds the waiting rows, after the last row.
 func (s *foldSums) flush() error {
 	for k := range s.parts {
 		if err := s.parts[k].flush(); err != nil {
@@ -100,10 +100,10 @@ func (p *foldPart) flush() error {
 	return p.Add(x, y)
 }
 
-// merged is the sum of the folds that a model which predicts one learns from, in order; without −1: of all. It adds the
-// others rather than subtract one from all: no cancellation where a fold outweighs the rest, and machine.Sums need not
-// know how to subtract. What comes first in time has nothing before it: it is predicted by what follows, and not
-// scored.
+// merged returns the sum of the folds that a model which predicts fold without learns from; for −1, of all folds. It
+// adds the other folds instead of subtracting one: this avoids cancellation if a fold outweighs the rest, and
+// machine.Sums need no subtraction. Nothing precedes the first period of ordered rows: the later periods predict it,
+// and it is not scored.
 func (s *foldSums) merged(without int) (machine.Sums, error) {
 	if len(s.parts) == 1 && without < 0 {
 		return s.parts[0].Sums, nil

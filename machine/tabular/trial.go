@@ -8,17 +8,17 @@ import (
 	"github.com/randfeat/randfeat/machine"
 )
 
-// trial is what one setting reached on the sample, every row predicted by a model that has not seen its fold.
+// trial is the result of one setting on the sample, every row predicted by a model that has not seen its fold.
 type trial struct {
 	spec   randfeat.Spec
 	lambda float64
-	loss   []float64 // of every row: wrong or not, squared error, or minus the log density
-	tie    []float64 // squared error of the scores of classes, the Brier score, which decides between equals; or nil
-	score  float64   // what is maximised: minus the mean loss, or the log evidence per row
+	loss   []float64 // by row: error of the class, squared error, or negative log density
+	tie    []float64 // Brier score by row, which decides between nearly equal trials of classes; or nil
+	score  float64   // maximised: negative mean loss, or log evidence per row
 }
 
-// tries settings on the sample. Penalties that cannot be used are left out of the result; models without penalty give
-// one trial.
+// tries tries settings on the sample. Its results leave out penalties that cannot be used. Models without a penalty
+// give one trial.
 type tries interface {
 	try(spec randfeat.Spec, lambdas []float64) ([]trial, error)
 }
@@ -39,9 +39,9 @@ func mean(x []float64) float64 {
 	return sum / float64(len(x))
 }
 
-// gain is the mean of a − b and its standard error, the rows being paired: what rows have in common, such as being
-// hard, cancels. Rows of a fold share a model and are not independent, so the error is a scale for what is worth its
-// cost, not a test.
+// gain returns the mean of a − b and its standard error, with rows paired: what affects both in a row, such as being
+// hard to predict, cancels. Rows of a fold share a model and are not independent, so the error is a scale for what
+// is worth its cost, not a test.
 func gain(a, b []float64) (diff, se float64) {
 	n := float64(len(a))
 	for i, v := range a {
@@ -55,13 +55,13 @@ func gain(a, b []float64) (diff, se float64) {
 	return diff, math.Sqrt(se / (n * max(n-1, 1)))
 }
 
-// nearTie is how many standard errors of the difference two error rates may lie apart for the Brier score to decide: it
-// is much less noisy than a count of errors. At 0 a count of a few hundred rows decides by chance; at 1 and more, what
-// is reported, errors, would hardly choose.
+// nearTie is the number of standard errors of the difference within which two error rates count as equal, so that
+// the Brier score decides. It is much less noisy than a count of errors. At 0, a count over a few hundred rows would
+// decide by chance; at 1 and above, the reported errors would hardly matter.
 const nearTie = 0.5
 
-// best is the trial of largest score; among those that are nearly as good, that of the best Brier score. −1: no trials.
-// The first wins a tie, so the order of trials is part of the result.
+// best returns the index of the trial with the largest score, or −1 if there are none. Among nearly equal trials the
+// Brier score decides. The first wins a tie, so the order of trials is part of the result.
 func best(ts []trial) int {
 	top := -1
 	for i := range ts {
@@ -82,7 +82,7 @@ func best(ts []trial) int {
 	return choice
 }
 
-// metric names what Trial.Score is.
+// metric names Trial.Score.
 func (j *job) metric() string {
 	switch {
 	case j.info.Bayesian:
@@ -97,7 +97,7 @@ func (j *job) metric() string {
 	return "held-out log density"
 }
 
-// shown is a trial for the report.
+// shown converts a trial for the report.
 func (j *job) shown(t trial, value float64, label string) Trial {
 	out := Trial{Value: value, Label: label, Metric: j.metric(), Score: t.score}
 	if j.info.Bayesian {

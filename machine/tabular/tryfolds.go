@@ -8,16 +8,17 @@ import (
 	"github.com/randfeat/randfeat/internal/linalg"
 )
 
-// exactParts say which rows of an exact kernel predict which: where rows are marked by groups or times, a row that is
-// left out alone would be told by others of its group, or by its future. Every part is then predicted by a solution of
-// those it may learn from, 5/6·(4/5)³·3 or so of the work of leaving every row out: as much.
+// exactParts says which rows of an exact kernel predict which, for rows with groups or times. If such a row were
+// left out alone, others of its group, or its future, would predict it. Instead every part is predicted by a
+// solution of the parts that it may learn from. This takes about 5/6·(4/5)³·3 of the work of leaving out every row:
+// about as much.
 type exactParts struct {
 	of      []int // the part of every row
-	n       int   // parts
-	ordered bool  // a part learns from those before it, the first is not scored
+	n       int   // number of parts
+	ordered bool  // a part learns from earlier ones; the first is not scored
 }
 
-// partsOf are those of some rows of the sample; nil where rows may be left out one by one.
+// partsOf returns the parts of some rows of the sample, or nil if rows may be left out one by one.
 func (j *job) partsOf(s *sample, rows []int) *exactParts {
 	if !j.deal.grouped() && !j.deal.ordered() {
 		return nil
@@ -33,13 +34,13 @@ func (j *job) partsOf(s *sample, rows []int) *exactParts {
 		}
 		p.of[i] = at
 	}
-	if slices.Min(p.of) == slices.Max(p.of) { // too few rows to have two
+	if slices.Min(p.of) == slices.Max(p.of) { // too few rows for two parts
 		return nil
 	}
 	return p
 }
 
-// rows are those of part k, and those that it learns from.
+// rows returns the rows of part k and the rows that it learns from.
 func (p *exactParts) rows(k int) (held, from []int) {
 	for i, at := range p.of {
 		switch {
@@ -52,7 +53,7 @@ func (p *exactParts) rows(k int) (held, from []int) {
 	return held, from
 }
 
-// scored keeps what belongs to rows that can be predicted: not those of the first part that has any, in order.
+// scored keeps the losses of rows that can be predicted. In order, these are all but the first part that has rows.
 func (p *exactParts) scored(loss []float64) []float64 {
 	if p == nil || loss == nil || !p.ordered {
 		return loss
@@ -66,7 +67,7 @@ func (p *exactParts) scored(loss []float64) []float64 {
 	return out
 }
 
-// weigh multiplies losses by the weights of the rows that are judged.
+// weigh multiplies losses by the weights of the judged rows.
 func (e *exactTries) weigh(loss []float64) {
 	for i := 0; e.roots != nil && i < len(loss); i++ {
 		root := e.roots[e.from+i]
@@ -74,7 +75,7 @@ func (e *exactTries) weigh(loss []float64) {
 	}
 }
 
-// heldOut predicts the rows of every part by the others, with penalty λ, into work.loo.
+// heldOut predicts the rows of every part with the other parts and penalty λ, into work.loo.
 func (e *exactTries) heldOut(work *exactWork, lambda float64) error {
 	for k := range e.parts.n {
 		held, from := e.parts.rows(k)
@@ -86,7 +87,7 @@ func (e *exactTries) heldOut(work *exactWork, lambda float64) error {
 		var roots []float64
 		for a, i := range from {
 			row := work.u.Row(a)
-			for b := a; b < len(from); b++ { // from ascends, and k holds its upper triangle
+			for b := a; b < len(from); b++ { // from ascends, and k holds the upper triangle
 				row[b] = work.k.At(i, from[b])
 			}
 			copy(t.Row(a), e.t.Row(i))
