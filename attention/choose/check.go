@@ -57,9 +57,12 @@ func (s *errorSums) error() float64 {
 // squares of rows are skewed: a few dozen rows often lack the large ones, and the studentised error has a long tail
 // on that side, which a normal quantile misses.
 const (
-	resamples = 799 // (resamples + 1)/20 is a whole number, the rank of the 5 % quantile
-	outside   = 0.1 // share of intervals that miss the error
-	fewest    = 4   // with fewer rows than this there is no upper end
+	// Resamples of few rows, and of more than manyRows: (resamples + 1)/20 is a whole number, the rank of the 5 % quantile.
+	resamples    = 799
+	fewResamples = 199
+	manyRows     = 256
+	outside      = 0.1 // share of intervals that miss the error
+	fewest       = 4   // with fewer rows than this there is no upper end
 )
 
 // estimate returns the error with an interval for the error over all rows, sampled or not.
@@ -83,9 +86,13 @@ func (s *errorSums) bootstrap() (low, high float64) {
 	if se == 0 {
 		return 0, 0
 	}
+	times := resamples
+	if n > manyRows {
+		times = fewResamples
+	}
 	r := rand.New(rng.Stream(uint64(n), 0x62)) // a fixed seed: the same rows have the same interval
-	t := make([]float64, 0, resamples)
-	for range resamples {
+	t := make([]float64, 0, times)
+	for range times {
 		l, e := logError(s.rows, func(int) int { return r.IntN(n) })
 		switch {
 		case e > 0:
@@ -97,8 +104,8 @@ func (s *errorSums) bootstrap() (low, high float64) {
 		}
 	}
 	slices.Sort(t)
-	at := (resamples+1)*5/100 - 1
-	return max(0, t[resamples-1-at]*se), max(0, -t[at]*se)
+	at := (times+1)*5/100 - 1
+	return max(0, t[times-1-at]*se), max(0, -t[at]*se)
 }
 
 // logError returns log √(Σa/Σb) over a resample, in which pick(i) is the row at place i, and the standard error of that
@@ -203,7 +210,11 @@ func NewCheck[T dense.Float](vis attention.Visibility, scale float64, q, k, v at
 	if err := checkInputs(vis, q, k, v); err != nil {
 		return nil, err
 	}
-	return newCheck(vis, scale, q, k, v, rows, 0, q.Len, seed, nil)
+	c, err := newCheck(vis, q, k, v, rows, 0, q.Len, seed, nil)
+	if err == nil {
+		err = c.answer(scale)
+	}
+	return c, err
 }
 
 // checkInputs validates the arguments of an attention: shapes, and finite values where they are seen.
@@ -254,9 +265,10 @@ func checkFinite[T dense.Float](tab *kern.Table[T], name string, s attention.Seq
 	return nil
 }
 
-// newCheck is NewCheck for checked arguments. It samples positions from to to−1, avoiding those in used if possible.
-func newCheck[T dense.Float](vis attention.Visibility, scale float64, q, k, v attention.Seq[T], rows, from, to int,
-	seed uint64, used []int) (*Check[T], error) {
+// newCheck is NewCheck for checked arguments, without exact outputs. It samples positions from to to−1, avoiding those in
+// used if possible.
+func newCheck[T dense.Float](vis attention.Visibility, q, k, v attention.Seq[T], rows, from, to int, seed uint64,
+	used []int) (*Check[T], error) {
 	if rows == 0 {
 		rows = defaultRows(q.Batch, vis.Causal)
 	}
@@ -265,7 +277,7 @@ func newCheck[T dense.Float](vis attention.Visibility, scale float64, q, k, v at
 	}
 	c := &Check[T]{vis: vis, q: q, k: k, v: v}
 	c.rows = sampleRows(q.Len, rows, from, to, seed, used)
-	return c, c.answer(scale)
+	return c, nil
 }
 
 // defaultRows returns the default number of rows per head and batch.

@@ -164,12 +164,12 @@ func (c *chooser[T]) prove(out *Choice) error {
 	to := attention.NewSeq[T](1, q.Heads, q.Len, v.Dim)
 	var times [2][]float64
 	rounds := proofRounds
-	if k.Len >= budgetLength { // long calls need one timing; the first of the choice allocates
+	if k.Len >= 1<<11 { // long calls vary less; the first of the choice allocates
 		rounds = 2
 	}
 	for r := range rounds {
 		for i, f := range []attention.Attention[attention.Seq[T]]{exact, a} {
-			if i == 0 && r > 0 && rounds == 2 {
+			if i == 0 && r > 0 && k.Len >= budgetLength {
 				continue
 			}
 			start := time.Now()
@@ -326,13 +326,17 @@ func (c *chooser[T]) calibrates() bool { return c.all.vis.Causal && !c.Online &&
 // to the data that the other judges: every second text, or the halves of a single text. Packed sequences, sequences of
 // different lengths and a single position cannot be halved; their errors are those of the fitted data.
 func (c *chooser[T]) divide() error {
+	// The exact outputs of plans of blocks are computed for the heads and texts that judge, when they do (denseText).
+	lazy := c.dense && !slices.ContainsFunc(c.Plans, func(p Plan) bool { return p.Method != Centroid })
 	add := func(fit, judged sample[T], from, to, rows int) error {
-		check, err := newCheck(judged.vis, c.scale, judged.q, judged.k, judged.v, rows, from, to, c.Seed, nil)
+		check, err := newCheck(judged.vis, judged.q, judged.k, judged.v, rows, from, to, c.Seed, nil)
 		if err != nil {
 			return err
 		}
-		fresh, err := newCheck(judged.vis, c.scale, judged.q, judged.k, judged.v, rows, from, to, c.Seed+freshSeed,
-			check.rows)
+		fresh, err := newCheck(judged.vis, judged.q, judged.k, judged.v, rows, from, to, c.Seed+freshSeed, check.rows)
+		if err == nil && !lazy {
+			err = errors.Join(check.answer(c.scale), fresh.answer(c.scale))
+		}
 		c.folds = append(c.folds, fold[T]{fit, check, fresh})
 		return err
 	}

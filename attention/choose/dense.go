@@ -82,7 +82,7 @@ func (c *chooser[T]) searchDense(h int) (trial, error) {
 		// Every group needs clusterings of its own, so the trials of all groups together are limited.
 		allowed := c.trials(g[0])
 		use := min(texts, mostTexts, max(fewFits, allowed/2))
-		g = slices.DeleteFunc(g, func(p Plan) bool { return c.price(p) >= c.price(best.Plan) })
+		g = slices.DeleteFunc(g, func(p Plan) bool { return c.price(p) >= gain*c.price(best.Plan) })
 		if len(g) == 0 || !first && spent+use > allowed {
 			continue
 		}
@@ -204,7 +204,7 @@ func (c *denseSearch[T]) searchLaw(best trial) (trial, error) {
 		if err != nil {
 			return best, err
 		}
-		e := sums.forecast(c.all.k.Len)
+		e := c.forecast(&sums)
 		// Exact attention, which a head has without a good plan, costs more than to look further.
 		more := s.spends.left > 0 || best.Method == Exact
 		if e.High > c.Tol && e.Error*caution <= c.Tol && more && (use < texts || rows != allRows) {
@@ -231,6 +231,15 @@ func (c *denseSearch[T]) searchLaw(best trial) (trial, error) {
 		}
 	}
 	return best, nil
+}
+
+// forecast is the expected error on another text. An error above the tolerance needs no interval: its upper end is
+// only about right.
+func (c *chooser[T]) forecast(sums *errorSums) Estimate {
+	if e := sums.error(); e > c.Tol {
+		return Estimate{Error: e, High: min(caution*e, math.MaxFloat64), Rows: len(sums.rows)}
+	}
+	return sums.forecast(c.all.k.Len)
 }
 
 // try measures a plan and takes the time from the budget.
@@ -267,11 +276,17 @@ const mostTogether = 1 << 14
 // of a text that the search took. best.good is false if there is none. use is the number of texts to judge on.
 //
 // The error falls about with the power −2/3 of the number of exact keys, so an error e at n keys suggests n·(e/Tol)^1.5
-// keys. One or two measurements on one text give the starting point. Then plans are judged on fresh rows of several
-// texts, and each judgement suggests the next plan, until that one has been tried or a plan with more keys has failed.
+// keys. For decoding, one or two measurements on one text give the starting point; otherwise it is the cheapest plan.
+// Plans are judged on rows of several texts, and each judgement suggests the next plan, until none is left between the
+// last that failed and the best.
 func (c *denseSearch[T]) searchTop(plans []Plan, use int) (best trial, trials int, err error) {
-	at := len(plans) / 2
-	for range 2 {
+	// The cheapest plan with blocks of causal queries is good enough for most heads. Nothing has been picked by the rows
+	// that rank candidates then, so that they may judge it.
+	at, guides, rows := len(plans)/2, 2, freshRows
+	if !c.Decode {
+		at, guides, rows = 0, 0, checkRows
+	}
+	for range guides {
 		sums, err := c.measure(plans[at], 1, checkRows)
 		if err != nil {
 			return best, trials, err
@@ -283,15 +298,15 @@ func (c *denseSearch[T]) searchTop(plans []Plan, use int) (best trial, trials in
 			break
 		}
 	}
-	tried, end := make([]bool, len(plans)), len(plans) // end is the index of the best plan so far
-	rows, texts := freshRows, min(c.all.q.Batch, mostTexts)
+	failed, end := -1, len(plans) // the last plan that was not good enough, and the best plan so far
+	texts := min(c.all.q.Batch, mostTexts)
 	for range mostConfirms {
 		sums, err := c.measure(plans[at], use, rows)
 		if err != nil {
 			return best, trials, err
 		}
 		trials += use
-		e := sums.forecast(c.all.k.Len)
+		e := c.forecast(&sums)
 		if e.High > c.Tol && e.Error*caution <= c.Tol && (use < texts || rows != allRows) {
 			// The error is small enough but its interval is too wide, because a few rows make most of the error: judge
 			// on all texts, then on the other rows too.
@@ -301,16 +316,17 @@ func (c *denseSearch[T]) searchTop(plans []Plan, use int) (best trial, trials in
 			use = texts
 			continue
 		}
-		tried[at] = true
+		rows = max(rows, freshRows)
 		next := atLeast(plans, exactKeys(plans[at])*math.Pow(min(e.High, 2*e.Error)/c.Tol, 1.5))
 		if e.High <= c.Tol {
 			best, end = trial{plans[at], e, c.cost(plans[at]), true}, at
-			for next = min(next, at-1); next >= 0 && c.price(plans[next]) > gain*c.price(plans[at]); next-- {
+			for next = min(max(next, failed+1), at-1); next > failed && c.price(plans[next]) > gain*c.price(plans[at]); next-- {
 			}
 		} else {
+			failed = max(failed, at)
 			next = max(next, at+1)
 		}
-		if next < 0 || next >= end || slices.Contains(tried[next:end], true) { // a plan with more keys has failed
+		if next <= failed || next >= end {
 			break
 		}
 		at = next
@@ -419,7 +435,7 @@ func (c *denseSearch[T]) measure(p Plan, texts, rows int) (sums errorSums, err e
 	lists, errs := make([][]errorSums, texts), make([]error, texts)
 	par.For(texts, 1, func(lo, hi int) {
 		for i := lo; i < hi; i++ {
-			lists[i], errs[i] = c.texts[i].measure(*p.Centroid, rows == freshRows)
+			lists[i], errs[i] = c.texts[i].measure(*p.Centroid, c.scale, rows == freshRows)
 		}
 	})
 	for i, list := range lists {
@@ -445,21 +461,28 @@ func (c *denseSearch[T]) text(b int) (*denseText[T], error) {
 }
 
 // measure returns the errors of spec for each query head of the group.
-func (t *denseText[T]) measure(spec centroid.Spec, fresh bool) ([]errorSums, error) {
+func (t *denseText[T]) measure(spec centroid.Spec, scale float64, fresh bool) ([]errorSums, error) {
 	check := t.check
 	if fresh {
 		check = t.fresh
 	}
+	if check.seen == nil {
+		if err := check.answer(scale); err != nil {
+			return nil, err
+		}
+	}
 	return check.judge(0, 1, func(out, _, _, _ attention.Seq[T]) error { return t.trials.At(out, check.rows, spec) })
 }
 
-// text returns the check of key/value head h on text b alone, with the same rows and exact outputs.
+// text returns the check of key/value head h on text b alone, with the same rows, and with exact outputs if c has them.
 func (c *Check[T]) text(b, h int) *Check[T] {
 	s := sample[T]{c.vis, c.q, c.k, c.v}
 	s = s.head(h)
 	group := c.q.Heads / c.k.Heads
-	out := &Check[T]{vis: c.vis, q: batch(s.q, b), k: batch(s.k, b), v: batch(s.v, b), rows: c.rows,
-		exact: batch(headRange(c.exact, h*group, (h+1)*group), b), seen: c.seen[b : b+1]}
+	out := &Check[T]{vis: c.vis, q: batch(s.q, b), k: batch(s.k, b), v: batch(s.v, b), rows: c.rows}
+	if c.seen != nil {
+		out.exact, out.seen = batch(headRange(c.exact, h*group, (h+1)*group), b), c.seen[b:b+1]
+	}
 	out.vis.KeyMask = rowsOf(c.vis.KeyMask, c.k.Len, b, 1)
 	out.vis.Segments = rowsOf(c.vis.Segments, c.q.Len, b, 1)
 	out.vis.KeySegments = rowsOf(c.vis.KeySegments, c.k.Len, b, 1)
