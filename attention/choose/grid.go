@@ -85,9 +85,13 @@ func denseGrid(causal bool, seed uint64, length int) []Plan {
 	}
 	if causal {
 		for _, chunk := range []int{256, 512, 1024} {
-			for _, clusters := range []int{32, 64} {
-				for _, keys := range []int{fewestKeys, 192, 256, 384, 512, 768, 1024, 1536} {
-					if 2*chunk <= length && length <= 32*chunk && keys <= max(length/6, fewestKeys) {
+			for _, clusters := range []int{32, 64, 128} {
+				if 2*chunk > length || length > 64*chunk || chunk == 256 && length > 1<<13 ||
+					clusters == 128 && length <= 1<<13 || clusters == 32 && length > 1<<14 {
+					continue
+				}
+				for _, keys := range []int{fewestKeys, 192, 256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096} {
+					if keys <= max(length/6, fewestKeys) {
 						add(centroid.Spec{Clusters: clusters, Chunk: chunk, Together: prefixQueries, Keys: keys,
 							Sample: 8 * clusters})
 					}

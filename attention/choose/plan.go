@@ -134,13 +134,13 @@ func chunkCost(s centroid.Spec, n float64, dim, valueDim int) float64 {
 
 // prefixCost is chunkCost for plans whose blocks weigh the keys before their chunk. A key is assigned, and measured by
 // the queries, at two trainings on average. A block weighs a third more keys than it sees; it searches and sums those
-// that it sees.
+// that it sees. A row moves the values of centroids, for the work of d keys.
 func prefixCost(s centroid.Spec, n, d, both float64) float64 {
 	const searching = 64 // multiply-adds that take as long as looking at a weight
 	near := min(n, float64(s.Chunk)/2)
 	far := min(n-near, float64(s.Keys)) + min(n-near, float64(s.Clusters))
 	block := (n - near) * (d*4/3 + both + searching) / float64(s.Together)
-	return (2*(float64(s.Clusters)+d)*d + (near+far)*both + block) / (2 * both)
+	return (2*(float64(s.Clusters)+d)*d + (near+far+min(n-near, d))*both + block) / (2 * both)
 }
 
 // causalBlock is the block of a causal centroid.Spec whose Block is 0.

@@ -76,9 +76,6 @@ func sampleDecoder(c *config, text string) (headInputs, error) {
 	if err != nil {
 		return headInputs{}, err
 	}
-	if text == "test" {
-		ids = ids[:1]
-	}
 	shape := m.Config()
 	out := newSample(len(smollm2Heads), shape.Heads/shape.KVHeads, len(ids)*decoderTokens, shape.HeadDim)
 	for i, tokens := range ids {
@@ -91,7 +88,8 @@ func sampleDecoder(c *config, text string) (headInputs, error) {
 	return out, nil
 }
 
-// decoderTokens is the length of the texts of the decoder in a sample, one after the other.
+// decoderTokens is the length of the texts of the decoder in a sample, one after the other. Longer texts of -time are
+// several of them, whose positions begin anew.
 const decoderTokens = 8192
 
 func newSample(heads, group, length, dim int) headInputs {

@@ -99,21 +99,15 @@ func timeChoice(c *config, model string, in headInputs, threads int) (*choose.Ch
 	return choice, seconds, err
 }
 
-// calibrationTexts is the number of texts of n tokens of all that a bidirectional choice is made on: joined passages
-// have no beginning, so that a part of them is as good a text as the whole.
-func calibrationTexts(all, n int) int { return max(1, min(8, all/n)) }
-
 // texts are parts of n tokens of a sample of joined passages, one per batch entry, or the first n tokens of causal
-// texts.
+// texts. Beyond decoderTokens causal texts are joined too.
 func (in headInputs) texts(n int) headInputs {
+	size, most := n, 8
 	if in.q.Heads > in.k.Heads {
-		for _, s := range []*seq{&in.q, &in.k, &in.v} {
-			s.Batch, s.StrideB, s.Len = max(1, s.Len/decoderTokens), decoderTokens*s.StrideL, n
-		}
-		return in
+		size, most = max(n, decoderTokens), in.q.Len
 	}
 	for _, s := range []*seq{&in.q, &in.k, &in.v} {
-		s.Batch, s.StrideB, s.Len = calibrationTexts(s.Len, n), n*s.StrideL, n
+		s.Batch, s.StrideB, s.Len = max(1, min(most, s.Len/size)), size*s.StrideL, n
 	}
 	return in
 }

@@ -121,7 +121,7 @@ def main():
         "minilm_other": spread(short, "ptb", 4, skip=9000) + spread(short, "shakespeare", 4, skip=90000),
         "minilm_joined_cal": joined(short, "valid", 64),
         "minilm_joined_test": joined(short, "test", 64),
-        "smollm2_cal": long(causal, "valid", [30000, 330000, 630000]),
+        "smollm2_cal": long(causal, "valid", [30000, 330000, 630000, 930000]),
         "smollm2_test": long(causal, "test", [30000, 330000, 630000, 930000]),
         "smollm2_other": long(causal, "ptb", [20000, 220000], 512) + long(causal, "shakespeare", [90000, 490000], 512),
     }
