@@ -137,45 +137,56 @@ func checkFinite[T dense.Float](tab *kern.Table[T], q, k, v attention.Seq[T], se
 }
 
 // finiteGrain is the number of elements whose check justifies a goroutine.
-const finiteGrain = 1 << 17
+const finiteGrain = 1 << 15
 
 // finite checks the positions that counts marks (one entry per batch and position; nil means all). A sum of squares
 // detects NaN and infinities quickly. Only if it is not finite are the columns searched, because large float64 numbers
 // can overflow the sum without being wrong.
 func finite[T dense.Float](tab *kern.Table[T], name string, s attention.Seq[T], counts []bool) error {
-	for b := range s.Batch {
-		for h := range s.Heads {
-			m := s.Head(b, h)
-			var of []bool
-			if counts != nil {
-				of = counts[b*m.Rows:]
-			}
-			var l int
-			if grain := 1 + finiteGrain/max(1, m.Cols); par.Workers(m.Rows, grain) == 1 {
-				l = badRow(tab, m, of, 0, m.Rows)
-			} else {
-				l = firstBadRow(tab, m, of, grain)
-			}
-			if l < m.Rows {
-				c := firstBad(m.Row(l))
-				return fmt.Errorf("%s: batch %d, head %d, position %d, column %d is %v: %w", name, b, h, l, c,
-					m.At(l, c), dense.ErrNotFinite)
-			}
-		}
+	rows, grain := s.Batch*s.Heads*s.Len, 1+finiteGrain/max(1, s.Dim)
+	var first int
+	if par.Workers(rows, grain) == 1 {
+		first = badSeqRow(tab, s, counts, 0, rows)
+	} else {
+		first = firstBadRow(tab, s, counts, rows, grain)
 	}
-	return nil
+	if first == rows {
+		return nil
+	}
+	h, l := first/s.Len, first%s.Len
+	m := s.Head(h/s.Heads, h%s.Heads)
+	c := firstBad(m.Row(l))
+	return fmt.Errorf("%s: batch %d, head %d, position %d, column %d is %v: %w", name, h/s.Heads, h%s.Heads, l, c,
+		m.At(l, c), dense.ErrNotFinite)
 }
 
-// firstBadRow is badRow over all rows, on several goroutines. It returns the first such row whatever the scheduling.
-func firstBadRow[T dense.Float](tab *kern.Table[T], m dense.Matrix[T], counts []bool, grain int) int {
+// firstBadRow is badSeqRow over all rows, on several goroutines. It returns the first such row whatever the scheduling.
+func firstBadRow[T dense.Float](tab *kern.Table[T], s attention.Seq[T], counts []bool, rows, grain int) int {
 	var first atomic.Int64
-	first.Store(int64(m.Rows))
-	par.For(m.Rows, grain, func(lo, hi int) {
-		l := int64(badRow(tab, m, counts, lo, hi))
+	first.Store(int64(rows))
+	par.For(rows, grain, func(lo, hi int) {
+		l := int64(badSeqRow(tab, s, counts, lo, hi))
 		for was := first.Load(); l < int64(hi) && l < was && !first.CompareAndSwap(was, l); was = first.Load() {
 		}
 	})
 	return int(first.Load())
+}
+
+// badSeqRow is badRow for rows of a sequence, counted head by head.
+func badSeqRow[T dense.Float](tab *kern.Table[T], s attention.Seq[T], counts []bool, lo, hi int) int {
+	for lo < hi {
+		h, from := lo/s.Len, lo%s.Len
+		to := min(s.Len, from+hi-lo)
+		var of []bool
+		if counts != nil {
+			of = counts[h/s.Heads*s.Len:]
+		}
+		if l := badRow(tab, s.Head(h/s.Heads, h%s.Heads), of, from, to); l < to {
+			return lo + l - from
+		}
+		lo += to - from
+	}
+	return hi
 }
 
 // badRow returns the first of the rows lo to hi−1 that counts and has a value that is not finite, or hi.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"math/bits"
+	"slices"
 	"sync"
 	"time"
 
@@ -179,7 +180,7 @@ func measureRates[T dense.Float](key ratesKey) (Rates, error) {
 		}
 		methods[i].Visibility = vis
 	}
-	best := make([]float64, len(methods))
+	times := make([][]float64, len(methods))
 	start := time.Now()
 	for round := 0; round < ratesRounds && (round < fewRounds || time.Since(start) < ratesTime); round++ {
 		for i, a := range methods {
@@ -190,14 +191,14 @@ func measureRates[T dense.Float](key ratesKey) (Rates, error) {
 			if _, err := a.Forward(cut(out, 0, n), cut(q, 0, n), cut(k, 0, m), cut(v, 0, m)); err != nil {
 				return Rates{}, err
 			}
-			if s := time.Since(from).Seconds() / float64(q.Heads*n); round == 0 || s < best[i] {
-				best[i] = s // the least time: other programs can only add to it
-			}
+			times[i] = append(times[i], time.Since(from).Seconds()/float64(q.Heads*n))
 		}
 	}
 	points := make([]ratesPoint, len(plans))
 	for i, p := range plans {
-		points[i] = ratesPoint{seconds: best[i], cost: p.Cost(causal, lengths[i], dim, valueDim)}
+		// Medians, and not the least times: with many processors some are often late, which is part of the time.
+		slices.Sort(times[i])
+		points[i] = ratesPoint{seconds: times[i][(len(times[i])-1)/2], cost: p.Cost(causal, lengths[i], dim, valueDim)}
 		if p.Method == Exact && !causal {
 			points[i].cost = exactCost(length)
 		}

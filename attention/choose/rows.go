@@ -8,8 +8,12 @@ import (
 	"github.com/randfeat/randfeat/internal/par"
 )
 
-// answerKeys is the number of keys that are packed at a time, for all rows that see them.
-const answerKeys = 512
+const (
+	// answerKeys is the number of keys that are packed at a time, for all rows of a piece that see them.
+	answerKeys = 512
+	// answerRows sampled rows are a piece, which one goroutine computes.
+	answerRows = 64
+)
 
 // answerCausal computes the exact outputs of rows in ascending order, each over the keys up to its own position.
 // attention.Exact would need one call per row, because its queries have neighbouring positions; here all rows share
@@ -22,23 +26,26 @@ func (c *Check[T]) answerCausal(scale float64) error {
 	if scale == 0 {
 		scale = 1 / math.Sqrt(float64(c.q.Dim))
 	}
-	par.For(c.q.Batch*c.k.Heads, 1, func(lo, hi int) {
+	pieces := (len(c.rows) + answerRows - 1) / answerRows
+	par.For(c.q.Batch*c.k.Heads*pieces, 1, func(lo, hi int) {
 		for i := lo; i < hi; i++ {
-			c.causalRows(tab, scale, i/c.k.Heads, i%c.k.Heads)
+			head, from := i/pieces, i%pieces*answerRows
+			c.causalRows(tab, scale, head/c.k.Heads, head%c.k.Heads, from, min(from+answerRows, len(c.rows)))
 		}
 	})
 	return nil
 }
 
-// causalRows computes the rows of one key/value head with a running maximum and rescaled sums, as attention.Exact does.
-// Row r·group + g is sampled row r of head g of the group. Rows before the current keys are skipped: first is the first
-// row that sees any of them.
-func (c *Check[T]) causalRows(tab *kern.Table[T], scale float64, b, h int) {
-	group, n := c.q.Heads/c.k.Heads, len(c.rows)
+// causalRows computes the sampled rows begin to end−1 of one key/value head with a running maximum and rescaled sums, as
+// attention.Exact does. Row r·group + g is sampled row begin + r of head g of the group. Rows before the current keys
+// are skipped: first is the first row that sees any of them.
+func (c *Check[T]) causalRows(tab *kern.Table[T], scale float64, b, h, begin, end int) {
+	rows := c.rows[begin:end]
+	group, n := c.q.Heads/c.k.Heads, len(rows)
 	x, acc := dense.New[T](n*group, c.q.Dim), dense.New[T](n*group, c.v.Dim)
 	top, sum := make([]T, n*group), make([]float64, n*group)
 	for r := range x.Rows {
-		copy(x.Row(r), c.q.Head(b, h*group+r%group).Row(c.rows[r/group]))
+		copy(x.Row(r), c.q.Head(b, h*group+r%group).Row(rows[r/group]))
 		top[r] = T(math.Inf(-1))
 	}
 	tab.Scale(x.Data, T(scale))
@@ -46,9 +53,9 @@ func (c *Check[T]) causalRows(tab *kern.Table[T], scale float64, b, h int) {
 	var panel kern.Panel[T]
 	k, v := c.k.Head(b, h), c.v.Head(b, h)
 	first := 0
-	for lo := 0; lo <= c.rows[n-1]; lo += answerKeys {
-		hi := min(lo+answerKeys, c.rows[n-1]+1)
-		for c.rows[first] < lo {
+	for lo := 0; lo <= rows[n-1]; lo += answerKeys {
+		hi := min(lo+answerKeys, rows[n-1]+1)
+		for rows[first] < lo {
 			first++
 		}
 		tab.Pack(&panel, k.RowRange(lo, hi))
@@ -59,7 +66,7 @@ func (c *Check[T]) causalRows(tab *kern.Table[T], scale float64, b, h int) {
 		for i := range p.Rows {
 			r := from + i
 			row := p.Row(i)
-			seen := min(hi-lo, c.rows[r/group]+1-lo)
+			seen := min(hi-lo, rows[r/group]+1-lo)
 			clear(row[seen:])
 			if m := tab.Max(row[:seen]); m > top[r] {
 				f := math.Exp(float64(top[r]) - float64(m))
@@ -72,7 +79,7 @@ func (c *Check[T]) causalRows(tab *kern.Table[T], scale float64, b, h int) {
 		tab.Product(acc.RowRange(from, acc.Rows), p, v.RowRange(lo, hi), true)
 	}
 	for r := range acc.Rows {
-		out := c.exact.Head(b, h*group+r%group).Row(r / group)
+		out := c.exact.Head(b, h*group+r%group).Row(begin + r/group)
 		copy(out, acc.Row(r))
 		tab.Scale(out, T(1/sum[r]))
 	}
