@@ -10,13 +10,10 @@ import (
 	"github.com/randfeat/randfeat/kernel"
 )
 
-// The grid of bandwidths is the median distance times 2^lo … 2^hi, one step a power of two; it grows by up to extra
-// steps where its end is best. It reaches further down than up: at s = 4 medians the kernel of the median pair is 0.97
-// already, and wider ones are much alike on the data.
+// The grid of bandwidths is the median distance times 2^lo … 2^hi, in steps of a power of two. If an end of the
+// grid is best, it grows by up to extraOctaves steps. It reaches further down than up: at s = 4 medians the
+// kernel of the median pair is already 0.97, and wider kernels hardly differ on the data.
 const (
-	// The grid of bandwidths is the median distance times 2^lo … 2^hi, in steps of a power of two. If an end of the
-	// grid is best, it grows by up to extraOctaves steps. It reaches further down than up: at s = 4 medians the
-	// kernel of the median pair is already 0.97, and wider kernels hardly differ on the data.
 	octavesLo    = -3
 	octavesHi    = 2
 	extraOctaves = 3

@@ -53,21 +53,22 @@ const (
 // that tests can write many.
 var checkpointShare time.Duration = 10
 
-// checkpoint is the file of one fit, and what it will hold. A fit without a file has none: nil does nothing.
+// checkpoint is the file of one fit and what it will hold. A fit without a file has a nil checkpoint, which does
+// nothing.
 type checkpoint struct {
 	path            string
 	every           time.Duration
 	warn            func(string)
 	log             *journal
-	source, options string // what it must have been written for
+	source, options string // identities of table and options that the file must have been written for
 	wrote           time.Time
 	wait            time.Duration
-	read            rowHash // of the rows taken in
-	failed          bool    // a version could not be written, which was said
+	read            rowHash // hash of the rows added
+	failed          bool    // a version could not be written, and a warning was given
 
-	of       *chosen                // nil: nothing is chosen yet
-	sums     *foldSums              // of kinds whose rows add up
-	logistic *machine.LogisticState // of the others; nil: not begun
+	of       *chosen                // nil: no choices yet
+	sums     *foldSums              // for kinds whose rows add up
+	logistic *machine.LogisticState // for logistic regression; nil: not begun
 }
 
 func newCheckpoint(o Options, log *journal) *checkpoint {
@@ -84,14 +85,14 @@ type checkpointState struct {
 	Summary  *data.Summary `json:"summary,omitempty"`
 	Decision *decision     `json:"decision"`
 	Stages   []Stage       `json:"stages"`
-	Rows     int64         `json:"rows"`           // in the sums
+	Rows     int64         `json:"rows"`           // rows in the sums
 	Hash     uint64        `json:"hash"`           // of these rows, or of all in a logistic regression
-	Held     []int         `json:"held,omitempty"` // rows that wait, by fold
-	// Unit is the one that is being read, and Nodes has the number of children of every node of the tree, of a table of
-	// several units with one fold.
+	Held     []int         `json:"held,omitempty"` // waiting rows, by fold
+	// For a table of several units with one fold, Unit is the unit that is being read, and Nodes has the number of
+	// children of every node of the tree.
 	Unit  int   `json:"unit,omitempty"`
 	Nodes []int `json:"nodes,omitempty"`
-	// Logistic is set once there was a step.
+	// Logistic is set after the first step.
 	Logistic *checkpointSteps `json:"logistic,omitempty"`
 }
 
@@ -264,7 +265,7 @@ func loadSums(j *job, c *tensorfile.File, s *checkpointState) (*foldSums, error)
 	return sums, nil
 }
 
-// load reads the nodes of the tree, and returns the number of their rows.
+// load reads the nodes of the tree and returns the number of their rows.
 func (l *leafSums) load(c *tensorfile.File, s *checkpointState) (rows int64, err error) {
 	if s.Unit < 0 || s.Unit > len(l.of.units) || len(s.Nodes) > 8 {
 		return 0, fmt.Errorf("%w: unit %d of %d, %d levels", machine.ErrCorrupt, s.Unit, len(l.of.units), len(s.Nodes))
@@ -317,7 +318,7 @@ func loadLogistic(j *job, c *tensorfile.File, s *checkpointState) (*machine.Logi
 	return l, nil // FitLogistic checks it
 }
 
-// fill copies a tensor to m, whose shape it must have.
+// fill copies a tensor to m. The tensor must have the shape of m.
 func fill(c *tensorfile.File, name string, m dense.Matrix[float64]) error {
 	t, ok := c.Tensor(name)
 	if !ok || !slices.Equal(t.Shape, []int{m.Rows, m.Cols}) {
@@ -334,21 +335,21 @@ func fill(c *tensorfile.File, name string, m dense.Matrix[float64]) error {
 	return nil
 }
 
-// keep notes what is to be written from now on.
+// keep sets the choices that are written from now on.
 func (c *checkpoint) keep(of *chosen) {
 	if c != nil {
 		c.of = of
 	}
 }
 
-// adds notes the sums that rows are added to.
+// adds sets the sums that rows are added to.
 func (c *checkpoint) adds(s *foldSums) {
 	if c != nil {
 		c.sums = s
 	}
 }
 
-// steps notes the last step of a logistic regression.
+// steps sets the last step of a logistic regression.
 func (c *checkpoint) steps(at *machine.LogisticState) {
 	if c != nil {
 		c.logistic = at
@@ -398,12 +399,12 @@ func (c *checkpoint) write() error {
 	return nil
 }
 
-// snapshot is the container of what is known now.
+// snapshot returns the container with the present state.
 func (c *checkpoint) snapshot() (*tensorfile.File, error) {
 	s := checkpointState{Schema: c.of.schema, Base: c.of.base, Summary: c.of.summary, Decision: c.of.d,
 		Stages: c.log.stages}
 	if i := slices.IndexFunc(s.Stages, func(s Stage) bool { return s.Name == stageFit }); i >= 0 {
-		s.Stages = s.Stages[:i] // that one begins again
+		s.Stages = s.Stages[:i] // the stage starts again
 	}
 	var tensors []tensorfile.Tensor
 	if c.of.d.marks != nil {

@@ -11,23 +11,23 @@ import (
 	"github.com/randfeat/randfeat/machine"
 )
 
-// Codes of columns of many levels. One column per level is for few of them: rows of the 65th level and of all others
-// look the same. Codes tell them apart; which is best is tried, like everything else, inside the folds.
+// Codes of columns of many levels. One column per level works for few levels only: all rare levels share one column
+// and look the same. Codes distinguish them. Like every choice, the code is chosen by trial inside the folds.
 //
 //	columns with more levels than --max-levels      as they are, or with a code
 //	whole numbers of a column named as identifiers  as numbers, or with a code
-//	columns that Options.Code names                 as it says
+//	columns in Options.Code                         with this code
 
 const (
-	// codeRows is how many rows tell codes apart at first.
+	// codeRows is the number of rows on which codes are first compared.
 	codeRows = 2048
-	// repeated is how many rows a level must have on average: fewer are names of rows.
+	// repeated is the least mean number of rows per level. Columns with fewer hold names of rows.
 	repeated = 1.25
-	// allLevels is how many levels may have a column each.
+	// allLevels is the largest number of levels that may have a column each.
 	allLevels = 2048
 )
 
-// codedColumns are the columns that a code is to be chosen for, and those that have one given.
+// codedColumns returns the columns for which a code is to be chosen, and the columns whose code the caller set.
 func codedColumns(j *job) (open []string, given map[string]string, err error) {
 	given = map[string]string{}
 	for i := range j.schema.Fields {
@@ -46,8 +46,8 @@ func codedColumns(j *job) (open []string, given map[string]string, err error) {
 				j.outputs, meanOutputs))
 		case ok:
 			given[fd.Name] = code
-		case fd.Name == j.o.IntervalBy: // which keeps its levels
-		case slices.Contains(j.o.Learn.Numeric, fd.Name): // as was said
+		case fd.Name == j.o.IntervalBy: // keeps its levels
+		case slices.Contains(j.o.Learn.Numeric, fd.Name): // the caller says that it is numeric
 		case fd.Kind == data.Categorical && fd.Other, fd.Kind == data.Numeric && fd.IsIdentifier():
 			open = append(open, fd.Name)
 		}
@@ -65,8 +65,8 @@ func codedColumns(j *job) (open []string, given map[string]string, err error) {
 	return open, given, nil
 }
 
-// chooseCodes gives columns of many levels codes. It returns the sample as they encode it, and how they were chosen;
-// nil: there was nothing to choose or to give.
+// chooseCodes gives codes to columns of many levels. It returns the sample encoded with them and how they were
+// chosen; the choice is nil if there was nothing to choose.
 func chooseCodes(j *job, s *sample, n int64) (*codedSample, *Choice, error) {
 	open, given, err := codedColumns(j)
 	if err != nil || len(open)+len(given) == 0 {
@@ -109,7 +109,7 @@ func followCodes(j *job, codes map[string]string, s *sample, n int64) (*codedSam
 	return withCodes(j, counts, codes, s, n)
 }
 
-// firstLevels is a field of the most frequent levels.
+// firstLevels keeps only the most frequent levels of a field.
 func firstLevels(f data.Field, most int) data.Field {
 	f.Other = f.Other || len(f.Levels) > most
 	f.Levels = f.Levels[:min(len(f.Levels), most)]
@@ -122,7 +122,7 @@ type codedSample struct {
 	s *sample
 }
 
-// withCodes is the sample with some codes; s is that without.
+// withCodes encodes the sample s with some codes.
 func withCodes(j *job, counts *levelCounts, codes map[string]string, s *sample, n int64) (*codedSample, error) {
 	schema := *j.schema
 	schema.Fields = slices.Clone(schema.Fields)
@@ -168,7 +168,7 @@ func withCodes(j *job, counts *levelCounts, codes map[string]string, s *sample, 
 	return out, nil
 }
 
-// codeTrial is a code with the settings that are best for it, and its losses.
+// codeTrial is a code with its best settings and its losses.
 type codeTrial struct {
 	name      string
 	c         *codedSample
@@ -177,9 +177,9 @@ type codeTrial struct {
 	now, half float64 // mean losses with all rows of the trial and with half of them
 }
 
-// tryCodes compares codes of the open columns on some rows, each predicted by the others: with exact kernel ridge
-// regression at settings that are best for each, as scalings are compared. More rows of a level are worth more to some
-// codes than to others. So a code that is behind, but catches up, is tried on more rows (see narrow.wins).
+// tryCodes compares codes of the open columns on some rows, each row predicted by the others. Like scalings, codes
+// are compared by exact kernel ridge regression, each at its own best settings. Some codes gain more than others
+// from more rows per level. So a code that is behind but catching up is tried on more rows (see narrow.wins).
 func tryCodes(j *job, ch *Choice, counts *levelCounts, base *codedSample, open []string, n int64) (*codedSample,
 	error) {
 	var all []*codeTrial
@@ -231,7 +231,7 @@ func tryCodes(j *job, ch *Choice, counts *levelCounts, base *codedSample, open [
 	return top.c, nil
 }
 
-// openCodes are the codes that are tried: one column for every level while that is possible, hashed ones beyond.
+// openCodes returns the codes to try: one column per level while that is feasible, else hashed ones.
 func openCodes(j *job, counts *levelCounts, open []string, n int64) []string {
 	columns := 0
 	for i := range counts.fields {
@@ -243,7 +243,7 @@ func openCodes(j *job, counts *levelCounts, open []string, n int64) []string {
 		}
 	}
 	out := []string{codeAll}
-	if columns > allLevels || n > int64(exactRows) { // random features of so many columns take long
+	if columns > allLevels || n > int64(exactRows) { // random features of so many columns take too long
 		out = []string{string(data.CodeHashed)}
 	}
 	if out = append(out, string(data.CodeCounts)); j.outputs <= meanOutputs {
@@ -324,14 +324,13 @@ func moreCodeRows(all []*codeTrial, n int64) ([]*codeTrial, error) {
 	return out, nil
 }
 
-// repeats reports whether a column has more levels than columns are made for, or is one of numbers, and levels that
-// come again and again.
+// repeats reports whether the levels of a column repeat often enough for a code.
 func (c *levelCounts) repeats(name string, rows int64) bool {
 	k := slices.IndexFunc(c.fields, func(f data.Field) bool { return f.Name == name })
 	return k >= 0 && float64(len(c.fields[k].Levels))*repeated <= float64(rows)
 }
 
-// describeCodes is which columns have which code, for people.
+// describeCodes lists columns and their codes for the report.
 func describeCodes(codes map[string]string) string {
 	var out []string
 	for _, column := range slices.Sorted(maps.Keys(codes)) {
@@ -343,7 +342,7 @@ func describeCodes(codes map[string]string) string {
 	return strings.Join(out, ", ")
 }
 
-// resumeCodes learns what a checkpoint does not keep: the codes of rows of the fit.
+// resumeCodes learns the codes of training rows again, which a checkpoint does not store.
 func resumeCodes(j *job, d *decision) error {
 	j.codes = d.Codes
 	var fields []data.Field

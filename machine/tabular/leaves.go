@@ -13,10 +13,10 @@ import (
 // goroutine and records where units begin.
 type leaves struct {
 	units []data.Unit
-	group int // units of a leaf
+	group int // units per leaf
 
 	mu     sync.Mutex
-	starts []int64 // the number of the first row of each unit, of those that the reader has come to
+	starts []int64 // number of the first row of each unit that the reader has reached
 }
 
 func newLeaves(src data.Source) *leaves {
@@ -24,14 +24,14 @@ func newLeaves(src data.Source) *leaves {
 	return &leaves{units: units, group: leaf.Units(len(units))}
 }
 
-// begins reports whether unit i has begun before a row, which has been read.
+// begins reports whether unit i begins at or before the given row, which has been read.
 func (l *leaves) begins(i int, row int64) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return i < len(l.starts) && l.starts[i] <= row
 }
 
-// come notes that the row of a number is of a unit; those before it that were not seen have no rows.
+// come records that the reader has reached unit u at the given row. Units before it that were not seen have no rows.
 func (l *leaves) come(u data.Unit, row int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -40,7 +40,7 @@ func (l *leaves) come(u data.Unit, row int64) {
 	}
 }
 
-// source is a table whose units are noted.
+// source returns the table with a reader that records its units.
 func (l *leaves) source(src data.Source) data.Source { return leafSource{src, l} }
 
 type leafSource struct {
@@ -48,7 +48,7 @@ type leafSource struct {
 	l *leaves
 }
 
-// Unwrap is the table itself.
+// Unwrap returns the table itself.
 func (s leafSource) Unwrap() data.Source { return s.Source }
 
 func (s leafSource) Open(want []data.Kind) (data.Reader, error) {
@@ -74,11 +74,11 @@ func (r *leafReader) Read(b *data.Block, most int) error {
 	return nil
 }
 
-// leafSums sums the leaves of a table that has several units; p has the rows of the leaf that is being read.
+// leafSums sums the leaves of a table of several units. p holds the leaf that is being read.
 type leafSums struct {
 	of   *leaves
 	p    *foldPart
-	unit int // that is being read; as many as there are: all are merged
+	unit int // unit being read; the number of units once all are merged
 	tree leaf.Tree[machine.Sums]
 	free []machine.Sums
 }
@@ -96,7 +96,7 @@ func newLeafSums(of *leaves, p *foldPart) *leafSums {
 	return s
 }
 
-// to ends the units that are over before a row.
+// to finishes the units that end before the given row.
 func (s *leafSums) to(row int64) error {
 	for s.of.begins(s.unit+1, row) {
 		if err := s.p.flush(); err != nil {

@@ -9,13 +9,10 @@ import (
 	"github.com/randfeat/randfeat/machine"
 )
 
-// Bounds on trials, every one of which is a fit by L-BFGS per fold: they trade the accuracy of λ, of which half a
-// decade is asked, for time. Tolerance and steps are ten and three times looser than those of the model
-// (machine.FitLogistic); models of nested folds have them too.
+// Bounds on trials. Every trial is a fit by L-BFGS per fold, and λ is needed only to half a decade. Tolerance
+// and steps are ten and three times looser than those of the model (machine.FitLogistic). Models of nested folds
+// use them, too.
 const (
-	// Bounds on trials. Every trial is a fit by L-BFGS per fold, and λ is needed only to half a decade. Tolerance
-	// and steps are ten and three times looser than those of the model (machine.FitLogistic). Models of nested folds
-	// use them, too.
 	logisticFeatures = 512     // largest number of features of a trial
 	logisticWork     = 1 << 25 // multiply-adds n·F·outputs of a pass above which only two folds are tried
 	logisticTol      = 1e-4

@@ -12,7 +12,7 @@ import (
 	"github.com/randfeat/randfeat/machine"
 )
 
-// nystrom is the spec of at most m landmarks of the sample at bandwidth s, and the landmarks.
+// nystrom chooses at most m landmarks in the sample at bandwidth s. It returns them and their spec.
 func (c *chooser) nystrom(kind kernel.Kind, s float64, m int) (randfeat.Spec, []coupling.Omega, error) {
 	k := kernel.Kernel{Kind: kind, Scale: s}
 	rows, omega, err := machine.Landmarks(k, c.s.x, m, c.f.o.Seed)
@@ -23,8 +23,8 @@ func (c *chooser) nystrom(kind kernel.Kind, s float64, m int) (randfeat.Spec, []
 		omega, nil
 }
 
-// chooseNystrom chooses bandwidth and penalty by the exact kernel of some rows, which as many landmarks as can be had
-// come near to, and takes the landmarks from the sample: as many as were asked for, or as the budget allows.
+// chooseNystrom chooses bandwidth and penalty with the exact kernel of some rows, which many landmarks approximate
+// closely. It takes the landmarks from the sample: as many as the caller set, or as the budget allows.
 func (f *search) chooseNystrom(s *sample, rows int64) (*decision, error) {
 	c := &chooser{f: f, s: s, rows: rows, d: &decision{Rows: rows, Sampled: s.len(), Last: s.last},
 		known: map[tried][]trial{}}
@@ -64,14 +64,14 @@ func (f *search) chooseNystrom(s *sample, rows int64) (*decision, error) {
 	return c.d, nil
 }
 
-// exactSettings are bandwidth and penalty of the exact kernel of some rows of the sample.
+// exactSettings searches bandwidth and penalty of the exact kernel of some rows of the sample.
 func (c *chooser) exactSettings() (*exactSearch, error) {
 	e := c.exactSearch(c.order(), finalSizes(c.s.len())...)
 	e.at, e.final, e.open = c.f.start, true, c.f.kernelOpen()
 	return e, e.search()
 }
 
-// takeNystrom makes landmarks the map.
+// takeNystrom makes landmarks the map of the decision.
 func (c *chooser) takeNystrom(e *exactSearch, spec randfeat.Spec, marks []coupling.Omega, lambda float64) {
 	c.spec, c.lambda, c.f.marks = spec, lambda, marks
 	c.noteKernel()
@@ -85,12 +85,15 @@ func (c *chooser) takeNystrom(e *exactSearch, spec randfeat.Spec, marks []coupli
 	c.chosen(b)
 }
 
-// chooseMap compares random features, all of whose choices are made, with what else may be had of the same time where
-// the map is open: as many as the budget allows at the bandwidth of the exact kernel, which may be narrower than any
-// that few features are good at; and landmarks. A landmark costs a row of the triangle R⁻¹ besides its products with
-// the others, so that 1/√2 as many take the time. What is not better by more than a standard error is left. There
-// are as many landmarks as the budget allows, however few random features were enough for the sample: with 100,000 rows
-// 362 landmarks had an R² of 0.881, and 50,000 rows with the exact kernel 0.899.
+// chooseMap compares random features, whose choices are all made, with two maps that take the same time, if the
+// caller left the map open. A map replaces the one before only if it is better by more than a standard error:
+//
+//   - as many random features as the budget allows, at the bandwidth of the exact kernel, which may be narrower than
+//     any bandwidth that suits few features;
+//   - landmarks. A landmark costs a row of the triangle R⁻¹ besides its products with the others, so 1/√2 as many
+//     landmarks take the same time. There are as many as the budget allows, however few random features were enough
+//     for the sample: with 100,000 rows, 362 landmarks had an R² of 0.881, and 50,000 rows with the exact kernel
+//     0.899.
 func (c *chooser) chooseMap() error {
 	f := c.f
 	if !f.mapOpen() || !f.info.Exact || len(c.last) == 0 || f.o.Bandwidth > 0 || f.o.Lambda > 0 {
@@ -147,7 +150,7 @@ func (c *chooser) chooseMap() error {
 		ch.Trials = append(ch.Trials, f.shown(ts[i], 2, fmt.Sprintf("nystrom, %d landmarks", spec.M)))
 		if diff, se := gain(top.loss, ts[i].loss); diff > se {
 			ch.Value, ch.Why = MapNystrom, "better than random features by more than a standard error"
-			c.d.Choices = c.d.Choices[:1] // the model; what follows is of random features
+			c.d.Choices = c.d.Choices[:1] // keep the choice of the model; the others are of random features
 			c.last = ts
 			c.chosen(ch)
 			c.takeNystrom(e, spec, marks, ts[i].lambda)

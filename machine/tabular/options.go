@@ -11,7 +11,7 @@ import (
 	"github.com/randfeat/randfeat/machine"
 )
 
-// Values of Options.Code that are no data.Code.
+// Values of Options.Code besides those of data.Code.
 const (
 	codeLevels = "levels" // one column for each of the most frequent levels, as many as Learn.MaxLevels says
 	codeAll    = "all"    // one column for each of at most 2048 levels
@@ -54,7 +54,7 @@ type Options struct {
 	Bandwidth float64 // s
 	Lambda    float64 // penalty on the sum of losses
 	Features  int     // F; 0: by a learning curve
-	Budget    int     // most features of the learning curve; 0: 2048
+	Budget    int     // largest number of features of the learning curve; 0: 2048
 	// Memory bounds the bytes of a fit; 0: what docs/machines.md, "Memory", says. Exact kernels keep fewer values in
 	// memory and compute them again, trials use fewer rows, and models have fewer features.
 	Memory int64
@@ -122,11 +122,12 @@ func (o Options) LearnOptions() data.LearnOptions {
 const (
 	MapRandom = "random" // random features
 	MapExact  = "exact"  // kernels with all rows: exact kernel ridge regression
-	// MapNystrom are kernels with some rows, turned into features of the best approximation that these rows allow.
+	// MapNystrom uses kernels with some rows, turned into the features of the best approximation that these rows
+	// allow.
 	MapNystrom = "nystrom"
 )
 
-// kernelKind is the kernel that was asked for, or the Gaussian one.
+// kernelKind returns the kernel that the caller set, or the Gaussian.
 func (o *Options) kernelKind() kernel.Kind {
 	for _, k := range kernel.Kinds() {
 		if k.String() == o.Kernel {
@@ -142,7 +143,7 @@ const (
 	scalingCommon   = "common"   // all numbers by one number: columns of one unit, such as pixels
 	scalingRobust   = "robust"   // numbers by their interquartile range over 1.35, their standard deviation if normal
 	scalingNone     = "none"     // numbers as they are
-	scalingFitted   = "fitted"   // every column by a width of its own, that of largest marginal likelihood
+	scalingFitted   = "fitted"   // every column by its own width, of largest marginal likelihood
 	// scalingLearned is a metric of the standardised columns, learned from the gradients of a fit: see package
 	// kernel/metric.
 	scalingLearned = "learned"
