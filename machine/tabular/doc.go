@@ -44,8 +44,8 @@
 //     penalty.go, logistic.go.
 //
 // Every search tries settings through one of the try*.go files. Each of them predicts rows with models that have not
-// seen those rows; trial.go compares the scores. The search does not depend on the fit that called it, and none of its
-// scores is reported as the score of the model.
+// seen those rows; trial.go compares the scores. None of these scores is reported as the score of the model. The
+// search of a scored fold tries only what the search on all rows took, and the standard alternatives (guide).
 //
 // # Determinism
 //
