@@ -46,7 +46,7 @@ func (r *Report) Regret(ctx context.Context, q, k, freshQ, freshK dense.Matrix[f
 	}
 	e := entrants[at]
 	if e.refused != "" {
-		return out, fmt.Errorf("%s is no candidate on the fresh rows: %s: %w", name, e.refused, ErrOptions)
+		return out, fmt.Errorf("%s cannot be used on the fresh rows: %s: %w", name, e.refused, ErrOptions)
 	}
 	best := ranked[0]
 	out = Regret{Name: name, Best: best.title(), Factor: 1, Draws: o.Draws}
@@ -88,11 +88,11 @@ func (r *Report) Fresh(ctx context.Context, i int, q, k, freshQ, freshK dense.Ma
 			return 0, err
 		}
 		if e.refused != "" {
-			return 0, fmt.Errorf("%s is no candidate on the fresh rows: %s: %w", e.title(), e.refused, ErrOptions)
+			return 0, fmt.Errorf("%s cannot be used on the fresh rows: %s: %w", e.title(), e.refused, ErrOptions)
 		}
 		return s.figure(e).value, nil
 	}
-	return 0, fmt.Errorf("%s is no candidate on the fresh rows: %w", r.Ranking[i].Name, ErrOptions)
+	return 0, fmt.Errorf("%s cannot be used on the fresh rows: %w", r.Ranking[i].Name, ErrOptions)
 }
 
 // fresh returns a study whose folds have the given number of fresh rows each, with candidates fitted to all of

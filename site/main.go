@@ -192,7 +192,7 @@ func (s *site) commandIn(dir string, env []string, name string, args ...string) 
 func (s *site) write() error {
 	if entries, err := os.ReadDir(s.out); err == nil && len(entries) > 0 {
 		if _, err := os.Stat(filepath.Join(s.out, "style.css")); err != nil {
-			return fmt.Errorf("%s is not empty and is no site: name another folder with -o", s.out)
+			return fmt.Errorf("%s holds files that are not of a site: name another folder with -o", s.out)
 		}
 		if err := os.RemoveAll(s.out); err != nil {
 			return err

@@ -195,7 +195,7 @@ func formOf(s *C.struct_ArrowSchema) (form, error) {
 func decimal(f string) (form, error) {
 	parts := strings.Split(strings.TrimPrefix(f, "d:"), ",")
 	o := form{dtype: decimal128}
-	err := fmt.Errorf("its Arrow type %q is no decimal of at most 128 bits", f)
+	err := fmt.Errorf("its Arrow type %q is not a decimal of at most 128 bits", f)
 	if len(parts) < 2 || len(parts) > 3 {
 		return o, err
 	}

@@ -134,7 +134,7 @@ func runServe(ctx context.Context, env *cli.Env, path string, f *serveFlags) err
 		return err
 	}
 	if !loopback && token == "" && !f.public {
-		return cli.Misused("%s can be reached from other machines, and there is no token: set --token-file or %s, or say --public-without-token",
+		return cli.Misused("%s can be reached from other machines, and there is no token: set --token-file or %s, or set --public-without-token",
 			f.address, TokenVariable)
 	}
 	// From here on signals have the documented meaning: a caller may send them as soon as it has read the

@@ -76,7 +76,7 @@ func (f *Flags) Options() (data.Options, error) {
 		o.Delimiter = ' '
 	default:
 		if len(f.delimiter) != 1 || strings.Contains("\"\r\n", f.delimiter) {
-			return o, cli.Misused("--delimiter is %q, want one character that is no quote or line end, tab or space",
+			return o, cli.Misused("--delimiter is %q, want tab, space or one character other than a quote or line end",
 				f.delimiter)
 		}
 		o.Delimiter = f.delimiter[0]
