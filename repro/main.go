@@ -107,16 +107,16 @@ func (o *options) parse(args []string, stderr io.Writer) ([]*lab.Item, error) {
 	f := flag.NewFlagSet("repro run", flag.ContinueOnError)
 	f.SetOutput(stderr)
 	f.Usage = func() { fmt.Fprint(stderr, "usage: repro run [ITEM...] [flags]\n"); f.PrintDefaults() }
-	f.BoolVar(&o.full, "full", false, "the papers' settings, hours in all; else quick ones, minutes in all")
+	f.BoolVar(&o.full, "full", false, "run the papers' settings, which takes hours; without it, quick settings run in minutes")
 	f.StringVar(&o.out, "out", "", "write the site into this `folder`")
-	f.StringVar(&o.cache, "cache", defaultCache(), "keep cells in this `folder`; \"\" keeps none")
-	f.BoolVar(&o.fresh, "fresh", false, "compute cells again that the cache has")
+	f.StringVar(&o.cache, "cache", defaultCache(), "`folder` in which cells (single computations) are kept for later runs; \"\" keeps none")
+	f.BoolVar(&o.fresh, "fresh", false, "compute all cells again, even if they are in the cache")
 	f.StringVar(&o.data, "data", os.Getenv("RANDFEAT_DATA"), "`folder` of data sets")
 	f.StringVar(&o.results, "results", "", "write the table of verdicts to this Markdown `file` and its records "+
-		"beside it; other items keep theirs")
+		"beside it; items that do not run keep their verdicts")
 	f.StringVar(&o.json, "json", "", "write all checks and the counts by kind to this JSON `file`")
 	f.BoolVar(&o.explorer, "explorer", true, "put the explorer into the site")
-	f.IntVar(&o.workers, "j", 0, "cells at a time; 0: one per core")
+	f.IntVar(&o.workers, "j", 0, "number of cells computed at the same time; 0: one per core")
 	var names []string
 	for {
 		if err := similar.ParseFlags(f, args); err != nil {

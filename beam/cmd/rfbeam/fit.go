@@ -310,7 +310,7 @@ func (r *FitResult) print(w io.Writer) error {
 		fmt.Fprintf(w, "  %-10s %.4g\n", s.Name, s.Value)
 	}
 	if r.ScoredOn != "" {
-		fmt.Fprintf(w, "scores are of %s\n", r.ScoredOn)
+		fmt.Fprintf(w, "Scored on %s.\n", r.ScoredOn)
 	}
 	for _, n := range r.Notes {
 		fmt.Fprintf(w, "note: %s\n", n)
