@@ -104,7 +104,7 @@ func (d *Dual) again(y dense.Matrix[float64], exact bool) error {
 		}
 	default:
 		if err = d.mixed.precondition(d.Alpha, y); err == nil && exact && !d.mixed.rough {
-			err = d.mixed.solve(d.Alpha, y)
+			err = d.mixed.solve(d.Alpha, y, marginTolerance)
 		}
 	}
 	if err != nil {

@@ -25,6 +25,8 @@ const (
 	// rows have at most this error, relative to the length of the targets.
 	mixedTolerance = 1e-9
 	mixedSteps     = 40
+	// marginTolerance is the same of a step of margins, which end at changes of a thousandth.
+	marginTolerance = 1e-6
 )
 
 // mixedShift is δ, which keeps the matrix positive definite in float32: about the rounding error of a row of n numbers.
@@ -62,7 +64,7 @@ func SolveDualMixed(k, y dense.Matrix[float64], lambda, least float64) (*Dual, e
 		row[outs] = 1
 	}
 	x := dense.New[float64](n, outs+1)
-	if err := m.solve(x, b); err != nil {
+	if err := m.solve(x, b, mixedTolerance); err != nil {
 		return nil, err
 	}
 	d, err := newDual(x, y, nil)
@@ -142,7 +144,7 @@ func (m *mixed) precondition(z, r dense.Matrix[float64]) error {
 
 // solve solves A·x = b starting from the given x, by conjugate gradients in a form that tolerates a preconditioner with
 // rounding errors (Notay 2000).
-func (m *mixed) solve(x, b dense.Matrix[float64]) error {
+func (m *mixed) solve(x, b dense.Matrix[float64], tolerance float64) error {
 	n, cols := b.Rows, b.Cols
 	r, z, p, q := dense.New[float64](n, cols), dense.New[float64](n, cols), dense.New[float64](n, cols),
 		dense.New[float64](n, cols)
@@ -159,7 +161,7 @@ func (m *mixed) solve(x, b dense.Matrix[float64]) error {
 	for range mixedSteps {
 		small := true
 		for c, v := range columnDots(r, r) {
-			small = small && v <= mixedTolerance*mixedTolerance*wanted[c]
+			small = small && v <= tolerance*tolerance*wanted[c]
 		}
 		if small {
 			return nil
@@ -195,7 +197,7 @@ func (m *mixed) solve(x, b dense.Matrix[float64]) error {
 			}
 		}
 	}
-	return fmt.Errorf("residuals of conjugate gradients stay above %g: %w", mixedTolerance, ErrNotPositive)
+	return fmt.Errorf("residuals of conjugate gradients stay above %g: %w", tolerance, ErrNotPositive)
 }
 
 // columnDots are the inner products of the columns of a and b, in the order of rows; NaN becomes +Inf, so that

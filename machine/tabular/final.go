@@ -236,7 +236,7 @@ func (f *final) fitIterative(s machine.Setup, x, y dense.Matrix[float64], lambda
 		if !solved && f.o.Lambda == 0 && used < 2*iterativeSteps {
 			continue
 		}
-		if err == nil {
+		if err == nil && f.iterates(x.Rows) {
 			f.noteOnce("the exact kernel by conjugate gradients: %d products (at most %d), residual %.1g, %d "+
 				"landmarks, %d MiB; a factorisation would need %d MiB", done.Steps, 2*iterativeSteps, done.Residual,
 				done.Sketch, done.Bytes>>20, 8*int64(x.Rows)*int64(x.Rows)>>20)
