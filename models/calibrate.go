@@ -56,8 +56,8 @@ func (o *Calibration) validate() error {
 		o.Passages = 2
 	}
 	if !(o.Tol > 0 && o.Tol < 1) || o.Length < leastLength || o.Passages < 1 {
-		return fmt.Errorf("Tol is %v, Length %d, Passages %d: want Tol between 0 and 1, Length of at least %d and Passages of "+
-			"at least 1", o.Tol, o.Length, o.Passages, leastLength)
+		return fmt.Errorf("calibration with Tol %v, Length %d, Passages %d: want Tol between 0 and 1, Length of at least %d "+
+			"and Passages of at least 1", o.Tol, o.Length, o.Passages, leastLength)
 	}
 	return nil
 }

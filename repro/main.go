@@ -107,9 +107,11 @@ func (o *options) parse(args []string, stderr io.Writer) ([]*lab.Item, error) {
 	f := flag.NewFlagSet("repro run", flag.ContinueOnError)
 	f.SetOutput(stderr)
 	f.Usage = func() { fmt.Fprint(stderr, "usage: repro run [ITEM...] [flags]\n"); f.PrintDefaults() }
-	f.BoolVar(&o.full, "full", false, "run the papers' settings, which takes hours; without it, quick settings run in minutes")
+	f.BoolVar(&o.full, "full", false, "run the papers' settings, which takes hours; without it, quick settings run in "+
+		"minutes")
 	f.StringVar(&o.out, "out", "", "write the site into this `folder`")
-	f.StringVar(&o.cache, "cache", defaultCache(), "`folder` in which cells (single computations) are kept for later runs; \"\" keeps none")
+	f.StringVar(&o.cache, "cache", defaultCache(), "`folder` in which cells (single computations) are kept for later "+
+		"runs; \"\" keeps none")
 	f.BoolVar(&o.fresh, "fresh", false, "compute all cells again, even if they are in the cache")
 	f.StringVar(&o.data, "data", os.Getenv("RANDFEAT_DATA"), "`folder` of data sets")
 	f.StringVar(&o.results, "results", "", "write the table of verdicts to this Markdown `file` and its records "+

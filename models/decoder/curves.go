@@ -436,8 +436,8 @@ func (c *Curves) Check(layers, kvHeads int) error {
 		e [][][]float64
 	}{{c.Slots, c.Compact}, {c.Keys, c.Constant}} {
 		if len(x.e) != layers || len(x.t) < 2 || !slices.IsSorted(x.t) || x.t[0] < 1 {
-			return bad(fmt.Sprintf("errors of %d layers at %d numbers of slots, want %d layers and at least 2 ascending numbers",
-				len(x.e), len(x.t), layers))
+			return bad(fmt.Sprintf("errors of %d layers at %d numbers of slots, want %d layers and at least 2 ascending "+
+				"numbers", len(x.e), len(x.t), layers))
 		}
 		for i := range x.t[1:] {
 			if x.t[i] == x.t[i+1] {

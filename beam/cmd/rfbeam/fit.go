@@ -67,10 +67,11 @@ func (f *runFlags) workDir(ctx context.Context, out, id string) (dir string, cle
 	case len(entries) == 0:
 		err = store.MkdirAll(dir)
 	case failed != nil && len(entries) > 0:
-		return "", nil, fmt.Errorf("--work %s: the folder holds files that are not of a run: name an empty folder", f.dir)
-	case failed == nil && string(b) != id:
-		return "", nil, fmt.Errorf("--work %s: the folder holds a run with other files or options: remove it or name another",
+		return "", nil, fmt.Errorf("--work %s: the folder holds files that are not of a run: name an empty folder",
 			f.dir)
+	case failed == nil && string(b) != id:
+		return "", nil, fmt.Errorf("--work %s: the folder holds a run with other files or options: remove it or name "+
+			"another", f.dir)
 	}
 	if err == nil {
 		err = store.WriteFile(ctx, mark, []byte(id))

@@ -81,7 +81,8 @@ var runnerFlags = []struct{ name, usage string }{
 	{"runner", "prism runs inside this program, universal on a job server (default prism)"},
 	{"endpoint", "`address` of the job server, such as localhost:8099"},
 	{"environment_type", "how the runner starts workers: PROCESS, DOCKER, EXTERNAL or LOOPBACK"},
-	{"environment_config", "PROCESS: `JSON` with the command of a worker (default: this program); DOCKER: image; EXTERNAL: address"},
+	{"environment_config", "PROCESS: `JSON` with the command of a worker (default: this program); DOCKER: image; " +
+		"EXTERNAL: address"},
 	{"parallelism", "largest number of parallel tasks on Flink; -1 leaves it to Flink"},
 }
 

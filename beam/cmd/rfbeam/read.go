@@ -25,8 +25,8 @@ func (f *readFlags) add(cmd *cobra.Command) {
 	flags.BoolVar(&f.header, "header", false, "CSV: the first line names the columns (default: detected)")
 	flags.BoolVar(&f.noHeader, "no-header", false, "CSV: the first line is a row")
 	flags.StringSliceVar(&f.missing, "missing", nil, "`texts` that mean a missing value; empty cells always do")
-	flags.Int64Var(&f.unitBytes, "unit-bytes", 0, "size in bytes of the units that files are cut into (default 32 MiB); it "+
-		"changes the last bits of the results")
+	flags.Int64Var(&f.unitBytes, "unit-bytes", 0, "size in bytes of the units that files are cut into (default "+
+		"32 MiB); it changes the last bits of the results")
 }
 
 func (f *readFlags) options() (data.Options, error) {

@@ -72,7 +72,8 @@ func convert(args []string) error {
 		return fmt.Errorf("-exact %d needs clusters: set their number with -clusters", f.exact)
 	}
 	if f.clusters < 0 || f.block < 0 || given["block"] && !centred {
-		return fmt.Errorf("-clusters %d, -block %d: want no negative numbers, and -block only with -clusters or -family none", f.clusters, f.block)
+		return fmt.Errorf("-clusters %d, -block %d: want no negative numbers, and -block only with -clusters or -family "+
+			"none", f.clusters, f.block)
 	}
 	if f.out != "" {
 		if err := pretrained.Free(f.out); err != nil {

@@ -67,7 +67,8 @@ func adviseInput(env *cli.Env, f *adviseFlags, args []string) (*adviseData, erro
 		var names []string
 		for _, path := range args {
 			if !isArray(path) {
-				return nil, cli.Misused("%s is not an npy file: with values, or if one of the files is npy, all must be", path)
+				return nil, cli.Misused("%s is not an npy file: with values, or if one of the files is npy, all must be",
+					path)
 			}
 			name, t, err := qkv.ReadTensor(env, path)
 			if err != nil {

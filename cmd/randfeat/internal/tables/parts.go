@@ -112,8 +112,8 @@ func (f *partsFlags) addFit(cmd *cobra.Command, out bool) {
 		}
 	}
 	flags.Lookup("model").Usage = "ridge, gp, smoother, density (default ridge)"
-	flags.Lookup("map").Usage = "how the kernel is computed: nystrom (with some rows, the landmarks) or random (random features) " +
-		"(default: chosen)"
+	flags.Lookup("map").Usage = "how the kernel is computed: nystrom (with some rows, the landmarks) or random " +
+		"(random features) (default: chosen)"
 	if !out {
 		if err := flags.MarkHidden("out"); err != nil {
 			panic(err)
