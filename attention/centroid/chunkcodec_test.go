@@ -3,6 +3,7 @@ package centroid
 import (
 	"encoding/binary"
 	"errors"
+	"math"
 	"slices"
 	"testing"
 
@@ -102,5 +103,40 @@ func TestSavedChunkStarts(t *testing.T) {
 				t.Errorf("clusters begin at %v: %v", starts, err)
 			}
 		}
+	}
+}
+
+// Numbers of a saved chunk that no state has are errors: negative hazards, values that are not finite, more clusters than
+// the spec.
+func TestSavedChunkNumbers(t *testing.T) {
+	in := makeInput[float32](4, 1, 2, 1, 40, 40, 4, 3, 0.7)
+	a := &Attention[float32]{Specs: []Spec{{Clusters: 3, Chunk: 8, Together: 4, Window: 4, Sinks: 2, Top: 1}}}
+	c, err := a.NewChunks(1, 2, 1, 4, 3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	steps(t, c, in, 8)
+	b, err := c.AppendBinary(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b = b[:len(b)-32]                      // without the seal
+	first := chunksFormat.HeaderSize() + 4 // the reference
+	n := int(binary.LittleEndian.Uint32(b[first:]))
+	hazard := first + 4 + 4*(n+1) + 4*4*n
+	nan, negative := math.Float32bits(float32(math.NaN())), math.Float32bits(-1)
+	for name, bad := range map[string]struct {
+		at int
+		to uint32
+	}{"hazard": {hazard, negative}, "centre": {hazard - 4, nan}, "last query": {len(b) - 4, nan},
+		"clusters": {first, 4}} {
+		x := slices.Clone(b)
+		binary.LittleEndian.PutUint32(x[bad.at:], bad.to)
+		if err := c.UnmarshalBinary(seal.Close(x, 0)); !errors.Is(err, attention.ErrCorrupt) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if err := c.UnmarshalBinary(seal.Close(slices.Clone(b), 0)); err != nil {
+		t.Errorf("unchanged: %v", err)
 	}
 }
