@@ -467,7 +467,7 @@ func TestPredictErrors(t *testing.T) {
 			out}},
 		{exitMisuse, "want one of csv, tsv", []string{ridge, in, "--to", "xls", "-o", out}},
 		{exitMisuse, "want one of csv, tsv", []string{ridge, in, "--format", "xls", "-o", out}},
-		{exitMisuse, "want one character", []string{ridge, in, "--delimiter", "ab", "-o", out}},
+		{exitMisuse, "want tab, space or one character", []string{ridge, in, "--delimiter", "ab", "-o", out}},
 		{exitMisuse, "exclude each other", []string{ridge, in, "--header", "--no-header", "-o", out}},
 		{exitMisuse, "parquet is binary", []string{ridge, in, "--to", "parquet"}},
 		{exitMisuse, "cannot be written to stdout", []string{ridge, in, "--to", "parquet", "-o", "-"}},
