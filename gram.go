@@ -69,11 +69,8 @@ func checkGram[E, T dense.Float](name string, dst dense.Matrix[E], x, y dense.Ma
 // copied to the other side.
 func (m *Map[T]) gram(dst dense.Matrix[T], log, sign dense.Matrix[float64], x, y dense.Matrix[T],
 	ws *Workspace[T]) error {
-	if ws == nil {
-		ws = new(Workspace[T])
-	}
-	var err error
-	if ws.nx, err = m.checkInput("x", x, ws.nx); err != nil {
+	ws, err := m.begin(x, ws)
+	if err != nil {
 		return err
 	}
 	same := m.symmetric && x.Rows > 0 && x.Rows == y.Rows && x.Cols == y.Cols && x.Stride == y.Stride &&

@@ -44,7 +44,7 @@ func HeldOut(s Spec, x, y dense.Matrix[float64]) (float64, error) {
 	px, py := halves(x.Rows), halves(y.Rows)
 	var logs []float64
 	for side := range px {
-		fitted, err := Fit(s, pick(x, px[side]), pick(y, py[side]))
+		fitted, err := Fit(s, x.Pick(px[side]), y.Pick(py[side]))
 		if err != nil {
 			return 0, fmt.Errorf("half of the rows: %w", err)
 		}
@@ -70,14 +70,6 @@ func HeldOut(s Spec, x, y dense.Matrix[float64]) (float64, error) {
 func halves(n int) [2][]int {
 	order := rand.New(rng.Stream(uint64(n))).Perm(n)
 	return [2][]int{order[:n/2], order[n/2:]}
-}
-
-func pick(x dense.Matrix[float64], rows []int) dense.Matrix[float64] {
-	out := dense.New[float64](len(rows), x.Cols)
-	for i, r := range rows {
-		copy(out.Row(i), x.Row(r))
-	}
-	return out
 }
 
 // pairErrors returns the logarithms of the relative mean squared error at pairs of the given rows, spread evenly over

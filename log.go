@@ -35,13 +35,19 @@ func (m *Map[T]) KeysScaled(dst dense.Matrix[T], col []T, shift []float64, x den
 	return m.scaled(m.key, dst, col, shift, x, ws)
 }
 
-func (m *Map[T]) log(s side[T], e, value dense.Matrix[T], row []float64, x dense.Matrix[T],
-	ws *Workspace[T]) error {
+// begin checks the rows x and computes their norms, in a new workspace if ws is nil.
+func (m *Map[T]) begin(x dense.Matrix[T], ws *Workspace[T]) (_ *Workspace[T], err error) {
 	if ws == nil {
 		ws = new(Workspace[T])
 	}
-	var err error
-	if ws.nx, err = m.checkInput("x", x, ws.nx); err != nil {
+	ws.nx, err = m.checkInput("x", x, ws.nx)
+	return ws, err
+}
+
+func (m *Map[T]) log(s side[T], e, value dense.Matrix[T], row []float64, x dense.Matrix[T],
+	ws *Workspace[T]) error {
+	ws, err := m.begin(x, ws)
+	if err != nil {
 		return err
 	}
 	if err := m.checkFeatures("e", e, x.Rows); err != nil {
@@ -65,11 +71,8 @@ func (m *Map[T]) log(s side[T], e, value dense.Matrix[T], row []float64, x dense
 
 func (m *Map[T]) scaled(s side[T], dst dense.Matrix[T], col []T, shift []float64, x dense.Matrix[T],
 	ws *Workspace[T]) error {
-	if ws == nil {
-		ws = new(Workspace[T])
-	}
-	var err error
-	if ws.nx, err = m.checkInput("x", x, ws.nx); err != nil {
+	ws, err := m.begin(x, ws)
+	if err != nil {
 		return err
 	}
 	if err := m.checkFeatures("dst", dst, x.Rows); err != nil {

@@ -39,9 +39,7 @@ const (
 func Attention[T dense.Float](ctx context.Context, vis attention.Visibility, q, k, v attention.Seq[T],
 	o Options) (*Report, error) {
 	tol := o.Target
-	if tol == 0 {
-		tol = defaultTol
-	}
+	tol = cmp.Or(tol, defaultTol)
 	o.Target, o.Loss, o.Positive = 0, lossRelative, true
 	if o.PerToken != 0 {
 		return nil, fmt.Errorf("a time per token is no budget for attention: give features or a target error: %w", ErrOptions)

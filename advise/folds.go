@@ -57,14 +57,14 @@ func (s *study) divide(q, k dense.Matrix[float64]) error {
 			if j == i {
 				continue
 			}
-			if err := f.stats.AddQueries(pick(q, px[j])); err != nil {
+			if err := f.stats.AddQueries(q.Pick(px[j])); err != nil {
 				return err
 			}
-			if err := f.stats.AddKeys(pick(k, py[j])); err != nil {
+			if err := f.stats.AddKeys(k.Pick(py[j])); err != nil {
 				return err
 			}
 		}
-		f.x, f.y, f.same = pick(q, px[i][:min(len(px[i]), s.Rows)]), pick(k, py[i][:min(len(py[i]), s.Rows)]), s.oneSet
+		f.x, f.y, f.same = q.Pick(px[i][:min(len(px[i]), s.Rows)]), k.Pick(py[i][:min(len(py[i]), s.Rows)]), s.oneSet
 		if err := f.exact(&s.Options); err != nil {
 			return err
 		}
@@ -82,14 +82,6 @@ func parts(n, count int, seed, side uint64) [][]int {
 	out := make([][]int, count)
 	for i := range out {
 		out[i] = order[i*n/count : (i+1)*n/count]
-	}
-	return out
-}
-
-func pick(x dense.Matrix[float64], rows []int) dense.Matrix[float64] {
-	out := dense.New[float64](len(rows), x.Cols)
-	for i, r := range rows {
-		copy(out.Row(i), x.Row(r))
 	}
 	return out
 }

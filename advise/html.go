@@ -2,6 +2,7 @@ package advise
 
 import (
 	"bytes"
+	_ "embed"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
@@ -44,28 +45,8 @@ func (r *Report) WriteHTML(w io.Writer) error {
 	return err
 }
 
-const pageStyle = `
-:root { color-scheme: light dark; --ink: #24292f; --soft: #57606a; --back: #fff; --card: #f6f8fa; --edge: #d8dee4; --mark: #0072b2 }
-@media (prefers-color-scheme: dark) {
-:root { --ink: #e6edf3; --soft: #9da7b1; --back: #15191f; --card: #1d232b; --edge: #343b44; --mark: #56b4e9 } }
-* { box-sizing: border-box }
-body { margin: 0; background: var(--back); color: var(--ink); font: 16px/1.5 system-ui, -apple-system, "Segoe UI", Roboto, "DejaVu Sans", sans-serif }
-main { max-width: 1160px; margin: 0 auto; padding: 1.2rem 1rem 3rem }
-h1 { font-size: 1.6rem; line-height: 1.25; margin: .4rem 0 .2rem } h2 { font-size: 1.15rem; margin: 2rem 0 .6rem }
-.sub, footer, .small { color: var(--soft) } footer { margin-top: 2.5rem; font-size: .85rem } .small { font-size: .85rem }
-.card { background: var(--card); border: 1px solid var(--edge); border-left: 4px solid var(--mark); border-radius: 6px; padding: .9rem 1.1rem; margin: 1rem 0 }
-.card p { margin: .2rem 0 } .big { font-size: 1.25rem; font-weight: 600 }
-ul { padding-left: 1.2rem } li { margin: .25rem 0 }
-.wide { overflow-x: auto; -webkit-overflow-scrolling: touch }
-table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; font-size: .92rem }
-th { text-align: left; color: var(--soft); font-weight: 500; white-space: nowrap } td, th { padding: .3rem .7rem .3rem 0; border-bottom: 1px solid var(--edge); vertical-align: top }
-td.n, th.n { text-align: right; white-space: nowrap } tr.best td { font-weight: 600 }
-.grid2 { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 480px), 1fr)); gap: 1rem }
-figure { margin: 0; border: 1px solid var(--edge); border-radius: 6px; overflow: hidden; break-inside: avoid } figure img { display: block; width: 100%; height: auto }
-pre { background: var(--card); border: 1px solid var(--edge); border-radius: 6px; padding: .8rem 1rem; overflow-x: auto; font-size: .85rem }
-details { margin: .6rem 0 } summary { cursor: pointer; color: var(--soft) }
-@media print { body { font-size: 11pt } main { max-width: none; padding: 0 } pre { white-space: pre-wrap; word-break: break-word } .wide { overflow: visible } h2 { break-after: avoid } table { break-inside: auto } tr { break-inside: avoid } }
-`
+//go:embed page.css
+var pageStyle string
 
 // page writes one report.
 type page struct {

@@ -1,6 +1,7 @@
 package advise
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -96,18 +97,10 @@ func (o Options) complete(dim int) (Options, error) {
 	if budgets == 0 {
 		o.Features = defaultFeatures
 	}
-	if o.Rows == 0 {
-		o.Rows = defaultRows
-	}
-	if o.Draws == 0 {
-		o.Draws = defaultDraws
-	}
-	if o.Costs == "" {
-		o.Costs = costModel
-	}
-	if o.Measure == "" {
-		o.Measure = measureRMS
-	}
+	o.Rows = cmp.Or(o.Rows, defaultRows)
+	o.Draws = cmp.Or(o.Draws, defaultDraws)
+	o.Costs = cmp.Or(o.Costs, costModel)
+	o.Measure = cmp.Or(o.Measure, measureRMS)
 	if o.Loss == "" {
 		if o.Loss = lossRelative; o.Kernel.Kind == kernel.Gaussian {
 			o.Loss = lossAbsolute

@@ -1,6 +1,7 @@
 package advise
 
 import (
+	"cmp"
 	"math"
 	"slices"
 
@@ -18,9 +19,7 @@ func (s *study) predicted(e *entrant, m int, folds int) *float64 {
 	if e.landmarks {
 		return nil
 	}
-	if folds == 0 {
-		folds = len(s.folds)
-	}
+	folds = cmp.Or(folds, len(s.folds))
 	var logs []float64
 	for i, f := range s.folds[:folds] {
 		spec := e.spec(s, i)

@@ -1,6 +1,7 @@
 package coupling
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -38,9 +39,7 @@ func (c Optimised) Sample(m, dim int, l Law, src rand.Source) (Omega, error) {
 		return Omega{}, err
 	}
 	v := c.V
-	if v == 0 {
-		v = 1
-	}
+	v = cmp.Or(v, 1)
 	return Omega{Rows: sampleBlocks(m, dim, func(block dense.Matrix[float64]) {
 		w := omega.BalancedSimplex(l.norms(dim, dim, src), defaultSweeps)
 		omega.MinimiseConformity(w, v)

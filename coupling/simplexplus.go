@@ -1,6 +1,7 @@
 package coupling
 
 import (
+	"cmp"
 	"fmt"
 	"math/rand/v2"
 
@@ -41,9 +42,7 @@ func (c SimplexPlus) Sample(m, dim int, l Law, src rand.Source) (Omega, error) {
 		return Omega{}, err
 	}
 	sweeps := c.Sweeps
-	if sweeps == 0 {
-		sweeps = defaultSweeps
-	}
+	sweeps = cmp.Or(sweeps, defaultSweeps)
 	return Omega{Rows: sampleBlocks(m, dim, func(block dense.Matrix[float64]) {
 		w := omega.BalancedSimplex(l.norms(dim, dim, src), sweeps)
 		omega.MulInto(block, w.RowRange(0, block.Rows), haarMatrix(dim, src))

@@ -1,6 +1,7 @@
 package coupling
 
 import (
+	"cmp"
 	"fmt"
 	"math/rand/v2"
 
@@ -21,10 +22,7 @@ func drawsExact(k, dim int) bool { return k == 0 && omega.PaddedDim(dim) < exact
 
 // factors is the effective number of HD factors for K = k.
 func factors(k int) int {
-	if k == 0 {
-		return defaultFactors
-	}
-	return k
+	return cmp.Or(k, defaultFactors)
 }
 
 // maxFactors bounds K: beyond a handful of factors nothing improves, and a typo should not fill the memory.

@@ -2,6 +2,7 @@ package data
 
 import (
 	"bytes"
+	"cmp"
 	"github.com/randfeat/randfeat/internal/number"
 	"strings"
 )
@@ -91,10 +92,7 @@ func sniffDelimiter(name string, sample []byte, whole bool, o Options) byte {
 			best, bestShare = d, share
 		}
 	}
-	if fallback != 0 {
-		return fallback
-	}
-	return best
+	return cmp.Or(fallback, best)
 }
 
 // sniffHeader reports whether the first row names columns. None of its fields may be a number. In addition,

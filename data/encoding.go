@@ -2,6 +2,7 @@ package data
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -91,9 +92,7 @@ type encodingState struct {
 func newEncodingState(sample []byte, o Options) (*encodingState, error) {
 	s := new(encodingState)
 	assume := o.Assume
-	if assume == "" {
-		assume = defaultAssume
-	}
+	assume = cmp.Or(assume, defaultAssume)
 	var err error
 	if s.assume, err = encodingNamed(assume); err != nil {
 		return nil, err

@@ -1,6 +1,7 @@
 package data
 
 import (
+	"cmp"
 	"math"
 	"slices"
 	"strconv"
@@ -15,9 +16,7 @@ func (f *Field) Decode(columns []float64) (text string, number float64, ok bool)
 		return "", math.NaN(), false
 	}
 	weight := f.Weight
-	if weight == 0 {
-		weight = 1
-	}
+	weight = cmp.Or(weight, 1)
 	if f.Missing && columns[len(columns)-1] > weight/2 {
 		return "missing", math.NaN(), true
 	}

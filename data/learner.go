@@ -1,6 +1,7 @@
 package data
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -44,9 +45,7 @@ type shardText struct {
 // contradict each other or the columns.
 func NewLearner(place string, columns []string, o LearnOptions) (*Learner, error) {
 	o.MaxLevels = o.Levels()
-	if o.MaxClasses == 0 {
-		o.MaxClasses = 1024
-	}
+	o.MaxClasses = cmp.Or(o.MaxClasses, 1024)
 	if o.MaxLevels < 1 || o.MaxClasses < 2 {
 		return nil, fmt.Errorf("at most %d levels and %d classes: want at least 1 and 2", o.MaxLevels, o.MaxClasses)
 	}

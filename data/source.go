@@ -2,6 +2,7 @@ package data
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"github.com/randfeat/randfeat/internal/localfile"
 	"github.com/randfeat/randfeat/internal/npy"
@@ -64,15 +65,9 @@ func (o Options) withDefaults() (Options, error) {
 	if o.Missing == nil {
 		o.Missing = DefaultMissing
 	}
-	if o.MaxColumns == 0 {
-		o.MaxColumns = defaultMaxColumns
-	}
-	if o.MaxLine == 0 {
-		o.MaxLine = defaultMaxLine
-	}
-	if o.UnitBytes == 0 {
-		o.UnitBytes = DefaultUnitBytes
-	}
+	o.MaxColumns = cmp.Or(o.MaxColumns, defaultMaxColumns)
+	o.MaxLine = cmp.Or(o.MaxLine, defaultMaxLine)
+	o.UnitBytes = cmp.Or(o.UnitBytes, DefaultUnitBytes)
 	if o.UnitBytes < 0 {
 		return o, fmt.Errorf("units of %d bytes: want at least one", o.UnitBytes)
 	}
@@ -278,19 +273,27 @@ func open(in input, o Options) (Source, error) {
 	if err != nil {
 		return nil, err
 	}
-	r, c, err := in.text()
+	sample, whole, err := in.sample()
 	if err != nil {
 		return nil, err
-	}
-	sample, whole, err := readSample(r)
-	c.Close()
-	if err != nil {
-		return nil, in.wrap(err)
 	}
 	if isZip(sample) && o.Format != NPZ {
 		return openArchive(in, o)
 	}
 	return openSample(in, sample, whole, o)
+}
+
+// sample returns the beginning of the text, and whether it is all of it.
+func (in input) sample() (b []byte, whole bool, err error) {
+	r, c, err := in.text()
+	if err != nil {
+		return nil, false, err
+	}
+	defer c.Close()
+	if b, whole, err = readSample(r); err != nil {
+		err = in.wrap(err)
+	}
+	return b, whole, err
 }
 
 // openArchive opens the table inside a zip archive: an npz file, a workbook, or one compressed table.
@@ -315,14 +318,9 @@ func openArchive(in input, o Options) (Source, error) {
 	default:
 		in = in.member(name)
 	}
-	r, c, err := in.text()
+	sample, whole, err := in.sample()
 	if err != nil {
 		return nil, err
-	}
-	sample, whole, err := readSample(r)
-	c.Close()
-	if err != nil {
-		return nil, in.wrap(err)
 	}
 	// A second level would need its own directory, hence another random access.
 	if isZip(sample) {

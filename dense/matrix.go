@@ -123,6 +123,15 @@ func (m Matrix[T]) Clone() Matrix[T] {
 	return c
 }
 
+// Pick returns a packed copy of the given rows, in order.
+func (m Matrix[T]) Pick(rows []int) Matrix[T] {
+	c := New[T](len(rows), m.Cols)
+	for i, r := range rows {
+		copy(c.Row(i), m.Row(r))
+	}
+	return c
+}
+
 // ToRows returns a copy as a slice of rows, the form used in JSON.
 func (m Matrix[T]) ToRows() [][]T {
 	rows := make([][]T, m.Rows)

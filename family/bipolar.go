@@ -1,6 +1,7 @@
 package family
 
 import (
+	"cmp"
 	"encoding/json"
 	"math"
 
@@ -23,19 +24,12 @@ type Angular struct {
 // defaultRho is the default number of coefficient projections of the hybrids.
 const defaultRho = 8
 
-func orDefault(n, def int) int {
-	if n == 0 {
-		return def
-	}
-	return n
-}
-
 // Name is "angular".
 func (Angular) Name() string { return "angular" }
 
 // hybrid is the same map as a general Hybrid, which does all the work.
 func (f Angular) hybrid() Hybrid {
-	return bipolar(f.Shared, Coefficient{Const: 0.5, Sign: -1, Gain: 0.5, Rho: rhoSign, N: orDefault(f.N, defaultRho)})
+	return bipolar(f.Shared, Coefficient{Const: 0.5, Sign: -1, Gain: 0.5, Rho: rhoSign, N: cmp.Or(f.N, defaultRho)})
 }
 
 // bipolar is the hybrid of the hyperbolic and the trigonometric map with one coefficient.
@@ -80,12 +74,12 @@ func (BipolarGaussian) Name() string { return "bipolar-gaussian" }
 
 // hybrid is the same map as a general Hybrid.
 func (f BipolarGaussian) hybrid() (Hybrid, error) {
-	sig, r := orOne(f.Sigma), orOne(f.R)
+	sig, r := cmp.Or(f.Sigma, 1), cmp.Or(f.R, 1)
 	rho := -math.Expm1(-2 * sig * sig * r * r)
 	if !(sig > 0 && r > 0 && rho > 0) || !dense.IsFinite(sig*r) {
 		return Hybrid{}, paramError(f, "sigma = %v and r = %v must be positive", f.Sigma, f.R)
 	}
-	c := Coefficient{Const: 1 / rho, Sign: -1, Gain: 1 / rho, Rho: rhoTrig, N: orDefault(f.N, defaultRho),
+	c := Coefficient{Const: 1 / rho, Sign: -1, Gain: 1 / rho, Rho: rhoTrig, N: cmp.Or(f.N, defaultRho),
 		Bandwidth: 1 / sig}
 	return bipolar(f.Shared, c), nil
 }
@@ -157,7 +151,7 @@ func (f GaussianLambda) hybrid(dim int) (Hybrid, error) {
 	}
 	h := Hybrid{Bases: f.Bases, Groups: f.BaseGroup}
 	for k, m := range f.M {
-		c := Coefficient{Rho: rhoPositive, N: orDefault(f.N, defaultRho)}
+		c := Coefficient{Rho: rhoPositive, N: cmp.Or(f.N, defaultRho)}
 		if f.TrigRho {
 			c.Rho = rhoTrig
 		}

@@ -1,6 +1,7 @@
 package family
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -156,7 +157,7 @@ func (c Clusters) fit(f Family, s *Stats) (Clusters, error) {
 	if xs.IsEmpty() || ys.IsEmpty() {
 		return c, statsError(f, "needs sampled rows (Options.Sample)")
 	}
-	k := orDefault(c.Count, 2)
+	k := cmp.Or(c.Count, 2)
 	var xl, yl []int
 	c.QueryCentres, xl = kMeans(xs, k)
 	c.KeyCentres, yl = kMeans(ys, k)
@@ -330,7 +331,7 @@ func (f Mixture) hybrid(dim int) (Hybrid, error) {
 	var h Hybrid
 	for _, p := range f.own() {
 		a := f.Diagonal(p[0], p[1])
-		c := Coefficient{Rho: rhoPositive, N: orDefault(f.N, defaultRho), Bandwidth: f.Bandwidth}
+		c := Coefficient{Rho: rhoPositive, N: cmp.Or(f.N, defaultRho), Bandwidth: f.Bandwidth}
 		if f.TrigRho {
 			c.Rho = rhoTrig
 		}

@@ -1,6 +1,7 @@
 package family
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"math"
@@ -156,9 +157,7 @@ func (f DARK) Fit(s *Stats) (Family, error) {
 		return nil, err
 	}
 	t := f.Temperature
-	if t == 0 {
-		t = 0.125
-	}
+	t = cmp.Or(t, 0.125)
 	if !(t > 0) || math.IsInf(t, 0) {
 		return nil, paramError(f, "temperature = %v, want a positive number", f.Temperature)
 	}

@@ -1,6 +1,7 @@
 package family
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"math"
@@ -57,16 +58,9 @@ func (c Coefficient) sign() float64 {
 	return 1
 }
 
-func orOne(v float64) float64 {
-	if v == 0 {
-		return 1
-	}
-	return v
-}
-
 // maps are the linear maps from x to u and from y to v.
 func (c Coefficient) maps() (query, key plan.Linear) {
-	g := plan.Scalar(1 / orOne(c.Bandwidth))
+	g := plan.Scalar(1 / cmp.Or(c.Bandwidth, 1))
 	query, key = g, g
 	if !c.Query.IsEmpty() {
 		query = g.Compose(plan.Linear{Dense: c.Query}, c.Query.Cols)
@@ -240,7 +234,7 @@ func (f Hybrid) blocks() (query, key []plan.Block) {
 // in docs/theory.md, hence −|u|².
 func (c Coefficient) leaves(omega coupling.Omega) (query, key plan.Leaf) {
 	l := plan.Leaf{Omega: omega}
-	l.Row.Const = rootM(omega) + math.Log(orOne(c.Gain))/2
+	l.Row.Const = rootM(omega) + math.Log(cmp.Or(c.Gain, 1))/2
 	switch c.Rho {
 	case rhoSign:
 		l.Fn, l.Mix = plan.Sign, plan.Scalar(1)
@@ -262,7 +256,7 @@ func (c Coefficient) moments(x, y []float64) (mean, logVar float64) {
 	q, k := c.maps()
 	q.Apply(u, x)
 	k.Apply(v, y)
-	g := orOne(c.Gain)
+	g := cmp.Or(c.Gain, 1)
 	var rho float64
 	if c.Rho == rhoSign {
 		// ρ = 1-2θ/π and 1-ρ² = 4(θ/π)(1-θ/π), without cancellation at θ = 0.
@@ -342,7 +336,7 @@ func (f Hybrid) Form(kind kernel.Kind, x, y []float64) (forms.Form, error) {
 func (f Hybrid) coefficientMass(k int, x, y []float64) float64 {
 	rho := func(c Coefficient) float64 {
 		if c.Rho != rhoPositive {
-			return orOne(c.Gain)
+			return cmp.Or(c.Gain, 1)
 		}
 		mean, _ := c.moments(x, y)
 		return math.Abs(mean - c.Const)

@@ -1,6 +1,7 @@
 package family
 
 import (
+	"cmp"
 	"errors"
 	"slices"
 	"strings"
@@ -114,10 +115,7 @@ func (f Nystrom) Needs() Options { return Options{Sample: max(defaultSample, 4*f
 
 // landmarks is the effective N.
 func (f Nystrom) landmarks() int {
-	if f.N == 0 {
-		return defaultLandmarks
-	}
-	return f.N
+	return cmp.Or(f.N, defaultLandmarks)
 }
 
 // Fit is FitKernel for the Gaussian kernel.
@@ -156,10 +154,7 @@ func (f Nystrom) FitKernel(kind kernel.Kind, s *Stats) (Family, error) {
 	if len(rows) == 0 {
 		return nil, statsError(f, "the kernels of the rows overflow: scale them")
 	}
-	f.Rows = dense.New[float64](len(rows), x.Cols)
-	for i, r := range rows {
-		copy(f.Rows.Row(i), x.Row(r))
-	}
+	f.Rows = x.Pick(rows)
 	return f, nil
 }
 

@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -14,9 +15,7 @@ type density struct{ sums *smoother }
 
 // newDensity returns the density of no rows; Setup.Outputs is 0 and Setup.Task may be empty.
 func newDensity(s Setup) (*density, error) {
-	if s.Task == "" {
-		s.Task = Unsupervised
-	}
+	s.Task = cmp.Or(s.Task, Unsupervised)
 	if s.Task != Unsupervised {
 		return nil, fmt.Errorf("density for task %q, want %s: %w", s.Task, Unsupervised, ErrSetup)
 	}

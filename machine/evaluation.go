@@ -278,6 +278,21 @@ func (e *Evaluation) cell(truth, predicted int) tally {
 	return e.weights[truth][predicted]
 }
 
+// brier is the Brier score of probabilities p of the classes, and whether they are probabilities. float32 predictions of
+// many classes sum to 1 only within about 1e-4.
+func brier(p []float64, truth int) (square float64, likely bool) {
+	sum, likely := 0.0, true
+	for k, v := range p {
+		likely = likely && !(v < -1e-6 || v > 1+1e-6)
+		sum += v
+		if k == truth {
+			v--
+		}
+		square += v * v
+	}
+	return square, likely && !(math.Abs(sum-1) > 1e-3)
+}
+
 // addClass adds a row of class truth with the scores p. For the upper limits of losses it also sums what mistakes cost:
 // extra over the mistakes seen, fear over the mistakes that the model's own probabilities predict (see lossSums).
 func (e *Evaluation) addClass(truth int, p []float64, weight float64) {
@@ -290,21 +305,8 @@ func (e *Evaluation) addClass(truth int, p []float64, weight float64) {
 	if e.unlikely {
 		return
 	}
-	sum, square := 0.0, 0.0
-	for k, v := range p {
-		if v < -1e-6 || v > 1+1e-6 {
-			e.unlikely = true
-		}
-		sum += v
-		if k == truth {
-			v--
-		}
-		square += v * v
-	}
-	// float32 predictions of many classes sum to 1 only within about 1e-4.
-	if math.Abs(sum-1) > 1e-3 {
-		e.unlikely = true
-	}
+	square, likely := brier(p, truth)
+	e.unlikely = !likely
 	bounded := func(v float64) float64 { return min(max(v, minProbability), 1) }
 	rest, logs, squares := 0.0, 0.0, 0.0 // of the other classes
 	for k, v := range p {

@@ -73,7 +73,7 @@ func fitIterative(s Setup, x, y dense.Matrix[float64], lambda float64, o Iterati
 	if err != nil {
 		return nil, done, err
 	}
-	targets := packedTargets(t, s.Outputs)
+	targets := t.ColRange(0, s.Outputs).Clone()
 	how := krr.Options{Tolerance: cmp.Or(o.Tolerance, defaultTolerance), Steps: cmp.Or(o.Steps, defaultSteps),
 		Progress: o.Progress}
 	how.Rough = how.Tolerance >= roughTolerance && lambda >= roughShare*float64(x.Rows)
@@ -112,15 +112,6 @@ func (o Iterative) held(n int) (hold int64, landmarks int) {
 		landmarks = min(landmarks, max(256, int(o.Memory/8/int64(4*n))))
 	}
 	return hold, landmarks
-}
-
-// packedTargets copies the first cols columns of t into a packed matrix.
-func packedTargets(t dense.Matrix[float64], cols int) dense.Matrix[float64] {
-	out := dense.New[float64](t.Rows, cols)
-	for i := range t.Rows {
-		copy(out.Row(i), t.Row(i))
-	}
-	return out
 }
 
 // exactSetup validates the arguments of a fit with the kernels of all rows, and whether it has margins. It needs no

@@ -233,9 +233,7 @@ func (m *Model) Contributions(ctx context.Context, row []float64, x dense.Matrix
 	if len(row) != x.Cols {
 		return nil, fmt.Errorf("a row of %d columns, want %d: %w", len(row), x.Cols, dense.ErrShape)
 	}
-	if o.Orders == 0 {
-		o.Orders = 500
-	}
+	o.Orders = cmp.Or(o.Orders, 500)
 	if o.Orders < 4 {
 		return nil, fmt.Errorf("%d orders, want at least 4: %w", o.Orders, ErrSetup)
 	}

@@ -42,9 +42,7 @@ func (m *Model) Importances(x, y dense.Matrix[float64], o ImportanceOptions) ([]
 	if x.Rows < 2 {
 		return nil, fmt.Errorf("importance of columns by %d rows, want at least 2: %w", x.Rows, ErrNoRows)
 	}
-	if o.Repeats == 0 {
-		o.Repeats = 5
-	}
+	o.Repeats = cmp.Or(o.Repeats, 5)
 	if o.Repeats < 1 {
 		return nil, fmt.Errorf("%d repeats: %w", o.Repeats, ErrSetup)
 	}

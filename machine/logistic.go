@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 
@@ -52,9 +53,7 @@ func FitLogistic(s Setup, rows Rows, o LogisticOptions) (m *Model, rep LogisticR
 
 func anyLogistic(s Setup, rows Rows, o LogisticOptions) (*Model, LogisticReport, error) {
 	var rep LogisticReport
-	if s.Task == "" {
-		s.Task = Classification
-	}
+	s.Task = cmp.Or(s.Task, Classification)
 	if s.Task != Classification {
 		return nil, rep, fmt.Errorf("logistic regression for task %q, want %s: %w", s.Task, Classification, ErrSetup)
 	}
@@ -75,18 +74,10 @@ func anyLogistic(s Setup, rows Rows, o LogisticOptions) (*Model, LogisticReport,
 }
 
 func (o *LogisticOptions) defaults(classes int) error {
-	if o.Lambda == 0 {
-		o.Lambda = 1
-	}
-	if o.Memory == 0 {
-		o.Memory = 1 << 30
-	}
-	if o.MaxIterations == 0 {
-		o.MaxIterations = 1000
-	}
-	if o.Tolerance == 0 {
-		o.Tolerance = 1e-5
-	}
+	o.Lambda = cmp.Or(o.Lambda, 1)
+	o.Memory = cmp.Or(o.Memory, 1<<30)
+	o.MaxIterations = cmp.Or(o.MaxIterations, 1000)
+	o.Tolerance = cmp.Or(o.Tolerance, 1e-5)
 	if !(o.Lambda > 0) || math.IsInf(o.Lambda, 1) || !(o.Tolerance > 0) || o.MaxIterations < 1 || o.Memory < 0 {
 		return fmt.Errorf("logistic regression with λ = %g, tolerance %g, %d iterations, %d bytes: %w", o.Lambda,
 			o.Tolerance, o.MaxIterations, o.Memory, ErrSetup)

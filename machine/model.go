@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"sort"
@@ -212,9 +213,7 @@ func (m *Model) LogDensity(score float64) float64 {
 		return score
 	}
 	s := k.Scale
-	if s == 0 {
-		s = 1
-	}
+	s = cmp.Or(s, 1)
 	return score - float64(m.Spec.Dim)*math.Log(s*math.Sqrt(2*math.Pi))
 }
 

@@ -74,18 +74,8 @@ func (l *Losses) addClass(class float64, p []float64) error {
 	if float64(truth) != class || truth < 0 || truth >= l.outputs {
 		return fmt.Errorf("class %g of %d: %w", class, l.outputs, ErrClass)
 	}
-	sum, square := 0.0, 0.0
-	for k, v := range p {
-		if v < -1e-6 || v > 1+1e-6 {
-			l.unlikely = true
-		}
-		sum += v
-		if k == truth {
-			v--
-		}
-		square += v * v
-	}
-	l.unlikely = l.unlikely || math.Abs(sum-1) > 1e-3
+	square, likely := brier(p, truth)
+	l.unlikely = l.unlikely || !likely
 	l.right = append(l.right, Class(p) == truth)
 	l.log = append(l.log, -math.Log(min(max(p[truth], minProbability), 1)))
 	l.square = append(l.square, square)

@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -83,9 +84,7 @@ func (s Setup) prepared() (Setup, error) {
 	case s.Task == Classification && s.Outputs < 2:
 		return s, fmt.Errorf("%d classes, want at least 2: %w", s.Outputs, ErrSetup)
 	}
-	if s.Block == 0 {
-		s.Block = defaultBlock
-	}
+	s.Block = cmp.Or(s.Block, defaultBlock)
 	if s.Block < 1 {
 		return s, fmt.Errorf("blocks of %d rows: %w", s.Block, ErrSetup)
 	}

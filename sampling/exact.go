@@ -1,6 +1,7 @@
 package sampling
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -38,9 +39,7 @@ func (s *Sampler[T]) Exact(dst *Draws, q dense.Matrix[T], r Request) error {
 		return err
 	}
 	tries := r.Tries
-	if tries == 0 {
-		tries = 1000
-	}
+	tries = cmp.Or(tries, 1000)
 	dst.reset(q.Rows, r.K)
 	err := s.each(q, r.Workers, dst, func(w *worker[T], i int) error {
 		return s.reject(w, dst.IDs[i*r.K:(i+1)*r.K], tries*r.K, rng.Stream(r.Seed, 'e', uint64(r.First+i)))

@@ -3,6 +3,7 @@ package sampling
 import (
 	"fmt"
 	"math"
+	"math/bits"
 
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/internal/buf"
@@ -20,10 +21,7 @@ func (s *Sampler[T]) LogProb(dst []float64, q []T, ids []int) error {
 	return s.with(q, func(w *worker[T]) error {
 		for i, id := range ids {
 			node := int(s.tree.nodeOf[id/s.block])
-			logp, err := s.path(w, node)
-			if err != nil {
-				return err
-			}
+			logp := s.path(w, node)
 			first, err := s.inside(w, node)
 			if err != nil {
 				return err
@@ -36,9 +34,9 @@ func (s *Sampler[T]) LogProb(dst []float64, q []T, ids []int) error {
 
 // path is the log probability of a node: the sum over branches from the root down, in the order of descend, so that it
 // has the same bits.
-func (s *Sampler[T]) path(w *worker[T], node int) (float64, error) {
+func (s *Sampler[T]) path(w *worker[T], node int) float64 {
 	logp := 0.0
-	for depth := bits(node) - 2; depth >= 0; depth-- {
+	for depth := bits.Len(uint(node)) - 2; depth >= 0; depth-- {
 		child := node >> depth
 		l, r := s.branch(w, child/2)
 		if child&1 == 1 {
@@ -46,14 +44,7 @@ func (s *Sampler[T]) path(w *worker[T], node int) (float64, error) {
 		}
 		logp += math.Log(l)
 	}
-	return logp, nil
-}
-
-func bits(n int) (b int) {
-	for ; n > 0; n >>= 1 {
-		b++
-	}
-	return b
+	return logp
 }
 
 // Distribution writes the probability with which Draw draws each class for a query; removed classes have 0. It

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	_ "embed"
 	"encoding/json"
 	"fmt"
@@ -235,9 +236,7 @@ func (g *schemas) fields(t reflect.Type, properties node, required *[]string) {
 		if tag == "-" || !f.IsExported() {
 			continue
 		}
-		if tag == "" {
-			tag = f.Name
-		}
+		tag = cmp.Or(tag, f.Name)
 		s := g.of(f.Type)
 		if c := g.comments[t.String()+"."+f.Name]; c != "" {
 			s["description"] = c

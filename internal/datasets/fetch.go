@@ -2,6 +2,7 @@ package datasets
 
 import (
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"context"
 	"crypto/sha256"
@@ -166,12 +167,8 @@ func (t *Fetcher) download(ctx context.Context, f File, address, part string) (i
 	}
 	defer out.Close()
 	tries, first := t.Tries, t.Pause
-	if tries == 0 {
-		tries = 5
-	}
-	if first == 0 {
-		first = 500 * time.Millisecond
-	}
+	tries = cmp.Or(tries, 5)
+	first = cmp.Or(first, 500*time.Millisecond)
 	pause := first
 	var total, most int64
 	for try := 1; ; try++ {
@@ -205,9 +202,7 @@ func (t *Fetcher) try(ctx context.Context, f File, address string, out *os.File)
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	stall := t.Stall
-	if stall == 0 {
-		stall = 30 * time.Second
-	}
+	stall = cmp.Or(stall, 30*time.Second)
 	watch := time.AfterFunc(stall, func() { cancel(fmt.Errorf("no byte for %v", stall)) })
 	defer watch.Stop()
 

@@ -6,6 +6,7 @@ package figure
 import (
 	"bytes"
 	"cmp"
+	_ "embed"
 	"errors"
 	"fmt"
 	"io"
@@ -91,27 +92,9 @@ func (f *Figure) WriteSVG(w io.Writer) error {
 }
 
 // style gives the series their colours, lighter ones on a dark background.
-const style = `<style>
-text { font: 13px system-ui, -apple-system, "Segoe UI", Roboto, "DejaVu Sans", sans-serif; fill: #24292f }
-.title { font-size: 15px; font-weight: 600 } .minor { fill: #57606a }
-.x { text-anchor: middle } .y { text-anchor: end }
-.back { fill: #fff } .axis { stroke: #57606a; fill: none } .grid { stroke: #d8dee4 } .fine { stroke: #eff1f3 }
-.line { fill: none; stroke-width: 2; stroke-linejoin: round } .bar { stroke-width: 1.2 }
-.at { stroke: #57606a; stroke-dasharray: 5 4 }
-.range { fill: #57606a; opacity: .12 }
-.s0 { color: #0072b2 } .s1 { color: #d55e00 } .s2 { color: #009e73 }
-.s3 { color: #aa4499 } .s4 { color: #b07d00 } .s5 { color: #333 }
-.line, .bar { stroke: currentColor } .point { fill: currentColor }
-@media (prefers-color-scheme: dark) {
-text { fill: #e6edf3 } .minor { fill: #9da7b1 }
-.back { fill: #15191f } .axis { stroke: #9da7b1 } .grid { stroke: #343b44 } .fine { stroke: #22272e }
-.at { stroke: #9da7b1 }
-.range { fill: #9da7b1 }
-.s0 { color: #56b4e9 } .s1 { color: #ff8c42 } .s2 { color: #2ecc9b }
-.s3 { color: #e59ad0 } .s4 { color: #f0c419 } .s5 { color: #ddd }
-}
-</style>
-`
+//
+//go:embed style.html
+var style string
 
 // shapes of points, around the origin.
 var shapes = [MaxSeries]string{

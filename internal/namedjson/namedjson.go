@@ -6,6 +6,7 @@ package namedjson
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -171,9 +172,7 @@ func fieldsOf(t reflect.Type) (names []string, types map[string]reflect.Type) {
 		if !f.IsExported() || name == "-" || f.Anonymous && name == "" {
 			continue
 		}
-		if name == "" {
-			name = f.Name
-		}
+		name = cmp.Or(name, f.Name)
 		names, types[name] = append(names, name), f.Type
 	}
 	return names, types

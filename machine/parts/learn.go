@@ -1,6 +1,7 @@
 package parts
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -149,9 +150,7 @@ func (r *Run) readLearned(b []byte) (*learned, error) {
 // newSample returns a sample with room for the rows to try choices on and for the rows to hold out.
 func (r *Run) newSample() *rowSample {
 	n := r.o.Sample
-	if n == 0 {
-		n = defaultSample
-	}
+	n = cmp.Or(n, defaultSample)
 	n += r.mostHeld()
 	return newRowSample(r.columns(), r.o.Seed, max(min(n, sampleCells/max(len(r.columns()), 1)), leastSample))
 }

@@ -2,6 +2,7 @@ package parts
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -108,9 +109,7 @@ func (r *Run) Choose(ctx context.Context, whole *Part) (*Plan, error) {
 // tried is the number of rows to try choices on, given the number of encoded columns.
 func (r *Run) tried(width int) int {
 	n := r.o.Sample
-	if n == 0 {
-		n = defaultSample
-	}
+	n = cmp.Or(n, defaultSample)
 	return max(min(n, sampleCells/max(width, 1)), leastSample)
 }
 

@@ -128,9 +128,7 @@ func (v *pageView) write(p *page) {
 // head describes the model.
 func (v *pageView) head(p *page) {
 	name := v.Info.Name
-	if name == "" {
-		name = "Model"
-	}
+	name = cmp.Or(name, "Model")
 	p.in("<h1>", name, "</h1>\n")
 	p.in("<p>", v.Info.Kind+" "+v.Info.Task, "")
 	for i, t := range v.Info.Targets {
@@ -380,9 +378,7 @@ func inputOf(f *data.Field) pageInput {
 // dateText formats a time, in days since 1970, in the order of the field.
 func dateText(f *data.Field, days float64) string {
 	layout := map[string]string{"day-month-year": "02/01/2006", "month-day-year": "01/02/2006"}[f.Format]
-	if layout == "" {
-		layout = time.DateOnly
-	}
+	layout = cmp.Or(layout, time.DateOnly)
 	if f.Clock {
 		layout += " 15:04"
 	}

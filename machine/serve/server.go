@@ -2,6 +2,7 @@ package serve
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
@@ -244,9 +245,7 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, label string, op
 		p.send(rec, r)
 	}
 	status := rec.status
-	if status == 0 {
-		status = http.StatusOK
-	}
+	status = cmp.Or(status, http.StatusOK)
 	took := time.Since(began)
 	s.metrics.answered(label, status, took)
 	level := slog.LevelDebug

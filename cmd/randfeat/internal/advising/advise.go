@@ -7,8 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
-	"slices"
 	"strings"
 	"time"
 
@@ -21,7 +19,7 @@ import (
 	"github.com/randfeat/randfeat/cmd/randfeat/internal/mapflags"
 	"github.com/randfeat/randfeat/cmd/randfeat/internal/tableflags"
 	"github.com/randfeat/randfeat/dense"
-	"github.com/randfeat/randfeat/internal/rng"
+	"github.com/randfeat/randfeat/internal/distance"
 	"github.com/randfeat/randfeat/kernel"
 )
 
@@ -169,35 +167,13 @@ func (f *adviseFlags) chosenKernel(q, k dense.Matrix[float64]) (kernel.Kernel, e
 		if k.IsEmpty() {
 			k = q
 		}
-		s, err := medianDistance(q, k)
-		return kernel.Kernel{Kind: kind, Scale: s}, err
+		if q.Cols != k.Cols {
+			return kernel.Kernel{}, fmt.Errorf("queries have %d columns, keys %d: %w", q.Cols, k.Cols, dense.ErrShape)
+		}
+		return kernel.Kernel{Kind: kind, Scale: distance.Median(q, k)}, nil
 	}
 	m := mapflags.Flags{Kernel: kind.String(), Scale: scale}
 	return m.BaseKernel(q.Cols)
-}
-
-// medianDistance is the median distance of random pairs of rows, one from each set. Equal rows do not count.
-func medianDistance(q, k dense.Matrix[float64]) (float64, error) {
-	if q.Cols != k.Cols {
-		return 0, fmt.Errorf("queries have %d columns, keys %d: %w", q.Cols, k.Cols, dense.ErrShape)
-	}
-	var d []float64
-	src := rng.Stream(0, uint64(q.Rows))
-	for range 4096 {
-		i, j := int(src.Uint64()%uint64(q.Rows)), int(src.Uint64()%uint64(k.Rows))
-		var s float64
-		for c, v := range q.Row(i) {
-			s += (v - k.At(j, c)) * (v - k.At(j, c))
-		}
-		if s > 0 {
-			d = append(d, s)
-		}
-	}
-	if len(d) == 0 {
-		return 1, nil // all rows are alike, so any bandwidth will do
-	}
-	slices.Sort(d)
-	return math.Sqrt(d[len(d)/2]), nil
 }
 
 func runAdvise(env *cli.Env, cmd *cobra.Command, f *adviseFlags, args []string) error {

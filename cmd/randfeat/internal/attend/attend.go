@@ -7,6 +7,7 @@
 package attend
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -318,9 +319,7 @@ func reportAttend(env *cli.Env, f *attendFlags, r AttendResult) error {
 		what = fmt.Sprintf("methods chosen per head, mean cost %.0f of %.0f", r.Cost, r.ExactCost)
 	}
 	target := r.Out
-	if target == "" {
-		target = "output not kept"
-	}
+	target = cmp.Or(target, "output not kept")
 	env.Note("%s: %s %s, %s, %.3g s", target, npy.Dims(r.Shape), r.DType, what, r.Seconds)
 	if r.Empty > 0 {
 		env.Note("note: %s no key: zeros", outOf(r.Empty, r.Rows, "query row", "sees", "see"))

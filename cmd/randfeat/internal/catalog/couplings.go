@@ -1,6 +1,7 @@
 package catalog
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"strings"
@@ -56,8 +57,5 @@ func listCouplings(env *cli.Env) error {
 }
 
 func dash(s string) string {
-	if s == "" {
-		return "-"
-	}
-	return s
+	return cmp.Or(s, "-")
 }

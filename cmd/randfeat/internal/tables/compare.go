@@ -1,6 +1,7 @@
 package tables
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"slices"
@@ -289,9 +290,7 @@ func (r *CompareResult) print(w io.Writer) error {
 				name += " of " + r.Targets[s.Output-1]
 			}
 			better := d.Better
-			if better == "" {
-				better = "cannot be told"
-			}
+			better = cmp.Or(better, "cannot be told")
 			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s to %s\t%s\n", name, r.First.score(s), r.Second.score(s), digits(s.Value),
 				digits(s.Low), digits(s.High), better)
 		}

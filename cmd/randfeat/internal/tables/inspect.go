@@ -86,9 +86,7 @@ func runInspect(env *cli.Env, path string, levels int) error {
 		Python: fmt.Sprintf("from safetensors import safe_open; f = safe_open(%q, framework=\"np\"); f.metadata(); "+
 			"f.get_tensor(%q)", path, info.Tensors[len(info.Tensors)-1].Name),
 	}
-	if r.Bandwidth == 0 {
-		r.Bandwidth = 1
-	}
+	r.Bandwidth = cmp.Or(r.Bandwidth, 1)
 	if r.Spec.Coupling == nil {
 		r.Spec.Coupling = coupling.IID{}
 	}

@@ -6,13 +6,13 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/randfeat/randfeat/advise"
 	"github.com/randfeat/randfeat/data"
 	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/distance"
 	"github.com/randfeat/randfeat/internal/npy"
 	"github.com/randfeat/randfeat/internal/rng"
 	"github.com/randfeat/randfeat/kernel"
@@ -209,21 +209,5 @@ func bandwidth(text string, kind kernel.Kind, q, k dense.Matrix[float64]) (float
 	if q.Cols != k.Cols || q.Rows == 0 || k.Rows == 0 {
 		return 1, nil // the advisor says what is wrong
 	}
-	var d []float64
-	src := rng.Stream(0, uint64(q.Rows))
-	for range 4096 {
-		i, j := int(src.Uint64()%uint64(q.Rows)), int(src.Uint64()%uint64(k.Rows))
-		var s float64
-		for c, v := range q.Row(i) {
-			s += (v - k.At(j, c)) * (v - k.At(j, c))
-		}
-		if s > 0 {
-			d = append(d, s)
-		}
-	}
-	if len(d) == 0 {
-		return 1, nil
-	}
-	slices.Sort(d)
-	return math.Sqrt(d[len(d)/2]), nil
+	return distance.Median(q, k), nil
 }
