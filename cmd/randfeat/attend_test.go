@@ -385,7 +385,7 @@ func TestAttendCompare(t *testing.T) {
 		t.Errorf("measured %v, predicted %v", c.Output, *c.Predicted)
 	}
 	o := ok(t, args...)
-	for _, text := range []string{"HEAD", "PREDICTED", "all", " times "} {
+	for _, text := range []string{"HEAD", "PREDICTED", "all", " s, exact "} {
 		if !strings.Contains(o.stdout, text) {
 			t.Errorf("no %q in %s", text, o.stdout)
 		}
