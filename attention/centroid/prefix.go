@@ -62,6 +62,7 @@ type prefixCall[T dense.Float] struct {
 	place  []int32    // of At: where a query goes, −1: nowhere
 	sorted []keyChunk // ranges of sorted keys of levels
 	tasks  []rowTask  // blocks lo to hi−1 of a chunk
+	order  []int      // of tasks
 	jobs   []prefixJob[T]
 	crew   par.Crew[prefixWorker[T]]
 }
@@ -558,10 +559,15 @@ func (c *prefixCall[T]) readPrefix() attention.Report {
 			c.tasks = append(c.tasks, rowTask{problem: i, lo: lo, hi: min(lo+each, n)})
 		}
 	}
-	slices.SortStableFunc(c.tasks, func(s, t rowTask) int {
-		return c.chunks[t.problem].begin - c.chunks[s.problem].begin
-	})
-	c.add(len(c.tasks), (*prefixCall[T]).blocks)
+	// Tasks with the longest prefixes first.
+	c.order = c.order[:0]
+	for i, t := range c.tasks {
+		c.order = append(c.order, (math.MaxInt32-c.chunks[t.problem].begin)<<31|i)
+	}
+	slices.Sort(c.order)
+	for _, x := range c.order {
+		c.jobs = append(c.jobs, prefixJob[T]{(*prefixCall[T]).blocks, x & (1<<31 - 1)})
+	}
 	c.run()
 	var report attention.Report
 	for _, w := range c.crew.Workers {
