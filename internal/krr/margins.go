@@ -118,9 +118,9 @@ func Margins(s *Kernels, sk *Sketch, y dense.Matrix[float64], lambda float64, st
 			}
 			last[c] = now[c]
 			db[c] = nb[c] + float64(beta*db[c])
-			for i := range n {
-				d.Set(i, c, z.At(i, c)+float64(beta*d.At(i, c)))
-				kd.Set(i, c, kz.At(i, c)+float64(beta*kd.At(i, c)))
+			for at := c; at < len(d.Data); at += outs { // column c: all four are packed
+				d.Data[at] = z.Data[at] + float64(beta*d.Data[at])
+				kd.Data[at] = kz.Data[at] + float64(beta*kd.Data[at])
 			}
 		}
 		moved := m.search(d, kd, db)

@@ -50,21 +50,21 @@ type decision struct {
 // fit bandwidth, λ, widths of columns and metric to them. So a fold learns from its held-out rows only which few kinds
 // of settings are worth a trial, and near which bandwidth and λ.
 type guide struct {
-	Scaling string      `json:"scaling,omitempty"` // of columns, before a metric
-	First   bool        `json:"first,omitempty"`   // margins were chosen before the scaling
-	Margins bool        `json:"margins,omitempty"` // margins were chosen, with a metric or without
-	Kernel  kernel.Kind `json:"kernel,omitempty"`  // without a metric
-	Rows    int         `json:"rows,omitempty"`    // of the last trials
+	Scaling string      // of columns, before a metric
+	First   bool        // margins were chosen before the scaling
+	Margins bool        // margins were chosen, with a metric or without
+	Kernel  kernel.Kind // without a metric
+	Rows    int         // of the last trials
 	// Factor is the bandwidth in median distances, and Lambda the penalty, of least squares without a metric.
-	Factor float64     `json:"factor,omitempty"`
-	Lambda float64     `json:"lambda,omitempty"`
-	Metric *guideChain `json:"metric,omitempty"` // that won the race; nil: none was worth a search
+	Factor float64
+	Lambda float64
+	Metric *guideChain // that won the race; nil: none was worth a search
 }
 
 // guideChain is a kind of metrics with a kernel.
 type guideChain struct {
-	Kernel kernel.Kind `json:"kernel"`
-	Kind   metric.Kind `json:"kind"`
+	Kernel kernel.Kind
+	Kind   metric.Kind
 }
 
 // chosen is a fit whose choices are made: the columns with the codes and weights that were chosen, and the choices.

@@ -37,9 +37,6 @@ const (
 
 // withDefaults checks everything that does not depend on the table, and fills in fields that are zero.
 func (o Options) withDefaults() (Options, error) {
-	bad := func(format string, args ...any) (Options, error) {
-		return o, fmt.Errorf("%s: %w", fmt.Sprintf(format, args...), machine.ErrSetup)
-	}
 	if o.Budget == 0 {
 		o.Budget = defaultBudget
 	}
@@ -58,6 +55,14 @@ func (o Options) withDefaults() (Options, error) {
 		if kind, err = o.Kind.Info(); err != nil {
 			return o, err
 		}
+	}
+	return o, o.check(kind)
+}
+
+// check reports a combination of options that cannot be used, as far as that does not depend on the table.
+func (o *Options) check(kind machine.KindInfo) error {
+	bad := func(format string, args ...any) error {
+		return fmt.Errorf("%s: %w", fmt.Sprintf(format, args...), machine.ErrSetup)
 	}
 	weighs := o.ClassWeights != nil || o.Marks.Weight != ""
 	switch {
@@ -118,7 +123,7 @@ func (o Options) withDefaults() (Options, error) {
 			joined(weighted()))
 	}
 	if err := errors.Join(o.checkCodes(), o.checkCompare()); err != nil {
-		return o, err
+		return err
 	}
 	switch marks := o.Marks.Names(); {
 	case !(o.Horizon >= 0) || math.IsInf(o.Horizon, 1) || o.Horizon > 0 && o.Marks.Time == "":
@@ -145,11 +150,9 @@ func (o Options) withDefaults() (Options, error) {
 		}
 	}
 	if o.Schema != nil {
-		if err := o.Schema.Validate(); err != nil {
-			return o, err
-		}
+		return o.Schema.Validate()
 	}
-	return o, nil
+	return nil
 }
 
 func kindName(k machine.Kind) string {

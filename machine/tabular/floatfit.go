@@ -207,7 +207,7 @@ func (w *quickWork) solve(t dense.Matrix[float32], roots []float64, lambda float
 	}
 	sum, tops := 0.0, make([]float64, outs)
 	for i := range n {
-		v := float64(b.At(i, outs)) * root(i)
+		v := float64(b.Row(i)[outs]) * root(i)
 		sum += v
 		for c, y := range t.Row(i) {
 			tops[c] += float64(v * float64(y))
@@ -221,8 +221,9 @@ func (w *quickWork) solve(t dense.Matrix[float32], roots []float64, lambda float
 		intercept[c] = float32(tops[c])
 	}
 	for i := range n {
-		for c, v := range b.Row(i)[:outs] {
-			alpha.Set(i, c, float32((float64(v)-float64(float64(b.At(i, outs))*tops[c]))*root(i)))
+		bi, ai := b.Row(i), alpha.Row(i)
+		for c := range ai {
+			ai[c] = float32((float64(bi[c]) - float64(float64(bi[outs])*tops[c])) * root(i))
 		}
 	}
 	if alpha.CheckFinite() != nil {
@@ -231,15 +232,16 @@ func (w *quickWork) solve(t dense.Matrix[float32], roots []float64, lambda float
 	tab := kern.Best[float32]()
 	for r := range m {
 		i := from + r
-		one := float64(b.At(i, outs))
+		one := float64(b.Row(i)[outs])
 		g := tab.Norm2(w.inverse.Row(r)[r:]) - float64(one*one)/sum
 		if !(g > 0) {
 			return fail(linalg.ErrNotPositive)
 		}
 		g *= root(i) * root(i)
+		loo, ai := w.loo.Row(r), alpha.Row(i)
 		for c, y := range t.Row(i) {
-			if w.loo.Row(r)[c] = float64(y); g > 0 { // a row of no weight is not predicted
-				w.loo.Row(r)[c] -= float64(alpha.At(i, c)) / g
+			if loo[c] = float64(y); g > 0 { // a row of no weight is not predicted
+				loo[c] -= float64(ai[c]) / g
 			}
 		}
 	}

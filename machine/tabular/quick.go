@@ -33,23 +33,30 @@ func (e *exactSearch) probe() error {
 	if i < 0 {
 		return nil
 	}
-	e.at, e.all = exactPoint{all[i].spec.Kernel.Scale, all[i].lambda}, nil
-	if err := e.tries.take(kernel.Matern12); err != nil {
+	old := all[i]
+	e.at, e.all = exactPoint{old.spec.Kernel.Scale, old.lambda}, nil
+	err := e.tries.take(kernel.Matern12)
+	if err == nil {
+		median := medianDistance(&sample{x: e.tries.x}, kernel.Matern12, f.o.Seed)
+		err = e.try(product([]float64{median / 3, median}, []float64{probePenalty, e.at.lambda}))
+	}
+	if err != nil {
 		return err
 	}
-	median := medianDistance(&sample{x: e.tries.x}, kernel.Matern12, f.o.Seed)
-	if err := e.try(product([]float64{median / 3, median}, []float64{probePenalty, e.at.lambda})); err != nil {
-		return err
-	}
-	if k := best(e.all); k >= 0 {
-		if diff, se := gain(all[i].compared(), e.all[k].compared()); diff > se || fewerErrors(all[i], e.all[k], 1) {
-			e.at = exactPoint{e.all[k].spec.Kernel.Scale, e.all[k].lambda}
-			e.kinds, e.told = append(e.kinds, f.shown(e.all[k], float64(len(e.kinds)), "matern12, more rows")), e.tries.x.Rows
-			return nil
-		}
+	if k := best(e.all); k >= 0 && probed(old, e.all[k]) {
+		top := e.all[k]
+		e.at, e.told = exactPoint{top.spec.Kernel.Scale, top.lambda}, e.tries.x.Rows
+		e.kinds = append(e.kinds, f.shown(top, float64(len(e.kinds)), "matern12"))
+		return nil
 	}
 	e.all = all
 	return e.tries.take(kind)
+}
+
+// probed reports whether a trial is better by more than a standard error.
+func probed(old, t trial) bool {
+	diff, se := gain(old.compared(), t.compared())
+	return diff > se || fewerErrors(old, t, 1)
 }
 
 // probePenalty is one of the penalties of a probe.
