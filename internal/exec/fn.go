@@ -23,10 +23,6 @@ type fn[T dense.Float] struct {
 	// by an exponential; nil selects that general path.
 	run func(l *leaf[T], s *Side[T], dst dense.Matrix[T], scale []float64, x dense.Matrix[T], sc *scratch[T],
 		plain bool, outer []float64)
-	// vjp adds to dx the contribution of the cotangents gv of value and ge of e. ge is also the cotangent of the row
-	// term, which is part of every exponent: its gradient is multiplied by the row sums of ge. value is what log wrote.
-	// vjp may overwrite gv and ge.
-	vjp func(l *leaf[T], b *Backward[T], g *leafGrad[T], dx, gv, ge, value, x dense.Matrix[T], sc *scratch[T])
 	// prepare, if not nil, runs once at the end of compileLeaf and completes the leaf.
 	prepare func(l *leaf[T])
 

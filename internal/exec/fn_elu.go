@@ -10,7 +10,7 @@ import (
 // coordinate of u.
 
 func eluFn[T dense.Float]() fn[T] {
-	return fn[T]{log: (*leaf[T]).logELU, vjp: (*leaf[T]).vjpELU, flat: true, explicit: true}
+	return fn[T]{log: (*leaf[T]).logELU, flat: true, explicit: true}
 }
 
 func (l *leaf[T]) logELU(_ *Side[T], _, value dense.Matrix[T], row []float64, x dense.Matrix[T], sc *scratch[T]) {
@@ -27,7 +27,7 @@ func (l *leaf[T]) logELU(_ *Side[T], _, value dense.Matrix[T], row []float64, x 
 	}
 }
 
-func (l *leaf[T]) vjpELU(_ *Backward[T], _ *leafGrad[T], dx, gv, _, value, x dense.Matrix[T], sc *scratch[T]) {
+func vjpELU[T dense.Float](l *leaf[T], _ *Backward[T], _ *leafGrad[T], dx, gv, _, value, x dense.Matrix[T], sc *scratch[T]) {
 	for i := range x.Rows {
 		u := l.input(x.Row(i), sc)
 		du := sc.vjp.du[:len(u)]

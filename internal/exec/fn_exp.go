@@ -11,7 +11,7 @@ import (
 // fused paths: a dense projection that ends with its exponential (MulTExp), and derivatives by one matrix product.
 
 func expFn[T dense.Float]() fn[T] {
-	return fn[T]{log: (*leaf[T]).logExp, run: (*leaf[T]).runExp, vjp: (*leaf[T]).vjpExp, unit: true, rowFactor: true}
+	return fn[T]{log: (*leaf[T]).logExp, run: (*leaf[T]).runExp, unit: true, rowFactor: true}
 }
 
 // expPMFn: t occurs with both signs but Bias with only one, so Bias is added after t is mirrored.
@@ -104,7 +104,7 @@ func (l *leaf[T]) projected(ge dense.Matrix[T]) dense.Matrix[T] {
 	return ge.ColRange(0, l.re.rows)
 }
 
-func (l *leaf[T]) vjpExp(b *Backward[T], g *leafGrad[T], dx, _, ge, _, x dense.Matrix[T], sc *scratch[T]) {
+func vjpExp[T dense.Float](l *leaf[T], b *Backward[T], g *leafGrad[T], dx, _, ge, _, x dense.Matrix[T], sc *scratch[T]) {
 	b.rowTerm(&g.row, dx, ge, x, sc)
 	b.project(dx, l.projected(ge), &g.re, sc)
 }

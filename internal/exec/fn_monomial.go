@@ -11,7 +11,7 @@ import (
 // The exponent is a sum of many logarithms with weights up to dozens, so it is computed in float64 in every map.
 
 func monomialFn[T dense.Float]() fn[T] {
-	return fn[T]{log: (*leaf[T]).logMonomial, vjp: (*leaf[T]).vjpMonomial, prepare: (*leaf[T]).prepareMonomial,
+	return fn[T]{log: (*leaf[T]).logMonomial, prepare: (*leaf[T]).prepareMonomial,
 		explicit: true}
 }
 
@@ -88,7 +88,7 @@ func (l *leaf[T]) signAt(f int, neg, zero []int) (sign, zeros float64) {
 
 // vjpMonomial: ∂/∂u_l of ∏ u^ω is ω_l/u_l times the product. Where u_l = 0 the derivative is not 0 only for ω_l = 1 and
 // no other zero factor. It is then the product of the other factors, whose exponent logMonomial kept and gv includes.
-func (l *leaf[T]) vjpMonomial(_ *Backward[T], _ *leafGrad[T], dx, gv, ge, _, x dense.Matrix[T], sc *scratch[T]) {
+func vjpMonomial[T dense.Float](l *leaf[T], _ *Backward[T], _ *leafGrad[T], dx, gv, ge, _, x dense.Matrix[T], sc *scratch[T]) {
 	for i := range x.Rows {
 		u := l.input(x.Row(i), sc)
 		du := sc.vjp.du[:len(u)]

@@ -10,7 +10,7 @@ import (
 // term is not a factor of the features: it is applied to them directly and the row scale is 1.
 
 func reluFn[T dense.Float]() fn[T] {
-	return fn[T]{log: (*leaf[T]).logReLU, vjp: (*leaf[T]).vjpReLU, flat: true}
+	return fn[T]{log: (*leaf[T]).logReLU, flat: true}
 }
 
 func (l *leaf[T]) logReLU(s *Side[T], _, value dense.Matrix[T], row []float64, x dense.Matrix[T], sc *scratch[T]) {
@@ -26,7 +26,7 @@ func (l *leaf[T]) logReLU(s *Side[T], _, value dense.Matrix[T], row []float64, x
 }
 
 // vjpReLU takes the derivative at t = 0 as 0. It recomputes t, because log did not keep the sign of a clipped feature.
-func (l *leaf[T]) vjpReLU(b *Backward[T], g *leafGrad[T], dx, gv, _, _, x dense.Matrix[T], sc *scratch[T]) {
+func vjpReLU[T dense.Float](l *leaf[T], b *Backward[T], g *leafGrad[T], dx, gv, _, _, x dense.Matrix[T], sc *scratch[T]) {
 	s, v := b.side, &sc.vjp
 	m := l.re.rows
 	t := dense.Matrix[T]{Rows: x.Rows, Cols: m, Stride: m, Data: sc.modulus}

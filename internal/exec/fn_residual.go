@@ -11,7 +11,7 @@ import (
 // inputs it is a difference of nearly equal numbers: (expm1(a) − a) + Row(u).
 
 func residualFn[T dense.Float]() fn[T] {
-	return fn[T]{log: (*leaf[T]).logResidual, vjp: (*leaf[T]).vjpResidual, explicit: true, biasApart: true}
+	return fn[T]{log: (*leaf[T]).logResidual, explicit: true, biasApart: true}
 }
 
 // logResidual keeps the constant, the linear and the residual features at their own scales: e is the exponent of a
@@ -60,7 +60,7 @@ func expm1MinusArg(t float64) float64 {
 //
 //   - a < 1, only Bias taken out: the cotangents are (e^a − 1)·gv of t and e^a·gv of Row;
 //   - a ≥ 1, e^a taken out as well: they are (1 − e^{−a})·gv of t and gv of Row.
-func (l *leaf[T]) vjpResidual(b *Backward[T], g *leafGrad[T], dx, gv, _, _, x dense.Matrix[T], sc *scratch[T]) {
+func vjpResidual[T dense.Float](l *leaf[T], b *Backward[T], g *leafGrad[T], dx, gv, _, _, x dense.Matrix[T], sc *scratch[T]) {
 	m, r := l.re.rows, 1+l.inner
 	t := dense.Matrix[T]{Rows: x.Rows, Cols: m, Stride: m, Data: sc.modulus}
 	l.re.project(b.side, t, x, sc)

@@ -6,7 +6,7 @@ import "github.com/randfeat/randfeat/dense"
 // feature vanishes.
 
 func signFn[T dense.Float]() fn[T] {
-	return fn[T]{log: (*leaf[T]).logSign, vjp: (*leaf[T]).vjpSign, flat: true, rowFactor: true}
+	return fn[T]{log: (*leaf[T]).logSign, flat: true, rowFactor: true}
 }
 
 func (l *leaf[T]) logSign(s *Side[T], _, value dense.Matrix[T], row []float64, x dense.Matrix[T], sc *scratch[T]) {
@@ -24,6 +24,6 @@ func (l *leaf[T]) logSign(s *Side[T], _, value dense.Matrix[T], row []float64, x
 }
 
 // vjpSign: a sign is constant wherever it has a derivative, so only the row term contributes.
-func (l *leaf[T]) vjpSign(b *Backward[T], g *leafGrad[T], dx, _, ge, _, x dense.Matrix[T], sc *scratch[T]) {
+func vjpSign[T dense.Float](l *leaf[T], b *Backward[T], g *leafGrad[T], dx, _, ge, _, x dense.Matrix[T], sc *scratch[T]) {
 	b.rowTerm(&g.row, dx, ge, x, sc)
 }

@@ -26,6 +26,30 @@ type Backward[T dense.Float] struct {
 type leafGrad[T dense.Float] struct {
 	re, im     kern.Panel[T]
 	row, rowIm quadGrad[T] // unset for explicit functions, which differentiate in u
+	vjp        vjp[T]
+}
+
+// vjp adds to dx the contribution of the cotangents gv of value and ge of e. ge is also the cotangent of the row term,
+// which is part of every exponent: its gradient is multiplied by the row sums of ge. value is what fn.log wrote. A vjp
+// may overwrite gv and ge.
+type vjp[T dense.Float] func(l *leaf[T], b *Backward[T], g *leafGrad[T], dx, gv, ge, value, x dense.Matrix[T],
+	sc *scratch[T])
+
+// vjps is the table of the derivatives of all plan functions. They are apart from functions, and no methods of a leaf,
+// so that programs without gradients do not link them.
+func vjps[T dense.Float]() [plan.Fns]vjp[T] {
+	return [plan.Fns]vjp[T]{
+		plan.Exp:      vjpExp[T],
+		plan.ExpPM:    vjpExp[T],
+		plan.SinCos:   vjpTrig[T],
+		plan.Complex:  vjpTrig[T],
+		plan.Sign:     vjpSign[T],
+		plan.ReLU:     vjpReLU[T],
+		plan.ELU:      vjpELU[T],
+		plan.Residual: vjpResidual[T],
+		plan.Monomial: vjpMonomial[T],
+		plan.Columns:  vjpColumns[T],
+	}
 }
 
 // quadGrad is the gradient Lin + (Q + Qᵀ)x of a quadratic. One of gain, diag and w is set, as in plan.Linear.
@@ -95,7 +119,7 @@ func CompileBackward[T dense.Float](s *Side[T]) *Backward[T] {
 	b := &Backward[T]{side: s, outer: compileQuad(s.outer, s.tab)}
 	for i := range s.leaves {
 		l := &s.leaves[i]
-		g := leafGrad[T]{}
+		g := leafGrad[T]{vjp: vjps[T]()[l.Fn]}
 		transpose := func(p *kern.Panel[T], mix plan.Linear) {
 			if !mix.IsZero() {
 				s.tab.PackT(p, dense.Convert[T](weights(&l.Leaf, mix, s.dim)))
@@ -287,7 +311,7 @@ func (b *Backward[T]) general(dx, dphi, x dense.Matrix[T], col []T, shift []floa
 	b.outer.add(dx, sums, x, v.tmp, s.tab)
 	for i := range s.leaves {
 		if l := &s.leaves[i]; s.needs(i, gate) {
-			l.fn.vjp(l, b, &b.grads[i], dx, matrix(l, v.gv), matrix(l, v.ge), matrix(l, sc.values), x, sc)
+			b.grads[i].vjp(l, b, &b.grads[i], dx, matrix(l, v.gv), matrix(l, v.ge), matrix(l, sc.values), x, sc)
 		}
 	}
 }
