@@ -290,7 +290,8 @@ type (
 	assignStep[T dense.Float] call[T] // the clusters of a chunk of keys
 	groupStep[T dense.Float]  call[T] // a problem: the order of its keys by cluster
 	meanStep[T dense.Float]   call[T] // some clusters: their keys side by side, and the centroids
-	// some clusters: what ranks them, and their centroids packed; of blocks that weigh keys: some sorted keys, or slopes
+	// some clusters: what ranks them, and their centroids packed; of blocks that weigh keys: some sorted keys, or
+	// slopes
 	rankStep[T dense.Float]   call[T]
 	gatherStep[T dense.Float] call[T] // a chunk of rows that choose together, in their order
 	trainStep[T dense.Float]  call[T] // a problem whose rows choose together: its centres

@@ -106,7 +106,8 @@ func TestSavedChunkStarts(t *testing.T) {
 	}
 }
 
-// Numbers of a saved chunk that no state has are errors: negative hazards, values that are not finite, more clusters than
+// Numbers of a saved chunk that no state has are errors: negative hazards, values that are not finite, more clusters
+// than
 // the spec.
 func TestSavedChunkNumbers(t *testing.T) {
 	in := makeInput[float32](4, 1, 2, 1, 40, 40, 4, 3, 0.7)

@@ -112,15 +112,17 @@ func farChunks(s *Spec, b0 int) int { return max(0, b0-s.Window) / s.Chunk }
 
 // chunkCall is one causal Forward with chunks.
 type chunkCall[T dense.Float] struct {
-	keys    call[T] // clusters the chunks
-	streams []chunkStream[T]
-	specs   []Spec // of chunks after the first: without sinks
-	sets    []keyChunk
-	reading []causalTask
-	mask    []bool
-	place   []int32 // of At: where a position goes, −1: nowhere
-	empty   int64
-	crew    par.Crew[chunkWorker[T]]
+	keys     call[T] // clusters the chunks
+	streams  []chunkStream[T]
+	specs    []Spec // of chunks after the first: without sinks
+	sets     []keyChunk
+	reading  []causalTask
+	unsorted []causalTask
+	order    []int
+	mask     []bool
+	place    []int32 // of At: where a position goes, −1: nowhere
+	empty    int64
+	crew     par.Crew[chunkWorker[T]]
 }
 
 type chunkWorker[T dense.Float] struct {
@@ -272,7 +274,15 @@ func (c *chunkCall[T]) ask(wanted []int, out attention.Seq[T]) {
 			lo = hi
 		}
 	}
-	slices.SortStableFunc(c.reading, func(x, y causalTask) int { return y.hi - x.hi }) // long ones first
+	// Long ones first.
+	c.order, c.unsorted = c.order[:0], append(c.unsorted[:0], c.reading...)
+	for i, t := range c.reading {
+		c.order = append(c.order, (math.MaxInt32-t.hi)<<31|i)
+	}
+	slices.Sort(c.order)
+	for i, x := range c.order {
+		c.reading[i] = c.unsorted[x&(1<<31-1)]
+	}
 }
 
 // mostTask positions are one task at most.

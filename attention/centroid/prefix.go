@@ -13,14 +13,16 @@ import (
 )
 
 // Causal attention with Spec.Chunk and Spec.Keys. Positions are divided into chunks. A query sees the keys of its own
-// chunk exactly. It sees the keys of all earlier chunks, its prefix, as bidirectional queries with Spec.Keys see all keys
+// chunk exactly. It sees the keys of all earlier chunks, its prefix, as bidirectional queries with Spec.Keys see all
+// keys
 // (tilt.go): the queries of a chunk, of all heads of a group, are sorted and cut into blocks. A block weighs the prefix
 // by its mean query; Keys keys are exact, and the others are in centroids made for the block.
 //
 // The exact keys of a causal block are those with the largest e^{x̄·y + σ²}, see sortKeys, not e^{x̄·y}.
 //
 // Centres are trained when the prefix has 1, 2, 4, … chunks, on the prefix at that time. Keys of later chunks are
-// assigned to these centres until the next training. The covariances M and S of tilt.go are those of the keys before the
+// assigned to these centres until the next training. The covariances M and S of tilt.go are those of the keys before
+// the
 // first chunk that uses the training, and so are the queries that a training looks at: those of this chunk.
 //
 // Invariant: no bit of a row depends on a later key or value, nor on a query of a later chunk. Which keys are exact,
@@ -415,7 +417,8 @@ type insideKeys[T dense.Float] struct {
 	panel       kern.Panel[T]
 }
 
-// readInside computes the attention of queries over the keys of their chunk: the outputs, and the logarithms of the sums of
+// readInside computes the attention of queries over the keys of their chunk: the outputs, and the logarithms of the
+// sums of
 // weights. The widths of tiles do not depend on which rows are wanted: bits do not either.
 func (c *prefixCall[T]) readInside(w *prefixWorker[T], i int) {
 	x, a := c.inside[i], &w.inside

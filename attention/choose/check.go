@@ -57,7 +57,8 @@ func (s *errorSums) error() float64 {
 // squares of rows are skewed: a few dozen rows often lack the large ones, and the studentised error has a long tail
 // on that side, which a normal quantile misses.
 const (
-	// Resamples of few rows, and of more than manyRows: (resamples + 1)/20 is a whole number, the rank of the 5 % quantile.
+	// Resamples of few rows, and of more than manyRows: (resamples + 1)/20 is a whole number, the rank of the 5 %
+	// quantile.
 	resamples    = 799
 	fewResamples = 199
 	manyRows     = 256
@@ -265,7 +266,8 @@ func checkFinite[T dense.Float](tab *kern.Table[T], name string, s attention.Seq
 	return nil
 }
 
-// newCheck is NewCheck for checked arguments, without exact outputs. It samples positions from to to−1, avoiding those in
+// newCheck is NewCheck for checked arguments, without exact outputs. It samples positions from to to−1, avoiding those
+// in
 // used if possible.
 func newCheck[T dense.Float](vis attention.Visibility, q, k, v attention.Seq[T], rows, from, to int, seed uint64,
 	used []int) (*Check[T], error) {

@@ -50,7 +50,8 @@ func runCoverage(c *config) error {
 	return nil
 }
 
-// runSeconds is runCoverage for choices by seconds at the lengths of -time, on the heads of a sample: choices are made on
+// runSeconds is runCoverage for choices by seconds at the lengths of -time, on the heads of a sample: choices are made
+// on
 // the texts of the sample "cal" and checked on every text of the sample "test", head by head.
 func runSeconds(c *config) error {
 	fmt.Printf("| model | tokens | texts | tol | exact | judged | within tol | inside | above | median | 90 %% | worst | spread | " +
