@@ -321,7 +321,8 @@ func (c *denseSearch[T]) searchTop(plans []Plan, use int) (best trial, trials in
 		next := atLeast(plans, exactKeys(plans[at])*math.Pow(min(e.High, 2*e.Error)/c.Tol, 1.5))
 		if e.High <= c.Tol {
 			best, end = trial{plans[at], e, c.cost(plans[at]), true}, at
-			for next = min(max(next, failed+1), at-1); next > failed && c.price(plans[next]) > gain*c.price(plans[at]); next-- {
+			next = min(max(next, failed+1), at-1)
+			for ; next > failed && c.price(plans[next]) > gain*c.price(plans[at]); next-- {
 			}
 		} else {
 			failed = max(failed, at)

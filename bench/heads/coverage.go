@@ -54,8 +54,8 @@ func runCoverage(c *config) error {
 // on
 // the texts of the sample "cal" and checked on every text of the sample "test", head by head.
 func runSeconds(c *config) error {
-	fmt.Printf("| model | tokens | texts | tol | exact | judged | within tol | inside | above | median | 90 %% | worst | spread | " +
-		"cost |\n|---|---|---|---|---|---|---|---|---|---|---|---|---|---|\n")
+	fmt.Printf("| model | tokens | texts | tol | exact | judged | within tol | inside | above | median | 90 %% | " +
+		"worst | spread | cost |\n|---|---|---|---|---|---|---|---|---|---|---|---|---|---|\n")
 	for _, model := range c.models {
 		cal, err := sampleHeads(c, model, "cal")
 		if err != nil {
