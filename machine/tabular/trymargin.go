@@ -146,6 +146,18 @@ func marginPoints(median float64) (out []exactPoint) {
 	return out
 }
 
+// marginsNear reports whether margins, at the setting of squares or with a wider kernel, make no more errors than
+// squares by more than a standard error. Else a climb is not worth its time.
+func (e *exactSearch) marginsNear(squares exactPoint) (bool, error) {
+	if err := e.try([]exactPoint{squares, {2 * squares.scale, squares.lambda}}); err != nil {
+		return false, err
+	}
+	last := &marginTries{e: &e.tries, parts: 1, squares: true}
+	ts, err := last.try([]exactPoint{squares})
+	i := best(e.all)
+	return len(ts) == 0 || i >= 0 && !fewerErrors(e.all[i], ts[0], 1), err
+}
+
 // marginsHopeful reports whether margins, in the part that their search was judged by, make fewer errors than squares
 // at a setting: the other parts are looked at only then.
 func (e *exactSearch) marginsHopeful(squares exactPoint) (bool, error) {
@@ -217,6 +229,12 @@ func (e *exactSearch) chooseLoss() (*Choice, error) {
 	}
 	e.margins = &marginTries{e: &e.tries, parts: 1}
 	ch.Why = "margins make no fewer errors by more than a standard error"
+	if !ch.Given {
+		if ok, err := e.marginsNear(before.at); err != nil || !ok {
+			*e = before
+			return ch, err
+		}
+	}
 	if err := e.climb(); err != nil {
 		return nil, err
 	}
