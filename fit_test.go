@@ -47,11 +47,14 @@ func TestStatsMergeChecksTheKernel(t *testing.T) {
 			t.Errorf("another %s: %v", name, err)
 		}
 	}
-	if err := made(spec(kernel.Kernel{Kind: kernel.Softmax, M: m}, 2)).Merge(made(spec(kernel.Kernel{Kind: kernel.Softmax, M: n}, 2))); !errors.Is(err,
+	one := func(m dense.Matrix[float64]) *randfeat.Stats {
+		return made(spec(kernel.Kernel{Kind: kernel.Softmax, M: m}, 2))
+	}
+	if err := one(m).Merge(one(n)); !errors.Is(err,
 		randfeat.ErrSpec) {
 		t.Errorf("other entries of M: %v", err)
 	}
-	if err := made(spec(kernel.Kernel{Kind: kernel.Softmax, M: m}, 2)).Merge(made(spec(kernel.Kernel{Kind: kernel.Softmax, M: m.Clone()}, 2))); err != nil {
+	if err := one(m).Merge(one(m.Clone())); err != nil {
 		t.Errorf("the same kernel: %v", err)
 	}
 	if err := made(spec(kernel.Kernel{Kind: kernel.Softmax}, 2)).Merge(made(spec(kernel.Kernel{Kind: kernel.Softmax,

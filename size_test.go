@@ -68,8 +68,9 @@ func TestOutDimOfBadSpecs(t *testing.T) {
 		"m 0":       {randfeat.Spec{Family: family.Trig{}, Dim: 2}, coupling.ErrSize},
 		"overflow":  {randfeat.Spec{Family: family.Trig{}, Dim: 2, M: math.MaxInt}, randfeat.ErrSpec},
 		"unfitted":  {randfeat.Spec{Family: family.DARK{}, Dim: 2, M: 1}, family.ErrParam},
-		"kernel": {randfeat.Spec{Kernel: kernel.Kernel{Kind: kernel.Softmax, M: dense.New[float64](2, 3)}, Family: family.Trig{},
-			Dim: 2, M: 3}, dense.ErrShape},
+		"kernel": {randfeat.Spec{Kernel: kernel.Kernel{Kind: kernel.Softmax, M: dense.New[float64](2, 3)},
+			Family: family.Trig{},
+			Dim:    2, M: 3}, dense.ErrShape},
 		"huge coefficient": {randfeat.Spec{Family: family.Angular{N: math.MaxInt}, Dim: 2, M: 1}, randfeat.ErrSpec},
 	} {
 		if n, err := c.s.OutDim(); !errors.Is(err, c.want) {

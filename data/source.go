@@ -402,8 +402,8 @@ func openSample(in input, sample []byte, whole bool, o Options) (Source, error) 
 	return nil, fmt.Errorf("unknown format %q: want csv, ndjson, npy, npz or xlsx", format)
 }
 
-// Detect returns the format of a file, from its first bytes, then from its name. If r is not nil, it holds the contents;
-// then Detect cannot look into zip archives, because their directory is at the end, and reports NPZ for them.
+// Detect returns the format of a file, from its first bytes, then from its name. If r is not nil, it holds the
+// contents; then Detect cannot look into zip archives, because their directory is at the end, and reports NPZ for them.
 func Detect(path string, r io.Reader) (Format, error) {
 	if r != nil {
 		return input{name: path, size: -1}.detect(r)

@@ -71,8 +71,8 @@ func delimiterOf(path string) byte {
 	return ','
 }
 
-// NewWriter writes a table to w: CSV, NDJSON, NPY or "tsv", which is CSV with tabs. An npy array is held in memory until Close, since its header has the number of
-// rows. Abort leaves what has been written.
+// NewWriter writes a table to w: CSV, NDJSON, NPY or "tsv", which is CSV with tabs. An npy array is held in memory
+// until Close, since its header has the number of rows. Abort leaves what has been written.
 func NewWriter(w io.Writer, f Format, columns []string, kinds []Kind) (Writer, error) {
 	delim := byte(',')
 	if f == "tsv" {

@@ -278,8 +278,8 @@ func (e *Evaluation) cell(truth, predicted int) tally {
 	return e.weights[truth][predicted]
 }
 
-// brier is the Brier score of probabilities p of the classes, and whether they are probabilities. float32 predictions of
-// many classes sum to 1 only within about 1e-4.
+// brier is the Brier score of probabilities p of the classes, and whether they are probabilities. float32 predictions
+// of many classes sum to 1 only within about 1e-4.
 func brier(p []float64, truth int) (square float64, likely bool) {
 	sum, likely := 0.0, true
 	for k, v := range p {

@@ -30,7 +30,7 @@ func prefixes(length int) []int {
 type decoderMethod struct {
 	name  string
 	spec  *spec              // kept cache
-	tol   float64            // kept cache: a plan for every head, chosen by seconds for this error; 0: spec for all heads
+	tol   float64            // kept cache: error for which every head's plan is chosen; 0: none is
 	slots *centroid.SlotSpec // constant memory
 	// of constant memory, in keys and values
 	policy string

@@ -177,7 +177,8 @@ func TestAdviseHeads(t *testing.T) {
 	fails(t, exitMisuse, "--html", append([]string{"advise", files[0], files[1], "--html", "x.html"}, cheap...)...)
 }
 
-// Advice on attention is computed in float32. Values out of its range get the advice of the same values in another unit.
+// Advice on attention is computed in float32. Values out of its range get the advice of the same values in another
+// unit.
 func TestAdviseLargeValues(t *testing.T) {
 	dir := t.TempDir()
 	q, k := saveTensor[float64](t, dir, "q.npy", 1, 1, 96, 4), saveTensor[float64](t, dir, "k.npy", 2, 1, 96, 4)

@@ -83,7 +83,8 @@ func parameterEntries() []Entry {
 					return nil, outOfRange("amax", in.f("amax"), "a number ≥ 1")
 				}
 				c := family.Clusters{QueryCentres: dense.MustFromRows([][]float64{in.vec("r")}),
-					KeyCentres: dense.MustFromRows([][]float64{in.vec("t")}), Complex: in.s("mode") == "complex", AMax: in.f("amax")}
+					KeyCentres: dense.MustFromRows([][]float64{in.vec("t")}),
+					Complex:    in.s("mode") == "complex", AMax: in.f("amax")}
 				return fromComplex(c.Diagonal(0, 0)), nil
 			},
 		},

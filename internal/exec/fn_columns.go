@@ -100,7 +100,8 @@ func narrowInto[T dense.Float](dst []T, src []float64) {
 //
 // gv arrives multiplied by the exponential of the feature, which addGradient therefore leaves out. With White it is the
 // cotangent of the mixed features: it is multiplied by Whiteᵀ, and each landmark's exponential is recomputed.
-func vjpColumns[T dense.Float](l *leaf[T], _ *Backward[T], _ *leafGrad[T], dx, gv, _, _, x dense.Matrix[T], sc *scratch[T]) {
+func vjpColumns[T dense.Float](l *leaf[T], _ *Backward[T], _ *leafGrad[T], dx, gv, _, _, x dense.Matrix[T],
+	sc *scratch[T]) {
 	v, e := l.columnBlock(x.Rows, sc)
 	row := sc.terms[:x.Rows]
 	if !l.White.IsEmpty() {

@@ -27,7 +27,8 @@ func (l *leaf[T]) logELU(_ *Side[T], _, value dense.Matrix[T], row []float64, x 
 	}
 }
 
-func vjpELU[T dense.Float](l *leaf[T], _ *Backward[T], _ *leafGrad[T], dx, gv, _, value, x dense.Matrix[T], sc *scratch[T]) {
+func vjpELU[T dense.Float](l *leaf[T], _ *Backward[T], _ *leafGrad[T], dx, gv, _, value, x dense.Matrix[T],
+	sc *scratch[T]) {
 	for i := range x.Rows {
 		u := l.input(x.Row(i), sc)
 		du := sc.vjp.du[:len(u)]

@@ -104,7 +104,8 @@ func (l *leaf[T]) projected(ge dense.Matrix[T]) dense.Matrix[T] {
 	return ge.ColRange(0, l.re.rows)
 }
 
-func vjpExp[T dense.Float](l *leaf[T], b *Backward[T], g *leafGrad[T], dx, _, ge, _, x dense.Matrix[T], sc *scratch[T]) {
+func vjpExp[T dense.Float](l *leaf[T], b *Backward[T], g *leafGrad[T], dx, _, ge, _, x dense.Matrix[T],
+	sc *scratch[T]) {
 	b.rowTerm(&g.row, dx, ge, x, sc)
 	b.project(dx, l.projected(ge), &g.re, sc)
 }

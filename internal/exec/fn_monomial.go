@@ -88,7 +88,8 @@ func (l *leaf[T]) signAt(f int, neg, zero []int) (sign, zeros float64) {
 
 // vjpMonomial: ∂/∂u_l of ∏ u^ω is ω_l/u_l times the product. Where u_l = 0 the derivative is not 0 only for ω_l = 1 and
 // no other zero factor. It is then the product of the other factors, whose exponent logMonomial kept and gv includes.
-func vjpMonomial[T dense.Float](l *leaf[T], _ *Backward[T], _ *leafGrad[T], dx, gv, ge, _, x dense.Matrix[T], sc *scratch[T]) {
+func vjpMonomial[T dense.Float](l *leaf[T], _ *Backward[T], _ *leafGrad[T], dx, gv, ge, _, x dense.Matrix[T],
+	sc *scratch[T]) {
 	for i := range x.Rows {
 		u := l.input(x.Row(i), sc)
 		du := sc.vjp.du[:len(u)]

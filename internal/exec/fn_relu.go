@@ -26,7 +26,8 @@ func (l *leaf[T]) logReLU(s *Side[T], _, value dense.Matrix[T], row []float64, x
 }
 
 // vjpReLU takes the derivative at t = 0 as 0. It recomputes t, because log did not keep the sign of a clipped feature.
-func vjpReLU[T dense.Float](l *leaf[T], b *Backward[T], g *leafGrad[T], dx, gv, _, _, x dense.Matrix[T], sc *scratch[T]) {
+func vjpReLU[T dense.Float](l *leaf[T], b *Backward[T], g *leafGrad[T], dx, gv, _, _, x dense.Matrix[T],
+	sc *scratch[T]) {
 	s, v := b.side, &sc.vjp
 	m := l.re.rows
 	t := dense.Matrix[T]{Rows: x.Rows, Cols: m, Stride: m, Data: sc.modulus}

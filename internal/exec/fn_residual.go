@@ -60,7 +60,8 @@ func expm1MinusArg(t float64) float64 {
 //
 //   - a < 1, only Bias taken out: the cotangents are (e^a − 1)·gv of t and e^a·gv of Row;
 //   - a ≥ 1, e^a taken out as well: they are (1 − e^{−a})·gv of t and gv of Row.
-func vjpResidual[T dense.Float](l *leaf[T], b *Backward[T], g *leafGrad[T], dx, gv, _, _, x dense.Matrix[T], sc *scratch[T]) {
+func vjpResidual[T dense.Float](l *leaf[T], b *Backward[T], g *leafGrad[T], dx, gv, _, _, x dense.Matrix[T],
+	sc *scratch[T]) {
 	m, r := l.re.rows, 1+l.inner
 	t := dense.Matrix[T]{Rows: x.Rows, Cols: m, Stride: m, Data: sc.modulus}
 	l.re.project(b.side, t, x, sc)

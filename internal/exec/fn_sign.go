@@ -24,6 +24,7 @@ func (l *leaf[T]) logSign(s *Side[T], _, value dense.Matrix[T], row []float64, x
 }
 
 // vjpSign: a sign is constant wherever it has a derivative, so only the row term contributes.
-func vjpSign[T dense.Float](l *leaf[T], b *Backward[T], g *leafGrad[T], dx, _, ge, _, x dense.Matrix[T], sc *scratch[T]) {
+func vjpSign[T dense.Float](l *leaf[T], b *Backward[T], g *leafGrad[T], dx, _, ge, _, x dense.Matrix[T],
+	sc *scratch[T]) {
 	b.rowTerm(&g.row, dx, ge, x, sc)
 }

@@ -107,7 +107,8 @@ func (l *leaf[T]) logTrig(s *Side[T], e, value dense.Matrix[T], row []float64, x
 
 // vjpTrig handles modulus and phase one after the other. Sine and cosine share their exponent, so fold adds the two
 // halves of ge; phases turns the two halves of gv into the cotangents of θ.
-func vjpTrig[T dense.Float](l *leaf[T], b *Backward[T], g *leafGrad[T], dx, gv, ge, value, x dense.Matrix[T], sc *scratch[T]) {
+func vjpTrig[T dense.Float](l *leaf[T], b *Backward[T], g *leafGrad[T], dx, gv, ge, value, x dense.Matrix[T],
+	sc *scratch[T]) {
 	m := l.re.rows
 	b.rowTerm(&g.row, dx, ge, x, sc)
 	fold(ge, m, 1)

@@ -17,13 +17,14 @@ type Workspace[T dense.Float] struct {
 	Workers int
 	group   par.Group
 	scratch []scratch[T]
-	// job, logs and vjp hold a *job[T], a *logJob[T] and a *vjpJob[T] after the first call that needs them (reuse). With
-	// those types, every package that has a Workspace would compile all of Side, and every program would link it.
+	// job, logs and vjp hold a *job[T], a *logJob[T] and a *vjpJob[T] after the first call that needs them (reuse).
+	// With those types, every package that has a Workspace would compile all of Side, and every program would link it.
 	job, logs, vjp par.Job
 	col            []T // bias + col of a fused Scaled
 }
 
-// reuse returns the job in the slot of a Workspace. It makes one at the first call, so that later calls do not allocate.
+// reuse returns the job in the slot of a Workspace. It makes one at the first call, so that later calls do not
+// allocate.
 func reuse[J any, P interface {
 	*J
 	par.Job

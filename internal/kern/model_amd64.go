@@ -10,8 +10,8 @@ import (
 	"github.com/randfeat/randfeat/dense"
 )
 
-// modelTargets lists the tables of this CPU. AVX-512 without VNNI has the products of AVX2. The kernels of _gen/quant and
-// _gen/layer cannot be preempted: one call is one tile or one row.
+// modelTargets lists the tables of this CPU. AVX-512 without VNNI has the products of AVX2. The kernels of _gen/quant
+// and _gen/layer cannot be preempted: one call is one tile or one row.
 func modelTargets() []*Model {
 	var list []*Model
 	x := &cpu.X86

@@ -29,8 +29,8 @@ func (p *Pool[C]) Put(c *C) {
 	p.free = append(p.free, c)
 }
 
-// Held returns the *C in a slot of a Pool[any], made at the first use. A type with a field Pool[any] does not name C, so
-// packages that use the type do not compile the code of C again.
+// Held returns the *C in a slot of a Pool[any], made at the first use. A type with a field Pool[any] does not name C,
+// so packages that use the type do not compile the code of C again.
 func Held[C any](slot *any) *C {
 	if *slot == nil {
 		*slot = new(C)

@@ -308,7 +308,8 @@ func (e *exactSearch) note(g *guide) {
 func (e *exactSearch) guided() error {
 	f := e.c.f
 	g := f.guide
-	if g == nil || f.learned != nil || e.tries.kind != g.Kernel || g.Factor == 0 || f.o.Bandwidth > 0 || f.o.Lambda > 0 {
+	if g == nil || f.learned != nil || e.tries.kind != g.Kernel || g.Factor == 0 ||
+		f.o.Bandwidth > 0 || f.o.Lambda > 0 {
 		return nil
 	}
 	p := exactPoint{g.Factor * medianDistance(&sample{x: e.tries.x}, g.Kernel, f.o.Seed), g.Lambda}

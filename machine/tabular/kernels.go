@@ -52,7 +52,8 @@ func (e *exactSearch) tryKinds() error {
 		switch g := e.c.f.guide; {
 		case g != nil && kind != g.Kernel:
 			continue
-		case g == nil && (kind == kernel.Laplace && e.tries.x.Cols > laplaceColumns || kind != kernel.Laplace && !rougher):
+		case g == nil && (kind == kernel.Laplace && e.tries.x.Cols > laplaceColumns ||
+			kind != kernel.Laplace && !rougher):
 			continue
 		}
 		t, err := e.tryKind(kind, smooth)

@@ -120,7 +120,8 @@ func (c *chooser) tryScalings(ch *Choice) error {
 			loss = t.tie // far less noisy than a count of errors
 		}
 		if top != nil {
-			// A large λ lowers the Brier score of classes that it does not tell apart: errors must not say the opposite.
+			// A large λ lowers the Brier score of classes that it does not tell apart: errors must not say the
+			// opposite.
 			if diff, se := gain(topLoss, loss); diff <= surely*se || t.tie != nil && fewerErrors(t, topTrial, nearTie) {
 				return nil
 			}

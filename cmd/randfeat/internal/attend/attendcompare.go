@@ -85,7 +85,8 @@ func compareOutput[T dense.Float](f *attendFlags, in *qkv.Input[T], out attentio
 	c *AttendCompare, r *AttendResult) error {
 	rows := (f.rows(in.K.Len) + in.Q.Batch - 1) / in.Q.Batch
 	exp := qkv.Exponent(in.V)
-	check, err := choose.NewCheck(in.Vis, choice.Scale, qkv.Narrow(in.Q, 0), qkv.Narrow(in.K, 0), qkv.Narrow(in.V, exp), rows,
+	check, err := choose.NewCheck(in.Vis, choice.Scale, qkv.Narrow(in.Q, 0), qkv.Narrow(in.K, 0),
+		qkv.Narrow(in.V, exp), rows,
 		f.seed)
 	if err != nil {
 		return err

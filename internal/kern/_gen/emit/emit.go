@@ -25,8 +25,8 @@ func AlignLoop(c *build.Context) { c.Comment(mark) }
 // Dir is the folder the generators write to: -dir, by default the package.
 var Dir = flag.String("dir", "..", "folder to write to")
 
-// File compiles c and writes it, and beside it the declarations of its functions in Go. Output appears only after everything succeeded: a half-written kernel would break the
-// package it belongs to.
+// File compiles c and writes it, and beside it the declarations of its functions in Go. Output appears only after
+// everything succeeded: a half-written kernel would break the package it belongs to.
 func File(c *build.Context, name, generator string) error {
 	c.ConstraintExpr("amd64,!noasm")
 	f, err := c.Result()

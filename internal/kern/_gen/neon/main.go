@@ -43,7 +43,8 @@ func main() {
 			out.Write(a.Bytes())
 			stubs.Write(a.stubs.Bytes())
 		}
-		for name, b := range map[string][]byte{f.name: out.Bytes(), strings.TrimSuffix(f.name, ".s") + ".go": stubs.Bytes()} {
+		for name, b := range map[string][]byte{f.name: out.Bytes(),
+			strings.TrimSuffix(f.name, ".s") + ".go": stubs.Bytes()} {
 			if err := os.WriteFile(filepath.Join(*dir, name), b, 0o644); err != nil {
 				fmt.Fprintln(os.Stderr, err)
 				os.Exit(1)
