@@ -22,13 +22,11 @@
 // # Which fit
 //
 //   - [NewSums] makes the [Sums] of a kind: ridge regression ([Ridge]), a Gaussian process, a smoother (the
-//
-// Nadaraya–Watson estimate) or a kernel density, whose quantiles a [Calibration] makes. Sums of shards merge and can
-//
-//	  be saved, so the rows may live on many machines.
-//	- [FitExact] is exact kernel ridge regression; [FitExactIterative] solves it by conjugate gradients for more rows.
-//	- [FitIterative] is ridge regression with more features than an F×F matrix allows.
-//	- [FitLogistic] is multinomial logistic regression.
+//     Nadaraya–Watson estimate) or a kernel density, whose quantiles a [Calibration] makes. Sums of shards merge and
+//     can be saved, so the rows may live on many machines.
+//   - [FitExact] is exact kernel ridge regression; [FitExactIterative] solves it by conjugate gradients for more rows.
+//   - [FitIterative] is ridge regression with more features than an F×F matrix allows.
+//   - [FitLogistic] is multinomial logistic regression.
 //
 // # Determinism
 //
