@@ -13,7 +13,7 @@ var layers = []string{
 	"internal/buf internal/cell internal/figure internal/half internal/jsonscan internal/leaf internal/localfile " +
 		"internal/namedjson internal/par internal/quote internal/rng internal/seal internal/similar " +
 		"internal/slim internal/special internal/stattest internal/tensorfile",
-	"internal/kern internal/npy internal/number internal/suggest",
+	"internal/distance internal/kern internal/npy internal/number internal/suggest",
 	"internal/omega",
 	"coupling data internal/linalg kernel",
 	"data/parquet internal/columnflags internal/datasets internal/forms internal/landmark internal/plan kernel/metric",
