@@ -154,6 +154,37 @@ func ExampleState() {
 	// Output: 3000 keys; the same as one state: true
 }
 
+// A saved state continues where it was: the bytes and the spec of its map are all that another process needs.
+func ExampleUnmarshalState() {
+	const d = 16
+	k, v := exampleSeq(1, 100, d, 1, 1).Head(0, 0), exampleSeq(1, 100, 4, 1, 2).Head(0, 0)
+	m, err := randfeat.New[float32](randfeat.Spec{Kernel: kernel.Attention(d), Family: family.Positive{}, Dim: d, M: 64})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	state, err := linear.NewState(m, v.Cols)
+	if err == nil {
+		err = state.Append(k, v)
+	}
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	saved, err := state.MarshalBinary()
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	again, err := linear.UnmarshalState(m, saved)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(again.Len(), "keys,", again.ValueDim(), "columns")
+	// Output: 100 keys, 4 columns
+}
+
 // Decoding token by token after a prompt gives the outputs of causal attention over the whole sequence, at a cost that
 // does not depend on how many tokens came before.
 func ExampleDecoder() {
