@@ -103,7 +103,7 @@ func TestBadTunings(t *testing.T) {
 		says string
 	}{
 		{Tuning{Model: bert, Goal: Next}, "no next token"},
-		{Tuning{Model: gpt2, Goal: Embed, Teacher: gpt2}, "no encoder"},
+		{Tuning{Model: gpt2, Goal: Embed, Teacher: gpt2}, "is not an encoder"},
 		{Tuning{Model: gpt2, Goal: Attend}, "without a teacher"},
 		{Tuning{Model: gpt2, Goal: Attend, Teacher: llama}, "another architecture"},
 		{Tuning{Model: gpt2, Goal: "fame"}, `goal "fame"`},
