@@ -217,8 +217,8 @@ func TestAttentionErrors(t *testing.T) {
 		says string
 	}{
 		{ids[:1000], models.Calibration{}, "the text has 1000 tokens"},
-		{ids, models.Calibration{Tol: math.NaN()}, "tolerance NaN"},
-		{ids, models.Calibration{Length: 10}, "length 10"},
+		{ids, models.Calibration{Tol: math.NaN()}, "Tol NaN"},
+		{ids, models.Calibration{Length: 10}, "Length 10,"},
 	} {
 		if _, err := m.Decoder.Calibrate(ctx, c.ids, c.cal); err == nil || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%v, want %q", err, c.says)
