@@ -158,7 +158,8 @@ func ExampleState() {
 func ExampleUnmarshalState() {
 	const d = 16
 	k, v := exampleSeq(1, 100, d, 1, 1).Head(0, 0), exampleSeq(1, 100, 4, 1, 2).Head(0, 0)
-	m, err := randfeat.New[float32](randfeat.Spec{Kernel: kernel.Attention(d), Family: family.Positive{}, Dim: d, M: 64})
+	m, err := randfeat.New[float32](randfeat.Spec{Kernel: kernel.Attention(d), Family: family.Positive{}, Dim: d,
+		M: 64})
 	if err != nil {
 		fmt.Println(err)
 		return
