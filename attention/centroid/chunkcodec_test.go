@@ -69,8 +69,9 @@ func TestNoChunks(t *testing.T) {
 	}
 }
 
-// Clusters of a saved chunk that are empty, out of order or do not cover its keys are errors.
-func TestSavedChunkStarts(t *testing.T) {
+// savedChunks returns a state with chunks, and its saved bytes without the seal.
+func savedChunks(t *testing.T) (*Chunks[float32], []byte) {
+	t.Helper()
 	in := makeInput[float32](4, 1, 2, 1, 40, 40, 4, 3, 0.7)
 	a := &Attention[float32]{Specs: []Spec{{Clusters: 3, Chunk: 8, Together: 4, Window: 4, Sinks: 2, Top: 1}}}
 	c, err := a.NewChunks(1, 2, 1, 4, 3)
@@ -82,11 +83,17 @@ func TestSavedChunkStarts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return c, b[:len(b)-32]
+}
+
+// Clusters of a saved chunk that are empty, out of order or do not cover its keys are errors.
+func TestSavedChunkStarts(t *testing.T) {
+	c, b := savedChunks(t)
 	first := chunksFormat.HeaderSize() + 4 // the reference
 	n := int(binary.LittleEndian.Uint32(b[first:]))
 	for x := range n + 1 {
 		for _, to := range []uint32{0, 1, 6, 7, 1 << 31} {
-			bad := slices.Clone(b[:len(b)-32])
+			bad := slices.Clone(b)
 			at := first + 4 + 4*x
 			if binary.LittleEndian.Uint32(bad[at:]) == to {
 				continue
@@ -107,21 +114,9 @@ func TestSavedChunkStarts(t *testing.T) {
 }
 
 // Numbers of a saved chunk that no state has are errors: negative hazards, values that are not finite, more clusters
-// than
-// the spec.
+// than the spec.
 func TestSavedChunkNumbers(t *testing.T) {
-	in := makeInput[float32](4, 1, 2, 1, 40, 40, 4, 3, 0.7)
-	a := &Attention[float32]{Specs: []Spec{{Clusters: 3, Chunk: 8, Together: 4, Window: 4, Sinks: 2, Top: 1}}}
-	c, err := a.NewChunks(1, 2, 1, 4, 3)
-	if err != nil {
-		t.Fatal(err)
-	}
-	steps(t, c, in, 8)
-	b, err := c.AppendBinary(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	b = b[:len(b)-32]                      // without the seal
+	c, b := savedChunks(t)
 	first := chunksFormat.HeaderSize() + 4 // the reference
 	n := int(binary.LittleEndian.Uint32(b[first:]))
 	hazard := first + 4 + 4*(n+1) + 4*4*n

@@ -1,6 +1,7 @@
 package centroid
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 
@@ -134,19 +135,12 @@ func (s *Spec) Validate() error {
 	return nil
 }
 
-func orDefault(n, other int) int {
-	if n == 0 {
-		return other
-	}
-	return n
-}
-
 func (s *Spec) landmarks(causal bool) int {
-	return orDefault(s.Landmarks, either(causal, causalLandmarks, defaultLandmarks))
+	return cmp.Or(s.Landmarks, either(causal, causalLandmarks, defaultLandmarks))
 }
 
 func (s *Spec) passes(causal bool) int {
-	return orDefault(s.Passes, either(causal, causalPasses, defaultPasses))
+	return cmp.Or(s.Passes, either(causal, causalPasses, defaultPasses))
 }
 
 func either(yes bool, a, b int) int {
@@ -156,16 +150,16 @@ func either(yes bool, a, b int) int {
 	return b
 }
 
-func (s *Spec) bits() int { return orDefault(s.Bits, 8) }
+func (s *Spec) bits() int { return cmp.Or(s.Bits, 8) }
 
 // residual is the number of residual directions of keys of dimension d.
-func (s *Spec) residual(d int) int { return min(d, orDefault(s.Residual, defaultResidual)) }
+func (s *Spec) residual(d int) int { return min(d, cmp.Or(s.Residual, defaultResidual)) }
 
 // filters tells whether residual directions have a use.
 func (s *Spec) filters() bool { return s.Keys > 0 || s.Spread }
 
 func (s *Spec) sample(causal bool) int {
-	return orDefault(s.Sample, max(either(causal, causalSample, defaultSample), samplePerCluster*s.Clusters))
+	return cmp.Or(s.Sample, max(either(causal, causalSample, defaultSample), samplePerCluster*s.Clusters))
 }
 
 // block is B; 0: no exact neighbours.

@@ -1,6 +1,7 @@
 package choose
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -58,7 +59,7 @@ type Comparison struct {
 // errors by theory. The visibility, window and sinks of a apply. Masked keys, and keys of segments without a query, may
 // hold any value. The work beyond linear attention is O(Heads·Rows·L·(m + d)).
 func Compare[T dense.Float](a *linear.Attention[T], q, k, v attention.Seq[T], opt CompareOptions) (Comparison, error) {
-	opt.Rows, opt.Keys = orDefault(opt.Rows, 32), orDefault(opt.Keys, 256)
+	opt.Rows, opt.Keys = cmp.Or(opt.Rows, 32), cmp.Or(opt.Keys, 256)
 	if opt.Rows < 0 || opt.Keys < 2 {
 		return Comparison{}, fmt.Errorf("comparing %d rows with %d keys, want at least 1 and 2: %w", opt.Rows, opt.Keys,
 			dense.ErrShape)
@@ -109,13 +110,6 @@ func Compare[T dense.Float](a *linear.Attention[T], q, k, v attention.Seq[T], op
 	}
 	c.LinearErrors = all.errors()
 	return c, nil
-}
-
-func orDefault(v, d int) int {
-	if v == 0 {
-		return d
-	}
-	return v
 }
 
 // timeExact runs exact attention over the same keys. Its time does not depend on the kernel.

@@ -27,9 +27,9 @@ type fn[T dense.Float] struct {
 	prepare func(l *leaf[T])
 
 	// unit: features are exponentials and value is 1 everywhere.
-	unit bool // features are exponentials: value is 1
+	unit bool
 	// flat: features have no exponent of their own and e is 0 everywhere.
-	flat bool // features have no exponent of their own: e is 0
+	flat bool
 	// explicit functions need u itself, in float64 (leaf.input). Their row term stays a function of u and is not
 	// composed with Lin and Shift.
 	explicit bool
@@ -78,10 +78,9 @@ func (l *leaf[T]) run(s *Side[T], dst dense.Matrix[T], scale []float64, x dense.
 		for i := range x.Rows {
 			ei, v := e.Row(i), dst.Row(i)
 			for f, c := range v {
-
-				// derivative. That exponent must not decide the scale of the row, or the features that are not 0 could
-				// underflow.
-				if c == 0 { // its exponent is that of other factors, and must not decide the scale
+				// A feature that is 0 keeps the exponent of its other factors. That exponent must not decide the scale
+				// of the row, or the features that are not 0 could underflow.
+				if c == 0 {
 					ei[f] = T(math.Inf(-1))
 				}
 			}

@@ -74,7 +74,7 @@ func pivots(k kernel.Kernel, x dense.Matrix[float64], m int,
 		}
 		// Columns of K minus the part that the previous landmarks explain.
 		c := dense.New[float64](n, len(at))
-		if err := kernel.Gram(k, c, x, pick(x, at)); err != nil {
+		if err := kernel.Gram(k, c, x, x.Pick(at)); err != nil {
 			return nil, err
 		}
 		old := len(chosen)
@@ -131,7 +131,7 @@ func Leverage(k kernel.Kernel, x dense.Matrix[float64], m int, seed uint64) ([]i
 	}
 	hash := func(i int) uint64 { return rng.Mix64(seed ^ leverageLabel ^ rng.Mix64(uint64(i))) }
 	slices.SortFunc(order, func(a, b int) int { return cmp.Compare(hash(a), hash(b)) })
-	s := pick(x, order[:m])
+	s := x.Pick(order[:m])
 	diag := diagonal(k, x)
 	left, err := residuals(k, s, x, diag, 0)
 	if err != nil {
@@ -165,7 +165,7 @@ func Leverage(k kernel.Kernel, x dense.Matrix[float64], m int, seed uint64) ([]i
 
 // apart drops the rows of a choice that its other rows explain.
 func apart(k kernel.Kernel, x dense.Matrix[float64], chosen []int) ([]int, error) {
-	at, err := Greedy(k, pick(x, chosen), len(chosen))
+	at, err := Greedy(k, x.Pick(chosen), len(chosen))
 	if err != nil {
 		return nil, err
 	}
@@ -232,14 +232,6 @@ func diagonal(k kernel.Kernel, x dense.Matrix[float64]) []float64 {
 		}
 	}
 	return d
-}
-
-func pick(x dense.Matrix[float64], rows []int) dense.Matrix[float64] {
-	z := dense.New[float64](len(rows), x.Cols)
-	for i, r := range rows {
-		copy(z.Row(i), x.Row(r))
-	}
-	return z
 }
 
 func largest(v []float64) int {
