@@ -178,7 +178,8 @@ func (f Hybrid) Lower(kind kernel.Kind, dim int, omega []coupling.Omega) (plan.P
 			dense.ErrShape)
 	}
 	// Leaves: bases 0…p, then coefficients p+1…2p.
-	var query, key plan.Side
+	query := plan.Side{Leaves: make([]plan.Leaf, 0, len(f.Bases)+p)}
+	key := plan.Side{Leaves: make([]plan.Leaf, 0, len(f.Bases)+p)}
 	for k, b := range f.Bases {
 		pair, err := b.Lower(kernel.Softmax, dim, omega[f.group(k):f.group(k)+1])
 		if err != nil {

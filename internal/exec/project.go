@@ -63,18 +63,33 @@ func compileProjection[T dense.Float](l *plan.Leaf, mix plan.Linear, bias []floa
 		}
 		return p
 	}
-	tab.Pack(&p.w, dense.Convert[T](weights(l, mix, dim)))
+	w := weights(l.Omega.Rows, pre)
+	same, ok := any(w).(dense.Matrix[T]) // Pack copies: float64 needs no conversion before
+	if !ok {
+		same = dense.Convert[T](w)
+	}
+	tab.Pack(&p.w, same)
 	p.bias = foldShift[T](l, mix, bias)
 	return p
 }
 
-// weights is the matrix Ω·mix·Lin of a projection, m × dim, in float64.
-func weights(l *plan.Leaf, mix plan.Linear, dim int) dense.Matrix[float64] {
-	pre := mix.Compose(l.Lin, dim)
-	if !pre.Dense.IsEmpty() || pre.Diag != nil {
-		return plan.Mul(l.Omega.Rows, pre.Matrix(dim))
+// weights is the matrix Ω·pre of a projection, in float64. It may be omega itself: do not write to it.
+func weights(omega dense.Matrix[float64], pre plan.Linear) dense.Matrix[float64] {
+	switch {
+	case !pre.Dense.IsEmpty():
+		return plan.Mul(omega, pre.Dense)
+	case pre.Diag != nil:
+		w := omega.Clone()
+		for i := range w.Rows {
+			for j, v := range pre.Diag {
+				w.Data[i*w.Stride+j] *= v
+			}
+		}
+		return w
+	case pre.Gain == 1:
+		return omega
 	}
-	w := l.Omega.Rows.Clone()
+	w := omega.Clone()
 	for i := range w.Data {
 		w.Data[i] *= pre.Gain
 	}

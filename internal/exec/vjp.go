@@ -122,7 +122,7 @@ func CompileBackward[T dense.Float](s *Side[T]) *Backward[T] {
 		g := leafGrad[T]{vjp: vjps[T]()[l.Fn]}
 		transpose := func(p *kern.Panel[T], mix plan.Linear) {
 			if !mix.IsZero() {
-				s.tab.PackT(p, dense.Convert[T](weights(&l.Leaf, mix, s.dim)))
+				s.tab.PackT(p, dense.Convert[T](weights(l.Omega.Rows, mix.Compose(l.Lin, s.dim))))
 			}
 		}
 		transpose(&g.re, l.Mix)

@@ -23,6 +23,8 @@ func (s Side) Eval(x []float64) []float64 {
 func (s Side) EvalLog(x []float64) (value, e []float64) {
 	gate := s.gate(x)
 	outer := s.Outer.at(x)
+	n := s.OutDim(len(x))
+	value, e = make([]float64, 0, n), make([]float64, 0, n)
 	for _, b := range s.Blocks {
 		rho, rhoE := []float64{1}, []float64{0}
 		if b.Rho != None {
@@ -87,6 +89,8 @@ func (l *Leaf) eval(x []float64) (value, e []float64) {
 			p.theta[f] += l.BiasIm[f]
 		}
 	}
+	n := l.Features(len(x))
+	value, e = make([]float64, 0, n), make([]float64, 0, n)
 	table[l.Fn].eval(&p, func(v, exponent float64) { value, e = append(value, v), append(e, exponent) })
 	return value, e
 }

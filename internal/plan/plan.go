@@ -96,8 +96,11 @@ func (l Linear) transpose() Linear {
 	return l
 }
 
-// scale is g·l for a diagonal or dense l, in new memory.
+// scale is g·l for a diagonal or dense l.
 func (l Linear) scale(g float64) Linear {
+	if g == 1 {
+		return l
+	}
 	if !l.Dense.IsEmpty() {
 		m := l.Dense.Clone()
 		for i := range m.Data {
@@ -121,7 +124,9 @@ func Mul(a, b dense.Matrix[float64]) dense.Matrix[float64] {
 			if v == 0 {
 				continue
 			}
-			for j, w := range b.Row(k) {
+			bk := b.Row(k)
+			ci := ci[:len(bk)] // no check of bounds in the loop
+			for j, w := range bk {
 				ci[j] += v * w
 			}
 		}
@@ -170,7 +175,17 @@ func (q Quadratic) Compose(l Linear, shift []float64, dim int) Quadratic {
 		out.Quad = Scalar(l.Gain*l.Gain).Compose(q.Quad, dim)
 		return out
 	}
-	m := l.Matrix(dim)
+	if l.Dense.IsEmpty() {
+		m := q.Quad.Matrix(dim).Clone()
+		for i, d := range l.Diag {
+			for j, v := range m.Row(i) {
+				m.Set(i, j, d*(v*l.Diag[j]))
+			}
+		}
+		out.Quad = Linear{Dense: m}
+		return out
+	}
+	m := l.Dense
 	out.Quad = Linear{Dense: Mul(Transpose(m), Mul(q.Quad.Matrix(m.Rows), m))}
 	return out
 }
