@@ -42,7 +42,7 @@ func Attention[T dense.Float](ctx context.Context, vis attention.Visibility, q, 
 	tol = cmp.Or(tol, defaultTol)
 	o.Target, o.Loss, o.Positive = 0, lossRelative, true
 	if o.PerToken != 0 {
-		return nil, fmt.Errorf("a time per token is no budget for attention: give features or a target error: %w", ErrOptions)
+		return nil, fmt.Errorf("attention cannot have a time budget per token: give features or a target error: %w", ErrOptions)
 	}
 	o.Kernel = kernel.Attention(q.Dim)
 	o, err := o.complete(q.Dim)
@@ -53,7 +53,7 @@ func Attention[T dense.Float](ctx context.Context, vis attention.Visibility, q, 
 		return nil, fmt.Errorf("a target error of %v, want one between 0 and 1: %w", tol, ErrOptions)
 	}
 	if k.Heads < 1 || q.Heads%k.Heads != 0 {
-		return nil, fmt.Errorf("%d query heads are no multiple of %d key/value heads: %w", q.Heads, k.Heads,
+		return nil, fmt.Errorf("%d query heads are not a multiple of %d key/value heads: %w", q.Heads, k.Heads,
 			dense.ErrShape)
 	}
 	if min(q.Len, k.Len) < 2*minRows {

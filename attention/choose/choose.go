@@ -14,6 +14,7 @@ import (
 	"github.com/randfeat/randfeat/attention/linear"
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/family"
+	"github.com/randfeat/randfeat/internal/narrow"
 	"github.com/randfeat/randfeat/internal/par"
 	"github.com/randfeat/randfeat/internal/stable"
 )
@@ -57,9 +58,27 @@ type Options struct {
 // cross-fitting: every second batch is judged with centres fitted to the other batches, or, with one batch, each half
 // of the positions with centres fitted to the other half. With Online, centres are fitted to the keys already seen
 // instead.
+//
+// Plans are chosen in float32 and hold for float64 too: float64 arguments are converted first.
 func Choose[T dense.Float](o Options, vis attention.Visibility, scale float64, q, k, v attention.Seq[T]) (*Choice,
 	error) {
-	return par.Result(o.Workers, func() (*Choice, error) { return choose(o, vis, scale, q, k, v) })
+	return par.Result(o.Workers, func() (*Choice, error) {
+		s, err := narrowed(vis, q, k, v)
+		if err != nil {
+			return nil, err
+		}
+		return choose(o, scale, s)
+	})
+}
+
+// narrowed returns the arguments in float32.
+func narrowed[T dense.Float](vis attention.Visibility, q, k, v attention.Seq[T]) (sample, error) {
+	for i, s := range [...]attention.Seq[T]{q, k, v} {
+		if err := s.Check([...]string{"q", "k", "v"}[i]); err != nil {
+			return sample{}, err
+		}
+	}
+	return sample{vis, narrow.Seq(q, 0), narrow.Seq(k, 0), narrow.Seq(v, narrow.Exponent(v))}, nil
 }
 
 // choose works in these steps. Heads are independent, so each step handles them in parallel; results do not depend on
@@ -71,9 +90,9 @@ func Choose[T dense.Float](o Options, vis attention.Visibility, scale float64, q
 //     again on fresh rows.
 //  4. Fit the picked plans to the whole sample (finish).
 //  5. If the predicted gain is small and the rates were measured here, time the choice (prove).
-func choose[T dense.Float](o Options, vis attention.Visibility, scale float64, q, k, v attention.Seq[T]) (*Choice,
-	error) {
-	c, err := newChooser(o, vis, scale, q, k, v)
+func choose(o Options, scale float64, s sample) (*Choice, error) {
+	k := s.k
+	c, err := newChooser(o, scale, s)
 	if err != nil {
 		return nil, err
 	}
@@ -128,7 +147,7 @@ func choose[T dense.Float](o Options, vis attention.Visibility, scale float64, q
 }
 
 // doubtful reports whether a choice is predicted to be faster than exact attention, but by less than a factor of sure.
-func (c *chooser[T]) doubtful(out *Choice) bool {
+func (c *chooser) doubtful(out *Choice) bool {
 	var chosen, exact float64
 	for h := range out.Heads {
 		chosen += out.Heads[h].Seconds
@@ -148,27 +167,27 @@ const (
 
 // prove times the choice and exact attention on the first text and compares medians. If the choice does not gain, it
 // makes all heads exact.
-func (c *chooser[T]) prove(out *Choice) error {
+func (c *chooser) prove(out *Choice) error {
 	s := c.all
 	q, k, v := batch(s.q, 0), batch(s.k, 0), batch(s.v, 0)
 	vis := s.vis
 	vis.KeyMask = rowsOf(s.vis.KeyMask, s.k.Len, 0, 1)
 	vis.Segments = rowsOf(s.vis.Segments, s.q.Len, 0, 1)
 	vis.KeySegments = rowsOf(s.vis.KeySegments, s.k.Len, 0, 1)
-	a, err := New[T](out)
+	a, err := New[float32](out)
 	if err != nil {
 		return err
 	}
 	a.Visibility = vis
-	exact := &attention.Exact[T]{Visibility: vis, Scale: c.scale}
-	to := attention.NewSeq[T](1, q.Heads, q.Len, v.Dim)
+	exact := &attention.Exact[float32]{Visibility: vis, Scale: c.scale}
+	to := attention.NewSeq[float32](1, q.Heads, q.Len, v.Dim)
 	var times [2][]float64
 	rounds := proofRounds
 	if k.Len >= 1<<11 { // long calls vary less; the first of the choice allocates
 		rounds = 2
 	}
 	for r := range rounds {
-		for i, f := range []attention.Attention[attention.Seq[T]]{exact, a} {
+		for i, f := range []attention.Attention[attention.Seq[float32]]{exact, a} {
 			if i == 0 && r > 0 && k.Len >= budgetLength {
 				continue
 			}
@@ -194,13 +213,21 @@ func (c *chooser[T]) prove(out *Choice) error {
 // Use makes a choice with one plan for all key/value heads. It fits feature families and causal centres to q, k and v.
 // It measures nothing, so the choice has no expected error.
 func Use[T dense.Float](p Plan, vis attention.Visibility, scale float64, q, k, v attention.Seq[T]) (*Choice, error) {
-	c, err := newChooser(Options{Plans: []Plan{p}, ByCost: true}, vis, scale, q, k, v)
+	s, err := narrowed(vis, q, k, v)
+	if err != nil {
+		return nil, err
+	}
+	return use(p, scale, s)
+}
+
+func use(p Plan, scale float64, s sample) (*Choice, error) {
+	c, err := newChooser(Options{Plans: []Plan{p}, ByCost: true}, scale, s)
 	if err != nil {
 		return nil, err
 	}
 	out := c.empty()
-	errs := make([]error, k.Heads)
-	par.For(k.Heads, 1, func(lo, hi int) {
+	errs := make([]error, s.k.Heads)
+	par.For(s.k.Heads, 1, func(lo, hi int) {
 		for h := lo; h < hi; h++ {
 			out.Heads[h].Cost = c.cost(p)
 			out.Heads[h].Plan, errs[h] = c.finish(p, h)
@@ -223,38 +250,38 @@ type trial struct {
 }
 
 // empty returns a choice without plans.
-func (c *chooser[T]) empty() *Choice {
+func (c *chooser) empty() *Choice {
 	return &Choice{Causal: c.all.vis.Causal, Scale: c.scale, Length: c.all.k.Len, Dim: c.all.q.Dim,
 		ValueDim: c.all.v.Dim, Heads: make([]Head, c.all.k.Heads)}
 }
 
 // sample holds the arguments of an attention.
-type sample[T dense.Float] struct {
+type sample struct {
 	vis     attention.Visibility
-	q, k, v attention.Seq[T]
+	q, k, v attention.Seq[float32]
 }
 
 // head returns the arguments of key/value head h and of the query heads of its group.
-func (s *sample[T]) head(h int) sample[T] {
+func (s *sample) head(h int) sample {
 	group := s.q.Heads / s.k.Heads
-	return sample[T]{s.vis, headRange(s.q, h*group, (h+1)*group), headRange(s.k, h, h+1), headRange(s.v, h, h+1)}
+	return sample{s.vis, headRange(s.q, h*group, (h+1)*group), headRange(s.k, h, h+1), headRange(s.v, h, h+1)}
 }
 
 // chooser holds the data that all heads share. It is read-only once divide has returned.
-type chooser[T dense.Float] struct {
+type chooser struct {
 	Options
 	scale float64
-	all   sample[T]
-	folds []fold[T]
+	all   sample
+	folds []fold
 	dense bool // candidates come from denseGrid or decodeGrid, and searchDense searches them
 }
 
 // fold is a set of judging rows, with the data to which plans are fitted before these rows judge them.
-type fold[T dense.Float] struct {
-	fit   sample[T]
-	check *Check[T] // ranks candidates
+type fold struct {
+	fit   sample
+	check *Check[float32] // ranks candidates
 	// fresh rows judge the candidate that was picked: the smallest of many measured errors is biased downwards.
-	fresh *Check[T]
+	fresh *Check[float32]
 }
 
 // freshSeed makes the fresh rows independent of the rows that rank candidates.
@@ -262,8 +289,8 @@ const freshSeed = 0x9e3779b97f4a7c15
 
 // newChooser checks the arguments, measures rates if they are needed, and lists the candidates in the order of their
 // price.
-func newChooser[T dense.Float](o Options, vis attention.Visibility, scale float64,
-	q, k, v attention.Seq[T]) (*chooser[T], error) {
+func newChooser(o Options, scale float64, s sample) (*chooser, error) {
+	vis, q, k, v := s.vis, s.q, s.k, s.v
 	if o.Tol == 0 && o.Budget == 0 {
 		o.Tol = 0.1
 	}
@@ -289,11 +316,11 @@ func newChooser[T dense.Float](o Options, vis attention.Visibility, scale float6
 	}
 	if o.Rates == nil && !o.ByCost && o.Budget == 0 && !o.Decode {
 		var err error
-		if o.Rates, err = MeasureRates[T](vis.Causal, o.Online, q.Shape, k.Shape, v.Shape); err != nil {
+		if o.Rates, err = MeasureRates(vis.Causal, o.Online, q.Shape, k.Shape, v.Shape); err != nil {
 			return nil, err
 		}
 	}
-	c := &chooser[T]{Options: o, scale: scale, all: sample[T]{vis, q, k, v}}
+	c := &chooser{Options: o, scale: scale, all: s}
 	if o.Decode {
 		c.dense, c.Plans = true, decodeGrid(o.Seed, k.Len)
 		stable.Sort(c.Plans, func(a, b Plan) int { return cmp.Compare(c.price(a), c.price(b)) })
@@ -319,16 +346,16 @@ func newChooser[T dense.Float](o Options, vis attention.Visibility, scale float6
 }
 
 // calibrates reports whether centres are fitted before the call and not to its own keys.
-func (c *chooser[T]) calibrates() bool { return c.all.vis.Causal && !c.Online && !c.dense }
+func (c *chooser) calibrates() bool { return c.all.vis.Causal && !c.Online && !c.dense }
 
 // divide makes the folds. Plans without calibrated centres know only the keys that they may see, so one fold suffices,
 // over all positions or, for decoding, over the second half. Calibrated centres need two folds, each of which is fitted
 // to the data that the other judges: every second text, or the halves of a single text. Packed sequences, sequences of
 // different lengths and a single position cannot be halved; their errors are those of the fitted data.
-func (c *chooser[T]) divide() error {
+func (c *chooser) divide() error {
 	// The exact outputs of plans of blocks are computed for the heads and texts that judge, when they do (denseText).
 	lazy := c.dense && !slices.ContainsFunc(c.Plans, func(p Plan) bool { return p.Method != Centroid })
-	add := func(fit, judged sample[T], from, to, rows int) error {
+	add := func(fit, judged sample, from, to, rows int) error {
 		check, err := newCheck(judged.vis, judged.q, judged.k, judged.v, rows, from, to, c.Seed, nil)
 		if err != nil {
 			return err
@@ -337,7 +364,7 @@ func (c *chooser[T]) divide() error {
 		if err == nil && !lazy {
 			err = errors.Join(check.answer(c.scale), fresh.answer(c.scale))
 		}
-		c.folds = append(c.folds, fold[T]{fit, check, fresh})
+		c.folds = append(c.folds, fold{fit, check, fresh})
 		return err
 	}
 	all, rows, half := c.all, c.Rows, c.all.q.Len/2
@@ -367,7 +394,7 @@ func (c *chooser[T]) divide() error {
 
 // judged is the texts that plans are judged on: from budgetLength keys on a few of them say enough about bidirectional
 // plans of blocks.
-func (c *chooser[T]) judged() sample[T] {
+func (c *chooser) judged() sample {
 	s := c.all
 	if c.dense && !s.vis.Causal && s.k.Len >= budgetLength {
 		n := min(s.q.Batch, lawTexts)
@@ -380,7 +407,7 @@ func (c *chooser[T]) judged() sample[T] {
 const mostCausalRows = 512
 
 // positions returns positions lo to hi−1 of a sample with one batch.
-func positions[T dense.Float](s sample[T], lo, hi int) sample[T] {
+func positions(s sample, lo, hi int) sample {
 	s.q, s.k, s.v = cut(s.q, lo, hi), cut(s.k, lo, hi), cut(s.v, lo, hi)
 	if s.vis.KeyMask != nil {
 		s.vis.KeyMask = s.vis.KeyMask[lo:hi]
@@ -390,10 +417,10 @@ func positions[T dense.Float](s sample[T], lo, hi int) sample[T] {
 
 // every returns every second batch of a sample, beginning with batch first, 0 or 1. Sequences are views; masks and
 // segments are copies.
-func every[T dense.Float](s sample[T], first int) sample[T] {
+func every(s sample, first int) sample {
 	n := (s.q.Batch + 1 - first) / 2
 	out := s
-	for _, seq := range []*attention.Seq[T]{&out.q, &out.k, &out.v} {
+	for _, seq := range []*attention.Seq[float32]{&out.q, &out.k, &out.v} {
 		*seq = batchesFrom(*seq, first, n)
 	}
 	out.vis.KeyMask = rowsOf(s.vis.KeyMask, s.k.Len, first, n)
@@ -403,7 +430,7 @@ func every[T dense.Float](s sample[T], first int) sample[T] {
 }
 
 // batchesFrom returns a view of n batches: first, first+2, and so on.
-func batchesFrom[T dense.Float](s attention.Seq[T], first, n int) attention.Seq[T] {
+func batchesFrom(s attention.Seq[float32], first, n int) attention.Seq[float32] {
 	s.Data = s.Data[min(first*s.StrideB, len(s.Data)):]
 	s.Batch, s.StrideB = n, 2*s.StrideB
 	return s
@@ -427,20 +454,20 @@ const longSearch = 1 << 12
 
 // tester measures candidates on one head. It keeps the clusterings and calibrated centres that several candidates
 // share.
-type tester[T dense.Float] struct {
-	*chooser[T]
+type tester struct {
+	*chooser
 	h      int
-	trials []*centroid.Trials[T]                   // by fold
+	trials []*centroid.Trials[float32]             // by fold
 	fitted []map[centroid.Spec][]*centroid.Centres // by fold
 }
 
 // tester prepares the trials of key/value head h.
-func (c *chooser[T]) tester(h int) (*tester[T], error) {
-	t := &tester[T]{chooser: c, h: h}
+func (c *chooser) tester(h int) (*tester, error) {
+	t := &tester{chooser: c, h: h}
 	for i := range c.folds {
 		f := &c.folds[i]
 		t.fitted = append(t.fitted, map[centroid.Spec][]*centroid.Centres{})
-		s := sample[T]{f.check.vis, f.check.q, f.check.k, f.check.v}
+		s := sample{f.check.vis, f.check.q, f.check.k, f.check.v}
 		s = s.head(h)
 		trials, err := centroid.NewTrials(s.vis, c.scale, s.q, s.k, s.v)
 		if err != nil {
@@ -453,7 +480,7 @@ func (c *chooser[T]) tester(h int) (*tester[T], error) {
 
 // try measures candidates on head h in the order of their price. With Tol, the last trial returned is the one to use:
 // the first that is good enough, or exact attention. With Budget, all trials are returned, exact attention last.
-func (c *chooser[T]) try(h int) ([]trial, error) {
+func (c *chooser) try(h int) ([]trial, error) {
 	if c.dense {
 		t, err := c.searchDense(h)
 		return []trial{t}, err
@@ -482,7 +509,7 @@ func (c *chooser[T]) try(h int) ([]trial, error) {
 }
 
 // again replaces the estimate of the trial that was picked for head h by an estimate on fresh rows.
-func (c *chooser[T]) again(h int, t *trial) error {
+func (c *chooser) again(h int, t *trial) error {
 	if t.Method == Exact || t.Error == math.MaxFloat64 {
 		return nil
 	}
@@ -497,7 +524,7 @@ func (c *chooser[T]) again(h int, t *trial) error {
 // search returns a plan that is accurate enough, or exact attention. The errors of centroid plans fall with their
 // price, though not strictly, so the cheapest one that is accurate enough is found by bisection. Plans of other methods
 // are tried one by one if they are cheaper.
-func (c *tester[T]) search() ([]trial, error) {
+func (c *tester) search() ([]trial, error) {
 	best := c.last()
 	plans := slices.DeleteFunc(slices.Clone(c.Plans), func(p Plan) bool { return p.Method != Centroid })
 	for len(plans) > 0 {
@@ -535,7 +562,7 @@ func (c *tester[T]) search() ([]trial, error) {
 
 // confirm judges a trial that is within the tolerance again, on fresh rows, and returns that estimate: the smallest of
 // many measured errors is biased downwards. Other trials are returned unchanged.
-func (c *tester[T]) confirm(t trial) (trial, error) {
+func (c *tester) confirm(t trial) (trial, error) {
 	if c.Tol == 0 || t.High > c.Tol {
 		return t, nil
 	}
@@ -549,7 +576,7 @@ func (c *tester[T]) confirm(t trial) (trial, error) {
 
 // price returns the quantity by which plans are ranked: the keys that a token reads for decoding, the cost if there are
 // no rates or a budget is set, and predicted seconds otherwise.
-func (c *chooser[T]) price(p Plan) float64 {
+func (c *chooser) price(p Plan) float64 {
 	if c.Decode {
 		return reads(*p.Centroid, c.all.k.Len)
 	}
@@ -560,13 +587,13 @@ func (c *chooser[T]) price(p Plan) float64 {
 }
 
 // seconds returns the predicted time of a token with plan p. It needs rates.
-func (c *chooser[T]) seconds(p Plan) float64 {
+func (c *chooser) seconds(p Plan) float64 {
 	return c.Rates.Seconds(p, c.all.vis.Causal, c.all.k.Len, c.all.q.Dim, c.all.v.Dim)
 }
 
 // affordable returns the plans that are cheaper than exact attention, in the order of their price. If the price is
 // predicted seconds, they must be cheaper by a margin (worthwhile). It reuses the memory of plans.
-func (c *chooser[T]) affordable(plans []Plan) []Plan {
+func (c *chooser) affordable(plans []Plan) []Plan {
 	exact := c.price(Plan{Method: Exact})
 	if c.Rates != nil && c.Budget == 0 {
 		exact *= worthwhile
@@ -581,13 +608,13 @@ func (c *chooser[T]) affordable(plans []Plan) []Plan {
 const worthwhile = 0.9
 
 // cost returns the cost of a token with plan p at the length of the sample, in features.
-func (c *chooser[T]) cost(p Plan) float64 {
+func (c *chooser) cost(p Plan) float64 {
 	return p.Cost(c.all.vis.Causal, c.all.k.Len, c.all.q.Dim, c.all.v.Dim)
 }
 
 // last returns the trial of exact attention, whose error is 0 without a measurement. For decoding it is the plan that
 // reads all keys.
-func (c *chooser[T]) last() trial {
+func (c *chooser) last() trial {
 	rows := 0
 	for _, f := range c.folds {
 		rows += len(f.check.rows) * f.check.q.Batch
@@ -601,7 +628,7 @@ func (c *chooser[T]) last() trial {
 
 // test measures a plan on the rows that rank candidates. A plan that cannot be fitted to the head gets the largest
 // error.
-func (c *tester[T]) test(p Plan) (trial, error) {
+func (c *tester) test(p Plan) (trial, error) {
 	e, err := c.judge(p, false)
 	if errors.Is(err, errNoFit) {
 		e, err = Estimate{Error: math.MaxFloat64, High: math.MaxFloat64}, nil
@@ -615,7 +642,7 @@ var errNoFit = errors.New("no fit")
 // judge returns the expected error of a candidate on another text, measured on fresh rows or on the rows that rank
 // candidates. For the latter it skips the interval if the error alone exceeds the tolerance, since no interval could
 // make the candidate good enough.
-func (c *tester[T]) judge(p Plan, fresh bool) (Estimate, error) {
+func (c *tester) judge(p Plan, fresh bool) (Estimate, error) {
 	var sums errorSums
 	for i := range c.folds {
 		check := c.folds[i].check
@@ -644,7 +671,7 @@ func (c *tester[T]) judge(p Plan, fresh bool) (Estimate, error) {
 
 // measure returns the errors of a candidate on the rows of check, which belongs to fold i. The candidate is fitted to
 // the data of the fold first, if it needs fitting.
-func (c *tester[T]) measure(p Plan, i int, check *Check[T]) ([]errorSums, error) {
+func (c *tester) measure(p Plan, i int, check *Check[float32]) ([]errorSums, error) {
 	f := &c.folds[i]
 	if p.Method == Features {
 		s := f.fit.head(c.h)
@@ -652,19 +679,19 @@ func (c *tester[T]) measure(p Plan, i int, check *Check[T]) ([]errorSums, error)
 		if err != nil {
 			return nil, fmt.Errorf("%w: %w", err, errNoFit)
 		}
-		maps, err := linear.NewMaps[T]([]randfeat.Spec{spec.Spec})
+		maps, err := linear.NewMaps[float32]([]randfeat.Spec{spec.Spec})
 		if err != nil {
 			return nil, err
 		}
-		return check.measure(&linear.Attention[T]{Visibility: check.vis, Maps: maps, Window: spec.Window,
+		return check.measure(&linear.Attention[float32]{Visibility: check.vis, Maps: maps, Window: spec.Window,
 			Sinks: spec.Sinks}, c.h, c.h+1)
 	}
 	if !c.all.vis.Causal || p.Centroid.Chunk > 0 {
-		return check.judge(c.h, c.h+1, func(out, _, _, _ attention.Seq[T]) error {
+		return check.judge(c.h, c.h+1, func(out, _, _, _ attention.Seq[float32]) error {
 			return c.trials[i].At(out, check.rows, *p.Centroid)
 		})
 	}
-	a := &centroid.Attention[T]{Visibility: check.vis, Scale: c.scale, Specs: []centroid.Spec{*p.Centroid}}
+	a := &centroid.Attention[float32]{Visibility: check.vis, Scale: c.scale, Specs: []centroid.Spec{*p.Centroid}}
 	if c.calibrates() { // plans with chunks have returned above
 		of := *p.Centroid
 		of.Top, of.Keys = 0, 0 // centres do not depend on them, so plans that differ in these alone share a fit
@@ -681,12 +708,12 @@ func (c *tester[T]) measure(p Plan, i int, check *Check[T]) ([]errorSums, error)
 }
 
 // centres fits calibrated centres to the keys of a sample.
-func (c *chooser[T]) centres(spec centroid.Spec, s *sample[T]) ([]*centroid.Centres, error) {
+func (c *chooser) centres(spec centroid.Spec, s *sample) ([]*centroid.Centres, error) {
 	return centroid.Fit([]centroid.Spec{spec}, c.scale, s.vis, s.q, s.k, s.v)
 }
 
 // finish fits plan p to head h of the whole sample.
-func (c *chooser[T]) finish(p Plan, h int) (Plan, error) {
+func (c *chooser) finish(p Plan, h int) (Plan, error) {
 	s := c.all.head(h)
 	switch {
 	case p.Method == Features:
@@ -707,12 +734,12 @@ func (c *chooser[T]) finish(p Plan, h int) (Plan, error) {
 
 // fitFeatures gives head h its own projections and fits the parameters of the family to the queries and keys of s, if
 // the family has any.
-func fitFeatures[T dense.Float](f FeatureSpec, s *sample[T], h int) (FeatureSpec, error) {
+func fitFeatures(f FeatureSpec, s *sample, h int) (FeatureSpec, error) {
 	f.Spec = linear.HeadSpecs(f.Spec, h+1)[h]
 	if _, ok := f.Spec.Family.(family.Fitter); !ok {
 		return f, nil
 	}
-	stats, err := linear.NewHeadStats[T](f.Spec, 1)
+	stats, err := linear.NewHeadStats[float32](f.Spec, 1)
 	if err != nil {
 		return f, err
 	}

@@ -90,7 +90,7 @@ func TestChooseSearch(t *testing.T) {
 	// With one text, an upper end of 0.3 needs an error of about 0.16: a tenth of the cost of exact attention has it.
 	const tol = 0.3
 	q, k, v := heads.Generate[float32](2, longSearch, 32, 1)
-	c, err := newChooser(Options{Tol: tol, ByCost: true}, attention.Visibility{}, 0, q, k, v)
+	c, err := newChooser(Options{Tol: tol, ByCost: true}, 0, sample{q: q, k: k, v: v})
 	must(t, err)
 	must(t, c.divide())
 	for h := range 2 {
@@ -126,7 +126,7 @@ func TestChooseSearch(t *testing.T) {
 	plans := slices.DeleteFunc(grid(false, 0, 0, longSearch, 32), func(p Plan) bool {
 		return p.Method == Centroid && c.cost(p) < 60
 	})
-	c, err = newChooser(Options{Tol: tol, Plans: plans, ByCost: true}, attention.Visibility{}, 0, q, k, v)
+	c, err = newChooser(Options{Tol: tol, Plans: plans, ByCost: true}, 0, sample{q: q, k: k, v: v})
 	must(t, err)
 	must(t, c.divide())
 	found, err := c.try(0)
@@ -501,4 +501,39 @@ func TestChoiceErrors(t *testing.T) {
 	if _, err := Choose(Options{ByCost: true}, masked, 0, q, k, v); err != nil {
 		t.Errorf("NaN in the place of padding: %v", err)
 	}
+}
+
+// Plans are chosen in float32: float64 arguments have the same choice, whatever the unit of the values.
+func TestChooseFloat64(t *testing.T) {
+	q, k, v := heads.Generate[float32](2, 96, 16, 7)
+	o := Options{Tol: 0.1, ByCost: true}
+	want, err := Choose(o, attention.Visibility{}, 0, q, k, v)
+	must(t, err)
+	for _, unit := range []float64{1, 0x1p400} {
+		wide := attention.NewSeq[float64](v.Batch, v.Heads, v.Len, v.Dim)
+		for i, x := range v.Data {
+			wide.Data[i] = float64(x) * unit
+		}
+		got, err := Choose(o, attention.Visibility{}, 0, widened(q), widened(k), wide)
+		must(t, err)
+		for h := range want.Heads {
+			if !reflect.DeepEqual(got.Heads[h].Plan, want.Heads[h].Plan) {
+				t.Errorf("unit %g, head %d: plan %+v, want that of float32, %+v", unit, h, got.Heads[h].Plan,
+					want.Heads[h].Plan)
+			}
+		}
+	}
+	short := widened(q)
+	short.Data = short.Data[:10]
+	if _, err := Choose(o, attention.Visibility{}, 0, short, widened(k), widened(v)); !errors.Is(err, dense.ErrShape) {
+		t.Errorf("a sequence with too few values: %v, want dense.ErrShape", err)
+	}
+}
+
+func widened(s attention.Seq[float32]) attention.Seq[float64] {
+	out := attention.NewSeq[float64](s.Batch, s.Heads, s.Len, s.Dim)
+	for i, x := range s.Data {
+		out.Data[i] = float64(x)
+	}
+	return out
 }

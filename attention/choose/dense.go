@@ -8,7 +8,6 @@ import (
 
 	"github.com/randfeat/randfeat/attention"
 	"github.com/randfeat/randfeat/attention/centroid"
-	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/internal/par"
 	"github.com/randfeat/randfeat/internal/stable"
 )
@@ -39,23 +38,23 @@ const (
 )
 
 // denseSearch is the search for one head.
-type denseSearch[T dense.Float] struct {
-	*chooser[T]
+type denseSearch struct {
+	*chooser
 	h     int
-	texts []*denseText[T]
+	texts []*denseText
 }
 
 // denseText is one text with the rows that judge plans on it. trials keeps its clusterings.
-type denseText[T dense.Float] struct {
-	check, fresh *Check[T]
-	trials       *centroid.Trials[T]
+type denseText struct {
+	check, fresh *Check[float32]
+	trials       *centroid.Trials[float32]
 }
 
 // searchDense returns a cheap plan that is good enough for head h, or exact attention. It searches groups of plans with
 // the same clusters, those that are the best most often first. A further group is searched only if it has cheaper plans
 // than the best so far and the trials allowed for the head suffice.
-func (c *chooser[T]) searchDense(h int) (trial, error) {
-	s := &denseSearch[T]{chooser: c, h: h}
+func (c *chooser) searchDense(h int) (trial, error) {
+	s := &denseSearch{chooser: c, h: h}
 	best := c.last()
 	if !c.all.vis.Causal {
 		var err error
@@ -112,8 +111,8 @@ func denseLaw(s *centroid.Spec) float64 {
 
 // lawSearch is the search of one head among plans that follow denseLaw. The exponent of the law is that of the head as
 // soon as two measurements tell it.
-type lawSearch[T dense.Float] struct {
-	*denseSearch[T]
+type lawSearch struct {
+	*denseSearch
 	plans  []Plan // by price
 	last   *centroid.Spec
 	error  float64 // of the last
@@ -122,7 +121,7 @@ type lawSearch[T dense.Float] struct {
 }
 
 // saw takes the measured error of plan p.
-func (c *lawSearch[T]) saw(p Plan, e float64) {
+func (c *lawSearch) saw(p Plan, e float64) {
 	if c.last != nil && e > 0 && c.error > 0 {
 		if r := math.Log(denseLaw(p.Centroid) / denseLaw(c.last)); math.Abs(r) > 0.3 {
 			c.power = min(max(math.Log(e/c.error)/r, 0.6), 1.8)
@@ -133,7 +132,7 @@ func (c *lawSearch[T]) saw(p Plan, e float64) {
 
 // pick is the first plan from at on that should have an error of at most want, by the last measurement. One with the
 // clusters of the last plan is preferred: its trials cost less.
-func (c *lawSearch[T]) pick(at int, want float64) int {
+func (c *lawSearch) pick(at int, want float64) int {
 	law := denseLaw(c.last) * math.Pow(want/max(c.error, 1e-9), 1/c.power)
 	for ; at < len(c.plans) && denseLaw(c.plans[at].Centroid) > law; at++ {
 	}
@@ -147,7 +146,7 @@ func (c *lawSearch[T]) pick(at int, want float64) int {
 }
 
 // start is the plan that is measured first: one that suits many heads.
-func (c *lawSearch[T]) start() (at int) {
+func (c *lawSearch) start() (at int) {
 	least := math.Inf(1)
 	for i, p := range c.plans {
 		s := p.Centroid
@@ -172,8 +171,8 @@ const (
 )
 
 // searchLaw finds the cheapest good plan of those that follow denseLaw, or returns best.
-func (c *denseSearch[T]) searchLaw(best trial) (trial, error) {
-	s := &lawSearch[T]{denseSearch: c, power: 1}
+func (c *denseSearch) searchLaw(best trial) (trial, error) {
+	s := &lawSearch{denseSearch: c, power: 1}
 	s.plans = slices.DeleteFunc(slices.Clone(c.Plans), func(p Plan) bool { return !tilted(p) })
 	if len(s.plans) == 0 {
 		return best, nil
@@ -235,7 +234,7 @@ func (c *denseSearch[T]) searchLaw(best trial) (trial, error) {
 
 // forecast is the expected error on another text. An error above the tolerance needs no interval: its upper end is
 // only about right.
-func (c *chooser[T]) forecast(sums *errorSums) Estimate {
+func (c *chooser) forecast(sums *errorSums) Estimate {
 	if e := sums.error(); e > c.Tol {
 		return Estimate{Error: e, High: min(caution*e, math.MaxFloat64), Rows: len(sums.rows)}
 	}
@@ -243,7 +242,7 @@ func (c *chooser[T]) forecast(sums *errorSums) Estimate {
 }
 
 // try measures a plan and takes the time from the budget.
-func (c *lawSearch[T]) try(p Plan, texts, rows int) (errorSums, error) {
+func (c *lawSearch) try(p Plan, texts, rows int) (errorSums, error) {
 	c.spends.spend(c.chooser, p, texts)
 	return c.measure(p, texts, rows)
 }
@@ -279,7 +278,7 @@ const mostTogether = 1 << 14
 // keys. For decoding, one or two measurements on one text give the starting point; otherwise it is the cheapest plan.
 // Plans are judged on rows of several texts, and each judgement suggests the next plan, until none is left between the
 // last that failed and the best.
-func (c *denseSearch[T]) searchTop(plans []Plan, use int) (best trial, trials int, err error) {
+func (c *denseSearch) searchTop(plans []Plan, use int) (best trial, trials int, err error) {
 	// The cheapest plan with blocks of causal queries is good enough for most heads. Nothing has been picked by the
 	// rows
 	// that rank candidates then, so that they may judge it.
@@ -352,7 +351,7 @@ func exactKeys(p Plan) float64 {
 }
 
 // trials returns the number of trials of one text that a head may spend, if they cost as much as those of plan p.
-func (c *chooser[T]) trials(p Plan) int {
+func (c *chooser) trials(p Plan) int {
 	texts, n := float64(c.all.q.Batch), c.all.k.Len
 	if n < budgetLength || p.Method != Centroid || c.Rates == nil {
 		return shortFits
@@ -366,7 +365,7 @@ func (c *chooser[T]) trials(p Plan) int {
 
 // preference orders groups of causal plans by how often their clusters are the best, smallest first: chunks of
 // prefixChunk, then larger ones, and few clusters first.
-func (c *chooser[T]) preference(p Plan) int {
+func (c *chooser) preference(p Plan) int {
 	if p.Method != Centroid {
 		return 100
 	}
@@ -402,7 +401,7 @@ const (
 )
 
 // measure returns the errors of a plan on the given number of texts, beginning with a text that depends on the head.
-func (c *denseSearch[T]) measure(p Plan, texts, rows int) (sums errorSums, err error) {
+func (c *denseSearch) measure(p Plan, texts, rows int) (sums errorSums, err error) {
 	if rows == allRows {
 		if sums, err = c.measure(p, texts, checkRows); err != nil {
 			return sums, err
@@ -412,7 +411,7 @@ func (c *denseSearch[T]) measure(p Plan, texts, rows int) (sums errorSums, err e
 		return sums, err
 	}
 	if p.Method != Centroid {
-		t := tester[T]{chooser: c.chooser, h: c.h}
+		t := tester{chooser: c.chooser, h: c.h}
 		check := c.folds[0].check
 		if rows == freshRows {
 			check = c.folds[0].fresh
@@ -454,16 +453,16 @@ func (c *denseSearch[T]) measure(p Plan, texts, rows int) (sums errorSums, err e
 }
 
 // text prepares text b for trials of the head.
-func (c *denseSearch[T]) text(b int) (*denseText[T], error) {
+func (c *denseSearch) text(b int) (*denseText, error) {
 	f := &c.folds[0]
-	t := &denseText[T]{check: f.check.text(b, c.h), fresh: f.fresh.text(b, c.h)}
+	t := &denseText{check: oneText(f.check, b, c.h), fresh: oneText(f.fresh, b, c.h)}
 	var err error
 	t.trials, err = centroid.NewTrials(t.check.vis, c.scale, t.check.q, t.check.k, t.check.v)
 	return t, err
 }
 
 // measure returns the errors of spec for each query head of the group.
-func (t *denseText[T]) measure(spec centroid.Spec, scale float64, fresh bool) ([]errorSums, error) {
+func (t *denseText) measure(spec centroid.Spec, scale float64, fresh bool) ([]errorSums, error) {
 	check := t.check
 	if fresh {
 		check = t.fresh
@@ -473,15 +472,15 @@ func (t *denseText[T]) measure(spec centroid.Spec, scale float64, fresh bool) ([
 			return nil, err
 		}
 	}
-	return check.judge(0, 1, func(out, _, _, _ attention.Seq[T]) error { return t.trials.At(out, check.rows, spec) })
+	return check.judge(0, 1, func(out, _, _, _ attention.Seq[float32]) error { return t.trials.At(out, check.rows, spec) })
 }
 
-// text returns the check of key/value head h on text b alone, with the same rows, and with exact outputs if c has them.
-func (c *Check[T]) text(b, h int) *Check[T] {
-	s := sample[T]{c.vis, c.q, c.k, c.v}
+// oneText returns the check of key/value head h on text b alone, with the same rows, and with exact outputs if c has them.
+func oneText(c *Check[float32], b, h int) *Check[float32] {
+	s := sample{c.vis, c.q, c.k, c.v}
 	s = s.head(h)
 	group := c.q.Heads / c.k.Heads
-	out := &Check[T]{vis: c.vis, q: batch(s.q, b), k: batch(s.k, b), v: batch(s.v, b), rows: c.rows}
+	out := &Check[float32]{vis: c.vis, q: batch(s.q, b), k: batch(s.k, b), v: batch(s.v, b), rows: c.rows}
 	if c.seen != nil {
 		out.exact, out.seen = batch(headRange(c.exact, h*group, (h+1)*group), b), c.seen[b:b+1]
 	}

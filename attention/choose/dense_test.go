@@ -126,7 +126,7 @@ func TestProve(t *testing.T) {
 			length, spec = 256, centroid.Spec{Clusters: 128, Keys: 100, Together: 2}
 		}
 		q, k, v := heads.Generate[float32](1, length, 16, 1)
-		c, err := newChooser(Options{Tol: 0.1, ByCost: true}, attention.Visibility{}, 0, q, k, v)
+		c, err := newChooser(Options{Tol: 0.1, ByCost: true}, 0, sample{q: q, k: k, v: v})
 		must(t, err)
 		c.Rates = &Rates{Exact: 1}
 		out, err := Use(Plan{Method: Centroid, Centroid: &spec}, attention.Visibility{}, 0, q, k, v)

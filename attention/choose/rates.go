@@ -102,8 +102,8 @@ const (
 
 // ratesKey identifies a measurement: everything that rates depend on.
 type ratesKey struct {
-	size, procs, heads, group, length, dim, valueDim int
-	causal, online                                   bool
+	procs, heads, group, length, dim, valueDim int
+	causal, online                             bool
 }
 
 // ratesDone keeps the rates of the process. Measurements hold ratesLock, so that they do not disturb each other.
@@ -112,7 +112,7 @@ var (
 	ratesDone = map[ratesKey]Rates{}
 )
 
-// MeasureRates times the methods on this machine for arguments of the given shapes. It uses the available processors,
+// MeasureRates times the methods on this machine for float32 arguments of the given shapes. It uses the available processors,
 // as many heads as the arguments have (at most one per processor) and about the same length. It takes some tenths of a
 // second, once per process and size. A [Choice] stores its rates: pass the rates of a saved choice to get the same
 // plans again.
@@ -121,25 +121,20 @@ var (
 // its time per token falls with the length.
 //
 // With online, causal centroids are fitted to the keys already seen in every call, as with Options.Online.
-func MeasureRates[T dense.Float](causal, online bool, q, k, v attention.Shape) (*Rates, error) {
+func MeasureRates(causal, online bool, q, k, v attention.Shape) (*Rates, error) {
 	if q.Heads < 1 || k.Heads < 1 || q.Heads%k.Heads != 0 || q.Dim < 1 || q.Dim != k.Dim || v.Dim < 1 {
 		return nil, fmt.Errorf("rates of q %v, k %v, v %v: %w", q, k, v, dense.ErrShape)
 	}
 	ratesLock.Lock()
 	defer ratesLock.Unlock()
-	var zero T
-	size := 8
-	if _, ok := any(zero).(float32); ok {
-		size = 4
-	}
 	near := 1 << bits.Len(uint(max(1, 2*k.Len/3))) // the nearest power of two
 	near = min(max(near, minRatesLength), maxRatesLength)
-	key := ratesKey{size, par.Procs(), min(k.Heads, par.Procs()), q.Heads / k.Heads, near, q.Dim, v.Dim, causal,
+	key := ratesKey{par.Procs(), min(k.Heads, par.Procs()), q.Heads / k.Heads, near, q.Dim, v.Dim, causal,
 		online && causal}
 	if r, ok := ratesDone[key]; ok {
 		return &r, nil
 	}
-	r, err := measureRates[T](key)
+	r, err := measureRates(key)
 	if err == nil {
 		ratesDone[key] = r
 	}
@@ -148,18 +143,18 @@ func MeasureRates[T dense.Float](causal, online bool, q, k, v attention.Shape) (
 
 // measureRates times each plan in several rounds and solves for the rates. Rounds alternate between plans, so that a
 // disturbance does not hit one plan alone.
-func measureRates[T dense.Float](key ratesKey) (Rates, error) {
+func measureRates(key ratesKey) (Rates, error) {
 	causal, length, dim, valueDim := key.causal, key.length, key.dim, key.valueDim
 	vis := attention.Visibility{Causal: causal}
 	// All heads hold the same values, each in its own memory as real heads do.
-	q, k, v := heads.Generate[T](1, length, max(16, dim, valueDim), 1)
+	q, k, v := heads.Generate[float32](1, length, max(16, dim, valueDim), 1)
 	q.Dim, k.Dim, v.Dim = dim, dim, valueDim
 	q, k, v = repeated(q, key.heads*key.group), repeated(k, key.heads), repeated(v, key.heads)
-	out := attention.NewSeq[T](1, q.Heads, length, valueDim)
+	out := attention.NewSeq[float32](1, q.Heads, length, valueDim)
 
 	other := min(length, otherLength)
 	plans := append(ratesPlans(grid(causal, 0, 1, other, dim)), ratesDense(causal, length)...)
-	lengths, methods := make([]int, len(plans)), make([]*Attention[T], len(plans))
+	lengths, methods := make([]int, len(plans)), make([]*Attention[float32], len(plans))
 	for i, p := range plans {
 		lengths[i] = other
 		if p.Method == Centroid && p.Centroid.Together > 0 {
@@ -175,7 +170,7 @@ func measureRates[T dense.Float](key ratesKey) (Rates, error) {
 				c.Heads[h].Centres = nil
 			}
 		}
-		if methods[i], err = New[T](c); err != nil {
+		if methods[i], err = New[float32](c); err != nil {
 			return Rates{}, err
 		}
 		methods[i].Visibility = vis
@@ -216,8 +211,8 @@ func measureRates[T dense.Float](key ratesKey) (Rates, error) {
 }
 
 // repeated returns n copies of a head.
-func repeated[T dense.Float](s attention.Seq[T], n int) attention.Seq[T] {
-	out := attention.NewSeq[T](1, n, s.Len, s.Dim)
+func repeated(s attention.Seq[float32], n int) attention.Seq[float32] {
+	out := attention.NewSeq[float32](1, n, s.Len, s.Dim)
 	for h := range n {
 		for l := range s.Len {
 			copy(out.Head(0, h).Row(l), s.Head(0, 0).Row(l))

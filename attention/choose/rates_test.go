@@ -97,12 +97,12 @@ func TestMeasureRates(t *testing.T) {
 		q := attention.Shape{Batch: 1, Heads: 6, Len: 100, Dim: 8}
 		k, v := q, q
 		k.Heads, v.Heads, v.Dim = 2, 2, 4
-		r, err := MeasureRates[float32](causal, false, q, k, v)
+		r, err := MeasureRates(causal, false, q, k, v)
 		must(t, err)
-		again, err := MeasureRates[float32](causal, false, q, k, v)
+		again, err := MeasureRates(causal, false, q, k, v)
 		must(t, err)
 		k.Heads = 4
-		if _, err := MeasureRates[float32](causal, false, q, k, v); !errors.Is(err, dense.ErrShape) {
+		if _, err := MeasureRates(causal, false, q, k, v); !errors.Is(err, dense.ErrShape) {
 			t.Errorf("6 query heads on 4: %v", err)
 		}
 		if !r.valid() || *r != *again {
@@ -126,7 +126,7 @@ func TestPredictedSeconds(t *testing.T) {
 			vis := attention.Visibility{Causal: causal}
 			for _, length := range []int{512, 2048, 8192} {
 				shape := attention.Shape{Batch: 1, Heads: n, Len: length, Dim: dim}
-				rates, err := MeasureRates[float32](causal, false, shape, shape, shape)
+				rates, err := MeasureRates(causal, false, shape, shape, shape)
 				must(t, err)
 				q, k, v := heads.Generate[float32](n, length, dim, 7)
 				out := attention.NewSeq[float32](1, n, length, dim)

@@ -82,7 +82,7 @@ func timeChoice(c *config, model string, in headInputs, threads int) (*choose.Ch
 	}
 	causal := model == "smollm2"
 	// Rates are measured once per process.
-	if _, err := choose.MeasureRates[float32](causal, false, in.q.Shape, in.k.Shape, in.v.Shape); err != nil {
+	if _, err := choose.MeasureRates(causal, false, in.q.Shape, in.k.Shape, in.v.Shape); err != nil {
 		return nil, 0, err
 	}
 	start := time.Now()

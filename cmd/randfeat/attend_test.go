@@ -463,7 +463,7 @@ func TestAttendBadInput(t *testing.T) {
 		{exitFailed, "queries of 4 columns and keys of 5", []string{q, wide, k, "-o", out}},
 		{exitFailed, "6 keys and 7 values", []string{q, k, long, "-o", out}},
 		{exitFailed, "2 heads of keys and 3 of values", []string{q, k, three, "-o", out}},
-		{exitFailed, "2 query heads are no multiple of 3", []string{q, three, three, "-o", out}},
+		{exitFailed, "2 query heads are not a multiple of 3", []string{q, three, three, "-o", out}},
 		{exitFailed, "the number of batches is 2 and 1", []string{two, one, one, "-o", out}},
 		{exitFailed, "--kv-heads is 1, ", []string{q, k, k, "-o", out, "--kv-heads", "1"}},
 		{exitFailed, "divide into 3 heads", []string{q, k, k, "-o", out, "--heads", "3"}},

@@ -238,7 +238,7 @@ func (c Config) check() error {
 	}
 	switch {
 	case c.Heads%c.KVHeads != 0:
-		return fmt.Errorf("%w: %d heads are no multiple of %d key/value heads", ErrModel, c.Heads, c.KVHeads)
+		return fmt.Errorf("%w: %d heads are not a multiple of %d key/value heads", ErrModel, c.Heads, c.KVHeads)
 	case (c.Type == "bert" || c.Type == "gpt2") && c.Heads*c.HeadDim != c.Width:
 		return fmt.Errorf("%w: %d heads of %d do not make a width of %d", ErrModel, c.Heads, c.HeadDim, c.Width)
 	case c.Theta > 0 && c.HeadDim%2 != 0:

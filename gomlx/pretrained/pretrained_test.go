@@ -379,7 +379,7 @@ func TestBadModels(t *testing.T) {
 		}), ""},
 		{set("model_type", "mamba"), `model_type "mamba"`},
 		{set("hidden_size", 16), "config.json says"},
-		{set("num_key_value_heads", 3), "no multiple"},
+		{set("num_key_value_heads", 3), "not a multiple"},
 		{set("hidden_act", "relu"), `activation "relu"`},
 		{set("num_hidden_layers", 1<<40), "layers"},
 		{set("rope_scaling", map[string]any{"rope_type": "yarn", "factor": 4}), "yarn"},

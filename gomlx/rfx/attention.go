@@ -100,7 +100,7 @@ func measure(q, k, v *Node, see Visible) (sizes, error) {
 	case kd[0] != s.batch || vd[0] != s.batch || vd[1] != s.kvHeads || vd[2] != s.keys || kd[3] != s.dim:
 		return s, fmt.Errorf("rfx: queries %s, keys %s and values %s do not fit", q.Shape(), k.Shape(), v.Shape())
 	case s.heads%s.kvHeads != 0:
-		return s, fmt.Errorf("rfx: %d query heads are no multiple of %d key/value heads", s.heads, s.kvHeads)
+		return s, fmt.Errorf("rfx: %d query heads are not a multiple of %d key/value heads", s.heads, s.kvHeads)
 	case !is(see.Mask, s.keys):
 		return s, fmt.Errorf("rfx: mask %s for [%d, %d] keys", see.Mask.Shape(), s.batch, s.keys)
 	case !is(see.Segments, s.queries):

@@ -17,7 +17,7 @@ import (
 	"github.com/randfeat/randfeat/gomlx/rfx"
 )
 
-// causalSpecs have one block and many, windows that are no multiples of blocks, more groups of blocks than one product
+// causalSpecs have one block and many, windows that are not multiples of blocks, more groups of blocks than one product
 // takes, all kinds of residuals, and near keys alone.
 var causalSpecs = []centroid.Spec{
 	{Clusters: 6},

@@ -44,7 +44,7 @@ func (m *Map) builder(name string, x *Node, pick func(plan.Pair) plan.Side) *bui
 	b := &builder{x: x, heads: 1, name: name, numbers: m.numbers}
 	if len(m.pairs) > 1 {
 		if heads%len(m.pairs) != 0 {
-			panic(fmt.Errorf("rfx: %d heads are no multiple of %d maps", heads, len(m.pairs)))
+			panic(fmt.Errorf("rfx: %d heads are not a multiple of %d maps", heads, len(m.pairs)))
 		}
 		b.heads = heads
 	}

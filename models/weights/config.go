@@ -69,7 +69,7 @@ func (c Config) Validate(path string) error {
 		}
 	}
 	if c.Heads%c.KVHeads != 0 {
-		return bad("%d heads are no multiple of %d key/value heads", c.Heads, c.KVHeads)
+		return bad("%d heads are not a multiple of %d key/value heads", c.Heads, c.KVHeads)
 	}
 	if c.Heads > maxWidth/c.HeadDim {
 		return bad("%d heads of %d", c.Heads, c.HeadDim)

@@ -83,7 +83,7 @@ func (c Config) Validate() error {
 			return bad("a %s needs frames of features, not %d of %d", c.Kind, c.Length, c.Frame)
 		}
 		if c.Length%c.pool() != 0 {
-			return bad("%d frames are no multiple of the %d that are averaged", c.Length, c.Pool)
+			return bad("%d frames are not a multiple of the %d that are averaged", c.Length, c.Pool)
 		}
 	case ViT:
 		if c.Side < 1 || c.Patch < 1 || c.Side%c.Patch != 0 {
@@ -102,10 +102,10 @@ func (c Config) Validate() error {
 		return bad("pool %d: frames are averaged by a %s alone", c.Pool, Conformer)
 	}
 	if c.Width%c.Heads != 0 {
-		return bad("width %d is no multiple of %d heads", c.Width, c.Heads)
+		return bad("width %d is not a multiple of %d heads", c.Width, c.Heads)
 	}
 	if c.KVHeads > 0 && c.Heads%c.KVHeads != 0 {
-		return bad("%d heads are no multiple of %d key/value heads", c.Heads, c.KVHeads)
+		return bad("%d heads are not a multiple of %d key/value heads", c.Heads, c.KVHeads)
 	}
 	if c.Rotary && c.Width/c.Heads%2 != 0 {
 		return bad("rotary positions need heads of an even dimension, not %d", c.Width/c.Heads)

@@ -16,6 +16,7 @@ import (
 	"github.com/randfeat/randfeat/cmd/randfeat/internal/qkv"
 	"github.com/randfeat/randfeat/data"
 	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/narrow"
 	"github.com/randfeat/randfeat/internal/npy"
 	"github.com/randfeat/randfeat/internal/rng"
 )
@@ -43,7 +44,7 @@ func (d *adviseData) attention(ctx context.Context, vis attention.Visibility, o 
 	if err != nil {
 		return nil, err
 	}
-	return advise.Attention(ctx, vis, qkv.Narrow(in.Q, 0), qkv.Narrow(in.K, 0), qkv.Narrow(in.V, qkv.Exponent(in.V)), o)
+	return advise.Attention(ctx, vis, narrow.Seq(in.Q, 0), narrow.Seq(in.K, 0), narrow.Seq(in.V, narrow.Exponent(in.V)), o)
 }
 
 // isArray reports whether a path names an array. stdin is read as one.

@@ -14,6 +14,7 @@ import (
 	"github.com/randfeat/randfeat/cmd/randfeat/internal/cli"
 	"github.com/randfeat/randfeat/cmd/randfeat/internal/qkv"
 	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/narrow"
 )
 
 func attendErrors(e choose.LinearErrors) AttendErrors {
@@ -84,14 +85,14 @@ func compareHeads[T dense.Float](ctx context.Context, env *cli.Env, f *attendFla
 func compareOutput[T dense.Float](f *attendFlags, in *qkv.Input[T], out attention.Seq[T], choice *choose.Choice,
 	c *AttendCompare, r *AttendResult) error {
 	rows := (f.rows(in.K.Len) + in.Q.Batch - 1) / in.Q.Batch
-	exp := qkv.Exponent(in.V)
-	check, err := choose.NewCheck(in.Vis, choice.Scale, qkv.Narrow(in.Q, 0), qkv.Narrow(in.K, 0),
-		qkv.Narrow(in.V, exp), rows,
+	exp := narrow.Exponent(in.V)
+	check, err := choose.NewCheck(in.Vis, choice.Scale, narrow.Seq(in.Q, 0), narrow.Seq(in.K, 0),
+		narrow.Seq(in.V, exp), rows,
 		f.seed)
 	if err != nil {
 		return err
 	}
-	errs, all, err := check.ErrorsOf(qkv.Narrow(out, exp))
+	errs, all, err := check.ErrorsOf(narrow.Seq(out, exp))
 	if err != nil {
 		return err
 	}
@@ -122,7 +123,7 @@ func compareFeatures[T dense.Float](f *attendFlags, in *qkv.Input[T], _ attentio
 	if in.K.Len > longSequence {
 		o.Keys = longKeys
 	}
-	res, err := choose.Compare(lin, qkv.Narrow(in.Q, 0), qkv.Narrow(in.K, 0), qkv.Narrow(in.V, qkv.Exponent(in.V)), o)
+	res, err := choose.Compare(lin, narrow.Seq(in.Q, 0), narrow.Seq(in.K, 0), narrow.Seq(in.V, narrow.Exponent(in.V)), o)
 	if err != nil {
 		return err
 	}

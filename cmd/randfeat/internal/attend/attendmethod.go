@@ -14,6 +14,7 @@ import (
 	"github.com/randfeat/randfeat/cmd/randfeat/internal/cli"
 	"github.com/randfeat/randfeat/cmd/randfeat/internal/qkv"
 	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/narrow"
 )
 
 const (
@@ -139,14 +140,14 @@ func attendChoice[T dense.Float](env *cli.Env, f *attendFlags, in *qkv.Input[T],
 		}
 		bar := env.Progress("choosing methods", 1)
 		defer bar.End()
-		return choose.Choose(o, in.Vis, f.scale, qkv.Narrow(in.Q, 0), qkv.Narrow(in.K, 0),
-			qkv.Narrow(in.V, qkv.Exponent(in.V)))
+		return choose.Choose(o, in.Vis, f.scale, narrow.Seq(in.Q, 0), narrow.Seq(in.K, 0),
+			narrow.Seq(in.V, narrow.Exponent(in.V)))
 	case "centroid":
 		r.Seed = &f.seed
 		plan := choose.Plan{Method: choose.Centroid, Centroid: &f.centroid}
 		if f.causal && f.saveSpec != "" { // with centres for other data
-			return choose.Use(plan, in.Vis, f.scale, qkv.Narrow(in.Q, 0), qkv.Narrow(in.K, 0),
-				qkv.Narrow(in.V, qkv.Exponent(in.V)))
+			return choose.Use(plan, in.Vis, f.scale, narrow.Seq(in.Q, 0), narrow.Seq(in.K, 0),
+				narrow.Seq(in.V, narrow.Exponent(in.V)))
 		}
 		for h := range c.Heads {
 			c.Heads[h].Plan = plan

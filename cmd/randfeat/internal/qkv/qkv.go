@@ -92,7 +92,7 @@ func Sequences[T dense.Float](f Files, heads, kvHeads int) (Input[T], error) {
 		return in, f.differ(1, 2, fmt.Sprintf("%d heads of keys and %d of values", in.K.Heads, in.V.Heads))
 	}
 	if in.K.Heads == 0 || in.Q.Heads%in.K.Heads != 0 {
-		return in, f.differ(0, 1, fmt.Sprintf("%d query heads are no multiple of %d key/value heads", in.Q.Heads,
+		return in, f.differ(0, 1, fmt.Sprintf("%d query heads are not a multiple of %d key/value heads", in.Q.Heads,
 			in.K.Heads))
 	}
 	if kvHeads > 0 && in.K.Heads != kvHeads {

@@ -1,4 +1,6 @@
-package qkv
+// Package narrow converts sequences to float32. Plans are chosen and errors are measured in float32 whatever the inputs
+// are: rounding errors of 4e-7 do not count beside the errors of plans, and programs hold the code of the search once.
+package narrow
 
 import (
 	"math"
@@ -8,9 +10,8 @@ import (
 	"github.com/randfeat/randfeat/dense"
 )
 
-// Narrow returns the sequence in float32, divided by 2^exp. Plans are chosen and errors measured in float32 whatever
-// the inputs are: errors of 4e-7 do not count beside those of plans, and the code of the search is in the program once.
-func Narrow[T dense.Float](s attention.Seq[T], exp int) attention.Seq[float32] {
+// Seq returns s in float32, divided by 2^exp: s itself if it is in float32 already, which exp must not change then.
+func Seq[T dense.Float](s attention.Seq[T], exp int) attention.Seq[float32] {
 	if same, ok := any(s).(attention.Seq[float32]); ok {
 		return same
 	}
@@ -28,8 +29,8 @@ func Narrow[T dense.Float](s attention.Seq[T], exp int) attention.Seq[float32] {
 	return out
 }
 
-// Exponent is that of a typical value, the median over rows of their largest, if values of this size may be out of
-// the range of float32; else 0. Relative errors of outputs do not depend on the unit of the values.
+// Exponent returns the binary exponent of a typical value (the median over rows of the largest one), if values of this
+// size may be out of the range of float32, else 0. Relative errors of outputs do not depend on the unit of the values.
 func Exponent[T dense.Float](v attention.Seq[T]) int {
 	var all []int
 	for b := range v.Batch {
