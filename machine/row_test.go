@@ -1,16 +1,18 @@
 package machine_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"math"
 	"strings"
 	"testing"
 
+	"github.com/randfeat/randfeat"
+	"github.com/randfeat/randfeat/coupling"
 	"github.com/randfeat/randfeat/data"
+	"github.com/randfeat/randfeat/family"
+	"github.com/randfeat/randfeat/kernel"
 	"github.com/randfeat/randfeat/machine"
-	"github.com/randfeat/randfeat/machine/tabular"
 )
 
 // heights is a model of a column of numbers and a column of levels.
@@ -25,12 +27,23 @@ func heights(o machine.TableOptions) (*machine.TablePredictor, error) {
 	if err != nil {
 		return nil, err
 	}
-	m, _, err := tabular.Fit(context.Background(), src, tabular.Options{
-		Learn: data.LearnOptions{Targets: []string{"height"}}, Map: "exact", Kernel: "gaussian", Bandwidth: 1,
-		Lambda: 1e-3, Folds: 1})
+	schema, _, err := data.Learn(src, data.LearnOptions{Targets: []string{"height"}})
 	if err != nil {
 		return nil, err
 	}
+	rows, err := machine.TableRows(src, schema, true)
+	if err != nil {
+		return nil, err
+	}
+	m, _, err := machine.FitIterative(machine.Setup{
+		Spec: randfeat.Spec{Kernel: kernel.Kernel{}, Family: family.Trig{}, Coupling: coupling.Orthogonal{},
+			Dim: schema.Width(), M: 64, Seed: 1},
+		Outputs: 1,
+	}, rows, 1e-2, machine.Iterative{})
+	if err != nil {
+		return nil, err
+	}
+	m.Schema = schema
 	return machine.NewTablePredictor(m, o)
 }
 
