@@ -201,12 +201,20 @@ func (t *tiles[T]) choose(n int, hazard []T) {
 	t.score = buf.Sized(t.score, k)
 	t.tab.Product(view(t.score, 1, k), view(t.inv, 1, len(t.inv)), t.wide, false)
 	t.tab.Mul(t.score, hazard[:k])
-	for c, v := range t.score {
-		if !(v >= 0) { // weights beyond the range of T
-			t.score[c] = 0
-		}
-	}
 	if n < k {
+		// Scores differ by orders of magnitude: their logarithms fill the buckets of the selector evenly.
+		for c, v := range t.score {
+			if !(v >= 0) { // weights beyond the range of T
+				t.score[c] = 0
+			}
+		}
+		if most := float64(t.tab.Max(t.score)); dense.IsFinite(most) {
+			least := T(max(most*leastScore, tiny))
+			for c, v := range t.score {
+				t.score[c] = max(v, least)
+			}
+			t.tab.Log(t.score)
+		}
 		t.chosen = t.order.top(t.chosen, t.score, n, t.tab)
 	} else {
 		t.chosen = t.chosen[:0]
@@ -222,6 +230,9 @@ func (t *tiles[T]) choose(n int, hazard []T) {
 	}
 	t.chosen = kept
 }
+
+// leastScore is the share of the largest score below which clusters are alike.
+const leastScore = 1e-9
 
 // finishFar adds the centroids of all clusters but the chosen ones, with the means of their values.
 func (t *tiles[T]) finishFar(mean dense.Matrix[T]) {

@@ -373,6 +373,9 @@ func (c *chooser) divide() error {
 		if c.dense && !all.vis.Causal && all.k.Len >= budgetLength {
 			rows *= min(all.k.Len/2048, 4) // a small part of the text, and a narrower interval
 		}
+		if c.Decode {
+			rows = max(rows, decodeRows/all.q.Batch)
+		}
 		if c.dense && all.vis.Causal && !c.Decode { // a few rows of a causal text make most of its error
 			rows = max(rows, min(all.q.Len/8, mostCausalRows)/all.q.Batch)
 		}
@@ -574,7 +577,7 @@ func (c *tester) confirm(t trial) (trial, error) {
 	return t, nil
 }
 
-// price returns the quantity by which plans are ranked: the keys that a token reads for decoding, the cost if there are
+// price returns the quantity by which plans are ranked: what a token reads for decoding, the cost if there are
 // no rates or a budget is set, and predicted seconds otherwise.
 func (c *chooser) price(p Plan) float64 {
 	if c.Decode {

@@ -37,13 +37,19 @@ func readAll(seed uint64) Plan {
 // allClusters is a Top that exceeds the number of clusters of any sequence.
 const allClusters = 1 << 28
 
-// reads returns the number of keys and centroids that a token after n others reads. On average half a chunk of recent
-// keys is not in clusters yet.
+// reads returns the time of a token after n others, in units of the time to read a centroid. On average half a chunk of
+// recent keys is not in clusters yet. The keys of chosen clusters lie in many places of memory.
 func reads(s centroid.Spec, n int) float64 {
+	const scattered = 3 // centroids that are read in the time of one such key
 	near := min(n, s.Sinks+s.Window+s.Chunk/2)
 	clusters := float64(n-near) * float64(s.Clusters) / float64(s.Chunk)
-	return float64(near) + clusters + min(float64(n-near), float64(s.Top)*float64(s.Chunk)/float64(s.Clusters))
+	members := min(float64(n-near), float64(s.Top)*float64(s.Chunk)/float64(s.Clusters))
+	return float64(near) + clusters + scattered*members
 }
+
+// decodeRows is the least number of rows, over all texts, that judge a plan for decoding: a few rows make most of its
+// error.
+const decodeRows = 512
 
 // NewChunks returns an empty decoding state for batch sequences with qHeads query heads each. The choice must have been
 // made with Options.Decode; errors wrap [ErrChoice].

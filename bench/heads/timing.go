@@ -265,7 +265,7 @@ func mean(x []float64) (m float64) {
 }
 
 // decodeSteps tokens are decoded one by one at the end of the text.
-const decodeSteps = 32
+const decodeSteps = 512
 
 // timeDecode compares one token at a time: exact attention over all keys, and a state whose plans are chosen for that.
 func timeDecode(c *config, cal, in headInputs, threads int) error {
