@@ -526,8 +526,11 @@ func (c *prefixCall[T]) rowOf(l int) int {
 	return int(c.place[l])
 }
 
-// prefixBlocks blocks at most share a pass over the keys, and fewTilts at least where many processors share them.
-const prefixBlocks = 12
+// prefixBlocks blocks at most share a pass over the keys, and fewBlocks at least where many processors share them.
+const (
+	prefixBlocks = 12
+	fewBlocks    = 4
+)
 
 // aim says which rows are wanted, nil for all of them, and where outputs go.
 func (c *prefixCall[T]) aim(wanted []int, out attention.Seq[T]) {
@@ -553,13 +556,14 @@ func (c *prefixCall[T]) readPrefix() attention.Report {
 		size := c.keys.problems[c.chunks[i].level].spec.Together
 		blocks += (len(c.chunks[i].order) + size - 1) / size
 	}
-	each := min(prefixBlocks, max(fewTilts, blocks/(4*runtime.GOMAXPROCS(0))))
+	each := min(prefixBlocks, max(fewBlocks, blocks/(4*runtime.GOMAXPROCS(0))))
 	for i := range c.chunks {
 		x := &c.chunks[i]
 		size := c.keys.problems[x.level].spec.Together
 		n := (len(x.order) + size - 1) / size
-		for lo := 0; lo < n; lo += each {
-			c.tasks = append(c.tasks, rowTask{problem: i, lo: lo, hi: min(lo+each, n)})
+		tasks := (n + each - 1) / each
+		for t := range tasks {
+			c.tasks = append(c.tasks, rowTask{problem: i, lo: t * n / tasks, hi: (t + 1) * n / tasks})
 		}
 	}
 	// Tasks with the longest prefixes first.

@@ -40,9 +40,8 @@ import (
 func (s *Spec) tilted() bool { return s.Together > 0 && s.Keys > 0 }
 
 const (
-	// tiltBlocks blocks at most share a pass over the keys, and fewTilts at least where many processors share them.
+	// tiltBlocks blocks at most share a pass over the keys.
 	tiltBlocks = 16
-	fewTilts   = 4
 	// tiltRows queries at equal distances measure the covariance inside of blocks.
 	tiltRows = 1024
 )
@@ -132,16 +131,29 @@ func (c *call[T]) splitTilted(i int) (work float64) {
 		}
 	}
 	both := float64(c.q.Dim + c.v.Dim)
-	each := tiltBlocks
-	if procs := runtime.GOMAXPROCS(0); procs > 1 { // a processor has several tasks: all wait for the last
-		each = min(max(len(p.blocks)*c.used/(4*procs), fewTilts), each)
-	}
+	each := blocksOfTask(len(p.blocks), c.used, tiltBlocks)
 	for lo := 0; lo < len(p.blocks); lo += each {
 		hi := min(lo+each, len(p.blocks))
 		c.tasks = append(c.tasks, rowTask{problem: i, lo: lo, hi: hi})
 		work += float64(hi-lo) * both * (2*float64(len(p.keys)) + float64(size)*float64(p.clusters+p.spec.Keys))
 	}
 	return work
+}
+
+// passBlocks is the time of a pass over the keys, in that of a block. Processors that share their memory take longer.
+const passBlocks = 2
+
+// blocksOfTask is how many of n blocks share a pass over the keys, most at most, if there are so many equal lists of
+// blocks: the number with which the last processor ends first.
+func blocksOfTask(n, lists, most int) (each int) {
+	procs, least := runtime.GOMAXPROCS(0), math.MaxInt
+	for m := min(n, most); m >= 1; m-- {
+		tasks := (n + m - 1) / m * lists
+		if time := (tasks + procs - 1) / procs * (m + passBlocks); time <= least {
+			each, least = m, time
+		}
+	}
+	return max(each, 1)
 }
 
 // tilt is the scratch memory with which a worker computes blocks, of bidirectional queries and of causal ones
