@@ -16,8 +16,9 @@ const blockRows = 256
 // Gram fills dst (x.Rows × y.Rows) with exact kernel values, computed in float64 with the product kernels. |u-v|² is
 // computed as |u|²+|v|²-2u·v, with an absolute error of a few roundings of |u|²+|v|². Matérn kernels have a kink or a
 // bend at u = v, so near points are computed from the difference; the Laplace kernel always is. Work memory is bounded
-// by blocks of rows. Rows of dst are computed in parallel, and a value does not depend on the rows around it. For a set
-// with itself (the same memory) only half of the values are computed; the matrix is symmetric to the last bit.
+// by blocks of rows, and by the rows times M for a kernel with a metric. Rows of dst are computed in parallel, and a
+// value does not depend on the rows around it. For a set with itself (the same memory) only half of the values are
+// computed; the matrix is symmetric to the last bit.
 func Gram[T dense.Float](k Kernel, dst, x, y dense.Matrix[T]) error { return gram(k, dst, x, y, true) }
 
 // LogGram is Gram in the log domain. The Bessel kernel, which changes sign, is ErrKernel.
@@ -43,6 +44,11 @@ func gram[T dense.Float](k Kernel, dst, x, y dense.Matrix[T], exp bool) error {
 	tab := kern.Best[float64]()
 	var packed kern.Panel[float64]
 	same, rows := sameRows(x, y), x.Rows
+	embedded := func(a, b int) dense.Matrix[float64] { return embedRows(k, x.RowRange(a, b)) }
+	if !k.M.IsEmpty() && y.Rows > blockRows { // several blocks of y meet the same rows of x: do not multiply by M again
+		all := embedRows(k, x)
+		embedded = all.RowRange
+	}
 	for lo := 0; lo < y.Rows; lo += blockRows {
 		hi := min(lo+blockRows, y.Rows)
 		if same {
@@ -59,7 +65,7 @@ func gram[T dense.Float](k Kernel, dst, x, y dense.Matrix[T], exp bool) error {
 			values := dense.New[float64](min(b-a, blockRows), hi-lo)
 			for ; a < b; a += blockRows {
 				end := min(a+blockRows, b)
-				u := embedRows(k, x.RowRange(a, end))
+				u := embedded(a, end)
 				out := values.RowRange(0, end-a)
 				uu := rowNorms(tab, u)
 				if k.Kind != Laplace {
@@ -164,6 +170,14 @@ func EachBlock(k Kernel, x, y dense.Matrix[float64], visit func(firstRow int,
 	if err := checkSets(k, x, y); err != nil {
 		return err
 	}
+	if !k.M.IsEmpty() && x.Rows > blockRows { // embed each row once, not once per block
+		u := embedRows(k, x)
+		v := u
+		if !sameRows(x, y) {
+			v = embedRows(k, y)
+		}
+		k, x, y = Kernel{Kind: k.Kind}, u, v
+	}
 	buf := dense.New[float64](min(blockRows, x.Rows), y.Rows)
 	for lo := 0; lo < x.Rows; lo += blockRows {
 		hi := min(lo+blockRows, x.Rows)
@@ -208,11 +222,13 @@ func CheckSet[T dense.Float](name string, x dense.Matrix[T]) error {
 // embedRows is u = Mx/Scale of every row, in float64.
 func embedRows[T dense.Float](k Kernel, x dense.Matrix[T]) dense.Matrix[float64] {
 	out := dense.New[float64](x.Rows, k.Dim(x.Cols))
-	row := make([]float64, x.Cols)
-	for i := range x.Rows {
-		widen(row, x.Row(i))
-		k.Embed(out.Row(i), row)
-	}
+	par.For(x.Rows, blockRows, func(lo, hi int) {
+		row := make([]float64, x.Cols)
+		for i := lo; i < hi; i++ {
+			widen(row, x.Row(i))
+			k.Embed(out.Row(i), row)
+		}
+	})
 	return out
 }
 
