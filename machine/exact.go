@@ -40,6 +40,11 @@ func fitExact(s Setup, x, y dense.Matrix[float64], lambda float64) (*Model, erro
 		if d, ok := linalg.SolveMargins(k, t.ColRange(0, s.Outputs), lambda); ok {
 			return landmarkModel(s, x, d.Alpha, d.Intercept, lambda, int64(x.Rows)), nil
 		}
+		if x.Rows >= mixedRows {
+			k, s.Margins = dense.Matrix[float64]{}, true
+			m, _, err := fitIterative(s, x, y, lambda, Iterative{})
+			return m, err
+		}
 	}
 	d, err := solveExact(k, t.ColRange(0, s.Outputs), s.roots(y), lambda, margins)
 	if errors.Is(err, linalg.ErrNotPositive) {

@@ -25,9 +25,7 @@ const (
 	// kernels, whose rounding moves a residual by less than that. Kernels in float64 take as long as several products.
 	roughShare     = 0x1p-18
 	roughTolerance = 2e-4
-	// Margins start from squared errors solved to marginStart, and end when a step changes scores by less than
-	// marginTolerance.
-	marginStart     = 1e-2
+	// Margins end when a step changes scores by less than marginTolerance.
 	marginTolerance = 1e-3
 )
 
@@ -36,8 +34,7 @@ const (
 // GiB of kernels stay in memory, and the others are recomputed in every product. Further memory is 4nm bytes for the m
 // landmarks of the preconditioner (n/16, at least 256 and at most 2048; or o.Sketch) and some n·outputs numbers.
 //
-// With s.Margins it starts from the fit of squared errors and takes at most 40 further products, or ends when
-// predictions change by less than a thousandth.
+// With s.Margins it takes at most 40 products, or ends when a step changes predictions by less than a thousandth.
 //
 // The bits do not depend on GOMAXPROCS. Ending before the residual is small is not an error: see Iterations.Converged.
 func FitExactIterative(s Setup, x, y dense.Matrix[float64], lambda float64, o Iterative) (m *Model, done Iterations,
@@ -77,20 +74,15 @@ func fitIterative(s Setup, x, y dense.Matrix[float64], lambda float64, o Iterati
 	how := krr.Options{Tolerance: cmp.Or(o.Tolerance, defaultTolerance), Steps: cmp.Or(o.Steps, defaultSteps),
 		Progress: o.Progress}
 	how.Rough = how.Tolerance >= roughTolerance && lambda >= roughShare*float64(x.Rows)
+	var (
+		fit *krr.Fit
+		res krr.Result
+	)
 	if margins {
-		how.Tolerance = max(how.Tolerance, marginStart)
-	}
-	fit, res, err := krr.Solve(k, sketch, targets, lambda, nil, how)
-	steps := res.Steps
-	if err == nil && margins {
-		fit, res, err = krr.Margins(k, sketch, targets, lambda, fit, krr.Options{Tolerance: marginTolerance,
-			Steps: krr.MarginSteps, Progress: func(step int, change float64) error {
-				if o.Progress == nil {
-					return nil
-				}
-				return o.Progress(steps+step, change)
-			}})
-		res.Steps += steps
+		how.Tolerance, how.Steps = marginTolerance, krr.MarginSteps
+		fit, res, err = krr.Margins(k, sketch, targets, lambda, nil, how)
+	} else {
+		fit, res, err = krr.Solve(k, sketch, targets, lambda, nil, how)
 	}
 	done = Iterations{Steps: res.Steps, Residual: res.Residual, Converged: res.Converged, Sketch: sketch.Landmarks(),
 		Bytes: k.Bytes() + sketch.Bytes() + 8*int64(6*x.Rows*(s.Outputs+1))}

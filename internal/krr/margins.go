@@ -3,6 +3,7 @@ package krr
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/internal/par"
@@ -16,7 +17,7 @@ const MarginSteps = 40
 //
 //	J = ½Σ short(f)² + ½λ αᵀKα,  f = Kα + b,  short = max(1−f, 0) for target 1, min(−f, 0) for target 0,
 //
-// subject to 1ᵀα = 0, as linalg.Dual.Margins does. start is the initial guess, a fit of squared errors.
+// subject to 1ᵀα = 0, as linalg.Dual.Margins does. start is the initial guess; nil means α = 0.
 //
 // The gradient by α is K·g with g = λα − short, and the gradient by b is −Σ short. The Hessian is at most K(K + λI),
 // the Hessian of squared errors, so the direction −P⁻¹g of their preconditioner suits this loss too. In the inner
@@ -27,8 +28,8 @@ const MarginSteps = 40
 //  3. Update d = z + βd and Kd = Kz + βKd; β = 0 restarts.
 //  4. Search exactly along d, for every column; f is updated by Kd and never recomputed.
 //
-// The iteration ends when a step changes f by less than o.Tolerance on average, or after o.Steps steps. Result.Residual
-// is the last change. The error wraps [ErrNotPositive] if λ is too small for the precision; errors of o.Progress end
+// A column is done when a step changes its f by less than o.Tolerance on average; later products leave it out. The
+// iteration ends when this holds for the mean of all columns, or after o.Steps steps. Result.Residual is the last change. The error wraps [ErrNotPositive] if λ is too small for the precision; errors of o.Progress end
 // the fit.
 func Margins(s *Kernels, sk *Sketch, y dense.Matrix[float64], lambda float64, start *Fit, o Options) (*Fit, Result,
 	error) {
@@ -38,10 +39,16 @@ func Margins(s *Kernels, sk *Sketch, y dense.Matrix[float64], lambda float64, st
 		return nil, done, fmt.Errorf("%w (%w)", ErrNotPositive, err)
 	}
 	n, outs := y.Rows, y.Cols
-	m := &hinge{y: y, lambda: lambda, alpha: start.Alpha.Clone(), f: dense.New[float64](n, outs),
-		b: append([]float64(nil), start.Intercept...)}
-	if err := s.Exact(m.f, m.alpha); err != nil {
-		return nil, done, err
+	m := &hinge{y: y, lambda: lambda, alpha: dense.New[float64](n, outs), f: dense.New[float64](n, outs),
+		b: make([]float64, outs)}
+	if start != nil {
+		copy(m.alpha.Data, start.Alpha.Data)
+		copy(m.b, start.Intercept)
+		s.Product(m.f, m.alpha)
+	} else { // the share of each class
+		for c, sum := range columnSums(y) {
+			m.b[c] = sum / float64(n)
+		}
 	}
 	for i := range n {
 		for c, v := range m.b {
@@ -73,12 +80,17 @@ func Margins(s *Kernels, sk *Sketch, y dense.Matrix[float64], lambda float64, st
 		shorts    = make([]float64, outs) // Σ short, minus the gradient by b
 		shorted   = make([]float64, outs) // shorts of the step before
 	)
+	fit := &Fit{Alpha: m.alpha.Clone(), Intercept: slices.Clone(m.b)}
+	live := make([]int, outs) // the columns of y that are still moving
+	for c := range live {
+		live[c] = c
+	}
 	for done.Steps < o.Steps {
 		copy(before.Data, g.Data)
 		copy(shorted, shorts)
 		clear(shorts)
 		for i := range n {
-			gi, fi, ai, yi := g.Row(i), m.f.Row(i), m.alpha.Row(i), y.Row(i)
+			gi, fi, ai, yi := g.Row(i), m.f.Row(i), m.alpha.Row(i), m.y.Row(i)
 			for c := range gi {
 				sh := short(yi[c], fi[c])
 				shorts[c] += sh
@@ -93,7 +105,7 @@ func Margins(s *Kernels, sk *Sketch, y dense.Matrix[float64], lambda float64, st
 		// The solution of Pz + δb·1 = −g with 1ᵀ(α + z) = 0. The condition on α + z, not on z alone, also removes what
 		// rounding has added to 1ᵀα.
 		zs, as := columnSums(z), columnSums(m.alpha)
-		nb := make([]float64, outs)
+		nb := make([]float64, len(live))
 		for c := range nb {
 			nb[c] = (as[c] - zs[c]) / sum
 		}
@@ -118,26 +130,73 @@ func Margins(s *Kernels, sk *Sketch, y dense.Matrix[float64], lambda float64, st
 			}
 			last[c] = now[c]
 			db[c] = nb[c] + float64(beta*db[c])
-			for at := c; at < len(d.Data); at += outs { // column c: all four are packed
+			for at := c; at < len(d.Data); at += len(live) { // column c: all four are packed
 				d.Data[at] = z.Data[at] + float64(beta*d.Data[at])
 				kd.Data[at] = kz.Data[at] + float64(beta*kd.Data[at])
 			}
 		}
 		moved := m.search(d, kd, db)
-		done.Residual = moved
+		done.Residual = 0
+		var still []int
+		for c, v := range moved {
+			if done.Residual += v / float64(outs); v >= o.Tolerance {
+				still = append(still, c)
+			}
+		}
 		if o.Progress != nil {
-			if err := o.Progress(done.Steps, moved); err != nil {
+			if err := o.Progress(done.Steps, done.Residual); err != nil {
 				return nil, done, err
 			}
 		}
-		if done.Converged = moved < o.Tolerance; done.Converged {
+		if done.Converged = done.Residual < o.Tolerance; done.Converged {
 			break
 		}
+		if len(still) < len(live) {
+			m.write(fit, live)
+			for _, of := range []*dense.Matrix[float64]{&m.y, &m.alpha, &m.f, &z, &kz, &d, &kd, &g, &before} {
+				*of = columns(*of, still)
+			}
+			for _, of := range []*[]float64{&m.b, &db, &last, &shorts, &shorted} {
+				*of = picked(*of, still)
+			}
+			live = picked(live, still)
+		}
 	}
-	if m.alpha.CheckFinite() != nil {
+	m.write(fit, live)
+	if fit.Alpha.CheckFinite() != nil {
 		return nil, done, ErrNotPositive
 	}
-	return &Fit{Alpha: m.alpha, Intercept: m.b}, done, nil
+	return fit, done, nil
+}
+
+// write copies the present point to the columns live of a fit.
+func (m *hinge) write(fit *Fit, live []int) {
+	for a, c := range live {
+		fit.Intercept[c] = m.b[a]
+		for i := range m.alpha.Rows {
+			fit.Alpha.Set(i, c, m.alpha.At(i, a))
+		}
+	}
+}
+
+// columns returns a copy of some columns of a.
+func columns(a dense.Matrix[float64], which []int) dense.Matrix[float64] {
+	out := dense.New[float64](a.Rows, len(which))
+	for i := range a.Rows {
+		for to, c := range which {
+			out.Row(i)[to] = a.At(i, c)
+		}
+	}
+	return out
+}
+
+// picked returns some elements of a.
+func picked[T any](a []T, which []int) []T {
+	out := make([]T, len(which))
+	for i, c := range which {
+		out[i] = a[c]
+	}
+	return out
 }
 
 // hinge is the current point of the descent; f = Kα + b always.
@@ -156,8 +215,8 @@ func short(y, f float64) float64 {
 }
 
 // search moves along the direction (d, db) to the minimum of J, for every column by itself, and returns the mean
-// absolute change of f. kd is K·d.
-func (m *hinge) search(d, kd dense.Matrix[float64], db []float64) float64 {
+// absolute change of f in every column. kd is K·d.
+func (m *hinge) search(d, kd dense.Matrix[float64], db []float64) []float64 {
 	n, outs := m.y.Rows, m.y.Cols
 	moved := make([]float64, outs)
 	par.For(outs, 1, func(from, to int) {
@@ -188,13 +247,10 @@ func (m *hinge) search(d, kd dense.Matrix[float64], db []float64) float64 {
 				m.alpha.Row(i)[c] += float64(t * d.At(i, c))
 			}
 			m.b[c] += float64(t * db[c])
+			moved[c] /= float64(n)
 		}
 	})
-	sum := 0.0
-	for _, v := range moved {
-		sum += v
-	}
-	return sum / float64(n*outs)
+	return moved
 }
 
 // leastOf returns the minimum of a convex, piecewise quadratic function on t ≥ 0, given its first and second
