@@ -50,23 +50,49 @@ func (q *quick) setRows(kind kernel.Kind, u, t dense.Matrix[float32], classes []
 	for w := range q.work {
 		q.work[w].scale = 0
 	}
+	q.near = nearRows(q.near, kind, u)
+}
+
+// nearRows computes the distances of rows that a kernel is a function of, upper triangle, in the memory of near:
+// −|u−v|²/2, −Σ|u_l−v_l| (Laplace) or −|u−v| (Matérn).
+func nearRows(near dense.Matrix[float32], kind kernel.Kind, u dense.Matrix[float32]) dense.Matrix[float32] {
 	n := u.Rows
-	q.near = buf.Shaped(q.near, n, n)
-	if kind == kernel.Laplace {
-		q.sums()
-		return
-	}
+	near = buf.Shaped(near, n, n)
 	tab := kern.Best[float32]()
+	if kind == kernel.Laplace {
+		columns := dense.New[float32](u.Cols, n)
+		for i := range n {
+			for l, v := range u.Row(i) {
+				columns.Set(l, i, v)
+			}
+		}
+		par.For(n, 16, func(lo, hi int) {
+			for i := lo; i < hi; i++ {
+				row := near.Row(i)[i:]
+				tab.AbsSums(row, columns.ColRange(i, n), u.Row(i))
+				tab.Scale(row, -1)
+			}
+		})
+		return near
+	}
 	norms, root := make([]float64, n), kind.Matern() > 0
 	tab.Norms(norms, u)
 	var packed kern.Panel[float32]
 	tab.Pack(&packed, u)
 	par.For(n, 64, func(lo, hi int) {
-		tab.MulT(q.near.RowRange(lo, hi), u.RowRange(lo, hi), &packed, nil)
+		tab.MulT(near.RowRange(lo, hi), u.RowRange(lo, hi), &packed, nil)
 		for i := lo; i < hi; i++ {
-			row := q.near.Row(i)
+			row := near.Row(i)
 			for j := i; j < n; j++ {
-				v := max(norms[i]+norms[j]-2*float64(row[j]), 0)
+				sum := norms[i] + norms[j]
+				v := sum - 2*float64(row[j])
+				if v < cancels*sum { // the product has lost most of its digits
+					v = 0
+					for l, a := range u.Row(i) {
+						d := a - u.At(j, l)
+						v += float64(d * d)
+					}
+				}
 				if root {
 					row[j] = float32(-math.Sqrt(v))
 				} else {
@@ -76,39 +102,11 @@ func (q *quick) setRows(kind kernel.Kind, u, t dense.Matrix[float32], classes []
 			row[i] = 0
 		}
 	})
+	return near
 }
 
-// sums sets near to the distances of the Laplace kernel, four columns at a time.
-func (q *quick) sums() {
-	n, d := q.u.Rows, q.u.Cols
-	columns := dense.New[float32](d, n)
-	for i := range n {
-		for l, v := range q.u.Row(i) {
-			columns.Set(l, i, v)
-		}
-	}
-	abs := func(v float32) float32 { return math.Float32frombits(math.Float32bits(v) &^ (1 << 31)) }
-	par.For(n, 16, func(lo, hi int) {
-		for i := lo; i < hi; i++ {
-			out, u := q.near.Row(i)[i:], q.u.Row(i)
-			clear(out)
-			l := 0
-			for ; l+4 <= d; l += 4 {
-				a, m := u[l:l+4:l+4], len(out)
-				b, c := columns.Row(l)[i:][:m], columns.Row(l + 1)[i:][:m]
-				e, f := columns.Row(l + 2)[i:][:m], columns.Row(l + 3)[i:][:m]
-				for j, s := range out {
-					out[j] = s - (abs(a[0]-b[j]) + abs(a[1]-c[j])) - (abs(a[2]-e[j]) + abs(a[3]-f[j]))
-				}
-			}
-			for ; l < d; l++ {
-				for j, b := range columns.Row(l)[i:] {
-					out[j] -= abs(u[l] - b)
-				}
-			}
-		}
-	})
-}
+// cancels is the share of |u|²+|v|² below which |u−v|² is summed from differences.
+const cancels = 1e-3
 
 // median is the median distance between rows, which kernels are measured in.
 func (q *quick) median(seed uint64) float64 {

@@ -1,6 +1,7 @@
 package tabular
 
 import (
+	"errors"
 	"math"
 	"strings"
 	"testing"
@@ -104,7 +105,7 @@ func TestFloat32Trials(t *testing.T) {
 	for _, kind := range []kernel.Kind{kernel.Gaussian, kernel.Laplace, kernel.Matern12, kernel.Matern52} {
 		for _, r := range [][]float64{nil, roots} {
 			e := exactTries{ctx: t.Context(), task: machine.Regression, kind: kind, roots: r}
-			if err := e.reset(x, y, y); err != nil {
+			if err := errors.Join(e.reset(x, y, y), e.logs()); err != nil {
 				t.Fatal(err)
 			}
 			e.from = from

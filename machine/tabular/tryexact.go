@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math"
 	"runtime"
+	"slices"
 
 	"github.com/randfeat/randfeat"
 	"github.com/randfeat/randfeat/dense"
@@ -28,8 +29,8 @@ type exactTries struct {
 	small   dense.Matrix[float32] // t
 	from    int                   // rows from here on are judged
 	kind    kernel.Kind
-	log     dense.Matrix[float64] // −|x_i−x_j|²/2, or −Σ|x_il−x_jl| for the Laplace kernel, upper triangle
-	near    dense.Matrix[float32] // the same, or −|x_i−x_j| for a Matérn kernel: see kernelValues
+	near    dense.Matrix[float32] // distances as kernelValues needs them, upper triangle
+	log     dense.Matrix[float64] // −|x_i−x_j|²/2, or −Σ|x_il−x_jl| for the Laplace kernel; no rows: not needed yet
 	work    []exactWork
 	parts   *exactParts
 	roots   []float64 // of the weights of rows; nil: none
@@ -60,14 +61,41 @@ func (e *exactTries) reset(x, y, t dense.Matrix[float64]) error {
 	return e.distances()
 }
 
-// distances sets log to the distances that the kernel is a function of. Only the upper triangle is computed, and a few
-// elements below.
+// distances computes near, and forgets what belongs to other rows or to another kind of distance.
 func (e *exactTries) distances() error {
+	if err := kernel.CheckSet("x", e.x); err != nil {
+		return err
+	}
+	e.forget()
+	e.log = e.log.RowRange(0, 0)
+	u := dense.New[float32](e.x.Rows, e.x.Cols)
+	centre := make([]float64, e.x.Cols) // distances do not change, and products lose fewer digits
+	for i := range e.x.Rows {
+		for l, v := range e.x.Row(i) {
+			centre[l] += v / float64(e.x.Rows)
+		}
+	}
+	for i := range e.x.Rows {
+		to := u.Row(i)
+		for l, v := range e.x.Row(i) {
+			to[l] = float32(v - centre[l])
+		}
+	}
+	e.near = nearRows(e.near, e.kind, u)
+	return nil
+}
+
+// logs computes log, if the kernels of small penalties need it. Only the upper triangle is computed, and a few elements
+// below.
+func (e *exactTries) logs() error {
+	n := e.x.Rows
+	if e.log.Rows == n {
+		return nil
+	}
 	of := kernel.Gaussian
 	if e.kind == kernel.Laplace {
 		of = e.kind
 	}
-	n := e.x.Rows
 	e.log = buf.Shaped(e.log, n, n)
 	for lo := 0; lo < n; lo += distanceRows {
 		hi := min(lo+distanceRows, n)
@@ -77,8 +105,6 @@ func (e *exactTries) distances() error {
 			return err
 		}
 	}
-	e.forget()
-	e.narrow()
 	return nil
 }
 
@@ -91,36 +117,31 @@ func (e *exactTries) forget() {
 	}
 }
 
-// narrow sets near to log in float32, as the kernel needs it.
-func (e *exactTries) narrow() {
-	n, root := e.log.Rows, e.kind.Matern() > 0
-	e.near = buf.Shaped(e.near, n, n)
-	par.For(n, 64, func(lo, hi int) {
-		for i := lo; i < hi; i++ {
-			row := e.near.Row(i)[i:]
-			for j, v := range e.log.Row(i)[i:] {
-				if root {
-					v = -math.Sqrt(-2 * v)
-				}
-				row[j] = float32(v)
-			}
-		}
-	})
-}
-
 // take takes another kernel.
 func (e *exactTries) take(kind kernel.Kind) error {
 	was := e.kind
 	if e.kind = kind; (kind == kernel.Laplace) != (was == kernel.Laplace) {
 		return e.distances()
 	}
-	if e.forget(); (kind.Matern() > 0) != (was.Matern() > 0) {
-		e.narrow()
+	if e.forget(); (kind.Matern() > 0) == (was.Matern() > 0) {
+		return nil
 	}
+	par.For(e.near.Rows, 64, func(lo, hi int) {
+		for i := lo; i < hi; i++ {
+			row := e.near.Row(i)[i:]
+			for j, v := range row {
+				if kind.Matern() > 0 {
+					row[j] = -float32(math.Sqrt(float64(-2 * v)))
+				} else {
+					row[j] = -v * v / 2
+				}
+			}
+		}
+	})
 	return nil
 }
 
-// kernels are those of bandwidth s, in the memory of worker w.
+// kernels returns those of bandwidth s, in the memory of worker w. It needs logs.
 func (e *exactTries) kernels(w int, s float64) dense.Matrix[float64] {
 	for len(e.work) <= w {
 		e.work = append(e.work, exactWork{})
@@ -166,6 +187,11 @@ func (e *exactTries) try(points []exactPoint) ([]trial, error) {
 	}
 	for len(e.work) < workers {
 		e.work = append(e.work, exactWork{})
+	}
+	if slices.ContainsFunc(points, func(p exactPoint) bool { return e.parts != nil || p.lambda < quickLeast(e.x.Rows) }) {
+		if err := e.logs(); err != nil { // not by several workers at once
+			return nil, err
+		}
 	}
 	ts, errs := make([]trial, len(points)), make([]error, len(points))
 	par.Each(len(ts), workers, func(w, l int) {
@@ -214,6 +240,9 @@ func (e *exactTries) leaveOut(w int, at exactPoint) (dense.Matrix[float64], erro
 		e.smallKernels(small, at.scale)
 		_, _, err := small.solve(e.small, e.roots, at.lambda, e.from)
 		return small.loo, err
+	}
+	if err := e.logs(); err != nil {
+		return dense.Matrix[float64]{}, err
 	}
 	k, work, m := e.kernels(w, at.scale), &e.work[w], n-e.from
 	work.inverse, work.loo = buf.Shaped(work.inverse, m, m), buf.Shaped(work.loo, m, e.t.Cols)

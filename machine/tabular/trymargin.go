@@ -334,7 +334,7 @@ func (m *marginTries) predict(at exactPoint, k int) (pred dense.Matrix[float64],
 		e.smallKernels(w, at.scale)
 		m.smallU, m.smallK = without(m.smallU, m.smallK, w.k, rest, lo, hi)
 		d, err = linalg.SolveDualFloat32(m.smallU, targets, at.lambda)
-	} else {
+	} else if err = e.logs(); err == nil {
 		m.u, m.k = without(m.u, m.k, e.kernels(0, at.scale), rest, lo, hi)
 		d, err = linalg.SolveDual(m.u, targets, at.lambda)
 	}
