@@ -1,7 +1,9 @@
 package dense_test
 
 import (
+	"errors"
 	"fmt"
+	"math"
 
 	"github.com/randfeat/randfeat/dense"
 )
@@ -16,4 +18,20 @@ func Example() {
 	// Output:
 	// [50 6] 2 11
 	// [3 4 50 6]
+}
+
+// Rows of a decoder or of another package become a matrix. Ragged rows are an error, and so are numbers that no
+// computation can use.
+func ExampleFromRows() {
+	_, err := dense.FromRows([][]float64{{1, 2}, {3}})
+	fmt.Println(err, errors.Is(err, dense.ErrShape))
+	m, err := dense.FromRows([][]float64{{1, 2}, {3, math.NaN()}})
+	if err != nil {
+		panic(err)
+	}
+	var bad *dense.NotFiniteError
+	fmt.Println(errors.As(m.CheckFinite(), &bad), bad.Row, bad.Col)
+	// Output:
+	// row 1 has 1 columns, row 0 has 2: wrong shape true
+	// true 1 1
 }
