@@ -21,10 +21,10 @@ const (
 	// 1.4 s with 1024, 23 products and 1.2 s with 256.
 	sketchEvery             = 16
 	leastSketch, mostSketch = 256, 2048
-	// From λ = roughShare·n on, and if the tolerance is at least roughTolerance, residuals are computed from float32
-	// kernels, whose rounding moves a residual by less than that. Kernels in float64 take as long as several products.
-	roughShare     = 0x1p-18
-	roughTolerance = 2e-4
+	// Rounding of float32 kernels moves a relative residual by at most about roughError·n/λ. If that is below the
+	// tolerance, residuals are computed from these kernels: kernels in float64 take as long as several products.
+	roughError     = 0x1p-18 * roughTolerance
+	roughTolerance = 2e-4 // smaller tolerances always need float64
 	// Margins end when a step changes scores by less than marginTolerance.
 	marginTolerance = 1e-3
 )
@@ -73,7 +73,7 @@ func fitIterative(s Setup, x, y dense.Matrix[float64], lambda float64, o Iterati
 	targets := t.ColRange(0, s.Outputs).Clone()
 	how := krr.Options{Tolerance: cmp.Or(o.Tolerance, defaultTolerance), Steps: cmp.Or(o.Steps, defaultSteps),
 		Progress: o.Progress}
-	how.Rough = how.Tolerance >= roughTolerance && lambda >= roughShare*float64(x.Rows)
+	how.Rough = how.Tolerance >= max(roughTolerance, roughError*float64(x.Rows)/lambda)
 	var (
 		fit *krr.Fit
 		res krr.Result

@@ -73,7 +73,7 @@ func NewSketch(s *Kernels, m int, seed uint64) (*Sketch, error) {
 			tab.PackT(&panels[p], w)
 		}
 	})
-	marks := embed(s.k, z, centreOf(s.k, s.x))
+	marks := s.f.embed(z)
 	out := &Sketch{f: dense.New[float32](n, m), left: make([]float64, n)}
 	par.For((n+side-1)/side, 1, func(from, to int) {
 		k := dense.New[float32](side, m)

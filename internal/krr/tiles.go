@@ -36,10 +36,41 @@ func (r *rows) blocks() int { return (r.u.Rows + side - 1) / side }
 
 func (r *rows) span(b int) (lo, hi int) { return b * side, min((b+1)*side, r.u.Rows) }
 
-// embed embeds the rows of x and subtracts centre, the embedded mean. Rows that meet in one kernel must have the same
-// centre.
-func embed(k kernel.Kernel, x dense.Matrix[float64], centre []float64) *rows {
-	r := &rows{kind: k.Kind, u: dense.New[float32](x.Rows, k.Dim(x.Cols)), half: make([]float32, x.Rows),
+// frame is what rows that meet in one kernel have in common: the kernel, the embedded mean, and the embedded columns
+// that can change a kernel in float32.
+type frame struct {
+	k       kernel.Kernel
+	centre  []float64
+	columns []int
+}
+
+// negligible is the largest distance from the mean of an embedded column that is left out. Kernels are functions of
+// distances in these units, so even hundreds of such columns change them by less than the rounding of float32. Columns
+// of nearly no weight are left out, which saves most of the time of a Laplace kernel.
+const negligible = 0x1p-32
+
+// newFrame returns the frame of the rows of x.
+func newFrame(k kernel.Kernel, x dense.Matrix[float64]) frame {
+	f := frame{k: k, centre: centreOf(k, x)}
+	e, most := make([]float64, len(f.centre)), make([]float64, len(f.centre))
+	for i := range x.Rows {
+		k.Embed(e, x.Row(i))
+		for l, v := range e {
+			most[l] = max(most[l], math.Abs(v-f.centre[l]))
+		}
+	}
+	for l, v := range most {
+		if v > negligible || l == len(most)-1 && len(f.columns) == 0 {
+			f.columns = append(f.columns, l)
+		}
+	}
+	return f
+}
+
+// embed embeds the rows of x and subtracts the mean of f.
+func (f frame) embed(x dense.Matrix[float64]) *rows {
+	k := f.k
+	r := &rows{kind: k.Kind, u: dense.New[float32](x.Rows, len(f.columns)), half: make([]float32, x.Rows),
 		minus: make([]float32, x.Rows)}
 	tab := kern.Best[float32]()
 	r.panels = make([]kern.Panel[float32], r.blocks())
@@ -47,14 +78,14 @@ func embed(k kernel.Kernel, x dense.Matrix[float64], centre []float64) *rows {
 		r.columns = make([]dense.Matrix[float32], r.blocks())
 	}
 	par.For(r.blocks(), 1, func(from, to int) {
-		e := make([]float64, r.u.Cols)
+		e := make([]float64, len(f.centre))
 		for b := from; b < to; b++ {
 			lo, hi := r.span(b)
 			for i := lo; i < hi; i++ {
 				k.Embed(e, x.Row(i))
 				ui := r.u.Row(i)
-				for l, v := range e {
-					ui[l] = float32(v - centre[l])
+				for to, l := range f.columns {
+					ui[to] = float32(e[l] - f.centre[l])
 				}
 				r.half[i] = float32(tab.Norm2(ui) / 2)
 				r.minus[i] = -r.half[i]
@@ -155,6 +186,7 @@ func halfSquare(u, v []float32) float32 {
 type Kernels struct {
 	k     kernel.Kernel
 	x     dense.Matrix[float64]
+	f     frame
 	r     *rows
 	tiles [][]float32 // the stored tiles, by their number in Product; the later ones are recomputed
 	full  bool        // a product has filled tiles
@@ -170,7 +202,8 @@ func NewKernels(k kernel.Kernel, x dense.Matrix[float64], hold int64) (*Kernels,
 	if k.Kind == kernel.Softmax || k.Kind.Signed() {
 		return nil, fmt.Errorf("kernels %v by tiles: %w", k.Kind, kernel.ErrKernel)
 	}
-	s := &Kernels{k: k, x: x, r: embed(k, x, centreOf(k, x))}
+	s := &Kernels{k: k, x: x, f: newFrame(k, x)}
+	s.r = s.f.embed(x)
 	n := s.r.blocks()
 	s.tiles = make([][]float32, min(int64(n*(n+1)/2), max(0, hold/(4*side*side))))
 	return s, nil
@@ -293,7 +326,7 @@ func (s *Kernels) Predict(dst, z dense.Matrix[float64], f *Fit) {
 			to[c] = float32(a)
 		}
 	}
-	a := embed(s.k, z, centreOf(s.k, s.x))
+	a := s.f.embed(z)
 	const rows = 64
 	par.For((z.Rows+rows-1)/rows, 1, func(from, to int) {
 		k, out := dense.New[float32](rows, side), dense.New[float32](rows, f.Alpha.Cols)
