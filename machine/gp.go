@@ -51,12 +51,12 @@ func (r *Ridge) GP(lambda float64, noise []float64) (*Model, error) {
 		m.Weight = s.Weight
 	}
 	m.Factor = dense.New[float64](r.features, r.features)
-	if err := linalg.Inverse(m.Factor, s.U); err != nil || r.f64 == nil || r.f64.white == nil {
+	if err := linalg.Inverse(m.Factor, s.U); err != nil || r.white() == nil {
 		return m, err
 	}
 	// Landmarks: predictions compute kernel columns k, not φ. As rows φ = kR⁻¹, so (φ − μ)U⁻¹ = (k − μR)(R⁻¹U⁻¹):
 	// the model keeps μR and R⁻¹U⁻¹.
-	white := r.f64.white
+	white := r.white()
 	m.Centre = make([]float64, r.features)
 	for i, v := range s.Mu {
 		for j := i; j < r.features; j++ {

@@ -22,6 +22,7 @@ import (
 type whitening struct {
 	r, inverse dense.Matrix[float64] // R and R⁻¹, upper triangles
 	stripes    []kern.Panel[float64] // R⁻¹ packed by stripes of columns
+	narrow     []kern.Panel[float32] // the same, if features are float32
 }
 
 // ridgeOfColumns is added to the diagonal of K_mm, which is 1. It is a thousandth of the smallest pivot of Landmarks.
@@ -37,9 +38,20 @@ func (s Setup) whitened() (*whitening, error) {
 	if err := linalg.Inverse(w.inverse, w.r); err != nil {
 		return nil, err
 	}
-	w.pack()
+	if s.Float32 {
+		w.narrow = packed[float32](w.inverse)
+	} else {
+		w.stripes = packed[float64](w.inverse)
+	}
 	return w, nil
 }
+
+// roughKernel reports whether features of landmarks may be float32. Kernels with a peak have well-conditioned matrices:
+// the smallest pivot of a thousand landmarks is far above the rounding of float32. Smooth kernels come down to 10⁻⁸.
+func roughKernel(k kernel.Kind) bool { return k == kernel.Laplace || k == kernel.Matern12 }
+
+// leastPivot is the smallest pivot of landmarks with features in float32.
+const leastPivot = 1e-4
 
 // landmarkRoot returns R with K_mm = RᵀR, empty for families without kernel columns.
 func (s Setup) landmarkRoot() (r dense.Matrix[float64], err error) {
@@ -47,7 +59,7 @@ func (s Setup) landmarkRoot() (r dense.Matrix[float64], err error) {
 		return r, nil
 	}
 	switch {
-	case s.Float32:
+	case s.Float32 && !roughKernel(s.Spec.Kernel.Kind):
 		return r, fmt.Errorf("family %s in float32: its features are solutions of a system that is not "+
 			"well-conditioned: use float64: %w", s.Spec.Family.Name(), ErrSetup)
 	case !hasLandmarks(s.Spec.Kernel) || len(s.Omega) != 1:
@@ -66,6 +78,12 @@ func (s Setup) landmarkRoot() (r dense.Matrix[float64], err error) {
 	if errors.Is(err, linalg.ErrNotPositive) {
 		return r, fmt.Errorf("landmarks that are nearly equal (%w): choose them with Landmarks, or fewer: %w", err, ErrSetup)
 	}
+	for i := range r.Rows {
+		if v := r.At(i, i); s.Float32 && err == nil && v*v < leastPivot {
+			return r, fmt.Errorf("family %s in float32, landmark %d is nearly equal to others: use float64: %w",
+				s.Spec.Family.Name(), i, ErrSetup)
+		}
+	}
 	return r, err
 }
 
@@ -77,37 +95,38 @@ func hasLandmarks(k kernel.Kernel) bool { return k.Kind != kernel.Softmax && !k.
 // multiply more of the zeros below the diagonal.
 const whitenCols = 256
 
-// pack copies the triangle into the layout of MulT, by stripes of columns, once. Otherwise every block of rows would
+// packed copies the triangle into the layout of MulT, by stripes of columns, once. Otherwise every block of rows would
 // pack it again.
-func (w *whitening) pack() {
-	tab := kern.Best[float64]()
-	n := w.inverse.Rows
-	w.stripes = make([]kern.Panel[float64], (n+whitenCols-1)/whitenCols)
-	par.For(len(w.stripes), 1, func(lo, hi int) {
+func packed[T dense.Float](triangle dense.Matrix[float64]) []kern.Panel[T] {
+	tab := kern.Best[T]()
+	n := triangle.Rows
+	stripes := make([]kern.Panel[T], (n+whitenCols-1)/whitenCols)
+	par.For(len(stripes), 1, func(lo, hi int) {
 		for s := lo; s < hi; s++ {
 			j, end := s*whitenCols, min((s+1)*whitenCols, n)
-			columns := dense.New[float64](end-j, end)
+			columns := dense.New[T](end-j, end)
 			for i := range end {
-				for c, v := range w.inverse.Row(i)[j:end] {
-					columns.Set(c, i, v)
+				for c, v := range triangle.Row(i)[j:end] {
+					columns.Set(c, i, T(v))
 				}
 			}
-			tab.Pack(&w.stripes[s], columns)
+			tab.Pack(&stripes[s], columns)
 		}
 	})
+	return stripes
 }
 
-// features overwrites kernel columns with features, φ = R⁻ᵀ k_m row by row.
-func (w *whitening) features(phi dense.Matrix[float64]) {
-	tab := kern.Best[float64]()
+// whiten overwrites kernel columns with features, φ = R⁻ᵀ k_m row by row.
+func whiten[T dense.Float](phi dense.Matrix[T], stripes []kern.Panel[T]) {
+	tab := kern.Best[T]()
 	par.For(phi.Rows, 1+tab.Grain/(phi.Cols*phi.Cols), func(lo, hi int) {
-		out := dense.New[float64](min(hi-lo, predictRows), phi.Cols)
+		out := dense.New[T](min(hi-lo, predictRows), phi.Cols)
 		for ; lo < hi; lo += predictRows {
 			part := phi.RowRange(lo, min(lo+predictRows, hi))
 			to := out.RowRange(0, part.Rows)
-			for s := range w.stripes {
+			for s := range stripes {
 				j, end := s*whitenCols, min((s+1)*whitenCols, phi.Cols)
-				tab.MulT(to.ColRange(j, end), part.ColRange(0, end), &w.stripes[s], nil)
+				tab.MulT(to.ColRange(j, end), part.ColRange(0, end), &stripes[s], nil)
 			}
 			for i := range part.Rows {
 				copy(part.Row(i), to.Row(i))

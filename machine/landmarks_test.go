@@ -69,6 +69,49 @@ func testNystrom(t *testing.T, k kernel.Kernel, half float64) {
 	}
 }
 
+// Landmarks of a rough kernel have the same models in float32, up to its rounding. Smooth kernels are refused, and so are
+// landmarks that are nearly equal.
+func TestNystromFloat32(t *testing.T) {
+	x, y := sample(8, 2000, 3, 1)
+	for _, kind := range []kernel.Kind{kernel.Laplace, kernel.Matern12} {
+		k := kernel.Kernel{Kind: kind, Scale: 2}
+		rows, omega, err := Landmarks(k, x, 200, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := Setup{Spec: randfeat.Spec{Kernel: k, Family: family.Landmarks{}, Dim: 3, M: len(rows)}, Omega: omega,
+			Task: Regression, Outputs: 1}
+		var got [2]dense.Matrix[float64]
+		for i := range got {
+			s.Float32 = i == 1
+			m, err := mustRidge(t, s, x, y).Model(0.1)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got[i] = predict(t, m, x)
+		}
+		worst := 0.0
+		for i, v := range got[0].Data {
+			worst = max(worst, math.Abs(v-got[1].Data[i]))
+		}
+		if worst > 1e-4 || worst == 0 {
+			t.Errorf("%v: float32 is off by %g", kind, worst)
+		}
+		near := omega[0].Rows.Clone()
+		for j, v := range near.Row(0) {
+			near.Row(1)[j] = v + 1e-6
+		}
+		s.Omega = []coupling.Omega{{Rows: near}}
+		if _, err := NewRidge(s); !errors.Is(err, ErrSetup) {
+			t.Errorf("%v: nearly equal landmarks in float32: %v", kind, err)
+		}
+		s.Float32 = false
+		if _, err := NewRidge(s); err != nil {
+			t.Errorf("%v: nearly equal landmarks in float64: %v", kind, err)
+		}
+	}
+}
+
 // Variances and probabilities by columns of the kernel are those by features φ = R⁻ᵀk.
 func TestNystromModels(t *testing.T) {
 	x, y := sample(8, 150, 2, 1)
@@ -86,7 +129,7 @@ func TestNystromModels(t *testing.T) {
 		}
 	}
 	phi := columns.Clone()
-	white.features(phi)
+	whiten(phi, white.stripes)
 	r := mustRidge(t, s, x, y)
 	gp, err := r.GP(0.3, nil)
 	if err != nil {

@@ -60,6 +60,14 @@ func NewRidge(s Setup) (*Ridge, error) {
 	return r, nil
 }
 
+// white returns the whitening of landmarks, nil for other families.
+func (r *Ridge) white() *whitening {
+	if r.f32 != nil {
+		return r.f32.white
+	}
+	return r.f64.white
+}
+
 // another returns an empty Ridge that shares the map and the feature buffers with r. The two must not be used at the
 // same time.
 func (r *Ridge) another() *Ridge {

@@ -238,13 +238,19 @@ func (p *mapper[T]) queries(x dense.Matrix[float64]) (dense.Matrix[T], error) {
 	return p.phi, p.write(p.phi, x)
 }
 
-// write sets phi to the features of x. Landmarks exist in float64 only, so only float64 features are whitened.
+// write sets phi to the features of x.
 func (p *mapper[T]) write(phi dense.Matrix[T], x dense.Matrix[float64]) error {
 	err := p.m.Queries(phi, nil, p.input(x), &p.ws)
-	if wide, ok := any(phi).(dense.Matrix[float64]); ok && p.white != nil && err == nil {
-		p.white.features(wide)
+	if err != nil || p.white == nil {
+		return err
 	}
-	return err
+	switch phi := any(phi).(type) {
+	case dense.Matrix[float64]:
+		whiten(phi, p.white.stripes)
+	case dense.Matrix[float32]:
+		whiten(phi, p.white.narrow)
+	}
+	return nil
 }
 
 // part is write for some of the rows, on one of many goroutines. Each has a mapper of its own, because workspaces must

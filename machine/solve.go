@@ -40,8 +40,8 @@ func (r *Ridge) Model(lambda float64) (*Model, error) {
 // model keeps the weights of the solution. For landmarks they become weights of kernel columns, R⁻¹w.
 func (r *Ridge) model(k Kind, s *linalg.Solution) (*Model, error) {
 	intercept := s.Intercept()
-	if r.f64 != nil && r.f64.white != nil {
-		if err := r.f64.white.weights(s.W); err != nil {
+	if white := r.white(); white != nil {
+		if err := white.weights(s.W); err != nil {
 			return nil, err
 		}
 	}
