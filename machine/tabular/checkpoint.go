@@ -213,9 +213,8 @@ func (c *checkpoint) load(b []byte, j *job) (*resumed, error) {
 }
 
 func loadSums(j *job, c *tensorfile.File, s *checkpointState) (*foldSums, error) {
-	setup := j.setup(s.Decision.Spec)
-	var err error
-	if setup.Omega, err = s.Decision.drawn(); err != nil {
+	setup, err := s.Decision.setup(j)
+	if err != nil {
 		return nil, err
 	}
 	if len(s.Held) > maxFolds {

@@ -30,10 +30,10 @@ func searchAll(of *job, s *sample, n int64) (*decision, error) {
 	return d, nil
 }
 
-// noteRescaled says in the choice of a scaling that a later search went back to the standard one.
+// noteRescaled says in the choice of a scaling that a later search took another one.
 func (f *search) noteRescaled(scaling *Choice) {
-	if scaling != nil && f.rescaled != "" {
-		scaling.Value, scaling.Why, f.rescaled = scalingStandard, f.rescaled, ""
+	if scaling != nil && f.rescaled != (rescaled{}) {
+		scaling.Value, scaling.Why, f.rescaled = f.rescaled.to, f.rescaled.why, rescaled{}
 	}
 }
 
@@ -45,7 +45,7 @@ func (f *search) noteRescaled(scaling *Choice) {
 // again, at the final map.
 func (f *search) choose(s *sample, rows int64) (*decision, error) {
 	switch {
-	case rows <= int64(f.exactLimit()):
+	case f.exactOf(rows):
 		return f.chooseExact(s, rows)
 	case f.o.Loss != "":
 		return nil, fmt.Errorf("loss %s for a model without an exact kernel of classes: leave it out: %w", f.o.Loss,

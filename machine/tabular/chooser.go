@@ -50,12 +50,15 @@ type search struct {
 	start  exactPoint // where a search of an exact kernel may begin, if any
 	loss   *Choice    // margins, if they were chosen before all else
 	fields []float64  // weights of the fields; nil: the columns keep theirs
-	// rescaled says why a later search went back to the standard scaling; empty: none did.
-	rescaled string
+	// rescaled is the scaling that a later search took instead; empty: none did.
+	rescaled rescaled
 	marks    []coupling.Omega // landmarks, if the map has some
 	learned  *learned         // the metric that the kernel has, if any
 	found    guide            // what this search took, for those of scored folds
 }
+
+// rescaled is a scaling and why it was taken.
+type rescaled struct{ to, why string }
 
 func (c *chooser) chosen(ch Choice) { c.d.Choices = append(c.d.Choices, ch) }
 

@@ -28,6 +28,8 @@ type decision struct {
 	Large   bool          `json:"large,omitempty"`   // by conjugate gradients
 	Tried   bool          `json:"tried,omitempty"`   // some choice was between alternatives tried on the sample
 	Margins bool          `json:"margins,omitempty"` // the loss of an exact kernel: squared hinge
+	// Narrow says that features of landmarks and their products are float32.
+	Narrow bool `json:"narrow,omitempty"`
 	// Missed is the out-of-fold error of the choice, the root of the mean square of standardised targets; 0: unknown.
 	Missed float64 `json:"missed,omitempty"`
 	// Metric describes the metric of the kernel.
@@ -102,6 +104,15 @@ type prior struct {
 	task   machine.Task
 	d      *decision
 	last   int // the last fold without which they were made
+}
+
+// setup is the setup of the sums of the decision.
+func (d *decision) setup(j *job) (machine.Setup, error) {
+	s := j.setup(d.Spec)
+	s.Float32 = s.Float32 || d.Narrow
+	var err error
+	s.Omega, err = d.drawn()
+	return s, err
 }
 
 // drawn are the projections of the decision: drawn from its seed, or landmarks, which are rows.

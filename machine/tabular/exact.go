@@ -28,8 +28,11 @@ func (f *search) chooseExact(s *sample, rows int64) (*decision, error) {
 	c := &chooser{f: f, s: s, rows: rows, d: &decision{Rows: rows, Sampled: s.len(), Last: s.last, Exact: true}}
 	c.noteModel()
 	why := fmt.Sprintf("the exact kernel of all rows: %d are no more than %d", rows, f.exactLimit())
-	if f.o.Map != "" {
+	switch {
+	case f.o.Map != "":
 		why = "as asked"
+	case f.subsamples(rows):
+		why = fmt.Sprintf("the exact kernel of %d of the %d rows", s.len(), rows)
 	}
 	c.chosen(Choice{Name: "map", Value: MapExact, Given: f.o.Map != "", Why: why})
 	e := c.exactSearch(c.order(), finalSizes(s.len())...)

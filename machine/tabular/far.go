@@ -39,12 +39,21 @@ func (j *job) farHold() int64 {
 	return min(farHold, j.o.Memory/4)
 }
 
+// farScaling is how a setting weighs the columns.
+type farScaling int
+
+const (
+	farChosen   farScaling = iota // as chosen before
+	farStandard                   // by their standard deviations
+	farSparse                     // as chosen before, without the fields of little weight
+)
+
 // farPoint is a setting.
 type farPoint struct {
-	standard bool // columns by their standard deviations, in place of the chosen scaling
-	kind     kernel.Kind
-	at       exactPoint
-	margins  bool
+	scaling farScaling
+	kind    kernel.Kind
+	at      exactPoint
+	margins bool
 }
 
 // farTrial is a setting and what it reached.
@@ -60,7 +69,7 @@ type far struct {
 	least   float64 // smaller penalties are raised to it
 	rows    int     // that fits are made of
 	x, y, t dense.Matrix[float64]
-	plain   bool // x has no weights of columns
+	scaling farScaling // of the columns of x
 	of      farPoint
 	kernels *krr.Kernels
 	sketch  *krr.Sketch
@@ -70,23 +79,54 @@ type far struct {
 
 // take takes the first n rows of the order to fit, and those after them to judge.
 func (s *far) take(n int) {
-	s.rows, s.all, s.plain, s.kernels = n, nil, false, nil
+	s.rows, s.all, s.scaling, s.kernels = n, nil, farChosen, nil
 	s.x, s.y, s.t = s.c.s.picked(s.order[:min(n+farJudged, len(s.order))])
 }
 
-// scaled gives the columns the weights of a setting.
-func (s *far) scaled(standard bool) {
-	if standard == s.plain {
+// scaled gives the columns the weights of a scaling.
+func (s *far) scaled(to farScaling) {
+	if to == s.scaling {
 		return
 	}
-	w := s.c.f.columnWeights(s.c.f.fields)
-	for j, v := range w {
-		if standard {
-			w[j] = 1 / v
-		}
+	w := inverses(s.c.f.columnWeights(s.c.f.relative(s.scaling)))
+	for j, v := range s.c.f.columnWeights(s.c.f.relative(to)) {
+		w[j] *= v
 	}
 	weigh(s.x, w)
-	s.plain, s.kernels = standard, nil
+	s.scaling, s.kernels = to, nil
+}
+
+// A field of less than weakShare of the largest weight is weak. The Gaussian kernel hardly sees weak fields, because
+// squares of weights count. In the Laplace kernel many of them add up: 25 columns of noise were a tenth of the distance
+// of 5 others. A sparse scaling multiplies their weights by leftOutWeight, a power of two that rounds nothing, after
+// which they do not change kernels in float32.
+const (
+	weakShare     = 1. / 16
+	leftOutWeight = 0x1p-40
+)
+
+// relative returns the weights of the fields in a scaling, divided by the weights chosen before.
+func (f *search) relative(to farScaling) []float64 {
+	w := make([]float64, len(f.fields))
+	top := 0.0
+	for _, v := range f.fields {
+		top = max(top, v)
+	}
+	for i, v := range f.fields {
+		switch w[i] = 1; {
+		case to == farStandard:
+			w[i] = 1 / v
+		case to == farSparse && v < weakShare*top:
+			w[i] = leftOutWeight
+		}
+	}
+	return w
+}
+
+// sparse reports whether fields of little weight may be left out.
+func (f *search) sparse() bool {
+	return f.learned == nil && (f.o.Scaling == "" || f.o.Scaling == scalingFitted) &&
+		slices.Contains(f.relative(farSparse), leftOutWeight)
 }
 
 // try tries settings that have not been tried; those that cannot be used are left out.
@@ -114,14 +154,14 @@ func (s *far) try(points ...farPoint) error {
 
 func (s *far) find(p farPoint) int {
 	return slices.IndexFunc(s.all, func(t farTrial) bool {
-		return t.standard == p.standard && t.kind == p.kind && t.margins == p.margins &&
+		return t.scaling == p.scaling && t.kind == p.kind && t.margins == p.margins &&
 			math.Abs(t.at.scale-p.at.scale) <= 1e-9*p.at.scale && math.Abs(t.at.lambda-p.at.lambda) <= 1e-9*p.at.lambda
 	})
 }
 
 // one fits a setting and judges it.
 func (s *far) one(p farPoint) (trial, error) {
-	s.scaled(p.standard)
+	s.scaled(p.scaling)
 	k := kernel.Kernel{Kind: p.kind, Scale: p.at.scale}
 	x, z := s.x.RowRange(0, s.rows), s.x.RowRange(s.rows, s.x.Rows)
 	if s.kernels == nil || s.of.kind != p.kind || s.of.at.scale != p.at.scale {
@@ -268,10 +308,21 @@ func (e *exactSearch) farther() (*Choice, error) {
 			return nil, err
 		}
 	}
-	if top.standard {
-		weigh(e.c.s.x, inverses(f.columnWeights(f.fields)))
-		f.fields = f.fieldWeights(scalingStandard, e.c.s)
-		f.rescaled = fmt.Sprintf("better than the one that fewer rows chose, by fits of %d", farFirst)
+	if top.scaling != farChosen {
+		to := f.relative(top.scaling)
+		weigh(e.c.s.x, f.columnWeights(to))
+		f.rescaled = rescaled{scalingStandard, fmt.Sprintf("better than the one that fewer rows chose, by fits of %d",
+			farFirst)}
+		if top.scaling == farSparse {
+			f.rescaled = rescaled{scalingFitted, fmt.Sprintf("best %s by fits of %d rows, without fields of less than "+
+				"%g of the largest weight", f.metric(), farFirst, weakShare)}
+		}
+		f.fields = slices.Clone(f.fields)
+		for i, v := range to {
+			if f.fields[i] *= v; top.scaling == farStandard {
+				f.fields[i] = 1
+			}
+		}
 	}
 	e.far, e.at, e.c.d.Margins = s, top.at, top.margins
 	if e.tries.kind != top.kind {
@@ -281,7 +332,7 @@ func (e *exactSearch) farther() (*Choice, error) {
 	e.tries.kind = top.kind
 	e.all = nil
 	for _, t := range s.all {
-		if t.standard == top.standard && t.kind == top.kind && t.margins == top.margins {
+		if t.scaling == top.scaling && t.kind == top.kind && t.margins == top.margins {
 			e.all = append(e.all, t.trial)
 		}
 	}
@@ -319,26 +370,31 @@ func (s *far) starts(p farPoint, open bool) error {
 	if o.Bandwidth > 0 {
 		return nil
 	}
-	own := medianDistance(&sample{x: s.x.RowRange(0, min(s.x.Rows, firstRows))}, p.kind, o.Seed)
-	scalings := []bool{false}
-	weighted := slices.ContainsFunc(s.c.f.fields, func(v float64) bool { return v != 1 })
-	if o.Scaling == "" && weighted {
-		scalings = append(scalings, true)
+	median := func(kind kernel.Kind) float64 {
+		return medianDistance(&sample{x: s.x.RowRange(0, min(s.x.Rows, firstRows))}, kind, o.Seed)
+	}
+	own := median(p.kind)
+	scalings := []farScaling{farChosen}
+	if o.Scaling == "" && slices.ContainsFunc(s.c.f.fields, func(v float64) bool { return v != 1 }) {
+		scalings = append(scalings, farStandard)
+	}
+	laplace := s.x.Cols <= laplaceColumns && (open || p.kind == kernel.Laplace)
+	if laplace && s.c.f.sparse() {
+		scalings = append(scalings, farSparse)
 	}
 	kinds := []kernel.Kind{p.kind}
-	if open && p.kind != kernel.Laplace && s.x.Cols <= laplaceColumns {
+	if laplace && p.kind != kernel.Laplace {
 		kinds = append(kinds, kernel.Laplace)
 	}
-	for _, standard := range scalings {
-		s.scaled(standard)
+	for _, scaling := range scalings {
 		for _, kind := range kinds {
-			if !standard && kind == p.kind {
+			if scaling == farChosen && kind == p.kind || scaling == farSparse && kind != kernel.Laplace {
 				continue
 			}
-			s.scaled(standard)
+			s.scaled(scaling)
 			q := p
-			q.standard, q.kind = standard, kind
-			q.at.scale *= medianDistance(&sample{x: s.x.RowRange(0, min(s.x.Rows, firstRows))}, kind, o.Seed) / own
+			q.scaling, q.kind = scaling, kind
+			q.at.scale *= median(kind) / own
 			factors := []float64{1, 0.5}
 			if kind != p.kind {
 				factors = []float64{1, 2}

@@ -110,8 +110,8 @@ func (f *final) sum() (*foldSums, error) {
 			sums.leaves.of = l
 		}
 	} else {
-		setup := f.setup(f.d.Spec)
-		if setup.Omega, err = f.d.drawn(); err != nil {
+		setup, err := f.d.setup(f.job)
+		if err != nil {
 			return nil, err
 		}
 		folds := 1

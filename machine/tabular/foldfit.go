@@ -90,7 +90,8 @@ func (p *prior) follow(j *job, s *sample, n int64) (*chosen, error) {
 		return nil, err
 	}
 	f, d := c.job, *p.d
-	if s = c.s; !(d.Exact || d.Large) || p.task != f.task {
+	landmarks := len(d.marks) > 0 && d.Apart // of a contest
+	if s = c.s; !(d.Exact || d.Large || landmarks) || p.task != f.task {
 		return nil, nil
 	}
 	d.Spec.Kernel.M = carried(d.Spec.Kernel.M, p.schema, f.schema)
@@ -105,6 +106,11 @@ func (p *prior) follow(j *job, s *sample, n int64) (*chosen, error) {
 			d.fields[i] = weightOf(p.schema, &f.schema.Fields[i])
 		}
 		weigh(s.x, f.columnWeights(d.fields))
+	}
+	if landmarks {
+		if err := d.placeLandmarks(f, s, d.Spec.M); err != nil {
+			return nil, err
+		}
 	}
 	return f.chosen(&d, s), nil
 }
@@ -139,7 +145,7 @@ var (
 // outside reports whether there are enough rows without some of the folds.
 func (j *job) outside(n int64, folds int, enough int64) bool {
 	return j.o.Folds > folds && !j.deal.grouped() && !j.deal.ordered() &&
-		(n <= int64(j.exactLimit()) || j.o.Features > maxFeatures) &&
+		(j.exactOf(n) || j.o.Features > maxFeatures) &&
 		n*int64(j.o.Folds-folds) >= enough*int64(j.o.Folds)
 }
 
@@ -167,6 +173,11 @@ func chooseApart(j *job, s *sample, n int64) (*chosen, error) {
 		return nil, err
 	}
 	c.apart, c.d.Apart = sub, true
+	if j.subsamples(n) {
+		if err := c.contest(sub); err != nil {
+			return nil, fmt.Errorf("the exact kernel of some rows against landmarks of all: %w", err)
+		}
+	}
 	c.d.Notes = append(c.d.Notes, fmt.Sprintf("choices were made on the %d rows outside the fold that judges them",
 		sub.d.Rows))
 	return c, nil
@@ -200,7 +211,7 @@ func choosing(j *job, by *guide, k, last int, n int64, progress func(done, total
 // leaving are the rows outside folds k to last of n rows, as if they were the table.
 func leaving(j *job, k, last int, n int64) (job, error) {
 	rest := foldSource{Source: j.src, deal: j.deal, k: k, last: last, parts: j.deal.parts(j.o.Folds)}
-	if j.thins(n) {
+	if j.thins(n) || j.subsamples(n) {
 		rest.rows = n
 	}
 	return j.part(rest, n)

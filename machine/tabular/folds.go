@@ -210,12 +210,13 @@ func priority(seed uint64, i int64) uint64 {
 	return rng.Mix64(seed ^ sampleLabel ^ rng.Mix64(uint64(i)))
 }
 
-// Labels separate the uses of one seed: the ASCII of folds, sample, pairs and exact. Changing a label changes every
+// Labels separate the uses of one seed: the ASCII of folds, sample, pairs, exact, thin and contest. Changing a label changes every
 // result.
 const (
-	foldLabel   = 0x666f6c6473
-	sampleLabel = 0x73616d706c65
-	pairLabel   = 0x7061697273
-	exactLabel  = 0x6578616374
-	thinLabel   = 0x7468696e
+	foldLabel    = 0x666f6c6473
+	sampleLabel  = 0x73616d706c65
+	pairLabel    = 0x7061697273
+	exactLabel   = 0x6578616374
+	thinLabel    = 0x7468696e
+	contestLabel = 0x636f6e74657374
 )

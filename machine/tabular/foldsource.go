@@ -13,8 +13,24 @@ type foldSource struct {
 	deal           *dealer
 	k, last, parts int
 	inside         bool
-	rows           int64 // rows of the table if only some of them are taken (among); 0: all are taken
-	half           int   // 1 or 2: a model learns from this half of the rows; 0: from all
+	rows           int64    // rows of the table if only some of them are taken (among); 0: all are taken
+	half           int      // 1 or 2: a model learns from this half of the rows; 0: from all
+	only           heldPart // of the rows of part k
+}
+
+// heldPart says which rows of a fold are read. A contest takes a quarter of them, so the score has the others.
+type heldPart int
+
+const (
+	heldAll heldPart = iota
+	heldContest
+	heldScore
+)
+
+// judges reports whether a row is one of those.
+func (s foldSource) judges(row int64) bool {
+	contest := rng.Mix64(s.deal.seed^contestLabel^rng.Mix64(uint64(row)))>>62 == 0
+	return s.only == heldAll || contest == (s.only == heldContest)
 }
 
 // For large tables, scored models learn from about nestedMost rows and predict about heldMost. Using all rows would
@@ -44,7 +60,7 @@ func (s foldSource) has(row int64) bool {
 	}
 	at := s.deal.of(row, s.parts)
 	if s.inside {
-		return at == s.k
+		return at == s.k && s.judges(row)
 	}
 	if s.half > 0 && !inHalf(s.deal.seed, row, s.half) {
 		return false

@@ -202,6 +202,17 @@ func (j *job) exactLimit() int {
 	return min(limit, j.sampleCells()/j.schema.Width())
 }
 
+// subsamples reports whether the exact kernel of a random part of n rows, as many as exactLimit, competes with landmarks
+// of all rows (contest.go).
+func (j *job) subsamples(n int64) bool {
+	limit := j.exactLimit()
+	return limit > j.o.Sample && n > int64(limit) && j.mapOpen() && j.iterative() && j.task != machine.Unsupervised &&
+		j.o.Bandwidth == 0 && j.o.Lambda == 0 && (j.inner || j.o.Folds > 1)
+}
+
+// exactOf reports whether choices for n rows are made for the exact kernel, of all rows or of a part of them.
+func (j *job) exactOf(n int64) bool { return n <= int64(j.exactLimit()) || j.subsamples(n) }
+
 // kernelOpen reports whether other kernels than the Gaussian one may be tried: bandwidths of two kernels do not
 // compare, so not where one was given.
 func (j *job) kernelOpen() bool { return j.o.Kernel == "" && j.o.Bandwidth == 0 }
@@ -209,7 +220,7 @@ func (j *job) kernelOpen() bool { return j.o.Kernel == "" && j.o.Bandwidth == 0 
 // lossOpen reports whether a loss is to be chosen for the exact kernel of n rows, of which nothing else is said.
 func (j *job) lossOpen(n int64) bool {
 	return j.task == machine.Classification && j.o.Loss == "" && j.o.Bandwidth == 0 && j.o.Lambda == 0 &&
-		n <= int64(j.exactLimit()) && j.weights == nil && !j.deal.grouped() && !j.deal.ordered()
+		j.exactOf(n) && j.weights == nil && !j.deal.grouped() && !j.deal.ordered()
 }
 
 // shifts reports whether settings of classes with weights are judged by judgeShifted.

@@ -23,7 +23,11 @@ func (c *chooser) took(e *exactSearch) {
 	}
 	ch := Choice{Name: "kernel", Value: e.tries.kind.String(), Trials: e.kinds,
 		Why: "none tried is better by more than a standard error"}
-	if e.tries.kind != kernel.Gaussian {
+	usual := kernel.Gaussian
+	if e.few() {
+		usual = fewKernel
+	}
+	if e.tries.kind != usual {
 		ch.Why = fmt.Sprintf("best %s of %d rows, and by more than a standard error", c.f.metric(), e.told)
 	}
 	c.chosen(ch)
@@ -39,6 +43,9 @@ const laplaceColumns = 256
 // kernel than the Gaussian one must be better by more than a standard error, of more rows where there are some: rough
 // kernels are best where rows are few. The climb goes on from where it was best.
 func (e *exactSearch) tryKinds() error {
+	if e.few() {
+		return e.tryFew()
+	}
 	smooth, err := e.top()
 	if err != nil || smooth.loss == nil {
 		return err

@@ -56,7 +56,7 @@ func (f *search) chooseWithMetric(s *sample, n int64, scaling *Choice) (*decisio
 	if !f.metricOpen(s, scaling) {
 		return f.choose(s, n)
 	}
-	exact := n <= int64(f.exactLimit())
+	exact := f.exactOf(n)
 	c := &chooser{f: f, s: s, rows: n, d: &decision{}}
 	var d *decision
 	var err error
@@ -199,12 +199,9 @@ type comparison struct {
 
 // gain is by how much the loss with a metric is smaller, and its standard error.
 func (p *comparison) gain() (diff, se float64) {
-	a, b := slices.Clone(p.old.loss), slices.Clone(p.with.loss)
-	if p.alike && p.old.tie != nil {
-		for i := range a {
-			a[i] += p.old.tie[i] / 2
-			b[i] += p.with.tie[i] / 2
-		}
+	a, b := p.old.loss, p.with.loss
+	if p.alike {
+		a, b = p.old.judged(), p.with.judged()
 	}
 	return gain(a, b)
 }

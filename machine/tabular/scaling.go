@@ -210,7 +210,7 @@ func (g *guide) scales(name string) bool { return g == nil || g.Scaling == name 
 // 2048. An exact kernel of 20,000 such rows needs no more than 512: the Laplace kernel, which more rows prefer, reached
 // an R² of 0.899 with either.
 func (j *job) widthRows(n int64) int {
-	if limit := j.exactLimit(); limit > 0 && n > int64(limit) {
+	if limit := j.exactLimit(); limit > 0 && n > int64(limit) && !j.subsamples(n) {
 		return max(widthRows, min(moreWidthRows, j.trialRows()))
 	}
 	return widthRows

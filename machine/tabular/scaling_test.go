@@ -213,15 +213,17 @@ func TestRobustScalingOfAnOutlier(t *testing.T) {
 	}
 }
 
-// Widths of columns are fitted to more rows where the table is too large for an exact kernel, as memory allows.
+// Widths of columns are fitted to more rows where the table is too large for an exact kernel and no part of it is
+// scored, as memory allows.
 func TestRowsOfWidths(t *testing.T) {
 	for _, c := range []struct {
 		rows, memory int64
-		want         int
-	}{{5000, 0, widthRows}, {int64(iterativeLimit * exactRows), 0, widthRows},
-		{int64(iterativeLimit*exactRows) + 1, 0, moreWidthRows}, {1 << 20, 2 << 30, moreWidthRows},
-		{1 << 20, leastMemory, 1121}} {
-		o, err := Options{Learn: learn("y"), Memory: c.memory}.withDefaults()
+		folds, want  int
+	}{{5000, 0, 5, widthRows}, {int64(iterativeLimit * exactRows), 0, 1, widthRows},
+		{int64(iterativeLimit*exactRows) + 1, 0, 5, widthRows}, // the exact kernel of a part of the rows
+		{int64(iterativeLimit*exactRows) + 1, 0, 1, moreWidthRows}, {1 << 20, 2 << 30, 1, moreWidthRows},
+		{1 << 20, leastMemory, 1, 1121}} {
+		o, err := Options{Learn: learn("y"), Memory: c.memory, Folds: c.folds}.withDefaults()
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -138,6 +138,9 @@ func (c *chosen) scoredOn(rows int64, folds int) string {
 	case c.deal.grouped():
 		return fmt.Sprintf("%d rows, %d folds of whole groups of %s, columns and choices made without each", rows, folds,
 			c.o.Marks.Group)
+	case c.subsamples(c.d.Rows):
+		return fmt.Sprintf("%d rows of %d of %d folds, columns and choices made on about %d rows without each", rows, folds,
+			c.o.Folds, min(nestedMost, c.d.Rows*int64(c.o.Folds-1)/int64(c.o.Folds)))
 	case c.thins(c.d.Rows):
 		return fmt.Sprintf("%d rows of %d of %d folds, columns and choices made on about %d rows without each", rows, folds,
 			c.o.Folds, nestedMost)
@@ -154,7 +157,9 @@ func (s *scored) heldOut(c, sub *chosen, k int) (*machine.Evaluation, error) {
 		return nil, err
 	}
 	fold := sub.src.(foldSource)
-	fold.inside = true
+	if fold.inside = true; c.subsamples(c.d.Rows) {
+		fold.only = heldScore
+	}
 	rows, err := machine.ModelRows(fold, m, c.task != machine.Unsupervised, nil)
 	if err != nil {
 		return nil, err
