@@ -9,8 +9,9 @@ import (
 // The order of bidirectional queries that choose together (rowOrder). Row r of a problem is query r%n of head r/n of
 // the group, with n the number of queries of the span.
 
-// metricRows keys and queries at equal distances make the coordinates that queries are sorted by.
-const metricRows = 512
+// metricRows keys and queries at equal distances make the coordinates that queries are sorted by. The number is prime:
+// a distance that divides the length of joined passages would meet the same positions of all of them.
+const metricRows = 509
 
 // leaveRows leaves the queries of p in their order.
 func (c *call[T]) leaveRows(p *problem[T]) {

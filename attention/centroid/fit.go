@@ -591,6 +591,16 @@ func (f *fitter[T]) draw() {
 	}
 }
 
+// drawEvenly chooses keys at equal distances, all of the same mass. Their number is odd, as that of metricRows is prime.
+func (f *fitter[T]) drawEvenly() {
+	n := len(f.keys)
+	m := min(n, f.spec.sample(f.causal)|1)
+	f.sample, f.mass = f.sample[:0], f.mass[:0]
+	for i := range m {
+		f.sample, f.mass = append(f.sample, int32((2*i+1)*n/(2*m))), append(f.mass, T(1/float64(m)))
+	}
+}
+
 // eachSample calls body with the key and the value of every sampled key, in order.
 func (f *fitter[T]) eachSample(body func(i int, y, v []T)) {
 	at := 0

@@ -352,11 +352,7 @@ func (c *prefixCall[T]) fit(w *prefixWorker[T], i int) {
 	p.x = buf.Shaped(p.x, len(x.order), c.keys.q.Dim)
 	c.load(p.x, x, x.order)
 	c.keys.measureBlocks(f, p)
-	f.weights = buf.Sized(f.weights, len(train))
-	for j := range f.weights {
-		f.weights[j] = T(1.1 / float64(len(train)))
-	}
-	f.draw()
+	f.drawEvenly()
 	f.coordinates()
 	f.km.run(f.z, f.mass, f.spec.Clusters, f.spec.passes(false), f.spec.Seed)
 	f.assigner(&p.assign)

@@ -75,11 +75,7 @@ func (c *call[T]) trainTilted(w *worker[T], p *problem[T]) {
 	}
 	f := c.fitter(w, p)
 	c.measureBlocks(f, p)
-	f.weights = buf.Sized(f.weights, len(f.keys))
-	for j := range f.weights {
-		f.weights[j] = T(1.1 / float64(len(f.weights)))
-	}
-	f.draw()
+	f.drawEvenly()
 	f.coordinates()
 	f.km.run(f.z, f.mass, f.spec.Clusters, f.spec.passes(false), f.spec.Seed)
 	f.assigner(&p.assign)
