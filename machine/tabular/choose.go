@@ -85,7 +85,7 @@ func (f *search) choose(s *sample, rows int64) (*decision, error) {
 			return nil, err
 		}
 	}
-	// A single trial chooses nothing: rows it was tried on make an honest score.
+	// A single trial chooses nothing, so scores on the rows that it was tried on are unbiased.
 	c.d.Spec, c.d.Lambda, c.d.Tried = c.spec, c.lambda, c.d.Open
 	for _, ch := range c.d.Choices {
 		c.d.Tried = c.d.Tried || !ch.Given && len(ch.Trials) > 1

@@ -12,18 +12,19 @@ import (
 	"github.com/randfeat/randfeat/machine"
 )
 
-// Numbers of features of trials, powers of two so that searches and the learning curve meet at the same maps, which are
-// then tried once (chooser.known). A trial of L penalties takes n·F²/2 multiply-adds for ΦᵀΦ and K·L·F³/6 for its
-// factorisations: with n = 8192, K = 5 and L = 7 these are equal at F = 700, so up to trialFeatures a search of λ costs
-// less than the map it is for; beyond it the learning curve tries one λ per map.
+// Numbers of features of trials. They are powers of two, so searches and the learning curve meet at the same maps, and
+// each map is tried once (chooser.known). A trial of L penalties takes n·F²/2 multiply-adds for ΦᵀΦ and K·L·F³/6 for
+// its factorisations. With n = 8192, K = 5 and L = 7 these are equal at F = 700. So up to trialFeatures a search of λ
+// costs less than its map; beyond it the learning curve tries one λ per map.
 const (
 	firstFeatures  = 64  // of the learning curve
 	coarseFeatures = 256 // of the first search of a bandwidth: a quarter of the cost of the second, or less
 	trialFeatures  = 512 // of the second
 )
 
-// chooser makes the choices on the sample one after the other; a joint search would cost the product of all grids.
-// Known interactions are searched again: more features want narrower kernels (ladder, refit), and λ follows both.
+// chooser makes the choices on the sample one after the other, because a joint search would cost the product of all
+// grids. Known interactions are searched again: more features want narrower kernels (ladder, refit), and λ follows
+// both.
 //
 // The search is not nested. All trials share the folds of the sample, and the parameters of a family and the median
 // distance are computed from all inputs of the sample, held out or not. This is sound because trials only compare
@@ -38,7 +39,7 @@ type chooser struct {
 	spec   randfeat.Spec // family, coupling and seed; then bandwidth and size
 	lambda float64
 	median float64
-	last   []trial // penalties at the final map
+	last   []trial // trials of penalties at the final map
 	known  map[tried][]trial
 
 	done, planned int64 // trials
@@ -47,14 +48,14 @@ type chooser struct {
 // search is the state of one search: the job, and what earlier choices hand on to later ones.
 type search struct {
 	*job
-	start  exactPoint // where a search of an exact kernel may begin, if any
-	loss   *Choice    // margins, if they were chosen before all else
+	start  exactPoint // setting from which a search of an exact kernel may begin; zero: none
+	loss   *Choice    // the choice of margins, if it came before all others
 	fields []float64  // weights of the fields; nil: the columns keep theirs
 	// rescaled is the scaling that a later search took instead; empty: none did.
 	rescaled rescaled
-	marks    []coupling.Omega // landmarks, if the map has some
-	learned  *learned         // the metric that the kernel has, if any
-	found    guide            // what this search took, for those of scored folds
+	marks    []coupling.Omega // landmarks; nil: the map has none
+	learned  *learned         // metric of the kernel; nil: none
+	found    guide            // the choices of this search, for the searches of scored folds
 }
 
 // rescaled is a scaling and why it was taken.
@@ -77,8 +78,8 @@ func (c *chooser) noteModel() {
 	}
 }
 
-// at is the spec with bandwidth s and about features features; parameters of the family are fitted where that is
-// wanted.
+// at returns the spec with bandwidth s and about the given number of features. It fits the parameters of the family if
+// the family has some.
 func (c *chooser) at(s float64, features int) (randfeat.Spec, error) {
 	return c.specOf(c.spec, s, features)
 }
@@ -98,8 +99,8 @@ func (c *chooser) specOf(spec randfeat.Spec, s float64, features int) (randfeat.
 	return spec, err
 }
 
-// limit is the largest number of features worth trying: about as many as there are rows. With F = n the features can
-// fit any targets; more features only approximate the kernel better.
+// limit returns the largest number of features worth trying, which is about the number of rows. With F = n the features
+// can fit any targets; more features only approximate the kernel better.
 func (c *chooser) limit() int {
 	most := firstFeatures
 	for int64(most) < c.rows && (most <= trialFeatures || int64(2*most) <= c.rows) {
@@ -111,11 +112,11 @@ func (c *chooser) limit() int {
 	return min(most, c.f.o.Budget, c.f.mostFeaturesFor())
 }
 
-// mostProducts bounds n·F² where no budget was given: of more than 500,000 rows there are fewer features, so that a fit
-// takes minutes, and time grows with the rows alone.
+// mostProducts bounds n·F² if the caller set no budget. Tables of more than 500,000 rows get fewer features, so the
+// time of a fit does not grow faster than the number of rows.
 const mostProducts = 2.1e12
 
-// searchFeatures is the number of features of the search of a bandwidth.
+// searchFeatures returns the number of features for the search of a bandwidth.
 func (c *chooser) searchFeatures() int {
 	if c.f.o.Features > 0 {
 		return min(c.f.o.Features, trialFeatures)
@@ -123,7 +124,7 @@ func (c *chooser) searchFeatures() int {
 	return min(c.limit(), trialFeatures)
 }
 
-// finalLimit is the largest number of features that the model may get.
+// finalLimit returns the largest number of features that the model may get.
 func (c *chooser) finalLimit() int {
 	if c.f.o.Features > 0 {
 		return c.f.o.Features
@@ -131,7 +132,7 @@ func (c *chooser) finalLimit() int {
 	return c.limit()
 }
 
-// grid are the penalties centre·10^lo to centre·10^hi, per steps a decade, or the one that was given.
+// grid returns the penalties from centre·10^lo to centre·10^hi, with per steps in a decade, or the λ of the caller.
 func (c *chooser) grid(centre float64, lo, hi float64, per int) []float64 {
 	if c.f.o.Lambda > 0 {
 		return []float64{c.f.o.Lambda}

@@ -36,74 +36,74 @@ type decision struct {
 	Metric *machine.Metric `json:"metric,omitempty"`
 	// Apart says that the choices were made without the first fold that is scored.
 	Apart bool `json:"apart,omitempty"`
-	// Guide lists what was worth trying, for the searches of scored folds.
+	// Guide limits the searches of scored folds.
 	Guide *guide `json:"guide,omitempty"`
-	// Codes are those of columns of levels.
+	// Codes holds the code of every column of levels.
 	Codes map[string]string `json:"codes,omitempty"`
 
-	fields []float64        // weights of the fields, which the columns get; nil: they keep theirs
-	marks  []coupling.Omega // landmarks, if the map has some
+	fields []float64        // new weights of the fields; nil: the columns keep theirs
+	marks  []coupling.Omega // landmarks; nil: the map has none
 	// faultless says that the search of an exact kernel ended without errors of classes.
 	faultless bool
 }
 
-// guide lists what the search on all rows took, or nearly took. The searches of scored folds try only this and the
-// standard alternatives (standard scaling, Gaussian kernel, squares, no metric). They judge each by their own rows, and
-// fit bandwidth, λ, widths of columns and metric to them. So a fold learns from its held-out rows only which few kinds
-// of settings are worth a trial, and near which bandwidth and λ.
+// guide holds the choices of the search on all rows. The searches of scored folds try only these and the standard
+// alternatives: standard scaling, Gaussian kernel, squares, no metric. They judge each alternative by their own rows,
+// and fit bandwidth, λ, widths of columns and metric to them. So the held-out rows of a fold influence only which kinds
+// of settings it tries, and near which bandwidth and λ its search ends.
 type guide struct {
 	Scaling string      // of columns, before a metric
 	First   bool        // margins were chosen before the scaling
 	Margins bool        // margins were chosen, with a metric or without
 	Kernel  kernel.Kind // without a metric
-	Rows    int         // of the last trials
+	Rows    int         // number of rows of the last trials
 	// Factor is the bandwidth in median distances, and Lambda the penalty, of least squares without a metric.
 	Factor float64
 	Lambda float64
-	Metric *guideChain // that won the race; nil: none was worth a search
+	Metric *guideChain // winner of the race; nil: no metric was worth a search
 }
 
-// guideChain is a kind of metrics with a kernel.
+// guideChain is a kind of metric and the kernel that it was learned with.
 type guideChain struct {
 	Kernel kernel.Kind
 	Kind   metric.Kind
 }
 
-// chosen is a fit whose choices are made: the columns with the codes and weights that were chosen, and the choices.
+// chosen is a fit after its choices: the job with the chosen codes and weights of columns, and the decision.
 type chosen struct {
 	*job
 	d     *decision
 	rows  machine.Rows
-	s     *sample  // as the columns encode it; nil: not needed any more
-	was   *resumed // what a checkpoint held; nil: nothing
-	apart *chosen  // the fit without the first fold that is scored, if its choices serve all rows
-	twin  bool     // it has the settings of another fit, whose probabilities its held rows calibrate
+	s     *sample  // encoded by the columns; nil: no longer needed
+	was   *resumed // contents of a checkpoint; nil: none
+	apart *chosen  // the fit without the first scored fold, if its choices serve all rows
+	twin  bool     // the fit has the settings of another one, and its held-out rows calibrate that one's probabilities
 }
 
-// resumed is what a checkpoint holds besides the columns.
+// resumed holds the contents of a checkpoint besides the columns.
 type resumed struct {
 	d        *decision
 	sums     *foldSums
 	logistic *machine.LogisticState
 }
 
-// lends reports whether the first fold that is scored has a model of the same settings, so that its rows calibrate
-// this one. Not with weights of classes: too few rows of a rare class may be in the fold. It depends on the decision
-// alone, which a checkpoint keeps, and not on whether the model of the fold has begun.
+// lends reports whether the held-out rows of the first scored fold calibrate the model, because the fold's model has
+// the same settings. With weights of classes they do not: the fold may have too few rows of a rare class. The result
+// depends only on the decision, which a checkpoint stores, so a resumed fit does the same.
 func (c *chosen) lends() bool { return c.d.Apart && c.o.ClassWeights == nil }
 
-// nests reports whether the score is that of whole fits without a fold. A density of more rows than the sample has
-// scores of its own, those of its calibration.
+// nests reports whether whole fits without a fold supply the score. A density of more rows than the sample is scored by
+// its calibration instead.
 func (c *chosen) nests() bool {
 	return c.o.Folds > 1 && (c.task != machine.Unsupervised || c.d.Tried && c.d.Rows == int64(c.d.Sampled))
 }
 
-// prior are choices that were made for other rows of the table.
+// prior holds choices that were made for other rows of the table.
 type prior struct {
 	schema *data.Schema
 	task   machine.Task
 	d      *decision
-	last   int // the last fold without which they were made
+	last   int // last of the folds that the choices have not seen
 }
 
 // setup is the setup of the sums of the decision.
@@ -115,7 +115,7 @@ func (d *decision) setup(j *job) (machine.Setup, error) {
 	return s, err
 }
 
-// drawn are the projections of the decision: drawn from its seed, or landmarks, which are rows.
+// drawn returns the projections of the decision: landmarks, or projections drawn from its seed.
 func (d *decision) drawn() ([]coupling.Omega, error) {
 	if !family.InfoOf(d.Spec.Family).KernelColumns {
 		return randfeat.Draw(d.Spec)

@@ -14,24 +14,24 @@ import (
 )
 
 // Settings found on a few thousand rows are not optimal for many more. More rows want narrower kernels and smaller
-// penalties, rough kernels and margins gain, and column widths that were fitted to few rows lose. A far search chooses
-// the open settings again: conjugate gradients fit some rows, and other rows judge.
+// penalties; rough kernels and margins gain; column widths that were fitted to few rows lose. A far search chooses the
+// open settings again: conjugate gradients fit some rows, and other rows judge the fits.
 const (
 	farHold   = 1 << 30 // bytes of kernels
 	farSketch = 1024    // landmarks at most, one for 16 rows
 	farSteps  = 60
-	// Residuals at which trials end: what is compared differs by more.
+	// Residuals at which trials end. Settings that are compared differ by more.
 	farTolerance, farMargin = 1e-2, 3e-3
-	farMoves                = 4   // of a descent
-	mostRival               = 1.2 // times the loss of the best kernel is that of another that more rows may prefer
-	farRaises               = 3   // of a λ with which more rows cannot be solved, tenfold each
+	farMoves                = 4   // largest number of moves of a descent
+	mostRival               = 1.2 // largest loss, relative to the best kernel, of a kernel that is tried on more rows
+	farRaises               = 3   // largest number of times that an unsolvable λ is multiplied by 10
 )
 
-// Numbers of rows: of the first trials, between scalings and kernels; of the others; and those that judge. Variables
-// for tests with fewer.
+// Numbers of rows: farFirst for the first trials, of scalings and kernels; farRows for later ones; farJudged rows
+// judge. They are variables so that tests can use fewer rows.
 var farFirst, farRows, farJudged = 4096, 8192, 2048
 
-// farHold is the number of bytes of kernels that trials keep.
+// farHold returns the number of bytes of kernels that trials keep in memory.
 func (j *job) farHold() int64 {
 	if j.o.Memory == 0 {
 		return farHold
@@ -56,28 +56,28 @@ type farPoint struct {
 	margins bool
 }
 
-// farTrial is a setting and what it reached.
+// farTrial is a setting with its losses.
 type farTrial struct {
 	farPoint
 	trial
 }
 
-// far tries settings on some rows; kernels and landmarks of the last kernel and bandwidth are kept.
+// far tries settings on some rows. It keeps the kernels and the landmarks of the last kernel and bandwidth.
 type far struct {
 	c       *chooser
 	order   []int
-	least   float64 // smaller penalties are raised to it
-	rows    int     // that fits are made of
+	least   float64 // smallest penalty; smaller ones are raised to it
+	rows    int     // number of rows that are fitted
 	x, y, t dense.Matrix[float64]
 	scaling farScaling // of the columns of x
 	of      farPoint
 	kernels *krr.Kernels
 	sketch  *krr.Sketch
-	fit     *krr.Fit // of squares
+	fit     *krr.Fit // last fit of squares, where the next one starts
 	all     []farTrial
 }
 
-// take takes the first n rows of the order to fit, and those after them to judge.
+// take uses the first n rows of the order to fit, and the next farJudged rows to judge.
 func (s *far) take(n int) {
 	s.rows, s.all, s.scaling, s.kernels = n, nil, farChosen, nil
 	s.x, s.y, s.t = s.c.s.picked(s.order[:min(n+farJudged, len(s.order))])
@@ -129,7 +129,7 @@ func (f *search) sparse() bool {
 		slices.Contains(f.relative(farSparse), leftOutWeight)
 }
 
-// try tries settings that have not been tried; those that cannot be used are left out.
+// try tries settings that have not been tried yet. Settings that cannot be solved are left out.
 func (s *far) try(points ...farPoint) error {
 	for _, p := range points {
 		p.at.lambda = max(p.at.lambda, s.least)
@@ -196,7 +196,7 @@ func (s *far) one(p farPoint) (trial, error) {
 	return t, nil
 }
 
-// best is the best trial that is one of those.
+// best returns the best trial of the settings that of accepts.
 func (s *far) best(of func(farPoint) bool) (farTrial, bool) {
 	var ts []trial
 	var at []int
@@ -212,8 +212,8 @@ func (s *far) best(of func(farPoint) bool) (farTrial, bool) {
 	return s.all[at[i]], true
 }
 
-// descend goes from a setting along λ, then along the bandwidth, each way while that is clearly better: to less
-// penalised and narrower kernels first, which is what more rows want.
+// descend moves from a setting along λ, then along the bandwidth, as long as a step is better. It first tries smaller
+// penalties and narrower kernels, because more rows want these.
 func (s *far) descend(p farPoint, steps ...exactPoint) (farTrial, error) {
 	if err := s.try(p); err != nil {
 		return farTrial{}, err
@@ -245,7 +245,8 @@ func (s *far) descend(p farPoint, steps ...exactPoint) (farTrial, error) {
 	return s.all[at], nil
 }
 
-// settle descends from a setting that fewer rows could be solved with. If these cannot, it starts from a larger λ.
+// settle descends from a setting that could be solved for fewer rows. If it cannot be solved for these, settle starts
+// from a larger λ.
 func (s *far) settle(p farPoint) (farTrial, error) {
 	for k := 0; ; k++ {
 		t, err := s.descend(p, farDescent...)
@@ -256,16 +257,17 @@ func (s *far) settle(p farPoint) (farTrial, error) {
 	}
 }
 
-// better reports whether best takes t before another.
+// better reports whether best prefers t to than.
 func (t *farTrial) better(than *farTrial) bool { return best([]trial{than.trial, t.trial}) == 1 }
 
-// The steps of a descent. Margins gain little by more.
+// The steps of a descent. Margins gain little by steps of the bandwidth.
 var (
 	farDescent = []exactPoint{{1, math.Sqrt(0.1)}, {math.Sqrt2 / 2, 1}, {1, math.Sqrt(10)}, {math.Sqrt2, 1}}
 	farMargins = []exactPoint{{1, math.Sqrt(0.1)}, {1, math.Sqrt(10)}}
 )
 
-// farther chooses again, from where the search of e ended, what is open of scaling, kernel, bandwidth, λ and loss.
+// farther starts from the result of the search e. It chooses scaling, kernel, bandwidth, λ and loss again, as far as
+// they are open.
 func (e *exactSearch) farther() (*Choice, error) {
 	f := e.c.f
 	o := &f.o
@@ -282,7 +284,7 @@ func (e *exactSearch) farther() (*Choice, error) {
 	if !ok {
 		return nil, nil
 	}
-	// Rough kernels gain most by more rows: the best of the other kernels is tried again if it is not far behind.
+	// Rough kernels gain most by more rows, so the best other kernel is tried again if it is not far behind.
 	rival, other := s.best(func(p farPoint) bool { return p.kind != top.kind })
 	other = other && mean(rival.compared()) < mostRival*mean(top.compared())
 	if n := min(farRows, len(e.order)-farJudged); n > s.rows && !o.Quick {
@@ -339,7 +341,7 @@ func (e *exactSearch) farther() (*Choice, error) {
 	return loss, nil
 }
 
-// starts tries the setting that a search found, and others beside it: rougher kernels, and standard columns.
+// starts tries the setting that a search found, the Laplace kernel, and other scalings of the columns.
 func (s *far) starts(p farPoint, open bool) error {
 	o := &s.c.f.o
 	try := func(q farPoint, factors ...float64) error {
@@ -407,7 +409,7 @@ func (s *far) starts(p farPoint, open bool) error {
 	return nil
 }
 
-// margins compares the losses, margins from the setting of squares and from one twice as wide on.
+// margins compares margins with squares. Margins start from the setting of squares and from a kernel twice as wide.
 func (s *far) margins(squares farTrial) (farTrial, *Choice, error) {
 	p := squares.farPoint
 	p.margins = true

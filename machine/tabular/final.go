@@ -19,9 +19,9 @@ type final struct {
 	log     *journal
 	file    *checkpoint
 	model   *machine.Model
-	choices []Choice // those of the decision, and what all rows decided
-	left    *leftOut // rows out of fold by the final settings, of a regression; nil: none
-	stated  stated   // of a density that is not scored by refits
+	choices []Choice // choices of the decision, and choices made on all rows
+	left    *leftOut // out-of-fold predictions by the final settings, for a regression; nil: none
+	stated  stated   // scores of a density that is not scored by refits
 }
 
 // fitAll fits all rows with the settings of the decision, and calibrates the model.
@@ -89,7 +89,7 @@ func (f *final) solve(total machine.Sums, lambda float64) (err error) {
 	return f.noteSaturation(total)
 }
 
-// restore gives the model its columns, and the units of its targets back.
+// restore returns the model to the original units of its targets and stores the columns in it.
 func (f *final) restore() {
 	restore(f.model, f.schema.Targets)
 	f.model.Schema = f.schema
@@ -158,7 +158,7 @@ func (f *final) sum() (*foldSums, error) {
 	return sums, nil
 }
 
-// fitExact solves for all rows, with the kernel or with more features than sums can have.
+// fitExact solves for all rows, with the exact kernel or with more features than sums can have.
 func (f *final) fitExact() (*machine.Model, error) {
 	if f.d.Large {
 		return f.fitLarge(f.watch(f.rows, stageFit))
@@ -171,8 +171,8 @@ func (f *final) fitExact() (*machine.Model, error) {
 	return m, err
 }
 
-// solveExact fits the exact kernel to all rows of a sample. If λ is too small for them, because they are more rows than
-// the search had, it is raised, as the λ of sums is.
+// solveExact fits the exact kernel to all rows of a sample. The search had fewer rows, so λ may be too small for all of
+// them; solveExact raises it then, as fitSums does.
 func (f *final) solveExact(s *sample, spec randfeat.Spec, lambda float64) (*machine.Model, error) {
 	if f.iterates(s.len()) || f.conjugates(s.len(), lambda) {
 		if m, err := f.fitIterative(f.setup(spec), s.x, s.y, lambda); m != nil || err != nil {
@@ -186,7 +186,7 @@ func (f *final) solveExact(s *sample, spec randfeat.Spec, lambda float64) (*mach
 	})
 }
 
-// solved returns the model of the sums with penalty λ, raised if need be.
+// solved returns the model of the sums with penalty λ, or with a larger penalty if the sums are singular.
 func solved(s machine.Sums, lambda float64, given bool) (*machine.Model, error) {
 	return raised(lambda, given, s.Model)
 }
@@ -203,11 +203,10 @@ func raised(lambda float64, given bool, solve func(float64) (*machine.Model, err
 	}
 }
 
-// fitIterative is machine.FitExact by conjugate gradients. If they cannot solve a setting, the rows are
-// factored where they are few enough for that; else λ is raised tenfold. All attempts together take at most
-// 2·iterativeSteps products with the kernel matrix: iterativeSteps products of one output take about as long as a
-// factorisation of 20,000 rows, fewSteps as long as one of 4,000. fitIterative returns no model if the rows are to be
-// factored.
+// fitIterative is machine.FitExact by conjugate gradients. If they do not converge, it returns no model, and the caller
+// factors the kernel matrix. If there are too many rows for that, it raises λ tenfold. All attempts together take at
+// most 2·iterativeSteps products with the kernel matrix: iterativeSteps products of one output take about as long as a
+// factorisation of 20,000 rows, fewSteps as long as one of 4,000.
 func (f *final) fitIterative(s machine.Setup, x, y dense.Matrix[float64], lambda float64) (*machine.Model, error) {
 	s.Margins = f.d.Margins
 	o, most := machine.Iterative{Tolerance: f.d.tolerance(), Sketch: largeSketch, Memory: f.o.Memory,
@@ -249,14 +248,14 @@ func (f *final) fitIterative(s machine.Setup, x, y dense.Matrix[float64], lambda
 	}
 }
 
-// noteOnce notes what the fit of all rows did; folds are not reported.
+// noteOnce adds a note about the fit of all rows. Fits of folds add none.
 func (f *final) noteOnce(format string, args ...any) {
 	if !f.inner {
 		f.log.note(format, args...)
 	}
 }
 
-// noteRaised corrects the choice of a λ that the model did not take.
+// noteRaised corrects the reported choice of λ if the model has a larger one.
 func (f *final) noteRaised(from float64) {
 	to := f.model.Lambda
 	if from == to {
@@ -272,8 +271,9 @@ func (f *final) noteRaised(from float64) {
 	}
 }
 
-// noteSaturation warns of variances that are too small. It looks at all rows: the degrees of freedom grow with them, so
-// what moreFeatures found enough on the sample need not be; and a number that was given is never raised.
+// noteSaturation warns of variances that are too small. It looks at all rows, because the degrees of freedom grow with
+// them: the features that moreFeatures found enough on the sample may be too few. A number of features set by the
+// caller is never raised.
 func (f *final) noteSaturation(total machine.Sums) error {
 	path, ok := total.(pather)
 	if !ok || !f.info.Bayesian {
@@ -290,8 +290,8 @@ func (f *final) noteSaturation(total machine.Sums) error {
 	return nil
 }
 
-// fitLogistic fits all rows, from where a checkpoint left off: the points and gradients of L-BFGS after a whole step. A
-// step that was interrupted is done again, from the same numbers.
+// fitLogistic fits all rows. It continues from a checkpoint, which holds the points and gradients of L-BFGS after a
+// whole step. An interrupted step is repeated from the same numbers.
 func (f *final) fitLogistic() (*machine.Model, error) {
 	o := machine.LogisticOptions{Lambda: f.d.Lambda, Step: func(at *machine.LogisticState) error {
 		f.progress("steps", int64(at.Iterations), 0)
@@ -313,7 +313,7 @@ func (f *final) fitLogistic() (*machine.Model, error) {
 	return m, err
 }
 
-// fitLarge solves by conjugate gradients, and says what that took.
+// fitLarge solves by conjugate gradients and notes the number of passes, the residual and the memory.
 func (f *final) fitLarge(rows machine.Rows) (*machine.Model, error) {
 	if !f.fitsMemory(rows) {
 		f.log.note("the table is read again in every pass: it has more than %d numbers", heldCells)
@@ -348,12 +348,12 @@ func (f *final) solveLarge(rows machine.Rows, n int64) (*machine.Model, machine.
 		}})
 }
 
-// fitsMemory reports whether passes over the rows are made in memory.
+// fitsMemory reports whether all rows are kept in memory for the passes over them.
 func (f *final) fitsMemory(rows machine.Rows) bool {
 	return f.d.Rows <= heldCells/int64(rows.Dim()+rows.Outputs())
 }
 
-// inMemory are n rows in memory.
+// inMemory reads n rows into memory.
 func (f *final) inMemory(rows machine.Rows, n int) (machine.Rows, error) {
 	x, y, at := dense.New[float64](n, rows.Dim()), dense.New[float64](n, rows.Outputs()), 0
 	err := rows.Each(f.o.Block, func(bx, by dense.Matrix[float64]) error {
@@ -374,9 +374,9 @@ func (f *final) inMemory(rows machine.Rows, n int) (machine.Rows, error) {
 	return machine.MatrixRows(x.RowRange(0, at), y.RowRange(0, at))
 }
 
-// largeSketch are the rows of the preconditioner; 0: the usual number. A variable for tests with fewer.
+// largeSketch is the number of rows of the preconditioner; 0 means the default. It is a variable for tests.
 var largeSketch = 0
 
-// heldCells is how many numbers of a table are kept for passes of conjugate gradients, 1 GiB: a larger table is read
-// again in every one.
+// heldCells is the largest number of matrix elements that are kept in memory for the passes of conjugate gradients, 1
+// GiB. A larger table is read again in every pass.
 const heldCells = 1 << 27

@@ -11,33 +11,34 @@ import (
 	"github.com/randfeat/randfeat/machine"
 )
 
-// iterativeRows is the number of rows from which exact kernels are solved by conjugate gradients: a factorisation takes
-// longer then. A variable for tests with fewer.
+// iterativeRows is the number of rows from which exact kernels are solved by conjugate gradients, because a
+// factorisation takes longer. It is a variable so that tests can use fewer rows.
 var iterativeRows = 12000
 
 const (
-	// iterativeLimit times exactRows rows have the exact kernel by conjugate gradients, where rows have no marks.
+	// iterativeLimit·exactRows is the largest number of rows without marks whose exact kernel is solved by conjugate
+	// gradients.
 	iterativeLimit = 3
-	// iterativeTolerance is the residual at which a fit ends: predictions show nothing smaller.
+	// iterativeTolerance is the residual at which a fit ends. Smaller residuals do not show in predictions.
 	iterativeTolerance = 1e-3
 	iterativeSteps     = 100
 )
 
 type crossedField struct {
-	places data.Field  // whose code is the place of a level
-	width  int         // columns of a code
-	tables [][]float64 // by part
+	places data.Field  // a field whose code is the index of a level
+	width  int         // number of columns of a code
+	tables [][]float64 // codes of all levels, by part
 }
 
-// crossed are the codes of rows of the fit, by part.
+// crossed holds the codes of the training rows. Rows of a part have codes that were learned from the other parts.
 type crossed struct {
 	deal   *dealer
 	parts  int
 	fields map[string]crossedField
 }
 
-// job is everything that is known before a choice is made: the table, the options with their defaults, the columns, the
-// task, the weights of rows and their folds. learnTable makes it, and nothing changes it afterwards: choices that
+// job holds everything that is known before a choice is made: the table, the options with their defaults, the columns,
+// the task, the weights of rows and their folds. learnTable makes it, and nothing changes it afterwards: choices that
 // concern columns make a copy. So one job can serve several searches.
 type job struct {
 	ctx context.Context
@@ -58,16 +59,16 @@ type job struct {
 	weightScale float64
 
 	base    *data.Schema      // the columns before levels got codes; nil: none did
-	codes   map[string]string // of columns of levels
-	crossed *crossed          // codes of rows of the fit that hold the target; nil: none do
+	codes   map[string]string // codes of columns of levels, by name
+	crossed *crossed          // codes of training rows that use the target; nil: no code does
 
-	guide  *guide // what a search tries at most; nil: everything
+	guide  *guide // limits what a search tries; nil: no limit
 	inner  bool   // the job belongs to a fold of a cross-validation
 	summed bool   // the rows live elsewhere; only their sums arrive here
 	weighs bool   // the columns were learned here, so a search may scale them
 }
 
-// withSchema is the job with other columns.
+// withSchema returns a copy of the job with other columns.
 func (j *job) withSchema(s *data.Schema) *job {
 	out := *j
 	out.schema = s
@@ -190,7 +191,7 @@ func (j *job) mapOpen() bool {
 		j.o.Budget == defaultBudget && !j.o.Float32
 }
 
-// exactLimit is the largest number of rows for which it will.
+// exactLimit returns the largest number of rows of an exact kernel, 0 if there will be none.
 func (j *job) exactLimit() int {
 	if !j.exactPossible() {
 		return 0
@@ -202,8 +203,8 @@ func (j *job) exactLimit() int {
 	return min(limit, j.sampleCells()/j.schema.Width())
 }
 
-// subsamples reports whether the exact kernel of a random part of n rows, as many as exactLimit, competes with landmarks
-// of all rows (contest.go).
+// subsamples reports whether the exact kernel of a random part of n rows, as many as exactLimit, competes with
+// landmarks of all rows (contest.go).
 func (j *job) subsamples(n int64) bool {
 	limit := j.exactLimit()
 	return limit > j.o.Sample && n > int64(limit) && j.mapOpen() && j.iterative() && j.task != machine.Unsupervised &&
@@ -213,11 +214,12 @@ func (j *job) subsamples(n int64) bool {
 // exactOf reports whether choices for n rows are made for the exact kernel, of all rows or of a part of them.
 func (j *job) exactOf(n int64) bool { return n <= int64(j.exactLimit()) || j.subsamples(n) }
 
-// kernelOpen reports whether other kernels than the Gaussian one may be tried: bandwidths of two kernels do not
-// compare, so not where one was given.
+// kernelOpen reports whether kernels other than the Gaussian one may be tried. If the caller set a bandwidth, they may
+// not, because the same bandwidth means something else for each kernel.
 func (j *job) kernelOpen() bool { return j.o.Kernel == "" && j.o.Bandwidth == 0 }
 
-// lossOpen reports whether a loss is to be chosen for the exact kernel of n rows, of which nothing else is said.
+// lossOpen reports whether a loss is to be chosen for the exact kernel of n rows: the caller has set neither loss,
+// bandwidth nor λ, and rows have no marks.
 func (j *job) lossOpen(n int64) bool {
 	return j.task == machine.Classification && j.o.Loss == "" && j.o.Bandwidth == 0 && j.o.Lambda == 0 &&
 		j.exactOf(n) && j.weights == nil && !j.deal.grouped() && !j.deal.ordered()
@@ -237,7 +239,7 @@ func (j *job) iterative() bool {
 	return j.weights == nil && j.o.ClassWeights == nil && !j.deal.grouped() && !j.deal.ordered()
 }
 
-// iterates reports whether they do so of n rows.
+// iterates reports whether conjugate gradients always solve the exact kernel of n rows.
 func (j *job) iterates(n int) bool {
 	return j.iterative() && n > min(iterativeRows, exactRows, j.factoredRows())
 }

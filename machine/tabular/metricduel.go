@@ -10,14 +10,14 @@ import (
 	"github.com/randfeat/randfeat/machine"
 )
 
-// exactSetting is a kernel with all that a search of it decides.
+// exactSetting is a kernel with its bandwidth, λ and loss.
 type exactSetting struct {
 	kind    kernel.Kind
 	at      exactPoint
 	margins bool
 }
 
-// setting is nil of no decision.
+// setting returns the setting of a decision, nil if there is none.
 func (d *decision) setting() *exactSetting {
 	if d == nil {
 		return nil
@@ -25,7 +25,7 @@ func (d *decision) setting() *exactSetting {
 	return &exactSetting{d.Spec.Kernel.Kind, exactPoint{d.Spec.Kernel.Scale, d.Lambda}, d.Margins}
 }
 
-// metricOpen reports whether a metric is to be looked for, or was asked for.
+// metricOpen reports whether to search for a metric.
 func (f *search) metricOpen(s *sample, scaling *Choice) bool {
 	if scaling == nil || scaling.Value == scalingLearned {
 		return scaling != nil
@@ -34,7 +34,7 @@ func (f *search) metricOpen(s *sample, scaling *Choice) bool {
 		s.x.Cols <= metricColumns && s.x.Cols > 1
 }
 
-// metricPossible says why a metric cannot be learned of a table, whatever its rows are; empty: it can.
+// metricPossible returns the reason why the options rule out a metric, or "" if they do not.
 func (j *job) metricPossible() string {
 	switch {
 	case j.task == machine.Unsupervised:
@@ -49,9 +49,9 @@ func (j *job) metricPossible() string {
 	return ""
 }
 
-// chooseWithMetric makes all choices but the scaling of columns, for the kernel of the columns and, where a metric
-// looks better, for a kernel with it: the better of the two is taken. Of tables beyond the exact kernel, whose search
-// is long, only one of the two is searched.
+// chooseWithMetric makes all choices but the scaling of columns. It searches without a metric first. If a metric wins
+// the race, it searches with the metric too, and a duel decides. Random features have a long search, so there the race
+// alone decides which of the two is searched.
 func (f *search) chooseWithMetric(s *sample, n int64, scaling *Choice) (*decision, error) {
 	if !f.metricOpen(s, scaling) {
 		return f.choose(s, n)
@@ -114,7 +114,7 @@ func (f *search) chooseWithMetric(s *sample, n int64, scaling *Choice) (*decisio
 	return e, nil
 }
 
-// learn is the metric of a chain, learned from as many rows as metrics are.
+// learn repeats a chain on up to metricMost rows and returns its metric.
 func (c *chooser) learn(top *chain, order []int) (*learned, error) {
 	all := c.newMetricSearch(order[:min(len(order), c.f.fewer(metricMost))])
 	whole := half{0, all.x.Rows}
@@ -131,7 +131,7 @@ func (c *chooser) learn(top *chain, order []int) (*learned, error) {
 // duelRows is the number of rows of a table from which two settings are compared on metricMost of them.
 const duelRows = 3000
 
-// halves are metrics of a chain, each of one half of some rows.
+// halves returns two metrics of a chain, each learned from one half of the rows.
 func (c *chooser) halves(of *chain, order []int) (out []dense.Matrix[float64], err error) {
 	s := c.newMetricSearch(order)
 	for _, h := range halvesOf(order) {
@@ -149,15 +149,15 @@ func halvesOf(order []int) []half {
 	return []half{{0, n / 2}, {n / 2, n}}
 }
 
-// duelOrder are the first n rows, or somewhat fewer, that two halves and all parts of margins have as many of.
+// duelOrder returns the first n rows, or slightly fewer: a multiple of marginParts, so that halves and parts are equal.
 func duelOrder(order []int, n int) []int {
 	return order[:min(len(order), n)/marginParts*marginParts]
 }
 
-// duel decides between a kernel without a metric and one with it, at the settings of their searches: the metric must
-// be better by more than a standard error. Metrics help most where rows are few: of a table of more rows what is gained
-// with half as many is looked at, too, and a gain that shrinks must last, as differences go on linearly in the
-// logarithm of the rows.
+// duel decides between a kernel without a metric and one with it, at the settings of their searches. The metric must be
+// better by more than a standard error. Metrics help most if rows are few. So larger tables also measure the gain with
+// half as many rows. If the gain shrinks, it is extrapolated linearly in the logarithm of the number of rows, and must
+// still be positive for the whole table.
 func (c *chooser) duel(plain, with *exactSetting, top *chain, l *learned, order []int) ([]Trial, bool, error) {
 	n := metricRows
 	if len(order) >= duelRows {
@@ -191,13 +191,13 @@ func (c *chooser) duel(plain, with *exactSetting, top *chain, l *learned, order 
 	return trials, diff+min(diff-last, 0)*math.Log2(float64(c.rows)/float64(len(rows))) > 0, nil
 }
 
-// comparison are the losses of two settings on the same rows.
+// comparison holds the losses of two settings on the same rows.
 type comparison struct {
 	old, with trial
-	alike     bool // both have squares, or margins: squared errors compare
+	alike     bool // both have the same loss, so squared errors are comparable
 }
 
-// gain is by how much the loss with a metric is smaller, and its standard error.
+// gain returns by how much the loss with a metric is smaller, and the standard error.
 func (p *comparison) gain() (diff, se float64) {
 	a, b := p.old.loss, p.with.loss
 	if p.alike {
@@ -236,8 +236,9 @@ func (c *chooser) compareHalves(plain, with *exactSetting, l *learned, halves []
 	return out, nil
 }
 
-// heldHalf are the losses of the second half of rows, each left out, or predicted without its part where apart says so,
-// since margins cannot leave rows out one by one. Nil: the setting cannot be used.
+// heldHalf returns the losses of the second half of the rows, each left out. If apart is set, rows are predicted
+// without their part instead, because margins have no closed form for leaving out one row. It returns nil if the
+// setting cannot be solved.
 func (c *chooser) heldHalf(set *exactSetting, apart bool, x, y, t dense.Matrix[float64]) (*trial, error) {
 	e := exactTries{ctx: c.f.ctx, task: c.f.task, kind: set.kind}
 	if err := e.reset(x, y, t); err != nil {

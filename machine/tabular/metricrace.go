@@ -14,13 +14,13 @@ import (
 	"github.com/randfeat/randfeat/machine"
 )
 
-// hopeful is by how many standard errors a metric must be better in the race for a search with it to be made. In a
-// table whose kernel is not exact nothing judges it again.
+// hopeful is the number of standard errors by which a metric must win the race to be searched further. For random
+// features, nothing judges it again.
 const hopeful = 1
 
 func (j *job) classes() bool { return j.task == machine.Classification }
 
-// metricKernels are those that metrics are tried with.
+// metricKernels returns the kernels that metrics are tried with.
 func (f *search) metricKernels(d int) []kernel.Kind {
 	switch g := f.guide; {
 	case f.o.Kernel != "":
@@ -35,8 +35,8 @@ func (f *search) metricKernels(d int) []kernel.Kind {
 	return out
 }
 
-// firstRounds are the settings that a kernel is tried with before there is a metric: near those of the Gaussian kernel
-// that the scaling was found best with, or a grid.
+// firstRounds returns the settings at which a kernel is tried before there is a metric. They lie near the setting of
+// the Gaussian kernel that the choice of the scaling found, or on a grid if there is none.
 func (f *search) firstRounds(kind kernel.Kind, median float64) []round {
 	var out []round
 	at := round{f.start.scale / median, f.start.lambda}
@@ -56,9 +56,9 @@ func (f *search) firstRounds(kind kernel.Kind, median float64) []round {
 	return out
 }
 
-// race looks for a metric on some rows in an order, the columns having their scaling; incumbent is the kernel that it
-// competes with, at its settings. The chain that is best on the half that it was not learned from is returned, if it
-// is better there than all kernels without a metric, or if one was asked for; nil: there is none.
+// race searches for a metric on some rows, whose columns are already scaled. incumbent is the best setting without a
+// metric. Chains learn from one half of the rows and are judged on the other. race returns the best chain if it is
+// better there than all kernels without a metric, or if the caller asked for a metric; otherwise nil.
 func (c *chooser) race(order []int, incumbent *exactSetting, asked bool) (*chain, error) {
 	n := min(len(order), c.f.fewer(metricRows))
 	s := c.newMetricSearch(order[:n])
@@ -100,7 +100,7 @@ func (c *chooser) race(order []int, incumbent *exactSetting, asked bool) (*chain
 	if top.mean() >= now.mean() {
 		return nil, nil
 	}
-	// The other way round, for the two that are left.
+	// Exchange the halves for the two that are left.
 	back, err := s.run(top, b)
 	if err != nil {
 		return nil, err
@@ -120,7 +120,7 @@ func (c *chooser) race(order []int, incumbent *exactSetting, asked bool) (*chain
 
 func byMean(a, b *chain) int { return cmp.Compare(a.mean(), b.mean()) }
 
-// plain are the kernels without a metric, at their best on a half; the two best.
+// plain fits the kernels without a metric on a half, each at its best setting, and returns the two best.
 func (s *metricSearch) plain(h half, incumbent *exactSetting) ([]*chain, error) {
 	type tried struct {
 		ch   *chain
@@ -164,13 +164,13 @@ type growth struct {
 }
 
 const (
-	// grown chains get more than one round: those that are best after the first.
+	// grown is the number of chains that get more than one round: the best after the first.
 	grown = 4
-	// mostLoss is what the loss after a round may be of that before: metrics that lose more have nothing to gain.
+	// mostLoss bounds the loss after a round, relative to the loss before. Metrics that lose more are given up.
 	mostLoss = 1.1
 )
 
-// begin are chains of one round, of all kinds with a kernel, learned on one half and judged on the other.
+// begin returns chains of one round, one for every kind of metric, learned on half a and judged on half b.
 func (s *metricSearch) begin(from *chain, a, b half) ([]growth, error) {
 	median := s.take(from.kernel, dense.Matrix[float64]{}, a)
 	fit, _, err := s.fit(median, from.rounds)
@@ -202,7 +202,7 @@ func (s *metricSearch) begin(from *chain, a, b half) ([]growth, error) {
 	return out, nil
 }
 
-// grow is a chain with as many rounds as make it better.
+// grow adds rounds to a chain as long as they improve it.
 func (s *metricSearch) grow(from growth, a, b half) (*chain, error) {
 	for len(from.rounds) <= metricSteps {
 		g, err := s.gradients(from.chain, from.fit, a, from.kind.Full())

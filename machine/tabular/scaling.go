@@ -11,21 +11,21 @@ import (
 )
 
 const (
-	// scalingRows are enough to tell which of a few scalings is better by more than a standard error; their settings
-	// are searched on a third of them first. Widths of columns are fitted to widthRows others.
+	// scalingRows is the number of rows that scalings are compared on. It is enough to see differences of more than a
+	// standard error. Settings are searched on a third of them first. Widths of columns are fitted to widthRows others.
 	scalingRows = 512
 	widthRows   = 512
-	// moreWidthRows are those of tables of too many rows for an exact kernel.
+	// moreWidthRows replaces widthRows for landmarks and random features.
 	moreWidthRows = 2048
 	// leastScaling is the number of rows below which differences between scalings are noise.
 	leastScaling = 200
-	// surely is by how many standard errors another scaling must be better than the standard one: of several that are
-	// tried one may well be so by one.
+	// surely is the number of standard errors by which another scaling must be better than the standard one. Several
+	// are tried, so one of them may be better by one standard error by chance.
 	surely = 2
-	// hopelessly is by how many standard errors a scaling is worse than the best so far, on the few rows that its
-	// search begins with, if more rows are not worth their time.
+	// hopelessly is the number of standard errors by which a scaling may be worse than the best one on the few rows
+	// that its search begins with. Worse ones are given up.
 	hopelessly = 2
-	// alike is the ratio of the largest to the smallest weight up to which a scaling is not worth a trial.
+	// alike is the ratio of the largest to the smallest weight up to which a scaling is not tried.
 	alike = 1.25
 	// leastRange is the least interquartile range, in standard deviations, that a robust scaling divides by. One
 	// outlier among 400 values may make the standard deviation a million times the range. Below leastRange, products
@@ -33,10 +33,10 @@ const (
 	leastRange = 1e-6
 )
 
-// chooseScaling gives the columns weights, in the schema and in the sample. What is tried is exact kernel ridge
-// regression of some rows, each predicted by the others, for all models of least squares: what counts in distances does
-// so for each. Another than the standard one must be surely better. Where margins tell classes apart that squares do
-// not, these are tried instead. Nil: there was nothing to choose.
+// chooseScaling gives the columns weights, in the schema and in the sample. It compares scalings by exact kernel ridge
+// regression of some rows, each left out, for all models of least squares, because all of them depend on the same
+// distances. A scaling replaces the standard one only if it is surely better. If margins were chosen first, they judge
+// instead of squares. It returns nil if there was nothing to choose.
 func (f *search) chooseScaling(s *sample, rows int64) (*Choice, error) {
 	if !f.weighs || !f.info.LeastSquares && f.o.Scaling == "" {
 		return nil, nil
@@ -74,7 +74,7 @@ func (f *search) chooseScaling(s *sample, rows int64) (*Choice, error) {
 	return ch, c.tryScalings(ch)
 }
 
-// tryScalings compares scalings on the first rows of an order; widths of columns are fitted to those that follow.
+// tryScalings compares scalings on the first rows of an order, and fits widths of columns to the rows that follow.
 func (c *chooser) tryScalings(ch *Choice) error {
 	f, order := c.f, c.order()
 	judge := order[:min(len(order)/2, f.fewer(scalingRows))]
@@ -86,8 +86,8 @@ func (c *chooser) tryScalings(ch *Choice) error {
 		topLoss  []float64
 		weights  []float64
 		near     exactPoint
-		before   *scalingOf // what the best took the place of
-		first    trial      // of the best, on few rows
+		before   *scalingOf // the scaling that the best one replaced
+		first    trial      // trial of the best one on few rows
 	)
 	try := func(name string, w []float64, at exactPoint) error {
 		e := c.exactSearch(judge, max(len(judge)/3, min(len(judge), leastScaling/2)), len(judge))
@@ -111,7 +111,7 @@ func (c *chooser) tryScalings(ch *Choice) error {
 		if err != nil || t.loss == nil {
 			return err
 		}
-		if near == (exactPoint{}) { // settings of one are near those of another in the units of its own distances
+		if near == (exactPoint{}) { // in median distances, the best settings of all scalings are similar
 			near = exactPoint{e.at.scale / c.median, e.at.lambda}
 		}
 		ch.Trials = append(ch.Trials, f.shown(t, float64(len(ch.Trials)), name))
@@ -168,7 +168,7 @@ func (c *chooser) tryScalings(ch *Choice) error {
 		if err := try(scalingFitted, w, at); err != nil {
 			return err
 		}
-		if ch.Value == scalingFitted && len(rest) < widths { // rows that judged know something, too
+		if ch.Value == scalingFitted && len(rest) < widths { // fit again, with the rows that judged
 			if weights, _, err = c.fittedWeights(order[:min(len(order), widths)], w); err != nil {
 				return err
 			}
@@ -216,16 +216,16 @@ func (j *job) widthRows(n int64) int {
 	return widthRows
 }
 
-// scalingOf is a scaling with the settings that it is best with.
+// scalingOf is a scaling with its best setting.
 type scalingOf struct {
 	name    string
 	weights []float64 // by field
 	at      exactPoint
 }
 
-// confirmed is the better of two scalings with more rows than told them apart, at their settings there or narrower, and
-// how many: widths of columns help most where rows are few. Rows that widths were fitted to are not among those left
-// out, unless they must be. 0: there are not enough.
+// confirmed compares two scalings again on more rows, at their settings or a narrower bandwidth, because widths of
+// columns help most if rows are few. It returns the better one and the number of rows, 0 if there are not enough. Rows
+// that widths were fitted to are left out last.
 func (c *chooser) confirmed(now, before *scalingOf, others, judge []int) (*scalingOf, int, error) {
 	n := min(len(others)+len(judge), secondRows)
 	if len(others)+len(judge) >= 4*secondRows && !c.f.o.Quick {
@@ -260,7 +260,7 @@ func (c *chooser) confirmed(now, before *scalingOf, others, judge []int) (*scali
 	return now, n, nil
 }
 
-// fieldWeights are those of a scaling, by field; columns that are no numbers keep 1.
+// fieldWeights returns the weights of the fields in a scaling. Fields that are not numeric have weight 1.
 func (j *job) fieldWeights(name string, s *sample) []float64 {
 	w := make([]float64, len(j.schema.Fields))
 	squares, n := 0.0, 0
@@ -295,7 +295,7 @@ func (j *job) fieldWeights(name string, s *sample) []float64 {
 	return w
 }
 
-// interquartile is the range of the middle half of a column.
+// interquartile returns the range of the middle half of a column.
 func interquartile(x dense.Matrix[float64], col int) float64 {
 	v := make([]float64, x.Rows)
 	for i := range v {
@@ -305,7 +305,7 @@ func interquartile(x dense.Matrix[float64], col int) float64 {
 	return v[len(v)*3/4] - v[len(v)/4]
 }
 
-// columnWeights are those of the encoded columns.
+// columnWeights returns the weights of the encoded columns.
 func (j *job) columnWeights(fields []float64) []float64 {
 	var w []float64
 	for i := range j.schema.Fields {
@@ -325,7 +325,7 @@ func weigh(x dense.Matrix[float64], w []float64) {
 	}
 }
 
-// unweighted is a copy of a schema without weights.
+// unweighted returns a copy of a schema without weights.
 func unweighted(s *data.Schema) *data.Schema {
 	out := *s
 	out.Fields = slices.Clone(s.Fields)
@@ -335,13 +335,13 @@ func unweighted(s *data.Schema) *data.Schema {
 	return &out
 }
 
-// setWeights keeps the weights of the fields for the schema, and gives them to the sample.
+// setWeights stores the weights of the fields for the schema and multiplies the columns of the sample by them.
 func (f *search) setWeights(s *sample, w []float64) {
 	f.fields = w
 	weigh(s.x, f.columnWeights(w))
 }
 
-// weightedFields is a copy of a schema with these weights.
+// weightedFields returns a copy of a schema with these weights.
 func weightedFields(s *data.Schema, w []float64) *data.Schema {
 	out := unweighted(s)
 	for i, v := range w {
