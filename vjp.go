@@ -5,15 +5,23 @@ import (
 	"fmt"
 	"sync"
 
+	"github.com/randfeat/randfeat/coupling"
 	"github.com/randfeat/randfeat/dense"
-	"github.com/randfeat/randfeat/family"
 	"github.com/randfeat/randfeat/internal/buf"
 	"github.com/randfeat/randfeat/internal/exec"
 	"github.com/randfeat/randfeat/internal/plan"
+	"github.com/randfeat/randfeat/kernel"
 )
 
 // ErrNoParameters is returned for maps whose family has no parameters that gradients reach.
 var ErrNoParameters = errors.New("family has no learnable parameters")
+
+// learnable is a family with a matrix of parameters that can be trained by gradients. Gradient turns the derivatives of a
+// loss by the exponents of query and key features into derivatives by that matrix.
+type learnable interface {
+	Gradient(kind kernel.Kind, dim int, omega []coupling.Omega, query, key plan.ExponentSums) (dense.Matrix[float64],
+		error)
+}
 
 // QueriesVJP multiplies a cotangent of the features with their derivatives by the inputs:
 //
@@ -113,7 +121,7 @@ type Grad[T dense.Float] struct {
 // NewGrad returns zero derivatives. The error is ErrNoParameters for a family without parameters that gradients reach,
 // or whose features are not single exponentials (DARK with a base of cosines, hybrids).
 func (m *Map[T]) NewGrad() (*Grad[T], error) {
-	if _, ok := m.spec.Family.(family.Learnable); !ok {
+	if _, ok := m.spec.Family.(learnable); !ok {
 		return nil, fmt.Errorf("family %s: %w", m.spec.Family.Name(), ErrNoParameters)
 	}
 	q, k := m.queryBack.of(m.query), m.keyBack.of(m.key)
@@ -138,12 +146,12 @@ func (g *Grad[T]) Merge(o *Grad[T]) error {
 // projections ω of DARK are constants.
 func (g *Grad[T]) Parameter() (dense.Matrix[float64], error) {
 	s := g.m.spec
-	f := s.Family.(family.Learnable)
+	f := s.Family.(learnable)
 	return f.Gradient(s.Kernel.Kind, s.Kernel.Dim(s.Dim), g.m.omega, g.embedded(g.query), g.embedded(g.key))
 }
 
 // embedded is the sums over z = Kx, the inputs that the family sees.
-func (g *Grad[T]) embedded(s *exec.Sums[T]) family.ExponentSums {
+func (g *Grad[T]) embedded(s *exec.Sums[T]) plan.ExponentSums {
 	w, q, lin := s.Totals()
 	k := plan.Scalar(g.m.spec.Kernel.Gain())
 	if mat := g.m.spec.Kernel.M; !mat.IsEmpty() {
@@ -151,7 +159,7 @@ func (g *Grad[T]) embedded(s *exec.Sums[T]) family.ExponentSums {
 	}
 	km := k.Matrix(g.m.spec.Dim)
 	kt := plan.Transpose(km)
-	out := family.ExponentSums{W: plan.Mul(w, kt), Q: plan.Mul(km, plan.Mul(q, kt)), Lin: make([]float64, km.Rows)}
+	out := plan.ExponentSums{W: plan.Mul(w, kt), Q: plan.Mul(km, plan.Mul(q, kt)), Lin: make([]float64, km.Rows)}
 	k.Apply(out.Lin, lin)
 	return out
 }

@@ -7,31 +7,13 @@ import (
 	"github.com/randfeat/randfeat/kernel"
 )
 
-// Learnable is a family with a matrix of parameters that can be trained by gradients.
-type Learnable interface {
-	Family
-	// Gradient turns the derivatives of a loss by the exponents of query and key features into derivatives by the
-	// matrix of parameters.
-	Gradient(kind kernel.Kind, dim int, omega []coupling.Omega, query, key ExponentSums) (dense.Matrix[float64], error)
-}
-
-// ExponentSums are derivatives of a loss by the exponents e_f(z) = w_f·z + q(z) of features. Let dE_if be the
-// derivative by e_f(z_i), minus that of its mirror feature if there is one, and s_i the sum of the derivatives by all
-// exponents of row i. Then
-//
-//	W = Σ_i dE_i ⊗ z_i,  Q = Σ_i s_i z_i z_iᵀ,  Lin = Σ_i s_i z_i.
-type ExponentSums struct {
-	W, Q dense.Matrix[float64]
-	Lin  []float64
-}
-
 // Gradient is dM. The base has exponents w·u + uᵀQu + l·u + const at u = Mz, so
 //
 //	dM = wᵀ ΣdE⊗z + (Q + Qᵀ) M Σ s zzᵀ + l ⊗ Σ s z.
 //
 // The positive base has w = ω, Q = −I/2, l = 0.
 func (f DARK) Gradient(kind kernel.Kind, dim int, omega []coupling.Omega,
-	query, key ExponentSums) (dense.Matrix[float64], error) {
+	query, key plan.ExponentSums) (dense.Matrix[float64], error) {
 	if err := f.validate(dim); err != nil {
 		return dense.Matrix[float64]{}, err
 	}
@@ -47,7 +29,7 @@ func (f DARK) Gradient(kind kernel.Kind, dim int, omega []coupling.Omega,
 		}
 	}
 	for i, side := range []plan.Side{p.Query, p.Key} {
-		sums := []ExponentSums{query, key}[i]
+		sums := []plan.ExponentSums{query, key}[i]
 		leaf := side.Leaves[0]
 		lin := leaf.Lin
 		if lin.IsZero() {
@@ -71,7 +53,7 @@ func (f DARK) Gradient(kind kernel.Kind, dim int, omega []coupling.Omega,
 
 // Gradient is dW: the exponents contain W as it is.
 func (f LFK) Gradient(_ kernel.Kind, _ int, _ []coupling.Omega,
-	query, key ExponentSums) (dense.Matrix[float64], error) {
+	query, key plan.ExponentSums) (dense.Matrix[float64], error) {
 	g := query.W.Clone()
 	for i, v := range key.W.Data {
 		g.Data[i] += v
