@@ -27,7 +27,7 @@ import (
 // The results are bit-identical at any GOMAXPROCS: tasks of query blocks add to shared gradients in a fixed order.
 func (a *Attention[T]) Backward(dq, dk, dv, dout, out, q, k, v attention.Seq[T]) error {
 	type function = func(a *Attention[T], dq, dk, dv, dout, out, q, k, v attention.Seq[T]) error
-	run := slim.Of[function](gradients[float32], gradients[float64])
+	run := slim.Of[function](gradients32, gradients64)
 	if a.Workers > 0 {
 		_, err := par.Result(a.Workers, func() (struct{}, error) {
 			return struct{}{}, run(a, dq, dk, dv, dout, out, q, k, v)
@@ -36,6 +36,8 @@ func (a *Attention[T]) Backward(dq, dk, dv, dout, out, q, k, v attention.Seq[T])
 	}
 	return run(a, dq, dk, dv, dout, out, q, k, v)
 }
+
+var gradients32, gradients64 any = gradients[float32], gradients[float64]
 
 // gradients is Backward for one precision. It is a function rather than a method so that slim can leave it out of
 // programs that never call Backward.
