@@ -93,8 +93,8 @@ func inputGradient(m randfeat.Differentiable[float64], x, y dense.Matrix[float64
 	return dx, m.QueriesVJP(dx, dphi, none, x, nil, make([]float64, x.Rows), nil, nil)
 }
 
-// In which direction must rows move to be more alike to y? The gradient of the Gaussian kernel points at y, and vanishes
-// far away.
+// In which direction must rows move to be more alike to y? The gradient of the Gaussian kernel points at y, and
+// vanishes far away.
 func ExampleDifferentiable() {
 	m, err := randfeat.New[float64](randfeat.Spec{Kernel: kernel.Kernel{Kind: kernel.Gaussian}, Family: family.Trig{},
 		Coupling: coupling.Orthogonal{}, Dim: 2, M: 4096, Seed: 1})

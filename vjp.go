@@ -16,8 +16,8 @@ import (
 // ErrNoParameters is returned for maps whose family has no parameters that gradients reach.
 var ErrNoParameters = errors.New("family has no learnable parameters")
 
-// learnable is a family with a matrix of parameters that can be trained by gradients. Gradient turns the derivatives of a
-// loss by the exponents of query and key features into derivatives by that matrix.
+// learnable is a family with a matrix of parameters that can be trained by gradients. Gradient turns the derivatives of
+// a loss by the exponents of query and key features into derivatives by that matrix.
 type learnable interface {
 	Gradient(kind kernel.Kind, dim int, omega []coupling.Omega, query, key plan.ExponentSums) (dense.Matrix[float64],
 		error)

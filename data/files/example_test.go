@@ -1,9 +1,11 @@
 package files_test
 
 import (
+	"bytes"
 	"fmt"
 	"log"
 	"os"
+	"path"
 	"path/filepath"
 
 	"github.com/randfeat/randfeat/data"
@@ -64,4 +66,49 @@ func ExampleOpen() {
 	// Output:
 	// 3 rows, x has mean 2 and y the classes [a b]
 	// the same bytes: true
+}
+
+// bucket is a store in memory, by the full names of its objects.
+type bucket map[string][]byte
+
+func (b bucket) List(pattern string) ([]string, error) {
+	var names []string
+	for name := range b {
+		if ok, err := path.Match(pattern, name); err != nil {
+			return nil, err
+		} else if ok {
+			names = append(names, name)
+		}
+	}
+	return names, nil
+}
+
+func (b bucket) Size(name string) (int64, error) { return int64(len(b[name])), nil }
+
+func (b bucket) Open(name string) (data.File, error) { return object{bytes.NewReader(b[name])}, nil }
+
+type object struct{ *bytes.Reader }
+
+func (object) Close() error { return nil }
+
+// Tables are read from any store that can list, measure and open objects.
+func ExampleRegisterStore() {
+	var store files.Store = bucket{"mem://load/2023.csv": []byte("day,load\n1,51\n2,49\n"),
+		"mem://load/2024.csv": []byte("day,load\n1,53\n"), "mem://load/notes.txt": []byte("from the meter")}
+	files.RegisterStore("mem", store)
+	paths, err := files.Expand("mem://load/*.csv")
+	if err != nil {
+		log.Fatal(err)
+	}
+	table, err := files.Open(paths, data.Options{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	_, summary, err := data.Learn(table, data.LearnOptions{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(paths, summary.Rows, "rows")
+	// Output:
+	// [mem://load/2023.csv mem://load/2024.csv] 3 rows
 }

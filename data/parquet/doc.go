@@ -1,7 +1,7 @@
 // Package parquet reads and writes tables in Apache Parquet files, as a [data.Source] and a [data.Writer].
 //
-// Call [Open] for a file, [OpenReaderAt] for bytes, [OpenFile] for an object in a store, and [Create] to write. Package
-// data/files does this by itself for names that end in .parquet.
+// Call [Open] for a file, [OpenFile] for an object in a store or in memory, and [Create] to write. Package data/files
+// does this by itself for names that end in .parquet.
 //
 // Columns must be flat: numbers, bools (as true and false, or 0 and 1), decimals and byte arrays (as text; bytes that
 // are neither UTF-8 nor declared to be text become hexadecimal digits). Dates and times are texts of ISO 8601. Every
