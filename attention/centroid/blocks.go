@@ -1,6 +1,8 @@
 package centroid
 
 import (
+	"sync/atomic"
+
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/internal/buf"
 	"github.com/randfeat/randfeat/internal/kern"
@@ -24,42 +26,67 @@ func (c *call[T]) leaveRows(p *problem[T]) {
 
 // orderAxes packs the coordinates that the queries q0 to q1−1 of the head of p are sorted by, given some of its keys.
 func (c *call[T]) orderAxes(w *worker[T], axes *kern.Panel[T], p *problem[T], of []int32, q0, q1 int) {
-	d, n := c.q.Dim, q1-q0
-	rows, keys := n*c.group, len(of)
-	w.fit.tab = c.tab
-	k := c.k.Head(p.b, p.h)
-	m := min(keys, metricRows)
-	w.diff = buf.Shaped(w.diff, m, d)
-	for i := range m {
-		copy(w.diff.Row(i), k.Row(int(of[(2*i+1)*keys/(2*m)])))
+	m := &w.moments
+	c.keyFactor(w, m, p, of)
+	c.queryMoments(w, m, p, q0, q1)
+	c.makeAxes(w, m, axes)
+}
+
+// moments are what coordinates of queries are made of: a factor F of the covariance FFᵀ of keys, and the covariance of
+// queries in a unit, both up to factors.
+type moments[T dense.Float] struct {
+	factor, queries dense.Matrix[T]
+	unit            float64
+	left            atomic.Int32 // of the two that are not finished
+}
+
+// keyFactor sets the factor of m, given some keys of the head of p.
+func (c *call[T]) keyFactor(w *worker[T], m *moments[T], p *problem[T], of []int32) {
+	d, keys, k := c.k.Dim, len(of), c.k.Head(p.b, p.h)
+	n := min(keys, metricRows)
+	w.diff = buf.Shaped(w.diff, n, d)
+	for i := range n {
+		copy(w.diff.Row(i), k.Row(int(of[(2*i+1)*keys/(2*n)])))
 	}
-	c.covariance(w) // of the keys
+	c.covariance(w)
 	metric := dense.New[float64](d, d)
 	for i := range metric.Data {
 		metric.Data[i] = float64(w.tile.Data[i])
 	}
-	w.values = buf.Shaped(w.values, d, d)
-	factorise(w.values, metric)
-	m = min(rows, metricRows)
-	w.diff = buf.Shaped(w.diff, m, d)
-	for i := range m {
-		r := (2*i + 1) * rows / (2 * m)
+	m.factor = buf.Shaped(m.factor, d, d)
+	factorise(m.factor, metric)
+}
+
+// queryMoments sets the covariance of the queries q0 to q1−1 of the head of p.
+func (c *call[T]) queryMoments(w *worker[T], m *moments[T], p *problem[T], q0, q1 int) {
+	d, n := c.q.Dim, q1-q0
+	rows := n * c.group
+	use := min(rows, metricRows)
+	w.diff = buf.Shaped(w.diff, use, d)
+	for i := range use {
+		r := (2*i + 1) * rows / (2 * use)
 		copy(w.diff.Row(i), c.q.Head(p.b, p.h*c.group+r/n).Row(q0+r%n))
 	}
-	unit := c.covariance(w) // of the queries
-	// Queries differ as much as their logits do: |Fᵀ(x−x')|² with FFᵀ the covariance of the keys. The coordinates are
-	// the principal ones of Fᵀx, whose covariance is Fᵀ·Cov(x)·F.
+	m.unit = c.covariance(w)
+	m.queries = buf.Shaped(m.queries, d, d)
+	copy(m.queries.Data, w.tile.Data)
+}
+
+// makeAxes packs the coordinates. Queries differ as much as their logits do: |Fᵀ(x−x')|². The coordinates are the
+// principal ones of Fᵀx, whose covariance is Fᵀ·Cov(x)·F.
+func (c *call[T]) makeAxes(w *worker[T], m *moments[T], axes *kern.Panel[T]) {
+	d := c.q.Dim
 	r := min(orderCoordinates, d)
 	half, both := view(buf.Sized(w.x.Data, d*d), d, d), view(buf.Sized(w.acc.Data, d*d), d, d)
 	w.x.Data, w.acc.Data = half.Data, both.Data
-	c.tab.Product(half, w.tile, w.values, false)
+	c.tab.Product(half, m.queries, m.factor, false)
 	clear(both.Data)
-	c.tab.TMul(both, w.values, half)
+	c.tab.TMul(both, m.factor, half)
 	w.diff, w.tile = buf.Shaped(w.diff, r, d), buf.Shaped(w.tile, r, d)
 	principal(c.tab, w.diff, w.tile, both)
-	c.tab.Pack(axes, w.values)
+	c.tab.Pack(axes, m.factor)
 	c.tab.MulT(w.tile, w.diff, axes, nil)
-	c.tab.Scale(w.tile.Data, T(unit))
+	c.tab.Scale(w.tile.Data, T(m.unit))
 	c.tab.Pack(axes, w.tile)
 }
 
@@ -139,6 +166,7 @@ func (s *splitStep[T]) Item(w *worker[T], i int) error {
 // factor.
 func (c *call[T]) covariance(w *worker[T]) (unit float64) {
 	m, d := w.diff.Rows, w.diff.Cols
+	w.fit.tab = c.tab
 	unit = 1 / max(w.fit.longest(w.diff), tiny)
 	c.tab.Scale(w.diff.Data, T(unit))
 	w.part = buf.Zeroed(w.part, d)

@@ -144,7 +144,11 @@ func (c *call[T]) prepare() {
 // prepareFit, prepareAssign and prepareGroup are the steps of prepare.
 func (c *call[T]) prepareFit() {
 	work := c.keyWork()
-	c.do(c.used, work, (*fitStep[T])(c))
+	for _, p := range c.problems[:c.used] {
+		p.rows.axes.Rows, p.ordered = 0, false
+		p.moments.left.Store(2)
+	}
+	c.do(2*c.used, work, (*fitStep[T])(c))
 	if !slices.ContainsFunc(c.problems[:c.used], func(p *problem[T]) bool { return p.spec.tilted() }) {
 		return
 	}
@@ -193,13 +197,15 @@ func (c *call[T]) prepareGroup() {
 	c.do(len(c.ranks), c.keyWork(), (*rankStep[T])(c))
 }
 
-// keyWork is about that of assigning all keys.
+// keyWork is about that of assigning all keys, times awake.
+//
+// The steps that cluster keys follow each other so closely that goroutines have not gone to sleep.
 func (c *call[T]) keyWork() (work float64) {
 	for _, p := range c.problems[:c.used] {
 		n := float64(p.span.K1 - p.span.K0)
 		work += n * float64(c.k.Dim) * float64(p.spec.Clusters+p.spec.landmarks(false))
 	}
-	return work
+	return awake * work
 }
 
 func (c *call[T]) prepareAssign() {
@@ -286,7 +292,8 @@ func (c *call[T]) answer() attention.Report {
 
 // The steps, by what an item is.
 type (
-	fitStep[T dense.Float]    call[T] // a problem: weights of its keys and the centres that assign them
+	// a problem: weights of its keys and the centres that assign them; again: what its queries are sorted by
+	fitStep[T dense.Float]    call[T]
 	assignStep[T dense.Float] call[T] // the clusters of a chunk of keys
 	groupStep[T dense.Float]  call[T] // a problem: the order of its keys by cluster
 	meanStep[T dense.Float]   call[T] // some clusters: their keys side by side, and the centroids
@@ -299,7 +306,16 @@ type (
 )
 
 func (s *fitStep[T]) Item(w *worker[T], i int) error {
-	(*call[T])(s).fit(w, s.problems[i])
+	c, p := (*call[T])(s), s.problems[i%s.used]
+	rows := (p.span.Q1 - p.span.Q0) * c.group
+	if i < s.used {
+		c.fit(w, p)
+	} else if p.spec.tilted() && rows > p.spec.Together {
+		c.queryMoments(w, &p.moments, p, p.span.Q0, p.span.Q1)
+	}
+	if p.moments.left.Add(-1) == 0 && p.ordered { // the second of the two
+		c.makeAxes(w, &p.moments, &p.rows.axes)
+	}
 	return nil
 }
 
@@ -388,6 +404,7 @@ type worker[T dense.Float] struct {
 	tileX        dense.Matrix[T]
 	view         kern.Panel[T]
 	pick         selector[T] // of sorting
+	moments      moments[T]
 	tileMax      []T
 	tileSum      []T
 	choosers     []int32 // rows by the clusters that they have chosen
@@ -440,8 +457,10 @@ type problem[T dense.Float] struct {
 	mean dense.Matrix[T]
 
 	// of rows that choose together
-	rows  rowOrder[T]
-	place []int32 // of At: where a row of the order goes, −1: nowhere
+	rows    rowOrder[T]
+	ordered bool // the rows are sorted
+	moments moments[T]
+	place   []int32 // of At: where a row of the order goes, −1: nowhere
 
 	packed kern.Panel[T] // the sorted keys, where some clusters are exact; every cluster begins with a panel
 	from   []int32       // the first output of a cluster there
@@ -485,12 +504,12 @@ func (c *call[T]) fit(w *worker[T], p *problem[T]) {
 		}
 	}
 	if p.spec.tilted() {
-		p.rows.axes.Rows = 0
-		if p.single || (p.span.Q1-p.span.Q0)*c.group <= p.spec.Together { // any order serves
+		rows := (p.span.Q1 - p.span.Q0) * c.group
+		if p.ordered = !p.single && rows > p.spec.Together; p.ordered {
+			c.keyFactor(w, &p.moments, p, p.keys)
+			p.rows.begin(rows)
+		} else { // any order serves
 			c.leaveRows(p)
-		} else {
-			c.orderAxes(w, &p.rows.axes, p, p.keys, p.span.Q0, p.span.Q1)
-			p.rows.begin((p.span.Q1 - p.span.Q0) * c.group)
 		}
 	}
 	if p.single || p.spec.tilted() {

@@ -42,8 +42,9 @@ func (s *Spec) tilted() bool { return s.Together > 0 && s.Keys > 0 }
 const (
 	// tiltBlocks blocks at most share a pass over the keys.
 	tiltBlocks = 16
-	// tiltRows queries at equal distances measure the covariance inside of blocks.
-	tiltRows = 1024
+	// The first measuredRows queries of measuredBlocks blocks at equal distances measure the covariance inside of blocks.
+	measuredRows   = 64
+	measuredBlocks = 10
 )
 
 // gatherRows copies the queries lo to hi−1 of the order of p and scales them.
@@ -84,10 +85,9 @@ func (c *call[T]) trainTilted(w *worker[T], p *problem[T]) {
 // measureBlocks makes the covariance of queries inside of blocks the metric of f.
 func (c *call[T]) measureBlocks(f *fitter[T], p *problem[T]) {
 	size := p.spec.Together
-	// Blocks at equal distances, or parts of large ones.
 	blocks := (p.x.Rows + size - 1) / size
-	rows := min(size, tiltRows)
-	use := min(blocks, max(1, tiltRows/rows))
+	rows := min(size, measuredRows)
+	use := min(blocks, measuredBlocks)
 	f.x = buf.Shaped(f.x, use*rows, c.q.Dim)
 	at := 0
 	for i := range use {
@@ -484,24 +484,48 @@ func (c *call[T]) slopes(w *worker[T], s *slope[T], p *problem[T], n, part int) 
 		}
 		from = rows
 	}
-	cluster, mine := int32(-1), false
-	for at, seen, i := 0, 0, 0; at < m; i++ {
-		j := p.order[i]
-		if int(j) >= n {
-			continue
+	take := func(j int32) {
+		row := w.diff.Row(rows)
+		copy(row, v.Row(int(p.keys[j])))
+		copy(row[dv:], k.Row(int(p.keys[j])))
+		rows++
+	}
+	if n == len(p.keys) {
+		// Sample at is key (2at+1)·n/2m of the order.
+		cluster, begin := int32(-1), (part*m+slopeParts-1)/slopeParts
+		if begin > 0 { // the cluster of the sample before belongs to another part
+			cluster = p.found[p.order[(2*begin-1)*n/(2*m)]]
 		}
-		if seen++; seen <= (2*at+1)*n/(2*m) {
-			continue
+		for at, mine := begin, false; at < m; at++ {
+			j := p.order[(2*at+1)*n/(2*m)]
+			if x := p.found[j]; x != cluster {
+				centre()
+				cluster, mine = x, at*slopeParts/m == part
+				if !mine {
+					break
+				}
+			}
+			if mine {
+				take(j)
+			}
 		}
-		if x := p.found[j]; x != cluster {
-			centre()
-			cluster, mine = x, at*slopeParts/m == part
-		}
-		if at++; mine {
-			row := w.diff.Row(rows)
-			copy(row, v.Row(int(p.keys[j])))
-			copy(row[dv:], k.Row(int(p.keys[j])))
-			rows++
+	} else {
+		cluster, mine := int32(-1), false
+		for at, seen, i := 0, 0, 0; at < m; i++ {
+			j := p.order[i]
+			if int(j) >= n {
+				continue
+			}
+			if seen++; seen <= (2*at+1)*n/(2*m) {
+				continue
+			}
+			if x := p.found[j]; x != cluster {
+				centre()
+				cluster, mine = x, at*slopeParts/m == part
+			}
+			if at++; mine {
+				take(j)
+			}
 		}
 	}
 	centre()
