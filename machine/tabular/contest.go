@@ -20,6 +20,9 @@ import (
 // the exact kernel up to its limit, landmarks up to what they can represent. The exact kernel must be better by more
 // than a standard error.
 func (c *chosen) contest(sub *chosen) error {
+	if c.o.Loss == lossMargins {
+		return nil // landmarks have none
+	}
 	d := *sub.d
 	limit := (&chooser{f: &search{job: c.job}, rows: c.d.Rows}).limit()
 	if err := d.placeLandmarks(sub.job, sub.s, min(int(float64(limit)/math.Sqrt2), sub.s.len()/2)); err != nil {
@@ -62,7 +65,7 @@ func (c *chosen) contest(sub *chosen) error {
 	ch.Why = "landmarks of all rows: the exact kernel of some of them is not better by more than a standard error"
 	c.d.Exact, c.d.Margins, c.d.Lambda, c.d.Open = false, false, d.Lambda, c.task == machine.Regression
 	c.d.Choices = slices.DeleteFunc(c.d.Choices, func(ch Choice) bool {
-		return ch.Name == "loss" || ch.Name == "lambda" && c.d.Open
+		return ch.Name == "loss" && !ch.Given || ch.Name == "lambda" && c.d.Open
 	})
 	c.d.Choices = append(c.d.Choices, Choice{Name: "features", Number: float64(d.Spec.M), Value: fmt.Sprint(d.Spec.M),
 		Why: fmt.Sprintf("landmarks, in the time of %d random features", limit)})

@@ -47,6 +47,9 @@ func TestContest(t *testing.T) {
 	for want, noise := range map[string]bool{MapExact: false, MapNystrom: true} {
 		src := steps(1000, 3, noise)
 		o := Options{Seed: 7, Learn: data.LearnOptions{Targets: []string{"y"}}, Sample: 256, Scaling: scalingStandard}
+		if noise {
+			o.Kernel = kernel.Laplace.String() // whose landmarks are float32
+		}
 		m, r := mustFit(t, src, o)
 		ch := chosenIn(r, "map")
 		if ch.Value != want || len(ch.Trials) != 2 {
@@ -97,6 +100,25 @@ func TestContest(t *testing.T) {
 		again, r2 := mustFit(t, src, o)
 		if !bytes.Equal(modelBytes(t, again), model) || r2.Scores[0] != r.Scores[0] {
 			t.Errorf("%s: another model or score after an interruption: %v, %v", want, r2.Scores[0], r.Scores[0])
+		}
+	}
+}
+
+// Classes of large tables take part in the contest, too, with any loss.
+func TestContestOfClasses(t *testing.T) {
+	iterativeSmall(t)
+	old := exactRows
+	t.Cleanup(func() { exactRows = old })
+	exactRows = 150
+	for loss, trials := range map[string]int{"": 2, lossSquares: 2, lossMargins: 0} {
+		m, r := mustFit(t, waves(900, 3).csv(t), Options{Seed: 5, Learn: learn("class"), Sample: 256, Loss: loss})
+		ch := chosenIn(r, "map")
+		if len(ch.Trials) != trials || (m.Weights.Rows == 450) != (ch.Value == MapExact) {
+			t.Errorf("loss %q: %d centres, map %s of %v", loss, m.Weights.Rows, ch.Value, ch.Trials)
+		}
+		a := evaluate(t, m, waves(4000, 77).csv(t))[0]
+		if s := r.Scores[0]; a.Value < s.Low || a.Value > s.High {
+			t.Errorf("loss %q: %s %.4f on new rows, stated %.4f to %.4f", loss, a.Name, a.Value, s.Low, s.High)
 		}
 	}
 }
