@@ -72,7 +72,8 @@ func (v *Visibility) checkInputs(q, k, val Shape) error {
 	return v.check(q.Batch, q.Len, k.Len)
 }
 
-// CheckForward validates the arguments of a Forward on the host: first their memory, then their shapes.
+// CheckForward validates the arguments of a Forward on the host: first their memory, then their shapes. Implementations
+// of [Attention] call it.
 func CheckForward[T dense.Float](vis *Visibility, out, q, k, v Seq[T]) error {
 	for _, s := range [...]struct {
 		name string

@@ -16,8 +16,8 @@
 //	err = p.Predict(out, x, nil)
 //
 // Save the model with [Model.Save] and read it with [Load]. A [Predictor] runs it on encoded rows, a [TablePredictor]
-// on tables. An [Evaluation] turns predictions into scores with intervals; [Differences] compares two models on the
-// same rows.
+// on tables. An [Evaluation] turns predictions into scores with intervals; [Losses.Differences] compares two models on
+// the same rows.
 //
 // # Which fit
 //

@@ -1,6 +1,7 @@
 package sampling_test
 
 import (
+	"errors"
 	"fmt"
 	"log"
 	"math"
@@ -49,6 +50,31 @@ func Example() {
 	// Output:
 	// loss of query 0: 9.6, log n: 9.2
 	// 10000 classes, tree of 167 kB
+}
+
+// What cannot be drawn is one kind of error: more distinct classes than there are, weights that are no probabilities.
+func ExampleNewFixed() {
+	f, err := sampling.NewFixed([]float64{1, 2, 0, 1})
+	if err != nil {
+		log.Fatal(err)
+	}
+	var draws sampling.Draws
+	if err := f.Draw(&draws, 1, sampling.Request{K: 4000, Seed: 1}); err != nil {
+		log.Fatal(err)
+	}
+	var counts [4]int
+	for _, id := range draws.IDs {
+		counts[id]++
+	}
+	fmt.Println(counts)
+	err = f.Draw(&draws, 1, sampling.Request{K: 5, Distinct: true, Seed: 1})
+	fmt.Println(errors.Is(err, sampling.ErrRequest))
+	_, err = sampling.NewFixed([]float64{1, -2})
+	fmt.Println(errors.Is(err, sampling.ErrRequest), err)
+	// Output:
+	// [1032 1969 0 999]
+	// true
+	// true weight -2 of class 1: cannot be drawn
 }
 
 func rowsOf(x dense.Matrix[float32], ids []int) dense.Matrix[float32] {

@@ -1,6 +1,7 @@
 package linear_test
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -183,7 +184,12 @@ func ExampleUnmarshalState() {
 		return
 	}
 	fmt.Println(again.Len(), "keys,", again.ValueDim(), "columns")
-	// Output: 100 keys, 4 columns
+	saved[len(saved)/2]++
+	_, err = linear.UnmarshalState(m, saved)
+	fmt.Println("a changed byte is found:", errors.Is(err, attention.ErrCorrupt))
+	// Output:
+	// 100 keys, 4 columns
+	// a changed byte is found: true
 }
 
 // Decoding token by token after a prompt gives the outputs of causal attention over the whole sequence, at a cost that
