@@ -89,7 +89,7 @@ func (r *Rates) valid() bool {
 }
 
 // Rates are measured at a length from minRatesLength to maxRatesLength keys, and at no more than otherLength keys
-// for plans without Together; exact attention of bidirectional queries runs with so few queries over all keys. There
+// for plans without Together; exact attention runs with so few queries, or more for many processors, over all keys. There
 // are ratesRounds rounds, or fewer, but at least fewRounds, if they exceed ratesTime.
 const (
 	minRatesLength = 128
@@ -157,8 +157,11 @@ func measureRates(key ratesKey) (Rates, error) {
 	lengths, methods := make([]int, len(plans)), make([]*Attention[float32], len(plans))
 	for i, p := range plans {
 		lengths[i] = other
-		if p.Method == Centroid && p.Centroid.Together > 0 {
+		switch {
+		case p.Method == Centroid && p.Centroid.Together > 0:
 			lengths[i] = length
+		case p.Method == Exact:
+			lengths[i] = min(length, otherLength*max(1, key.procs/8))
 		}
 		n := lengths[i]
 		c, err := Use(p, vis, 0, cut(q, 0, n), cut(k, 0, n), cut(v, 0, n))
@@ -180,10 +183,10 @@ func measureRates(key ratesKey) (Rates, error) {
 	for round := 0; round < ratesRounds && (round < fewRounds || time.Since(start) < ratesTime); round++ {
 		for i, a := range methods {
 			n, m, from := lengths[i], lengths[i], time.Now()
-			if plans[i].Method == Exact && !causal {
+			if plans[i].Method == Exact {
 				m = length
 			}
-			if _, err := a.Forward(cut(out, 0, n), cut(q, 0, n), cut(k, 0, m), cut(v, 0, m)); err != nil {
+			if _, err := a.Forward(cut(out, 0, n), cut(q, m-n, m), cut(k, 0, m), cut(v, 0, m)); err != nil {
 				return Rates{}, err
 			}
 			times[i] = append(times[i], time.Since(from).Seconds()/float64(q.Heads*n))
@@ -194,8 +197,12 @@ func measureRates(key ratesKey) (Rates, error) {
 		// Medians, and not the least times: with many processors some are often late, which is part of the time.
 		slices.Sort(times[i])
 		points[i] = ratesPoint{seconds: times[i][(len(times[i])-1)/2], cost: p.Cost(causal, lengths[i], dim, valueDim)}
-		if p.Method == Exact && !causal {
+		if p.Method == Exact {
 			points[i].cost = exactCost(length)
+			if causal {
+				// The cost is that of the last position. These are the last positions: a mean one takes half of the time.
+				points[i].cost = 2 * exactCost(length-lengths[i]/2)
+			}
 		}
 		if p.Method == Centroid {
 			points[i].base, points[i].top = baseCost(p, causal, lengths[i], dim, valueDim), float64(p.Centroid.Top)

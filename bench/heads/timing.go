@@ -178,6 +178,9 @@ func timeForward(c *config, model string, choice *choose.Choice, choosing float6
 	if seconds > 0 {
 		exact := choice.Rates.Seconds(choose.Plan{Method: choose.Exact}, choice.Causal, in.k.Len, in.q.Dim, in.v.Dim)
 		predicted = fmt.Sprintf("%.2f", exact*float64(len(choice.Heads))/seconds)
+		each := 1e3 * float64(in.q.Len*in.q.Heads/len(choice.Heads))
+		c.log("%s %d: predicted %.2f ms, exact %.2f ms", model, in.q.Len, seconds*each,
+			exact*float64(len(choice.Heads))*each)
 	}
 	share := "–"
 	if !math.IsNaN(choosing) {
