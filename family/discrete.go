@@ -47,8 +47,8 @@ type GeometricPlus struct {
 }
 
 // Exponents is the law of the random exponents of monomials: Poisson with parameter Lambda, or geometric with parameter
-// P, for inputs from which Shift is subtracted. The parameter of the other law is 0. Package attention/choose derives the
-// expected error of attention from it.
+// P, for inputs from which Shift is subtracted. The parameter of the other law is 0. Package attention/choose derives
+// the expected error of attention from it.
 type Exponents struct {
 	Lambda, P float64
 	Shift     []float64

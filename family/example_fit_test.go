@@ -110,3 +110,39 @@ func ExampleNystrom() {
 	// landmarks [[-0.5 0.9] [0.5 -0.9] [-0.9 -0.5] [0.9 0.5]]
 	// true family positive with the laplace kernel (only trig has it): family does not estimate this kernel
 }
+
+// Poisson and geometric features are monomials ∏ x_l^ω_l with random exponents ω. The fit chooses their law: longer
+// rows need higher degrees. Signed features take the rows as they are. Positive ones move them to the positive orthant
+// first.
+func ExampleExponents() {
+	r := rand.New(rand.NewPCG(1, 2))
+	x := dense.New[float64](200, 4)
+	for _, length := range []float64{0.2, 0.8} {
+		for i := range x.Data {
+			x.Data[i] = length * r.NormFloat64()
+		}
+		for _, f := range []family.Fitter{family.Poisson{}, family.PoissonPlus{}, family.GeometricPlus{}} {
+			stats := family.NewStats(4, f.Needs())
+			if err := errors.Join(stats.Query.Add(x), stats.Key.Add(x)); err != nil {
+				panic(err)
+			}
+			fitted, err := f.Fit(stats)
+			if err != nil {
+				panic(err)
+			}
+			e := fitted.(interface{ Exponents() family.Exponents }).Exponents()
+			mean := e.Lambda // of one exponent
+			if e.P > 0 {
+				mean = (1 - e.P) / e.P
+			}
+			fmt.Printf("%g %-10s mean degree %.1f, moved: %v\n", length, f.Name(), 4*mean, e.Shift != nil)
+		}
+	}
+	// Output:
+	// 0.2 poisson    mean degree 0.2, moved: false
+	// 0.2 poisson+   mean degree 1.5, moved: true
+	// 0.2 geometric+ mean degree 1.4, moved: true
+	// 0.8 poisson    mean degree 2.4, moved: false
+	// 0.8 poisson+   mean degree 35.8, moved: true
+	// 0.8 geometric+ mean degree 29.6, moved: true
+}

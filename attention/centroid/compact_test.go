@@ -413,6 +413,8 @@ func ExampleCompact() {
 		fmt.Println(err)
 		return
 	}
-	fmt.Printf("%d tokens in %v slots: height %.1f, exactly 0.9\n", state.Len(), state.Slots(), out.Data[0])
-	// Output: 401 tokens in [50] slots: height 0.9, exactly 0.9
+	// Exactly the height is 0.864. Which of the 400 equally good keys stay depends on rounding.
+	fmt.Printf("%d tokens in %v slots, error below 0.1: %v\n", state.Len(), state.Slots(),
+		math.Abs(float64(out.Data[0])-0.864) < 0.1)
+	// Output: 401 tokens in [50] slots, error below 0.1: true
 }
