@@ -330,7 +330,7 @@ func newChooser(o Options, scale float64, s sample) (*chooser, error) {
 		plans := grid(vis.Causal, scale, o.Seed, k.Len, q.Dim)
 		if o.Rates != nil && o.Rates.Dense > 0 && o.Budget == 0 {
 			plans = slices.DeleteFunc(plans, func(p Plan) bool { return p.Method != Features || o.Tol < manyFeatures })
-			plans = append(plans, denseGrid(vis.Causal, o.Seed, k.Len)...)
+			plans = append(plans, denseGrid(vis.Causal, o.Seed, k.Len, q.Heads/k.Heads)...)
 			c.dense = true
 		}
 		c.Plans = c.affordable(plans)

@@ -153,7 +153,7 @@ func measureRates(key ratesKey) (Rates, error) {
 	out := attention.NewSeq[float32](1, q.Heads, length, valueDim)
 
 	other := min(length, otherLength)
-	plans := append(ratesPlans(grid(causal, 0, 1, other, dim)), ratesDense(causal, length)...)
+	plans := append(ratesPlans(grid(causal, 0, 1, other, dim)), ratesDense(causal, length, key.group)...)
 	lengths, methods := make([]int, len(plans)), make([]*Attention[float32], len(plans))
 	for i, p := range plans {
 		lengths[i] = other
@@ -229,13 +229,14 @@ func repeated(s attention.Seq[float32], n int) attention.Seq[float32] {
 }
 
 // ratesDense returns the two plans that determine Dense and Group: one with few exact keys, one with many.
-func ratesDense(causal bool, length int) []Plan {
+func ratesDense(causal bool, length, group int) []Plan {
 	few := centroid.Spec{Clusters: max(4, min(64, length/32)), Together: either(length <= 1<<11, 64, 128), Passes: 1,
 		Sample: 512, Keys: max(1, length/64)}
 	many := few
 	many.Keys = max(2, length/6)
 	if causal {
-		few.Chunk, few.Together = min(prefixChunk(length), length/4), prefixQueries
+		few.Chunk = min(prefixChunk(length), length/4)
+		few.Together = prefixQueries(few.Chunk, group)
 		few.Clusters = max(4, min(32, few.Chunk/8))
 		few.Sample = 8 * few.Clusters
 		many = few
