@@ -24,7 +24,8 @@ func FitExact(s Setup, x, y dense.Matrix[float64], lambda float64) (*Model, erro
 }
 
 // fitExact forms the kernel matrix of all rows and solves for α. Margins of many rows are first sought among the rows
-// that violate them (linalg.SolveMargins), which may fail; the general path follows.
+// that violate them (linalg.SolveMargins), which may fail; the general path follows. If a part of the rows shows that it
+// would fail for mixedRows rows or more, conjugate gradients solve for them.
 func fitExact(s Setup, x, y dense.Matrix[float64], lambda float64) (*Model, error) {
 	s, margins, err := exactSetup(s, x, y, lambda)
 	if err != nil {
@@ -32,6 +33,17 @@ func fitExact(s Setup, x, y dense.Matrix[float64], lambda float64) (*Model, erro
 	}
 	t := dense.New[float64](x.Rows, s.Outputs+1)
 	s.targets(t, y)
+	if margins && x.Rows >= mixedRows {
+		ok, err := marginsWorth(s, x, t, lambda)
+		if err != nil {
+			return nil, err
+		}
+		if !ok {
+			s.Margins = true
+			m, _, err := fitIterative(s, x, y, lambda, Iterative{Steps: marginProducts})
+			return m, err
+		}
+	}
 	k := dense.New[float64](x.Rows, x.Rows)
 	if err := kernel.Gram(s.Spec.Kernel, k, x, x); err != nil {
 		return nil, err
@@ -39,11 +51,6 @@ func fitExact(s Setup, x, y dense.Matrix[float64], lambda float64) (*Model, erro
 	if margins && x.Rows >= activeRows {
 		if d, ok := linalg.SolveMargins(k, t.ColRange(0, s.Outputs), lambda); ok {
 			return landmarkModel(s, x, d.Alpha, d.Intercept, lambda, int64(x.Rows)), nil
-		}
-		if x.Rows >= mixedRows {
-			k, s.Margins = dense.Matrix[float64]{}, true
-			m, _, err := fitIterative(s, x, y, lambda, Iterative{})
-			return m, err
 		}
 	}
 	d, err := solveExact(k, t.ColRange(0, s.Outputs), s.roots(y), lambda, margins)
@@ -57,6 +64,22 @@ func fitExact(s Setup, x, y dense.Matrix[float64], lambda float64) (*Model, erro
 		return nil, err
 	}
 	return landmarkModel(s, x, d.Alpha, d.Intercept, lambda, int64(x.Rows)), nil
+}
+
+// marginProducts bounds the products of margins by conjugate gradients. 10,000 rows of 18 classes had 69.7, 70.4, 70.5
+// and 70.8 % correct after 10, 20, 30 and 40 products.
+const marginProducts = 28
+
+// marginsWorth asks linalg.MarginsWorth about the rows x with targets t.
+func marginsWorth(s Setup, x, t dense.Matrix[float64], lambda float64) (bool, error) {
+	n := x.Rows / linalg.MarginsEvery
+	few, y, k := dense.New[float64](n, x.Cols), dense.New[float64](n, s.Outputs), dense.New[float64](n, n)
+	for i := range n {
+		copy(few.Row(i), x.Row(i*linalg.MarginsEvery))
+		copy(y.Row(i), t.Row(i * linalg.MarginsEvery)[:s.Outputs])
+	}
+	err := kernel.Gram(s.Spec.Kernel, k, few, few)
+	return err == nil && linalg.MarginsWorth(k, y, lambda), err
 }
 
 // activeRows is the number of rows from which the solver first looks for margins among the violating rows, which are

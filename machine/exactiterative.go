@@ -79,7 +79,7 @@ func fitIterative(s Setup, x, y dense.Matrix[float64], lambda float64, o Iterati
 		res krr.Result
 	)
 	if margins {
-		how.Tolerance, how.Steps = marginTolerance, krr.MarginSteps
+		how.Tolerance, how.Steps = marginTolerance, min(how.Steps, krr.MarginSteps)
 		fit, res, err = krr.Margins(k, sketch, targets, lambda, nil, how)
 	} else {
 		fit, res, err = krr.Solve(k, sketch, targets, lambda, nil, how)

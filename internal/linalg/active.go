@@ -18,19 +18,35 @@ import (
 // used. A step with a active rows takes a³/6 multiply-adds. SolveMargins reports false if all steps together would cost
 // about as much as Dual.Margins, or if a matrix is singular.
 func SolveMargins(k, y dense.Matrix[float64], lambda float64) (*Dual, bool) {
+	return solveMargins(k, y, lambda, 1)
+}
+
+// MarginsWorth reports whether SolveMargins is likely to succeed for the rows of which k and y are every eighth: whether
+// its first levels, which use no others, stay within the budget of all rows.
+func MarginsWorth(k, y dense.Matrix[float64], lambda float64) bool {
+	_, ok := solveMargins(k, y, lambda, MarginsEvery)
+	return ok
+}
+
+// MarginsEvery is the share of the rows that MarginsWorth takes.
+const MarginsEvery = 8
+
+// solveMargins is SolveMargins if every is 1. Else the rows are one in every of those that the budget is for.
+func solveMargins(k, y dense.Matrix[float64], lambda float64, every int) (*Dual, bool) {
 	n := y.Rows
+	all := n * every
 	d := &Dual{Alpha: dense.New[float64](n, y.Cols), Intercept: make([]float64, y.Cols)}
 	cube := func(a int) float64 { return float64(a) * float64(a) * float64(a) / 6 }
 	// Budget in multiply-adds: one factorisation, and the steps of Dual.Margins, which are many and mostly not
 	// products.
-	left := cube(n) + 20*float64(n)*float64(n)*float64(y.Cols)
+	left := cube(all) + 20*float64(all)*float64(all)*float64(y.Cols)
 	for c := range y.Cols {
 		m := &margin{k: k, lambda: lambda, y: make([]float64, n), f: make([]float64, n), alpha: make([]float64, n),
 			b: 0.5}
 		for i := range n {
 			m.y[i], m.f[i] = y.At(i, c), m.b
 		}
-		for stride := activeLevels; stride > 0; stride /= 2 {
+		for stride := activeLevels / every; stride > 0; stride /= 2 {
 			m.rows = m.rows[:0]
 			for i := 0; i < n; i += stride {
 				m.rows = append(m.rows, i)
@@ -43,8 +59,8 @@ func SolveMargins(k, y dense.Matrix[float64], lambda float64) (*Dual, bool) {
 				// Expected cost of the steps on all rows, for this class and the remaining ones, if the further rows
 				// are as often active as those that this level added.
 				later := 0.0
-				if stride < activeLevels && step == 0 {
-					later = float64(3*(y.Cols-c)) * cube(min(max(2*stride*(len(a)-len(m.last)), len(a)), n))
+				if stride*every < activeLevels && step == 0 {
+					later = float64(3*(y.Cols-c)) * cube(min(max(2*stride*every*(len(a)-len(m.last)), len(a)), all))
 				}
 				if left -= cube(len(a)); left < later {
 					return nil, false

@@ -43,6 +43,9 @@ func (f *search) chooseExact(s *sample, rows int64) (*decision, error) {
 	if e.byLoss(); e.margins != nil || e.wide { // which more rows settle
 		e.sizes = slices.DeleteFunc(e.sizes, func(n int) bool { return n > marginRows })
 	}
+	if f.o.Quick && f.iterative() && s.len() >= conjugateRows && f.o.Lambda == 0 {
+		e.least = quickLeast(s.len())
+	}
 	most := f.trialRows()
 	if f.o.Quick {
 		most = min(most, quickSize(s.len()))
@@ -52,7 +55,8 @@ func (f *search) chooseExact(s *sample, rows int64) (*decision, error) {
 		e.sizes = e.sizes[k-2:]
 	}
 	if g := f.guide; g != nil && g.Rows > 0 && f.learned == nil {
-		e.sizes = slices.Compact([]int{min(s.len(), max(g.Rows/2, firstRows)), min(s.len(), g.Rows)})
+		rows := min(g.Rows, marginRows)
+		e.sizes = slices.Compact([]int{min(s.len(), max(rows/2, firstRows)), min(s.len(), rows)})
 	}
 	c.planned = 20
 	f.progress(stageChoose, 0, c.planned)
@@ -332,12 +336,11 @@ func (e *exactSearch) faultless() bool {
 	return i >= 0 && e.all[i].faultless()
 }
 
-const (
-	// wholeRows is the number of rows up to which narrower kernels are judged by all of them.
-	wholeRows = 5000
-	// narrowSteps octaves below the bandwidth of the first rows are looked at.
-	narrowSteps = 3
-)
+// wholeRows is the number of rows up to which codings of columns are judged by all of them.
+const wholeRows = 5000
+
+// narrowSteps octaves below the bandwidth of the first rows are looked at.
+const narrowSteps = 3
 
 // narrow is a bandwidth below that of e.at, and by how much its loss is larger on the rows of now and before.
 type narrow struct {
@@ -386,13 +389,7 @@ func (e *exactSearch) narrower() (bool, error) {
 		list[i].before = half[i].now
 	}
 	list = slices.DeleteFunc(list[1:], func(k narrow) bool { return !k.wins(n, m) }) // climbs see to one octave
-	top := min(n, e.c.f.trialRows())
-	if n > wholeRows {
-		top = min(top, lastRows)
-	}
-	if e.margins != nil || e.wide {
-		top = min(top, marginRows)
-	}
+	top := min(n, e.c.f.trialRows(), marginRows)
 	for size := m; len(list) > 0 && m < top; {
 		size = min(2*size, top)
 		if err := e.rows(size); err != nil {

@@ -217,6 +217,9 @@ func (f *final) fitIterative(s machine.Setup, x, y dense.Matrix[float64], lambda
 	spare := float64(slack)
 	if !f.iterates(x.Rows) {
 		o.Tolerance, most, spare = min(o.Tolerance, iterativeTolerance), fewSteps, 2
+		if f.o.Quick {
+			o.Tolerance, spare = quickTolerance, slack
+		}
 	}
 	for used := 0; ; lambda *= 10 {
 		o.Steps = min(most, 2*iterativeSteps-used)

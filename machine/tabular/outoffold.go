@@ -22,7 +22,7 @@ import (
 //	conjugate gradients, or choices that were made without the first fold: rows of a fold that was left out
 
 // calibrationRows is the number of out-of-fold rows that suffice if every further fold needs its own fit.
-const calibrationRows = 1024
+const calibrationRows = 640
 
 // leftOut holds rows predicted by models of the final settings that have not seen them. Targets are those of the
 // fit: classes, or standardised numbers.
@@ -96,7 +96,8 @@ func (f *final) outOfFold(sums *foldSums, total machine.Sums) (*leftOut, error) 
 	switch {
 	case d.Large:
 		return f.largeOutOfFold()
-	case d.Exact && !d.Margins && (s.len() <= lastRows || f.o.ClassWeights != nil && !f.deal.ordered()):
+	case d.Exact && !d.Margins && (s.len() <= lastRows && !f.conjugates(s.len(), m.Lambda) ||
+		f.o.ClassWeights != nil && !f.deal.ordered()):
 		return f.exactLeftOut()
 	case d.Margins && s.len() <= lastRows && f.iterative():
 		return f.marginsOutOfFold()
