@@ -116,7 +116,7 @@ func (f *search) chooseWithMetric(s *sample, n int64, scaling *Choice) (*decisio
 
 // learn repeats a chain on up to metricMost rows and returns its metric.
 func (c *chooser) learn(top *chain, order []int) (*learned, error) {
-	all := c.newMetricSearch(order[:min(len(order), c.f.fewer(metricMost))])
+	all := c.newMetricSearch(order[:min(len(order), c.f.metricFewer(metricMost, len(order)))])
 	whole := half{0, all.x.Rows}
 	ch, err := all.run(top, whole)
 	if err != nil {
