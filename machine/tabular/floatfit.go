@@ -12,9 +12,8 @@ import (
 	"github.com/randfeat/randfeat/kernel"
 )
 
-// quick are fits of exact kernel ridge regression in float32, for searches that ask which of many settings is better
-// and hand none of their numbers on: at half of the time and memory of exactTries. Penalties below quickLeast are lost
-// in rounding.
+// quick fits exact kernel ridge regression in float32, for searches that only compare settings. It takes half the time
+// and memory of float64. Penalties below quickLeast are lost in rounding.
 type quick struct {
 	kind kernel.Kind
 	u    dense.Matrix[float32] // rows in the coordinates of the metric
@@ -31,11 +30,11 @@ type quickWork struct {
 	scale         float64 // of k; 0: none
 }
 
-// quickLeast is the least penalty of n rows in float32: a hundred roundings of the largest eigenvalue a kernel may
-// have.
+// quickLeast is the smallest penalty of n rows in float32: a hundred roundings of the largest eigenvalue that a kernel
+// matrix can have.
 func quickLeast(n int) float64 { return float64(n) * 0x1p-20 }
 
-// quickFit is one fit.
+// quickFit is the result of one fit.
 type quickFit struct {
 	at        exactPoint
 	alpha     dense.Matrix[float32]
@@ -53,8 +52,8 @@ func (q *quick) setRows(kind kernel.Kind, u, t dense.Matrix[float32], classes []
 	q.near = nearRows(q.near, kind, u)
 }
 
-// nearRows computes the distances of rows that a kernel is a function of, upper triangle, in the memory of near:
-// −|u−v|²/2, −Σ|u_l−v_l| (Laplace) or −|u−v| (Matérn).
+// nearRows computes the distances that a kernel is a function of: −|u−v|²/2, −Σ|u_l−v_l| (Laplace) or −|u−v| (Matérn).
+// It fills the upper triangle, in the memory of near.
 func nearRows(near dense.Matrix[float32], kind kernel.Kind, u dense.Matrix[float32]) dense.Matrix[float32] {
 	n := u.Rows
 	near = buf.Shaped(near, n, n)
@@ -105,16 +104,17 @@ func nearRows(near dense.Matrix[float32], kind kernel.Kind, u dense.Matrix[float
 	return near
 }
 
-// cancels is the share of |u|²+|v|² below which |u−v|² is summed from differences.
+// cancels is the fraction of |u|²+|v|² below which |u−v|² is summed from differences: the product form has lost most of
+// its digits there.
 const cancels = 1e-3
 
-// median is the median distance between rows, which kernels are measured in.
+// median returns the median distance between rows, the unit of bandwidths.
 func (q *quick) median(seed uint64) float64 {
 	x := dense.Convert[float64](q.u)
 	return medianDistance(&sample{x: x}, q.kind, seed)
 }
 
-// kernels are those of bandwidth s, upper triangle.
+// kernels sets w.k to the kernels of bandwidth s, upper triangle.
 func (q *quick) kernels(w *quickWork, s float64) {
 	if w.scale == s {
 		return
@@ -129,7 +129,8 @@ func (q *quick) kernels(w *quickWork, s float64) {
 	}
 }
 
-// try fits settings side by side, each with the losses of the rows from some on; those that are singular are left out.
+// try fits settings in parallel and leaves out those that are singular. Each fit has the losses of the rows from the
+// index from on.
 func (q *quick) try(points []exactPoint, from int) ([]quickFit, error) {
 	workers := min(par.Procs(), len(points))
 	for len(q.work) < workers {
@@ -149,7 +150,7 @@ func (q *quick) try(points []exactPoint, from int) ([]quickFit, error) {
 	return good, nil
 }
 
-// one is the fit of one setting.
+// one fits one setting.
 func (q *quick) one(w *quickWork, at exactPoint, from int) (quickFit, error) {
 	q.kernels(w, at.scale)
 	f := quickFit{at: at}
@@ -165,8 +166,8 @@ func (q *quick) one(w *quickWork, at exactPoint, from int) (quickFit, error) {
 	return f, nil
 }
 
-// solve is linalg.SolveDualWeighted and Dual.LeaveOneOut in float32, of the kernels in w.k: the fit to targets t, and
-// in w.loo the predictions of the rows from some on, each by all others.
+// solve is linalg.SolveDualWeighted and Dual.LeaveOneOut in float32 for the kernels in w.k. It returns the fit to
+// targets t, and sets w.loo to the predictions of the rows from the index from on, each by a fit of all other rows.
 func (w *quickWork) solve(t dense.Matrix[float32], roots []float64, lambda float64, from int) (dense.Matrix[float32],
 	[]float32, error) {
 	n, outs := t.Rows, t.Cols
@@ -246,8 +247,8 @@ func (w *quickWork) solve(t dense.Matrix[float32], roots []float64, lambda float
 	return alpha, intercept, nil
 }
 
-// lossOf is the loss of a row: the squared error, and of classes half of it, the Brier score, beside the error itself,
-// which counts but is noisy.
+// lossOf returns the loss of a row: the squared error, or for classes half of it (the Brier score) plus the error. The
+// error alone is the target but noisy.
 func (q *quick) lossOf(i int, pred []float64) float64 {
 	sum := 0.0
 	for c, t := range q.t.Row(i) {

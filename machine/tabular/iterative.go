@@ -5,35 +5,35 @@ import (
 )
 
 const (
-	// Conjugate gradients end where the rest of the residual is missedShare of the error that the choice measured out
-	// of fold: residuals bound by how much more steps can change predictions of the rows of the fit. It is at least
+	// Conjugate gradients end when the residual is missedShare of the out-of-fold error that the choice measured. The
+	// residual bounds how much further steps can change predictions of the training rows. The tolerance is at least
 	// leastTolerance and at most mostTolerance, in units of the targets.
 	missedShare    = 0.03
 	leastTolerance = 3e-4
 	mostTolerance  = 5e-3
-	// Squares of at least conjugateRows rows are solved by conjugate gradients if λ is at least conjugatePenalty·n,
-	// where they converge in a few steps: 4,100 rows took 0.2 s instead of 0.45 s by a factorisation, 10,000 rows 0.8 s
-	// instead of 5 s. fewSteps bounds the steps, after which the rows are factored.
+	// Squares of at least conjugateRows rows are solved by conjugate gradients if λ is at least conjugatePenalty·n.
+	// They converge in a few steps there: 4,100 rows took 0.2 s instead of 0.45 s by a factorisation, 10,000 rows 0.8 s
+	// instead of 5 s. After fewSteps steps the rows are factored instead.
 	conjugateRows    = 3000
 	conjugatePenalty = 0x1p-24
 	fewSteps         = 40
-	// slack times the tolerance is a residual that is taken after iterativeSteps; a larger one means that the setting
-	// cannot be solved by them.
+	// slack times the tolerance is the largest residual that is accepted after iterativeSteps. A larger one means that
+	// conjugate gradients cannot solve the setting.
 	slack = 10
-	// widestWide is the largest bandwidth of such a search, in median distances.
+	// widestWide is the largest bandwidth of a search for conjugate gradients, in median distances.
 	widestWide = 8
 )
 
-// leastPenalty is the smallest λ that conjugate gradients of n rows are tried with: kernels are rounded to 2⁻²⁴, which
-// moves the eigenvalues of K by about √n·2⁻²⁴, and by more where roundings are alike.
+// leastPenalty is the smallest λ that conjugate gradients of n rows are tried with. Kernels are rounded to 2⁻²⁴, which
+// moves the eigenvalues of K by about √n·2⁻²⁴, and by more if the rounding errors are correlated.
 func leastPenalty(n int) float64 { return float64(n) * 0x1p-27 }
 
-// conjugates reports whether conjugate gradients solve n rows that could be factored as well.
+// conjugates reports whether conjugate gradients solve n rows that could also be factored.
 func (f *final) conjugates(n int, lambda float64) bool {
 	return f.iterative() && !f.d.Margins && n >= conjugateRows && lambda >= conjugatePenalty*float64(n)
 }
 
-// tolerance is the residual at which conjugate gradients end.
+// tolerance returns the residual at which conjugate gradients end.
 func (d *decision) tolerance() float64 {
 	if d.Missed == 0 {
 		return iterativeTolerance

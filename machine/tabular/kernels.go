@@ -7,7 +7,7 @@ import (
 	"github.com/randfeat/randfeat/kernel"
 )
 
-// noteKernel lists a kernel that was asked for.
+// noteKernel lists a kernel that the caller set or that a metric was learned with.
 func (c *chooser) noteKernel() {
 	if name := c.f.o.Kernel; name != "" {
 		c.chosen(Choice{Name: "kernel", Value: name, Given: true, Why: "as asked"})
@@ -16,7 +16,7 @@ func (c *chooser) noteKernel() {
 	}
 }
 
-// took lists the kernel that a search took, where it looked for one.
+// took lists the kernel that a search chose.
 func (c *chooser) took(e *exactSearch) {
 	if len(e.kinds) == 0 {
 		return
@@ -33,15 +33,15 @@ func (c *chooser) took(e *exactSearch) {
 	c.chosen(ch)
 }
 
-// laplaceColumns is the number of columns up to which the Laplace kernel is tried: its distances are no products, and
-// of wide rows take longer than all the rest.
+// laplaceColumns is the number of columns up to which the Laplace kernel is tried. Its distances have no product form,
+// and with wide rows they would take longer than everything else.
 const laplaceColumns = 256
 
-// tryKinds compares other kernels with the Gaussian one on the rows at hand, at its settings and a few longer
-// bandwidths. matern32 is between all others of distances and goes first: where it is no better, targets are smooth
-// in them, and the other two are not worth their time. laplace, a product over columns, is not told by it. Another
-// kernel than the Gaussian one must be better by more than a standard error, of more rows where there are some: rough
-// kernels are best where rows are few. The climb goes on from where it was best.
+// tryKinds compares other kernels with the Gaussian one on the present rows, at its settings and at a few larger
+// bandwidths. matern32 goes first, because its smoothness lies between those of the Gaussian and matern12. If it is no
+// better, the target is smooth and the other two are not tried. laplace, a product over columns, is always tried.
+// Another kernel must be better by more than a standard error, on more rows if there are any, because rough kernels
+// look best on few rows. The climb continues from the best setting.
 func (e *exactSearch) tryKinds() error {
 	if e.few() {
 		return e.tryFew()
@@ -89,24 +89,24 @@ func (e *exactSearch) tryKinds() error {
 	return e.climb()
 }
 
-// worth reports whether another kernel than the Gaussian one is to be gone on with: it is better by more than a
-// standard error, or more rows will tell and these do not tell that it is worse. What a rough kernel gains may grow
-// with the rows as long as it is the better one for all that rows look like.
+// worth reports whether the search continues with a kernel other than the Gaussian one. That kernel must be better by
+// more than a standard error. If more rows will decide, it must not be clearly worse: the advantage of a rough kernel
+// may grow with the rows.
 func (e *exactSearch) worth(smooth, top trial, more bool) bool {
 	diff, se := gain(smooth.compared(), top.compared())
 	return diff > se || fewerErrors(smooth, top, surely) || more && (diff > -se || fewerErrors(smooth, top, 0))
 }
 
-// fewerErrors reports whether t is better than another trial by some standard errors of what counts. For classes that
-// is a count, and squares, which are less noisy, may say the opposite: they mind how far a kernel with a large
-// penalty is from 0 and 1.
+// fewerErrors reports whether t is better than another trial by some standard errors of the loss that counts. For
+// classes this loss is a count of errors. The Brier score is less noisy but may disagree, because a kernel with a large
+// penalty predicts values far from 0 and 1.
 func fewerErrors(than, t trial, some float64) bool {
 	diff, se := gain(than.loss, t.loss)
 	return diff > some*se
 }
 
-// confirmKind goes back to the Gaussian kernel if another is not better on the present rows by more than a standard
-// error.
+// confirmKind returns to the Gaussian kernel if the other kernel is not better on the present rows by more than a
+// standard error.
 func (e *exactSearch) confirmKind() error {
 	if e.rival == (exactPoint{}) {
 		return nil
@@ -134,8 +134,8 @@ func (e *exactSearch) confirmKind() error {
 	return e.tries.take(kind)
 }
 
-// tryKind is the best of a few settings of a kernel near that of the Gaussian one, in units of its own distances. Rough
-// kernels have longer bandwidths at their best: their correlations fall at once and then slowly.
+// tryKind returns the best of a few settings of a kernel near those of the Gaussian one, in units of its own distances.
+// Rough kernels prefer larger bandwidths: their correlation falls fast at first and then slowly.
 func (e *exactSearch) tryKind(kind kernel.Kind, smooth trial) (t trial, err error) {
 	if err := e.tries.take(kind); err != nil {
 		return t, err
@@ -161,7 +161,8 @@ func (e *exactSearch) tryKind(kind kernel.Kind, smooth trial) (t trial, err erro
 	return t, err
 }
 
-// compared is what kernels are compared by: errors, or the far less noisy Brier score of classes.
+// compared returns the losses that kernels are compared by: errors of a regression, or the Brier score of classes,
+// which is far less noisy than errors.
 func (t trial) compared() []float64 {
 	if t.tie != nil {
 		return t.tie

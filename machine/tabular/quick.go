@@ -2,19 +2,18 @@ package tabular
 
 import "github.com/randfeat/randfeat/kernel"
 
-// quickRows are enough rows outside a fold for choices that serve all rows, where Options.Quick asks for less time:
-// with fewer, the choices of one part of the rows are too often not those of all.
+// quickRows is the number of rows outside a fold that suffices for choices that serve all rows, if Options.Quick is
+// set. With fewer rows, choices of one part too often differ from those of all rows.
 const quickRows = 160
 
-// quickTolerance ends conjugate gradients where Options.Quick asks for less time. Scores of nine tables of 3,342 to 6,000
-// rows did not change with 3e-3 in place of 1e-3.
+// quickTolerance ends conjugate gradients if Options.Quick is set. Scores of nine tables of 3,342 to 6,000 rows were
+// the same with 3e-3 as with 1e-3.
 const quickTolerance = 3e-3
 
-// probeRows is the largest number of rows of a probe. With 1024, two of nine tables lost 3 points.
+// probeRows is the largest number of rows of a probe. With 1024 rows, two of nine tables lost 3 points.
 const probeRows = 1448
 
-// quickSize is the number of rows on which settings for n rows are tried at most, where Options.Quick asks for less
-// time.
+// quickSize is the largest number of rows on which settings for n rows are tried if Options.Quick is set.
 func quickSize(n int) int {
 	if n >= 2*secondRows {
 		return secondRows
@@ -22,9 +21,9 @@ func quickSize(n int) int {
 	return firstRows
 }
 
-// probe compares the choice of few rows with rough, narrow kernels on more rows, where Options.Quick asks for less
-// time: they gain most by more rows, above all where rows nearly repeat others, and few rows do not show it. A table of
-// 1280 rows had an R² of 0.30 with the kernel of 512 rows, and of 0.47 with matern12 at a third of the median distance.
+// probe compares the choice of few rows with rough, narrow kernels on more rows, if Options.Quick is set. Such kernels
+// gain most from more rows, above all if rows nearly repeat others, and few rows do not show it. A table of 1280 rows
+// had an R² of 0.30 with the kernel that 512 rows chose, and of 0.47 with matern12 at a third of the median distance.
 func (e *exactSearch) probe() error {
 	f := e.c.f
 	if !f.o.Quick || !e.open || f.o.Lambda > 0 || e.tries.parts != nil || len(e.order) < secondRows*3/4 {
@@ -60,7 +59,7 @@ func (e *exactSearch) probe() error {
 	return e.tries.take(kind)
 }
 
-// probed reports whether a trial is better by more than a standard error.
+// probed reports whether t is better than old by more than a standard error.
 func probed(old, t trial) bool {
 	diff, se := gain(old.compared(), t.compared())
 	return diff > se || fewerErrors(old, t, 1)
@@ -69,7 +68,7 @@ func probed(old, t trial) bool {
 // probePenalty is one of the penalties of a probe.
 const probePenalty = 0.1
 
-// fewer is a number of rows, or half of it where Options.Quick asks for less time.
+// fewer returns half of rows if Options.Quick is set, and rows otherwise.
 func (j *job) fewer(rows int) int {
 	if j.o.Quick {
 		return rows / 2
@@ -77,8 +76,8 @@ func (j *job) fewer(rows int) int {
 	return rows
 }
 
-// metricFewer is fewer for a metric of a table of n rows. From duelRows on it is learned from as many rows as without
-// Options.Quick: half as many missed the metric of a table of 6,000 rows, which then had 58.9 % correct instead of 61.2 %.
+// metricFewer is fewer for a metric of a table of n rows. From duelRows rows on it does not halve: a metric of half as
+// many rows missed the best one of a table of 6,000 rows, which then had 58.9 % correct instead of 61.2 %.
 func (j *job) metricFewer(rows, n int) int {
 	if n >= duelRows {
 		return rows

@@ -17,10 +17,11 @@ import (
 	"github.com/randfeat/randfeat/machine"
 )
 
-// exactTries are trials of exact kernel ridge regression on some rows, the last of which are predicted, each by all the
-// others, in closed form (linalg.Dual). Penalties of at least quickLeast are solved for in float32, which takes half of
-// the time: that is more digits than trials, or quantiles of residuals, can tell. Memory: a matrix of 8n² bytes of
-// distances, and three of 4n² or 8n² per goroutine, of which there is one beyond parallelRows.
+// exactTries tries settings of exact kernel ridge regression on some rows. The last rows are judged: a closed form
+// predicts each of them by a fit of all other rows (linalg.Dual). Penalties of at least quickLeast are solved in
+// float32 in half the time, with more digits than trials or quantiles of residuals can show. Memory: 4n² bytes of
+// distances, 8n² more for smaller penalties, and three matrices of 4n² or 8n² bytes per goroutine. Above parallelRows
+// rows there is one goroutine.
 type exactTries struct {
 	ctx  context.Context
 	task machine.Task
@@ -37,22 +38,22 @@ type exactTries struct {
 	shifted bool      // the border between classes will be moved: see judgeShifted
 }
 
-// exactWork is what one goroutine needs; k are kernels of bandwidth scale, 0: none.
+// exactWork is the memory of one goroutine. k holds the kernels of bandwidth scale; scale 0 means none.
 type exactWork struct {
 	k, u, inverse, loo dense.Matrix[float64]
 	scale              float64
 	small              quickWork // the same of larger penalties
 }
 
-// parallelRows is the number of rows up to which settings are tried side by side: factorisations of larger matrices
-// occupy all cores by themselves.
+// parallelRows is the number of rows up to which settings are tried in parallel. Larger factorisations occupy all
+// processors by themselves.
 const parallelRows = 1536
 
-// judgedRows are all judged; of more rows half are, but no fewer: predicting m of n left out costs (m/n)³ of the
-// factorisation.
+// judgedRows is the number of rows up to which all rows are judged. Of more rows half are judged, but at least
+// judgedRows: leaving out m of n rows costs (m/n)³ of the factorisation.
 const judgedRows = 768
 
-// reset takes other rows.
+// reset replaces the rows.
 func (e *exactTries) reset(x, y, t dense.Matrix[float64]) error {
 	e.x, e.y, e.t, e.small = x, y, t, dense.Convert[float32](t)
 	if e.from = 0; e.parts == nil {
@@ -61,7 +62,7 @@ func (e *exactTries) reset(x, y, t dense.Matrix[float64]) error {
 	return e.distances()
 }
 
-// distances computes near, and forgets what belongs to other rows or to another kind of distance.
+// distances computes near, and discards results of other rows or of another kind of distance.
 func (e *exactTries) distances() error {
 	if err := kernel.CheckSet("x", e.x); err != nil {
 		return err
@@ -85,8 +86,7 @@ func (e *exactTries) distances() error {
 	return nil
 }
 
-// logs computes log, if the kernels of small penalties need it. Only the upper triangle is computed, and a few elements
-// below.
+// logs computes log for the kernels of small penalties. It fills the upper triangle and a few elements below.
 func (e *exactTries) logs() error {
 	n := e.x.Rows
 	if e.log.Rows == n {
@@ -110,14 +110,14 @@ func (e *exactTries) logs() error {
 
 const distanceRows = 256
 
-// forget drops the kernels of another kind or of other rows.
+// forget discards kernel matrices of another kind or of other rows.
 func (e *exactTries) forget() {
 	for w := range e.work {
 		e.work[w].scale, e.work[w].small.scale = 0, 0
 	}
 }
 
-// take takes another kernel.
+// take switches to another kernel.
 func (e *exactTries) take(kind kernel.Kind) error {
 	was := e.kind
 	if e.kind = kind; (kind == kernel.Laplace) != (was == kernel.Laplace) {
@@ -141,7 +141,7 @@ func (e *exactTries) take(kind kernel.Kind) error {
 	return nil
 }
 
-// kernels returns those of bandwidth s, in the memory of worker w. It needs logs.
+// kernels returns the kernel matrix of bandwidth s, in the memory of worker w. It requires logs.
 func (e *exactTries) kernels(w int, s float64) dense.Matrix[float64] {
 	for len(e.work) <= w {
 		e.work = append(e.work, exactWork{})
@@ -179,7 +179,7 @@ func (e *exactTries) kernels(w int, s float64) dense.Matrix[float64] {
 	return k
 }
 
-// try tries settings; those that cannot be used are left out.
+// try tries settings and leaves out those that are singular.
 func (e *exactTries) try(points []exactPoint) ([]trial, error) {
 	workers := 1
 	if e.x.Rows <= parallelRows {
@@ -230,7 +230,7 @@ func (e *exactTries) one(w int, at exactPoint) (trial, error) {
 	return t, nil
 }
 
-// leaveOut predicts the rows that are judged, each by a fit that has not seen it, in the memory of worker w.
+// leaveOut predicts the judged rows, each by a fit without it, in the memory of worker w.
 func (e *exactTries) leaveOut(w int, at exactPoint) (dense.Matrix[float64], error) {
 	n := e.x.Rows
 	for len(e.work) <= w {
@@ -257,7 +257,7 @@ func (e *exactTries) leaveOut(w int, at exactPoint) (dense.Matrix[float64], erro
 	return work.loo, err
 }
 
-// smallKernels sets w.k to the kernels of bandwidth s in float32, upper triangle.
+// smallKernels sets w.k to the float32 kernels of bandwidth s, upper triangle.
 func (e *exactTries) smallKernels(w *quickWork, s float64) {
 	if w.scale == s {
 		return
@@ -276,7 +276,7 @@ func (e *exactTries) smallKernels(w *quickWork, s float64) {
 }
 
 // kernelValues turns a row of −|u−v|²/2 (Gaussian), −Σ|u_l−v_l| (Laplace) or −|u−v| (Matérn) into kernels of bandwidth
-// s. value is scratch.
+// s. value is scratch memory.
 func kernelValues(kind kernel.Kind, row, value []float32, s float64) {
 	tab := kern.Best[float32]()
 	factor := 1 / s
@@ -305,7 +305,7 @@ func kernelValues(kind kernel.Kind, row, value []float32, s float64) {
 	tab.Mul(row, value)
 }
 
-// judgeAll writes the losses of predictions of all rows of targets y, which are t as numbers.
+// judgeAll computes the losses of predictions. y holds the targets, and t the same targets as numbers.
 func judgeAll(task machine.Task, tr *trial, pred, y, t dense.Matrix[float64]) {
 	tr.loss = make([]float64, pred.Rows)
 	for i := range tr.loss {

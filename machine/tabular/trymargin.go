@@ -17,16 +17,17 @@ import (
 )
 
 const (
-	// marginParts is the number of parts of the rows of a trial, of which the last is predicted by the others while
-	// settings are searched: no closed form leaves rows out of a squared hinge.
+	// marginParts is the number of parts of the rows of a trial. While settings are searched, only the last part is
+	// predicted, by a fit of the others: no closed form leaves rows out of a squared hinge.
 	marginParts = 4
 	// marginRows is the largest number of rows of a trial.
 	marginRows = 2048
-	// marginSteps bounds the steps of a trial: half as many as a fit has, whose last ones move few rows.
+	// marginSteps bounds the steps of a trial. A fit takes up to twice as many; its last steps move few rows.
 	marginSteps = krr.MarginSteps / 2
 )
 
-// marginTries are trials of one of the losses on the rows of e, the last parts predicted by all others.
+// marginTries tries settings of one of the two losses on the rows of e. Each of the last parts is predicted by a fit of
+// all other parts.
 type marginTries struct {
 	e       *exactTries
 	parts   int // that are predicted
@@ -41,15 +42,15 @@ func (m *marginTries) judged() int {
 	return n - (marginParts-m.parts)*n/marginParts
 }
 
-// byLoss makes the trials of a search those of margins, where they were chosen before it.
+// byLoss makes the search try margins if an earlier choice decided for them.
 func (e *exactSearch) byLoss() {
 	if e.c.f.loss != nil {
 		e.margins = &marginTries{e: &e.tries, parts: 1}
 	}
 }
 
-// top is the best trial, of margins with all parts predicted: what is compared with those of other searches. Its loss
-// is nil if there is none.
+// top returns the best trial, for comparisons with other searches. A trial of margins is repeated with all parts
+// predicted. The loss is nil if there is no trial.
 func (e *exactSearch) top() (trial, error) {
 	i := best(e.all)
 	if i < 0 {
@@ -67,14 +68,14 @@ func (e *exactSearch) top() (trial, error) {
 	return ts[0], nil
 }
 
-// Margins have their best where squares do not: kernels as wide as distances are, and hardly a penalty, since what is
-// beyond a target costs nothing.
+// marginGrid holds the settings that margins are tried with first, with scales in median distances. Margins prefer
+// wider kernels and smaller penalties than squares, because predictions beyond the target cost nothing.
 var marginGrid = []exactPoint{{1, 0.01}, {2, 0.001}}
 
-// marginsFirst asks before all else whether margins, at settings of their own, are surely better than squares at
-// theirs, with columns as they are: tables of rules without noise. There squares bend to what is far from 0 and 1, and
-// so would the widths of columns and the kernel that suit them best, with which margins make as many errors. Then
-// f.loss is set, and it returns the best setting of margins.
+// marginsFirst asks, before all other choices, whether margins at settings of their own are surely better than squares
+// at theirs, with columns as they are. This holds for tables of rules without noise. There squares are distorted by
+// predictions far from 0 and 1. Column widths and kernels that suit squares would hide the advantage of margins. If
+// margins win, marginsFirst sets f.loss and returns their best setting.
 func (c *chooser) marginsFirst(order []int, weights []float64, at exactPoint) (exactPoint, error) {
 	if len(order) < 2*secondRows { // rules of more rows may not show in few
 		if ok, err := c.marginsLikely(order, weights, at); err != nil || !ok {
@@ -117,8 +118,8 @@ func (c *chooser) marginsFirst(order []int, weights []float64, at exactPoint) (e
 	return at, nil
 }
 
-// marginsLikely reports whether margins make fewer errors than squares at a setting on few rows. Most tables have
-// nothing to gain, and more rows are not worth their time then.
+// marginsLikely reports whether margins make fewer errors than squares at a setting on few rows. Most tables gain
+// nothing from margins, and trials on more rows would waste time.
 func (c *chooser) marginsLikely(order []int, weights []float64, at exactPoint) (bool, error) {
 	e := c.exactSearch(order)
 	e.weights = weights
@@ -138,7 +139,7 @@ func (c *chooser) marginsLikely(order []int, weights []float64, at exactPoint) (
 	return slices.ContainsFunc(ts, func(t trial) bool { return fewerErrors(squares[0], t, 0) }), nil
 }
 
-// marginPoints are the settings of marginGrid for a median distance.
+// marginPoints returns the settings of marginGrid for a median distance.
 func marginPoints(median float64) (out []exactPoint) {
 	for _, p := range marginGrid {
 		out = append(out, exactPoint{p.scale * median, p.lambda})
@@ -146,8 +147,8 @@ func marginPoints(median float64) (out []exactPoint) {
 	return out
 }
 
-// marginsNear reports whether margins, at the setting of squares or with a wider kernel, make no more errors than
-// squares by more than a standard error. Else a climb is not worth its time.
+// marginsNear reports whether margins, at the setting of squares or with a kernel twice as wide, are at most one
+// standard error worse than squares. Otherwise a climb is not worth its time.
 func (e *exactSearch) marginsNear(squares exactPoint) (bool, error) {
 	if err := e.try([]exactPoint{squares, {2 * squares.scale, squares.lambda}}); err != nil {
 		return false, err
@@ -158,8 +159,8 @@ func (e *exactSearch) marginsNear(squares exactPoint) (bool, error) {
 	return len(ts) == 0 || i >= 0 && !fewerErrors(e.all[i], ts[0], 1), err
 }
 
-// marginsHopeful reports whether margins, in the part that their search was judged by, make fewer errors than squares
-// at a setting: the other parts are looked at only then.
+// marginsHopeful reports whether margins make fewer errors than squares in the part that judged their search. Only then
+// are the other parts predicted.
 func (e *exactSearch) marginsHopeful(squares exactPoint) (bool, error) {
 	i := best(e.all)
 	if i < 0 {
@@ -170,8 +171,8 @@ func (e *exactSearch) marginsHopeful(squares exactPoint) (bool, error) {
 	return len(ts) == 0 || mean(e.all[i].loss) < mean(ts[0].loss), err
 }
 
-// losses are trials of squares at a setting and of margins at e.at, all rows predicted by the parts they are not in.
-// There are fewer than two if one cannot be used.
+// losses tries squares at a setting and margins at e.at, with every row predicted by the parts that it is not in. It
+// returns fewer than two trials if a setting cannot be solved.
 func (e *exactSearch) losses(squares exactPoint) ([]trial, error) {
 	last := &marginTries{e: &e.tries, parts: marginParts, squares: true}
 	a, err := last.try([]exactPoint{squares})
@@ -187,9 +188,9 @@ func (c *chooser) shownLosses(ts []trial) []Trial {
 	return []Trial{c.f.shown(ts[0], 0, lossSquares), c.f.shown(ts[1], 1, lossMargins)}
 }
 
-// chooseLoss decides between the losses of an exact kernel of classes. Squares, whose settings are found, stay unless
-// margins, from there, make fewer errors on the same rows by more than a standard error; then settings are those of
-// margins. Nil: there was nothing to choose.
+// chooseLoss decides between the losses of an exact kernel of classes. The settings of squares are already known.
+// Margins replace them if a climb from there makes fewer errors on the same rows by more than a standard error; the
+// settings are then those of margins. The choice is nil if there was nothing to choose.
 func (e *exactSearch) chooseLoss() (*Choice, error) {
 	f := e.c.f
 	ch := &Choice{Name: "loss", Value: lossSquares, Given: f.o.Loss != "", Why: "as asked"}
@@ -262,7 +263,7 @@ func (e *exactSearch) chooseLoss() (*Choice, error) {
 	return ch, nil
 }
 
-// try tries settings; those that cannot be used are left out.
+// try tries settings and leaves out those that are singular.
 func (m *marginTries) try(points []exactPoint) ([]trial, error) {
 	var good []trial
 	for _, at := range points {
@@ -288,7 +289,7 @@ func (m *marginTries) try(points []exactPoint) ([]trial, error) {
 	return good, nil
 }
 
-// part appends the losses of part k, which is predicted by the fit of all others.
+// part appends the losses of part k, predicted by a fit of all other parts.
 func (m *marginTries) part(t *trial, k int) error {
 	e := m.e
 	pred, lo, err := m.predict(exactPoint{t.spec.Kernel.Scale, t.lambda}, k)
@@ -309,7 +310,7 @@ func (m *marginTries) part(t *trial, k int) error {
 	return nil
 }
 
-// predict predicts part k, whose first row is lo, by the fit of all others.
+// predict predicts part k, whose first row is lo, by a fit of all other parts.
 func (m *marginTries) predict(at exactPoint, k int) (pred dense.Matrix[float64], lo int, err error) {
 	e := m.e
 	n := e.x.Rows
@@ -358,8 +359,8 @@ func (m *marginTries) predict(at exactPoint, k int) (pred dense.Matrix[float64],
 	return pred, lo, nil
 }
 
-// without are the kernels of some rows with each other, upper triangle, and those of the rows lo to hi−1, which are not
-// among them, with these, in the memory of u and k; kernels hold the upper triangle of all.
+// without copies, into the memory of u and k, the kernels of the rows rest with each other (upper triangle) and the
+// kernels of rows lo to hi−1 with the rows rest. The argument kernels holds the upper triangle of all rows.
 func without[T dense.Float](u, k, kernels dense.Matrix[T], rest []int, lo, hi int) (_, _ dense.Matrix[T]) {
 	u, k = buf.Shaped(u, len(rest), len(rest)), buf.Shaped(k, hi-lo, len(rest))
 	par.For(len(rest), 32, func(from, to int) {
@@ -379,7 +380,7 @@ func without[T dense.Float](u, k, kernels dense.Matrix[T], rest []int, lo, hi in
 	return u, k
 }
 
-// times is a·b.
+// times returns a·b.
 func times[T dense.Float](a, b dense.Matrix[T]) dense.Matrix[T] {
 	out := dense.New[T](a.Rows, b.Cols)
 	tab := kern.Best[T]()
