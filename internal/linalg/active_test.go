@@ -72,12 +72,18 @@ func TestSolveMargins(t *testing.T) {
 			}
 		}
 	}
+	if !MarginsWorth(k, y, 1e-3) {
+		t.Error("not worth it, though few of these rows are active")
+	}
 	for i := range n { // every row is short of its target: nothing to gain
 		for j := range n {
 			if i != j {
 				k.Set(i, j, 0)
 			}
 		}
+	}
+	if MarginsWorth(k, y, 0.1) {
+		t.Error("worth it, though all rows are active")
 	}
 	if _, ok := SolveMargins(k, y, 1); ok {
 		t.Error("no row is beyond its target, and yet that was the shorter way")
