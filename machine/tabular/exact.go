@@ -15,9 +15,9 @@ import (
 )
 
 const (
-	// A search looks at few rows first and at more around the best: a trial of n rows takes n³/6 multiply-adds and as
-	// many to leave rows out, so that a hundred of the first cost what two of four times as many do. What more rows
-	// want, narrower kernels, comes in steps that are looked at each time.
+	// A search starts on few rows and continues with more around the best setting. A trial of n rows takes n³/6
+	// multiply-adds, and as many to leave rows out, so a hundred trials of 512 rows cost as much as two of 2,048. More
+	// rows prefer narrower kernels; every step looks for them.
 	firstRows  = 512
 	secondRows = 1024
 	lastRows   = 4096
@@ -40,7 +40,7 @@ func (f *search) chooseExact(s *sample, rows int64) (*decision, error) {
 	if e.wide = f.iterates(s.len()); e.wide && f.o.Lambda == 0 {
 		e.least = leastPenalty(s.len())
 	}
-	if e.byLoss(); e.margins != nil || e.wide { // which more rows settle
+	if e.byLoss(); e.margins != nil || e.wide { // more rows decide later
 		e.sizes = slices.DeleteFunc(e.sizes, func(n int) bool { return n > marginRows })
 	}
 	if f.o.Quick && f.iterative() && s.len() >= conjugateRows && f.o.Lambda == 0 {
@@ -51,7 +51,7 @@ func (f *search) chooseExact(s *sample, rows int64) (*decision, error) {
 		most = min(most, quickSize(s.len()))
 	}
 	e.sizes = slices.DeleteFunc(e.sizes, func(n int) bool { return n > max(most, e.sizes[0]) })
-	if k := len(e.sizes); f.learned != nil && k > 2 { // it begins where fewer rows led to
+	if k := len(e.sizes); f.learned != nil && k > 2 { // the search starts at the result of fewer rows
 		e.sizes = e.sizes[k-2:]
 	}
 	if g := f.guide; g != nil && g.Rows > 0 && f.learned == nil {
@@ -96,7 +96,7 @@ func (f *search) chooseExact(s *sample, rows int64) (*decision, error) {
 	return c.d, nil
 }
 
-// found lists the bandwidth and λ of a search, and how those that were open were chosen.
+// found lists the bandwidth and λ of a search, and how they were chosen if the caller did not set them.
 func (c *chooser) found(e *exactSearch, how string) {
 	o := &c.f.o
 	b := Choice{Name: "bandwidth", Number: e.at.scale, Value: short(e.at.scale), Given: o.Bandwidth > 0,
@@ -112,7 +112,7 @@ func (c *chooser) found(e *exactSearch, how string) {
 	c.chosen(l)
 }
 
-// judged says what the last trials were judged by.
+// judged describes the rows that judged the last trials.
 func (e *exactSearch) judged() string {
 	n, m := e.tries.x.Rows, e.tries.x.Rows-e.tries.from
 	switch {
@@ -129,30 +129,30 @@ func (e *exactSearch) judged() string {
 	return fmt.Sprintf("%d of %d rows, each left out", m, n)
 }
 
-// exactSearch searches s and λ together.
+// exactSearch searches the bandwidth s and λ together.
 type exactSearch struct {
 	c       *chooser
 	tries   exactTries
-	order   []int     // rows of the sample, in the order in which searches take them
-	sizes   []int     // how many are looked at, step by step
-	weights []float64 // of the columns; nil: 1
+	order   []int     // rows of the sample, in the order of use
+	sizes   []int     // numbers of rows, used in turn
+	weights []float64 // of the columns; nil means 1
 	at      exactPoint
-	near    exactPoint   // where a climb begins instead of a grid, s in median distances; zero: there is a grid
-	all     []trial      // of the last number of rows
-	final   bool         // it is for the model, not for a choice before
-	open    bool         // other kernels are tried as well
-	kinds   []Trial      // that were
-	told    int          // rows that they were tried on
-	rival   exactPoint   // of the Gaussian kernel, where more rows are to tell whether another is better; zero: none
-	margins *marginTries // what is tried instead of least squares, if it is not nil
-	wide    bool         // settings are chosen again by more rows
-	least   float64      // smaller penalties are raised to it
-	far     *far         // what did so
-	// first is the best trial of the first size; hopeless reports that it ends the search. Nil: nothing does.
+	near    exactPoint   // start of a climb, s in median distances; zero: search a grid
+	all     []trial      // trials of the present rows
+	final   bool         // the search is for the model, not for an earlier choice
+	open    bool         // try other kernels too
+	kinds   []Trial      // results of these kernels
+	told    int          // number of rows they were tried on
+	rival   exactPoint   // setting of the Gaussian kernel, to be compared on more rows; zero: none
+	margins *marginTries // tried instead of least squares if not nil
+	wide    bool         // more rows choose the settings again
+	least   float64      // the smallest penalty; 0: no bound
+	far     *far         // the search on more rows; nil: none
+	// first is the best trial of the first size. The search ends if hopeless, which may be nil, reports true for it.
 	first    trial
 	hopeless func(first trial) bool
 	ended    bool
-	// most are bandwidths that larger ones are lowered to.
+	// most holds the largest bandwidth of each kernel.
 	most map[kernel.Kind]float64
 }
 
@@ -161,7 +161,8 @@ func (c *chooser) exactSearch(order []int, sizes ...int) *exactSearch {
 		kind: c.f.kernelKind(), shifted: c.weighsClasses()}}
 }
 
-// finalSizes are those of the search of the settings of n rows: it ends where a few trials cost as much as the fit.
+// finalSizes returns the numbers of rows that the search for n rows uses in turn. The last is one where a few trials
+// cost as much as the fit.
 func finalSizes(n int) []int {
 	sizes := []int{min(n, firstRows)}
 	if n >= secondRows*3/4 {
@@ -175,12 +176,12 @@ func finalSizes(n int) []int {
 
 type exactPoint struct{ scale, lambda float64 }
 
-// orNarrower are a setting of fewer rows and what more of them may want.
+// orNarrower returns a setting found on fewer rows, and one with the narrower kernel that more rows may prefer.
 func (p exactPoint) orNarrower() []exactPoint {
 	return []exactPoint{p, {p.scale * math.Sqrt2 / 2, p.lambda}}
 }
 
-// shuffled are the numbers below n in an order hashed from the seed.
+// shuffled returns the numbers below n in an order hashed from the seed.
 func shuffled(n int, seed uint64) []int {
 	order := make([]int, n)
 	for i := range order {
@@ -189,7 +190,7 @@ func shuffled(n int, seed uint64) []int {
 	return hashed(order, seed)
 }
 
-// hashed are rows in that order.
+// hashed returns rows in that order.
 func hashed(rows []int, seed uint64) []int {
 	return slices.SortedFunc(slices.Values(rows), func(a, b int) int {
 		return cmp.Compare(rng.Mix64(seed^exactLabel^rng.Mix64(uint64(a))),
@@ -197,7 +198,7 @@ func hashed(rows []int, seed uint64) []int {
 	})
 }
 
-// picked are some rows of the sample.
+// picked copies some rows of the sample.
 func (s *sample) picked(rows []int) (x, y, t dense.Matrix[float64]) {
 	x, y, t = dense.New[float64](len(rows), s.x.Cols), dense.New[float64](len(rows), s.y.Cols),
 		dense.New[float64](len(rows), s.t.Cols)
@@ -209,11 +210,11 @@ func (s *sample) picked(rows []int) (x, y, t dense.Matrix[float64]) {
 	return x, y, t
 }
 
-// rows takes the first n rows of the order for what follows.
+// rows selects the first n rows of the order for the next trials.
 func (e *exactSearch) rows(n int) error {
 	e.all = nil
 	rows := e.order[:n]
-	if e.final && e.c.weighsClasses() { // those judged are the last
+	if e.final && e.c.weighsClasses() { // the last rows are judged
 		rows = hashed(rows, e.c.f.o.Seed)
 	}
 	x, y, t := e.c.s.picked(rows)
@@ -224,7 +225,7 @@ func (e *exactSearch) rows(n int) error {
 	return e.tries.reset(x, y, t)
 }
 
-// search tries a grid on few rows, and climbs from its best on more.
+// search tries a grid on few rows and climbs from its best setting on more rows.
 func (e *exactSearch) search() error {
 	c := e.c
 	o := &c.f.o
@@ -252,7 +253,7 @@ func (e *exactSearch) search() error {
 	if o.Lambda > 0 {
 		e.at.lambda = o.Lambda
 	}
-	told := 0 // the size that tells kernels apart; 512 of many rows did not tell a rough one that is better by far
+	told := 0 // index of the size that compares kernels; 512 of many rows missed a much better rough one
 	if len(e.order) >= 2*secondRows && c.f.guide == nil {
 		told = min(1, len(e.sizes)-1)
 	}
@@ -290,7 +291,7 @@ func (e *exactSearch) search() error {
 				return err
 			}
 		}
-		if e.c.f.learned != nil { // whose bandwidth is that of the rows it was learned from
+		if e.c.f.learned != nil { // its bandwidth already suits its rows
 			continue
 		}
 		if more, err := e.narrower(); err != nil || more {
@@ -300,7 +301,7 @@ func (e *exactSearch) search() error {
 	return nil
 }
 
-// note keeps what a search took, for those of scored folds.
+// note keeps the result of a search for the searches of scored folds.
 func (e *exactSearch) note(g *guide) {
 	if e.tries.x.Rows == 0 { // bandwidth and λ were given
 		return
@@ -310,8 +311,8 @@ func (e *exactSearch) note(g *guide) {
 	g.Lambda = e.at.lambda
 }
 
-// guided moves to the bandwidth and λ of the guide, if there is one, where they are better on the present rows: a climb
-// from elsewhere may end in another minimum.
+// guided moves to the bandwidth and λ of the guide, if there is one and they are better on the present rows. A climb
+// from another setting may end in another minimum.
 func (e *exactSearch) guided() error {
 	f := e.c.f
 	g := f.guide
@@ -329,7 +330,7 @@ func (e *exactSearch) guided() error {
 	return nil
 }
 
-// faultless reports whether the best trial has every class of enough rows right: nothing that could be tried makes
+// faultless reports whether the best trial predicts every class of enough rows correctly. No other setting can make
 // fewer errors.
 func (e *exactSearch) faultless() bool {
 	i := best(e.all)
@@ -339,18 +340,19 @@ func (e *exactSearch) faultless() bool {
 // wholeRows is the number of rows up to which codings of columns are judged by all of them.
 const wholeRows = 5000
 
-// narrowSteps octaves below the bandwidth of the first rows are looked at.
+// narrowSteps is the number of octaves below the present bandwidth that are tried.
 const narrowSteps = 3
 
-// narrow is a bandwidth below that of e.at, and by how much its loss is larger on the rows of now and before.
+// narrow is a bandwidth below that of e.at. now and before say by how much its loss exceeds that of e.at on the present
+// rows and on half of them.
 type narrow struct {
 	scale       float64
 	lambdas     []float64
 	now, before float64
 }
 
-// wins reports whether the kernel may be better on n rows, as differences of losses on m rows and on half of them go on
-// linearly in log n.
+// wins reports whether the kernel may be better on n rows, if the difference of losses on m rows and on half of them
+// continues linearly in log n.
 func (k narrow) wins(n, m int) bool {
 	return k.now+min(k.now-k.before, 0)*math.Log2(float64(n)/float64(m)) < 0
 }
@@ -388,7 +390,7 @@ func (e *exactSearch) narrower() (bool, error) {
 	for i := range list {
 		list[i].before = half[i].now
 	}
-	list = slices.DeleteFunc(list[1:], func(k narrow) bool { return !k.wins(n, m) }) // climbs see to one octave
+	list = slices.DeleteFunc(list[1:], func(k narrow) bool { return !k.wins(n, m) }) // climbs cover one octave
 	top := min(n, e.c.f.trialRows(), marginRows)
 	for size := m; len(list) > 0 && m < top; {
 		size = min(2*size, top)
@@ -423,8 +425,8 @@ func (e *exactSearch) narrower() (bool, error) {
 	return false, err
 }
 
-// rough takes the roughest kernel where it is better by more than a standard error, in place of narrow ones on the
-// present rows: what tells rows by others that they nearly repeat are kernels with a peak.
+// rough takes matern12 instead of narrow kernels if it is better by more than a standard error on the present rows.
+// Kernels with a peak predict rows well from others that they nearly repeat.
 func (e *exactSearch) rough(list []narrow) (bool, error) {
 	i := best(e.all)
 	if !e.open || e.tries.kind != kernel.Gaussian || i < 0 {
@@ -450,8 +452,8 @@ func (e *exactSearch) rough(list []narrow) (bool, error) {
 	return false, e.tries.take(kernel.Gaussian)
 }
 
-// compare tries narrower kernels on the present rows. Of several penalties the best is kept. It reports whether e.at
-// could be tried.
+// compare tries narrower kernels on the present rows and keeps the best of several penalties. It reports whether e.at
+// could be solved.
 func (e *exactSearch) compare(list []narrow) (bool, error) {
 	points := []exactPoint{e.at}
 	for _, k := range list {
@@ -475,7 +477,7 @@ func (e *exactSearch) compare(list []narrow) (bool, error) {
 	return true, nil
 }
 
-// find is the best trial of a bandwidth; −1: none.
+// find returns the index of the best trial of a bandwidth, or −1.
 func (e *exactSearch) find(s float64) int {
 	top := -1
 	for i, t := range e.all {
@@ -487,8 +489,8 @@ func (e *exactSearch) find(s float64) int {
 	return top
 }
 
-// The grid of an exact kernel reaches further down than that of random features, in s and in λ: as many features as
-// rows can make use of narrow kernels, and tables without noise of small penalties.
+// The grid of an exact kernel reaches smaller s and λ than that of random features. With as many features as rows,
+// narrow kernels are useful, and tables without noise prefer small penalties.
 const exactOctavesLo = -4
 
 var exactDecades = []float64{-6, -4, -2, -1, 0, 1}
@@ -520,7 +522,7 @@ func (e *exactSearch) grid() error {
 	return nil
 }
 
-// product are all pairs.
+// product returns all pairs.
 func product(scales, lambdas []float64) []exactPoint {
 	var out []exactPoint
 	for _, s := range scales {
@@ -531,7 +533,7 @@ func product(scales, lambdas []float64) []exactPoint {
 	return out
 }
 
-// try tries what has not been tried on the present rows.
+// try tries the settings that were not tried on the present rows before.
 func (e *exactSearch) try(points []exactPoint) error {
 	points = slices.Clone(points)
 	for i := range points {
@@ -556,8 +558,8 @@ func (e *exactSearch) try(points []exactPoint) error {
 	return nil
 }
 
-// solvable is a setting that conjugate gradients can solve, if they will have to: with a penalty of at least e.least,
-// and a kernel of at most widestWide median distances. All kernels of rows are near 1 beyond.
+// solvable returns the nearest setting that conjugate gradients can solve, if e.least is set: a penalty of at least
+// e.least, and a kernel of at most widestWide median distances. In wider kernels all values are close to 1.
 func (e *exactSearch) solvable(p exactPoint) exactPoint {
 	if e.least == 0 || e.c.f.o.Bandwidth > 0 {
 		return p
@@ -572,7 +574,7 @@ func (e *exactSearch) solvable(p exactPoint) exactPoint {
 	return exactPoint{min(p.scale, e.most[kind]), max(p.lambda, e.least)}
 }
 
-// trialAt is the trial of a setting; −1: none.
+// trialAt returns the index of the trial of a setting, or −1.
 func (e *exactSearch) trialAt(p exactPoint) int {
 	return slices.IndexFunc(e.all, func(t trial) bool {
 		return math.Abs(t.spec.Kernel.Scale-p.scale) <= 1e-9*p.scale && math.Abs(t.lambda-p.lambda) <= 1e-9*p.lambda
@@ -581,20 +583,21 @@ func (e *exactSearch) trialAt(p exactPoint) int {
 
 const (
 	mostSteps = 12 // bounds a climb
-	// A climb goes on for what is more than noise: a share of the standard error of the difference, which is small
-	// between neighbours, and of the loss, which small penalties approach without ever reaching a best.
+	// A climb continues while the gain exceeds noise: a fraction of the standard error of the difference, which is
+	// small between neighbours, and a fraction of the loss. Without the latter, climbs to ever smaller penalties would
+	// not end.
 	climbNoise = 0.25
 	climbGain  = 0.002
 )
 
-// climb goes from e.at by steps of √2 in s and half a decade in λ to a setting whose neighbours are not better.
+// climb moves from e.at in steps of √2 in s and half a decade in λ, until no neighbour is better.
 func (e *exactSearch) climb() error {
 	o := &e.c.f.o
 	steps := []exactPoint{{1, 1}, {math.Sqrt2 / 2, 1}, {1, math.Sqrt(0.1)}, {1, math.Sqrt(10)}, {math.Sqrt2, 1}}
-	switch n := e.tries.x.Rows; { // dear, and what more rows want are narrower kernels, and a smaller λ with them
+	switch n := e.tries.x.Rows; { // many rows are slow; they prefer narrower kernels and a smaller λ
 	case n > lastRows/2 && len(e.all) == 0:
 		steps = steps[:2]
-	case n >= secondRows: // or after other kernels on the same rows
+	case n >= secondRows: // also if other kernels were tried on the same rows
 		steps = steps[:3]
 	}
 	for range mostSteps {
@@ -616,7 +619,7 @@ func (e *exactSearch) climb() error {
 	return nil
 }
 
-// clearly reports whether t is better than another by more than noise.
+// clearly reports whether t is better than another trial by more than noise.
 func (t *trial) clearly(other *trial) bool {
 	if t == other || other.faultless() {
 		return false
@@ -629,7 +632,7 @@ func (t *trial) clearly(other *trial) bool {
 	return t.tie != nil && diff > nearTie*se
 }
 
-// shown are the trials of the last number of rows, the best for every value of what is shown.
+// shown returns the trials of the last number of rows, the best for each displayed value.
 func (e *exactSearch) shown(value func(trial) float64) []Trial {
 	var out []Trial
 	for _, t := range e.all {

@@ -8,9 +8,9 @@ import (
 	"github.com/randfeat/randfeat/machine"
 )
 
-// begin executes the stages up to the choices: it learns the columns, draws the sample and chooses, by other choices if
-// there are some that can be taken. A checkpoint exists only after all choices are made, so a resumed fit starts with
-// the fit of all rows. It draws the same sample again only if later stages need it.
+// begin executes the stages up to the choices: it learns the columns, draws the sample and chooses, or reuses earlier
+// choices if they apply. A checkpoint exists only after all choices are made, so a resumed fit starts with the fit of
+// all rows. It draws the same sample again only if later stages need it.
 func begin(in job, by *prior, log *journal, file *checkpoint) (*chosen, error) {
 	j, was, err := learnTable(in, log, file)
 	if err != nil {
@@ -82,8 +82,8 @@ func decide(j *job, by *prior, s *sample, n int64) (c *chosen, err error) {
 	return coded.chosen(d, coded.s), nil
 }
 
-// follow takes the choices for the n rows of a sample. The columns of these rows need not be those of the choices;
-// widths go by name. It returns nil where the choices cannot be taken.
+// follow applies the choices to the n rows of a sample. The columns of these rows may differ from those of the choices;
+// widths are matched by name. It returns nil if the choices do not apply.
 func (p *prior) follow(j *job, s *sample, n int64) (*chosen, error) {
 	c, err := followCodes(j, p.d.Codes, s, n)
 	if err != nil {
@@ -115,7 +115,7 @@ func (p *prior) follow(j *job, s *sample, n int64) (*chosen, error) {
 	return f.chosen(&d, s), nil
 }
 
-// chosen is the job with choices for its columns.
+// chosen returns the job with choices for its columns.
 func (j *job) chosen(d *decision, s *sample) *chosen {
 	of := *j
 	if of.total = d.Rows; d.fields != nil {
@@ -124,7 +124,7 @@ func (j *job) chosen(d *decision, s *sample) *chosen {
 	return &chosen{job: &of, d: d, s: s}
 }
 
-// weightOf is the weight of a field in another schema; 1 if it is not there.
+// weightOf returns the weight that a field has in another schema, or 1 if it is not there.
 func weightOf(s *data.Schema, field *data.Field) float64 {
 	for i := range s.Fields {
 		if o := &s.Fields[i]; o.Name == field.Name && o.Kind == field.Kind && o.Weight > 0 {
@@ -142,7 +142,7 @@ var (
 	sharedRows = int64(240)
 )
 
-// outside reports whether there are enough rows without some of the folds.
+// outside reports whether enough rows remain without some of the folds.
 func (j *job) outside(n int64, folds int, enough int64) bool {
 	return j.o.Folds > folds && !j.deal.grouped() && !j.deal.ordered() &&
 		(j.exactOf(n) || j.o.Features > maxFeatures) &&
@@ -161,7 +161,8 @@ func (j *job) choosesApart(n int64) bool {
 	return !j.inner && j.outside(n, 1, enough)
 }
 
-// chooseApart are the choices of the first fit that is scored, for all rows; nil if they cannot be taken.
+// chooseApart makes the choices of the first scored fit and applies them to all rows. It returns nil if they do not
+// apply.
 func chooseApart(j *job, s *sample, n int64) (*chosen, error) {
 	k := j.scoredParts()[0]
 	sub, err := choosing(j, nil, k, k, n, func(done, total int64) { j.progress(stageChoose, done, total) })
@@ -183,7 +184,7 @@ func chooseApart(j *job, s *sample, n int64) (*chosen, error) {
 	return c, nil
 }
 
-// prior are the choices, for other rows.
+// prior returns the choices for use with other rows.
 func (c *chosen) prior() *prior {
 	return &prior{schema: c.schema, task: c.task, d: c.d, last: c.src.(foldSource).last}
 }
@@ -208,7 +209,7 @@ func choosing(j *job, by *guide, k, last int, n int64, progress func(done, total
 	return c, nil
 }
 
-// leaving are the rows outside folds k to last of n rows, as if they were the table.
+// leaving returns the rows outside folds k to last of n rows as a table of their own.
 func leaving(j *job, k, last int, n int64) (job, error) {
 	rest := foldSource{Source: j.src, deal: j.deal, k: k, last: last, parts: j.deal.parts(j.o.Folds)}
 	if j.thins(n) || j.subsamples(n) {
@@ -217,7 +218,7 @@ func leaving(j *job, k, last int, n int64) (job, error) {
 	return j.part(rest, n)
 }
 
-// part are some of n rows, as if they were the table.
+// part returns some of n rows as a table of their own.
 func (j *job) part(of foldSource, n int64) (job, error) {
 	out := job{ctx: j.ctx, src: of, o: j.o, inner: true, deal: newDealer(j.o.Seed, of.marks(n)),
 		weighs: j.weighs && j.task != machine.Unsupervised}
@@ -227,9 +228,9 @@ func (j *job) part(of foldSource, n int64) (job, error) {
 	return out, err
 }
 
-// withoutFold is the fit of all folds but k of a fit whose choices are made. Its choices may be those that were made,
-// or are to be made now, without it and the fold beside it, if that is to be scored, too: shared has those of the last
-// two folds, and the result those of these; nil: none.
+// withoutFold fits all folds but k, with the choices of a fit that are already made. Two neighbouring folds that are
+// both scored share choices made without either. shared holds the choices of the previous pair, and the result those of
+// this one; nil means none.
 func withoutFold(c *chosen, k int, shared *prior) (*chosen, *prior, error) {
 	n := c.d.Rows
 	apart := c.d.Apart && k == c.scoredParts()[0]
@@ -265,8 +266,8 @@ func withoutFold(c *chosen, k int, shared *prior) (*chosen, *prior, error) {
 	return sub, shared, nil
 }
 
-// scoredParts are the parts to score, in order. Of stretches of time the last comes first: the fit before it is nearest
-// to that of all rows.
+// scoredParts returns the parts to score, in order. Of periods of time the last comes first: its fit is closest to that
+// of all rows.
 func (j *job) scoredParts() []int {
 	var out []int
 	for k := j.deal.first(); k < j.deal.parts(j.o.Folds); k++ {
