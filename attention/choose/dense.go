@@ -225,6 +225,9 @@ func (c *denseSearch) searchLaw(best trial) (trial, error) {
 			least = at + 1
 			at = s.pick(least, c.Tol*max(e.Error/e.High, 0.5))
 		}
+		if best.Method == Exact && at >= end { // the law may be wrong: halve what is left before giving up
+			at = (least + end) / 2
+		}
 		if at >= end || !more {
 			break
 		}

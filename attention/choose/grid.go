@@ -90,7 +90,7 @@ func denseGrid(causal bool, seed uint64, length, group int) []Plan {
 					clusters == 128 && length <= 1<<13 || clusters == 32 && length > 1<<14 {
 					continue
 				}
-				for _, keys := range []int{fewestKeys, 192, 256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096} {
+				for _, keys := range []int{fewestKeys, 192, 256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096, 5120} {
 					if keys <= max(length/6, fewestKeys) {
 						add(centroid.Spec{Clusters: clusters, Chunk: chunk, Together: prefixQueries(chunk, group), Keys: keys,
 							Sample: 8 * clusters})
