@@ -203,13 +203,17 @@ func (j *job) exactLimit() int {
 	return min(limit, j.sampleCells()/j.schema.Width())
 }
 
-// subsamples reports whether the exact kernel of a random part of n rows, as many as exactLimit, competes with
-// landmarks of all rows (contest.go).
+// subsamples reports whether the exact kernel of a random part of n rows competes with landmarks of all rows
+// (contest.go).
 func (j *job) subsamples(n int64) bool {
 	limit := j.exactLimit()
 	return limit > j.o.Sample && n > int64(limit) && j.mapOpen() && j.iterative() && j.task != machine.Unsupervised &&
 		j.o.Bandwidth == 0 && j.o.Lambda == 0 && (j.inner || j.o.Folds > 1)
 }
+
+// partRows returns the number of rows of such a part. It is smaller than exactLimit, because a table beyond the limit
+// takes more time to read and also fits landmarks.
+func (j *job) partRows() int { return j.exactLimit() / 6 * 5 }
 
 // exactOf reports whether choices for n rows are made for the exact kernel, of all rows or of a part of them.
 func (j *job) exactOf(n int64) bool { return n <= int64(j.exactLimit()) || j.subsamples(n) }

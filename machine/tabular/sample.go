@@ -215,7 +215,7 @@ func (j *job) kept(n int64) int {
 	case n <= int64(j.exactLimit()) || n <= int64(j.o.Sample):
 		return int(n)
 	case j.subsamples(n):
-		return j.exactLimit()
+		return j.partRows()
 	case j.task == machine.Unsupervised:
 		return int(min(int64(j.o.Sample), max(n/2, minSample)))
 	}
