@@ -377,7 +377,7 @@ func (c *chooser) divide() error {
 			rows = max(rows, decodeRows/all.q.Batch)
 		}
 		if c.dense && all.vis.Causal && !c.Decode { // a few rows of a causal text make most of its error
-			rows = max(rows, min(all.q.Len/8, mostCausalRows)/all.q.Batch)
+			rows = max(rows, min(all.q.Len/4, mostCausalRows)/all.q.Batch)
 		}
 	}
 	switch {

@@ -241,8 +241,8 @@ func (c *chooser) forecast(sums *errorSums) Estimate {
 	if e := sums.error(); e > c.Tol {
 		return Estimate{Error: e, High: min(caution*e, math.MaxFloat64), Rows: len(sums.rows)}
 	}
-	if c.Decode { // judged on half of the positions, whose errors differ more between texts
-		return sums.forecast(c.all.k.Len / 4)
+	if n := c.all.k.Len; c.Decode || c.all.vis.Causal && n < budgetLength { // such errors differ more between texts
+		return sums.forecast(n / 4)
 	}
 	return sums.forecast(c.all.k.Len)
 }
