@@ -24,8 +24,8 @@ func FitExact(s Setup, x, y dense.Matrix[float64], lambda float64) (*Model, erro
 }
 
 // fitExact forms the kernel matrix of all rows and solves for α. Margins of many rows are first sought among the rows
-// that violate them (linalg.SolveMargins), which may fail; the general path follows. If a part of the rows shows that it
-// would fail for mixedRows rows or more, conjugate gradients solve for them.
+// that violate them (linalg.SolveMargins), which may fail; the general path follows. If a part of the rows shows that
+// it would fail for mixedRows rows or more, conjugate gradients solve for them.
 func fitExact(s Setup, x, y dense.Matrix[float64], lambda float64) (*Model, error) {
 	s, margins, err := exactSetup(s, x, y, lambda)
 	if err != nil {

@@ -69,8 +69,8 @@ func testNystrom(t *testing.T, k kernel.Kernel, half float64) {
 	}
 }
 
-// Landmarks of a rough kernel have the same models in float32, up to its rounding. Smooth kernels are refused, and so are
-// landmarks that are nearly equal.
+// Landmarks of a rough kernel have the same models in float32, up to its rounding. Smooth kernels are refused, and so
+// are landmarks that are nearly equal.
 func TestNystromFloat32(t *testing.T) {
 	x, y := sample(8, 2000, 3, 1)
 	for _, kind := range []kernel.Kind{kernel.Laplace, kernel.Matern12} {

@@ -591,7 +591,8 @@ func (f *fitter[T]) draw() {
 	}
 }
 
-// drawEvenly chooses keys at equal distances, all of the same mass. Their number is odd, as that of metricRows is prime.
+// drawEvenly chooses keys at equal distances, all of the same mass. Their number is odd, as that of metricRows is
+// prime.
 func (f *fitter[T]) drawEvenly() {
 	n := len(f.keys)
 	m := min(n, f.spec.sample(f.causal)|1)

@@ -42,7 +42,8 @@ func (s *Spec) tilted() bool { return s.Together > 0 && s.Keys > 0 }
 const (
 	// tiltBlocks blocks at most share a pass over the keys.
 	tiltBlocks = 16
-	// The first measuredRows queries of measuredBlocks blocks at equal distances measure the covariance inside of blocks.
+	// The first measuredRows queries of measuredBlocks blocks at equal distances measure the covariance inside of
+	// blocks.
 	measuredRows   = 64
 	measuredBlocks = 10
 )

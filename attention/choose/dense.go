@@ -478,10 +478,13 @@ func (t *denseText) measure(spec centroid.Spec, scale float64, fresh bool) ([]er
 			return nil, err
 		}
 	}
-	return check.judge(0, 1, func(out, _, _, _ attention.Seq[float32]) error { return t.trials.At(out, check.rows, spec) })
+	return check.judge(0, 1, func(out, _, _, _ attention.Seq[float32]) error {
+		return t.trials.At(out, check.rows, spec)
+	})
 }
 
-// oneText returns the check of key/value head h on text b alone, with the same rows, and with exact outputs if c has them.
+// oneText returns the check of key/value head h on text b alone, with the same rows, and with exact outputs if c has
+// them.
 func oneText(c *Check[float32], b, h int) *Check[float32] {
 	s := sample{c.vis, c.q, c.k, c.v}
 	s = s.head(h)

@@ -92,8 +92,8 @@ func denseGrid(causal bool, seed uint64, length, group int) []Plan {
 				}
 				for _, keys := range []int{fewestKeys, 192, 256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096, 5120} {
 					if keys <= max(length/6, fewestKeys) {
-						add(centroid.Spec{Clusters: clusters, Chunk: chunk, Together: prefixQueries(chunk, group), Keys: keys,
-							Sample: 8 * clusters})
+						add(centroid.Spec{Clusters: clusters, Chunk: chunk, Together: prefixQueries(chunk, group),
+							Keys: keys, Sample: 8 * clusters})
 					}
 				}
 			}
@@ -124,9 +124,9 @@ func denseGrid(causal bool, seed uint64, length, group int) []Plan {
 // does not show them.
 const fewestKeys = 128
 
-// prefixQueries is the number of queries of a block in causal plans with Keys, whose blocks lie in one chunk: 128 to 255,
-// the queries of a chunk halved, as they are sorted by halving. Blocks of 192 of the 1536 queries of a chunk have smaller
-// errors than blocks of 128.
+// prefixQueries is the number of queries of a block in causal plans with Keys, whose blocks lie in one chunk: 128 to
+// 255, the queries of a chunk halved, as they are sorted by halving. Blocks of 192 of the 1536 queries of a chunk have
+// smaller errors than blocks of 128.
 func prefixQueries(chunk, group int) int {
 	n := chunk * group
 	for n >= 256 {

@@ -89,8 +89,8 @@ func (r *Rates) valid() bool {
 }
 
 // Rates are measured at a length from minRatesLength to maxRatesLength keys, and at no more than otherLength keys
-// for plans without Together; exact attention runs with so few queries, or more for many processors, over all keys. There
-// are ratesRounds rounds, or fewer, but at least fewRounds, if they exceed ratesTime.
+// for plans without Together; exact attention runs with so few queries, or more for many processors, over all keys.
+// There are ratesRounds rounds, or fewer, but at least fewRounds, if they exceed ratesTime.
 const (
 	minRatesLength = 128
 	maxRatesLength = 8192
@@ -112,10 +112,10 @@ var (
 	ratesDone = map[ratesKey]Rates{}
 )
 
-// MeasureRates times the methods on this machine for float32 arguments of the given shapes. It uses the available processors,
-// as many heads as the arguments have (at most one per processor) and about the same length. It takes some tenths of a
-// second, once per process and size. A [Choice] stores its rates: pass the rates of a saved choice to get the same
-// plans again.
+// MeasureRates times the methods on this machine for float32 arguments of the given shapes. It uses the available
+// processors, as many heads as the arguments have (at most one per processor) and about the same length. It takes some
+// tenths of a second, once per process and size. A [Choice] stores its rates: pass the rates of a saved choice to get
+// the same plans again.
 //
 // Rates hold for one length, the nearest power of two up to 8192. The clustering is trained on a sample of the keys, so
 // its time per token falls with the length.
@@ -200,7 +200,8 @@ func measureRates(key ratesKey) (Rates, error) {
 		if p.Method == Exact {
 			points[i].cost = exactCost(length)
 			if causal {
-				// The cost is that of the last position. These are the last positions: a mean one takes half of the time.
+				// The cost is that of the last position. These are the last positions: a mean one takes half of the
+				// time.
 				points[i].cost = 2 * exactCost(length-lengths[i]/2)
 			}
 		}

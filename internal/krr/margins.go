@@ -29,8 +29,8 @@ const MarginSteps = 40
 //  4. Search exactly along d, for every column; f is updated by Kd and never recomputed.
 //
 // A column is done when a step changes its f by less than o.Tolerance on average; later products leave it out. The
-// iteration ends when this holds for the mean of all columns, or after o.Steps steps. Result.Residual is the last change. The error wraps [ErrNotPositive] if λ is too small for the precision; errors of o.Progress end
-// the fit.
+// iteration ends when this holds for the mean of all columns, or after o.Steps steps. Result.Residual is the last
+// change. The error wraps [ErrNotPositive] if λ is too small for the precision; errors of o.Progress end the fit.
 func Margins(s *Kernels, sk *Sketch, y dense.Matrix[float64], lambda float64, start *Fit, o Options) (*Fit, Result,
 	error) {
 	var done Result

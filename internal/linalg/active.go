@@ -21,8 +21,8 @@ func SolveMargins(k, y dense.Matrix[float64], lambda float64) (*Dual, bool) {
 	return solveMargins(k, y, lambda, 1)
 }
 
-// MarginsWorth reports whether SolveMargins is likely to succeed for the rows of which k and y are every eighth: whether
-// its first levels, which use no others, stay within the budget of all rows.
+// MarginsWorth reports whether SolveMargins is likely to succeed for the rows of which k and y are every eighth:
+// whether its first levels, which use no others, stay within the budget of all rows.
 func MarginsWorth(k, y dense.Matrix[float64], lambda float64) bool {
 	_, ok := solveMargins(k, y, lambda, MarginsEvery)
 	return ok

@@ -11,9 +11,9 @@ import (
 	"github.com/randfeat/randfeat/machine"
 )
 
-// A table may have too many rows for an exact kernel of all of them. Then two maps compete: the exact kernel of a random
-// part of the rows, and landmarks with all rows. Which is better depends on the target: a thousand landmarks of a smooth
-// kernel cannot follow a step, and where noise dominates, all rows count for more.
+// A table may have too many rows for an exact kernel of all of them. Then two maps compete: the exact kernel of a
+// random part of the rows, and landmarks with all rows. Which is better depends on the target: a thousand landmarks of
+// a smooth kernel cannot follow a step, and where noise dominates, all rows count for more.
 //
 // contest fits both to the same contestRows rows outside the fold that is scored first, with the settings of the exact
 // kernel, and compares them on a quarter of the rows of that fold, which the score leaves out. Both gain by more rows:

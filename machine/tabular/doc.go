@@ -39,8 +39,9 @@
 // widths.go). A learned metric (metric*.go, floatfit.go) competes with the result of the rest of the search; if it
 // scores better, the rest is searched again with it. Then:
 //
-//   - The exact kernel of few rows is searched by exact.go with kernels.go (few.go below 200 rows). With more rows, far.go
-//     chooses again. Beyond its limit, the exact kernel of a part of the rows competes with landmarks (contest.go).
+//   - The exact kernel of few rows is searched by exact.go with kernels.go (few.go below 200 rows). With more rows,
+//     far.go chooses again. Beyond its limit, the exact kernel of a part of the rows competes with landmarks
+//     (contest.go).
 //   - Random features are searched one choice after the other: families.go, bandwidth.go, features.go, nystrom.go,
 //     penalty.go, logistic.go.
 //

@@ -11,8 +11,8 @@ const fewKernel = kernel.Matern12
 // few reports whether the table has so few rows.
 func (e *exactSearch) few() bool { return len(e.order) < leastScaling }
 
-// tryFew chooses the kernel of few rows. Trials of so few rows take little time, so each kernel is tried at its own best
-// bandwidth and λ.
+// tryFew chooses the kernel of few rows. Trials of so few rows take little time, so each kernel is tried at its own
+// best bandwidth and λ.
 func (e *exactSearch) tryFew() error {
 	e.told = e.tries.x.Rows
 	smooth, err := e.top()

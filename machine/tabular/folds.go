@@ -210,8 +210,8 @@ func priority(seed uint64, i int64) uint64 {
 	return rng.Mix64(seed ^ sampleLabel ^ rng.Mix64(uint64(i)))
 }
 
-// Labels separate the uses of one seed: the ASCII of folds, sample, pairs, exact, thin and contest. Changing a label changes every
-// result.
+// Labels separate the uses of one seed: the ASCII of folds, sample, pairs, exact, thin and contest. Changing a label
+// changes every result.
 const (
 	foldLabel    = 0x666f6c6473
 	sampleLabel  = 0x73616d706c65

@@ -188,7 +188,8 @@ func (e *exactTries) try(points []exactPoint) ([]trial, error) {
 	for len(e.work) < workers {
 		e.work = append(e.work, exactWork{})
 	}
-	if slices.ContainsFunc(points, func(p exactPoint) bool { return e.parts != nil || p.lambda < quickLeast(e.x.Rows) }) {
+	least := quickLeast(e.x.Rows)
+	if slices.ContainsFunc(points, func(p exactPoint) bool { return e.parts != nil || p.lambda < least }) {
 		if err := e.logs(); err != nil { // not by several workers at once
 			return nil, err
 		}

@@ -44,7 +44,8 @@ func (d *adviseData) attention(ctx context.Context, vis attention.Visibility, o 
 	if err != nil {
 		return nil, err
 	}
-	return advise.Attention(ctx, vis, narrow.Seq(in.Q, 0), narrow.Seq(in.K, 0), narrow.Seq(in.V, narrow.Exponent(in.V)), o)
+	q, k, v := narrow.Seq(in.Q, 0), narrow.Seq(in.K, 0), narrow.Seq(in.V, narrow.Exponent(in.V))
+	return advise.Attention(ctx, vis, q, k, v, o)
 }
 
 // isArray reports whether a path names an array. stdin is read as one.

@@ -123,7 +123,8 @@ func compareFeatures[T dense.Float](f *attendFlags, in *qkv.Input[T], _ attentio
 	if in.K.Len > longSequence {
 		o.Keys = longKeys
 	}
-	res, err := choose.Compare(lin, narrow.Seq(in.Q, 0), narrow.Seq(in.K, 0), narrow.Seq(in.V, narrow.Exponent(in.V)), o)
+	q, k, v := narrow.Seq(in.Q, 0), narrow.Seq(in.K, 0), narrow.Seq(in.V, narrow.Exponent(in.V))
+	res, err := choose.Compare(lin, q, k, v, o)
 	if err != nil {
 		return err
 	}
