@@ -45,6 +45,9 @@ type decision struct {
 	marks  []coupling.Omega // landmarks; nil: the map has none
 	// faultless says that the search of an exact kernel ended without errors of classes.
 	faultless bool
+	// far is the trial of the choice in a far search, and farRows the number of rows that it was fitted to; 0: none.
+	far     trial
+	farRows int
 }
 
 // guide holds the choices of the search on all rows. The searches of scored folds try only these and the standard

@@ -327,6 +327,7 @@ func (e *exactSearch) farther() (*Choice, error) {
 		}
 	}
 	e.far, e.at, e.c.d.Margins = s, top.at, top.margins
+	e.c.d.far, e.c.d.farRows = top.trial, s.rows
 	if e.tries.kind != top.kind {
 		e.kinds = append(e.kinds, f.shown(top.trial, float64(len(e.kinds)), top.kind.String()))
 		e.told = s.rows
