@@ -101,7 +101,8 @@ func (f *search) chooseWithMetric(s *sample, n int64, scaling *Choice) (*decisio
 	if won && d != nil && d.farRows > 0 && d.farRows == e.farRows && d.farRows+farJudged+metricMost <= len(order) {
 		trials = append(trials,
 			f.shown(d.far, 2, fmt.Sprintf("%v, no metric, %d rows", d.Spec.Kernel.Kind, d.farRows)),
-			f.shown(e.far, 3, fmt.Sprintf("%v, %v, %d rounds, %d rows", e.Spec.Kernel.Kind, l.kind, l.steps, e.farRows)))
+			f.shown(e.far, 3, fmt.Sprintf("%v, %v, %d rounds, %d rows", e.Spec.Kernel.Kind, l.kind, l.steps,
+				e.farRows)))
 		won = near.lasts(d, e, n)
 	}
 	if scaling.Trials = append(scaling.Trials, trials...); d != nil && !won {
