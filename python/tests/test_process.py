@@ -24,8 +24,9 @@ def test_interrupt():
     import gc, signal, sys, threading, time
     import numpy as np, randfeat
     from randfeat import _lib
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # background jobs of a shell begin with SIGINT ignored
     model = randfeat.RandFeatRegressor()  # imports scikit-learn before the interrupt
-    x = np.random.default_rng(0).normal(size=(6000, 8))
+    x = np.random.default_rng(0).normal(size=(20000, 8))  # more than ten seconds
     live = _lib.lib().rf_live()
     def hit():
         global sent
