@@ -9,12 +9,13 @@ import (
 	"github.com/randfeat/randfeat/attention/choose"
 )
 
-// coverageLength is the number of tokens that choices are made and checked on.
+// coverageLength is the length of the texts that runCoverage chooses on and checks, in tokens.
 const coverageLength = 512
 
-// runCoverage measures how often the errors that choose.Choose expects hold on another corpus: choices are made on
-// passages of WikiText-2 and checked on passages of Penn Treebank and Shakespeare, one by one. It prints a table per
-// model. Choices are by cost: at this length exact attention is the fastest, and choices by seconds would all be exact.
+// runCoverage measures how often the error intervals of choose.Choose hold on another corpus. It chooses on passages of
+// WikiText-2 and checks each passage of Penn Treebank and Shakespeare separately. It prints one table for all models.
+//
+// It chooses by cost. At this length exact attention is the fastest method, so choices by seconds would all be exact.
 func runCoverage(c *config) error {
 	fmt.Printf("| model | layers | texts | tol | exact | judged | within tol |" +
 		" inside | above | median | 90 %% | worst | spread | cost |\n" +
@@ -50,9 +51,8 @@ func runCoverage(c *config) error {
 	return nil
 }
 
-// runSeconds is runCoverage for choices by seconds at the lengths of -time, on the heads of a sample: choices are made
-// on
-// the texts of the sample "cal" and checked on every text of the sample "test", head by head.
+// runSeconds is runCoverage for choices by seconds, at the lengths of -time and on the sampled heads. It chooses on the
+// texts of the sample "cal" and checks every head on every text of the sample "test".
 func runSeconds(c *config) error {
 	fmt.Printf("| model | tokens | texts | tol | exact | judged | within tol | inside | above | median | 90 %% | " +
 		"worst | spread | cost |\n|---|---|---|---|---|---|---|---|---|---|---|---|---|---|\n")
@@ -94,13 +94,14 @@ func runSeconds(c *config) error {
 	return nil
 }
 
-// textOf is a view of text b of a sample.
+// textOf returns a view of batch entry b; it shares the data of s.
 func textOf(s seq, b int) seq {
 	s.Data, s.Batch = s.Data[b*s.StrideB:], 1
 	return s
 }
 
-// pieces are the beginnings of passages and then, of long ones, what comes after the middle.
+// pieces appends the second half of every passage that is long enough, so that the decoder's few passages give more
+// texts. Callers use the first coverageLength tokens of each piece.
 func pieces(given [][]int32) [][]int32 {
 	for _, ids := range given {
 		if len(ids) >= 2*coverageLength {
@@ -110,8 +111,8 @@ func pieces(given [][]int32) [][]int32 {
 	return given
 }
 
-// coverageModel is a function that runs a model with exact attention and keeps what its layers got: of a decoder every
-// third layer.
+// coverageModel loads a model. run computes the first coverageLength tokens with exact attention and returns the inputs
+// and outputs of every layer of the encoder, or of every third layer of the decoder (every = 3) to save time.
 func coverageModel(c *config, name string) (run func(ids []int32) ([]headInputs, error), every int, causal bool,
 	err error) {
 	switch name {
@@ -132,15 +133,15 @@ func coverageModel(c *config, name string) (run func(ids []int32) ([]headInputs,
 			return layers, err
 		}, every, true, err
 	}
-	return nil, 0, false, fmt.Errorf("no model %q", name)
+	return nil, 0, false, fmt.Errorf("unknown model %q", name)
 }
 
-// held counts the heads and passages of one line of the table.
+// held collects the results of one line of the table. A check is one head on one passage; exact heads are not checked.
 type held struct {
-	judged, exact, within, inside, above int
+	judged, exact, within, inside, above int // all but exact count checks; exact counts heads
 	worst, cost, heads                   float64
 	errors                               []float64
-	squares, pairs                       float64 // of differences between the logarithms of errors of one head
+	squares, pairs                       float64 // Σ(log e − log e′)²/2 over pairs of checks of a head; number of pairs
 }
 
 func (t *held) add(o held) {
@@ -150,7 +151,7 @@ func (t *held) add(o held) {
 	t.cost, t.heads, t.squares, t.pairs = t.cost+o.cost, t.heads+o.heads, t.squares+o.squares, t.pairs+o.pairs
 }
 
-// coverage chooses on the given passages and checks on the fresh ones, layer by layer.
+// coverage chooses on the given passages, layer by layer, and checks the choices on the fresh ones.
 func coverage(c *config, name string, every int, causal bool, given [][]int32, fresh [][]headInputs,
 	run func(ids []int32) ([]headInputs, error)) error {
 	var sample [][]headInputs
@@ -191,8 +192,8 @@ func coverage(c *config, name string, every int, causal bool, given [][]int32, f
 	return nil
 }
 
-// judge runs a choice on the fresh passages of a layer. The error of a key/value head is that of its query heads
-// together, as in the estimates of Choose.
+// judge runs a choice on layer l of the fresh passages. The error of a key/value head covers all query heads of its
+// group, as in the estimates of Choose; the two must match for the intervals to be comparable.
 func judge(choice *choose.Choice, vis attention.Visibility, l int, fresh [][]headInputs, tol float64) (held, error) {
 	var t held
 	a, err := choose.New[float32](choice)
@@ -242,7 +243,8 @@ func judge(choice *choose.Choice, vis attention.Visibility, l int, fresh [][]hea
 	return t, nil
 }
 
-// line of the table.
+// line formats t as a line of the table. The column spread is the standard deviation of a head's log error between
+// texts.
 func (t *held) line(model, layers string, texts int, tol float64) string {
 	share := func(n int) string { return fmt.Sprintf("%.0f %%", 100*float64(n)/float64(max(1, t.judged))) }
 	return fmt.Sprintf("| %s | %s | %d | %g | %d of %.0f | %d | %s | %s | %s | %.3f | %.3f | %.2f tol | %.2f | %.0f |",
@@ -251,7 +253,7 @@ func (t *held) line(model, layers string, texts int, tol float64) string {
 		math.Sqrt(t.squares/max(1, t.pairs)), t.cost/t.heads)
 }
 
-// groupError is |ô−o|/|o| of all heads together.
+// groupError returns |ô−o|/|o| over all heads together.
 func groupError(got, want seq) float64 {
 	var diff, norm float64
 	for h := range want.Heads {
@@ -267,7 +269,7 @@ func groupError(got, want seq) float64 {
 	return math.Sqrt(diff / norm)
 }
 
-// batches copies sequences of one batch into one.
+// batches copies sequences of one batch entry each into one sequence with len(list) entries. Shapes must be equal.
 func batches(list []seq) seq {
 	out := attention.NewSeq[float32](len(list), list[0].Heads, list[0].Len, list[0].Dim)
 	for b, s := range list {

@@ -12,10 +12,10 @@ import (
 	"github.com/randfeat/randfeat/models/decoder"
 )
 
-// costRows of the last tokens of a length show what a token costs there.
+// costRows is the number of tokens, the last ones of a length, whose mean cost is reported for that length.
 const costRows = 1024
 
-// prefixes are the lengths of which a run says the perplexity: it is causal, so a run of the longest has all of them.
+// prefixes returns the lengths to report. Attention is causal, so one run at the longest length yields all of them.
 func prefixes(length int) []int {
 	var out []int
 	for _, n := range []int{1024, 2048, 4096} {
@@ -26,13 +26,14 @@ func prefixes(length int) []int {
 	return append(out, length)
 }
 
-// decoderMethod is strictly causal attention for all layers; state makes what one passage needs.
+// decoderMethod is one kind of strictly causal attention, used in all layers. At most one of spec, tol and slots is
+// set; with none of them it is exact attention. The name identifies the method in the results file.
 type decoderMethod struct {
 	name  string
-	spec  *spec              // kept cache
-	tol   float64            // kept cache: error for which every head's plan is chosen; 0: none is
+	spec  *spec              // keeps all keys; centroid attention with calibrated centres
+	tol   float64            // keeps all keys; plans that choose.Choose picks with this tolerance
 	slots *centroid.SlotSpec // constant memory
-	// of constant memory, in keys and values
+	// For constant memory: the name of the policy, and the memory of a key/value head in keys with their values.
 	policy string
 	budget int
 }
@@ -70,7 +71,7 @@ func decoderMethods() []decoderMethod {
 			{"sinks and window (StreamingLLM)",
 				centroid.SlotSpec{Window: n - sinks - slotBlock, Block: slotBlock, Evict: true}},
 			{"heavy hitters (H2O)", centroid.SlotSpec{Evict: true, Decay: 1, Window: 32}},
-			// The best decay of 0.5, 0.75 and 0.9, and window of 32 and 64, on calibration texts.
+			// Best on calibration texts among decays 0.5, 0.75 and 0.9 and windows 32 and 64.
 			{"heavy hitters, decayed (like SnapKV)", centroid.SlotSpec{Evict: true, Decay: 0.9, Window: 64}},
 			{"online merge", centroid.SlotSpec{}},
 			{"online merge, blocks of 16", centroid.SlotSpec{Block: 16, Decay: 0.7}},
@@ -84,13 +85,13 @@ func decoderMethods() []decoderMethod {
 	return list
 }
 
-// calibration is what methods have learned from texts that are not in the tests.
+// calibration holds centres and plans. They come from calibration texts, never from test passages.
 type calibration struct {
-	centres map[int][][]*centroid.Centres // by the number of clusters, for every layer
-	choices map[float64][]*choose.Choice  // by the tolerance, for every layer
+	centres map[int][][]*centroid.Centres // by number of clusters, then by layer
+	choices map[float64][]*choose.Choice  // by tolerance, then by layer
 }
 
-// calibrate fits centres and chooses plans on other text than the tests.
+// calibrate fits the centres and chooses the plans that the methods of the list need, on calibration texts.
 func calibrate(c *config, m smollm2, list []decoderMethod) (calibration, error) {
 	need, tols := map[int]bool{}, map[float64]bool{}
 	for _, a := range list {
@@ -125,7 +126,7 @@ func calibrate(c *config, m smollm2, list []decoderMethod) (calibration, error) 
 	}
 	for clusters := range need {
 		start := time.Now()
-		// All keys, and many landmarks: a calibration is made once.
+		// A calibration runs once, so it can afford to use all keys and many landmarks.
 		s := spec{Clusters: clusters, Spread: true, Sinks: sinks, Window: 64, Block: 64, Landmarks: 128, Passes: 4,
 			Sample: n * len(ids[0])}
 		for l := range q {
@@ -136,7 +137,7 @@ func calibrate(c *config, m smollm2, list []decoderMethod) (calibration, error) 
 			}
 			out.centres[clusters] = append(out.centres[clusters], found)
 		}
-		c.log("fitted %d centroids in all layers: %.1f s", clusters, time.Since(start).Seconds())
+		c.log("fitted %d centroids per head in all layers: %.1f s", clusters, time.Since(start).Seconds())
 	}
 	for tol := range tols {
 		start, exact, heads := time.Now(), 0, 0
@@ -154,21 +155,21 @@ func calibrate(c *config, m smollm2, list []decoderMethod) (calibration, error) 
 			}
 			out.choices[tol] = append(out.choices[tol], chosen)
 		}
-		c.log("chose plans for an error of %g, exact for %d of %d key/value heads: %.1f s", tol, exact, heads,
+		c.log("chose plans with tolerance %g, %d of %d key/value heads stay exact: %.1f s", tol, exact, heads,
 			time.Since(start).Seconds())
 	}
 	return out, nil
 }
 
-// pass is one passage under one method.
+// pass runs one method on one passage.
 type pass struct {
 	method  decoderMethod
 	learned calibration
 	lengths []int
-	counts  []attention.Report // of the last costRows rows at every length, all layers
+	counts  []attention.Report // for every length, the counts of its last costRows rows, summed over layers
 }
 
-// memory makes the states of the layers.
+// memory returns the function that makes the attention state of a layer.
 func (p *pass) memory(m smollm2) func(l int) (decoder.State, error) {
 	c, exact := m.Config(), m.Exact()
 	return func(l int) (decoder.State, error) {
@@ -200,20 +201,21 @@ func (p *pass) memory(m smollm2) func(l int) (decoder.State, error) {
 	}
 }
 
-// kept makes a state that keeps all keys of the passage.
+// kept returns a state that keeps all keys of the passage and calls forward on them in every step.
 func (p *pass) kept(m smollm2, forward func(out, q, k, v seq) (attention.Report, error)) decoder.State {
 	c := m.Config()
 	all := newSample(c.KVHeads, 1, p.lengths[len(p.lengths)-1], c.HeadDim)
 	return &keptState{forward: forward, k: all.k, v: all.v}
 }
 
-// counter counts the last rows of every length of a pass.
+// counter adds the counts of the last costRows rows of every length to its pass.
 type counter struct {
 	decoder.State
 	pass *pass
 }
 
-// Step is called for pieces of which a whole number are costRows.
+// Step counts only steps that lie entirely within the last costRows rows of a length. The session must therefore step
+// in pieces whose length divides costRows and all lengths; rows of other pieces would be left out of the cost.
 func (c *counter) Step(out, q, k, v seq) error {
 	from, before := c.Len(), c.Report()
 	err := c.State.Step(out, q, k, v)
@@ -227,6 +229,8 @@ func (c *counter) Step(out, q, k, v seq) error {
 	return err
 }
 
+// cost returns the cost of a token at length i, in units of one random feature. Centroid methods use the measured
+// counts, chosen plans their predicted cost, and constant memory its full budget.
 func (p *pass) cost(i, dim int) float64 {
 	switch a := &p.method; {
 	case a.slots != nil:
@@ -245,7 +249,7 @@ func (p *pass) cost(i, dim int) float64 {
 	return float64(p.lengths[i]) / 2
 }
 
-// runDecoder measures every method on every passage, some passages at a time.
+// runDecoder measures every method on every passage that the results lack, c.jobs passages in parallel.
 func runDecoder(c *config, res *results) error {
 	ids, err := passages(c.weights, "smollm2_test")
 	if err != nil {
@@ -306,6 +310,7 @@ func runDecoder(c *config, res *results) error {
 	return failed
 }
 
+// measure runs one method on one passage and adds a record with the mean loss and the cost at every length.
 func measure(c *config, m smollm2, p *pass, ids []int32, r record, res *results) error {
 	start := time.Now()
 	ids = ids[:p.lengths[len(p.lengths)-1]]

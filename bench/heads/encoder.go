@@ -8,7 +8,7 @@ import (
 	"github.com/randfeat/randfeat/family"
 )
 
-// encoderMethods is the league of bidirectional attention.
+// encoderMethods returns the bidirectional methods to compare, in the order of the table.
 func encoderMethods() []method {
 	const d = 32
 	list := []method{exact(false), uniform(), window(16), window(64),
@@ -38,7 +38,9 @@ func encoderMethods() []method {
 	return list
 }
 
-// runEncoder measures every method on every passage.
+// runEncoder measures every method on every passage that the results lack. Head errors use the inputs that each layer
+// gets with exact attention, so they exclude errors of earlier layers. The cosine comes from a run with all heads
+// replaced, which includes them.
 func runEncoder(c *config, res *results) error {
 	ids, err := passages(c.weights, "minilm_test")
 	if err != nil {
@@ -92,7 +94,7 @@ func runEncoder(c *config, res *results) error {
 	return nil
 }
 
-// headErrors is |ô−o|/|o| of every head.
+// headErrors returns |ô−o|/|o| of every head, over all its positions.
 func headErrors(got, want seq) []float64 {
 	e := make([]float64, want.Heads)
 	for h := range e {

@@ -11,14 +11,14 @@ import (
 
 var npyHeader = regexp.MustCompile(`^\{'descr': '<i4', 'fortran_order': False, 'shape': \((\d+), (\d+)\), \}\s*$`)
 
-// passages reads token ids, [passages, tokens] of 32-bit integers, as weights.py writes them.
+// passages reads the token ids that weights.py writes: a NumPy matrix [passages, tokens] of 32-bit integers.
 func passages(folder, name string) ([][]int32, error) {
 	path := filepath.Join(folder, name+".npy")
 	b, err := os.ReadFile(path)
 	if err != nil {
-		return nil, fmt.Errorf("%w; heads/weights.py writes it", err)
+		return nil, fmt.Errorf("%w; run heads/weights.py to make it", err)
 	}
-	bad := fmt.Errorf("%s: not a matrix of 32-bit integers in NumPy's format, version 1", path)
+	bad := fmt.Errorf("%s: not a NumPy file (version 1.0) with a matrix of 32-bit integers", path)
 	if len(b) < 10 || string(b[:8]) != "\x93NUMPY\x01\x00" {
 		return nil, bad
 	}

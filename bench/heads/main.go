@@ -1,25 +1,27 @@
-// Command heads measures attention on the heads of real models: the errors of every head and of the embeddings of an
-// encoder (all-MiniLM-L6-v2), and the perplexity of a decoder (SmolLM2-135M), with all heads replaced.
+// Command heads measures approximate attention on the heads of real models. For an encoder (all-MiniLM-L6-v2) it
+// reports the error of every head, and the change of the embedding when all heads are replaced. For a decoder
+// (SmolLM2-135M) it reports the perplexity when all heads are replaced.
 //
-// From the folder bench, with weights and token ids in a folder of their own:
+// Run it from the folder bench. DIR holds the weights and token ids:
 //
 //	pip install -r heads/requirements.txt
 //	RANDFEAT_DATA=... python heads/weights.py DIR
 //	go run ./heads -weights DIR
 //
-// How often the errors hold that choose.Choose expects, on another corpus than it has seen:
+// The results go to a file of JSON lines. A later run skips the passages and methods in that file, and its tables
+// include all of them.
+//
+// Flag -coverage checks the error intervals of choose.Choose on a corpus that it has not seen:
 //
 //	go run ./heads -weights DIR -coverage 0.1
 //
-// The same of choices by seconds, on long texts, with the heads that -time uses:
+// With -time, it checks choices by seconds on long texts, on the sampled heads:
 //
 //	go run ./heads -weights DIR -coverage 0.1 -time -lengths 2048,4096,8192
 //
-// Seconds of exact attention and of the plans that choose.Choose picks on another text, with their errors:
+// Flag -time alone compares exact attention with the plans that choose.Choose picks on another text, in time and error:
 //
 //	go run ./heads -weights DIR -time -threads 1,2 [-torch PYTHON]
-//
-// Results go to a file of JSON lines. What is there is not run again, and the tables have all of it.
 package main
 
 import (
@@ -40,38 +42,40 @@ type config struct {
 	methods               *regexp.Regexp
 	length, passages      int
 	calibration, jobs     int
-	coverage              float64 // tolerance of runCoverage; 0: it is not wanted
+	coverage              float64 // tolerance of runCoverage and runSeconds; 0 means neither runs
 	time                  bool
-	tol                   float64 // of runTime
+	tol                   float64 // tolerance of runTime
 	lengths, threads      []int
 	rounds                int
 	choices               string
 	torch                 string
-	decode                []float64 // seconds of rounds
+	decode                []float64 // seconds of each round of timeDecode; empty between calls
 }
 
 func (c *config) log(format string, args ...any) { fmt.Fprintf(os.Stderr, format+"\n", args...) }
 
 func main() {
 	var c config
-	flag.StringVar(&c.weights, "weights", "", "folder that weights.py wrote")
-	flag.StringVar(&c.results, "results", "", "file of results; default: heads.jsonl in the folder of weights")
-	flag.StringVar(&c.out, "o", "HEADS.md", "file for the tables, figures beside it; empty: none")
-	models := flag.String("models", "minilm,smollm2", "models to run")
-	methods := flag.String("methods", "", "regular expression on the names of methods to run")
-	flag.IntVar(&c.length, "L", 8192, "tokens of a passage of the decoder")
-	flag.IntVar(&c.passages, "passages", 1<<30, "test passages, at most those that there are")
-	flag.IntVar(&c.calibration, "calibration", 3, "passages that the decoder's centres are fitted to")
-	flag.IntVar(&c.jobs, "jobs", 1, "passages of the decoder at a time")
-	flag.BoolVar(&c.time, "time", false, "print only the seconds of exact attention and of choices, with their errors")
-	flag.Float64Var(&c.tol, "tol", 0.1, "tolerance of -time")
-	lengths := flag.String("lengths", "512,1024,2048,4096,8192,32768", "lengths of -time")
-	flag.IntVar(&c.rounds, "rounds", 5, "rounds of -time")
-	flag.StringVar(&c.choices, "choices", "", "folder of the choices of -time, made if they are not there")
-	flag.StringVar(&c.torch, "torch", "", "a Python with PyTorch, whose exact attention -time shows too")
+	flag.StringVar(&c.weights, "weights", "", "folder that heads/weights.py has filled")
+	flag.StringVar(&c.results, "results", "", "results file (JSON lines); empty: heads.jsonl in the -weights folder")
+	flag.StringVar(&c.out, "o", "HEADS.md", "output file for the tables; figures go to its folder; empty: no report")
+	models := flag.String("models", "minilm,smollm2", "comma-separated models to run")
+	methods := flag.String("methods", "", "run only methods whose name matches this regular expression")
+	flag.IntVar(&c.length, "L", 8192, "tokens per decoder passage")
+	flag.IntVar(&c.passages, "passages", 1<<30, "largest number of test passages")
+	flag.IntVar(&c.calibration, "calibration", 3, "number of passages that calibrate the decoder's centres and plans")
+	flag.IntVar(&c.jobs, "jobs", 1, "decoder passages to run in parallel")
+	flag.BoolVar(&c.time, "time", false, "only compare the time of exact attention and of chosen plans, with errors")
+	flag.Float64Var(&c.tol, "tol", 0.1, "largest error of a head for -time")
+	lengths := flag.String("lengths", "512,1024,2048,4096,8192,32768", "comma-separated numbers of tokens for -time")
+	flag.IntVar(&c.rounds, "rounds", 5, "timed rounds of -time, after one warm-up round")
+	flag.StringVar(&c.choices, "choices", "",
+		"folder where -time stores its choices and reads them back; use one folder per -tol; empty: none")
+	flag.StringVar(&c.torch, "torch", "", "Python interpreter with PyTorch; -time then times its exact attention too")
 	flag.Float64Var(&c.coverage, "coverage", 0,
-		"print only how often errors hold that choose.Choose expects with this tolerance")
-	threads := flag.String("threads", fmt.Sprint(runtime.GOMAXPROCS(0)), "threads; with -time a list")
+		"only check the error intervals of choose.Choose, with this tolerance; 0: off")
+	threads := flag.String("threads", fmt.Sprint(runtime.GOMAXPROCS(0)),
+		"number of threads; -time without -coverage runs each of a comma-separated list")
 	flag.Parse()
 	c.models = strings.Split(*models, ",")
 	if c.results == "" {
@@ -124,7 +128,7 @@ func run(c *config) error {
 	return report(c, res)
 }
 
-// quantile p of values, interpolated.
+// quantile returns the p-quantile of x with linear interpolation, or NaN if x is empty.
 func quantile(x []float64, p float64) float64 {
 	s := slices.Sorted(slices.Values(x))
 	if len(s) == 0 {

@@ -12,23 +12,27 @@ import (
 	"github.com/randfeat/randfeat/kernel"
 )
 
-// method is one way to compute attention.
+// method is one way to compute bidirectional attention.
 type method struct {
-	name   string
-	series string // of the figure of errors against costs; empty: not in it
-	// forward computes all heads of a layer. The queries are the last ones of the keys.
+	name   string // identifies the method in the results file
+	series string // series in the figure of error against cost; empty means none
+	// forward computes all heads of a layer.
 	forward func(layer int, out, q, k, v seq) (attention.Report, error)
-	// cost of a token, a query and a key, in units of one random feature, 2(d+d_v) multiply-adds, after a call with
-	// the given report. Exact attention over n keys costs n/2. Training the centroids is not counted: k/4 for seeding
-	// and for every pass, on a sample of the keys.
+	// cost returns the cost of a token (one query and one key), given the report of a call. The unit is one random
+	// feature, 2(d+d_v) multiply-adds; exact attention over n keys costs n/2. The training of k centroids is not
+	// included. It costs k/4 for seeding and k/4 for every pass, per key of the training sample.
 	cost func(r attention.Report, keys int) float64
 }
 
-// spec of a head's centroids, short.
+// spec is a short name for the centroids of a head.
 type spec = centroid.Spec
 
-// centroidCost has the products of a query with the centroids and their values, those of a key with the centroids and
-// landmarks that weigh it (bidirectional only: frozen centres need none), and what the call counted.
+// centroidCost returns the cost function of centroid attention. It counts:
+//   - the products of a query with the centroids and their values,
+//   - the products of a key with the centroids,
+//   - the products of a key with the landmarks that weight it (bidirectional only: calibrated centres need none),
+//   - the residual projections of Spread and Keys,
+//   - the exact keys and residual scores that the call reported.
 func centroidCost(s spec, dim, valueDim int, causal bool) func(r attention.Report, keys int) float64 {
 	return func(r attention.Report, keys int) float64 {
 		rows := float64(max(1, r.Rows))
@@ -50,7 +54,7 @@ func centroidCost(s spec, dim, valueDim int, causal bool) func(r attention.Repor
 				residual = 16
 			}
 			res := float64(min(residual, dim))
-			work += 2*res*d + float64(r.Scored)/rows*res // projections of a query and a key; scores
+			work += 2*res*d + float64(r.Scored)/rows*res // projections of a query and a key, then the scores
 			if s.Spread {
 				work += k * res
 			}
@@ -59,6 +63,7 @@ func centroidCost(s spec, dim, valueDim int, causal bool) func(r attention.Repor
 	}
 }
 
+// specName describes a spec. Records are found by this name: a change of its wording orphans the results so far.
 func specName(s spec) string {
 	name := ""
 	add := func(format string, n ...any) {
@@ -96,7 +101,7 @@ func specName(s spec) string {
 	return name
 }
 
-// fitted are centroids of the keys of every call.
+// fitted is centroid attention that fits its centroids to the keys of every call.
 func fitted(series string, s spec, dim int) method {
 	a := &centroid.Attention[float32]{Specs: []centroid.Spec{s}}
 	return method{name: specName(s), series: series, cost: centroidCost(s, dim, dim, false),
@@ -117,7 +122,7 @@ func uniform() method {
 		forward: func(_ int, out, q, k, v seq) (attention.Report, error) { return a.Forward(out, q, k, v) }}
 }
 
-// window is exact attention to the keys less than w positions away.
+// window is exact attention to the keys fewer than w positions away.
 func window(w int) method {
 	a := &attention.Exact[float32]{Window: w}
 	return method{name: fmt.Sprintf("window of %d keys", 2*w-1), series: "window",
@@ -125,8 +130,8 @@ func window(w int) method {
 		forward: func(_ int, out, q, k, v seq) (attention.Report, error) { return a.Forward(out, q, k, v) }}
 }
 
-// features are m orthogonal random features of a family, fitted to the queries and keys of every call where the family
-// has something to fit.
+// features is linear attention with m orthogonal random features of a family, and with exact sinks and an exact window
+// if these are not 0. Families with parameters are fitted to the queries and keys of every call.
 func features(name string, f family.Family, m, w, sinks, dim int) method {
 	full := fmt.Sprintf("%d features, %s", m, name)
 	if w > 0 {

@@ -13,13 +13,13 @@ import (
 
 type seq = attention.Seq[float32]
 
-// attend is one layer's attention, with all of its heads.
+// attend computes the attention of one layer, all heads at once.
 type attend func(layer int, out, q, k, v seq) error
 
-// headInputs are what one layer's attention got and gave.
+// headInputs holds the inputs and the output of one layer's attention.
 type headInputs struct{ q, k, v, out seq }
 
-// minilm is all-MiniLM-L6-v2, whose embedding of a text is the mean of its last layer.
+// minilm is all-MiniLM-L6-v2. Its embedding of a text is the mean over the positions of the last layer.
 type minilm struct{ *encoder.Model }
 
 func loadMiniLM(folder string) (minilm, error) {
@@ -31,7 +31,7 @@ func loadMiniLM(folder string) (minilm, error) {
 	return minilm{m}, err
 }
 
-// run is the embedding of a passage.
+// run returns the embedding of a passage, with f as the attention of every layer.
 func (m minilm) run(ids []int32, f attend) ([]float32, error) {
 	dst := dense.New[float32](1, m.Dim())
 	attend := func(l int, out, q, k, v seq, _ []int32) error { return f(l, out, q, k, v) }
@@ -39,7 +39,7 @@ func (m minilm) run(ids []int32, f attend) ([]float32, error) {
 	return dst.Data, err
 }
 
-// record is the embedding with exact attention, and what the layers got and gave.
+// record returns the embedding with exact attention, and copies of the inputs and outputs of every layer's attention.
 func (m minilm) record(ids []int32) (embedding []float32, layers []headInputs, err error) {
 	ex := &attention.Exact[float32]{}
 	embedding, err = m.run(ids, func(_ int, out, q, k, v seq) error {
@@ -63,7 +63,8 @@ func loadSmolLM2(folder string) (smollm2, error) {
 	return smollm2{m}, err
 }
 
-// run is −log p of every token but the first, given those before it. memory makes the state of a layer; nil: exact.
+// run returns −log p of every token but the first, given the tokens before it. memory makes the attention state of a
+// layer; nil means exact attention.
 func (m smollm2) run(ids []int32, memory func(layer int) (decoder.State, error)) ([]float64, error) {
 	s, err := m.NewSession(memory)
 	if err != nil {
@@ -73,7 +74,7 @@ func (m smollm2) run(ids []int32, memory func(layer int) (decoder.State, error))
 	return loss[1:], s.Score(loss, ids, nil)
 }
 
-// record is what the layers get and give with exact attention.
+// record runs exact attention and returns the inputs and outputs of every layer's attention.
 func (m smollm2) record(ids []int32) ([]headInputs, error) {
 	c, exact := m.Config(), m.Exact()
 	layers := make([]headInputs, c.Layers)
@@ -86,7 +87,7 @@ func (m smollm2) record(ids []int32) ([]headInputs, error) {
 	return layers, err
 }
 
-// recorder is a state that keeps what it gets and gives.
+// recorder copies the inputs and outputs of a state's steps to in, which has room for all tokens.
 type recorder struct {
 	decoder.State
 	in *headInputs
@@ -101,7 +102,7 @@ func (r *recorder) Step(out, q, k, v seq) error {
 	return err
 }
 
-// put copies a sequence to the positions of another from at on.
+// put copies src to dst, beginning at position at of dst.
 func put(dst seq, at int, src seq) {
 	for h := range src.Heads {
 		to, from := dst.Head(0, h), src.Head(0, h)
@@ -111,11 +112,12 @@ func put(dst seq, at int, src seq) {
 	}
 }
 
-// keptState is attention over all keys so far. Sessions that are neither forked nor saved need no more of a State.
+// keptState computes attention over all keys so far. The embedded State is nil: only Len, Report and Step work.
+// That is enough to score tokens; calls of other methods, as in forking or saving a session, would panic.
 type keptState struct {
 	decoder.State
 	forward func(out, q, k, v seq) (attention.Report, error)
-	k, v    seq // room for all tokens
+	k, v    seq // have room for all tokens
 	length  int
 	report  attention.Report
 }

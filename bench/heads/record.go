@@ -10,29 +10,31 @@ import (
 	"sync"
 )
 
-// record is what one method did on one test passage with all heads replaced, and, for the encoder, head by head. One
-// line of the results file.
+// record is the result of one method on one test passage, and one line of the results file. It covers the run with all
+// heads replaced and, for the encoder, every head on its own.
 type record struct {
 	Model   string `json:"model"`
 	Method  string `json:"method"`
 	Passage int    `json:"passage"`
-	// Lengths of prefixes of the passage, and there: the cost of the last tokens in units of one random feature,
-	// and the mean of −log p of all tokens but the first.
+	// Lengths are the lengths of prefixes of the passage. Cost and Loss have one value per prefix: the cost of a token
+	// near its end in units of one random feature, and the mean of −log p over all of its tokens but the first.
 	Lengths []int     `json:"lengths"`
 	Cost    []float64 `json:"cost"`
 	Loss    []float64 `json:"loss,omitempty"`
-	// Errors |ô−o|/|o| of every head, layer by layer, on the inputs that exact attention sees.
+	// Errors are |ô−o|/|o| of every head, layer by layer, on the inputs that the layer gets with exact attention.
 	Errors []float64 `json:"errors,omitempty"`
-	// Cosine of the embeddings.
+	// Cosine is that of the embeddings with exact attention and with all heads replaced.
 	Cosine  float64 `json:"cosine,omitempty"`
 	Seconds float64 `json:"seconds"`
 }
 
+// key identifies the measurement. Model, method, passage and lengths are in it; the results are not.
 func (r *record) key() string {
 	return fmt.Sprint(r.Model, " ", r.Method, " ", r.Passage, " ", r.Lengths)
 }
 
-// results is a file of records that grows by lines. What is there is not computed again.
+// results is the results file and its records by key. add appends a line, so an interrupted run keeps what it has
+// finished. If a key occurs twice, the last line counts. Many goroutines may call has and add at the same time.
 type results struct {
 	path string
 	mu   sync.Mutex

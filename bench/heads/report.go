@@ -13,12 +13,13 @@ import (
 	"github.com/randfeat/randfeat/internal/figure"
 )
 
-// tally is what all passages say of one method.
+// tally collects the records of one method over all passages.
 type tally struct {
 	name, series string
 	records      []record
 }
 
+// tally returns the records of a method at exactly these lengths, in the order of passages.
 func (s *results) tally(model, name, series string, lengths []int) tally {
 	t := tally{name: name, series: series}
 	for _, r := range s.all {
@@ -30,7 +31,7 @@ func (s *results) tally(model, name, series string, lengths []int) tally {
 	return t
 }
 
-// errors of all heads and passages.
+// errors returns the errors of all heads and passages.
 func (t *tally) errors() (e []float64) {
 	for _, r := range t.records {
 		e = append(e, r.Errors...)
@@ -38,7 +39,7 @@ func (t *tally) errors() (e []float64) {
 	return e
 }
 
-// cost at length i, the mean of passages.
+// cost returns the cost at length i, averaged over passages.
 func (t *tally) cost(i int) float64 {
 	sum := 0.0
 	for _, r := range t.records {
@@ -47,7 +48,8 @@ func (t *tally) cost(i int) float64 {
 	return sum / float64(len(t.records))
 }
 
-// ratios are the perplexities of passages over those of exact attention, at length i, and mean their geometric mean.
+// ratios returns, for length i, the perplexity of each passage divided by that of exact attention, and the geometric
+// mean. Passages without a record of exact attention are skipped.
 func (t *tally) ratios(exact *tally, i int) (mean float64, all []float64) {
 	sum := 0.0
 	for _, r := range t.records {
@@ -61,15 +63,19 @@ func (t *tally) ratios(exact *tally, i int) (mean float64, all []float64) {
 	return math.Exp(sum / float64(len(all))), all
 }
 
-// report writes the tables of all results that there are, and figures beside them.
+// report writes the tables of all results in the file, and the figures to the same folder. It overwrites c.out,
+// including sentences that were added there by hand.
 func report(c *config, res *results) error {
 	var b bytes.Buffer
 	fmt.Fprintln(&b, `# Attention on the heads of real models
 
-Written by `+"`go run ./heads -weights DIR`"+` in this folder (heads/weights.py downloads weights and texts). All passages are
-fresh: neither the estimators nor their calibration has seen them. The unit of cost is one random feature, 2(d + d_v)
-multiply-adds for a query and a key; exact attention over n keys costs n/2. The cost counts the exact keys that were
-actually used; it does not include the training of centroids.`)
+Run `+"`go run ./heads -weights DIR`"+` in this folder to write this page. First run heads/weights.py, which downloads
+the weights and texts. All passages are held out: no method was calibrated or tuned on them, except online merge (see
+the decoder). Encoder methods with fitted features or centroids fit them to the passage itself.
+
+Costs are per token, that is, per query and key. The unit is one random feature, 2(d + d_v) multiply-adds. Exact
+attention over n keys costs n/2. The cost counts the exact keys that were actually used. It does not include the
+training of centroids.`)
 	if err := reportEncoder(c, res, &b); err != nil {
 		return err
 	}
@@ -79,6 +85,7 @@ actually used; it does not include the training of centroids.`)
 	return os.WriteFile(c.out, b.Bytes(), 0o644)
 }
 
+// draw writes a figure to the folder of the report and a link to it to w.
 func (c *config) draw(w io.Writer, name, alt string, f figure.Figure) error {
 	var svg bytes.Buffer
 	if err := f.WriteSVG(&svg); err != nil {
@@ -88,6 +95,7 @@ func (c *config) draw(w io.Writer, name, alt string, f figure.Figure) error {
 	return os.WriteFile(filepath.Join(filepath.Dir(c.out), name), svg.Bytes(), 0o644)
 }
 
+// encoderLength is the length of the encoder's passages, in tokens: the longest that the model has positions for.
 const encoderLength = 512
 
 func reportEncoder(c *config, res *results, b *bytes.Buffer) error {
@@ -104,8 +112,10 @@ func reportEncoder(c *config, res *results, b *bytes.Buffer) error {
 	fmt.Fprintf(b, `
 ## Encoder: all-MiniLM-L6-v2, %d heads, d = 32, %d tokens, %d passages
 
-Errors are |ô−o|/|o| for each head and passage. The cosine compares the embeddings of a passage with exact attention and
-with all heads replaced; the table shows the mean and the lowest value over the passages.
+The error of a head on a passage is |ô−o|/|o|, where o is the output of exact attention and ô the output of the method.
+Both get the inputs that the head has in the exact model. The error columns summarise all heads and passages. The cosine
+compares the embedding of a passage with exact attention to its embedding with all heads replaced. The table shows the
+mean and the lowest cosine over the passages.
 
 | attention | cost | median error | 90 %% | heads ≤ 0.1 | cosine | lowest |
 |---|---|---|---|---|---|---|
@@ -149,7 +159,7 @@ with all heads replaced; the table shows the mean and the lowest value over the 
 	return c.draw(b, "heads-heads.svg", "error of every head", headFigure(list, heads))
 }
 
-// headFigure has the error of every head, the median of its passages, of some methods.
+// headFigure plots the error of every head for some methods, as the median over passages.
 func headFigure(list []tally, heads int) figure.Figure {
 	f := figure.Figure{Title: "Error of every head of MiniLM",
 		Subtitle: "median over passages; layers have 12 heads each",
@@ -205,14 +215,20 @@ func reportDecoder(c *config, res *results, b *bytes.Buffer) error {
 	fmt.Fprintf(b, `
 ## Decoder: SmolLM2-135M, 270 heads, d = 64, strictly causal, %d passages
 
-The table shows the perplexity with all heads replaced, divided by the perplexity of exact attention at the same length:
-the geometric mean over the passages, and the lowest and highest passage at the longest length. Centroids are calibrated
-on other text. Costs are those of the last %d tokens; a window grows within its block. In constant memory, all methods
-have the same number of keys and values, sinks and window included. The decay and window of heavy hitters are the best
-of several on calibration texts. The plans that are chosen by seconds come from choose.Choose on calibration texts, for
-each head and with the given error of a head; they depend on the machine, cluster the keys of the passage itself, and
-cost what their plans predict. The settings of online merge were tuned on head errors of passage 0, the first of every
-list; the other passages are fresh for it too.
+The tables show the perplexity with all heads replaced, divided by the perplexity of exact attention at the same length.
+The columns named by a length are geometric means over the passages. The last column is the range over the passages at
+the longest length.
+
+- **Centroids** are calibrated on other text. Their cost is the mean over the last %d tokens of a length. A window
+  grows within its block, from the first to the second number in its name.
+- **Chosen by seconds:** choose.Choose picks a plan for each key/value head on calibration texts, with the given
+  error as tolerance. The plans depend on the machine. They cluster the keys of the passage itself. Their cost is
+  the predicted cost.
+- **Constant memory:** methods with the same budget hold the same number of keys and values, including sinks and window.
+- **Heavy hitters, decayed:** the decay and window are the best of several on calibration texts.
+- **Online merge:** the settings were tuned on head errors of passage 0, the first in every list. The other passages are
+  held out here too.
+
 Exact perplexity:`, len(exact.records), costRows)
 	for i, n := range lengths {
 		fmt.Fprintf(b, " %d tokens", n)

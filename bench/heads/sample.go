@@ -12,17 +12,18 @@ import (
 	"github.com/randfeat/randfeat/internal/tensorfile"
 )
 
-// A head sample is the queries, keys and values of a few heads on one long text, in half precision: small enough to be
-// carried to another machine, where -time needs neither weights nor a model.
+// A head sample holds the queries, keys and values of a few heads on one long text, in half precision. It is small
+// enough to copy to another machine, where -time then needs neither weights nor a model.
 
-// Heads of the samples: layer and key/value head.
+// The heads of the samples, each as {layer, key/value head}. Existing sample files keep the heads they were made with:
+// after a change, delete them.
 var (
 	minilmHeads  = [][2]int{{0, 3}, {1, 7}, {2, 1}, {2, 10}, {3, 5}, {4, 2}, {4, 8}, {5, 6}}
 	smollm2Heads = [][2]int{{2, 1}, {6, 0}, {12, 2}, {18, 0}}
 )
 
-// sampleHeads is the sample of a model on one of its texts ("cal" or "test"). It is made once and kept in the folder of
-// weights.
+// sampleHeads returns the sample of a model on one of its texts, "cal" or "test". The first call makes the sample and
+// stores it in the weights folder. It then reads the file back, so that all calls get the same rounded values.
 func sampleHeads(c *config, model, text string) (headInputs, error) {
 	path := filepath.Join(c.weights, model+"_"+text+"_heads.safetensors")
 	if in, err := readSample(path); err == nil || !os.IsNotExist(err) {
@@ -44,8 +45,8 @@ func sampleHeads(c *config, model, text string) (headInputs, error) {
 	return readSample(path)
 }
 
-// sampleEncoder joins the keys of passages: the encoder has 512 positions, so a longer sequence is several texts that
-// see each other.
+// sampleEncoder joins passages that follow each other in the text. The encoder has only 512 positions, so a longer
+// sequence consists of several passages whose queries see each other's keys.
 func sampleEncoder(c *config, text string) (headInputs, error) {
 	ids, err := passages(c.weights, "minilm_joined_"+text)
 	if err != nil {
@@ -67,6 +68,7 @@ func sampleEncoder(c *config, text string) (headInputs, error) {
 	return out, nil
 }
 
+// sampleDecoder joins the first decoderTokens tokens of every passage.
 func sampleDecoder(c *config, text string) (headInputs, error) {
 	ids, err := passages(c.weights, "smollm2_"+text)
 	if err != nil {
@@ -88,16 +90,17 @@ func sampleDecoder(c *config, text string) (headInputs, error) {
 	return out, nil
 }
 
-// decoderTokens is the length of the texts of the decoder in a sample, one after the other. Longer texts of -time are
-// several of them, whose positions begin anew.
+// decoderTokens is the length of each of the decoder's texts in a sample. A longer sequence of -time joins several
+// texts, each with positions that start at 0.
 const decoderTokens = 8192
 
+// newSample allocates q, k and v for the given number of key/value heads with group query heads each.
 func newSample(heads, group, length, dim int) headInputs {
 	return headInputs{q: attention.NewSeq[float32](1, heads*group, length, dim),
 		k: attention.NewSeq[float32](1, heads, length, dim), v: attention.NewSeq[float32](1, heads, length, dim)}
 }
 
-// take copies the wanted heads of a passage to the positions from at on.
+// take copies the wanted heads of a passage, {layer, key/value head} each, to in, beginning at position at.
 func (in *headInputs) take(layers []headInputs, wanted [][2]int, at int) {
 	group := in.q.Heads / in.k.Heads
 	move := func(to seq, i int, from seq, h int) {
@@ -116,7 +119,7 @@ func (in *headInputs) take(layers []headInputs, wanted [][2]int, at int) {
 	}
 }
 
-// cutTo is the first n positions of the first key/value heads.
+// cutTo returns a view of the first n positions of the first key/value heads.
 func (in headInputs) cutTo(heads, n int) headInputs {
 	group := in.q.Heads / in.k.Heads
 	heads = min(heads, in.k.Heads)
@@ -138,7 +141,7 @@ func readSample(path string) (headInputs, error) {
 	for name, dst := range map[string]*seq{"q": &in.q, "k": &in.k, "v": &in.v} {
 		t, ok := f.Tensor(name)
 		if !ok || t.DType != "F16" || len(t.Shape) != 3 {
-			return in, fmt.Errorf("%s: no tensor %s of three dimensions in half precision", path, name)
+			return in, fmt.Errorf("%s: no three-dimensional tensor %s in half precision (F16)", path, name)
 		}
 		*dst = attention.NewSeq[float32](1, t.Shape[0], t.Shape[1], t.Shape[2])
 		for i := range dst.Data {
@@ -148,6 +151,7 @@ func readSample(path string) (headInputs, error) {
 	return in, nil
 }
 
+// writeSample writes to a temporary file first, so that an interrupted run leaves no partial sample.
 func writeSample(path string, in headInputs) error {
 	var f tensorfile.File
 	for _, s := range []struct {
@@ -176,11 +180,11 @@ func writeSample(path string, in headInputs) error {
 	return os.Rename(tmp, path)
 }
 
-// toHalf is the nearest number of half precision, zero for those below its normal range, and infinity above.
+// toHalf rounds to half precision. Values below its normal range become zero, values above its range infinity.
 func toHalf(v float32) uint16 {
 	b := math.Float32bits(v)
 	sign := uint16(b >> 16 & 0x8000)
-	b = b&0x7fffffff + 0x0fff + b>>13&1 // to the nearest, ties to even
+	b = b&0x7fffffff + 0x0fff + b>>13&1 // round to nearest, ties to even
 	switch exp := int(b>>23) - 127 + 15; {
 	case exp <= 0:
 		return sign

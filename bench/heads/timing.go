@@ -20,18 +20,20 @@ import (
 	"github.com/randfeat/randfeat/internal/par"
 )
 
-// runTime prints the tables of seconds: exact attention and the choice of choose.Choose, made on one text and timed on
-// another, bidirectional, causal and token by token.
+// runTime prints a table that compares the time of exact attention with the plans of choose.Choose: bidirectional,
+// causal, and decoding token by token. It chooses on the sample "cal" and times on the sample "test".
 func runTime(c *config) error {
-	fmt.Printf("%s, %d processors; medians of interleaved rounds. Choices are made on another text than they are timed on, "+
-		"for the number of threads. Errors are |ô−o|/|o| of a key/value head with its query heads, and in brackets the "+
-		"worst of single query heads.\n\n", kern.Best[float32]().Name, runtime.NumCPU())
-	fmt.Println("| heads | tokens | threads | SDPA, ms | exact, ms | chosen, ms | exact / chosen | predicted | error, worst | mean | " +
-		"exact heads | exact keys of a row | choosing, share of an exact pass | GFLOP/s, exact | chosen |")
+	fmt.Printf("Kernels: %s; %d processors. Times are medians of interleaved rounds. Plans are chosen on one text and "+
+		"timed on another, separately for each number of threads. Errors are |ô−o|/|o| of a key/value head over all "+
+		"of its query heads; in brackets, the error of the worst single query head.\n\n",
+		kern.Best[float32]().Name, runtime.NumCPU())
+	fmt.Println("| heads | tokens | threads | SDPA, ms | exact, ms | chosen, ms | exact / chosen | predicted | " +
+		"error, worst | mean | exact heads | exact keys per row | choosing time / exact pass | " +
+		"GFLOP/s, exact | chosen |")
 	fmt.Println("|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|")
 	defer func() {
 		for _, threads := range c.threads {
-			fmt.Printf("\nPeak of the vector units, %d threads: %.0f GFLOP/s.\n", threads, peak(threads)/1e9)
+			fmt.Printf("\nPeak of the vector units with %d threads: %.0f GFLOP/s.\n", threads, peak(threads)/1e9)
 		}
 	}()
 	for _, model := range c.models {
@@ -69,8 +71,9 @@ func runTime(c *config) error {
 	return nil
 }
 
-// timeChoice makes the choice for one length, or reads one that was made before, and says how long it took, rates
-// apart.
+// timeChoice chooses plans for the length of in and returns the seconds that this took, without the measurement of
+// rates. With -choices it reads a stored choice if there is one; the seconds are then NaN. The file name has the model,
+// the length and the threads, but not the tolerance.
 func timeChoice(c *config, model string, in headInputs, threads int) (*choose.Choice, float64, error) {
 	path := ""
 	if c.choices != "" {
@@ -81,7 +84,7 @@ func timeChoice(c *config, model string, in headInputs, threads int) (*choose.Ch
 		}
 	}
 	causal := model == "smollm2"
-	// Rates are measured once per process.
+	// Measure the rates before the clock starts. Choose then finds them, since they are measured once per process.
 	if _, err := choose.MeasureRates(causal, false, in.q.Shape, in.k.Shape, in.v.Shape); err != nil {
 		return nil, 0, err
 	}
@@ -99,8 +102,9 @@ func timeChoice(c *config, model string, in headInputs, threads int) (*choose.Ch
 	return choice, seconds, err
 }
 
-// texts are parts of n tokens of a sample of joined passages, one per batch entry, or the first n tokens of causal
-// texts. Beyond decoderTokens causal texts are joined too.
+// texts returns a view of the sample as a batch of texts of n tokens each. An encoder sample is cut into at most 8
+// consecutive parts. Of a decoder sample, recognised by its grouped query heads, it takes the first n tokens of every
+// text; texts longer than decoderTokens are joined from several.
 func (in headInputs) texts(n int) headInputs {
 	size, most := n, 8
 	if in.q.Heads > in.k.Heads {
@@ -112,7 +116,8 @@ func (in headInputs) texts(n int) headInputs {
 	return in
 }
 
-// medians times functions one after the other, round by round.
+// medians returns the median seconds of every function. Each round calls all functions in turn, so that changes in the
+// speed of the machine affect all of them.
 func medians(rounds int, list ...func() error) ([]float64, error) {
 	times := make([][]float64, len(list))
 	for r := range rounds + 1 {
@@ -121,7 +126,7 @@ func medians(rounds int, list ...func() error) ([]float64, error) {
 			if err := f(); err != nil {
 				return nil, err
 			}
-			if r > 0 { // the first warms up
+			if r > 0 { // the first round is a warm-up
 				times[i] = append(times[i], time.Since(start).Seconds())
 			}
 		}
@@ -134,6 +139,8 @@ func medians(rounds int, list ...func() error) ([]float64, error) {
 	return out, nil
 }
 
+// timeForward times exact attention and the choice on in, and prints a line of the table. choosing is the time of the
+// choice in seconds per text, or NaN if unknown.
 func timeForward(c *config, model string, choice *choose.Choice, choosing float64, in headInputs, threads int) error {
 	a, err := choose.New[float32](choice)
 	if err != nil {
@@ -151,6 +158,8 @@ func timeForward(c *config, model string, choice *choose.Choice, choosing float6
 	}
 	errs, single := groupErrors(out, want, in.k.Heads), headErrors(out, want)
 	same := 0
+	// clusters is the number of centroids per row, summed over heads. An exact head counts its visible keys instead,
+	// because attention.Exact does not report them.
 	var clusters, seconds float64
 	for h := range choice.Heads {
 		p := &choice.Heads[h]
@@ -168,7 +177,7 @@ func timeForward(c *config, model string, choice *choose.Choice, choosing float6
 		seconds += p.Seconds
 	}
 	rows := float64(in.q.Heads) * float64(in.q.Len)
-	each := 2 * float64(in.q.Dim+in.v.Dim)
+	each := 2 * float64(in.q.Dim+in.v.Dim) // floating-point operations per query and key
 	pairs := rows * float64(in.k.Len)
 	if choice.Causal {
 		pairs /= 2
@@ -178,7 +187,7 @@ func timeForward(c *config, model string, choice *choose.Choice, choosing float6
 	if seconds > 0 {
 		exact := choice.Rates.Seconds(choose.Plan{Method: choose.Exact}, choice.Causal, in.k.Len, in.q.Dim, in.v.Dim)
 		predicted = fmt.Sprintf("%.2f", exact*float64(len(choice.Heads))/seconds)
-		each := 1e3 * float64(in.q.Len*in.q.Heads/len(choice.Heads))
+		each := 1e3 * float64(in.q.Len*in.q.Heads/len(choice.Heads)) // rows per key/value head, and 1e3 for ms
 		c.log("%s %d: predicted %.2f ms, exact %.2f ms", model, in.q.Len, seconds*each,
 			exact*float64(len(choice.Heads))*each)
 	}
@@ -194,18 +203,19 @@ func timeForward(c *config, model string, choice *choose.Choice, choosing float6
 	if err != nil {
 		return err
 	}
-	fmt.Printf("| %s, %d query heads on %d, %s | %d | %d | %s | %.2f | %.2f | %.2f | %s | %.3f (%.3f) | %.3f | %d of %d | %.0f | "+
-		"%s | %.0f | %.0f |\n", model, in.q.Heads, in.k.Heads, kind, in.q.Len, threads, peer, 1e3*t[0], 1e3*t[1],
-		t[0]/t[1], predicted, slices.Max(errs), slices.Max(single), mean(errs), same, len(choice.Heads),
-		float64(report.Exact)/float64(max(1, report.Rows)), share, each*pairs/t[0]/1e9, each*done/t[1]/1e9)
+	fmt.Printf("| %s, %d query heads on %d, %s | %d | %d | %s | %.2f | %.2f | %.2f | %s | %.3f (%.3f) | %.3f | "+
+		"%d of %d | %.0f | %s | %.0f | %.0f |\n", model, in.q.Heads, in.k.Heads, kind, in.q.Len, threads, peer,
+		1e3*t[0], 1e3*t[1], t[0]/t[1], predicted, slices.Max(errs), slices.Max(single), mean(errs), same,
+		len(choice.Heads), float64(report.Exact)/float64(max(1, report.Rows)), share,
+		each*pairs/t[0]/1e9, each*done/t[1]/1e9)
 	for h, p := range choice.Heads {
-		c.log("%s %d head %d: %v, expected error %.3f, at most %.3f", model, in.q.Len, h, p.Plan, p.Expected.Error,
+		c.log("%s %d head %d: %v, expected error %.3f, upper end %.3f", model, in.q.Len, h, p.Plan, p.Expected.Error,
 			p.Expected.High)
 	}
 	return nil
 }
 
-// sdpa is the milliseconds of PyTorch's exact attention over the same heads, if there is a Python for it.
+// sdpa returns the milliseconds of PyTorch's exact attention on the same heads, or a dash without -torch.
 func sdpa(c *config, model string, n, threads int, causal bool) (string, error) {
 	if c.torch == "" {
 		return "–", nil
@@ -217,13 +227,14 @@ func sdpa(c *config, model string, n, threads int, causal bool) (string, error) 
 	out, err := exec.Command(c.torch, "heads/sdpa.py", filepath.Join(c.weights, model+"_test_heads.safetensors"),
 		fmt.Sprint(n), fmt.Sprint(threads), fmt.Sprint(c.rounds), flag).Output()
 	if err != nil {
-		return "", fmt.Errorf("heads/sdpa.py by %s, run from the folder bench: %w", c.torch, err)
+		return "", fmt.Errorf("running heads/sdpa.py with %s (the working directory must be bench): %w", c.torch, err)
 	}
 	ms, err := strconv.ParseFloat(strings.TrimSpace(string(out)), 64)
 	return fmt.Sprintf("%.2f", ms), err
 }
 
-// peak is the multiply-adds per second, times two, of so many goroutines, the best of a few rounds.
+// peak returns the floating-point operations per second of the multiply-add units with the given number of threads, the
+// best of several rounds.
 func peak(threads int) (best float64) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(threads))
 	tab := kern.Best[float32]()
@@ -240,7 +251,7 @@ func peak(threads int) (best float64) {
 	return best
 }
 
-// groupErrors is headErrors of the query heads of every key/value head together.
+// groupErrors returns |ô−o|/|o| of every key/value head, over all query heads of its group.
 func groupErrors(got, want seq, heads int) []float64 {
 	group := got.Heads / heads
 	out := make([]float64, heads)
@@ -267,10 +278,11 @@ func mean(x []float64) (m float64) {
 	return m
 }
 
-// decodeSteps tokens are decoded one by one at the end of the text.
+// decodeSteps is the number of tokens, the last ones of the text, that timeDecode decodes one by one.
 const decodeSteps = 512
 
-// timeDecode compares one token at a time: exact attention over all keys, and a state whose plans are chosen for that.
+// timeDecode times decoding one token at a time: exact attention over all keys, and a state with plans chosen for
+// decoding. The state reads the prompt before the clock starts. Its median includes the warm-up round.
 func timeDecode(c *config, cal, in headInputs, threads int) error {
 	n := in.q.Len - decodeSteps
 	begin := time.Now()
@@ -313,7 +325,7 @@ func timeDecode(c *config, cal, in headInputs, threads int) error {
 				return err
 			}
 		}
-		c.decode = append(c.decode, time.Since(begin).Seconds()) // without the copy of the state
+		c.decode = append(c.decode, time.Since(begin).Seconds()) // excludes Fork, which copies the state
 		return nil
 	})
 	if err != nil {
@@ -327,10 +339,10 @@ func timeDecode(c *config, cal, in headInputs, threads int) error {
 	flops := 2 * float64(n) * float64(in.q.Dim+in.v.Dim) * float64(in.q.Heads)
 	r := start.Report()
 	for h, p := range choice.Heads {
-		c.log("decode %d head %d: %v, expected error %.3f, at most %.3f", in.q.Len, h, p.Plan, p.Expected.Error,
+		c.log("decode %d head %d: %v, expected error %.3f, upper end %.3f", in.q.Len, h, p.Plan, p.Expected.Error,
 			p.Expected.High)
 	}
-	c.log("decode %d: choosing took %.3f s, %.0f exact keys of a row of the prompt", in.q.Len, choosing,
+	c.log("decode %d: choosing took %.3f s, %.0f exact keys per row of the prompt", in.q.Len, choosing,
 		float64(r.Exact)/float64(max(1, r.Rows)))
 	fmt.Printf("| smollm2, %d query heads on %d, decode step | %d | %d | | %.3f | %.3f | %.2f | | %.3f (%.3f) | "+
 		"%.3f | | | | %.0f | |\n", in.q.Heads, in.k.Heads, in.q.Len, threads, 1e3*exact, 1e3*chosen, exact/chosen,
@@ -338,12 +350,12 @@ func timeDecode(c *config, cal, in headInputs, threads int) error {
 	return nil
 }
 
-// numbers reads a list of numbers.
+// numbers parses a comma-separated list of positive integers.
 func numbers(s string) (out []int, err error) {
 	for _, f := range strings.Split(s, ",") {
 		var n int
 		if _, err := fmt.Sscanf(f, "%d", &n); err != nil || n < 1 {
-			return nil, fmt.Errorf("%q is no list of positive numbers", s)
+			return nil, fmt.Errorf("%q is not a comma-separated list of positive integers", s)
 		}
 		out = append(out, n)
 	}
