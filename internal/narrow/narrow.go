@@ -10,7 +10,8 @@ import (
 	"github.com/randfeat/randfeat/dense"
 )
 
-// Seq returns s in float32, divided by 2^exp: s itself if it is in float32 already, which exp must not change then.
+// Seq returns s in float32, divided by 2^exp. A float32 sequence is returned itself, whatever exp is: its values are
+// within the range of float32.
 func Seq[T dense.Float](s attention.Seq[T], exp int) attention.Seq[float32] {
 	if same, ok := any(s).(attention.Seq[float32]); ok {
 		return same

@@ -161,8 +161,8 @@ func (c *chooser) exactSearch(order []int, sizes ...int) *exactSearch {
 		kind: c.f.kernelKind(), shifted: c.weighsClasses()}}
 }
 
-// finalSizes returns the numbers of rows that the search for n rows uses in turn. A last size of 4096 rows chose the
-// same settings for eight tables of 10,000 rows.
+// finalSizes returns the numbers of rows that the search for n rows uses in turn. It ends at 2,048 rows: a last
+// size of 4,096 chose the same settings for eight tables of 10,000 rows.
 func finalSizes(n int) []int {
 	sizes := []int{min(n, firstRows)}
 	if n >= secondRows*3/4 {

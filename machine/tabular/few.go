@@ -64,15 +64,3 @@ func (e *exactSearch) tryFew() error {
 	}
 	return e.climb()
 }
-
-// judged is what kernels of few rows are compared by: squares, or errors of classes and half of the Brier score.
-func (t trial) judged() []float64 {
-	if t.tie == nil {
-		return t.loss
-	}
-	out := make([]float64, len(t.loss))
-	for i, v := range t.loss {
-		out[i] = v + t.tie[i]/2
-	}
-	return out
-}

@@ -169,3 +169,16 @@ func (t trial) compared() []float64 {
 	}
 	return t.loss
 }
+
+// judged returns the losses that kernels of few rows, and metrics, are compared by: errors of a regression, or for
+// classes the errors plus half of the Brier score.
+func (t trial) judged() []float64 {
+	if t.tie == nil {
+		return t.loss
+	}
+	out := make([]float64, len(t.loss))
+	for i, v := range t.loss {
+		out[i] = v + t.tie[i]/2
+	}
+	return out
+}

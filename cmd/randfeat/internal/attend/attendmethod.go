@@ -14,7 +14,6 @@ import (
 	"github.com/randfeat/randfeat/cmd/randfeat/internal/cli"
 	"github.com/randfeat/randfeat/cmd/randfeat/internal/qkv"
 	"github.com/randfeat/randfeat/dense"
-	"github.com/randfeat/randfeat/internal/narrow"
 )
 
 const (
@@ -140,14 +139,12 @@ func attendChoice[T dense.Float](env *cli.Env, f *attendFlags, in *qkv.Input[T],
 		}
 		bar := env.Progress("choosing methods", 1)
 		defer bar.End()
-		return choose.Choose(o, in.Vis, f.scale, narrow.Seq(in.Q, 0), narrow.Seq(in.K, 0),
-			narrow.Seq(in.V, narrow.Exponent(in.V)))
+		return choose.Choose(o, in.Vis, f.scale, in.Q, in.K, in.V)
 	case "centroid":
 		r.Seed = &f.seed
 		plan := choose.Plan{Method: choose.Centroid, Centroid: &f.centroid}
 		if f.causal && f.saveSpec != "" { // with centres for other data
-			return choose.Use(plan, in.Vis, f.scale, narrow.Seq(in.Q, 0), narrow.Seq(in.K, 0),
-				narrow.Seq(in.V, narrow.Exponent(in.V)))
+			return choose.Use(plan, in.Vis, f.scale, in.Q, in.K, in.V)
 		}
 		for h := range c.Heads {
 			c.Heads[h].Plan = plan
