@@ -68,7 +68,7 @@ func choleskyMinus[T dense.Float](tab *kern.Table[T], a dense.Matrix[T]) error {
 	if n == 0 {
 		return nil
 	}
-	s := choleskyStep[T]{tab: tab, a: a}
+	s := choleskyStep[T]{tab: tab, a: a, leaves: make([]T, n*inner)}
 	s.bad.Store(-1)
 	s.plan()
 	cubes := min(float64(n)*float64(n)*float64(n)/6, 1<<50)
@@ -91,10 +91,12 @@ func choleskyMinus[T dense.Float](tab *kern.Table[T], a dense.Matrix[T]) error {
 // stripes that it multiplies and for its own previous update. All of these have smaller numbers, so there is no
 // deadlock.
 type choleskyStep[T dense.Float] struct {
-	tab   *kern.Table[T]
-	a     dense.Matrix[T]
-	items []choleskyItem
-	tiles int // along the diagonal
+	tab *kern.Table[T]
+	a   dense.Matrix[T]
+	// leaves holds −U⁻ᵀ of every triangle of inner rows.
+	leaves []T
+	items  []choleskyItem
+	tiles  int // along the diagonal
 	// turns counts panels: how many triangles are factored (counter 0), for how many each stripe is solved, and how
 	// many have been added to each tile.
 	turns par.Turns
@@ -152,7 +154,7 @@ func (s *choleskyStep[T]) Item(_ *struct{}, i int) error {
 			}
 		}
 		if s.bad.Load() < 0 {
-			if at := factorMinus(s.tab, block(s.a, k, end, k, end)); at >= 0 {
+			if at := factorMinus(s.tab, block(s.a, k, end, k, end), s.leaves[k*inner:]); at >= 0 {
 				s.bad.Store(int64(k + at))
 			}
 		}
@@ -164,7 +166,7 @@ func (s *choleskyStep[T]) Item(_ *struct{}, i int) error {
 		}
 		s.turns.Await(0, nth+1)
 		if s.bad.Load() < 0 {
-			forwardMinus(s.tab, block(s.a, k, end, k, end), block(s.a, k, end, j, min(j+stripe, n)))
+			forwardMinus(s.tab, block(s.a, k, end, k, end), block(s.a, k, end, j, min(j+stripe, n)), s.leaves[k*inner:])
 		}
 		s.turns.Done(s.stripeTurn(int(it.col)))
 	default:
@@ -185,20 +187,24 @@ func (s *choleskyStep[T]) Item(_ *struct{}, i int) error {
 }
 
 // factorMinus is Cholesky of one panel of −A, recursively by halves. It returns the index of the first pivot that is
-// not positive, or −1.
-func factorMinus[T dense.Float](tab *kern.Table[T], a dense.Matrix[T]) int {
+// not positive, or −1, and sets leaves to −U⁻ᵀ of the triangles of inner rows.
+func factorMinus[T dense.Float](tab *kern.Table[T], a dense.Matrix[T], leaves []T) int {
 	n := a.Rows
 	if n <= inner {
-		return factorSmall(a)
+		at := factorSmall(a)
+		if at < 0 {
+			invertLeaf(leaves, a, true)
+		}
+		return at
 	}
 	h := half(n)
 	u, b, c := block(a, 0, h, 0, h), block(a, 0, h, h, n), block(a, h, n, h, n)
-	if at := factorMinus(tab, u); at >= 0 {
+	if at := factorMinus(tab, u, leaves); at >= 0 {
 		return at
 	}
-	forwardMinus(tab, u, b)
+	forwardMinus(tab, u, b, leaves)
 	tab.TMul(c, b, b)
-	if at := factorMinus(tab, c); at >= 0 {
+	if at := factorMinus(tab, c, leaves[h*inner:]); at >= 0 {
 		return h + at
 	}
 	return -1
@@ -262,7 +268,7 @@ func forwardAll[T dense.Float](tab *kern.Table[T], u, b dense.Matrix[T]) {
 	for k := 0; k < n; k += panel {
 		end := min(k+panel, n)
 		top := b.RowRange(k, end)
-		forwardMinus(tab, block(u, k, end, k, end), top)
+		forwardMinus(tab, block(u, k, end, k, end), top, nil)
 		eachRows(end, n, func(i, iEnd int) { tab.TMul(b.RowRange(i, iEnd), block(u, k, end, i, iEnd), top) })
 	}
 }
@@ -278,7 +284,7 @@ func backwardAll[T dense.Float](tab *kern.Table[T], u, b dense.Matrix[T]) {
 	for end := n; end > 0; {
 		k := (end - 1) / panel * panel
 		low := b.RowRange(k, end)
-		backwardMinus(tab, block(u, k, end, k, end), low)
+		backwardMinus(tab, block(u, k, end, k, end), low, nil)
 		eachRows(0, k, func(i, iEnd int) { tab.Product(b.RowRange(i, iEnd), block(u, i, iEnd, k, end), low, true) })
 		end = k
 	}
@@ -297,23 +303,24 @@ func eachRows(lo, hi int, body func(i, iEnd int)) {
 // forward is b = U⁻ᵀ·b.
 func forward[T dense.Float](tab *kern.Table[T], u, b dense.Matrix[T]) {
 	negate(tab, b)
-	forwardMinus(tab, u, b)
+	forwardMinus(tab, u, b, nil)
 }
 
 // forwardMinus computes b = −U⁻ᵀ·b by halves. Kernels can only add products, so a part from which products must be
-// subtracted has the opposite sign until it is solved for. No half is negated twice.
-func forwardMinus[T dense.Float](tab *kern.Table[T], u, b dense.Matrix[T]) {
+// subtracted has the opposite sign until it is solved for. No half is negated twice. leaves holds −U⁻ᵀ of the triangles
+// of inner rows; nil: not known.
+func forwardMinus[T dense.Float](tab *kern.Table[T], u, b dense.Matrix[T], leaves []T) {
 	n := u.Rows
 	if n > inner {
 		h := half(n)
 		top, low := b.RowRange(0, h), b.RowRange(h, n)
-		forwardMinus(tab, block(u, 0, h, 0, h), top)
+		forwardMinus(tab, block(u, 0, h, 0, h), top, leaves)
 		tab.TMul(low, block(u, 0, h, h, n), top)
-		forwardMinus(tab, block(u, h, n, h, n), low)
+		forwardMinus(tab, block(u, h, n, h, n), low, below(leaves, h))
 		return
 	}
 	if b.Cols >= leafCols {
-		leafMinus(tab, u, b, true)
+		leafMinus(tab, u, b, leaves, true)
 		return
 	}
 	for i := range n {
@@ -334,22 +341,22 @@ func forwardMinus[T dense.Float](tab *kern.Table[T], u, b dense.Matrix[T]) {
 // backward is b = U⁻¹·b.
 func backward[T dense.Float](tab *kern.Table[T], u, b dense.Matrix[T]) {
 	negate(tab, b)
-	backwardMinus(tab, u, b)
+	backwardMinus(tab, u, b, nil)
 }
 
-// backwardMinus computes b = −U⁻¹·b by halves.
-func backwardMinus[T dense.Float](tab *kern.Table[T], u, b dense.Matrix[T]) {
+// backwardMinus computes b = −U⁻¹·b by halves. leaves holds −U⁻¹ of the triangles of inner rows; nil: not known.
+func backwardMinus[T dense.Float](tab *kern.Table[T], u, b dense.Matrix[T], leaves []T) {
 	n := u.Rows
 	if n > inner {
 		h := half(n)
 		top, low := b.RowRange(0, h), b.RowRange(h, n)
-		backwardMinus(tab, block(u, h, n, h, n), low)
+		backwardMinus(tab, block(u, h, n, h, n), low, below(leaves, h))
 		tab.Product(top, block(u, 0, h, h, n), low, true)
-		backwardMinus(tab, block(u, 0, h, 0, h), top)
+		backwardMinus(tab, block(u, 0, h, 0, h), top, leaves)
 		return
 	}
 	if b.Cols >= leafCols {
-		leafMinus(tab, u, b, false)
+		leafMinus(tab, u, b, leaves, false)
 		return
 	}
 	for i := n - 1; i >= 0; i-- {
@@ -387,11 +394,38 @@ func leavesOf[T dense.Float]() *sync.Pool {
 	return &leaves64
 }
 
-// leafMinus computes b = −U⁻ᵀ·b if transposed, otherwise −U⁻¹·b, for at most inner rows, by the inverse of U.
-func leafMinus[T dense.Float](tab *kern.Table[T], u, b dense.Matrix[T], transposed bool) {
+// below returns the leaves of the rows from h on.
+func below[T dense.Float](leaves []T, h int) []T {
+	if leaves == nil {
+		return nil
+	}
+	return leaves[h*inner:]
+}
+
+// leafMinus computes b = −U⁻ᵀ·b if transposed, otherwise −U⁻¹·b, for at most inner rows, by the inverse of U: the
+// first of leaves, or computed here if there are none.
+func leafMinus[T dense.Float](tab *kern.Table[T], u, b dense.Matrix[T], leaves []T, transposed bool) {
 	pool := leavesOf[T]()
 	w := pool.Get().(*leaf[T])
 	defer pool.Put(w)
+	n := u.Rows
+	if leaves == nil {
+		leaves = w.inverse[:]
+		invertLeaf(leaves, u, transposed)
+	}
+	inverse := dense.Matrix[T]{Rows: n, Cols: n, Stride: n, Data: leaves[:n*n]}
+	for c := 0; c < b.Cols; c += stripe {
+		part := b.ColRange(c, min(c+stripe, b.Cols))
+		old := dense.Matrix[T]{Rows: n, Cols: part.Cols, Stride: part.Cols, Data: w.b[:n*part.Cols]}
+		for i := range n {
+			copy(old.Row(i), part.Row(i))
+		}
+		tab.Product(part, inverse, old, false)
+	}
+}
+
+// invertLeaf sets the first n² elements of dst to −U⁻ᵀ if transposed, otherwise −U⁻¹, for n ≤ inner rows.
+func invertLeaf[T dense.Float](dst []T, u dense.Matrix[T], transposed bool) {
 	n := u.Rows
 	// Row i of x is that of −U⁻ᵀ: −(e_i − Σ_{l<i} U_li·(row l of U⁻ᵀ))/U_ii.
 	var x [inner][inner]T
@@ -409,23 +443,14 @@ func leafMinus[T dense.Float](tab *kern.Table[T], u, b dense.Matrix[T], transpos
 			row[j] *= f
 		}
 	}
-	inverse := dense.Matrix[T]{Rows: n, Cols: n, Stride: n, Data: w.inverse[:n*n]}
 	for i := range n {
 		for j := range n {
 			if transposed {
-				inverse.Data[i*n+j] = x[i][j]
+				dst[i*n+j] = x[i][j]
 			} else {
-				inverse.Data[i*n+j] = x[j][i]
+				dst[i*n+j] = x[j][i]
 			}
 		}
-	}
-	for c := 0; c < b.Cols; c += stripe {
-		part := b.ColRange(c, min(c+stripe, b.Cols))
-		old := dense.Matrix[T]{Rows: n, Cols: part.Cols, Stride: part.Cols, Data: w.b[:n*part.Cols]}
-		for i := range n {
-			copy(old.Row(i), part.Row(i))
-		}
-		tab.Product(part, inverse, old, false)
 	}
 }
 
@@ -441,25 +466,36 @@ func Inverse[T dense.Float](dst, u dense.Matrix[T]) error {
 		return fmt.Errorf("dst: %w", err)
 	}
 	tab := kern.Best[T]()
+	leaves := invertLeaves(u)
 	eachStripe(0, u.Rows, func(j, jEnd int) {
 		for i := jEnd; i < dst.Rows; i++ {
 			clear(dst.Row(i)[j:jEnd])
 		}
-		inverseStripe(tab, block(dst, 0, jEnd, j, jEnd), u, j)
+		inverseStripe(tab, block(dst, 0, jEnd, j, jEnd), u, leaves, j)
 	})
 	return nil
 }
 
 // inverseStripe sets x to columns j, j+1, … of U⁻¹, as many as x has, down to the row of the last of them; all rows
-// below are zero.
-func inverseStripe[T dense.Float](tab *kern.Table[T], x, u dense.Matrix[T], j int) {
+// below are zero. leaves are those of invertLeaves.
+func inverseStripe[T dense.Float](tab *kern.Table[T], x, u dense.Matrix[T], leaves []T, j int) {
 	for i := range x.Rows {
 		clear(x.Row(i))
 		if i >= j {
 			x.Row(i)[i-j] = -1
 		}
 	}
-	backwardMinus(tab, block(u, 0, x.Rows, 0, x.Rows), x)
+	backwardMinus(tab, block(u, 0, x.Rows, 0, x.Rows), x, leaves)
+}
+
+// invertLeaves returns −U⁻¹ of the triangles of inner rows.
+func invertLeaves[T dense.Float](u dense.Matrix[T]) []T {
+	leaves := make([]T, u.Rows*inner)
+	for k := 0; k < u.Rows; k += inner {
+		end := min(k+inner, u.Rows)
+		invertLeaf(leaves[k*inner:], block(u, k, end, k, end), false)
+	}
+	return leaves
 }
 
 // InverseProduct sets the upper triangle of dst to A⁻¹ = U⁻¹U⁻ᵀ, given U⁻¹, which it transposes in place. Element ij is
@@ -483,11 +519,11 @@ func TraceInverse(u dense.Matrix[float64]) (float64, error) {
 	if err := square(u); err != nil {
 		return 0, err
 	}
-	tab := kern.Best[float64]()
+	tab, leaves := kern.Best[float64](), invertLeaves(u)
 	part := make([]float64, (u.Rows+stripe-1)/stripe)
 	eachStripe(0, u.Rows, func(j, jEnd int) {
 		x := dense.New[float64](jEnd, jEnd-j)
-		inverseStripe(tab, x, u, j)
+		inverseStripe(tab, x, u, leaves, j)
 		part[j/stripe] = tab.Norm2(x.Data)
 	})
 	sum := 0.0
