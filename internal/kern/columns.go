@@ -12,6 +12,7 @@ type Columns[T dense.Float] struct {
 	height, width int // columns of a tile and of a panel; height 0 means one panel of all columns and no tiles
 	// Both copies are cut into blocks of columnInputs rows: [block][tile][row][height] and [block][panel][row][width].
 	tiles, panels dense.Matrix[T]
+	pack          func(c *Columns[T], first int, a dense.Matrix[T])
 }
 
 // columnInputs is the number of rows of a block: a tile of it stays in the first-level cache, some panels in the
@@ -20,7 +21,7 @@ const columnInputs = 256
 
 // Reset makes room for rows×cols elements and products with table t. Pack then fills it.
 func (c *Columns[T]) Reset(t *Table[T], rows, cols int) {
-	c.rows, c.cols, c.height, c.width = rows, cols, t.columnRows, t.Width
+	c.rows, c.cols, c.height, c.width, c.pack = rows, cols, t.columnRows, t.Width, t.packColumns
 	if c.height > 0 {
 		c.tiles = buf.Shaped(c.tiles, rows, roundUp(cols, c.height))
 	} else {
@@ -39,7 +40,10 @@ const ColumnUnit, ColumnStep = 192, 48
 func (c *Columns[T]) Rows() int { return c.rows }
 
 // Pack stores a as the rows from first on. Concurrent calls are safe for disjoint rows.
-func (c *Columns[T]) Pack(first int, a dense.Matrix[T]) {
+func (c *Columns[T]) Pack(first int, a dense.Matrix[T]) { c.pack(c, first, a) }
+
+// storeRows is Pack.
+func storeRows[T dense.Float](c *Columns[T], first int, a dense.Matrix[T]) {
 	if err := a.Check(); err != nil {
 		panic("kern: Columns: " + err.Error())
 	}
@@ -114,9 +118,8 @@ func (c *Columns[T]) Stripes() int {
 	return (c.cols + width - 1) / width
 }
 
-// AddGram adds the products of columns i to iEnd−1 with columns j to jEnd−1 to that part of dst, with the bits of TMul.
-// Elements of dst below the diagonal are undefined afterwards. Concurrent calls are safe for disjoint parts of dst.
-func (t *Table[T]) AddGram(dst dense.Matrix[T], c *Columns[T], i, iEnd, j, jEnd int) {
+// addGram checks the arguments of AddGram and computes it by tiles, or by TMul where t has none.
+func addGram[T dense.Float](t *Table[T], dst dense.Matrix[T], c *Columns[T], i, iEnd, j, jEnd int) {
 	checkPart(i, iEnd, ColumnStep, c.cols)
 	checkPart(j, jEnd, ColumnUnit, c.cols)
 	switch {
@@ -127,7 +130,7 @@ func (t *Table[T]) AddGram(dst dense.Matrix[T], c *Columns[T], i, iEnd, j, jEnd 
 	case c.height == 0: // the only panel is the matrix itself
 		t.TMul(dst.RowRange(i, iEnd).ColRange(j, jEnd), c.panels.ColRange(i, iEnd), c.panels.ColRange(j, jEnd))
 	case i < iEnd && j < jEnd:
-		t.addGram(dst, c, i, iEnd, j, jEnd)
+		t.gramTiles(dst, c, i, iEnd, j, jEnd)
 	}
 }
 

@@ -6,9 +6,9 @@ import (
 	"github.com/randfeat/randfeat/dense"
 )
 
-// Finite reports whether no element of x is NaN or infinite. It multiplies by zero, which is exact for all finite
-// numbers, so large numbers do not overflow.
-func (t *Table[T]) Finite(x []T) bool {
+// finite is Finite from the entries of t. It multiplies by zero, which is exact for all finite numbers, so large
+// numbers do not overflow.
+func finite[T dense.Float](t *Table[T], x []T) bool {
 	pool := &finite64
 	if _, ok := any(x).([]float32); ok {
 		pool = &finite32
@@ -33,7 +33,7 @@ func (t *Table[T]) Finite(x []T) bool {
 	return true
 }
 
-// Finite treats x as rows of finiteCols elements and multiplies finiteRows of them by zeros per call.
+// finite treats x as rows of finiteCols elements and multiplies finiteRows of them by zeros per call.
 const (
 	finiteCols = 256
 	finiteRows = 64

@@ -34,6 +34,8 @@ import (
 
 // Table is one implementation of the primitives. Slices and matrices of one call must not overlap unless the entry says
 // that they may.
+//
+// Entries are fields and not methods: every package that mentions a generic type compiles all of its methods again.
 type Table[T dense.Float] struct {
 	Name string
 	// Width is the number of outputs in one panel of a packed matrix.
@@ -105,6 +107,16 @@ type Table[T dense.Float] struct {
 	Widen func(dst []float64, a []T, f float64)
 	// Narrow sets dst_i = f·a_i, computed in float64.
 	Narrow func(dst []T, a []float64, f float64)
+	// Finite reports whether no element of x is NaN or infinite.
+	Finite func(x []T) bool
+	// PackAt packs w as the outputs of p from first on; first must be a multiple of 16.
+	PackAt func(p *Panel[T], first int, w dense.Matrix[T])
+	// PackT packs the transpose of w, whose columns are the outputs: MulT then computes dst = x·w + bias.
+	PackT func(p *Panel[T], w dense.Matrix[T])
+	// AddGram adds the products of columns i to iEnd−1 with columns j to jEnd−1 to that part of dst, with the bits of
+	// TMul. Elements of dst below the diagonal are undefined afterwards. Concurrent calls are safe for disjoint parts of
+	// dst.
+	AddGram func(dst dense.Matrix[T], c *Columns[T], i, iEnd, j, jEnd int)
 	// Grain is the number of multiply-adds that justifies waking a goroutine: about 100 µs of work.
 	Grain int
 	// Structured is the number of multiply-adds of MulT that take as long as one element of a structured product (three
@@ -112,10 +124,12 @@ type Table[T dense.Float] struct {
 	Structured int
 
 	pack packer[T]
-	// addGram computes AddGram of columns packed in tiles of columnRows; columnRows = 0 means that there is no such
+	// packColumns stores rows in Columns, from row first on.
+	packColumns func(c *Columns[T], first int, a dense.Matrix[T])
+	// gramTiles computes AddGram of columns packed in tiles of columnRows; columnRows = 0 means that there is no such
 	// kernel.
 	columnRows int
-	addGram    func(dst dense.Matrix[T], c *Columns[T], i, iEnd, j, jEnd int)
+	gramTiles  func(dst dense.Matrix[T], c *Columns[T], i, iEnd, j, jEnd int)
 }
 
 // Reference is the plain Go table, the definition of every entry.
@@ -125,16 +139,23 @@ func Reference[T dense.Float]() *Table[T] {
 		Norm2: norm2[T], Mul: mul[T], Scale: scale[T], MulAdd: mulAdd[T], AbsSums: absSums[T], Widen: widen[T],
 		Narrow: narrow[T], Gather: gather[T], Above: above[T],
 		Grain: 200_000, Structured: 20}
-	t.MulTExp = t.mulThenExp
-	t.MulTExpPast = t.mulThenExp
-	t.MulTSinCos = t.mulThenSinCos
-	t.MulRows = t.mulThenSum
-	t.AddDots = t.addThenDot
-	t.ExpSum = t.expThenSum
-	t.ExpRows = t.expSumRows
-	t.RowMax = t.maxRows
+	t.MulTExp = func(dst, x dense.Matrix[T], w *Panel[T], bias, shift []T) { productThenExp(t, dst, x, w, bias, shift) }
+	t.MulTExpPast = t.MulTExp
+	t.MulTSinCos = func(sin, cos, x dense.Matrix[T], w *Panel[T], bias []T, f T) {
+		mulThenSinCos(t, sin, cos, x, w, bias, f)
+	}
+	t.MulRows = func(sum []T, dst, a, b dense.Matrix[T]) { mulThenSum(t, sum, dst, a, b) }
+	t.AddDots = func(dst, z []T, a, b dense.Matrix[T]) { addThenDot(t, dst, z, a, b) }
+	t.ExpSum = func(dst []T, shift T) T { return expThenSum(t, dst, shift) }
+	t.ExpRows = func(sum []T, a dense.Matrix[T], shift []T) { expSumRows(t, sum, a, shift) }
+	t.RowMax = func(dst []T, a dense.Matrix[T]) { maxRows(t, dst, a) }
 	t.FlushMax = flushMax[T]
-	t.Norms = t.norm2Rows
+	t.Norms = func(dst []float64, a dense.Matrix[T]) { norm2Rows(t, dst, a) }
+	t.Finite = func(x []T) bool { return finite(t, x) }
+	t.PackAt = func(p *Panel[T], first int, w dense.Matrix[T]) { packAt(t, p, first, w) }
+	t.PackT = func(p *Panel[T], w dense.Matrix[T]) { packT(t, p, w) }
+	t.AddGram = func(dst dense.Matrix[T], c *Columns[T], i, iEnd, j, jEnd int) { addGram(t, dst, c, i, iEnd, j, jEnd) }
+	t.packColumns = storeRows[T]
 	return t
 }
 
@@ -168,8 +189,8 @@ func mulT[T dense.Float](dst, x dense.Matrix[T], w *Panel[T], bias []T) {
 // expRows is the number of rows that are multiplied before their exponentials are taken, while they are in cache.
 const expRows = 16
 
-// mulThenExp is MulTExp from the entries of t.
-func (t *Table[T]) mulThenExp(dst, x dense.Matrix[T], w *Panel[T], bias, shift []T) {
+// productThenExp is MulTExp from the entries of t.
+func productThenExp[T dense.Float](t *Table[T], dst, x dense.Matrix[T], w *Panel[T], bias, shift []T) {
 	checkShift(dst, shift)
 	if dst.Rows != x.Rows {
 		panic("kern: MulTExp of different shapes")
@@ -239,7 +260,7 @@ func mulV[T dense.Float](dst []T, a dense.Matrix[T], v []T) {
 }
 
 // mulThenSum is MulRows from the entries of t.
-func (t *Table[T]) mulThenSum(sum []T, dst, a, b dense.Matrix[T]) {
+func mulThenSum[T dense.Float](t *Table[T], sum []T, dst, a, b dense.Matrix[T]) {
 	checkMulRows(sum, dst, a, b)
 	for i := range a.Rows {
 		t.MulV(sum[i:i+1], a.RowRange(i, i+1), b.Row(i))
@@ -255,7 +276,7 @@ func checkMulRows[T dense.Float](sum []T, dst, a, b dense.Matrix[T]) {
 }
 
 // addThenDot is AddDots from the entries of t.
-func (t *Table[T]) addThenDot(dst, z []T, a, b dense.Matrix[T]) {
+func addThenDot[T dense.Float](t *Table[T], dst, z []T, a, b dense.Matrix[T]) {
 	checkAddDots(dst, z, a, b)
 	for i := range a.Rows {
 		t.MulAdd(z, a.Row(i), 1)
@@ -304,7 +325,7 @@ func above[T dense.Float](dst []int32, x []T, low T) int {
 }
 
 // expThenSum is ExpSum from the entries of t.
-func (t *Table[T]) expThenSum(dst []T, shift T) T {
+func expThenSum[T dense.Float](t *Table[T], dst []T, shift T) T {
 	t.Exp(dst, shift)
 	var s T
 	for _, v := range dst {
@@ -314,7 +335,7 @@ func (t *Table[T]) expThenSum(dst []T, shift T) T {
 }
 
 // expSumRows is ExpRows from the entries of t.
-func (t *Table[T]) expSumRows(sum []T, a dense.Matrix[T], shift []T) {
+func expSumRows[T dense.Float](t *Table[T], sum []T, a dense.Matrix[T], shift []T) {
 	if len(sum) != a.Rows || len(shift) != a.Rows {
 		panic("kern: ExpRows of different shapes")
 	}
@@ -324,7 +345,7 @@ func (t *Table[T]) expSumRows(sum []T, a dense.Matrix[T], shift []T) {
 }
 
 // maxRows is RowMax from the entries of t.
-func (t *Table[T]) maxRows(dst []T, a dense.Matrix[T]) {
+func maxRows[T dense.Float](t *Table[T], dst []T, a dense.Matrix[T]) {
 	if len(dst) != a.Rows {
 		panic("kern: RowMax of different shapes")
 	}
@@ -334,7 +355,7 @@ func (t *Table[T]) maxRows(dst []T, a dense.Matrix[T]) {
 }
 
 // norm2Rows is Norms from the entries of t.
-func (t *Table[T]) norm2Rows(dst []float64, a dense.Matrix[T]) {
+func norm2Rows[T dense.Float](t *Table[T], dst []float64, a dense.Matrix[T]) {
 	if len(dst) != a.Rows {
 		panic("kern: Norms of different shapes")
 	}

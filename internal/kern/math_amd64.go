@@ -92,7 +92,7 @@ func expRowsWith[T dense.Float](t *Table[T], kernel func(dst *T, cols int, shift
 	return func(sum []T, a dense.Matrix[T], shift []T) {
 		checkView("a", a)
 		if a.IsEmpty() || a.Cols > callElements || len(sum) != a.Rows || len(shift) != a.Rows {
-			t.expSumRows(sum, a, shift)
+			expSumRows(t, sum, a, shift)
 			return
 		}
 		raceRead(asRow(shift))

@@ -240,7 +240,7 @@ func benchMulTExp[T dense.Float](b *testing.B, typ string, tab *Table[T]) {
 			timeProduct(b, flops, peak, func() { tab.MulTExp(dst, x, &p, bias, shift) })
 		})
 		b.Run(name+"/way=apart", func(b *testing.B) {
-			timeProduct(b, flops, peak, func() { tab.mulThenExp(dst, x, &p, bias, shift) })
+			timeProduct(b, flops, peak, func() { productThenExp(tab, dst, x, &p, bias, shift) })
 		})
 		for i := 0; i < n; i += 10 {
 			shift[i] = low

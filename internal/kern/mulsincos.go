@@ -6,7 +6,7 @@ import "github.com/randfeat/randfeat/dense"
 const oscillateRows = 16
 
 // mulThenSinCos is MulTSinCos from the entries of t.
-func (t *Table[T]) mulThenSinCos(sin, cos, x dense.Matrix[T], w *Panel[T], bias []T, f T) {
+func mulThenSinCos[T dense.Float](t *Table[T], sin, cos, x dense.Matrix[T], w *Panel[T], bias []T, f T) {
 	checkSinCos(sin, cos, x)
 	for i := 0; i < x.Rows; i += oscillateRows {
 		end := min(i+oscillateRows, x.Rows)

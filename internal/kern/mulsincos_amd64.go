@@ -11,7 +11,7 @@ import (
 // fusedSinCos sets MulTSinCos. Largest errors of sine and cosine with f = 1, |t| ≤ 10⁵, in ulp (mulsincos_test.go
 // measures and bounds them): 1.54 in float32, over every 29th argument, 1.49 in float64. AVX-512 and AVX2 have the same
 // operations, and so the same bits.
-func (t *Table[T]) fusedSinCos(s shape) {
+func fusedSinCos[T dense.Float](t *Table[T], s shape) {
 	t.MulTSinCos = func(sin, cos, x dense.Matrix[T], w *Panel[T], bias []T, f T) {
 		mulTSinCosTiled(s, sin, cos, x, w, bias, f)
 	}

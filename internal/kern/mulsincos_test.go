@@ -249,7 +249,7 @@ func benchMulTSinCos[T dense.Float](b *testing.B, typ string, tab *Table[T]) {
 		}{
 			{"product", func() { tab.MulT(sin, x, &p, nil) }},
 			{"fused", func() { tab.MulTSinCos(sin, cos, x, &p, nil, f) }},
-			{"apart", func() { tab.mulThenSinCos(sin, cos, x, &p, nil, f) }},
+			{"apart", func() { mulThenSinCos(tab, sin, cos, x, &p, nil, f) }},
 		} {
 			b.Run(name+"/way="+way.name, func(b *testing.B) { timeProduct(b, flops, peak, way.run) })
 		}

@@ -40,8 +40,8 @@ func (t *Table[T]) PackRows(p *Panel[T], w dense.Matrix[T], lo, hi int) {
 	t.PackAt(p, lo, w.RowRange(lo, hi))
 }
 
-// PackAt packs w as the outputs of p from first on; first must be a multiple of 16.
-func (t *Table[T]) PackAt(p *Panel[T], first int, w dense.Matrix[T]) {
+// packAt is PackAt for the width of t.
+func packAt[T dense.Float](t *Table[T], p *Panel[T], first int, w dense.Matrix[T]) {
 	i, hi := 0, w.Rows
 	if k := t.pack; k.rows > 0 && w.Cols >= k.cols {
 		blocks := w.Cols / k.cols
@@ -78,8 +78,8 @@ func (t *Table[T]) PackAt(p *Panel[T], first int, w dense.Matrix[T]) {
 	}
 }
 
-// PackT packs the transpose of w, whose columns are the outputs: MulT then computes dst = x·w + bias.
-func (t *Table[T]) PackT(p *Panel[T], w dense.Matrix[T]) {
+// packT is PackT for the width of t.
+func packT[T dense.Float](t *Table[T], p *Panel[T], w dense.Matrix[T]) {
 	p.reset(w.Cols, w.Rows, t.Width)
 	// Panel by panel: rows side by side would write to places a power of two apart.
 	for j := 0; j < w.Cols; j += t.Width {
