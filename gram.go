@@ -12,6 +12,7 @@ import (
 	"github.com/randfeat/randfeat/internal/exec"
 	"github.com/randfeat/randfeat/internal/kern"
 	"github.com/randfeat/randfeat/internal/par"
+	"github.com/randfeat/randfeat/internal/slim"
 )
 
 // Workspace keeps the scratch memory of a map between calls, so that steady use allocates nothing. The zero value is
@@ -22,8 +23,13 @@ type Workspace[T dense.Float] struct {
 
 	exec   exec.Workspace[T]
 	nx, ny []float64 // squared norms of all rows
-	crew   par.Crew[gramWorker[T]]
-	gram   gramStep[T]
+	gram   any       // *gramMemory[T] after the first Gram; its type would make all users of Map compile Gram
+}
+
+// gramMemory is the scratch memory of Gram.
+type gramMemory[T dense.Float] struct {
+	crew par.Crew[gramWorker[T]]
+	step gramStep[T]
 }
 
 // Gram holds the packed features of gramBlocks blocks of gramCols rows of y and, per goroutine, the features of
@@ -32,24 +38,20 @@ const gramRows, gramCols, gramBlocks = 64, 512, 3
 
 // Gram fills dst (x.Rows × y.Rows) with the estimates φ1(x_i)·φ2(y_j). Features are held for blocks of rows only.
 func (m *Map[T]) Gram(dst, x, y dense.Matrix[T], ws *Workspace[T]) error {
-	if err := checkGram("dst", dst, x, y); err != nil {
-		return err
-	}
-	return m.gram(dst, dense.Matrix[float64]{}, dense.Matrix[float64]{}, x, y, ws)
+	return m.gram(false, dst, dense.Matrix[float64]{}, dense.Matrix[float64]{}, x, y, ws)
 }
 
 // LogGram is Gram for estimates outside the range of T. It fills log with the logarithms of their moduli, -Inf for
 // zeros, and sign with their signs, ±1. For a Positive map sign may be the empty matrix.
 func (m *Map[T]) LogGram(log, sign dense.Matrix[float64], x, y dense.Matrix[T], ws *Workspace[T]) error {
-	if err := checkGram("log", log, x, y); err != nil {
-		return err
-	}
-	if !sign.IsEmpty() || !m.positive {
-		if err := checkGram("sign", sign, x, y); err != nil {
-			return err
-		}
-	}
-	return m.gram(dense.Matrix[T]{}, log, sign, x, y, ws)
+	return m.gram(true, dense.Matrix[T]{}, log, sign, x, y, ws)
+}
+
+func (m *Map[T]) gram(logs bool, dst dense.Matrix[T], log, sign dense.Matrix[float64], x, y dense.Matrix[T],
+	ws *Workspace[T]) error {
+	type function = func(m *Map[T], logs bool, dst dense.Matrix[T], log, sign dense.Matrix[float64],
+		x, y dense.Matrix[T], ws *Workspace[T]) error
+	return slim.Of[function](gram32, gram64)(m, logs, dst, log, sign, x, y, ws)
 }
 
 func checkGram[E, T dense.Float](name string, dst dense.Matrix[E], x, y dense.Matrix[T]) error {
@@ -62,14 +64,26 @@ func checkGram[E, T dense.Float](name string, dst dense.Matrix[E], x, y dense.Ma
 	return nil
 }
 
-// gram fills dst, or log and sign if log is not empty.
+// gram fills dst, or log and sign if logs.
 //
 // Blocks of y follow each other without a barrier: the features of a block are computed beside the products with the
 // block before. For a set with itself and a symmetric map, only blocks on one side of the diagonal are computed, and
 // copied to the other side.
-func (m *Map[T]) gram(dst dense.Matrix[T], log, sign dense.Matrix[float64], x, y dense.Matrix[T],
-	ws *Workspace[T]) error {
-	ws, err := m.begin(x, ws)
+func gram[T dense.Float](m *Map[T], logs bool, dst dense.Matrix[T], log, sign dense.Matrix[float64],
+	x, y dense.Matrix[T], ws *Workspace[T]) error {
+	if logs {
+		if err := checkGram("log", log, x, y); err != nil {
+			return err
+		}
+		if !sign.IsEmpty() || !m.positive {
+			if err := checkGram("sign", sign, x, y); err != nil {
+				return err
+			}
+		}
+	} else if err := checkGram("dst", dst, x, y); err != nil {
+		return err
+	}
+	ws, err := begin(m, x, ws)
 	if err != nil {
 		return err
 	}
@@ -77,7 +91,7 @@ func (m *Map[T]) gram(dst dense.Matrix[T], log, sign dense.Matrix[float64], x, y
 		unsafe.SliceData(x.Data) == unsafe.SliceData(y.Data)
 	ny := ws.nx
 	if !same {
-		if ws.ny, err = m.checkInput("y", y, ws.ny); err != nil {
+		if ws.ny, err = checkInput(m, "y", y, ws.ny); err != nil {
 			return err
 		}
 		ny = ws.ny
@@ -85,7 +99,12 @@ func (m *Map[T]) gram(dst dense.Matrix[T], log, sign dense.Matrix[float64], x, y
 	if dst.IsEmpty() && log.IsEmpty() {
 		return nil
 	}
-	g := &ws.gram
+	memory, ok := ws.gram.(*gramMemory[T])
+	if !ok {
+		memory = new(gramMemory[T])
+		ws.gram = memory
+	}
+	g := &memory.step
 	g.m, g.x, g.y, g.nx, g.ny, g.same, g.positive = m, x, y, ws.nx, ny, same, m.positive
 	g.dst, g.log, g.sign = dst, log, sign
 	g.floor, g.tiny = smallest[T](m.OutDim())
@@ -94,7 +113,7 @@ func (m *Map[T]) gram(dst dense.Matrix[T], log, sign dense.Matrix[float64], x, y
 	if ws.Workers > 0 {
 		workers = min(workers, ws.Workers)
 	}
-	err = ws.crew.Do(g.starts[len(g.starts)-1], workers, g)
+	err = memory.crew.Do(g.starts[len(g.starts)-1], workers, g)
 	g.m, g.x, g.y, g.nx, g.ny = nil, dense.Matrix[T]{}, dense.Matrix[T]{}, nil, nil
 	g.dst, g.log, g.sign = dense.Matrix[T]{}, dense.Matrix[float64]{}, dense.Matrix[float64]{}
 	return err

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/slim"
 )
 
 // Signed reports whether features have a factor besides their exponential: signs, sines, thresholds. If not, all
@@ -36,25 +37,32 @@ func (m *Map[T]) KeysScaled(dst dense.Matrix[T], col []T, shift []float64, x den
 }
 
 // begin checks the rows x and computes their norms, in a new workspace if ws is nil.
-func (m *Map[T]) begin(x dense.Matrix[T], ws *Workspace[T]) (_ *Workspace[T], err error) {
+func begin[T dense.Float](m *Map[T], x dense.Matrix[T], ws *Workspace[T]) (_ *Workspace[T], err error) {
 	if ws == nil {
 		ws = new(Workspace[T])
 	}
-	ws.nx, err = m.checkInput("x", x, ws.nx)
+	ws.nx, err = checkInput(m, "x", x, ws.nx)
 	return ws, err
 }
 
-func (m *Map[T]) log(s side[T], e, value dense.Matrix[T], row []float64, x dense.Matrix[T],
+func (m *Map[T]) log(s side[T], e, value dense.Matrix[T], row []float64, x dense.Matrix[T], ws *Workspace[T]) error {
+	type function = func(m *Map[T], s side[T], e, value dense.Matrix[T], row []float64, x dense.Matrix[T],
+		ws *Workspace[T]) error
+	return slim.Of[function](log32, log64)(m, s, e, value, row, x, ws)
+}
+
+// logForm validates the arguments of LogQueries and LogKeys and computes the features.
+func logForm[T dense.Float](m *Map[T], s side[T], e, value dense.Matrix[T], row []float64, x dense.Matrix[T],
 	ws *Workspace[T]) error {
-	ws, err := m.begin(x, ws)
+	ws, err := begin(m, x, ws)
 	if err != nil {
 		return err
 	}
-	if err := m.checkFeatures("e", e, x.Rows); err != nil {
+	if err := checkFeatures(m, "e", e, x.Rows); err != nil {
 		return err
 	}
 	if !value.IsEmpty() || m.Signed() {
-		if err := m.checkFeatures("value", value, x.Rows); err != nil {
+		if err := checkFeatures(m, "value", value, x.Rows); err != nil {
 			return err
 		}
 	}
@@ -71,14 +79,22 @@ func (m *Map[T]) log(s side[T], e, value dense.Matrix[T], row []float64, x dense
 
 func (m *Map[T]) scaled(s side[T], dst dense.Matrix[T], col []T, shift []float64, x dense.Matrix[T],
 	ws *Workspace[T]) error {
-	ws, err := m.begin(x, ws)
+	type function = func(m *Map[T], s side[T], dst dense.Matrix[T], col []T, shift []float64, x dense.Matrix[T],
+		ws *Workspace[T]) error
+	return slim.Of[function](scaled32, scaled64)(m, s, dst, col, shift, x, ws)
+}
+
+// scaled validates the arguments of QueriesScaled and KeysScaled and computes the features.
+func scaled[T dense.Float](m *Map[T], s side[T], dst dense.Matrix[T], col []T, shift []float64, x dense.Matrix[T],
+	ws *Workspace[T]) error {
+	ws, err := begin(m, x, ws)
 	if err != nil {
 		return err
 	}
-	if err := m.checkFeatures("dst", dst, x.Rows); err != nil {
+	if err := checkFeatures(m, "dst", dst, x.Rows); err != nil {
 		return err
 	}
-	if err := m.checkScales(col, shift, x.Rows); err != nil {
+	if err := checkScales(m, col, shift, x.Rows); err != nil {
 		return err
 	}
 	if x.Rows == 0 {
@@ -90,7 +106,7 @@ func (m *Map[T]) scaled(s side[T], dst dense.Matrix[T], col []T, shift []float64
 }
 
 // checkFeatures checks a matrix with one row of features per input.
-func (m *Map[T]) checkFeatures(name string, a dense.Matrix[T], rows int) error {
+func checkFeatures[T dense.Float](m *Map[T], name string, a dense.Matrix[T], rows int) error {
 	if a.Rows != rows || a.Cols != m.OutDim() {
 		return fmt.Errorf("%s is %d×%d, want %d×%d: %w", name, a.Rows, a.Cols, rows, m.OutDim(), dense.ErrShape)
 	}
@@ -101,7 +117,7 @@ func (m *Map[T]) checkFeatures(name string, a dense.Matrix[T], rows int) error {
 }
 
 // checkScales checks the arguments of QueriesScaled.
-func (m *Map[T]) checkScales(col []T, shift []float64, rows int) error {
+func checkScales[T dense.Float](m *Map[T], col []T, shift []float64, rows int) error {
 	if col != nil && len(col) != m.OutDim() {
 		return fmt.Errorf("col has %d entries for %d features: %w", len(col), m.OutDim(), dense.ErrShape)
 	}

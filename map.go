@@ -12,7 +12,9 @@ import (
 	"github.com/randfeat/randfeat/coupling"
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/internal/buf"
+	"github.com/randfeat/randfeat/internal/exec"
 	"github.com/randfeat/randfeat/internal/kern"
+	"github.com/randfeat/randfeat/internal/slim"
 	"github.com/randfeat/randfeat/kernel"
 )
 
@@ -42,6 +44,10 @@ func New[T dense.Float](s Spec) (*Map[T], error) {
 // family, in the order of its Draws. Spec.M and Spec.Seed are not used: the first Omega determines the number of
 // projections. The map keeps omega, which must not be changed.
 func NewWithOmega[T dense.Float](s Spec, omega []coupling.Omega) (*Map[T], error) {
+	return slim.Of[func(Spec, []coupling.Omega) (*Map[T], error)](new32, new64)(s, omega)
+}
+
+func newMap[T dense.Float](s Spec, omega []coupling.Omega) (*Map[T], error) {
 	if len(omega) > 0 {
 		s.M = omega[0].Rows.Rows
 	}
@@ -54,7 +60,7 @@ func NewWithOmega[T dense.Float](s Spec, omega []coupling.Omega) (*Map[T], error
 		return nil, err
 	}
 	m := &Map[T]{spec: s, omega: omega, tab: tab}
-	m.query, m.key = compile(pair.Query, s.Dim, m.tab), compile(pair.Key, s.Dim, m.tab)
+	m.query, m.key = exec.Compile(pair.Query, s.Dim, m.tab), exec.Compile(pair.Key, s.Dim, m.tab)
 	m.positive = pair.Query.Positive() && pair.Key.Positive()
 	m.symmetric = reflect.DeepEqual(pair.Query, pair.Key)
 	if m.fingerprint, err = fingerprint(s, omega); err != nil {
@@ -100,12 +106,32 @@ func (m *Map[T]) Keys(dst dense.Matrix[T], logScale []float64, x dense.Matrix[T]
 	return m.run(m.key, dst, logScale, x, ws)
 }
 
-func (m *Map[T]) run(s side[T], dst dense.Matrix[T], logScale []float64, x dense.Matrix[T],
+func (m *Map[T]) run(s side[T], dst dense.Matrix[T], logScale []float64, x dense.Matrix[T], ws *Workspace[T]) error {
+	type function = func(*Map[T], side[T], dense.Matrix[T], []float64, dense.Matrix[T], *Workspace[T]) error
+	return slim.Of[function](run32, run64)(m, s, dst, logScale, x, ws)
+}
+
+// Package variables keep the code of a Map out of the packages that use one: see package slim. A Map has as few methods
+// as possible for the same reason, since whoever mentions the type compiles all of them.
+var (
+	new32, new64             any = newMap[float32], newMap[float64]
+	run32, run64             any = run[float32], run[float64]
+	log32, log64             any = logForm[float32], logForm[float64]
+	scaled32, scaled64       any = scaled[float32], scaled[float64]
+	gram32, gram64           any = gram[float32], gram[float64]
+	underflow32, underflow64 any = underflow[float32], underflow[float64]
+	vjp32, vjp64             any = vjp[float32], vjp[float64]
+	newGrad32, newGrad64     any = newGrad[float32], newGrad[float64]
+	parameter32, parameter64 any = parameter[float32], parameter[float64]
+)
+
+// run validates the arguments of Queries and Keys and computes the features.
+func run[T dense.Float](m *Map[T], s side[T], dst dense.Matrix[T], logScale []float64, x dense.Matrix[T],
 	ws *Workspace[T]) error {
 	if ws == nil {
 		ws = new(Workspace[T])
 	}
-	if err := m.checkShape("x", x); err != nil {
+	if err := checkShape(m, "x", x); err != nil {
 		return err
 	}
 	if dst.Rows != x.Rows || dst.Cols != m.OutDim() {
@@ -127,7 +153,7 @@ func (m *Map[T]) run(s side[T], dst dense.Matrix[T], logScale []float64, x dense
 	return nil
 }
 
-func (m *Map[T]) checkShape(name string, x dense.Matrix[T]) error {
+func checkShape[T dense.Float](m *Map[T], name string, x dense.Matrix[T]) error {
 	if x.Cols != m.spec.Dim {
 		return fmt.Errorf("%s has %d columns, the map takes %d: %w", name, x.Cols, m.spec.Dim, dense.ErrShape)
 	}
@@ -159,8 +185,8 @@ func badRow[T dense.Float](name string, x dense.Matrix[T], i int) error {
 }
 
 // checkInput checks the shape and the values of x and writes |x_i|² of every row into norms, which it returns grown.
-func (m *Map[T]) checkInput(name string, x dense.Matrix[T], norms []float64) ([]float64, error) {
-	if err := m.checkShape(name, x); err != nil {
+func checkInput[T dense.Float](m *Map[T], name string, x dense.Matrix[T], norms []float64) ([]float64, error) {
+	if err := checkShape(m, name, x); err != nil {
 		return norms, err
 	}
 	norms = buf.Sized(norms, x.Rows)

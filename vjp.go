@@ -10,6 +10,7 @@ import (
 	"github.com/randfeat/randfeat/internal/buf"
 	"github.com/randfeat/randfeat/internal/exec"
 	"github.com/randfeat/randfeat/internal/plan"
+	"github.com/randfeat/randfeat/internal/slim"
 	"github.com/randfeat/randfeat/kernel"
 )
 
@@ -54,18 +55,25 @@ type lazyBack[T dense.Float] struct {
 	b    backward[T]
 }
 
-func (l *lazyBack[T]) of(s side[T]) backward[T] {
-	l.once.Do(func() { l.b = compileBackward(s) })
+func backOf[T dense.Float](l *lazyBack[T], s side[T]) backward[T] {
+	l.once.Do(func() { l.b = exec.CompileBackward(s.(*exec.Side[T])) })
 	return l.b
 }
 
 // vjp validates the arguments and runs the derivatives of one side.
 func (m *Map[T]) vjp(s side[T], back *lazyBack[T], dx, dphi, phi, x dense.Matrix[T], col []T, shift []float64,
 	g *Grad[T], sums *exec.Sums[T], ws *Workspace[T]) error {
+	type function = func(m *Map[T], s side[T], back *lazyBack[T], dx, dphi, phi, x dense.Matrix[T], col []T,
+		shift []float64, g *Grad[T], sums *exec.Sums[T], ws *Workspace[T]) error
+	return slim.Of[function](vjp32, vjp64)(m, s, back, dx, dphi, phi, x, col, shift, g, sums, ws)
+}
+
+func vjp[T dense.Float](m *Map[T], s side[T], back *lazyBack[T], dx, dphi, phi, x dense.Matrix[T], col []T,
+	shift []float64, g *Grad[T], sums *exec.Sums[T], ws *Workspace[T]) error {
 	if ws == nil {
 		ws = new(Workspace[T])
 	}
-	b := back.of(s)
+	b := backOf(back, s)
 	if !phi.IsEmpty() && b.Learns() {
 		// The call that computed phi has checked the values of x, and this path does not need their norms.
 		if x.Cols != m.spec.Dim {
@@ -77,7 +85,7 @@ func (m *Map[T]) vjp(s side[T], back *lazyBack[T], dx, dphi, phi, x dense.Matrix
 		ws.nx = buf.Sized(ws.nx, x.Rows)
 	} else {
 		var err error
-		if ws.nx, err = m.checkInput("x", x, ws.nx); err != nil {
+		if ws.nx, err = checkInput(m, "x", x, ws.nx); err != nil {
 			return err
 		}
 	}
@@ -87,15 +95,15 @@ func (m *Map[T]) vjp(s side[T], back *lazyBack[T], dx, dphi, phi, x dense.Matrix
 	if err := dx.Check(); err != nil {
 		return fmt.Errorf("dx: %w", err)
 	}
-	if err := m.checkFeatures("dphi", dphi, x.Rows); err != nil {
+	if err := checkFeatures(m, "dphi", dphi, x.Rows); err != nil {
 		return err
 	}
 	if !phi.IsEmpty() {
-		if err := m.checkFeatures("phi", phi, x.Rows); err != nil {
+		if err := checkFeatures(m, "phi", phi, x.Rows); err != nil {
 			return err
 		}
 	}
-	if err := m.checkScales(col, shift, x.Rows); err != nil {
+	if err := checkScales(m, col, shift, x.Rows); err != nil {
 		return err
 	}
 	if g != nil && g.of != m.Fingerprint() {
@@ -121,10 +129,14 @@ type Grad[T dense.Float] struct {
 // NewGrad returns zero derivatives. The error is ErrNoParameters for a family without parameters that gradients reach,
 // or whose features are not single exponentials (DARK with a base of cosines, hybrids).
 func (m *Map[T]) NewGrad() (*Grad[T], error) {
+	return slim.Of[func(m *Map[T]) (*Grad[T], error)](newGrad32, newGrad64)(m)
+}
+
+func newGrad[T dense.Float](m *Map[T]) (*Grad[T], error) {
 	if _, ok := m.spec.Family.(learnable); !ok {
 		return nil, fmt.Errorf("family %s: %w", m.spec.Family.Name(), ErrNoParameters)
 	}
-	q, k := m.queryBack.of(m.query), m.keyBack.of(m.key)
+	q, k := backOf(&m.queryBack, m.query), backOf(&m.keyBack, m.key)
 	if !q.Learns() || !k.Learns() {
 		return nil, fmt.Errorf("family %s with features that are not single exponentials: %w", m.spec.Family.Name(),
 			ErrNoParameters)
@@ -145,13 +157,17 @@ func (g *Grad[T]) Merge(o *Grad[T]) error {
 // Parameter is the derivative of the loss by the parameter matrix of the family: M (r×d) of DARK, W (F×d) of LFK. The
 // projections ω of DARK are constants.
 func (g *Grad[T]) Parameter() (dense.Matrix[float64], error) {
+	return slim.Of[func(g *Grad[T]) (dense.Matrix[float64], error)](parameter32, parameter64)(g)
+}
+
+func parameter[T dense.Float](g *Grad[T]) (dense.Matrix[float64], error) {
 	s := g.m.spec
 	f := s.Family.(learnable)
-	return f.Gradient(s.Kernel.Kind, s.Kernel.Dim(s.Dim), g.m.omega, g.embedded(g.query), g.embedded(g.key))
+	return f.Gradient(s.Kernel.Kind, s.Kernel.Dim(s.Dim), g.m.omega, embedded(g, g.query), embedded(g, g.key))
 }
 
 // embedded is the sums over z = Kx, the inputs that the family sees.
-func (g *Grad[T]) embedded(s *exec.Sums[T]) plan.ExponentSums {
+func embedded[T dense.Float](g *Grad[T], s *exec.Sums[T]) plan.ExponentSums {
 	w, q, lin := s.Totals()
 	k := plan.Scalar(g.m.spec.Kernel.Gain())
 	if mat := g.m.spec.Kernel.M; !mat.IsEmpty() {
