@@ -86,21 +86,23 @@ func marginsWorth(s Setup, x, t dense.Matrix[float64], lambda float64) (bool, er
 // usually few (linalg.SolveMargins).
 const activeRows = 2000
 
-// Kernel matrices of at least mixedRows rows are factored in float32 and refined (linalg.SolveDualMixed). Above
+// Kernel matrices of at least mixedRows rows, mixedSquares without margins, are factored in float32 and refined
+// (linalg.SolveDualMixed). Above
 // mixedMost rows the 12n² bytes of that would exceed the 8n² bytes of 20,000 rows in float64.
 const (
-	mixedRows = 3000
-	mixedMost = 16000
+	mixedRows    = 3000
+	mixedSquares = 1000
+	mixedMost    = 16000
 )
 
 // solveExact solves the dual system of all rows. If λ is large enough for a float32 factorisation with refinement, this
 // takes about half the time of a float64 one.
 func solveExact(k, t dense.Matrix[float64], roots []float64, lambda float64, margins bool) (*linalg.Dual, error) {
-	if roots == nil && k.Rows >= mixedRows && k.Rows <= mixedMost {
-		least := 0.5 // below this λ refinement needs more than about 20 steps, which cost half a factorisation
-		if margins {
-			least = 20 // most steps are those of a penalty larger by 1
-		}
+	least, from := 0.5, mixedSquares // below this λ refinement needs more than about 20 steps: half a factorisation
+	if margins {
+		least, from = 20, mixedRows // most steps are those of a penalty larger by 1
+	}
+	if roots == nil && k.Rows >= from && k.Rows <= mixedMost {
 		d, err := linalg.SolveDualMixed(k, t, lambda, least)
 		if !errors.Is(err, linalg.ErrNotPositive) {
 			return d, err

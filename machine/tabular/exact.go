@@ -321,13 +321,7 @@ func (e *exactSearch) guided() error {
 		return nil
 	}
 	p := exactPoint{g.Factor * medianDistance(&sample{x: e.tries.x}, g.Kernel, f.o.Seed), g.Lambda}
-	if err := e.try([]exactPoint{e.at, p}); err != nil {
-		return err
-	}
-	if i := best(e.all); i >= 0 {
-		e.at = exactPoint{e.all[i].spec.Kernel.Scale, e.all[i].lambda}
-	}
-	return nil
+	return e.climbOnce([]exactPoint{e.at, p})
 }
 
 // faultless reports whether the best trial predicts every class of enough rows correctly. No other setting can make
@@ -597,7 +591,7 @@ func (e *exactSearch) climb() error {
 	switch n := e.tries.x.Rows; { // many rows are slow; they prefer narrower kernels and a smaller λ
 	case n > lastRows/2 && len(e.all) == 0:
 		steps = steps[:2]
-	case n >= secondRows: // also if other kernels were tried on the same rows
+	case n >= secondRows*3/4: // also if other kernels were tried on the same rows
 		steps = steps[:3]
 	}
 	for range mostSteps {

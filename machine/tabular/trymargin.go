@@ -32,9 +32,8 @@ type marginTries struct {
 	e       *exactTries
 	parts   int // that are predicted
 	squares bool
-	u, k    dense.Matrix[float64]
-
-	smallU, smallK dense.Matrix[float32] // of penalties that float32 can tell
+	u       dense.Matrix[float64]
+	small   dense.Matrix[float32] // u of penalties that float32 can tell
 }
 
 func (m *marginTries) judged() int {
@@ -159,16 +158,20 @@ func (e *exactSearch) marginsNear(squares exactPoint) (bool, error) {
 	return len(ts) == 0 || i >= 0 && !fewerErrors(e.all[i], ts[0], 1), err
 }
 
-// marginsHopeful reports whether margins make fewer errors than squares in the part that judged their search. Only then
-// are the other parts predicted.
-func (e *exactSearch) marginsHopeful(squares exactPoint) (bool, error) {
+// marginsHopeful reports whether margins make fewer errors than squares in the part that judged their search, or at most
+// slack standard errors more. Only then are more rows or the other parts predicted.
+func (e *exactSearch) marginsHopeful(squares exactPoint, slack float64) (bool, error) {
 	i := best(e.all)
 	if i < 0 {
 		return false, nil
 	}
 	last := &marginTries{e: &e.tries, parts: 1, squares: true}
 	ts, err := last.try([]exactPoint{squares})
-	return len(ts) == 0 || mean(e.all[i].loss) < mean(ts[0].loss), err
+	if len(ts) == 0 || err != nil {
+		return true, err
+	}
+	diff, se := gain(ts[0].loss, e.all[i].loss)
+	return diff > -slack*se, nil
 }
 
 // losses tries squares at a setting and margins at e.at, with every row predicted by the parts that it is not in. It
@@ -182,6 +185,18 @@ func (e *exactSearch) losses(squares exactPoint) ([]trial, error) {
 	last.squares = false
 	b, err := last.try([]exactPoint{e.at})
 	return append(a, b...), err
+}
+
+// nearMargins is the slack of marginsHopeful on secondRows rows, in standard errors.
+const nearMargins = 0.5
+
+// climbOnce tries settings and moves to the best.
+func (e *exactSearch) climbOnce(points []exactPoint) error {
+	err := e.try(points)
+	if i := best(e.all); err == nil && i >= 0 {
+		e.at = exactPoint{e.all[i].spec.Kernel.Scale, e.all[i].lambda}
+	}
+	return err
 }
 
 func (c *chooser) shownLosses(ts []trial) []Trial {
@@ -221,11 +236,7 @@ func (e *exactSearch) chooseLoss() (*Choice, error) {
 	}
 	before := *e
 	before.tries.log, before.tries.near, before.tries.work = dense.Matrix[float64]{}, dense.Matrix[float32]{}, nil
-	rows := secondRows
-	if len(e.order) >= 3*secondRows {
-		rows = marginRows
-	}
-	if err := e.rows(min(rows, len(e.order))); err != nil {
+	if err := e.rows(min(secondRows, len(e.order))); err != nil {
 		return nil, err
 	}
 	e.margins = &marginTries{e: &e.tries, parts: 1}
@@ -240,10 +251,32 @@ func (e *exactSearch) chooseLoss() (*Choice, error) {
 		return nil, err
 	}
 	if ch.Given {
+		if len(e.order) >= 3*secondRows {
+			if err := e.rows(marginRows); err != nil {
+				return nil, err
+			}
+			if err := e.climbOnce(e.at.orNarrower()); err != nil {
+				return nil, err
+			}
+		}
 		ch.Value, ch.Why, e.c.d.Margins = lossMargins, "as asked", true
 		return ch, nil
 	}
-	if ok, err := e.marginsHopeful(before.at); err != nil || !ok {
+	more := len(e.order) >= 3*secondRows
+	slack := 0.0
+	if more {
+		slack = nearMargins
+	}
+	ok, err := e.marginsHopeful(before.at, slack)
+	if err == nil && ok && more { // the climb on fewer rows took a sixth of the time
+		if err = e.rows(marginRows); err == nil {
+			err = e.climbOnce(e.at.orNarrower())
+		}
+		if err == nil {
+			ok, err = e.marginsHopeful(before.at, 0)
+		}
+	}
+	if err != nil || !ok {
 		*e = before
 		return ch, err
 	}
@@ -315,40 +348,42 @@ func (m *marginTries) predict(at exactPoint, k int) (pred dense.Matrix[float64],
 	e := m.e
 	n := e.x.Rows
 	lo, hi := k*n/marginParts, (k+1)*n/marginParts
-	rest := make([]int, 0, n-hi+lo)
-	for i := range n {
-		if i < lo || i >= hi {
-			rest = append(rest, i)
+	targets := dense.New[float64](n-hi+lo, e.t.Cols)
+	for i := range targets.Rows {
+		from := i
+		if i >= lo {
+			from += hi - lo
 		}
-	}
-	targets := dense.New[float64](len(rest), e.t.Cols)
-	for a, i := range rest {
-		copy(targets.Row(a), e.t.Row(i))
+		copy(targets.Row(i), e.t.Row(from))
 	}
 	var d *linalg.Dual
-	small := at.lambda >= quickLeast(n)
-	if small {
+	solve := func(solved *linalg.Dual, err error) error {
+		if d = solved; err == nil && !m.squares {
+			err = d.Margins(targets, at.lambda, marginSteps)
+		}
+		return err
+	}
+	if at.lambda >= quickLeast(n) {
 		if len(e.work) == 0 {
 			e.work = append(e.work, exactWork{})
 		}
 		w := &e.work[0].small
 		e.smallKernels(w, at.scale)
-		m.smallU, m.smallK = without(m.smallU, m.smallK, w.k, rest, lo, hi)
-		d, err = linalg.SolveDualFloat32(m.smallU, targets, at.lambda)
-	} else if err = e.logs(); err == nil {
-		m.u, m.k = without(m.u, m.k, e.kernels(0, at.scale), rest, lo, hi)
-		d, err = linalg.SolveDual(m.u, targets, at.lambda)
-	}
-	if err == nil && !m.squares {
-		err = d.Margins(targets, at.lambda, marginSteps)
-	}
-	if err != nil {
-		return pred, lo, err
-	}
-	if small {
-		pred = dense.Convert[float64](times(m.smallK, dense.Convert[float32](d.Alpha)))
+		m.small = without(m.small, w.k, lo, hi)
+		if err = solve(linalg.SolveDualFloat32(m.small, targets, at.lambda)); err != nil {
+			return pred, lo, err
+		}
+		pred = dense.Convert[float64](predicted(w.k, dense.Convert[float32](d.Alpha), lo, hi))
 	} else {
-		pred = times(m.k, d.Alpha)
+		if err = e.logs(); err != nil {
+			return pred, lo, err
+		}
+		k := e.kernels(0, at.scale)
+		m.u = without(m.u, k, lo, hi)
+		if err = solve(linalg.SolveDual(m.u, targets, at.lambda)); err != nil {
+			return pred, lo, err
+		}
+		pred = predicted(k, d.Alpha, lo, hi)
 	}
 	for i := range pred.Rows {
 		p := pred.Row(i)
@@ -359,31 +394,33 @@ func (m *marginTries) predict(at exactPoint, k int) (pred dense.Matrix[float64],
 	return pred, lo, nil
 }
 
-// without copies, into the memory of u and k, the kernels of the rows rest with each other (upper triangle) and the
-// kernels of rows lo to hi−1 with the rows rest. The argument kernels holds the upper triangle of all rows.
-func without[T dense.Float](u, k, kernels dense.Matrix[T], rest []int, lo, hi int) (_, _ dense.Matrix[T]) {
-	u, k = buf.Shaped(u, len(rest), len(rest)), buf.Shaped(k, hi-lo, len(rest))
-	par.For(len(rest), 32, func(from, to int) {
-		for a := from; a < to; a++ {
-			row, src := u.Row(a), kernels.Row(rest[a])
-			for b := a; b < len(rest); b++ { // rest ascends
-				row[b] = src[rest[b]]
+// without copies, into the memory of u, the kernels of all rows but lo to hi−1 with each other. Both matrices hold the
+// upper triangle.
+func without[T dense.Float](u, kernels dense.Matrix[T], lo, hi int) dense.Matrix[T] {
+	n := kernels.Rows - hi + lo
+	u = buf.Shaped(u, n, n)
+	par.For(n, 32, func(from, to int) {
+		for i := from; i < to; i++ {
+			if row := u.Row(i); i < lo {
+				copy(row[i:lo], kernels.Row(i)[i:lo])
+				copy(row[lo:], kernels.Row(i)[hi:])
+			} else {
+				copy(row[i:], kernels.Row(i + hi - lo)[i+hi-lo:])
 			}
 		}
 	})
-	for i := lo; i < hi; i++ {
-		row := k.Row(i - lo)
-		for a, j := range rest {
-			row[a] = kernels.At(min(i, j), max(i, j))
-		}
-	}
-	return u, k
+	return u
 }
 
-// times returns a·b.
-func times[T dense.Float](a, b dense.Matrix[T]) dense.Matrix[T] {
-	out := dense.New[T](a.Rows, b.Cols)
+// predicted returns the predictions of rows lo to hi−1, up to the intercept, by the weights alpha of all other rows.
+// The argument kernels holds the upper triangle of all rows.
+func predicted[T dense.Float](kernels, alpha dense.Matrix[T], lo, hi int) dense.Matrix[T] {
+	out := dense.New[T](hi-lo, alpha.Cols)
 	tab := kern.Best[T]()
-	par.For(out.Rows, 32, func(lo, hi int) { tab.Product(out.RowRange(lo, hi), a.RowRange(lo, hi), b, false) })
+	par.For(out.Rows, 32, func(from, to int) {
+		part := out.RowRange(from, to)
+		tab.TMul(part, kernels.RowRange(0, lo).ColRange(lo+from, lo+to), alpha.RowRange(0, lo))
+		tab.Product(part, kernels.RowRange(lo+from, lo+to).ColRange(hi, kernels.Cols), alpha.RowRange(lo, alpha.Rows), true)
+	})
 	return out
 }
