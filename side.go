@@ -6,8 +6,8 @@ import (
 )
 
 // A Map calls its compiled sides and their derivatives through the interfaces of this file. A package that mentions a
-// Map compiles the methods of its fields' types again; those of an interface are only calls. So package exec is compiled
-// once for float32 and once for float64, in this package, and not in every package that uses a Map.
+// Map compiles the methods of its fields' types again; those of an interface are only calls. So package exec is
+// compiled once for float32 and once for float64, in this package, and not in every package that uses a Map.
 
 // side is an exec.Side.
 type side[T dense.Float] interface {

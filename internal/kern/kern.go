@@ -114,8 +114,8 @@ type Table[T dense.Float] struct {
 	// PackT packs the transpose of w, whose columns are the outputs: MulT then computes dst = x·w + bias.
 	PackT func(p *Panel[T], w dense.Matrix[T])
 	// AddGram adds the products of columns i to iEnd−1 with columns j to jEnd−1 to that part of dst, with the bits of
-	// TMul. Elements of dst below the diagonal are undefined afterwards. Concurrent calls are safe for disjoint parts of
-	// dst.
+	// TMul. Elements of dst below the diagonal are undefined afterwards. Concurrent calls are safe for disjoint
+	// parts of dst.
 	AddGram func(dst dense.Matrix[T], c *Columns[T], i, iEnd, j, jEnd int)
 	// Grain is the number of multiply-adds that justifies waking a goroutine: about 100 µs of work.
 	Grain int
