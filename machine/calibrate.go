@@ -5,6 +5,8 @@ import (
 	"math"
 
 	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/buf"
+	"github.com/randfeat/randfeat/internal/kern"
 )
 
 // FitCalibration finds the parameters ε and a of Model.Calibration that turn scores of classes into probabilities,
@@ -50,7 +52,7 @@ func FitCalibration(scores dense.Matrix[float64], classes []int, weights []float
 		}
 	}
 	c := calibrating{z: dense.New[float64](n, k), classes: classes, weights: weights, other: make([]float64, k),
-		shift: make([]float64, k)}
+		shift: make([]float64, k), targets: make([]float64, n), tab: kern.Best[float64]()}
 	for j := range rows {
 		c.other[j] = 2 / (rows[j] + 2) / float64(k*(k-1))
 	}
@@ -65,6 +67,7 @@ func FitCalibration(scores dense.Matrix[float64], classes []int, weights []float
 				z[j] = logSoft(s, eps)
 			}
 		}
+		c.aim()
 		var loss float64
 		a, loss = c.minimise(a)
 		for turn := 0; shifted && turn < maxTurns; turn++ {
@@ -105,6 +108,11 @@ type calibrating struct {
 	weights []float64 // nil means 1
 	other   []float64 // by class of a row: smoothed target of every other class
 	shift   []float64 // offset of each class
+	targets []float64 // by row, see aim
+
+	tab        *kern.Table[float64]
+	p          []float64 // exponentials of calibrationRows rows
+	tops, sums [calibrationRows]float64
 }
 
 // match moves the shifts towards the stationary point of the loss, where each class has the predicted weight that its
@@ -112,25 +120,21 @@ type calibrating struct {
 // for log-linear models").
 func (c *calibrating) match(a float64) {
 	k := len(c.shift)
-	want, have, p := make([]float64, k), make([]float64, k), make([]float64, k)
-	for i, y := range c.classes {
-		w, sum, top := 1.0, 0.0, math.Inf(-1)
-		if c.weights != nil {
-			w = c.weights[i]
+	want, have := make([]float64, k), make([]float64, k)
+	for lo := 0; lo < c.z.Rows; lo += calibrationRows {
+		hi := min(lo+calibrationRows, c.z.Rows)
+		p, _, sums := c.powers(a, lo, hi)
+		for i, y := range c.classes[lo:hi] {
+			w := 1.0
+			if c.weights != nil {
+				w = c.weights[lo+i]
+			}
+			for j, e := range p[i*k:][:k] {
+				have[j] += w * e / sums[i]
+				want[j] += w * c.other[y]
+			}
+			want[y] += w * (1 - float64(k)*c.other[y])
 		}
-		for j, v := range c.z.Row(i) {
-			p[j] = a*v + c.shift[j]
-			top = max(top, p[j])
-		}
-		for j := range p {
-			p[j] = math.Exp(p[j] - top)
-			sum += p[j]
-		}
-		for j := range p {
-			have[j] += w * p[j] / sum
-			want[j] += w * c.other[y]
-		}
-		want[y] += w * (1 - float64(k)*c.other[y])
 	}
 	for j := range c.shift {
 		if have[j] > 0 && want[j] > 0 { // a class without weight determines no shift
@@ -163,40 +167,92 @@ func (c *calibrating) minimise(start float64) (a, loss float64) {
 	return a, loss
 }
 
+// calibrationRows is the number of rows whose exponentials are computed together, while they are in cache.
+const calibrationRows = 256
+
 // at returns the mean loss at a and its first two derivatives.
 func (c *calibrating) at(a float64) (loss, first, second float64) {
-	n := 0.0
-	for i, y := range c.classes {
-		z := c.z.Row(i)
-		top := math.Inf(-1)
-		for j, v := range z {
-			top = max(top, a*v+c.shift[j])
-		}
-		// target and shift are the expectations of z and of the shifts under the smoothed targets of the row.
-		sum, mean, square, target, shift := 0.0, 0.0, 0.0, 0.0, c.shift[y]
-		other := c.other[y]
-		for j, v := range z {
-			e := math.Exp(a*v + c.shift[j] - top)
-			sum += e
-			mean += e * v
-			square += e * v * v
-			if j != y {
-				target += other * (v - z[y])
-				shift += other * (c.shift[j] - c.shift[y])
+	k, n := c.z.Cols, 0.0
+	offsets := c.offsets()
+	for lo := 0; lo < c.z.Rows; lo += calibrationRows {
+		hi := min(lo+calibrationRows, c.z.Rows)
+		p, tops, sums := c.powers(a, lo, hi)
+		for i := lo; i < hi; i++ {
+			mean, square, z := 0.0, 0.0, c.z.Row(i)
+			for j, e := range p[(i-lo)*k:][:k] {
+				mean += e * z[j]
+				square += e * z[j] * z[j]
 			}
+			sum := sums[i-lo]
+			mean /= sum
+			w := 1.0
+			if c.weights != nil {
+				w = c.weights[i]
+			}
+			n += w
+			loss += w * (tops[i-lo] - a*c.targets[i] - offsets[c.classes[i]])
+			first += w * (mean - c.targets[i])
+			second += w * max(square/sum-mean*mean, 0)
 		}
-		target += z[y]
-		mean /= sum
-		w := 1.0
-		if c.weights != nil {
-			w = c.weights[i]
+		c.tab.Log(sums)
+		for i, l := range sums {
+			if c.weights != nil {
+				l *= c.weights[lo+i]
+			}
+			loss += l
 		}
-		n += w
-		loss += w * (math.Log(sum) + top - a*target - shift)
-		first += w * (mean - target)
-		second += w * max(square/sum-mean*mean, 0)
 	}
 	return loss / n, first / n, second / n
+}
+
+// powers returns exp(a·z_ij + shift_j − top_i) of rows lo to hi−1 with their largest exponents top_i and their sums. The
+// next call overwrites them.
+func (c *calibrating) powers(a float64, lo, hi int) (p, tops, sums []float64) {
+	k := c.z.Cols
+	c.p = buf.Sized(c.p, calibrationRows*k)
+	p, tops, sums = c.p[:(hi-lo)*k], c.tops[:hi-lo], c.sums[:hi-lo]
+	for i := lo; i < hi; i++ {
+		t, top := p[(i-lo)*k:][:k], math.Inf(-1)
+		for j, v := range c.z.Row(i) {
+			t[j] = a*v + c.shift[j]
+			top = max(top, t[j])
+		}
+		for j := range t {
+			t[j] -= top
+		}
+		tops[i-lo] = top
+	}
+	c.tab.Exp(p, 0)
+	for i := range sums {
+		sums[i] = 0
+		for _, e := range p[i*k:][:k] {
+			sums[i] += e
+		}
+	}
+	return p, tops, sums
+}
+
+// aim computes targets, the expectations of z under the smoothed targets of the rows.
+func (c *calibrating) aim() {
+	for i, y := range c.classes {
+		z, sum := c.z.Row(i), 0.0
+		for _, v := range z {
+			sum += v - z[y]
+		}
+		c.targets[i] = z[y] + c.other[y]*sum
+	}
+}
+
+// offsets are the expectations of the shifts under the smoothed targets, by class of a row.
+func (c *calibrating) offsets() []float64 {
+	offsets := make([]float64, len(c.shift))
+	for y, own := range c.shift {
+		for _, v := range c.shift {
+			offsets[y] += v - own
+		}
+		offsets[y] = own + c.other[y]*offsets[y]
+	}
+	return offsets
 }
 
 // Calibrated reports whether scores of classes become probabilities by Model.Calibration.

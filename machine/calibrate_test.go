@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/kern"
 )
 
 // drawnClasses are rows of k classes with their true probabilities.
@@ -124,12 +125,31 @@ func TestCalibrationOfManyClasses(t *testing.T) {
 	}
 }
 
+// plain is the loss of at by its definition.
+func (c *calibrating) plain(a float64) float64 {
+	loss, k := 0.0, c.z.Cols
+	for i, y := range c.classes {
+		sum := 0.0
+		for j, v := range c.z.Row(i) {
+			sum += math.Exp(a*v + c.shift[j])
+		}
+		for j, v := range c.z.Row(i) {
+			target := c.other[y]
+			if j == y {
+				target = 1 - float64(k-1)*c.other[y]
+			}
+			loss -= target * (a*v + c.shift[j] - math.Log(sum))
+		}
+	}
+	return loss / float64(len(c.classes))
+}
+
 // The two numbers are where the derivatives of the loss vanish, and finite where no row is wrong.
 func TestCalibrationLoss(t *testing.T) {
 	r := rand.New(rand.NewPCG(9, 9))
 	z := dense.New[float64](50, 3)
 	c := calibrating{z: z, classes: make([]int, 50), other: []float64{0.01, 0.02, 0.03},
-		shift: []float64{0.3, 0, -0.7}}
+		shift: []float64{0.3, 0, -0.7}, targets: make([]float64, 50), tab: kern.Best[float64]()}
 	for i := range z.Data {
 		z.Data[i] = r.NormFloat64()
 	}
@@ -137,9 +157,13 @@ func TestCalibrationLoss(t *testing.T) {
 		c.classes[i] = r.IntN(3)
 		z.Row(i)[c.classes[i]]++
 	}
+	c.aim()
 	const h = 1e-5
 	for _, a := range []float64{0.3, 1, 4} {
 		l, first, second := c.at(a)
+		if want := c.plain(a); math.Abs(l-want) > 1e-13*(1+want) {
+			t.Errorf("a = %g: loss %.15g, by its definition %.15g", a, l, want)
+		}
 		below, f0, _ := c.at(a - h)
 		above, f1, _ := c.at(a + h)
 		if math.Abs((above-below)/(2*h)-first) > 1e-8*(1+l) || math.Abs((f1-f0)/(2*h)-second) > 1e-6 {
