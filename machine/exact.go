@@ -87,8 +87,8 @@ func marginsWorth(s Setup, x, t dense.Matrix[float64], lambda float64) (bool, er
 const activeRows = 2000
 
 // Kernel matrices of at least mixedRows rows, mixedSquares without margins, are factored in float32 and refined
-// (linalg.SolveDualMixed). Above
-// mixedMost rows the 12n² bytes of that would exceed the 8n² bytes of 20,000 rows in float64.
+// (linalg.SolveDualMixed). Above mixedMost rows the 12n² bytes of that would exceed the 8n² bytes of 20,000 rows in
+// float64.
 const (
 	mixedRows    = 3000
 	mixedSquares = 1000

@@ -209,16 +209,16 @@ func raised(lambda float64, given bool, solve func(float64) (*machine.Model, err
 // factorisation of 20,000 rows, fewSteps as long as one of 4,000.
 func (f *final) fitIterative(s machine.Setup, x, y dense.Matrix[float64], lambda float64) (*machine.Model, error) {
 	s.Margins = f.d.Margins
-	o, most := machine.Iterative{Tolerance: f.d.tolerance(), Sketch: largeSketch, Memory: f.o.Memory,
+	o, most := machine.Iterative{Tolerance: f.d.tolerance(mostTolerance), Sketch: largeSketch, Memory: f.o.Memory,
 		Progress: func(step int, _ float64) error {
 			f.progress("steps", int64(step), 0)
 			return f.ctx.Err()
 		}}, iterativeSteps
 	spare := float64(slack)
 	if !f.iterates(x.Rows) {
-		o.Tolerance, most, spare = min(o.Tolerance, iterativeTolerance), fewSteps, 2
+		o.Tolerance, most, spare = f.d.tolerance(fewTolerance), fewSteps, 2
 		if f.o.Quick {
-			o.Tolerance, spare = quickTolerance, slack
+			spare = slack
 		}
 	}
 	for used := 0; ; lambda *= 10 {

@@ -48,6 +48,9 @@ func fitTable(in job, log *journal, file *checkpoint) (_ *machine.Model, r Repor
 		return nil, r, err
 	}
 	log.notes = append(log.notes, c.d.Notes...)
+	if c.o.Quick {
+		log.note("quick: settings were tried on fewer rows, without metrics and margins, and one fold was scored")
+	}
 	f, err := fitAll(c, log, file)
 	if err != nil {
 		return nil, r, err

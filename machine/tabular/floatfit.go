@@ -30,9 +30,10 @@ type quickWork struct {
 	scale         float64 // of k; 0: none
 }
 
-// quickLeast is the smallest penalty of n rows in float32: a hundred roundings of the largest eigenvalue that a kernel
-// matrix can have.
-func quickLeast(n int) float64 { return float64(n) * 0x1p-20 }
+// quickLeast is the smallest penalty of n rows in float32: eight roundings of the largest eigenvalue that a kernel
+// matrix can have. Rounding errors of the elements are nearly independent, so the matrix of them is far smaller than
+// their bound.
+func quickLeast(n int) float64 { return float64(n) * 0x1p-21 }
 
 // quickFit is the result of one fit.
 type quickFit struct {

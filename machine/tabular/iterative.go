@@ -7,7 +7,7 @@ import (
 const (
 	// Conjugate gradients end when the residual is missedShare of the out-of-fold error that the choice measured. The
 	// residual bounds how much further steps can change predictions of the training rows. The tolerance is at least
-	// leastTolerance and at most mostTolerance, in units of the targets.
+	// leastTolerance and at most mostTolerance or fewTolerance, in units of the targets.
 	missedShare    = 0.03
 	leastTolerance = 3e-4
 	mostTolerance  = 5e-3
@@ -17,6 +17,9 @@ const (
 	conjugateRows    = 3000
 	conjugatePenalty = 0x1p-24
 	fewSteps         = 40
+	// fewTolerance is the largest tolerance of such solves. Scores of nine tables of 3,342 to 6,000 rows were within
+	// 0.15 points of those with 3e-3, .01 ± .02 on average.
+	fewTolerance = 1e-2
 	// slack times the tolerance is the largest residual that is accepted after iterativeSteps. A larger one means that
 	// conjugate gradients cannot solve the setting.
 	slack = 10
@@ -33,12 +36,12 @@ func (f *final) conjugates(n int, lambda float64) bool {
 	return f.iterative() && !f.d.Margins && n >= conjugateRows && lambda >= conjugatePenalty*float64(n)
 }
 
-// tolerance returns the residual at which conjugate gradients end.
-func (d *decision) tolerance() float64 {
+// tolerance returns the residual at which conjugate gradients end, at most most.
+func (d *decision) tolerance(most float64) float64 {
 	if d.Missed == 0 {
 		return iterativeTolerance
 	}
-	return min(max(missedShare*d.Missed, leastTolerance), mostTolerance)
+	return min(max(missedShare*d.Missed, leastTolerance), most)
 }
 
 // setMissed keeps the error of the best trial.

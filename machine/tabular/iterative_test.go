@@ -7,6 +7,7 @@ import (
 	"math"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -143,8 +144,11 @@ func TestFarSearch(t *testing.T) {
 // A quick fit chooses once and scores one fold, whose rows it has not seen.
 func TestQuick(t *testing.T) {
 	m, r := mustFit(t, waves(500, 1), Options{Learn: learn("y"), Quick: true})
-	if r.ScoredOn != "100 rows of 1 of 5 folds, columns and choices made without each; continued to all rows" {
+	if r.ScoredOn != "100 rows of 1 of 5 folds, columns and choices made without each" {
 		t.Errorf("scored on %q", r.ScoredOn)
+	}
+	if !slices.ContainsFunc(r.Notes, func(n string) bool { return strings.HasPrefix(n, "quick: ") }) {
+		t.Errorf("notes %q do not say what a quick fit leaves out", r.Notes)
 	}
 	_, slow := mustFit(t, waves(500, 1), Options{Learn: learn("y")})
 	if s := evaluate(t, m, waves(3000, 9))[0]; s.Value > 1.05*slow.Scores[0].Value {

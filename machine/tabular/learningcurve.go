@@ -23,8 +23,10 @@ const leastHalf = 20
 // extrapolates reports whether scores are extrapolated to all rows. Groups and times are excluded, because half of
 // them is a different table. Random features are excluded, because their number was chosen for the number of rows;
 // only exact kernels can reuse the choices. A part of many rows is excluded, because a scored model has as many.
+// Options.Quick leaves the scores at those of fewer rows.
 func extrapolates(c, sub *chosen) bool {
-	return sub.d.Exact && !c.subsamples(c.d.Rows) && !c.deal.grouped() && !c.deal.ordered() && sub.d.Rows >= 2*leastHalf
+	return !c.o.Quick && sub.d.Exact && !c.subsamples(c.d.Rows) && !c.deal.grouped() && !c.deal.ordered() &&
+		sub.d.Rows >= 2*leastHalf
 }
 
 // addHalves scores fold k with models of halves of the rows of sub, whose model is m. If the fold has few rows, both

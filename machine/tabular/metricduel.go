@@ -30,7 +30,7 @@ func (f *search) metricOpen(s *sample, scaling *Choice) bool {
 	if scaling == nil || scaling.Value == scalingLearned {
 		return scaling != nil
 	}
-	return !scaling.Given && f.info.LeastSquares && s.len() >= leastScaling && f.metricPossible() == "" &&
+	return !scaling.Given && !f.o.Quick && f.info.LeastSquares && s.len() >= leastScaling && f.metricPossible() == "" &&
 		s.x.Cols <= metricColumns && s.x.Cols > 1
 }
 
@@ -123,7 +123,7 @@ func (f *search) chooseWithMetric(s *sample, n int64, scaling *Choice) (*decisio
 
 // learn repeats a chain on up to metricMost rows and returns its metric.
 func (c *chooser) learn(top *chain, order []int) (*learned, error) {
-	all := c.newMetricSearch(order[:min(len(order), c.f.metricFewer(metricMost, len(order)))])
+	all := c.newMetricSearch(order[:min(len(order), metricMost)])
 	whole := half{0, all.x.Rows}
 	ch, err := all.run(top, whole)
 	if err != nil {
@@ -171,7 +171,7 @@ func (c *chooser) duel(plain, with *exactSetting, top *chain, l *learned, order 
 	if len(order) >= duelRows {
 		n = metricMost
 	}
-	rows := duelOrder(order, c.f.fewer(n))
+	rows := duelOrder(order, n)
 	if l.halves, err = c.halves(top, rows); err != nil || plain == nil {
 		return nil, metricGain{}, false, err
 	}

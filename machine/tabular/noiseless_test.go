@@ -135,7 +135,7 @@ func TestFarSettles(t *testing.T) {
 func TestTolerance(t *testing.T) {
 	for _, c := range []struct{ missed, want float64 }{{0, iterativeTolerance}, {1e-6, leastTolerance},
 		{0.05, missedShare * 0.05}, {0.9, mostTolerance}} {
-		if got := (&decision{Missed: c.missed}).tolerance(); got != c.want {
+		if got := (&decision{Missed: c.missed}).tolerance(mostTolerance); got != c.want {
 			t.Errorf("an error of %g: tolerance %g, want %g", c.missed, got, c.want)
 		}
 	}

@@ -96,10 +96,10 @@ func (f *final) outOfFold(sums *foldSums, total machine.Sums) (*leftOut, error) 
 	switch {
 	case d.Large:
 		return f.largeOutOfFold()
-	case d.Exact && !d.Margins && (s.len() <= lastRows && !f.conjugates(s.len(), m.Lambda) ||
+	case d.Exact && !d.Margins && (s.len() <= lastRows && !f.conjugates(s.len(), m.Lambda) || f.roughly() ||
 		f.o.ClassWeights != nil && !f.deal.ordered()):
 		return f.exactLeftOut()
-	case d.Margins && s.len() <= lastRows && f.iterative():
+	case d.Margins && (s.len() <= lastRows && f.iterative() || f.roughly()):
 		return f.marginsOutOfFold()
 	case d.Exact:
 		return f.exactOutOfFold()
@@ -130,11 +130,23 @@ type leaver interface {
 	LeftOut(x, y dense.Matrix[float64], lambda float64) (dense.Matrix[float64], []float64, error)
 }
 
+// roughly reports whether marginRows rows calibrate the model: it is that of a scored fold, whose probabilities enter
+// only its own scores.
+func (f *final) roughly() bool { return f.inner && f.iterative() && f.task == machine.Classification }
+
+// mostLeftOut returns the largest number of rows that are predicted by each other.
+func (f *final) mostLeftOut() int {
+	if f.roughly() {
+		return min(f.s.len(), marginRows)
+	}
+	return min(f.s.len(), lastRows)
+}
+
 // exactLeftOut predicts rows with the exact kernel of all other rows, or of the other groups, or of the past.
 func (f *final) exactLeftOut() (*leftOut, error) {
 	m, s := f.model, f.s
 	c := &chooser{f: &search{job: f.job}, s: s, d: &decision{}}
-	rows := hashed(c.order()[:min(s.len(), lastRows)], f.o.Seed)
+	rows := hashed(c.order()[:f.mostLeftOut()], f.o.Seed)
 	e := exactTries{ctx: f.ctx, task: f.task, kind: m.Spec.Kernel.Kind, parts: f.partsOf(s, rows), roots: c.roots(rows)}
 	x, y, t := s.picked(rows)
 	if err := e.reset(inMetric(m.Spec.Kernel.M, x), y, t); err != nil {
@@ -172,7 +184,7 @@ func (f *final) exactLeftOut() (*leftOut, error) {
 // calibration show no difference.
 func (f *final) marginsOutOfFold() (*leftOut, error) {
 	s, k := f.s, f.model.Spec.Kernel
-	rows := shuffled(s.len(), f.o.Seed)
+	rows := shuffled(s.len(), f.o.Seed)[:f.mostLeftOut()]
 	e := exactTries{ctx: f.ctx, task: f.task, kind: k.Kind}
 	x, y, t := s.picked(rows)
 	if err := e.reset(inMetric(k.M, x), y, t); err != nil {

@@ -6,10 +6,6 @@ import "github.com/randfeat/randfeat/kernel"
 // set. With fewer rows, choices of one part too often differ from those of all rows.
 const quickRows = 160
 
-// quickTolerance ends conjugate gradients if Options.Quick is set. Scores of nine tables of 3,342 to 6,000 rows were
-// the same with 3e-3 as with 1e-3.
-const quickTolerance = 3e-3
-
 // probeRows is the largest number of rows of a probe. With 1024 rows, two of nine tables lost 3 points.
 const probeRows = 1448
 
@@ -21,15 +17,18 @@ func quickSize(n int) int {
 	return firstRows
 }
 
-// probe compares the choice of few rows with rough, narrow kernels on more rows, if Options.Quick is set. Such kernels
-// gain most from more rows, above all if rows nearly repeat others, and few rows do not show it. A table of 1280 rows
-// had an R² of 0.30 with the kernel that 512 rows chose, and of 0.47 with matern12 at a third of the median distance.
+// probe compares the choice of few rows with rough, narrow kernels on more rows. Such kernels gain most from more rows,
+// above all if rows nearly repeat others, and few rows do not show it. A table of 1280 rows had an R² of 0.30 with the
+// kernel that 512 rows chose, and of 0.47 with matern12 at a third of the median distance. A search of 2·secondRows
+// rows or more compares kernels on enough rows by itself, unless Options.Quick is set.
 func (e *exactSearch) probe() error {
 	f := e.c.f
-	if !f.o.Quick || !e.open || f.o.Lambda > 0 || e.tries.parts != nil || len(e.order) < secondRows*3/4 {
+	n := len(e.order)
+	if !e.open || f.o.Lambda > 0 || e.tries.parts != nil || n < secondRows*3/4 ||
+		!f.o.Quick && (n >= 2*secondRows || f.guide != nil || e.margins != nil || e.faultless()) {
 		return nil
 	}
-	if err := e.rows(min(len(e.order), probeRows, f.trialRows())); err != nil {
+	if err := e.rows(min(n, probeRows, f.trialRows())); err != nil {
 		return err
 	}
 	if err := e.try(e.at.orNarrower()); err != nil {
@@ -74,13 +73,4 @@ func (j *job) fewer(rows int) int {
 		return rows / 2
 	}
 	return rows
-}
-
-// metricFewer is fewer for a metric of a table of n rows. From duelRows rows on it does not halve: a metric of half as
-// many rows missed the best one of a table of 6,000 rows, which then had 58.9 % correct instead of 61.2 %.
-func (j *job) metricFewer(rows, n int) int {
-	if n >= duelRows {
-		return rows
-	}
-	return j.fewer(rows)
 }

@@ -158,8 +158,8 @@ func (e *exactSearch) marginsNear(squares exactPoint) (bool, error) {
 	return len(ts) == 0 || i >= 0 && !fewerErrors(e.all[i], ts[0], 1), err
 }
 
-// marginsHopeful reports whether margins make fewer errors than squares in the part that judged their search, or at most
-// slack standard errors more. Only then are more rows or the other parts predicted.
+// marginsHopeful reports whether margins make fewer errors than squares in the part that judged their search, or at
+// most slack standard errors more. Only then are more rows or the other parts predicted.
 func (e *exactSearch) marginsHopeful(squares exactPoint, slack float64) (bool, error) {
 	i := best(e.all)
 	if i < 0 {
@@ -420,7 +420,8 @@ func predicted[T dense.Float](kernels, alpha dense.Matrix[T], lo, hi int) dense.
 	par.For(out.Rows, 32, func(from, to int) {
 		part := out.RowRange(from, to)
 		tab.TMul(part, kernels.RowRange(0, lo).ColRange(lo+from, lo+to), alpha.RowRange(0, lo))
-		tab.Product(part, kernels.RowRange(lo+from, lo+to).ColRange(hi, kernels.Cols), alpha.RowRange(lo, alpha.Rows), true)
+		later := kernels.RowRange(lo+from, lo+to).ColRange(hi, kernels.Cols)
+		tab.Product(part, later, alpha.RowRange(lo, alpha.Rows), true)
 	})
 	return out
 }
