@@ -187,7 +187,7 @@ func (a *Attention) Shares(n int) (reads, seconds float64) {
 			reads, seconds = reads+1/count, seconds+1/count
 			continue
 		}
-		r := decodeReads(h.Centroid, n) / float64(n)
+		r := h.Centroid.Reads(n) / float64(n)
 		reads, seconds = reads+r/count, seconds+r*a.Rates.Centroid/a.Rates.Exact/count
 	}
 	return reads, seconds

@@ -184,7 +184,7 @@ func (a *Attention) bySeconds(most int) {
 	a.From = make([]int, len(a.Choice.Heads))
 	for i := range a.Choice.Heads {
 		h := &a.Choice.Heads[i]
-		h.Seconds = a.Rates.Centroid * decodeReads(h.Centroid, n)
+		h.Seconds = a.Rates.Centroid * h.Centroid.Reads(n)
 		if suits(h, n) {
 			for _, l := range lengths {
 				if !a.Rates.faster(h.Centroid, l) {
@@ -202,32 +202,23 @@ func (a *Attention) bySeconds(most int) {
 // faster tells whether the plan pays for texts of n tokens, in generating and, if its rates are known, in reading
 // too. A token that is read sees n/2 keys on average.
 func (r *DecodeRates) faster(s *centroid.Spec, n int) bool {
-	if !(r.Centroid*decodeReads(s, n) < worthwhile*r.Exact*float64(n)) {
+	if !(r.Centroid*s.Reads(n) < worthwhile*r.Exact*float64(n)) {
 		return false
 	}
 	return r.ReadExact == 0 || r.ReadCentroid*readReads(s, n) < r.ReadExact*float64(n)/2
 }
 
-// readReads is the mean of decodeReads over the tokens of a text.
+// readReads is the mean of Spec.Reads over the tokens of a text.
 func readReads(s *centroid.Spec, n int) (mean float64) {
 	const points = 16
 	for i := range points {
-		mean += decodeReads(s, (2*i+1)*n/(2*points)) / points
+		mean += s.Reads((2*i+1)*n/(2*points)) / points
 	}
 	return mean
 }
 
-// suits tells whether the plan of h is within the tolerance. Where none is, choose returns a plan that reads all
-// clusters, with a Top of at least n.
-func suits(h *choose.Head, n int) bool { return h.Centroid.Top < n }
-
-// decodeReads is the number of keys and centroids that a token after n others reads: the keys outside of clusters
-// (sinks, window and on average half a chunk), one centroid per cluster, and the keys of the Top clusters.
-func decodeReads(s *centroid.Spec, n int) float64 {
-	near := min(n, s.Sinks+s.Window+s.Chunk/2)
-	size := float64(s.Chunk) / float64(s.Clusters)
-	return float64(near) + float64(n-near)/size + min(float64(n-near), float64(s.Top)*size)
-}
+// suits tells whether the plan of h is within the tolerance. Where none is, choose returns a plan that reads all keys.
+func suits(h *choose.Head, n int) bool { return h.Centroid.Reads(n) < float64(n) }
 
 const (
 	// The last rateSteps tokens of a passage are timed one by one, the tokens before them in steps of rateChunk.
@@ -250,7 +241,7 @@ func (d *Decoder) measureRates(r *record, layer int, c *choose.Choice) (rates De
 		if !suits(&all.Heads[h], n) {
 			all.Heads[h] = c.Heads[i]
 		}
-		reads += decodeReads(all.Heads[h].Centroid, n)
+		reads += all.Heads[h].Centroid.Reads(n)
 		readReading += readReads(all.Heads[h].Centroid, n-rateSteps)
 	}
 	q, k, v := r.layer(layer, 0)

@@ -40,6 +40,13 @@ func (a *Attention[T]) forwardChunked(wanted []int, out, q, k, v attention.Seq[T
 	if a.Specs[0].prefixed() {
 		return a.forwardPrefix(wanted, out, q, k, v)
 	}
+	if a.Specs[0].Open > 0 {
+		all, err := a.openings(q, k, v)
+		if err != nil {
+			return attention.Report{}, err
+		}
+		return a.forwardOpen(all, wanted, out)
+	}
 	return a.forwardChunks(wanted, out, q, k, v)
 }
 
@@ -189,6 +196,8 @@ func (a *Attention[T]) check(out attention.Shape, q, k, v attention.Seq[T]) erro
 		case s.prefixed() != a.Specs[0].prefixed():
 			return fmt.Errorf("head %d: some heads have chunks with keys and others with top, use two attentions: %w", h,
 				ErrSpec)
+		case (s.Open > 0) != (a.Specs[0].Open > 0):
+			return fmt.Errorf("head %d: some heads have open and others do not, use two attentions: %w", h, ErrSpec)
 		case s.Chunk > 0 && a.Centres != nil:
 			return fmt.Errorf("head %d: chunks of keys have clusters of their own, leave out Centres: %w", h, ErrSpec)
 		}

@@ -14,16 +14,20 @@ import (
 // Bytes with a valid seal, whatever they say, are a state with chunks or an error.
 func FuzzSavedChunks(f *testing.F) {
 	in := makeInput[float32](4, 1, 2, 1, 40, 40, 4, 3, 0.7)
-	fresh := func(t testing.TB) *Chunks[float32] {
+	fresh := func(t testing.TB, open bool) *Chunks[float32] {
 		a := &Attention[float32]{Specs: []Spec{{Clusters: 3, Chunk: 8, Together: 4, Window: 4, Sinks: 2, Top: 1}}}
+		if open {
+			a.Specs[0] = Spec{Clusters: 3, Chunk: 8, Together: 1, Window: 4, Sinks: 2, Open: 0.1}
+		}
 		c, err := a.NewChunks(1, 2, 1, 4, 3)
 		if err != nil {
 			t.Fatal(err)
 		}
 		return c
 	}
-	for _, n := range []int{0, 7, 13, 40} {
-		c := fresh(f)
+	for i := range 8 {
+		n, open := []int{0, 7, 13, 40}[i/2], i%2 == 1
+		c := fresh(f, open)
 		steps(f, c, input[float32]{piece(in.q, 0, n), piece(in.k, 0, n), piece(in.v, 0, n)}, 8)
 		b, err := c.AppendBinary(nil)
 		if err != nil {
@@ -33,11 +37,11 @@ func FuzzSavedChunks(f *testing.F) {
 		if err != nil {
 			f.Fatal(err)
 		}
-		f.Add(uint64(n), body)
+		f.Add(uint64(n), open, body)
 	}
-	f.Add(uint64(1)<<31-3, []byte{0, 0, 0, 0, 0, 0, 0, 0})
-	f.Fuzz(func(t *testing.T, length uint64, body []byte) {
-		c := fresh(t)
+	f.Add(uint64(1)<<31-3, false, []byte{0, 0, 0, 0, 0, 0, 0, 0})
+	f.Fuzz(func(t *testing.T, length uint64, open bool, body []byte) {
+		c := fresh(t, open)
 		print := c.fingerprint()
 		b := chunksFormat.Begin(nil, seal.Header{Flag: 4, Fingerprint: print, Counts: make([]uint64, stateCounts)})
 		binary.LittleEndian.PutUint64(b[len(b)-8*stateCounts:], length)

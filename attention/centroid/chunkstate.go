@@ -35,6 +35,7 @@ type chunkHead[T dense.Float] struct {
 	store chunkStore[T]
 	room  int // chunks that the store has room for
 	ref   T
+	tree  tree[T] // instead of parts and store, with Spec.Open
 }
 
 // chunkPart is a chunk that is sorted by cluster.
@@ -46,7 +47,9 @@ type chunkPart[T dense.Float] struct {
 // chunkStepper is the memory of a goroutine.
 type chunkStepper[T dense.Float] struct {
 	chunkWorker[T]
-	fit call[T]
+	fit  call[T]
+	km   kmeans[T]
+	tree treeReader[T]
 }
 
 // NewChunks returns an empty state with the specs and scale of a; every spec needs Chunk. The state is always causal,
@@ -102,10 +105,17 @@ func (c *Chunks[T]) Reset() {
 	c.length, c.report = 0, attention.Report{}
 	c.heads = make([]chunkHead[T], c.batch*c.kvHeads)
 	for i := range c.heads {
-		h, room := &c.heads[i], c.specs[i%c.kvHeads].nearRoom()
-		h.near.k, h.near.v = dense.New[T](room, c.dim), dense.New[T](room, c.valueDim)
-		c.tab.Room(&h.near.panel, room, c.dim)
+		spec := &c.specs[i%c.kvHeads]
+		c.heads[i].near.room(c.tab, spec, c.dim, c.valueDim)
+		c.heads[i].tree.reset(spec)
 	}
+}
+
+// room makes room for the keys that are not in clusters.
+func (a *nearKeys[T]) room(tab *kern.Table[T], s *Spec, d, dv int) {
+	n := s.nearRoom()
+	a.k, a.v = dense.New[T](n, d), dense.New[T](n, dv)
+	tab.Room(&a.panel, n, d)
 }
 
 // Bytes is the memory that the state holds.
@@ -117,6 +127,11 @@ func (c *Chunks[T]) Bytes() int64 {
 		n += int64(cap(h.store.panel.Data) + cap(h.store.logSize) + cap(h.store.hazard) + cap(h.store.mean.Data))
 		for _, p := range h.parts {
 			n += int64(cap(p.k.Data) + cap(p.v.Data))
+		}
+		t := &h.tree
+		n += int64(cap(t.panel.Data) + cap(t.spread.Data) + cap(t.mean.Data) + cap(t.logSize) + cap(t.hazard))
+		for _, p := range t.parts {
+			n += int64(cap(p.k.Data) + cap(p.v.Data) + cap(p.leaf.Data) + cap(p.logSize) + cap(p.hazard))
 		}
 	}
 	return n * sizeOf[T]()
@@ -131,6 +146,9 @@ func (c *Chunks[T]) Step(out, q, k, v attention.Seq[T]) error {
 	c.out, c.q, c.k, c.v = out, q, k, v
 	s := &c.specs[0]
 	chosen := min(s.Top, c.length/s.Chunk*s.Clusters) * s.Chunk / s.Clusters
+	if s.Open > 0 {
+		chosen = c.length / openShare
+	}
 	work := k.Len * c.group() * (c.dim + c.valueDim) * (s.nearRoom() + c.length/s.Chunk*s.Clusters + chosen)
 	err := c.crew.Do(len(c.heads), par.Workers(len(c.heads), 1+c.tab.Grain/(awake*fewRows*max(1, work))),
 		(*chunkStep[T])(c))
@@ -143,6 +161,9 @@ func (c *Chunks[T]) Step(out, q, k, v attention.Seq[T]) error {
 	c.length += k.Len
 	return err
 }
+
+// openShare is about the share of keys that a step with Open reads.
+const openShare = 32
 
 // fewRows is how many times longer multiply-adds take with the rows of one group of heads than with whole tiles.
 const fewRows = 8
@@ -157,7 +178,7 @@ func (c *chunkStep[T]) Item(w *chunkStepper[T], i int) error {
 	t := &w.tiles
 	for l := range k.Rows {
 		p := c.length + l
-		for p%spec.Together == 0 && len(h.parts) < farChunks(spec, p) {
+		for p%spec.Together == 0 && h.chunks() < farChunks(spec, p) {
 			if err := (*Chunks[T])(c).cluster(w, h, kv); err != nil {
 				return err
 			}
@@ -169,8 +190,13 @@ func (c *chunkStep[T]) Item(w *chunkStepper[T], i int) error {
 		}
 		h.asked = append(h.asked, t.x.Data...)
 		c.tab.Scale(t.x.Data, T(c.scale))
-		h.read(t, spec)
-		exact := t.addFew(h)
+		exact := 0
+		if spec.Open > 0 {
+			exact = w.tree.read(t, &h.tree, &h.near, spec.Open)
+		} else {
+			h.read(t, spec)
+			exact = t.addFew(h)
+		}
 		w.report.Exact += int64(group * (exact + len(h.near.pos)))
 		for g := range group {
 			w.report.Rows++
@@ -179,6 +205,9 @@ func (c *chunkStep[T]) Item(w *chunkStepper[T], i int) error {
 	}
 	return nil
 }
+
+// chunks is the number of clustered chunks.
+func (h *chunkHead[T]) chunks() int { return len(h.parts) + len(h.tree.parts) }
 
 // read adds the clusters and the recent keys to the sums of t, and chooses.
 func (h *chunkHead[T]) read(t *tiles[T], spec *Spec) {
@@ -211,19 +240,36 @@ func (t *tiles[T]) addFew(h *chunkHead[T]) (total int) {
 		p, x := &h.parts[int(c)/h.store.stride], int(c)%h.store.stride
 		total += int(p.start[x+1] - p.start[x])
 	}
-	if total == 0 {
-		return 0
+	t.gather(total)
+	at := 0
+	for _, c := range t.chosen {
+		at += t.copyMembers(at, &h.parts[int(c)/h.store.stride], int(c)%h.store.stride)
 	}
+	t.addGathered()
+	return total
+}
+
+// gather makes room for so many members.
+func (t *tiles[T]) gather(total int) {
 	d, dv := t.x.Cols, t.acc.Cols
 	t.k.Data, t.v.Data = roomy(t.k.Data, total*d), roomy(t.v.Data, total*dv)
 	t.k, t.v = view(t.k.Data, total, d), view(t.v.Data, total, dv)
-	at := 0
-	for _, c := range t.chosen {
-		p, x := &h.parts[int(c)/h.store.stride], int(c)%h.store.stride
-		lo, hi := int(p.start[x]), int(p.start[x+1])
-		copy(t.k.Data[at*d:], p.k.Data[lo*d:hi*d])
-		copy(t.v.Data[at*dv:], p.v.Data[lo*dv:hi*dv])
-		at += hi - lo
+}
+
+// copyMembers copies the members of cluster x of a chunk to row at of the gathered ones. It returns their number.
+func (t *tiles[T]) copyMembers(at int, p *chunkPart[T], x int) int {
+	d, dv := t.x.Cols, t.acc.Cols
+	lo, hi := int(p.start[x]), int(p.start[x+1])
+	copy(t.k.Data[at*d:], p.k.Data[lo*d:hi*d])
+	copy(t.v.Data[at*dv:], p.v.Data[lo*dv:hi*dv])
+	return hi - lo
+}
+
+// addGathered adds the gathered members.
+func (t *tiles[T]) addGathered() {
+	total := t.k.Rows
+	if total == 0 {
+		return
 	}
 	t.tile.Data = roomy(t.tile.Data, t.x.Rows*total)
 	t.tile = buf.Shaped(t.tile, t.x.Rows, total)
@@ -234,7 +280,6 @@ func (t *tiles[T]) addFew(h *chunkHead[T]) (total int) {
 		t.sum[r] += float64(t.tab.ExpSum(row, t.shift[r]))
 	}
 	t.tab.Product(t.acc, t.tile, t.v, true)
-	return total
 }
 
 // append adds the key of position p.
@@ -252,7 +297,7 @@ func (a *nearKeys[T]) append(p int, k, v []T) {
 
 // cluster sorts the next chunk and takes its keys out of the recent ones.
 func (c *Chunks[T]) cluster(w *chunkStepper[T], h *chunkHead[T], kv int) error {
-	done := len(h.parts)
+	done := h.chunks()
 	spec, group := &c.specs[kv], c.group()
 	first := h.near.seen(done*spec.Chunk - 1) // sinks of earlier chunks
 	n := h.near.seen((done+1)*spec.Chunk-1) - first
@@ -261,26 +306,27 @@ func (c *Chunks[T]) cluster(w *chunkStepper[T], h *chunkHead[T], kv int) error {
 			StrideH: strideH, StrideL: strideL}
 	}
 	k, v := h.near.k.RowRange(first, first+n), h.near.v.RowRange(first, first+n)
-	f := &w.fit
-	a := Attention[T]{Scale: c.scale, Specs: []Spec{*spec}}
+	f, of := &w.fit, *spec
 	if done > 0 {
-		a.Specs[0] = c.rest[kv]
+		of = c.rest[kv]
 	}
-	f.problems = nil // the last one keeps its memory
-	if err := f.start(&a, attention.Seq[T]{}, one(group, c.dim, c.dim, group*c.dim, h.asked),
-		one(1, c.dim, 0, c.dim, k.Data), one(1, c.valueDim, 0, c.valueDim, v.Data)); err != nil {
+	p, err := clusterChunk(f, c.scale, of, one(group, c.dim, c.dim, group*c.dim, h.asked),
+		one(1, c.dim, 0, c.dim, k.Data), one(1, c.valueDim, 0, c.valueDim, v.Data))
+	if err != nil {
 		return err
 	}
-	f.prepare()
-	p := f.problems[0]
-	if done == 0 {
-		h.ref = p.reference()
+	if spec.Open > 0 {
+		h.tree.push(c.tab, h.tree.part(&w.km, c.tab, p))
+	} else {
+		if done == 0 {
+			h.ref = p.reference()
+		}
+		if done == h.room {
+			h.grow(c.tab, spec, c.dim, c.valueDim)
+		}
+		h.store.set(c.tab, done, p, h.ref)
+		h.parts = append(h.parts, chunkPart[T]{slices.Clone(p.start), p.k, p.v})
 	}
-	if done == h.room {
-		h.grow(c.tab, spec, c.dim, c.valueDim)
-	}
-	h.store.set(c.tab, done, p, h.ref)
-	h.parts = append(h.parts, chunkPart[T]{slices.Clone(p.start), p.k, p.v})
 	f.forget()
 	// Sinks stay.
 	keep := first
@@ -321,6 +367,7 @@ func (c *Chunks[T]) Clone() *Chunks[T] {
 		copy(n.near.panel.Data, h.near.panel.Data)
 		n.near.pos = slices.Clone(h.near.pos)
 		n.asked, n.parts, n.ref = slices.Clone(h.asked), slices.Clone(h.parts), h.ref
+		n.tree = h.tree.clone(c.tab)
 		n.store, n.room = h.store, 0
 		if h.room > 0 {
 			n.room = (h.room + 1) / 2

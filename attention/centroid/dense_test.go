@@ -357,9 +357,15 @@ func TestChunksCausal(t *testing.T) {
 // Token by token, chunks give what Forward gives for blocks of one position, however the tokens are divided; a fork
 // goes on by itself.
 func TestChunksState(t *testing.T) {
+	for _, s := range []Spec{{Clusters: 8, Chunk: 64, Together: 1, Window: 10, Sinks: 3, Top: 4},
+		{Clusters: 16, Chunk: 32, Together: 1, Window: 10, Sinks: 3, Open: 0.05}} {
+		testChunksState(t, s)
+	}
+}
+
+func testChunksState(t *testing.T, s Spec) {
 	const length, dim = 300, 16
 	q, k, v := grouped[float32](2, length, dim, 6)
-	s := Spec{Clusters: 8, Chunk: 64, Together: 1, Window: 10, Sinks: 3, Top: 4}
 	a := &Attention[float32]{Visibility: attention.Visibility{Causal: true}, Specs: []Spec{s}}
 	want := attention.NewSeq[float32](1, 4, length, dim)
 	if _, err := a.Forward(want, q, k, v); err != nil {

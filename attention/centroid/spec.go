@@ -44,6 +44,10 @@ type Spec struct {
 	// centres. With Keys, queries see the keys of their own chunk exactly; a block of Together queries of a chunk,
 	// which are sorted, chooses Keys exact keys of all earlier chunks, and Clusters centroids stand for the others.
 	Chunk int `json:"chunk,omitempty"`
+	// Open is for causal attention with Chunk and Together 1, instead of Top: the largest expected error of a centroid
+	// that is not replaced by its keys, relative to the spread of the values. Clusters form a tree with two levels; see
+	// tree.go. 0: Top clusters are exact.
+	Open float64 `json:"open,omitempty"`
 	// Shared makes one choice of clusters and keys for all query heads of a group.
 	Shared bool `json:"shared,omitempty"`
 	// Sinks is the number of first keys that are always exact.
@@ -119,6 +123,10 @@ func (s *Spec) Validate() error {
 			s.Keys, s.Chunk, ErrSpec)
 	case s.Together > 0 && s.Shared:
 		return fmt.Errorf("together %d chooses for all heads of a group, leave out shared: %w", s.Together, ErrSpec)
+	case !dense.IsFinite(s.Open) || s.Open < 0:
+		return fmt.Errorf("open %v, want a finite error of at least 0: %w", s.Open, ErrSpec)
+	case s.Open > 0 && (s.Chunk == 0 || s.Together != 1 || s.Top > 0 || s.Keys > 0):
+		return fmt.Errorf("open %v is for chunks with together 1, set both, leave out top and keys: %w", s.Open, ErrSpec)
 	case s.Chunk > 0 && s.Together == 0:
 		return fmt.Errorf("chunk %d without together, set it: %w", s.Chunk, ErrSpec)
 	case s.Chunk > 0 && (s.Clusters == 0 || s.Clusters > s.Chunk):

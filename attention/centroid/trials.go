@@ -2,6 +2,7 @@ package centroid
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/randfeat/randfeat/attention"
 	"github.com/randfeat/randfeat/dense"
@@ -20,6 +21,7 @@ type Trials[T dense.Float] struct {
 	kept    []clustered[T] // the most recently used is last
 	chunks  []chunkedKeys[T]
 	prefix  []prefixedKeys[T]
+	opened  []openedKeys[T]
 	fits    int // for tests: clusterings that were made
 }
 
@@ -39,6 +41,12 @@ type chunkedKeys[T dense.Float] struct {
 type prefixedKeys[T dense.Float] struct {
 	of Spec
 	c  *prefixCall[T]
+}
+
+// openedKeys are the sequences with the clusters of a spec.
+type openedKeys[T dense.Float] struct {
+	of  Spec
+	all []opening[T]
 }
 
 // keptTrials is the number of clusterings to keep. A list of specs in the order of their cost alternates between a few
@@ -114,6 +122,9 @@ func (t *Trials[T]) atChunks(out attention.Seq[T], rows []int, spec Spec) error 
 	if spec.prefixed() {
 		return t.atPrefix(out, rows, spec)
 	}
+	if spec.Open > 0 {
+		return t.atOpen(out, rows, spec)
+	}
 	of := spec
 	of.Top = 1
 	var c *chunkCall[T]
@@ -141,6 +152,28 @@ func (t *Trials[T]) atChunks(out attention.Seq[T], rows []int, spec Spec) error 
 	}
 	c.answer(rows, out)
 	return nil
+}
+
+// atOpen is At for specs with Open.
+func (t *Trials[T]) atOpen(out attention.Seq[T], rows []int, spec Spec) error {
+	of := spec
+	of.Open = 1
+	a := &Attention[T]{Visibility: t.vis, Scale: t.scale, Specs: []Spec{spec}}
+	i := slices.IndexFunc(t.opened, func(k openedKeys[T]) bool { return k.of == of })
+	if i < 0 {
+		all, err := a.openings(t.q, t.k, t.v)
+		if err != nil {
+			return err
+		}
+		if len(t.opened) == keptTrials {
+			t.opened = slices.Delete(t.opened, 0, 1)
+		}
+		t.fits++
+		t.opened = append(t.opened, openedKeys[T]{of, all})
+		i = len(t.opened) - 1
+	}
+	_, err := a.forwardOpen(t.opened[i].all, rows, out)
+	return err
 }
 
 // atPrefix is At for causal attention whose blocks weigh the prefix.

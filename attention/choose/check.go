@@ -151,9 +151,9 @@ func spreadOf(length int) float64 {
 	return max(leastSpread, textSpread*math.Pow(512/float64(max(length, 512)), 0.25))
 }
 
-// forecast returns the error with an interval for another text of the same kind with length keys. The interval of the
-// rows and a prediction interval for one more text (Student's t) are independent, so their widths are added as squares.
-func (s *errorSums) forecast(length int) Estimate {
+// forecast returns the error with an interval for another text of the same kind. spread is the assumed standard
+// deviation between texts, in logarithms (spreadOf). The interval of the rows and a prediction interval for one more text (Student's t) are independent, so their widths are added as squares.
+func (s *errorSums) forecast(spread float64) Estimate {
 	e := s.estimate()
 	if e.Error == 0 || e.High == math.MaxFloat64 {
 		return e
@@ -176,7 +176,6 @@ func (s *errorSums) forecast(length int) Estimate {
 		}
 	}
 	df := textPrior + n - 1
-	spread := spreadOf(length)
 	sd := math.Sqrt((textPrior*spread*spread + squares) / df * (1 + 1/n))
 	half := distuv.StudentsT{Sigma: 1, Nu: df}.Quantile(1-outside/2) * sd
 	low, high := math.Log(e.Error/e.Low), math.Log(e.High/e.Error)

@@ -322,7 +322,7 @@ func newChooser(o Options, scale float64, s sample) (*chooser, error) {
 	}
 	c := &chooser{Options: o, scale: scale, all: s}
 	if o.Decode {
-		c.dense, c.Plans = true, decodeGrid(o.Seed, k.Len)
+		c.dense, c.Plans = true, decodeGrid(o.Seed)
 		stable.Sort(c.Plans, func(a, b Plan) int { return cmp.Compare(c.price(a), c.price(b)) })
 		return c, nil
 	}
@@ -374,7 +374,7 @@ func (c *chooser) divide() error {
 			rows *= min(all.k.Len/2048, 4) // a small part of the text, and a narrower interval
 		}
 		if c.Decode {
-			rows = max(rows, decodeRows/all.q.Batch)
+			rows = max(1, min(decodeRows/all.q.Batch, half/2)) // half of them judge first, the others are fresh
 		}
 		if c.dense && all.vis.Causal && !c.Decode { // a few rows of a causal text make most of its error
 			rows = max(rows, min(all.q.Len/4, mostCausalRows)/all.q.Batch)
@@ -581,7 +581,7 @@ func (c *tester) confirm(t trial) (trial, error) {
 // no rates or a budget is set, and predicted seconds otherwise.
 func (c *chooser) price(p Plan) float64 {
 	if c.Decode {
-		return reads(*p.Centroid, c.all.k.Len)
+		return p.Centroid.Reads(c.all.k.Len)
 	}
 	if c.Rates == nil || c.Budget > 0 {
 		return c.cost(p)
@@ -669,7 +669,7 @@ func (c *tester) judge(p Plan, fresh bool) (Estimate, error) {
 		e := sums.error()
 		return Estimate{Error: e, High: math.MaxFloat64, Rows: len(sums.rows)}, nil
 	}
-	return sums.forecast(c.all.k.Len), nil
+	return sums.forecast(spreadOf(c.all.k.Len)), nil
 }
 
 // measure returns the errors of a candidate on the rows of check, which belongs to fold i. The candidate is fitted to

@@ -2,54 +2,41 @@ package choose
 
 import (
 	"fmt"
+	"math"
 
 	"github.com/randfeat/randfeat/attention/centroid"
 	"github.com/randfeat/randfeat/dense"
 )
 
-// decodeGrid returns the candidates of Options.Decode: clusters of 16 or 8 keys on average, and increasing numbers of
-// keys that a token reads exactly.
-func decodeGrid(seed uint64, length int) []Plan {
+// decodeGrid returns the candidates of Options.Decode: clusters of 8 keys on average that are opened from falling
+// expected errors on.
+func decodeGrid(seed uint64) []Plan {
 	var out []Plan
-	for _, size := range []int{16, 8} {
-		for keys := 0; keys <= length/2; keys = max(32, keys*3/2/16*16) {
-			s := decodeSpec(seed)
-			s.Clusters, s.Top = s.Chunk/size, keys/size
-			out = append(out, Plan{Method: Centroid, Centroid: &s})
-		}
+	for open := largestOpen; open > largestOpen*0x1p-10; open /= math.Sqrt2 {
+		out = append(out, openPlan(seed, open))
 	}
 	return out
 }
 
-// decodeSpec returns the settings that all plans for decoding share.
-func decodeSpec(seed uint64) centroid.Spec {
-	return centroid.Spec{Chunk: 256, Together: 1, Window: 64, Sinks: causalSinks, Seed: seed, Landmarks: fewLandmarks,
-		Passes: 1}
+// largestOpen is the Spec.Open of the cheapest plan.
+const largestOpen = 0.32
+
+// openPlan is a plan for decoding.
+func openPlan(seed uint64, open float64) Plan {
+	return Plan{Method: Centroid, Centroid: &centroid.Spec{Chunk: 256, Clusters: 32, Together: 1, Window: 64,
+		Sinks: causalSinks, Seed: seed, Landmarks: fewLandmarks, Passes: 1, Open: open}}
 }
 
 // readAll returns the plan that reads all keys at every token: exact attention in the form of a decoding state.
-func readAll(seed uint64) Plan {
-	s := decodeSpec(seed)
-	s.Clusters, s.Top = s.Chunk/16, allClusters
-	return Plan{Method: Centroid, Centroid: &s}
-}
+func readAll(seed uint64) Plan { return openPlan(seed, 1e-30) }
 
-// allClusters is a Top that exceeds the number of clusters of any sequence.
-const allClusters = 1 << 28
-
-// reads returns the time of a token after n others, in units of the time to read a centroid. On average half a chunk of
-// recent keys is not in clusters yet. The keys of chosen clusters lie in many places of memory.
-func reads(s centroid.Spec, n int) float64 {
-	const scattered = 3 // centroids that are read in the time of one such key
-	near := min(n, s.Sinks+s.Window+s.Chunk/2)
-	clusters := float64(n-near) * float64(s.Clusters) / float64(s.Chunk)
-	members := min(float64(n-near), float64(s.Top)*float64(s.Chunk)/float64(s.Clusters))
-	return float64(near) + clusters + scattered*members
-}
-
-// decodeRows is the least number of rows, over all texts, that judge a plan for decoding: a few rows make most of its
-// error.
-const decodeRows = 512
+const (
+	// decodeRows is the most rows, over all texts, that judge a plan for decoding: one row of a thousand can make half
+	// of its error.
+	decodeRows = 2048
+	// decodeSpread is the assumed standard deviation of the error between texts, in logarithms.
+	decodeSpread = 0.25
+)
 
 // NewChunks returns an empty decoding state for batch sequences with qHeads query heads each. The choice must have been
 // made with Options.Decode; errors wrap [ErrChoice].

@@ -241,10 +241,13 @@ func (c *chooser) forecast(sums *errorSums) Estimate {
 	if e := sums.error(); e > c.Tol {
 		return Estimate{Error: e, High: min(caution*e, math.MaxFloat64), Rows: len(sums.rows)}
 	}
-	if n := c.all.k.Len; c.Decode || c.all.vis.Causal && n < budgetLength { // such errors differ more between texts
-		return sums.forecast(n / 4)
+	spread := spreadOf(c.all.k.Len)
+	if c.Decode {
+		spread = decodeSpread
+	} else if c.all.vis.Causal && c.all.k.Len < budgetLength { // such errors differ more between texts
+		spread = textSpread
 	}
-	return sums.forecast(c.all.k.Len)
+	return sums.forecast(spread)
 }
 
 // try measures a plan and takes the time from the budget.
@@ -353,6 +356,9 @@ func exactKeys(p Plan) float64 {
 	if p.Method != Centroid {
 		return 0
 	}
+	if p.Centroid.Open > 0 {
+		return 1 / p.Centroid.Open // in proportion
+	}
 	return float64(max(p.Centroid.Keys, p.Centroid.Top))
 }
 
@@ -394,7 +400,7 @@ func clustersOf(p Plan) centroid.Spec {
 		return centroid.Spec{Sinks: n}
 	}
 	s := *p.Centroid
-	s.Top, s.Keys = 0, 0
+	s.Top, s.Keys, s.Open = 0, 0, 0
 	return s
 }
 

@@ -65,7 +65,7 @@ func TestForecastHoldsAnotherText(t *testing.T) {
 		got := share(250, func(r *rand.Rand) bool {
 			s := skewedRows(r, c.texts, c.rows, c.spread)
 			next := 0.1 * math.Exp(c.spread*r.NormFloat64())
-			e := s.forecast(512)
+			e := s.forecast(spreadOf(512))
 			return e.Low <= next && next <= e.High
 		})
 		t.Logf("%d texts that differ by %.2f: %.3f inside", c.texts, c.spread, got)
@@ -97,11 +97,11 @@ func TestEstimateOfFewRows(t *testing.T) {
 	wrong.add(1, 0, 0)
 	wrong.add(math.NaN(), 1, 0)
 	for _, s := range []*errorSums{&few, &wrong} {
-		if e := s.forecast(512); e.High != math.MaxFloat64 || e.Low != 0 {
+		if e := s.forecast(spreadOf(512)); e.High != math.MaxFloat64 || e.Low != 0 {
 			t.Errorf("%+v of %v", e, s.rows)
 		}
 	}
-	if e := none.forecast(512); e.Error != 0 || e.High != 0 {
+	if e := none.forecast(spreadOf(512)); e.Error != 0 || e.High != 0 {
 		t.Errorf("%+v without errors", e)
 	}
 }

@@ -282,7 +282,7 @@ func mean(x []float64) (m float64) {
 const decodeSteps = 512
 
 // timeDecode times decoding one token at a time: exact attention over all keys, and a state with plans chosen for
-// decoding. The state reads the prompt before the clock starts. Its median includes the warm-up round.
+// decoding. The state reads the prompt before the clock starts.
 func timeDecode(c *config, cal, in headInputs, threads int) error {
 	n := in.q.Len - decodeSteps
 	begin := time.Now()
@@ -331,6 +331,7 @@ func timeDecode(c *config, cal, in headInputs, threads int) error {
 	if err != nil {
 		return err
 	}
+	c.decode = c.decode[1:] // without the warm-up round, as medians does
 	slices.Sort(c.decode)
 	chosen := c.decode[len(c.decode)/2] / decodeSteps
 	c.decode = c.decode[:0]
