@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/kernel"
 )
 
 // Example is a value of a family for tests and demonstrations. The common tests iterate over the examples of the
@@ -157,6 +158,14 @@ func lfkExamples(dim int) []Example {
 		w.Data[i] = math.Sin(float64(3*i + 1))
 	}
 	return []Example{{Family: LFK{W: w}}}
+}
+
+func landmarkExamples(int) []Example {
+	return []Example{
+		{Family: Landmarks{}},
+		{Name: "several", Family: Landmarks{Also: []kernel.Kernel{{Kind: kernel.Laplace, Scale: 2},
+			{Kind: kernel.Gaussian, Scale: 0.5}}}},
+	}
 }
 
 func nystromExamples(dim int) []Example {

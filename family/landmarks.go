@@ -2,6 +2,7 @@ package family
 
 import (
 	"github.com/randfeat/randfeat/coupling"
+	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/internal/forms"
 	"github.com/randfeat/randfeat/internal/plan"
 	"github.com/randfeat/randfeat/kernel"
@@ -15,7 +16,12 @@ import (
 // passed to randfeat.NewWithOmega; drawn ones are N(0, I). φ(x)·φ(y) does not estimate the kernel. A machine fits
 // weights to the features: with all rows as landmarks the result is the exact kernel machine, with some of them the
 // Nyström approximation (Williams & Seeger 2001).
-type Landmarks struct{}
+type Landmarks struct {
+	// Also holds further kernels. Each adds m features, its columns at the same landmarks: F = m·(1 + len(Also)). A
+	// kernel here takes embedded inputs, so its Scale multiplies that of the spec. The weights of a mean of several
+	// kernel machines are their weights one below the other.
+	Also []kernel.Kernel `json:"also,omitempty"`
+}
 
 // Name is "landmarks".
 func (Landmarks) Name() string { return "landmarks" }
@@ -25,6 +31,12 @@ func (f Landmarks) Draws(kind kernel.Kind, dim, m int) ([]Draw, error) {
 	if !kind.Signed() {
 		kind = kernel.Gaussian
 	}
+	for _, k := range f.Also {
+		if err := k.Validate(dim); err != nil || k.Kind.Signed() || !k.M.IsEmpty() {
+			return nil, paramError(f, "%v kernel with scale %v, want no negative values, a positive scale and no M", k.Kind,
+				k.Scale)
+		}
+	}
 	return normalDraw(f, kind, dim, m)
 }
 
@@ -33,8 +45,8 @@ func (f Landmarks) Lower(kind kernel.Kind, dim int, omega []coupling.Omega) (pla
 	if err := need(f, omega, dim); err != nil {
 		return plan.Pair{}, err
 	}
-	if !kind.Exponential() {
-		return symmetric(plan.Leaf{Fn: plan.Columns, Kernel: kind, Omega: omega[0]}), nil
+	if !kind.Exponential() || len(f.Also) > 0 {
+		return f.columns(kind, omega[0]), nil
 	}
 	l := plan.Leaf{Fn: plan.Exp, Omega: omega[0], Mix: plan.Scalar(1)}
 	if kind == kernel.Gaussian {
@@ -49,4 +61,22 @@ func (f Landmarks) Lower(kind kernel.Kind, dim int, omega []coupling.Omega) (pla
 // Form returns an error: the products of these features do not estimate the kernel.
 func (Landmarks) Form(kernel.Kind, []float64, []float64) (forms.Form, error) {
 	return forms.Form{}, forms.NoForm("columns of the kernel (not an estimator)")
+}
+
+// columns is a leaf of kernel columns for every kernel.
+func (f Landmarks) columns(kind kernel.Kind, omega coupling.Omega) plan.Pair {
+	var side plan.Side
+	for i := range 1 + len(f.Also) {
+		at, lin := omega, plan.Linear{}
+		if i > 0 {
+			kind, lin = f.Also[i-1].Kind, plan.Scalar(f.Also[i-1].Gain())
+			at = coupling.Omega{Rows: dense.New[float64](omega.Rows.Rows, omega.Rows.Cols)}
+			for r := range at.Rows.Rows {
+				lin.Apply(at.Rows.Row(r), omega.Rows.Row(r))
+			}
+		}
+		side.Leaves = append(side.Leaves, plan.Leaf{Fn: plan.Columns, Lin: lin, Kernel: kind, Omega: at})
+		side.Blocks = append(side.Blocks, plan.Block{Coef: 1, Rho: plan.None, Base: i, Gate: plan.None})
+	}
+	return plan.Pair{Query: side, Key: side}
 }

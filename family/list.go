@@ -106,7 +106,7 @@ func List() []Info {
 		register[ELU](info("elu(x)+1 (baseline)",
 			"linear transformer", yes, "d", "O(d)", baseline), only(ELU{})),
 		register[Landmarks](kernelColumns(info("columns of the kernel at landmarks (for exact and Nyström machines)",
-			"Williams & Seeger 2001", yes, "m", dense, baseline)), only(Landmarks{})),
+			"Williams & Seeger 2001", yes, "m per kernel", dense, baseline)), landmarkExamples),
 		register[Nystrom](info("kernels at landmarks of the data, whitened: fitted to data, no unbiasedness",
 			"Williams & Seeger 2001", no, "landmarks n", "O(nd + n²)", baseline), nystromExamples),
 		register[Adaptive](info("re-embedding, key centring and OPRF per direction, fitted to the data",

@@ -62,6 +62,8 @@ func (s Setup) landmarkRoot() (r dense.Matrix[float64], err error) {
 	case s.Float32 && !roughKernel(s.Spec.Kernel.Kind):
 		return r, fmt.Errorf("family %s in float32: its features are solutions of a system that is not "+
 			"well-conditioned: use float64: %w", s.Spec.Family.Name(), ErrSetup)
+	case len(s.Spec.Family.(family.Landmarks).Also) > 0:
+		return r, fmt.Errorf("family %s of several kernels: fit each kernel alone: %w", s.Spec.Family.Name(), ErrSetup)
 	case !hasLandmarks(s.Spec.Kernel) || len(s.Omega) != 1:
 		return r, fmt.Errorf("family %s of a %v kernel, want one with κ(x, x) = 1 and no negative values: %w",
 			s.Spec.Family.Name(), s.Spec.Kernel.Kind, ErrSetup)

@@ -205,6 +205,11 @@ func TestPythonReadsModels(t *testing.T) {
 	if err := os.WriteFile(sorts, []byte(classes.String()), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	few := filepath.Join(dir, "few.csv") // the mean of several kernels
+	lines := strings.SplitAfter(classes.String(), "\n")
+	if err := os.WriteFile(few, []byte(strings.Join(lines[:91], "")), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	for _, args := range []string{"--features 128 --bandwidth 2 --scaling fitted", "--map exact --bandwidth 2",
 		"--map nystrom --features 100 --bandwidth 2", "--map nystrom --features 60 --bandwidth 6 --kernel laplace",
 		"--map nystrom --features 60 --bandwidth 3 --kernel matern52", "--model gp --features 64 --bandwidth 2",
@@ -212,11 +217,10 @@ func TestPythonReadsModels(t *testing.T) {
 		"--model smoother --family trig --features 64 --bandwidth 3",
 		"--model smoother --family adaptive --features 64 --bandwidth 2", "--family oprf --features 64 --bandwidth 4 --lambda 1",
 		"classes --model logistic --features 32 --bandwidth 1 --lambda 0.1",
-		"--features 64 --scaling learned", "classes --map exact --scaling learned",
+		"--features 64 --scaling learned", "classes --map exact --scaling learned --folds 2",
 		"classes --map exact --bandwidth 1 --lambda 0.1 --folds 2", "classes --features 32 --bandwidth 1 --lambda 0.1 --class-weight balanced --folds 2",
 		"classes --map exact --loss margins --bandwidth 1 --lambda 0.1 --folds 2",
-		"classes --model smoother --family adaptive --features 32 --bandwidth 0.5",
-
+		"classes --model smoother --family adaptive --features 32 --bandwidth 0.5", "few --folds 2",
 		"rows --model density --family adaptive --features 64 --bandwidth 0.5", "rows --model density --family oprf --features 64"} {
 		table, from, more := table, []string{"--demo", "--save-data", table}, []string{"--ids", ""}
 		flags, rows := strings.Fields(args), demoTableRows
@@ -224,6 +228,9 @@ func TestPythonReadsModels(t *testing.T) {
 			rows = fewRows
 		}
 		switch flags[0] {
+		case "few":
+			table, from, more, flags = few, []string{few, "--target", "kind"}, []string{"--probabilities"}, flags[1:]
+			rows = 90
 		case "classes":
 			table, from, more = sorts, []string{sorts, "--target", "kind"}, []string{"--probabilities"}
 			flags = flags[1:]

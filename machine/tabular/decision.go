@@ -28,6 +28,8 @@ type decision struct {
 	Large   bool          `json:"large,omitempty"`   // by conjugate gradients
 	Tried   bool          `json:"tried,omitempty"`   // some choice was between alternatives tried on the sample
 	Margins bool          `json:"margins,omitempty"` // the loss of an exact kernel: squared hinge
+	// Also holds further kernel machines. The model predicts a mean of all (mean.go).
+	Also []exactPart `json:"also,omitempty"`
 	// Narrow says that features of landmarks and their products are float32.
 	Narrow bool `json:"narrow,omitempty"`
 	// Missed is the out-of-fold error of the choice, the root of the mean square of standardised targets; 0: unknown.

@@ -91,6 +91,7 @@ func (f *search) chooseExact(s *sample, rows int64) (*decision, error) {
 	}
 	c.noteKernel()
 	c.took(e)
+	c.noteMean(e)
 	c.found(e, fmt.Sprintf("best %s of %s", f.metric(), e.judged()))
 	c.d.Tried = len(e.all) > 1
 	return c.d, nil
@@ -142,6 +143,7 @@ type exactSearch struct {
 	final   bool         // the search is for the model, not for an earlier choice
 	open    bool         // try other kernels too
 	kinds   []Trial      // results of these kernels
+	also    []exactPart  // machines of other kernels that the model averages
 	told    int          // number of rows they were tried on
 	rival   exactPoint   // setting of the Gaussian kernel, to be compared on more rows; zero: none
 	margins *marginTries // tried instead of least squares if not nil

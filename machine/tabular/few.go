@@ -23,7 +23,7 @@ func (e *exactSearch) tryFew() error {
 	var base trial
 	others := []trial{smooth}
 	for _, kind := range []kernel.Kind{fewKernel, kernel.Matern32, kernel.Matern52, kernel.Laplace} {
-		if g := e.c.f.guide; g != nil && kind != g.Kernel && kind != fewKernel ||
+		if g := e.c.f.guide; g != nil && kind != g.Kernel && !averaged(kind) ||
 			kind == kernel.Laplace && e.tries.x.Cols > laplaceColumns {
 			continue
 		}
@@ -56,6 +56,11 @@ func (e *exactSearch) tryFew() error {
 		}
 		if diff, se := gain(base.judged(), t.judged()); diff > se && mean(t.judged()) < mean(top.judged()) {
 			top = t
+		}
+	}
+	for _, t := range append(others, base) {
+		if k := t.spec.Kernel; t.loss != nil && averaged(k.Kind) && k.Kind != top.spec.Kernel.Kind {
+			e.also = append(e.also, exactPart{k.Kind, k.Scale, t.lambda})
 		}
 	}
 	e.at, e.all = exactPoint{top.spec.Kernel.Scale, top.lambda}, nil

@@ -222,7 +222,7 @@ func TestIntervalsAreOfTheFinalSettings(t *testing.T) {
 		"smoother": {Kind: machine.KindSmoother, Features: 64},
 	} {
 		o.Learn = learn("y")
-		src := waves(150, 12)
+		src := waves(240, 12) // with fewer rows several kernels are averaged
 		open, given, _ := sameSettings(t, src, o)
 		a, b := open.Residuals, given.Residuals
 		if a.Rows != 2 || b.Rows != 2 {

@@ -14,7 +14,7 @@ func TestNystromAsAsked(t *testing.T) {
 	for _, kind := range []machine.Kind{machine.KindRidge, machine.KindGP} {
 		m, r := mustFit(t, waves(400, 2), Options{Kind: kind, Learn: learn("y"), Map: MapNystrom, Features: 60,
 			Folds: 1})
-		if m.Spec.Family != (family.Landmarks{}) || m.Weights.Rows != 60 || choice(t, r, "map").Value != MapNystrom ||
+		if !family.InfoOf(m.Spec.Family).KernelColumns || m.Weights.Rows != 60 || choice(t, r, "map").Value != MapNystrom ||
 			choice(t, r, "lambda").Number != m.Lambda || choice(t, r, "bandwidth").Number != m.Spec.Kernel.Scale {
 			t.Errorf("%s: %d features of %s, %+v", kind, m.Weights.Rows, m.Spec.Family.Name(), r.Choices)
 		}
@@ -34,7 +34,7 @@ func TestMapIsChosen(t *testing.T) {
 	ch := choice(t, r, "map")
 	if len(ch.Trials) != 3 || choice(t, r, "features").Number != float64(m.Weights.Rows) ||
 		choice(t, r, "bandwidth").Number != m.Spec.Kernel.Scale || choice(t, r, "lambda").Number != m.Lambda ||
-		(ch.Value == MapNystrom) != (m.Spec.Family == family.Landmarks{}) {
+		(ch.Value == MapNystrom) != family.InfoOf(m.Spec.Family).KernelColumns {
 		t.Errorf("%+v", r.Choices)
 	}
 	got := evaluate(t, m, board(3000, 2))[0].Value

@@ -152,19 +152,9 @@ func (f *final) exactLeftOut() (*leftOut, error) {
 	if err := e.reset(inMetric(m.Spec.Kernel.M, x), y, t); err != nil {
 		return nil, err
 	}
-	var pred dense.Matrix[float64]
-	for k := 0; ; k++ {
-		var err error
-		pred, err = e.leaveOut(0, exactPoint{m.Spec.Kernel.Scale, m.Lambda * math.Pow(10, float64(k)/2)})
-		if err == nil {
-			break
-		}
-		if !errors.Is(err, linalg.ErrNotPositive) {
-			return nil, err
-		}
-		if k == mostRaises {
-			return nil, machine.ErrSingular
-		}
+	pred, err := f.leaveOutMean(&e)
+	if err != nil {
+		return nil, err
 	}
 	out := new(leftOut)
 	for i := range pred.Rows {

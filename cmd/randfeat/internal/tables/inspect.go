@@ -131,6 +131,11 @@ func (r *InspectResult) print(w io.Writer, levels int) error {
 				r.Spec.Family.Name(), r.Spec.Coupling.Name(), r.Spec.M, r.Spec.Seed)
 		}
 		fmt.Fprintf(w, "kernel\t%v, bandwidth %.6g, in %d dimensions\n", r.Spec.Kernel.Kind, r.Bandwidth, r.Spec.Dim)
+		if list, ok := r.Spec.Family.(family.Landmarks); ok {
+			for _, k := range list.Also {
+				fmt.Fprintf(w, "and kernel\t%v, bandwidth %.6g\n", k.Kind, r.Bandwidth/k.Gain())
+			}
+		}
 		if kind, err := r.Kind.Info(); err == nil && kind.Penalised {
 			fmt.Fprintf(w, "penalty λ\t%.6g\n", r.Lambda)
 		}
