@@ -37,6 +37,9 @@ func run(ctx context.Context, env *cli.Env, args []string) int {
 	root.SetOut(env.Stdout)
 	root.SetErr(env.Stderr)
 	strictCompletion(root)
+	if len(args) > 0 && (args[0] == cobra.ShellCompRequestCmd || args[0] == cobra.ShellCompNoDescRequestCmd) {
+		cli.RegisterCompletions(root)
+	}
 	cmd, err := root.ExecuteContextC(ctx)
 	// Writers to stdout may return the error or drop it, as cobra does. The bufio.Writer remembers its first
 	// error, so Flush reports it in any case. It replaces err only if err is the same failure or a mere miss.

@@ -63,9 +63,7 @@ The measurement stops after --budget and skips lengths that do not fit. Other wo
 	flags.Uint64Var(&f.seed, "seed", cli.DefaultSeed, "seed of the projections and of the inputs")
 	cli.CompleteNames(cmd, "family", cli.FamilyNames)
 	cli.CompleteNames(cmd, "coupling", cli.CouplingNames)
-	cli.Register(cmd, "out", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-		return []string{"svg"}, cobra.ShellCompDirectiveFilterFileExt
-	})
+	cli.CompleteFiles(cmd, "out", "svg")
 	return cmd
 }
 

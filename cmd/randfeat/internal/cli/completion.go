@@ -2,31 +2,49 @@ package cli
 
 import (
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/randfeat/randfeat/coupling"
 	"github.com/randfeat/randfeat/family"
 	"github.com/randfeat/randfeat/kernel"
 )
 
+// names is the annotation of a flag that lists what completes it.
+const names = "randfeat_names"
+
 // CompleteNames completes a flag with a fixed list; text after a tab is a description.
-func CompleteNames(cmd *cobra.Command, flag string, names func() []string) {
-	Register(cmd, flag, func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-		return names(), cobra.ShellCompDirectiveNoFileComp
-	})
-}
+func CompleteNames(cmd *cobra.Command, flag string, list func() []string) { annotate(cmd, flag, names, list()) }
 
 // CompleteFiles completes a flag with files of one extension.
 func CompleteFiles(cmd *cobra.Command, flag, ext string) {
-	Register(cmd, flag, func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-		return []string{ext}, cobra.ShellCompDirectiveFilterFileExt
-	})
+	annotate(cmd, flag, cobra.BashCompFilenameExt, []string{ext})
 }
 
-// Register adds a completion function to a flag. A flag that does not exist is a bug, so it panics.
-func Register(cmd *cobra.Command, flag string, f func(*cobra.Command, []string,
-	string) ([]string, cobra.ShellCompDirective)) {
-	if err := cmd.RegisterFlagCompletionFunc(flag, f); err != nil {
-		panic("randfeat: " + err.Error()) // the flag does not exist: a bug here
+// annotate panics on a flag that does not exist: that is a bug.
+func annotate(cmd *cobra.Command, flag, key string, values []string) {
+	if err := cmd.Flags().SetAnnotation(flag, key, values); err != nil {
+		panic("randfeat: " + err.Error())
+	}
+}
+
+// RegisterCompletions makes cobra complete the flags of cmd and its children from their annotations. Only a command
+// line that completes another one may call it: cobra keeps what is registered, and so the whole tree, until the process
+// ends.
+func RegisterCompletions(cmd *cobra.Command) {
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		list, ok := f.Annotations[names]
+		if !ok {
+			return
+		}
+		complete := func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+			return list, cobra.ShellCompDirectiveNoFileComp
+		}
+		if err := cmd.RegisterFlagCompletionFunc(f.Name, complete); err != nil {
+			panic("randfeat: " + err.Error()) // registered twice: a bug here
+		}
+	})
+	for _, c := range cmd.Commands() {
+		RegisterCompletions(c)
 	}
 }
 
