@@ -205,8 +205,8 @@ func (c *calibrating) at(a float64) (loss, first, second float64) {
 	return loss / n, first / n, second / n
 }
 
-// powers returns exp(a·z_ij + shift_j − top_i) of rows lo to hi−1 with their largest exponents top_i and their sums. The
-// next call overwrites them.
+// powers returns exp(a·z_ij + shift_j − top_i) of rows lo to hi−1 with their largest exponents top_i and their sums.
+// The next call overwrites them.
 func (c *calibrating) powers(a float64, lo, hi int) (p, tops, sums []float64) {
 	k := c.z.Cols
 	c.p = buf.Sized(c.p, calibrationRows*k)

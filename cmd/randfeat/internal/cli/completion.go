@@ -13,7 +13,9 @@ import (
 const names = "randfeat_names"
 
 // CompleteNames completes a flag with a fixed list; text after a tab is a description.
-func CompleteNames(cmd *cobra.Command, flag string, list func() []string) { annotate(cmd, flag, names, list()) }
+func CompleteNames(cmd *cobra.Command, flag string, list func() []string) {
+	annotate(cmd, flag, names, list())
+}
 
 // CompleteFiles completes a flag with files of one extension.
 func CompleteFiles(cmd *cobra.Command, flag, ext string) {
