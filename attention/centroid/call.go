@@ -320,12 +320,16 @@ func (s *fitStep[T]) Item(w *worker[T], i int) error {
 }
 
 func (s *assignStep[T]) Item(w *worker[T], i int) error {
-	x := s.chunks[i]
-	p := s.problems[x.problem]
-	k, v := s.k.Head(p.b, p.h), s.v.Head(p.b, p.h)
+	(*call[T])(s).assignKeys(w, s.chunks[i])
+	return nil
+}
+
+// assignKeys assigns some keys of a problem to its centres.
+func (c *call[T]) assignKeys(w *worker[T], x keyChunk) {
+	p := c.problems[x.problem]
+	k, v := c.k.Head(p.b, p.h), c.v.Head(p.b, p.h)
 	keys := p.keys[x.lo:x.hi]
 	p.assign.assign(p.found[x.lo:x.hi], gathered(&w.gatherK, k, keys), gathered(&w.gatherV, v, keys), &w.scores)
-	return nil
 }
 
 func (s *groupStep[T]) Item(w *worker[T], i int) error {

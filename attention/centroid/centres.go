@@ -304,6 +304,7 @@ type assigner[T dense.Float] struct {
 // assignScratch is the memory of a goroutine that assigns.
 type assignScratch[T dense.Float] struct {
 	z, score dense.Matrix[T]
+	best     []T
 }
 
 // assignRows keys are assigned at a time.
@@ -347,9 +348,7 @@ func (a *assigner[T]) assign(dst []int32, y, v dense.Matrix[T], w *assignScratch
 		}
 		w.score = buf.Shaped(w.score, hi-lo, a.panel.Rows)
 		a.tab.MulT(w.score, w.z, &a.panel, a.bias)
-		for j := lo; j < hi; j++ {
-			dst[j] = int32(argMax(a.tab, w.score.Row(j-lo)))
-		}
+		w.best = argMaxRows(a.tab, dst[lo:hi], w.score, w.best)
 	}
 }
 
@@ -362,8 +361,16 @@ func (a *assigner[T]) centre(z, y []T) {
 	}
 }
 
-// argMax is the first index of the largest number, 0 if there is none but NaN.
-func argMax[T dense.Float](tab *kern.Table[T], x []T) int { return max(0, indexOf(x, tab.Max(x))) }
+// argMaxRows sets dst to the first index of the largest number of every row, 0 if there is none but NaN. It returns
+// memory for the next call.
+func argMaxRows[T dense.Float](tab *kern.Table[T], dst []int32, x dense.Matrix[T], best []T) []T {
+	best = buf.Sized(best, x.Rows)
+	tab.RowMax(best, x)
+	for i, m := range best {
+		dst[i] = int32(max(0, indexOf(x.Row(i), m)))
+	}
+	return best
+}
 
 // indexOf is the first index of m, or −1.
 func indexOf[T dense.Float](x []T, m T) int {

@@ -106,7 +106,7 @@
 //   - call.go, rows.go, backward.go: bidirectional attention whose queries choose by themselves, and its gradients.
 //   - blocks.go, roworder.go, tilt.go, tiles.go: bidirectional attention whose queries choose together.
 //   - causal.go, far.go, geometry.go, block.go, select.go, backward_causal.go: causal attention with fitted centres.
-//   - chunks.go, chunkstate.go, prefix.go: causal attention in chunks.
+//   - chunks.go, chunkstate.go, prefix.go, prefixflow.go: causal attention in chunks.
 //   - state.go: what all decoding states share. cache.go, slots.go, compact.go, compacted.go: the states. codec.go,
 //     cachecodec.go, chunkcodec.go: their binary forms.
 package centroid

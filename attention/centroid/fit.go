@@ -238,6 +238,7 @@ type fitter[T dense.Float] struct {
 	// The metric E xxᵀ = (queryUnit)²·factor·factorᵀ, with factor lower triangular. A key has the coordinates z = (y −
 	// mean)·unit·factor, followed by (v − mean)·unit·valueScale if values take part. The units keep numbers near 1.
 	metric     dense.Matrix[float64]
+	wide       dense.Matrix[float64] // memory of factorise
 	queryUnit  float64
 	factor     dense.Matrix[T]
 	mean       []T
@@ -530,37 +531,55 @@ func (f *fitter[T]) setMetric(x dense.Matrix[T], scale float64) {
 			f.metric.Set(i, j, float64(second.At(i, j))/float64(n))
 		}
 	}
-	factorise(f.factor, f.metric)
+	f.wide = buf.Shaped(f.wide, d, d)
+	copy(f.wide.Data, f.metric.Data)
+	factorise(f.factor, f.wide)
 }
 
-// factorise sets l to the Cholesky factor of a metric. Directions in which queries are zero up to rounding get zeros.
+// factorise sets l to the Cholesky factor of a metric, which it overwrites with the same. Directions in which queries
+// are zero up to rounding get zeros.
 func factorise[T dense.Float](l dense.Matrix[T], metric dense.Matrix[float64]) {
 	d := metric.Rows
-	clear(l.Data)
 	var trace float64
 	for i := range d {
 		trace += metric.At(i, i)
 	}
 	least := trace * 1e-7
-	for j := range d {
-		s := metric.At(j, j)
-		for _, v := range l.Row(j)[:j] {
-			s -= float64(v) * float64(v)
-		}
-		if s <= least {
-			continue
-		}
-		root := math.Sqrt(s)
-		l.Set(j, j, T(root))
-		for i := j + 1; i < d; i++ {
-			s := metric.At(i, j)
-			li, lj := l.Row(i)[:j], l.Row(j)[:j]
-			for m, v := range li {
-				s -= float64(v) * float64(lj[m])
+	clear(l.Data)
+	for i := range d {
+		row, to := metric.Row(i), l.Row(i)
+		for j := range i {
+			if root := metric.At(j, j); root > 0 {
+				row[j] = (row[j] - dot4(row[:j], metric.Row(j))) / root
+			} else {
+				row[j] = 0
 			}
-			l.Set(i, j, T(s/root))
+			to[j] = T(row[j])
 		}
+		if s := row[i] - dot4(row[:i], row); s > least {
+			row[i] = math.Sqrt(s)
+		} else {
+			row[i] = 0
+		}
+		to[i] = T(row[i])
 	}
+}
+
+// dot4 is the inner product with the first elements of y, in four sums that do not wait for each other.
+func dot4(x, y []float64) float64 {
+	var a, b, c, d float64
+	y = y[:len(x)]
+	for len(x) >= 4 && len(y) >= 4 {
+		a += x[0] * y[0]
+		b += x[1] * y[1]
+		c += x[2] * y[2]
+		d += x[3] * y[3]
+		x, y = x[4:], y[4:]
+	}
+	for i, v := range x {
+		a += v * y[i]
+	}
+	return a + b + (c + d)
 }
 
 // draw chooses the keys to train on: all of them with their weights, or, if there are many, a systematic sample in

@@ -169,9 +169,7 @@ func (m *kmeans[T]) scores(z dense.Matrix[T], w []T, dst []int32, from, to int) 
 		s.score = buf.Shaped(s.score, hi-lo, m.panel.Rows)
 		m.tab.MulT(s.score, z.RowRange(lo, hi), &m.panel, m.bias)
 		if dst != nil {
-			for j := lo; j < hi; j++ {
-				dst[j] = int32(argMax(m.tab, s.score.Row(j-lo)))
-			}
+			s.best = argMaxRows(m.tab, dst[lo:hi], s.score, s.best)
 			continue
 		}
 		s.best = buf.Sized(s.best, hi-lo)

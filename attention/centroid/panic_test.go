@@ -88,3 +88,53 @@ func TestCausalGradientsReleaseWaits(t *testing.T) {
 	}
 	b.await(&done, 0) // nothing to wait for
 }
+
+// A panic in a job of causal blocks ends the waits of other workers and reaches the caller.
+func TestPanicOfAPrefixJobReachesTheCaller(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(4))
+	tab, err := kern.Chosen[float32]()
+	if err != nil {
+		t.Fatal(err)
+	}
+	bomb := errors.New("bomb")
+	var calls, at atomic.Int64
+	mined := *tab
+	mined.TMul = func(dst, x, y dense.Matrix[float32]) { // in fits and slopes, which all blocks wait for
+		if calls.Add(1) == at.Load() {
+			time.Sleep(5 * time.Millisecond) // the other workers come to wait
+			panic(bomb)
+		}
+		tab.TMul(dst, x, y)
+	}
+	q, k, v := grouped[float32](1, 300, 16, 1)
+	a := &Attention[float32]{Specs: []Spec{{Clusters: 6, Chunk: 32, Together: 16, Keys: 10}}}
+	a.Causal = true
+	out := attention.NewSeq[float32](1, 2, 300, 16)
+	run := func(bombAt int64) *par.Panic {
+		c := new(prefixCall[float32])
+		if err := c.begin(a, q, k, v); err != nil {
+			t.Fatal(err)
+		}
+		c.aim(nil, out)
+		c.keys.tab = &mined
+		calls.Store(0)
+		at.Store(bombAt)
+		ended := make(chan *par.Panic, 1)
+		go func() { ended <- par.Catch(func() { c.run(true, true) }) }()
+		select {
+		case p := <-ended:
+			return p
+		case <-time.After(time.Minute):
+			t.Fatalf("product %d panicked, and the other workers wait", bombAt)
+			return nil
+		}
+	}
+	if p := run(-1); p != nil {
+		t.Fatal(p)
+	}
+	for _, i := range []int64{1, calls.Load() / 2, calls.Load()} {
+		if p := run(i); !errors.Is(p, bomb) {
+			t.Errorf("product %d panicked, the caller got %v", i, p)
+		}
+	}
+}

@@ -40,6 +40,9 @@ type prefixChunk struct {
 	first  bool    // the clusters are trained for it
 	order  []int32 // its queries, sorted: query r%(q1−q0) of head r/(q1−q0) of the group
 	start  []int32 // of clusters among the keys of the prefix, and their number at the end
+	inside int     // tasks inside of the chunk
+	left   int     // of what its blocks wait for: these tasks, and its level
+	t0, t1 int     // its tasks of blocks
 }
 
 // prefixLevel is a training of centres.
@@ -52,6 +55,7 @@ type prefixLevel[T dense.Float] struct {
 	mean   []T
 	factor dense.Matrix[T]
 	spread []T // of sorted keys
+	left   int // jobs that the next ones wait for
 }
 
 // prefixCall is one causal Forward whose blocks weigh the prefix.
@@ -60,20 +64,11 @@ type prefixCall[T dense.Float] struct {
 	levels []prefixLevel[T]
 	chunks []prefixChunk
 	inside []insideTask
-	logs   []T        // of output rows: the logarithms of the sums of weights inside of their chunks
-	place  []int32    // of At: where a query goes, −1: nowhere
-	sorted []keyChunk // ranges of sorted keys of levels
-	tasks  []rowTask  // blocks lo to hi−1 of a chunk
-	order  []int      // of tasks
-	jobs   []prefixJob[T]
+	logs   []T       // of output rows: the logarithms of the sums of weights inside of their chunks
+	place  []int32   // of At: where a query goes, −1: nowhere
+	tasks  []rowTask // blocks lo to hi−1 of a chunk
+	flow   prefixFlow
 	crew   par.Crew[prefixWorker[T]]
-}
-
-// prefixJob is an item of a step. A step mixes jobs of several kinds, so that a few long ones, such as the fits of
-// levels, do not keep processors waiting.
-type prefixJob[T dense.Float] struct {
-	do func(c *prefixCall[T], w *prefixWorker[T], i int)
-	i  int
 }
 
 // prefixWorker is the scratch memory of one goroutine.
@@ -96,11 +91,7 @@ func (a *Attention[T]) forwardPrefix(wanted []int, out, q, k, v attention.Seq[T]
 		return attention.Report{}, err
 	}
 	c.aim(wanted, out)
-	c.add(len(c.levels), (*prefixCall[T]).fit)
-	c.add(len(c.inside), (*prefixCall[T]).readInside) // needs no clusters
-	c.run()
-	c.cluster()
-	return c.readPrefix(), nil
+	return c.run(true, true), nil
 }
 
 // forget drops the data of the caller.
@@ -114,47 +105,19 @@ func (c *prefixCall[T]) forget() {
 	}
 }
 
-// add appends n jobs to the next step.
-func (c *prefixCall[T]) add(n int, do func(c *prefixCall[T], w *prefixWorker[T], i int)) {
-	for i := range n {
-		c.jobs = append(c.jobs, prefixJob[T]{do, i})
-	}
-}
-
-// run runs the jobs of a step. None of them fails: arguments have been checked.
-func (c *prefixCall[T]) run() {
-	n := len(c.jobs)
-	if err := c.crew.Do(n, min(n, runtime.GOMAXPROCS(0)), (*prefixStep[T])(c)); err != nil {
-		panic("centroid: " + err.Error())
-	}
-	clear(c.jobs)
-	c.jobs = c.jobs[:0]
-}
-
-type prefixStep[T dense.Float] prefixCall[T]
-
-func (s *prefixStep[T]) Item(w *prefixWorker[T], i int) error {
-	s.jobs[i].do((*prefixCall[T])(s), w, s.jobs[i].i)
-	return nil
-}
-
 // start clusters the keys and sorts the queries, for any number of answers.
 func (c *prefixCall[T]) start(a *Attention[T], q, k, v attention.Seq[T]) error {
 	if err := c.begin(a, q, k, v); err != nil {
 		return err
 	}
-	c.add(len(c.levels), (*prefixCall[T]).fit)
-	c.run()
-	c.cluster()
+	c.run(true, false)
 	return nil
 }
 
 // answer computes the outputs after start.
 func (c *prefixCall[T]) answer(wanted []int, out attention.Seq[T]) attention.Report {
 	c.aim(wanted, out)
-	c.add(len(c.inside), (*prefixCall[T]).readInside)
-	c.run()
-	return c.readPrefix()
+	return c.run(false, true)
 }
 
 // begin takes the arguments and lists the chunks.
@@ -175,43 +138,10 @@ func (c *prefixCall[T]) begin(a *Attention[T], q, k, v attention.Seq[T]) error {
 	return nil
 }
 
-// cluster assigns the keys to the centres of fitted levels, sorts keys by cluster, and sorts the queries of all chunks.
-func (c *prefixCall[T]) cluster() {
-	c.add(len(c.chunks), (*prefixCall[T]).sortLater)
-	c.keys.assignChunks()
-	c.add(len(c.keys.chunks), (*prefixCall[T]).assign)
-	c.run()
-	c.add(len(c.levels), (*prefixCall[T]).group)
-	c.run()
-	for _, p := range c.keys.problems[:c.keys.used] {
-		p.slope.begin()
-	}
-	c.add(slopeParts*len(c.levels), (*prefixCall[T]).addSlope)
-	c.sorted = c.sorted[:0]
-	for i, p := range c.keys.problems[:c.keys.used] {
-		c.levels[i].spread = buf.Sized(c.levels[i].spread, len(p.keys))
-		for lo := 0; lo < len(p.keys); lo += groupChunk {
-			c.sorted = append(c.sorted, keyChunk{i, lo, min(lo+groupChunk, len(p.keys))})
-		}
-	}
-	c.add(len(c.sorted), (*prefixCall[T]).sortKeys)
-	c.add(len(c.chunks), (*prefixCall[T]).count)
-	c.run()
-}
-
-func (c *prefixCall[T]) assign(w *prefixWorker[T], i int) {
-	(*assignStep[T])(&c.keys).Item(&w.worker, i)
-}
-
-func (c *prefixCall[T]) group(w *prefixWorker[T], i int) {
-	c.keys.groupKeys(&w.worker, c.keys.problems[i])
-}
-
 // addSlope adds a part to the slope of a level, from the keys before its first chunk.
-func (c *prefixCall[T]) addSlope(w *prefixWorker[T], i int) {
-	level, p := &c.levels[i/slopeParts], c.keys.problems[i/slopeParts]
-	if !p.single {
-		c.keys.slopes(&w.worker, &p.slope, p, p.before(c.chunks[level.first].begin), i%slopeParts)
+func (c *prefixCall[T]) addSlope(w *prefixWorker[T], i, part int) {
+	if p := c.keys.problems[i]; !p.single {
+		c.keys.slopes(&w.worker, &p.slope, p, p.before(c.chunks[c.levels[i].first].begin), part)
 	}
 }
 
@@ -221,17 +151,9 @@ func (p *problem[T]) before(at int) int {
 	return n
 }
 
-// sortLater sorts the queries of a chunk, unless the fit of its level has done it.
-func (c *prefixCall[T]) sortLater(w *prefixWorker[T], i int) {
-	if x := &c.chunks[i]; !x.first {
-		c.sort(w, x)
-	}
-}
-
 // count counts the keys of the prefix of a chunk by cluster. The keys of a cluster are in the order of their positions:
 // those of the prefix come first.
-func (c *prefixCall[T]) count(_ *prefixWorker[T], i int) {
-	x := &c.chunks[i]
+func (c *prefixCall[T]) count(x *prefixChunk) {
 	p := c.keys.problems[x.level]
 	x.start = buf.Zeroed(x.start, p.clusters+1)
 	for _, cluster := range p.found[:p.before(x.begin)] {
@@ -243,8 +165,8 @@ func (c *prefixCall[T]) count(_ *prefixWorker[T], i int) {
 }
 
 // insideTask is the queries at positions lo to hi−1 of a chunk whose first key is the given one. The first of these
-// queries is row query of the sequence.
-type insideTask struct{ b, h, key, lo, hi, query int }
+// queries is row query of the sequence. The chunk is its number in prefixCall.chunks, or −1 if it has no prefix.
+type insideTask struct{ b, h, key, lo, hi, query, chunk int }
 
 // divide makes the tasks of a sequence inside of chunks, the chunks that have a prefix, and their levels.
 func (c *prefixCall[T]) divide(b, h int, sp attention.Span) {
@@ -256,9 +178,13 @@ func (c *prefixCall[T]) divide(b, h int, sp attention.Span) {
 		if begin == 0 {
 			lo = off // queries before the first key see nothing
 		}
+		chunk, tasks := len(c.chunks), len(c.inside)
+		if begin == 0 {
+			chunk = -1
+		}
 		for p := lo; p < hi; {
 			end := min(floorTo(p, insideRows)+insideRows, hi)
-			c.inside = append(c.inside, insideTask{b, h, sp.K0 + begin, p - begin, end - begin, sp.Q0 + p - off})
+			c.inside = append(c.inside, insideTask{b, h, sp.K0 + begin, p - begin, end - begin, sp.Q0 + p - off, chunk})
 			p = end
 		}
 		if lo >= hi || begin == 0 {
@@ -288,7 +214,7 @@ func (c *prefixCall[T]) divide(b, h int, sp attention.Span) {
 		}
 		x := &c.chunks[len(c.chunks)-1]
 		*x = prefixChunk{b: b, h: h, q0: sp.Q0 + lo - off, q1: sp.Q0 + hi - off, begin: begin, level: at,
-			first: first, order: x.order[:0], start: x.start}
+			first: first, order: x.order[:0], start: x.start, inside: len(c.inside) - tasks}
 	}
 }
 
@@ -299,8 +225,7 @@ const mostSpread = 3
 // weight e^{x·y} for the queries x of a block has the root mean square e^{x̄·y + σ²} if the logits are normal with
 // variance σ² = |Rᵀ(y−ȳ)|². RRᵀ is the covariance of queries inside of blocks. Keys are measured from their mean, since
 // a logit that all keys have in common changes no output.
-func (c *prefixCall[T]) sortKeys(w *prefixWorker[T], i int) {
-	x := c.sorted[i]
+func (c *prefixCall[T]) sortKeys(w *prefixWorker[T], x keyChunk) {
 	level, p, tab := &c.levels[x.problem], c.keys.problems[x.problem], c.keys.tab
 	c.keys.sortKeys(&w.worker, p, x.lo, x.hi)
 	if p.single {
@@ -329,7 +254,7 @@ func (c *prefixCall[T]) fit(w *prefixWorker[T], i int) {
 	p, level, tab := c.keys.problems[i], &c.levels[i], c.keys.tab
 	x := &c.chunks[level.first]
 	f := &w.fit
-	f.tab, f.workers = tab, runtime.GOMAXPROCS(0)/len(c.levels)
+	f.tab, f.workers = tab, 1
 	f.reset(p.spec, c.keys.scale, false, c.keys.q, c.keys.k, c.keys.v, p.h)
 	p.keys = p.keys[:0]
 	for j := p.span.K0; j < p.span.K1; j++ {
@@ -364,14 +289,10 @@ func (c *prefixCall[T]) fit(w *prefixWorker[T], i int) {
 
 // load sets the rows of dst to scaled queries of a chunk.
 func (c *prefixCall[T]) load(dst dense.Matrix[T], x *prefixChunk, rows []int32) {
-	n := x.q1 - x.q0
-	for g := range c.keys.group {
-		q := c.keys.q.Head(x.b, x.h*c.keys.group+g)
-		for i, r := range rows {
-			if at := int(r) - g*n; at >= 0 && at < n {
-				copy(dst.Row(i), q.Row(x.q0+at))
-			}
-		}
+	n, q := x.q1-x.q0, c.keys.q
+	data := q.Data[x.b*q.StrideB+x.h*c.keys.group*q.StrideH+x.q0*q.StrideL:]
+	for i, r := range rows {
+		copy(dst.Row(i), data[int(r)/n*q.StrideH+int(r)%n*q.StrideL:])
 	}
 	c.keys.tab.Scale(dst.Data[:dst.Rows*dst.Cols], T(c.keys.scale))
 }
@@ -542,42 +463,27 @@ func (c *prefixCall[T]) aim(wanted []int, out attention.Seq[T]) {
 		}
 	}
 	c.logs = buf.Sized(c.logs, out.Batch*out.Heads*out.Len)
-}
-
-// readPrefix adds the prefix to outputs that are those inside of chunks.
-func (c *prefixCall[T]) readPrefix() attention.Report {
 	c.tasks = c.tasks[:0]
 	blocks := 0
 	for i := range c.chunks {
-		size := c.keys.problems[c.chunks[i].level].spec.Together
-		blocks += (len(c.chunks[i].order) + size - 1) / size
+		blocks += c.blocksOf(&c.chunks[i])
 	}
 	each := min(prefixBlocks, max(fewBlocks, blocks/(4*runtime.GOMAXPROCS(0))))
 	for i := range c.chunks {
 		x := &c.chunks[i]
-		size := c.keys.problems[x.level].spec.Together
-		n := (len(x.order) + size - 1) / size
+		n := c.blocksOf(x)
 		tasks := (n + each - 1) / each
+		x.t0, x.t1 = len(c.tasks), len(c.tasks)+tasks
 		for t := range tasks {
 			c.tasks = append(c.tasks, rowTask{problem: i, lo: t * n / tasks, hi: (t + 1) * n / tasks})
 		}
 	}
-	// Tasks with the longest prefixes first.
-	c.order = c.order[:0]
-	for i, t := range c.tasks {
-		c.order = append(c.order, (math.MaxInt32-c.chunks[t.problem].begin)<<31|i)
-	}
-	slices.Sort(c.order)
-	for _, x := range c.order {
-		c.jobs = append(c.jobs, prefixJob[T]{(*prefixCall[T]).blocks, x & (1<<31 - 1)})
-	}
-	c.run()
-	var report attention.Report
-	for _, w := range c.crew.Workers {
-		report.Add(w.report)
-		w.report = attention.Report{}
-	}
-	return report
+}
+
+// blocksOf is the number of blocks of a chunk.
+func (c *prefixCall[T]) blocksOf(x *prefixChunk) int {
+	size := c.keys.problems[x.level].spec.Together
+	return ((x.q1-x.q0)*c.keys.group + size - 1) / size
 }
 
 // wants tells whether some of the rows of a chunk are wanted.
