@@ -61,7 +61,7 @@ type cacheWorker[T dense.Float] struct {
 // NewCache returns an empty cache with the specs, scale and centres of a. A cache is always causal, whatever a.Causal
 // says. It takes no masks: do not pass padding to it. Without centres, all keys of a head are exact for the first
 // positions, eight per cluster. The cache then fits centres to them, as Forward does.
-func (a *Attention[T]) NewCache(batch, qHeads, kvHeads, dim, valueDim int) (*Cache[T], error) {
+func NewCache[T dense.Float](a *Attention[T], batch, qHeads, kvHeads, dim, valueDim int) (*Cache[T], error) {
 	l, err := newLayer(batch, qHeads, kvHeads, dim, valueDim)
 	if err != nil {
 		return nil, err

@@ -115,13 +115,13 @@ func TestCachesAreChecked(t *testing.T) {
 	s := causalSpecs[0]
 	a := &Attention[float32]{Specs: []Spec{s}, Centres: centresOf[float32](t, s, 4, 2, 6, 5)}
 	for name, f := range map[string]func(a *Attention[float32]) (*Cache[float32], error){
-		"other heads":     func(a *Attention[float32]) (*Cache[float32], error) { return a.NewCache(1, 3, 3, 6, 5) },
-		"other dimension": func(a *Attention[float32]) (*Cache[float32], error) { return a.NewCache(1, 4, 2, 7, 5) },
+		"other heads":     func(a *Attention[float32]) (*Cache[float32], error) { return NewCache(a, 1, 3, 3, 6, 5) },
+		"other dimension": func(a *Attention[float32]) (*Cache[float32], error) { return NewCache(a, 1, 4, 2, 7, 5) },
 		"a mask": func(a *Attention[float32]) (*Cache[float32], error) {
 			a.KeyMask = []bool{true}
-			return a.NewCache(1, 4, 2, 6, 5)
+			return NewCache(a, 1, 4, 2, 6, 5)
 		},
-		"half a group": func(a *Attention[float32]) (*Cache[float32], error) { return a.NewCache(1, 5, 2, 6, 5) },
+		"half a group": func(a *Attention[float32]) (*Cache[float32], error) { return NewCache(a, 1, 5, 2, 6, 5) },
 	} {
 		b := &Attention[float32]{Specs: a.Specs, Centres: a.Centres}
 		if _, err := f(b); !errors.Is(err, dense.ErrShape) {
@@ -129,7 +129,7 @@ func TestCachesAreChecked(t *testing.T) {
 		}
 	}
 	wide := &Attention[float32]{Specs: []Spec{{Window: 1 << 28}}}
-	if _, err := wide.NewCache(1, 1, 1, 4, 4); !errors.Is(err, ErrSpec) {
+	if _, err := NewCache(wide, 1, 1, 1, 4, 4); !errors.Is(err, ErrSpec) {
 		t.Errorf("a huge window: %v", err)
 	}
 	var none Cache[float32]

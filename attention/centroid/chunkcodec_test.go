@@ -19,7 +19,7 @@ func FuzzSavedChunks(f *testing.F) {
 		if open {
 			a.Specs[0] = Spec{Clusters: 3, Chunk: 8, Together: 1, Window: 4, Sinks: 2, Open: 0.1}
 		}
-		c, err := a.NewChunks(1, 2, 1, 4, 3)
+		c, err := NewChunks(a, 1, 2, 1, 4, 3)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -78,7 +78,7 @@ func savedChunks(t *testing.T) (*Chunks[float32], []byte) {
 	t.Helper()
 	in := makeInput[float32](4, 1, 2, 1, 40, 40, 4, 3, 0.7)
 	a := &Attention[float32]{Specs: []Spec{{Clusters: 3, Chunk: 8, Together: 4, Window: 4, Sinks: 2, Top: 1}}}
-	c, err := a.NewChunks(1, 2, 1, 4, 3)
+	c, err := NewChunks(a, 1, 2, 1, 4, 3)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -54,7 +54,7 @@ type chunkStepper[T dense.Float] struct {
 
 // NewChunks returns an empty state with the specs and scale of a; every spec needs Chunk. The state is always causal,
 // whatever a.Causal says, and takes no masks.
-func (a *Attention[T]) NewChunks(batch, qHeads, kvHeads, dim, valueDim int) (*Chunks[T], error) {
+func NewChunks[T dense.Float](a *Attention[T], batch, qHeads, kvHeads, dim, valueDim int) (*Chunks[T], error) {
 	l, err := newLayer(batch, qHeads, kvHeads, dim, valueDim)
 	if err != nil {
 		return nil, err

@@ -390,7 +390,7 @@ func testChunksState(t *testing.T, s Spec) {
 		}
 	}
 	fresh := func() *Chunks[float32] {
-		c, err := a.NewChunks(1, 4, 2, dim, dim)
+		c, err := NewChunks(a, 1, 4, 2, dim, dim)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -430,11 +430,11 @@ func testChunksState(t *testing.T, s Spec) {
 	if err := base.Join(fork); !errors.Is(err, attention.ErrMismatch) {
 		t.Error(err)
 	}
-	if _, err := a.NewCache(1, 4, 2, dim, dim); !errors.Is(err, ErrSpec) {
+	if _, err := NewCache(a, 1, 4, 2, dim, dim); !errors.Is(err, ErrSpec) {
 		t.Errorf("a cache with chunks: %v", err)
 	}
 	plain := &Attention[float32]{Specs: []Spec{{Clusters: 4}}}
-	if _, err := plain.NewChunks(1, 4, 2, dim, dim); !errors.Is(err, ErrSpec) {
+	if _, err := NewChunks(plain, 1, 4, 2, dim, dim); !errors.Is(err, ErrSpec) {
 		t.Errorf("chunks without a chunk: %v", err)
 	}
 }

@@ -20,7 +20,7 @@
 //
 // To decode token by token, make a [State] and call Step with the prompt and then with every new token:
 //
-//	cache, err := a.NewCache(batch, queryHeads, keyHeads, dim, valueDim)
+//	cache, err := centroid.NewCache(a, batch, queryHeads, keyHeads, dim, valueDim)
 //	err = cache.Step(out, q, k, v)
 //
 // There are three kinds of State. [Cache] keeps all keys and reproduces Forward bit for bit. [Slots] merges old keys

@@ -33,7 +33,7 @@ func Example_decoding() {
 	}
 
 	a := &centroid.Attention[float32]{Specs: []centroid.Spec{spec}, Centres: centres}
-	kept, err := a.NewCache(1, heads, kvHeads, d, d)
+	kept, err := centroid.NewCache(a, 1, heads, kvHeads, d, d)
 	if err != nil {
 		log.Fatal(err)
 	}

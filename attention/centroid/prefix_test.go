@@ -313,7 +313,7 @@ func TestPrefixRefused(t *testing.T) {
 		}
 	}
 	a := &Attention[float64]{Visibility: causal, Specs: []Spec{good}}
-	if _, err := a.NewChunks(1, 4, 2, 16, 16); !errors.Is(err, ErrSpec) {
+	if _, err := NewChunks(a, 1, 4, 2, 16, 16); !errors.Is(err, ErrSpec) {
 		t.Errorf("decoding: %v", err)
 	}
 	if err := a.Backward(q, k, v, out, out, q, k, v); !errors.Is(err, ErrSpec) {

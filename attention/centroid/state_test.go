@@ -56,7 +56,7 @@ func stateCases[T dense.Float](t testing.TB) []stateCase[T] {
 		{Clusters: 4, Chunk: 8, Together: 1, Top: 1},
 		{Clusters: 5, Chunk: 10, Together: 1, Window: 3, Sinks: 2, Open: 0.05}} {
 		a := &Attention[T]{Specs: []Spec{s}}
-		all, err := a.NewChunks(2, 4, 2, 6, 5)
+		all, err := NewChunks(a, 2, 4, 2, 6, 5)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -72,7 +72,7 @@ func stateCases[T dense.Float](t testing.TB) []stateCase[T] {
 
 func newCache[T dense.Float](t testing.TB, a *Attention[T], batch, q, kv, d, dv int) *Cache[T] {
 	t.Helper()
-	c, err := a.NewCache(batch, q, kv, d, dv)
+	c, err := NewCache(a, batch, q, kv, d, dv)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -188,7 +188,7 @@ func TestStepsDoNotAllocate(t *testing.T) {
 	in := makeInput[float32](4, 2, 4, 2, 200, 200, 6, 5, 0.7)
 	out := attention.NewSeq[float32](2, 4, 1, 5)
 	long := &Attention[float32]{Specs: []Spec{{Clusters: 8, Chunk: 50, Together: 1, Top: 2}}}
-	waiting, err := long.NewChunks(2, 4, 2, 6, 5) // for the next chunk
+	waiting, err := NewChunks(long, 2, 4, 2, 6, 5) // for the next chunk
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -44,12 +44,12 @@ func NewChunks[T dense.Float](c *Choice, batch, qHeads int) (*centroid.Chunks[T]
 	if err := c.check(); err != nil {
 		return nil, err
 	}
-	a := centroid.Attention[T]{Scale: c.Scale}
+	a := &centroid.Attention[T]{Scale: c.Scale}
 	for h := range c.Heads {
 		if p := &c.Heads[h].Plan; p.Method != Centroid || p.Centroid.Chunk == 0 {
 			return nil, fmt.Errorf("head %d has no plan for decoding, choose with Decode: %w", h, ErrChoice)
 		}
 		a.Specs = append(a.Specs, *c.Heads[h].Centroid)
 	}
-	return a.NewChunks(batch, qHeads, len(c.Heads), c.Dim, c.ValueDim)
+	return centroid.NewChunks(a, batch, qHeads, len(c.Heads), c.Dim, c.ValueDim)
 }

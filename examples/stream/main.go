@@ -25,7 +25,7 @@ func main() {
 
 	a := centroid.Attention[float32]{Visibility: causal,
 		Specs: []centroid.Spec{{Clusters: 64, Top: 4, Window: 64, Block: 64}}}
-	cache, err := a.NewCache(1, 1, 1, dim, dim)
+	cache, err := centroid.NewCache(&a, 1, 1, 1, dim, dim)
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -298,7 +298,7 @@ func (b *bench) states(m *decoder.Model) func(layer int) (decoder.State, error) 
 		return func(int) (decoder.State, error) {
 			spec := centroid.Spec{Clusters: 64, Spread: true, Top: 8, Keys: 96, Sinks: 4, Window: 64, Block: 64}
 			a := centroid.Attention[float32]{Unchecked: true, Specs: []centroid.Spec{spec}}
-			return a.NewCache(1, c.Heads, c.KVHeads, c.HeadDim, c.HeadDim)
+			return centroid.NewCache(&a, 1, c.Heads, c.KVHeads, c.HeadDim, c.HeadDim)
 		}
 	case "slots":
 		return func(int) (decoder.State, error) {

@@ -205,7 +205,7 @@ func TestMemoryIsPluggable(t *testing.T) {
 	for name, memory := range map[string]func(int) (decoder.State, error){
 		"cache": func(int) (decoder.State, error) {
 			a := centroid.Attention[float32]{Specs: []centroid.Spec{{Sinks: 2, Window: 64, Block: 8}}}
-			return a.NewCache(1, c.Heads, c.KVHeads, c.HeadDim, c.HeadDim)
+			return centroid.NewCache(&a, 1, c.Heads, c.KVHeads, c.HeadDim, c.HeadDim)
 		},
 		"slots": func(int) (decoder.State, error) {
 			return centroid.NewSlots[float32](centroid.SlotSpec{Budget: 128, Window: 64, Block: 8, Evict: true}, 0, nil,

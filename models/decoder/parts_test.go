@@ -16,7 +16,7 @@ func TestParts(t *testing.T) {
 	c := f.Config()
 	cache := func(heads, kvHeads int) (decoder.State, error) {
 		a := centroid.Attention[float32]{Specs: []centroid.Spec{{Sinks: 2, Window: 64, Block: 8}}}
-		return a.NewCache(1, heads, kvHeads, c.HeadDim, c.HeadDim)
+		return centroid.NewCache(&a, 1, heads, kvHeads, c.HeadDim, c.HeadDim)
 	}
 	for _, quantised := range []bool{false, true} {
 		m, err := decoder.New(f, decoder.Options{Quantised: quantised})
