@@ -45,7 +45,7 @@ func logRowRatio(t forms.Term, c coupling.Coupling, m int) (float64, error) {
 			c.Name()))
 	}
 	c4, c6 := forms.RowCumulants(e.Dim, e.Fourth, e.Sixth, t.V.Two, t.V.Four, t.V.Six)
-	if !((math.Abs(c4)+math.Abs(c6)+rowError(t, c, e.Dim, c6))*rowScale(t) <= maxRowRatio) {
+	if !((math.Abs(c4)+math.Abs(c6)+forms.RowError(t, e.Dim, c6, rotates(c)))*rowScale(t) <= maxRowRatio) {
 		return 0, forms.NoForm(fmt.Sprintf("the bias under the %s coupling at this pair, too large for its expansion", c.Name()))
 	}
 	if t.Shape == forms.Trigonometric {
@@ -54,18 +54,10 @@ func logRowRatio(t forms.Term, c coupling.Coupling, m int) (float64, error) {
 	return max(-1, min(1, c4+c6)), nil
 }
 
-// rowError bounds the part that the expansion of logRowRatio leaves out, by measurement (TestRowBias): about the last
-// term and, for HD products, a term of eighth order in |v| with the later orders as an exponential. That term is
-// largest if v lies in a few coordinates whose indices are closed under exclusive or.
-func rowError(t forms.Term, c coupling.Coupling, n int, c6 float64) float64 {
-	if _, ok := c.(coupling.Givens); ok {
-		return math.Abs(c6)
-	}
-	d, size := float64(n), 0.32
-	if t.Shape == forms.Trigonometric {
-		size = 1
-	}
-	return size*t.V.Two*t.V.Two*t.V.Four/(d*d*d)*math.Exp(4*t.V.Two/d) + math.Abs(c6)
+// rotates says that a coupling multiplies rotations of two coordinates.
+func rotates(c coupling.Coupling) bool {
+	_, ok := c.(coupling.Givens)
+	return ok
 }
 
 // rowScale is 1, or for trigonometric features of pairs beyond |z| = 2 the kernel over its value at |z| = 2: relative

@@ -35,3 +35,18 @@ func RowCumulants(n int, fourth, sixth, v2, v4, v6 float64) (c4, c6 float64) {
 	m6 := e6*v6 + 15*e42*(v4*v2-v6) + 15*e222*(v2*v2*v2-3*v2*v4+2*v6)
 	return k4 / 24, (d*(d+2)*(d+4)*m6 - 15*v2*k4) / 720
 }
+
+// RowError bounds the part that the expansion of RowCumulants leaves out, relative to the kernel, by measurement
+// (TestRowBias of package theory): about the last term c6 and, for HD products, a term of eighth order in |v| with the
+// later orders as an exponential. That term is largest if v lies in a few coordinates whose indices are closed under
+// exclusive or. rotations means products of Givens rotations.
+func RowError(t Term, n int, c6 float64, rotations bool) float64 {
+	if rotations {
+		return math.Abs(c6)
+	}
+	d, size := float64(n), 0.32
+	if t.Shape == Trigonometric {
+		size = 1
+	}
+	return size*t.V.Two*t.V.Two*t.V.Four/(d*d*d)*math.Exp(4*t.V.Two/d) + math.Abs(c6)
+}

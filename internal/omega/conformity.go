@@ -3,6 +3,7 @@ package omega
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"gonum.org/v1/gonum/optimize"
 
@@ -40,6 +41,10 @@ type conformityProblem struct {
 	norms []float64
 	w     dense.Matrix[float64] // rows at the point evaluated last
 	grad  dense.Matrix[float64] // ∂/∂w_i
+	logs  []float64             // log Φ of every pair
+	// The optimiser asks for the value and then for the gradient of the same point, whose scale is the value.
+	point []float64
+	log   float64
 }
 
 func newConformityProblem(w dense.Matrix[float64], v float64) *conformityProblem {
@@ -62,14 +67,19 @@ func (p *conformityProblem) place(g []float64) {
 
 // value is log Σ_{i≠j} Φ at g.
 func (p *conformityProblem) value(g []float64) float64 {
+	if slices.Equal(p.point, g) {
+		return p.log
+	}
 	p.place(g)
-	return conformityLog(p.w, p.v)
+	p.point = append(p.point[:0], g...)
+	p.log, p.logs = conformityLog(p.w, p.v, p.logs)
+	return p.log
 }
 
 // gradient writes ∂ value/∂g_i = (c_i/|g_i|)(I − ĝĝᵀ) ∂/∂w_i.
 func (p *conformityProblem) gradient(dst, g []float64) {
-	p.place(g)
-	conformityGradient(p.grad, p.w, p.v, conformityLog(p.w, p.v))
+	log := p.value(g) // places the rows, too
+	conformityGradient(p.grad, p.w, p.v, log)
 	d := p.w.Cols
 	for i, c := range p.norms {
 		gi, gw, out := g[i*d:(i+1)*d], p.grad.Row(i), dst[i*d:(i+1)*d]
@@ -82,10 +92,10 @@ func (p *conformityProblem) gradient(dst, g []float64) {
 	}
 }
 
-// conformityLog is log Σ_{i≠j} Φ(|w_i+w_j|²).
-func conformityLog(w dense.Matrix[float64], v float64) float64 {
+// conformityLog is log Σ_{i≠j} Φ(|w_i+w_j|²). It collects the terms in logs, whose memory is reused.
+func conformityLog(w dense.Matrix[float64], v float64, logs []float64) (float64, []float64) {
 	half := float64(w.Cols) / 2
-	var logs []float64
+	logs = logs[:0]
 	largest := math.Inf(-1)
 	eachPair(w, func(_, _ int, t float64) {
 		l := special.Hyp0F1Log(half, v*v*t/4)
@@ -96,7 +106,7 @@ func conformityLog(w dense.Matrix[float64], v float64) float64 {
 	for _, l := range logs {
 		sum += math.Exp(l - largest)
 	}
-	return largest + math.Log(2*sum)
+	return largest + math.Log(2*sum), logs
 }
 
 // conformityGradient writes e^{−shift} ∂/∂w_i Σ_{i≠j} Φ = e^{−shift} 4 Σ_{j≠i} Φ′(|w_i+w_j|²)(w_i+w_j) with
@@ -153,8 +163,9 @@ func ConformityObjective(w dense.Matrix[float64], v float64) (ConformityResult, 
 	m := float64(w.Rows)
 	grad := dense.New[float64](w.Rows, w.Cols)
 	conformityGradient(grad, w, v, 0)
+	log, _ := conformityLog(w, v, nil)
 	return ConformityResult{
-		Rho:     math.Exp(conformityLog(w, v)) / (m * (m - 1)),
+		Rho:     math.Exp(log) / (m * (m - 1)),
 		GradSum: grad.ToRows(),
 	}, nil
 }
