@@ -145,9 +145,8 @@ func (s *Sketch) with(lambda float64) (*preconditioner, error) {
 
 // widen sets dst to f times row i of F, in float64.
 func (s *Sketch) widen(dst []float64, i int, f float64) {
-	for l, v := range s.f.Row(i) {
-		dst[l] = f * float64(v)
-	}
+	clear(dst)
+	kern.Best[float32]().Widen(dst, s.f.Row(i), f)
 }
 
 // apply sets z = P⁻¹·r, column by column. z and r must not overlap. It computes in float64: in the directions of large
