@@ -305,8 +305,9 @@ type Neighbour struct {
 	Values     map[string]string `json:"values"`     // by column, where the encoding can be inverted
 }
 
-// Neighbours returns the n rows of the fit that are nearest to row by the kernel. An exact kernel keeps all rows, and
-// Nyström features keep the landmarks. Random features keep none: the error is [ErrSetup].
+// Neighbours returns the n rows of the fit that are nearest to row by the kernel, or by the first of several kernels.
+// An exact kernel keeps all rows, and Nyström features keep the landmarks. Random features keep none: the error is
+// [ErrSetup].
 func (m *Model) Neighbours(row []float64, n int) ([]Neighbour, error) {
 	k := m.Spec.Kernel
 	switch {
