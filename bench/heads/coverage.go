@@ -89,6 +89,18 @@ func runSeconds(c *config) error {
 				return err
 			}
 			fmt.Println(t.line(model, fmt.Sprint(n), given.q.Batch, c.coverage))
+			if !vis.Causal {
+				continue
+			}
+			choice, err = choose.Choose(choose.Options{Tol: c.coverage, Seed: 1, Decode: true}, vis, 0, given.q, given.k,
+				given.v)
+			if err != nil {
+				return err
+			}
+			if t, err = judgeDecode(choice, fresh, c.coverage); err != nil {
+				return err
+			}
+			fmt.Println(t.line(model+", decode", fmt.Sprint(n), given.q.Batch, c.coverage))
 		}
 	}
 	return nil
@@ -201,27 +213,59 @@ func judge(choice *choose.Choice, vis attention.Visibility, l int, fresh [][]hea
 		return t, err
 	}
 	a.Visibility = vis
+	err = t.check(choice, tol, fresh, l, func(out seq, x headInputs) (int, error) {
+		_, err := a.Forward(out, x.q, x.k, x.v)
+		return 0, err
+	})
+	return t, err
+}
+
+// judgeDecode is judge for a choice for decoding, on the second halves of the passages. Plans that read all keys count
+// as exact.
+func judgeDecode(choice *choose.Choice, fresh [][]headInputs, tol float64) (held, error) {
+	var t held
+	err := t.check(choice, tol, fresh, 0, func(out seq, x headInputs) (int, error) {
+		state, err := choose.NewChunks[float32](choice, 1, x.q.Heads)
+		if err != nil {
+			return 0, err
+		}
+		return x.q.Len / 2, state.Step(out, x.q, x.k, x.v)
+	})
+	return t, err
+}
+
+// check adds the errors of all heads on layer l of the passages. run computes the output and returns the first position
+// that counts.
+func (t *held) check(choice *choose.Choice, tol float64, fresh [][]headInputs, l int,
+	run func(out seq, x headInputs) (int, error)) error {
 	logs := make([][]float64, len(choice.Heads))
+	exact := func(h int) bool {
+		p := &choice.Heads[h]
+		return p.Method == choose.Exact || p.Expected.Error == 0
+	}
 	for h := range choice.Heads {
 		t.cost, t.heads = t.cost+choice.Heads[h].Cost, t.heads+1
-		if choice.Heads[h].Method == choose.Exact {
+		if exact(h) {
 			t.exact++
 		}
 	}
 	for _, in := range fresh {
 		x := in[l]
 		out := attention.NewSeq[float32](1, x.q.Heads, x.q.Len, x.v.Dim)
-		if _, err := a.Forward(out, x.q, x.k, x.v); err != nil {
-			return t, err
+		from, err := run(out, x)
+		if err != nil {
+			return err
 		}
 		group := x.q.Heads / x.k.Heads
 		for h := range choice.Heads {
-			if choice.Heads[h].Method == choose.Exact {
+			if exact(h) {
 				continue
 			}
 			got, want := out, x.out
-			got.Heads, want.Heads = group, group
-			got.Data, want.Data = got.Data[h*group*got.StrideH:], want.Data[h*group*want.StrideH:]
+			for _, s := range []*seq{&got, &want} {
+				s.Heads, s.Len = group, s.Len-from
+				s.Data = s.Data[h*group*s.StrideH+from*s.StrideL:]
+			}
 			e, expected := groupError(got, want), choice.Heads[h].Expected
 			t.judged++
 			t.errors = append(t.errors, e)
@@ -240,7 +284,7 @@ func judge(choice *choose.Choice, vis attention.Visibility, l int, fresh [][]hea
 			logs[h] = append(logs[h], math.Log(e))
 		}
 	}
-	return t, nil
+	return nil
 }
 
 // line formats t as a line of the table. The column spread is the standard deviation of a head's log error between
