@@ -12,7 +12,7 @@ import (
 // expected errors on.
 func decodeGrid(seed uint64) []Plan {
 	var out []Plan
-	for open := largestOpen; open > largestOpen*0x1p-10; open /= math.Sqrt2 {
+	for open := largestOpen; open > largestOpen*0x1p-12; open /= math.Sqrt2 {
 		out = append(out, openPlan(seed, open))
 	}
 	return out

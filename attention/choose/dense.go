@@ -309,7 +309,8 @@ func (c *denseSearch) searchTop(plans []Plan, use int) (best trial, trials int, 
 	}
 	failed, end := -1, len(plans) // the last plan that was not good enough, and the best plan so far
 	texts := min(c.all.q.Batch, mostTexts)
-	for range mostConfirms {
+	// To read all keys costs much more than another trial.
+	for n := 0; n < mostConfirms || c.Decode && !best.good && n < 2*mostConfirms; n++ {
 		sums, err := c.measure(plans[at], use, rows)
 		if err != nil {
 			return best, trials, err
