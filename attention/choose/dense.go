@@ -26,7 +26,7 @@ const (
 	budgetLength  = 1 << 12
 	choosingShare = 0.08 // the exact rows that plans are judged by cost extra
 	fewFits       = 2    // at least so many texts judge a plan, if there are
-	shortFits     = 16   // trials of a head that are allowed below budgetLength
+	shortFits     = 8    // trials of a head that are allowed below budgetLength
 	mostTexts     = 8    // at most so many texts judge a plan
 	// A plan is worth judging on fresh rows if its error on the first text, times caution, is within the tolerance.
 	// caution is about the ratio of the upper end of a forecast to its error.
@@ -456,10 +456,13 @@ func (c *denseSearch) measure(p Plan, texts, rows int) (sums errorSums, err erro
 		if errs[i] != nil {
 			return sums, errs[i]
 		}
-		for _, g := range list {
-			for _, r := range g.rows {
-				sums.add(r.a, r.b, i)
+		// The query heads of a group err together at a position, so that they are one row of the bootstrap.
+		for at := range list[0].rows {
+			var a, b float64
+			for _, g := range list {
+				a, b = a+g.rows[at].a, b+g.rows[at].b
 			}
+			sums.add(a, b, i)
 		}
 	}
 	return sums, nil
