@@ -1,8 +1,6 @@
 package centroid
 
 import (
-	"sync/atomic"
-
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/internal/buf"
 	"github.com/randfeat/randfeat/internal/kern"
@@ -37,7 +35,6 @@ func (c *call[T]) orderAxes(w *worker[T], axes *kern.Panel[T], p *problem[T], of
 type moments[T dense.Float] struct {
 	factor, queries dense.Matrix[T]
 	unit            float64
-	left            atomic.Int32 // of the two that are not finished
 }
 
 // keyFactor sets the factor of m, given some keys of the head of p.
@@ -88,78 +85,6 @@ func (c *call[T]) makeAxes(w *worker[T], m *moments[T], axes *kern.Panel[T]) {
 	c.tab.MulT(w.tile, w.diff, axes, nil)
 	c.tab.Scale(w.tile.Data, T(m.unit))
 	c.tab.Pack(axes, w.tile)
-}
-
-// sortRows sorts the queries of all problems that have coordinates. Levels of halving follow each other until there are
-// parts for all processors: a part is one item, then all that is left of a part.
-func (c *call[T]) sortRows(work float64) {
-	c.chunks, c.halves[0] = c.chunks[:0], c.halves[0][:0]
-	for i, p := range c.problems[:c.used] {
-		if p.spec.tilted() && p.rows.axes.Rows > 0 {
-			rows := (p.span.Q1 - p.span.Q0) * c.group
-			for lo := 0; lo < rows; lo += groupChunk {
-				c.chunks = append(c.chunks, keyChunk{i, lo, min(lo+groupChunk, rows)})
-			}
-			c.halves[0] = append(c.halves[0], orderPart{i, 0, 0, rows})
-		}
-	}
-	c.do(len(c.chunks), work, (*axesStep[T])(c))
-	for range orderLevels {
-		list := c.halves[0]
-		c.halves[1] = buf.Sized(c.halves[1], 2*len(list))
-		c.do(len(list), work, (*halveStep[T])(c))
-		next := list[:0]
-		for _, p := range c.halves[1] {
-			if p.hi > p.lo {
-				next = append(next, p)
-			}
-		}
-		c.halves[0] = next
-	}
-	c.do(len(c.halves[0]), work, (*splitStep[T])(c))
-}
-
-// orderLevels of halving are done part by part, for all problems at a time.
-const orderLevels = 3
-
-// The steps of sortRows, by what an item is.
-type (
-	axesStep[T dense.Float]  call[T] // coordinates of a chunk of rows
-	halveStep[T dense.Float] call[T] // a part: its two halves
-	splitStep[T dense.Float] call[T] // a part: its order
-)
-
-func (s *axesStep[T]) Item(w *worker[T], i int) error {
-	c, x := (*call[T])(s), s.chunks[i]
-	p := c.problems[x.problem]
-	n := p.span.Q1 - p.span.Q0
-	for lo, hi := x.lo, 0; lo < x.hi; lo = hi {
-		g := lo / n
-		hi = min(x.hi, (g+1)*n)
-		w.tile = buf.Shaped(w.tile, hi-lo, p.rows.axes.Rows)
-		from := p.span.Q0 + lo - g*n
-		c.tab.MulT(w.tile, c.q.Head(p.b, p.h*c.group+g).RowRange(from, from+hi-lo), &p.rows.axes, nil)
-		p.rows.set(lo, w.tile)
-	}
-	return nil
-}
-
-func (s *halveStep[T]) Item(w *worker[T], i int) error {
-	x := s.halves[0][i]
-	p := s.problems[x.problem]
-	s.halves[1][2*i], s.halves[1][2*i+1] = orderPart{}, orderPart{}
-	if mid := p.rows.halve(&w.pick, x, p.spec.Together); mid > 0 {
-		s.halves[1][2*i] = orderPart{x.problem, 1 - x.from, x.lo, mid}
-		s.halves[1][2*i+1] = orderPart{x.problem, 1 - x.from, mid, x.hi}
-	}
-	return nil
-}
-
-func (s *splitStep[T]) Item(w *worker[T], i int) error {
-	x := s.halves[0][i]
-	p := s.problems[x.problem]
-	p.rows.split(&w.pick, x, p.spec.Together)
-	return nil
 }
 
 // covariance sets w.tile to that of the rows of w.diff, which it centres and scales by the returned unit, up to a

@@ -38,8 +38,8 @@ type call[T dense.Float] struct {
 	wanted   []int          // rows of At; nil: all
 	done     []atomic.Int64 // of the tasks of Backward: sorted keys that have their part
 
-	halves [2][]orderPart // what sortRows divides, and what becomes of it
-	crew   par.Crew[worker[T]]
+	flow flow
+	crew par.Crew[worker[T]]
 }
 
 // keyChunk are keys of a problem, counted among those that it sees, or clusters.
@@ -136,46 +136,21 @@ func (c *call[T]) do(n int, work float64, step par.Step[worker[T]]) {
 
 // prepare clusters the keys of all problems.
 func (c *call[T]) prepare() {
-	c.prepareFit()
-	c.prepareAssign()
-	c.prepareGroup()
-}
-
-// prepareFit, prepareAssign and prepareGroup are the steps of prepare.
-func (c *call[T]) prepareFit() {
-	work := c.keyWork()
-	for _, p := range c.problems[:c.used] {
-		p.rows.axes.Rows, p.ordered = 0, false
-		p.moments.left.Store(2)
-	}
-	c.do(2*c.used, work, (*fitStep[T])(c))
-	if !slices.ContainsFunc(c.problems[:c.used], func(p *problem[T]) bool { return p.spec.tilted() }) {
-		return
-	}
-	c.sortRows(work)
+	c.do(c.used, c.keyWork(), (*fitStep[T])(c))
 	c.chunks = c.chunks[:0]
 	for i, p := range c.problems[:c.used] {
-		if p.spec.tilted() {
-			rows := len(p.rows.order)
-			p.x = buf.Shaped(p.x, rows, c.q.Dim)
-			for lo := 0; lo < rows; lo += groupChunk {
-				c.chunks = append(c.chunks, keyChunk{i, lo, min(lo+groupChunk, rows)})
-			}
+		if p.single || p.spec.tilted() {
+			continue
+		}
+		for lo := 0; lo < len(p.keys); lo += assignChunk {
+			c.chunks = append(c.chunks, keyChunk{i, lo, min(lo+assignChunk, len(p.keys))})
 		}
 	}
-	c.do(len(c.chunks), work, (*gatherStep[T])(c))
-	c.do(c.used, work, (*trainStep[T])(c))
-}
-
-func (c *call[T]) prepareGroup() {
+	c.do(len(c.chunks), c.keyWork(), (*assignStep[T])(c))
 	c.do(c.used, c.keyWork(), (*groupStep[T])(c))
 	c.chunks, c.ranks = c.chunks[:0], c.ranks[:0]
 	for i, p := range c.problems[:c.used] {
-		if p.spec.tilted() { // the longest items first
-			p.slope.begin()
-			for part := range slopeParts {
-				c.ranks = append(c.ranks, keyChunk{i, part, 0})
-			}
+		if p.spec.tilted() {
 			continue
 		}
 		for lo, hi := 0, 0; lo < p.clusters; lo = hi {
@@ -183,18 +158,13 @@ func (c *call[T]) prepareGroup() {
 			}
 			c.chunks = append(c.chunks, keyChunk{i, lo, hi})
 		}
+		for lo := 0; lo < p.clusters; lo += rankClusters {
+			c.ranks = append(c.ranks, keyChunk{i, lo, min(lo+rankClusters, p.clusters)})
+		}
 	}
 	c.do(len(c.chunks), c.keyWork(), (*meanStep[T])(c))
-	for i, p := range c.problems[:c.used] {
-		n, each := p.clusters, rankClusters
-		if p.spec.tilted() {
-			n, each = len(p.keys), groupChunk
-		}
-		for lo := 0; lo < n; lo += each {
-			c.ranks = append(c.ranks, keyChunk{i, lo, min(lo+each, n)})
-		}
-	}
 	c.do(len(c.ranks), c.keyWork(), (*rankStep[T])(c))
+	c.runTilted(false)
 }
 
 // keyWork is about that of assigning all keys, times awake.
@@ -208,24 +178,6 @@ func (c *call[T]) keyWork() (work float64) {
 	return awake * work
 }
 
-func (c *call[T]) prepareAssign() {
-	c.assignChunks()
-	c.do(len(c.chunks), c.keyWork(), (*assignStep[T])(c))
-}
-
-// assignChunks lists the items of assignStep.
-func (c *call[T]) assignChunks() {
-	c.chunks = c.chunks[:0]
-	for i, p := range c.problems[:c.used] {
-		if p.single {
-			continue
-		}
-		for lo := 0; lo < len(p.keys); lo += assignChunk {
-			c.chunks = append(c.chunks, keyChunk{i, lo, min(lo+assignChunk, len(p.keys))})
-		}
-	}
-}
-
 // split makes the tasks of the rows. The bits of a row do not depend on the other rows of its task, so the number of
 // tasks may follow the number of processors.
 func (c *call[T]) split() (work float64) {
@@ -236,7 +188,12 @@ func (c *call[T]) split() (work float64) {
 		s := p.span
 		keys := p.rowWork()
 		if p.spec.tilted() {
-			work += c.splitTilted(i)
+			both := float64(c.q.Dim + c.v.Dim)
+			c.splitTilted(i, func(t rowTask) {
+				c.tasks = append(c.tasks, t)
+				work += float64(t.hi-t.lo) * both *
+					(2*float64(len(p.keys)) + float64(p.spec.Together)*float64(p.clusters+p.spec.Keys))
+			})
 			continue
 		}
 		if c.wanted != nil {
@@ -274,6 +231,11 @@ func (p *problem[T]) rowWork() float64 {
 
 // run computes the outputs.
 func (c *call[T]) run() attention.Report {
+	tilted := func(p *problem[T]) bool { return p.spec.tilted() }
+	if i := slices.IndexFunc(c.problems[:c.used], func(p *problem[T]) bool { return !tilted(p) }); i < 0 {
+		c.runTilted(true)
+		return c.report()
+	}
 	c.prepare()
 	return c.answer()
 }
@@ -282,7 +244,11 @@ func (c *call[T]) run() attention.Report {
 func (c *call[T]) answer() attention.Report {
 	work := c.split()
 	c.do(len(c.tasks), work, (*rowStep[T])(c))
-	var total attention.Report
+	return c.report()
+}
+
+// report adds what workers have counted.
+func (c *call[T]) report() (total attention.Report) {
 	for _, w := range c.crew.Workers {
 		total.Add(w.report)
 		w.report = attention.Report{}
@@ -292,29 +258,17 @@ func (c *call[T]) answer() attention.Report {
 
 // The steps, by what an item is.
 type (
-	// a problem: weights of its keys and the centres that assign them; again: what its queries are sorted by
-	fitStep[T dense.Float]    call[T]
+	fitStep[T dense.Float]    call[T] // a problem: weights of its keys and the centres that assign them
 	assignStep[T dense.Float] call[T] // the clusters of a chunk of keys
 	groupStep[T dense.Float]  call[T] // a problem: the order of its keys by cluster
 	meanStep[T dense.Float]   call[T] // some clusters: their keys side by side, and the centroids
-	// some clusters: what ranks them, and their centroids packed; of blocks that weigh keys: some sorted keys, or
-	// slopes
-	rankStep[T dense.Float]   call[T]
-	gatherStep[T dense.Float] call[T] // a chunk of rows that choose together, in their order
-	trainStep[T dense.Float]  call[T] // a problem whose rows choose together: its centres
+	rankStep[T dense.Float]   call[T] // some clusters: what ranks them, and their centroids packed
 	rowStep[T dense.Float]    call[T] // the outputs of a task
 )
 
 func (s *fitStep[T]) Item(w *worker[T], i int) error {
-	c, p := (*call[T])(s), s.problems[i%s.used]
-	rows := (p.span.Q1 - p.span.Q0) * c.group
-	if i < s.used {
-		c.fit(w, p)
-	} else if p.spec.tilted() && rows > p.spec.Together {
-		c.queryMoments(w, &p.moments, p, p.span.Q0, p.span.Q1)
-	}
-	if p.moments.left.Add(-1) == 0 && p.ordered { // the second of the two
-		c.makeAxes(w, &p.moments, &p.rows.axes)
+	if p := s.problems[i]; !p.spec.tilted() {
+		(*call[T])(s).fit(w, p)
 	}
 	return nil
 }
@@ -333,7 +287,9 @@ func (c *call[T]) assignKeys(w *worker[T], x keyChunk) {
 }
 
 func (s *groupStep[T]) Item(w *worker[T], i int) error {
-	(*call[T])(s).groupKeys(w, s.problems[i])
+	if p := s.problems[i]; !p.spec.tilted() {
+		(*call[T])(s).groupKeys(w, p)
+	}
 	return nil
 }
 
@@ -346,30 +302,9 @@ func (s *meanStep[T]) Item(w *worker[T], i int) error {
 func (s *rankStep[T]) Item(w *worker[T], i int) error {
 	x := s.ranks[i]
 	p := s.problems[x.problem]
-	if p.spec.tilted() {
-		if x.hi == 0 {
-			(*call[T])(s).slopes(w, &p.slope, p, len(p.keys), x.lo)
-		} else {
-			(*call[T])(s).sortKeys(w, p, x.lo, x.hi)
-		}
-		return nil
-	}
 	s.tab.PackRows(&p.panel, p.centre, x.lo, x.hi)
 	if p.top > 0 {
 		(*call[T])(s).rank(w, p, x.lo, x.hi)
-	}
-	return nil
-}
-
-func (s *gatherStep[T]) Item(_ *worker[T], i int) error {
-	x := s.chunks[i]
-	(*call[T])(s).gatherRows(s.problems[x.problem], x.lo, x.hi)
-	return nil
-}
-
-func (s *trainStep[T]) Item(w *worker[T], i int) error {
-	if p := s.problems[i]; p.spec.tilted() {
-		(*call[T])(s).trainTilted(w, p)
 	}
 	return nil
 }
@@ -464,6 +399,7 @@ type problem[T dense.Float] struct {
 	rows    rowOrder[T]
 	ordered bool // the rows are sorted
 	moments moments[T]
+	left    int     // jobs that the next ones wait for
 	place   []int32 // of At: where a row of the order goes, −1: nowhere
 
 	packed kern.Panel[T] // the sorted keys, where some clusters are exact; every cluster begins with a panel

@@ -67,7 +67,7 @@ type prefixCall[T dense.Float] struct {
 	logs   []T       // of output rows: the logarithms of the sums of weights inside of their chunks
 	place  []int32   // of At: where a query goes, −1: nowhere
 	tasks  []rowTask // blocks lo to hi−1 of a chunk
-	flow   prefixFlow
+	flow   flow
 	crew   par.Crew[prefixWorker[T]]
 }
 

@@ -20,8 +20,8 @@ type rowOrder[T dense.Float] struct {
 	key []T // of the rows of a part: their projections on the direction that divides it
 }
 
-// orderPart are the rows lo to hi−1 of a problem, which lie at from.
-type orderPart struct{ problem, from, lo, hi int }
+// orderPart are the rows lo to hi−1, which lie at from.
+type orderPart struct{ from, lo, hi int }
 
 // orderRow is a row that is sorted.
 type orderRow[T dense.Float] struct {
@@ -58,8 +58,8 @@ func (o *rowOrder[T]) set(lo int, z dense.Matrix[T]) {
 // split orders the rows of a part.
 func (o *rowOrder[T]) split(pick *selector[T], p orderPart, leaf int) {
 	if mid := o.halve(pick, p, leaf); mid > 0 {
-		o.split(pick, orderPart{p.problem, 1 - p.from, p.lo, mid}, leaf)
-		o.split(pick, orderPart{p.problem, 1 - p.from, mid, p.hi}, leaf)
+		o.split(pick, orderPart{1 - p.from, p.lo, mid}, leaf)
+		o.split(pick, orderPart{1 - p.from, mid, p.hi}, leaf)
 	}
 }
 

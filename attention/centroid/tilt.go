@@ -106,8 +106,8 @@ func (c *call[T]) measureBlocks(f *fitter[T], p *problem[T]) {
 	f.setMetric(f.x.RowRange(0, at), 1)
 }
 
-// splitTilted makes the tasks of problem i: some blocks each, those of wanted rows only. It returns their work.
-func (c *call[T]) splitTilted(i int) (work float64) {
+// splitTilted makes the tasks of problem i: some blocks each, those of wanted rows only.
+func (c *call[T]) splitTilted(i int, task func(rowTask)) {
 	p := c.problems[i]
 	n, rows, size := p.span.Q1-p.span.Q0, len(p.rows.order), p.spec.Together
 	if c.wanted != nil {
@@ -127,14 +127,10 @@ func (c *call[T]) splitTilted(i int) (work float64) {
 			p.blocks = append(p.blocks, int32(lo))
 		}
 	}
-	both := float64(c.q.Dim + c.v.Dim)
 	each := blocksOfTask(len(p.blocks), c.used, tiltBlocks)
 	for lo := 0; lo < len(p.blocks); lo += each {
-		hi := min(lo+each, len(p.blocks))
-		c.tasks = append(c.tasks, rowTask{problem: i, lo: lo, hi: hi})
-		work += float64(hi-lo) * both * (2*float64(len(p.keys)) + float64(size)*float64(p.clusters+p.spec.Keys))
+		task(rowTask{problem: i, lo: lo, hi: min(lo+each, len(p.blocks))})
 	}
-	return work
 }
 
 // passBlocks is the time of a pass over the keys, in that of a block. Processors that share their memory take longer.

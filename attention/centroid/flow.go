@@ -1,0 +1,102 @@
+package centroid
+
+import (
+	"math"
+	"sync"
+)
+
+// flow is the jobs of a call that nothing keeps from beginning. A job begins as soon as those that it needs have ended,
+// so no worker waits for the last job of a step. Which worker runs a job, and when, changes no bit.
+type flow struct {
+	mu      sync.Mutex
+	wake    *sync.Cond
+	ready   [3][]flowJob // the first ones are urgent
+	open    int          // jobs that are ready or running
+	ended   bool         // one has panicked
+	outputs bool         // rows follow
+}
+
+// flowJob is a job of problem, chunk or task x.problem, with the keys or rows lo to hi−1 of it if it is about some.
+type flowJob struct {
+	kind  uint8
+	x     keyChunk
+	from  int // of a part of an order: its place
+	depth int // of such a part
+	rank  int // the largest of the least urgent jobs come first
+}
+
+// begin makes f empty.
+func (f *flow) begin(outputs bool) {
+	if f.wake == nil {
+		f.wake = sync.NewCond(&f.mu)
+	}
+	f.open, f.ended, f.outputs = 0, false, outputs
+	for u := range f.ready {
+		f.ready[u] = f.ready[u][:0]
+	}
+}
+
+// push makes a job ready. The caller holds the lock, unless no worker has begun.
+func (f *flow) push(urgency int, j flowJob) {
+	f.ready[urgency] = append(f.ready[urgency], j)
+	f.open++
+}
+
+// pushRanges makes jobs of each keys or rows of problem i, and returns their number.
+func (f *flow) pushRanges(kind uint8, i, n, each int) (jobs int) {
+	for lo := 0; lo < n; lo += each {
+		f.push(0, flowJob{kind: kind, x: keyChunk{i, lo, min(lo+each, n)}})
+		jobs++
+	}
+	return jobs
+}
+
+// take waits for a job. False: there is none left.
+func (f *flow) take() (j flowJob, ok bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for !f.ended && f.open > 0 {
+		for u, list := range f.ready {
+			if len(list) == 0 {
+				continue
+			}
+			at := len(list) - 1
+			if u == len(f.ready)-1 {
+				most := math.MinInt
+				for i := range list {
+					if list[i].rank > most {
+						at, most = i, list[i].rank
+					}
+				}
+			}
+			j, list[at] = list[at], list[len(list)-1]
+			f.ready[u] = list[:len(list)-1]
+			return j, true
+		}
+		f.wake.Wait()
+	}
+	return j, false
+}
+
+// done ends a job. next makes those ready that have waited for it.
+func (f *flow) done(j flowJob, next func(j flowJob)) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	was := f.open
+	next(j)
+	f.open--
+	switch {
+	case f.open == 0 || f.open > was:
+		f.wake.Broadcast()
+	case f.open == was:
+		f.wake.Signal()
+	}
+}
+
+// release ends all waits after a panic.
+func (f *flow) release() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.ended = true
+	f.wake.Broadcast()
+}
