@@ -49,7 +49,7 @@ func fitTable(in job, log *journal, file *checkpoint) (_ *machine.Model, r Repor
 	}
 	log.notes = append(log.notes, c.d.Notes...)
 	if c.o.Quick {
-		log.note("quick: settings were tried on fewer rows, without metrics and margins, and one fold was scored")
+		log.note("quick: fewer settings were tried, on fewer rows; margins were not, and one fold was scored")
 	}
 	f, err := fitAll(c, log, file)
 	if err != nil {

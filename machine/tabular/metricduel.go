@@ -30,7 +30,10 @@ func (f *search) metricOpen(s *sample, scaling *Choice) bool {
 	if scaling == nil || scaling.Value == scalingLearned {
 		return scaling != nil
 	}
-	return !scaling.Given && !f.o.Quick && f.info.LeastSquares && s.len() >= leastScaling && f.metricPossible() == "" &&
+	if f.o.Quick && f.task != machine.Classification { // classes lose more without: a metric stands in for margins
+		return false
+	}
+	return !scaling.Given && f.info.LeastSquares && s.len() >= leastScaling && f.metricPossible() == "" &&
 		s.x.Cols <= metricColumns && s.x.Cols > 1
 }
 
