@@ -2,6 +2,7 @@ package centroid
 
 import (
 	"fmt"
+	"sync"
 
 	"github.com/randfeat/randfeat/attention"
 	"github.com/randfeat/randfeat/dense"
@@ -26,28 +27,42 @@ type Attention[T dense.Float] struct {
 	// Workers limits the goroutines of a call; 0 means GOMAXPROCS. Results are bit-identical for any value.
 	Workers int
 
+	once  sync.Once
+	pools any // *pools[T] after the first call; see poolsOf
+}
+
+// pools keep the memory of calls.
+type pools[T dense.Float] struct {
 	calls    par.Pool[call[T]]
 	causals  par.Pool[causalCall[T]]
 	chunks   par.Pool[chunkCall[T]]
 	prefixes par.Pool[prefixCall[T]]
 }
 
+// poolsOf returns the pools of a. The field has no type of its own, and most of what could be a method of Attention is
+// a function: a package that mentions a generic type compiles its methods and those of its fields again.
+func poolsOf[T dense.Float](a *Attention[T]) *pools[T] {
+	a.once.Do(func() { a.pools = new(pools[T]) })
+	return a.pools.(*pools[T])
+}
+
 // chunked says that keys are clustered in chunks: all heads, or none.
-func (a *Attention[T]) chunked() bool { return len(a.Specs) > 0 && a.Specs[0].Chunk > 0 }
+func chunked[T dense.Float](a *Attention[T]) bool { return len(a.Specs) > 0 && a.Specs[0].Chunk > 0 }
 
 // forwardChunked computes all rows, or the wanted ones, of causal attention with chunks.
-func (a *Attention[T]) forwardChunked(wanted []int, out, q, k, v attention.Seq[T]) (attention.Report, error) {
+func forwardChunked[T dense.Float](a *Attention[T], wanted []int, out, q, k, v attention.Seq[T]) (attention.Report,
+	error) {
 	if a.Specs[0].prefixed() {
-		return a.forwardPrefix(wanted, out, q, k, v)
+		return forwardPrefix(a, wanted, out, q, k, v)
 	}
 	if a.Specs[0].Open > 0 {
-		all, err := a.openings(q, k, v)
+		all, err := openings(a, q, k, v)
 		if err != nil {
 			return attention.Report{}, err
 		}
-		return a.forwardOpen(all, wanted, out)
+		return forwardOpen(a, all, wanted, out)
 	}
-	return a.forwardChunks(wanted, out, q, k, v)
+	return forwardChunks(a, wanted, out, q, k, v)
 }
 
 // Forward writes the attention of q over k and v to out. out has the heads and length of q and the dimension of v.
@@ -62,27 +77,27 @@ func (a *Attention[T]) Forward(out, q, k, v attention.Seq[T]) (attention.Report,
 
 // Package variables keep the code of these methods out of the packages that call them: see package slim.
 var (
-	forward32, forward64 any = (*Attention[float32]).forwardAll, (*Attention[float64]).forwardAll
-	at32, at64           any = (*Attention[float32]).at, (*Attention[float64]).at
+	forward32, forward64 any = forwardAll[float32], forwardAll[float64]
+	at32, at64           any = attendAt[float32], attendAt[float64]
 )
 
-func (a *Attention[T]) forwardAll(out, q, k, v attention.Seq[T]) (attention.Report, error) {
+func forwardAll[T dense.Float](a *Attention[T], out, q, k, v attention.Seq[T]) (attention.Report, error) {
 	if err := out.Check("out"); err != nil {
 		return attention.Report{}, err
 	}
-	if err := a.check(out.Shape, q, k, v); err != nil {
+	if err := checkArguments(a, out.Shape, q, k, v); err != nil {
 		return attention.Report{}, err
 	}
 	if a.Causal {
-		if err := a.checkFinite(q, k, v); err != nil {
+		if err := checkValues(a, q, k, v); err != nil {
 			return attention.Report{}, err
 		}
-		if a.chunked() {
-			return a.forwardChunked(nil, out, q, k, v)
+		if chunked(a) {
+			return forwardChunked(a, nil, out, q, k, v)
 		}
-		return a.forwardCausal(out, q, k, v)
+		return forwardCausal(a, out, q, k, v)
 	}
-	return a.forward(nil, out, q, k, v)
+	return forwardWhole(a, nil, out, q, k, v)
 }
 
 // At computes the output rows of Forward at the query positions rows, for every batch and head, with the same bits. out
@@ -93,32 +108,32 @@ func (a *Attention[T]) At(out attention.Seq[T], rows []int, q, k, v attention.Se
 	return slim.Of[function](at32, at64)(a, out, rows, q, k, v)
 }
 
-func (a *Attention[T]) at(out attention.Seq[T], rows []int, q, k, v attention.Seq[T]) error {
-	if err := a.checkRows(out, rows, q, k, v); err != nil {
+func attendAt[T dense.Float](a *Attention[T], out attention.Seq[T], rows []int, q, k, v attention.Seq[T]) error {
+	if err := checkAt(a, out, rows, q, k, v); err != nil {
 		return err
 	}
 	if a.Causal {
-		if err := a.checkFinite(q, k, v); err != nil {
+		if err := checkValues(a, q, k, v); err != nil {
 			return err
 		}
-		if a.chunked() {
+		if chunked(a) {
 			if rows == nil {
 				return nil
 			}
-			_, err := a.forwardChunked(rows, out, q, k, v)
+			_, err := forwardChunked(a, rows, out, q, k, v)
 			return err
 		}
-		return a.atCausal(out, rows, q, k, v)
+		return causalAt(a, out, rows, q, k, v)
 	}
 	if rows == nil {
 		return nil
 	}
-	_, err := a.forward(rows, out, q, k, v)
+	_, err := forwardWhole(a, rows, out, q, k, v)
 	return err
 }
 
-// checkRows is check for the rows of At.
-func (a *Attention[T]) checkRows(out attention.Seq[T], rows []int, q, k, v attention.Seq[T]) error {
+// checkAt is checkArguments for the rows of At.
+func checkAt[T dense.Float](a *Attention[T], out attention.Seq[T], rows []int, q, k, v attention.Seq[T]) error {
 	if out.Len != len(rows) {
 		return fmt.Errorf("out has %d positions for %d rows: %w", out.Len, len(rows), dense.ErrShape)
 	}
@@ -132,14 +147,14 @@ func (a *Attention[T]) checkRows(out attention.Seq[T], rows []int, q, k, v atten
 	}
 	whole := out.Shape
 	whole.Len = q.Len
-	return a.check(whole, q, k, v)
+	return checkArguments(a, whole, q, k, v)
 }
 
-// atCausal is At for causal attention without chunks. It computes all rows: the clusters of a row depend on every
+// causalAt is At for causal attention without chunks. It computes all rows: the clusters of a row depend on every
 // earlier position.
-func (a *Attention[T]) atCausal(out attention.Seq[T], rows []int, q, k, v attention.Seq[T]) error {
+func causalAt[T dense.Float](a *Attention[T], out attention.Seq[T], rows []int, q, k, v attention.Seq[T]) error {
 	all := attention.NewSeq[T](q.Batch, q.Heads, q.Len, v.Dim)
-	if _, err := a.forwardCausal(all, q, k, v); err != nil {
+	if _, err := forwardCausal(a, all, q, k, v); err != nil {
 		return err
 	}
 	for b := range q.Batch {
@@ -152,10 +167,11 @@ func (a *Attention[T]) atCausal(out attention.Seq[T], rows []int, q, k, v attent
 	return nil
 }
 
-// forward computes all rows, or the wanted ones.
-func (a *Attention[T]) forward(wanted []int, out, q, k, v attention.Seq[T]) (attention.Report, error) {
-	c := a.calls.Get()
-	defer a.calls.Put(c)
+// forwardWhole computes all rows, or the wanted ones, of bidirectional attention.
+func forwardWhole[T dense.Float](a *Attention[T], wanted []int, out, q, k, v attention.Seq[T]) (attention.Report,
+	error) {
+	c := poolsOf(a).calls.Get()
+	defer poolsOf(a).calls.Put(c)
 	defer c.forget()
 	if err := c.start(a, out, q, k, v); err != nil {
 		return attention.Report{}, err
@@ -169,8 +185,8 @@ func (a *Attention[T]) forward(wanted []int, out, q, k, v attention.Seq[T]) (att
 	return c.run(), nil
 }
 
-// check validates the shapes of Forward and the fields of a.
-func (a *Attention[T]) check(out attention.Shape, q, k, v attention.Seq[T]) error {
+// checkArguments validates the shapes of Forward and the fields of a.
+func checkArguments[T dense.Float](a *Attention[T], out attention.Shape, q, k, v attention.Seq[T]) error {
 	if err := checkInputs(&a.Visibility, out, q, k, v); err != nil {
 		return err
 	}
@@ -223,8 +239,8 @@ func (a *Attention[T]) check(out attention.Shape, q, k, v attention.Seq[T]) erro
 	return nil
 }
 
-// checkFinite looks for NaN and infinities unless the caller knows better.
-func (a *Attention[T]) checkFinite(q, k, v attention.Seq[T]) error {
+// checkValues looks for NaN and infinities unless the caller knows better.
+func checkValues[T dense.Float](a *Attention[T], q, k, v attention.Seq[T]) error {
 	if a.Unchecked {
 		return nil
 	}

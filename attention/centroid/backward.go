@@ -55,7 +55,7 @@ func gradients[T dense.Float](a *Attention[T], dq, dk, dv, dout, out, q, k, v at
 				dense.ErrShape)
 		}
 	}
-	if err := a.check(out.Shape, q, k, v); err != nil {
+	if err := checkArguments(a, out.Shape, q, k, v); err != nil {
 		return err
 	}
 	for h := range a.Specs {
@@ -67,8 +67,8 @@ func gradients[T dense.Float](a *Attention[T], dq, dk, dv, dout, out, q, k, v at
 	if a.Causal {
 		return backwardCausal(a, dq, dk, dv, dout, out, q, k, v)
 	}
-	c := a.calls.Get()
-	defer a.calls.Put(c)
+	c := poolsOf(a).calls.Get()
+	defer poolsOf(a).calls.Put(c)
 	defer c.forget()
 	if err := c.start(a, out, q, k, v); err != nil {
 		return err

@@ -22,7 +22,7 @@ func backwardCausal[T dense.Float](a *Attention[T], dq, dk, dv, dout, out, q, k,
 			}
 		}
 	}
-	if err := a.checkFinite(q, k, v); err != nil {
+	if err := checkValues(a, q, k, v); err != nil {
 		return err
 	}
 	tab, err := kern.Chosen[T]()

@@ -72,7 +72,7 @@ func NewCache[T dense.Float](a *Attention[T], batch, qHeads, kvHeads, dim, value
 	if err := checkSpecs(a.Specs, kvHeads); err != nil {
 		return nil, err
 	}
-	if a.chunked() {
+	if chunked(a) {
 		return nil, fmt.Errorf("a cache has one set of centres for all keys, call NewChunks for specs with chunks: %w",
 			ErrSpec)
 	}

@@ -122,7 +122,7 @@ type causalWorker[T dense.Float] struct {
 }
 
 // forwardCausal is Forward for causal attention. The arguments have been checked.
-func (a *Attention[T]) forwardCausal(out, q, k, v attention.Seq[T]) (attention.Report, error) {
+func forwardCausal[T dense.Float](a *Attention[T], out, q, k, v attention.Seq[T]) (attention.Report, error) {
 	tab, err := kern.Chosen[T]()
 	if err != nil {
 		return attention.Report{}, err
@@ -131,8 +131,8 @@ func (a *Attention[T]) forwardCausal(out, q, k, v attention.Seq[T]) (attention.R
 	if err != nil {
 		return attention.Report{}, err
 	}
-	c := a.causals.Get()
-	defer a.causals.Put(c)
+	c := poolsOf(a).causals.Get()
+	defer poolsOf(a).causals.Put(c)
 	defer c.forget()
 	c.tab, c.scale, c.out, c.q, c.group, c.empty = tab, T(scale), out, q, 1, 0
 	if k.Heads > 0 {

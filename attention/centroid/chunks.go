@@ -143,9 +143,10 @@ type nearKeys[T dense.Float] struct {
 }
 
 // forwardChunks computes all rows, or the wanted ones; the arguments have been checked.
-func (a *Attention[T]) forwardChunks(wanted []int, out, q, k, v attention.Seq[T]) (attention.Report, error) {
-	c := a.chunks.Get()
-	defer a.chunks.Put(c)
+func forwardChunks[T dense.Float](a *Attention[T], wanted []int, out, q, k, v attention.Seq[T]) (attention.Report,
+	error) {
+	c := poolsOf(a).chunks.Get()
+	defer poolsOf(a).chunks.Put(c)
 	defer c.forget()
 	if err := c.start(a, out, q, k, v); err != nil {
 		return attention.Report{}, err

@@ -36,9 +36,9 @@ func TestPanicOfAGradientTaskReachesTheCaller(t *testing.T) {
 	_, out, dq, dk, dv := backward(t, a, q, k, v)
 	dout := gradLike(out)
 	run := func(bombAt int64) *par.Panic {
-		c := a.calls.Get()
+		c := poolsOf(a).calls.Get()
 		c.tab = &mined
-		a.calls.Put(c)
+		poolsOf(a).calls.Put(c)
 		calls.Store(0)
 		at.Store(bombAt)
 		ended := make(chan *par.Panic, 1)

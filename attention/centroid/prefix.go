@@ -83,9 +83,10 @@ type prefixWorker[T dense.Float] struct {
 }
 
 // forwardPrefix computes all rows, or the wanted ones; the arguments have been checked.
-func (a *Attention[T]) forwardPrefix(wanted []int, out, q, k, v attention.Seq[T]) (attention.Report, error) {
-	c := a.prefixes.Get()
-	defer a.prefixes.Put(c)
+func forwardPrefix[T dense.Float](a *Attention[T], wanted []int, out, q, k, v attention.Seq[T]) (attention.Report,
+	error) {
+	c := poolsOf(a).prefixes.Get()
+	defer poolsOf(a).prefixes.Put(c)
 	defer c.forget()
 	if err := c.begin(a, q, k, v); err != nil {
 		return attention.Report{}, err

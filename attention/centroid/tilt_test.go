@@ -223,8 +223,8 @@ func TestTiltBits(t *testing.T) {
 		}
 		errors = append(errors, math.Sqrt(diff/size))
 	}
-	if trials.fits != 1 {
-		t.Errorf("%d clusterings for specs that differ in keys alone", trials.fits)
+	if fitsOf(trials) != 1 {
+		t.Errorf("%d clusterings for specs that differ in keys alone", fitsOf(trials))
 	}
 	if !(errors[0] > errors[1] && errors[1] > errors[2] && errors[2] < 0.05) {
 		t.Errorf("errors %v with more and more keys", errors)

@@ -424,7 +424,7 @@ type opening[T dense.Float] struct {
 }
 
 // openings clusters the chunks of all sequences and heads, batch by batch.
-func (a *Attention[T]) openings(q, k, v attention.Seq[T]) ([]opening[T], error) {
+func openings[T dense.Float](a *Attention[T], q, k, v attention.Seq[T]) ([]opening[T], error) {
 	if a.KeyMask != nil || a.Segments != nil || a.KeySegments != nil || q.Len != k.Len {
 		return nil, fmt.Errorf("open takes whole sequences, without masks, segments and queries of other lengths: %w",
 			ErrSpec)
@@ -480,7 +480,8 @@ func (a *Attention[T]) openings(q, k, v attention.Seq[T]) ([]opening[T], error) 
 }
 
 // forwardOpen computes all rows, or the wanted ones, of sequences whose chunks are clustered.
-func (a *Attention[T]) forwardOpen(all []opening[T], wanted []int, out attention.Seq[T]) (attention.Report, error) {
+func forwardOpen[T dense.Float](a *Attention[T], all []opening[T], wanted []int, out attention.Seq[T]) (attention.Report,
+	error) {
 	tab, err := kern.Chosen[T]()
 	if err != nil || len(all) == 0 {
 		return attention.Report{}, err

@@ -71,7 +71,7 @@ func TestOpenNaive(t *testing.T) {
 	for _, open := range []float64{1e-3, 1e-2, 1e-1} {
 		s := Spec{Clusters: 12, Chunk: 32, Together: 1, Window: 10, Sinks: 3, Open: open}
 		a := &Attention[float64]{Visibility: attention.Visibility{Causal: true}, Specs: []Spec{s}}
-		all, err := a.openings(q, k, v)
+		all, err := openings(a, q, k, v)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -156,7 +156,7 @@ func TestOpen(t *testing.T) {
 	}
 	s := Spec{Clusters: 16, Chunk: 32, Together: 1, Sinks: 3, Open: 0.1}
 	a := &Attention[float32]{Visibility: vis, Specs: []Spec{s}}
-	all, err := a.openings(q, k, v)
+	all, err := openings(a, q, k, v)
 	if err != nil {
 		t.Fatal(err)
 	}

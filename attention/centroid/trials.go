@@ -6,6 +6,7 @@ import (
 
 	"github.com/randfeat/randfeat/attention"
 	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/slim"
 )
 
 // Trials computes a few rows of attention with one spec after the other, over the same arguments. It supports
@@ -14,7 +15,15 @@ import (
 // Specs that differ only in Top share their clusters, and so do bidirectional specs that differ in Window and Block:
 // the second such spec costs only its rows. The clusters of the last few specs are kept. A Trials must not be used by
 // two calls at the same time.
-type Trials[T dense.Float] struct {
+type Trials[T dense.Float] struct{ all trialer[T] }
+
+// trialer is a *trials; see poolsOf for why Trials does not name it.
+type trialer[T dense.Float] interface {
+	at(out attention.Seq[T], rows []int, spec Spec) error
+}
+
+// trials are the arguments of Trials and the clusterings it keeps.
+type trials[T dense.Float] struct {
 	vis     attention.Visibility
 	scale   float64
 	q, k, v attention.Seq[T]
@@ -55,18 +64,34 @@ const keptTrials = 3
 
 // NewTrials checks the arguments as [Attention.Forward] does. Scale 0 means 1/√d.
 func NewTrials[T dense.Float](vis attention.Visibility, scale float64, q, k, v attention.Seq[T]) (*Trials[T], error) {
-	t := &Trials[T]{vis: vis, scale: scale, q: q, k: k, v: v}
-	a := Attention[T]{Visibility: vis, Scale: scale, Specs: []Spec{{Clusters: 1}}}
-	if err := a.check(attention.Shape{Batch: q.Batch, Heads: q.Heads, Len: q.Len, Dim: v.Dim}, q, k, v); err != nil {
+	type function = func(vis attention.Visibility, scale float64, q, k, v attention.Seq[T]) (trialer[T], error)
+	t, err := slim.Of[function](trials32, trials64)(vis, scale, q, k, v)
+	if err != nil {
 		return nil, err
 	}
-	return t, a.checkFinite(q, k, v)
+	return &Trials[T]{t}, nil
+}
+
+var trials32, trials64 any = newTrials[float32], newTrials[float64]
+
+func newTrials[T dense.Float](vis attention.Visibility, scale float64, q, k, v attention.Seq[T]) (trialer[T], error) {
+	t := &trials[T]{vis: vis, scale: scale, q: q, k: k, v: v}
+	a := &Attention[T]{Visibility: vis, Scale: scale, Specs: []Spec{{Clusters: 1}}}
+	out := attention.Shape{Batch: q.Batch, Heads: q.Heads, Len: q.Len, Dim: v.Dim}
+	if err := checkArguments(a, out, q, k, v); err != nil {
+		return nil, err
+	}
+	return t, checkValues(a, q, k, v)
 }
 
 // At computes the given rows of all batches and heads with spec, as [Attention.At] does.
 func (t *Trials[T]) At(out attention.Seq[T], rows []int, spec Spec) error {
-	a := Attention[T]{Visibility: t.vis, Scale: t.scale, Specs: []Spec{spec}}
-	if err := a.checkRows(out, rows, t.q, t.k, t.v); err != nil || len(rows) == 0 {
+	return t.all.at(out, rows, spec)
+}
+
+func (t *trials[T]) at(out attention.Seq[T], rows []int, spec Spec) error {
+	a := &Attention[T]{Visibility: t.vis, Scale: t.scale, Specs: []Spec{spec}}
+	if err := checkAt(a, out, rows, t.q, t.k, t.v); err != nil || len(rows) == 0 {
 		return err
 	}
 	if t.vis.Causal {
@@ -86,7 +111,7 @@ func (t *Trials[T]) At(out attention.Seq[T], rows []int, spec Spec) error {
 }
 
 // clusters returns a call with the clusters of spec, from memory or new.
-func (t *Trials[T]) clusters(spec Spec) (*call[T], error) {
+func (t *trials[T]) clusters(spec Spec) (*call[T], error) {
 	spec.Window, spec.Block = 0, 0
 	if spec.tilted() {
 		spec.Keys = 1
@@ -115,7 +140,7 @@ func (t *Trials[T]) clusters(spec Spec) (*call[T], error) {
 }
 
 // atChunks is At for causal attention.
-func (t *Trials[T]) atChunks(out attention.Seq[T], rows []int, spec Spec) error {
+func (t *trials[T]) atChunks(out attention.Seq[T], rows []int, spec Spec) error {
 	if spec.Chunk == 0 {
 		return fmt.Errorf("trials of causal attention are of specs with chunks, set chunk: %w", ErrSpec)
 	}
@@ -155,13 +180,13 @@ func (t *Trials[T]) atChunks(out attention.Seq[T], rows []int, spec Spec) error 
 }
 
 // atOpen is At for specs with Open.
-func (t *Trials[T]) atOpen(out attention.Seq[T], rows []int, spec Spec) error {
+func (t *trials[T]) atOpen(out attention.Seq[T], rows []int, spec Spec) error {
 	of := spec
 	of.Open = 1
 	a := &Attention[T]{Visibility: t.vis, Scale: t.scale, Specs: []Spec{spec}}
 	i := slices.IndexFunc(t.opened, func(k openedKeys[T]) bool { return k.of == of })
 	if i < 0 {
-		all, err := a.openings(t.q, t.k, t.v)
+		all, err := openings(a, t.q, t.k, t.v)
 		if err != nil {
 			return err
 		}
@@ -172,12 +197,12 @@ func (t *Trials[T]) atOpen(out attention.Seq[T], rows []int, spec Spec) error {
 		t.opened = append(t.opened, openedKeys[T]{of, all})
 		i = len(t.opened) - 1
 	}
-	_, err := a.forwardOpen(t.opened[i].all, rows, out)
+	_, err := forwardOpen(a, t.opened[i].all, rows, out)
 	return err
 }
 
 // atPrefix is At for causal attention whose blocks weigh the prefix.
-func (t *Trials[T]) atPrefix(out attention.Seq[T], rows []int, spec Spec) error {
+func (t *trials[T]) atPrefix(out attention.Seq[T], rows []int, spec Spec) error {
 	of := spec
 	of.Keys = 1
 	var c *prefixCall[T]

@@ -42,8 +42,8 @@ func TestTrials(t *testing.T) {
 			}
 		}
 		// 8, 16, 24, 24 with a seed, none, 8 again as three others came between, 500.
-		if trials.fits != 7 {
-			t.Errorf("%d clusterings, want 7", trials.fits)
+		if fitsOf(trials) != 7 {
+			t.Errorf("%d clusterings, want 7", fitsOf(trials))
 		}
 		if err := trials.At(attention.NewSeq[float32](1, 2, 1, 16), []int{length}, specs[0]); !errors.Is(err,
 			dense.ErrShape) {
@@ -58,3 +58,6 @@ func TestTrials(t *testing.T) {
 		t.Errorf("causal without chunks: %v", err)
 	}
 }
+
+// fitsOf is the number of clusterings that were made.
+func fitsOf[T dense.Float](t *Trials[T]) int { return t.all.(*trials[T]).fits }
