@@ -126,7 +126,7 @@ func (f *search) chooseWithMetric(s *sample, n int64, scaling *Choice) (*decisio
 
 // learn repeats a chain on up to metricMost rows and returns its metric.
 func (c *chooser) learn(top *chain, order []int) (*learned, error) {
-	all := c.newMetricSearch(order[:min(len(order), metricMost)])
+	all := c.newMetricSearch(order[:min(len(order), c.f.metricFewer(metricMost, len(order)))])
 	whole := half{0, all.x.Rows}
 	ch, err := all.run(top, whole)
 	if err != nil {
@@ -174,7 +174,7 @@ func (c *chooser) duel(plain, with *exactSetting, top *chain, l *learned, order 
 	if len(order) >= duelRows {
 		n = metricMost
 	}
-	rows := duelOrder(order, n)
+	rows := duelOrder(order, c.f.fewer(n))
 	if l.halves, err = c.halves(top, rows); err != nil || plain == nil {
 		return nil, metricGain{}, false, err
 	}

@@ -60,7 +60,7 @@ func (f *search) firstRounds(kind kernel.Kind, median float64) []round {
 // metric. Chains learn from one half of the rows and are judged on the other. race returns the best chain if it is
 // better there than all kernels without a metric, or if the caller asked for a metric; otherwise nil.
 func (c *chooser) race(order []int, incumbent *exactSetting, asked bool) (*chain, error) {
-	n := min(len(order), metricRows)
+	n := min(len(order), c.f.metricFewer(metricRows, len(order)))
 	s := c.newMetricSearch(order[:n])
 	a, b := half{0, n / 2}, half{n / 2, n}
 	plain, err := s.plain(a, incumbent)

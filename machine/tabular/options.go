@@ -86,8 +86,8 @@ type Options struct {
 	// level.
 	IntervalBy string
 	// Quick saves time at the cost of a slightly worse model. Choices are made once, on the rows outside one fold, and
-	// only that fold is scored, by a model of the other rows. Fewer settings and fewer rows are tried, no margins, and a
-	// metric only for classes.
+	// only that fold is scored, by a model of the other rows. Fewer settings and fewer rows are tried, no margins, and
+	// a metric only for classes.
 	Quick bool
 
 	// Compare also scores the mean (or the most frequent class) and a linear model on the same folds. The model is not

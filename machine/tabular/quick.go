@@ -89,3 +89,12 @@ func (j *job) fewer(rows int) int {
 	}
 	return rows
 }
+
+// metricFewer is fewer for a metric of a table of n rows. From duelRows rows on it does not halve: a metric of half as
+// many rows missed the best one of a table of 6,000 rows, which then had 58.9 % correct instead of 61.2 %.
+func (j *job) metricFewer(rows, n int) int {
+	if n >= duelRows {
+		return rows
+	}
+	return j.fewer(rows)
+}
