@@ -190,10 +190,10 @@ func TestCalibrationIsOfTheFinalSettings(t *testing.T) {
 		"nystrom":  {Map: MapNystrom, Features: 40},
 		"groups":   {Map: MapExact, Marks: data.MarkColumns{Group: "b"}},
 	} {
-		src := waves(240, 11)
+		src := waves(420, 11) // with fewer rows several kernels are averaged
 		if name == "groups" {
 			for i := range src.rows {
-				src.rows[i][1] = float64(i % 24)
+				src.rows[i][1] = float64(i % 42)
 			}
 		}
 		o.Learn = learn("class")
@@ -222,7 +222,7 @@ func TestIntervalsAreOfTheFinalSettings(t *testing.T) {
 		"smoother": {Kind: machine.KindSmoother, Features: 64},
 	} {
 		o.Learn = learn("y")
-		src := waves(240, 12) // with fewer rows several kernels are averaged
+		src := waves(420, 12) // with fewer rows several kernels are averaged
 		open, given, _ := sameSettings(t, src, o)
 		a, b := open.Residuals, given.Residuals
 		if a.Rows != 2 || b.Rows != 2 {

@@ -77,7 +77,10 @@ func (e *exactSearch) tryKinds() error {
 	more := e.told < e.sizes[len(e.sizes)-1]
 	if top.loss == nil || !e.worth(smooth, top, more) {
 		e.all = all
-		return e.tries.take(kernel.Gaussian)
+		if err := e.tries.take(kernel.Gaussian); err != nil {
+			return err
+		}
+		return e.average(smooth)
 	}
 	if more {
 		e.rival = e.at
@@ -86,7 +89,10 @@ func (e *exactSearch) tryKinds() error {
 	if err := e.tries.take(top.spec.Kernel.Kind); err != nil {
 		return err
 	}
-	return e.climb()
+	if err := e.climb(); err != nil {
+		return err
+	}
+	return e.average(smooth)
 }
 
 // worth reports whether the search continues with a kernel other than the Gaussian one. That kernel must be better by

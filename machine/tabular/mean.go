@@ -3,6 +3,7 @@ package tabular
 import (
 	"errors"
 	"math"
+	"slices"
 
 	"github.com/randfeat/randfeat"
 	"github.com/randfeat/randfeat/dense"
@@ -36,15 +37,53 @@ func averaged(k kernel.Kind) bool {
 	return k == kernel.Gaussian || k == fewKernel || k == kernel.Laplace
 }
 
+// meanRows is the number of rows below which several machines are averaged. With more rows the gain falls to 0.15
+// points, for a fifth more time (docs/machines.md).
+const meanRows = 400
+
+// average finds the further machines of a mean, each at its own best bandwidth and λ on the present rows. from is the
+// best trial of the kernel that the search began with.
+func (e *exactSearch) average(from trial) error {
+	if e.c.rows >= meanRows || e.wide || e.c.f.o.Quick {
+		return nil
+	}
+	kind, at, all, tried := e.tries.kind, e.at, e.all, len(e.kinds)
+	for _, k := range []kernel.Kind{kernel.Gaussian, fewKernel, kernel.Laplace} {
+		t := from
+		if k == kind || k == kernel.Laplace && e.tries.x.Cols > laplaceColumns {
+			continue
+		}
+		if k != from.spec.Kernel.Kind {
+			var err error
+			if t, err = e.tryKind(k, from); err != nil {
+				return err
+			}
+			if t.loss == nil {
+				continue
+			}
+			e.at = exactPoint{t.spec.Kernel.Scale, t.lambda}
+			if err := e.climb(); err != nil {
+				return err
+			}
+			if t, err = e.top(); err != nil {
+				return err
+			}
+		}
+		e.also = append(e.also, exactPart{k, t.spec.Kernel.Scale, t.lambda})
+	}
+	e.at, e.all, e.kinds = at, all, e.kinds[:tried]
+	return e.tries.take(kind)
+}
+
 // noteMean takes the further machines of a search and lists them. A given bandwidth or λ means one machine, and so do
 // margins.
 func (c *chooser) noteMean(e *exactSearch) {
 	if o := &c.f.o; o.Bandwidth > 0 || o.Lambda > 0 || c.d.Margins || len(e.also) == 0 {
 		return
 	}
-	c.d.Also = e.also
+	c.d.Also = slices.DeleteFunc(e.also, func(p exactPart) bool { return p.Kernel == e.tries.kind })
 	var names string
-	for i, p := range e.also {
+	for i, p := range c.d.Also {
 		if i > 0 {
 			names += ", "
 		}
@@ -72,7 +111,7 @@ func (f *final) solveExact(s *sample, spec randfeat.Spec, lambda float64) (*mach
 	}
 	add(0, m, first)
 	for i, p := range f.d.Also {
-		spec.Kernel = kernel.Kernel{Kind: p.Kernel, Scale: p.Scale}
+		spec.Kernel.Kind, spec.Kernel.Scale = p.Kernel, p.Scale
 		one, err := f.solveKernel(s, spec, p.Lambda)
 		if err != nil {
 			return nil, err

@@ -16,11 +16,11 @@ import (
 // A model of few rows predicts the mean of the machines that it lists, and its file keeps all of them. A given kernel,
 // bandwidth or λ, margins, and more rows have one machine.
 func TestMeanOfMachines(t *testing.T) {
-	for _, target := range []string{"y", "class"} {
-		src, o := waves(120, 31), Options{Learn: learn(target), Folds: 1}
+	for target, n := range map[string]int{"y": 120, "class": 250} {
+		src, o := waves(n, 31), Options{Learn: learn(target), Folds: 1}
 		m, r := mustFit(t, src, o)
 		list := m.Spec.Family.(family.Landmarks).Also
-		if len(list) < 2 || m.Weights.Rows != 120*(1+len(list)) || chosenIn(r, "also") == nil {
+		if len(list) < 2 || m.Weights.Rows != n*(1+len(list)) || chosenIn(r, "also") == nil {
 			t.Fatalf("%s: further kernels %+v, %d weights, choices %+v", target, list, m.Weights.Rows, r.Choices)
 		}
 		path := filepath.Join(t.TempDir(), "m.rf")
@@ -71,9 +71,13 @@ func TestMeanOfMachines(t *testing.T) {
 		}
 	}
 	for name, o := range map[string]Options{"λ": {Lambda: 0.1}, "bandwidth": {Bandwidth: 2},
-		"margins": {Loss: lossMargins}} {
+		"margins": {Loss: lossMargins}, "rows": {}} {
 		o.Learn, o.Folds = learn("class"), 1
-		m, _ := mustFit(t, waves(120, 31), o)
+		n := 120
+		if name == "rows" {
+			n = meanRows
+		}
+		m, _ := mustFit(t, waves(n, 31), o)
 		if list := m.Spec.Family.(family.Landmarks).Also; len(list) > 0 {
 			t.Errorf("given %s: further kernels %+v", name, list)
 		}
