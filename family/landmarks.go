@@ -33,8 +33,8 @@ func (f Landmarks) Draws(kind kernel.Kind, dim, m int) ([]Draw, error) {
 	}
 	for _, k := range f.Also {
 		if err := k.Validate(dim); err != nil || k.Kind.Signed() || !k.M.IsEmpty() {
-			return nil, paramError(f, "%v kernel with scale %v, want no negative values, a positive scale and no M", k.Kind,
-				k.Scale)
+			return nil, paramError(f, "%v kernel with scale %v, want positive values, a positive scale and no M",
+				k.Kind, k.Scale)
 		}
 	}
 	return normalDraw(f, kind, dim, m)
