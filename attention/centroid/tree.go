@@ -21,10 +21,10 @@ import (
 // with a fixed number of exact clusters, a few steps that need more make most of the error.
 //
 // For a query x with the share p of its weights in a node of n keys, the logits of the keys have the variance s² = Σ
-// x_i² var_i, if coordinates are independent. Log-normal weights with this variance, relative to that of the centroid,
-// have the variance e^{s²}(e^{s²}−1), and a mean of n independent products of such weights and values has the error
-// p·√(e^{s²}(e^{s²}−1))·ν/√n. ν² is the mean of |v − v̄|², divided by that of the first chunk, so that Open has no unit.
-// Squares are summed over the query heads of a group.
+// x_i² var_i, if coordinates are independent. Log-normal weights with this variance, relative to that of the
+// centroid, have the variance e^{s²}(e^{s²}−1), and a mean of n independent products of such weights and values has
+// the error p·√(e^{s²}(e^{s²}−1))·ν/√n. ν² is the mean of |v − v̄|², divided by that of the first chunk, so that Open
+// has no unit. Squares are summed over the query heads of a group.
 
 const (
 	branchLeaves = 8
@@ -58,7 +58,7 @@ type treePart[T dense.Float] struct {
 	chunkPart[T]
 	leaf            dense.Matrix[T] // a row for every cluster: centroid, variances, mean of values
 	logSize, hazard []T             // hazard is ν²/n
-	own, joint      []int32         // branches of its clusters; of the clusters of the last joinChunks chunks, if complete
+	own, joint      []int32         // branches of its clusters; of those of joinChunks chunks, if complete
 }
 
 // tree is the clustered chunks of a head. Columns are branches: those of a chunk lie side by side, and the joint ones

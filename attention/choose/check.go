@@ -152,7 +152,8 @@ func spreadOf(length int) float64 {
 }
 
 // forecast returns the error with an interval for another text of the same kind. spread is the assumed standard
-// deviation between texts, in logarithms (spreadOf). The interval of the rows and a prediction interval for one more text (Student's t) are independent, so their widths are added as squares.
+// deviation between texts, in logarithms (spreadOf). The interval of the rows and a prediction interval for one more
+// text (Student's t) are independent, so their widths are added as squares.
 func (s *errorSums) forecast(spread float64) Estimate {
 	e := s.estimate()
 	if e.Error == 0 || e.High == math.MaxFloat64 {
