@@ -480,8 +480,8 @@ func openings[T dense.Float](a *Attention[T], q, k, v attention.Seq[T]) ([]openi
 }
 
 // forwardOpen computes all rows, or the wanted ones, of sequences whose chunks are clustered.
-func forwardOpen[T dense.Float](a *Attention[T], all []opening[T], wanted []int, out attention.Seq[T]) (attention.Report,
-	error) {
+func forwardOpen[T dense.Float](a *Attention[T], all []opening[T], wanted []int, out attention.Seq[T]) (
+	attention.Report, error) {
 	tab, err := kern.Chosen[T]()
 	if err != nil || len(all) == 0 {
 		return attention.Report{}, err

@@ -92,8 +92,8 @@ func runSeconds(c *config) error {
 			if !vis.Causal {
 				continue
 			}
-			choice, err = choose.Choose(choose.Options{Tol: c.coverage, Seed: 1, Decode: true}, vis, 0, given.q, given.k,
-				given.v)
+			choice, err = choose.Choose(choose.Options{Tol: c.coverage, Seed: 1, Decode: true}, vis, 0, given.q,
+				given.k, given.v)
 			if err != nil {
 				return err
 			}

@@ -171,8 +171,8 @@ func (f *final) fitExact() (*machine.Model, error) {
 	return m, err
 }
 
-// solveKernel fits one exact kernel to all rows of a sample. The search had fewer rows, so λ may be too small for all of
-// them; solveKernel raises it then, as fitSums does.
+// solveKernel fits one exact kernel to all rows of a sample. The search had fewer rows, so λ may be too small for all
+// of them; solveKernel raises it then, as fitSums does.
 func (f *final) solveKernel(s *sample, spec randfeat.Spec, lambda float64) (*machine.Model, error) {
 	if f.iterates(s.len()) || f.conjugates(s.len(), lambda) {
 		if m, err := f.fitIterative(f.setup(spec), s.x, s.y, lambda); m != nil || err != nil {

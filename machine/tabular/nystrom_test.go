@@ -14,7 +14,8 @@ func TestNystromAsAsked(t *testing.T) {
 	for _, kind := range []machine.Kind{machine.KindRidge, machine.KindGP} {
 		m, r := mustFit(t, waves(400, 2), Options{Kind: kind, Learn: learn("y"), Map: MapNystrom, Features: 60,
 			Folds: 1})
-		if !family.InfoOf(m.Spec.Family).KernelColumns || m.Weights.Rows != 60 || choice(t, r, "map").Value != MapNystrom ||
+		if !family.InfoOf(m.Spec.Family).KernelColumns || m.Weights.Rows != 60 ||
+			choice(t, r, "map").Value != MapNystrom ||
 			choice(t, r, "lambda").Number != m.Lambda || choice(t, r, "bandwidth").Number != m.Spec.Kernel.Scale {
 			t.Errorf("%s: %d features of %s, %+v", kind, m.Weights.Rows, m.Spec.Family.Name(), r.Choices)
 		}
