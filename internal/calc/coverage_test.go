@@ -20,6 +20,7 @@ var notForms = map[string]string{
 	"NoClosedFormError.Unwrap": "of an error",
 	"NoForm":                   "makes an error",
 	"PowersOfSum":              "a term of forms",
+	"RowError":                 "a bound by measurement",
 	"Shape.String":             "a name",
 	"Simple":                   "collects the terms of a family, which families call",
 	"Uncoupled":                "collects the terms of a family, which families call",

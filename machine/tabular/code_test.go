@@ -65,6 +65,7 @@ func r2(t *testing.T, m *machine.Model, s *numbers) float64 {
 // TestCodesOfShuffledTargets: a code that let a row know its own target would predict a target that is noise. The
 // score must be that of chance, for every code, and so must that of the choice between them.
 func TestCodesOfShuffledTargets(t *testing.T) {
+	t.Parallel()
 	for _, code := range append(Values("code"), "") {
 		if testing.Short() && code != "" && code != string(data.CodeMeans) {
 			continue
@@ -94,6 +95,7 @@ func TestCodesOfShuffledTargets(t *testing.T) {
 // TestCodesTellSubjectsApart: with its subjects told apart, the table has an R² of about
 // (1 + 0.09)/(1 + 0.09 + 0.09) less what effects of four rows each are uncertain by; as a number the id tells nothing.
 func TestCodesTellSubjectsApart(t *testing.T) {
+	t.Parallel()
 	train := subjects(450, 80, false, 5)
 	fresh := subjects(1500, 80, false, 5)
 	fresh.rows = fresh.rows[450:] // the same subjects, other rows

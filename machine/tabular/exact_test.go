@@ -169,6 +169,7 @@ func rule(n int, seed uint64, noise float64) *numbers {
 // Margins are chosen where columns tell classes without doubt and least squares does not, and are better on new rows;
 // squares stay where classes are noise.
 func TestLosses(t *testing.T) {
+	t.Parallel()
 	o := Options{Learn: data.LearnOptions{Targets: []string{"class"}, Task: data.Classification,
 		Categorical: []string{"a", "b", "c", "d", "e", "f"}}, Folds: 1, Scaling: scalingStandard,
 		Kernel: kernel.Gaussian.String()}

@@ -34,6 +34,7 @@ func choice(t testing.TB, r *Report, name string) Choice {
 
 // Everything is chosen, with a reason, and what was tried is in the report.
 func TestEveryChoiceIsMadeAndStated(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("many fits")
 	}
@@ -243,6 +244,7 @@ func TestScoreIsOfUnseenRows(t *testing.T) {
 
 // The interval of the score covers what the model reaches on many new rows.
 func TestIntervalCoversNewRows(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("many fits")
 	}
@@ -264,6 +266,7 @@ func TestIntervalCoversNewRows(t *testing.T) {
 // chosen by out-of-fold errors of few rows. That error itself, of the best of all that was tried, is too small: its
 // interval covered 0.62 of the time.
 func TestScoreIsNotThatOfTheChoices(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("many fits")
 	}
@@ -296,6 +299,7 @@ func TestScoreIsNotThatOfTheChoices(t *testing.T) {
 
 // Targets of very different sizes weigh the same.
 func TestTwoTargets(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("many fits")
 	}

@@ -183,6 +183,7 @@ func chosenIn(r *Report, name string) *Choice {
 // Probabilities are of the settings of the model: with the settings that a fit chose given to another, whose folds
 // then have no others, both have the same calibration.
 func TestCalibrationIsOfTheFinalSettings(t *testing.T) {
+	t.Parallel()
 	for name, o := range map[string]Options{
 		"exact":    {Map: MapExact},
 		"margins":  {Map: MapExact, Loss: lossMargins},
@@ -215,6 +216,7 @@ func TestCalibrationIsOfTheFinalSettings(t *testing.T) {
 // Prediction intervals have the shape of residuals of the final settings, and are as much wider as residuals of folds
 // that chose for themselves.
 func TestIntervalsAreOfTheFinalSettings(t *testing.T) {
+	t.Parallel()
 	for name, o := range map[string]Options{
 		"exact":    {Map: MapExact},
 		"features": {Features: 64},

@@ -27,6 +27,7 @@ func stairs(n int, seed uint64) *numbers {
 
 // A target with jumps gets a rough kernel, and is predicted better with it; a smooth one keeps the Gaussian kernel.
 func TestKernelIsChosen(t *testing.T) {
+	t.Parallel()
 	o := Options{Learn: data.LearnOptions{Targets: []string{"y"}}, Folds: 1}
 	m, r := mustFit(t, stairs(500, 1), o)
 	ch := choice(t, r, "kernel")
@@ -66,6 +67,7 @@ func lattice(n int, seed uint64) *numbers {
 
 // The Laplace kernel, a product over columns, is found where kernels of distances are all alike.
 func TestLaplaceIsFound(t *testing.T) {
+	t.Parallel()
 	o := Options{Learn: data.LearnOptions{Targets: []string{"y"}, Task: data.Classification}, Folds: 1,
 		Scaling: scalingStandard, Loss: lossSquares}
 	m, r := mustFit(t, lattice(2600, 1), o)

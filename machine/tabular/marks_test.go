@@ -397,6 +397,7 @@ func heavy(n int, seed uint64) *numbers {
 // Weights decide what is predicted and how it is scored, for every kind of model that has a target and every map, and
 // with stretches of time; only their ratios matter.
 func TestWeightsCount(t *testing.T) {
+	t.Parallel()
 	for name, o := range map[string]Options{
 		"exact":   {Kind: machine.KindRidge},
 		"random":  {Kind: machine.KindRidge, Map: MapRandom, Features: 64, Bandwidth: 1},

@@ -139,6 +139,7 @@ func TestMetricsOfHalvesAreApart(t *testing.T) {
 // Where nothing is to be learned the stated score is that of chance, with a metric or without: it is learned inside the
 // folds. A wave along a direction has one, and is predicted far better.
 func TestMetricIsTakenWhereItHelps(t *testing.T) {
+	t.Parallel()
 	fit := func(src data.Source, o Options) (*machine.Model, *Report) {
 		m, r, err := Fit(context.Background(), src, o)
 		if err != nil {

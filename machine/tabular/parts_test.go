@@ -170,6 +170,7 @@ func TestRidgeTries(t *testing.T) {
 
 // Points far from two clouds are anomalous, new points of the clouds are so as often as the quantile says.
 func TestOutliers(t *testing.T) {
+	t.Parallel()
 	cloud := func(n int, seed uint64) *numbers {
 		r := rand.New(rand.NewPCG(seed, 2))
 		s := &numbers{names: []string{"a", "b", "c"}}

@@ -135,6 +135,7 @@ func predictions(t *testing.T, name string, src data.Source, o Options, rows dat
 // A weight means that a row comes so often, whatever the order of rows: with all choices open, for every kind of model,
 // as scikit-learn checks it of its estimators (check_sample_weight_equivalence), there to 1e-7.
 func TestWeightsAreRepetitions(t *testing.T) {
+	t.Parallel()
 	for name, o := range kindsOfFits() {
 		for n, d := range map[int]int{20: 30, 60: 4} {
 			if n == 60 && name != "regression" && name != "classes" {
@@ -157,6 +158,7 @@ func TestWeightsAreRepetitions(t *testing.T) {
 
 // Rows without weight are left out of tables of any size, and weights of 1 are none.
 func TestRowsWithoutWeight(t *testing.T) {
+	t.Parallel()
 	r := newRepeatable(repeatedRows+500, 3, 1)
 	var all, left []int
 	for i := range r.weights {

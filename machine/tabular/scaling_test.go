@@ -64,6 +64,7 @@ func irrelevant(n int, seed uint64) data.Source {
 
 // A column of 250 levels that does not matter costs next to nothing.
 func TestIrrelevantLevels(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("several searches")
 	}
@@ -91,6 +92,7 @@ func TestIrrelevantLevels(t *testing.T) {
 
 // Columns of one unit, most of which are noise of small size, want one scale.
 func TestScalings(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("many searches")
 	}
@@ -180,6 +182,7 @@ func TestScalingIsInTheSchema(t *testing.T) {
 // One outlier makes the standard deviation of a column say nothing of its other values: the robust scaling does not
 // depend on it, and is chosen where it is better.
 func TestRobustScalingOfAnOutlier(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name     string
 		outliers []float64
