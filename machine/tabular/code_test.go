@@ -86,8 +86,64 @@ func TestCodesOfShuffledTargets(t *testing.T) {
 		if s := r.Scores[1]; s.Name != "R²" || s.Value > z*z/330 {
 			t.Errorf("%q: %s = %.3f on a shuffled target, bound %.3f", code, s.Name, s.Value, z*z/330)
 		}
-		if v := r2(t, m, subjects(400, 80, true, 4)); v > z*z/400 {
+		v := r2(t, m, subjects(400, 80, true, 4))
+		if v > z*z/400 {
 			t.Errorf("%q: R² of new rows = %.3f on a shuffled target, bound %.3f", code, v, z*z/400)
+		}
+		// As in TestFoldsCodeWithoutTheirTarget, predictions have at most 1/10 of the variance of the targets.
+		if least := v - 0.1 - 2*z*math.Sqrt(0.1/330); r.Scores[1].Value < least {
+			t.Errorf("%q: R² %.3f on a shuffled target, at least %.3f from that of new rows", code, r.Scores[1].Value,
+				least)
+		}
+	}
+}
+
+// TestFoldsCodeWithoutTheirTarget: if the models of folds learned from rows whose codes contain the rows' own targets,
+// they would trust the codes, and their errors on the rows held out would exceed those of the model of all rows: R² was
+// −0.3. For predictions of q times the variance of the targets that know nothing of n rows, R² = 2ρ√q − q with ρ√n
+// standard normal. A fit that is not misled predicts noise of no more than q = 1/10: it shrinks what did not help.
+func TestFoldsCodeWithoutTheirTarget(t *testing.T) {
+	t.Parallel()
+	z := stattest.Bound(1e-4, 4)
+	const q = 0.1
+	bound := q + 2*z*math.Sqrt(q/800)
+	for seed := uint64(1); seed <= 2; seed++ {
+		o := Options{Learn: data.LearnOptions{Targets: []string{"y"}}, Seed: seed, Folds: 3, Kernel: "gaussian",
+			Scaling: scalingStandard, Code: map[string]string{"subject_id": string(data.CodeMeans)}}
+		m, r, err := Fit(context.Background(), subjects(800, 250, true, 3), o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		stated, fresh := r.Scores[1].Value, r2(t, m, subjects(800, 250, true, 4))
+		if math.Abs(stated-fresh) > bound {
+			t.Errorf("seed %d: R² %.3f stated on a shuffled target, %.3f on new rows, bound of the difference %.3f", seed,
+				stated, fresh, bound)
+		}
+	}
+}
+
+// TestCodesOfMarkedRows: folds by time, with a horizon and by group have codes of a column of many levels.
+func TestCodesOfMarkedRows(t *testing.T) {
+	t.Parallel()
+	src := subjects(260, 90, false, 9)
+	src.names = append(src.names, "day", "visit")
+	for i, row := range src.rows {
+		src.rows[i] = append(row, float64(i/2), float64(i%12))
+	}
+	for _, marks := range []Options{
+		{Marks: data.MarkColumns{Time: "day"}},
+		{Marks: data.MarkColumns{Time: "day"}, Horizon: 3},
+		{Marks: data.MarkColumns{Group: "visit"}},
+	} {
+		for _, code := range []string{"", string(data.CodeMeans)} {
+			o := marks
+			o.Learn, o.Seed, o.Folds = data.LearnOptions{Targets: []string{"y"}}, 1, 3
+			if code != "" {
+				o.Code = map[string]string{"subject_id": code}
+			}
+			if _, _, err := Fit(context.Background(), src, o); err != nil {
+				t.Errorf("%+v, code %q: %v", marks.Marks, code, err)
+			}
 		}
 	}
 }

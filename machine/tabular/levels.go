@@ -316,17 +316,15 @@ func (c *levelCounts) cross(s *data.Schema) *crossed {
 	return out
 }
 
-// trainingRows returns the rows of the table for the fit. They are encoded by the schema, except that codes by means
-// are learned without the part of the row.
+// trainingRows returns the rows of the job's table for its fit. src is that table, or a source that passes on all of
+// its rows. They are encoded by the schema, except that codes by means are learned without the part of the row. In the
+// job of a fold, the table is the fold: both countRows and crossedRows number its rows from 0.
 func (j *job) trainingRows(src data.Source) (machine.Rows, error) {
 	targets := j.task != machine.Unsupervised
 	if j.crossed == nil {
 		return machine.TableRows(src, j.schema, targets)
 	}
 	out := &crossedRows{of: j.crossed}
-	if fold, ok := src.(foldSource); ok {
-		out.has = fold.has
-	}
 	schema := *j.schema
 	schema.Fields = slices.Clone(schema.Fields)
 	at := 0
@@ -347,12 +345,11 @@ func (j *job) trainingRows(src data.Source) (machine.Rows, error) {
 	return out, err
 }
 
-// crossedRows replaces codes in rows by the codes of their parts.
+// crossedRows replaces codes in rows by the codes of their parts. Its rows are all rows that of.deal has numbered.
 type crossedRows struct {
 	machine.Rows
 	of     *crossed
 	fields []crossedColumns
-	has    func(row int64) bool // which rows of the table occur; nil: all
 }
 
 type crossedColumns struct {
@@ -362,14 +359,10 @@ type crossedColumns struct {
 }
 
 func (r *crossedRows) Each(block int, f func(x, y dense.Matrix[float64]) error) error {
-	next := int64(0)
+	first := int64(0)
 	return r.Rows.Each(block, func(x, y dense.Matrix[float64]) error {
 		for i := range x.Rows {
-			for r.has != nil && !r.has(next) {
-				next++
-			}
-			part := r.of.deal.of(next, r.of.parts)
-			next++
+			part := r.of.deal.of(first+int64(i), r.of.parts)
 			for _, c := range r.fields {
 				row := x.Row(i)[c.at : c.at+c.width]
 				level := int(row[0])
@@ -381,6 +374,7 @@ func (r *crossedRows) Each(block int, f func(x, y dense.Matrix[float64]) error) 
 				}
 			}
 		}
+		first += int64(x.Rows)
 		return f(x, y)
 	})
 }

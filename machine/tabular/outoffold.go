@@ -311,7 +311,7 @@ func (f *final) largeOutOfFold() (*leftOut, error) {
 		if n == 0 {
 			continue
 		}
-		rows, err := f.trainingRows(fold)
+		rows, err := machine.TableRows(fold, f.schema, true) // so many features exclude codes by means
 		if err != nil {
 			return nil, err
 		}
@@ -320,7 +320,7 @@ func (f *final) largeOutOfFold() (*leftOut, error) {
 			return nil, err
 		}
 		fold.inside = true
-		if rows, err = f.trainingRows(fold); err != nil {
+		if rows, err = machine.TableRows(fold, f.schema, true); err != nil {
 			return nil, err
 		}
 		s := &sample{}
