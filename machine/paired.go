@@ -110,7 +110,7 @@ func (a *Losses) Differences(b *Losses) ([]Difference, error) {
 		out := []Difference{decided(paired2x2(a.right, b.right), true)}
 		if !a.unlikely && !b.unlikely {
 			out = append(out, decided(meanDifference("log loss", a.log, b.log, 1, 1), false),
-				decided(meanDifference("Brier score", a.square, b.square, 1, 1), false))
+				decided(meanDifference("Brier", a.square, b.square, 1, 1), false))
 		}
 		return out, nil
 	}

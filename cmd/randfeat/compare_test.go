@@ -44,7 +44,7 @@ func TestCompare(t *testing.T) {
 		return r.stdout
 	}
 	fit(a, "--folds", "1", "--skip", "temperature")
-	if out := fit(b, "--compare"); !strings.Contains(out, "THE KERNEL ADDS") || !strings.Contains(out, "linear") {
+	if out := fit(b, "--compare"); !strings.Contains(out, "KERNEL − METHOD") || !strings.Contains(out, "linear") {
 		t.Errorf("fit --compare:\n%s", out)
 	}
 	got := objects[tables.CompareResult](t, ok(t, "compare", a, b, test, "--json").stdout)[0]
@@ -61,6 +61,11 @@ func TestCompare(t *testing.T) {
 	}
 	if len(got.Differences) != 3 || got.Rows != 1000 {
 		t.Errorf("%d differences of %d rows", len(got.Differences), got.Rows)
+	}
+	// A model equals itself, and is warned of once.
+	if r := ok(t, "compare", b, b, train); strings.Count(r.stderr, "was fitted to") != 1 ||
+		strings.Count(r.stdout, "equal") != 3 || strings.Contains(r.stdout, "cannot be told") {
+		t.Errorf("a model and itself: %s\n%s", r.stderr, r.stdout)
 	}
 	// The order turns, rows of the fit are known, and people read the same.
 	back := objects[tables.CompareResult](t, ok(t, "compare", b, a, test, "--json").stdout)[0]

@@ -33,7 +33,7 @@ func newBaselines(j *job) (*baselines, error) {
 	}
 	simple := &baseline{name: "mean", about: "the mean target of the other folds"}
 	if j.task == machine.Classification {
-		simple = &baseline{name: "most frequent class", about: "the most frequent class of the other folds"}
+		simple = &baseline{name: "most frequent class", about: "the most frequent class of the other folds; probabilities are their frequencies"}
 	}
 	b := &baselines{methods: []*baseline{simple, {name: "linear",
 		about: "ridge regression on the encoded columns, penalty by generalised cross-validation"}}}
@@ -83,9 +83,13 @@ func (b *baselines) fold(sub *job, m *machine.Model, fold foldSource, weights sh
 	if err != nil {
 		return err
 	}
+	kind := machine.KindsOf(sub.task)[0]
+	if sub.task == machine.Classification {
+		kind = machine.KindLogistic // scores of classes count as probabilities if they are, as in machine.Losses
+	}
 	evals := make([]*machine.Evaluation, len(b.methods))
 	for i := range evals {
-		evals[i] = machine.NewEvaluation(machine.KindsOf(sub.task)[0], sub.task, sub.outputs)
+		evals[i] = machine.NewEvaluation(kind, sub.task, sub.outputs)
 	}
 	var pred dense.Matrix[float64]
 	err = held.Each(sub.o.Block, func(x, y dense.Matrix[float64]) error {
@@ -116,9 +120,18 @@ func (b *baselines) fold(sub *job, m *machine.Model, fold foldSource, weights sh
 	return err
 }
 
-// compared returns the scores of all methods on the rows that the model is scored on.
-func (b *baselines) compared(j *job, log *journal) ([]Compared, error) {
-	var out []Compared
+// compared returns the scores of the kernel machine and of all methods on the scored rows. parts are those of the
+// kernel machine.
+func (b *baselines) compared(j *job, parts []*machine.Evaluation, log *journal) ([]Compared, error) {
+	about := "models without the rows that they are scored on"
+	if n := j.total; !j.deal.grouped() && !j.deal.ordered() && !j.thins(n) && !j.subsamples(n) {
+		about = fmt.Sprintf("models of %.3g %% of the rows, scored on other rows", 100-100/float64(j.o.Folds))
+	}
+	_, scores, err := scoresOf(j, parts)
+	if err != nil {
+		return nil, err
+	}
+	out := []Compared{{Name: "kernel", About: about, Scores: scores}}
 	for _, one := range b.methods {
 		if one.lost {
 			log.note("no linear model to compare with: more than %d encoded columns", linearWidth)

@@ -8,13 +8,15 @@ import (
 	"github.com/randfeat/randfeat/machine"
 )
 
-// Compared is the result of a simpler method on the rows that the model is scored on, fitted without the same folds.
+// Compared holds the scores of a method on the rows that the model is scored on, fitted without the same folds. They are
+// scores of models of fewer rows: unlike Report.Scores, they are not extrapolated.
 type Compared struct {
-	Name   string          `json:"name"` // mean, most frequent class, linear
+	Name   string          `json:"name"` // kernel: the kernel machine itself; mean, most frequent class or linear
 	About  string          `json:"about"`
 	Scores []machine.Score `json:"scores"`
-	// Kernel is the score of the kernel machine minus the score of this method, paired row by row.
-	Kernel []machine.Difference `json:"kernel"`
+	// Kernel is the score of the kernel machine minus the score of this method, paired row by row: "second" is the
+	// kernel machine. Empty for the kernel machine itself.
+	Kernel []machine.Difference `json:"kernel,omitempty"`
 }
 
 // Report describes a fit: the data, the choices and the scores.
@@ -30,7 +32,7 @@ type Report struct {
 	// Scores are out of fold: models predict rows that they have not seen. The main score comes first. Empty without
 	// cross-validation.
 	Scores   []machine.Score `json:"scores,omitempty"`
-	Compared []Compared      `json:"compared,omitempty"`  // simpler methods on the same rows, if they were asked for
+	Compared []Compared      `json:"compared,omitempty"`  // the kernel and simpler methods on the same rows, if asked for
 	ScoredOn string          `json:"scored_on,omitempty"` // "all rows, 5 folds"
 	// Curve are values of the main score by the share of the rows that a model learns from. The last is stated for all
 	// rows: it continues the others, which were measured. Empty: Scores are those of models without a fold.

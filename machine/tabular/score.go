@@ -84,7 +84,7 @@ func (s *scored) scoreFolds(c *chosen, log *journal) (err error) {
 	}
 	s.on = c.scoredOn(done, len(s.evals))
 	if s.simple != nil && len(s.evals) > 0 {
-		s.compared, err = s.simple.compared(c.job, log)
+		s.compared, err = s.simple.compared(c.job, s.evals, log)
 	}
 	return err
 }

@@ -161,7 +161,10 @@ func runCompare(env *cli.Env, cmd *cobra.Command, f *compareFlags, models [2]str
 		return fmt.Errorf("%s: the table changed while it was read: %w", src.Name(), err)
 	}
 	r.Seconds = time.Since(start).Seconds()
-	for _, one := range []*ComparedModel{&r.First, &r.Second} {
+	for i, one := range []*ComparedModel{&r.First, &r.Second} {
+		if i == 1 && models[0] == models[1] {
+			break
+		}
 		if s := one.Seen; s != nil && s.Share() >= seenShare {
 			env.Note("warning: %.3g %% of the rows are rows that %s was fitted to (%d of %d compared): it knows their answers, "+
 				"the comparison is not fair", 100*s.Share(), one.Model, s.Seen, s.Compared)
@@ -281,6 +284,10 @@ func (r *CompareResult) print(w io.Writer) error {
 	fmt.Fprintf(w, "%d rows of %s, target %s\n", r.Rows, r.Data, quoted(r.Targets))
 	fmt.Fprintf(w, "  first   %s (%s)\n  second  %s (%s)\n\n", r.First.Model, r.First.Kind, r.Second.Model,
 		r.Second.Kind)
+	tie := "cannot be told"
+	if !slices.ContainsFunc(r.Differences, func(d machine.Difference) bool { return d.Score.Value != 0 }) {
+		tie = "equal"
+	}
 	if err := cli.Table(w, func(w io.Writer) {
 		fmt.Fprintln(w, "score\tfirst\tsecond\tsecond − first\t95 % interval\tbetter")
 		for _, d := range r.Differences {
@@ -289,8 +296,7 @@ func (r *CompareResult) print(w io.Writer) error {
 			if s.Output > 0 {
 				name += " of " + r.Targets[s.Output-1]
 			}
-			better := d.Better
-			better = cmp.Or(better, "cannot be told")
+			better := cmp.Or(d.Better, tie)
 			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s to %s\t%s\n", name, r.First.score(s), r.Second.score(s), digits(s.Value),
 				digits(s.Low), digits(s.High), better)
 		}

@@ -226,15 +226,26 @@ func printScores(w io.Writer, r *FitReport, targets []string) error {
 	return err
 }
 
-// printCompared prints what the kernel adds to simpler methods, by the first two scores.
+// printCompared prints the scores of the kernel and of simpler methods, and their differences.
 func printCompared(w io.Writer, r *FitReport) error {
 	if len(r.Compared) == 0 {
 		return nil
 	}
-	fmt.Fprint(w, "\nOn the same rows, fitted without the same folds:\n")
+	fmt.Fprintf(w, "\nCompared with simpler methods (%s):\n", r.Compared[0].About)
 	return cli.Table(w, func(w io.Writer) {
-		fmt.Fprintln(w, "METHOD\tSCORE\tVALUE\tTHE KERNEL ADDS\t95 % INTERVAL")
+		fmt.Fprintln(w, "METHOD\tSCORE\tVALUE\tKERNEL − METHOD\t95 % INTERVAL\tBETTER")
+		shown := map[string]bool{}
 		for _, c := range r.Compared {
+			for _, d := range c.Kernel {
+				shown[d.Score.Name] = true
+			}
+		}
+		for _, c := range r.Compared {
+			for _, s := range c.Scores {
+				if len(c.Kernel) == 0 && s.Output == 0 && shown[s.Name] {
+					fmt.Fprintf(w, "%s\t%s\t%s\n", c.Name, s.Name, digits(s.Value))
+				}
+			}
 			for _, d := range c.Kernel {
 				if d.Score.Output > 0 {
 					continue
@@ -245,8 +256,9 @@ func printCompared(w io.Writer, r *FitReport) error {
 						value = digits(s.Value)
 					}
 				}
-				fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s to %s\n", c.Name, d.Score.Name, value, digits(d.Score.Value),
-					digits(d.Score.Low), digits(d.Score.High))
+				better := map[string]string{"first": c.Name, "second": "kernel", "": "cannot be told"}[d.Better]
+				fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s to %s\t%s\n", c.Name, d.Score.Name, value, digits(d.Score.Value),
+					digits(d.Score.Low), digits(d.Score.High), better)
 			}
 		}
 	})
