@@ -461,7 +461,7 @@ func TestGrossOutliers(t *testing.T) {
 		s, sum := learn(t, column(c.rows, c.x), data.LearnOptions{})
 		f := fieldOf(t, s, "x")
 		if (f.Clip != nil) != c.clip ||
-			c.clip != strings.Contains(strings.Join(sum.Notes, "\n"), "are far from all others") {
+			c.clip != strings.Contains(strings.Join(sum.Notes, "\n"), "far outside the range of all others") {
 			t.Errorf("%s: %+v, %q", c.name, f, sum.Notes)
 			continue
 		}

@@ -293,10 +293,23 @@ func (m *Model) Contributions(ctx context.Context, row []float64, x dense.Matrix
 		c.Low, c.High = student(&sums[i])
 		out.Parts = append(out.Parts, c)
 	}
+	out.roundNoise()
 	stable.Sort(out.Parts, func(a, b Contribution) int {
 		return cmp.Compare(math.Abs(b.Part), math.Abs(a.Part))
 	})
 	return out, nil
+}
+
+// roundNoise replaces contributions that are rounding errors of the sums by 0.
+func (e *Explanation) roundNoise() {
+	scale := max(math.Abs(e.Prediction), math.Abs(e.Mean))
+	for i := range e.Parts {
+		for _, v := range []*float64{&e.Parts[i].Part, &e.Parts[i].Low, &e.Parts[i].High} {
+			if math.Abs(*v) <= 1e-12*scale {
+				*v = 0
+			}
+		}
+	}
 }
 
 // Neighbour is a row of the fit that a model keeps.

@@ -133,7 +133,7 @@ func TestBadTables(t *testing.T) {
 			append(y, "--numeric", "x")},
 		{"nan.csv", good + "1,red,NaN\n", `nan.csv:62: target "y" is missing: remove the row, or have such rows left out (--drop-missing-target)`, y},
 		{"byte.csv", good + "1,ré\xe9d,2\n", `byte.csv:62:6: byte 0xE9 is not UTF-8, the encoding of the text before it: correct it, or name the encoding of the file (--encoding)`, y},
-		{"two.csv", badHead + rowsOf(2, quantity), "two.csv: 2 rows cannot be divided into 5 folds: give more rows, or fewer folds\n",
+		{"two.csv", badHead + rowsOf(2, quantity), "two.csv: 2 rows cannot be divided into 5 folds: give more rows, or fewer folds (--folds)\n",
 			append(y, "--folds", "5")},
 		{"inf.csv", good + "1,red,inf\n", `inf.csv:62: column "y" is infinite`, y},
 		{"empty.csv", "", `empty.csv: the file is empty`, y},
@@ -223,7 +223,7 @@ func TestBadTablesOfModels(t *testing.T) {
 
 	unseen := b.put("unseen.csv", badHead+"1,red,yes\n2,red,perhaps\n")
 	b.says(exitFailed, `unseen.csv:3: target "y" is "perhaps", a class unseen when the schema was learned; known are "no", "yes"`, "evaluate", classes, unseen)
-	b.says(exitFailed, `no column "y", as the model's target says; the columns are "x", "colour"`, "evaluate", classes,
+	b.says(exitFailed, `no column "y", the model's target; the columns are "x", "colour"`, "evaluate", classes,
 		b.put("untold.csv", "x,colour\n1,red\n"))
 	b.says(exitFailed, `nan.csv:3: target "y" is missing`, "evaluate", numbers,
 		b.put("nan.csv", badHead+"1,red,2\n2,red,NaN\n"))

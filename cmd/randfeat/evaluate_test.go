@@ -95,7 +95,7 @@ func TestEvaluate(t *testing.T) {
 		says string
 		args []string
 	}{
-		{exitFailed, `no column "kind", as the model's target says`,
+		{exitFailed, `no column "kind", the model's target`,
 			[]string{logistic, put(t, dir, "a.csv", "id,size,colour\n1,2,red\n")}},
 		{exitFailed, `b.csv:3: target "kind" is "free", a class unseen`,
 			[]string{logistic, put(t, dir, "b.csv", "size,colour,kind\n1,red,dear\n1,red,free\n")}},
@@ -106,7 +106,7 @@ func TestEvaluate(t *testing.T) {
 		{exitFailed, "columns but no rows", []string{gp, put(t, dir, "e.csv", "size,colour,price\n"), "--header"}},
 		{exitFailed, `/f.csv: columns unknown when the schema was learned: "x"; leave them out with --skip`,
 			[]string{gp, put(t, dir, "f.csv", "size,colour,price,x\n1,red,1,1\n")}},
-		{exitFailed, `no column "zz", as --skip says`, []string{gp, in, "--skip", "zz"}},
+		{exitFailed, `no column "zz"`, []string{gp, in, "--skip", "zz"}},
 		{exitMisuse, "--skip size: the model predicts from this column", []string{gp, in, "--skip", "size"}},
 		{exitMisuse, "--label is for densities", []string{gp, in, "--label", "kind"}},
 		{exitMisuse, "--normal needs --label", []string{gp, in, "--normal", "1"}},
@@ -126,10 +126,10 @@ func TestManyClasses(t *testing.T) {
 	b.WriteString("x,y\n")
 	for i := range 600 {
 		c := i % 15
-		if i%150 == 0 { // a class of four rows
+		if i%150 == 0 { // a class of four rows among those of c0
 			c = 99
 		}
-		fmt.Fprintf(&b, "%g,c%d\n", float64(c)+0.9*math.Sin(float64(i)), c)
+		fmt.Fprintf(&b, "%g,c%d\n", float64(i%15)+0.9*math.Sin(float64(i)), c)
 	}
 	in, model := put(t, dir, "many.csv", b.String()), filepath.Join(dir, "m.rf")
 	out := ok(t, "fit", in, "--target", "y", "--features", "64", "-o", model).stdout
@@ -229,7 +229,7 @@ func TestEvaluateDensity(t *testing.T) {
 	if e := evaluated(t, model, digits, "--label", "label"); e.Normal != "0" || e.Anomalies != 175 {
 		t.Errorf("%+v", e)
 	}
-	fails(t, exitFailed, `no column "lable", as --label says, did you mean "label"?`, "evaluate", model, in, "--label",
+	fails(t, exitFailed, `no column "lable", did you mean "label"?`, "evaluate", model, in, "--label",
 		"lable")
 	fails(t, exitFailed, `is never "x", as --normal says`, "evaluate", model, in, "--label", "label", "--normal", "x")
 	fails(t, exitFailed, `is always "red"`, "evaluate", model, in, "--label", "colour", "--skip", "label")

@@ -34,7 +34,7 @@ func TestFitMisuse(t *testing.T) {
 		args []string
 	}{
 		{"0 arguments, want files of data (or --demo)", []string{"fit"}},
-		{"1 arguments, want none with --demo", []string{"fit", "--demo", table}},
+		{"1 argument, want none with --demo", []string{"fit", "--demo", table}},
 		{"--demo and --target exclude each other", []string{"fit", "--demo", "--target", "y"}},
 		{"--save-data needs --demo", fit("--target", "y", "--save-data", "x.csv")},
 		{`--target is missing: name the column to predict, one of "x", "colour", "y"; or ask for a density without a target by --model density`, fit()},

@@ -449,9 +449,9 @@ func TestPredictErrors(t *testing.T) {
 			[]string{ridge, put(t, dir, "case.csv", strings.Replace(text, "size", "Size_", 1)), "-o", out}},
 		{exitFailed, "does the table have a header?", []string{ridge, put(t, dir, "bare.csv", "1,red,2\n2,blue,3\n"),
 			"--no-header", "-o", out}},
-		{exitFailed, `no column "colr", as --keep says, did you mean "colour"?`,
+		{exitFailed, `no column "colr", did you mean "colour"?`,
 			[]string{ridge, in, "--keep", "colr", "-o", out}},
-		{exitFailed, `no column "zzzzz", as --ids says; the columns are "id"`,
+		{exitFailed, `no column "zzzzz"; the columns are "id"`,
 			[]string{ridge, in, "--ids", "zzzzz", "-o", out}},
 		{exitFailed, "or with logistic", []string{kinds, in, "--probabilities", "-o", out}},
 		{exitFailed, "fit with gp", []string{ridge, in, "--variance", "-o", out}},
@@ -473,7 +473,7 @@ func TestPredictErrors(t *testing.T) {
 		{exitMisuse, "cannot be written to stdout", []string{ridge, in, "--to", "parquet", "-o", "-"}},
 		{exitMisuse, "drop one", []string{ridge, in, "--to", "csv", "--json"}},
 		{exitMisuse, "named .tsv or .tab", []string{ridge, in, "--to", "tsv", "-o", out}},
-		{exitMisuse, "1 arguments, want a model and a table", []string{ridge}},
+		{exitMisuse, "1 argument, want a model and a table", []string{ridge}},
 	} {
 		fails(t, c.code, c.says, append([]string{"predict"}, c.args...)...)
 	}

@@ -195,7 +195,7 @@ func TestDatesCommasAndGaps(t *testing.T) {
 			t.Errorf("%q is not in\n%s", want, got)
 		}
 	}
-	if strings.Contains(got, "always the mean: 0\n") {
+	if strings.Contains(got, "baseline (mean): 0\n") {
 		t.Errorf("the mean is no perfect prediction:\n%s", got)
 	}
 	r := ok(t, "evaluate", out, table, "--drop-missing-target", "--json")
@@ -227,7 +227,7 @@ func TestStrayValues(t *testing.T) {
 	table := writeText(t, "x.csv", csv.String())
 	got := ok(t, append([]string{"fit", table, "--target", "y", "-o", out, "--folds", "5"}, fixedFlags...)...).stdout
 	for _, want := range []string{"numeric  a (1 missing)", "time     when", "day-month-year",
-		"all rows, 5 folds"} {
+		"all rows in 5 folds"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("%q is not in\n%s", want, got)
 		}

@@ -44,8 +44,15 @@ func (v *pageView) metric(p *page) {
 
 // metricText explains the figure.
 func metricText(m *machine.Metric) string {
-	return fmt.Sprintf("Shares of the columns in the distances of the kernel, learned in %d rounds from %d rows (%s). "+
-		"Two halves of the rows agree to %.2f of 1.", m.Rounds, m.Rows, m.Kind, m.Alike)
+	return fmt.Sprintf("Shares of the columns in the distances of the kernel, learned in %s from %d rows (%s). "+
+		"Metrics of two halves of the rows have a cosine of %.2f (1: equal).", rounds(m.Rounds), m.Rows, m.Kind, m.Alike)
+}
+
+func rounds(n int) string {
+	if n == 1 {
+		return "1 round"
+	}
+	return fmt.Sprintf("%d rounds", n)
 }
 
 // shortened returns at most n letters of a name.

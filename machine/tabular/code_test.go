@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 
@@ -161,6 +162,16 @@ func TestCodesTellSubjectsApart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if slices.ContainsFunc(r.Notes, func(n string) bool { return strings.Contains(n, "most frequent levels") }) {
+		t.Errorf("notes %q", r.Notes)
+	}
+	sum := 0.0
+	for _, s := range r.Stages {
+		sum += s.Seconds
+	}
+	if sum < 0.9*r.Seconds-0.05 {
+		t.Errorf("stages of %.3f s, in all %.3f s", sum, r.Seconds)
+	}
 	got, c := r2(t, m, fresh), choice(t, r, "encode")
 	if got < 0.8 || len(c.Trials) < 4 || c.Given {
 		t.Errorf("R² %.3f with %+v", got, c)
@@ -170,8 +181,13 @@ func TestCodesTellSubjectsApart(t *testing.T) {
 	}
 	o.Learn.Numeric = []string{"subject_id"}
 	o.Code = map[string]string{"subject_id": string(data.CodeMeans)}
-	if m, _, err = Fit(context.Background(), train, o); err != nil {
+	if m, r, err = Fit(context.Background(), train, o); err != nil {
 		t.Fatal(err)
+	}
+	for _, c := range r.Summary.Columns {
+		if c.Name == "subject_id" && (c.Use != string(data.Categorical) || !strings.Contains(c.Why, "means")) {
+			t.Errorf("%+v", c)
+		}
 	}
 	if got := r2(t, m, fresh); got < 0.75 {
 		t.Errorf("R² of means %.3f", got)

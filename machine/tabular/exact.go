@@ -23,18 +23,24 @@ const (
 	lastRows   = 4096
 )
 
+// exactMap is the choice of the exact kernel for a sample of the given number of rows.
+func (j *job) exactMap(s *sample, rows int64) Choice {
+	ch := Choice{Name: "map", Value: MapExact, Given: j.o.Map != "",
+		Why: fmt.Sprintf("the exact kernel of all rows: %d are no more than %d", rows, j.exactLimit())}
+	switch {
+	case ch.Given:
+		ch.Why = "as asked"
+	case j.subsamples(rows):
+		ch.Why = fmt.Sprintf("the exact kernel of %d of the %d rows", s.len(), rows)
+	}
+	return ch
+}
+
 // chooseExact chooses bandwidth and penalty of an exact kernel.
 func (f *search) chooseExact(s *sample, rows int64) (*decision, error) {
 	c := &chooser{f: f, s: s, rows: rows, d: &decision{Rows: rows, Sampled: s.len(), Last: s.last, Exact: true}}
 	c.noteModel()
-	why := fmt.Sprintf("the exact kernel of all rows: %d are no more than %d", rows, f.exactLimit())
-	switch {
-	case f.o.Map != "":
-		why = "as asked"
-	case f.subsamples(rows):
-		why = fmt.Sprintf("the exact kernel of %d of the %d rows", s.len(), rows)
-	}
-	c.chosen(Choice{Name: "map", Value: MapExact, Given: f.o.Map != "", Why: why})
+	c.chosen(f.exactMap(s, rows))
 	e := c.exactSearch(c.order(), finalSizes(s.len())...)
 	e.at, e.final, e.open = f.start, true, f.kernelOpen()
 	if e.wide = f.iterates(s.len()); e.wide && f.o.Lambda == 0 {

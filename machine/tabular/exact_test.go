@@ -62,7 +62,7 @@ func TestExactKernelFindsNarrowKernels(t *testing.T) {
 func TestExactKernelAsAsked(t *testing.T) {
 	m, r := mustFit(t, waves(200, 1), Options{Learn: learn("y", "z"), Map: MapExact, Bandwidth: 1.5, Lambda: 0.2})
 	if m.Spec.Kernel.Scale != 1.5 || m.Lambda != 0.2 || m.Weights.Rows != 200 || m.Outputs != 2 || len(r.Scores) == 0 ||
-		r.ScoredOn != "all rows, 5 folds, columns and choices made without each; continued to all rows" {
+		r.ScoredOn != "all rows in 5 folds; each fold was predicted without its rows; scores are extrapolated to all rows" {
 		t.Errorf("s = %g, λ = %g, %d landmarks, scored on %q", m.Spec.Kernel.Scale, m.Lambda, m.Weights.Rows,
 			r.ScoredOn)
 	}

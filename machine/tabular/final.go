@@ -53,15 +53,16 @@ func fitAll(c *chosen, log *journal, file *checkpoint) (*final, error) {
 
 // fitSums makes the model of the sums of all rows.
 func (f *final) fitSums(sums *foldSums) error {
-	total, err := sums.merged(-1)
+	var total machine.Sums
+	lambdas := []float64{f.d.Lambda}
+	err := f.log.timed(stageSolve, f.d.Rows, func() (err error) {
+		if total, err = sums.merged(-1); err == nil && f.d.Open {
+			lambdas, err = f.openPenalty(total)
+		}
+		return err
+	})
 	if err != nil {
 		return err
-	}
-	lambdas := []float64{f.d.Lambda}
-	if f.d.Open {
-		if lambdas, err = f.openPenalty(total); err != nil {
-			return err
-		}
 	}
 	var quantiles []float64
 	if len(lambdas) > 1 || f.task == machine.Unsupervised {
@@ -73,11 +74,13 @@ func (f *final) fitSums(sums *foldSums) error {
 			return err
 		}
 	}
-	if err := f.solve(total, lambdas[0]); err != nil {
-		return err
-	}
-	f.model.Quantiles = quantiles
-	return f.calibrate(sums, total)
+	return f.log.timed(stageSolve, f.d.Rows, func() error {
+		if err := f.solve(total, lambdas[0]); err != nil {
+			return err
+		}
+		f.model.Quantiles = quantiles
+		return f.calibrate(sums, total)
+	})
 }
 
 // solve takes the model of the sums of all rows with penalty λ.

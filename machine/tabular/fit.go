@@ -3,6 +3,7 @@ package tabular
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/randfeat/randfeat/data"
@@ -48,9 +49,6 @@ func fitTable(in job, log *journal, file *checkpoint) (_ *machine.Model, r Repor
 		return nil, r, err
 	}
 	log.notes = append(log.notes, c.d.Notes...)
-	if c.o.Quick {
-		log.note("quick: fewer settings were tried, on fewer rows; margins were not, and one fold was scored")
-	}
 	f, err := fitAll(c, log, file)
 	if err != nil {
 		return nil, r, err
@@ -59,9 +57,13 @@ func fitTable(in job, log *journal, file *checkpoint) (_ *machine.Model, r Repor
 	if err != nil {
 		return nil, r, err
 	}
+	c.noteQuick(log, len(s.evals))
 	stated := f.stated
 	if len(s.evals) > 0 {
-		if stated, err = s.state(c.job, f.model, f.left); err != nil {
+		if err := log.timed(stageScore, c.d.Rows, func() (err error) {
+			stated, err = s.state(c.job, f.model, f.left)
+			return err
+		}); err != nil {
 			return nil, r, err
 		}
 	}
@@ -71,8 +73,64 @@ func fitTable(in job, log *journal, file *checkpoint) (_ *machine.Model, r Repor
 	}
 	r = c.report(f.choices, stated, log)
 	r.Compared = s.compared
+	c.describeCodes(&r)
 	f.model.History = r.history()
 	return f.model, r, f.model.Validate()
+}
+
+// noteQuick says what Options.Quick left out.
+func (c *chosen) noteQuick(log *journal, scored int) {
+	if !c.o.Quick {
+		return
+	}
+	text := "quick: fewer settings were tried, on fewer rows"
+	if c.lossOpen(c.d.Rows) {
+		text += "; squares were the only loss"
+	}
+	if scored == 1 && len(c.scoredParts()) > 1 {
+		text += "; one fold was scored"
+	}
+	log.note("%s", text)
+}
+
+// describeCodes replaces what was noted about columns before they got codes.
+func (c *chosen) describeCodes(r *Report) {
+	if len(c.codes) == 0 || r.Summary == nil {
+		return
+	}
+	summary := *r.Summary
+	summary.Columns = slices.Clone(summary.Columns)
+	for i := range summary.Columns {
+		column := &summary.Columns[i]
+		code := c.codes[column.Name]
+		fd, _ := fieldNamed(c.schema, column.Name)
+		if code == "" || fd == nil {
+			continue
+		}
+		if code != codeLevels {
+			r.Notes = slices.DeleteFunc(slices.Clone(r.Notes), func(note string) bool {
+				return note == data.OtherNote(column.Name, len(levelsBefore(c.base, column.Name)))
+			})
+			if code == codeAll && fd.Other {
+				r.Notes = append(r.Notes, data.OtherNote(column.Name, len(fd.Levels)))
+			}
+		}
+		if column.Use == string(data.Numeric) && fd.Kind == data.Categorical {
+			column.Use, column.Why = string(data.Categorical), "numbers taken as levels for the code "+code
+		}
+	}
+	r.Summary = &summary
+}
+
+// levelsBefore returns the levels that a column had without a code.
+func levelsBefore(s *data.Schema, column string) []string {
+	if s == nil {
+		return nil
+	}
+	if fd, _ := fieldNamed(s, column); fd != nil {
+		return fd.Levels
+	}
+	return nil
 }
 
 // report builds the report of a fit from the choices, the scores and the journal.

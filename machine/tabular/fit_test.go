@@ -78,7 +78,7 @@ func TestEveryChoiceIsMadeAndStated(t *testing.T) {
 			t.Errorf("%s: λ = %g, the report says %+v", m.Kind, m.Lambda, choice(t, r, "lambda"))
 		}
 		if r.Rows != 800 || r.Width != 2 || r.Summary == nil ||
-			r.ScoredOn != "480 rows of 3 of 5 folds, columns and choices made without each" || m.Schema == nil ||
+			r.ScoredOn != "480 rows in 3 of 5 folds; each fold was predicted without its rows" || m.Schema == nil ||
 			m.Rows != 800 {
 			t.Errorf("%s: report %+v", m.Kind, r)
 		}

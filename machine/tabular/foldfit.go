@@ -100,6 +100,11 @@ func (p *prior) follow(j *job, s *sample, n int64) (*chosen, error) {
 	}
 	d.Rows, d.Sampled, d.Last, d.Apart = n, s.len(), s.last, false
 	d.Choices, d.Notes = slices.Clone(d.Choices), slices.Clone(d.Notes)
+	for i := range d.Choices {
+		if ch := &d.Choices[i]; ch.Name == "map" && ch.Value == MapExact {
+			*ch = f.exactMap(s, n) // its reason is the number of rows
+		}
+	}
 	if d.fields = nil; f.weighs {
 		d.fields = make([]float64, len(f.schema.Fields))
 		for i := range d.fields {

@@ -144,7 +144,7 @@ func TestFarSearch(t *testing.T) {
 // A quick fit chooses once and scores one fold, whose rows it has not seen.
 func TestQuick(t *testing.T) {
 	m, r := mustFit(t, waves(500, 1), Options{Learn: learn("y"), Quick: true})
-	if r.ScoredOn != "100 rows of 1 of 5 folds, columns and choices made without each" {
+	if r.ScoredOn != "100 rows in 1 of 5 folds; each fold was predicted without its rows" {
 		t.Errorf("scored on %q", r.ScoredOn)
 	}
 	if !slices.ContainsFunc(r.Notes, func(n string) bool { return strings.HasPrefix(n, "quick: ") }) {

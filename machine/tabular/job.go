@@ -81,6 +81,7 @@ const (
 	stageSample = "draw a sample"
 	stageChoose = "choose"
 	stageFit    = "fit"
+	stageSolve  = "solve" // the sums of all rows, and rows out of fold for probabilities and intervals
 	stageScore  = "score"
 )
 

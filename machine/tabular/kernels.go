@@ -22,7 +22,7 @@ func (c *chooser) took(e *exactSearch) {
 		return
 	}
 	ch := Choice{Name: "kernel", Value: e.tries.kind.String(), Trials: e.kinds,
-		Why: "none tried is better by more than a standard error"}
+		Why: "no alternative is better by more than one standard error"}
 	usual := kernel.Gaussian
 	if e.few() {
 		usual = fewKernel

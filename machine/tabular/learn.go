@@ -12,9 +12,11 @@ func learnTable(in job, log *journal, file *checkpoint) (*job, *resumed, error) 
 	if j.deal == nil {
 		var m *data.Marks
 		if len(j.o.Marks.Names()) > 0 {
-			var err error
 			src := watchedSource{Source: j.src, ctx: j.ctx, report: func(int64) {}}
-			if m, err = j.o.Marks.Read(src); err != nil {
+			if err := log.timed(stageLearn, 0, func() (err error) {
+				m, err = j.o.Marks.Read(src)
+				return err
+			}); err != nil {
 				return nil, nil, err
 			}
 		}
@@ -52,8 +54,10 @@ func learnTable(in job, log *journal, file *checkpoint) (*job, *resumed, error) 
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := j.weighClasses(rows); err != nil {
-		return nil, nil, err
+	if j.o.ClassWeights != nil {
+		if err := log.timed(stageLearn, 0, func() error { return j.weighClasses(rows) }); err != nil {
+			return nil, nil, err
+		}
 	}
 	if was != nil {
 		err = resumeCodes(j, was.d)

@@ -105,5 +105,5 @@ func (s *scored) extrapolate(to *stated, folds int) {
 	to.scores = s.half.Extrapolate(to.scores, steepness)
 	to.curve = []CurvePoint{{share / 2, half.Name, half.Value}, {share, measured.Name, measured.Value},
 		{1, to.scores[0].Name, to.scores[0].Value}}
-	to.on += "; continued to all rows"
+	to.on += "; scores are extrapolated to all rows"
 }

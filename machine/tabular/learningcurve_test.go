@@ -27,7 +27,7 @@ func TestScoresAreOfAllRows(t *testing.T) {
 		if target == "y" && fold >= half {
 			t.Errorf("RMSE %v with half of the rows, %v with all", half, fold)
 		}
-		if !strings.HasSuffix(m.History.ScoredOn, "continued to all rows") {
+		if !strings.HasSuffix(m.History.ScoredOn, "extrapolated to all rows") {
 			t.Errorf("scored on %q", m.History.ScoredOn)
 		}
 		again, r2 := mustFit(t, src, o)

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/randfeat/randfeat/data"
@@ -299,5 +300,18 @@ func TestIntervalsWithMetric(t *testing.T) {
 	}
 	if m.Spec.Kernel.M.IsEmpty() {
 		t.Error("no metric")
+	}
+}
+
+// Encoded columns of one column have names of their own.
+func TestShownNames(t *testing.T) {
+	s := &data.Schema{Fields: []data.Field{{Name: "when", Kind: data.Time, Clock: true, Missing: true},
+		{Name: "who", Kind: data.Categorical, Levels: []string{"a", "b"}, Code: data.CodeMeans,
+			Table: make([]float64, 6), Prior: make([]float64, 3), Missing: true},
+		{Name: "k", Kind: data.Categorical, Levels: []string{"u", "v"}, Other: true}}}
+	want := "when day,when sin year,when cos year,when sin week,when cos week,when sin day,when cos day,when missing," +
+		"who mean 1,who mean 2,who count,who missing,k=u,k=v,k=other"
+	if got := strings.Join(shownNames(s), ","); got != want {
+		t.Errorf("%s, want %s", got, want)
 	}
 }

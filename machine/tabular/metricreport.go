@@ -2,6 +2,7 @@ package tabular
 
 import (
 	"cmp"
+	"fmt"
 	"math"
 	"slices"
 
@@ -76,15 +77,33 @@ func shownNames(s *data.Schema) []string {
 		for j := range f.Width() {
 			name := f.Name
 			switch {
+			case f.Missing && j == f.Width()-1:
+				name += " missing"
+			case f.Kind == data.Time:
+				name += [...]string{" day", " sin year", " cos year", " sin week", " cos week", " sin day", " cos day"}[j]
+			case f.Code == data.CodeHashed:
+				name += fmt.Sprintf(" hash %d", j+1)
+			case f.Code == data.CodeCounts, f.Code == data.CodeMeans && j == codeColumns(f)-1:
+				name += " count"
+			case f.Code == data.CodeMeans:
+				name += fmt.Sprintf(" mean %d", j+1)
+			case f.Kind == data.Words:
+				name += fmt.Sprintf(" hash %d", j+1)
 			case f.Kind == data.Categorical && j < len(f.Levels):
 				name += "=" + f.Levels[j]
 			case f.Kind == data.Categorical && j == len(f.Levels):
 				name += "=other"
-			case f.Missing && j == f.Width()-1:
-				name += " missing"
 			}
 			out = append(out, name)
 		}
 	}
 	return out
+}
+
+// codeColumns is the number of encoded columns of a field without that of missing values.
+func codeColumns(f *data.Field) int {
+	if f.Missing {
+		return f.Width() - 1
+	}
+	return f.Width()
 }

@@ -2,6 +2,7 @@ package tabular
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/randfeat/randfeat/data"
@@ -33,7 +34,7 @@ type Report struct {
 	// cross-validation.
 	Scores   []machine.Score `json:"scores,omitempty"`
 	Compared []Compared      `json:"compared,omitempty"`  // the kernel and simpler methods on the same rows, if asked for
-	ScoredOn string          `json:"scored_on,omitempty"` // "all rows, 5 folds"
+	ScoredOn string          `json:"scored_on,omitempty"` // "all rows in 5 folds; …"
 	// Curve are values of the main score by the share of the rows that a model learns from. The last is stated for all
 	// rows: it continues the others, which were measured. Empty: Scores are those of models without a fold.
 	Curve     []CurvePoint    `json:"curve,omitempty"`
@@ -109,6 +110,23 @@ func (l *journal) stage(j *job, name string, work func() (rows int64, err error)
 	}
 	began := time.Now()
 	rows, err := work()
-	l.stages = append(l.stages, Stage{Name: name, Seconds: time.Since(began).Seconds(), Rows: rows})
+	l.took(name, rows, began)
 	return err
+}
+
+// timed runs further work of a stage, which does not report its progress, and adds its time.
+func (l *journal) timed(name string, rows int64, work func() error) error {
+	defer l.took(name, rows, time.Now())
+	return work()
+}
+
+// took adds the time since began to a stage.
+func (l *journal) took(name string, rows int64, began time.Time) {
+	seconds := time.Since(began).Seconds()
+	if i := slices.IndexFunc(l.stages, func(s Stage) bool { return s.Name == name }); i >= 0 {
+		l.stages[i].Seconds += seconds
+		l.stages[i].Rows = max(l.stages[i].Rows, rows)
+		return
+	}
+	l.stages = append(l.stages, Stage{Name: name, Seconds: seconds, Rows: rows})
 }

@@ -174,7 +174,7 @@ func (c *chooser) tryScalings(ch *Choice) error {
 			}
 		}
 	}
-	ch.Why = "none tried is better by more than two standard errors"
+	ch.Why = "no alternative is better by more than two standard errors"
 	switch {
 	case ch.Value != scalingStandard:
 		ch.Why = fmt.Sprintf("best %s of %s", f.metric(), top.judged())

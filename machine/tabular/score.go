@@ -126,28 +126,29 @@ func (s *scored) scoresClasses(c *job) bool {
 	return slices.Min(count) >= nestedClass
 }
 
-// scoredOn describes which rows were scored, and by which models.
+// scoredOn describes which rows were scored, and by which models. A fold is left out of all of a fit: columns, choices
+// and model.
 func (c *chosen) scoredOn(rows int64, folds int) string {
 	switch {
 	case c.deal.ordered() && c.deal.horizon > 0:
-		return fmt.Sprintf("%d rows of %d stretches of %s, columns and choices made on what came at least %g before each", rows,
+		return fmt.Sprintf("%d rows in %d stretches of %s; each stretch was predicted from rows at least %g earlier", rows,
 			folds, c.o.Marks.Time, c.deal.horizon)
 	case c.deal.ordered():
-		return fmt.Sprintf("%d rows of %d stretches of %s, columns and choices made on what came before each", rows, folds,
+		return fmt.Sprintf("%d rows in %d stretches of %s; each stretch was predicted from the rows before it", rows, folds,
 			c.o.Marks.Time)
 	case c.deal.grouped():
-		return fmt.Sprintf("%d rows, %d folds of whole groups of %s, columns and choices made without each", rows, folds,
+		return fmt.Sprintf("%d rows in %d folds of whole groups of %s; each fold was predicted without its rows", rows, folds,
 			c.o.Marks.Group)
 	case c.subsamples(c.d.Rows):
-		return fmt.Sprintf("%d rows of %d of %d folds, columns and choices made on about %d rows without each", rows, folds,
+		return fmt.Sprintf("%d rows in %d of %d folds; each fold was predicted from about %d other rows", rows, folds,
 			c.o.Folds, min(nestedMost, c.d.Rows*int64(c.o.Folds-1)/int64(c.o.Folds)))
 	case c.thins(c.d.Rows):
-		return fmt.Sprintf("%d rows of %d of %d folds, columns and choices made on about %d rows without each", rows, folds,
+		return fmt.Sprintf("%d rows in %d of %d folds; each fold was predicted from about %d other rows", rows, folds,
 			c.o.Folds, nestedMost)
 	case rows < c.d.Rows:
-		return fmt.Sprintf("%d rows of %d of %d folds, columns and choices made without each", rows, folds, c.o.Folds)
+		return fmt.Sprintf("%d rows in %d of %d folds; each fold was predicted without its rows", rows, folds, c.o.Folds)
 	}
-	return fmt.Sprintf("all rows, %d folds, columns and choices made without each", folds)
+	return fmt.Sprintf("all rows in %d folds; each fold was predicted without its rows", folds)
 }
 
 // heldOut fits all other folds as if they were the table, evaluates fold k, and keeps its predictions.

@@ -111,7 +111,7 @@ func (c *chooser) marginsFirst(order []int, weights []float64, at exactPoint) (e
 	}
 	if diff, se := gain(ts[0].loss, ts[1].loss); diff > surely*se {
 		c.f.loss = &Choice{Name: "loss", Value: lossMargins, Trials: c.shownLosses(ts), Why: fmt.Sprintf(
-			"best %s of %d rows, and surely, by those not in its part", c.f.metric(), e.tries.x.Rows)}
+			"best %s of %d rows, by more than two standard errors", c.f.metric(), e.tries.x.Rows)}
 		return e.at, nil
 	}
 	return at, nil

@@ -23,11 +23,19 @@ func Conflict(cmd *cobra.Command, flag string, others ...string) error {
 	return nil
 }
 
+// WrongArguments is the error for n arguments where others are wanted.
+func WrongArguments(n int, want string) error {
+	if n == 1 {
+		return fmt.Errorf("1 argument, want %s", want)
+	}
+	return fmt.Errorf("%d arguments, want %s", n, want)
+}
+
 // ExactArgs is cobra.ExactArgs with a message that says which arguments are wanted.
 func ExactArgs(want string, n int) cobra.PositionalArgs {
 	return func(_ *cobra.Command, args []string) error {
 		if len(args) != n {
-			return fmt.Errorf("%d arguments, want %s", len(args), want)
+			return WrongArguments(len(args), want)
 		}
 		return nil
 	}

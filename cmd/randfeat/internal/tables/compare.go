@@ -63,7 +63,7 @@ recognises such rows. The models may read different columns; DATA needs the colu
   randfeat compare a.rf b.rf test.csv --json`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) < 3 {
-				return fmt.Errorf("%d arguments, want two models and a table", len(args))
+				return cli.WrongArguments(len(args), "two models and a table")
 			}
 			return nil
 		},
@@ -74,7 +74,7 @@ recognises such rows. The models may read different columns; DATA needs the colu
 			return nil, cobra.ShellCompDirectiveDefault
 		},
 		RunE: cli.Do(func(cmd *cobra.Command, args []string) error {
-			return runCompare(env, cmd, &f, [2]string{args[0], args[1]}, args[2:])
+			return withFlags(runCompare(env, cmd, &f, [2]string{args[0], args[1]}, args[2:]))
 		}),
 	}
 	f.Add(cmd)

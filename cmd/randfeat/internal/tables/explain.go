@@ -81,7 +81,7 @@ An explanation describes the model, not the world: a column may act for another 
 		Args:              modelAndTable,
 		ValidArgsFunction: modelArgs,
 		RunE: cli.Do(func(cmd *cobra.Command, args []string) error {
-			return runExplain(env, cmd, &f, args[0], args[1:])
+			return withFlags(runExplain(env, cmd, &f, args[0], args[1:]))
 		}),
 	}
 	f.Add(cmd)
@@ -131,7 +131,7 @@ func runExplain(env *cli.Env, cmd *cobra.Command, f *explainFlags, modelPath str
 	}
 	for _, c := range f.columns {
 		if !slices.ContainsFunc(m.Schema.Fields, func(fd data.Field) bool { return fd.Name == c }) {
-			return noColumn(modelPath, c, "--column", fieldNames(m))
+			return cli.Misused("--column: the model has no column %q%s", c, columnHint(c, fieldNames(m)))
 		}
 	}
 	f.ReadLike(m)

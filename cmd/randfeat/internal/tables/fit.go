@@ -99,13 +99,15 @@ With --json it prints one object; 'randfeat schema fit' describes it.`,
 		Args: func(_ *cobra.Command, args []string) error {
 			switch {
 			case f.demo && len(args) > 0:
-				return fmt.Errorf("%d arguments, want none with --demo", len(args))
+				return cli.WrongArguments(len(args), "none with --demo")
 			case !f.demo && len(args) == 0:
-				return fmt.Errorf("0 arguments, want files of data (or --demo)")
+				return cli.WrongArguments(0, "files of data (or --demo)")
 			}
 			return nil
 		},
-		RunE: cli.Do(func(cmd *cobra.Command, args []string) error { return runFit(env, cmd, &f, args) }),
+		RunE: cli.Do(func(cmd *cobra.Command, args []string) error {
+			return withFlags(runFit(env, cmd, &f, args))
+		}),
 	}
 	f.add(cmd)
 	cli.GroupFlags(cmd, []cli.FlagGroup{
@@ -284,6 +286,9 @@ func (f *fitFlags) options(cmd *cobra.Command) (tabular.Options, error) {
 	if f.marks.Group != "" && f.marks.Time != "" {
 		return o, cli.Misused("--group and --time exclude each other: folds are of groups, or of stretches of time")
 	}
+	if f.horizon > 0 && f.marks.Time == "" {
+		return o, cli.Misused("--horizon is in the units of a column of times: name the column with --time")
+	}
 	if f.features > 0 && f.budget > 0 {
 		return o, cli.Misused("--features and --budget exclude each other")
 	}
@@ -402,6 +407,9 @@ func runFit(env *cli.Env, cmd *cobra.Command, f *fitFlags, args []string) error 
 	}
 	if dropping != nil {
 		report.Notes = append(report.Notes, fmt.Sprintf("%d rows without a target were left out", dropping.Dropped()))
+	}
+	for i, n := range report.Notes {
+		report.Notes[i] = n + flagHint(n)
 	}
 	r := FitReport{Report: report}
 	if f.marks.Weight == "" { // the baseline ignores weights

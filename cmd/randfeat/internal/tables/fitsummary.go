@@ -37,7 +37,7 @@ func baselineOf(r *tabular.Report, m *machine.Model) *Baseline {
 			most, total = max(most, sum), total+sum
 		}
 		if total > 0 {
-			return &Baseline{name, float64(most) / float64(total), "always the most frequent class"}
+			return &Baseline{name, float64(most) / float64(total), "most frequent class"}
 		}
 	case r.Task == machine.Regression && name == "RMSE" && m.Schema != nil:
 		sum := 0.0
@@ -46,7 +46,7 @@ func baselineOf(r *tabular.Report, m *machine.Model) *Baseline {
 				sum += t.Scale * t.Scale
 			}
 		}
-		return &Baseline{name, math.Sqrt(sum / float64(len(m.Schema.Targets))), "always the mean"}
+		return &Baseline{name, math.Sqrt(sum / float64(len(m.Schema.Targets))), "mean"}
 	}
 	return nil
 }
@@ -82,8 +82,14 @@ func imbalance(r *tabular.Report, m *machine.Model, weighted bool) string {
 	if share*float64(len(r.Confusion)) >= rareShare {
 		return ""
 	}
-	found := ""
+	found, right := "", int64(0)
+	for c, row := range r.Confusion {
+		right += row[c]
+	}
 	if least > 0 {
+		if float64(r.Confusion[at][at])*float64(total) >= float64(right)*float64(least) {
+			return "" // the class is found as often as others
+		}
 		found = fmt.Sprintf(", and %.0f %% of them are found", 100*float64(r.Confusion[at][at])/float64(least))
 	}
 	return fmt.Sprintf("class %s has %.2g %% of these rows%s. Accuracy says little about it: look at balanced accuracy and "+
@@ -214,7 +220,7 @@ func printScores(w io.Writer, r *FitReport, targets []string) error {
 		for i, s := range r.Scores {
 			fmt.Fprint(w, scoreText(s, targets))
 			if i == 0 && r.Baseline != nil {
-				fmt.Fprintf(w, "\t%s: %.4g", r.Baseline.What, r.Baseline.Value)
+				fmt.Fprintf(w, "\tbaseline (%s): %.4g", r.Baseline.What, r.Baseline.Value)
 			}
 			fmt.Fprintln(w)
 		}

@@ -14,8 +14,8 @@ func printMetric(w io.Writer, m *machine.Metric) error {
 	if m == nil {
 		return nil
 	}
-	fmt.Fprintf(w, "\nMetric %s of %s columns, %d rounds on %d rows; two halves of the rows agree to %.2f of 1:\n",
-		m.Kind, m.Scaling, m.Rounds, m.Rows, m.Alike)
+	fmt.Fprintf(w, "\nMetric %s, learned in %s on %s; metrics of two halves of the rows have a cosine of %.2f (1: equal):\n",
+		m.Kind, count(m.Rounds, "round"), count(m.Rows, "row"), m.Alike)
 	return cli.Table(w, func(w io.Writer) {
 		fmt.Fprintln(w, "COLUMN\tSHARE")
 		for _, c := range m.Columns {
@@ -26,7 +26,7 @@ func printMetric(w io.Writer, m *machine.Metric) error {
 			for _, c := range d.Columns {
 				parts = append(parts, fmt.Sprintf("%+.2f %s", c.Value, shorten(c.Name, 24)))
 			}
-			fmt.Fprintf(w, "direction %d\t%.1f %%\t%s (halves agree to %.2f)\n", i+1, 100*d.Share,
+			fmt.Fprintf(w, "direction %d\t%.1f %%\t%s (cosine of halves %.2f)\n", i+1, 100*d.Share,
 				strings.Join(parts, " "), d.Alike)
 		}
 	})

@@ -197,7 +197,7 @@ All workers must see the same files under the same names; each step checks that 
 func atLeast(what string, n int) cobra.PositionalArgs {
 	return func(_ *cobra.Command, args []string) error {
 		if len(args) < n {
-			return fmt.Errorf("%d arguments, want %s", len(args), what)
+			return cli.WrongArguments(len(args), what)
 		}
 		return nil
 	}

@@ -74,7 +74,7 @@ Memory does not grow with the number of rows. The output file appears only when 
 		Args:              modelAndTable,
 		ValidArgsFunction: modelArgs,
 		RunE: cli.Do(func(cmd *cobra.Command, args []string) error {
-			return runPredict(env, cmd, &f, args[0], args[1:])
+			return withFlags(runPredict(env, cmd, &f, args[0], args[1:]))
 		}),
 	}
 	f.Add(cmd)
@@ -121,7 +121,7 @@ func modelArgs(_ *cobra.Command, args []string, _ string) ([]string, cobra.Shell
 // modelAndTable checks the arguments of commands that read a table with a model.
 func modelAndTable(_ *cobra.Command, args []string) error {
 	if len(args) < 2 {
-		return fmt.Errorf("%d arguments, want a model and a table", len(args))
+		return cli.WrongArguments(len(args), "a model and a table")
 	}
 	return nil
 }
@@ -297,16 +297,25 @@ func pick(columns []string, at []int) []string {
 	return out
 }
 
-// noColumn is the error for a column that a table does not have; it suggests a similar name.
+// noColumn is the error for a column that a table does not have; it suggests a similar name. flag says who named the
+// column.
 func noColumn(table, name, flag string, columns []string) error {
-	hint := ""
-	if n := similar.Nearest(name, columns); n != "" {
-		hint = fmt.Sprintf(", did you mean %q?", n)
-	} else if len(columns) <= 20 {
-		hint = fmt.Sprintf("; the columns are %s", quoted(columns))
+	detail := fmt.Sprintf("no column %q%s", name, columnHint(name, columns))
+	if strings.HasPrefix(flag, "--") {
+		return fmt.Errorf("%s: %w", flag, &data.InputError{Place: table, Detail: detail, Err: data.ErrSchema})
 	}
-	return &data.InputError{Place: table, Detail: fmt.Sprintf("no column %q, as %s says%s", name, flag, hint),
+	return &data.InputError{Place: table, Detail: fmt.Sprintf("no column %q, %s%s", name, flag, columnHint(name, columns)),
 		Err: data.ErrSchema}
+}
+
+// columnHint suggests a similar name, or lists a few columns.
+func columnHint(name string, columns []string) string {
+	if n := similar.Nearest(name, columns); n != "" {
+		return fmt.Sprintf(", did you mean %q?", n)
+	} else if len(columns) <= 20 {
+		return fmt.Sprintf("; the columns are %s", quoted(columns))
+	}
+	return ""
 }
 
 func quoted(names []string) string {
