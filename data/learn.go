@@ -467,7 +467,8 @@ func finish(place string, learners []*columnLearner, rows int64, o LearnOptions,
 // OtherNote is the note of [Summary] about a column whose less frequent levels share one encoded column. It no longer
 // holds if the column gets a code of all its levels.
 func OtherNote(column string, levels int) string {
-	return fmt.Sprintf("column %s keeps its %d most frequent levels, the rest is \"other\"", quote.Short(column), levels)
+	return fmt.Sprintf("column %s keeps its %d most frequent levels, the rest is \"other\"", quote.Short(column),
+		levels)
 }
 
 // conflict reports a column that has numbers in one file and texts in another.

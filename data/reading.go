@@ -158,9 +158,9 @@ func (l *columnLearner) notes(r reading, f *Field, outliers int64, note func(str
 		if outliers == 1 {
 			lie, count = "lies", "counts"
 		}
-		note("column %s: %d of its %d values %s far outside the range of all others, %s to %s, and %s as the nearest end of it "+
-			"(the full range is %s to %s). If such values stand for missing ones, name them as missing", quote.Short(l.name),
-			outliers, r.m.n, lie, ends[0], ends[1], count, ends[2], ends[3])
+		note("column %s: %d of its %d values %s far outside the range of all others, %s to %s, and %s as the "+
+			"nearest end of it (the full range is %s to %s). If such values stand for missing ones, name them as missing",
+			quote.Short(l.name), outliers, r.m.n, lie, ends[0], ends[1], count, ends[2], ends[3])
 	}
 }
 

@@ -81,13 +81,14 @@ func TestCompare(t *testing.T) {
 	classes, _ := saveModel(t, dir, "logistic", "kind", shop(200))
 	fails(t, cli.ExitMisuse, "do not compare", "compare", a, classes, test)
 	rows := put(t, dir, "shop.csv", shop(200))
-	if out := ok(t, "compare", classes, classes, rows).stdout; !strings.Contains(out, "Brier") || strings.Contains(out, "–") {
+	out := ok(t, "compare", classes, classes, rows).stdout
+	if !strings.Contains(out, "Brier") || strings.Contains(out, "–") {
 		t.Errorf("scores of classes:\n%s", out)
 	}
 	r = ok(t, "fit", rows, "--target", "kind", "--compare", "-o", other, "--map", "random", "--features", "64",
 		"--bandwidth", "3", "--lambda", "1")
-	if !strings.Contains(r.stdout, "most frequent class  Brier") || !strings.Contains(r.stdout, "models of 80 % of the rows") ||
-		strings.Contains(r.stdout, "Brier     –") {
+	if !strings.Contains(r.stdout, "most frequent class  Brier") ||
+		!strings.Contains(r.stdout, "models of 80 % of the rows") || strings.Contains(r.stdout, "Brier     –") {
 		t.Errorf("fit --compare of classes:\n%s", r.stdout)
 	}
 	fails(t, cli.ExitMisuse, "two models and a table", "compare", a, test)

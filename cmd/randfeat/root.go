@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -54,14 +55,16 @@ func run(ctx context.Context, env *cli.Env, args []string) int {
 		return cli.ExitFailed
 	}
 	// Name the flag that avoids this error, if the command has it. The library does not know flags.
-	hint := ""
+	has := func(flag string) bool { return cmd.Flags().Lookup(flag) != nil }
+	hints := tables.FlagHints(err.Error(), has)
 	for _, r := range remedies {
-		if cmd.Flags().Lookup(r.flag) != nil && errors.Is(err, r.err) {
-			hint += ", --" + r.flag
+		if has(r.flag) && errors.Is(err, r.err) && !slices.Contains(hints, "--"+r.flag) {
+			hints = append(hints, "--"+r.flag)
 		}
 	}
-	if hint != "" {
-		hint = " (" + hint[2:] + ")"
+	hint := ""
+	if len(hints) > 0 {
+		hint = " (" + strings.Join(hints, ", ") + ")"
 	}
 	if errors.Is(err, fs.ErrNotExist) {
 		hint = missingFile(err)

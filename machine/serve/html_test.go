@@ -72,7 +72,8 @@ func TestMetricFigure(t *testing.T) {
 	var p page
 	v.metric(&p)
 	text := p.String()
-	for _, says := range []string{"2 rounds from 500 rows (full½)", "have a cosine of 0.97 (1: equal)", ">temperature</text>",
+	for _, says := range []string{"2 rounds from 500 rows (full½)", "have a cosine of 0.97 (1: equal)",
+		">temperature</text>",
 		`width="240.0"`, `width="60.0"`, `width="0.0"`, "60.0 %", strings.Repeat("n", 23) + "…<", "&lt;b&gt;",
 		`height="66"`} {
 		if !strings.Contains(text, says) {

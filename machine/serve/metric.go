@@ -45,7 +45,8 @@ func (v *pageView) metric(p *page) {
 // metricText explains the figure.
 func metricText(m *machine.Metric) string {
 	return fmt.Sprintf("Shares of the columns in the distances of the kernel, learned in %s from %d rows (%s). "+
-		"Metrics of two halves of the rows have a cosine of %.2f (1: equal).", rounds(m.Rounds), m.Rows, m.Kind, m.Alike)
+		"Metrics of two halves of the rows have a cosine of %.2f (1: equal).", rounds(m.Rounds), m.Rows, m.Kind,
+		m.Alike)
 }
 
 func rounds(n int) string {

@@ -28,7 +28,7 @@ func withHistory(t testing.TB) *machine.Model {
 	r.Add(y, zero, dense.Matrix[float64]{}, nil)
 	m.Residuals = r.Quantiles()
 	m.History = &machine.History{Created: "2026-01-31T12:00:00Z", Program: "randfeat 9.9",
-		ScoredOn: "all rows, 5 folds",
+		ScoredOn: "all rows in 5 folds",
 		Scores: []machine.Score{{Name: "RMSE", Value: 1.23456789, Low: 1.1, High: 1.3, Rows: 200},
 			{Name: "calibration error", Value: 0.5, Low: math.NaN(), High: math.NaN()}}}
 	return &m
@@ -101,7 +101,7 @@ func TestPageOneRow(t *testing.T) {
 	for _, want := range []string{`<label for="c0">a</label>`, `name="c1" value="`, `<select id="c2" name="c2">`,
 		"<option",
 		">(unknown)</option>", "How good it is: RMSE 1.2346", "2026-01-31T12:00:00Z by randfeat 9.9", "1.1 to 1.3",
-		"all rows, 5 folds", "/openapi.json"} {
+		"all rows in 5 folds", "/openapi.json"} {
 		if !strings.Contains(page, want) {
 			t.Errorf("no %q in\n%s", want, page)
 		}

@@ -33,7 +33,8 @@ func newBaselines(j *job) (*baselines, error) {
 	}
 	simple := &baseline{name: "mean", about: "the mean target of the other folds"}
 	if j.task == machine.Classification {
-		simple = &baseline{name: "most frequent class", about: "the most frequent class of the other folds; probabilities are their frequencies"}
+		simple = &baseline{name: "most frequent class",
+			about: "the most frequent class of the other folds; probabilities are their frequencies"}
 	}
 	b := &baselines{methods: []*baseline{simple, {name: "linear",
 		about: "ridge regression on the encoded columns, penalty by generalised cross-validation"}}}
@@ -83,10 +84,12 @@ func (b *baselines) fold(sub *job, m *machine.Model, fold foldSource, weights sh
 	if err != nil {
 		return err
 	}
-	kind := machine.KindsOf(sub.task)[0]
-	if sub.task == machine.Classification {
-		kind = machine.KindLogistic // scores of classes count as probabilities if they are, as in machine.Losses
-	}
+	// Of a kind with probabilities, scores of classes count as probabilities if they are, as in machine.Losses.
+	kinds := machine.KindsOf(sub.task)
+	kind := kinds[max(0, slices.IndexFunc(kinds, func(k machine.Kind) bool {
+		info, err := k.Info()
+		return err == nil && info.Probabilities
+	}))]
 	evals := make([]*machine.Evaluation, len(b.methods))
 	for i := range evals {
 		evals[i] = machine.NewEvaluation(kind, sub.task, sub.outputs)
@@ -126,6 +129,9 @@ func (b *baselines) compared(j *job, parts []*machine.Evaluation, log *journal) 
 	about := "models without the rows that they are scored on"
 	if n := j.total; !j.deal.grouped() && !j.deal.ordered() && !j.thins(n) && !j.subsamples(n) {
 		about = fmt.Sprintf("models of %.3g %% of the rows, scored on other rows", 100-100/float64(j.o.Folds))
+	}
+	if j.deal.marks != nil && j.deal.marks.Weight != nil {
+		about += "; differences ignore the weights of rows"
 	}
 	_, scores, err := scoresOf(j, parts)
 	if err != nil {

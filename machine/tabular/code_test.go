@@ -117,8 +117,8 @@ func TestFoldsCodeWithoutTheirTarget(t *testing.T) {
 		}
 		stated, fresh := r.Scores[1].Value, r2(t, m, subjects(800, 250, true, 4))
 		if math.Abs(stated-fresh) > bound {
-			t.Errorf("seed %d: R² %.3f stated on a shuffled target, %.3f on new rows, bound of the difference %.3f", seed,
-				stated, fresh, bound)
+			t.Errorf("seed %d: R² %.3f stated on a shuffled target, %.3f on new rows, bound of the difference %.3f",
+				seed, stated, fresh, bound)
 		}
 	}
 }

@@ -347,7 +347,7 @@ func TestMoreRowsThanTheSample(t *testing.T) {
 		if ch := choice(t, r, "lambda"); len(ch.Trials) < 3 || ch.Trials[0].Metric != metric || ch.Number != m.Lambda {
 			t.Errorf("λ: %+v", ch)
 		}
-		if m.Rows != 3000 || r.Scores[0].Rows != 600 || !strings.HasPrefix(r.ScoredOn, "600 rows of 1 of 5") ||
+		if m.Rows != 3000 || r.Scores[0].Rows != 600 || !strings.HasPrefix(r.ScoredOn, "600 rows in 1 of 5") ||
 			!strings.Contains(strings.Join(r.Notes, "\n"), "a sample of 500 of the 3000 rows") {
 			t.Errorf("model of %d rows, score %+v, notes %q", m.Rows, r.Scores[0], r.Notes)
 		}

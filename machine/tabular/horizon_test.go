@@ -32,7 +32,7 @@ func TestHorizon(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !strings.Contains(far.ScoredOn, "at least 40 before each") {
+	if !strings.Contains(far.ScoredOn, "at least 40 earlier") {
 		t.Errorf("scored on %s", far.ScoredOn)
 	}
 	o.Horizon = 0

@@ -28,7 +28,7 @@ func (c *chooser) took(e *exactSearch) {
 		usual = fewKernel
 	}
 	if e.tries.kind != usual {
-		ch.Why = fmt.Sprintf("best %s of %d rows, and by more than a standard error", c.f.metric(), e.told)
+		ch.Why = fmt.Sprintf("best %s of %d rows, by more than one standard error", c.f.metric(), e.told)
 	}
 	c.chosen(ch)
 }

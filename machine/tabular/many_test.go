@@ -57,7 +57,7 @@ func TestThinnedScore(t *testing.T) {
 	o := Options{Learn: data.LearnOptions{Targets: []string{"y"}}, Seed: 1, Scaling: scalingStandard, Map: MapRandom,
 		Features: 64}
 	m, r := mustFit(t, stairs(3000, 1), o)
-	if !strings.Contains(r.ScoredOn, "about 800 rows") {
+	if !strings.Contains(r.ScoredOn, "about 800 other rows") {
 		t.Errorf("scored on %s", r.ScoredOn)
 	}
 	e := evaluate(t, m, stairs(3000, 2))[1]

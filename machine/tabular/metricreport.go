@@ -80,7 +80,7 @@ func shownNames(s *data.Schema) []string {
 			case f.Missing && j == f.Width()-1:
 				name += " missing"
 			case f.Kind == data.Time:
-				name += [...]string{" day", " sin year", " cos year", " sin week", " cos week", " sin day", " cos day"}[j]
+				name += " " + timeParts[j]
 			case f.Code == data.CodeHashed:
 				name += fmt.Sprintf(" hash %d", j+1)
 			case f.Code == data.CodeCounts, f.Code == data.CodeMeans && j == codeColumns(f)-1:
@@ -99,6 +99,9 @@ func shownNames(s *data.Schema) []string {
 	}
 	return out
 }
+
+// timeParts are the encoded columns of a time.
+var timeParts = [...]string{"day", "sin year", "cos year", "sin week", "cos week", "sin day", "cos day"}
 
 // codeColumns is the number of encoded columns of a field without that of missing values.
 func codeColumns(f *data.Field) int {

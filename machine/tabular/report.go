@@ -9,8 +9,8 @@ import (
 	"github.com/randfeat/randfeat/machine"
 )
 
-// Compared holds the scores of a method on the rows that the model is scored on, fitted without the same folds. They are
-// scores of models of fewer rows: unlike Report.Scores, they are not extrapolated.
+// Compared holds the scores of a method on the rows that the model is scored on, fitted without the same folds. They
+// are scores of models of fewer rows: unlike Report.Scores, they are not extrapolated.
 type Compared struct {
 	Name   string          `json:"name"` // kernel: the kernel machine itself; mean, most frequent class or linear
 	About  string          `json:"about"`
@@ -33,7 +33,7 @@ type Report struct {
 	// Scores are out of fold: models predict rows that they have not seen. The main score comes first. Empty without
 	// cross-validation.
 	Scores   []machine.Score `json:"scores,omitempty"`
-	Compared []Compared      `json:"compared,omitempty"`  // the kernel and simpler methods on the same rows, if asked for
+	Compared []Compared      `json:"compared,omitempty"`  // simpler methods on the same rows, after the kernel
 	ScoredOn string          `json:"scored_on,omitempty"` // "all rows in 5 folds; …"
 	// Curve are values of the main score by the share of the rows that a model learns from. The last is stated for all
 	// rows: it continues the others, which were measured. Empty: Scores are those of models without a fold.

@@ -131,14 +131,14 @@ func (s *scored) scoresClasses(c *job) bool {
 func (c *chosen) scoredOn(rows int64, folds int) string {
 	switch {
 	case c.deal.ordered() && c.deal.horizon > 0:
-		return fmt.Sprintf("%d rows in %d stretches of %s; each stretch was predicted from rows at least %g earlier", rows,
-			folds, c.o.Marks.Time, c.deal.horizon)
+		return fmt.Sprintf("%d rows in %d stretches of %s; each stretch was predicted from rows at least %g earlier",
+			rows, folds, c.o.Marks.Time, c.deal.horizon)
 	case c.deal.ordered():
-		return fmt.Sprintf("%d rows in %d stretches of %s; each stretch was predicted from the rows before it", rows, folds,
-			c.o.Marks.Time)
+		return fmt.Sprintf("%d rows in %d stretches of %s; each stretch was predicted from the rows before it", rows,
+			folds, c.o.Marks.Time)
 	case c.deal.grouped():
-		return fmt.Sprintf("%d rows in %d folds of whole groups of %s; each fold was predicted without its rows", rows, folds,
-			c.o.Marks.Group)
+		return fmt.Sprintf("%d rows in %d folds of whole groups of %s; each fold was predicted without its rows", rows,
+			folds, c.o.Marks.Group)
 	case c.subsamples(c.d.Rows):
 		return fmt.Sprintf("%d rows in %d of %d folds; each fold was predicted from about %d other rows", rows, folds,
 			c.o.Folds, min(nestedMost, c.d.Rows*int64(c.o.Folds-1)/int64(c.o.Folds)))
@@ -146,7 +146,8 @@ func (c *chosen) scoredOn(rows int64, folds int) string {
 		return fmt.Sprintf("%d rows in %d of %d folds; each fold was predicted from about %d other rows", rows, folds,
 			c.o.Folds, nestedMost)
 	case rows < c.d.Rows:
-		return fmt.Sprintf("%d rows in %d of %d folds; each fold was predicted without its rows", rows, folds, c.o.Folds)
+		return fmt.Sprintf("%d rows in %d of %d folds; each fold was predicted without its rows", rows, folds,
+			c.o.Folds)
 	}
 	return fmt.Sprintf("all rows in %d folds; each fold was predicted without its rows", folds)
 }

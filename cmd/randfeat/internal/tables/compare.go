@@ -74,7 +74,7 @@ recognises such rows. The models may read different columns; DATA needs the colu
 			return nil, cobra.ShellCompDirectiveDefault
 		},
 		RunE: cli.Do(func(cmd *cobra.Command, args []string) error {
-			return withFlags(runCompare(env, cmd, &f, [2]string{args[0], args[1]}, args[2:]))
+			return runCompare(env, cmd, &f, [2]string{args[0], args[1]}, args[2:])
 		}),
 	}
 	f.Add(cmd)

@@ -99,7 +99,7 @@ probability that an anomaly has a lower density than a normal row; ties count ha
 		Args:              modelAndTable,
 		ValidArgsFunction: modelArgs,
 		RunE: cli.Do(func(cmd *cobra.Command, args []string) error {
-			return withFlags(runEvaluate(env, cmd, &f, args[0], args[1:]))
+			return runEvaluate(env, cmd, &f, args[0], args[1:])
 		}),
 	}
 	f.Add(cmd)

@@ -81,7 +81,7 @@ An explanation describes the model, not the world: a column may act for another 
 		Args:              modelAndTable,
 		ValidArgsFunction: modelArgs,
 		RunE: cli.Do(func(cmd *cobra.Command, args []string) error {
-			return withFlags(runExplain(env, cmd, &f, args[0], args[1:]))
+			return runExplain(env, cmd, &f, args[0], args[1:])
 		}),
 	}
 	f.Add(cmd)

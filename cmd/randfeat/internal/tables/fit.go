@@ -106,7 +106,7 @@ With --json it prints one object; 'randfeat schema fit' describes it.`,
 			return nil
 		},
 		RunE: cli.Do(func(cmd *cobra.Command, args []string) error {
-			return withFlags(runFit(env, cmd, &f, args))
+			return runFit(env, cmd, &f, args)
 		}),
 	}
 	f.add(cmd)
@@ -409,7 +409,9 @@ func runFit(env *cli.Env, cmd *cobra.Command, f *fitFlags, args []string) error 
 		report.Notes = append(report.Notes, fmt.Sprintf("%d rows without a target were left out", dropping.Dropped()))
 	}
 	for i, n := range report.Notes {
-		report.Notes[i] = n + flagHint(n)
+		if hints := FlagHints(n, nil); len(hints) > 0 {
+			report.Notes[i] += " (" + strings.Join(hints, ", ") + ")"
+		}
 	}
 	r := FitReport{Report: report}
 	if f.marks.Weight == "" { // the baseline ignores weights

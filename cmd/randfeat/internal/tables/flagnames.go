@@ -19,38 +19,17 @@ var hints = []struct{ phrase, hint string }{
 	{"name it as a target of classes", "--task classification"},
 }
 
-// flagHint returns the flags that a message of the library is about, in parentheses, or "".
-func flagHint(message string) string {
-	lower, out := strings.ToLower(message), []string(nil)
+// FlagHints returns the flags that a message of the library is about. has says which flags the command has; nil means
+// all.
+func FlagHints(message string, has func(flag string) bool) []string {
+	var out []string
+	lower := strings.ToLower(message)
 	for _, h := range hints {
 		flag, _, _ := strings.Cut(h.hint, " ")
-		if strings.Contains(lower, h.phrase) && !strings.Contains(message, flag) {
+		if strings.Contains(lower, h.phrase) && !strings.Contains(message, flag) &&
+			(has == nil || has(strings.TrimPrefix(flag, "--"))) {
 			out = append(out, h.hint)
 		}
 	}
-	if len(out) == 0 {
-		return ""
-	}
-	return " (" + strings.Join(out, ", ") + ")"
-}
-
-// flaggedError is an error of the library with the flags that it is about.
-type flaggedError struct {
-	error
-	hint string
-}
-
-func (e flaggedError) Error() string { return e.error.Error() + e.hint }
-
-func (e flaggedError) Unwrap() error { return e.error }
-
-// withFlags adds to an error the flags that it is about.
-func withFlags(err error) error {
-	if err == nil {
-		return nil
-	}
-	if hint := flagHint(err.Error()); hint != "" {
-		return flaggedError{err, hint}
-	}
-	return err
+	return out
 }

@@ -1,7 +1,6 @@
 package tables
 
 import (
-	"errors"
 	"strings"
 	"testing"
 
@@ -10,20 +9,19 @@ import (
 
 func TestFlagHints(t *testing.T) {
 	for message, want := range map[string]string{
-		`2 rows cannot be divided into 5 folds: give more rows, or fewer folds`:                " (--folds)",
-		`correct it, name it as missing, or ask for classification`:                            " (--missing, --task classification)",
-		`an identifier? Ask for classification if they are classes`:                            " (--task classification)",
-		`it is numeric, want a column of levels: name it as categorical`:                       " (--categorical)",
-		`the target is a number: leave the flag out, or ask for --task classification`:         "",
-		`left out, since it numbers the rows: x; name it as numeric to use it, or as an id to`: " (--numeric, --id)",
+		`cannot be divided into 5 folds: give more rows, or fewer folds`: "--folds",
+		`name it as missing, or ask for classification`:                  "--missing, --task classification",
+		`an identifier? Ask for classification if they are classes`:      "--task classification",
+		`want a column of levels: name it as categorical`:                "--categorical",
+		`leave the flag out, or ask for --task classification`:           "",
+		`name it as numeric to use it, or as an id to`:                   "--numeric, --id",
 	} {
-		if got := flagHint(message); got != want {
+		if got := strings.Join(FlagHints(message, nil), ", "); got != want {
 			t.Errorf("%s: %q, want %q", message, got, want)
 		}
 	}
-	cause := errors.New("fewer folds cannot be divided into")
-	if err := withFlags(cause); !errors.Is(err, cause) || withFlags(nil) != nil {
-		t.Error(err)
+	if got := FlagHints("fewer rows cannot be divided into folds", func(string) bool { return false }); got != nil {
+		t.Errorf("%q for a command without flags", got)
 	}
 }
 

@@ -14,8 +14,8 @@ func printMetric(w io.Writer, m *machine.Metric) error {
 	if m == nil {
 		return nil
 	}
-	fmt.Fprintf(w, "\nMetric %s, learned in %s on %s; metrics of two halves of the rows have a cosine of %.2f (1: equal):\n",
-		m.Kind, count(m.Rounds, "round"), count(m.Rows, "row"), m.Alike)
+	fmt.Fprintf(w, "\nMetric %s, learned in %s on %s; metrics of two halves of the rows have a cosine of %.2f "+
+		"(1: equal):\n", m.Kind, count(m.Rounds, "round"), count(m.Rows, "row"), m.Alike)
 	return cli.Table(w, func(w io.Writer) {
 		fmt.Fprintln(w, "COLUMN\tSHARE")
 		for _, c := range m.Columns {

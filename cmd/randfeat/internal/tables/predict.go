@@ -74,7 +74,7 @@ Memory does not grow with the number of rows. The output file appears only when 
 		Args:              modelAndTable,
 		ValidArgsFunction: modelArgs,
 		RunE: cli.Do(func(cmd *cobra.Command, args []string) error {
-			return withFlags(runPredict(env, cmd, &f, args[0], args[1:]))
+			return runPredict(env, cmd, &f, args[0], args[1:])
 		}),
 	}
 	f.Add(cmd)
@@ -304,8 +304,8 @@ func noColumn(table, name, flag string, columns []string) error {
 	if strings.HasPrefix(flag, "--") {
 		return fmt.Errorf("%s: %w", flag, &data.InputError{Place: table, Detail: detail, Err: data.ErrSchema})
 	}
-	return &data.InputError{Place: table, Detail: fmt.Sprintf("no column %q, %s%s", name, flag, columnHint(name, columns)),
-		Err: data.ErrSchema}
+	detail = fmt.Sprintf("no column %q, %s%s", name, flag, columnHint(name, columns))
+	return &data.InputError{Place: table, Detail: detail, Err: data.ErrSchema}
 }
 
 // columnHint suggests a similar name, or lists a few columns.
