@@ -29,10 +29,11 @@
 //   - Package attention/linear uses random features: constant memory, larger errors on trained heads.
 //
 // [Constant] is a baseline that ignores queries and keys.
+//
 // # Other devices
 //
-// An implementation that runs elsewhere is an [Attention] of its own kind of [Sequence]: a type with a [Shape] and a
-// handle of its memory instead of the slice of [Seq]. It validates arguments with [Visibility.CheckShapes]. Callers
+// An implementation for another device is an [Attention] of its own sequence type, which embeds a [Shape] and holds a
+// handle of device memory instead of the slice of [Seq]. It validates arguments with [Visibility.CheckShapes]. Callers
 // that hold an Attention do not see the difference.
 //
 // # Files
@@ -41,7 +42,6 @@
 //	visibility.go       which keys a query sees; Span and band turn the rule into ranges
 //	exact.go            Exact.Forward: blocks of keys with a running maximum
 //	exact_backward.go   Exact.Backward: probabilities recomputed block by block
-//	rope.go             rotary positions
 //	baseline.go         baselines without queries and keys
 //	report.go           Report and the errors that saved states share
 package attention

@@ -62,5 +62,5 @@
 //     times and texts; watch.go reports values unlike the training rows; fielddecode.go inverts a field.
 //   - Rows: drop.go leaves rows out, marks.go reads weights, groups and times, missing.go says which texts
 //     mean a missing value.
-//   - Writing: tablewriter.go, tsvwriter.go.
+//   - Writing: tablewriter.go.
 package data

@@ -54,7 +54,7 @@ func (m *Model) SetGroups(column string, residuals []*Residuals) error {
 	return nil
 }
 
-// IntervalOf is Interval for a group, given by the index of [GroupOf].
+// IntervalOf is Interval for a group: the level of the column IntervalBy, or -1 for all rows.
 func (m *Model) IntervalOf(group, output int, coverage float64) (low, high float64, err error) {
 	if group < 0 || m.GroupResiduals.IsEmpty() {
 		return m.Interval(output, coverage)

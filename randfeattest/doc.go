@@ -1,5 +1,4 @@
-// Package randfeattest has conformance suites: the promises of every family, coupling and map of randfeat, as
-// tests.
+// Package randfeattest tests feature maps for conformance.
 //
 // # Usage
 //
@@ -8,7 +7,4 @@
 // same bits, that inputs stay intact, and that a workspace avoids allocation:
 //
 //	func TestMyFamily(t *testing.T) { randfeattest.Map(t, spec) }
-//
-// [Families], [Estimators] and [Couplings] return examples of all registered values, for tests that must hold
-// for each. [Rows] draws test data from a seed.
 package randfeattest

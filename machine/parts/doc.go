@@ -32,11 +32,10 @@
 //
 // # Differences from tabular.Fit
 //
-// Exact kernels, logistic regression, weights, groups and times of rows are refused: they need all rows in one
-// place, or again and again. λ of classes is that of the sample. Scores, prediction intervals and probabilities come
-// from rows held out of choices and sums (4096, or a fifth of fewer than 20480), not from fits without a fold; the
-// columns are learned from these rows, too. If all choices are given and Folds is 1, both give the same model,
-// except for a density.
+// Exact kernels, logistic regression, weights, groups and times of rows are refused. They need repeated access to all
+// rows. For classes, λ comes from the sample. Scores, prediction intervals and probabilities come from rows held out of
+// choices and sums (4096, or a fifth of fewer than 20480), not from fits without a fold; the columns are learned from
+// these rows, too. If all choices are given and Folds is 1, both give the same model, except for a density.
 //
 // # Files
 //

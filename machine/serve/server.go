@@ -48,7 +48,8 @@ type Server struct {
 	work     sync.Pool // of *work
 }
 
-// New serves the model of a file. Errors are a file that cannot be read or predict, and [ErrOptions].
+// New serves the model of a file. It fails if the file cannot be read, if its model cannot predict, or if an option is
+// wrong.
 func New(path string, o Options) (*Server, error) {
 	file, err := readModel(path)
 	if err != nil {
