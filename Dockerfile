@@ -8,10 +8,10 @@ WORKDIR /src
 COPY go.mod go.sum ./
 RUN go mod download
 COPY . .
-RUN CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o /randfeat ./cmd/randfeat
+RUN CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o /randfeat ./cmd/randfeat && .ci/licences >/THIRD_PARTY_LICENSES
 
 FROM scratch
-COPY --from=build /randfeat /randfeat
+COPY --from=build /randfeat /THIRD_PARTY_LICENSES /
 COPY LICENSE NOTICE /
 USER 65532:65532
 EXPOSE 8080
