@@ -57,7 +57,7 @@ requests in work finish, then stop. Logs go to stderr; they never hold texts.`,
 				return err
 			}
 			if !local && token == "" && !public {
-				return misused("%s can be reached from other machines, and there is no token: set --token-file or %s, or say --public-without-token",
+				return misused("%s can be reached from other machines, and there is no token: set --token-file or %s, or set --public-without-token",
 					address, tokenVariable)
 			}
 			m, err := f.open(args[0])
