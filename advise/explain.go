@@ -149,7 +149,7 @@ func (r *Report) explainChoice(say func(string, ...any), best Candidate) {
 			continue
 		}
 		if f, ok := times(plain.Error, best.Error); ok && f > 1.1 {
-			say("The error of %s is %.2g times smaller than that of as many plain %s features.", best.Name, f, base)
+			say("With the same number of features, %s has %.2g times the error.", base, f)
 			break
 		}
 	}
