@@ -3,6 +3,7 @@ package machine
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -191,17 +192,26 @@ func Load(path string) (*Model, error) {
 // damaged one, are [ErrCorrupt]. Memory is bounded by a multiple of len(b).
 func Read(b []byte) (*Model, error) {
 	m, err := read(b)
+	if errors.As(err, new(notModel)) {
+		return nil, err
+	}
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrCorrupt, err)
 	}
 	return m, nil
 }
 
+// notModel is the error of a file that was never a model file. It is [ErrCorrupt] for programs.
+type notModel struct{}
+
+func (notModel) Error() string { return "not a model file (randfeat fit writes them)" }
+func (notModel) Unwrap() error { return ErrCorrupt }
+
 // read parses and checks a model file. Checksums are verified before any content is interpreted; Validate then checks
 // that everything fits together.
 func read(b []byte) (*Model, error) {
 	if len(b) > 8 && b[8] != '{' { // the header, after its length
-		return nil, fmt.Errorf("not a model file, which is a safetensors container: byte 9 is %q, want {", b[8:9])
+		return nil, notModel{}
 	}
 	f, err := tensorfile.Parse(b)
 	if err != nil {

@@ -160,7 +160,7 @@ func TestBadTables(t *testing.T) {
 		b.says(exitFailed, c.says, b.fit(b.put(c.name, c.text), c.more...)...)
 	}
 	b.says(exitFailed, "tables of several formats", "fit", b.dir, "--target", "y", "-o", b.path("out.rf"))
-	b.says(exitFailed, "none.csv: no such file or directory", b.fit(b.path("none.csv"), y...)...)
+	b.says(exitFailed, "none.csv does not exist", b.fit(b.path("none.csv"), y...)...)
 
 	// A constant column is not an error: it is left out, and said so.
 	rows := strings.TrimSuffix(strings.ReplaceAll(good, "\n", "\n7,"), "7,")
@@ -187,7 +187,7 @@ func TestBadOutputs(t *testing.T) {
 	to := func(out string, more ...string) []string {
 		return append(append([]string{"fit", good, "--target", "y", "-o", out}, quick...), more...)
 	}
-	b.says(exitMisuse, "-o is missing: name the model file to write", "fit", good, "--target", "y")
+	b.says(exitMisuse, "-o is missing: add -o model.rf", "fit", good, "--target", "y")
 	b.says(exitFailed, "-o: cannot write none"+string(filepath.Separator)+"out.rf: the directory",
 		to(b.path(filepath.Join("none", "out.rf")))...)
 	b.says(exitFailed, "is a directory, want a file to write", to(b.dir)...)
@@ -220,7 +220,7 @@ func TestBadTablesOfModels(t *testing.T) {
 		b.says(exitFailed, c.says, predict(numbers, b.put(c.name, c.text))...)
 	}
 	b.says(exitFailed, "empty.csv: the file is empty", predict(numbers, b.dir)...)
-	b.says(exitFailed, "no such file", predict(numbers, b.path("none.csv"))...)
+	b.says(exitFailed, "does not exist", predict(numbers, b.path("none.csv"))...)
 
 	unseen := b.put("unseen.csv", badHead+"1,red,yes\n2,red,perhaps\n")
 	b.says(exitFailed, `unseen.csv:3: target "y" is "perhaps", a class unseen when the schema was learned; known are "no", "yes"`, "evaluate", classes, unseen)
@@ -256,7 +256,7 @@ func TestBadModels(t *testing.T) {
 			[]byte(`"version":"2"`),
 			[]byte(`"version":"9"`), 1)},
 		{"huge", "a header of 1099511627776 bytes", huge},
-		{"table", "not a model file, which is a safetensors container", []byte(badHead + rowsOf(60, quantity))},
+		{"table", ".rf: not a model file (randfeat fit writes them)", []byte(badHead + rowsOf(60, quantity))},
 	} {
 		path := b.put(c.name+".rf", string(c.data))
 		for _, args := range [][]string{{"predict", path, table, "-o", b.path("out.csv")}, {"evaluate", path, table},
@@ -268,5 +268,5 @@ func TestBadModels(t *testing.T) {
 	for _, args := range [][]string{{"predict", b.dir, table}, {"evaluate", b.dir, table}, {"inspect", b.dir}} {
 		b.says(exitFailed, "is a directory, want a model file", args...)
 	}
-	b.says(exitFailed, "no such file", "predict", b.path("absent.rf"), table)
+	b.says(exitFailed, "does not exist", "predict", b.path("absent.rf"), table)
 }

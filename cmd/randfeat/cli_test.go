@@ -152,10 +152,12 @@ func TestMisuse(t *testing.T) {
 	fails(t, exitMisuse, `unknown command "nosh"`, "completion", "nosh")
 	fails(t, exitMisuse, `unknown command "fti" for "randfeat", did you mean fit?`, "fti")
 	fails(t, exitMisuse, `unknown command "lst" for "randfeat theory", did you mean list?`, "theory", "lst")
+	fails(t, exitMisuse, `unknown command "plan" for "randfeat parts", want one of init, learn, choose`, "parts", "plan")
+	fails(t, exitMisuse, "1 argument, want none", "families", "positive")
 	fails(t, exitMisuse, "--nope", "families", "--nope")
 	fails(t, exitMisuse, "unknown flag: --traget, did you mean --target?", "fit", "--traget", "price")
 	fails(t, exitMisuse, "Run 'randfeat features --help'", "features")
-	fails(t, exitMisuse, "0 arguments, want two npy files", "gram")
+	fails(t, exitMisuse, "no arguments, want two npy files", "gram")
 	fails(t, exitMisuse, "want none with --demo", "gram", "--demo", "x.npy")
 	fails(t, exitMisuse, `--projections is "many", want a whole number`, "features", "x.npy", "--projections", "many")
 }

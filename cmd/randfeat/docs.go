@@ -11,6 +11,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/cobra/doc"
+
+	"github.com/randfeat/randfeat/cmd/randfeat/internal/cli"
 )
 
 // addDocsCommand adds the hidden command that writes man pages, completions and the command reference. Only
@@ -20,7 +22,7 @@ func addDocsCommand(root *cobra.Command) {
 		Use:    "docs FOLDER",
 		Short:  "Write man pages, shell completions and the reference of all commands",
 		Hidden: true,
-		Args:   cobra.ExactArgs(1),
+		Args:   cli.ExactArgs("a folder", 1),
 		RunE:   func(_ *cobra.Command, args []string) error { return writeDocs(root, args[0]) },
 	})
 }

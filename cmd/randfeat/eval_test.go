@@ -122,9 +122,9 @@ total        1       4
 
 func TestEvalBadInput(t *testing.T) {
 	dir := t.TempDir()
-	fails(t, exitFailed, "no such file", "eval", filepath.Join(dir, "no.json"))
+	fails(t, exitFailed, "does not exist", "eval", filepath.Join(dir, "no.json"))
 	fails(t, exitFailed, "is a directory", "eval", dir)
-	fails(t, exitMisuse, "accepts at most 1", "eval", "a", "b")
+	fails(t, exitMisuse, "2 arguments, want one file of cases, or none", "eval", "a", "b")
 	if o := call(t, "{", "eval"); o.code != exitFailed || !strings.Contains(o.stderr, "stdin: the JSON ends") {
 		t.Errorf("%+v", o)
 	}

@@ -33,7 +33,7 @@ func TestFitMisuse(t *testing.T) {
 		says string
 		args []string
 	}{
-		{"0 arguments, want files of data (or --demo)", []string{"fit"}},
+		{"name at least one data file, or set --demo", []string{"fit"}},
 		{"1 argument, want none with --demo", []string{"fit", "--demo", table}},
 		{"--demo and --target exclude each other", []string{"fit", "--demo", "--target", "y"}},
 		{"--save-data needs --demo", fit("--target", "y", "--save-data", "x.csv")},

@@ -19,10 +19,11 @@ func TestMissingFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	out := filepath.Join(dir, "m.rf")
-	fails(t, exitFailed, "trian.csv: no such file or directory: did you mean "+filepath.Join(dir, "train.csv")+"?",
-		"fit",
+	fails(t, exitFailed, "trian.csv does not exist, did you mean "+filepath.Join(dir, "train.csv")+"?", "fit",
 		filepath.Join(dir, "trian.csv"), "--target", "b", "-o", out)
-	fails(t, exitFailed, ": check the name, the file was looked for in "+dir, "inspect", filepath.Join(dir, "zebra.rf"))
+	for _, name := range []string{"zebra.rf", "grin.csv"} {
+		fails(t, exitFailed, "randfeat: "+name+" does not exist in "+dir+"\n", "inspect", filepath.Join(dir, name))
+	}
 	fails(t, exitFailed, "there is no directory "+filepath.Join(dir, "no")+string(filepath.Separator)+" either",
 		"features",
 		filepath.Join(dir, "no", "x.npy"), "-o", out, "--family", "trig", "--projections", "4")

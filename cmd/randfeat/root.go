@@ -66,10 +66,12 @@ func run(ctx context.Context, env *cli.Env, args []string) int {
 	if len(hints) > 0 {
 		hint = " (" + strings.Join(hints, ", ") + ")"
 	}
+	text := errorText(err)
 	if errors.Is(err, fs.ErrNotExist) {
-		hint = missingFile(err)
+		hint = ""
+		text = missingFile(err, text)
 	}
-	fmt.Fprintf(env.Stderr, "randfeat: %s%s\n", errorText(err), hint)
+	fmt.Fprintf(env.Stderr, "randfeat: %s%s\n", text, hint)
 	var failed cli.Failure
 	var wrong cli.Misuse
 	// Failures of the work exit with 1, without usage. Everything else is a wrong command line, also if cobra
@@ -88,31 +90,42 @@ var remedies = []struct {
 }{{data.ErrQuotes, "no-quotes"}, {data.ErrUnits, "unit-bytes"}, {data.ErrMissingTarget, "drop-missing-target"},
 	{data.ErrNested, "skip"}, {data.ErrEncoding, "encoding"}}
 
-// missingFile suggests a file with a similar name for one that does not exist, or says where it was looked for.
-func missingFile(err error) string {
+// missingFile replaces the operating system's words in the text of an error about a file that does not exist: it
+// suggests a file with a similar name, or says where the file was looked for.
+func missingFile(err error, text string) string {
 	var path *fs.PathError
 	if !errors.As(err, &path) {
-		return ""
+		return text
 	}
 	dir, name := filepath.Split(path.Path)
-	entries, failed := os.ReadDir(cmp.Or(dir, "."))
-	if failed != nil {
-		return fmt.Sprintf(": there is no directory %s either, check the path", cli.PrintableText(dir))
+	var says string
+	if entries, failed := os.ReadDir(cmp.Or(dir, ".")); failed != nil {
+		says = fmt.Sprintf("%s does not exist, there is no directory %s either", path.Path, dir)
+	} else if near := nearFile(name, entries); near != "" {
+		says = fmt.Sprintf("%s does not exist, did you mean %s?", path.Path, filepath.Join(dir, near))
+	} else {
+		where, failed := filepath.Abs(dir)
+		if failed != nil {
+			where = dir
+		}
+		says = fmt.Sprintf("%s does not exist in %s", name, where)
 	}
+	return strings.Replace(text, cli.PrintableText(path.Error()), cli.PrintableText(says), 1)
+}
+
+// nearFile returns the entry of a folder whose name was probably meant, or "". Extensions are equal by nature, so they
+// do not make names similar.
+func nearFile(name string, entries []fs.DirEntry) string {
 	var names []string
 	for _, e := range entries {
 		names = append(names, e.Name())
 	}
-	if near := similar.Nearest(name, names); near != "" {
-		return fmt.Sprintf(": did you mean %s?", cli.PrintableText(filepath.Join(dir, near)))
+	near := similar.Nearest(name, names)
+	stem := func(s string) string { return strings.TrimSuffix(s, filepath.Ext(s)) }
+	if 5*similar.Distance(stem(name), stem(near)) > 2*len(stem(name)) {
+		return ""
 	}
-	where := dir
-	if !filepath.IsAbs(dir) {
-		if wd, failed := os.Getwd(); failed == nil {
-			where = filepath.Join(wd, dir)
-		}
-	}
-	return fmt.Sprintf(": check the name, the file was looked for in %s", cli.PrintableText(where))
+	return near
 }
 
 // Help lists the commands of a group in the order of use, not alphabetically.

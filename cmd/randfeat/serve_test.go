@@ -175,11 +175,11 @@ func TestServeMisuse(t *testing.T) {
 	fails(t, exitMisuse, "--max-memory", "serve", path, "--max-memory", "1")
 	fails(t, exitFailed, "empty", "serve", path, "--token-file", empty)
 	fails(t, exitFailed, "token", "serve", path, "--token-file", empty+"x")
-	fails(t, exitFailed, "no such file", "serve", path+"x")
+	fails(t, exitFailed, "does not exist", "serve", path+"x")
 	fails(t, exitFailed, "directory", "serve", filepath.Dir(path))
 	fails(t, exitFailed, "corrupt", "serve", empty)
 	fails(t, exitFailed, "certificate", "serve", path, "--tls-cert", path, "--tls-key", path)
-	fails(t, exitMisuse, "accepts 1 arg", "serve")
+	fails(t, exitMisuse, "no arguments, want a model", "serve")
 }
 
 // The token is that of the file, then of the environment; with TLS it travels encrypted.

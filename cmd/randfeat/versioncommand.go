@@ -13,7 +13,7 @@ func versionCommand(env *cli.Env) *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
 		Short: "Print the version, the revision of the source and the version of Go",
-		Args:  cobra.NoArgs,
+		Args:  cli.ExactArgs("none", 0),
 		RunE:  cli.Do(func(*cobra.Command, []string) error { return printVersion(env) }),
 	}
 }

@@ -69,7 +69,23 @@ func Flags(root *cobra.Command) {
 	})
 }
 
-// NoArgs is cobra.NoArgs for a command with subcommands: it names the subcommand that was probably meant.
+// Args accepts from low to high arguments; want says which, for the message.
+func Args(want string, low, high int) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		if low <= len(args) && len(args) <= high {
+			return nil
+		}
+		switch len(args) {
+		case 0:
+			return fmt.Errorf("no arguments, want %s", want)
+		case 1:
+			return fmt.Errorf("1 argument, want %s", want)
+		}
+		return fmt.Errorf("%d arguments, want %s", len(args), want)
+	}
+}
+
+// NoArgs is cobra.NoArgs for a command with subcommands: it names the subcommand that was probably meant, or all.
 func NoArgs(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
@@ -83,6 +99,9 @@ func NoArgs(cmd *cobra.Command, args []string) error {
 	err := fmt.Errorf("unknown command %q for %q", args[0], cmd.CommandPath())
 	if near := nearest(args[0], names); near != "" {
 		return fmt.Errorf("%w, did you mean %s?", err, near)
+	}
+	if cmd.HasParent() { // the programs have too many
+		return fmt.Errorf("%w, want one of %s", err, strings.Join(names, ", "))
 	}
 	return err
 }

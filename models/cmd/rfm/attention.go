@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/randfeat/randfeat/internal/suggest"
 	"github.com/randfeat/randfeat/models"
 )
 
@@ -145,7 +146,7 @@ that calibrate has not seen. The choice depends on the machine; calibrate on the
 Models that embed read short passages, where exact attention is faster: calibrate measures this and writes nothing.`,
 		Example: `  rfm calibrate smollm2.gguf --text book.txt
   rfm check smollm2.gguf --text another.txt`,
-		Args: cobra.ExactArgs(1),
+		Args: suggest.Args("a model", 1, 1),
 		RunE: do(func(cmd *cobra.Command, args []string) error {
 			switch {
 			case !(c.Tol > 0 && c.Tol < 1):
@@ -236,7 +237,7 @@ For a model that embeds, check compares embeddings and speed with centroids in e
 		Example: `  rfm check smollm2.gguf --text another.txt
   rfm check smollm2.gguf --text another.txt --compact 8,16 --context 4096 --windows 4
   rfm check smollm2.gguf --text another.txt --needles --compact 8 --context 2048`,
-		Args: cobra.ExactArgs(1),
+		Args: suggest.Args("a model", 1, 1),
 		RunE: do(func(cmd *cobra.Command, args []string) error {
 			if err := k.validate(); err != nil {
 				return err

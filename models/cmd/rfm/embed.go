@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/randfeat/randfeat/internal/localfile"
+	"github.com/randfeat/randfeat/internal/suggest"
 )
 
 type embedFlags struct {
@@ -40,7 +41,7 @@ A text that is longer than the model's passages is cut into several, and its emb
 --truncate keeps only the first, as sentence-transformers does.`,
 		Example: `  rfm embed all-MiniLM-L6-v2 reviews.csv --column text -o reviews.npy
   echo "a text" | rfm embed all-MiniLM-L6-v2`,
-		Args: cobra.RangeArgs(1, 2),
+		Args: suggest.Args("a model, and one input or stdin", 1, 2),
 		RunE: do(func(cmd *cobra.Command, args []string) error {
 			input := "-"
 			if len(args) == 2 {

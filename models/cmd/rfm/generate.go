@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/randfeat/randfeat/internal/suggest"
 	"github.com/randfeat/randfeat/models"
 )
 
@@ -70,7 +71,7 @@ func generateCommand(e *env) *cobra.Command {
 (…-Instruct) answer PROMPT with --chat; without it they continue the text.`,
 		Example: `  rfm generate smollm2.gguf "The capital of France is" -n 20
   rfm generate smollm2.gguf --chat "Write a haiku about autumn." --temperature 0.8 --top-p 0.9 --seed 7`,
-		Args: cobra.ExactArgs(2),
+		Args: suggest.Args("a model and a prompt", 2, 2),
 		RunE: do(func(cmd *cobra.Command, args []string) error {
 			if err := f.check(); err != nil {
 				return err
@@ -174,7 +175,7 @@ func perplexityCommand(e *env) *cobra.Command {
 		Long: `perplexity cuts the text file TEXT (- for stdin) into windows of --context tokens. It prints exp(mean of −log p), where p
 is the probability of a token given the tokens before it in its window. The first token of a window is not counted.`,
 		Example: `  rfm perplexity smollm2.gguf book.txt --context 2048`,
-		Args:    cobra.ExactArgs(2),
+		Args:    suggest.Args("a model and a text", 2, 2),
 		RunE: do(func(cmd *cobra.Command, args []string) error {
 			if window < 2 {
 				return misused("--context is %d, want 2 or more", window)
@@ -232,7 +233,7 @@ questions and works only with the model that wrote it. --compact 8 keeps an eigh
 file shrinks to a fifth. Single facts, such as numbers, may be lost; rfm check --needles measures this.`,
 		Example: `  rfm ask --model smollm2.gguf --read report.txt --session report.rfs "What was decided?"
   rfm ask --session report.rfs "By whom?"`,
-		Args: cobra.ExactArgs(1),
+		Args: suggest.Args("a question", 1, 1),
 		RunE: do(func(cmd *cobra.Command, args []string) error {
 			if err := f.check(); err != nil {
 				return err
@@ -356,7 +357,7 @@ func infoCommand(e *env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "info MODEL",
 		Short: "Show architecture, sizes and precision of a model",
-		Args:  cobra.ExactArgs(1),
+		Args:  suggest.Args("a model", 1, 1),
 		RunE: do(func(_ *cobra.Command, args []string) error {
 			m, err := f.open(args[0])
 			if err != nil {

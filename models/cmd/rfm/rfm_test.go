@@ -176,6 +176,7 @@ func TestErrors(t *testing.T) {
 		{[]string{"serve", bert, "--addr", "x"}, 2, "want host:port"},
 		{[]string{"perplexity", llama, bad, "--context", "1"}, 2, "--context is 1"},
 		{[]string{"nothing"}, 2, "unknown command"},
+		{[]string{"generate", llama}, 2, "1 argument, want a model and a prompt"},
 		{[]string{"generat"}, 2, `unknown command "generat" for "rfm", did you mean generate?`},
 		{[]string{"info", "--jsno"}, 2, "unknown flag: --jsno, did you mean --json?"},
 	} {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/randfeat/randfeat/internal/suggest"
 	"github.com/randfeat/randfeat/models/search"
 )
 
@@ -22,7 +23,7 @@ func searchCommand(e *env) *cobra.Command {
 		Long: `search embeds the text files of FOLDER and prints the passages that are nearest to QUERY. Embeddings are kept in an index
 file; a later search embeds only files that are new or have changed. Hidden files are not searched.`,
 		Example: `  rfm search all-MiniLM-L6-v2 notes "how do I renew the certificate?"`,
-		Args:    cobra.ExactArgs(3),
+		Args:    suggest.Args("a model, a folder and a question", 3, 3),
 		RunE: do(func(cmd *cobra.Command, args []string) error {
 			if n < 1 {
 				return misused("--count is %d, want 1 or more", n)

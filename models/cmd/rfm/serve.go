@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/randfeat/randfeat/internal/suggest"
 	"github.com/randfeat/randfeat/models/serve"
 )
 
@@ -46,7 +47,7 @@ Beyond loopback a token is needed, from --token-file or the environment variable
 requests in work finish, then stop. Logs go to stderr; they never hold texts.`,
 		Example: `  rfm serve all-MiniLM-L6-v2
   curl -H 'Content-Type: application/json' -d '{"input": "a text"}' http://127.0.0.1:8080/v1/embeddings`,
-		Args: cobra.ExactArgs(1),
+		Args: suggest.Args("a model", 1, 1),
 		RunE: do(func(cmd *cobra.Command, args []string) error {
 			token, err := readToken(tokenFile)
 			if err != nil {

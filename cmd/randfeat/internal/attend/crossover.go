@@ -44,7 +44,7 @@ terminal and, with -o, as SVG.
 The measurement stops after --budget and skips lengths that do not fit. Other work on the machine widens the interval.`,
 		Example: `  randfeat attend crossover
   randfeat attend crossover --dim 128 --features 512 --heads 8 --causal --threads 1 -o crossover.svg`,
-		Args: cobra.NoArgs,
+		Args: cli.ExactArgs("none", 0),
 		RunE: cli.Do(func(cmd *cobra.Command, _ []string) error { return runCrossover(env, cmd, &f) }),
 	}
 	flags := cmd.Flags()

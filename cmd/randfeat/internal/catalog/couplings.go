@@ -24,7 +24,7 @@ func CouplingsCommand(env *cli.Env) *cobra.Command {
 		Short: "List the couplings",
 		Long: `List the couplings: the joint laws of the projections. --coupling takes a name, or a JSON object with parameters
 such as '{"name":"hadamard","k":2}'.`,
-		Args: cobra.NoArgs,
+		Args: cli.ExactArgs("none", 0),
 		RunE: cli.Do(func(*cobra.Command, []string) error { return listCouplings(env) }),
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/randfeat/randfeat/cmd/randfeat/internal/cli"
 	"github.com/randfeat/randfeat/internal/calc"
+	"github.com/randfeat/randfeat/internal/suggest"
 )
 
 // EvalResult is the answer of eval to one case: a value or an error.
@@ -64,7 +65,7 @@ With --check each value is compared with "expected": |got - want| <= rtol*|want|
 and the counts per formula are printed, and the exit status is 1 if any case failed.`,
 		Example: `  echo '{"formula": "oprf.rho", "inputs": {"d": 64, "v2": 16}}' | randfeat eval
   randfeat eval --check testdata/closed_forms.json`,
-		Args: cobra.MaximumNArgs(1),
+		Args: suggest.Args("one file of cases, or none", 0, 1),
 		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 			return []string{"json", "ndjson", "jsonl"}, cobra.ShellCompDirectiveFilterFileExt
 		},

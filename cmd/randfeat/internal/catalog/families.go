@@ -20,7 +20,7 @@ dimension, n the number of coefficient projections of a hybrid. --family takes a
 parameters such as '{"name":"oprf","a":-0.12}'; families that fit can take their parameters from data (--fit).
 
 'randfeat schema families' describes the objects of --json.`,
-		Args: cobra.NoArgs,
+		Args: cli.ExactArgs("none", 0),
 		RunE: cli.Do(func(*cobra.Command, []string) error { return listFamilies(env) }),
 	}
 }

@@ -31,7 +31,7 @@ func TheoryCommand(env *cli.Env) *cobra.Command {
 		Short: "List every formula with its reference and inputs",
 		Long: `List the formulas of 'randfeat eval': name, reference and inputs, all of which are required. A prefix such as "logrv" or
 "coupling." selects some of them.`,
-		Args: cobra.MaximumNArgs(1),
+		Args: suggest.Args("the beginning of names, or none", 0, 1),
 		RunE: cli.Do(func(_ *cobra.Command, args []string) error { return listFormulas(env, args) }),
 	})
 	return cmd

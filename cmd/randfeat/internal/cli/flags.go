@@ -5,6 +5,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/randfeat/randfeat/internal/suggest"
 )
 
 // Defaults shared by several commands.
@@ -23,23 +25,8 @@ func Conflict(cmd *cobra.Command, flag string, others ...string) error {
 	return nil
 }
 
-// WrongArguments is the error for n arguments where others are wanted.
-func WrongArguments(n int, want string) error {
-	if n == 1 {
-		return fmt.Errorf("1 argument, want %s", want)
-	}
-	return fmt.Errorf("%d arguments, want %s", n, want)
-}
-
 // ExactArgs is cobra.ExactArgs with a message that says which arguments are wanted.
-func ExactArgs(want string, n int) cobra.PositionalArgs {
-	return func(_ *cobra.Command, args []string) error {
-		if len(args) != n {
-			return WrongArguments(len(args), want)
-		}
-		return nil
-	}
-}
+func ExactArgs(want string, n int) cobra.PositionalArgs { return suggest.Args(want, n, n) }
 
 // DeprecatedShorthand keeps a one-letter flag as a hidden way to set another flag, with a note that names it.
 // -m meant features in some commands and projections in others.

@@ -52,7 +52,7 @@ source of this version, which the go tool downloads. That takes a minute the fir
 served or copied as it is.`,
 		Example: `  randfeat explore
   randfeat explore -o explorer.html`,
-		Args: cobra.NoArgs,
+		Args: cli.ExactArgs("none", 0),
 		RunE: cli.Do(func(cmd *cobra.Command, _ []string) error { return runExplore(cmd.Context(), env, cmd, &f) }),
 	}
 	fl := cmd.Flags()

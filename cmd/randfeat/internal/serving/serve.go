@@ -76,7 +76,7 @@ renaming a new one over it. SIGTERM and SIGINT stop the server after the current
 Logs go to stderr and never contain rows.`,
 		Example: `  randfeat serve model.rf
   randfeat serve model.rf --addr :8443 --token-file token --tls-cert cert.pem --tls-key key.pem --log-format json`,
-		Args: cobra.ExactArgs(1),
+		Args: cli.ExactArgs("a model", 1),
 		RunE: cli.Do(func(cmd *cobra.Command, args []string) error {
 			return runServe(cmd.Context(), env, args[0], &f)
 		}),

@@ -61,12 +61,7 @@ Use rows that neither model was fitted to: a model knows the answers of its own 
 recognises such rows. The models may read different columns; DATA needs the columns of both.`,
 		Example: `  randfeat compare a.rf b.rf test.csv
   randfeat compare a.rf b.rf test.csv --json`,
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) < 3 {
-				return cli.WrongArguments(len(args), "two models and a table")
-			}
-			return nil
-		},
+		Args: atLeast("two models and a table", 3),
 		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 			if len(args) < 2 {
 				return []string{"rf"}, cobra.ShellCompDirectiveFilterFileExt

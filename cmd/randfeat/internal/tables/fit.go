@@ -96,12 +96,12 @@ With --json it prints one object; 'randfeat schema fit' describes it.`,
   randfeat fit 'part-*.parquet' --target class -o model.rf
   randfeat fit data.csv --model density --id name -o model.rf
   randfeat fit --demo -o model.rf`,
-		Args: func(_ *cobra.Command, args []string) error {
+		Args: func(cmd *cobra.Command, args []string) error {
 			switch {
 			case f.demo && len(args) > 0:
-				return cli.WrongArguments(len(args), "none with --demo")
+				return cli.ExactArgs("none with --demo", 0)(cmd, args)
 			case !f.demo && len(args) == 0:
-				return cli.WrongArguments(0, "files of data (or --demo)")
+				return errors.New("name at least one data file, or set --demo for generated data")
 			}
 			return nil
 		},
@@ -362,7 +362,7 @@ func runFit(env *cli.Env, cmd *cobra.Command, f *fitFlags, args []string) error 
 		return err
 	}
 	if f.out == "" && !f.demo {
-		return cli.Misused("-o is missing: name the model file to write, such as -o model.rf")
+		return cli.Misused("-o is missing: add -o model.rf to write a model, or try 'randfeat fit --demo', which needs no files")
 	}
 	if args, err = files.Expand(args...); err != nil {
 		return err

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"os"
 	"strconv"
 	"strings"
@@ -173,7 +174,7 @@ All workers must see the same files under the same names; each step checks that 
   randfeat parts choose run
   seq 0 6 | xargs -P 7 -I{} randfeat parts sum run --worker {}/7
   randfeat parts finish run -o model.rf`,
-		Args: atLeast("a folder to make, and files of data", 2),
+		Args: atLeast("a folder to make and at least one data file", 2),
 		RunE: cli.Do(func(cmd *cobra.Command, args []string) error {
 			if cmd.Flags().Changed("out") {
 				return cli.Misused("-o is for 'randfeat parts finish'")
@@ -194,14 +195,7 @@ All workers must see the same files under the same names; each step checks that 
 }
 
 // atLeast checks the number of arguments.
-func atLeast(what string, n int) cobra.PositionalArgs {
-	return func(_ *cobra.Command, args []string) error {
-		if len(args) < n {
-			return cli.WrongArguments(len(args), what)
-		}
-		return nil
-	}
-}
+func atLeast(what string, n int) cobra.PositionalArgs { return suggest.Args(what, n, math.MaxInt) }
 
 // openRun opens the folder of a run.
 func openRun(path string) (*parts.Folder, error) {
@@ -414,7 +408,7 @@ func partsFit(env *cli.Env) *cobra.Command {
 		Use:     "fit DATA... -o MODEL --target COLUMN",
 		Short:   "Run all steps in one process, with the same result",
 		Example: `  randfeat parts fit 'data/part-*.csv' --target price -o model.rf`,
-		Args:    atLeast("files of data", 1),
+		Args:    atLeast("at least one data file", 1),
 		RunE: cli.Do(func(cmd *cobra.Command, args []string) error {
 			if f.fit.out == "" {
 				return cli.Misused("-o is missing: name the model file to write, such as -o model.rf")

@@ -119,12 +119,7 @@ func modelArgs(_ *cobra.Command, args []string, _ string) ([]string, cobra.Shell
 }
 
 // modelAndTable checks the arguments of commands that read a table with a model.
-func modelAndTable(_ *cobra.Command, args []string) error {
-	if len(args) < 2 {
-		return cli.WrongArguments(len(args), "a model and a table")
-	}
-	return nil
-}
+var modelAndTable = atLeast("a model and a table", 2)
 
 // predictRows is the number of rows per block.
 const predictRows = 4096
