@@ -48,36 +48,35 @@ const (
 
 // Report is the answer: plain data with a JSON form.
 type Report struct {
-	Kernel  kernel.Kernel `json:"kernel"`
-	Dim     int           `json:"dim"`
+	Kernel  kernel.Kernel `json:"kernel"`            // kernel that the features estimate
+	Dim     int           `json:"dim"`               // columns of the rows
 	Queries int           `json:"queries"`           // rows
 	Keys    int           `json:"keys,omitempty"`    // rows; 0 for one set
 	OneSet  bool          `json:"one_set,omitempty"` // one set of rows, as in kernel machines
 	Seed    uint64        `json:"seed"`
-	Loss    Loss          `json:"loss"`
+	Loss    Loss          `json:"loss"`    // error measure: relative or absolute
 	Measure Measure       `json:"measure"` // error that candidates are ranked by
 	// MeasureWhy warns if the root mean square of the leader is uncertain, because its tail is heavy.
 	MeasureWhy string `json:"measure_why,omitempty"`
-	Facts      Facts  `json:"facts"`
+	Facts      Facts  `json:"facts"`                // norms and kernel values of the rows
 	FactsHead  *int   `json:"facts_head,omitempty"` // attention: index of the head that Facts and Spec describe
 	// Features is the output size of the candidates: as requested, or found for a target error. With a time per
 	// token sizes differ; then it is that of the best.
 	Features int         `json:"features"`
 	Ranking  []Candidate `json:"ranking"`           // best first
 	Refused  []Candidate `json:"refused,omitempty"` // candidates that could not take part, with reasons
-	// Spec is the recommended map, fitted to all rows; Code is the same in Go. Best is its place in Ranking:
-	// the cheapest of those that hardly differ from the first.
+	// Index of the recommended map in Ranking: the cheapest that hardly differs from the first.
 	Best    int            `json:"best"`
-	Spec    *randfeat.Spec `json:"spec,omitempty"`
-	Code    string         `json:"code,omitempty"`
-	Target  *Target        `json:"target,omitempty"`
-	Reasons []string       `json:"reasons"`
-	Costs   Costs          `json:"costs"`
+	Spec    *randfeat.Spec `json:"spec,omitempty"`   // the recommended map, fitted to all rows
+	Code    string         `json:"code,omitempty"`   // the recommended map in Go
+	Target  *Target        `json:"target,omitempty"` // features that the requested error takes
+	Reasons []string       `json:"reasons"`          // sentences that explain the recommendation
+	Costs   Costs          `json:"costs"`            // measured on this machine, or model
 	// Crossover is the length from which attention with the recommended map is faster than exact attention.
 	Crossover *Crossover `json:"crossover,omitempty"`
-	Curves    []Curve    `json:"curves,omitempty"` // error against features
-	ByKernel  []Curve    `json:"by_kernel,omitempty"`
-	ByAngle   []Curve    `json:"by_angle,omitempty"`
+	Curves    []Curve    `json:"curves,omitempty"`    // error against features
+	ByKernel  []Curve    `json:"by_kernel,omitempty"` // error by log kernel value of the pairs
+	ByAngle   []Curve    `json:"by_angle,omitempty"`  // error by angle of the pairs
 	// Attention is set for queries, keys and values.
 	Attention *AttentionAdvice `json:"attention,omitempty"`
 }

@@ -9,10 +9,10 @@ type Info struct {
 	Reference string `json:"reference"`
 	// Positive says when all features are nonnegative: "yes", "no", or a condition.
 	Positive string `json:"positive"`
-	Size     string `json:"size"` // number of output features F
-	Cost     string `json:"cost"` // per row
-	Fits     bool   `json:"fits"` // parameters can be fitted to data
-	Unbiased bool   `json:"unbiased"`
+	Size     string `json:"size"`     // number of output features F
+	Cost     string `json:"cost"`     // per row
+	Fits     bool   `json:"fits"`     // parameters can be fitted to data
+	Unbiased bool   `json:"unbiased"` // the estimate has the kernel as its mean
 	// KernelColumns says that features are columns of the kernel: kernels of a row with landmarks, which are rows of
 	// the data and take the place of drawn projections. Their products do not estimate the kernel; a machine whitens
 	// them first (Nyström).

@@ -60,11 +60,26 @@ var printed = []struct {
 	{"version", []any{cli.VersionInfo{}}},
 }
 
-// comments holds the comments of types and fields in the source, by package.Type and package.Type.Field.
+// comments holds the comments of fields in the source by package.Type and name, and of the type itself by "".
 // TestSchemas writes the file from the source; the program does not contain its source.
 //
 //go:embed schema.json
 var comments []byte
+
+// common describes the members that mean the same in all objects, unless their fields have comments.
+var common = map[string]string{
+	"causal": "each query sees the keys up to its own position", "choices": "what was chosen, and why",
+	"classes": "number of classes", "coupling": "name of the coupling", "data": "files of the table",
+	"dtype": "float32 or float64", "family": "name of the family", "features": "number of features",
+	"file": "file that was read", "heads": "number of query heads", "kind": "kind of the model", "model": "file of the model",
+	"name": "name on the command line", "omega": "files of given projections; then the seed is not used",
+	"out": "file that was written", "outputs": "targets or classes of the model; 1 for a density",
+	"queries": "number of queries", "reference": "paper and equation", "rows": "number of rows",
+	"seconds": "time that it took", "seed": "seed of the random numbers", "source": "files of the table",
+	"spec": "the feature map, with fitted parameters and the seed", "stages": "time of each stage",
+	"summary": "description in a line", "targets": "names of the targets",
+	"task": "regression, classification or density", "warning": "why the combination is a bad choice",
+}
 
 func schemaCommand(env *cli.Env) *cobra.Command {
 	return &cobra.Command{
@@ -111,7 +126,7 @@ func commandSchema(command string) (node, error) {
 		g := newSchemas()
 		var any []node
 		for _, v := range p.objects {
-			any = append(any, g.of(reflect.TypeOf(v)))
+			any = append(any, g.printed(reflect.TypeOf(v)))
 		}
 		out := node{"$schema": "https://json-schema.org/draft/2020-12/schema",
 			"title": "randfeat " + command + " --json",
@@ -127,10 +142,22 @@ func commandSchema(command string) (node, error) {
 		", "))
 }
 
+// printed is of for an object that a command prints: it adds the common descriptions.
+func (g *schemas) printed(t reflect.Type) node {
+	out := g.of(t)
+	properties, _ := g.defs[t.Name()].(node)["properties"].(node)
+	for name, s := range properties {
+		if s := s.(node); s["description"] == nil && common[name] != "" {
+			s["description"] = common[name]
+		}
+	}
+	return out
+}
+
 // schemas builds JSON Schemas of Go types, in the form that encoding/json writes.
 type schemas struct {
 	defs     node
-	comments map[string]string
+	comments map[string]map[string]string
 }
 
 func newSchemas() *schemas {
@@ -206,7 +233,7 @@ func (g *schemas) define(t reflect.Type, make func() node) node {
 	if _, ok := g.defs[name]; !ok {
 		g.defs[name] = node{} // placeholder, so that a type that contains itself ends the recursion
 		s := make()
-		if c := g.comments[t.String()]; c != "" {
+		if c := g.comments[t.String()][""]; c != "" {
 			s["description"] = c
 		}
 		g.defs[name] = s
@@ -238,7 +265,7 @@ func (g *schemas) fields(t reflect.Type, properties node, required *[]string) {
 		}
 		tag = cmp.Or(tag, f.Name)
 		s := g.of(f.Type)
-		if c := g.comments[t.String()+"."+f.Name]; c != "" {
+		if c := g.comments[t.String()][f.Name]; c != "" {
 			s["description"] = c
 		}
 		properties[tag] = s

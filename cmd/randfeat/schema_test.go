@@ -161,7 +161,7 @@ func TestSchemas(t *testing.T) {
 		}
 		comments = b
 	}
-	var got map[string]string
+	var got map[string]map[string]string
 	if err := json.Unmarshal(comments, &got); err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("schema.json is not what the source says (%v): run go test ./cmd/randfeat -run TestSchemas -update", err)
 	}
@@ -179,13 +179,16 @@ func TestSchemas(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	if bytes.Contains(doc, []byte(" |  |\n")) {
+		t.Errorf("a member in docs/json.md has no description: give its field a comment:\n%s", doc)
+	}
 	if b, err := os.ReadFile(path); err != nil || !bytes.Equal(b, doc) {
 		t.Errorf("docs/json.md is not what the schemas say (%v): run go test ./cmd/randfeat -run TestSchemas -update", err)
 	}
 }
 
 // sourceComments are those of the types that schemas define, and of their fields.
-func sourceComments(t *testing.T) map[string]string {
+func sourceComments(t *testing.T) map[string]map[string]string {
 	const module = "github.com/randfeat/randfeat"
 	g := newSchemas()
 	packages, types := map[string]string{}, map[string]bool{}
@@ -215,7 +218,7 @@ func sourceComments(t *testing.T) map[string]string {
 			g.of(reflect.TypeOf(o))
 		}
 	}
-	out := map[string]string{}
+	out := map[string]map[string]string{}
 	parsed := map[string][]*ast.File{}
 	for name, dir := range packages {
 		if parsed[dir] == nil {
@@ -235,7 +238,9 @@ func sourceComments(t *testing.T) map[string]string {
 			}
 		}
 		for _, file := range parsed[dir] {
-			commentsOf(file, name, out)
+			if c := commentsOf(file, name); len(c) > 0 {
+				out[name] = c
+			}
 		}
 	}
 	for name := range out { // of types that are not written as they are
@@ -251,7 +256,8 @@ func embedded(name string) bool {
 	return slices.Contains([]string{"Report", "Info", "Set"}, strings.Split(name, ".")[1])
 }
 
-func commentsOf(file *ast.File, name string, out map[string]string) {
+func commentsOf(file *ast.File, name string) map[string]string {
+	out := map[string]string{}
 	text := func(groups ...*ast.CommentGroup) string {
 		for _, c := range groups {
 			if c != nil {
@@ -275,17 +281,21 @@ func commentsOf(file *ast.File, name string, out map[string]string) {
 				continue
 			}
 			if c := text(spec.Doc, gen.Doc); c != "" {
-				out[name] = c
+				out[""] = c
 			}
 			for _, f := range st.Fields.List {
+				if f.Tag != nil && f.Tag.Value == "`json:\"-\"`" {
+					continue
+				}
 				for _, n := range f.Names {
 					if c := text(f.Doc, f.Comment); c != "" && n.IsExported() {
-						out[name+"."+n.Name] = c
+						out[n.Name] = c
 					}
 				}
 			}
 		}
 	}
+	return out
 }
 
 // jsonDoc is docs/json.md.
@@ -293,9 +303,9 @@ func jsonDoc() []byte {
 	var b bytes.Buffer
 	b.WriteString(`# What --json prints
 
-With ` + "`" + `--json` + "`" + ` every command prints JSON objects instead of text, one per line, on stdout. ` + "`" + `randfeat schema COMMAND` + "`" + `
-prints their JSON Schema (draft 2020-12), with the meaning of every member. Tests check everything that a command prints
-in any test against these schemas, and this page against the schemas.
+With ` + "`" + `--json` + "`" + ` every command prints JSON objects instead of text, one per line, on stdout. This page gives the meaning of
+every member. ` + "`" + `randfeat schema COMMAND` + "`" + ` prints the JSON Schema (draft 2020-12), which also has the objects inside
+these. Tests check everything that a command prints in any test against the schemas.
 
 - Members marked with ? are omitted if they carry no information.
 - NaN and infinities, which JSON does not have, are null.
@@ -317,7 +327,7 @@ in any test against these schemas, and this page against the schemas.
 		fmt.Fprintf(&b, "## randfeat %s\n", p.command)
 		for _, o := range p.objects {
 			t := reflect.TypeOf(o)
-			g.of(t)
+			g.printed(t)
 			s := g.defs[t.Name()].(node)
 			fmt.Fprintf(&b, "\n**%s**", t.Name())
 			if c, ok := s["description"].(string); ok {

@@ -24,15 +24,15 @@ const Variable = "RANDFEAT_DATA"
 
 // Set is a data set.
 type Set struct {
-	Name    string `json:"name"`
-	Title   string `json:"title"`
-	Size    string `json:"size"` // rows × columns × classes
-	Origin  string `json:"origin"`
+	Name    string `json:"name"`           // name for data fetch
+	Title   string `json:"title"`          // full name
+	Size    string `json:"size"`           // rows × columns × classes
+	Origin  string `json:"origin"`         // who publishes it
 	Page    string `json:"page,omitempty"` // where the origin describes it
-	Licence string `json:"licence"`
+	Licence string `json:"licence"`        // licence of the data
 	// Source is the copy that the checksums were measured on, and how it was changed.
 	Source string `json:"source"`
-	Files  []File `json:"files"`
+	Files  []File `json:"files"` // files with size and checksum
 }
 
 // File is one file of a set.

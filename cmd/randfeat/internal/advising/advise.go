@@ -25,8 +25,8 @@ import (
 
 // AdviseHead is the object of advise --json for each head of queries and keys without values.
 type AdviseHead struct {
-	Head   int            `json:"head"`
-	Report *advise.Report `json:"report"`
+	Head   int            `json:"head"`   // index of the head, from 0
+	Report *advise.Report `json:"report"` // the advice for this head
 }
 
 type adviseFlags struct {

@@ -25,21 +25,19 @@ import (
 // AttendDemoRow is one method on the generated heads: an object of attend --demo --json.
 type AttendDemoRow struct {
 	Method string `json:"method"` // the curve in the figure that it belongs to
-	Plan   string `json:"plan"`
+	Plan   string `json:"plan"`   // parameters of the method
 	// Cost is the mean work per token and head, in units of one random feature; exact attention costs half the
 	// length.
-	Cost float64 `json:"cost"`
-	// Median, Low, High and Most are the median, the quartiles and the 90 % quantile of the heads' errors
-	// |ô-o|/|o|.
-	Median float64 `json:"median"`
-	Low    float64 `json:"low"`
-	High   float64 `json:"high"`
-	Most   float64 `json:"most"`
+	Cost   float64 `json:"cost"`
+	Median float64 `json:"median"` // median of the errors |ô-o|/|o| of the heads
+	Low    float64 `json:"low"`    // first quartile of these errors
+	High   float64 `json:"high"`   // third quartile of these errors
+	Most   float64 `json:"most"`   // 90 % quantile of these errors
 	Within float64 `json:"within"` // share of heads with an error of at most 0.1
 	// Expected is the median error that a choice expects; the choice was made on other texts.
 	Expected *float64 `json:"expected,omitempty"`
 	Heads    int      `json:"heads"`
-	Length   int      `json:"length"`
+	Length   int      `json:"length"` // tokens of a text
 	Causal   bool     `json:"causal,omitempty"`
 	Seed     uint64   `json:"seed"`
 }

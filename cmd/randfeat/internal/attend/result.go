@@ -4,32 +4,29 @@ import "github.com/randfeat/randfeat"
 
 // AttendResult is the object of attend --json.
 type AttendResult struct {
-	Out      string `json:"out,omitempty"`
-	Shape    []int  `json:"shape"`
-	DType    string `json:"dtype"`
-	Method   string `json:"method"` // auto, spec, exact, features or centroid
-	Causal   bool   `json:"causal,omitempty"`
-	Window   int    `json:"window,omitempty"`
-	Sinks    int    `json:"sinks,omitempty"`
-	Heads    int    `json:"heads"`
-	KVHeads  int    `json:"kv_heads"`
-	Features int    `json:"features,omitempty"` // features of one head
-	// Cost is the mean work per token and head, in units of one random feature; ExactCost is that of exact
-	// attention, L/2.
-	Cost      float64 `json:"cost"`
-	ExactCost float64 `json:"exact_cost"`
-	Seconds   float64 `json:"seconds"`
+	Out       string  `json:"out,omitempty"`
+	Shape     []int   `json:"shape"` // shape of the output
+	DType     string  `json:"dtype"`
+	Method    string  `json:"method"` // auto, spec, exact, features or centroid
+	Causal    bool    `json:"causal,omitempty"`
+	Window    int     `json:"window,omitempty"` // recent keys attended exactly
+	Sinks     int     `json:"sinks,omitempty"`  // first keys attended exactly
+	Heads     int     `json:"heads"`
+	KVHeads   int     `json:"kv_heads"`           // heads of keys and values
+	Features  int     `json:"features,omitempty"` // features of one head
+	Cost      float64 `json:"cost"`               // mean work per token and head, in units of one random feature
+	ExactCost float64 `json:"exact_cost"`         // cost of exact attention, L/2, in the same units
+	Seconds   float64 `json:"seconds"`            // time of the attention itself
 	// ChoiceSeconds is the time for choosing methods, or for fitting what is saved.
 	ChoiceSeconds float64 `json:"choice_seconds,omitempty"`
 	// Choice is the method of each key/value head.
 	Choice []AttendChoice `json:"choice,omitempty"`
-	// Empty counts rows that saw no key; they are zeros. Negative counts negative denominators (signed features
-	// only), which are used as they are. Zero counts denominators that were zero or so small that the quotient
-	// is not finite; these rows are zeros.
-	Rows     int64 `json:"rows"`
-	Empty    int64 `json:"empty,omitempty"`
+	Rows   int64          `json:"rows"`
+	Empty  int64          `json:"empty,omitempty"` // rows that saw no key; they are zeros
+	// Negative denominators (signed features only), used unchanged.
 	Negative int64 `json:"negative,omitempty"`
-	Zero     int64 `json:"zero,omitempty"`
+	// Denominators that were zero or nearly so; their rows are zeros.
+	Zero int64 `json:"zero,omitempty"`
 	// Compare holds the errors against exact attention, with --compare.
 	Compare *AttendCompare `json:"compare,omitempty"`
 	Warning string         `json:"warning,omitempty"` // why the combination or the fit is a bad choice

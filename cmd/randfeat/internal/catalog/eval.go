@@ -17,25 +17,25 @@ import (
 
 // EvalResult is the answer of eval to one case: a value or an error.
 type EvalResult struct {
-	ID    string          `json:"id"`
+	ID    string          `json:"id"`              // id of the case
 	Value json.RawMessage `json:"value,omitempty"` // infinities are "inf" and "-inf", undefined values null
-	Error string          `json:"error,omitempty"`
+	Error string          `json:"error,omitempty"` // why the case has no value
 }
 
 // CheckResult is the verdict of eval --check --json on one case.
 type CheckResult struct {
-	ID     string          `json:"id"`
-	Name   string          `json:"name"`
-	Status string          `json:"status"` // passed or failed
-	Value  json.RawMessage `json:"value,omitempty"`
+	ID     string          `json:"id"`              // id of the case
+	Name   string          `json:"name"`            // name of the formula
+	Status string          `json:"status"`          // passed or failed
+	Value  json.RawMessage `json:"value,omitempty"` // computed value
 	Error  string          `json:"error,omitempty"` // why it failed
 }
 
 // CheckSummary counts the verdicts of one formula; the last one, named "total", counts all.
 type CheckSummary struct {
 	Summary string `json:"summary"` // the name
-	Passed  int    `json:"passed"`
-	Failed  int    `json:"failed"`
+	Passed  int    `json:"passed"`  // number of cases that passed
+	Failed  int    `json:"failed"`  // number of cases that failed
 }
 
 const (

@@ -16,7 +16,7 @@ import (
 type FormulaInfo struct {
 	Name      string       `json:"name"`
 	Reference string       `json:"reference"`
-	Inputs    []calc.Input `json:"inputs"`
+	Inputs    []calc.Input `json:"inputs"` // name and type of each input
 }
 
 func TheoryCommand(env *cli.Env) *cobra.Command {

@@ -14,8 +14,8 @@ type VersionInfo struct {
 	Revision string `json:"revision,omitempty"` // revision of the checkout that it was built from
 	Time     string `json:"time,omitempty"`     // time of that revision
 	Modified bool   `json:"modified,omitempty"` // the checkout had changes that are not in the revision
-	Go       string `json:"go"`
-	Platform string `json:"platform"`
+	Go       string `json:"go"`                 // version of Go that built it
+	Platform string `json:"platform"`           // operating system and processor
 }
 
 // VersionOf reads the build information that the linker recorded. It contains nothing that differs between two

@@ -14,25 +14,23 @@ import (
 // CrossoverResult is the object of crossover --json: the length from which linear attention is faster than
 // exact attention on this machine.
 type CrossoverResult struct {
-	Dim      int    `json:"dim"`
+	Dim      int    `json:"dim"` // dimension of a head
 	Features int    `json:"features"`
 	Heads    int    `json:"heads"`
 	Causal   bool   `json:"causal,omitempty"`
 	Family   string `json:"family"`
-	Threads  int    `json:"threads"`
+	Threads  int    `json:"threads"` // threads used
 	Seed     uint64 `json:"seed"`
-	// Length is where the two times cross, interpolated between measured lengths; absent if they do not cross.
-	// Low and High enclose 90 % of the crossings of resampled measurements.
+	// Length where the two times cross, interpolated; absent if they do not cross.
 	Length *float64 `json:"length,omitempty"`
-	Low    *float64 `json:"low,omitempty"`
-	High   *float64 `json:"high,omitempty"`
-	// Below: linear attention is faster at every measured length. Extrapolated: it is faster at none, and
-	// Length is where quadratic and linear growth from the longest one would meet.
-	Below        bool `json:"below,omitempty"`
+	Low    *float64 `json:"low,omitempty"`   // 5 % quantile of the length over resampled measurements
+	High   *float64 `json:"high,omitempty"`  // 95 % quantile of the length
+	Below  bool     `json:"below,omitempty"` // linear attention is faster at every measured length
+	// Linear attention is faster at none; Length is where extrapolated times meet.
 	Extrapolated bool `json:"extrapolated,omitempty"`
 	// Stopped says that --budget ended the series before --max-len.
 	Stopped bool             `json:"stopped,omitempty"`
-	Points  []CrossoverPoint `json:"points"`
+	Points  []CrossoverPoint `json:"points"`         // the measured times
 	Plot    string           `json:"plot,omitempty"` // the file written
 }
 

@@ -25,16 +25,16 @@ type DemoCell struct {
 	Features int    `json:"features,omitempty"`
 	// OwnTarget marks a family with a kernel of its own (dark): errors are relative to that kernel, not to
 	// exp(x·y).
-	OwnTarget bool `json:"own_target,omitempty"`
-	// Predicted and Measured are root mean square relative errors; if one is absent, Reason says why.
-	Predicted   *float64 `json:"predicted,omitempty"`
+	OwnTarget   bool     `json:"own_target,omitempty"`
+	Predicted   *float64 `json:"predicted,omitempty"`   // root mean square relative error by theory
 	Approximate bool     `json:"approximate,omitempty"` // the coupling follows the closed form only nearly
-	Measured    *float64 `json:"measured,omitempty"`
-	Code        string   `json:"code,omitempty"` // code of the reason, as in the table
-	Reason      string   `json:"reason,omitempty"`
-	Warning     string   `json:"warning,omitempty"`
-	Seed        uint64   `json:"seed"`
-	Draws       int      `json:"draws"`
+	// Root mean square relative error over pairs and draws.
+	Measured *float64 `json:"measured,omitempty"`
+	Code     string   `json:"code,omitempty"`   // code of the reason, as in the table
+	Reason   string   `json:"reason,omitempty"` // why an error is absent
+	Warning  string   `json:"warning,omitempty"`
+	Seed     uint64   `json:"seed"`
+	Draws    int      `json:"draws"` // draws of the projections
 }
 
 // marked reports whether the table marks the warning. A cell with a code needs no mark.

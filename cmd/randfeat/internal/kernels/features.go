@@ -23,11 +23,11 @@ import (
 // FeaturesResult is the object of features --json.
 type FeaturesResult struct {
 	Out      string        `json:"out"`
-	LogScale string        `json:"log_scale,omitempty"`
+	LogScale string        `json:"log_scale,omitempty"` // file with the log scale of each row
 	Rows     int           `json:"rows"`
 	Features int           `json:"features"`
 	DType    string        `json:"dtype"`
-	Side     string        `json:"side"`
+	Side     string        `json:"side"`              // query or key
 	Positive bool          `json:"positive"`          // every feature of the map is non-negative
 	Warning  string        `json:"warning,omitempty"` // why the combination is a bad choice
 	Omega    []string      `json:"omega,omitempty"`   // files of given projections; then the seed is not used

@@ -19,8 +19,8 @@ import (
 
 // GramRow is one row of a Gram matrix: an object of gram --json without -o.
 type GramRow struct {
-	Row    int       `json:"row"`
-	Values []float64 `json:"values"`
+	Row    int       `json:"row"`    // index of the row, from 0
+	Values []float64 `json:"values"` // kernel values of this row
 	// Warning says why the combination is a bad choice; only the first row has it.
 	Warning string `json:"warning,omitempty"`
 }
@@ -29,9 +29,9 @@ type GramRow struct {
 type GramResult struct {
 	Out   string `json:"out"`
 	Rows  int    `json:"rows"`
-	Cols  int    `json:"cols"`
+	Cols  int    `json:"cols"` // columns of the matrix
 	DType string `json:"dtype"`
-	Exact bool   `json:"exact"`
+	Exact bool   `json:"exact"` // the matrix is the kernel itself, not an estimate
 	// Warning says why the combination is a bad choice.
 	Warning string         `json:"warning,omitempty"`
 	Omega   []string       `json:"omega,omitempty"`

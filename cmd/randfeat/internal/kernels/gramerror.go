@@ -23,7 +23,7 @@ type ErrorResult struct {
 	// Reason says why.
 	Predicted   *float64 `json:"predicted,omitempty"`
 	Approximate bool     `json:"approximate,omitempty"` // the closed form holds only nearly for this coupling
-	Reason      string   `json:"reason,omitempty"`
+	Reason      string   `json:"reason,omitempty"`      // why there is no prediction
 	// HeldOut is the prediction for rows that a fit has not seen, from fits to half of the rows
 	// (randfeat.HeldOut); absent without a fit or a closed form.
 	HeldOut *float64 `json:"held_out,omitempty"`
@@ -32,8 +32,8 @@ type ErrorResult struct {
 	// Measured is the root mean square over pairs and draws of estimate/kernel - 1. It and the next two are
 	// absent for kernels with zeros, and if kernel values are beyond float64.
 	Measured *float64 `json:"measured,omitempty"`
-	MeanBias *float64 `json:"mean_relative,omitempty"` // mean of estimate/kernel - 1
-	Largest  *float64 `json:"largest_relative,omitempty"`
+	MeanBias *float64 `json:"mean_relative,omitempty"`    // mean of estimate/kernel - 1
+	Largest  *float64 `json:"largest_relative,omitempty"` // largest |estimate/kernel - 1|
 	// Frobenius is |K̂ - K|/|K| of the whole matrices, root mean square over draws.
 	Frobenius *float64      `json:"frobenius"`
 	Warning   string        `json:"warning,omitempty"`

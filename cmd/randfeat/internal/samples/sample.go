@@ -19,8 +19,8 @@ import (
 
 // SampleRow is the classes drawn for one query: an object of sample --json without -o.
 type SampleRow struct {
-	Query   int   `json:"query"`
-	Classes []int `json:"classes"`
+	Query   int   `json:"query"`   // index of the query, from 0
+	Classes []int `json:"classes"` // drawn classes
 	// LogProb is the log probability of each draw; with --distinct, among the classes that are left. Draws with
 	// --exact have none.
 	LogProb []float64 `json:"log_prob,omitempty"`
@@ -35,11 +35,11 @@ type SampleResult struct {
 	LogProb  string `json:"log_prob,omitempty"` // file
 	Queries  int    `json:"queries"`
 	Classes  int    `json:"classes"`
-	K        int    `json:"k"`
-	Distinct bool   `json:"distinct,omitempty"`
-	Exact    bool   `json:"exact,omitempty"`
-	Tried    int    `json:"tried,omitempty"` // draws that --exact made, including rejected ones
-	Within   string `json:"within"`
+	K        int    `json:"k"`                  // draws per query
+	Distinct bool   `json:"distinct,omitempty"` // a query draws a class at most once
+	Exact    bool   `json:"exact,omitempty"`    // draws follow the softmax exactly
+	Tried    int    `json:"tried,omitempty"`    // draws that --exact made, including rejected ones
+	Within   string `json:"within"`             // probabilities inside a block: score (exact softmax) or features
 	// Counts are the numbers of node estimates, of negative ones that were clipped to zero, and of nodes where
 	// all were.
 	Counts  sampling.Counts `json:"counts"`

@@ -15,7 +15,7 @@ import (
 // SampleDistance measures how far a way of drawing classes is from the softmax, as means over queries: an
 // object of sample --compare and sample --demo.
 type SampleDistance struct {
-	Method string `json:"method"`
+	Method string `json:"method"` // name of the sampler
 	// KL divergence of the softmax from the sampler, in nats; null if a class of positive probability is never
 	// drawn.
 	KL          *float64 `json:"kl"`

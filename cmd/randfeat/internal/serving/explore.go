@@ -26,7 +26,7 @@ import (
 
 // Exploring is the object of explore --json, printed once it listens.
 type Exploring struct {
-	URL string `json:"url"`
+	URL string `json:"url"` // address of the page
 }
 
 // exploreFlags are those of explore.

@@ -27,8 +27,8 @@ import (
 // Serving is the object of serve --json, printed once it listens.
 type Serving struct {
 	Address string `json:"address"` // address of the listener
-	URL     string `json:"url"`
-	SHA256  string `json:"sha256"` // checksum of the model file
+	URL     string `json:"url"`     // address of the page to try it
+	SHA256  string `json:"sha256"`  // checksum of the model file
 }
 
 // TokenVariable is the environment variable with the token, if there is no --token-file. A token on the command

@@ -19,13 +19,12 @@ import (
 
 // CompareResult is the object of compare --json.
 type CompareResult struct {
-	Data    string       `json:"data"`
-	Task    machine.Task `json:"task"`
-	Rows    int64        `json:"rows"`
-	Targets []string     `json:"targets"`
-	// First and Second are the models, with their own scores.
-	First  ComparedModel `json:"first"`
-	Second ComparedModel `json:"second"`
+	Data    string        `json:"data"`
+	Task    machine.Task  `json:"task"`
+	Rows    int64         `json:"rows"`
+	Targets []string      `json:"targets"`
+	First   ComparedModel `json:"first"`  // the first model and its scores
+	Second  ComparedModel `json:"second"` // the second model and its scores
 	// Differences are the scores of the second model minus those of the first, the main one first. Their
 	// intervals are paired: they come from differences on the same rows.
 	Differences []machine.Difference `json:"differences"`

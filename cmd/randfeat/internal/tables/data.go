@@ -24,11 +24,11 @@ type DataSet struct {
 
 // DataFile is the object of data verify --json and data fetch --json for each file.
 type DataFile struct {
-	Set    string         `json:"set"`
-	Path   string         `json:"path"`  // in the folder
-	State  datasets.State `json:"state"` // ok, missing or differs
-	Bytes  int64          `json:"bytes"` // bytes downloaded
-	Reason string         `json:"reason,omitempty"`
+	Set    string         `json:"set"`              // name of the data set
+	Path   string         `json:"path"`             // in the folder
+	State  datasets.State `json:"state"`            // ok, missing or differs
+	Bytes  int64          `json:"bytes"`            // bytes downloaded
+	Reason string         `json:"reason,omitempty"` // why a file is missing or differs
 }
 
 // dataFlags are those of the data commands.

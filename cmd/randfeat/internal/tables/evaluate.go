@@ -29,27 +29,26 @@ type EvaluateResult struct {
 	Rows    int64           `json:"rows"`
 	Targets []string        `json:"targets,omitempty"`
 	Scores  []machine.Score `json:"scores"` // the main one first; for several targets, output counts from 1
-	// Classes and the fields below describe a classification; they refer to classes by their place in Classes,
-	// from 0. ByClass has scores per class. Reliability compares probabilities with frequencies, if there are
-	// probabilities. Confusion counts rows by true and predicted class, for at most 20 classes. Confusions
-	// lists the most frequent confusions, for more than 12 classes.
-	Classes     []string              `json:"classes,omitempty"`
-	ByClass     []machine.ClassScores `json:"by_class,omitempty"`
-	Reliability *machine.Reliability  `json:"reliability,omitempty"`
-	Confusion   [][]int64             `json:"confusion,omitempty"`
-	Confusions  []machine.Confused    `json:"confusions,omitempty"`
+	// Names of the classes; other members refer to them by index, from 0.
+	Classes []string              `json:"classes,omitempty"`
+	ByClass []machine.ClassScores `json:"by_class,omitempty"` // scores of each class
+	// Probabilities compared with frequencies.
+	Reliability *machine.Reliability `json:"reliability,omitempty"`
+	// Rows by true and predicted class, for at most 20 classes.
+	Confusion [][]int64 `json:"confusion,omitempty"`
+	// Most frequent confusions, for more than 12 classes.
+	Confusions []machine.Confused `json:"confusions,omitempty"`
 	// Groups are the shares of targets inside their 90 % intervals, by level of the column that intervals
 	// depend on.
 	Groups []machine.GroupScore `json:"groups,omitempty"`
 	// Importance of every column, the largest first (with --importance).
 	Importance []machine.Importance `json:"importance,omitempty"`
-	// Label, Normal and Anomalies say how the ROC AUC of a density was computed.
-	Label     string  `json:"label,omitempty"`
-	Normal    string  `json:"normal,omitempty"`
-	Anomalies int64   `json:"anomalies,omitempty"`
-	Weight    string  `json:"weight,omitempty"` // column of row weights
-	Seconds   float64 `json:"seconds"`
-	Dropped   int64   `json:"dropped,omitempty"` // rows without a target
+	Label      string               `json:"label,omitempty"`     // density: column that says which rows are normal
+	Normal     string               `json:"normal,omitempty"`    // density: value of that column for normal rows
+	Anomalies  int64                `json:"anomalies,omitempty"` // density: number of rows with another value
+	Weight     string               `json:"weight,omitempty"`    // column of row weights
+	Seconds    float64              `json:"seconds"`
+	Dropped    int64                `json:"dropped,omitempty"` // rows without a target
 	// Seen counts training rows, whose answers the model knows, among the rows that could be compared.
 	Seen *machine.SeenRows `json:"seen,omitempty"`
 	// Surprises say how the rows differ from the training rows.

@@ -30,14 +30,14 @@ type ExplainResult struct {
 	Rows  int          `json:"rows"` // number of rows used
 	// Dependence, with --column, says how predictions depend on each of these columns.
 	Dependence []machine.Dependence `json:"dependence,omitempty"`
-	// Row, with --row, is the row that Explanation explains, from 1. Neighbours are the nearest training rows,
-	// if the model keeps some; otherwise NoNeighbours says why not.
-	Row          int64                `json:"row,omitempty"`
-	Explanation  *machine.Explanation `json:"explanation,omitempty"`
-	Neighbours   []machine.Neighbour  `json:"neighbours,omitempty"`
-	NoNeighbours string               `json:"no_neighbours,omitempty"`
-	Seed         uint64               `json:"seed"`
-	Seconds      float64              `json:"seconds"`
+	Row        int64                `json:"row,omitempty"` // the explained row, from 1
+	// Contribution of each column to the prediction of this row.
+	Explanation *machine.Explanation `json:"explanation,omitempty"`
+	// Nearest training rows, if the model keeps them.
+	Neighbours   []machine.Neighbour `json:"neighbours,omitempty"`
+	NoNeighbours string              `json:"no_neighbours,omitempty"` // why there are no neighbours
+	Seed         uint64              `json:"seed"`
+	Seconds      float64             `json:"seconds"`
 }
 
 type explainFlags struct {

@@ -24,25 +24,25 @@ import (
 // InspectResult is the object of inspect --json. Its checksums have been verified.
 type InspectResult struct {
 	File           string               `json:"file"`
-	FormatVersion  int                  `json:"format_version"`
-	Bytes          int64                `json:"bytes"`
+	FormatVersion  int                  `json:"format_version"`  // version of the file format
+	Bytes          int64                `json:"bytes"`           // size of the file
 	SHA256         string               `json:"sha256"`          // checksum of the tensors
 	MetadataSHA256 string               `json:"sha256_metadata"` // checksum of everything else
 	Kind           machine.Kind         `json:"kind"`
 	Task           machine.Task         `json:"task"`
 	Outputs        int                  `json:"outputs"`
-	Rows           int64                `json:"rows"` // rows of the training table
-	Lambda         float64              `json:"lambda"`
+	Rows           int64                `json:"rows"`   // rows of the training table
+	Lambda         float64              `json:"lambda"` // ridge penalty
 	Features       int                  `json:"features"`
-	Map            string               `json:"map"` // as fit --map: random, nystrom or exact
-	Bandwidth      float64              `json:"bandwidth"`
+	Map            string               `json:"map"`       // as fit --map: random, nystrom or exact
+	Bandwidth      float64              `json:"bandwidth"` // divides the encoded columns
 	Spec           randfeat.Spec        `json:"spec"`
-	Schema         *data.Schema         `json:"schema,omitempty"`
-	Width          int                  `json:"width"` // encoded columns
-	Tensors        []machine.TensorInfo `json:"tensors"`
+	Schema         *data.Schema         `json:"schema,omitempty"`  // columns and their encoding
+	Width          int                  `json:"width"`             // encoded columns
+	Tensors        []machine.TensorInfo `json:"tensors"`           // name, type and shape of each tensor
 	History        *machine.History     `json:"history,omitempty"` // date, program and scores of the fit
-	Extra          map[string]string    `json:"extra,omitempty"`
-	Python         string               `json:"python"` // code that reads the file in Python
+	Extra          map[string]string    `json:"extra,omitempty"`   // further strings in the file
+	Python         string               `json:"python"`            // code that reads the file in Python
 }
 
 func InspectCommand(env *cli.Env) *cobra.Command {

@@ -23,25 +23,24 @@ import (
 
 // PartsRun is the object of parts init --json and parts status --json.
 type PartsRun struct {
-	Folder string `json:"folder"`
+	Folder string `json:"folder"` // folder of the run
 	Run    string `json:"run"`    // digest of the run
 	Files  int    `json:"files"`  // files of the table
 	Units  int    `json:"units"`  // pieces of the files
 	Leaves int    `json:"leaves"` // units of work for workers: at most 512 groups of units
-	// Missing lists the leaves that no part has, by step; an empty list means that all exist. Plan says that
-	// the choices have been made.
+	// Leaves that no part has, by step; an empty list means that all exist.
 	Missing map[string][]parts.Span `json:"missing,omitempty"`
-	Plan    bool                    `json:"plan,omitempty"`
+	Plan    bool                    `json:"plan,omitempty"` // the choices have been made
 }
 
 // PartsFile is the object of parts learn, sum and evaluate --json: the file of a worker.
 type PartsFile struct {
-	Step    string     `json:"step"`
+	Step    string     `json:"step"`           // learn, sum or evaluate
 	File    string     `json:"file,omitempty"` // empty: there was nothing to do
-	Leaves  parts.Span `json:"leaves"`
+	Leaves  parts.Span `json:"leaves"`         // leaves that the parts cover
 	Rows    int64      `json:"rows"`
-	Bytes   int64      `json:"bytes"`
-	Parts   int        `json:"parts"`
+	Bytes   int64      `json:"bytes"` // size of the file
+	Parts   int        `json:"parts"` // parts in the file
 	Seconds float64    `json:"seconds"`
 }
 
@@ -52,7 +51,7 @@ type PartsPlan struct {
 	Held    int              `json:"held"`    // rows held out for scores
 	Kind    machine.Kind     `json:"kind"`
 	Choices []tabular.Choice `json:"choices"`
-	Notes   []string         `json:"notes,omitempty"`
+	Notes   []string         `json:"notes,omitempty"` // remarks on the choices
 }
 
 // partsFlags are those of the parts commands.

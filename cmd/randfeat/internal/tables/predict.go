@@ -26,9 +26,9 @@ import (
 // PredictResult is the object of predict --json with -o.
 type PredictResult struct {
 	Out     string   `json:"out"`
-	Format  string   `json:"format"`
+	Format  string   `json:"format"` // format of the output
 	Rows    int64    `json:"rows"`
-	Columns []string `json:"columns"`
+	Columns []string `json:"columns"` // columns of the output
 	Model   string   `json:"model"`
 	Seconds float64  `json:"seconds"`
 	// Surprises say how the rows differ from the training rows.
