@@ -59,8 +59,8 @@ func AdviseCommand(env *cli.Env) *cobra.Command {
   queries, keys, values  attention: features, exact attention, windows and centroids, and the best method of every head
 
 Arrays are npy or npz (with members q, k and v) of floats, integers or bools, of shape [L, d], [H, L, d] or [B, H, L, d].
-Tables are CSV, TSV, NDJSON, Parquet or npz. A single table is encoded as 'randfeat fit' does, with standardised columns.
-Two tables must be numeric and are not scaled.
+Tables are CSV, TSV, NDJSON, Parquet, xlsx, npy or npz. A single table is encoded as 'randfeat fit' does, with
+standardised columns. Two tables must be numeric and are not scaled.
 
 Every family is fitted with every coupling to a part of the rows and measured on the rest. The budget is a number of
 features (--features), an error (--tol) or a time per row (--time). Candidates are ranked by root mean square error. The
@@ -100,7 +100,7 @@ map. For one set, Nyström features take part; they are biased, and --unbiased l
 	flags.StringVar(&f.costs, "costs", "measured", "costs per row: measured on this machine, or model, which is the same on every machine")
 	flags.BoolVar(&f.causal, "causal", false, "for attention: each query sees the keys up to its own position")
 	flags.StringSliceVar(&f.skip, "skip", nil, "`columns` of a table to ignore, such as the target")
-	flags.StringVar(&f.html, "html", "", "HTML `file` for a report with figures")
+	flags.StringVar(&f.html, "html", "", "HTML `file` to write: the whole report as a page with figures")
 	flags.StringVar(&f.spec, "save-spec", "", "JSON `file` for the recommended map, or the method of each head")
 	flags.BoolVar(&f.demo, "demo", false, "use generated queries and keys: needs no files")
 	flags.Uint64Var(&f.seed, "seed", cli.DefaultSeed, "seed of the measurements and of the recommended map")

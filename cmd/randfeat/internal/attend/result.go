@@ -9,8 +9,8 @@ type AttendResult struct {
 	DType     string  `json:"dtype"`
 	Method    string  `json:"method"` // auto, spec, exact, features or centroid
 	Causal    bool    `json:"causal,omitempty"`
-	Window    int     `json:"window,omitempty"` // recent keys attended exactly
-	Sinks     int     `json:"sinks,omitempty"`  // first keys attended exactly
+	Window    int     `json:"window,omitempty"` // neighbouring keys with exact weights
+	Sinks     int     `json:"sinks,omitempty"`  // first keys with exact weights
 	Heads     int     `json:"heads"`
 	KVHeads   int     `json:"kv_heads"`           // heads of keys and values
 	Features  int     `json:"features,omitempty"` // features of one head

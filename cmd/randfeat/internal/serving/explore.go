@@ -58,7 +58,7 @@ served or copied as it is.`,
 	fl := cmd.Flags()
 	fl.StringVar(&f.address, "addr", "127.0.0.1:8090", "loopback address to listen on; port 0 takes a free one")
 	fl.BoolVar(&f.noOpen, "no-open", false, "do not open a browser")
-	fl.StringVar(&f.page, "page", "", "HTML `file` that -o has written: serve or copy this one")
+	fl.StringVar(&f.page, "page", "", "HTML `file` to read: the page that -o wrote; serve or copy it")
 	fl.StringVarP(&f.output, "output", "o", "", "write the page to this HTML `file` and serve nothing")
 	cli.CompleteFiles(cmd, "page", "html")
 	cli.CompleteFiles(cmd, "output", "html")

@@ -92,7 +92,7 @@ An explanation describes the model, not the world: a column may act for another 
 	flags.Int64Var(&f.row, "row", 0, "number of the row to explain, from 1")
 	flags.StringVar(&f.output, "output", "", "`class` or target to explain")
 	flags.StringVar(&f.svg, "svg", "", "SVG `file` for the figure of one --column")
-	flags.StringVar(&f.page, "page", "", "HTML `file` for all figures and tables")
+	flags.StringVar(&f.page, "page", "", "HTML `file` to write: a page with all figures and tables")
 	flags.StringSliceVar(&f.skip, "skip", nil, "`columns` to ignore that the model does not know")
 	flags.IntVar(&f.orders, "orders", 500, "with --row: random orders of the columns")
 	flags.IntVar(&f.nearest, "nearest", 5, "with --row: nearest training rows to show")
