@@ -19,7 +19,7 @@ import (
 func TestExplore(t *testing.T) {
 	fails(t, exitMisuse, "not on loopback", "explore", "--addr", "0.0.0.0:0", "--no-open")
 	fails(t, exitMisuse, "exclude", "explore", "-o", "x.html", "--no-open")
-	fails(t, exitFailed, "no such", "explore", "--page", filepath.Join(t.TempDir(), "none.html"), "--no-open")
+	fails(t, exitFailed, "does not exist", "explore", "--page", filepath.Join(t.TempDir(), "none.html"), "--no-open")
 	page := filepath.Join(t.TempDir(), "page.html")
 	if err := os.WriteFile(page, []byte("<!doctype html><title>x</title>"), 0o666); err != nil {
 		t.Fatal(err)
