@@ -68,7 +68,7 @@ func (o *Calibration) validate() error {
 // The model reads the text with exact attention, and the queries, keys and values of some layers are recorded at a
 // time (recorded). For each of these layers choose.Choose picks a plan per head. About six layers, spread over the
 // model, are timed (measureRates); the median of their rates decides from which length on each plan pays
-// (bySeconds). Last, the text is read again to measure what heads lose with few slots (measureBudgets).
+// (bySeconds). Last, the text is read again to measure the loss of heads with few slots (measureBudgets).
 func (d *Decoder) Calibrate(ctx context.Context, ids []int32, opt Calibration) (*Attention, error) {
 	if err := opt.validate(); err != nil {
 		return nil, err
@@ -344,7 +344,7 @@ func headsFirst(heads, batch, n, dim int) attention.Seq[float32] {
 		Data: make([]float32, heads*batch*n*dim), StrideH: batch * n * dim, StrideB: n * dim, StrideL: dim}
 }
 
-// recordText reads one passage and copies what the layers of r see and return into r.
+// recordText reads one passage and copies the inputs and outputs of the layers of r into r.
 func (d *Decoder) recordText(ctx context.Context, r *record, text int, ids []int32) error {
 	exact := d.model.Exact()
 	s, err := d.model.NewSession(func(l int) (decoder.State, error) {

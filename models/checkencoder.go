@@ -119,8 +119,8 @@ func (e *Encoder) checkLength(ctx context.Context, batch [][]int32, n int, tol f
 	return c, e.checkEach(c, choices, layers, batch)
 }
 
-// chooseHeads returns the chosen plans of every layer. Each layer sees what exact attention in the layers before it
-// gives.
+// chooseHeads returns the chosen plans of every layer. Each layer gets the input that exact attention in the layers
+// before it gives.
 func (e *Encoder) chooseHeads(ctx context.Context, batch [][]int32, n int, tol float64) ([]*choose.Choice, error) {
 	var out []*choose.Choice
 	recording := e.model.With(func(_ int, dst, q, k, v attention.Seq[float32], segments []int32) error {

@@ -10,7 +10,7 @@ import (
 	"github.com/randfeat/randfeat/beam/flow"
 )
 
-// squares adds i² over its leaves. Its fields are what a worker is told.
+// squares adds i² over its leaves. Its fields travel to the workers.
 type squares struct{ Out string }
 
 func init() {

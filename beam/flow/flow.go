@@ -60,7 +60,7 @@ type Stage struct {
 	Groups []int
 }
 
-// Job is what workers are told: how to make the Work, and where its files are.
+// Job is the message to workers: how to make the Work, and where its files are.
 type Job struct {
 	Kind   string // the name given to Register
 	Config []byte

@@ -15,8 +15,9 @@ import (
 var turn = make(chan struct{}, 1)
 
 // step does the work of one step, exactly once as far as its result is concerned. If the note of its file exists,
-// the step was done before: step returns what the note says and does nothing. Otherwise it runs do, writes the note,
-// and removes the inputs. The order matters: a crash before the note repeats the step with its inputs still there.
+// the step was done before: step does nothing and returns the content of the note. Otherwise it runs do, writes the
+// note, and removes the inputs. The order matters: a crash before the note repeats the step with its inputs still
+// there.
 func (j Job) step(ctx context.Context, stage string, level, index int, in []Ref, do func(Work, string) (int64, error),
 ) (ref Ref, err error) {
 	select {

@@ -112,7 +112,7 @@ func (r *Reader) drop() error {
 	return nil
 }
 
-// Close frees what the decoder holds on its device.
+// Close frees the memory of the decoder on its device.
 func (r *Reader) Close() error {
 	r.exec.Finalize()
 	return r.drop()

@@ -89,7 +89,7 @@ func ones(ids [][]int32) [][]bool {
 	return out
 }
 
-// Hidden states are those of other people's code for the same weights.
+// Hidden states equal the output of an independent implementation with the same weights.
 func TestEqualsOthers(t *testing.T) {
 	for _, name := range folders {
 		m := load(t, filepath.Join("testdata", name))

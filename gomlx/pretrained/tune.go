@@ -36,7 +36,7 @@ type Tuning struct {
 	*Model
 	Goal    Goal
 	Teacher *Model // exact attention and the weights before training; nil with Next
-	// Regime limits what is trained. Everything else has no gradients and takes no optimiser memory. "" trains
+	// Regime names the parameters to train. All others have no gradients and takes no optimiser memory. "" trains
 	// everything.
 	Regime train.Regime
 }

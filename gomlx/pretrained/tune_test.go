@@ -9,8 +9,8 @@ import (
 	"github.com/randfeat/randfeat/gomlx/internal/train"
 )
 
-// Fine-tuning lowers the loss on passages it does not see, changes what its regime says and nothing else, and what is
-// saved is what was trained.
+// Fine-tuning lowers the loss on passages it does not see, changes the parameters of its regime only, and saves the
+// trained parameters.
 func TestFinetune(t *testing.T) {
 	for _, c := range []struct {
 		name   string

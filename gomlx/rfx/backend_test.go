@@ -18,7 +18,7 @@ import (
 	"github.com/randfeat/randfeat/internal/rng"
 )
 
-// shared is pure Go, or what $GOMLX_BACKEND names: the same tests then run on XLA.
+// shared is pure Go, or the backend that $GOMLX_BACKEND names: the same tests then run on XLA.
 var shared = sync.OnceValues(func() (compute.Backend, error) {
 	config := os.Getenv(compute.ConfigEnvVar)
 	if config == "" {

@@ -226,7 +226,7 @@ func precision(t *testing.T, a rfx.Centroids) {
 	}
 }
 
-// chosenKeys is what exact keys of clusters are defined by, one query after the other: the output of every head.
+// chosenKeys defines exact keys of clusters, one query after the other. It returns the output of every head.
 func chosenKeys(t *testing.T, a rfx.Centroids, q, k, v attention.Seq[float64], mask []bool) attention.Seq[float64] {
 	t.Helper()
 	out := attention.NewSeq[float64](q.Batch, q.Heads, q.Len, v.Dim)

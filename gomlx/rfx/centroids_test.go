@@ -89,7 +89,7 @@ func clustersOfLibrary(t *testing.T, core *centroid.Attention[float64],
 	return [][]float64{out.Data, dq.Data, dk.Data, dv.Data}
 }
 
-// What has no graph is refused.
+// Options without a graph are refused.
 func TestCentroidsRefuse(t *testing.T) {
 	q := sequence[float64](1, 1, 20, dim, 1, 0, 71)
 	centres, err := centroid.Fit([]centroid.Spec{{Clusters: 4}}, 0, attention.Visibility{}, q, q, q)

@@ -9,8 +9,8 @@ import (
 	"github.com/gomlx/gomlx/core/tensors"
 )
 
-// A graph built with the numbers of one draw gives, with those of another, what that draw gives: of every family that
-// has a graph.
+// A graph built with the numbers of one draw gives the result of another draw once it gets the numbers of that draw: of
+// every family that has a graph.
 func TestNumbersOfAnotherDraw(t *testing.T) {
 	for _, e := range families(t) {
 		t.Run(e.Name, func(t *testing.T) {

@@ -242,7 +242,7 @@ func TestExtendEqualsForward(t *testing.T) {
 	}
 }
 
-// What does not fit is an error with the shapes, not a panic of a caller.
+// Wrong shapes give an error that names them, not a panic.
 func TestBadShapes(t *testing.T) {
 	m := newMap(t, spec(family.Positive{}, 8, 3))
 	rows := func(heads, length, dim int) *tensors.Tensor {

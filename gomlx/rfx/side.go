@@ -26,7 +26,7 @@ type builder struct {
 	name    string
 	numbers Numbers // nil: constants of the graph
 	count   int     // numbers requested so far, for their names
-	apart   bool    // leave out of the exponents what all features of a row share
+	apart   bool    // leave the common term of a row out of its exponents
 	row     *Node   // the part left out [batch, heads, length, 1]; nil: none
 }
 

@@ -15,7 +15,7 @@ import (
 	"github.com/randfeat/randfeat/models/internal/nn"
 )
 
-// Curves say what every key/value head loses when it remembers a context in few slots. [Model.Curves] measures them
+// Curves hold the loss of every key/value head when it remembers a context in few slots. [Model.Curves] measures them
 // once per model: the errors of a head hardly differ between texts, but they differ much between heads.
 type Curves struct {
 	Context int `json:"context"` // tokens that were shrunk

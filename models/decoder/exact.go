@@ -10,7 +10,7 @@ import (
 )
 
 // exactState keeps the keys and values of all tokens in float32, for softmax attention over all of them or over a
-// sliding window. The window limits what queries see, not what is kept.
+// sliding window. The window limits the keys that queries see, not the keys that are kept.
 type exactState struct {
 	heads, kvHeads, dim, window int
 	k, v                        []float32 // [token][kvHeads·dim]

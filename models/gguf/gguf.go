@@ -34,7 +34,7 @@ type File struct {
 	unmap   func() error
 }
 
-// tensor is a tensor as it is stored, with what is needed to present it as Hugging Face's.
+// tensor is a stored tensor, with the conversion to Hugging Face's layout.
 type tensor struct {
 	weights.Tensor
 	known   bool   // whether weights supports the type

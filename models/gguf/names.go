@@ -97,7 +97,7 @@ func (f *File) permute() error {
 	return nil
 }
 
-// configure reads the configuration. It checks only what it needs to go on; Parse validates the rest.
+// configure reads the configuration. It checks only the values that it uses; Parse validates the rest.
 func (f *File) configure(arch string) error {
 	c := &f.config
 	c.Architecture = arch

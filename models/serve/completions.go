@@ -36,7 +36,7 @@ type CompletionRequest struct {
 	Repeat   float64        `json:"frequency_penalty"`
 }
 
-// Completion is what /v1/completions returns, and each of its events.
+// Completion is the response of /v1/completions, and each of its events.
 type Completion struct {
 	ID      string   `json:"id"`
 	Object  string   `json:"object"`

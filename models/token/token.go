@@ -41,7 +41,7 @@ type Tokenizer struct {
 // model turns a piece of text into ids.
 type model interface {
 	append(dst []int32, piece string) []int32
-	// text returns what a token stands for in a text. first means that nothing comes before it.
+	// text returns the characters that a token stands for. first means that nothing comes before it.
 	text(token string, first bool) string
 }
 

@@ -40,8 +40,8 @@ func (f *runFlags) add(cmd *cobra.Command) {
 	flags.BoolVar(&f.json, "json", false, "print one JSON object")
 }
 
-// workDir makes the folder of a run and returns what to do with it at the end. A folder named by --work may hold the
-// beginning of the same run, which continues; the file "run" in it holds the id that identifies a run.
+// workDir makes the folder of a run and returns the function that cleans up at the end. A folder named by --work may
+// hold the beginning of the same run, which continues; the file "run" in it holds the id that identifies a run.
 func (f *runFlags) workDir(ctx context.Context, out, id string) (dir string, clean func(failed bool), err error) {
 	if f.dir == "" && store.Remote(out) {
 		folder, base := store.Split(out)
@@ -236,7 +236,7 @@ func readRun(dir string) (*parts.Run, error) {
 	return run, nil
 }
 
-// FitResult is what fit --json prints.
+// FitResult is the object of fit --json.
 type FitResult struct {
 	*tabular.Report
 	File   string `json:"file"`

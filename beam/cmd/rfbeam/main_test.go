@@ -32,7 +32,7 @@ func call(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	return code, out.String(), errs.String()
 }
 
-// What people do first: fit, look at scores, predict, and look into the folder.
+// The first session of a user: fit, look at scores, predict, and look into the folder.
 func TestCommands(t *testing.T) {
 	table, err := writeDemo()
 	if err != nil {

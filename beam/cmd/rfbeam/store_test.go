@@ -107,7 +107,7 @@ func serve(t *testing.T, program, install string, args func(host, port string) [
 func throughStore(t *testing.T, bucket string) {
 	ctx := t.Context()
 	t.Cleanup(store.Tables.Forget)
-	t.Setenv("TMPDIR", t.TempDir()) // to see what is left there
+	t.Setenv("TMPDIR", t.TempDir()) // to see the files left there
 	local, err := writeDemo()
 	if err != nil {
 		t.Fatal(err)

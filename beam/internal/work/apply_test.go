@@ -29,7 +29,7 @@ func fitted(t *testing.T, table *files.Table) (string, *machine.Model) {
 	return file, m
 }
 
-// Predictions are those of one process that reads file after file, and every row has its id.
+// Predictions equal the output of one process that reads file after file, and every row has its id.
 func TestPredict(t *testing.T) {
 	for _, format := range []data.Format{data.CSV, data.Parquet} {
 		t.Run(string(format), func(t *testing.T) {

@@ -28,7 +28,7 @@ type passes struct {
 	steps map[string]*parts.Step
 }
 
-// config is what workers are told, as JSON.
+// config is the message to workers, as JSON.
 type config struct {
 	Run   json.RawMessage `json:"run"` // a parts.Run
 	Dir   string          `json:"dir"`
@@ -222,7 +222,7 @@ func mergeFile(ctx context.Context, s *parts.Step, merged []*parts.Part, file st
 	}
 }
 
-// whole merges what is left into the part of all leaves.
+// whole merges the remaining parts into the part of all leaves.
 func (p *passes) whole(ctx context.Context, stage string, in []flow.Ref) (*parts.Part, error) {
 	s, err := p.step(stage)
 	if err != nil {

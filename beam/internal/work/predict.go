@@ -29,7 +29,7 @@ func init() {
 
 const stagePredict = "predict"
 
-// predictConfig is what workers are told, as JSON.
+// predictConfig is the message to workers, as JSON.
 type predictConfig struct {
 	Files  *files.Manifest      `json:"files"`
 	Dir    string               `json:"dir"`
@@ -67,7 +67,7 @@ type Shard struct {
 	Rows  int64  `json:"rows"`
 }
 
-// Predictions lists what Predict has written, in the order of the input.
+// Predictions lists the files that Predict wrote, in the order of the input.
 type Predictions struct {
 	Rows   int64   `json:"rows"`
 	Shards []Shard `json:"shards"`

@@ -203,8 +203,8 @@ func (f stepFlags) take(r *stepRow) error {
 	return nil
 }
 
-// memory returns the peak memory in MiB, or 0 if the system does not tell. On a GPU it is what the device has in use
-// now minus what it had before, because XLA returns nothing; otherwise it is the memory of the process.
+// memory returns the peak memory in MiB, or 0 if the system does not tell. On a GPU it is the growth of the memory in
+// use, because XLA returns no peak; otherwise it is the memory of the process.
 func memory(b compute.Backend, before int) int {
 	if strings.HasPrefix(b.Name(), "xla") && before >= 0 {
 		return deviceMemory() - before

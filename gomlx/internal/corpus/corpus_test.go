@@ -83,7 +83,7 @@ func TestMasked(t *testing.T) {
 	}
 }
 
-// Every text is seen once per pass; held-out texts once, what fills the last batch has no label.
+// Every text is seen once per pass; held-out texts once, the padding of the last batch has no label.
 func TestLabelled(t *testing.T) {
 	var items []corpus.Item
 	for i := range 10 {

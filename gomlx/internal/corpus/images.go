@@ -106,7 +106,7 @@ func readIDX(file string) ([]byte, []int, error) {
 // Items implements train.Source.
 func (s *Images) Items() int { return s.batch }
 
-// Unit is what Items counts.
+// Unit is the name of the things that Items counts.
 func (s *Images) Unit() string { return "images" }
 
 // Held implements train.Source.

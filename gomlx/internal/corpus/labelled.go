@@ -78,7 +78,7 @@ func NewLabelled(items, test []Item, batch, length, classes int) (*Labelled, err
 // Items implements train.Source.
 func (l *Labelled) Items() int { return l.batch }
 
-// Unit names what Items counts.
+// Unit is the name of the things that Items counts.
 func (l *Labelled) Unit() string { return "texts" }
 
 // Held implements train.Source.

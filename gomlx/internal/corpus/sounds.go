@@ -99,7 +99,7 @@ func (s *Sounds) Width() int { return s.train[0].Frames.Cols }
 // Items implements train.Source: frames per batch.
 func (s *Sounds) Items() int { return s.batch * s.length }
 
-// Unit names what Items counts.
+// Unit is the name of the things that Items counts.
 func (s *Sounds) Unit() string { return "frames" }
 
 // Held implements train.Source.

@@ -31,7 +31,7 @@ func spoken(number float32, frames int, letters ...int32) corpus.Utterance {
 	return corpus.Utterance{Name: fmt.Sprint(number), Frames: m, Letters: letters}
 }
 
-// Rows hold what was said behind one another, with its frames; every held-out recording once; the rest is not valid.
+// Rows hold recordings one after the other, with their frames; every held-out recording once; the rest is not valid.
 func TestSounds(t *testing.T) {
 	items := []corpus.Utterance{spoken(1, 3, 1), spoken(2, 4, 2, 3), spoken(3, 5, 4, 4)}
 	s, err := corpus.NewSounds(items, items, 2, 9, 2, 0)
@@ -121,7 +121,7 @@ func chirp() []byte {
 	return b
 }
 
-// A folder is read in both formats; a tone is in its band; what is wrong is named with its line.
+// A folder is read in both formats; a tone is in its band; errors name the line.
 func TestReadRecordings(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name string, b []byte) {

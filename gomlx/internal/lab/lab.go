@@ -28,7 +28,7 @@ import (
 // Row is one measurement.
 type Row struct {
 	Experiment string  `json:"experiment"`
-	Part       string  `json:"part"` // what is compared with what
+	Part       string  `json:"part"` // the methods compared
 	Method     string  `json:"method"`
 	Seed       uint64  `json:"seed"`
 	Rate       float64 `json:"rate,omitempty"`

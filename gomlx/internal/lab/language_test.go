@@ -13,7 +13,8 @@ import (
 	"github.com/randfeat/randfeat/gomlx/internal/lab"
 )
 
-// A tiny decoder is fine-tuned in every regime, and regimes train what they say: M stays the identity with Performer.
+// A tiny decoder is fine-tuned in every regime, and regimes train only their parameters: M stays the identity with
+// Performer.
 func TestLanguage(t *testing.T) {
 	b, _, err := backend.Open("go")
 	if err != nil {

@@ -112,7 +112,7 @@ func edits(logits, valid, words *Node) *Node {
 		total = Add(total, later(total, by, 0))
 	}
 	const far = 1e6
-	row := total // distance between what was heard so far and the first j letters
+	row := total // distance between the frames so far and the first j letters
 	said := ConvertDType(words, dtypes.Float32)
 	rows := []*Node{row}
 	for j := range longest {
@@ -121,7 +121,7 @@ func edits(logits, valid, words *Node) *Node {
 		// A frame at which nothing is heard repeats the previous one.
 		kept := Add(later(row, 1, far), Add(other, MulScalar(OneMinus(one), far)))
 		next := Sub(Min(AddScalar(row, 1), kept), total)
-		for by := 1; by <= frames; by *= 2 { // insert what was heard since
+		for by := 1; by <= frames; by *= 2 { // insert the letters heard since
 			next = Min(next, later(next, by, far))
 		}
 		row = Add(next, total)

@@ -32,7 +32,7 @@ func outcome(t *testing.T, c models.Config, batch ...any) []float32 {
 	return tensors.MustCopyFlatData[float32](out[0])
 }
 
-// What fills up a text changes nothing, and neither do rows without a label.
+// Neither padding nor rows without a label change the result.
 func TestPaddingIsNotSeen(t *testing.T) {
 	for _, kind := range []models.Kind{models.Classifier, models.Masked} {
 		for _, attention := range []string{"exact", "mean", "random", "oprf:simplex:8", "centroid:3"} {

@@ -11,7 +11,7 @@ import (
 
 const sample = "the cat sat on the mat\nthe cats sat  on\tthe mats, naïve\n"
 
-// What a vocabulary was learned from it gives back, also after it was saved.
+// A vocabulary reproduces the text that it was learned from, also after it was saved.
 func TestRoundTrip(t *testing.T) {
 	for _, kind := range []text.Kind{text.Chars, text.Words, text.BPE} {
 		v, err := text.Learn(kind, sample, 60)

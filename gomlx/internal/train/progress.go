@@ -10,7 +10,7 @@ import (
 // progress is a progress bar on a terminal.
 type progress struct {
 	w            io.Writer
-	unit         string // what the source counts
+	unit         string // unit of the counts of the source
 	total, first int
 	from, shown  time.Time
 	width        int // of the last line, to overwrite it

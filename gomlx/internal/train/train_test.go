@@ -114,7 +114,7 @@ func differ(a, b map[string][]float32) float64 {
 	return d
 }
 
-// double is a stream whose batches are pairs of those of another.
+// double is a stream that joins two batches of another stream into one.
 type double struct {
 	train.Source
 	rows int
@@ -148,7 +148,8 @@ func TestAccumulate(t *testing.T) {
 	}
 }
 
-// A regime trains what it says and nothing else; another seed is another run, the same the same, without compiling.
+// A regime trains its parameters only. Another seed gives another run and the same seed the same run, without
+// compiling.
 func TestRegimes(t *testing.T) {
 	m := small("positive:iid:8")
 	m.Dark = true

@@ -27,7 +27,7 @@ type Source interface {
 	Train(seed uint64, i int) Batch
 	Held() int // number of held-out batches
 	HeldOut(i int) Batch
-	Items() int // tokens of a batch, or what a method Unit() string of the source says
+	Items() int // tokens of a batch, or another unit if the source has a method Unit() string
 }
 
 // Follower is a source whose training batches need the model's own output, such as draws from its softmax. Train
@@ -251,7 +251,7 @@ func (t *Trainer) batch(i int) (Batch, error) {
 	return f.Complete(b, t.Config.Seed, i, v)
 }
 
-// View returns what a Follower sees of the model for tokens [batch, length].
+// View returns the output of the model that a Follower gets for tokens [batch, length].
 func (t *Trainer) View(tokens *tensors.Tensor) (v View, err error) {
 	m, ok := t.Model.(interface {
 		QueryRows(scope *model.Scope, tokens *Node) *Node

@@ -109,7 +109,7 @@ func (e *env) tokens(m *models.Model, paths []string) ([]int32, error) {
 	return ids, nil
 }
 
-// Calibrated is what calibrate prints with --json.
+// Calibrated is the object that calibrate prints with --json.
 type Calibrated struct {
 	File       string `json:"file"`
 	Tokens     int    `json:"tokens"`
@@ -121,7 +121,7 @@ type Calibrated struct {
 	Seconds float64            `json:"seconds"` // duration of the calibration
 }
 
-// CalibratedLength is what the calibration predicts for tokens generated after Tokens tokens.
+// CalibratedLength is the prediction for tokens that are generated after Tokens tokens.
 type CalibratedLength struct {
 	Tokens       int     `json:"tokens"`
 	Centroids    int     `json:"centroids"`     // heads that use centroids

@@ -14,7 +14,7 @@ import (
 	"github.com/randfeat/randfeat/models"
 )
 
-// Generation is what generate and ask print with --json.
+// Generation is the object that generate and ask print with --json.
 type Generation struct {
 	Text         string  `json:"text"`
 	PromptTokens int     `json:"prompt_tokens"`
@@ -157,7 +157,7 @@ func (f *generateFlags) answer(cmd *cobra.Command, e *env, s *models.Session, id
 	return err
 }
 
-// Perplexity is what perplexity prints with --json.
+// Perplexity is the object that perplexity prints with --json.
 type Perplexity struct {
 	Perplexity float64 `json:"perplexity"`
 	Tokens     int     `json:"tokens"` // scored
@@ -340,7 +340,7 @@ func askIDs(m *models.Model, q string) ([]int32, error) {
 	return slices.Concat(c.Text("\n\n"+q), c.End(), c.Open("assistant", false)), nil
 }
 
-// Info is what info prints with --json.
+// Info is the object that info prints with --json.
 type Info struct {
 	Architecture string `json:"architecture"`
 	Task         string `json:"task"` // embed or generate

@@ -18,7 +18,7 @@ import (
 	"github.com/randfeat/randfeat/models/serve"
 )
 
-// Serving is what serve --json prints as soon as it listens.
+// Serving is the object that serve --json prints as soon as it listens.
 type Serving struct {
 	Address string `json:"address"`
 	URL     string `json:"url"`
