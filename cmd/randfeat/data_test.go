@@ -44,7 +44,7 @@ func TestDataFetchAndVerify(t *testing.T) {
 	dir := t.TempDir()
 	fails(t, exitMisuse, "--all", "data", "fetch", "--data", dir)
 	fails(t, exitMisuse, "exclude", "data", "fetch", "--all", "wine", "--data", dir)
-	fails(t, exitFailed, "no such", "data", "verify", "--data", filepath.Join(dir, "none"))
+	fails(t, exitFailed, "does not exist", "data", "verify", "--data", filepath.Join(dir, "none"))
 	o := call(t, "", "data", "verify", "wine", "ptb", "--data", dir, "--json")
 	found := objects[tables.DataFile](t, o.stdout)
 	if o.code != exitFailed || len(found) != 4 || found[0].State != datasets.Missing ||

@@ -19,5 +19,5 @@ func TestVersionCommand(t *testing.T) {
 		v[0].Platform != here {
 		t.Errorf("%+v", v)
 	}
-	fails(t, exitMisuse, "unknown command", "version", "x")
+	fails(t, exitMisuse, "1 argument, want none", "version", "x")
 }
