@@ -117,7 +117,7 @@ func (s Spec) MarshalJSON() ([]byte, error) {
 	return json.Marshal(w)
 }
 
-// UnmarshalJSON reads what MarshalJSON writes; unknown and repeated fields are errors.
+// UnmarshalJSON reads the output of MarshalJSON; unknown and repeated fields are errors.
 func (s *Spec) UnmarshalJSON(b []byte) error {
 	var w specWire
 	if err := namedjson.Decode(b, &w); err != nil {

@@ -20,9 +20,9 @@ import (
 //
 //	E Σ_j r_j⁴ = 3/(d+2) + (1 − 3/(d+2)) (1 − (d+2)/(2d(d−1)))^T   (Haar: 3/(d+2)),
 //
-// which is what decides the bias on one-hot inputs. With the default T = 4 d ⌈log2 d⌉ the relative excess is about
-// d^{−1.9}/3: 0.4 % at d = 16, 0.02 % at d = 64. (Half as many would leave 5 % at d = 64.) d = 2 is exact with one
-// rotation; d = 1 needs none and is the same as IID.
+// which decides the bias on one-hot inputs. With the default T = 4 d ⌈log2 d⌉ the relative excess is about d^{−1.9}/3:
+// 0.4 % at d = 16, 0.02 % at d = 64. (Half as many would leave 5 % at d = 64.) d = 2 is exact with one rotation; d = 1
+// needs none and is the same as IID.
 type Givens struct {
 	Rotations int `json:"rotations,omitempty"` // per block; 0 means 4 d ⌈log2 d⌉
 }

@@ -138,7 +138,7 @@ func TestTrapChiOfTheWrongDimensionAfterPadding(t *testing.T) {
 		}
 		return o, err
 	}
-	const hdBias = 0.006 // what k = 3 leaves at n = 8
+	const hdBias = 0.006 // bias that remains for k = 3, n = 8
 	gauss, wrong := math.Exp(-z*z/2), paddedWrongNorms(d, n, z*z)
 	if got, se := run(coupling.Hadamard{K: 3}.Sample); math.Abs(got-gauss) > 5*se+hdBias {
 		t.Errorf("chi_n norms: %.4f ± %.4f, want %.4f", got, se, gauss)

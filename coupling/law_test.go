@@ -29,7 +29,7 @@ func TestLawString(t *testing.T) {
 	}
 }
 
-// Every coupling refuses bad sizes, bad parameters and undefined laws, with errors that say what was wrong.
+// Every coupling refuses bad sizes, bad parameters and undefined laws, with errors that name the wrong value.
 func TestSampleErrors(t *testing.T) {
 	each(func(_ string, c coupling.Coupling, info coupling.Info) {
 		for _, size := range [][2]int{{0, 3}, {-1, 3}, {3, 0}, {3, -2}} {

@@ -46,7 +46,7 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
-// Every entry is complete, and its field names are those of the struct.
+// Every entry is complete, and its field names match the struct.
 func TestList(t *testing.T) {
 	infos := coupling.List()
 	for _, i := range infos {

@@ -34,7 +34,7 @@ func TestSimplexPlusSumsToZero(t *testing.T) {
 				n := math.Sqrt(dense.Norm2(o.Rows.Row(i)))
 				largest, total = max(largest, n), total+n
 			}
-			// d = 3 with a nearly degenerate triangle converges slowly; skip what 20 sweeps cannot close.
+			// d = 3 with a nearly degenerate triangle converges slowly; skip cases that 20 sweeps cannot close.
 			if 2*largest > 0.95*total {
 				continue
 			}

@@ -38,7 +38,7 @@ func ks(xs []float64, cdf func(float64) float64) float64 {
 	return d * math.Sqrt(n)
 }
 
-// sampler is what the checks need of a coupling; mutants are plain functions.
+// sampler is the part of a coupling that the checks use; mutants are plain functions.
 type sampler func(m, dim int, l coupling.Law, src rand.Source) (coupling.Omega, error)
 
 // meanCheck collects statistics that are averaged over the rows of a replicate: replicates are independent, rows
@@ -170,7 +170,7 @@ func lawChecks(l coupling.Law, d int) []*meanCheck {
 	return nil
 }
 
-// marginalFailures draws reps replicates and lists what disagrees with the law.
+// marginalFailures draws reps replicates and lists the statistics that disagree with the law.
 func marginalFailures(s sampler, exact bool, m, d int, l coupling.Law, reps int, src rand.Source) []string {
 	checks := momentChecks(l, d)
 	if exact {

@@ -250,7 +250,7 @@ type Source interface {
 // questions that not every format can by optional methods:
 //
 //	Integer(j int) bool     // column j has an integer type: read as Text it keeps all digits, as Number it may round
-//	Encoding() string       // what the text was read as, "" for UTF-8; final once all rows have been read
+//	Encoding() string       // encoding that the text was read with, "" for UTF-8; final once all rows have been read
 //	TextEncoding() string   // the same including UTF-8; "" if all is ASCII so far
 //	Files() []string        // the names of the files of a table, in order
 //	Notes() []string        // sentences for the user about how the source is read
@@ -281,7 +281,7 @@ var (
 
 const missingTarget = "target %s is missing: remove the row, or have such rows left out"
 
-// InputError says what is wrong with a table and where.
+// InputError describes an error of a table and its place.
 type InputError struct {
 	Place  string // file, file:line or file:line:byte, from 1; "file: row" in formats without lines
 	Column string // the column or target that the error is about; empty: none

@@ -20,7 +20,8 @@ func codedSchema(code Code, other bool) *Schema {
 	return &Schema{Fields: []Field{f}}
 }
 
-// Rows get the code of their level, in any spelling; what is unknown gets the prior, what is missing its indicator too.
+// Rows get the code of their level, in any spelling. Unknown levels get the prior; missing ones also set their
+// indicator.
 func TestCodes(t *testing.T) {
 	for _, code := range []Code{CodeHashed, CodeCounts, CodeMeans} {
 		s := codedSchema(code, false)

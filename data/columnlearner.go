@@ -249,8 +249,8 @@ func (l *columnLearner) stopCounting() {
 	}
 }
 
-// merge adds the statistics of o, whose cells follow. It must give what adding the cells one by one gives,
-// apart from rounding and from counts that are not exact.
+// merge adds the statistics of o, whose cells follow. The result must equal that of adding the cells one by one, apart
+// from rounding and from counts that are not exact.
 func (l *columnLearner) merge(o *columnLearner) {
 	switch field := l.role == asField; {
 	case l.counts != nil && o.counts != nil:

@@ -145,7 +145,7 @@ func TestCSVKinds(t *testing.T) {
 	}
 }
 
-// Bad input, by example: the place and what was wanted.
+// Bad input, by example: the error names the place and the expected input.
 func TestCSVErrors(t *testing.T) {
 	number := []data.Kind{data.Number, data.Number}
 	for _, c := range []struct {

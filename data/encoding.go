@@ -79,9 +79,9 @@ func encodingNamed(name string) (*textEncoding, error) {
 	return nil, fmt.Errorf("unknown encoding %q: want one of %s", name, strings.Join(Encodings(), ", "))
 }
 
-// encodingState is what is known about the encoding of an input. Text that is ASCII so far fits every encoding;
-// the first byte beyond ASCII decides, while the input is read. Readers of one source share the state, hence
-// the atomic pointer; it changes once, from nil.
+// encodingState is the knowledge about the encoding of an input so far. Text that is ASCII so far fits every encoding;
+// the first byte beyond ASCII decides, while the input is read. Readers of one source share the state, hence the atomic
+// pointer; it changes once, from nil.
 type encodingState struct {
 	assume *textEncoding                // if the text turns out not to be UTF-8
 	is     atomic.Pointer[textEncoding] // nil: ASCII so far

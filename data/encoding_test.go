@@ -37,7 +37,7 @@ func TestEncodings(t *testing.T) {
 	csv := "städte,größe\nKöln,1\nMünchen,2\nÅrhus,3\n"
 	json := `{"städte":"Köln","größe":1}` + "\n" + `{"städte":"München","größe":2}` + "\n" +
 		`{"städte":"Århus","größe":3}`
-	late := strings.Repeat("Bonn,0\n", 50_000) // beyond what is looked at before reading
+	late := strings.Repeat("Bonn,0\n", 50_000) // behind the part that is examined before reading
 	for _, c := range []struct {
 		name  string
 		bytes []byte
@@ -110,7 +110,7 @@ func TestEncodingsInPieces(t *testing.T) {
 	}
 }
 
-// What is learned keeps the encoding, and its levels are those of the same table in UTF-8.
+// The learned schema keeps the encoding, and has the levels of the same table in UTF-8.
 func TestLearnedEncoding(t *testing.T) {
 	var b strings.Builder
 	b.WriteString("stadt,y\n")

@@ -168,7 +168,7 @@ func (days) Columns() []string { return []string{"day", "weekday"} }
 
 func (d days) Open(want []data.Kind) (data.Reader, error) {
 	natural := func(j int) data.Kind { return []data.Kind{data.Number, data.Text}[j] }
-	kinds, err := data.CheckKinds(want, 2, natural) // what Infer means here, and a check of the rest
+	kinds, err := data.CheckKinds(want, 2, natural) // resolves Infer, and checks the other kinds
 	return &dayReader{days: d, kinds: kinds}, err
 }
 

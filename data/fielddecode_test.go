@@ -7,7 +7,7 @@ import (
 	"github.com/randfeat/randfeat/internal/number"
 )
 
-// Decode takes back what an encoder does.
+// Decode inverts an encoder.
 func TestDecode(t *testing.T) {
 	fields := []Field{
 		{Name: "n", Kind: Numeric, Mean: 3, Scale: 2, Missing: true, Weight: 4},

@@ -63,7 +63,7 @@ func TestNumberStyles(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	// What only looks like numbers stays text.
+	// Texts that only look like numbers stay texts.
 	for _, texts := range [][]string{{"1,23", "4,567,8"}, {"12-34", "56-78"}, {"1.2.3", "4.5.6"}, {"$", "€"}, {"5 %",
 		"x"},
 		{"1,5", "2.5"}} {

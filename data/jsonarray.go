@@ -28,7 +28,7 @@ type arrayLines struct {
 	err           error
 }
 
-// arrayState is what may come next between objects.
+// arrayState names the tokens that may come next between objects.
 type arrayState int
 
 const (

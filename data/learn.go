@@ -31,9 +31,8 @@ const (
 	autoRows    = 20
 )
 
-// LearnOptions say what the columns are for. The zero value makes every column a field. A name that is not a
-// column, or that is listed twice, is an error. The options are part of a learner's fingerprint and its saved
-// form, in JSON.
+// LearnOptions give the columns their roles. The zero value makes every column a field. A name that is not a column, or
+// that is listed twice, is an error. The options are part of a learner's fingerprint and its saved form, in JSON.
 type LearnOptions struct {
 	Targets     []string // columns to predict
 	Task        Task
@@ -286,10 +285,10 @@ func long(text []byte, v float64) bool {
 	return digitsOnly(strings.TrimLeft(string(text), "+-"))
 }
 
-// finish decides what every column is and builds the schema. Each column passes through one switch, in this
-// order: roles set by the user, empty columns, numbers and dates (reading), truth values, levels. Columns that
-// only number or identify the rows are removed at the end, but only if another field remains. It may change the
-// learners (canonicalise), so callers pass clones.
+// finish decides the kind of every column and builds the schema. Each column passes through one switch, in this order:
+// roles set by the user, empty columns, numbers and dates (reading), truth values, levels. Columns that only number or
+// identify the rows are removed at the end, but only if another field remains. It may change the learners
+// (canonicalise), so callers pass clones.
 func finish(place string, learners []*columnLearner, rows int64, o LearnOptions, tracked int) (*Schema, *Summary,
 	error) {
 	if o.Like != nil {
@@ -482,7 +481,7 @@ func (l *columnLearner) conflict(numbers, text, what string) error {
 		what, quote.Short(l.name), l.sample, text, numbers, remedy)
 }
 
-// noneLeft explains what happened to the columns if none is left to predict from.
+// noneLeft explains why no column is left to predict from.
 func noneLeft(columns []ColumnSummary) string {
 	var why []string
 	for i, c := range columns {

@@ -258,7 +258,7 @@ func (l *Learner) fingerprint() [32]byte {
 	return sum256(b)
 }
 
-// Schema decides what every column is. It works on copies, so rows may be added afterwards.
+// Schema decides the kind of every column. It works on copies, so rows may be added afterwards.
 func (l *Learner) Schema() (*Schema, *Summary, error) {
 	if l.rows == 0 {
 		return nil, nil, inputError(l.place, "the table has columns but no rows")

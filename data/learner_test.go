@@ -129,7 +129,7 @@ func TestLearnerGroupings(t *testing.T) {
 		t.Error("level by level: other bytes than one after the other")
 	}
 
-	// What does not depend on the cut is that of one table.
+	// Statistics that do not depend on the cut equal those of one table.
 	s, sum, err := root.Schema()
 	if err != nil {
 		t.Fatal(err)

@@ -75,7 +75,7 @@ func TestNDJSONErrors(t *testing.T) {
 	}
 }
 
-// FuzzNDJSON: any bytes give a table or an error; an accepted row is what encoding/json reads.
+// FuzzNDJSON: any bytes give a table or an error; encoding/json reads an accepted row alike.
 func FuzzNDJSON(f *testing.F) {
 	f.Add([]byte(`{"a": 1.5, "b": "x \"y\" \u00e9"}` + "\n" + `{"b":null,"a":-2e3}`))
 	f.Add([]byte("{\"a\":\"\xff\"}\r\n{\"a\":true}"))

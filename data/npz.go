@@ -92,7 +92,7 @@ func newNPYSource(in input, o Options) (Source, error) {
 	}
 	size := int64(-1)
 	probe := open
-	if in.size < 0 { // a stream is opened once: keep what the header probe reads, and put it in front of the data
+	if in.size < 0 { // a stream is opened once: put the bytes that the header probe reads back in front
 		s, err := open()
 		if err != nil {
 			return nil, err

@@ -61,8 +61,8 @@ type rows interface {
 	parseRow(b *Block) error
 }
 
-// link is what a piece passes to the next one. work receives it as late as possible and sends the next one as
-// early as possible, because the chain of links is the sequential part.
+// link is the message of a piece to the next one. work receives it as late as possible and sends the next one as early
+// as possible, because the chain of links is the sequential part.
 type link struct {
 	line     int64         // number of the first line of the text, or of rest
 	encoding *textEncoding // nil: all text so far is ASCII

@@ -19,7 +19,7 @@ import (
 	"github.com/randfeat/randfeat/dense"
 )
 
-// serialReader reads a text format record by record from a stream: what a textReader must be equal to.
+// serialReader reads a text format record by record from a stream. A textReader must give the same.
 type serialReader struct {
 	*lines
 	rows   rows

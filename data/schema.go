@@ -119,8 +119,8 @@ const (
 // *[SchemaError] to get the detail.
 var ErrSchema = errors.New("schema")
 
-// SchemaError says what is wrong with a schema, or with the columns of a table that should fit it. The remedy
-// is separate, because a caller may know a better one, such as the name of a flag.
+// SchemaError describes an error of a schema, or of the columns of a table that should fit it. The remedy is separate,
+// because a caller may know a better one, such as the name of a flag.
 type SchemaError struct {
 	Detail string
 	Remedy string // empty: none

@@ -31,7 +31,7 @@ func (c *countedReads) ReadAt(p []byte, off int64) (int, error) {
 }
 
 // A file of numbers comes in several pieces for every goroutine, each of which reads its own: what goroutines wait for
-// each other is a small part of the bytes. Counts tell on two cores what times would on sixteen.
+// each other is a small part of the bytes. Counts on two cores replace times on sixteen.
 func TestPiecesFeedWorkers(t *testing.T) {
 	var b strings.Builder
 	b.WriteString("a,b,c,d\n")

@@ -72,7 +72,7 @@ func delimiterOf(path string) byte {
 }
 
 // NewWriter writes a table to w: CSV, NDJSON, NPY or "tsv", which is CSV with tabs. An npy array is held in memory
-// until Close, since its header has the number of rows. Abort leaves what has been written.
+// until Close, since its header has the number of rows. Abort keeps the blocks written so far.
 func NewWriter(w io.Writer, f Format, columns []string, kinds []Kind) (Writer, error) {
 	delim := byte(',')
 	if f == "tsv" {
@@ -85,7 +85,7 @@ func NewWriter(w io.Writer, f Format, columns []string, kinds []Kind) (Writer, e
 	return &streamWriter{rows}, nil
 }
 
-// rowWriter formats blocks; finish writes what is left in its buffer.
+// rowWriter formats blocks; finish writes the rest of its buffer.
 type rowWriter interface {
 	write(b *Block) error
 	finish() error

@@ -19,7 +19,7 @@ var written = data.Block{Rows: 3, Cols: []data.Column{
 	{Text: [][]byte{[]byte(" a,\"b\"\r\n"), nil, []byte("é")}},
 }}
 
-// What is written is read back, in every format, in one block or many.
+// Written tables are read back, in every format, in one block or many.
 func TestWriters(t *testing.T) {
 	dir := t.TempDir()
 	kinds := []data.Kind{data.Number, data.Text}

@@ -219,7 +219,7 @@ func (f GaussianLambda) MarshalJSON() ([]byte, error) {
 	return json.Marshal(gaussianLambdaWire{bases, f.M, f.C, f.N, f.TrigRho, f.BaseGroup})
 }
 
-// UnmarshalJSON reads what MarshalJSON writes.
+// UnmarshalJSON reads the output of MarshalJSON.
 func (f *GaussianLambda) UnmarshalJSON(b []byte) error {
 	var w gaussianLambdaWire
 	if err := namedjson.Decode(b, &w); err != nil {

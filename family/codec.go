@@ -25,9 +25,8 @@ func Encode(f Family) ([]byte, error) {
 	return b, nil
 }
 
-// decode reads what Encode writes. The error of a missing or unknown name lists the valid ones. Anything else
-// that is wrong (not a JSON object; unknown, repeated or unreadable fields) is an ErrParam. Names of fields are
-// case-sensitive.
+// decode reads the output of Encode. The error of a missing or unknown name lists the valid ones. Anything else that is
+// wrong (not a JSON object; unknown, repeated or unreadable fields) is an ErrParam. Names of fields are case-sensitive.
 func decode(b []byte) (Family, error) {
 	name, body, err := namedjson.Split(b)
 	if err != nil {

@@ -123,8 +123,8 @@ func (f darkForm) Form(kind kernel.Kind, x, y []float64) (forms.Form, error) {
 	return form, err
 }
 
-// Needs asks for covariances and for what the base needs; bases whose fit uses more than means and covariances of Mx
-// get it from a sample of rows.
+// Needs asks for covariances and for the statistics of the base; bases whose fit uses more than means and covariances
+// of Mx get it from a sample of rows.
 func (f DARK) Needs() Options {
 	o := Options{Covariance: true}
 	base, ok := f.Inner().(Fitter)
@@ -243,7 +243,7 @@ func (f DARK) MarshalJSON() ([]byte, error) {
 	return json.Marshal(w)
 }
 
-// UnmarshalJSON reads what MarshalJSON writes.
+// UnmarshalJSON reads the output of MarshalJSON.
 func (f *DARK) UnmarshalJSON(b []byte) error {
 	var w darkWire
 	if err := namedjson.Decode(b, &w); err != nil {

@@ -1,5 +1,5 @@
 // Package family holds the nonlinearities of random features. A family is an immutable value that knows which
-// projections it needs, how a row becomes features, how its parameters follow from data, and what its error is.
+// projections it needs, how a row becomes features, how its parameters follow from data, and its error.
 //
 // # Usage
 //
@@ -61,14 +61,14 @@ type Family interface {
 	// Lower turns drawn projections, one Omega per Draw, into an executable plan. The number of features is affine in m
 	// and the same for queries and keys. It must accept any finite projections, all zeros included.
 	Lower(kind kernel.Kind, dim int, omega []coupling.Omega) (plan.Pair, error)
-	// Form returns what the closed forms need to predict the error at one pair.
+	// Form returns the input of the closed forms that predict the error at one pair.
 	theory.Estimator
 }
 
 // Fitter is a family with parameters that can be chosen from data.
 type Fitter interface {
 	Family
-	// Needs says what the statistics must keep beyond O(d) sums.
+	// Needs names the statistics to keep beyond O(d) sums.
 	Needs() Options
 	// Fit returns a copy with parameters from the statistics of embedded queries and keys.
 	Fit(s *Stats) (Family, error)

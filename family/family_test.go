@@ -249,7 +249,7 @@ func sets(n, d int) (x, y dense.Matrix[float64]) {
 	return x, y
 }
 
-// Merged statistics equal those of one pass, whatever the cuts, and agree with the definitions.
+// Merged statistics equal the statistics of one pass for any cuts, and agree with the definitions.
 func TestStatsMerge(t *testing.T) {
 	x, y := sets(60, 4)
 	whole := stats(t, x, y)

@@ -78,7 +78,7 @@ func TestFitDARKBase(t *testing.T) {
 				g.(family.DARK).Base)
 		}
 	}
-	// Without a sample what is missing is named.
+	// Without a sample the error names it.
 	for says, bases := range map[string][]family.Fitter{
 		"absolute": {family.Geometric{}}, "sampled rows": {family.ZeroOne{}},
 		"smallest": {family.PoissonPlus{}, family.GeometricPlus{}},
@@ -107,7 +107,7 @@ func difference(a, b family.Family) float64 {
 	return worst
 }
 
-// Whatever the data, a fit gives a family that can be used or says what is wrong with the statistics or parameters.
+// For any data, a fit gives a usable family or an error that names the wrong statistics or parameters.
 func TestFitAnyData(t *testing.T) {
 	const d = 3
 	normal := dense.New[float64](40, d)

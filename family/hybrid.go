@@ -395,7 +395,7 @@ func (f Hybrid) MarshalJSON() ([]byte, error) {
 	return json.Marshal(w)
 }
 
-// UnmarshalJSON reads what MarshalJSON writes.
+// UnmarshalJSON reads the output of MarshalJSON.
 func (f *Hybrid) UnmarshalJSON(b []byte) error {
 	var w hybridWire
 	if err := namedjson.Decode(b, &w); err != nil {

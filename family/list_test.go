@@ -8,7 +8,7 @@ import (
 	"github.com/randfeat/randfeat/kernel"
 )
 
-// problems lists what is wrong with the examples of an entry.
+// problems lists the errors in the examples of an entry.
 func problems(i Info) (bad []string) {
 	if i.Summary == "" || i.Reference == "" || i.Positive == "" || i.Size == "" || i.Cost == "" {
 		bad = append(bad, fmt.Sprintf("family %s: its description is not complete", i.Name))

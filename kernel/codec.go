@@ -20,7 +20,7 @@ func (k Kernel) MarshalJSON() ([]byte, error) {
 	return json.Marshal(wire{Kind: k.Kind.String(), Scale: k.Scale, M: k.M})
 }
 
-// UnmarshalJSON reads what MarshalJSON writes; unknown and repeated fields are errors.
+// UnmarshalJSON reads the output of MarshalJSON; unknown and repeated fields are errors.
 func (k *Kernel) UnmarshalJSON(b []byte) error {
 	var w wire
 	if err := namedjson.Decode(b, &w); err != nil {

@@ -190,7 +190,7 @@ func TestClassIntervalsCover(t *testing.T) {
 	}
 }
 
-// Probabilities that are true have the calibration error of chance; those of a surer twin do not.
+// True probabilities have a calibration error that chance explains; overconfident ones have a larger error.
 func TestReliability(t *testing.T) {
 	const n = 20000
 	r := rand.New(rand.NewPCG(8, 1))

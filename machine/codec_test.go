@@ -137,7 +137,7 @@ func TestDamagedSums(t *testing.T) {
 				t.Fatalf("%s: byte %d of %d: %v", name, i, len(b), err)
 			}
 		}
-		// With a right checksum, what is wrong is still found.
+		// Errors are found even if the checksum is right.
 		reseal := func(change func([]byte) []byte) []byte {
 			d := change(bytes.Clone(b[:len(b)-32]))
 			return seal.Close(d, 0)

@@ -43,7 +43,7 @@ func (s Score) MarshalJSON() ([]byte, error) {
 		s.Note})
 }
 
-// UnmarshalJSON reads what MarshalJSON writes; null is NaN.
+// UnmarshalJSON reads the output of MarshalJSON; null is NaN.
 func (s *Score) UnmarshalJSON(b []byte) error {
 	var j scoreJSON
 	if err := json.Unmarshal(b, &j); err != nil {
@@ -157,7 +157,7 @@ func (e *Evaluation) TakeProbabilities(o *Evaluation) error {
 // Len is the number of rows added.
 func (e *Evaluation) Len() int64 { return e.n }
 
-// Add compares rows. y holds what [Rows] returns: targets, or the class index; a density has no y. pred holds
+// Add compares rows. y holds targets or the class index, as [Rows] returns them; a density has no y. pred holds
 // predictions, or log densities; variance holds the variances of [Predictor.Variance], or is empty.
 func (e *Evaluation) Add(y, pred, variance dense.Matrix[float64]) error {
 	return e.AddWeighted(y, pred, variance, nil)
@@ -293,8 +293,9 @@ func brier(p []float64, truth int) (square float64, likely bool) {
 	return square, likely && !(math.Abs(sum-1) > 1e-3)
 }
 
-// addClass adds a row of class truth with the scores p. For the upper limits of losses it also sums what mistakes cost:
-// extra over the mistakes seen, fear over the mistakes that the model's own probabilities predict (see lossSums).
+// addClass adds a row of class truth with the scores p. For the upper limits of losses it also sums the losses of
+// mistakes: extra over the mistakes seen, fear over the mistakes that the model's own probabilities predict (see
+// lossSums).
 func (e *Evaluation) addClass(truth int, p []float64, weight float64) {
 	top := Class(p)
 	e.confusion[truth][top]++

@@ -76,7 +76,7 @@ func TestEvaluationCodec(t *testing.T) {
 			if err := got.UnmarshalBinary(b); err != nil {
 				t.Fatal(err)
 			}
-			// What was read goes on as what was written.
+			// The copy that was read continues like the original.
 			for _, x := range []*Evaluation{e, got} {
 				if err := x.Merge(second[name]); err != nil {
 					t.Fatal(err)

@@ -31,7 +31,7 @@ func plants() data.Source {
 	return src
 }
 
-// fitPlants learns what the columns are and fits a logistic model to the rows of the table.
+// fitPlants learns the columns and fits a logistic model to the rows of the table.
 func fitPlants() *machine.Model {
 	src := plants()
 	schema, _, err := data.Learn(src, data.LearnOptions{Targets: []string{"kind"}, IDs: []string{"id"}})

@@ -29,9 +29,9 @@ func iterate(t *testing.T, s Setup, x, y dense.Matrix[float64], lambda float64, 
 	return m, done
 }
 
-// Iterations that converge predict what the factorisation does, to a thousand times the residual relative to the spread
-// of predictions: for numbers and classes, with a sketch of fewer rows than features and of more, in float32, and for
-// landmarks of every kind of kernel that a machine may have.
+// Iterations that converge give the predictions of the factorisation, to a thousand times the residual relative to the
+// spread of predictions: for numbers and classes, with a sketch of fewer rows than features and of more, in float32,
+// and for landmarks of every kind of kernel that a machine may have.
 func TestIterativeEqualsDirect(t *testing.T) {
 	const n, dim, lambda = 400, 3, 0.05
 	x, numbers := sample(4, n, dim, 2)
@@ -190,7 +190,7 @@ func (g *growing) Each(block int, f func(x, y dense.Matrix[float64]) error) erro
 	return nil
 }
 
-// BenchmarkIterative reports what a step costs: 8192 features of 20,000 rows.
+// BenchmarkIterative reports the cost of a step: 8192 features of 20,000 rows.
 func BenchmarkIterative(b *testing.B) {
 	x, y := sample(9, 20000, 10, 1)
 	rows, err := MatrixRows(x, y)

@@ -232,7 +232,7 @@ func TestGPErrors(t *testing.T) {
 }
 
 // Against exact processes: variances of new observations are nearly right where features are many by their saturation,
-// and few features, whose variances are half of what they should be and less, are found by it.
+// and few features, whose variances are at most half of the right ones, are found by it.
 func TestSaturationTellsOverconfidence(t *testing.T) {
 	const news = 40
 	found, trusted := 0, 0

@@ -197,8 +197,8 @@ func (m *moments) errorLimits(least shape, outputs int) (low, high float64) {
 type lossSums struct {
 	moments
 	wrong tally
-	extra float64 // Σ over wrong rows of what the mistake cost beyond the loss of the most likely class
-	fear  float64 // Σ over all rows of what a mistake would cost by the model's own probabilities of the other classes
+	extra float64 // Σ over wrong rows of the loss beyond that of the most likely class
+	fear  float64 // Σ over all rows of the expected loss of a mistake, by the model's probabilities of other classes
 }
 
 func (l *lossSums) merge(o lossSums) {

@@ -18,7 +18,7 @@ import (
 	"github.com/randfeat/randfeat/dense"
 )
 
-// Every kind of the table does what Sums promise, and its models can be checked, saved, read and run.
+// Every kind of the table keeps the promises of Sums, and its models can be checked, saved, read and run.
 func TestKinds(t *testing.T) {
 	for _, k := range Kinds() {
 		t.Run(string(k.Kind), func(t *testing.T) { conforms(t, k) })
@@ -294,8 +294,8 @@ func conformsTo(t reporter, k KindInfo, s Setup, x, y dense.Matrix[float64]) {
 	}
 }
 
-// What depends on a kind stands in its entry and its own file: no other file names it. Commands may offer one by name
-// in examples, which is text.
+// Code that depends on a kind stands in its entry and its own file: no other file names the kind. Commands may offer
+// one by name in examples, which is text.
 func TestKindsAreNamedInTwoFiles(t *testing.T) {
 	files := map[string][]string{}
 	constant := regexp.MustCompile(`\bKind(Ridge|Logistic|GP|Smoother|Density)\b`)

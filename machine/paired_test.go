@@ -13,9 +13,9 @@ func asColumn(v []float64) dense.Matrix[float64] {
 	return dense.Matrix[float64]{Rows: len(v), Cols: 1, Stride: 1, Data: v}
 }
 
-// TestPairedIntervalsCover: two models share most of what is hard about a row, z. With errors z + u/2 and z + 4v/5 of
-// normal z, u and v mean squares are 1.25 and 1.64, mean absolute errors √(2/π) times their roots. Intervals must hold
-// the truth 95 % of the time, and be narrower than what the two scores alone would tell.
+// TestPairedIntervalsCover: two models share most of the error of a row, z. With errors z + u/2 and z + 4v/5 of normal
+// z, u and v mean squares are 1.25 and 1.64, mean absolute errors √(2/π) times their roots. Intervals must hold the
+// truth 95 % of the time, and be narrower than what the two scores alone would tell.
 func TestPairedIntervalsCover(t *testing.T) {
 	const runs = 1500
 	rng := rand.New(rand.NewPCG(1, 2))

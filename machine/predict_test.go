@@ -92,7 +92,7 @@ func checkPredictor[T dense.Float](t *testing.T, m *Model) {
 	}
 }
 
-// In float32 predictions are those of float64 up to rounding of features and weights.
+// Predictions in float32 equal predictions in float64 up to rounding of features and weights.
 func TestPredictorPrecision(t *testing.T) {
 	x, _ := sample(3, 200, 3, 1)
 	for name, m := range models(t) {

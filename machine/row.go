@@ -72,7 +72,7 @@ func cellOf(v any) (data.Cells, error) {
 		return data.Cells{Values: []bool{v}}, nil
 	case time.Time:
 		return data.Cells{Values: []time.Time{v}}, nil
-	case fmt.Stringer: // json.Number, and types that say what they are
+	case fmt.Stringer: // json.Number, and types with a text of their own
 		return data.Cells{Values: []string{v.String()}}, nil
 	}
 	return data.Cells{}, fmt.Errorf("a value of type %T: want a number, a string, a bool, a time or nil", v)

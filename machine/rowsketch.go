@@ -72,7 +72,7 @@ func (s *RowSketch) MarshalText() ([]byte, error) {
 	return base64.StdEncoding.AppendEncode(nil, b), nil
 }
 
-// UnmarshalText reads what MarshalText writes; anything else is ErrCorrupt.
+// UnmarshalText reads the output of MarshalText; anything else is ErrCorrupt.
 func (s *RowSketch) UnmarshalText(text []byte) error {
 	most := 8 * (sketchRows + 1)
 	if base64.StdEncoding.DecodedLen(len(text)) > most+3 {

@@ -24,7 +24,7 @@ var (
 	ErrClass    = errors.New("no such class")                        // a target that is not a class index
 )
 
-// Task says what a model predicts.
+// Task is the kind of the predicted quantity.
 type Task string
 
 // The tasks.

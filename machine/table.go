@@ -12,8 +12,8 @@ import (
 	"github.com/randfeat/randfeat/internal/buf"
 )
 
-// TableOptions select what to predict besides the targets or classes, and how to treat unusual input. The zero value
-// asks for nothing more.
+// TableOptions select further predictions besides the targets or classes, and the treatment of unusual input. The zero
+// value asks for nothing more.
 type TableOptions struct {
 	Probabilities bool // probabilities of every class
 	Scores        bool // scores of every class, the largest of which decides; probabilities if the model has them

@@ -174,7 +174,7 @@ func TestEmptyParquetParts(t *testing.T) {
 	}
 }
 
-// Without a store for its scheme a path gets one sentence that says what to do.
+// For a path whose scheme has no store, the error is one sentence with the remedy.
 func TestPathsOfStores(t *testing.T) {
 	for _, arg := range []string{"s3://bucket/part-*.csv", "gs://bucket/folder/"} {
 		_, err := files.Expand(arg)

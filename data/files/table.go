@@ -354,7 +354,7 @@ func (t *Table) Open(want []data.Kind) (data.Reader, error) {
 	return &tableReader{t: t, want: kinds}, nil
 }
 
-// kinds checks the number of kinds. All files get the same kinds: what a file would infer by itself may differ.
+// kinds checks the number of kinds. All files get the same kinds: a file alone might infer others.
 func (t *Table) kinds(want []data.Kind) ([]data.Kind, error) {
 	if want != nil && len(want) != len(t.m.Columns) {
 		return nil, fmt.Errorf("%s: %d kinds for %d columns", t.Name(), len(want), len(t.m.Columns))

@@ -342,8 +342,8 @@ func TestContentCoversFiles(t *testing.T) {
 	}
 }
 
-// What is learned of a table in one go is what is learned of its units and merged along the tree, also where files are
-// compressed, in other encodings, or in columns of another order.
+// A table learned in one pass has the same schema as one learned from its units and merged along the tree, also where
+// files are compressed, in other encodings, or in columns of another order.
 func TestTableLearnsByUnits(t *testing.T) {
 	var b strings.Builder
 	for i := range 400 {

@@ -117,7 +117,7 @@ func TestValuesOfFewBytes(t *testing.T) {
 		b := binary.AppendUvarint(binary.AppendUvarint(binary.AppendUvarint(nil, 1<<15), 4), times)
 		b = binary.AppendVarint(b, int64(first))
 		b = binary.AppendVarint(b, 0)
-		b = append(b, 64, 0, 0, 0) // the first difference takes what is left
+		b = append(b, 64, 0, 0, 0) // the first difference takes the remaining bits
 		part := make([]byte, 1<<13*8)
 		binary.LittleEndian.PutUint64(part, rest-first)
 		return append(b, part...)

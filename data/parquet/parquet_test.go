@@ -87,7 +87,7 @@ func write(t *testing.T, path string, rows, block int) {
 	}
 }
 
-// What is written is read back, in the order of its columns, whatever the blocks.
+// Written tables are read back, in the order of their columns, for any blocks.
 func TestRoundTrip(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "x.parquet")

@@ -298,7 +298,7 @@ func TestFilesOfOthers(t *testing.T) {
 			total += compare(t, p)
 			continue
 		}
-		// The library (0.32) takes these texts for empty ones; Arrow's tests say what they are.
+		// The library (0.32) takes these texts for empty ones; Arrow's tests have the right values.
 		src, err := parquet.Open(p, data.Options{})
 		if err != nil {
 			t.Fatal(err)
@@ -394,7 +394,7 @@ func TestEncodings(t *testing.T) {
 	}
 }
 
-// What we write, the library reads the same.
+// The library reads our files with the same values.
 func TestPeerReadsOurs(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x.parquet")
 	for _, rows := range []int{0, 1, 9, 70_000} {

@@ -104,7 +104,7 @@ func mustJSON(t *testing.T, r *Run) []byte {
 	return b
 }
 
-// Parts say what they were computed with, merged ones all of it, and a model of several kinds says so.
+// Parts name the CPU kernels that computed them, merged parts name all, and a model of several kinds says so.
 func TestKernelsOfParts(t *testing.T) {
 	r := testRun(t, regressionFiles(t, 4, 60), Options{Options: regressionOptions()})
 	learn, err := r.Learn()

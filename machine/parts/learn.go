@@ -13,7 +13,7 @@ import (
 	"github.com/randfeat/randfeat/machine"
 )
 
-// learned is the body of the parts of Learn: what is known of the columns, the sample, and the contents of the units.
+// learned is the body of the parts of Learn: statistics of the columns, the sample, and the hashes of the units.
 type learned struct {
 	learner *data.Learner
 	sample  *rowSample

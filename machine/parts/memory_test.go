@@ -10,7 +10,7 @@ import (
 )
 
 // However many units a table has, no process holds more sums than a leaf and one open node a level: four of 512 leaves.
-// What was written or merged is used again instead of being left to the garbage collector.
+// The memory of written and merged parts is used again instead of being left to the garbage collector.
 func TestPartsInMemory(t *testing.T) {
 	const most = 4
 	table, err := files.Open(regressionFiles(t, 5, 400), data.Options{UnitBytes: 200})

@@ -138,7 +138,7 @@ func workers(t *testing.T, n int, run []byte, plan []byte) *Part {
 	var all [][]byte
 	for i := range n {
 		var before [][]byte
-		for range 2 { // the second time with what is left of the first in memory
+		for range 2 { // the second time reuses the memory of the first
 			s := open()
 			span, err := s.run.Range(i, n)
 			if err != nil {
@@ -239,7 +239,7 @@ func TestSameBytes(t *testing.T) {
 	}
 }
 
-// The sample of a table is the union of those of its parts, cut to the smallest keys, in any order.
+// The sample of a table is the union of the samples of its parts, cut to the smallest keys, in any order.
 func TestSample(t *testing.T) {
 	columns := []string{"a", "b"}
 	block := func(u data.Unit, rows int) *data.Block {

@@ -90,7 +90,7 @@ func (r *Run) MarshalJSON() ([]byte, error) {
 	return json.Marshal(runJSON{runFormat, runVersion, r.manifest, r.o.Options, r.o.DropMissing, r.o.Held})
 }
 
-// ReadRun reads what MarshalJSON wrote; anything else is machine.ErrCorrupt.
+// ReadRun reads the output of MarshalJSON; anything else is machine.ErrCorrupt.
 func ReadRun(b []byte) (*Run, error) {
 	dec := json.NewDecoder(bytes.NewReader(b))
 	dec.DisallowUnknownFields()

@@ -21,7 +21,7 @@ func (t *trace) rows() int64             { return 0 }
 func (t *trace) size() (int64, error)    { return 0, nil }
 func (t *trace) write(w io.Writer) error { return nil }
 
-// fold is what a node holds, by the definition: the first child, and the others merged into it one after the other.
+// fold defines the content of a node: the first child, and the others merged into it one after the other.
 func fold(t tree, level, leaf int) string {
 	if level == 0 {
 		return fmt.Sprint(leaf)

@@ -28,9 +28,9 @@ type pageView struct {
 	Shown   int
 	Inputs  []pageInput // fields for one row; none if there are too many
 	Scores  []machine.Score
-	Scored  string // what the scores were measured on
+	Scored  string // rows that the scores were measured on
 	Metric  *machine.Metric
-	Fitted  string // when and by what program
+	Fitted  string // date and program
 }
 
 // pageInput is the form field for one column.

@@ -52,7 +52,7 @@ type modelInfo struct {
 	Lambda   float64        `json:"lambda,omitempty"`
 	Features int            `json:"features"`
 	Spec     *randfeat.Spec `json:"spec"`
-	// History says when, by what program and how well it was fitted, as far as known.
+	// History has the date, the program and the scores of the fit, as far as known.
 	History *machine.History `json:"history,omitempty"`
 	Schema  *data.Schema     `json:"schema"`
 	Answers []string         `json:"answers"` // columns of the predictions

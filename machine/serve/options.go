@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Limits bound what clients can make the server do; 0 means the default in the comment.
+// Limits bound the work and memory that clients can cause; 0 means the default in the comment.
 type Limits struct {
 	Body     int64 // bytes of a request, also after decompression; 8 MiB
 	Rows     int   // rows of a request; 10000

@@ -227,7 +227,7 @@ func (s *Server) requestID(r *http.Request) string {
 // Headers that are the same for all answers.
 var noSniff, noStore = []string{"nosniff"}, []string{"no-store"}
 
-// answer does what all paths have in common: authentication, metrics and logs.
+// answer does the steps common to all paths: authentication, metrics and logs.
 func (s *Server) answer(w http.ResponseWriter, r *http.Request, label string, open bool, h handler) {
 	began := time.Now()
 	rec := &recorder{ResponseWriter: w}
