@@ -122,7 +122,7 @@ func BenchmarkFit(b *testing.B) {
 	for _, f := range []family.Family{family.OPRF{}, family.PoissonPlus{}, family.Importance{}} {
 		b.Run("family="+f.Name()+"/d=256/rows=1000", func(b *testing.B) {
 			for b.Loop() {
-				// Importance may refuse these data; the statistics are what is timed.
+				// Importance may refuse these data; only the statistics are timed.
 				_, _ = randfeat.Fit(randfeat.Spec{Family: f, Dim: 256, M: 8}, x, y)
 			}
 		})

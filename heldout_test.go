@@ -238,7 +238,7 @@ func TestHeldOutErrors(t *testing.T) {
 	}
 }
 
-// A fit to few rows of many columns: what it will do on other rows is known before they are there.
+// A fit to few rows of many columns: its error on other rows is predicted without them.
 func ExampleHeldOut() {
 	x, y := exampleSet(40, 16, 1), exampleSet(40, 16, 2)
 	for _, f := range []family.Family{family.OPRF{}, family.Adaptive{}} {

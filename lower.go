@@ -12,7 +12,7 @@ import (
 // Lower turns a spec and its projections, one Omega per draw of the family in the order of its Draws, into the plan
 // that backends execute: the plan of the family after the kernel's embedding (bandwidth, matrix). Spec.M and Spec.Seed
 // are not used: the first Omega determines the number of projections. Plans are an internal type, for the backends of
-// this repository; their Eval defines what they mean.
+// this repository; their Eval defines their meaning.
 func Lower(s Spec, omega []coupling.Omega) (plan.Pair, error) {
 	if len(omega) > 0 {
 		s.M = omega[0].Rows.Rows

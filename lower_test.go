@@ -31,7 +31,8 @@ func lowerKernels(d int) map[string]kernel.Kernel {
 	return kernels
 }
 
-// A map computes what its plan means: for every example of every family, both sides, plain and in the log domain.
+// A map computes the features that its plan defines: for every example of every family, both sides, plain and in the
+// log domain.
 func TestMapsAgreeWithEval(t *testing.T) {
 	for _, d := range []int{1, 2, 5, 12} {
 		for _, f := range allFamilies(t, d) {

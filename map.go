@@ -171,7 +171,7 @@ func normLimit[T dense.Float]() float64 {
 	return 1e250
 }
 
-// badRow explains what is wrong with row i, whose |x|² exceeds the limit; earlier rows are good.
+// badRow is the error of row i, whose |x|² exceeds the limit; earlier rows are good.
 func badRow[T dense.Float](name string, x dense.Matrix[T], i int) error {
 	if err := x.RowRange(0, i+1).CheckFinite(); err != nil {
 		return fmt.Errorf("%s: %w", name, err)

@@ -87,7 +87,7 @@ func Attention[T dense.Float](ctx context.Context, vis attention.Visibility, q, 
 	return r, nil
 }
 
-// attentionStudy is one call of Attention: its input, and what was measured so far.
+// attentionStudy is one call of Attention: its input, and the measurements so far.
 type attentionStudy[T dense.Float] struct {
 	Options
 	vis     attention.Visibility

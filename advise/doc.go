@@ -14,7 +14,7 @@
 // Ranking[Best] is the recommendation, Reasons are sentences, Refused lists the candidates that could not take part.
 // WriteHTML writes it as a page.
 //
-// # What is measured
+// # Measurements
 //
 // Kernel fits every family with every coupling to a part of the rows and measures the error of the kernel on the
 // rest. A race gives most draws to the candidates that may still be the best. Candidates are ranked by root mean

@@ -41,8 +41,8 @@ const (
 	costMeasured Costs = "measured" // timed on this machine
 )
 
-// Options say what is wanted. At most one of Features, Target and PerToken may be positive; none means 256
-// features.
+// Options set the budget and the candidates. At most one of Features, Target and PerToken may be positive; none means
+// 256 features.
 type Options struct {
 	Kernel   kernel.Kernel
 	Features int           // output size of the maps
@@ -50,7 +50,7 @@ type Options struct {
 	PerToken time.Duration // time for the features of a row, on one core
 	Positive bool          // positive features only, as attention needs them
 	Loss     Loss          // "relative" or "absolute"; "": relative for softmax, absolute for Gaussian
-	Measure  Measure       // what candidates are ranked by, "rms" or "typical"; "": rms
+	Measure  Measure       // error to rank candidates by, "rms" or "typical"; "": rms
 	Unbiased bool          // leave out Nyström features, which are biased and fitted to rows
 	// Families and Couplings restrict the candidates, by name; nil means all sensible ones.
 	Families, Couplings []string

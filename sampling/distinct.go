@@ -108,7 +108,7 @@ func (s *Sampler[T]) drawDistinct(w *worker[T], dst Draws, src rand.Source) erro
 			return fmt.Errorf("%d distinct draws: only %d classes have a positive probability: %w", dst.K, i,
 				ErrRequest)
 		}
-		if left < 1e-3 { // 1 minus the sum of the drawn probabilities would cancel: sum what is left
+		if left < 1e-3 { // 1 minus the sum of the drawn probabilities would cancel: sum the others
 			left = math.Exp(e.logp)
 			for _, o := range q {
 				left += math.Exp(o.logp)

@@ -39,7 +39,7 @@ func (o Options) block() int {
 	return 64
 }
 
-// Request says what to draw for every query.
+// Request describes the draws for every query.
 type Request struct {
 	K        int  // draws per query
 	Distinct bool // without replacement

@@ -112,7 +112,7 @@ func worsePairs(t forms.Term, c coupling.Coupling, m int) string {
 	return ""
 }
 
-// vector names what the term depends on.
+// vector names the vector that the term depends on.
 func vector(t forms.Term) string {
 	if t.Shape == forms.Trigonometric {
 		return "x−y"

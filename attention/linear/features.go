@@ -282,7 +282,7 @@ func plausible[T dense.Float](den, z, z2 []T) bool {
 
 // weigh writes the features of q at the references of the view, r_i into scale and φ·z into den. It guesses r_i if
 // enough rows share the work, and computes them otherwise or if the guess fails. past is the number of keys in the
-// view. Whether a guess holds depends on all rows of the block, so blocks are part of what determines the bits.
+// view. Whether a guess holds depends on all rows of the block, so the bits depend on the blocks, too.
 func (w *worker[T]) weigh(phi, q dense.Matrix[T], v *view[T], past int64) error {
 	den, scale := w.den[:q.Rows], w.scale[:q.Rows]
 	if past > 0 && q.Rows >= guessRows && w.value.Rows == 0 {

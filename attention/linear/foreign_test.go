@@ -182,7 +182,7 @@ func pairOfMaps[T dense.Float](t *testing.T, trig bool, d, m int) (*randfeat.Map
 	return own, plain[T]{omega: own.Omega()[0].Rows, trig: trig, id: own.Fingerprint()}
 }
 
-// TestForeignMap: what is not a *randfeat.Map serves attention as well as one.
+// TestForeignMap: attention takes any implementation of FeatureMap, not only *randfeat.Map.
 func TestForeignMap(t *testing.T) {
 	t.Run("float32", func(t *testing.T) { testForeignMap[float32](t, 2e-4) })
 	t.Run("float64", func(t *testing.T) { testForeignMap[float64](t, 1e-11) })

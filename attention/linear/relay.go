@@ -48,7 +48,7 @@ type relay[T dense.Float, W any] struct {
 	gap    int              // waves between sum and chain, see the constants
 	slots  int              // waves in memory at the same time
 	size   int              // largest number of segments of a wave
-	keeps  keeping          // what sum keeps for read
+	keeps  keeping          // features that sum keeps for read
 	mems   []*memory[T]     // one per slot and segment of a wave, see mem
 	owners []owner[W]       // who summed each of mems
 	wholes [slots]memory[T] // per stream in progress: the totals so far

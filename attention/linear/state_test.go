@@ -49,7 +49,7 @@ func relative[T dense.Float](a, b dense.Matrix[T]) float64 {
 	return worst / max(size, 1e-300)
 }
 
-// Reading a state equals bidirectional attention over what was appended, and dividing the keys among calls does not
+// Reading a state equals bidirectional attention over the appended keys, and dividing the keys among calls does not
 // change a bit.
 func TestStateAppend(t *testing.T) {
 	const d, m, dv, length = 6, 20, 4, maxSegment + 700

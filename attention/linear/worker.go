@@ -28,8 +28,8 @@ type windowScratch[T dense.Float] struct {
 	embedding bool            // the kernel has a matrix
 }
 
-// worker is the scratch memory of one goroutine, and the counts of what it has done. use prepares it for a stream;
-// every method below assumes that.
+// worker is the scratch memory of one goroutine, and the counts of its work. use prepares it for a stream; every method
+// below assumes that.
 type worker[T dense.Float] struct {
 	m   randfeat.FeatureMap[T]
 	tab *kern.Table[T]

@@ -360,7 +360,7 @@ func TestAttendCompareWithoutPrediction(t *testing.T) {
 	}
 }
 
-// --compare measures what the output file shows, and the prediction is of its size.
+// --compare measures the error of the output file, and the prediction is of the same size.
 func TestAttendCompare(t *testing.T) {
 	dir := t.TempDir()
 	q, k, v := saveTensor[float32](t, dir, "q.npy", 1, 0.3, 2, 100, 8), saveTensor[float32](t, dir, "k.npy", 2, 0.3, 1,

@@ -66,7 +66,7 @@ func TestDiskFull(t *testing.T) {
 		"learn-000000-000000.part: no space left on device") {
 		t.Errorf("learn to a full disk: %v\n%s", err, out)
 	}
-	// What cannot be replaced is written directly.
+	// Files that cannot be replaced are written directly.
 	fails(t, exitFailed, "cannot write /dev/full: no space left on device", "fit", "--demo", "--features", "16",
 		"--bandwidth", "2", "--lambda", "1", "--folds", "1", "-o", "/dev/full")
 }

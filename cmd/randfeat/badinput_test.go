@@ -14,7 +14,7 @@ import (
 	"github.com/randfeat/randfeat/internal/rng"
 )
 
-// quick are flags that make a fit small: what is tested here is not how well it predicts.
+// quick are flags that make a fit small: these tests do not look at its predictions.
 var quick = []string{"--features", "16", "--bandwidth", "1", "--lambda", "1", "--folds", "2"}
 
 // badInput is a directory with a good table of each task, a model of it, and bad ones.

@@ -24,7 +24,7 @@ const (
 	exitMisuse = cli.ExitMisuse
 )
 
-// outcome is what a command left behind.
+// outcome is the result of a command.
 type outcome struct {
 	code           int
 	stdout, stderr string

@@ -13,7 +13,7 @@ import (
 	"github.com/randfeat/randfeat/cmd/randfeat/internal/tables"
 )
 
-// halves are the lines of a table of which the first are for the fit.
+// halves are the lines of a table: the first for the fit, the others for scores.
 func halves(t *testing.T, dir, text string, fit int) (train, test string) {
 	t.Helper()
 	lines := strings.Split(strings.TrimSpace(text), "\n")

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// The program stays small: what calls methods by name at run time makes the linker keep every exported method, and
-// libraries that were left out for their weight must not come back through others.
+// The program stays small: packages that call methods by name at run time make the linker keep every exported method,
+// and libraries that were left out for their weight must not come back through others.
 func TestBinaryDependencies(t *testing.T) {
 	out, err := exec.Command("go", "list", "-deps", ".").CombinedOutput()
 	if err != nil {

@@ -34,7 +34,7 @@ func evaluated(t *testing.T, args ...string) tables.EvaluateResult {
 	return r[0]
 }
 
-// Scores are those of the predictions that predict writes.
+// evaluate scores the predictions that predict writes.
 func TestEvaluate(t *testing.T) {
 	dir := t.TempDir()
 	text := shop(3000)
@@ -162,7 +162,7 @@ func TestManyClasses(t *testing.T) {
 	if c := r.Confusions[0]; c.Rows != r.Confusion[c.Truth][c.Predicted] || c.Truth == c.Predicted {
 		t.Errorf("largest confusion %+v", c)
 	}
-	// What evaluate says of probabilities is of those that predict writes.
+	// evaluate judges the probabilities that predict writes.
 	_, rows := cells(t, put(t, dir, "p.csv", ok(t, "predict", model, in, "--probabilities", "--keep", "y").stdout))
 	loss := 0.0
 	for _, row := range rows {

@@ -35,7 +35,7 @@ func equalRows(t *testing.T, got, want dense.Matrix[float64]) {
 	}
 }
 
-// The file holds what the library computes, more rows than one block included.
+// The file holds the features of the library, also for more rows than one block.
 func TestFeaturesAreThoseOfTheLibrary(t *testing.T) {
 	dir := t.TempDir()
 	x := random(1024+7, 5, 0.5, 1)

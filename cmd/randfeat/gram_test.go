@@ -176,7 +176,7 @@ func TestGramErrorIsOfWhatIsWritten(t *testing.T) {
 			r.DType != "float32" {
 			t.Errorf("%s: measured %v in %s, the file has %.6g", name, r.Measured, r.DType, want)
 		}
-		// The angular hybrid has no variance at opposite rows: what is measured is rounding, and is said.
+		// The angular hybrid has no variance at opposite rows: the measured error is rounding, and a note says so.
 		if said := strings.Contains(r.Warning, "rounding"); said != (name == "angular") || r.Rounding == nil {
 			t.Errorf("%s: rounding %v, warning %q", name, r.Rounding, r.Warning)
 		}
@@ -205,7 +205,7 @@ func TestGramErrorOfHugeKernels(t *testing.T) {
 	}
 }
 
-// Kernel values below float64 beside others: the Frobenius error counts what is large.
+// Kernel values below float64 beside others: the Frobenius error counts the large values.
 func TestGramErrorOfTinyKernels(t *testing.T) {
 	dir := t.TempDir()
 	x := save(t, dir, "x.npy", dense.MustFromRows([][]float64{{0, 0}, {40, 0}}))

@@ -13,7 +13,7 @@ import (
 	"github.com/randfeat/randfeat/machine"
 )
 
-// A model file says when, by what and how well it was fitted, and inspect shows it; with SOURCE_DATE_EPOCH the same
+// A model file has the date, program and scores of its fit, and inspect shows them; with SOURCE_DATE_EPOCH the same
 // command writes the same bytes.
 func TestHistory(t *testing.T) {
 	dir := t.TempDir()

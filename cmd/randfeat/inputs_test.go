@@ -12,7 +12,7 @@ import (
 	"github.com/randfeat/randfeat/internal/tensorfile"
 )
 
-// A file that is not there is answered with what may have been meant, or where it was looked for.
+// The error for a missing file suggests a similar name, or names the folder.
 func TestMissingFiles(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "train.csv"), []byte("a,b\n1,2\n"), 0o600); err != nil {

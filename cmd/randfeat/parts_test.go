@@ -127,8 +127,8 @@ func TestPartsSameModel(t *testing.T) {
 	}
 }
 
-// What is missing, there twice, of another run, damaged or changed is refused with a sentence that names it, and no
-// model is written.
+// Files that are missing, duplicated, damaged, changed or of another run are refused with a sentence that names them,
+// and no model is written.
 func TestPartsRefused(t *testing.T) {
 	dir := t.TempDir()
 	path := func(name string) string { return filepath.Join(dir, name) }

@@ -306,7 +306,7 @@ func TestPredictFormats(t *testing.T) {
 	}
 }
 
-// Predictions on stdout are those of the library, bit by bit, for every kind of column.
+// Predictions on stdout equal the predictions of the library, bit by bit, for every kind of column.
 func TestPredictColumns(t *testing.T) {
 	dir := t.TempDir()
 	text := shop(5000) // more than one block
@@ -385,7 +385,7 @@ func TestPredictColumns(t *testing.T) {
 	if got := ok(t, "predict", model, extra, "--skip", "note").stdout; !strings.HasPrefix(got, "id,prediction\n") {
 		t.Errorf("an unknown column skipped: %.40s", got)
 	}
-	// What was written.
+	// The files written.
 	out := filepath.Join(dir, "out.parquet")
 	r := objects[tables.PredictResult](t, ok(t, "predict", model, in, "-o", out, "--json").stdout)
 	if len(r) != 1 || r[0].Rows != 5000 || r[0].Format != "parquet" || r[0].Out != out || strings.Join(r[0].Columns,
@@ -413,7 +413,7 @@ func TestPredictColumns(t *testing.T) {
 	}
 }
 
-// Errors name the place and what to do, and leave no file.
+// Errors name the place and the remedy, and leave no file.
 func TestPredictErrors(t *testing.T) {
 	dir := t.TempDir()
 	text := shop(60)

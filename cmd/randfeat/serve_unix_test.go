@@ -54,7 +54,7 @@ func TestServeReloadsWhileWriterIsKilled(t *testing.T) {
 	t.Setenv(serving.TokenVariable, "")
 	path := servedFile(t)
 	want := map[string]bool{}
-	for seed := range uint64(2) { // what each model answers
+	for seed := range uint64(2) { // the answers of each model
 		file := filepath.Join(t.TempDir(), "model.rf")
 		if err := servedModel(t, seed+1).Save(file); err != nil {
 			t.Fatal(err)

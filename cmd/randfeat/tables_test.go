@@ -139,7 +139,7 @@ func TestIdentifiersComeBack(t *testing.T) {
 	ok(t, "predict", model, path, "--ids", "id", "-o", out) // rounded, as npy has floats
 }
 
-// What is unlike the table of the fit is counted, said and, if asked for, refused.
+// Values unlike the table of the fit are counted, reported and, with --strict, refused.
 func TestSurprises(t *testing.T) {
 	var text strings.Builder
 	text.WriteString("x,city,one,y\n")
@@ -240,7 +240,7 @@ func TestStrayValues(t *testing.T) {
 	}
 }
 
-// What a table holds does not reach the terminal as a command to it.
+// Control characters of a table do not reach the terminal.
 func TestControlCharacters(t *testing.T) {
 	text := ""
 	for i := range 40 {

@@ -1,4 +1,4 @@
-// Package columnflags has the flags that say what the columns of a table are for. The programs randfeat and rfbeam
+// Package columnflags has the flags that give the columns of a table their roles. The programs randfeat and rfbeam
 // share them.
 package columnflags
 

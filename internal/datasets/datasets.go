@@ -67,7 +67,7 @@ const (
 	Differs State = "differs" // other contents: results will differ
 )
 
-// maxContent bounds what is read of a file or its decompressed contents: about ten times the largest.
+// maxContent bounds the bytes read from a file or its decompressed contents: about ten times the largest.
 const maxContent = 1 << 29
 
 // Verify compares a file in a folder with its checksum. The error is a failure to read.

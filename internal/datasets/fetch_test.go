@@ -159,7 +159,7 @@ func TestFetch(t *testing.T) {
 	}
 }
 
-// What an interrupted process left is continued by the next, and thrown away if it was of something else.
+// The next process continues an interrupted download, or discards it if it belongs to another file.
 func TestFetchContinues(t *testing.T) {
 	content, f := table(100_000)
 	for _, c := range []struct {

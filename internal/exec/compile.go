@@ -40,7 +40,7 @@ import (
 )
 
 // A worker maps its rows in blocks. A large block reuses a panel of the projection for more rows, but its features
-// should stay in the second-level cache until their function is applied: blockBytes is what one block may occupy.
+// should stay in the second-level cache until their function is applied: blockBytes is the size of one block.
 const (
 	minBlock, maxBlock = 16, 128
 	blockBytes         = 512 << 10

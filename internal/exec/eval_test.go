@@ -181,8 +181,9 @@ func (d drawer) side(l plan.Leaf, dim int) plan.Side {
 	return s
 }
 
-// Every way through the package gives what the plan means: plain, scaled and checked runs, the log form, features with
-// given scales, derivatives; all functions with all that a leaf may hold, in both precisions, on every kernel.
+// Every way through the package gives the features that the plan defines: plain, scaled and checked runs, the log form,
+// features with given scales, derivatives; all functions with all that a leaf may hold, in both precisions, on every
+// kernel.
 func TestAllPathsAgreeWithEval(t *testing.T) {
 	draws := 40
 	if testing.Short() {

@@ -232,8 +232,7 @@ func (b *Backward[T]) Run(dx, dphi, phi, x dense.Matrix[T], col []T, shift, norm
 	*j = vjpJob[T]{}
 }
 
-// grow extends the scratch of Run by what derivatives need. Leaves of exponentials need only the cotangents of one
-// block.
+// grow extends the scratch of Run for derivatives. Leaves of exponentials need only the cotangents of one block.
 func (b *Backward[T]) grow(sc *scratch[T], rows int) {
 	s := b.side
 	s.grow(sc, rows)

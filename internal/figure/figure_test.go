@@ -147,7 +147,7 @@ func TestTicks(t *testing.T) {
 	} {
 		a := Axis{Log: c.log}
 		lo, hi := c.from, c.to
-		pad := 0.03 / 1.06 * (hi - lo) // what scale adds
+		pad := 0.03 / 1.06 * (hi - lo) // margin that scale adds
 		lo, hi = lo+pad, hi-pad
 		if c.log {
 			lo, hi = math.Pow(10, lo), math.Pow(10, hi)

@@ -99,7 +99,7 @@ func TestStatistics(t *testing.T) {
 	for i, c := range []struct {
 		name             string
 		low, high        float64 // of the median
-		smallest, larger float64 // what the least and the largest head pass
+		smallest, larger float64 // limits for the smallest and the largest head
 	}{
 		{"deviation of logits", 1.4, 1.9, 1.3, 2.2}, {"effective keys", 95, 150, 60, 200},
 		{"best 16", 0.4, 0.54, 0.3, 0.6},

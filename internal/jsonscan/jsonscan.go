@@ -16,7 +16,7 @@ type Scanner struct {
 	key, val []byte // memory for strings with escapes
 }
 
-// Error is a syntax error: Want is set if something is missing at Pos, else Wrong says what is wrong there.
+// Error is a syntax error: Want is set if something is missing at Pos, else Wrong describes the error there.
 type Error struct {
 	Pos   int    // from 0
 	Want  string // such as "a colon"; empty: see Wrong

@@ -21,8 +21,8 @@ var (
 	exhaustive = flag.Bool("exhaustive", false, "measure float64 functions at a million arguments, float32 ones at all")
 )
 
-// maxULP is what every table promises for exp, exp2, log, sin and cos in both precisions, in units of the last place
-// of the exact result (subnormal results: of the smallest subnormal).
+// maxULP is the error that every table promises for exp, exp2, log, sin and cos in both precisions, in units of the
+// last place of the exact result (subnormal results: of the smallest subnormal).
 const maxULP = 2
 
 // function is one elementwise function as the tests see it: out = f(in), and its value to ~150 bits.
@@ -65,7 +65,7 @@ func ulps[T dense.Float](got T, want *big.Float, class float64) float64 {
 		limit = 1024
 	}
 	if math.IsInf(g, 0) || want.MantExp(nil) > limit {
-		// Only what rounds to infinity may be infinite, and it must.
+		// Values that round to infinity must be infinite, and no others.
 		over := roundsToInf[T](want)
 		if over == (math.IsInf(g, 0) && (g > 0) == (want.Sign() > 0)) && over {
 			return 0

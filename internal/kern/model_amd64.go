@@ -34,7 +34,7 @@ func modelTargets() []*Model {
 		quantise: quantiseNarrow, mulBlocks: mulBlocksNarrow})
 }
 
-// raceBlocks tells the race detector what a product reads and writes.
+// raceBlocks tells the race detector which memory a product reads and writes.
 func raceBlocks(dst dense.Matrix[float32], a *Acts, lo, hi int) {
 	raceWrite(dst.ColRange(lo*BlockRows, min(hi*BlockRows, dst.Cols)))
 	floats := len(a.Data) * int(unsafe.Sizeof(ActBlock{})) / 4

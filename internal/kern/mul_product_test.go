@@ -9,8 +9,8 @@ import (
 	"github.com/randfeat/randfeat/dense"
 )
 
-// chainProduct is what every assembly table promises of Product to the bit: zero or dst, then multiply-adds in the
-// order of the inputs.
+// chainProduct is the order of operations that every assembly table promises for Product, to the bit: zero or dst, then
+// multiply-adds in the order of the inputs.
 func chainProduct[T dense.Float](dst, x, s dense.Matrix[T], add bool) dense.Matrix[T] {
 	out := dense.New[T](x.Rows, s.Cols)
 	for i := range x.Rows {

@@ -126,7 +126,8 @@ func same[T dense.Float](a, b T) bool {
 	return a == b && math.Signbit(float64(a)) == math.Signbit(float64(b))
 }
 
-// chainMulT is what every assembly table promises to the bit: bias, then multiply-adds in the order of the inputs.
+// chainMulT is the order of operations that every assembly table promises, to the bit: bias, then multiply-adds in the
+// order of the inputs.
 func chainMulT[T dense.Float](x, w dense.Matrix[T], bias []T) dense.Matrix[T] {
 	dst := dense.New[T](x.Rows, w.Rows)
 	for i := range x.Rows {
@@ -432,7 +433,7 @@ func checkSpecial[T dense.Float](t *testing.T, tab *Table[T]) {
 	}
 }
 
-// checkClass compares what survives another order of summation: which values are NaN or infinite.
+// checkClass compares which values are NaN or infinite: another order of summation does not change that.
 func checkClass[T dense.Float](t *testing.T, what string, got, want dense.Matrix[T]) {
 	t.Helper()
 	for i := range got.Rows {

@@ -34,7 +34,7 @@ type tile struct {
 	past          bool     // see product; read by Go only
 }
 
-// Kinds of tiles: full panels, or one panel of which only the first columns exist.
+// Kinds of tiles: full panels, or one panel with only its first columns.
 const (
 	fullPanels = iota
 	twoMasked  // one panel, more than one vector of columns

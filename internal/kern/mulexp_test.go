@@ -9,7 +9,7 @@ import (
 	"github.com/randfeat/randfeat/dense"
 )
 
-// mulThenExp is what MulTExp promises to the bit, so its error in ulp is that of Exp.
+// mulThenExp is the definition of MulTExp, to the bit, so its error in ulp is that of Exp.
 func mulThenExp[T dense.Float](tab *Table[T], dst, x dense.Matrix[T], p *Panel[T], bias, shift []T) {
 	tab.MulT(dst, x, p, bias)
 	for i := range dst.Rows {

@@ -90,7 +90,7 @@ func mulTSinCosNEON[T dense.Float](sin, cos, x dense.Matrix[T], w *Panel[T], bia
 }
 
 // expApartNEON and sinCosApartNEON are productThenExp and mulThenSinCos with direct calls: through function values,
-// what they are given would escape to the heap.
+// their arguments would escape to the heap.
 func expApartNEON[T dense.Float](dst, x dense.Matrix[T], w *Panel[T], bias, shift []T) {
 	for i := 0; i < x.Rows; i += expRows {
 		end := min(i+expRows, x.Rows)

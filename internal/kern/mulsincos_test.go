@@ -20,7 +20,7 @@ func argumentsOf[T dense.Float](tab *Table[T], p *Panel[T], t []T) (x dense.Matr
 // Factors: none, another power of two, one of 1000 features.
 func sinCosFactorsTested() []float64 { return []float64{1, 0.25, 1 / math.Sqrt(1000)} }
 
-// scaledULP is |got/f − want| in units of the last place of want: what was the error before a factor?
+// scaledULP is |got/f − want| in units of the last place of want: the error before the factor.
 func scaledULP(got, f float64, want *big.Float, mant int) float64 {
 	v := new(big.Float).SetPrec(bigPrec).Quo(bigOf(got), bigOf(f))
 	v.Sub(v, want)

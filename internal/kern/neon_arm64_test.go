@@ -13,7 +13,7 @@ import (
 // The suites over Available test the NEON table with all others. These tests add the borders of its own blocks, the
 // small vector operations and what its wrappers refuse. On another machine run them with arm64_test.sh.
 
-// neonGuard surrounds what kernels may write; any change of it is a write outside.
+// neonGuard surrounds the memory that kernels may write; a change of it is a write outside.
 const neonGuard = 12345.678
 
 // neonFenced returns n elements at any misalignment, with guards before and behind, and a check.

@@ -13,7 +13,8 @@ const (
 	nameAVX2   = "avx2"
 )
 
-// targets lists the tables of this CPU, fastest first. Each starts as the reference and replaces what it improves.
+// targets lists the tables of this CPU, fastest first. Each starts as the reference and replaces the entries that it
+// improves.
 func targets() tables {
 	var t tables
 	if cpu.X86.HasAVX512F && cpu.X86.HasAVX512DQ && cpu.X86.HasAVX512BW && cpu.X86.HasAVX512VL {

@@ -44,7 +44,7 @@ func vectorAVX512(t32 *Table[float32], t64 *Table[float64]) {
 	t32.Above, t64.Above = aboveWith(16, aboveAVX512F32), aboveWith(8, aboveAVX512F64)
 }
 
-// normStep is what the length of a row of the kernels of Norm2 and Norms is a multiple of. The reference adds the rest.
+// normStep divides the length of the rows that the kernels of Norm2 and Norms take. The reference adds the rest.
 const normStep = 16
 
 func norm2With[T dense.Float](kernel func(x *T, n int) float64) func([]T) float64 {

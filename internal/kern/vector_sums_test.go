@@ -19,7 +19,7 @@ func sumShapes[T dense.Float]() (rows, cols []int) {
 	return []int{0, 1, 2, 3, 4, 5, 8, 11}, append(cols, 127, 128, 129, 255, 256, 257, 300)
 }
 
-// awkward fills m with numbers of which some are subnormal, infinite, NaN or zeros.
+// awkward fills m with numbers, some of them subnormal, infinite, NaN or zero.
 func awkward[T dense.Float](m dense.Matrix[T], r *rand.Rand) {
 	values := []T{T(math.Inf(1)), T(math.Inf(-1)), T(math.NaN()), 0, T(math.Copysign(0, -1)), T(tiny[T]()),
 		T(-3 * tiny[T]())}

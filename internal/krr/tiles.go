@@ -36,8 +36,8 @@ func (r *rows) blocks() int { return (r.u.Rows + side - 1) / side }
 
 func (r *rows) span(b int) (lo, hi int) { return b * side, min((b+1)*side, r.u.Rows) }
 
-// frame is what rows that meet in one kernel have in common: the kernel, the embedded mean, and the embedded columns
-// that can change a kernel in float32.
+// frame is common to rows that meet in one kernel: the kernel, the embedded mean, and the embedded columns that can
+// change a kernel in float32.
 type frame struct {
 	k       kernel.Kernel
 	centre  []float64

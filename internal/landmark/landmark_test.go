@@ -28,7 +28,7 @@ func clusters(n int) dense.Matrix[float64] {
 	return x
 }
 
-// left is tr(K − K_nm K_mm⁻¹ K_mn)/n: what landmarks do not tell.
+// left is tr(K − K_nm K_mm⁻¹ K_mn)/n: the part of the kernel that landmarks miss.
 func left(t *testing.T, k kernel.Kernel, x dense.Matrix[float64], rows []int) float64 {
 	t.Helper()
 	z := dense.New[float64](len(rows), x.Cols)

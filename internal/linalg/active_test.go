@@ -8,8 +8,8 @@ import (
 	"github.com/randfeat/randfeat/dense"
 )
 
-// The conditions of Karush, Kuhn and Tucker hold within activeShort: α is what a row is short of its target by, over λ,
-// and sums to 0.
+// The conditions of Karush, Kuhn and Tucker hold within activeShort: α is the shortfall of a row from its target, over
+// λ, and sums to 0.
 func TestSolveMargins(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 3))
 	const n, outs = 700, 3

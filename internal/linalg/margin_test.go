@@ -26,7 +26,7 @@ func stretches(n int) (k, y dense.Matrix[float64]) {
 	return k, y
 }
 
-// At the least squared hinge loss, λα is what is missing to the margin: 0 beyond it.
+// At the least squared hinge loss, λα is the distance to the margin: 0 beyond it.
 func TestMargins(t *testing.T) {
 	const n, lambda = 150, 0.05
 	k, y := stretches(n)

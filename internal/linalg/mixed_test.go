@@ -22,7 +22,7 @@ func gaussian(n int, scale float64) dense.Matrix[float64] {
 	return k
 }
 
-// A factor in float32, refined, gives what one in float64 gives, far below the precision of float32; so do margins.
+// A refined factor in float32 agrees with a factor in float64 far below the precision of float32; so do margins.
 func TestDualMixed(t *testing.T) {
 	const n, outs = 300, 3
 	y := dense.New[float64](n, outs)

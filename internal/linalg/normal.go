@@ -13,7 +13,7 @@ import (
 // Normal holds the sums over n rows with F features φ and K targets y that least squares with a penalty and a free
 // intercept b needs. The fit minimises Σ|y − φ·w − b|² + λ|w|². With the means μ and ȳ and C = Σ(φ−μ)(φ−μ)ᵀ it solves
 // (C + λI) w = Σ(φ−μ)(y−ȳ), b = ȳ − μ·w (Hastie, Tibshirani & Friedman, The Elements of Statistical Learning, §3.4.1).
-// Sums of parts add up, and a part can be subtracted again, which is what cross-validation does.
+// Sums of parts add up, and cross-validation subtracts a part again.
 //
 // A row of weight v enters as √v·φ and √v·y, with √v in place of the 1 that belongs to b. N still counts rows; all
 // other sums and means are then weighted.

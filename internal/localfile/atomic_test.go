@@ -25,7 +25,7 @@ func listed(t *testing.T, dir string) []string {
 	return names
 }
 
-// Files of dead writers go, those of living ones and everything else stays.
+// Files of dead writers are removed; files of living writers and all others stay.
 func TestAtomicFileRemovesOrphans(t *testing.T) {
 	switch runtime.GOOS {
 	case "linux", "darwin", "freebsd", "netbsd", "openbsd", "dragonfly":

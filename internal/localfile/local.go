@@ -22,7 +22,7 @@ func Scheme(path string) string {
 	return strings.ToLower(scheme)
 }
 
-// Check refuses paths such as s3://bucket/part.csv with an error that says what to do instead.
+// Check refuses paths such as s3://bucket/part.csv with an error that names the remedy.
 func Check(path string) error {
 	if why := Remote(path); why != "" {
 		return fmt.Errorf("%s: %s", path, why)

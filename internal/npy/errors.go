@@ -14,7 +14,7 @@ import (
 // ErrFormat marks every error about the contents of an npy file. Use errors.As with *[Error] to get the fault.
 var ErrFormat = errors.New("not a usable npy file")
 
-// Fault says what is wrong with an npy file.
+// Fault is the kind of an error in an npy file.
 type Fault string
 
 // The faults.
@@ -28,7 +28,7 @@ const (
 	FaultTrailing  Fault = "trailing"  // more data than the shape promises
 )
 
-// Error says what is wrong with an npy file and what was found.
+// Error describes an error in an npy file and the bytes found there.
 type Error struct {
 	Fault  Fault
 	Detail string

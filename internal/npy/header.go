@@ -129,7 +129,7 @@ func readFull(r io.Reader, b []byte, what string) error {
 	return err
 }
 
-// parseHeader parses the Python dictionary literal of an npy header. It accepts only what NumPy writes: three
+// parseHeader parses the Python dictionary literal of an npy header. It accepts only the form that NumPy writes: three
 // keys, no escapes, nothing after the dictionary.
 func parseHeader(text string) (Header, error) {
 	s := scanner{rest: text}

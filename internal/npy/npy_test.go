@@ -255,7 +255,7 @@ func roundTrip[T dense.Float](t *testing.T, m dense.Matrix[T]) {
 	}
 }
 
-// npyio is a second implementation of the format: what either writes the other must read.
+// npyio is a second implementation of the format: each must read the files of the other.
 func TestAgreesWithNpyio(t *testing.T) {
 	var b bytes.Buffer
 	if err := npy.Write(&b, dense.MustFromRows(want23)); err != nil {

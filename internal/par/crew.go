@@ -19,7 +19,7 @@ type Waiter interface{ Release() }
 // goroutine, so it needs no further worker to finish. The zero value is ready; a warm Crew allocates nothing. A Crew
 // serves one Do at a time.
 type Crew[W any] struct {
-	Workers []*W // scratch memory, one per goroutine; Hire and Do add what is missing
+	Workers []*W // scratch memory, one per goroutine; Hire and Do add missing ones
 
 	group Group
 	step  Step[W]

@@ -19,7 +19,7 @@ func cpuTime() time.Duration {
 }
 
 // Workers look around for linger after a call, and then cost nothing: pauses between calls take no time of any core.
-// What they may take is counted, in time of cores, not of clocks, which other processes would lengthen.
+// The limit is CPU time, not wall time, which other processes would lengthen.
 func TestIdleWorkersSleep(t *testing.T) {
 	if testing.Short() {
 		t.Skip("time of cores, which the race detector multiplies")
@@ -31,7 +31,7 @@ func TestIdleWorkersSleep(t *testing.T) {
 	// Each of the workers, and the caller once, may look around; as much again is for waking and ending goroutines. Who
 	// would stay awake takes all cores that there are for all pauses.
 	const most = 2 * calls * workers * linger
-	// What else happens in the process or delays it can only add: the least of some rounds counts.
+	// Other work in the process can only add time, so the smallest of some rounds counts.
 	least := time.Duration(math.MaxInt64)
 	for round := 0; round < 20 && least > most; round++ {
 		before := cpuTime()

@@ -64,7 +64,7 @@ type Group struct {
 	wg      sync.WaitGroup
 	_       line
 	caught  atomic.Pointer[Panic] // the first panic of the current Do
-	limit   int                   // limit of what a part runs in parallel; 0 means none
+	limit   int                   // limit of the goroutines of a part; 0 means none
 }
 
 // worker is one goroutine of a Group, from the Do that starts it to the end of its linger. state is the only field that

@@ -3,8 +3,8 @@ package par
 import "sync"
 
 // Pool keeps the scratch memory of finished calls for later ones. In steady use nothing is allocated: there is one C
-// for every call that runs at the same time. Unlike sync.Pool it never drops memory, and Get returns what was put last.
-// The zero value is ready; a Pool may be used from several goroutines.
+// for every call that runs at the same time. Unlike sync.Pool it never drops memory, and Get returns the value that was
+// put last. The zero value is ready; a Pool may be used from several goroutines.
 type Pool[C any] struct {
 	mu   sync.Mutex
 	free []any // *C values; a field of type []*C would make every program that has the owner link the code of C

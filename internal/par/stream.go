@@ -56,7 +56,7 @@ type Took int
 const (
 	// An item was taken, and the next one will come soon.
 	Item     Took = iota
-	SlowItem      // an item, but the next one may take long: hand out what is held before taking it
+	SlowItem      // an item, but the next one may take long: hand out the held items before taking it
 	LastItem      // an item, and there are no more
 	NoItem        // no item: the source has ended
 )

@@ -6,8 +6,9 @@ import (
 	"github.com/randfeat/randfeat/dense"
 )
 
-// Eval returns the features of one row by plain loops in float64. It defines what a plan means: a backend is correct if
-// it agrees with Eval up to rounding. Eval need not be fast, and must stay simple enough to be checked by reading.
+// Eval returns the features of one row by plain loops in float64. It defines the meaning of a plan: a backend is
+// correct if it agrees with Eval up to rounding. Eval need not be fast, and must stay simple enough to be checked by
+// reading.
 func (s Side) Eval(x []float64) []float64 {
 	value, e := s.EvalLog(x)
 	for f, v := range value {

@@ -1,7 +1,7 @@
 // Package slim keeps code out of programs that do not use it, and out of packages that need not compile it.
 package slim
 
-// Of returns the one of f32 and f64 that is an F. They are what a generic method does, as functions of float32 and of
+// Of returns the one of f32 and f64 that is an F. They do the work of a generic method, as functions of float32 and of
 // float64.
 //
 // The linker keeps everything that the dictionary of a generic type names: all that its methods need, called or not.

@@ -91,7 +91,7 @@ func TestDamage(t *testing.T) {
 			c := bytes.Clone(b)
 			c[i] ^= 1 << bit
 			if err := check(c); err == nil {
-				// Harmless is only what does not change the contents: white space in the padding.
+				// Only changes of white space in the padding are harmless.
 				f, _ := Parse(c)
 				if !reflect.DeepEqual(f.Metadata, want.Metadata) || len(f.Tensors) != 4 {
 					t.Fatalf("bit %d of byte %d (%q): no error", bit, i, b[i])
@@ -186,7 +186,7 @@ func FuzzParse(f *testing.F) {
 		if total > len(b) {
 			t.Fatal("tensors larger than the file")
 		}
-		// What was accepted can be written and is read again with the same contents.
+		// An accepted file can be written and is read again with the same contents.
 		again, err := Parse(written(t, file))
 		if err != nil {
 			t.Fatal(err)

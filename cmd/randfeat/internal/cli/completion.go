@@ -9,7 +9,7 @@ import (
 	"github.com/randfeat/randfeat/kernel"
 )
 
-// names is the annotation of a flag that lists what completes it.
+// names is the annotation of a flag that lists its completions.
 const names = "randfeat_names"
 
 // CompleteNames completes a flag with a fixed list; text after a tab is a description.

@@ -62,7 +62,7 @@ func (m Misuse) Error() string { return m.Err.Error() }
 
 func (m Misuse) Unwrap() error { return m.Err }
 
-// Misused returns a Misuse with a formatted message. Messages name the flag, its value, and what is accepted.
+// Misused returns a Misuse with a formatted message. Messages name the flag, its value, and the accepted values.
 func Misused(format string, args ...any) error { return Misuse{fmt.Errorf(format, args...)} }
 
 // Do adapts the work of a command to cobra and marks its errors as failures.

@@ -18,7 +18,7 @@ const (
 // flag or file that m came from. Invalid specs pass, because the library explains them better.
 func CheckSize(spec randfeat.Spec, source string) error {
 	if spec.Family == nil || spec.Dim < 1 || spec.M < 1 {
-		return nil // the library reports what is wrong
+		return nil // the library reports the error
 	}
 	dim := spec.Kernel.Dim(spec.Dim)
 	if spec.M > MaxElements/max(dim, 1) {

@@ -13,7 +13,7 @@ import (
 	"github.com/randfeat/randfeat/family"
 )
 
-// The table of errors in docs/estimators.md is what the demo computes.
+// The table of errors in docs/estimators.md is the output of the demo.
 func TestEstimatorsTable(t *testing.T) {
 	b, err := os.ReadFile("../../../../docs/estimators.md")
 	if err != nil {

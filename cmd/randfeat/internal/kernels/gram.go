@@ -204,7 +204,7 @@ func approximateGram[T dense.Float](ctx context.Context, env *cli.Env, f *gramFl
 		spec.Family.Name(), f.Origin(spec)))
 }
 
-// underflowText says what estimates below the smallest number mean, and what helps.
+// underflowText explains estimates below the smallest number, and the remedy.
 func underflowText[T dense.Float](u randfeat.Underflow) string {
 	text := fmt.Sprintf("%d of %d estimates are 0: they are below the smallest %T", u.Zeros, u.Entries, *new(T))
 	if u.Lost == 0 {

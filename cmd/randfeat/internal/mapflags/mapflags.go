@@ -163,7 +163,7 @@ func readMatrix(flag, path string) (dense.Matrix[float64], error) {
 	return m, nil
 }
 
-// SizeSource names what determines the number of features, for messages.
+// SizeSource names the flag that determines the number of features, for messages.
 func (f *Flags) SizeSource() string {
 	switch {
 	case f.SpecFile != "":

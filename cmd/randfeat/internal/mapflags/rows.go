@@ -35,7 +35,7 @@ func ReadSet(env *cli.Env, path string) (npy.Array, error) {
 	return x, nil
 }
 
-// FitSpec fits the parameters of the family to the rows, and says what may surprise: too few rows, or nothing to fit.
+// FitSpec fits the parameters of the family to the rows, and notes surprises: too few rows, or nothing to fit.
 func FitSpec(env *cli.Env, spec randfeat.Spec, queries, keys dense.Matrix[float64]) (randfeat.Spec, error) {
 	if f, fits := spec.Family.(family.Fitter); fits {
 		env.Warn(family.Warning(f, min(queries.Rows, keys.Rows), spec.Kernel.Dim(spec.Dim)))

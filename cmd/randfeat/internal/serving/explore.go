@@ -29,7 +29,7 @@ type Exploring struct {
 	URL string `json:"url"` // address of the page
 }
 
-// exploreFlags are those of explore.
+// exploreFlags are the flags of explore.
 type exploreFlags struct {
 	address string
 	page    string

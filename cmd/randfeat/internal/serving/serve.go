@@ -35,7 +35,7 @@ type Serving struct {
 // line would be visible to other users of the machine.
 const TokenVariable = "RANDFEAT_TOKEN"
 
-// serveFlags are those of serve.
+// serveFlags are the flags of serve.
 type serveFlags struct {
 	address     string
 	tokenFile   string

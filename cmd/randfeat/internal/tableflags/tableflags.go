@@ -208,7 +208,7 @@ func stream(name string, r io.ReadCloser, o data.Options, once bool) (data.Sourc
 	case bytes.HasPrefix(text, []byte(`{"`)) || bytes.HasPrefix(text, []byte("{}")) ||
 		bytes.HasPrefix(text, []byte("[")):
 		o.Format = data.NDJSON
-	case bytes.IndexByte(head, 0) < 0: // otherwise the library explains what is wrong
+	case bytes.IndexByte(head, 0) < 0: // otherwise the library explains the error
 		o.Format = data.CSV
 	}
 	if o.Format == data.Parquet {

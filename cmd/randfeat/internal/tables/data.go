@@ -31,7 +31,7 @@ type DataFile struct {
 	Reason string         `json:"reason,omitempty"` // why a file is missing or differs
 }
 
-// dataFlags are those of the data commands.
+// dataFlags are the flags of the data commands.
 type dataFlags struct {
 	dir     string
 	from    string

@@ -576,7 +576,7 @@ func fitStage(env *cli.Env, stage string) *cli.Progress {
 	return env.Progress(stage, 0).WithRate(unit)
 }
 
-// explain adds to an error what the user can do about it.
+// explain adds the remedy to an error.
 func (f *fitFlags) explain(ctx context.Context, err error) error {
 	if ctx.Err() == nil || !errors.Is(err, ctx.Err()) {
 		return err

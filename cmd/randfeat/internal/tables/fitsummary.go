@@ -157,7 +157,7 @@ func taskLine(r *tabular.Report, targets []string) string {
 	return "Log density of rows: model " + string(r.Kind)
 }
 
-// printColumns prints what became of the columns.
+// printColumns prints the role of every column.
 func printColumns(w io.Writer, r *tabular.Report, s *data.Schema) error {
 	if r.Summary == nil {
 		fmt.Fprintf(w, "%s: %d rows, %d encoded columns\n", r.Source, r.Rows, r.Width)

@@ -10,7 +10,7 @@ import (
 	"github.com/randfeat/randfeat/machine"
 )
 
-// inspect calls the map of a model what fit --map calls it.
+// inspect names the map of a model as fit --map does.
 func TestInspectNamesMap(t *testing.T) {
 	for _, c := range []struct {
 		family     family.Family

@@ -54,7 +54,7 @@ type PartsPlan struct {
 	Notes   []string         `json:"notes,omitempty"` // remarks on the choices
 }
 
-// partsFlags are those of the parts commands.
+// partsFlags are the flags of the parts commands.
 type partsFlags struct {
 	fit    fitFlags
 	held   int
@@ -515,7 +515,7 @@ func partsStatus(env *cli.Env) *cobra.Command {
 	}
 }
 
-// partsState prints what a folder has.
+// partsState prints the state of a folder.
 func partsState(env *cli.Env, path string, folder *parts.Folder, steps bool) error {
 	run := folder.Run()
 	units := run.Units()
