@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"compress/gzip"
 	"context"
 	"encoding/json"
 	"flag"
@@ -21,7 +22,7 @@ import (
 	"github.com/randfeat/randfeat/cmd/randfeat/internal/tables"
 )
 
-var update = flag.Bool("update", false, "write schema.json and docs/json.md")
+var update = flag.Bool("update", false, "write schema.json.gz and docs/json.md")
 
 // runChecked is run in which every object that a command prints must conform to its schema.
 func runChecked(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
@@ -152,18 +153,29 @@ func TestConforms(t *testing.T) {
 func TestSchemas(t *testing.T) {
 	want := sourceComments(t)
 	if *update {
-		b, err := json.MarshalIndent(want, "", "\t")
+		b, err := json.Marshal(want)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile("schema.json", append(b, '\n'), 0o600); err != nil {
+		var packed bytes.Buffer
+		w, err := gzip.NewWriterLevel(&packed, gzip.BestCompression)
+		if err != nil {
 			t.Fatal(err)
 		}
-		comments = b
+		if _, err := w.Write(b); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.Close(); err != nil {
+			t.Fatal(err)
+		}
+		comments = packed.Bytes()
+		if err := os.WriteFile("schema.json.gz", comments, 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
 	var got map[string]map[string]string
-	if err := json.Unmarshal(comments, &got); err != nil || !reflect.DeepEqual(got, want) {
-		t.Errorf("schema.json is not what the source says (%v): run go test ./cmd/randfeat -run TestSchemas -update", err)
+	if err := decodeComments(&got, comments); err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("schema.json.gz is not what the source says (%v): run go test ./cmd/randfeat -run TestSchemas -update", err)
 	}
 	for _, p := range printed {
 		var s node
