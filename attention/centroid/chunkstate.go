@@ -316,7 +316,7 @@ func (c *Chunks[T]) cluster(w *chunkStepper[T], h *chunkHead[T], kv int) error {
 		return err
 	}
 	if spec.Open > 0 {
-		h.tree.push(c.tab, h.tree.part(&w.km, c.tab, p))
+		h.tree.push(c.tab, h.tree.part(&w.km, c.tab, p, spec.Seed))
 	} else {
 		if done == 0 {
 			h.ref = p.reference()

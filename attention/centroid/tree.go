@@ -1,7 +1,6 @@
 package centroid
 
 import (
-	"fmt"
 	"math"
 	"slices"
 
@@ -9,7 +8,6 @@ import (
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/internal/buf"
 	"github.com/randfeat/randfeat/internal/kern"
-	"github.com/randfeat/randfeat/internal/par"
 )
 
 // Decoding with Spec.Open. The clusters of chunks are the leaves of a tree with two levels: a branch stands for about
@@ -403,7 +401,7 @@ func clusterChunk[T dense.Float](f *call[T], scale float64, spec Spec, q, k, v a
 }
 
 // part makes the next chunk of the tree from its clusters.
-func (h *tree[T]) part(km *kmeans[T], tab *kern.Table[T], p *problem[T]) *treePart[T] {
+func (h *tree[T]) part(km *kmeans[T], tab *kern.Table[T], p *problem[T], seed uint64) *treePart[T] {
 	t := h.leaves(tab, chunkPart[T]{slices.Clone(p.start), p.k, p.v}, p.centre, p.mean)
 	factor := p.factor
 	if factor.Rows != p.k.Cols { // every key is a cluster: any distance serves
@@ -412,135 +410,6 @@ func (h *tree[T]) part(km *kmeans[T], tab *kern.Table[T], p *problem[T]) *treePa
 			factor.Row(i)[i] = 1
 		}
 	}
-	h.group(km, tab, t, factor, p.spec.Seed)
+	h.group(km, tab, t, factor, seed)
 	return t
-}
-
-// opening is one head of one sequence with Spec.Open.
-type opening[T dense.Float] struct {
-	parts []*treePart[T]
-	q     []dense.Matrix[T]
-	k, v  dense.Matrix[T]
-}
-
-// openings clusters the chunks of all sequences and heads, batch by batch.
-func openings[T dense.Float](a *Attention[T], q, k, v attention.Seq[T]) ([]opening[T], error) {
-	if a.KeyMask != nil || a.Segments != nil || a.KeySegments != nil || q.Len != k.Len {
-		return nil, fmt.Errorf("open takes whole sequences, without masks, segments and queries of other lengths: %w",
-			ErrSpec)
-	}
-	tab, err := kern.Chosen[T]()
-	if err != nil {
-		return nil, err
-	}
-	scale, err := logitScale(a.Scale, q.Dim)
-	if err != nil {
-		return nil, err
-	}
-	group := q.Heads / max(1, k.Heads)
-	out := make([]opening[T], k.Batch*k.Heads)
-	errs := make([]error, len(out))
-	par.For(len(out), 1, func(lo, hi int) {
-		var f call[T]
-		var km kmeans[T]
-		for i := lo; i < hi; i++ {
-			b, h, o := i/k.Heads, i%k.Heads, &out[i]
-			o.k, o.v = k.Head(b, h), v.Head(b, h)
-			for g := range group {
-				o.q = append(o.q, q.Head(b, h*group+g))
-			}
-			spec := *specOf(a.Specs, h)
-			var grown tree[T]
-			grown.reset(&spec)
-			for j := range farChunks(&spec, k.Len-1) {
-				cut := func(s attention.Seq[T], first, heads int) attention.Seq[T] {
-					s.Data = s.Data[b*s.StrideB+first*s.StrideH+j*spec.Chunk*s.StrideL:]
-					s.Batch, s.Heads, s.Len = 1, heads, spec.Chunk
-					return s
-				}
-				p, err := clusterChunk(&f, scale, spec, cut(q, h*group, group), cut(k, h, 1), cut(v, h, 1))
-				if err != nil {
-					errs[i] = err
-					return
-				}
-				part := grown.part(&km, tab, p)
-				grown.push(tab, part)
-				o.parts = append(o.parts, part)
-				f.forget()
-				spec.Sinks = 0
-			}
-		}
-	})
-	for _, err := range errs {
-		if err != nil {
-			return nil, err
-		}
-	}
-	return out, nil
-}
-
-// forwardOpen computes all rows, or the wanted ones, of sequences whose chunks are clustered.
-func forwardOpen[T dense.Float](a *Attention[T], all []opening[T], wanted []int, out attention.Seq[T]) (
-	attention.Report, error) {
-	tab, err := kern.Chosen[T]()
-	if err != nil || len(all) == 0 {
-		return attention.Report{}, err
-	}
-	heads := len(all) / out.Batch
-	if wanted == nil {
-		for l := range out.Len {
-			wanted = append(wanted, l)
-		}
-	}
-	order := make([]int, len(wanted))
-	for i := range order {
-		order[i] = i
-	}
-	slices.SortFunc(order, func(i, j int) int { return wanted[i] - wanted[j] })
-	reports := make([]attention.Report, len(all))
-	par.For(len(all), 1, func(lo, hi int) {
-		var w chunkStepper[T]
-		for i := lo; i < hi; i++ {
-			o, spec := &all[i], specOf(a.Specs, i%heads)
-			scale, _ := logitScale(a.Scale, o.k.Cols)
-			var head chunkHead[T]
-			head.near.room(tab, spec, o.k.Cols, o.v.Cols)
-			head.tree.reset(spec)
-			next := 0
-			for _, at := range order {
-				p := wanted[at]
-				for far := farChunks(spec, p); len(head.tree.parts) < far; {
-					head.tree.push(tab, o.parts[len(head.tree.parts)])
-					if len(head.tree.parts) == far {
-						sinks := min(spec.Sinks, far*spec.Chunk)
-						head.near.pos = head.near.pos[:0]
-						for l := range sinks {
-							head.near.append(l, o.k.Row(l), o.v.Row(l))
-						}
-						next = far * spec.Chunk
-					}
-				}
-				for ; next <= p; next++ {
-					head.near.append(next, o.k.Row(next), o.v.Row(next))
-				}
-				w.tiles.begin(tab, len(o.q), o.k.Cols, o.v.Cols)
-				for g, q := range o.q {
-					copy(w.tiles.x.Row(g), q.Row(p))
-				}
-				tab.Scale(w.tiles.x.Data, T(scale))
-				exact := w.tree.read(&w.tiles, &head.tree, &head.near, spec.Open)
-				r := &reports[i]
-				r.Exact += int64(len(o.q) * (exact + len(head.near.pos)))
-				for g := range o.q {
-					r.Rows++
-					w.tiles.finish(out.Head(i/heads, i%heads*len(o.q)+g).Row(at), g)
-				}
-			}
-		}
-	})
-	var r attention.Report
-	for _, x := range reports {
-		r.Add(x)
-	}
-	return r, nil
 }

@@ -178,12 +178,7 @@ func TestOpen(t *testing.T) {
 			t.Errorf("a leaf has two branches: %v", seen)
 		}
 	}
-	masked := &Attention[float32]{Visibility: vis, Specs: []Spec{s}}
-	masked.KeyMask = slices.Repeat([]bool{true}, length)
 	out := attention.NewSeq[float32](1, 4, length, dim)
-	if _, err := masked.Forward(out, q, k, v); !errors.Is(err, ErrSpec) {
-		t.Errorf("a mask: %v", err)
-	}
 	for _, bad := range []Spec{{Clusters: 4, Open: 0.1}, {Clusters: 4, Chunk: 8, Together: 2, Open: 0.1},
 		{Clusters: 4, Chunk: 8, Together: 1, Top: 1, Open: 0.1}, {Clusters: 4, Chunk: 8, Together: 1, Open: -1},
 		{Clusters: 4, Chunk: 8, Together: 1, Keys: 1, Open: 0.1}, {Clusters: 4, Open: math.NaN()}} {

@@ -31,8 +31,9 @@ type Options struct {
 	// centres to the keys already seen. Errors are measured the same way.
 	Online bool
 	// Decode is for causal attention token by token (NewChunks). Every position chooses its clusters for itself. Plans
-	// are judged on the second half of the positions and ranked by the number of keys that a token reads. A head for
-	// which no plan is accurate enough reads all keys.
+	// are judged on the second half of the positions and ranked by the number of keys that a token reads. Masks and
+	// segments apply: a token reads the visible keys of its sequence. A head for which no plan is accurate enough reads
+	// all keys.
 	Decode bool
 	// Rates rank plans by predicted seconds. Plans that are not faster than exact attention are left out. If nil,
 	// Choose calls MeasureRates and the choice depends on the machine; a choice that is not predicted to be twice as

@@ -77,3 +77,44 @@ func TestChooseDecode(t *testing.T) {
 		t.Errorf("a choice for whole sequences: %v", err)
 	}
 }
+
+// Padded texts, packed texts and queries of the last positions alone can be chosen on, and the tolerance holds on their
+// visible keys.
+func TestChooseDecodeVisible(t *testing.T) {
+	const length, dim = 1000, 32
+	q, k, v := heads.Generate[float32](4, length, dim, 1, 2)
+	k, v = headRange(k, 0, 2), headRange(v, 0, 2)
+	causal := attention.Visibility{Causal: true}
+	padded, packed := causal, causal
+	for i := range 2 * length {
+		padded.KeyMask = append(padded.KeyMask, i < length || i%length >= 300)
+		packed.Segments = append(packed.Segments, int32(i%length/400))
+	}
+	for _, c := range []struct {
+		name string
+		from int
+		vis  attention.Visibility
+	}{{"padding", 0, padded}, {"segments", 0, packed}, {"suffix", 400, causal}} {
+		q := cut(q, c.from, length)
+		choice, err := Choose(Options{Tol: 0.2, Decode: true}, c.vis, 0, q, k, v)
+		if err != nil {
+			t.Errorf("%s: %v", c.name, err)
+			continue
+		}
+		if _, err := NewChunks[float32](choice, 1, 4); err != nil {
+			t.Errorf("%s: %v", c.name, err)
+		}
+		check, err := NewCheck(c.vis, 0, q, k, v, 400, 3)
+		must(t, err)
+		a, err := New[float32](choice)
+		must(t, err)
+		a.Visibility = c.vis
+		errs, _, err := check.Errors(a)
+		must(t, err)
+		for h, e := range errs {
+			if e.Error > 0.2 || choice.Heads[h/2].Expected.Rows == 0 || choice.Heads[h/2].Centroid.Open < 1e-20 {
+				t.Errorf("%s, head %d: error %v, %+v", c.name, h, e.Error, choice.Heads[h/2])
+			}
+		}
+	}
+}

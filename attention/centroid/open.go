@@ -1,0 +1,266 @@
+package centroid
+
+import (
+	"slices"
+
+	"github.com/randfeat/randfeat/attention"
+	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/kern"
+	"github.com/randfeat/randfeat/internal/par"
+)
+
+// Forward with Spec.Open computes the outputs of a decoding state ([Chunks]) that gets the visible keys of a packed
+// sequence one after the other. A masked key takes no position: the chunks consist of visible keys, and rows equal those
+// of the sequence without its padding. The query of a masked key sees the visible keys before it.
+
+// opening is one packed sequence of one key/value head.
+type opening[T dense.Float] struct {
+	openSpan
+	q, k, v attention.Seq[T] // all its queries, its visible keys and their values
+	asked   attention.Seq[T] // queries at the positions of visible keys, which weigh these keys
+	chunks  int              // the number of chunks of earlier openings
+	parts   []*treePart[T]
+}
+
+// openSpan is the visible keys of one packed sequence of one key/value head.
+type openSpan struct {
+	b, h    int
+	span    attention.Span
+	from    int     // the key at the position of the first query that weighs keys
+	visible []int32 // positions of the keys that are not masked; nil: all
+	asking  []int32 // those from position from on, less from
+}
+
+// openRows rows at most are one task, which makes a tree of its own.
+const openRows = 256
+
+func newOpenSpan(mask []bool, b, h int, s attention.Span) openSpan {
+	o := openSpan{b: b, h: h, span: s, from: max(s.K1-s.K0-(s.Q1-s.Q0), 0)}
+	if mask = mask[min(s.K0, len(mask)):min(s.K1, len(mask))]; !slices.Contains(mask, false) {
+		return o
+	}
+	o.visible = make([]int32, 0, len(mask))
+	for j, yes := range mask {
+		if yes {
+			o.visible = append(o.visible, int32(j))
+			if j >= o.from {
+				o.asking = append(o.asking, int32(j-o.from))
+			}
+		}
+	}
+	return o
+}
+
+// sees is the number of visible keys up to the position of a query of the batch.
+func (o *openSpan) sees(query int) int {
+	end := min(max(query-o.span.Q1+o.span.K1-o.span.K0+1, 0), o.span.K1-o.span.K0)
+	if o.visible == nil {
+		return end
+	}
+	n, _ := slices.BinarySearch(o.visible, int32(end))
+	return n
+}
+
+// newOpening takes the queries of a span and its visible keys.
+func newOpening[T dense.Float](o openSpan, q, k, v attention.Seq[T]) opening[T] {
+	group, s := q.Heads/k.Heads, o.span
+	out := opening[T]{openSpan: o, k: window(k, o.b, o.h, 1, s.K0, s.K1), v: window(v, o.b, o.h, 1, s.K0, s.K1),
+		q: window(q, o.b, o.h*group, group, s.Q0, s.Q1)}
+	out.asked = window(out.q, 0, 0, group, min(max(s.Q1-s.Q0-(s.K1-s.K0), 0), s.Q1-s.Q0), s.Q1-s.Q0)
+	if o.visible != nil {
+		out.k, out.v, out.asked = positionsOf(out.k, o.visible), positionsOf(out.v, o.visible),
+			positionsOf(out.asked, o.asking)
+		out.from = len(o.visible) - len(o.asking)
+	}
+	return out
+}
+
+// window is a view of some heads and positions of one batch.
+//
+//go:noinline
+func window[T dense.Float](s attention.Seq[T], b, h, heads, lo, hi int) attention.Seq[T] {
+	s.Data = s.Data[min(b*s.StrideB+h*s.StrideH+lo*s.StrideL, len(s.Data)):]
+	s.Batch, s.Heads, s.Len = 1, heads, hi-lo
+	return s
+}
+
+// positionsOf is a copy of some positions of one batch.
+func positionsOf[T dense.Float](s attention.Seq[T], at []int32) attention.Seq[T] {
+	out := attention.NewSeq[T](1, s.Heads, len(at), s.Dim)
+	for h := range s.Heads {
+		to, from := out.Head(0, h), s.Head(0, h)
+		for i, l := range at {
+			copy(to.Row(i), from.Row(int(l)))
+		}
+	}
+	return out
+}
+
+// openings clusters the chunks of all packed sequences and heads, batch by batch.
+func openings[T dense.Float](a *Attention[T], q, k, v attention.Seq[T]) ([]opening[T], error) {
+	tab, err := kern.Chosen[T]()
+	if err != nil {
+		return nil, err
+	}
+	scale, err := logitScale(a.Scale, q.Dim)
+	if err != nil {
+		return nil, err
+	}
+	var out []opening[T]
+	var chunks []keyChunk // lo is the number of a chunk
+	var spans []attention.Span
+	for b := range k.Batch {
+		spans = a.Spans(spans[:0], b, q.Len, k.Len)
+		for h := range k.Heads {
+			for _, s := range spans {
+				o := newOpening(newOpenSpan(a.MaskOf(b, k.Len), b, h, s), q, k, v)
+				o.chunks = len(chunks)
+				for j := range farChunks(specOf(a.Specs, h), o.k.Len-1) {
+					chunks = append(chunks, keyChunk{problem: len(out), lo: j})
+				}
+				out = append(out, o)
+			}
+		}
+	}
+	problems, errs := make([]*problem[T], len(chunks)), make([]error, len(chunks))
+	par.For(len(chunks), 1, func(lo, hi int) {
+		var f call[T]
+		for i := lo; i < hi; i++ {
+			o, j := &out[chunks[i].problem], chunks[i].lo
+			spec := *specOf(a.Specs, o.h)
+			k0, k1 := j*spec.Chunk, (j+1)*spec.Chunk
+			if j > 0 {
+				spec.Sinks = 0
+			}
+			problems[i], errs[i] = clusterChunk(&f, scale, spec,
+				window(o.asked, 0, 0, o.asked.Heads, max(k0-o.from, 0), max(k1-o.from, 0)), window(o.k, 0, 0, 1, k0, k1),
+				window(o.v, 0, 0, 1, k0, k1))
+			f.forget()
+		}
+	})
+	for _, err := range errs {
+		if err != nil {
+			return nil, err
+		}
+	}
+	par.For(len(out), 1, func(lo, hi int) {
+		var km kmeans[T]
+		for i := lo; i < hi; i++ {
+			var grown tree[T]
+			spec := specOf(a.Specs, out[i].h)
+			grown.reset(spec)
+			for at := out[i].chunks; at < len(chunks) && chunks[at].problem == i; at++ {
+				grown.push(tab, grown.part(&km, tab, problems[at], spec.Seed))
+			}
+			out[i].parts = grown.parts
+		}
+	})
+	return out, nil
+}
+
+// openTask is some wanted rows of an opening.
+type openTask struct {
+	opening int
+	rows    []int // of the output, in the order of their queries
+}
+
+// wantedOrder is the rows of an output in the order of their queries.
+func wantedOrder(wanted []int) []int {
+	order := make([]int, len(wanted))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortFunc(order, func(i, j int) int { return wanted[i] - wanted[j] })
+	return order
+}
+
+// appendTasks appends the tasks of opening i.
+func (o *openSpan) appendTasks(tasks []openTask, i int, wanted, order []int) []openTask {
+	for at := 0; at < len(order); {
+		lo := at
+		for ; at < len(order) && at-lo < openRows && wanted[order[at]] < o.span.Q1; at++ {
+			if wanted[order[at]] < o.span.Q0 {
+				lo = at + 1
+			}
+		}
+		if at == lo {
+			break
+		}
+		tasks = append(tasks, openTask{i, order[lo:at]})
+	}
+	return tasks
+}
+
+// forwardOpen computes all rows, or the wanted ones, of sequences whose chunks are clustered.
+func forwardOpen[T dense.Float](a *Attention[T], all []opening[T], wanted []int, out attention.Seq[T]) (
+	attention.Report, error) {
+	tab, err := kern.Chosen[T]()
+	if err != nil {
+		return attention.Report{}, err
+	}
+	if wanted == nil {
+		for l := range out.Len {
+			wanted = append(wanted, l)
+		}
+	}
+	order := wantedOrder(wanted)
+	var tasks []openTask
+	for i := range all {
+		tasks = all[i].appendTasks(tasks, i, wanted, order)
+	}
+	reports := make([]attention.Report, len(tasks))
+	par.For(len(tasks), 1, func(lo, hi int) {
+		var w chunkStepper[T]
+		for i := lo; i < hi; i++ {
+			o := &all[tasks[i].opening]
+			reports[i] = o.answer(tab, &w, a, tasks[i].rows, wanted, out)
+		}
+	})
+	var r attention.Report
+	for _, x := range reports {
+		r.Add(x)
+	}
+	return r, nil
+}
+
+// answer computes some of the wanted rows, whose queries are in ascending order.
+func (o *opening[T]) answer(tab *kern.Table[T], w *chunkStepper[T], a *Attention[T], rows, wanted []int,
+	out attention.Seq[T]) (r attention.Report) {
+	spec, group := specOf(a.Specs, o.h), o.q.Heads
+	scale, _ := logitScale(a.Scale, o.q.Dim)
+	k, v := o.k.Head(0, 0), o.v.Head(0, 0)
+	var head chunkHead[T]
+	near := &head.near
+	near.room(tab, spec, o.k.Dim, o.v.Dim)
+	head.tree.reset(spec)
+	next := 0
+	for _, at := range rows {
+		w.tiles.begin(tab, group, o.q.Dim, o.v.Dim)
+		if n := o.sees(wanted[at]); n > 0 {
+			far := farChunks(spec, n-1)
+			for len(head.tree.parts) < far {
+				head.tree.push(tab, o.parts[len(head.tree.parts)])
+				near.pos, next = near.pos[:0], 0
+			}
+			for ; next < n; next++ {
+				if next == min(spec.Sinks, far*spec.Chunk) {
+					next = max(next, far*spec.Chunk)
+				}
+				near.append(next, k.Row(next), v.Row(next))
+			}
+			for g := range group {
+				copy(w.tiles.x.Row(g), o.q.Head(0, g).Row(wanted[at]-o.span.Q0))
+			}
+			tab.Scale(w.tiles.x.Data, T(scale))
+			exact := w.tree.read(&w.tiles, &head.tree, near, spec.Open)
+			r.Exact += int64(group * (exact + len(near.pos)))
+		}
+		for g := range group {
+			r.Rows++
+			if !w.tiles.finish(out.Head(o.b, o.h*group+g).Row(at), g) {
+				r.Empty++
+			}
+		}
+	}
+	return r
+}
