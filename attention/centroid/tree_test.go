@@ -2,123 +2,243 @@ package centroid
 
 import (
 	"errors"
+	"maps"
 	"math"
 	"slices"
 	"testing"
 
 	"github.com/randfeat/randfeat/attention"
+	"github.com/randfeat/randfeat/dense"
 )
 
-// naiveOpen is the output of one query over the keys of a tree and those that are not clustered, in float64, where
-// every leaf is its keys or its centroid as its own expected error says. There are no branches.
-func naiveOpen(x []float64, parts []*treePart[float64], near [][2][]float64, open float64) []float64 {
-	d := len(x)
-	dot := func(y []float64) (sum float64) {
-		for i := range x {
-			sum += x[i] * y[i]
-		}
-		return sum
-	}
-	type item struct {
-		w float64
-		v []float64
-	}
-	var items []item
-	total := 0.0
-	for _, n := range near {
-		w := math.Exp(dot(n[0]))
-		items, total = append(items, item{w, n[1]}), total+w
-	}
-	for _, p := range parts {
-		for c := range p.leaf.Rows {
-			total += float64(p.start[c+1]-p.start[c]) * math.Exp(dot(p.leaf.Row(c)[:d]))
-		}
-	}
-	for _, p := range parts {
-		for c := range p.leaf.Rows {
-			row, n := p.leaf.Row(c), float64(p.start[c+1]-p.start[c])
-			w, s2 := n*math.Exp(dot(row[:d])), 0.0
-			for i := range x {
-				s2 += x[i] * x[i] * row[d+i]
-			}
-			if e := math.Exp(min(s2, mostVariance)); w/total*math.Sqrt(e*(e-1)*p.hazard[c]) < open {
-				items = append(items, item{w, row[2*d:]})
-				continue
-			}
-			for j := p.start[c]; j < p.start[c+1]; j++ {
-				items = append(items, item{math.Exp(dot(p.k.Row(int(j)))), p.v.Row(int(j))})
-			}
-		}
-	}
-	out, sum := make([]float64, len(items[0].v)), 0.0
-	for _, it := range items {
-		sum += it.w
-		for l, v := range it.v {
-			out[l] += it.w * v
-		}
-	}
-	for l := range out {
-		out[l] /= sum
-	}
-	return out
+// naiveNode is a branch or a leaf, in float64. Hazard is ν²/n.
+type naiveNode struct {
+	n, hazard float64
+	centroid  []float64
+	variance  []float64 // of keys
+	mean      []float64 // of values
+	kids      []naiveNode
+	k, v      [][]float64 // members of a leaf
 }
 
-// A tree whose branches are single leaves gives the naive definition.
+// naiveLeaves are the clusters of a chunk: statistics of their keys and values. Ref is the mean of |v − v̄|² in the first
+// chunk.
+func naiveLeaves(p *treePart[float64], ref float64) (leaves []naiveNode) {
+	_, average := naiveSpread(p)
+	d := p.k.Cols
+	for c := range p.leaf.Rows {
+		x := naiveNode{n: float64(p.start[c+1] - p.start[c]), variance: make([]float64, d)}
+		x.centroid, x.mean = p.leaf.Row(c)[:d], p.leaf.Row(c)[2*d:] // weighted by queries: other tests have them
+		for j := int(p.start[c]); j < int(p.start[c+1]); j++ {
+			x.k, x.v = append(x.k, p.k.Row(j)), append(x.v, p.v.Row(j))
+			for i, y := range p.k.Row(j) {
+				x.variance[i] += (y - x.centroid[i]) * (y - x.centroid[i]) / x.n
+			}
+			x.hazard += distance2(p.v.Row(j), average) / ref / (x.n * x.n)
+		}
+		leaves = append(leaves, x)
+	}
+	return leaves
+}
+
+// naiveSpread is the mean of |v − v̄|² in a chunk, and v̄.
+func naiveSpread(p *treePart[float64]) (spread float64, average []float64) {
+	average = make([]float64, p.v.Cols)
+	for j := range p.v.Rows {
+		for l, v := range p.v.Row(j) {
+			average[l] += v / float64(p.v.Rows)
+		}
+	}
+	for j := range p.v.Rows {
+		spread += distance2(p.v.Row(j), average) / float64(p.v.Rows)
+	}
+	return spread, average
+}
+
+// naiveBranch is the node of some leaves: means by mass, the variance inside of leaves and that of their centroids.
+func naiveBranch(kids []naiveNode) naiveNode {
+	x := naiveNode{kids: kids, centroid: make([]float64, len(kids[0].centroid)),
+		variance: make([]float64, len(kids[0].centroid)), mean: make([]float64, len(kids[0].mean))}
+	for _, y := range kids {
+		x.n += y.n
+	}
+	for _, y := range kids {
+		x.hazard += y.hazard * y.n * y.n / (x.n * x.n)
+		for i, c := range y.centroid {
+			x.centroid[i] += y.n / x.n * c
+		}
+		for l, v := range y.mean {
+			x.mean[l] += y.n / x.n * v
+		}
+	}
+	for _, y := range kids {
+		for i, c := range y.centroid {
+			x.variance[i] += y.n / x.n * (y.variance[i] + (c-x.centroid[i])*(c-x.centroid[i]))
+		}
+	}
+	return x
+}
+
+// naiveBranches are the branches of the first chunks: joint ones of every joinChunks complete chunks, own ones of the
+// others.
+func naiveBranches(t *testing.T, parts []*treePart[float64]) (branches []naiveNode) {
+	ref, _ := naiveSpread(parts[0])
+	add := func(parts []*treePart[float64], branch []int32) {
+		kids := map[int32][]naiveNode{}
+		for _, p := range parts {
+			for _, leaf := range naiveLeaves(p, ref) {
+				kids[branch[0]] = append(kids[branch[0]], leaf)
+				branch = branch[1:]
+			}
+		}
+		for _, b := range slices.Sorted(maps.Keys(kids)) {
+			branches = append(branches, naiveBranch(kids[b]))
+		}
+	}
+	for i := 0; i < len(parts); {
+		if last := i + joinChunks - 1; last < len(parts) {
+			if parts[last].joint == nil {
+				t.Fatalf("chunks %d to %d have no joint branches", i, last)
+			}
+			add(parts[i:last+1], parts[last].joint)
+			i = last + 1
+		} else {
+			add(parts[i:i+1], parts[i].own)
+			i++
+		}
+	}
+	return branches
+}
+
+// distance2 is |x − y|².
+func distance2(x, y []float64) (sum float64) {
+	for i := range x {
+		sum += (x[i] - y[i]) * (x[i] - y[i])
+	}
+	return sum
+}
+
+// naiveOpen is the output of the queries of a group over branches and keys that are not clustered. All nodes whose
+// expected error, over the queries together, reaches open are replaced by their children. It returns the number of
+// clustered keys that are exact.
+func naiveOpen(x [][]float64, branches []naiveNode, near [][2][]float64, open float64) (out [][]float64, exact int) {
+	type sums struct {
+		total float64
+		acc   []float64
+	}
+	all := make([]sums, len(x))
+	add := func(weight func(x []float64) float64, v []float64) {
+		for g := range x {
+			w := weight(x[g])
+			all[g].total += w
+			for l, y := range v {
+				all[g].acc[l] += w * y
+			}
+		}
+	}
+	for g := range all {
+		all[g].acc = make([]float64, len(near[0][1]))
+	}
+	for _, n := range near {
+		add(func(x []float64) float64 { return math.Exp(dense.Dot(x, n[0])) }, n[1])
+	}
+	of := func(x []float64, n *naiveNode) float64 { return n.n * math.Exp(dense.Dot(x, n.centroid)) }
+	// closed adds the nodes that are not opened. Shares are those of all weights at this level.
+	closed := func(nodes []naiveNode) (opened []naiveNode) {
+		total := make([]float64, len(x))
+		for g := range x {
+			total[g] = all[g].total
+			for i := range nodes {
+				total[g] += of(x[g], &nodes[i])
+			}
+		}
+		for i := range nodes {
+			n, e := &nodes[i], 0.0
+			for g := range x {
+				s2 := 0.0
+				for i, y := range x[g] {
+					s2 += y * y * n.variance[i]
+				}
+				y := math.Exp(min(s2, mostVariance))
+				e += math.Pow(of(x[g], n)/total[g], 2) * y * (y - 1) * n.hazard
+			}
+			if e >= open*open {
+				opened = append(opened, *n)
+			} else {
+				add(func(x []float64) float64 { return of(x, n) }, n.mean)
+			}
+		}
+		return opened
+	}
+	var leaves []naiveNode
+	for _, b := range closed(branches) {
+		leaves = append(leaves, b.kids...)
+	}
+	for _, leaf := range closed(leaves) {
+		exact += len(leaf.k)
+		for j, k := range leaf.k {
+			add(func(x []float64) float64 { return math.Exp(dense.Dot(x, k)) }, leaf.v[j])
+		}
+	}
+	for _, s := range all {
+		for l := range s.acc {
+			s.acc[l] /= s.total
+		}
+		out = append(out, s.acc)
+	}
+	return out, exact
+}
+
+// Outputs and counts are those of the definition, with both levels of the tree and two query heads that judge together.
 func TestOpenNaive(t *testing.T) {
-	const length, dim = 200, 16
+	const length, dim = 500, 16
 	q, k, v := grouped[float64](1, length, dim, 3)
-	q.Heads, q.StrideB = 1, q.StrideH // the definition is that of one query head
-	for _, open := range []float64{1e-3, 1e-2, 1e-1} {
-		s := Spec{Clusters: 12, Chunk: 32, Together: 1, Window: 10, Sinks: 3, Open: open}
+	for _, open := range []float64{1e-3, 1e-2, 3e-2, 1e-1} {
+		s := Spec{Clusters: 24, Chunk: 48, Together: 1, Window: 10, Sinks: 3, Open: open}
 		a := &Attention[float64]{Visibility: attention.Visibility{Causal: true}, Specs: []Spec{s}}
 		all, err := openings(a, q, k, v)
 		if err != nil {
 			t.Fatal(err)
 		}
-		parts := all[0].parts
-		for _, p := range parts { // every leaf is a branch
-			p.own, p.joint = nil, nil
-			for c := range p.leaf.Rows {
-				p.own = append(p.own, int32(c))
-			}
-		}
-		rows := []int{5, 60, 107, 150, 199}
-		exact := 0
-		for _, l := range rows {
+		exact, rows := 0, 0
+		for l := 5; l < length; l += 9 {
 			far := farChunks(&s, l)
-			var h chunkHead[float64]
-			h.tree.reset(&s)
-			h.tree.each = s.Clusters
-			var w chunkStepper[float64]
-			tab := tableOf[float64](t)
-			for _, p := range parts[:far] {
-				h.tree.push(tab, p)
-			}
-			h.near.room(tab, &s, dim, dim)
 			var near [][2][]float64
 			for j := 0; j <= l; j++ {
 				if j >= far*s.Chunk || j < s.Sinks {
 					near = append(near, [2][]float64{k.Head(0, 0).Row(j), v.Head(0, 0).Row(j)})
-					h.near.append(j, k.Head(0, 0).Row(j), v.Head(0, 0).Row(j))
 				}
 			}
-			x := make([]float64, dim)
-			for i, y := range q.Head(0, 0).Row(l) {
-				x[i] = y / math.Sqrt(dim)
-			}
-			w.tiles.begin(tab, 1, dim, dim)
-			copy(w.tiles.x.Row(0), x)
-			exact += w.tree.read(&w.tiles, &h.tree, &h.near, open)
-			got := make([]float64, dim)
-			w.tiles.finish(got, 0)
-			for i, y := range naiveOpen(x, parts[:far], near, open) {
-				if math.Abs(got[i]-y) > 1e-9 {
-					t.Fatalf("open %v, row %d: %v, want %v", open, l, got[i], y)
+			x := make([][]float64, 2)
+			for g := range x {
+				for _, y := range q.Head(0, g).Row(l) {
+					x[g] = append(x[g], y/math.Sqrt(dim))
 				}
 			}
+			got := attention.NewSeq[float64](1, 2, 1, dim)
+			r, err := forwardOpen(a, all, []int{l}, got)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var branches []naiveNode
+			if far > 0 {
+				branches = naiveBranches(t, all[0].parts[:far])
+			}
+			want, n := naiveOpen(x, branches, near, open)
+			if exact += n; r.Exact != int64(2*(n+len(near))) {
+				t.Errorf("open %v, row %d: %d exact keys, want %d", open, l, r.Exact, 2*(n+len(near)))
+			}
+			for g := range x {
+				for i, y := range want[g] {
+					if math.Abs(got.Head(0, g).Row(0)[i]-y) > 1e-9 {
+						t.Fatalf("open %v, row %d, head %d: %v, want %v", open, l, g, got.Head(0, g).Row(0)[i], y)
+					}
+				}
+			}
+			rows++
 		}
-		if far := farChunks(&s, length-1) * s.Chunk; exact == 0 && open < 1e-1 || exact > len(rows)*far/2 {
-			t.Errorf("open %v: %d exact keys", open, exact)
+		if exact == 0 && open < 1e-1 || exact > rows*length/2 {
+			t.Errorf("open %v: %d exact keys of %d rows", open, exact, rows)
 		}
 	}
 }
