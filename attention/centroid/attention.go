@@ -101,8 +101,8 @@ func forwardAll[T dense.Float](a *Attention[T], out, q, k, v attention.Seq[T]) (
 }
 
 // At computes the output rows of Forward at the query positions rows, for every batch and head, with the same bits. out
-// has len(rows) positions. The cost is that of clustering plus these rows. Causal attention without Spec.Chunk computes
-// all rows and copies the wanted ones.
+// has len(rows) positions; rows may be in any order, without repetitions. The cost is that of clustering plus these
+// rows. Causal attention without Spec.Chunk computes all rows and copies the wanted ones.
 func (a *Attention[T]) At(out attention.Seq[T], rows []int, q, k, v attention.Seq[T]) error {
 	type function = func(a *Attention[T], out attention.Seq[T], rows []int, q, k, v attention.Seq[T]) error
 	return slim.Of[function](at32, at64)(a, out, rows, q, k, v)
@@ -137,10 +137,8 @@ func checkAt[T dense.Float](a *Attention[T], out attention.Seq[T], rows []int, q
 	if out.Len != len(rows) {
 		return fmt.Errorf("out has %d positions for %d rows: %w", out.Len, len(rows), dense.ErrShape)
 	}
-	for _, l := range rows {
-		if l < 0 || l >= q.Len {
-			return fmt.Errorf("row %d of %d queries: %w", l, q.Len, dense.ErrShape)
-		}
+	if err := checkRows(rows, q.Len); err != nil {
+		return err
 	}
 	if err := out.Check("out"); err != nil {
 		return err
@@ -148,6 +146,21 @@ func checkAt[T dense.Float](a *Attention[T], out attention.Seq[T], rows []int, q
 	whole := out.Shape
 	whole.Len = q.Len
 	return checkArguments(a, whole, q, k, v)
+}
+
+// checkRows refuses rows that are not among length queries, and repeated ones.
+func checkRows(rows []int, length int) error {
+	seen := make([]bool, length)
+	for _, l := range rows {
+		if l < 0 || l >= length {
+			return fmt.Errorf("row %d of %d queries: %w", l, length, dense.ErrShape)
+		}
+		if seen[l] {
+			return fmt.Errorf("row %d is wanted twice, give every row once: %w", l, dense.ErrShape)
+		}
+		seen[l] = true
+	}
+	return nil
 }
 
 // causalAt is At for causal attention without chunks. It computes all rows: the clusters of a row depend on every

@@ -1,6 +1,7 @@
 package centroid
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -507,7 +508,7 @@ func TestSameBitsOnAnyNumberOfCores(t *testing.T) {
 			t.Errorf("other bits on %d cores", n)
 		}
 	}
-	rows := []int{2999, 0, 17, 1500, 17}
+	rows := []int{2999, 0, 17, 1500, 18}
 	some := attention.NewSeqBLHD[float32](1, len(rows), 2, 8)
 	if err := a.At(some, rows, q, k, v); err != nil {
 		t.Fatal(err)
@@ -710,5 +711,51 @@ func TestForwardErrors(t *testing.T) {
 	out.Len = 1
 	if err := a.At(out, []int{q.Len}, q, k, v); err == nil {
 		t.Error("At with a row that is not there: no error")
+	}
+}
+
+// At refuses repeated rows, and writes all rows in any order.
+func TestAtRepeatedRows(t *testing.T) {
+	const length, dim = 260, 16
+	q, k, v := grouped[float32](2, length, dim, 3)
+	for name, spec := range map[string]Spec{
+		"top":       {Clusters: 8, Top: 2},
+		"tilt":      {Clusters: 6, Together: 16, Keys: 10},
+		"causal":    {Clusters: 8, Top: 2, Sinks: 2, Window: 20},
+		"prefix":    {Clusters: 6, Chunk: 32, Together: 16, Keys: 10},
+		"chunk top": {Clusters: 6, Chunk: 32, Together: 16, Top: 2},
+		"open":      {Clusters: 6, Chunk: 32, Together: 1, Open: 0.1},
+	} {
+		a := &Attention[float32]{Specs: []Spec{spec}}
+		a.Causal = spec.Chunk > 0 || spec.Window > 0
+		out := attention.NewSeq[float32](1, 4, 3, dim)
+		if err := a.At(out, []int{200, 7, 200}, q, k, v); !errors.Is(err, dense.ErrShape) {
+			t.Errorf("%s: a row twice: %v", name, err)
+		}
+		if name == "causal" { // not for Trials
+			continue
+		}
+		trials, err := NewTrials(a.Visibility, 0, q, k, v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := trials.At(out, []int{200, 7, 200}, spec); !errors.Is(err, dense.ErrShape) {
+			t.Errorf("%s, trials: a row twice: %v", name, err)
+		}
+		all := attention.NewSeq[float32](1, 4, length, dim)
+		if _, err := a.Forward(all, q, k, v); err != nil {
+			t.Fatal(err)
+		}
+		rows := []int{200, 7, 30}
+		if err := a.At(out, rows, q, k, v); err != nil {
+			t.Fatal(err)
+		}
+		for h := range 4 {
+			for i, l := range rows {
+				if !slices.Equal(out.Head(0, h).Row(i), all.Head(0, h).Row(l)) {
+					t.Errorf("%s: head %d, row %d differs from Forward", name, h, l)
+				}
+			}
+		}
 	}
 }

@@ -84,7 +84,7 @@ func newTrials[T dense.Float](vis attention.Visibility, scale float64, q, k, v a
 	return t, checkValues(a, q, k, v)
 }
 
-// At computes the given rows of all batches and heads with spec, as [Attention.At] does.
+// At computes the given rows of all batches and heads with spec, as [Attention.At] does. No row may occur twice.
 func (t *Trials[T]) At(out attention.Seq[T], rows []int, spec Spec) error {
 	return t.all.at(out, rows, spec)
 }
