@@ -138,3 +138,58 @@ func TestPanicOfAPrefixJobReachesTheCaller(t *testing.T) {
 		}
 	}
 }
+
+// A panic in a job of bidirectional blocks ends the waits of other workers and reaches the caller.
+func TestPanicOfATiltedJobReachesTheCaller(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(4))
+	tab, err := kern.Chosen[float32]()
+	if err != nil {
+		t.Fatal(err)
+	}
+	bomb := errors.New("bomb")
+	var calls, at atomic.Int64
+	mined := *tab
+	mined.Grain = 1                                      // as many workers as threads
+	mined.TMul = func(dst, x, y dense.Matrix[float32]) { // in fits and slopes, which all blocks wait for
+		if calls.Add(1) == at.Load() {
+			time.Sleep(5 * time.Millisecond) // the other workers come to wait
+			panic(bomb)
+		}
+		tab.TMul(dst, x, y)
+	}
+	q, k, v := grouped[float32](1, 2000, 16, 1)
+	a := &Attention[float32]{Specs: []Spec{{Clusters: 16, Together: 64, Keys: 10}}}
+	out := attention.NewSeq[float32](1, 2, 2000, 16)
+	run := func(bombAt int64) *par.Panic {
+		c := new(call[float32])
+		if err := c.start(a, out, q, k, v); err != nil {
+			t.Fatal(err)
+		}
+		c.tab = &mined
+		calls.Store(0)
+		at.Store(bombAt)
+		ended := make(chan *par.Panic, 1)
+		go func() {
+			p := par.Catch(func() { c.run() })
+			if n := len(c.crew.Workers); n < 2 {
+				t.Errorf("%d workers: nobody waits", n)
+			}
+			ended <- p
+		}()
+		select {
+		case p := <-ended:
+			return p
+		case <-time.After(time.Minute):
+			t.Fatalf("product %d panicked, and the other workers wait", bombAt)
+			return nil
+		}
+	}
+	if p := run(-1); p != nil {
+		t.Fatal(p)
+	}
+	for _, i := range []int64{1, calls.Load() / 2, calls.Load()} {
+		if p := run(i); !errors.Is(p, bomb) {
+			t.Errorf("product %d panicked, the caller got %v", i, p)
+		}
+	}
+}
