@@ -38,15 +38,15 @@ const (
 	decodeSpread = 0.25
 )
 
-// NewChunks returns an empty decoding state for batch sequences with qHeads query heads each. The choice must have been
-// made with Options.Decode; errors wrap [ErrChoice].
+// NewChunks returns an empty decoding state for batch sequences with qHeads query heads each. A choice that was not made
+// with Options.Decode is an error that wraps [ErrChoice].
 func NewChunks[T dense.Float](c *Choice, batch, qHeads int) (*centroid.Chunks[T], error) {
 	if err := c.check(); err != nil {
 		return nil, err
 	}
 	a := &centroid.Attention[T]{Scale: c.Scale}
 	for h := range c.Heads {
-		if p := &c.Heads[h].Plan; p.Method != Centroid || p.Centroid.Chunk == 0 {
+		if p := &c.Heads[h].Plan; p.Method != Centroid || p.Centroid.Chunk == 0 || p.Centroid.Keys > 0 {
 			return nil, fmt.Errorf("head %d has no plan for decoding, choose with Decode: %w", h, ErrChoice)
 		}
 		a.Specs = append(a.Specs, *c.Heads[h].Centroid)

@@ -5,9 +5,11 @@ import (
 	"errors"
 	"math"
 	"reflect"
+	"strings"
 	"testing"
 
 	"github.com/randfeat/randfeat/attention"
+	"github.com/randfeat/randfeat/attention/centroid"
 	"github.com/randfeat/randfeat/internal/heads"
 )
 
@@ -72,9 +74,13 @@ func TestChooseDecode(t *testing.T) {
 	if _, err := Choose(Options{Decode: true}, attention.Visibility{}, 0, q, k, v); !errors.Is(err, ErrChoice) {
 		t.Errorf("not causal: %v", err)
 	}
-	exact := &Choice{Causal: true, Dim: dim, ValueDim: dim, Heads: []Head{{Plan: Plan{Method: Exact}}}}
-	if _, err := NewChunks[float32](exact, 1, 1); !errors.Is(err, ErrChoice) {
-		t.Errorf("a choice for whole sequences: %v", err)
+	for _, p := range []Plan{{Method: Exact}, {Method: Centroid, Centroid: &centroid.Spec{Clusters: 8}},
+		{Method: Centroid, Centroid: &centroid.Spec{Clusters: 8, Chunk: 64, Together: 64, Keys: 8}}} {
+		whole := &Choice{Causal: true, Dim: dim, ValueDim: dim, Heads: []Head{{Plan: p}}}
+		_, err := NewChunks[float32](whole, 1, 1)
+		if !errors.Is(err, ErrChoice) || !strings.Contains(err.Error(), "choose with Decode") {
+			t.Errorf("a choice for whole sequences, %v: %v", p, err)
+		}
 	}
 }
 
