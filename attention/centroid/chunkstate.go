@@ -120,22 +120,31 @@ func (a *nearKeys[T]) room(tab *kern.Table[T], s *Spec, d, dv int) {
 
 // Bytes is the memory that the state holds.
 func (c *Chunks[T]) Bytes() int64 {
-	var n int64
+	var n, numbers int64 // elements of type T, and int32
 	for i := range c.heads {
 		h := &c.heads[i]
 		n += int64(cap(h.near.k.Data) + cap(h.near.v.Data) + cap(h.near.panel.Data) + cap(h.asked))
 		n += int64(cap(h.store.panel.Data) + cap(h.store.logSize) + cap(h.store.hazard) + cap(h.store.mean.Data))
+		numbers += int64(cap(h.near.pos))
 		for _, p := range h.parts {
 			n += int64(cap(p.k.Data) + cap(p.v.Data))
+			numbers += int64(cap(p.start))
 		}
 		t := &h.tree
 		n += int64(cap(t.panel.Data) + cap(t.spread.Data) + cap(t.mean.Data) + cap(t.logSize) + cap(t.hazard))
+		for _, list := range t.kids {
+			numbers += int64(cap(list)) + sliceHeader/4
+		}
 		for _, p := range t.parts {
 			n += int64(cap(p.k.Data) + cap(p.v.Data) + cap(p.leaf.Data) + cap(p.logSize) + cap(p.hazard))
+			numbers += int64(cap(p.start) + cap(p.own) + cap(p.joint))
 		}
 	}
-	return n * sizeOf[T]()
+	return n*sizeOf[T]() + 4*numbers
 }
+
+// sliceHeader is the size of a slice without its elements.
+const sliceHeader = 24
 
 // Step appends the keys and values of one or more tokens and writes the attention of their queries, each over all
 // tokens up to its own. Arguments are checked before anything changes.

@@ -2,6 +2,7 @@ package centroid
 
 import (
 	"math"
+	"reflect"
 	"runtime"
 	"slices"
 	"testing"
@@ -178,4 +179,44 @@ func TestOpenThreads(t *testing.T) {
 			}
 		}
 	}
+}
+
+// Bytes counts what the heads of a state refer to, but for some bytes per chunk.
+func TestChunksBytes(t *testing.T) {
+	const length, dim = 700, 16
+	q, k, v := grouped[float32](2, length, dim, 3)
+	for _, spec := range []Spec{{Clusters: 16, Chunk: 64, Together: 1, Sinks: 3, Open: 0.02},
+		{Clusters: 16, Chunk: 64, Together: 1, Sinks: 3, Top: 2}} {
+		c, err := NewChunks(&Attention[float32]{Specs: []Spec{spec}}, 1, 4, 2, dim, dim)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Step(attention.NewSeq[float32](1, 4, length, dim), q, k, v); err != nil {
+			t.Fatal(err)
+		}
+		got, want := c.Bytes(), referred(reflect.ValueOf(c.heads))
+		if few := int64(2 * 300 * length / spec.Chunk); got > want || got < want-few-2*1000 {
+			t.Errorf("%+v: %d bytes, the heads refer to %d", spec, got, want)
+		}
+	}
+}
+
+// referred is the size of the elements of the slices in x, and of all that these refer to.
+func referred(x reflect.Value) (n int64) {
+	switch x.Kind() {
+	case reflect.Pointer:
+		if !x.IsNil() {
+			n = int64(x.Type().Elem().Size()) + referred(x.Elem())
+		}
+	case reflect.Slice:
+		n = int64(x.Cap()) * int64(x.Type().Elem().Size())
+		for i := range x.Len() {
+			n += referred(x.Index(i))
+		}
+	case reflect.Struct:
+		for i := range x.NumField() {
+			n += referred(x.Field(i))
+		}
+	}
+	return n
 }
