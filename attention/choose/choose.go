@@ -100,11 +100,11 @@ func choose(o Options, scale float64, s sample) (*Choice, error) {
 	if err := c.divide(); err != nil {
 		return nil, err
 	}
-	found := make([][]trial, k.Heads)
+	found, reasons := make([][]trial, k.Heads), make([]string, k.Heads)
 	errs := make([]error, k.Heads)
 	par.For(k.Heads, 1, func(lo, hi int) {
 		for h := lo; h < hi; h++ {
-			found[h], errs[h] = c.try(h)
+			found[h], reasons[h], errs[h] = c.try(h)
 		}
 	})
 	for h, err := range errs {
@@ -130,6 +130,9 @@ func choose(o Options, scale float64, s sample) (*Choice, error) {
 		for h := lo; h < hi; h++ {
 			t := found[h][picked[h]]
 			out.Heads[h] = Head{Cost: t.cost, Expected: t.Estimate}
+			if picked[h] == len(found[h])-1 {
+				out.Heads[h].Reason = reasons[h]
+			}
 			if c.Rates != nil {
 				out.Heads[h].Seconds = c.seconds(t.Plan)
 			}
@@ -206,7 +209,8 @@ func (c *chooser) prove(out *Choice) error {
 	}
 	t := c.last()
 	for h := range out.Heads {
-		out.Heads[h] = Head{Plan: t.Plan, Cost: t.cost, Expected: t.Estimate, Seconds: c.seconds(t.Plan)}
+		out.Heads[h] = Head{Plan: t.Plan, Cost: t.cost, Expected: t.Estimate, Seconds: c.seconds(t.Plan),
+			Reason: "the choice was not faster than exact attention when both were timed"}
 	}
 	return nil
 }
@@ -483,33 +487,64 @@ func (c *chooser) tester(h int) (*tester, error) {
 }
 
 // try measures candidates on head h in the order of their price. With Tol, the last trial returned is the one to use:
-// the first that is good enough, or exact attention. With Budget, all trials are returned, exact attention last.
-func (c *chooser) try(h int) ([]trial, error) {
+// the first that is good enough, or exact attention. With Budget, all trials are returned, exact attention last. reason
+// is the Head.Reason of the last trial.
+func (c *chooser) try(h int) (out []trial, reason string, err error) {
 	if c.dense {
-		t, err := c.searchDense(h)
-		return []trial{t}, err
+		t, reason, err := c.searchDense(h)
+		return []trial{t}, reason, err
 	}
 	tester, err := c.tester(h)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	if c.Tol > 0 && c.all.k.Len >= longSearch {
 		return tester.search()
 	}
-	var out []trial
+	var failed failures
 	for _, p := range c.Plans {
 		t, err := tester.test(p)
 		if err != nil {
-			return nil, err
+			return nil, "", err
 		}
 		if t, err = tester.confirm(t); err != nil {
-			return nil, err
+			return nil, "", err
 		}
 		if out = append(out, t); t.good {
-			return out, nil
+			return out, "", nil
 		}
+		failed.add(t.Estimate)
 	}
-	return append(out, c.last()), nil
+	return append(out, c.last()), c.reason(failed), nil
+}
+
+// failures is the least error, and its upper end, of the plans of a head that did not keep the tolerance.
+type failures struct {
+	tried bool
+	best  Estimate
+}
+
+func (f *failures) add(e Estimate) {
+	if !f.tried || e.High < f.best.High || e.High == f.best.High && e.Error < f.best.Error {
+		f.tried, f.best = true, e
+	}
+}
+
+// reason is the Head.Reason of exact attention after the failures.
+func (c *chooser) reason(f failures) string {
+	switch {
+	case !f.tried && (c.Rates != nil && c.Budget == 0 || c.Decode):
+		return "no plan is predicted to be faster"
+	case !f.tried:
+		return "no plan costs less"
+	case c.Budget > 0:
+		return "the budget allows it"
+	case f.best.High < math.MaxFloat64:
+		return fmt.Sprintf("no plan kept the tolerance (best upper end %.2g)", f.best.High)
+	case f.best.Error < math.MaxFloat64:
+		return fmt.Sprintf("no plan kept the tolerance (least error %.2g)", f.best.Error)
+	}
+	return "no plan could be fitted"
 }
 
 // again replaces the estimate of the trial that was picked for head h by an estimate on fresh rows.
@@ -528,21 +563,23 @@ func (c *chooser) again(h int, t *trial) error {
 // search returns a plan that is accurate enough, or exact attention. The errors of centroid plans fall with their
 // price, though not strictly, so the cheapest one that is accurate enough is found by bisection. Plans of other methods
 // are tried one by one if they are cheaper.
-func (c *tester) search() ([]trial, error) {
+func (c *tester) search() ([]trial, string, error) {
 	best := c.last()
+	var failed failures
 	plans := slices.DeleteFunc(slices.Clone(c.Plans), func(p Plan) bool { return p.Method != Centroid })
 	for len(plans) > 0 {
 		at := len(plans) / 2
 		t, err := c.test(plans[at])
 		if err != nil {
-			return nil, err
+			return nil, "", err
 		}
 		if t, err = c.confirm(t); err != nil {
-			return nil, err
+			return nil, "", err
 		}
 		if t.good {
 			best, plans = t, plans[:at]
 		} else {
+			failed.add(t.Estimate)
 			plans = plans[at+1:]
 		}
 	}
@@ -552,16 +589,21 @@ func (c *tester) search() ([]trial, error) {
 		}
 		t, err := c.test(p)
 		if err != nil {
-			return nil, err
+			return nil, "", err
 		}
 		if t, err = c.confirm(t); err != nil {
-			return nil, err
+			return nil, "", err
 		}
 		if t.good {
 			best = t
+		} else {
+			failed.add(t.Estimate)
 		}
 	}
-	return []trial{best}, nil
+	if best.Method != Exact {
+		return []trial{best}, "", nil
+	}
+	return []trial{best}, c.reason(failed), nil
 }
 
 // confirm judges a trial that is within the tolerance again, on fresh rows, and returns that estimate: the smallest of

@@ -94,7 +94,7 @@ func TestChooseSearch(t *testing.T) {
 	must(t, err)
 	must(t, c.divide())
 	for h := range 2 {
-		found, err := c.try(h)
+		found, _, err := c.try(h)
 		must(t, err)
 		best := found[0]
 		if len(found) != 1 || best.Method != Centroid || best.High > tol || best.cost > 0.1*exactCost(longSearch) {
@@ -129,7 +129,7 @@ func TestChooseSearch(t *testing.T) {
 	c, err = newChooser(Options{Tol: tol, Plans: plans, ByCost: true}, 0, sample{q: q, k: k, v: v})
 	must(t, err)
 	must(t, c.divide())
-	found, err := c.try(0)
+	found, _, err := c.try(0)
 	must(t, err)
 	if found[0].Method != Features {
 		t.Errorf("uniform attention: %+v", found[0])
@@ -536,4 +536,59 @@ func widened(s attention.Seq[float32]) attention.Seq[float64] {
 		out.Data[i] = float64(x)
 	}
 	return out
+}
+
+// A head that stays exact says why; saving keeps the reason, and choices without one load.
+func TestChooseReason(t *testing.T) {
+	q, k, v := heads.Generate[float32](2, 96, 16, 7)
+	long, longK, longV := heads.Generate[float32](1, 600, 16, 7)
+	causal := attention.Visibility{Causal: true}
+	for name, c := range map[string]struct {
+		o       Options
+		vis     attention.Visibility
+		q, k, v attention.Seq[float32]
+		want    string
+	}{
+		"tolerance": {Options{Tol: 1e-9, ByCost: true}, attention.Visibility{}, q, k, v,
+			"no plan kept the tolerance (least error "},
+		"cost": {Options{ByCost: true, Plans: []Plan{{Method: Centroid, Centroid: &centroid.Spec{Clusters: 96, Top: 96}}}},
+			attention.Visibility{}, q, k, v, "no plan costs less"},
+		"seconds": {Options{Rates: &Rates{Exact: 1e-12, Centroid: 1, Features: 1}}, attention.Visibility{},
+			q, k, v, "no plan is predicted to be faster"},
+		"budget": {Options{Budget: 1e6}, attention.Visibility{}, q, k, v, "the budget allows it"},
+		"short":  {Options{Decode: true}, causal, q, k, v, "no plan is predicted to be faster"},
+		"decode": {Options{Decode: true, Tol: 1e-9}, causal, long, longK, longV,
+			"no plan kept the tolerance (best upper end "},
+	} {
+		choice, err := Choose(c.o, c.vis, 0, c.q, c.k, c.v)
+		must(t, err)
+		for h, head := range choice.Heads {
+			if !strings.HasPrefix(head.Reason, c.want) {
+				t.Errorf("%s, head %d: %v, reason %q, want %q", name, h, head.Plan, head.Reason, c.want)
+			}
+		}
+		b, err := json.Marshal(choice)
+		must(t, err)
+		saved := new(Choice)
+		must(t, json.Unmarshal(b, saved))
+		again, err := json.Marshal(saved)
+		must(t, err)
+		if !reflect.DeepEqual(choice, saved) || string(again) != string(b) {
+			t.Errorf("%s: another choice after saving: %s, was %s", name, again, b)
+		}
+		for h := range saved.Heads {
+			saved.Heads[h].Reason = ""
+		}
+		b, err = json.Marshal(saved)
+		must(t, err)
+		if strings.Contains(string(b), "reason") {
+			t.Errorf("%s: an empty reason is saved: %s", name, b)
+		}
+		must(t, json.Unmarshal(b, new(Choice)))
+	}
+	choice, err := Choose(Options{Tol: 0.5, ByCost: true}, attention.Visibility{}, 0, long, longK, longV)
+	must(t, err)
+	if h := choice.Heads[0]; h.Method == Exact || h.Reason != "" {
+		t.Errorf("%v, reason %q", h.Plan, h.Reason)
+	}
 }

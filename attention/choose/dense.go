@@ -40,8 +40,9 @@ const (
 // denseSearch is the search for one head.
 type denseSearch struct {
 	*chooser
-	h     int
-	texts []*denseText
+	h      int
+	texts  []*denseText
+	failed failures
 }
 
 // denseText is one text with the rows that judge plans on it. trials keeps its clusterings.
@@ -50,17 +51,18 @@ type denseText struct {
 	trials       *centroid.Trials[float32]
 }
 
-// searchDense returns a cheap plan that is good enough for head h, or exact attention. It searches groups of plans with
-// the same clusters, those that are the best most often first. A further group is searched only if it has cheaper plans
-// than the best so far and the trials allowed for the head suffice.
-func (c *chooser) searchDense(h int) (trial, error) {
+// searchDense returns a cheap plan that is good enough for head h, or exact attention with its Head.Reason. It searches
+// groups of plans with the same clusters, those that are the best most often first. A further group is searched only if
+// it has cheaper plans than the best so far and the trials allowed for the head suffice.
+func (c *chooser) searchDense(h int) (best trial, reason string, err error) {
 	s := &denseSearch{chooser: c, h: h}
-	best := c.last()
+	best = c.last()
+	found := false
 	if !c.all.vis.Causal {
-		var err error
 		if best, err = s.searchLaw(best); err != nil {
-			return best, err
+			return best, "", err
 		}
+		found = best.Method != Exact
 	}
 	var groups [][]Plan // with the same clusters, by price
 	for _, p := range c.Plans {
@@ -88,13 +90,16 @@ func (c *chooser) searchDense(h int) (trial, error) {
 		first = false
 		t, trials, err := s.searchTop(g, use)
 		if err != nil {
-			return best, err
+			return best, "", err
 		}
 		if spent += trials; t.good {
-			best = t
+			best, found = t, true
 		}
 	}
-	return best, nil
+	if found {
+		return best, "", nil
+	}
+	return best, c.reason(s.failed), nil
 }
 
 // tilted says that the blocks of a bidirectional plan choose single keys.
@@ -222,6 +227,7 @@ func (c *denseSearch) searchLaw(best trial) (trial, error) {
 			}
 			at = s.pick(least, c.Tol*e.Error/e.High)
 		} else {
+			s.failed.add(e)
 			least = at + 1
 			at = s.pick(least, c.Tol*max(e.Error/e.High, 0.5))
 		}
@@ -334,6 +340,7 @@ func (c *denseSearch) searchTop(plans []Plan, use int) (best trial, trials int, 
 			for ; next > failed && c.price(plans[next]) > gain*c.price(plans[at]); next-- {
 			}
 		} else {
+			c.failed.add(e)
 			failed = max(failed, at)
 			next = max(next, at+1)
 		}

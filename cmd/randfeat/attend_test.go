@@ -568,7 +568,8 @@ func TestAttendAuto(t *testing.T) {
 			switch how[0] {
 			case "--tol":
 				for _, c := range r.Choice {
-					if c.Expected == nil || *c.Expected > 0.15 || r.Method != "auto" || c.Rows == 0 {
+					if c.Expected == nil || *c.Expected > 0.15 || r.Method != "auto" || c.Rows == 0 ||
+						(c.Method == "exact") != (c.Reason != "") {
 						t.Errorf("%+v", c)
 					}
 				}
@@ -614,6 +615,12 @@ func TestAttendAuto(t *testing.T) {
 			if !slices.Equal(want[h*length*32:][:length/2*32], got[h*length*32:][:length/2*32]) {
 				t.Errorf("%v: head %d sees later keys", how, h)
 			}
+		}
+	}
+	for _, how := range [][]string{{"-o", out}, {"--compare"}} {
+		how = append([]string{"attend", "--tol", "1e-9"}, append(how, one...)...)
+		if o := ok(t, how...); !strings.Contains(o.stdout+o.stderr, "exact: no plan ") {
+			t.Errorf("%v does not say why heads are exact: %s%s", how, o.stdout, o.stderr)
 		}
 	}
 	o := ok(t, append([]string{"attend", "-o", out, "--compare"}, one...)...)

@@ -42,7 +42,8 @@ the inputs is float64 or --dtype says otherwise.
 
 --method auto, the default, measures the error of each candidate on a sample of query rows, head by head. It takes the
 cheapest candidate within --tol, or the best one within --budget; exact attention is among them. It reports its choice,
-the cost and the expected error. --save-spec keeps the choice, and --spec applies it to other data of the same model.
+the cost, the expected error and why a head stays exact. --save-spec keeps the choice, and --spec applies it to other
+data of the same model.
 
 --method centroid replaces the keys by --clusters centroids. Exact weights go to the keys of the --top clusters of each
 query (with --causal and --keys only the best of them), to the first --sinks keys and to the --window of neighbours.

@@ -250,8 +250,8 @@ func printOutputErrors(env *cli.Env, r AttendResult) error {
 			if plan.Expected != nil {
 				expected = fmt.Sprintf("%.2g", *plan.Expected)
 			}
-			fmt.Fprintf(w, "%d\t%s\t%.0f\t%s\t%s\t%s\n", h, plan.Plan, plan.Cost, microseconds(plan.Seconds), expected,
-				intervalText(e))
+			fmt.Fprintf(w, "%d\t%s\t%.0f\t%s\t%s\t%s\n", h, plan.method(), plan.Cost, microseconds(plan.Seconds),
+				expected, intervalText(e))
 		}
 		if len(c.Heads) > 1 {
 			fmt.Fprintf(w, "all\t\t%.0f\t\t\t%s\n", r.Cost, intervalText(c.AttendErrors))

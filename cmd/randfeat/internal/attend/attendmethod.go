@@ -228,7 +228,7 @@ func (r *AttendResult) choose(c *choose.Choice) {
 	r.Cost, r.ExactCost = c.Cost(), float64(c.Length)/2
 	for _, h := range c.Heads {
 		p := AttendChoice{Method: string(h.Method), Plan: h.Plan.String(), Cost: h.Cost, Seconds: h.Seconds,
-			Rows: h.Expected.Rows}
+			Rows: h.Expected.Rows, Reason: h.Reason}
 		if e := h.Expected; e.Rows > 0 {
 			p.Expected, p.Low, p.High = cli.Number(e.Error), cli.Number(e.Low), cli.Number(e.High)
 		}
@@ -241,9 +241,17 @@ func printChoice(w io.Writer, choice []AttendChoice) error {
 	return cli.Table(w, func(w io.Writer) {
 		fmt.Fprintln(w, "HEAD\tMETHOD\tCOST\tµs/TOKEN\tEXPECTED ERROR")
 		for h, c := range choice {
-			fmt.Fprintf(w, "%d\t%s\t%.0f\t%s\t%s\n", h, c.Plan, c.Cost, microseconds(c.Seconds), expectedText(c))
+			fmt.Fprintf(w, "%d\t%s\t%.0f\t%s\t%s\n", h, c.method(), c.Cost, microseconds(c.Seconds), expectedText(c))
 		}
 	})
+}
+
+// method is the plan, and why it is exact.
+func (c *AttendChoice) method() string {
+	if c.Reason == "" {
+		return c.Plan
+	}
+	return c.Plan + ": " + c.Reason
 }
 
 // microseconds formats a predicted time; a choice by cost or a given method has none.

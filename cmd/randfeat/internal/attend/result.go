@@ -38,7 +38,8 @@ type AttendResult struct {
 // AttendChoice is the method of one key/value head.
 type AttendChoice struct {
 	Method string  `json:"method"`
-	Plan   string  `json:"plan"` // the method with its parameters
+	Plan   string  `json:"plan"`             // the method with its parameters
+	Reason string  `json:"reason,omitempty"` // why a head stays exact
 	Cost   float64 `json:"cost"`
 	// Seconds is the predicted time per token on this machine; absent unless methods were ranked by time.
 	Seconds float64 `json:"seconds,omitempty"`
