@@ -15,7 +15,8 @@ import (
 
 // call is one bidirectional Forward or Backward, shared by its workers. The steps run one after the other, each with
 // parallel items: fit every problem, assign the keys in chunks, group the keys of every problem by cluster, compute
-// rows in tasks.
+// rows in tasks. Problems whose blocks weigh keys (Spec.tilted) have jobs instead, which begin as soon as the jobs that
+// they need have ended; see tiltflow.go.
 type call[T dense.Float] struct {
 	tab     *kern.Table[T]
 	vis     *attention.Visibility

@@ -12,8 +12,8 @@ import (
 )
 
 // Chunks is a [State] for specs with Spec.Chunk. It keeps recent keys in order and older keys sorted by the clusters of
-// their chunk; sorted chunks never change. A step reads the centroids, the recent keys and the chosen clusters in
-// place, once for all query heads of a group.
+// their chunk; sorted chunks never change. A step reads the centroids and the recent keys in place, and copies the keys
+// of chosen clusters side by side, once for all query heads of a group.
 //
 // The query heads of a group choose clusters together, separately at every position. Outputs equal [Attention.Forward]
 // with blocks of one position, up to rounding, and do not depend on how the tokens are divided into steps.

@@ -104,9 +104,11 @@
 //   - attention.go, spec.go, trials.go: the method, its settings, and trials of many settings on one head.
 //   - fit.go, kmeans.go, centres.go: clusters of keys, and fitted centres with their file forms.
 //   - call.go, rows.go, backward.go: bidirectional attention whose queries choose by themselves, and its gradients.
-//   - blocks.go, roworder.go, tilt.go, tiles.go: bidirectional attention whose queries choose together.
+//   - blocks.go, roworder.go, tilt.go, tiltflow.go, tiles.go: bidirectional attention whose queries choose together.
+//     flow.go: the order of jobs, here and in prefixes.
 //   - causal.go, far.go, geometry.go, block.go, select.go, backward_causal.go: causal attention with fitted centres.
-//   - chunks.go, chunkstate.go, prefix.go, prefixflow.go: causal attention in chunks.
-//   - state.go: what all decoding states share. cache.go, slots.go, compact.go, compacted.go: the states. codec.go,
-//     cachecodec.go, chunkcodec.go: their binary forms.
+//   - chunks.go, chunkstate.go, prefix.go, prefixflow.go: causal attention in chunks. tree.go, open.go: with
+//     Spec.Open.
+//   - state.go: the fields and checks that all decoding states share. cache.go, slots.go, compact.go, compacted.go: the
+//     states. codec.go, cachecodec.go, chunkcodec.go: their binary forms.
 package centroid

@@ -10,8 +10,8 @@ import (
 )
 
 // Forward with Spec.Open computes the outputs of a decoding state ([Chunks]) that gets the visible keys of a packed
-// sequence one after the other. A masked key takes no position: the chunks consist of visible keys, and rows equal those
-// of the sequence without its padding. The query of a masked key sees the visible keys before it.
+// sequence one after the other. A masked key takes no position: the chunks consist of visible keys, and rows equal
+// those of the sequence without its padding. The query of a masked key sees the visible keys before it.
 
 // opening is one packed sequence of one key/value head.
 type opening[T dense.Float] struct {
@@ -133,8 +133,8 @@ func openings[T dense.Float](a *Attention[T], q, k, v attention.Seq[T]) ([]openi
 				spec.Sinks = 0
 			}
 			problems[i], errs[i] = clusterChunk(&f, scale, spec,
-				window(o.asked, 0, 0, o.asked.Heads, max(k0-o.from, 0), max(k1-o.from, 0)), window(o.k, 0, 0, 1, k0, k1),
-				window(o.v, 0, 0, 1, k0, k1))
+				window(o.asked, 0, 0, o.asked.Heads, max(k0-o.from, 0), max(k1-o.from, 0)),
+				window(o.k, 0, 0, 1, k0, k1), window(o.v, 0, 0, 1, k0, k1))
 			f.forget()
 		}
 	})

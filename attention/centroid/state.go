@@ -58,7 +58,7 @@ const maxLen = 1<<31 - 2
 // checkStep validates the arguments of a Step, before the state changes.
 func checkStep[T dense.Float](l *layer, out, q, k, v attention.Seq[T]) error {
 	if l.batch == 0 {
-		return fmt.Errorf("a state that was not made by NewCache or NewSlots: %w", attention.ErrMismatch)
+		return fmt.Errorf("a state that was not made by NewCache, NewSlots or NewChunks: %w", attention.ErrMismatch)
 	}
 	for _, x := range [...]struct {
 		name       string

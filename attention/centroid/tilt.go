@@ -318,8 +318,7 @@ func (b *tilt[T]) addExact(t *tiles[T]) {
 }
 
 // loadCentroids makes the centroids of block i from the keys that are not exact. The bias of a centroid is log n −
-// x̄·c,
-// so that its logit is that of the weight n·e^{(x−x̄)·c}.
+// x̄·c, so its weight is n·e^{(x−x̄)·c}.
 func (b *tilt[T]) loadCentroids(tab *kern.Table[T], p *problem[T], start []int32, i int) {
 	d, all := p.packed.Cols, p.kv.Cols
 	b.cents, b.means = buf.Shaped(b.cents, p.clusters, d), buf.Shaped(b.means, p.clusters, all-d)
@@ -356,8 +355,7 @@ func (b *tilt[T]) loadCentroids(tab *kern.Table[T], p *problem[T], start []int32
 }
 
 // addCentroids begins the sums of t with the centroids of block i. slope holds M and R of the comment at the top, or
-// has
-// no rows. If a row has no reference yet, all get one.
+// has no rows. If a row has no reference yet, all get one.
 func (b *tilt[T]) addCentroids(t *tiles[T], p *problem[T], start []int32, slope *kern.Panel[T], i int) {
 	b.loadCentroids(t.tab, p, start, i)
 	if b.cents.Rows == 0 {

@@ -388,8 +388,8 @@ func shapedRoomy[T dense.Float](m dense.Matrix[T], rows, cols int) dense.Matrix[
 	return view(roomy(m.Data, rows*cols), rows, cols)
 }
 
-// clusterChunk sorts a chunk of keys by cluster, with the queries of the same positions. The caller
-// calls f.forget when it needs no more of the result than its keys.
+// clusterChunk sorts a chunk of keys by cluster, with the queries of the same positions. The caller calls f.forget when
+// it needs no more of the result than its keys.
 func clusterChunk[T dense.Float](f *call[T], scale float64, spec Spec, q, k, v attention.Seq[T]) (*problem[T], error) {
 	a := Attention[T]{Scale: scale, Specs: []Spec{spec}}
 	f.problems = nil // the last one keeps its memory

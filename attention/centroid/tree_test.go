@@ -21,8 +21,8 @@ type naiveNode struct {
 	k, v      [][]float64 // members of a leaf
 }
 
-// naiveLeaves are the clusters of a chunk: statistics of their keys and values. Ref is the mean of |v − v̄|² in the first
-// chunk.
+// naiveLeaves are the clusters of a chunk: statistics of their keys and values. Ref is the mean of |v − v̄|² in the
+// first chunk.
 func naiveLeaves(p *treePart[float64], ref float64) (leaves []naiveNode) {
 	_, average := naiveSpread(p)
 	d := p.k.Cols

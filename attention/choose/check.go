@@ -267,9 +267,8 @@ func checkFinite[T dense.Float](tab *kern.Table[T], name string, s attention.Seq
 	return nil
 }
 
-// newCheck is NewCheck for checked arguments, without exact outputs. It samples positions from to to−1, avoiding those
-// in
-// used if possible.
+// newCheck is NewCheck for checked arguments, without exact outputs. It samples positions from to to−1, and avoids the
+// positions used if possible.
 func newCheck[T dense.Float](vis attention.Visibility, q, k, v attention.Seq[T], rows, from, to int, seed uint64,
 	used []int) (*Check[T], error) {
 	if rows == 0 {

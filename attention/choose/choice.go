@@ -35,8 +35,8 @@ type Head struct {
 	Expected Estimate `json:"expected"` // error on another text of the same kind
 	// Seconds is the predicted time of a token by the rates of the choice; 0 without rates.
 	Seconds float64 `json:"seconds,omitempty"`
-	// Reason says why the head stays exact, or reads all keys when it decodes. Otherwise, and in choices of [Use], it is
-	// empty.
+	// Reason says why the head stays exact, or reads all keys when it decodes. Otherwise, and in choices of [Use], it
+	// is empty.
 	Reason string `json:"reason,omitempty"`
 }
 

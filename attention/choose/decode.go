@@ -31,15 +31,15 @@ func openPlan(seed uint64, open float64) Plan {
 func readAll(seed uint64) Plan { return openPlan(seed, 1e-30) }
 
 const (
-	// decodeRows is the most rows, over all texts, that judge a plan for decoding: one row of a thousand can make half
-	// of its error.
+	// decodeRows bounds the rows that guide the search for a plan for decoding, over all texts, and the fresh rows that
+	// judge it; allRows has both. One row of a thousand can make half of the error.
 	decodeRows = 2048
 	// decodeSpread is the assumed standard deviation of the error between texts, in logarithms.
 	decodeSpread = 0.25
 )
 
-// NewChunks returns an empty decoding state for batch sequences with qHeads query heads each. A choice that was not made
-// with Options.Decode is an error that wraps [ErrChoice].
+// NewChunks returns an empty decoding state for batch sequences with qHeads query heads each. A choice that was not
+// made with Options.Decode is an error that wraps [ErrChoice].
 func NewChunks[T dense.Float](c *Choice, batch, qHeads int) (*centroid.Chunks[T], error) {
 	if err := c.check(); err != nil {
 		return nil, err

@@ -294,9 +294,8 @@ const mostTogether = 1 << 14
 // Plans are judged on rows of several texts, and each judgement suggests the next plan, until none is left between the
 // last that failed and the best.
 func (c *denseSearch) searchTop(plans []Plan, use int) (best trial, trials int, err error) {
-	// The cheapest plan with blocks of causal queries is good enough for most heads. Nothing has been picked by the
-	// rows
-	// that rank candidates then, so that they may judge it.
+	// The cheapest plan with blocks of causal queries is good enough for most heads. The rows that rank candidates have
+	// picked nothing then, so they may judge it.
 	at, guides, rows := len(plans)/2, 2, freshRows
 	if !c.Decode {
 		at, guides, rows = 0, 0, checkRows

@@ -37,9 +37,8 @@ func (c *Check[T]) answerCausal(scale float64) error {
 }
 
 // causalRows computes the sampled rows begin to end−1 of one key/value head with a running maximum and rescaled sums,
-// as
-// attention.Exact does. Row r·group + g is sampled row begin + r of head g of the group. Rows before the current keys
-// are skipped: first is the first row that sees any of them.
+// as attention.Exact does. Row r·group + g is sampled row begin + r of head g of the group. Rows before the current
+// keys are skipped: first is the first row that sees any of them.
 func (c *Check[T]) causalRows(tab *kern.Table[T], scale float64, b, h, begin, end int) {
 	rows := c.rows[begin:end]
 	group, n := c.q.Heads/c.k.Heads, len(rows)
