@@ -39,8 +39,8 @@ type pools[T dense.Float] struct {
 	prefixes par.Pool[prefixCall[T]]
 }
 
-// poolsOf returns the pools of a. The field has no type of its own, and most of what could be a method of Attention is
-// a function: a package that mentions a generic type compiles its methods and those of its fields again.
+// poolsOf returns the pools of a. The field has no type of its own, and most functions of this file could be methods
+// but are not: a package that mentions a generic type compiles its methods and those of its fields again.
 func poolsOf[T dense.Float](a *Attention[T]) *pools[T] {
 	a.once.Do(func() { a.pools = new(pools[T]) })
 	return a.pools.(*pools[T])

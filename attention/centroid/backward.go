@@ -109,7 +109,7 @@ func clearRows[T dense.Float](m dense.Matrix[T]) {
 	}
 }
 
-// The steps of Backward run one after the other. The comment says what one item of a step covers.
+// The steps of Backward run one after the other. The comment names the item of a step.
 type (
 	emptyStep[T dense.Float]   call[T] // clear the gradients of some clusters and their keys
 	deliverStep[T dense.Float] call[T] // pass the gradients of some clusters on to their keys

@@ -455,7 +455,7 @@ func (w *reader[T]) weighClusters(l int, count []T) {
 }
 
 // exactKeys chooses the best keys S of the chosen clusters for the rows of a unit and adds everything far. The gain g_c
-// of a chosen cluster becomes that of its remaining keys (tails). The sums are
+// of a chosen cluster is computed again, for its remaining keys (tails). The sums are
 //
 //	Σ_{j∈S} (e^{x·y_j} − e^{g_c(j)}) v_j + Σ_c e^{g_c} n_c v̄_c  over  Σ_{j∈S} e^{x·y_j} + Σ_c e^{g_c} (n_c − n_c^S);
 //

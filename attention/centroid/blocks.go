@@ -30,8 +30,8 @@ func (c *call[T]) orderAxes(w *worker[T], axes *kern.Panel[T], p *problem[T], of
 	c.makeAxes(w, m, axes)
 }
 
-// moments are what coordinates of queries are made of: a factor F of the covariance FFᵀ of keys, and the covariance of
-// queries in a unit, both up to factors.
+// moments determine the coordinates of queries: a factor F of the covariance FFᵀ of keys, and the covariance of queries
+// in a unit, both up to factors.
 type moments[T dense.Float] struct {
 	factor, queries dense.Matrix[T]
 	unit            float64
@@ -87,8 +87,8 @@ func (c *call[T]) makeAxes(w *worker[T], m *moments[T], axes *kern.Panel[T]) {
 	c.tab.Pack(axes, w.tile)
 }
 
-// covariance sets w.tile to that of the rows of w.diff, which it centres and scales by the returned unit, up to a
-// factor.
+// covariance sets w.tile to the covariance of the rows of w.diff, up to a factor. It centres the rows and scales them
+// by the returned unit.
 func (c *call[T]) covariance(w *worker[T]) (unit float64) {
 	m, d := w.diff.Rows, w.diff.Cols
 	w.fit.tab = c.tab

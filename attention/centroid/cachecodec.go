@@ -10,7 +10,7 @@ import (
 
 // cacheFormat: the flag is the number of bytes of a number. The body has for every head the length of its own centres
 // as u64 and these centres, 0 if it has none or calibrated ones; the queries that wait for a fit; keys and values of
-// all tokens, or, without clusters, those of sinks and window.
+// all tokens, or, without clusters, of the sinks and the window alone.
 var cacheFormat = seal.Format{Magic: "randfeat cache\n\x00", Version: 1, Counts: stateCounts}
 
 // MarshalBinary returns the binary form of AppendBinary.
@@ -65,7 +65,7 @@ func (h *cacheHead[T]) waiting(length int) int {
 	return min(length, h.begin)
 }
 
-// nearPositions are those of sinks and window after so many tokens.
+// nearPositions returns the positions of the sinks and of the window after length tokens.
 func nearPositions(length, sinks, window, block int) (pos []int) {
 	if length == 0 {
 		return nil

@@ -50,7 +50,7 @@ type keyChunk struct{ problem, lo, hi int }
 type rowTask struct{ problem, lo, hi, at int }
 
 const (
-	// assignChunk keys are assigned by one item, those of clusters with groupChunk keys sorted.
+	// One item assigns assignChunk keys. One item sorts the keys of clusters with about groupChunk keys together.
 	assignChunk = 256
 	groupChunk  = 512
 	// tileRows rows of weights are computed at a time; fewer if there are very many clusters.
@@ -168,7 +168,7 @@ func (c *call[T]) prepare() {
 	c.runTilted(false)
 }
 
-// keyWork is about that of assigning all keys, times awake.
+// keyWork is about the work of assigning all keys, times awake.
 //
 // The steps that cluster keys follow each other so closely that goroutines have not gone to sleep.
 func (c *call[T]) keyWork() (work float64) {
@@ -248,7 +248,7 @@ func (c *call[T]) answer() attention.Report {
 	return c.report()
 }
 
-// report adds what workers have counted.
+// report returns the sum of the counts of all workers.
 func (c *call[T]) report() (total attention.Report) {
 	for _, w := range c.crew.Workers {
 		total.Add(w.report)
@@ -257,13 +257,13 @@ func (c *call[T]) report() (total attention.Report) {
 	return total
 }
 
-// The steps, by what an item is.
+// The steps. The comment names the item of a step.
 type (
 	fitStep[T dense.Float]    call[T] // a problem: weights of its keys and the centres that assign them
 	assignStep[T dense.Float] call[T] // the clusters of a chunk of keys
 	groupStep[T dense.Float]  call[T] // a problem: the order of its keys by cluster
 	meanStep[T dense.Float]   call[T] // some clusters: their keys side by side, and the centroids
-	rankStep[T dense.Float]   call[T] // some clusters: what ranks them, and their centroids packed
+	rankStep[T dense.Float]   call[T] // some clusters: their ranks, and their centroids packed
 	rowStep[T dense.Float]    call[T] // the outputs of a task
 )
 
@@ -393,7 +393,7 @@ type problem[T dense.Float] struct {
 	perKey                 []T             // 1/size
 	dCentre, dMean, dK, dV dense.Matrix[T] // gradients; dK and dV of sorted keys
 
-	risk []T // what turns the logarithm of a mass into that of an expected error, see rank
+	risk []T // log(expected error) − log(mass) of a cluster, see rank
 	mean dense.Matrix[T]
 
 	// of rows that choose together
@@ -419,7 +419,7 @@ const (
 	loose  = -2 // a sink, or there are no clusters
 )
 
-// fitter is that of a worker with the keys of p.
+// fitter returns the fitter of a worker, with the keys of p.
 func (c *call[T]) fitter(w *worker[T], p *problem[T]) *fitter[T] {
 	f := &w.fit
 	f.tab, f.workers = c.tab, runtime.GOMAXPROCS(0)/c.used
@@ -560,7 +560,7 @@ func (p *problem[T]) pack(tab *kern.Table[T], x int) {
 	tab.PackAt(&p.packed, int(p.from[x]), p.k.RowRange(lo, hi))
 }
 
-// panelOf is a view of the packed keys [lo, hi) of cluster x, of which all before lo are whole panels.
+// panelOf is a view of the packed keys [lo, hi) of cluster x; the keys before lo fill whole panels.
 func (p *problem[T]) panelOf(x, lo, hi int) kern.Panel[T] {
 	at := int(p.from[x]) + lo - int(p.start[x])
 	return kern.Panel[T]{Rows: hi - lo, Cols: p.packed.Cols, Width: p.packed.Width,
@@ -647,7 +647,7 @@ func (c *call[T]) rank(w *worker[T], p *problem[T], from, to int) {
 	}
 }
 
-// meanValue sets w.one to the mean of all values, from those of clusters.
+// meanValue sets w.one to the mean of all values, from the means of clusters.
 func (p *problem[T]) meanValue(w *worker[T]) {
 	w.wide = buf.Zeroed(w.wide, p.mean.Cols)
 	for x := range p.clusters {
@@ -662,14 +662,14 @@ func (p *problem[T]) meanValue(w *worker[T]) {
 // members is the number of keys of a cluster that rank looks at.
 func (p *problem[T]) members(x int) int { return min(rankMembers, int(p.start[x+1]-p.start[x])) }
 
-// risks sets those of the clusters [lo, hi), whose differences of keys and values are in w.diff and w.tile.
+// risks sets the risks of the clusters [lo, hi). The differences of their keys and values are in w.diff and w.tile.
 func (c *call[T]) risks(w *worker[T], p *problem[T], lo, hi int) {
 	rows := w.diff.Rows
 	w.wide = buf.Sized(w.wide, 3*rows)
 	size, rho, nu := w.wide[:rows], w.wide[rows:2*rows], w.wide[2*rows:]
 	c.tab.Norms(size, w.diff)
 	c.tab.Norms(nu, w.tile)
-	for r := range rows { // the squares of what follows might overflow
+	for r := range rows { // the squares of the differences below might overflow
 		if size[r] > 0 {
 			c.tab.Scale(w.diff.Row(r), T(1/math.Sqrt(size[r])))
 		}

@@ -295,7 +295,7 @@ func Assign[T dense.Float](dst []int32, c *Centres, y, v dense.Matrix[T]) error 
 type assigner[T dense.Float] struct {
 	tab   *kern.Table[T]
 	mean  []T // of the keys, then of the values if they take part
-	unit  T   // what differences of keys are multiplied by
+	unit  T   // factor of differences of keys
 	panel kern.Panel[T]
 	bias  []T
 	rows  dense.Matrix[T]

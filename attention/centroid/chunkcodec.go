@@ -15,9 +15,9 @@ import (
 // chunksFormat: the flag is the number of bytes of a number. The body has for every head the reference of the hazards
 // and the clustered chunks, each with the number of its clusters and where they begin and end as u32, the centroids,
 // the hazards, the means of values, and the sorted keys and values; then the keys and values of sinks and of the
-// positions after these chunks, and the queries of these positions. The numbers of chunks and positions follow from
-// the length. With Spec.Open the reference is that of the values, and a chunk ends with the branches of its clusters
-// as u32, then with those of the clusters of joinChunks chunks, if they are complete.
+// positions after these chunks, and the queries of these positions. The numbers of chunks and positions follow from the
+// length. With Spec.Open the reference is the unit of the values (tree.ref). A chunk then ends with the branches of its
+// clusters as u32, and the last of joinChunks chunks also with the joint branches of their clusters.
 var chunksFormat = seal.Format{Magic: "randfeat chunks\n", Version: 1, Counts: stateCounts}
 
 func (c *Chunks[T]) fingerprint() [32]byte {

@@ -36,7 +36,7 @@ type chunkStream[T dense.Float] struct {
 	store  chunkStore[T]
 }
 
-// chunkStore is what queries see of the clusters of chunks: columns [i·stride, (i+1)·stride) are those of chunk i.
+// chunkStore holds the centroids of all chunks. Columns [i·stride, (i+1)·stride) belong to chunk i.
 type chunkStore[T dense.Float] struct {
 	stride  int // clusters of a chunk, with empty ones up to a whole vector
 	panel   kern.Panel[T]
@@ -69,7 +69,7 @@ func (s *chunkStore[T]) set(tab *kern.Table[T], i int, p *problem[T], ref T) {
 	s.put(tab, i, p.centre, p.mean, p.logSize[:p.clusters], hazard)
 }
 
-// put makes clusters those of chunk i.
+// put writes the clusters of chunk i.
 func (s *chunkStore[T]) put(tab *kern.Table[T], i int, centre, mean dense.Matrix[T], logSize, hazard []T) {
 	lo := i * s.stride
 	width := s.panel.Width

@@ -36,7 +36,7 @@ const (
 // Compact replaces the keys and values of a head by budget slots which serve later queries nearly as well; a budget of
 // all keys or more keeps them as they are. The rows of queries are examples of later queries of all heads that share
 // the keys: some hundreds, half of them recent. Where positions are part of keys (RoPE), rotate the examples to
-// positions after the context: without it the loss of perplexity more than doubles. Scale is that of [Attention].
+// positions after the context: without it the loss of perplexity more than doubles. Scale is [Attention.Scale].
 //
 // The first and last four keys and those with the largest rms attention are seeds. One step of k-means, weighted by the
 // mean attention a_j, groups the others around them, in the metric of E(q·(k_i − k_j))² and of the distance of values.
@@ -356,7 +356,7 @@ func (c *compaction[T]) unite() {
 	}
 }
 
-// means sets the rows of dst to the weighted means of x by slot; a slot without keys has those of its seed.
+// means sets the rows of dst to the weighted means of x by slot; a slot without keys gets the row of its seed.
 func (c *compaction[T]) means(dst, x dense.Matrix[T]) {
 	sum := make([]T, c.t)
 	clear(dst.Data)

@@ -226,9 +226,9 @@ type part struct {
 }
 
 // fitter fits the clusters of one head, with memory that later heads reuse. Call reset, then add for every packed
-// sequence, then train; then centres or assigner returns the result. Its steps are those of train: weigh the keys by
-// landmark queries, measure the metric, draw a sample of keys, map it to coordinates z in which the metric is
-// Euclidean, and run k-means there.
+// sequence, then train; then centres or assigner returns the result. The steps of train are: weigh the keys by landmark
+// queries, measure the metric, draw a sample of keys, map it to coordinates z in which the metric is Euclidean, and run
+// k-means there.
 type fitter[T dense.Float] struct {
 	tab    *kern.Table[T]
 	spec   *Spec
@@ -270,7 +270,7 @@ type fitter[T dense.Float] struct {
 }
 
 // fitChunk keys are weighed at a time. At most metricQueries queries determine the metric of a sequence, and
-// chunkQueries that of a chunk.
+// chunkQueries the metric of a chunk.
 const (
 	fitChunk      = 512
 	metricQueries = 1024

@@ -80,7 +80,7 @@ func (p *problem[T]) neighbours(query int) (lo, hi int) {
 }
 
 // eachTile calls body for tiles of m queries, beginning with query, whose first row is r. The keys of their neighbours
-// are packed in w.near, those of the sinks in w.sinks.
+// are packed in w.near, the sinks in w.sinks.
 func (c *call[T]) eachTile(w *worker[T], p *problem[T], t rowTask,
 	body func(c *call[T], w *worker[T], p *problem[T], query, r, m int)) {
 	n := t.hi - t.lo

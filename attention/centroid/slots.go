@@ -117,7 +117,7 @@ type slotHead[T dense.Float] struct {
 	h     []T // and by slots
 }
 
-// metric is what slots use of Centres.
+// metric is the part of Centres that slots use.
 type metric[T dense.Float] struct {
 	mean []T
 	r    kern.Panel[T] // R
@@ -201,7 +201,7 @@ func NewSlotsPerHead[T dense.Float](specs []SlotSpec, scale float64, centres []*
 	return s, nil
 }
 
-// spec is that of head i of all batches.
+// spec returns the spec of head i, counted over all batches.
 func (s *Slots[T]) spec(i int) *SlotSpec { return &s.specs[i%s.kvHeads%len(s.specs)] }
 
 // project takes over the residual directions.
@@ -436,7 +436,7 @@ func (a *near[T]) remove(i, j int) {
 	a.keys.Rows, a.value.Rows = len(a.pos), len(a.pos)
 }
 
-// put makes the slots of a those of the head.
+// put copies the slots of a to the head.
 func (h *slotHead[T]) put(a *slotPool[T], s *SlotSpec) {
 	f := &h.far
 	h.resize(s.slots(), a.n)
@@ -458,7 +458,7 @@ func (h *slotHead[T]) put(a *slotPool[T], s *SlotSpec) {
 	}
 }
 
-// shrink merges or drops slots until no more than those of the spec are left. Their order stays.
+// shrink merges or drops slots until the number that the spec allows is left. Their order stays.
 func (a *slotPool[T]) shrink(h *slotHead[T], s *SlotSpec) {
 	extra := a.n - s.slots()
 	if extra <= 0 {
@@ -688,7 +688,7 @@ func (s *Slots[T]) Join(o State[T]) error {
 }
 
 // Merge adds all keys of o to the slots of s, including the sinks and the window of o. The slots then merge until they
-// fit the budget. Later tokens see both sequences. The window remains that of s.
+// fit the budget. Later tokens see both sequences. The window of s stays.
 func (s *Slots[T]) Merge(o *Slots[T]) error {
 	if err := s.matches(o); err != nil {
 		return err

@@ -46,7 +46,7 @@ type Spec struct {
 	Chunk int `json:"chunk,omitempty"`
 	// Open is for causal attention with Chunk and Together 1, instead of Top: the largest expected error of a centroid
 	// that is not replaced by its keys, relative to the spread of the values. Clusters form a tree with two levels; see
-	// tree.go. Masked keys take no position: rows are those of the visible keys alone. 0: Top clusters are exact.
+	// tree.go. Masked keys take no position: rows equal the rows of the visible keys alone. 0: Top clusters are exact.
 	Open float64 `json:"open,omitempty"`
 	// Shared makes one choice of clusters and keys for all query heads of a group.
 	Shared bool `json:"shared,omitempty"`

@@ -25,16 +25,16 @@ import (
 //
 //	Σ_C e^{x·y_j} = Σ_C w_j e^{(x−x̄)·y_j} = n·e^{(x−x̄)·c}·(1 + ½ Var_w((x−x̄)·y) + …).
 //
-// What v̄ misses is of first order: values that differ with the keys of a cluster move by Cov_w(v, y)·(x−x̄). Both
+// The error of v̄ is of first order: values that differ with the keys of a cluster move by Cov_w(v, y)·(x−x̄). Both
 // terms are taken from all keys of the head at once, without weights: M = Cov(v, y) and S = Cov(y) inside of clusters.
 // The centroids of a row then have the values v̄ + M(x−x̄) and masses larger by e^{s/4}, with s = (x−x̄)ᵀS(x−x̄). Half
 // of the term of second order is left out since the keys that spread most are exact: half is better than none or all of
 // it. Both terms end where s does not tell them any more (mostDrift). On real heads they lower the error by a third to
 // a half, for the work of 32 keys per row.
 //
-// Clusters therefore are those of the metric E (x−x̄)(x−x̄)ᵀ, the covariance of queries inside of blocks. Few of them
-// are enough: 64 instead of the L/16 that centroids for all queries need. The keys cost a block about 1.5 L
-// multiply-adds per dimension, a hundredth of exact attention with blocks of 128 queries.
+// Clusters therefore use the metric E (x−x̄)(x−x̄)ᵀ, the covariance of queries inside of blocks. Few of them are
+// enough: 64 instead of the L/16 that centroids for all queries need. The keys cost a block about 1.5 L multiply-adds
+// per dimension, a hundredth of exact attention with blocks of 128 queries.
 
 // tilted tells whether blocks of bidirectional queries weigh the keys themselves.
 func (s *Spec) tilted() bool { return s.Together > 0 && s.Keys > 0 }
@@ -106,7 +106,7 @@ func (c *call[T]) measureBlocks(f *fitter[T], p *problem[T]) {
 	f.setMetric(f.x.RowRange(0, at), 1)
 }
 
-// splitTilted makes the tasks of problem i: some blocks each, those of wanted rows only.
+// splitTilted makes the tasks of problem i: some blocks each. Blocks without a wanted row have none.
 func (c *call[T]) splitTilted(i int, task func(rowTask)) {
 	p := c.problems[i]
 	n, rows, size := p.span.Q1-p.span.Q0, len(p.rows.order), p.spec.Together
@@ -133,7 +133,8 @@ func (c *call[T]) splitTilted(i int, task func(rowTask)) {
 	}
 }
 
-// passBlocks is the time of a pass over the keys, in that of a block. Processors that share their memory take longer.
+// passBlocks is the time of a pass over the keys, in units of the time of a block. Processors that share their memory
+// take longer.
 const passBlocks = 2
 
 // blocksOfTask is how many of n blocks share a pass over the keys, most at most, if there are so many equal lists of
@@ -155,7 +156,7 @@ type tilt[T dense.Float] struct {
 	mean  dense.Matrix[T] // scaled mean queries of the blocks of a task
 	all   dense.Matrix[T] // logits of all keys, if the blocks see only some of them
 	w     dense.Matrix[T] // logits, then weights, of the keys that the blocks see
-	extra []T             // what their ranks add to logits
+	extra []T             // rank less logit of these keys
 	rank  []T
 	top   []T // largest logit of a block
 	sum   []T
@@ -210,8 +211,8 @@ func meanRow[T dense.Float](tab *kern.Table[T], dst []T, x dense.Matrix[T]) {
 }
 
 // weigh computes the weights of keys for blocks, whose mean queries are in b.mean, chooses the exact keys, and sums the
-// others by cluster. The blocks see the first keys of every cluster: start[x] to start[x+1]−1 are those of cluster x if
-// only seen keys are counted. A key is ranked by its logit, plus its element of extra unless that is nil.
+// others by cluster. The blocks see the first keys of every cluster: counted among the seen keys, start[x] to
+// start[x+1]−1 belong to cluster x. A key is ranked by its logit, plus its element of extra unless that is nil.
 func (b *tilt[T]) weigh(tab *kern.Table[T], p *problem[T], start []int32, extra []T) {
 	blocks, seen, all := b.mean.Rows, int(start[p.clusters]), p.kv.Cols
 	b.w = buf.Shaped(b.w, blocks, seen)
@@ -467,7 +468,7 @@ func (c *call[T]) slopes(w *worker[T], s *slope[T], p *problem[T], n, part int) 
 	d, dv, m := c.k.Dim, c.v.Dim, min(n, slopeKeys)
 	k, v := c.k.Head(p.b, p.h), c.v.Head(p.b, p.h)
 	w.diff, w.one = buf.Shaped(w.diff, m, dv+d), buf.Sized(w.one, dv+d)
-	rows, from := 0, 0 // the rows of the part so far, and where those of the last cluster begin
+	rows, from := 0, 0 // the rows of the part so far, and the first row of the last cluster
 	s.free[part] = 0
 	centre := func() {
 		if rows > from {

@@ -15,14 +15,14 @@ import (
 // know the number of their keys, the centroid and the variances of the keys, and the mean and the spread of the values.
 //
 // A step reads all branches. Where the expected error of a branch exceeds Open it reads the leaves instead, and where
-// that of a leaf does, the keys. So steps differ in the number of keys that they read, and hardly in their error:
-// with a fixed number of exact clusters, a few steps that need more make most of the error.
+// the error of a leaf exceeds Open, the keys. So steps differ in the number of keys that they read, and hardly in their
+// error: with a fixed number of exact clusters, a few steps that need more make most of the error.
 //
 // For a query x with the share p of its weights in a node of n keys, the logits of the keys have the variance s² = Σ
-// x_i² var_i, if coordinates are independent. Log-normal weights with this variance, relative to that of the
-// centroid, have the variance e^{s²}(e^{s²}−1), and a mean of n independent products of such weights and values has
-// the error p·√(e^{s²}(e^{s²}−1))·ν/√n. ν² is the mean of |v − v̄|², divided by that of the first chunk, so that Open
-// has no unit. Squares are summed over the query heads of a group.
+// x_i² var_i, if coordinates are independent. Log-normal weights with this variance, relative to the weight of the
+// centroid, have the variance e^{s²}(e^{s²}−1), and a mean of n independent products of such weights and values has the
+// error p·√(e^{s²}(e^{s²}−1))·ν/√n. ν² is the mean of |v − v̄|², divided by its value in the first chunk: Open has no
+// unit. Squares are summed over the query heads of a group.
 
 const (
 	branchLeaves = 8
@@ -33,7 +33,7 @@ const (
 
 // Reads is the time of a decoding step (Chunks) after n tokens, in units of the time to read a key that lies beside the
 // last one. On average half a chunk of recent keys is not in clusters. Chosen keys lie in many places of memory. With
-// Open, their number is about that of SmolLM2's heads, which hardly depends on n.
+// Open, their number is a fit to the heads of SmolLM2, where it hardly depends on n.
 func (s Spec) Reads(n int) float64 {
 	const scattered = 3    // keys side by side that are read in the time of one elsewhere
 	const openedKeys = 0.4 // times 1/Open
@@ -56,11 +56,11 @@ type treePart[T dense.Float] struct {
 	chunkPart[T]
 	leaf            dense.Matrix[T] // a row for every cluster: centroid, variances, mean of values
 	logSize, hazard []T             // hazard is ν²/n
-	own, joint      []int32         // branches of its clusters; of those of joinChunks chunks, if complete
+	own, joint      []int32         // branches of its clusters; of the clusters of joinChunks chunks, after the last
 }
 
-// tree is the clustered chunks of a head. Columns are branches: those of a chunk lie side by side, and the joint ones
-// of several chunks replace them.
+// tree is the clustered chunks of a head. Columns are branches. The branches of a chunk lie side by side; joint
+// branches of several chunks replace them.
 type tree[T dense.Float] struct {
 	parts           []*treePart[T]
 	ref             T   // mean of |v − v̄|² in the first chunk
@@ -122,7 +122,8 @@ func (h *tree[T]) leaves(tab *kern.Table[T], c chunkPart[T], centre, mean dense.
 	return p
 }
 
-// group sets the branches of a chunk that comes next. Distances are those of the queries: factor is that of the chunk.
+// group sets the branches of a chunk that comes next. The distance of centroids is the mean square of the differences
+// of their logits; factor is its root in this chunk.
 func (h *tree[T]) group(km *kmeans[T], tab *kern.Table[T], p *treePart[T], factor dense.Matrix[T], seed uint64) {
 	parts := []*treePart[T]{p}
 	p.own = h.branches(km, tab, parts, factor, seed)

@@ -116,8 +116,8 @@ func newRun[T dense.Float](c *Choice, lo, hi int) (run[T], error) {
 func (a *Attention[T]) Choice() *Choice { return a.choice }
 
 // Forward writes the attention of q over k and v to out. out must not share memory with the inputs. The number of
-// key/value heads and their dimensions must be those of the choice; the length may differ. An error about a head that
-// is not in the first run counts heads from the beginning of its run, and says so.
+// key/value heads and their dimensions must equal the numbers of the choice; the length may differ. An error about a
+// head that is not in the first run counts heads from the beginning of its run, and says so.
 func (a *Attention[T]) Forward(out, q, k, v attention.Seq[T]) (attention.Report, error) {
 	return par.Result(a.Workers, func() (attention.Report, error) { return a.forward(out, q, k, v) })
 }

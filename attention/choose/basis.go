@@ -17,8 +17,8 @@ const (
 	// ScaledCovariances: the covariances of independent projections, multiplied by the closed-form ratio of the
 	// variances (coupled to independent) averaged over keys. The ratio for a pair of different keys has no closed form.
 	ScaledCovariances
-	// IndependentRows: the coupling has no closed form for this family. The value is that of independent projections.
-	// Err says what is missing.
+	// IndependentRows: the coupling has no closed form for this family. The value is for independent projections. Err
+	// says what is missing.
 	IndependentRows
 	// UpperBound: only variances of single weights are known (for independent projections if the coupling has no closed
 	// form). The Cauchy–Schwarz inequality bounds the covariances. Err says what is missing.

@@ -110,8 +110,8 @@ func (s *errorSums) bootstrap() (low, high float64) {
 }
 
 // logError returns log √(Σa/Σb) over a resample, in which pick(i) is the row at place i, and the standard error of that
-// logarithm. To first order the standard error of the quotient r = Σa/Σb is that of Σ(a − r·b)/Σb, which accounts for
-// the covariance of a and b.
+// logarithm. To first order the quotient r = Σa/Σb has the standard error of Σ(a − r·b)/Σb, which accounts for the
+// covariance of a and b.
 func logError(rows []rowError, pick func(i int) int) (log, se float64) {
 	var a, b, aa, ab, bb float64
 	for i := range rows {

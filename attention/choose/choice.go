@@ -12,7 +12,7 @@ import (
 // Choice holds a plan for every key/value head of a model or of a part of it. The heads of several layers are simply
 // concatenated; see [Choice.Range]. Its file form is one JSON document, read strictly.
 type Choice struct {
-	// Causal and Scale are those of the attention that the choice is for. Scale 0 means 1/√d.
+	// Causal and Scale belong to the attention that the choice is for. Scale 0 means 1/√d.
 	Causal bool    `json:"causal,omitempty"`
 	Scale  float64 `json:"scale,omitempty"`
 	// Length is the number of keys in the sample. The choice also runs at other lengths, but Cost, Seconds and Expected
@@ -58,7 +58,7 @@ func (c *Choice) Seconds() float64 {
 	return sum / float64(max(1, len(c.Heads)))
 }
 
-// Range returns the choice of the heads lo to hi−1, for example those of one layer.
+// Range returns the choice of the heads lo to hi−1, for example the heads of one layer.
 func (c *Choice) Range(lo, hi int) *Choice {
 	part := *c
 	part.Heads = slices.Clip(c.Heads[lo:hi])

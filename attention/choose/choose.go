@@ -354,9 +354,9 @@ func newChooser(o Options, scale float64, s sample) (*chooser, error) {
 func (c *chooser) calibrates() bool { return c.all.vis.Causal && !c.Online && !c.dense }
 
 // divide makes the folds. Plans without calibrated centres know only the keys that they may see, so one fold suffices,
-// over all positions or, for decoding, over the second half. Calibrated centres need two folds, each of which is fitted
-// to the data that the other judges: every second text, or the halves of a single text. Packed sequences, sequences of
-// different lengths and a single position cannot be halved; their errors are those of the fitted data.
+// over all positions or, for decoding, over the second half. Calibrated centres need two folds, each fitted to the data
+// that the other judges: every second text, or the halves of a single text. Packed sequences, sequences of different
+// lengths and a single position cannot be halved; the fitted data judge them.
 func (c *chooser) divide() error {
 	// The exact outputs of plans of blocks are computed for the heads and texts that judge, when they do (denseText).
 	lazy := c.dense && !slices.ContainsFunc(c.Plans, func(p Plan) bool { return p.Method != Centroid })
@@ -620,7 +620,7 @@ func (c *tester) confirm(t trial) (trial, error) {
 	return t, nil
 }
 
-// price returns the quantity by which plans are ranked: what a token reads for decoding, the cost if there are
+// price returns the quantity by which plans are ranked: the keys that a token reads for decoding, the cost if there are
 // no rates or a budget is set, and predicted seconds otherwise.
 func (c *chooser) price(p Plan) float64 {
 	if c.Decode {

@@ -12,9 +12,9 @@ import (
 	"github.com/randfeat/randfeat/internal/stable"
 )
 
-// The search among plans whose queries choose together. What takes time is the clustering of a text and a pass over its
-// keys for every block; plans with the same clusters that differ in the number of exact ones, or of exact keys, share
-// the clustering.
+// The search among plans whose queries choose together. The clustering of a text, and a pass over its keys for every
+// block, take most of the time. Plans with the same clusters that differ in the number of exact ones, or of exact keys,
+// share the clustering.
 //
 // The errors of bidirectional plans follow a law (denseLaw): one measurement tells the cheapest plan that should be
 // good enough, judgements on fresh rows of several texts move on from there. Causal plans are searched by their
@@ -114,8 +114,8 @@ func denseLaw(s *centroid.Spec) float64 {
 	return math.Pow(float64(s.Together), 0.4) / math.Sqrt(float64(s.Keys)) / math.Pow(float64(s.Clusters), 0.2)
 }
 
-// lawSearch is the search of one head among plans that follow denseLaw. The exponent of the law is that of the head as
-// soon as two measurements tell it.
+// lawSearch is the search of one head among plans that follow denseLaw. Two measurements determine the exponent for the
+// head.
 type lawSearch struct {
 	*denseSearch
 	plans  []Plan // by price
@@ -231,7 +231,7 @@ func (c *denseSearch) searchLaw(best trial) (trial, error) {
 			least = at + 1
 			at = s.pick(least, c.Tol*max(e.Error/e.High, 0.5))
 		}
-		if best.Method == Exact && at >= end { // the law may be wrong: halve what is left before giving up
+		if best.Method == Exact && at >= end { // the law may be wrong: halve the remaining plans before giving up
 			at = (least + end) / 2
 		}
 		if at >= end || !more {
@@ -273,7 +273,7 @@ func (b *trialBudget) spend(c interface{ seconds(Plan) float64 }, p Plan, texts 
 	if math.IsInf(b.left, 1) {
 		return
 	}
-	few := *p.Centroid // a trial has few rows: what is left is the clustering, and the keys that blocks weigh
+	few := *p.Centroid // a trial has few rows: its time is the clustering, and the keys that blocks weigh
 	few.Keys = 1
 	all := c.seconds(Plan{Method: Centroid, Centroid: &few})
 	few.Together = mostTogether
@@ -369,7 +369,7 @@ func exactKeys(p Plan) float64 {
 	return float64(max(p.Centroid.Keys, p.Centroid.Top))
 }
 
-// trials returns the number of trials of one text that a head may spend, if they cost as much as those of plan p.
+// trials returns the number of trials of one text that a head may spend, if they cost as much as trials of plan p.
 func (c *chooser) trials(p Plan) int {
 	texts, n := float64(c.all.q.Batch), c.all.k.Len
 	if n < budgetLength || p.Method != Centroid || c.Rates == nil {

@@ -30,8 +30,8 @@ type predictor struct {
 func newPredictor(s randfeat.Spec) *predictor {
 	p := &predictor{kernel: s.Target(), coupling: s.Coupling, m: s.M}
 	f := s.Family
-	// The matrix of a wrapper is part of the target kernel. In its coordinates the estimates are those of the inner
-	// family.
+	// The matrix of a wrapper is part of the target kernel. In its coordinates the inner family makes the same
+	// estimates.
 	type wrapper interface{ Inner() family.Family }
 	for w, ok := f.(wrapper); ok; w, ok = f.(wrapper) {
 		f = w.Inner()
