@@ -13,20 +13,26 @@ import (
 )
 
 // Causal attention with Spec.Chunk and Spec.Keys. Positions are divided into chunks. A query sees the keys of its own
-// chunk exactly. It sees the keys of all earlier chunks, its prefix, as bidirectional queries with Spec.Keys see all
-// keys
-// (tilt.go): the queries of a chunk, of all heads of a group, are sorted and cut into blocks. A block weighs the prefix
-// by its mean query; Keys keys are exact, and the others are in centroids made for the block.
+// chunk exactly, and the Window keys before it. It sees the keys before these, the prefix of its chunk, as bidirectional
+// queries with Spec.Keys see all keys (tilt.go): the queries of a chunk, of all heads of a group, are sorted and cut into
+// blocks. A block weighs the prefix by its mean query; Keys keys are exact, and the others are in centroids made for the
+// block. Without a window, the first queries of a chunk would have no recent keys but those that their block chooses, and
+// make half of the square of the error.
+//
+// Chunks that begin before position Start have no prefix: all their keys are exact. Reading some hundred keys costs less
+// than clustering them.
 //
 // The exact keys of a causal block are those with the largest e^{x̄·y + σ²}, see sortKeys, not e^{x̄·y}.
 //
-// Centres are trained when the prefix has 1, 2, 4, … chunks, on the prefix at that time. Keys of later chunks are
-// assigned to these centres until the next training. The covariances M and S of tilt.go are those of the keys before
-// the
-// first chunk that uses the training, and so are the queries that a training looks at: those of this chunk.
+// Centres are trained for the prefixes of the chunks at position Start, 2·Start, 4·Start, … Later keys are assigned to
+// these centres until the next training. The covariances M and S of tilt.go are those of the keys before the first chunk
+// that uses the training, and so are the queries that a training looks at: those of this chunk.
 //
 // Invariant: no bit of a row depends on a later key or value, nor on a query of a later chunk. Which keys are exact,
 // and the weights of centroids, depend on all queries of the chunk.
+
+// start is the position of the first chunk with a prefix. Its prefix may be empty.
+func (s *Spec) start() int { return max(s.Start, s.Chunk) }
 
 // prefixed tells whether causal blocks weigh the keys of earlier chunks themselves.
 func (s *Spec) prefixed() bool { return s.Chunk > 0 && s.Keys > 0 }
@@ -35,7 +41,7 @@ func (s *Spec) prefixed() bool { return s.Chunk > 0 && s.Keys > 0 }
 type prefixChunk struct {
 	b, h   int
 	q0, q1 int
-	begin  int     // position of the first key of the chunk among those of the sequence
+	begin  int     // the keys of the sequence before this position are the prefix
 	level  int     // its clusters: a problem of keys
 	first  bool    // the clusters are trained for it
 	order  []int32 // its queries, sorted: query r%(q1−q0) of head r/(q1−q0) of the group
@@ -165,13 +171,15 @@ func (c *prefixCall[T]) count(x *prefixChunk) {
 	}
 }
 
-// insideTask is the queries at positions lo to hi−1 of a chunk whose first key is the given one. The first of these
-// queries is row query of the sequence. The chunk is its number in prefixCall.chunks, or −1 if it has no prefix.
+// insideTask is the queries at positions lo to hi−1 of a chunk, counted from the first key after its prefix, which is the
+// given one. The first of these queries is row query of the sequence. The chunk is its number in prefixCall.chunks, or −1
+// if it has no prefix.
 type insideTask struct{ b, h, key, lo, hi, query, chunk int }
 
 // divide makes the tasks of a sequence inside of chunks, the chunks that have a prefix, and their levels.
 func (c *prefixCall[T]) divide(b, h int, sp attention.Span) {
-	size, n := specOf(c.keys.specs, h).Chunk, sp.K1-sp.K0
+	spec := specOf(c.keys.specs, h)
+	size, n := spec.Chunk, sp.K1-sp.K0
 	off := n - (sp.Q1 - sp.Q0) // the position of the first query
 	at := -1
 	for begin := 0; begin == 0 || begin < n; begin += size {
@@ -179,22 +187,27 @@ func (c *prefixCall[T]) divide(b, h int, sp attention.Span) {
 		if begin == 0 {
 			lo = off // queries before the first key see nothing
 		}
+		prefix := 0
+		if begin >= spec.start() {
+			prefix = begin - spec.Window
+		}
 		chunk, tasks := len(c.chunks), len(c.inside)
-		if begin == 0 {
+		if prefix == 0 {
 			chunk = -1
 		}
 		for p := lo; p < hi; {
 			end := min(floorTo(p, insideRows)+insideRows, hi)
-			c.inside = append(c.inside, insideTask{b, h, sp.K0 + begin, p - begin, end - begin, sp.Q0 + p - off, chunk})
+			c.inside = append(c.inside, insideTask{b, h, sp.K0 + prefix, p - prefix, end - prefix, sp.Q0 + p - off, chunk})
 			p = end
 		}
-		if lo >= hi || begin == 0 {
+		if lo >= hi || prefix == 0 {
 			continue
 		}
-		known := size
+		known := spec.start()
 		for 2*known <= begin {
 			known *= 2
 		}
+		known -= spec.Window
 		first := at < 0 || c.levels[at].known != known
 		if first {
 			at = len(c.levels)
@@ -207,14 +220,14 @@ func (c *prefixCall[T]) divide(b, h int, sp attention.Span) {
 			c.keys.add(b, h, sp)
 		}
 		// The last chunk of a level says how many keys it has.
-		c.keys.problems[at].span.K1 = sp.K0 + begin
+		c.keys.problems[at].span.K1 = sp.K0 + prefix
 		if i := len(c.chunks); i < cap(c.chunks) {
 			c.chunks = c.chunks[:i+1]
 		} else {
 			c.chunks = append(c.chunks, prefixChunk{})
 		}
 		x := &c.chunks[len(c.chunks)-1]
-		*x = prefixChunk{b: b, h: h, q0: sp.Q0 + lo - off, q1: sp.Q0 + hi - off, begin: begin, level: at,
+		*x = prefixChunk{b: b, h: h, q0: sp.Q0 + lo - off, q1: sp.Q0 + hi - off, begin: prefix, level: at,
 			first: first, order: x.order[:0], start: x.start, inside: len(c.inside) - tasks}
 	}
 }
@@ -326,7 +339,7 @@ const (
 	insideBlock = 64
 )
 
-// insideKeys are the keys of a chunk up to a task that are not masked.
+// insideKeys are the keys after the prefix of a chunk, up to a task, that are not masked.
 type insideKeys[T dense.Float] struct {
 	upto        []int // of a position: the keys up to it
 	clip        []int
@@ -335,9 +348,8 @@ type insideKeys[T dense.Float] struct {
 	panel       kern.Panel[T]
 }
 
-// readInside computes the attention of queries over the keys of their chunk: the outputs, and the logarithms of the
-// sums of
-// weights. The widths of tiles do not depend on which rows are wanted: bits do not either.
+// readInside computes the attention of queries over the keys after their prefix: the outputs, and the logarithms of the
+// sums of weights. The widths of tiles do not depend on which rows are wanted: bits do not either.
 func (c *prefixCall[T]) readInside(w *prefixWorker[T], i int) {
 	x, a := c.inside[i], &w.inside
 	tab, t, group := c.keys.tab, &w.tiles, c.keys.group

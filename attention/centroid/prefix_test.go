@@ -69,8 +69,10 @@ func TestPrefixNaive(t *testing.T) {
 	}{{attention.Visibility{}, q, 0}, {attention.Visibility{}, late, 0}, {attention.Visibility{KeyMask: mask}, q, 0},
 		{attention.Visibility{KeyMask: mask, Segments: ids}, q, 4 * 31}} {
 		for _, specs := range [][]Spec{{{Clusters: 6, Chunk: 32, Together: 16, Keys: 10}},
+			{{Clusters: 6, Chunk: 32, Together: 16, Keys: 10, Window: 9, Start: 70}},
 			{{Clusters: 32, Chunk: 32, Together: 500, Keys: 4}},
-			{{Clusters: 5, Chunk: 20, Together: 24, Keys: 30}, {Clusters: 8, Chunk: 50, Together: 32, Keys: 1000}}} {
+			{{Clusters: 5, Chunk: 20, Together: 24, Keys: 30, Window: 20},
+				{Clusters: 8, Chunk: 50, Together: 32, Keys: 1000}}} {
 			name := fmt.Sprintf("case %d, %+v", i, specs)
 			c.vis.Causal = true
 			a := &Attention[float64]{Visibility: c.vis, Specs: specs}
@@ -116,8 +118,12 @@ func checkChunk(t *testing.T, name string, c *prefixCall[float64], n int, a *Att
 			}
 		}
 	}
-	if known := level.known / spec.Chunk; known&(known-1) != 0 || level.known > x.begin || 2*level.known <= x.begin {
-		t.Fatalf("%s: a chunk at %d has clusters of %d keys", name, x.begin, level.known)
+	// Keys before x.begin are in clusters. The chunk begins Window keys later.
+	start, known := max(spec.Start, spec.Chunk), level.known+spec.Window
+	begin := x.begin + spec.Window
+	if known%start != 0 || known/start&(known/start-1) != 0 || known > begin || 2*known <= begin || begin < start ||
+		begin%spec.Chunk != 0 {
+		t.Fatalf("%s: a chunk at %d has clusters of %d keys", name, begin, level.known)
 	}
 	// The keys before a position, by cluster.
 	before := func(end int) (keys, values [][]float64, clusters [][2]int) {
@@ -187,38 +193,43 @@ func TestPrefixBits(t *testing.T) {
 	q, k, v := grouped[float32](2, length, dim, 3)
 	vis := attention.Visibility{Causal: true}
 	rows := []int{0, 5, 63, 64, 65, 299, 300, 511, 698, 699}
-	trials, err := NewTrials(vis, 0, q, k, v)
-	if err != nil {
-		t.Fatal(err)
-	}
 	want := attention.NewSeq[float32](1, 4, length, dim)
 	if _, err := (&attention.Exact[float32]{Visibility: vis}).Forward(want, q, k, v); err != nil {
 		t.Fatal(err)
 	}
-	last := 0.2
-	for _, keys := range []int{8, 64, 1000} {
-		a := &Attention[float32]{Visibility: vis, Specs: []Spec{{Clusters: 24, Chunk: 64, Together: 32, Keys: keys}}}
-		first := sameBits(t, a, q, k, v)
-		sameRows(t, a, trials, first, rows, q, k, v)
-		var diff, size float64
-		for i, w := range want.Data {
-			d := float64(first.Data[i] - w)
-			diff, size = diff+d*d, size+float64(w)*float64(w)
+	for _, spec := range []Spec{{Clusters: 24, Chunk: 64, Together: 32},
+		{Clusters: 24, Chunk: 64, Together: 32, Window: 48, Start: 150}} {
+		trials, err := NewTrials(vis, 0, q, k, v)
+		if err != nil {
+			t.Fatal(err)
 		}
-		e := math.Sqrt(diff / size)
-		if !(e < 0.7*last) {
-			t.Errorf("%d keys: error %v", keys, e)
+		last := 0.2
+		for _, keys := range []int{8, 64, 1000} {
+			spec.Keys = keys
+			a := &Attention[float32]{Visibility: vis, Specs: []Spec{spec}}
+			first := sameBits(t, a, q, k, v)
+			sameRows(t, a, trials, first, rows, q, k, v)
+			var diff, size float64
+			for i, w := range want.Data {
+				d := float64(first.Data[i] - w)
+				diff, size = diff+d*d, size+float64(w)*float64(w)
+			}
+			e := math.Sqrt(diff / size)
+			if !(e < 0.7*last) {
+				t.Errorf("%+v: error %v", spec, e)
+			}
+			last = e
 		}
-		last = e
-	}
-	if fitsOf(trials) != 1 || last > 1e-6 {
-		t.Errorf("%d clusterings for specs that differ in keys alone; an error of %v with all keys", fitsOf(trials), last)
+		if fitsOf(trials) != 1 || last > 1e-6 {
+			t.Errorf("%d clusterings for specs that differ in keys alone; an error of %v with all keys",
+				fitsOf(trials), last)
+		}
 	}
 }
 
 // No bit of a row depends on a later key or value, on a query of a later chunk, or on a masked key.
 func TestPrefixCausal(t *testing.T) {
-	const length, dim, chunk = 400, 16, 32
+	const length, dim, chunk, window = 400, 16, 32, 11
 	q, k, v := grouped[float32](1, length, dim, 5)
 	mask := make([]bool, length)
 	for i := range mask {
@@ -226,7 +237,7 @@ func TestPrefixCausal(t *testing.T) {
 	}
 	run := func() attention.Seq[float32] {
 		a := &Attention[float32]{Visibility: attention.Visibility{Causal: true, KeyMask: mask},
-			Specs: []Spec{{Clusters: 6, Chunk: chunk, Together: 16, Keys: 20}}}
+			Specs: []Spec{{Clusters: 6, Chunk: chunk, Together: 16, Keys: 20, Window: window, Start: 2 * chunk}}}
 		out := attention.NewSeq[float32](1, 2, length, dim)
 		if _, err := a.Forward(out, q, k, v); err != nil {
 			t.Fatal(err)
@@ -296,7 +307,8 @@ func TestPrefixRefused(t *testing.T) {
 		change(&s)
 		return s
 	}
-	for _, s := range []Spec{with(func(s *Spec) { s.Sinks = 1 }), with(func(s *Spec) { s.Window = 1 }),
+	for _, s := range []Spec{with(func(s *Spec) { s.Sinks = 1 }), with(func(s *Spec) { s.Window = 17 }),
+		with(func(s *Spec) { s.Start = -1 }), with(func(s *Spec) { s.Start, s.Keys, s.Top = 32, 0, 1 }),
 		with(func(s *Spec) { s.Top = 1 }), with(func(s *Spec) { s.Clusters = 17 }),
 		with(func(s *Spec) { s.Together = 0 })} {
 		if err := s.Validate(); !errors.Is(err, ErrSpec) {

@@ -41,13 +41,17 @@ type Spec struct {
 	Together int `json:"together,omitempty"`
 	// Chunk is the number of consecutive keys that are clustered on their own, into Clusters each, once all of them
 	// have left the window. It is for causal attention, which then needs no fitted centres. 0: all keys share the same
-	// centres. With Keys, queries see the keys of their own chunk exactly; a block of Together queries of a chunk,
-	// which are sorted, chooses Keys exact keys of all earlier chunks, and Clusters centroids stand for the others.
+	// centres. With Keys, queries see the keys of their own chunk and the Window keys before it exactly; a block
+	// of Together queries of a chunk, which are sorted, chooses Keys exact keys among those before, and Clusters
+	// centroids stand for the others.
 	Chunk int `json:"chunk,omitempty"`
 	// Open is for causal attention with Chunk and Together 1, instead of Top: the largest expected error of a centroid
 	// that is not replaced by its keys, relative to the spread of the values. Clusters form a tree with two levels; see
 	// tree.go. Masked keys take no position: rows equal the rows of the visible keys alone. 0: Top clusters are exact.
 	Open float64 `json:"open,omitempty"`
+	// Start is for causal attention with Chunk and Keys: queries of chunks that begin before this position see all keys
+	// exactly, and centres are trained when Start, 2·Start, 4·Start, … keys are there. 0: Chunk.
+	Start int `json:"start,omitempty"`
 	// Shared makes one choice of clusters and keys for all query heads of a group.
 	Shared bool `json:"shared,omitempty"`
 	// Sinks is the number of first keys that are always exact.
@@ -98,7 +102,7 @@ func (s *Spec) Validate() error {
 		name string
 		n    int
 	}{{"top", s.Top}, {"keys", s.Keys}, {"residual", s.Residual}, {"sinks", s.Sinks}, {"window", s.Window},
-		{"block", s.Block}, {"together", s.Together}, {"chunk", s.Chunk}, {"landmarks", s.Landmarks},
+		{"block", s.Block}, {"together", s.Together}, {"chunk", s.Chunk}, {"start", s.Start}, {"landmarks", s.Landmarks},
 		{"passes", s.Passes}, {"sample", s.Sample}} {
 		if f.n < 0 || f.n > most {
 			return fmt.Errorf("%s %d, want 0 to %d: %w", f.name, f.n, most, ErrSpec)
@@ -118,9 +122,13 @@ func (s *Spec) Validate() error {
 	case s.Together > 0 && s.Keys > 0 && (s.Top > 0 || s.Clusters == 0):
 		return fmt.Errorf("keys %d with together %d are of all clusters, set clusters, leave out top: %w",
 			s.Keys, s.Together, ErrSpec)
-	case s.Together > 0 && s.prefixed() && (s.Sinks > 0 || s.Window > 0):
-		return fmt.Errorf("keys %d with chunk %d are of all positions before a chunk, leave out sinks and window: %w",
-			s.Keys, s.Chunk, ErrSpec)
+	case s.Together > 0 && s.prefixed() && s.Sinks > 0:
+		return fmt.Errorf("keys %d with chunk %d are of all positions before a chunk, leave out sinks: %w", s.Keys,
+			s.Chunk, ErrSpec)
+	case s.prefixed() && s.Window > s.Chunk:
+		return fmt.Errorf("a window of %d before chunks of %d, want at most as many: %w", s.Window, s.Chunk, ErrSpec)
+	case s.Start > 0 && !s.prefixed():
+		return fmt.Errorf("start %d is for chunk with keys, set both: %w", s.Start, ErrSpec)
 	case s.Together > 0 && s.Shared:
 		return fmt.Errorf("together %d chooses for all heads of a group, leave out shared: %w", s.Together, ErrSpec)
 	case !dense.IsFinite(s.Open) || s.Open < 0:

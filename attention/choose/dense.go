@@ -383,7 +383,7 @@ func (c *chooser) trials(p Plan) int {
 }
 
 // preference orders groups of causal plans by how often their clusters are the best, smallest first: chunks of
-// prefixChunk, then larger ones, and few clusters first.
+// prefixChunk, then larger ones.
 func (c *chooser) preference(p Plan) int {
 	if p.Method != Centroid {
 		return 100

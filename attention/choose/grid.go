@@ -85,16 +85,14 @@ func denseGrid(causal bool, seed uint64, length, group int) []Plan {
 	}
 	if causal {
 		for _, chunk := range []int{256, 512, 1024} {
-			for _, clusters := range []int{32, 64, 128} {
-				if 2*chunk > length || length > 64*chunk || chunk == 256 && length > 1<<13 ||
-					clusters == 128 && length <= 1<<13 || clusters == 32 && length > 1<<14 {
-					continue
-				}
-				for _, keys := range []int{fewestKeys, 192, 256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096, 5120} {
-					if keys <= max(length/6, fewestKeys) {
-						add(centroid.Spec{Clusters: clusters, Chunk: chunk, Together: prefixQueries(chunk, group),
-							Keys: keys, Sample: 8 * clusters})
-					}
+			if 2*chunk > length || length > 64*chunk || chunk == 256 && length > 1<<13 {
+				continue
+			}
+			for _, keys := range []int{fewestKeys, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096, 5120} {
+				if keys <= max(length/6, fewestKeys) {
+					s := prefixSpec(length, chunk, group)
+					s.Keys = keys
+					add(s)
 				}
 			}
 		}
@@ -122,21 +120,39 @@ func denseGrid(causal bool, seed uint64, length, group int) []Plan {
 // fewestKeys is the least number of exact keys of causal plans. With fewer, a block misses keys that only one of its
 // queries looks for. Such rows are rare, some ten of ten thousand, but make a third of the error, and a sample of rows
 // does not show them.
-const fewestKeys = 128
+const fewestKeys = 64
+
+// prefixSpec returns causal plans with Keys, but for Keys and Passes. Without a window of 128 keys the first queries of
+// chunks have the largest errors. More clusters lower the error by less than exact keys do for the same time.
+func prefixSpec(length, chunk, group int) centroid.Spec {
+	clusters := 16
+	for n := 1 << 13; n < length; n *= 4 {
+		clusters *= 2
+	}
+	return centroid.Spec{Clusters: min(clusters, chunk), Chunk: chunk, Together: prefixQueries(length, chunk, group),
+		Window: min(prefixWindow, chunk/2), Start: min(prefixStart, length/2), Sample: 8 * clusters}
+}
+
+// The first keys of causal plans that are read exactly by all later queries of the first chunks, which take less time
+// than clusters of so few keys, and the keys before a chunk that its queries read exactly.
+const (
+	prefixStart  = 1024
+	prefixWindow = 128
+)
 
 // prefixQueries is the number of queries of a block in causal plans with Keys, whose blocks lie in one chunk: 128 to
-// 255, the queries of a chunk halved, as they are sorted by halving. Blocks of 192 of the 1536 queries of a chunk have
-// smaller errors than blocks of 128.
-func prefixQueries(chunk, group int) int {
-	n := chunk * group
-	for n >= 256 {
+// 255, the queries of a chunk halved, as they are sorted by halving; from 8192 keys on twice as many, which halves the
+// time of weighing keys.
+func prefixQueries(length, chunk, group int) int {
+	n, most := chunk*group, either(length < 1<<13, 256, 512)
+	for n >= most {
 		n = (n + 1) / 2
 	}
 	return n
 }
 
 // prefixChunk returns the chunk of these plans that is most often the best.
-func prefixChunk(length int) int { return either(length <= 1<<11, 256, 512) }
+func prefixChunk(length int) int { return either(length <= 1<<12, 256, 512) }
 
 // manyFeatures is the least tolerance at which random features are candidates of a choice by seconds. On trained heads
 // their errors are larger than that.

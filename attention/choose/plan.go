@@ -68,7 +68,7 @@ func describe(s centroid.Spec) string {
 		name string
 		n    int
 	}{{"top", s.Top}, {"keys", s.Keys}, {"sinks", s.Sinks}, {"window", s.Window}, {"block", s.Block},
-		{"together", s.Together}, {"chunk", s.Chunk}} {
+		{"together", s.Together}, {"chunk", s.Chunk}, {"start", s.Start}} {
 		if part.n > 0 {
 			out += fmt.Sprintf(", %s %d", part.name, part.n)
 		}
@@ -143,7 +143,7 @@ func chunkCost(s centroid.Spec, n float64, dim, valueDim int) float64 {
 // that it sees. A row moves the values of centroids, for the work of d keys.
 func prefixCost(s centroid.Spec, n, d, both float64) float64 {
 	const searching = 64 // multiply-adds that take as long as looking at a weight
-	near := min(n, float64(s.Chunk)/2)
+	near := min(n, float64(s.Chunk)/2+float64(s.Window))
 	far := min(n-near, float64(s.Keys)) + min(n-near, float64(s.Clusters))
 	block := (n - near) * (d*4/3 + both + searching) / float64(s.Together)
 	return (2*(float64(s.Clusters)+d)*d + (near+far+min(n-near, d))*both + block) / (2 * both)

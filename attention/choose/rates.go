@@ -68,6 +68,11 @@ func denseCost(p Plan, causal bool, lenK, dim, valueDim int) float64 {
 	if !causal || s.Chunk == 0 {
 		return s.Cost(lenK, dim, valueDim)
 	}
+	if s.Keys > 0 { // queries before Start see all keys
+		start := min(float64(max(s.Start, s.Chunk)), float64(lenK))
+		part := start / float64(lenK)
+		return part*exactCost(int(start)) + 2*(1-part)*chunkCost(s, (start+float64(lenK))/2, dim, valueDim)
+	}
 	return 2 * chunkCost(s, float64(lenK)/2, dim, valueDim)
 }
 
@@ -236,10 +241,9 @@ func ratesDense(causal bool, length, group int) []Plan {
 	many := few
 	many.Keys = max(2, length/6)
 	if causal {
-		few.Chunk = min(prefixChunk(length), length/4)
-		few.Together = prefixQueries(few.Chunk, group)
-		few.Clusters = max(4, min(32, few.Chunk/8))
-		few.Sample = 8 * few.Clusters
+		keys := few.Keys
+		few = prefixSpec(length, min(prefixChunk(length), length/4), group)
+		few.Passes, few.Keys = 1, keys
 		many = few
 		many.Keys = max(2, length/6)
 	}
