@@ -11,7 +11,7 @@ import (
 var layers = []string{
 	"dense internal/stable",
 	"internal/buf internal/cell internal/figure internal/half internal/jsonscan internal/leaf internal/localfile " +
-		"internal/namedjson internal/par internal/quote internal/rng internal/seal internal/similar " +
+		"internal/namedjson internal/packed internal/par internal/quote internal/rng internal/seal internal/similar " +
 		"internal/slim internal/special internal/stattest internal/tensorfile",
 	"internal/distance internal/kern internal/npy internal/number internal/suggest",
 	"internal/omega",

@@ -1,9 +1,7 @@
 package main
 
 import (
-	"bytes"
 	"cmp"
-	"compress/gzip"
 	_ "embed"
 	"encoding/json"
 	"fmt"
@@ -28,6 +26,7 @@ import (
 	"github.com/randfeat/randfeat/coupling"
 	"github.com/randfeat/randfeat/data"
 	"github.com/randfeat/randfeat/family"
+	"github.com/randfeat/randfeat/internal/packed"
 	"github.com/randfeat/randfeat/kernel"
 	"github.com/randfeat/randfeat/machine"
 )
@@ -163,18 +162,9 @@ type schemas struct {
 	comments map[string]map[string]string
 }
 
-// decodeComments reads compressed JSON.
-func decodeComments(dst *map[string]map[string]string, b []byte) error {
-	r, err := gzip.NewReader(bytes.NewReader(b))
-	if err != nil {
-		return err
-	}
-	return json.NewDecoder(r).Decode(dst)
-}
-
 func newSchemas() *schemas {
 	g := &schemas{defs: node{}}
-	if err := decodeComments(&g.comments, comments); err != nil {
+	if err := packed.Decode(&g.comments, comments); err != nil {
 		panic("randfeat: schema.json.gz: " + err.Error()) // embedded and tested, so only a bug gets here
 	}
 	return g

@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"compress/gzip"
 	"context"
 	"encoding/json"
 	"flag"
@@ -20,6 +19,7 @@ import (
 
 	"github.com/randfeat/randfeat/cmd/randfeat/internal/cli"
 	"github.com/randfeat/randfeat/cmd/randfeat/internal/tables"
+	"github.com/randfeat/randfeat/internal/packed"
 )
 
 var update = flag.Bool("update", false, "write schema.json.gz and docs/json.md")
@@ -153,28 +153,16 @@ func TestConforms(t *testing.T) {
 func TestSchemas(t *testing.T) {
 	want := sourceComments(t)
 	if *update {
-		b, err := json.Marshal(want)
-		if err != nil {
+		var err error
+		if comments, err = packed.Encode(want); err != nil {
 			t.Fatal(err)
 		}
-		var packed bytes.Buffer
-		w, err := gzip.NewWriterLevel(&packed, gzip.BestCompression)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := w.Write(b); err != nil {
-			t.Fatal(err)
-		}
-		if err := w.Close(); err != nil {
-			t.Fatal(err)
-		}
-		comments = packed.Bytes()
 		if err := os.WriteFile("schema.json.gz", comments, 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
 	var got map[string]map[string]string
-	if err := decodeComments(&got, comments); err != nil || !reflect.DeepEqual(got, want) {
+	if err := packed.Decode(&got, comments); err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("schema.json.gz is not what the source says (%v): run go test ./cmd/randfeat -run TestSchemas -update", err)
 	}
 	for _, p := range printed {

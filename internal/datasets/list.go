@@ -1,10 +1,9 @@
 package datasets
 
 import (
-	"bytes"
-	"compress/gzip"
 	_ "embed"
-	"encoding/json"
+
+	"github.com/randfeat/randfeat/internal/packed"
 )
 
 // listed is the list of the data sets: addresses at a commit, which do not change. MNIST has two public copies of the
@@ -32,11 +31,7 @@ var converts = map[string]func([]byte) ([]byte, error){
 // List returns the data sets that our code and documents refer to.
 func List() []Set {
 	var sets []Set
-	r, err := gzip.NewReader(bytes.NewReader(listed))
-	if err == nil {
-		err = json.NewDecoder(r).Decode(&sets)
-	}
-	if err != nil {
+	if err := packed.Decode(&sets, listed); err != nil {
 		panic(err) // the file is part of the program
 	}
 	for _, s := range sets {

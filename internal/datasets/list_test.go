@@ -1,43 +1,36 @@
 package datasets
 
 import (
-	"bytes"
-	"compress/gzip"
+	"encoding/json"
 	"flag"
-	"io"
 	"os"
+	"reflect"
 	"testing"
+
+	"github.com/randfeat/randfeat/internal/packed"
 )
 
 var update = flag.Bool("update", false, "write list.json.gz")
 
 // The embedded list is list.json.
 func TestListIsCompressed(t *testing.T) {
-	want, err := os.ReadFile("list.json")
+	b, err := os.ReadFile("list.json")
 	if err != nil {
+		t.Fatal(err)
+	}
+	var want, got any
+	if err := json.Unmarshal(b, &want); err != nil {
 		t.Fatal(err)
 	}
 	if *update {
-		var b bytes.Buffer
-		w, err := gzip.NewWriterLevel(&b, gzip.BestCompression)
+		if listed, err = packed.Encode(want); err == nil {
+			err = os.WriteFile("list.json.gz", listed, 0o644)
+		}
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := w.Write(want); err != nil {
-			t.Fatal(err)
-		}
-		if err := w.Close(); err != nil {
-			t.Fatal(err)
-		}
-		if listed = b.Bytes(); os.WriteFile("list.json.gz", listed, 0o644) != nil {
-			t.Fatal("list.json.gz was not written")
-		}
 	}
-	r, err := gzip.NewReader(bytes.NewReader(listed))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got, err := io.ReadAll(r); err != nil || !bytes.Equal(got, want) {
+	if err := packed.Decode(&got, listed); err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("list.json.gz is not list.json (%v): run go test ./internal/datasets -run TestListIsCompressed -update", err)
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"compress/gzip"
 	"context"
 	"crypto/sha256"
-	"embed"
+	_ "embed"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
@@ -18,13 +18,26 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
+
+	"github.com/randfeat/randfeat/internal/packed"
 )
 
 // module is the path of this module.
 const module = "github.com/randfeat/randfeat"
 
-//go:embed page
-var sources embed.FS
+// pages is the folder page: texts by name. TestPage writes it; it is compressed so that programs are 30 kB smaller.
+//
+//go:embed page.json.gz
+var pages []byte
+
+// parts returns the files of the page.
+var parts = sync.OnceValue(func() (files map[string]string) {
+	if err := packed.Decode(&files, pages); err != nil {
+		panic("explorer: " + err.Error()) // it is embedded, so only a bug gets here
+	}
+	return files
+})
 
 // ErrNoSource is returned by Build if the source of the module, or the go tool, is not available.
 var ErrNoSource = errors.New("the explorer cannot be built here")
@@ -118,11 +131,11 @@ func standalone(wasm, glue []byte) ([]byte, error) {
 
 // part returns a file of the page.
 func part(name string) string {
-	b, err := sources.ReadFile("page/" + name)
-	if err != nil {
-		panic("explorer: " + err.Error()) // it is embedded, so only a bug gets here
+	text, ok := parts()[name]
+	if !ok {
+		panic("explorer: there is no page/" + name)
 	}
-	return string(b)
+	return text
 }
 
 // page joins the parts into one file. worker is the script that answers the page, with the program wasm or, if
