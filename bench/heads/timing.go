@@ -209,8 +209,8 @@ func timeForward(c *config, model string, choice *choose.Choice, choosing float6
 		len(choice.Heads), float64(report.Exact)/float64(max(1, report.Rows)), share,
 		each*pairs/t[0]/1e9, each*done/t[1]/1e9)
 	for h, p := range choice.Heads {
-		c.log("%s %d head %d: %v, expected error %.3f, upper end %.3f", model, in.q.Len, h, p.Plan, p.Expected.Error,
-			p.Expected.High)
+		c.log("%s %d head %d: %v, error %.3f, expected %.3f, upper end %.3f", model, in.q.Len, h, p.Plan, errs[h],
+			p.Expected.Error, p.Expected.High)
 	}
 	return nil
 }
@@ -340,8 +340,8 @@ func timeDecode(c *config, cal, in headInputs, threads int) error {
 	flops := 2 * float64(n) * float64(in.q.Dim+in.v.Dim) * float64(in.q.Heads)
 	r := start.Report()
 	for h, p := range choice.Heads {
-		c.log("decode %d head %d: %v, expected error %.3f, upper end %.3f", in.q.Len, h, p.Plan, p.Expected.Error,
-			p.Expected.High)
+		c.log("decode %d head %d: %v, error %.3f, expected %.3f, upper end %.3f", in.q.Len, h, p.Plan, errs[h],
+			p.Expected.Error, p.Expected.High)
 	}
 	c.log("decode %d: choosing took %.3f s, %.0f exact keys per row of the prompt", in.q.Len, choosing,
 		float64(r.Exact)/float64(max(1, r.Rows)))
