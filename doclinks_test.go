@@ -24,7 +24,8 @@ func TestDocLinks(t *testing.T) {
 	declared := map[string]map[string]bool{} // by folder and by name of the package
 	comments := map[string]string{}          // by file
 	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() && len(path) > 1 && strings.ContainsAny(d.Name()[:1], "._") || d.Name() == "testdata" {
+		if err != nil || d.IsDir() && len(path) > 1 && strings.ContainsAny(d.Name()[:1], "._") ||
+			d.Name() == "testdata" {
 			return cmp.Or(err, fs.SkipDir)
 		}
 		if !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {

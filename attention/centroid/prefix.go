@@ -13,20 +13,20 @@ import (
 )
 
 // Causal attention with Spec.Chunk and Spec.Keys. Positions are divided into chunks. A query sees the keys of its own
-// chunk exactly, and the Window keys before it. It sees the keys before these, the prefix of its chunk, as bidirectional
-// queries with Spec.Keys see all keys (tilt.go): the queries of a chunk, of all heads of a group, are sorted and cut into
-// blocks. A block weighs the prefix by its mean query; Keys keys are exact, and the others are in centroids made for the
-// block. Without a window, the first queries of a chunk would have no recent keys but those that their block chooses, and
-// make half of the square of the error.
+// chunk exactly, and the Window keys before it. It sees the keys before these, the prefix of its chunk, as
+// bidirectional queries with Spec.Keys see all keys (tilt.go): the queries of a chunk, of all heads of a group, are
+// sorted and cut into blocks. A block weighs the prefix by its mean query; Keys keys are exact, and the others are in
+// centroids made for the block. Without a window, the first queries of a chunk would have no recent keys but those that
+// their block chooses, and make half of the square of the error.
 //
-// Chunks that begin before position Start have no prefix: all their keys are exact. Reading some hundred keys costs less
-// than clustering them.
+// Chunks that begin before position Start have no prefix: all their keys are exact. Reading some hundred keys costs
+// less than clustering them.
 //
 // The exact keys of a causal block are those with the largest e^{x̄·y + σ²}, see sortKeys, not e^{x̄·y}.
 //
 // Centres are trained for the prefixes of the chunks at position Start, 2·Start, 4·Start, … Later keys are assigned to
-// these centres until the next training. The covariances M and S of tilt.go are those of the keys before the first chunk
-// that uses the training, and so are the queries that a training looks at: those of this chunk.
+// these centres until the next training. The covariances M and S of tilt.go are those of the keys before the first
+// chunk that uses the training, and so are the queries that a training looks at: those of this chunk.
 //
 // Invariant: no bit of a row depends on a later key or value, nor on a query of a later chunk. Which keys are exact,
 // and the weights of centroids, depend on all queries of the chunk.
@@ -171,9 +171,9 @@ func (c *prefixCall[T]) count(x *prefixChunk) {
 	}
 }
 
-// insideTask is the queries at positions lo to hi−1 of a chunk, counted from the first key after its prefix, which is the
-// given one. The first of these queries is row query of the sequence. The chunk is its number in prefixCall.chunks, or −1
-// if it has no prefix.
+// insideTask is the queries at positions lo to hi−1 of a chunk, counted from the first key after its prefix, which is
+// the given one. The first of these queries is row query of the sequence. The chunk is its number in prefixCall.chunks,
+// or −1 if it has no prefix.
 type insideTask struct{ b, h, key, lo, hi, query, chunk int }
 
 // divide makes the tasks of a sequence inside of chunks, the chunks that have a prefix, and their levels.
@@ -197,7 +197,8 @@ func (c *prefixCall[T]) divide(b, h int, sp attention.Span) {
 		}
 		for p := lo; p < hi; {
 			end := min(floorTo(p, insideRows)+insideRows, hi)
-			c.inside = append(c.inside, insideTask{b, h, sp.K0 + prefix, p - prefix, end - prefix, sp.Q0 + p - off, chunk})
+			c.inside = append(c.inside, insideTask{b, h, sp.K0 + prefix, p - prefix, end - prefix, sp.Q0 + p - off,
+				chunk})
 			p = end
 		}
 		if lo >= hi || prefix == 0 {

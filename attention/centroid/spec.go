@@ -102,8 +102,8 @@ func (s *Spec) Validate() error {
 		name string
 		n    int
 	}{{"top", s.Top}, {"keys", s.Keys}, {"residual", s.Residual}, {"sinks", s.Sinks}, {"window", s.Window},
-		{"block", s.Block}, {"together", s.Together}, {"chunk", s.Chunk}, {"start", s.Start}, {"landmarks", s.Landmarks},
-		{"passes", s.Passes}, {"sample", s.Sample}} {
+		{"block", s.Block}, {"together", s.Together}, {"chunk", s.Chunk}, {"start", s.Start},
+		{"landmarks", s.Landmarks}, {"passes", s.Passes}, {"sample", s.Sample}} {
 		if f.n < 0 || f.n > most {
 			return fmt.Errorf("%s %d, want 0 to %d: %w", f.name, f.n, most, ErrSpec)
 		}

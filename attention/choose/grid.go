@@ -88,7 +88,8 @@ func denseGrid(causal bool, seed uint64, length, group int) []Plan {
 			if 2*chunk > length || length > 64*chunk || chunk == 256 && length > 1<<13 {
 				continue
 			}
-			for _, keys := range []int{fewestKeys, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096, 5120} {
+			for _, keys := range []int{fewestKeys, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048, 3072,
+				4096, 5120} {
 				if keys <= max(length/6, fewestKeys) {
 					s := prefixSpec(length, chunk, group)
 					s.Keys = keys

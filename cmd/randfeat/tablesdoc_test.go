@@ -37,7 +37,8 @@ func TestTablesDoc(t *testing.T) {
 		for _, line := range strings.Split(strings.TrimSpace(block), "\n") {
 			if command, found := strings.CutPrefix(line, "$ randfeat "); found {
 				if strings.HasPrefix(command, "compare") {
-					ok(t, "fit", "train.csv", "--target", "yield", "--skip", "height", "--skip", "day", "--skip", "light",
+					ok(t, "fit", "train.csv", "--target", "yield", "--skip", "height", "--skip", "day",
+						"--skip", "light",
 						"-o", "nolight.rf")
 				}
 				out = ok(t, strings.Fields(command)...).stdout

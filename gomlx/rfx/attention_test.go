@@ -24,7 +24,8 @@ func spec(f family.Family, m int, seed uint64) randfeat.Spec {
 	return randfeat.Spec{Kernel: kernel.Attention(dim), Family: f, Coupling: coupling.IID{}, Dim: dim, M: m, Seed: seed}
 }
 
-// families are all registered ones, fitted where they can be. Columns of kernels have no graph: NewMap must refuse them.
+// families are all registered ones, fitted where they can be. Columns of kernels have no graph: NewMap must refuse
+// them.
 func families(t testing.TB) []cases.Family {
 	x, y := cases.Rows(300, dim, 0.1, 0.5, 1), cases.Rows(300, dim, -0.1, 0.6, 2)
 	return slices.DeleteFunc(cases.Families(t, x, y), func(f cases.Family) bool {

@@ -1,5 +1,5 @@
-// Package packed reads and writes compressed JSON that is embedded in a program. Text takes three times as much room in
-// the program. The tests of the packages that embed a file write it, with a flag -update, and compare it with its source.
+// Package packed reads and writes compressed JSON that is embedded in a program. Text takes three times as much room
+// there. The tests of the packages that embed a file write it, with a flag -update, and compare it with its source.
 package packed
 
 import (

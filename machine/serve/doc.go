@@ -42,7 +42,8 @@
 //
 //   - 400 if the rows or parameters are wrong, 401 if the token is missing or wrong, 413 if there is too much;
 //   - 415 for a format that is not understood, 406 for one that is not available;
-//   - 429 for too many requests at once, 503 after a timeout or during shutdown, with Retry-After if trying again helps;
+//   - 429 for too many requests at once, 503 after a timeout or during shutdown, with Retry-After if trying again
+//     helps;
 //   - 500 for a bug, whose stack is in the log.
 //
 // X-Request-Id names a request in answers and logs; a request that brings an id keeps it.

@@ -215,7 +215,8 @@ func TestMarginsAreChosenFirst(t *testing.T) {
 	}
 	got := evaluate(t, m, rule(2000, 2, 0))[0].Value
 	t.Logf("accuracy %.4f, %s kernel, scaling %s", got, choice(t, r, "kernel").Value, choice(t, r, "scaling").Value)
-	if ch := choice(t, r, "loss"); ch.Value != lossMargins || !strings.Contains(ch.Why, "by more than two standard errors") {
+	if ch := choice(t, r, "loss"); ch.Value != lossMargins ||
+		!strings.Contains(ch.Why, "by more than two standard errors") {
 		t.Errorf("loss %+v", ch)
 	}
 	if got < 0.998 { // fitted widths and a rough kernel, which squares like better, have 0.996
