@@ -427,7 +427,7 @@ func finish(place string, learners []*columnLearner, rows int64, o LearnOptions,
 			f := Field{Name: l.name, Kind: Categorical, Levels: l.counts.top(min(o.MaxLevels, tracked)),
 				Missing: l.missing > 0}
 			if f.Other = len(f.Levels) < distinct || !exact; f.Other {
-				note("%s", OtherNote(l.name, len(f.Levels)))
+				note("%s", f.OtherNote())
 			}
 			cs.Use = string(Categorical)
 			s.Fields = append(s.Fields, f)
@@ -465,9 +465,9 @@ func finish(place string, learners []*columnLearner, rows int64, o LearnOptions,
 
 // OtherNote is the note of [Summary] about a column whose less frequent levels share one encoded column. It no longer
 // holds if the column gets a code of all its levels.
-func OtherNote(column string, levels int) string {
-	return fmt.Sprintf("column %s keeps its %d most frequent levels, the rest is \"other\"", quote.Short(column),
-		levels)
+func (f *Field) OtherNote() string {
+	return fmt.Sprintf("column %s keeps its %d most frequent levels, the rest is \"other\"", quote.Short(f.Name),
+		len(f.Levels))
 }
 
 // conflict reports a column that has numbers in one file and texts in another.

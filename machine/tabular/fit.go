@@ -108,11 +108,14 @@ func (c *chosen) describeCodes(r *Report) {
 			continue
 		}
 		if code != codeLevels {
-			r.Notes = slices.DeleteFunc(slices.Clone(r.Notes), func(note string) bool {
-				return note == data.OtherNote(column.Name, len(levelsBefore(c.base, column.Name)))
-			})
+			if c.base != nil {
+				if was, _ := fieldNamed(c.base, column.Name); was != nil {
+					r.Notes = slices.DeleteFunc(slices.Clone(r.Notes),
+						func(note string) bool { return note == was.OtherNote() })
+				}
+			}
 			if code == codeAll && fd.Other {
-				r.Notes = append(r.Notes, data.OtherNote(column.Name, len(fd.Levels)))
+				r.Notes = append(r.Notes, fd.OtherNote())
 			}
 		}
 		if column.Use == string(data.Numeric) && fd.Kind == data.Categorical {
@@ -120,17 +123,6 @@ func (c *chosen) describeCodes(r *Report) {
 		}
 	}
 	r.Summary = &summary
-}
-
-// levelsBefore returns the levels that a column had without a code.
-func levelsBefore(s *data.Schema, column string) []string {
-	if s == nil {
-		return nil
-	}
-	if fd, _ := fieldNamed(s, column); fd != nil {
-		return fd.Levels
-	}
-	return nil
 }
 
 // report builds the report of a fit from the choices, the scores and the journal.
