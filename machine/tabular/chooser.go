@@ -66,7 +66,7 @@ func (c *chooser) chosen(ch Choice) { c.d.Choices = append(c.d.Choices, ch) }
 func (c *chooser) noteModel() {
 	ch := Choice{Name: "model", Value: string(c.f.kind), Given: c.f.o.Kind != "", Why: "as asked"}
 	if !ch.Given {
-		ch.Why = "least squares: one pass over the rows, penalties and folds in closed form"
+		ch.Why = "least squares, with penalties and folds in closed form"
 		if c.f.task == machine.Unsupervised {
 			ch.Why = "no target was named"
 		}
