@@ -107,9 +107,6 @@ func NewCache[T dense.Float](a *Attention[T], batch, qHeads, kvHeads, dim, value
 	return c, nil
 }
 
-// maxNear bounds the memory of the window. A larger window is probably a mistake.
-const maxNear = 1 << 24
-
 // begin makes head i empty.
 func (c *Cache[T]) begin(i int) error {
 	h, kv := &c.heads[i], i%c.kvHeads

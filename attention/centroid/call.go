@@ -43,9 +43,6 @@ type call[T dense.Float] struct {
 	crew par.Crew[worker[T]]
 }
 
-// keyChunk are keys of a problem, counted among those that it sees, or clusters.
-type keyChunk struct{ problem, lo, hi int }
-
 // rowTask are the queries [lo, hi) of a problem, for all heads of the group. The first is row at of the output.
 type rowTask struct{ problem, lo, hi, at int }
 

@@ -25,6 +25,9 @@ type flowJob struct {
 	rank  int // the largest of the least urgent jobs come first
 }
 
+// keyChunk are keys of a problem, counted among those that it sees, or clusters.
+type keyChunk struct{ problem, lo, hi int }
+
 // begin makes f empty.
 func (f *flow) begin(outputs bool) {
 	if f.wake == nil {

@@ -31,12 +31,6 @@ import (
 // Invariant: no bit of a row depends on a later key or value, nor on a query of a later chunk. Which keys are exact,
 // and the weights of centroids, depend on all queries of the chunk.
 
-// start is the position of the first chunk with a prefix. Its prefix may be empty.
-func (s *Spec) start() int { return max(s.Start, s.Chunk) }
-
-// prefixed tells whether causal blocks weigh the keys of earlier chunks themselves.
-func (s *Spec) prefixed() bool { return s.Chunk > 0 && s.Keys > 0 }
-
 // prefixChunk is the queries [q0, q1) of a chunk of a sequence, which have a prefix.
 type prefixChunk struct {
 	b, h   int

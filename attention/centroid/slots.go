@@ -267,13 +267,6 @@ func (s *Slots[T]) Bytes() int64 {
 	return int64(n) * sizeOf[T]()
 }
 
-func sizeOf[T dense.Float]() int64 {
-	if T(0x1p-149)/2 != 0 {
-		return 8
-	}
-	return 4
-}
-
 // Step appends the keys and values of one or more tokens and writes the attention of their queries, each over all
 // tokens up to its own. Outputs do not depend on how the tokens are divided into steps. After the first steps Slots
 // allocate nothing.

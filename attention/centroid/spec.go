@@ -191,6 +191,15 @@ func (s *Spec) block(causal bool) int {
 	return 0
 }
 
+// tilted tells whether blocks of bidirectional queries weigh the keys themselves.
+func (s *Spec) tilted() bool { return s.Together > 0 && s.Keys > 0 }
+
+// prefixed tells whether causal blocks weigh the keys of earlier chunks themselves.
+func (s *Spec) prefixed() bool { return s.Chunk > 0 && s.Keys > 0 }
+
+// start is the position of the first chunk with a prefix. Its prefix may be empty.
+func (s *Spec) start() int { return max(s.Start, s.Chunk) }
+
 // Cost estimates the work of one token (a query and a key) of bidirectional attention over lenK keys. The unit is one
 // random feature, 2(d + d_v) multiply-adds; exact attention costs lenK/2. Weighting and assigning keys is included.
 // Training the clusters is not: on long sequences it uses a sample of bounded size.

@@ -55,6 +55,9 @@ func newLayer(batch, qHeads, kvHeads, dim, valueDim int) (layer, error) {
 // maxLen bounds the number of tokens of a state, because positions are int32.
 const maxLen = 1<<31 - 2
 
+// maxNear bounds the memory of the window. A larger window is probably a mistake.
+const maxNear = 1 << 24
+
 // checkStep validates the arguments of a Step, before the state changes.
 func checkStep[T dense.Float](l *layer, out, q, k, v attention.Seq[T]) error {
 	if l.batch == 0 {
@@ -82,4 +85,11 @@ func checkStep[T dense.Float](l *layer, out, q, k, v attention.Seq[T]) error {
 		return fmt.Errorf("%d tokens after %d, want at most %d: %w", q.Len, l.length, maxLen, dense.ErrShape)
 	}
 	return nil
+}
+
+func sizeOf[T dense.Float]() int64 {
+	if T(0x1p-149)/2 != 0 {
+		return 8
+	}
+	return 4
 }

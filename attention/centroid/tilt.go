@@ -36,9 +36,6 @@ import (
 // enough: 64 instead of the L/16 that centroids for all queries need. The keys cost a block about 1.5 L multiply-adds
 // per dimension, a hundredth of exact attention with blocks of 128 queries.
 
-// tilted tells whether blocks of bidirectional queries weigh the keys themselves.
-func (s *Spec) tilted() bool { return s.Together > 0 && s.Keys > 0 }
-
 const (
 	// tiltBlocks blocks at most share a pass over the keys.
 	tiltBlocks = 16
