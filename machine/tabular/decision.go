@@ -7,8 +7,6 @@ import (
 	"github.com/randfeat/randfeat/coupling"
 	"github.com/randfeat/randfeat/data"
 	"github.com/randfeat/randfeat/family"
-	"github.com/randfeat/randfeat/kernel"
-	"github.com/randfeat/randfeat/kernel/metric"
 	"github.com/randfeat/randfeat/machine"
 )
 
@@ -50,28 +48,6 @@ type decision struct {
 	// far is the trial of the choice in a far search, and farRows the number of rows that it was fitted to; 0: none.
 	far     trial
 	farRows int
-}
-
-// guide holds the choices of the search on all rows. The searches of scored folds try only these and the standard
-// alternatives: standard scaling, Gaussian kernel, squares, no metric. They judge each alternative by their own rows,
-// and fit bandwidth, λ, widths of columns and metric to them. So the held-out rows of a fold influence only which kinds
-// of settings it tries, and near which bandwidth and λ its search ends.
-type guide struct {
-	Scaling string      // of columns, before a metric
-	First   bool        // margins were chosen before the scaling
-	Margins bool        // margins were chosen, with a metric or without
-	Kernel  kernel.Kind // without a metric
-	Rows    int         // number of rows of the last trials
-	// Factor is the bandwidth in median distances, and Lambda the penalty, of least squares without a metric.
-	Factor float64
-	Lambda float64
-	Metric *guideChain // winner of the race; nil: no metric was worth a search
-}
-
-// guideChain is a kind of metric and the kernel that it was learned with.
-type guideChain struct {
-	Kernel kernel.Kind
-	Kind   metric.Kind
 }
 
 // chosen is a fit after its choices: the job with the chosen codes and weights of columns, and the decision.

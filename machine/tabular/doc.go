@@ -28,6 +28,7 @@
 //	fit             final.go     pass 3: fitAll returns the model of all rows with the settings of the decision,
 //	                             calibrated on out-of-fold predictions (outoffold.go).
 //	score           score.go     scoreFolds fits again without each fold, and returns scores and residuals on it.
+//	                             These widen prediction intervals (intervals.go).
 //
 // fit.go calls the stages in this order and puts report and model together. The first three are begin (foldfit.go),
 // which every fit without a fold calls, too. It returns a chosen: the job with the columns as chosen, and the decision.
@@ -47,7 +48,7 @@
 //
 // Every search tries settings through one of the try*.go files. Each of them predicts rows with models that have not
 // seen those rows; trial.go compares the scores. None of these scores is reported as the score of the model. The
-// search of a scored fold tries only what the search on all rows took, and the standard alternatives (guide).
+// search of a scored fold tries only what the search on all rows took, and the standard alternatives (guide.go).
 //
 // # Determinism
 //
