@@ -49,7 +49,8 @@ type config struct {
 	rounds                int
 	choices               string
 	torch                 string
-	decode                []float64 // seconds of each round of timeDecode; empty between calls
+	peak                  map[int]float64 // operations per second of the vector units, by threads
+	decode                []float64       // seconds of each round of timeDecode; empty between calls
 }
 
 func (c *config) log(format string, args ...any) { fmt.Fprintf(os.Stderr, format+"\n", args...) }

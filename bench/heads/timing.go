@@ -29,11 +29,15 @@ func runTime(c *config) error {
 		kern.Best[float32]().Name, runtime.NumCPU())
 	fmt.Println("| heads | tokens | threads | SDPA, ms | exact, ms | chosen, ms | exact / chosen | predicted | " +
 		"error, worst | mean | exact heads | exact keys per row | choosing time / exact pass | " +
-		"GFLOP/s, exact | chosen |")
+		"GFLOP/s, exact (share of peak) | chosen |")
 	fmt.Println("|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|")
+	c.peak = map[int]float64{}
+	for _, threads := range c.threads {
+		c.peak[threads] = peak(threads)
+	}
 	defer func() {
 		for _, threads := range c.threads {
-			fmt.Printf("\nPeak of the vector units with %d threads: %.0f GFLOP/s.\n", threads, peak(threads)/1e9)
+			fmt.Printf("\nPeak of the vector units with %d threads: %.0f GFLOP/s.\n", threads, c.peak[threads]/1e9)
 		}
 	}()
 	for _, model := range c.models {
@@ -204,10 +208,10 @@ func timeForward(c *config, model string, choice *choose.Choice, choosing float6
 		return err
 	}
 	fmt.Printf("| %s, %d query heads on %d, %s | %d | %d | %s | %.2f | %.2f | %.2f | %s | %.3f (%.3f) | %.3f | "+
-		"%d of %d | %.0f | %s | %.0f | %.0f |\n", model, in.q.Heads, in.k.Heads, kind, in.q.Len, threads, peer,
+		"%d of %d | %.0f | %s | %s | %s |\n", model, in.q.Heads, in.k.Heads, kind, in.q.Len, threads, peer,
 		1e3*t[0], 1e3*t[1], t[0]/t[1], predicted, slices.Max(errs), slices.Max(single), mean(errs), same,
 		len(choice.Heads), float64(report.Exact)/float64(max(1, report.Rows)), share,
-		each*pairs/t[0]/1e9, each*done/t[1]/1e9)
+		c.rate(each*pairs/t[0], threads), c.rate(each*done/t[1], threads))
 	for h, p := range choice.Heads {
 		c.log("%s %d head %d: %v, error %.3f, expected %.3f, upper end %.3f", model, in.q.Len, h, p.Plan, errs[h],
 			p.Expected.Error, p.Expected.High)
@@ -231,6 +235,11 @@ func sdpa(c *config, model string, n, threads int, causal bool) (string, error) 
 	}
 	ms, err := strconv.ParseFloat(strings.TrimSpace(string(out)), 64)
 	return fmt.Sprintf("%.2f", ms), err
+}
+
+// rate formats operations per second as GFLOP/s with their share of the peak.
+func (c *config) rate(flops float64, threads int) string {
+	return fmt.Sprintf("%.0f (%.0f %%)", flops/1e9, 100*flops/c.peak[threads])
 }
 
 // peak returns the floating-point operations per second of the multiply-add units with the given number of threads, the
@@ -346,8 +355,8 @@ func timeDecode(c *config, cal, in headInputs, threads int) error {
 	c.log("decode %d: choosing took %.3f s, %.0f exact keys per row of the prompt", in.q.Len, choosing,
 		float64(r.Exact)/float64(max(1, r.Rows)))
 	fmt.Printf("| smollm2, %d query heads on %d, decode step | %d | %d | | %.3f | %.3f | %.2f | | %.3f (%.3f) | "+
-		"%.3f | | | | %.0f | |\n", in.q.Heads, in.k.Heads, in.q.Len, threads, 1e3*exact, 1e3*chosen, exact/chosen,
-		slices.Max(errs), slices.Max(single), mean(errs), flops/exact/1e9)
+		"%.3f | | | | %s | |\n", in.q.Heads, in.k.Heads, in.q.Len, threads, 1e3*exact, 1e3*chosen, exact/chosen,
+		slices.Max(errs), slices.Max(single), mean(errs), c.rate(flops/exact, threads))
 	return nil
 }
 
