@@ -123,8 +123,8 @@ func denseGrid(causal bool, seed uint64, length, group int) []Plan {
 // does not show them.
 const fewestKeys = 64
 
-// prefixSpec returns causal plans with Keys, but for Keys and Passes. Without a window of 128 keys the first queries of
-// chunks have the largest errors. More clusters lower the error by less than exact keys do for the same time.
+// prefixSpec returns a causal plan without Keys and Passes. It has few clusters, since exact keys lower the error by
+// more for the same time.
 func prefixSpec(length, chunk, group int) centroid.Spec {
 	clusters := 16
 	for n := 1 << 13; n < length; n *= 4 {
@@ -134,8 +134,9 @@ func prefixSpec(length, chunk, group int) centroid.Spec {
 		Window: min(prefixWindow, chunk/2), Start: min(prefixStart, length/2), Sample: 8 * clusters}
 }
 
-// The first keys of causal plans that are read exactly by all later queries of the first chunks, which take less time
-// than clusters of so few keys, and the keys before a chunk that its queries read exactly.
+// Queries of chunks before position prefixStart see all keys: clusters of so few keys take longer. Queries of later
+// chunks see the prefixWindow keys before their chunk. Without these, the first queries of a chunk have by far the
+// largest errors.
 const (
 	prefixStart  = 1024
 	prefixWindow = 128
