@@ -126,8 +126,8 @@ func TestPanicOfATiltedJobReachesTheCaller(t *testing.T) {
 	})
 }
 
-// panicsEndWaits lets the first, a middle and the last product of TMul panic. They are in fits and slopes, for which all
-// blocks wait. prepare returns the call with the given table.
+// panicsEndWaits lets the first, a middle and the last product of TMul panic. They are in fits and slopes, for which
+// all blocks wait. prepare returns the call with the given table.
 func panicsEndWaits(t *testing.T, prepare func(*kern.Table[float32]) func()) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(4))
 	tab, err := kern.Chosen[float32]()
