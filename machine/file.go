@@ -210,7 +210,7 @@ func (notModel) Unwrap() error { return ErrCorrupt }
 // read parses and checks a model file. Checksums are verified before any content is interpreted; Validate then checks
 // that everything fits together.
 func read(b []byte) (*Model, error) {
-	if len(b) > 8 && b[8] != '{' { // the header, after its length
+	if len(b) > 0 && (len(b) <= 8 || b[8] != '{') { // the header, after its length
 		return nil, notModel{}
 	}
 	f, err := tensorfile.Parse(b)

@@ -233,6 +233,16 @@ func sameBits(t *testing.T, a *Attention[float32], q, k, v attention.Seq[float32
 	return first
 }
 
+// errorOf is |got − want| / |want| over all heads.
+func errorOf(got, want attention.Seq[float32]) float64 {
+	var diff, size float64
+	for i, w := range want.Data {
+		d := float64(got.Data[i] - w)
+		diff, size = diff+d*d, size+float64(w)*float64(w)
+	}
+	return math.Sqrt(diff / size)
+}
+
 // sameRows compares the rows of At and of trials with all rows.
 func sameRows(t *testing.T, a *Attention[float32], trials *Trials[float32], all attention.Seq[float32], rows []int,
 	q, k, v attention.Seq[float32]) {

@@ -209,12 +209,7 @@ func TestPrefixBits(t *testing.T) {
 			a := &Attention[float32]{Visibility: vis, Specs: []Spec{spec}}
 			first := sameBits(t, a, q, k, v)
 			sameRows(t, a, trials, first, rows, q, k, v)
-			var diff, size float64
-			for i, w := range want.Data {
-				d := float64(first.Data[i] - w)
-				diff, size = diff+d*d, size+float64(w)*float64(w)
-			}
-			e := math.Sqrt(diff / size)
+			e := errorOf(first, want)
 			if !(e < 0.7*last) {
 				t.Errorf("%+v: error %v", spec, e)
 			}

@@ -216,12 +216,7 @@ func TestTiltBits(t *testing.T) {
 		a := &Attention[float32]{Specs: []Spec{{Clusters: 24, Together: 32, Keys: keys, Sinks: 1}}}
 		first := sameBits(t, a, q, k, v)
 		sameRows(t, a, trials, first, rows, q, k, v)
-		var diff, size float64
-		for i, w := range want.Data {
-			d := float64(first.Data[i] - w)
-			diff, size = diff+d*d, size+float64(w)*float64(w)
-		}
-		errors = append(errors, math.Sqrt(diff/size))
+		errors = append(errors, errorOf(first, want))
 	}
 	if fitsOf(trials) != 1 {
 		t.Errorf("%d clusterings for specs that differ in keys alone", fitsOf(trials))

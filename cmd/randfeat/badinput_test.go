@@ -257,6 +257,7 @@ func TestBadModels(t *testing.T) {
 			[]byte(`"version":"9"`), 1)},
 		{"huge", "a header of 1099511627776 bytes", huge},
 		{"table", ".rf: not a model file (randfeat fit writes them)", []byte(badHead + rowsOf(60, quantity))},
+		{"small", ".rf: not a model file (randfeat fit writes them)", []byte("a,b\n1,2\n")},
 	} {
 		path := b.put(c.name+".rf", string(c.data))
 		for _, args := range [][]string{{"predict", path, table, "-o", b.path("out.csv")}, {"evaluate", path, table},
