@@ -389,7 +389,7 @@ func (c *chooser) preference(p Plan) int {
 		return 100
 	}
 	s, n := p.Centroid, c.all.k.Len
-	return either(s.Chunk == prefixChunk(n), 0, 10) + either(s.Chunk > prefixChunk(n), 0, 5) + s.Clusters/64
+	return either(s.Chunk == prefixChunk(n), 0, 10) + either(s.Chunk > prefixChunk(n), 0, 5)
 }
 
 func either(yes bool, a, b int) int {
