@@ -177,7 +177,7 @@ func TestServeMisuse(t *testing.T) {
 	fails(t, exitFailed, "token", "serve", path, "--token-file", empty+"x")
 	fails(t, exitFailed, "does not exist", "serve", path+"x")
 	fails(t, exitFailed, "directory", "serve", filepath.Dir(path))
-	fails(t, exitFailed, "corrupt", "serve", empty)
+	fails(t, exitFailed, "not a model file", "serve", empty)
 	fails(t, exitFailed, "certificate", "serve", path, "--tls-cert", path, "--tls-key", path)
 	fails(t, exitMisuse, "no arguments, want a model", "serve")
 }
