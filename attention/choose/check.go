@@ -10,6 +10,7 @@ import (
 	"github.com/randfeat/randfeat/attention"
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/internal/kern"
+	"github.com/randfeat/randfeat/internal/par"
 	"github.com/randfeat/randfeat/internal/rng"
 	"gonum.org/v1/gonum/stat/distuv"
 )
@@ -245,22 +246,34 @@ func checkInputs[T dense.Float](vis attention.Visibility, q, k, v attention.Seq[
 // matter; nil means all. The methods check their arguments too, but they see parts of the sample and would count
 // batches, heads and positions from the beginning of the part.
 func checkFinite[T dense.Float](tab *kern.Table[T], name string, s attention.Seq[T], seen []bool) error {
-	for b := range s.Batch {
-		for h := range s.Heads {
-			m := s.Head(b, h)
-			if seen == nil && m.Stride == m.Cols && tab.Finite(m.Data[:m.Rows*m.Cols]) {
-				continue
-			}
-			for l := range m.Rows {
-				if seen != nil && !seen[b*m.Rows+l] || dense.IsFinite(tab.Norm2(m.Row(l))) {
-					continue
-				}
-				for c, x := range m.Row(l) {
-					if !dense.IsFinite(float64(x)) {
-						return fmt.Errorf("%s: batch %d, head %d, position %d, column %d is %v: %w", name, b, h, l,
-							c, x, dense.ErrNotFinite)
-					}
-				}
+	errs := make([]error, s.Batch*s.Heads)
+	par.For(len(errs), 1, func(lo, hi int) {
+		for i := lo; i < hi; i++ {
+			errs[i] = checkHead(tab, name, s, seen, i/s.Heads, i%s.Heads)
+		}
+	})
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkHead is checkFinite for head h of batch b.
+func checkHead[T dense.Float](tab *kern.Table[T], name string, s attention.Seq[T], seen []bool, b, h int) error {
+	m := s.Head(b, h)
+	if seen == nil && m.Stride == m.Cols && tab.Finite(m.Data[:m.Rows*m.Cols]) {
+		return nil
+	}
+	for l := range m.Rows {
+		if seen != nil && !seen[b*m.Rows+l] || dense.IsFinite(tab.Norm2(m.Row(l))) {
+			continue
+		}
+		for c, x := range m.Row(l) {
+			if !dense.IsFinite(float64(x)) {
+				return fmt.Errorf("%s: batch %d, head %d, position %d, column %d is %v: %w", name, b, h, l,
+					c, x, dense.ErrNotFinite)
 			}
 		}
 	}

@@ -45,10 +45,18 @@ type denseSearch struct {
 	failed failures
 }
 
-// denseText is one text with the rows that judge plans on it. trials keeps its clusterings.
+// denseText is one text with the rows that judge plans on it. trials keeps its clusterings, and known the errors of
+// plans: a search judges a plan again with more texts or rows, to which those it had belong.
 type denseText struct {
 	check, fresh *Check[float32]
 	trials       *centroid.Trials[float32]
+	known        map[judgement][]errorSums // for each query head of the group
+}
+
+// judgement is a plan and the rows that judge it: those of check, or fresh ones.
+type judgement struct {
+	centroid.Spec
+	fresh bool
 }
 
 // searchDense returns a cheap plan that is good enough for head h, or exact attention with its Head.Reason. It searches
@@ -421,6 +429,11 @@ const (
 
 // measure returns the errors of a plan on the given number of texts, beginning with a text that depends on the head.
 func (c *denseSearch) measure(p Plan, texts, rows int) (sums errorSums, err error) {
+	if p.Method == Centroid {
+		if err := c.judge(p, texts, rows); err != nil {
+			return sums, err
+		}
+	}
 	if rows == allRows {
 		if sums, err = c.measure(p, texts, checkRows); err != nil {
 			return sums, err
@@ -445,23 +458,8 @@ func (c *denseSearch) measure(p Plan, texts, rows int) (sums errorSums, err erro
 		}
 		return sums, err
 	}
-	for i := len(c.texts); i < texts; i++ {
-		t, err := c.text((c.h + i) % c.folds[0].check.q.Batch)
-		if err != nil {
-			return sums, err
-		}
-		c.texts = append(c.texts, t)
-	}
-	lists, errs := make([][]errorSums, texts), make([]error, texts)
-	par.For(texts, 1, func(lo, hi int) {
-		for i := lo; i < hi; i++ {
-			lists[i], errs[i] = c.texts[i].measure(*p.Centroid, c.scale, rows == freshRows)
-		}
-	})
-	for i, list := range lists {
-		if errs[i] != nil {
-			return sums, errs[i]
-		}
+	for i, t := range c.texts[:texts] {
+		list := t.known[judgement{*p.Centroid, rows == freshRows}]
 		// The query heads of a group err together at a position, so that they are one row of the bootstrap.
 		for at := range list[0].rows {
 			var a, b float64
@@ -474,29 +472,69 @@ func (c *denseSearch) measure(p Plan, texts, rows int) (sums errorSums, err erro
 	return sums, nil
 }
 
+// judge makes the errors of a plan of centroids on the given number of texts known.
+func (c *denseSearch) judge(p Plan, texts, rows int) error {
+	for i := len(c.texts); i < texts; i++ {
+		t, err := c.text((c.h + i) % c.folds[0].check.q.Batch)
+		if err != nil {
+			return err
+		}
+		c.texts = append(c.texts, t)
+	}
+	errs := make([]error, texts)
+	par.For(texts, 1, func(lo, hi int) {
+		for i := lo; i < hi; i++ {
+			errs[i] = c.texts[i].judge(*p.Centroid, c.scale, rows)
+		}
+	})
+	return errors.Join(errs...)
+}
+
 // text prepares text b for trials of the head.
 func (c *denseSearch) text(b int) (*denseText, error) {
 	f := &c.folds[0]
-	t := &denseText{check: oneText(f.check, b, c.h), fresh: oneText(f.fresh, b, c.h)}
+	t := &denseText{check: oneText(f.check, b, c.h), fresh: oneText(f.fresh, b, c.h),
+		known: map[judgement][]errorSums{}}
 	var err error
 	t.trials, err = centroid.NewTrials(t.check.vis, c.scale, t.check.q, t.check.k, t.check.v)
 	return t, err
 }
 
-// measure returns the errors of spec for each query head of the group.
-func (t *denseText) measure(spec centroid.Spec, scale float64, fresh bool) ([]errorSums, error) {
-	check := t.check
-	if fresh {
-		check = t.fresh
+// judge makes the errors of a spec on the given rows known. All rows that are not take one trial, which may ask for a
+// row only once: in short texts fresh rows may be those of check.
+func (t *denseText) judge(spec centroid.Spec, scale float64, rows int) error {
+	shared := func(row int) bool { return slices.Contains(t.check.rows, row) }
+	if rows == allRows && slices.ContainsFunc(t.fresh.rows, shared) {
+		return errors.Join(t.judge(spec, scale, checkRows), t.judge(spec, scale, freshRows))
 	}
-	if check.seen == nil {
-		if err := check.answer(scale); err != nil {
-			return nil, err
+	var checks []*Check[float32]
+	var positions []int
+	for _, check := range [...]*Check[float32]{t.check, t.fresh} {
+		fresh := check == t.fresh
+		if rows != allRows && (rows == freshRows) != fresh || t.known[judgement{spec, fresh}] != nil {
+			continue
 		}
+		if check.seen == nil {
+			if err := check.answer(scale); err != nil {
+				return err
+			}
+		}
+		checks, positions = append(checks, check), append(positions, check.rows...)
 	}
-	return check.judge(0, 1, func(out, _, _, _ attention.Seq[float32]) error {
-		return t.trials.At(out, check.rows, spec)
-	})
+	if len(checks) == 0 {
+		return nil
+	}
+	out := attention.NewSeq[float32](1, t.check.q.Heads, len(positions), t.check.v.Dim)
+	if err := t.trials.At(out, positions, spec); err != nil {
+		return err
+	}
+	from := 0
+	for _, check := range checks {
+		to := from + len(check.rows)
+		t.known[judgement{spec, check == t.fresh}] = check.compare(cut(out, from, to), check.exact)
+		from = to
+	}
+	return nil
 }
 
 // oneText returns the check of key/value head h on text b alone, with the same rows, and with exact outputs if c has

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"math"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -134,6 +135,36 @@ func TestProve(t *testing.T) {
 		must(t, c.prove(out))
 		if got := out.Heads[0].Method == Exact; got != slow {
 			t.Errorf("%d tokens, %v: exact is %t", length, spec, got)
+		}
+	}
+}
+
+// Rows that judge a plan together with others, or again, have the errors that they have alone.
+func TestJudgedTogether(t *testing.T) {
+	for _, causal := range []bool{false, true} {
+		q, k, v := heads.Generate[float32](2, 1500, 32, 1)
+		rates := &Rates{Exact: 1e-9, Features: 1, Centroid: 1e-9, Top: 1e-9, Dense: 1e-9, Group: 1e-9}
+		c, err := newChooser(Options{Tol: 0.2, Rates: rates}, 0, sample{attention.Visibility{Causal: causal}, q, k, v})
+		must(t, err)
+		must(t, c.divide())
+		plan := c.Plans[slices.IndexFunc(c.Plans, func(p Plan) bool { return p.Method == Centroid })]
+		alone, together := &denseSearch{chooser: c, h: 1}, &denseSearch{chooser: c, h: 1}
+		for _, rows := range []int{allRows, checkRows, freshRows, allRows} {
+			got, err := together.measure(plan, 1, rows)
+			must(t, err)
+			var want errorSums
+			if rows != freshRows {
+				want, err = alone.measure(plan, 1, checkRows)
+				must(t, err)
+			}
+			if rows != checkRows {
+				fresh, err := (&denseSearch{chooser: c, h: 1}).measure(plan, 1, freshRows)
+				must(t, err)
+				want.merge(fresh)
+			}
+			if !reflect.DeepEqual(got, want) || want.error() == 0 {
+				t.Errorf("causal %t, rows %d: error %v, alone %v", causal, rows, got.error(), want.error())
+			}
 		}
 	}
 }

@@ -32,7 +32,11 @@ func Seq[T dense.Float](s attention.Seq[T], exp int) attention.Seq[float32] {
 
 // Exponent returns the binary exponent of a typical value (the median over rows of the largest one), if values of this
 // size may be out of the range of float32, else 0. Relative errors of outputs do not depend on the unit of the values.
+// It is 0 for float32.
 func Exponent[T dense.Float](v attention.Seq[T]) int {
+	if _, ok := any(v).(attention.Seq[float32]); ok { // Seq does not look at it, and to read long texts takes time
+		return 0
+	}
 	var all []int
 	for b := range v.Batch {
 		for h := range v.Heads {
