@@ -39,8 +39,9 @@ type call[T dense.Float] struct {
 	wanted   []int          // rows of At; nil: all
 	done     []atomic.Int64 // of the tasks of Backward: sorted keys that have their part
 
-	flow flow
-	crew par.Crew[worker[T]]
+	flow     flow
+	balancer balancer // of blocks that weigh keys
+	crew     par.Crew[worker[T]]
 }
 
 // rowTask are the queries [lo, hi) of a problem, for all heads of the group. The first is row at of the output.
@@ -180,6 +181,7 @@ func (c *call[T]) keyWork() (work float64) {
 // tasks may follow the number of processors.
 func (c *call[T]) split() (work float64) {
 	c.tasks = c.tasks[:0]
+	c.balance()
 	left := c.q.Batch * c.k.Heads * c.q.Len
 	procs := runtime.GOMAXPROCS(0)
 	for i, p := range c.problems[:c.used] {

@@ -2,7 +2,6 @@ package centroid
 
 import (
 	"math"
-	"runtime"
 	"slices"
 	"sync/atomic"
 
@@ -124,27 +123,11 @@ func (c *call[T]) splitTilted(i int, task func(rowTask)) {
 			p.blocks = append(p.blocks, int32(lo))
 		}
 	}
-	each := blocksOfTask(len(p.blocks), c.used, tiltBlocks)
+	l := &c.balancer.lists[i]
+	each := l.each
 	for lo := 0; lo < len(p.blocks); lo += each {
 		task(rowTask{problem: i, lo: lo, hi: min(lo+each, len(p.blocks))})
 	}
-}
-
-// passBlocks is the time of a pass over the keys, in units of the time of a block. Processors that share their memory
-// take longer.
-const passBlocks = 2
-
-// blocksOfTask is how many of n blocks share a pass over the keys, most at most, if there are so many equal lists of
-// blocks: the number with which the last processor ends first.
-func blocksOfTask(n, lists, most int) (each int) {
-	procs, least := runtime.GOMAXPROCS(0), math.MaxInt
-	for m := min(n, most); m >= 1; m-- {
-		tasks := (n + m - 1) / m * lists
-		if time := (tasks + procs - 1) / procs * (m + passBlocks); time <= least {
-			each, least = m, time
-		}
-	}
-	return max(each, 1)
 }
 
 // tilt is the scratch memory with which a worker computes blocks, of bidirectional queries and of causal ones

@@ -34,6 +34,7 @@ const orderLevels = 3
 func (c *call[T]) runTilted(outputs bool) {
 	f := &c.flow
 	f.begin(outputs)
+	c.balance()
 	for i, p := range c.problems[:c.used] {
 		if !p.spec.tilted() {
 			continue
@@ -158,7 +159,7 @@ func (c *call[T]) next(j flowJob) {
 	case slopeProblem, sortProblem:
 		if f.outputs {
 			c.splitTilted(i, func(t rowTask) {
-				f.push(2, flowJob{kind: readRows, x: keyChunk{i, t.lo, t.hi}, rank: t.hi - t.lo})
+				f.push(2, flowJob{kind: readRows, x: keyChunk{i, t.lo, t.hi}, rank: c.balancer.rank(t)})
 				p.left++
 			})
 		}
