@@ -58,6 +58,8 @@ var listed = []page{
 	{part: background, title: "The explorer, live", source: "site/content/explorer.md",
 		path: "background/explorer.html", frame: "explorer.html"},
 	{part: background, title: "Benchmarks", source: "bench/RESULTS.md", path: "background/benchmarks.html"},
+	{part: background, title: "Attention, measured", source: "docs/attention-measured.md",
+		path: "background/attention.html"},
 	{part: background, title: "Tables, measured", source: "bench/TABLES.md", path: "background/tables.html"},
 	{part: background, title: "Attention on real heads", source: "bench/HEADS.md", path: "background/heads.html"},
 	{part: background, title: "Sampling, measured", source: "bench/SAMPLING.md", path: "background/sampling.html"},

@@ -59,7 +59,7 @@ func clustered(seed uint64, n, length, dim int, texts ...uint64) (q, k, v attent
 }
 
 // TestCoverage prints how often what Choose expects holds on texts that it has not seen. Seeds 1 and 101 were seen
-// before the constants of this package were set; docs/attention.md has the numbers of seed 103.
+// before the constants of this package were set; docs/attention-measured.md has the numbers of seed 103.
 func TestCoverage(t *testing.T) {
 	if *coverage == 0 {
 		t.Skip("run it with -coverage SEED")

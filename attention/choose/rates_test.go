@@ -114,8 +114,8 @@ func TestMeasureRates(t *testing.T) {
 var seconds = flag.Bool("seconds", false, "compare predicted and measured seconds of the methods; a minute")
 
 // TestPredictedSeconds prints predicted and measured microseconds per token and head of every method, and of the
-// choices by seconds and by cost: the tables of docs/attention.md. Times of a busy machine vary, those of one line less
-// so: they are taken in turns with exact attention, and the last column compares the two ratios.
+// choices by seconds and by cost: the tables of docs/attention-measured.md. Times of a busy machine vary, those of one
+// line less so: they are taken in turns with exact attention, and the last column compares the two ratios.
 func TestPredictedSeconds(t *testing.T) {
 	if !*seconds {
 		t.Skip("run it with -seconds")
