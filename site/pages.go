@@ -49,6 +49,7 @@ var listed = []page{
 	{part: howto, title: "Contribute", source: "CONTRIBUTING.md", path: "howto/contributing.html"},
 
 	{part: reference, title: "Families and couplings", source: "docs/estimators.md", path: "reference/estimators.html"},
+	{part: reference, title: "Model files", source: "docs/modelfile.md", path: "reference/modelfile.html"},
 	{part: reference, title: "JSON output", source: "docs/json.md", path: "reference/json.html"},
 	{part: reference, title: "Changelog", source: "CHANGELOG.md", path: "reference/changelog.html"},
 

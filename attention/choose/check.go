@@ -136,11 +136,11 @@ func logError(rows []rowError, pick func(i int) int) (log, se float64) {
 // spreadOf, which counts as much as textPrior + 1 texts. With one text it equals spreadOf: an assumption.
 //
 // textSpread was set by synthetic heads of 512 keys. Real heads of two other corpora, measured later, have 0.17 to
-// 0.25, and single layers up to 0.43 (docs/attention-measured.md). Long texts differ less, because each of them averages
-// over many passages: 8 heads of MiniLM have 0.13 at 2048 keys and 0.12 at 4096 (root mean square, 16 texts each),
-// and the heads of the table "Choices by seconds" 0.12 to 0.15. It falls no further: passages of one book or one
-// article have much in common, however many they are. With 0.12 for leastSpread, 14 and 18 % of the errors at 4096
-// keys were above the stated end, where 5 % are expected.
+// 0.25, and single layers up to 0.43 (docs/attention-measured.md). Long texts differ less, because each of them
+// averages over many passages: 8 heads of MiniLM have 0.13 at 2048 keys and 0.12 at 4096 (root mean square, 16 texts
+// each), and the heads of the table "Choices by seconds" 0.12 to 0.15. It falls no further: passages of one book or
+// one article have much in common, however many they are. With 0.12 for leastSpread, 14 and 18 % of the errors at
+// 4096 keys were above the stated end, where 5 % are expected.
 const (
 	textSpread  = 0.2
 	leastSpread = 0.15

@@ -179,19 +179,19 @@ func TestFitInterrupted(t *testing.T) {
 	}
 }
 
-// The Python program of docs/machines.md reads a model file and predicts the same numbers.
+// The Python program of docs/modelfile.md reads a model file and predicts the same numbers.
 func TestPythonReadsModels(t *testing.T) {
 	if err := exec.Command("python3", "-c", "import numpy").Run(); err != nil {
 		t.Skip("no python3 with numpy")
 	}
-	doc, err := os.ReadFile("../../docs/machines.md")
+	doc, err := os.ReadFile("../../docs/modelfile.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, after, found := strings.Cut(string(doc), "```python\n")
 	program, _, closed := strings.Cut(after, "```")
 	if !found || !closed {
-		t.Fatal("docs/machines.md has no Python program")
+		t.Fatal("docs/modelfile.md has no Python program")
 	}
 	dir := t.TempDir()
 	model, table := filepath.Join(dir, "model.rf"), filepath.Join(dir, "demo.csv")
