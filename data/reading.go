@@ -128,6 +128,14 @@ func (r *reading) name() string {
 	return "numbers"
 }
 
+// unread says what n values are that could not be read.
+func (r *reading) unread(n int64) string {
+	if n == 1 {
+		return "is not a " + strings.TrimSuffix(r.name(), "s") + " and counts"
+	}
+	return "are not " + r.name() + " and count"
+}
+
 // notes tells the user how a column was read: its format, unreadable cells, and outliers. f is its field.
 func (l *columnLearner) notes(r reading, f *Field, outliers int64, note func(string, ...any)) {
 	what := map[FieldKind]string{Numeric: "numbers", Time: "times"}[r.kind]
@@ -143,9 +151,8 @@ func (l *columnLearner) notes(r reading, f *Field, outliers int64, note func(str
 		note("column %s is read as %s %s, such as %s%s", quote.Short(l.name), what, r.format, r.sample, units)
 	}
 	if r.bad > 0 {
-		note("column %s: %d of %d values are no %s and count as missing: the first is %s at %s; name the column as "+
-			"categorical if they are levels", quote.Short(l.name), r.bad, l.cells(), r.name(),
-			r.first.sample, r.first.at)
+		note("column %s: %d of %d values %s as missing: the first is %s at %s; name the column as categorical if they "+
+			"are levels", quote.Short(l.name), r.bad, l.cells(), r.unread(r.bad), r.first.sample, r.first.at)
 	}
 	if outliers > 0 {
 		ends := [4]string{short(f.Clip[0]), short(f.Clip[1]), short(f.Range[0]), short(f.Range[1])}

@@ -350,7 +350,7 @@ func TestLearnLevels(t *testing.T) {
 	}
 	notes := strings.Join(sum.Notes, "\n")
 	for _, want := range []string{`"common" keeps its 3 most frequent`, `identifiers: "name"`,
-		`"stray": 1 of 20000 values are no numbers and count as missing: the first is "oops" at x.csv:15002`} {
+		`"stray": 1 of 20000 values is not a number and counts as missing: the first is "oops" at x.csv:15002`} {
 		if !strings.Contains(notes, want) {
 			t.Errorf("no note %s in\n%s", want, notes)
 		}

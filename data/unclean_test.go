@@ -62,9 +62,9 @@ func TestUnreadableCells(t *testing.T) {
 		unreadable int64
 		note       string
 	}{
-		{"one word", 20000, with(number, 20000, "oops"), data.Numeric, 1, `1 of 20000 values are no numbers and count as missing: the first is "oops" at x.csv:10002`},
+		{"one word", 20000, with(number, 20000, "oops"), data.Numeric, 1, `1 of 20000 values is not a number and counts as missing: the first is "oops" at x.csv:10002`},
 		{"free", 800, with(price, 800, "free"), data.Numeric, 1, `the first is "free" at x.csv:402`},
-		{"one date", 100, with(date, 100, "sometime"), data.Time, 1, `1 of 100 values are no dates and count as missing: the first is "sometime" at x.csv:52`},
+		{"one date", 100, with(date, 100, "sometime"), data.Time, 1, `1 of 100 values is not a date and counts as missing: the first is "sometime" at x.csv:52`},
 		{"missing dates", 100, with(date, 10, "0000-00-00", "NaT", "unknown"), data.Time, 0, ""},
 		{"missing numbers", 100, with(number, 3, "unknown", "#N/A", "<NA>", "n/a", "-", "#DIV/0!"), data.Numeric, 0,
 			""},
