@@ -2,6 +2,7 @@ package coupling
 
 import (
 	"fmt"
+
 	"github.com/randfeat/randfeat/internal/omega"
 )
 

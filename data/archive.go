@@ -3,10 +3,11 @@ package data
 import (
 	"archive/zip"
 	"fmt"
-	"github.com/randfeat/randfeat/internal/quote"
 	"io"
 	"path"
 	"strings"
+
+	"github.com/randfeat/randfeat/internal/quote"
 )
 
 // isZip reports whether a file with this beginning is a zip archive, possibly an empty one.

@@ -2,6 +2,7 @@ package data
 
 import (
 	"bytes"
+
 	"github.com/randfeat/randfeat/internal/number"
 )
 

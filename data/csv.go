@@ -3,10 +3,11 @@ package data
 import (
 	"bytes"
 	"errors"
-	"github.com/randfeat/randfeat/internal/number"
-	"github.com/randfeat/randfeat/internal/quote"
 	"io"
 	"math"
+
+	"github.com/randfeat/randfeat/internal/number"
+	"github.com/randfeat/randfeat/internal/quote"
 )
 
 // csvSource is delimited text: fields may be quoted, with "" for a quote and line ends inside, as in RFC 4180.

@@ -3,8 +3,9 @@ package data
 import (
 	"bytes"
 	"cmp"
-	"github.com/randfeat/randfeat/internal/number"
 	"strings"
+
+	"github.com/randfeat/randfeat/internal/number"
 )
 
 // sniffRows is how many rows of the sample are inspected. Ten ragged rows in a hundred still let a delimiter

@@ -2,10 +2,11 @@ package data
 
 import (
 	"fmt"
-	"github.com/randfeat/randfeat/internal/quote"
 	"math"
 	"slices"
 	"sync/atomic"
+
+	"github.com/randfeat/randfeat/internal/quote"
 )
 
 // Dropping is a table without the rows in which one of some columns is missing.

@@ -1,8 +1,9 @@
 package data
 
 import (
-	"github.com/randfeat/randfeat/internal/number"
 	"math"
+
+	"github.com/randfeat/randfeat/internal/number"
 )
 
 // missingWords are texts that mean a missing value in columns of numbers and dates, in any case. In other

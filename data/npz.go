@@ -6,14 +6,15 @@ import (
 	"compress/flate"
 	"errors"
 	"fmt"
-	"github.com/randfeat/randfeat/internal/npy"
-	"github.com/randfeat/randfeat/internal/number"
-	"github.com/randfeat/randfeat/internal/quote"
 	"io"
 	"math"
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/randfeat/randfeat/internal/npy"
+	"github.com/randfeat/randfeat/internal/number"
+	"github.com/randfeat/randfeat/internal/quote"
 )
 
 // member is an array that contributes columns to a table: a matrix, or a vector as one column. It keeps no open

@@ -2,10 +2,11 @@ package data
 
 import (
 	"bytes"
-	"github.com/randfeat/randfeat/internal/number"
 	"math"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/randfeat/randfeat/internal/number"
 )
 
 // The spellings of numbers beyond plain ones. [Field].Format stores them in models. All allow currency signs. A

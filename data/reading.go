@@ -2,12 +2,13 @@ package data
 
 import (
 	"fmt"
-	"github.com/randfeat/randfeat/internal/number"
-	"github.com/randfeat/randfeat/internal/quote"
 	"math"
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/randfeat/randfeat/internal/number"
+	"github.com/randfeat/randfeat/internal/quote"
 )
 
 // reading is the interpretation of a column whose cells are numbers or times: the kind and format of its field,

@@ -4,14 +4,15 @@ import (
 	"bytes"
 	"cmp"
 	"fmt"
-	"github.com/randfeat/randfeat/internal/localfile"
-	"github.com/randfeat/randfeat/internal/npy"
-	"github.com/randfeat/randfeat/internal/number"
-	"github.com/randfeat/randfeat/internal/quote"
 	"io"
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/randfeat/randfeat/internal/localfile"
+	"github.com/randfeat/randfeat/internal/npy"
+	"github.com/randfeat/randfeat/internal/number"
+	"github.com/randfeat/randfeat/internal/quote"
 )
 
 // Format is a kind of file.

@@ -5,13 +5,14 @@ import (
 	"encoding/xml"
 	"errors"
 	"fmt"
-	"github.com/randfeat/randfeat/internal/quote"
 	"io"
 	"math"
 	"path"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/randfeat/randfeat/internal/quote"
 )
 
 // workbookPart exists in every workbook of the format .xlsx (ECMA-376, Office Open XML).
