@@ -567,6 +567,7 @@ func (c *prefixCall[T]) block(w *prefixWorker[T], p *problem[T], x *prefixChunk,
 	}
 	t.shift, t.sum, t.sums = t.shift[:m], t.sum[:m], t.sums[:m]
 	b.addCentroids(t, p, x.start, &p.slope.Panel, i)
+	t.fillShifts(&b.panel, nil) // without centroids
 	b.addExact(t)
 	t.x = own
 	for l, r := range w.list {

@@ -222,6 +222,28 @@ func TestPrefixBits(t *testing.T) {
 	}
 }
 
+// The rows of At have the bits of Forward, whether or not a row without keys in its chunk is computed with them.
+func TestPrefixMaskedRows(t *testing.T) {
+	const length, dim, chunk = 200, 16, 40
+	q, k, v := grouped[float32](1, length, dim, 4)
+	mask := make([]bool, length)
+	var rows []int
+	for i := range mask {
+		if mask[i] = i%chunk > 3; mask[i] {
+			rows = append(rows, i)
+		}
+	}
+	for _, keys := range []int{10, length} { // with centroids, and without
+		a := &Attention[float32]{Visibility: attention.Visibility{Causal: true, KeyMask: mask},
+			Specs: []Spec{{Clusters: 6, Chunk: chunk, Together: 30, Keys: keys}}}
+		trials, err := NewTrials(a.Visibility, 0, q, k, v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sameRows(t, a, trials, sameBits(t, a, q, k, v), rows, q, k, v)
+	}
+}
+
 // No bit of a row depends on a later key or value, on a query of a later chunk, or on a masked key.
 func TestPrefixCausal(t *testing.T) {
 	const length, dim, chunk, window = 400, 16, 32, 11

@@ -2,6 +2,7 @@ package centroid
 
 import (
 	"math"
+	"slices"
 
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/internal/buf"
@@ -104,7 +105,10 @@ func (t *tiles[T]) guessShifts(panel *kern.Panel[T], bias []T) bool {
 	t.first = *panel
 	t.first.Rows = min(t.first.Width, panel.Rows)
 	t.guess = buf.Shaped(t.guess, t.x.Rows, t.first.Rows)
-	t.tab.MulT(t.guess, t.x, &t.first, bias[:t.first.Rows])
+	if bias != nil {
+		bias = bias[:t.first.Rows]
+	}
+	t.tab.MulT(t.guess, t.x, &t.first, bias)
 	t.tab.RowMax(t.shift, t.guess)
 	for _, s := range t.shift {
 		if !dense.IsFinite(float64(s)) {
@@ -112,6 +116,21 @@ func (t *tiles[T]) guessShifts(panel *kern.Panel[T], bias []T) bool {
 		}
 	}
 	return true
+}
+
+// fillShifts gives references to the rows that have none, as guessShifts does. Other rows keep theirs: the bits of a row
+// do not depend on the rows that are computed with it.
+func (t *tiles[T]) fillShifts(panel *kern.Panel[T], bias []T) {
+	if panel.Rows == 0 || !slices.Contains(t.shift, T(math.Inf(-1))) {
+		return
+	}
+	copy(t.most, t.shift)
+	t.guessShifts(panel, bias)
+	for r := range t.shift {
+		if s := t.most[r]; !math.IsInf(float64(s), -1) {
+			t.shift[r] = s
+		}
+	}
 }
 
 // add adds keys to the sums, with a bias or none: all of them, or for row r the first seen[r%len(seen)].

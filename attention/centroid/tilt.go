@@ -2,7 +2,6 @@ package centroid
 
 import (
 	"math"
-	"slices"
 	"sync/atomic"
 
 	"github.com/randfeat/randfeat/dense"
@@ -336,15 +335,13 @@ func (b *tilt[T]) loadCentroids(tab *kern.Table[T], p *problem[T], start []int32
 }
 
 // addCentroids begins the sums of t with the centroids of block i. slope holds M and R of the comment at the top, or
-// has no rows. If a row has no reference yet, all get one.
+// has no rows. Rows that have no reference yet get one.
 func (b *tilt[T]) addCentroids(t *tiles[T], p *problem[T], start []int32, slope *kern.Panel[T], i int) {
 	b.loadCentroids(t.tab, p, start, i)
 	if b.cents.Rows == 0 {
 		return
 	}
-	if slices.Contains(t.shift, T(math.Inf(-1))) {
-		t.guessShifts(&b.fine, b.bias)
-	}
+	t.fillShifts(&b.fine, b.bias)
 	if slope.Rows == 0 {
 		t.add(&b.fine, b.means, b.bias, nil)
 		return
