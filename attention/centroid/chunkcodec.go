@@ -188,7 +188,7 @@ func (c *Chunks[T]) load(h *chunkHead[T], spec *Spec, body []byte) ([]byte, erro
 	ref := []T{0}
 	body = seal.Read(body, ref, &ok)
 	h.ref = ref[0]
-	if h.tree.ref = ref[0]; spec.Open > 0 && spec.parts(c.length) > 0 && !(ref[0] > 0) {
+	if h.tree.ref = ref[0]; spec.Open > 0 && ref[0] < 0 {
 		return nil, fmt.Errorf("values of size %v: %w", ref[0], attention.ErrCorrupt)
 	}
 	parts := spec.parts(c.length)

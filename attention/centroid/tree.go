@@ -21,8 +21,8 @@ import (
 // For a query x with the share p of its weights in a node of n keys, the logits of the keys have the variance s² = Σ
 // x_i² var_i, if coordinates are independent. Log-normal weights with this variance, relative to the weight of the
 // centroid, have the variance e^{s²}(e^{s²}−1), and a mean of n independent products of such weights and values has the
-// error p·√(e^{s²}(e^{s²}−1))·ν/√n. ν² is the mean of |v − v̄|², divided by its value in the first chunk: Open has no
-// unit. Squares are summed over the query heads of a group.
+// error p·√(e^{s²}(e^{s²}−1))·ν/√n. ν² is the mean of |v − v̄|², divided by its value in the first chunk whose values
+// differ: Open has no unit. Squares are summed over the query heads of a group.
 
 const (
 	branchLeaves = 8
@@ -63,7 +63,7 @@ type treePart[T dense.Float] struct {
 // branches of several chunks replace them.
 type tree[T dense.Float] struct {
 	parts           []*treePart[T]
-	ref             T   // mean of |v − v̄|² in the first chunk
+	ref             T   // root of the mean of |v − v̄|² in the first chunk whose values differ; 0: there is none
 	each, stride    int // most branches and most leaves of a chunk
 	panel, spread   kern.Panel[T]
 	mean            dense.Matrix[T]
@@ -76,8 +76,8 @@ func (h *tree[T]) reset(spec *Spec) {
 	*h = tree[T]{each: max(1, spec.Clusters/branchLeaves), stride: spec.Clusters}
 }
 
-// leaves computes the leaves of a chunk from its sorted keys and the centroids of their clusters. The values of the
-// first chunk are the unit of all.
+// leaves computes the leaves of a chunk from its sorted keys and the centroids of their clusters. The first chunk whose
+// values differ sets the unit of all.
 func (h *tree[T]) leaves(tab *kern.Table[T], c chunkPart[T], centre, mean dense.Matrix[T]) *treePart[T] {
 	d, dv, n := c.k.Cols, c.v.Cols, len(c.start)-1
 	p := &treePart[T]{chunkPart: c, leaf: dense.New[T](n, 2*d+dv), logSize: make([]T, n), hazard: make([]T, n)}
@@ -110,14 +110,14 @@ func (h *tree[T]) leaves(tab *kern.Table[T], c chunkPart[T], centre, mean dense.
 		all += nu[x]
 		p.logSize[x] = T(math.Log(float64(hi - lo)))
 	}
-	if len(h.parts) == 0 {
-		if h.ref = T(all / float64(max(1, c.v.Rows))); !(h.ref > 0) || !dense.IsFinite(float64(1/h.ref)) {
-			h.ref = 1
-		}
+	if all > 0 && h.ref == 0 { // the mean of squares might be out of the range of T, the root is not
+		h.ref = T(min(math.Sqrt(all/float64(c.v.Rows)), math.MaxFloat32))
 	}
 	for x, v := range nu {
-		size := float64(c.start[x+1] - c.start[x])
-		p.hazard[x] = T(v / float64(h.ref) / (size * size))
+		if v > 0 {
+			size := float64(c.start[x+1]-c.start[x]) * float64(h.ref)
+			p.hazard[x] = T(min(v/size/size, math.MaxFloat32))
+		}
 	}
 	return p
 }
@@ -372,7 +372,10 @@ func (r *treeReader[T]) above(tab *kern.Table[T], weights dense.Matrix[T], hazar
 		row := weights.Row(g)
 		exp, score := r.exp[:len(row)], r.score[:len(row)]
 		for c, v := range r.s.Row(g) {
-			exp[c] = min(v, mostVariance)
+			if !(v < mostVariance) { // NaN if variances are beyond the range of T
+				v = mostVariance
+			}
+			exp[c] = v
 		}
 		tab.Exp(exp, 0)
 		for c, w := range row {

@@ -311,3 +311,57 @@ func TestOpen(t *testing.T) {
 		t.Errorf("two kinds of heads: %v", err)
 	}
 }
+
+// Open has no unit: values of any size open the same clusters, and states that hold them can be read. Where variances
+// of keys are beyond the range of float32, clusters are opened rather than trusted.
+func TestOpenUnit(t *testing.T) {
+	const length, dim, chunk = 200, 16, 32
+	q, k, v := grouped[float32](1, length, dim, 3)
+	scaled := func(s attention.Seq[float32], from int, f float32) attention.Seq[float32] {
+		out := attention.NewSeq[float32](1, s.Heads, s.Len, s.Dim)
+		for h := range s.Heads {
+			for l := range s.Len {
+				for i, x := range s.Head(0, h).Row(l) {
+					if l >= from {
+						x *= f
+					}
+					out.Head(0, h).Row(l)[i] = x
+				}
+			}
+		}
+		return out
+	}
+	for _, sinks := range []int{0, chunk} {
+		a := &Attention[float32]{Visibility: attention.Visibility{Causal: true},
+			Specs: []Spec{{Clusters: 8, Chunk: chunk, Together: 1, Open: 0.02, Sinks: sinks}}}
+		run := func(q, k, v attention.Seq[float32]) (attention.Seq[float32], int64) {
+			out := attention.NewSeq[float32](1, 2, length, dim)
+			c, err := NewChunks(a, 1, 2, 1, dim, dim)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := c.Step(out, q, k, v); err != nil {
+				t.Fatal(err)
+			}
+			b, err := c.MarshalBinary()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := c.UnmarshalBinary(b); err != nil {
+				t.Error(err)
+			}
+			return out, c.Report().Exact
+		}
+		want, exact := run(q, k, v)
+		for _, f := range []float32{1e-25, 1e25} {
+			got, n := run(q, k, scaled(v, 0, f))
+			if e := errorOf(scaled(got, 0, 1/f), want); n != exact || e > 1e-5 {
+				t.Errorf("values times %v: %d exact keys, want %d; an error of %v", f, n, exact, e)
+			}
+			run(q, k, scaled(v, 2*chunk, f)) // the values of later chunks alone
+		}
+		if _, n := run(scaled(q, 0, 1e-20), scaled(k, 0, 1e20), v); n < exact {
+			t.Errorf("keys times 1e20: %d exact keys, want at least %d", n, exact)
+		}
+	}
+}
