@@ -15,6 +15,9 @@ const (
 	gatherKeys = 512
 	// lag is how far logits may exceed the reference of a row, in nats, as in attention.Exact.
 	lag = 20
+	// leastSum of the first weights of a row is enough. Less would lose bits, as large logits make references that
+	// differ from logits by rounding errors of some ten nats.
+	leastSum = 0x1p-60
 )
 
 // tiles sums the outputs of a block of rows that chooses its exact clusters together. All products are dense: rows by
@@ -165,13 +168,17 @@ func (t *tiles[T]) addTile(panel *kern.Panel[T], values dense.Matrix[T], bias []
 	}
 	most := T(math.Exp(lag))
 	for r := range p.Rows {
-		if fused && t.sums[r] <= most {
-			t.sum[lo+r] += float64(t.sums[r])
-			continue
-		}
 		visible := n
 		if seen != nil {
 			visible = seen[(lo+r)%len(seen)]
+		}
+		light := fused && t.sums[r] < leastSum && t.sum[lo+r] == 0 && t.wide.Cols == 0 && visible > 0
+		if fused && t.sums[r] <= most && !light {
+			t.sum[lo+r] += float64(t.sums[r])
+			continue
+		}
+		if light { // the reference is far above the first logits, and all sums are 0
+			t.shift[lo+r] = T(math.Inf(-1))
 		}
 		row := p.Row(r)
 		t.tab.MulT(p.RowRange(r, r+1), x.RowRange(r, r+1), panel, bias)

@@ -297,24 +297,33 @@ func (b *tilt[T]) addExact(t *tiles[T]) {
 	}
 }
 
+// leastMass is the least mass, in units of the largest weight, of a cluster whose weighted means are precise: smaller
+// masses lose bits, and their inverses are beyond the range of T.
+func leastMass[T dense.Float]() T {
+	if sizeOf[T]() == 8 {
+		return T(math.Ldexp(1, -960))
+	}
+	return 0x1p-100
+}
+
 // loadCentroids makes the centroids of block i from the keys that are not exact. The bias of a centroid is log n −
 // x̄·c, so its weight is n·e^{(x−x̄)·c}.
 func (b *tilt[T]) loadCentroids(tab *kern.Table[T], p *problem[T], start []int32, i int) {
 	d, all := p.packed.Cols, p.kv.Cols
 	b.cents, b.means = buf.Shaped(b.cents, p.clusters, d), buf.Shaped(b.means, p.clusters, all-d)
 	b.bias, b.light = buf.Sized(b.bias, p.clusters), buf.Zeroed(b.light, p.clusters)
-	at := 0
+	at, least := 0, leastMass[T]()
 	sums := view(b.sums.Row(i), p.clusters, all)
 	for x := range p.clusters {
 		mass, n, row := b.mass.At(x, i), start[x+1]-start[x], sums.Row(x)
 		switch {
-		case mass > 0:
+		case mass > least:
 			tab.Scale(row, 1/mass)
 		case n > 0 && b.count[i*p.clusters+x] == 0:
 			// The cluster is too light for the mean query, perhaps not for other queries: its plain mean stands for it.
 			meanRow(tab, row, p.kv.RowRange(int(p.start[x]), int(p.start[x]+n)))
 			mass, b.light[at] = T(n), true
-		default: // no keys, or all of them are exact
+		default: // no keys, or none beside exact ones that weighs anything
 			continue
 		}
 		copy(b.cents.Row(at), row)
@@ -522,6 +531,9 @@ func (c *call[T]) finishSlope(w *worker[T], s *slope[T]) {
 	if free == 0 {
 		return
 	}
+	if !c.tab.Finite(sum.Data) { // a factor of the covariance would not show it
+		return
+	}
 	c.tab.Scale(sum.Data, T(1/float64(free)))
 	cov, metric := sum.RowRange(dv, dv+d), dense.New[float64](d, d)
 	for i, v := range cov.Data[:d*d] {
@@ -534,9 +546,7 @@ func (c *call[T]) finishSlope(w *worker[T], s *slope[T]) {
 			cov.Set(j, i, w.values.At(i, j))
 		}
 	}
-	if c.tab.Finite(sum.Data) {
-		c.tab.Pack(&s.Panel, sum)
-	}
+	c.tab.Pack(&s.Panel, sum)
 }
 
 // sortKeys gathers the sorted keys lo to hi−1 of p, with their values beside them, and packs them.

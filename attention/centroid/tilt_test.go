@@ -260,3 +260,45 @@ func TestTiltRefused(t *testing.T) {
 		t.Errorf("causal: %v", err)
 	}
 }
+
+// Logits and keys of any size give outputs in the range of the values, and those of exact attention if all keys are
+// exact.
+func TestTiltLargeLogits(t *testing.T) {
+	const length, dim = 300, 16
+	q, k, v := grouped[float32](1, length, dim, 3)
+	largest := 0.0
+	for _, x := range v.Data[:length*dim] {
+		largest = max(largest, math.Abs(float64(x)))
+	}
+	times := func(s attention.Seq[float32], f float32) attention.Seq[float32] {
+		out := attention.NewSeq[float32](1, s.Heads, s.Len, s.Dim)
+		for i := range out.Data {
+			out.Data[i] = f * s.Data[i]
+		}
+		return out
+	}
+	for _, f := range [][2]float32{{30, 1}, {100, 1}, {1000, 1}, {1e9, 1}, {1, 1e36}} {
+		q, k := times(q, f[0]), times(k, f[1])
+		for _, s := range []Spec{{Clusters: 6, Chunk: 32, Together: 30, Keys: 8, Window: 9}, {Clusters: 16, Together: 16, Keys: 8},
+			{Clusters: 6, Chunk: 32, Together: 30, Keys: length}} {
+			a := &Attention[float32]{Visibility: attention.Visibility{Causal: s.Chunk > 0}, Specs: []Spec{s}}
+			out, want := attention.NewSeq[float32](1, 2, length, dim), attention.NewSeq[float32](1, 2, length, dim)
+			r, err := a.Forward(out, q, k, v)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := (&attention.Exact[float32]{Visibility: a.Visibility}).Forward(want, q, k, v); err != nil {
+				t.Fatal(err)
+			}
+			for i, x := range out.Data {
+				if !(math.Abs(float64(x)) < 1.5*largest) {
+					t.Errorf("inputs times %v, %+v: number %d is %v", f, s, i, x)
+					break
+				}
+			}
+			if e := errorOf(out, want); r.Empty > 0 || s.Keys == length && e > 1e-6 {
+				t.Errorf("inputs times %v, %+v: %d empty rows, an error of %v", f, s, r.Empty, e)
+			}
+		}
+	}
+}
