@@ -407,9 +407,15 @@ func (c *chooser) judged() sample {
 	if c.dense && !s.vis.Causal && s.k.Len >= budgetLength {
 		n := min(s.q.Batch, lawTexts)
 		s.q.Batch, s.k.Batch, s.v.Batch = n, n, n
+		s.vis.KeyMask = firstRows(s.vis.KeyMask, n*s.k.Len)
+		s.vis.Segments = firstRows(s.vis.Segments, n*s.q.Len)
+		s.vis.KeySegments = firstRows(s.vis.KeySegments, n*s.k.Len)
 	}
 	return s
 }
+
+// firstRows returns the first n elements of a list, or nil if it is nil.
+func firstRows[E any](list []E, n int) []E { return list[:min(n, len(list))] }
 
 // mostCausalRows bounds the rows, over all texts, that judge causal plans by seconds.
 const mostCausalRows = 512

@@ -168,3 +168,32 @@ func TestJudgedTogether(t *testing.T) {
 		}
 	}
 }
+
+// The texts that judge bidirectional plans of long texts keep their masks and segments.
+func TestJudgedVisibility(t *testing.T) {
+	const batch, length = lawTexts + 2, budgetLength
+	seq := attention.NewSeq[float32](batch, 1, length, 1)
+	vis := attention.Visibility{KeyMask: make([]bool, batch*length), Segments: make([]int32, batch*length)}
+	for i := range vis.KeyMask {
+		vis.KeyMask[i], vis.Segments[i] = i%length >= i/length, int32(i%length/2000)
+	}
+	vis.KeySegments = vis.Segments
+	c := &chooser{dense: true, all: sample{vis, seq, seq, seq}}
+	s := c.judged()
+	check, err := newCheck(s.vis, s.q, s.k, s.v, 1, 0, length, 1, nil)
+	must(t, err)
+	must(t, check.answer(0))
+	if n := s.q.Batch; n != lawTexts || !slices.Equal(s.vis.KeyMask, vis.KeyMask[:n*length]) {
+		t.Errorf("%d texts with masks of %d keys", n, len(s.vis.KeyMask))
+	}
+}
+
+// Predicted times are finite at every length.
+func TestSecondsOfNoKeys(t *testing.T) {
+	r := &Rates{Exact: 1, Dense: 1}
+	for _, p := range denseGrid(true, 1, 4096, 3) {
+		if s := r.Seconds(p, true, 0, 16, 16); !(s >= 0) {
+			t.Errorf("%v: %v s", p, s)
+		}
+	}
+}

@@ -68,7 +68,7 @@ func denseCost(p Plan, causal bool, lenK, dim, valueDim int) float64 {
 	if !causal || s.Chunk == 0 {
 		return s.Cost(lenK, dim, valueDim)
 	}
-	if s.Keys > 0 { // queries before Start see all keys
+	if s.Keys > 0 && lenK > 0 { // queries before Start see all keys
 		start := min(float64(max(s.Start, s.Chunk)), float64(lenK))
 		part := start / float64(lenK)
 		return part*exactCost(int(start)) + 2*(1-part)*chunkCost(s, (start+float64(lenK))/2, dim, valueDim)
