@@ -1,16 +1,13 @@
 package centroid
 
-import (
-	"math"
-	"sync"
-)
+import "sync"
 
 // flow is the jobs of a call that nothing keeps from beginning. A job begins as soon as those that it needs have ended,
 // so no worker waits for the last job of a step. Which worker runs a job, and when, changes no bit.
 type flow struct {
 	mu      sync.Mutex
 	wake    *sync.Cond
-	ready   [3][]flowJob // the first ones are urgent
+	ready   [3][]flowJob // the first list is the most urgent; the last is a heap by rank
 	open    int          // jobs that are ready or running
 	ended   bool         // one has panicked
 	outputs bool         // rows follow
@@ -41,8 +38,41 @@ func (f *flow) begin(outputs bool) {
 
 // push makes a job ready. The caller holds the lock, unless no worker has begun.
 func (f *flow) push(urgency int, j flowJob) {
-	f.ready[urgency] = append(f.ready[urgency], j)
+	list := append(f.ready[urgency], j)
+	f.ready[urgency] = list
 	f.open++
+	if urgency < len(f.ready)-1 {
+		return
+	}
+	for at := len(list) - 1; at > 0; {
+		parent := (at - 1) / 2
+		if list[parent].rank >= list[at].rank {
+			return
+		}
+		list[parent], list[at] = list[at], list[parent]
+		at = parent
+	}
+}
+
+// pop removes the job of the largest rank from a heap that is not empty.
+func pop(list []flowJob) (j flowJob, rest []flowJob) {
+	j, rest = list[0], list[:len(list)-1]
+	if len(rest) > 0 {
+		rest[0] = list[len(rest)]
+	}
+	for at := 0; ; {
+		most := at
+		for child := 2*at + 1; child <= 2*at+2 && child < len(rest); child++ {
+			if rest[child].rank > rest[most].rank {
+				most = child
+			}
+		}
+		if most == at {
+			return j, rest
+		}
+		rest[at], rest[most] = rest[most], rest[at]
+		at = most
+	}
 }
 
 // pushRanges makes jobs of each keys or rows of problem i, and returns their number.
@@ -63,17 +93,11 @@ func (f *flow) take() (j flowJob, ok bool) {
 			if len(list) == 0 {
 				continue
 			}
-			at := len(list) - 1
 			if u == len(f.ready)-1 {
-				most := math.MinInt
-				for i := range list {
-					if list[i].rank > most {
-						at, most = i, list[i].rank
-					}
-				}
+				j, f.ready[u] = pop(list)
+			} else {
+				j, f.ready[u] = list[len(list)-1], list[:len(list)-1]
 			}
-			j, list[at] = list[at], list[len(list)-1]
-			f.ready[u] = list[:len(list)-1]
 			return j, true
 		}
 		f.wake.Wait()
