@@ -72,6 +72,7 @@ func (f *search) chooseExact(s *sample, rows int64) (*decision, error) {
 	if err := e.probe(); err != nil {
 		return nil, err
 	}
+	f.found.Mean = f.averages(rows)
 	e.note(&f.found)
 	loss, err := e.chooseLoss()
 	f.found.Margins = c.d.Margins

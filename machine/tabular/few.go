@@ -23,7 +23,7 @@ func (e *exactSearch) tryFew() error {
 	var base trial
 	others := []trial{smooth}
 	for _, kind := range []kernel.Kind{fewKernel, kernel.Matern32, kernel.Matern52, kernel.Laplace} {
-		if g := e.c.f.guide; g != nil && kind != g.Kernel && !averaged(kind) ||
+		if g := e.c.f.guide; g != nil && kind != g.Kernel && kind != fewKernel && !(g.Mean && averaged(kind)) ||
 			kind == kernel.Laplace && e.tries.x.Cols > laplaceColumns {
 			continue
 		}

@@ -15,6 +15,7 @@ type guide struct {
 	Margins bool        // margins were chosen, with a metric or without
 	Kernel  kernel.Kind // without a metric
 	Rows    int         // number of rows of the last trials
+	Mean    bool        // the table has few rows: see averages
 	// Factor is the bandwidth in median distances, and Lambda the penalty, of least squares without a metric.
 	Factor float64
 	Lambda float64

@@ -41,10 +41,20 @@ func averaged(k kernel.Kind) bool {
 // points, for a fifth more time (docs/machines.md).
 const meanRows = 400
 
+// averages reports whether the table of a search is small enough for a mean. A scored fold follows its table, although
+// it has fewer rows: it is scored for the model of that table. With Options.Quick, choices of leastScaling rows or more
+// are made outside one fold, without a guide.
+func (f *search) averages(rows int64) bool {
+	if f.guide != nil {
+		return f.guide.Mean
+	}
+	return rows < meanRows && !(f.o.Quick && (f.inner || rows >= leastScaling))
+}
+
 // average finds the further machines of a mean, each at its own best bandwidth and λ on the present rows. from is the
 // best trial of the kernel that the search began with.
 func (e *exactSearch) average(from trial) error {
-	if e.c.rows >= meanRows || e.wide || e.c.f.o.Quick {
+	if e.wide || !e.c.f.averages(e.c.rows) {
 		return nil
 	}
 	kind, at, all, tried := e.tries.kind, e.at, e.all, len(e.kinds)
@@ -78,7 +88,7 @@ func (e *exactSearch) average(from trial) error {
 // noteMean takes the further machines of a search and lists them. A given bandwidth or λ means one machine, and so do
 // margins.
 func (c *chooser) noteMean(e *exactSearch) {
-	if o := &c.f.o; o.Bandwidth > 0 || o.Lambda > 0 || c.d.Margins || len(e.also) == 0 {
+	if o := &c.f.o; o.Bandwidth > 0 || o.Lambda > 0 || c.d.Margins || len(e.also) == 0 || !c.f.averages(c.rows) {
 		return
 	}
 	c.d.Also = slices.DeleteFunc(e.also, func(p exactPart) bool { return p.Kernel == e.tries.kind })

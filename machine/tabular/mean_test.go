@@ -165,3 +165,31 @@ func TestSeveralKernelsAreNotSummed(t *testing.T) {
 		t.Error("sums of the features of several kernels are accepted")
 	}
 }
+
+// Scored folds have the machines of the model, although they have fewer rows.
+func TestFoldsAverageAsTheModel(t *testing.T) {
+	o := must(t, Options{Learn: learn("y")})
+	for _, n := range []int{300, meanRows + 20, meanRows + 200} {
+		c, err := begin(job{ctx: context.Background(), src: waves(n, 31), o: o, weighs: true}, nil, new(journal), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sub, _, err := withoutFold(c, 0, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if mean := n < meanRows; len(c.d.Also) > 0 != mean || len(sub.d.Also) > 0 != mean {
+			t.Errorf("%d rows: the model averages %+v, the model of a fold %+v", n, c.d.Also, sub.d.Also)
+		}
+	}
+}
+
+// Options.Quick averages below leastScaling rows only, also if the choices are made outside a fold.
+func TestQuickMean(t *testing.T) {
+	for _, n := range []int{leastScaling - 1, leastScaling, leastScaling + 20} {
+		m, _ := mustFit(t, waves(n, 31), Options{Learn: learn("y"), Quick: true})
+		if list := m.Spec.Family.(family.Landmarks).Also; len(list) > 0 != (n < leastScaling) {
+			t.Errorf("%d rows: further kernels %+v", n, list)
+		}
+	}
+}
