@@ -8,7 +8,7 @@ import (
 )
 
 // TestExtrapolated: scores of predictions move by a part of what they gained with twice the rows, their intervals
-// with them, within what a score can be.
+// with them, within the range of a score and of a law without a negative limit.
 func TestExtrapolated(t *testing.T) {
 	fewer := NewEvaluation(KindRidge, Regression, 1)
 	y := dense.New[float64](4, 1)
@@ -26,8 +26,10 @@ func TestExtrapolated(t *testing.T) {
 		{Name: "RMSE", Output: 2, Value: 5, Low: nan, High: nan}}
 	out := fewer.Extrapolate(in, 0.25)
 	w := math.Sqrt(1.25*1.25 + 0.0625 - 0.3125)
-	want := []Score{{Value: 0.75, Low: 0.75 - 0.1*w, High: 0.75 + 0.2*w}, {Value: 1, Low: 1 - 0.1*w, High: 1},
-		{Value: 0, Low: 0, High: 0.1 * w}, {Value: 0.3, Low: 0.2, High: 0.4}, {Value: 5, Low: nan, High: nan}}
+	left := 1 - 0.25*(math.Sqrt2-1) // of an error whose curve is steeper than a power of −1/2
+	r2 := 1 - 0.1*left*left
+	want := []Score{{Value: 0.75, Low: 0.75 - 0.1*w, High: 0.75 + 0.2*w}, {Value: r2, Low: r2 - 0.1*w, High: 1},
+		{Value: 0.1 * left, Low: 0.1*left - 0.05*w, High: 0.1*left + 0.1*w}, {Value: 0.3, Low: 0.2, High: 0.4}, {Value: 5, Low: nan, High: nan}}
 	near := func(a, b float64) bool { return math.Abs(a-b) < 1e-12 || math.IsNaN(a) && math.IsNaN(b) }
 	for i, s := range out {
 		if g := want[i]; !near(s.Value, g.Value) || !near(s.Low, g.Low) || !near(s.High, g.High) {

@@ -311,6 +311,9 @@ func scoresOf(parts []*Evaluation, widen func(s *Score, of *moments)) (*Evaluati
 // scores, predicted by models of fewer rows; by times the difference is added to each score. Intervals move with their
 // score and are widened by the noise of the difference, for a correlation of 1/2 between both scores. ROC AUC and
 // scores of probabilities are unchanged.
+//
+// The law behind it is error = a + b·n^−½ with twice as many rows in scores as in e. A curve steeper than that has a
+// limit a below 0, which no error has: then a is 0, so that an error falls by at most (√2 − 1)·by of itself.
 func (e *Evaluation) Extrapolate(scores []Score, by float64) []Score {
 	out := slices.Clone(scores)
 	widen := math.Sqrt((1+by)*(1+by) + by*by - by*(1+by))
@@ -327,11 +330,24 @@ func (e *Evaluation) Extrapolate(scores []Score, by float64) []Score {
 		}
 		least, most := s.limits()
 		low, high := widen*(s.Value-s.Low), widen*(s.High-s.Value)
-		s.Value = min(max(s.Value+by*(s.Value-e.Scores()[j].Value), least), most)
+		s.Value = s.steepest(s.Value+by*(s.Value-e.Scores()[j].Value), 1-by*(math.Sqrt2-1))
 		s.Low, s.High = max(s.Value-low, least), min(s.Value+high, most)
 		*s = s.orNone()
 	}
 	return out
+}
+
+// steepest limits the continuation of a score: at least the share left of its error remains. Of R² it is the share of
+// the root mean square.
+func (s *Score) steepest(value, left float64) float64 {
+	least, most := s.limits()
+	switch {
+	case least == 0 && math.IsInf(most, 1):
+		return max(value, left*s.Value)
+	case s.Name == "R²":
+		left *= left
+	}
+	return max(min(value, most-left*(most-s.Value)), least)
 }
 
 // limits are the smallest and largest possible values of a score.
