@@ -23,6 +23,13 @@ type Landmarks struct {
 	Also []kernel.Kernel `json:"also,omitempty"`
 }
 
+const (
+	// mostAlso bounds the memory of a map from a file: every further kernel keeps its own landmarks.
+	mostAlso = 16
+	// Squared distances divided by scales between 1/farthest and farthest fit into float32.
+	farthest = 1e9
+)
+
 // Name is "landmarks".
 func (Landmarks) Name() string { return "landmarks" }
 
@@ -31,10 +38,14 @@ func (f Landmarks) Draws(kind kernel.Kind, dim, m int) ([]Draw, error) {
 	if !kind.Signed() {
 		kind = kernel.Gaussian
 	}
+	if len(f.Also) > mostAlso {
+		return nil, paramError(f, "%d further kernels, want at most %d", len(f.Also), mostAlso)
+	}
 	for _, k := range f.Also {
-		if err := k.Validate(dim); err != nil || k.Kind.Signed() || !k.M.IsEmpty() {
-			return nil, paramError(f, "%v kernel with scale %v, want positive values, a positive scale and no M",
-				k.Kind, k.Scale)
+		if err := k.Validate(dim); err != nil || k.Kind.Signed() || !k.M.IsEmpty() ||
+			max(k.Gain(), 1/k.Gain()) > farthest {
+			return nil, paramError(f, "%v kernel with scale %v, want positive values, a scale from %g to %g and no M",
+				k.Kind, k.Scale, 1/farthest, farthest)
 		}
 	}
 	return normalDraw(f, kind, dim, m)

@@ -3,8 +3,10 @@ package family
 import (
 	"fmt"
 	"reflect"
+	"slices"
 	"testing"
 
+	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/kernel"
 )
 
@@ -83,5 +85,27 @@ func TestInfoOf(t *testing.T) {
 	}
 	if got := InfoOf(nil); got.Name != "" {
 		t.Errorf("no family has the entry %q", got.Name)
+	}
+}
+
+// Further kernels of landmarks are few and have moderate scales: otherwise small files would take much memory, and
+// distances would overflow.
+func TestFurtherKernels(t *testing.T) {
+	good := kernel.Kernel{Kind: kernel.Matern12, Scale: 2}
+	for name, c := range map[string]struct {
+		also []kernel.Kernel
+		ok   bool
+	}{
+		"one":       {[]kernel.Kernel{good}, true},
+		"no scale":  {[]kernel.Kernel{{Kind: kernel.Laplace}}, true}, // 1
+		"many":      {slices.Repeat([]kernel.Kernel{good}, mostAlso+1), false},
+		"too small": {[]kernel.Kernel{{Kind: kernel.Matern12, Scale: 1e-300}}, false},
+		"too large": {[]kernel.Kernel{{Kind: kernel.Matern12, Scale: 1e300}}, false},
+		"signed":    {[]kernel.Kernel{{Kind: kernel.Bessel, Scale: 1}}, false},
+		"a matrix":  {[]kernel.Kernel{{Scale: 1, M: dense.New[float64](3, 3)}}, false},
+	} {
+		if _, err := (Landmarks{Also: c.also}).Draws(kernel.Gaussian, 3, 5); (err == nil) != c.ok {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }

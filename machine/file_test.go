@@ -72,8 +72,16 @@ func models(t testing.TB) map[string]*Model {
 			Levels: []string{"ß"}}},
 		Targets: []data.Target{{Name: "y", Mean: 1, Scale: 3}, {Name: "z", Scale: 1}}, IDs: []string{"id"},
 	}
+	exact := must(FitExact(Setup{Spec: randfeat.Spec{Family: family.Landmarks{}, Dim: 3, M: 60}, Outputs: 2}, x, y, 1))
+	exact.Spec.Coupling = coupling.IID{} // as a file has it
+	several := *exact
+	several.Spec.Family = family.Landmarks{Also: []kernel.Kernel{{Kind: kernel.Laplace, Scale: 2}}}
+	several.Weights = dense.New[float64](120, 2)
+	for i := range 120 {
+		copy(several.Weights.Row(i), exact.Weights.Row(i%60))
+	}
 	return map[string]*Model{
-		"ridge": ridge, "gp": must(r.GP(1, nil)), "smoother": must(s.Model(0)), "density": must(calibrated(d, rows)),
+		"ridge": ridge, "several kernels": &several, "gp": must(r.GP(1, nil)), "smoother": must(s.Model(0)), "density": must(calibrated(d, rows)),
 		"logistic": must(logistic, err), "no projections": must(fixed.Model(1)),
 	}
 }
