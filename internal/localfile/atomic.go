@@ -42,7 +42,7 @@ func Create(path string) (*File, error) {
 		}
 		return &File{F: f, target: path, Direct: true}, nil
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
-		return nil, err
+		return nil, CannotWrite(path, err)
 	}
 	removeOrphans(path)
 	for range 100 {
@@ -125,6 +125,14 @@ func CannotWrite(path string, err error) error {
 		err = p.Err
 	case errors.As(err, &l):
 		err = l.Err
+	}
+	dir := filepath.Dir(path)
+	info, missing := os.Stat(dir)
+	switch {
+	case errors.Is(missing, fs.ErrNotExist):
+		return fmt.Errorf("cannot write %s: the directory %s does not exist", path, dir)
+	case missing == nil && !info.IsDir():
+		return fmt.Errorf("cannot write %s: %s is not a directory", path, dir)
 	}
 	return fmt.Errorf("cannot write %s: %w", path, err)
 }

@@ -124,3 +124,20 @@ func TestAtomicFileDoesNotCommitAfterAFailedWrite(t *testing.T) {
 		t.Errorf("commit after it: %v", err)
 	}
 }
+
+// A folder that does not exist, or is a file, is named.
+func TestCannotWrite(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]string{
+		filepath.Join(dir, "none", "x"): "the directory " + filepath.Join(dir, "none") + " does not exist",
+		filepath.Join(file, "x"):        file + " is not a directory",
+	} {
+		if _, err := localfile.Create(path); err == nil || !strings.Contains(err.Error(), "cannot write "+path+": "+want) {
+			t.Errorf("%s: %v, want %s", path, err, want)
+		}
+	}
+}

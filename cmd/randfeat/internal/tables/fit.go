@@ -13,7 +13,6 @@ import (
 	"fmt"
 	"math"
 	"os"
-	"path/filepath"
 	"runtime/debug"
 	"slices"
 	"strconv"
@@ -515,13 +514,6 @@ func checkWritable(path string) error {
 	}
 	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() && !info.IsDir() {
 		return nil // opening a pipe would wait for its reader
-	}
-	if dir := filepath.Dir(path); dir != "." {
-		if info, err := os.Stat(dir); errors.Is(err, os.ErrNotExist) {
-			return fmt.Errorf("cannot write %s: the directory %s does not exist", path, dir)
-		} else if err == nil && !info.IsDir() {
-			return fmt.Errorf("cannot write %s: %s is not a directory", path, dir)
-		}
 	}
 	t, err := localfile.Create(path)
 	if err != nil {
