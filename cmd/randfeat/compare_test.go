@@ -44,7 +44,8 @@ func TestCompare(t *testing.T) {
 		return r.stdout
 	}
 	fit(a, "--folds", "1", "--skip", "temperature")
-	if out := fit(b, "--compare"); !strings.Contains(out, "KERNEL − METHOD") || !strings.Contains(out, "linear") {
+	if out := fit(b, "--compare"); !strings.Contains(out, "KERNEL − METHOD") || !strings.Contains(out, "–  ") ||
+		!strings.Contains(out, "linear") {
 		t.Errorf("fit --compare:\n%s", out)
 	}
 	got := objects[tables.CompareResult](t, ok(t, "compare", a, b, test, "--json").stdout)[0]

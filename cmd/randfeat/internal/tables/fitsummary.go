@@ -249,7 +249,7 @@ func printCompared(w io.Writer, r *FitReport) error {
 		for _, c := range r.Compared {
 			for _, s := range c.Scores {
 				if len(c.Kernel) == 0 && s.Output == 0 && shown[s.Name] {
-					fmt.Fprintf(w, "%s\t%s\t%s\n", c.Name, s.Name, digits(s.Value))
+					fmt.Fprintf(w, "%s\t%s\t%s\t–\t–\t–\n", c.Name, s.Name, digits(s.Value))
 				}
 			}
 			for _, d := range c.Kernel {
