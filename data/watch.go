@@ -57,9 +57,11 @@ func (s Surprise) String() string {
 			text += ", none was at the fit"
 		}
 	case whatBelow, whatAbove:
-		text += fmt.Sprintf("%s %s %s, the end of the range at the fit", values, s.What, s.Known)
-		if s.limited {
-			text += " and taken for it"
+		text += fmt.Sprintf("%s %s %s, the end of the training range", values, s.What, s.Known)
+		if s.limited && s.Rows == 1 {
+			text += ", counts as " + s.Known
+		} else if s.limited {
+			text += ", count as " + s.Known
 		}
 	case whatChanged:
 		text += fmt.Sprintf("%s other than %s, the only one at the fit", values, quote.Short(s.Known))
@@ -137,7 +139,7 @@ func (w *Watch) add(row int, column, what, known string, usual bool, value, wher
 		detail = fmt.Sprintf("column %s is %s, with a decimal point where the fit had %s", quote.Short(column),
 			quote.Short(s.First), known)
 	default:
-		detail = fmt.Sprintf("column %s is %s, %s %s, the end of the range at the fit", quote.Short(column), s.First,
+		detail = fmt.Sprintf("column %s is %s, %s %s, the end of the training range", quote.Short(column), s.First,
 			what, known)
 	}
 	return columnError(where(), column, ErrSurprise, "%s", detail)

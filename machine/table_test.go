@@ -480,8 +480,8 @@ func TestBeyondTheRange(t *testing.T) {
 			t.Fatal(err)
 		}
 		said := fmt.Sprint(watch.Surprises())
-		if !strings.Contains(said, "the end of the range at the fit") ||
-			strings.Contains(said, "and taken for it") != m.Limits() {
+		if !strings.Contains(said, "the end of the training range") ||
+			strings.Contains(said, "range, count") != m.Limits() {
 			t.Errorf("%s: %s", name, said)
 		}
 	}

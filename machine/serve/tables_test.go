@@ -61,7 +61,7 @@ func TestSurprises(t *testing.T) {
 	}
 	strict := serverOf(t, m, Options{Strict: true})
 	w := post(strict, "/v1/predict", "application/json", body)
-	if w.Code != http.StatusBadRequest || !strings.Contains(w.Body.String(), "the end of the range at the fit") ||
+	if w.Code != http.StatusBadRequest || !strings.Contains(w.Body.String(), "the end of the training range") ||
 		!strings.Contains(w.Body.String(), `"row":1`) {
 		t.Errorf("%d %s", w.Code, w.Body)
 	}
