@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/randfeat/randfeat/kernel"
@@ -135,12 +136,21 @@ func times(a, b float64) (float64, bool) {
 	return f, b > 0 && f < largestRatio
 }
 
+// ratio formats a ratio below largestRatio with two significant digits and no exponent.
+func ratio(f float64) string {
+	text := strconv.FormatFloat(f, 'g', 2, 64)
+	if v, err := strconv.ParseFloat(text, 64); err == nil {
+		return strconv.FormatFloat(v, 'f', -1, 64)
+	}
+	return text
+}
+
 func (r *Report) explainChoice(say func(string, ...any), best Candidate) {
 	family := strings.TrimSuffix(best.Name, ", "+best.Coupling)
 	if plain := r.find(family + ", iid"); plain != nil && best.Coupling != "iid" {
 		if f, ok := times(plain.Error, best.Error); ok && f > 1.03 {
-			say("%s projections instead of independent ones make the error of %s %.2g times smaller.", capital(best.Coupling),
-				family, f)
+			say("%s projections instead of independent ones make the error of %s %s times smaller.", capital(best.Coupling),
+				family, ratio(f))
 		}
 	}
 	for _, base := range []string{"positive", "trig"} {
@@ -149,7 +159,7 @@ func (r *Report) explainChoice(say func(string, ...any), best Candidate) {
 			continue
 		}
 		if f, ok := times(plain.Error, best.Error); ok && f > 1.1 {
-			say("With the same number of features, %s has %.2g times the error.", base, f)
+			say("With the same number of features, %s has %s times the error.", base, ratio(f))
 			break
 		}
 	}
