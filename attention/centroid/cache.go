@@ -96,6 +96,10 @@ func NewCache[T dense.Float](a *Attention[T], batch, qHeads, kvHeads, dim, value
 			return nil, fmt.Errorf("%d exact keys in sinks, window and block: a cache keeps them packed, want at most %d: %w",
 				room, maxNear, ErrSpec)
 		}
+		if first := prefix(&s); a.Centres == nil && first > maxNear {
+			return nil, fmt.Errorf("%d clusters are fitted to %d first keys: a cache keeps them packed, want at most %d: %w",
+				s.Clusters, first, maxNear, ErrSpec)
+		}
 		c.specs = append(c.specs, s)
 	}
 	c.heads = make([]cacheHead[T], batch*kvHeads)

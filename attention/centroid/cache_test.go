@@ -128,9 +128,11 @@ func TestCachesAreChecked(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	wide := &Attention[float32]{Specs: []Spec{{Window: 1 << 28}}}
-	if _, err := NewCache(wide, 1, 1, 1, 4, 4); !errors.Is(err, ErrSpec) {
-		t.Errorf("a huge window: %v", err)
+	for _, s := range []Spec{{Window: 1 << 28}, {Clusters: 1 << 22}} {
+		wide := &Attention[float32]{Specs: []Spec{s}}
+		if _, err := NewCache(wide, 1, 1, 1, 4, 4); !errors.Is(err, ErrSpec) {
+			t.Errorf("%+v: %v", s, err)
+		}
 	}
 	var none Cache[float32]
 	if err := none.Step(attention.Seq[float32]{}, attention.Seq[float32]{}, attention.Seq[float32]{},

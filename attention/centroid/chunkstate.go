@@ -106,14 +106,13 @@ func (c *Chunks[T]) Reset() {
 	c.heads = make([]chunkHead[T], c.batch*c.kvHeads)
 	for i := range c.heads {
 		spec := &c.specs[i%c.kvHeads]
-		c.heads[i].near.room(c.tab, spec, c.dim, c.valueDim)
+		c.heads[i].near.room(c.tab, spec.nearRoom(), c.dim, c.valueDim)
 		c.heads[i].tree.reset(spec)
 	}
 }
 
-// room makes room for the keys that are not in clusters.
-func (a *nearKeys[T]) room(tab *kern.Table[T], s *Spec, d, dv int) {
-	n := s.nearRoom()
+// room makes room for n keys.
+func (a *nearKeys[T]) room(tab *kern.Table[T], n, d, dv int) {
 	a.k, a.v = dense.New[T](n, d), dense.New[T](n, dv)
 	tab.Room(&a.panel, n, d)
 }

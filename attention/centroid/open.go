@@ -231,7 +231,7 @@ func (o *opening[T]) answer(tab *kern.Table[T], w *chunkStepper[T], a *Attention
 	k, v := o.k.Head(0, 0), o.v.Head(0, 0)
 	var head chunkHead[T]
 	near := &head.near
-	near.room(tab, spec, o.k.Dim, o.v.Dim)
+	near.room(tab, min(spec.nearRoom(), o.k.Len), o.k.Dim, o.v.Dim)
 	head.tree.reset(spec)
 	next := 0
 	for _, at := range rows {

@@ -84,6 +84,22 @@ func TestOpenVisibilities(t *testing.T) {
 	}
 }
 
+// A window much longer than the text takes no memory.
+func TestOpenLongWindow(t *testing.T) {
+	q, k, v := grouped[float32](1, 20, 16, 3)
+	a := &Attention[float32]{Visibility: attention.Visibility{Causal: true},
+		Specs: []Spec{{Clusters: 6, Chunk: 32, Together: 1, Window: 1 << 20, Open: 0.1}}}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	if _, err := a.Forward(attention.NewSeq[float32](1, 2, 20, 16), q, k, v); err != nil {
+		t.Fatal(err)
+	}
+	runtime.ReadMemStats(&after)
+	if n := after.TotalAlloc - before.TotalAlloc; n > 1<<22 {
+		t.Errorf("%d bytes for 20 keys", n)
+	}
+}
+
 // batches are two batches of the same heads.
 func batches(length, dim int) (q, k, v attention.Seq[float32]) {
 	q, k, v = grouped[float32](4, length, dim, 3)
