@@ -10,9 +10,9 @@ import (
 	"github.com/randfeat/randfeat/internal/stable"
 )
 
-// Blocks that weigh keys are grouped into tasks. The blocks of a task share a pass over the keys, so large tasks take
-// less time in all; small ones leave no processor waiting for the last. Heads may have plans of different price, so
-// tasks are compared by time, not by blocks. No bit depends on the tasks.
+// Blocks that weigh keys are grouped into tasks. The blocks of a task share a pass over the keys, so large tasks need
+// fewer passes. Small tasks keep all processors busy until the end. Heads may have plans of different price, so tasks
+// are compared by time, not by their number of blocks. No bit depends on the tasks.
 
 // blockList is the blocks of one problem, with times in multiply-adds.
 type blockList struct {
@@ -22,11 +22,11 @@ type blockList struct {
 	each   int     // blocks of a task, the answer
 }
 
-// time is the time of a task.
+// time is the time of a task of so many blocks.
 func (l *blockList) time(blocks int) float64 { return float64(blocks)*l.block + l.pass }
 
-// passWork is the time of a pass over the keys, per number of a key and of its value. Processors that share their
-// memory take longer.
+// passWork is the time of a pass over the keys, for each number of a key and of its value. It is large because
+// processors share their memory.
 const passWork = 16
 
 // rank orders tasks by time.

@@ -2,8 +2,8 @@ package centroid
 
 import "sync"
 
-// flow is the jobs of a call that nothing keeps from beginning. A job begins as soon as those that it needs have ended,
-// so no worker waits for the last job of a step. Which worker runs a job, and when, changes no bit.
+// flow holds the jobs of a call that are ready to begin. A job becomes ready when the last job that it needs has ended,
+// so no worker waits for the end of a whole step. Which worker runs a job, and when, changes no bit.
 type flow struct {
 	mu      sync.Mutex
 	wake    *sync.Cond
@@ -13,7 +13,7 @@ type flow struct {
 	outputs bool         // rows follow
 }
 
-// flowJob is a job of problem, chunk or task x.problem, with the keys or rows lo to hi−1 of it if it is about some.
+// flowJob is a job of problem, chunk or task x.problem. x.lo and x.hi are its keys or rows if it has only some of them.
 type flowJob struct {
 	kind  uint8
 	x     keyChunk

@@ -41,7 +41,7 @@ type prefixChunk struct {
 	order  []int32 // its queries, sorted: query r%(q1−q0) of head r/(q1−q0) of the group
 	start  []int32 // of clusters among the keys of the prefix, and their number at the end
 	inside int     // tasks inside of the chunk
-	left   int     // of what its blocks wait for: these tasks, and its level
+	left   int     // tasks inside of the chunk, and its level, that its blocks still wait for
 	t0, t1 int     // its tasks of blocks
 }
 
@@ -344,7 +344,7 @@ type insideKeys[T dense.Float] struct {
 }
 
 // readInside computes the attention of queries over the keys after their prefix: the outputs, and the logarithms of the
-// sums of weights. The widths of tiles do not depend on which rows are wanted: bits do not either.
+// sums of weights. The widths of tiles do not depend on which rows are wanted, and so the bits do not.
 func (c *prefixCall[T]) readInside(w *prefixWorker[T], i int) {
 	x, a := c.inside[i], &w.inside
 	tab, t, group := c.keys.tab, &w.tiles, c.keys.group

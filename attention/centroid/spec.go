@@ -37,7 +37,8 @@ type Spec struct {
 	// Together is the number of queries that choose their exact clusters together; Top then counts clusters per block
 	// of queries, over all query heads of a group, and Keys counts keys per block. All products become dense tiles, as
 	// in exact attention. 0: every query chooses for itself. Bidirectional queries are sorted first, need Keys, and
-	// there is no window. Causal blocks consist of neighbours and need Chunk.
+	// there is no window. Causal blocks need Chunk: they are sorted queries of a chunk with Keys, and neighbours
+	// without.
 	Together int `json:"together,omitempty"`
 	// Chunk is the number of consecutive keys that are clustered on their own, into Clusters each, once all of them
 	// have left the window. It is for causal attention, which then needs no fitted centres. 0: all keys share the same

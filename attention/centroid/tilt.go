@@ -26,8 +26,8 @@ import (
 // The error of v̄ is of first order: values that differ with the keys of a cluster move by Cov_w(v, y)·(x−x̄). Both
 // terms are taken from all keys of the head at once, without weights: M = Cov(v, y) and S = Cov(y) inside of clusters.
 // The centroids of a row then have the values v̄ + M(x−x̄) and masses larger by e^{s/4}, with s = (x−x̄)ᵀS(x−x̄). Half
-// of the term of second order is left out since the keys that spread most are exact: half is better than none or all of
-// it. Both terms end where s does not tell them any more (mostDrift). On real heads they lower the error by a third to
+// of the term of second order is left out, since the keys that spread most are exact: half has smaller errors than none
+// or all of it. Both terms are limited where s is large (mostDrift). On real heads they lower the error by a third to
 // a half, for the work of 32 keys per row.
 //
 // Clusters therefore use the metric E (x−x̄)(x−x̄)ᵀ, the covariance of queries inside of blocks. Few of them are

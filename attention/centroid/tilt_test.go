@@ -279,8 +279,8 @@ func TestTiltLargeLogits(t *testing.T) {
 	}
 	for _, f := range [][2]float32{{30, 1}, {100, 1}, {1000, 1}, {1e9, 1}, {1, 1e36}} {
 		q, k := times(q, f[0]), times(k, f[1])
-		for _, s := range []Spec{{Clusters: 6, Chunk: 32, Together: 30, Keys: 8, Window: 9}, {Clusters: 16, Together: 16, Keys: 8},
-			{Clusters: 6, Chunk: 32, Together: 30, Keys: length}} {
+		for _, s := range []Spec{{Clusters: 6, Chunk: 32, Together: 30, Keys: 8, Window: 9},
+			{Clusters: 16, Together: 16, Keys: 8}, {Clusters: 6, Chunk: 32, Together: 30, Keys: length}} {
 			a := &Attention[float32]{Visibility: attention.Visibility{Causal: s.Chunk > 0}, Specs: []Spec{s}}
 			out, want := attention.NewSeq[float32](1, 2, length, dim), attention.NewSeq[float32](1, 2, length, dim)
 			r, err := a.Forward(out, q, k, v)

@@ -122,7 +122,7 @@ func (h *tree[T]) leaves(tab *kern.Table[T], c chunkPart[T], centre, mean dense.
 	return p
 }
 
-// group sets the branches of a chunk that comes next. The distance of centroids is the mean square of the differences
+// group sets the branches of the next chunk. The distance of centroids is the mean square of the differences
 // of their logits; factor is its root in this chunk.
 func (h *tree[T]) group(km *kmeans[T], tab *kern.Table[T], p *treePart[T], factor dense.Matrix[T], seed uint64) {
 	parts := []*treePart[T]{p}

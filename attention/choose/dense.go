@@ -46,7 +46,7 @@ type denseSearch struct {
 }
 
 // denseText is one text with the rows that judge plans on it. trials keeps its clusterings, and known the errors of
-// plans: a search judges a plan again with more texts or rows, to which those it had belong.
+// plans: a search may judge a plan a second time with more texts and rows, and then needs only the new ones.
 type denseText struct {
 	check, fresh *Check[float32]
 	trials       *centroid.Trials[float32]
@@ -249,8 +249,8 @@ func (c *denseSearch) searchLaw(best trial) (trial, error) {
 	return best, nil
 }
 
-// forecast is the expected error on another text. An error above the tolerance needs no interval: its upper end is
-// only about right.
+// forecast returns the expected error on another text. An error above the tolerance needs no interval; its upper end is
+// a rough guess.
 func (c *chooser) forecast(sums *errorSums) Estimate {
 	if e := sums.error(); e > c.Tol {
 		return Estimate{Error: e, High: min(caution*e, math.MaxFloat64), Rows: len(sums.rows)}
@@ -472,7 +472,7 @@ func (c *denseSearch) measure(p Plan, texts, rows int) (sums errorSums, err erro
 	return sums, nil
 }
 
-// judge makes the errors of a plan of centroids on the given number of texts known.
+// judge computes the errors of a plan of centroids on the given number of texts, unless they are known.
 func (c *denseSearch) judge(p Plan, texts, rows int) error {
 	for i := len(c.texts); i < texts; i++ {
 		t, err := c.text((c.h + i) % c.folds[0].check.q.Batch)
@@ -500,8 +500,8 @@ func (c *denseSearch) text(b int) (*denseText, error) {
 	return t, err
 }
 
-// judge makes the errors of a spec on the given rows known. All rows that are not take one trial, which may ask for a
-// row only once: in short texts fresh rows may be those of check.
+// judge computes the errors of a spec on the given rows, unless they are known. One trial computes all missing rows. A
+// trial takes no row twice, so there are two if check and fresh share rows, as in short texts.
 func (t *denseText) judge(spec centroid.Spec, scale float64, rows int) error {
 	shared := func(row int) bool { return slices.Contains(t.check.rows, row) }
 	if rows == allRows && slices.ContainsFunc(t.fresh.rows, shared) {

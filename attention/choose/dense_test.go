@@ -188,10 +188,13 @@ func TestJudgedVisibility(t *testing.T) {
 	}
 }
 
-// Predicted times are finite at every length.
+// Predicted times are finite at every length, and a query before Start costs as much as with exact attention.
 func TestSecondsOfNoKeys(t *testing.T) {
 	r := &Rates{Exact: 1, Dense: 1}
 	for _, p := range denseGrid(true, 1, 4096, 3) {
+		if c := p.Cost(true, p.Centroid.Start, 16, 16); c != exactCost(p.Centroid.Start) {
+			t.Errorf("%v: cost %v", p, c)
+		}
 		if s := r.Seconds(p, true, 0, 16, 16); !(s >= 0) {
 			t.Errorf("%v: %v s", p, s)
 		}

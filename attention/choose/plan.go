@@ -122,6 +122,9 @@ func centroidCost(s centroid.Spec, causal bool, lenK, dim, valueDim int) float64
 // key. On average, half a chunk and half a block of keys are not in clusters yet.
 func chunkCost(s centroid.Spec, n float64, dim, valueDim int) float64 {
 	d, both := float64(dim), float64(dim+valueDim)
+	if s.Keys > 0 && n <= float64(max(s.Start, s.Chunk)) { // the query sees all keys
+		return n / 2
+	}
 	if s.Keys > 0 {
 		return prefixCost(s, n, d, both)
 	}

@@ -1,6 +1,6 @@
 // Package forms holds every printed formula of the papers, and those derived here, as plain functions of plain
-// numbers: the calculator ("randfeat eval") evaluates it and families describe their error with it. It never samples.
-// Its names follow the papers and may change in any release; users of the library ask package theory.
+// numbers: the calculator ("randfeat eval") evaluates them and families describe their error with them. It never
+// samples. Its names follow the papers and may change in any release; users of the library ask package theory.
 //
 // # Notation
 //
