@@ -121,8 +121,8 @@ func (t *tiles[T]) guessShifts(panel *kern.Panel[T], bias []T) bool {
 	return true
 }
 
-// fillShifts gives references to the rows that have none, as guessShifts does. Other rows keep theirs, since the bits of
-// a row must not depend on the rows that are computed with it.
+// fillShifts gives references to the rows that have none, as guessShifts does. Other rows keep theirs, since the bits
+// of a row must not depend on the rows that are computed with it.
 func (t *tiles[T]) fillShifts(panel *kern.Panel[T], bias []T) {
 	if panel.Rows == 0 || !slices.Contains(t.shift, T(math.Inf(-1))) {
 		return
