@@ -161,6 +161,7 @@ func TestBadTables(t *testing.T) {
 	}
 	b.says(exitFailed, "tables of several formats", "fit", b.dir, "--target", "y", "-o", b.path("out.rf"))
 	b.says(exitFailed, "none.csv does not exist", b.fit(b.path("none.csv"), y...)...)
+	b.says(exitFailed, "randfeat: none does not exist in "+b.dir, b.fit(b.path("none")+"/", y...)...)
 
 	// A constant column is not an error: it is left out, and said so.
 	rows := strings.TrimSuffix(strings.ReplaceAll(good, "\n", "\n7,"), "7,")
