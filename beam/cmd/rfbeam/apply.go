@@ -122,7 +122,7 @@ last: it lists the files of predictions with the file of DATA and the number of 
 	flags.BoolVar(&f.table.Scores, "scores", false, "add the score of every class")
 	flags.BoolVar(&f.table.Variance, "variance", false, "add the variance of a new observation")
 	flags.Float64Var(&f.table.Interval, "interval", 0, "add limits that contain this share of new observations, such as 0.9")
-	flags.BoolVar(&f.table.Float32, "float32", false, "compute in float32: faster, about six digits")
+	flags.BoolVar(&f.table.Float32, "float32", false, "compute in float32: faster, with two to six right digits (fewest for a wide kernel with a small λ)")
 	f.readFlags.add(cmd)
 	f.runFlags.add(cmd)
 	return cmd

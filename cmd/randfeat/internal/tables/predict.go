@@ -88,7 +88,7 @@ Memory does not grow with the number of rows. The output file appears only when 
 	flags.BoolVar(&f.scores, "scores", false, "add the score of every class")
 	flags.BoolVar(&f.variance, "variance", false, "add the variance of a new observation")
 	flags.Float64Var(&f.interval, "interval", 0, "add limits that contain this share of new observations, such as 0.9")
-	flags.BoolVar(&f.single, "float32", false, "compute in float32: faster, about six digits")
+	flags.BoolVar(&f.single, "float32", false, "compute in float32: faster, with two to six right digits (fewest for a wide kernel with a small λ)")
 	flags.BoolVar(&f.strict, "strict", false, strictUsage)
 	flags.StringSliceVar(&f.ids, "ids", nil, "`columns` to copy to the output instead of the model's id columns; \"\" for none")
 	flags.StringSliceVar(&f.keep, "keep", nil, "further `columns` to copy to the output")
