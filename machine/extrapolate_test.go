@@ -29,7 +29,8 @@ func TestExtrapolated(t *testing.T) {
 	left := 1 - 0.25*(math.Sqrt2-1) // of an error whose curve is steeper than a power of −1/2
 	r2 := 1 - 0.1*left*left
 	want := []Score{{Value: 0.75, Low: 0.75 - 0.1*w, High: 0.75 + 0.2*w}, {Value: r2, Low: r2 - 0.1*w, High: 1},
-		{Value: 0.1 * left, Low: 0.1*left - 0.05*w, High: 0.1*left + 0.1*w}, {Value: 0.3, Low: 0.2, High: 0.4}, {Value: 5, Low: nan, High: nan}}
+		{Value: 0.1 * left, Low: 0.1*left - 0.05*w, High: 0.1*left + 0.1*w},
+		{Value: 0.3, Low: 0.2, High: 0.4}, {Value: 5, Low: nan, High: nan}}
 	near := func(a, b float64) bool { return math.Abs(a-b) < 1e-12 || math.IsNaN(a) && math.IsNaN(b) }
 	for i, s := range out {
 		if g := want[i]; !near(s.Value, g.Value) || !near(s.Low, g.Low) || !near(s.High, g.High) {

@@ -81,7 +81,8 @@ func models(t testing.TB) map[string]*Model {
 		copy(several.Weights.Row(i), exact.Weights.Row(i%60))
 	}
 	return map[string]*Model{
-		"ridge": ridge, "several kernels": &several, "gp": must(r.GP(1, nil)), "smoother": must(s.Model(0)), "density": must(calibrated(d, rows)),
+		"ridge": ridge, "several kernels": &several,
+		"gp": must(r.GP(1, nil)), "smoother": must(s.Model(0)), "density": must(calibrated(d, rows)),
 		"logistic": must(logistic, err), "no projections": must(fixed.Model(1)),
 	}
 }

@@ -136,7 +136,8 @@ func TestCannotWrite(t *testing.T) {
 		filepath.Join(dir, "none", "x"): "the directory " + filepath.Join(dir, "none") + " does not exist",
 		filepath.Join(file, "x"):        file + " is not a directory",
 	} {
-		if _, err := localfile.Create(path); err == nil || !strings.Contains(err.Error(), "cannot write "+path+": "+want) {
+		_, err := localfile.Create(path)
+		if err == nil || !strings.Contains(err.Error(), "cannot write "+path+": "+want) {
 			t.Errorf("%s: %v, want %s", path, err, want)
 		}
 	}
