@@ -42,7 +42,7 @@ type prefixChunk struct {
 	start  []int32 // of clusters among the keys of the prefix, and their number at the end
 	inside int     // tasks inside of the chunk
 	left   int     // tasks inside of the chunk, and its level, that its blocks still wait for
-	t0, t1 int     // its tasks of blocks
+	t0, t1 int     // the tasks with its blocks
 }
 
 // prefixLevel is a training of centres.
@@ -64,18 +64,30 @@ type prefixCall[T dense.Float] struct {
 	levels []prefixLevel[T]
 	chunks []prefixChunk
 	inside []insideTask
-	logs   []T       // of output rows: the logarithms of the sums of weights inside of their chunks
-	place  []int32   // of At: where a query goes, −1: nowhere
-	tasks  []rowTask // blocks lo to hi−1 of a chunk
+	logs   []T     // of output rows: the logarithms of the sums of weights inside of their chunks
+	place  []int32 // of At: where a query goes, −1: nowhere
+	tasks  []prefixTask
 	flow   flow
 	crew   par.Crew[prefixWorker[T]]
 }
+
+// prefixTask is the blocks lo to hi−1 of a level. They belong to the chunks first to last.
+type prefixTask struct {
+	lo, hi      int
+	first, last int
+	at          int // the first block of the first chunk
+	left        int // chunks that it waits for
+}
+
+// prefixBlock is the rows lo to hi−1 of the order of a chunk.
+type prefixBlock struct{ chunk, lo, hi int }
 
 // prefixWorker is the scratch memory of one goroutine.
 type prefixWorker[T dense.Float] struct {
 	worker[T]
 	rows    rowOrder[T]
 	xs      dense.Matrix[T] // scaled queries of blocks
+	blocks  []prefixBlock
 	list    []int32
 	outputs []dense.Matrix[T]
 	inside  insideKeys[T]
@@ -477,14 +489,39 @@ func (c *prefixCall[T]) aim(wanted []int, out attention.Seq[T]) {
 		blocks += c.blocksOf(&c.chunks[i])
 	}
 	each := min(prefixBlocks, max(fewBlocks, blocks/(4*runtime.GOMAXPROCS(0))))
-	for i := range c.chunks {
+	for first := 0; first < len(c.chunks); {
+		end, blocks := first, 0
+		for ; end < len(c.chunks) && c.chunks[end].level == c.chunks[first].level; end++ {
+			blocks += c.blocksOf(&c.chunks[end])
+		}
+		c.divideBlocks(first, end, blocks, (blocks+each-1)/each)
+		first = end
+	}
+}
+
+// divideBlocks makes tasks of the blocks of the chunks first to end−1, which are of one level.
+func (c *prefixCall[T]) divideBlocks(first, end, blocks, tasks int) {
+	from := len(c.tasks)
+	for t := range tasks {
+		c.tasks = append(c.tasks, prefixTask{first: -1, lo: t * blocks / tasks, hi: (t + 1) * blocks / tasks})
+	}
+	at := 0 // the first block of chunk i
+	for i := first; i < end; i++ {
 		x := &c.chunks[i]
 		n := c.blocksOf(x)
-		tasks := (n + each - 1) / each
-		x.t0, x.t1 = len(c.tasks), len(c.tasks)+tasks
-		for t := range tasks {
-			c.tasks = append(c.tasks, rowTask{problem: i, lo: t * n / tasks, hi: (t + 1) * n / tasks})
+		for c.tasks[from].hi <= at {
+			from++
 		}
+		x.t0, x.t1 = from, from
+		for ; x.t1 < len(c.tasks) && c.tasks[x.t1].lo < at+n; x.t1++ {
+			t := &c.tasks[x.t1]
+			if t.first < 0 {
+				t.first, t.at = i, at
+			}
+			t.last = i
+			t.left++
+		}
+		at += n
 	}
 }
 
@@ -503,34 +540,46 @@ func (c *prefixCall[T]) wants(x *prefixChunk, rows []int32) bool {
 
 // blocks computes the rows of a task.
 func (c *prefixCall[T]) blocks(w *prefixWorker[T], i int) {
-	t := c.tasks[i]
-	x := &c.chunks[t.problem]
-	p, tab, d := c.keys.problems[x.level], c.keys.tab, c.keys.k.Dim
-	size := p.spec.Together
-	rows := x.order[t.lo*size : min(t.hi*size, len(x.order))]
-	seen := int(x.start[p.clusters])
-	if seen == 0 || !c.wants(x, rows) {
+	t, b, tab, d := &c.tasks[i], &w.tilt, c.keys.tab, c.keys.k.Dim
+	level := c.chunks[t.first].level
+	p := c.keys.problems[level]
+	size, rows, at := p.spec.Together, 0, t.at
+	w.blocks, b.starts = w.blocks[:0], b.starts[:0]
+	for n := t.first; n <= t.last; n++ {
+		x := &c.chunks[n]
+		blocks := c.blocksOf(x)
+		for j := max(t.lo-at, 0); j < min(t.hi-at, blocks); j++ {
+			lo, hi := j*size, min((j+1)*size, len(x.order))
+			if x.start[p.clusters] > 0 && c.wants(x, x.order[lo:hi]) {
+				w.blocks, b.starts = append(w.blocks, prefixBlock{n, lo, hi}), append(b.starts, x.start)
+				rows += hi - lo
+			}
+		}
+		at += blocks
+	}
+	if rows == 0 {
 		return
 	}
-	w.xs = buf.Shaped(w.xs, len(rows), d)
-	c.load(w.xs, x, rows)
-	blocks := t.hi - t.lo
-	b := &w.tilt
-	b.mean = buf.Shaped(b.mean, blocks, d)
-	for i := range blocks {
-		meanRow(tab, b.mean.Row(i), w.xs.RowRange(i*size, min((i+1)*size, len(rows))))
+	w.xs = buf.Shaped(w.xs, rows, d)
+	b.mean = buf.Shaped(b.mean, len(w.blocks), d)
+	rows = 0
+	for i, r := range w.blocks {
+		x := &c.chunks[r.chunk]
+		part := w.xs.RowRange(rows, rows+r.hi-r.lo)
+		c.load(part, x, x.order[r.lo:r.hi])
+		meanRow(tab, b.mean.Row(i), part)
+		rows += part.Rows
 	}
-	b.weigh(tab, p, x.start, c.levels[x.level].spread)
-	w.outputs = w.outputs[:0]
-	for g := range c.keys.group {
-		h := x.h*c.keys.group + g
-		w.outputs = append(w.outputs, c.keys.out.Head(x.b, h))
-	}
-	for i := range blocks {
-		lo, hi := i*size, min((i+1)*size, len(rows))
-		if c.wants(x, rows[lo:hi]) {
-			c.block(w, p, x, i, w.xs.RowRange(lo, hi), rows[lo:hi])
+	b.weigh(tab, p, c.levels[level].spread)
+	rows = 0
+	for i, r := range w.blocks {
+		x := &c.chunks[r.chunk]
+		w.outputs = w.outputs[:0]
+		for g := range c.keys.group {
+			w.outputs = append(w.outputs, c.keys.out.Head(x.b, x.h*c.keys.group+g))
 		}
+		c.block(w, p, x, i, w.xs.RowRange(rows, rows+r.hi-r.lo), x.order[r.lo:r.hi])
+		rows += r.hi - r.lo
 	}
 }
 
@@ -566,7 +615,7 @@ func (c *prefixCall[T]) block(w *prefixWorker[T], p *problem[T], x *prefixChunk,
 		t.x = xs
 	}
 	t.shift, t.sum, t.sums = t.shift[:m], t.sum[:m], t.sums[:m]
-	b.addCentroids(t, p, x.start, &p.slope.Panel, i)
+	b.addCentroids(t, p, &p.slope.Panel, i)
 	t.fillShifts(&b.panel, nil) // without centroids
 	b.addExact(t)
 	t.x = own

@@ -152,13 +152,16 @@ func (c *prefixCall[T]) prepared(i int) {
 	}
 }
 
-// freed counts a finished job that the blocks of a chunk wait for, and makes the blocks ready after the last one.
-// Blocks with the longest prefixes come first.
+// freed counts a finished job that the blocks of a chunk wait for, and makes tasks ready after the last one of all their
+// chunks. Blocks with the longest prefixes come first.
 func (c *prefixCall[T]) freed(x *prefixChunk) {
 	if x.left--; x.left > 0 || !c.flow.outputs {
 		return
 	}
-	for t := x.t0; t < x.t1; t++ {
-		c.flow.push(2, flowJob{kind: readBlocks, x: keyChunk{problem: t}, rank: x.begin})
+	for i := x.t0; i < x.t1; i++ {
+		t := &c.tasks[i]
+		if t.left--; t.left == 0 {
+			c.flow.push(2, flowJob{kind: readBlocks, x: keyChunk{problem: i}, rank: c.chunks[t.last].begin})
+		}
 	}
 }

@@ -132,30 +132,32 @@ func (c *call[T]) splitTilted(i int, task func(rowTask)) {
 // tilt is the scratch memory with which a worker computes blocks, of bidirectional queries and of causal ones
 // (prefix.go).
 type tilt[T dense.Float] struct {
-	mean  dense.Matrix[T] // scaled mean queries of the blocks of a task
-	all   dense.Matrix[T] // logits of all keys, if the blocks see only some of them
-	w     dense.Matrix[T] // logits, then weights, of the keys that the blocks see
-	extra []T             // rank less logit of these keys
-	rank  []T
-	top   []T // largest logit of a block
-	sum   []T
-	sums  dense.Matrix[T] // of a block and a cluster: weighted sums of keys and values
-	mass  dense.Matrix[T] // of a cluster and a block: sums of weights
-	ones  []T
-	count []int32   // exact keys of a block and a cluster
-	sel   [][]int32 // exact keys of a block, as rows of problem.kv
-	order selector[T]
-	k, v  dense.Matrix[T] // exact keys of a block, with their values
-	panel kern.Panel[T]
-	view  kern.Panel[T]
-	cents dense.Matrix[T] // centroids of a block, with the means of their values
-	means dense.Matrix[T]
-	bias  []T
-	light []bool // centroids without weight for the mean query
-	dots  []T
-	fine  kern.Panel[T]   // of centroids
-	drift dense.Matrix[T] // Mx, then Rᵀx with RRᵀ = S, less their values at the mean query
-	still dense.Matrix[T]
+	mean dense.Matrix[T] // scaled mean queries of the blocks of a task
+	all  dense.Matrix[T] // logits of all keys, if the blocks see only some of them
+	w    dense.Matrix[T] // logits, then weights, of the keys that the blocks see
+	// Of a block: where clusters begin among the keys that it sees, and the number of these keys at the end.
+	starts [][]int32
+	extra  []T // rank less logit of the keys that a block sees
+	rank   []T
+	top    []T // largest logit of a block
+	sum    []T
+	sums   dense.Matrix[T] // of a block and a cluster: weighted sums of keys and values
+	mass   dense.Matrix[T] // of a cluster and a block: sums of weights
+	ones   []T
+	count  []int32   // exact keys of a block and a cluster
+	sel    [][]int32 // exact keys of a block, as rows of problem.kv
+	order  selector[T]
+	k, v   dense.Matrix[T] // exact keys of a block, with their values
+	panel  kern.Panel[T]
+	view   kern.Panel[T]
+	cents  dense.Matrix[T] // centroids of a block, with the means of their values
+	means  dense.Matrix[T]
+	bias   []T
+	light  []bool // centroids without weight for the mean query
+	dots   []T
+	fine   kern.Panel[T]   // of centroids
+	drift  dense.Matrix[T] // Mx, then Rᵀx with RRᵀ = S, less their values at the mean query
+	still  dense.Matrix[T]
 	// Of rows: s, the variance of logits inside of clusters, and e^{s/4}.
 	spread []float64
 	swell  []T
@@ -172,7 +174,11 @@ func (c *call[T]) tilted(w *worker[T], t rowTask) {
 	for i, lo := range blocks {
 		meanRow(c.tab, b.mean.Row(i), p.x.RowRange(int(lo), min(int(lo)+p.spec.Together, p.x.Rows)))
 	}
-	b.weigh(c.tab, p, p.start, nil)
+	b.starts = b.starts[:0]
+	for range blocks {
+		b.starts = append(b.starts, p.start)
+	}
+	b.weigh(c.tab, p, nil)
 	b.heads = b.heads[:0]
 	for g := range c.group {
 		b.heads = append(b.heads, c.out.Head(p.b, p.h*c.group+g))
@@ -190,10 +196,15 @@ func meanRow[T dense.Float](tab *kern.Table[T], dst []T, x dense.Matrix[T]) {
 }
 
 // weigh computes the weights of keys for blocks, whose mean queries are in b.mean, chooses the exact keys, and sums the
-// others by cluster. The blocks see the first keys of every cluster: counted among the seen keys, start[x] to
-// start[x+1]−1 belong to cluster x. A key is ranked by its logit, plus its element of extra unless that is nil.
-func (b *tilt[T]) weigh(tab *kern.Table[T], p *problem[T], start []int32, extra []T) {
-	blocks, seen, all := b.mean.Rows, int(start[p.clusters]), p.kv.Cols
+// others by cluster. Blocks see the first keys of every cluster, as b.starts says; a block sees all keys that the blocks
+// before it see. A key is ranked by its logit, plus its element of extra unless that is nil.
+//
+// The blocks of several chunks share the passes over keys and values, which take longer than the arithmetic. A row of
+// b.w has the keys that the last block sees; those that its own block does not see have the weight 0.
+func (b *tilt[T]) weigh(tab *kern.Table[T], p *problem[T], extra []T) {
+	blocks, all := b.mean.Rows, p.kv.Cols
+	wide := b.starts[blocks-1]
+	seen := int(wide[p.clusters])
 	b.w = buf.Shaped(b.w, blocks, seen)
 	b.top, b.sum = buf.Sized(b.top, blocks), buf.Sized(b.sum, blocks)
 	b.sums = buf.Shaped(b.sums, blocks, p.clusters*all)
@@ -211,71 +222,106 @@ func (b *tilt[T]) weigh(tab *kern.Table[T], p *problem[T], start []int32, extra 
 		b.all = buf.Shaped(b.all, blocks, len(p.keys))
 		tab.MulT(b.all, b.mean, &p.packed, nil)
 		for i := range blocks {
-			b.narrow(b.w.Row(i), b.all.Row(i), p, start)
-		}
-		if extra != nil {
-			b.extra = buf.Sized(b.extra, seen)
-			b.narrow(b.extra, extra, p, start)
-			extra = b.extra
+			narrow(b.w.Row(i), wide, b.all.Row(i), p.start)
 		}
 	}
+	for i, own := range b.starts {
+		b.hide(b.w.Row(i), own, wide)
+	}
 	tab.RowMax(b.top, b.w)
-	for i := range blocks {
-		b.choose(tab, i, p.spec.Keys, extra)
+	terms := extra
+	for i, own := range b.starts {
+		if n := int(own[p.clusters]); extra != nil && n < len(p.keys) && b.firstOf(i) {
+			b.extra = buf.Sized(b.extra, n)
+			narrow(b.extra, own, extra, p.start)
+			terms = b.extra
+		} else if n == len(p.keys) {
+			terms = extra
+		}
+		b.choose(tab, i, p.spec.Keys, terms)
 	}
 	tab.ExpRows(b.sum, b.w, b.top)
 	for i := range blocks {
-		b.take(p, start, i)
+		b.take(p, i)
 	}
 	for x := range p.clusters {
-		lo, hi := int(start[x]), int(start[x+1])
+		lo, hi := int(wide[x]), int(wide[x+1])
 		if lo == hi {
 			clear(b.mass.Row(x))
 			continue
 		}
 		part, from := b.w.ColRange(lo, hi), int(p.start[x])
 		tab.Product(b.sums.ColRange(x*all, (x+1)*all), part, p.kv.RowRange(from, from+hi-lo), false)
-		tab.MulV(b.mass.Row(x), part, b.ones[:hi-lo])
+		for i := 0; i < blocks; {
+			end := i + 1
+			for end < blocks && !b.firstOf(end) {
+				end++
+			}
+			// The weights of the keys that the blocks see, and no zeros: bits do not depend on what other blocks see.
+			n := int(b.starts[i][x+1] - b.starts[i][x])
+			tab.MulV(b.mass.Row(x)[i:end], b.w.RowRange(i, end).ColRange(lo, lo+n), b.ones[:n])
+			i = end
+		}
 	}
 }
 
-// narrow copies the elements of seen keys.
-func (b *tilt[T]) narrow(dst, src []T, p *problem[T], start []int32) {
-	for x := range p.clusters {
-		copy(dst[start[x]:start[x+1]], src[p.start[x]:])
+// firstOf tells whether block i sees other keys than the block before it.
+func (b *tilt[T]) firstOf(i int) bool { return i == 0 || &b.starts[i][0] != &b.starts[i-1][0] }
+
+// hide sets the logits of keys that a block does not see to −∞.
+func (b *tilt[T]) hide(row []T, own, wide []int32) {
+	if own[len(own)-1] == wide[len(wide)-1] {
+		return
+	}
+	for x := range len(own) - 1 {
+		hidden := row[wide[x]+own[x+1]-own[x] : wide[x+1]]
+		for j := range hidden {
+			hidden[j] = T(math.Inf(-1))
+		}
 	}
 }
 
-// choose lists the keys of the largest ranks for block i, among the seen keys.
+// narrow copies the first elements of each cluster, as many as dst has. The clusters of dst and src begin at to and at
+// from.
+func narrow[T dense.Float](dst []T, to []int32, src []T, from []int32) {
+	for x := range len(to) - 1 {
+		copy(dst[to[x]:to[x+1]], src[from[x]:])
+	}
+}
+
+// choose lists the keys of the largest ranks for block i, counted among those that it sees.
 func (b *tilt[T]) choose(tab *kern.Table[T], i, keys int, extra []T) {
-	row := b.w.Row(i)
-	if keys >= len(row) {
+	row, own, wide := b.w.Row(i), b.starts[i], b.starts[len(b.starts)-1]
+	n := int(own[len(own)-1])
+	if keys >= n {
 		b.sel[i] = b.sel[i][:0]
-		for j := range row {
+		for j := range n {
 			b.sel[i] = append(b.sel[i], int32(j))
 		}
 		return
 	}
-	if extra != nil {
-		b.rank = buf.Sized(b.rank, len(row))
-		copy(b.rank, row)
-		tab.MulAdd(b.rank, extra, 1)
-		row = b.rank
+	if extra != nil || n < len(row) {
+		b.rank = buf.Sized(b.rank, n)
+		narrow(b.rank, own, row, wide)
+		if row = b.rank; extra != nil {
+			tab.MulAdd(row, extra, 1)
+		}
 	}
 	b.sel[i] = b.order.top(b.sel[i], row, keys, tab)
 }
 
 // take sets the weights of the exact keys of block i to 0, counts these keys by cluster, and replaces their numbers by
 // rows of p.kv.
-func (b *tilt[T]) take(p *problem[T], start []int32, i int) {
+func (b *tilt[T]) take(p *problem[T], i int) {
 	row, count, x := b.w.Row(i), b.count[i*p.clusters:(i+1)*p.clusters], 0
+	own, wide := b.starts[i], b.starts[len(b.starts)-1]
 	for l, j := range b.sel[i] {
-		for start[x+1] <= j {
+		for own[x+1] <= j {
 			x++
 		}
 		count[x]++
-		row[j] = 0
-		b.sel[i][l] = j - start[x] + p.start[x]
+		row[j-own[x]+wide[x]] = 0
+		b.sel[i][l] = j - own[x] + p.start[x]
 	}
 }
 
@@ -308,8 +354,8 @@ func leastMass[T dense.Float]() T {
 
 // loadCentroids makes the centroids of block i from the keys that are not exact. The bias of a centroid is log n −
 // x̄·c, so its weight is n·e^{(x−x̄)·c}.
-func (b *tilt[T]) loadCentroids(tab *kern.Table[T], p *problem[T], start []int32, i int) {
-	d, all := p.packed.Cols, p.kv.Cols
+func (b *tilt[T]) loadCentroids(tab *kern.Table[T], p *problem[T], i int) {
+	d, all, start := p.packed.Cols, p.kv.Cols, b.starts[i]
 	b.cents, b.means = buf.Shaped(b.cents, p.clusters, d), buf.Shaped(b.means, p.clusters, all-d)
 	b.bias, b.light = buf.Sized(b.bias, p.clusters), buf.Zeroed(b.light, p.clusters)
 	at, least := 0, leastMass[T]()
@@ -345,8 +391,8 @@ func (b *tilt[T]) loadCentroids(tab *kern.Table[T], p *problem[T], start []int32
 
 // addCentroids begins the sums of t with the centroids of block i. slope holds M and R of the comment at the top, or
 // has no rows. Rows that have no reference yet get one.
-func (b *tilt[T]) addCentroids(t *tiles[T], p *problem[T], start []int32, slope *kern.Panel[T], i int) {
-	b.loadCentroids(t.tab, p, start, i)
+func (b *tilt[T]) addCentroids(t *tiles[T], p *problem[T], slope *kern.Panel[T], i int) {
+	b.loadCentroids(t.tab, p, i)
 	if b.cents.Rows == 0 {
 		return
 	}
@@ -402,7 +448,7 @@ func (c *call[T]) tiltedBlock(w *worker[T], p *problem[T], i, lo, hi int) {
 		t.x, t.acc = t.x.RowRange(0, len(b.rows)), t.acc.RowRange(0, len(b.rows))
 		t.shift, t.sum, t.sums = t.shift[:len(b.rows)], t.sum[:len(b.rows)], t.sums[:len(b.rows)]
 	}
-	b.addCentroids(t, p, p.start, &p.slope.Panel, i)
+	b.addCentroids(t, p, &p.slope.Panel, i)
 	b.addExact(t)
 	exact := len(b.sel[i])
 	if sinks := min(p.spec.Sinks, p.span.K1-p.span.K0); sinks > 0 {
