@@ -341,9 +341,10 @@ func (c *prefixCall[T]) sort(w *prefixWorker[T], x *prefixChunk) {
 }
 
 const (
-	// insideRows positions are one task, which shares packed keys; insideBlock of them are a block.
+	// insideRows positions are one task, which shares packed keys; insideBlock of them are a block. A block computes the
+	// weights of all keys up to its last position: with blocks of 64 positions, attention took 3 to 4 % longer.
 	insideRows  = 128
-	insideBlock = 64
+	insideBlock = 32
 )
 
 // insideKeys are the keys after the prefix of a chunk, up to a task, that are not masked.
