@@ -341,8 +341,8 @@ func (c *prefixCall[T]) sort(w *prefixWorker[T], x *prefixChunk) {
 }
 
 const (
-	// insideRows positions are one task, which shares packed keys; insideBlock of them are a block. A block computes the
-	// weights of all keys up to its last position: with blocks of 64 positions, attention took 3 to 4 % longer.
+	// insideRows positions are one task, which shares packed keys; insideBlock of them are a block. A block computes
+	// the weights of all keys up to its last position: with blocks of 64 positions, attention took 3 to 4 % longer.
 	insideRows  = 128
 	insideBlock = 32
 )

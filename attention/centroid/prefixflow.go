@@ -152,8 +152,8 @@ func (c *prefixCall[T]) prepared(i int) {
 	}
 }
 
-// freed counts a finished job that the blocks of a chunk wait for, and makes tasks ready after the last one of all their
-// chunks. Blocks with the longest prefixes come first.
+// freed counts a finished job that the blocks of a chunk wait for, and makes tasks ready after the last one of all
+// their chunks. Blocks with the longest prefixes come first.
 func (c *prefixCall[T]) freed(x *prefixChunk) {
 	if x.left--; x.left > 0 || !c.flow.outputs {
 		return

@@ -196,8 +196,8 @@ func meanRow[T dense.Float](tab *kern.Table[T], dst []T, x dense.Matrix[T]) {
 }
 
 // weigh computes the weights of keys for blocks, whose mean queries are in b.mean, chooses the exact keys, and sums the
-// others by cluster. Blocks see the first keys of every cluster, as b.starts says; a block sees all keys that the blocks
-// before it see. A key is ranked by its logit, plus its element of extra unless that is nil.
+// others by cluster. Blocks see the first keys of every cluster, as b.starts says; a block sees all keys that the
+// blocks before it see. A key is ranked by its logit, plus its element of extra unless that is nil.
 //
 // The blocks of several chunks share the passes over keys and values, which take longer than the arithmetic. A row of
 // b.w has the keys that the last block sees; those that its own block does not see have the weight 0.
