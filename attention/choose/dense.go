@@ -31,9 +31,10 @@ const (
 	// A plan is worth judging on fresh rows if its error on the first text, times caution, is within the tolerance.
 	// caution is about the ratio of the upper end of a forecast to its error.
 	caution = 1.3
-	// At most mostConfirms plans of a group are judged on fresh rows. After a good one, only plans that take at most
-	// gain of its time are worth another judgement.
+	// At most mostConfirms plans of a group are judged on fresh rows, twice as many if none is good, and leanConfirms
+	// lean ones. After a good one, only plans that take at most gain of its time are worth another judgement.
 	mostConfirms = 6
+	leanConfirms = 2
 	gain         = 0.93
 )
 
@@ -91,7 +92,15 @@ func (c *chooser) searchDense(h int) (best trial, reason string, err error) {
 		// Every group needs clusterings of its own, so the trials of all groups together are limited.
 		allowed := c.trials(g[0])
 		use := min(texts, mostTexts, max(fewFits, allowed/2))
-		g = slices.DeleteFunc(g, func(p Plan) bool { return c.price(p) >= gain*c.price(best.Plan) })
+		price := gain * c.price(best.Plan)
+		if lean(g[0]) {
+			if best.Method != Centroid || best.Centroid.Keys > fewestKeys {
+				continue
+			}
+			// The search has been short, and lean plans gain more than rates predict.
+			allowed, price = spent+use, c.price(best.Plan)
+		}
+		g = slices.DeleteFunc(g, func(p Plan) bool { return c.price(p) >= price })
 		if len(g) == 0 || !first && spent+use > allowed {
 			continue
 		}
@@ -322,8 +331,11 @@ func (c *denseSearch) searchTop(plans []Plan, use int) (best trial, trials int, 
 	}
 	failed, end := -1, len(plans) // the last plan that was not good enough, and the best plan so far
 	texts := min(c.all.q.Batch, mostTexts)
-	// To read all keys costs much more than another trial.
-	for n := 0; n < mostConfirms || c.Decode && !best.good && n < 2*mostConfirms; n++ {
+	confirms := 2 * mostConfirms // to read all keys costs much more than another trial
+	if lean(plans[0]) {          // there is a good plan
+		confirms = leanConfirms
+	}
+	for n := 0; n < confirms && (n < mostConfirms || !best.good); n++ {
 		sums, err := c.measure(plans[at], use, rows)
 		if err != nil {
 			return best, trials, err
@@ -391,13 +403,13 @@ func (c *chooser) trials(p Plan) int {
 }
 
 // preference orders groups of causal plans by how often their clusters are the best, smallest first: chunks of
-// prefixChunk, then larger ones.
+// prefixChunk, their lean plans, then larger chunks.
 func (c *chooser) preference(p Plan) int {
 	if p.Method != Centroid {
 		return 100
 	}
 	s, n := p.Centroid, c.all.k.Len
-	return either(s.Chunk == prefixChunk(n), 0, 10) + either(s.Chunk > prefixChunk(n), 0, 5)
+	return either(s.Chunk == prefixChunk(n), 0, 10) + either(s.Chunk > prefixChunk(n), 0, 5) + either(lean(p), 1, 0)
 }
 
 func either(yes bool, a, b int) int {

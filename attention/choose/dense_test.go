@@ -200,3 +200,34 @@ func TestSecondsOfNoKeys(t *testing.T) {
 		}
 	}
 }
+
+// Lean plans are in the grid for the chunks that are most often the best, and no other plan counts as lean.
+func TestLean(t *testing.T) {
+	for _, length := range []int{512, 2048, 4096, 8192, 32768} {
+		for _, group := range []int{1, 3, 8} {
+			count := 0
+			for _, p := range denseGrid(true, 1, length, group) {
+				s := *p.Centroid
+				must(t, s.Validate())
+				spec := prefixSpec(length, s.Chunk, group)
+				if lean(p) {
+					spec = leanSpec(length, s.Chunk, group)
+					count++
+				}
+				if s.Together != spec.Together || s.Window != spec.Window {
+					t.Errorf("%d tokens, group %d: %+v, want %+v", length, group, s, spec)
+				}
+				if lean(p) && (s.Keys > leanKeys || s.Chunk != prefixChunk(length)) {
+					t.Errorf("%d tokens, group %d: lean %+v", length, group, s)
+				}
+			}
+			if want := either(length < 6*96, 1, 3); count != want {
+				t.Errorf("%d tokens, group %d: %d lean plans, want %d", length, group, count, want)
+			}
+		}
+	}
+	bidirectional := Plan{Method: Centroid, Centroid: &centroid.Spec{Clusters: 64, Together: 64, Keys: 64}}
+	if lean(bidirectional) || lean(Plan{Method: Exact}) {
+		t.Error("a plan without chunks is lean")
+	}
+}

@@ -88,12 +88,15 @@ func denseGrid(causal bool, seed uint64, length, group int) []Plan {
 			if 2*chunk > length || length > 64*chunk || chunk == 256 && length > 1<<13 {
 				continue
 			}
+			most := max(length/6, fewestKeys)
 			for _, keys := range []int{fewestKeys, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048, 3072,
 				4096, 5120} {
-				if keys <= max(length/6, fewestKeys) {
-					s := prefixSpec(length, chunk, group)
-					s.Keys = keys
+				s, few := prefixSpec(length, chunk, group), leanSpec(length, chunk, group)
+				if s.Keys = keys; keys <= most {
 					add(s)
+				}
+				if few.Keys = keys; keys <= min(most, leanKeys) && chunk == prefixChunk(length) {
+					add(few)
 				}
 			}
 		}
@@ -130,7 +133,7 @@ func prefixSpec(length, chunk, group int) centroid.Spec {
 	for n := 1 << 13; n < length; n *= 4 {
 		clusters *= 2
 	}
-	return centroid.Spec{Clusters: min(clusters, chunk), Chunk: chunk, Together: prefixQueries(length, chunk, group),
+	return centroid.Spec{Clusters: min(clusters, chunk), Chunk: chunk, Together: prefixQueries(512, chunk, group),
 		Window: min(prefixWindow, chunk/2), Start: min(prefixStart, length/2), Sample: 8 * clusters}
 }
 
@@ -142,11 +145,28 @@ const (
 	prefixWindow = 128
 )
 
-// prefixQueries is the number of queries of a block in causal plans with Keys, whose blocks lie in one chunk: 128 to
-// 255, the queries of a chunk halved, as they are sorted by halving; from 8192 keys on twice as many, which halves the
-// time of weighing keys.
-func prefixQueries(length, chunk, group int) int {
-	n, most := chunk*group, either(length < 1<<13, 256, 512)
+// leanSpec returns prefixSpec with half of the window and blocks of twice the size. On heads for which fewestKeys keys
+// are enough it takes about a tenth less time, with at most leanKeys keys. On others its error costs more keys than it
+// saves time.
+func leanSpec(length, chunk, group int) centroid.Spec {
+	s := prefixSpec(length, chunk, group)
+	s.Together, s.Window = prefixQueries(1024, chunk, group), s.Window/2
+	return s
+}
+
+// leanKeys is the largest number of exact keys of lean plans.
+const leanKeys = 128
+
+// lean tells whether a plan is one of leanSpec.
+func lean(p Plan) bool {
+	return p.Method == Centroid && p.Centroid.Chunk > 0 && p.Centroid.Keys > 0 &&
+		p.Centroid.Window < min(prefixWindow, p.Centroid.Chunk/2)
+}
+
+// prefixQueries is the number of queries of a block in causal plans with Keys, whose blocks lie in one chunk: the
+// queries of a chunk, halved until they are fewer than most, as they are sorted by halving.
+func prefixQueries(most, chunk, group int) int {
+	n := chunk * group
 	for n >= most {
 		n = (n + 1) / 2
 	}
