@@ -10,29 +10,63 @@ import (
 	"github.com/randfeat/randfeat/internal/par"
 )
 
-// SolveMargins is the fit of [Dual.Margins] by Newton's method. k must be complete, not just a triangle, and is not
-// changed. Rows beyond their target have α = 0, and the others solve a least-squares problem among themselves. Each
-// step takes the rows that are not beyond their target now, until this set no longer changes (Keerthi & DeCoste 2005,
-// §3; Chapelle 2007, "Training a support vector machine in the primal", §4.4). Steps begin on every 16th row, and the
-// number of rows is doubled level by level, so that most rows are known to be beyond their target before they are first
-// used. A step with a active rows takes a³/6 multiply-adds. SolveMargins reports false if all steps together would cost
-// about as much as Dual.Margins, or if a matrix is singular.
-func SolveMargins(k, y dense.Matrix[float64], lambda float64) (*Dual, bool) {
-	return solveMargins(k, y, lambda, 1)
+// KernelRows sets dst to the kernels of some rows with all rows.
+type KernelRows func(dst dense.Matrix[float64], rows []int) error
+
+// SolveMargins is the fit of [Dual.Margins] by Newton's method. Rows beyond their target have α = 0, and the others
+// solve a least-squares problem among themselves. Each step takes the rows that are not beyond their target now, until
+// this set no longer changes (Keerthi & DeCoste 2005, §3; Chapelle 2007, "Training a support vector machine in the
+// primal", §4.4). Steps begin on every 16th row, and the number of rows is doubled level by level, so that most rows
+// are known to be beyond their target before they are first used. Only rows that are once active need their kernels.
+// A step with a active rows takes a³/6 multiply-adds. SolveMargins reports false if all steps together would cost about
+// as much as Dual.Margins, or if a matrix is singular. An error is one of k.
+func SolveMargins(k KernelRows, y dense.Matrix[float64], lambda float64) (*Dual, bool, error) {
+	return solveMargins(&keptRows{of: k, rows: make([][]float64, y.Rows)}, y, lambda, 1)
 }
 
 // MarginsWorth reports whether SolveMargins is likely to succeed for the rows of which k and y are every eighth:
 // whether its first levels, which use no others, stay within the budget of all rows.
 func MarginsWorth(k, y dense.Matrix[float64], lambda float64) bool {
-	_, ok := solveMargins(k, y, lambda, MarginsEvery)
+	kept := &keptRows{rows: make([][]float64, y.Rows)}
+	for i := range kept.rows {
+		kept.rows[i] = k.Row(i)
+	}
+	_, ok, _ := solveMargins(kept, y, lambda, MarginsEvery) // no error: all rows are there
 	return ok
+}
+
+// keptRows holds the rows of a kernel matrix that were needed so far.
+type keptRows struct {
+	of   KernelRows
+	rows [][]float64 // nil: not needed yet
+}
+
+// need computes those of the given rows that are missing.
+func (k *keptRows) need(rows []int) error {
+	var missing []int
+	for _, i := range rows {
+		if k.rows[i] == nil {
+			missing = append(missing, i)
+		}
+	}
+	if len(missing) == 0 {
+		return nil
+	}
+	m := dense.New[float64](len(missing), len(k.rows))
+	if err := k.of(m, missing); err != nil {
+		return err
+	}
+	for at, i := range missing {
+		k.rows[i] = m.Row(at)
+	}
+	return nil
 }
 
 // MarginsEvery is the share of the rows that MarginsWorth takes.
 const MarginsEvery = 8
 
 // solveMargins is SolveMargins if every is 1. Else the rows are one in every of those that the budget is for.
-func solveMargins(k, y dense.Matrix[float64], lambda float64, every int) (*Dual, bool) {
+func solveMargins(k *keptRows, y dense.Matrix[float64], lambda float64, every int) (*Dual, bool, error) {
 	n := y.Rows
 	all := n * every
 	d := &Dual{Alpha: dense.New[float64](n, y.Cols), Intercept: make([]float64, y.Cols)}
@@ -63,11 +97,14 @@ func solveMargins(k, y dense.Matrix[float64], lambda float64, every int) (*Dual,
 					later = float64(3*(y.Cols-c)) * cube(min(max(2*stride*every*(len(a)-len(m.last)), len(a)), all))
 				}
 				if left -= cube(len(a)); left < later {
-					return nil, false
+					return nil, false, nil
+				}
+				if err := k.need(a); err != nil {
+					return nil, false, err
 				}
 				moved, ok := m.step(a)
 				if !ok {
-					return nil, false
+					return nil, false, nil
 				}
 				if moved < activeTolerance || stride > 1 && step+1 >= activeFirst {
 					break
@@ -80,9 +117,9 @@ func solveMargins(k, y dense.Matrix[float64], lambda float64, every int) (*Dual,
 		d.Intercept[c] = m.b
 	}
 	if d.Alpha.CheckFinite() != nil {
-		return nil, false
+		return nil, false, nil
 	}
-	return d, true
+	return d, true, nil
 }
 
 const (
@@ -95,7 +132,7 @@ const (
 
 // margin is the fit of one class: f = Kα + b.
 type margin struct {
-	k       dense.Matrix[float64]
+	k       *keptRows
 	y, f    []float64
 	alpha   []float64
 	b       float64
@@ -137,7 +174,7 @@ func (m *margin) step(a []int) (float64, bool) {
 		u, t := m.u, dense.New[float64](len(a), 1)
 		par.For(len(a), 16, func(lo, hi int) {
 			for r := lo; r < hi; r++ {
-				row, from := u.Row(r), m.k.Row(a[r])
+				row, from := u.Row(r), m.k.rows[a[r]]
 				for c := r; c < len(a); c++ {
 					row[c] = from[a[c]]
 				}
@@ -175,7 +212,7 @@ func (m *margin) step(a []int) (float64, bool) {
 			part[i] = db
 		}
 		for _, i := range rows {
-			tab.MulAdd(part, m.k.Row(i)[lo:hi], alpha[i])
+			tab.MulAdd(part, m.k.rows[i][lo:hi], alpha[i])
 		}
 	})
 	q1, q2, moved := 0.0, 0.0, 0.0 // αᵀKΔ, ΔᵀKΔ

@@ -1,6 +1,7 @@
 package linalg
 
 import (
+	"errors"
 	"math"
 	"math/rand/v2"
 	"testing"
@@ -33,9 +34,24 @@ func TestSolveMargins(t *testing.T) {
 			k.Set(i, j, math.Exp(-(a*a+b*b)/2))
 		}
 	}
+	asked := map[int]bool{}
+	rows := func(dst dense.Matrix[float64], rows []int) error {
+		for at, i := range rows {
+			if asked[i] {
+				t.Errorf("row %d is asked for twice", i)
+			}
+			asked[i] = true
+			copy(dst.Row(at), k.Row(i))
+		}
+		return nil
+	}
 	for _, lambda := range []float64{1e-3, 0.1} {
 		before := k.Clone()
-		d, ok := SolveMargins(k, y, lambda)
+		clear(asked)
+		d, ok, err := SolveMargins(rows, y, lambda)
+		if err != nil {
+			t.Fatal(err)
+		}
 		if !ok {
 			t.Fatalf("λ = %g: too many rows", lambda)
 		}
@@ -85,7 +101,12 @@ func TestSolveMargins(t *testing.T) {
 	if MarginsWorth(k, y, 0.1) {
 		t.Error("worth it, though all rows are active")
 	}
-	if _, ok := SolveMargins(k, y, 1); ok {
-		t.Error("no row is beyond its target, and yet that was the shorter way")
+	clear(asked)
+	if _, ok, err := SolveMargins(rows, y, 1); ok || err != nil {
+		t.Error("no row is beyond its target, and yet that was the shorter way", err)
+	}
+	broken := errors.New("broken")
+	if _, _, err := SolveMargins(func(dense.Matrix[float64], []int) error { return broken }, y, 1); err != broken {
+		t.Errorf("error %v of rows that cannot be computed", err)
 	}
 }
