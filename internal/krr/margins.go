@@ -220,19 +220,20 @@ func (m *hinge) search(d, kd dense.Matrix[float64], db []float64) []float64 {
 	n, outs := m.y.Rows, m.y.Cols
 	moved := make([]float64, outs)
 	par.For(outs, 1, func(from, to int) {
+		y, f, change := make([]float64, n), make([]float64, n), make([]float64, n) // of one column
 		for c := from; c < to; c++ {
 			q1, q2 := 0.0, 0.0 // αᵀKd, dᵀKd
 			for i := range n {
 				k := kd.At(i, c)
 				q1 += float64(m.alpha.At(i, c) * k)
 				q2 += float64(d.At(i, c) * k)
+				y[i], f[i], change[i] = m.y.At(i, c), m.f.At(i, c), k+db[c]
 			}
 			// slope returns the first and the second derivative of J along the direction at t.
 			slope := func(t float64) (s, curve float64) {
 				s, curve = float64(m.lambda*(q1+float64(t*q2))), float64(m.lambda*q2)
-				for i := range n {
-					k := kd.At(i, c) + db[c]
-					if sh := short(m.y.At(i, c), m.f.At(i, c)+float64(t*k)); sh != 0 {
+				for i, k := range change {
+					if sh := short(y[i], f[i]+float64(t*k)); sh != 0 {
 						s -= float64(sh * k)
 						curve += float64(k * k)
 					}
@@ -240,8 +241,8 @@ func (m *hinge) search(d, kd dense.Matrix[float64], db []float64) []float64 {
 				return s, curve
 			}
 			t := leastOf(slope)
-			for i := range n {
-				k := float64(t * (kd.At(i, c) + db[c]))
+			for i, k := range change {
+				k = float64(t * k)
 				m.f.Row(i)[c] += k
 				moved[c] += math.Abs(k)
 				m.alpha.Row(i)[c] += float64(t * d.At(i, c))

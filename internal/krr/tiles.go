@@ -244,6 +244,10 @@ func (s *Kernels) tile(at, i, j int, scratch *[]float32) dense.Matrix[float32] {
 	return t
 }
 
+// fewColumns is the number of columns up to which Product computes vᵀT instead of Tᵀv for a tile T, with the same bits:
+// the rows of T fill whole vectors. 18 columns take 0.84 of the time, 32 columns 1.07 of it.
+const fewColumns = 24
+
 // Product sets dst = K·v. Kernels, v and the products of tiles are in float32; the sums over tiles are in float64.
 //
 // The tiles (i, i+d mod n) of one d have disjoint rows and disjoint columns. Each tile adds its product to the rows i
@@ -270,6 +274,10 @@ func (s *Kernels) Product(dst, v dense.Matrix[float64]) {
 		par.For(count, 1, func(from, to int) {
 			var scratch []float32
 			out := dense.New[float32](side, v.Cols)
+			var turned dense.Matrix[float32] // the product of a tile's transpose, itself transposed
+			if v.Cols <= fewColumns {
+				turned = dense.New[float32](v.Cols, side)
+			}
 			for i := from; i < to; i++ {
 				j := (i + d) % n
 				t := s.tile(first+i, i, j, &scratch)
@@ -278,7 +286,13 @@ func (s *Kernels) Product(dst, v dense.Matrix[float64]) {
 				part := out.RowRange(0, hi-lo)
 				tab.Product(part, t, narrow.RowRange(jLo, jHi), false)
 				addWide(dst.RowRange(lo, hi), part)
-				if d > 0 {
+				switch {
+				case d > 0 && v.Cols <= fewColumns:
+					part = turned.ColRange(0, jHi-jLo)
+					clear(turned.Data)
+					tab.TMul(part, narrow.RowRange(lo, hi), t)
+					addTurned(other.RowRange(jLo, jHi), part)
+				case d > 0:
 					part = out.RowRange(0, jHi-jLo)
 					clear(part.Data)
 					tab.TMul(part, t, narrow.RowRange(lo, hi))
@@ -300,6 +314,15 @@ func addWide(dst dense.Matrix[float64], a dense.Matrix[float32]) {
 		di := dst.Row(i)
 		for c, v := range a.Row(i) {
 			di[c] += float64(v)
+		}
+	}
+}
+
+// addTurned adds the transpose of a to dst.
+func addTurned(dst dense.Matrix[float64], a dense.Matrix[float32]) {
+	for c := range a.Rows {
+		for i, v := range a.Row(c) {
+			dst.Row(i)[c] += float64(v)
 		}
 	}
 }
