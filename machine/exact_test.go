@@ -13,6 +13,7 @@ import (
 	"github.com/randfeat/randfeat"
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/family"
+	"github.com/randfeat/randfeat/internal/krr"
 	"github.com/randfeat/randfeat/kernel"
 )
 
@@ -187,5 +188,67 @@ func TestFitMargins(t *testing.T) {
 	s.Spec.Family, s.Spec.M = family.Trig{}, 4
 	if _, err := NewRidge(s); !errors.Is(err, ErrSetup) || !strings.Contains(err.Error(), "FitExact") {
 		t.Errorf("margins of sums: %v", err)
+	}
+}
+
+// Margins of many rows start from a fit of half of them: α is still the shortfall of a row over λ, the bits do not
+// depend on goroutines, and the caller can end the fits of fewer rows too.
+func TestMarginsFromFewerRows(t *testing.T) {
+	const lambda = 0.1
+	x, numbers := sample(4, startRows+100, 2, 1)
+	y := classes(numbers, 3)
+	s := Setup{Task: Classification, Outputs: 3, Margins: true,
+		Spec: randfeat.Spec{Kernel: kernel.Kernel{Scale: 0.7}, Dim: 2}}
+	fit := func(workers int, o Iterative) (*Model, Iterations, error) {
+		s := s
+		s.Workers = workers
+		return FitExactIterative(s, x, y, lambda, o)
+	}
+	m, done, err := fit(1, Iterative{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if done.Steps > krr.MarginSteps/2 {
+		t.Errorf("%d products from a start, at most %d are announced", done.Steps, krr.MarginSteps/2)
+	}
+	p, err := NewPredictor[float64](m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, indicator := dense.New[float64](x.Rows, 3), oneHot(y, 3)
+	if err := p.Predict(out, x, nil); err != nil {
+		t.Fatal(err)
+	}
+	miss := 0.0
+	for i := range x.Rows {
+		for c, want := range indicator.Row(i) {
+			short := min(-out.At(i, c), 0)
+			if want > 0 {
+				short = max(1-out.At(i, c), 0)
+			}
+			miss += math.Abs(lambda*m.Weights.At(i, c) - short)
+		}
+	}
+	if miss /= float64(len(out.Data)); miss > 0.005 {
+		t.Errorf("λα differs from the shortfall by %.4f on average", miss)
+	}
+	again, _, err := fit(3, Iterative{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, v := range m.Weights.Data {
+		if again.Weights.Data[i] != v {
+			t.Fatal("other bits with three goroutines")
+		}
+	}
+	ended := errors.New("ended")
+	_, _, err = fit(0, Iterative{Progress: func(step int, _ float64) error {
+		if step > 0 {
+			t.Error("the fit of fewer rows did not ask whether to go on")
+		}
+		return ended
+	}})
+	if !errors.Is(err, ended) {
+		t.Errorf("error %v, want that of Progress", err)
 	}
 }
