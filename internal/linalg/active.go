@@ -18,20 +18,20 @@ type KernelRows func(dst dense.Matrix[float64], rows []int) error
 // this set no longer changes (Keerthi & DeCoste 2005, §3; Chapelle 2007, "Training a support vector machine in the
 // primal", §4.4). Steps begin on every 16th row, and the number of rows is doubled level by level, so that most rows
 // are known to be beyond their target before they are first used. Only rows that are once active need their kernels.
-// A step with a active rows takes a³/6 multiply-adds. SolveMargins reports false if all steps together would cost about
-// as much as Dual.Margins, or if a matrix is singular. An error is one of k.
-func SolveMargins(k KernelRows, y dense.Matrix[float64], lambda float64) (*Dual, bool, error) {
-	return solveMargins(&keptRows{of: k, rows: make([][]float64, y.Rows)}, y, lambda, 1)
+// A step with a active rows takes a³/6 multiply-adds. SolveMargins reports false if all steps together would take more
+// than most of them, or if a matrix is singular. An error is one of k.
+func SolveMargins(k KernelRows, y dense.Matrix[float64], lambda, most float64) (*Dual, bool, error) {
+	return solveMargins(&keptRows{of: k, rows: make([][]float64, y.Rows)}, y, lambda, most, 1)
 }
 
 // MarginsWorth reports whether SolveMargins is likely to succeed for the rows of which k and y are every eighth:
-// whether its first levels, which use no others, stay within the budget of all rows.
-func MarginsWorth(k, y dense.Matrix[float64], lambda float64) bool {
+// whether its first levels, which use no others, stay within most, which is for all rows.
+func MarginsWorth(k, y dense.Matrix[float64], lambda, most float64) bool {
 	kept := &keptRows{rows: make([][]float64, y.Rows)}
 	for i := range kept.rows {
 		kept.rows[i] = k.Row(i)
 	}
-	_, ok, _ := solveMargins(kept, y, lambda, MarginsEvery) // no error: all rows are there
+	_, ok, _ := solveMargins(kept, y, lambda, most, MarginsEvery) // no error: all rows are there
 	return ok
 }
 
@@ -66,14 +66,12 @@ func (k *keptRows) need(rows []int) error {
 const MarginsEvery = 8
 
 // solveMargins is SolveMargins if every is 1. Else the rows are one in every of those that the budget is for.
-func solveMargins(k *keptRows, y dense.Matrix[float64], lambda float64, every int) (*Dual, bool, error) {
+func solveMargins(k *keptRows, y dense.Matrix[float64], lambda, most float64, every int) (*Dual, bool, error) {
 	n := y.Rows
 	all := n * every
 	d := &Dual{Alpha: dense.New[float64](n, y.Cols), Intercept: make([]float64, y.Cols)}
 	cube := func(a int) float64 { return float64(a) * float64(a) * float64(a) / 6 }
-	// Budget in multiply-adds: one factorisation, and the steps of Dual.Margins, which are many and mostly not
-	// products.
-	left := cube(all) + 20*float64(all)*float64(all)*float64(y.Cols)
+	left := most
 	for c := range y.Cols {
 		m := &margin{k: k, lambda: lambda, y: make([]float64, n), f: make([]float64, n), alpha: make([]float64, n),
 			b: 0.5}

@@ -45,10 +45,11 @@ func TestSolveMargins(t *testing.T) {
 		}
 		return nil
 	}
+	const most = n*n*n/6 + 20*n*n*outs
 	for _, lambda := range []float64{1e-3, 0.1} {
 		before := k.Clone()
 		clear(asked)
-		d, ok, err := SolveMargins(rows, y, lambda)
+		d, ok, err := SolveMargins(rows, y, lambda, most)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -88,7 +89,7 @@ func TestSolveMargins(t *testing.T) {
 			}
 		}
 	}
-	if !MarginsWorth(k, y, 1e-3) {
+	if !MarginsWorth(k, y, 1e-3, most*512) {
 		t.Error("not worth it, though few of these rows are active")
 	}
 	for i := range n { // every row is short of its target: nothing to gain
@@ -98,15 +99,16 @@ func TestSolveMargins(t *testing.T) {
 			}
 		}
 	}
-	if MarginsWorth(k, y, 0.1) {
+	if MarginsWorth(k, y, 0.1, most*512) {
 		t.Error("worth it, though all rows are active")
 	}
 	clear(asked)
-	if _, ok, err := SolveMargins(rows, y, 1); ok || err != nil {
+	if _, ok, err := SolveMargins(rows, y, 1, most); ok || err != nil {
 		t.Error("no row is beyond its target, and yet that was the shorter way", err)
 	}
 	broken := errors.New("broken")
-	if _, _, err := SolveMargins(func(dense.Matrix[float64], []int) error { return broken }, y, 1); err != broken {
+	failing := func(dense.Matrix[float64], []int) error { return broken }
+	if _, _, err := SolveMargins(failing, y, 1, most); err != broken {
 		t.Errorf("error %v of rows that cannot be computed", err)
 	}
 }
