@@ -386,7 +386,7 @@ def figure(path, files):
             if "curve" in r:
                 cells.setdefault((r["curve"], r["side"]), {}).setdefault(r["rows"], []).append(r)
     names, sides = list(dict.fromkeys(k[0] for k in cells)), list(dict.fromkeys(k[1] for k in cells))
-    shown = {"fit": "randfeat fit", "HGB": "gradient boosting (scikit-learn)", "Nystroem grid": "Nyström and ridge, grid (scikit-learn)"}
+    shown = {"fit": "randfeat fit", "fit --budget 2GB": "randfeat fit --budget 2GB", "HGB": "gradient boosting (scikit-learn)", "Nystroem grid": "Nyström and ridge, grid (scikit-learn)"}
     colours = ("#1f5fa8", "#c8581a", "#3a8f3a", "#8a4fa0", "#777777")
     w, h, left, top = 300, 170, 50, 34
     out = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {(w + left) * len(names) + 10} {2 * h + 116}" '
