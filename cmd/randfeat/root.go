@@ -97,7 +97,7 @@ func missingFile(err error, text string) string {
 	if !errors.As(err, &path) {
 		return text
 	}
-	dir, name := filepath.Split(strings.TrimRight(path.Path, "/"+string(filepath.Separator)))
+	dir, name := filepath.Split(filepath.Clean(path.Path))
 	var says string
 	if entries, failed := os.ReadDir(cmp.Or(dir, ".")); failed != nil {
 		says = fmt.Sprintf("%s does not exist, there is no directory %s either", path.Path, dir)

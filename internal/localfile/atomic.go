@@ -130,12 +130,21 @@ func CannotWrite(path string, err error) error {
 	info, missing := os.Stat(dir)
 	switch {
 	case errors.Is(missing, fs.ErrNotExist):
-		return fmt.Errorf("cannot write %s: the directory %s does not exist", path, dir)
+		err = noFolder{fmt.Sprintf("the directory %s does not exist", dir), err}
 	case missing == nil && !info.IsDir():
-		return fmt.Errorf("cannot write %s: %s is not a directory", path, dir)
+		err = noFolder{dir + " is not a directory", err}
 	}
 	return fmt.Errorf("cannot write %s: %w", path, err)
 }
+
+// noFolder says in text why a folder cannot hold a file. It wraps the error of the operating system.
+type noFolder struct {
+	text string
+	err  error
+}
+
+func (e noFolder) Error() string { return e.text }
+func (e noFolder) Unwrap() error { return e.err }
 
 // Write appends to the temporary file.
 func (a *File) Write(b []byte) (int, error) {
