@@ -158,7 +158,8 @@ func TestSurprises(t *testing.T) {
 		} else {
 			list = objects[tables.EvaluateResult](t, r.stdout)[0].Surprises
 		}
-		if len(list) != 4 || !strings.Contains(r.stderr, `column "x": 1 value above 9, the end of the training range`) ||
+		if len(list) != 4 ||
+			!strings.Contains(r.stderr, `column "x": 1 value above 9, the end of the training range`) ||
 			!strings.Contains(r.stderr, `column "one": 1 value other than "7"`) {
 			t.Errorf("%s: %+v\n%s", args[0], list, r.stderr)
 		}
