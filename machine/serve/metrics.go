@@ -14,6 +14,7 @@ import (
 	process "github.com/VictoriaMetrics/metrics"
 
 	"github.com/randfeat/randfeat/data"
+	"github.com/randfeat/randfeat/internal/stable"
 )
 
 // metrics are the measurements of one server. There is no global registry, so two servers in a process do not
@@ -184,7 +185,8 @@ func (f *measure) append(b []byte) []byte {
 	b = append(b, "# HELP "+f.name+" "+f.help+"\n# TYPE "+f.name+" "+f.kind+"\n"...)
 	f.mu.RLock()
 	defer f.mu.RUnlock()
-	keys := slices.SortedFunc(maps.Keys(f.series), func(a, b labelValues) int { return slices.Compare(a[:], b[:]) })
+	keys := slices.Collect(maps.Keys(f.series))
+	stable.Sort(keys, func(a, b labelValues) int { return slices.Compare(a[:], b[:]) })
 	for _, key := range keys {
 		s := f.series[key]
 		if f.bounds == nil {
