@@ -171,7 +171,7 @@ func (f *fitFlags) add(cmd *cobra.Command) {
 	flags.BoolVar(&f.compare, "compare", false, "also score a linear model and the mean (or most frequent class) on the same "+
 		"folds, to show what the kernel adds")
 	flags.IntVar(&f.sample, "sample", 0, "rows on which the choices are tried (default 8192)")
-	flags.BoolVar(&f.quick, "quick", false, "try fewer settings on fewer rows and score one fold: about two fifths of the time")
+	flags.BoolVar(&f.quick, "quick", false, "try fewer settings on fewer rows and score one fold: a quarter to two fifths of the time")
 	flags.BoolVar(&f.float32, "float32", false, "compute features and their products in float32, sums in float64: faster")
 	flags.IntVar(&f.block, "block", 0, "rows per block (default 1024)")
 	flags.StringVar(&f.checkpoint, "checkpoint", "", "`file` from which the same command continues after an interruption")
