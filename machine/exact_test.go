@@ -159,14 +159,7 @@ func TestFitMargins(t *testing.T) {
 		if err := m.Validate(); err != nil {
 			t.Fatal(err)
 		}
-		p, err := NewPredictor[float64](m)
-		if err != nil {
-			t.Fatal(err)
-		}
-		out, indicator := dense.New[float64](x.Rows, 3), oneHot(y, 3)
-		if err := p.Predict(out, x, nil); err != nil {
-			t.Fatal(err)
-		}
+		out, indicator := predict(t, m, x), oneHot(y, 3)
 		for i := range x.Rows {
 			for c, want := range indicator.Row(i) {
 				miss := want - out.At(i, c)
@@ -211,14 +204,7 @@ func TestMarginsFromFewerRows(t *testing.T) {
 	if done.Steps > krr.MarginSteps/2 {
 		t.Errorf("%d products from a start, at most %d are announced", done.Steps, krr.MarginSteps/2)
 	}
-	p, err := NewPredictor[float64](m)
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, indicator := dense.New[float64](x.Rows, 3), oneHot(y, 3)
-	if err := p.Predict(out, x, nil); err != nil {
-		t.Fatal(err)
-	}
+	out, indicator := predict(t, m, x), oneHot(y, 3)
 	miss := 0.0
 	for i := range x.Rows {
 		for c, want := range indicator.Row(i) {
