@@ -18,6 +18,7 @@
 //	pack.go, columns.go           packed layouts: Panel for MulT, Columns for AddGram
 //	mul_tile.go, mul_*_amd64.go   blocking of products around the register tiles in assembly
 //	math_*.go, vector_*.go        calls of the elementwise kernels in assembly
+//	scan.go                       sketches of keys, in two bits per coordinate
 //	accumulate.go, finite.go      long sums in float64, search for NaN and infinities
 //	model.go, blocks.go, half.go  kernels of transformer models: quantised weights, half precision
 //	peak.go                       upper limits of speed, for benchmarks
@@ -89,6 +90,9 @@ type Table[T dense.Float] struct {
 	// Above sets dst to the indices of the elements of x that are at least low, ascending, and returns how many there
 	// are. dst has the length of x; its elements beyond the result are undefined.
 	Above func(dst []int32, x []T, low T) int
+	// Scan sets bit i of mask_b if some row of q has Σ_l code_il·q_l ≥ low for key i of block b of a sketch (scan.go). q
+	// has as many columns as ScanStride, and so many numbers for every element of low. Other bits stay as they are.
+	Scan func(mask []uint16, codes []byte, q []int8, low []int32)
 	// FWHT is the Walsh–Hadamard transform in place, Sylvester order, not normalised; len(x) is a power of two.
 	FWHT func(x []T)
 	// Norm2 is Σ x_i² in float64.
@@ -137,7 +141,7 @@ func Reference[T dense.Float]() *Table[T] {
 	t := &Table[T]{Name: "go", Width: refWidth, MulT: mulT[T], TMul: tMul[T], Product: refProduct[T], ColSum: colSum[T],
 		MulV: mulV[T], Exp: exp[T], Exp2: exp2[T], Log: logOf[T], SinCos: sinCos[T], Max: maxOf[T], FWHT: FWHT[T],
 		Norm2: norm2[T], Mul: mul[T], Scale: scale[T], MulAdd: mulAdd[T], AbsSums: absSums[T], Widen: widen[T],
-		Narrow: narrow[T], Gather: gather[T], Above: above[T],
+		Narrow: narrow[T], Gather: gather[T], Above: above[T], Scan: scan,
 		Grain: 200_000, Structured: 20}
 	t.MulTExp = func(dst, x dense.Matrix[T], w *Panel[T], bias, shift []T) { productThenExp(t, dst, x, w, bias, shift) }
 	t.MulTExpPast = t.MulTExp
