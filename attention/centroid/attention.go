@@ -55,12 +55,12 @@ func forwardChunked[T dense.Float](a *Attention[T], wanted []int, out, q, k, v a
 	if a.Specs[0].prefixed() {
 		return forwardPrefix(a, wanted, out, q, k, v)
 	}
-	if a.Specs[0].Open > 0 {
-		all, err := openings(a, q, k, v)
+	if a.Specs[0].Share > 0 {
+		all, err := replays(a, q, k, v)
 		if err != nil {
 			return attention.Report{}, err
 		}
-		return forwardOpen(a, all, wanted, out)
+		return forwardReplay(a, all, wanted, out)
 	}
 	return forwardChunks(a, wanted, out, q, k, v)
 }
@@ -225,8 +225,8 @@ func checkArguments[T dense.Float](a *Attention[T], out attention.Shape, q, k, v
 		case s.prefixed() != a.Specs[0].prefixed():
 			return fmt.Errorf("head %d: some heads have chunks with keys and others with top, use two attentions: %w", h,
 				ErrSpec)
-		case (s.Open > 0) != (a.Specs[0].Open > 0):
-			return fmt.Errorf("head %d: some heads have open and others do not, use two attentions: %w", h, ErrSpec)
+		case (s.Share > 0) != (a.Specs[0].Share > 0):
+			return fmt.Errorf("head %d: some heads have share and others do not, use two attentions: %w", h, ErrSpec)
 		case s.Chunk > 0 && a.Centres != nil:
 			return fmt.Errorf("head %d: chunks of keys have clusters of their own, leave out Centres: %w", h, ErrSpec)
 		}

@@ -4,11 +4,9 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
-	"slices"
 
 	"github.com/randfeat/randfeat/attention"
 	"github.com/randfeat/randfeat/dense"
-	"github.com/randfeat/randfeat/internal/kern"
 	"github.com/randfeat/randfeat/internal/seal"
 )
 
@@ -16,8 +14,7 @@ import (
 // and the clustered chunks, each with the number of its clusters and where they begin and end as u32, the centroids,
 // the hazards, the means of values, and the sorted keys and values; then the keys and values of sinks and of the
 // positions after these chunks, and the queries of these positions. The numbers of chunks and positions follow from the
-// length. With Spec.Open the reference is the unit of the values (tree.ref). A chunk then ends with the branches of its
-// clusters as u32, and the last of joinChunks chunks also with the joint branches of their clusters.
+// length, and the sketches of Spec.Share from the sorted keys.
 var chunksFormat = seal.Format{Magic: "randfeat chunks\n", Version: 1, Counts: stateCounts}
 
 func (c *Chunks[T]) fingerprint() [32]byte {
@@ -54,11 +51,7 @@ func (c *Chunks[T]) AppendBinary(b []byte) ([]byte, error) {
 	row := make([]T, c.dim)
 	for i := range c.heads {
 		h := &c.heads[i]
-		if c.specs[i%c.kvHeads].Open > 0 {
-			b = c.appendTree(b, &h.tree)
-		} else {
-			b = seal.Append(b, h.ref)
-		}
+		b = seal.Append(b, h.ref)
 		for j := range h.parts {
 			p, at := &h.parts[j], j*h.store.stride
 			n := len(p.start) - 1
@@ -81,67 +74,6 @@ func (c *Chunks[T]) AppendBinary(b []byte) ([]byte, error) {
 		b = seal.Append(b, h.asked...)
 	}
 	return seal.Close(b, start), nil
-}
-
-// appendTree appends the chunks of a tree.
-func (c *Chunks[T]) appendTree(b []byte, h *tree[T]) []byte {
-	b = seal.Append(b, h.ref)
-	for _, p := range h.parts {
-		b = binary.LittleEndian.AppendUint32(b, uint32(p.leaf.Rows))
-		for _, x := range p.start {
-			b = binary.LittleEndian.AppendUint32(b, uint32(x))
-		}
-		for x := range p.leaf.Rows {
-			b = seal.Append(b, p.leaf.Row(x)[:c.dim]...)
-		}
-		b = seal.Append(b, p.hazard...)
-		for x := range p.leaf.Rows {
-			b = seal.Append(b, p.leaf.Row(x)[2*c.dim:]...)
-		}
-		b = seal.Append(b, p.k.Data[:p.k.Rows*c.dim]...)
-		b = seal.Append(b, p.v.Data[:p.v.Rows*c.valueDim]...)
-		for _, x := range append(slices.Clone(p.own), p.joint...) {
-			b = binary.LittleEndian.AppendUint32(b, uint32(x))
-		}
-	}
-	return b
-}
-
-// loadPart makes a chunk the next one of the tree, with branches from the front of a body.
-func (h *tree[T]) loadPart(tab *kern.Table[T], c chunkPart[T], centre, mean dense.Matrix[T], hazard []T,
-	body []byte) ([]byte, error) {
-	ref := h.ref
-	p := h.leaves(tab, c, centre, mean)
-	h.ref, p.hazard = ref, hazard
-	read := func(n, most int) (out []int32, err error) {
-		if len(body) < 4*n {
-			return nil, fmt.Errorf("%d bytes are too few: %w", len(body), attention.ErrCorrupt)
-		}
-		for i := range n {
-			x := binary.LittleEndian.Uint32(body[4*i:])
-			if x >= uint32(most) {
-				return nil, fmt.Errorf("branch %d, want less than %d: %w", x, most, attention.ErrCorrupt)
-			}
-			out = append(out, int32(x))
-		}
-		body = body[4*n:]
-		return out, nil
-	}
-	var err error
-	n := p.leaf.Rows
-	if p.own, err = read(n, h.each); err != nil {
-		return nil, err
-	}
-	if i := len(h.parts); i%joinChunks == joinChunks-1 {
-		for _, other := range h.parts[i+1-joinChunks:] {
-			n += other.leaf.Rows
-		}
-		if p.joint, err = read(n, joinChunks*h.each); err != nil {
-			return nil, err
-		}
-	}
-	h.push(tab, p)
-	return body, nil
 }
 
 var errNoChunks = fmt.Errorf("chunks that were not made by NewChunks: %w", attention.ErrMismatch)
@@ -188,9 +120,6 @@ func (c *Chunks[T]) load(h *chunkHead[T], spec *Spec, body []byte) ([]byte, erro
 	ref := []T{0}
 	body = seal.Read(body, ref, &ok)
 	h.ref = ref[0]
-	if h.tree.ref = ref[0]; spec.Open > 0 && ref[0] < 0 {
-		return nil, fmt.Errorf("values of size %v: %w", ref[0], attention.ErrCorrupt)
-	}
 	parts := spec.parts(c.length)
 	for i := range parts {
 		var part chunkPart[T]
@@ -230,18 +159,14 @@ func (c *Chunks[T]) load(h *chunkHead[T], spec *Spec, body []byte) ([]byte, erro
 		if !ok {
 			break
 		}
-		if spec.Open > 0 {
-			var err error
-			if body, err = h.tree.loadPart(c.tab, part, centre, mean, hazard, body); err != nil {
-				return nil, fmt.Errorf("chunk %d: %w", i, err)
-			}
-			continue
-		}
 		if i == h.room {
 			h.grow(c.tab, spec, c.dim, c.valueDim)
 		}
 		h.store.put(c.tab, i, centre, mean, logSize, hazard)
 		h.parts = append(h.parts, part)
+		if spec.Share > 0 {
+			h.sketch.add(c.tab, part.k)
+		}
 	}
 	first := parts * spec.Chunk
 	sinks := min(spec.Sinks, first)

@@ -14,10 +14,10 @@ import (
 // Bytes with a valid seal, whatever they say, are a state with chunks or an error.
 func FuzzSavedChunks(f *testing.F) {
 	in := makeInput[float32](4, 1, 2, 1, 40, 40, 4, 3, 0.7)
-	fresh := func(t testing.TB, open bool) *Chunks[float32] {
+	fresh := func(t testing.TB, share bool) *Chunks[float32] {
 		a := &Attention[float32]{Specs: []Spec{{Clusters: 3, Chunk: 8, Together: 4, Window: 4, Sinks: 2, Top: 1}}}
-		if open {
-			a.Specs[0] = Spec{Clusters: 3, Chunk: 8, Together: 1, Window: 4, Sinks: 2, Open: 0.1}
+		if share {
+			a.Specs[0] = Spec{Clusters: 3, Chunk: 8, Together: 1, Window: 4, Sinks: 2, Share: 0.1}
 		}
 		c, err := NewChunks(a, 1, 2, 1, 4, 3)
 		if err != nil {
@@ -26,8 +26,8 @@ func FuzzSavedChunks(f *testing.F) {
 		return c
 	}
 	for i := range 8 {
-		n, open := []int{0, 7, 13, 40}[i/2], i%2 == 1
-		c := fresh(f, open)
+		n, share := []int{0, 7, 13, 40}[i/2], i%2 == 1
+		c := fresh(f, share)
 		steps(f, c, input[float32]{piece(in.q, 0, n), piece(in.k, 0, n), piece(in.v, 0, n)}, 8)
 		b, err := c.AppendBinary(nil)
 		if err != nil {
@@ -37,11 +37,11 @@ func FuzzSavedChunks(f *testing.F) {
 		if err != nil {
 			f.Fatal(err)
 		}
-		f.Add(uint64(n), open, body)
+		f.Add(uint64(n), share, body)
 	}
 	f.Add(uint64(1)<<31-3, false, []byte{0, 0, 0, 0, 0, 0, 0, 0})
-	f.Fuzz(func(t *testing.T, length uint64, open bool, body []byte) {
-		c := fresh(t, open)
+	f.Fuzz(func(t *testing.T, length uint64, share bool, body []byte) {
+		c := fresh(t, share)
 		print := c.fingerprint()
 		b := chunksFormat.Begin(nil, seal.Header{Flag: 4, Fingerprint: print, Counts: make([]uint64, stateCounts)})
 		binary.LittleEndian.PutUint64(b[len(b)-8*stateCounts:], length)

@@ -29,13 +29,13 @@ type Chunks[T dense.Float] struct {
 
 // chunkHead is the state of one key/value head.
 type chunkHead[T dense.Float] struct {
-	near  nearKeys[T] // sinks and the keys after the clustered chunks
-	asked []T         // queries of the positions after the clustered chunks, position by position
-	parts []chunkPart[T]
-	store chunkStore[T]
-	room  int // chunks that the store has room for
-	ref   T
-	tree  tree[T] // instead of parts and store, with Spec.Open
+	near   nearKeys[T] // sinks and the keys after the clustered chunks
+	asked  []T         // queries of the positions after the clustered chunks, position by position
+	parts  []chunkPart[T]
+	store  chunkStore[T]
+	room   int // chunks that the store has room for
+	ref    T
+	sketch sketches[T] // with Spec.Share
 }
 
 // chunkPart is a chunk that is sorted by cluster.
@@ -47,9 +47,8 @@ type chunkPart[T dense.Float] struct {
 // chunkStepper is the memory of a goroutine.
 type chunkStepper[T dense.Float] struct {
 	chunkWorker[T]
-	fit  call[T]
-	km   kmeans[T]
-	tree treeReader[T]
+	fit    call[T]
+	sketch sketchReader[T]
 }
 
 // NewChunks returns an empty state with the specs and scale of a; every spec needs Chunk. The state is always causal,
@@ -107,7 +106,6 @@ func (c *Chunks[T]) Reset() {
 	for i := range c.heads {
 		spec := &c.specs[i%c.kvHeads]
 		c.heads[i].near.room(c.tab, spec.nearRoom(), c.dim, c.valueDim)
-		c.heads[i].tree.reset(spec)
 	}
 }
 
@@ -119,7 +117,7 @@ func (a *nearKeys[T]) room(tab *kern.Table[T], n, d, dv int) {
 
 // Bytes is the memory that the state holds.
 func (c *Chunks[T]) Bytes() int64 {
-	var n, numbers int64 // elements of type T, and int32
+	var n, numbers, bytes int64 // elements of type T, of type int32, and others
 	for i := range c.heads {
 		h := &c.heads[i]
 		n += int64(cap(h.near.k.Data) + cap(h.near.v.Data) + cap(h.near.panel.Data) + cap(h.asked))
@@ -129,21 +127,16 @@ func (c *Chunks[T]) Bytes() int64 {
 			n += int64(cap(p.k.Data) + cap(p.v.Data))
 			numbers += int64(cap(p.start))
 		}
-		t := &h.tree
-		n += int64(cap(t.panel.Data) + cap(t.spread.Data) + cap(t.mean.Data) + cap(t.logSize) + cap(t.hazard))
-		for _, list := range t.kids {
-			numbers += int64(cap(list)) + sliceHeader/4
+		n += int64(cap(h.sketch.mean.Data) + cap(h.sketch.noise.Data))
+		for _, codes := range h.sketch.codes {
+			bytes += int64(cap(codes))
 		}
-		for _, p := range t.parts {
-			n += int64(cap(p.k.Data) + cap(p.v.Data) + cap(p.leaf.Data) + cap(p.logSize) + cap(p.hazard))
-			numbers += int64(cap(p.start) + cap(p.own) + cap(p.joint))
+		for _, u := range h.sketch.units {
+			n += int64(cap(u.step))
 		}
 	}
-	return n*sizeOf[T]() + 4*numbers
+	return n*sizeOf[T]() + 4*numbers + bytes
 }
-
-// sliceHeader is the size of a slice without its elements.
-const sliceHeader = 24
 
 // Step appends the keys and values of one or more tokens and writes the attention of their queries, each over all
 // tokens up to its own. Arguments are checked before anything changes.
@@ -154,8 +147,8 @@ func (c *Chunks[T]) Step(out, q, k, v attention.Seq[T]) error {
 	c.out, c.q, c.k, c.v = out, q, k, v
 	s := &c.specs[0]
 	chosen := min(s.Top, c.length/s.Chunk*s.Clusters) * s.Chunk / s.Clusters
-	if s.Open > 0 {
-		chosen = c.length / openShare
+	if s.Share > 0 {
+		chosen = c.length / scanShare
 	}
 	work := k.Len * c.group() * (c.dim + c.valueDim) * (s.nearRoom() + c.length/s.Chunk*s.Clusters + chosen)
 	err := c.crew.Do(len(c.heads), par.Workers(len(c.heads), 1+c.tab.Grain/(awake*fewRows*max(1, work))),
@@ -170,8 +163,8 @@ func (c *Chunks[T]) Step(out, q, k, v attention.Seq[T]) error {
 	return err
 }
 
-// openShare is about the share of keys that a step with Open reads.
-const openShare = 32
+// scanShare sketches of keys are scanned in the time that it takes to read a key, about.
+const scanShare = 32
 
 // fewRows is how many times longer multiply-adds take with the rows of one group of heads than with whole tiles.
 const fewRows = 8
@@ -186,7 +179,7 @@ func (c *chunkStep[T]) Item(w *chunkStepper[T], i int) error {
 	t := &w.tiles
 	for l := range k.Rows {
 		p := c.length + l
-		for p%spec.Together == 0 && h.chunks() < farChunks(spec, p) {
+		for p%spec.Together == 0 && len(h.parts) < farChunks(spec, p) {
 			if err := (*Chunks[T])(c).cluster(w, h, kv); err != nil {
 				return err
 			}
@@ -199,8 +192,8 @@ func (c *chunkStep[T]) Item(w *chunkStepper[T], i int) error {
 		h.asked = append(h.asked, t.x.Data...)
 		c.tab.Scale(t.x.Data, T(c.scale))
 		exact := 0
-		if spec.Open > 0 {
-			exact = w.tree.read(t, &h.tree, &h.near, spec.Open)
+		if spec.Share > 0 {
+			exact = w.sketch.read(t, h, len(h.parts), &h.near, spec.Share)
 		} else {
 			h.read(t, spec)
 			exact = t.addFew(h)
@@ -213,9 +206,6 @@ func (c *chunkStep[T]) Item(w *chunkStepper[T], i int) error {
 	}
 	return nil
 }
-
-// chunks is the number of clustered chunks.
-func (h *chunkHead[T]) chunks() int { return len(h.parts) + len(h.tree.parts) }
 
 // read adds the clusters and the recent keys to the sums of t, and chooses.
 func (h *chunkHead[T]) read(t *tiles[T], spec *Spec) {
@@ -305,7 +295,7 @@ func (a *nearKeys[T]) append(p int, k, v []T) {
 
 // cluster sorts the next chunk and takes its keys out of the recent ones.
 func (c *Chunks[T]) cluster(w *chunkStepper[T], h *chunkHead[T], kv int) error {
-	done := h.chunks()
+	done := len(h.parts)
 	spec, group := &c.specs[kv], c.group()
 	first := h.near.seen(done*spec.Chunk - 1) // sinks of earlier chunks
 	n := h.near.seen((done+1)*spec.Chunk-1) - first
@@ -323,18 +313,7 @@ func (c *Chunks[T]) cluster(w *chunkStepper[T], h *chunkHead[T], kv int) error {
 	if err != nil {
 		return err
 	}
-	if spec.Open > 0 {
-		h.tree.push(c.tab, h.tree.part(&w.km, c.tab, p, spec.Seed))
-	} else {
-		if done == 0 {
-			h.ref = p.reference()
-		}
-		if done == h.room {
-			h.grow(c.tab, spec, c.dim, c.valueDim)
-		}
-		h.store.set(c.tab, done, p, h.ref)
-		h.parts = append(h.parts, chunkPart[T]{slices.Clone(p.start), p.k, p.v})
-	}
+	h.push(c.tab, spec, p)
 	f.forget()
 	// Sinks stay.
 	keep := first
@@ -349,6 +328,34 @@ func (c *Chunks[T]) cluster(w *chunkStepper[T], h *chunkHead[T], kv int) error {
 	c.tab.PackRows(&near.panel, near.k, 0, keep+rest)
 	h.asked = append(h.asked[:0], h.asked[group*c.dim*n:]...)
 	return nil
+}
+
+// push makes the clusters of p the next chunk.
+func (h *chunkHead[T]) push(tab *kern.Table[T], spec *Spec, p *problem[T]) {
+	done := len(h.parts)
+	if done == 0 {
+		h.ref = p.reference()
+	}
+	if done == h.room {
+		h.grow(tab, spec, p.k.Cols, p.v.Cols)
+	}
+	h.store.set(tab, done, p, h.ref)
+	h.parts = append(h.parts, chunkPart[T]{slices.Clone(p.start), p.k, p.v})
+	if spec.Share > 0 {
+		h.sketch.add(tab, p.k)
+	}
+}
+
+// clusterChunk sorts a chunk of keys by cluster, with the queries of the same positions. The caller calls f.forget when
+// it needs no more of the result than its keys.
+func clusterChunk[T dense.Float](f *call[T], scale float64, spec Spec, q, k, v attention.Seq[T]) (*problem[T], error) {
+	a := Attention[T]{Scale: scale, Specs: []Spec{spec}}
+	f.problems = nil // the last one keeps its memory
+	if err := f.start(&a, attention.Seq[T]{}, q, k, v); err != nil {
+		return nil, err
+	}
+	f.prepare()
+	return f.problems[0], nil
 }
 
 // grow doubles the room of the store.
@@ -375,7 +382,7 @@ func (c *Chunks[T]) Clone() *Chunks[T] {
 		copy(n.near.panel.Data, h.near.panel.Data)
 		n.near.pos = slices.Clone(h.near.pos)
 		n.asked, n.parts, n.ref = slices.Clone(h.asked), slices.Clone(h.parts), h.ref
-		n.tree = h.tree.clone(c.tab)
+		n.sketch = h.sketch.clone(c.tab)
 		n.store, n.room = h.store, 0
 		if h.room > 0 {
 			n.room = (h.room + 1) / 2

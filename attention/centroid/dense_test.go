@@ -368,7 +368,7 @@ func TestChunksCausal(t *testing.T) {
 // goes on by itself.
 func TestChunksState(t *testing.T) {
 	for _, s := range []Spec{{Clusters: 8, Chunk: 64, Together: 1, Window: 10, Sinks: 3, Top: 4},
-		{Clusters: 16, Chunk: 32, Together: 1, Window: 10, Sinks: 3, Open: 0.05}} {
+		{Clusters: 16, Chunk: 32, Together: 1, Window: 10, Sinks: 3, Share: 0.05}} {
 		testChunksState(t, s)
 	}
 }

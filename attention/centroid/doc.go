@@ -107,8 +107,8 @@
 //   - blocks.go, roworder.go, tilt.go, tiltflow.go, tiles.go: bidirectional attention whose queries choose together.
 //     flow.go: the order of jobs, here and in prefixes.
 //   - causal.go, far.go, geometry.go, block.go, select.go, backward_causal.go: causal attention with fitted centres.
-//   - chunks.go, chunkstate.go, prefix.go, prefixflow.go: causal attention in chunks. tree.go, open.go: with
-//     Spec.Open.
+//   - chunks.go, chunkstate.go, prefix.go, prefixflow.go: causal attention in chunks. sketch.go, replay.go: with
+//     Spec.Share.
 //   - state.go: the fields and checks that all decoding states share. cache.go, slots.go, compact.go, compacted.go: the
 //     states. codec.go, cachecodec.go, chunkcodec.go: their binary forms.
 package centroid

@@ -724,7 +724,7 @@ func TestAtRepeatedRows(t *testing.T) {
 		"causal":    {Clusters: 8, Top: 2, Sinks: 2, Window: 20},
 		"prefix":    {Clusters: 6, Chunk: 32, Together: 16, Keys: 10},
 		"chunk top": {Clusters: 6, Chunk: 32, Together: 16, Top: 2},
-		"open":      {Clusters: 6, Chunk: 32, Together: 1, Open: 0.1},
+		"share":     {Clusters: 6, Chunk: 32, Together: 1, Share: 0.1},
 	} {
 		a := &Attention[float32]{Specs: []Spec{spec}}
 		a.Causal = spec.Chunk > 0 || spec.Window > 0

@@ -34,9 +34,9 @@ func randomSpec(r *rand.Rand, kind int, all bool) Spec {
 			s.Keys = 1000
 		}
 	case 1:
-		s.Together, s.Open, s.Sinks = 1, 0.01+0.05*r.Float64(), r.IntN(2)*r.IntN(s.Chunk+1)
+		s.Together, s.Share, s.Sinks = 1, 0.01+0.05*r.Float64(), r.IntN(2)*r.IntN(s.Chunk+1)
 		if all {
-			s.Open = 1e-30
+			s.Share = 1e-30
 		}
 	default:
 		s.Together, s.Top, s.Sinks = 1+r.IntN(2)*r.IntN(30), r.IntN(s.Clusters+1), r.IntN(2)*r.IntN(s.Chunk+1)
@@ -164,7 +164,7 @@ func randomChunks[T dense.Float](t *testing.T, seed uint64) {
 		trials, err := NewTrials(a.Visibility, 0, q, k, v)
 		must(err)
 		first := a.Specs[0] // shares the clusters
-		first.Keys, first.Top, first.Open = (first.Keys+1)/2, first.Top/2, first.Open*2
+		first.Keys, first.Top, first.Share = (first.Keys+1)/2, first.Top/2, first.Share*2
 		must(trials.At(at, rows, first))
 		must(trials.At(at, rows, a.Specs[0]))
 		wanted("Trials")

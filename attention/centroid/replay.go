@@ -9,21 +9,21 @@ import (
 	"github.com/randfeat/randfeat/internal/par"
 )
 
-// Forward with Spec.Open computes the outputs of a decoding state ([Chunks]) that gets the visible keys of a packed
+// Forward with Spec.Share computes the outputs of a decoding state ([Chunks]) that gets the visible keys of a packed
 // sequence one after the other. A masked key takes no position: the chunks consist of visible keys, and rows equal
 // those of the sequence without its padding. The query of a masked key sees the visible keys before it.
 
-// opening is one packed sequence of one key/value head.
-type opening[T dense.Float] struct {
-	openSpan
+// replay is one packed sequence of one key/value head.
+type replay[T dense.Float] struct {
+	replaySpan
 	q, k, v attention.Seq[T] // all its queries, its visible keys and their values
 	asked   attention.Seq[T] // queries at the positions of visible keys, which weigh these keys
-	chunks  int              // the number of chunks of earlier openings
-	parts   []*treePart[T]
+	chunks  int              // the number of chunks of earlier replays
+	head    chunkHead[T]     // all chunks
 }
 
-// openSpan is the visible keys of one packed sequence of one key/value head.
-type openSpan struct {
+// replaySpan is the visible keys of one packed sequence of one key/value head.
+type replaySpan struct {
 	b, h    int
 	span    attention.Span
 	from    int     // the key at the position of the first query that weighs keys
@@ -31,11 +31,11 @@ type openSpan struct {
 	asking  []int32 // those from position from on, less from
 }
 
-// openRows rows at most are one task, which makes a tree of its own.
-const openRows = 256
+// replayRows rows at most are one task, which has recent keys of its own.
+const replayRows = 256
 
-func newOpenSpan(mask []bool, b, h int, s attention.Span) openSpan {
-	o := openSpan{b: b, h: h, span: s, from: max(s.K1-s.K0-(s.Q1-s.Q0), 0)}
+func newReplaySpan(mask []bool, b, h int, s attention.Span) replaySpan {
+	o := replaySpan{b: b, h: h, span: s, from: max(s.K1-s.K0-(s.Q1-s.Q0), 0)}
 	if mask = mask[min(s.K0, len(mask)):min(s.K1, len(mask))]; !slices.Contains(mask, false) {
 		return o
 	}
@@ -52,7 +52,7 @@ func newOpenSpan(mask []bool, b, h int, s attention.Span) openSpan {
 }
 
 // sees is the number of visible keys up to the position of a query of the batch.
-func (o *openSpan) sees(query int) int {
+func (o *replaySpan) sees(query int) int {
 	end := min(max(query-o.span.Q1+o.span.K1-o.span.K0+1, 0), o.span.K1-o.span.K0)
 	if o.visible == nil {
 		return end
@@ -61,10 +61,10 @@ func (o *openSpan) sees(query int) int {
 	return n
 }
 
-// newOpening takes the queries of a span and its visible keys.
-func newOpening[T dense.Float](o openSpan, q, k, v attention.Seq[T]) opening[T] {
+// newReplay takes the queries of a span and its visible keys.
+func newReplay[T dense.Float](o replaySpan, q, k, v attention.Seq[T]) replay[T] {
 	group, s := q.Heads/k.Heads, o.span
-	out := opening[T]{openSpan: o, k: window(k, o.b, o.h, 1, s.K0, s.K1), v: window(v, o.b, o.h, 1, s.K0, s.K1),
+	out := replay[T]{replaySpan: o, k: window(k, o.b, o.h, 1, s.K0, s.K1), v: window(v, o.b, o.h, 1, s.K0, s.K1),
 		q: window(q, o.b, o.h*group, group, s.Q0, s.Q1)}
 	out.asked = window(out.q, 0, 0, group, min(max(s.Q1-s.Q0-(s.K1-s.K0), 0), s.Q1-s.Q0), s.Q1-s.Q0)
 	if o.visible != nil {
@@ -96,8 +96,8 @@ func positionsOf[T dense.Float](s attention.Seq[T], at []int32) attention.Seq[T]
 	return out
 }
 
-// openings clusters the chunks of all packed sequences and heads, batch by batch.
-func openings[T dense.Float](a *Attention[T], q, k, v attention.Seq[T]) ([]opening[T], error) {
+// replays clusters the chunks of all packed sequences and heads, batch by batch.
+func replays[T dense.Float](a *Attention[T], q, k, v attention.Seq[T]) ([]replay[T], error) {
 	tab, err := kern.Chosen[T]()
 	if err != nil {
 		return nil, err
@@ -106,14 +106,14 @@ func openings[T dense.Float](a *Attention[T], q, k, v attention.Seq[T]) ([]openi
 	if err != nil {
 		return nil, err
 	}
-	var out []opening[T]
+	var out []replay[T]
 	var chunks []keyChunk // lo is the number of a chunk
 	var spans []attention.Span
 	for b := range k.Batch {
 		spans = a.Spans(spans[:0], b, q.Len, k.Len)
 		for h := range k.Heads {
 			for _, s := range spans {
-				o := newOpening(newOpenSpan(a.MaskOf(b, k.Len), b, h, s), q, k, v)
+				o := newReplay(newReplaySpan(a.MaskOf(b, k.Len), b, h, s), q, k, v)
 				o.chunks = len(chunks)
 				for j := range farChunks(specOf(a.Specs, h), o.k.Len-1) {
 					chunks = append(chunks, keyChunk{problem: len(out), lo: j})
@@ -144,24 +144,19 @@ func openings[T dense.Float](a *Attention[T], q, k, v attention.Seq[T]) ([]openi
 		}
 	}
 	par.For(len(out), 1, func(lo, hi int) {
-		var km kmeans[T]
 		for i := lo; i < hi; i++ {
-			var grown tree[T]
-			spec := specOf(a.Specs, out[i].h)
-			grown.reset(spec)
 			for at := out[i].chunks; at < len(chunks) && chunks[at].problem == i; at++ {
-				grown.push(tab, grown.part(&km, tab, problems[at], spec.Seed))
+				out[i].head.push(tab, specOf(a.Specs, out[i].h), problems[at])
 			}
-			out[i].parts = grown.parts
 		}
 	})
 	return out, nil
 }
 
-// openTask is some wanted rows of an opening.
-type openTask struct {
-	opening int
-	rows    []int // of the output, in the order of their queries
+// replayTask is some wanted rows of a replay.
+type replayTask struct {
+	replay int
+	rows   []int // of the output, in the order of their queries
 }
 
 // wantedOrder is the rows of an output in the order of their queries.
@@ -174,11 +169,11 @@ func wantedOrder(wanted []int) []int {
 	return order
 }
 
-// appendTasks appends the tasks of opening i.
-func (o *openSpan) appendTasks(tasks []openTask, i int, wanted, order []int) []openTask {
+// appendTasks appends the tasks of replay i.
+func (o *replaySpan) appendTasks(tasks []replayTask, i int, wanted, order []int) []replayTask {
 	for at := 0; at < len(order); {
 		lo := at
-		for ; at < len(order) && at-lo < openRows && wanted[order[at]] < o.span.Q1; at++ {
+		for ; at < len(order) && at-lo < replayRows && wanted[order[at]] < o.span.Q1; at++ {
 			if wanted[order[at]] < o.span.Q0 {
 				lo = at + 1
 			}
@@ -186,13 +181,13 @@ func (o *openSpan) appendTasks(tasks []openTask, i int, wanted, order []int) []o
 		if at == lo {
 			break
 		}
-		tasks = append(tasks, openTask{i, order[lo:at]})
+		tasks = append(tasks, replayTask{i, order[lo:at]})
 	}
 	return tasks
 }
 
-// forwardOpen computes all rows, or the wanted ones, of sequences whose chunks are clustered.
-func forwardOpen[T dense.Float](a *Attention[T], all []opening[T], wanted []int, out attention.Seq[T]) (
+// forwardReplay computes all rows, or the wanted ones, of sequences whose chunks are clustered.
+func forwardReplay[T dense.Float](a *Attention[T], all []replay[T], wanted []int, out attention.Seq[T]) (
 	attention.Report, error) {
 	tab, err := kern.Chosen[T]()
 	if err != nil {
@@ -204,7 +199,7 @@ func forwardOpen[T dense.Float](a *Attention[T], all []opening[T], wanted []int,
 		}
 	}
 	order := wantedOrder(wanted)
-	var tasks []openTask
+	var tasks []replayTask
 	for i := range all {
 		tasks = all[i].appendTasks(tasks, i, wanted, order)
 	}
@@ -212,7 +207,7 @@ func forwardOpen[T dense.Float](a *Attention[T], all []opening[T], wanted []int,
 	par.For(len(tasks), 1, func(lo, hi int) {
 		var w chunkStepper[T]
 		for i := lo; i < hi; i++ {
-			o := &all[tasks[i].opening]
+			o := &all[tasks[i].replay]
 			reports[i] = o.answer(tab, &w, a, tasks[i].rows, wanted, out)
 		}
 	})
@@ -224,23 +219,20 @@ func forwardOpen[T dense.Float](a *Attention[T], all []opening[T], wanted []int,
 }
 
 // answer computes some of the wanted rows, whose queries are in ascending order.
-func (o *opening[T]) answer(tab *kern.Table[T], w *chunkStepper[T], a *Attention[T], rows, wanted []int,
+func (o *replay[T]) answer(tab *kern.Table[T], w *chunkStepper[T], a *Attention[T], rows, wanted []int,
 	out attention.Seq[T]) (r attention.Report) {
 	spec, group := specOf(a.Specs, o.h), o.q.Heads
 	scale, _ := logitScale(a.Scale, o.q.Dim)
 	k, v := o.k.Head(0, 0), o.v.Head(0, 0)
-	var head chunkHead[T]
-	near := &head.near
+	var near nearKeys[T]
 	near.room(tab, min(spec.nearRoom(), o.k.Len), o.k.Dim, o.v.Dim)
-	head.tree.reset(spec)
-	next := 0
+	next, done := 0, 0
 	for _, at := range rows {
 		w.tiles.begin(tab, group, o.q.Dim, o.v.Dim)
 		if n := o.sees(wanted[at]); n > 0 {
 			far := farChunks(spec, n-1)
-			for len(head.tree.parts) < far {
-				head.tree.push(tab, o.parts[len(head.tree.parts)])
-				near.pos, next = near.pos[:0], 0
+			if done < far {
+				near.pos, next, done = near.pos[:0], 0, far
 			}
 			for ; next < n; next++ {
 				if next == min(spec.Sinks, far*spec.Chunk) {
@@ -252,7 +244,7 @@ func (o *opening[T]) answer(tab *kern.Table[T], w *chunkStepper[T], a *Attention
 				copy(w.tiles.x.Row(g), o.q.Head(0, g).Row(wanted[at]-o.span.Q0))
 			}
 			tab.Scale(w.tiles.x.Data, T(scale))
-			exact := w.tree.read(&w.tiles, &head.tree, near, spec.Open)
+			exact := w.sketch.read(&w.tiles, &o.head, far, &near, spec.Share)
 			r.Exact += int64(group * (exact + len(near.pos)))
 		}
 		for g := range group {

@@ -10,14 +10,14 @@ import (
 	"github.com/randfeat/randfeat/attention"
 )
 
-// openCase is a visibility of two batches of 300 keys, with queries from position from on.
-type openCase struct {
+// replayCase is a visibility of two batches of 300 keys, with queries from position from on.
+type replayCase struct {
 	name string
 	from int
 	attention.Visibility
 }
 
-func openCases(length int) []openCase {
+func replayCases(length int) []replayCase {
 	mask := func(seen func(b, j int) bool) (out []bool) {
 		for i := range 2 * length {
 			out = append(out, seen(i/length, i%length))
@@ -31,7 +31,7 @@ func openCases(length int) []openCase {
 		return out
 	}
 	causal := attention.Visibility{Causal: true}
-	list := []openCase{{"all", 0, causal}, {"left", 0, causal}, {"right", 0, causal}, {"holes", 0, causal},
+	list := []replayCase{{"all", 0, causal}, {"left", 0, causal}, {"right", 0, causal}, {"holes", 0, causal},
 		{"segments", 0, causal}, {"suffix", 170, causal}, {"suffix, holes", 170, causal}, {"key segments", 170, causal}}
 	list[1].KeyMask = mask(func(b, j int) bool { return j >= 90*b })
 	list[2].KeyMask = mask(func(b, j int) bool { return j < length-200*b })
@@ -44,13 +44,13 @@ func openCases(length int) []openCase {
 	return list
 }
 
-// With a tiny Open every key is exact, whichever keys are visible; the queries of rows that see no key are empty.
-func TestOpenVisibilities(t *testing.T) {
+// With a tiny Share every key is exact, whichever keys are visible; the queries of rows that see no key are empty.
+func TestReplayVisibilities(t *testing.T) {
 	const length, dim = 300, 16
 	q, k, v := batches(length, dim)
-	for _, c := range openCases(length) {
+	for _, c := range replayCases(length) {
 		a := &Attention[float32]{Visibility: c.Visibility, Specs: []Spec{{Clusters: 6, Chunk: 32, Together: 1,
-			Window: 10, Sinks: 3, Open: 1e-30}}}
+			Window: 10, Sinks: 3, Share: 1e-30}}}
 		q := window(q, 0, 0, q.Heads, c.from, length)
 		q.Batch = 2
 		out, want := attention.NewSeq[float32](2, 4, q.Len, dim), attention.NewSeq[float32](2, 4, q.Len, dim)
@@ -85,10 +85,10 @@ func TestOpenVisibilities(t *testing.T) {
 }
 
 // A window much longer than the text takes no memory.
-func TestOpenLongWindow(t *testing.T) {
+func TestReplayLongWindow(t *testing.T) {
 	q, k, v := grouped[float32](1, 20, 16, 3)
 	a := &Attention[float32]{Visibility: attention.Visibility{Causal: true},
-		Specs: []Spec{{Clusters: 6, Chunk: 32, Together: 1, Window: 1 << 20, Open: 0.1}}}
+		Specs: []Spec{{Clusters: 6, Chunk: 32, Together: 1, Window: 1 << 20, Share: 0.1}}}
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	if _, err := a.Forward(attention.NewSeq[float32](1, 2, 20, 16), q, k, v); err != nil {
@@ -111,11 +111,11 @@ func batches(length, dim int) (q, k, v attention.Seq[float32]) {
 }
 
 // Rows of masked and packed sequences are bit-identical to those of the visible keys alone.
-func TestOpenAlone(t *testing.T) {
+func TestReplayAlone(t *testing.T) {
 	const length, dim = 300, 16
 	q, k, v := batches(length, dim)
-	specs := []Spec{{Clusters: 6, Chunk: 32, Together: 1, Window: 10, Sinks: 3, Open: 0.02}}
-	for _, c := range openCases(length) {
+	specs := []Spec{{Clusters: 6, Chunk: 32, Together: 1, Window: 10, Sinks: 3, Share: 0.02}}
+	for _, c := range replayCases(length) {
 		if c.from > 0 { // other queries weigh the keys
 			continue
 		}
@@ -149,11 +149,11 @@ func TestOpenAlone(t *testing.T) {
 }
 
 // Forward, At and Trials have the same bits at any number of threads.
-func TestOpenThreads(t *testing.T) {
+func TestReplayThreads(t *testing.T) {
 	const length, dim = 700, 16
 	q, k, v := grouped[float32](2, length, dim, 3)
 	rows := []int{699, 3, 400, 41, 656, 255, 257}
-	spec := Spec{Clusters: 6, Chunk: 32, Together: 1, Window: 10, Sinks: 3, Open: 0.02}
+	spec := Spec{Clusters: 6, Chunk: 32, Together: 1, Window: 10, Sinks: 3, Share: 0.02}
 	a := &Attention[float32]{Visibility: attention.Visibility{Causal: true}, Specs: []Spec{spec}}
 	a.KeyMask = slices.Repeat([]bool{true}, length)
 	a.KeyMask[5], a.KeyMask[300] = false, false
@@ -201,7 +201,7 @@ func TestOpenThreads(t *testing.T) {
 func TestChunksBytes(t *testing.T) {
 	const length, dim = 700, 16
 	q, k, v := grouped[float32](2, length, dim, 3)
-	for _, spec := range []Spec{{Clusters: 16, Chunk: 64, Together: 1, Sinks: 3, Open: 0.02},
+	for _, spec := range []Spec{{Clusters: 16, Chunk: 64, Together: 1, Sinks: 3, Share: 0.02},
 		{Clusters: 16, Chunk: 64, Together: 1, Sinks: 3, Top: 2}} {
 		c, err := NewChunks(&Attention[float32]{Specs: []Spec{spec}}, 1, 4, 2, dim, dim)
 		if err != nil {

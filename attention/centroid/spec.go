@@ -46,10 +46,10 @@ type Spec struct {
 	// of Together queries of a chunk, which are sorted, chooses Keys exact keys among those before, and Clusters
 	// centroids stand for the others.
 	Chunk int `json:"chunk,omitempty"`
-	// Open is for causal attention with Chunk and Together 1, instead of Top: the largest expected error of a centroid
-	// that is not replaced by its keys, relative to the spread of the values. Clusters form a tree with two levels; see
-	// tree.go. Masked keys take no position: rows equal the rows of the visible keys alone. 0: Top clusters are exact.
-	Open float64 `json:"open,omitempty"`
+	// Share is for causal attention with Chunk and Together 1, instead of Top: a key is exact if its weight differs from
+	// the weight that its centroid gives it by at least this share of all weights of a query; see sketch.go. Masked keys
+	// take no position: rows equal the rows of the visible keys alone. 0: Top clusters are exact.
+	Share float64 `json:"share,omitempty"`
 	// Start is for causal attention with Chunk and Keys: queries of chunks that begin before this position see all keys
 	// exactly, and centres are trained when Start, 2·Start, 4·Start, … keys are there. 0: Chunk.
 	Start int `json:"start,omitempty"`
@@ -132,10 +132,10 @@ func (s *Spec) Validate() error {
 		return fmt.Errorf("start %d is for chunk with keys, set both: %w", s.Start, ErrSpec)
 	case s.Together > 0 && s.Shared:
 		return fmt.Errorf("together %d chooses for all heads of a group, leave out shared: %w", s.Together, ErrSpec)
-	case !dense.IsFinite(s.Open) || s.Open < 0:
-		return fmt.Errorf("open %v, want a finite error of at least 0: %w", s.Open, ErrSpec)
-	case s.Open > 0 && (s.Chunk == 0 || s.Together != 1 || s.Top > 0 || s.Keys > 0):
-		return fmt.Errorf("open %v is for chunks with together 1, set both, leave out top and keys: %w", s.Open, ErrSpec)
+	case !dense.IsFinite(s.Share) || s.Share < 0:
+		return fmt.Errorf("share %v, want a finite share of at least 0: %w", s.Share, ErrSpec)
+	case s.Share > 0 && (s.Chunk == 0 || s.Together != 1 || s.Top > 0 || s.Keys > 0):
+		return fmt.Errorf("share %v is for chunks with together 1, set both, leave out top and keys: %w", s.Share, ErrSpec)
 	case s.Chunk > 0 && s.Together == 0:
 		return fmt.Errorf("chunk %d without together, set it: %w", s.Chunk, ErrSpec)
 	case s.Chunk > 0 && (s.Clusters == 0 || s.Clusters > s.Chunk):
@@ -239,6 +239,26 @@ func (s Spec) Cost(lenK, dim, valueDim int) float64 {
 		return 0
 	}
 	return (key + extra + (k+min(exact, n))*both) / (2 * both)
+}
+
+// Reads is the time of a decoding step (Chunks) after n tokens, in units of the time to read a key that lies beside the
+// last one. On average half a chunk of recent keys is not in clusters. Chosen keys lie in many places of memory. With
+// Share, their number is a fit to the heads of SmolLM2.
+func (s Spec) Reads(n int) float64 {
+	const scattered = 3     // keys side by side that are read in the time of one elsewhere
+	const sharedKeys = 0.25 // times 1/Share
+	near := min(n, s.Sinks+s.Window+s.Chunk/2)
+	far := float64(n - near)
+	nodes, members := far, 0.0
+	if s.Chunk > 0 && s.Clusters > 0 {
+		nodes *= float64(s.Clusters) / float64(s.Chunk)
+		members = min(far, float64(s.Top)*float64(s.Chunk)/float64(s.Clusters))
+	}
+	if s.Share > 0 {
+		nodes += far / scanShare
+		members = min(far, sharedKeys/s.Share)
+	}
+	return float64(near) + nodes + scattered*members
 }
 
 // specWire is a Spec without methods.

@@ -54,7 +54,7 @@ func stateCases[T dense.Float](t testing.TB) []stateCase[T] {
 	}
 	for _, s := range []Spec{{Clusters: 3, Chunk: 16, Together: 8, Window: 8, Sinks: 2, Top: 2},
 		{Clusters: 4, Chunk: 8, Together: 1, Top: 1},
-		{Clusters: 5, Chunk: 10, Together: 1, Window: 3, Sinks: 2, Open: 0.05}} {
+		{Clusters: 5, Chunk: 10, Together: 1, Window: 3, Sinks: 2, Share: 0.05}} {
 		a := &Attention[T]{Specs: []Spec{s}}
 		all, err := NewChunks(a, 2, 4, 2, 6, 5)
 		if err != nil {

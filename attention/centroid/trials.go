@@ -30,7 +30,7 @@ type trials[T dense.Float] struct {
 	kept    []clustered[T] // the most recently used is last
 	chunks  []chunkedKeys[T]
 	prefix  []prefixedKeys[T]
-	opened  []openedKeys[T]
+	replays []replayedKeys[T]
 	fits    int // for tests: clusterings that were made
 }
 
@@ -52,10 +52,10 @@ type prefixedKeys[T dense.Float] struct {
 	c  *prefixCall[T]
 }
 
-// openedKeys are the sequences with the clusters of a spec.
-type openedKeys[T dense.Float] struct {
+// replayedKeys are the sequences with the clusters of a spec.
+type replayedKeys[T dense.Float] struct {
 	of  Spec
-	all []opening[T]
+	all []replay[T]
 }
 
 // keptTrials is the number of clusterings to keep. A list of specs in the order of their cost alternates between a few
@@ -147,8 +147,8 @@ func (t *trials[T]) atChunks(out attention.Seq[T], rows []int, spec Spec) error 
 	if spec.prefixed() {
 		return t.atPrefix(out, rows, spec)
 	}
-	if spec.Open > 0 {
-		return t.atOpen(out, rows, spec)
+	if spec.Share > 0 {
+		return t.atReplay(out, rows, spec)
 	}
 	of := spec
 	of.Top = 1
@@ -179,25 +179,25 @@ func (t *trials[T]) atChunks(out attention.Seq[T], rows []int, spec Spec) error 
 	return nil
 }
 
-// atOpen is At for specs with Open.
-func (t *trials[T]) atOpen(out attention.Seq[T], rows []int, spec Spec) error {
+// atReplay is At for specs with Share.
+func (t *trials[T]) atReplay(out attention.Seq[T], rows []int, spec Spec) error {
 	of := spec
-	of.Open = 1
+	of.Share = 1
 	a := &Attention[T]{Visibility: t.vis, Scale: t.scale, Specs: []Spec{spec}}
-	i := slices.IndexFunc(t.opened, func(k openedKeys[T]) bool { return k.of == of })
+	i := slices.IndexFunc(t.replays, func(k replayedKeys[T]) bool { return k.of == of })
 	if i < 0 {
-		all, err := openings(a, t.q, t.k, t.v)
+		all, err := replays(a, t.q, t.k, t.v)
 		if err != nil {
 			return err
 		}
-		if len(t.opened) == keptTrials {
-			t.opened = slices.Delete(t.opened, 0, 1)
+		if len(t.replays) == keptTrials {
+			t.replays = slices.Delete(t.replays, 0, 1)
 		}
 		t.fits++
-		t.opened = append(t.opened, openedKeys[T]{of, all})
-		i = len(t.opened) - 1
+		t.replays = append(t.replays, replayedKeys[T]{of, all})
+		i = len(t.replays) - 1
 	}
-	_, err := forwardOpen(a, t.opened[i].all, rows, out)
+	_, err := forwardReplay(a, t.replays[i].all, rows, out)
 	return err
 }
 

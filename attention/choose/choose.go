@@ -327,7 +327,7 @@ func newChooser(o Options, scale float64, s sample) (*chooser, error) {
 	}
 	c := &chooser{Options: o, scale: scale, all: s}
 	if o.Decode {
-		c.dense, c.Plans = true, decodeGrid(o.Seed)
+		c.dense, c.Plans = true, decodeGrid(o.Seed, k.Len)
 		stable.Sort(c.Plans, func(a, b Plan) int { return cmp.Compare(c.price(a), c.price(b)) })
 		return c, nil
 	}
@@ -673,7 +673,7 @@ func (c *chooser) last() trial {
 	}
 	p := Plan{Method: Exact}
 	if c.Decode {
-		p = readAll(c.Seed)
+		p = readAll(c.Seed, c.all.k.Len)
 	}
 	return trial{p, Estimate{Rows: rows}, exactCost(c.all.k.Len), true}
 }

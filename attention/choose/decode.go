@@ -8,27 +8,36 @@ import (
 	"github.com/randfeat/randfeat/dense"
 )
 
-// decodeGrid returns the candidates of Options.Decode: clusters of 8 keys on average that are opened from falling
-// expected errors on.
-func decodeGrid(seed uint64) []Plan {
+// decodeGrid returns the candidates of Options.Decode for texts of length tokens: keys are exact from falling shares of
+// all weights on.
+func decodeGrid(seed uint64, length int) []Plan {
 	var out []Plan
-	for open := largestOpen; open > largestOpen*0x1p-12; open /= math.Sqrt2 {
-		out = append(out, openPlan(seed, open))
+	for share := largestShare; share > largestShare*0x1p-11; share /= math.Sqrt2 {
+		out = append(out, sharePlan(seed, length, share))
 	}
 	return out
 }
 
-// largestOpen is the Spec.Open of the cheapest plan.
-const largestOpen = 0.32
+// largestShare is the Spec.Share of the cheapest plan.
+const largestShare = 0.1
 
-// openPlan is a plan for decoding.
-func openPlan(seed uint64, open float64) Plan {
-	return Plan{Method: Centroid, Centroid: &centroid.Spec{Chunk: 256, Clusters: 32, Together: 1, Window: 64,
-		Sinks: causalSinks, Seed: seed, Landmarks: fewLandmarks, Passes: 1, Open: open}}
+// sharePlan is a plan for decoding. Its chunks have as many keys that are read one after the other, half a chunk of recent
+// ones and the centroids of all others, as chunks of any size need at least.
+func sharePlan(seed uint64, length int, share float64) Plan {
+	const clusters = 16
+	chunk := 128
+	for chunk < maxDecodeChunk && chunk*chunk < clusters*length {
+		chunk *= 2
+	}
+	return Plan{Method: Centroid, Centroid: &centroid.Spec{Chunk: chunk, Clusters: clusters, Together: 1, Window: 64,
+		Sinks: causalSinks, Seed: seed, Landmarks: fewLandmarks, Passes: 1, Share: share}}
 }
 
+// maxDecodeChunk bounds the keys that a step sorts now and then.
+const maxDecodeChunk = 1024
+
 // readAll returns the plan that reads all keys at every token: exact attention in the form of a decoding state.
-func readAll(seed uint64) Plan { return openPlan(seed, 1e-30) }
+func readAll(seed uint64, length int) Plan { return sharePlan(seed, length, 1e-30) }
 
 const (
 	// decodeRows bounds the rows that guide the search for a plan for decoding, over all texts, and the fresh rows that

@@ -383,8 +383,8 @@ func exactKeys(p Plan) float64 {
 	if p.Method != Centroid {
 		return 0
 	}
-	if p.Centroid.Open > 0 {
-		return 1 / p.Centroid.Open // in proportion
+	if p.Centroid.Share > 0 {
+		return 1 / p.Centroid.Share // in proportion
 	}
 	return float64(max(p.Centroid.Keys, p.Centroid.Top))
 }
@@ -427,7 +427,7 @@ func clustersOf(p Plan) centroid.Spec {
 		return centroid.Spec{Sinks: n}
 	}
 	s := *p.Centroid
-	s.Top, s.Keys, s.Open = 0, 0, 0
+	s.Top, s.Keys, s.Share = 0, 0, 0
 	return s
 }
 

@@ -73,8 +73,8 @@ func describe(s centroid.Spec) string {
 			out += fmt.Sprintf(", %s %d", part.name, part.n)
 		}
 	}
-	if s.Open > 0 {
-		out += fmt.Sprintf(", open %.2g", s.Open)
+	if s.Share > 0 {
+		out += fmt.Sprintf(", share %.2g", s.Share)
 	}
 	if s.Spread {
 		out += ", spread"
@@ -129,7 +129,7 @@ func chunkCost(s centroid.Spec, n float64, dim, valueDim int) float64 {
 		return prefixCost(s, n, d, both)
 	}
 	near := min(n, float64(s.Sinks+s.Window)+float64(s.Chunk+s.Together)/2)
-	if s.Open > 0 {
+	if s.Share > 0 {
 		return (float64(s.Clusters+s.Landmarks)*d + min(n, s.Reads(int(n)))*both) / (2 * both)
 	}
 	clusters := (n - near) * float64(s.Clusters) / float64(s.Chunk)

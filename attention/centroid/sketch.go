@@ -1,0 +1,341 @@
+package centroid
+
+import (
+	"math"
+	"math/bits"
+	"slices"
+
+	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/buf"
+	"github.com/randfeat/randfeat/internal/kern"
+)
+
+// Decoding with Spec.Share. A step sees all clustered keys by their centroids, and corrects the keys that the centroid
+// misjudges most, one by one: a key whose own weight and that of its centroid differ by at least Share of all weights
+// of some query head of the group is exact. So what a step reads follows what the query looks for, and no key of weight
+// is overlooked because its cluster has none.
+//
+// Exact logits of all keys would cost as much as exact attention. A sketch of a key, two bits per coordinate, gives
+// them with a standard deviation of about one, which depends on the query and is known. Candidates are the keys whose
+// logit may be large enough, within sketchSigmas deviations. A step reads the keys of the candidates, and the values of
+// those that really differ from their centroid.
+//
+// Coordinate l of key j of a chunk with the mean m_l is near m_l + (code − 3/2)·step_l. A step of one standard deviation
+// of the coordinate has the least squared error, 0.12 variances of a normal law. Steps are those of the chunks 0, 1, 4,
+// 16, 64, …, so a query is rounded to integers once for each of them: ∑ code·q is then a sum of small integers (kern.Scan).
+// Errors of different coordinates are independent, so that the logit of a query x has the variance Σ x_l² e_l, where e_l
+// is their mean square over the keys of the chunk. A key far from all others of its chunk has a cluster of its own, and
+// needs no sketch.
+//
+// Invariant: all this is a function of the sorted keys of the chunks in their order; a saved state has only these.
+
+// sketchSigmas is how far logits of sketches may be wrong, in standard deviations.
+const sketchSigmas = 2
+
+// sketches describe the keys of the clustered chunks of a head.
+type sketches[T dense.Float] struct {
+	mean, noise kern.Panel[T] // columns are chunks: means of the coordinates, mean squares of their errors
+	room        int           // columns
+	codes       [][]byte      // of every chunk; they never change
+	units       []sketchUnit[T]
+}
+
+// sketchUnit is the steps of the chunks from first on.
+type sketchUnit[T dense.Float] struct {
+	first int
+	step  []T
+}
+
+// add appends the sketch of the next chunk.
+func (s *sketches[T]) add(tab *kern.Table[T], k dense.Matrix[T]) {
+	i, n, d := len(s.codes), k.Rows, k.Cols
+	if i == s.room {
+		s.grow(tab, max(4, 2*s.room), d)
+	}
+	mean, noise := make([]float64, d), make([]float64, d)
+	for j := range n {
+		tab.Widen(mean, k.Row(j), 1/float64(n))
+	}
+	if i == 0 || i&(i-1) == 0 && bits.Len(uint(i))%2 == 1 { // 0 or a power of four
+		s.units = append(s.units, sketchUnit[T]{i, deviations(k, mean)})
+	}
+	step := s.units[len(s.units)-1].step
+	codes, stride := make([]byte, kern.ScanSize(n, d)), kern.ScanStride(d)
+	for j := range n {
+		for l, y := range k.Row(j) {
+			x, code, size := float64(y)-mean[l], 0, float64(step[l])
+			switch {
+			case x >= size:
+				code = 3
+			case x >= 0:
+				code = 2
+			case x >= -size:
+				code = 1
+			}
+			kern.PutCode(codes, stride, j, l, byte(code))
+			e := x - (float64(code)-1.5)*size
+			noise[l] += e * e / float64(n)
+		}
+	}
+	for _, c := range []struct {
+		to   *kern.Panel[T]
+		from []float64
+	}{{&s.mean, mean}, {&s.noise, noise}} {
+		at := outputOf(c.to, i)
+		for _, v := range c.from {
+			c.to.Data[at] = T(v)
+			at += c.to.Width
+		}
+	}
+	s.codes = append(s.codes, codes)
+}
+
+// deviations are the standard deviations of the coordinates of keys.
+func deviations[T dense.Float](k dense.Matrix[T], mean []float64) []T {
+	sum, out := make([]float64, k.Cols), make([]T, k.Cols)
+	for j := range k.Rows {
+		for l, y := range k.Row(j) {
+			x := float64(y) - mean[l]
+			sum[l] += x * x
+		}
+	}
+	for l, v := range sum {
+		out[l] = T(math.Sqrt(v / float64(max(1, k.Rows))))
+	}
+	return out
+}
+
+// grow makes room for so many chunks.
+func (s *sketches[T]) grow(tab *kern.Table[T], n, d int) {
+	var mean, noise kern.Panel[T]
+	tab.Room(&mean, n, d)
+	tab.Room(&noise, n, d)
+	copy(mean.Data, s.mean.Data)
+	copy(noise.Data, s.noise.Data)
+	s.mean, s.noise, s.room = mean, noise, n
+}
+
+// clone is a copy that shares the codes.
+func (s *sketches[T]) clone(tab *kern.Table[T]) sketches[T] {
+	n := *s
+	n.codes, n.units = slices.Clone(s.codes), slices.Clone(s.units)
+	if s.room > 0 {
+		n.grow(tab, s.room, s.mean.Cols)
+	}
+	return n
+}
+
+// candidate is a clustered key that may differ from its centroid.
+type candidate struct{ chunk, key, column int32 }
+
+// sketchReader computes rows. It is scratch memory of one goroutine.
+type sketchReader[T dense.Float] struct {
+	weights     dense.Matrix[T] // of centroids
+	shift       []T             // their references
+	square      dense.Matrix[T] // of queries
+	base, noise dense.Matrix[T] // logits of the means of chunks, variances of the errors
+	level       []float64       // logits of Share of all weights
+	inv, score  []T
+	index       []int32
+	scaled      []T
+	q           []int8
+	f           []float64
+	sum         []int
+	low         []int32
+	mask        []uint16
+	list        []candidate
+	tile        dense.Matrix[T]
+}
+
+// read adds the first far chunks of a head and the recent keys to the sums of t. It returns the number of clustered keys
+// that are exact.
+func (r *sketchReader[T]) read(t *tiles[T], h *chunkHead[T], far int, near *nearKeys[T], share float64) int {
+	if far == 0 {
+		t.addAll(near)
+		return 0
+	}
+	panel, logSize, _, mean := h.store.view(far)
+	t.view = panel
+	t.far(&t.view, logSize)
+	t.addAll(near)
+	r.weights, r.shift = shapedRoomy(r.weights, t.x.Rows, panel.Rows), roomy(r.shift, t.x.Rows)
+	copyRows(r.weights, t.wide)
+	copy(r.shift, t.shift)
+	t.finishFar(mean)
+	t.wide = buf.Shaped(t.wide, t.x.Rows, 0) // nothing is left to be scaled
+	r.pick(t, h, far, share)
+	return r.correct(t, h, share)
+}
+
+// pick sets r.list to the candidates.
+func (r *sketchReader[T]) pick(t *tiles[T], h *chunkHead[T], far int, share float64) {
+	tab, rows, d, s := t.tab, t.x.Rows, t.x.Cols, &h.sketch
+	r.square = buf.Shaped(r.square, rows, d)
+	copy(r.square.Data, t.x.Data)
+	tab.Mul(r.square.Data, t.x.Data)
+	r.base, r.noise = shapedRoomy(r.base, rows, far), shapedRoomy(r.noise, rows, far)
+	t.view = s.mean
+	t.view.Rows = far
+	tab.MulT(r.base, t.x, &t.view, nil)
+	t.view = s.noise
+	t.view.Rows = far
+	tab.MulT(r.noise, r.square, &t.view, nil)
+	r.level = buf.Sized(r.level, rows)
+	for g := range rows {
+		r.level[g] = float64(t.shift[g]) + math.Log(share*t.sum[g])
+	}
+	blocks := 0
+	for i := range far {
+		blocks += h.parts[i].blocks()
+	}
+	r.mask = roomy(r.mask, blocks)
+	clear(r.mask)
+	r.markHeavy(t, h, far, share)
+	stride := kern.ScanStride(d)
+	r.q, r.low, r.scaled = buf.Sized(r.q, rows*stride), buf.Sized(r.low, rows), buf.Sized(r.scaled, d)
+	r.f, r.sum = buf.Sized(r.f, rows), buf.Sized(r.sum, rows)
+	at := 0
+	for u := range s.units {
+		first, end := s.units[u].first, far
+		if u+1 < len(s.units) {
+			end = min(end, s.units[u+1].first)
+		}
+		if first >= end {
+			break
+		}
+		for g := range rows {
+			copy(r.scaled, t.x.Row(g))
+			tab.Mul(r.scaled, s.units[u].step)
+			r.f[g], r.sum[g] = kern.ScanQuery(r.q[g*stride:(g+1)*stride], r.scaled)
+		}
+		for i := first; i < end; i++ {
+			for g := range rows {
+				least := r.level[g] - float64(r.base.Row(g)[i]) - sketchSigmas*math.Sqrt(float64(r.noise.Row(g)[i]))
+				r.low[g] = leastSumOf(least, r.f[g], r.sum[g])
+			}
+			n := h.parts[i].blocks()
+			tab.Scan(r.mask[at:at+n], s.codes[i], r.q, r.low)
+			at += n
+		}
+	}
+	r.collect(h, far)
+}
+
+// blocks is the number of blocks of a sketch of the chunk.
+func (p *chunkPart[T]) blocks() int { return kern.ScanBlocks(p.k.Rows) }
+
+// leastSumOf is the smallest sum of codes times integers for which a logit above that of the mean is at least least. A
+// query that has no integers because a number is not finite finds all keys.
+func leastSumOf(least, f float64, sum int) int32 {
+	const most = 1 << 30
+	low := math.Ceil(f*least + 1.5*float64(sum))
+	switch {
+	case !(low > -most): // NaN too
+		return -most
+	case low > most:
+		return most
+	}
+	return int32(low)
+}
+
+// markHeavy makes the keys of clusters candidates whose centroid gives each of them at least share of all weights.
+func (r *sketchReader[T]) markHeavy(t *tiles[T], h *chunkHead[T], far int, share float64) {
+	n, stride := r.weights.Cols, h.store.stride
+	r.inv, r.score, r.index = buf.Sized(r.inv, r.weights.Rows), roomy(r.score, n), roomy(r.index, n)
+	for g := range r.inv {
+		r.inv[g] = 0
+		f := math.Exp(float64(r.shift[g])-float64(t.shift[g])) / t.sum[g] // shifts may have grown
+		if dense.IsFinite(f) {
+			r.inv[g] = T(f)
+		}
+	}
+	t.tab.Product(view(r.score, 1, n), view(r.inv, 1, len(r.inv)), r.weights, false)
+	at, chunk := 0, 0
+	for _, c := range r.index[:t.tab.Above(r.index, r.score, T(share))] {
+		for ; chunk < int(c)/stride; chunk++ {
+			at += h.parts[chunk].blocks()
+		}
+		start, x := h.parts[chunk].start, int(c)%stride
+		if x+1 >= len(start) || float64(r.score[c]) < share*float64(start[x+1]-start[x]) {
+			continue
+		}
+		for j := int(start[x]); j < int(start[x+1]); j++ {
+			r.mask[at+j/kern.ScanKeys] |= 1 << (j % kern.ScanKeys)
+		}
+	}
+}
+
+// collect lists the keys of the mask.
+func (r *sketchReader[T]) collect(h *chunkHead[T], far int) {
+	r.list = r.list[:0]
+	at := 0
+	for i := range far {
+		start := h.parts[i].start
+		n, x := start[len(start)-1], 0
+		for b, m := range r.mask[at : at+h.parts[i].blocks()] {
+			for ; m != 0; m &= m - 1 {
+				j := int32(b*kern.ScanKeys + bits.TrailingZeros16(m))
+				if j >= n { // the last block is not full
+					break
+				}
+				for start[x+1] <= j {
+					x++
+				}
+				r.list = append(r.list, candidate{int32(i), j, int32(i*h.store.stride + x)})
+			}
+		}
+		at += h.parts[i].blocks()
+	}
+}
+
+// correct makes the candidates exact that differ from their centroids by at least share of all weights of a row, and
+// returns their number.
+func (r *sketchReader[T]) correct(t *tiles[T], h *chunkHead[T], share float64) int {
+	n, rows, tab := len(r.list), t.x.Rows, t.tab
+	if n == 0 {
+		return 0
+	}
+	t.gather(n)
+	for i, c := range r.list {
+		copy(t.k.Row(i), h.parts[c.chunk].k.Row(int(c.key)))
+	}
+	r.tile = shapedRoomy(r.tile, rows, n)
+	r.score = roomy(r.score, n)
+	clear(r.score)
+	for g := range rows {
+		row, of := r.tile.Row(g), r.weights.Row(g)
+		tab.MulV(row, t.k, t.x.Row(g))
+		t.raise(g, tab.Max(row))
+		tab.Exp(row, t.shift[g])
+		f, least := math.Exp(float64(r.shift[g])-float64(t.shift[g])), share*t.sum[g]
+		for i, c := range r.list {
+			start, x := h.parts[c.chunk].start, int(c.column)%h.store.stride
+			row[i] -= T(float64(of[c.column]) * f / float64(start[x+1]-start[x]))
+			if math.Abs(float64(row[i])) >= least {
+				r.score[i] = 1
+			}
+		}
+	}
+	exact := 0
+	for i, c := range r.list {
+		if r.score[i] == 0 {
+			continue
+		}
+		copy(t.v.Row(exact), h.parts[c.chunk].v.Row(int(c.key)))
+		for g := range rows {
+			row := r.tile.Row(g)
+			row[exact] = row[i]
+			t.sum[g] += float64(row[i])
+		}
+		exact++
+	}
+	if exact > 0 {
+		tab.Product(t.acc, r.tile.ColRange(0, exact), t.v.RowRange(0, exact), true)
+	}
+	return exact
+}
+
+// shapedRoomy is [buf.Shaped] for matrices that grow a little at a time.
+func shapedRoomy[T dense.Float](m dense.Matrix[T], rows, cols int) dense.Matrix[T] {
+	return view(roomy(m.Data, rows*cols), rows, cols)
+}
