@@ -138,7 +138,7 @@ func coverageModel(c *config, name string) (run func(ids []int32) ([]headInputs,
 		const every = 3
 		m, err := loadSmolLM2(c.weights)
 		return func(ids []int32) (layers []headInputs, err error) {
-			all, err := m.record(ids[:min(len(ids), coverageLength)])
+			all, _, err := m.record(ids[:min(len(ids), coverageLength)], allLayers)
 			for l := 0; l < len(all); l += every {
 				layers = append(layers, all[l])
 			}

@@ -115,7 +115,7 @@ func calibrate(c *config, m smollm2, list []decoderMethod) (calibration, error) 
 	q, k, v := make([][]seq, m.Config().Layers), make([][]seq, m.Config().Layers), make([][]seq, m.Config().Layers)
 	for p := range n {
 		start := time.Now()
-		layers, err := m.record(ids[p])
+		layers, _, err := m.record(ids[p], allLayers)
 		if err != nil {
 			return out, err
 		}

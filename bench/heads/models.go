@@ -1,7 +1,9 @@
 package main
 
 import (
+	"math"
 	"path/filepath"
+	"slices"
 
 	"github.com/randfeat/randfeat/attention"
 	"github.com/randfeat/randfeat/dense"
@@ -9,6 +11,7 @@ import (
 	"github.com/randfeat/randfeat/models/encoder"
 	"github.com/randfeat/randfeat/models/gguf"
 	"github.com/randfeat/randfeat/models/safetensors"
+	"github.com/randfeat/randfeat/models/weights"
 )
 
 type seq = attention.Seq[float32]
@@ -54,14 +57,33 @@ func (m minilm) record(ids []int32) (embedding []float32, layers []headInputs, e
 // smollm2 is SmolLM2-135M in float32.
 type smollm2 struct{ *decoder.Model }
 
-func loadSmolLM2(folder string) (smollm2, error) {
+func loadSmolLM2(folder string) (smollm2, error) { return loadStretched(folder, 1) }
+
+// loadStretched is loadSmolLM2 with so many times as many positions as the model was trained for, by the usual
+// extension without training: the base of the rotary angles grows by stretch^(d/(d−2)), so that the slowest pair turns
+// over the longer text as far as it did over the shorter one, and the fastest pair as before.
+func loadStretched(folder string, stretch int) (smollm2, error) {
 	f, err := gguf.Open(filepath.Join(folder, "smollm2.gguf"))
 	if err != nil {
 		return smollm2{}, err
 	}
-	m, err := decoder.New(f, decoder.Options{})
+	c := f.Config()
+	c.MaxPositions *= stretch
+	c.RopeFreqs = slices.Clone(c.RopeFreqs)
+	for j := range c.RopeFreqs {
+		c.RopeFreqs[j] *= math.Pow(float64(stretch), -float64(2*j)/float64(c.HeadDim-2))
+	}
+	m, err := decoder.New(configured{f, c}, decoder.Options{})
 	return smollm2{m}, err
 }
+
+// configured is a file of weights with another configuration.
+type configured struct {
+	weights.File
+	config weights.Config
+}
+
+func (c configured) Config() weights.Config { return c.config }
 
 // run returns −log p of every token but the first, given the tokens before it. memory makes the attention state of a
 // layer; nil means exact attention.
@@ -74,18 +96,25 @@ func (m smollm2) run(ids []int32, memory func(layer int) (decoder.State, error))
 	return loss[1:], s.Score(loss, ids, nil)
 }
 
-// record runs exact attention and returns the inputs and outputs of every layer's attention.
-func (m smollm2) record(ids []int32) ([]headInputs, error) {
+// record runs exact attention and returns the inputs and outputs of the attention of the layers that want is true for,
+// and −log p of every token but the first.
+func (m smollm2) record(ids []int32, want func(layer int) bool) ([]headInputs, []float64, error) {
 	c, exact := m.Config(), m.Exact()
 	layers := make([]headInputs, c.Layers)
-	_, err := m.run(ids, func(l int) (decoder.State, error) {
+	loss, err := m.run(ids, func(l int) (decoder.State, error) {
+		st, err := exact(l)
+		if err != nil || !want(l) {
+			return st, err
+		}
 		layers[l] = newSample(c.KVHeads, c.Heads/c.KVHeads, len(ids), c.HeadDim)
 		layers[l].out = attention.NewSeq[float32](1, c.Heads, len(ids), c.HeadDim)
-		st, err := exact(l)
-		return &recorder{st, &layers[l]}, err
+		return &recorder{st, &layers[l]}, nil
 	})
-	return layers, err
+	return layers, loss, err
 }
+
+// allLayers is the want of record for all layers.
+func allLayers(int) bool { return true }
 
 // recorder copies the inputs and outputs of a state's steps to in, which has room for all tokens.
 type recorder struct {

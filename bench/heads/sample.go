@@ -6,6 +6,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/randfeat/randfeat/attention"
 	"github.com/randfeat/randfeat/internal/half"
@@ -31,9 +32,12 @@ func sampleHeads(c *config, model, text string) (headInputs, error) {
 	}
 	var in headInputs
 	var err error
-	if model == "minilm" {
+	switch model {
+	case "minilm":
 		in, err = sampleEncoder(c, text)
-	} else {
+	case longModel:
+		in, err = sampleLong(c, text)
+	default:
 		in, err = sampleDecoder(c, text)
 	}
 	if err != nil {
@@ -68,7 +72,7 @@ func sampleEncoder(c *config, text string) (headInputs, error) {
 	return out, nil
 }
 
-// sampleDecoder joins the first decoderTokens tokens of every passage.
+// sampleDecoder takes the first decoderTokens tokens of every passage, one after the other.
 func sampleDecoder(c *config, text string) (headInputs, error) {
 	ids, err := passages(c.weights, "smollm2_"+text)
 	if err != nil {
@@ -81,7 +85,7 @@ func sampleDecoder(c *config, text string) (headInputs, error) {
 	shape := m.Config()
 	out := newSample(len(smollm2Heads), shape.Heads/shape.KVHeads, len(ids)*decoderTokens, shape.HeadDim)
 	for i, tokens := range ids {
-		layers, err := m.record(tokens[:decoderTokens])
+		layers, _, err := m.record(tokens[:decoderTokens], isSampled)
 		if err != nil {
 			return headInputs{}, err
 		}
@@ -90,8 +94,48 @@ func sampleDecoder(c *config, text string) (headInputs, error) {
 	return out, nil
 }
 
-// decoderTokens is the length of each of the decoder's texts in a sample. A longer sequence of -time joins several
-// texts, each with positions that start at 0.
+// longModel is SmolLM2 with four times as many positions as it was trained for, on running texts of 32768 tokens.
+const longModel = "smollm2_long"
+
+// sampleOf is the name of the sample of a model for texts of n tokens.
+func sampleOf(model string, n int) string {
+	if model == "smollm2" && n > decoderTokens {
+		return longModel
+	}
+	return model
+}
+
+// sampleLong takes one running text, and logs its perplexity: it tells whether the model still reads it.
+func sampleLong(c *config, text string) (headInputs, error) {
+	ids, err := passages(c.weights, longModel+"_"+text)
+	if err != nil {
+		return headInputs{}, err
+	}
+	m, err := loadStretched(c.weights, (len(ids[0])+decoderTokens-1)/decoderTokens)
+	if err != nil {
+		return headInputs{}, err
+	}
+	layers, loss, err := m.record(ids[0], isSampled)
+	if err != nil {
+		return headInputs{}, err
+	}
+	for lo := 0; lo < len(loss); lo += decoderTokens {
+		part := loss[lo:min(lo+decoderTokens, len(loss))]
+		c.log("%s %s: perplexity of tokens %d to %d: %.2f", longModel, text, lo, lo+len(part), math.Exp(mean(part)))
+	}
+	shape := m.Config()
+	out := newSample(len(smollm2Heads), shape.Heads/shape.KVHeads, len(ids[0]), shape.HeadDim)
+	out.take(layers, smollm2Heads, 0)
+	return out, nil
+}
+
+// isSampled tells whether a sampled head of the decoder is in a layer.
+func isSampled(layer int) bool {
+	return slices.ContainsFunc(smollm2Heads, func(w [2]int) bool { return w[0] == layer })
+}
+
+// decoderTokens is the length of each of the decoder's texts in a sample, and the number of positions that the decoder
+// was trained for.
 const decoderTokens = 8192
 
 // newSample allocates q, k and v for the given number of key/value heads with group query heads each.

