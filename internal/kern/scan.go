@@ -16,7 +16,6 @@ const ScanKeys = 16
 const (
 	scanColumns = 16 // of a vector of codes
 	scanBytes   = 64
-	scanRows    = 4 // rows of queries that the kernels take at a time
 )
 
 // ScanStride is the number of columns of a query for keys with d coordinates. The further columns must be zero.
@@ -105,18 +104,19 @@ func checkScan(mask []uint16, codes []byte, q []int8, low []int32) (rows, stride
 	return rows, stride
 }
 
-// scanKernel is a kernel of _gen/scan for a number of rows.
+// scanKernel is a generated kernel for a number of rows.
 type scanKernel func(mask *uint16, codes *byte, q *int8, low *int32, stride, blocks int)
 
 // scanCall bounds the bytes of codes that one call of a kernel reads, because assembly cannot be preempted.
 const scanCall = 1 << 18
 
-func scanWith(kernels [scanRows]scanKernel) func(mask []uint16, codes []byte, q []int8, low []int32) {
+// scanWith returns Table.Scan with kernels for 1, 2, … rows.
+func scanWith(kernels ...scanKernel) func(mask []uint16, codes []byte, q []int8, low []int32) {
 	return func(mask []uint16, codes []byte, q []int8, low []int32) {
 		rows, stride := checkScan(mask, codes, q, low)
 		size := stride / scanColumns * scanBytes
-		for r := 0; r < rows; r += scanRows {
-			n := min(scanRows, rows-r)
+		for r := 0; r < rows; r += len(kernels) {
+			n := min(len(kernels), rows-r)
 			for b := 0; b < len(mask); {
 				m := min(max(1, scanCall/size), len(mask)-b)
 				kernels[n-1](&mask[b], &codes[b*size], &q[r*stride], &low[r], stride, m)

@@ -35,6 +35,7 @@ func neon[T dense.Float]() *Table[T] {
 	t.Mul = mulNEON[T]
 	t.Scale = scaleNEON[T]
 	vectorNEON(t)
+	t.Scan = scanWith(scanNEON)
 	// Not measured: two fused vector operations per clock at 2.5 GHz, half used, for 100 µs.
 	t.Grain = 250_000 * neonLanes[T]()
 	t.Structured = 60 // between plain Go and AVX2, whose vectors are twice as wide; not measured either

@@ -32,6 +32,7 @@ func main() {
 		{"math_neon_arm64.s", emitMath},
 		{"vector_neon_arm64.s", emitVector},
 		{"fwht_neon_arm64.s", emitFWHT},
+		{"scan_neon_arm64.s", emitScan},
 	}
 	for _, f := range files {
 		var out, stubs bytes.Buffer
