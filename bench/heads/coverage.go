@@ -57,16 +57,17 @@ func runSeconds(c *config) error {
 	fmt.Printf("| model | tokens | texts | tol | exact | judged | within tol | inside | above | median | 90 %% | " +
 		"worst | spread | cost |\n|---|---|---|---|---|---|---|---|---|---|---|---|---|---|\n")
 	for _, model := range c.models {
-		cal, err := sampleHeads(c, model, "cal")
-		if err != nil {
-			return err
-		}
-		test, err := sampleHeads(c, model, "test")
-		if err != nil {
-			return err
-		}
 		vis := attention.Visibility{Causal: model == "smollm2"}
 		for _, n := range c.lengths {
+			name := sampleOf(model, n)
+			cal, err := sampleHeads(c, name, "cal")
+			if err != nil {
+				return err
+			}
+			test, err := sampleHeads(c, name, "test")
+			if err != nil {
+				return err
+			}
 			if n > test.q.Len || n > cal.q.Len {
 				continue
 			}
@@ -88,7 +89,7 @@ func runSeconds(c *config) error {
 			if err != nil {
 				return err
 			}
-			fmt.Println(t.line(model, fmt.Sprint(n), given.q.Batch, c.coverage))
+			fmt.Println(t.line(name, fmt.Sprint(n), given.q.Batch, c.coverage))
 			if !vis.Causal {
 				continue
 			}
@@ -97,10 +98,13 @@ func runSeconds(c *config) error {
 			if err != nil {
 				return err
 			}
-			if t, err = judgeDecode(choice, fresh, c.coverage); err != nil {
+			halves, parts, err := judgeDecode(choice, fresh, c.coverage)
+			if err != nil {
 				return err
 			}
-			fmt.Println(t.line(model+", decode", fmt.Sprint(n), given.q.Batch, c.coverage))
+			fmt.Println(halves.line(name+", decode", fmt.Sprint(n), given.q.Batch, c.coverage))
+			fmt.Println(parts.line(fmt.Sprintf("%s, decode, parts of %d", name, decodeSteps), fmt.Sprint(n), given.q.Batch,
+				c.coverage))
 		}
 	}
 	return nil
@@ -153,7 +157,8 @@ type held struct {
 	judged, exact, within, inside, above int // all but exact count checks; exact counts heads
 	worst, cost, heads                   float64
 	errors                               []float64
-	squares, pairs                       float64 // Σ(log e − log e′)²/2 over pairs of checks of a head; number of pairs
+	squares, pairs                       float64     // Σ(log e − log e′)²/2 over pairs of checks of a head; number of pairs
+	logs                                 [][]float64 // of the errors of every head
 }
 
 func (t *held) add(o held) {
@@ -213,78 +218,72 @@ func judge(choice *choose.Choice, vis attention.Visibility, l int, fresh [][]hea
 		return t, err
 	}
 	a.Visibility = vis
-	err = t.check(choice, tol, fresh, l, func(out seq, x headInputs) (int, error) {
-		_, err := a.Forward(out, x.q, x.k, x.v)
-		return 0, err
-	})
-	return t, err
-}
-
-// judgeDecode is judge for a choice for decoding, on the second halves of the passages. Plans that read all keys count
-// as exact.
-func judgeDecode(choice *choose.Choice, fresh [][]headInputs, tol float64) (held, error) {
-	var t held
-	err := t.check(choice, tol, fresh, 0, func(out seq, x headInputs) (int, error) {
-		state, err := choose.NewChunks[float32](choice, 1, x.q.Heads)
-		if err != nil {
-			return 0, err
-		}
-		return x.q.Len / 2, state.Step(out, x.q, x.k, x.v)
-	})
-	return t, err
-}
-
-// check adds the errors of all heads on layer l of the passages. run computes the output and returns the first position
-// that counts.
-func (t *held) check(choice *choose.Choice, tol float64, fresh [][]headInputs, l int,
-	run func(out seq, x headInputs) (int, error)) error {
-	logs := make([][]float64, len(choice.Heads))
-	exact := func(h int) bool {
-		p := &choice.Heads[h]
-		return p.Method == choose.Exact || p.Expected.Error == 0
-	}
-	for h := range choice.Heads {
-		t.cost, t.heads = t.cost+choice.Heads[h].Cost, t.heads+1
-		if exact(h) {
-			t.exact++
-		}
-	}
 	for _, in := range fresh {
 		x := in[l]
 		out := attention.NewSeq[float32](1, x.q.Heads, x.q.Len, x.v.Dim)
-		from, err := run(out, x)
-		if err != nil {
-			return err
+		if _, err := a.Forward(out, x.q, x.k, x.v); err != nil {
+			return t, err
 		}
-		group := x.q.Heads / x.k.Heads
-		for h := range choice.Heads {
-			if exact(h) {
-				continue
-			}
-			got, want := out, x.out
-			for _, s := range []*seq{&got, &want} {
-				s.Heads, s.Len = group, s.Len-from
-				s.Data = s.Data[h*group*s.StrideH+from*s.StrideL:]
-			}
-			e, expected := groupError(got, want), choice.Heads[h].Expected
-			t.judged++
-			t.errors = append(t.errors, e)
-			if e <= tol {
-				t.within++
-			}
-			if e > expected.High {
-				t.above++
-			} else if e >= expected.Low {
-				t.inside++
-			}
-			t.worst = max(t.worst, e/tol)
-			for _, other := range logs[h] {
-				t.squares, t.pairs = t.squares+(math.Log(e)-other)*(math.Log(e)-other)/2, t.pairs+1
-			}
-			logs[h] = append(logs[h], math.Log(e))
+		t.check(choice, tol, out, x.out, 0, x.q.Len)
+	}
+	return t, nil
+}
+
+// judgeDecode is judge for a choice for decoding, on the second halves of the passages and on parts of decodeSteps tokens
+// of them. Plans that read all keys count as exact.
+func judgeDecode(choice *choose.Choice, fresh [][]headInputs, tol float64) (halves, parts held, err error) {
+	for _, in := range fresh {
+		x := in[0]
+		state, err := choose.NewChunks[float32](choice, 1, x.q.Heads)
+		if err != nil {
+			return halves, parts, err
+		}
+		out := attention.NewSeq[float32](1, x.q.Heads, x.q.Len, x.v.Dim)
+		if err := state.Step(out, x.q, x.k, x.v); err != nil {
+			return halves, parts, err
+		}
+		halves.check(choice, tol, out, x.out, x.q.Len/2, x.q.Len)
+		for lo := x.q.Len / 2; lo < x.q.Len; lo += decodeSteps {
+			parts.check(choice, tol, out, x.out, lo, min(lo+decodeSteps, x.q.Len))
 		}
 	}
-	return nil
+	return halves, parts, nil
+}
+
+// check adds the errors of all heads at the positions from lo to hi−1 of a passage.
+func (t *held) check(choice *choose.Choice, tol float64, out, want seq, lo, hi int) {
+	t.logs = append(t.logs, make([][]float64, len(choice.Heads)-min(len(t.logs), len(choice.Heads)))...)
+	group := out.Heads / len(choice.Heads)
+	t.cost, t.heads, t.exact = 0, float64(len(choice.Heads)), 0
+	for h := range choice.Heads {
+		p := &choice.Heads[h]
+		t.cost += p.Cost
+		if p.Method == choose.Exact || p.Expected.Error == 0 {
+			t.exact++
+			continue
+		}
+		a, b := out, want
+		for _, s := range []*seq{&a, &b} {
+			s.Heads, s.Len = group, hi-lo
+			s.Data = s.Data[h*group*s.StrideH+lo*s.StrideL:]
+		}
+		e, expected := groupError(a, b), p.Expected
+		t.judged++
+		t.errors = append(t.errors, e)
+		if e <= tol {
+			t.within++
+		}
+		if e > expected.High {
+			t.above++
+		} else if e >= expected.Low {
+			t.inside++
+		}
+		t.worst = max(t.worst, e/tol)
+		for _, other := range t.logs[h] {
+			t.squares, t.pairs = t.squares+(math.Log(e)-other)*(math.Log(e)-other)/2, t.pairs+1
+		}
+		t.logs[h] = append(t.logs[h], math.Log(e))
+	}
 }
 
 // line formats t as a line of the table. The column spread is the standard deviation of a head's log error between
