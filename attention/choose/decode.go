@@ -39,13 +39,9 @@ const maxDecodeChunk = 1024
 // readAll returns the plan that reads all keys at every token: exact attention in the form of a decoding state.
 func readAll(seed uint64, length int) Plan { return sharePlan(seed, length, 1e-30) }
 
-const (
-	// decodeRows bounds the rows that guide the search for a plan for decoding, over all texts, and the fresh rows that
-	// judge it; allRows has both. One row of a thousand can make half of the error.
-	decodeRows = 2048
-	// decodeSpread is the assumed standard deviation of the error between texts, in logarithms.
-	decodeSpread = 0.25
-)
+// decodeRows bounds the rows that guide the search for a plan for decoding, over all texts, and the fresh rows that
+// judge it; allRows has both.
+const decodeRows = 2048
 
 // NewChunks returns an empty decoding state for batch sequences with qHeads query heads each. A choice that was not
 // made with Options.Decode is an error that wraps [ErrChoice].

@@ -265,9 +265,7 @@ func (c *chooser) forecast(sums *errorSums) Estimate {
 		return Estimate{Error: e, High: min(caution*e, math.MaxFloat64), Rows: len(sums.rows)}
 	}
 	spread := spreadOf(c.all.k.Len)
-	if c.Decode {
-		spread = decodeSpread
-	} else if c.all.vis.Causal && c.all.k.Len < budgetLength { // such errors differ more between texts
+	if !c.Decode && c.all.vis.Causal && c.all.k.Len < budgetLength { // such errors differ more between texts
 		spread = textSpread
 	}
 	return sums.forecast(spread)
