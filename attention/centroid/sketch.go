@@ -125,8 +125,11 @@ func (s *sketches[T]) clone(tab *kern.Table[T]) sketches[T] {
 	return n
 }
 
-// candidate is a clustered key that may differ from its centroid.
-type candidate struct{ chunk, key, column int32 }
+// candidate is a clustered key that may differ from the centroid of its cluster, which is in a column of the store.
+type candidate struct {
+	chunk, key, column int32
+	size               float32 // of the cluster
+}
 
 // sketchReader computes rows. It is scratch memory of one goroutine.
 type sketchReader[T dense.Float] struct {
@@ -271,7 +274,7 @@ func (r *sketchReader[T]) collect(h *chunkHead[T], far int) {
 	at := 0
 	for i := range far {
 		start := h.parts[i].start
-		n, x := start[len(start)-1], 0
+		n, x, size := start[len(start)-1], -1, float32(0)
 		for b, m := range r.mask[at : at+h.parts[i].blocks()] {
 			for ; m != 0; m &= m - 1 {
 				j := int32(b*kern.ScanKeys + bits.TrailingZeros16(m))
@@ -280,8 +283,9 @@ func (r *sketchReader[T]) collect(h *chunkHead[T], far int) {
 				}
 				for start[x+1] <= j {
 					x++
+					size = float32(start[x+1] - start[x])
 				}
-				r.list = append(r.list, candidate{int32(i), j, int32(i*h.store.stride + x)})
+				r.list = append(r.list, candidate{int32(i), j, int32(i*h.store.stride + x), size})
 			}
 		}
 		at += h.parts[i].blocks()
@@ -307,12 +311,14 @@ func (r *sketchReader[T]) correct(t *tiles[T], h *chunkHead[T], share float64) i
 		tab.MulV(row, t.k, t.x.Row(g))
 		t.raise(g, tab.Max(row))
 		tab.Exp(row, t.shift[g])
-		f, least := math.Exp(float64(r.shift[g])-float64(t.shift[g])), share*t.sum[g]
-		for i, c := range r.list {
-			start, x := h.parts[c.chunk].start, int(c.column)%h.store.stride
-			row[i] -= T(float64(of[c.column]) * f / float64(start[x+1]-start[x]))
-			if math.Abs(float64(row[i])) >= least {
-				r.score[i] = 1
+		f, least := T(math.Exp(float64(r.shift[g])-float64(t.shift[g]))), T(share*t.sum[g])
+		score := r.score[:len(r.list)]
+		for i := range r.list {
+			c := &r.list[i]
+			d := row[i] - of[c.column]*f/T(c.size)
+			row[i] = d
+			if d >= least || -d >= least {
+				score[i] = 1
 			}
 		}
 	}
