@@ -515,7 +515,7 @@ func (e *Encoder) encodeTarget(y dense.Matrix[float64], k int, c *Column, rows i
 		}
 		class, ok := lookup(e.classes[k], text)
 		if !ok {
-			return columnError(where(i), t.Name, nil, "target %s is %s, a class unseen when the schema was learned; known are %s",
+			return columnError(where(i), t.Name, nil, "target %s is %s, a class unseen when the schema was learned; known are %s; leave the row out, or learn from rows of the class",
 				quote.Short(t.Name), quote.Short(text), quote.List(t.Classes))
 		}
 		y.Set(i, k, float64(class))
