@@ -125,11 +125,15 @@ func (s *sketches[T]) clone(tab *kern.Table[T]) sketches[T] {
 	return n
 }
 
-// candidate is a clustered key that may differ from the centroid of its cluster, which is in a column of the store.
-type candidate struct {
-	chunk, key, column int32
-	size               float32 // of the cluster
+// candidates are clustered keys that may differ from their centroids, chunk by chunk in their order.
+type candidates struct {
+	key   []int32 // of its chunk
+	runs  []run   // in this order
+	first []int32 // candidate of a chunk, and their number at the end
 }
+
+// run is the candidates of a cluster, up to the next run. Its centroid is in a column of the store.
+type run struct{ first, column, size int32 }
 
 // sketchReader computes rows. It is scratch memory of one goroutine.
 type sketchReader[T dense.Float] struct {
@@ -146,7 +150,7 @@ type sketchReader[T dense.Float] struct {
 	sum         []int
 	low         []int32
 	mask        []uint16
-	list        []candidate
+	list        candidates
 	tile        dense.Matrix[T]
 }
 
@@ -270,38 +274,48 @@ func (r *sketchReader[T]) markHeavy(t *tiles[T], h *chunkHead[T], far int, share
 
 // collect lists the keys of the mask.
 func (r *sketchReader[T]) collect(h *chunkHead[T], far int) {
-	r.list = r.list[:0]
+	l := &r.list
+	l.key, l.runs, l.first = l.key[:0], l.runs[:0], l.first[:0]
 	at := 0
 	for i := range far {
 		start := h.parts[i].start
-		n, x, size := start[len(start)-1], -1, float32(0)
+		n, x, next := start[len(start)-1], -1, int32(0)
+		l.first = append(l.first, int32(len(l.key)))
 		for b, m := range r.mask[at : at+h.parts[i].blocks()] {
 			for ; m != 0; m &= m - 1 {
 				j := int32(b*kern.ScanKeys + bits.TrailingZeros16(m))
 				if j >= n { // the last block is not full
 					break
 				}
-				for start[x+1] <= j {
-					x++
-					size = float32(start[x+1] - start[x])
+				if j >= next {
+					for next <= j {
+						x++
+						next = start[x+1]
+					}
+					l.runs = append(l.runs, run{int32(len(l.key)), int32(i*h.store.stride + x), next - start[x]})
 				}
-				r.list = append(r.list, candidate{int32(i), j, int32(i*h.store.stride + x), size})
+				l.key = append(l.key, j)
 			}
 		}
 		at += h.parts[i].blocks()
 	}
+	l.first = append(l.first, int32(len(l.key)))
+	l.runs = append(l.runs, run{first: int32(len(l.key))})
 }
 
 // correct makes the candidates exact that differ from their centroids by at least share of all weights of a row, and
 // returns their number.
 func (r *sketchReader[T]) correct(t *tiles[T], h *chunkHead[T], share float64) int {
-	n, rows, tab := len(r.list), t.x.Rows, t.tab
+	l, rows, tab := &r.list, t.x.Rows, t.tab
+	n := len(l.key)
 	if n == 0 {
 		return 0
 	}
 	t.gather(n)
-	for i, c := range r.list {
-		copy(t.k.Row(i), h.parts[c.chunk].k.Row(int(c.key)))
+	for i := range len(l.first) - 1 {
+		if a, b := int(l.first[i]), int(l.first[i+1]); a < b {
+			tab.Gather(t.k.RowRange(a, b), h.parts[i].k, l.key[a:b])
+		}
 	}
 	r.tile = shapedRoomy(r.tile, rows, n)
 	r.score = roomy(r.score, n)
@@ -312,28 +326,38 @@ func (r *sketchReader[T]) correct(t *tiles[T], h *chunkHead[T], share float64) i
 		t.raise(g, tab.Max(row))
 		tab.Exp(row, t.shift[g])
 		f, least := T(math.Exp(float64(r.shift[g])-float64(t.shift[g]))), T(share*t.sum[g])
-		score := r.score[:len(r.list)]
-		for i := range r.list {
-			c := &r.list[i]
-			d := row[i] - of[c.column]*f/T(c.size)
-			row[i] = d
-			if d >= least || -d >= least {
-				score[i] = 1
+		for i, run := range l.runs[:len(l.runs)-1] {
+			w := of[run.column] * f / T(run.size)
+			part := row[run.first:l.runs[i+1].first]
+			score := r.score[run.first:][:len(part)]
+			for j, y := range part {
+				d := y - w
+				part[j] = d
+				if d >= least || -d >= least {
+					score[j] = 1
+				}
 			}
 		}
 	}
+	// The values of the others are not read.
 	exact := 0
-	for i, c := range r.list {
-		if r.score[i] == 0 {
-			continue
+	for i := range len(l.first) - 1 {
+		from := exact
+		for at := int(l.first[i]); at < int(l.first[i+1]); at++ {
+			if r.score[at] == 0 {
+				continue
+			}
+			for g := range rows {
+				row := r.tile.Row(g)
+				row[exact] = row[at]
+				t.sum[g] += float64(row[at])
+			}
+			l.key[exact] = l.key[at]
+			exact++
 		}
-		copy(t.v.Row(exact), h.parts[c.chunk].v.Row(int(c.key)))
-		for g := range rows {
-			row := r.tile.Row(g)
-			row[exact] = row[i]
-			t.sum[g] += float64(row[i])
+		if from < exact {
+			tab.Gather(t.v.RowRange(from, exact), h.parts[i].v, l.key[from:exact])
 		}
-		exact++
 	}
 	if exact > 0 {
 		tab.Product(t.acc, r.tile.ColRange(0, exact), t.v.RowRange(0, exact), true)
