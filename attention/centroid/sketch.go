@@ -161,6 +161,10 @@ func (r *sketchReader[T]) read(t *tiles[T], h *chunkHead[T], far int, near *near
 		t.addAll(near)
 		return 0
 	}
+	if share < leastShare {
+		t.addAll(near)
+		return r.readAll(t, h.parts[:far])
+	}
 	panel, logSize, _, mean := h.store.view(far)
 	t.view = panel
 	t.far(&t.view, logSize)
@@ -172,6 +176,30 @@ func (r *sketchReader[T]) read(t *tiles[T], h *chunkHead[T], far int, near *near
 	t.wide = buf.Shaped(t.wide, t.x.Rows, 0) // nothing is left to be scaled
 	r.pick(t, h, far, share)
 	return r.correct(t, h, share)
+}
+
+// leastShare is the smallest Spec.Share for which keys are searched. All keys are exact for less: float32 would not show
+// the difference.
+const leastShare = 1e-9
+
+// readAll adds the keys of chunks in place and returns their number.
+func (r *sketchReader[T]) readAll(t *tiles[T], parts []chunkPart[T]) (exact int) {
+	for i := range parts {
+		k, v := parts[i].k, parts[i].v
+		if k.Rows == 0 { // all of them are sinks
+			continue
+		}
+		r.tile = shapedRoomy(r.tile, t.x.Rows, k.Rows)
+		for g := range t.x.Rows {
+			row := r.tile.Row(g)
+			t.tab.MulV(row, k, t.x.Row(g))
+			t.raise(g, t.tab.Max(row))
+			t.sum[g] += float64(t.tab.ExpSum(row, t.shift[g]))
+		}
+		t.tab.Product(t.acc, r.tile, v, true)
+		exact += k.Rows
+	}
+	return exact
 }
 
 // pick sets r.list to the candidates.

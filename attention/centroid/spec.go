@@ -47,8 +47,9 @@ type Spec struct {
 	// centroids stand for the others.
 	Chunk int `json:"chunk,omitempty"`
 	// Share is for causal attention with Chunk and Together 1, instead of Top: a key is exact if its weight differs from
-	// the weight that its centroid gives it by at least this share of all weights of a query; see sketch.go. Masked keys
-	// take no position: rows equal the rows of the visible keys alone. 0: Top clusters are exact.
+	// the weight that its centroid gives it by at least this share of all weights of a query; see sketch.go. All keys are
+	// exact for less than 1e-9. Masked keys take no position: rows equal the rows of the visible keys alone. 0: Top
+	// clusters are exact.
 	Share float64 `json:"share,omitempty"`
 	// Start is for causal attention with Chunk and Keys: queries of chunks that begin before this position see all keys
 	// exactly, and centres are trained when Start, 2·Start, 4·Start, … keys are there. 0: Chunk.
@@ -254,9 +255,12 @@ func (s Spec) Reads(n int) float64 {
 		nodes *= float64(s.Clusters) / float64(s.Chunk)
 		members = min(far, float64(s.Top)*float64(s.Chunk)/float64(s.Clusters))
 	}
-	if s.Share > 0 {
+	switch {
+	case s.Share >= leastShare:
 		nodes += far / scanShare
 		members = min(far, sharedKeys/s.Share)
+	case s.Share > 0: // all keys, in their order
+		return float64(n)
 	}
 	return float64(near) + nodes + scattered*members
 }
