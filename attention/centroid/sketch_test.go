@@ -1,9 +1,11 @@
 package centroid
 
 import (
+	"encoding/json"
 	"errors"
 	"math"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/randfeat/randfeat/attention"
@@ -330,5 +332,14 @@ func TestShareUnit(t *testing.T) {
 		if got, n := run(scaled(q, 0, 1e-20), scaled(k, 0, 1e20), v); n < exact || errorOf(got, want) > 0.1 {
 			t.Errorf("keys times 1e20: %d exact keys, want at least %d; an error of %v", n, exact, errorOf(got, want))
 		}
+	}
+}
+
+// A spec of the plans for decoding of development versions says what to do.
+func TestSpecOfDevelopmentVersion(t *testing.T) {
+	var s Spec
+	err := json.Unmarshal([]byte(`{"clusters":32,"chunk":256,"together":1,"open":0.01}`), &s)
+	if !errors.Is(err, ErrSpec) || !strings.Contains(err.Error(), "choose the plan for decoding again") {
+		t.Error(err)
 	}
 }

@@ -1,6 +1,7 @@
 package centroid
 
 import (
+	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
@@ -272,6 +273,9 @@ type specWire Spec
 func (s *Spec) UnmarshalJSON(b []byte) error {
 	var w specWire
 	if err := namedjson.Decode(b, &w); err != nil {
+		if bytes.Contains(b, []byte(`"open"`)) {
+			return fmt.Errorf("open is a field of development versions, choose the plan for decoding again: %w", ErrSpec)
+		}
 		return fmt.Errorf("%w: %w", err, ErrSpec)
 	}
 	out := Spec(w)
