@@ -34,6 +34,10 @@ const (
 	// A solution ends if patience steps did not halve the residual, or if a correction did not: λ is then below the
 	// precision of float32, and more steps would only cost time.
 	patience = 25
+	// Rounding of float32 kernels moves the residual of x by at most about roughError·n·|x|. If that is below the
+	// tolerance, residuals are computed from these kernels.
+	roughError     = 0x1p-18 * roughTolerance
+	roughTolerance = 2e-4 // smaller tolerances always need float64
 )
 
 // Solve fits the targets y, one per column: (K + λI)α + b·1 = y and 1ᵀα = 0, as linalg.SolveDual does directly. start,
@@ -126,9 +130,10 @@ type conjugate struct {
 	wanted []float64 // |b|² of every column
 }
 
-// residual sets r = b − (K + λI)x, with kernels in float64, or in float32 if the options say so.
+// residual sets r = b − (K + λI)x, with kernels in float64, or in float32 if the options say so or their rounding
+// cannot hide a residual beyond the tolerance. Kernels in float64 take as long as ten to twenty products.
 func (c *conjugate) residual(r, x, b dense.Matrix[float64]) error {
-	if c.o.Rough {
+	if c.o.Rough || c.o.Tolerance >= max(roughTolerance, roughError*float64(x.Rows)*c.growth(x)) {
 		c.s.Product(r, x)
 	} else if err := c.s.Exact(r, x); err != nil {
 		return err
@@ -137,6 +142,18 @@ func (c *conjugate) residual(r, x, b dense.Matrix[float64]) error {
 		r.Data[i] = v - r.Data[i] - float64(c.lambda*x.Data[i])
 	}
 	return nil
+}
+
+// growth returns the largest |x|/|b| of a column. It is at most 1/λ, and far less if K has no small eigenvalues, as
+// those of kernels with a peak.
+func (c *conjugate) growth(x dense.Matrix[float64]) float64 {
+	most := 0.0
+	for k, v := range dots(x, x) {
+		if c.wanted[k] > 0 {
+			most = max(most, math.Sqrt(v/c.wanted[k]))
+		}
+	}
+	return most
 }
 
 // largest returns the largest relative residual of a column.
