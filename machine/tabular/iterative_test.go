@@ -155,3 +155,66 @@ func TestQuick(t *testing.T) {
 		t.Errorf("%s %.3f of a quick fit, %.3f of another", s.Name, s.Value, slow.Scores[0].Value)
 	}
 }
+
+// A λ near 0 is raised to one that conjugate gradients solve where that is no worse, because of noise or because any
+// small λ interpolates, and stays where the target is smooth and has no noise. One that is large enough stays.
+func TestLift(t *testing.T) {
+	o := Options{Learn: data.LearnOptions{Targets: []string{"y"}}, Folds: 1}
+	for _, c := range []struct {
+		name   string
+		src    *numbers
+		kind   kernel.Kind
+		lambda float64
+		want   bool
+	}{
+		{"noise", repeats(conjugateRows+100, 1), kernel.Gaussian, 1e-5, true},
+		{"no noise", sines(conjugateRows+100, 1, false, sumOfSines), kernel.Gaussian, 1e-5, false},
+		{"large enough", repeats(conjugateRows+100, 1), kernel.Gaussian, 3e-4, false},
+		{"a peak", repeats(conjugateRows+100, 1), kernel.Matern12, 1e-7, true},
+		{"large enough for a peak", repeats(conjugateRows+100, 1), kernel.Matern12, 2.2e-5, false},
+		{"few rows", repeats(conjugateRows-1, 1), kernel.Gaussian, 1e-5, false},
+	} {
+		of, order := searched(t, c.src, o)
+		e := of.exactSearch(order)
+		e.at = exactPoint{2, c.lambda}
+		if err := e.rows(firstRows); err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(e.tries.take(c.kind), e.try([]exactPoint{e.at}), e.lift()); err != nil {
+			t.Fatal(err)
+		}
+		if got := e.at.lambda > c.lambda; got != c.want {
+			t.Errorf("%s: λ = %g becomes %g", c.name, c.lambda, e.at.lambda)
+		}
+		if n := len(order); c.want && e.at.lambda < solvablePenalty(c.kind, n*5/4) {
+			t.Errorf("%s: λ = %g of %d rows is too small for conjugate gradients", c.name, e.at.lambda, n)
+		}
+	}
+}
+
+// Conjugate gradients solve smaller penalties of a kernel with a peak than of a smooth one.
+func TestPeaksAreSolvable(t *testing.T) {
+	const n = conjugateRows
+	lambda := 0x1p-25 * n
+	for _, kind := range []kernel.Kind{kernel.Matern12, kernel.Laplace, kernel.Gaussian} {
+		o := Options{Seed: 1, Folds: 1, Learn: data.LearnOptions{Targets: []string{"y"}}, Kernel: kind.String(),
+			Bandwidth: 2, Lambda: lambda}
+		o, err := o.withDefaults()
+		if err != nil {
+			t.Fatal(err)
+		}
+		f := &final{chosen: chosenFor(t, job{ctx: t.Context(), src: repeats(n, 1), o: o}), log: new(journal)}
+		want := kind != kernel.Gaussian
+		if got := f.conjugates(n, lambda); got != want {
+			t.Errorf("%v, λ = %g: conjugate gradients %t, want %t", kind, lambda, got, want)
+		}
+		if !want {
+			continue
+		}
+		f.d.Missed = 0.5
+		m, err := f.fitIterative(f.setup(f.d.Spec), f.s.x, f.s.y, lambda)
+		if err != nil || m == nil {
+			t.Errorf("%v, λ = %g: not solved by conjugate gradients: %v, notes %q", kind, lambda, err, f.log.notes)
+		}
+	}
+}
