@@ -37,6 +37,9 @@ func fitAll(c *chosen, log *journal, file *checkpoint) (*final, error) {
 		case !c.info.Summed():
 			f.model, err = f.fitLogistic()
 		case c.d.Exact || c.d.Large:
+			if err = c.chain(); err != nil {
+				break
+			}
 			if f.model, err = f.fitExact(); err == nil {
 				err = f.calibrate(nil, nil)
 			}
@@ -177,13 +180,22 @@ func (f *final) fitExact() (*machine.Model, error) {
 // solveKernel fits one exact kernel to all rows of a sample. The search had fewer rows, so λ may be too small for all
 // of them; solveKernel raises it then, as fitSums does.
 func (f *final) solveKernel(s *sample, spec randfeat.Spec, lambda float64) (*machine.Model, error) {
+	var start *machine.Start
+	if s == f.s {
+		var err error
+		if start, err = f.start(); err != nil {
+			return nil, err
+		}
+	}
 	if f.iterates(s.len()) || f.conjugates(s.len(), lambda) {
-		if m, err := f.fitIterative(f.setup(spec), s.x, s.y, lambda); m != nil || err != nil {
+		setup := f.setup(spec)
+		setup.Start = start
+		if m, err := f.fitIterative(setup, s.x, s.y, lambda); m != nil || err != nil {
 			return m, err
 		}
 	}
 	setup := f.setup(spec)
-	setup.Margins = f.d.Margins
+	setup.Margins, setup.Start = f.d.Margins, start
 	return raised(lambda, f.o.Lambda > 0, func(l float64) (*machine.Model, error) {
 		return machine.FitExact(setup, s.x, s.y, l)
 	})
