@@ -314,3 +314,39 @@ func TestResidualsTell(t *testing.T) {
 		}
 	}
 }
+
+// A target of few ones counts as longer: its residual is solved last, and all others need fewer steps. What is stated
+// is relative to that length.
+func TestRareTargets(t *testing.T) {
+	x, _ := table(900, 3, 1)
+	y := dense.New[float64](900, 2)
+	for i := range 900 {
+		y.Set(i, 0, math.Sin(x.At(i, 0)))
+	}
+	y.Set(400, 1, 1)
+	s, err := NewKernels(kernel.Kernel{Scale: 1}, x, 1<<30)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sk, err := NewSketch(s, 30, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := Options{Tolerance: 0.02, Steps: 500}
+	_, own, err := Solve(s, sk, y, 0.01, nil, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.Least = 30
+	f, done, err := Solve(s, sk, y, 0.01, nil, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%d steps, %d relative to its own length", done.Steps, own.Steps)
+	if !done.Converged || !own.Converged || done.Steps > own.Steps/2 {
+		t.Errorf("%+v, %+v relative to its own length", done, own)
+	}
+	if f.Alpha.CheckFinite() != nil {
+		t.Error("not finite")
+	}
+}

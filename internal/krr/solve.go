@@ -14,7 +14,8 @@ var ErrNotPositive = errors.New("krr: K + λI is singular up to rounding")
 
 // Options bound the work and the error of a solution.
 type Options struct {
-	Tolerance float64 // largest relative residual |r|/|y| of a target that counts as converged
+	Tolerance float64 // largest relative residual |r|/max(|y|, Least) of a target that counts as converged
+	Least     float64 // see Tolerance; 0: none
 	Steps     int     // most products in float32
 	Rough     bool    // compute residuals from float32 kernels too, which is enough to compare settings
 	Progress  func(step int, residual float64) error
@@ -71,6 +72,9 @@ func Solve(s *Kernels, sk *Sketch, y dense.Matrix[float64], lambda float64, star
 		}
 	}
 	c := &conjugate{s: s, p: p, lambda: lambda, o: o, done: &done, wanted: dots(b, b)}
+	for k, v := range c.wanted {
+		c.wanted[k] = max(v, o.Least*o.Least)
+	}
 	r := b.Clone()
 	if start != nil {
 		if err := c.residual(r, x, b); err != nil {
@@ -127,7 +131,7 @@ type conjugate struct {
 	lambda float64
 	o      Options
 	done   *Result
-	wanted []float64 // |b|² of every column
+	wanted []float64 // |b|² of every column, at least Least²
 }
 
 // residual sets r = b − (K + λI)x, with kernels in float64, or in float32 if the options say so or their rounding

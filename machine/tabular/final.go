@@ -221,7 +221,7 @@ func raised(lambda float64, given bool, solve func(float64) (*machine.Model, err
 // fitIterative is machine.FitExact by conjugate gradients. If they do not converge, it returns no model, and the caller
 // factors the kernel matrix. If there are too many rows for that, it raises λ tenfold. All attempts together take at
 // most 2·iterativeSteps products with the kernel matrix: iterativeSteps products of one output take about as long as a
-// factorisation of 20,000 rows, fewSteps as long as one of 4,000.
+// factorisation of 20,000 rows, fewProducts as long as one of fewer rows.
 func (f *final) fitIterative(s machine.Setup, x, y dense.Matrix[float64], lambda float64) (*machine.Model, error) {
 	s.Margins = f.d.Margins
 	o, most := machine.Iterative{Tolerance: f.d.tolerance(mostTolerance), Sketch: largeSketch, Memory: f.o.Memory,
@@ -231,9 +231,9 @@ func (f *final) fitIterative(s machine.Setup, x, y dense.Matrix[float64], lambda
 		}}, iterativeSteps
 	spare := float64(slack)
 	if !f.iterates(x.Rows) {
-		o.Tolerance, most, spare = f.d.tolerance(fewTolerance), fewSteps, 2
+		o.Tolerance, most, spare = f.d.tolerance(fewTolerance), fewProducts(x.Rows), 2
 		if f.o.Quick {
-			spare = slack
+			o.Tolerance, spare = quickTolerance*o.Tolerance, slack/quickTolerance
 		}
 	}
 	for used := 0; ; lambda *= 10 {

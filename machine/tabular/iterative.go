@@ -15,15 +15,16 @@ const (
 	mostTolerance  = 5e-3
 	// Squares of at least conjugateRows rows are solved by conjugate gradients if λ is at least conjugatePenalty·n.
 	// They converge in a few steps there: 2,700 rows took 0.1 s instead of 0.2 s by a factorisation, 10,000 rows 0.8 s
-	// instead of 5 s. After fewSteps steps the rows are factored instead.
+	// instead of 5 s. After fewProducts the rows are factored instead.
 	conjugateRows    = 2000
 	conjugatePenalty = 0x1p-24
-	fewSteps         = 40
 	// lift raises a λ to liftTo·conjugatePenalty·n, because a table has more rows than the part that a search sees.
 	liftTo = 2
 	// fewTolerance is the largest tolerance of such solves. Scores of nine tables of 3,342 to 6,000 rows were within
 	// 0.15 points of those with 3e-3, .01 ± .02 on average.
 	fewTolerance = 1e-2
+	// quickTolerance multiplies the tolerance if Options.Quick is set.
+	quickTolerance = 3
 	// slack times the tolerance is the largest residual that is accepted after iterativeSteps. A larger one means that
 	// conjugate gradients cannot solve the setting.
 	slack = 10
@@ -34,6 +35,9 @@ const (
 // leastPenalty is the smallest λ that conjugate gradients of n rows are tried with. Kernels are rounded to 2⁻²⁴, which
 // moves the eigenvalues of K by about √n·2⁻²⁴, and by more if the rounding errors are correlated.
 func leastPenalty(n int) float64 { return float64(n) * 0x1p-27 }
+
+// fewProducts is the number of products for n rows that take about as long as a factorisation.
+func fewProducts(n int) int { return max(40, n/100) }
 
 // conjugates reports whether conjugate gradients solve n rows that could also be factored.
 func (f *final) conjugates(n int, lambda float64) bool {
