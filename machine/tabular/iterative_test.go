@@ -218,3 +218,34 @@ func TestPeaksAreSolvable(t *testing.T) {
 		}
 	}
 }
+
+// The products before a factorisation grow with the rows, as the time of a factorisation does beside that of a product.
+func TestFewProducts(t *testing.T) {
+	for n, want := range map[int]int{2000: 40, 4000: 40, 10000: 100} {
+		if got := fewProducts(n); got != want {
+			t.Errorf("%d products for %d rows, want %d", got, n, want)
+		}
+	}
+}
+
+// A quick fit leaves kernels that its probe tries on more rows to the probe, and takes one that is far better there.
+func TestQuickProbes(t *testing.T) {
+	for _, c := range []struct {
+		rows            int
+		quick           bool
+		matern, laplace bool
+	}{{600, true, false, false}, {800, true, true, false}, {2100, true, true, true}, {2100, false, false, false}} {
+		o := Options{Learn: data.LearnOptions{Targets: []string{"y"}}, Folds: 1, Quick: c.quick}
+		of, order := searched(t, repeats(c.rows, 1), o)
+		e := of.exactSearch(order)
+		e.open = true
+		if a, b := e.probes(kernel.Matern12), e.probes(kernel.Laplace); a != c.matern || b != c.laplace ||
+			e.probes(kernel.Matern32) {
+			t.Errorf("%d rows, quick %t: matern12 left to a probe %t, laplace %t", c.rows, c.quick, a, b)
+		}
+	}
+	_, r := mustFit(t, repeats(2100, 1), Options{Learn: data.LearnOptions{Targets: []string{"y"}}, Quick: true})
+	if ch := choice(t, r, "kernel"); ch.Value != kernel.Matern12.String() && ch.Value != kernel.Laplace.String() {
+		t.Errorf("kernel %s, because %s", ch.Value, ch.Why)
+	}
+}
