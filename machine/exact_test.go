@@ -200,7 +200,7 @@ func TestMarginsFromStart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.Start = &Start{Weights: dense.New[float64](n, 3), Intercept: few.Intercept}
+	s.Start = &Start{Weights: dense.New[float64](n, 3), Intercept: few.Intercept, Rows: most}
 	copy(s.Start.Weights.Data, few.Weights.Data)
 	got, done, err := FitExactIterative(s, x, y, lambda, Iterative{})
 	if err != nil {
@@ -208,6 +208,11 @@ func TestMarginsFromStart(t *testing.T) {
 	}
 	if done.Steps > (krr.MarginSteps+2)/3 || done.Steps > whole.Steps {
 		t.Errorf("%d products from a start, %d without", done.Steps, whole.Steps)
+	}
+	// A start of half of the rows is as far away as without one, and a scored fit would end sooner than the model.
+	s.Start.Rows = n / 2
+	if _, half, err := FitExactIterative(s, x, y, lambda, Iterative{}); err != nil || half.Steps <= done.Steps {
+		t.Errorf("%d products from half of the rows, %d from most, error %v", half.Steps, done.Steps, err)
 	}
 	// At the minimum, λα is the shortfall of a row.
 	off := func(m *Model) (sum float64) {

@@ -66,6 +66,7 @@ type Setup struct {
 type Start struct {
 	Weights   dense.Matrix[float64] // one row per row of x, one column per output
 	Intercept []float64
+	Rows      int // number of rows that were fitted
 }
 
 const (

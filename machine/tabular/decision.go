@@ -55,12 +55,14 @@ type chosen struct {
 	*job
 	d     *decision
 	rows  machine.Rows
-	s     *sample        // encoded by the columns; nil: no longer needed
-	was   *resumed       // contents of a checkpoint; nil: none
-	apart *chosen        // the fit without the first scored fold, if its choices serve all rows
-	less  *chosen        // a fit of some of the rows, at whose weights this one begins; nil: none
-	model *machine.Model // of fitFold
-	twin  bool           // the fit has the settings of another one, and its held-out rows calibrate that one's probabilities
+	s     *sample  // encoded by the columns; nil: no longer needed
+	was   *resumed // contents of a checkpoint; nil: none
+	apart *chosen  // the fit without the first scored fold, if its choices serve all rows
+	twin  bool     // the fit has the settings of another one, and its held-out rows calibrate that one's probabilities
+	// less is the fit of some of its rows at whose weights it begins; nil: none.
+	less *chosen
+	// model is the result of fitFold; nil: not fitted yet.
+	model *machine.Model
 }
 
 // resumed holds the contents of a checkpoint besides the columns.

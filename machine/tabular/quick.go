@@ -54,8 +54,8 @@ func (e *exactSearch) probes(kind kernel.Kind) bool {
 		(kind == kernel.Matern12 && n >= secondRows*3/4 || kind == kernel.Laplace && n >= 2*secondRows)
 }
 
-// probeKind tries another kernel at two bandwidths, and the better of these with the λ of the search. It takes the kernel
-// if it is better than the best trial on the present rows by more than a standard error.
+// probeKind tries another kernel at two bandwidths, and the better of these with the λ of the search. It takes the
+// kernel if it is better than the best trial on the present rows by more than a standard error.
 func (e *exactSearch) probeKind(kind kernel.Kind) error {
 	was, all, i := e.tries.kind, e.all, best(e.all)
 	if i < 0 {

@@ -8,9 +8,9 @@ import (
 )
 
 // Margins of many rows are fitted by conjugate gradients, whose time is that of their steps. The score takes fits with
-// the same settings of 80 % of the rows, and of half of these. So each fit begins at the weights of the smaller one: the
-// model of all rows at that of the first scored fold, and that one at the half of the learning curve. No fit begins at
-// weights that depend on rows which judge it.
+// the same settings of 80 % of the rows, and of half of these. So each fit begins at the weights of the next smaller
+// one: the model of all rows at that of the first scored fold, and that one at the half of the learning curve. No fit
+// begins at weights that depend on rows which judge it.
 
 // startedRows is the number of rows from which fits of margins begin at a smaller one.
 var startedRows = 3000
@@ -51,7 +51,8 @@ func (c *chosen) start() (*machine.Start, error) {
 	for i, row := range c.tableRows() {
 		at[row] = i
 	}
-	out := &machine.Start{Weights: dense.New[float64](c.s.len(), m.Outputs), Intercept: m.Intercept}
+	out := &machine.Start{Weights: dense.New[float64](c.s.len(), m.Outputs), Intercept: m.Intercept,
+		Rows: c.less.s.len()}
 	for i, row := range c.less.tableRows() {
 		copy(out.Weights.Row(at[row]), m.Weights.Row(i))
 	}
