@@ -156,27 +156,28 @@ func TestQuick(t *testing.T) {
 	}
 }
 
-// A λ near 0 is raised to one that conjugate gradients solve where that is no worse, because of noise or because any
-// small λ interpolates, and stays where the target is smooth and has no noise. One that is large enough stays.
+// A λ near 0 of a kernel with a peak is raised to one that conjugate gradients solve where that is no worse, and stays
+// where the target is smooth and has no noise. One that is large enough stays, and one of a smooth kernel.
 func TestLift(t *testing.T) {
 	o := Options{Learn: data.LearnOptions{Targets: []string{"y"}}, Folds: 1}
 	for _, c := range []struct {
 		name   string
 		src    *numbers
 		kind   kernel.Kind
+		scale  float64
 		lambda float64
 		want   bool
 	}{
-		{"noise", repeats(conjugateRows+100, 1), kernel.Gaussian, 1e-5, true},
-		{"no noise", sines(conjugateRows+100, 1, false, sumOfSines), kernel.Gaussian, 1e-5, false},
-		{"large enough", repeats(conjugateRows+100, 1), kernel.Gaussian, 3e-4, false},
-		{"a peak", repeats(conjugateRows+100, 1), kernel.Matern12, 1e-7, true},
-		{"large enough for a peak", repeats(conjugateRows+100, 1), kernel.Matern12, 2.2e-5, false},
-		{"few rows", repeats(conjugateRows-1, 1), kernel.Gaussian, 1e-5, false},
+		{"noise", repeats(conjugateRows+100, 1), kernel.Matern12, 2, 1e-7, true},
+		{"laplace", repeats(conjugateRows+100, 1), kernel.Laplace, 2, 1e-7, true},
+		{"no noise", sines(conjugateRows+100, 1, false, sumOfSines), kernel.Matern12, 1000, 1e-7, false},
+		{"large enough", repeats(conjugateRows+100, 1), kernel.Matern12, 2, 2.2e-5, false},
+		{"few rows", repeats(conjugateRows-1, 1), kernel.Matern12, 2, 1e-7, false},
+		{"smooth", repeats(conjugateRows+100, 1), kernel.Gaussian, 2, 1e-5, false},
 	} {
 		of, order := searched(t, c.src, o)
 		e := of.exactSearch(order)
-		e.at = exactPoint{2, c.lambda}
+		e.at = exactPoint{c.scale, c.lambda}
 		if err := e.rows(firstRows); err != nil {
 			t.Fatal(err)
 		}
