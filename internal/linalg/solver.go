@@ -97,12 +97,15 @@ func (s *solver[T]) rows(b dense.Matrix[T]) {
 	}
 	for k := 0; k < n; k += leafRows {
 		end := min(k+leafRows, n)
-		part := leaf(k, end, s.down)
-		tab.Product(b.ColRange(end, n), part, block(s.u, k, end, end, n), true)
+		if part := leaf(k, end, s.down); end < n {
+			tab.Product(b.ColRange(end, n), part, block(s.u, k, end, end, n), true)
+		}
 	}
 	for k := (n - 1) / leafRows * leafRows; k >= 0; k -= leafRows {
-		part := leaf(k, min(k+leafRows, n), s.up)
-		tab.Product(b.ColRange(0, k), part, block(s.u, k, min(k+leafRows, n), 0, k), true)
+		end := min(k+leafRows, n)
+		if part := leaf(k, end, s.up); k > 0 {
+			tab.Product(b.ColRange(0, k), part, block(s.u, k, end, 0, k), true)
+		}
 	}
 }
 
