@@ -184,6 +184,65 @@ func TestFitMargins(t *testing.T) {
 	}
 }
 
+// Margins that start at the weights of most rows take fewer products and end at a fit as good.
+func TestMarginsFromStart(t *testing.T) {
+	const lambda, n = 0.1, startRows + 100
+	x, numbers := sample(4, n, 2, 1)
+	y := classes(numbers, 3)
+	s := Setup{Task: Classification, Outputs: 3, Margins: true,
+		Spec: randfeat.Spec{Kernel: kernel.Kernel{Scale: 0.7}, Dim: 2}}
+	most := n * 4 / 5
+	few, _, err := FitExactIterative(s, x.RowRange(0, most), y.RowRange(0, most), lambda, Iterative{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, whole, err := FitExactIterative(s, x, y, lambda, Iterative{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Start = &Start{Weights: dense.New[float64](n, 3), Intercept: few.Intercept, Rows: most}
+	copy(s.Start.Weights.Data, few.Weights.Data)
+	got, done, err := FitExactIterative(s, x, y, lambda, Iterative{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if done.Steps > (krr.MarginSteps+2)/3 || done.Steps > whole.Steps {
+		t.Errorf("%d products from a start, %d without", done.Steps, whole.Steps)
+	}
+	// A start of half of the rows is as far away as without one, and a scored fit would end sooner than the model.
+	s.Start.Rows = n / 2
+	if _, half, err := FitExactIterative(s, x, y, lambda, Iterative{}); err != nil || half.Steps <= done.Steps {
+		t.Errorf("%d products from half of the rows, %d from most, error %v", half.Steps, done.Steps, err)
+	}
+	// At the minimum, λα is the shortfall of a row.
+	off := func(m *Model) (sum float64) {
+		out, indicator := predict(t, m, x), oneHot(y, 3)
+		for i := range x.Rows {
+			for c, want := range indicator.Row(i) {
+				short := min(-out.At(i, c), 0)
+				if want > 0 {
+					short = max(1-out.At(i, c), 0)
+				}
+				sum += math.Abs(lambda*m.Weights.At(i, c)-short) / float64(len(out.Data))
+			}
+		}
+		return sum
+	}
+	if a, b := off(got), off(want); a > b {
+		t.Errorf("λα differs from the shortfall by %.5f from a start, by %.5f without", a, b)
+	}
+	for name, bad := range map[string]*Start{
+		"rows":       {Weights: dense.New[float64](n-1, 3), Intercept: few.Intercept},
+		"classes":    {Weights: dense.New[float64](n, 2), Intercept: few.Intercept},
+		"intercepts": {Weights: dense.New[float64](n, 3)},
+	} {
+		s.Start = bad
+		if _, _, err := FitExactIterative(s, x, y, lambda, Iterative{}); !errors.Is(err, ErrSetup) {
+			t.Errorf("a start of other %s: %v", name, err)
+		}
+	}
+}
+
 // Margins of many rows start from a fit of half of them: α is still the shortfall of a row over λ, the bits do not
 // depend on goroutines, and the caller can end the fits of fewer rows too.
 func TestMarginsFromFewerRows(t *testing.T) {

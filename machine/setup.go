@@ -49,6 +49,8 @@ type Setup struct {
 	// one support-vector machine per class. Scores above 1 for the true class and below 0 for the others are not
 	// errors. It separates classes better where the columns determine them without noise.
 	Margins bool
+	// Start is where conjugate gradients of a fit with Margins begin; nil means at a fit of every second row, or at 0.
+	Start *Start
 	// Float32 computes features and their products in float32. Sums over many rows are still float64.
 	Float32 bool
 	// Workers bounds the goroutines of adding rows, of solving and of fits; 0 means GOMAXPROCS. It changes no bit of
@@ -58,6 +60,13 @@ type Setup struct {
 	// that for ridge. Smoothers and densities raise their references per block, so Block changes the rounding of their
 	// sums.
 	Block int
+}
+
+// Start holds weights near those of a fit: of the rows of x, and 0 for rows that are new.
+type Start struct {
+	Weights   dense.Matrix[float64] // one row per row of x, one column per output
+	Intercept []float64
+	Rows      int // number of rows that were fitted
 }
 
 const (

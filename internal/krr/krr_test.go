@@ -271,3 +271,82 @@ func TestPreconditionerIsAnInverse(t *testing.T) {
 		}
 	}
 }
+
+// The stated residual is that of float64 kernels, as far as the tolerance can tell, although it comes from float32
+// kernels if |α| is small. Where |α| is large, those would not even find a solution.
+func TestResidualsTell(t *testing.T) {
+	x, y := table(700, 3, 2)
+	for _, c := range []struct {
+		k      kernel.Kernel
+		lambda float64
+	}{{kernel.Kernel{Kind: kernel.Matern12, Scale: 2}, 1e-4}, {kernel.Kernel{Kind: kernel.Gaussian, Scale: 3}, 3e-5}} {
+		s, err := NewKernels(c.k, x, 1<<30)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sk, err := NewSketch(s, 500, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		const tolerance = 3e-4
+		f, done, err := Solve(s, sk, y, c.lambda, nil, Options{Tolerance: tolerance, Steps: 300})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := dense.New[float64](x.Rows, y.Cols)
+		if err := s.Exact(r, f.Alpha); err != nil {
+			t.Fatal(err)
+		}
+		for i := range r.Rows {
+			for k, b := range f.Intercept {
+				r.Row(i)[k] += float64(c.lambda*f.Alpha.At(i, k)) + b - y.At(i, k)
+			}
+		}
+		rr, yy := dots(r, r), dots(y, y)
+		most := 0.0
+		for k := range rr {
+			most = max(most, math.Sqrt(rr[k]/yy[k]))
+		}
+		t.Logf("%v, λ = %g: %d steps, stated %.3g, residual %.3g", c.k.Kind, c.lambda, done.Steps, done.Residual, most)
+		if !done.Converged || most > 1.1*tolerance {
+			t.Errorf("%v, λ = %g: residual %.3g, stated %.3g, want %g", c.k.Kind, c.lambda, most, done.Residual,
+				tolerance)
+		}
+	}
+}
+
+// A target of few ones counts as longer: its residual is solved last, and all others need fewer steps. What is stated
+// is relative to that length.
+func TestRareTargets(t *testing.T) {
+	x, _ := table(900, 3, 1)
+	y := dense.New[float64](900, 2)
+	for i := range 900 {
+		y.Set(i, 0, math.Sin(x.At(i, 0)))
+	}
+	y.Set(400, 1, 1)
+	s, err := NewKernels(kernel.Kernel{Scale: 1}, x, 1<<30)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sk, err := NewSketch(s, 30, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := Options{Tolerance: 0.02, Steps: 500}
+	_, own, err := Solve(s, sk, y, 0.01, nil, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.Least = 30
+	f, done, err := Solve(s, sk, y, 0.01, nil, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%d steps, %d relative to its own length", done.Steps, own.Steps)
+	if !done.Converged || !own.Converged || done.Steps > own.Steps/2 {
+		t.Errorf("%+v, %+v relative to its own length", done, own)
+	}
+	if f.Alpha.CheckFinite() != nil {
+		t.Error("not finite")
+	}
+}

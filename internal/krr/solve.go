@@ -14,7 +14,8 @@ var ErrNotPositive = errors.New("krr: K + λI is singular up to rounding")
 
 // Options bound the work and the error of a solution.
 type Options struct {
-	Tolerance float64 // largest relative residual |r|/|y| of a target that counts as converged
+	Tolerance float64 // largest relative residual |r|/max(|y|, Least) of a target that counts as converged
+	Least     float64 // see Tolerance; 0: none
 	Steps     int     // most products in float32
 	Rough     bool    // compute residuals from float32 kernels too, which is enough to compare settings
 	Progress  func(step int, residual float64) error
@@ -34,6 +35,10 @@ const (
 	// A solution ends if patience steps did not halve the residual, or if a correction did not: λ is then below the
 	// precision of float32, and more steps would only cost time.
 	patience = 25
+	// Rounding of float32 kernels moves the residual of x by at most about roughError·n·|x|. If that is below the
+	// tolerance, residuals are computed from these kernels.
+	roughError     = 0x1p-18 * roughTolerance
+	roughTolerance = 2e-4 // smaller tolerances always need float64
 )
 
 // Solve fits the targets y, one per column: (K + λI)α + b·1 = y and 1ᵀα = 0, as linalg.SolveDual does directly. start,
@@ -67,6 +72,9 @@ func Solve(s *Kernels, sk *Sketch, y dense.Matrix[float64], lambda float64, star
 		}
 	}
 	c := &conjugate{s: s, p: p, lambda: lambda, o: o, done: &done, wanted: dots(b, b)}
+	for k, v := range c.wanted {
+		c.wanted[k] = max(v, o.Least*o.Least)
+	}
 	r := b.Clone()
 	if start != nil {
 		if err := c.residual(r, x, b); err != nil {
@@ -123,12 +131,13 @@ type conjugate struct {
 	lambda float64
 	o      Options
 	done   *Result
-	wanted []float64 // |b|² of every column
+	wanted []float64 // |b|² of every column, at least Least²
 }
 
-// residual sets r = b − (K + λI)x, with kernels in float64, or in float32 if the options say so.
+// residual sets r = b − (K + λI)x, with kernels in float64, or in float32 if the options say so or their rounding
+// cannot hide a residual beyond the tolerance. Kernels in float64 take as long as ten to twenty products.
 func (c *conjugate) residual(r, x, b dense.Matrix[float64]) error {
-	if c.o.Rough {
+	if c.o.Rough || c.o.Tolerance >= max(roughTolerance, roughError*float64(x.Rows)*c.growth(x)) {
 		c.s.Product(r, x)
 	} else if err := c.s.Exact(r, x); err != nil {
 		return err
@@ -137,6 +146,18 @@ func (c *conjugate) residual(r, x, b dense.Matrix[float64]) error {
 		r.Data[i] = v - r.Data[i] - float64(c.lambda*x.Data[i])
 	}
 	return nil
+}
+
+// growth returns the largest |x|/|b| of a column. It is at most 1/λ, and far less if K has no small eigenvalues, as
+// those of kernels with a peak.
+func (c *conjugate) growth(x dense.Matrix[float64]) float64 {
+	most := 0.0
+	for k, v := range dots(x, x) {
+		if c.wanted[k] > 0 {
+			most = max(most, math.Sqrt(v/c.wanted[k]))
+		}
+	}
+	return most
 }
 
 // largest returns the largest relative residual of a column.

@@ -14,7 +14,7 @@ import (
 // touches it at f. Fitting these targets again and again therefore descends (majorisation; Groenen, Nalbantov & Bioch
 // 2008). Each fit takes two substitutions with the factor of d, 2n² multiply-adds per column. Steps are accelerated
 // (Nesterov 1983) and restarted when they turn back (O'Donoghue & Candès 2015). Margins ends after the given number of
-// steps, or when a step changes f by less than tolerance on average.
+// steps, or when a step changes f by less than tolerance on average. It overwrites the elements below the factor.
 func (d *Dual) Margins(y dense.Matrix[float64], lambda float64, steps int) error {
 	const tolerance = 1e-3
 	n, outs := y.Rows, y.Cols
@@ -31,6 +31,10 @@ func (d *Dual) Margins(y dense.Matrix[float64], lambda float64, steps int) error
 		}
 		copy(z.Row(i), f.Row(i))
 	}
+	fast, err := d.fast()
+	if err != nil {
+		return err
+	}
 	theta := 1.0
 	for done := 0; done < steps; done++ {
 		for i := range n {
@@ -43,7 +47,7 @@ func (d *Dual) Margins(y dense.Matrix[float64], lambda float64, steps int) error
 				}
 			}
 		}
-		if err := d.again(t, exact); err != nil {
+		if err := d.again(t, exact, fast); err != nil {
 			return err
 		}
 		turn, moved := 0.0, 0.0
@@ -81,9 +85,19 @@ func (d *Dual) Margins(y dense.Matrix[float64], lambda float64, steps int) error
 // exactSteps is the number of last steps, with exact solves, if the factor is float32.
 const exactSteps = 3
 
-// again fits other targets with the factor of d. If exact is false and there is a float32 factor, its solution is used
-// without refinement.
-func (d *Dual) again(y dense.Matrix[float64], exact bool) error {
+// fast returns a function that sets z to the solution for the right-hand sides r with the factor of d, as it is.
+func (d *Dual) fast() (func(z, r dense.Matrix[float64]), error) {
+	if d.mixed == nil {
+		s, err := newSolver(d.U)
+		return func(z, r dense.Matrix[float64]) { s.columns(z, r) }, err
+	}
+	s, err := newSolver(d.mixed.u)
+	return func(z, r dense.Matrix[float64]) { s.columns(z, r) }, err
+}
+
+// again fits other targets with the factor of d, by the solutions of fast. If exact is true, those of a float32 factor
+// are refined.
+func (d *Dual) again(y dense.Matrix[float64], exact bool, fast func(z, r dense.Matrix[float64])) error {
 	clear(d.Intercept)
 	for i, v := range d.ones {
 		for c, t := range y.Row(i) {
@@ -93,19 +107,10 @@ func (d *Dual) again(y dense.Matrix[float64], exact bool) error {
 	for c := range d.Intercept {
 		d.Intercept[c] /= d.sum
 	}
+	fast(d.Alpha, y)
 	var err error
-	switch {
-	case d.mixed == nil:
-		for i := range y.Rows {
-			copy(d.Alpha.Row(i), y.Row(i))
-		}
-		if err = SolveT(d.U, d.Alpha); err == nil {
-			err = Solve(d.U, d.Alpha)
-		}
-	default:
-		if err = d.mixed.precondition(d.Alpha, y); err == nil && exact && !d.mixed.rough {
-			err = d.mixed.solve(d.Alpha, y, marginTolerance)
-		}
+	if exact && d.mixed != nil && !d.mixed.rough {
+		err = d.mixed.solve(d.Alpha, y, marginTolerance)
 	}
 	if err != nil {
 		return err

@@ -59,6 +59,10 @@ type chosen struct {
 	was   *resumed // contents of a checkpoint; nil: none
 	apart *chosen  // the fit without the first scored fold, if its choices serve all rows
 	twin  bool     // the fit has the settings of another one, and its held-out rows calibrate that one's probabilities
+	// less is the fit of some of its rows at whose weights it begins; nil: none.
+	less *chosen
+	// model is the result of fitFold; nil: not fitted yet.
+	model *machine.Model
 }
 
 // resumed holds the contents of a checkpoint besides the columns.

@@ -49,7 +49,7 @@ func (f *search) chooseExact(s *sample, rows int64) (*decision, error) {
 	if e.byLoss(); e.margins != nil || e.wide { // more rows decide later
 		e.sizes = slices.DeleteFunc(e.sizes, func(n int) bool { return n > marginRows })
 	}
-	if f.o.Quick && f.iterative() && s.len() >= conjugateRows && f.o.Lambda == 0 {
+	if f.o.Quick && f.iterative() && f.o.Lambda == 0 {
 		e.least = quickLeast(s.len())
 	}
 	most := f.trialRows()
@@ -70,6 +70,9 @@ func (f *search) chooseExact(s *sample, rows int64) (*decision, error) {
 		return nil, err
 	}
 	if err := e.probe(); err != nil {
+		return nil, err
+	}
+	if err := e.lift(); err != nil {
 		return nil, err
 	}
 	f.found.Mean = f.averages(rows)

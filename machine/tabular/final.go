@@ -37,6 +37,9 @@ func fitAll(c *chosen, log *journal, file *checkpoint) (*final, error) {
 		case !c.info.Summed():
 			f.model, err = f.fitLogistic()
 		case c.d.Exact || c.d.Large:
+			if err = c.chain(); err != nil {
+				break
+			}
 			if f.model, err = f.fitExact(); err == nil {
 				err = f.calibrate(nil, nil)
 			}
@@ -177,13 +180,22 @@ func (f *final) fitExact() (*machine.Model, error) {
 // solveKernel fits one exact kernel to all rows of a sample. The search had fewer rows, so λ may be too small for all
 // of them; solveKernel raises it then, as fitSums does.
 func (f *final) solveKernel(s *sample, spec randfeat.Spec, lambda float64) (*machine.Model, error) {
+	var start *machine.Start
+	if s == f.s {
+		var err error
+		if start, err = f.start(); err != nil {
+			return nil, err
+		}
+	}
 	if f.iterates(s.len()) || f.conjugates(s.len(), lambda) {
-		if m, err := f.fitIterative(f.setup(spec), s.x, s.y, lambda); m != nil || err != nil {
+		setup := f.setup(spec)
+		setup.Start = start
+		if m, err := f.fitIterative(setup, s.x, s.y, lambda); m != nil || err != nil {
 			return m, err
 		}
 	}
 	setup := f.setup(spec)
-	setup.Margins = f.d.Margins
+	setup.Margins, setup.Start = f.d.Margins, start
 	return raised(lambda, f.o.Lambda > 0, func(l float64) (*machine.Model, error) {
 		return machine.FitExact(setup, s.x, s.y, l)
 	})
@@ -209,7 +221,7 @@ func raised(lambda float64, given bool, solve func(float64) (*machine.Model, err
 // fitIterative is machine.FitExact by conjugate gradients. If they do not converge, it returns no model, and the caller
 // factors the kernel matrix. If there are too many rows for that, it raises λ tenfold. All attempts together take at
 // most 2·iterativeSteps products with the kernel matrix: iterativeSteps products of one output take about as long as a
-// factorisation of 20,000 rows, fewSteps as long as one of 4,000.
+// factorisation of 20,000 rows, fewProducts as long as one of fewer rows.
 func (f *final) fitIterative(s machine.Setup, x, y dense.Matrix[float64], lambda float64) (*machine.Model, error) {
 	s.Margins = f.d.Margins
 	o, most := machine.Iterative{Tolerance: f.d.tolerance(mostTolerance), Sketch: largeSketch, Memory: f.o.Memory,
@@ -219,9 +231,9 @@ func (f *final) fitIterative(s machine.Setup, x, y dense.Matrix[float64], lambda
 		}}, iterativeSteps
 	spare := float64(slack)
 	if !f.iterates(x.Rows) {
-		o.Tolerance, most, spare = f.d.tolerance(fewTolerance), fewSteps, 2
+		o.Tolerance, most, spare = f.d.tolerance(fewTolerance), fewProducts(x.Rows), 2
 		if f.o.Quick {
-			spare = slack
+			o.Tolerance, spare = quickTolerance*o.Tolerance, slack/quickTolerance
 		}
 	}
 	for used := 0; ; lambda *= 10 {

@@ -196,7 +196,15 @@ func (w *quickWork) solve(t dense.Matrix[float32], roots []float64, lambda float
 		return fail(err)
 	}
 	last := w.u.RowRange(from, n).ColRange(from, n)
-	if err := errors.Join(linalg.SolveT(w.u, b), linalg.Solve(w.u, b), linalg.Inverse(w.inverse, last)); err != nil {
+	err := linalg.Inverse(w.inverse, last)
+	switch {
+	case err != nil:
+	case from == 0:
+		err = linalg.SolveByInverse(w.inverse, b)
+	default:
+		err = errors.Join(linalg.SolveT(w.u, b), linalg.Solve(w.u, b))
+	}
+	if err != nil {
 		return fail(err)
 	}
 	root := func(i int) float64 {

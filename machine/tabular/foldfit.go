@@ -239,6 +239,9 @@ func (j *job) part(of foldSource, n int64) (job, error) {
 func withoutFold(c *chosen, k int, shared *prior) (*chosen, *prior, error) {
 	n := c.d.Rows
 	apart := c.d.Apart && k == c.scoredParts()[0]
+	if apart && c.less != nil {
+		return c.less, shared, nil
+	}
 	if apart && c.apart != nil { // not in a fit that was resumed: its decision holds these choices
 		sub := *c.apart
 		sub.twin = c.lends()

@@ -155,3 +155,98 @@ func TestQuick(t *testing.T) {
 		t.Errorf("%s %.3f of a quick fit, %.3f of another", s.Name, s.Value, slow.Scores[0].Value)
 	}
 }
+
+// A λ near 0 of a kernel with a peak is raised to one that conjugate gradients solve where that is no worse, and stays
+// where the target is smooth and has no noise. One that is large enough stays, and one of a smooth kernel.
+func TestLift(t *testing.T) {
+	o := Options{Learn: data.LearnOptions{Targets: []string{"y"}}, Folds: 1}
+	for _, c := range []struct {
+		name   string
+		src    *numbers
+		kind   kernel.Kind
+		scale  float64
+		lambda float64
+		want   bool
+	}{
+		{"noise", repeats(conjugateRows+100, 1), kernel.Matern12, 2, 1e-7, true},
+		{"laplace", repeats(conjugateRows+100, 1), kernel.Laplace, 2, 1e-7, true},
+		{"no noise", sines(conjugateRows+100, 1, false, sumOfSines), kernel.Matern12, 1000, 1e-7, false},
+		{"large enough", repeats(conjugateRows+100, 1), kernel.Matern12, 2, 2.2e-5, false},
+		{"few rows", repeats(conjugateRows-1, 1), kernel.Matern12, 2, 1e-7, false},
+		{"smooth", repeats(conjugateRows+100, 1), kernel.Gaussian, 2, 1e-5, false},
+	} {
+		of, order := searched(t, c.src, o)
+		e := of.exactSearch(order)
+		e.at = exactPoint{c.scale, c.lambda}
+		if err := e.rows(firstRows); err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(e.tries.take(c.kind), e.try([]exactPoint{e.at}), e.lift()); err != nil {
+			t.Fatal(err)
+		}
+		if got := e.at.lambda > c.lambda; got != c.want {
+			t.Errorf("%s: λ = %g becomes %g", c.name, c.lambda, e.at.lambda)
+		}
+		if n := len(order); c.want && e.at.lambda < solvablePenalty(c.kind, n*5/4) {
+			t.Errorf("%s: λ = %g of %d rows is too small for conjugate gradients", c.name, e.at.lambda, n)
+		}
+	}
+}
+
+// Conjugate gradients solve smaller penalties of a kernel with a peak than of a smooth one.
+func TestPeaksAreSolvable(t *testing.T) {
+	const n = conjugateRows
+	lambda := 0x1p-25 * n
+	for _, kind := range []kernel.Kind{kernel.Matern12, kernel.Laplace, kernel.Gaussian} {
+		o := Options{Seed: 1, Folds: 1, Learn: data.LearnOptions{Targets: []string{"y"}}, Kernel: kind.String(),
+			Bandwidth: 2, Lambda: lambda}
+		o, err := o.withDefaults()
+		if err != nil {
+			t.Fatal(err)
+		}
+		f := &final{chosen: chosenFor(t, job{ctx: t.Context(), src: repeats(n, 1), o: o}), log: new(journal)}
+		want := kind != kernel.Gaussian
+		if got := f.conjugates(n, lambda); got != want {
+			t.Errorf("%v, λ = %g: conjugate gradients %t, want %t", kind, lambda, got, want)
+		}
+		if !want {
+			continue
+		}
+		f.d.Missed = 0.5
+		m, err := f.fitIterative(f.setup(f.d.Spec), f.s.x, f.s.y, lambda)
+		if err != nil || m == nil {
+			t.Errorf("%v, λ = %g: not solved by conjugate gradients: %v, notes %q", kind, lambda, err, f.log.notes)
+		}
+	}
+}
+
+// The products before a factorisation grow with the rows, as the time of a factorisation does beside that of a product.
+func TestFewProducts(t *testing.T) {
+	for n, want := range map[int]int{2000: 40, 4000: 40, 10000: 100} {
+		if got := fewProducts(n); got != want {
+			t.Errorf("%d products for %d rows, want %d", got, n, want)
+		}
+	}
+}
+
+// A quick fit leaves kernels that its probe tries on more rows to the probe, and takes one that is far better there.
+func TestQuickProbes(t *testing.T) {
+	for _, c := range []struct {
+		rows            int
+		quick           bool
+		matern, laplace bool
+	}{{600, true, false, false}, {800, true, true, false}, {2100, true, true, true}, {2100, false, false, false}} {
+		o := Options{Learn: data.LearnOptions{Targets: []string{"y"}}, Folds: 1, Quick: c.quick}
+		of, order := searched(t, repeats(c.rows, 1), o)
+		e := of.exactSearch(order)
+		e.open = true
+		if a, b := e.probes(kernel.Matern12), e.probes(kernel.Laplace); a != c.matern || b != c.laplace ||
+			e.probes(kernel.Matern32) {
+			t.Errorf("%d rows, quick %t: matern12 left to a probe %t, laplace %t", c.rows, c.quick, a, b)
+		}
+	}
+	_, r := mustFit(t, repeats(2100, 1), Options{Learn: data.LearnOptions{Targets: []string{"y"}}, Quick: true})
+	if ch := choice(t, r, "kernel"); ch.Value != kernel.Matern12.String() && ch.Value != kernel.Laplace.String() {
+		t.Errorf("kernel %s, because %s", ch.Value, ch.Why)
+	}
+}

@@ -57,7 +57,7 @@ func (e *exactSearch) tryKinds() error {
 	rougher := true // a Matérn kernel is worth more trials if the first is better
 	for _, kind := range []kernel.Kind{kernel.Matern32, kernel.Matern52, kernel.Matern12, kernel.Laplace} {
 		switch g := e.c.f.guide; {
-		case g != nil && kind != g.Kernel:
+		case g != nil && kind != g.Kernel || e.probes(kind):
 			continue
 		case g == nil && (kind == kernel.Laplace && e.tries.x.Cols > laplaceColumns ||
 			kind != kernel.Laplace && !rougher):

@@ -56,22 +56,34 @@ func (s *scored) addHalves(c, sub *chosen, m *machine.Model, k int, scored int64
 	return nil
 }
 
-func (s *scored) addHalf(c, sub *chosen, of *machine.Model, k, part int) error {
+// halfOf returns the fit of a half of the rows of sub, which are those outside fold k.
+func halfOf(c, sub *chosen, k, part int) (*chosen, error) {
+	if sub.less != nil && part == 1 {
+		return sub.less, nil
+	}
 	src := sub.src.(foldSource)
 	src.half = part
 	in, err := c.part(src, c.d.Rows)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	less, err := begin(in, &prior{schema: sub.schema, task: sub.task, d: sub.d, last: k}, new(journal), nil)
+	if err == nil {
+		less.twin = true
+	}
+	return less, err
+}
+
+func (s *scored) addHalf(c, sub *chosen, of *machine.Model, k, part int) error {
+	less, err := halfOf(c, sub, k, part)
 	if err != nil {
 		return err
 	}
-	less.twin = true
 	m, err := fitFold(less)
 	if err != nil {
 		return err
 	}
+	src := less.src.(foldSource)
 	m.Calibration = of.Calibration // class weights move the border between classes
 	e, err := m.Evaluation()
 	if err != nil {

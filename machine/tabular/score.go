@@ -237,11 +237,15 @@ func eachPredicted(j *job, m *machine.Model, rows machine.Rows,
 
 // fitFold fits a part of the rows with choices that were already made.
 func fitFold(c *chosen) (*machine.Model, error) {
+	if c.model != nil {
+		return c.model, nil
+	}
 	f, err := fitAll(c, new(journal), nil)
 	if err != nil {
 		return nil, err
 	}
 	f.restore()
+	c.model = f.model
 	return f.model, f.model.Validate()
 }
 

@@ -34,8 +34,9 @@ type exactTries struct {
 	log     dense.Matrix[float64] // −|x_i−x_j|²/2, or −Σ|x_il−x_jl| for the Laplace kernel; no rows: not needed yet
 	work    []exactWork
 	parts   *exactParts
-	roots   []float64 // of the weights of rows; nil: none
-	shifted bool      // the border between classes will be moved: see judgeShifted
+	roots   []float64              // of the weights of rows; nil: none
+	parted  map[partKey]partLosses // results of marginTries for these rows
+	shifted bool                   // the border between classes will be moved: see judgeShifted
 }
 
 // exactWork is the memory of one goroutine. k holds the kernels of bandwidth scale; scale 0 means none.
@@ -55,7 +56,7 @@ const judgedRows = 768
 
 // reset replaces the rows.
 func (e *exactTries) reset(x, y, t dense.Matrix[float64]) error {
-	e.x, e.y, e.t, e.small = x, y, t, dense.Convert[float32](t)
+	e.x, e.y, e.t, e.small, e.parted = x, y, t, dense.Convert[float32](t), map[partKey]partLosses{}
 	if e.from = 0; e.parts == nil {
 		e.from = x.Rows - min(x.Rows, max(judgedRows, x.Rows/2))
 	}

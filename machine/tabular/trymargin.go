@@ -303,12 +303,40 @@ func (m *marginTries) try(points []exactPoint) ([]trial, error) {
 	return good, nil
 }
 
-// part appends the losses of part k, predicted by a fit of all other parts.
+// partKey says which fit predicted which part.
+type partKey struct {
+	kind    kernel.Kind
+	at      exactPoint
+	part    int
+	squares bool
+}
+
+// partLosses are the losses and hinges of a part.
+type partLosses struct{ loss, tie []float64 }
+
+// part appends the losses of part k, predicted by a fit of all other parts. The steps of a choice of losses compare
+// some settings again on the same rows, so the losses are kept.
 func (m *marginTries) part(t *trial, k int) error {
 	e := m.e
-	pred, lo, err := m.predict(exactPoint{t.spec.Kernel.Scale, t.lambda}, k)
+	key := partKey{e.kind, exactPoint{t.spec.Kernel.Scale, t.lambda}, k, m.squares}
+	kept, ok := e.parted[key]
+	if !ok {
+		var err error
+		if kept, err = m.losses(key.at, k); err != nil {
+			return err
+		}
+		e.parted[key] = kept
+	}
+	t.loss, t.tie = append(t.loss, kept.loss...), append(t.tie, kept.tie...)
+	return nil
+}
+
+// losses fits all parts but k and judges part k.
+func (m *marginTries) losses(at exactPoint, k int) (t partLosses, err error) {
+	e := m.e
+	pred, lo, err := m.predict(at, k)
 	if err != nil {
-		return err
+		return t, err
 	}
 	for i := range pred.Rows {
 		p, hinge := pred.Row(i), 0.0
@@ -321,7 +349,7 @@ func (m *marginTries) part(t *trial, k int) error {
 		t.tie = append(t.tie, hinge)
 		t.loss = append(t.loss, wrong(p, int(e.y.At(lo+i, 0))))
 	}
-	return nil
+	return t, nil
 }
 
 // predict predicts part k, whose first row is lo, by a fit of all other parts.
