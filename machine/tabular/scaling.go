@@ -224,7 +224,10 @@ type scalingOf struct {
 // columns help most if rows are few. It returns the better one and the number of rows, 0 if there are not enough. Rows
 // that widths were fitted to are left out last.
 func (c *chooser) confirmed(now, before *scalingOf, others, judge []int) (*scalingOf, int, error) {
-	n := min(len(others)+len(judge), c.f.fewer(secondRows))
+	n := min(len(others)+len(judge), secondRows)
+	if c.thin() {
+		n = min(n, secondRows/2)
+	}
 	if len(others)+len(judge) >= 4*secondRows && !c.f.o.Quick {
 		n = 2 * secondRows
 	}
