@@ -22,20 +22,24 @@ func decodeGrid(seed uint64, length int) []Plan {
 const largestShare = 0.1
 
 // sharePlan is a plan for decoding. Half a chunk of recent keys and the centroids of all others are read at every token:
-// their number is least for chunks of √(2·clusters·length) keys. Larger ones are better, since recent keys matter most
-// and lie side by side: on heads of SmolLM2, twice as large chunks had smaller errors in less time.
+// their number is least for chunks of √(2·clusters·length) keys. Up to evenChunk keys, larger chunks are better, since
+// recent keys matter most and lie side by side. Beyond, errors differ too much between the tokens that follow a new
+// chunk, which see few recent keys, and those before the next one.
 func sharePlan(seed uint64, length int, share float64) Plan {
 	const clusters = 16
 	chunk := 128
-	for chunk < maxDecodeChunk && chunk*chunk < 8*clusters*length {
+	for chunk < evenChunk && chunk*chunk < 8*clusters*length ||
+		chunk < maxDecodeChunk && chunk*chunk < 2*clusters*length {
 		chunk *= 2
 	}
 	return Plan{Method: Centroid, Centroid: &centroid.Spec{Chunk: chunk, Clusters: clusters, Together: 1, Window: 64,
 		Sinks: causalSinks, Seed: seed, Landmarks: fewLandmarks, Passes: 1, Share: share}}
 }
 
-// maxDecodeChunk bounds the keys that a step sorts now and then.
-const maxDecodeChunk = 1024
+const (
+	evenChunk      = 512
+	maxDecodeChunk = 1024 // a step sorts them now and then
+)
 
 // readAll returns the plan that reads all keys at every token: exact attention in the form of a decoding state.
 func readAll(seed uint64, length int) Plan { return sharePlan(seed, length, 1e-30) }
