@@ -37,8 +37,8 @@ const (
 // landmarks of the preconditioner (n/16, at least 256 and at most 2048; or o.Sketch) and some n·outputs numbers.
 //
 // With s.Margins it starts from a fit of every second row, and that one from a fit of half as many, down to 3000 rows.
-// It takes at most 40 products, 20 from such a start, or 14 from s.Start if that has three quarters of the rows, and ends
-// when a step changes predictions by less than a thousandth.
+// It takes at most 40 products, 20 from such a start, or 14 from s.Start if that has three quarters of the rows, and
+// ends when a step changes predictions by less than a thousandth.
 //
 // Residuals of a class are relative to the length of its targets, or of those of a class of a 64th of the rows.
 //

@@ -13,8 +13,8 @@ import (
 
 // Chunks is a [State] for specs with Spec.Chunk. It keeps recent keys in order and older keys sorted by the clusters of
 // their chunk; sorted chunks never change. A step reads the centroids and the recent keys in place. It copies the keys
-// that it makes exact side by side, once for all query heads of a group: single keys with Spec.Share, the keys of chosen
-// clusters with Spec.Top.
+// that it makes exact side by side, once for all query heads of a group: single keys with Spec.Share, the keys of
+// chosen clusters with Spec.Top.
 //
 // The query heads of a group choose together, separately at every position. Outputs equal [Attention.Forward] with
 // blocks of one position, up to rounding, and do not depend on how the tokens are divided into steps.

@@ -20,12 +20,12 @@ import (
 // logit may be large enough, within sketchSigmas deviations. A step reads the keys of the candidates, and the values of
 // those that really differ from their centroid.
 //
-// Coordinate l of key j of a chunk with the mean m_l is near m_l + (code − 3/2)·step_l. A step of one standard deviation
-// of the coordinate has the least squared error, 0.12 variances of a normal law. Steps are those of the chunks 0, 1, 4,
-// 16, 64, …, so a query is rounded to integers once for each of them: ∑ code·q is then a sum of small integers (kern.Scan).
-// Errors of different coordinates are independent, so that the logit of a query x has the variance Σ x_l² e_l, where e_l
-// is their mean square over the keys of the chunk. A key far from all others of its chunk has a cluster of its own, and
-// needs no sketch.
+// Coordinate l of key j of a chunk with the mean m_l is near m_l + (code − 3/2)·step_l. A step of one standard
+// deviation of the coordinate has the least squared error, 0.12 variances of a normal law. Steps are those of the
+// chunks 0, 1, 4, 16, 64, …, so a query is rounded to integers once for each of them: ∑ code·q is then a sum of small
+// integers (kern.Scan). Errors of different coordinates are independent, so that the logit of a query x has the
+// variance Σ x_l² e_l, where e_l is their mean square over the keys of the chunk. A key far from all others of its
+// chunk has a cluster of its own, and needs no sketch.
 //
 // Invariant: all this is a function of the sorted keys of the chunks in their order; a saved state has only these.
 
@@ -154,8 +154,8 @@ type sketchReader[T dense.Float] struct {
 	tile        dense.Matrix[T]
 }
 
-// read adds the first far chunks of a head and the recent keys to the sums of t. It returns the number of clustered keys
-// that are exact.
+// read adds the first far chunks of a head and the recent keys to the sums of t. It returns the number of clustered
+// keys that are exact.
 func (r *sketchReader[T]) read(t *tiles[T], h *chunkHead[T], far int, near *nearKeys[T], share float64) int {
 	if far == 0 {
 		t.addAll(near)
@@ -178,8 +178,8 @@ func (r *sketchReader[T]) read(t *tiles[T], h *chunkHead[T], far int, near *near
 	return r.correct(t, h, share)
 }
 
-// leastShare is the smallest Spec.Share for which keys are searched. All keys are exact for less: float32 would not show
-// the difference.
+// leastShare is the smallest Spec.Share for which keys are searched. All keys are exact for less: float32 would not
+// show the difference.
 const leastShare = 1e-9
 
 // readAll adds the keys of chunks in place and returns their number.

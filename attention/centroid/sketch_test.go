@@ -72,8 +72,8 @@ func (s *naiveSketch) finds(x []float64, j int, level float64) bool {
 	return base+logit+sketchSigmas*math.Sqrt(noise) >= level
 }
 
-// naiveShare is the output of the queries of a group over clustered chunks and the recent keys. It returns the number of
-// clustered keys that are exact.
+// naiveShare is the output of the queries of a group over clustered chunks and the recent keys. It returns the number
+// of clustered keys that are exact.
 func naiveShare(x [][]float64, h *chunkHead[float64], far int, near [][2][]float64, share float64) (out [][]float64,
 	exact int) {
 	dv := len(near[0][1])
@@ -223,7 +223,8 @@ func TestShare(t *testing.T) {
 		}
 		errs, keys = append(errs, errorOf(out, want)), append(keys, float64(r.Exact)/float64(r.Rows))
 	}
-	if !slices.IsSortedFunc(errs, func(a, b float64) int { return int(math.Copysign(1, b-a)) }) || errs[3] > 1e-5 || errs[4] > 1e-6 {
+	falling := slices.IsSortedFunc(errs, func(a, b float64) int { return int(math.Copysign(1, b-a)) })
+	if !falling || errs[3] > 1e-5 || errs[4] > 1e-6 {
 		t.Errorf("errors %v", errs)
 	}
 	if !slices.IsSorted(keys) || keys[0] > 40 || keys[3] < length/4 || keys[4] != (length+1)/2. {

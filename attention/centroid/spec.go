@@ -47,10 +47,10 @@ type Spec struct {
 	// of Together queries of a chunk, which are sorted, chooses Keys exact keys among those before, and Clusters
 	// centroids stand for the others.
 	Chunk int `json:"chunk,omitempty"`
-	// Share is for causal attention with Chunk and Together 1, instead of Top: a key is exact if its weight differs from
-	// the weight that its centroid gives it by at least this share of all weights of a query; see sketch.go. All keys are
-	// exact for less than 1e-9. Masked keys take no position: rows equal the rows of the visible keys alone. 0: Top
-	// clusters are exact.
+	// Share is for causal attention with Chunk and Together 1, instead of Top: a key is exact if its weight differs
+	// from the weight that its centroid gives it by at least this share of all weights of a query; see sketch.go. All
+	// keys are exact for less than 1e-9. Masked keys take no position: rows equal the rows of the visible keys alone.
+	// 0: Top clusters are exact.
 	Share float64 `json:"share,omitempty"`
 	// Start is for causal attention with Chunk and Keys: queries of chunks that begin before this position see all keys
 	// exactly, and centres are trained when Start, 2·Start, 4·Start, … keys are there. 0: Chunk.

@@ -21,10 +21,10 @@ func decodeGrid(seed uint64, length int) []Plan {
 // largestShare is the Spec.Share of the cheapest plan.
 const largestShare = 0.1
 
-// sharePlan is a plan for decoding. Half a chunk of recent keys and the centroids of all others are read at every token:
-// their number is least for chunks of √(2·clusters·length) keys. Up to evenChunk keys, larger chunks are better, since
-// recent keys matter most and lie side by side. Beyond, errors differ too much between the tokens that follow a new
-// chunk, which see few recent keys, and those before the next one.
+// sharePlan is a plan for decoding. Half a chunk of recent keys and the centroids of all others are read at every
+// token: their number is least for chunks of √(2·clusters·length) keys. Up to evenChunk keys, larger chunks are better,
+// since recent keys matter most and lie side by side. Beyond, errors differ too much between the tokens that follow a
+// new chunk, which see few recent keys, and those before the next one.
 func sharePlan(seed uint64, length int, share float64) Plan {
 	const clusters = 16
 	chunk := 128

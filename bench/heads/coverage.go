@@ -103,8 +103,8 @@ func runSeconds(c *config) error {
 				return err
 			}
 			fmt.Println(halves.line(name+", decode", fmt.Sprint(n), given.q.Batch, c.coverage))
-			fmt.Println(parts.line(fmt.Sprintf("%s, decode, parts of %d", name, decodeSteps), fmt.Sprint(n), given.q.Batch,
-				c.coverage))
+			name = fmt.Sprintf("%s, decode, parts of %d", name, decodeSteps)
+			fmt.Println(parts.line(name, fmt.Sprint(n), given.q.Batch, c.coverage))
 		}
 	}
 	return nil
@@ -157,8 +157,9 @@ type held struct {
 	judged, exact, within, inside, above int // all but exact count checks; exact counts heads
 	worst, cost, heads                   float64
 	errors                               []float64
-	squares, pairs                       float64     // Σ(log e − log e′)²/2 over pairs of checks of a head; number of pairs
-	logs                                 [][]float64 // of the errors of every head
+	squares, pairs                       float64 // Σ(log e − log e′)²/2 over pairs of checks of a head; number of pairs
+
+	logs [][]float64 // of the errors of every head
 }
 
 func (t *held) add(o held) {
@@ -229,8 +230,8 @@ func judge(choice *choose.Choice, vis attention.Visibility, l int, fresh [][]hea
 	return t, nil
 }
 
-// judgeDecode is judge for a choice for decoding, on the second halves of the passages and on parts of decodeSteps tokens
-// of them. Plans that read all keys count as exact.
+// judgeDecode is judge for a choice for decoding, on the second halves of the passages and on parts of decodeSteps
+// tokens of them. Plans that read all keys count as exact.
 func judgeDecode(choice *choose.Choice, fresh [][]headInputs, tol float64) (halves, parts held, err error) {
 	for _, in := range fresh {
 		x := in[0]

@@ -90,8 +90,8 @@ type Table[T dense.Float] struct {
 	// Above sets dst to the indices of the elements of x that are at least low, ascending, and returns how many there
 	// are. dst has the length of x; its elements beyond the result are undefined.
 	Above func(dst []int32, x []T, low T) int
-	// Scan sets bit i of mask_b if some row of q has Σ_l code_il·q_l ≥ low for key i of block b of a sketch (scan.go). q
-	// has as many columns as ScanStride, and so many numbers for every element of low. Other bits stay as they are.
+	// Scan sets bit i of mask_b if some row of q has Σ_l code_il·q_l ≥ low for key i of block b of a sketch (scan.go).
+	// q has as many columns as ScanStride, and so many numbers for every element of low. Other bits stay as they are.
 	Scan func(mask []uint16, codes []byte, q []int8, low []int32)
 	// FWHT is the Walsh–Hadamard transform in place, Sylvester order, not normalised; len(x) is a power of two.
 	FWHT func(x []T)

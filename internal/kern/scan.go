@@ -6,9 +6,9 @@ import (
 	"github.com/randfeat/randfeat/dense"
 )
 
-// A sketch of keys has a code of two bits for every coordinate of a key. The codes of ScanKeys keys are a block. A block
-// has a vector of 64 bytes for every 16 columns. In vector t, byte 4i+r holds columns 16t+4s+r of key i in the bits 2s
-// and 2s+1, for s from 0 to 3: four neighbouring columns of a key are the bytes of one 32-bit lane.
+// A sketch of keys has a code of two bits for every coordinate of a key. The codes of ScanKeys keys are a block. A
+// block has a vector of 64 bytes for every 16 columns. In vector t, byte 4i+r holds columns 16t+4s+r of key i in the
+// bits 2s and 2s+1, for s from 0 to 3: four neighbouring columns of a key are the bytes of one 32-bit lane.
 
 // ScanKeys is the number of keys in a block of a sketch.
 const ScanKeys = 16

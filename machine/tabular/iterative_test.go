@@ -235,7 +235,8 @@ func TestQuickProbes(t *testing.T) {
 		rows            int
 		quick           bool
 		matern, laplace bool
-	}{{600, true, false, false}, {800, true, true, false}, {2100, true, true, true}, {2100, false, false, false}, {thinRows, true, false, false}} {
+	}{{600, true, false, false}, {800, true, true, false}, {2100, true, true, true}, {2100, false, false, false},
+		{thinRows, true, false, false}} {
 		o := Options{Learn: data.LearnOptions{Targets: []string{"y"}}, Folds: 1, Quick: c.quick}
 		of, order := searched(t, repeats(c.rows, 1), o)
 		e := of.exactSearch(order)

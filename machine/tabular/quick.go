@@ -60,9 +60,9 @@ func (c *chooser) thin() bool { return c.f.o.Quick && c.rows < thinRows }
 
 const thinRows = 6000
 
-// probeKind tries another kernel at two bandwidths, and the better of these with the λ of the search; quick fits of many
-// rows try both with it. It takes the kernel if it is better than the best trial on the present rows by more than a
-// standard error.
+// probeKind tries another kernel at two bandwidths, and the better of these with the λ of the search; quick fits of
+// many rows try both with it. It takes the kernel if it is better than the best trial on the present rows by more than
+// a standard error.
 func (e *exactSearch) probeKind(kind kernel.Kind) error {
 	was, all, i := e.tries.kind, e.all, best(e.all)
 	if i < 0 {

@@ -30,7 +30,8 @@ func emitScan(a *asm) {
 		for i := range 4 {
 			u, low, high := 16+i, uint32(0x0E208000), uint32(0x4E208000)
 			if s > 0 {
-				a.word(0x6F000400|uint32(16-2*s)<<16|uint32((16+i)<<5|21+i), "USHR V%d.16B, V%d.16B, #%d", 21+i, 16+i, 2*s)
+				a.word(0x6F000400|uint32(16-2*s)<<16|uint32((16+i)<<5|21+i), "USHR V%d.16B, V%d.16B, #%d", 21+i, 16+i,
+					2*s)
 				u = 21 + i
 			}
 			if s < 3 {
