@@ -165,7 +165,7 @@ func (c *Chunks[T]) load(h *chunkHead[T], spec *Spec, body []byte) ([]byte, erro
 		h.store.put(c.tab, i, centre, mean, logSize, hazard)
 		h.parts = append(h.parts, part)
 		if spec.Share > 0 {
-			h.sketch.add(c.tab, part.k)
+			addSketch(&h.sketch, c.tab, part.k)
 		}
 	}
 	first := parts * spec.Chunk

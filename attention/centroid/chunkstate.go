@@ -36,7 +36,7 @@ type chunkHead[T dense.Float] struct {
 	store  chunkStore[T]
 	room   int // chunks that the store has room for
 	ref    T
-	sketch sketches[T] // with Spec.Share
+	sketch sketches // with Spec.Share
 }
 
 // chunkPart is a chunk that is sorted by cluster.
@@ -128,12 +128,12 @@ func (c *Chunks[T]) Bytes() int64 {
 			n += int64(cap(p.k.Data) + cap(p.v.Data))
 			numbers += int64(cap(p.start))
 		}
-		n += int64(cap(h.sketch.mean.Data) + cap(h.sketch.noise.Data))
+		bytes += 4 * int64(cap(h.sketch.mean.Data)+cap(h.sketch.noise.Data))
 		for _, codes := range h.sketch.codes {
 			bytes += int64(cap(codes))
 		}
 		for _, u := range h.sketch.units {
-			n += int64(cap(u.step))
+			bytes += 4 * int64(cap(u.step))
 		}
 	}
 	return n*sizeOf[T]() + 4*numbers + bytes
@@ -343,7 +343,7 @@ func (h *chunkHead[T]) push(tab *kern.Table[T], spec *Spec, p *problem[T]) {
 	h.store.set(tab, done, p, h.ref)
 	h.parts = append(h.parts, chunkPart[T]{slices.Clone(p.start), p.k, p.v})
 	if spec.Share > 0 {
-		h.sketch.add(tab, p.k)
+		addSketch(&h.sketch, tab, p.k)
 	}
 }
 
@@ -383,7 +383,7 @@ func (c *Chunks[T]) Clone() *Chunks[T] {
 		copy(n.near.panel.Data, h.near.panel.Data)
 		n.near.pos = slices.Clone(h.near.pos)
 		n.asked, n.parts, n.ref = slices.Clone(h.asked), slices.Clone(h.parts), h.ref
-		n.sketch = h.sketch.clone(c.tab)
+		n.sketch = h.sketch.clone()
 		n.store, n.room = h.store, 0
 		if h.room > 0 {
 			n.room = (h.room + 1) / 2

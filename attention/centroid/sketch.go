@@ -32,82 +32,103 @@ import (
 // sketchSigmas is how far logits of sketches may be wrong, in standard deviations.
 const sketchSigmas = 2
 
-// sketches describe the keys of the clustered chunks of a head.
-type sketches[T dense.Float] struct {
-	mean, noise kern.Panel[T] // columns are chunks: means of the coordinates, mean squares of their errors
-	room        int           // columns
-	codes       [][]byte      // of every chunk; they never change
-	units       []sketchUnit[T]
+// sketches describe the keys of the clustered chunks of a head. They are in float32 whatever the keys are: codes are far
+// less accurate.
+type sketches struct {
+	mean, noise kern.Panel[float32] // columns are chunks: means of the coordinates, mean squares of their errors
+	room        int                 // columns
+	codes       [][]byte            // of every chunk; they never change
+	units       []sketchUnit
 }
 
 // sketchUnit is the steps of the chunks from first on.
-type sketchUnit[T dense.Float] struct {
+type sketchUnit struct {
 	first int
-	step  []T
+	step  []float32
 }
 
-// add appends the sketch of the next chunk.
-func (s *sketches[T]) add(tab *kern.Table[T], k dense.Matrix[T]) {
-	i, n, d := len(s.codes), k.Rows, k.Cols
+// addSketch appends the sketch of the next chunk.
+func addSketch[T dense.Float](s *sketches, tab *kern.Table[T], k dense.Matrix[T]) {
+	wide := dense.New[float64](k.Rows, k.Cols)
+	for j := range k.Rows {
+		tab.Widen(wide.Row(j), k.Row(j), 1)
+	}
+	s.add(wide)
+}
+
+func (s *sketches) add(k dense.Matrix[float64]) {
+	tab, i, d := kern.Best[float32](), len(s.codes), k.Cols
 	if i == s.room {
 		s.grow(tab, max(4, 2*s.room), d)
 	}
-	mean, noise := make([]float64, d), make([]float64, d)
-	for j := range n {
-		tab.Widen(mean, k.Row(j), 1/float64(n))
-	}
+	mean := means(k)
 	if i == 0 || i&(i-1) == 0 && bits.Len(uint(i))%2 == 1 { // 0 or a power of four
-		s.units = append(s.units, sketchUnit[T]{i, deviations(k, mean)})
+		step := make([]float32, d)
+		tab.Narrow(step, deviations(k, mean), 1)
+		s.units = append(s.units, sketchUnit{i, step})
 	}
-	step := s.units[len(s.units)-1].step
-	codes, stride := make([]byte, kern.ScanSize(n, d)), kern.ScanStride(d)
-	for j := range n {
-		for l, y := range k.Row(j) {
-			x, code, size := float64(y)-mean[l], 0, float64(step[l])
-			switch {
-			case x >= size:
-				code = 3
-			case x >= 0:
-				code = 2
-			case x >= -size:
-				code = 1
-			}
-			kern.PutCode(codes, stride, j, l, byte(code))
-			e := x - (float64(code)-1.5)*size
-			noise[l] += e * e / float64(n)
-		}
-	}
-	for _, c := range []struct {
-		to   *kern.Panel[T]
-		from []float64
-	}{{&s.mean, mean}, {&s.noise, noise}} {
-		at := outputOf(c.to, i)
-		for _, v := range c.from {
-			c.to.Data[at] = T(v)
-			at += c.to.Width
-		}
-	}
+	step := make([]float64, d)
+	tab.Widen(step, s.units[len(s.units)-1].step, 1)
+	codes, noise := encode(k, mean, step)
 	s.codes = append(s.codes, codes)
+	at := outputOf(&s.mean, i)
+	for l := range mean {
+		s.mean.Data[at], s.noise.Data[at] = float32(mean[l]), float32(noise[l])
+		at += s.mean.Width
+	}
 }
 
-// deviations are the standard deviations of the coordinates of keys.
-func deviations[T dense.Float](k dense.Matrix[T], mean []float64) []T {
-	sum, out := make([]float64, k.Cols), make([]T, k.Cols)
+// means are the means of the columns of k.
+func means(k dense.Matrix[float64]) []float64 {
+	mean := make([]float64, k.Cols)
 	for j := range k.Rows {
 		for l, y := range k.Row(j) {
-			x := float64(y) - mean[l]
-			sum[l] += x * x
+			mean[l] += y / float64(k.Rows)
+		}
+	}
+	return mean
+}
+
+// deviations are the standard deviations of the columns of k.
+func deviations(k dense.Matrix[float64], mean []float64) []float64 {
+	sum := make([]float64, k.Cols)
+	for j := range k.Rows {
+		for l, y := range k.Row(j) {
+			sum[l] += (y - mean[l]) * (y - mean[l])
 		}
 	}
 	for l, v := range sum {
-		out[l] = T(math.Sqrt(v / float64(max(1, k.Rows))))
+		sum[l] = math.Sqrt(v / float64(max(1, k.Rows)))
 	}
-	return out
+	return sum
+}
+
+// encode returns the codes of keys, and the mean squares of their errors.
+func encode(k dense.Matrix[float64], mean, step []float64) (codes []byte, noise []float64) {
+	codes, noise = make([]byte, kern.ScanSize(k.Rows, k.Cols)), make([]float64, k.Cols)
+	stride := kern.ScanStride(k.Cols)
+	for j := range k.Rows {
+		for l, y := range k.Row(j) {
+			x, code := y-mean[l], 0
+			switch {
+			case x >= step[l]:
+				code = 3
+			case x >= 0:
+				code = 2
+			case x >= -step[l]:
+				code = 1
+			}
+			kern.PutCode(codes, stride, j, l, byte(code))
+			e := x - (float64(code)-1.5)*step[l]
+			noise[l] += e * e / float64(k.Rows)
+		}
+	}
+	return codes, noise
 }
 
 // grow makes room for so many chunks.
-func (s *sketches[T]) grow(tab *kern.Table[T], n, d int) {
-	var mean, noise kern.Panel[T]
+func (s *sketches) grow(tab *kern.Table[float32], n, d int) {
+	var mean, noise kern.Panel[float32]
 	tab.Room(&mean, n, d)
 	tab.Room(&noise, n, d)
 	copy(mean.Data, s.mean.Data)
@@ -116,11 +137,11 @@ func (s *sketches[T]) grow(tab *kern.Table[T], n, d int) {
 }
 
 // clone is a copy that shares the codes.
-func (s *sketches[T]) clone(tab *kern.Table[T]) sketches[T] {
+func (s *sketches) clone() sketches {
 	n := *s
 	n.codes, n.units = slices.Clone(s.codes), slices.Clone(s.units)
 	if s.room > 0 {
-		n.grow(tab, s.room, s.mean.Cols)
+		n.grow(kern.Best[float32](), s.room, s.mean.Cols)
 	}
 	return n
 }
@@ -137,21 +158,27 @@ type run struct{ first, column, size int32 }
 
 // sketchReader computes rows. It is scratch memory of one goroutine.
 type sketchReader[T dense.Float] struct {
-	weights     dense.Matrix[T] // of centroids
-	shift       []T             // their references
-	square      dense.Matrix[T] // of queries
-	base, noise dense.Matrix[T] // logits of the means of chunks, variances of the errors
-	level       []float64       // logits of Share of all weights
-	inv, score  []T
-	index       []int32
-	scaled      []T
+	finder
+	weights    dense.Matrix[T] // of centroids
+	shift      []T             // their references
+	inv, score []T
+	index      []int32
+	tile       dense.Matrix[T]
+}
+
+// finder finds candidates by sketches.
+type finder struct {
+	x, square   dense.Matrix[float32] // queries
+	base, noise dense.Matrix[float32] // logits of the means of chunks, variances of the errors
+	view        kern.Panel[float32]
+	level       []float64 // logits of Share of all weights
+	scaled      []float32
 	q           []int8
 	f           []float64
 	sum         []int
 	low         []int32
 	mask        []uint16
 	list        candidates
-	tile        dense.Matrix[T]
 }
 
 // read adds the first far chunks of a head and the recent keys to the sums of t. It returns the number of clustered
@@ -204,18 +231,11 @@ func (r *sketchReader[T]) readAll(t *tiles[T], parts []chunkPart[T]) (exact int)
 
 // pick sets r.list to the candidates.
 func (r *sketchReader[T]) pick(t *tiles[T], h *chunkHead[T], far int, share float64) {
-	tab, rows, d, s := t.tab, t.x.Rows, t.x.Cols, &h.sketch
-	r.square = buf.Shaped(r.square, rows, d)
-	copy(r.square.Data, t.x.Data)
-	tab.Mul(r.square.Data, t.x.Data)
-	r.base, r.noise = shapedRoomy(r.base, rows, far), shapedRoomy(r.noise, rows, far)
-	t.view = s.mean
-	t.view.Rows = far
-	tab.MulT(r.base, t.x, &t.view, nil)
-	t.view = s.noise
-	t.view.Rows = far
-	tab.MulT(r.noise, r.square, &t.view, nil)
-	r.level = buf.Sized(r.level, rows)
+	rows := t.x.Rows
+	r.x, r.level = buf.Shaped(r.x, rows, t.x.Cols), buf.Sized(r.level, rows)
+	for i, v := range t.x.Data[:len(r.x.Data)] {
+		r.x.Data[i] = float32(v)
+	}
 	for g := range rows {
 		r.level[g] = float64(t.shift[g]) + math.Log(share*t.sum[g])
 	}
@@ -226,7 +246,25 @@ func (r *sketchReader[T]) pick(t *tiles[T], h *chunkHead[T], far int, share floa
 	r.mask = roomy(r.mask, blocks)
 	clear(r.mask)
 	r.markHeavy(t, h, far, share)
+	r.search(&h.sketch, far)
+	r.collect(h, far)
+}
+
+// search marks the keys of the first far chunks whose logits may reach the levels.
+func (r *finder) search(s *sketches, far int) {
+	tab, rows, d := kern.Best[float32](), r.x.Rows, r.x.Cols
+	r.square = buf.Shaped(r.square, rows, d)
+	copy(r.square.Data, r.x.Data)
+	tab.Mul(r.square.Data, r.x.Data)
+	r.base, r.noise = shapedRoomy(r.base, rows, far), shapedRoomy(r.noise, rows, far)
+	r.view = s.mean
+	r.view.Rows = far
+	tab.MulT(r.base, r.x, &r.view, nil)
+	r.view = s.noise
+	r.view.Rows = far
+	tab.MulT(r.noise, r.square, &r.view, nil)
 	stride := kern.ScanStride(d)
+	block := kern.ScanSize(kern.ScanKeys, d)
 	r.q, r.low, r.scaled = buf.Sized(r.q, rows*stride), buf.Sized(r.low, rows), buf.Sized(r.scaled, d)
 	r.f, r.sum = buf.Sized(r.f, rows), buf.Sized(r.sum, rows)
 	at := 0
@@ -239,7 +277,7 @@ func (r *sketchReader[T]) pick(t *tiles[T], h *chunkHead[T], far int, share floa
 			break
 		}
 		for g := range rows {
-			copy(r.scaled, t.x.Row(g))
+			copy(r.scaled, r.x.Row(g))
 			tab.Mul(r.scaled, s.units[u].step)
 			r.f[g], r.sum[g] = kern.ScanQuery(r.q[g*stride:(g+1)*stride], r.scaled)
 		}
@@ -248,12 +286,11 @@ func (r *sketchReader[T]) pick(t *tiles[T], h *chunkHead[T], far int, share floa
 				least := r.level[g] - float64(r.base.Row(g)[i]) - sketchSigmas*math.Sqrt(float64(r.noise.Row(g)[i]))
 				r.low[g] = leastSumOf(least, r.f[g], r.sum[g])
 			}
-			n := h.parts[i].blocks()
+			n := len(s.codes[i]) / block
 			tab.Scan(r.mask[at:at+n], s.codes[i], r.q, r.low)
 			at += n
 		}
 	}
-	r.collect(h, far)
 }
 
 // blocks is the number of blocks of a sketch of the chunk.
@@ -306,29 +343,34 @@ func (r *sketchReader[T]) collect(h *chunkHead[T], far int) {
 	l.key, l.runs, l.first = l.key[:0], l.runs[:0], l.first[:0]
 	at := 0
 	for i := range far {
-		start := h.parts[i].start
-		n, x, next := start[len(start)-1], -1, int32(0)
-		l.first = append(l.first, int32(len(l.key)))
-		for b, m := range r.mask[at : at+h.parts[i].blocks()] {
-			for ; m != 0; m &= m - 1 {
-				j := int32(b*kern.ScanKeys + bits.TrailingZeros16(m))
-				if j >= n { // the last block is not full
-					break
-				}
-				if j >= next {
-					for next <= j {
-						x++
-						next = start[x+1]
-					}
-					l.runs = append(l.runs, run{int32(len(l.key)), int32(i*h.store.stride + x), next - start[x]})
-				}
-				l.key = append(l.key, j)
-			}
-		}
-		at += h.parts[i].blocks()
+		n := h.parts[i].blocks()
+		l.add(r.mask[at:at+n], h.parts[i].start, int32(i*h.store.stride))
+		at += n
 	}
 	l.first = append(l.first, int32(len(l.key)))
 	l.runs = append(l.runs, run{first: int32(len(l.key))})
+}
+
+// add appends the keys of a chunk, given where its clusters begin among its keys and the column of the first.
+func (l *candidates) add(mask []uint16, start []int32, column int32) {
+	n, x, next := start[len(start)-1], int32(-1), int32(0)
+	l.first = append(l.first, int32(len(l.key)))
+	for b, m := range mask {
+		for ; m != 0; m &= m - 1 {
+			j := int32(b*kern.ScanKeys + bits.TrailingZeros16(m))
+			if j >= n { // the last block is not full
+				break
+			}
+			if j >= next {
+				for next <= j {
+					x++
+					next = start[x+1]
+				}
+				l.runs = append(l.runs, run{int32(len(l.key)), column + x, next - start[x]})
+			}
+			l.key = append(l.key, j)
+		}
+	}
 }
 
 // correct makes the candidates exact that differ from their centroids by at least share of all weights of a row, and

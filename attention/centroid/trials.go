@@ -6,7 +6,6 @@ import (
 
 	"github.com/randfeat/randfeat/attention"
 	"github.com/randfeat/randfeat/dense"
-	"github.com/randfeat/randfeat/internal/slim"
 )
 
 // Trials computes a few rows of attention with one spec after the other, over the same arguments. It supports
@@ -64,15 +63,13 @@ const keptTrials = 3
 
 // NewTrials checks the arguments as [Attention.Forward] does. Scale 0 means 1/√d.
 func NewTrials[T dense.Float](vis attention.Visibility, scale float64, q, k, v attention.Seq[T]) (*Trials[T], error) {
-	type function = func(vis attention.Visibility, scale float64, q, k, v attention.Seq[T]) (trialer[T], error)
-	t, err := slim.Of[function](trials32, trials64)(vis, scale, q, k, v)
+	// Not by internal/slim: most programs have trials of float32 alone (package choose), which is compiled twice then.
+	t, err := newTrials(vis, scale, q, k, v)
 	if err != nil {
 		return nil, err
 	}
 	return &Trials[T]{t}, nil
 }
-
-var trials32, trials64 any = newTrials[float32], newTrials[float64]
 
 func newTrials[T dense.Float](vis attention.Visibility, scale float64, q, k, v attention.Seq[T]) (trialer[T], error) {
 	t := &trials[T]{vis: vis, scale: scale, q: q, k: k, v: v}

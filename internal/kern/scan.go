@@ -2,8 +2,6 @@ package kern
 
 import (
 	"math"
-
-	"github.com/randfeat/randfeat/dense"
 )
 
 // A sketch of keys has a code of two bits for every coordinate of a key. The codes of ScanKeys keys are a block. A
@@ -36,7 +34,7 @@ func PutCode(codes []byte, stride, j, l int, code byte) {
 
 // ScanQuery writes integers near f·x_l to dst and returns f, so that the largest has the magnitude 127, and their sum.
 // f is 0 if x is zero, and NaN if a number is not finite; dst is then zero.
-func ScanQuery[T dense.Float](dst []int8, x []T) (f float64, sum int) {
+func ScanQuery(dst []int8, x []float32) (f float64, sum int) {
 	clear(dst)
 	dst = dst[:len(x)]
 	top, nan := 0.0, false
@@ -50,11 +48,11 @@ func ScanQuery[T dense.Float](dst []int8, x []T) (f float64, sum int) {
 	switch {
 	case nan || top > math.MaxFloat64:
 		return math.NaN(), 0
-	case top < 0x1p-100: // 127/top might be beyond the range of T
+	case top < 0x1p-100: // 127/top might be beyond the range of float32
 		return 0, 0
 	}
 	f = 127 / top
-	by := T(f)
+	by := float32(f)
 	for l, v := range x {
 		c := int32(v*by+128.5) - 128 // the conversion cuts off
 		dst[l] = int8(c)

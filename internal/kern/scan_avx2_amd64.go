@@ -9,9 +9,3 @@ func scan1AVX2(mask *uint16, codes *byte, q *int8, low *int32, stride int, block
 
 //go:noescape
 func scan2AVX2(mask *uint16, codes *byte, q *int8, low *int32, stride int, blocks int)
-
-//go:noescape
-func scan3AVX2(mask *uint16, codes *byte, q *int8, low *int32, stride int, blocks int)
-
-//go:noescape
-func scan4AVX2(mask *uint16, codes *byte, q *int8, low *int32, stride int, blocks int)

@@ -27,7 +27,7 @@ func targets() tables {
 		fusedExp(t64, shapeAVX512F64)
 		fusedSinCos(t32, shapeAVX512F32)
 		fusedSinCos(t64, shapeAVX512F64)
-		t32.Scan = scanWith(scan1AVX2, scan2AVX2, scan3AVX2, scan4AVX2)
+		t32.Scan = scanWith(scan1AVX2, scan2AVX2)
 		if cpu.X86.HasAVX512VNNI {
 			t32.Scan = scanWith(scan1AVX512, scan2AVX512, scan3AVX512, scan4AVX512)
 		}
@@ -45,7 +45,7 @@ func targets() tables {
 		fusedExp(t64, shapeAVX2F64)
 		fusedSinCos(t32, shapeAVX2F32)
 		fusedSinCos(t64, shapeAVX2F64)
-		t32.Scan = scanWith(scan1AVX2, scan2AVX2, scan3AVX2, scan4AVX2)
+		t32.Scan = scanWith(scan1AVX2, scan2AVX2)
 		t64.Scan = t32.Scan
 		t32.Structured, t64.Structured = 110, 110
 		t.f32, t.f64 = append(t.f32, t32), append(t.f64, t64)

@@ -1,6 +1,7 @@
 package linalg
 
 import (
+	"errors"
 	"math"
 
 	"github.com/randfeat/randfeat/dense"
@@ -14,7 +15,7 @@ import (
 // touches it at f. Fitting these targets again and again therefore descends (majorisation; Groenen, Nalbantov & Bioch
 // 2008). Each fit takes two substitutions with the factor of d, 2n² multiply-adds per column. Steps are accelerated
 // (Nesterov 1983) and restarted when they turn back (O'Donoghue & Candès 2015). Margins ends after the given number of
-// steps, or when a step changes f by less than tolerance on average. It overwrites the elements below the factor.
+// steps, or when a step changes f by less than tolerance on average. It overwrites the elements below a float32 factor.
 func (d *Dual) Margins(y dense.Matrix[float64], lambda float64, steps int) error {
 	const tolerance = 1e-3
 	n, outs := y.Rows, y.Cols
@@ -86,18 +87,22 @@ func (d *Dual) Margins(y dense.Matrix[float64], lambda float64, steps int) error
 const exactSteps = 3
 
 // fast returns a function that sets z to the solution for the right-hand sides r with the factor of d, as it is.
-func (d *Dual) fast() (func(z, r dense.Matrix[float64]), error) {
+func (d *Dual) fast() (func(z, r dense.Matrix[float64]) error, error) {
 	if d.mixed == nil {
-		s, err := newSolver(d.U)
-		return func(z, r dense.Matrix[float64]) { s.columns(z, r) }, err
+		return func(z, r dense.Matrix[float64]) error {
+			for i := range r.Rows {
+				copy(z.Row(i), r.Row(i))
+			}
+			return errors.Join(SolveT(d.U, z), Solve(d.U, z))
+		}, nil
 	}
 	s, err := newSolver(d.mixed.u)
-	return func(z, r dense.Matrix[float64]) { s.columns(z, r) }, err
+	return func(z, r dense.Matrix[float64]) error { s.columns(z, r); return nil }, err
 }
 
 // again fits other targets with the factor of d, by the solutions of fast. If exact is true, those of a float32 factor
 // are refined.
-func (d *Dual) again(y dense.Matrix[float64], exact bool, fast func(z, r dense.Matrix[float64])) error {
+func (d *Dual) again(y dense.Matrix[float64], exact bool, fast func(z, r dense.Matrix[float64]) error) error {
 	clear(d.Intercept)
 	for i, v := range d.ones {
 		for c, t := range y.Row(i) {
@@ -107,9 +112,8 @@ func (d *Dual) again(y dense.Matrix[float64], exact bool, fast func(z, r dense.M
 	for c := range d.Intercept {
 		d.Intercept[c] /= d.sum
 	}
-	fast(d.Alpha, y)
-	var err error
-	if exact && d.mixed != nil && !d.mixed.rough {
+	err := fast(d.Alpha, y)
+	if err == nil && exact && d.mixed != nil && !d.mixed.rough {
 		err = d.mixed.solve(d.Alpha, y, marginTolerance)
 	}
 	if err != nil {

@@ -14,19 +14,19 @@ import (
 // factor, for which Uᵀ is stored below U, and multiply by the inverses of triangles of leafRows rows. 1,536 rows of 18
 // columns take 0.6 of the time of SolveT and Solve, 768 rows of 4 columns 0.45, and the preparation as long as one or
 // two solutions.
-type solver[T dense.Float] struct {
-	u        dense.Matrix[T] // U, and Uᵀ below the triangles on the diagonal
-	down, up dense.Matrix[T] // −U⁻¹ and −U⁻ᵀ of these triangles
-	b        dense.Matrix[T] // scratch of columns
+type solver struct {
+	u        dense.Matrix[float32] // U, and Uᵀ below the triangles on the diagonal
+	down, up dense.Matrix[float32] // −U⁻¹ and −U⁻ᵀ of these triangles
+	b        dense.Matrix[float32] // scratch of columns
 }
 
 // leafRows is the number of rows of a triangle.
 const leafRows = 64
 
 // newSolver prepares solutions with the upper triangle of u. It overwrites the elements below.
-func newSolver[T dense.Float](u dense.Matrix[T]) (*solver[T], error) {
+func newSolver(u dense.Matrix[float32]) (*solver, error) {
 	n := u.Rows
-	s := &solver[T]{u: u, down: dense.New[T](n, leafRows), up: dense.New[T](n, leafRows)}
+	s := &solver{u: u, down: dense.New[float32](n, leafRows), up: dense.New[float32](n, leafRows)}
 	leaves := (n + leafRows - 1) / leafRows
 	errs := make([]error, leaves)
 	par.For(leaves, 2, func(from, to int) {
@@ -60,11 +60,11 @@ func newSolver[T dense.Float](u dense.Matrix[T]) (*solver[T], error) {
 }
 
 // columns sets every column of z to the solution for the same column of r.
-func (s *solver[T]) columns(z, r dense.Matrix[float64]) {
+func (s *solver) columns(z, r dense.Matrix[float64]) {
 	s.b = buf.Shaped(s.b, r.Cols, r.Rows)
 	for i := range r.Rows {
 		for c, v := range r.Row(i) {
-			s.b.Set(c, i, T(v))
+			s.b.Set(c, i, float32(v))
 		}
 	}
 	s.solve(s.b)
@@ -77,17 +77,17 @@ func (s *solver[T]) columns(z, r dense.Matrix[float64]) {
 }
 
 // solve overwrites every row x of b with (UᵀU)⁻¹x. Rows are independent, so the bits do not depend on goroutines.
-func (s *solver[T]) solve(b dense.Matrix[T]) {
+func (s *solver) solve(b dense.Matrix[float32]) {
 	const few = 6 // rows of a tile
 	par.For((b.Rows+few-1)/few, 1, func(from, to int) { s.rows(b.RowRange(from*few, min(to*few, b.Rows))) })
 }
 
 // rows is solve in one goroutine. Kernels can only add products, so solutions have the opposite sign until both
 // substitutions are done.
-func (s *solver[T]) rows(b dense.Matrix[T]) {
-	n, tab := s.u.Rows, kern.Best[T]()
-	scratch := dense.New[T](b.Rows, leafRows)
-	leaf := func(k, end int, inverse dense.Matrix[T]) dense.Matrix[T] {
+func (s *solver) rows(b dense.Matrix[float32]) {
+	n, tab := s.u.Rows, kern.Best[float32]()
+	scratch := dense.New[float32](b.Rows, leafRows)
+	leaf := func(k, end int, inverse dense.Matrix[float32]) dense.Matrix[float32] {
 		part, t := b.ColRange(k, end), scratch.ColRange(0, end-k)
 		tab.Product(t, part, inverse.RowRange(k, end).ColRange(0, end-k), false)
 		for i := range t.Rows {
@@ -111,15 +111,15 @@ func (s *solver[T]) rows(b dense.Matrix[T]) {
 
 // SolveByInverse overwrites b with (UᵀU)⁻¹·b, given the inverse of U with zeros below the diagonal. It takes a third to
 // two thirds of the time of SolveT and Solve for up to 20 columns: none of its products waits for another.
-func SolveByInverse[T dense.Float](inverse, b dense.Matrix[T]) error {
+func SolveByInverse(inverse, b dense.Matrix[float32]) error {
 	if err := square(inverse); err != nil {
 		return err
 	}
 	if b.Rows != inverse.Rows {
 		return fmt.Errorf("%d rows for an inverse of %d: %w", b.Rows, inverse.Rows, dense.ErrShape)
 	}
-	n, tab := b.Rows, kern.Best[T]()
-	x, y := dense.New[T](b.Cols, n), dense.New[T](b.Cols, n) // transposed: see solver
+	n, tab := b.Rows, kern.Best[float32]()
+	x, y := dense.New[float32](b.Cols, n), dense.New[float32](b.Cols, n) // transposed: see solver
 	for i := range n {
 		for c, v := range b.Row(i) {
 			x.Set(c, i, v)

@@ -31,15 +31,18 @@ func sides[T dense.Float](t *testing.T, n, cols int) (b, u dense.Matrix[T]) {
 	return b, u
 }
 
-func testSolver[T dense.Float](t *testing.T, bound float64) {
+// Solutions for columns as rows, and by the inverse, are those of substitutions, read the upper triangle alone, and do
+// not depend on goroutines.
+func TestSolver(t *testing.T) {
+	const bound = 1e-4
 	for _, n := range []int{1, 63, 64, 65, 300} {
 		for _, cols := range []int{1, 2, 5, 18, 33} {
-			b, u := sides[T](t, n, cols)
+			b, u := sides[float32](t, n, cols)
 			want := b.Clone()
 			if err := errors.Join(SolveT(u, want), Solve(u, want)); err != nil {
 				t.Fatal(err)
 			}
-			inverse := dense.New[T](n, n)
+			inverse := dense.New[float32](n, n)
 			got := b.Clone()
 			if err := errors.Join(Inverse(inverse, u), SolveByInverse(inverse, got)); err != nil {
 				t.Fatal(err)
@@ -69,14 +72,7 @@ func testSolver[T dense.Float](t *testing.T, bound float64) {
 			}
 		}
 	}
-}
-
-// Solutions for columns as rows, and by the inverse, are those of substitutions, read the upper triangle alone, and do
-// not depend on goroutines.
-func TestSolver(t *testing.T) {
-	t.Run("float32", func(t *testing.T) { testSolver[float32](t, 1e-4) })
-	t.Run("float64", func(t *testing.T) { testSolver[float64](t, 1e-12) })
-	if err := SolveByInverse(dense.New[float64](3, 3), dense.New[float64](2, 1)); !errors.Is(err, dense.ErrShape) {
+	if err := SolveByInverse(dense.New[float32](3, 3), dense.New[float32](2, 1)); !errors.Is(err, dense.ErrShape) {
 		t.Errorf("an inverse of 3 rows for 2: %v", err)
 	}
 }

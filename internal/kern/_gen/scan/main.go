@@ -21,13 +21,18 @@ import (
 	"github.com/randfeat/randfeat/internal/kern/_gen/vec"
 )
 
-const most = 4 // rows of queries of one kernel
+// Rows of queries of one kernel. Those of AVX2 have no registers to share the codes of several rows.
+const mostWide, mostNarrow = 4, 2
 
 func main() {
 	flag.Parse()
 	for _, wide := range []bool{true, false} {
 		c := build.NewContext()
 		g := &gen{vec.Gen{Context: c, Wide: wide}}
+		most := mostNarrow
+		if wide {
+			most = mostWide
+		}
 		for rows := 1; rows <= most; rows++ {
 			g.scan(rows)
 		}
