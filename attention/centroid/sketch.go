@@ -32,10 +32,10 @@ import (
 // sketchSigmas is how far logits of sketches may be wrong, in standard deviations.
 const sketchSigmas = 2
 
-// sketches describe the keys of the clustered chunks of a head. They are in float32 whatever the keys are: codes are far
-// less accurate.
+// sketches describe the keys of the clustered chunks of a head. They are in float32 whatever the keys are: codes are
+// far less accurate.
 type sketches struct {
-	mean, noise kern.Panel[float32] // columns are chunks: means of the coordinates, mean squares of their errors
+	mean, noise kern.Panel[float32] // columns are chunks: means of coordinates, mean squares of their errors
 	room        int                 // columns
 	codes       [][]byte            // of every chunk; they never change
 	units       []sketchUnit
