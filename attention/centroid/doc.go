@@ -82,7 +82,8 @@
 // query: the heaviest (Spec.Keys) are exact, and the others are in centroids made for the block, which needs the least
 // time on long sequences. Causal attention works in chunks of positions (Spec.Chunk). With Spec.Keys the
 // queries of a chunk see its keys exactly, and all earlier keys as bidirectional blocks do, which needs the least time
-// for whole sequences. With Spec.Top every chunk of keys has clusters of its own, which suits decoding. See blocks.go,
+// for whole sequences. With Spec.Top every chunk of keys has clusters of its own. With
+// Spec.Share the clusters of chunks are for decoding: single keys are exact, found by sketches. See blocks.go,
 // tilt.go, prefix.go and chunks.go.
 //
 // # Limits

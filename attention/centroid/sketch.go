@@ -25,7 +25,7 @@ import (
 // chunks 0, 1, 4, 16, 64, …, so a query is rounded to integers once for each of them: ∑ code·q is then a sum of small
 // integers (kern.Scan). Errors of different coordinates are independent, so that the logit of a query x has the
 // variance Σ x_l² e_l, where e_l is their mean square over the keys of the chunk. A key far from all others of its
-// chunk has a cluster of its own, and needs no sketch.
+// chunk raises e_l, so that more keys become candidates.
 //
 // Invariant: all this is a function of the sorted keys of the chunks in their order; a saved state has only these.
 

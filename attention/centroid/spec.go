@@ -245,7 +245,7 @@ func (s Spec) Cost(lenK, dim, valueDim int) float64 {
 
 // Reads is the time of a decoding step (Chunks) after n tokens, in units of the time to read a key that lies beside the
 // last one. On average half a chunk of recent keys is not in clusters. Chosen keys lie in many places of memory. With
-// Share, their number is a fit to the heads of SmolLM2.
+// Share, their number is of the order of what heads of SmolLM2 have; plans for decoding are only ranked by it.
 func (s Spec) Reads(n int) float64 {
 	const scattered = 3     // keys side by side that are read in the time of one elsewhere
 	const sharedKeys = 0.25 // times 1/Share

@@ -96,7 +96,7 @@ func TestScanQuery(t *testing.T) {
 	}
 }
 
-// Numbers per second of keys: a million keys of 64 coordinates take this long for three queries.
+// The time of a key of 64 coordinates for three queries.
 func BenchmarkScan(b *testing.B) {
 	for _, tab := range Available[float32]() {
 		b.Run(tab.Name, func(b *testing.B) {
