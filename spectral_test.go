@@ -39,7 +39,7 @@ func accepting(t testing.TB, families []cases.Family, kind kernel.Kind, d int) (
 // kernel and the closed form, by the code that tests all families.
 func TestEveryKernelWithEveryCoupling(t *testing.T) {
 	sizes := []size{{d: 2, m: 5, draws: 500}, {d: 5, m: 13, draws: 250}, {d: 64, m: 130, draws: 20}}
-	if testing.Short() {
+	if !stattest.Full() {
 		sizes = []size{{d: 5, m: 13, draws: 100}}
 	}
 	compared, variances := 0, 0

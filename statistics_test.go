@@ -421,7 +421,7 @@ func couplingSizes(c cases.Coupling, sizes []size) []size {
 // draw differently: nothing else of a family reaches a coupling.
 func TestEveryFamilyWithEveryCoupling(t *testing.T) {
 	sizes := testSizes()
-	if testing.Short() {
+	if !stattest.Full() {
 		sizes = []size{{d: 2, m: 2, draws: 300}, {d: 5, m: 13, draws: 200}}
 	}
 	families := map[int][]cases.Family{}
