@@ -12,7 +12,6 @@ import (
 	"github.com/randfeat/randfeat/internal/exec"
 	"github.com/randfeat/randfeat/internal/kern"
 	"github.com/randfeat/randfeat/internal/par"
-	"github.com/randfeat/randfeat/internal/slim"
 )
 
 // Workspace keeps the scratch memory of a map between calls, so that steady use allocates nothing. The zero value is
@@ -47,13 +46,6 @@ func (m *Map[T]) LogGram(log, sign dense.Matrix[float64], x, y dense.Matrix[T], 
 	return m.gram(true, dense.Matrix[T]{}, log, sign, x, y, ws)
 }
 
-func (m *Map[T]) gram(logs bool, dst dense.Matrix[T], log, sign dense.Matrix[float64], x, y dense.Matrix[T],
-	ws *Workspace[T]) error {
-	type function = func(m *Map[T], logs bool, dst dense.Matrix[T], log, sign dense.Matrix[float64],
-		x, y dense.Matrix[T], ws *Workspace[T]) error
-	return slim.Of[function](gram32, gram64)(m, logs, dst, log, sign, x, y, ws)
-}
-
 func checkGram[E, T dense.Float](name string, dst dense.Matrix[E], x, y dense.Matrix[T]) error {
 	if dst.Rows != x.Rows || dst.Cols != y.Rows {
 		return fmt.Errorf("%s is %d×%d, want %d×%d: %w", name, dst.Rows, dst.Cols, x.Rows, y.Rows, dense.ErrShape)
@@ -69,8 +61,8 @@ func checkGram[E, T dense.Float](name string, dst dense.Matrix[E], x, y dense.Ma
 // Blocks of y follow each other without a barrier: the features of a block are computed beside the products with the
 // block before. For a set with itself and a symmetric map, only blocks on one side of the diagonal are computed, and
 // copied to the other side.
-func gram[T dense.Float](m *Map[T], logs bool, dst dense.Matrix[T], log, sign dense.Matrix[float64],
-	x, y dense.Matrix[T], ws *Workspace[T]) error {
+func (m *Map[T]) gram(logs bool, dst dense.Matrix[T], log, sign dense.Matrix[float64], x, y dense.Matrix[T],
+	ws *Workspace[T]) error {
 	if logs {
 		if err := checkGram("log", log, x, y); err != nil {
 			return err

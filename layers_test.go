@@ -9,10 +9,10 @@ import (
 // layers orders the packages from the bottom: a package may import only packages of the lines above its own. Nested
 // modules are not listed.
 var layers = []string{
-	"dense internal/stable",
+	"dense",
 	"internal/buf internal/cell internal/figure internal/half internal/jsonscan internal/leaf internal/localfile " +
 		"internal/namedjson internal/packed internal/par internal/quote internal/rng internal/seal internal/similar " +
-		"internal/slim internal/special internal/stattest internal/tensorfile",
+		"internal/special internal/stattest internal/tensorfile",
 	"internal/distance internal/kern internal/npy internal/number internal/suggest",
 	"internal/omega",
 	"coupling data internal/linalg kernel",

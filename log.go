@@ -4,7 +4,6 @@ import (
 	"fmt"
 
 	"github.com/randfeat/randfeat/dense"
-	"github.com/randfeat/randfeat/internal/slim"
 )
 
 // Signed reports whether features have a factor besides their exponential: signs, sines, thresholds. If not, all
@@ -45,15 +44,8 @@ func begin[T dense.Float](m *Map[T], x dense.Matrix[T], ws *Workspace[T]) (_ *Wo
 	return ws, err
 }
 
+// log validates the arguments of LogQueries and LogKeys and computes the features.
 func (m *Map[T]) log(s side[T], e, value dense.Matrix[T], row []float64, x dense.Matrix[T], ws *Workspace[T]) error {
-	type function = func(m *Map[T], s side[T], e, value dense.Matrix[T], row []float64, x dense.Matrix[T],
-		ws *Workspace[T]) error
-	return slim.Of[function](log32, log64)(m, s, e, value, row, x, ws)
-}
-
-// logForm validates the arguments of LogQueries and LogKeys and computes the features.
-func logForm[T dense.Float](m *Map[T], s side[T], e, value dense.Matrix[T], row []float64, x dense.Matrix[T],
-	ws *Workspace[T]) error {
 	ws, err := begin(m, x, ws)
 	if err != nil {
 		return err
@@ -77,15 +69,8 @@ func logForm[T dense.Float](m *Map[T], s side[T], e, value dense.Matrix[T], row 
 	return nil
 }
 
-func (m *Map[T]) scaled(s side[T], dst dense.Matrix[T], col []T, shift []float64, x dense.Matrix[T],
-	ws *Workspace[T]) error {
-	type function = func(m *Map[T], s side[T], dst dense.Matrix[T], col []T, shift []float64, x dense.Matrix[T],
-		ws *Workspace[T]) error
-	return slim.Of[function](scaled32, scaled64)(m, s, dst, col, shift, x, ws)
-}
-
 // scaled validates the arguments of QueriesScaled and KeysScaled and computes the features.
-func scaled[T dense.Float](m *Map[T], s side[T], dst dense.Matrix[T], col []T, shift []float64, x dense.Matrix[T],
+func (m *Map[T]) scaled(s side[T], dst dense.Matrix[T], col []T, shift []float64, x dense.Matrix[T],
 	ws *Workspace[T]) error {
 	ws, err := begin(m, x, ws)
 	if err != nil {

@@ -14,7 +14,6 @@ import (
 	"github.com/randfeat/randfeat/internal/buf"
 	"github.com/randfeat/randfeat/internal/exec"
 	"github.com/randfeat/randfeat/internal/kern"
-	"github.com/randfeat/randfeat/internal/slim"
 	"github.com/randfeat/randfeat/kernel"
 )
 
@@ -44,10 +43,6 @@ func New[T dense.Float](s Spec) (*Map[T], error) {
 // family, in the order of its Draws. Spec.M and Spec.Seed are not used: the first Omega determines the number of
 // projections. The map keeps omega, which must not be changed.
 func NewWithOmega[T dense.Float](s Spec, omega []coupling.Omega) (*Map[T], error) {
-	return slim.Of[func(Spec, []coupling.Omega) (*Map[T], error)](new32, new64)(s, omega)
-}
-
-func newMap[T dense.Float](s Spec, omega []coupling.Omega) (*Map[T], error) {
 	if len(omega) > 0 {
 		s.M = omega[0].Rows.Rows
 	}
@@ -106,28 +101,8 @@ func (m *Map[T]) Keys(dst dense.Matrix[T], logScale []float64, x dense.Matrix[T]
 	return m.run(m.key, dst, logScale, x, ws)
 }
 
-func (m *Map[T]) run(s side[T], dst dense.Matrix[T], logScale []float64, x dense.Matrix[T], ws *Workspace[T]) error {
-	type function = func(*Map[T], side[T], dense.Matrix[T], []float64, dense.Matrix[T], *Workspace[T]) error
-	return slim.Of[function](run32, run64)(m, s, dst, logScale, x, ws)
-}
-
-// Package variables keep the code of a Map out of the packages that use one: see package slim. A Map has as few methods
-// as possible for the same reason, since whoever mentions the type compiles all of them.
-var (
-	new32, new64             any = newMap[float32], newMap[float64]
-	run32, run64             any = run[float32], run[float64]
-	log32, log64             any = logForm[float32], logForm[float64]
-	scaled32, scaled64       any = scaled[float32], scaled[float64]
-	gram32, gram64           any = gram[float32], gram[float64]
-	underflow32, underflow64 any = underflow[float32], underflow[float64]
-	vjp32, vjp64             any = vjp[float32], vjp[float64]
-	newGrad32, newGrad64     any = newGrad[float32], newGrad[float64]
-	parameter32, parameter64 any = parameter[float32], parameter[float64]
-)
-
 // run validates the arguments of Queries and Keys and computes the features.
-func run[T dense.Float](m *Map[T], s side[T], dst dense.Matrix[T], logScale []float64, x dense.Matrix[T],
-	ws *Workspace[T]) error {
+func (m *Map[T]) run(s side[T], dst dense.Matrix[T], logScale []float64, x dense.Matrix[T], ws *Workspace[T]) error {
 	if ws == nil {
 		ws = new(Workspace[T])
 	}

@@ -5,7 +5,6 @@ import (
 	"math"
 
 	"github.com/randfeat/randfeat/dense"
-	"github.com/randfeat/randfeat/internal/slim"
 	"github.com/randfeat/randfeat/kernel"
 )
 
@@ -38,11 +37,6 @@ const underflowRows = 16
 // them: features of positive maps of the Gaussian kernel fall like exp(−|x|²), out of the range of T. [Map.LogGram] has
 // no such limit. The cost is one pass over gram, and at most 16 rows of LogGram and of the exact kernel.
 func (m *Map[T]) Underflow(gram, x, y dense.Matrix[T], ws *Workspace[T]) (Underflow, error) {
-	type function = func(m *Map[T], gram, x, y dense.Matrix[T], ws *Workspace[T]) (Underflow, error)
-	return slim.Of[function](underflow32, underflow64)(m, gram, x, y, ws)
-}
-
-func underflow[T dense.Float](m *Map[T], gram, x, y dense.Matrix[T], ws *Workspace[T]) (Underflow, error) {
 	if err := checkGram("gram", gram, x, y); err != nil {
 		return Underflow{}, err
 	}

@@ -10,7 +10,6 @@ import (
 	"github.com/randfeat/randfeat/internal/buf"
 	"github.com/randfeat/randfeat/internal/exec"
 	"github.com/randfeat/randfeat/internal/plan"
-	"github.com/randfeat/randfeat/internal/slim"
 	"github.com/randfeat/randfeat/kernel"
 )
 
@@ -63,13 +62,6 @@ func backOf[T dense.Float](l *lazyBack[T], s side[T]) backward[T] {
 // vjp validates the arguments and runs the derivatives of one side.
 func (m *Map[T]) vjp(s side[T], back *lazyBack[T], dx, dphi, phi, x dense.Matrix[T], col []T, shift []float64,
 	g *Grad[T], sums *exec.Sums[T], ws *Workspace[T]) error {
-	type function = func(m *Map[T], s side[T], back *lazyBack[T], dx, dphi, phi, x dense.Matrix[T], col []T,
-		shift []float64, g *Grad[T], sums *exec.Sums[T], ws *Workspace[T]) error
-	return slim.Of[function](vjp32, vjp64)(m, s, back, dx, dphi, phi, x, col, shift, g, sums, ws)
-}
-
-func vjp[T dense.Float](m *Map[T], s side[T], back *lazyBack[T], dx, dphi, phi, x dense.Matrix[T], col []T,
-	shift []float64, g *Grad[T], sums *exec.Sums[T], ws *Workspace[T]) error {
 	if ws == nil {
 		ws = new(Workspace[T])
 	}
@@ -129,10 +121,6 @@ type Grad[T dense.Float] struct {
 // NewGrad returns zero derivatives. The error is ErrNoParameters for a family without parameters that gradients reach,
 // or whose features are not single exponentials (DARK with a base of cosines, hybrids).
 func (m *Map[T]) NewGrad() (*Grad[T], error) {
-	return slim.Of[func(m *Map[T]) (*Grad[T], error)](newGrad32, newGrad64)(m)
-}
-
-func newGrad[T dense.Float](m *Map[T]) (*Grad[T], error) {
 	if _, ok := m.spec.Family.(learnable); !ok {
 		return nil, fmt.Errorf("family %s: %w", m.spec.Family.Name(), ErrNoParameters)
 	}
@@ -157,10 +145,6 @@ func (g *Grad[T]) Merge(o *Grad[T]) error {
 // Parameter is the derivative of the loss by the parameter matrix of the family: M (r×d) of DARK, W (F×d) of LFK. The
 // projections ω of DARK are constants.
 func (g *Grad[T]) Parameter() (dense.Matrix[float64], error) {
-	return slim.Of[func(g *Grad[T]) (dense.Matrix[float64], error)](parameter32, parameter64)(g)
-}
-
-func parameter[T dense.Float](g *Grad[T]) (dense.Matrix[float64], error) {
 	s := g.m.spec
 	f := s.Family.(learnable)
 	return f.Gradient(s.Kernel.Kind, s.Kernel.Dim(s.Dim), g.m.omega, embedded(g, g.query), embedded(g, g.key))

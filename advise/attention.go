@@ -14,7 +14,6 @@ import (
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/internal/par"
 	"github.com/randfeat/randfeat/internal/rng"
-	"github.com/randfeat/randfeat/internal/stable"
 	"github.com/randfeat/randfeat/kernel"
 )
 
@@ -249,17 +248,17 @@ func (a *attentionStudy[T]) rank(ctx context.Context, r *Report) error {
 	}
 	left = slices.DeleteFunc(left, func(c int) bool { return !usable(c) })
 	order := func(x, y int) int { return cmp.Compare(figure(x), figure(y)) }
-	stable.Sort(left, order)
+	slices.SortStableFunc(left, order)
 	final := left[:min(len(left), finalists)]
 	a.progress("features", 1, 2)
 	if err := measure(final, finalDraws); err != nil {
 		return err
 	}
-	stable.Sort(final, order)
+	slices.SortStableFunc(final, order)
 	others := slices.DeleteFunc(slices.Concat(left, looks), func(c int) bool { return slices.Contains(final, c) })
 	slices.Sort(others)
 	others = slices.Compact(others)
-	stable.Sort(others, order)
+	slices.SortStableFunc(others, order)
 	a.progress("features", 2, 2)
 	return a.write(r, entrants, final, others, figure)
 }
@@ -296,7 +295,7 @@ func (a *attentionStudy[T]) write(r *Report, entrants [][]*entrant, final, other
 	for i := range order {
 		order[i] = i
 	}
-	stable.Sort(order, func(x, y int) int {
+	slices.SortStableFunc(order, func(x, y int) int {
 		return cmp.Compare(entrants[x][best].typical().value, entrants[y][best].typical().value)
 	})
 	h := a.heads[order[len(order)/2]]

@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	"github.com/randfeat/randfeat/dense"
-	"github.com/randfeat/randfeat/internal/stable"
 )
 
 const (
@@ -117,7 +116,7 @@ func (s *study) bin(ctx context.Context, r *Report, leaders []*entrant) error {
 		}
 	}
 	curves := func(key func(pair) float64) []Curve {
-		stable.Sort(pairs, func(a, b pair) int { return cmp.Compare(key(a), key(b)) })
+		slices.SortStableFunc(pairs, func(a, b pair) int { return cmp.Compare(key(a), key(b)) })
 		out := make([]Curve, len(leaders))
 		for l, e := range leaders {
 			out[l].Name = e.title()

@@ -8,7 +8,6 @@ import (
 
 	"github.com/randfeat/randfeat/coupling"
 	"github.com/randfeat/randfeat/internal/par"
-	"github.com/randfeat/randfeat/internal/stable"
 )
 
 // study is one call of Kernel: the options, the rows and the results so far.
@@ -251,7 +250,7 @@ func (s *study) unseen(v *variety) float64 {
 }
 
 func (s *study) sort(e []*entrant) {
-	stable.Sort(e, func(a, b *entrant) int { return cmp.Compare(s.figure(a).value, s.figure(b).value) })
+	slices.SortStableFunc(e, func(a, b *entrant) int { return cmp.Compare(s.figure(a).value, s.figure(b).value) })
 }
 
 // best divides entrants into those that may be the best, at most keep, and the others, each in order. The best
@@ -266,7 +265,7 @@ func (s *study) best(left []*entrant, keep int) (stay, gone []*entrant) {
 	for _, e := range left {
 		all = append(all, measured{e, s.figure(e)})
 	}
-	stable.Sort(all, func(a, b measured) int { return cmp.Compare(a.value, b.value) })
+	slices.SortStableFunc(all, func(a, b measured) int { return cmp.Compare(a.value, b.value) })
 	safe := slices.IndexFunc(all, func(m measured) bool { return s.trusted(m.e) })
 	reference := all[0]
 	if s.Measure == measureRMS && safe != 0 { // a heavy tail hides most of its spread in few draws

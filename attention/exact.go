@@ -12,7 +12,6 @@ import (
 	"github.com/randfeat/randfeat/internal/buf"
 	"github.com/randfeat/randfeat/internal/kern"
 	"github.com/randfeat/randfeat/internal/par"
-	"github.com/randfeat/randfeat/internal/slim"
 )
 
 // Exact is softmax attention over the visible keys,
@@ -112,15 +111,11 @@ func keyBlock[T dense.Float]() int { return 2048 / int(unsafe.Sizeof(T(0))) }
 
 // Forward writes the attention of q over k and v to out. out has the heads and length of q and the dimension of v.
 func (a *Exact[T]) Forward(out, q, k, v Seq[T]) (Report, error) {
-	type function = func(a *Exact[T], out, q, k, v Seq[T]) (Report, error)
-	run := slim.Of[function](forward32, forward64)
 	if a.Workers > 0 {
-		return par.Result(a.Workers, func() (Report, error) { return run(a, out, q, k, v) })
+		return par.Result(a.Workers, func() (Report, error) { return runExact(a, out, q, k, v) })
 	}
-	return run(a, out, q, k, v)
+	return runExact(a, out, q, k, v)
 }
-
-var forward32, forward64 any = runExact[float32], runExact[float64]
 
 // runExact is Forward under the limit of Workers that the caller has set.
 func runExact[T dense.Float](a *Exact[T], out, q, k, v Seq[T]) (Report, error) {

@@ -10,7 +10,6 @@ import (
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/internal/buf"
 	"github.com/randfeat/randfeat/internal/par"
-	"github.com/randfeat/randfeat/internal/slim"
 )
 
 // Backward sets dq, dk and dv to the gradients of Σ out⊙dout, where out is the result of Forward on q, k and v. With
@@ -25,23 +24,18 @@ import (
 // Every dq_i is summed in the order of the keys, and every dk_j and dv_j in the order of the queries. The bits
 // therefore do not depend on the number of workers.
 func (a *Exact[T]) Backward(dq, dk, dv, dout, out, q, k, v Seq[T]) error {
-	type function = func(a *Exact[T], dq, dk, dv, dout, out, q, k, v Seq[T]) error
-	run := slim.Of[function](backward32, backward64)
 	if a.Workers > 0 {
 		_, err := par.Result(a.Workers, func() (struct{}, error) {
-			return struct{}{}, run(a, dq, dk, dv, dout, out, q, k, v)
+			return struct{}{}, exactBackward(a, dq, dk, dv, dout, out, q, k, v)
 		})
 		return err
 	}
-	return run(a, dq, dk, dv, dout, out, q, k, v)
+	return exactBackward(a, dq, dk, dv, dout, out, q, k, v)
 }
-
-var backward32, backward64 any = exactBackward[float32], exactBackward[float64]
 
 // exactBackward runs Backward in two loops. The first, over queries, recomputes normalisers if Forward kept none, and
 // writes the rows that keys need (prepareRows). The second, over key blocks, computes dk and dv of a block and adds its
-// part to dq (backward). It is a function rather than a method so that slim can leave it out of programs that never
-// call Backward.
+// part to dq (backward).
 func exactBackward[T dense.Float](a *Exact[T], dq, dk, dv, dout, out, q, k, v Seq[T]) error {
 	if err := CheckForward(&a.Visibility, out, q, k, v); err != nil {
 		return err

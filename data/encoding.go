@@ -31,7 +31,7 @@ var (
 	utf16BE  = &textEncoding{name: "utf-16be", order: binary.BigEndian}
 )
 
-// encodings lists all supported encodings. A slim build has only UTF-8 and UTF-16.
+// encodings lists all supported encodings.
 var encodings = append([]*textEncoding{utf8Text, utf16LE, utf16BE}, byteEncodings()...)
 
 // Encodings returns the names of the encodings that can be read, sorted. Names are matched without regard to

@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"math"
 	"slices"
-
-	"github.com/randfeat/randfeat/internal/stable"
 )
 
 // octaves holds the moments of numbers, separately for every power of four in magnitude and for each sign: few
@@ -127,7 +125,7 @@ func gross(all moments, parts []*octaves) (core moments, ok bool) {
 	// c lies in no octave but the middle one.
 	near := func(m moments) float64 { return min(math.Abs(m.min-c), math.Abs(m.max-c)) }
 	order := slices.Clone(sum.of)
-	stable.Sort(order, func(a, b octave) int {
+	slices.SortStableFunc(order, func(a, b octave) int {
 		return cmp.Or(cmp.Compare(far(a.m), far(b.m)), cmp.Compare(a.key, b.key))
 	})
 	keep, left, nearest := len(order), int64(0), math.Inf(1)
@@ -145,7 +143,7 @@ func gross(all moments, parts []*octaves) (core moments, ok bool) {
 	}
 	order = order[:keep]
 	// Merge in the order of keys, so that the bits do not depend on the sort above.
-	stable.Sort(order, func(a, b octave) int { return cmp.Compare(a.key, b.key) })
+	slices.SortStableFunc(order, func(a, b octave) int { return cmp.Compare(a.key, b.key) })
 	for _, o := range order {
 		core.merge(o.m)
 	}

@@ -11,7 +11,6 @@ import (
 	"github.com/randfeat/randfeat/internal/forms"
 	"github.com/randfeat/randfeat/internal/plan"
 	"github.com/randfeat/randfeat/internal/special"
-	"github.com/randfeat/randfeat/internal/stable"
 	"github.com/randfeat/randfeat/kernel"
 )
 
@@ -114,7 +113,7 @@ func heaviest(n int, xl, yl []int, q, k int) [][2]int {
 		y[j]++
 	}
 	all := Clusters{QueryCentres: dense.New[float64](q, 1), KeyCentres: dense.New[float64](k, 1)}.own()
-	stable.Sort(all, func(a, b [2]int) int { return x[b[0]]*y[b[1]] - x[a[0]]*y[a[1]] })
+	slices.SortStableFunc(all, func(a, b [2]int) int { return x[b[0]]*y[b[1]] - x[a[0]]*y[a[1]] })
 	return all[:n:n]
 }
 

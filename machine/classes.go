@@ -3,8 +3,7 @@ package machine
 import (
 	"cmp"
 	"math"
-
-	"github.com/randfeat/randfeat/internal/stable"
+	"slices"
 )
 
 // ClassScores holds the scores of one class of a classification. A value is NaN if there is nothing to divide by: the
@@ -82,6 +81,6 @@ func (e *Evaluation) LargestConfusions(most int) []Confused {
 			}
 		}
 	}
-	stable.Sort(out, func(a, b Confused) int { return cmp.Compare(b.Rows, a.Rows) })
+	slices.SortStableFunc(out, func(a, b Confused) int { return cmp.Compare(b.Rows, a.Rows) })
 	return out[:min(most, len(out))]
 }

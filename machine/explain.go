@@ -13,7 +13,6 @@ import (
 	"github.com/randfeat/randfeat/data"
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/family"
-	"github.com/randfeat/randfeat/internal/stable"
 )
 
 // Dependence shows how one output depends on one column: the mean prediction of some rows, all with the same value of
@@ -161,10 +160,10 @@ func valuesOf(f *data.Field, x dense.Matrix[float64], lo int) []shownValue {
 			}
 			out[at[c.text]].share += 1 / n
 		}
-		stable.Sort(out, func(a, b shownValue) int { return cmp.Compare(b.share, a.share) })
+		slices.SortStableFunc(out, func(a, b shownValue) int { return cmp.Compare(b.share, a.share) })
 		return out[:min(len(out), dependenceLevels)]
 	}
-	stable.Sort(cells, func(a, b cell) int { return cmp.Compare(a.number, b.number) })
+	slices.SortStableFunc(cells, func(a, b cell) int { return cmp.Compare(a.number, b.number) })
 	last := -1
 	for k := 0; k < dependencePoints && len(cells) > 0; k++ {
 		at := k * (len(cells) - 1) / (dependencePoints - 1)
@@ -294,7 +293,7 @@ func (m *Model) Contributions(ctx context.Context, row []float64, x dense.Matrix
 		out.Parts = append(out.Parts, c)
 	}
 	out.roundNoise()
-	stable.Sort(out.Parts, func(a, b Contribution) int {
+	slices.SortStableFunc(out.Parts, func(a, b Contribution) int {
 		return cmp.Compare(math.Abs(b.Part), math.Abs(a.Part))
 	})
 	return out, nil
@@ -346,7 +345,7 @@ func (m *Model) Neighbours(row []float64, n int) ([]Neighbour, error) {
 	for i := range all {
 		all[i] = near{i, unit.Eval(at, rows.Row(i))}
 	}
-	stable.Sort(all, func(a, b near) int { return cmp.Compare(b.v, a.v) })
+	slices.SortStableFunc(all, func(a, b near) int { return cmp.Compare(b.v, a.v) })
 	var out []Neighbour
 	for _, r := range all[:min(n, len(all))] {
 		one := Neighbour{Similarity: r.v, Values: map[string]string{}}

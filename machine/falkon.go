@@ -14,7 +14,6 @@ import (
 	"github.com/randfeat/randfeat/internal/linalg"
 	"github.com/randfeat/randfeat/internal/par"
 	"github.com/randfeat/randfeat/internal/rng"
-	"github.com/randfeat/randfeat/internal/stable"
 )
 
 // Iterative says how [FitIterative] solves. Zero fields are defaults.
@@ -218,7 +217,7 @@ func (g *gradients) first(r int) (dense.Matrix[float64], error) {
 	}
 	var kept []row
 	prune := func(to int) {
-		stable.Sort(kept, func(a, b row) int { return cmp.Compare(a.hash, b.hash) })
+		slices.SortStableFunc(kept, func(a, b row) int { return cmp.Compare(a.hash, b.hash) })
 		kept = kept[:min(to, len(kept))]
 	}
 	err := g.rows.Each(g.block, func(x, y dense.Matrix[float64]) error {

@@ -4,9 +4,9 @@ import (
 	"cmp"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 
 	"github.com/randfeat/randfeat/dense"
-	"github.com/randfeat/randfeat/internal/stable"
 )
 
 // Importance is the loss of score when a model cannot use a column.
@@ -96,7 +96,7 @@ func (m *Model) Importances(x, y dense.Matrix[float64], o ImportanceOptions) ([]
 			}
 		}
 	}
-	stable.Sort(out, func(a, b Importance) int { return cmp.Compare(b.Drop.Value, a.Drop.Value) })
+	slices.SortStableFunc(out, func(a, b Importance) int { return cmp.Compare(b.Drop.Value, a.Drop.Value) })
 	return out, nil
 }
 

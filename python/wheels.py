@@ -88,7 +88,7 @@ def library(name: str) -> pathlib.Path:
     if goos == "linux":  # the build id would depend on paths
         flags += " -extldflags '-Wl,-s -Wl,--build-id=none -Wl,-z,nodelete'"
     subprocess.run(
-        ["go", "build", "-trimpath", "-buildvcs=false", "-buildmode=c-shared", "-tags=slim", "-ldflags", flags]
+        ["go", "build", "-trimpath", "-buildvcs=false", "-buildmode=c-shared", "-ldflags", flags]
         + [f"-gcflags={MODULE}{p}=-l" for p in COLD]
         + ["-o", str(out), "."],
         cwd=HERE / "cabi", env=env, check=True,

@@ -8,7 +8,6 @@ import (
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/internal/kern"
 	"github.com/randfeat/randfeat/internal/par"
-	"github.com/randfeat/randfeat/internal/slim"
 )
 
 // Attention computes centroid attention. It implements attention.Attention[attention.Seq[T]]. Set Specs before the
@@ -67,19 +66,11 @@ func forwardChunked[T dense.Float](a *Attention[T], wanted []int, out, q, k, v a
 
 // Forward writes the attention of q over k and v to out. out has the heads and length of q and the dimension of v.
 func (a *Attention[T]) Forward(out, q, k, v attention.Seq[T]) (attention.Report, error) {
-	type function = func(a *Attention[T], out, q, k, v attention.Seq[T]) (attention.Report, error)
-	run := slim.Of[function](forward32, forward64)
 	if a.Workers > 0 {
-		return par.Result(a.Workers, func() (attention.Report, error) { return run(a, out, q, k, v) })
+		return par.Result(a.Workers, func() (attention.Report, error) { return forwardAll(a, out, q, k, v) })
 	}
-	return run(a, out, q, k, v)
+	return forwardAll(a, out, q, k, v)
 }
-
-// Package variables keep the code of these methods out of the packages that call them: see package slim.
-var (
-	forward32, forward64 any = forwardAll[float32], forwardAll[float64]
-	at32, at64           any = attendAt[float32], attendAt[float64]
-)
 
 func forwardAll[T dense.Float](a *Attention[T], out, q, k, v attention.Seq[T]) (attention.Report, error) {
 	if err := out.Check("out"); err != nil {
@@ -104,11 +95,6 @@ func forwardAll[T dense.Float](a *Attention[T], out, q, k, v attention.Seq[T]) (
 // has len(rows) positions; rows may be in any order, without repetitions. The cost is that of clustering plus these
 // rows. Causal attention without Spec.Chunk computes all rows and copies the wanted ones.
 func (a *Attention[T]) At(out attention.Seq[T], rows []int, q, k, v attention.Seq[T]) error {
-	type function = func(a *Attention[T], out attention.Seq[T], rows []int, q, k, v attention.Seq[T]) error
-	return slim.Of[function](at32, at64)(a, out, rows, q, k, v)
-}
-
-func attendAt[T dense.Float](a *Attention[T], out attention.Seq[T], rows []int, q, k, v attention.Seq[T]) error {
 	if err := checkAt(a, out, rows, q, k, v); err != nil {
 		return err
 	}

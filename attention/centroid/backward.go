@@ -12,7 +12,6 @@ import (
 	"github.com/randfeat/randfeat/internal/buf"
 	"github.com/randfeat/randfeat/internal/kern"
 	"github.com/randfeat/randfeat/internal/par"
-	"github.com/randfeat/randfeat/internal/slim"
 )
 
 // Backward sets dq, dk and dv to the gradients of Σ out⊙dout, where out is the result of Forward on q, k and v.
@@ -26,21 +25,16 @@ import (
 //
 // The results are bit-identical at any GOMAXPROCS: tasks of query blocks add to shared gradients in a fixed order.
 func (a *Attention[T]) Backward(dq, dk, dv, dout, out, q, k, v attention.Seq[T]) error {
-	type function = func(a *Attention[T], dq, dk, dv, dout, out, q, k, v attention.Seq[T]) error
-	run := slim.Of[function](gradients32, gradients64)
 	if a.Workers > 0 {
 		_, err := par.Result(a.Workers, func() (struct{}, error) {
-			return struct{}{}, run(a, dq, dk, dv, dout, out, q, k, v)
+			return struct{}{}, gradients(a, dq, dk, dv, dout, out, q, k, v)
 		})
 		return err
 	}
-	return run(a, dq, dk, dv, dout, out, q, k, v)
+	return gradients(a, dq, dk, dv, dout, out, q, k, v)
 }
 
-var gradients32, gradients64 any = gradients[float32], gradients[float64]
-
-// gradients is Backward for one precision. It is a function rather than a method so that slim can leave it out of
-// programs that never call Backward.
+// gradients is Backward under the limit of Workers that the caller has set.
 func gradients[T dense.Float](a *Attention[T], dq, dk, dv, dout, out, q, k, v attention.Seq[T]) error {
 	for _, s := range [...]struct {
 		name, like string

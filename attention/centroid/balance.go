@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	"github.com/randfeat/randfeat/internal/buf"
-	"github.com/randfeat/randfeat/internal/stable"
 )
 
 // Blocks that weigh keys are grouped into tasks. The blocks of a task share a pass over the keys, so large tasks need
@@ -100,7 +99,7 @@ func (b *balancer) end() float64 {
 	for i := range b.order {
 		b.order[i] = i
 	}
-	stable.Sort(b.order, func(x, y int) int {
+	slices.SortStableFunc(b.order, func(x, y int) int {
 		return cmp.Compare(b.lists[y].time(b.lists[y].each), b.lists[x].time(b.lists[x].each))
 	})
 	clear(b.loads)

@@ -14,7 +14,6 @@ import (
 	"github.com/randfeat/randfeat/internal/buf"
 	"github.com/randfeat/randfeat/internal/kern"
 	"github.com/randfeat/randfeat/internal/par"
-	"github.com/randfeat/randfeat/internal/slim"
 )
 
 // Fit clusters the keys of every key/value head and returns one Centres per head. It pools the keys of all batches and
@@ -32,15 +31,6 @@ import (
 // Sinks belong to no cluster. The entry of a head without clusters is nil.
 func Fit[T dense.Float](specs []Spec, scale float64, vis attention.Visibility, q, k, v attention.Seq[T]) ([]*Centres,
 	error) {
-	type function = func(specs []Spec, scale float64, vis attention.Visibility, q, k, v attention.Seq[T]) ([]*Centres,
-		error)
-	return slim.Of[function](fit32, fit64)(specs, scale, vis, q, k, v)
-}
-
-var fit32, fit64 any = fitCentres[float32], fitCentres[float64]
-
-func fitCentres[T dense.Float](specs []Spec, scale float64, vis attention.Visibility, q, k, v attention.Seq[T]) (
-	[]*Centres, error) {
 	out := attention.Seq[T]{Shape: attention.Shape{Batch: q.Batch, Heads: q.Heads, Len: q.Len, Dim: v.Dim}}
 	if err := checkInputs(&vis, out.Shape, q, k, v); err != nil {
 		return nil, err

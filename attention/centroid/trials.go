@@ -63,7 +63,6 @@ const keptTrials = 3
 
 // NewTrials checks the arguments as [Attention.Forward] does. Scale 0 means 1/√d.
 func NewTrials[T dense.Float](vis attention.Visibility, scale float64, q, k, v attention.Seq[T]) (*Trials[T], error) {
-	// Not by internal/slim: most programs have trials of float32 alone (package choose), which is compiled twice then.
 	t, err := newTrials(vis, scale, q, k, v)
 	if err != nil {
 		return nil, err

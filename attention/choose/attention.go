@@ -10,7 +10,6 @@ import (
 	"github.com/randfeat/randfeat/attention/linear"
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/internal/par"
-	"github.com/randfeat/randfeat/internal/slim"
 )
 
 // Attention runs a [Choice]: every key/value head, with the query heads of its group, by its own plan. It implements
@@ -50,7 +49,7 @@ func New[T dense.Float](c *Choice) (*Attention[T], error) {
 		for hi < len(c.Heads) && together(&c.Heads[lo].Plan, &c.Heads[hi].Plan) {
 			hi++
 		}
-		r, err := slim.Of[func(*Choice, int, int) (run[T], error)](run32, run64)(c, lo, hi)
+		r, err := newRun[T](c, lo, hi)
 		if err != nil {
 			return nil, err
 		}
@@ -77,9 +76,6 @@ func together(p, o *Plan) bool {
 func chunksOf(p *Plan) int {
 	return either(p.Centroid.Chunk == 0, 0, either(p.Centroid.Keys > 0, 2, 1))
 }
-
-// Package variables keep the code of all methods out of the packages that call New: see package slim.
-var run32, run64 any = newRun[float32], newRun[float64]
 
 // newRun makes the attention of heads lo to hi−1, whose plans are together.
 func newRun[T dense.Float](c *Choice, lo, hi int) (run[T], error) {

@@ -16,7 +16,6 @@ import (
 	"github.com/randfeat/randfeat/family"
 	"github.com/randfeat/randfeat/internal/narrow"
 	"github.com/randfeat/randfeat/internal/par"
-	"github.com/randfeat/randfeat/internal/stable"
 )
 
 // Options state the goal of [Choose]. Set Tol or Budget, not both. The zero value means Tol 0.1.
@@ -328,7 +327,7 @@ func newChooser(o Options, scale float64, s sample) (*chooser, error) {
 	c := &chooser{Options: o, scale: scale, all: s}
 	if o.Decode {
 		c.dense, c.Plans = true, decodeGrid(o.Seed, k.Len)
-		stable.Sort(c.Plans, func(a, b Plan) int { return cmp.Compare(c.price(a), c.price(b)) })
+		slices.SortStableFunc(c.Plans, func(a, b Plan) int { return cmp.Compare(c.price(a), c.price(b)) })
 		return c, nil
 	}
 	if o.Plans == nil {
@@ -651,7 +650,7 @@ func (c *chooser) affordable(plans []Plan) []Plan {
 		exact *= worthwhile
 	}
 	plans = slices.DeleteFunc(plans, func(p Plan) bool { return p.Method == Exact || c.price(p) >= exact })
-	stable.Sort(plans, func(a, b Plan) int { return cmp.Compare(c.price(a), c.price(b)) })
+	slices.SortStableFunc(plans, func(a, b Plan) int { return cmp.Compare(c.price(a), c.price(b)) })
 	return plans
 }
 

@@ -9,7 +9,6 @@ import (
 	"github.com/randfeat/randfeat/attention"
 	"github.com/randfeat/randfeat/attention/centroid"
 	"github.com/randfeat/randfeat/internal/par"
-	"github.com/randfeat/randfeat/internal/stable"
 )
 
 // The search among plans whose queries choose together. The clustering of a text, and a pass over its keys for every
@@ -85,7 +84,7 @@ func (c *chooser) searchDense(h int) (best trial, reason string, err error) {
 		}
 		groups[at] = append(groups[at], p)
 	}
-	stable.Sort(groups, func(a, b []Plan) int { return cmp.Compare(c.preference(a[0]), c.preference(b[0])) })
+	slices.SortStableFunc(groups, func(a, b []Plan) int { return cmp.Compare(c.preference(a[0]), c.preference(b[0])) })
 	texts := c.all.q.Batch
 	spent, first := 0, true
 	for _, g := range groups {

@@ -13,7 +13,6 @@ import (
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/internal/heads"
 	"github.com/randfeat/randfeat/internal/par"
-	"github.com/randfeat/randfeat/internal/stable"
 )
 
 // Rates convert costs to seconds on one machine, for heads and sequences of one size. Costs count multiply-adds, but a
@@ -276,7 +275,7 @@ func ratesPlans(all []Plan) []Plan {
 			top = append(top, p)
 		}
 	}
-	stable.Sort(alone, func(a, b Plan) int { return cmp.Compare(a.Centroid.Clusters, b.Centroid.Clusters) })
+	slices.SortStableFunc(alone, func(a, b Plan) int { return cmp.Compare(a.Centroid.Clusters, b.Centroid.Clusters) })
 	return append(out, alone[0], alone[len(alone)-1], top[len(top)/3], top[len(top)-2])
 }
 

@@ -10,7 +10,6 @@ import (
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/internal/buf"
 	"github.com/randfeat/randfeat/internal/par"
-	"github.com/randfeat/randfeat/internal/slim"
 )
 
 // Backward sets dq, dk and dv to the gradients of Σ out⊙dout, where out is the result of Forward on q, k and v. With
@@ -38,20 +37,14 @@ import (
 // bit-identical at any GOMAXPROCS.
 func (a *Attention[T]) Backward(dq, dk, dv, dout, out, q, k, v attention.Seq[T],
 	grads []*randfeat.Grad[T]) (attention.Report, error) {
-	type function = func(*Attention[T], backArgs[T], attention.Seq[T], attention.Seq[T],
-		attention.Seq[T]) (attention.Report, error)
-	run := slim.Of[function](backward32, backward64)
 	args := backArgs[T]{dq: dq, dk: dk, dv: dv, dout: dout, out: out, grads: grads}
 	if a.Workers > 0 {
-		return par.Result(a.Workers, func() (attention.Report, error) { return run(a, args, q, k, v) })
+		return par.Result(a.Workers, func() (attention.Report, error) { return linearBackward(a, args, q, k, v) })
 	}
-	return run(a, args, q, k, v)
+	return linearBackward(a, args, q, k, v)
 }
 
-var backward32, backward64 any = linearBackward[float32], linearBackward[float64]
-
-// linearBackward validates the arguments and runs one backCall. It is a function rather than a method so that slim can
-// leave it out of programs that never call Backward.
+// linearBackward validates the arguments and runs one backCall.
 func linearBackward[T dense.Float](a *Attention[T], args backArgs[T], q, k, v attention.Seq[T]) (attention.Report,
 	error) {
 	dq, dk, dv, dout, out, grads := args.dq, args.dk, args.dv, args.dout, args.out, args.grads

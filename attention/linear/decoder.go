@@ -8,7 +8,6 @@ import (
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/internal/kern"
 	"github.com/randfeat/randfeat/internal/par"
-	"github.com/randfeat/randfeat/internal/slim"
 )
 
 // Decoder is causal linear attention over a growing sequence, for all heads of a layer. It keeps one memory per head
@@ -29,15 +28,12 @@ type stepper[T dense.Float] interface {
 // NewDecoder returns an empty decoder with the maps, Window, Sinks and Chunk of a. It is always causal, whatever
 // a.Causal says. It takes no masks: do not pass padding to it.
 func (a *Attention[T]) NewDecoder(batch, qHeads, kvHeads, dim, valueDim int) (*Decoder[T], error) {
-	type function = func(a *Attention[T], batch, qHeads, kvHeads, dim, valueDim int) (stepper[T], error)
-	d, err := slim.Of[function](decoder32, decoder64)(a, batch, qHeads, kvHeads, dim, valueDim)
+	d, err := newDecoder(a, batch, qHeads, kvHeads, dim, valueDim)
 	if err != nil {
 		return nil, err
 	}
 	return &Decoder[T]{d}, nil
 }
-
-var decoder32, decoder64 any = newDecoder[float32], newDecoder[float64]
 
 // Len returns the number of tokens seen.
 func (d *Decoder[T]) Len() int { return d.of.len() }

@@ -6,21 +6,16 @@ import (
 	"github.com/randfeat/randfeat/attention"
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/internal/par"
-	"github.com/randfeat/randfeat/internal/slim"
 )
 
 // Forward writes the attention of q over k and v to out. The number of query heads is a multiple of the number of
 // key/value heads. out has the heads and positions of q and the columns of v; it must not share memory with the inputs.
 func (a *Attention[T]) Forward(out, q, k, v attention.Seq[T]) (attention.Report, error) {
-	type function = func(a *Attention[T], out, q, k, v attention.Seq[T]) (attention.Report, error)
-	run := slim.Of[function](forward32, forward64)
 	if a.Workers > 0 {
-		return par.Result(a.Workers, func() (attention.Report, error) { return run(a, out, q, k, v) })
+		return par.Result(a.Workers, func() (attention.Report, error) { return forward(a, out, q, k, v) })
 	}
-	return run(a, out, q, k, v)
+	return forward(a, out, q, k, v)
 }
-
-var forward32, forward64 any = forward[float32], forward[float64]
 
 // forward is Forward under the limit of Workers that the caller has set.
 func forward[T dense.Float](a *Attention[T], out, q, k, v attention.Seq[T]) (attention.Report, error) {

@@ -13,5 +13,4 @@
 //   - case.go, compare.go: reading cases and comparing results.
 //   - kernel.go, variance.go, parameter.go, coupled.go, concentration.go, hybrid.go, orf.go, dark.go, features.go,
 //     coupling.go, attention.go: one group of formulas each.
-//   - attention_forward.go and attention_slim.go: the two versions of attention, with and without package attention.
 package calc

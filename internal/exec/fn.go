@@ -5,7 +5,6 @@ import (
 
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/internal/plan"
-	"github.com/randfeat/randfeat/internal/slim"
 )
 
 // fn is the implementation of one plan function by this package. Each file fn_*.go holds the table of one function, or
@@ -41,12 +40,6 @@ type fn[T dense.Float] struct {
 
 // functions is the table of all plan functions. A test fails if a function has no entry.
 func functions[T dense.Float]() *[plan.Fns]fn[T] {
-	return slim.Of[*[plan.Fns]fn[T]](functions32, functions64)
-}
-
-var functions32, functions64 any = newFunctions[float32](), newFunctions[float64]()
-
-func newFunctions[T dense.Float]() *[plan.Fns]fn[T] {
 	return &[plan.Fns]fn[T]{
 		plan.Exp:      expFn[T](),
 		plan.ExpPM:    expPMFn[T](),

@@ -21,8 +21,6 @@ import (
 	"math"
 	"slices"
 	"unicode/utf8"
-
-	"github.com/randfeat/randfeat/internal/stable"
 )
 
 // ErrFormat marks bytes that are no container, or a damaged one.
@@ -327,7 +325,7 @@ func (f *File) spans(entries []entry, size int) ([]int, error) {
 	for i := range order {
 		order[i] = i
 	}
-	stable.Sort(order, func(a, b int) int {
+	slices.SortStableFunc(order, func(a, b int) int {
 		x, y := entries[a].Offsets, entries[b].Offsets
 		return cmp.Or(cmp.Compare(x[0], y[0]), cmp.Compare(x[1], y[1]))
 	})

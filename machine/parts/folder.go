@@ -10,10 +10,10 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/randfeat/randfeat/internal/localfile"
-	"github.com/randfeat/randfeat/internal/stable"
 	"github.com/randfeat/randfeat/machine"
 )
 
@@ -232,7 +232,7 @@ func (f *Folder) Whole(ctx context.Context, s *Step) (*Part, error) {
 		p.lo = a.Lo
 		all = append(all, p)
 	}
-	stable.Sort(all, func(a, b *partFile) int { return cmp.Compare(a.lo, b.lo) })
+	slices.SortStableFunc(all, func(a, b *partFile) int { return cmp.Compare(a.lo, b.lo) })
 	at, end, from := 0, 0, ""
 	defer func() {
 		if at < len(all) && all[at].f != nil {

@@ -12,7 +12,6 @@ import (
 
 	"github.com/randfeat/randfeat/data"
 	"github.com/randfeat/randfeat/internal/rng"
-	"github.com/randfeat/randfeat/internal/stable"
 	"github.com/randfeat/randfeat/machine"
 )
 
@@ -169,7 +168,7 @@ func (s *rowSample) Merge(o *rowSample) error {
 // sorted returns the rows in ascending order of keys.
 func (s *rowSample) sorted() []sampled {
 	out := slices.Clone(s.rows)
-	stable.Sort(out, func(a, b sampled) int { return a.key.compare(b.key) })
+	slices.SortStableFunc(out, func(a, b sampled) int { return a.key.compare(b.key) })
 	return out
 }
 

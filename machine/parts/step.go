@@ -7,7 +7,6 @@ import (
 	"io"
 	"slices"
 
-	"github.com/randfeat/randfeat/internal/stable"
 	"github.com/randfeat/randfeat/machine"
 )
 
@@ -107,7 +106,7 @@ func (s *Step) Do(ctx context.Context, leaves Span, emit func(*Part) error) erro
 // ownership of the parts. A leaf in two parts is an error that names a shard. Gaps are allowed here; see [Step.Whole].
 func (s *Step) Merge(parts []*Part) ([]*Part, error) {
 	parts = slices.Clone(parts)
-	stable.Sort(parts, func(a, b *Part) int { return cmp.Compare(a.span.Lo, b.span.Lo) })
+	slices.SortStableFunc(parts, func(a, b *Part) int { return cmp.Compare(a.span.Lo, b.span.Lo) })
 	f := folder{t: s.run.tree()}
 	end := 0
 	for _, p := range parts {

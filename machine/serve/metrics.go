@@ -14,7 +14,6 @@ import (
 	process "github.com/VictoriaMetrics/metrics"
 
 	"github.com/randfeat/randfeat/data"
-	"github.com/randfeat/randfeat/internal/stable"
 )
 
 // metrics are the measurements of one server. There is no global registry, so two servers in a process do not
@@ -186,7 +185,7 @@ func (f *measure) append(b []byte) []byte {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
 	keys := slices.Collect(maps.Keys(f.series))
-	stable.Sort(keys, func(a, b labelValues) int { return slices.Compare(a[:], b[:]) })
+	slices.SortStableFunc(keys, func(a, b labelValues) int { return slices.Compare(a[:], b[:]) })
 	for _, key := range keys {
 		s := f.series[key]
 		if f.bounds == nil {

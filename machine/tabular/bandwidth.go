@@ -6,7 +6,6 @@ import (
 	"math"
 	"slices"
 
-	"github.com/randfeat/randfeat/internal/stable"
 	"github.com/randfeat/randfeat/kernel"
 )
 
@@ -203,7 +202,7 @@ func extremes(ts []Trial) (lo, hi float64) {
 
 // distinct keeps the best trial of every value, sorted by value.
 func distinct(ts []Trial) []Trial {
-	stable.Sort(ts, func(a, b Trial) int {
+	slices.SortStableFunc(ts, func(a, b Trial) int {
 		return cmp.Or(cmp.Compare(a.Value, b.Value), cmp.Compare(b.Score, a.Score))
 	})
 	return slices.CompactFunc(ts, func(a, b Trial) bool { return a.Value == b.Value })

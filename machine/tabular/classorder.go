@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"github.com/randfeat/randfeat/dense"
-	"github.com/randfeat/randfeat/internal/stable"
 	"github.com/randfeat/randfeat/machine"
 )
 
@@ -56,7 +55,7 @@ func (c *chooser) order() []int {
 			key[i] = 1 + (at-early)/(count[k]-early)
 		}
 	}
-	stable.Sort(out, func(a, b int) int { return cmp.Compare(key[a], key[b]) })
+	slices.SortStableFunc(out, func(a, b int) int { return cmp.Compare(key[a], key[b]) })
 	return out
 }
 

@@ -8,7 +8,6 @@ import (
 
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/internal/linalg"
-	"github.com/randfeat/randfeat/internal/stable"
 	"github.com/randfeat/randfeat/kernel"
 	"github.com/randfeat/randfeat/kernel/metric"
 	"github.com/randfeat/randfeat/machine"
@@ -81,7 +80,7 @@ func (c *chooser) race(order []int, incumbent *exactSetting, asked bool) (*chain
 		}
 		list = append(list, first...)
 	}
-	stable.Sort(list, func(g, h growth) int { return byMean(g.chain, h.chain) })
+	slices.SortStableFunc(list, func(g, h growth) int { return byMean(g.chain, h.chain) })
 	var top *chain
 	for i, g := range list {
 		last, err := g.chain, error(nil)
@@ -149,7 +148,7 @@ func (s *metricSearch) plain(h half, incumbent *exactSetting) ([]*chain, error) 
 	if len(all) == 0 {
 		return nil, fmt.Errorf("metric: %w", errNothing)
 	}
-	stable.Sort(all, func(a, b tried) int { return cmp.Compare(a.loss, b.loss) })
+	slices.SortStableFunc(all, func(a, b tried) int { return cmp.Compare(a.loss, b.loss) })
 	var out []*chain
 	for _, t := range all[:min(2, len(all))] {
 		out = append(out, t.ch)

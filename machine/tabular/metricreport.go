@@ -8,7 +8,6 @@ import (
 
 	"github.com/randfeat/randfeat/data"
 	"github.com/randfeat/randfeat/dense"
-	"github.com/randfeat/randfeat/internal/stable"
 	"github.com/randfeat/randfeat/kernel/metric"
 	"github.com/randfeat/randfeat/machine"
 )
@@ -63,7 +62,7 @@ func (l *learned) described(s *data.Schema, scaling string, halves []dense.Matri
 
 // largest returns the columns with the largest absolute values.
 func largest(all []machine.MetricColumn, most int) []machine.MetricColumn {
-	stable.Sort(all, func(a, b machine.MetricColumn) int {
+	slices.SortStableFunc(all, func(a, b machine.MetricColumn) int {
 		return cmp.Compare(math.Abs(b.Value), math.Abs(a.Value))
 	})
 	return slices.Clone(all[:min(most, len(all))])

@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"github.com/randfeat/randfeat/cmd/randfeat/internal/cli"
-	"github.com/randfeat/randfeat/internal/stable"
 	"github.com/randfeat/randfeat/machine"
 )
 
@@ -63,7 +62,7 @@ func (r *EvaluateResult) printByClass(w io.Writer) error {
 	head := "Scores of the classes:"
 	if len(list) > maxShown {
 		list = slices.DeleteFunc(list, func(c machine.ClassScores) bool { return c.Rows == 0 })
-		stable.Sort(list, func(a, b machine.ClassScores) int { return cmp.Compare(a.F1.Value, b.F1.Value) })
+		slices.SortStableFunc(list, func(a, b machine.ClassScores) int { return cmp.Compare(a.F1.Value, b.F1.Value) })
 		list = list[:min(maxShown, len(list))]
 		head = fmt.Sprintf("The %d of %d classes with the lowest F1 (--json has all):", len(list), len(r.ByClass))
 	}

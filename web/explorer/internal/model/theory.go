@@ -2,9 +2,9 @@ package model
 
 import (
 	"math"
+	"slices"
 
 	"github.com/randfeat/randfeat/coupling"
-	"github.com/randfeat/randfeat/internal/stable"
 )
 
 // TheoryRequest asks what the closed forms say.
@@ -66,7 +66,7 @@ func (m *Model) theory(r TheoryRequest) (*Theory, error) {
 			out.Couplings = append(out.Couplings, e.under(c).warned(x, y))
 		}
 	}
-	stable.Sort(out.Families, func(a, b Row) int {
+	slices.SortStableFunc(out.Families, func(a, b Row) int {
 		switch {
 		case a.group() != b.group():
 			return a.group() - b.group()
