@@ -9,7 +9,6 @@ require (
 	github.com/gomlx/gomlx v0.28.5
 	github.com/randfeat/randfeat v0.1.0
 	golang.org/x/term v0.47.0
-	gonum.org/v1/gonum v0.17.0
 )
 
 require (
@@ -22,6 +21,7 @@ require (
 	golang.org/x/sys v0.49.0 // indirect
 	golang.org/x/text v0.40.0 // indirect
 	golang.org/x/tools v0.47.0 // indirect
+	gonum.org/v1/gonum v0.17.0 // indirect
 	google.golang.org/protobuf v1.36.11 // indirect
 	k8s.io/klog/v2 v2.140.0 // indirect
 )

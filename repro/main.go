@@ -119,15 +119,9 @@ func (o *options) parse(args []string, stderr io.Writer) ([]*lab.Item, error) {
 	f.StringVar(&o.json, "json", "", "write all checks and the counts by kind to this JSON `file`")
 	f.BoolVar(&o.explorer, "explorer", true, "put the explorer into the site")
 	f.IntVar(&o.workers, "j", 0, "number of cells computed at the same time; 0: one per core")
-	var names []string
-	for {
-		if err := similar.ParseFlags(f, args); err != nil {
-			return nil, err
-		}
-		if args = f.Args(); len(args) == 0 {
-			break
-		}
-		names, args = append(names, args[0]), args[1:]
+	names, err := similar.Arguments(f, args)
+	if err != nil {
+		return nil, err
 	}
 	all := papers.Items()
 	if len(names) == 0 {

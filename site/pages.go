@@ -45,6 +45,7 @@ var listed = []page{
 	{part: howto, title: "Pretrained models", source: "docs/models.md", path: "howto/models.html"},
 	{part: howto, title: "Python", source: "docs/python.md", path: "howto/python.html"},
 	{part: howto, title: "GoMLX: GPUs and training", source: "gomlx/README.md", path: "howto/gomlx.html"},
+	{part: howto, title: "Training from scratch", source: "repro/training/README.md", path: "howto/training.html"},
 	{part: howto, title: "Apache Beam", source: "beam/README.md", path: "howto/beam.html"},
 	{part: howto, title: "Contribute", source: "CONTRIBUTING.md", path: "howto/contributing.html"},
 

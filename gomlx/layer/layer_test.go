@@ -13,7 +13,7 @@ import (
 	"github.com/gomlx/gomlx/ml/layers/attention/pos"
 	"github.com/gomlx/gomlx/ml/model"
 
-	"github.com/randfeat/randfeat/gomlx/internal/backend"
+	"github.com/randfeat/randfeat/gomlx/backend"
 	"github.com/randfeat/randfeat/gomlx/layer"
 	"github.com/randfeat/randfeat/gomlx/rfx"
 	"github.com/randfeat/randfeat/internal/rng"

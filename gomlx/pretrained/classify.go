@@ -14,8 +14,8 @@ import (
 	. "github.com/gomlx/gomlx/core/graph" // formulas of nodes read as formulas
 	"github.com/gomlx/gomlx/ml/model"
 
-	"github.com/randfeat/randfeat/gomlx/internal/models"
 	"github.com/randfeat/randfeat/gomlx/rfx"
+	"github.com/randfeat/randfeat/gomlx/train"
 	"github.com/randfeat/randfeat/internal/rng"
 )
 
@@ -51,7 +51,7 @@ const (
 )
 
 // Outcome implements train.Task.
-func (t Classifying) Outcome(scope *model.Scope, batch []*Node) models.Outcome {
+func (t Classifying) Outcome(scope *model.Scope, batch []*Node) train.Outcome {
 	ids, labels, mask := batch[0], batch[1], batch[2]
 	n := net{Model: t.Model, scope: scope.Store().Scope("/" + scopeName), g: ids.Graph(), see: rfx.Visible{Mask: mask}}
 	out := n.forward(ids)
@@ -62,7 +62,7 @@ func (t Classifying) Outcome(scope *model.Scope, batch []*Node) models.Outcome {
 	}
 	logits := Add(Einsum("bw,cw->bc", mean, variable(headWeight, t.Classes, t.Width)),
 		ExpandAxes(variable(headBias, t.Classes), 0))
-	return models.Score(logits, labels, points(out.Heads))
+	return train.Score(logits, labels, points(out.Heads))
 }
 
 // Initial implements train.Task. The encoder starts with the weights of its folder, the linear layer with small
@@ -83,7 +83,7 @@ func (t Classifying) Initial(name string, dims []int, seed uint64) []float32 {
 }
 
 // Group implements train.Task.
-func (t Classifying) Group(name string) models.Group { return Tuning{Model: t.Model}.Group(name) }
+func (t Classifying) Group(name string) train.Group { return Tuning{Model: t.Model}.Group(name) }
 
 // Refresh implements train.Task. It does nothing: the conversion drew the projections, and they stay.
 func (t Classifying) Refresh(compute.Backend, *model.Scope, uint64, bool) error { return nil }

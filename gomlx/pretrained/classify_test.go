@@ -9,7 +9,7 @@ import (
 
 	"github.com/randfeat/randfeat"
 	"github.com/randfeat/randfeat/family"
-	"github.com/randfeat/randfeat/gomlx/internal/train"
+	"github.com/randfeat/randfeat/gomlx/train"
 )
 
 // toy is texts of two kinds: one has the token 5, the other has not. Rows 2 and 3 of a batch end in padding.

@@ -13,7 +13,7 @@ import (
 	"github.com/gomlx/gomlx/core/tensors"
 	"github.com/gomlx/gomlx/ml/model"
 
-	"github.com/randfeat/randfeat/gomlx/internal/models"
+	"github.com/randfeat/randfeat/gomlx/train"
 	"github.com/randfeat/randfeat/internal/rng"
 )
 
@@ -157,7 +157,7 @@ func (m *Model) run(b compute.Backend, passages [][]int32) (out [][]float32, ms 
 		if m.Causal() {
 			n := len(passages[0])
 			// Logits take most of the memory, so they do not leave the graph.
-			o := models.Score(m.Logits(scope, graph.SliceAxis(hidden, 1, graph.AxisRangeFromStart(n-1))),
+			o := train.Score(m.Logits(scope, graph.SliceAxis(hidden, 1, graph.AxisRangeFromStart(n-1))),
 				graph.SliceAxis(ids, 1, graph.AxisRangeToEnd(1)), nil)
 			return graph.Reshape(graph.Div(o.Loss, o.Count), 1)
 		}

@@ -22,7 +22,7 @@ import (
 	"github.com/randfeat/randfeat/attention/linear"
 	"github.com/randfeat/randfeat/coupling"
 	"github.com/randfeat/randfeat/family"
-	"github.com/randfeat/randfeat/gomlx/internal/backend"
+	"github.com/randfeat/randfeat/gomlx/backend"
 	"github.com/randfeat/randfeat/internal/tensorfile"
 )
 

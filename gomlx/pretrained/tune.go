@@ -13,8 +13,7 @@ import (
 	"github.com/gomlx/gomlx/core/tensors"
 	"github.com/gomlx/gomlx/ml/model"
 
-	"github.com/randfeat/randfeat/gomlx/internal/models"
-	"github.com/randfeat/randfeat/gomlx/internal/train"
+	"github.com/randfeat/randfeat/gomlx/train"
 	"github.com/randfeat/randfeat/internal/rng"
 )
 
@@ -71,7 +70,7 @@ func (t Tuning) Validate() error {
 }
 
 // Outcome implements train.Task. Sums are over passages, except for Next, where they are over tokens.
-func (t Tuning) Outcome(scope *model.Scope, batch []*Node) models.Outcome {
+func (t Tuning) Outcome(scope *model.Scope, batch []*Node) train.Outcome {
 	ids := batch[0]
 	in := func(m *Model, name string, still func(string) bool) net {
 		return net{Model: m, scope: scope.Store().Scope("/" + name), g: ids.Graph(), still: still}
@@ -82,7 +81,7 @@ func (t Tuning) Outcome(scope *model.Scope, batch []*Node) models.Outcome {
 	if t.Goal == Next {
 		out, n := student.forward(ids), ids.Shape().Dimensions[1]
 		logits := student.logits(SliceAxis(out.Hidden, 1, AxisRangeFromStart(n-1)))
-		return models.Score(logits, SliceAxis(ids, 1, AxisRangeToEnd(1)), points(out.Heads))
+		return train.Score(logits, SliceAxis(ids, 1, AxisRangeToEnd(1)), points(out.Heads))
 	}
 	want := in(t.Teacher, teacherName, func(string) bool { return true }).forward(ids)
 	var heads []Head
@@ -104,13 +103,13 @@ func (t Tuning) Outcome(scope *model.Scope, batch []*Node) models.Outcome {
 	}
 	// Loss and score are means per passage; Outcome has sums.
 	n := float64(ids.Shape().Dimensions[0])
-	return models.Outcome{Loss: MulScalar(loss, n), Count: Scalar(ids.Graph(), loss.DType(), n),
+	return train.Outcome{Loss: MulScalar(loss, n), Count: Scalar(ids.Graph(), loss.DType(), n),
 		Right: MulScalar(right, n), Points: points(heads)}
 }
 
-func points(heads []Head) (all []models.Point) {
+func points(heads []Head) (all []train.Point) {
 	for l, h := range heads {
-		all = append(all, models.Point{Name: fmt.Sprintf("layer %d", l), Node: h.Out})
+		all = append(all, train.Point{Name: fmt.Sprintf("layer %d", l), Node: h.Out})
 	}
 	return all
 }
@@ -138,18 +137,18 @@ func (t Tuning) Initial(name string, dims []int, _ uint64) []float32 {
 }
 
 // Group implements train.Task.
-func (t Tuning) Group(name string) models.Group {
+func (t Tuning) Group(name string) train.Group {
 	base := path.Base(name)
 	var l int
 	if _, err := fmt.Sscanf(base, darkFormat, &l); err == nil {
-		return models.Kernel
+		return train.Kernel
 	}
 	for _, part := range []string{".attention.self.", ".attn.c_attn.", ".q_proj.", ".k_proj.", ".v_proj."} {
 		if strings.Contains(base, part) {
-			return models.Projections
+			return train.Projections
 		}
 	}
-	return models.Body
+	return train.Body
 }
 
 // Report describes a loss and a score. Only decoders have perplexities.

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/randfeat/randfeat/gomlx/internal/train"
+	"github.com/randfeat/randfeat/gomlx/train"
 )
 
 // Fine-tuning lowers the loss on passages it does not see, changes the parameters of its regime only, and saves the

@@ -14,7 +14,7 @@ import (
 	"github.com/randfeat/randfeat/attention"
 	"github.com/randfeat/randfeat/attention/linear"
 	"github.com/randfeat/randfeat/dense"
-	"github.com/randfeat/randfeat/gomlx/internal/backend"
+	"github.com/randfeat/randfeat/gomlx/backend"
 	"github.com/randfeat/randfeat/internal/rng"
 )
 

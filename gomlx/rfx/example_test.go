@@ -9,7 +9,7 @@ import (
 	"github.com/randfeat/randfeat"
 	"github.com/randfeat/randfeat/coupling"
 	"github.com/randfeat/randfeat/family"
-	"github.com/randfeat/randfeat/gomlx/internal/backend"
+	"github.com/randfeat/randfeat/gomlx/backend"
 	"github.com/randfeat/randfeat/gomlx/rfx"
 	"github.com/randfeat/randfeat/kernel"
 )

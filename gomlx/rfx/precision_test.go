@@ -12,7 +12,7 @@ import (
 
 	"github.com/randfeat/randfeat/attention"
 	"github.com/randfeat/randfeat/family"
-	"github.com/randfeat/randfeat/gomlx/internal/backend"
+	"github.com/randfeat/randfeat/gomlx/backend"
 	"github.com/randfeat/randfeat/gomlx/rfx"
 )
 

@@ -35,3 +35,16 @@ func ParseFlags(flags *flag.FlagSet, args []string) error {
 	}
 	return fmt.Errorf("%w%s", err, hint)
 }
+
+// Arguments parses flags and other arguments in any order, and returns the others. The flag package stops at the first.
+func Arguments(flags *flag.FlagSet, args []string) (others []string, err error) {
+	for {
+		if err := ParseFlags(flags, args); err != nil {
+			return nil, err
+		}
+		if args = flags.Args(); len(args) == 0 {
+			return others, nil
+		}
+		others, args = append(others, args[0]), args[1:]
+	}
+}

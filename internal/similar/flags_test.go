@@ -38,3 +38,16 @@ func TestParseFlags(t *testing.T) {
 		t.Errorf("%v, printed %q", err, out)
 	}
 }
+
+// Flags may follow arguments.
+func TestArguments(t *testing.T) {
+	flags := flag.NewFlagSet("rfx eval", flag.ContinueOnError)
+	n := flags.Int("n", 1, "how many")
+	others, err := Arguments(flags, strings.Fields("a -n 2 b c -n 3"))
+	if err != nil || *n != 3 || strings.Join(others, " ") != "a b c" {
+		t.Errorf("%v, %d, %v", others, *n, err)
+	}
+	if _, err := Arguments(flags, strings.Fields("a -m 2")); err == nil {
+		t.Error("an unknown flag after an argument is accepted")
+	}
+}

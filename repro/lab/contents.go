@@ -23,10 +23,10 @@ type Entry struct {
 	Why   string // one line: what is not repeated, why, and what was run instead
 }
 
-// Run is a training run of module gomlx.
+// Run is a run of the program training.
 type Run struct {
 	Command string
-	Results string // heading in gomlx/RESULTS.md
+	Results string // heading in training/RESULTS.md
 }
 
 // State is the state of an entry in a run.
@@ -100,7 +100,7 @@ func (s State) markdown() string {
 		parts = append(parts, "tests: `"+strings.Join(s.Tests, "`, `")+"`")
 	}
 	if s.Run != nil {
-		parts = append(parts, fmt.Sprintf("trained: `%s`, [%s](../gomlx/RESULTS.md)", s.Run.Command, s.Run.Results))
+		parts = append(parts, fmt.Sprintf("trained: `%s`, [%s](training/RESULTS.md)", s.Run.Command, s.Run.Results))
 	}
 	if s.Why != "" {
 		parts = append(parts, s.Why)

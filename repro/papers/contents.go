@@ -37,40 +37,40 @@ var chefsContents = []lab.Entry{
 	{Label: "Theorem 4.3", What: "Uniform convergence of attention with OPRF", Items: []string{"chefs-theorem43"}},
 	{Label: "Table 1", What: "Non-parametric classification of eight UCI sets", Items: []string{"chefs-table1"}},
 	{Label: "Table 2", What: "GLUE with low-rank attention, BERT base", Run: &lab.Run{
-		Command: "rfx lab -model MINILM encoder",
+		Command: "training lab -model MINILM encoder",
 		Results: "Chefs' Table 2 with MiniLM: held-out scores (CoLA: Matthews' correlation, MRPC: F1)"},
 		Why: "BERT base and training on TPUs are out of reach; in their place MiniLM, and an encoder of our own " +
-			"(rfx lab glue)."},
+			"(training lab glue)."},
 	{Label: "Fig 3", What: "LibriSpeech: word error rate of FAVOR++ and FAVOR+",
-		Run: &lab.Run{Command: "rfx lab speech",
+		Run: &lab.Run{Command: "training lab speech",
 			Results: "Speech"},
 		Why: "17 layers on LibriSpeech need a TPU pod; in their place a Conformer with CTC on joined spoken " +
 			"digits (FSDD), and the encoder of Whisper tiny.en without training (bench/WHISPER.md)."},
 	{Label: "Fig 4 left", What: "ImageNet accuracy from nothing and from MAE weights",
-		Run: &lab.Run{Command: "rfx lab mnist", Results: "Vision Transformers on mnist: test accuracy"},
+		Run: &lab.Run{Command: "training lab mnist", Results: "Vision Transformers on mnist: test accuracy"},
 		Why: "ViT-Large on ImageNet needs a TPU pod; in its place small ViTs on MNIST and Fashion-MNIST."},
 	{Label: "Fig 4 right", What: "Steps per second over the number of patches",
-		Run: &lab.Run{Command: "rfx lab speed", Results: "Steps of a vision Transformer by the number of patches"}},
+		Run: &lab.Run{Command: "training lab speed", Results: "Steps of a vision Transformer by the number of patches"}},
 	{Label: "Theorem 9.1", What: "Orthogonality helps every E g(ωᵀz, |ω|) with non-negative coefficients",
 		Items: []string{"chefs-theorem43"}, Tests: []string{"internal/forms.TestRelMSEOrder"}},
 	{Label: "Lemma 9.1", What: "Hoeffding's inequality", Tests: []string{"internal/forms.TestOPRFTails"},
 		Why: "Known; used for Theorem 4.2."},
 	{Label: "Table 3", What: "Standard deviations of Table 1", Items: []string{"chefs-table1"}},
-	{Label: "Table 4", What: "Hyperparameters of BERT pretraining", Why: settings + " (gomlx/internal/lab/glue.go)."},
+	{Label: "Table 4", What: "Hyperparameters of BERT pretraining", Why: settings + " (repro/training/lab/glue.go)."},
 	{Label: "Table 5", What: "Sizes of the pretraining texts", Why: "Counts of Books and Wikipedia, which are not " +
 		"used here: " +
 		"our encoders read the Penn Treebank and the GLUE sentences."},
 	{Label: "Table 6", What: "Hyperparameters of the speech models",
-		Why: settings + " (gomlx/internal/lab/speech.go)."},
+		Why: settings + " (repro/training/lab/speech.go)."},
 	{Label: "Table 7", What: "Hyperparameters of MAE pretraining", Why: settings +
-		" (gomlx/internal/lab/vit.go); no MAE is trained here."},
-	{Label: "Table 8", What: "Hyperparameters of fine-tuning ViTs", Why: settings + " (gomlx/internal/lab/vit.go)."},
+		" (repro/training/lab/vit.go); no MAE is trained here."},
+	{Label: "Table 8", What: "Hyperparameters of fine-tuning ViTs", Why: settings + " (repro/training/lab/vit.go)."},
 	{Label: "Table 9", What: "Hyperparameters of ViTs trained from nothing",
-		Why: settings + " (gomlx/internal/lab/vit.go)."},
-	{Label: "Table 10", What: "Sizes of ViT Large", Why: settings + " (gomlx/internal/lab/vit.go)."},
-	{Label: "Table 11", What: "Sizes of ViT tiny", Why: settings + " (gomlx/internal/lab/vit.go)."},
+		Why: settings + " (repro/training/lab/vit.go)."},
+	{Label: "Table 10", What: "Sizes of ViT Large", Why: settings + " (repro/training/lab/vit.go)."},
+	{Label: "Table 11", What: "Sizes of ViT tiny", Why: settings + " (repro/training/lab/vit.go)."},
 	{Label: "Table 12", What: "Patches and sizes of images of Fig 4 right", Why: settings +
-		" (gomlx/internal/lab/vit.go, Speed)."},
+		" (repro/training/lab/vit.go, Speed)."},
 }
 
 var hybridContents = []lab.Entry{
@@ -94,7 +94,7 @@ var hybridContents = []lab.Entry{
 		Why: "Part of Fig 5, whose page has all lengths."},
 	{Label: "Table 1", What: "MSE on wine and Boston against quasi-Monte Carlo", Items: []string{"hybrid-table1"}},
 	{Label: "Fig 3", What: "Distances of softmax distributions, Penn Treebank", Items: []string{"hybrid-table4"}},
-	{Label: "Table 2", What: "LibriSpeech: word error rates of hybrids", Run: &lab.Run{Command: "rfx lab speech",
+	{Label: "Table 2", What: "LibriSpeech: word error rates of hybrids", Run: &lab.Run{Command: "training lab speech",
 		Results: "Speech"},
 		Why: "17 layers on LibriSpeech need a TPU pod; in their place a Conformer with CTC on joined spoken " +
 			"digits (FSDD)."},
@@ -124,7 +124,7 @@ var hybridContents = []lab.Entry{
 	{Label: "Table 5", What: "The numbers of Fig 8", Items: []string{"hybrid-fig8"}},
 	{Label: "Fig 9", What: "Lengths of keys and queries, WikiText-2", Items: []string{"hybrid-fig9"}},
 	{Label: "Fig 10", What: "Perplexity of LSTMs trained by softmax sampling", Items: []string{"hybrid-fig10"},
-		Run: &lab.Run{Command: "rfx lab -parts curves words ptb",
+		Run: &lab.Run{Command: "training lab -parts curves words ptb",
 			Results: "Negatives by sampler: Hybrid, Figure 10 in small"}},
 	{Label: "Fig 11", What: "A camera image of bi-manual sweeping", Why: "A photograph; see Fig 4 right."},
 }
@@ -188,7 +188,7 @@ var simplexContents = []lab.Entry{
 	{Label: "Fig 8", What: "Classification over the number of features", Items: []string{"simplex-fig8"}},
 	{Label: "Table 2", What: "Classification with SimRFs and SimRFs+", Items: []string{"simplex-fig8"}},
 	{Label: "Fig 9", What: "ViTs with SimRFs and ORFs on four image sets",
-		Run: &lab.Run{Command: "rfx lab fashion_mnist", Results: "Vision Transformers on fashion_mnist: test accuracy"},
+		Run: &lab.Run{Command: "training lab fashion_mnist", Results: "Vision Transformers on fashion_mnist: test accuracy"},
 		Why: "ImageNet, I-Naturalist and Places365 need TPUs; of the four sets Fashion-MNIST is run, and MNIST."},
 	{Label: "Lemma A.1", What: "SimRFs are optimal for equal norms", Items: []string{"simplex-fig4"},
 		Tests: []string{"coupling.TestOptimisedIsStationary", "coupling.TestSimplexPlusOnTheSphereIsSimplex"}},
@@ -210,22 +210,22 @@ var darkContents = []lab.Entry{
 	{Label: "Proposition 4.1", What: "Drawing from Σ equals importance weights", Items: []string{"dark-theorem"},
 		Tests: []string{"family.TestFormImportance"}},
 	{Label: "Fig 2 pretraining", What: "Gemma 2B trained on C4 with six kinds of attention",
-		Run: &lab.Run{Command: "rfx lab pretrain", Results: "DARKFormer, Figure 2: decoders trained from nothing"},
+		Run: &lab.Run{Command: "training lab pretrain", Results: "DARKFormer, Figure 2: decoders trained from nothing"},
 		Why: "2 billion parameters are out of reach; in their place small decoders of characters."},
 	{Label: "Fig 2 finetuning", What: "Gemma 2B fine-tuned with six kinds of attention",
-		Run: &lab.Run{Command: "rfx lab darkformer", Results: "DARKFormer, Figures 2–5: held-out accuracy of the " +
+		Run: &lab.Run{Command: "training lab darkformer", Results: "DARKFormer, Figures 2–5: held-out accuracy of the " +
 			"next character"},
 		Why: "2 billion parameters are out of reach; in their place a small decoder of characters, and SmolLM2 with 135 " +
-			"million (rfx lab language: DARK and Performer not told apart)."},
+			"million (training lab language: DARK and Performer not told apart)."},
 	{Label: "Fig 3", What: "Performer closes the gap after long fine-tuning",
-		Run: &lab.Run{Command: "rfx lab darkformer", Results: "DARKFormer, Figures 2–5: held-out accuracy of the " +
+		Run: &lab.Run{Command: "training lab darkformer", Results: "DARKFormer, Figures 2–5: held-out accuracy of the " +
 			"next character"}},
 	{Label: "Fig 4", What: "Fine-tuning of queries, keys and values alone",
-		Run: &lab.Run{Command: "rfx lab darkformer", Results: "DARKFormer, Figures 2–5: held-out accuracy of the " +
+		Run: &lab.Run{Command: "training lab darkformer", Results: "DARKFormer, Figures 2–5: held-out accuracy of the " +
 			"next character"},
-		Why: "In place of Gemma a small decoder of characters, and SmolLM2 (rfx lab language)."},
+		Why: "In place of Gemma a small decoder of characters, and SmolLM2 (training lab language)."},
 	{Label: "Fig 5", What: "Stability over learning rates",
-		Run: &lab.Run{Command: "rfx lab -parts sweep darkformer",
+		Run: &lab.Run{Command: "training lab -parts sweep darkformer",
 			Results: "DARKFormer, Figures 2–5: held-out accuracy of the next character"}},
 	{Label: "Proposition C.1", What: "Whitening makes rows isotropic", Tests: []string{"theory.TestOfDARK",
 		"family.TestFitDARKBase"}},

@@ -55,8 +55,8 @@ func TestContentsPointAtWhatExists(t *testing.T) {
 	for _, it := range Items() {
 		of[it.ID] = it.Paper
 	}
-	results := read(t, "../../gomlx/RESULTS.md")
-	command := read(t, "../../gomlx/cmd/rfx/lab.go")
+	results := read(t, "../training/RESULTS.md")
+	command := read(t, "../training/lab.go")
 	listed := map[string]bool{}
 	for _, p := range Contents() {
 		for _, e := range p.Entries {
@@ -90,10 +90,10 @@ func TestContentsPointAtWhatExists(t *testing.T) {
 			if e.Run != nil {
 				word := e.Run.Command[strings.LastIndex(e.Run.Command, " ")+1:]
 				if !strings.Contains(command, `"`+word+`"`) {
-					t.Errorf("%s: rfx lab has no experiment %q", where, word)
+					t.Errorf("%s: training lab has no experiment %q", where, word)
 				}
 				if !strings.Contains(results, "# "+e.Run.Results+"\n") {
-					t.Errorf("%s: gomlx/RESULTS.md has no heading %q", where, e.Run.Results)
+					t.Errorf("%s: training/RESULTS.md has no heading %q", where, e.Run.Results)
 				}
 			}
 		}

@@ -20,7 +20,7 @@ import (
 // wordText is a text of the paper's language models.
 type wordText struct {
 	name          string
-	set           string // prefix of the files that rfx lab words writes
+	set           string // prefix of the files that training lab words writes
 	learn, held   string // files
 	gain, unit    float64
 	paperModel    string
@@ -125,7 +125,7 @@ var trained struct {
 	models map[string]*wordModel
 }
 
-// wordsOf returns the model of a text: the one in $RANDFEAT_DATA/lstm if rfx lab words has written it, else one that
+// wordsOf returns the model of a text: the one in $RANDFEAT_DATA/lstm if training lab words has written it, else one that
 // is trained here, once per process. Queries are outputs at held-out places.
 func wordsOf(l *lab.Lab, text wordText) (*wordModel, error) {
 	trained.mu.Lock()

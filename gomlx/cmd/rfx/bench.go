@@ -22,6 +22,7 @@ import (
 	"github.com/randfeat/randfeat"
 	"github.com/randfeat/randfeat/coupling"
 	"github.com/randfeat/randfeat/family"
+	"github.com/randfeat/randfeat/gomlx/backend"
 	"github.com/randfeat/randfeat/gomlx/rfx"
 	"github.com/randfeat/randfeat/internal/rng"
 	"github.com/randfeat/randfeat/internal/similar"
@@ -44,19 +45,16 @@ type row struct {
 }
 
 type benchFlags struct {
-	device
+	backend.Flags
 	lengths, methods, dtypes     string
 	heads, dim, m, rounds, calls int
 	chunk                        int
 }
 
 func bench(args []string) error {
-	if len(args) > 0 && args[0] == "step" {
-		return stepBench(args[1:])
-	}
 	var f benchFlags
 	flags := flag.NewFlagSet("rfx bench", flag.ContinueOnError)
-	f.device.set(flags)
+	f.Flags.Set(flags)
 	flags.StringVar(&f.lengths, "lengths", "1024,4096", "sequence lengths")
 	flags.StringVar(&f.methods, "methods", "linear,exact,fused", "methods to time: linear, exact (all scores in memory), fused (flash attention, if XLA has it), empty (the overhead of a call)")
 	flags.StringVar(&f.dtypes, "dtypes", "float32", "float32, bfloat16")
@@ -69,7 +67,7 @@ func bench(args []string) error {
 	if err := similar.ParseFlags(flags, args); err != nil {
 		return err
 	}
-	b, line, err := f.open()
+	b, line, err := f.Open()
 	if err != nil {
 		return err
 	}

@@ -12,12 +12,13 @@ import (
 	"github.com/randfeat/randfeat/attention/centroid"
 	"github.com/randfeat/randfeat/coupling"
 	"github.com/randfeat/randfeat/family"
+	"github.com/randfeat/randfeat/gomlx/backend"
 	"github.com/randfeat/randfeat/gomlx/pretrained"
 	"github.com/randfeat/randfeat/internal/similar"
 )
 
 type convertFlags struct {
-	device
+	backend.Flags
 	out, family, coupling, text        string
 	m, window, sinks, length, passages int
 	clusters, block, exact             int
@@ -40,7 +41,7 @@ type converted struct {
 func convert(args []string) error {
 	var f convertFlags
 	flags := flag.NewFlagSet("rfx convert", flag.ContinueOnError)
-	f.device.set(flags)
+	f.Flags.Set(flags)
 	flags.StringVar(&f.out, "out", "", "folder of the converted model; without it errors are printed and nothing is written")
 	flags.StringVar(&f.family, "family", "oprf", "feature family; dark is trained by rfx finetune; none keeps only -window and -sinks")
 	flags.StringVar(&f.coupling, "coupling", "orthogonal", "coupling of projections")
@@ -101,7 +102,7 @@ func convert(args []string) error {
 		return fmt.Errorf("%s has one passage of %d tokens; take a longer text or -length: errors are measured on others than the fit",
 			f.text, f.length)
 	}
-	b, line, err := f.open()
+	b, line, err := f.Open()
 	if err != nil {
 		return err
 	}
@@ -175,7 +176,7 @@ func (r converted) print(w io.Writer) {
 
 // oneFolder parses flags before and after a single argument.
 func oneFolder(flags *flag.FlagSet, args []string, usage string) (string, error) {
-	all, err := arguments(flags, args)
+	all, err := similar.Arguments(flags, args)
 	if err != nil {
 		return "", err
 	}
@@ -183,20 +184,6 @@ func oneFolder(flags *flag.FlagSet, args []string, usage string) (string, error)
 		return "", fmt.Errorf("usage: %s (-h lists the flags)", usage)
 	}
 	return all[0], nil
-}
-
-// arguments parses flags wherever they stand and returns the other arguments.
-func arguments(flags *flag.FlagSet, args []string) (all []string, err error) {
-	for {
-		if err := similar.ParseFlags(flags, args); err != nil {
-			return nil, err
-		}
-		if flags.NArg() == 0 {
-			return all, nil
-		}
-		all = append(all, flags.Arg(0))
-		args = flags.Args()[1:]
-	}
 }
 
 // readPassages returns the first n passages of a text file.

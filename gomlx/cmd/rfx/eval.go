@@ -10,23 +10,25 @@ import (
 
 	"github.com/gomlx/compute"
 
+	"github.com/randfeat/randfeat/gomlx/backend"
 	"github.com/randfeat/randfeat/gomlx/pretrained"
+	"github.com/randfeat/randfeat/internal/similar"
 )
 
 func eval(args []string) error {
-	var d device
+	var d backend.Flags
 	var text, lengths, pairs string
 	var passages int
 	var asJSON, brief bool
 	flags := flag.NewFlagSet("rfx eval", flag.ContinueOnError)
-	d.set(flags)
+	d.Set(flags)
 	flags.StringVar(&text, "text", "", "text file that no model was fitted to")
 	flags.StringVar(&pairs, "pairs", "", "for encoders: file with two texts and optionally a score per line, separated by tabs")
 	flags.StringVar(&lengths, "lengths", "128,256", "tokens per passage; texts of -pairs are cut to the first length")
 	flags.IntVar(&passages, "passages", 16, "largest number of passages per length")
 	flags.BoolVar(&brief, "brief", false, "skip the errors of attention and logits: less than half the time to compile")
 	flags.BoolVar(&asJSON, "json", false, "print JSON")
-	dirs, err := arguments(flags, args)
+	dirs, err := similar.Arguments(flags, args)
 	if err != nil {
 		return err
 	}
@@ -39,7 +41,7 @@ func eval(args []string) error {
 			return err
 		}
 	}
-	b, line, err := d.open()
+	b, line, err := d.Open()
 	if err != nil {
 		return err
 	}

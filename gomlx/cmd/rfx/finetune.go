@@ -5,18 +5,21 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"path/filepath"
 
 	"github.com/gomlx/compute"
+	"golang.org/x/term"
 
-	"github.com/randfeat/randfeat/gomlx/internal/train"
+	"github.com/randfeat/randfeat/gomlx/backend"
 	"github.com/randfeat/randfeat/gomlx/pretrained"
+	"github.com/randfeat/randfeat/gomlx/train"
 )
 
 type finetuneFlags struct {
-	device
+	backend.Flags
 	out, teacher, text, goal        string
 	length, passages, batch, distil int
 	config                          train.Config
@@ -27,7 +30,7 @@ func finetune(args []string) error {
 	var f finetuneFlags
 	c := &f.config
 	flags := flag.NewFlagSet("rfx finetune", flag.ContinueOnError)
-	f.device.set(flags)
+	f.Flags.Set(flags)
 	flags.StringVar(&f.out, "out", "", "folder of the tuned model, with the training in run; an interrupted run continues; required")
 	flags.StringVar(&f.teacher, "teacher", "", "folder of the original model, for goals embed and attend and for -distil")
 	flags.StringVar(&f.text, "text", "", "text file to train on; its last tenth is held out; required")
@@ -88,7 +91,7 @@ func finetune(args []string) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", f.text, err)
 	}
-	b, line, err := f.open()
+	b, line, err := f.Open()
 	if err != nil {
 		return err
 	}
@@ -140,4 +143,11 @@ func (f *finetuneFlags) phase(b compute.Backend, t pretrained.Tuning, c train.Co
 	}
 	return json.NewEncoder(os.Stdout).Encode(map[string]any{"phase": name, "goal": t.Goal, "regime": c.Regime,
 		"steps": c.Steps, "held_loss_before": before.Loss, "held_loss": after.Loss})
+}
+
+func terminal(f *os.File) io.Writer {
+	if term.IsTerminal(int(f.Fd())) {
+		return f
+	}
+	return nil
 }

@@ -1,11 +1,6 @@
-// Command rfx measures and trains attention with random features on GoMLX, and converts pretrained models to it.
+// Command rfx measures attention with random features on GoMLX, and converts pretrained models to it.
 //
 //	rfx bench -lengths 1024,4096,16384
-//	rfx bench step -layers 12 -width 512 -lengths 4096,16384
-//	rfx train -data ptb -tokens words -attention oprf:simplex:64 -out run
-//	rfx generate -run run -prompt "the company"
-//	rfx train -model conformer -data fsdd -tokens words -out digits
-//	rfx transcribe -run digits said.wav
 //	rfx convert MODEL_DIR -family oprf -window 32 -text calibration.txt -out converted
 //	rfx finetune converted -teacher MODEL_DIR -text calibration.txt -out tuned
 //	rfx eval MODEL_DIR converted -text other.txt
@@ -23,17 +18,13 @@ import (
 	"github.com/randfeat/randfeat/internal/similar"
 )
 
-const usage = `rfx measures and trains attention with random features on GoMLX, and converts pretrained models to it.
+const usage = `rfx measures attention with random features on GoMLX, and converts pretrained models to it.
 
-  rfx bench       time attention, exact and with features, forward and backward
-  rfx bench step  time whole training steps
-  rfx train       train a decoder, encoder, vision Transformer, LSTM or Conformer from scratch
-  rfx generate    continue a text with a trained, converted or pretrained decoder
-  rfx transcribe  transcribe speech with a trained Conformer
-  rfx convert     replace the attention of a pretrained model (BERT, GPT-2, Llama, Gemma)
-  rfx finetune    tune a converted model, with the original as its teacher
-  rfx eval        compare models on a text
-  rfx lab         repeat the papers' training experiments
+  rfx bench     time attention, exact and with features, forward and backward
+  rfx generate  continue a text with a pretrained or converted decoder
+  rfx convert   replace the attention of a pretrained model (BERT, GPT-2, Llama, Gemma)
+  rfx finetune  tune a converted model, with the original as its teacher
+  rfx eval      compare models on a text
 
 'rfx COMMAND -h' lists the flags of a command.
 `
@@ -46,8 +37,8 @@ func main() {
 }
 
 func run(args []string) error {
-	commands := map[string]func([]string) error{"bench": bench, "train": trainCommand, "generate": generate,
-		"lab": laboratory, "convert": convert, "eval": eval, "finetune": finetune, "transcribe": transcribe}
+	commands := map[string]func([]string) error{"bench": bench, "generate": generate, "convert": convert,
+		"eval": eval, "finetune": finetune}
 	if len(args) == 0 || slices.Contains([]string{"help", "-h", "-help", "--help"}, args[0]) {
 		fmt.Print(usage)
 		return nil
