@@ -7,38 +7,65 @@ import (
 )
 
 // AUC is the area under the ROC curve: the probability that a positive has a higher value than a negative, where ties
-// count half. The value is NaN if there are no positives or no negatives. The slices are sorted in place.
+// count half. The value is NaN if there are no positives or no negatives.
 func AUC(positive, negative []float64) Score {
-	slices.Sort(positive)
-	slices.Sort(negative)
-	p, n := float64(len(positive)), float64(len(negative))
-	s := Score{Name: "ROC AUC", Value: math.NaN(), Low: math.NaN(), High: math.NaN(), Rows: int64(p + n)}
-	if p == 0 || n == 0 {
-		return s
+	r := ranks{classes: 2, scores: slices.Concat(positive, negative), labels: make([]int32, len(positive)+len(negative))}
+	for i := range positive {
+		r.labels[i] = 1
 	}
-	sum, below, equal := 0.0, 0, 0 // negatives up to below are less, up to equal not more
-	for _, v := range positive {
-		for below < len(negative) && cmp.Less(negative[below], v) {
-			below++
+	return areaOf([]*ranks{&r}, 1)
+}
+
+// pairs are the pairs of a positive and a negative among the rows of one model, by weight.
+type pairs struct {
+	ordered            float64 // weight of the pairs in order; ties count half
+	positive, negative tally
+}
+
+// weight is the weight of all pairs.
+func (p pairs) weight() float64 { return p.positive.w * p.negative.w }
+
+// areaOf is the area under the ROC curve of one class against all others, over the pairs of rows that one model
+// scored: scores of different models have no common origin. Of models of folds it is the mean area within folds
+// (LeDell, Petersen & van der Laan 2015, "Computationally efficient confidence intervals for cross-validated area under
+// the ROC curve estimates", Electron. J. Statist. 9), where each fold weighs as its pairs.
+//
+// A ranking over the folds together is too low. A fold with few positives leaves many to the others, so their model has
+// a larger intercept: rows with large scores are then those of folds with few positives.
+func areaOf(models []*ranks, class int) Score {
+	s := Score{Name: "ROC AUC", Value: math.NaN(), Low: math.NaN(), High: math.NaN()}
+	var parts []pairs
+	ordered, all := 0.0, 0.0
+	for _, r := range models {
+		s.Rows += int64(len(r.labels))
+		if p := r.pairs(class); p.weight() > 0 {
+			parts = append(parts, p)
+			ordered += p.ordered
+			all += p.weight()
 		}
-		equal = max(equal, below)
-		for equal < len(negative) && negative[equal] == v {
-			equal++
-		}
-		sum += float64(below+equal) / 2
 	}
-	s.Value = sum / p / n
-	s.Low, s.High = aucInterval(s.Value, p, n)
+	if all > 0 {
+		s.Value = ordered / all
+		s.Low, s.High = aucInterval(s.Value, parts)
+	}
 	return s
 }
 
 // aucInterval is method 5 of Newcombe 2006, "Confidence intervals for an effect size measure based on the Mann–Whitney
 // statistic", part 2. The limits θ solve (θ̂−θ)² = z² V(θ) with the variance V of Hanley and McNeil 1982 for samples of
-// equal size. They stay in [0, 1] and have a width at 0 and 1.
-func aucInterval(v, m, n float64) (low, high float64) {
+// equal size. They stay in [0, 1] and have a width at 0 and 1. Over several folds with the weights w, V is Σw²V_f/(Σw)².
+func aucInterval(v float64, parts []pairs) (low, high float64) {
+	all := 0.0
+	for _, p := range parts {
+		all += p.weight()
+	}
 	excess := func(t float64) float64 {
-		k := (m+n)/2 - 1
-		variance := t * (1 - t) * (1 + k*(1-t)/(2-t) + k*t/(1+t)) / (m * n)
+		variance := 0.0
+		for _, p := range parts {
+			m, n, share := p.positive.effective(), p.negative.effective(), p.weight()/all
+			k := (m+n)/2 - 1
+			variance += share * share * t * (1 - t) * (1 + k*(1-t)/(2-t) + k*t/(1+t)) / (m * n)
+		}
 		return (v-t)*(v-t) - z95*z95*variance
 	}
 	// excess is negative at v (unless v is 0 or 1) and positive at both ends, so each bracket contains one root.
@@ -157,76 +184,58 @@ func (r *ranks) merge(o ranks) {
 	r.bound()
 }
 
-// of is the area under the ROC curve of one class against all others.
-func (r *ranks) of(class int) Score {
-	var positive, negative []float64
+// pairs counts the pairs of a row of one class and a row of another.
+func (r *ranks) pairs(class int) pairs {
 	w, at, sign := r.width(), class, 1.0
 	if w == 1 {
 		at, sign = 0, float64(2*class-1)
 	}
-	if r.weights != nil {
-		values := make([]float64, len(r.labels))
-		for i := range values {
-			values[i] = sign * r.scores[i*w+at]
-		}
-		return r.weighted(class, values)
+	type ranked struct {
+		value float64
+		row   int32
 	}
-	for i, l := range r.labels {
-		if v := sign * r.scores[i*w+at]; int(l) == class {
-			positive = append(positive, v)
-		} else {
-			negative = append(negative, v)
-		}
-	}
-	return AUC(positive, negative)
-}
-
-// weighted is the area for rows with weights: the share of the weight of all pairs that are in order. The interval uses
-// the effective sample sizes of the positives and the negatives.
-func (r *ranks) weighted(class int, values []float64) Score {
-	order := make([]int, len(values))
+	order := make([]ranked, len(r.labels))
 	for i := range order {
-		order[i] = i
+		order[i] = ranked{sign * r.scores[i*w+at], int32(i)}
 	}
-	slices.SortFunc(order, func(a, b int) int { return cmp.Compare(values[a], values[b]) })
-	var positive, negative tally
-	sum := 0.0
+	slices.SortFunc(order, func(a, b ranked) int { return cmp.Compare(a.value, b.value) })
+	var out pairs
 	for lo := 0; lo < len(order); {
 		hi := lo
 		var up, down tally // of equal values
-		for ; hi == lo || hi < len(order) && values[order[hi]] == values[order[lo]]; hi++ {
-			if i := order[hi]; int(r.labels[i]) == class {
-				up.add(r.weights[i])
+		for ; hi == lo || hi < len(order) && order[hi].value == order[lo].value; hi++ {
+			weight := 1.0
+			if r.weights != nil {
+				weight = r.weights[order[hi].row]
+			}
+			if int(r.labels[order[hi].row]) == class {
+				up.add(weight)
 			} else {
-				down.add(r.weights[i])
+				down.add(weight)
 			}
 		}
-		sum += up.w * (negative.w + down.w/2)
-		positive.merge(up)
-		negative.merge(down)
+		out.ordered += up.w * (out.negative.w + down.w/2)
+		out.positive.merge(up)
+		out.negative.merge(down)
 		lo = hi
 	}
-	s := Score{Name: "ROC AUC", Value: math.NaN(), Low: math.NaN(), High: math.NaN(), Rows: int64(len(values))}
-	if positive.w > 0 && negative.w > 0 {
-		s.Value = sum / positive.w / negative.w
-		s.Low, s.High = aucInterval(s.Value, positive.effective(), negative.effective())
-	}
-	return s
+	return out
 }
 
-// score is the mean area over the classes that occur, each against the rest. Its limits are the means of the limits of
-// the classes: the same rows enter all of them, so their errors may be correlated and must not be averaged out.
-func (r *ranks) score() Score {
-	if r.classes == 2 {
-		return r.of(1)
+// meanArea is the mean area over the classes that occur, each against the rest. Its limits are the means of the limits
+// of the classes: the same rows enter all of them, so their errors may be correlated and must not be averaged out.
+func meanArea(models []*ranks, classes int) Score {
+	if classes == 2 {
+		return areaOf(models, 1)
 	}
-	sum := Score{Name: "ROC AUC", Rows: int64(len(r.labels))}
-	classes := 0.0
-	for c := range r.classes {
-		if s := r.of(c); !math.IsNaN(s.Value) {
-			sum.Value, sum.Low, sum.High, classes = sum.Value+s.Value, sum.Low+s.Low, sum.High+s.High, classes+1
+	sum := Score{Name: "ROC AUC"}
+	occur := 0.0
+	for c := range classes {
+		s := areaOf(models, c)
+		if sum.Rows = s.Rows; !math.IsNaN(s.Value) {
+			sum.Value, sum.Low, sum.High, occur = sum.Value+s.Value, sum.Low+s.Low, sum.High+s.High, occur+1
 		}
 	}
-	sum.Value, sum.Low, sum.High = sum.Value/classes, sum.Low/classes, sum.High/classes
+	sum.Value, sum.Low, sum.High = sum.Value/occur, sum.Low/occur, sum.High/occur
 	return sum
 }

@@ -42,7 +42,7 @@ func (e *Evaluation) Classes() []ClassScores {
 		for _, v := range []*float64{&s.F1.Value, &s.F1.Low, &s.F1.High} {
 			*v = 2 * *v / (1 + *v)
 		}
-		s.AUC = e.ranks.of(c)
+		s.AUC = areaOf(e.ranked(), c)
 		out = append(out, s)
 	}
 	return out

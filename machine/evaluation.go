@@ -77,6 +77,7 @@ type Evaluation struct {
 	loss, squares lossSums
 	bins          [len(binEnds)]binSums
 	ranks         ranks
+	models        []*ranks // the ranks of each model, if several predicted the rows; nil: one model
 
 	// For regression: means over outputs by row, and sums by output.
 	mse, mae moments
@@ -444,7 +445,7 @@ func (e *Evaluation) Scores() []Score {
 	switch e.task {
 	case Classification:
 		out := []Score{e.accuracy(), e.balanced()}
-		if s := e.ranks.score(); !math.IsNaN(s.Value) { // not of rows of one class
+		if s := meanArea(e.ranked(), e.outputs); !math.IsNaN(s.Value) { // not of rows of one class
 			out = append(out, s)
 		}
 		if r := e.Reliability(); r != nil {
@@ -456,6 +457,14 @@ func (e *Evaluation) Scores() []Score {
 		return e.regression()
 	}
 	return []Score{e.score.score("mean log density", math.Inf(-1))}
+}
+
+// ranked returns the ranks of every model that predicted rows.
+func (e *Evaluation) ranked() []*ranks {
+	if e.models != nil {
+		return e.models
+	}
+	return []*ranks{&e.ranks}
 }
 
 // Confusion counts rows of a classification by true class and, within, by predicted class.

@@ -166,7 +166,8 @@ func (w world) coverage(n, reps int, scores func(*Evaluation) []Score) (covered,
 	return covered, stated
 }
 
-// Intervals of 95 % cover at least 0.90 of the time: with few rows, heavy tails, rare mistakes and rare classes.
+// Intervals of 95 % cover about 0.90 of the time or more: with few rows, heavy tails, rare mistakes and rare classes.
+// With many normal errors they cover 0.95 of the time, not always.
 func TestIntervalsCover(t *testing.T) {
 	const least = 0.90
 	reps := 1000
@@ -190,6 +191,9 @@ func TestIntervalsCover(t *testing.T) {
 				line += fmt.Sprintf("  %s %.3f", name, got)
 				if z := (got - least) / math.Sqrt(least*(1-least)/float64(stated[name])); z < -bound {
 					t.Errorf("%s, %d rows: the interval of %s covers %.3f", w.name, n, name, got)
+				}
+				if n == 1000 && w.name == "normal errors" && got > 0.99 {
+					t.Errorf("%d normal errors: the interval of %s is too wide: it covers %.3f", n, name, got)
 				}
 			}
 			t.Log(line)
