@@ -9,6 +9,6 @@ require (
 
 require (
 	golang.org/x/sys v0.49.0 // indirect
-	golang.org/x/tools v0.47.0 // indirect
+	golang.org/x/tools v0.51.0 // indirect
 	gonum.org/v1/gonum v0.17.0 // indirect
 )

@@ -6,6 +6,6 @@ require github.com/randfeat/randfeat v0.1.0
 
 require (
 	golang.org/x/sys v0.49.0 // indirect
-	golang.org/x/tools v0.47.0 // indirect
+	golang.org/x/tools v0.51.0 // indirect
 	gonum.org/v1/gonum v0.17.0 // indirect
 )
