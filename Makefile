@@ -36,7 +36,7 @@ site:
 	go -C site run . -o ../public
 
 # The wheels of the Python package for Linux, macOS and Windows, into python/dist; WHEELS names some of them. They need
-#   pip install ziglang hatchling zopfli
+#   pip install --require-hashes -r python/build.txt
 wheels:
 	$(PYTHON) python/wheels.py $(WHEELS)
 

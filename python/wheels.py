@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Builds the wheels of all platforms, or of those named, into a folder: python wheels.py [-o dist] [PLATFORM...].
 
-It needs Go, and from PyPI ziglang (a C compiler and linker for all platforms) and hatchling. With zopfli, wheels are
-4 % smaller:
+It needs Go, and from PyPI ziglang (a C compiler and linker for all platforms), hatchling and zopfli (wheels are 4 %
+smaller), with the versions and checksums in build.txt and Python 3.11 or later:
 
-    pip install ziglang hatchling zopfli
+    pip install --require-hashes -r python/build.txt
 
 The same revision gives the same bytes with the same versions of Go, zig, hatchling and zopfli.
 """
