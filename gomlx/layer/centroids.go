@@ -11,7 +11,6 @@ import (
 	"github.com/gomlx/gomlx/ml/model"
 
 	rf "github.com/randfeat/randfeat/attention"
-	"github.com/randfeat/randfeat/attention/centroid"
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/gomlx/rfx"
 	"github.com/randfeat/randfeat/internal/rng"
@@ -60,7 +59,7 @@ func (l SelfAttention) centroids(scope *model.Scope, q *Node, n int) (rfx.Centro
 
 // clustered returns centroids without centres.
 func (l SelfAttention) clustered(scope *model.Scope, n int) rfx.Centroids {
-	s := centroid.Spec{Clusters: n, Seed: seed(scope), Spread: l.Causal}
+	s := rfx.Clusters{Clusters: n, Seed: seed(scope), Spread: l.Causal}
 	s.Window, s.Sinks = model.GetParamOr(scope, ParamWindow, 0), model.GetParamOr(scope, ParamSinks, 0)
 	s.Block = model.GetParamOr(scope, ParamBlock, 0)
 	return rfx.Centroids{Own: true, Causal: l.Causal, Scale: 1 / math.Sqrt(float64(l.HeadDim)), Spec: s,
@@ -68,16 +67,19 @@ func (l SelfAttention) clustered(scope *model.Scope, n int) rfx.Centroids {
 }
 
 // fitCentres fits the centres of one head to rows of queries and keys.
-func fitCentres(c rfx.Centroids, q, k dense.Matrix[float64]) (*centroid.Centres, error) {
-	rows := func(m dense.Matrix[float64]) rf.Seq[float64] {
-		s := rf.NewSeq[float64](1, 1, m.Rows, m.Cols)
-		copy(s.Data, m.Data)
+func fitCentres(c rfx.Centroids, q, k dense.Matrix[float64]) (*rfx.Centres, error) {
+	rows := func(m dense.Matrix[float64]) rf.Seq[float32] {
+		s := rf.NewSeq[float32](1, 1, m.Rows, m.Cols)
+		for i := range m.Rows {
+			for j, x := range m.Row(i) {
+				s.Head(0, 0).Set(i, j, float32(x))
+			}
+		}
 		return s
 	}
 	spec := c.Spec
 	spec.Sinks, spec.Window = 0, 0 // kept rows have no meaningful positions
-	all, err := centroid.Fit([]centroid.Spec{spec}, c.Scale, rf.Visibility{}, rows(q), rows(k),
-		rf.NewSeq[float64](1, 1, k.Rows, 1))
+	all, err := rfx.FitCentres(spec, false, c.Scale, rows(q), rows(k))
 	if err != nil {
 		return nil, err
 	}

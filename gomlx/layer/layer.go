@@ -48,7 +48,7 @@ const (
 	ParamSeed      = "attention_seed"   // int, seed of the projections; every layer and head derives its own; 1
 	ParamWindow    = "attention_window" // int, rfx.Attention.Window
 	ParamSinks     = "attention_sinks"  // int, rfx.Attention.Sinks
-	ParamBlock     = "attention_block"  // int, centroid.Spec.Block of centroid
+	ParamBlock     = "attention_block"  // int, rfx.Clusters.Block of centroid
 	// ParamDark > 0 multiplies queries and keys by a learned matrix with so many rows per key/value head, initially
 	// the identity. The kernel becomes exp(qᵀMᵀMk/√d) (DARK 4.1). Its variable is "dark" in the scope of the layer.
 	ParamDark = "attention_dark"

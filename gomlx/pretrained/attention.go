@@ -14,7 +14,6 @@ import (
 	exact "github.com/gomlx/gomlx/ml/layers/attention"
 
 	"github.com/randfeat/randfeat"
-	"github.com/randfeat/randfeat/attention/centroid"
 	"github.com/randfeat/randfeat/family"
 	"github.com/randfeat/randfeat/gomlx/layer"
 	"github.com/randfeat/randfeat/gomlx/rfx"
@@ -31,8 +30,8 @@ type Attention struct {
 	// Centroids selects attention over clusters of keys instead of features (rfx.Centroids); nil means features.
 	// Centres has the centres of every key/value head of every layer. A layer without centres is exact. If the spec
 	// has no clusters, only near keys and sinks count, and there are no centres.
-	Centroids *centroid.Spec        `json:"centroids,omitempty"`
-	Centres   [][]*centroid.Centres `json:"centres,omitempty"`
+	Centroids *rfx.Clusters    `json:"centroids,omitempty"`
+	Centres   [][]*rfx.Centres `json:"centres,omitempty"`
 	// Exact is rfx.Centroids.Exact for decoders: the number of clustered keys that a query reads exactly.
 	Exact int `json:"exact,omitempty"`
 }

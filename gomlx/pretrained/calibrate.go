@@ -11,10 +11,10 @@ import (
 
 	"github.com/randfeat/randfeat"
 	"github.com/randfeat/randfeat/attention"
-	"github.com/randfeat/randfeat/attention/centroid"
 	"github.com/randfeat/randfeat/attention/linear"
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/family"
+	"github.com/randfeat/randfeat/gomlx/rfx"
 )
 
 // Plan says how to convert a model.
@@ -23,7 +23,7 @@ type Plan struct {
 	Window, Sinks int           // see Attention
 	// Centroids, if not nil, replaces features by clusters of keys; a spec without clusters keeps only near keys and
 	// sinks. Spec, Window and Sinks are then ignored.
-	Centroids *centroid.Spec
+	Centroids *rfx.Clusters
 	Exact     int // see Attention
 }
 
@@ -144,7 +144,7 @@ func (m *Model) Convert(b compute.Backend, p Plan, fit, test [][]int32) (Attenti
 	if err != nil {
 		return a, nil, err
 	}
-	errs, err := r.errors(a, test)
+	errs, err := r.errors(b, a, test)
 	return a, errs, err
 }
 
@@ -194,15 +194,15 @@ func (m *recorder) calibrate(p Plan, passages [][]int32) (Attention, error) {
 }
 
 // cluster fits centres to the keys of every head, on passages of equal length.
-func (m *recorder) cluster(spec centroid.Spec, exact int, passages [][]int32) (Attention, error) {
+func (m *recorder) cluster(spec rfx.Clusters, exact int, passages [][]int32) (Attention, error) {
 	a := Attention{Centroids: &spec, Exact: exact}
 	if spec.Clusters == 0 {
 		return a, spec.Validate()
 	}
-	a.Centres = make([][]*centroid.Centres, m.Layers)
-	all := make([][3]seq, m.Layers) // queries, keys and values; passages are the batch
-	err := m.record(passages, func(l int, q, k, v, _ seq) error {
-		for i, s := range []seq{q, k, v} {
+	a.Centres = make([][]*rfx.Centres, m.Layers)
+	all := make([][2]seq, m.Layers) // queries and keys; passages are the batch
+	err := m.record(passages, func(l int, q, k, _, _ seq) error {
+		for i, s := range []seq{q, k} {
 			into := &all[l][i]
 			if into.Batch > 0 && into.Len != s.Len {
 				return fmt.Errorf("%w: passages of %d and %d tokens", ErrModel, into.Len, s.Len)
@@ -221,8 +221,7 @@ func (m *recorder) cluster(spec centroid.Spec, exact int, passages [][]int32) (A
 		if m.Local(l) {
 			continue
 		}
-		if a.Centres[l], err = centroid.Fit([]centroid.Spec{spec}, m.Scale, attention.Visibility{Causal: m.Causal()},
-			s[0], s[1], s[2]); err != nil {
+		if a.Centres[l], err = rfx.FitCentres(spec, m.Causal(), m.Scale, s[0], s[1]); err != nil {
 			return a, fmt.Errorf("layer %d: %w", l, err)
 		}
 	}
@@ -238,25 +237,28 @@ func identity(n int) dense.Matrix[float64] {
 }
 
 // Errors returns |o − ô| / |o| of every layer and query head over some passages, where o is the output of exact
-// attention and ô the output of a for the same queries, keys and values. Exact layers have zeros. Attention.Exact is
-// ignored here, because only graphs choose these keys; Compare includes it.
+// attention and ô the output of a for the same queries, keys and values. Exact layers have zeros.
 func (m *Model) Errors(b compute.Backend, a Attention, passages [][]int32) ([][]float64, error) {
 	r, err := m.recorder(b)
 	if err != nil {
 		return nil, err
 	}
 	defer r.close()
-	return r.errors(a, passages)
+	return r.errors(b, a, passages)
 }
 
-func (m *recorder) errors(a Attention, passages [][]int32) ([][]float64, error) {
-	kind := make([]attention.Attention[seq], m.Layers)
+func (m *recorder) errors(b compute.Backend, a Attention, passages [][]int32) ([][]float64, error) {
+	kind := make([]func(out, q, k, v seq) error, m.Layers)
 	for l := range kind {
 		if a.Centroids == nil || m.exactIn(a, l) {
 			continue
 		}
-		kind[l] = &centroid.Attention[float32]{Visibility: attention.Visibility{Causal: m.Causal()},
-			Specs: []centroid.Spec{*a.Centroids}, Centres: m.clusters(a, l).Centres, Scale: m.Scale}
+		exec, err := clusteredExec(b, m.clusters(a, l))
+		if err != nil {
+			return nil, fmt.Errorf("layer %d: %w", l, err)
+		}
+		defer exec.Finalize()
+		kind[l] = func(out, q, k, v seq) error { return callSeq(exec, out, q, k, v) }
 	}
 	for l, specs := range a.Heads {
 		if len(specs) == 0 {
@@ -266,8 +268,9 @@ func (m *recorder) errors(a Attention, passages [][]int32) ([][]float64, error) 
 		if err != nil {
 			return nil, fmt.Errorf("layer %d: %w", l, err)
 		}
-		kind[l] = &linear.Attention[float32]{Visibility: attention.Visibility{Causal: m.Causal()}, Maps: maps,
+		lin := &linear.Attention[float32]{Visibility: attention.Visibility{Causal: m.Causal()}, Maps: maps,
 			Window: a.Window, Sinks: a.Sinks}
+		kind[l] = func(out, q, k, v seq) error { _, err := lin.Forward(out, q, k, v); return err }
 	}
 	wrong, all := make([][]float64, m.Layers), make([][]float64, m.Layers)
 	for l := range wrong {
@@ -278,7 +281,7 @@ func (m *recorder) errors(a Attention, passages [][]int32) ([][]float64, error) 
 			return nil
 		}
 		got := attention.NewSeq[float32](1, m.Heads, q.Len, v.Dim)
-		if _, err := kind[l].Forward(got, q, k, v); err != nil {
+		if err := kind[l](got, q, k, v); err != nil {
 			return err
 		}
 		for h := range m.Heads {
@@ -301,4 +304,26 @@ func (m *recorder) errors(a Attention, passages [][]int32) ([][]float64, error) 
 		}
 	}
 	return wrong, err
+}
+
+// clusteredExec compiles the attention of one layer.
+func clusteredExec(b compute.Backend, c rfx.Centroids) (*graph.Exec, error) {
+	return graph.NewExec(b, func(in []*graph.Node) *graph.Node {
+		return c.Forward(in[0], in[1], in[2], rfx.Visible{})
+	})
+}
+
+// callSeq runs a compiled attention on one passage.
+func callSeq(exec *graph.Exec, out, q, k, v seq) error {
+	args := make([]any, 0, 3)
+	for _, s := range []seq{q, k, v} {
+		args = append(args, tensors.FromFlatDataAndDimensions(s.Data, s.Batch, s.Heads, s.Len, s.Dim))
+	}
+	got, err := exec.Call(args...)
+	if err != nil {
+		return err
+	}
+	s, err := fromTensor(got[0])
+	copy(out.Data, s.Data)
+	return err
 }

@@ -7,22 +7,22 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/randfeat/randfeat/attention/centroid"
+	"github.com/randfeat/randfeat/gomlx/rfx"
 )
 
-// Models with clusters of keys attend as package centroid does and are the same after saving and loading.
+// Models with clusters of keys attend as the graph of one layer does and are the same after saving and loading.
 func TestCentroids(t *testing.T) {
 	ids := [][]int32{{5, 5, 2, 9, 9, 1, 0, 4}, {8, 6, 7, 5, 3, 0, 9, 10}, {1, 2, 3, 4, 5, 6, 7, 8}}
 	for _, c := range []struct {
 		name string
-		spec centroid.Spec
+		spec rfx.Clusters
 		more int // exact keys
 	}{
-		{"bert", centroid.Spec{Clusters: 2, Block: 2, Sinks: 1}, 0},
-		{"llama", centroid.Spec{Clusters: 2, Block: 2, Sinks: 1, Spread: true}, 0},
-		{"llama", centroid.Spec{Clusters: 2, Block: 2, Sinks: 1, Spread: true}, 8},
-		{"gemma3", centroid.Spec{Clusters: 2, Block: 2}, 0},
-		{"gpt2", centroid.Spec{Block: 2, Sinks: 1}, 0},
+		{"bert", rfx.Clusters{Clusters: 2, Block: 2, Sinks: 1}, 0},
+		{"llama", rfx.Clusters{Clusters: 2, Block: 2, Sinks: 1, Spread: true}, 0},
+		{"llama", rfx.Clusters{Clusters: 2, Block: 2, Sinks: 1, Spread: true}, 8},
+		{"gemma3", rfx.Clusters{Clusters: 2, Block: 2}, 0},
+		{"gpt2", rfx.Clusters{Block: 2, Sinks: 1}, 0},
 	} {
 		m, other := load(t, filepath.Join("testdata", c.name)), load(t, filepath.Join("testdata", c.name))
 		a, err := other.Calibrate(open(), Plan{Centroids: &c.spec, Exact: c.more}, ids)
@@ -59,7 +59,7 @@ func TestCentroids(t *testing.T) {
 				t.Errorf("generation with exact keys of clusters: %v", err)
 			}
 		} else if want := errs[len(errs)/2]; math.Abs(both.Attention-want) > 1e-4 || want < 1e-3 {
-			t.Errorf("%s: error of attention %v, by the library %v", c.name, both.Attention, want)
+			t.Errorf("%s: error of attention %v, by the graph of one layer %v", c.name, both.Attention, want)
 		}
 		dir := filepath.Join(t.TempDir(), "out")
 		if err := other.Save(dir); err != nil {
@@ -79,19 +79,18 @@ func TestCentroids(t *testing.T) {
 func TestBadCentroids(t *testing.T) {
 	m := load(t, filepath.Join("testdata", "bert"))
 	ids := [][]int32{{5, 5, 2, 9, 9, 1, 0, 4}}
-	a, err := m.Calibrate(open(), Plan{Centroids: &centroid.Spec{Clusters: 2, Block: 2}}, ids)
+	a, err := m.Calibrate(open(), Plan{Centroids: &rfx.Clusters{Clusters: 2, Block: 2}}, ids)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for name, change := range map[string]func(a *Attention){
 		"no spec":      func(a *Attention) { a.Centroids = nil },
 		"few layers":   func(a *Attention) { a.Centres = a.Centres[:1] },
-		"few heads":    func(a *Attention) { a.Centres = [][]*centroid.Centres{a.Centres[0], a.Centres[1][:1]} },
+		"few heads":    func(a *Attention) { a.Centres = [][]*rfx.Centres{a.Centres[0], a.Centres[1][:1]} },
 		"a window too": func(a *Attention) { a.Window = 1 },
 		"exact keys":   func(a *Attention) { a.Exact = 1 },
-		"no clusters":  func(a *Attention) { a.Centroids = &centroid.Spec{Block: 2} },
-		"no order":     func(a *Attention) { a.Centroids = &centroid.Spec{Clusters: 2, Spread: true} },
-		"top clusters": func(a *Attention) { a.Centroids = &centroid.Spec{Clusters: 2, Top: 1} },
+		"no clusters":  func(a *Attention) { a.Centroids = &rfx.Clusters{Block: 2} },
+		"no order":     func(a *Attention) { a.Centroids = &rfx.Clusters{Clusters: 2, Spread: true} },
 	} {
 		bad := a
 		change(&bad)

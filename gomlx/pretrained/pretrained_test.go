@@ -18,11 +18,11 @@ import (
 
 	"github.com/randfeat/randfeat"
 	"github.com/randfeat/randfeat/attention"
-	"github.com/randfeat/randfeat/attention/centroid"
 	"github.com/randfeat/randfeat/attention/linear"
 	"github.com/randfeat/randfeat/coupling"
 	"github.com/randfeat/randfeat/family"
 	"github.com/randfeat/randfeat/gomlx/backend"
+	"github.com/randfeat/randfeat/gomlx/rfx"
 	"github.com/randfeat/randfeat/internal/tensorfile"
 )
 
@@ -148,9 +148,9 @@ func convertAll(t *testing.T, m *Model, ids [][]int32, name string, window, sink
 	var err error
 	switch name {
 	case "none":
-		plan.Centroids = &centroid.Spec{Window: window, Sinks: sinks, Block: 2}
+		plan.Centroids = &rfx.Clusters{Window: window, Sinks: sinks, Block: 2}
 	case "centroid":
-		plan.Centroids = &centroid.Spec{Clusters: 3, Window: window, Sinks: sinks, Block: 2, Spread: m.Causal()}
+		plan.Centroids = &rfx.Clusters{Clusters: 3, Window: window, Sinks: sinks, Block: 2, Spread: m.Causal()}
 	default:
 		if plan.Spec.Family, err = family.Parse(name); err != nil {
 			t.Fatal(err)

@@ -10,7 +10,7 @@ import (
 	"github.com/gomlx/gomlx/core/tensors"
 )
 
-// Causal centroids go by blocks of queries, as in package centroid: for the block that begins at b the sinks and the
+// Causal centroids go by blocks of queries: for the block that begins at b the sinks and the
 // keys from b−Window to the own position are exact, the keys before them are in clusters, whose sums
 //
 //	Σ (v, 1), Σ y, Σ q, Σ q²
@@ -19,7 +19,8 @@ import (
 // loop over tokens. A cluster weighs n e^{x·c + ½ min(σ², 6)} with c the mean of its keys so far and, with Spread,
 // σ² = Σ_r a_r² Var(q_r) for residual numbers q of keys and coordinates a of the query.
 
-// maxSpread is the bound on σ² of package centroid.
+// maxSpread caps σ² in the weight of a centroid. Beyond it, the normal approximation of the scores inside a cluster
+// overestimates the weight of its keys.
 const maxSpread = 6
 
 // directions returns the number of residual directions.
@@ -33,24 +34,18 @@ func (c Centroids) directions(dim int) int {
 	return min(dim, 16)
 }
 
-// limit returns the largest residual number and the number of steps per standard deviation.
-func (c Centroids) limit() (limit, steps float64) {
-	if c.Spec.Bits == 4 {
-		return 7, 2
-	}
-	return 127, 16
-}
+// Residual numbers are integers of so many steps per standard deviation: sums of them are exact in any order.
+const residualSteps, residualLimit = 16, 127
 
 // residuals adds the constants of the residual directions. With the projections px, py and deviations of the fit: a
 // = x·px and q = round(y·py − middle of the cluster), in units of a fraction of the deviation.
 func (c Centroids) residuals(all map[string]number, heads, dim int) {
 	r, n := c.directions(dim), c.Spec.Clusters
-	_, steps := c.limit()
 	x, y, m := make([]float64, heads*r*dim), make([]float64, heads*r*dim), make([]float64, heads*n*r)
 	for h, centres := range c.Centres {
-		px, py := centres.Projections()
+		px, py, deviation := centres.Projections()
 		for i := range min(r, px.Cols) {
-			step := centres.Deviation()[i] / steps
+			step := deviation[i] / residualSteps
 			if !(step > 0) {
 				continue
 			}
@@ -59,7 +54,7 @@ func (c Centroids) residuals(all map[string]number, heads, dim int) {
 				x[row+j], y[row+j] = px.At(j, i)*step, py.At(j, i)/step
 			}
 			for k := range centres.Clusters() {
-				for j, v := range centres.Centre(k) {
+				for j, v := range centres.w.Centres.Row(k) {
 					m[(h*n+k)*r+i] += y[row+j] * v
 				}
 			}
@@ -93,8 +88,7 @@ func (t clustered) rowsOf(y, v, member *Node) *Node {
 		middles := number("middles")
 		middles = BroadcastToDims(middles, append([]int{batch}, middles.Shape().Dimensions[1:]...)...)
 		q := Sub(Einsum("bhld,hrd->bhlr", y, number("py")), product(member, middles, -1, -2))
-		limit, _ := t.limit()
-		q = StopGradient(Mul(Sign(q), MinScalar(Floor(AddScalar(Abs(q), 0.5)), limit))) // rounded, held constant
+		q = StopGradient(Mul(Sign(q), MinScalar(Floor(AddScalar(Abs(q), 0.5)), residualLimit))) // rounded, held constant
 		all = append(all, q, Square(q))
 	}
 	return Concatenate(all, -1)

@@ -9,27 +9,24 @@ import (
 	"github.com/gomlx/compute/shapes"
 	. "github.com/gomlx/gomlx/core/graph" // formulas of nodes read as formulas
 	"github.com/gomlx/gomlx/core/tensors"
-
-	"github.com/randfeat/randfeat/attention/centroid"
 )
 
-// Centroids is attention over clusters of keys, with sinks and a window of exact keys under one normaliser. Outputs and
-// gradients equal those of centroid.Attention, with clusters, key weights and shares held constant.
+// Centroids is attention over clusters of keys, with sinks and a window of exact keys under one normaliser. Gradients
+// hold clusters, key weights and shares constant.
 //
-// It uses these fields of Spec: Clusters, Sinks, Window and Block; without Causal also Landmarks; with Causal also
-// Spread, Residual and Bits. Top is not supported, because the number of keys in exact clusters varies and graphs have
-// static shapes. Without clusters, keys outside the window and the sinks are ignored.
+// Without Causal, landmarks weigh the keys of every call (Clusters.Landmarks). Without clusters, keys outside the window
+// and the sinks are ignored.
 type Centroids struct {
-	Spec centroid.Spec
+	Spec Clusters
 	// Causal lets a query see only the keys up to its own position. Clusters are then the means of the keys so far.
 	Causal bool
 	// Exact > 0 gives every query of causal attention so many clustered keys with their exact weights: those with
 	// its largest scores, plus those that earlier queries of its block and other heads of its group have chosen. The
 	// choice computes the scores of all pairs, without gradients; the attention itself reads Exact keys per query.
-	// Package centroid has no such choice, and there is no state of constant size, so Extend refuses it.
+	// There is no state of constant size, so Extend refuses it.
 	Exact int
-	// Centres assign the keys to clusters, one per key/value head. centroid.Fit makes them.
-	Centres []*centroid.Centres
+	// Centres assign the keys to clusters, one per key/value head. FitCentres makes them.
+	Centres []*Centres
 	Scale   float64 // of the logits; 0: 1/√d
 	Numbers Numbers // supplies the nodes of the centres, see Map.With; nil: constants
 	// Own says that queries and keys are of the same sequence. Then queries that are padding do not influence the
@@ -44,9 +41,8 @@ func (c Centroids) Check(kvHeads, dim int) error {
 	if err := c.Spec.Validate(); err != nil {
 		return err
 	}
-	if s := c.Spec; s.Top > 0 || s.Keys > 0 || s.Spread && !c.Causal || s.Shared || s.Values > 0 || s.Together > 0 {
-		return fmt.Errorf("rfx: centroids with top, keys, shared, values, together, or without order spread, have no "+
-			"graph: %w", errors.ErrUnsupported)
+	if c.Spec.Spread && !c.Causal {
+		return fmt.Errorf("rfx: spread is for causal centroids: %w", ErrClusters)
 	}
 	if c.Exact < 0 || c.Exact > 0 && (!c.Causal || c.Spec.Clusters == 0) {
 		return fmt.Errorf("rfx: %d exact keys: they are chosen from clusters, where order counts", c.Exact)
@@ -55,11 +51,11 @@ func (c Centroids) Check(kvHeads, dim int) error {
 		return fmt.Errorf("rfx: centres of %d heads for %d", len(c.Centres), kvHeads)
 	}
 	for h, x := range c.Centres {
-		if x == nil || x.Dim() != dim || x.ValueDim() != 0 || x.Clusters() > c.Spec.Clusters {
+		if x == nil || x.Dim() != dim || x.Clusters() > c.Spec.Clusters {
 			return fmt.Errorf("rfx: the centres of head %d are not those of %d clusters of %d columns", h,
 				c.Spec.Clusters, dim)
 		}
-		if n := len(x.Deviation()); c.Spec.Spread && c.Spec.Residual > n && n < dim {
+		if n := len(x.w.Deviation); c.Spec.Spread && c.Spec.Residual > n && n < dim {
 			return fmt.Errorf("rfx: %d residual directions, the centres of head %d have %d", c.Spec.Residual, h, n)
 		}
 	}
@@ -279,8 +275,8 @@ func (c Centroids) numbers() map[string]number {
 	var mean, rows, bias []float64
 	dim := 0
 	for _, x := range c.Centres {
-		mean, dim = append(mean, x.Mean()...), x.Dim()
-		a, b, unit := x.Assignment()
+		mean, dim = append(mean, x.w.Mean...), x.Dim()
+		a, b, unit := x.assign, x.bias, x.unit
 		for i := range c.Spec.Clusters {
 			if i >= a.Rows { // fewer clusters than asked for
 				rows, bias = append(rows, make([]float64, x.Dim())...), append(bias, off)

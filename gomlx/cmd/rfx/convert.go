@@ -9,11 +9,11 @@ import (
 	"slices"
 
 	"github.com/randfeat/randfeat"
-	"github.com/randfeat/randfeat/attention/centroid"
 	"github.com/randfeat/randfeat/coupling"
 	"github.com/randfeat/randfeat/family"
 	"github.com/randfeat/randfeat/gomlx/backend"
 	"github.com/randfeat/randfeat/gomlx/pretrained"
+	"github.com/randfeat/randfeat/gomlx/rfx"
 	"github.com/randfeat/randfeat/internal/similar"
 )
 
@@ -111,7 +111,7 @@ func convert(args []string) error {
 	cut := len(passages) - max(1, len(passages)/4)
 	plan := pretrained.Plan{Spec: spec, Window: f.window, Sinks: f.sinks}
 	if centred {
-		c := &centroid.Spec{Clusters: f.clusters, Block: f.block, Window: f.window, Sinks: f.sinks, Seed: f.seed}
+		c := &rfx.Clusters{Clusters: f.clusters, Block: f.block, Window: f.window, Sinks: f.sinks, Seed: f.seed}
 		switch {
 		case m.Causal():
 			if c.Spread = f.clusters > 0; f.exact > 0 && !given["block"] {

@@ -10,10 +10,10 @@ import (
 	"time"
 
 	"github.com/randfeat/randfeat"
-	"github.com/randfeat/randfeat/attention/centroid"
 	"github.com/randfeat/randfeat/coupling"
 	"github.com/randfeat/randfeat/family"
 	"github.com/randfeat/randfeat/gomlx/pretrained"
+	"github.com/randfeat/randfeat/gomlx/rfx"
 	"github.com/randfeat/randfeat/gomlx/train"
 	"github.com/randfeat/randfeat/repro/training/corpus"
 )
@@ -65,7 +65,7 @@ func (l *Lab) Encoder(dir string) error {
 		{"simplex", features(family.OPRF{}, coupling.Simplex{})},
 		{"relu", features(family.ReLU{}, coupling.Orthogonal{})},
 		{"elu", features(family.ELU{}, coupling.IID{})},
-		{"centroids", &pretrained.Plan{Centroids: &centroid.Spec{Clusters: l.pick(32, 16, 4), Seed: 1}}},
+		{"centroids", &pretrained.Plan{Centroids: &rfx.Clusters{Clusters: l.pick(32, 16, 4), Seed: 1}}},
 	}
 	var all []func() error
 	for _, how := range methods {
