@@ -6,7 +6,7 @@ import (
 	"github.com/randfeat/randfeat/internal/seal"
 )
 
-// Report counts the rows of a call by outcome. For a State or a Decoder it counts all rows since it was made.
+// Report counts the rows of a call by outcome. For a state it counts all rows since it was made.
 type Report struct {
 	Rows     int64 // output rows
 	Empty    int64 // rows whose query sees no key: zeros

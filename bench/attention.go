@@ -199,7 +199,7 @@ func decodeCase(nHeads, d, m int) benchCase {
 	h := newHeads(1, d, m)
 	const few, many = 100, 1_000_000
 	variantAfter := func(tokens int, name string) variant {
-		var dec *linear.Decoder[float32]
+		var dec *linear.State[float32]
 		token := func(n int, scale float64, seed uint64) attention.Seq[float32] {
 			x := random[float32](nHeads*n, d, scale, seed)
 			return attention.Seq[float32]{Shape: attention.Shape{Batch: 1, Heads: nHeads, Len: n, Dim: d}, Data: x.Data,
@@ -208,12 +208,12 @@ func decodeCase(nHeads, d, m int) benchCase {
 		q, k, v, out := token(1, inputScale, 1), token(1, inputScale, 2), token(1, 1, 3), token(1, 1, 4)
 		return variant{name: name, repeat: decodeSteps, run: func() {
 			if dec == nil { // in the first run, which is not timed
-				dec = must(h.linear(true).NewDecoder(1, nHeads, nHeads, d, d))
+				dec = must(h.linear(true).NewState(q.Shape, v.Shape))
 				block := min(tokens, 20_000) // the same block again and again
 				out, q, k, v := token(block, 1, 8), token(block, inputScale, 5), token(block, inputScale, 6),
 					token(block, 1, 7)
 				for range tokens / block {
-					check(dec.Prefill(out, q, k, v))
+					check(dec.Step(out, q, k, v))
 				}
 			}
 			for range decodeSteps {

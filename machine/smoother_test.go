@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/randfeat/randfeat"
+	"github.com/randfeat/randfeat/attention"
 	lin "github.com/randfeat/randfeat/attention/linear"
 	"github.com/randfeat/randfeat/coupling"
 	"github.com/randfeat/randfeat/dense"
@@ -57,12 +58,9 @@ func TestSmootherEqualsAttention(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		state, err := lin.NewState(m, 2)
-		if err != nil {
-			t.Fatal(err)
-		}
 		want := dense.New[float64](50, 2)
-		if err := errors.Join(state.Append(x, y), state.Read(want, q)); err != nil {
+		a := lin.Attention[float64]{Maps: []randfeat.FeatureMap[float64]{m}}
+		if _, err := a.Forward(attention.One(want), attention.One(q), attention.One(x), attention.One(y)); err != nil {
 			t.Fatal(err)
 		}
 		got := predict(t, model, q)

@@ -42,7 +42,7 @@ func (w *worker[T]) causalSegment(s *stream[T], mem *memory[T], lo, hi int, keep
 // chunk answers the queries from position p0 to the end of the keys k and, if keep is set, adds these keys to mem.
 func (w *worker[T]) chunk(s *stream[T], mem *memory[T], k keys[T], p0 int, keep bool) error {
 	past := mem.seen()
-	if first, last := s.queriesAt(p0, k.end); first >= last {
+	if first, last := s.queriesAt(p0, k.end); first >= last || s.group == 0 {
 		if keep {
 			mem.part.add(w.tab, k.phi, k.v)
 		}

@@ -23,8 +23,8 @@
 // Set Window and Sinks to give the nearest and the first keys their exact weights. [Attention.Backward] computes
 // gradients.
 //
-// To decode token by token, make a [Decoder] with [Attention.NewDecoder], pass the prompt to Prefill and every new
-// token to Step. A [State] is the memory of one head alone: append to it, read it, merge, clone and save it.
+// To decode token by token, make a [State] with [Attention.NewState], and pass the prompt and then every new token to
+// Step. A State can be forked, merged and saved.
 //
 // On the heads of trained models, random features have large errors. Package attention/centroid has smaller errors at
 // less cost, and package attention/choose compares the methods by measured errors (docs/attention.md).
@@ -38,12 +38,11 @@
 // # Limits
 //
 // Only maps without signed features guarantee positive denominators; [attention.Report] counts the others. Gradients by
-// the parameters of a family are not available together with Window or Sinks. A [Decoder] cannot be saved; a [State]
-// can.
+// the parameters of a family are not available together with Window or Sinks, and such states cannot be merged.
 //
 // # Other maps
 //
-// [Attention], [State] and [Decoder] accept any [randfeat.FeatureMap], and Backward any [randfeat.Differentiable]. The
+// [Attention] and [State] accept any [randfeat.FeatureMap], and Backward any [randfeat.Differentiable]. The
 // algorithms of this package then still run on the host.
 //
 // # Files
@@ -57,7 +56,7 @@
 //	causal.go, read.go   queries: a chunk's triangle, reading from the sums, division
 //	window.go            exact weights of windows and sinks
 //	worker.go            scratch memory of one goroutine
-//	state.go, decoder.go streaming use; statecodec.go saves a State
+//	state.go             State: decoding token by token; statecodec.go saves it
 //	fit.go               HeadStats: fitting families per head
 //	backward*.go         Backward: the same sweeps for gradients
 package linear

@@ -10,7 +10,6 @@ import (
 	"github.com/randfeat/randfeat/attention"
 	"github.com/randfeat/randfeat/attention/linear"
 	"github.com/randfeat/randfeat/coupling"
-	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/family"
 	"github.com/randfeat/randfeat/kernel"
 )
@@ -22,6 +21,12 @@ func exampleSeq(heads, length, dim int, scale float64, seed uint64) attention.Se
 	for i := range s.Data {
 		s.Data[i] = float32(scale * r.NormFloat64() / math.Sqrt(float64(1+i%dim)))
 	}
+	return s
+}
+
+// positions is the positions [lo, hi) of a sequence.
+func positions(s attention.Seq[float32], lo, hi int) attention.Seq[float32] {
+	s.Data, s.Len = s.Data[lo*s.StrideL:], hi-lo
 	return s
 }
 
@@ -117,26 +122,24 @@ func ExampleAttention_window() {
 // A state holds what linear attention needs of any number of keys. Parts may be gathered apart and merged.
 func ExampleState() {
 	const d, length = 16, 3000
-	k, v, q := exampleSeq(1, length, d, 1, 1).Head(0, 0), exampleSeq(1, length, 4, 1, 2).Head(0, 0),
-		exampleSeq(1, 5, d, 1, 3).Head(0, 0)
+	k, v, q := exampleSeq(1, length, d, 1, 1), exampleSeq(1, length, 4, 1, 2), exampleSeq(1, 5, d, 1, 3)
 	m, err := randfeat.New[float32](randfeat.Spec{Kernel: kernel.Attention(d), Family: family.OPRF{A: -0.05}, Dim: d,
 		M: 64, Seed: 7})
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	var parts [3]*linear.State[float32]
-	for i := range parts {
-		if parts[i], err = linear.NewState(m, v.Cols); err != nil {
-			fmt.Println(err)
-			return
-		}
+	a := linear.Attention[float32]{Maps: []randfeat.FeatureMap[float32]{m}}
+	whole, err := a.NewState(q.Shape, v.Shape)
+	if err != nil {
+		fmt.Println(err)
+		return
 	}
-	whole, first, second := parts[0], parts[1], parts[2]
+	first, second := whole.Fork(), whole.Fork()
 	for _, err := range []error{
 		whole.Append(k, v),
-		first.Append(k.RowRange(0, 1000), v.RowRange(0, 1000)),
-		second.Append(k.RowRange(1000, length), v.RowRange(1000, length)),
+		first.Append(positions(k, 0, 1000), positions(v, 0, 1000)),
+		second.Append(positions(k, 1000, length), positions(v, 1000, length)),
 		first.Merge(second),
 	} {
 		if err != nil {
@@ -144,28 +147,29 @@ func ExampleState() {
 			return
 		}
 	}
-	a, b := dense.New[float32](q.Rows, v.Cols), dense.New[float32](q.Rows, v.Cols)
-	for _, err := range []error{whole.Read(a, q), first.Read(b, q)} {
+	one, two := attention.NewSeq[float32](1, 1, q.Len, v.Dim), attention.NewSeq[float32](1, 1, q.Len, v.Dim)
+	for _, err := range []error{whole.Read(one, q), first.Read(two, q)} {
 		if err != nil {
 			fmt.Println(err)
 			return
 		}
 	}
-	fmt.Println(first.Len(), "keys; the same as one state:", distance(attention.One(b), attention.One(a)) < 1e-5)
+	fmt.Println(first.Len(), "keys; the same as one state:", distance(two, one) < 1e-5)
 	// Output: 3000 keys; the same as one state: true
 }
 
 // A saved state continues where it was: the bytes and the spec of its map are all that another process needs.
-func ExampleUnmarshalState() {
+func ExampleState_UnmarshalBinary() {
 	const d = 16
-	k, v := exampleSeq(1, 100, d, 1, 1).Head(0, 0), exampleSeq(1, 100, 4, 1, 2).Head(0, 0)
+	k, v := exampleSeq(1, 100, d, 1, 1), exampleSeq(1, 100, 4, 1, 2)
 	m, err := randfeat.New[float32](randfeat.Spec{Kernel: kernel.Attention(d), Family: family.Positive{}, Dim: d,
 		M: 64})
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	state, err := linear.NewState(m, v.Cols)
+	a := linear.Attention[float32]{Maps: []randfeat.FeatureMap[float32]{m}}
+	state, err := a.NewState(k.Shape, v.Shape)
 	if err == nil {
 		err = state.Append(k, v)
 	}
@@ -178,23 +182,25 @@ func ExampleUnmarshalState() {
 		fmt.Println(err)
 		return
 	}
-	again, err := linear.UnmarshalState(m, saved)
+	again, err := a.NewState(k.Shape, v.Shape)
+	if err == nil {
+		err = again.UnmarshalBinary(saved)
+	}
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	fmt.Println(again.Len(), "keys,", again.ValueDim(), "columns")
+	fmt.Println(again.Len(), "keys")
 	saved[len(saved)/2]++
-	_, err = linear.UnmarshalState(m, saved)
-	fmt.Println("a changed byte is found:", errors.Is(err, attention.ErrCorrupt))
+	fmt.Println("a changed byte is found:", errors.Is(again.UnmarshalBinary(saved), attention.ErrCorrupt))
 	// Output:
-	// 100 keys, 4 columns
+	// 100 keys
 	// a changed byte is found: true
 }
 
 // Decoding token by token after a prompt gives the outputs of causal attention over the whole sequence, at a cost that
 // does not depend on how many tokens came before.
-func ExampleDecoder() {
+func ExampleState_Step() {
 	const d, prompt, length = 16, 40, 45
 	q, k, v := exampleSeq(2, length, d, 1, 1), exampleSeq(1, length, d, 1, 2), exampleSeq(1, length, d, 1, 3)
 	m, err := randfeat.New[float32](randfeat.Spec{Kernel: kernel.Attention(d), Family: family.OPRF{A: -0.05}, Dim: d,
@@ -210,23 +216,20 @@ func ExampleDecoder() {
 		fmt.Println(err)
 		return
 	}
-	dec, err := a.NewDecoder(1, q.Heads, k.Heads, d, v.Dim)
+	dec, err := a.NewState(q.Shape, v.Shape)
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	// at is the positions [lo, hi) of a sequence.
-	at := func(s attention.Seq[float32], lo, hi int) attention.Seq[float32] {
-		s.Data, s.Len = s.Data[lo*s.StrideL:], hi-lo
-		return s
-	}
 	out := attention.NewSeq[float32](1, q.Heads, length, d)
-	if err := dec.Prefill(at(out, 0, prompt), at(q, 0, prompt), at(k, 0, prompt), at(v, 0, prompt)); err != nil {
+	if err := dec.Step(positions(out, 0, prompt), positions(q, 0, prompt), positions(k, 0, prompt),
+		positions(v, 0, prompt)); err != nil {
 		fmt.Println(err)
 		return
 	}
 	for t := prompt; t < length; t++ {
-		if err := dec.Step(at(out, t, t+1), at(q, t, t+1), at(k, t, t+1), at(v, t, t+1)); err != nil {
+		if err := dec.Step(positions(out, t, t+1), positions(q, t, t+1), positions(k, t, t+1),
+			positions(v, t, t+1)); err != nil {
 			fmt.Println(err)
 			return
 		}

@@ -236,22 +236,24 @@ func testForeignMap[T dense.Float](t *testing.T, tolerance float64) {
 
 		var read, decoded [2]attention.Seq[T]
 		var saved []byte
+		q1, k1, v1 := attention.One(q.Head(0, 0)), attention.One(k.Head(0, 0)), attention.One(v.Head(0, 0))
 		for i, fm := range maps {
-			s, err := linear.NewState(fm, dv)
+			one := &linear.Attention[T]{Maps: []randfeat.FeatureMap[T]{fm}}
+			s, err := one.NewState(q1.Shape, v1.Shape)
 			if err != nil {
 				t.Fatal(err)
 			}
 			read[i], decoded[i] = attention.NewSeq[T](1, 1, length, dv), attention.NewSeq[T](2, 4, length, dv)
-			if err := s.Append(k.Head(0, 0), v.Head(0, 0)); err != nil {
+			if err := s.Append(k1, v1); err != nil {
 				t.Fatal(err)
 			}
-			if err := s.Read(read[i].Head(0, 0), q.Head(0, 0)); err != nil {
+			if err := s.Read(read[i], q1); err != nil {
 				t.Fatal(err)
 			}
 			if saved, err = s.MarshalBinary(); err != nil {
 				t.Fatal(err)
 			}
-			dec, err := (&linear.Attention[T]{Window: 4, Maps: []randfeat.FeatureMap[T]{fm}}).NewDecoder(2, 4, 2, d, dv)
+			dec, err := (&linear.Attention[T]{Window: 4, Maps: []randfeat.FeatureMap[T]{fm}}).NewState(q.Shape, v.Shape)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -262,11 +264,14 @@ func testForeignMap[T dense.Float](t *testing.T, tolerance float64) {
 		same("state", read[1], read[0])
 		same("decoder", decoded[1], decoded[0])
 		// The fingerprint is the same, so a state of one map goes on with the other.
-		s, err := linear.UnmarshalState[T](own, saved)
+		s, err := (&linear.Attention[T]{Maps: maps[:1]}).NewState(q1.Shape, v1.Shape)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := s.Read(read[1].Head(0, 0), q.Head(0, 0)); err != nil {
+		if err := s.UnmarshalBinary(saved); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Read(read[1], q1); err != nil {
 			t.Fatal(err)
 		}
 		same("saved state", read[1], read[0])
@@ -300,6 +305,10 @@ func TestMapsThatWillNotDo(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	state := func(fm randfeat.FeatureMap[float64]) error {
+		_, err := (&linear.Attention[float64]{Maps: []randfeat.FeatureMap[float64]{fm}}).NewState(q.Shape, v.Shape)
+		return err
+	}
 	var missing *randfeat.Map[float64]
 	for name, c := range map[string]struct {
 		err  error
@@ -309,19 +318,14 @@ func TestMapsThatWillNotDo(t *testing.T) {
 		"no derivatives": {backward(other, nil), errors.ErrUnsupported, "has no derivatives"},
 		"no parameters": {backward(plainVJP[float64]{other}, []*randfeat.Grad[float64]{g}), randfeat.ErrNoParameters,
 			"map 0"},
-		"another's": {backward(own, []*randfeat.Grad[float64]{g}), randfeat.ErrNoParameters, ""},
-		"nil":       {backward(nil, nil), randfeat.ErrSpec, "map 0: no map"},
-		"typed nil": {backward(missing, nil), randfeat.ErrSpec, "only a nil *randfeat.Map"},
-		"typed nil, state": {second(linear.NewState[float64](missing, dv)), randfeat.ErrSpec,
-			"only a nil *randfeat.Map"},
-		"nil, state": {second(linear.NewState[float64](nil, dv)), randfeat.ErrSpec, "no map"},
-		"typed nil, read": {second(linear.UnmarshalState[float64](missing, nil)), randfeat.ErrSpec,
-			"only a nil *randfeat.Map"},
+		"another's":        {backward(own, []*randfeat.Grad[float64]{g}), randfeat.ErrNoParameters, ""},
+		"nil":              {backward(nil, nil), randfeat.ErrSpec, "map 0: no map"},
+		"typed nil":        {backward(missing, nil), randfeat.ErrSpec, "only a nil *randfeat.Map"},
+		"typed nil, state": {state(missing), randfeat.ErrSpec, "only a nil *randfeat.Map"},
+		"nil, state":       {state(nil), randfeat.ErrSpec, "no map"},
 	} {
 		if !errors.Is(c.err, c.want) || !strings.Contains(fmt.Sprint(c.err), c.says) {
 			t.Errorf("%s: %v, want %v that says %q", name, c.err, c.want, c.says)
 		}
 	}
 }
-
-func second[A any](_ A, err error) error { return err }

@@ -5,7 +5,6 @@ import (
 
 	"github.com/randfeat/randfeat"
 	"github.com/randfeat/randfeat/attention"
-	"github.com/randfeat/randfeat/dense"
 )
 
 // Properties that hold for every family, estimator or baseline, whatever the map is worth. The tolerance is that of
@@ -88,13 +87,8 @@ func TestLinearProperties(t *testing.T) {
 
 		// Merging is associative and agrees with appending.
 		state := func(lo, hi int) *State[float64] {
-			s, err := NewState(two[0], dv)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := s.Append(k.Head(0, 0).RowRange(lo, hi), v.Head(0, 0).RowRange(lo, hi)); err != nil {
-				t.Fatal(err)
-			}
+			s := stateOf(t, two[0], dv)
+			must(t, s.Append(cut(attention.One(k.Head(0, 0)), lo, hi), cut(attention.One(v.Head(0, 0)), lo, hi)))
 			return s
 		}
 		merge := func(a, b *State[float64]) *State[float64] {
@@ -104,11 +98,9 @@ func TestLinearProperties(t *testing.T) {
 			return a
 		}
 		read := func(s *State[float64]) attention.Seq[float64] {
-			o := dense.New[float64](length, dv)
-			if err := s.Read(o, q.Head(0, 0)); err != nil {
-				t.Fatal(err)
-			}
-			return attention.One(o)
+			o := attention.NewSeq[float64](1, 1, length, dv)
+			must(t, s.Read(o, attention.One(q.Head(0, 0))))
+			return o
 		}
 		whole := read(state(0, length))
 		left := read(merge(merge(state(0, 60), state(60, 61)), state(61, length)))

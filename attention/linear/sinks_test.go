@@ -175,7 +175,7 @@ func TestSinksErrors(t *testing.T) {
 		t.Error(err)
 	}
 	a.Sinks = maxWindow + 1
-	if _, err := a.NewDecoder(1, 1, 1, 4, 4); !errors.Is(err, dense.ErrShape) {
+	if _, err := a.NewState(shape(1, 1, 4), shape(1, 1, 4)); !errors.Is(err, dense.ErrShape) {
 		t.Error(err)
 	}
 }

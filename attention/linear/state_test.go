@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -20,10 +21,14 @@ import (
 
 func newState[T dense.Float](t testing.TB, f family.Family, d, m, dv int) *State[T] {
 	t.Helper()
-	s, err := NewState(testMap[T](t, f, d, m), dv)
-	if err != nil {
-		t.Fatal(err)
-	}
+	return stateOf(t, testMap[T](t, f, d, m), dv)
+}
+
+// stateOf is an empty state of one head.
+func stateOf[T dense.Float](t testing.TB, m randfeat.FeatureMap[T], dv int) *State[T] {
+	t.Helper()
+	s, err := (&Attention[T]{Maps: []randfeat.FeatureMap[T]{m}}).NewState(shape(1, 1, m.InDim()), shape(1, 1, dv))
+	must(t, err)
 	return s
 }
 
@@ -53,13 +58,13 @@ func relative[T dense.Float](a, b dense.Matrix[T]) float64 {
 // change a bit.
 func TestStateAppend(t *testing.T) {
 	const d, m, dv, length = 6, 20, 4, maxSegment + 700
-	k, v := normals[float32](1, 1, length, d, 1, 1).Head(0, 0), normals[float32](1, 1, length, dv, 1, 2).Head(0, 0)
+	k, v := normals[float32](1, 1, length, d, 1, 1), normals[float32](1, 1, length, dv, 1, 2)
 	for j := range length { // references rise now and then
 		for c := range d {
-			k.Row(j)[c] *= float32(12 * math.Exp(-float64(j)/300))
+			k.Head(0, 0).Row(j)[c] *= float32(12 * math.Exp(-float64(j)/300))
 		}
 	}
-	q := normals[float32](1, 1, 9, d, 1, 3).Head(0, 0)
+	q := normals[float32](1, 1, 9, d, 1, 3)
 	for name, f := range linearFamilies(t, d) {
 		if name == "angular" || name == "bipolar" {
 			continue // thousands of features
@@ -68,45 +73,46 @@ func TestStateAppend(t *testing.T) {
 		must(t, s.Append(k, v))
 		for lo, n := 0, 1; lo < length; lo, n = lo+n, n%700+97 {
 			hi := min(lo+n, length)
-			must(t, o.Append(k.RowRange(lo, hi), v.RowRange(lo, hi)))
+			must(t, o.Append(cut(k, lo, hi), cut(v, lo, hi)))
 		}
 		if s.Len() != length || o.Len() != length {
 			t.Errorf("%s: lengths %d, %d", name, s.Len(), o.Len())
 		}
-		a, b, all := dense.New[float32](q.Rows, dv), dense.New[float32](q.Rows, dv), dense.New[float32](q.Rows, dv)
+		a, b := attention.NewSeq[float32](1, 1, q.Len, dv), attention.NewSeq[float32](1, 1, q.Len, dv)
+		all := attention.NewSeq[float32](1, 1, q.Len, dv)
 		must(t, s.Read(a, q), o.Read(b, q))
 		if !slices.Equal(a.Data, b.Data) {
 			t.Errorf("%s: appending in parts changes bits", name)
 		}
-		lin := &Attention[float32]{Maps: []randfeat.FeatureMap[float32]{s.Map()}}
-		if _, err := lin.Forward(attention.One(all), attention.One(q), attention.One(k), attention.One(v)); err != nil {
+		lin := &Attention[float32]{Maps: s.maps}
+		if _, err := lin.Forward(all, q, k, v); err != nil {
 			t.Fatal(err)
 		}
-		if d := relative(a, all); s.Map().Positive() && !(d <= 1e-5) {
+		if d := relative(a.Head(0, 0), all.Head(0, 0)); s.maps[0].Positive() && !(d <= 1e-5) {
 			t.Errorf("%s: differs from Forward by %.2g", name, d)
 		}
 	}
 }
 
-func TestStateMergeCloneReset(t *testing.T) {
+func TestStateMergeFork(t *testing.T) {
 	const d, m, dv, length = 6, 20, 4, 900
-	k, v := normals[float64](1, 1, length, d, 1, 1).Head(0, 0), normals[float64](1, 1, length, dv, 1, 2).Head(0, 0)
+	k, v := normals[float64](1, 1, length, d, 1, 1), normals[float64](1, 1, length, dv, 1, 2)
 	for j := range length {
 		for c := range d {
-			k.Row(j)[c] *= 30 * math.Exp(-float64(j)/100)
+			k.Head(0, 0).Row(j)[c] *= 30 * math.Exp(-float64(j)/100)
 		}
 	}
-	q := normals[float64](1, 1, 9, d, 1, 3).Head(0, 0)
+	q := normals[float64](1, 1, 9, d, 1, 3)
 	f := family.OPRF{A: -0.1}
 	part := func(lo, hi int) *State[float64] {
 		s := newState[float64](t, f, d, m, dv)
-		must(t, s.Append(k.RowRange(lo, hi), v.RowRange(lo, hi)))
+		must(t, s.Append(cut(k, lo, hi), cut(v, lo, hi)))
 		return s
 	}
 	read := func(s *State[float64]) dense.Matrix[float64] {
-		out := dense.New[float64](q.Rows, dv)
+		out := attention.NewSeq[float64](1, 1, q.Len, dv)
 		must(t, s.Read(out, q))
-		return out
+		return out.Head(0, 0)
 	}
 	want := read(part(0, length))
 	left, right := part(0, 100), part(300, length)
@@ -123,39 +129,42 @@ func TestStateMergeCloneReset(t *testing.T) {
 			t.Errorf("%s: off by %.2g, %d keys", name, d, s.Len())
 		}
 	}
-	// Appending goes on after a merge; a clone goes its own way.
+	// Appending goes on after a merge; a fork goes its own way.
 	c := part(0, 100)
 	must(t, c.Merge(part(100, 300)))
-	fork := c.Clone()
+	fork := c.Fork()
 	before := read(fork)
-	must(t, c.Append(k.RowRange(300, length), v.RowRange(300, length)))
+	must(t, c.Append(cut(k, 300, length), cut(v, 300, length)))
 	if d := relative(read(c), want); !(d <= 1e-13) {
 		t.Errorf("append after merge: off by %.2g", d)
 	}
 	if !slices.Equal(read(fork).Data, before.Data) || fork.Len() != 300 {
-		t.Error("a clone changed with its original")
+		t.Error("a fork changed with its original")
 	}
 	twice := part(0, length)
 	must(t, twice.Merge(twice))
 	if d := relative(read(twice), want); !(d <= 1e-13) || twice.Len() != 2*length {
 		t.Errorf("merged with itself: off by %.2g, %d keys", d, twice.Len())
 	}
-	c.Reset()
+	c = part(0, 0)
 	if out := read(c); slices.ContainsFunc(out.Data, func(v float64) bool { return v != 0 }) || c.Len() != 0 {
 		t.Error("a state of no keys must give zeros")
 	}
-	if r := c.Report(); r.Empty != int64(q.Rows) || r.Rows != int64(q.Rows) {
+	if r := c.Report(); r.Empty != int64(q.Len) || r.Rows != int64(q.Len) {
 		t.Errorf("report %+v", r)
 	}
 }
 
 func TestStateErrors(t *testing.T) {
 	s := newState[float32](t, family.Positive{}, 3, 4, 2)
-	x := func(rows, cols int) dense.Matrix[float32] { return dense.New[float32](rows, cols) }
+	x := func(rows, cols int) attention.Seq[float32] { return attention.NewSeq[float32](1, 1, rows, cols) }
 	bad := x(2, 3)
-	bad.Set(1, 2, float32(math.NaN()))
+	bad.Data[5] = float32(math.NaN())
 	big := x(1, 3)
-	big.Set(0, 0, 1e20)
+	big.Data[0] = 1e20
+	window := Attention[float32]{Maps: s.maps, Window: 2}
+	ring, err := window.NewState(shape(1, 1, 3), shape(1, 1, 2))
+	must(t, err)
 	other := newState[float32](t, family.Positive{}, 3, 5, 2)
 	wide := newState[float32](t, family.Positive{}, 3, 4, 3)
 	for i, c := range []struct {
@@ -170,6 +179,8 @@ func TestStateErrors(t *testing.T) {
 		{s.Read(x(2, 2), bad), dense.ErrNotFinite},
 		{s.Merge(other), attention.ErrMismatch},
 		{s.Merge(wide), attention.ErrMismatch},
+		{ring.Merge(ring), errors.ErrUnsupported},
+		{s.UnmarshalBinary(nil), attention.ErrCorrupt},
 	} {
 		if !errors.Is(c.err, c.want) {
 			t.Errorf("case %d: %v, want %v", i, c.err, c.want)
@@ -178,79 +189,106 @@ func TestStateErrors(t *testing.T) {
 	if s.Len() != 0 {
 		t.Errorf("failed calls left %d keys", s.Len())
 	}
-	if _, err := NewState[float32](nil, 2); !errors.Is(err, randfeat.ErrSpec) {
-		t.Error(err)
-	}
-	if _, err := NewState(s.Map(), 0); !errors.Is(err, dense.ErrShape) {
-		t.Error(err)
-	}
 }
 
 // Decoding a step allocates nothing.
 func TestStateAllocations(t *testing.T) {
 	const d, dv = 16, 16
 	s := newState[float32](t, family.Positive{}, d, 64, dv)
-	k, v := normals[float32](1, 1, 2*maxSegment, d, 1, 1).Head(0, 0),
-		normals[float32](1, 1, 2*maxSegment, dv, 1, 2).Head(0, 0)
-	out := dense.New[float32](1, dv)
-	must(t, s.Append(k, v), s.Read(out, k.RowRange(0, 1)))
+	k, v := normals[float32](1, 1, 2*maxSegment, d, 1, 1), normals[float32](1, 1, 2*maxSegment, dv, 1, 2)
+	out := attention.NewSeq[float32](1, 1, 1, dv)
+	must(t, s.Append(k, v), s.Read(out, cut(k, 0, 1)))
 	i := 0
 	if n := testing.AllocsPerRun(300, func() {
-		row := k.RowRange(i, i+1)
-		must(t, s.Append(row, v.RowRange(i, i+1)), s.Read(out, row))
+		row := cut(k, i, i+1)
+		must(t, s.Append(row, cut(v, i, i+1)), s.Read(out, row))
 		i++
 	}); n != 0 {
 		t.Errorf("%v allocations per step", n)
 	}
 }
 
-func savedStates(t testing.TB) (m *randfeat.Map[float32], saved [][]byte) {
-	m = testMap[float32](t, family.Positive{}, 3, 4)
-	s, err := NewState(m, 2)
+// savedState is a state of n keys and its bytes.
+func savedState(t testing.TB, n int) (*randfeat.Map[float32], *State[float32], []byte) {
+	m := testMap[float32](t, family.Positive{}, 3, 4)
+	s := stateOf(t, m, 2)
+	must(t, s.Append(normals[float32](1, 1, n, 3, 1, 1), normals[float32](1, 1, n, 2, 1, 2)))
+	b, err := s.MarshalBinary()
 	must(t, err)
-	for _, n := range []int{0, 7, maxSegment} {
-		must(t, s.Append(normals[float32](1, 1, n, 3, 1, 1).Head(0, 0), normals[float32](1, 1, n, 2, 1, 2).Head(0, 0)))
-		b, err := s.MarshalBinary()
-		must(t, err)
-		saved = append(saved, b)
-	}
-	return m, saved
+	return m, s, b
 }
 
 func TestStateCodec(t *testing.T) {
-	t.Run("float32", testStateCodec[float32])
-	t.Run("float64", testStateCodec[float64])
+	const d, dv, length = 4, 3, maxSegment + 50
+	q := normals[float32](1, 2, length+20, d, 1, 3)
+	k, v := normals[float32](1, 1, length+20, d, 1, 1), normals[float32](1, 1, length+20, dv, 1, 2)
+	for _, f := range []family.Family{family.Positive{}, family.Trig{}, family.ELU{}} {
+		for _, exact := range [][2]int{{0, 0}, {9, 0}, {0, 3}, {9, 3}} { // window and sinks
+			for _, seen := range []int{0, 2, 7, length} { // some while sinks and window are filling
+				a := linear[float32](t, f, d, 6, true)
+				a.Window, a.Sinks = exact[0], exact[1]
+				s, err := a.NewState(q.Shape, v.Shape)
+				must(t, err)
+				o, err := a.NewState(q.Shape, v.Shape)
+				must(t, err)
+				must(t, s.Append(cut(k, 0, seen), cut(v, 0, seen)))
+				out, got := attention.NewSeq[float32](1, 2, 20, dv), attention.NewSeq[float32](1, 2, 20, dv)
+				must(t, s.Read(out, cut(q, 0, 20)))
+				b, err := s.AppendBinary([]byte("prefix"))
+				must(t, err)
+				must(t, o.UnmarshalBinary(b[len("prefix"):]))
+				if o.Len() != s.Len() || o.Report() != s.Report() {
+					t.Errorf("%s: %d keys, %+v; want %d, %+v", f.Name(), o.Len(), o.Report(), s.Len(), s.Report())
+				}
+				again, err := o.MarshalBinary()
+				must(t, err)
+				if !bytes.Equal(again, b[len("prefix"):]) {
+					t.Errorf("%s: equal states, other bytes", f.Name())
+				}
+				// The copy goes on with the same bits.
+				to := seen + 20
+				must(t, s.Step(out, cut(q, seen, to), cut(k, seen, to), cut(v, seen, to)))
+				must(t, o.Step(got, cut(q, seen, to), cut(k, seen, to), cut(v, seen, to)))
+				if !slices.Equal(out.Data, got.Data) {
+					t.Errorf("%s, window and sinks %d, after %d: a saved state goes on with other bits", f.Name(),
+						exact, seen)
+				}
+			}
+		}
+	}
 }
 
-func testStateCodec[T dense.Float](t *testing.T) {
-	const d, dv, length = 4, 3, maxSegment + 50
-	q := normals[T](1, 1, 9, d, 1, 3).Head(0, 0)
-	k, v := normals[T](1, 1, length+20, d, 1, 1).Head(0, 0), normals[T](1, 1, length+20, dv, 1, 2).Head(0, 0)
-	for _, f := range []family.Family{family.Positive{}, family.Trig{}, family.ELU{}} {
-		s := newState[T](t, f, d, 6, dv)
-		must(t, s.Append(k.RowRange(0, length), v.RowRange(0, length)))
-		out := dense.New[T](q.Rows, dv)
-		must(t, s.Read(out, q))
-		b, err := s.AppendBinary([]byte("prefix"))
-		must(t, err)
-		o, err := UnmarshalState(s.Map(), b[len("prefix"):])
-		must(t, err)
-		if o.Len() != s.Len() || o.Report() != s.Report() || o.ValueDim() != dv {
-			t.Errorf("%s: %d keys, %+v; want %d, %+v", f.Name(), o.Len(), o.Report(), s.Len(), s.Report())
-		}
-		// The copy goes on with the same bits.
-		got := dense.New[T](q.Rows, dv)
-		for _, x := range []*State[T]{s, o} {
-			must(t, x.Append(k.RowRange(length, k.Rows), v.RowRange(length, v.Rows)))
-		}
-		must(t, s.Read(out, q), o.Read(got, q))
-		if !slices.Equal(out.Data, got.Data) {
-			t.Errorf("%s: a saved state goes on with other bits", f.Name())
-		}
-		again, err := o.MarshalBinary()
-		must(t, err)
-		if want, _ := s.MarshalBinary(); !bytes.Equal(again, want) {
-			t.Errorf("%s: equal states, other bytes", f.Name())
+// A state of version 0.1.0 reads: testdata/state-0.1.0.bin is that of these 300 keys, which version 0.1.0 read with
+// these outputs.
+func TestStateOfVersion1(t *testing.T) {
+	m, s, _ := savedState(t, 0)
+	b, err := os.ReadFile("testdata/state-0.1.0.bin")
+	must(t, err)
+	must(t, s.UnmarshalBinary(b))
+	out := attention.NewSeq[float32](1, 1, 2, 2)
+	must(t, s.Read(out, normals[float32](1, 1, 2, 3, 1, 3)))
+	want := []float32{0.07234944, 0.0014014688, 0.076701276, 0.009223804}
+	if s.Len() != 300 || s.Report().Rows != 4 || relative(out.Head(0, 0), dense.Matrix[float32]{Rows: 2, Cols: 2, Stride: 2,
+		Data: want}) > 1e-5 {
+		t.Errorf("%d keys, %+v, outputs %v, want 300 keys and %v", s.Len(), s.Report(), out.Data, want)
+	}
+	_, whole, _ := savedState(t, 300)
+	again, err := s.MarshalBinary()
+	must(t, err)
+	must(t, whole.Read(out, normals[float32](1, 1, 2, 3, 1, 3)), whole.Read(out, normals[float32](1, 1, 2, 3, 1, 3)))
+	if now, err := whole.MarshalBinary(); err != nil || !bytes.Equal(now, again) {
+		t.Errorf("read and saved again, the state has other bytes than one of the same keys: %v", err)
+	}
+	two, err := (&Attention[float32]{Maps: []randfeat.FeatureMap[float32]{m}}).NewState(shape(1, 2, 3), shape(1, 2, 2))
+	must(t, err)
+	if err := two.UnmarshalBinary(b); !errors.Is(err, attention.ErrMismatch) {
+		t.Errorf("into a state of two heads: %v", err)
+	}
+	for i := range b {
+		changed := bytes.Clone(b)
+		changed[i] ^= 1 << (i % 8)
+		if err := s.UnmarshalBinary(changed); !errors.Is(err, attention.ErrCorrupt) {
+			t.Fatalf("byte %d changed: %v", i, err)
 		}
 	}
 }
@@ -263,19 +301,27 @@ func resealed(b []byte, change func(b []byte) []byte) []byte {
 }
 
 func TestStateCodecRefuses(t *testing.T) {
-	m, saved := savedStates(t)
-	b := saved[2]
+	m, s, b := savedState(t, 300)
+	refused := func(b []byte) error {
+		err := s.UnmarshalBinary(b)
+		if now, _ := s.MarshalBinary(); !bytes.Equal(now, savedBytes(t, 300)) {
+			t.Fatal("a refused state has changed the one that was to read it")
+		}
+		return err
+	}
 	for i := range b {
-		if _, err := UnmarshalState(m, b[:i]); !errors.Is(err, attention.ErrCorrupt) {
+		if err := refused(b[:i]); !errors.Is(err, attention.ErrCorrupt) {
 			t.Fatalf("the first %d bytes: %v", i, err)
 		}
 		flipped := bytes.Clone(b)
 		flipped[i] ^= 1 << (i % 8)
-		if _, err := UnmarshalState(m, flipped); !errors.Is(err, attention.ErrCorrupt) {
+		if err := refused(flipped); !errors.Is(err, attention.ErrCorrupt) {
 			t.Fatalf("byte %d changed: %v", i, err)
 		}
 	}
 	header := len(stateFormat.Magic)
+	count := func(i int) int { return header + 36 + 8*i }
+	body := stateFormat.HeaderSize()
 	put := func(at int, n uint64) func([]byte) []byte {
 		return func(b []byte) []byte { binary.LittleEndian.PutUint64(b[at:], n); return b }
 	}
@@ -286,69 +332,72 @@ func TestStateCodecRefuses(t *testing.T) {
 		"version":      {func(b []byte) []byte { b[header]++; return b }, attention.ErrCorrupt},
 		"precision":    {func(b []byte) []byte { b[header+2] = 8; return b }, attention.ErrMismatch},
 		"fingerprint":  {func(b []byte) []byte { b[header+4]++; return b }, attention.ErrMismatch},
-		"features":     {put(header+36, 1<<60), attention.ErrMismatch},
-		"columns":      {put(header+44, 1<<60), attention.ErrCorrupt},
-		"no columns":   {put(header+44, 0), attention.ErrCorrupt},
-		"negative":     {put(header+52, 1<<63), attention.ErrCorrupt},
-		"long part":    {put(header+100, segment), attention.ErrCorrupt},
-		"set":          {put(header+108, 2), attention.ErrCorrupt},
-		"base":         {put(header+116, math.Float64bits(math.NaN())), attention.ErrCorrupt},
+		"batch":        {put(count(0), 2), attention.ErrMismatch},
+		"columns":      {put(count(4), 1<<60), attention.ErrMismatch},
+		"window":       {put(count(5), 1), attention.ErrMismatch},
+		"tokens":       {put(count(7), 301), attention.ErrCorrupt},
+		"negative":     {put(count(8), 1<<63), attention.ErrCorrupt},
+		"totals":       {put(body, 257), attention.ErrCorrupt},
+		"many totals":  {put(body, 1<<63), attention.ErrCorrupt},
+		"long part":    {put(body+8, segment), attention.ErrCorrupt},
+		"set":          {put(body+16, 2), attention.ErrCorrupt},
+		"base":         {put(body+24, math.Float64bits(math.NaN())), attention.ErrCorrupt},
 		"sum":          {put(len(b)-sha256.Size-8, math.Float64bits(math.Inf(1))), attention.ErrCorrupt},
 		"longer":       {func(b []byte) []byte { return append(b, 0) }, attention.ErrCorrupt},
 		"another name": {func(b []byte) []byte { b[0]++; return b }, attention.ErrCorrupt},
 	} {
-		if _, err := UnmarshalState(m, resealed(b, c.change)); !errors.Is(err, c.want) {
+		if err := refused(resealed(b, c.change)); !errors.Is(err, c.want) {
 			t.Errorf("%s: %v, want %v", name, err, c.want)
 		}
 	}
-	if _, err := UnmarshalState(m, resealed(b, func(b []byte) []byte { return b })); err != nil {
+	if err := s.UnmarshalBinary(resealed(b, func(b []byte) []byte { return b })); err != nil {
 		t.Errorf("resealing alone must not hurt: %v", err)
 	}
-	if _, err := UnmarshalState(testMap[float32](t, family.Positive{}, 3, 4), b); err != nil {
+	if err := stateOf(t, testMap[float32](t, family.Positive{}, 3, 4), 2).UnmarshalBinary(b); err != nil {
 		t.Errorf("an equal map: %v", err)
 	}
-	spec := m.Spec().WithSeed(99)
-	other, err := randfeat.New[float32](spec)
+	other, err := randfeat.New[float32](m.Spec().WithSeed(99))
 	must(t, err)
-	if _, err := UnmarshalState(other, b); !errors.Is(err, attention.ErrMismatch) {
+	if err := stateOf(t, other, 2).UnmarshalBinary(b); !errors.Is(err, attention.ErrMismatch) {
 		t.Errorf("a redrawn map: %v", err)
 	}
-	if _, err := UnmarshalState(testMap[float64](t, family.Positive{}, 3, 4), b); !errors.Is(err,
-		attention.ErrMismatch) {
-		t.Errorf("a float64 map: %v", err)
-	}
+}
+
+func savedBytes(t testing.TB, n int) []byte {
+	_, _, b := savedState(t, n)
+	return b
 }
 
 // FuzzUnmarshalState: arbitrary bytes never panic, and what is accepted has the fingerprint of the map. The checksum is
 // made right, or nothing but the first check would ever run.
 func FuzzUnmarshalState(f *testing.F) {
-	m, saved := savedStates(f)
-	for _, b := range saved {
+	old, err := os.ReadFile("testdata/state-0.1.0.bin")
+	must(f, err)
+	for _, b := range [][]byte{savedBytes(f, 0), savedBytes(f, 7), savedBytes(f, maxSegment), old} {
 		f.Add(b)
 		f.Add(b[:len(b)/2])
 	}
-	want := m.Fingerprint()
-	q, out := dense.New[float32](2, 3), dense.New[float32](2, 2)
+	q, out := attention.NewSeq[float32](1, 1, 2, 3), attention.NewSeq[float32](1, 1, 2, 2)
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if len(b) >= sha256.Size {
 			b = resealed(b, func(b []byte) []byte { return b })
 		}
-		s, err := UnmarshalState(m, b)
-		if err != nil {
+		m, s, _ := savedState(t, 0)
+		if err := s.UnmarshalBinary(b); err != nil {
 			if !errors.Is(err, attention.ErrCorrupt) && !errors.Is(err, attention.ErrMismatch) {
 				t.Fatalf("error of no kind: %v", err)
 			}
 			return
 		}
-		at := len(stateFormat.Magic) + 4
-		if !bytes.Equal(b[at:at+32], want[:]) {
+		at := len(stateFormat.Magic)
+		want := s.fingerprint()
+		if b[at] == 1 {
+			want = m.Fingerprint()
+		}
+		if !bytes.Equal(b[at+4:at+36], want[:]) {
 			t.Fatal("accepted another fingerprint")
 		}
-		if s.ValueDim() == 2 {
-			if err := s.Read(out, q); err != nil {
-				t.Fatal(err)
-			}
-		}
+		must(t, s.Read(out, q))
 	})
 }
 
@@ -359,19 +408,17 @@ func BenchmarkState(b *testing.B) {
 			fm, err := randfeat.New[float32](randfeat.Spec{Kernel: kernel.Attention(d), Family: family.Positive{},
 				Dim: d, M: m})
 			must(b, err)
-			s, err := NewState(fm, dv)
-			must(b, err)
-			k, v := normals[float32](1, 1, 10000, d, 1, 1).Head(0, 0), normals[float32](1, 1, 10000, dv, 1, 2).Head(0,
-				0)
+			s := stateOf(b, fm, dv)
+			k, v := normals[float32](1, 1, 10000, d, 1, 1), normals[float32](1, 1, 10000, dv, 1, 2)
 			for n := 0; n < seen; n += 10000 {
 				c := min(10000, seen-n)
-				must(b, s.Append(k.RowRange(0, c), v.RowRange(0, c)))
+				must(b, s.Append(cut(k, 0, c), cut(v, 0, c)))
 			}
-			out := dense.New[float32](1, dv)
+			out := attention.NewSeq[float32](1, 1, 1, dv)
 			b.ReportAllocs()
 			i := 0
 			for b.Loop() {
-				must(b, s.Append(k.RowRange(i, i+1), v.RowRange(i, i+1)), s.Read(out, k.RowRange(i, i+1)))
+				must(b, s.Append(cut(k, i, i+1), cut(v, i, i+1)), s.Read(out, cut(k, i, i+1)))
 				i = (i + 1) % 10000
 			}
 		})
@@ -380,22 +427,14 @@ func BenchmarkState(b *testing.B) {
 
 // Values that are not made by their constructors give errors, no panics.
 func TestZeroValues(t *testing.T) {
-	var s State[float64]
-	if err := s.Append(dense.New[float64](1, 2), dense.New[float64](1, 2)); !errors.Is(err, attention.ErrMismatch) {
-		t.Errorf("Append: %v", err)
-	}
-	if err := s.Read(dense.New[float64](1, 2), dense.New[float64](1, 2)); !errors.Is(err, attention.ErrMismatch) {
-		t.Errorf("Read: %v", err)
-	}
-	if err := s.Merge(nil); !errors.Is(err, attention.ErrMismatch) {
-		t.Errorf("Merge: %v", err)
-	}
-	var d Decoder[float64]
-	if err := d.Step(attention.Seq[float64]{Shape: attention.Shape{Len: 1}},
-		attention.Seq[float64]{Shape: attention.Shape{Len: 1}},
-		attention.Seq[float64]{Shape: attention.Shape{Len: 1}},
-		attention.Seq[float64]{Shape: attention.Shape{Len: 1}}); !errors.Is(err, randfeat.ErrSpec) {
-		t.Errorf("Step: %v", err)
+	var s State[float32]
+	x := attention.NewSeq[float32](1, 1, 1, 2)
+	_, saving := s.MarshalBinary()
+	for name, err := range map[string]error{"Append": s.Append(x, x), "Read": s.Read(x, x), "Merge": s.Merge(&s),
+		"Step": s.Step(x, x, x, x), "MarshalBinary": saving, "UnmarshalBinary": s.UnmarshalBinary(nil)} {
+		if !errors.Is(err, randfeat.ErrSpec) {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }
 

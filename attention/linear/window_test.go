@@ -180,7 +180,7 @@ func TestWindowErrors(t *testing.T) {
 	if _, err := a.Forward(attention.NewSeq[float32](1, 1, 3, 4), x, x, x); !errors.Is(err, kernel.ErrKernel) {
 		t.Error(err)
 	}
-	if _, err := a.NewDecoder(1, 1, 1, 4, 4); !errors.Is(err, kernel.ErrKernel) {
+	if _, err := a.NewState(shape(1, 1, 4), shape(1, 1, 4)); !errors.Is(err, kernel.ErrKernel) {
 		t.Error(err)
 	}
 }

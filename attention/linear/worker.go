@@ -66,7 +66,7 @@ type worker[T dense.Float] struct {
 	win               windowScratch[T]
 	rows              windowRows
 	forward, backward stream[T]
-	main              stream[T] // of a Decoder
+	main              stream[T] // of a State
 	sinks             stream[T]
 
 	checks bool // outputs may be not finite and are to be checked

@@ -21,8 +21,8 @@ func cut[T dense.Float](s attention.Seq[T], lo, hi int) attention.Seq[T] {
 	return s
 }
 
-// Prefill, then steps of one and of several tokens, equal the batch result.
-func TestDecoder(t *testing.T) {
+// A prompt, then steps of one and of several tokens, equal the batch result.
+func TestStateStep(t *testing.T) {
 	const d, m, dv, qHeads, kvHeads, batch, length = 6, 20, 4, 4, 2, 2, 211
 	q, k, v := normals[float32](batch, qHeads, length, d, 1, 1), normals[float32](batch, kvHeads, length, d, 1, 2),
 		normals[float32](batch, kvHeads, length, dv, 1, 3)
@@ -39,20 +39,16 @@ func TestDecoder(t *testing.T) {
 			must(t, err)
 			b := linear[float32](t, f, d, m, true)
 			b.Window, b.Sinks, b.Chunk = window[0], window[1], 7 // another grid
-			dec, err := b.NewDecoder(batch, qHeads, kvHeads, d, dv)
+			dec, err := b.NewState(q.Shape, v.Shape)
 			must(t, err)
 			got := attention.NewSeq[float32](batch, qHeads, length, dv)
-			var fork *Decoder[float32]
+			var fork *State[float32]
 			for lo, n := 0, 53; lo < length; {
 				hi := min(lo+n, length)
-				step := dec.Step
-				if lo == 0 {
-					step = dec.Prefill
-				}
-				must(t, step(cut(got, lo, hi), cut(q, lo, hi), cut(k, lo, hi), cut(v, lo, hi)))
+				must(t, dec.Step(cut(got, lo, hi), cut(q, lo, hi), cut(k, lo, hi), cut(v, lo, hi)))
 				lo, n = hi, 1+17*(lo%3/2)
 				if fork == nil && lo > 100 {
-					fork = dec.Clone()
+					fork = dec.Fork()
 				}
 			}
 			if dec.Len() != length || dec.Report().Rows != report.Rows {
@@ -81,11 +77,27 @@ func TestDecoder(t *testing.T) {
 			if a.Maps[0].Positive() && !(worst <= 1e-5) {
 				t.Errorf("%s, window and sinks %d: the fork differs from the batch by %.2g", name, window, worst)
 			}
-			dec.Reset()
+			// Tokens appended without queries, then the query of the last token alone.
+			dec, err = b.NewState(q.Shape, v.Shape)
+			must(t, err)
+			must(t, dec.Append(cut(k, 0, 53), cut(v, 0, 53)), dec.Append(cut(k, 53, length), cut(v, 53, length)))
+			last := attention.NewSeq[float32](batch, qHeads, 1, dv)
+			must(t, dec.Read(last, cut(q, length-1, length)))
+			worst = 0
+			for bt := range batch {
+				for h := range qHeads {
+					worst = max(worst, relative(last.Head(bt, h), want.Head(bt, h).RowRange(length-1, length)))
+				}
+			}
+			if a.Maps[0].Positive() && !(worst <= 1e-5) {
+				t.Errorf("%s, window and sinks %d: reading differs from the batch by %.2g", name, window, worst)
+			}
+			dec, err = b.NewState(q.Shape, v.Shape)
+			must(t, err)
 			must(t, dec.Step(cut(got, 0, 1), cut(q, 0, 1), cut(k, 0, 1), cut(v, 0, 1)))
 			// One key: its value, whatever the weight.
 			if r := dec.Report(); dec.Len() != 1 || r.Rows != batch*qHeads {
-				t.Errorf("%s: after a reset %d tokens, %+v", name, dec.Len(), r)
+				t.Errorf("%s: after one token %d tokens, %+v", name, dec.Len(), r)
 			}
 			if x := relative(got.Head(1, 3).RowRange(0, 1), v.Head(1, 1).RowRange(0, 1)); a.Maps[0].Positive() &&
 				name != "relu-pure" && !(x <= 1e-6) {
@@ -96,8 +108,13 @@ func TestDecoder(t *testing.T) {
 	}
 }
 
+// shape is the shape of sequences of any length.
+func shape(batch, heads, dim int) attention.Shape {
+	return attention.Shape{Batch: batch, Heads: heads, Dim: dim}
+}
+
 // Long sequences cross segments: totals and parts have references of their own.
-func TestDecoderLong(t *testing.T) {
+func TestStateLong(t *testing.T) {
 	const d, m, dv, length = 4, 8, 3, 2*maxSegment + 500
 	q, k, v := normals[float32](1, 1, length, d, 1, 1), normals[float32](1, 1, length, d, 1, 2),
 		normals[float32](1, 1, length, dv, 1, 3)
@@ -115,9 +132,9 @@ func TestDecoderLong(t *testing.T) {
 			want, got := attention.NewSeq[float32](1, 1, length, dv), attention.NewSeq[float32](1, 1, length, dv)
 			_, err := a.Forward(want, q, k, v)
 			must(t, err)
-			dec, err := a.NewDecoder(1, 1, 1, d, dv)
+			dec, err := a.NewState(q.Shape, v.Shape)
 			must(t, err)
-			must(t, dec.Prefill(cut(got, 0, 1000), cut(q, 0, 1000), cut(k, 0, 1000), cut(v, 0, 1000)))
+			must(t, dec.Step(cut(got, 0, 1000), cut(q, 0, 1000), cut(k, 0, 1000), cut(v, 0, 1000)))
 			for i := 1000; i < length; i++ {
 				must(t, dec.Step(cut(got, i, i+1), cut(q, i, i+1), cut(k, i, i+1), cut(v, i, i+1)))
 			}
@@ -136,19 +153,19 @@ func TestDecoderLong(t *testing.T) {
 	}
 }
 
-func TestDecoderAllocations(t *testing.T) {
+func TestStateStepAllocations(t *testing.T) {
 	const d, dv, heads = 16, 16, 2
 	for _, threads := range []int{1, 2} {
 		defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(threads))
 		for _, window := range []int{0, 9} {
 			a := linear[float32](t, family.Positive{}, d, 64, true)
 			a.Window = window
-			dec, err := a.NewDecoder(1, heads, heads, d, dv)
-			must(t, err)
 			const prompt = maxSegment + 10
 			q, v, out := normals[float32](1, heads, prompt, d, 1, 1), normals[float32](1, heads, prompt, dv, 1, 2),
 				attention.NewSeq[float32](1, heads, prompt, dv)
-			must(t, dec.Prefill(out, q, q, v))
+			dec, err := a.NewState(q.Shape, v.Shape)
+			must(t, err)
+			must(t, dec.Step(out, q, q, v))
 			i := 0
 			step := func() {
 				must(t, dec.Step(cut(out, i, i+1), cut(q, i, i+1), cut(q, i, i+1), cut(v, i, i+1)))
@@ -162,19 +179,19 @@ func TestDecoderAllocations(t *testing.T) {
 	}
 }
 
-func TestDecoderErrors(t *testing.T) {
+func TestStateStepErrors(t *testing.T) {
 	a := linear[float32](t, family.Positive{}, 4, 8, true)
 	for i, c := range [][5]int{{0, 1, 1, 4, 3}, {1, 3, 2, 4, 3}, {1, 1, 1, 5, 3}, {1, 1, 1, 4, 0}, {1, 1, 0, 4, 3}} {
-		if _, err := a.NewDecoder(c[0], c[1], c[2], c[3], c[4]); !errors.Is(err, dense.ErrShape) {
+		if _, err := a.NewState(shape(c[0], c[1], c[3]), shape(c[0], c[2], c[4])); !errors.Is(err, dense.ErrShape) {
 			t.Errorf("case %d: %v", i, err)
 		}
 	}
 	masked := linear[float32](t, family.Positive{}, 4, 8, true)
 	masked.KeyMask = []bool{true}
-	if _, err := masked.NewDecoder(1, 1, 1, 4, 3); !errors.Is(err, dense.ErrShape) {
+	if _, err := masked.NewState(shape(1, 1, 4), shape(1, 1, 3)); !errors.Is(err, dense.ErrShape) {
 		t.Error(err)
 	}
-	dec, err := a.NewDecoder(1, 2, 1, 4, 3)
+	dec, err := a.NewState(shape(1, 2, 4), shape(1, 1, 3))
 	must(t, err)
 	seq := attention.NewSeq[float32]
 	bad := seq(1, 1, 2, 4)
@@ -201,14 +218,14 @@ func TestDecoderErrors(t *testing.T) {
 }
 
 // Steps of a group of query heads do not depend on the number of threads.
-func TestDecoderDeterministic(t *testing.T) {
+func TestStateDeterministic(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(0))
 	const d, dv, heads, length = 16, 16, 8, 600
 	q, v := normals[float32](1, heads, length, d, 1, 1), normals[float32](1, heads, length, dv, 1, 2)
 	var first []float32
 	for _, threads := range []int{1, 2, 8} {
 		runtime.GOMAXPROCS(threads)
-		dec, err := linear[float32](t, family.Positive{}, d, 256, true).NewDecoder(1, heads, heads, d, dv)
+		dec, err := linear[float32](t, family.Positive{}, d, 256, true).NewState(q.Shape, v.Shape)
 		must(t, err)
 		out := attention.NewSeq[float32](1, heads, length, dv)
 		must(t, dec.Step(cut(out, 0, 550), cut(q, 0, 550), cut(q, 0, 550), cut(v, 0, 550)))
@@ -234,13 +251,12 @@ func BenchmarkDecode(b *testing.B) {
 	for _, window := range []int{0, 128} {
 		for _, seen := range []int{100, 10_000, 1_000_000} {
 			b.Run(fmt.Sprintf("window=%d/heads=%d/m=%d/d=%d/seen=%d", window, heads, m, d, seen), func(b *testing.B) {
-				dec, err := (&Attention[float32]{Maps: []randfeat.FeatureMap[float32]{fm},
-					Window: window}).NewDecoder(1,
-					heads, heads, d, dv)
+				a := &Attention[float32]{Maps: []randfeat.FeatureMap[float32]{fm}, Window: window}
+				dec, err := a.NewState(q.Shape, v.Shape)
 				must(b, err)
 				for n := 0; n < seen; n += length {
 					c := min(length, seen-n)
-					must(b, dec.Prefill(cut(out, 0, c), cut(q, 0, c), cut(k, 0, c), cut(v, 0, c)))
+					must(b, dec.Step(cut(out, 0, c), cut(q, 0, c), cut(k, 0, c), cut(v, 0, c)))
 				}
 				b.ReportAllocs()
 				i := 0
