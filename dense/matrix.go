@@ -69,9 +69,13 @@ func Identity[T Float](n int) Matrix[T] {
 	return m
 }
 
-// Row is the i-th row as a slice that shares memory with m.
+// Row is the i-th row as a slice that shares memory with m. Rows of a matrix without columns are empty, whatever its
+// stride.
 func (m Matrix[T]) Row(i int) []T {
 	o := i * m.Stride
+	if m.Cols == 0 {
+		o = 0
+	}
 	return m.Data[o : o+m.Cols : o+m.Cols]
 }
 
@@ -88,7 +92,7 @@ func (m Matrix[T]) RowRange(lo, hi int) Matrix[T] {
 	}
 	v := m
 	v.Rows = hi - lo
-	if v.Rows == 0 {
+	if v.Rows == 0 || v.Cols == 0 {
 		v.Data = nil
 		return v
 	}

@@ -30,6 +30,37 @@ func TestViews(t *testing.T) {
 	}
 }
 
+// A view of no columns keeps its stride and has no data: its rows and views of them are empty.
+func TestNoColumns(t *testing.T) {
+	for name, m := range map[string]Matrix[float64]{
+		"range of columns": New[float64](3, 5).ColRange(2, 2),
+		"no data":          {Rows: 3, Stride: 512},
+		"packed":           New[float64](3, 0),
+	} {
+		if err := m.Check(); err != nil || !m.IsEmpty() {
+			t.Errorf("%s: %v", name, err)
+		}
+		for i := range m.Rows {
+			if row := m.Row(i); len(row) != 0 || cap(row) != 0 {
+				t.Errorf("%s: row %d is %v", name, i, row)
+			}
+		}
+		for lo := range m.Rows + 1 {
+			for hi := lo; hi <= m.Rows; hi++ {
+				if v := m.RowRange(lo, hi).ColRange(0, 0); v.Rows != hi-lo || v.Cols != 0 || v.Data != nil {
+					t.Errorf("%s: rows %d to %d are %+v", name, lo, hi-1, v)
+				}
+			}
+		}
+		if c := m.Clone(); c.Rows != 3 || c.Cols != 0 || len(m.ToRows()) != 3 || m.Pick([]int{2, 0}).Rows != 2 {
+			t.Errorf("%s: cloned as %+v", name, c)
+		}
+		if err := m.CheckFinite(); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
 func TestCheck(t *testing.T) {
 	for _, m := range []Matrix[float64]{{Rows: -1, Cols: 2}, {Rows: 2, Cols: 3, Stride: 2, Data: make([]float64, 9)},
 		{Rows: 2, Cols: 3, Stride: 3, Data: make([]float64, 5)}} {
