@@ -250,7 +250,7 @@ type trial struct {
 	Plan
 	Estimate
 	cost float64
-	good bool // the upper end is within the tolerance, on fresh rows too
+	good bool // the upper end is within the tolerance, on rows that selected no plan
 }
 
 // empty returns a choice without plans.
@@ -544,7 +544,7 @@ func (c *chooser) reason(f failures) string {
 		return "no plan costs less"
 	case c.Budget > 0:
 		return "the budget allows it"
-	case f.best.High < math.MaxFloat64:
+	case f.best.High < math.MaxFloat64 && f.best.Error <= c.Tol: // above the tolerance, forecast states no interval
 		return fmt.Sprintf("no plan kept the tolerance (best upper end %.2g)", f.best.High)
 	case f.best.Error < math.MaxFloat64:
 		return fmt.Sprintf("no plan kept the tolerance (least error %.2g)", f.best.Error)

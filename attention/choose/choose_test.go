@@ -540,6 +540,17 @@ func widened(s attention.Seq[float32]) attention.Seq[float64] {
 
 // A head that stays exact says why; saving keeps the reason, and choices without one load.
 func TestChooseReason(t *testing.T) {
+	c := &chooser{Options: Options{Tol: 0.05}}
+	for want, e := range map[string]Estimate{
+		"no plan kept the tolerance (least error 0.056)":    {Error: 0.0556, High: 0.072},
+		"no plan kept the tolerance (best upper end 0.072)": {Error: 0.045, High: 0.072},
+		"no plan kept the tolerance (least error 0.057)":    {Error: 0.0566, High: math.MaxFloat64},
+		"no plan could be fitted":                           {Error: math.MaxFloat64, High: math.MaxFloat64},
+	} {
+		if got := c.reason(failures{true, e}); got != want {
+			t.Errorf("%+v: %q, want %q", e, got, want)
+		}
+	}
 	q, k, v := heads.Generate[float32](2, 96, 16, 7)
 	long, longK, longV := heads.Generate[float32](1, 600, 16, 7)
 	causal := attention.Visibility{Causal: true}
@@ -558,7 +569,7 @@ func TestChooseReason(t *testing.T) {
 		"budget": {Options{Budget: 1e6}, attention.Visibility{}, q, k, v, "the budget allows it"},
 		"short":  {Options{Decode: true}, causal, q, k, v, "no plan is predicted to be faster"},
 		"decode": {Options{Decode: true, Tol: 1e-9}, causal, long, longK, longV,
-			"no plan kept the tolerance (best upper end "},
+			"no plan kept the tolerance (least error "},
 	} {
 		choice, err := Choose(c.o, c.vis, 0, c.q, c.k, c.v)
 		must(t, err)

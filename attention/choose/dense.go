@@ -257,8 +257,8 @@ func (c *denseSearch) searchLaw(best trial) (trial, error) {
 	return best, nil
 }
 
-// forecast returns the expected error on another text. An error above the tolerance needs no interval; its upper end is
-// a rough guess.
+// forecast returns the expected error on another text. An error above the tolerance has no interval: its upper end is
+// caution times the error, which only steers the search.
 func (c *chooser) forecast(sums *errorSums) Estimate {
 	if e := sums.error(); e > c.Tol {
 		return Estimate{Error: e, High: min(caution*e, math.MaxFloat64), Rows: len(sums.rows)}

@@ -357,7 +357,7 @@ def curves(files):
                 cells.setdefault((r["curve"], r["side"], r["rows"]), []).append(r)
     for name in dict.fromkeys(k[0] for k in cells):
         sides = list(dict.fromkeys(k[1] for k in cells if k[0] == name))
-        print(f"\n| {name}, rows | " + " | ".join(f"{s} | CPU-s | MB" for s in sides) + " |")
+        print(f"\n| {name}, rows | " + " | ".join(f"{s} | CPU-s | MiB" for s in sides) + " |")
         print("|---:|" + "---:|" * 3 * len(sides))
         top = {}
         for rows in sorted({k[2] for k in cells if k[0] == name}):

@@ -180,7 +180,7 @@ func timeTree(m *randfeat.Map[float32], classes, queries dense.Matrix[float32], 
 	if block == 0 {
 		block = map[string]int{"softmax": 64, "features": 16}[name]
 	}
-	fmt.Printf("| %s | %d | %d MB | %.2f s | %.2f | %.1f µs | %.0f | %.1f µs | %.0f | %.1f µs | %.0f µs |\n", name, block,
+	fmt.Printf("| %s | %d | %d MiB | %.2f s | %.2f | %.1f µs | %.0f | %.1f µs | %.0f | %.1f µs | %.0f µs |\n", name, block,
 		s.Memory()>>20, build.Seconds(), build.Seconds()/features.Seconds(), micro(one), ratio(full, one),
 		micro(forty)/40, 40*ratio(full, forty), micro(distinct)/40, micro(set))
 	return nil

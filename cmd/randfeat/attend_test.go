@@ -561,7 +561,15 @@ func TestAttendAuto(t *testing.T) {
 			{"--method", "centroid", "--clusters", "16"},
 			{"--method", "features", "--features", "32", "--sinks", "2"}, {"--exact"}} {
 			args := append([]string{"attend", causal, "-o", out, "--save-spec", spec, "--json"}, one...)
-			r := objects[attend.AttendResult](t, ok(t, append(args, how...)...).stdout)[0]
+			said := ok(t, append(args, how...)...)
+			r := objects[attend.AttendResult](t, said.stdout)[0]
+			file, err := os.ReadFile(spec)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if note := strings.Contains(said.stderr, "note: centres in"); note != bytes.Contains(file, []byte(`"centres"`)) {
+				t.Errorf("%v, %s: the note on saved centres is %t; %s", how, causal, note, said.stderr)
+			}
 			if len(r.Choice) != n || r.ExactCost != length/2 || r.Cost <= 0 || r.Cost > length/2 {
 				t.Fatalf("%v: %+v", how, r)
 			}

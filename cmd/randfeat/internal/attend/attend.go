@@ -215,7 +215,7 @@ func attendAs[T dense.Float](ctx context.Context, env *cli.Env, f *attendFlags, 
 	run := choice
 	if f.causal && f.method != "spec" {
 		run = strict(choice)
-		if f.saveSpec != "" {
+		if f.saveSpec != "" && slices.ContainsFunc(choice.Heads, func(h choose.Head) bool { return h.Centres != nil }) {
 			env.Note("note: centres in %s are fitted to all keys, for other data; the output here has centres fitted to keys already seen", f.saveSpec)
 		}
 	}
