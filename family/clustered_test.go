@@ -39,6 +39,16 @@ func TestHeaviestPairs(t *testing.T) {
 	if len(keys) != 2 || keys[0] {
 		t.Errorf("keys of the pairs %v, want those at 10 and 20", keys)
 	}
+	// Pairs of rows are counted, the product of two sizes: 12·50 and 12·10 before 2·50.
+	s = gather(t, family.Options{Sample: 256}, rows(12, 2), rows(50, 10))
+	if f, err = (family.ZeroOne{Clusters: family.Clusters{Count: 2, Heaviest: 2}}).Fit(s); err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range f.(family.ZeroOne).Pairs {
+		if x := f.(family.ZeroOne).QueryCentres.At(p[0], 0); x > 1 {
+			t.Errorf("pair %v has queries at %g, want 0", p, x)
+		}
+	}
 	all, err := family.ZeroOne{Clusters: family.Clusters{Count: 3, Heaviest: 9}}.Fit(s)
 	if err != nil || all.(family.ZeroOne).Pairs != nil {
 		t.Errorf("9 of 9 pairs: %v, %v", all, err)

@@ -206,6 +206,57 @@ func TestFitImportanceSecondMoment(t *testing.T) {
 	}
 }
 
+// The statistics that fits of pairs use are means over all pairs of a query and a key.
+func TestStatsOfPairs(t *testing.T) {
+	x, _ := sets(7, 3)
+	y, _ := sets(12, 3)
+	y = y.RowRange(7, 12)
+	s := gather(t, family.Options{}, x, y)
+	var plus, minus, squares float64
+	products := make([]float64, 3)
+	for i := range x.Rows {
+		for j := range y.Rows {
+			for l, v := range x.Row(i) {
+				w := y.At(j, l)
+				plus, minus = plus+(v+w)*(v+w)/35, minus+(v-w)*(v-w)/35
+				squares, products[l] = squares+v*v*w*w/35, products[l]+math.Abs(v*w)/35
+			}
+		}
+	}
+	for name, v := range map[string][2]float64{"|x+y|²": {s.MeanNorm2(1), plus}, "|x−y|²": {s.MeanNorm2(-1), minus},
+		"S": {s.S(), squares}, "T": {s.T()[0], products[0]}, "last of T": {s.T()[2], products[2]}} {
+		if math.Abs(v[0]-v[1]) > 1e-13 {
+			t.Errorf("%s is %v, over all pairs %v", name, v[0], v[1])
+		}
+	}
+}
+
+// Second moments and covariances are pooled over rows: a side with three times as many rows counts three times.
+func TestFitsPoolByRows(t *testing.T) {
+	x := dense.MustFromRows([][]float64{{0.4, 0}})
+	y := dense.MustFromRows([][]float64{{0, 0.2}, {0, -0.2}, {0, 0.2}})
+	s := gather(t, family.Options{Covariance: true}, x, y)
+	f, err := family.Importance{}.Fit(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, lam := range []float64{0.16 / 4, 3 * 0.04 / 4} {
+		if got, want := f.(family.Importance).L.At(i, i), math.Sqrt((1+2*lam)/(1-2*lam)); math.Abs(got-want) > 1e-14 {
+			t.Errorf("L[%d] = %v, want %v", i, got, want)
+		}
+	}
+	// Covariances about the mean of each side: 1 of two queries, 0.25 of four keys.
+	x = dense.MustFromRows([][]float64{{6}, {4}})
+	y = dense.MustFromRows([][]float64{{0.5}, {-0.5}, {0.5}, {-0.5}})
+	g, err := family.DARK{Temperature: 2}.Fit(gather(t, family.Options{Covariance: true}, x, y))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := g.(family.DARK).M.At(0, 0), math.Sqrt(2/0.5); math.Abs(got/want-1) > 1e-5 {
+		t.Errorf("M = %v, want %v", got, want)
+	}
+}
+
 func TestFitEmptyStats(t *testing.T) {
 	x, y := sets(10, 3)
 	for name, f := range fitters(t) {

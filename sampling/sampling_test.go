@@ -678,8 +678,15 @@ func TestDistances(t *testing.T) {
 			t.Errorf("%+v, want %+v", d, want)
 		}
 	}
-	if d, _ = sampling.Distances(q, p); !math.IsInf(d.KL, 1) {
-		t.Errorf("KL %g of a distribution that lacks a class", d.KL)
+	// A class that the sampler lacks gets no weight: (Σ p)²/Σ p²/q over the other three.
+	if d, _ = sampling.Distances(q, p); !math.IsInf(d.KL, 1) || math.Abs(d.Effective-0.5625/0.625) > 1e-12 {
+		t.Errorf("KL %g, effective share %g of a distribution that lacks a class", d.KL, d.Effective)
+	}
+	o := sampling.Draws{LogCount: []float64{0, math.Log(2), math.Log(4)}}
+	w := make([]float64, 3) // 8, 2 and 2 before they are normalised
+	effective, err := o.Weights(w, []float64{math.Log(8), math.Log(4), math.Log(8)})
+	if err != nil || math.Abs(effective-144./72) > 1e-12 || math.Abs(w[0]-8./12) > 1e-12 {
+		t.Errorf("%g effective draws with weights %v (%v), want 2", effective, w, err)
 	}
 	if _, err := sampling.Distances(p, q[:2]); !errors.Is(err, dense.ErrShape) {
 		t.Errorf("wrong lengths: %v", err)

@@ -380,6 +380,44 @@ func TestCompactEqualKeys(t *testing.T) {
 	}
 }
 
+// A repeated key receives attention as often as it occurs. With room for two slots between the edges these are the two
+// keys that occur twenty times, though a single key near one of them receives more attention than each copy.
+func TestCompactCountsRepeatedKeys(t *testing.T) {
+	const copies, n = 20, 8 + 2*20 + 2
+	k, v := dense.New[float32](n, 4), dense.New[float32](n, 1)
+	for j := range n {
+		switch row := k.Row(j); {
+		case j < 4 || j >= n-4: // the edges receive no attention
+			row[3] = -20
+		case j < 4+copies:
+			row[0], v.Row(j)[0] = 2, 1
+		case j < 4+2*copies:
+			row[1], v.Row(j)[0] = 2, -1
+		default: // two single keys
+			row[0], v.Row(j)[0] = 2.5, 1
+			row[2] = float32(j-4-2*copies) - 0.5
+		}
+	}
+	q := dense.New[float32](200, 4)
+	r := rand.New(rand.NewPCG(8, 1))
+	for i := range q.Data {
+		q.Data[i] = float32(r.NormFloat64())
+		if i%4 == 3 {
+			q.Data[i] = 1
+		}
+	}
+	h := compacted(t, k, v, q, 10)
+	for s, want := range []float32{0, 1} {
+		row := h.Keys.Row(4 + s)
+		if got := row[1] / (row[0] + row[1]); math.Abs(float64(got-want)) > 1e-3 {
+			t.Errorf("slot %d has the key %v: the repeated keys have no slots of their own", 4+s, row)
+		}
+	}
+	if e := relative(attended(q, h.Keys, h.Values, h.Bias), attended(q, k, v, make([]float32, n))); !(e < 0.05) {
+		t.Errorf("relative error %v", e)
+	}
+}
+
 func ExampleCompact() {
 	// 400 keys on a circle, with their height as value.
 	k, v := dense.New[float32](400, 2), dense.New[float32](400, 1)

@@ -2,8 +2,11 @@ package centroid
 
 import (
 	"encoding/binary"
+	"math"
+	"slices"
 	"testing"
 
+	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/internal/seal"
 )
 
@@ -46,4 +49,59 @@ func FuzzSavedCompacted(f *testing.F) {
 		}
 		steps(t, c, input[float32]{piece(in.q, 0, 2), piece(in.k, 0, 2), piece(in.v, 0, 2)}, 2)
 	})
+}
+
+// The seeds of a compaction have the largest rms attention, that of equal keys together: n copies with attention a count
+// as n·a.
+func TestSeedsOfRepeatedKeys(t *testing.T) {
+	// Eight edge keys, a key four times, one twice and two keys once.
+	row := []float32{0, 1, 2, 3, 5, 5, 5, 5, 6, 6, 7, 8, 10, 11, 12, 13}
+	n := len(row)
+	c := &compaction[float32]{k: dense.Matrix[float32]{Rows: n, Cols: 1, Stride: 1, Data: row},
+		rms: make([]float32, n)}
+	for j, x := range row {
+		switch x { // with all copies 16, 12, 9 and 1
+		case 5:
+			c.rms[j] = 1
+		case 6:
+			c.rms[j] = 3
+		case 7:
+			c.rms[j] = 9
+		case 8:
+			c.rms[j] = 1
+		}
+	}
+	c.findTwins()
+	for slots, want := range map[int][]float32{9: {5}, 10: {5, 6}, 11: {5, 6, 7}, 12: {5, 6, 7, 8}, 14: {5, 6, 7, 8}} {
+		c.t = slots
+		c.seed()
+		var got []float32
+		for _, j := range c.seeds[c.from:c.to] {
+			got = append(got, row[j])
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%d slots: seeds %v between the edges, want %v", slots, got, want)
+		}
+	}
+}
+
+// In the metric of the clustering equal keys are one point with the mean of their values.
+func TestCoordinatesOfRepeatedKeys(t *testing.T) {
+	in := makeInput[float32](3, 1, 1, 1, 6, 6, 2, 1, 0.7)
+	c := &compaction[float32]{tab: tableOf[float32](t), k: in.k.Head(0, 0), v: in.v.Head(0, 0), q: in.q.Head(0, 0)}
+	for j, value := range []float32{1, 2, 6, 3, -1, 0} {
+		c.v.Row(j)[0] = value
+		if j < 3 {
+			copy(c.k.Row(j), c.k.Row(0))
+		}
+	}
+	c.findTwins()
+	if err := c.coordinates(); err != nil {
+		t.Fatal(err)
+	}
+	for j := range 3 { // the mean of 1, 2 and 6 is the value of the fourth key
+		if !slices.Equal(c.z.Row(j), c.z.Row(0)) || math.Abs(float64(c.z.At(j, 2)/c.z.At(3, 2)-1)) > 1e-6 {
+			t.Errorf("key %d is at %v, the first at %v, the value 3 at %v", j, c.z.Row(j), c.z.Row(0), c.z.At(3, 2))
+		}
+	}
 }

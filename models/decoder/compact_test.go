@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/randfeat/randfeat/attention/centroid"
+	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/models/decoder"
 )
 
@@ -258,6 +259,81 @@ func TestBudgets(t *testing.T) {
 	c.Weight = c.Weight[:1]
 	if c.Check(2, 8) == nil {
 		t.Error("curves of another model were accepted")
+	}
+}
+
+// Heads whose errors are powers of their slots: the loss is that of the curves at the budgets, for a context of
+// another length, and budgets minimise it: t ∝ √(κ·a) for E = a/t.
+func TestBudgetsMinimiseTheLoss(t *testing.T) {
+	const layers, heads, tokens, mean = 2, 3, 8192, 512
+	c := &decoder.Curves{Context: 2048, After: 512, Texts: 1, Slots: []int{16, 64, 256}, Keys: []int{64, 256},
+		Weight: []float64{3, 0.25}}
+	a := [layers][heads]float64{{1, 2, 4}, {3, 20, 0.5}}
+	var total float64
+	for l := range layers {
+		errors := func(at []int) (out [][]float64) {
+			for h := range heads {
+				var e []float64
+				for _, n := range at {
+					e = append(e, a[l][h]/float64(n))
+				}
+				out = append(out, e)
+			}
+			return out
+		}
+		c.Compact, c.Constant = append(c.Compact, errors(c.Slots)), append(c.Constant, errors(c.Keys))
+		for h := range heads {
+			total += math.Sqrt(c.Weight[l] * a[l][h])
+		}
+	}
+	for name, b := range map[string]decoder.Budgets{"slots": c.Compacted(tokens, mean), "keys": c.ConstantFor(tokens, mean)} {
+		var loss float64
+		for l := range layers {
+			for h := range heads {
+				n := float64(b.At(l, h))
+				loss += c.Weight[l] * a[l][h] / (n * 2048 / tokens)
+				want := math.Sqrt(c.Weight[l]*a[l][h]) / total * mean * layers * heads
+				if math.Abs(math.Log(n/want)) > math.Log(tokens)/60 { // one step of the grid of budgets
+					t.Errorf("%s: layer %d, head %d: %v, want about %.0f", name, l, h, n, want)
+				}
+			}
+		}
+		if math.Abs(b.Loss/loss-1) > 1e-6 {
+			t.Errorf("%s: expected loss %v, by the curves %v", name, b.Loss, loss)
+		}
+	}
+}
+
+// The divergence is the mean over rows of Σ p log(p/q), unlikely tokens included.
+func TestDivergence(t *testing.T) {
+	p, q := dense.New[float32](2, 3), dense.New[float32](2, 3)
+	var want float64
+	for i, rare := range []float64{1e-3, 1e-6} {
+		for j, x := range []float64{0.25, 0.75 - rare, rare} {
+			y := []float64{0.5, 0.5 - rare*rare*rare, rare * rare * rare}[j]
+			p.Row(i)[j], q.Row(i)[j] = float32(math.Log(x)), float32(math.Log(y))
+			want += x * math.Log(x/y) / 2
+		}
+	}
+	if got := decoder.Divergence(p, q); math.Abs(got-want) > 1e-6 {
+		t.Errorf("divergence %v, want %v", got, want)
+	}
+}
+
+// Recent examples are the queries of the last 256 positions with the smallest hashes, none from before the session kept
+// queries.
+func TestRecentExamples(t *testing.T) {
+	for _, c := range []struct{ first, n, step, sample int }{{0, 1000, 1000, 100}, {0, 1000, 37, 100},
+		{0, 300, 299, 256}, {900, 1000, 64, 150}, {900, 1000, 64, 20}, {0, 30, 7, 100}} {
+		var want []int
+		for p := max(c.first, c.n-256); p < c.n; p++ {
+			want = append(want, p)
+		}
+		slices.SortFunc(want, func(a, b int) int { return cmp.Compare(decoder.Hash(a), decoder.Hash(b)) })
+		want = want[:min(len(want), c.sample)]
+		if got := decoder.RecentExamples(c.first, c.n, c.step, c.sample); !slices.Equal(got, want) {
+			t.Errorf("%+v: examples of %v, want %v", c, got, want)
+		}
 	}
 }
 

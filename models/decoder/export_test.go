@@ -77,3 +77,28 @@ func SamplePositions(n, step, size int) []int {
 	}
 	return list
 }
+
+// RecentExamples are the positions of the recent examples of a session that has kept queries from position first to
+// n−1, read some at a time. Every query is its own position.
+func RecentExamples(first, n, step, sample int) []int {
+	r := references{first: first, length: first, width: 1, sample: sample,
+		recent: [][]float32{make([]float32, recentQueries)}, all: [][]float32{make([]float32, sample)}}
+	for lo := first; lo < n; lo += step {
+		q := dense.New[float32](min(step, n-lo), 1)
+		for i := range q.Rows {
+			q.Row(i)[0] = float32(lo + i)
+		}
+		r.begin(q.Rows)
+		r.record(0, q)
+	}
+	var list []int
+	for _, e := range r.examples(nil) {
+		if e.recent {
+			list = append(list, int(r.recent[0][e.place]))
+		}
+	}
+	return list
+}
+
+// Divergence is the mean of KL(p‖q) over rows.
+func Divergence(p, q nn.Matrix) float64 { return divergence(p, q) }
