@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strconv"
 
@@ -157,27 +156,51 @@ func (m *Model) file() (*tensorfile.File, error) {
 	return f, nil
 }
 
-// readModel reads the bytes of a model file, and refuses paths that are not regular files.
-func readModel(path string) ([]byte, error) {
-	if err := localfile.Check(path); err != nil {
-		return nil, err
+// ReadFile returns the bytes of a model file, for [Read]. It reads a file only if the header says that it is a model of
+// a known version, the header's checksum is right, and the sizes of the tensors add up to the length of the file.
+// Pipes and devices are refused.
+func ReadFile(path string) ([]byte, error) {
+	return localfile.Read(path, localfile.Format{Want: "a model file", Check: checkFile})
+}
+
+// checkFile checks the header of a model file of size bytes.
+func checkFile(r io.ReaderAt, size int64) error {
+	var head [9]byte
+	if n, err := r.ReadAt(head[:], 0); err != nil && err != io.EOF {
+		return err
+	} else if !mayBeModel(head[:n]) {
+		return notModel{}
 	}
-	info, err := os.Stat(path)
+	x, err := tensorfile.Read(r, size)
+	if err == nil {
+		if err = checkVersion(x.Metadata); err == nil {
+			err = x.Verify()
+		}
+	}
 	if err != nil {
-		return nil, err
+		return fmt.Errorf("%w: %w", ErrCorrupt, err)
 	}
-	switch {
-	case info.IsDir():
-		return nil, fmt.Errorf("%s is a directory, want a model file", path)
-	case !info.Mode().IsRegular(): // opening a pipe without a writer would block, and /dev/zero never ends
-		return nil, fmt.Errorf("%s is not a regular file, want a model file: write the model to a file first", path)
+	return nil
+}
+
+// mayBeModel looks at the beginning of a file: the length of the header, then a JSON object. It leaves an empty file to
+// the parser.
+func mayBeModel(b []byte) bool { return len(b) == 0 || len(b) > 8 && b[8] == '{' }
+
+// checkVersion checks the name and the version of the format.
+func checkVersion(metadata map[string]string) error {
+	if v := metadata["format"]; v != fileFormat {
+		return fmt.Errorf("format %q, want %q", v, fileFormat)
 	}
-	return os.ReadFile(path)
+	if v, err := strconv.Atoi(metadata["version"]); err != nil || v < 1 || v > fileVersion {
+		return fmt.Errorf("version %q of the format, this program reads 1 to %d", metadata["version"], fileVersion)
+	}
+	return nil
 }
 
 // Load reads a model file.
 func Load(path string) (*Model, error) {
-	b, err := readModel(path)
+	b, err := ReadFile(path)
 	if err != nil {
 		return nil, err
 	}
@@ -210,19 +233,15 @@ func (notModel) Unwrap() error { return ErrCorrupt }
 // read parses and checks a model file. Checksums are verified before any content is interpreted; Validate then checks
 // that everything fits together.
 func read(b []byte) (*Model, error) {
-	if len(b) > 0 && (len(b) <= 8 || b[8] != '{') { // the header, after its length
+	if !mayBeModel(b) {
 		return nil, notModel{}
 	}
 	f, err := tensorfile.Parse(b)
 	if err != nil {
 		return nil, err
 	}
-	if v := f.Metadata["format"]; v != fileFormat {
-		return nil, fmt.Errorf("format %q, want %q", v, fileFormat)
-	}
-	if v, err := strconv.Atoi(f.Metadata["version"]); err != nil || v < 1 || v > fileVersion {
-		return nil, fmt.Errorf("version %q of the format, this program reads 1 to %d", f.Metadata["version"],
-			fileVersion)
+	if err := checkVersion(f.Metadata); err != nil {
+		return nil, err
 	}
 	if err := f.Verify(); err != nil {
 		return nil, err
@@ -363,7 +382,7 @@ type TensorInfo struct {
 
 // LoadInfo is Load with a description of the file.
 func LoadInfo(path string) (*Model, *FileInfo, error) {
-	b, err := readModel(path)
+	b, err := ReadFile(path)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -6,8 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"os"
 	"path/filepath"
 	"slices"
 
@@ -80,19 +78,11 @@ func (a *Attention) Save(path string) error {
 
 // ReadAttention reads a file written by [Attention.Save].
 func ReadAttention(path string) (*Attention, error) {
-	f, err := os.Open(path)
+	b, err := localfile.Read(path, localfile.JSON("a file of calibrated attention", maxAttention))
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close()
-	b, err := io.ReadAll(io.LimitReader(f, maxAttention+1))
-	if err == nil && len(b) > maxAttention {
-		err = fmt.Errorf("more than %d bytes", maxAttention)
-	}
-	var a *Attention
-	if err == nil {
-		a, err = parseAttention(b)
-	}
+	a, err := parseAttention(b)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w: %w", path, ErrAttention, err)
 	}

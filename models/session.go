@@ -1,11 +1,11 @@
 package models
 
 import (
+	"crypto/sha256"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
-	"os"
 
 	"github.com/randfeat/randfeat/internal/localfile"
 	"github.com/randfeat/randfeat/internal/seal"
@@ -19,9 +19,6 @@ var ErrSession = errors.New("not a usable session")
 // counts (tokens, bytes of the note, logits, layers); note; logits of the next token; the states of the layers, each
 // after its length in bytes; checksum.
 var sessionFormat = seal.Format{Magic: "randfeat session", Version: 1, Counts: 4}
-
-// maxSession bounds the bytes that are read from a file.
-const maxSession = 1 << 36
 
 // Save writes the session to a file atomically. [Decoder.Resume] continues it bit for bit. The note is for the
 // caller, at most 64 KiB; [SessionNote] reads it.
@@ -54,14 +51,48 @@ func (s *Session) Save(path, note string) error {
 	return f.Commit()
 }
 
+// maxLayers bounds the layers of a session, each of which takes a read to check.
+const maxLayers = 1 << 16
+
+// checkSession checks the header of a session of size bytes, and that its parts end where the file does.
+func checkSession(r io.ReaderAt, size int64) error {
+	h, err := sessionFormat.Check(r, size)
+	if err != nil {
+		return err
+	}
+	note, logits, layers := h.Counts[1], h.Counts[2], h.Counts[3]
+	at, end := uint64(sessionFormat.HeaderSize()), uint64(size)-sha256.Size
+	wrong := fmt.Errorf("%d bytes, which is not the length that the header says: %w", size, seal.ErrCorrupt)
+	if note > end || logits > end/4 || layers > maxLayers {
+		return wrong
+	}
+	at += note + 4*logits
+	for range layers {
+		var n [8]byte
+		if at > end-8 {
+			return wrong
+		}
+		if _, err := r.ReadAt(n[:], int64(at)); err != nil {
+			return err
+		}
+		length := binary.LittleEndian.Uint64(n[:])
+		if length > end-8-at {
+			return wrong
+		}
+		at += 8 + length
+	}
+	if at != end {
+		return wrong
+	}
+	return nil
+}
+
 // openSession reads a file and verifies its checksum.
 func openSession(path string) (h seal.Header, note string, body []byte, err error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return h, "", nil, err
+	b, err := localfile.Read(path, localfile.Format{Want: "a saved session", Check: checkSession})
+	if errors.Is(err, seal.ErrCorrupt) {
+		err = fmt.Errorf("%w: %w", err, ErrSession)
 	}
-	defer f.Close()
-	b, err := io.ReadAll(io.LimitReader(f, maxSession))
 	if err != nil {
 		return h, "", nil, err
 	}

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -72,7 +71,7 @@ func (t *Trainer) Save(file string, extra map[string]string) (err error) {
 // readFile reads a checkpoint and verifies its checksums.
 func readFile(file string) (*tensorfile.File, Header, error) {
 	var h Header
-	b, err := os.ReadFile(file)
+	b, err := localfile.Read(file, localfile.Format{Want: "a checkpoint of a training", Check: tensorfile.Sealed})
 	if err != nil {
 		return nil, h, err
 	}

@@ -13,6 +13,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"math"
 
 	"github.com/randfeat/randfeat/dense"
@@ -81,6 +82,19 @@ func (f Format) Open(b []byte) (h Header, body []byte, err error) {
 	}
 	h, err = f.Parse(body[:header])
 	return h, body[header:], err
+}
+
+// Check reads the header of a record that is all of a file of size bytes, without verifying the checksum. Compare the
+// counts with size before the file is read into memory. Errors about the contents wrap [ErrCorrupt].
+func (f Format) Check(r io.ReaderAt, size int64) (h Header, err error) {
+	b := make([]byte, f.HeaderSize())
+	if size < int64(f.Size(0)) {
+		return h, fmt.Errorf("%d bytes, too few: %w", size, ErrCorrupt)
+	}
+	if _, err := r.ReadAt(b, 0); err != nil {
+		return h, err
+	}
+	return f.Parse(b)
 }
 
 // Parse reads a header from exactly HeaderSize bytes, for records that are read as a stream: nothing has verified their

@@ -10,24 +10,28 @@ import (
 // Index is the header of a container whose tensors stay in the file, so files may be larger than memory.
 // Several goroutines may read tensors if r allows it.
 type Index struct {
-	Tensors []Tensor // in the order of the file, without data
-	at      []int64  // offset of each tensor
-	r       io.ReaderAt
+	Metadata map[string]string
+	Tensors  []Tensor // in the order of the file, without data
+	at       []int64  // offset of each tensor
+	r        io.ReaderAt
 }
 
 // Read reads the header of a container of size bytes. Its claims are checked as in Parse. Memory is
 // proportional to the header, which the file must contain.
 func Read(r io.ReaderAt, size int64) (*Index, error) {
-	var length [8]byte
+	var head [9]byte
 	if size < 8 {
 		return nil, fmt.Errorf("%d bytes, too few for a header: %w", size, ErrFormat)
 	}
-	if _, err := r.ReadAt(length[:], 0); err != nil {
+	if n, err := r.ReadAt(head[:], 0); err != nil && (err != io.EOF || n < 8) {
 		return nil, err
 	}
-	n, err := headerLength(binary.LittleEndian.Uint64(length[:]), size)
+	n, err := headerLength(binary.LittleEndian.Uint64(head[:]), size)
 	if err != nil {
 		return nil, err
+	}
+	if head[8] != '{' { // before the header is read into memory
+		return nil, fmt.Errorf("header: no JSON object: %w", ErrFormat)
 	}
 	b := make([]byte, n)
 	if _, err := r.ReadAt(b, 8); err != nil && !(err == io.EOF && size == 8+n) {
@@ -41,12 +45,27 @@ func Read(r io.ReaderAt, size int64) (*Index, error) {
 	if err != nil {
 		return nil, err
 	}
-	x := &Index{r: r}
+	x := &Index{Metadata: f.Metadata, r: r}
 	for _, i := range order {
 		x.Tensors = append(x.Tensors, f.Tensors[i])
 		x.at = append(x.at, 8+n+int64(entries[i].Offsets[0]))
 	}
 	return x, nil
+}
+
+// Verify compares the checksum of the header that Seal wrote.
+func (x *Index) Verify() error {
+	return (&File{Metadata: x.Metadata, Tensors: x.Tensors}).verifyHeader()
+}
+
+// Sealed checks a container of size bytes that Seal has completed, without reading its tensors: the checksum of its
+// header and that the tensors end where the file does. It has the form of localfile.Format.Check.
+func Sealed(r io.ReaderAt, size int64) error {
+	x, err := Read(r, size)
+	if err != nil {
+		return err
+	}
+	return x.Verify()
 }
 
 // Tensor reads the tensor of a name; ok is false if there is none.

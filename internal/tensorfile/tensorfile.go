@@ -118,38 +118,50 @@ func (f *File) Seal() {
 	if f.Metadata == nil {
 		f.Metadata = map[string]string{}
 	}
-	f.Metadata[keyData], f.Metadata[keyMetadata] = f.sums()
+	f.Metadata[keyData], f.Metadata[keyMetadata] = f.dataSum(), f.headerSum()
 }
 
 // Verify compares the checksums of Seal.
 func (f *File) Verify() error {
-	data, meta := f.sums()
-	for _, c := range []struct{ key, want, of string }{{keyMetadata, meta, "the header"},
-		{keyData, data, "the tensors"}} {
-		switch got, ok := f.Metadata[c.key]; {
-		case !ok:
-			return fmt.Errorf("no checksum %s: %w", c.key, ErrFormat)
-		case got != c.want:
-			return fmt.Errorf("the checksum of %s is wrong, the file is damaged: %w", c.of, ErrFormat)
-		}
+	if err := f.verifyHeader(); err != nil {
+		return err
+	}
+	return f.compare(keyData, f.dataSum(), "the tensors")
+}
+
+func (f *File) verifyHeader() error { return f.compare(keyMetadata, f.headerSum(), "the header") }
+
+func (f *File) compare(key, want, of string) error {
+	switch got, ok := f.Metadata[key]; {
+	case !ok:
+		return fmt.Errorf("no checksum %s: %w", key, ErrFormat)
+	case got != want:
+		return fmt.Errorf("the checksum of %s is wrong, the file is damaged: %w", of, ErrFormat)
 	}
 	return nil
 }
 
-// sums hashes the tensors, and names, types, shapes and metadata in a fixed order.
-func (f *File) sums() (data, meta string) {
+// dataSum hashes the bytes of the tensors.
+func (f *File) dataSum() string {
 	h := sha256.New()
-	m := sha256.New()
 	for _, t := range f.Tensors {
 		h.Write(t.Data)
-		fmt.Fprintf(m, "%q %q %v\n", t.Name, t.DType, t.Shape)
+	}
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+// headerSum hashes names, types and shapes of the tensors and the metadata, in a fixed order.
+func (f *File) headerSum() string {
+	h := sha256.New()
+	for _, t := range f.Tensors {
+		fmt.Fprintf(h, "%q %q %v\n", t.Name, t.DType, t.Shape)
 	}
 	for _, k := range slices.Sorted(maps.Keys(f.Metadata)) {
 		if k != keyData && k != keyMetadata {
-			fmt.Fprintf(m, "%q %q\n", k, f.Metadata[k])
+			fmt.Fprintf(h, "%q %q\n", k, f.Metadata[k])
 		}
 	}
-	return hex.EncodeToString(h.Sum(nil)), hex.EncodeToString(m.Sum(nil))
+	return hex.EncodeToString(h.Sum(nil))
 }
 
 // WriteTo writes the container.

@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"github.com/randfeat/randfeat/internal/localfile"
+	"github.com/randfeat/randfeat/internal/tensorfile"
 	"github.com/randfeat/randfeat/machine"
 )
 
@@ -55,7 +56,7 @@ func CreateFolder(path string, r *Run) (*Folder, error) {
 // OpenFolder reads the run of a folder.
 func OpenFolder(path string) (*Folder, error) {
 	name := filepath.Join(path, runFile)
-	b, err := os.ReadFile(name)
+	b, err := localfile.Read(name, localfile.JSON("a run of parts", maxRun))
 	if err != nil {
 		return nil, err
 	}
@@ -109,6 +110,8 @@ const (
 	// File name of the run, and the suffix of files of parts.
 	runFile    = "run.json"
 	partSuffix = ".part"
+	// maxRun is the largest run that is read, in bytes. It lists every file of a table.
+	maxRun = 1 << 30
 )
 
 // WritePlan saves the plan. It refuses to replace the plan of existing sums, which would become useless.
@@ -135,7 +138,8 @@ func (f *Folder) WritePlan(p *Plan) error {
 
 // Plan reads the plan of the folder. A folder without one is fs.ErrNotExist.
 func (f *Folder) Plan() (*Plan, error) {
-	b, err := os.ReadFile(filepath.Join(f.path, planFile))
+	b, err := localfile.Read(filepath.Join(f.path, planFile),
+		localfile.Format{Want: "a plan of parts", Check: tensorfile.Sealed})
 	if err != nil {
 		return nil, err
 	}

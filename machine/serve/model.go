@@ -4,16 +4,13 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"fmt"
 	"math"
-	"os"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/randfeat/randfeat"
 	"github.com/randfeat/randfeat/data"
-	"github.com/randfeat/randfeat/internal/localfile"
 	"github.com/randfeat/randfeat/machine"
 )
 
@@ -57,30 +54,6 @@ type modelInfo struct {
 	Schema  *data.Schema     `json:"schema"`
 	Answers []string         `json:"answers"` // columns of the predictions
 	Options []string         `json:"options"` // query parameters of /v1/predict that this model supports
-}
-
-func readModel(path string) ([]byte, error) {
-	if err := localfile.Check(path); err != nil {
-		return nil, err
-	}
-	info, err := os.Stat(path)
-	if err != nil {
-		return nil, err
-	}
-	if info.IsDir() {
-		return nil, fmt.Errorf("%s is a directory, want a model file", path)
-	}
-	return os.ReadFile(path)
-}
-
-// onlyRegular refuses a path that is no longer a regular file. Opening a FIFO without a writer would block the
-// reload forever. A server may start from one, though.
-func onlyRegular(path string) error {
-	info, err := os.Stat(path)
-	if err == nil && !info.IsDir() && !info.Mode().IsRegular() {
-		err = fmt.Errorf("%s is not a regular file any more: put a model file there", path)
-	}
-	return err
 }
 
 func sumOf(file []byte) string {

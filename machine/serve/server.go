@@ -51,7 +51,7 @@ type Server struct {
 // New serves the model of a file. It fails if the file cannot be read, if its model cannot predict, or if an option is
 // wrong.
 func New(path string, o Options) (*Server, error) {
-	file, err := readModel(path)
+	file, err := machine.ReadFile(path)
 	if err != nil {
 		return nil, err
 	}
@@ -116,11 +116,7 @@ func (s *Server) Reload() error {
 	defer s.reload.Unlock()
 	began := time.Now()
 	old := s.current.Load()
-	var file []byte
-	err := onlyRegular(s.path)
-	if err == nil {
-		file, err = readModel(s.path)
-	}
+	file, err := machine.ReadFile(s.path)
 	sum := sumOf(file)
 	if err == nil && sum == old.sha256 {
 		s.metrics.reloads.with("same").add(1)

@@ -126,11 +126,7 @@ func (c *checkpoint) resume(j *job) (*resumed, error) {
 		return nil, err
 	}
 	c.wrote, c.wait = time.Now(), c.every
-	if info, err := os.Stat(c.path); err == nil && !info.Mode().IsRegular() {
-		// Reading a pipe would wait for its writer, and /dev/full has no end.
-		return nil, fmt.Errorf("checkpoint: %s is not a regular file: name another", c.path)
-	}
-	b, err := os.ReadFile(c.path)
+	b, err := localfile.Read(c.path, localfile.Format{Want: "a checkpoint of a fit", Check: tensorfile.Sealed})
 	if errors.Is(err, fs.ErrNotExist) {
 		// Found now, a mistyped directory is an error; later, one that is gone is a warning.
 		if _, err := os.Stat(filepath.Dir(c.path)); err != nil {

@@ -13,13 +13,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 
+	"github.com/randfeat/randfeat/internal/localfile"
 	"github.com/randfeat/randfeat/internal/tensorfile"
 	"github.com/randfeat/randfeat/models/weights"
 )
@@ -196,17 +196,9 @@ func (f *File) Close() error {
 
 // readJSON reads a JSON file of at most maxJSON bytes.
 func readJSON(path string, v any) error {
-	file, err := os.Open(path)
+	b, err := localfile.Read(path, localfile.Format{Want: "a JSON file of a model", Max: maxJSON})
 	if err != nil {
 		return err
-	}
-	defer file.Close()
-	b, err := io.ReadAll(io.LimitReader(file, maxJSON+1))
-	if err != nil {
-		return err
-	}
-	if len(b) > maxJSON {
-		return fmt.Errorf("%s: more than %d bytes: %w", path, maxJSON, weights.ErrFormat)
 	}
 	if err := json.Unmarshal(b, v); err != nil {
 		return fmt.Errorf("%s: %w: %w", path, weights.ErrFormat, err)

@@ -39,8 +39,7 @@ var ErrIndex = errors.New("not a usable index")
 // Limits of the index.
 const (
 	maxFile    = 1 << 26 // largest file in bytes; larger ones are skipped
-	maxIndex   = 1 << 34
-	passage    = 800 // usual bytes of a passage; passages end at line ends
+	passage    = 800     // usual bytes of a passage; passages end at line ends
 	batchSize  = 64
 	nameHeader = "index"
 	nameMatrix = "embeddings"
@@ -244,13 +243,28 @@ func (x *Index) Find(ctx context.Context, m *models.Model, folder, query string,
 	slices.SortStableFunc(hits, func(a, b Hit) int { return cmp.Compare(b.Score, a.Score) })
 	hits = hits[:min(n, len(hits))]
 	for i := range hits {
-		h := &hits[i]
-		b, err := os.ReadFile(filepath.Join(folder, filepath.FromSlash(h.File)))
-		if err == nil && h.End <= len(b) {
-			h.Text = strings.TrimSpace(string(b[h.Begin:h.End]))
-		}
+		hits[i].Text = hits[i].read(folder)
 	}
 	return hits, nil
+}
+
+// read returns the text of a passage, "" if it cannot be read.
+func (p Passage) read(folder string) string {
+	name := filepath.Join(folder, filepath.FromSlash(p.File))
+	if info, err := os.Stat(name); err != nil || !info.Mode().IsRegular() || int64(p.End) > info.Size() ||
+		p.End-p.Begin > maxFile {
+		return ""
+	}
+	f, err := os.Open(name)
+	if err != nil {
+		return ""
+	}
+	defer f.Close()
+	b := make([]byte, p.End-p.Begin)
+	if n, err := f.ReadAt(b, int64(p.Begin)); n < len(b) && err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(b))
 }
 
 func cosine(a, b []float32) float64 {
@@ -288,14 +302,10 @@ func (x *Index) Save(path string) error {
 
 // Open reads an index and verifies its checksum.
 func Open(path string) (*Index, error) {
-	info, err := os.Stat(path)
-	if err != nil {
-		return nil, err
+	b, err := localfile.Read(path, localfile.Format{Want: "an index", Check: tensorfile.Sealed})
+	if errors.Is(err, tensorfile.ErrFormat) {
+		err = fmt.Errorf("%w: %w", err, ErrIndex)
 	}
-	if info.Size() > maxIndex {
-		return nil, fmt.Errorf("%s has %d bytes: %w", path, info.Size(), ErrIndex)
-	}
-	b, err := os.ReadFile(path)
 	if err != nil {
 		return nil, err
 	}

@@ -4,13 +4,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 
+	"github.com/randfeat/randfeat/internal/localfile"
 	"github.com/randfeat/randfeat/models/gguf"
 )
 
@@ -138,16 +137,7 @@ func (t *Tokenizer) readEnds(folder string) error {
 }
 
 func readFile(path string) ([]byte, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	b, err := io.ReadAll(io.LimitReader(f, maxFile+1))
-	if err == nil && len(b) > maxFile {
-		err = fmt.Errorf("%s: more than %d bytes: %w", path, maxFile, ErrFormat)
-	}
-	return b, err
+	return localfile.Read(path, localfile.Format{Want: "a file of a tokenizer", Max: maxFile})
 }
 
 // readJSON reads a file into v. A missing file leaves v unchanged.

@@ -20,6 +20,7 @@ import (
 	"github.com/randfeat/randfeat/data/files"
 	"github.com/randfeat/randfeat/family"
 	"github.com/randfeat/randfeat/internal/columnflags"
+	"github.com/randfeat/randfeat/internal/localfile"
 	"github.com/randfeat/randfeat/machine"
 	"github.com/randfeat/randfeat/machine/parts"
 	"github.com/randfeat/randfeat/machine/tabular"
@@ -208,7 +209,7 @@ func (f *fitFlags) keepInputs(run *parts.Run, out string) error {
 // workers have other working directories.
 func readRun(dir string) (*parts.Run, error) {
 	path := filepath.Join(dir, "run.json")
-	b, err := os.ReadFile(path)
+	b, err := localfile.Read(path, localfile.JSON("a run of parts", 1<<30))
 	if err != nil {
 		return nil, err
 	}

@@ -6,6 +6,7 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -20,6 +21,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/randfeat/randfeat/internal/localfile"
 	"github.com/randfeat/randfeat/internal/suggest"
 	"github.com/randfeat/randfeat/models"
 )
@@ -210,14 +212,19 @@ func (e *env) readText(path string) (string, error) {
 	if path == "-" {
 		return e.text("-")
 	}
-	f, err := os.Open(path)
-	if err != nil {
-		return "", err
-	}
-	defer f.Close()
-	b, err := io.ReadAll(io.LimitReader(f, maxText+1))
-	if err == nil && len(b) > maxText {
-		err = fmt.Errorf("%s has more than %d bytes", path, maxText)
-	}
+	b, err := localfile.Read(path, localfile.Format{Want: "a text", Max: maxText, Pipes: true, Check: checkText})
 	return string(b), err
+}
+
+// checkText refuses files that begin with zero bytes, which no text has.
+func checkText(r io.ReaderAt, _ int64) error {
+	var head [512]byte
+	n, err := r.ReadAt(head[:], 0)
+	if err != nil && err != io.EOF {
+		return err
+	}
+	if bytes.IndexByte(head[:n], 0) >= 0 {
+		return errors.New("zero bytes, want a text")
+	}
+	return nil
 }

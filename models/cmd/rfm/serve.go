@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/randfeat/randfeat/internal/localfile"
 	"github.com/randfeat/randfeat/internal/suggest"
 	"github.com/randfeat/randfeat/models/serve"
 )
@@ -129,7 +130,7 @@ func readToken(path string) (string, error) {
 	if path == "" {
 		return strings.TrimSpace(os.Getenv(tokenVariable)), nil
 	}
-	b, err := os.ReadFile(path)
+	b, err := localfile.Read(path, localfile.Format{Want: "a file with a token", Max: 1 << 16, Pipes: true})
 	if err != nil {
 		return "", fmt.Errorf("cannot read the token: %w", err)
 	}

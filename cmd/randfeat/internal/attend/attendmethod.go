@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"os"
 	"slices"
 
 	"github.com/spf13/cobra"
@@ -14,6 +13,7 @@ import (
 	"github.com/randfeat/randfeat/cmd/randfeat/internal/cli"
 	"github.com/randfeat/randfeat/cmd/randfeat/internal/qkv"
 	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/localfile"
 )
 
 const (
@@ -185,7 +185,7 @@ func strict(c *choose.Choice) *choose.Choice {
 
 // readChoice reads the file of --spec and checks that it fits the data.
 func readChoice[T dense.Float](f *attendFlags, in *qkv.Input[T]) (*choose.Choice, error) {
-	b, err := os.ReadFile(f.spec)
+	b, err := localfile.Read(f.spec, localfile.JSON("a choice of attention", cli.MaxSpec))
 	if err != nil {
 		return nil, err
 	}

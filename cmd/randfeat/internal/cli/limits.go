@@ -12,6 +12,7 @@ import (
 const (
 	MaxElements = 1 << 27 // elements of a matrix held in memory: 1 GiB of float64
 	maxOutput   = 1 << 37 // elements of a file of features: 1 TiB of float64
+	MaxSpec     = 1 << 30 // bytes of a JSON file with a specification or a choice
 )
 
 // CheckSize refuses a spec whose projections do not fit into memory, before anything is drawn. source names the

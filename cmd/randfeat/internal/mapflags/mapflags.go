@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"os"
 	"strconv"
 	"strings"
 
@@ -19,6 +18,7 @@ import (
 	"github.com/randfeat/randfeat/coupling"
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/family"
+	"github.com/randfeat/randfeat/internal/localfile"
 	"github.com/randfeat/randfeat/internal/npy"
 	"github.com/randfeat/randfeat/kernel"
 )
@@ -136,7 +136,7 @@ func (f *Flags) Spec(dim int) (randfeat.Spec, error) {
 
 func readSpec(path string, dim int) (randfeat.Spec, error) {
 	var spec randfeat.Spec
-	b, err := os.ReadFile(path)
+	b, err := localfile.Read(path, localfile.JSON("a specification of a map", cli.MaxSpec))
 	if err != nil {
 		return spec, err
 	}

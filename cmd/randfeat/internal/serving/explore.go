@@ -89,7 +89,7 @@ func runExplore(ctx context.Context, env *cli.Env, cmd *cobra.Command, f *explor
 		}
 		return serveExplorer(ctx, env, handler, f)
 	}
-	page, err := os.ReadFile(f.page)
+	page, err := readPage(f.page)
 	if err != nil {
 		return err
 	}
@@ -100,10 +100,10 @@ func runExplore(ctx context.Context, env *cli.Env, cmd *cobra.Command, f *explor
 // built one.
 func explorerPage(ctx context.Context, env *cli.Env, path string) ([]byte, error) {
 	if path != "" {
-		return os.ReadFile(path)
+		return readPage(path)
 	}
 	if program, err := os.Executable(); err == nil {
-		page, err := os.ReadFile(filepath.Join(filepath.Dir(program), "explorer.html"))
+		page, err := readPage(filepath.Join(filepath.Dir(program), "explorer.html"))
 		if err == nil || !errors.Is(err, fs.ErrNotExist) {
 			return page, err
 		}
@@ -121,6 +121,10 @@ func explorerPage(ctx context.Context, env *cli.Env, path string) ([]byte, error
 		}
 	}
 	return nil, fmt.Errorf("%w; put the explorer.html of the release beside the program or name it by --page, or run 'randfeat explore' in a checkout of the repository", err)
+}
+
+func readPage(path string) ([]byte, error) {
+	return localfile.Read(path, localfile.Format{Want: "the page of the explorer", Max: 1 << 28})
 }
 
 func serveExplorer(ctx context.Context, env *cli.Env, handler http.Handler, f *exploreFlags) error {

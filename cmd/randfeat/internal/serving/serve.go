@@ -21,6 +21,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/randfeat/randfeat/cmd/randfeat/internal/cli"
+	"github.com/randfeat/randfeat/internal/localfile"
 	"github.com/randfeat/randfeat/machine/serve"
 )
 
@@ -274,7 +275,7 @@ func (f *serveFlags) token() (string, error) {
 	if f.tokenFile == "" {
 		return strings.TrimSpace(os.Getenv(TokenVariable)), nil
 	}
-	b, err := os.ReadFile(f.tokenFile)
+	b, err := localfile.Read(f.tokenFile, localfile.Format{Want: "a file with a token", Max: 1 << 16, Pipes: true})
 	if err != nil {
 		return "", fmt.Errorf("cannot read the token: %w", err)
 	}
