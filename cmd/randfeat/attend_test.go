@@ -454,7 +454,7 @@ func TestAttendBadInput(t *testing.T) {
 		{exitMisuse, "--sinks is -1", []string{q, k, k, "-o", out, "--method", "centroid", "--sinks", "-1"}},
 		{exitMisuse, "--spec and --method exclude", []string{q, k, k, "-o", out, "--spec", q, "--method", "auto"}},
 		{exitMisuse, "--spec and --tol exclude", []string{q, k, k, "-o", out, "--spec", q, "--tol", "1"}},
-		{exitFailed, "q.npy: invalid character", []string{q, k, k, "-o", out, "--spec", q}},
+		{exitFailed, "q.npy: not a choice of attention: it does not begin with {", []string{q, k, k, "-o", out, "--spec", q}},
 		{exitFailed, "nan.npy as k: batch 0, head 1, position 1, column 2 is NaN",
 			[]string{q, nan, k, "-o", out, "--method", "centroid"}},
 		{exitFailed, "no.npy", []string{q, filepath.Join(dir, "no.npy"), k, "-o", out}},

@@ -134,6 +134,9 @@ func (c *checkpoint) resume(j *job) (*resumed, error) {
 		}
 		return nil, nil
 	}
+	if errors.Is(err, tensorfile.ErrFormat) {
+		return nil, fmt.Errorf("checkpoint %w: %w; to begin anew delete the file, or name another", err, machine.ErrCorrupt)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("checkpoint: %w", err)
 	}
