@@ -49,6 +49,11 @@ func TestAUCInterval(t *testing.T) {
 		if low < 0 || high > 1 || low > v || high < v || high-low < 1e-3 {
 			t.Errorf("%v: %g to %g", c, low, high)
 		}
+		// Weights of 3 and 5 change nothing: sizes are effective ones, (Σw)²/Σw².
+		heavy := []pairs{{positive: tally{3 * m, 9 * m}, negative: tally{5 * n, 25 * n}}}
+		if l, h := aucInterval(v, heavy); math.Abs(l-low)+math.Abs(h-high) > 1e-12 {
+			t.Errorf("%v: %g to %g, with weights %g to %g", c, low, high, l, h)
+		}
 		for _, l := range []float64{low, high} {
 			if l <= 0 || l >= 1 {
 				continue
@@ -169,6 +174,7 @@ func TestAUCOfFolds(t *testing.T) {
 
 // Of more numbers than are kept, evenly spaced rows count, in one piece or merged of parts at other steps.
 func TestRanksAreBounded(t *testing.T) {
+	stattest.SkipRace(t)
 	const n = maxRanked + maxRanked/2
 	var whole, a, b ranks
 	for _, r := range []*ranks{&whole, &a, &b} {

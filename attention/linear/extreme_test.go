@@ -12,6 +12,7 @@ import (
 	"github.com/randfeat/randfeat/attention"
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/family"
+	"github.com/randfeat/randfeat/internal/stattest"
 )
 
 func linear[T dense.Float](t testing.TB, f family.Family, d, m int, causal bool) *Attention[T] {
@@ -22,6 +23,7 @@ func linear[T dense.Float](t testing.TB, f family.Family, d, m int, causal bool)
 // Queries and keys of norm up to 10³ in float32: no overflow, no NaN, and for positive maps every output is a convex
 // combination of values.
 func TestLinearLargeNorms(t *testing.T) {
+	stattest.SkipRace(t)
 	const d, m, dv, length = 8, 32, 3, 300
 	for name, f := range linearFamilies(t, d) {
 		for _, causal := range []bool{false, true} {
@@ -87,6 +89,7 @@ func TestLinearLargeNormsAccurate(t *testing.T) {
 
 // The future does not change the past: not even by a key 10³ times larger in the same chunk.
 func TestLinearCausality(t *testing.T) {
+	stattest.SkipRace(t)
 	const d, m, dv, length, at = 8, 32, 3, 300, 201
 	for name, f := range linearFamilies(t, d) {
 		for _, window := range []int{0, 20} {
@@ -122,9 +125,9 @@ func TestLinearCausality(t *testing.T) {
 	}
 }
 
-// What the maths says about outputs (docs/theory.md §6): permuted keys, shifted keys, rows that repeat, padding that is
-// cut off, and what the caller may do with heads.
-func TestLinearInvariances(t *testing.T) {
+// Padding equals truncation, even if the padding is not finite. Keys that were masked in the values alone would still
+// count in the denominators.
+func TestLinearPadding(t *testing.T) {
 	const d, m, dv, length = 8, 32, 3, 150
 	q, k, v := normals[float64](1, 2, length, d, 1, 1), normals[float64](1, 2, length, d, 1, 2),
 		normals[float64](1, 2, length, dv, 1, 3)
@@ -148,16 +151,6 @@ func TestLinearInvariances(t *testing.T) {
 		if !a.Maps[0].Positive() {
 			continue // the same code; denominators near zero would only amplify rounding
 		}
-		want := forward(a, q, k, v)
-		kp, vp := attention.NewSeq[float64](1, 2, length, d), attention.NewSeq[float64](1, 2, length, dv)
-		for h := range 2 {
-			for j := range length {
-				copy(kp.Head(0, h).Row(j), k.Head(0, h).Row((j*7+3)%length))
-				copy(vp.Head(0, h).Row(j), v.Head(0, h).Row((j*7+3)%length))
-			}
-		}
-		same(name+", keys permuted", forward(a, q, kp, vp), want, 1e-12)
-		// Padding equals truncation, even if the padding is not finite.
 		const cut = 90
 		short := func(s attention.Seq[float64]) attention.Seq[float64] { s.Len = cut; return s }
 		bad := normals[float64](1, 2, length, d, 1, 2)
@@ -180,12 +173,6 @@ func TestLinearInvariances(t *testing.T) {
 				same(fmt.Sprintf("%s, padded, causal %t, window %d", name, causal, window), got, ref, 1e-12)
 			}
 		}
-		// One key/value head for two query heads is that head twice.
-		one, oneV := k, v
-		one.Heads, oneV.Heads = 1, 1
-		twice, twiceV := one, oneV
-		twice.Heads, twice.StrideH, twiceV.Heads, twiceV.StrideH = 2, 0, 2, 0
-		same(name+", grouped", forward(a, q, one, oneV), forward(a, q, twice, twiceV), 0)
 	}
 }
 
@@ -249,49 +236,6 @@ func TestLinearEmpty(t *testing.T) {
 			if slices.Contains(out.Head(1, 0).Data, 0) {
 				t.Errorf("causal %t, window %d: a row with keys has a zero", causal, window)
 			}
-		}
-	}
-}
-
-// Signed features: negative denominators are counted and used, zero ones give zeros.
-func TestLinearDenominators(t *testing.T) {
-	const d, length, dv = 4, 400, 2
-	q, k, v := normals[float64](1, 1, length, d, 3, 1), normals[float64](1, 1, 3, d, 3, 2),
-		normals[float64](1, 1, 3, dv, 1, 3)
-	a := linear[float64](t, family.Trig{}, d, 4, false)
-	out := attention.NewSeq[float64](1, 1, length, dv)
-	report, err := a.Forward(out, q, k, v)
-	must(t, err)
-	logs, weights, moduli := logWeights(t, a.Maps[0], q.Head(0, 0), k.Head(0, 0))
-	negative := int64(0)
-	for i := range length {
-		var den float64
-		for j := range k.Len {
-			den += weights.At(i, j) * math.Exp(logs.At(i, j)-logs.At(i, 0))
-		}
-		if den < 0 {
-			negative++
-		}
-	}
-	if negative == 0 || report.Negative != negative || report.Zero != 0 {
-		t.Errorf("%+v, want %d negative", report, negative)
-	}
-	want, condition := naive(logs, weights, moduli, v.Head(0, 0), func(i, j int) bool { return true })
-	if d := differ(t, out.Head(0, 0), want, condition); !(d <= 1e-12) {
-		t.Errorf("off by %.2g", d)
-	}
-	// ReLU features of opposite vectors do not meet.
-	relu := linear[float64](t, family.ReLU{Pure: true}, 1, 3, false)
-	x, y := dense.MustFromRows([][]float64{{2}, {-2}}), dense.MustFromRows([][]float64{{1}})
-	two := dense.New[float64](2, 1)
-	report, err = relu.Forward(attention.One(two), attention.One(x), attention.One(y), attention.One(y))
-	must(t, err)
-	if report.Zero < 1 || report.Rows != 2 {
-		t.Errorf("%+v", report)
-	}
-	for i := range 2 {
-		if v := two.At(i, 0); v != 0 && v != 1 {
-			t.Errorf("row %d is %v", i, v)
 		}
 	}
 }

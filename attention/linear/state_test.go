@@ -16,6 +16,7 @@ import (
 	"github.com/randfeat/randfeat/attention"
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/family"
+	"github.com/randfeat/randfeat/internal/stattest"
 	"github.com/randfeat/randfeat/kernel"
 )
 
@@ -57,6 +58,7 @@ func relative[T dense.Float](a, b dense.Matrix[T]) float64 {
 // Reading a state equals bidirectional attention over the appended keys, and dividing the keys among calls does not
 // change a bit.
 func TestStateAppend(t *testing.T) {
+	stattest.SkipRace(t)
 	const d, m, dv, length = 6, 20, 4, maxSegment + 700
 	k, v := normals[float32](1, 1, length, d, 1, 1), normals[float32](1, 1, length, dv, 1, 2)
 	for j := range length { // references rise now and then
@@ -141,10 +143,15 @@ func TestStateMergeFork(t *testing.T) {
 	if !slices.Equal(read(fork).Data, before.Data) || fork.Len() != 300 {
 		t.Error("a fork changed with its original")
 	}
-	twice := part(0, length)
-	must(t, twice.Merge(twice))
-	if d := relative(read(twice), want); !(d <= 1e-13) || twice.Len() != 2*length {
+	// Merged with itself a state has every key twice, which shows beside other keys.
+	twice, both := part(200, length), part(200, length)
+	must(t, twice.Merge(twice), both.Merge(part(200, length)))
+	must(t, twice.Append(cut(k, 0, 200), cut(v, 0, 200)), both.Append(cut(k, 0, 200), cut(v, 0, 200)))
+	if d := relative(read(twice), read(both)); !(d <= 1e-13) || twice.Len() != both.Len() {
 		t.Errorf("merged with itself: off by %.2g, %d keys", d, twice.Len())
+	}
+	if copied := twice.Fork(); copied.Report() != twice.Report() || copied.Report().Rows != int64(q.Len) {
+		t.Errorf("a fork reports %+v, its origin %+v", copied.Report(), twice.Report())
 	}
 	c = part(0, 0)
 	if out := read(c); slices.ContainsFunc(out.Data, func(v float64) bool { return v != 0 }) || c.Len() != 0 {
@@ -268,8 +275,9 @@ func TestStateOfVersion1(t *testing.T) {
 	out := attention.NewSeq[float32](1, 1, 2, 2)
 	must(t, s.Read(out, normals[float32](1, 1, 2, 3, 1, 3)))
 	want := []float32{0.07234944, 0.0014014688, 0.076701276, 0.009223804}
-	if s.Len() != 300 || s.Report().Rows != 4 || relative(out.Head(0, 0), dense.Matrix[float32]{Rows: 2, Cols: 2, Stride: 2,
-		Data: want}) > 1e-5 {
+	if s.Len() != 300 || s.Report().Rows != 4 ||
+		relative(out.Head(0, 0), dense.Matrix[float32]{Rows: 2, Cols: 2, Stride: 2,
+			Data: want}) > 1e-5 {
 		t.Errorf("%d keys, %+v, outputs %v, want 300 keys and %v", s.Len(), s.Report(), out.Data, want)
 	}
 	_, whole, _ := savedState(t, 300)
@@ -329,17 +337,19 @@ func TestStateCodecRefuses(t *testing.T) {
 		change func([]byte) []byte
 		want   error
 	}{
-		"version":      {func(b []byte) []byte { b[header]++; return b }, attention.ErrCorrupt},
-		"precision":    {func(b []byte) []byte { b[header+2] = 8; return b }, attention.ErrMismatch},
-		"fingerprint":  {func(b []byte) []byte { b[header+4]++; return b }, attention.ErrMismatch},
-		"batch":        {put(count(0), 2), attention.ErrMismatch},
-		"columns":      {put(count(4), 1<<60), attention.ErrMismatch},
-		"window":       {put(count(5), 1), attention.ErrMismatch},
-		"tokens":       {put(count(7), 301), attention.ErrCorrupt},
-		"negative":     {put(count(8), 1<<63), attention.ErrCorrupt},
-		"totals":       {put(body, 257), attention.ErrCorrupt},
-		"many totals":  {put(body, 1<<63), attention.ErrCorrupt},
-		"long part":    {put(body+8, segment), attention.ErrCorrupt},
+		"version":     {func(b []byte) []byte { b[header]++; return b }, attention.ErrCorrupt},
+		"precision":   {func(b []byte) []byte { b[header+2] = 8; return b }, attention.ErrMismatch},
+		"fingerprint": {func(b []byte) []byte { b[header+4]++; return b }, attention.ErrMismatch},
+		"batch":       {put(count(0), 2), attention.ErrMismatch},
+		"columns":     {put(count(4), 1<<60), attention.ErrMismatch},
+		"window":      {put(count(5), 1), attention.ErrMismatch},
+		"tokens":      {put(count(7), 301), attention.ErrCorrupt},
+		"negative":    {put(count(8), 1<<63), attention.ErrCorrupt},
+		"totals":      {put(body, 257), attention.ErrCorrupt},
+		"many totals": {put(body, 1<<63), attention.ErrCorrupt},
+		"long part": {func(b []byte) []byte { // though the keys add up
+			return put(body+8, segment)(put(body, 300-segment)(b))
+		}, attention.ErrCorrupt},
 		"set":          {put(body+16, 2), attention.ErrCorrupt},
 		"base":         {put(body+24, math.Float64bits(math.NaN())), attention.ErrCorrupt},
 		"sum":          {put(len(b)-sha256.Size-8, math.Float64bits(math.Inf(1))), attention.ErrCorrupt},

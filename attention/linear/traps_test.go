@@ -2,13 +2,13 @@ package linear
 
 import (
 	"math"
-	"runtime"
 	"testing"
 
 	"github.com/randfeat/randfeat"
 	"github.com/randfeat/randfeat/attention"
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/family"
+	"github.com/randfeat/randfeat/internal/stattest"
 	"github.com/randfeat/randfeat/kernel"
 )
 
@@ -41,151 +41,9 @@ func apart[T dense.Float](a, b attention.Seq[T], n int) float64 {
 	return diff / size
 }
 
-// Trap 3: a stabiliser may be shared by all keys, or move between the sides of a feature. A maximum per key changes the
-// result, one over the sequence leaks the future.
-func TestTrapStabiliserOverTheWrongAxes(t *testing.T) {
-	const d, length, dv = 8, 300, 4
-	q, k, v := randomSeq[float32](1, 1, length, d, 1, 0, 51), randomSeq[float32](1, 1, length, d, 1, 0, 52),
-		randomSeq[float32](1, 1, length, dv, 1, 0, 53)
-	mp := oneMap[float32](t, family.Positive{}, nil, d, 64, 1)
-	a := &Attention[float32]{Maps: []randfeat.FeatureMap[float32]{mp}}
-	out, _ := forwardLinear(t, a, q, k, v)
-	// The definition, in float64, right and with a maximum per key taken out.
-	ref, err := randfeat.NewWithOmega[float64](mp.Spec(), mp.Omega())
-	if err != nil {
-		t.Fatal(err)
-	}
-	phi, psi := dense.New[float64](length, 64), dense.New[float64](length, 64)
-	scale := make([]float64, length) // of a key: its largest feature, in logarithms
-	if err := ref.Queries(phi, make([]float64, length), dense.Convert[float64](q.Head(0, 0)), nil); err != nil {
-		t.Fatal(err)
-	}
-	if err := ref.Keys(psi, scale, dense.Convert[float64](k.Head(0, 0)), nil); err != nil {
-		t.Fatal(err)
-	}
-	define := func(keep float64) attention.Seq[float32] {
-		s := attention.NewSeq[float32](1, 1, length, dv)
-		for i := range length {
-			var den float64
-			num := make([]float64, dv)
-			for j := range length {
-				w := dense.Dot(phi.Row(i), psi.Row(j)) * math.Exp(keep*scale[j])
-				den += w
-				for c, x := range v.Head(0, 0).Row(j) {
-					num[c] += w * float64(x)
-				}
-			}
-			for c, x := range num {
-				s.Head(0, 0).Row(i)[c] = float32(x / den)
-			}
-		}
-		return s
-	}
-	if e := apart(define(1), out, length); e > 1e-5 {
-		t.Errorf("relative difference to the definition %.1g", e)
-	}
-	if e := apart(define(0), out, length); e < 1e-2 {
-		t.Errorf("no power: a maximum per key changes outputs by %.1g only", e)
-	}
-	// Causal: the past is the same whatever comes later, even keys that dwarf it.
-	a.Causal = true
-	past, _ := forwardLinear(t, a, q, k, v)
-	huge := attention.NewSeq[float32](1, 1, length, d)
-	copy(huge.Data, k.Data)
-	const from = 200 // inside of a chunk
-	for i := from * d; i < length*d; i++ {
-		huge.Data[i] *= 1000
-	}
-	got, _ := forwardLinear(t, a, q, huge, v)
-	if e := apart(past, got, from); e > 1e-6 {
-		t.Errorf("keys 1000 times larger from position %d on change earlier outputs by %.1g", from, e)
-	}
-	if e := apart(past, got, 128); e != 0 {
-		t.Errorf("and those of earlier chunks by %.1g", e)
-	}
-}
-
-// Trap 4: padding masked in the values only is still counted by the denominator.
-func TestTrapPaddingMaskedOnlyInV(t *testing.T) {
-	const d, length, dv, pad = 8, 70, 4, 20
-	q, k, v := randomSeq[float32](2, 2, length, d, 1, 0, 61), randomSeq[float32](2, 2, length, d, 1, 0, 62),
-		randomSeq[float32](2, 2, length, dv, 1, 0, 63)
-	short := func(s attention.Seq[float32]) attention.Seq[float32] {
-		s.Len = length - pad
-		return s
-	}
-	mask := make([]bool, 2*length)
-	for i := range mask {
-		mask[i] = i%length < length-pad
-	}
-	zeroed := attention.NewSeq[float32](2, 2, length, dv)
-	for b := range 2 {
-		for h := range 2 {
-			for l := range length - pad {
-				copy(zeroed.Head(b, h).Row(l), v.Head(b, h).Row(l))
-			}
-		}
-	}
-	for name, f := range kernelFamilies(t, d) {
-		mp := oneMap[float32](t, f, nil, d, 32, 1)
-		for _, causal := range []bool{false, true} {
-			a := &Attention[float32]{Visibility: attention.Visibility{Causal: causal},
-				Maps: []randfeat.FeatureMap[float32]{mp}}
-			want, _ := forwardLinear(t, a, short(q), short(k), short(v))
-			wrong, _ := forwardLinear(t, a, q, k, zeroed)
-			a.KeyMask = mask
-			got, _ := forwardLinear(t, a, q, k, v)
-			if e := apart(want, got, length-pad); !(e < 2e-4) { // signed families divide by small denominators
-				t.Errorf("%s, causal = %v: masked and truncated keys differ by %.1g", name, causal, e)
-			}
-			if e := apart(want, wrong, length-pad); !causal && !(e > 1e-2) {
-				t.Errorf("%s: no power: keys masked in the values only change outputs by %.1g", name, e)
-			}
-		}
-	}
-}
-
-// Trap 5: causal attention must not hold the prefix sums of every position, L×m×d numbers.
-func TestTrapCausalMemory(t *testing.T) {
-	if testing.Short() {
-		t.Skip("memory does not depend on the kernels: run without -short")
-	}
-	const d, m, length = 64, 256, 8192
-	q, k, v := randomSeq[float32](1, 1, length, d, 1, 0, 71), randomSeq[float32](1, 1, length, d, 1, 0, 72),
-		randomSeq[float32](1, 1, length, d, 1, 0, 73)
-	out := attention.NewSeq[float32](1, 1, length, d)
-	for name, f := range map[string]family.Family{"positive": family.Positive{}, "trig": family.Trig{}} {
-		mp := oneMap[float32](t, f, nil, d, m, 1)
-		for _, window := range []int{0, 64} {
-			used := func(length int) int64 {
-				a := Attention[float32]{Visibility: attention.Visibility{Causal: true},
-					Maps:   []randfeat.FeatureMap[float32]{mp},
-					Window: window}
-				short := func(s attention.Seq[float32]) attention.Seq[float32] {
-					s.Len = length
-					return s
-				}
-				var before, after runtime.MemStats
-				runtime.ReadMemStats(&before)
-				if _, err := a.Forward(short(out), short(q), short(k), short(v)); err != nil {
-					t.Fatal(err)
-				}
-				runtime.ReadMemStats(&after)
-				return int64(after.TotalAlloc - before.TotalAlloc)
-			}
-			long, short := used(length), used(length/2)
-			t.Logf("%s, window %d: %d KiB at %d keys, %d KiB at %d; L×m×d would be %d KiB", name, window, long>>10,
-				length, short>>10, length/2, length*m*d*4>>10)
-			// The sums of segments under way in parallel are all that grows: one per worker.
-			if limit := int64(8<<20) * int64(runtime.GOMAXPROCS(0)); long > limit {
-				t.Errorf("%s, window %d: %d bytes allocated, limit %d", name, window, long, limit)
-			}
-		}
-	}
-}
-
 // Trap 7: sums over long sequences need more than float32. Keys that are all alike make every term count the same.
 func TestTrapLongSums(t *testing.T) {
+	stattest.SkipRace(t)
 	const d, length, m = 4, 1 << 19, 8
 	k, v := attention.NewSeq[float32](1, 1, length, d), attention.NewSeq[float32](1, 1, length, 1)
 	noise := randomSeq[float32](1, 1, 1024, d, 0.3, 0, 81)
