@@ -1,10 +1,14 @@
 # Everything else is plain go; see README.md and .ci/run.
 PYTHON ?= python3
 
-.PHONY: test bench site generate release dist tag wheels
+.PHONY: test check bench site generate release dist tag wheels
 
 test:
 	go test ./...
+
+# Format, vet and the short tests of the packages that differ from main, in under a minute.
+check:
+	.ci/check
 
 # The program as it is released, for this machine or for GOOS and GOARCH: no paths of the builder, no symbols, no C. Two
 # builds of the same revision by the same Go have the same bytes. The explorer's page goes beside it.

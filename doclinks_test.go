@@ -6,8 +6,10 @@ import (
 	"go/parser"
 	"go/token"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -81,4 +83,51 @@ func TestDocLinks(t *testing.T) {
 			}
 		}
 	}
+}
+
+// docs/fit.md names ten functions and the files that they are in.
+func TestFitPage(t *testing.T) {
+	page, err := os.ReadFile("docs/fit.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	row := regexp.MustCompile("(?m)^\\| \\d+ \\| `([\\w.]+)` \\| (\\S+\\.go) \\|")
+	rows := row.FindAllStringSubmatch(string(page), -1)
+	if len(rows) != 10 {
+		t.Errorf("%d functions, want ten", len(rows))
+	}
+	for _, row := range rows {
+		f, err := parser.ParseFile(token.NewFileSet(), row[2], nil, parser.SkipObjectResolution)
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		receiver, name, method := strings.Cut(row[1], ".")
+		if !method {
+			receiver, name = "", row[1]
+		}
+		found := slices.ContainsFunc(f.Decls, func(d ast.Decl) bool {
+			fn, ok := d.(*ast.FuncDecl)
+			if !ok || fn.Name.Name != name || (fn.Recv != nil) != method {
+				return false
+			}
+			return !method || typeName(fn.Recv.List[0].Type) == receiver
+		})
+		if !found {
+			t.Errorf("%s has no function %s", row[2], row[1])
+		}
+	}
+}
+
+// typeName is the name of a receiver's type, without pointer and type parameters.
+func typeName(e ast.Expr) string {
+	switch e := e.(type) {
+	case *ast.StarExpr:
+		return typeName(e.X)
+	case *ast.IndexExpr:
+		return typeName(e.X)
+	case *ast.Ident:
+		return e.Name
+	}
+	return ""
 }

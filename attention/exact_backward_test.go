@@ -10,6 +10,7 @@ import (
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/internal/kern"
 	"github.com/randfeat/randfeat/internal/par"
+	"github.com/randfeat/randfeat/internal/stattest"
 )
 
 // gradOf is a fixed gradient of the shape of out.
@@ -72,6 +73,7 @@ func naiveBackward[T dense.Float](a *Exact[T], dout, q, k, v Seq[T]) [3]Seq[T] {
 }
 
 func TestExactBackwardEqualsNaive(t *testing.T) {
+	stattest.SkipRace(t)
 	for _, c := range exactCases {
 		t.Run(c.name, func(t *testing.T) {
 			t.Run("float32", func(t *testing.T) { checkBackward[float32](t, c) })

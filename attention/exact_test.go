@@ -14,6 +14,7 @@ import (
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/internal/kern"
 	"github.com/randfeat/randfeat/internal/par"
+	"github.com/randfeat/randfeat/internal/stattest"
 )
 
 // visible is the rule of Visibility and Window for one query and key, written without blocks and ranges.
@@ -228,6 +229,7 @@ func exactOf[T dense.Float](c exactCase) (a *Exact[T], q, k, v Seq[T]) {
 }
 
 func TestExactEqualsNaive(t *testing.T) {
+	stattest.SkipRace(t)
 	for _, c := range exactCases {
 		t.Run(c.name, func(t *testing.T) {
 			t.Run("float32", func(t *testing.T) { checkForward[float32](t, c) })
@@ -530,6 +532,7 @@ func fillHidden[T dense.Float](vis *Visibility, x T, seqs ...Seq[T]) {
 // What hidden keys and their values hold does not change a bit of outputs and gradients, whether it is looked for or
 // not.
 func TestHiddenKeysMayHoldAnything(t *testing.T) {
+	stattest.SkipRace(t)
 	t.Run("float32", checkHidden[float32])
 	t.Run("float64", checkHidden[float64])
 }
@@ -841,6 +844,7 @@ func TestSameBitsOnAnyNumberOfThreads(t *testing.T) {
 }
 
 func TestExactDoesNotAllocate(t *testing.T) {
+	stattest.SkipRace(t) // sync.Pool forgets at random under the race detector
 	for _, causal := range []bool{false, true} {
 		q, k, v := gaussianSeq[float32](1, 1, 2, 300, 16), gaussianSeq[float32](2, 1, 1, 300, 16),
 			gaussianSeq[float32](3, 1, 1, 300, 8)

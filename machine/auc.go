@@ -9,7 +9,8 @@ import (
 // AUC is the area under the ROC curve: the probability that a positive has a higher value than a negative, where ties
 // count half. The value is NaN if there are no positives or no negatives.
 func AUC(positive, negative []float64) Score {
-	r := ranks{classes: 2, scores: slices.Concat(positive, negative), labels: make([]int32, len(positive)+len(negative))}
+	r := ranks{classes: 2, scores: slices.Concat(positive, negative),
+		labels: make([]int32, len(positive)+len(negative))}
 	for i := range positive {
 		r.labels[i] = 1
 	}
@@ -53,7 +54,8 @@ func areaOf(models []*ranks, class int) Score {
 
 // aucInterval is method 5 of Newcombe 2006, "Confidence intervals for an effect size measure based on the Mann–Whitney
 // statistic", part 2. The limits θ solve (θ̂−θ)² = z² V(θ) with the variance V of Hanley and McNeil 1982 for samples of
-// equal size. They stay in [0, 1] and have a width at 0 and 1. Over several folds with the weights w, V is Σw²V_f/(Σw)².
+// equal size. They stay in [0, 1] and have a width at 0 and 1. Over several folds with the weights w, V is
+// Σw²V_f/(Σw)².
 func aucInterval(v float64, parts []pairs) (low, high float64) {
 	all := 0.0
 	for _, p := range parts {

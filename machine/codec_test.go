@@ -12,6 +12,7 @@ import (
 
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/internal/seal"
+	"github.com/randfeat/randfeat/internal/stattest"
 )
 
 // codec is one kind of sums with a setup.
@@ -125,6 +126,7 @@ func TestSavedSumsGoOnWithTheSameBits(t *testing.T) {
 }
 
 func TestDamagedSums(t *testing.T) {
+	stattest.SkipRace(t)
 	for name, c := range codecs() {
 		b := marshalled(t, c.sums(t, 0, 120))
 		for i := range b {

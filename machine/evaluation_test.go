@@ -13,6 +13,7 @@ import (
 	"gonum.org/v1/gonum/stat/distuv"
 
 	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/stattest"
 )
 
 func byName(t *testing.T, e *Evaluation) map[string]Score {
@@ -401,6 +402,7 @@ func TestEvaluationErrors(t *testing.T) {
 
 // 95 % intervals of the scores hold the truth in 95 % of repeated samples.
 func TestScoreIntervals(t *testing.T) {
+	stattest.SkipRace(t)
 	const repeats, n = 2000, 200
 	r := rand.New(rand.NewPCG(4, 1))
 	truth := map[string]float64{

@@ -11,6 +11,7 @@ import (
 	"github.com/randfeat/randfeat/coupling"
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/family"
+	"github.com/randfeat/randfeat/internal/stattest"
 	"github.com/randfeat/randfeat/kernel"
 )
 
@@ -144,6 +145,7 @@ func TestGPEqualsTheDualWithTheFeatureKernel(t *testing.T) {
 
 // The error of the feature kernel falls like 1/√m, and with it that of the predictions.
 func TestGPApproachesTheExactOne(t *testing.T) {
+	stattest.SkipRace(t)
 	x, y := sample(8, 60, 2, 1)
 	xNew, _ := sample(9, 20, 2, 1)
 	const lambda, noise = 0.5, 0.2
@@ -234,6 +236,7 @@ func TestGPErrors(t *testing.T) {
 // Against exact processes: variances of new observations are nearly right where features are many by their saturation,
 // and few features, whose variances are at most half of the right ones, are found by it.
 func TestSaturationTellsOverconfidence(t *testing.T) {
+	stattest.SkipRace(t)
 	const news = 40
 	found, trusted := 0, 0
 	for _, c := range []struct {

@@ -11,8 +11,8 @@ import (
 
 // Intervals have 95 % coverage and assume independent rows. With few rows and heavy tails they contain the truth a
 // little less often: 0.887 of the time for R² of 15 lognormal errors that are not centred, and at least 0.90 for all
-// other scores from 15 to 1000 rows with lognormal errors (centred and not), t₃ errors, a tenth of rows with three times
-// the error, rare mistakes and rare classes.
+// other scores from 15 to 1000 rows with lognormal errors (centred and not), t₃ errors, a tenth of rows with three
+// times the error, rare mistakes and rare classes.
 const (
 	outside = 0.05
 	// heavySide is the probability of missing on the side of the longer tail once skewness is felt. A small sample

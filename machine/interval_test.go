@@ -169,6 +169,7 @@ func (w world) coverage(n, reps int, scores func(*Evaluation) []Score) (covered,
 // Intervals of 95 % cover about 0.90 of the time or more: with few rows, heavy tails, rare mistakes and rare classes.
 // With many normal errors they cover 0.95 of the time, not always.
 func TestIntervalsCover(t *testing.T) {
+	stattest.SkipRace(t)
 	const least = 0.90
 	reps := 1000
 	if testing.Short() {
@@ -235,6 +236,7 @@ func TestPlainIntervalsDoNotCover(t *testing.T) {
 // the rows of a part have, of however many parts. Those of the rows alone, which leave the spread of models out, do
 // not.
 func TestIntervalsCoverOneMoreModel(t *testing.T) {
+	stattest.SkipRace(t)
 	const reps, rows, right, least = 300, 300, 0.85, 0.93
 	counts := []int{1, 2, 3, 5}
 	spreads := []float64{0, 0.25, 0.5}

@@ -48,6 +48,7 @@ var listed = []page{
 	{part: howto, title: "Training from scratch", source: "repro/training/README.md", path: "howto/training.html"},
 	{part: howto, title: "Apache Beam", source: "beam/README.md", path: "howto/beam.html"},
 	{part: howto, title: "Contribute", source: "CONTRIBUTING.md", path: "howto/contributing.html"},
+	{part: howto, title: "A fit in ten functions", source: "docs/fit.md", path: "howto/fit.html"},
 
 	{part: reference, title: "Families and couplings", source: "docs/estimators.md", path: "reference/estimators.html"},
 	{part: reference, title: "Model files", source: "docs/modelfile.md", path: "reference/modelfile.html"},

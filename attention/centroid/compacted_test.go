@@ -51,8 +51,8 @@ func FuzzSavedCompacted(f *testing.F) {
 	})
 }
 
-// The seeds of a compaction have the largest rms attention, that of equal keys together: n copies with attention a count
-// as n·a.
+// The seeds of a compaction have the largest rms attention, that of equal keys together: n copies with attention a
+// count as n·a.
 func TestSeedsOfRepeatedKeys(t *testing.T) {
 	// Eight edge keys, a key four times, one twice and two keys once.
 	row := []float32{0, 1, 2, 3, 5, 5, 5, 5, 6, 6, 7, 8, 10, 11, 12, 13}

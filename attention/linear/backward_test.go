@@ -14,6 +14,7 @@ import (
 	"github.com/randfeat/randfeat/attention"
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/family"
+	"github.com/randfeat/randfeat/internal/stattest"
 	"github.com/randfeat/randfeat/kernel"
 )
 
@@ -91,6 +92,7 @@ func checkDerivative(t *testing.T, a *Attention[float64], q, k, v attention.Seq[
 }
 
 func TestLinearBackwardFamilies(t *testing.T) {
+	stattest.SkipRace(t)
 	const d = 4
 	for name, f := range linearFamilies(t, d) {
 		if f.Name() == "angular" || f.Name() == "hybrid" {
@@ -117,6 +119,7 @@ func TestLinearBackwardFamilies(t *testing.T) {
 
 // Masks, packed sequences, groups of heads, other lengths and chunks, windows and sinks.
 func TestLinearBackwardShapes(t *testing.T) {
+	stattest.SkipRace(t)
 	const d = 4
 	m := testMap[float64](t, family.OPRF{A: -0.05}, d, 7)
 	other := testMap[float64](t, family.Hyperbolic{}, d, 7)

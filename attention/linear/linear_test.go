@@ -18,6 +18,7 @@ import (
 	"github.com/randfeat/randfeat/family"
 	"github.com/randfeat/randfeat/internal/cases"
 	"github.com/randfeat/randfeat/internal/rng"
+	"github.com/randfeat/randfeat/internal/stattest"
 	"github.com/randfeat/randfeat/kernel"
 )
 
@@ -218,6 +219,7 @@ func checkLinear[T dense.Float](t *testing.T, a *Attention[T], ref []randfeat.Fe
 }
 
 func TestLinearFamilies(t *testing.T) {
+	stattest.SkipRace(t)
 	t.Run("float32", testLinearFamilies[float32])
 	t.Run("float64", testLinearFamilies[float64])
 }

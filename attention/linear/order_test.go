@@ -14,6 +14,7 @@ import (
 	"github.com/randfeat/randfeat/attention"
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/family"
+	"github.com/randfeat/randfeat/internal/stattest"
 )
 
 var orders = flag.Int("orders", 0, "run the relay with so many more random shapes, in all orders")
@@ -296,6 +297,7 @@ func (c orderCase) check(t *testing.T, first, step int, without wait, met map[wa
 
 // Results have the bits of one worker in whatever order the declared waits leave to the items.
 func TestRelayOrders(t *testing.T) {
+	stattest.SkipRace(t)
 	rng := rand.New(rand.NewPCG(1, 2))
 	for i := range 30 + *orders {
 		step := 1
@@ -311,6 +313,7 @@ func TestRelayOrders(t *testing.T) {
 
 // Without any one of the waits there are results with other bits.
 func TestRelayWaits(t *testing.T) {
+	stattest.SkipRace(t)
 	met := map[wait]bool{}
 	for _, c := range orderCases {
 		if err := c.check(t, 0, 1, noWait, met); err != nil {

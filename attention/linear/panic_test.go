@@ -12,6 +12,7 @@ import (
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/family"
 	"github.com/randfeat/randfeat/internal/par"
+	"github.com/randfeat/randfeat/internal/stattest"
 	"github.com/randfeat/randfeat/kernel"
 )
 
@@ -51,6 +52,7 @@ func (m bombMap) QueriesVJP(dx, dphi, phi, x dense.Matrix[float32], col []float3
 // A panic in any call of the map ends both passes, however many workers wait for what it would have computed, and the
 // Attention works afterwards.
 func TestPanicsOfWorkersReachTheCaller(t *testing.T) {
+	stattest.SkipRace(t)
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(4))
 	const d, dv, n = 8, 8, 2048
 	m, err := randfeat.New[float32](randfeat.Spec{Kernel: kernel.Kernel{Kind: kernel.Softmax},

@@ -10,6 +10,7 @@ import (
 	"github.com/randfeat/randfeat/attention"
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/family"
+	"github.com/randfeat/randfeat/internal/stattest"
 	"github.com/randfeat/randfeat/kernel"
 )
 
@@ -27,6 +28,7 @@ func sinkKeys(sinks, n int, mask []bool) []bool {
 // Every weight by definition, for all families: the kernel for the sinks and in the window, features for the others,
 // one normaliser. Masks that begin with padding, queries before the first key and sinks for all keys included.
 func TestSinks(t *testing.T) {
+	stattest.SkipRace(t)
 	t.Run("float32", testSinks[float32])
 	t.Run("float64", testSinks[float64])
 }

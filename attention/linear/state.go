@@ -118,8 +118,8 @@ func (s *State[T]) Fork() *State[T] {
 }
 
 // Step appends the keys and values of one or more tokens, for example of a prompt, and writes the attention of their
-// queries, each over all tokens up to its own. Sequences have the batch, heads and dimensions of NewState and any common
-// length. All arguments are checked before the state changes.
+// queries, each over all tokens up to its own. Sequences have the batch, heads and dimensions of NewState and any
+// common length. All arguments are checked before the state changes.
 func (s *State[T]) Step(out, q, k, v attention.Seq[T]) error {
 	if s.maps == nil {
 		return errNoState
@@ -270,8 +270,8 @@ func checkNorms[T dense.Float](tab *kern.Table[T], name string, s attention.Seq[
 // eachHead is the step whose items are the key/value heads of all batches. Heads share nothing, so they need no order.
 type eachHead[T dense.Float] State[T]
 
-// Item advances or reads key/value head i. With exact weights, tokens pass through a ring, at most ringed at a time: the
-// first ones become sinks; later ones enter the window, and those that leave it are added to the memory.
+// Item advances or reads key/value head i. With exact weights, tokens pass through a ring, at most ringed at a time:
+// the first ones become sinks; later ones enter the window, and those that leave it are added to the memory.
 func (d *eachHead[T]) Item(w *worker[T], i int) error {
 	b, h := i/d.kvHeads, i%d.kvHeads
 	m, mem, r := d.maps[h], d.heads[i].mem, &d.heads[i].ring

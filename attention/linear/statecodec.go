@@ -93,8 +93,8 @@ func (m *memory[T]) append(b []byte) []byte {
 	return seal.Append(b, m.total.s.Data...)
 }
 
-// read restores what append wrote and returns the rest of the body, which is long enough. total and part are the numbers
-// of keys in each.
+// read restores what append wrote and returns the rest of the body, which is long enough. total and part are the
+// numbers of keys in each.
 func (m *memory[T]) read(body []byte, total, part uint64, ok *bool) []byte {
 	set := binary.LittleEndian.Uint64(body)
 	m.total.n, m.part.n = int64(total), int(part)
@@ -118,8 +118,8 @@ func (m *memory[T]) size() int {
 
 // UnmarshalBinary replaces what s has seen by a state that AppendBinary wrote. s must come from NewState with the same
 // maps, window, sinks and shapes, or the error is [attention.ErrMismatch]; damaged input is [attention.ErrCorrupt].
-// After an error s is unchanged. Memory use is bounded by the size of s, whatever the counts in b say. A state of version
-// 0.1.0 is read into a state of one head.
+// After an error s is unchanged. Memory use is bounded by the size of s, whatever the counts in b say. A state of
+// version 0.1.0 is read into a state of one head.
 func (s *State[T]) UnmarshalBinary(b []byte) error {
 	if s.maps == nil {
 		return errNoState

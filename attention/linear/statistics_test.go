@@ -20,7 +20,8 @@ import (
 //	Σ_j ŵ_j = κ·out_1/out_0,   Σ_j ŵ_j v_j = κ·out_2/out_0
 //
 // A window of one key gives that. Both must be unbiased for every family, kernel and direction; most of the comparisons
-// must refute weights off by 1 % (4 % without -full) with the same draws. Many features per draw give that power sooner than many draws.
+// must refute weights off by 1 % (4 % without -full) with the same draws. Many features per draw give that power
+// sooner than many draws.
 func TestNumeratorAndDenominatorAreUnbiased(t *testing.T) {
 	const d, length, m = 3, 6, 240 // few large maps: most of a small one is overhead
 	draws, off := 25, 0.04
@@ -114,6 +115,7 @@ func TestNumeratorAndDenominatorAreUnbiased(t *testing.T) {
 
 // Attention does not change under the rules of docs/theory.md §6.
 func TestInvariances(t *testing.T) {
+	stattest.SkipRace(t)
 	const d, length, dv = 4, 40, 3
 	q, k, v := randomSeq[float64](1, 1, length, d, 0.8, 0.1, 41), randomSeq[float64](1, 1, length, d, 0.8, -0.1, 42),
 		randomSeq[float64](1, 1, length, dv, 1, 0, 43)

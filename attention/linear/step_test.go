@@ -12,6 +12,7 @@ import (
 	"github.com/randfeat/randfeat/attention"
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/family"
+	"github.com/randfeat/randfeat/internal/stattest"
 	"github.com/randfeat/randfeat/kernel"
 )
 
@@ -23,6 +24,7 @@ func cut[T dense.Float](s attention.Seq[T], lo, hi int) attention.Seq[T] {
 
 // A prompt, then steps of one and of several tokens, equal the batch result.
 func TestStateStep(t *testing.T) {
+	stattest.SkipRace(t)
 	const d, m, dv, qHeads, kvHeads, batch, length = 6, 20, 4, 4, 2, 2, 211
 	q, k, v := normals[float32](batch, qHeads, length, d, 1, 1), normals[float32](batch, kvHeads, length, d, 1, 2),
 		normals[float32](batch, kvHeads, length, dv, 1, 3)

@@ -11,6 +11,7 @@ import (
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/family"
 	"github.com/randfeat/randfeat/internal/rng"
+	"github.com/randfeat/randfeat/internal/stattest"
 	"github.com/randfeat/randfeat/kernel"
 )
 
@@ -24,6 +25,7 @@ func inWindow(causal bool, w, p, j int) bool {
 
 // Every weight by definition: the kernel inside the window, features outside, one normaliser.
 func TestWindow(t *testing.T) {
+	stattest.SkipRace(t)
 	t.Run("float32", testWindow[float32])
 	t.Run("float64", testWindow[float64])
 }

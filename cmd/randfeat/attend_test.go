@@ -567,7 +567,8 @@ func TestAttendAuto(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if note := strings.Contains(said.stderr, "note: centres in"); note != bytes.Contains(file, []byte(`"centres"`)) {
+			note := strings.Contains(said.stderr, "note: centres in")
+			if note != bytes.Contains(file, []byte(`"centres"`)) {
 				t.Errorf("%v, %s: the note on saved centres is %t; %s", how, causal, note, said.stderr)
 			}
 			if len(r.Choice) != n || r.ExactCost != length/2 || r.Cost <= 0 || r.Cost > length/2 {

@@ -89,8 +89,8 @@ func train() error {
 	return nil
 }
 
-// redraw gives the layer new random features. With the same ones in every step the tables would also learn the errors of
-// these features, and would fit no others.
+// redraw gives the layer new random features. With the same ones in every step the tables would also learn the errors
+// of these features, and would fit no others.
 func redraw(layer *linear.Attention[float32], spec randfeat.Spec, step int) error {
 	spec.Seed = uint64(step)
 	phi, err := randfeat.New[float32](spec)
@@ -127,7 +127,8 @@ type table struct {
 
 func newTable(symbols int, random *rand.Rand) *table {
 	n := symbols * dim
-	t := &table{rows: make([]float32, n), grad: make([]float32, n), mean: make([]float32, n), square: make([]float32, n)}
+	t := &table{rows: make([]float32, n), grad: make([]float32, n), mean: make([]float32, n),
+		square: make([]float32, n)}
 	for i := range t.rows {
 		t.rows[i] = float32(0.5 * random.NormFloat64())
 	}

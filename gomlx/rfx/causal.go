@@ -88,7 +88,8 @@ func (t clustered) rowsOf(y, v, member *Node) *Node {
 		middles := number("middles")
 		middles = BroadcastToDims(middles, append([]int{batch}, middles.Shape().Dimensions[1:]...)...)
 		q := Sub(Einsum("bhld,hrd->bhlr", y, number("py")), product(member, middles, -1, -2))
-		q = StopGradient(Mul(Sign(q), MinScalar(Floor(AddScalar(Abs(q), 0.5)), residualLimit))) // rounded, held constant
+		// Rounded, and held constant.
+		q = StopGradient(Mul(Sign(q), MinScalar(Floor(AddScalar(Abs(q), 0.5)), residualLimit)))
 		all = append(all, q, Square(q))
 	}
 	return Concatenate(all, -1)

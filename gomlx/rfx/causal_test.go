@@ -70,7 +70,8 @@ func TestCausalCentroidsAreTheirDefinition(t *testing.T) {
 					see.Mask = in[4]
 				}
 				loss := func(f float64) (out, sum *graph.Node) {
-					out = a.Forward(graph.MulScalar(in[0], f), graph.MulScalar(in[1], f), graph.MulScalar(in[2], f), see)
+					out = a.Forward(graph.MulScalar(in[0], f), graph.MulScalar(in[1], f),
+						graph.MulScalar(in[2], f), see)
 					return out, graph.ReduceAllSum(graph.Mul(out, in[3]))
 				}
 				out, sum := loss(1)

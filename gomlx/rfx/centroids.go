@@ -14,8 +14,8 @@ import (
 // Centroids is attention over clusters of keys, with sinks and a window of exact keys under one normaliser. Gradients
 // hold clusters, key weights and shares constant.
 //
-// Without Causal, landmarks weigh the keys of every call (Clusters.Landmarks). Without clusters, keys outside the window
-// and the sinks are ignored.
+// Without Causal, landmarks weigh the keys of every call (Clusters.Landmarks). Without clusters, keys outside the
+// window and the sinks are ignored.
 type Centroids struct {
 	Spec Clusters
 	// Causal lets a query see only the keys up to its own position. Clusters are then the means of the keys so far.

@@ -237,8 +237,8 @@ func times(m *mat.SymDense, x []float64) []float64 {
 	return y.RawVector().Data
 }
 
-// cluster runs weighted k-means. Initial centres are drawn in a few rounds, each in proportion to mass times the squared
-// distance to the nearest centre (k-means‖, Bahmani et al. 2012, arXiv:1203.6402, without reclustering).
+// cluster runs weighted k-means. Initial centres are drawn in a few rounds, each in proportion to mass times the
+// squared distance to the nearest centre (k-means‖, Bahmani et al. 2012, arXiv:1203.6402, without reclustering).
 func (f *fit) cluster() {
 	const rounds = 6
 	near, k := make([]float64, len(f.z)), min(f.Clusters.Clusters, len(f.z))

@@ -16,3 +16,12 @@ var full = func() *bool {
 // Full reports whether tests run with -full. Without it a statistical test takes fewer sizes, cases or draws, and its
 // mutants are farther from the truth. .ci/run runs with -full the packages whose tests call Full.
 func Full() bool { return *full }
+
+// SkipRace skips a test under the race detector, which slows tests ten times: one that is long for the sake of its
+// numbers, while others let the same goroutines meet.
+func SkipRace(t testing.TB) {
+	t.Helper()
+	if race {
+		t.Skip("long for the sake of numbers")
+	}
+}

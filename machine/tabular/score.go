@@ -33,9 +33,9 @@ type scored struct {
 // scoreFolds scores rows by nested cross-validation. The rows of a fold are predicted by a model that has not seen
 // them: neither when its columns, levels and scales were learned nor when its choices were made. The plain
 // out-of-fold error of the best of many settings is optimistic, the more so the fewer rows there are: with 60 rows
-// the error on new rows was 1.22 times as large (Cawley & Talbot 2010, "On over-fitting in model selection and subsequent
-// selection bias in performance evaluation", JMLR 11, §5). Learning columns from all rows would also hide what a
-// rare value does to a model that has not seen it. The score is that of the whole procedure on fewer rows.
+// the error on new rows was 1.22 times as large (Cawley & Talbot 2010, "On over-fitting in model selection and
+// subsequent selection bias in performance evaluation", JMLR 11, §5). Learning columns from all rows would also hide
+// what a rare value does to a model that has not seen it. The score is that of the whole procedure on fewer rows.
 //
 // Not repeated in the folds: the classes, the units of numeric targets, the columns of a density (their scales are
 // its units) and the seed. Folds may choose differently; the spread of their scores is in the intervals

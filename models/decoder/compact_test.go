@@ -286,7 +286,8 @@ func TestBudgetsMinimiseTheLoss(t *testing.T) {
 			total += math.Sqrt(c.Weight[l] * a[l][h])
 		}
 	}
-	for name, b := range map[string]decoder.Budgets{"slots": c.Compacted(tokens, mean), "keys": c.ConstantFor(tokens, mean)} {
+	for name, b := range map[string]decoder.Budgets{"slots": c.Compacted(tokens, mean),
+		"keys": c.ConstantFor(tokens, mean)} {
 		var loss float64
 		for l := range layers {
 			for h := range heads {

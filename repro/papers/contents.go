@@ -50,7 +50,8 @@ var chefsContents = []lab.Entry{
 		Run: &lab.Run{Command: "training lab mnist", Results: "Vision Transformers on mnist: test accuracy"},
 		Why: "ViT-Large on ImageNet needs a TPU pod; in its place small ViTs on MNIST and Fashion-MNIST."},
 	{Label: "Fig 4 right", What: "Steps per second over the number of patches",
-		Run: &lab.Run{Command: "training lab speed", Results: "Steps of a vision Transformer by the number of patches"}},
+		Run: &lab.Run{Command: "training lab speed",
+			Results: "Steps of a vision Transformer by the number of patches"}},
 	{Label: "Theorem 9.1", What: "Orthogonality helps every E g(ωᵀz, |ω|) with non-negative coefficients",
 		Items: []string{"chefs-theorem43"}, Tests: []string{"internal/forms.TestRelMSEOrder"}},
 	{Label: "Lemma 9.1", What: "Hoeffding's inequality", Tests: []string{"internal/forms.TestOPRFTails"},
@@ -188,7 +189,8 @@ var simplexContents = []lab.Entry{
 	{Label: "Fig 8", What: "Classification over the number of features", Items: []string{"simplex-fig8"}},
 	{Label: "Table 2", What: "Classification with SimRFs and SimRFs+", Items: []string{"simplex-fig8"}},
 	{Label: "Fig 9", What: "ViTs with SimRFs and ORFs on four image sets",
-		Run: &lab.Run{Command: "training lab fashion_mnist", Results: "Vision Transformers on fashion_mnist: test accuracy"},
+		Run: &lab.Run{Command: "training lab fashion_mnist",
+			Results: "Vision Transformers on fashion_mnist: test accuracy"},
 		Why: "ImageNet, I-Naturalist and Places365 need TPUs; of the four sets Fashion-MNIST is run, and MNIST."},
 	{Label: "Lemma A.1", What: "SimRFs are optimal for equal norms", Items: []string{"simplex-fig4"},
 		Tests: []string{"coupling.TestOptimisedIsStationary", "coupling.TestSimplexPlusOnTheSphereIsSimplex"}},
@@ -213,16 +215,19 @@ var darkContents = []lab.Entry{
 		Run: &lab.Run{Command: "training lab pretrain", Results: "DARKFormer, Figure 2: decoders trained from nothing"},
 		Why: "2 billion parameters are out of reach; in their place small decoders of characters."},
 	{Label: "Fig 2 finetuning", What: "Gemma 2B fine-tuned with six kinds of attention",
-		Run: &lab.Run{Command: "training lab darkformer", Results: "DARKFormer, Figures 2–5: held-out accuracy of the " +
-			"next character"},
+		Run: &lab.Run{Command: "training lab darkformer",
+			Results: "DARKFormer, Figures 2–5: held-out accuracy of the " +
+				"next character"},
 		Why: "2 billion parameters are out of reach; in their place a small decoder of characters, and SmolLM2 with 135 " +
 			"million (training lab language: DARK and Performer not told apart)."},
 	{Label: "Fig 3", What: "Performer closes the gap after long fine-tuning",
-		Run: &lab.Run{Command: "training lab darkformer", Results: "DARKFormer, Figures 2–5: held-out accuracy of the " +
-			"next character"}},
+		Run: &lab.Run{Command: "training lab darkformer",
+			Results: "DARKFormer, Figures 2–5: held-out accuracy of the " +
+				"next character"}},
 	{Label: "Fig 4", What: "Fine-tuning of queries, keys and values alone",
-		Run: &lab.Run{Command: "training lab darkformer", Results: "DARKFormer, Figures 2–5: held-out accuracy of the " +
-			"next character"},
+		Run: &lab.Run{Command: "training lab darkformer",
+			Results: "DARKFormer, Figures 2–5: held-out accuracy of the " +
+				"next character"},
 		Why: "In place of Gemma a small decoder of characters, and SmolLM2 (training lab language)."},
 	{Label: "Fig 5", What: "Stability over learning rates",
 		Run: &lab.Run{Command: "training lab -parts sweep darkformer",

@@ -125,8 +125,8 @@ var trained struct {
 	models map[string]*wordModel
 }
 
-// wordsOf returns the model of a text: the one in $RANDFEAT_DATA/lstm if training lab words has written it, else one that
-// is trained here, once per process. Queries are outputs at held-out places.
+// wordsOf returns the model of a text: the one in $RANDFEAT_DATA/lstm if training lab words has written it, else one
+// that is trained here, once per process. Queries are outputs at held-out places.
 func wordsOf(l *lab.Lab, text wordText) (*wordModel, error) {
 	trained.mu.Lock()
 	defer trained.mu.Unlock()

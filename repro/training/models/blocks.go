@@ -21,7 +21,8 @@ import (
 func normalise(scope *model.Scope, x *Node) *Node { return norm.LayerNorm(scope, x, -1).Done() }
 
 // block is one pre-norm Transformer block on a residual stream in float32. attend is its attention.
-func (c Config) block(scope *model.Scope, x *Node, points *[]train.Point, attend func(*model.Scope, *Node) *Node) *Node {
+func (c Config) block(scope *model.Scope, x *Node, points *[]train.Point,
+	attend func(*model.Scope, *Node) *Node) *Node {
 	at := scope.Scope()[1:]
 	h := ConvertDType(normalise(scope.In("norm1"), x), c.dtype())
 	h = ConvertDType(attend(scope, h), dtypes.Float32)

@@ -44,7 +44,8 @@ func (c Config) gain() float64 {
 // corrected by the logarithms of the expected numbers of draws, for drawn tokens and for the true ones [batch,
 // length]. Draws are [samples], shared by the batch, or [batch, length, samples]. A drawn token that equals the true
 // one does not count.
-func (c Config) sampled(scope *model.Scope, x, labels, drawn, drawnLog, trueLog *Node, points []train.Point) train.Outcome {
+func (c Config) sampled(scope *model.Scope, x, labels, drawn, drawnLog, trueLog *Node,
+	points []train.Point) train.Outcome {
 	table := c.table(scope, x.Graph())
 	rows := func(ids *Node) *Node { return Gather(table, ExpandAxes(ids, -1)) }
 	own := Sub(MulScalar(ReduceSum(Mul(x, rows(labels)), -1), c.gain()), trueLog)
