@@ -15,8 +15,9 @@ import (
 )
 
 // Columns is a table in memory. It is a [Source] over typed columns in the caller's own slices, which are read
-// in place. Fits and predictions are bit-identical to those of the same table in a file. Add all columns before
-// the first Open. Several goroutines may then read it, as long as nobody changes the slices.
+// in place. Texts of [DefaultMissing] are missing, as in files. Fits and predictions are bit-identical to those of
+// the same table in a file. Add all columns before the first Open. Several goroutines may then read it, as long as
+// nobody changes the slices.
 type Columns struct {
 	name  string
 	rows  int // -1: no column yet
@@ -341,11 +342,14 @@ func (s *integers[T]) text(b []byte, i int) []byte {
 // time.
 const timestamp = "2006-01-02T15:04:05.999999999"
 
+// defaultMissing serves tables without options.
+var defaultMissing = NewMissingTexts(nil)
+
 // appendNumbers parses texts as numbers, for columns of texts and times that are read as Number.
 func appendNumbers(c *Column, p memoryPart, lo, n int) {
 	b := []byte{}
 	for i := lo; i < lo+n; i++ {
-		if t := p.text(b[:0], i); t == nil {
+		if t := p.text(b[:0], i); t == nil || defaultMissing.Has(t) {
 			c.Num = append(c.Num, math.NaN())
 		} else {
 			c.AppendNumber(t)
@@ -562,7 +566,7 @@ func (r *columnsReader) text(b *Block, j int, p memoryPart, lo, n int) error {
 	bare := p.sort() != ofTexts && p.sort() != ofTimes
 	for i := lo; i < lo+n; i++ {
 		text := p.text(r.buf[:0], i)
-		if text == nil {
+		if text == nil || !bare && defaultMissing.Has(text) {
 			b.AppendText(j, nil)
 			continue
 		}

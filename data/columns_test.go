@@ -27,7 +27,7 @@ func mixedTable(t *testing.T, parts ...int) (*data.Columns, data.Source) {
 	flags, codes, notes := make([]bool, n), make([]uint16, n), make([]string, n)
 	bits, valid, lost := make([]byte, n/8+2), make([]byte, n/8+2), make([]bool, n)
 	days, secs, nanos, y := make([]int32, n), make([]int64, n), make([]int64, n), make([]float64, n)
-	levels := []string{"Oslo", "Köln", "", "New York"}
+	levels := []string{"Oslo", "Köln", "", "New York", "NA"}
 	for i := range n {
 		a, b := float64(i%97)/8-3, math.Sin(float64(i))
 		matrix.Set(i, 0, a)
@@ -44,11 +44,10 @@ func mixedTable(t *testing.T, parts ...int) (*data.Columns, data.Source) {
 			valid[(i+3)/8] |= 1 << ((i + 3) % 8)
 		}
 		lost[i] = i%11 == 5
-		codes[i] = uint16(i * i % 5) // 4 is none of the levels, 2 the empty one
-		if codes[i] == 2 {
-			codes[i] = 3
+		codes[i] = uint16(i * i % 7) // 5 and 6 are none of the levels; the empty one and NA are missing
+		if notes[i] = fmt.Sprintf("word%d and \"%d\", more", i%900, i%1100); i%29 == 3 {
+			notes[i] = data.DefaultMissing[i%len(data.DefaultMissing)]
 		}
-		notes[i] = fmt.Sprintf("word%d and \"%d\", more", i%900, i%1100)
 		days[i], secs[i], nanos[i] = int32(i%2000-500), int64(i)*7919-86400*400, int64(i)*1e9+int64(i%4)*250e6-1e12
 		y[i] = a + b
 		num := func(v float64) string {
@@ -58,7 +57,7 @@ func mixedTable(t *testing.T, parts ...int) (*data.Columns, data.Source) {
 			return string(cell.AppendNumber(nil, v))
 		}
 		city, flag, key := "", fmt.Sprint(flags[i]), ""
-		if codes[i] < 4 {
+		if int(codes[i]) < len(levels) {
 			city = levels[codes[i]]
 		}
 		if i%13 == 0 {

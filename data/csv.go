@@ -133,7 +133,7 @@ func (s *csvSource) block(i int) (*csvSource, error) {
 func (s *csvSource) Open(want []Kind) (Reader, error) { return openText(s, s.blocks, s.columns, want) }
 
 func (s *csvSource) open(kinds []Kind) (*textReader, error) {
-	missing := newMissingSet(s.o.Missing)
+	missing := NewMissingTexts(s.o.Missing)
 	var q *quotes
 	if !s.o.Literal {
 		q = &quotes{s.o.Delimiter}
@@ -223,7 +223,7 @@ type csvReader struct {
 	*lines
 	columns []string
 	want    []Kind
-	missing *missingSet
+	missing *MissingTexts
 	delim   byte
 	blank   bool // runs of blanks delimit
 	literal bool
@@ -237,7 +237,7 @@ func newCSVReader(in input, o Options) (*csvReader, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &csvReader{lines: l, missing: newMissingSet(o.Missing), delim: o.Delimiter, blank: o.Delimiter == ' ',
+	return &csvReader{lines: l, missing: NewMissingTexts(o.Missing), delim: o.Delimiter, blank: o.Delimiter == ' ',
 		literal: o.Literal}, nil
 }
 
@@ -302,7 +302,7 @@ func (r *csvReader) parse(b *Block) error {
 		col := &b.Cols[j]
 		if kind == Number {
 			if v, n, ok := number.ScanNumber(rec[i:]); n > 0 && r.ends(rec, i+n) &&
-				!(r.missing.numbers && r.missing.has(rec[i:i+n])) {
+				!(r.missing.numbers && r.missing.Has(rec[i:i+n])) {
 				if !ok {
 					v, ok = number.ParseSlow(rec[i : i+n])
 				}
@@ -322,14 +322,14 @@ func (r *csvReader) parse(b *Block) error {
 			rec, i = r.record(), end // cell may have extended the record, and the buffer may have moved
 			switch kind {
 			case Text:
-				if r.missing.has(cell) {
+				if r.missing.Has(cell) {
 					cell = nil
 				} else {
 					cell = b.keep(cell)
 				}
 				col.Text = append(col.Text, cell)
 			case Number:
-				if cell = trimBlanks(cell); r.missing.has(cell) {
+				if cell = trimBlanks(cell); r.missing.Has(cell) {
 					col.Num = append(col.Num, math.NaN())
 				} else if col.AppendNumber(cell); r.strict && isUnreadable(col.Num[len(col.Num)-1]) {
 					return columnError(r.place(start), r.columns[j], ErrUnreadable, "column %s is %s, want a number",

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -60,6 +61,26 @@ func table(src data.Source, want []data.Kind, block int) (columns []string, rows
 	}
 }
 
+// readAll reads all rows of a table as texts.
+func readAll(src data.Source) error {
+	return eachBlock(src, slices.Repeat([]data.Kind{data.Text}, len(src.Columns())), func(*data.Block) {})
+}
+
+func eachBlock(src data.Source, want []data.Kind, f func(*data.Block)) error {
+	r, err := src.Open(want)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	for b := new(data.Block); ; f(b) {
+		if err := r.Read(b, 100); err == io.EOF {
+			return nil
+		} else if err != nil {
+			return err
+		}
+	}
+}
+
 func openText(t *testing.T, text string, o data.Options) data.Source {
 	t.Helper()
 	src, err := data.OpenBytes("x.csv", []byte(text), o)
@@ -87,6 +108,8 @@ func TestCSVDialects(t *testing.T) {
 		{"no header", "1,x\n2,y\n", "c1 c2|1 x|2 y", data.Options{}},
 		{"no final line end", "a,b\n1,2", "a b|1 2", data.Options{}},
 		{"CRLF, empty lines", "a,b\r\n\r\n1,2\r\n3,4\r\n\r\n", "a b|1 2|3 4", data.Options{}},
+		{"carriage returns", "a,b\r1,x\r\r2,\"y\rz\"\r", "a b|1 x|2 y\nz", data.Options{}},
+		{"carriage returns and a mark", "\xef\xbb\xbfa,b\r1,x", "a b|1 x", data.Options{}},
 		{"byte order mark", "\xef\xbb\xbfa,b\n1,2\n", "a b|1 2", data.Options{}},
 		{"tab", "a\tb\n1\tx y\n", "a b|1 x y", data.Options{}},
 		{"semicolon", "a;b\n1,5;2\n2,5;3\n", "a b|1,5 2|2,5 3", data.Options{}},
@@ -170,6 +193,8 @@ func TestCSVErrors(t *testing.T) {
 			data.Options{}},
 		{"a b\n1 2\n1 2 3\n", `x.csv:3:5: the row has 3 fields, want 2`, nil, data.Options{Delimiter: ' '}},
 		{"a b\n1 2\n1\n", `x.csv:3:2: the row has 1 fields, want 2`, nil, data.Options{Delimiter: ' '}},
+		{"a,b\r1,2\r3\r", `x.csv:3:2: the row has 1 fields, want 2`, nil, data.Options{}},
+		{"\xff\xfea\x00\r\x001\x00\r\x00", `x.csv: lines end with carriage returns alone, in UTF-16`, nil, data.Options{}},
 		{"", `x.csv: the file is empty`, nil, data.Options{}},
 		{"\n\n\n", `x.csv: the file has no rows`, nil, data.Options{}},
 		{"a,b\n1,2222222222\n", `x.csv:2:1: a row of more than 9 bytes`, nil, data.Options{MaxLine: 9}},

@@ -19,7 +19,7 @@ func sniffCSV(name string, sample []byte, whole bool, o *Options) {
 	}
 	if o.Header == nil {
 		rows, _ := sampleRows(sample, whole, *o, 1<<12)
-		header := sniffHeader(rows, newMissingSet(o.Missing))
+		header := sniffHeader(rows, NewMissingTexts(o.Missing))
 		o.Header = &header
 	}
 }
@@ -100,7 +100,7 @@ func sniffDelimiter(name string, sample []byte, whole bool, o Options) byte {
 // either some column has a text in the first row and numbers in all others, or the names look like names: none
 // missing (except the first, which data frames leave empty above row names), no two equal, and none repeated in
 // its own column.
-func sniffHeader(rows [][]string, missing *missingSet) bool {
+func sniffHeader(rows [][]string, missing *MissingTexts) bool {
 	if len(rows) == 0 {
 		return false
 	}
@@ -111,7 +111,7 @@ func sniffHeader(rows [][]string, missing *missingSet) bool {
 		if _, ok := number.Parse([]byte(name)); ok {
 			return false
 		}
-		if seen[name] || missing.has([]byte(name)) && (j > 0 || name != "" || len(first) == 1) {
+		if seen[name] || missing.Has([]byte(name)) && (j > 0 || name != "" || len(first) == 1) {
 			again = true
 		}
 		seen[name] = true
@@ -119,7 +119,7 @@ func sniffHeader(rows [][]string, missing *missingSet) bool {
 	for j, name := range first {
 		numbers, texts := 0, 0
 		for _, row := range rest {
-			if j >= len(row) || missing.has([]byte(row[j])) {
+			if j >= len(row) || missing.Has([]byte(row[j])) {
 				continue
 			}
 			if row[j] == name {
@@ -131,7 +131,7 @@ func sniffHeader(rows [][]string, missing *missingSet) bool {
 				texts++
 			}
 		}
-		if numbers > 0 && texts == 0 && !missing.has([]byte(name)) {
+		if numbers > 0 && texts == 0 && !missing.Has([]byte(name)) {
 			return true
 		}
 	}

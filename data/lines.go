@@ -166,4 +166,18 @@ func (l *lines) place(off int) string {
 	return fmt.Sprintf("%s:%d:%d", l.in.name, line, len(before)-bytes.LastIndexByte(before, '\n'))
 }
 
+// returns translates carriage returns to line ends. It serves encodings in which the byte is never part of another
+// character.
+type returns struct{ io.Reader }
+
+func (r returns) Read(p []byte) (int, error) {
+	n, err := r.Reader.Read(p)
+	for i, c := range p[:n] {
+		if c == '\r' {
+			p[i] = '\n'
+		}
+	}
+	return n, err
+}
+
 func (l *lines) Close() error { return l.c.Close() }

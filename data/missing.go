@@ -6,6 +6,46 @@ import (
 	"github.com/randfeat/randfeat/internal/number"
 )
 
+// DefaultMissing lists the texts that mean a missing value in any column of any format, typed columns in memory and
+// Parquet included. Among numbers and dates more words do; see missingWords.
+var DefaultMissing = []string{"", "?", "NA", "N/A", "n/a", "NaN", "nan", "NaT", "null", "NULL", "None", "#N/A", "<NA>"}
+
+// MissingTexts is a set of texts that mean a missing value. It is asked for every cell, so it rejects most cells by
+// their first byte, before the map lookup.
+type MissingTexts struct {
+	texts   map[string]bool
+	first   [256]bool
+	empty   bool
+	numbers bool // some texts are numbers, such as -999: numbers must be looked up, too
+}
+
+// NewMissingTexts returns the set of the given texts, of [DefaultMissing] for nil.
+func NewMissingTexts(texts []string) *MissingTexts {
+	if texts == nil {
+		texts = DefaultMissing
+	}
+	m := &MissingTexts{texts: map[string]bool{}}
+	for _, t := range texts {
+		if t == "" {
+			m.empty = true
+			continue
+		}
+		m.texts[t] = true
+		_, n, _ := number.ScanNumber([]byte(t))
+		m.numbers = m.numbers || n == len(t)
+		m.first[t[0]] = true
+	}
+	return m
+}
+
+// Has reports whether a text means a missing value.
+func (m *MissingTexts) Has(cell []byte) bool {
+	if len(cell) == 0 {
+		return m.empty
+	}
+	return m.first[cell[0]] && m.texts[string(cell)]
+}
+
 // missingWords are texts that mean a missing value in columns of numbers and dates, in any case. In other
 // columns they are levels like any text, because "unknown" may carry information there. [DefaultMissing] lists
 // the texts that are never levels.

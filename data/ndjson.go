@@ -145,7 +145,7 @@ func (s *jsonSource) block(i int) (*jsonSource, error) {
 func (s *jsonSource) Open(want []Kind) (Reader, error) { return openText(s, s.blocks, s.columns, want) }
 
 func (s *jsonSource) open(kinds []Kind) (*textReader, error) {
-	missing := newMissingSet(s.o.Missing)
+	missing := NewMissingTexts(s.o.Missing)
 	index := make(map[string]int, len(s.columns))
 	for j, c := range s.columns {
 		index[c] = j
@@ -161,7 +161,7 @@ type jsonReader struct {
 	*lines
 	columns []string
 	want    []Kind
-	missing *missingSet
+	missing *MissingTexts
 	index   map[string]int
 	seen    []int64 // last row, from 1, that had the key: finds duplicate and missing keys
 	row     int64
@@ -202,7 +202,7 @@ func (r *jsonReader) parse(b *Block, p *lineScanner) error {
 				Detail: fmt.Sprintf("column %s is nested: leave it out, or write its parts as columns of their own",
 					quote.Short(r.columns[j]))}
 		}
-		if cell != nil && r.missing.has(cell) {
+		if cell != nil && r.missing.Has(cell) {
 			cell = nil
 		}
 		switch r.want[j] {

@@ -34,7 +34,7 @@ func newSerialReader(t *testing.T, src Source, want []Kind) (*serialReader, erro
 		if err != nil {
 			return nil, err
 		}
-		r := &csvReader{lines: l, missing: newMissingSet(s.o.Missing), delim: s.o.Delimiter,
+		r := &csvReader{lines: l, missing: NewMissingTexts(s.o.Missing), delim: s.o.Delimiter,
 			blank: s.o.Delimiter == ' ', literal: s.o.Literal}
 		if *s.o.Header {
 			err := r.nextRecord()
@@ -52,7 +52,7 @@ func newSerialReader(t *testing.T, src Source, want []Kind) (*serialReader, erro
 		if err != nil {
 			return nil, err
 		}
-		r := &jsonReader{lines: l, columns: s.columns, want: want, missing: newMissingSet(s.o.Missing),
+		r := &jsonReader{lines: l, columns: s.columns, want: want, missing: NewMissingTexts(s.o.Missing),
 			index: map[string]int{}, seen: make([]int64, len(s.columns))}
 		for j, c := range s.columns {
 			r.index[c] = j

@@ -11,7 +11,6 @@ import (
 
 	"github.com/randfeat/randfeat/internal/localfile"
 	"github.com/randfeat/randfeat/internal/npy"
-	"github.com/randfeat/randfeat/internal/number"
 	"github.com/randfeat/randfeat/internal/quote"
 )
 
@@ -52,10 +51,6 @@ type Options struct {
 	piece int // bytes of a piece (see textReader); set by tests only
 }
 
-// DefaultMissing lists the texts that mean a missing value in any column. Among numbers and dates more words
-// do; see missingWords.
-var DefaultMissing = []string{"", "?", "NA", "N/A", "n/a", "NaN", "nan", "NaT", "null", "NULL", "None", "#N/A", "<NA>"}
-
 // The default bounds on the size of a table; see [Options].
 const (
 	defaultMaxColumns = 1 << 16
@@ -82,36 +77,6 @@ func (o Options) withDefaults() (Options, error) {
 		return o, fmt.Errorf("the delimiter %q cannot be a quote or a line end", o.Delimiter)
 	}
 	return o, nil
-}
-
-// missingSet is asked for every cell. It rejects most cells by their first byte, before the map lookup.
-type missingSet struct {
-	texts   map[string]bool
-	first   [256]bool
-	empty   bool
-	numbers bool // some texts are numbers, such as -999: numbers must be looked up, too
-}
-
-func newMissingSet(texts []string) *missingSet {
-	m := &missingSet{texts: map[string]bool{}}
-	for _, t := range texts {
-		if t == "" {
-			m.empty = true
-			continue
-		}
-		m.texts[t] = true
-		_, n, _ := number.ScanNumber([]byte(t))
-		m.numbers = m.numbers || n == len(t)
-		m.first[t[0]] = true
-	}
-	return m
-}
-
-func (m *missingSet) has(cell []byte) bool {
-	if len(cell) == 0 {
-		return m.empty
-	}
-	return m.first[cell[0]] && m.texts[string(cell)]
 }
 
 // Open prepares a file for reading: it inspects the beginning to find the format, the delimiter and the
@@ -210,10 +175,11 @@ type input struct {
 	before   *lineCount     // of a block of a file: counts the lines before it, for messages; nil: none
 	inside   bool           // a block that does not end its file
 	array    bool           // a JSON array, translated to NDJSON while it is read
+	returns  bool           // lines end with a carriage return alone, which is translated while the text is read
 }
 
 // plain opens the input for reading at any offset. It returns nil, without an error, if that is impossible: a
-// stream, a compressed file, or an array whose lines exist only after translation. The caller then uses text.
+// stream, a compressed file, or lines that exist only after translation. The caller then uses text.
 func (in input) plain() (io.ReaderAt, io.Closer, error) {
 	if in.size < 0 {
 		return nil, nil, nil
@@ -224,7 +190,7 @@ func (in input) plain() (io.ReaderAt, io.Closer, error) {
 	}
 	at, ok := s.(io.ReaderAt)
 	var head [compressedHead]byte
-	if ok = ok && !in.array; ok {
+	if ok = ok && !in.array && !in.returns; ok {
 		n, err := at.ReadAt(head[:], 0)
 		ok = (err == nil || err == io.EOF) && compression(head[:n]) == ""
 	}
@@ -235,7 +201,7 @@ func (in input) plain() (io.ReaderAt, io.Closer, error) {
 	return at, s, nil
 }
 
-// text opens the contents, decompressed and with a JSON array translated to lines, for reading from the start.
+// text opens the contents, decompressed and translated to lines, for reading from the start.
 func (in input) text() (io.Reader, io.Closer, error) {
 	s, err := in.open()
 	if err != nil {
@@ -246,8 +212,11 @@ func (in input) text() (io.Reader, io.Closer, error) {
 		s.Close()
 		return nil, nil, err
 	}
-	if in.array {
+	switch {
+	case in.array:
 		r = newArrayLines(in, r)
+	case in.returns:
+		r = returns{r}
 	}
 	return r, s, nil
 }
@@ -383,6 +352,13 @@ func openSample(in input, sample []byte, whole bool, o Options) (Source, error) 
 		var err error
 		if sample, err = in.encoding.decodeSample(in.name, sample, whole); err != nil {
 			return nil, err
+		}
+		if !in.array && bytes.IndexByte(sample, '\r') >= 0 && bytes.IndexByte(sample, '\n') < 0 { // from old Macintoshes
+			if in.encoding.wide() {
+				return nil, inputError(in.name, "lines end with carriage returns alone, in UTF-16: save the file as UTF-8")
+			}
+			in.returns = true
+			sample = bytes.ReplaceAll(sample, []byte{'\r'}, []byte{'\n'})
 		}
 	}
 	switch format {

@@ -2,7 +2,6 @@ package data
 
 import (
 	"archive/zip"
-	"encoding/xml"
 	"errors"
 	"fmt"
 	"io"
@@ -18,14 +17,15 @@ import (
 // workbookPart exists in every workbook of the format .xlsx (ECMA-376, Office Open XML).
 const workbookPart = "xl/workbook.xml"
 
-// Bounds on workbooks. A small archive can expand to any amount of text, so sizes are checked while reading,
-// not from the directory, which may lie.
+// Bounds on workbooks besides those on their XML. A small archive can expand to any amount of text, so sizes are
+// checked while reading, not from the directory, which may lie.
 const (
-	maxSheetBytes  = 4 << 30   // XML of a sheet, which is streamed
-	maxSharedBytes = 256 << 20 // texts that cells share, which are held in memory
+	maxShared      = 192 << 20 // bytes of the texts that cells share, which are held in memory
+	maxStyles      = 1 << 16   // styles of cells; the format has no more
+	maxRuns        = 1 << 15   // runs of different formatting in a text: the characters that a cell may hold
 	maxSheetColumn = 1 << 14   // columns; the format has no more
 	maxSheetRow    = 1 << 20   // rows; the format has no more
-	maxPartBytes   = 16 << 20  // the other parts, which are decoded as a whole
+	maxRowBytes    = 16 << 20  // text of a row, which is held in memory
 )
 
 // sheet describes the first sheet of a workbook. Cells refer to shared texts by index. Dates are numbers whose
@@ -33,7 +33,7 @@ const (
 type sheet struct {
 	in     input
 	part   string // its name in the archive
-	shared []string
+	shared sharedTexts
 	dates  []bool // whether a style has a date format
 	epoch  time.Time
 }
@@ -49,46 +49,43 @@ func (in input) openSheet() (*sheet, error) {
 	// Day 1 of the format is 1900-01-01, but it counts a 29 February 1900 that never was; 1899-12-30 is right
 	// from March 1900 on.
 	s := &sheet{in: in, epoch: time.Date(1899, 12, 30, 0, 0, 0, 0, time.UTC)}
-	var book struct {
-		Properties struct {
-			Date1904 string `xml:"date1904,attr"`
-		} `xml:"workbookPr"`
-		Sheets []struct {
-			ID string `xml:"http://schemas.openxmlformats.org/officeDocument/2006/relationships id,attr"`
-		} `xml:"sheets>sheet"`
-	}
-	var relations struct {
-		List []struct {
-			ID     string `xml:"Id,attr"`
-			Target string `xml:"Target,attr"`
-		} `xml:"Relationship"`
-	}
-	if err := in.part(z, workbookPart, &book); err != nil {
-		return nil, err
-	}
-	if err := in.part(z, "xl/_rels/workbook.xml.rels", &relations); err != nil {
-		return nil, err
-	}
-	if len(book.Sheets) == 0 {
-		return nil, inputError(in.name, "a workbook without sheets")
-	}
-	if v := book.Properties.Date1904; v == "1" || v == "true" {
-		s.epoch = time.Date(1904, 1, 1, 0, 0, 0, 0, time.UTC)
-	}
-	for _, r := range relations.List {
-		if r.ID == book.Sheets[0].ID {
-			if s.part = path.Join("xl", r.Target); strings.HasPrefix(r.Target, "/") {
-				s.part = r.Target[1:]
+	bound, id := newExpansion(in.size), ""
+	err = in.elements(z, workbookPart, bound, func(x *xmlReader) error {
+		switch {
+		case x.depth() == 2 && string(x.name) == "workbookPr":
+			if v := string(x.attr("date1904")); v == "1" || v == "true" {
+				s.epoch = time.Date(1904, 1, 1, 0, 0, 0, 0, time.UTC)
 			}
+		case id == "" && x.is(1, "sheets") && x.depth() == 3 && string(x.name) == "sheet":
+			id = string(x.prefixedAttr("id"))
 		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
 	}
-	if find(z, s.part) == nil {
+	err = in.elements(z, "xl/_rels/workbook.xml.rels", bound, func(x *xmlReader) error {
+		if string(x.name) != "Relationship" || string(x.attr("Id")) != id {
+			return nil
+		}
+		target := string(x.attr("Target"))
+		if s.part = path.Join("xl", target); strings.HasPrefix(target, "/") {
+			s.part = target[1:]
+		}
+		return nil
+	})
+	switch {
+	case err != nil:
+		return nil, err
+	case id == "":
+		return nil, inputError(in.name, "a workbook without sheets")
+	case find(z, s.part) == nil:
 		return nil, inputError(in.name, "the workbook has no part for its first sheet")
 	}
-	if err := s.readStyles(z); err != nil {
+	if err := s.readStyles(z, bound); err != nil {
 		return nil, err
 	}
-	return s, s.readShared(z)
+	return s, s.readShared(z, bound)
 }
 
 func find(z *zip.Reader, name string) *zip.File {
@@ -100,56 +97,67 @@ func find(z *zip.Reader, name string) *zip.File {
 	return nil
 }
 
-// part decodes a small part of the workbook as XML.
-func (in input) part(z *zip.Reader, name string, to any) error {
-	f := find(z, name)
-	if f == nil {
+// elements calls f at every start tag of a part of the workbook.
+func (in input) elements(z *zip.Reader, name string, bound *expansion, f func(*xmlReader) error) error {
+	part := find(z, name)
+	if part == nil {
 		return inputError(in.name, "not a whole workbook: %s is missing", name)
 	}
-	r, err := f.Open()
+	r, err := part.Open()
 	if err != nil {
 		return in.wrap(damaged{err})
 	}
 	defer r.Close()
-	limited := &io.LimitedReader{R: r, N: maxPartBytes}
-	if err := xml.NewDecoder(limited).Decode(to); err != nil {
-		if limited.N == 0 {
-			return inputError(in.name, "%s has more than %d bytes", name, maxPartBytes)
+	for x := newXMLReader(r, bound); err == nil; {
+		var token xmlToken
+		if token, err = x.next(); err == nil && token == startTag {
+			err = f(x)
 		}
-		return in.wrap(damaged{fmt.Errorf("%s: %w", name, err)})
 	}
-	return nil
+	if err == io.EOF {
+		return nil
+	}
+	return in.wrapXML(err)
+}
+
+// wrapXML makes an error of reading a part an InputError.
+func (in input) wrapXML(err error) error {
+	var limit limitError
+	if errors.As(err, &limit) {
+		return inputError(in.name, "%s", limit.detail)
+	}
+	return in.wrap(damaged{err})
 }
 
 // readStyles finds the styles with date formats: the built-in formats 14 to 22 and 45 to 47 (ECMA-376 part 1,
 // 18.8.30), and formats of the workbook that show days or hours.
-func (s *sheet) readStyles(z *zip.Reader) error {
+func (s *sheet) readStyles(z *zip.Reader, bound *expansion) error {
 	const part = "xl/styles.xml"
 	if find(z, part) == nil {
 		return nil
 	}
-	var styles struct {
-		Formats []struct {
-			ID   int    `xml:"numFmtId,attr"`
-			Code string `xml:"formatCode,attr"`
-		} `xml:"numFmts>numFmt"`
-		Cells []struct {
-			Format int `xml:"numFmtId,attr"`
-		} `xml:"cellXfs>xf"`
-	}
-	if err := s.in.part(z, part, &styles); err != nil {
-		return err
-	}
 	dates := map[int]bool{}
-	for _, f := range styles.Formats {
-		dates[f.ID] = isDateFormat(f.Code)
-	}
-	for _, c := range styles.Cells {
-		own, named := dates[c.Format]
-		builtIn := 14 <= c.Format && c.Format <= 22 || 45 <= c.Format && c.Format <= 47
+	return s.in.elements(z, part, bound, func(x *xmlReader) error {
+		format, cell := x.is(1, "numFmts") && string(x.name) == "numFmt", x.is(1, "cellXfs") && string(x.name) == "xf"
+		if x.depth() != 3 || !format && !cell {
+			return nil
+		}
+		if len(dates) == maxStyles || len(s.dates) == maxStyles {
+			return limitError{fmt.Sprintf("more than %d styles or formats in the workbook", maxStyles)}
+		}
+		id, err := x.number("numFmtId")
+		if err != nil {
+			return err
+		}
+		if format {
+			dates[id] = isDateFormat(string(x.attr("formatCode")))
+			return nil
+		}
+		own, named := dates[id]
+		builtIn := 14 <= id && id <= 22 || 45 <= id && id <= 47
 		s.dates = append(s.dates, own || !named && builtIn)
-	}
-	return nil
+		return nil
+	})
 }
 
 // isDateFormat reports whether a number format shows days, months, years, hours or seconds. Letters in quotes
@@ -175,85 +183,147 @@ func isDateFormat(code string) bool {
 }
 
 // readShared reads the texts that cells share.
-func (s *sheet) readShared(z *zip.Reader) error {
-	f := find(z, "xl/sharedStrings.xml")
-	if f == nil {
+func (s *sheet) readShared(z *zip.Reader, bound *expansion) error {
+	const part = "xl/sharedStrings.xml"
+	if find(z, part) == nil {
 		return nil
 	}
-	r, err := f.Open()
-	if err != nil {
-		return s.in.wrap(damaged{err})
-	}
-	defer r.Close()
-	// Markup takes space besides the texts, hence four times the bound on texts.
-	d := xml.NewDecoder(&io.LimitedReader{R: r, N: 4 * maxSharedBytes})
+	var text []byte
 	total := 0
-	for {
-		token, err := d.Token()
-		if err == io.EOF {
+	return s.in.elements(z, part, bound, func(x *xmlReader) (err error) {
+		if string(x.name) != "si" {
 			return nil
 		}
+		if text, err = x.richText(text[:0]); err != nil {
+			return err
+		}
+		if total += len(text) + sharedOverhead; total > maxShared {
+			return limitError{fmt.Sprintf("more than %d MiB of texts in the workbook: save the sheet as CSV", maxShared>>20)}
+		}
+		s.shared.add(string(text))
+		return nil
+	})
+}
+
+// sharedTexts is a list of texts in parts of equal size, so that growing it copies nothing.
+type sharedTexts struct {
+	parts [][]string
+	n     int
+}
+
+const (
+	sharedPart     = 1 << 12
+	sharedOverhead = 32 // bytes of memory of a text besides its own: its place in the list, and rounding
+)
+
+func (s *sharedTexts) add(text string) {
+	if s.n%sharedPart == 0 {
+		s.parts = append(s.parts, make([]string, 0, sharedPart))
+	}
+	last := len(s.parts) - 1
+	s.parts[last] = append(s.parts[last], text)
+	s.n++
+}
+
+func (s *sharedTexts) at(i int) string { return s.parts[i/sharedPart][i%sharedPart] }
+
+// richText appends the text of the element whose start tag was read last: its t, or those of its runs. The sounds
+// of the text, which East Asian workbooks have besides it (rPh), are left out.
+func (x *xmlReader) richText(to []byte) ([]byte, error) {
+	base, runs := x.depth(), 0
+	for {
+		token, err := x.next()
+		switch {
+		case err != nil:
+			return to, err
+		case token == endTag && x.depth() < base:
+			return to, nil
+		case token == startTag && string(x.name) == "rPh":
+			err = x.skip()
+		case token == startTag && string(x.name) == "r":
+			if runs++; runs > maxRuns {
+				err = limitError{fmt.Sprintf("a text of more than %d runs in the workbook", maxRuns)}
+			}
+		case token == characters && x.is(x.depth()-1, "t"):
+			to, err = appendText(to, x.text)
+		}
 		if err != nil {
-			return s.in.wrap(damaged{err})
-		}
-		if e, ok := token.(xml.StartElement); ok && e.Name.Local == "si" {
-			var text richText
-			if err := d.DecodeElement(&text, &e); err != nil {
-				return s.in.wrap(damaged{err})
-			}
-			all := text.String()
-			if total += len(all) + 16; total > maxSharedBytes {
-				return inputError(s.in.name, "more than %d MiB of texts in the workbook: save the sheet as CSV",
-					maxSharedBytes>>20)
-			}
-			s.shared = append(s.shared, all)
+			return to, err
 		}
 	}
 }
 
-// richText is a text, either whole or in parts of different formatting.
-type richText struct {
-	Text  string `xml:"t"`
-	Parts []struct {
-		Text string `xml:"t"`
-	} `xml:"r"`
+// content appends the characters of the element whose start tag was read last.
+func (x *xmlReader) content(to []byte) ([]byte, error) {
+	for base := x.depth(); ; {
+		token, err := x.next()
+		if err == nil && token == characters {
+			to, err = appendText(to, x.text)
+		}
+		if err != nil || token == endTag && x.depth() < base {
+			return to, err
+		}
+	}
 }
 
-func (t richText) String() string {
-	all := t.Text
-	for _, p := range t.Parts {
-		all += p.Text
+func appendText(to, text []byte) ([]byte, error) {
+	if len(to)+len(text) > maxXMLPiece {
+		return to, limitError{fmt.Sprintf("a text of more than %d bytes in the workbook", maxXMLPiece)}
 	}
-	return all
+	return append(to, text...), nil
 }
 
 // sheetCell is a <c> element (ECMA-376 part 1, 18.3.1.4).
 type sheetCell struct {
-	Place  string   `xml:"r,attr"`
-	Type   string   `xml:"t,attr"`
-	Style  int      `xml:"s,attr"`
-	Value  string   `xml:"v"`
-	Inline richText `xml:"is"`
+	place, kind   []byte
+	style         int
+	value, inline []byte
+}
+
+// read reads the element whose start tag was read last.
+func (c *sheetCell) read(x *xmlReader) (err error) {
+	c.place, c.kind = append(c.place[:0], x.attr("r")...), append(c.kind[:0], x.attr("t")...)
+	if c.style, err = x.number("s"); err != nil {
+		return err
+	}
+	c.value, c.inline = c.value[:0], c.inline[:0]
+	for base := x.depth(); ; {
+		token, err := x.next()
+		switch {
+		case err == nil && token == endTag && x.depth() < base:
+			return nil
+		case err != nil || token != startTag:
+		case string(x.name) == "v":
+			c.value, err = x.content(c.value[:0])
+		case string(x.name) == "is":
+			c.inline, err = x.richText(c.inline[:0])
+		default:
+			err = x.skip()
+		}
+		if err != nil {
+			return err
+		}
+	}
 }
 
 // text returns a cell as CSV would have it.
 func (s *sheet) text(c *sheetCell) (string, error) {
-	switch c.Type {
+	switch string(c.kind) {
 	case "s":
-		i, err := strconv.Atoi(c.Value)
-		if err != nil || i < 0 || i >= len(s.shared) {
-			return "", inputError(s.in.name, "cell %s refers to text %s of %d", quote.Short(c.Place),
-				quote.Short(c.Value), len(s.shared))
+		i, err := strconv.Atoi(string(c.value))
+		if err != nil || i < 0 || i >= s.shared.n {
+			return "", inputError(s.in.name, "cell %s refers to text %s of %d", quote.Short(c.place),
+				quote.Short(c.value), s.shared.n)
 		}
-		return s.shared[i], nil
+		return s.shared.at(i), nil
 	case "inlineStr":
-		return c.Inline.String(), nil
+		return string(c.inline), nil
 	case "b":
-		return strconv.FormatBool(c.Value == "1"), nil
+		return strconv.FormatBool(string(c.value) == "1"), nil
 	case "", "n":
-		if v, err := strconv.ParseFloat(c.Value, 64); err == nil && 0 <= c.Style && c.Style < len(s.dates) &&
+		if v, err := strconv.ParseFloat(string(c.value), 64); err == nil && 0 <= c.style && c.style < len(s.dates) &&
 			// Up to 3e6 days, about the year 10113; larger numbers are no dates.
-			s.dates[c.Style] && 0 <= v && v < 3e6 {
+			s.dates[c.style] && 0 <= v && v < 3e6 {
 			seconds := math.Round(v * 86400)
 			t := s.epoch.Add(time.Duration(seconds) * time.Second)
 			// A fraction of a day is a time of day without a date.
@@ -266,12 +336,12 @@ func (s *sheet) text(c *sheetCell) (string, error) {
 			return t.Format("2006-01-02T15:04:05"), nil
 		}
 	}
-	return c.Value, nil // numbers, errors such as #N/A, results of formulas
+	return string(c.value), nil // numbers, errors such as #N/A, results of formulas
 }
 
 // columnOf returns the column, from 0, of a cell reference such as AB12; -1 if it has none. Four letters are
 // more than the format allows, so n cannot overflow.
-func columnOf(place string) int {
+func columnOf(place []byte) int {
 	n := 0
 	for i := 0; i < len(place) && i < 4; i++ {
 		c := place[i] | 0x20
@@ -287,9 +357,10 @@ func columnOf(place string) int {
 // the row.
 type sheetLines struct {
 	s      *sheet
-	d      *xml.Decoder
-	limit  *io.LimitedReader
+	x      *xmlReader
+	bound  *expansion // of the CSV: cells may share one long text
 	c      io.Closer
+	cell   sheetCell
 	cells  []string
 	width  int // cells of the longest row so far
 	row    int // number of the last line
@@ -315,9 +386,8 @@ func (s *sheet) lines() (stream, error) {
 		c.Close()
 		return nil, s.in.wrap(damaged{err})
 	}
-	l := &sheetLines{s: s, c: r, closer: c, limit: &io.LimitedReader{R: r, N: maxSheetBytes}}
-	l.d = xml.NewDecoder(l.limit)
-	return l, nil
+	return &sheetLines{s: s, c: r, closer: c, x: newXMLReader(r, newExpansion(s.in.size)),
+		bound: newExpansion(s.in.size)}, nil
 }
 
 func (l *sheetLines) Close() error { return errors.Join(l.c.Close(), l.closer.Close()) }
@@ -339,30 +409,28 @@ func (l *sheetLines) Read(p []byte) (int, error) {
 func (l *sheetLines) next() error {
 	l.all = l.all[:0]
 	for {
-		token, err := l.d.Token()
-		if err == io.EOF && l.limit.N > 0 {
+		token, err := l.x.next()
+		if err == io.EOF {
 			return io.EOF
 		}
 		if err != nil {
-			if l.limit.N == 0 {
-				return inputError(l.s.in.name, "more than %d GiB in the sheet: save it as CSV", maxSheetBytes>>30)
-			}
-			return l.s.in.wrap(damaged{err})
+			return l.s.in.wrapXML(err)
 		}
-		e, ok := token.(xml.StartElement)
-		if !ok || e.Name.Local != "row" {
+		if token != startTag || string(l.x.name) != "row" {
 			continue
 		}
 		row := l.row + 1
-		for _, a := range e.Attr {
-			if n, err := strconv.Atoi(a.Value); a.Name.Local == "r" && err == nil {
-				row = n
-			}
+		place, err := l.x.number("r")
+		if err != nil {
+			return l.s.in.wrapXML(err)
+		}
+		if place != 0 {
+			row = place
 		}
 		if row <= l.row || row > maxSheetRow {
 			return inputError(l.s.in.name, "row %d of the sheet follows row %d", row, l.row)
 		}
-		if err := l.readRow(); err != nil {
+		if err := l.readRow(row); err != nil {
 			return err
 		}
 		// Rows that the sheet leaves out become empty lines, which keeps the numbering. maxSheetRow bounds how
@@ -372,50 +440,48 @@ func (l *sheetLines) next() error {
 		}
 		l.write()
 		l.row = row
+		if err := l.bound.take(len(l.all) + elementCost*len(l.cells)); err != nil {
+			return l.s.in.wrapXML(err)
+		}
 		return nil
 	}
 }
 
 // readRow reads the cells up to the end of the row.
-func (l *sheetLines) readRow() error {
+func (l *sheetLines) readRow(row int) error {
 	l.cells = l.cells[:0]
-	for {
-		token, err := l.d.Token()
+	size := 0
+	for base := l.x.depth(); ; {
+		token, err := l.x.next()
+		switch {
+		case err == nil && token == endTag && l.x.depth() < base:
+			return nil
+		case err == nil && token == startTag && string(l.x.name) == "c":
+			err = l.cell.read(l.x)
+		case err == nil:
+			continue
+		}
 		if err != nil {
-			if err == io.EOF {
-				err = io.ErrUnexpectedEOF
-			}
-			return l.s.in.wrap(damaged{err})
+			return l.s.in.wrapXML(err)
 		}
-		switch e := token.(type) {
-		case xml.EndElement:
-			if e.Name.Local == "row" {
-				return nil
-			}
-		case xml.StartElement:
-			if e.Name.Local != "c" {
-				continue
-			}
-			var c sheetCell
-			if err := l.d.DecodeElement(&c, &e); err != nil {
-				return l.s.in.wrap(damaged{err})
-			}
-			at := columnOf(c.Place)
-			if at < 0 {
-				at = len(l.cells)
-			}
-			if at < len(l.cells) || at >= maxSheetColumn {
-				return inputError(l.s.in.name, "cell %s of the sheet is out of order", quote.Short(c.Place))
-			}
-			for len(l.cells) < at {
-				l.cells = append(l.cells, "")
-			}
-			text, err := l.s.text(&c)
-			if err != nil {
-				return err
-			}
-			l.cells = append(l.cells, text)
+		at := columnOf(l.cell.place)
+		if at < 0 {
+			at = len(l.cells)
 		}
+		if at < len(l.cells) || at >= maxSheetColumn {
+			return inputError(l.s.in.name, "cell %s of the sheet is out of order", quote.Short(l.cell.place))
+		}
+		for len(l.cells) < at {
+			l.cells = append(l.cells, "")
+		}
+		text, err := l.s.text(&l.cell)
+		if err != nil {
+			return err
+		}
+		if size += len(text); size > maxRowBytes {
+			return inputError(l.s.in.name, "row %d of the sheet has more than %d bytes of text", row, maxRowBytes)
+		}
+		l.cells = append(l.cells, text)
 	}
 }
 

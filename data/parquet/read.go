@@ -28,6 +28,7 @@ type source struct {
 	before  int64   // rows of the file before the blocks
 	group   int     // index of the first row group
 	blocks  []block // the blocks to read
+	missing *data.MissingTexts
 }
 
 // block is a run of consecutive row groups.
@@ -36,8 +37,8 @@ type block struct {
 	rows   int64
 }
 
-// Open prepares a Parquet file for reading: it reads the footer only. Of the options, only MaxColumns and
-// UnitBytes matter; missing values are nulls. Errors about the contents are data.ErrInput.
+// Open prepares a Parquet file for reading: it reads the footer only. Of the options, only MaxColumns, UnitBytes
+// and Missing matter; nulls are missing, too. Errors about the contents are data.ErrInput.
 func Open(path string, o data.Options) (data.Source, error) {
 	return newSource(path, openPath(path), o)
 }
@@ -59,7 +60,8 @@ func newSource(path string, open opener, o data.Options) (src data.Source, err e
 	}
 	defer f.Close()
 	limit := cmp.Or(o.MaxColumns, 1<<16)
-	s := &source{path: path, open: open, all: f.rows, rows: f.rows, columns: f.columns, blocks: f.blocks(o.UnitBytes)}
+	s := &source{path: path, open: open, all: f.rows, rows: f.rows, columns: f.columns, blocks: f.blocks(o.UnitBytes),
+		missing: data.NewMissingTexts(o.Missing)}
 	seen := map[string]bool{}
 	for _, c := range f.columns {
 		if seen[c.name] {
@@ -399,6 +401,9 @@ func (r *reader) store(b *data.Block, j int, c *column, p *values, v int) error 
 				"leave the column out", c.name, text))
 		}
 		if text = text[:len(text):len(text)]; c.natural() == data.Text && c.kind != format.Boolean || c.unit > 0 {
+			if text != nil && r.s.missing.Has(text) {
+				text = nil
+			}
 			b.AppendText(j, text)
 		} else {
 			b.AppendBare(j, text)
@@ -408,9 +413,12 @@ func (r *reader) store(b *data.Block, j int, c *column, p *values, v int) error 
 		if !ok && c.decimal {
 			return r.badCell(col, c.name, fmt.Sprintf("column %q is %.40q, want a number", c.name, p.text(v)))
 		}
-		if !ok {
+		if !ok && !r.s.missing.Has(p.text(v)) {
 			col.AppendNumber(p.text(v))
 			break
+		}
+		if !ok {
+			x = math.NaN()
 		}
 		col.Num = append(col.Num, x)
 	}

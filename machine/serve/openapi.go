@@ -3,7 +3,9 @@ package serve
 import (
 	"encoding/json"
 	"net/http"
+	"regexp"
 	"strconv"
+	"strings"
 
 	"github.com/randfeat/randfeat/data"
 	"github.com/randfeat/randfeat/machine"
@@ -138,8 +140,14 @@ func (d *loaded) predictOperation() node {
 	return operation
 }
 
-// noValue is a pattern of texts that mean a missing value.
-const noValue = `\?|N/?A|NaN|nan|null|NULL|None`
+// noValue is a pattern of the texts of [data.DefaultMissing].
+var noValue = func() string {
+	var texts []string
+	for _, t := range data.DefaultMissing {
+		texts = append(texts, regexp.QuoteMeta(t))
+	}
+	return strings.Join(texts, "|")
+}()
 
 // datePatterns match dates in the orders of [data.Field].Format, in the plainest form, with days that every
 // month has. The server accepts more than they say; generated tests must not produce 30 February.

@@ -8,10 +8,12 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/randfeat/randfeat/data"
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/machine"
 )
@@ -192,6 +194,17 @@ func TestOpenAPI(t *testing.T) {
 		if len(doc.Paths) != 6 || fmt.Sprint(row.Required) != "[a b c]" || len(row.Properties) != 4 ||
 			*row.AdditionalProperties || (doc.Components.SecuritySchemes != nil) != (token != "") {
 			t.Errorf("%+v", doc.Components)
+		}
+		// A cell of a column of numbers may be any text that means a missing value.
+		pattern := regexp.MustCompile(`"pattern": ("\^[^\n]*\$")`).FindStringSubmatch(w.Body.String())
+		var text string
+		if len(pattern) == 0 || json.Unmarshal([]byte(pattern[1]), &text) != nil {
+			t.Fatalf("no pattern in %s", w.Body)
+		}
+		for _, missing := range data.DefaultMissing {
+			if !regexp.MustCompile(text).MatchString(missing) {
+				t.Errorf("the pattern %s excludes %q", text, missing)
+			}
 		}
 		// All ways in which a value can differ: the words of the comment of data.Surprise.What.
 		what, _, _ := strings.Cut(w.Body.String()[strings.Index(w.Body.String(), `"what"`):], "]")

@@ -18,18 +18,12 @@ type rowReader interface {
 }
 
 // missing are the texts that mean a missing value, in every format.
-var missing = func() map[string]bool {
-	m := map[string]bool{}
-	for _, t := range data.DefaultMissing {
-		m[t] = true
-	}
-	return m
-}()
+var missing = data.NewMissingTexts(nil)
 
 // appendCell appends a cell as package data does for NDJSON. nil is missing; bare says that it was not a
 // string. It reports false for a text in a column of numbers.
 func appendCell(b *data.Block, j int, kind data.Kind, cell []byte, bare bool) bool {
-	if cell != nil && missing[string(cell)] {
+	if cell != nil && missing.Has(cell) {
 		cell = nil
 	}
 	switch {

@@ -1,0 +1,87 @@
+package data_test
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	pq "github.com/parquet-go/parquet-go"
+
+	"github.com/randfeat/randfeat/data"
+	"github.com/randfeat/randfeat/data/parquet"
+)
+
+// The documents list the texts of DefaultMissing, and the program in docs/modelfile.md reads them so.
+func TestDefaultMissingIsDocumented(t *testing.T) {
+	code := strings.Join(data.DefaultMissing[1:len(data.DefaultMissing)-1], "`, `")
+	python := fmt.Sprintf("%q", data.DefaultMissing)
+	for file, want := range map[string]string{
+		"../docs/machines.md":  "Empty cells, `" + code + "` and `" + data.DefaultMissing[len(data.DefaultMissing)-1] + "` mean a missing value",
+		"../docs/modelfile.md": "text in (" + strings.ReplaceAll(python[1:len(python)-1], "\" ", "\", ") + ")",
+	} {
+		b, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if text := strings.Join(strings.Fields(string(b)), " "); !strings.Contains(text, want) {
+			t.Errorf("%s does not list data.DefaultMissing. Write: %s", file, want)
+		}
+	}
+}
+
+// A text that means a missing value does so in every format, and in columns of numbers as in columns of texts.
+func TestMissingInEveryFormat(t *testing.T) {
+	type row struct {
+		A string `parquet:"a"`
+	}
+	texts := append([]string{"x"}, data.DefaultMissing...)
+	csv, ndjson := "a\n", ""
+	var rows []row
+	var codes []int8
+	for i, s := range texts {
+		csv += fmt.Sprintf("%q\n", s)
+		ndjson += fmt.Sprintf("{\"a\":%q}\n", s)
+		rows, codes = append(rows, row{s}), append(codes, int8(i))
+	}
+	path := t.TempDir() + "/x.parquet"
+	if err := pq.WriteFile(path, rows); err != nil {
+		t.Fatal(err)
+	}
+	open := map[string]func() (data.Source, error){
+		"csv":     func() (data.Source, error) { return data.OpenBytes("x.csv", []byte(csv), data.Options{}) },
+		"ndjson":  func() (data.Source, error) { return data.OpenBytes("x.ndjson", []byte(ndjson), data.Options{}) },
+		"parquet": func() (data.Source, error) { return parquet.Open(path, data.Options{}) },
+	}
+	for name, cells := range map[string]data.Cells{"strings": {Values: texts}, "levels": {Values: codes, Levels: texts}} {
+		open[name] = func() (data.Source, error) {
+			c := data.NewColumns("memory")
+			return c, c.Add("a", cells)
+		}
+	}
+	for name, open := range open {
+		src, err := open()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for kind, want := range map[data.Kind]string{data.Text: "x" + strings.Repeat(" ∅", len(texts)-1),
+			data.Number: "unreadable" + strings.Repeat(" ∅", len(texts)-1)} {
+			var got []string
+			err := eachBlock(src, []data.Kind{kind}, func(b *data.Block) {
+				for i := range b.Rows {
+					switch c := b.Cols[0]; {
+					case kind == data.Text && c.Text[i] != nil:
+						got = append(got, string(c.Text[i]))
+					case kind == data.Number && c.Unreadable(i):
+						got = append(got, "unreadable")
+					default:
+						got = append(got, "∅")
+					}
+				}
+			})
+			if err != nil || strings.Join(got, " ") != want {
+				t.Errorf("%s: %q, %v, want %s", name, got, err, want)
+			}
+		}
+	}
+}
