@@ -19,9 +19,10 @@ import (
 
 // Exit statuses.
 const (
-	exitDone   = cli.ExitDone
-	exitFailed = cli.ExitFailed
-	exitMisuse = cli.ExitMisuse
+	exitDone        = cli.ExitDone
+	exitFailed      = cli.ExitFailed
+	exitMisuse      = cli.ExitMisuse
+	exitInterrupted = cli.ExitInterrupted
 )
 
 // outcome is the result of a command.

@@ -418,7 +418,7 @@ func TestFeaturesStopWhenInterrupted(t *testing.T) {
 	var stdout, stderr bytes.Buffer
 	code := runChecked(ctx, []string{"features", in, "-o", filepath.Join(dir, "out.npy"), "--family", "trig"}, nil,
 		&stdout, &stderr)
-	if code != exitFailed || names(t, dir) != "x.npy" {
+	if code != exitInterrupted || names(t, dir) != "x.npy" {
 		t.Errorf("exit %d, files %s", code, names(t, dir))
 	}
 }

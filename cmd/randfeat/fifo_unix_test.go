@@ -7,6 +7,7 @@ import (
 	"context"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -62,7 +63,7 @@ func TestNamedPipes(t *testing.T) {
 		{"fit", pipe, "--target", "kwh", "-o", out}, {"attend", pipe, pipe, pipe, "-o", out},
 		{"features", pipe, "--family", "trig", "-o", out}} {
 		o := within(t, stopped, release, strings.NewReader(""), args...)
-		if o.code != exitFailed || !strings.Contains(o.stderr, "interrupted") {
+		if o.code != exitInterrupted || !strings.Contains(o.stderr, "interrupted") {
 			t.Errorf("%q without a writer: exit %d, %s", args, o.code, o.stderr)
 		}
 	}
@@ -81,14 +82,14 @@ func TestNamedPipes(t *testing.T) {
 			f.Close()
 		}
 	}()
-	if o := within(t, ctx, release, strings.NewReader(""), "predict", model, pipe); o.code != exitFailed ||
+	if o := within(t, ctx, release, strings.NewReader(""), "predict", model, pipe); o.code != exitInterrupted ||
 		!strings.Contains(o.stderr, "interrupted") {
 		t.Errorf("a writer that stalls: exit %d, %s", o.code, o.stderr)
 	}
 	// The same of stdin.
 	r, w := io.Pipe()
 	defer w.Close()
-	if o := within(t, stopped, func() { w.Close() }, r, "predict", model, "-"); o.code != exitFailed ||
+	if o := within(t, stopped, func() { w.Close() }, r, "predict", model, "-"); o.code != exitInterrupted ||
 		!strings.Contains(o.stderr, "interrupted") {
 		t.Errorf("stdin that stalls: exit %d, %s", o.code, o.stderr)
 	}
@@ -126,6 +127,38 @@ func TestPipeIsOpenedOnce(t *testing.T) {
 		want := ok(t, command, model, table)
 		if o.code != exitDone || strings.ReplaceAll(o.stdout, pipe, table) != want.stdout {
 			t.Errorf("%s of a pipe: exit %d, %s%s", command, o.code, o.stdout, o.stderr)
+		}
+	}
+}
+
+// An interrupt of the process ends it with the status that shells know.
+func TestInterruptExits130(t *testing.T) {
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	pipe := filepath.Join(dir, "pipe")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Skip(err)
+	}
+	for _, args := range [][]string{{"fit", pipe, "--target", "y", "-o", filepath.Join(dir, "m.rf")}, {"eval", pipe}} {
+		cmd := exec.Command(self, args...)
+		cmd.Env = append(os.Environ(), asCommand+"=1")
+		var stderr strings.Builder
+		cmd.Stderr = &stderr
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		w, err := os.OpenFile(pipe, os.O_WRONLY, 0) // returns when the command reads
+		if err != nil {
+			t.Fatal(err)
+		}
+		cmd.Process.Signal(os.Interrupt)
+		cmd.Wait()
+		w.Close()
+		if code := cmd.ProcessState.ExitCode(); code != 130 || !strings.Contains(stderr.String(), "interrupted") {
+			t.Errorf("%v: exit %d, %s", args, code, &stderr)
 		}
 	}
 }

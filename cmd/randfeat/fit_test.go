@@ -170,7 +170,7 @@ func TestFitInterrupted(t *testing.T) {
 	cancel()
 	var stdout, stderr bytes.Buffer
 	code := runChecked(ctx, []string{"fit", "--demo", "-o", out}, strings.NewReader(""), &stdout, &stderr)
-	if code != exitFailed || stdout.Len() > 0 || !strings.Contains(stderr.String(),
+	if code != exitInterrupted || stdout.Len() > 0 || !strings.Contains(stderr.String(),
 		"interrupted: no model was written; with --checkpoint FILE a fit can go on") {
 		t.Errorf("exit %d, %s%s", code, stdout.String(), stderr.String())
 	}

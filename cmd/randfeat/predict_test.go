@@ -494,7 +494,7 @@ func TestPredictErrors(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	var stdout, stderr bytes.Buffer
-	if code := runChecked(ctx, []string{"predict", ridge, in, "-o", old}, nil, &stdout, &stderr); code != exitFailed ||
+	if code := runChecked(ctx, []string{"predict", ridge, in, "-o", old}, nil, &stdout, &stderr); code != exitInterrupted ||
 		!strings.Contains(stderr.String(), "interrupted") {
 		t.Errorf("interrupted: %d %s", code, &stderr)
 	}

@@ -67,6 +67,9 @@ func run(ctx context.Context, env *cli.Env, args []string) int {
 		hint = " (" + strings.Join(hints, ", ") + ")"
 	}
 	text := errorText(err)
+	if text == context.Canceled.Error() {
+		text = cli.ErrInterrupted.Error()
+	}
 	if errors.Is(err, fs.ErrNotExist) {
 		hint = ""
 		text = missingFile(err, text)
@@ -74,6 +77,9 @@ func run(ctx context.Context, env *cli.Env, args []string) int {
 	fmt.Fprintf(env.Stderr, "randfeat: %s%s\n", text, hint)
 	var failed cli.Failure
 	var wrong cli.Misuse
+	if errors.Is(err, cli.ErrInterrupted) || ctx.Err() != nil && errors.Is(err, context.Canceled) {
+		return cli.ExitInterrupted
+	}
 	// Failures of the work exit with 1, without usage. Everything else is a wrong command line, also if cobra
 	// found it.
 	if errors.As(err, &failed) && !errors.As(err, &wrong) {
@@ -141,8 +147,8 @@ func command(env *cli.Env) *cobra.Command {
 your data.
 
 Results go to stdout, everything else to stderr. The exit status is 0 if the work is done, 1 if it failed or a check
-missed, and 2 if the command line is wrong. If the reader of a pipe ends, randfeat ends silently by SIGPIPE (shells show
-141).`,
+missed, 2 if the command line is wrong, and 130 after an interrupt (Ctrl-C). If the reader of a pipe ends, randfeat ends
+silently by SIGPIPE (shells show 141).`,
 		Example: `  randfeat fit --demo -o model.rf      # a model from a table, here a generated one
   randfeat attend --demo               # attention: error against cost of all methods
   randfeat advise --demo               # the best random features for given rows`,

@@ -68,6 +68,32 @@ func TestStdoutFull(t *testing.T) {
 	if code != exitDone || !strings.HasPrefix(stderr, warning) {
 		t.Errorf("/dev/null for reading and writing: exit %d, %s", code, stderr)
 	}
+	// Results that are written nowhere else are not lost in silence.
+	for _, line := range []string{"predict " + model + " " + table, "predict " + model + " " + table + " --to ndjson"} {
+		shell := exec.Command("sh", "-c", `exec "$0" "$@" >&-`, self)
+		shell.Args = append(shell.Args, strings.Fields(line)...)
+		shell.Env = append(os.Environ(), asCommand+"=1")
+		if b, err := shell.CombinedOutput(); shell.ProcessState.ExitCode() != exitFailed ||
+			!strings.Contains(string(b), "the results would be lost; name a file with -o") {
+			t.Errorf("%s with a closed stdout: %v, %s", line, err, b)
+		}
+	}
+	if code, stderr, _ := process(strings.Fields("predict "+model+" "+table+" -o "+os.DevNull), closed); code != exitDone {
+		t.Errorf("predict -o /dev/null: exit %d, %s", code, stderr)
+	}
+	// A table on stdin needs no room for temporary files.
+	rows, err := os.Open(table)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rows.Close()
+	fit := exec.Command(self, "fit", "-", "--target", "kwh", "--features", "16", "--bandwidth", "2", "--lambda", "1",
+		"--folds", "1", "-o", filepath.Join(dir, "again.rf"))
+	fit.Env = append(os.Environ(), asCommand+"=1", "TMPDIR="+filepath.Join(dir, "none"))
+	fit.Stdin = rows
+	if b, err := fit.CombinedOutput(); err != nil {
+		t.Errorf("fit - without a TMPDIR: %v, %s", err, b)
+	}
 	cmd := exec.Command("sh", "-c", `exec "$0" version >&-`, self)
 	cmd.Env = append(os.Environ(), asCommand+"=1")
 	if b, err := cmd.CombinedOutput(); err != nil || strings.Count(string(b), warning) != 1 {

@@ -15,12 +15,16 @@ import (
 // one, and a failure leaves the target unchanged. A target that is not a regular file (a pipe, /dev/null) is written
 // directly, because it cannot be replaced.
 //
+// A file that is replaced keeps its permissions; a new file has those of the umask. A symbolic link is followed: the
+// file that it names is replaced or created, and the link stays.
+//
 // A killed process leaves its temporary file behind: a dot, the target's name, a random part and .tmp. The next
 // Create of the same target removes it on systems with file locks. A file that another process is still writing
 // is locked and stays.
 type File struct {
 	F      *os.File
 	target string
+	mode   fs.FileMode // permissions of the file that is replaced; 0 if there is none
 	Direct bool
 	done   bool
 	failed error // the first failed write: there is nothing to commit
@@ -44,27 +48,61 @@ func Create(path string) (*File, error) {
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
 		return nil, CannotWrite(path, err)
 	}
-	removeOrphans(path)
+	target, err := follow(path)
+	if err != nil {
+		return nil, CannotWrite(path, err)
+	}
+	var mode fs.FileMode
+	if info != nil {
+		mode = info.Mode().Perm()
+	}
+	removeOrphans(target)
 	for range 100 {
-		f, err := createTemporary(path)
+		f, err := createTemporary(target, mode)
 		if errors.Is(err, fs.ErrExist) {
 			continue
 		}
 		if err != nil {
-			return nil, CannotWrite(path, err)
+			return nil, CannotWrite(target, err)
 		}
-		return &File{F: f, target: path}, nil
+		return &File{F: f, target: target, mode: mode}, nil
 	}
 	return nil, fmt.Errorf("cannot write %s: no free name for a temporary file", path)
 }
 
-// createTemporary opens and locks a new file beside path. It returns fs.ErrExist if another name may work.
-func createTemporary(path string) (*os.File, error) {
+// follow returns the path that a chain of symbolic links ends in, whether or not there is a file. Directories on the
+// way may be links as well, so paths are joined as they are: to clean x/../y would drop the link x.
+func follow(path string) (string, error) {
+	for range 40 {
+		info, err := os.Lstat(path)
+		if err != nil || info.Mode()&fs.ModeSymlink == 0 {
+			return path, nil // the caller finds other errors
+		}
+		link, err := os.Readlink(path)
+		if err != nil {
+			return "", err
+		}
+		if !filepath.IsAbs(link) {
+			dir, _ := filepath.Split(path)
+			link = dir + link
+		}
+		path = link
+	}
+	return "", errors.New("too many symbolic links")
+}
+
+// createTemporary opens and locks a new file beside path, which replaces a file with the given permissions. It returns
+// fs.ErrExist if another name may work.
+func createTemporary(path string, mode fs.FileMode) (*os.File, error) {
 	dir, base := filepath.Split(path)
 	// Not os.CreateTemp: its files are private (0600), while a result should follow the umask.
 	// The random name is no result, so it needs no seed.
 	name := filepath.Join(dir, "."+base+"."+strconv.FormatUint(rand.Uint64(), 36)+".tmp")
-	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
+	perm := fs.FileMode(0o666)
+	if mode != 0 {
+		perm = mode | 0o200 // never more readable than the old file; writable, so that an orphan can be locked
+	}
+	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, perm)
 	if err != nil {
 		return nil, err
 	}
@@ -175,6 +213,10 @@ func (a *File) Commit() error {
 			return CannotWrite(a.target, err)
 		}
 		return nil
+	}
+	if a.mode != 0 {
+		// The umask may have taken bits away. File systems without permissions refuse, and have none to keep.
+		_ = a.F.Chmod(a.mode)
 	}
 	if err := a.F.Sync(); err != nil {
 		return CannotWrite(a.target, err)

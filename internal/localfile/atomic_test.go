@@ -142,3 +142,95 @@ func TestCannotWrite(t *testing.T) {
 		}
 	}
 }
+
+// A replaced file keeps its permissions, also those that the umask takes from new files; new files follow the umask.
+func TestModesStay(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("no permissions here")
+	}
+	dir := t.TempDir()
+	plain := filepath.Join(dir, "plain")
+	if err := os.WriteFile(plain, nil, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	mode := func(path string) os.FileMode {
+		t.Helper()
+		info, err := os.Stat(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return info.Mode()
+	}
+	if path := filepath.Join(dir, "new"); localfile.Write(path, nil) != nil || mode(path) != mode(plain) {
+		t.Errorf("a new file has %v, want %v", mode(path), mode(plain))
+	}
+	for _, want := range []os.FileMode{0o600, 0o640, 0o666, 0o400} {
+		path := filepath.Join(dir, "old")
+		os.Remove(path)
+		if err := errors.Join(os.WriteFile(path, []byte("old"), 0o600), os.Chmod(path, want)); err != nil {
+			t.Fatal(err)
+		}
+		f, err := localfile.Create(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := mode(f.F.Name()); got&^(want|0o200) != 0 {
+			t.Errorf("the temporary file of one with %v has %v", want, got)
+		}
+		if _, err := f.Write([]byte("new")); err != nil {
+			t.Fatal(err)
+		}
+		if err := f.Commit(); err != nil {
+			t.Fatal(err)
+		}
+		if got := mode(path); got != want {
+			t.Errorf("%v became %v", want, got)
+		}
+	}
+}
+
+// A symbolic link stays, and the file that it names is replaced or created with its permissions.
+func TestLinksAreFollowed(t *testing.T) {
+	dir := t.TempDir()
+	real := filepath.Join(dir, "real")
+	if err := os.Mkdir(real, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for link, to := range map[string]string{"folder": real, "relative": "real/a", "chain": "relative",
+		"through": "folder/b", "up": "folder/../c"} {
+		if err := os.Symlink(to, filepath.Join(dir, link)); err != nil {
+			t.Skip(err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(real, "a"), []byte("old"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ link, file string }{{"relative", "real/a"}, {"chain", "real/a"}, {"through", "real/b"},
+		{"up", "c"}} {
+		if err := localfile.Write(filepath.Join(dir, c.link), []byte(c.link)); err != nil {
+			t.Error(err)
+			continue
+		}
+		if info, err := os.Lstat(filepath.Join(dir, c.link)); err != nil || info.Mode()&os.ModeSymlink == 0 {
+			t.Errorf("%s is a link no more: %v, %v", c.link, info, err)
+		}
+		info, err := os.Lstat(filepath.Join(dir, c.file))
+		if err != nil || !info.Mode().IsRegular() {
+			t.Errorf("%s: %v, %v", c.file, info, err)
+			continue
+		}
+		if c.file == "real/a" && info.Mode() != 0o600 {
+			t.Errorf("%s has %v", c.file, info.Mode())
+		}
+		if b, _ := os.ReadFile(filepath.Join(dir, c.file)); string(b) != c.link {
+			t.Errorf("%s: %s has %q", c.link, c.file, b)
+		}
+	}
+	loop := filepath.Join(dir, "loop")
+	if err := os.Symlink("loop", loop); err != nil {
+		t.Fatal(err)
+	}
+	if err := localfile.Write(loop, nil); err == nil || !strings.Contains(err.Error(), "cannot write "+loop) {
+		t.Errorf("a loop: %v", err)
+	}
+}

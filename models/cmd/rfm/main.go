@@ -1,7 +1,7 @@
 // Command rfm embeds and generates text with pretrained models on the CPU.
 //
-// Results go to stdout, everything else to stderr. The exit status is 0 if the command is done, 1 if it failed and 2
-// if it was misused. With --json every command prints one object per line.
+// Results go to stdout, everything else to stderr. The exit status is 0 if the command is done, 1 if it failed, 2 if
+// it was misused and 130 after an interrupt. With --json every command prints one object per line.
 package main
 
 import (
@@ -36,9 +36,10 @@ func main() {
 
 // Exit statuses.
 const (
-	exitDone   = 0
-	exitFailed = 1
-	exitMisuse = 2
+	exitDone        = 0
+	exitFailed      = 1
+	exitMisuse      = 2
+	exitInterrupted = 130 // what a shell reports for a process that SIGINT ended
 )
 
 // env has the streams and settings that all commands share.
@@ -86,8 +87,9 @@ func run(ctx context.Context, stdin io.Reader, stdout, stderr io.Writer, args []
 	if err == nil {
 		return exitDone
 	}
-	if errors.Is(err, context.Canceled) {
-		err = failure{errors.New("interrupted")}
+	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
+		fmt.Fprintln(stderr, "rfm: interrupted")
+		return exitInterrupted
 	}
 	fmt.Fprintf(stderr, "rfm: %s\n", printable(err.Error()))
 	var failed failure
@@ -110,7 +112,7 @@ measures what that costs in accuracy.
 MODEL is a GGUF file (Llama, SmolLM2, Qwen2, BERT) or a Hugging Face folder with config.json, model.safetensors and
 tokenizer.json (BERT, MiniLM, BGE, E5; Llama, Qwen2).
 
-Results go to stdout, everything else to stderr. Exit status: 0 done, 1 failed, 2 misused.`,
+Results go to stdout, everything else to stderr. Exit status: 0 done, 1 failed, 2 misused, 130 interrupted.`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Args:          suggest.NoArgs,

@@ -133,6 +133,17 @@ func TestGenerateAndAsk(t *testing.T) {
 	}
 }
 
+func TestInterrupted(t *testing.T) {
+	model := tiny.Folder(t, "llama")
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	var out, errs bytes.Buffer
+	if code := run(ctx, strings.NewReader(""), &out, &errs, []string{"generate", model, "a text"}); code != 130 ||
+		!strings.Contains(errs.String(), "rfm: interrupted") {
+		t.Errorf("exit %d, %s", code, &errs)
+	}
+}
+
 func TestSearchCommand(t *testing.T) {
 	model, dir := tiny.Folder(t, "bert"), t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "a.txt"), []byte("what is looked for"), 0o600); err != nil {

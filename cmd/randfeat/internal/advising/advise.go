@@ -302,7 +302,7 @@ func finishAdvice(env *cli.Env, f *adviseFlags, r *advise.Report, begun time.Tim
 	var files cli.Outputs
 	defer files.Abort()
 	if f.html != "" {
-		w, err := files.Create(f.html, env.Stdout)
+		w, err := files.Create(f.html, env)
 		if err != nil {
 			return err
 		}
@@ -317,7 +317,7 @@ func finishAdvice(env *cli.Env, f *adviseFlags, r *advise.Report, begun time.Tim
 		} else if r.Spec == nil {
 			return fmt.Errorf("--save-spec: no candidate can be used, see why with --json")
 		}
-		w, err := files.Create(f.spec, env.Stdout)
+		w, err := files.Create(f.spec, env)
 		if err != nil {
 			return err
 		}

@@ -280,7 +280,7 @@ func drawAttendDemo(env *cli.Env, f *attendFlags, rows []AttendDemoRow) error {
 	}
 	var files cli.Outputs
 	defer files.Abort()
-	w, err := files.Create(f.svg, env.Stdout)
+	w, err := files.Create(f.svg, env)
 	if err != nil {
 		return err
 	}

@@ -213,7 +213,7 @@ func saveChoice(env *cli.Env, path string, c *choose.Choice) error {
 	}
 	var files cli.Outputs
 	defer files.Abort()
-	w, err := files.Create(path, env.Stdout)
+	w, err := files.Create(path, env)
 	if err != nil {
 		return err
 	}

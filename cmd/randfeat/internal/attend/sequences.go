@@ -28,7 +28,7 @@ func headRange[T dense.Float](s attention.Seq[T], lo, hi int) attention.Seq[T] {
 func writeSequence[T dense.Float](env *cli.Env, path string, shape []int, out attention.Seq[T]) error {
 	var files cli.Outputs
 	defer files.Abort()
-	w, err := files.Create(path, env.Stdout)
+	w, err := files.Create(path, env)
 	if err != nil {
 		return err
 	}

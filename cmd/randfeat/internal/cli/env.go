@@ -22,9 +22,10 @@ import (
 
 // Exit statuses.
 const (
-	ExitDone   = 0
-	ExitFailed = 1
-	ExitMisuse = 2
+	ExitDone        = 0
+	ExitFailed      = 1
+	ExitMisuse      = 2
+	ExitInterrupted = 130 // what a shell reports for a process that SIGINT ended
 )
 
 // Env is the environment of one command line: where to read and write, and the flags common to all commands. It
@@ -34,6 +35,7 @@ type Env struct {
 	Stdout *bufio.Writer // buffered; run flushes it and checks the error
 	Stderr io.Writer
 	JSON   bool
+	lost   bool            // what is written to stdout leads nowhere
 	ctx    context.Context // ends with the command line; nil before Until
 	// OnObject, if set, receives every object that is printed: tests check them against their schemas.
 	OnObject func(v any, line []byte)

@@ -14,9 +14,9 @@ import (
 type Outputs struct{ files []*localfile.File }
 
 // Create opens a file, or returns stdout for -.
-func (o *Outputs) Create(path string, stdout io.Writer) (io.Writer, error) {
+func (o *Outputs) Create(path string, env *Env) (io.Writer, error) {
 	if path == "-" {
-		return stdout, nil
+		return env.Results()
 	}
 	f, err := localfile.Create(path)
 	if err != nil {

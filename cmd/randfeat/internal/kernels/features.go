@@ -193,13 +193,13 @@ func writeFeatures[T dense.Float](ctx context.Context, env *cli.Env, f *features
 	}
 	var files cli.Outputs
 	defer files.Abort()
-	phi, err := files.Create(f.out, env.Stdout)
+	phi, err := files.Create(f.out, env)
 	if err != nil {
 		return err
 	}
 	var scales io.Writer
 	if f.logScale != "" {
-		if scales, err = files.Create(f.logScale, env.Stdout); err != nil {
+		if scales, err = files.Create(f.logScale, env); err != nil {
 			return err
 		}
 	}

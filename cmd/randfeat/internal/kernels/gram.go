@@ -248,7 +248,7 @@ func writeGram[T dense.Float](ctx context.Context, env *cli.Env, path, warn stri
 	}
 	var files cli.Outputs
 	defer files.Abort()
-	w, err := files.Create(path, env.Stdout)
+	w, err := files.Create(path, env)
 	if err != nil {
 		return err
 	}

@@ -330,7 +330,7 @@ func writeDraws[T dense.Float](ctx context.Context, env *cli.Env, f *sampleFlags
 		if o.path == "" {
 			continue
 		}
-		w, err := files.Create(o.path, env.Stdout)
+		w, err := files.Create(o.path, env)
 		if err != nil {
 			return err
 		}

@@ -302,7 +302,7 @@ func (r *ExplainResult) draw(env *cli.Env, f *explainFlags, m *machine.Model) er
 	var out cli.Outputs
 	defer out.Abort()
 	if f.svg != "" {
-		w, err := out.Create(f.svg, env.Stdout)
+		w, err := out.Create(f.svg, env)
 		if err != nil {
 			return err
 		}
@@ -312,7 +312,7 @@ func (r *ExplainResult) draw(env *cli.Env, f *explainFlags, m *machine.Model) er
 		}
 	}
 	if f.page != "" {
-		w, err := out.Create(f.page, env.Stdout)
+		w, err := out.Create(f.page, env)
 		if err != nil {
 			return err
 		}

@@ -587,7 +587,7 @@ func (f *fitFlags) explain(ctx context.Context, err error) error {
 			}
 		}
 	}
-	return fmt.Errorf("interrupted: %s", hint)
+	return fmt.Errorf("%w: %s", cli.ErrInterrupted, hint)
 }
 
 // parseBudget reads --budget: a number of features, bytes with a unit, or both separated by a comma.

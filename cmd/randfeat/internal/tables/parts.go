@@ -277,7 +277,7 @@ func doStep(ctx context.Context, env *cli.Env, folder *parts.Folder, step *parts
 	done, err := folder.Do(ctx, step, leaves)
 	if err != nil {
 		if ctx.Err() != nil {
-			return fmt.Errorf("interrupted: nothing was written; the same command begins again")
+			return fmt.Errorf("%w: nothing was written; the same command begins again", cli.ErrInterrupted)
 		}
 		return err
 	}

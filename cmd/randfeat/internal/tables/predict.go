@@ -469,7 +469,11 @@ func (f *predictFlags) output(env *cli.Env, p *machine.TablePredictor, input str
 	o.create = func(kinds []data.Kind) (data.Writer, error) {
 		switch {
 		case stdout:
-			return data.NewWriter(env.Stdout, data.Format(o.format), o.columns, kinds)
+			w, err := env.Results()
+			if err != nil {
+				return nil, err
+			}
+			return data.NewWriter(w, data.Format(o.format), o.columns, kinds)
 		case o.format == "parquet":
 			return parquet.Create(f.out, o.columns, kinds)
 		case o.format == "tsv":
