@@ -369,7 +369,7 @@ func (m *Model) redraw() {
 type FileInfo struct {
 	Version        int    // version of the format
 	Bytes          int64  // size of the file
-	SHA256         string // hash of the tensors
+	TensorsSHA256  string // hash of the tensors
 	MetadataSHA256 string // hash of everything else
 	Tensors        []TensorInfo
 }
@@ -398,7 +398,7 @@ func LoadInfo(path string) (*Model, *FileInfo, error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("%s: %w: %w", path, ErrCorrupt, err)
 	}
-	info := &FileInfo{Version: version, Bytes: int64(len(b)), SHA256: f.Metadata["sha256"],
+	info := &FileInfo{Version: version, Bytes: int64(len(b)), TensorsSHA256: f.Metadata["sha256"],
 		MetadataSHA256: f.Metadata["sha256_metadata"]}
 	for _, t := range f.Tensors {
 		info.Tensors = append(info.Tensors, TensorInfo{t.Name, t.Shape})

@@ -242,14 +242,15 @@ func TestInspect(t *testing.T) {
 	path, m := saveModel(t, dir, machine.KindLogistic, "kind", shop(100))
 	r := objects[json.RawMessage](t, ok(t, "inspect", path, "--json").stdout)
 	var got struct {
-		Kind, Task, SHA256, Python string
-		Rows, Bytes                int64
-		Features, Width, Outputs   int
-		FormatVersion              int `json:"format_version"`
-		Lambda, Bandwidth          float64
-		Schema                     data.Schema
-		Spec                       map[string]any
-		Tensors                    []machine.TensorInfo
+		Kind, Task, Python       string
+		TensorsSHA256            string `json:"sha256_tensors"`
+		Rows, Bytes              int64
+		Features, Width, Outputs int
+		FormatVersion            int `json:"format_version"`
+		Lambda, Bandwidth        float64
+		Schema                   data.Schema
+		Spec                     map[string]any
+		Tensors                  []machine.TensorInfo
 	}
 	if err := json.Unmarshal(r[0], &got); err != nil {
 		t.Fatal(err)
@@ -261,13 +262,13 @@ func TestInspect(t *testing.T) {
 	if got.Kind != "logistic" || got.Task != "classification" || got.Rows != 100 || got.Bytes != info.Size() ||
 		got.FormatVersion != 2 || got.Features != 64 ||
 		got.Width != m.Schema.Width() || got.Outputs != 2 || got.Lambda != 1 || got.Bandwidth != 2 ||
-		len(got.SHA256) != 64 || len(got.Tensors) != 3 ||
+		len(got.TensorsSHA256) != 64 || len(got.Tensors) != 3 ||
 		got.Schema.Targets[0].Classes[1] != "dear" || got.Spec["m"] != 32.0 ||
 		!strings.Contains(got.Python, "safe_open") {
 		t.Errorf("%+v", got)
 	}
 	o := ok(t, "inspect", path).stdout
-	for _, want := range []string{"format version 2", "verified", got.SHA256,
+	for _, want := range []string{"format version 2", "verified", got.TensorsSHA256,
 		"logistic (classification, 2 classes), fitted to 100 rows",
 		"64 random features: trig × orthogonal, 32 projections, seed 5",
 		"gaussian, bandwidth 2", "penalty λ", "3 levels: ", "2 classes: cheap, dear", "carried along", "safe_open",

@@ -179,9 +179,9 @@ func TestPanic(t *testing.T) {
 	if w := post(s, "/v1/predict", "application/json", oneRow); w.Code != 200 {
 		t.Errorf("afterwards: %d %s", w.Code, w.Body)
 	}
-	if b.running != 0 || s.inFlight.Load() != 0 || s.memory.Load() != 0 {
+	if b.running != 0 || s.inFlight.Load() != 0 || s.memory.Used() != 0 {
 		t.Errorf("%d processors are taken, %d requests and %d bytes are counted", b.running, s.inFlight.Load(),
-			s.memory.Load())
+			s.memory.Used())
 	}
 }
 

@@ -1,14 +1,6 @@
 // Package serve answers predictions of a model over HTTP.
 //
-// A [Server] is an http.Handler with these paths:
-//
-//	POST /v1/predict    rows in, predictions out
-//	GET  /v1/model      the model and the columns it reads
-//	GET  /openapi.json  the OpenAPI description of this interface
-//	GET  /healthz       200 while the process lives
-//	GET  /readyz        200 while requests are accepted, 503 once it shuts down
-//	GET  /metrics       Prometheus
-//	GET  /              a page for people; it works without JavaScript
+// A [Server] is an http.Handler. POST /v1/predict takes rows and answers predictions; [Endpoints] lists all paths.
 //
 // # Usage
 //
@@ -56,7 +48,13 @@
 // # Memory
 //
 // All bodies and answers together take at most [Limits].Memory bytes, an answer at most 64 MiB. Every request in work
-// also takes one block of [Limits].Batch rows.
+// also takes one block of [Limits].Batch rows. A request counts against [Limits].InFlight when its body has arrived.
+//
+// # Stop
+//
+// When the context of [Server.Run] ends, /readyz fails and answers say "Connection: close". After [Limits].Drain the
+// listener closes. Open connections have one second to send a last request, because a client may be sending it at this
+// moment. A body that has not arrived by then is refused with 503. Requests in work have until [Limits].Shutdown.
 //
 // # Reload
 //
@@ -65,8 +63,8 @@
 //
 // # Map of the files
 //
-// server.go has the server, its routes and its life cycle; options.go the limits. A prediction request passes through
-// predict.go (limits, body), rows.go or json.go (rows), batch.go (prediction) and answer.go (output). model.go is a
-// loaded model. query.go reads parameters, problem.go makes errors, metrics.go counts. page.go, html.go and metric.go
-// make the page, openapi.go the description.
+// server.go has the server, routes.go its endpoints and options.go the limits. Package internal/httpd runs connections,
+// reads bodies and stops. A prediction request passes through predict.go (limits), rows.go or json.go (rows), batch.go
+// (prediction) and answer.go (output). model.go is a loaded model. query.go reads parameters, problem.go makes errors,
+// metrics.go counts. page.go, html.go and metric.go make the page, openapi.go the description.
 package serve

@@ -50,7 +50,7 @@ func newMetrics() *metrics {
 		"path")
 	m.seconds = histogram(secondsBuckets, "randfeat_http_request_seconds",
 		"Time from the header of a request to the end of its answer.", "path")
-	m.inFlight = add("gauge", "randfeat_predict_in_flight", "Requests for predictions being read, waiting or in work.")
+	m.inFlight = add("gauge", "randfeat_predict_in_flight", "Requests for predictions waiting or in work.")
 	m.connections = add("gauge", "randfeat_connections", "Connections that are open.")
 	m.rows = add("counter", "randfeat_predict_rows_total", "Rows predicted.")
 	m.rejected = add("counter", "randfeat_rejected_total", "Requests answered with an error, by its code.", "reason")

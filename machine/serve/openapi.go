@@ -16,12 +16,9 @@ type node = map[string]any
 
 // serveOpenAPI describes the interface with the columns of the model, for programs that generate clients or
 // tests.
-func (s *Server) serveOpenAPI(w http.ResponseWriter, r *http.Request) *fault {
-	if p := allow(w, r, http.MethodGet); p != nil {
-		return p
-	}
+func (s *Server) serveOpenAPI(w http.ResponseWriter, _ *http.Request) *fault {
 	d := s.current.Load()
-	b, err := json.MarshalIndent(d.openAPI(s.token.Load() != nil, s.o.OpenMetrics), "", "  ")
+	b, err := json.MarshalIndent(s.openAPI(d), "", "  ")
 	if err != nil {
 		return internal(err)
 	}
@@ -33,46 +30,31 @@ func (s *Server) serveOpenAPI(w http.ResponseWriter, r *http.Request) *fault {
 }
 
 // openAPI returns the document, OpenAPI 3.1 (https://spec.openapis.org/oas/v3.1.0).
-func (d *loaded) openAPI(token, openMetrics bool) node {
-	closed := func(operation node) node { // operations that need the token
-		if token {
+func (s *Server) openAPI(d *loaded) node {
+	token := s.token.Load() != nil
+	paths := node{}
+	for _, r := range s.routes() {
+		if r.operation == nil {
+			continue
+		}
+		operation := r.operation(d)
+		operation["summary"] = r.Summary
+		if token && (r.open == nil || !r.open(&s.o)) {
 			operation["security"] = []node{{"bearer": []string{}}}
 			operation["responses"].(node)["401"] = problemAnswer("no token, or a wrong one")
 		}
-		return operation
-	}
-	text := func(about string) node {
-		return node{"description": about, "content": node{"text/plain": node{"schema": node{"type": "string"}}}}
-	}
-	get := func(summary string, ok node, more ...string) node {
-		responses := node{"200": ok, "421": problemAnswer("a host that is not this server")}
-		for _, code := range more {
-			responses[code] = problemAnswer("not now")
+		path := node{}
+		for _, m := range r.Methods {
+			path[strings.ToLower(m)] = operation
 		}
-		return node{"summary": summary, "responses": responses}
-	}
-	json := func(about string, schema node) node {
-		return node{"description": about, "content": node{typeJSON: node{"schema": schema}}}
-	}
-	metrics := get("What the server did, for Prometheus", text("Prometheus text format, version 0.0.4"))
-	if !openMetrics {
-		metrics = closed(metrics)
+		paths[r.Path] = path
 	}
 	doc := node{
 		"openapi": "3.1.0",
 		"info": node{"title": "randfeat serve", "version": d.sha256[:12],
 			"description": "Predictions of a " + string(d.model.Kind) + " model. The version is the beginning of the " +
 				"SHA-256 of its file."},
-		"paths": node{
-			"/healthz": node{"get": get("Whether the server runs", text("it does"))},
-			"/readyz":  node{"get": get("Whether the server takes requests", text("it does"), "503")},
-			"/metrics": node{"get": metrics},
-			"/openapi.json": node{"get": closed(get("This document", json("OpenAPI 3.1", node{"type": "object",
-				"required": []string{"openapi", "info", "paths"}})))},
-			"/v1/model": node{"get": closed(get("The model and the columns it reads", json("the model", node{
-				"type": "object", "required": []string{"sha256", "kind", "task", "schema", "answers", "options"}})))},
-			"/v1/predict": node{"post": closed(d.predictOperation())},
-		},
+		"paths": paths,
 		"components": node{"schemas": node{
 			"Row": d.rowSchema(), "Answer": d.answerSchema(), "Problem": problemSchema()}},
 	}
@@ -80,6 +62,23 @@ func (d *loaded) openAPI(token, openMetrics bool) node {
 		doc["components"].(node)["securitySchemes"] = node{"bearer": node{"type": "http", "scheme": "bearer"}}
 	}
 	return doc
+}
+
+// getOperation is a GET without parameters; more are statuses beside 200.
+func getOperation(ok node, more ...string) node {
+	responses := node{"200": ok, "421": problemAnswer("a host that is not this server")}
+	for _, code := range more {
+		responses[code] = problemAnswer("not now")
+	}
+	return node{"responses": responses}
+}
+
+func jsonContent(about string, schema node) node {
+	return node{"description": about, "content": node{typeJSON: node{"schema": schema}}}
+}
+
+func textContent(about string) node {
+	return node{"description": about, "content": node{"text/plain": node{"schema": node{"type": "string"}}}}
 }
 
 func ref(name string) node { return node{"$ref": "#/components/schemas/" + name} }
@@ -109,7 +108,6 @@ func (d *loaded) predictOperation() node {
 	}
 	answers := node{typeJSON: node{"schema": ref("Answer")}, typeCSV: tables, typeNDJSON: tables}
 	operation := node{
-		"summary": "Predict rows",
 		"description": "Rows may also be sent as " + typeCSV + ", " + typeTSV + " (with a line of names) and " +
 			typeNDJSON + ", and compressed with gzip; Accept chooses among " + typeJSON + ", " + typeCSV + " and " +
 			typeNDJSON + ".",

@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -11,7 +12,7 @@ import (
 type Limits struct {
 	Body     int64 // bytes of a request, also after decompression; 8 MiB
 	Rows     int   // rows of a request; 10000
-	InFlight int   // prediction requests being read, waiting or in work; 512. More are answered 429
+	InFlight int   // prediction requests whose body has arrived, waiting or in work; 512. More are answered 429
 	Memory   int64 // bytes of all bodies and answers, at least Body; 256 MiB. Beyond it requests get 429
 	Batch    int   // rows predicted in one call; 256
 	// Connections is the number of open connections; 4096. More are closed before anything is read from them.
@@ -22,7 +23,7 @@ type Limits struct {
 	Read     time.Duration // to send a request, header and body; 30 s
 	Idle     time.Duration // between two requests of a connection; 2 min
 	Shutdown time.Duration // for requests in work to finish at the end; 15 s
-	// Drain is how long the server keeps answering after it was told to stop, while /readyz already fails: the
+	// Drain is how long the server accepts connections after it was told to stop, while /readyz already fails: the
 	// time that load balancers need to notice; 0 means none.
 	Drain time.Duration
 }
@@ -45,6 +46,8 @@ type Options struct {
 	// LoopbackHosts refuses requests whose Host is not a loopback address or localhost. Otherwise a web page
 	// could reach a server on loopback by letting its own name resolve to 127.0.0.1 (DNS rebinding).
 	LoopbackHosts bool
+	// TLS encrypts the connections of Run; nil means plain HTTP. Its NextProtos name h2 to offer HTTP/2.
+	TLS *tls.Config
 	// Float32 predicts in float32.
 	Float32 bool
 	// Strict refuses rows that are unlike the training rows: unseen levels, values outside the range, new

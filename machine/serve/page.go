@@ -35,10 +35,7 @@ const pageRows = 1000
 const pageInputs = 100
 
 func asset(name, kind string) func(http.ResponseWriter, *http.Request) *fault {
-	return func(w http.ResponseWriter, r *http.Request) *fault {
-		if p := allow(w, r, http.MethodGet); p != nil {
-			return p
-		}
+	return func(w http.ResponseWriter, _ *http.Request) *fault {
 		b, err := assets.ReadFile("page/" + name)
 		if err != nil {
 			return problem(http.StatusNotFound, "not_found", "no such file")
@@ -53,9 +50,6 @@ func asset(name, kind string) func(http.ResponseWriter, *http.Request) *fault {
 // servePage shows the form, and the predictions for the rows sent with it. A problem with the rows is shown on
 // the page, with its status.
 func (s *Server) servePage(w http.ResponseWriter, r *http.Request) *fault {
-	if p := allow(w, r, http.MethodGet, http.MethodPost); p != nil {
-		return p
-	}
 	if err := s.cross.Check(r); err != nil {
 		return problem(http.StatusForbidden, "cross_origin", "forms of other sites are not answered")
 	}
@@ -65,18 +59,21 @@ func (s *Server) servePage(w http.ResponseWriter, r *http.Request) *fault {
 	o := machine.TableOptions{}
 	status := http.StatusOK
 	if r.Method == http.MethodPost {
-		k, p := s.enter()
-		if p != nil {
-			return p
+		body, e := s.http.ReadBody(w, r, s.o.Limits.Body, s.memory)
+		var k *work
+		if e == nil {
+			defer body.Free()
+			var p *fault
+			if k, p = s.enter(body); p != nil {
+				return p
+			}
+			defer s.leave(k)
+			e = body.Hold(3 * len(body.Bytes)) // the form is parsed into fields, and the rows are copied again
 		}
-		defer s.leave(k)
-		body, p := s.body(k, w, r)
-		if p == nil {
-			p = s.hold(k, 3*len(body)) // the form is parsed into fields, and the rows are copied again
-		}
+		p := bodyFault(e)
 		var f form
 		if p == nil {
-			f, p = readForm(r.Header.Get("Content-Type"), body)
+			f, p = readForm(r.Header.Get("Content-Type"), body.Bytes)
 			if o = f.options; f.text != "" {
 				v.Text = f.text
 			}

@@ -176,22 +176,29 @@ func TestOpenAPI(t *testing.T) {
 		if err := json.Unmarshal(w.Body.Bytes(), &doc); err != nil || w.Code != 200 || doc.OpenAPI != "3.1.0" {
 			t.Fatalf("%d %v %s", w.Code, err, w.Body)
 		}
-		for path, want := range map[string]string{"/healthz": "get", "/readyz": "get", "/metrics": "get",
-			"/openapi.json": "get", "/v1/model": "get", "/v1/predict": "post"} {
-			o, ok := doc.Paths[path][want]
-			open := path == "/healthz" || path == "/readyz"
-			if !ok || (len(o.Security) > 0) != (token != "" && !open) {
-				t.Errorf("token %q: %s %+v", token, path, doc.Paths[path])
+		described := 0
+		for _, route := range s.routes() {
+			if route.operation == nil {
+				continue
 			}
-			r := newGet(path)
-			r.Header.Set("Authorization", "Bearer secret")
-			w := newRecorder()
-			if s.ServeHTTP(w, r); want == "get" && w.Code != 200 {
-				t.Errorf("%s: %d", path, w.Code)
+			path := route.Path
+			for _, method := range route.Methods {
+				described++
+				o, ok := doc.Paths[path][strings.ToLower(method)]
+				open := path == "/healthz" || path == "/readyz"
+				if !ok || (len(o.Security) > 0) != (token != "" && !open) {
+					t.Errorf("token %q: %s %+v", token, path, doc.Paths[path])
+				}
+				r := newGet(path)
+				r.Header.Set("Authorization", "Bearer secret")
+				w := newRecorder()
+				if s.ServeHTTP(w, r); method == http.MethodGet && w.Code != 200 {
+					t.Errorf("%s: %d", path, w.Code)
+				}
 			}
 		}
 		row := doc.Components.Schemas["Row"]
-		if len(doc.Paths) != 6 || fmt.Sprint(row.Required) != "[a b c]" || len(row.Properties) != 4 ||
+		if len(doc.Paths) != described || described < 6 || fmt.Sprint(row.Required) != "[a b c]" || len(row.Properties) != 4 ||
 			*row.AdditionalProperties || (doc.Components.SecuritySchemes != nil) != (token != "") {
 			t.Errorf("%+v", doc.Components)
 		}
@@ -230,7 +237,7 @@ func TestDrain(t *testing.T) {
 	stopped := make(chan error, 1)
 	began := time.Now()
 	go func() { stopped <- stop() }()
-	for !s.leaving.Load() {
+	for !s.http.Stopping() {
 		time.Sleep(time.Millisecond)
 	}
 	r, err := http.Get(url + "/readyz")
@@ -283,7 +290,7 @@ func TestConnectionLimit(t *testing.T) {
 		t.Errorf("%g refused", n)
 	}
 	a.Close()
-	for end := time.Now().Add(time.Minute); s.open.Load() > 1 && time.Now().Before(end); {
+	for end := time.Now().Add(time.Minute); s.http.Open() > 1 && time.Now().Before(end); {
 		time.Sleep(time.Millisecond)
 	}
 	if got := ask(dial()); got != "HTTP/1.1 200 OK" {

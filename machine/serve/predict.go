@@ -2,29 +2,25 @@ package serve
 
 import (
 	"bytes"
-	"compress/gzip"
 	"context"
-	"errors"
 	"io"
 	"mime"
-	"net"
 	"net/http"
 	"net/url"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 
 	"github.com/randfeat/randfeat/data"
+	"github.com/randfeat/randfeat/internal/httpd"
 	"github.com/randfeat/randfeat/machine"
 )
 
 // work is the memory of one request. Requests reuse it through a pool.
 type work struct {
 	in, out data.Block
-	job     *job // refers to in and out
-	body    []byte
+	job     *job   // refers to in and out
+	body    []byte // texts of in are parts of it
 	layout  answer
 	answer  bytes.Buffer
 	held    int64 // bytes counted against Limits.Memory
@@ -42,53 +38,45 @@ func newWork() *work {
 // memory.
 const keepBytes = 1 << 20
 
-// enter admits a request for predictions, or refuses it. Every admitted request must leave.
-func (s *Server) enter() (*work, *fault) {
-	if s.draining.Load() {
-		return nil, shuttingDown()
-	}
+// enter admits a request for predictions whose body has arrived, or refuses it. Every admitted request must leave.
+func (s *Server) enter(body *httpd.Body) (*work, *fault) {
 	if n := s.inFlight.Add(1); n > int64(s.o.Limits.InFlight) {
 		s.inFlight.Add(-1)
 		return nil, busy("%d requests are in work: try again later", s.o.Limits.InFlight)
 	}
 	s.metrics.inFlight.with().add(1)
-	return s.work.Get().(*work), nil
+	k := s.work.Get().(*work)
+	k.body = body.Bytes
+	return k, nil
 }
 
 // leave returns the memory and the counts of a request.
 func (s *Server) leave(k *work) {
 	s.inFlight.Add(-1)
 	s.metrics.inFlight.with().add(-1)
-	s.memory.Add(-k.held)
+	s.memory.Give(k.held)
 	k.held = 0
-	if max(k.answer.Cap(), cap(k.body)) > keepBytes || cap(k.in.Cols) > 1<<12 || k.in.Full() {
+	large := max(k.answer.Cap(), cap(k.body)) > keepBytes
+	k.body = nil
+	if large || cap(k.in.Cols) > 1<<12 || k.in.Full() {
 		return
 	}
 	k.answer.Reset()
 	s.work.Put(k)
 }
 
-// hold counts bytes of a request against the memory limit of the server. Call it before allocating. The bytes
-// are released by leave, also after a refusal.
+// hold counts bytes of an answer against the memory limit of the server. They are released by leave.
 func (s *Server) hold(k *work, n int) *fault {
-	k.held += int64(n)
-	if s.memory.Add(int64(n)) > s.o.Limits.Memory {
-		return busy("requests with %d bytes are in work: try again later", s.o.Limits.Memory)
+	if !s.memory.Take(int64(n)) {
+		return bodyFault(s.memory.Full())
 	}
+	k.held += int64(n)
 	return nil
 }
 
-// servePredict answers /v1/predict. Cheap checks come first: limits, parameters and headers before the body is
-// read.
+// servePredict answers /v1/predict. Cheap checks come first: parameters and headers before the body is read. A request
+// takes a slot when its body has arrived, so clients that send slowly keep nobody out.
 func (s *Server) servePredict(w http.ResponseWriter, r *http.Request) *fault {
-	if p := allow(w, r, http.MethodPost); p != nil {
-		return p
-	}
-	k, p := s.enter()
-	if p != nil {
-		return p
-	}
-	defer s.leave(k)
 	query, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
 		return problem(http.StatusBadRequest, "bad_option", "the query cannot be read: %v", err)
@@ -106,15 +94,21 @@ func (s *Server) servePredict(w http.ResponseWriter, r *http.Request) *fault {
 		return problem(http.StatusNotAcceptable, "not_acceptable", "Accept: want %s, %s or %s", typeJSON, typeCSV,
 			typeNDJSON)
 	}
-	body, p := s.body(k, w, r)
+	body, e := s.http.ReadBody(w, r, s.o.Limits.Body, s.memory)
+	if e != nil {
+		return bodyFault(e)
+	}
+	defer body.Free()
+	k, p := s.enter(body)
 	if p != nil {
 		return p
 	}
+	defer s.leave(k)
 	ctx, cancel := context.WithTimeout(r.Context(), s.o.Limits.Time)
 	defer cancel()
 	// One model for the whole request, whatever Reload does meanwhile.
 	d := s.current.Load()
-	if p := s.predict(ctx, d, o, content, body, accept, k); p != nil {
+	if p := s.predict(ctx, d, o, content, body.Bytes, accept, k); p != nil {
 		return p
 	}
 	head := w.Header()
@@ -202,116 +196,6 @@ func accepted(headers []string, content string) (string, bool) {
 		}
 	}
 	return kinds[best], weight[best] > 0
-}
-
-// body reads and decompresses the body. The limit holds before and after decompression.
-func (s *Server) body(k *work, w http.ResponseWriter, r *http.Request) ([]byte, *fault) {
-	limit := s.o.Limits.Body
-	if r.ContentLength > limit {
-		return nil, tooLarge("the body has %d bytes, the limit is %d", r.ContentLength, limit)
-	}
-	var in io.Reader = http.MaxBytesReader(w, r.Body, limit)
-	expect := max(r.ContentLength, 0)
-	switch e := r.Header.Get("Content-Encoding"); strings.ToLower(e) {
-	case "", "identity":
-	case "gzip", "x-gzip":
-		z, err := gzip.NewReader(in)
-		if err != nil {
-			return nil, bodyProblem(err, limit)
-		}
-		in = z
-		expect *= 4 // a guess for the first buffer
-	default:
-		return nil, problem(http.StatusUnsupportedMediaType, "unsupported_media_type",
-			"Content-Encoding %s, want gzip or none", show(e))
-	}
-	if err := s.readAll(k, in, limit, int(min(expect, 64<<10))); err != nil {
-		return nil, bodyProblem(err, limit)
-	}
-	return k.body, nil
-}
-
-var errTooLong = errors.New("too long")
-
-func bodyProblem(err error, limit int64) *fault {
-	var p *fault
-	var long *http.MaxBytesError
-	var slow net.Error
-	switch {
-	case errors.As(err, &p):
-		return p
-	case errors.As(err, &long):
-		return tooLarge("the body has more than %d bytes", limit)
-	case errors.Is(err, errTooLong):
-		return tooLarge("the decompressed body has more than %d bytes", limit)
-	case errors.Is(err, gzip.ErrHeader), errors.Is(err, gzip.ErrChecksum):
-		return problem(http.StatusBadRequest, "bad_body", "the body is not gzip, as Content-Encoding says")
-	case errors.Is(err, os.ErrDeadlineExceeded), errors.As(err, &slow) && slow.Timeout():
-		return problem(http.StatusRequestTimeout, "timeout", "the body came too slowly")
-	}
-	// err may contain addresses, which clients must not see.
-	return problem(http.StatusBadRequest, "bad_body", "the body ended early or cannot be read")
-}
-
-// chunkBytes is the step in which bodies are read: no client gets more memory in advance than it has sent.
-const chunkBytes = 64 << 10
-
-// chunks are reused. Otherwise each long body would leave garbage of its own size.
-var chunks = sync.Pool{New: func() any { return new([chunkBytes]byte) }}
-
-// readAll is io.ReadAll into k.body, with a bound. Every step is counted before its memory is taken. The chunks of a
-// long body are joined once it is complete, for one body of the server at a time (Server.joining). This needs the
-// memory of one more body, which is not counted. A growing buffer would instead leave twice the body as garbage while
-// slow clients send.
-func (s *Server) readAll(k *work, r io.Reader, limit int64, expect int) error {
-	first := max(expect+512, cap(k.body))
-	if p := s.hold(k, first); p != nil {
-		return p
-	}
-	k.body = slices.Grow(k.body[:0], first)
-	b := k.body[:0:first]
-	var full [][]byte // complete parts before b
-	var taken []*[chunkBytes]byte
-	defer func() {
-		for _, c := range taken {
-			chunks.Put(c)
-		}
-	}()
-	total := int64(0) // bytes in full
-	for {
-		n, err := r.Read(b[len(b):cap(b)])
-		b = b[:len(b)+n]
-		if total+int64(len(b)) > limit {
-			return errTooLong
-		}
-		if err == io.EOF {
-			break
-		}
-		if err != nil {
-			return err
-		}
-		if len(b) == cap(b) {
-			if p := s.hold(k, chunkBytes); p != nil {
-				return p
-			}
-			c := chunks.Get().(*[chunkBytes]byte)
-			full, taken, total = append(full, b), append(taken, c), total+int64(len(b))
-			b = c[:0]
-		}
-	}
-	if len(full) == 0 {
-		k.body = b
-		return nil
-	}
-	s.joining.Lock()
-	defer s.joining.Unlock()
-	body := make([]byte, 0, total+int64(len(b)))
-	for _, part := range full {
-		body = append(body, part...)
-	}
-	k.body = append(body, b...)
-	s.hold(k, cap(k.body)-first-len(taken)*chunkBytes) // never more than was held before
-	return nil
 }
 
 // predict answers rows with model d into k.answer, block by block.

@@ -304,7 +304,7 @@ func TestGzip(t *testing.T) {
 			t.Errorf("%d bytes, encoding %q: %d %s, want %d", len(c.body), c.encoding, w.Code, w.Body, c.status)
 		}
 	}
-	if n := s.memory.Load(); n != 0 {
+	if n := s.memory.Used(); n != 0 {
 		t.Errorf("%d bytes are still counted", n)
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/randfeat/randfeat/data"
 	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/httpd"
 	"github.com/randfeat/randfeat/machine"
 )
 
@@ -47,10 +48,12 @@ func busy(format string, args ...any) *fault {
 	return p
 }
 
-func shuttingDown() *fault {
-	p := problem(http.StatusServiceUnavailable, "shutting_down", "the server is shutting down")
-	p.retry = true
-	return p
+// bodyFault is the fault of a body that was not read; nil if there is no error.
+func bodyFault(e *httpd.BodyError) *fault {
+	if e == nil {
+		return nil
+	}
+	return &fault{Code: e.Code, Message: e.Message, status: e.Status, retry: e.Retry}
 }
 
 // statusGone is the status of requests whose client has left. Nobody reads it, but metrics count it.

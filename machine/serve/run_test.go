@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/randfeat/randfeat/data"
+	"github.com/randfeat/randfeat/internal/httpd/httpdtest"
 	"github.com/randfeat/randfeat/machine"
 )
 
@@ -28,6 +29,9 @@ func running(t *testing.T, s *Server) (url string, stop func() error) {
 	check(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
+	if s.http.Grace == 0 {
+		s.http.Grace = 100 * time.Millisecond // clients of these tests keep connections that they do not use
+	}
 	go func() { done <- s.Run(ctx, ln) }()
 	var once sync.Once
 	var result error
@@ -89,7 +93,7 @@ func TestConcurrencyLimit(t *testing.T) {
 // All bodies and answers together are bounded, too.
 func TestMemoryLimit(t *testing.T) {
 	s := serverOf(t, fitted(t, machine.KindRidge, 1), Options{Limits: Limits{Body: 1 << 16, Memory: 1 << 16}})
-	s.memory.Add(1 << 15)
+	s.memory.Take(1 << 15)
 	if w := post(s, "/v1/predict", "application/json", oneRow+strings.Repeat(" ", 1<<15)); w.Code != 429 ||
 		w.Header().Get("Retry-After") == "" {
 		t.Errorf("%d %s", w.Code, w.Body)
@@ -99,15 +103,15 @@ func TestMemoryLimit(t *testing.T) {
 	}
 	// 300 rows are 3 kB of body and 6 kB of answer.
 	many := "a,b,c\n" + strings.Repeat("1,2,red\n", 300)
-	s.memory.Add(1<<15 - 6<<10)
+	s.memory.Take(1<<15 - 6<<10)
 	if w := post(s, "/v1/predict", "text/csv", many); w.Code != 429 {
 		t.Errorf("a long answer: %d", w.Code)
 	}
-	s.memory.Add(6<<10 - 1<<15)
+	s.memory.Give(1<<15 - 6<<10)
 	if w := post(s, "/v1/predict", "text/csv", many); w.Code != 200 {
 		t.Errorf("a long answer: %d", w.Code)
 	}
-	if n := s.memory.Load(); n != 1<<15 {
+	if n := s.memory.Used(); n != 1<<15 {
 		t.Errorf("%d bytes are counted", n)
 	}
 }
@@ -188,7 +192,7 @@ func TestSlowClients(t *testing.T) {
 	check(t, stop())
 }
 
-// Shutdown lets requests in work finish and takes no new ones.
+// Shutdown lets requests in work finish. It is not ready for new ones.
 func TestGracefulShutdown(t *testing.T) {
 	noLeak(t)
 	s := serverOf(t, fitted(t, machine.KindRidge, 1), Options{})
@@ -207,11 +211,8 @@ func TestGracefulShutdown(t *testing.T) {
 	waiting(t, b, 5)
 	stopped := make(chan error, 1)
 	go func() { stopped <- stop() }()
-	for !s.draining.Load() {
+	for !s.http.Stopping() {
 		time.Sleep(time.Millisecond)
-	}
-	if w := post(s, "/v1/predict", "application/json", oneRow); w.Code != 503 || w.Header().Get("Retry-After") == "" {
-		t.Errorf("a new request: %d", w.Code)
 	}
 	for path, want := range map[string]int{"/readyz": 503, "/healthz": 200} {
 		w := newRecorder()
@@ -234,6 +235,54 @@ func TestGracefulShutdown(t *testing.T) {
 	check(t, <-stopped)
 	if _, err := net.Dial("tcp", strings.TrimPrefix(url, "http://")); err == nil {
 		t.Error("it still listens")
+	}
+}
+
+// A server that stops under load breaks no client.
+func TestStopUnderLoad(t *testing.T) {
+	noLeak(t)
+	for _, drain := range []time.Duration{0, 50 * time.Millisecond} {
+		s := serverOf(t, fitted(t, machine.KindRidge, 1), Options{Limits: Limits{Drain: drain}})
+		s.http.Grace = 2 * time.Second
+		url, stop := running(t, s)
+		n := httpdtest.StopUnderLoad(t, true, stop, func(i int) *http.Request {
+			method, path, body := http.MethodPost, "/v1/predict", io.Reader(strings.NewReader(oneRow))
+			if i%3 == 0 {
+				method, path, body = http.MethodGet, "/v1/model", nil
+			}
+			r, err := http.NewRequest(method, url+path, body)
+			if err != nil {
+				t.Error(err)
+			}
+			r.Header.Set("Content-Type", "application/json")
+			return r
+		})
+		t.Logf("%d answers", n)
+	}
+}
+
+// Clients that send a header and one byte take no slot, and do not keep the server from stopping.
+func TestStalledBodiesTakeNoSlot(t *testing.T) {
+	noLeak(t)
+	s := serverOf(t, fitted(t, machine.KindRidge, 1), Options{Limits: Limits{InFlight: 4}})
+	url, stop := running(t, s)
+	const clients = 600
+	httpdtest.Stall(t, url, "/v1/predict", "application/json", clients)
+	for s.memory.Used() < clients*4<<10 { // all of them are being read
+		time.Sleep(time.Millisecond)
+	}
+	for range 20 {
+		if code, body, err := send(url); code != 200 {
+			t.Fatalf("another client: %d %s %v", code, body, err)
+		}
+	}
+	began := time.Now()
+	check(t, stop())
+	if took := time.Since(began); took > 10*time.Second {
+		t.Errorf("stopped after %v", took)
+	}
+	if n := s.memory.Used(); n != 0 {
+		t.Errorf("%d bytes are still counted", n)
 	}
 }
 

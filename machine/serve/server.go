@@ -22,11 +22,12 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/randfeat/randfeat/internal/httpd"
 	"github.com/randfeat/randfeat/machine"
 )
 
 // Server answers requests with the newest model that it could load. Any number of goroutines may use it. A
-// request passes through answer (token, logs, metrics), enter (limits), body, predict, and batcher.predict.
+// request passes through answer (token, logs, metrics), httpd.ReadBody, enter (limits), predict, and batcher.predict.
 type Server struct {
 	o       Options
 	path    string // of the model file; empty: the model was given
@@ -36,14 +37,11 @@ type Server struct {
 	cross   *http.CrossOriginProtection
 
 	current  atomic.Pointer[loaded]
-	reload   sync.Mutex   // serialises reloads
-	leaving  atomic.Bool  // it will stop: /readyz fails
-	draining atomic.Bool  // it takes no more requests
-	open     atomic.Int64 // open connections
-	inFlight atomic.Int64 // prediction requests admitted and not yet left
-	memory   atomic.Int64 // bytes of bodies and answers
-	joining  sync.Mutex   // one long body is joined at a time
-	run      string       // random prefix of request ids
+	reload   sync.Mutex // serialises reloads
+	http     httpd.Server
+	memory   *httpd.Memory // of bodies and answers
+	inFlight atomic.Int64  // prediction requests admitted and not yet left
+	run      string        // random prefix of request ids
 	requests atomic.Uint64
 	work     sync.Pool // of *work
 }
@@ -77,7 +75,14 @@ func newServer(file []byte, path string, o Options) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{o: o, path: path, metrics: newMetrics(), cross: http.NewCrossOriginProtection(),
-		run: rand.Text()[:8] + "-"}
+		run: rand.Text()[:8] + "-", memory: httpd.NewMemory(o.Limits.Memory)}
+	l := o.Limits
+	s.http = httpd.Server{Handler: s, TLS: o.TLS, Log: o.Log, Connections: l.Connections, HeaderBytes: headerBytes,
+		Header: l.Header, Read: l.Read, Idle: l.Idle, Drain: l.Drain, Shutdown: l.Shutdown,
+		Write:   l.Read + 2*l.Time, // the body, the work, and a slow reader
+		Opened:  func(change int) { s.metrics.connections.with().add(float64(change)) },
+		Refused: func() { s.metrics.rejected.with("connections").add(1) },
+	}
 	s.SetToken(o.Token)
 	s.work.New = func() any { return newWork() }
 	d, err := s.prepare(file, sumOf(file))
@@ -86,7 +91,7 @@ func newServer(file []byte, path string, o Options) (*Server, error) {
 	}
 	s.current.Store(d)
 	s.metrics.use(d)
-	s.mux = s.routes()
+	s.mux = s.newMux()
 	return s, nil
 }
 
@@ -158,26 +163,6 @@ func (s *Server) panicked(v any) {
 
 // SHA256 is the checksum of the file of the model that answers now.
 func (s *Server) SHA256() string { return s.current.Load().sha256 }
-
-func (s *Server) routes() *http.ServeMux {
-	mux := http.NewServeMux()
-	handle := func(path, label string, open bool, h handler) {
-		mux.HandleFunc(path, func(w http.ResponseWriter, r *http.Request) { s.answer(w, r, label, open, h) })
-	}
-	handle("/healthz", "/healthz", true, s.health)
-	handle("/readyz", "/readyz", true, s.readiness)
-	handle("/metrics", "/metrics", s.o.OpenMetrics, s.serveMetrics)
-	handle("/v1/model", "/v1/model", false, s.serveModel)
-	handle("/openapi.json", "/openapi.json", false, s.serveOpenAPI)
-	handle("/v1/predict", "/v1/predict", false, s.servePredict)
-	handle("/{$}", "/", false, s.servePage)
-	handle("/style.css", "/style.css", false, asset("style.css", "text/css; charset=utf-8"))
-	handle("/script.js", "/script.js", false, asset("script.js", "text/javascript; charset=utf-8"))
-	handle("/", "other", false, func(_ http.ResponseWriter, r *http.Request) *fault {
-		return problem(http.StatusNotFound, "not_found", "no such path: there are /, /v1/predict, /v1/model, /openapi.json, /healthz, /readyz and /metrics")
-	})
-	return mux
-}
 
 // ServeHTTP answers a request.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.mux.ServeHTTP(w, r) }
@@ -328,7 +313,7 @@ func loopbackHost(host string) bool {
 }
 
 // allow checks the method. HEAD is GET without a body, which net/http handles.
-func allow(w http.ResponseWriter, r *http.Request, methods ...string) *fault {
+func allow(w http.ResponseWriter, r *http.Request, methods []string) *fault {
 	for _, m := range methods {
 		if r.Method == m || r.Method == http.MethodHead && m == http.MethodGet {
 			return nil
@@ -339,34 +324,25 @@ func allow(w http.ResponseWriter, r *http.Request, methods ...string) *fault {
 		strings.Join(methods, " or "))
 }
 
-func (s *Server) health(w http.ResponseWriter, r *http.Request) *fault {
-	if p := allow(w, r, http.MethodGet); p != nil {
-		return p
-	}
+func (s *Server) health(w http.ResponseWriter, _ *http.Request) *fault {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	fmt.Fprintln(w, "ok")
 	return nil
 }
 
 func (s *Server) readiness(w http.ResponseWriter, r *http.Request) *fault {
-	if s.leaving.Load() {
-		return shuttingDown()
+	if s.http.Stopping() {
+		return bodyFault(httpd.Stopped())
 	}
 	return s.health(w, r)
 }
 
-func (s *Server) serveMetrics(w http.ResponseWriter, r *http.Request) *fault {
-	if p := allow(w, r, http.MethodGet); p != nil {
-		return p
-	}
+func (s *Server) serveMetrics(w http.ResponseWriter, _ *http.Request) *fault {
 	s.metrics.write(w)
 	return nil
 }
 
-func (s *Server) serveModel(w http.ResponseWriter, r *http.Request) *fault {
-	if p := allow(w, r, http.MethodGet); p != nil {
-		return p
-	}
+func (s *Server) serveModel(w http.ResponseWriter, _ *http.Request) *fault {
 	d := s.current.Load()
 	var b []byte
 	info, err := d.info()
@@ -382,76 +358,10 @@ func (s *Server) serveModel(w http.ResponseWriter, r *http.Request) *fault {
 	return nil
 }
 
-// Run serves connections until ctx ends. It then keeps serving for Limits.Drain, and lets current requests
-// finish for at most Limits.Shutdown. It closes ln. A server runs once.
-func (s *Server) Run(ctx context.Context, ln net.Listener) error {
-	// Requests must outlive ctx during shutdown, so their base context is separate.
-	base, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	defer cancel()
-	l := s.o.Limits
-	srv := &http.Server{
-		Handler:           s,
-		ReadHeaderTimeout: l.Header,
-		ReadTimeout:       l.Read,
-		WriteTimeout:      l.Read + 2*l.Time, // from the end of the header: the body, the work, and a slow reader
-		IdleTimeout:       l.Idle,
-		MaxHeaderBytes:    headerBytes,
-		HTTP2: &http.HTTP2Config{MaxConcurrentStreams: 128, MaxReceiveBufferPerConnection: 256 << 10,
-			MaxReceiveBufferPerStream: 128 << 10},
-		BaseContext: func(net.Listener) context.Context { return base },
-		ConnState:   s.connection,
-		// Clients that leave and failed handshakes are not worth more than a debug line.
-		ErrorLog: slog.NewLogLogger(s.o.Log.Handler(), slog.LevelDebug),
-	}
-	failed := make(chan error, 1)
-	go func() { failed <- srv.Serve(ln) }()
-	select {
-	case err := <-failed:
-		return err
-	case <-ctx.Done():
-	}
-	s.leaving.Store(true)
-	if l.Drain > 0 {
-		s.o.Log.Info("will shut down", "in", l.Drain)
-		select {
-		case err := <-failed:
-			return err
-		case <-time.After(l.Drain):
-		}
-	}
-	s.draining.Store(true)
-	s.o.Log.Info("shutting down", "in_flight", s.inFlight.Load(), "at_most", l.Shutdown)
-	wait, stop := context.WithTimeout(context.WithoutCancel(ctx), l.Shutdown)
-	defer stop()
-	err := srv.Shutdown(wait)
-	if err != nil {
-		n := s.inFlight.Load()
-		// Close connections before ending requests: a request that is told to end while its connection is open
-		// might or might not get its answer out.
-		srv.Close()
-		cancel()
-		err = fmt.Errorf("requests were still in work after %v and were cut off (%d predictions): %w", l.Shutdown, n,
-			err)
-	}
-	<-failed
-	s.o.Log.Info("stopped")
-	return err
-}
-
-// connection counts connections and closes those beyond the limit.
-func (s *Server) connection(c net.Conn, state http.ConnState) {
-	switch state {
-	case http.StateNew:
-		s.metrics.connections.with().add(1)
-		if s.open.Add(1) > int64(s.o.Limits.Connections) {
-			s.metrics.rejected.with("connections").add(1)
-			c.Close()
-		}
-	case http.StateClosed, http.StateHijacked:
-		s.open.Add(-1)
-		s.metrics.connections.with().add(-1)
-	}
-}
+// Run serves connections until ctx ends. It then keeps accepting connections for Limits.Drain, and lets current
+// requests finish for at most Limits.Shutdown. Every request that has arrived is answered, with "Connection: close". It
+// closes ln. A server runs once.
+func (s *Server) Run(ctx context.Context, ln net.Listener) error { return s.http.Run(ctx, ln) }
 
 // prepare loads the model of a file with the given sha256 and predicts one row, to be sure that it can. Reload
 // calls it while the old model answers, so it must not touch shared state.

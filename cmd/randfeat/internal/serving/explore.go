@@ -20,6 +20,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/randfeat/randfeat/cmd/randfeat/internal/cli"
+	"github.com/randfeat/randfeat/internal/httpd"
 	"github.com/randfeat/randfeat/internal/localfile"
 	"github.com/randfeat/randfeat/web/explorer"
 )
@@ -147,28 +148,20 @@ func serveExplorer(ctx context.Context, env *cli.Env, handler http.Handler, f *e
 		ln.Close()
 		return err
 	}
-	// The timeouts keep a stalled client from holding a connection forever.
-	server := &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second, WriteTimeout: time.Minute,
-		IdleTimeout: time.Minute, MaxHeaderBytes: 1 << 16}
-	ended := make(chan error, 1)
-	go func() { ended <- server.Serve(ln) }()
 	if !f.noOpen {
 		if err := openBrowser(where.URL); err != nil {
 			env.Note("no browser opens by itself (%v): open %s", err, where.URL)
 		}
 	}
-	select {
-	case err := <-ended:
-		return err
-	case <-ctx.Done():
+	// The timeouts keep a stalled client from holding a connection forever. A browser keeps connections open that it
+	// does not use, so the grace is short.
+	s := httpd.Server{Handler: handler, Header: 10 * time.Second, Write: time.Minute, Idle: time.Minute,
+		HeaderBytes: 1 << 16, Grace: 50 * time.Millisecond, Shutdown: 5 * time.Second}
+	err = s.Run(ctx, ln)
+	if ctx.Err() != nil {
+		return nil // Ctrl-C: what was cut off does not matter
 	}
-	// Requests in progress may finish, for a few seconds.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
-	defer cancel()
-	if err := server.Shutdown(ctx); err != nil {
-		server.Close()
-	}
-	return nil
+	return err
 }
 
 // openBrowser opens an address in the desktop's browser and does not wait for it.

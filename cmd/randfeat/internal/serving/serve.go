@@ -58,11 +58,8 @@ func ServeCommand(env *cli.Env) *cobra.Command {
 		Short: "Serve predictions over HTTP",
 		Long: `serve answers predictions over HTTP. The address / shows a page to try it.
 
-  POST /v1/predict  rows as JSON, CSV or NDJSON in, predictions out;
-                    parameters: ?probabilities, ?scores, ?variance, ?interval=0.9
-  GET  /v1/model    the model and the columns it reads
-  GET  /openapi.json  the OpenAPI description of all this
-  GET  /healthz, /readyz, /metrics
+` + endpoints() + `
+/v1/predict has the parameters ?probabilities, ?scores, ?variance and ?interval=0.9.
 
   curl -H 'Content-Type: application/json' -d '[{"age":31,"sex":"M"}]' http://127.0.0.1:8080/v1/predict
   curl -H 'Content-Type: text/csv' --data-binary @rows.csv http://127.0.0.1:8080/v1/predict
@@ -72,8 +69,9 @@ Any address other than loopback needs a token, from --token-file or the environm
 
 SIGHUP reloads the model file, the token file and the certificate without dropping a request. The server keeps the old
 model if the new file is damaged, or if it reads other columns and --allow-other-columns is not set. Replace the file by
-renaming a new one over it. SIGTERM and SIGINT stop the server after the current requests have finished. With
---drain-delay it first keeps answering for that time while /readyz fails, so that load balancers notice.
+renaming a new one over it. SIGTERM and SIGINT stop the server: it answers every request that has arrived and closes
+the connections. With --drain-delay it first accepts connections for that time while /readyz fails, so that load
+balancers notice.
 Logs go to stderr and never contain rows.`,
 		Example: `  randfeat serve model.rf
   randfeat serve model.rf --addr :8443 --token-file token --tls-cert cert.pem --tls-key key.pem --log-format json`,
@@ -98,11 +96,11 @@ Logs go to stderr and never contain rows.`,
 	l := &f.limits
 	fl.Int64Var(&l.Body, "max-body", 8<<20, "largest request in bytes, also after decompression; larger ones get status 413")
 	fl.IntVar(&l.Rows, "max-rows", 10000, "largest number of rows in a request; more get status 413")
-	fl.IntVar(&l.InFlight, "max-in-flight", 512, "largest number of requests at a time; more get status 429")
+	fl.IntVar(&l.InFlight, "max-in-flight", 512, "largest number of requests that wait or compute; more get status 429")
 	fl.Int64Var(&l.Memory, "max-memory", 256<<20, "largest total size of requests and answers in memory, in bytes; beyond it requests get status 429")
 	fl.IntVar(&l.Batch, "max-batch", 256, "largest number of rows predicted together")
 	fl.IntVar(&l.Connections, "max-connections", 4096, "largest number of connections; more are closed")
-	fl.DurationVar(&l.Drain, "drain-delay", 0, "time to keep answering while /readyz fails, before the server stops")
+	fl.DurationVar(&l.Drain, "drain-delay", 0, "time to accept connections while /readyz fails, before the server stops")
 	fl.DurationVar(&l.Time, "timeout", 30*time.Second, "longest time to answer a request; then it gets status 503")
 	fl.DurationVar(&l.Read, "read-timeout", 30*time.Second, "longest time for a client to send a request")
 	fl.DurationVar(&l.Header, "header-timeout", 5*time.Second,
@@ -111,6 +109,17 @@ Logs go to stderr and never contain rows.`,
 	fl.DurationVar(&l.Shutdown, "shutdown-timeout", 15*time.Second,
 		"longest time to wait for current requests when the server stops")
 	return cmd
+}
+
+// endpoints lists the paths of the server for the help.
+func endpoints() string {
+	var b strings.Builder
+	for _, e := range serve.Endpoints() {
+		if e.Path != "/" { // the page has a sentence of its own
+			fmt.Fprintf(&b, "  %-4s %-14s %s\n", strings.Join(e.Methods, ", "), e.Path, e.Summary)
+		}
+	}
+	return b.String()
 }
 
 // runServe checks flags, loads the model, listens, announces the address and serves until a signal. Signals are
@@ -145,14 +154,18 @@ func runServe(ctx context.Context, env *cli.Env, path string, f *serveFlags) err
 	again := make(chan os.Signal, 1)
 	notifyReload(again)
 	defer signal.Stop(again)
-	s, err := serve.New(path, serve.Options{Limits: f.limits, Token: token, OpenMetrics: f.openMetrics,
-		LoopbackHosts: loopback && token == "", Float32: f.float32, Strict: f.strict,
-		ColumnsMayChange: f.columns, Log: log})
+	o := serve.Options{Limits: f.limits, Token: token, OpenMetrics: f.openMetrics, LoopbackHosts: loopback && token == "",
+		Float32: f.float32, Strict: f.strict, ColumnsMayChange: f.columns, Log: log}
+	// TLS reads the certificate through a pointer at every handshake, so a reload needs no new listener.
+	pair := &certificate{cert: f.cert, key: f.key}
+	if f.cert != "" {
+		o.TLS = &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: pair.get,
+			NextProtos: []string{"h2", "http/1.1"}}
+	}
+	s, err := serve.New(path, o)
 	if err != nil {
 		return err
 	}
-	// TLS reads the certificate through a pointer at every handshake, so a reload needs no new listener.
-	pair := &certificate{cert: f.cert, key: f.key}
 	if f.cert != "" {
 		if err := pair.load(); err != nil {
 			return err
@@ -169,8 +182,6 @@ func runServe(ctx context.Context, env *cli.Env, path string, f *serveFlags) err
 	serving := Serving{Address: ln.Addr().String(), URL: "http://" + ln.Addr().String() + "/", SHA256: s.SHA256()}
 	if f.cert != "" {
 		serving.URL = "https://" + ln.Addr().String() + "/"
-		ln = tls.NewListener(ln, &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: pair.get,
-			NextProtos: []string{"h2", "http/1.1"}})
 	} else if !loopback && token != "" {
 		log.Warn("the token travels unencrypted: use --tls-cert and --tls-key, or a proxy that does")
 	}

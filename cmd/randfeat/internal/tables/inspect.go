@@ -26,7 +26,7 @@ type InspectResult struct {
 	File           string               `json:"file"`
 	FormatVersion  int                  `json:"format_version"`  // version of the file format
 	Bytes          int64                `json:"bytes"`           // size of the file
-	SHA256         string               `json:"sha256"`          // checksum of the tensors
+	TensorsSHA256  string               `json:"sha256_tensors"`  // checksum of the tensors
 	MetadataSHA256 string               `json:"sha256_metadata"` // checksum of everything else
 	Kind           machine.Kind         `json:"kind"`
 	Task           machine.Task         `json:"task"`
@@ -78,7 +78,7 @@ func runInspect(env *cli.Env, path string, levels int) error {
 		return err
 	}
 	r := InspectResult{
-		File: path, FormatVersion: info.Version, Bytes: info.Bytes, SHA256: info.SHA256,
+		File: path, FormatVersion: info.Version, Bytes: info.Bytes, TensorsSHA256: info.TensorsSHA256,
 		MetadataSHA256: info.MetadataSHA256,
 		Kind:           m.Kind, Task: m.Task, Outputs: m.Outputs, Rows: m.Rows, Lambda: m.Lambda, Features: fm.OutDim(),
 		Bandwidth: m.Spec.Kernel.Scale, Spec: m.Spec, Schema: m.Schema, Width: m.Spec.Dim, Tensors: info.Tensors,
@@ -112,7 +112,7 @@ func mapOf(m *machine.Model) string {
 func (r *InspectResult) print(w io.Writer, levels int) error {
 	err := cli.Table(w, func(w io.Writer) {
 		fmt.Fprintf(w, "file\t%s, %s, format version %d\n", r.File, byteSize(r.Bytes), r.FormatVersion)
-		fmt.Fprintf(w, "checksums\tverified; sha256 of the tensors %s\n", r.SHA256)
+		fmt.Fprintf(w, "checksums\tverified; sha256 of the tensors %s\n", r.TensorsSHA256)
 		what := string(r.Task)
 		switch {
 		case r.Task == machine.Classification:

@@ -1,0 +1,314 @@
+package httpd
+
+import (
+	"bufio"
+	"bytes"
+	"compress/gzip"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/randfeat/randfeat/internal/httpd/httpdtest"
+)
+
+// running starts a server on a free port. stop ends it and returns what Run returned.
+func running(t *testing.T, s *Server) (url string, stop func() error) {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- s.Run(ctx, ln) }()
+	t.Cleanup(cancel)
+	return "http://" + ln.Addr().String(), func() error { cancel(); return <-done }
+}
+
+// echo answers with the body of the request.
+func echo(s *Server, m *Memory) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		b, err := s.ReadBody(w, r, 1<<20, m)
+		if err != nil {
+			http.Error(w, err.Message, err.Status)
+			return
+		}
+		defer b.Free()
+		w.Write(b.Bytes)
+	})
+}
+
+func echoServer() *Server {
+	s := &Server{Read: time.Minute, Header: time.Minute, Shutdown: 20 * time.Second}
+	s.Handler = echo(s, NewMemory(1<<20))
+	return s
+}
+
+// A server that stops under load answers every request that has reached it.
+func TestStopUnderLoad(t *testing.T) {
+	for _, keep := range []bool{true, false} {
+		for _, drain := range []time.Duration{0, 50 * time.Millisecond} {
+			t.Run(fmt.Sprintf("keep-alive=%v/drain=%v", keep, drain), func(t *testing.T) {
+				s := echoServer()
+				s.Drain = drain
+				url, stop := running(t, s)
+				n := httpdtest.StopUnderLoad(t, keep, stop, func(i int) *http.Request {
+					method, body := http.MethodPost, io.Reader(strings.NewReader(strings.Repeat("x", i%9000)))
+					if i%3 == 0 {
+						method, body = http.MethodGet, nil
+					}
+					r, err := http.NewRequest(method, url, body)
+					if err != nil {
+						t.Error(err)
+					}
+					return r
+				})
+				t.Logf("%d answers", n)
+			})
+		}
+	}
+}
+
+// Answers that begin after the server was told to stop close their connection, and Drain accepts new ones.
+func TestStoppingAnswersClose(t *testing.T) {
+	s := echoServer()
+	s.Drain = 2 * time.Second
+	url, stop := running(t, s)
+	stopped := make(chan error, 1)
+	get := func() *http.Response {
+		r, err := http.Get(url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Body.Close()
+		return r
+	}
+	if r := get(); r.Close {
+		t.Error("an answer closes its connection before the server stops")
+	}
+	go func() { stopped <- stop() }()
+	for !s.Stopping() {
+		time.Sleep(time.Millisecond)
+	}
+	http.DefaultClient.CloseIdleConnections() // so that the next one is new
+	for range 2 {
+		if r := get(); !r.Close || r.StatusCode != 200 {
+			t.Errorf("while stopping: status %d, close %v", r.StatusCode, r.Close)
+		}
+	}
+	if err := <-stopped; err != nil {
+		t.Error(err)
+	}
+}
+
+// Connections that are idle, have sent part of a header or part of a body do not keep the server from stopping. The
+// last ones are told why; a body that still arrives is answered.
+func TestStalledClientsDoNotHoldTheExit(t *testing.T) {
+	s := echoServer()
+	s.Grace = 500 * time.Millisecond
+	url, stop := running(t, s)
+	conns := httpdtest.Stall(t, url, "/", "text/plain", 4)
+	for _, text := range []string{"", "POST / HTTP/1.1\r\nHost: x\r\nX-", "GET / HTTP/1.1\r\nHost: x\r\n\r\n"} {
+		c, err := net.Dial("tcp", strings.TrimPrefix(url, "http://"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		if _, err := io.WriteString(c, text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for {
+		s.mu.Lock()
+		n := len(s.arriving)
+		s.mu.Unlock()
+		if n == len(conns) && s.Open() == len(conns)+3 {
+			break
+		}
+		time.Sleep(time.Millisecond)
+	}
+	began := time.Now()
+	stopped := make(chan error, 1)
+	go func() { stopped <- stop() }()
+	for !s.Stopping() {
+		time.Sleep(time.Millisecond)
+	}
+	// The first body arrives now, and is answered whenever its handler ends.
+	if _, err := io.WriteString(conns[0], strings.Repeat("x", 999)); err != nil {
+		t.Fatal(err)
+	}
+	for i, c := range conns {
+		want := http.StatusServiceUnavailable
+		if i == 0 {
+			want = http.StatusOK
+		}
+		r, err := http.ReadResponse(bufio.NewReader(c), nil)
+		if err != nil || r.StatusCode != want || !r.Close {
+			t.Errorf("body %d: %+v, %v", i, r, err)
+		}
+	}
+	if err := <-stopped; err != nil {
+		t.Error(err)
+	}
+	if took := time.Since(began); took > 10*time.Second {
+		t.Errorf("stopped after %v", took)
+	}
+}
+
+// A request whose body arrived while the server stops is not cancelled when the time for bodies ends.
+func TestCutBodiesSpareRequestsInWork(t *testing.T) {
+	s := &Server{Read: time.Minute, Header: time.Minute, Shutdown: 20 * time.Second, Grace: 200 * time.Millisecond}
+	m := NewMemory(1 << 20)
+	s.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		b, e := s.ReadBody(w, r, 1<<20, m)
+		if e != nil {
+			http.Error(w, e.Message, e.Status)
+			return
+		}
+		defer b.Free()
+		select {
+		case <-r.Context().Done():
+			http.Error(w, "canceled", http.StatusTeapot)
+		case <-time.After(time.Second):
+		}
+	})
+	url, stop := running(t, s)
+	c := httpdtest.Stall(t, url, "/", "text/plain", 1)[0]
+	for m.Used() == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	stopped := make(chan error, 1)
+	go func() { stopped <- stop() }()
+	for cut := false; !cut; time.Sleep(time.Millisecond) {
+		s.mu.Lock()
+		cut = !s.cut.IsZero()
+		s.mu.Unlock()
+	}
+	if _, err := io.WriteString(c, strings.Repeat("x", 999)); err != nil {
+		t.Fatal(err)
+	}
+	if r, err := http.ReadResponse(bufio.NewReader(c), nil); err != nil || r.StatusCode != 200 {
+		t.Errorf("%+v, %v", r, err)
+	}
+	if err := <-stopped; err != nil {
+		t.Error(err)
+	}
+}
+
+// Requests that take longer than Shutdown are cut off, which is an error.
+func TestShutdownBound(t *testing.T) {
+	release := make(chan struct{})
+	began := make(chan struct{})
+	s := &Server{Shutdown: 50 * time.Millisecond, Handler: http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		close(began)
+		<-release
+	})}
+	url, stop := running(t, s)
+	lost := make(chan error, 1)
+	go func() { _, err := http.Get(url); lost <- err }()
+	<-began
+	if err := stop(); err == nil || !strings.Contains(err.Error(), "1 connections") {
+		t.Errorf("%v", err)
+	}
+	if <-lost == nil {
+		t.Error("the request was answered")
+	}
+	close(release)
+}
+
+// Bodies around the size of a step arrive whole, in reads of any size, compressed or not, and all are counted.
+func TestBodiesArriveWhole(t *testing.T) {
+	const limit = 3*chunkBytes + 1000
+	s, m := &Server{}, NewMemory(limit+1<<20)
+	pattern := make([]byte, limit+1)
+	for i := range pattern {
+		pattern[i] = byte(i % 251)
+	}
+	read := func(b []byte, step int, zipped bool) (*Body, *BodyError) {
+		r := httptest.NewRequest(http.MethodPost, "/", &steps{b, step})
+		if zipped {
+			var z bytes.Buffer
+			g := gzip.NewWriter(&z)
+			g.Write(b)
+			g.Close()
+			r = httptest.NewRequest(http.MethodPost, "/", &z)
+			r.Header.Set("Content-Encoding", "gzip")
+		}
+		return s.ReadBody(httptest.NewRecorder(), r, limit, m)
+	}
+	for _, n := range []int{0, 1, firstBytes - 1, firstBytes, firstBytes + 1, chunkBytes, chunkBytes + firstBytes,
+		chunkBytes + firstBytes + 1, 2*chunkBytes + firstBytes, 2*chunkBytes + firstBytes + 1, limit - 1, limit} {
+		for _, step := range []int{997, chunkBytes, limit} {
+			for _, zipped := range []bool{false, true} {
+				b, err := read(pattern[:n], step, zipped)
+				if err != nil || !bytes.Equal(b.Bytes, pattern[:n]) {
+					t.Fatalf("%d bytes in steps of %d: %v", n, step, err)
+				}
+				if held := m.Used(); held < int64(n) || held > int64(max(n, firstBytes)) {
+					t.Errorf("%d bytes in steps of %d: %d are counted", n, step, held)
+				}
+				b.Free()
+			}
+		}
+	}
+	for _, zipped := range []bool{false, true} {
+		if _, err := read(pattern, limit, zipped); err == nil || err.Status != http.StatusRequestEntityTooLarge {
+			t.Errorf("a byte more than the limit, gzip %v: %v", zipped, err)
+		}
+	}
+	if n := m.Used(); n != 0 {
+		t.Errorf("%d bytes are still counted", n)
+	}
+}
+
+// Bodies beyond the memory are refused and counted no more.
+func TestMemory(t *testing.T) {
+	s, m := &Server{}, NewMemory(100<<10)
+	read := func(n int) (*Body, *BodyError) {
+		return s.ReadBody(httptest.NewRecorder(), httptest.NewRequest(http.MethodPost, "/",
+			strings.NewReader(strings.Repeat("x", n))), 1<<20, m)
+	}
+	a, err := read(60 << 10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := read(60 << 10); err == nil || err.Status != http.StatusTooManyRequests || !err.Retry {
+		t.Errorf("%v", err)
+	}
+	if n := m.Used(); n != 60<<10 {
+		t.Errorf("%d bytes are counted", n)
+	}
+	if err := a.Hold(41 << 10); err == nil {
+		t.Error("more than there is")
+	}
+	a.Free()
+	if b, err := read(60 << 10); err != nil {
+		t.Error(err)
+	} else {
+		b.Free()
+	}
+	if n := m.Used(); n != 0 {
+		t.Errorf("%d bytes are still counted", n)
+	}
+}
+
+// steps hands out bytes, at most so many at a time.
+type steps struct {
+	left []byte
+	most int
+}
+
+func (s *steps) Read(b []byte) (int, error) {
+	if len(s.left) == 0 {
+		return 0, io.EOF
+	}
+	n := copy(b[:min(len(b), s.most)], s.left)
+	s.left = s.left[n:]
+	return n, nil
+}

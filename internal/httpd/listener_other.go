@@ -1,0 +1,7 @@
+//go:build !linux
+
+package httpd
+
+import "syscall"
+
+func holdNew(syscall.RawConn) bool { return false }
