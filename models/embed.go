@@ -33,6 +33,12 @@ const passagesAtOnce = 64
 
 // Embed returns one row per text. An empty text is embedded as its markers alone.
 func (e *Encoder) Embed(ctx context.Context, texts []string) (dense.Matrix[float32], error) {
+	x, _, err := e.EmbedCount(ctx, texts)
+	return x, err
+}
+
+// EmbedCount is Embed that also returns the number of tokens of all texts, without markers.
+func (e *Encoder) EmbedCount(ctx context.Context, texts []string) (x dense.Matrix[float32], tokens int, err error) {
 	out := dense.New[float32](len(texts), e.Dim())
 	parts := make([]float64, len(texts)) // tokens per text so far
 	var batch [][]int32
@@ -59,24 +65,25 @@ func (e *Encoder) Embed(ctx context.Context, texts []string) (dense.Matrix[float
 	room := e.passage - e.tokens.Markers()
 	for i, text := range texts {
 		ids := e.tokens.EncodeText(nil, text)
+		tokens += len(ids)
 		for first := true; first || len(ids) > 0 && !e.Truncate; first = false {
 			n := min(room, len(ids))
 			batch, of = append(batch, e.tokens.Wrap(nil, ids[:n], 0)), append(of, i)
 			ids = ids[n:]
 			if len(batch) == passagesAtOnce {
 				if err := flush(); err != nil {
-					return out, err
+					return out, 0, err
 				}
 			}
 		}
 	}
 	if err := flush(); err != nil {
-		return out, err
+		return out, 0, err
 	}
 	for i := range texts {
 		e.finish(out.Row(i), parts[i])
 	}
-	return out, nil
+	return out, tokens, nil
 }
 
 // finish turns the sum over passages into their mean, or into a unit vector if the model normalizes its embeddings.

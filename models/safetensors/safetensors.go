@@ -46,34 +46,45 @@ const (
 // Open opens a folder. If path is a file of weights, Open uses its folder but reads the weights from this file
 // alone.
 func Open(path string) (*File, error) {
-	info, err := os.Stat(path)
+	f, folder, err := open(path)
 	if err != nil {
 		return nil, err
 	}
-	folder, only := path, ""
-	if !info.IsDir() {
-		folder, only = filepath.Dir(path), filepath.Base(path)
-	}
-	f := &File{path: path, tensors: map[string]tensorfile.Tensor{}}
-	if err := f.open(folder, only); err != nil {
+	if err := f.configure(folder); err != nil {
 		f.Close()
 		return nil, err
 	}
 	return f, nil
 }
 
-func (f *File) open(folder, only string) error {
+// OpenTensors is Open without config.json, for architectures that this module does not run: Config is zero.
+func OpenTensors(path string) (*File, error) {
+	f, _, err := open(path)
+	return f, err
+}
+
+func open(path string) (f *File, folder string, err error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, "", err
+	}
+	folder, only := path, ""
+	if !info.IsDir() {
+		folder, only = filepath.Dir(path), filepath.Base(path)
+	}
 	files, err := weightFiles(folder, only)
 	if err != nil {
-		return err
+		return nil, "", err
 	}
+	f = &File{path: path, tensors: map[string]tensorfile.Tensor{}}
 	for name, holds := range files {
 		if err := f.add(filepath.Join(folder, name), holds); err != nil {
-			return err
+			f.Close()
+			return nil, "", err
 		}
 	}
 	slices.Sort(f.names)
-	return f.configure(folder)
+	return f, folder, nil
 }
 
 // weightFiles maps the names of the files of weights to the tensors that the index says they hold. Without an index
@@ -150,7 +161,9 @@ var mpnetNames = strings.NewReplacer(".attention.attn.q.", ".attention.self.quer
 // canonical removes the prefix that models with a task head have and gives MPNet's layers the names of BERT's. Old
 // conversions from TensorFlow call the parameters of norms gamma and beta.
 func canonical(name string) string {
-	name = strings.TrimPrefix(strings.TrimPrefix(name, "bert."), "mpnet.")
+	for _, prefix := range []string{"bert.", "mpnet.", "transformer."} { // the last one is GPT-2's
+		name = strings.TrimPrefix(name, prefix)
+	}
 	name = mpnetNames.Replace(name)
 	if s, ok := strings.CutSuffix(name, "LayerNorm.gamma"); ok {
 		return s + "LayerNorm.weight"

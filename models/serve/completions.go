@@ -5,12 +5,15 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/randfeat/randfeat/internal/httpd"
 	"github.com/randfeat/randfeat/models"
 )
 
@@ -26,14 +29,14 @@ type CompletionRequest struct {
 	Stop        texts    `json:"stop"`
 	Stream      bool     `json:"stream"`
 
-	N        *int           `json:"n"`
-	BestOf   *int           `json:"best_of"`
-	Echo     bool           `json:"echo"`
-	Suffix   *string        `json:"suffix"`
-	Logprobs *int           `json:"logprobs"`
-	Bias     map[string]any `json:"logit_bias"`
-	Presence float64        `json:"presence_penalty"`
-	Repeat   float64        `json:"frequency_penalty"`
+	N        *int            `json:"n"`
+	BestOf   *int            `json:"best_of"`
+	Echo     bool            `json:"echo"`
+	Suffix   *string         `json:"suffix"`
+	Logprobs *int            `json:"logprobs"`
+	Bias     json.RawMessage `json:"logit_bias"`
+	Presence float64         `json:"presence_penalty"`
+	Repeat   float64         `json:"frequency_penalty"`
 }
 
 // Completion is the response of /v1/completions, and each of its events.
@@ -66,7 +69,7 @@ func (q *CompletionRequest) unsupported() string {
 		return "suffix"
 	case q.Logprobs != nil:
 		return "logprobs"
-	case len(q.Bias) > 0:
+	case len(q.Bias) > 0 && string(q.Bias) != "null" && string(q.Bias) != "{}":
 		return "logit_bias"
 	case q.Presence != 0:
 		return "presence_penalty"
@@ -108,9 +111,9 @@ func (q *CompletionRequest) settings(most int) (g models.Generate, param string)
 
 // completions checks the request, reserves memory for its session, and generates on a goroutine of its own. That
 // goroutine never waits for the client: it hands its text to pieces, from which this one writes.
-func (s *Server) completions(w http.ResponseWriter, r *http.Request) {
+func (s *Server) completions(w http.ResponseWriter, r *http.Request, body *httpd.Body) {
 	var q CompletionRequest
-	if !decode(w, r, &q) {
+	if !decode(w, body, &q) {
 		return
 	}
 	d := s.model.Decoder
@@ -132,9 +135,22 @@ func (s *Server) completions(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusBadRequest, "prompt", "%d prompts, want one", len(q.Prompt))
 		return
 	}
-	ids := s.model.Tokens.Wrap(nil, s.model.Tokens.Encode(nil, q.Prompt[0]), 0)
-	if len(ids) == 0 || len(ids)+g.MaxTokens > d.Context() {
-		refuse(w, http.StatusBadRequest, "prompt", "%d tokens and %d to generate, the model's context has %d", len(ids),
+	encoded, err := turn(r.Context(), s.encode)
+	if err != nil {
+		s.refuseError(w, err)
+		return
+	}
+	// A prompt beyond the context is not encoded to its end.
+	room := max(0, d.Context()-g.MaxTokens-s.model.Tokens.Markers())
+	ids, fits := s.model.Tokens.EncodeMost(nil, q.Prompt[0], room)
+	encoded()
+	ids = s.model.Tokens.Wrap(nil, ids, 0)
+	if !fits || len(ids) == 0 || len(ids)+g.MaxTokens > d.Context() {
+		count := strconv.Itoa(len(ids))
+		if !fits {
+			count = fmt.Sprintf("more than %d", room)
+		}
+		refuse(w, http.StatusBadRequest, "prompt", "%s tokens and %d to generate, the model's context has %d", count,
 			g.MaxTokens, d.Context())
 		return
 	}
@@ -144,10 +160,8 @@ func (s *Server) completions(w http.ResponseWriter, r *http.Request) {
 			s.opt.Limits.Memory)
 		return
 	}
-	free, ok := s.reserve(bytes)
-	if !ok {
-		w.Header().Set("Retry-After", "1")
-		refuse(w, http.StatusTooManyRequests, "", "the memory for sessions is in use")
+	if !s.memory.Take(bytes) {
+		refuseBody(w, s.memory.Full())
 		return
 	}
 	c := Completion{ID: "cmpl-" + rand.Text(), Object: "text_completion", Created: time.Now().Unix(), Model: s.opt.Name}
@@ -155,7 +169,7 @@ func (s *Server) completions(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel() // ends the generation if writing to the client fails
 	go func() {
-		defer free()
+		defer s.memory.Give(bytes)
 		b.end(s.generate(ctx, ids, g, b.add))
 	}()
 	if q.Stream {
@@ -187,7 +201,7 @@ func reason(done models.Generated) *string {
 // generate waits for a turn and runs a session.
 func (s *Server) generate(ctx context.Context, ids []int32, g models.Generate,
 	emit func(string) error) (models.Generated, error) {
-	done, err := s.compute(ctx)
+	done, err := turn(ctx, s.work)
 	if err != nil {
 		return models.Generated{}, err
 	}

@@ -5,6 +5,8 @@ import (
 	"encoding/binary"
 	"math"
 	"net/http"
+
+	"github.com/randfeat/randfeat/internal/httpd"
 )
 
 // EmbeddingsRequest is the body of /v1/embeddings.
@@ -37,9 +39,9 @@ type Usage struct {
 	TotalTokens      int `json:"total_tokens"`
 }
 
-func (s *Server) embeddings(w http.ResponseWriter, r *http.Request) {
+func (s *Server) embeddings(w http.ResponseWriter, r *http.Request, body *httpd.Body) {
 	var q EmbeddingsRequest
-	if !decode(w, r, &q) {
+	if !decode(w, body, &q) {
 		return
 	}
 	switch e := s.model.Encoder; {
@@ -56,22 +58,19 @@ func (s *Server) embeddings(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusBadRequest, "dimensions", "%d, the model has %d", *q.Dimensions, e.Dim())
 		return
 	}
-	done, err := s.compute(r.Context())
+	done, err := turn(r.Context(), s.work)
 	if err != nil {
 		s.refuseError(w, err)
 		return
 	}
-	x, err := s.model.Encoder.Embed(r.Context(), q.Input)
+	x, tokens, err := s.model.Encoder.EmbedCount(r.Context(), q.Input)
 	done()
 	if err != nil {
 		s.refuseError(w, err)
 		return
 	}
-	a := EmbeddingsAnswer{Object: "list", Model: s.opt.Name}
-	var ids []int32
-	for i, text := range q.Input {
-		ids = s.model.Tokens.EncodeText(ids[:0], text)
-		a.Usage.PromptTokens += len(ids)
+	a := EmbeddingsAnswer{Object: "list", Model: s.opt.Name, Usage: Usage{PromptTokens: tokens, TotalTokens: tokens}}
+	for i := range x.Rows {
 		var v any = x.Row(i)
 		if q.Format == "base64" {
 			b := make([]byte, 0, 4*x.Cols)
@@ -82,6 +81,5 @@ func (s *Server) embeddings(w http.ResponseWriter, r *http.Request) {
 		}
 		a.Data = append(a.Data, Embedding{"embedding", i, v})
 	}
-	a.Usage.TotalTokens = a.Usage.PromptTokens
 	s.answer(w, a)
 }

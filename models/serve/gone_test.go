@@ -20,7 +20,7 @@ func TestGoneWhileWaiting(t *testing.T) {
 	defer m.Close()
 	s := New(m, Options{Limits: Limits{Work: 1, Memory: 1 << 20}})
 	s.work <- struct{}{} // somebody computes all the time
-	reserved := func() int64 { s.mu.Lock(); defer s.mu.Unlock(); return s.memory }
+	reserved := s.memory.Used
 	for _, stream := range []string{"true", "false"} {
 		ctx, cancel := context.WithCancel(context.Background())
 		r := httptest.NewRequest("POST", "/v1/completions", strings.NewReader(`{"prompt": "a", "stream": `+stream+`}`))
@@ -30,7 +30,7 @@ func TestGoneWhileWaiting(t *testing.T) {
 			defer close(done)
 			s.ServeHTTP(httptest.NewRecorder(), r.WithContext(ctx))
 		}()
-		for reserved() == 0 {
+		for reserved() < 4<<10+m.Decoder.SessionBytes(16) { // of the body and the session
 			time.Sleep(time.Millisecond)
 		}
 		cancel()
@@ -42,8 +42,7 @@ func TestGoneWhileWaiting(t *testing.T) {
 		}
 	}
 	// Sessions beyond the memory are refused, others are not harmed.
-	free, ok := s.reserve(1 << 20)
-	if !ok {
+	if !s.memory.Take(1<<20 - 5<<10) {
 		t.Fatal("the memory is not free")
 	}
 	w := httptest.NewRecorder()
@@ -53,7 +52,7 @@ func TestGoneWhileWaiting(t *testing.T) {
 	if w.Code != 429 {
 		t.Errorf("%d %s", w.Code, w.Body)
 	}
-	free()
+	s.memory.Give(1<<20 - 5<<10)
 	<-s.work
 	w = httptest.NewRecorder()
 	r = httptest.NewRequest("POST", "/v1/completions", strings.NewReader(`{"prompt": "a"}`))

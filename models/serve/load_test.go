@@ -6,14 +6,17 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/randfeat/randfeat/internal/httpd/httpdtest"
 	"github.com/randfeat/randfeat/models/serve"
 )
 
@@ -113,4 +116,73 @@ func TestLoad(t *testing.T) {
 	t.Logf("%d of 20 answered during the load, %d refused for memory, %d went away", answered, refused.Load(), gone.Load())
 	http.DefaultClient.CloseIdleConnections() // the server would wait for those that were never used
 	stop()
+}
+
+// A server that stops under load breaks no client.
+func TestStopUnderLoad(t *testing.T) {
+	url, stop := start(t, "llama", serve.Options{})
+	n := httpdtest.StopUnderLoad(t, true, func() error { stop(); return nil }, func(i int) *http.Request {
+		method, path, body := http.MethodPost, "/v1/completions", io.Reader(strings.NewReader(
+			`{"prompt": "a", "max_tokens": 2}`))
+		if i%3 == 0 {
+			method, path, body = http.MethodGet, "/v1/models", nil
+		}
+		r, err := http.NewRequest(method, url+path, body)
+		if err != nil {
+			t.Error(err)
+		}
+		r.Header.Set("Content-Type", "application/json")
+		return r
+	})
+	t.Logf("%d answers", n)
+}
+
+// Clients that send a header and one byte take no slot, and do not keep the server from stopping.
+func TestStalledBodiesTakeNoSlot(t *testing.T) {
+	const clients = 600
+	url, stop := start(t, "llama", serve.Options{Limits: serve.Limits{InFlight: 4}})
+	httpdtest.Stall(t, url, "/v1/completions", "application/json", clients)
+	for range 20 {
+		if status, body := post(t, url, "/v1/completions", prompt+`}`); status != 200 {
+			t.Fatalf("another client: %d %s", status, body)
+		}
+	}
+	began := time.Now()
+	stop()
+	if took := time.Since(began); took > 10*time.Second {
+		t.Errorf("stopped after %v", took)
+	}
+}
+
+// Long prompts that wait, and lists of empty texts, take the memory that is counted.
+func TestLongPromptsAreBounded(t *testing.T) {
+	url, _ := start(t, "llama", serve.Options{Limits: serve.Limits{Memory: 32 << 20}})
+	bodies := []string{`{"prompt": "` + strings.Repeat(" ", 6<<20) + `"}`,
+		`{"prompt": [` + strings.Repeat(`"",`, 2<<20) + `""]}`, `{"prompt": "` + strings.Repeat("\xff", 6<<20) + `"}`,
+		`{"prompt": "a", "logit_bias": {` + strings.Repeat(`"1":1,`, 1<<20) + `"2":1}}`}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	var wg sync.WaitGroup
+	var refused atomic.Int32
+	for i := range 48 {
+		wg.Go(func() {
+			status, body := post(t, url, "/v1/completions", bodies[i%len(bodies)])
+			if status == http.StatusTooManyRequests {
+				refused.Add(1)
+			} else if status != http.StatusBadRequest {
+				t.Errorf("%d %s", status, body)
+			}
+		})
+	}
+	wg.Wait()
+	runtime.ReadMemStats(&after)
+	if refused.Load() == 0 {
+		t.Error("no request is refused for memory")
+	}
+	if taken := after.Sys - before.Sys; taken > 300<<20 {
+		t.Errorf("%d MiB of memory", taken>>20)
+	}
+	if status, body := post(t, url, "/v1/completions", prompt+`}`); status != 200 {
+		t.Errorf("afterwards: %d %s", status, body)
+	}
 }

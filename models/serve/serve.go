@@ -11,8 +11,8 @@
 //	s := serve.New(m, serve.Options{Name: "minilm"})
 //	err = s.Run(ctx, listener)
 //
-// [Limits] bound request bodies, times, memory and the number of requests. A request passes guard (host and token),
-// limited (number and time), and then waits in compute for one of Limits.Work turns. Generation does not wait for
+// [Limits] bound connections, request bodies, times, memory and the number of requests. A request passes guard (host and
+// token) and limited (body, then number and time), and waits for one of Limits.Work turns. Generation does not wait for
 // the client: a slow reader occupies a connection, not a turn. If a client disconnects, its generation ends.
 package serve
 
@@ -30,28 +30,32 @@ import (
 	"net/http"
 	"net/netip"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"time"
+	"unicode/utf8"
 
+	"github.com/randfeat/randfeat/internal/httpd"
+	"github.com/randfeat/randfeat/internal/jsonscan"
 	"github.com/randfeat/randfeat/models"
 )
 
 // Limits bound the resources that clients can use. A zero field means the default in its comment.
 type Limits struct {
-	Body     int64         // bytes of a request: 8 MiB
+	Connections int // open connections: 1024; more are closed
+
+	Body     int64         // bytes of a request, also after decompression: 8 MiB
 	Texts    int           // texts of one embeddings request: 2048
 	Tokens   int           // tokens that one request may generate: 4096
-	InFlight int           // concurrent requests: 256; more get status 429
+	InFlight int           // requests whose body has arrived: 256; more get status 429
 	Work     int           // requests that compute at the same time: 4; others wait
-	Memory   int64         // bytes of all concurrent sessions: 1 GiB; more get status 429
-	Time     time.Duration // to answer a request, including waiting: 5 minutes
+	Memory   int64         // bytes of all bodies, their texts and sessions: 1 GiB; more get status 429
+	Time     time.Duration // to answer a request whose body has arrived, including waiting: 5 minutes
 	Read     time.Duration // for a client to send a request: 30 seconds
 	Write    time.Duration // for a client to take a piece of an answer: 30 seconds
 	Shutdown time.Duration // for current requests to finish when the server stops: 15 seconds
 }
 
 func (l *Limits) defaults() {
+	set(&l.Connections, 1024)
 	set(&l.Body, 8<<20)
 	set(&l.Texts, 2048)
 	set(&l.Tokens, 4096)
@@ -87,12 +91,11 @@ type Server struct {
 	opt      Options
 	token    [sha256.Size]byte
 	handler  http.Handler
+	http     httpd.Server
+	memory   *httpd.Memory // of bodies, texts and sessions
 	inFlight chan struct{} // holds one element per request in progress
 	work     chan struct{} // holds one element per request that computes
-	stopping atomic.Bool
-
-	mu     sync.Mutex
-	memory int64 // bytes reserved by sessions
+	encode   chan struct{} // holds one element per prompt that is converted to tokens
 }
 
 // New makes a server. The model must stay open until Run returns.
@@ -102,14 +105,18 @@ func New(m *models.Model, opt Options) *Server {
 		opt.Log = slog.New(slog.DiscardHandler)
 	}
 	s := &Server{model: m, opt: opt, token: sha256.Sum256([]byte(opt.Token)),
-		inFlight: make(chan struct{}, opt.Limits.InFlight), work: make(chan struct{}, opt.Limits.Work)}
+		memory: httpd.NewMemory(opt.Limits.Memory), inFlight: make(chan struct{}, opt.Limits.InFlight),
+		work: make(chan struct{}, opt.Limits.Work), encode: make(chan struct{}, opt.Limits.Work)}
+	l := opt.Limits
+	s.http = httpd.Server{Handler: s, Log: opt.Log, Connections: l.Connections, HeaderBytes: 1 << 16,
+		Header: min(l.Read, 5*time.Second), Read: l.Read, Idle: 2 * time.Minute, Shutdown: l.Shutdown}
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /v1/embeddings", s.limited(s.embeddings))
 	mux.HandleFunc("POST /v1/completions", s.limited(s.completions))
 	mux.HandleFunc("GET /v1/models", s.models)
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "ok\n") })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
-		if s.stopping.Load() {
+		if s.http.Stopping() {
 			http.Error(w, "stopping", http.StatusServiceUnavailable)
 			return
 		}
@@ -122,29 +129,9 @@ func New(m *models.Model, opt Options) *Server {
 // ServeHTTP implements http.Handler.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.handler.ServeHTTP(w, r) }
 
-// Run serves until ctx ends. It then refuses new connections and waits for current requests, at most
-// Limits.Shutdown.
-func (s *Server) Run(ctx context.Context, ln net.Listener) error {
-	l := s.opt.Limits
-	h := &http.Server{Handler: s, ReadHeaderTimeout: min(l.Read, 5*time.Second), ReadTimeout: l.Read,
-		IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 1 << 16,
-		ErrorLog: slog.NewLogLogger(s.opt.Log.Handler(), slog.LevelDebug)}
-	failed := make(chan error, 1)
-	go func() { failed <- h.Serve(ln) }()
-	select {
-	case err := <-failed:
-		return err
-	case <-ctx.Done():
-	}
-	s.stopping.Store(true)
-	last, cancel := context.WithTimeout(context.Background(), l.Shutdown)
-	defer cancel()
-	if err := h.Shutdown(last); err != nil {
-		s.opt.Log.Warn("requests in work are given up", "error", err)
-		return h.Close()
-	}
-	return nil
-}
+// Run serves until ctx ends. It then answers the requests that have arrived, for at most Limits.Shutdown, and closes
+// the connections. A server runs once.
+func (s *Server) Run(ctx context.Context, ln net.Listener) error { return s.http.Run(ctx, ln) }
 
 // guard checks the host and the token of a request. Tokens are compared as hashes in constant time, so that timing
 // tells nothing about them.
@@ -178,10 +165,20 @@ func loopback(host string) bool {
 	return err == nil && a.Unmap().IsLoopback()
 }
 
-// limited bounds the number, the time and the size of requests. Beyond InFlight it refuses at once instead of
-// queueing.
-func (s *Server) limited(next http.HandlerFunc) http.HandlerFunc {
+// limited reads the body, which holds nobody up, and then bounds the number and the time of requests. Beyond InFlight
+// it refuses at once instead of queueing.
+func (s *Server) limited(next func(http.ResponseWriter, *http.Request, *httpd.Body)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
+		if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
+			refuse(w, http.StatusUnsupportedMediaType, "", "send JSON, with Content-Type: application/json")
+			return
+		}
+		body, e := s.http.ReadBody(w, r, s.opt.Limits.Body, s.memory)
+		if e != nil {
+			refuseBody(w, e)
+			return
+		}
+		defer body.Free()
 		select {
 		case s.inFlight <- struct{}{}:
 			defer func() { <-s.inFlight }()
@@ -192,34 +189,18 @@ func (s *Server) limited(next http.HandlerFunc) http.HandlerFunc {
 		}
 		ctx, cancel := context.WithTimeout(r.Context(), s.opt.Limits.Time)
 		defer cancel()
-		r.Body = http.MaxBytesReader(w, r.Body, s.opt.Limits.Body)
-		next(w, r.WithContext(ctx))
+		next(w, r.WithContext(ctx), body)
 	}
 }
 
-// compute waits for a turn to compute. The caller must call done after its work.
-func (s *Server) compute(ctx context.Context) (done func(), err error) {
+// turn waits for a place in s.work or s.encode. The caller must call done after its work.
+func turn(ctx context.Context, places chan struct{}) (done func(), err error) {
 	select {
-	case s.work <- struct{}{}:
-		return func() { <-s.work }, nil
+	case places <- struct{}{}:
+		return func() { <-places }, nil
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-}
-
-// reserve takes memory for a session, or reports that there is not enough. free gives it back.
-func (s *Server) reserve(bytes int64) (free func(), ok bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if bytes > s.opt.Limits.Memory-s.memory {
-		return nil, false
-	}
-	s.memory += bytes
-	return func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.memory -= bytes
-	}, true
 }
 
 // Problem is an error in OpenAI's format.
@@ -249,6 +230,17 @@ func refuse(w http.ResponseWriter, status int, param, format string, args ...any
 	json.NewEncoder(w).Encode(problem(status, param, format, args...))
 }
 
+// refuseBody answers a request whose body was not read, or for which there is no memory.
+func refuseBody(w http.ResponseWriter, e *httpd.BodyError) {
+	if e.Retry {
+		w.Header().Set("Retry-After", "1")
+	}
+	if e.Status != http.StatusTooManyRequests {
+		w.Header().Set("Connection", "close") // the rest of the body is not read
+	}
+	refuse(w, e.Status, "", "%s", e.Message)
+}
+
 // refuseError answers an error of the computation. Internal errors are logged and not shown to the client.
 func (s *Server) refuseError(w http.ResponseWriter, err error) {
 	switch {
@@ -263,24 +255,18 @@ func (s *Server) refuseError(w http.ResponseWriter, err error) {
 	}
 }
 
-// decode reads the JSON of a request. If it fails, it has answered the request, and ok is false.
-func decode(w http.ResponseWriter, r *http.Request, v any) (ok bool) {
-	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
-		refuse(w, http.StatusUnsupportedMediaType, "", "send JSON, with Content-Type: application/json")
+// decode reads the JSON of a request. If it fails, it has answered the request, and ok is false. Texts take no more
+// bytes than their JSON: that is so for UTF-8 only, whose damaged parts would grow.
+func decode(w http.ResponseWriter, body *httpd.Body, v any) (ok bool) {
+	if e := body.Hold(len(body.Bytes)); e != nil {
+		refuseBody(w, e)
 		return false
 	}
-	d := json.NewDecoder(r.Body)
-	err := d.Decode(v)
-	if err == nil {
-		if _, more := d.Token(); more != io.EOF {
-			err = errors.New("more after the JSON object")
-		}
+	err := errors.New("it is not UTF-8")
+	if utf8.Valid(body.Bytes) {
+		err = json.Unmarshal(body.Bytes, v)
 	}
-	var large *http.MaxBytesError
-	switch {
-	case errors.As(err, &large):
-		refuse(w, http.StatusRequestEntityTooLarge, "", "the request has more than %d bytes", large.Limit)
-	case err != nil:
+	if err != nil {
 		refuse(w, http.StatusBadRequest, "", "the body is no such request: %v", err)
 	}
 	return err == nil
@@ -311,16 +297,27 @@ func (s *Server) answer(w http.ResponseWriter, v any) {
 // texts is a text or a list of texts.
 type texts []string
 
+// mostTexts bounds a list: empty texts take more memory than their JSON.
+const mostTexts = 1 << 16
+
 func (t *texts) UnmarshalJSON(b []byte) error {
 	var one string
 	if json.Unmarshal(b, &one) == nil {
 		*t = texts{one}
 		return nil
 	}
-	var list []string
-	if err := json.Unmarshal(b, &list); err != nil {
-		return errors.New("want a text or a list of texts")
+	*t = nil
+	in := jsonscan.Scanner{Data: b}
+	if in.Array(func(i int) error {
+		in.Skip()
+		text, err := in.Key()
+		if i >= mostTexts {
+			err = errors.New("too many")
+		}
+		*t = append(*t, string(text))
+		return err
+	}) != nil {
+		return fmt.Errorf("want a text or a list of at most %d texts", mostTexts)
 	}
-	*t = list
 	return nil
 }

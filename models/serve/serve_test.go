@@ -138,7 +138,7 @@ func TestRefusals(t *testing.T) {
 		says string
 	}{
 		{`{`, 400, "no such request"},
-		{`{} {}`, 400, "more after"},
+		{`{} {}`, 400, "after top-level value"},
 		{`{}`, 400, "0 prompts"},
 		{`{"prompt": 1}`, 400, "want a text"},
 		{`{"prompt": ["a", "b"]}`, 400, "2 prompts"},
@@ -152,7 +152,7 @@ func TestRefusals(t *testing.T) {
 		{`{"prompt": "a", "logprobs": 1}`, 400, "logprobs is not supported"},
 		{`{"prompt": "a", "max_tokens": 90}`, 400, "this server gives 20000"},
 		{`{"prompt": "` + strings.Repeat("a b ", 300) + `"}`, 400, "the model's context has 256"},
-		{`{"prompt": "` + strings.Repeat("x", 5000) + `"}`, 413, "more than 4000 bytes"},
+		{`{"prompt": "` + strings.Repeat("x", 5000) + `"}`, 413, "the limit is 4000"},
 	} {
 		status, body := post(t, url, "/v1/completions", c.body)
 		var p serve.Problem

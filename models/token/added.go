@@ -32,13 +32,11 @@ func (a *added) add(t addedToken) {
 	a.any = true
 }
 
-// each calls f with the parts of s in order: tokens with their id, the text between them with id −1.
-func (a *added) each(s string, f func(part string, id int32)) {
+// each calls f with the parts of s in order: tokens with their id, the text between them with id −1. It ends when f
+// returns false, and returns the last result of f.
+func (a *added) each(s string, f func(part string, id int32) bool) bool {
 	if !a.any {
-		if s != "" {
-			f(s, -1)
-		}
-		return
+		return s == "" || f(s, -1)
 	}
 	begin := 0
 	for i := 0; i < len(s); {
@@ -61,16 +59,13 @@ func (a *added) each(s string, f func(part string, id int32)) {
 		if from < begin {
 			continue // overlaps the white space that the last token swallowed
 		}
-		if begin < from {
-			f(s[begin:from], -1)
+		if begin < from && !f(s[begin:from], -1) || !f(s[from:to], t.id) {
+			return false
 		}
-		f(s[from:to], t.id)
 		begin = to
 		i = max(i, to)
 	}
-	if begin < len(s) {
-		f(s[begin:], -1)
-	}
+	return begin == len(s) || f(s[begin:], -1)
 }
 
 func (a *added) at(s string, i int) (addedToken, bool) {

@@ -234,7 +234,7 @@ func fromGGUF(f *gguf.File) (*Tokenizer, error) {
 			return nil, err
 		}
 	}
-	if err := t.bytePairs(t.ids, merges, ignoresMerges(f.String(p+"pre")), -1); err != nil {
+	if err := t.bytePairs(t.ids, merges, ignoresMerges(f.String(p+"pre")), false, -1); err != nil {
 		return nil, err
 	}
 	id := func(name string) (int32, bool) {

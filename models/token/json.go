@@ -58,6 +58,8 @@ type component struct {
 	Invert        bool  `json:"invert"`
 	Behavior      string
 	Pattern       struct{ Regex, String *string }
+	Content       string                 `json:"content"`
+	Prepend       string                 `json:"prepend"`
 	Single        []templatePart         `json:"single"`
 	SpecialTokens map[string]templateIDs `json:"special_tokens"`
 	Sep           *[2]json.RawMessage    `json:"sep"`
@@ -221,6 +223,18 @@ func (t *Tokenizer) normalizer(c *component) error {
 		then(lowercase)
 	case "StripAccents":
 		then(stripMarks)
+	case "Prepend":
+		then(func(s string) string {
+			if s == "" {
+				return s
+			}
+			return c.Prepend + s
+		})
+	case "Replace":
+		if c.Pattern.String == nil || *c.Pattern.String == "" {
+			return fmt.Errorf("normalizer Replace is supported only for strings: %w", ErrFormat)
+		}
+		then(strings.NewReplacer(*c.Pattern.String, c.Content).Replace)
 	default:
 		return fmt.Errorf("normalizer %q is not supported: %w", c.Type, ErrFormat)
 	}
@@ -258,6 +272,9 @@ func (t *Tokenizer) preTokenizer(c *component) error {
 				ErrFormat)
 		}
 	case "Split":
+		if c.Pattern.String != nil && t.normalise != nil && !strings.Contains(t.normalise(*c.Pattern.String), *c.Pattern.String) {
+			return nil // the normalizer leaves nothing to split at (Gemma)
+		}
 		if c.Pattern.Regex == nil || patterns[*c.Pattern.Regex] == nil ||
 			!(c.Behavior == "Isolated" && !c.Invert || c.Behavior == "Removed" && c.Invert) {
 			pattern := ""
@@ -297,11 +314,14 @@ func (t *Tokenizer) modelOf(j *tokenizerJSON, vocab map[string]int32) error {
 		t.wordPiece(vocab, *m.Prefix, most, unknown)
 		return nil
 	case "BPE":
-		if m.Prefix != nil && *m.Prefix != "" || m.Suffix != nil && *m.Suffix != "" || m.ByteFallback ||
-			m.Dropout != nil && *m.Dropout != 0 {
-			return fmt.Errorf("BPE with byte_fallback, dropout, a prefix or a suffix is not supported: %w", ErrFormat)
+		if m.Prefix != nil && *m.Prefix != "" || m.Suffix != nil && *m.Suffix != "" || m.Dropout != nil && *m.Dropout != 0 {
+			return fmt.Errorf("BPE with dropout, a prefix or a suffix is not supported: %w", ErrFormat)
 		}
-		return t.bytePairs(vocab, m.Merges, m.IgnoreMerges, unknown)
+		if m.ByteFallback && (m.IgnoreMerges || len(t.split) > 0 || t.normalise == nil || t.normalise(" a b") != "▁a▁b" &&
+			t.normalise(" a b") != "▁▁a▁b") {
+			return fmt.Errorf("BPE with byte_fallback is supported with ▁ for spaces and without pre-tokenizer: %w", ErrFormat)
+		}
+		return t.bytePairs(vocab, m.Merges, m.IgnoreMerges, m.ByteFallback, unknown)
 	}
 	return fmt.Errorf("model %q is not supported (WordPiece and byte-level BPE are): %w", m.Type, ErrFormat)
 }
@@ -313,14 +333,14 @@ func (t *Tokenizer) wordPiece(vocab map[string]int32, prefix string, most int, u
 		if part, ok := strings.CutPrefix(token, prefix); ok {
 			m.parts[part] = id
 		}
-		m.longest = max(m.longest, len(token))
+		m.reach = max(m.reach, len(token))
 	}
 	t.model = m
 }
 
 // bytePairs makes the BPE model of a vocabulary and its merges, in the order of their ranks. t.tokens of byte-level
 // tokens become the bytes they stand for.
-func (t *Tokenizer) bytePairs(vocab map[string]int32, merges []merge, whole bool, unknown int32) error {
+func (t *Tokenizer) bytePairs(vocab map[string]int32, merges []merge, whole, chars bool, unknown int32) error {
 	if len(merges) >= math.MaxInt32 {
 		return fmt.Errorf("%d merges: %w", len(merges), ErrFormat)
 	}
@@ -331,12 +351,20 @@ func (t *Tokenizer) bytePairs(vocab map[string]int32, merges []merge, whole bool
 	if whole {
 		m.whole = make(map[string]int32, len(vocab))
 	}
+	if chars {
+		m.chars, m.dummy = map[rune]int32{}, t.normalise("a") == "▁a"
+	}
 	for token, id := range vocab {
+		if chars {
+			t.tokens[id] = m.addChars(token, id)
+			continue
+		}
 		raw, ok := rawBytes(token)
 		if !ok {
 			continue // a marker, not spelled in bytes
 		}
 		t.tokens[id] = raw
+		m.reach = max(m.reach, len(raw))
 		if len(raw) == 1 {
 			m.bytes[raw[0]] = id
 		}
@@ -354,6 +382,7 @@ func (t *Tokenizer) bytePairs(vocab map[string]int32, merges []merge, whole bool
 		}
 		m.merges[pair(a, b)] = uint64(rank)<<32 | uint64(uint32(to))
 	}
+	m.ordered = m.inOrder()
 	t.model = m
 	return nil
 }

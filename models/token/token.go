@@ -15,6 +15,7 @@ package token
 import (
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 )
 
@@ -41,6 +42,8 @@ type Tokenizer struct {
 // model turns a piece of text into ids.
 type model interface {
 	append(dst []int32, piece string) []int32
+	// least returns a number of ids that the piece has at least, without encoding it.
+	least(piece string) int
 	// text returns the characters that a token stands for. first means that nothing comes before it.
 	text(token string, first bool) string
 }
@@ -48,23 +51,32 @@ type model interface {
 // Encode appends the ids of text to dst, without the markers that Wrap adds. Markers that are spelled out in the text,
 // such as <|im_end|>, become single ids, as with Hugging Face's tokenizers. Use EncodeText for untrusted text.
 func (t *Tokenizer) Encode(dst []int32, text string) []int32 {
-	t.raw.each(text, func(s string, id int32) {
+	dst, _ = t.EncodeMost(dst, text, math.MaxInt)
+	return dst
+}
+
+// EncodeMost is Encode for texts of at most most ids. It reports false as soon as the text is known to have more, which
+// for long texts is long before the end: time and memory are then those of most ids.
+func (t *Tokenizer) EncodeMost(dst []int32, text string, most int) ([]int32, bool) {
+	e := encoding{t: t, dst: dst, end: most}
+	if most < math.MaxInt-len(dst) {
+		e.end += len(dst)
+	}
+	t.raw.each(text, func(s string, id int32) bool {
 		if id >= 0 {
-			dst = append(dst, id)
-			return
+			return e.add(id)
 		}
 		if t.normalise != nil {
 			s = t.normalise(s)
 		}
-		t.normalised.each(s, func(s string, id int32) {
+		return t.normalised.each(s, func(s string, id int32) bool {
 			if id >= 0 {
-				dst = append(dst, id)
-				return
+				return e.add(id)
 			}
-			dst = t.pieces(dst, s)
+			return e.split(s, t.split)
 		})
 	})
-	return dst
+	return e.dst, len(e.dst) <= e.end && !e.more
 }
 
 // EncodeText is Encode for untrusted text: markers in it are treated as ordinary text.
@@ -72,29 +84,46 @@ func (t *Tokenizer) EncodeText(dst []int32, text string) []int32 {
 	if t.normalise != nil {
 		text = t.normalise(text)
 	}
-	return t.pieces(dst, text)
+	e := encoding{t: t, dst: dst, end: math.MaxInt}
+	e.split(text, t.split)
+	return e.dst
 }
 
-func (t *Tokenizer) pieces(dst []int32, s string) []int32 {
-	return t.splitFrom(dst, s, t.split)
+// encoding is a text that is being encoded. Its methods report whether to go on.
+type encoding struct {
+	t    *Tokenizer
+	dst  []int32
+	end  int  // largest length of dst
+	more bool // a piece was left out that does not fit
 }
 
-// splitFrom passes s through the remaining splitters and gives the last pieces to the model.
-func (t *Tokenizer) splitFrom(dst []int32, s string, split []splitter) []int32 {
+func (e *encoding) add(id int32) bool {
+	e.dst = append(e.dst, id)
+	return len(e.dst) <= e.end
+}
+
+// split passes s through splitters and gives the last pieces to the model.
+func (e *encoding) split(s string, split []splitter) bool {
+	t := e.t
 	if len(split) == 0 {
-		return t.model.append(dst, s)
+		if t.model.least(s) > e.end-len(e.dst) {
+			e.more = true
+			return false
+		}
+		e.dst = t.model.append(e.dst, s)
+		return len(e.dst) <= e.end
 	}
 	if t.prefixSpace && len(split) == 1 && !strings.HasPrefix(s, " ") {
 		s = " " + s
 	}
 	for s != "" {
 		n, keep := split[0](s)
-		if keep {
-			dst = t.splitFrom(dst, s[:n], split[1:])
+		if keep && !e.split(s[:n], split[1:]) {
+			return false
 		}
 		s = s[n:]
 	}
-	return dst
+	return true
 }
 
 // Wrap adds the markers that the model expects around an input. It keeps at most most ids, including markers; 0

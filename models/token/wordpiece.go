@@ -12,7 +12,7 @@ type wordPiece struct {
 	parts   map[string]int32 // continuations, without their prefix
 	prefix  string           // marks continuations: ##
 	most    int              // longest word in characters; longer ones are unknown
-	longest int              // bytes of the longest token
+	reach   int              // bytes of the longest token
 	unknown int32
 }
 
@@ -26,7 +26,7 @@ func (m *wordPiece) append(dst []int32, word string) []int32 {
 		if at == 0 {
 			tokens = m.words
 		}
-		end := min(len(word), at+m.longest)
+		end := min(len(word), at+m.reach)
 		for ; end > at; end-- {
 			if end < len(word) && !utf8.RuneStart(word[end]) {
 				continue
@@ -43,6 +43,8 @@ func (m *wordPiece) append(dst []int32, word string) []int32 {
 	}
 	return dst
 }
+
+func (m *wordPiece) least(string) int { return 1 } // unknown words have any length
 
 // text puts a space before every word but the first. Continuations lose their prefix.
 func (m *wordPiece) text(token string, first bool) string {

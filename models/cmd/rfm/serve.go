@@ -44,8 +44,8 @@ func serveCommand(e *env) *cobra.Command {
   POST /v1/completions   a prompt in, text out; "stream": true sends it piece by piece (models that generate)
   GET  /v1/models, /healthz, /readyz
 
-Beyond loopback a token is needed, from --token-file or the environment variable ` + tokenVariable + `. SIGTERM and SIGINT let
-requests in work finish, then stop. Logs go to stderr; they never hold texts.`,
+Beyond loopback a token is needed, from --token-file or the environment variable ` + tokenVariable + `. SIGTERM and SIGINT
+stop the server: it answers every request that has arrived and closes the connections. Logs go to stderr; they never hold texts.`,
 		Example: `  rfm serve all-MiniLM-L6-v2
   curl -H 'Content-Type: application/json' -d '{"input": "a text"}' http://127.0.0.1:8080/v1/embeddings`,
 		Args: suggest.Args("a model", 1, 1),
@@ -112,12 +112,13 @@ requests in work finish, then stop. Logs go to stderr; they never hold texts.`,
 	fl.StringVar(&tokenFile, "token-file", "", "`file` with the token that clients must send")
 	fl.BoolVar(&public, "public-without-token", false, "serve everyone who can reach the address, without a token")
 	fl.BoolVar(&verbose, "verbose", false, "log why connections fail")
+	fl.IntVar(&l.Connections, "max-connections", 1024, "largest number of connections; more are closed")
 	fl.Int64Var(&l.Body, "max-body", 8<<20, "largest request in bytes; larger ones get status 413")
 	fl.IntVar(&l.Texts, "max-texts", 2048, "largest number of texts in a request; more get status 400")
 	fl.IntVar(&l.Tokens, "max-tokens", 4096, "largest number of tokens that a request may ask for; more get status 400")
-	fl.IntVar(&l.InFlight, "max-in-flight", 256, "largest number of requests at a time; more get status 429")
+	fl.IntVar(&l.InFlight, "max-in-flight", 256, "largest number of requests that wait or compute; more get status 429")
 	fl.IntVar(&l.Work, "max-work", 4, "largest number of requests that compute at a time; others wait")
-	fl.Int64Var(&l.Memory, "max-memory", 1<<30, "largest total size of all sessions in bytes; beyond it requests get status 429")
+	fl.Int64Var(&l.Memory, "max-memory", 1<<30, "largest total size of requests and sessions in bytes; beyond it requests get status 429")
 	fl.DurationVar(&l.Time, "timeout", 5*time.Minute, "longest time to answer a request; then it gets status 503")
 	fl.DurationVar(&l.Read, "read-timeout", 30*time.Second, "longest time for a client to send a request")
 	fl.DurationVar(&l.Write, "write-timeout", 30*time.Second, "longest time for a client to take a piece of an answer")
