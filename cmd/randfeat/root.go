@@ -67,9 +67,7 @@ func run(ctx context.Context, env *cli.Env, args []string) int {
 		hint = " (" + strings.Join(hints, ", ") + ")"
 	}
 	text := errorText(err)
-	if text == context.Canceled.Error() {
-		text = cli.ErrInterrupted.Error()
-	}
+	text = strings.ReplaceAll(text, context.Canceled.Error(), cli.ErrInterrupted.Error())
 	if errors.Is(err, fs.ErrNotExist) {
 		hint = ""
 		text = missingFile(err, text)
