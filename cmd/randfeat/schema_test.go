@@ -310,7 +310,7 @@ these. Tests check everything that a command prints in any test against the sche
 - Members marked with ? are omitted if they carry no information.
 - NaN and infinities, which JSON does not have, are null.
 - Later versions may add members. They do not rename members or change their types without a line in the CHANGELOG.
-- Errors are text on stderr. The exit status is 0 on success, 1 on failure and 2 if the command was misused.
+- Errors are text on stderr. The exit status is 0 on success, 1 on failure, 2 if the command was misused and 130 after an interrupt.
 - If output cannot be written (a full disk), the command prints a message and exits with 1.
 - If the reader of a pipe has ended, SIGPIPE ends the process without a message; a shell shows 141.
 - If stdout is closed from the start (` + "`" + `>&-` + "`" + `), Go replaces it by ` + "`" + `/dev/null` + "`" + ` before the program begins. The exit status
