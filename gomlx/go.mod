@@ -4,15 +4,15 @@ go 1.26.5
 
 require (
 	github.com/gomlx/compute v0.1.5
-	github.com/gomlx/go-huggingface v0.4.2
 	github.com/gomlx/go-xla v0.4.4
 	github.com/gomlx/gomlx v0.28.5
 	github.com/randfeat/randfeat v0.1.0
+	github.com/randfeat/randfeat/models v0.1.0
 	golang.org/x/term v0.47.0
+	gonum.org/v1/gonum v0.17.0
 )
 
 require (
-	github.com/eliben/go-sentencepiece v0.7.0 // indirect
 	github.com/go-logr/logr v1.4.3 // indirect
 	github.com/gofrs/flock v0.13.0 // indirect
 	github.com/google/uuid v1.6.0 // indirect
@@ -21,7 +21,6 @@ require (
 	golang.org/x/sys v0.49.0 // indirect
 	golang.org/x/text v0.43.0 // indirect
 	golang.org/x/tools v0.51.0 // indirect
-	gonum.org/v1/gonum v0.17.0 // indirect
 	google.golang.org/protobuf v1.36.12 // indirect
 	k8s.io/klog/v2 v2.140.0 // indirect
 )

@@ -98,35 +98,33 @@ func (m *Model) Texts(texts [][]string, length int) ([][]int32, error) {
 	if m.Causal() || length > m.Positions {
 		return nil, fmt.Errorf("%w: texts of %d tokens for a %s of %d positions", ErrModel, length, m.Type, m.Positions)
 	}
+	around := t.Wrap(nil, nil, 0)
+	if len(around) != 2 {
+		return nil, fmt.Errorf("%w: the tokenizer adds %d tokens around a text, want 2", ErrModel, len(around))
+	}
+	before, after := around[:1], around[1:]
 	all := make([][]int32, len(texts))
 	for i, parts := range texts {
 		if length < 2*len(parts)+1 || len(parts) == 0 {
 			return nil, fmt.Errorf("%w: text %d: %d parts in %d tokens", ErrModel, i, len(parts), length)
 		}
-		ids, total := make([][]int, len(parts)), 1
+		ids, total := make([][]int32, len(parts)), t.Markers()
 		for j, part := range parts {
-			if ids[j] = t.Encode(strings.TrimSpace(part)); len(ids[j]) < 2 {
-				return nil, fmt.Errorf("%w: text %d: the tokenizer adds no tokens around it", ErrModel, i)
-			}
-			total += len(ids[j]) - 1
+			ids[j] = t.Encode(nil, strings.TrimSpace(part))
+			total += len(ids[j])
 		}
-		for ; total > length; total-- {
+		for total += (len(parts) - 1) * len(after); total > length; total-- {
 			longest := 0
 			for j := range ids {
 				if len(ids[j]) > len(ids[longest]) {
 					longest = j
 				}
 			}
-			end := len(ids[longest])
-			ids[longest] = append(ids[longest][:end-2], ids[longest][end-1])
+			ids[longest] = ids[longest][:len(ids[longest])-1]
 		}
-		for j, part := range ids {
-			if j > 0 {
-				part = part[1:] // only the first part has the token that begins a text
-			}
-			for _, id := range part {
-				all[i] = append(all[i], int32(id))
-			}
+		all[i] = append(all[i], before...)
+		for _, part := range ids {
+			all[i] = append(append(all[i], part...), after...)
 		}
 		if err := m.checkIDs(all[i]); err != nil {
 			return nil, fmt.Errorf("text %d: %w", i, err)

@@ -136,16 +136,16 @@ func (m *Model) embed(b compute.Backend, texts []string, length int) (out [][]fl
 			if at+i < len(texts) {
 				text = texts[at+i]
 			}
-			all := t.Encode(text)
-			if len(all) > length { // keep the last token, which ends a text
-				all = append(all[:length-1], all[len(all)-1])
+			all := t.Encode(nil, text)
+			if len(all)+t.Markers() > length {
 				cut++
 			}
-			for j, id := range all {
-				ids[i*length+j], mask[i*length+j] = int32(id), true
-			}
-			if err := m.checkIDs(ids[i*length:][:len(all)]); err != nil {
+			all = t.Wrap(nil, all, length)
+			if err := m.checkIDs(all); err != nil {
 				return nil, 0, fmt.Errorf("text %d: %w", at+i+1, err)
+			}
+			for j, id := range all {
+				ids[i*length+j], mask[i*length+j] = id, true
 			}
 		}
 		t, err := exec.Call(tensors.FromFlatDataAndDimensions(ids, batch, length),

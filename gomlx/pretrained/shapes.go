@@ -94,14 +94,3 @@ func (c Config) layer(l int) string {
 	}
 	return fmt.Sprintf("model.layers.%d.", l)
 }
-
-// prefix is a prefix that names may have in files saved from a model with a task head.
-func (c Config) prefix() string {
-	switch c.Type {
-	case "bert":
-		return "bert."
-	case "gpt2":
-		return "transformer."
-	}
-	return ""
-}

@@ -198,8 +198,9 @@ func TestOpenAPI(t *testing.T) {
 			}
 		}
 		row := doc.Components.Schemas["Row"]
-		if len(doc.Paths) != described || described < 6 || fmt.Sprint(row.Required) != "[a b c]" || len(row.Properties) != 4 ||
-			*row.AdditionalProperties || (doc.Components.SecuritySchemes != nil) != (token != "") {
+		if len(doc.Paths) != described || described < 6 || fmt.Sprint(row.Required) != "[a b c]" ||
+			len(row.Properties) != 4 || *row.AdditionalProperties ||
+			(doc.Components.SecuritySchemes != nil) != (token != "") {
 			t.Errorf("%+v", doc.Components)
 		}
 		// A cell of a column of numbers may be any text that means a missing value.

@@ -46,14 +46,18 @@ func (s *Server) routes() []route {
 					"required": []string{"openapi", "info", "paths"}}))
 			}},
 		{Endpoint: Endpoint{reads, "/healthz", "200 while the process lives"},
-			answer: s.health, open: always, operation: func(*loaded) node { return getOperation(textContent("it does")) }},
+			answer: s.health, open: always, operation: func(*loaded) node {
+				return getOperation(textContent("it does"))
+			}},
 		{Endpoint: Endpoint{reads, "/readyz", "200 while requests are accepted, 503 once it shuts down"},
 			answer: s.readiness, open: always, operation: func(*loaded) node {
 				return getOperation(textContent("it does"), "503")
 			}},
 		{Endpoint: Endpoint{reads, "/metrics", "measurements for Prometheus"},
 			answer: s.serveMetrics, open: func(o *Options) bool { return o.OpenMetrics },
-			operation: func(*loaded) node { return getOperation(textContent("Prometheus text format, version 0.0.4")) }},
+			operation: func(*loaded) node {
+				return getOperation(textContent("Prometheus text format, version 0.0.4"))
+			}},
 		{Endpoint: Endpoint{forms, "/", "a page with a field for every column, predictions beside the rows, and the " +
 			"scores of the fit; it works without JavaScript"}, answer: s.servePage},
 		{Endpoint: Endpoint{Methods: reads, Path: "/style.css"}, answer: asset("style.css", "text/css; charset=utf-8")},

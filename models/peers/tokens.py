@@ -99,12 +99,37 @@ def bert(lower, model=None):
     return t
 
 
-def small(folder):
+def characters(prepend):
+    """BPE of characters with bytes for the others: Gemma's, or with ▁ before a text that of Llama 2."""
+    t = Tokenizer(models.BPE(unk_token="<unk>", fuse_unk=True, byte_fallback=True))
+    replace = normalizers.Replace(" ", "▁")
+    t.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), replace]) if prepend else replace
+    if not prepend:
+        t.pre_tokenizer = pre_tokenizers.Split(" ", "merged_with_previous")
+    return t
+
+
+def small(folder, only=None):
     here = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
     corpus = [open(p).read() for p in sorted(glob.glob(os.path.join(here, "docs", "*.md")))]
     texts = [t for t in edges(8) if len(t) < 80]
     corpus += texts
+    for name, prepend in {"gemma": False, "llama2": True}.items():
+        if only and name not in only:
+            continue
+        t = characters(prepend)
+        special = ["<pad>", "<eos>", "<bos>", "<unk>"] + [f"<0x{b:02X}>" for b in range(256)]
+        t.train_from_iterator(
+            corpus, trainers.BpeTrainer(vocab_size=520, special_tokens=special, limit_alphabet=120, show_progress=False)
+        )
+        j = json.loads(t.to_str())  # bytes are ordinary tokens, as in the published files
+        j["added_tokens"] = [a for a in j["added_tokens"] if not a["content"].startswith("<0x")]
+        t = Tokenizer.from_str(json.dumps(j))
+        t.post_processor = processors.TemplateProcessing("<bos> $A", special_tokens=[("<bos>", 2)])
+        write(folder, name, t, texts=texts)
     for name, make in KINDS.items():
+        if only and name not in only:
+            continue
         t = Tokenizer(models.BPE(ignore_merges=name == "llama3"))
         make(t)
         t.train_from_iterator(
@@ -124,6 +149,8 @@ def small(folder):
         write(folder, name, t, texts=texts)
     special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
     for name, lower in {"bert": True, "cased": False}.items():
+        if only and name not in only:
+            continue
         t = bert(lower)
         t.train_from_iterator(
             corpus, trainers.WordPieceTrainer(vocab_size=330, special_tokens=special, limit_alphabet=150, show_progress=False)
@@ -172,6 +199,7 @@ def everything(folder, weights):
 p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 p.add_argument("what", choices=["small", "all"])
 p.add_argument("folder")
+p.add_argument("--only", nargs="*", help="names of small tokenizers; default: all")
 p.add_argument("--models", help="folder with minilm/ and smollm2.gguf")
 args = p.parse_args()
-small(args.folder) if args.what == "small" else everything(args.folder, args.models)
+small(args.folder, args.only) if args.what == "small" else everything(args.folder, args.models)

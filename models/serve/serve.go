@@ -11,9 +11,9 @@
 //	s := serve.New(m, serve.Options{Name: "minilm"})
 //	err = s.Run(ctx, listener)
 //
-// [Limits] bound connections, request bodies, times, memory and the number of requests. A request passes guard (host and
-// token) and limited (body, then number and time), and waits for one of Limits.Work turns. Generation does not wait for
-// the client: a slow reader occupies a connection, not a turn. If a client disconnects, its generation ends.
+// [Limits] bound connections, request bodies, times, memory and the number of requests. A request passes guard (host
+// and token) and limited (body, then number and time), and waits for one of Limits.Work turns. Generation does not wait
+// for the client: a slow reader occupies a connection, not a turn. If a client disconnects, its generation ends.
 package serve
 
 import (

@@ -7,10 +7,10 @@ import (
 	"unicode/utf8"
 )
 
-// bpe is byte-pair encoding (Sennrich et al. 2016, arXiv:1508.07909). A piece begins as its bytes (GPT-2; Radford et al.
-// 2019), or as its characters, those that the vocabulary does not have as bytes (Gemma, Llama 2; Kudo and Richardson
-// 2018, arXiv:1808.06226). Neighbours are merged, the pair of the lowest rank first and among equal ranks the leftmost,
-// until no pair has a merge.
+// bpe is byte-pair encoding (Sennrich et al. 2016, arXiv:1508.07909). A piece begins as its bytes (GPT-2; Radford et
+// al. 2019). In a model of characters (Gemma, Llama 2; Kudo and Richardson 2018, arXiv:1808.06226) it begins as its
+// characters, and a character that is not in the vocabulary as its bytes. Neighbours are merged, the pair of the lowest
+// rank first and among equal ranks the leftmost, until no pair has a merge.
 type bpe struct {
 	bytes  [256]int32        // id of each byte; −1: none
 	chars  map[rune]int32    // id of each character; nil: pieces begin as bytes
@@ -124,9 +124,9 @@ func appendIDs(dst []int32, symbols []symbol) []int32 {
 	return dst
 }
 
-// mergeByRank merges the symbols of a long piece. A merge makes only pairs of higher ranks (ordered), so all merges of
-// one rank are done together, from left to right. The queue holds ranks, which are few, where append's holds places: the
-// work grows with the length of the piece and not faster.
+// mergeByRank merges the symbols of a long piece in time linear in its length. A merge makes only pairs of higher ranks
+// (ordered), so all merges of one rank are done together, from left to right. The queue holds ranks, which are few;
+// that of append holds places.
 func (m *bpe) mergeByRank(symbols []symbol) {
 	var queue heap
 	places := map[uint64][]int32{} // by rank: left symbols of pairs, some of them stale
@@ -204,7 +204,7 @@ func (m *bpe) spelled(char string) bool {
 	return true
 }
 
-// addChars adds a token of a model of characters, where ▁ is a space and <0x0A> a byte. It returns the text of the token.
+// addChars adds a token of a model of characters, where ▁ is a space and <0x0A> a byte. It returns the token's text.
 func (m *bpe) addChars(token string, id int32) string {
 	m.reach = max(m.reach, len(token))
 	if len(token) == 6 && strings.HasPrefix(token, "<0x") && token[5] == '>' {

@@ -272,7 +272,7 @@ func (t *Tokenizer) preTokenizer(c *component) error {
 				ErrFormat)
 		}
 	case "Split":
-		if c.Pattern.String != nil && t.normalise != nil && !strings.Contains(t.normalise(*c.Pattern.String), *c.Pattern.String) {
+		if s := c.Pattern.String; s != nil && t.normalise != nil && !strings.Contains(t.normalise(*s), *s) {
 			return nil // the normalizer leaves nothing to split at (Gemma)
 		}
 		if c.Pattern.Regex == nil || patterns[*c.Pattern.Regex] == nil ||
@@ -314,12 +314,17 @@ func (t *Tokenizer) modelOf(j *tokenizerJSON, vocab map[string]int32) error {
 		t.wordPiece(vocab, *m.Prefix, most, unknown)
 		return nil
 	case "BPE":
-		if m.Prefix != nil && *m.Prefix != "" || m.Suffix != nil && *m.Suffix != "" || m.Dropout != nil && *m.Dropout != 0 {
+		if m.Prefix != nil && *m.Prefix != "" || m.Suffix != nil && *m.Suffix != "" ||
+			m.Dropout != nil && *m.Dropout != 0 {
 			return fmt.Errorf("BPE with dropout, a prefix or a suffix is not supported: %w", ErrFormat)
 		}
-		if m.ByteFallback && (m.IgnoreMerges || len(t.split) > 0 || t.normalise == nil || t.normalise(" a b") != "▁a▁b" &&
-			t.normalise(" a b") != "▁▁a▁b") {
-			return fmt.Errorf("BPE with byte_fallback is supported with ▁ for spaces and without pre-tokenizer: %w", ErrFormat)
+		marks := ""
+		if t.normalise != nil {
+			marks = t.normalise(" a b")
+		}
+		if m.ByteFallback && (m.IgnoreMerges || len(t.split) > 0 || marks != "▁a▁b" && marks != "▁▁a▁b") {
+			return fmt.Errorf("BPE with byte_fallback is supported with ▁ for spaces and without pre-tokenizer: %w",
+				ErrFormat)
 		}
 		return t.bytePairs(vocab, m.Merges, m.IgnoreMerges, m.ByteFallback, unknown)
 	}

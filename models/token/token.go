@@ -1,5 +1,6 @@
-// Package token converts text to the ids that models read, and back: WordPiece of BERT and byte-level BPE of GPT-2,
-// Llama 3, SmolLM2 and Qwen2. The ids equal those of Hugging Face's tokenizers (peers/tokens.py compares them).
+// Package token converts text to the ids that models read, and back: WordPiece of BERT, byte-level BPE of GPT-2, Llama
+// 3, SmolLM2 and Qwen2, and BPE of characters of Gemma and Llama 2. The ids equal those of Hugging Face's tokenizers
+// (peers/tokens.py compares them).
 //
 // Open a tokenizer, encode a text, add the markers the model expects, decode:
 //

@@ -154,8 +154,9 @@ func runServe(ctx context.Context, env *cli.Env, path string, f *serveFlags) err
 	again := make(chan os.Signal, 1)
 	notifyReload(again)
 	defer signal.Stop(again)
-	o := serve.Options{Limits: f.limits, Token: token, OpenMetrics: f.openMetrics, LoopbackHosts: loopback && token == "",
-		Float32: f.float32, Strict: f.strict, ColumnsMayChange: f.columns, Log: log}
+	o := serve.Options{Limits: f.limits, Token: token, OpenMetrics: f.openMetrics,
+		LoopbackHosts: loopback && token == "", Float32: f.float32, Strict: f.strict, ColumnsMayChange: f.columns,
+		Log: log}
 	// TLS reads the certificate through a pointer at every handshake, so a reload needs no new listener.
 	pair := &certificate{cert: f.cert, key: f.key}
 	if f.cert != "" {
