@@ -406,7 +406,7 @@ func couplingSizes(c cases.Coupling, sizes []size) []size {
 		if !first {
 			s.draws, s.plain = min(s.draws, 300), 0
 		}
-		if !powerful(c.Value) {
+		if !coupling.InfoOf(c.Value).Plain {
 			s.plain = 0 // only the powerful couplings promise to see small errors of the variance
 		}
 		out = append(out, s)
@@ -444,7 +444,7 @@ func TestEveryFamilyWithEveryCoupling(t *testing.T) {
 				t.Parallel()
 				for _, s := range couplingSizes(c, sizes) {
 					tested := families[s.d]
-					if (!s.largest() || s.d != 5) && !powerful(c.Value) {
+					if (!s.largest() || s.d != 5) && !coupling.InfoOf(c.Value).Plain {
 						tested = distinct(t, tested, s)
 					}
 					got, undefined, err := compare(tested, c, s)
@@ -455,7 +455,7 @@ func TestEveryFamilyWithEveryCoupling(t *testing.T) {
 						t.Error(bad)
 					}
 					for name, g := range got {
-						if plain(name, s.d) && s.plain > s.draws && s.largest() && powerful(c.Value) && g.variance &&
+						if plain(name, s.d) && s.plain > s.draws && s.largest() && coupling.InfoOf(c.Value).Plain && g.variance &&
 							!refuted(g.clusters,
 								1.5) {
 							t.Errorf("%s, d = %d, m = %d: a variance wrong by 1.5 would not be seen", name, s.d, s.m)
@@ -473,15 +473,6 @@ func TestEveryFamilyWithEveryCoupling(t *testing.T) {
 	if total.checked > comparisons {
 		t.Errorf("%d comparisons, the bound counts %d", total.checked, comparisons)
 	}
-}
-
-// powerful couplings are those under which the plain families must have the power that the test promises.
-func powerful(c coupling.Coupling) bool {
-	switch c.(type) {
-	case coupling.IID, coupling.Orthogonal, coupling.Simplex:
-		return true
-	}
-	return false
 }
 
 // tally sums up comparisons for the log.

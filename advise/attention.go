@@ -11,6 +11,7 @@ import (
 	"github.com/randfeat/randfeat/attention"
 	"github.com/randfeat/randfeat/attention/choose"
 	"github.com/randfeat/randfeat/attention/linear"
+	"github.com/randfeat/randfeat/coupling"
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/internal/par"
 	"github.com/randfeat/randfeat/internal/rng"
@@ -224,7 +225,7 @@ func (a *attentionStudy[T]) rank(ctx context.Context, r *Report) error {
 	}
 	var looks, left []int
 	for c, e := range a.last {
-		if usable(c) && (slices.Contains(first[1:], e.coupling.Name()) || a.Couplings != nil) {
+		if usable(c) && (e.first() && e.coupling != coupling.Coupling(coupling.IID{}) || a.Couplings != nil) {
 			looks = append(looks, c)
 		}
 	}

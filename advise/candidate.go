@@ -41,13 +41,6 @@ type entrant struct {
 	tail     histogram
 }
 
-// leftCouplings are not candidates: givens has the law of orthogonal at no less cost, optimised is a benchmark,
-// and orfprime estimates another kernel.
-var leftCouplings = []string{"orfprime", "givens", "optimised"}
-
-// leftFamilies are unbiased families that are not candidates: dark estimates another kernel.
-var leftFamilies = []string{"dark"}
-
 // nystrom is the name of the variety whose features are kernels with landmarks.
 const nystrom = "nystrom"
 
@@ -55,7 +48,7 @@ const nystrom = "nystrom"
 func (s *study) varieties() []*variety {
 	var out []*variety
 	for _, i := range family.List() {
-		if !i.Unbiased || slices.Contains(leftFamilies, i.Name) ||
+		if !i.Unbiased || i.Replaces ||
 			s.Families != nil && !slices.Contains(s.Families, i.Name) {
 			continue
 		}
@@ -77,7 +70,8 @@ func (s *study) varieties() []*variety {
 func (s *study) couplings() []coupling.Coupling {
 	var out []coupling.Coupling
 	for _, c := range coupling.List() {
-		if !slices.Contains(leftCouplings, c.Name) && (s.Couplings == nil || slices.Contains(s.Couplings, c.Name)) {
+		candidate := !c.Replaces && !c.Benchmark && c.SameLaw == ""
+		if candidate && (s.Couplings == nil || slices.Contains(s.Couplings, c.Name)) {
 			out = append(out, c.Examples()[0])
 		}
 	}

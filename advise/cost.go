@@ -52,13 +52,11 @@ func modelCost(spec randfeat.Spec) (float64, error) {
 		return 0, err
 	}
 	ops := float64(functionCost * n)
+	fast := coupling.InfoOf(spec.Coupling).Fast
 	for _, d := range draws {
 		each := float64(d.Dim)
-		switch spec.Coupling.(type) {
-		case coupling.Hadamard, coupling.FastSimplex:
-			if !d.IID && d.Dim >= structuredFrom {
-				each = structuredCost
-			}
+		if fast && !d.IID && d.Dim >= structuredFrom {
+			each = structuredCost
 		}
 		ops += float64(d.Rows) * each
 	}
@@ -119,9 +117,8 @@ func (s *study) equalTime(ctx context.Context, r *Report, ranked []*entrant) err
 	}
 	for i, e := range at {
 		if e.refused == "" {
-			p := s.spread(e)
-			low, high := p.interval()
-			r.Ranking[where[i]].EqualTime = &EqualTime{e.features, finite(p.value), finite(low), finite(high)}
+			low, high, _ := s.interval(e)
+			r.Ranking[where[i]].EqualTime = &EqualTime{e.features, finite(s.figure(e).value), low, high}
 		}
 	}
 	return nil

@@ -55,9 +55,8 @@ func (s *study) draw(ctx context.Context, r *Report, ranked []*entrant) error {
 			if at.refused != "" {
 				continue
 			}
-			f := s.spread(at)
-			low, high := f.interval()
-			p := Point{X: float64(n), Error: finite(f.value), Low: finite(low), High: finite(high)}
+			low, high, _ := s.interval(at)
+			p := Point{X: float64(n), Error: finite(s.figure(at).value), Low: low, High: high}
 			if s.Measure == measureRMS {
 				p.Predicted = s.predicted(at, at.m, 1)
 			}

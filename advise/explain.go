@@ -20,8 +20,8 @@ func (r *Report) explain() {
 		if t := first.Tail; t != nil {
 			tail = fmt.Sprintf(" (tail index %.1f)", *t)
 		}
-		r.MeasureWhy = fmt.Sprintf("Rare pairs and draws make up much of the mean squared error of %s%s. Its error is therefore uncertain: %.2g over all draws of the pilot, %.2g in a typical draw.",
-			first.Name, tail, first.RMS, first.Typical)
+		r.MeasureWhy = fmt.Sprintf("Rare pairs and draws make up much of the mean squared error of %s%s. Its root mean square, %.2g over all draws of the pilot, is therefore uncertain and has no interval. Half of its errors are below %.2g, 95 %% below %.2g.",
+			first.Name, tail, first.RMS, first.Median, first.P95)
 		if p := first.Predicted; p != nil && *p > rare*first.RMS {
 			r.MeasureWhy += fmt.Sprintf(" Theory expects %.2g.", *p)
 		}

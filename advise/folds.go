@@ -65,12 +65,9 @@ func (s *study) divide(q, k dense.Matrix[float64]) error {
 			}
 		}
 		f.x, f.y, f.same = q.Pick(px[i][:min(len(px[i]), s.Rows)]), k.Pick(py[i][:min(len(py[i]), s.Rows)]), s.oneSet
-		if err := f.exact(&s.Options); err != nil {
-			return err
-		}
 		s.folds = append(s.folds, f)
 	}
-	return nil
+	return s.exact()
 }
 
 // needs are the statistics that any family may ask for.
@@ -86,57 +83,56 @@ func parts(n, count int, seed, side uint64) [][]int {
 	return out
 }
 
-// exact computes the kernel of all pairs, and the sums of its squares.
-func (f *fold) exact(o *Options) error {
-	if err := f.targets(o); err != nil {
-		return err
+// exact computes the kernel of all pairs, the targets and the sums of their squares. One scale for all folds keeps the
+// bias of a ratio of means small: a mean of few rows in the denominator makes the ratio too large.
+func (s *study) exact() error {
+	most := math.Inf(-1)
+	for _, f := range s.folds {
+		f.logKernel = dense.New[float64](f.x.Rows, f.y.Rows)
+		if err := kernel.LogGram(s.Kernel, f.logKernel, f.x, f.y); err != nil {
+			return err
+		}
+		for i, l := range f.logKernel.Data {
+			if f.meets(i) {
+				most = max(most, l)
+			}
+		}
 	}
-	f.squares = rowSums{make([]float64, f.x.Rows), make([]float64, f.y.Rows)}
-	for i, t := range f.target.Data {
-		if f.meets(i) {
-			f.squares.x[i/f.y.Rows] += t * t
-			f.squares.y[i%f.y.Rows] += t * t
+	// Sum in units of the largest kernel value, so that nothing overflows.
+	var squares, n float64
+	for _, f := range s.folds {
+		for i, l := range f.logKernel.Data {
+			if f.meets(i) {
+				squares += math.Exp(2 * (l - most))
+				n++
+			}
+		}
+	}
+	scale := most + math.Log(squares/n)/2
+	for _, f := range s.folds {
+		f.target, f.shift = dense.New[float64](f.x.Rows, f.y.Rows), dense.New[float64](f.x.Rows, f.y.Rows)
+		for i, l := range f.logKernel.Data {
+			if f.target.Data[i], f.shift.Data[i] = 1, -l; s.Loss == lossAbsolute {
+				f.target.Data[i], f.shift.Data[i] = math.Exp(l-scale), -scale
+			}
+		}
+		f.squares = f.newSums()
+		for i, t := range f.target.Data {
+			if f.meets(i) {
+				f.squares.pair(f, i, t*t)
+			}
 		}
 	}
 	return nil
 }
 
-// targets fills in the target and the shift of every pair.
-func (f *fold) targets(o *Options) error {
-	f.logKernel = dense.New[float64](f.x.Rows, f.y.Rows)
-	if err := kernel.LogGram(o.Kernel, f.logKernel, f.x, f.y); err != nil {
-		return err
+// newSums returns sums of zero for the rows of a fold.
+func (f *fold) newSums() rowSums {
+	s := rowSums{x: make([]float64, f.x.Rows)}
+	if s.y = s.x; !f.same {
+		s.y = make([]float64, f.y.Rows)
 	}
-	f.target, f.shift = dense.New[float64](f.x.Rows, f.y.Rows), dense.New[float64](f.x.Rows, f.y.Rows)
-	if o.Loss == lossRelative {
-		for i := range f.target.Data {
-			f.target.Data[i] = 1
-		}
-		for i, l := range f.logKernel.Data {
-			f.shift.Data[i] = -l
-		}
-		return nil
-	}
-	most := math.Inf(-1)
-	for i, l := range f.logKernel.Data {
-		if f.meets(i) {
-			most = max(most, l)
-		}
-	}
-	// Sum in units of the largest kernel value, so that nothing overflows.
-	var sum, n float64
-	for i, l := range f.logKernel.Data {
-		if f.meets(i) {
-			sum += math.Exp(2 * (l - most))
-			n++
-		}
-	}
-	scale := most + math.Log(sum/n)/2
-	for i, l := range f.logKernel.Data {
-		f.target.Data[i] = math.Exp(l - scale)
-		f.shift.Data[i] = -scale
-	}
-	return nil
+	return s
 }
 
 // meets reports whether pair number i, counted row by row, has two different rows.

@@ -89,6 +89,8 @@ func TestRowsDoNotMeetThemselves(t *testing.T) {
 	if err := s.more(context.Background(), []*entrant{e}, len(s.folds)); err != nil {
 		t.Fatal(err)
 	}
+	var errors []float64 // sums of squares, by fold
+	squares, pairs := 0.0, 0.0
 	for i, f := range s.folds {
 		spec, err := e.drawn(s, i)
 		if err != nil {
@@ -106,16 +108,20 @@ func TestRowsDoNotMeetThemselves(t *testing.T) {
 		if err := kernel.Gram(kernel.Kernel{}, exact, f.x, f.x); err != nil {
 			t.Fatal(err)
 		}
-		var errors, squares float64
+		errors = append(errors, 0)
 		for a := range n {
 			for b := range n {
 				if a != b {
-					errors += math.Pow(got.At(a, b)-exact.At(a, b), 2)
+					errors[i] += math.Pow(got.At(a, b)-exact.At(a, b), 2)
 					squares += math.Pow(exact.At(a, b), 2)
+					pairs++
 				}
 			}
 		}
-		if want := errors / squares; math.Abs(e.draws[i].square-want) > 1e-9*want {
+	}
+	for i, sum := range errors { // folds are of one size; the kernel's mean square is over all of them
+		want := sum / (pairs / float64(len(errors))) / (squares / pairs)
+		if math.Abs(e.draws[i].square-want) > 1e-9*want {
 			t.Errorf("fold %d: mean squared error %v, over pairs of different rows %v", i, e.draws[i].square, want)
 		}
 	}

@@ -106,9 +106,8 @@ func (p *page) answer() {
 			chosen.Median, chosen.Cost, a.Rows[0].Cost, figure.Escape(best.Name), a.Rows[2].Median, r.Features)
 	} else {
 		fmt.Fprintf(p.b, `<p class="big">%s, %d features</p>`+"\n"+
-			`<p>%s: %.3g (90 %% interval over rows and draws: %.3g to %.3g)</p>`+"\n",
-			figure.Escape(best.label()), r.Features, figure.Escape(capital(r.ErrorName())), best.Error,
-			best.Low, best.High)
+			`<p>%s: %.3g (%s)</p>`+"\n",
+			figure.Escape(best.label()), r.Features, figure.Escape(capital(r.ErrorName())), best.Error, best.Spread())
 	}
 	p.b.WriteString("</div>\n<h2>Why</h2>\n<ul>\n")
 	for _, s := range r.Reasons {
@@ -127,7 +126,7 @@ func (p *page) ranking() {
 	}
 	fmt.Fprintf(p.b, `<h2>Ranking</h2>`+"\n"+`<p class="small">%s. Cost in nanoseconds per row on one core (%s).</p>`+"\n"+`<div class="wide"><table>`+"\n"+`<tr><th class="n">#</th><th>candidate</th><th class="n">features</th><th class="n">error</th><th class="n">%s</th>`,
 		figure.Escape(capital(r.ErrorName())), r.Costs,
-		map[bool]string{true: "over heads", false: "90 % interval"}[r.Attention != nil])
+		map[bool]string{true: "over heads", false: "90 % interval, or quantiles of errors"}[r.Attention != nil])
 	if r.Attention == nil {
 		p.b.WriteString(`<th class="n">rms</th><th class="n">predicted rms</th><th class="n">typical</th><th class="n">tail</th><th class="n">at equal time</th>`)
 	}
@@ -137,8 +136,8 @@ func (p *page) ranking() {
 		if i == r.Best {
 			class = ` class="best"`
 		}
-		fmt.Fprintf(p.b, `<tr%s><td class="n">%d</td><td>%s</td><td class="n">%d</td><td class="n">%s</td><td class="n">%s – %s</td>`,
-			class, i+1, figure.Escape(c.label()), c.Features, short(c.Error), short(c.Low), short(c.High))
+		fmt.Fprintf(p.b, `<tr%s><td class="n">%d</td><td>%s</td><td class="n">%d</td><td class="n">%s</td><td class="n">%s</td>`,
+			class, i+1, figure.Escape(c.label()), c.Features, short(c.Error), figure.Escape(c.Spread()))
 		if r.Attention == nil {
 			equal := "–"
 			if t := c.EqualTime; t != nil {
@@ -170,6 +169,20 @@ func (c Candidate) label() string {
 		return c.Name + " (biased, fitted to rows)"
 	}
 	return c.Name
+}
+
+// Spread says in words what the pilot knows of the error beside its value: the interval, or quantiles of the errors if
+// the root mean square has none.
+func (c Candidate) Spread() string {
+	switch {
+	case c.Error == 0:
+		return "exact"
+	case c.High > 0:
+		return fmt.Sprintf("%.2g to %.2g", c.Low, c.High)
+	case c.P95 > 0:
+		return fmt.Sprintf("half < %.2g, 95 %% < %.2g", c.Median, c.P95)
+	}
+	return "–"
 }
 
 func short(v float64) string {
@@ -217,15 +230,16 @@ func (r *Report) drawings() (out []figure.Figure) {
 			line := figure.Series{Name: c.Name}
 			for _, p := range c.Points {
 				line.X, line.Y = append(line.X, p.X), append(line.Y, drawn(p.Error))
-				if p.High > 0 {
-					line.Low, line.High = append(line.Low, drawn(p.Low)), append(line.High, drawn(p.High))
+				if p.High == 0 { // a bar of no length
+					p.Low, p.High = p.Error, p.Error
 				}
+				line.Low, line.High = append(line.Low, drawn(p.Low)), append(line.High, drawn(p.High))
 			}
 			s = append(s, line)
 		}
 		return s
 	}
-	subtitle := "bars: 90 % intervals over rows and draws"
+	subtitle := "bars: 90 % intervals over rows and draws, where the tail allows one"
 	if r.Attention != nil {
 		subtitle = "error of attention outputs, geometric means over heads"
 	}

@@ -143,15 +143,16 @@ const (
 	cheap    = 4
 )
 
-// choose returns the index of the recommended entrant. It is the first whose mean can be trusted, if that is no
-// worse than the upper end of the interval of the very first; then the cheapest of those that hardly differ
+// choose returns the index of the recommended entrant. It is the first whose mean can be trusted, if the draws do not
+// tell that it is worse than the very first; then the cheapest of those that hardly differ
 // from it. Costs are counted, not timed: times would make the recommendation differ between runs.
 func (s *study) choose(ranked []*entrant) (int, error) {
 	draws := most(ranked)
 	all := func(e *entrant) bool { return len(e.draws) >= e.enough(s, draws) }
 	at := 0
 	if s.Measure == measureRMS && !s.trusted(ranked[0]) {
-		_, high := s.spread(ranked[0]).interval()
+		f := s.figure(ranked[0])
+		high := f.value * math.Exp(doubt*f.sd)
 		for i, e := range ranked {
 			if s.figure(e).value > high {
 				break
@@ -240,10 +241,10 @@ func (s *study) recommend(ctx context.Context, r *Report, ranked []*entrant, q, 
 		return nil, err
 	}
 	for i, e := range ranked {
-		p := s.spread(e)
-		low, high := p.interval()
+		low, high, _ := s.interval(e)
 		c := Candidate{Name: e.title(), Family: e.family.Name(), Coupling: e.couplingName(), Features: e.features,
-			M: e.m, Error: finite(p.value), Low: finite(low), High: finite(high), RMS: finite(e.rms().value),
+			M: e.m, Error: finite(s.figure(e).value), Low: low, High: high, RMS: finite(e.rms().value),
+			Median: e.tail.quantile(0.5), P95: e.tail.quantile(0.95),
 			Typical: finite(e.typical().value), Draws: len(e.draws), Positive: e.positive, Biased: e.landmarks,
 			Heavy: !s.trusted(e)}
 		if t := e.tail.index(); dense.IsFinite(t) {

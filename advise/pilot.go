@@ -18,8 +18,34 @@ type draw struct {
 	typical float64 // relative errors: their median; absolute errors: their root mean square
 }
 
-// rowSums are the squared errors of a fold, summed over draws and over the pairs of every row of x and of y.
-type rowSums struct{ x, y []float64 }
+// rowSums are squares summed over the pairs of every row of x and of y, and over draws. In one set x and y are the same
+// slice: a pair belongs to both of its rows.
+type rowSums struct {
+	x, y []float64
+	// Sums, over rows and draws, of the square of what a draw adds to a row.
+	x2, y2 float64
+}
+
+// pair adds the square of pair number i of a fold.
+func (s *rowSums) pair(f *fold, i int, square float64) {
+	s.x[i/f.y.Rows] += square
+	s.y[i%f.y.Rows] += square
+}
+
+// add adds the sums of a draw.
+func (s *rowSums) add(d rowSums, same bool) {
+	for i, v := range d.x {
+		s.x[i] += v
+		s.x2 += v * v
+	}
+	if same {
+		return
+	}
+	for i, v := range d.y {
+		s.y[i] += v
+		s.y2 += v * v
+	}
+}
 
 // histogram counts squared errors by their binary logarithm, in sixteenths of an octave.
 type histogram [1 << 11]float64
@@ -58,6 +84,55 @@ func (h *histogram) index() float64 {
 		logs += h[i] * (float64(i) + 0.5) * math.Ln2 / octaves
 	}
 	return math.Inf(1)
+}
+
+// rowIndex is the tail index of the rows' parts in the squared errors: the mean over the variance of the logarithms'
+// excess in the upper fifth. Both are those of an exponential law if the tail is a power. A tail that grows heavier
+// further out, of which few rows show little, has a larger variance. It is +Inf if there is no tail.
+func (e *entrant) rowIndex() float64 {
+	var logs []float64
+	side := func(sums []float64) {
+		all := sum(sums)
+		for _, v := range sums {
+			if v > 0 {
+				logs = append(logs, math.Log(v/all*float64(len(sums))))
+			}
+		}
+	}
+	for _, s := range e.sums {
+		side(s.x)
+		if len(s.x) > 0 && &s.x[0] != &s.y[0] {
+			side(s.y)
+		}
+	}
+	slices.Sort(logs)
+	top := logs[len(logs)-max(min(len(logs), 4), len(logs)/5):]
+	if len(top) < 2 {
+		return math.Inf(1)
+	}
+	m := mean(top) - top[0]
+	var square float64
+	for _, v := range top[1:] {
+		square += (v - top[0] - m) * (v - top[0] - m) / float64(len(top)-1)
+	}
+	return m / square
+}
+
+// quantile returns the root of the p-quantile of the squared errors, to within 2 %.
+func (h *histogram) quantile(p float64) float64 {
+	var n, below float64
+	for _, c := range h {
+		n += c
+	}
+	for i, c := range h {
+		if c > 0 && below+c >= p*n {
+			edge := func(i int) float64 { return math.Float64frombits(uint64(i+lowest*octaves) << 48) }
+			lo, hi := edge(i), edge(i+1)
+			return math.Sqrt(lo + (hi-lo)*(p*n-below)/c)
+		}
+		below += c
+	}
+	return 0
 }
 
 // pilot is the memory of a goroutine that measures.
@@ -103,8 +178,9 @@ func (s *study) measure(p *pilot, e *entrant, r int, perPair []dense.Matrix[floa
 	}
 	rows := &e.sums[i]
 	if rows.x == nil {
-		rows.x, rows.y = make([]float64, f.x.Rows), make([]float64, f.y.Rows)
+		*rows = f.newSums()
 	}
+	own := f.newSums()
 	var sum, signed float64
 	p.square = p.square[:0]
 	for a, v := range p.log {
@@ -117,10 +193,10 @@ func (s *study) measure(p *pilot, e *entrant, r int, perPair []dense.Matrix[floa
 		d *= d
 		p.log[a], p.square = d, append(p.square, d)
 		sum += d
-		rows.x[a/f.y.Rows] += d
-		rows.y[a%f.y.Rows] += d
+		own.pair(f, a, d)
 		e.tail[cell(d)]++
 	}
+	rows.add(own, f.same)
 	if perPair != nil {
 		tab.MulAdd(perPair[i].Data, p.log, 1)
 	}

@@ -72,7 +72,8 @@ func (s *study) figure(e *entrant) estimate {
 
 // The mean squared error of a candidate is trusted if neither a few pairs nor a few draws make it up.
 const (
-	trustedIndex     = 1.5 // tail index of the squared errors, at least
+	trustedIndex     = 2   // tail index of the squared errors, at least: below, their means have no normal limit
+	trustedRows      = 4   // tail index of the rows' parts, at least: below, their variance cannot be estimated
 	trustedVariation = 1   // coefficient of variation of the draws, at most
 	trustedMean      = 0.5 // mean error of an unbiased map over its root mean square, at most
 )
@@ -90,7 +91,7 @@ func (s *study) trusted(e *entrant) bool {
 		mean += d.mean / float64(len(e.draws))
 	}
 	variation := 2 * rms.sd * math.Sqrt(float64(len(e.draws)))
-	return e.tail.index() > trustedIndex && variation < trustedVariation && s.unseen(e.variety) == 1 &&
+	return e.tail.index() > trustedIndex && e.rowIndex() > trustedRows && variation < trustedVariation && s.unseen(e.variety) == 1 &&
 		(e.landmarks || math.Abs(mean) <= trustedMean*rms.value)
 }
 
@@ -102,9 +103,9 @@ var rounds = []struct{ draws, keep int }{{4, 64}, {8, 36}, {16, 24}, {32, 16}, {
 // counts heavyDoubt times.
 const doubt, heavyDoubt = 3, 3
 
-// first are the couplings that show how good a family is. The other couplings join the survivors of the first
-// round.
-var first = []string{"iid", "orthogonal", "simplex"}
+// first reports whether an entrant takes part in the first round. Plain couplings show how good a family is; the others
+// join the survivors.
+func (e *entrant) first() bool { return coupling.InfoOf(e.coupling).Plain }
 
 // chance is the factor by which a family may be worse than the best one in the first look: other couplings and
 // more draws may make up for it.
@@ -113,9 +114,9 @@ const chance = 2.5
 // screen measures all varieties with the first couplings and returns the entrants of those that have a chance.
 func (s *study) screen(ctx context.Context, entrants []*entrant) (in, out []*entrant, err error) {
 	looks := slices.DeleteFunc(slices.Clone(entrants), func(e *entrant) bool {
-		return e.refused != "" || s.Couplings == nil && !slices.Contains(first, e.coupling.Name()) &&
+		return e.refused != "" || s.Couplings == nil && !e.first() &&
 			slices.ContainsFunc(entrants, func(o *entrant) bool {
-				return o.variety == e.variety && o.refused == "" && o != e && slices.Contains(first, o.coupling.Name())
+				return o.variety == e.variety && o.refused == "" && o != e && o.first()
 			})
 	})
 	if err := s.more(ctx, looks, rounds[0].draws); err != nil {

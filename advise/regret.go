@@ -116,10 +116,10 @@ func (r *Report) fresh(q, k, freshQ, freshK dense.Matrix[float64], o Options, ro
 	for i := range n {
 		f := &fold{stats: stats, same: oneSet, x: freshQ.RowRange(i*freshQ.Rows/n, (i+1)*freshQ.Rows/n),
 			y: freshK.RowRange(i*freshK.Rows/n, (i+1)*freshK.Rows/n)}
-		if err := f.exact(&s.Options); err != nil {
-			return nil, err
-		}
 		s.folds = append(s.folds, f)
+	}
+	if err := s.exact(); err != nil {
+		return nil, err
 	}
 	return s, s.fitAll()
 }

@@ -88,8 +88,9 @@ type Candidate struct {
 	Coupling string `json:"coupling"`
 	Features int    `json:"features,omitempty"`
 	M        int    `json:"m,omitempty"`
-	// Error is the error that the report ranks by. Low and High are its 90 % interval, for other rows of the
-	// same source and other draws.
+	// Error is the error that the report ranks by. Low and High are the 90 % interval of the root mean square error over
+	// pairs of fresh rows of the same source and fresh draws. They are absent if Heavy is set, if candidates are ranked
+	// by another error, and if the interval would reach beyond twice the error.
 	Error float64 `json:"error,omitempty"`
 	Low   float64 `json:"low,omitempty"`
 	High  float64 `json:"high,omitempty"`
@@ -97,14 +98,17 @@ type Candidate struct {
 	// 1.5 times more: then rare draws, which the pilot has not seen, make up the rest.
 	RMS     float64 `json:"rms,omitempty"`
 	Typical float64 `json:"typical,omitempty"`
-	Draws   int     `json:"draws,omitempty"`
+	// Median and P95 bound half and 95 % of the errors of the pilot, over pairs and draws.
+	Median float64 `json:"median,omitempty"`
+	P95    float64 `json:"p95,omitempty"`
+	Draws  int     `json:"draws,omitempty"`
 	// Predicted is the root mean square that theory expects on pairs of the same rows. It is absent if there is
 	// no closed form, or if the candidate is too far from the best to evaluate it.
 	Predicted *float64 `json:"predicted,omitempty"`
 	// Tail is the tail index of the squared errors: at 2 and below their variance does not exist, at 1 and
 	// below their mean.
 	Tail *float64 `json:"tail,omitempty"`
-	// Heavy says that rare pairs or draws make up much of the mean squared error, so that RMS is uncertain.
+	// Heavy says that rare pairs or draws make up much of the mean squared error: RMS is uncertain and has no interval.
 	Heavy    bool `json:"heavy,omitempty"`
 	Positive bool `json:"positive,omitempty"`
 	// Biased marks Nyström features. They are fitted to rows; their error is measured on rows that no landmark
@@ -121,8 +125,8 @@ type Candidate struct {
 type EqualTime struct {
 	Features int     `json:"features"`
 	Error    float64 `json:"error"`
-	Low      float64 `json:"low"`
-	High     float64 `json:"high"`
+	Low      float64 `json:"low,omitempty"`  // as for Candidate
+	High     float64 `json:"high,omitempty"` // as for Candidate
 }
 
 // Target says how many features a target error takes.

@@ -9,28 +9,49 @@ import (
 // PairKind names the joint law of two rows of one block.
 type PairKind int
 
-// The pair laws with closed forms, and the rest.
+// The pair laws.
 const (
-	PairUnknown     PairKind = iota // no closed form
+	PairUnknown     PairKind = iota // any other law
 	PairIndependent                 // independent rows
 	PairOrthogonal                  // independent norms, right angle
 	PairSimplex                     // independent norms, cos θ = −1/(Dim−1)
+	PairZeroSum                     // rows of a block that sum to nearly zero
 )
+
+// pairKinds describes the pair laws, in the order of the constants.
+var pairKinds = [...]struct {
+	name   string
+	closed bool                    // there is a closed form for the error of features
+	cos    func(n float64) float64 // cosine of the angle between two rows in a block of n; nil if it is random
+}{
+	{name: "unknown"},
+	{name: "independent", closed: true},
+	{name: "orthogonal", closed: true, cos: func(float64) float64 { return 0 }},
+	{name: "simplex", closed: true, cos: func(n float64) float64 { return -1 / (n - 1) }},
+	{name: "zero-sum"},
+}
+
+// PairKinds lists the pair laws.
+func PairKinds() []PairKind {
+	all := make([]PairKind, len(pairKinds))
+	for i := range all {
+		all[i] = PairKind(i)
+	}
+	return all
+}
+
+func (k PairKind) valid() bool { return k >= 0 && int(k) < len(pairKinds) }
 
 // String is the name of the pair law.
 func (k PairKind) String() string {
-	switch k {
-	case PairUnknown:
-		return "unknown"
-	case PairIndependent:
-		return "independent"
-	case PairOrthogonal:
-		return "orthogonal"
-	case PairSimplex:
-		return "simplex"
+	if !k.valid() {
+		return fmt.Sprintf("PairKind(%d)", int(k))
 	}
-	return fmt.Sprintf("PairKind(%d)", int(k))
+	return pairKinds[k].name
 }
+
+// Closed reports whether the error of features under the pair law has a closed form.
+func (k PairKind) Closed() bool { return k.valid() && pairKinds[k].closed }
 
 // PairLaw says which closed forms describe a coupling (docs/theory.md §5.2).
 type PairLaw struct {
@@ -39,6 +60,14 @@ type PairLaw struct {
 	Dim int
 	// Exact is false when rows have this law only nearly, as HD and Givens products do; see [Excess].
 	Exact bool
+}
+
+// Cos is the cosine of the angle between two rows of a block. ok is false if the angle is random.
+func (p PairLaw) Cos() (cos float64, ok bool) {
+	if !p.Kind.valid() || pairKinds[p.Kind].cos == nil {
+		return 0, false
+	}
+	return pairKinds[p.Kind].cos(float64(p.Dim)), true
 }
 
 // Pairs is the pair law of a coupling in dimension dim. A nil coupling is IID. Simplex-type couplings whose blocks
@@ -69,6 +98,7 @@ func Pairs(c Coupling, dim int) PairLaw {
 		if dim == 1 {
 			return simplexPairs(1, true)
 		}
+		return PairLaw{Kind: PairZeroSum, Dim: dim}
 	}
 	return PairLaw{Kind: PairUnknown, Dim: dim}
 }

@@ -7,7 +7,7 @@ import (
 )
 
 func TestPairs(t *testing.T) {
-	for _, c := range []struct {
+	cases := []struct {
 		c    coupling.Coupling
 		dim  int
 		want coupling.PairLaw
@@ -26,17 +26,27 @@ func TestPairs(t *testing.T) {
 		{coupling.FastSimplex{}, 5, coupling.PairLaw{Kind: coupling.PairSimplex, Dim: 5, Exact: true}},
 		{coupling.FastSimplex{}, 33, coupling.PairLaw{Kind: coupling.PairSimplex, Dim: 64}},
 		{coupling.FastSimplex{K: 3}, 5, coupling.PairLaw{Kind: coupling.PairSimplex, Dim: 8}},
-		{coupling.SimplexPlus{}, 5, coupling.PairLaw{Dim: 5}},
-		{coupling.Optimised{}, 5, coupling.PairLaw{Dim: 5}},
+		{coupling.SimplexPlus{}, 5, coupling.PairLaw{Kind: coupling.PairZeroSum, Dim: 5}},
+		{coupling.Optimised{}, 5, coupling.PairLaw{Kind: coupling.PairZeroSum, Dim: 5}},
 		{coupling.Halton{}, 5, coupling.PairLaw{Dim: 5}},
 		{coupling.Sobol{}, 5, coupling.PairLaw{Dim: 5}},
-	} {
+	}
+	for _, i := range coupling.List() {
+		known := false
+		for _, c := range cases {
+			known = known || c.c != nil && c.c.Name() == i.Name
+		}
+		if !known {
+			t.Errorf("%s has no case: add a line with its pair law, or PairLaw{Dim: 5} if there is no closed form", i.Name)
+		}
+	}
+	for _, c := range cases {
 		if got := coupling.Pairs(c.c, c.dim); got != c.want {
 			t.Errorf("%#v in dimension %d: %+v, want %+v", c.c, c.dim, got, c.want)
 		}
 	}
 	for want, k := range map[string]coupling.PairKind{"unknown": 0, "independent": 1, "orthogonal": 2, "simplex": 3,
-		"PairKind(8)": 8} {
+		"zero-sum": 4, "PairKind(8)": 8, "PairKind(-1)": -1} {
 		if k.String() != want {
 			t.Errorf("%q, want %q", k.String(), want)
 		}

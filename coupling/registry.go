@@ -5,6 +5,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/randfeat/randfeat/internal/namedjson"
 	"github.com/randfeat/randfeat/internal/similar"
@@ -16,10 +17,19 @@ type Info struct {
 	Summary   string    `json:"summary"`
 	Reference string    `json:"reference"`        // paper and equation
 	Exact     bool      `json:"exact"`            // each row has exactly the requested law, so estimators stay unbiased
-	Replaces  bool      `json:"replaces"`         // rows have another law than requested: another kernel is estimated
+	Replaces  bool      `json:"replaces"`         // rows have another law, uniform in direction: for another kernel
 	Cost      string    `json:"cost"`             // operations to draw m rows; a product costs O(md) unless stated
 	Laws      []LawKind `json:"laws"`             // marginals it is defined for
 	Fields    []Field   `json:"fields,omitempty"` // its parameters
+	Blocks    bool      `json:"blocks"`           // rows depend on each other in blocks of the dimension, blocks do not
+	// SameLaw names a coupling with the same law at no more cost, which takes its place among candidates.
+	SameLaw string `json:"same_law,omitempty"`
+	// Benchmark marks a coupling that takes seconds per draw and serves comparisons only.
+	Benchmark bool `json:"benchmark,omitempty"`
+	// Plain marks the plainest coupling of a pair law: families are judged under these before all others.
+	Plain bool `json:"plain,omitempty"`
+	// Fast says that products with many columns take O(n log n).
+	Fast bool `json:"fast,omitempty"`
 
 	examples []Coupling
 }
@@ -70,6 +80,7 @@ func entries() []entry {
 			Summary:   "independent rows",
 			Reference: "baseline; SimRF Lemma 4.1",
 			Exact:     true,
+			Plain:     true,
 			Cost:      "O(md)",
 			Laws:      allLaws(),
 		}),
@@ -77,6 +88,8 @@ func entries() []entry {
 			Summary:   "orthogonal blocks: Haar rotation, independent chi norms",
 			Reference: "Yu et al. 2016 (arXiv:1610.09072); SimRF Thm 4.3; ORF section 2",
 			Exact:     true,
+			Blocks:    true,
+			Plain:     true,
 			Cost:      "O(md²), QR per block",
 			Laws:      directionalLaws(),
 		}),
@@ -85,6 +98,7 @@ func entries() []entry {
 			Reference: "ORF section 2, Thms 2 and 4",
 			Exact:     false,
 			Replaces:  true,
+			Blocks:    true,
 			Cost:      "O(md²), QR per block",
 			Laws:      directionalLaws(),
 			Fields:    []Field{{"sqrtDim", "norm √d instead of 1, default false"}},
@@ -93,6 +107,8 @@ func entries() []entry {
 			Summary:   "nearly Haar blocks from sign flips and Hadamard transforms, fast products; exact up to d = 16",
 			Reference: "SimRF B.2.2, eqs 89-90",
 			Exact:     false,
+			Blocks:    true,
+			Fast:      true,
 			Cost:      "O(md log d); products O(m log d)",
 			Laws:      directionalLaws(),
 			Fields:    factors,
@@ -101,6 +117,8 @@ func entries() []entry {
 			Summary:   "nearly Haar orthogonal blocks from random plane rotations",
 			Reference: "Choromanski et al. 2019, Unifying Orthogonal Monte Carlo Methods",
 			Exact:     false,
+			Blocks:    true,
+			SameLaw:   Orthogonal{}.Name(),
 			Cost:      "O(md log d)",
 			Laws:      directionalLaws(),
 			Fields:    []Field{{"rotations", "rotations per block, 0 means 4 d ⌈log2 d⌉"}},
@@ -109,6 +127,8 @@ func entries() []entry {
 			Summary:   "rows to the corners of a simplex: least variance for positive features",
 			Reference: "SimRF eqs 8-9, Alg 1",
 			Exact:     true,
+			Blocks:    true,
+			Plain:     true,
 			Cost:      "O(md²), QR per block",
 			Laws:      directionalLaws(),
 		}),
@@ -116,6 +136,8 @@ func entries() []entry {
 			Summary:   "simplex rotated by HD products, fast products; exact up to d = 16",
 			Reference: "SimRF Alg 1 with B.2.2, eqs 89-90",
 			Exact:     false,
+			Blocks:    true,
+			Fast:      true,
 			Cost:      "O(md log d); products O(m log d)",
 			Laws:      directionalLaws(),
 			Fields:    factors,
@@ -124,6 +146,7 @@ func entries() []entry {
 			Summary:   "simplex turned until the rows of a block sum to zero",
 			Reference: "SimRF eqs 15-17",
 			Exact:     true,
+			Blocks:    true,
 			Cost:      "O(md²), QR and product per block",
 			Laws:      directionalLaws(),
 			Fields:    []Field{{"sweeps", "largest number of sweeps, 0 means 20"}},
@@ -132,6 +155,8 @@ func entries() []entry {
 			Summary:   "numerically optimal directions for one |x+y|; benchmark only",
 			Reference: "SimRF eqs 10 and 12",
 			Exact:     true,
+			Blocks:    true,
+			Benchmark: true,
 			Cost:      "O(md²) times hundreds of iterations",
 			Laws:      directionalLaws(),
 			Fields:    []Field{{"v", "|x+y| to optimise for, 0 means 1"}},
@@ -160,6 +185,29 @@ func List() []Info {
 		infos = append(infos, e.info)
 	}
 	return infos
+}
+
+// InfoOf returns the entry of a coupling, nil meaning IID, or the zero Info if it has none.
+func InfoOf(c Coupling) Info {
+	i := infoOf(c)
+	i.Laws, i.Fields = slices.Clone(i.Laws), slices.Clone(i.Fields)
+	return i
+}
+
+// registered is the table, made once: closed forms look couplings up for every pair of points.
+var registered = sync.OnceValue(entries)
+
+// infoOf is InfoOf with slices that must not change.
+func infoOf(c Coupling) Info {
+	if c == nil {
+		c = IID{}
+	}
+	for _, e := range registered() {
+		if reflect.TypeOf(e.zero) == reflect.TypeOf(c) {
+			return e.info
+		}
+	}
+	return Info{}
 }
 
 // names is the list of valid names, for messages.
@@ -220,8 +268,7 @@ func Encode(c Coupling) ([]byte, error) {
 	if c == nil {
 		c = IID{}
 	}
-	known := slices.ContainsFunc(entries(), func(e entry) bool { return reflect.TypeOf(e.zero) == reflect.TypeOf(c) })
-	if !known {
+	if InfoOf(c).Name == "" {
 		return nil, fmt.Errorf("cannot encode coupling of type %T; valid names: %s: %w", c, strings.Join(names(), ", "),
 			errName)
 	}

@@ -13,7 +13,7 @@ import (
 )
 
 func TestRoundTrip(t *testing.T) {
-	for want, c := range map[string]coupling.Coupling{
+	cases := map[string]coupling.Coupling{
 		`{"name":"iid"}`:                     coupling.IID{},
 		`{"name":"orthogonal"}`:              coupling.Orthogonal{},
 		`{"name":"orfprime"}`:                coupling.ORFPrime{},
@@ -27,7 +27,9 @@ func TestRoundTrip(t *testing.T) {
 		`{"name":"optimised","v":0.1}`:       coupling.Optimised{V: 0.1},
 		`{"name":"halton"}`:                  coupling.Halton{},
 		`{"name":"sobol"}`:                   coupling.Sobol{},
-	} {
+	}
+	each(func(name string, c coupling.Coupling, _ coupling.Info) { cases[name] = c })
+	for want, c := range cases {
 		text, err := coupling.Encode(c)
 		if err != nil || string(text) != want {
 			t.Errorf("%#v: %s, %v", c, text, err)
@@ -71,6 +73,20 @@ func TestList(t *testing.T) {
 				t.Errorf("%s: field %q described as %+v", i.Name, tag, f)
 			}
 		}
+	}
+	for _, k := range coupling.PairKinds() {
+		plain := 0
+		for _, i := range infos {
+			if i.Plain && coupling.Pairs(i.Examples()[0], 5).Kind == k {
+				plain++
+			}
+		}
+		if k.Closed() && plain != 1 || !k.Closed() && plain > 0 {
+			t.Errorf("%d couplings are Plain for the pair law %v: one is, if the law has a closed form", plain, k)
+		}
+	}
+	if coupling.InfoOf(nil).Name != "iid" || coupling.InfoOf(foreign{}).Name != "" {
+		t.Error("InfoOf")
 	}
 	infos[0].Laws[0] = 99
 	if coupling.List()[0].Laws[0] == 99 {

@@ -23,8 +23,6 @@ type RowExcess struct {
 // FastSimplex, whose rows do not even have covariance I, or a coupling of another package.
 func Excess(c Coupling, dim, m int) (e RowExcess, ok bool) {
 	switch c := c.(type) {
-	case nil, IID, Orthogonal, ORFPrime, Simplex, SimplexPlus, Optimised, Halton, Sobol:
-		return RowExcess{Dim: dim}, true
 	case Hadamard:
 		if c.exact(dim) {
 			return RowExcess{Dim: dim}, true
@@ -41,7 +39,8 @@ func Excess(c Coupling, dim, m int) (e RowExcess, ok bool) {
 	case Givens:
 		return givensExcess(dim, c.rotations(dim)), true
 	}
-	return RowExcess{Dim: dim}, false
+	info := infoOf(c)
+	return RowExcess{Dim: dim}, info.Exact || info.Replaces
 }
 
 // uniformMoments are E Σ r_l⁴ and E Σ r_l⁶ of a uniform direction.

@@ -259,7 +259,7 @@ func meanFailures(checks []*meanCheck) []string {
 
 // replicates is the number of draws that keeps the whole suite at a few seconds.
 func replicates(c coupling.Coupling, d int) int {
-	if _, ok := c.(coupling.Optimised); ok {
+	if coupling.InfoOf(c).Benchmark {
 		switch {
 		case d <= 5:
 			return 200
@@ -411,6 +411,9 @@ func TestRegression(t *testing.T) {
 			t.Fatal(err)
 		}
 		got := [2]float64{o.Rows.At(0, 0), o.Rows.At(4, 2)}
+		if _, ok := want[name]; !ok {
+			t.Errorf("no rows of a seed for it: add `%s`: {%.12g, %.12g},", name, got[0], got[1])
+		}
 		for i, w := range want[name] {
 			if !(math.Abs(got[i]-w) < 1e-5) {
 				t.Errorf("`%s`: {%.12g, %.12g},", name, got[0], got[1])
@@ -444,21 +447,35 @@ func angleFailure(w dense.Matrix[float64], size int, want float64) float64 {
 	return worst
 }
 
+// angleSpread is the range of the cosines within blocks of the given size.
+func angleSpread(w dense.Matrix[float64], size int) float64 {
+	u := unitRows(w)
+	least, most := 1.0, -1.0
+	for i := range u.Rows {
+		for j := i + 1; j < u.Rows && j/size == i/size; j++ {
+			c := dense.Dot(u.Row(i), u.Row(j))
+			least, most = min(least, c), max(most, c)
+		}
+	}
+	return most - least
+}
+
 // Geometry is exact within each block, full or partial, whatever the law.
 func TestAngles(t *testing.T) {
 	src := rng.Stream(4)
 	for _, d := range []int{2, 3, 5, 16, 64} {
 		each(func(name string, c coupling.Coupling, info coupling.Info) {
-			var want float64
-			switch coupling.Pairs(c, d).Kind {
-			case coupling.PairOrthogonal:
-			case coupling.PairSimplex:
-				want = -1 / float64(d-1)
-			default:
-				return
-			}
+			want, fixed := coupling.Pairs(c, d).Cos()
 			if isPadded(c, d) {
 				return // the first d columns of n orthogonal rows are not orthogonal
+			}
+			if !fixed { // its angles vary
+				if w, err := c.Sample(2*d, d, coupling.Law{}, src); err != nil {
+					t.Fatal(err)
+				} else if e := angleSpread(w.Rows, d); e < 1e-6 && d > 2 {
+					t.Errorf("%s, d=%d: all angles are equal: give its pair law a cosine in pairKinds", name, d)
+				}
+				return
 			}
 			for _, l := range []coupling.Law{{}, {Kind: coupling.Sphere, Param: 2}} {
 				for _, m := range []int{d - 1, d, 2*d + 1, 3 * d} {
@@ -502,7 +519,7 @@ func blockFailures(s sampler, block, d, reps int, normal bool, src rand.Source) 
 func TestBlocksIndependent(t *testing.T) {
 	const d = 4 // a power of two, so that structured blocks have d rows too
 	each(func(name string, c coupling.Coupling, info coupling.Info) {
-		if slices.Contains(info.Laws, coupling.Poisson) && name != `{"name":"iid"}` {
+		if !info.Blocks && !info.Plain {
 			return // quasi-random points have no blocks
 		}
 		reps := 2 * replicates(c, d)

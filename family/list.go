@@ -13,6 +13,8 @@ type Info struct {
 	Cost     string `json:"cost"`     // per row
 	Fits     bool   `json:"fits"`     // parameters can be fitted to data
 	Unbiased bool   `json:"unbiased"` // the estimate has the kernel as its mean
+	// Replaces says that the family estimates a kernel of its own instead of the one that is asked for.
+	Replaces bool `json:"replaces,omitempty"`
 	// KernelColumns says that features are columns of the kernel: kernels of a row with landmarks, which are rows of
 	// the data and take the place of drawn projections. Their products do not estimate the kernel; a machine whitens
 	// them first (Nyström).
@@ -61,6 +63,10 @@ func List() []Info {
 		i.KernelColumns = true
 		return i
 	}
+	replaces := func(i Info) Info {
+		i.Replaces = true
+		return i
+	}
 	return []Info{
 		register[Trig](info("random Fourier features: sin and cos",
 			"CRT 2.2, HRF eq 2, ORF eq 3", no, "2m", dense, estimates), only(Trig{})),
@@ -95,8 +101,8 @@ func List() []Info {
 			"O(kmd + F)", estimates), zeroOneExamples),
 		register[Mixture](info("clustered hybrid, Gaussian mixture",
 			"HRF Def H.1", no, "as hybrid", "O((n+m)qkd + F)", estimates), mixtureExamples),
-		register[DARK](info("data-aware features of exp(xᵀΣy), Σ = MᵀM",
-			"DARK 4.1, eq 3", "as its base", "as its base", reembeds, estimates), darkExamples),
+		register[DARK](replaces(info("data-aware features of exp(xᵀΣy), Σ = MᵀM",
+			"DARK 4.1, eq 3", "as its base", "as its base", reembeds, estimates)), darkExamples),
 		register[Importance](info("positive features under a Gaussian proposal",
 			"DARK eq 2, Thm 3.2", yes, "m", dense, estimates), importanceExamples),
 		register[LFK](info("learned feature kernel (baseline)",

@@ -128,7 +128,7 @@ func logRelMSE(t forms.Term, c coupling.Coupling, m int) (logRel float64, approx
 		e, _ := coupling.Excess(c, t.Dim, m)
 		return t.LogRV - math.Log(float64(m)), e.Fourth != 0, nil
 	}
-	if pairs.Kind == coupling.PairUnknown {
+	if !pairs.Kind.Closed() {
 		return 0, false, forms.NoForm(fmt.Sprintf("the variance under the %s coupling", c.Name()))
 	}
 	if !t.Couples {

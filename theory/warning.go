@@ -90,7 +90,7 @@ func unevenRows(t forms.Term, c coupling.Coupling, m int) string {
 // worsePairs: closed forms say that the error is larger than that of orthogonal or independent rows.
 func worsePairs(t forms.Term, c coupling.Coupling, m int) string {
 	pairs := coupling.Pairs(c, t.Dim)
-	if !t.Couples || pairs.Kind <= coupling.PairIndependent || t.Radial && pairs.Dim != t.Dim {
+	if !t.Couples || pairs.Kind == coupling.PairIndependent || !pairs.Kind.Closed() || t.Radial && pairs.Dim != t.Dim {
 		return ""
 	}
 	at := func(law coupling.PairKind) float64 {
@@ -124,9 +124,7 @@ func vector(t forms.Term) string {
 // repetitions. Measured at |v| ≤ 2 (TestWarningsAreTrue): always more variance than orthogonal rows, in 2 and 3
 // dimensions more than independent ones.
 func zeroSum(t forms.Term, c coupling.Coupling, m int) string {
-	switch c.(type) {
-	case coupling.SimplexPlus, coupling.Optimised:
-	default:
+	if coupling.Pairs(c, t.Dim).Kind != coupling.PairZeroSum {
 		return ""
 	}
 	if m < 2 || t.Dim < 2 || !t.Couples || t.Shape == forms.Exponential || t.V.Two > 4 || t.V.Two == 0 {

@@ -58,6 +58,55 @@ func clustered(seed uint64, n, length, dim int, texts ...uint64) (q, k, v attent
 	return q, k, v
 }
 
+// The tolerance and the stated interval of a choice hold on texts that it has not seen, and its expected error is the
+// error there, neither smaller nor larger.
+func TestChoicesHoldOnOtherTexts(t *testing.T) {
+	const n, length, dim, tol = 12, 256, 16, 0.15
+	generators := map[string]func(texts ...uint64) (q, k, v attention.Seq[float32]){
+		"words": func(texts ...uint64) (q, k, v attention.Seq[float32]) {
+			return heads.Generate[float32](n, length, dim, texts...)
+		},
+		"clusters": func(texts ...uint64) (q, k, v attention.Seq[float32]) {
+			return clustered(201, n, length, dim, texts...)
+		},
+	}
+	for name, generate := range generators {
+		q, k, v := generate(1, 2, 3, 4)
+		c, err := Choose(Options{Tol: tol, Seed: 1, ByCost: true}, attention.Visibility{}, 0, q, k, v)
+		must(t, err)
+		a, err := New[float32](c)
+		must(t, err)
+		judged, within, below, above, ratio := 0.0, 0.0, 0.0, 0.0, 0.0
+		for _, text := range []uint64{11, 12, 13} {
+			q, k, v := generate(text)
+			for h, e := range headErrors(t, a, q, k, v) {
+				x := c.Heads[h].Expected
+				if c.Heads[h].Method == Exact {
+					continue
+				}
+				judged++
+				ratio += math.Log(e / x.Error)
+				switch {
+				case e > x.High:
+					above++
+				case e < x.Low:
+					below++
+				}
+				if e <= tol {
+					within++
+				}
+			}
+		}
+		t.Logf("%s: of %.0f: %.0f within tol, %.0f above, %.0f below, error %.2f times the expected one", name, judged,
+			within, above, below, math.Exp(ratio/judged))
+		if judged < n || within < 0.9*judged || above > 0.15*judged || below > 0.15*judged ||
+			math.Abs(ratio/judged) > 0.15 {
+			t.Errorf("%s: of %.0f: %.0f within tol, %.0f above, %.0f below, error %.2f times the expected one", name, judged,
+				within, above, below, math.Exp(ratio/judged))
+		}
+	}
+}
+
 // TestCoverage prints how often what Choose expects holds on texts that it has not seen. Seeds 1 and 101 were seen
 // before the constants of this package were set; docs/attention-measured.md has the numbers of seed 103.
 func TestCoverage(t *testing.T) {

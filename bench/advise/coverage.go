@@ -44,6 +44,9 @@ func cover(r *advise.Report, q, k, freshQ, freshK dense.Matrix[float64], o advis
 	o.Draws = coverDraws
 	var out []covered
 	for _, i := range which {
+		if r.Ranking[i].High == 0 {
+			continue // its tail allows no interval
+		}
 		v, err := r.Fresh(context.Background(), i, q, k, freshQ, freshK, o)
 		if err != nil {
 			return nil, err

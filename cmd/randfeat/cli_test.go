@@ -12,6 +12,7 @@ import (
 
 	"github.com/randfeat/randfeat/cmd/randfeat/internal/catalog"
 	"github.com/randfeat/randfeat/cmd/randfeat/internal/cli"
+	"github.com/randfeat/randfeat/coupling"
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/internal/npy"
 	"github.com/randfeat/randfeat/internal/rng"
@@ -222,8 +223,15 @@ func TestCouplings(t *testing.T) {
 		}
 	}
 	list := objects[catalog.CouplingInfo](t, ok(t, "couplings", "--json").stdout)
-	if len(list) < 10 || list[0].Name != "iid" || !list[0].Exact || !slices.Contains(list[0].Laws, "poisson") ||
-		list[2].Fields[0].Name != "sqrtDim" {
+	named := func(name string) catalog.CouplingInfo {
+		i := slices.IndexFunc(list, func(c catalog.CouplingInfo) bool { return c.Name == name })
+		if i < 0 {
+			t.Fatalf("couplings --json: no %s in %+v", name, list)
+		}
+		return list[i]
+	}
+	if iid := named("iid"); len(list) != len(coupling.List()) || !iid.Exact || !slices.Contains(iid.Laws, "poisson") ||
+		named("orfprime").Fields[0].Name != "sqrtDim" {
 		t.Errorf("couplings --json: %+v", list)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"math"
 	"math/big"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -15,15 +16,20 @@ import (
 
 var (
 	shapes = []Shape{Exponential, Trigonometric, Hyperbolic}
-	laws   = []coupling.PairKind{coupling.PairIndependent, coupling.PairOrthogonal, coupling.PairSimplex}
+	laws   = slices.DeleteFunc(coupling.PairKinds(), func(k coupling.PairKind) bool { return !k.Closed() })
 )
 
-// plainRV is the log relative variance of the plain map of a shape.
-func plainRV(shape Shape, arg float64) float64 {
-	if shape == Exponential {
-		return LogRVPositive(arg)
+// Every pair law that claims a closed form has one here, and no other.
+func TestPairForms(t *testing.T) {
+	for _, k := range coupling.PairKinds() {
+		if _, ok := pairForms()[k]; ok != k.Closed() {
+			t.Errorf("%v: a closed form in pairForms is %t, PairKind.Closed says %t: add its file beside simplex.go and its "+
+				"line in pairForms", k, ok, k.Closed())
+		}
 	}
-	return logCoshMinus1(arg)
+	if len(pairForms()) != len(laws) {
+		t.Errorf("%d closed forms for %d pair laws", len(pairForms()), len(laws))
+	}
 }
 
 // TestCoupledReference compares with testdata/coupled.json, evaluated with mpmath

@@ -160,7 +160,7 @@ func runLeague(l *lab.Lab) (*lab.Page, error) {
 					continue
 				}
 				for _, ci := range coupling.List() {
-					if ci.Replaces || !ci.Exact || ci.Name == "optimised" { // which takes minutes per draw
+					if ci.Replaces || !ci.Exact || ci.Benchmark {
 						continue
 					}
 					spec := fitted

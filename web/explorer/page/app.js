@@ -645,7 +645,7 @@ function showAdvice(r) {
   const rows = (r.ranking || []).slice(0, 12).map((c, i) => el('tr', {class: i === r.best ? 'chosen' : '', 'data-name': c.name, 'data-raw': String(c.error)},
     el('th', {scope: 'row'}, c.name, i === r.best ? ' (recommended)' : ''),
     el('td', {class: 'n'}, relative(c.error)),
-    el('td', {class: 'n'}, `${relative(c.low)} – ${relative(c.high)}`),
+    el('td', {class: 'n'}, c.high ? `${relative(c.low)} – ${relative(c.high)}` : `half < ${relative(c.median)}, 95 % < ${relative(c.p95)}`),
     el('td', {class: 'n'}, c.draws === undefined ? '–' : String(c.draws)),
     el('td', {class: 'n'}, c.predicted === undefined ? '–' : relative(c.predicted)),
     el('td', {class: 'n'}, String(c.features)),

@@ -363,7 +363,7 @@ func printAdvice(env *cli.Env, f *adviseFlags, r *advise.Report, begun time.Time
 	}
 	err := cli.Table(env.Stdout, func(w io.Writer) {
 		if r.Attention == nil {
-			fmt.Fprintln(w, "\tCANDIDATE\tFEATURES\tERROR\t90 % INTERVAL\tTYPICAL\tPREDICTED\tTAIL\tNS/ROW\tAT EQUAL TIME")
+			fmt.Fprintln(w, "\tCANDIDATE\tFEATURES\tERROR\t90 % INTERVAL\tMEDIAN\t95 %\tPREDICTED\tTAIL\tNS/ROW\tAT EQUAL TIME")
 		} else {
 			fmt.Fprintln(w, "\tCANDIDATE\tFEATURES\tERROR\tOVER HEADS\tNS/ROW")
 		}
@@ -376,18 +376,24 @@ func printAdvice(env *cli.Env, f *adviseFlags, r *advise.Report, begun time.Time
 			if c.Biased {
 				name += " (biased, fitted to rows)"
 			}
-			fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%s to %s", mark, name, c.Features, adviseNumber(c.Error),
-				adviseNumber(c.Low), adviseNumber(c.High))
+			fmt.Fprintf(w, "%s\t%s\t%d\t%s", mark, name, c.Features, adviseNumber(c.Error))
 			if r.Attention != nil {
-				fmt.Fprintf(w, "\t%.0f\n", c.Cost)
+				fmt.Fprintf(w, "\t%s to %s\t%.0f\n", adviseNumber(c.Low), adviseNumber(c.High), c.Cost)
 				continue
+			}
+			interval := "–"
+			switch {
+			case c.High > 0:
+				interval = adviseNumber(c.Low) + " to " + adviseNumber(c.High)
+			case c.Heavy:
+				interval = "heavy tail"
 			}
 			equal := "–"
 			if t := c.EqualTime; t != nil {
 				equal = fmt.Sprintf("%s with %d", adviseNumber(t.Error), t.Features)
 			}
-			fmt.Fprintf(w, "\t%s\t%s\t%s\t%.0f\t%s\n", adviseNumber(c.Typical), number(c.Predicted), number(c.Tail),
-				c.Cost, equal)
+			fmt.Fprintf(w, "\t%s\t%s\t%s\t%s\t%s\t%.0f\t%s\n", interval, adviseNumber(c.Median), adviseNumber(c.P95),
+				number(c.Predicted), number(c.Tail), c.Cost, equal)
 		}
 	})
 	if err != nil {

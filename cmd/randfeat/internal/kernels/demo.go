@@ -193,7 +193,7 @@ func noFormCode(spec randfeat.Spec, x, y dense.Matrix[float64]) string {
 	if _, fixed := spec.Coupling.(coupling.ORFPrime); fixed {
 		return codeFixedNorm
 	}
-	if coupling.Pairs(spec.Coupling, spec.Dim).Kind == coupling.PairUnknown {
+	if !coupling.Pairs(spec.Coupling, spec.Dim).Kind.Closed() {
 		return codeCoupling
 	}
 	return codeFamily

@@ -41,10 +41,9 @@ func (r DrawRequest) draw() (*Drawn, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := &Drawn{Block: r.Dim}
-	switch c.(type) {
-	case coupling.IID, coupling.Halton, coupling.Sobol:
-		out.Block = 0
+	out := new(Drawn)
+	if coupling.InfoOf(c).Blocks {
+		out.Block = r.Dim
 	}
 	for i := range w.Rows.Rows {
 		out.Rows = append(out.Rows, append([]float64(nil), w.Rows.Row(i)...))
