@@ -12,6 +12,8 @@ import (
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/runtime/harness"
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/util/grpcx"
+
+	"github.com/randfeat/randfeat/beam/internal/store"
 )
 
 // Worker runs a worker if args are the arguments of one, and reports whether they were. It accepts the arguments
@@ -27,6 +29,7 @@ func Worker(ctx context.Context, args []string) (bool, error) {
 	}
 	switch {
 	case has("--worker"):
+		store.SweepTemp()
 		flag.CommandLine.Parse(args)
 		beam.Init() // does not return
 		return true, nil
@@ -42,6 +45,7 @@ func Worker(ctx context.Context, args []string) (bool, error) {
 	if err := f.Parse(args); err != nil {
 		return true, err
 	}
+	store.SweepTemp()
 	beam.Init()
 	ctx = grpcx.WriteWorkerID(ctx, *id)
 	info, err := tools.ProvisionInfo(ctx, *provision)

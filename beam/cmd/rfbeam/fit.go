@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
@@ -44,19 +43,10 @@ func (f *runFlags) add(cmd *cobra.Command) {
 // workDir makes the folder of a run and returns the function that cleans up at the end. A folder named by --work may
 // hold the beginning of the same run, which continues; the file "run" in it holds the id that identifies a run.
 func (f *runFlags) workDir(ctx context.Context, out, id string) (dir string, clean func(failed bool), err error) {
-	if f.dir == "" && store.Remote(out) {
-		folder, base := store.Split(out)
-		// The random name does not enter any result, so it needs no seed.
-		dir = store.Join(folder, fmt.Sprintf(".%s.work-%016x", base, rand.Uint64()))
-		return dir, func(bool) { f.removed(ctx, dir) }, nil
-	}
+	store.SweepTemp()
 	if f.dir == "" {
-		dir, err = os.MkdirTemp(filepath.Dir(out), "."+filepath.Base(out)+".work-*")
-		if err != nil {
-			return "", nil, err
-		}
-		// Workers may run as other users.
-		return dir, func(bool) { os.RemoveAll(dir) }, os.Chmod(dir, 0o777)
+		dir, err = store.WorkDir(ctx, out)
+		return dir, func(bool) { f.removed(ctx, dir) }, err
 	}
 	if dir, err = store.Abs(f.dir); err != nil {
 		return "", nil, err
@@ -298,7 +288,7 @@ func (f *fitFlags) fit(cmd *cobra.Command, args []string, stdout io.Writer) erro
 // readable shortens errors that the user caused.
 func readable(err error) error {
 	if errors.Is(err, context.Canceled) {
-		return errors.New("interrupted")
+		return errInterrupted
 	}
 	return err
 }

@@ -5,6 +5,7 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"flag"
@@ -57,17 +58,27 @@ func do(work func(cmd *cobra.Command, args []string) error) func(*cobra.Command,
 	}
 }
 
-// run is main without the process, for tests. Exit status: 0 done, 1 failed, 2 misused.
+// errInterrupted ends a command whose context ended.
+var errInterrupted = errors.New("interrupted")
+
+// run is main without the process, for tests. Exit status: 0 done, 1 failed, 2 misused, 130 interrupted.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	root := command(stdout, stderr)
+	out := bufio.NewWriter(stdout) // it remembers its first error, which commands need not check
+	root := command(out, stderr)
 	root.SetArgs(args)
-	root.SetOut(stdout)
+	root.SetOut(out)
 	root.SetErr(stderr)
 	cmd, err := root.ExecuteContextC(ctx)
+	if unwritten := out.Flush(); unwritten != nil && (err == nil || errors.Is(err, unwritten)) {
+		err = failure{fmt.Errorf("cannot write to stdout: %w", unwritten)}
+	}
 	if err == nil {
 		return 0
 	}
 	fmt.Fprintf(stderr, "rfbeam: %v\n", err)
+	if errors.Is(err, errInterrupted) {
+		return 130
+	}
 	var failed failure
 	if errors.As(err, &failed) {
 		return 1

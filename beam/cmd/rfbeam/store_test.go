@@ -14,6 +14,7 @@ import (
 
 	_ "github.com/apache/beam/sdks/v2/go/pkg/beam/io/filesystem/memfs"
 
+	"github.com/randfeat/randfeat/beam/internal/fakes3"
 	"github.com/randfeat/randfeat/beam/internal/store"
 	"github.com/randfeat/randfeat/beam/internal/work"
 	"github.com/randfeat/randfeat/data/files"
@@ -27,6 +28,10 @@ func TestStores(t *testing.T) {
 	t.Run("memory", func(t *testing.T) {
 		files.RegisterStore("memfs", store.Tables)
 		throughStore(t, "memfs://"+testBucket)
+	})
+	t.Run("fake s3", func(t *testing.T) {
+		fakes3.Start(t)
+		throughStore(t, "s3://"+testBucket)
 	})
 	t.Run("s3", func(t *testing.T) {
 		address := serve(t, "moto_server", "pip install 'moto[server,s3]'", func(host, port string) []string {

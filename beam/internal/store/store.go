@@ -1,5 +1,6 @@
-// Package store gives the steps of rfbeam the same access to local files and to objects in buckets. Beam's own file
-// systems read and write objects: s3:// and gs://, with credentials and settings from the environment.
+// Package store gives the steps of rfbeam the same access to local files and to objects in buckets. File
+// systems of Beam's kind read and write objects: s3:// (s3.go) and gs:// (Beam's own), with credentials and settings from
+// the environment.
 //
 // Objects are always transferred whole, through a local copy. A reader can therefore seek, which Parquet needs, and a
 // written object appears in one step, complete or not at all.
@@ -20,7 +21,6 @@ import (
 
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/io/filesystem"
 	_ "github.com/apache/beam/sdks/v2/go/pkg/beam/io/filesystem/gcs" // gs://
-	_ "github.com/apache/beam/sdks/v2/go/pkg/beam/io/filesystem/s3"  // s3://
 
 	"github.com/randfeat/randfeat/internal/localfile"
 )
@@ -84,9 +84,9 @@ func system(ctx context.Context, name string) (s filesystem.Interface, err error
 	return s, nil
 }
 
-// escaped returns a name as Beam's file systems expect it: s3 and gs parse it as a URL.
+// escaped returns a name as Beam's file systems expect it: gs parses it as a URL.
 func escaped(name string) string {
-	if s := localfile.Scheme(name); s != "s3" && s != "gs" {
+	if localfile.Scheme(name) != "gs" {
 		return name
 	}
 	return strings.NewReplacer("%", "%25", "?", "%3F", "#", "%23").Replace(name)
@@ -167,30 +167,33 @@ func Names(ctx context.Context, dir string) ([]string, error) {
 	return out, err
 }
 
-// fetch copies an object to a local file and checks its size.
-func fetch(ctx context.Context, name string, to io.Writer) error {
+// fetch copies an object to a local file and checks its size. It returns the ETag, "" if the file system has none.
+func fetch(ctx context.Context, name string, to io.Writer) (etag string, err error) {
 	s, err := system(ctx, name)
 	if err != nil {
-		return err
+		return "", err
 	}
 	if there, err := Exists(ctx, name); err != nil {
-		return err
+		return "", err
 	} else if !there {
-		return &fs.PathError{Op: "open", Path: name, Err: fs.ErrNotExist}
+		return "", &fs.PathError{Op: "open", Path: name, Err: fs.ErrNotExist}
 	}
 	r, err := s.OpenRead(ctx, escaped(name))
 	if err != nil {
-		return fmt.Errorf("cannot read %s: %w", name, oneLine(err))
+		return "", fmt.Errorf("cannot read %s: %w", name, oneLine(err))
 	}
 	defer r.Close()
 	n, err := io.Copy(to, r)
 	if err != nil {
-		return fmt.Errorf("cannot read %s: %w", name, oneLine(err))
+		return "", fmt.Errorf("cannot read %s: %w", name, oneLine(err))
 	}
 	if size, err := s.Size(ctx, escaped(name)); err == nil && size != n {
-		return fmt.Errorf("cannot read %s: %d of %d bytes came", name, n, size)
+		return "", fmt.Errorf("cannot read %s: %d of %d bytes came", name, n, size)
 	}
-	return nil
+	if tagged, ok := r.(interface{ ETag() string }); ok {
+		etag = tagged.ETag()
+	}
+	return etag, nil
 }
 
 // Get returns the local path of a file: its own, or that of a copy. done removes the copy.
@@ -204,7 +207,8 @@ func Get(ctx context.Context, name string) (local string, done func(), err error
 	}
 	f, err := os.Create(local)
 	if err == nil {
-		err = errors.Join(fetch(ctx, name, f), f.Close())
+		_, err = fetch(ctx, name, f)
+		err = errors.Join(err, f.Close())
 	}
 	if err != nil {
 		done()
@@ -215,7 +219,7 @@ func Get(ctx context.Context, name string) (local string, done func(), err error
 
 // temporary returns a path in a new folder, with the base name of an object.
 func temporary(name string) (local string, done func(), err error) {
-	dir, err := os.MkdirTemp("", "rfbeam-object-*")
+	dir, err := os.MkdirTemp("", tempPrefix+"object-*")
 	_, base := Split(name)
 	return filepath.Join(dir, base), func() { os.RemoveAll(dir) }, err
 }
@@ -330,7 +334,7 @@ func Rename(ctx context.Context, from, to string) error {
 		return err
 	}
 	defer done()
-	// Beam's Copy does not escape the names that it passes to s3, so the object is downloaded and uploaded.
+	// Not every file system can copy objects of all names, so the object is downloaded and uploaded.
 	if err := Put(ctx, to, func(path string) error { return os.Rename(local, path) }); err != nil {
 		return err
 	}

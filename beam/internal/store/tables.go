@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"os"
 	"sync"
@@ -25,7 +26,8 @@ const mostCopies = 2
 
 type tables struct {
 	mu     sync.Mutex
-	copies []*object // least recently used first
+	copies []*object         // least recently used first
+	etags  map[string]string // of the objects that were read, to notice that one changes between two passes
 }
 
 // object is a local copy of an object. Its file is removed as soon as it is open, so it vanishes with the process,
@@ -75,13 +77,17 @@ func (t *tables) Open(name string) (data.File, error) {
 			return t.reader(o), nil
 		}
 	}
-	f, err := os.CreateTemp("", "rfbeam-object-*")
+	f, err := os.CreateTemp("", tempPrefix+"object-*")
 	if err != nil {
 		return nil, err
 	}
 	os.Remove(f.Name()) // Windows cannot remove an open file: there close removes it
 	o := &object{name: name, f: f}
-	if err = fetch(context.Background(), name, f); err == nil {
+	etag, err := fetch(context.Background(), name, f)
+	if err == nil {
+		err = t.same(name, etag)
+	}
+	if err == nil {
 		o.size, err = f.Seek(0, io.SeekEnd)
 	}
 	if err != nil {
@@ -93,6 +99,18 @@ func (t *tables) Open(name string) (data.File, error) {
 		t.copies = t.copies[1:]
 	}
 	return t.reader(o), nil
+}
+
+// same checks that an object has the ETag that it had when this process first read it. The caller holds t.mu.
+func (t *tables) same(name, etag string) error {
+	if t.etags == nil {
+		t.etags = map[string]string{}
+	}
+	if old, ok := t.etags[name]; ok && old != etag {
+		return fmt.Errorf("%s has changed since it was first read: its ETag was %s and is %s", name, old, etag)
+	}
+	t.etags[name] = etag
+	return nil
 }
 
 // drop forgets a copy. The last reader closes it.
@@ -107,14 +125,17 @@ func (o *object) close() {
 	os.Remove(o.f.Name())
 }
 
-// Forget drops all copies, so that objects are fetched again.
+// Forget drops all copies and the clients of buckets, so that objects are fetched again, with the settings of now.
 func (t *tables) Forget() {
+	systemsMu.Lock()
+	clear(systems)
+	systemsMu.Unlock()
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, o := range t.copies {
 		t.drop(o)
 	}
-	t.copies = nil
+	t.copies, t.etags = nil, nil
 }
 
 type reader struct {
