@@ -26,7 +26,6 @@ import (
 	"github.com/randfeat/randfeat/coupling"
 	"github.com/randfeat/randfeat/data"
 	"github.com/randfeat/randfeat/family"
-	"github.com/randfeat/randfeat/internal/packed"
 	"github.com/randfeat/randfeat/kernel"
 	"github.com/randfeat/randfeat/machine"
 )
@@ -65,7 +64,7 @@ var printed = []struct {
 // TestSchemas writes the file from the source; the program does not contain its source. It is compressed: as text it
 // takes 25 kB more of the program.
 //
-//go:embed schema.json.gz
+//go:embed schema.json
 var comments []byte
 
 // common describes the members that mean the same in all objects, unless their fields have comments.
@@ -165,8 +164,8 @@ type schemas struct {
 
 func newSchemas() *schemas {
 	g := &schemas{defs: node{}}
-	if err := packed.Decode(&g.comments, comments); err != nil {
-		panic("randfeat: schema.json.gz: " + err.Error()) // embedded and tested, so only a bug gets here
+	if err := json.Unmarshal(comments, &g.comments); err != nil {
+		panic("randfeat: schema.json: " + err.Error()) // embedded and tested, so only a bug gets here
 	}
 	return g
 }

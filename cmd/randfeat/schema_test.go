@@ -19,10 +19,9 @@ import (
 
 	"github.com/randfeat/randfeat/cmd/randfeat/internal/cli"
 	"github.com/randfeat/randfeat/cmd/randfeat/internal/tables"
-	"github.com/randfeat/randfeat/internal/packed"
 )
 
-var update = flag.Bool("update", false, "write schema.json.gz and docs/json.md")
+var update = flag.Bool("update", false, "write schema.json and docs/json.md")
 
 // runChecked is run in which every object that a command prints must conform to its schema.
 func runChecked(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
@@ -154,16 +153,17 @@ func TestSchemas(t *testing.T) {
 	want := sourceComments(t)
 	if *update {
 		var err error
-		if comments, err = packed.Encode(want); err != nil {
+		if comments, err = json.MarshalIndent(want, "", "\t"); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile("schema.json.gz", comments, 0o600); err != nil {
+		comments = append(comments, '\n')
+		if err := os.WriteFile("schema.json", comments, 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
 	var got map[string]map[string]string
-	if err := packed.Decode(&got, comments); err != nil || !reflect.DeepEqual(got, want) {
-		t.Errorf("schema.json.gz is not what the source says (%v): run go test ./cmd/randfeat -run TestSchemas -update", err)
+	if err := json.Unmarshal(comments, &got); err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("schema.json is not what the source says (%v): run go test ./cmd/randfeat -run TestSchemas -update", err)
 	}
 	for _, p := range printed {
 		var s node

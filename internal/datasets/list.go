@@ -2,15 +2,14 @@ package datasets
 
 import (
 	_ "embed"
-
-	"github.com/randfeat/randfeat/internal/packed"
+	"encoding/json"
 )
 
 // listed is the list of the data sets: addresses at a commit, which do not change. MNIST has two public copies of the
 // original files of yann.lecun.com/exdb/mnist. Their compressed bytes differ from the ones at hand, their content does
-// not. list.json.gz is list.json compressed, which makes the program 18 kB smaller: TestListIsCompressed writes it.
+// not.
 //
-//go:embed list.json.gz
+//go:embed list.json
 var listed []byte
 
 // converts are the files whose downloads have another form.
@@ -31,7 +30,7 @@ var converts = map[string]func([]byte) ([]byte, error){
 // List returns the data sets that our code and documents refer to.
 func List() []Set {
 	var sets []Set
-	if err := packed.Decode(&sets, listed); err != nil {
+	if err := json.Unmarshal(listed, &sets); err != nil {
 		panic(err) // the file is part of the program
 	}
 	for _, s := range sets {

@@ -9,7 +9,7 @@ import (
 	"compress/gzip"
 	"context"
 	"crypto/sha256"
-	_ "embed"
+	"embed"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
@@ -18,26 +18,13 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
-
-	"github.com/randfeat/randfeat/internal/packed"
 )
 
 // module is the path of this module.
 const module = "github.com/randfeat/randfeat"
 
-// pages is the folder page: texts by name. TestPage writes it; it is compressed so that programs are 30 kB smaller.
-//
-//go:embed page.json.gz
-var pages []byte
-
-// parts returns the files of the page.
-var parts = sync.OnceValue(func() (files map[string]string) {
-	if err := packed.Decode(&files, pages); err != nil {
-		panic("explorer: " + err.Error()) // it is embedded, so only a bug gets here
-	}
-	return files
-})
+//go:embed page
+var folder embed.FS
 
 // ErrNoSource is returned by Build if the source of the module, or the go tool, is not available.
 var ErrNoSource = errors.New("the explorer cannot be built here")
@@ -131,11 +118,11 @@ func standalone(wasm, glue []byte) ([]byte, error) {
 
 // part returns a file of the page.
 func part(name string) string {
-	text, ok := parts()[name]
-	if !ok {
-		panic("explorer: there is no page/" + name)
+	b, err := folder.ReadFile("page/" + name)
+	if err != nil {
+		panic("explorer: " + err.Error()) // it is embedded, so only a bug gets here
 	}
-	return text
+	return string(b)
 }
 
 // page joins the parts into one file. worker is the script that answers the page, with the program wasm or, if
