@@ -10,8 +10,8 @@ import (
 // modules are not listed.
 var layers = []string{
 	"dense",
-	"internal/buf internal/cell internal/figure internal/half internal/httpd internal/httpd/httpdtest " +
-		"internal/jsonscan internal/leaf internal/localfile internal/namedjson internal/packed internal/par " +
+	"internal/buf internal/cell internal/figure internal/httpd internal/httpd/httpdtest " +
+		"internal/jsonscan internal/leaf internal/localfile internal/namedjson internal/par " +
 		"internal/quote internal/rng internal/seal internal/similar internal/special internal/stattest " +
 		"internal/tensorfile",
 	"internal/distance internal/kern internal/npy internal/number internal/suggest",

@@ -9,7 +9,7 @@ import (
 	"slices"
 
 	"github.com/randfeat/randfeat/attention"
-	"github.com/randfeat/randfeat/internal/half"
+	"github.com/randfeat/randfeat/internal/kern"
 	"github.com/randfeat/randfeat/internal/tensorfile"
 )
 
@@ -189,7 +189,7 @@ func readSample(path string) (headInputs, error) {
 		}
 		*dst = attention.NewSeq[float32](1, t.Shape[0], t.Shape[1], t.Shape[2])
 		for i := range dst.Data {
-			dst.Data[i] = half.Float(binary.LittleEndian.Uint16(t.Data[2*i:]))
+			dst.Data[i] = kern.FromHalf(binary.LittleEndian.Uint16(t.Data[2*i:]))
 		}
 	}
 	return in, nil

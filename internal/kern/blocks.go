@@ -6,7 +6,6 @@ import (
 	"unsafe"
 
 	"github.com/randfeat/randfeat/dense"
-	"github.com/randfeat/randfeat/internal/half"
 )
 
 const (
@@ -94,10 +93,10 @@ func (b *Blocks) SetRow(row int, x []float32) {
 		for _, v := range part {
 			lo, hi = min(lo, v), max(hi, v)
 		}
-		scale, least := half.Round((hi-lo)/15), half.Round(lo)
-		if s := half.Float(scale); s > 0 {
+		scale, least := ToHalf((hi-lo)/15), ToHalf(lo)
+		if s := FromHalf(scale); s > 0 {
 			for c, v := range part {
-				q[c] = byte(max(0, min(15, math.RoundToEven(float64((v-half.Float(least))/s)))))
+				q[c] = byte(max(0, min(15, math.RoundToEven(float64((v-FromHalf(least))/s)))))
 			}
 		}
 		b.Set4(row, i, scale, least, &q)
@@ -111,8 +110,8 @@ func quantise8(q *[BlockCols]int8, x *[BlockCols]float32) uint16 {
 	for _, v := range x {
 		top = max(top, float32(math.Abs(float64(v))))
 	}
-	scale := half.Round(top / 127)
-	s := half.Float(scale)
+	scale := ToHalf(top / 127)
+	s := FromHalf(scale)
 	if !(s > 0) {
 		clear(q[:])
 		return scale
@@ -130,13 +129,13 @@ func (b *Blocks) Row(dst []float32, row int) {
 		at := row/BlockRows*b.Blocks() + i
 		out := dst[i*BlockCols : min(len(dst), (i+1)*BlockCols)]
 		if b.Bits == 8 {
-			s, w := half.Float(b.S[at*BlockRows+r]), b.W[at*512:at*512+512]
+			s, w := FromHalf(b.S[at*BlockRows+r]), b.W[at*512:at*512+512]
 			for c := range out {
 				out[c] = s * float32(int8(w[c/4*64+4*r+c%4]^0x80))
 			}
 			continue
 		}
-		s, m := half.Float(b.S[at*2*BlockRows+r]), half.Float(b.S[at*2*BlockRows+BlockRows+r])
+		s, m := FromHalf(b.S[at*2*BlockRows+r]), FromHalf(b.S[at*2*BlockRows+BlockRows+r])
 		w := b.W[at*256 : at*256+256]
 		for c := range out {
 			q := w[c%16/4*64+4*r+c%4] >> (c / 16 * 4) & 15
@@ -230,7 +229,7 @@ func mulBlocks(dst dense.Matrix[float32], a *Acts, w *Blocks, lo, hi int) {
 						}
 					}
 					for r := range sum {
-						sum[r] += half.Float(w.S[at*BlockRows+r]) * (float32(dot[r]) * x.Scale)
+						sum[r] += FromHalf(w.S[at*BlockRows+r]) * (float32(dot[r]) * x.Scale)
 					}
 					continue
 				}
@@ -242,8 +241,8 @@ func mulBlocks(dst dense.Matrix[float32], a *Acts, w *Blocks, lo, hi int) {
 					}
 				}
 				for r := range sum {
-					sum[r] += half.Float(w.S[at*2*BlockRows+r]) * (float32(dot[r]) * x.Scale)
-					sum[r] += half.Float(w.S[at*2*BlockRows+BlockRows+r]) * x.Sum
+					sum[r] += FromHalf(w.S[at*2*BlockRows+r]) * (float32(dot[r]) * x.Scale)
+					sum[r] += FromHalf(w.S[at*2*BlockRows+BlockRows+r]) * x.Sum
 				}
 			}
 			copy(dst.Row(i)[g*BlockRows:], sum[:rows])

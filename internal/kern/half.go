@@ -1,7 +1,5 @@
 package kern
 
-import "github.com/randfeat/randfeat/internal/half"
-
 // HalfKeys is the number of keys in a block of HalfScores.
 const HalfKeys = 32
 
@@ -13,7 +11,7 @@ func halfScores(dst []float32, stride int, q []float32, k []uint16, d int) {
 			var sum [HalfKeys]float32
 			for c, f := range q[i*d : (i+1)*d] {
 				for j, h := range block[c*HalfKeys : (c+1)*HalfKeys] {
-					sum[j] += f * half.Float(h)
+					sum[j] += f * FromHalf(h)
 				}
 			}
 			copy(dst[i*stride+b*HalfKeys:], sum[:])
@@ -27,7 +25,7 @@ func halfValues(dst, p []float32, stride int, v []uint16, d int) {
 		for i := range 4 {
 			f, sum := p[i*stride+j], dst[i*d:(i+1)*d]
 			for c, h := range v[j*d : (j+1)*d] {
-				sum[c] += f * half.Float(h)
+				sum[c] += f * FromHalf(h)
 			}
 		}
 	}

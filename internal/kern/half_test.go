@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"math"
 	"testing"
-
-	"github.com/randfeat/randfeat/internal/half"
 )
 
 // Scores and sums of values in half precision against the numbers that the halves stand for.
@@ -22,7 +20,7 @@ func TestHalfAttention(t *testing.T) {
 				keys, values := make([]uint16, n*d), make([]uint16, n*d)
 				for j := range n {
 					for c, v := range x.Row(j) {
-						keys[j/HalfKeys*HalfKeys*d+c*HalfKeys+j%HalfKeys], values[j*d+c] = half.Round(v), half.Round(v)
+						keys[j/HalfKeys*HalfKeys*d+c*HalfKeys+j%HalfKeys], values[j*d+c] = ToHalf(v), ToHalf(v)
 					}
 				}
 				stride := n + 5
@@ -37,7 +35,7 @@ func TestHalfAttention(t *testing.T) {
 						if j < n {
 							want = 0
 							for c, v := range q.Row(i) {
-								p := float64(v) * float64(half.Float(values[j*d+c]))
+								p := float64(v) * float64(FromHalf(values[j*d+c]))
 								want += p
 								size += math.Abs(p)
 							}
@@ -55,7 +53,7 @@ func TestHalfAttention(t *testing.T) {
 						want := float64(before.At(i, c))
 						size := math.Abs(want)
 						for j := range n {
-							p := float64(scores[i*stride+j]) * float64(half.Float(values[j*d+c]))
+							p := float64(scores[i*stride+j]) * float64(FromHalf(values[j*d+c]))
 							want += p
 							size += math.Abs(p)
 						}

@@ -4,7 +4,7 @@ import (
 	"encoding/binary"
 	"math"
 
-	"github.com/randfeat/randfeat/internal/half"
+	"github.com/randfeat/randfeat/internal/kern"
 )
 
 // DecodeFloat32 decodes len(dst) elements of b: float32, or float16, which float32 represents exactly. b must
@@ -73,7 +73,7 @@ func DecodeInt(dst []int64, b []byte, h Header) error {
 // decodeHalf decodes float16.
 func decodeHalf(dst []float32, b []byte, order binary.ByteOrder) {
 	for i := range dst {
-		dst[i] = half.Float(order.Uint16(b[2*i:]))
+		dst[i] = kern.FromHalf(order.Uint16(b[2*i:]))
 	}
 }
 

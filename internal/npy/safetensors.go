@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"github.com/randfeat/randfeat/dense"
-	"github.com/randfeat/randfeat/internal/half"
+	"github.com/randfeat/randfeat/internal/kern"
 	"github.com/randfeat/randfeat/internal/localfile"
 	"github.com/randfeat/randfeat/internal/quote"
 	"github.com/randfeat/randfeat/internal/tensorfile"
@@ -147,7 +147,7 @@ func decodeTensor(raw tensorfile.Tensor) (Tensor, error) {
 		t.F32 = make([]float32, len(b)/2)
 		t.DType = Float32
 		for i := range t.F32 {
-			t.F32[i] = half.Brain(binary.LittleEndian.Uint16(b[2*i:]))
+			t.F32[i] = kern.FromBrain(binary.LittleEndian.Uint16(b[2*i:]))
 		}
 		return t, nil
 	}

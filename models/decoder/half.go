@@ -7,7 +7,6 @@ import (
 
 	"github.com/randfeat/randfeat/attention"
 	"github.com/randfeat/randfeat/internal/buf"
-	"github.com/randfeat/randfeat/internal/half"
 	"github.com/randfeat/randfeat/internal/kern"
 	"github.com/randfeat/randfeat/internal/par"
 	"github.com/randfeat/randfeat/models/internal/nn"
@@ -72,7 +71,7 @@ func newHalf(w *halfWork, heads, kvHeads, dim, window int) *halfState {
 }
 
 // rounded rounds x to half precision and clamps it to the finite range.
-func rounded(x float32) uint16 { return half.Round(max(-65504, min(65504, x))) }
+func rounded(x float32) uint16 { return kern.ToHalf(max(-65504, min(65504, x))) }
 
 // Step implements State.
 func (s *halfState) Step(out, q, k, v attention.Seq[float32]) error {
@@ -169,10 +168,10 @@ func (w *halfWork) doWiden(lo, hi int) {
 func (s *halfState) widen(h, at int, key, value []float32) {
 	block, j := s.k[h][at/kern.HalfKeys*kern.HalfKeys*s.dim:], at%kern.HalfKeys
 	for c := range key {
-		key[c] = half.Float(block[c*kern.HalfKeys+j])
+		key[c] = kern.FromHalf(block[c*kern.HalfKeys+j])
 	}
 	for c, x := range s.v[h][at*s.dim : (at+1)*s.dim] {
-		value[c] = half.Float(x)
+		value[c] = kern.FromHalf(x)
 	}
 }
 

@@ -4,7 +4,7 @@ import (
 	"encoding/binary"
 	"math"
 
-	"github.com/randfeat/randfeat/internal/half"
+	"github.com/randfeat/randfeat/internal/kern"
 )
 
 // Decode converts len(dst) numbers of a type to float32. It is the reference for the types. Every product is rounded
@@ -32,7 +32,7 @@ func Decode(dst []float32, src []byte, t Type) {
 		}
 	case BF16:
 		for i := range dst {
-			dst[i] = half.Brain(binary.LittleEndian.Uint16(src[2*i:]))
+			dst[i] = kern.FromBrain(binary.LittleEndian.Uint16(src[2*i:]))
 		}
 	default:
 		decode := decoders[t]
@@ -45,7 +45,7 @@ func Decode(dst []float32, src []byte, t Type) {
 var decoders = [types]func(dst []float32, src []byte){Q8_0: decodeQ8_0, Q4_0: decodeQ4_0, Q4_1: decodeQ4_1,
 	Q4_K: decodeQ4_K, Q6_K: decodeQ6_K}
 
-func halfAt(b []byte) float32 { return half.Float(binary.LittleEndian.Uint16(b)) }
+func halfAt(b []byte) float32 { return kern.FromHalf(binary.LittleEndian.Uint16(b)) }
 
 func decodeQ8_0(dst []float32, src []byte) {
 	scale := halfAt(src)

@@ -3,7 +3,6 @@ package nn
 import (
 	"encoding/binary"
 
-	"github.com/randfeat/randfeat/internal/half"
 	"github.com/randfeat/randfeat/internal/kern"
 	"github.com/randfeat/randfeat/internal/par"
 	"github.com/randfeat/randfeat/models/weights"
@@ -63,7 +62,7 @@ func repackQ4_0(w *kern.Blocks, row int, b []byte) {
 	for i := range w.Blocks() {
 		block := b[18*i : 18*i+18]
 		scale, q := binary.LittleEndian.Uint16(block), nibbles(block[2:])
-		w.Set4(row, i, scale, half.Round(-8*half.Float(scale)), &q)
+		w.Set4(row, i, scale, kern.ToHalf(-8*kern.FromHalf(scale)), &q)
 	}
 }
 
@@ -79,8 +78,8 @@ func repackQ4_1(w *kern.Blocks, row int, b []byte) {
 func repackQ4_K(w *kern.Blocks, row int, b []byte) {
 	for i := range w.Blocks() {
 		super, n := b[i/8*144:i/8*144+144], i%8
-		scale := half.Float(binary.LittleEndian.Uint16(super))
-		least := half.Float(binary.LittleEndian.Uint16(super[2:]))
+		scale := kern.FromHalf(binary.LittleEndian.Uint16(super))
+		least := kern.FromHalf(binary.LittleEndian.Uint16(super[2:]))
 		packed := super[4:16]
 		var s, m byte
 		if n < 4 {
@@ -92,6 +91,6 @@ func repackQ4_K(w *kern.Blocks, row int, b []byte) {
 		for c, v := range super[16+n/2*32 : 48+n/2*32] {
 			q[c] = v >> (4 * (n & 1)) & 15
 		}
-		w.Set4(row, i, half.Round(scale*float32(s)), half.Round(-least*float32(m)), &q)
+		w.Set4(row, i, kern.ToHalf(scale*float32(s)), kern.ToHalf(-least*float32(m)), &q)
 	}
 }

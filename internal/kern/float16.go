@@ -1,12 +1,10 @@
-// Package half converts between float32 and the number formats of 16 bits: IEEE 754 binary16 both ways, bfloat16 to
-// float32 only.
-package half
+package kern
 
 import "math"
 
-// Round rounds x to half precision, to the nearest number and to even in case of a tie. Numbers of magnitude 65520 and
+// ToHalf rounds x to half precision, to the nearest number and to even in case of a tie. Numbers of magnitude 65520 and
 // more become infinite, and every NaN becomes the same quiet NaN with the sign of x.
-func Round(x float32) uint16 {
+func ToHalf(x float32) uint16 {
 	b := math.Float32bits(x)
 	sign, b := uint16(b>>16)&0x8000, b&0x7fffffff
 	switch {
@@ -23,8 +21,8 @@ func Round(x float32) uint16 {
 	return sign | uint16((b-(112<<23))>>13)
 }
 
-// Float converts a half-precision number to float32, which represents all of them exactly.
-func Float(h uint16) float32 {
+// FromHalf converts a half-precision number to float32, which represents all of them exactly.
+func FromHalf(h uint16) float32 {
 	sign, exp, frac := uint32(h&0x8000)<<16, uint32(h>>10&31), uint32(h&0x3ff)
 	switch exp {
 	case 0: // frac·2⁻²⁴, exact in float32
@@ -35,5 +33,5 @@ func Float(h uint16) float32 {
 	return math.Float32frombits(sign | (exp+112)<<23 | frac<<13)
 }
 
-// Brain converts a bfloat16, which is the upper half of a float32.
-func Brain(b uint16) float32 { return math.Float32frombits(uint32(b) << 16) }
+// FromBrain converts a bfloat16, which is the upper half of a float32.
+func FromBrain(b uint16) float32 { return math.Float32frombits(uint32(b) << 16) }
