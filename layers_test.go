@@ -11,7 +11,7 @@ import (
 var layers = []string{
 	"dense",
 	"internal/buf internal/cell internal/figure internal/httpd internal/httpd/httpdtest " +
-		"internal/jsonscan internal/leaf internal/localfile internal/namedjson internal/par " +
+		"internal/jsonscan internal/localfile internal/namedjson internal/par " +
 		"internal/quote internal/rng internal/seal internal/similar internal/special internal/stattest " +
 		"internal/tensorfile",
 	"internal/distance internal/kern internal/npy internal/number internal/suggest",

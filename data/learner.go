@@ -8,7 +8,6 @@ import (
 	"io"
 	"slices"
 
-	"github.com/randfeat/randfeat/internal/leaf"
 	"github.com/randfeat/randfeat/internal/par"
 	"github.com/randfeat/randfeat/internal/quote"
 )
@@ -113,8 +112,8 @@ func (l *Learner) AddSource(src Source) error {
 // single pass over the table suffices, because units arrive in order.
 func (l *Learner) addTree(src Source) error {
 	units := UnitsOf(src)
-	group := leaf.Units(len(units))
-	tree := leaf.Tree[*Learner]{Merge: (*Learner).Merge}
+	group := par.LeafUnits(len(units))
+	tree := par.Tree[*Learner]{Merge: (*Learner).Merge}
 	leaf, at, now := l.blank(), 0, 0 // now is the number of the current leaf, at the unit being read
 	err := l.read(src, func(u Unit) (*Learner, error) {
 		for at < len(units) && units[at] != u {

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/randfeat/randfeat/internal/leaf"
+	"github.com/randfeat/randfeat/internal/par"
 	"github.com/randfeat/randfeat/internal/seal"
 )
 
@@ -84,7 +84,7 @@ func TestLearnerGroupings(t *testing.T) {
 		return l
 	}
 	one := func(i int) *Learner { return of(parts[i]) }
-	tree := leaf.Tree[*Learner]{Merge: (*Learner).Merge}
+	tree := par.Tree[*Learner]{Merge: (*Learner).Merge}
 	for i := range parts {
 		if err := tree.Add(one(i)); err != nil {
 			t.Fatal(err)
@@ -104,9 +104,9 @@ func TestLearnerGroupings(t *testing.T) {
 	rng := rand.New(rand.NewPCG(5, 5))
 	for len(level) > 1 {
 		var up []*Learner
-		for lo := 0; lo < len(level); lo += leaf.Fan {
+		for lo := 0; lo < len(level); lo += par.Fan {
 			node := level[lo]
-			for _, c := range level[lo+1 : min(lo+leaf.Fan, len(level))] {
+			for _, c := range level[lo+1 : min(lo+par.Fan, len(level))] {
 				if rng.IntN(4) == 0 { // by way of bytes
 					b := learnerBytes(t, c)
 					if c, err = readLearner(b); err != nil {

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/randfeat/randfeat/internal/leaf"
+	"github.com/randfeat/randfeat/internal/par"
 )
 
 // blockRows reads a source; rows begin with unit, row in the unit and place.
@@ -215,7 +215,7 @@ func TestCutLearnsTheSame(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		tree := leaf.Tree[*Learner]{Merge: (*Learner).Merge}
+		tree := par.Tree[*Learner]{Merge: (*Learner).Merge}
 		for i := range src.(Splitter).Blocks() {
 			b, err := src.(Splitter).Block(i)
 			if err != nil {

@@ -17,7 +17,7 @@ import (
 	"github.com/randfeat/randfeat/data"
 	"github.com/randfeat/randfeat/data/files"
 	"github.com/randfeat/randfeat/data/parquet"
-	"github.com/randfeat/randfeat/internal/leaf"
+	"github.com/randfeat/randfeat/internal/par"
 )
 
 // write makes files and returns their paths.
@@ -375,7 +375,7 @@ func TestTableLearnsByUnits(t *testing.T) {
 		t.Fatal(err)
 	}
 	level := make([]*data.Learner, len(again.Units()))
-	if n := len(level); n < 16 || n > leaf.Max {
+	if n := len(level); n < 16 || n > par.MaxLeaves {
 		t.Fatalf("%d units", n)
 	}
 	for i := len(level) - 1; i >= 0; i-- {
@@ -392,8 +392,8 @@ func TestTableLearnsByUnits(t *testing.T) {
 	}
 	for len(level) > 1 {
 		var up []*data.Learner
-		for lo := 0; lo < len(level); lo += leaf.Fan {
-			for _, l := range level[lo+1 : min(lo+leaf.Fan, len(level))] {
+		for lo := 0; lo < len(level); lo += par.Fan {
+			for _, l := range level[lo+1 : min(lo+par.Fan, len(level))] {
 				if err := level[lo].Merge(l); err != nil {
 					t.Fatal(err)
 				}

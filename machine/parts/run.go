@@ -10,8 +10,8 @@ import (
 
 	"github.com/randfeat/randfeat/data"
 	"github.com/randfeat/randfeat/data/files"
-	"github.com/randfeat/randfeat/internal/leaf"
 	"github.com/randfeat/randfeat/internal/localfile"
+	"github.com/randfeat/randfeat/internal/par"
 	"github.com/randfeat/randfeat/machine"
 	"github.com/randfeat/randfeat/machine/tabular"
 )
@@ -124,7 +124,7 @@ func (r *Run) Units() []data.Unit { return slices.Clone(r.units) }
 func (r *Run) Leaves() int { return (len(r.units) + r.group() - 1) / r.group() }
 
 // group is the number of units of a leaf. It depends on the number of units only, because leaves determine the bits.
-func (r *Run) group() int { return leaf.Units(len(r.units)) }
+func (r *Run) group() int { return par.LeafUnits(len(r.units)) }
 
 func (r *Run) tree() tree { return tree{r.Leaves()} }
 
@@ -142,8 +142,8 @@ func (r *Run) Range(i, n int) (Span, error) {
 	}
 	leaves := r.Leaves()
 	align := 1
-	for leaves/n >= 2*align*leaf.Fan {
-		align *= leaf.Fan
+	for leaves/n >= 2*align*par.Fan {
+		align *= par.Fan
 	}
 	nodes := (leaves + align - 1) / align
 	border := func(k int) int { return min(k*nodes/n*align, leaves) }

@@ -3,7 +3,7 @@ package parts
 import (
 	"fmt"
 
-	"github.com/randfeat/randfeat/internal/leaf"
+	"github.com/randfeat/randfeat/internal/par"
 )
 
 // Span is a range of leaves of a run, Lo to Hi−1.
@@ -14,7 +14,7 @@ type Span struct {
 
 func (s Span) String() string { return fmt.Sprintf("leaves %d to %d", s.Lo, s.Hi-1) }
 
-// tree is the order in which leaves are merged. A node of level 0 is a leaf. A node of level l has leaf.Fan
+// tree is the order in which leaves are merged. A node of level 0 is a leaf. A node of level l has par.Fan
 // consecutive nodes of level l−1 as children; the last node of a level may have fewer. A node's value is the left fold
 // of its children: the first child, with the others merged into it one after the other. Floating-point sums depend on
 // the order of additions, and this order is fixed, so it does not matter who folds which children.
@@ -27,7 +27,7 @@ type tree struct{ leaves int }
 func (tree) width(level int) int {
 	n := 1
 	for range level {
-		n *= leaf.Fan
+		n *= par.Fan
 	}
 	return n
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/randfeat/randfeat/coupling"
 	"github.com/randfeat/randfeat/data"
 	"github.com/randfeat/randfeat/dense"
-	"github.com/randfeat/randfeat/internal/leaf"
 	"github.com/randfeat/randfeat/internal/localfile"
+	"github.com/randfeat/randfeat/internal/par"
 	"github.com/randfeat/randfeat/internal/tensorfile"
 	"github.com/randfeat/randfeat/machine"
 )
@@ -274,7 +274,7 @@ func (l *leafSums) load(c *tensorfile.File, s *checkpointState) (rows int64, err
 			continue
 		}
 		t, ok := c.Tensor("node." + strconv.Itoa(level))
-		if !ok || n < 0 || n >= leaf.Fan {
+		if !ok || n < 0 || n >= par.Fan {
 			return 0, fmt.Errorf("%w: no sums of the node of level %d with %d children", machine.ErrCorrupt, level, n)
 		}
 		sums, err := l.p.Like()

@@ -17,7 +17,7 @@ import (
 	"time"
 
 	"github.com/randfeat/randfeat/data"
-	"github.com/randfeat/randfeat/internal/leaf"
+	"github.com/randfeat/randfeat/internal/par"
 	"github.com/randfeat/randfeat/internal/tensorfile"
 	"github.com/randfeat/randfeat/machine"
 )
@@ -161,7 +161,7 @@ func TestInterruptedFitHasTheSameBytes(t *testing.T) {
 // The sums of a table of many units are nodes of a tree: a fit that is stopped goes on with all of them.
 func TestInterruptedUnits(t *testing.T) {
 	src := openedUnits(t, table(1730), 3000)
-	if n := len(data.UnitsOf(src)); n < 2*leaf.Fan {
+	if n := len(data.UnitsOf(src)); n < 2*par.Fan {
 		t.Fatalf("%d units", n)
 	}
 	for _, name := range []string{"ridge", "smoother", "density"} {

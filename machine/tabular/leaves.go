@@ -4,7 +4,7 @@ import (
 	"sync"
 
 	"github.com/randfeat/randfeat/data"
-	"github.com/randfeat/randfeat/internal/leaf"
+	"github.com/randfeat/randfeat/internal/par"
 	"github.com/randfeat/randfeat/machine"
 )
 
@@ -21,7 +21,7 @@ type leaves struct {
 
 func newLeaves(src data.Source) *leaves {
 	units := data.UnitsOf(src)
-	return &leaves{units: units, group: leaf.Units(len(units))}
+	return &leaves{units: units, group: par.LeafUnits(len(units))}
 }
 
 // begins reports whether unit i begins at or before the given row, which has been read.
@@ -79,7 +79,7 @@ type leafSums struct {
 	of   *leaves
 	p    *foldPart
 	unit int // unit being read; the number of units once all are merged
-	tree leaf.Tree[machine.Sums]
+	tree par.Tree[machine.Sums]
 	free []machine.Sums
 }
 

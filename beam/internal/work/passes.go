@@ -12,8 +12,8 @@ import (
 
 	"github.com/randfeat/randfeat/beam/flow"
 	"github.com/randfeat/randfeat/beam/internal/store"
-	"github.com/randfeat/randfeat/internal/leaf"
 	"github.com/randfeat/randfeat/internal/localfile"
+	"github.com/randfeat/randfeat/internal/par"
 	"github.com/randfeat/randfeat/machine/parts"
 )
 
@@ -73,7 +73,7 @@ func (o Options) span(leaves int) int {
 	}
 	span := 1
 	for (leaves+span-1)/span > tasks {
-		span *= leaf.Fan
+		span *= par.Fan
 	}
 	return span
 }
@@ -93,7 +93,7 @@ func (o Options) run(ctx context.Context, kind string, run *parts.Run, dir, mode
 	for _, name := range stages {
 		all = append(all, flow.Stage{Name: name, Leaves: (run.Leaves() + c.Span - 1) / c.Span})
 	}
-	if err = flow.Run(ctx, flow.Job{Kind: kind, Config: b, Dir: dir, Fan: leaf.Fan}, all); err != nil {
+	if err = flow.Run(ctx, flow.Job{Kind: kind, Config: b, Dir: dir, Fan: par.Fan}, all); err != nil {
 		return err
 	}
 	if b, err = store.ReadFile(ctx, c.reportFile()); err == nil {

@@ -17,8 +17,8 @@ import (
 	"github.com/randfeat/randfeat/data"
 	"github.com/randfeat/randfeat/data/files"
 	"github.com/randfeat/randfeat/data/parquet"
-	"github.com/randfeat/randfeat/internal/leaf"
 	"github.com/randfeat/randfeat/internal/localfile"
+	"github.com/randfeat/randfeat/internal/par"
 	"github.com/randfeat/randfeat/machine"
 	"github.com/randfeat/randfeat/machine/parts"
 )
@@ -98,7 +98,7 @@ func Predict(ctx context.Context, m *files.Manifest, dir, model, out string, for
 	if err != nil {
 		return nil, err
 	}
-	err = flow.Run(ctx, flow.Job{Kind: "predict", Config: config, Dir: dir, Fan: leaf.Fan},
+	err = flow.Run(ctx, flow.Job{Kind: "predict", Config: config, Dir: dir, Fan: par.Fan},
 		[]flow.Stage{{Name: stagePredict, Leaves: len(c.Leaves), Groups: c.Groups}})
 	if err != nil {
 		return nil, err

@@ -1,17 +1,16 @@
-// Package leaf is the tree along which the sums over a table are merged.
-package leaf
+package par
 
 // Sums over a table follow one fixed tree, so the result is bit-identical however the work is distributed. A
-// leaf is [Units] consecutive units, added one after the other to an empty sum. A node is Fan consecutive
-// children, merged from left to right into the first. There are at most Max leaves. These numbers are
+// leaf is [LeafUnits] consecutive units, added one after the other to an empty sum. A node is Fan consecutive
+// children, merged from left to right into the first. There are at most MaxLeaves leaves. These numbers are
 // part of every model's bits.
 const (
-	Fan = 8
-	Max = 512
+	Fan       = 8
+	MaxLeaves = 512
 )
 
-// Units is the number of consecutive units in a leaf, for a table of that many units.
-func Units(units int) int { return max(1, (units+Max-1)/Max) }
+// LeafUnits is the number of consecutive units in a leaf, for a table of that many units.
+func LeafUnits(units int) int { return max(1, (units+MaxLeaves-1)/MaxLeaves) }
 
 // Tree merges leaves that arrive in order. It holds at most one partial node per level, so memory grows
 // with the logarithm of the number of leaves. The fields are exported so that a computation can be saved and
