@@ -18,7 +18,7 @@ var layers = []string{
 	"internal/omega",
 	"coupling data internal/linalg kernel",
 	"data/parquet internal/columnflags internal/datasets internal/forms internal/landmark internal/plan kernel/metric",
-	"data/files internal/krr internal/optima theory",
+	"data/files internal/krr theory",
 	"family internal/exec",
 	".",
 	"attention internal/cases randfeattest",

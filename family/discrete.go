@@ -6,7 +6,6 @@ import (
 	"github.com/randfeat/randfeat/coupling"
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/internal/forms"
-	"github.com/randfeat/randfeat/internal/optima"
 	"github.com/randfeat/randfeat/internal/plan"
 	"github.com/randfeat/randfeat/kernel"
 )
@@ -318,7 +317,7 @@ func (f Poisson) Fit(s *Stats) (Family, error) {
 	if err := s.ready(f); err != nil {
 		return nil, err
 	}
-	lambda := optima.Poisson(s.Query.Dim(), s.S())
+	lambda := forms.BestPoisson(s.Query.Dim(), s.S())
 	return Poisson{max(lambda, lambdaZero)}, nil
 }
 
@@ -327,7 +326,7 @@ func (f Geometric) Fit(s *Stats) (Family, error) {
 	if err := s.readyAbs(f); err != nil {
 		return nil, err
 	}
-	p, _ := optima.Geometric(s.T())
+	p, _ := forms.BestGeometric(s.T())
 	return Geometric{p}, nil
 }
 
@@ -337,7 +336,7 @@ func (f PoissonPlus) Fit(s *Stats) (Family, error) {
 		return nil, err
 	}
 	sh, c := s.shiftToPositive()
-	return PoissonPlus{Lambda: max(optima.Poisson(s.Query.Dim(), sh.S()), lambdaZero), Shift: c}, nil
+	return PoissonPlus{Lambda: max(forms.BestPoisson(s.Query.Dim(), sh.S()), lambdaZero), Shift: c}, nil
 }
 
 // Fit sets Shift just below the smallest coordinates seen and p* from the shifted data.
@@ -346,6 +345,6 @@ func (f GeometricPlus) Fit(s *Stats) (Family, error) {
 		return nil, err
 	}
 	sh, c := s.shiftToPositive()
-	p, _ := optima.Geometric(sh.T())
+	p, _ := forms.BestGeometric(sh.T())
 	return GeometricPlus{P: p, Shift: c}, nil
 }

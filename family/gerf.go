@@ -8,7 +8,6 @@ import (
 
 	"github.com/randfeat/randfeat/coupling"
 	"github.com/randfeat/randfeat/internal/forms"
-	"github.com/randfeat/randfeat/internal/optima"
 	"github.com/randfeat/randfeat/internal/plan"
 	"github.com/randfeat/randfeat/kernel"
 )
@@ -139,6 +138,6 @@ func (GERF) Fit(s *Stats) (Family, error) {
 	if err := s.ready(GERF{}); err != nil {
 		return nil, err
 	}
-	a, sign, _ := optima.GERF(s.Query.Dim(), s.MeanNorm2(+1), s.MeanNorm2(-1))
+	a, sign, _ := forms.BestGERF(s.Query.Dim(), s.MeanNorm2(+1), s.MeanNorm2(-1))
 	return GERF{A: Complex(a), S: sign}, nil
 }

@@ -4,7 +4,6 @@ import (
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/family"
 	"github.com/randfeat/randfeat/internal/forms"
-	"github.com/randfeat/randfeat/internal/optima"
 )
 
 // parameterEntries are statistics and optimal parameters: docs/theory.md §3, 2.8 and 2.18.
@@ -28,7 +27,7 @@ func parameterEntries() []Entry {
 		{
 			Name: "opt.poisson_lambda", Reference: "CRT after eq 11: lambda* = √(S/d)",
 			Inputs: []Input{dimension("d"), nonnegative("S")},
-			eval:   func(in values) (any, error) { return optima.Poisson(in.i("d"), in.f("S")), nil },
+			eval:   func(in values) (any, error) { return forms.BestPoisson(in.i("d"), in.f("S")), nil },
 		},
 		{
 			Name: "opt.geometric_p", Reference: "CRT eq 13 minimised over p; t_l = mean |x_l y_l|",
@@ -39,7 +38,7 @@ func parameterEntries() []Entry {
 						return nil, outOfRange("t", t, "numbers ≥ 0")
 					}
 				}
-				p, objective := optima.Geometric(in.vec("t"))
+				p, objective := forms.BestGeometric(in.vec("t"))
 				return Object{{"p", p}, {"objective", objective}}, nil
 			},
 		},
@@ -48,7 +47,7 @@ func parameterEntries() []Entry {
 				"|x-y|²; A is not unique",
 			Inputs: []Input{dimension("d"), nonnegative("V_plus"), nonnegative("V_minus")},
 			eval: func(in values) (any, error) {
-				a, s, logR := optima.GERF(in.i("d"), in.f("V_plus"), in.f("V_minus"))
+				a, s, logR := forms.BestGERF(in.i("d"), in.f("V_plus"), in.f("V_minus"))
 				return Object{{"min_log_R", logR}, {"s", s}, {"A", a}}, nil
 			},
 		},

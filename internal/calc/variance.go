@@ -3,7 +3,6 @@ package calc
 import (
 	"github.com/randfeat/randfeat/family"
 	"github.com/randfeat/randfeat/internal/forms"
-	"github.com/randfeat/randfeat/internal/optima"
 	"github.com/randfeat/randfeat/kernel"
 	"github.com/randfeat/randfeat/theory"
 )
@@ -184,7 +183,7 @@ func pairFamily(in values) (family.Family, error) {
 		}
 		return family.GERF{A: family.Complex(complex(par[0], par[1])), S: int(par[2])}, nil
 	case "poisson":
-		return family.Poisson{Lambda: optima.Poisson(len(x), s)}, nil
+		return family.Poisson{Lambda: forms.BestPoisson(len(x), s)}, nil
 	case "geometric":
 		return family.Geometric{P: par[0]}, nil
 	}

@@ -1,4 +1,4 @@
-package optima
+package forms
 
 import (
 	"math"
@@ -9,7 +9,7 @@ import (
 // Geometric minimises g(p) = −d log p + Σ_l log I0(2 t_l/√(1−p)) over p in (0, 1), where t_l is the mean of |x_l y_l|
 // and d = len(t) (CRT eq 13). It returns the minimiser and the minimum. g is convex, so Brent's method finds the global
 // minimum.
-func Geometric(t []float64) (p, objective float64) {
+func BestGeometric(t []float64) (p, objective float64) {
 	g := func(p float64) float64 {
 		s := -float64(len(t)) * math.Log(p)
 		for _, v := range t {

@@ -1,26 +1,22 @@
-// Package optima computes the parameters with which feature families have the least mean squared error over given data.
-// The data enter only through a few means, which the caller supplies.
-package optima
+package forms
 
 import (
 	"math"
 	"math/cmplx"
 
 	"gonum.org/v1/gonum/optimize"
-
-	"github.com/randfeat/randfeat/internal/forms"
 )
 
-// Poisson returns the optimal λ* = √(S/d) of Poisson features (CRT after eq 11).
-func Poisson(d int, s float64) float64 { return math.Sqrt(s / float64(d)) }
+// BestPoisson returns the optimal λ* = √(S/d) of Poisson features (CRT after eq 11).
+func BestPoisson(d int, s float64) float64 { return math.Sqrt(s / float64(d)) }
 
-// GERF returns the A and the sign s that minimise log R_s, and the minimum, for data of dimension d with the means
+// BestGERF returns the A and the sign s that minimise log R_s, and the minimum, for data of dimension d with the means
 // vPlus of |x+y|² and vMinus of |x−y|².
 //
 // The search runs over (u, b) with A = (1−e^u)/8 + ib, which satisfies Re(1−8A) > 0 for every u without a constraint.
 // The objective is even in b, so b = 0 is always stationary and a descent that starts there never leaves the real line:
 // some of the starts have b > 0. The closed form of OPRF, the best real A with s = 1, competes too and wins ties.
-func GERF(d int, vPlus, vMinus float64) (a complex128, s int, logR float64) {
+func BestGERF(d int, vPlus, vMinus float64) (a complex128, s int, logR float64) {
 	starts := [][2]float64{{0, 0}, {0.5, 0}, {0.5, 0.1}, {1.5, 0.5}, {-0.5, 0.1}}
 	logR = math.Inf(1)
 	for _, sign := range []int{+1, -1} {
@@ -29,7 +25,7 @@ func GERF(d int, vPlus, vMinus float64) (a complex128, s int, logR float64) {
 			v = vMinus
 		}
 		at := func(p []float64) complex128 { return complex(-math.Expm1(p[0])/8, p[1]) }
-		objective := func(p []float64) float64 { return forms.LogSecondGERF(d, at(p), sign, v) }
+		objective := func(p []float64) float64 { return LogSecondGERF(d, at(p), sign, v) }
 		for _, start := range starts {
 			p := minimise(objective, start[:])
 			if r := objective(p); r < logR {
@@ -37,8 +33,8 @@ func GERF(d int, vPlus, vMinus float64) (a complex128, s int, logR float64) {
 			}
 		}
 		if sign > 0 { // OPRF is the real optimum in closed form
-			if ao := complex(forms.AStar(d, v), 0); forms.LogSecondGERF(d, ao, 1, v) <= logR {
-				a, s, logR = ao, 1, forms.LogSecondGERF(d, ao, 1, v)
+			if ao := complex(AStar(d, v), 0); LogSecondGERF(d, ao, 1, v) <= logR {
+				a, s, logR = ao, 1, LogSecondGERF(d, ao, 1, v)
 			}
 		}
 	}
