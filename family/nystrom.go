@@ -9,7 +9,7 @@ import (
 	"github.com/randfeat/randfeat/coupling"
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/internal/forms"
-	"github.com/randfeat/randfeat/internal/landmark"
+	"github.com/randfeat/randfeat/internal/krr"
 	"github.com/randfeat/randfeat/internal/linalg"
 	"github.com/randfeat/randfeat/internal/plan"
 	"github.com/randfeat/randfeat/kernel"
@@ -88,7 +88,7 @@ func (f Nystrom) Lower(kind kernel.Kind, dim int, omega []coupling.Omega) (plan.
 	if err := need(f, []coupling.Omega{z}, dim); err != nil {
 		return plan.Pair{}, err
 	}
-	r, err := landmark.Root(kernel.Kernel{Kind: kind}, f.Rows, 0)
+	r, err := krr.Root(kernel.Kernel{Kind: kind}, f.Rows, 0)
 	if errors.Is(err, linalg.ErrNotPositive) || errors.Is(err, dense.ErrNotFinite) {
 		return plan.Pair{}, paramError(f, "the kernels of the landmarks are singular up to rounding, or overflow (%v)", err)
 	}
@@ -142,11 +142,11 @@ func (f Nystrom) FitKernel(kind kernel.Kind, s *Stats) (Family, error) {
 	var err error
 	switch n := f.landmarks(); f.Pick {
 	case pickGreedy:
-		rows, err = landmark.Greedy(k, x, n)
+		rows, err = krr.Greedy(k, x, n)
 	case pickLeverage:
-		rows, err = landmark.Leverage(k, x, n, f.Seed)
+		rows, err = krr.Leverage(k, x, n, f.Seed)
 	default:
-		rows, err = landmark.Pivots(k, x, n, f.Seed)
+		rows, err = krr.Pivots(k, x, n, f.Seed)
 	}
 	if err != nil {
 		return nil, statsError(f, "%v", err)

@@ -8,7 +8,7 @@ import (
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/family"
 	"github.com/randfeat/randfeat/internal/kern"
-	"github.com/randfeat/randfeat/internal/landmark"
+	"github.com/randfeat/randfeat/internal/krr"
 	"github.com/randfeat/randfeat/internal/linalg"
 	"github.com/randfeat/randfeat/internal/par"
 	"github.com/randfeat/randfeat/kernel"
@@ -155,7 +155,7 @@ func Landmarks(k kernel.Kernel, x dense.Matrix[float64], m int, seed uint64) ([]
 	if err := finite("x", x, 0); err != nil {
 		return nil, nil, err
 	}
-	rows, err := landmark.Pivots(k, x, m, seed)
+	rows, err := krr.Pivots(k, x, m, seed)
 	omega := dense.New[float64](len(rows), k.Dim(x.Cols))
 	for i, r := range rows {
 		k.Embed(omega.Row(i), x.Row(r))

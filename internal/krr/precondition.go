@@ -6,7 +6,6 @@ import (
 
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/internal/kern"
-	"github.com/randfeat/randfeat/internal/landmark"
 	"github.com/randfeat/randfeat/internal/linalg"
 	"github.com/randfeat/randfeat/internal/par"
 	"github.com/randfeat/randfeat/internal/rng"
@@ -40,7 +39,7 @@ func NewSketch(s *Kernels, m int, seed uint64) (*Sketch, error) {
 		at := (int(rng.Mix64(seed^sketchLabel)%uint64(n)) + i*n/take) % n
 		copy(pool.Row(i), s.x.Row(at))
 	}
-	pivots, err := landmark.Pivots(s.k, pool, m, seed)
+	pivots, err := Pivots(s.k, pool, m, seed)
 	if err != nil {
 		return nil, err
 	}
@@ -49,7 +48,7 @@ func NewSketch(s *Kernels, m int, seed uint64) (*Sketch, error) {
 		copy(z.Row(i), pool.Row(p))
 	}
 	m = z.Rows
-	root, err := landmark.Root(s.k, z, 0)
+	root, err := Root(s.k, z, 0)
 	if err != nil {
 		return nil, err
 	}

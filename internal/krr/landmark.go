@@ -4,7 +4,7 @@
 //
 // [Pivots] is the default. [Greedy] needs no seed and prefers the rim of the data. [Leverage] samples by ridge leverage
 // scores. All results are determined by their arguments.
-package landmark
+package krr
 
 import (
 	"cmp"

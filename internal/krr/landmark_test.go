@@ -1,4 +1,4 @@
-package landmark_test
+package krr_test
 
 import (
 	"math"
@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/randfeat/randfeat/dense"
-	"github.com/randfeat/randfeat/internal/landmark"
+	"github.com/randfeat/randfeat/internal/krr"
 	"github.com/randfeat/randfeat/internal/linalg"
 	"github.com/randfeat/randfeat/internal/rng"
 	"github.com/randfeat/randfeat/kernel"
@@ -35,7 +35,7 @@ func left(t *testing.T, k kernel.Kernel, x dense.Matrix[float64], rows []int) fl
 	for i, r := range rows {
 		copy(z.Row(i), x.Row(r))
 	}
-	u, err := landmark.Root(k, z, 0)
+	u, err := krr.Root(k, z, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,9 +69,9 @@ func TestLandmarksTellMoreThanUniformRows(t *testing.T) {
 		k := kernel.Kernel{Kind: kind, Scale: scale}
 		all := left(t, k, x, uniform)
 		for name, choose := range map[string]func() ([]int, error){
-			"pivots":   func() ([]int, error) { return landmark.Pivots(k, x, m, 5) },
-			"greedy":   func() ([]int, error) { return landmark.Greedy(k, x, m) },
-			"leverage": func() ([]int, error) { return landmark.Leverage(k, x, m, 5) },
+			"pivots":   func() ([]int, error) { return krr.Pivots(k, x, m, 5) },
+			"greedy":   func() ([]int, error) { return krr.Greedy(k, x, m) },
+			"leverage": func() ([]int, error) { return krr.Leverage(k, x, m, 5) },
 		} {
 			rows, err := choose()
 			if err != nil || len(rows) != m && name != "leverage" || len(rows) < m*3/4 || len(rows) > m {
@@ -104,15 +104,15 @@ func TestEqualRows(t *testing.T) {
 	for _, kind := range []kernel.Kind{kernel.Gaussian, kernel.Softmax, kernel.Matern12} {
 		k := kernel.Kernel{Kind: kind, Scale: 2}
 		for _, choose := range []func() ([]int, error){
-			func() ([]int, error) { return landmark.Pivots(k, x, 20, 1) },
-			func() ([]int, error) { return landmark.Greedy(k, x, 20) },
+			func() ([]int, error) { return krr.Pivots(k, x, 20, 1) },
+			func() ([]int, error) { return krr.Greedy(k, x, 20) },
 		} {
 			rows, err := choose()
 			if err != nil || len(rows) == 0 || len(rows) > 5 {
 				t.Errorf("%v: %v, %v", kind, rows, err)
 			}
 		}
-		r, err := landmark.Root(k, x, 0)
+		r, err := krr.Root(k, x, 0)
 		if err != nil || r.CheckFinite() != nil || math.IsNaN(r.At(0, 0)) {
 			t.Errorf("%v: %v", kind, err)
 		}
