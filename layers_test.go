@@ -17,7 +17,7 @@ var layers = []string{
 	"internal/distance internal/kern internal/npy internal/number internal/suggest",
 	"internal/omega",
 	"coupling data internal/linalg kernel",
-	"data/parquet internal/columnflags internal/datasets internal/forms internal/plan kernel/metric",
+	"data/parquet internal/datasets internal/forms internal/plan kernel/metric",
 	"data/files internal/krr theory",
 	"family internal/exec",
 	".",

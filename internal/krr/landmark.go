@@ -1,9 +1,10 @@
-// Package landmark chooses rows that represent all rows for a kernel: the landmarks of Nyström's approximation κ(x, y)
+// Landmarks are rows that represent all rows for a kernel: the landmarks of Nyström's approximation κ(x, y)
 // ≈ k_m(x)ᵀ K_mm⁻¹ k_m(y) (Williams & Seeger 2001). The residual of a row is the part of κ(x, x) that the landmarks do
 // not explain, κ(x,x) − k_m(x)ᵀK_mm⁻¹k_m(x).
 //
 // [Pivots] is the default. [Greedy] needs no seed and prefers the rim of the data. [Leverage] samples by ridge leverage
 // scores. All results are determined by their arguments.
+
 package krr
 
 import (

@@ -12,13 +12,14 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/randfeat/randfeat/beam/internal/store"
 	"github.com/randfeat/randfeat/beam/internal/work"
 	"github.com/randfeat/randfeat/coupling"
+	"github.com/randfeat/randfeat/data"
 	"github.com/randfeat/randfeat/data/files"
 	"github.com/randfeat/randfeat/family"
-	"github.com/randfeat/randfeat/internal/columnflags"
 	"github.com/randfeat/randfeat/internal/localfile"
 	"github.com/randfeat/randfeat/machine"
 	"github.com/randfeat/randfeat/machine/parts"
@@ -113,7 +114,7 @@ func (f *fitFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.SortFlags = false
 	flags.StringVarP(&f.out, "out", "o", "", "model file to write")
-	columnflags.Add(flags, &f.o.Learn)
+	addColumns(flags, &f.o.Learn)
 	flags.BoolVar(&f.o.DropMissing, "drop-missing-target", false, "leave out rows without a target")
 	flags.StringVar(&f.model, "model", "", "ridge, gp, smoother or density (default ridge; density without a target)")
 	flags.StringVar(&f.o.Kernel, "kernel", "", "kernel (default gaussian)")
@@ -134,6 +135,18 @@ func (f *fitFlags) add(cmd *cobra.Command) {
 	flags.StringVar(&f.run, "run", "", "folder of 'randfeat parts init', instead of DATA and the flags above")
 	flags.BoolVar(&f.demo, "demo", false, "fit a generated table: needs no files")
 	f.runFlags.add(cmd)
+}
+
+// addColumns adds the flags for columns of 'randfeat fit'.
+func addColumns(flags *pflag.FlagSet, o *data.LearnOptions) {
+	flags.StringArrayVar(&o.Targets, "target", nil, "`column` to predict; repeatable")
+	flags.StringVar((*string)(&o.Task), "task", "", "regression or classification (default: by the values of the target)")
+	flags.StringArrayVar(&o.IDs, "id", nil, "`column` to copy to the predictions but not to predict from; repeatable")
+	flags.StringArrayVar(&o.Skip, "skip", nil, "`column` to ignore; repeatable")
+	flags.StringArrayVar(&o.Numeric, "numeric", nil, "`column` that must hold numbers; repeatable")
+	flags.StringArrayVar(&o.Categorical, "categorical", nil, "`column` of categories; repeatable")
+	flags.StringArrayVar(&o.Text, "text", nil, "`column` of short texts; repeatable")
+	flags.BoolVar(&o.Strict, "strict", false, "make text in a column of numbers or dates an error")
 }
 
 // theRun returns the run that the arguments and flags describe.

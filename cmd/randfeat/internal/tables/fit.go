@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/randfeat/randfeat/cmd/randfeat/internal/cli"
 	"github.com/randfeat/randfeat/cmd/randfeat/internal/tableflags"
@@ -28,7 +29,6 @@ import (
 	"github.com/randfeat/randfeat/data/files"
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/family"
-	"github.com/randfeat/randfeat/internal/columnflags"
 	"github.com/randfeat/randfeat/internal/localfile"
 	"github.com/randfeat/randfeat/machine"
 	"github.com/randfeat/randfeat/machine/tabular"
@@ -123,11 +123,25 @@ With --json it prints one object; 'randfeat schema fit' describes it.`,
 	return cmd
 }
 
+// addColumns adds the flags that give the columns of a table their roles. They set fields of o.
+func addColumns(flags *pflag.FlagSet, o *data.LearnOptions) {
+	flags.StringArrayVar(&o.Targets, "target", nil, "`column` to predict; repeatable")
+	flags.StringVar((*string)(&o.Task), "task", "", "regression or classification (default: by the values of the target)")
+	flags.StringArrayVar(&o.IDs, "id", nil, "`column` to copy to the predictions but not to predict from; repeatable")
+	flags.StringArrayVar(&o.Skip, "skip", nil, "`column` to ignore; repeatable")
+	flags.StringArrayVar(&o.Numeric, "numeric", nil, "`column` that must hold numbers; repeatable")
+	flags.StringArrayVar(&o.Categorical, "categorical", nil,
+		"`column` of categories, even if they look like numbers; repeatable")
+	flags.StringArrayVar(&o.Text, "text", nil, "`column` of short texts, encoded by words and parts of words; repeatable")
+	flags.BoolVar(&o.Strict, "strict", false, "make text in a column of numbers or dates an error; otherwise up to one "+
+		"value in twenty may be text and counts as missing")
+}
+
 func (f *fitFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.SortFlags = false
 	flags.StringVarP(&f.out, "out", "o", "", "model `file` to write")
-	columnflags.Add(flags, &f.learn)
+	addColumns(flags, &f.learn)
 	flags.BoolVar(&f.dropMissing, "drop-missing-target", false,
 		"leave out rows without a target and report their number")
 	flags.StringVar(&f.marks.Weight, "weight", "", "`column` of row weights ≥ 0, which multiply each row's loss and score")
