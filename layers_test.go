@@ -14,7 +14,7 @@ var layers = []string{
 		"internal/jsonscan internal/localfile internal/namedjson internal/par " +
 		"internal/quote internal/rng internal/seal internal/similar internal/special internal/stattest " +
 		"internal/tensorfile",
-	"internal/distance internal/kern internal/npy internal/number internal/suggest",
+	"internal/kern internal/npy internal/number internal/suggest",
 	"internal/omega",
 	"coupling data internal/linalg kernel",
 	"data/parquet internal/datasets internal/forms internal/plan kernel/metric",

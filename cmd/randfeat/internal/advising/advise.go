@@ -19,7 +19,7 @@ import (
 	"github.com/randfeat/randfeat/cmd/randfeat/internal/mapflags"
 	"github.com/randfeat/randfeat/cmd/randfeat/internal/tableflags"
 	"github.com/randfeat/randfeat/dense"
-	"github.com/randfeat/randfeat/internal/distance"
+	"github.com/randfeat/randfeat/internal/advise"
 	"github.com/randfeat/randfeat/kernel"
 )
 
@@ -170,7 +170,7 @@ func (f *adviseFlags) chosenKernel(q, k dense.Matrix[float64]) (kernel.Kernel, e
 		if q.Cols != k.Cols {
 			return kernel.Kernel{}, fmt.Errorf("queries have %d columns, keys %d: %w", q.Cols, k.Cols, dense.ErrShape)
 		}
-		return kernel.Kernel{Kind: kind, Scale: distance.Median(q, k)}, nil
+		return kernel.Kernel{Kind: kind, Scale: advise.MedianDistance(q, k)}, nil
 	}
 	m := mapflags.Flags{Kernel: kind.String(), Scale: scale}
 	return m.BaseKernel(q.Cols)

@@ -12,7 +12,7 @@ import (
 	"github.com/randfeat/randfeat/advise"
 	"github.com/randfeat/randfeat/data"
 	"github.com/randfeat/randfeat/dense"
-	"github.com/randfeat/randfeat/internal/distance"
+	"github.com/randfeat/randfeat/internal/advise"
 	"github.com/randfeat/randfeat/internal/npy"
 	"github.com/randfeat/randfeat/internal/rng"
 	"github.com/randfeat/randfeat/kernel"
@@ -209,5 +209,5 @@ func bandwidth(text string, kind kernel.Kind, q, k dense.Matrix[float64]) (float
 	if q.Cols != k.Cols || q.Rows == 0 || k.Rows == 0 {
 		return 1, nil // the advisor says what is wrong
 	}
-	return distance.Median(q, k), nil
+	return advise.MedianDistance(q, k), nil
 }
