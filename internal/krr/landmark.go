@@ -26,9 +26,9 @@ import (
 // consist of rounding errors.
 const tolerance = 1e-8
 
-// blockRows is the largest number of rows chosen at a time. The draws of a block do not account for each other, so the
+// drawnRows is the largest number of rows chosen at a time. The draws of a block do not account for each other, so the
 // first blocks are smaller.
-const blockRows = 64
+const drawnRows = 64
 
 const (
 	pivotLabel    = 0x6c616e646d61726b // "landmark"
@@ -42,7 +42,7 @@ const (
 func Pivots(k kernel.Kernel, x dense.Matrix[float64], m int, seed uint64) ([]int, error) {
 	src := rng.Stream(seed, pivotLabel)
 	return pivots(k, x, m, func(left []float64, least float64, chosen int) []int {
-		return draw(left, least, min(blockRows, max(4, chosen/2), m-chosen), src)
+		return draw(left, least, min(drawnRows, max(4, chosen/2), m-chosen), src)
 	})
 }
 

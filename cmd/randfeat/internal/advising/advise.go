@@ -19,7 +19,6 @@ import (
 	"github.com/randfeat/randfeat/cmd/randfeat/internal/mapflags"
 	"github.com/randfeat/randfeat/cmd/randfeat/internal/tableflags"
 	"github.com/randfeat/randfeat/dense"
-	"github.com/randfeat/randfeat/internal/advise"
 	"github.com/randfeat/randfeat/kernel"
 )
 

@@ -12,7 +12,6 @@ import (
 	"github.com/randfeat/randfeat/advise"
 	"github.com/randfeat/randfeat/data"
 	"github.com/randfeat/randfeat/dense"
-	"github.com/randfeat/randfeat/internal/advise"
 	"github.com/randfeat/randfeat/internal/npy"
 	"github.com/randfeat/randfeat/internal/rng"
 	"github.com/randfeat/randfeat/kernel"
