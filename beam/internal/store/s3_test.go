@@ -2,8 +2,10 @@ package store
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"math/rand/v2"
 	"net/http"
 	"os"
@@ -53,7 +55,7 @@ func TestObjects(t *testing.T) {
 	if names, err = Names(ctx, "s3://b/folder"); err != nil || len(names) > 0 {
 		t.Errorf("%q are left, %v", names, err)
 	}
-	if _, err := ReadFile(ctx, "s3://b/folder/one"); !os.IsNotExist(err) {
+	if _, err := ReadFile(ctx, "s3://b/folder/one"); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("an object that was removed: %v", err)
 	}
 }
