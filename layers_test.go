@@ -14,8 +14,8 @@ var layers = []string{
 		"internal/jsonscan internal/localfile internal/namedjson internal/par " +
 		"internal/quote internal/rng internal/seal internal/similar internal/special internal/stattest " +
 		"internal/tensorfile",
-	"internal/kern internal/npy internal/number internal/suggest",
-	"internal/omega",
+	"internal/kern internal/number internal/suggest",
+	"internal/npy internal/omega",
 	"coupling data internal/linalg kernel",
 	"data/parquet internal/datasets internal/forms internal/plan kernel/metric",
 	"data/files internal/krr theory",

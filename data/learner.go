@@ -18,7 +18,7 @@ import (
 //
 // Counts and ranges do not depend on how a table is cut. Two results do: the last bits of means and scales
 // (Chan, Golub and LeVeque 1979), and the counts of columns with more distinct texts than a learner holds (see
-// [LearnOptions]). Both are identical if learners are merged along the tree of package internal/leaf, as Learn does.
+// [LearnOptions]). Both are identical if learners are merged along the tree of package internal/par, as Learn does.
 type Learner struct {
 	place   string
 	columns []string
@@ -281,7 +281,7 @@ func (l *Learner) Schema() (*Schema, *Summary, error) {
 // Learn reads a table once and decides how every column is used. Numbers are standardised, and text becomes
 // levels. Constant columns and texts that are nearly always different (names, identifiers) are left out.
 //
-// Learn makes one [Learner] per leaf of the tree of the table's units (see package internal/leaf) and merges them along
+// Learn makes one [Learner] per leaf of the tree of the table's units (see package internal/par) and merges them along
 // the tree. Learning the leaves on other machines therefore gives the same schema, bit for bit.
 //
 // Memory does not depend on the number of rows. Learn holds

@@ -8,7 +8,7 @@ import (
 	"github.com/randfeat/randfeat/machine"
 )
 
-// leaves are the leaves of the tree over the units of a table (package internal/leaf). Rows are summed along this tree,
+// leaves are the leaves of the tree over the units of a table (package internal/par). Rows are summed along this tree,
 // so a fit in one process has the same sums, bit for bit, as a fit in parts. The reader runs ahead of the summing
 // goroutine and records where units begin.
 type leaves struct {
