@@ -32,6 +32,32 @@ func TestPairForms(t *testing.T) {
 	}
 }
 
+// relMSE is LogRelMSE or a test failure.
+func relMSE(t *testing.T, shape Shape, law coupling.PairKind, d, m int, logRV, arg float64) float64 {
+	t.Helper()
+	v, err := LogRelMSE(shape, law, d, m, logRV, arg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+func logRVBestOPRF(d int, v2 float64) float64 { return LogRVOPRF(d, RhoStar(d, v2), v2) }
+
+// The general form of GERF agrees with that of OPRF, its real case.
+func TestGERFOfRealA(t *testing.T) {
+	for _, d := range []int{1, 3, 64} {
+		for _, rho := range []float64{0.05, 0.3, 0.9, 1} {
+			for _, v2 := range []float64{0, 0.4, 5, 60} {
+				got, want := LogRVGERF(d, complex((1-1/rho)/8, 0), 1, v2), LogRVOPRF(d, rho, v2)
+				if got != want && !(math.Abs(got-want) <= 1e-12*max(1, math.Abs(want))) {
+					t.Errorf("d = %d, ρ = %v, |v|² = %v: %v, OPRF %v", d, rho, v2, got, want)
+				}
+			}
+		}
+	}
+}
+
 // TestCoupledReference compares with testdata/coupled.json, evaluated with mpmath
 // straight from the definitions.
 func TestCoupledReference(t *testing.T) {

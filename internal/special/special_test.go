@@ -1,10 +1,7 @@
 package special
 
 import (
-	"encoding/json"
 	"math"
-	"os"
-	"strings"
 	"testing"
 )
 
@@ -239,55 +236,6 @@ func TestLogIntegral(t *testing.T) {
 			lg, _ := math.Lgamma(a)
 			near(t, "gamma integral", got, lg-a*logB, 1e-12)
 		}
-	}
-}
-
-// TestGolden checks the golden cases that are values of this package.
-func TestGolden(t *testing.T) {
-	raw, err := os.ReadFile("../../testdata/closed_forms.json")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var file struct {
-		Cases []struct {
-			ID, Formula string
-			Inputs      map[string]any
-			Expected    any
-			Rtol, Atol  float64
-		}
-	}
-	if err := json.Unmarshal(raw, &file); err != nil {
-		t.Fatal(err)
-	}
-	eval := map[string]func(d int, in map[string]any) float64{
-		"kernel.bessel": func(d int, in map[string]any) float64 { return BesselJ(d, in["z"].(float64)) },
-		"conformity.orthogonal_log": func(d int, in map[string]any) float64 {
-			return LogKummerPos(d,
-				in["v2"].(float64)/2)
-		},
-		"conformity.rff_orthogonal": func(d int, in map[string]any) float64 {
-			return KummerNeg(d,
-				in["z2"].(float64)/2)
-		},
-		"coupling.padded_wrong_norms": func(d int, in map[string]any) float64 {
-			return Hyp1F1Neg(float64(d)/2, in["n"].(float64)/2, in["z2"].(float64)/2)
-		},
-	}
-	count := 0
-	for _, c := range file.Cases {
-		name, _, _ := strings.Cut(c.Formula, " | ")
-		f, ok := eval[name]
-		if !ok {
-			continue
-		}
-		count++
-		got, want := f(int(c.Inputs["d"].(float64)), c.Inputs), c.Expected.(float64)
-		if !(math.Abs(got-want) <= c.Rtol*math.Abs(want)+c.Atol) {
-			t.Errorf("%s = %.17g, want %.17g", c.ID, got, want)
-		}
-	}
-	if count < 15 {
-		t.Errorf("only %d golden cases found", count)
 	}
 }
 
