@@ -76,8 +76,11 @@ func TestExcess(t *testing.T) {
 			}
 		}
 	})
-	few := len(runs)
-	for _, d := range []int{4, 8, 16, 32} {
+	few, draws, dims := len(runs), 3500, []int{4, 8, 16}
+	if stattest.Full() {
+		draws, dims = 6000, []int{4, 8, 16, 32}
+	}
+	for _, d := range dims {
 		for _, c := range []coupling.Coupling{coupling.Hadamard{K: 1}, coupling.Hadamard{K: 2}, coupling.Hadamard{K: 3},
 			coupling.Hadamard{K: 4},
 			coupling.FastSimplex{K: 2}, coupling.FastSimplex{K: 3}, coupling.Givens{Rotations: 1},
@@ -90,7 +93,7 @@ func TestExcess(t *testing.T) {
 	for i, r := range runs {
 		var g [2]stattest.Moments
 		src := rng.Stream(90, uint64(i))
-		for range max(60, 6000/r.m) {
+		for range max(60, draws/r.m) {
 			o, err := r.c.Sample(r.m, r.d, coupling.Law{}, src)
 			if err != nil {
 				t.Fatal(err)

@@ -257,10 +257,14 @@ func meanFailures(checks []*meanCheck) []string {
 	return bad
 }
 
-// replicates is the number of draws that keeps the whole suite at a few seconds.
+// replicates is the number of draws that keeps the whole suite at a few seconds, with -full at half a minute.
 func replicates(c coupling.Coupling, d int) int {
 	if coupling.InfoOf(c).Benchmark {
 		switch {
+		case !stattest.Full() && d > 3:
+			return 0
+		case !stattest.Full():
+			return 60
 		case d <= 5:
 			return 200
 		case d <= 16:
@@ -300,6 +304,10 @@ func isPadded(c coupling.Coupling, d int) bool { return coupling.Pairs(c, d).Dim
 
 // TestMarginals checks every coupling with every law, for m below, at, above and off the block size.
 func TestMarginals(t *testing.T) {
+	dims := []int{1, 3, 16}
+	if stattest.Full() {
+		dims = []int{1, 2, 3, 5, 16, 64}
+	}
 	each(func(name string, c coupling.Coupling, info coupling.Info) {
 		if info.Replaces {
 			return // its rows have another law; TestORFPrime
@@ -307,14 +315,18 @@ func TestMarginals(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			src := rng.Stream(1, uint64(len(name)), uint64(name[len(`{"name":"`)]))
 			for _, kind := range info.Laws {
-				for _, d := range []int{1, 2, 3, 5, 16, 64} {
+				for _, d := range dims {
 					if kind == coupling.Sphere && isPadded(c, d) {
 						continue
 					}
 					if heavy(testLaw(kind)) && (d == 2 || d == 5 || d == 64 && info.Exact) {
 						continue // their radii and quantiles go through the code of the other laws
 					}
-					for _, m := range []int{(d + 1) / 2, d, 2*d + 1} {
+					sizes := []int{(d + 1) / 2, 2*d + 1}
+					if stattest.Full() {
+						sizes = append(sizes, d)
+					}
+					for _, m := range sizes {
 						reps := replicates(c, d)
 						if reps == 0 {
 							continue
@@ -522,7 +534,7 @@ func TestBlocksIndependent(t *testing.T) {
 		if !info.Blocks && !info.Plain {
 			return // quasi-random points have no blocks
 		}
-		reps := 2 * replicates(c, d)
+		reps := 2 * max(60, replicates(c, d))
 		for _, bad := range blockFailures(c.Sample, d, d, reps, !info.Replaces, rng.Stream(5)) {
 			t.Errorf("%s: %s", name, bad)
 		}
