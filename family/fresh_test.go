@@ -16,6 +16,7 @@ import (
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/family"
 	"github.com/randfeat/randfeat/internal/rng"
+	"github.com/randfeat/randfeat/internal/stattest"
 	"github.com/randfeat/randfeat/kernel"
 )
 
@@ -164,9 +165,9 @@ func meanLogRatio(a, b []float64) float64 {
 // for most of these data.
 func TestFitOnFreshPairs(t *testing.T) {
 	const fits, pairs = 4, 300
-	sizes, dims := []int{5, 10, 20, 50, 128, 500}, []int{4, 16, 64}
-	if testing.Short() {
-		sizes, dims = []int{5, 20, 128}, []int{4, 16}
+	sizes, dims := []int{5, 20, 128}, []int{4, 16}
+	if stattest.Full() {
+		sizes, dims = []int{5, 10, 20, 50, 128, 500}, []int{4, 16, 64}
 	}
 	for name, draw := range laws() {
 		t.Run(name, func(t *testing.T) {

@@ -49,9 +49,9 @@ func estimates(t *testing.T, s randfeat.Spec, x, y []float64, reps int) (g statt
 // others: without a warning they must be unbiased, and not worse than independent rows by 15 %.
 func TestWarningsAreTrue(t *testing.T) {
 	const d, m = 4, 4
-	reps := 1000
-	if testing.Short() {
-		reps = 200
+	reps := 200
+	if stattest.Full() {
+		reps = 1000
 	}
 	couplings := []coupling.Coupling{coupling.Hadamard{K: 3}, coupling.FastSimplex{K: 3}, coupling.FastSimplex{K: 1},
 		coupling.Givens{Rotations: 1}}
