@@ -16,6 +16,7 @@ import (
 	"github.com/randfeat/randfeat/internal/kern"
 	"github.com/randfeat/randfeat/internal/plan"
 	"github.com/randfeat/randfeat/internal/rng"
+	"github.com/randfeat/randfeat/internal/stattest"
 	"github.com/randfeat/randfeat/kernel"
 )
 
@@ -186,7 +187,7 @@ func (d drawer) side(l plan.Leaf, dim int) plan.Side {
 // kernel.
 func TestAllPathsAgreeWithEval(t *testing.T) {
 	draws := 40
-	if testing.Short() {
+	if !stattest.Full() {
 		draws = 15
 	}
 	for f := range plan.Fns {

@@ -5,13 +5,14 @@ import (
 	"testing"
 
 	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/stattest"
 )
 
 // The relative error of long float32 sums must not grow with their length: measured up to 10⁷ rows of positive terms,
 // where a plain float32 sum has lost the third digit or more.
 func TestAccumulatorErrorGrowth(t *testing.T) {
 	lengths := []int{1e3, 1e5, 1e7}
-	if testing.Short() {
+	if !stattest.Full() {
 		lengths = lengths[:2]
 	}
 	const block, m, n = 1000, 2, 2

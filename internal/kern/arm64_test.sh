@@ -3,19 +3,13 @@
 #
 #	apt-get install -y qemu-user        # Debian, Ubuntu (or qemu-user-static)
 #	internal/kern/arm64_test.sh         # short tests, a few minutes
-#	internal/kern/arm64_test.sh -v      # arguments go to go test; "--long" first for all tests
+#	internal/kern/arm64_test.sh -v      # arguments go to go test; "-full" for all sizes
 #
 # Emulation shows results, never speed. Without an emulator the script checks what it can (vet with asmdecl, both
 # platforms compile, the assembly is what its generator writes), says that nothing ran, and succeeds.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 export CGO_ENABLED=0
-
-short=(-short)
-if [[ "${1:-}" == --long ]]; then
-	short=()
-	shift
-fi
 
 (
 	fresh=$(mktemp -d)
@@ -40,4 +34,4 @@ if [[ "$(go env GOHOSTARCH)" != arm64 ]]; then
 	emulator=(-exec "$qemu" -skip '//table=go')
 	export GOOS=linux
 fi
-GOARCH=arm64 go test -count=1 -timeout 20m "${emulator[@]}" "${short[@]}" "$@" ./internal/kern ./internal/exec
+GOARCH=arm64 go test -count=1 -timeout 20m "${emulator[@]}" ./internal/kern ./internal/exec "$@"

@@ -14,6 +14,7 @@ import (
 	"unsafe"
 
 	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/stattest"
 )
 
 var (
@@ -449,7 +450,7 @@ func hard64(f string, n int, r *rand.Rand) []float64 {
 
 func TestFloat64Errors(t *testing.T) {
 	n := 4000
-	if testing.Short() {
+	if !stattest.Full() {
 		n = 500
 	}
 	if *exhaustive {
@@ -599,7 +600,7 @@ func checkExpSubnormal[T dense.Float](t *testing.T, tab *Table[T]) {
 		low, high = -708, 709.7
 	}
 	n := 100_000
-	if testing.Short() {
+	if !stattest.Full() {
 		n = 10_000
 	}
 	const group = 64 // at least that of every table
@@ -778,24 +779,6 @@ func checkFWHT[T dense.Float](t *testing.T, tab *Table[T]) {
 		}
 	}
 	tab.FWHT(nil)
-}
-
-func TestElementwiseDoesNotAllocate(t *testing.T) {
-	each(t, checkElementwiseAllocs[float32], checkElementwiseAllocs[float64])
-}
-
-func checkElementwiseAllocs[T dense.Float](t *testing.T, tab *Table[T]) {
-	x, y, z := make([]T, 256), make([]T, 256), make([]T, 256)
-	x[100] = 1e7 // the slow path of sin and cos too
-	if n := testing.AllocsPerRun(10, func() {
-		tab.SinCos(y, z, x)
-		tab.Exp(y, tab.Max(y))
-		tab.Exp2(y)
-		tab.Log(y)
-		tab.FWHT(z)
-	}); n != 0 {
-		t.Errorf("%v allocations", n)
-	}
 }
 
 // FuzzElementwise takes raw bits as numbers: results within the bound of the exact value. Run it with

@@ -32,45 +32,6 @@ func TestTileLayout(t *testing.T) {
 	}
 }
 
-// Assembly does not check bounds: wrong shapes must panic before it runs.
-func TestProductsPanicOnShapes(t *testing.T) {
-	for _, tab := range Available[float64]() {
-		if tab.Name == "go" {
-			continue // the reference panics where the slices end
-		}
-		var p, other Panel[float64]
-		tab.Pack(&p, dense.New[float64](5, 3))
-		Reference[float64]().Pack(&other, dense.New[float64](5, 3))
-		short := p
-		short.Data = short.Data[:len(short.Data)-1]
-		m := dense.New[float64]
-		cut := m(4, 3)
-		cut.Data = cut.Data[:10]
-		for name, f := range map[string]func(){
-			"x columns":    func() { tab.MulT(m(2, 5), m(2, 4), &p, nil) },
-			"dst columns":  func() { tab.MulT(m(2, 6), m(2, 3), &p, nil) },
-			"dst rows":     func() { tab.MulT(m(1, 5), m(2, 3), &p, nil) },
-			"bias":         func() { tab.MulT(m(2, 5), m(2, 3), &p, make([]float64, 4)) },
-			"shifts":       func() { tab.MulTExp(m(2, 5), m(2, 3), &p, nil, make([]float64, 1)) },
-			"fused rows":   func() { tab.MulTExp(m(1, 5), m(2, 3), &p, nil, make([]float64, 1)) },
-			"panel width":  func() { tab.MulT(m(2, 5), m(2, 3), &other, nil) },
-			"panel data":   func() { tab.MulT(m(2, 5), m(2, 3), &short, nil) },
-			"x data":       func() { tab.MulT(m(4, 5), cut, &p, nil) },
-			"rows of a, b": func() { tab.TMul(m(2, 3), m(4, 2), m(5, 3)) },
-			"dst of TMul":  func() { tab.TMul(m(3, 3), m(4, 2), m(4, 3)) },
-			"rows of s":    func() { tab.Product(m(2, 3), m(2, 4), m(5, 3), false) },
-			"dst rows, s":  func() { tab.Product(m(3, 3), m(2, 4), m(4, 3), false) },
-			"s columns":    func() { tab.Product(m(2, 4), m(2, 4), m(4, 3), false) },
-			"s data":       func() { tab.Product(m(2, 3), m(2, 4), cut, true) },
-			"a data":       func() { tab.TMul(m(3, 2), cut, m(4, 2)) },
-		} {
-			if recovered(f) == nil {
-				t.Errorf("%s: %s: no panic", tab.Name, name)
-			}
-		}
-	}
-}
-
 // AVX-512 and AVX2 have the same operations for sine and cosine: where both run, so do their bits.
 func TestMulTSinCosSameOnAVX2(t *testing.T) {
 	checkSameOnAVX2[float32](t)

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/stattest"
 )
 
 // chainProduct is the order of operations that every assembly table promises for Product, to the bit: zero or dst, then
@@ -39,8 +40,8 @@ func checkProduct[T dense.Float](t *testing.T, tab *Table[T]) {
 	chains := tab.Name != Reference[T]().Name // the reference leaves the fusing to the compiler
 	r := rand.New(rand.NewPCG(31, 32))
 	nan := T(math.NaN())
-	cases := edgeShapes(tab.Width)
-	if !testing.Short() {
+	cases := append(edgeShapes(tab.Width), blockedShapes()[2], wideShapes()[0])
+	if stattest.Full() {
 		cases = append(append(cases, blockedShapes()...), wideShapes()...)
 	}
 	for trial, c := range cases {
@@ -109,57 +110,6 @@ func checkProductBatching[T dense.Float](t *testing.T, tab *Table[T]) {
 			}
 			checkSame(t, fmt.Sprintf("%+v by %d inputs", c, size), parts, whole)
 		}
-	}
-}
-
-// NaN and infinities stay in their row and column; without inputs dst becomes zeros or stays.
-func TestProductSpecialValues(t *testing.T) {
-	each(t, checkProductSpecial[float32], checkProductSpecial[float64])
-}
-
-func checkProductSpecial[T dense.Float](t *testing.T, tab *Table[T]) {
-	ref := Reference[T]()
-	r := rand.New(rand.NewPCG(35, 36))
-	special := []T{T(math.NaN()), T(math.Inf(1)), T(math.Inf(-1)), 0, T(math.Copysign(0, -1))}
-	for trial := range 200 {
-		n, d, m := 1+r.IntN(20), 1+r.IntN(12), 1+r.IntN(70)
-		x, s := dense.New[T](n, d), dense.New[T](d, m)
-		fillNormal(x, r)
-		fillNormal(s, r)
-		for range 3 {
-			x.Data[r.IntN(len(x.Data))] = special[r.IntN(len(special))]
-			s.Data[r.IntN(len(s.Data))] = special[r.IntN(len(special))]
-		}
-		got, want := dense.New[T](n, m), dense.New[T](n, m)
-		got.Data[0] = nanOf[T]() // overwritten, not added to
-		tab.Product(got, x, s, false)
-		ref.Product(want, x, s, false)
-		checkClass(t, fmt.Sprintf("trial %d", trial), got, want)
-	}
-
-	dst := dense.New[T](3, 70)
-	fillNormal(dst, r)
-	want := dst.Clone()
-	tab.Product(dst, dense.New[T](3, 0), dense.New[T](0, 70), true)
-	checkSame(t, "no inputs, added", dst, want)
-	tab.Product(dst, dense.New[T](3, 0), dense.New[T](0, 70), false)
-	checkSame(t, "no inputs", dst, dense.New[T](3, 70))
-}
-
-func nanOf[T dense.Float]() T { return T(math.NaN()) }
-
-func TestProductDoesNotAllocate(t *testing.T) {
-	each(t, checkProductAllocs[float32], checkProductAllocs[float64])
-}
-
-func checkProductAllocs[T dense.Float](t *testing.T, tab *Table[T]) {
-	x, s, dst := dense.New[T](67, 20), dense.New[T](20, 65), dense.New[T](67, 65)
-	wide, out := dense.New[T](20, 600), dense.New[T](67, 600)
-	if n := testing.AllocsPerRun(10, func() {
-		tab.Product(dst, x, s, false)
-		tab.Product(out, x, wide, true)
-	}); n != 0 {
-		t.Errorf("%v allocations", n)
 	}
 }
 

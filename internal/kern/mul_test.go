@@ -10,6 +10,7 @@ import (
 	"unsafe"
 
 	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/stattest"
 )
 
 // guard surrounds every view of these tests. It is no NaN in dst, where writes must be seen, and NaN around inputs,
@@ -175,7 +176,7 @@ type productCase struct{ n, d, m, shift, pad int }
 func edgeShapes(width int) []productCase {
 	var list []productCase
 	vectors := 3*width + 1
-	if testing.Short() {
+	if !stattest.Full() {
 		vectors = width + 1
 	}
 	for m := range vectors + 1 {
@@ -285,13 +286,21 @@ func checkChains[T dense.Float](t *testing.T, tab *Table[T]) {
 		t.Skip("the reference leaves the fusing to the compiler")
 	}
 	shapes := blockedShapes()
-	if testing.Short() {
+	if !stattest.Full() {
 		shapes = shapes[:1]
+	}
+	shapes = append(shapes, productCase{40, 20, 65, 0, 3}, productCase{3, 1025, 17, 1, 1},
+		productCase{1, 70, 1500, 0, 0})
+	for _, n := range []int{1, 3, 7, 8, 15} { // every mix of tiles, tails of inputs and of columns
+		for _, d := range []int{0, 1, 4, 7} {
+			for _, m := range []int{1, 3, 4, 9, 16, 31, 33, 40} {
+				shapes = append(shapes, productCase{n, d, m, (n + d) % 4, (n + d + m) % 4})
+			}
+		}
 	}
 	r := rand.New(rand.NewPCG(3, 4))
 	var p Panel[T]
-	for _, c := range append(shapes, productCase{5, 3, 7, 1, 1}, productCase{20, 12, 5, 0, 0},
-		productCase{40, 20, 65, 0, 3}) {
+	for _, c := range shapes {
 		x, w, dst := view(c.n, c.d, c.shift, c.pad, T(guard)), view(c.m, c.d, 0, 0, T(guard)),
 			view(c.n, c.m, c.shift, c.pad, T(guard))
 		fillNormal(x, r)
@@ -363,7 +372,7 @@ func checkBatching[T dense.Float](t *testing.T, tab *Table[T]) {
 
 	// Sums beyond the caches take another way to the same bits.
 	l, m, n := 300, 517, 530
-	if testing.Short() {
+	if !stattest.Full() {
 		l = 20
 	}
 	a, b := view(l, m, 1, 3, T(guard)), view(l, n, 0, 1, T(guard))
@@ -401,6 +410,15 @@ func checkSpecial[T dense.Float](t *testing.T, tab *Table[T]) {
 		tab.MulT(got, x, &p, nil)
 		ref.MulT(want, x, &q, nil)
 		checkClass(t, fmt.Sprintf("MulT, trial %d", trial), got, want)
+		got.Data[0] = T(math.NaN()) // overwritten, not added to
+		s := dense.New[T](d, m)
+		for i := range d {
+			for j := range m {
+				s.Set(i, j, w.At(j, i))
+			}
+		}
+		tab.Product(got, x, s, false)
+		checkClass(t, fmt.Sprintf("Product, trial %d", trial), got, want)
 
 		got, want = dense.New[T](d, d), dense.New[T](d, d)
 		y := x.Clone()
@@ -452,7 +470,7 @@ func TestBigProducts(t *testing.T) { each(t, checkBig[float32], checkBig[float64
 
 func checkBig[T dense.Float](t *testing.T, tab *Table[T]) {
 	n, d, m := 300, 1100, 701
-	if testing.Short() {
+	if !stattest.Full() {
 		n = 40
 	}
 	r := rand.New(rand.NewPCG(9, 10))
@@ -504,9 +522,55 @@ func checkBig[T dense.Float](t *testing.T, tab *Table[T]) {
 	}
 }
 
-func TestProductsDoNotAllocate(t *testing.T) {
-	each(t, checkAllocs[float32], checkAllocs[float64])
+// Assembly does not check bounds: wrong shapes must panic before it runs.
+func TestProductsPanicOnShapes(t *testing.T) {
+	for _, tab := range Available[float64]() {
+		if tab.Name == "go" {
+			continue // the reference panics where the slices end
+		}
+		var p Panel[float64]
+		tab.Pack(&p, dense.New[float64](5, 3))
+		other, short := p, p
+		other.Width++
+		short.Data = short.Data[:len(short.Data)-1]
+		m := dense.New[float64]
+		cut := m(4, 3)
+		cut.Data = cut.Data[:10]
+		for name, f := range map[string]func(){
+			"x columns":    func() { tab.MulT(m(2, 5), m(2, 4), &p, nil) },
+			"dst columns":  func() { tab.MulT(m(2, 6), m(2, 3), &p, nil) },
+			"dst rows":     func() { tab.MulT(m(1, 5), m(2, 3), &p, nil) },
+			"bias":         func() { tab.MulT(m(2, 5), m(2, 3), &p, make([]float64, 4)) },
+			"shifts":       func() { tab.MulTExp(m(2, 5), m(2, 3), &p, nil, make([]float64, 1)) },
+			"fused rows":   func() { tab.MulTExp(m(1, 5), m(2, 3), &p, nil, make([]float64, 1)) },
+			"fused dst":    func() { tab.MulTExp(m(8, 6), m(8, 3), &p, nil, make([]float64, 8)) },
+			"fused panel":  func() { tab.MulTExp(m(8, 5), m(8, 3), &short, nil, make([]float64, 8)) },
+			"fused bias":   func() { tab.MulTSinCos(m(8, 5), m(8, 5), m(8, 3), &p, make([]float64, 4), 1) },
+			"sin rows":     func() { tab.MulTSinCos(m(7, 5), m(8, 5), m(8, 3), &p, nil, 1) },
+			"cos columns":  func() { tab.MulTSinCos(m(8, 5), m(8, 4), m(8, 3), &p, nil, 1) },
+			"sin columns":  func() { tab.MulTSinCos(m(8, 6), m(8, 6), m(8, 3), &p, nil, 1) },
+			"Mul":          func() { tab.Mul(make([]float64, 9), make([]float64, 8)) },
+			"SinCos":       func() { tab.SinCos(make([]float64, 8), make([]float64, 9), make([]float64, 9)) },
+			"panel width":  func() { tab.MulT(m(2, 5), m(2, 3), &other, nil) },
+			"panel data":   func() { tab.MulT(m(2, 5), m(2, 3), &short, nil) },
+			"x data":       func() { tab.MulT(m(4, 5), cut, &p, nil) },
+			"rows of a, b": func() { tab.TMul(m(2, 3), m(4, 2), m(5, 3)) },
+			"dst of TMul":  func() { tab.TMul(m(3, 3), m(4, 2), m(4, 3)) },
+			"rows of s":    func() { tab.Product(m(2, 3), m(2, 4), m(5, 3), false) },
+			"dst rows, s":  func() { tab.Product(m(3, 3), m(2, 4), m(4, 3), false) },
+			"s columns":    func() { tab.Product(m(2, 4), m(2, 4), m(4, 3), false) },
+			"s data":       func() { tab.Product(m(2, 3), m(2, 4), cut, true) },
+			"a data":       func() { tab.TMul(m(3, 2), cut, m(4, 2)) },
+		} {
+			if recovered(f) == nil {
+				t.Errorf("%s: %s: no panic", tab.Name, name)
+			}
+		}
+	}
 }
+
+// No kernel allocates, on its slow paths neither.
+func TestKernelsDoNotAllocate(t *testing.T) { each(t, checkAllocs[float32], checkAllocs[float64]) }
 
 func checkAllocs[T dense.Float](t *testing.T, tab *Table[T]) {
 	x, w, dst := dense.New[T](33, 20), dense.New[T](70, 20), dense.New[T](33, 70)
@@ -514,12 +578,23 @@ func checkAllocs[T dense.Float](t *testing.T, tab *Table[T]) {
 	tab.Pack(&p, w)
 	sum, ones := dense.New[T](20, 65), dense.New[T](33, 65)
 	big, rows := dense.New[T](520, 520), dense.New[T](2, 520)
-	bias := make([]T, 70)
+	bias, shift, sin := make([]T, 70), make([]T, 33), dense.New[T](33, 70)
+	wide, out := dense.New[T](20, 600), dense.New[T](33, 600)
+	u, v, z := make([]T, 256), make([]T, 256), make([]T, 256)
+	shift[3], bias[3], u[100] = 1000, 1e6, 1e7
 	if n := testing.AllocsPerRun(10, func() {
 		tab.Pack(&p, w)
 		tab.MulT(dst, x, &p, bias)
+		tab.MulTExp(dst, x, &p, bias, shift)
+		tab.MulTSinCos(sin, dst, x, &p, bias, 2)
 		tab.TMul(sum, x, ones)
 		tab.TMul(big, rows, rows)
+		tab.Product(out, x, wide, true)
+		tab.SinCos(v, z, u)
+		tab.Exp(v, tab.Max(v))
+		tab.Exp2(v)
+		tab.Log(v)
+		tab.FWHT(z)
 	}); n != 0 {
 		t.Errorf("%v allocations", n)
 	}

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/stattest"
 )
 
 // argumentsOf is a product whose results are the given arguments: one input, 1, with the arguments as weights.
@@ -101,7 +102,7 @@ func asMatrix[T dense.Float](v []T) dense.Matrix[T] {
 
 func TestMulTSinCosFloat64Errors(t *testing.T) {
 	n := 3000
-	if testing.Short() {
+	if !stattest.Full() {
 		n = 500
 	}
 	if *exhaustive {
@@ -195,24 +196,6 @@ func checkMulTSinCos[T dense.Float](t *testing.T, tab *Table[T]) {
 		}
 	}
 	tab.MulTSinCos(dense.Matrix[T]{}, dense.Matrix[T]{}, dense.Matrix[T]{}, &Panel[T]{Width: tab.Width}, nil, 1)
-}
-
-func TestMulTSinCosDoesNotAllocate(t *testing.T) {
-	each(t, checkMulTSinCosAllocs[float32], checkMulTSinCosAllocs[float64])
-}
-
-func checkMulTSinCosAllocs[T dense.Float](t *testing.T, tab *Table[T]) {
-	x, dst := dense.New[T](33, 20), dense.New[T](33, 256)
-	bias := make([]T, 128)
-	bias[3] = 1e6
-	var p Panel[T]
-	tab.Pack(&p, dense.New[T](128, 20))
-	if n := testing.AllocsPerRun(10, func() {
-		tab.MulTSinCos(dst.ColRange(0, 128), dst.ColRange(128, 256), x, &p, bias,
-			2)
-	}); n != 0 {
-		t.Errorf("%v allocations", n)
-	}
 }
 
 // BenchmarkMulTSinCos counts the operations of the product alone. way=apart is MulT, SinCos, Scale.
