@@ -57,6 +57,9 @@ func testWindow[T dense.Float](t *testing.T) {
 			for _, causal := range []bool{false, true} {
 				for _, l := range [][2]int{{41, 41}, {20, 41}, {41, 20}, {1, 1}} {
 					for _, window := range []int{1, 6, 13, 100} {
+						if fname != "positive" && window%6 == 1 && !stattest.Full() {
+							continue
+						}
 						for _, masked := range []bool{false, true} {
 							q, k, v := normals[T](1, heads, l[0], d, 1, 1), normals[T](1, 1, l[1], d, 1, 2),
 								normals[T](1, 1, l[1], dv, 1, 3)
