@@ -15,9 +15,9 @@ import (
 // Intervals hold at least the share of new observations that they promise, however few residuals there are and whatever
 // their law: the mean over many draws of the residuals, each with its exact chance.
 func TestConformalCoverage(t *testing.T) {
-	reps := 4000
-	if testing.Short() {
-		reps = 1000
+	reps := 1000
+	if stattest.Full() {
+		reps = 4000
 	}
 	law := func(r *rand.Rand) float64 { return math.Exp(r.NormFloat64()) - 2 } // skewed
 	chance := func(v float64) float64 { return 0.5 * math.Erfc(-math.Log(v+2)/math.Sqrt2) }

@@ -171,9 +171,9 @@ func (w world) coverage(n, reps int, scores func(*Evaluation) []Score) (covered,
 func TestIntervalsCover(t *testing.T) {
 	stattest.SkipRace(t)
 	const least = 0.90
-	reps := 1000
-	if testing.Short() {
-		reps = 200
+	reps := 200
+	if stattest.Full() {
+		reps = 1000
 	}
 	sizes := []int{15, 30, 50, 200, 1000}
 	all := worlds()
