@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/family"
 	"github.com/randfeat/randfeat/internal/rng"
 	"github.com/randfeat/randfeat/internal/stattest"
 )
@@ -62,5 +63,114 @@ func TestJackknifeOfRows(t *testing.T) {
 		if f := stated / logs.Var(); f < 0.8 || f > 1.3 {
 			t.Errorf("%s: variance %.4g over sets of rows, the jackknife says %.4g", name, logs.Var(), stated)
 		}
+	}
+}
+
+// The variance of a mean is estimated without bias, and its own variance is that of the estimates.
+func TestVariationOfMean(t *testing.T) {
+	const sets, n = 4000, 60
+	for name, draw := range map[string]func(r *rand.Rand) float64{"normal": (*rand.Rand).NormFloat64,
+		"exponential": (*rand.Rand).ExpFloat64} {
+		r := rand.New(rng.Stream(31))
+		var means, values stattest.Moments
+		noise := 0.0
+		for range sets {
+			v := make([]float64, n)
+			for i := range v {
+				v[i] = draw(r)
+			}
+			got := ofMean(v)
+			means.Add(mean(v))
+			values.Add(got.value)
+			noise += got.noise / sets
+		}
+		// Both variances are known to about 3 %; kurtosis of 60 values is a little too small.
+		if f := values.Mean() / means.Var(); f < 0.92 || f > 1.08 {
+			t.Errorf("%s: variance of the mean %.3g, estimated %.3g", name, means.Var(), values.Mean())
+		}
+		if f := noise / values.Var(); f < 0.6 || f > 1.25 {
+			t.Errorf("%s: variance of that estimate %.3g, estimated %.3g", name, values.Var(), noise)
+		}
+	}
+}
+
+// Rows, draws and their interaction add up to the variance of the mean: the interaction counts once.
+func TestInteractionCountsOnce(t *testing.T) {
+	const sets, n, m = 1500, 24, 12
+	r := rand.New(rng.Stream(32))
+	var logs stattest.Moments
+	stated, twice := 0.0, 0.0
+	for range sets {
+		row, draw := make([]float64, n), make([]float64, m)
+		for i := range row {
+			row[i] = 0.1 * r.NormFloat64()
+		}
+		for j := range draw {
+			draw[j] = 0.05 * r.NormFloat64()
+		}
+		errors, kernels, totals, squares := make([]float64, n), make([]float64, n), make([]float64, m), 0.0
+		for i := range n {
+			kernels[i] = 1
+			for j := range m {
+				v := 1 + row[i] + draw[j] + 0.8*r.NormFloat64()
+				errors[i] += v
+				totals[j] += v / n
+				squares += v * v
+			}
+		}
+		rows, both := ofSide(errors, kernels, 1, 1, squares, totals, false)
+		draws := ofMean(totals).scaled(1 / mean(totals))
+		logs.Add(math.Log(mean(totals)))
+		stated += (rows.value + draws.value - both) / sets
+		twice += (rows.value + draws.value) / sets
+	}
+	if f := stated / logs.Var(); f < 0.88 || f > 1.12 {
+		t.Errorf("variance of the logarithm %.3g, stated %.3g", logs.Var(), stated)
+	}
+	if twice < 1.4*logs.Var() {
+		t.Errorf("no power: without the correction %.3g of %.3g", twice, logs.Var())
+	}
+}
+
+// An interval that reaches beyond twice the error is not stated, and few draws widen it by Student's quantile.
+func TestIntervalOfFewDraws(t *testing.T) {
+	s := &study{Options: Options{Measure: measureRMS}, folds: []*fold{{same: true, squares: rowSums{x: []float64{1}}}}}
+	entrant := func(n int, spread float64) *entrant {
+		e := pareto(family.Trig{}, 4, 0.01)
+		rows := []float64{0} // they do not vary
+		e.sums = []rowSums{{x: rows, y: rows}}
+		e.draws = e.draws[:n]
+		for i := range e.draws {
+			e.draws[i].square = 0.01 * (1 + spread*float64(i%2*2-1))
+		}
+		return e
+	}
+	for n, want := range map[int]float64{4: 2.35, 64: 1.67} { // t with 3 and 63 degrees of freedom
+		low, high, ok := s.interval(entrant(n, 0.1))
+		sd := 0.1 / math.Sqrt(float64(n-1)) / 2
+		if got := math.Log(high/low) / 2 / sd; !ok || math.Abs(got-want) > 0.1*want {
+			t.Errorf("%d draws: an interval of %.2f standard deviations, want %.2f", n, got, want)
+		}
+	}
+	if low, high, ok := s.interval(entrant(4, 0.99)); ok {
+		t.Errorf("an interval of %g to %g around 0.1 is stated", low, high)
+	}
+}
+
+// Quantiles of the errors, from counts.
+func TestQuantiles(t *testing.T) {
+	var h histogram
+	r := rand.New(rng.Stream(33))
+	for range 200000 {
+		v := math.Exp(2 * r.NormFloat64())
+		h[cell(v*v)]++
+	}
+	for p, want := range map[float64]float64{0.5: 1, 0.95: math.Exp(2 * 1.6449)} {
+		if got := h.quantile(p); math.Abs(got/want-1) > 0.03 {
+			t.Errorf("%g quantile %g, want %g", p, got, want)
+		}
+	}
+	if got := new(histogram).quantile(0.5); got != 0 {
+		t.Errorf("without errors %g", got)
 	}
 }
