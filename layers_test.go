@@ -22,7 +22,7 @@ var layers = []string{
 	"family internal/exec",
 	".",
 	"attention internal/cases randfeattest",
-	"attention/centroid attention/linear internal/heads internal/narrow machine sampling",
+	"attention/centroid attention/linear internal/heads machine sampling",
 	"attention/choose internal/calc machine/tabular machine/serve",
 	"advise machine/parts",
 	"web/explorer/internal/model",

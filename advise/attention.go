@@ -36,7 +36,7 @@ const (
 //
 // Features are always positive, and Options.Kernel and Loss are fixed to those of attention. Errors are
 // [ErrOptions], dense.ErrShape, or that sequences are too short.
-func Attention[T dense.Float](ctx context.Context, vis attention.Visibility, q, k, v attention.Seq[T],
+func Attention(ctx context.Context, vis attention.Visibility, q, k, v attention.Seq[float32],
 	o Options) (*Report, error) {
 	tol := o.Target
 	tol = cmp.Or(tol, defaultTol)
@@ -69,7 +69,7 @@ func Attention[T dense.Float](ctx context.Context, vis attention.Visibility, q, 
 	r := &Report{Kernel: o.Kernel, Dim: q.Dim, Queries: q.Len, Keys: k.Len, Seed: o.Seed, Loss: lossRelative,
 		Measure:  measureOutput,
 		Features: o.Features, Costs: o.Costs}
-	a := &attentionStudy[T]{Options: o, vis: vis, q: q, k: k, v: v, group: q.Heads / k.Heads}
+	a := &attentionStudy{Options: o, vis: vis, q: q, k: k, v: v, group: q.Heads / k.Heads}
 	if err := a.rank(ctx, r); err != nil {
 		return nil, err
 	}
@@ -88,32 +88,32 @@ func Attention[T dense.Float](ctx context.Context, vis attention.Visibility, q, 
 }
 
 // attentionStudy is one call of Attention: its input, and the measurements so far.
-type attentionStudy[T dense.Float] struct {
+type attentionStudy struct {
 	Options
 	vis     attention.Visibility
-	q, k, v attention.Seq[T]
-	group   int             // query heads per key/value head
-	heads   []*headStudy[T] // the heads that rank features
-	last    []*entrant      // entrants of the first ranked head, for names and sizes
+	q, k, v attention.Seq[float32]
+	group   int          // query heads per key/value head
+	heads   []*headStudy // the heads that rank features
+	last    []*entrant   // entrants of the first ranked head, for names and sizes
 }
 
 // headStudy is one key/value head, with the exact outputs of some rows. Fits never see these rows.
-type headStudy[T dense.Float] struct {
+type headStudy struct {
 	number  int
-	q, k, v attention.Seq[T]
+	q, k, v attention.Seq[float32]
 	study   *study // of its queries and keys; its only fold has the statistics of rows that are not checked
-	check   *choose.Check[T]
+	check   *choose.Check
 }
 
-func heads[T dense.Float](s attention.Seq[T], lo, hi int) attention.Seq[T] {
+func heads(s attention.Seq[float32], lo, hi int) attention.Seq[float32] {
 	s.Heads = hi - lo
 	s.Data = s.Data[lo*s.StrideH:]
 	return s
 }
 
 // head prepares the study of one head. If there are few rows, fits use the checked rows, too.
-func (a *attentionStudy[T]) head(h int) (*headStudy[T], error) {
-	s := &headStudy[T]{number: h, q: heads(a.q, h*a.group, (h+1)*a.group), k: heads(a.k, h, h+1), v: heads(a.v, h, h+1)}
+func (a *attentionStudy) head(h int) (*headStudy, error) {
+	s := &headStudy{number: h, q: heads(a.q, h*a.group, (h+1)*a.group), k: heads(a.k, h, h+1), v: heads(a.v, h, h+1)}
 	var err error
 	if s.check, err = choose.NewCheck(a.vis, 0, s.q, s.k, s.v, 0, a.Seed); err != nil {
 		return nil, err
@@ -141,7 +141,7 @@ func (a *attentionStudy[T]) head(h int) (*headStudy[T], error) {
 const gatherRows = 4096
 
 // gather copies positions of all batches and heads into one set, evenly spread.
-func gather[T dense.Float](s attention.Seq[T], use func(i int) bool) dense.Matrix[float64] {
+func gather(s attention.Seq[float32], use func(i int) bool) dense.Matrix[float64] {
 	out := dense.Matrix[float64]{Cols: s.Dim, Stride: s.Dim}
 	step := max(1, s.Batch*s.Heads*s.Len/gatherRows)
 	for b := range s.Batch {
@@ -163,22 +163,22 @@ func gather[T dense.Float](s attention.Seq[T], use func(i int) bool) dense.Matri
 
 // outputError is the error of a head with a candidate's map, for draw number r. The seed depends on the head
 // and the draw only, so all candidates face the same randomness.
-func (a *attentionStudy[T]) outputError(h *headStudy[T], spec randfeat.Spec, window, r int) (float64, error) {
+func (a *attentionStudy) outputError(h *headStudy, spec randfeat.Spec, window, r int) (float64, error) {
 	spec.Seed = rng.Mix64(rng.Mix64(a.Seed+uint64(h.number)) + uint64(r))
-	maps, err := linear.NewMaps[T]([]randfeat.Spec{spec})
+	maps, err := linear.NewMaps[float32]([]randfeat.Spec{spec})
 	if err != nil {
 		return 0, err
 	}
-	_, all, err := h.check.Errors(&linear.Attention[T]{Visibility: a.vis, Maps: maps, Window: window})
+	_, all, err := h.check.Errors(&linear.Attention[float32]{Visibility: a.vis, Maps: maps, Window: window})
 	return all.Error, err
 }
 
 // rank finds the features with the smallest output error over some heads. It first looks at all families with a
 // few couplings, then at all couplings of the families within 20 % of the best, and measures the finalists with
 // more draws.
-func (a *attentionStudy[T]) rank(ctx context.Context, r *Report) error {
+func (a *attentionStudy) rank(ctx context.Context, r *Report) error {
 	n := min(a.k.Heads, rankedHeads)
-	a.heads = make([]*headStudy[T], n)
+	a.heads = make([]*headStudy, n)
 	var crew par.Crew[pilot]
 	err := crew.Do(n, par.Workers(n, 1), step(func(_ *pilot, i int) (err error) {
 		if ctx.Err() != nil {
@@ -265,7 +265,7 @@ func (a *attentionStudy[T]) rank(ctx context.Context, r *Report) error {
 }
 
 // write fills in the ranking and the recommended features.
-func (a *attentionStudy[T]) write(r *Report, entrants [][]*entrant, final, others []int,
+func (a *attentionStudy) write(r *Report, entrants [][]*entrant, final, others []int,
 	figure func(int) float64) error {
 	for _, c := range slices.Concat(final, others) {
 		e := a.last[c]
@@ -316,7 +316,7 @@ func (a *attentionStudy[T]) write(r *Report, entrants [][]*entrant, final, other
 
 // curves measures the errors of the best features, and of plain ones, with fewer and with more features:
 // geometric means over the heads of the ranking.
-func (a *attentionStudy[T]) curves(ctx context.Context, r *Report) error {
+func (a *attentionStudy) curves(ctx context.Context, r *Report) error {
 	best := r.Ranking[0]
 	shown := []*entrant{nil, nil}
 	for _, e := range a.last {
@@ -366,7 +366,7 @@ func (a *attentionStudy[T]) curves(ctx context.Context, r *Report) error {
 }
 
 // compare measures the ends of the scale, the recommended features and the choice on all heads.
-func (a *attentionStudy[T]) compare(ctx context.Context, r *Report) error {
+func (a *attentionStudy) compare(ctx context.Context, r *Report) error {
 	adv := r.Attention
 	all := make([]HeadAdvice, a.k.Heads)
 	type errors struct{ mean, features, window float64 }
@@ -376,15 +376,15 @@ func (a *attentionStudy[T]) compare(ctx context.Context, r *Report) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		at := slices.IndexFunc(a.heads, func(h *headStudy[T]) bool { return h.number == i })
-		var h *headStudy[T]
+		at := slices.IndexFunc(a.heads, func(h *headStudy) bool { return h.number == i })
+		var h *headStudy
 		var err error
 		if at >= 0 {
 			h = a.heads[at]
 		} else if h, err = a.head(i); err != nil {
 			return err
 		}
-		_, mean, err := h.check.Errors(&attention.Constant[T]{Visibility: a.vis})
+		_, mean, err := h.check.Errors(&attention.Constant[float32]{Visibility: a.vis})
 		if err != nil {
 			return err
 		}

@@ -22,7 +22,7 @@ const inputScale = 0.4
 
 func newHeads(l, d, m int) heads {
 	seq := func(rows int, scale float64, seed uint64) attention.Seq[float32] {
-		return attention.One(random[float32](rows, d, scale, seed))
+		return attention.One[float32](random[float32](rows, d, scale, seed))
 	}
 	h := heads{q: seq(l, inputScale, 1), k: seq(l, inputScale, 2), v: seq(l, 1, 3), w: seq(m, 1, 4),
 		out: attention.NewSeq[float32](1, 1, l, d)}
@@ -136,7 +136,7 @@ func exactCase(l, d, m int, causal bool) benchCase {
 func linearBackwardCase(l, d, m int) benchCase {
 	h := newHeads(l, d, m)
 	a := h.linear(false)
-	dout, dq, dk, dv := attention.One(random[float32](l, d, 1, 5)), attention.NewSeq[float32](1, 1, l, d),
+	dout, dq, dk, dv := attention.One[float32](random[float32](l, d, 1, 5)), attention.NewSeq[float32](1, 1, l, d),
 		attention.NewSeq[float32](1, 1, l, d), attention.NewSeq[float32](1, 1, l, d)
 	backwardOf := func(a *linear.Attention[float32]) func() {
 		return func() { must(a.Backward(dq, dk, dv, dout, h.out, h.q, h.k, h.v, nil)) }
@@ -169,7 +169,7 @@ func linearBackwardCase(l, d, m int) benchCase {
 func exactBackwardCase(l, d int) benchCase {
 	h := newHeads(l, d, 1)
 	e := &attention.Exact[float32]{Keep: new(attention.Normalisers[float32])}
-	dout, dq, dk, dv := attention.One(random[float32](l, d, 1, 5)), attention.NewSeq[float32](1, 1, l, d),
+	dout, dq, dk, dv := attention.One[float32](random[float32](l, d, 1, 5)), attention.NewSeq[float32](1, 1, l, d),
 		attention.NewSeq[float32](1, 1, l, d), attention.NewSeq[float32](1, 1, l, d)
 	fwd := func() { must(e.Forward(h.out, h.q, h.k, h.v)) }
 	bwd := func() { check(e.Backward(dq, dk, dv, dout, h.out, h.q, h.k, h.v)) }

@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/randfeat/randfeat/attention"
+	"github.com/randfeat/randfeat/attention/centroid"
 	"github.com/randfeat/randfeat/attention/choose"
 	"github.com/randfeat/randfeat/internal/localfile"
 	"github.com/randfeat/randfeat/internal/namedjson"
@@ -101,6 +103,12 @@ func parseAttention(b []byte) (*Attention, error) {
 	if a.Choice == nil {
 		return nil, errors.New("no choice")
 	}
+	for i := range a.Choice.Heads {
+		h := &a.Choice.Heads[i]
+		if _, ok := h.Centroid.(centroid.Sketch); !ok && h.Method != choose.Exact {
+			return nil, fmt.Errorf("head %d has no plan for decoding but %v", i, h.Plan)
+		}
+	}
 	if a.From != nil && len(a.From) != len(a.Choice.Heads) {
 		return nil, fmt.Errorf("lengths of %d heads, want %d", len(a.From), len(a.Choice.Heads))
 	}
@@ -166,6 +174,9 @@ func exactHead(h *choose.Head, n int, seconds float64) choose.Head {
 		Expected: choose.Estimate{Rows: h.Expected.Rows}}
 }
 
+// sketch is the plan of a head that decodes with centroids.
+func sketch(h *choose.Head) centroid.Sketch { return h.Centroid.(centroid.Sketch) }
+
 // Shares compares a token that is generated after n others with exact attention: reads is its share of keys and
 // centroids read, seconds the predicted share of the time in attention. seconds is 1 if no rates were measured.
 func (a *Attention) Shares(n int) (reads, seconds float64) {
@@ -177,7 +188,7 @@ func (a *Attention) Shares(n int) (reads, seconds float64) {
 			reads, seconds = reads+1/count, seconds+1/count
 			continue
 		}
-		r := h.Centroid.Reads(n) / float64(n)
+		r := sketch(h).StepCost(n) / float64(n)
 		reads, seconds = reads+r/count, seconds+r*a.Rates.Centroid/a.Rates.Exact/count
 	}
 	return reads, seconds
@@ -252,8 +263,8 @@ func (d *Decoder) With(a *Attention) (*Decoder, error) {
 			return nil, fmt.Errorf("%w: %w", ErrAttention, err)
 		}
 		for i := range choice.Heads {
-			if p := choice.Heads[i].Centroid; p != nil { // chunks keep the queries until they are clustered
-				near := int64(p.Sinks + p.Window + p.Chunk + p.Together)
+			if p, ok := choice.Heads[i].Centroid.(centroid.Sketch); ok { // chunks keep the queries until they are clustered
+				near := int64(p.Sinks + p.Window + p.Chunk + 1)
 				v.empty += 2 * 4 * near * int64(c.Heads/c.KVHeads) * int64(c.HeadDim)
 			}
 		}
@@ -272,7 +283,10 @@ func layerParts(c *choose.Choice) []decoder.Part {
 		p := decoder.Part{KVHeads: hi - lo}
 		if c.Heads[lo].Method != choose.Exact {
 			part := c.Range(lo, hi)
-			p.New = func(heads, _ int) (decoder.State, error) { return choose.NewChunks[float32](part, 1, heads) }
+			p.New = func(heads, kvHeads int) (decoder.State, error) {
+				return choose.NewChunks(part, attention.Shape{Batch: 1, Heads: heads, Dim: part.Dim},
+					attention.Shape{Batch: 1, Heads: kvHeads, Dim: part.ValueDim})
+			}
 		}
 		out, lo = append(out, p), hi
 	}

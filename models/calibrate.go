@@ -184,10 +184,10 @@ func (a *Attention) bySeconds(most int) {
 	a.From = make([]int, len(a.Choice.Heads))
 	for i := range a.Choice.Heads {
 		h := &a.Choice.Heads[i]
-		h.Seconds = a.Rates.Centroid * h.Centroid.Reads(n)
+		h.Seconds = a.Rates.Centroid * sketch(h).StepCost(n)
 		if suits(h, n) {
 			for _, l := range lengths {
-				if !a.Rates.faster(h.Centroid, l) {
+				if !a.Rates.faster(sketch(h), l) {
 					break
 				}
 				a.From[i] = l
@@ -201,24 +201,24 @@ func (a *Attention) bySeconds(most int) {
 
 // faster tells whether the plan pays for texts of n tokens, in generating and, if its rates are known, in reading
 // too. A token that is read sees n/2 keys on average.
-func (r *DecodeRates) faster(s *centroid.Spec, n int) bool {
-	if !(r.Centroid*s.Reads(n) < worthwhile*r.Exact*float64(n)) {
+func (r *DecodeRates) faster(s centroid.Sketch, n int) bool {
+	if !(r.Centroid*s.StepCost(n) < worthwhile*r.Exact*float64(n)) {
 		return false
 	}
 	return r.ReadExact == 0 || r.ReadCentroid*readReads(s, n) < r.ReadExact*float64(n)/2
 }
 
-// readReads is the mean of Spec.Reads over the tokens of a text.
-func readReads(s *centroid.Spec, n int) (mean float64) {
+// readReads is the mean of StepCost over the tokens of a text.
+func readReads(s centroid.Sketch, n int) (mean float64) {
 	const points = 16
 	for i := range points {
-		mean += s.Reads((2*i+1)*n/(2*points)) / points
+		mean += s.StepCost((2*i+1)*n/(2*points)) / points
 	}
 	return mean
 }
 
 // suits tells whether the plan of h is within the tolerance. Where none is, choose returns a plan that reads all keys.
-func suits(h *choose.Head, n int) bool { return h.Centroid.Reads(n) < float64(n) }
+func suits(h *choose.Head, n int) bool { return sketch(h).StepCost(n) < float64(n) }
 
 const (
 	// The last rateSteps tokens of a passage are timed one by one, the tokens before them in steps of rateChunk.
@@ -241,11 +241,11 @@ func (d *Decoder) measureRates(r *record, layer int, c *choose.Choice) (rates De
 		if !suits(&all.Heads[h], n) {
 			all.Heads[h] = c.Heads[i]
 		}
-		reads += all.Heads[h].Centroid.Reads(n)
-		readReading += readReads(all.Heads[h].Centroid, n-rateSteps)
+		reads += sketch(&all.Heads[h]).StepCost(n)
+		readReading += readReads(sketch(&all.Heads[h]), n-rateSteps)
 	}
 	q, k, v := r.layer(layer, 0)
-	chunks, err := choose.NewChunks[float32](&all, 1, q.Heads)
+	chunks, err := choose.NewChunks(&all, q.Shape, v.Shape)
 	if err != nil {
 		return rates, false, err
 	}

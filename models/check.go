@@ -169,7 +169,7 @@ func (d *Decoder) checkHeads(ctx context.Context, a *Attention, ids []int32) ([]
 				x := HeadCheck{Layer: r.first + l, Head: h, Method: string(p.Method), Reads: float64(n),
 					Expected: p.Expected}
 				if p.Method != choose.Exact {
-					x.Reads = p.Centroid.Reads(n)
+					x.Reads = sketch(p).StepCost(n)
 					x.Measured = relativeError(got, want, h*group, (h+1)*group)
 				}
 				out = append(out, x)

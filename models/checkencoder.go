@@ -81,9 +81,9 @@ func (e *Encoder) checkLength(ctx context.Context, batch [][]int32, n int, tol f
 	batch = batch[half:]
 	m := e.model.Config()
 	c := &EncoderCheck{Tokens: n, Sequences: len(batch), Heads: m.Layers * m.Heads}
-	var layers []*choose.Attention[float32]
+	var layers []*choose.Attention
 	for _, x := range choices {
-		a, err := choose.New[float32](x)
+		a, err := choose.New(x)
 		if err != nil {
 			return nil, err
 		}
@@ -147,7 +147,7 @@ func sequences(x attention.Seq[float32], n int) attention.Seq[float32] {
 
 // checkEach measures the error of each head alone, on the first sequence: later layers see the output of exact
 // attention.
-func (e *Encoder) checkEach(c *EncoderCheck, choices []*choose.Choice, layers []*choose.Attention[float32],
+func (e *Encoder) checkEach(c *EncoderCheck, choices []*choose.Choice, layers []*choose.Attention,
 	batch [][]int32) error {
 	m := e.model.With(func(l int, dst, q, k, v attention.Seq[float32], segments []int32) error {
 		exact := attention.Exact[float32]{Visibility: attention.Visibility{Segments: segments}, Unchecked: true}

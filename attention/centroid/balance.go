@@ -41,17 +41,16 @@ type balancer struct {
 }
 
 // balance lists the blocks of all problems and finds their tasks.
-func (c *call[T]) balance() {
+func (c *call) balance() {
 	b := &c.balancer
 	b.lists = b.lists[:0]
 	both := float64(c.q.Dim + c.v.Dim)
 	for _, p := range c.problems[:c.used] {
 		rows, keys := (p.span.Q1-p.span.Q0)*c.group, float64(p.span.K1-p.span.K0)
 		l := blockList{pass: passWork * both * keys}
-		if size := p.spec.Together; p.spec.tilted() {
-			l.blocks = (rows + size - 1) / size
-			l.block = both * (2*keys + float64(min(size, rows))*float64(p.spec.Clusters+p.spec.Keys))
-		}
+		size := p.spec.queries
+		l.blocks = (rows + size - 1) / size
+		l.block = both * (2*keys + float64(min(size, rows))*float64(p.spec.clusters+p.spec.keys))
 		b.lists = append(b.lists, l)
 	}
 	b.run(runtime.GOMAXPROCS(0), tiltBlocks)

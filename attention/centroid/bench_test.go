@@ -103,8 +103,8 @@ func relative(got, want attention.Seq[float32]) (most, mean float64) {
 
 // benchSpec has a mean error below 0.1 on heads of speech (.095, .098 and .096 at the three lengths), with k in
 // proportion to √L, in whole panels of the kernels.
-func benchSpec(length int) Spec {
-	s := Spec{Clusters: 32 * int(1.5*math.Sqrt(float64(length))/32+0.5), Top: 4, Window: 8, Block: 8}
+func benchSpec(length int) PerQuery {
+	s := PerQuery{Clusters: 32 * int(1.5*math.Sqrt(float64(length))/32+0.5), Top: 4, Window: 8, Block: 8}
 	if length > 4096 {
 		s.Top = 5
 	}
@@ -119,7 +119,7 @@ func BenchmarkCentroid(b *testing.B) {
 				b.Skip("long")
 			}
 			q, k, v := speech(1, heads, length, dim)
-			a := Attention[float32]{Specs: []Spec{benchSpec(length)}}
+			a := Attention{Specs: []Spec{benchSpec(length)}}
 			rows := make([]int, 64)
 			for i := range rows {
 				rows[i] = (2*i + 1) * length / (2 * len(rows))

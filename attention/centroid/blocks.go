@@ -14,7 +14,7 @@ import (
 const metricRows = 509
 
 // leaveRows leaves the queries of p in their order.
-func (c *call[T]) leaveRows(p *problem[T]) {
+func (c *call) leaveRows(p *problem) {
 	o := &p.rows
 	o.order = buf.Sized(o.order, (p.span.Q1-p.span.Q0)*c.group)
 	for i := range o.order {
@@ -23,7 +23,7 @@ func (c *call[T]) leaveRows(p *problem[T]) {
 }
 
 // orderAxes packs the coordinates that the queries q0 to q1−1 of the head of p are sorted by, given some of its keys.
-func (c *call[T]) orderAxes(w *worker[T], axes *kern.Panel[T], p *problem[T], of []int32, q0, q1 int) {
+func (c *call) orderAxes(w *worker, axes *kern.Panel[float32], p *problem, of []int32, q0, q1 int) {
 	m := &w.moments
 	c.keyFactor(w, m, p, of)
 	c.queryMoments(w, m, p, q0, q1)
@@ -32,13 +32,13 @@ func (c *call[T]) orderAxes(w *worker[T], axes *kern.Panel[T], p *problem[T], of
 
 // moments determine the coordinates of queries: a factor F of the covariance FFᵀ of keys, and the covariance of queries
 // in a unit, both up to factors.
-type moments[T dense.Float] struct {
-	factor, queries dense.Matrix[T]
+type moments struct {
+	factor, queries dense.Matrix[float32]
 	unit            float64
 }
 
 // keyFactor sets the factor of m, given some keys of the head of p.
-func (c *call[T]) keyFactor(w *worker[T], m *moments[T], p *problem[T], of []int32) {
+func (c *call) keyFactor(w *worker, m *moments, p *problem, of []int32) {
 	d, keys, k := c.k.Dim, len(of), c.k.Head(p.b, p.h)
 	n := min(keys, metricRows)
 	w.diff = buf.Shaped(w.diff, n, d)
@@ -55,7 +55,7 @@ func (c *call[T]) keyFactor(w *worker[T], m *moments[T], p *problem[T], of []int
 }
 
 // queryMoments sets the covariance of the queries q0 to q1−1 of the head of p.
-func (c *call[T]) queryMoments(w *worker[T], m *moments[T], p *problem[T], q0, q1 int) {
+func (c *call) queryMoments(w *worker, m *moments, p *problem, q0, q1 int) {
 	d, n := c.q.Dim, q1-q0
 	rows := n * c.group
 	use := min(rows, metricRows)
@@ -71,7 +71,7 @@ func (c *call[T]) queryMoments(w *worker[T], m *moments[T], p *problem[T], q0, q
 
 // makeAxes packs the coordinates. Queries differ as much as their logits do: |Fᵀ(x−x')|². The coordinates are the
 // principal ones of Fᵀx, whose covariance is Fᵀ·Cov(x)·F.
-func (c *call[T]) makeAxes(w *worker[T], m *moments[T], axes *kern.Panel[T]) {
+func (c *call) makeAxes(w *worker, m *moments, axes *kern.Panel[float32]) {
 	d := c.q.Dim
 	r := min(orderCoordinates, d)
 	half, both := view(buf.Sized(w.x.Data, d*d), d, d), view(buf.Sized(w.acc.Data, d*d), d, d)
@@ -83,21 +83,21 @@ func (c *call[T]) makeAxes(w *worker[T], m *moments[T], axes *kern.Panel[T]) {
 	principal(c.tab, w.diff, w.tile, both)
 	c.tab.Pack(axes, m.factor)
 	c.tab.MulT(w.tile, w.diff, axes, nil)
-	c.tab.Scale(w.tile.Data, T(m.unit))
+	c.tab.Scale(w.tile.Data, float32(m.unit))
 	c.tab.Pack(axes, w.tile)
 }
 
 // covariance sets w.tile to the covariance of the rows of w.diff, up to a factor. It centres the rows and scales them
 // by the returned unit.
-func (c *call[T]) covariance(w *worker[T]) (unit float64) {
+func (c *call) covariance(w *worker) (unit float64) {
 	m, d := w.diff.Rows, w.diff.Cols
 	w.fit.tab = c.tab
 	unit = 1 / max(w.fit.longest(w.diff), tiny)
-	c.tab.Scale(w.diff.Data, T(unit))
+	c.tab.Scale(w.diff.Data, float32(unit))
 	w.part = buf.Zeroed(w.part, d)
 	c.tab.ColSum(w.part, w.diff)
 	for i := range m {
-		c.tab.MulAdd(w.diff.Row(i), w.part, T(-1/float64(m)))
+		c.tab.MulAdd(w.diff.Row(i), w.part, float32(-1/float64(m)))
 	}
 	w.tile = buf.Shaped(w.tile, d, d)
 	clear(w.tile.Data)
@@ -109,54 +109,11 @@ func (c *call[T]) covariance(w *worker[T]) (unit float64) {
 const tiny = 1e-30
 
 // wants tells whether some of the rows lo to hi−1 of the order are wanted.
-func (p *problem[T]) wants(n, lo, hi int) bool {
+func (p *problem) wants(n, lo, hi int) bool {
 	for _, r := range p.rows.order[lo:hi] {
 		if p.place[int(r)%n] >= 0 {
 			return true
 		}
 	}
 	return false
-}
-
-// sorted are the keys and values of cluster x.
-func (p *problem[T]) sorted(x int) (k, v []T) {
-	lo, hi := int(p.start[x]), int(p.start[x+1])
-	return p.k.Data[lo*p.k.Cols : hi*p.k.Cols], p.v.Data[lo*p.v.Cols : hi*p.v.Cols]
-}
-
-// narrow keeps the wanted rows of a block that has chosen its clusters, and returns their list.
-func (t *tiles[T]) narrow(list []int32, wanted func(r int32) bool) []int32 {
-	n := 0
-	t.kept = t.kept[:0]
-	for i, r := range list {
-		if !wanted(r) {
-			continue
-		}
-		copy(t.x.Row(n), t.x.Row(i))
-		copy(t.acc.Row(n), t.acc.Row(i))
-		copy(t.wide.Row(n), t.wide.Row(i))
-		t.shift[n], t.sum[n] = t.shift[i], t.sum[i]
-		t.kept = append(t.kept, r)
-		n++
-	}
-	t.x, t.acc, t.wide = t.x.RowRange(0, n), t.acc.RowRange(0, n), t.wide.RowRange(0, n)
-	t.shift, t.sum, t.sums = t.shift[:n], t.sum[:n], t.sums[:n]
-	return t.kept
-}
-
-// loadSinks packs the first keys that are not masked.
-func (c *call[T]) loadSinks(w *worker[T], p *problem[T], sinks int) {
-	b := &w.sinks
-	b.k, b.v = buf.Shaped(b.k, sinks, c.k.Dim), buf.Shaped(b.v, sinks, c.v.Dim)
-	k, v := c.k.Head(p.b, p.h), c.v.Head(p.b, p.h)
-	n := 0
-	for j, x := range p.cluster[:sinks] {
-		if x != hidden {
-			copy(b.k.Row(n), k.Row(p.span.K0+j))
-			copy(b.v.Row(n), v.Row(p.span.K0+j))
-			n++
-		}
-	}
-	b.keys, b.values = b.k.RowRange(0, n), b.v.RowRange(0, n)
-	c.tab.Pack(&b.panel, b.keys)
 }

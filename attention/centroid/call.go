@@ -3,8 +3,6 @@ package centroid
 import (
 	"math"
 	"runtime"
-	"slices"
-	"sync/atomic"
 
 	"github.com/randfeat/randfeat/attention"
 	"github.com/randfeat/randfeat/dense"
@@ -13,35 +11,32 @@ import (
 	"github.com/randfeat/randfeat/internal/par"
 )
 
-// call is one bidirectional Forward or Backward, shared by its workers. The steps run one after the other, each with
+// call is one bidirectional Forward, shared by its workers. With [PerQuery] the steps run one after the other, each with
 // parallel items: fit every problem, assign the keys in chunks, group the keys of every problem by cluster, compute
-// rows in tasks. Problems whose blocks weigh keys (Spec.tilted) have jobs instead, which begin as soon as the jobs that
-// they need have ended; see tiltflow.go.
-type call[T dense.Float] struct {
-	tab     *kern.Table[T]
-	vis     *attention.Visibility
-	specs   []Spec
-	centres []*Centres
-	scale   float64
-	group   int
+// rows in tasks. With [Blocks] there are jobs instead, which begin as soon as the jobs that they need have ended; see
+// tiltflow.go.
+type call struct {
+	tab   *kern.Table[float32]
+	vis   *attention.Visibility
+	specs []settings
+	scale float64
+	group int
 
-	out, q, k, v     attention.Seq[T]
-	dout, dq, dk, dv attention.Seq[T] // of Backward
-	seen             []bool
-	memory           []bool // of seen
-	spans            []attention.Span
+	out, q, k, v attention.Seq[float32]
+	seen         []bool
+	memory       []bool // of seen
+	spans        []attention.Span
 
-	problems []*problem[T]
+	problems []*problem
 	used     int // of problems, whose memory is reused
 	chunks   []keyChunk
 	ranks    []keyChunk
 	tasks    []rowTask
-	wanted   []int          // rows of At; nil: all
-	done     []atomic.Int64 // of the tasks of Backward: sorted keys that have their part
+	wanted   []int // rows of At; nil: all
 
 	flow     flow
 	balancer balancer // of blocks that weigh keys
-	crew     par.Crew[worker[T]]
+	crew     par.Crew[worker]
 }
 
 // rowTask are the queries [lo, hi) of a problem, for all heads of the group. The first is row at of the output.
@@ -70,24 +65,31 @@ const (
 )
 
 // start takes the arguments of a call, which have been checked.
-func (c *call[T]) start(a *Attention[T], out, q, k, v attention.Seq[T]) (err error) {
+func (c *call) start(a *Attention, out, q, k, v attention.Seq[float32]) (err error) {
+	c.specs = lower(c.specs[:0], a.Specs)
+	return c.startWith(&a.Visibility, a.Scale, out, q, k, v, c.specs...)
+}
+
+// startWith is start with settings, one for all heads or one per head.
+func (c *call) startWith(vis *attention.Visibility, scale float64, out, q, k, v attention.Seq[float32],
+	specs ...settings) (err error) {
 	if c.tab == nil {
-		if c.tab, err = kern.Chosen[T](); err != nil {
+		if c.tab, err = kern.Chosen[float32](); err != nil {
 			return err
 		}
 	}
-	if c.scale, err = logitScale(a.Scale, q.Dim); err != nil {
+	if c.scale, err = logitScale(scale, q.Dim); err != nil {
 		return err
 	}
-	c.vis, c.specs, c.centres = &a.Visibility, a.Specs, a.Centres
+	c.vis, c.specs = vis, append(c.specs[:0], specs...)
 	c.out, c.q, c.k, c.v = out, q, k, v
 	c.group = q.Heads / max(1, k.Heads)
-	if c.seen = a.SeenKeys(c.memory, q.Batch, q.Len, k.Len); a.KeySegments != nil {
+	if c.seen = vis.SeenKeys(c.memory, q.Batch, q.Len, k.Len); vis.KeySegments != nil {
 		c.memory = c.seen
 	}
 	c.used = 0
 	for b := range q.Batch {
-		c.spans = a.Spans(c.spans[:0], b, q.Len, k.Len)
+		c.spans = vis.Spans(c.spans[:0], b, q.Len, k.Len)
 		for h := range k.Heads {
 			for _, s := range c.spans {
 				c.add(b, h, s)
@@ -98,60 +100,61 @@ func (c *call[T]) start(a *Attention[T], out, q, k, v attention.Seq[T]) (err err
 }
 
 // forget drops the data of the caller.
-func (c *call[T]) forget() {
-	c.vis, c.specs, c.centres, c.seen, c.wanted = nil, nil, nil, nil, nil
-	var none attention.Seq[T]
-	var empty dense.Matrix[T]
-	c.out, c.q, c.k, c.v, c.dout, c.dq, c.dk, c.dv = none, none, none, none, none, none, none, none
+func (c *call) forget() {
+	c.vis, c.seen, c.wanted = nil, nil, nil
+	var none attention.Seq[float32]
+	var empty dense.Matrix[float32]
+	c.out, c.q, c.k, c.v = none, none, none, none
 	for _, w := range c.crew.Workers {
-		w.fit.q, w.fit.k, w.fit.v, w.fit.spec = none, none, none, nil
+		w.fit.q, w.fit.k, w.fit.spec = none, none, nil
 		w.near.keys, w.near.values, w.sinks.keys, w.sinks.values = empty, empty, empty, empty
 	}
 	for _, p := range c.problems {
-		p.spec, p.centres = nil, nil
+		p.spec = nil
 	}
 }
 
 // add makes a problem of one packed sequence of a head.
-func (c *call[T]) add(b, h int, s attention.Span) {
+func (c *call) add(b, h int, s attention.Span) {
 	if c.used == len(c.problems) {
-		c.problems = append(c.problems, new(problem[T]))
+		c.problems = append(c.problems, new(problem))
 	}
 	p := c.problems[c.used]
 	c.used++
-	p.b, p.h, p.span, p.spec, p.centres = b, h, s, specOf(c.specs, h), nil
-	if c.centres != nil {
-		p.centres = c.centres[h]
-	}
+	p.b, p.h, p.span, p.spec = b, h, s, specOf(c.specs, h)
 }
 
 // do runs n items on as many goroutines as their work pays for.
-func (c *call[T]) do(n int, work float64, step par.Step[worker[T]]) {
+func (c *call) do(n int, work float64, step par.Step[worker]) {
 	workers := min(n, runtime.GOMAXPROCS(0), 1+int(min(work/float64(c.tab.Grain), 1<<20)))
 	if err := c.crew.Do(n, workers, step); err != nil {
 		panic("centroid: " + err.Error()) // no item fails: arguments have been checked
 	}
 }
 
+// inBlocks tells whether queries choose in blocks; all heads have the same method.
+func (c *call) inBlocks() bool { return c.specs[0].inBlocks() }
+
 // prepare clusters the keys of all problems.
-func (c *call[T]) prepare() {
-	c.do(c.used, c.keyWork(), (*fitStep[T])(c))
+func (c *call) prepare() {
+	if c.inBlocks() {
+		c.runTilted(false)
+		return
+	}
+	c.do(c.used, c.keyWork(), (*fitStep)(c))
 	c.chunks = c.chunks[:0]
 	for i, p := range c.problems[:c.used] {
-		if p.single || p.spec.tilted() {
+		if p.single {
 			continue
 		}
 		for lo := 0; lo < len(p.keys); lo += assignChunk {
 			c.chunks = append(c.chunks, keyChunk{i, lo, min(lo+assignChunk, len(p.keys))})
 		}
 	}
-	c.do(len(c.chunks), c.keyWork(), (*assignStep[T])(c))
-	c.do(c.used, c.keyWork(), (*groupStep[T])(c))
+	c.do(len(c.chunks), c.keyWork(), (*assignStep)(c))
+	c.do(c.used, c.keyWork(), (*groupStep)(c))
 	c.chunks, c.ranks = c.chunks[:0], c.ranks[:0]
 	for i, p := range c.problems[:c.used] {
-		if p.spec.tilted() {
-			continue
-		}
 		for lo, hi := 0, 0; lo < p.clusters; lo = hi {
 			for hi = lo + 1; hi < p.clusters && p.start[hi]-p.start[lo] < groupChunk; hi++ {
 			}
@@ -161,38 +164,36 @@ func (c *call[T]) prepare() {
 			c.ranks = append(c.ranks, keyChunk{i, lo, min(lo+rankClusters, p.clusters)})
 		}
 	}
-	c.do(len(c.chunks), c.keyWork(), (*meanStep[T])(c))
-	c.do(len(c.ranks), c.keyWork(), (*rankStep[T])(c))
-	c.runTilted(false)
+	c.do(len(c.chunks), c.keyWork(), (*meanStep)(c))
+	c.do(len(c.ranks), c.keyWork(), (*rankStep)(c))
 }
 
 // keyWork is about the work of assigning all keys, times awake.
 //
 // The steps that cluster keys follow each other so closely that goroutines have not gone to sleep.
-func (c *call[T]) keyWork() (work float64) {
+func (c *call) keyWork() (work float64) {
 	for _, p := range c.problems[:c.used] {
 		n := float64(p.span.K1 - p.span.K0)
-		work += n * float64(c.k.Dim) * float64(p.spec.Clusters+p.spec.landmarks(false))
+		work += n * float64(c.k.Dim) * float64(p.spec.clusters+p.spec.landmarks)
 	}
 	return awake * work
 }
 
 // split makes the tasks of the rows. The bits of a row do not depend on the other rows of its task, so the number of
 // tasks may follow the number of processors.
-func (c *call[T]) split() (work float64) {
+func (c *call) split() (work float64) {
 	c.tasks = c.tasks[:0]
-	c.balance()
 	left := c.q.Batch * c.k.Heads * c.q.Len
 	procs := runtime.GOMAXPROCS(0)
 	for i, p := range c.problems[:c.used] {
 		s := p.span
 		keys := p.rowWork()
-		if p.spec.tilted() {
+		if p.spec.inBlocks() {
 			both := float64(c.q.Dim + c.v.Dim)
 			c.splitTilted(i, func(t rowTask) {
 				c.tasks = append(c.tasks, t)
 				work += float64(t.hi-t.lo) * both *
-					(2*float64(len(p.keys)) + float64(p.spec.Together)*float64(p.clusters+p.spec.Keys))
+					(2*float64(len(p.keys)) + float64(p.spec.queries)*float64(p.clusters+p.spec.keys))
 			})
 			continue
 		}
@@ -225,14 +226,13 @@ func (c *call[T]) split() (work float64) {
 }
 
 // rowWork is about the number of keys and centroids that a row meets.
-func (p *problem[T]) rowWork() float64 {
+func (p *problem) rowWork() float64 {
 	return float64(p.clusters) + float64(p.top)*float64(len(p.keys))/float64(max(1, p.clusters)) + 64
 }
 
 // run computes the outputs.
-func (c *call[T]) run() attention.Report {
-	tilted := func(p *problem[T]) bool { return p.spec.tilted() }
-	if i := slices.IndexFunc(c.problems[:c.used], func(p *problem[T]) bool { return !tilted(p) }); i < 0 {
+func (c *call) run() attention.Report {
+	if c.inBlocks() {
 		c.runTilted(true)
 		return c.report()
 	}
@@ -241,14 +241,17 @@ func (c *call[T]) run() attention.Report {
 }
 
 // answer computes the rows of prepared problems.
-func (c *call[T]) answer() attention.Report {
+func (c *call) answer() attention.Report {
+	if c.inBlocks() {
+		c.balance()
+	}
 	work := c.split()
-	c.do(len(c.tasks), work, (*rowStep[T])(c))
+	c.do(len(c.tasks), work, (*rowStep)(c))
 	return c.report()
 }
 
 // report returns the sum of the counts of all workers.
-func (c *call[T]) report() (total attention.Report) {
+func (c *call) report() (total attention.Report) {
 	for _, w := range c.crew.Workers {
 		total.Add(w.report)
 		w.report = attention.Report{}
@@ -258,60 +261,54 @@ func (c *call[T]) report() (total attention.Report) {
 
 // The steps. The comment names the item of a step.
 type (
-	fitStep[T dense.Float]    call[T] // a problem: weights of its keys and the centres that assign them
-	assignStep[T dense.Float] call[T] // the clusters of a chunk of keys
-	groupStep[T dense.Float]  call[T] // a problem: the order of its keys by cluster
-	meanStep[T dense.Float]   call[T] // some clusters: their keys side by side, and the centroids
-	rankStep[T dense.Float]   call[T] // some clusters: their ranks, and their centroids packed
-	rowStep[T dense.Float]    call[T] // the outputs of a task
+	fitStep    call // a problem: weights of its keys and the centres that assign them
+	assignStep call // the clusters of a chunk of keys
+	groupStep  call // a problem: the order of its keys by cluster
+	meanStep   call // some clusters: their keys side by side, and the centroids
+	rankStep   call // some clusters: their ranks, and their centroids packed
+	rowStep    call // the outputs of a task
 )
 
-func (s *fitStep[T]) Item(w *worker[T], i int) error {
-	if p := s.problems[i]; !p.spec.tilted() {
-		(*call[T])(s).fit(w, p)
-	}
+func (s *fitStep) Item(w *worker, i int) error {
+	(*call)(s).fit(w, s.problems[i])
 	return nil
 }
 
-func (s *assignStep[T]) Item(w *worker[T], i int) error {
-	(*call[T])(s).assignKeys(w, s.chunks[i])
+func (s *assignStep) Item(w *worker, i int) error {
+	(*call)(s).assignKeys(w, s.chunks[i])
 	return nil
 }
 
 // assignKeys assigns some keys of a problem to its centres.
-func (c *call[T]) assignKeys(w *worker[T], x keyChunk) {
+func (c *call) assignKeys(w *worker, x keyChunk) {
 	p := c.problems[x.problem]
-	k, v := c.k.Head(p.b, p.h), c.v.Head(p.b, p.h)
-	keys := p.keys[x.lo:x.hi]
-	p.assign.assign(p.found[x.lo:x.hi], gathered(&w.gatherK, k, keys), gathered(&w.gatherV, v, keys), &w.scores)
+	p.assign.assign(p.found[x.lo:x.hi], gathered(&w.gather, c.k.Head(p.b, p.h), p.keys[x.lo:x.hi]), &w.scores)
 }
 
-func (s *groupStep[T]) Item(w *worker[T], i int) error {
-	if p := s.problems[i]; !p.spec.tilted() {
-		(*call[T])(s).groupKeys(w, p)
-	}
+func (s *groupStep) Item(w *worker, i int) error {
+	(*call)(s).groupKeys(w, s.problems[i])
 	return nil
 }
 
-func (s *meanStep[T]) Item(w *worker[T], i int) error {
+func (s *meanStep) Item(w *worker, i int) error {
 	x := s.chunks[i]
-	(*call[T])(s).centroids(w, s.problems[x.problem], x.lo, x.hi)
+	(*call)(s).centroids(w, s.problems[x.problem], x.lo, x.hi)
 	return nil
 }
 
-func (s *rankStep[T]) Item(w *worker[T], i int) error {
+func (s *rankStep) Item(w *worker, i int) error {
 	x := s.ranks[i]
 	p := s.problems[x.problem]
 	s.tab.PackRows(&p.panel, p.centre, x.lo, x.hi)
 	if p.top > 0 {
-		(*call[T])(s).rank(w, p, x.lo, x.hi)
+		(*call)(s).rank(w, p, x.lo, x.hi)
 	}
 	return nil
 }
 
-func (s *rowStep[T]) Item(w *worker[T], i int) error {
-	c, t := (*call[T])(s), s.tasks[i]
-	if s.problems[t.problem].spec.tilted() {
+func (s *rowStep) Item(w *worker, i int) error {
+	c, t := (*call)(s), s.tasks[i]
+	if s.problems[t.problem].spec.inBlocks() {
 		c.tilted(w, t)
 	} else {
 		c.rows(w, t)
@@ -320,96 +317,93 @@ func (s *rowStep[T]) Item(w *worker[T], i int) error {
 }
 
 // worker is the scratch memory of one goroutine.
-type worker[T dense.Float] struct {
-	fit              fitter[T]
-	scores           assignScratch[T]
-	gatherK, gatherV dense.Matrix[T]
-	count            []int32
-	wide             []float64
-	one, part        []T
-	diff             dense.Matrix[T]
+type worker struct {
+	fit       fitter
+	scores    assignScratch
+	gather    dense.Matrix[float32]
+	count     []int32
+	wide      []float64
+	one, part []float32
+	diff      dense.Matrix[float32]
 
-	x, acc       dense.Matrix[T] // scaled queries and sums of a task
-	shift        []T
+	x, acc       dense.Matrix[float32] // scaled queries and sums of a task
+	shift        []float32
 	sum          []float64
 	chosen       []int32 // Top clusters of every row
 	stamp        []int32 // of a cluster: the last row that has chosen it
-	far          dense.Matrix[T]
-	ranks        dense.Matrix[T]
-	peaks        []T
-	near         band[T]
-	sinks        band[T]
-	tile, values dense.Matrix[T]
-	tileX        dense.Matrix[T]
-	view         kern.Panel[T]
-	pick         selector[T] // of sorting
-	moments      moments[T]
-	tileMax      []T
-	tileSum      []T
+	far          dense.Matrix[float32]
+	ranks        dense.Matrix[float32]
+	peaks        []float32
+	near         band
+	sinks        band
+	tile, values dense.Matrix[float32]
+	tileX        dense.Matrix[float32]
+	view         kern.Panel[float32]
+	pick         selector // of sorting
+	moments      moments
+	tileMax      []float32
+	tileSum      []float32
 	choosers     []int32 // rows by the clusters that they have chosen
 	report       attention.Report
-	grad         gradScratch[T]
-	tiles        tiles[T]
-	tilt         tilt[T]
+	tiles        tiles
+	tilt         tilt
 }
 
 // band are the exact keys [lo, hi) of a span, by position, that a stretch of queries shares.
-type band[T dense.Float] struct {
+type band struct {
 	lo, hi  int
-	panel   kern.Panel[T]
-	bias    []T // −∞ for masked keys
+	panel   kern.Panel[float32]
+	bias    []float32 // −∞ for masked keys
 	masked  bool
-	k, v    dense.Matrix[T] // copies of masked ones
-	keys    dense.Matrix[T]
-	values  dense.Matrix[T]
-	weights dense.Matrix[T]
+	k, v    dense.Matrix[float32] // copies of masked ones
+	keys    dense.Matrix[float32]
+	values  dense.Matrix[float32]
+	weights dense.Matrix[float32]
 }
 
 // problem is one packed sequence of one key/value head, with its keys grouped by cluster.
-type problem[T dense.Float] struct {
-	b, h    int
-	span    attention.Span
-	spec    *Spec
-	centres *Centres
+type problem struct {
+	b, h int
+	span attention.Span
+	spec *settings
 
-	single   bool            // every key is a cluster of its own
-	factor   dense.Matrix[T] // of the metric, in any unit
-	top      int             // exact clusters per row
-	keys     []int32         // the keys that count, by position in the sequence
-	weights  []T             // of them
-	assign   assigner[T]
+	single   bool                  // every key is a cluster of its own
+	factor   dense.Matrix[float32] // of the metric, in any unit
+	top      int                   // exact clusters per row
+	keys     []int32               // the keys that count, by position in the sequence
+	weights  []float32             // of them
+	assign   assigner
 	found    []int32 // cluster of every key that counts
 	clusters int     // those that have keys
 	start    []int32 // of a cluster among the sorted keys, and their number at the end
 	order    []int32 // sorted keys: index in keys
 	cluster  []int32 // of every key of the span, or hidden, or loose
-	k, v     dense.Matrix[T]
-	share    []T // of a sorted key in its centroid
+	k, v     dense.Matrix[float32]
+	share    []float32 // of a sorted key in its centroid
 
-	centre                 dense.Matrix[T]
-	panel                  kern.Panel[T]
-	logSize                []T
-	perKey                 []T             // 1/size
-	dCentre, dMean, dK, dV dense.Matrix[T] // gradients; dK and dV of sorted keys
+	centre  dense.Matrix[float32]
+	panel   kern.Panel[float32]
+	logSize []float32
+	perKey  []float32 // 1/size
 
-	risk []T // log(expected error) − log(mass) of a cluster, see rank
-	mean dense.Matrix[T]
+	risk []float32 // log(expected error) − log(mass) of a cluster, see rank
+	mean dense.Matrix[float32]
 
 	// of rows that choose together
-	rows    rowOrder[T]
+	rows    rowOrder
 	ordered bool // the rows are sorted
-	moments moments[T]
+	moments moments
 	left    int     // jobs that the next ones wait for
 	place   []int32 // of At: where a row of the order goes, −1: nowhere
 
-	packed kern.Panel[T] // the sorted keys, where some clusters are exact; every cluster begins with a panel
-	from   []int32       // the first output of a cluster there
+	packed kern.Panel[float32] // the sorted keys, where some clusters are exact; every cluster begins with a panel
+	from   []int32             // the first output of a cluster there
 
 	// of blocks that weigh the keys
-	x      dense.Matrix[T] // scaled queries in their order
-	kv     dense.Matrix[T] // sorted keys, each with its value beside it; packed has the keys
-	blocks []int32         // the first rows of the wanted ones
-	slope  slope[T]
+	x      dense.Matrix[float32] // scaled queries in their order
+	kv     dense.Matrix[float32] // sorted keys, each with its value beside it; packed has the keys
+	blocks []int32               // the first rows of the wanted ones
+	slope  slope
 }
 
 // Keys that are in no cluster.
@@ -419,63 +413,51 @@ const (
 )
 
 // fitter returns the fitter of a worker, with the keys of p.
-func (c *call[T]) fitter(w *worker[T], p *problem[T]) *fitter[T] {
+func (c *call) fitter(w *worker, p *problem) *fitter {
 	f := &w.fit
 	f.tab, f.workers = c.tab, runtime.GOMAXPROCS(0)/c.used
-	f.reset(p.spec, c.scale, false, c.q, c.k, c.v, p.h)
-	f.add(p.b, p.span, c.seen)
+	f.reset(p.spec, c.scale, c.q, c.k, p.b, p.h, p.span)
+	f.add(c.seen)
 	return f
 }
 
-// fit weighs the keys of p and, unless there are centres, clusters them. Where queries choose together it finds the
-// coordinates that these are sorted by.
-func (c *call[T]) fit(w *worker[T], p *problem[T]) {
+// fit weighs the keys of p and clusters them. Where queries choose in blocks it only lists the keys, and finds the
+// coordinates that queries are sorted by.
+func (c *call) fit(w *worker, p *problem) {
 	f := c.fitter(w, p)
 	n := len(f.keys)
 	p.keys = append(p.keys[:0], f.keys...)
-	if p.spec.Clusters == 0 {
-		n, p.keys = 0, p.keys[:0]
-	}
-	p.single = n <= p.spec.Clusters
+	p.single = n <= p.spec.clusters
 	p.found = buf.Sized(p.found, n)
 	if p.single {
 		for j := range p.found {
 			p.found[j] = int32(j)
 		}
 	}
-	if p.spec.tilted() {
+	if p.spec.inBlocks() {
 		rows := (p.span.Q1 - p.span.Q0) * c.group
-		if p.ordered = !p.single && rows > p.spec.Together; p.ordered {
+		if p.ordered = !p.single && rows > p.spec.queries; p.ordered {
 			c.keyFactor(w, &p.moments, p, p.keys)
 			p.rows.begin(rows)
 		} else { // any order serves
 			c.leaveRows(p)
 		}
 	}
-	if p.single || p.spec.tilted() {
+	if p.single || p.spec.inBlocks() {
 		return
 	}
 	p.factor = buf.Shaped(p.factor, c.k.Dim, c.k.Dim)
-	if p.centres != nil {
-		f.weigh()
-		p.assign.load(c.tab, p.centres)
-		unit := max(largest(p.centres.w.Metric), math.SmallestNonzeroFloat64)
-		for i, v := range p.centres.w.Metric.Data {
-			p.factor.Data[i] = T(v / unit)
-		}
-	} else {
-		f.train()
-		f.assigner(&p.assign)
-		copy(p.factor.Data, f.factor.Data)
-	}
+	f.train()
+	f.assigner(&p.assign)
+	copy(p.factor.Data, f.factor.Data)
 	p.weights = append(p.weights[:0], f.weights...)
 }
 
 // gathered are rows of m, as they lie or copied to the memory of spare.
-func gathered[T dense.Float](spare *dense.Matrix[T], m dense.Matrix[T], rows []int32) dense.Matrix[T] {
+func gathered(spare *dense.Matrix[float32], m dense.Matrix[float32], rows []int32) dense.Matrix[float32] {
 	n := len(rows)
 	if n == 0 {
-		return dense.Matrix[T]{Cols: m.Cols, Stride: m.Cols}
+		return dense.Matrix[float32]{Cols: m.Cols, Stride: m.Cols}
 	}
 	if int(rows[n-1])-int(rows[0]) == n-1 {
 		return m.RowRange(int(rows[0]), int(rows[0])+n)
@@ -488,7 +470,7 @@ func gathered[T dense.Float](spare *dense.Matrix[T], m dense.Matrix[T], rows []i
 }
 
 // groupKeys orders the keys of p by cluster and leaves out clusters without keys.
-func (c *call[T]) groupKeys(w *worker[T], p *problem[T]) {
+func (c *call) groupKeys(w *worker, p *problem) {
 	n, most := len(p.keys), 0
 	for _, x := range p.found {
 		most = max(most, int(x)+1)
@@ -523,7 +505,7 @@ func (c *call[T]) groupKeys(w *worker[T], p *problem[T]) {
 		p.cluster[int(p.keys[i])-p.span.K0] = x
 	}
 	p.setTop()
-	if p.spec.tilted() {
+	if p.spec.inBlocks() {
 		p.kv = buf.Shaped(p.kv, n, c.k.Dim+c.v.Dim)
 		c.tab.Room(&p.packed, n, c.k.Dim)
 		return
@@ -537,9 +519,6 @@ func (c *call[T]) groupKeys(w *worker[T], p *problem[T]) {
 		return
 	}
 	p.risk = buf.Sized(p.risk, p.clusters)
-	if p.spec.Together > 0 {
-		return
-	}
 	// A cluster begins with a panel of its own: its keys are packed once, for all tasks.
 	p.from = append(p.from[:0], 0)
 	for x := range p.clusters {
@@ -550,7 +529,7 @@ func (c *call[T]) groupKeys(w *worker[T], p *problem[T]) {
 }
 
 // pack packs the keys of cluster x, which lie side by side.
-func (p *problem[T]) pack(tab *kern.Table[T], x int) {
+func (p *problem) pack(tab *kern.Table[float32], x int) {
 	lo, hi, width := int(p.start[x]), int(p.start[x+1]), tab.Width
 	if tail := (hi - lo) % width; tail > 0 {
 		end := int(p.from[x+1]) * p.packed.Cols
@@ -560,22 +539,22 @@ func (p *problem[T]) pack(tab *kern.Table[T], x int) {
 }
 
 // panelOf is a view of the packed keys [lo, hi) of cluster x; the keys before lo fill whole panels.
-func (p *problem[T]) panelOf(x, lo, hi int) kern.Panel[T] {
+func (p *problem) panelOf(x, lo, hi int) kern.Panel[float32] {
 	at := int(p.from[x]) + lo - int(p.start[x])
-	return kern.Panel[T]{Rows: hi - lo, Cols: p.packed.Cols, Width: p.packed.Width,
+	return kern.Panel[float32]{Rows: hi - lo, Cols: p.packed.Cols, Width: p.packed.Width,
 		Data: p.packed.Data[at*p.packed.Cols:]}
 }
 
 // setTop sets the number of exact clusters.
-func (p *problem[T]) setTop() {
-	if p.top = min(p.spec.Top, p.clusters); p.single {
+func (p *problem) setTop() {
+	if p.top = min(p.spec.top, p.clusters); p.single {
 		p.top = 0
 	}
 }
 
 // centroids copies the keys of clusters [first, end) side by side and computes their centroids: means of keys by
 // weight, and plain means of values.
-func (c *call[T]) centroids(w *worker[T], p *problem[T], first, end int) {
+func (c *call) centroids(w *worker, p *problem, first, end int) {
 	k, v := c.k.Head(p.b, p.h), c.v.Head(p.b, p.h)
 	for i := int(p.start[first]); i < int(p.start[end]); i++ {
 		j := p.order[i]
@@ -590,8 +569,8 @@ func (c *call[T]) centroids(w *worker[T], p *problem[T], first, end int) {
 	for x := first; x < end; x++ {
 		lo, hi := int(p.start[x]), int(p.start[x+1])
 		size := float64(hi - lo)
-		p.logSize[x], p.perKey[x] = T(math.Log(size)), T(1/size)
-		if p.top > 0 && p.spec.Together == 0 {
+		p.logSize[x], p.perKey[x] = float32(math.Log(size)), float32(1/size)
+		if p.top > 0 {
 			p.pack(c.tab, x)
 		}
 		if hi-lo == 1 { // exactly the key
@@ -604,7 +583,7 @@ func (c *call[T]) centroids(w *worker[T], p *problem[T], first, end int) {
 		for _, s := range p.share[lo:hi] {
 			total += float64(s)
 		}
-		c.tab.Scale(p.share[lo:hi], T(1/total))
+		c.tab.Scale(p.share[lo:hi], float32(1/total))
 		c.average(w, p.centre.Row(x), p.k.RowRange(lo, hi), p.share[lo:hi])
 		c.average(w, p.mean.Row(x), p.v.RowRange(lo, hi), nil)
 	}
@@ -621,7 +600,7 @@ const (
 // rank computes the term that is added to log n_c + x·c to rank clusters by the expected error of their centroid
 // instead of their mass: log(ρ_c·ν_c/√n_c). ρ² is the mean of |R(y_j − c)|² over the members and ν² the mean of |v_j −
 // v̄|², with v̄ the mean of all values. The term is −∞ for a cluster of equal keys, whose centroid is exact.
-func (c *call[T]) rank(w *worker[T], p *problem[T], from, to int) {
+func (c *call) rank(w *worker, p *problem, from, to int) {
 	d, dv := p.k.Cols, p.v.Cols
 	p.meanValue(w)
 	for x := from; x < to; {
@@ -647,7 +626,7 @@ func (c *call[T]) rank(w *worker[T], p *problem[T], from, to int) {
 }
 
 // meanValue sets w.one to the mean of all values, from the means of clusters.
-func (p *problem[T]) meanValue(w *worker[T]) {
+func (p *problem) meanValue(w *worker) {
 	w.wide = buf.Zeroed(w.wide, p.mean.Cols)
 	for x := range p.clusters {
 		share := float64(p.start[x+1]-p.start[x]) / float64(len(p.keys))
@@ -659,10 +638,10 @@ func (p *problem[T]) meanValue(w *worker[T]) {
 }
 
 // members is the number of keys of a cluster that rank looks at.
-func (p *problem[T]) members(x int) int { return min(rankMembers, int(p.start[x+1]-p.start[x])) }
+func (p *problem) members(x int) int { return min(rankMembers, int(p.start[x+1]-p.start[x])) }
 
 // risks sets the risks of the clusters [lo, hi). The differences of their keys and values are in w.diff and w.tile.
-func (c *call[T]) risks(w *worker[T], p *problem[T], lo, hi int) {
+func (c *call) risks(w *worker, p *problem, lo, hi int) {
 	rows := w.diff.Rows
 	w.wide = buf.Sized(w.wide, 3*rows)
 	size, rho, nu := w.wide[:rows], w.wide[rows:2*rows], w.wide[2*rows:]
@@ -670,17 +649,13 @@ func (c *call[T]) risks(w *worker[T], p *problem[T], lo, hi int) {
 	c.tab.Norms(nu, w.tile)
 	for r := range rows { // the squares of the differences below might overflow
 		if size[r] > 0 {
-			c.tab.Scale(w.diff.Row(r), T(1/math.Sqrt(size[r])))
+			c.tab.Scale(w.diff.Row(r), float32(1/math.Sqrt(size[r])))
 		}
 	}
 	w.values = buf.Shaped(w.values, rows, p.k.Cols)
 	c.tab.Product(w.values, w.diff, p.factor, false)
 	c.tab.Norms(rho, w.values)
-	// Differences that are rounding errors of the centroid are none.
-	eps := 0x1p-20
-	if is64 := T(0x1p-149)/2 != 0; is64 {
-		eps = 0x1p-49
-	}
+	const eps = 0x1p-20 // differences that are rounding errors of the centroid are none
 	at := 0
 	for x := lo; x < hi; x++ {
 		m := p.members(x)
@@ -691,16 +666,16 @@ func (c *call[T]) risks(w *worker[T], p *problem[T], lo, hi int) {
 			value += nu[r] / float64(m)
 		}
 		at += m
-		p.risk[x] = T(math.Inf(-1))
+		p.risk[x] = float32(math.Inf(-1))
 		if m > 1 && largest > eps*eps*c.tab.Norm2(p.centre.Row(x)) {
-			p.risk[x] = T(0.5 * (math.Log(key) + math.Log(value) - math.Log(float64(p.start[x+1]-p.start[x]))))
+			p.risk[x] = float32(0.5 * (math.Log(key) + math.Log(value) - math.Log(float64(p.start[x+1]-p.start[x]))))
 		}
 	}
 }
 
-// average sets dst to the sum of the rows of m with weights, or to their mean. Blocks are summed in T and the sums of
+// average sets dst to the sum of the rows of m with weights, or to their mean. Blocks are summed in float32 and the sums of
 // the blocks in float64, so the rounding error does not grow with the size of the cluster.
-func (c *call[T]) average(w *worker[T], dst []T, m dense.Matrix[T], weights []T) {
+func (c *call) average(w *worker, dst []float32, m dense.Matrix[float32], weights []float32) {
 	w.wide = buf.Zeroed(w.wide, len(dst))
 	w.part = buf.Sized(w.part, keyBlock)
 	for lo := 0; lo < m.Rows; lo += keyBlock {
@@ -710,7 +685,7 @@ func (c *call[T]) average(w *worker[T], dst []T, m dense.Matrix[T], weights []T)
 			if weights != nil {
 				part[i] = weights[lo+i]
 			} else {
-				part[i] = T(1 / float64(m.Rows))
+				part[i] = float32(1 / float64(m.Rows))
 			}
 		}
 		c.tab.Product(view(dst, 1, len(dst)), view(part, 1, hi-lo), m.RowRange(lo, hi), false)
@@ -719,11 +694,11 @@ func (c *call[T]) average(w *worker[T], dst []T, m dense.Matrix[T], weights []T)
 		}
 	}
 	for l, v := range w.wide {
-		dst[l] = T(v)
+		dst[l] = float32(v)
 	}
 }
 
 // view is a packed view of the front of data.
-func view[T dense.Float](data []T, rows, cols int) dense.Matrix[T] {
-	return dense.Matrix[T]{Rows: rows, Cols: cols, Stride: cols, Data: data[:rows*cols]}
+func view(data []float32, rows, cols int) dense.Matrix[float32] {
+	return dense.Matrix[float32]{Rows: rows, Cols: cols, Stride: cols, Data: data[:rows*cols]}
 }

@@ -10,48 +10,61 @@ import (
 	"github.com/randfeat/randfeat/internal/seal"
 )
 
-// chunksFormat: the flag is the number of bytes of a number. The body has for every head the reference of the hazards
-// and the clustered chunks, each with the number of its clusters and where they begin and end as u32, the centroids,
-// the hazards, the means of values, and the sorted keys and values; then the keys and values of sinks and of the
-// positions after these chunks, and the queries of these positions. The numbers of chunks and positions follow from the
-// length, and the sketches of Spec.Share from the sorted keys.
+// chunksFormat: the flag is the number of bytes of a number. The body has for every head a zero, and the clustered
+// chunks, each with the number of its clusters and where they begin and end as u32, the centroids, a zero for each, the
+// means of values, and the sorted keys and values; then the keys and values of sinks and of the positions after these
+// chunks, and the queries of these positions. The numbers of chunks and positions follow from the length, and the
+// sketches from the sorted keys. Earlier versions ranked clusters by the numbers that are zeros.
 var chunksFormat = seal.Format{Magic: "randfeat chunks\n", Version: 1, Counts: stateCounts}
 
-func (c *Chunks[T]) fingerprint() [32]byte {
-	return c.layer.fingerprint("chunks", c.scale, c.specs, nil)
+func (c *Chunks) fingerprint() [32]byte {
+	type wire struct { // as in earlier versions
+		Clusters  int     `json:"clusters"`
+		Together  int     `json:"together"`
+		Chunk     int     `json:"chunk"`
+		Share     float64 `json:"share"`
+		Sinks     int     `json:"sinks,omitempty"`
+		Window    int     `json:"window,omitempty"`
+		Landmarks int     `json:"landmarks,omitempty"`
+		Passes    int     `json:"passes,omitempty"`
+		Sample    int     `json:"sample,omitempty"`
+		Seed      uint64  `json:"seed,omitempty"`
+	}
+	var list []wire
+	for _, s := range c.specs {
+		list = append(list, wire{s.Clusters, 1, s.Chunk, s.Share, s.Sinks, s.Window, s.Landmarks, s.Passes, s.Sample, s.Seed})
+	}
+	return c.layer.fingerprint("chunks", c.scale, list)
 }
 
 // parts is the number of clustered chunks after so many tokens.
-func (s *Spec) parts(length int) int {
+func (s *settings) parts(length int) int {
 	if length == 0 {
 		return 0
 	}
-	return farChunks(s, floorTo(length-1, s.Together))
+	return farChunks(s, length-1)
 }
 
 // partKeys is the number of keys in the clusters of chunk i: sinks are in none.
-func (s *Spec) partKeys(i int) int {
+func (s *settings) partKeys(i int) int {
 	if i == 0 {
-		return s.Chunk - min(s.Sinks, s.Chunk)
+		return s.chunk - min(s.sinks, s.chunk)
 	}
-	return s.Chunk
+	return s.chunk
 }
-
-// MarshalBinary returns the binary form of AppendBinary.
-func (c *Chunks[T]) MarshalBinary() ([]byte, error) { return c.AppendBinary(nil) }
 
 // AppendBinary appends the state to b: the clusters of old keys, and the recent keys in order. The form contains a
 // fingerprint of specs, scale and shape, and a checksum.
-func (c *Chunks[T]) AppendBinary(b []byte) ([]byte, error) {
+func (c *Chunks) AppendBinary(b []byte) ([]byte, error) {
 	if len(c.heads) == 0 {
 		return nil, errNoChunks
 	}
 	start := len(b)
-	b = chunksFormat.Begin(b, seal.Header{Flag: uint16(sizeOf[T]()), Fingerprint: c.fingerprint(), Counts: c.counts()})
-	row := make([]T, c.dim)
+	b = chunksFormat.Begin(b, seal.Header{Flag: 4, Fingerprint: c.fingerprint(), Counts: c.counts()})
+	row := make([]float32, c.dim)
 	for i := range c.heads {
 		h := &c.heads[i]
-		b = seal.Append(b, h.ref)
+		b = seal.Append(b, float32(0))
 		for j := range h.parts {
 			p, at := &h.parts[j], j*h.store.stride
 			n := len(p.start) - 1
@@ -63,7 +76,7 @@ func (c *Chunks[T]) AppendBinary(b []byte) ([]byte, error) {
 				panelRow(row, &h.store.panel, at+x)
 				b = seal.Append(b, row...)
 			}
-			b = seal.Append(b, h.store.hazard[at:at+n]...)
+			b = seal.Append(b, make([]float32, n)...)
 			b = seal.Append(b, h.store.mean.Data[at*c.valueDim:(at+n)*c.valueDim]...)
 			b = seal.Append(b, p.k.Data[:p.k.Rows*c.dim]...)
 			b = seal.Append(b, p.v.Data[:p.v.Rows*c.valueDim]...)
@@ -81,7 +94,7 @@ var errNoChunks = fmt.Errorf("chunks that were not made by NewChunks: %w", atten
 // UnmarshalBinary restores a state that AppendBinary wrote. c must have been made with the same arguments; otherwise
 // the error is [attention.ErrMismatch]. Damaged input is [attention.ErrCorrupt]. After an error c is unchanged. Memory
 // use is bounded by the sizes of b and c, whatever the counts in b say.
-func (c *Chunks[T]) UnmarshalBinary(b []byte) error {
+func (c *Chunks) UnmarshalBinary(b []byte) error {
 	if len(c.heads) == 0 {
 		return errNoChunks
 	}
@@ -89,16 +102,16 @@ func (c *Chunks[T]) UnmarshalBinary(b []byte) error {
 	if err != nil {
 		return fmt.Errorf("saved chunks: %w", err)
 	}
-	if head.Flag != uint16(sizeOf[T]()) || head.Fingerprint != c.fingerprint() {
+	if head.Flag != 4 || head.Fingerprint != c.fingerprint() {
 		return fmt.Errorf("saved chunks of another precision, shape or specs: %w", attention.ErrMismatch)
 	}
-	n := &Chunks[T]{layer: c.layer, specs: c.specs, rest: c.rest, scale: c.scale, tab: c.tab}
+	n := &Chunks{layer: c.layer, specs: c.specs, first: c.first, rest: c.rest, scale: c.scale, tab: c.tab}
 	n.Reset()
 	if err := n.setCounts(head.Counts); err != nil {
 		return fmt.Errorf("saved chunks: %w", err)
 	}
 	for i := range n.heads {
-		if body, err = n.load(&n.heads[i], &n.specs[i%n.kvHeads], body); err != nil {
+		if body, err = n.load(&n.heads[i], &n.first[i%n.kvHeads], body); err != nil {
 			return fmt.Errorf("saved chunks, head %d: %w", i, err)
 		}
 	}
@@ -110,27 +123,25 @@ func (c *Chunks[T]) UnmarshalBinary(b []byte) error {
 }
 
 // load takes a head from the front of a body.
-func (c *Chunks[T]) load(h *chunkHead[T], spec *Spec, body []byte) ([]byte, error) {
+func (c *Chunks) load(h *chunkHead, s *settings, body []byte) ([]byte, error) {
 	short := fmt.Errorf("%d bytes are too few: %w", len(body), attention.ErrCorrupt)
-	size := int(sizeOf[T]())
+	const size = 4
 	if len(body) < size {
 		return nil, short
 	}
 	ok := true
-	ref := []T{0}
-	body = seal.Read(body, ref, &ok)
-	h.ref = ref[0]
-	parts := spec.parts(c.length)
+	body = body[size:]
+	parts := s.parts(c.length)
 	for i := range parts {
-		var part chunkPart[T]
-		keys := spec.partKeys(i)
+		var part chunkPart
+		keys := s.partKeys(i)
 		if len(body) < 4 {
 			return nil, short
 		}
 		clusters := binary.LittleEndian.Uint32(body)
 		body = body[4:]
-		if clusters > uint32(spec.Clusters) {
-			return nil, fmt.Errorf("chunk %d has %d clusters, want at most %d: %w", i, clusters, spec.Clusters,
+		if clusters > uint32(s.clusters) {
+			return nil, fmt.Errorf("chunk %d has %d clusters, want at most %d: %w", i, clusters, s.clusters,
 				attention.ErrCorrupt)
 		}
 		n := int(clusters)
@@ -146,30 +157,27 @@ func (c *Chunks[T]) load(h *chunkHead[T], spec *Spec, body []byte) ([]byte, erro
 			part.start = append(part.start, int32(at))
 		}
 		body = body[4*(n+1):]
-		centre, mean := dense.New[T](n, c.dim), dense.New[T](n, c.valueDim)
-		hazard, logSize := make([]T, n), make([]T, n)
-		part.k, part.v = dense.New[T](keys, c.dim), dense.New[T](keys, c.valueDim)
-		for _, x := range [][]T{centre.Data, hazard, mean.Data, part.k.Data, part.v.Data} {
+		centre, mean := dense.New[float32](n, c.dim), dense.New[float32](n, c.valueDim)
+		zeros, logSize := make([]float32, n), make([]float32, n)
+		part.k, part.v = dense.New[float32](keys, c.dim), dense.New[float32](keys, c.valueDim)
+		for _, x := range [][]float32{centre.Data, zeros, mean.Data, part.k.Data, part.v.Data} {
 			body = seal.Read(body, x, &ok)
 		}
-		for x, v := range hazard {
-			ok = ok && v >= 0
-			logSize[x] = T(math.Log(float64(part.start[x+1] - part.start[x])))
+		for x := range logSize {
+			logSize[x] = float32(math.Log(float64(part.start[x+1] - part.start[x])))
 		}
 		if !ok {
 			break
 		}
 		if i == h.room {
-			h.grow(c.tab, spec, c.dim, c.valueDim)
+			h.grow(c.tab, s, c.dim, c.valueDim)
 		}
-		h.store.put(c.tab, i, centre, mean, logSize, hazard)
+		h.store.put(c.tab, i, centre, mean, logSize)
 		h.parts = append(h.parts, part)
-		if spec.Share > 0 {
-			addSketch(&h.sketch, c.tab, part.k)
-		}
+		addSketch(&h.sketch, c.tab, part.k)
 	}
-	first := parts * spec.Chunk
-	sinks := min(spec.Sinks, first)
+	first := parts * s.chunk
+	sinks := min(s.sinks, first)
 	near, asked := sinks+c.length-first, (c.length-first)*c.group()*c.dim
 	if !ok {
 		return nil, fmt.Errorf("numbers that make no sense: %w", attention.ErrCorrupt)
@@ -177,8 +185,8 @@ func (c *Chunks[T]) load(h *chunkHead[T], spec *Spec, body []byte) ([]byte, erro
 	if len(body) < size*(near*(c.dim+c.valueDim)+asked) {
 		return nil, short
 	}
-	h.asked = make([]T, asked)
-	for _, x := range [][]T{h.near.k.Data[:near*c.dim], h.near.v.Data[:near*c.valueDim], h.asked} {
+	h.asked = make([]float32, asked)
+	for _, x := range [][]float32{h.near.k.Data[:near*c.dim], h.near.v.Data[:near*c.valueDim], h.asked} {
 		body = seal.Read(body, x, &ok)
 	}
 	if !ok {

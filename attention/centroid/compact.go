@@ -13,9 +13,9 @@ import (
 
 // CompactHead is a finished context of one key/value head in few slots. A query x weighs slot c by e^{x·k_c + b_c}, for
 // k the keys and b the bias, and adds the values by these weights.
-type CompactHead[T dense.Float] struct {
-	Keys, Values dense.Matrix[T]
-	Bias         []T
+type CompactHead struct {
+	Keys, Values dense.Matrix[float32]
+	Bias         []float32
 }
 
 const (
@@ -51,17 +51,17 @@ const (
 // Keys that are equal receive equal attention, so they share a slot; a head with few distinct keys has fewer slots than
 // its budget. The working memory is some keys·(dimensions + 128) + examples·budget numbers. The result is the same at
 // any number of processors. Callers share heads among goroutines.
-func Compact[T dense.Float](keys, values, queries dense.Matrix[T], scale float64, budget int) (CompactHead[T], error) {
+func Compact(keys, values, queries dense.Matrix[float32], scale float64, budget int) (CompactHead, error) {
 	list, err := CompactEach(keys, values, queries, scale, budget)
 	if err != nil {
-		return CompactHead[T]{}, err
+		return CompactHead{}, err
 	}
 	return list[0], nil
 }
 
 // CompactEach is Compact for several budgets. It computes the attention of the examples once.
-func CompactEach[T dense.Float](keys, values, queries dense.Matrix[T], scale float64,
-	budgets ...int) ([]CompactHead[T], error) {
+func CompactEach(keys, values, queries dense.Matrix[float32], scale float64,
+	budgets ...int) ([]CompactHead, error) {
 	if err := checkCompact(keys, values, queries, budgets); err != nil {
 		return nil, err
 	}
@@ -69,21 +69,21 @@ func CompactEach[T dense.Float](keys, values, queries dense.Matrix[T], scale flo
 	if err != nil {
 		return nil, err
 	}
-	tab, err := kern.Chosen[T]()
+	tab, err := kern.Chosen[float32]()
 	if err != nil {
 		return nil, err
 	}
-	out := make([]CompactHead[T], len(budgets))
-	var c *compaction[T]
+	out := make([]CompactHead, len(budgets))
+	var c *compaction
 	for i, budget := range budgets {
 		if budget >= keys.Rows {
-			out[i] = CompactHead[T]{Keys: keys.Clone(), Values: values.Clone(), Bias: make([]T, keys.Rows)}
+			out[i] = CompactHead{Keys: keys.Clone(), Values: values.Clone(), Bias: make([]float32, keys.Rows)}
 			continue
 		}
 		if c == nil {
-			c = &compaction[T]{tab: tab, k: keys, v: values, q: queries.Clone()}
+			c = &compaction{tab: tab, k: keys, v: values, q: queries.Clone()}
 			for i := range c.q.Rows {
-				tab.Scale(c.q.Row(i), T(scale))
+				tab.Scale(c.q.Row(i), float32(scale))
 			}
 			c.attend()
 			c.findTwins()
@@ -91,7 +91,7 @@ func CompactEach[T dense.Float](keys, values, queries dense.Matrix[T], scale flo
 				return nil, err
 			}
 		}
-		c.t, c.out = budget, CompactHead[T]{}
+		c.t, c.out = budget, CompactHead{}
 		c.seed()
 		c.cluster()
 		c.weigh()
@@ -103,10 +103,10 @@ func CompactEach[T dense.Float](keys, values, queries dense.Matrix[T], scale flo
 	return out, nil
 }
 
-func checkCompact[T dense.Float](keys, values, queries dense.Matrix[T], budgets []int) error {
+func checkCompact(keys, values, queries dense.Matrix[float32], budgets []int) error {
 	for _, x := range [...]struct {
 		name string
-		m    dense.Matrix[T]
+		m    dense.Matrix[float32]
 	}{{"keys", keys}, {"values", values}, {"queries", queries}} {
 		if err := x.m.Check(); err != nil {
 			return fmt.Errorf("%s: %w", x.name, err)
@@ -131,36 +131,36 @@ func checkCompact[T dense.Float](keys, values, queries dense.Matrix[T], budgets 
 }
 
 // compaction is a Compact under way.
-type compaction[T dense.Float] struct {
-	tab     *kern.Table[T]
-	k, v, q dense.Matrix[T] // q is scaled
+type compaction struct {
+	tab     *kern.Table[float32]
+	k, v, q dense.Matrix[float32] // q is scaled
 	t       int
 
-	lm     []T             // of every query
-	target dense.Matrix[T] // AV
-	mean   []T             // a_j
-	rms    []T             // Σ_i A_ij²
-	twin   []int32         // the first key that equals each key
-	first  []int32         // by twin: the first of these keys that may share a slot
+	lm     []float32             // of every query
+	target dense.Matrix[float32] // AV
+	mean   []float32             // a_j
+	rms    []float32             // Σ_i A_ij²
+	twin   []int32               // the first key that equals each key
+	first  []int32               // by twin: the first of these keys that may share a slot
 
 	seeds     []int32 // by position
 	from, to  int     // slots that take more keys than their seed
-	z         dense.Matrix[T]
+	z         dense.Matrix[float32]
 	slot      []int32 // of every key
-	x         dense.Matrix[T]
-	out       CompactHead[T]
-	prototype dense.Matrix[T] // V₀
+	x         dense.Matrix[float32]
+	out       CompactHead
+	prototype dense.Matrix[float32] // V₀
 }
 
 // attend computes the attention of the queries to the keys, some rows at a time.
-func (c *compaction[T]) attend() {
+func (c *compaction) attend() {
 	n := c.q.Rows
-	c.lm, c.target = make([]T, n), dense.New[T](n, c.v.Cols)
-	c.mean, c.rms = make([]T, c.k.Rows), make([]T, c.k.Rows)
-	var panel kern.Panel[T]
+	c.lm, c.target = make([]float32, n), dense.New[float32](n, c.v.Cols)
+	c.mean, c.rms = make([]float32, c.k.Rows), make([]float32, c.k.Rows)
+	var panel kern.Panel[float32]
 	c.tab.Pack(&panel, c.k)
-	a, square := dense.New[T](compactRows, c.k.Rows), dense.New[T](compactRows, c.k.Rows)
-	sum := make([]T, compactRows)
+	a, square := dense.New[float32](compactRows, c.k.Rows), dense.New[float32](compactRows, c.k.Rows)
+	sum := make([]float32, compactRows)
 	for lo := 0; lo < n; lo += compactRows {
 		hi := min(lo+compactRows, n)
 		rows, top := a.RowRange(0, hi-lo), c.lm[lo:hi]
@@ -170,7 +170,7 @@ func (c *compaction[T]) attend() {
 		for i := range rows.Rows {
 			c.tab.Scale(rows.Row(i), 1/sum[i])
 			c.tab.FlushMax(rows.Row(i))
-			top[i] += T(math.Log(float64(sum[i])))
+			top[i] += float32(math.Log(float64(sum[i])))
 			copy(square.Row(i), rows.Row(i))
 			c.tab.Mul(square.Row(i), rows.Row(i))
 		}
@@ -178,11 +178,11 @@ func (c *compaction[T]) attend() {
 		c.tab.ColSum(c.mean, rows)
 		c.tab.ColSum(c.rms, square.RowRange(0, hi-lo))
 	}
-	c.tab.Scale(c.mean, 1/T(n))
+	c.tab.Scale(c.mean, 1/float32(n))
 }
 
 // findTwins finds equal keys.
-func (c *compaction[T]) findTwins() {
+func (c *compaction) findTwins() {
 	order := make([]int32, c.k.Rows)
 	c.twin = make([]int32, c.k.Rows)
 	for j := range order {
@@ -200,11 +200,11 @@ func (c *compaction[T]) findTwins() {
 
 // seed chooses the keys that groups begin with: of equal ones the first, which counts for all of them. If there are
 // fewer distinct keys than slots, t becomes smaller.
-func (c *compaction[T]) seed() {
+func (c *compaction) seed() {
 	n := c.k.Rows
 	sinks := min(compactEdge, (c.t-1)/2)
 	last := min(compactEdge, c.t-1-sinks)
-	count, order := make([]T, n), make([]int32, 0, n)
+	count, order := make([]float32, n), make([]int32, 0, n)
 	c.first = slices.Repeat([]int32{-1}, n)
 	for j := sinks; j < n-last; j++ {
 		w := c.twin[j]
@@ -233,18 +233,18 @@ func (c *compaction[T]) seed() {
 
 // coordinates sets z to the keys and values, so that |z_i − z_j|² is the distance of the clustering. Any U with UᵀU =
 // QᵀQ/n serves as the root of the metric.
-func (c *compaction[T]) coordinates() error {
+func (c *compaction) coordinates() error {
 	d := c.k.Cols
-	u := dense.New[T](d, d)
+	u := dense.New[float32](d, d)
 	c.tab.TMul(u, c.q, c.q)
-	var trace T
+	var trace float32
 	for i := range d {
 		trace += u.At(i, i)
 	}
 	if trace == 0 {
-		trace = T(d)
+		trace = float32(d)
 	}
-	c.tab.Scale(u.Data, T(d)/trace) // the factor of the whole metric has no influence
+	c.tab.Scale(u.Data, float32(d)/trace) // the factor of the whole metric has no influence
 	for i := range d {
 		u.Set(i, i, u.At(i, i)+1e-4)
 	}
@@ -254,13 +254,13 @@ func (c *compaction[T]) coordinates() error {
 	for i := range d {
 		clear(u.Row(i)[:i])
 	}
-	var panel kern.Panel[T]
+	var panel kern.Panel[float32]
 	c.tab.Pack(&panel, u)
-	c.z = dense.New[T](c.k.Rows, d+c.v.Cols)
+	c.z = dense.New[float32](c.k.Rows, d+c.v.Cols)
 	c.tab.MulT(c.z.ColRange(0, d), c.k, &panel, nil)
-	var factor T
+	var factor float32
 	if s := spread(c.v); s > 0 {
-		factor = T(compactValues * spread(c.z.ColRange(0, d)) / s)
+		factor = float32(compactValues * spread(c.z.ColRange(0, d)) / s)
 	}
 	for j := range c.k.Rows {
 		row := c.z.Row(j)[d:]
@@ -268,7 +268,7 @@ func (c *compaction[T]) coordinates() error {
 		c.tab.Scale(row, factor)
 	}
 	// Equal keys have the mean of their values.
-	count := make([]T, c.k.Rows)
+	count := make([]float32, c.k.Rows)
 	for j, w := range c.twin {
 		if count[w]++; int(w) < j {
 			c.tab.MulAdd(c.z.Row(int(w))[d:], c.z.Row(j)[d:], 1)
@@ -285,7 +285,7 @@ func (c *compaction[T]) coordinates() error {
 }
 
 // spread is the standard deviation of the elements of m around the means of their columns.
-func spread[T dense.Float](m dense.Matrix[T]) float64 {
+func spread(m dense.Matrix[float32]) float64 {
 	mean := make([]float64, m.Cols)
 	for i := range m.Rows {
 		for j, x := range m.Row(i) {
@@ -302,9 +302,9 @@ func spread[T dense.Float](m dense.Matrix[T]) float64 {
 }
 
 // cluster assigns the keys to slots and sets the means of keys and values.
-func (c *compaction[T]) cluster() {
+func (c *compaction) cluster() {
 	c.slot = make([]int32, c.k.Rows)
-	centres := dense.New[T](c.t, c.z.Cols)
+	centres := dense.New[float32](c.t, c.z.Cols)
 	for s, j := range c.seeds {
 		copy(centres.Row(s), c.z.Row(int(j)))
 	}
@@ -316,13 +316,13 @@ func (c *compaction[T]) cluster() {
 	c.means(centres, c.z)
 	c.assign(centres)
 	c.unite()
-	c.out.Keys, c.prototype = dense.New[T](c.t, c.k.Cols), dense.New[T](c.t, c.v.Cols)
+	c.out.Keys, c.prototype = dense.New[float32](c.t, c.k.Cols), dense.New[float32](c.t, c.v.Cols)
 	c.means(c.out.Keys, c.k)
 	c.means(c.prototype, c.v)
 }
 
 // assign sets the slots of the keys to the nearest centres. Slots of single keys take no others.
-func (c *compaction[T]) assign(centres dense.Matrix[T]) {
+func (c *compaction) assign(centres dense.Matrix[float32]) {
 	n, last := c.k.Rows, c.t-c.to
 	for j := range c.from {
 		c.slot[j] = int32(j)
@@ -331,13 +331,13 @@ func (c *compaction[T]) assign(centres dense.Matrix[T]) {
 		c.slot[n-last+j] = int32(c.to + j)
 	}
 	centres = centres.RowRange(c.from, c.to)
-	bias := make([]T, centres.Rows)
+	bias := make([]float32, centres.Rows)
 	for s := range bias {
-		bias[s] = T(-c.tab.Norm2(centres.Row(s)) / 2)
+		bias[s] = float32(-c.tab.Norm2(centres.Row(s)) / 2)
 	}
-	var panel kern.Panel[T]
+	var panel kern.Panel[float32]
 	c.tab.Pack(&panel, centres)
-	score := dense.New[T](compactRows, centres.Rows)
+	score := dense.New[float32](compactRows, centres.Rows)
 	for lo := c.from; lo < n-last; lo += compactRows {
 		hi := min(lo+compactRows, n-last)
 		c.tab.MulT(score.RowRange(0, hi-lo), c.z.RowRange(lo, hi), &panel, bias)
@@ -349,7 +349,7 @@ func (c *compaction[T]) assign(centres dense.Matrix[T]) {
 }
 
 // unite puts equal keys into the slot of the first of them, except for slots of single keys.
-func (c *compaction[T]) unite() {
+func (c *compaction) unite() {
 	n, last := c.k.Rows, c.t-c.to
 	for j := c.from; j < n-last; j++ { // the first comes before the others
 		c.slot[j] = c.slot[c.first[c.twin[j]]]
@@ -357,10 +357,10 @@ func (c *compaction[T]) unite() {
 }
 
 // means sets the rows of dst to the weighted means of x by slot; a slot without keys gets the row of its seed.
-func (c *compaction[T]) means(dst, x dense.Matrix[T]) {
-	sum := make([]T, c.t)
+func (c *compaction) means(dst, x dense.Matrix[float32]) {
+	sum := make([]float32, c.t)
 	clear(dst.Data)
-	floor := T(compactFloor) / T(c.k.Rows)
+	floor := float32(compactFloor) / float32(c.k.Rows)
 	for j, s := range c.slot {
 		w := c.mean[j] + floor
 		sum[s] += w
@@ -376,26 +376,26 @@ func (c *compaction[T]) means(dst, x dense.Matrix[T]) {
 }
 
 // weigh sets the bias of the slots so that each has the mass of its keys in the mean, and X.
-func (c *compaction[T]) weigh() {
+func (c *compaction) weigh() {
 	n := c.q.Rows
-	var panel kern.Panel[T]
+	var panel kern.Panel[float32]
 	c.tab.Pack(&panel, c.out.Keys)
-	c.x = dense.New[T](n, c.t)
+	c.x = dense.New[float32](n, c.t)
 	c.tab.MulTExp(c.x, c.q, &panel, nil, c.lm)
-	own, w := make([]T, c.t), make([]T, c.t)
+	own, w := make([]float32, c.t), make([]float32, c.t)
 	c.tab.ColSum(own, c.x)
 	for j, s := range c.slot {
 		w[s] += c.mean[j]
 	}
-	c.out.Bias = make([]T, c.t)
+	c.out.Bias = make([]float32, c.t)
 	for s := range w {
 		x := float64(w[s]) * float64(n) / max(float64(own[s]), 1e-30)
 		x = max(minSlotWeight, min(maxSlotWeight, x))
-		c.out.Bias[s] = T(math.Log(x))
+		c.out.Bias[s] = float32(math.Log(x))
 	}
 	// Weights of a query may all be too small for T before they are normalised: begin again from the logits.
 	c.tab.MulT(c.x, c.q, &panel, c.out.Bias)
-	top, sum := make([]T, n), make([]T, n)
+	top, sum := make([]float32, n), make([]float32, n)
 	c.tab.RowMax(top, c.x)
 	c.tab.ExpRows(sum, c.x, top)
 	for i := range n {
@@ -407,7 +407,7 @@ func (c *compaction[T]) weigh() {
 
 // regress sets the values. With more slots than queries the system of the queries is the smaller one, and
 // (XᵀX + λI)⁻¹Xᵀ = Xᵀ(XXᵀ + λI)⁻¹.
-func (c *compaction[T]) regress() error {
+func (c *compaction) regress() error {
 	n, t := c.q.Rows, c.t
 	c.out.Values = c.prototype
 	var lambda float64
@@ -419,19 +419,19 @@ func (c *compaction[T]) regress() error {
 	minus := c.prototype.Clone()
 	c.tab.Scale(minus.Data, -1)
 	c.tab.Product(rest, c.x, minus, true)
-	var gram, b dense.Matrix[T]
+	var gram, b dense.Matrix[float32]
 	if t <= n {
-		gram, b = dense.New[T](t, t), dense.New[T](t, c.v.Cols)
+		gram, b = dense.New[float32](t, t), dense.New[float32](t, c.v.Cols)
 		c.tab.TMul(gram, c.x, c.x)
 		c.tab.TMul(b, c.x, rest)
 	} else {
-		gram, b = dense.New[T](n, n), rest
-		var panel kern.Panel[T]
+		gram, b = dense.New[float32](n, n), rest
+		var panel kern.Panel[float32]
 		c.tab.Pack(&panel, c.x)
 		c.tab.MulT(gram, c.x, &panel, nil)
 	}
 	for i := range gram.Rows {
-		gram.Set(i, i, gram.At(i, i)+T(lambda))
+		gram.Set(i, i, gram.At(i, i)+float32(lambda))
 	}
 	if err := linalg.Cholesky(gram); err != nil {
 		return fmt.Errorf("values of the slots: %w", err)

@@ -80,7 +80,7 @@ func relative(x, y [][]float64) float64 {
 	return math.Sqrt(num / den)
 }
 
-func compacted(t *testing.T, k, v, q dense.Matrix[float32], budget int) centroid.CompactHead[float32] {
+func compacted(t *testing.T, k, v, q dense.Matrix[float32], budget int) centroid.CompactHead {
 	t.Helper()
 	c, err := centroid.Compact(k, v, q, 0, budget)
 	if err != nil {
@@ -237,8 +237,8 @@ func TestCompacted(t *testing.T) {
 		return x
 	}
 	q, k, v := data(heads, d), data(kv, d), data(kv, dv)
-	state := func(budget int) *centroid.Compacted[float32] {
-		var list []centroid.CompactHead[float32]
+	state := func(budget int) *centroid.Compacted {
+		var list []centroid.CompactHead
 		for h := range kv {
 			list = append(list, compacted(t, layerOf(k, kv, d, n, 0, context).Head(0, h),
 				layerOf(v, kv, dv, n, 0, context).Head(0, h), layerOf(q, heads, d, n, 0, context).Head(0, 3*h),
@@ -250,7 +250,7 @@ func TestCompacted(t *testing.T) {
 		}
 		return s
 	}
-	run := func(s centroid.State[float32], from, to, step int) []float32 {
+	run := func(s centroid.State, from, to, step int) []float32 {
 		out := make([]float32, n*heads*dv)
 		for lo := from; lo < to; lo += step {
 			hi := min(lo+step, to)
@@ -294,7 +294,8 @@ func TestCompacted(t *testing.T) {
 	if !centroid.IsCompacted(b) || centroid.IsCompacted(b[1:]) {
 		t.Error("a saved state is not known as such")
 	}
-	saved, err := centroid.ReadCompacted[float32](b, heads, kv, d, dv, 0)
+	layer := func(heads, dim int) attention.Shape { return attention.Shape{Batch: 1, Heads: heads, Dim: dim} }
+	saved, err := centroid.ReadCompacted(b, 0, layer(heads, d), layer(kv, dv))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -308,23 +309,20 @@ func TestCompacted(t *testing.T) {
 		t.Error("a fork changes its origin")
 	}
 	rest := want[10*heads*dv:]
-	for i, st := range []centroid.State[float32]{f, s, saved} {
+	for i, st := range []centroid.State{f, s, saved} {
 		if !slices.Equal(run(st, context+10, n, 4), rest) {
 			t.Errorf("state %d goes on with other bits", i)
 		}
 	}
-	if _, err := centroid.ReadCompacted[float32](b, heads, kv, d, dv+1, 0); !errors.Is(err, attention.ErrMismatch) {
+	if _, err := centroid.ReadCompacted(b, 0, layer(heads, d), layer(kv, dv+1)); !errors.Is(err, attention.ErrMismatch) {
 		t.Errorf("another shape: %v", err)
 	}
 	for i := range b {
-		if _, err := centroid.ReadCompacted[float32](b[:i], heads, kv, d, dv, 0); err == nil {
+		if _, err := centroid.ReadCompacted(b[:i], 0, layer(heads, d), layer(kv, dv)); err == nil {
 			t.Fatalf("%d of %d bytes are read without an error", i, len(b))
 		}
 	}
-	if err := s.Join(f); !errors.Is(err, attention.ErrMismatch) {
-		t.Errorf("join: %v", err)
-	}
-	if _, err := centroid.NewCompacted([]centroid.CompactHead[float32]{{Keys: dense.New[float32](3, d),
+	if _, err := centroid.NewCompacted([]centroid.CompactHead{{Keys: dense.New[float32](3, d),
 		Values: dense.New[float32](2, dv), Bias: make([]float32, 3)}}, heads, 3, 0); !errors.Is(err, dense.ErrShape) {
 		t.Errorf("values of other slots: %v", err)
 	}
@@ -436,7 +434,7 @@ func ExampleCompact() {
 		fmt.Println(err)
 		return
 	}
-	state, err := centroid.NewCompacted([]centroid.CompactHead[float32]{head}, 1, 400, 1)
+	state, err := centroid.NewCompacted([]centroid.CompactHead{head}, 1, 400, 1)
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -16,37 +16,39 @@ import (
 
 // Compacted is causal attention over the slots of a finished context and, exactly, over all tokens since. It implements
 // [State].
-type Compacted[T dense.Float] struct {
+type Compacted struct {
 	layer
-	tab   *kern.Table[T]
-	scale T
-	heads []compactedHead[T]
+	tab   *kern.Table[float32]
+	scale float32
+	heads []compactedHead
 
-	out, q, k, v attention.Seq[T] // arguments of the current Step
-	crew         par.Crew[compactedWorker[T]]
+	out, q, k, v attention.Seq[float32] // arguments of the current Step
+	crew         par.Crew[compactedWorker]
 }
 
 // compactedHead holds the slots of the context first, then the keys and values of the tokens since.
-type compactedHead[T dense.Float] struct {
+type compactedHead struct {
 	slots int
-	keys  kern.Panel[T]
-	value dense.Matrix[T]
-	bias  []T // added to the logits; 0 for tokens
+	keys  kern.Panel[float32]
+	value dense.Matrix[float32]
+	bias  []float32 // added to the logits; 0 for tokens
 }
 
 // compactedWorker is the scratch memory of a goroutine.
-type compactedWorker[T dense.Float] struct{ x, score, acc dense.Matrix[T] }
+type compactedWorker struct{ x, score, acc dense.Matrix[float32] }
 
 // compactedCells bounds the number of logits that a goroutine holds at a time.
 const compactedCells = 1 << 17
 
 // NewCompacted returns the state of one sequence after a context of length tokens, whose key/value heads [Compact] has
-// shrunk. Heads may have different numbers of slots. scale is as in [Attention]. It copies the heads.
-func NewCompacted[T dense.Float](heads []CompactHead[T], qHeads, length int, scale float64) (*Compacted[T], error) {
+// shrunk, for so many query heads. Heads may have different numbers of slots. scale is as in [Attention]. It copies the
+// heads.
+func NewCompacted(heads []CompactHead, qHeads, length int, scale float64) (*Compacted, error) {
 	if len(heads) == 0 {
 		return nil, fmt.Errorf("no heads: %w", dense.ErrShape)
 	}
-	l, err := newLayer(1, qHeads, len(heads), heads[0].Keys.Cols, heads[0].Values.Cols)
+	l, err := newLayer(attention.Shape{Batch: 1, Heads: qHeads, Dim: heads[0].Keys.Cols},
+		attention.Shape{Batch: 1, Heads: len(heads), Dim: heads[0].Values.Cols})
 	if err != nil {
 		return nil, err
 	}
@@ -56,12 +58,12 @@ func NewCompacted[T dense.Float](heads []CompactHead[T], qHeads, length int, sca
 	if scale, err = logitScale(scale, l.dim); err != nil {
 		return nil, err
 	}
-	tab, err := kern.Chosen[T]()
+	tab, err := kern.Chosen[float32]()
 	if err != nil {
 		return nil, err
 	}
 	l.length = length
-	s := &Compacted[T]{layer: l, tab: tab, scale: T(scale), heads: make([]compactedHead[T], len(heads))}
+	s := &Compacted{layer: l, tab: tab, scale: float32(scale), heads: make([]compactedHead, len(heads))}
 	for i, h := range heads {
 		k, v := h.Keys, h.Values
 		if k.Rows != v.Rows || k.Rows != len(h.Bias) || k.Cols != l.dim || v.Cols != l.valueDim || k.Check() != nil ||
@@ -81,7 +83,7 @@ func NewCompacted[T dense.Float](heads []CompactHead[T], qHeads, length int, sca
 
 // grow makes room for at least room keys. Later growth is geometric, so that appending tokens one by one takes
 // amortised constant time.
-func (h *compactedHead[T]) grow(tab *kern.Table[T], room, d, dv int) {
+func (h *compactedHead) grow(tab *kern.Table[float32], room, d, dv int) {
 	if room <= cap(h.bias) {
 		return
 	}
@@ -89,23 +91,19 @@ func (h *compactedHead[T]) grow(tab *kern.Table[T], room, d, dv int) {
 	if n > 0 {
 		room = max(room, n+n/4+64)
 	}
-	var p kern.Panel[T]
-	zeroPanel(tab, &p, room, d)
+	var p kern.Panel[float32]
+	tab.Room(&p, room, d)
 	copy(p.Data, h.keys.Data)
 	p.Rows = n
-	v := dense.New[T](room, dv)
+	v := dense.New[float32](room, dv)
 	copy(v.Data, h.value.Data[:n*dv])
 	v.Rows = n
-	h.keys, h.value, h.bias = p, v, append(make([]T, 0, room), h.bias...)
+	h.keys, h.value, h.bias = p, v, append(make([]float32, 0, room), h.bias...)
 }
 
 // add appends a key; grow has made room for it.
-func (h *compactedHead[T]) add(k, v []T, bias T) {
-	at := outputOf(&h.keys, h.keys.Rows)
-	for _, x := range k {
-		h.keys.Data[at] = x
-		at += h.keys.Width
-	}
+func (h *compactedHead) add(k, v []float32, bias float32) {
+	setPanelRow(&h.keys, h.keys.Rows, k)
 	h.keys.Rows++
 	h.value.Rows++
 	copy(h.value.Row(h.value.Rows-1), v)
@@ -114,7 +112,7 @@ func (h *compactedHead[T]) add(k, v []T, bias T) {
 
 // Step appends the keys and values of one or more tokens and writes the attention of their queries, each over the
 // context and all tokens up to its own. Outputs do not depend on how tokens are divided among steps.
-func (s *Compacted[T]) Step(out, q, k, v attention.Seq[T]) error {
+func (s *Compacted) Step(out, q, k, v attention.Seq[float32]) error {
 	if err := checkStep(&s.layer, out, q, k, v); err != nil {
 		return err
 	}
@@ -127,18 +125,18 @@ func (s *Compacted[T]) Step(out, q, k, v attention.Seq[T]) error {
 		most = max(most, len(s.heads[i].bias)+q.Len)
 	}
 	work := q.Len * most * (s.dim + s.valueDim) * s.group()
-	err := s.crew.Do(len(s.heads), par.Workers(len(s.heads), 1+s.tab.Grain/max(1, work)), (*compactedStep[T])(s))
-	s.out, s.q, s.k, s.v = attention.Seq[T]{}, attention.Seq[T]{}, attention.Seq[T]{}, attention.Seq[T]{}
+	err := s.crew.Do(len(s.heads), par.Workers(len(s.heads), 1+s.tab.Grain/max(1, work)), (*compactedStep)(s))
+	s.out, s.q, s.k, s.v = attention.Seq[float32]{}, attention.Seq[float32]{}, attention.Seq[float32]{}, attention.Seq[float32]{}
 	s.report.Rows += int64(q.Len * q.Heads)
 	s.length += q.Len
 	return err
 }
 
-type compactedStep[T dense.Float] Compacted[T]
+type compactedStep Compacted
 
 // Item appends the tokens of one key/value head and computes the outputs of its query heads, several tokens at a time.
 // Every row sums over its own keys only, so outputs do not depend on how tokens are grouped.
-func (s *compactedStep[T]) Item(w *compactedWorker[T], i int) error {
+func (s *compactedStep) Item(w *compactedWorker, i int) error {
 	h, group := &s.heads[i], s.qHeads/s.kvHeads
 	k, v := s.k.Head(0, i), s.v.Head(0, i)
 	before := len(h.bias)
@@ -184,10 +182,10 @@ func (s *compactedStep[T]) Item(w *compactedWorker[T], i int) error {
 }
 
 // Len returns the number of tokens seen, including those of the context.
-func (s *Compacted[T]) Len() int { return s.length }
+func (s *Compacted) Len() int { return s.length }
 
 // Slots returns the number of slots of each key/value head.
-func (s *Compacted[T]) Slots() []int {
+func (s *Compacted) Slots() []int {
 	n := make([]int, len(s.heads))
 	for i := range s.heads {
 		n[i] = s.heads[i].slots
@@ -196,27 +194,27 @@ func (s *Compacted[T]) Slots() []int {
 }
 
 // Bytes returns the memory that the state holds.
-func (s *Compacted[T]) Bytes() int64 {
+func (s *Compacted) Bytes() int64 {
 	var n int
 	for i := range s.heads {
 		h := &s.heads[i]
 		n += cap(h.keys.Data) + cap(h.value.Data) + cap(h.bias)
 	}
-	return int64(n) * sizeOf[T]()
+	return 4 * int64(n)
 }
 
 // Report returns the counts over the rows of all steps.
-func (s *Compacted[T]) Report() attention.Report { return s.report }
+func (s *Compacted) Report() attention.Report { return s.report }
 
 // Reset forgets all tokens, including those of the context, and the counts.
-func (s *Compacted[T]) Reset() {
+func (s *Compacted) Reset() {
 	s.length, s.report = 0, attention.Report{}
 	clear(s.heads)
 }
 
 // Fork returns a copy that continues independently.
-func (s *Compacted[T]) Fork() State[T] {
-	f := &Compacted[T]{layer: s.layer, tab: s.tab, scale: s.scale, heads: make([]compactedHead[T], len(s.heads))}
+func (s *Compacted) Fork() State {
+	f := &Compacted{layer: s.layer, tab: s.tab, scale: s.scale, heads: make([]compactedHead, len(s.heads))}
 	for i := range s.heads {
 		h, c := &s.heads[i], &f.heads[i]
 		c.slots = h.slots
@@ -227,25 +225,20 @@ func (s *Compacted[T]) Fork() State[T] {
 	return f
 }
 
-// Join always fails: slots do not know the order of their tokens, so two contexts cannot be joined.
-func (s *Compacted[T]) Join(o State[T]) error {
-	return fmt.Errorf("%T into %T: compacted contexts do not join: %w", o, s, attention.ErrMismatch)
-}
-
 // compactedFormat: the flag is the number of bytes per number. For every head the body has the number of slots and of
 // keys as u64, then the keys, the values and the biases of the slots.
 var compactedFormat = seal.Format{Magic: "randfeat compact", Version: 1, Counts: stateCounts}
 
-func (s *Compacted[T]) fingerprint() [32]byte {
-	return s.layer.fingerprint("compacted", float64(s.scale), struct{}{}, nil)
+func (s *Compacted) fingerprint() [32]byte {
+	return s.layer.fingerprint("compacted", float64(s.scale), struct{}{})
 }
 
 // AppendBinary appends the state to b, with a fingerprint of scale and shape and a checksum.
-func (s *Compacted[T]) AppendBinary(b []byte) ([]byte, error) {
+func (s *Compacted) AppendBinary(b []byte) ([]byte, error) {
 	start := len(b)
-	b = compactedFormat.Begin(b, seal.Header{Flag: uint16(sizeOf[T]()), Fingerprint: s.fingerprint(),
+	b = compactedFormat.Begin(b, seal.Header{Flag: 4, Fingerprint: s.fingerprint(),
 		Counts: s.counts()})
-	row := make([]T, s.dim)
+	row := make([]float32, s.dim)
 	for i := range s.heads {
 		h := &s.heads[i]
 		b = binary.LittleEndian.AppendUint64(b, uint64(h.slots))
@@ -265,34 +258,35 @@ func IsCompacted(b []byte) bool {
 	return len(b) >= len(compactedFormat.Magic) && string(b[:len(compactedFormat.Magic)]) == compactedFormat.Magic
 }
 
-// ReadCompacted reads a state that AppendBinary wrote, for a layer of the given shape and scale. The error wraps
+// ReadCompacted reads a state that AppendBinary wrote, for a layer with queries of shape q and values of shape v,
+// whose lengths do not matter, and of the given scale. The error wraps
 // [attention.ErrMismatch] if the state belongs to another layer and [attention.ErrCorrupt] if the bytes are damaged. It
 // allocates no more memory than b justifies.
-func ReadCompacted[T dense.Float](b []byte, qHeads, kvHeads, dim, valueDim int, scale float64) (*Compacted[T], error) {
-	l, err := newLayer(1, qHeads, kvHeads, dim, valueDim)
+func ReadCompacted(b []byte, scale float64, q, v attention.Shape) (*Compacted, error) {
+	l, err := newLayer(q, v)
 	if err != nil {
 		return nil, err
 	}
-	if scale, err = logitScale(scale, dim); err != nil {
+	if scale, err = logitScale(scale, l.dim); err != nil {
 		return nil, err
 	}
-	tab, err := kern.Chosen[T]()
+	tab, err := kern.Chosen[float32]()
 	if err != nil {
 		return nil, err
 	}
-	s := &Compacted[T]{layer: l, tab: tab, scale: T(scale), heads: make([]compactedHead[T], kvHeads)}
+	s := &Compacted{layer: l, tab: tab, scale: float32(scale), heads: make([]compactedHead, l.kvHeads)}
 	head, body, err := compactedFormat.Open(b)
 	if err != nil {
 		return nil, fmt.Errorf("saved compacted state: %w", err)
 	}
-	if head.Flag != uint16(sizeOf[T]()) || head.Fingerprint != s.fingerprint() {
+	if head.Flag != 4 || head.Fingerprint != s.fingerprint() {
 		return nil, fmt.Errorf("saved compacted state of another precision, shape or scale: %w", attention.ErrMismatch)
 	}
 	if err := s.setCounts(head.Counts); err != nil {
 		return nil, fmt.Errorf("saved compacted state: %w", err)
 	}
 	ok := true
-	k := make([]T, dim)
+	k := make([]float32, s.dim)
 	for i := range s.heads {
 		h := &s.heads[i]
 		var slots, n uint64
@@ -300,20 +294,19 @@ func ReadCompacted[T dense.Float](b []byte, qHeads, kvHeads, dim, valueDim int, 
 			slots, n = binary.LittleEndian.Uint64(body), binary.LittleEndian.Uint64(body[8:])
 			body = body[16:]
 		}
-		size := uint64(sizeOf[T]())
 		if slots > n || n-slots > uint64(s.length) || n > uint64(len(body)) ||
-			(n*uint64(dim+valueDim)+slots)*size > uint64(len(body)) {
+			4*(n*uint64(s.dim+s.valueDim)+slots) > uint64(len(body)) {
 			return nil, fmt.Errorf("saved compacted state: head %d does not fit %d bytes: %w", i, len(body),
 				attention.ErrCorrupt)
 		}
-		h.grow(tab, int(n), dim, valueDim)
+		h.grow(tab, int(n), s.dim, s.valueDim)
 		h.slots = int(slots)
-		zero := make([]T, valueDim)
+		zero := make([]float32, s.valueDim)
 		for range n {
 			body = seal.Read(body, k, &ok)
 			h.add(k, zero, 0)
 		}
-		body = seal.Read(body, h.value.Data[:int(n)*valueDim], &ok)
+		body = seal.Read(body, h.value.Data[:int(n)*s.valueDim], &ok)
 		body = seal.Read(body, h.bias[:slots], &ok)
 		for _, x := range h.bias {
 			ok = ok && math.Abs(float64(x)) <= 100

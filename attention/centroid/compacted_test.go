@@ -2,6 +2,7 @@ package centroid
 
 import (
 	"encoding/binary"
+	"github.com/randfeat/randfeat/attention"
 	"math"
 	"slices"
 	"testing"
@@ -12,17 +13,17 @@ import (
 
 // Bytes with a valid seal, whatever they say, are a compacted state that takes a step, or an error.
 func FuzzSavedCompacted(f *testing.F) {
-	in := makeInput[float32](4, 1, 2, 1, 40, 40, 4, 3, 0.7)
+	in := makeInput(4, 1, 2, 1, 40, 4, 3)
 	head, err := Compact(in.k.Head(0, 0), in.v.Head(0, 0), in.q.Head(0, 0), 0, 6)
 	if err != nil {
 		f.Fatal(err)
 	}
-	s, err := NewCompacted([]CompactHead[float32]{head}, 2, 40, 0)
+	s, err := NewCompacted([]CompactHead{head}, 2, 40, 0)
 	if err != nil {
 		f.Fatal(err)
 	}
 	for _, n := range []int{0, 7} {
-		steps(f, s, input[float32]{piece(in.q, 0, n), piece(in.k, 0, n), piece(in.v, 0, n)}, 8)
+		steps(f, s, input{piece(in.q, 0, n), piece(in.k, 0, n), piece(in.v, 0, n)}, 8)
 		b, err := s.AppendBinary(nil)
 		if err != nil {
 			f.Fatal(err)
@@ -37,7 +38,8 @@ func FuzzSavedCompacted(f *testing.F) {
 		b := compactedFormat.Begin(nil, seal.Header{Flag: 4, Fingerprint: s.fingerprint(),
 			Counts: make([]uint64, stateCounts)})
 		binary.LittleEndian.PutUint64(b[len(b)-8*stateCounts:], length)
-		c, err := ReadCompacted[float32](seal.Close(append(b, body...), 0), 2, 1, 4, 3, 0)
+		c, err := ReadCompacted(seal.Close(append(b, body...), 0), 0, attention.Shape{Batch: 1, Heads: 2, Dim: 4},
+			attention.Shape{Batch: 1, Heads: 1, Dim: 3})
 		if err != nil {
 			return
 		}
@@ -47,7 +49,7 @@ func FuzzSavedCompacted(f *testing.F) {
 		if c.Len() > maxLen-2 {
 			return
 		}
-		steps(t, c, input[float32]{piece(in.q, 0, 2), piece(in.k, 0, 2), piece(in.v, 0, 2)}, 2)
+		steps(t, c, input{piece(in.q, 0, 2), piece(in.k, 0, 2), piece(in.v, 0, 2)}, 2)
 	})
 }
 
@@ -57,7 +59,7 @@ func TestSeedsOfRepeatedKeys(t *testing.T) {
 	// Eight edge keys, a key four times, one twice and two keys once.
 	row := []float32{0, 1, 2, 3, 5, 5, 5, 5, 6, 6, 7, 8, 10, 11, 12, 13}
 	n := len(row)
-	c := &compaction[float32]{k: dense.Matrix[float32]{Rows: n, Cols: 1, Stride: 1, Data: row},
+	c := &compaction{k: dense.Matrix[float32]{Rows: n, Cols: 1, Stride: 1, Data: row},
 		rms: make([]float32, n)}
 	for j, x := range row {
 		switch x { // with all copies 16, 12, 9 and 1
@@ -87,8 +89,8 @@ func TestSeedsOfRepeatedKeys(t *testing.T) {
 
 // In the metric of the clustering equal keys are one point with the mean of their values.
 func TestCoordinatesOfRepeatedKeys(t *testing.T) {
-	in := makeInput[float32](3, 1, 1, 1, 6, 6, 2, 1, 0.7)
-	c := &compaction[float32]{tab: tableOf[float32](t), k: in.k.Head(0, 0), v: in.v.Head(0, 0), q: in.q.Head(0, 0)}
+	in := makeInput(3, 1, 1, 1, 6, 2, 1)
+	c := &compaction{tab: tableOf(t), k: in.k.Head(0, 0), v: in.v.Head(0, 0), q: in.q.Head(0, 0)}
 	for j, value := range []float32{1, 2, 6, 3, -1, 0} {
 		c.v.Row(j)[0] = value
 		if j < 3 {

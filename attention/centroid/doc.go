@@ -4,34 +4,34 @@
 //
 // # Usage
 //
-// Bidirectional attention needs no preparation. Every call clusters its own keys:
+// A [Spec] is a method with its settings. There is one type for each situation:
 //
-//	a := centroid.Attention[float32]{Specs: []centroid.Spec{{Clusters: 64, Top: 4, Window: 16, Block: 16}}}
-//	report, err := a.Forward(out, q, k, v)
+//   - [PerQuery]: bidirectional, every query chooses its exact keys; the fewest operations.
+//   - [Blocks]: bidirectional, blocks of sorted queries choose together; the least time on long sequences.
+//   - [Prefix]: causal, whole sequences.
+//   - [Sketch]: causal, token by token, by the state [Chunks].
 //
-// Causal attention must not learn its centres from later keys. Fit them once, on other text of the same kind, and reuse
-// them. [Centres] can be saved as JSON or in binary form:
+// [Attention] needs no preparation. Every call clusters its own keys, and a causal query only sees clusters of keys
+// before it:
 //
-//	causal := attention.Visibility{Causal: true}
-//	specs := []centroid.Spec{{Clusters: 64, Top: 4, Keys: 64, Spread: true, Sinks: 4, Window: 64}}
-//	centres, err := centroid.Fit(specs, 0, causal, q, k, v)
-//	a := centroid.Attention[float32]{Visibility: causal, Specs: specs, Centres: centres}
+//	a := centroid.Attention{Specs: []centroid.Spec{centroid.PerQuery{Clusters: 64, Top: 4, Window: 16, Block: 16}}}
 //	report, err := a.Forward(out, q, k, v)
 //
 // To decode token by token, make a [State] and call Step with the prompt and then with every new token:
 //
-//	cache, err := centroid.NewCache(a, batch, queryHeads, keyHeads, dim, valueDim)
-//	err = cache.Step(out, q, k, v)
+//	a := centroid.Attention{Specs: []centroid.Spec{centroid.Sketch{Clusters: 16, Chunk: 512, Share: 0.005}}}
+//	state, err := centroid.NewChunks(&a, q.Shape, v.Shape)
+//	err = state.Step(out, q, k, v)
 //
-// There are three kinds of State. [Cache] keeps all keys and reproduces Forward bit for bit. [Slots] merges old keys
-// and needs constant memory. [Chunks] needs no fitted centres (Spec.Chunk).
+// [Slots] is a state of constant memory. [Compact] shrinks a finished context to a few weighted slots, and [Compacted]
+// goes on after it.
 //
 // The error depends on the head. [Attention.At] computes a few rows, which can be compared with [attention.Exact]
 // before the method is used. Package attention/choose does this, and chooses the Spec of every head.
 //
 // # The estimator
 //
-// Let x = Scale·q, so that x·y_j is the logit of key j. Cluster c has n_c keys, the centroid ȳ_c and the sum of values
+// [PerQuery] is the plain form. Let x = Scale·q, so that x·y_j is the logit of key j. Cluster c has n_c keys, the centroid ȳ_c and the sum of values
 // s_c. S is the set of keys that are exact for the query. The output is
 //
 //	      Σ_{j ∈ S} e^{x·y_j} v_j + Σ_c e^{x·ȳ_c} (s_c − s_c^S)
@@ -53,7 +53,7 @@
 //
 // # The clusters
 //
-// [Fit] differs from plain k-means in two ways. First, the metric R = (E xxᵀ)^½ measures the distance of keys by the
+// The fit differs from plain k-means in two ways. First, the metric R = (E xxᵀ)^½ measures the distance of keys by the
 // difference of their logits, |R(y−c)|² = E(x·(y−c))². Second, keys are weighted by the attention that a few landmark
 // queries r_t give them,
 //
@@ -65,31 +65,16 @@
 // With Clusters ∝ √L and few Top clusters, attention takes O(L^1.5) time. Keys are sorted by cluster, which makes the
 // exact part a series of dense products: one cluster times the queries that have chosen it.
 //
-// # Causal attention
-//
-// Causal attention assigns keys to centres that are fixed beforehand. Without Centres, the first keys of the sequence
-// stay exact until there are enough of them to fit centres. A cluster is the plain mean of its keys so far. With
-// Spec.Spread its weight includes the variance of their logits along a few residual directions. With Spec.Keys only the
-// best members of an opened cluster, by residual score, are exact. [Cache] keeps all keys grouped by cluster for
-// decoding token by token, [Slots] merges them in constant memory, and [Compact] shrinks a finished context. The
-// comment at the top of causal.go states the rules.
-//
 // # Dense tiles
 //
 // Queries that choose their clusters individually need the fewest operations. Blocks of queries that choose together
-// (Spec.Together) often need less time, because all their products are dense tiles. Bidirectional queries are sorted
-// first, so that the queries of a block attend to the same keys. A bidirectional block weighs all keys by its mean
-// query: the heaviest (Spec.Keys) are exact, and the others are in centroids made for the block, which needs the least
-// time on long sequences. Causal attention works in chunks of positions (Spec.Chunk). With Spec.Keys the
-// queries of a chunk see its keys exactly, and all earlier keys as bidirectional blocks do, which needs the least time
-// for whole sequences. With Spec.Top every chunk of keys has clusters of its own. With
-// Spec.Share the clusters of chunks are for decoding: single keys are exact, found by sketches. See blocks.go,
-// tilt.go, prefix.go and chunks.go.
+// often need less time, because all their products are dense tiles. Queries are sorted first, so that the queries of a
+// block attend to the same keys. A block of [Blocks] weighs all keys by its mean query: the heaviest are exact, and the
+// others are in centroids made for the block. [Prefix] works in chunks of positions: the queries of a chunk see its keys
+// exactly, and all earlier keys as Blocks see them. With [Sketch] the clusters of chunks are for decoding: single keys
+// are exact, found by sketches. See tilt.go, prefix.go and sketch.go.
 //
-// # Limits
-//
-// [Attention.Backward] holds the clusters and the choice of exact clusters constant. It does not support Spec.Together,
-// and for causal attention it needs Centres. A mask of padding works in Forward; a State takes no masks.
+// A mask of padding works in Forward; a State takes no masks.
 //
 // # Related work
 //
@@ -102,14 +87,13 @@
 //
 // # Files
 //
-//   - attention.go, spec.go, trials.go: the method, its settings, and trials of many settings on one head.
-//   - fit.go, kmeans.go, centres.go: clusters of keys, and fitted centres with their file forms.
-//   - call.go, rows.go, backward.go: bidirectional attention whose queries choose by themselves, and its gradients.
-//   - blocks.go, roworder.go, tilt.go, tiltflow.go, tiles.go: bidirectional attention whose queries choose together.
-//     flow.go: the order of jobs, here and in prefixes.
-//   - causal.go, far.go, geometry.go, block.go, select.go, backward_causal.go: causal attention with fitted centres.
-//   - chunks.go, chunkstate.go, prefix.go, prefixflow.go: causal attention in chunks. sketch.go, replay.go: with
-//     Spec.Share.
-//   - state.go: the fields and checks that all decoding states share. cache.go, slots.go, compact.go, compacted.go: the
-//     states. codec.go, cachecodec.go, chunkcodec.go: their binary forms.
+//   - spec.go, attention.go, check.go, trials.go: the methods, their settings, and trials of many settings on one head.
+//   - fit.go, kmeans.go, assign.go: clusters of keys.
+//   - call.go, rows.go: PerQuery.
+//   - tilt.go, tiltflow.go, blocks.go, roworder.go, balance.go, tiles.go, select.go: Blocks. flow.go: the order of jobs,
+//     here and in prefixes.
+//   - prefix.go, prefixflow.go: Prefix.
+//   - chunks.go, chunkcodec.go, sketch.go, replay.go: Sketch.
+//   - state.go, codec.go: the fields and checks that all decoding states share. slots.go, compact.go, compacted.go: the
+//     other states.
 package centroid

@@ -1,7 +1,6 @@
 package centroid_test
 
 import (
-	"encoding/json"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -50,8 +49,8 @@ func ExampleAttention() {
 		fmt.Println(err)
 		return
 	}
-	spec := centroid.Spec{Clusters: 64, Top: 4, Window: 16, Block: 16}
-	a := centroid.Attention[float32]{Specs: []centroid.Spec{spec}}
+	spec := centroid.PerQuery{Clusters: 64, Top: 4, Window: 16, Block: 16}
+	a := centroid.Attention{Specs: []centroid.Spec{spec}}
 	report, err := a.Forward(out, q, k, v)
 	if err != nil {
 		fmt.Println(err)
@@ -80,7 +79,7 @@ func ExampleAttention_At() {
 		return
 	}
 	for _, clusters := range []int{16, 64} {
-		a := centroid.Attention[float32]{Specs: []centroid.Spec{{Clusters: clusters, Top: 2}}}
+		a := centroid.Attention{Specs: []centroid.Spec{centroid.PerQuery{Clusters: clusters, Top: 2}}}
 		if err := a.At(out, rows, q, k, v); err != nil {
 			fmt.Println(err)
 			return
@@ -92,41 +91,58 @@ func ExampleAttention_At() {
 	// 64 clusters are enough for 3 %: true
 }
 
-// Centres fitted to one text serve another, and are saved as JSON.
-func ExampleFit() {
+// Settings are tried one after the other on a few rows.
+func ExampleTrials() {
 	const length, dim = 1024, 16
-	spec := []centroid.Spec{{Clusters: 64, Top: 4, Window: 16, Block: 16}}
 	q, k, v := tokens(1, length, dim)
-	centres, err := centroid.Fit(spec, 0, attention.Visibility{}, q, k, v)
+	rows := []int{100, 300, 500, 700, 900}
+	out := attention.NewSeq[float32](1, 1, len(rows), dim)
+	trials, err := centroid.NewTrials(attention.Visibility{}, 0, q, k, v)
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	saved, err := json.Marshal(centres)
+	for _, top := range []int{0, 2, 8} { // they share the clusters
+		if err := trials.At(out, rows, centroid.PerQuery{Clusters: 24, Top: top}); err != nil {
+			fmt.Println(err)
+			return
+		}
+	}
+	fmt.Println(trials.At(out, rows, centroid.PerQuery{}))
+	// Output:
+	// clusters 0, want 1 to 16777216: invalid centroid spec
+}
+
+// Tokens are decoded one by one by a state that reads some of the keys.
+func ExampleChunks() {
+	const length, dim = 1024, 16
+	q, k, v := tokens(1, length, dim)
+	a := &centroid.Attention{Specs: []centroid.Spec{centroid.Sketch{Clusters: 16, Chunk: 128, Share: 0.01, Window: 32}}}
+	state, err := centroid.NewChunks(a, q.Shape, v.Shape)
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	var loaded []*centroid.Centres
-	if err := json.Unmarshal(saved, &loaded); err != nil {
-		fmt.Println(err)
-		return
+	out, exact := attention.NewSeq[float32](1, 1, length, dim), attention.NewSeq[float32](1, 1, length, dim)
+	for l := range length {
+		at := func(s attention.Seq[float32]) attention.Seq[float32] {
+			s.Data, s.Len = s.Data[l*s.StrideL:], 1
+			return s
+		}
+		if err := state.Step(at(out), at(q), at(k), at(v)); err != nil {
+			fmt.Println(err)
+			return
+		}
 	}
-	q, k, v = tokens(2, length, dim)
-	exact, out := attention.NewSeq[float32](1, 1, length, dim), attention.NewSeq[float32](1, 1, length, dim)
-	var reference attention.Exact[float32]
+	reference := attention.Exact[float32]{Visibility: attention.Visibility{Causal: true}}
 	if _, err := reference.Forward(exact, q, k, v); err != nil {
 		fmt.Println(err)
 		return
 	}
-	a := centroid.Attention[float32]{Specs: spec, Centres: loaded}
-	if _, err := a.Forward(out, q, k, v); err != nil {
-		fmt.Println(err)
-		return
-	}
-	fmt.Println("centres:", loaded[0].Clusters())
-	fmt.Println("error below 5 %:", distance(out, exact) < 0.05)
+	r := state.Report()
+	fmt.Println("error below 10 %:", distance(out, exact) < 0.1)
+	fmt.Println("fewer than half of the keys exact:", r.Exact < r.Rows*length/4)
 	// Output:
-	// centres: 64
-	// error below 5 %: true
+	// error below 10 %: true
+	// fewer than half of the keys exact: true
 }

@@ -1,339 +1,155 @@
 package centroid
 
 import (
-	"bytes"
-	"crypto/sha256"
 	"encoding/json"
+	"errors"
 	"math"
 	"math/rand/v2"
-	"runtime"
+	"strings"
 	"testing"
 
 	"github.com/randfeat/randfeat/attention"
 	"github.com/randfeat/randfeat/dense"
-	"github.com/randfeat/randfeat/internal/seal"
 )
 
 // random fills a sequence with N(0, sd²).
-func random[T dense.Float](r *rand.Rand, sd float64, batch, heads, length, dim int) attention.Seq[T] {
-	s := attention.NewSeq[T](batch, heads, length, dim)
+func random(r *rand.Rand, sd float64, batch, heads, length, dim int) attention.Seq[float32] {
+	s := attention.NewSeq[float32](batch, heads, length, dim)
 	for i := range s.Data {
-		s.Data[i] = T(sd * r.NormFloat64())
+		s.Data[i] = float32(sd * r.NormFloat64())
 	}
 	return s
 }
 
-// Keys in tight groups: the fit finds them, and says the same as a search over all centres.
+// Keys in tight groups: the fit finds them.
 func TestFitFindsClusters(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	const groups, per, d = 8, 40, 5
-	at := random[float64](r, 3, 1, 1, groups, d).Head(0, 0)
-	k := attention.NewSeq[float64](1, 1, groups*per, d)
+	at := random(r, 3, 1, 1, groups, d).Head(0, 0)
+	k := attention.NewSeq[float32](1, 1, groups*per, d)
 	for j := range groups * per {
 		for c := range d {
-			k.Head(0, 0).Set(j, c, 7+at.At(j%groups, c)+.01*r.NormFloat64())
+			k.Head(0, 0).Set(j, c, 7+at.At(j%groups, c)+float32(.01*r.NormFloat64()))
 		}
 	}
-	q, v := random[float64](r, 1, 1, 2, 100, d), random[float64](r, 1, 1, 1, groups*per, 3)
-	for _, values := range []float64{0, 0.1} {
-		cs, err := Fit([]Spec{{Clusters: 2 * groups, Values: values}}, 0, attention.Visibility{}, q, k, v)
-		if err != nil {
-			t.Fatal(err)
-		}
-		c := cs[0]
-		a := make([]int32, groups*per)
-		if err := Assign(a, c, k.Head(0, 0), v.Head(0, 0)); err != nil {
-			t.Fatal(err)
-		}
-		owner := map[int32]int{}
-		for j, x := range a {
-			if g, ok := owner[x]; ok && g != j%groups {
-				t.Fatalf("values %v: groups %d and %d share cluster %d", values, g, j%groups, x)
-			}
-			owner[x] = j % groups
-			best, near := -1, math.Inf(1)
-			for i := range c.Clusters() {
-				var dist float64
-				for m := range d {
-					var z float64
-					for l := range d {
-						z += c.Metric().At(m, l) * (k.Head(0, 0).At(j, l) - c.Centre(i)[l])
-					}
-					dist += z * z
-				}
-				for l, m := range c.w.Centres.Row(i)[d:] {
-					z := c.w.ValueScale * (v.Head(0, 0).At(j, l) - m)
-					dist += z * z
-				}
-				if dist < near {
-					best, near = i, dist
-				}
-			}
-			if best != int(x) {
-				t.Fatalf("values %v, key %d: cluster %d, the nearest is %d", values, j, x, best)
-			}
-		}
-	}
-}
-
-// The metric is the root of E xxᵀ, and the projections are biorthogonal in the span of the queries.
-func TestFitMetric(t *testing.T) {
-	r := rand.New(rand.NewPCG(3, 4))
-	const d = 6
-	q, k, v := random[float64](r, 1, 2, 4, 60, d), random[float64](r, 1, 2, 2, 60, d), random[float64](r, 1, 2, 2, 60,
-		3)
-	const scale = 0.7
-	cs, err := Fit([]Spec{{Clusters: 4}}, scale, attention.Visibility{}, q, k, v)
-	if err != nil {
+	q, v := random(r, 1, 1, 2, 100, d), random(r, 1, 1, 1, groups*per, 3)
+	var c call
+	if err := c.start(&Attention{Specs: []Spec{PerQuery{Clusters: 2 * groups}}}, q, q, k, v); err != nil {
 		t.Fatal(err)
 	}
-	for h, c := range cs {
-		px, py := c.Projections()
-		for i := range d {
-			for j := range d {
-				var want, got, unit float64
-				for g := 2 * h; g < 2*h+2; g++ {
-					for b := range 2 {
-						m := q.Head(b, g)
-						for l := range m.Rows {
-							want += scale * scale * m.At(l, i) * m.At(l, j) / 240
-						}
-					}
-				}
-				for l := range d {
-					got += c.Metric().At(i, l) * c.Metric().At(l, j)
-				}
-				for l := range px.Cols {
-					unit += px.At(i, l) * py.At(j, l)
-				}
-				if math.Abs(got-want) > 1e-9 {
-					t.Errorf("head %d: (R²)_%d%d = %v, want %v", h, i, j, got, want)
-				}
-				if i == j {
-					unit--
-				}
-				if math.Abs(unit) > 1e-9 {
-					t.Errorf("head %d: PX·PYᵀ − 1 is %v at %d, %d", h, unit, i, j)
-				}
-			}
+	c.prepare()
+	owner := map[int32]int{}
+	for j, x := range c.problems[0].cluster {
+		if g, ok := owner[x]; ok && g != j%groups {
+			t.Fatalf("groups %d and %d share cluster %d", g, j%groups, x)
 		}
+		owner[x] = j % groups
 	}
 }
 
-func TestFitSameBitsOnAnyNumberOfCores(t *testing.T) {
-	r := rand.New(rand.NewPCG(5, 6))
-	q, k, v := random[float32](r, 1, 1, 4, 600, 16), random[float32](r, 1, 1, 2, 600, 16),
-		random[float32](r, 1, 1, 2, 600, 8)
-	var first []byte
-	for _, n := range []int{1, 3} {
-		old := runtime.GOMAXPROCS(n)
-		cs, err := Fit([]Spec{{Clusters: 16, Sample: 200}}, 0, attention.Visibility{Causal: true}, q, k, v)
-		runtime.GOMAXPROCS(old)
-		if err != nil {
-			t.Fatal(err)
-		}
-		b, _ := cs[1].AppendBinary(nil)
-		if first == nil {
-			first = b
-		} else if !bytes.Equal(first, b) {
-			t.Error("other bits with other cores")
-		}
-	}
-}
-
-// A key after the last query that may see it in a cluster has no part in the fit.
-func TestFitIsCausal(t *testing.T) {
+// The weight of a key is the mean attention of the landmarks, and a floor.
+func TestFitWeights(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 8))
-	const n = 300
-	f := fitter[float64]{}
-	q, k, v := random[float64](r, 1, 1, 2, n, 8), random[float64](r, 1, 1, 1, n, 8), random[float64](r, 1, 1, 1, n, 4)
-	spec := &Spec{Clusters: 8, Sinks: 3, Window: 10, Block: 32, Landmarks: 20}
-	weights := func() []float64 {
-		f.tab = tableOf[float64](t)
-		f.reset(spec, 0.5, true, q, k, v, 0)
-		f.add(0, attention.Span{Q1: n, K1: n}, nil)
-		f.weigh()
-		return append([]float64(nil), f.weights...)
-	}
-	w := weights()
-	const sinks, keys = 3, n - 3 // sinks have no part in it
-	for _, j := range []int{288 - 10, n - 1} {
-		if math.Abs(w[j-sinks]-0.1/keys) > 1e-15 {
-			t.Errorf("key %d has weight %v, want the floor alone", j, w[j-sinks])
-		}
-	}
+	const n, sinks, marks, scale = 300, 3, 20, 0.5
+	q, k := random(r, 1, 1, 2, n, 8), random(r, 1, 1, 1, n, 8)
+	spec := PerQuery{Clusters: 8, Sinks: sinks, Landmarks: marks}.settings()
+	f := fitter{tab: tableOf(t)}
+	f.reset(&spec, scale, q, k, 0, 0, attention.Span{Q1: n, K1: n})
+	f.add(nil)
+	f.weigh()
 	want := make([]float64, n)
 	for g := range 2 {
-		for m := range 20 {
-			i := (2*m + 1) * n / 40
-			end := i/32*32 - 10
+		for m := range marks {
+			x := wide(q.Head(0, g).Row((2*m + 1) * n / (2 * marks)))
 			var sum float64
 			e := make([]float64, n)
-			for j := sinks; j < end; j++ {
-				e[j] = math.Exp(0.5 * dense.Dot(q.Head(0, g).Row(i), k.Head(0, 0).Row(j)))
+			for j := sinks; j < n; j++ {
+				e[j] = math.Exp(scale * dense.Dot(x, wide(k.Head(0, 0).Row(j))))
 				sum += e[j]
 			}
 			for j := range e {
-				if sum > 0 {
-					want[j] += e[j] / sum
-				}
+				want[j] += e[j] / sum / (2 * marks)
 			}
 		}
 	}
-	var used float64
-	for _, x := range want {
-		used += x
-	}
-	for j := range w {
-		if x := want[j+sinks]/used + 0.1/keys; math.Abs(w[j]-x) > 1e-12 {
-			t.Fatalf("key %d has weight %v, want %v", j, w[j], x)
+	for j, w := range f.weights {
+		if x := want[j+sinks] + 0.1/(n-sinks); math.Abs(float64(w)-x) > 1e-6 {
+			t.Fatalf("key %d has weight %v, want %v", j+sinks, w, x)
 		}
 	}
 }
 
-func TestFitOddShapes(t *testing.T) {
-	r := rand.New(rand.NewPCG(9, 10))
-	for _, c := range []struct{ n, lq, d, dv, k int }{
-		{1, 1, 1, 1, 1}, {5, 3, 1, 1, 9}, {3, 2, 16, 4, 2}, {40, 1, 8, 0, 7}, {100, 300, 3, 5, 100}, {20, 20, 40, 2, 4},
-	} {
-		for kind := range 4 {
-			q, k, v := random[float32](r, 1, 1, 1, c.lq, c.d), random[float32](r, 1, 1, 1, c.n, c.d),
-				random[float32](r, 1, 1, 1, c.n, c.dv)
-			switch kind {
-			case 1:
-				clear(q.Data)
-			case 2: // all keys alike
-				for j := range c.n {
-					copy(k.Head(0, 0).Row(j), k.Head(0, 0).Row(0))
-				}
-			case 3: // numbers whose squares overflow
-				for i := range q.Data {
-					q.Data[i] *= 1e25
-				}
-				for i := range k.Data {
-					k.Data[i] *= 1e30
-				}
+// Specs that make no sense are refused, and so are heads of two methods.
+func TestSpecsAreValidated(t *testing.T) {
+	good := []Spec{PerQuery{Clusters: 4}, Blocks{Clusters: 4, Queries: 8, Keys: 2},
+		Prefix{Clusters: 4, Chunk: 16, Queries: 8, Keys: 3, Window: 16}, Sketch{Clusters: 4, Chunk: 8, Share: 0.1}}
+	for _, s := range good {
+		if err := s.Validate(); err != nil {
+			t.Errorf("%+v: %v", s, err)
+		}
+	}
+	for _, s := range []Spec{PerQuery{}, PerQuery{Clusters: 4, Top: -1}, PerQuery{Clusters: mostClusters + 1},
+		PerQuery{Clusters: 4, Block: math.MaxInt}, Blocks{Clusters: 4, Queries: 8}, Blocks{Clusters: 4, Keys: 2},
+		Blocks{Clusters: 4, Queries: mostQueries + 1, Keys: 2}, Prefix{Clusters: 4, Queries: 8, Keys: 3},
+		Prefix{Clusters: 17, Chunk: 16, Queries: 8, Keys: 3}, Prefix{Clusters: 4, Chunk: mostChunk + 1, Queries: 8, Keys: 3},
+		Prefix{Clusters: 4, Chunk: 16, Queries: 8, Keys: 3, Window: 17}, Prefix{Clusters: 4, Chunk: 16, Queries: 8},
+		Prefix{Clusters: 4, Chunk: 16, Queries: 8, Keys: 3, Start: -1}, Sketch{Clusters: 4, Chunk: 8},
+		Sketch{Clusters: 4, Chunk: 8, Share: math.NaN()}, Sketch{Clusters: 9, Chunk: 8, Share: 0.1},
+		Sketch{Clusters: 4, Chunk: 8, Share: 0.1, Sinks: 9}} {
+		if err := s.Validate(); !errors.Is(err, ErrSpec) {
+			t.Errorf("%+v: %v", s, err)
+		}
+	}
+	q, k, v := grouped(2, 40, 16, 1)
+	out := attention.NewSeq[float32](1, 4, 40, 16)
+	for i, s := range good {
+		other := good[(i+1)%len(good)]
+		for name, a := range map[string]*Attention{"two methods": {Specs: []Spec{s, other}},
+			"the other direction": {Visibility: attention.Visibility{Causal: !s.Causal()}, Specs: []Spec{s}},
+			"three heads":         {Specs: []Spec{s, s, s}}} {
+			if name == "two methods" {
+				a.Causal = s.Causal()
 			}
-			cs, err := Fit([]Spec{{Clusters: c.k, Values: float64(kind % 2)}}, 0, attention.Visibility{}, q, k, v)
-			if err != nil {
-				t.Fatalf("%+v, kind %d: %v", c, kind, err)
-			}
-			if got := cs[0].Clusters(); got > min(c.k, c.n) || got < 1 || (kind == 0 && got != min(c.k, c.n)) {
-				t.Errorf("%+v, kind %d: %d clusters", c, kind, got)
-			}
-			a := make([]int32, c.n)
-			if err := Assign(a, cs[0], k.Head(0, 0), v.Head(0, 0)); err != nil {
-				t.Fatal(err)
-			}
-			for _, x := range a {
-				if int(x) >= cs[0].Clusters() || x < 0 {
-					t.Fatalf("%+v, kind %d: cluster %d of %d", c, kind, x, cs[0].Clusters())
-				}
-			}
-			if kind == 0 && c.k >= c.n {
-				seen := map[int32]bool{}
-				for _, x := range a {
-					seen[x] = true
-				}
-				if len(seen) != c.n {
-					t.Errorf("%+v: %d clusters in use for %d keys", c, len(seen), c.n)
-				}
+			if _, err := a.Forward(out, q, k, v); err == nil {
+				t.Errorf("%T: %s were accepted", s, name)
 			}
 		}
 	}
 }
 
-func TestCentresCodec(t *testing.T) {
-	r := rand.New(rand.NewPCG(11, 12))
-	q, k, v := random[float32](r, 1, 1, 1, 50, 4), random[float32](r, 1, 1, 1, 50, 4), random[float32](r, 1, 1, 1, 50,
-		3)
-	for _, values := range []float64{0, 1} {
-		cs, err := Fit([]Spec{{Clusters: 6, Values: values}}, 0, attention.Visibility{}, q, k, v)
-		if err != nil {
-			t.Fatal(err)
-		}
-		want, _ := cs[0].MarshalBinary()
-		j, err := json.Marshal(cs[0])
-		if err != nil {
-			t.Fatal(err)
-		}
-		var a, b Centres
-		if err := json.Unmarshal(j, &a); err != nil {
-			t.Fatal(err)
-		}
-		if err := b.UnmarshalBinary(want); err != nil {
-			t.Fatal(err)
-		}
-		for _, c := range []*Centres{&a, &b} {
-			if got, _ := c.MarshalBinary(); !bytes.Equal(got, want) || c.Fingerprint() != cs[0].Fingerprint() {
-				t.Errorf("values %v: other bytes after a round trip", values)
-			}
-		}
-		for i := range want {
-			bad := bytes.Clone(want)
-			bad[i] ^= 1
-			if b.UnmarshalBinary(bad) == nil {
-				t.Fatalf("a wrong byte %d goes unnoticed", i)
-			}
-		}
-		if err := json.Unmarshal(append([]byte(`{"x":1,`), j[1:]...), &a); err == nil {
-			t.Error("an unknown field goes unnoticed")
-		}
-	}
-}
-
+// Settings keep their JSON form. Files of earlier versions are read, but for methods that were removed: one sentence
+// says so.
 func TestSpecJSON(t *testing.T) {
-	s := Spec{Clusters: 64, Top: 4, Window: 16, Block: 16, Seed: 3}
-	b, err := json.Marshal(s)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if want := `{"clusters":64,"top":4,"window":16,"block":16,"seed":3}`; string(b) != want {
-		t.Errorf("%s, want %s", b, want)
-	}
-	var got Spec
-	if err := json.Unmarshal(b, &got); err != nil || got != s {
-		t.Errorf("%+v, %v", got, err)
-	}
-	for _, bad := range []string{`{}`, `{"clusters":-1}`, `{"window":8,"top":2}`, `{"clusters":4,"Top":1}`,
-		`{"clusters":4,"keys":8}`,
-		`{"clusters":4,"bits":5}`, `{"clusters":4,"values":-1}`, `{"clusters":4,"clusters":4}`, `null`,
-		`{"clusters":4,"top":-2}`} {
-		if json.Unmarshal([]byte(bad), &got) == nil && bad != "null" {
-			t.Errorf("%s is no error", bad)
-		}
-	}
-	// The units of the table of real heads: block 16 + 64 centroids + 4 exact clusters at L = 512.
-	if c := s.Cost(512, 32, 32); math.Abs(c-96) > 1e-9 {
-		t.Errorf("cost %v, want 96", c)
-	}
-}
-
-// Bytes with a right checksum but wrong contents are errors, and what is read is written back as it was.
-func FuzzCentres(f *testing.F) {
-	r := rand.New(rand.NewPCG(13, 14))
-	q, k, v := random[float32](r, 1, 1, 1, 30, 3), random[float32](r, 1, 1, 1, 30, 3), random[float32](r, 1, 1, 1, 30,
-		2)
-	for _, values := range []float64{0, 1} {
-		cs, err := Fit([]Spec{{Clusters: 4, Values: values}}, 0, attention.Visibility{}, q, k, v)
+	for _, s := range []Spec{PerQuery{Clusters: 4, Top: 2, Sinks: 1, Window: 3, Block: 8, Landmarks: 9, Passes: 1, Sample: 5, Seed: 6},
+		Blocks{Clusters: 4, Keys: 5, Queries: 6, Passes: 1, Sample: 7, Seed: 8},
+		Prefix{Clusters: 4, Keys: 5, Queries: 6, Chunk: 7, Window: 2, Start: 9, Passes: 1, Sample: 2, Seed: 3},
+		Sketch{Clusters: 4, Chunk: 9, Share: 0.01, Sinks: 2, Window: 5, Landmarks: 6, Passes: 1, Sample: 3, Seed: 4}} {
+		b, err := json.Marshal(s)
 		if err != nil {
-			f.Fatal(err)
-		}
-		b, _ := cs[0].MarshalBinary()
-		f.Add(b[:len(b)-sha256.Size])
-	}
-	f.Fuzz(func(t *testing.T, b []byte) {
-		b = seal.Close(bytes.Clone(b), 0)
-		var c Centres
-		if c.UnmarshalBinary(b) != nil {
-			return
-		}
-		if again, err := c.MarshalBinary(); err != nil || !bytes.Equal(again, b) {
-			t.Fatalf("%d bytes were read and are written as %d others (%v)", len(b), len(again), err)
-		}
-		if err := Assign(make([]int32, 1), &c, dense.New[float64](1, c.Dim()), dense.New[float64](1,
-			c.ValueDim())); err != nil {
 			t.Fatal(err)
 		}
-	})
+		if got, err := UnmarshalSpec(b); err != nil || got != s {
+			t.Errorf("%s: %+v, %v, want %+v", b, got, err, s)
+		}
+	}
+	old := `{"clusters":16,"together":1,"chunk":512,"share":0.01,"sinks":4,"window":64,"landmarks":8,"passes":1}`
+	if s, err := UnmarshalSpec([]byte(old)); err != nil || s != (Sketch{Clusters: 16, Chunk: 512, Share: 0.01, Sinks: 4,
+		Window: 64, Landmarks: 8, Passes: 1}) {
+		t.Errorf("%s: %+v, %v", old, s, err)
+	}
+	for _, gone := range []string{`{"clusters":64,"top":8,"keys":96}`, `{"clusters":64,"spread":true,"sinks":4}`,
+		`{"clusters":8,"top":2,"chunk":64,"together":32}`, `{"clusters":64,"values":0.5}`, `{"clusters":64,"shared":true}`,
+		`{"clusters":64,"bits":4}`, `{"clusters":64,"residual":4}`} {
+		_, err := UnmarshalSpec([]byte(gone))
+		if !errors.Is(err, ErrRemoved) || !errors.Is(err, ErrSpec) || !strings.Contains(err.Error(), "choose a method again") {
+			t.Errorf("%s: %v", gone, err)
+		}
+	}
+	for _, bad := range []string{``, `{}`, `{"clusters":4,"Top":1}`, `{"clusters":4,"clusters":5}`, `{"clusters":4,"start":1}`,
+		`{"clusters":4,"keys":2,"together":8,"window":3}`, `{"clusters":4,"keys":2,"together":8,"chunk":16,"top":1}`,
+		`{"clusters":4,"together":2,"chunk":16,"share":0.1}`, `{"clusters":4,"chunk":16,"share":-1}`} {
+		if s, err := UnmarshalSpec([]byte(bad)); err == nil {
+			t.Errorf("%s is %+v", bad, s)
+		}
+	}
 }

@@ -3,13 +3,12 @@ package centroid
 import (
 	"testing"
 
-	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/internal/kern"
 )
 
-func tableOf[T dense.Float](t testing.TB) *kern.Table[T] {
+func tableOf(t testing.TB) *kern.Table[float32] {
 	t.Helper()
-	tab, err := kern.Chosen[T]()
+	tab, err := kern.Chosen[float32]()
 	if err != nil {
 		t.Fatal(err)
 	}

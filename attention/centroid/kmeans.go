@@ -13,26 +13,26 @@ import (
 // kmeans is weighted k-means in Euclidean coordinates, with memory that later calls reuse. Results do not depend on the
 // number of goroutines: points are scored independently, and a centre is summed by one goroutine in the order of
 // points.
-type kmeans[T dense.Float] struct {
-	tab     *kern.Table[T]
-	centres dense.Matrix[T] // the result
-	assign  []int32         // cluster of every point by the centres before the last pass, which moved to their means
-	picked  []int32         // the points that were the initial centres
+type kmeans struct {
+	tab     *kern.Table[float32]
+	centres dense.Matrix[float32] // the result
+	assign  []int32               // cluster of every point by the centres before the last pass, which moved to their means
+	picked  []int32               // the points that were the initial centres
 
-	norm, near, draw []T
+	norm, near, draw []float32
 	taken            []bool
-	panel            kern.Panel[T]
-	bias, mass       []T
-	twice            dense.Matrix[T]
+	panel            kern.Panel[float32]
+	bias, mass       []float32
+	twice            dense.Matrix[float32]
 
 	workers int // goroutines that may share the points; 0 means one
-	spare   par.Pool[scoreMemory[T]]
+	spare   par.Pool[scoreMemory]
 }
 
 // scoreMemory is the scratch memory with which one goroutine compares points with centres.
-type scoreMemory[T dense.Float] struct {
-	score dense.Matrix[T]
-	best  []T
+type scoreMemory struct {
+	score dense.Matrix[float32]
+	best  []float32
 }
 
 // awake reduces the amount of work that justifies a goroutine in a fit. The steps of a fit follow each other so closely
@@ -58,7 +58,7 @@ const (
 
 // run clusters the rows of z with weights w into at most k clusters. The result has fewer if fewer points have a
 // positive weight and distance.
-func (m *kmeans[T]) run(z dense.Matrix[T], w []T, k, passes int, seed uint64) {
+func (m *kmeans) run(z dense.Matrix[float32], w []float32, k, passes int, seed uint64) {
 	m.seed(z, w, min(k, z.Rows), seed)
 	m.assign = buf.Sized(m.assign, z.Rows)
 	for range passes {
@@ -69,13 +69,13 @@ func (m *kmeans[T]) run(z dense.Matrix[T], w []T, k, passes int, seed uint64) {
 // seed chooses points as initial centres in a few rounds, each by systematic sampling in proportion to w·D², where D is
 // the distance to the nearest centre of earlier rounds. This is k-means‖ (Bahmani et al. 2012, arXiv:1203.6402) with a
 // fixed number of points per round and without reclustering.
-func (m *kmeans[T]) seed(z dense.Matrix[T], w []T, k int, seed uint64) {
+func (m *kmeans) seed(z dense.Matrix[float32], w []float32, k int, seed uint64) {
 	n := z.Rows
 	m.norm, m.near, m.draw = buf.Sized(m.norm, n), buf.Sized(m.near, n), buf.Sized(m.draw, n)
 	m.taken = buf.Zeroed(m.taken, n)
 	for j := range n {
-		m.norm[j] = T(m.tab.Norm2(z.Row(j)))
-		m.near[j] = T(math.Inf(1))
+		m.norm[j] = float32(m.tab.Norm2(z.Row(j)))
+		m.near[j] = float32(math.Inf(1))
 	}
 	copy(m.draw, w[:n])
 	m.picked = m.picked[:0]
@@ -100,7 +100,7 @@ func (m *kmeans[T]) seed(z dense.Matrix[T], w []T, k int, seed uint64) {
 
 // take draws b points in proportion to draw by systematic sampling: one offset in (0, 1), then equal steps. A point
 // that covers several steps is taken once. If all of draw is zero, nothing is taken.
-func (m *kmeans[T]) take(b int, offset float64) {
+func (m *kmeans) take(b int, offset float64) {
 	var total float64
 	for _, v := range m.draw {
 		total += float64(v)
@@ -124,7 +124,7 @@ func (m *kmeans[T]) take(b int, offset float64) {
 }
 
 // level makes all points that may still be drawn equally likely.
-func (m *kmeans[T]) level() {
+func (m *kmeans) level() {
 	for j, v := range m.draw {
 		if v > 0 {
 			m.draw[j] = 1
@@ -136,13 +136,13 @@ func (m *kmeans[T]) level() {
 const scoreRows = 64
 
 // load packs centres for the scores 2z·c − |c|², which are the largest for the nearest centre.
-func (m *kmeans[T]) load(centres dense.Matrix[T]) {
+func (m *kmeans) load(centres dense.Matrix[float32]) {
 	m.twice = buf.Shaped(m.twice, centres.Rows, centres.Cols)
 	m.bias = buf.Sized(m.bias, centres.Rows)
 	for i := range centres.Rows {
 		row := m.twice.Row(i)
 		copy(row, centres.Row(i))
-		m.bias[i] = -T(m.tab.Norm2(row))
+		m.bias[i] = -float32(m.tab.Norm2(row))
 		m.tab.Scale(row, 2)
 	}
 	m.tab.Pack(&m.panel, m.twice)
@@ -150,7 +150,7 @@ func (m *kmeans[T]) load(centres dense.Matrix[T]) {
 
 // eachScores compares all points with the loaded centres. It sets dst to the nearest ones, or, if dst is nil, updates
 // the distances and the weights of the next draw.
-func (m *kmeans[T]) eachScores(z dense.Matrix[T], w []T, dst []int32) {
+func (m *kmeans) eachScores(z dense.Matrix[float32], w []float32, dst []int32) {
 	blocks := (z.Rows + scoreRows - 1) / scoreRows
 	each := share(m.workers, blocks, 1+m.tab.Grain/(awake+awake*scoreRows*z.Cols*m.panel.Rows))
 	if each == blocks {
@@ -161,7 +161,7 @@ func (m *kmeans[T]) eachScores(z dense.Matrix[T], w []T, dst []int32) {
 }
 
 // scores is eachScores for blocks from to to−1 of scoreRows points.
-func (m *kmeans[T]) scores(z dense.Matrix[T], w []T, dst []int32, from, to int) {
+func (m *kmeans) scores(z dense.Matrix[float32], w []float32, dst []int32, from, to int) {
 	s := m.spare.Get()
 	defer m.spare.Put(s)
 	for ; from < to; from++ {
@@ -185,7 +185,7 @@ func (m *kmeans[T]) scores(z dense.Matrix[T], w []T, dst []int32, from, to int) 
 }
 
 // update accounts for new centres in the distances.
-func (m *kmeans[T]) update(z dense.Matrix[T], w []T, added []int32) {
+func (m *kmeans) update(z dense.Matrix[float32], w []float32, added []int32) {
 	m.centres = buf.Shaped(m.centres, len(added), z.Cols)
 	for i, j := range added {
 		copy(m.centres.Row(i), z.Row(int(j)))
@@ -199,7 +199,7 @@ const sumGrain = 1 << 16
 
 // pass is one iteration of Lloyd's algorithm: every point goes to its nearest centre, every centre to the mean of its
 // points. A centre without points stays.
-func (m *kmeans[T]) pass(z dense.Matrix[T], w []T) {
+func (m *kmeans) pass(z dense.Matrix[float32], w []float32) {
 	m.load(m.centres)
 	m.eachScores(z, w, m.assign)
 	k := m.centres.Rows
@@ -214,7 +214,7 @@ func (m *kmeans[T]) pass(z dense.Matrix[T], w []T) {
 
 // means moves the centres first to end−1. Each centre adds its points in their order, so the sums do not depend on
 // other goroutines.
-func (m *kmeans[T]) means(z dense.Matrix[T], w []T, first, end int) {
+func (m *kmeans) means(z dense.Matrix[float32], w []float32, first, end int) {
 	for j, c := range m.assign {
 		if int(c) < first || int(c) >= end || !(w[j] > 0) {
 			continue

@@ -13,90 +13,14 @@ import (
 	"github.com/randfeat/randfeat/internal/par"
 )
 
-// A panic in a task of gradients ends the tasks that wait for it and reaches the caller.
-func TestPanicOfAGradientTaskReachesTheCaller(t *testing.T) {
-	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(4))
-	tab, err := kern.Chosen[float32]()
-	if err != nil {
-		t.Fatal(err)
-	}
-	bomb := errors.New("bomb")
-	var calls, at atomic.Int64
-	mined := *tab
-	mined.TMul = func(dst, x, y dense.Matrix[float32]) {
-		if calls.Add(1) == at.Load() {
-			time.Sleep(5 * time.Millisecond) // later tasks come to wait for this one
-			panic(bomb)
-		}
-		tab.TMul(dst, x, y)
-	}
-	q, k, v := speech(5, 2, 2300, 16)
-	k, v = one(k), one(v)
-	a := &Attention[float32]{Specs: []Spec{{Clusters: 24, Top: 3, Window: 40, Block: 16, Sinks: 3}}}
-	_, out, dq, dk, dv := backward(t, a, q, k, v)
-	dout := gradLike(out)
-	run := func(bombAt int64) *par.Panic {
-		c := poolsOf(a).calls.Get()
-		c.tab = &mined
-		poolsOf(a).calls.Put(c)
-		calls.Store(0)
-		at.Store(bombAt)
-		ended := make(chan *par.Panic, 1)
-		go func() {
-			ended <- par.Catch(func() {
-				if err := a.Backward(dq, dk, dv, dout, out, q, k, v); err != nil {
-					t.Error(err)
-				}
-			})
-		}()
-		select {
-		case p := <-ended:
-			return p
-		case <-time.After(time.Minute):
-			t.Fatalf("product %d panicked, and the other tasks wait", bombAt)
-			return nil
-		}
-	}
-	if p := run(-1); p != nil {
-		t.Fatal(p)
-	}
-	all := calls.Load()
-	for _, i := range []int64{all / 8, all / 2, all - 1} {
-		if p := run(i); !errors.Is(p, bomb) {
-			t.Errorf("product %d of %d panicked, the caller got %v", i, all, p)
-		}
-	}
-	if p := run(-1); p != nil {
-		t.Errorf("after panics: %v", p)
-	}
-}
-
-// gradLike is some gradient of the shape of out.
-func gradLike(out attention.Seq[float32]) attention.Seq[float32] {
-	g := attention.NewSeq[float32](out.Batch, out.Heads, out.Len, out.Dim)
-	copy(g.Data, out.Data)
-	return g
-}
-
-// Causal tasks of gradients end their waits after Release.
-func TestCausalGradientsReleaseWaits(t *testing.T) {
-	var b causalBack[float32]
-	par.Waiter(&b).Release()
-	var done atomic.Int64
-	if p := par.Catch(func() { b.await(&done, 1) }); p == nil {
-		t.Error("a task does not end when the one before it has panicked")
-	}
-	b.await(&done, 0) // nothing to wait for
-}
-
 // A panic in a job of causal blocks ends the waits of other workers and reaches the caller.
 func TestPanicOfAPrefixJobReachesTheCaller(t *testing.T) {
-	q, k, v := grouped[float32](1, 300, 16, 1)
-	a := &Attention[float32]{Specs: []Spec{{Clusters: 6, Chunk: 32, Together: 16, Keys: 10}}}
+	q, k, v := grouped(1, 300, 16, 1)
+	a := &Attention{Specs: []Spec{Prefix{Clusters: 6, Chunk: 32, Queries: 16, Keys: 10}}}
 	a.Causal = true
 	out := attention.NewSeq[float32](1, 2, 300, 16)
 	panicsEndWaits(t, func(tab *kern.Table[float32]) func() {
-		c := new(prefixCall[float32])
+		c := new(prefixCall)
 		if err := c.begin(a, q, k, v); err != nil {
 			t.Fatal(err)
 		}
@@ -108,11 +32,11 @@ func TestPanicOfAPrefixJobReachesTheCaller(t *testing.T) {
 
 // A panic in a job of bidirectional blocks ends the waits of other workers and reaches the caller.
 func TestPanicOfATiltedJobReachesTheCaller(t *testing.T) {
-	q, k, v := grouped[float32](1, 2000, 16, 1)
-	a := &Attention[float32]{Specs: []Spec{{Clusters: 16, Together: 64, Keys: 10}}}
+	q, k, v := grouped(1, 2000, 16, 1)
+	a := &Attention{Specs: []Spec{Blocks{Clusters: 16, Queries: 64, Keys: 10}}}
 	out := attention.NewSeq[float32](1, 2, 2000, 16)
 	panicsEndWaits(t, func(tab *kern.Table[float32]) func() {
-		c := new(call[float32])
+		c := new(call)
 		if err := c.start(a, out, q, k, v); err != nil {
 			t.Fatal(err)
 		}

@@ -12,9 +12,9 @@ import (
 	"github.com/randfeat/randfeat/internal/par"
 )
 
-// Causal attention with Spec.Chunk and Spec.Keys. Positions are divided into chunks. A query sees the keys of its own
+// Causal attention with [Prefix]. Positions are divided into chunks. A query sees the keys of its own
 // chunk exactly, and the Window keys before it. It sees the keys before these, the prefix of its chunk, as
-// bidirectional queries with Spec.Keys see all keys (tilt.go): the queries of a chunk, of all heads of a group, are
+// queries of [Blocks] see all keys (tilt.go): the queries of a chunk, of all heads of a group, are
 // sorted and cut into blocks. A block weighs the prefix by its mean query; Keys keys are exact, and the others are in
 // centroids made for the block. Without a window, the first queries of a chunk would have no recent keys but those that
 // their block chooses, and make half of the square of the error.
@@ -46,29 +46,29 @@ type prefixChunk struct {
 }
 
 // prefixLevel is a training of centres.
-type prefixLevel[T dense.Float] struct {
-	known int           // keys before this position train
-	first int           // the first chunk that uses it
-	axes  kern.Panel[T] // of the coordinates that queries are sorted by
+type prefixLevel struct {
+	known int                 // keys before this position train
+	first int                 // the first chunk that uses it
+	axes  kern.Panel[float32] // of the coordinates that queries are sorted by
 	// How much the logits of a key differ between the queries of a block, see sortKeys: the mean of keys, the
 	// factor of the covariance of queries inside of blocks, and the terms that rank keys.
-	mean   []T
-	factor dense.Matrix[T]
-	spread []T // of sorted keys
-	left   int // jobs that the next ones wait for
+	mean   []float32
+	factor dense.Matrix[float32]
+	spread []float32 // of sorted keys
+	left   int       // jobs that the next ones wait for
 }
 
 // prefixCall is one causal Forward whose blocks weigh the prefix.
-type prefixCall[T dense.Float] struct {
-	keys   call[T] // its problems are levels
-	levels []prefixLevel[T]
+type prefixCall struct {
+	keys   call // its problems are levels
+	levels []prefixLevel
 	chunks []prefixChunk
 	inside []insideTask
-	logs   []T     // of output rows: the logarithms of the sums of weights inside of their chunks
-	place  []int32 // of At: where a query goes, −1: nowhere
+	logs   []float32 // of output rows: the logarithms of the sums of weights inside of their chunks
+	place  []int32   // of At: where a query goes, −1: nowhere
 	tasks  []prefixTask
 	flow   flow
-	crew   par.Crew[prefixWorker[T]]
+	crew   par.Crew[prefixWorker]
 }
 
 // prefixTask is the blocks lo to hi−1 of a level. They belong to the chunks first to last.
@@ -83,43 +83,30 @@ type prefixTask struct {
 type prefixBlock struct{ chunk, lo, hi int }
 
 // prefixWorker is the scratch memory of one goroutine.
-type prefixWorker[T dense.Float] struct {
-	worker[T]
-	rows    rowOrder[T]
-	xs      dense.Matrix[T] // scaled queries of blocks
+type prefixWorker struct {
+	worker
+	rows    rowOrder
+	xs      dense.Matrix[float32] // scaled queries of blocks
 	blocks  []prefixBlock
 	list    []int32
-	outputs []dense.Matrix[T]
-	inside  insideKeys[T]
+	outputs []dense.Matrix[float32]
+	inside  insideKeys
 	seen    []int
 }
 
-// forwardPrefix computes all rows, or the wanted ones; the arguments have been checked.
-func forwardPrefix[T dense.Float](a *Attention[T], wanted []int, out, q, k, v attention.Seq[T]) (attention.Report,
-	error) {
-	c := poolsOf(a).prefixes.Get()
-	defer poolsOf(a).prefixes.Put(c)
-	defer c.forget()
-	if err := c.begin(a, q, k, v); err != nil {
-		return attention.Report{}, err
-	}
-	c.aim(wanted, out)
-	return c.run(true, true), nil
-}
-
 // forget drops the data of the caller.
-func (c *prefixCall[T]) forget() {
+func (c *prefixCall) forget() {
 	c.keys.forget()
-	var none attention.Seq[T]
+	var none attention.Seq[float32]
 	for _, w := range c.crew.Workers {
-		w.fit.q, w.fit.k, w.fit.v, w.fit.spec = none, none, none, nil
+		w.fit.q, w.fit.k, w.fit.spec = none, none, nil
 		clear(w.outputs)
-		w.inside.k, w.inside.v = dense.Matrix[T]{}, dense.Matrix[T]{}
+		w.inside.k, w.inside.v = dense.Matrix[float32]{}, dense.Matrix[float32]{}
 	}
 }
 
 // start clusters the keys and sorts the queries, for any number of answers.
-func (c *prefixCall[T]) start(a *Attention[T], q, k, v attention.Seq[T]) error {
+func (c *prefixCall) start(a *Attention, q, k, v attention.Seq[float32]) error {
 	if err := c.begin(a, q, k, v); err != nil {
 		return err
 	}
@@ -128,14 +115,14 @@ func (c *prefixCall[T]) start(a *Attention[T], q, k, v attention.Seq[T]) error {
 }
 
 // answer computes the outputs after start.
-func (c *prefixCall[T]) answer(wanted []int, out attention.Seq[T]) attention.Report {
+func (c *prefixCall) answer(wanted []int, out attention.Seq[float32]) attention.Report {
 	c.aim(wanted, out)
 	return c.run(false, true)
 }
 
 // begin takes the arguments and lists the chunks.
-func (c *prefixCall[T]) begin(a *Attention[T], q, k, v attention.Seq[T]) error {
-	if err := c.keys.start(a, attention.Seq[T]{}, q, k, v); err != nil {
+func (c *prefixCall) begin(a *Attention, q, k, v attention.Seq[float32]) error {
+	if err := c.keys.start(a, attention.Seq[float32]{}, q, k, v); err != nil {
 		return err
 	}
 	c.keys.used = 0
@@ -152,21 +139,21 @@ func (c *prefixCall[T]) begin(a *Attention[T], q, k, v attention.Seq[T]) error {
 }
 
 // addSlope adds a part to the slope of a level, from the keys before its first chunk.
-func (c *prefixCall[T]) addSlope(w *prefixWorker[T], i, part int) {
+func (c *prefixCall) addSlope(w *prefixWorker, i, part int) {
 	if p := c.keys.problems[i]; !p.single {
 		c.keys.slopes(&w.worker, &p.slope, p, p.before(c.chunks[c.levels[i].first].begin), part)
 	}
 }
 
 // before is the number of keys before a position of the span.
-func (p *problem[T]) before(at int) int {
+func (p *problem) before(at int) int {
 	n, _ := slices.BinarySearch(p.keys, int32(p.span.K0+at))
 	return n
 }
 
 // count counts the keys of the prefix of a chunk by cluster. The keys of a cluster are in the order of their positions:
 // those of the prefix come first.
-func (c *prefixCall[T]) count(x *prefixChunk) {
+func (c *prefixCall) count(x *prefixChunk) {
 	p := c.keys.problems[x.level]
 	x.start = buf.Zeroed(x.start, p.clusters+1)
 	for _, cluster := range p.found[:p.before(x.begin)] {
@@ -183,9 +170,9 @@ func (c *prefixCall[T]) count(x *prefixChunk) {
 type insideTask struct{ b, h, key, lo, hi, query, chunk int }
 
 // divide makes the tasks of a sequence inside of chunks, the chunks that have a prefix, and their levels.
-func (c *prefixCall[T]) divide(b, h int, sp attention.Span) {
+func (c *prefixCall) divide(b, h int, sp attention.Span) {
 	spec := specOf(c.keys.specs, h)
-	size, n := spec.Chunk, sp.K1-sp.K0
+	size, n := spec.chunk, sp.K1-sp.K0
 	off := n - (sp.Q1 - sp.Q0) // the position of the first query
 	at := -1
 	for begin := 0; begin == 0 || begin < n; begin += size {
@@ -194,8 +181,8 @@ func (c *prefixCall[T]) divide(b, h int, sp attention.Span) {
 			lo = off // queries before the first key see nothing
 		}
 		prefix := 0
-		if begin >= spec.start() {
-			prefix = begin - spec.Window
+		if begin >= spec.start {
+			prefix = begin - spec.window
 		}
 		chunk, tasks := len(c.chunks), len(c.inside)
 		if prefix == 0 {
@@ -210,18 +197,18 @@ func (c *prefixCall[T]) divide(b, h int, sp attention.Span) {
 		if lo >= hi || prefix == 0 {
 			continue
 		}
-		known := spec.start()
+		known := spec.start
 		for 2*known <= begin {
 			known *= 2
 		}
-		known -= spec.Window
+		known -= spec.window
 		first := at < 0 || c.levels[at].known != known
 		if first {
 			at = len(c.levels)
 			if at < cap(c.levels) {
 				c.levels = c.levels[:at+1]
 			} else {
-				c.levels = append(c.levels, prefixLevel[T]{})
+				c.levels = append(c.levels, prefixLevel{})
 			}
 			c.levels[at].known, c.levels[at].first = known, len(c.chunks)
 			c.keys.add(b, h, sp)
@@ -246,7 +233,7 @@ const mostSpread = 3
 // weight e^{x·y} for the queries x of a block has the root mean square e^{x̄·y + σ²} if the logits are normal with
 // variance σ² = |Rᵀ(y−ȳ)|². RRᵀ is the covariance of queries inside of blocks. Keys are measured from their mean, since
 // a logit that all keys have in common changes no output.
-func (c *prefixCall[T]) sortKeys(w *prefixWorker[T], x keyChunk) {
+func (c *prefixCall) sortKeys(w *prefixWorker, x keyChunk) {
 	level, p, tab := &c.levels[x.problem], c.keys.problems[x.problem], c.keys.tab
 	c.keys.sortKeys(&w.worker, p, x.lo, x.hi)
 	if p.single {
@@ -266,17 +253,17 @@ func (c *prefixCall[T]) sortKeys(w *prefixWorker[T], x keyChunk) {
 		if !(v < mostSpread*mostSpread) {
 			v = min(2*mostSpread*math.Sqrt(v)-mostSpread*mostSpread, math.MaxFloat32/4)
 		}
-		level.spread[x.lo+j] = T(v)
+		level.spread[x.lo+j] = float32(v)
 	}
 }
 
 // fit makes the axes and the centres of a level.
-func (c *prefixCall[T]) fit(w *prefixWorker[T], i int) {
+func (c *prefixCall) fit(w *prefixWorker, i int) {
 	p, level, tab := c.keys.problems[i], &c.levels[i], c.keys.tab
 	x := &c.chunks[level.first]
 	f := &w.fit
 	f.tab, f.workers = tab, 1
-	f.reset(p.spec, c.keys.scale, false, c.keys.q, c.keys.k, c.keys.v, p.h)
+	f.reset(p.spec, c.keys.scale, c.keys.q, c.keys.k, p.b, p.h, p.span)
 	p.keys = p.keys[:0]
 	for j := p.span.K0; j < p.span.K1; j++ {
 		if c.keys.seen == nil || c.keys.seen[p.b*c.keys.k.Len+j] {
@@ -285,7 +272,6 @@ func (c *prefixCall[T]) fit(w *prefixWorker[T], i int) {
 	}
 	train := p.keys[:p.before(level.known)]
 	f.keys = append(f.keys, train...)
-	f.parts = append(f.parts, part{b: p.b, span: p.span, end: len(train)})
 	p.found = buf.Sized(p.found, len(p.keys))
 	if p.single = len(train) == 0; p.single { // masked: the keys of later chunks are one cluster
 		clear(p.found)
@@ -300,29 +286,29 @@ func (c *prefixCall[T]) fit(w *prefixWorker[T], i int) {
 	c.keys.measureBlocks(f, p)
 	f.drawEvenly()
 	f.coordinates()
-	f.km.run(f.z, f.mass, f.spec.Clusters, f.spec.passes(false), f.spec.Seed)
+	f.km.run(f.z, f.mass, f.spec.clusters, f.spec.passes, f.spec.seed)
 	f.assigner(&p.assign)
 	level.mean = append(level.mean[:0], f.mean[:c.keys.k.Dim]...)
 	level.factor = buf.Shaped(level.factor, f.factor.Rows, f.factor.Cols)
 	copy(level.factor.Data, f.factor.Data)
-	tab.Scale(level.factor.Data, T(f.queryUnit))
+	tab.Scale(level.factor.Data, float32(f.queryUnit))
 }
 
 // load sets the rows of dst to scaled queries of a chunk.
-func (c *prefixCall[T]) load(dst dense.Matrix[T], x *prefixChunk, rows []int32) {
+func (c *prefixCall) load(dst dense.Matrix[float32], x *prefixChunk, rows []int32) {
 	n, q := x.q1-x.q0, c.keys.q
 	data := q.Data[x.b*q.StrideB+x.h*c.keys.group*q.StrideH+x.q0*q.StrideL:]
 	for i, r := range rows {
 		copy(dst.Row(i), data[int(r)/n*q.StrideH+int(r)%n*q.StrideL:])
 	}
-	c.keys.tab.Scale(dst.Data[:dst.Rows*dst.Cols], T(c.keys.scale))
+	c.keys.tab.Scale(dst.Data[:dst.Rows*dst.Cols], float32(c.keys.scale))
 }
 
 // sort orders the queries of a chunk.
-func (c *prefixCall[T]) sort(w *prefixWorker[T], x *prefixChunk) {
+func (c *prefixCall) sort(w *prefixWorker, x *prefixChunk) {
 	n, o, axes := x.q1-x.q0, &w.rows, &c.levels[x.level].axes
 	rows := n * c.keys.group
-	size := c.keys.problems[x.level].spec.Together
+	size := c.keys.problems[x.level].spec.queries
 	if rows <= size || axes.Rows == 0 {
 		for i := range rows {
 			x.order = append(x.order, int32(i))
@@ -348,17 +334,17 @@ const (
 )
 
 // insideKeys are the keys after the prefix of a chunk, up to a task, that are not masked.
-type insideKeys[T dense.Float] struct {
+type insideKeys struct {
 	upto        []int // of a position: the keys up to it
 	clip        []int
-	k, v        dense.Matrix[T]
-	own, values dense.Matrix[T] // memory of masked ones
-	panel       kern.Panel[T]
+	k, v        dense.Matrix[float32]
+	own, values dense.Matrix[float32] // memory of masked ones
+	panel       kern.Panel[float32]
 }
 
 // readInside computes the attention of queries over the keys after their prefix: the outputs, and the logarithms of the
 // sums of weights. The widths of tiles do not depend on which rows are wanted, and so the bits do not.
-func (c *prefixCall[T]) readInside(w *prefixWorker[T], i int) {
+func (c *prefixCall) readInside(w *prefixWorker, i int) {
 	x, a := c.inside[i], &w.inside
 	tab, t, group := c.keys.tab, &w.tiles, c.keys.group
 	wanted := func(at int32) bool { return at >= 0 }
@@ -389,7 +375,7 @@ func (c *prefixCall[T]) readInside(w *prefixWorker[T], i int) {
 				}
 			}
 		}
-		tab.Scale(t.x.Data[:n*group*t.x.Cols], T(c.keys.scale))
+		tab.Scale(t.x.Data[:n*group*t.x.Cols], float32(c.keys.scale))
 		// The first references are the logits of the last keys, or 0.
 		tab.MulRows(t.shift, w.xs, t.x, w.xs)
 		seen := w.seen[:0]
@@ -399,7 +385,7 @@ func (c *prefixCall[T]) readInside(w *prefixWorker[T], i int) {
 			for _, m := range a.clip {
 				seen = append(seen, min(max(m-from, 0), to-from))
 			}
-			t.view = kern.Panel[T]{Rows: to - from, Cols: a.panel.Cols, Width: a.panel.Width,
+			t.view = kern.Panel[float32]{Rows: to - from, Cols: a.panel.Cols, Width: a.panel.Width,
 				Data: a.panel.Data[from*a.panel.Cols:]}
 			t.add(&t.view, a.v.RowRange(from, to), nil, seen)
 		}
@@ -417,7 +403,7 @@ func (c *prefixCall[T]) readInside(w *prefixWorker[T], i int) {
 				} else {
 					w.report.Empty++
 				}
-				c.logs[(x.b*c.keys.out.Heads+h)*c.keys.out.Len+at] = T(log)
+				c.logs[(x.b*c.keys.out.Heads+h)*c.keys.out.Len+at] = float32(log)
 			}
 		}
 		lo = hi
@@ -425,7 +411,7 @@ func (c *prefixCall[T]) readInside(w *prefixWorker[T], i int) {
 }
 
 // seen is the number of keys up to position p.
-func (a *insideKeys[T]) seen(p int) int {
+func (a *insideKeys) seen(p int) int {
 	if p < 0 || len(a.upto) == 0 {
 		return 0
 	}
@@ -433,7 +419,7 @@ func (a *insideKeys[T]) seen(p int) int {
 }
 
 // load packs the first n keys of the chunk of a task, but for masked ones.
-func (a *insideKeys[T]) load(c *prefixCall[T], x insideTask, n int) {
+func (a *insideKeys) load(c *prefixCall, x insideTask, n int) {
 	k, v := c.keys.k.Head(x.b, x.h).RowRange(x.key, x.key+n), c.keys.v.Head(x.b, x.h).RowRange(x.key, x.key+n)
 	a.k, a.v, a.upto = k, v, a.upto[:0]
 	count, mask := 0, c.keys.seen
@@ -457,7 +443,7 @@ func (a *insideKeys[T]) load(c *prefixCall[T], x insideTask, n int) {
 }
 
 // rowOf is the output row of a query: −1: nobody wants it.
-func (c *prefixCall[T]) rowOf(l int) int {
+func (c *prefixCall) rowOf(l int) int {
 	if len(c.place) == 0 {
 		return l
 	}
@@ -471,7 +457,7 @@ const (
 )
 
 // aim says which rows are wanted, nil for all of them, and where outputs go.
-func (c *prefixCall[T]) aim(wanted []int, out attention.Seq[T]) {
+func (c *prefixCall) aim(wanted []int, out attention.Seq[float32]) {
 	c.keys.out = out
 	c.place = c.place[:0]
 	if wanted != nil {
@@ -501,7 +487,7 @@ func (c *prefixCall[T]) aim(wanted []int, out attention.Seq[T]) {
 }
 
 // divideBlocks makes tasks of the blocks of the chunks first to end−1, which are of one level.
-func (c *prefixCall[T]) divideBlocks(first, end, blocks, tasks int) {
+func (c *prefixCall) divideBlocks(first, end, blocks, tasks int) {
 	from := len(c.tasks)
 	for t := range tasks {
 		c.tasks = append(c.tasks, prefixTask{first: -1, lo: t * blocks / tasks, hi: (t + 1) * blocks / tasks})
@@ -527,24 +513,24 @@ func (c *prefixCall[T]) divideBlocks(first, end, blocks, tasks int) {
 }
 
 // blocksOf is the number of blocks of a chunk.
-func (c *prefixCall[T]) blocksOf(x *prefixChunk) int {
-	size := c.keys.problems[x.level].spec.Together
+func (c *prefixCall) blocksOf(x *prefixChunk) int {
+	size := c.keys.problems[x.level].spec.queries
 	return ((x.q1-x.q0)*c.keys.group + size - 1) / size
 }
 
 // wants tells whether some of the rows of a chunk are wanted.
-func (c *prefixCall[T]) wants(x *prefixChunk, rows []int32) bool {
+func (c *prefixCall) wants(x *prefixChunk, rows []int32) bool {
 	return len(c.place) == 0 || slices.ContainsFunc(rows, func(r int32) bool {
 		return c.place[x.q0+int(r)%(x.q1-x.q0)] >= 0
 	})
 }
 
 // blocks computes the rows of a task.
-func (c *prefixCall[T]) blocks(w *prefixWorker[T], i int) {
+func (c *prefixCall) blocks(w *prefixWorker, i int) {
 	t, b, tab, d := &c.tasks[i], &w.tilt, c.keys.tab, c.keys.k.Dim
 	level := c.chunks[t.first].level
 	p := c.keys.problems[level]
-	size, rows, at := p.spec.Together, 0, t.at
+	size, rows, at := p.spec.queries, 0, t.at
 	w.blocks, b.starts = w.blocks[:0], b.starts[:0]
 	for n := t.first; n <= t.last; n++ {
 		x := &c.chunks[n]
@@ -586,10 +572,10 @@ func (c *prefixCall[T]) blocks(w *prefixWorker[T], i int) {
 
 // block computes the rows of block i of a task, whose queries are xs. The attention inside of the chunk counts like one
 // key, whose logit is the logarithm of the sum of its weights: it is the first reference of the row.
-func (c *prefixCall[T]) block(w *prefixWorker[T], p *problem[T], x *prefixChunk, i int, xs dense.Matrix[T],
+func (c *prefixCall) block(w *prefixWorker, p *problem, x *prefixChunk, i int, xs dense.Matrix[float32],
 	rows []int32) {
 	t, b, tab, n := &w.tiles, &w.tilt, c.keys.tab, x.q1-x.q0
-	log := func(r int32, at int) *T {
+	log := func(r int32, at int) *float32 {
 		return &c.logs[(x.b*c.keys.out.Heads+x.h*c.keys.group+int(r)/n)*c.keys.out.Len+at]
 	}
 	b.load(tab, p, i)

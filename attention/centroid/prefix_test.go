@@ -1,7 +1,6 @@
 package centroid
 
 import (
-	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -12,7 +11,7 @@ import (
 )
 
 // chunkRows are the scaled queries of the rows of a chunk.
-func chunkRows(q attention.Seq[float64], x *prefixChunk, rows []int32) (out [][]float64) {
+func chunkRows(q attention.Seq[float32], x *prefixChunk, rows []int32) (out [][]float64) {
 	n := x.q1 - x.q0
 	for _, r := range rows {
 		row := wide(q.Head(x.b, 2*x.h+int(r)/n).Row(x.q0 + int(r)%n))
@@ -54,7 +53,7 @@ func blockCovariance(x [][]float64, size int) [][]float64 {
 // grouped heads.
 func TestPrefixNaive(t *testing.T) {
 	const length, dim = 300, 16
-	q, k, v := grouped[float64](2, length, dim, 1)
+	q, k, v := grouped(2, length, dim, 1)
 	mask := make([]bool, length)
 	ids := make([]int32, length)
 	for i := range mask {
@@ -64,19 +63,19 @@ func TestPrefixNaive(t *testing.T) {
 	late.Data, late.Len = q.Data[90*q.StrideL:], length-90
 	for i, c := range []struct {
 		vis   attention.Visibility
-		q     attention.Seq[float64]
+		q     attention.Seq[float32]
 		empty int64
 	}{{attention.Visibility{}, q, 0}, {attention.Visibility{}, late, 0}, {attention.Visibility{KeyMask: mask}, q, 0},
 		{attention.Visibility{KeyMask: mask, Segments: ids}, q, 4 * 31}} {
-		for _, specs := range [][]Spec{{{Clusters: 6, Chunk: 32, Together: 16, Keys: 10}},
-			{{Clusters: 6, Chunk: 32, Together: 16, Keys: 10, Window: 9, Start: 70}},
-			{{Clusters: 32, Chunk: 32, Together: 500, Keys: 4}},
-			{{Clusters: 5, Chunk: 20, Together: 24, Keys: 30, Window: 20},
-				{Clusters: 8, Chunk: 50, Together: 32, Keys: 1000}}} {
+		for _, specs := range [][]Spec{{Prefix{Clusters: 6, Chunk: 32, Queries: 16, Keys: 10}},
+			{Prefix{Clusters: 6, Chunk: 32, Queries: 16, Keys: 10, Window: 9, Start: 70}},
+			{Prefix{Clusters: 32, Chunk: 32, Queries: 500, Keys: 4}},
+			{Prefix{Clusters: 5, Chunk: 20, Queries: 24, Keys: 30, Window: 20},
+				Prefix{Clusters: 8, Chunk: 50, Queries: 32, Keys: 1000}}} {
 			name := fmt.Sprintf("case %d, %+v", i, specs)
 			c.vis.Causal = true
-			a := &Attention[float64]{Visibility: c.vis, Specs: specs}
-			out := attention.NewSeq[float64](1, 4, c.q.Len, dim)
+			a := &Attention{Visibility: c.vis, Specs: specs}
+			out := attention.NewSeq[float32](1, 4, c.q.Len, dim)
 			report, err := a.Forward(out, c.q, k, v)
 			if err != nil {
 				t.Fatal(name, err)
@@ -84,7 +83,7 @@ func TestPrefixNaive(t *testing.T) {
 			if report.Rows != int64(4*c.q.Len) || report.Empty != c.empty {
 				t.Errorf("%s: %+v", name, report)
 			}
-			p := new(prefixCall[float64])
+			p := new(prefixCall)
 			if err := p.start(a, c.q, k, v); err != nil {
 				t.Fatal(err)
 			}
@@ -100,15 +99,15 @@ func TestPrefixNaive(t *testing.T) {
 }
 
 // checkChunk compares the rows of chunk n with their definition and returns how many there are.
-func checkChunk(t *testing.T, name string, c *prefixCall[float64], n int, a *Attention[float64],
-	out, q, k, v attention.Seq[float64]) int {
+func checkChunk(t *testing.T, name string, c *prefixCall, n int, a *Attention,
+	out, q, k, v attention.Seq[float32]) int {
 	t.Helper()
 	x := &c.chunks[n]
 	p, level := c.keys.problems[x.level], &c.levels[x.level]
-	spec, dim := specOf(a.Specs, x.h), q.Dim
+	spec, dim := (*specOf(a.Specs, x.h)).(Prefix), q.Dim
 	key := func(j int) []float64 { return wide(k.Head(0, x.h).Row(j)) }
 	first := &c.chunks[level.first]
-	cov := blockCovariance(chunkRows(q, first, first.order), spec.Together)
+	cov := blockCovariance(chunkRows(q, first, first.order), spec.Queries)
 	mean, train := make([]float64, dim), 0
 	for j := p.span.K0; j < p.span.K0+level.known; j++ {
 		if a.KeyMask == nil || a.KeyMask[j] {
@@ -160,8 +159,8 @@ func checkChunk(t *testing.T, name string, c *prefixCall[float64], n int, a *Att
 	if got := slices.Sorted(slices.Values(x.order)); len(slices.Compact(got)) != 2*(x.q1-x.q0) || got[0] != 0 {
 		t.Fatalf("%s: rows are %v", name, x.order)
 	}
-	for lo := 0; lo < len(x.order); lo += spec.Together {
-		rows := x.order[lo:min(lo+spec.Together, len(x.order))]
+	for lo := 0; lo < len(x.order); lo += spec.Queries {
+		rows := x.order[lo:min(lo+spec.Queries, len(x.order))]
 		var nearK, nearV [][][]float64
 		for _, r := range rows {
 			var ys, us [][]float64
@@ -180,7 +179,7 @@ func checkChunk(t *testing.T, name string, c *prefixCall[float64], n int, a *Att
 			if len(keys) == 0 && len(nearK[i]) == 0 { // it sees nothing
 				clear(want[i])
 			}
-			near1(t, fmt.Sprintf("%s, row %d", name, at), out.Head(0, 2*x.h+int(r)/(x.q1-x.q0)).Row(at), want[i], 1e-9)
+			near1(t, fmt.Sprintf("%s, row %d", name, at), out.Head(0, 2*x.h+int(r)/(x.q1-x.q0)).Row(at), want[i], 1e-4)
 		}
 	}
 	return len(x.order)
@@ -190,15 +189,15 @@ func checkChunk(t *testing.T, name string, c *prefixCall[float64], n int, a *Att
 // Keys alone share their clusters. Errors fall with the number of keys, to those of rounding.
 func TestPrefixBits(t *testing.T) {
 	const length, dim = 700, 32
-	q, k, v := grouped[float32](2, length, dim, 3)
+	q, k, v := grouped(2, length, dim, 3)
 	vis := attention.Visibility{Causal: true}
 	rows := []int{0, 5, 63, 64, 65, 299, 300, 511, 698, 699}
 	want := attention.NewSeq[float32](1, 4, length, dim)
 	if _, err := (&attention.Exact[float32]{Visibility: vis}).Forward(want, q, k, v); err != nil {
 		t.Fatal(err)
 	}
-	for _, spec := range []Spec{{Clusters: 24, Chunk: 64, Together: 32},
-		{Clusters: 24, Chunk: 64, Together: 32, Window: 48, Start: 150}} {
+	for _, spec := range []Prefix{{Clusters: 24, Chunk: 64, Queries: 32},
+		{Clusters: 24, Chunk: 64, Queries: 32, Window: 48, Start: 150}} {
 		trials, err := NewTrials(vis, 0, q, k, v)
 		if err != nil {
 			t.Fatal(err)
@@ -206,7 +205,7 @@ func TestPrefixBits(t *testing.T) {
 		last := 0.2
 		for _, keys := range []int{8, 64, 1000} {
 			spec.Keys = keys
-			a := &Attention[float32]{Visibility: vis, Specs: []Spec{spec}}
+			a := &Attention{Visibility: vis, Specs: []Spec{spec}}
 			first := sameBits(t, a, q, k, v)
 			sameRows(t, a, trials, first, rows, q, k, v)
 			e := errorOf(first, want)
@@ -215,9 +214,9 @@ func TestPrefixBits(t *testing.T) {
 			}
 			last = e
 		}
-		if fitsOf(trials) != 1 || last > 1e-6 {
+		if trials.prefix.made != 1 || last > 1e-6 {
 			t.Errorf("%d clusterings for specs that differ in keys alone; an error of %v with all keys",
-				fitsOf(trials), last)
+				trials.prefix.made, last)
 		}
 	}
 }
@@ -225,7 +224,7 @@ func TestPrefixBits(t *testing.T) {
 // The rows of At have the bits of Forward, whether or not a row without keys in its chunk is computed with them.
 func TestPrefixMaskedRows(t *testing.T) {
 	const length, dim, chunk = 200, 16, 40
-	q, k, v := grouped[float32](1, length, dim, 4)
+	q, k, v := grouped(1, length, dim, 4)
 	mask := make([]bool, length)
 	var rows []int
 	for i := range mask {
@@ -234,8 +233,8 @@ func TestPrefixMaskedRows(t *testing.T) {
 		}
 	}
 	for _, keys := range []int{10, length} { // with centroids, and without
-		a := &Attention[float32]{Visibility: attention.Visibility{Causal: true, KeyMask: mask},
-			Specs: []Spec{{Clusters: 6, Chunk: chunk, Together: 30, Keys: keys}}}
+		a := &Attention{Visibility: attention.Visibility{Causal: true, KeyMask: mask},
+			Specs: []Spec{Prefix{Clusters: 6, Chunk: chunk, Queries: 30, Keys: keys}}}
 		trials, err := NewTrials(a.Visibility, 0, q, k, v)
 		if err != nil {
 			t.Fatal(err)
@@ -247,14 +246,14 @@ func TestPrefixMaskedRows(t *testing.T) {
 // No bit of a row depends on a later key or value, on a query of a later chunk, or on a masked key.
 func TestPrefixCausal(t *testing.T) {
 	const length, dim, chunk, window = 400, 16, 32, 11
-	q, k, v := grouped[float32](1, length, dim, 5)
+	q, k, v := grouped(1, length, dim, 5)
 	mask := make([]bool, length)
 	for i := range mask {
 		mask[i] = i != 33 && i != 250
 	}
 	run := func() attention.Seq[float32] {
-		a := &Attention[float32]{Visibility: attention.Visibility{Causal: true, KeyMask: mask},
-			Specs: []Spec{{Clusters: 6, Chunk: chunk, Together: 16, Keys: 20, Window: window, Start: 2 * chunk}}}
+		a := &Attention{Visibility: attention.Visibility{Causal: true, KeyMask: mask},
+			Specs: []Spec{Prefix{Clusters: 6, Chunk: chunk, Queries: 16, Keys: 20, Window: window, Start: 2 * chunk}}}
 		out := attention.NewSeq[float32](1, 2, length, dim)
 		if _, err := a.Forward(out, q, k, v); err != nil {
 			t.Fatal(err)
@@ -304,7 +303,7 @@ func TestPrefixLight(t *testing.T) {
 	copy(q.Data, []float32{0, 0, 0, 0, -10, 30, 10, 10})
 	copy(k.Data, []float32{-20, -20, 20, 20, 0, 0, 0, 0})
 	copy(v.Data, []float32{1, 1, 3, 3, 7, 7, 7, 7})
-	a := &Attention[float32]{Scale: 1, Specs: []Spec{{Clusters: 2, Chunk: 4, Together: 4, Keys: 1}}}
+	a := &Attention{Scale: 1, Specs: []Spec{Prefix{Clusters: 2, Chunk: 4, Queries: 4, Keys: 1}}}
 	a.Causal = true
 	out := attention.NewSeq[float32](1, 1, 8, 1)
 	if _, err := a.Forward(out, q, k, v); err != nil {
@@ -314,38 +313,5 @@ func TestPrefixLight(t *testing.T) {
 		if got := out.Data[4+i]; math.Abs(float64(got-want)) > 1e-3 {
 			t.Errorf("row %d is %v, want %v", 4+i, got, want)
 		}
-	}
-}
-
-func TestPrefixRefused(t *testing.T) {
-	good := Spec{Clusters: 4, Chunk: 16, Together: 8, Keys: 3}
-	with := func(change func(s *Spec)) Spec {
-		s := good
-		change(&s)
-		return s
-	}
-	for _, s := range []Spec{with(func(s *Spec) { s.Sinks = 1 }), with(func(s *Spec) { s.Window = 17 }),
-		with(func(s *Spec) { s.Start = -1 }), with(func(s *Spec) { s.Start, s.Keys, s.Top = 32, 0, 1 }),
-		with(func(s *Spec) { s.Top = 1 }), with(func(s *Spec) { s.Clusters = 17 }),
-		with(func(s *Spec) { s.Together = 0 })} {
-		if err := s.Validate(); !errors.Is(err, ErrSpec) {
-			t.Errorf("%+v: %v", s, err)
-		}
-	}
-	q, k, v := grouped[float64](2, 40, 16, 1)
-	out := attention.NewSeq[float64](1, 4, 40, 16)
-	causal := attention.Visibility{Causal: true}
-	for i, a := range []*Attention[float64]{{Specs: []Spec{good}},
-		{Visibility: causal, Specs: []Spec{good, with(func(s *Spec) { s.Keys, s.Top = 0, 3 })}}} {
-		if _, err := a.Forward(out, q, k, v); !errors.Is(err, ErrSpec) {
-			t.Errorf("case %d: %v", i, err)
-		}
-	}
-	a := &Attention[float64]{Visibility: causal, Specs: []Spec{good}}
-	if _, err := NewChunks(a, 1, 4, 2, 16, 16); !errors.Is(err, ErrSpec) {
-		t.Errorf("decoding: %v", err)
-	}
-	if err := a.Backward(q, k, v, out, out, q, k, v); !errors.Is(err, ErrSpec) {
-		t.Errorf("gradients: %v", err)
 	}
 }

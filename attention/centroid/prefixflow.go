@@ -4,7 +4,6 @@ import (
 	"runtime"
 
 	"github.com/randfeat/randfeat/attention"
-	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/internal/buf"
 )
 
@@ -24,7 +23,7 @@ const (
 )
 
 // run makes the levels, or the outputs, or both.
-func (c *prefixCall[T]) run(levels, outputs bool) (report attention.Report) {
+func (c *prefixCall) run(levels, outputs bool) (report attention.Report) {
 	f := &c.flow
 	f.begin(outputs)
 	for i := range c.chunks {
@@ -47,7 +46,7 @@ func (c *prefixCall[T]) run(levels, outputs bool) (report attention.Report) {
 		}
 	}
 	n := min(f.open, runtime.GOMAXPROCS(0))
-	if err := c.crew.Do(n, n, (*prefixStep[T])(c)); err != nil { // arguments have been checked
+	if err := c.crew.Do(n, n, (*prefixStep)(c)); err != nil { // arguments have been checked
 		panic("centroid: " + err.Error())
 	}
 	for _, w := range c.crew.Workers {
@@ -58,10 +57,10 @@ func (c *prefixCall[T]) run(levels, outputs bool) (report attention.Report) {
 }
 
 // prefixStep is the loop of a worker over the jobs.
-type prefixStep[T dense.Float] prefixCall[T]
+type prefixStep prefixCall
 
-func (s *prefixStep[T]) Item(w *prefixWorker[T], _ int) error {
-	c := (*prefixCall[T])(s)
+func (s *prefixStep) Item(w *prefixWorker, _ int) error {
+	c := (*prefixCall)(s)
 	next := c.next
 	for {
 		j, ok := c.flow.take()
@@ -73,9 +72,9 @@ func (s *prefixStep[T]) Item(w *prefixWorker[T], _ int) error {
 	}
 }
 
-func (s *prefixStep[T]) Release() { s.flow.release() }
+func (s *prefixStep) Release() { s.flow.release() }
 
-func (c *prefixCall[T]) do(w *prefixWorker[T], j flowJob) {
+func (c *prefixCall) do(w *prefixWorker, j flowJob) {
 	i := j.x.problem
 	switch j.kind {
 	case fitLevel:
@@ -102,7 +101,7 @@ func (c *prefixCall[T]) do(w *prefixWorker[T], j flowJob) {
 }
 
 // next makes the jobs ready that have waited for j.
-func (c *prefixCall[T]) next(j flowJob) {
+func (c *prefixCall) next(j flowJob) {
 	f, i := &c.flow, j.x.problem
 	switch j.kind {
 	case fitLevel:
@@ -138,13 +137,13 @@ func (c *prefixCall[T]) next(j flowJob) {
 }
 
 // less counts a job that has ended, and tells whether it was the last.
-func (l *prefixLevel[T]) less() bool {
+func (l *prefixLevel) less() bool {
 	l.left--
 	return l.left == 0
 }
 
 // prepared counts a job before the blocks of a level.
-func (c *prefixCall[T]) prepared(i int) {
+func (c *prefixCall) prepared(i int) {
 	if level := &c.levels[i]; level.less() {
 		for x := level.first; x < len(c.chunks) && c.chunks[x].level == i; x++ {
 			c.freed(&c.chunks[x])
@@ -154,7 +153,7 @@ func (c *prefixCall[T]) prepared(i int) {
 
 // freed counts a finished job that the blocks of a chunk wait for, and makes tasks ready after the last one of all
 // their chunks. Blocks with the longest prefixes come first.
-func (c *prefixCall[T]) freed(x *prefixChunk) {
+func (c *prefixCall) freed(x *prefixChunk) {
 	if x.left--; x.left > 0 || !c.flow.outputs {
 		return
 	}

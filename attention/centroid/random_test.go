@@ -9,40 +9,33 @@ import (
 	"testing"
 
 	"github.com/randfeat/randfeat/attention"
-	"github.com/randfeat/randfeat/dense"
 )
 
 // Causal attention with random specs, shapes, masks and segments: Forward has the same bits with any number of threads,
 // At and Trials have these bits, the counts of rows are those of exact attention, and so are the outputs if all keys
 // are exact. States reproduce Forward, however the tokens are divided, also after they have been saved or copied.
 func TestRandomChunks(t *testing.T) {
-	for seed := range uint64(40) {
-		randomChunks[float32](t, 2*seed)
-		randomChunks[float64](t, 2*seed+1)
+	for seed := range uint64(80) {
+		randomChunks(t, seed)
 	}
 }
 
-// randomSpec returns a spec with chunks of kind 0 to 2. With all, every key is exact.
-func randomSpec(r *rand.Rand, kind int, all bool) Spec {
-	s := Spec{Chunk: 1 + r.IntN(60), Seed: r.Uint64(), Values: float64(r.IntN(2))}
-	s.Clusters = 1 + r.IntN(s.Chunk)
-	switch s.Window = r.IntN(2) * r.IntN(80); kind {
-	case 0:
-		s.Together, s.Keys, s.Window = 1+r.IntN(80), 1+r.IntN(60), r.IntN(s.Chunk+1)
-		s.Start = r.IntN(2) * r.IntN(200)
-		if all {
-			s.Keys = 1000
-		}
-	case 1:
-		s.Together, s.Share, s.Sinks = 1, 0.01+0.05*r.Float64(), r.IntN(2)*r.IntN(s.Chunk+1)
+// randomSpec returns a Prefix or a Sketch. With all, every key is exact.
+func randomSpec(r *rand.Rand, decoding, all bool) Spec {
+	chunk := 1 + r.IntN(60)
+	clusters, seed := 1+r.IntN(chunk), r.Uint64()
+	if decoding {
+		s := Sketch{Chunk: chunk, Clusters: clusters, Seed: seed, Share: 0.01 + 0.05*r.Float64(),
+			Sinks: r.IntN(2) * r.IntN(chunk+1), Window: r.IntN(2) * r.IntN(80)}
 		if all {
 			s.Share = 1e-30
 		}
-	default:
-		s.Together, s.Top, s.Sinks = 1+r.IntN(2)*r.IntN(30), r.IntN(s.Clusters+1), r.IntN(2)*r.IntN(s.Chunk+1)
-		if all {
-			s.Top = 1000
-		}
+		return s
+	}
+	s := Prefix{Chunk: chunk, Clusters: clusters, Seed: seed, Queries: 1 + r.IntN(80), Keys: 1 + r.IntN(60),
+		Window: r.IntN(chunk + 1), Start: r.IntN(2) * r.IntN(200)}
+	if all {
+		s.Keys = 1000
 	}
 	return s
 }
@@ -76,15 +69,15 @@ func randomVisibility(r *rand.Rand, batch, queries, keys int) attention.Visibili
 }
 
 // randomSeq returns normal numbers.
-func randomSeq[T dense.Float](r *rand.Rand, batch, heads, length, dim int, size float64) attention.Seq[T] {
-	s := attention.NewSeq[T](batch, heads, length, dim)
+func randomSeq(r *rand.Rand, batch, heads, length, dim int, size float64) attention.Seq[float32] {
+	s := attention.NewSeq[float32](batch, heads, length, dim)
 	for i := range s.Data {
-		s.Data[i] = T(size * r.NormFloat64())
+		s.Data[i] = float32(size * r.NormFloat64())
 	}
 	return s
 }
 
-func randomChunks[T dense.Float](t *testing.T, seed uint64) {
+func randomChunks(t *testing.T, seed uint64) {
 	t.Helper()
 	r := rand.New(rand.NewPCG(seed, 7))
 	lengths := []int{0, 1, 2, 17, 40, 100, 200}
@@ -94,12 +87,12 @@ func randomChunks[T dense.Float](t *testing.T, seed uint64) {
 		queries = lengths[r.IntN(len(lengths))]
 	}
 	d, dv := 1+r.IntN(20), 1+r.IntN(20)
-	q := randomSeq[T](r, batch, kv*group, queries, d, 2)
-	k, v := randomSeq[T](r, batch, kv, keys, d, 1), randomSeq[T](r, batch, kv, keys, dv, 1)
-	kind, all := r.IntN(3), r.IntN(2) == 0
-	a := &Attention[T]{Visibility: randomVisibility(r, batch, queries, keys), Specs: []Spec{randomSpec(r, kind, all)}}
+	q := randomSeq(r, batch, kv*group, queries, d, 2)
+	k, v := randomSeq(r, batch, kv, keys, d, 1), randomSeq(r, batch, kv, keys, dv, 1)
+	decoding, all := r.IntN(2) == 0, r.IntN(2) == 0
+	a := &Attention{Visibility: randomVisibility(r, batch, queries, keys), Specs: []Spec{randomSpec(r, decoding, all)}}
 	if kv > 1 && r.IntN(2) == 0 {
-		a.Specs = append(a.Specs, randomSpec(r, kind, all))
+		a.Specs = append(a.Specs, randomSpec(r, decoding, all))
 	}
 	name := fmt.Sprintf("seed %d, %d queries, %d keys, %+v, mask %t, segments %t", seed, queries, keys, a.Specs,
 		a.KeyMask != nil, a.Segments != nil)
@@ -111,7 +104,7 @@ func randomChunks[T dense.Float](t *testing.T, seed uint64) {
 	}
 
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
-	out, again := randomSeq[T](r, batch, kv*group, queries, dv, 9), randomSeq[T](r, batch, kv*group, queries, dv, 9)
+	out, again := randomSeq(r, batch, kv*group, queries, dv, 9), randomSeq(r, batch, kv*group, queries, dv, 9)
 	report, err := a.Forward(out, q, k, v)
 	must(err)
 	runtime.GOMAXPROCS(3)
@@ -120,16 +113,13 @@ func randomChunks[T dense.Float](t *testing.T, seed uint64) {
 	if other != report || !slices.Equal(again.Data, out.Data) {
 		t.Errorf("%s: other bits with 3 threads", name)
 	}
-	exact, err := (&attention.Exact[T]{Visibility: a.Visibility}).Forward(again, q, k, v)
+	exact, err := (&attention.Exact[float32]{Visibility: a.Visibility}).Forward(again, q, k, v)
 	must(err)
 	if report.Rows != exact.Rows || report.Empty != exact.Empty {
 		t.Errorf("%s: %+v, want the rows of %+v", name, report, exact)
 	}
-	tol := 1e-9
-	if sizeOf[T]() == 4 {
-		tol = 1e-4
-	}
-	same := func(what string, got, want []T) {
+	const tol = 1e-4
+	same := func(what string, got, want []float32) {
 		t.Helper()
 		for i, w := range want {
 			if !(math.Abs(float64(got[i]-w)) <= tol) {
@@ -145,7 +135,7 @@ func randomChunks[T dense.Float](t *testing.T, seed uint64) {
 	}
 
 	rows := r.Perm(queries)[:1+r.IntN(queries)]
-	at := randomSeq[T](r, batch, kv*group, len(rows), dv, 9)
+	at := randomSeq(r, batch, kv*group, len(rows), dv, 9)
 	wanted := func(what string) {
 		t.Helper()
 		for b := range batch {
@@ -163,35 +153,37 @@ func randomChunks[T dense.Float](t *testing.T, seed uint64) {
 	if len(a.Specs) == 1 {
 		trials, err := NewTrials(a.Visibility, 0, q, k, v)
 		must(err)
-		first := a.Specs[0] // shares the clusters
-		first.Keys, first.Top, first.Share = (first.Keys+1)/2, first.Top/2, first.Share*2
-		must(trials.At(at, rows, first))
+		switch first := a.Specs[0].(type) { // with the same clusters
+		case Prefix:
+			first.Keys = (first.Keys + 1) / 2
+			must(trials.At(at, rows, first))
+		case Sketch:
+			first.Share *= 2
+			must(trials.At(at, rows, first))
+		}
 		must(trials.At(at, rows, a.Specs[0]))
 		wanted("Trials")
 	}
 
-	if kind == 0 || a.Specs[0].Together > 1 || a.KeyMask != nil || a.Segments != nil || queries != keys {
+	if !decoding || a.KeyMask != nil || a.Segments != nil || queries != keys {
 		return
 	}
-	state, err := NewChunks(a, batch, kv*group, kv, d, dv)
-	if len(a.Specs) > 1 && a.Specs[1].Together > 1 {
-		return
-	}
+	state, err := NewChunks(a, q.Shape, v.Shape)
 	must(err)
 	for lo := 0; lo < keys; {
 		hi := min(keys, lo+1+r.IntN(50))
-		part := func(s attention.Seq[T]) attention.Seq[T] {
+		part := func(s attention.Seq[float32]) attention.Seq[float32] {
 			s.Data, s.Len = s.Data[lo*s.StrideL:], hi-lo
 			return s
 		}
 		must(state.Step(part(again), part(q), part(k), part(v)))
 		if lo = hi; r.IntN(2) == 0 {
-			state = state.Clone()
+			state = state.Fork().(*Chunks)
 			continue
 		}
-		saved, err := state.MarshalBinary()
+		saved, err := state.AppendBinary(nil)
 		must(err)
-		if state, err = NewChunks(a, batch, kv*group, kv, d, dv); err == nil {
+		if state, err = NewChunks(a, q.Shape, v.Shape); err == nil {
 			err = state.UnmarshalBinary(saved)
 		}
 		must(err)

@@ -4,22 +4,21 @@ import (
 	"slices"
 
 	"github.com/randfeat/randfeat/attention"
-	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/internal/kern"
 	"github.com/randfeat/randfeat/internal/par"
 )
 
-// Forward with Spec.Share computes the outputs of a decoding state ([Chunks]) that gets the visible keys of a packed
+// Forward with [Sketch] computes the outputs of a decoding state ([Chunks]) that gets the visible keys of a packed
 // sequence one after the other. A masked key takes no position: the chunks consist of visible keys, and rows equal
 // those of the sequence without its padding. The query of a masked key sees the visible keys before it.
 
 // replay is one packed sequence of one key/value head.
-type replay[T dense.Float] struct {
+type replay struct {
 	replaySpan
-	q, k, v attention.Seq[T] // all its queries, its visible keys and their values
-	asked   attention.Seq[T] // queries at the positions of visible keys, which weigh these keys
-	chunks  int              // the number of chunks of earlier replays
-	head    chunkHead[T]     // all chunks
+	q, k, v attention.Seq[float32] // all its queries, its visible keys and their values
+	asked   attention.Seq[float32] // queries at the positions of visible keys, which weigh these keys
+	chunks  int                    // the number of chunks of earlier replays
+	head    chunkHead              // all chunks
 }
 
 // replaySpan is the visible keys of one packed sequence of one key/value head.
@@ -62,9 +61,9 @@ func (o *replaySpan) sees(query int) int {
 }
 
 // newReplay takes the queries of a span and its visible keys.
-func newReplay[T dense.Float](o replaySpan, q, k, v attention.Seq[T]) replay[T] {
+func newReplay(o replaySpan, q, k, v attention.Seq[float32]) replay {
 	group, s := q.Heads/k.Heads, o.span
-	out := replay[T]{replaySpan: o, k: window(k, o.b, o.h, 1, s.K0, s.K1), v: window(v, o.b, o.h, 1, s.K0, s.K1),
+	out := replay{replaySpan: o, k: window(k, o.b, o.h, 1, s.K0, s.K1), v: window(v, o.b, o.h, 1, s.K0, s.K1),
 		q: window(q, o.b, o.h*group, group, s.Q0, s.Q1)}
 	out.asked = window(out.q, 0, 0, group, min(max(s.Q1-s.Q0-(s.K1-s.K0), 0), s.Q1-s.Q0), s.Q1-s.Q0)
 	if o.visible != nil {
@@ -78,15 +77,15 @@ func newReplay[T dense.Float](o replaySpan, q, k, v attention.Seq[T]) replay[T] 
 // window is a view of some heads and positions of one batch.
 //
 //go:noinline
-func window[T dense.Float](s attention.Seq[T], b, h, heads, lo, hi int) attention.Seq[T] {
+func window(s attention.Seq[float32], b, h, heads, lo, hi int) attention.Seq[float32] {
 	s.Data = s.Data[min(b*s.StrideB+h*s.StrideH+lo*s.StrideL, len(s.Data)):]
 	s.Batch, s.Heads, s.Len = 1, heads, hi-lo
 	return s
 }
 
 // positionsOf is a copy of some positions of one batch.
-func positionsOf[T dense.Float](s attention.Seq[T], at []int32) attention.Seq[T] {
-	out := attention.NewSeq[T](1, s.Heads, len(at), s.Dim)
+func positionsOf(s attention.Seq[float32], at []int32) attention.Seq[float32] {
+	out := attention.NewSeq[float32](1, s.Heads, len(at), s.Dim)
 	for h := range s.Heads {
 		to, from := out.Head(0, h), s.Head(0, h)
 		for i, l := range at {
@@ -97,8 +96,8 @@ func positionsOf[T dense.Float](s attention.Seq[T], at []int32) attention.Seq[T]
 }
 
 // replays clusters the chunks of all packed sequences and heads, batch by batch.
-func replays[T dense.Float](a *Attention[T], q, k, v attention.Seq[T]) ([]replay[T], error) {
-	tab, err := kern.Chosen[T]()
+func replays(a *Attention, q, k, v attention.Seq[float32]) ([]replay, error) {
+	tab, err := kern.Chosen[float32]()
 	if err != nil {
 		return nil, err
 	}
@@ -106,7 +105,8 @@ func replays[T dense.Float](a *Attention[T], q, k, v attention.Seq[T]) ([]replay
 	if err != nil {
 		return nil, err
 	}
-	var out []replay[T]
+	specs := lower(nil, a.Specs)
+	var out []replay
 	var chunks []keyChunk // lo is the number of a chunk
 	var spans []attention.Span
 	for b := range k.Batch {
@@ -115,22 +115,22 @@ func replays[T dense.Float](a *Attention[T], q, k, v attention.Seq[T]) ([]replay
 			for _, s := range spans {
 				o := newReplay(newReplaySpan(a.MaskOf(b, k.Len), b, h, s), q, k, v)
 				o.chunks = len(chunks)
-				for j := range farChunks(specOf(a.Specs, h), o.k.Len-1) {
+				for j := range farChunks(specOf(specs, h), o.k.Len-1) {
 					chunks = append(chunks, keyChunk{problem: len(out), lo: j})
 				}
 				out = append(out, o)
 			}
 		}
 	}
-	problems, errs := make([]*problem[T], len(chunks)), make([]error, len(chunks))
+	problems, errs := make([]*problem, len(chunks)), make([]error, len(chunks))
 	par.For(len(chunks), 1, func(lo, hi int) {
-		var f call[T]
+		var f call
 		for i := lo; i < hi; i++ {
 			o, j := &out[chunks[i].problem], chunks[i].lo
-			spec := *specOf(a.Specs, o.h)
-			k0, k1 := j*spec.Chunk, (j+1)*spec.Chunk
+			spec := *specOf(specs, o.h)
+			k0, k1 := j*spec.chunk, (j+1)*spec.chunk
 			if j > 0 {
-				spec.Sinks = 0
+				spec.sinks = 0
 			}
 			problems[i], errs[i] = clusterChunk(&f, scale, spec,
 				window(o.asked, 0, 0, o.asked.Heads, max(k0-o.from, 0), max(k1-o.from, 0)),
@@ -146,7 +146,7 @@ func replays[T dense.Float](a *Attention[T], q, k, v attention.Seq[T]) ([]replay
 	par.For(len(out), 1, func(lo, hi int) {
 		for i := lo; i < hi; i++ {
 			for at := out[i].chunks; at < len(chunks) && chunks[at].problem == i; at++ {
-				out[i].head.push(tab, specOf(a.Specs, out[i].h), problems[at])
+				out[i].head.push(tab, specOf(specs, out[i].h), problems[at])
 			}
 		}
 	})
@@ -187,9 +187,9 @@ func (o *replaySpan) appendTasks(tasks []replayTask, i int, wanted, order []int)
 }
 
 // forwardReplay computes all rows, or the wanted ones, of sequences whose chunks are clustered.
-func forwardReplay[T dense.Float](a *Attention[T], all []replay[T], wanted []int, out attention.Seq[T]) (
+func forwardReplay(a *Attention, all []replay, wanted []int, out attention.Seq[float32]) (
 	attention.Report, error) {
-	tab, err := kern.Chosen[T]()
+	tab, err := kern.Chosen[float32]()
 	if err != nil {
 		return attention.Report{}, err
 	}
@@ -203,12 +203,16 @@ func forwardReplay[T dense.Float](a *Attention[T], all []replay[T], wanted []int
 	for i := range all {
 		tasks = all[i].appendTasks(tasks, i, wanted, order)
 	}
-	reports := make([]attention.Report, len(tasks))
+	specs, reports := lower(nil, a.Specs), make([]attention.Report, len(tasks))
+	scale, err := logitScale(a.Scale, all[0].q.Dim)
+	if err != nil {
+		return attention.Report{}, err
+	}
 	par.For(len(tasks), 1, func(lo, hi int) {
-		var w chunkStepper[T]
+		var w chunkStepper
 		for i := lo; i < hi; i++ {
 			o := &all[tasks[i].replay]
-			reports[i] = o.answer(tab, &w, a, tasks[i].rows, wanted, out)
+			reports[i] = o.answer(tab, &w, specOf(specs, o.h), scale, tasks[i].rows, wanted, out)
 		}
 	})
 	var r attention.Report
@@ -219,12 +223,11 @@ func forwardReplay[T dense.Float](a *Attention[T], all []replay[T], wanted []int
 }
 
 // answer computes some of the wanted rows, whose queries are in ascending order.
-func (o *replay[T]) answer(tab *kern.Table[T], w *chunkStepper[T], a *Attention[T], rows, wanted []int,
-	out attention.Seq[T]) (r attention.Report) {
-	spec, group := specOf(a.Specs, o.h), o.q.Heads
-	scale, _ := logitScale(a.Scale, o.q.Dim)
+func (o *replay) answer(tab *kern.Table[float32], w *chunkStepper, spec *settings, scale float64, rows, wanted []int,
+	out attention.Seq[float32]) (r attention.Report) {
+	group := o.q.Heads
 	k, v := o.k.Head(0, 0), o.v.Head(0, 0)
-	var near nearKeys[T]
+	var near nearKeys
 	near.room(tab, min(spec.nearRoom(), o.k.Len), o.k.Dim, o.v.Dim)
 	next, done := 0, 0
 	for _, at := range rows {
@@ -235,16 +238,16 @@ func (o *replay[T]) answer(tab *kern.Table[T], w *chunkStepper[T], a *Attention[
 				near.pos, next, done = near.pos[:0], 0, far
 			}
 			for ; next < n; next++ {
-				if next == min(spec.Sinks, far*spec.Chunk) {
-					next = max(next, far*spec.Chunk)
+				if next == min(spec.sinks, far*spec.chunk) {
+					next = max(next, far*spec.chunk)
 				}
 				near.append(next, k.Row(next), v.Row(next))
 			}
 			for g := range group {
 				copy(w.tiles.x.Row(g), o.q.Head(0, g).Row(wanted[at]-o.span.Q0))
 			}
-			tab.Scale(w.tiles.x.Data, T(scale))
-			exact := w.sketch.read(&w.tiles, &o.head, far, &near, spec.Share)
+			tab.Scale(w.tiles.x.Data, float32(scale))
+			exact := w.sketch.read(&w.tiles, &o.head, far, &near, spec.share)
 			r.Exact += int64(group * (exact + len(near.pos)))
 		}
 		for g := range group {

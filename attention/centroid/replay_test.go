@@ -49,8 +49,7 @@ func TestReplayVisibilities(t *testing.T) {
 	const length, dim = 300, 16
 	q, k, v := batches(length, dim)
 	for _, c := range replayCases(length) {
-		a := &Attention[float32]{Visibility: c.Visibility, Specs: []Spec{{Clusters: 6, Chunk: 32, Together: 1,
-			Window: 10, Sinks: 3, Share: 1e-30}}}
+		a := &Attention{Visibility: c.Visibility, Specs: []Spec{Sketch{Clusters: 6, Chunk: 32, Window: 10, Sinks: 3, Share: 1e-30}}}
 		q := window(q, 0, 0, q.Heads, c.from, length)
 		q.Batch = 2
 		out, want := attention.NewSeq[float32](2, 4, q.Len, dim), attention.NewSeq[float32](2, 4, q.Len, dim)
@@ -86,9 +85,9 @@ func TestReplayVisibilities(t *testing.T) {
 
 // A window much longer than the text takes no memory.
 func TestReplayLongWindow(t *testing.T) {
-	q, k, v := grouped[float32](1, 20, 16, 3)
-	a := &Attention[float32]{Visibility: attention.Visibility{Causal: true},
-		Specs: []Spec{{Clusters: 6, Chunk: 32, Together: 1, Window: 1 << 20, Share: 0.1}}}
+	q, k, v := grouped(1, 20, 16, 3)
+	a := &Attention{Visibility: attention.Visibility{Causal: true},
+		Specs: []Spec{Sketch{Clusters: 6, Chunk: 32, Window: 1 << 20, Share: 0.1}}}
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	if _, err := a.Forward(attention.NewSeq[float32](1, 2, 20, 16), q, k, v); err != nil {
@@ -102,7 +101,7 @@ func TestReplayLongWindow(t *testing.T) {
 
 // batches are two batches of the same heads.
 func batches(length, dim int) (q, k, v attention.Seq[float32]) {
-	q, k, v = grouped[float32](4, length, dim, 3)
+	q, k, v = grouped(4, length, dim, 3)
 	for _, s := range []*attention.Seq[float32]{&q, &k, &v} {
 		s.Batch, s.Heads = 2, s.Heads/2
 		s.StrideB = s.Heads * s.StrideH
@@ -114,12 +113,12 @@ func batches(length, dim int) (q, k, v attention.Seq[float32]) {
 func TestReplayAlone(t *testing.T) {
 	const length, dim = 300, 16
 	q, k, v := batches(length, dim)
-	specs := []Spec{{Clusters: 6, Chunk: 32, Together: 1, Window: 10, Sinks: 3, Share: 0.02}}
+	specs := []Spec{Sketch{Clusters: 6, Chunk: 32, Window: 10, Sinks: 3, Share: 0.02}}
 	for _, c := range replayCases(length) {
 		if c.from > 0 { // other queries weigh the keys
 			continue
 		}
-		a := &Attention[float32]{Visibility: c.Visibility, Specs: specs}
+		a := &Attention{Visibility: c.Visibility, Specs: specs}
 		out := attention.NewSeq[float32](2, 4, length, dim)
 		if _, err := a.Forward(out, q, k, v); err != nil {
 			t.Fatalf("%s: %v", c.name, err)
@@ -132,7 +131,7 @@ func TestReplayAlone(t *testing.T) {
 						at = append(at, int32(j))
 					}
 				}
-				alone := &Attention[float32]{Visibility: attention.Visibility{Causal: true}, Specs: specs}
+				alone := &Attention{Visibility: attention.Visibility{Causal: true}, Specs: specs}
 				part := func(s attention.Seq[float32]) attention.Seq[float32] {
 					return positionsOf(window(s, b, 0, s.Heads, 0, length), at)
 				}
@@ -151,10 +150,10 @@ func TestReplayAlone(t *testing.T) {
 // Forward, At and Trials have the same bits at any number of threads.
 func TestReplayThreads(t *testing.T) {
 	const length, dim = 700, 16
-	q, k, v := grouped[float32](2, length, dim, 3)
+	q, k, v := grouped(2, length, dim, 3)
 	rows := []int{699, 3, 400, 41, 656, 255, 257}
-	spec := Spec{Clusters: 6, Chunk: 32, Together: 1, Window: 10, Sinks: 3, Share: 0.02}
-	a := &Attention[float32]{Visibility: attention.Visibility{Causal: true}, Specs: []Spec{spec}}
+	spec := Sketch{Clusters: 6, Chunk: 32, Window: 10, Sinks: 3, Share: 0.02}
+	a := &Attention{Visibility: attention.Visibility{Causal: true}, Specs: []Spec{spec}}
 	a.KeyMask = slices.Repeat([]bool{true}, length)
 	a.KeyMask[5], a.KeyMask[300] = false, false
 	var want attention.Seq[float32]
@@ -200,20 +199,18 @@ func TestReplayThreads(t *testing.T) {
 // Bytes counts what the heads of a state refer to, but for some bytes per chunk.
 func TestChunksBytes(t *testing.T) {
 	const length, dim = 700, 16
-	q, k, v := grouped[float32](2, length, dim, 3)
-	for _, spec := range []Spec{{Clusters: 16, Chunk: 64, Together: 1, Sinks: 3, Share: 0.02},
-		{Clusters: 16, Chunk: 64, Together: 1, Sinks: 3, Top: 2}} {
-		c, err := NewChunks(&Attention[float32]{Specs: []Spec{spec}}, 1, 4, 2, dim, dim)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := c.Step(attention.NewSeq[float32](1, 4, length, dim), q, k, v); err != nil {
-			t.Fatal(err)
-		}
-		got, want := c.Bytes(), referred(reflect.ValueOf(c.heads))
-		if few := int64(2 * 300 * length / spec.Chunk); got > want || got < want-few-2*1000 {
-			t.Errorf("%+v: %d bytes, the heads refer to %d", spec, got, want)
-		}
+	q, k, v := grouped(2, length, dim, 3)
+	spec := Sketch{Clusters: 16, Chunk: 64, Sinks: 3, Share: 0.02}
+	c, err := NewChunks(&Attention{Specs: []Spec{spec}}, q.Shape, v.Shape)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Step(attention.NewSeq[float32](1, 4, length, dim), q, k, v); err != nil {
+		t.Fatal(err)
+	}
+	got, want := c.Bytes(), referred(reflect.ValueOf(c.heads))
+	if few := int64(2 * 300 * length / spec.Chunk); got > want || got < want-few-2*1000 {
+		t.Errorf("%+v: %d bytes, the heads refer to %d", spec, got, want)
 	}
 }
 

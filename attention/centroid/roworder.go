@@ -12,20 +12,20 @@ import (
 // which they differ most until a part has the rows of one block. They have few coordinates, the principal ones of all
 // queries in the metric of the keys. On real heads blocks of such queries need a third to a half of the keys that
 // blocks of neighbours in the text need for the same error.
-type rowOrder[T dense.Float] struct {
-	order []int32       // the result: rows in their new order
-	axes  kern.Panel[T] // of the coordinates
+type rowOrder struct {
+	order []int32             // the result: rows in their new order
+	axes  kern.Panel[float32] // of the coordinates
 	// The rows of a part lie side by side and move to and fro between two places.
-	at  [2][]orderRow[T]
-	key []T // of the rows of a part: their projections on the direction that divides it
+	at  [2][]orderRow
+	key []float32 // of the rows of a part: their projections on the direction that divides it
 }
 
 // orderPart are the rows lo to hi−1, which lie at from.
 type orderPart struct{ from, lo, hi int }
 
 // orderRow is a row that is sorted.
-type orderRow[T dense.Float] struct {
-	z   [orderCoordinates]T
+type orderRow struct {
+	z   [orderCoordinates]float32
 	row int32
 }
 
@@ -41,22 +41,22 @@ const (
 )
 
 // begin makes room for n rows.
-func (o *rowOrder[T]) begin(n int) {
+func (o *rowOrder) begin(n int) {
 	o.order, o.key = buf.Sized(o.order, n), buf.Sized(o.key, n)
 	o.at[0], o.at[1] = buf.Sized(o.at[0], n), buf.Sized(o.at[1], n)
 }
 
 // set takes the coordinates of the rows from lo on.
-func (o *rowOrder[T]) set(lo int, z dense.Matrix[T]) {
+func (o *rowOrder) set(lo int, z dense.Matrix[float32]) {
 	for i := range z.Rows {
 		r := &o.at[0][lo+i]
-		r.z, r.row = [orderCoordinates]T{}, int32(lo+i)
+		r.z, r.row = [orderCoordinates]float32{}, int32(lo+i)
 		copy(r.z[:], z.Row(i))
 	}
 }
 
 // split orders the rows of a part.
-func (o *rowOrder[T]) split(pick *selector[T], p orderPart, leaf int) {
+func (o *rowOrder) split(pick *selector, p orderPart, leaf int) {
 	if mid := o.halve(pick, p, leaf); mid > 0 {
 		o.split(pick, orderPart{1 - p.from, p.lo, mid}, leaf)
 		o.split(pick, orderPart{1 - p.from, mid, p.hi}, leaf)
@@ -65,10 +65,10 @@ func (o *rowOrder[T]) split(pick *selector[T], p orderPart, leaf int) {
 
 // halve moves the rows of a part to the other place, in two halves, and says where the second begins. 0: the part is
 // in order.
-func (o *rowOrder[T]) halve(pick *selector[T], p orderPart, leaf int) (mid int) {
+func (o *rowOrder) halve(pick *selector, p orderPart, leaf int) (mid int) {
 	from, lo, hi := p.from, p.lo, p.hi
 	rows, parts := o.at[from][lo:hi], (hi-lo+leaf-1)/leaf
-	dir, ok := [orderCoordinates]T{}, false
+	dir, ok := [orderCoordinates]float32{}, false
 	if parts > 1 {
 		dir, ok = o.direction(rows)
 	}
@@ -79,7 +79,7 @@ func (o *rowOrder[T]) halve(pick *selector[T], p orderPart, leaf int) (mid int) 
 		return 0
 	}
 	key := o.key[lo:hi]
-	least, most := T(math.Inf(1)), T(math.Inf(-1))
+	least, most := float32(math.Inf(1)), float32(math.Inf(-1))
 	for i := range rows {
 		z := &rows[i].z
 		s := (z[0]*dir[0] + z[1]*dir[1] + z[2]*dir[2] + z[3]*dir[3]) +
@@ -106,7 +106,7 @@ func (o *rowOrder[T]) halve(pick *selector[T], p orderPart, leaf int) (mid int) 
 
 // direction is about the first principal direction of rows, by the power method on a sample of them; false: they do not
 // differ.
-func (o *rowOrder[T]) direction(rows []orderRow[T]) (dir [orderCoordinates]T, ok bool) {
+func (o *rowOrder) direction(rows []orderRow) (dir [orderCoordinates]float32, ok bool) {
 	const r = orderCoordinates
 	n := min(len(rows), max(len(rows)/4, orderFew), orderSample)
 	var sum, x, y [r]float64
@@ -155,7 +155,7 @@ func (o *rowOrder[T]) direction(rows []orderRow[T]) (dir [orderCoordinates]T, ok
 		x = y
 	}
 	for c, v := range x {
-		dir[c] = T(v)
+		dir[c] = float32(v)
 	}
 	return dir, true
 }
@@ -163,7 +163,7 @@ func (o *rowOrder[T]) direction(rows []orderRow[T]) (dir [orderCoordinates]T, ok
 // principal sets dst to the directions, one per row, in which a symmetric matrix m without negative eigenvalues is
 // largest, by subspace iteration; next is scratch memory of the same shape. Where m has a smaller rank the last rows
 // are zeros.
-func principal[T dense.Float](tab *kern.Table[T], dst, next, m dense.Matrix[T]) {
+func principal(tab *kern.Table[float32], dst, next, m dense.Matrix[float32]) {
 	// Begin with the rows of the largest diagonal elements.
 	clear(dst.Data)
 	used := make([]bool, m.Rows)
@@ -191,7 +191,7 @@ func principal[T dense.Float](tab *kern.Table[T], dst, next, m dense.Matrix[T]) 
 					for l, v := range dst.Row(i) {
 						dot += float64(v) * float64(row[l])
 					}
-					tab.MulAdd(row, dst.Row(i), T(-dot))
+					tab.MulAdd(row, dst.Row(i), float32(-dot))
 				}
 			}
 			norm := tab.Norm2(row)
@@ -199,7 +199,7 @@ func principal[T dense.Float](tab *kern.Table[T], dst, next, m dense.Matrix[T]) 
 				clear(row)
 				continue
 			}
-			tab.Scale(row, T(1/math.Sqrt(norm)))
+			tab.Scale(row, float32(1/math.Sqrt(norm)))
 		}
 	}
 }

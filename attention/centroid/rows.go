@@ -16,7 +16,7 @@ import (
 //
 // A neighbour subtracts its own share of its centroid. This avoids separate cluster sums for every block of queries. If
 // the neighbour's cluster is exact, the cluster alone counts it.
-func (c *call[T]) rows(w *worker[T], t rowTask) {
+func (c *call) rows(w *worker, t rowTask) {
 	p := c.problems[t.problem]
 	c.sums(w, p, t)
 	n := t.hi - t.lo
@@ -32,23 +32,23 @@ func (c *call[T]) rows(w *worker[T], t rowTask) {
 				continue
 			}
 			copy(dst, w.acc.Row(r))
-			c.tab.Scale(dst, T(1/w.sum[r]))
+			c.tab.Scale(dst, float32(1/w.sum[r]))
 		}
 	}
 }
 
 // sums computes the sums of the rows of a task, and the shifts that they are relative to.
-func (c *call[T]) sums(w *worker[T], p *problem[T], t rowTask) {
+func (c *call) sums(w *worker, p *problem, t rowTask) {
 	c.load(w, p, t)
-	c.eachTile(w, p, t, (*call[T]).nearAndFarTile)
+	c.eachTile(w, p, t)
 	if p.top > 0 {
 		c.sortChosen(w, p)
-		c.eachChosen(w, p, (*call[T]).exactBlock)
+		c.eachChosen(w, p)
 	}
 }
 
 // load copies the queries of a task, scaled. Row g·n + i is query i of head g of the group.
-func (c *call[T]) load(w *worker[T], p *problem[T], t rowTask) {
+func (c *call) load(w *worker, p *problem, t rowTask) {
 	n := t.hi - t.lo
 	rows := n * c.group
 	w.x, w.acc = buf.Shaped(w.x, rows, c.q.Dim), buf.Shaped(w.acc, rows, c.v.Dim)
@@ -64,28 +64,26 @@ func (c *call[T]) load(w *worker[T], p *problem[T], t rowTask) {
 			copy(w.x.Row(g*n+i), q.Row(p.span.Q0+t.lo+i))
 		}
 	}
-	c.tab.Scale(w.x.Data, T(c.scale))
+	c.tab.Scale(w.x.Data, float32(c.scale))
 }
 
 // neighbours returns the half-open range of positions of the keys that are exact for a query, apart from sinks.
-func (p *problem[T]) neighbours(query int) (lo, hi int) {
+func (p *problem) neighbours(query int) (lo, hi int) {
 	n := p.span.K1 - p.span.K0
-	block := p.spec.block(false)
+	block := p.spec.block
 	if block == 0 {
 		return 0, 0
 	}
 	at := floorTo(position(p.span, p.span.Q0+query), block)
-	hi = min(max(at+block+p.spec.Window, 0), n)
-	return min(max(at-p.spec.Window, min(p.spec.Sinks, n)), hi), hi
+	hi = min(max(at+block+p.spec.window, 0), n)
+	return min(max(at-p.spec.window, min(p.spec.sinks, n)), hi), hi
 }
 
-// eachTile calls body for tiles of m queries, beginning with query, whose first row is r. The keys of their neighbours
-// are packed in w.near, the sinks in w.sinks.
-func (c *call[T]) eachTile(w *worker[T], p *problem[T], t rowTask,
-	body func(c *call[T], w *worker[T], p *problem[T], query, r, m int)) {
+// eachTile computes tiles of queries. The keys of their neighbours are packed in w.near, the sinks in w.sinks.
+func (c *call) eachTile(w *worker, p *problem, t rowTask) {
 	n := t.hi - t.lo
 	high := max(1, min(tileRows, tileCells/max(1, p.clusters)))
-	sinks := min(p.spec.Sinks, p.span.K1-p.span.K0)
+	sinks := min(p.spec.sinks, p.span.K1-p.span.K0)
 	c.loadBand(&w.sinks, p, 0, sinks)
 	for from := 0; from < n; from += stretch {
 		to := min(from+stretch, n)
@@ -94,14 +92,14 @@ func (c *call[T]) eachTile(w *worker[T], p *problem[T], t rowTask,
 		c.loadBand(&w.near, p, lo, hi)
 		for g := range c.group {
 			for i := from; i < to; i += high {
-				body(c, w, p, t.lo+i, g*n+i, min(high, to-i))
+				c.nearAndFarTile(w, p, t.lo+i, g*n+i, min(high, to-i))
 			}
 		}
 	}
 }
 
 // loadBand packs the keys at positions [lo, hi) of the span. Masked keys become zeros with a bias of −∞.
-func (c *call[T]) loadBand(b *band[T], p *problem[T], lo, hi int) {
+func (c *call) loadBand(b *band, p *problem, lo, hi int) {
 	b.lo, b.hi = lo, hi
 	if lo == hi {
 		return
@@ -119,7 +117,7 @@ func (c *call[T]) loadBand(b *band[T], p *problem[T], lo, hi int) {
 			if x == hidden {
 				clear(b.k.Row(i))
 				clear(b.v.Row(i))
-				b.bias[i] = T(math.Inf(-1))
+				b.bias[i] = float32(math.Inf(-1))
 			} else {
 				copy(b.k.Row(i), k.Row(i))
 				copy(b.v.Row(i), b.values.Row(i))
@@ -132,13 +130,13 @@ func (c *call[T]) loadBand(b *band[T], p *problem[T], lo, hi int) {
 
 // logits computes the logits of queries x with the keys at positions [lo, hi) of the band. The result begins at
 // position from ≤ lo, because panels begin at multiples of their width.
-func (c *call[T]) logits(w *worker[T], b *band[T], x dense.Matrix[T], lo, hi int) (m dense.Matrix[T], from int) {
+func (c *call) logits(w *worker, b *band, x dense.Matrix[float32], lo, hi int) (m dense.Matrix[float32], from int) {
 	c0 := (lo - b.lo) / c.tab.Width * c.tab.Width
 	c1 := hi - b.lo
 	b.weights = buf.Shaped(b.weights, x.Rows, c1-c0)
-	w.view = kern.Panel[T]{Rows: c1 - c0, Cols: b.panel.Cols, Width: b.panel.Width,
+	w.view = kern.Panel[float32]{Rows: c1 - c0, Cols: b.panel.Cols, Width: b.panel.Width,
 		Data: b.panel.Data[c0*b.panel.Cols:]}
-	var bias []T
+	var bias []float32
 	if b.masked {
 		bias = b.bias[c0:c1]
 	}
@@ -148,7 +146,7 @@ func (c *call[T]) logits(w *worker[T], b *band[T], x dense.Matrix[T], lo, hi int
 
 // nearAndFarTile computes, for m rows from r on, the sums over centroids and exact neighbours, and chooses the exact
 // clusters.
-func (c *call[T]) nearAndFarTile(w *worker[T], p *problem[T], query, r, m int) {
+func (c *call) nearAndFarTile(w *worker, p *problem, query, r, m int) {
 	w.far = buf.Shaped(w.far, m, p.clusters)
 	acc := w.acc.RowRange(r, r+m)
 	if p.clusters > 0 {
@@ -160,7 +158,7 @@ func (c *call[T]) nearAndFarTile(w *worker[T], p *problem[T], query, r, m int) {
 	} else {
 		clear(acc.Data)
 		for i := range m {
-			w.shift[r+i] = T(math.Inf(-1))
+			w.shift[r+i] = float32(math.Inf(-1))
 		}
 	}
 	hasNear, hasSinks := w.near.lo < w.near.hi, w.sinks.hi > 0
@@ -175,9 +173,9 @@ func (c *call[T]) nearAndFarTile(w *worker[T], p *problem[T], query, r, m int) {
 
 // nearTile chooses the exact clusters of m rows from r on. The logits of their centroids begin at row at of w.far and
 // become weights. It sets the sums of weights, and the sums of values of neighbours if there are any.
-func (c *call[T]) nearTile(w *worker[T], p *problem[T], query, r, at, m int, hasNear, hasSinks bool) {
+func (c *call) nearTile(w *worker, p *problem, query, r, at, m int, hasNear, hasSinks bool) {
 	x := w.x.RowRange(r, r+m)
-	var near, sinks dense.Matrix[T]
+	var near, sinks dense.Matrix[float32]
 	var nearAt int
 	if hasNear {
 		first, _ := p.neighbours(query)
@@ -189,7 +187,7 @@ func (c *call[T]) nearTile(w *worker[T], p *problem[T], query, r, at, m int, has
 	}
 	for i := range m {
 		far, shift := w.far.Row(at+i), w.shift[r+i]
-		var row, sink []T
+		var row, sink []float32
 		var lo int
 		if hasNear {
 			var hi int
@@ -240,7 +238,7 @@ func (c *call[T]) nearTile(w *worker[T], p *problem[T], query, r, at, m int, has
 const peakWidth = 16
 
 // rankTile ranks the clusters for the rows of w.far by the logarithm of their expected error: logit, size and risk.
-func (c *call[T]) rankTile(w *worker[T], p *problem[T]) {
+func (c *call) rankTile(w *worker, p *problem) {
 	m, n := w.far.Rows, p.clusters
 	wide := (n + peakWidth - 1) / peakWidth * peakWidth
 	w.ranks = buf.Shaped(w.ranks, m, wide)
@@ -249,7 +247,7 @@ func (c *call[T]) rankTile(w *worker[T], p *problem[T]) {
 		copy(row, w.far.Row(i))
 		c.tab.MulAdd(row[:n], p.risk, 1)
 		for j := n; j < wide; j++ {
-			row[j] = T(math.Inf(-1))
+			row[j] = float32(math.Inf(-1))
 		}
 	}
 	w.peaks = buf.Sized(w.peaks, m*wide/peakWidth)
@@ -258,7 +256,7 @@ func (c *call[T]) rankTile(w *worker[T], p *problem[T]) {
 
 // choose takes the clusters with the largest expected errors out of the centroids of a row, which is row at of w.far:
 // their weights become 0.
-func (c *call[T]) choose(w *worker[T], p *problem[T], at int, row int32) {
+func (c *call) choose(w *worker, p *problem, at int, row int32) {
 	far := w.far.Row(at)
 	chosen := w.chosen[int(row)*p.top : (int(row)+1)*p.top]
 	n := w.ranks.Cols / peakWidth
@@ -268,13 +266,13 @@ func (c *call[T]) choose(w *worker[T], p *problem[T], at int, row int32) {
 			break
 		}
 		w.stamp[x] = row
-		far[x] = T(math.Inf(-1))
+		far[x] = float32(math.Inf(-1))
 	}
 }
 
 // takeOut subtracts from the weights of exact keys the share that their centroids already count for them. Keys whose
 // whole cluster is exact get weight 0, since the cluster counts them. It returns the sum of the weights.
-func (p *problem[T]) takeOut(w *worker[T], row []T, cluster []int32, far []T, stamp int32) (sum float64) {
+func (p *problem) takeOut(w *worker, row []float32, cluster []int32, far []float32, stamp int32) (sum float64) {
 	exact := len(cluster)
 	for j, x := range cluster {
 		if x < 0 {
@@ -299,9 +297,9 @@ func (p *problem[T]) takeOut(w *worker[T], row []T, cluster []int32, far []T, st
 // largestOf sets dst to the indexes of the largest numbers of x, the first of equal ones, and sets these numbers to −∞.
 // peaks holds the maximum of every peakWidth numbers. Numbers that are already −∞, or whose peak is NaN, do not count.
 // If too few numbers remain, the last indexes are −1.
-func largestOf[T dense.Float](dst []int32, x, peaks []T) {
+func largestOf(dst []int32, x, peaks []float32) {
 	for n := range dst {
-		best, at := T(math.Inf(-1)), -1
+		best, at := float32(math.Inf(-1)), -1
 		for i, v := range peaks {
 			if v > best {
 				best, at = v, i
@@ -314,7 +312,7 @@ func largestOf[T dense.Float](dst []int32, x, peaks []T) {
 		block := x[at*peakWidth : (at+1)*peakWidth]
 		i := max(0, indexOf(block, best))
 		dst[n] = int32(at*peakWidth + i)
-		block[i] = T(math.Inf(-1))
+		block[i] = float32(math.Inf(-1))
 		peak := block[0]
 		for _, v := range block[1:] {
 			if v > peak {
@@ -326,7 +324,7 @@ func largestOf[T dense.Float](dst []int32, x, peaks []T) {
 }
 
 // sortChosen lists the rows that have chosen each cluster in ascending order. Those of cluster x end at w.count[x].
-func (c *call[T]) sortChosen(w *worker[T], p *problem[T]) {
+func (c *call) sortChosen(w *worker, p *problem) {
 	w.count = buf.Zeroed(w.count, p.clusters+1)
 	for _, x := range w.chosen {
 		if x >= 0 {
@@ -348,16 +346,14 @@ func (c *call[T]) sortChosen(w *worker[T], p *problem[T]) {
 	}
 }
 
-// eachChosen calls body with blocks [lo, hi) of the sorted keys of each chosen cluster x, and with the rows that chose
-// it.
-func (c *call[T]) eachChosen(w *worker[T], p *problem[T],
-	body func(c *call[T], w *worker[T], p *problem[T], rows []int32, x, lo, hi int)) {
+// eachChosen adds the sorted keys of each chosen cluster to the rows that chose it.
+func (c *call) eachChosen(w *worker, p *problem) {
 	from := 0
 	for x := range p.clusters {
 		to := int(w.count[x])
 		if from < to {
 			for lo, end := int(p.start[x]), int(p.start[x+1]); lo < end; lo += keyBlock {
-				body(c, w, p, w.choosers[from:to], x, lo, min(lo+keyBlock, end))
+				c.exactBlock(w, p, w.choosers[from:to], x, lo, min(lo+keyBlock, end))
 			}
 		}
 		from = to
@@ -365,7 +361,7 @@ func (c *call[T]) eachChosen(w *worker[T], p *problem[T],
 }
 
 // exactBlock adds the sorted keys [lo, hi) of cluster x to the sums of rows.
-func (c *call[T]) exactBlock(w *worker[T], p *problem[T], rows []int32, x, lo, hi int) {
+func (c *call) exactBlock(w *worker, p *problem, rows []int32, x, lo, hi int) {
 	w.view = p.panelOf(x, lo, hi)
 	values := p.v.RowRange(lo, hi)
 	w.report.Exact += int64(len(rows)) * int64(hi-lo)
@@ -382,7 +378,7 @@ func (c *call[T]) exactBlock(w *worker[T], p *problem[T], rows []int32, x, lo, h
 		for i, r := range rows[:m] {
 			top := w.tileMax[i]
 			if top > w.shift[r] {
-				f := T(math.Exp(float64(w.shift[r]) - float64(top)))
+				f := float32(math.Exp(float64(w.shift[r]) - float64(top)))
 				c.tab.Scale(w.acc.Row(int(r)), f)
 				w.sum[r] *= float64(f)
 				w.shift[r] = top

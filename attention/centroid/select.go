@@ -4,13 +4,12 @@ import (
 	"math"
 	"slices"
 
-	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/internal/kern"
 )
 
 // selector finds the largest of many numbers. It is scratch memory for one goroutine.
-type selector[T dense.Float] struct {
-	value  []T
+type selector struct {
+	value  []float32
 	index  []int32
 	bucket []uint8
 	edge   []int32
@@ -37,7 +36,7 @@ const (
 // A sample gives a bound that the n-th largest number hardly falls below. The numbers above it are sorted into buckets
 // of equal width, and only the bucket of the n-th largest is sorted fully. If too few numbers are above the bound, all
 // of them go into buckets.
-func (s *selector[T]) top(dst []int32, x []T, n int, tab *kern.Table[T]) []int32 {
+func (s *selector) top(dst []int32, x []float32, n int, tab *kern.Table[float32]) []int32 {
 	hi := tab.Max(x)
 	s.value, s.index = roomy(s.value, len(x)), roomy(s.index, len(x))
 	if step := max(sampleStep, len(x)/sampleMost); len(x) >= 8*step {
@@ -73,10 +72,10 @@ func (s *selector[T]) top(dst []int32, x []T, n int, tab *kern.Table[T]) []int32
 
 // fall puts the numbers of x into buckets from hi down to low. It returns the bucket of the n-th largest and the count
 // of numbers in the buckets before it. ok is false if the range is empty or too wide for T.
-func (s *selector[T]) fall(x []T, n int, low, hi T) (edge uint8, before int, ok bool) {
+func (s *selector) fall(x []float32, n int, low, hi float32) (edge uint8, before int, ok bool) {
 	s.bucket = roomy(s.bucket, len(x))
 	f := (buckets - 1) / (hi - low)
-	if !(f > 0 && f < T(math.Inf(1)) && hi-low < T(math.Inf(1))) {
+	if !(f > 0 && f < float32(math.Inf(1)) && hi-low < float32(math.Inf(1))) {
 		return 0, 0, false
 	}
 	var counts [buckets]int32
@@ -94,7 +93,7 @@ func (s *selector[T]) fall(x []T, n int, low, hi T) (edge uint8, before int, ok 
 }
 
 // nth returns a number near the n-th largest of x and not above it.
-func (s *selector[T]) nth(x []T, n int, low, hi T) T {
+func (s *selector) nth(x []float32, n int, low, hi float32) float32 {
 	edge, _, ok := s.fall(x, n, low, hi)
 	if !ok {
 		return low
@@ -109,7 +108,7 @@ func (s *selector[T]) nth(x []T, n int, low, hi T) T {
 }
 
 // divide sets s.bucket to 1 for the n largest numbers of x, of equal ones the first, and to 0 for all others.
-func (s *selector[T]) divide(x []T, n int, low, hi T) {
+func (s *selector) divide(x []float32, n int, low, hi float32) {
 	edge, before, ok := s.fall(x, n, low, hi)
 	if !ok {
 		clear(s.bucket)
@@ -144,7 +143,7 @@ func (s *selector[T]) divide(x []T, n int, low, hi T) {
 
 // appendTaken appends the elements of index that divide has marked. It writes every element and advances only for
 // marked ones, which avoids an unpredictable branch.
-func (s *selector[T]) appendTaken(dst, index []int32) []int32 {
+func (s *selector) appendTaken(dst, index []int32) []int32 {
 	dst = slices.Grow(dst, len(index))
 	all, n := dst[:cap(dst)], len(dst)
 	for i, b := range s.bucket {

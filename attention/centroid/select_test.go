@@ -15,7 +15,7 @@ func TestSelector(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := rand.New(rand.NewPCG(1, 2))
-	var s selector[float32]
+	var s selector
 	var got []int32
 	for trial := range 400 {
 		n := 2 + r.IntN(1500)

@@ -10,7 +10,7 @@ import (
 	"github.com/randfeat/randfeat/internal/kern"
 )
 
-// Decoding with Spec.Share. A step sees all clustered keys by their centroids, and corrects the keys that the centroid
+// Decoding ([Sketch]). A step sees all clustered keys by their centroids, and corrects the keys that the centroid
 // misjudges most, one by one: a key whose own weight and that of its centroid differ by at least Share of all weights
 // of some query head of the group is exact. So what a step reads follows what the query looks for, and no key of weight
 // is overlooked because its cluster has none.
@@ -48,7 +48,7 @@ type sketchUnit struct {
 }
 
 // addSketch appends the sketch of the next chunk.
-func addSketch[T dense.Float](s *sketches, tab *kern.Table[T], k dense.Matrix[T]) {
+func addSketch(s *sketches, tab *kern.Table[float32], k dense.Matrix[float32]) {
 	wide := dense.New[float64](k.Rows, k.Cols)
 	for j := range k.Rows {
 		tab.Widen(wide.Row(j), k.Row(j), 1)
@@ -157,13 +157,13 @@ type candidates struct {
 type run struct{ first, column, size int32 }
 
 // sketchReader computes rows. It is scratch memory of one goroutine.
-type sketchReader[T dense.Float] struct {
+type sketchReader struct {
 	finder
-	weights    dense.Matrix[T] // of centroids
-	shift      []T             // their references
-	inv, score []T
+	weights    dense.Matrix[float32] // of centroids
+	shift      []float32             // their references
+	inv, score []float32
 	index      []int32
-	tile       dense.Matrix[T]
+	tile       dense.Matrix[float32]
 }
 
 // finder finds candidates by sketches.
@@ -183,7 +183,7 @@ type finder struct {
 
 // read adds the first far chunks of a head and the recent keys to the sums of t. It returns the number of clustered
 // keys that are exact.
-func (r *sketchReader[T]) read(t *tiles[T], h *chunkHead[T], far int, near *nearKeys[T], share float64) int {
+func (r *sketchReader) read(t *tiles, h *chunkHead, far int, near *nearKeys, share float64) int {
 	if far == 0 {
 		t.addAll(near)
 		return 0
@@ -192,7 +192,7 @@ func (r *sketchReader[T]) read(t *tiles[T], h *chunkHead[T], far int, near *near
 		t.addAll(near)
 		return r.readAll(t, h.parts[:far])
 	}
-	panel, logSize, _, mean := h.store.view(far)
+	panel, logSize, mean := h.store.view(far)
 	t.view = panel
 	t.far(&t.view, logSize)
 	t.addAll(near)
@@ -205,12 +205,12 @@ func (r *sketchReader[T]) read(t *tiles[T], h *chunkHead[T], far int, near *near
 	return r.correct(t, h, share)
 }
 
-// leastShare is the smallest Spec.Share for which keys are searched. All keys are exact for less: float32 would not
+// leastShare is the smallest Share for which keys are searched. All keys are exact for less: float32 would not
 // show the difference.
 const leastShare = 1e-9
 
 // readAll adds the keys of chunks in place and returns their number.
-func (r *sketchReader[T]) readAll(t *tiles[T], parts []chunkPart[T]) (exact int) {
+func (r *sketchReader) readAll(t *tiles, parts []chunkPart) (exact int) {
 	for i := range parts {
 		k, v := parts[i].k, parts[i].v
 		if k.Rows == 0 { // all of them are sinks
@@ -230,7 +230,7 @@ func (r *sketchReader[T]) readAll(t *tiles[T], parts []chunkPart[T]) (exact int)
 }
 
 // pick sets r.list to the candidates.
-func (r *sketchReader[T]) pick(t *tiles[T], h *chunkHead[T], far int, share float64) {
+func (r *sketchReader) pick(t *tiles, h *chunkHead, far int, share float64) {
 	rows := t.x.Rows
 	r.x, r.level = buf.Shaped(r.x, rows, t.x.Cols), buf.Sized(r.level, rows)
 	for i, v := range t.x.Data[:len(r.x.Data)] {
@@ -294,7 +294,7 @@ func (r *finder) search(s *sketches, far int) {
 }
 
 // blocks is the number of blocks of a sketch of the chunk.
-func (p *chunkPart[T]) blocks() int { return kern.ScanBlocks(p.k.Rows) }
+func (p *chunkPart) blocks() int { return kern.ScanBlocks(p.k.Rows) }
 
 // leastSumOf is the smallest sum of codes times integers for which a logit above that of the mean is at least least. A
 // query that has no integers because a number is not finite finds all keys.
@@ -311,19 +311,19 @@ func leastSumOf(least, f float64, sum int) int32 {
 }
 
 // markHeavy makes the keys of clusters candidates whose centroid gives each of them at least share of all weights.
-func (r *sketchReader[T]) markHeavy(t *tiles[T], h *chunkHead[T], far int, share float64) {
+func (r *sketchReader) markHeavy(t *tiles, h *chunkHead, far int, share float64) {
 	n, stride := r.weights.Cols, h.store.stride
 	r.inv, r.score, r.index = buf.Sized(r.inv, r.weights.Rows), roomy(r.score, n), roomy(r.index, n)
 	for g := range r.inv {
 		r.inv[g] = 0
 		f := math.Exp(float64(r.shift[g])-float64(t.shift[g])) / t.sum[g] // shifts may have grown
 		if dense.IsFinite(f) {
-			r.inv[g] = T(f)
+			r.inv[g] = float32(f)
 		}
 	}
 	t.tab.Product(view(r.score, 1, n), view(r.inv, 1, len(r.inv)), r.weights, false)
 	at, chunk := 0, 0
-	for _, c := range r.index[:t.tab.Above(r.index, r.score, T(share))] {
+	for _, c := range r.index[:t.tab.Above(r.index, r.score, float32(share))] {
 		for ; chunk < int(c)/stride; chunk++ {
 			at += h.parts[chunk].blocks()
 		}
@@ -338,7 +338,7 @@ func (r *sketchReader[T]) markHeavy(t *tiles[T], h *chunkHead[T], far int, share
 }
 
 // collect lists the keys of the mask.
-func (r *sketchReader[T]) collect(h *chunkHead[T], far int) {
+func (r *sketchReader) collect(h *chunkHead, far int) {
 	l := &r.list
 	l.key, l.runs, l.first = l.key[:0], l.runs[:0], l.first[:0]
 	at := 0
@@ -375,7 +375,7 @@ func (l *candidates) add(mask []uint16, start []int32, column int32) {
 
 // correct makes the candidates exact that differ from their centroids by at least share of all weights of a row, and
 // returns their number.
-func (r *sketchReader[T]) correct(t *tiles[T], h *chunkHead[T], share float64) int {
+func (r *sketchReader) correct(t *tiles, h *chunkHead, share float64) int {
 	l, rows, tab := &r.list, t.x.Rows, t.tab
 	n := len(l.key)
 	if n == 0 {
@@ -395,9 +395,9 @@ func (r *sketchReader[T]) correct(t *tiles[T], h *chunkHead[T], share float64) i
 		tab.MulV(row, t.k, t.x.Row(g))
 		t.raise(g, tab.Max(row))
 		tab.Exp(row, t.shift[g])
-		f, least := T(math.Exp(float64(r.shift[g])-float64(t.shift[g]))), T(share*t.sum[g])
+		f, least := float32(math.Exp(float64(r.shift[g])-float64(t.shift[g]))), float32(share*t.sum[g])
 		for i, run := range l.runs[:len(l.runs)-1] {
-			w := of[run.column] * f / T(run.size)
+			w := of[run.column] * f / float32(run.size)
 			part := row[run.first:l.runs[i+1].first]
 			score := r.score[run.first:][:len(part)]
 			for j, y := range part {
@@ -436,6 +436,6 @@ func (r *sketchReader[T]) correct(t *tiles[T], h *chunkHead[T], share float64) i
 }
 
 // shapedRoomy is [buf.Shaped] for matrices that grow a little at a time.
-func shapedRoomy[T dense.Float](m dense.Matrix[T], rows, cols int) dense.Matrix[T] {
+func shapedRoomy(m dense.Matrix[float32], rows, cols int) dense.Matrix[float32] {
 	return view(roomy(m.Data, rows*cols), rows, cols)
 }

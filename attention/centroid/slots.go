@@ -1,6 +1,8 @@
 package centroid
 
 import (
+	"cmp"
+	"encoding/binary"
 	"fmt"
 	"math"
 	"slices"
@@ -10,26 +12,22 @@ import (
 	"github.com/randfeat/randfeat/internal/buf"
 	"github.com/randfeat/randfeat/internal/kern"
 	"github.com/randfeat/randfeat/internal/par"
+	"github.com/randfeat/randfeat/internal/seal"
 )
 
 // SlotSpec says how [Slots] divide a fixed memory. A field that is 0 has the default in brackets.
 type SlotSpec struct {
 	// Budget is the memory of a key/value head, counted in keys with their values, for sinks, window and slots
-	// together. A slot holds a key, a value, Residual numbers and two more numbers.
+	// together.
 	Budget int `json:"budget"`
-	// Sinks is the number of first keys that stay exact (4; −1: none).
+	// Sinks is the number of first keys that are never dropped (4; −1: none).
 	Sinks int `json:"sinks,omitempty"`
-	// Window and Block say which neighbours are exact, as in [Spec] (64 and 32).
+	// Window and Block say which neighbours are kept: a token at position p of the block [b, b+Block) sees the keys from
+	// b−Window on (64 and 32).
 	Window int `json:"window,omitempty"`
 	Block  int `json:"block,omitempty"`
-	// Residual is the number of directions along which slots keep the variance of their keys (16; −1: none).
-	Residual int `json:"residual,omitempty"`
 	// Decay multiplies the attention received so far at the beginning of every block (0.5).
 	Decay float64 `json:"decay,omitempty"`
-	// Evict drops the slots that received the least attention instead of merging slots. With Decay 1 this is H2O (Zhang
-	// et al. 2023, arXiv:2306.14048); with a smaller Decay it resembles SnapKV (Li et al. 2024, arXiv:2404.14469). It
-	// needs no centres.
-	Evict bool `json:"evict,omitempty"`
 }
 
 const (
@@ -37,28 +35,13 @@ const (
 	defaultSlotWindow = 64
 	defaultSlotBlock  = 32
 	defaultDecay      = 0.5
-	// slotFloor is the weight of a slot that received no attention, in units of the mean. A weight that grows with the
-	// number of keys, as in Ward's clustering, protects large old slots at the expense of single keys: a quarter more
-	// error.
-	slotFloor = 0.2
 )
 
 // full is the spec with its defaults.
 func (s SlotSpec) full() SlotSpec {
-	set := func(n *int, other int) {
-		if *n == 0 {
-			*n = other
-		}
-		*n = max(*n, 0)
-	}
-	set(&s.Sinks, defaultSinks)
-	set(&s.Window, defaultSlotWindow)
-	set(&s.Block, defaultSlotBlock)
-	set(&s.Residual, defaultResidual)
-	if s.Decay == 0 {
-		s.Decay = defaultDecay
-	}
-	return s
+	return SlotSpec{Budget: s.Budget, Sinks: max(cmp.Or(s.Sinks, defaultSinks), 0),
+		Window: cmp.Or(s.Window, defaultSlotWindow), Block: cmp.Or(s.Block, defaultSlotBlock),
+		Decay: cmp.Or(s.Decay, defaultDecay)}
 }
 
 // slots is the number of slots of a full spec.
@@ -66,13 +49,11 @@ func (s *SlotSpec) slots() int { return s.Budget - s.Sinks - s.Window - s.Block 
 
 // Validate reports the first field that is out of range.
 func (s *SlotSpec) Validate() error {
-	f := s.full()
-	for _, n := range [...]int{s.Sinks + 1, s.Window, s.Block, s.Residual + 1, s.Budget} {
-		if n < 0 || n > most {
-			return fmt.Errorf("sinks %d, window %d, block %d, residual %d, budget %d: want none negative, sinks and residual at least -1: %w",
-				s.Sinks, s.Window, s.Block, s.Residual, s.Budget, ErrSpec)
-		}
+	if err := validate(count{"budget", s.Budget, 0, most}, count{"sinks", s.Sinks, -1, most},
+		count{"window", s.Window, 0, most}, count{"block", s.Block, 0, most}); err != nil {
+		return err
 	}
+	f := s.full()
 	switch {
 	case !(f.Decay > 0 && f.Decay <= 1):
 		return fmt.Errorf("decay %v, want above 0 and at most 1: %w", s.Decay, ErrSpec)
@@ -83,199 +64,108 @@ func (s *SlotSpec) Validate() error {
 	return nil
 }
 
-// Slots is a [State] of constant memory: old keys are merged online, weighted by the attention they receive. The first
-// keys and a window are exact. A key that leaves the window becomes a slot. If there are too many slots, the cheapest
-// merges are made. A slot holds the mean c of its n keys, the mean of their values, and the variance of the keys along
-// the residual directions. Its weight is n e^{x·c + ½ min(σ²(x), 6)}.
-//
-// At the beginning of a block, slots merge until they fit the budget, in ascending order of the cost
-//
-//	w_a w_b / (w_a + w_b) · |R(c_a − c_b)|²,   w = h / mean(h) + 0.2.
-//
-// Here h is the attention that the slot has received, including the time when its keys were in the window, decayed at
-// every block. Calibration supplies the metric R and the residual directions (see [Centres]). The centres themselves
-// are not used.
-type Slots[T dense.Float] struct {
+// Slots is a [State] of constant memory. The first keys and a window stay. A key that leaves the window stays in a slot;
+// at the beginning of a block the slots that have received the least attention are dropped until the others fit the
+// budget. Attention received decays at every block. With Decay 1 this is H2O (Zhang et al. 2023, arXiv:2306.14048); with
+// a smaller Decay it resembles SnapKV (Li et al. 2024, arXiv:2404.14469).
+type Slots struct {
 	layer
 	specs []SlotSpec // one, or one per key/value head
-	tab   *kern.Table[T]
-	scale T
-	from  []*Centres
-	heads []slotHead[T] // batch × key/value heads
+	tab   *kern.Table[float32]
+	scale float64
+	heads []slotHead // batch × key/value heads
 
-	out, q, k, v attention.Seq[T] // of the step under way
-	crew         par.Crew[slotWorker[T]]
+	out, q, k, v attention.Seq[float32] // of the step under way
+	crew         par.Crew[slotWorker]
 }
 
-// slotHead is the state of one key/value head.
-type slotHead[T dense.Float] struct {
-	g     *geometry[T]
-	m     *metric[T]
-	near  near[T]
-	hNear []T // attention received by near keys
-	far   far[T]
-	h     []T // and by slots
-}
-
-// metric is the part of Centres that slots use.
-type metric[T dense.Float] struct {
-	mean []T
-	r    kern.Panel[T] // R
-	py   kern.Panel[T]
+// slotHead is the keys of one key/value head by position: sinks, then slots, then the window.
+type slotHead struct {
+	pos   []int32
+	keys  kern.Panel[float32]
+	value dense.Matrix[float32]
+	got   []float32 // attention that each key has received
 }
 
 // slotWorker is the memory of a goroutine.
-type slotWorker[T dense.Float] struct {
-	reader reader[T]
-	pool   slotPool[T]
+type slotWorker struct {
+	x, weights, acc dense.Matrix[float32]
+	view            kern.Panel[float32]
+	order           []int32
+	row             []float32
+	report          attention.Report
 }
 
-// NewSlots returns an empty state. scale is as in [Attention]. centres has one entry per key/value head; it may be nil
-// if spec.Evict is set.
-func NewSlots[T dense.Float](spec SlotSpec, scale float64, centres []*Centres, batch, qHeads, kvHeads, dim,
-	valueDim int) (*Slots[T], error) {
-	return NewSlotsPerHead[T]([]SlotSpec{spec}, scale, centres, batch, qHeads, kvHeads, dim, valueDim)
-}
-
-// NewSlotsPerHead is NewSlots with a spec for every key/value head; one spec is for all of them. Heads may differ in
-// everything but Evict.
-func NewSlotsPerHead[T dense.Float](specs []SlotSpec, scale float64, centres []*Centres, batch, qHeads, kvHeads, dim,
-	valueDim int) (*Slots[T], error) {
-	l, err := newLayer(batch, qHeads, kvHeads, dim, valueDim)
+// NewSlots returns an empty state for queries of shape q and values of shape v, whose lengths do not matter. scale is as
+// in [Attention]. specs has one entry for all key/value heads, or one per head.
+func NewSlots(specs []SlotSpec, scale float64, q, v attention.Shape) (*Slots, error) {
+	l, err := newLayer(q, v)
 	if err != nil {
 		return nil, err
 	}
-	if n := len(specs); n != 1 && n != kvHeads {
-		return nil, fmt.Errorf("%d specs for %d key/value heads: %w", n, kvHeads, dense.ErrShape)
+	if n := len(specs); n != 1 && n != l.kvHeads {
+		return nil, fmt.Errorf("%d specs for %d key/value heads: %w", n, l.kvHeads, dense.ErrShape)
 	}
-	for i := range specs {
-		if err := specs[i].Validate(); err != nil {
+	if scale, err = logitScale(scale, l.dim); err != nil {
+		return nil, err
+	}
+	tab, err := kern.Chosen[float32]()
+	if err != nil {
+		return nil, err
+	}
+	s := &Slots{layer: l, tab: tab, scale: scale, heads: make([]slotHead, l.batch*l.kvHeads)}
+	for _, spec := range specs {
+		if err := spec.Validate(); err != nil {
 			return nil, err
 		}
-		if specs[i].Evict != specs[0].Evict {
-			return nil, fmt.Errorf("some heads merge slots and others drop them: %w", ErrSpec)
-		}
-	}
-	if scale, err = logitScale(scale, dim); err != nil {
-		return nil, err
-	}
-	tab, err := kern.Chosen[T]()
-	if err != nil {
-		return nil, err
-	}
-	s := &Slots[T]{layer: l, tab: tab, scale: T(scale), from: centres}
-	for _, spec := range specs {
 		s.specs = append(s.specs, spec.full())
-	}
-	if specs[0].Evict {
-		s.from = nil
-		for i := range s.specs {
-			s.specs[i].Residual = 0
-		}
-	} else if len(centres) != kvHeads {
-		return nil, fmt.Errorf("centres of %d heads for %d key/value heads; slots that merge need those of Fit: %w",
-			len(centres), kvHeads, dense.ErrShape)
-	}
-	for b := range batch {
-		for h := range kvHeads {
-			var m *metric[T]
-			if b > 0 {
-				m = s.heads[h].m
-			} else if !specs[0].Evict {
-				c := centres[h]
-				if c == nil || c.Dim() != dim {
-					return nil, fmt.Errorf("head %d has no centres of dimension %d: %w", h, dim, dense.ErrShape)
-				}
-				m = new(metric[T])
-				m.mean = convert[T](nil, c.Mean())
-				tab.Pack(&m.r, dense.Convert[T](c.Metric()))
-			}
-			head := slotHead[T]{m: m, g: &geometry[T]{tab: tab, d: dim, dv: valueDim}}
-			if m != nil {
-				s.project(head.g, m, s.spec(h), centres[h])
-			}
-			s.heads = append(s.heads, head)
-		}
 	}
 	s.Reset()
 	return s, nil
 }
 
 // spec returns the spec of head i, counted over all batches.
-func (s *Slots[T]) spec(i int) *SlotSpec { return &s.specs[i%s.kvHeads%len(s.specs)] }
-
-// project takes over the residual directions.
-func (s *Slots[T]) project(g *geometry[T], m *metric[T], spec *SlotSpec, c *Centres) {
-	px, py := c.Projections()
-	g.r = min(spec.Residual, px.Cols)
-	g.spec.Spread = g.r > 0
-	x, y := dense.New[T](g.r, s.dim), dense.New[T](g.r, s.dim)
-	for r := range g.r {
-		for i := range s.dim {
-			x.Set(r, i, T(px.At(i, r)))
-			y.Set(r, i, T(py.At(i, r)))
-		}
-	}
-	s.tab.Pack(&g.px, x)
-	s.tab.Pack(&m.py, y)
-}
+func (s *Slots) spec(i int) *SlotSpec { return specOf(s.specs, i%s.kvHeads) }
 
 // Spec returns the spec of a key/value head with its defaults filled in.
-func (s *Slots[T]) Spec(head int) SlotSpec { return *s.spec(head) }
+func (s *Slots) Spec(head int) SlotSpec { return *s.spec(head) }
 
-// Len returns the number of tokens seen, including those of merged states.
-func (s *Slots[T]) Len() int { return s.length + s.joined }
+// Len returns the number of tokens seen.
+func (s *Slots) Len() int { return s.length }
 
 // Report returns the counts of all steps.
-func (s *Slots[T]) Report() attention.Report { return s.report }
+func (s *Slots) Report() attention.Report { return s.report }
 
 // Reset removes all tokens and sets the counts to zero.
-func (s *Slots[T]) Reset() {
-	s.length, s.joined, s.report = 0, 0, attention.Report{}
+func (s *Slots) Reset() {
+	s.length, s.report = 0, attention.Report{}
 	for i := range s.heads {
-		h, spec := &s.heads[i], s.spec(i)
-		h.near.reset(s.tab, spec.Sinks+spec.Window+spec.Block, s.dim, s.valueDim)
-		h.hNear = buf.Sized(h.hNear, spec.Sinks+spec.Window+spec.Block)[:0]
-		h.resize(spec.slots(), 0)
+		h, budget := &s.heads[i], s.spec(i).Budget
+		s.tab.Room(&h.keys, budget, s.dim)
+		h.value = buf.Shaped(h.value, budget, s.valueDim)
+		h.pos, h.got = buf.Sized(h.pos, budget)[:0], buf.Sized(h.got, budget)[:0]
 	}
-}
-
-// resize makes n of the room for slots those in use.
-func (h *slotHead[T]) resize(room, n int) {
-	g, f := h.g, &h.far
-	if f.g == nil {
-		f.g = g
-		zeroPanel(g.tab, &f.mean, room, g.d)
-		zeroPanel(g.tab, &f.spread, room, g.r)
-		f.value = dense.New[T](room, g.dv)
-		f.count, f.logn, h.h = make([]T, room), make([]T, room), make([]T, room)
-	}
-	g.k = n
-	f.mean.Rows, f.spread.Rows, f.value.Rows = n, n, n
-	f.count, f.logn, h.h = f.count[:n], f.logn[:n], h.h[:n]
-	f.total = 0
 }
 
 // Bytes returns the memory that the state holds.
-func (s *Slots[T]) Bytes() int64 {
+func (s *Slots) Bytes() int64 {
 	var n int
 	for i := range s.heads {
 		h := &s.heads[i]
-		n += cap(h.near.keys.Data) + cap(h.near.value.Data) + cap(h.hNear) + cap(h.far.mean.Data) +
-			cap(h.far.value.Data) + cap(h.far.spread.Data) + cap(h.far.count) + cap(h.far.logn) + cap(h.h)
+		n += cap(h.keys.Data) + cap(h.value.Data) + cap(h.got) + cap(h.pos)
 	}
-	return int64(n) * sizeOf[T]()
+	return 4 * int64(n)
 }
 
-// Step appends the keys and values of one or more tokens and writes the attention of their queries, each over all
+// slotRows queries at most are computed at a time.
+const slotRows = 64
+
+// Step appends the keys and values of one or more tokens and writes the attention of their queries, each over all kept
 // tokens up to its own. Outputs do not depend on how the tokens are divided into steps. After the first steps Slots
 // allocate nothing.
-func (s *Slots[T]) Step(out, q, k, v attention.Seq[T]) error {
-	if err := checkStep(&s.layer, out, q, k, v); err != nil {
+func (s *Slots) Step(out, q, k, v attention.Seq[float32]) error {
+	if err := checkStep(&s.layer, out, q, k, v); err != nil || q.Len == 0 {
 		return err
-	}
-	if q.Len == 0 {
-		return nil
 	}
 	s.out, s.q, s.k, s.v = out, q, k, v
 	budget := 0
@@ -283,434 +173,276 @@ func (s *Slots[T]) Step(out, q, k, v attention.Seq[T]) error {
 		budget += s.specs[i].Budget / len(s.specs)
 	}
 	work := q.Len * budget * (s.dim + s.valueDim) * s.group()
-	err := s.crew.Do(len(s.heads), par.Workers(len(s.heads), 1+s.tab.Grain/max(1, work)), (*slotStep[T])(s))
-	s.out, s.q, s.k, s.v = attention.Seq[T]{}, attention.Seq[T]{}, attention.Seq[T]{}, attention.Seq[T]{}
+	err := s.crew.Do(len(s.heads), par.Workers(len(s.heads), 1+s.tab.Grain/max(1, work)), (*slotStep)(s))
+	s.out, s.q, s.k, s.v = attention.Seq[float32]{}, attention.Seq[float32]{}, attention.Seq[float32]{}, attention.Seq[float32]{}
 	for _, w := range s.crew.Workers {
-		s.report.Add(w.reader.report)
-		w.reader.report = attention.Report{}
+		s.report.Add(w.report)
+		w.report = attention.Report{}
 	}
 	s.length += q.Len
 	return err
 }
 
-type slotStep[T dense.Float] Slots[T]
+type slotStep Slots
 
 // Item is the step of one key/value head of a batch.
-func (s *slotStep[T]) Item(w *slotWorker[T], i int) error {
-	h, spec := &s.heads[i], (*Slots[T])(s).spec(i)
-	b, kv := i/s.kvHeads, i%s.kvHeads
-	group := s.qHeads / s.kvHeads
+func (s *slotStep) Item(w *slotWorker, i int) error {
+	h, spec := &s.heads[i], (*Slots)(s).spec(i)
+	b, kv, group := i/s.kvHeads, i%s.kvHeads, s.qHeads/s.kvHeads
 	k, v := s.k.Head(b, kv), s.v.Head(b, kv)
-	r := &w.reader
-	r.g, r.near, r.group = h.g, &h.near, group
-	rows := max(1, blockRows/group)
-	for t := 0; t < k.Rows; t += r.n {
+	rows := max(1, slotRows/group)
+	for t, n := 0, 0; t < k.Rows; t += n {
 		p := s.length + t
 		if p > 0 && p%spec.Block == 0 {
-			h.turn(&w.pool, spec, p)
+			h.turn(s.tab, w, spec, p)
 		}
-		r.n, r.p0 = min(spec.Block-p%spec.Block, k.Rows-t, rows), p
-		for j := range r.n {
-			h.near.add(p+j, k.Row(t+j), v.Row(t+j))
-			h.hNear = append(h.hNear, 0)
+		n = min(spec.Block-p%spec.Block, k.Rows-t, rows) // no block begins within these tokens
+		for j := range n {
+			h.add(p+j, k.Row(t+j), v.Row(t+j))
 		}
-		r.x = buf.Shaped(r.x, group*r.n, s.dim)
+		w.x = buf.Shaped(w.x, group*n, s.dim)
 		for g := range group {
 			q := s.q.Head(b, kv*group+g)
-			for j := range r.n {
-				copy(r.x.Row(g*r.n+j), q.Row(t+j))
+			for j := range n {
+				copy(w.x.Row(g*n+j), q.Row(t+j))
 			}
 		}
-		s.tab.Scale(r.x.Data, s.scale)
-		r.far = nil
-		if h.g.k > 0 {
-			r.far = &h.far
-		}
-		r.read()
-		r.received(h.hNear, h.h)
+		s.tab.Scale(w.x.Data, float32(s.scale))
+		h.read(s.tab, w, n)
 		for g := range group {
 			out := s.out.Head(b, kv*group+g)
-			for j := range r.n {
-				copy(out.Row(t+j), r.acc.Row(g*r.n+j))
+			for j := range n {
+				copy(out.Row(t+j), w.acc.Row(g*n+j))
 			}
 		}
 	}
 	return nil
 }
 
-// slotPool are slots in a form that is easy to merge; it is the scratch memory of turn.
-type slotPool[T dense.Float] struct {
-	n           int
-	mean, value dense.Matrix[T]
-	spread      dense.Matrix[T] // n·Var(p)
-	count, h    []T
-
-	z, p, score dense.Matrix[T]
-	panel       kern.Panel[T]
-	later       kern.Panel[T] // a part of it
-	norm        []T
-	inverse     []T
-	cost        []T
-	next, root  []int32
-	order       []int32
+// add appends the key of position p; Reset has made room for the budget.
+func (h *slotHead) add(p int, k, v []float32) {
+	n := len(h.pos)
+	setPanelRow(&h.keys, n, k)
+	copy(h.value.Row(n), v)
+	h.pos, h.got = append(h.pos, int32(p)), append(h.got, 0)
 }
 
-// reset empties the pool and makes room.
-func (a *slotPool[T]) reset(g *geometry[T], room int) {
-	a.n = 0
-	a.mean, a.value = buf.Shaped(a.mean, room, g.d), buf.Shaped(a.value, room, g.dv)
-	a.spread = buf.Shaped(a.spread, room, g.r)
-	a.count, a.h = buf.Sized(a.count, room), buf.Sized(a.h, room)
-}
-
-// panelRow copies output j of a panel.
-func panelRow[T dense.Float](dst []T, p *kern.Panel[T], j int) {
-	at := outputOf(p, j)
-	for i := range dst {
-		dst[i] = p.Data[at]
-		at += p.Width
+// read computes the outputs of the queries w.x of the last n tokens, token by token of every query head, into w.acc, and
+// adds the attention that keys receive.
+func (h *slotHead) read(tab *kern.Table[float32], w *slotWorker, n int) {
+	all := len(h.pos)
+	w.view = h.keys
+	w.view.Rows = all
+	w.weights, w.acc = buf.Shaped(w.weights, w.x.Rows, all), buf.Shaped(w.acc, w.x.Rows, h.value.Cols)
+	tab.MulT(w.weights, w.x, &w.view, nil)
+	for r := range w.x.Rows {
+		row, seen := w.weights.Row(r), all-n+1+r%n // the last n keys are those of the tokens
+		clear(row[seen:])
+		sum := tab.ExpSum(row[:seen], tab.Max(row[:seen]))
+		tab.Scale(row[:seen], 1/sum)
+		w.report.Exact += int64(seen)
 	}
-}
-
-// takeSlots appends the slots of a head, takeNear its near keys from i to j−1.
-func (a *slotPool[T]) takeSlots(h *slotHead[T]) {
-	for c := range h.g.k {
-		panelRow(a.mean.Row(a.n), &h.far.mean, c)
-		panelRow(a.spread.Row(a.n), &h.far.spread, c)
-		copy(a.value.Row(a.n), h.far.value.Row(c))
-		a.count[a.n], a.h[a.n] = h.far.count[c], h.h[c]
-		for i := range a.spread.Row(a.n) {
-			a.spread.Row(a.n)[i] *= a.count[a.n]
+	w.report.Rows += int64(w.x.Rows)
+	tab.Product(w.acc, w.weights, h.value.RowRange(0, all), false)
+	for j := range n { // in this order, whatever the number of tokens that are computed together
+		for r := j; r < w.x.Rows; r += n {
+			tab.MulAdd(h.got, w.weights.Row(r), 1)
 		}
-		a.n++
 	}
 }
 
-func (a *slotPool[T]) takeNear(h *slotHead[T], i, j int) {
-	for ; i < j; i++ {
-		panelRow(a.mean.Row(a.n), &h.near.keys, i)
-		copy(a.value.Row(a.n), h.near.value.Row(i))
-		clear(a.spread.Row(a.n))
-		a.count[a.n], a.h[a.n] = 1, h.hNear[i]
-		a.n++
+// turn begins the block at position b0: keys leave the window, slots are dropped until they fit, attention decays.
+func (h *slotHead) turn(tab *kern.Table[float32], w *slotWorker, s *SlotSpec, b0 int) {
+	left, _ := slices.BinarySearch(h.pos, int32(max(s.Sinks, b0-s.Window))) // the first key of the window
+	first := min(s.Sinks, left)
+	if extra := left - first - s.slots(); extra > 0 {
+		h.drop(w, first, left, extra)
 	}
+	tab.Scale(h.got, float32(s.Decay))
 }
 
-// turn begins the block at position b0: keys leave the window, slots merge until they fit, attention decays.
-func (h *slotHead[T]) turn(a *slotPool[T], s *SlotSpec, b0 int) {
-	lo, _ := slices.BinarySearch(h.near.pos, int32(max(s.Sinks, b0-s.Window)))
-	sinks := min(s.Sinks, lo)
-	if lo > sinks {
-		a.reset(h.g, h.g.k+len(h.near.pos))
-		a.takeSlots(h)
-		a.takeNear(h, sinks, lo)
-		a.shrink(h, s)
-		h.put(a, s)
-		h.near.remove(sinks, lo)
-		h.hNear = slices.Delete(h.hNear, sinks, lo)
+// drop removes those of the keys first to end−1 that have received the least attention, of equal ones the first.
+func (h *slotHead) drop(w *slotWorker, first, end, extra int) {
+	w.order = w.order[:0]
+	for i := first; i < end; i++ {
+		w.order = append(w.order, int32(i))
 	}
-	decay := T(s.Decay)
-	h.g.tab.Scale(h.h, decay)
-	h.g.tab.Scale(h.hNear, decay)
-}
-
-// remove drops the keys from i to j−1.
-func (a *near[T]) remove(i, j int) {
-	n := len(a.pos)
-	for to, from := i, j; from < n; to, from = to+1, from+1 {
-		x, y := outputOf(&a.keys, to), outputOf(&a.keys, from)
-		for range a.keys.Cols {
-			a.keys.Data[x] = a.keys.Data[y]
-			x, y = x+a.keys.Width, y+a.keys.Width
-		}
-		copy(a.value.Row(to), a.value.Row(from))
+	slices.SortStableFunc(w.order, func(i, j int32) int { return cmp.Compare(h.got[i], h.got[j]) })
+	for _, i := range w.order[:extra] {
+		h.pos[i] = -1
 	}
-	a.pos = slices.Delete(a.pos, i, j)
-	a.keys.Rows, a.value.Rows = len(a.pos), len(a.pos)
-}
-
-// put copies the slots of a to the head.
-func (h *slotHead[T]) put(a *slotPool[T], s *SlotSpec) {
-	f := &h.far
-	h.resize(s.slots(), a.n)
-	for c := range a.n {
-		n := a.count[c]
-		at := outputOf(&f.mean, c)
-		for _, v := range a.mean.Row(c) {
-			f.mean.Data[at] = v
-			at += f.mean.Width
-		}
-		at = outputOf(&f.spread, c)
-		for _, v := range a.spread.Row(c) {
-			f.spread.Data[at] = v / n
-			at += f.spread.Width
-		}
-		copy(f.value.Row(c), a.value.Row(c))
-		f.count[c], f.logn[c], h.h[c] = n, T(math.Log(float64(n))), a.h[c]
-		f.total += int64(n)
-	}
-}
-
-// shrink merges or drops slots until the number that the spec allows is left. Their order stays.
-func (a *slotPool[T]) shrink(h *slotHead[T], s *SlotSpec) {
-	extra := a.n - s.slots()
-	if extra <= 0 {
-		return
-	}
-	if s.Evict {
-		a.evict(extra)
-		return
-	}
-	for extra > 0 {
-		a.merge(h, min(extra, a.n/2))
-		left := a.n - s.slots()
-		if left == extra { // no pair has a distance that T can hold
-			a.evict(extra)
-		}
-		extra = left
-	}
-}
-
-// evict drops the slots with the least attention, of equal ones the first.
-func (a *slotPool[T]) evict(extra int) {
-	a.ascending(a.h[:a.n])
-	for _, c := range a.order[:extra] {
-		a.count[c] = 0
-	}
-	a.compact()
-}
-
-// ascending sets order to the indices of x by size.
-func (a *slotPool[T]) ascending(x []T) {
-	a.order = buf.Sized(a.order, len(x))
-	for i := range a.order {
-		a.order[i] = int32(i)
-	}
-	slices.SortFunc(a.order, func(i, j int32) int {
-		switch {
-		case x[i] < x[j]:
-			return -1
-		case x[i] > x[j]:
-			return 1
-		}
-		return int(i - j)
-	})
-}
-
-// compact removes the slots without keys.
-func (a *slotPool[T]) compact() {
-	n := 0
-	for c := range a.n {
-		if a.count[c] == 0 {
+	w.row = buf.Sized(w.row, h.keys.Cols)
+	n := first
+	for i := first; i < len(h.pos); i++ {
+		if h.pos[i] < 0 {
 			continue
 		}
-		if n < c {
-			copy(a.mean.Row(n), a.mean.Row(c))
-			copy(a.value.Row(n), a.value.Row(c))
-			copy(a.spread.Row(n), a.spread.Row(c))
-			a.count[n], a.h[n] = a.count[c], a.h[c]
+		if n < i {
+			panelRow(w.row, &h.keys, i)
+			setPanelRow(&h.keys, n, w.row)
+			copy(h.value.Row(n), h.value.Row(i))
+			h.pos[n], h.got[n] = h.pos[i], h.got[i]
 		}
 		n++
 	}
-	a.n = n
+	h.pos, h.got = h.pos[:n], h.got[:n]
 }
 
-// merge joins the extra slots that are cheapest to join with their nearest slot. All costs are measured before the
-// first join.
-func (a *slotPool[T]) merge(h *slotHead[T], extra int) {
-	g, n := h.g, a.n
-	a.nearest(h)
-	// If two slots are each other's nearest, only the later one moves. Otherwise they would swap places.
-	for c := range n {
-		if o := a.next[c]; int(a.next[o]) == c && c < int(o) {
-			a.cost[c], a.next[c] = T(math.Inf(1)), int32(c)
-		}
-	}
-	a.ascending(a.cost[:n])
-	if g.r > 0 {
-		a.p = buf.Shaped(a.p, n, g.r)
-		g.tab.MulT(a.p, a.mean.RowRange(0, n), &h.m.py, nil)
-	}
-	// The target of a move may itself have moved. Follow the chain; equal costs could otherwise form a cycle.
-	a.root = buf.Sized(a.root, n)
-	for c := range a.root {
-		a.root[c] = int32(c)
-	}
-	for _, c := range a.order[:extra] {
-		to := a.next[c]
-		for a.root[to] != to {
-			to = a.root[to]
-		}
-		if to != c {
-			a.join(g, int(to), int(c))
-			a.root[c] = to
-		}
-	}
-	a.compact()
-}
-
-// join adds slot c to slot o.
-func (a *slotPool[T]) join(g *geometry[T], o, c int) {
-	n, m := float64(a.count[o]), float64(a.count[c])
-	f := m / (n + m)
-	if g.r > 0 {
-		po, pc, so, sc := a.p.Row(o), a.p.Row(c), a.spread.Row(o), a.spread.Row(c)
-		for i := range po {
-			d := float64(pc[i]) - float64(po[i])
-			so[i] = T(float64(so[i]) + float64(sc[i]) + d*d*n*f)
-			po[i] = T(float64(po[i]) + d*f)
-		}
-	}
-	for _, x := range [...][2][]T{{a.mean.Row(o), a.mean.Row(c)}, {a.value.Row(o), a.value.Row(c)}} {
-		to, from := x[0], x[1]
-		for i, v := range from {
-			to[i] = T(float64(to[i])*(1-f) + float64(v)*f)
-		}
-	}
-	a.count[o] += a.count[c]
-	a.h[o] += a.h[c]
-	a.count[c] = 0
-}
-
-// nearest sets next and cost to the cheapest partner of every slot, the first of several.
-func (a *slotPool[T]) nearest(h *slotHead[T]) {
-	g, n, tab := h.g, a.n, h.g.tab
-	x := buf.Shaped(a.score, n, g.d)
-	for c := range n {
-		for i, v := range a.mean.Row(c) {
-			x.Row(c)[i] = v - h.m.mean[i]
-		}
-	}
-	a.z = buf.Shaped(a.z, n, g.d)
-	tab.MulT(a.z, x, &h.m.r, nil)
-	a.score = x
-	tab.Pack(&a.panel, a.z)
-	a.norm, a.inverse = buf.Sized(a.norm, n), buf.Sized(a.inverse, n)
-	a.cost, a.next = buf.Sized(a.cost, n), buf.Sized(a.next, n)
-	var mean float64
-	for _, v := range a.h[:n] {
-		mean += float64(v) / float64(n)
-	}
-	for c := range n {
-		a.norm[c] = T(tab.Norm2(a.z.Row(c)) / 2)
-		w := slotFloor
-		if mean > 0 {
-			w += float64(a.h[c]) / mean
-		}
-		a.inverse[c] = T(1 / w)
-		a.cost[c], a.next[c] = T(math.Inf(1)), int32(c)
-	}
-	const rows = 32
-	for lo := 0; lo < n; lo += rows {
-		hi := min(lo+rows, n)
-		from := lo / tab.Width * tab.Width
-		a.later = kern.Panel[T]{Rows: n - from, Cols: g.d, Width: tab.Width, Data: a.panel.Data[from*g.d:]}
-		a.score = buf.Shaped(a.score, hi-lo, n-from)
-		tab.MulT(a.score, a.z.RowRange(lo, hi), &a.later, nil)
-		for c := lo; c < hi; c++ {
-			a.cheapest(c, a.score.Row(c - lo)[c+1-from:])
-		}
-	}
-}
-
-// cheapest compares slot c with the later ones, given the products with them: ½|z_c − z_o|² / (1/w_c + 1/w_o). It
-// divides only where it finds something better.
-func (a *slotPool[T]) cheapest(c int, dot []T) {
-	n := len(dot)
-	norm, inverse, cost := a.norm[c+1:][:n], a.inverse[c+1:][:n], a.cost[c+1:][:n]
-	own, mine := a.norm[c], a.inverse[c]
-	best := a.cost[c]
-	for i, v := range dot {
-		v = own + norm[i] - v
-		w := mine + inverse[i]
-		if v < best*w || v < cost[i]*w {
-			v = max(0, v) / w
-			if o := c + 1 + i; v < cost[i] {
-				cost[i], a.next[o] = v, int32(c)
-			}
-			if v < best {
-				best, a.next[c] = v, int32(c+1+i)
-			}
-		}
-	}
-	a.cost[c] = best
-}
-
-// Clone returns an independent copy of the state.
-func (s *Slots[T]) Clone() *Slots[T] {
-	c := &Slots[T]{layer: s.layer, specs: s.specs, tab: s.tab, scale: s.scale, from: s.from}
+// Fork returns an independent copy of the state.
+func (s *Slots) Fork() State {
+	c := &Slots{layer: s.layer, specs: s.specs, tab: s.tab, scale: s.scale, heads: make([]slotHead, len(s.heads))}
+	c.Reset()
+	c.length, c.report = s.length, s.report
 	for i := range s.heads {
-		h := &s.heads[i]
-		g := *h.g
-		o := slotHead[T]{g: &g, m: h.m}
-		o.near.copyFrom(&h.near)
-		o.hNear = append(make([]T, 0, cap(h.hNear)), h.hNear...)
-		o.resize(s.spec(i).slots(), 0)
-		o.resize(s.spec(i).slots(), h.g.k)
-		copy(o.far.mean.Data, h.far.mean.Data)
-		copy(o.far.spread.Data, h.far.spread.Data)
-		copy(o.far.value.Data, h.far.value.Data)
-		copy(o.far.count, h.far.count)
-		copy(o.far.logn, h.far.logn)
-		copy(o.h, h.h)
-		o.far.total = h.far.total
-		c.heads = append(c.heads, o)
+		h, o := &s.heads[i], &c.heads[i]
+		copy(o.keys.Data, h.keys.Data)
+		copy(o.value.Data, h.value.Data)
+		o.pos, o.got = append(o.pos, h.pos...), append(o.got, h.got...)
 	}
 	return c
 }
 
-// copyFrom makes a a copy of o, with its room.
-func (a *near[T]) copyFrom(o *near[T]) {
-	a.pos = append(make([]int32, 0, cap(o.pos)), o.pos...)
-	a.keys = o.keys
-	a.keys.Data = slices.Clone(o.keys.Data)
-	a.value = o.value
-	a.value.Data = slices.Clone(o.value.Data)
+// slotsFormat: the flag is the number of bytes of a number. The body has for every head the number of slots as u64, then
+// keys, values and attention of sinks and window, then key and value of every slot, as many ones, and the attention of
+// the slots. The ones are the numbers of keys of slots that earlier versions could merge.
+var slotsFormat = seal.Format{Magic: "randfeat slots\n\x00", Version: 1, Counts: stateCounts}
+
+func (s *Slots) fingerprint() [32]byte {
+	type wire struct {
+		SlotSpec
+		Evict bool `json:"evict"` // as in earlier versions
+	}
+	list := make([]wire, len(s.specs))
+	for i, spec := range s.specs {
+		list[i] = wire{spec, true}
+	}
+	if len(list) == 1 {
+		return s.layer.fingerprint("slots", float64(float32(s.scale)), list[0])
+	}
+	return s.layer.fingerprint("slots", float64(float32(s.scale)), list)
 }
 
-// Fork returns Clone as a State.
-func (s *Slots[T]) Fork() State[T] { return s.Clone() }
-
-// Join calls Merge if o is Slots.
-func (s *Slots[T]) Join(o State[T]) error {
-	other, ok := o.(*Slots[T])
-	if !ok {
-		return fmt.Errorf("%T into %T: %w", o, s, attention.ErrMismatch)
-	}
-	return s.Merge(other)
+// kept returns the number of sinks and the position of the first key of the window after n tokens.
+func (s *SlotSpec) kept(n int) (sinks, window int) {
+	sinks = min(n, s.Sinks)
+	return sinks, min(n, max(s.Sinks, floorTo(max(n-1, 0), s.Block)-s.Window))
 }
 
-// Merge adds all keys of o to the slots of s, including the sinks and the window of o. The slots then merge until they
-// fit the budget. Later tokens see both sequences. The window of s stays.
-func (s *Slots[T]) Merge(o *Slots[T]) error {
-	if err := s.matches(o); err != nil {
-		return err
+// AppendBinary appends the state to b. The form contains a fingerprint of specs, scale and shape, and a checksum.
+func (s *Slots) AppendBinary(b []byte) ([]byte, error) {
+	if len(s.heads) == 0 {
+		return nil, errNoSlots
 	}
-	if s == o {
-		o = o.Clone()
-	}
-	var a slotPool[T]
+	start := len(b)
+	b = slotsFormat.Begin(b, seal.Header{Flag: 4, Fingerprint: s.fingerprint(), Counts: s.counts()})
+	row := make([]float32, s.dim)
 	for i := range s.heads {
-		h, x := &s.heads[i], &o.heads[i]
-		a.reset(h.g, h.g.k+x.g.k+len(x.near.pos))
-		a.takeSlots(h)
-		a.takeSlots(x)
-		a.takeNear(x, 0, len(x.near.pos))
-		a.shrink(h, s.spec(i))
-		h.put(&a, s.spec(i))
+		h := &s.heads[i]
+		sinks, window := s.spec(i).kept(s.length)
+		end := len(h.pos) - (s.length - window) // of the slots
+		b = binary.LittleEndian.AppendUint64(b, uint64(end-sinks))
+		ranges := [...][2]int{{0, sinks}, {end, len(h.pos)}}
+		for _, r := range ranges {
+			for j := r[0]; j < r[1]; j++ {
+				panelRow(row, &h.keys, j)
+				b = seal.Append(b, row...)
+			}
+		}
+		for _, r := range ranges {
+			b = seal.Append(b, h.value.Data[r[0]*s.valueDim:r[1]*s.valueDim]...)
+		}
+		for _, r := range ranges {
+			b = seal.Append(b, h.got[r[0]:r[1]]...)
+		}
+		for j := sinks; j < end; j++ {
+			panelRow(row, &h.keys, j)
+			b = seal.Append(b, row...)
+			b = seal.Append(b, h.value.Row(j)...)
+		}
+		b = seal.Append(b, slices.Repeat([]float32{1}, end-sinks)...)
+		b = seal.Append(b, h.got[sinks:end]...)
 	}
-	s.joined += o.Len()
+	return seal.Close(b, start), nil
+}
+
+var errNoSlots = fmt.Errorf("slots that were not made by NewSlots: %w", attention.ErrMismatch)
+
+// UnmarshalBinary restores a state that AppendBinary wrote. s must have been made with the same arguments; otherwise
+// the error is [attention.ErrMismatch]. Damaged input is [attention.ErrCorrupt]. After an error s is unchanged. Memory
+// use is bounded by the sizes of b and s, whatever the counts in b say.
+func (s *Slots) UnmarshalBinary(b []byte) error {
+	if len(s.heads) == 0 {
+		return errNoSlots
+	}
+	head, body, err := slotsFormat.Open(b)
+	if err != nil {
+		return fmt.Errorf("saved slots: %w", err)
+	}
+	if head.Flag != 4 || head.Fingerprint != s.fingerprint() {
+		return fmt.Errorf("saved slots of another shape or spec, or slots that merge, which were removed: %w",
+			attention.ErrMismatch)
+	}
+	c := s.Fork().(*Slots)
+	c.Reset()
+	if err := c.setCounts(head.Counts); err != nil {
+		return fmt.Errorf("saved slots: %w", err)
+	}
+	ok := true
+	for i := range c.heads {
+		if body, err = c.load(i, body, &ok); err != nil {
+			return fmt.Errorf("saved slots: head %d: %w", i, err)
+		}
+	}
+	if !ok || len(body) != 0 {
+		return fmt.Errorf("saved slots with numbers that make no sense: %w", attention.ErrCorrupt)
+	}
+	s.layer, s.heads = c.layer, c.heads
 	return nil
 }
 
-// matches reports a state that is not of the same kind.
-func (s *Slots[T]) matches(o *Slots[T]) error {
-	if len(s.heads) == 0 || o == nil || len(o.heads) == 0 {
-		return fmt.Errorf("slots that were not made by NewSlots: %w", attention.ErrMismatch)
+// load takes head i from the front of body.
+func (s *Slots) load(i int, body []byte, ok *bool) ([]byte, error) {
+	h, spec := &s.heads[i], s.spec(i)
+	sinks, window := spec.kept(s.length)
+	near, row := sinks+s.length-window, s.dim+s.valueDim
+	short := fmt.Errorf("it does not fit %d bytes: %w", len(body), attention.ErrCorrupt)
+	if len(body) < 8+4*near*(row+1) {
+		return nil, short
 	}
-	a, b := s.fingerprint(), o.fingerprint()
-	if a != b {
-		return fmt.Errorf("fingerprint %x…, these slots have %x…: %w", b[:4], a[:4], attention.ErrMismatch)
+	n := binary.LittleEndian.Uint64(body)
+	// Keys between the sinks and the window are in slots until there are more of them than slots.
+	if n != uint64(min(spec.slots(), window-sinks)) || uint64(len(body)-8-4*near*(row+1)) < n*4*uint64(row+2) {
+		return nil, short
 	}
-	return nil
+	body = body[8:]
+	slots := int(n)
+	keys, values := dense.New[float32](near+slots, s.dim), dense.New[float32](near+slots, s.valueDim)
+	got, ones := make([]float32, near+slots), make([]float32, slots)
+	body = seal.Read(body, keys.Data[:near*s.dim], ok)
+	body = seal.Read(body, values.Data[:near*s.valueDim], ok)
+	body = seal.Read(body, got[:near], ok)
+	for j := near; j < near+slots; j++ {
+		body = seal.Read(body, keys.Row(j), ok)
+		body = seal.Read(body, values.Row(j), ok)
+	}
+	body = seal.Read(body, ones, ok)
+	body = seal.Read(body, got[near:], ok)
+	for _, x := range got {
+		*ok = *ok && x >= 0 && !math.IsInf(float64(x), 1)
+	}
+	for _, x := range ones {
+		*ok = *ok && x == 1
+	}
+	for to := range near + slots { // sinks, slots, window
+		from, p := to, to
+		switch {
+		case to >= sinks+slots:
+			from, p = to-slots, window+to-sinks-slots
+		case to >= sinks:
+			from, p = near+to-sinks, window-1 // where the key of a slot was does not matter
+		}
+		h.add(p, keys.Row(from), values.Row(from))
+		h.got[to] = got[from]
+	}
+	return body, nil
 }

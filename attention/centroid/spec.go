@@ -5,162 +5,220 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"math"
 
-	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/internal/namedjson"
 )
 
-// ErrSpec marks every error about the fields of a Spec.
+// ErrSpec marks every error about the settings of a method.
 var ErrSpec = errors.New("invalid centroid spec")
 
-// Spec describes how the keys of one head are summarised and which keys a query sees exactly. It is plain data. In most
-// fields 0 means none or a default, as the field's comment says.
-type Spec struct {
-	// Clusters is the number of centroids k. Multiples of 32 fill the vector kernels. In proportion to √L, attention
-	// takes O(L^1.5) time. With 0, keys outside the window and the sinks are ignored.
+// Spec is a method with its settings: a [PerQuery] or [Blocks] for bidirectional attention, a [Prefix] for causal
+// attention of whole sequences, or a [Sketch] for decoding. A Spec is plain data and can be compared with ==.
+type Spec interface {
+	// Validate reports the first setting that is out of range.
+	Validate() error
+	// Cost estimates the work of one token, a query and a key, over lenK keys. The unit is one random feature, 2(d +
+	// d_v) multiply-adds; exact attention costs lenK/2. Causal methods report the cost of the last position. Training
+	// the clusters is not included unless it grows with the sequence.
+	Cost(lenK, dim, valueDim int) float64
+	// Causal tells whether the method is for causal attention.
+	Causal() bool
+	// settings is what the algorithms read.
+	settings() settings
+}
+
+// PerQuery is bidirectional attention in which every query chooses its exact keys for itself: the members of the Top
+// clusters with the largest expected error, sinks, and neighbours. It needs the fewest operations.
+type PerQuery struct {
+	// Clusters is the number of centroids. Multiples of 32 fill the vector kernels. In proportion to √L, attention takes
+	// O(L^1.5) time.
 	Clusters int `json:"clusters"`
-	// Top is the number of clusters whose members are exact for a query: those with the largest expected error; 0:
-	// none.
+	// Top is the number of clusters whose members are exact for a query.
 	Top int `json:"top,omitempty"`
-	// Keys is the number of keys that are chosen one by one. In causal attention it limits the exact members of the Top
-	// clusters to those with the best residual scores; 0: all members. In bidirectional attention it goes with
-	// Together, without Top: the keys with the largest weight for the mean query of a block are exact for the block,
-	// and the others are in centroids that are made for it. Causal attention with Chunk does the same with the keys
-	// before a chunk.
-	Keys int `json:"keys,omitempty"`
-	// Residual is the number of residual directions that Spread and Keys use; 0: 16.
-	Residual int `json:"residual,omitempty"`
-	// Bits is the size of one residual number of a key in a streaming state: 8 or 4; 0: 8.
-	Bits int `json:"bits,omitempty"`
-	// Spread adds the variance inside a cluster to its weight. It is for causal attention, whose centroids are plain
-	// means of the keys so far.
-	Spread bool `json:"spread,omitempty"`
-	// Together is the number of queries that choose their exact clusters together; Top then counts clusters per block
-	// of queries, over all query heads of a group, and Keys counts keys per block. All products become dense tiles, as
-	// in exact attention. 0: every query chooses for itself. Bidirectional queries are sorted first, need Keys, and
-	// there is no window. Causal blocks need Chunk: they are sorted queries of a chunk with Keys, and neighbours
-	// without.
-	Together int `json:"together,omitempty"`
-	// Chunk is the number of consecutive keys that are clustered on their own, into Clusters each, once all of them
-	// have left the window. It is for causal attention, which then needs no fitted centres. 0: all keys share the same
-	// centres. With Keys, queries see the keys of their own chunk and the Window keys before it exactly; a block
-	// of Together queries of a chunk, which are sorted, chooses Keys exact keys among those before, and Clusters
-	// centroids stand for the others.
-	Chunk int `json:"chunk,omitempty"`
-	// Share is for causal attention with Chunk and Together 1, instead of Top: a key is exact if its weight differs
-	// from the weight that its centroid gives it by at least this share of all weights of a query; see sketch.go. All
-	// keys are exact for less than 1e-9. Masked keys take no position: rows equal the rows of the visible keys alone.
-	// 0: Top clusters are exact.
-	Share float64 `json:"share,omitempty"`
-	// Start is for causal attention with Chunk and Keys: queries of chunks that begin before this position see all keys
-	// exactly, and centres are trained when Start, 2·Start, 4·Start, … keys are there. 0: Chunk.
-	Start int `json:"start,omitempty"`
-	// Shared makes one choice of clusters and keys for all query heads of a group.
-	Shared bool `json:"shared,omitempty"`
 	// Sinks is the number of first keys that are always exact.
 	Sinks int `json:"sinks,omitempty"`
-	// Window and Block define the exact neighbours. A query at position p of the block [b, b+Block) sees the keys
-	// [b−Window, b+Block+Window), or [b−Window, p] if causal. Block 1 is a sliding window. Block 0 means 64 if causal
-	// and 16 otherwise; bidirectional attention with Window 0 and Block 0 has no exact neighbours.
+	// Window and Block define the exact neighbours: a query at a position of the block [b, b+Block) sees the keys
+	// [b−Window, b+Block+Window). With Window 0 and Block 0 there are none; Block 0 means 16 otherwise.
 	Window int `json:"window,omitempty"`
 	Block  int `json:"block,omitempty"`
-	// Landmarks is the number of queries per head whose attention weights the keys in the fit; 0: 32, or 128 if causal.
-	// A causal fit is made once, on other text, and can afford more.
+	// Landmarks is the number of queries per head whose attention weighs the keys; 0: 32.
 	Landmarks int `json:"landmarks,omitempty"`
-	// Passes is the number of iterations of Lloyd's algorithm after seeding; 0: 2, or 4 if causal.
+	// Passes is the number of iterations of Lloyd's algorithm after seeding; 0: 2.
 	Passes int `json:"passes,omitempty"`
-	// Sample limits the number of keys that train the clusters; 0: 16 per cluster, at least 1024, or 65536 if causal.
+	// Sample limits the number of keys that train the clusters; 0: 16 per cluster, at least 1024.
 	Sample int `json:"sample,omitempty"`
-	// Values is the weight of the values in the clustering: one standard deviation of the values counts like a
-	// difference of Values in a logit; 0: keys alone.
-	Values float64 `json:"values,omitempty"`
 	// Seed of the k-means seeding and of the sample.
 	Seed uint64 `json:"seed,omitempty"`
 }
 
+// Blocks is bidirectional attention in which blocks of sorted queries choose their exact keys together. All its products
+// are dense tiles, and it needs the least time on long sequences.
+type Blocks struct {
+	Clusters int `json:"clusters"` // number of centroids that are made for every block
+	// Keys is the number of keys that are exact for a block: those with the largest weights for its mean query.
+	Keys int `json:"keys"`
+	// Queries is the number of queries of a block, over all query heads of a group.
+	Queries int    `json:"together"`
+	Passes  int    `json:"passes,omitempty"` // as in PerQuery, like Sample and Seed
+	Sample  int    `json:"sample,omitempty"`
+	Seed    uint64 `json:"seed,omitempty"`
+}
+
+// Prefix is causal attention of whole sequences. Queries see the keys of their chunk and the Window keys before it
+// exactly. Blocks of sorted queries of a chunk see all keys before these as Blocks do. It needs no fitted centres.
+type Prefix struct {
+	Clusters int `json:"clusters"` // number of centroids that are made for every block
+	Keys     int `json:"keys"`     // exact keys of a block among those before the window
+	// Queries is the number of queries of a block, over all query heads of a group.
+	Queries int `json:"together"`
+	Chunk   int `json:"chunk"` // consecutive positions of a chunk
+	Window  int `json:"window,omitempty"`
+	// Start is a position: queries of chunks that begin before it see all keys exactly, and centres are trained when
+	// Start, 2·Start, 4·Start, … keys are there. 0: Chunk.
+	Start  int    `json:"start,omitempty"`
+	Passes int    `json:"passes,omitempty"` // as in PerQuery, like Sample and Seed
+	Sample int    `json:"sample,omitempty"`
+	Seed   uint64 `json:"seed,omitempty"`
+}
+
+// Sketch is causal attention for decoding ([Chunks]). The keys of a chunk are clustered once all of them have left the
+// window. A step sees them by their centroids, and single keys exactly, which it finds by sketches.
+type Sketch struct {
+	Clusters int `json:"clusters"` // clusters of a chunk
+	Chunk    int `json:"chunk"`    // consecutive keys that are clustered on their own
+	// Share says which keys are exact: those whose weight differs from the weight that their centroid gives them by at
+	// least this share of all weights of a query. All keys are exact for less than 1e-9. Masked keys take no position:
+	// rows equal the rows of the visible keys alone.
+	Share     float64 `json:"share"`
+	Sinks     int     `json:"sinks,omitempty"`     // first keys that are always exact
+	Window    int     `json:"window,omitempty"`    // last keys that are always exact
+	Landmarks int     `json:"landmarks,omitempty"` // as in PerQuery, like Passes, Sample and Seed
+	Passes    int     `json:"passes,omitempty"`
+	Sample    int     `json:"sample,omitempty"`
+	Seed      uint64  `json:"seed,omitempty"`
+}
+
+// settings are the settings of any method, with defaults filled in. A setting that the method does not have is 0.
+type settings struct {
+	clusters, landmarks, passes, sample int
+	seed                                uint64
+	sinks, window                       int
+	top, block                          int // PerQuery
+	keys, queries                       int // Blocks and Prefix
+	chunk, start                        int // Prefix; Sketch has chunks alone
+	share                               float64
+}
+
 const (
-	defaultResidual    = 16
-	defaultLandmarks   = 32
-	defaultPasses      = 2
-	defaultSample      = 1024
-	samplePerCluster   = 16
-	causalLandmarks    = 128
-	causalPasses       = 4
-	causalSample       = 1 << 16
-	defaultBlock       = 16
-	defaultCausalBlock = 64
-	mostClusters       = 1 << 24 // cluster numbers and their products with dimensions stay far from overflow
-	mostTogether       = 1 << 14 // rows of one tile of weights
-	mostChunk          = 1 << 20
-	searchCost         = 320     // multiply-adds that take as long as a block's search among its weights, per key
-	most               = 1 << 30 // of every other count, for the same reason
+	defaultLandmarks = 32
+	defaultPasses    = 2
+	defaultSample    = 1024
+	samplePerCluster = 16
+	defaultBlock     = 16
+
+	mostClusters = 1 << 24 // cluster numbers and their products with dimensions stay far from overflow
+	mostQueries  = 1 << 14 // rows of one tile of weights
+	mostChunk    = 1 << 20
+	most         = 1 << 30 // of every other count
 )
 
-// Validate reports the first field that is out of range.
-func (s *Spec) Validate() error {
-	if s.Clusters < 0 || s.Clusters > mostClusters {
-		return fmt.Errorf("%d clusters, want 0 to %d: %w", s.Clusters, mostClusters, ErrSpec)
-	}
-	for _, f := range [...]struct {
-		name string
-		n    int
-	}{{"top", s.Top}, {"keys", s.Keys}, {"residual", s.Residual}, {"sinks", s.Sinks}, {"window", s.Window},
-		{"block", s.Block}, {"together", s.Together}, {"chunk", s.Chunk}, {"start", s.Start},
-		{"landmarks", s.Landmarks}, {"passes", s.Passes}, {"sample", s.Sample}} {
-		if f.n < 0 || f.n > most {
-			return fmt.Errorf("%s %d, want 0 to %d: %w", f.name, f.n, most, ErrSpec)
+// count is a setting with its range.
+type count struct {
+	name      string
+	n, lo, hi int
+}
+
+func validate(counts ...count) error {
+	for _, c := range counts {
+		if c.n < c.lo || c.n > c.hi {
+			return fmt.Errorf("%s %d, want %d to %d: %w", c.name, c.n, c.lo, c.hi, ErrSpec)
 		}
-	}
-	switch {
-	case s.Clusters == 0 && s.Sinks == 0 && s.Window == 0 && s.Block == 0:
-		return fmt.Errorf("neither clusters nor sinks nor a window, set clusters: %w", ErrSpec)
-	case s.Clusters == 0 && s.Top > 0:
-		return fmt.Errorf("top %d of no clusters, set clusters: %w", s.Top, ErrSpec)
-	case s.Keys > 0 && s.Top == 0 && s.Together == 0:
-		return fmt.Errorf("keys %d without top clusters to choose them from, set top: %w", s.Keys, ErrSpec)
-	case s.Together > mostTogether:
-		return fmt.Errorf("together %d, want at most %d: %w", s.Together, mostTogether, ErrSpec)
-	case s.Chunk > mostChunk:
-		return fmt.Errorf("chunk %d, want at most %d: %w", s.Chunk, mostChunk, ErrSpec)
-	case s.Together > 0 && s.Keys > 0 && (s.Top > 0 || s.Clusters == 0):
-		return fmt.Errorf("keys %d with together %d are of all clusters, set clusters, leave out top: %w",
-			s.Keys, s.Together, ErrSpec)
-	case s.Together > 0 && s.prefixed() && s.Sinks > 0:
-		return fmt.Errorf("keys %d with chunk %d are of all positions before a chunk, leave out sinks: %w", s.Keys,
-			s.Chunk, ErrSpec)
-	case s.prefixed() && s.Window > s.Chunk:
-		return fmt.Errorf("a window of %d before chunks of %d, want at most as many: %w", s.Window, s.Chunk, ErrSpec)
-	case s.Start > 0 && !s.prefixed():
-		return fmt.Errorf("start %d is for chunk with keys, set both: %w", s.Start, ErrSpec)
-	case s.Together > 0 && s.Shared:
-		return fmt.Errorf("together %d chooses for all heads of a group, leave out shared: %w", s.Together, ErrSpec)
-	case !dense.IsFinite(s.Share) || s.Share < 0:
-		return fmt.Errorf("share %v, want a finite share of at least 0: %w", s.Share, ErrSpec)
-	case s.Share > 0 && (s.Chunk == 0 || s.Together != 1 || s.Top > 0 || s.Keys > 0):
-		return fmt.Errorf("share %v is for chunks with together 1, set both, leave out top and keys: %w", s.Share, ErrSpec)
-	case s.Chunk > 0 && s.Together == 0:
-		return fmt.Errorf("chunk %d without together, set it: %w", s.Chunk, ErrSpec)
-	case s.Chunk > 0 && (s.Clusters == 0 || s.Clusters > s.Chunk):
-		return fmt.Errorf("%d clusters of chunks of %d keys, want 1 to as many: %w", s.Clusters, s.Chunk, ErrSpec)
-	case s.Chunk > 0 && s.Sinks > s.Chunk:
-		return fmt.Errorf("%d sinks, want at most the keys of a chunk, %d: %w", s.Sinks, s.Chunk, ErrSpec)
-	case s.Chunk > 0 && (s.Spread || s.Block > 0):
-		return fmt.Errorf("spread and block have no use with chunk %d, leave them out: %w", s.Chunk, ErrSpec)
-	case s.Bits != 0 && s.Bits != 4 && s.Bits != 8:
-		return fmt.Errorf("bits %d, want 4 or 8: %w", s.Bits, ErrSpec)
-	case !dense.IsFinite(s.Values) || s.Values < 0:
-		return fmt.Errorf("values %v, want a finite weight of at least 0: %w", s.Values, ErrSpec)
 	}
 	return nil
 }
 
-func (s *Spec) landmarks(causal bool) int {
-	return cmp.Or(s.Landmarks, either(causal, causalLandmarks, defaultLandmarks))
+// Validate implements [Spec].
+func (s PerQuery) Validate() error {
+	return validate(count{"clusters", s.Clusters, 1, mostClusters}, count{"top", s.Top, 0, most},
+		count{"sinks", s.Sinks, 0, most}, count{"window", s.Window, 0, most}, count{"block", s.Block, 0, most},
+		count{"landmarks", s.Landmarks, 0, most}, count{"passes", s.Passes, 0, most}, count{"sample", s.Sample, 0, most})
 }
 
-func (s *Spec) passes(causal bool) int {
-	return cmp.Or(s.Passes, either(causal, causalPasses, defaultPasses))
+// Validate implements [Spec].
+func (s Blocks) Validate() error {
+	return validate(count{"clusters", s.Clusters, 1, mostClusters}, count{"keys", s.Keys, 1, most},
+		count{"queries of a block", s.Queries, 1, mostQueries}, count{"passes", s.Passes, 0, most},
+		count{"sample", s.Sample, 0, most})
 }
+
+// Validate implements [Spec].
+func (s Prefix) Validate() error {
+	return validate(count{"chunk", s.Chunk, 1, mostChunk}, count{"clusters of a chunk", s.Clusters, 1, s.Chunk},
+		count{"keys", s.Keys, 1, most}, count{"queries of a block", s.Queries, 1, mostQueries},
+		count{"window before a chunk", s.Window, 0, s.Chunk}, count{"start", s.Start, 0, most},
+		count{"passes", s.Passes, 0, most}, count{"sample", s.Sample, 0, most})
+}
+
+// Validate implements [Spec].
+func (s Sketch) Validate() error {
+	if !(s.Share > 0) || math.IsInf(s.Share, 1) {
+		return fmt.Errorf("share %v, want a positive number: %w", s.Share, ErrSpec)
+	}
+	return validate(count{"chunk", s.Chunk, 1, mostChunk}, count{"clusters of a chunk", s.Clusters, 1, s.Chunk},
+		count{"sinks in a chunk", s.Sinks, 0, s.Chunk}, count{"window", s.Window, 0, maxNear},
+		count{"landmarks", s.Landmarks, 0, most}, count{"passes", s.Passes, 0, most}, count{"sample", s.Sample, 0, most})
+}
+
+// clustering returns the settings of the clustering, with their defaults.
+func clustering(clusters, landmarks, passes, sample int, seed uint64) settings {
+	return settings{clusters: clusters, landmarks: cmp.Or(landmarks, defaultLandmarks),
+		passes: cmp.Or(passes, defaultPasses),
+		sample: cmp.Or(sample, max(defaultSample, samplePerCluster*clusters)), seed: seed}
+}
+
+func (s PerQuery) settings() settings {
+	o := clustering(s.Clusters, s.Landmarks, s.Passes, s.Sample, s.Seed)
+	o.top, o.sinks, o.window, o.block = s.Top, s.Sinks, s.Window, s.Block
+	if s.Window > 0 {
+		o.block = cmp.Or(s.Block, defaultBlock)
+	}
+	return o
+}
+
+func (s Blocks) settings() settings {
+	o := clustering(s.Clusters, 0, s.Passes, s.Sample, s.Seed)
+	o.keys, o.queries = s.Keys, s.Queries
+	return o
+}
+
+func (s Prefix) settings() settings {
+	o := clustering(s.Clusters, 0, s.Passes, s.Sample, s.Seed)
+	o.keys, o.queries, o.chunk, o.window = s.Keys, s.Queries, s.Chunk, s.Window
+	o.start = max(s.Start, s.Chunk)
+	return o
+}
+
+func (s Sketch) settings() settings {
+	o := clustering(s.Clusters, s.Landmarks, s.Passes, s.Sample, s.Seed)
+	o.chunk, o.share, o.sinks, o.window = s.Chunk, s.Share, s.Sinks, s.Window
+	return o
+}
+
+// Causal implements [Spec].
+func (PerQuery) Causal() bool { return false }
+
+// Causal implements [Spec].
+func (Blocks) Causal() bool { return false }
+
+// Causal implements [Spec].
+func (Prefix) Causal() bool { return true }
+
+// Causal implements [Spec].
+func (Sketch) Causal() bool { return true }
+
+// inBlocks tells whether queries choose their exact keys in blocks.
+func (s *settings) inBlocks() bool { return s.keys > 0 }
 
 func either(yes bool, a, b int) int {
 	if yes {
@@ -169,119 +227,139 @@ func either(yes bool, a, b int) int {
 	return b
 }
 
-func (s *Spec) bits() int { return cmp.Or(s.Bits, 8) }
-
-// residual is the number of residual directions of keys of dimension d.
-func (s *Spec) residual(d int) int { return min(d, cmp.Or(s.Residual, defaultResidual)) }
-
-// filters tells whether residual directions have a use.
-func (s *Spec) filters() bool { return s.Keys > 0 || s.Spread }
-
-func (s *Spec) sample(causal bool) int {
-	return cmp.Or(s.Sample, max(either(causal, causalSample, defaultSample), samplePerCluster*s.Clusters))
-}
-
-// block is B; 0: no exact neighbours.
-func (s *Spec) block(causal bool) int {
-	switch {
-	case s.Block > 0:
-		return s.Block
-	case causal:
-		return defaultCausalBlock
-	case s.Window > 0:
-		return defaultBlock
-	}
-	return 0
-}
-
-// tilted tells whether blocks of bidirectional queries weigh the keys themselves.
-func (s *Spec) tilted() bool { return s.Together > 0 && s.Keys > 0 }
-
-// prefixed tells whether causal blocks weigh the keys of earlier chunks themselves.
-func (s *Spec) prefixed() bool { return s.Chunk > 0 && s.Keys > 0 }
-
-// start is the position of the first chunk with a prefix. Its prefix may be empty.
-func (s *Spec) start() int { return max(s.Start, s.Chunk) }
-
-// Cost estimates the work of one token (a query and a key) of bidirectional attention over lenK keys. The unit is one
-// random feature, 2(d + d_v) multiply-adds; exact attention costs lenK/2. Weighting and assigning keys is included.
-// Training the clusters is not: on long sequences it uses a sample of bounded size.
-func (s Spec) Cost(lenK, dim, valueDim int) float64 {
-	d, both, n := float64(dim), float64(dim+valueDim), float64(lenK)
-	k := min(float64(s.Clusters), n)
-	if s.tilted() && both > 0 {
-		keys := min(float64(s.Keys), n) + min(float64(s.Sinks), n)
-		// The keys are weighed, searched for the largest and summed for every block. A row moves the values of
-		// centroids.
-		block := n * (d + both + searchCost) / float64(s.Together)
-		return (k*d + (k+keys+d)*both + block) / (2 * both)
-	}
-	exact, extra := 0.0, 0.0
-	if b := s.block(false); b > 0 {
-		exact = float64(b + 2*s.Window)
-	}
-	exact += float64(s.Sinks)
-	if k > 0 {
-		members := min(float64(s.Top), k) * n / k
-		if t := float64(s.Keys); t > 0 && t < members {
-			r := float64(s.residual(dim))
-			extra = members*r + 2*r*d // scores, and the projections of a query and a key
-			members = t
-		}
-		exact += members
-	}
-	key := 0.0
-	if k > 0 {
-		key = (k + float64(s.landmarks(false))) * d
-	}
-	if s.Values > 0 {
-		key += k * float64(valueDim)
-	}
+// Cost implements [Spec]. Weighing and assigning keys is included.
+func (s PerQuery) Cost(lenK, dim, valueDim int) float64 {
+	o, both, n := s.settings(), float64(dim+valueDim), float64(lenK)
 	if both == 0 {
 		return 0
 	}
-	return (key + extra + (k+min(exact, n))*both) / (2 * both)
+	k := min(float64(s.Clusters), n)
+	exact := float64(s.Sinks)
+	if o.block > 0 {
+		exact += float64(o.block + 2*o.window)
+	}
+	if k > 0 {
+		exact += min(float64(s.Top), k) * n / k
+	}
+	return ((k+float64(o.landmarks))*float64(dim) + (k+min(exact, n))*both) / (2 * both)
 }
 
-// Reads is the time of a decoding step (Chunks) after n tokens, in units of the time to read a key that lies beside the
-// last one. On average half a chunk of recent keys is not in clusters. Chosen keys lie in many places of memory. With
-// Share, their number is of the order of what heads of SmolLM2 have; plans for decoding are only ranked by it.
-func (s Spec) Reads(n int) float64 {
-	const scattered = 3     // keys side by side that are read in the time of one elsewhere
-	const sharedKeys = 0.25 // times 1/Share
+// blockSearch is the number of multiply-adds that take as long as a block's search among its weights, per key.
+const blockSearch = 320
+
+// Cost implements [Spec]. The keys are assigned once, and weighed, searched and summed for every block. A row moves the
+// values of centroids.
+func (s Blocks) Cost(lenK, dim, valueDim int) float64 {
+	d, both, n := float64(dim), float64(dim+valueDim), float64(lenK)
+	if both == 0 {
+		return 0
+	}
+	k, keys := min(float64(s.Clusters), n), min(float64(s.Keys), n)
+	block := n * (d + both + blockSearch) / float64(s.Queries)
+	return (k*d + (k+keys+d)*both + block) / (2 * both)
+}
+
+// Cost implements [Spec]. On average half a chunk of keys is exact besides the window. A key is assigned, and measured
+// by the queries, at two trainings on average. A block weighs a third more keys than it sees; it searches and sums those
+// that it sees. A row moves the values of centroids, for the work of d keys.
+func (s Prefix) Cost(lenK, dim, valueDim int) float64 {
+	const search = 64 // multiply-adds that take as long as looking at a weight
+	d, both, n := float64(dim), float64(dim+valueDim), float64(lenK)
+	if n <= float64(max(s.Start, s.Chunk)) || both == 0 { // the query sees all keys
+		return n / 2
+	}
+	near := min(n, float64(s.Chunk)/2+float64(s.Window))
+	far := min(n-near, float64(s.Keys)) + min(n-near, float64(s.Clusters))
+	block := (n - near) * (d*4/3 + both + search) / float64(s.Queries)
+	return (2*(float64(s.Clusters)+d)*d + (near+far+min(n-near, d))*both + block) / (2 * both)
+}
+
+// Cost implements [Spec]. The clustering of one key is included.
+func (s Sketch) Cost(lenK, dim, valueDim int) float64 {
+	both := float64(dim + valueDim)
+	if both == 0 {
+		return 0
+	}
+	return (float64(s.Clusters+s.settings().landmarks)*float64(dim) + min(float64(lenK), s.StepCost(lenK))*both) /
+		(2 * both)
+}
+
+// StepCost estimates the time of a decoding step after n tokens, in units of the time to read a key that lies beside the
+// last one. On average half a chunk of recent keys is not in clusters, and chosen keys lie in many places of memory.
+// Their number is of the order of what heads of SmolLM2 have; settings are only ranked by it.
+func (s Sketch) StepCost(n int) float64 {
+	const scattered = 3 // keys side by side that are read in the time of one elsewhere
+	const chosen = 0.25 // keys, times 1/Share
+	if s.Share < leastShare {
+		return float64(n) // all keys, in their order
+	}
 	near := min(n, s.Sinks+s.Window+s.Chunk/2)
 	far := float64(n - near)
-	nodes, members := far, 0.0
-	if s.Chunk > 0 && s.Clusters > 0 {
-		nodes *= float64(s.Clusters) / float64(s.Chunk)
-		members = min(far, float64(s.Top)*float64(s.Chunk)/float64(s.Clusters))
-	}
-	switch {
-	case s.Share >= leastShare:
-		nodes += far / scanShare
-		members = min(far, sharedKeys/s.Share)
-	case s.Share > 0: // all keys, in their order
-		return float64(n)
-	}
-	return float64(near) + nodes + scattered*members
+	return float64(near) + far*float64(s.Clusters)/float64(s.Chunk) + far/scanShare +
+		scattered*min(far, chosen/s.Share)
 }
 
-// specWire is a Spec without methods.
-type specWire Spec
+// specWire has the fields of all methods in their saved form, and those of methods that have been removed.
+type specWire struct {
+	Clusters  int     `json:"clusters"`
+	Top       int     `json:"top"`
+	Keys      int     `json:"keys"`
+	Together  int     `json:"together"`
+	Chunk     int     `json:"chunk"`
+	Share     float64 `json:"share"`
+	Start     int     `json:"start"`
+	Sinks     int     `json:"sinks"`
+	Window    int     `json:"window"`
+	Block     int     `json:"block"`
+	Landmarks int     `json:"landmarks"`
+	Passes    int     `json:"passes"`
+	Sample    int     `json:"sample"`
+	Seed      uint64  `json:"seed"`
 
-// UnmarshalJSON reads the fields strictly. Unknown fields, repeated fields and an invalid spec are errors.
-func (s *Spec) UnmarshalJSON(b []byte) error {
+	Residual int     `json:"residual"`
+	Bits     int     `json:"bits"`
+	Spread   bool    `json:"spread"`
+	Shared   bool    `json:"shared"`
+	Values   float64 `json:"values"`
+	Open     any     `json:"open"`
+}
+
+// ErrRemoved marks settings of a method that has been removed.
+var ErrRemoved = fmt.Errorf("causal attention with fitted centres, chunks with top, and values in clusters were removed, choose a method again: %w",
+	ErrSpec)
+
+// UnmarshalSpec reads the JSON form of a [Spec]; its fields tell which method it is. Unknown and repeated fields, fields
+// of other methods and settings out of range are errors. Methods that have been removed are [ErrRemoved].
+func UnmarshalSpec(b []byte) (Spec, error) {
 	var w specWire
 	if err := namedjson.Decode(b, &w); err != nil {
-		if bytes.Contains(b, []byte(`"open"`)) {
-			return fmt.Errorf("open is a field of development versions, choose the plan for decoding again: %w", ErrSpec)
+		return nil, fmt.Errorf("%w: %w", err, ErrSpec)
+	}
+	var s Spec
+	rest := w
+	rest.Clusters, rest.Passes, rest.Sample, rest.Seed, rest.Landmarks = 0, 0, 0, 0, 0
+	switch {
+	case w.Residual != 0 || w.Bits != 0 || w.Spread || w.Shared || w.Values != 0 || w.Open != nil ||
+		w.Chunk > 0 && w.Share == 0 && w.Keys == 0 || w.Keys > 0 && w.Together == 0:
+		return nil, ErrRemoved
+	case w.Share > 0:
+		s = Sketch{w.Clusters, w.Chunk, w.Share, w.Sinks, w.Window, w.Landmarks, w.Passes, w.Sample, w.Seed}
+		rest.Chunk, rest.Share, rest.Sinks, rest.Window = 0, 0, 0, 0
+		if w.Together == 1 { // earlier versions wrote it
+			rest.Together = 0
 		}
-		return fmt.Errorf("%w: %w", err, ErrSpec)
+	case w.Chunk > 0:
+		s = Prefix{w.Clusters, w.Keys, w.Together, w.Chunk, w.Window, w.Start, w.Passes, w.Sample, w.Seed}
+		rest.Keys, rest.Together, rest.Chunk, rest.Window, rest.Start = 0, 0, 0, 0, 0
+	case w.Together > 0:
+		s = Blocks{w.Clusters, w.Keys, w.Together, w.Passes, w.Sample, w.Seed}
+		rest.Keys, rest.Together = 0, 0
+	default:
+		s = PerQuery{w.Clusters, w.Top, w.Sinks, w.Window, w.Block, w.Landmarks, w.Passes, w.Sample, w.Seed}
+		rest.Top, rest.Sinks, rest.Window, rest.Block = 0, 0, 0, 0
 	}
-	out := Spec(w)
-	if err := out.Validate(); err != nil {
-		return err
+	if rest != (specWire{}) {
+		return nil, fmt.Errorf("%s has fields that do not belong together: %w", bytes.TrimSpace(b), ErrSpec)
 	}
-	*s = out
-	return nil
+	return s, s.Validate()
 }

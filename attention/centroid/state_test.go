@@ -13,77 +13,44 @@ import (
 
 // stateCase makes states of one kind, all with the same arguments, for 2 batches of 4 query and 2 key/value heads with
 // dimensions 6 and 5.
-type stateCase[T dense.Float] struct {
+type stateCase struct {
 	name string
-	make func() State[T]
-	load func(b []byte) (State[T], error)
+	make func() State
+	load func(b []byte) (State, error)
 }
 
-func stateCases[T dense.Float](t testing.TB) []stateCase[T] {
-	var cases []stateCase[T]
-	for _, s := range slotSpecs {
-		all := newSlots[T](t, s, 2, 4, 2, 6, 5)
-		name := "merging slots"
-		if s.Evict {
-			name = "evicting slots"
-		}
-		cases = append(cases, stateCase[T]{name, func() State[T] {
-			c := all.Clone()
-			c.Reset()
-			return c
-		}, func(b []byte) (State[T], error) {
-			c := all.Clone()
-			return c, c.UnmarshalBinary(b)
+func stateCases(t testing.TB) []stateCase {
+	var cases []stateCase
+	for _, spec := range slotSpecs {
+		fresh := func() *Slots { return newSlots(t, []SlotSpec{spec}, 2, 4, 2, 6, 5) }
+		cases = append(cases, stateCase{"slots", func() State { return fresh() }, func(b []byte) (State, error) {
+			s := fresh()
+			return s, s.UnmarshalBinary(b)
 		}})
 	}
-	for _, s := range append([]Spec{{Sinks: 2, Window: 8, Block: 8}}, causalSpecs...) {
-		for _, own := range []bool{false, true} {
-			a := &Attention[T]{Specs: []Spec{s}}
-			name := "cache that fits"
-			if s.Residual = 4; !own {
-				a.Centres, name = centresOf[T](t, s, 4, 2, 6, 5), "cache"
+	for _, spec := range []Sketch{{Clusters: 5, Chunk: 10, Window: 3, Sinks: 2, Share: 0.05},
+		{Clusters: 4, Chunk: 16, Share: 0.01}} {
+		fresh := func() *Chunks {
+			c, err := NewChunks(&Attention{Specs: []Spec{spec}}, attention.Shape{Batch: 2, Heads: 4, Dim: 6},
+				attention.Shape{Batch: 2, Heads: 2, Dim: 5})
+			if err != nil {
+				t.Fatal(err)
 			}
-			all := newCache(t, a, 2, 4, 2, 6, 5)
-			cases = append(cases, stateCase[T]{name, func() State[T] {
-				return all.Clone()
-			}, func(b []byte) (State[T], error) {
-				c := all.Clone()
-				return c, c.UnmarshalBinary(b)
-			}})
+			return c
 		}
-	}
-	for _, s := range []Spec{{Clusters: 3, Chunk: 16, Together: 8, Window: 8, Sinks: 2, Top: 2},
-		{Clusters: 4, Chunk: 8, Together: 1, Top: 1},
-		{Clusters: 5, Chunk: 10, Together: 1, Window: 3, Sinks: 2, Share: 0.05}} {
-		a := &Attention[T]{Specs: []Spec{s}}
-		all, err := NewChunks(a, 2, 4, 2, 6, 5)
-		if err != nil {
-			t.Fatal(err)
-		}
-		cases = append(cases, stateCase[T]{"chunks", func() State[T] {
-			return all.Clone()
-		}, func(b []byte) (State[T], error) {
-			c := all.Clone()
+		cases = append(cases, stateCase{"chunks", func() State { return fresh() }, func(b []byte) (State, error) {
+			c := fresh()
 			return c, c.UnmarshalBinary(b)
 		}})
 	}
 	return cases
 }
 
-func newCache[T dense.Float](t testing.TB, a *Attention[T], batch, q, kv, d, dv int) *Cache[T] {
-	t.Helper()
-	c, err := NewCache(a, batch, q, kv, d, dv)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c
-}
-
 // The bits of outputs depend neither on how tokens are divided among steps nor on the number of processors.
 func TestStepsOfAnySize(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
-	in := makeInput[float32](3, 2, 4, 2, 131, 131, 6, 5, 0.7)
-	for _, c := range stateCases[float32](t) {
+	in := makeInput(3, 2, 4, 2, 131, 6, 5)
+	for _, c := range stateCases(t) {
 		runtime.GOMAXPROCS(1)
 		want := steps(t, c.make(), in, 131)
 		for _, sizes := range [][]int{{1}, {3, 1, 40}, {64}, {0, 7}} {
@@ -97,11 +64,11 @@ func TestStepsOfAnySize(t *testing.T) {
 
 // A fork goes on as the original would have, and neither disturbs the other; so does what was saved.
 func TestForkAndSave(t *testing.T) {
-	in := makeInput[float32](4, 2, 4, 2, 120, 120, 6, 5, 0.7)
-	other := makeInput[float32](5, 2, 4, 2, 30, 30, 6, 5, 0.7)
-	tail := input[float32]{piece(in.q, 77, 43), piece(in.k, 77, 43), piece(in.v, 77, 43)}
-	head := input[float32]{piece(in.q, 0, 77), piece(in.k, 0, 77), piece(in.v, 0, 77)}
-	for _, c := range stateCases[float32](t) {
+	in := makeInput(4, 2, 4, 2, 120, 6, 5)
+	other := makeInput(5, 2, 4, 2, 30, 6, 5)
+	tail := in.part(77, 43)
+	head := in.part(0, 77)
+	for _, c := range stateCases(t) {
 		s := c.make()
 		steps(t, s, head, 10)
 		b, err := s.AppendBinary([]byte("front"))
@@ -137,9 +104,9 @@ func TestForkAndSave(t *testing.T) {
 
 // Saved states that are damaged or belong to another are errors.
 func TestSavedStatesAreChecked(t *testing.T) {
-	in := makeInput[float32](4, 2, 4, 2, 50, 50, 6, 5, 0.7)
+	in := makeInput(4, 2, 4, 2, 50, 6, 5)
 	var before []byte
-	for _, c := range stateCases[float32](t) {
+	for _, c := range stateCases(t) {
 		s := c.make()
 		steps(t, s, in, 50)
 		b, err := s.AppendBinary(nil)
@@ -162,13 +129,13 @@ func TestSavedStatesAreChecked(t *testing.T) {
 }
 
 func TestStepsAreChecked(t *testing.T) {
-	in := makeInput[float32](4, 2, 4, 2, 20, 20, 6, 5, 0.7)
-	for _, c := range stateCases[float32](t) {
+	in := makeInput(4, 2, 4, 2, 20, 6, 5)
+	for _, c := range stateCases(t) {
 		s := c.make()
 		steps(t, s, in, 20)
 		b, _ := s.AppendBinary(nil)
 		out := attention.NewSeq[float32](2, 4, 20, 5)
-		bad := input[float32]{in.q, in.k, in.v}
+		bad := input{in.q, in.k, in.v}
 		bad.v.Data = slices.Clone(in.v.Data)
 		bad.v.Data[7] = float32(math.Inf(1))
 		if err := s.Step(out, bad.q, bad.k, bad.v); !errors.Is(err, dense.ErrNotFinite) {
@@ -185,15 +152,15 @@ func TestStepsAreChecked(t *testing.T) {
 
 // A warm state allocates nothing per step.
 func TestStepsDoNotAllocate(t *testing.T) {
-	in := makeInput[float32](4, 2, 4, 2, 200, 200, 6, 5, 0.7)
+	in := makeInput(4, 2, 4, 2, 200, 6, 5)
 	out := attention.NewSeq[float32](2, 4, 1, 5)
-	long := &Attention[float32]{Specs: []Spec{{Clusters: 8, Chunk: 50, Together: 1, Top: 2}}}
-	waiting, err := NewChunks(long, 2, 4, 2, 6, 5) // for the next chunk
+	long := &Attention{Specs: []Spec{Sketch{Clusters: 8, Chunk: 50, Share: 0.01}}}
+	waiting, err := NewChunks(long, in.q.Shape, in.v.Shape) // for the next chunk
 	if err != nil {
 		t.Fatal(err)
 	}
-	cases := append(stateCases[float32](t),
-		stateCase[float32]{"waiting", func() State[float32] { return waiting }, nil})
+	cases := append(stateCases(t),
+		stateCase{"waiting", func() State { return waiting }, nil})
 	for i, c := range cases {
 		if c.name == "chunks" { // every few tokens a chunk is clustered, whose memory stays
 			continue

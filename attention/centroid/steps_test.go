@@ -21,8 +21,8 @@ func TestOneHeadFeedsManyWorkers(t *testing.T) {
 	if tab.Name == "go" {
 		t.Skip("seconds of plain Go")
 	}
-	in := makeInput[float32](71, 1, 1, 1, n, n, 64, 64, 0.7)
-	a := &Attention[float32]{Specs: []Spec{{Clusters: 256, Top: 2, Window: 8, Block: 8, Sample: n, Landmarks: 64}}}
+	in := makeInput(71, 1, 1, 1, n, 64, 64)
+	a := &Attention{Specs: []Spec{PerQuery{Clusters: 256, Top: 2, Window: 8, Block: 8, Sample: n, Landmarks: 64}}}
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	var steps [][2]int
 	run := func() []float32 {

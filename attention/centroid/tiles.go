@@ -20,57 +20,50 @@ const (
 	leastSum = 0x1p-60
 )
 
-// tiles sums the outputs of a block of rows that chooses its exact clusters together. All products are dense: rows by
-// centroids, rows by neighbours, rows by the members of the chosen clusters. It is the scratch memory of one worker.
+// tiles sums the outputs of a block of rows that share their exact keys. All products are dense: rows by centroids, rows
+// by keys. It is the scratch memory of one worker.
 //
-// Call in this order: begin, far, add for keys that are always exact, choose, finishFar, add for the members of the
-// chosen clusters, finish.
-type tiles[T dense.Float] struct {
-	tab   *kern.Table[T]
-	x     dense.Matrix[T] // scaled queries
-	acc   dense.Matrix[T] // weighted sums of values
-	shift []T             // reference of the exponentials of a row
-	sum   []float64       // of weights
-	wide  dense.Matrix[T] // weights of centroids
-	guess dense.Matrix[T] // logits of the first ones
+// Call in this order: begin, then far and finishFar for centroids, and add for keys, then finish.
+type tiles struct {
+	tab   *kern.Table[float32]
+	x     dense.Matrix[float32] // scaled queries
+	acc   dense.Matrix[float32] // weighted sums of values
+	shift []float32             // reference of the exponentials of a row
+	sum   []float64             // of weights
+	wide  dense.Matrix[float32] // weights of centroids
+	guess dense.Matrix[float32] // logits of the first ones
 
-	chosen []int32
-	order  selector[T]
-	score  []T
-	inv    []T
-	most   []T
-	sums   []T
-	ones   []T
-	tile   dense.Matrix[T]
-	k, v   dense.Matrix[T] // gathered members
-	panel  kern.Panel[T]
-	view   kern.Panel[T] // of packed keys or centroids of others
-	first  kern.Panel[T] // of the first centroids
-	kept   []int32
+	most  []float32
+	sums  []float32
+	ones  []float32
+	tile  dense.Matrix[float32]
+	k, v  dense.Matrix[float32] // gathered members
+	panel kern.Panel[float32]
+	view  kern.Panel[float32] // of packed keys or centroids of others
+	first kern.Panel[float32] // of the first centroids
 }
 
 // begin makes room for rows of queries, which the caller writes to t.x.
-func (t *tiles[T]) begin(tab *kern.Table[T], rows, d, dv int) {
+func (t *tiles) begin(tab *kern.Table[float32], rows, d, dv int) {
 	t.tab = tab
 	t.x, t.acc = buf.Shaped(t.x, rows, d), buf.Shaped(t.acc, rows, dv)
 	t.shift, t.sum = buf.Sized(t.shift, rows), buf.Zeroed(t.sum, rows)
 	t.most, t.sums = buf.Sized(t.most, rows), buf.Sized(t.sums, rows)
 	clear(t.acc.Data)
 	for r := range t.shift {
-		t.shift[r] = T(math.Inf(-1))
+		t.shift[r] = float32(math.Inf(-1))
 	}
 	t.wide = buf.Shaped(t.wide, rows, 0)
-	t.chosen = t.chosen[:0]
 }
 
 // far sets t.wide to the weights n·exp(x·c − shift) of the centroids of a panel. The shifts are the largest logarithms
 // of the first of them, or of all where these are much larger. No other part has been added before.
-func (t *tiles[T]) far(panel *kern.Panel[T], logSize []T) {
+func (t *tiles) far(panel *kern.Panel[float32], logSize []float32) {
 	t.wide = buf.Shaped(t.wide, t.x.Rows, panel.Rows)
 	if panel.Rows > 2*panel.Width && t.guessShifts(panel, logSize) {
 		t.tab.MulTExp(t.wide, t.x, panel, logSize, t.shift)
 		t.tab.RowMax(t.most, t.wide)
-		far := T(math.Exp(lag))
+		far := float32(math.Exp(lag))
 		for r, m := range t.most {
 			if !(m <= far) {
 				t.farRow(r, panel, logSize)
@@ -90,7 +83,7 @@ func (t *tiles[T]) far(panel *kern.Panel[T], logSize []T) {
 }
 
 // farRow is far of one row, with the largest logarithm for its shift.
-func (t *tiles[T]) farRow(r int, panel *kern.Panel[T], logSize []T) {
+func (t *tiles) farRow(r int, panel *kern.Panel[float32], logSize []float32) {
 	one := t.wide.RowRange(r, r+1)
 	t.tab.MulT(one, t.x.RowRange(r, r+1), panel, logSize)
 	row := one.Row(0)
@@ -104,7 +97,7 @@ func (t *tiles[T]) farRow(r int, panel *kern.Panel[T], logSize []T) {
 
 // guessShifts sets the shifts to the largest logits of the first keys or centroids of a panel. It reports whether all
 // are finite.
-func (t *tiles[T]) guessShifts(panel *kern.Panel[T], bias []T) bool {
+func (t *tiles) guessShifts(panel *kern.Panel[float32], bias []float32) bool {
 	t.first = *panel
 	t.first.Rows = min(t.first.Width, panel.Rows)
 	t.guess = buf.Shaped(t.guess, t.x.Rows, t.first.Rows)
@@ -123,8 +116,8 @@ func (t *tiles[T]) guessShifts(panel *kern.Panel[T], bias []T) bool {
 
 // fillShifts gives references to the rows that have none, as guessShifts does. Other rows keep theirs, since the bits
 // of a row must not depend on the rows that are computed with it.
-func (t *tiles[T]) fillShifts(panel *kern.Panel[T], bias []T) {
-	if panel.Rows == 0 || !slices.Contains(t.shift, T(math.Inf(-1))) {
+func (t *tiles) fillShifts(panel *kern.Panel[float32], bias []float32) {
+	if panel.Rows == 0 || !slices.Contains(t.shift, float32(math.Inf(-1))) {
 		return
 	}
 	copy(t.most, t.shift)
@@ -137,7 +130,7 @@ func (t *tiles[T]) fillShifts(panel *kern.Panel[T], bias []T) {
 }
 
 // add adds keys to the sums, with a bias or none: all of them, or for row r the first seen[r%len(seen)].
-func (t *tiles[T]) add(panel *kern.Panel[T], values dense.Matrix[T], bias []T, seen []int) {
+func (t *tiles) add(panel *kern.Panel[float32], values dense.Matrix[float32], bias []float32, seen []int) {
 	if panel.Rows == 0 {
 		return
 	}
@@ -149,7 +142,7 @@ func (t *tiles[T]) add(panel *kern.Panel[T], values dense.Matrix[T], bias []T, s
 	}
 }
 
-func (t *tiles[T]) addTile(panel *kern.Panel[T], values dense.Matrix[T], bias []T, seen []int, lo, hi int) {
+func (t *tiles) addTile(panel *kern.Panel[float32], values dense.Matrix[float32], bias []float32, seen []int, lo, hi int) {
 	n := panel.Rows
 	t.tile = buf.Shaped(t.tile, hi-lo, n)
 	x, p := t.x.RowRange(lo, hi), t.tile
@@ -166,7 +159,7 @@ func (t *tiles[T]) addTile(panel *kern.Panel[T], values dense.Matrix[T], bias []
 		}
 		t.tab.MulV(t.sums[:hi-lo], p, t.ones[:n])
 	}
-	most := T(math.Exp(lag))
+	most := float32(math.Exp(lag))
 	for r := range p.Rows {
 		visible := n
 		if seen != nil {
@@ -178,7 +171,7 @@ func (t *tiles[T]) addTile(panel *kern.Panel[T], values dense.Matrix[T], bias []
 			continue
 		}
 		if light { // the reference is far above the first logits, and all sums are 0
-			t.shift[lo+r] = T(math.Inf(-1))
+			t.shift[lo+r] = float32(math.Inf(-1))
 		}
 		row := p.Row(r)
 		t.tab.MulT(p.RowRange(r, r+1), x.RowRange(r, r+1), panel, bias)
@@ -195,82 +188,22 @@ func (t *tiles[T]) addTile(panel *kern.Panel[T], values dense.Matrix[T], bias []
 }
 
 // raise makes m the reference of row r if it is larger.
-func (t *tiles[T]) raise(r int, m T) {
+func (t *tiles) raise(r int, m float32) {
 	if !(m > t.shift[r]) {
 		return
 	}
-	f := T(math.Exp(float64(t.shift[r]) - float64(m)))
+	f := float32(math.Exp(float64(t.shift[r]) - float64(m)))
 	t.tab.Scale(t.acc.Row(r), f)
 	t.tab.Scale(t.wide.Row(r), f)
 	t.sum[r] *= float64(f)
 	t.shift[r] = m
 }
 
-// choose sets t.chosen to the n clusters of the largest expected error over all rows, by number: the sum of their
-// shares of the rows' weights times hazard. Clusters without hazard, which are empty or of equal keys, are not chosen.
-func (t *tiles[T]) choose(n int, hazard []T) {
-	k := t.wide.Cols
-	if n == 0 || k == 0 {
-		return
-	}
-	for len(t.ones) < k {
-		t.ones = append(t.ones, 1)
-	}
-	t.tab.MulV(t.sums, t.wide, t.ones[:k])
-	t.inv = buf.Sized(t.inv, t.x.Rows)
-	for r := range t.inv {
-		t.inv[r] = 0
-		if z := t.sum[r] + float64(t.sums[r]); z > 0 && dense.IsFinite(1/z) {
-			t.inv[r] = T(1 / z)
-		}
-	}
-	t.score = buf.Sized(t.score, k)
-	t.tab.Product(view(t.score, 1, k), view(t.inv, 1, len(t.inv)), t.wide, false)
-	t.tab.Mul(t.score, hazard[:k])
-	if n < k {
-		// Scores differ by orders of magnitude: their logarithms fill the buckets of the selector evenly.
-		for c, v := range t.score {
-			if !(v >= 0) { // weights beyond the range of T
-				t.score[c] = 0
-			}
-		}
-		if most := float64(t.tab.Max(t.score)); dense.IsFinite(most) {
-			least := T(max(most*leastScore, tiny))
-			for c, v := range t.score {
-				t.score[c] = max(v, least)
-			}
-			t.tab.Log(t.score)
-		}
-		t.chosen = t.order.top(t.chosen, t.score, n, t.tab)
-	} else {
-		t.chosen = t.chosen[:0]
-		for c := range k {
-			t.chosen = append(t.chosen, int32(c))
-		}
-	}
-	kept := t.chosen[:0]
-	for _, c := range t.chosen {
-		if hazard[c] > 0 {
-			kept = append(kept, c)
-		}
-	}
-	t.chosen = kept
-}
-
-// leastScore is the share of the largest score below which clusters are alike.
-const leastScore = 1e-9
-
-// finishFar adds the centroids of all clusters but the chosen ones, with the means of their values.
-func (t *tiles[T]) finishFar(mean dense.Matrix[T]) {
+// finishFar adds the centroids of all clusters, with the means of their values.
+func (t *tiles) finishFar(mean dense.Matrix[float32]) {
 	k := t.wide.Cols
 	if k == 0 {
 		return
-	}
-	for r := range t.wide.Rows {
-		row := t.wide.Row(r)
-		for _, c := range t.chosen {
-			row[c] = 0
-		}
 	}
 	for len(t.ones) < k {
 		t.ones = append(t.ones, 1)
@@ -282,36 +215,8 @@ func (t *tiles[T]) finishFar(mean dense.Matrix[T]) {
 	t.tab.Product(t.acc, t.wide, mean, true)
 }
 
-// addChosen adds the members of the chosen clusters, whose keys and values lie side by side. It returns their number.
-func (t *tiles[T]) addChosen(members func(c int) (k, v []T)) (total int) {
-	d, dv := t.x.Cols, t.acc.Cols
-	t.k, t.v = buf.Shaped(t.k, gatherKeys, d), buf.Shaped(t.v, gatherKeys, dv)
-	n := 0
-	flush := func() {
-		if n > 0 {
-			t.tab.Pack(&t.panel, t.k.RowRange(0, n))
-			t.add(&t.panel, t.v.RowRange(0, n), nil, nil)
-			total += n
-			n = 0
-		}
-	}
-	for _, c := range t.chosen {
-		k, v := members(int(c))
-		for len(v) > 0 {
-			m := copy(t.v.Data[n*dv:], v) / dv
-			copy(t.k.Data[n*d:], k[:m*d])
-			k, v, n = k[m*d:], v[m*dv:], n+m
-			if n == gatherKeys {
-				flush()
-			}
-		}
-	}
-	flush()
-	return total
-}
-
 // copyRows copies a matrix.
-func copyRows[T dense.Float](dst, src dense.Matrix[T]) {
+func copyRows(dst, src dense.Matrix[float32]) {
 	if dst.Stride == dst.Cols && src.Stride == src.Cols {
 		copy(dst.Data[:dst.Rows*dst.Cols], src.Data)
 		return
@@ -322,12 +227,12 @@ func copyRows[T dense.Float](dst, src dense.Matrix[T]) {
 }
 
 // finish divides row r by its weights into dst. It reports whether the row has seen a key.
-func (t *tiles[T]) finish(dst []T, r int) bool {
+func (t *tiles) finish(dst []float32, r int) bool {
 	if t.sum[r] == 0 {
 		clear(dst)
 		return false
 	}
-	f := T(1 / t.sum[r])
+	f := float32(1 / t.sum[r])
 	acc := t.acc.Row(r)[:len(dst)]
 	for i, v := range acc {
 		dst[i] = v * f
@@ -336,8 +241,8 @@ func (t *tiles[T]) finish(dst []T, r int) bool {
 }
 
 // finishWith is finish of a row that also has the keys whose output is in dst and whose weights sum to e^log.
-func (t *tiles[T]) finishWith(dst []T, r int, log T) {
-	f := T(1)
+func (t *tiles) finishWith(dst []float32, r int, log float32) {
+	f := float32(1)
 	switch {
 	case math.IsInf(float64(log), -1):
 		t.finish(dst, r)
@@ -345,9 +250,9 @@ func (t *tiles[T]) finishWith(dst []T, r int, log T) {
 	case log > t.shift[r]:
 		t.raise(r, log)
 	case log < t.shift[r]:
-		f = T(math.Exp(float64(log) - float64(t.shift[r])))
+		f = float32(math.Exp(float64(log) - float64(t.shift[r])))
 	}
-	each := T(1 / (t.sum[r] + float64(f)))
+	each := float32(1 / (t.sum[r] + float64(f)))
 	acc := t.acc.Row(r)[:len(dst)]
 	for i, v := range acc {
 		dst[i] = (v + f*dst[i]) * each

@@ -9,7 +9,7 @@ import (
 	"github.com/randfeat/randfeat/internal/kern"
 )
 
-// Bidirectional attention with Spec.Together and Spec.Keys. The queries of all heads of a group are sorted (rowOrder)
+// Bidirectional attention with [Blocks]. The queries of all heads of a group are sorted (rowOrder)
 // and cut into blocks of similar ones. Block b with the mean query x̄ weighs every key by w_j = e^{x̄·y_j}:
 //
 //   - The Keys keys of the largest w are exact for all rows of the block.
@@ -44,7 +44,7 @@ const (
 )
 
 // gatherRows copies the queries lo to hi−1 of the order of p and scales them.
-func (c *call[T]) gatherRows(p *problem[T], lo, hi int) {
+func (c *call) gatherRows(p *problem, lo, hi int) {
 	n, x, rows := p.span.Q1-p.span.Q0, p.x.RowRange(lo, hi), p.rows.order[lo:hi]
 	if c.group == 1 {
 		c.tab.Gather(x, c.q.Head(p.b, p.h).RowRange(p.span.Q0, p.span.Q1), rows)
@@ -58,29 +58,25 @@ func (c *call[T]) gatherRows(p *problem[T], lo, hi int) {
 			}
 		}
 	}
-	c.tab.Scale(x.Data[:x.Rows*x.Cols], T(c.scale))
+	c.tab.Scale(x.Data[:x.Rows*x.Cols], float32(c.scale))
 }
 
 // trainTilted trains the clusters of p, whose queries are in order.
-func (c *call[T]) trainTilted(w *worker[T], p *problem[T]) {
+func (c *call) trainTilted(w *worker, p *problem) {
 	if p.single {
-		return
-	}
-	if p.centres != nil {
-		p.assign.load(c.tab, p.centres)
 		return
 	}
 	f := c.fitter(w, p)
 	c.measureBlocks(f, p)
 	f.drawEvenly()
 	f.coordinates()
-	f.km.run(f.z, f.mass, f.spec.Clusters, f.spec.passes(false), f.spec.Seed)
+	f.km.run(f.z, f.mass, f.spec.clusters, f.spec.passes, f.spec.seed)
 	f.assigner(&p.assign)
 }
 
 // measureBlocks makes the covariance of queries inside of blocks the metric of f.
-func (c *call[T]) measureBlocks(f *fitter[T], p *problem[T]) {
-	size := p.spec.Together
+func (c *call) measureBlocks(f *fitter, p *problem) {
+	size := p.spec.queries
 	blocks := (p.x.Rows + size - 1) / size
 	rows := min(size, measuredRows)
 	use := min(blocks, measuredBlocks)
@@ -94,7 +90,7 @@ func (c *call[T]) measureBlocks(f *fitter[T], p *problem[T]) {
 		f.mean = buf.Zeroed(f.mean, c.q.Dim)
 		c.tab.ColSum(f.mean, part)
 		for r := range n {
-			c.tab.MulAdd(part.Row(r), f.mean, T(-1/float64(n)))
+			c.tab.MulAdd(part.Row(r), f.mean, float32(-1/float64(n)))
 		}
 		at += n
 	}
@@ -102,9 +98,9 @@ func (c *call[T]) measureBlocks(f *fitter[T], p *problem[T]) {
 }
 
 // splitTilted makes the tasks of problem i: some blocks each. Blocks without a wanted row have none.
-func (c *call[T]) splitTilted(i int, task func(rowTask)) {
+func (c *call) splitTilted(i int, task func(rowTask)) {
 	p := c.problems[i]
-	n, rows, size := p.span.Q1-p.span.Q0, len(p.rows.order), p.spec.Together
+	n, rows, size := p.span.Q1-p.span.Q0, len(p.rows.order), p.spec.queries
 	if c.wanted != nil {
 		p.place = buf.Sized(p.place, n)
 		for l := range p.place {
@@ -131,48 +127,48 @@ func (c *call[T]) splitTilted(i int, task func(rowTask)) {
 
 // tilt is the scratch memory with which a worker computes blocks, of bidirectional queries and of causal ones
 // (prefix.go).
-type tilt[T dense.Float] struct {
-	mean dense.Matrix[T] // scaled mean queries of the blocks of a task
-	all  dense.Matrix[T] // logits of all keys, if the blocks see only some of them
-	w    dense.Matrix[T] // logits, then weights, of the keys that the blocks see
+type tilt struct {
+	mean dense.Matrix[float32] // scaled mean queries of the blocks of a task
+	all  dense.Matrix[float32] // logits of all keys, if the blocks see only some of them
+	w    dense.Matrix[float32] // logits, then weights, of the keys that the blocks see
 	// Of a block: where clusters begin among the keys that it sees, and the number of these keys at the end.
 	starts [][]int32
-	extra  []T // rank less logit of the keys that a block sees
-	rank   []T
-	top    []T // largest logit of a block
-	sum    []T
-	sums   dense.Matrix[T] // of a block and a cluster: weighted sums of keys and values
-	mass   dense.Matrix[T] // of a cluster and a block: sums of weights
-	ones   []T
+	extra  []float32 // rank less logit of the keys that a block sees
+	rank   []float32
+	top    []float32 // largest logit of a block
+	sum    []float32
+	sums   dense.Matrix[float32] // of a block and a cluster: weighted sums of keys and values
+	mass   dense.Matrix[float32] // of a cluster and a block: sums of weights
+	ones   []float32
 	count  []int32   // exact keys of a block and a cluster
 	sel    [][]int32 // exact keys of a block, as rows of problem.kv
-	order  selector[T]
-	k, v   dense.Matrix[T] // exact keys of a block, with their values
-	panel  kern.Panel[T]
-	view   kern.Panel[T]
-	cents  dense.Matrix[T] // centroids of a block, with the means of their values
-	means  dense.Matrix[T]
-	bias   []T
+	order  selector
+	k, v   dense.Matrix[float32] // exact keys of a block, with their values
+	panel  kern.Panel[float32]
+	view   kern.Panel[float32]
+	cents  dense.Matrix[float32] // centroids of a block, with the means of their values
+	means  dense.Matrix[float32]
+	bias   []float32
 	light  []bool // centroids without weight for the mean query
-	dots   []T
-	fine   kern.Panel[T]   // of centroids
-	drift  dense.Matrix[T] // Mx, then Rᵀx with RRᵀ = S, less their values at the mean query
-	still  dense.Matrix[T]
+	dots   []float32
+	fine   kern.Panel[float32]   // of centroids
+	drift  dense.Matrix[float32] // Mx, then Rᵀx with RRᵀ = S, less their values at the mean query
+	still  dense.Matrix[float32]
 	// Of rows: s, the variance of logits inside of clusters, and e^{s/4}.
 	spread []float64
-	swell  []T
+	swell  []float32
 	rows   []int32
-	heads  []dense.Matrix[T] // outputs of the group
+	heads  []dense.Matrix[float32] // outputs of the group
 }
 
 // tilted computes the rows of a task.
-func (c *call[T]) tilted(w *worker[T], t rowTask) {
+func (c *call) tilted(w *worker, t rowTask) {
 	p := c.problems[t.problem]
 	blocks := p.blocks[t.lo:t.hi]
 	b := &w.tilt
 	b.mean = buf.Shaped(b.mean, len(blocks), c.q.Dim)
 	for i, lo := range blocks {
-		meanRow(c.tab, b.mean.Row(i), p.x.RowRange(int(lo), min(int(lo)+p.spec.Together, p.x.Rows)))
+		meanRow(c.tab, b.mean.Row(i), p.x.RowRange(int(lo), min(int(lo)+p.spec.queries, p.x.Rows)))
 	}
 	b.starts = b.starts[:0]
 	for range blocks {
@@ -184,15 +180,15 @@ func (c *call[T]) tilted(w *worker[T], t rowTask) {
 		b.heads = append(b.heads, c.out.Head(p.b, p.h*c.group+g))
 	}
 	for i, lo := range blocks {
-		c.tiltedBlock(w, p, i, int(lo), min(int(lo)+p.spec.Together, p.x.Rows))
+		c.tiltedBlock(w, p, i, int(lo), min(int(lo)+p.spec.queries, p.x.Rows))
 	}
 }
 
 // meanRow sets dst to the mean of the rows of x.
-func meanRow[T dense.Float](tab *kern.Table[T], dst []T, x dense.Matrix[T]) {
+func meanRow(tab *kern.Table[float32], dst []float32, x dense.Matrix[float32]) {
 	clear(dst)
 	tab.ColSum(dst, x)
-	tab.Scale(dst, T(1/float64(x.Rows)))
+	tab.Scale(dst, float32(1/float64(x.Rows)))
 }
 
 // weigh computes the weights of keys for blocks, whose mean queries are in b.mean, chooses the exact keys, and sums the
@@ -201,7 +197,7 @@ func meanRow[T dense.Float](tab *kern.Table[T], dst []T, x dense.Matrix[T]) {
 //
 // The blocks of several chunks share the passes over keys and values, which take longer than the arithmetic. A row of
 // b.w has the keys that the last block sees; those that its own block does not see have the weight 0.
-func (b *tilt[T]) weigh(tab *kern.Table[T], p *problem[T], extra []T) {
+func (b *tilt) weigh(tab *kern.Table[float32], p *problem, extra []float32) {
 	blocks, all := b.mean.Rows, p.kv.Cols
 	wide := b.starts[blocks-1]
 	seen := int(wide[p.clusters])
@@ -238,7 +234,7 @@ func (b *tilt[T]) weigh(tab *kern.Table[T], p *problem[T], extra []T) {
 		} else if n == len(p.keys) {
 			terms = extra
 		}
-		b.choose(tab, i, p.spec.Keys, terms)
+		b.choose(tab, i, p.spec.keys, terms)
 	}
 	tab.ExpRows(b.sum, b.w, b.top)
 	for i := range blocks {
@@ -266,31 +262,31 @@ func (b *tilt[T]) weigh(tab *kern.Table[T], p *problem[T], extra []T) {
 }
 
 // firstOf tells whether block i sees other keys than the block before it.
-func (b *tilt[T]) firstOf(i int) bool { return i == 0 || &b.starts[i][0] != &b.starts[i-1][0] }
+func (b *tilt) firstOf(i int) bool { return i == 0 || &b.starts[i][0] != &b.starts[i-1][0] }
 
 // hide sets the logits of keys that a block does not see to −∞.
-func (b *tilt[T]) hide(row []T, own, wide []int32) {
+func (b *tilt) hide(row []float32, own, wide []int32) {
 	if own[len(own)-1] == wide[len(wide)-1] {
 		return
 	}
 	for x := range len(own) - 1 {
 		hidden := row[wide[x]+own[x+1]-own[x] : wide[x+1]]
 		for j := range hidden {
-			hidden[j] = T(math.Inf(-1))
+			hidden[j] = float32(math.Inf(-1))
 		}
 	}
 }
 
 // narrow copies the first elements of each cluster, as many as dst has. The clusters of dst and src begin at to and at
 // from.
-func narrow[T dense.Float](dst []T, to []int32, src []T, from []int32) {
+func narrow(dst []float32, to []int32, src []float32, from []int32) {
 	for x := range len(to) - 1 {
 		copy(dst[to[x]:to[x+1]], src[from[x]:])
 	}
 }
 
 // choose lists the keys of the largest ranks for block i, counted among those that it sees.
-func (b *tilt[T]) choose(tab *kern.Table[T], i, keys int, extra []T) {
+func (b *tilt) choose(tab *kern.Table[float32], i, keys int, extra []float32) {
 	row, own, wide := b.w.Row(i), b.starts[i], b.starts[len(b.starts)-1]
 	n := int(own[len(own)-1])
 	if keys >= n {
@@ -312,7 +308,7 @@ func (b *tilt[T]) choose(tab *kern.Table[T], i, keys int, extra []T) {
 
 // take sets the weights of the exact keys of block i to 0, counts these keys by cluster, and replaces their numbers by
 // rows of p.kv.
-func (b *tilt[T]) take(p *problem[T], i int) {
+func (b *tilt) take(p *problem, i int) {
 	row, count, x := b.w.Row(i), b.count[i*p.clusters:(i+1)*p.clusters], 0
 	own, wide := b.starts[i], b.starts[len(b.starts)-1]
 	for l, j := range b.sel[i] {
@@ -326,7 +322,7 @@ func (b *tilt[T]) take(p *problem[T], i int) {
 }
 
 // load gathers the exact keys of block i.
-func (b *tilt[T]) load(tab *kern.Table[T], p *problem[T], i int) {
+func (b *tilt) load(tab *kern.Table[float32], p *problem, i int) {
 	sel, d, all := b.sel[i], p.packed.Cols, p.kv.Cols
 	b.k, b.v = buf.Shaped(b.k, len(sel), d), buf.Shaped(b.v, len(sel), all-d)
 	tab.Gather(b.k, p.kv.ColRange(0, d), sel)
@@ -335,40 +331,35 @@ func (b *tilt[T]) load(tab *kern.Table[T], p *problem[T], i int) {
 }
 
 // addExact adds the exact keys that load has gathered.
-func (b *tilt[T]) addExact(t *tiles[T]) {
+func (b *tilt) addExact(t *tiles) {
 	for lo := 0; lo < b.v.Rows; lo += gatherKeys {
 		hi := min(lo+gatherKeys, b.v.Rows)
-		b.view = kern.Panel[T]{Rows: hi - lo, Cols: b.k.Cols, Width: b.panel.Width, Data: b.panel.Data[lo*b.k.Cols:]}
+		b.view = kern.Panel[float32]{Rows: hi - lo, Cols: b.k.Cols, Width: b.panel.Width, Data: b.panel.Data[lo*b.k.Cols:]}
 		t.add(&b.view, b.v.RowRange(lo, hi), nil, nil)
 	}
 }
 
 // leastMass is the least mass, in units of the largest weight, of a cluster whose weighted means are precise: smaller
-// masses lose bits, and their inverses are beyond the range of T.
-func leastMass[T dense.Float]() T {
-	if sizeOf[T]() == 8 {
-		return T(math.Ldexp(1, -960))
-	}
-	return 0x1p-100
-}
+// masses lose bits, and their inverses are beyond the range of float32.
+const leastMass = 0x1p-100
 
 // loadCentroids makes the centroids of block i from the keys that are not exact. The bias of a centroid is log n −
 // x̄·c, so its weight is n·e^{(x−x̄)·c}.
-func (b *tilt[T]) loadCentroids(tab *kern.Table[T], p *problem[T], i int) {
+func (b *tilt) loadCentroids(tab *kern.Table[float32], p *problem, i int) {
 	d, all, start := p.packed.Cols, p.kv.Cols, b.starts[i]
 	b.cents, b.means = buf.Shaped(b.cents, p.clusters, d), buf.Shaped(b.means, p.clusters, all-d)
 	b.bias, b.light = buf.Sized(b.bias, p.clusters), buf.Zeroed(b.light, p.clusters)
-	at, least := 0, leastMass[T]()
+	at := 0
 	sums := view(b.sums.Row(i), p.clusters, all)
 	for x := range p.clusters {
 		mass, n, row := b.mass.At(x, i), start[x+1]-start[x], sums.Row(x)
 		switch {
-		case mass > least:
+		case mass > leastMass:
 			tab.Scale(row, 1/mass)
 		case n > 0 && b.count[i*p.clusters+x] == 0:
 			// The cluster is too light for the mean query, perhaps not for other queries: its plain mean stands for it.
 			meanRow(tab, row, p.kv.RowRange(int(p.start[x]), int(p.start[x]+n)))
-			mass, b.light[at] = T(n), true
+			mass, b.light[at] = float32(n), true
 		default: // no keys, or none beside exact ones that weighs anything
 			continue
 		}
@@ -391,7 +382,7 @@ func (b *tilt[T]) loadCentroids(tab *kern.Table[T], p *problem[T], i int) {
 
 // addCentroids begins the sums of t with the centroids of block i. slope holds M and R of the comment at the top, or
 // has no rows. Rows that have no reference yet get one.
-func (b *tilt[T]) addCentroids(t *tiles[T], p *problem[T], slope *kern.Panel[T], i int) {
+func (b *tilt) addCentroids(t *tiles, p *problem, slope *kern.Panel[float32], i int) {
 	b.loadCentroids(t.tab, p, i)
 	if b.cents.Rows == 0 {
 		return
@@ -410,7 +401,7 @@ func (b *tilt[T]) addCentroids(t *tiles[T], p *problem[T], slope *kern.Panel[T],
 	b.spread, b.swell = buf.Sized(b.spread, rows), buf.Sized(b.swell, rows)
 	t.tab.Norms(b.spread, b.drift.ColRange(dv, slope.Rows))
 	for r, s := range b.spread {
-		if b.swell[r] = T(min(s/4, mostDrift)); !finite && !dense.IsFinite(s) {
+		if b.swell[r] = float32(min(s/4, mostDrift)); !finite && !dense.IsFinite(s) {
 			b.swell[r] = 0
 		}
 		t.shift[r] -= b.swell[r] // all masses are larger by e^{s/4}
@@ -419,7 +410,7 @@ func (b *tilt[T]) addCentroids(t *tiles[T], p *problem[T], slope *kern.Panel[T],
 	for r, s := range b.spread {
 		t.shift[r] += b.swell[r]
 		if row := b.drift.Row(r)[:dv]; finite || dense.IsFinite(s) && t.tab.Finite(row) {
-			t.tab.MulAdd(t.acc.Row(r)[:dv], row, T(t.sum[r]*min(1, mostDrift/math.Sqrt(max(s, tiny)))))
+			t.tab.MulAdd(t.acc.Row(r)[:dv], row, float32(t.sum[r]*min(1, mostDrift/math.Sqrt(max(s, tiny)))))
 		}
 	}
 }
@@ -428,7 +419,7 @@ func (b *tilt[T]) addCentroids(t *tiles[T], p *problem[T], slope *kern.Panel[T],
 const mostDrift = 2
 
 // tiltedBlock computes the rows lo to hi−1 of the order, which are block i of a task.
-func (c *call[T]) tiltedBlock(w *worker[T], p *problem[T], i, lo, hi int) {
+func (c *call) tiltedBlock(w *worker, p *problem, i, lo, hi int) {
 	b, t := &w.tilt, &w.tiles
 	n := p.span.Q1 - p.span.Q0
 	b.load(c.tab, p, i)
@@ -450,14 +441,8 @@ func (c *call[T]) tiltedBlock(w *worker[T], p *problem[T], i, lo, hi int) {
 	}
 	b.addCentroids(t, p, &p.slope.Panel, i)
 	b.addExact(t)
-	exact := len(b.sel[i])
-	if sinks := min(p.spec.Sinks, p.span.K1-p.span.K0); sinks > 0 {
-		c.loadSinks(w, p, sinks)
-		t.add(&w.sinks.panel, w.sinks.values, nil, nil)
-		exact += w.sinks.values.Rows
-	}
 	t.x = own
-	w.report.Exact += int64(exact) * int64(len(b.rows))
+	w.report.Exact += int64(len(b.sel[i])) * int64(len(b.rows))
 	w.report.Rows += int64(len(b.rows))
 	for l, r := range b.rows {
 		g, row := int(r)/n, int(r)%n
@@ -479,15 +464,15 @@ const (
 
 // slope holds M = Cov(v, y), and below it Rᵀ with RRᵀ = Cov(y), inside of clusters. It has no rows if there is no key
 // more than clusters.
-type slope[T dense.Float] struct {
-	kern.Panel[T]
-	sums [slopeParts]dense.Matrix[T] // products of the differences of a part from the means of its clusters
-	free [slopeParts]int             // their degrees of freedom
-	left atomic.Int32                // parts that are not finished
+type slope struct {
+	kern.Panel[float32]
+	sums [slopeParts]dense.Matrix[float32] // products of the differences of a part from the means of its clusters
+	free [slopeParts]int                   // their degrees of freedom
+	left atomic.Int32                      // parts that are not finished
 }
 
 // begin makes s wait for all parts.
-func (s *slope[T]) begin() {
+func (s *slope) begin() {
 	s.Rows = 0
 	s.left.Store(slopeParts)
 }
@@ -496,7 +481,7 @@ func (s *slope[T]) begin() {
 //
 // The sample is in the order of clusters, and a cluster belongs to one part. The sums of the parts are added in their
 // order: bits do not depend on who finishes last.
-func (c *call[T]) slopes(w *worker[T], s *slope[T], p *problem[T], n, part int) {
+func (c *call) slopes(w *worker, s *slope, p *problem, n, part int) {
 	d, dv, m := c.k.Dim, c.v.Dim, min(n, slopeKeys)
 	k, v := c.k.Head(p.b, p.h), c.v.Head(p.b, p.h)
 	w.diff, w.one = buf.Shaped(w.diff, m, dv+d), buf.Sized(w.one, dv+d)
@@ -567,7 +552,7 @@ func (c *call[T]) slopes(w *worker[T], s *slope[T], p *problem[T], n, part int) 
 }
 
 // finishSlope makes the panel from the sums of the parts.
-func (c *call[T]) finishSlope(w *worker[T], s *slope[T]) {
+func (c *call) finishSlope(w *worker, s *slope) {
 	d, dv, free, sum := c.k.Dim, c.v.Dim, 0, s.sums[0]
 	for i, part := range s.sums {
 		if free += s.free[i]; i > 0 {
@@ -580,7 +565,7 @@ func (c *call[T]) finishSlope(w *worker[T], s *slope[T]) {
 	if !c.tab.Finite(sum.Data) { // a factor of the covariance would not show it
 		return
 	}
-	c.tab.Scale(sum.Data, T(1/float64(free)))
+	c.tab.Scale(sum.Data, float32(1/float64(free)))
 	cov, metric := sum.RowRange(dv, dv+d), dense.New[float64](d, d)
 	for i, v := range cov.Data[:d*d] {
 		metric.Data[i] = float64(v)
@@ -596,7 +581,7 @@ func (c *call[T]) finishSlope(w *worker[T], s *slope[T]) {
 }
 
 // sortKeys gathers the sorted keys lo to hi−1 of p, with their values beside them, and packs them.
-func (c *call[T]) sortKeys(w *worker[T], p *problem[T], lo, hi int) {
+func (c *call) sortKeys(w *worker, p *problem, lo, hi int) {
 	d := c.k.Dim
 	w.count = buf.Sized(w.count, hi-lo)
 	for i, j := range p.order[lo:hi] {

@@ -3,7 +3,6 @@ package centroid
 import (
 	"runtime"
 
-	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/internal/buf"
 )
 
@@ -31,14 +30,11 @@ const (
 const orderLevels = 3
 
 // runTilted prepares the problems whose blocks weigh keys and, with outputs, computes their rows.
-func (c *call[T]) runTilted(outputs bool) {
+func (c *call) runTilted(outputs bool) {
 	f := &c.flow
 	f.begin(outputs)
 	c.balance()
 	for i, p := range c.problems[:c.used] {
-		if !p.spec.tilted() {
-			continue
-		}
 		p.rows.axes.Rows, p.ordered, p.left = 0, false, 2
 		f.push(0, flowJob{kind: takeKeys, x: keyChunk{problem: i}})
 		f.push(0, flowJob{kind: takeQueries, x: keyChunk{problem: i}})
@@ -48,16 +44,16 @@ func (c *call[T]) runTilted(outputs bool) {
 	if f.open > 0 {
 		n = min(runtime.GOMAXPROCS(0), 1+int(min(c.keyWork()/float64(c.tab.Grain), 1<<20)))
 	}
-	if err := c.crew.Do(n, n, (*tiltStep[T])(c)); err != nil { // arguments have been checked
+	if err := c.crew.Do(n, n, (*tiltStep)(c)); err != nil { // arguments have been checked
 		panic("centroid: " + err.Error())
 	}
 }
 
 // tiltStep is the loop of a worker over the jobs.
-type tiltStep[T dense.Float] call[T]
+type tiltStep call
 
-func (s *tiltStep[T]) Item(w *worker[T], _ int) error {
-	c := (*call[T])(s)
+func (s *tiltStep) Item(w *worker, _ int) error {
+	c := (*call)(s)
 	next := c.next
 	for {
 		j, ok := c.flow.take()
@@ -69,16 +65,16 @@ func (s *tiltStep[T]) Item(w *worker[T], _ int) error {
 	}
 }
 
-func (s *tiltStep[T]) Release() { s.flow.release() }
+func (s *tiltStep) Release() { s.flow.release() }
 
-func (c *call[T]) doTilted(w *worker[T], j *flowJob) {
+func (c *call) doTilted(w *worker, j *flowJob) {
 	x := j.x
 	p := c.problems[x.problem]
 	switch j.kind {
 	case takeKeys:
 		c.fit(w, p)
 	case takeQueries:
-		if (p.span.Q1-p.span.Q0)*c.group > p.spec.Together {
+		if (p.span.Q1-p.span.Q0)*c.group > p.spec.queries {
 			c.queryMoments(w, &p.moments, p, p.span.Q0, p.span.Q1)
 		}
 	case makeAxes:
@@ -86,9 +82,9 @@ func (c *call[T]) doTilted(w *worker[T], j *flowJob) {
 	case placeRows:
 		c.place(w, p, x.lo, x.hi)
 	case halveRows:
-		j.rank = p.rows.halve(&w.pick, orderPart{j.from, x.lo, x.hi}, p.spec.Together)
+		j.rank = p.rows.halve(&w.pick, orderPart{j.from, x.lo, x.hi}, p.spec.queries)
 	case splitRows:
-		p.rows.split(&w.pick, orderPart{j.from, x.lo, x.hi}, p.spec.Together)
+		p.rows.split(&w.pick, orderPart{j.from, x.lo, x.hi}, p.spec.queries)
 	case gatherTilted:
 		c.gatherRows(p, x.lo, x.hi)
 	case trainProblem:
@@ -107,7 +103,7 @@ func (c *call[T]) doTilted(w *worker[T], j *flowJob) {
 }
 
 // next makes the jobs ready that have waited for j. A stage of a problem waits for all jobs of the one before.
-func (c *call[T]) next(j flowJob) {
+func (c *call) next(j flowJob) {
 	f, i := &c.flow, j.x.problem
 	p := c.problems[i]
 	one := keyChunk{problem: i}
@@ -167,7 +163,7 @@ func (c *call[T]) next(j flowJob) {
 }
 
 // orderedRows goes on after the queries of problem i are in order.
-func (c *call[T]) orderedRows(i int) {
+func (c *call) orderedRows(i int) {
 	p := c.problems[i]
 	p.x = buf.Shaped(p.x, len(p.rows.order), c.q.Dim)
 	if p.left = c.flow.pushRanges(gatherTilted, i, p.x.Rows, groupChunk); p.left == 0 {
@@ -177,7 +173,7 @@ func (c *call[T]) orderedRows(i int) {
 }
 
 // place computes the coordinates of the queries lo to hi−1 of p.
-func (c *call[T]) place(w *worker[T], p *problem[T], from, to int) {
+func (c *call) place(w *worker, p *problem, from, to int) {
 	n := p.span.Q1 - p.span.Q0
 	for lo, hi := from, 0; lo < to; lo = hi {
 		g := lo / n

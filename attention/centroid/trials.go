@@ -5,225 +5,129 @@ import (
 	"slices"
 
 	"github.com/randfeat/randfeat/attention"
-	"github.com/randfeat/randfeat/dense"
 )
 
-// Trials computes a few rows of attention with one spec after the other, over the same arguments. It supports
-// bidirectional attention and causal attention with chunks. The rows are bit-identical to [Attention.At].
+// Trials computes a few rows of attention with one spec after the other, over the same arguments. The rows are
+// bit-identical to [Attention.At].
 //
-// Specs that differ only in Top share their clusters, and so do bidirectional specs that differ in Window and Block:
-// the second such spec costs only its rows. The clusters of the last few specs are kept. A Trials must not be used by
-// two calls at the same time.
-type Trials[T dense.Float] struct{ all trialer[T] }
-
-// trialer is a *trials; see poolsOf for why Trials does not name it.
-type trialer[T dense.Float] interface {
-	at(out attention.Seq[T], rows []int, spec Spec) error
-}
-
-// trials are the arguments of Trials and the clusterings it keeps.
-type trials[T dense.Float] struct {
+// Specs that differ only in the number of exact clusters or keys share their clusters, and so do specs that differ in
+// the Window and Block of PerQuery: the second such spec costs only its rows. The clusters of the last few specs are
+// kept. A Trials must not be used by two calls at the same time.
+type Trials struct {
 	vis     attention.Visibility
 	scale   float64
-	q, k, v attention.Seq[T]
-	kept    []clustered[T] // the most recently used is last
-	chunks  []chunkedKeys[T]
-	prefix  []prefixedKeys[T]
-	replays []replayedKeys[T]
-	fits    int // for tests: clusterings that were made
+	q, k, v attention.Seq[float32]
+	calls   recent[*call]
+	prefix  recent[*prefixCall]
+	replays recent[[]replay]
 }
-
-// clustered is a call whose keys have been grouped by the clusters of a spec.
-type clustered[T dense.Float] struct {
-	of Spec
-	c  *call[T]
-}
-
-// chunkedKeys is a call whose chunks have the clusters of a spec.
-type chunkedKeys[T dense.Float] struct {
-	of Spec
-	c  *chunkCall[T]
-}
-
-// prefixedKeys is a call whose prefixes have the clusters of a spec.
-type prefixedKeys[T dense.Float] struct {
-	of Spec
-	c  *prefixCall[T]
-}
-
-// replayedKeys are the sequences with the clusters of a spec.
-type replayedKeys[T dense.Float] struct {
-	of  Spec
-	all []replay[T]
-}
-
-// keptTrials is the number of clusterings to keep. A list of specs in the order of their cost alternates between a few
-// clusterings.
-const keptTrials = 3
 
 // NewTrials checks the arguments as [Attention.Forward] does. Scale 0 means 1/√d.
-func NewTrials[T dense.Float](vis attention.Visibility, scale float64, q, k, v attention.Seq[T]) (*Trials[T], error) {
-	t, err := newTrials(vis, scale, q, k, v)
-	if err != nil {
+func NewTrials(vis attention.Visibility, scale float64, q, k, v attention.Seq[float32]) (*Trials, error) {
+	t := &Trials{vis: vis, scale: scale, q: q, k: k, v: v}
+	if err := checkInputs(&vis, attention.Shape{Batch: q.Batch, Heads: q.Heads, Len: q.Len, Dim: v.Dim}, q, k, v); err != nil {
 		return nil, err
 	}
-	return &Trials[T]{t}, nil
+	if _, err := logitScale(scale, q.Dim); err != nil {
+		return nil, err
+	}
+	return t, t.attention(nil).checkValues(q, k, v)
 }
 
-func newTrials[T dense.Float](vis attention.Visibility, scale float64, q, k, v attention.Seq[T]) (trialer[T], error) {
-	t := &trials[T]{vis: vis, scale: scale, q: q, k: k, v: v}
-	a := &Attention[T]{Visibility: vis, Scale: scale, Specs: []Spec{{Clusters: 1}}}
-	out := attention.Shape{Batch: q.Batch, Heads: q.Heads, Len: q.Len, Dim: v.Dim}
-	if err := checkArguments(a, out, q, k, v); err != nil {
-		return nil, err
-	}
-	return t, checkValues(a, q, k, v)
+// attention is the attention with one spec.
+func (t *Trials) attention(s Spec) *Attention {
+	return &Attention{Visibility: t.vis, Scale: t.scale, Specs: []Spec{s}, Unchecked: s != nil}
 }
 
 // At computes the given rows of all batches and heads with spec, as [Attention.At] does. No row may occur twice.
-func (t *Trials[T]) At(out attention.Seq[T], rows []int, spec Spec) error {
-	return t.all.at(out, rows, spec)
-}
-
-func (t *trials[T]) at(out attention.Seq[T], rows []int, spec Spec) error {
-	a := &Attention[T]{Visibility: t.vis, Scale: t.scale, Specs: []Spec{spec}}
-	if err := checkAt(a, out, rows, t.q, t.k, t.v); err != nil || len(rows) == 0 {
+func (t *Trials) At(out attention.Seq[float32], rows []int, spec Spec) error {
+	a := t.attention(spec)
+	if err := a.checkAt(out, rows, t.q, t.k, t.v); err != nil || len(rows) == 0 {
 		return err
 	}
-	if t.vis.Causal {
-		return t.atChunks(out, rows, spec)
+	// The specs of of have the same clusters as spec.
+	switch of := spec.(type) {
+	case PerQuery:
+		of.Window, of.Block, of.Top = 0, 0, 1 // with Top the risks of clusters are computed
+		return t.clustered(out, rows, of, a)
+	case Blocks:
+		of.Keys = 1
+		return t.clustered(out, rows, of, a)
+	case Prefix:
+		of.Keys = 1
+		c, err := t.prefix.get(of, func() (*prefixCall, error) {
+			c := new(prefixCall)
+			return c, c.start(t.attention(of), t.q, t.k, t.v)
+		})
+		if err != nil {
+			return err
+		}
+		set := spec.settings()
+		for _, p := range c.keys.problems[:c.keys.used] {
+			p.spec = &set
+		}
+		c.answer(rows, out)
+		return nil
+	case Sketch:
+		of.Share = 1
+		all, err := t.replays.get(of, func() ([]replay, error) { return replays(a, t.q, t.k, t.v) })
+		if err != nil {
+			return err
+		}
+		_, err = forwardReplay(a, all, rows, out)
+		return err
 	}
-	c, err := t.clusters(spec)
+	return fmt.Errorf("trials of a %T: %w", spec, ErrSpec)
+}
+
+// clustered is At with the clusters of a bidirectional spec.
+func (t *Trials) clustered(out attention.Seq[float32], rows []int, of Spec, a *Attention) error {
+	c, err := t.calls.get(of, func() (*call, error) {
+		c := new(call)
+		if err := c.start(t.attention(of), attention.Seq[float32]{}, t.q, t.k, t.v); err != nil {
+			return nil, err
+		}
+		c.prepare()
+		return c, nil
+	})
 	if err != nil {
 		return err
 	}
 	c.out, c.wanted = out, rows
+	set := a.Specs[0].settings()
 	for _, p := range c.problems[:c.used] {
-		p.spec = &spec
+		p.spec = &set
 		p.setTop()
 	}
 	c.answer()
 	return nil
 }
 
-// clusters returns a call with the clusters of spec, from memory or new.
-func (t *trials[T]) clusters(spec Spec) (*call[T], error) {
-	spec.Window, spec.Block = 0, 0
-	if spec.tilted() {
-		spec.Keys = 1
+// recent keeps the results of the last few specs.
+type recent[C any] struct {
+	specs   []Spec // the most recently used is last
+	results []C
+	made    int
+}
+
+// keptTrials is the number of clusterings to keep. A list of specs in the order of their cost alternates between a few
+// clusterings.
+const keptTrials = 3
+
+// get returns the result of a spec, from memory or new.
+func (r *recent[C]) get(of Spec, make func() (C, error)) (c C, err error) {
+	if i := slices.Index(r.specs, of); i >= 0 {
+		c = r.results[i]
+		r.specs, r.results = slices.Delete(r.specs, i, i+1), slices.Delete(r.results, i, i+1)
 	} else {
-		spec.Top = 1 // so that the risks of clusters are computed
-	}
-	for i, k := range t.kept {
-		if k.of == spec {
-			t.kept = append(append(t.kept[:i], t.kept[i+1:]...), k)
-			return k.c, nil
+		if c, err = make(); err != nil {
+			return c, err
 		}
+		r.made++
 	}
-	c := new(call[T])
-	if len(t.kept) == keptTrials { // the memory of the oldest
-		c = t.kept[0].c
-		t.kept = append(t.kept[:0], t.kept[1:]...)
+	if len(r.specs) == keptTrials {
+		r.specs, r.results = slices.Delete(r.specs, 0, 1), slices.Delete(r.results, 0, 1)
 	}
-	a := &Attention[T]{Visibility: t.vis, Scale: t.scale, Specs: []Spec{spec}}
-	if err := c.start(a, attention.Seq[T]{}, t.q, t.k, t.v); err != nil {
-		return nil, err
-	}
-	c.prepare()
-	t.fits++
-	t.kept = append(t.kept, clustered[T]{spec, c})
+	r.specs, r.results = append(r.specs, of), append(r.results, c)
 	return c, nil
-}
-
-// atChunks is At for causal attention.
-func (t *trials[T]) atChunks(out attention.Seq[T], rows []int, spec Spec) error {
-	if spec.Chunk == 0 {
-		return fmt.Errorf("trials of causal attention are of specs with chunks, set chunk: %w", ErrSpec)
-	}
-	if spec.prefixed() {
-		return t.atPrefix(out, rows, spec)
-	}
-	if spec.Share > 0 {
-		return t.atReplay(out, rows, spec)
-	}
-	of := spec
-	of.Top = 1
-	var c *chunkCall[T]
-	for i, k := range t.chunks {
-		if k.of == of {
-			t.chunks, c = append(append(t.chunks[:i], t.chunks[i+1:]...), k), k.c
-			break
-		}
-	}
-	if c == nil {
-		c = new(chunkCall[T])
-		if len(t.chunks) == keptTrials { // the memory of the oldest
-			c = t.chunks[0].c
-			t.chunks = append(t.chunks[:0], t.chunks[1:]...)
-		}
-		a := &Attention[T]{Visibility: t.vis, Scale: t.scale, Specs: []Spec{of}}
-		if err := c.start(a, attention.Seq[T]{}, t.q, t.k, t.v); err != nil {
-			return err
-		}
-		t.fits++
-		t.chunks = append(t.chunks, chunkedKeys[T]{of, c})
-	}
-	for i := range c.streams {
-		c.streams[i].spec = &spec
-	}
-	c.answer(rows, out)
-	return nil
-}
-
-// atReplay is At for specs with Share.
-func (t *trials[T]) atReplay(out attention.Seq[T], rows []int, spec Spec) error {
-	of := spec
-	of.Share = 1
-	a := &Attention[T]{Visibility: t.vis, Scale: t.scale, Specs: []Spec{spec}}
-	i := slices.IndexFunc(t.replays, func(k replayedKeys[T]) bool { return k.of == of })
-	if i < 0 {
-		all, err := replays(a, t.q, t.k, t.v)
-		if err != nil {
-			return err
-		}
-		if len(t.replays) == keptTrials {
-			t.replays = slices.Delete(t.replays, 0, 1)
-		}
-		t.fits++
-		t.replays = append(t.replays, replayedKeys[T]{of, all})
-		i = len(t.replays) - 1
-	}
-	_, err := forwardReplay(a, t.replays[i].all, rows, out)
-	return err
-}
-
-// atPrefix is At for causal attention whose blocks weigh the prefix.
-func (t *trials[T]) atPrefix(out attention.Seq[T], rows []int, spec Spec) error {
-	of := spec
-	of.Keys = 1
-	var c *prefixCall[T]
-	for i, k := range t.prefix {
-		if k.of == of {
-			t.prefix, c = append(append(t.prefix[:i], t.prefix[i+1:]...), k), k.c
-			break
-		}
-	}
-	if c == nil {
-		c = new(prefixCall[T])
-		if len(t.prefix) == keptTrials { // the memory of the oldest
-			c = t.prefix[0].c
-			t.prefix = append(t.prefix[:0], t.prefix[1:]...)
-		}
-		a := &Attention[T]{Visibility: t.vis, Scale: t.scale, Specs: []Spec{of}}
-		if err := c.start(a, t.q, t.k, t.v); err != nil {
-			return err
-		}
-		t.fits++
-		t.prefix = append(t.prefix, prefixedKeys[T]{of, c})
-	}
-	for _, p := range c.keys.problems[:c.keys.used] {
-		p.spec = &spec
-	}
-	c.answer(rows, out)
-	return nil
 }

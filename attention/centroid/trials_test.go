@@ -20,9 +20,9 @@ func TestTrials(t *testing.T) {
 		segments[i] = int32(i / 140)
 	}
 	rows := []int{0, 5, 139, 140, 277, 299}
-	specs := []Spec{{Clusters: 8}, {Clusters: 8, Top: 2}, {Clusters: 8, Top: 3, Window: 4, Block: 8},
+	specs := []PerQuery{{Clusters: 8}, {Clusters: 8, Top: 2}, {Clusters: 8, Top: 3, Window: 4, Block: 8},
 		{Clusters: 16, Sinks: 2, Top: 1}, {Clusters: 8, Window: 3}, {Clusters: 24}, {Clusters: 24, Seed: 1},
-		{Window: 5}, {Clusters: 8, Top: 1}, {Clusters: 500, Top: 2}}
+		{Clusters: 5}, {Clusters: 8, Top: 1}, {Clusters: 500, Top: 2}}
 	for _, vis := range []attention.Visibility{{}, {KeyMask: mask}, {Segments: segments}} {
 		trials, err := NewTrials(vis, 0, q, k, v)
 		if err != nil {
@@ -33,7 +33,7 @@ func TestTrials(t *testing.T) {
 			if err := trials.At(got, rows, s); err != nil {
 				t.Fatal(err)
 			}
-			a := Attention[float32]{Visibility: vis, Specs: []Spec{s}}
+			a := Attention{Visibility: vis, Specs: []Spec{s}}
 			if err := a.At(want, rows, q, k, v); err != nil {
 				t.Fatal(err)
 			}
@@ -41,9 +41,9 @@ func TestTrials(t *testing.T) {
 				t.Errorf("spec %d, %+v: other bits than At", i, s)
 			}
 		}
-		// 8, 16, 24, 24 with a seed, none, 8 again as three others came between, 500.
-		if fitsOf(trials) != 7 {
-			t.Errorf("%d clusterings, want 7", fitsOf(trials))
+		// 8, 16, 24, 24 with a seed, 5, 8 again as three others came between, 500.
+		if trials.calls.made != 7 {
+			t.Errorf("%d clusterings, want 7", trials.calls.made)
 		}
 		if err := trials.At(attention.NewSeq[float32](1, 2, 1, 16), []int{length}, specs[0]); !errors.Is(err,
 			dense.ErrShape) {
@@ -58,6 +58,3 @@ func TestTrials(t *testing.T) {
 		t.Errorf("causal without chunks: %v", err)
 	}
 }
-
-// fitsOf is the number of clusterings that were made.
-func fitsOf[T dense.Float](t *Trials[T]) int { return t.all.(*trials[T]).fits }

@@ -2,6 +2,7 @@ package choose
 
 import (
 	"fmt"
+	"reflect"
 	"sync"
 
 	"github.com/randfeat/randfeat"
@@ -13,16 +14,16 @@ import (
 )
 
 // Attention runs a [Choice]: every key/value head, with the query heads of its group, by its own plan. It implements
-// attention.Attention[attention.Seq[T]]. Many goroutines may use it at the same time, as long as nobody changes
+// attention.Attention[attention.Seq[float32]]. Many goroutines may use it at the same time, as long as nobody changes
 // Visibility or Unchecked. Outputs are bit-identical at any GOMAXPROCS.
-type Attention[T dense.Float] struct {
+type Attention struct {
 	attention.Visibility
 	Unchecked bool // skip the search for values that are not finite
 	// Workers limits the goroutines of a call; 0 means GOMAXPROCS. Results are bit-identical for any value.
 	Workers int
 
 	choice *Choice
-	runs   []run[T]
+	runs   []run
 
 	mu        sync.Mutex
 	seen      attention.Visibility // the visibility that the runs have; guarded by mu, as is unchecked
@@ -30,26 +31,26 @@ type Attention[T dense.Float] struct {
 }
 
 // run is a range of neighbouring key/value heads, lo to hi−1, that one attention computes together.
-type run[T dense.Float] struct {
+type run struct {
 	lo, hi  int
-	forward attention.Attention[attention.Seq[T]]
+	forward attention.Attention[attention.Seq[float32]]
 	see     func(v attention.Visibility, unchecked bool) // sets the visibility of forward
 }
 
 // New draws the feature maps of a choice and joins neighbouring heads of one method into runs. It sets
 // Visibility.Causal to the choice's value. Errors wrap [ErrChoice], or come from the maps. a refers to c.
-func New[T dense.Float](c *Choice) (*Attention[T], error) {
+func New(c *Choice) (*Attention, error) {
 	if err := c.check(); err != nil {
 		return nil, err
 	}
-	a := &Attention[T]{choice: c}
+	a := &Attention{choice: c}
 	a.Causal, a.seen.Causal = c.Causal, c.Causal
 	for lo := 0; lo < len(c.Heads); {
 		hi := lo + 1
 		for hi < len(c.Heads) && together(&c.Heads[lo].Plan, &c.Heads[hi].Plan) {
 			hi++
 		}
-		r, err := newRun[T](c, lo, hi)
+		r, err := newRun(c, lo, hi)
 		if err != nil {
 			return nil, err
 		}
@@ -62,63 +63,51 @@ func New[T dense.Float](c *Choice) (*Attention[T], error) {
 
 // together reports whether one attention can compute heads with both plans.
 func together(p, o *Plan) bool {
-	if p.Method != o.Method || (p.Centres == nil) != (o.Centres == nil) {
-		return false
-	}
-	if p.Method == Centroid && chunksOf(p) != chunksOf(o) {
+	if p.Method != o.Method || reflect.TypeOf(p.Centroid) != reflect.TypeOf(o.Centroid) {
 		return false
 	}
 	return p.Method != Features || p.Features.Window == o.Features.Window && p.Features.Sinks == o.Features.Sinks
 }
 
-// chunksOf tells how a centroid plan works in chunks: 0 means not at all, 1 by clusters of each chunk, 2 by blocks that
-// weigh the keys before their chunk.
-func chunksOf(p *Plan) int {
-	return either(p.Centroid.Chunk == 0, 0, either(p.Centroid.Keys > 0, 2, 1))
-}
-
 // newRun makes the attention of heads lo to hi−1, whose plans are together.
-func newRun[T dense.Float](c *Choice, lo, hi int) (run[T], error) {
-	r := run[T]{lo: lo, hi: hi}
+func newRun(c *Choice, lo, hi int) (run, error) {
+	r := run{lo: lo, hi: hi}
 	switch plan := &c.Heads[lo].Plan; plan.Method {
 	case Centroid:
-		a := &centroid.Attention[T]{Scale: c.Scale}
+		a := &centroid.Attention{Scale: c.Scale}
 		for _, h := range c.Heads[lo:hi] {
-			a.Specs = append(a.Specs, *h.Centroid)
-			if h.Centres != nil {
-				a.Centres = append(a.Centres, h.Centres)
-			}
+			a.Specs = append(a.Specs, h.Centroid)
 		}
 		r.forward, r.see = a, func(v attention.Visibility, unchecked bool) { a.Visibility, a.Unchecked = v, unchecked }
 	case Features:
-		a := &linear.Attention[T]{Window: plan.Features.Window, Sinks: plan.Features.Sinks}
+		a := &linear.Attention[float32]{Window: plan.Features.Window, Sinks: plan.Features.Sinks}
 		var specs []randfeat.Spec
 		for _, h := range c.Heads[lo:hi] {
 			specs = append(specs, h.Features.Spec)
 		}
 		var err error
-		if a.Maps, err = linear.NewMaps[T](specs); err != nil {
+		if a.Maps, err = linear.NewMaps[float32](specs); err != nil {
 			return r, fmt.Errorf("heads %d to %d: %w", lo, hi-1, err)
 		}
 		r.forward, r.see = a, func(v attention.Visibility, unchecked bool) { a.Visibility, a.Unchecked = v, unchecked }
 	default:
-		a := &attention.Exact[T]{Scale: c.Scale}
+		a := &attention.Exact[float32]{Scale: c.Scale}
 		r.forward, r.see = a, func(v attention.Visibility, unchecked bool) { a.Visibility, a.Unchecked = v, unchecked }
 	}
 	return r, nil
 }
 
 // Choice returns the choice that a runs. The caller must not change it.
-func (a *Attention[T]) Choice() *Choice { return a.choice }
+func (a *Attention) Choice() *Choice { return a.choice }
 
 // Forward writes the attention of q over k and v to out. out must not share memory with the inputs. The number of
 // key/value heads and their dimensions must equal the numbers of the choice; the length may differ. An error about a
 // head that is not in the first run counts heads from the beginning of its run, and says so.
-func (a *Attention[T]) Forward(out, q, k, v attention.Seq[T]) (attention.Report, error) {
+func (a *Attention) Forward(out, q, k, v attention.Seq[float32]) (attention.Report, error) {
 	return par.Result(a.Workers, func() (attention.Report, error) { return a.forward(out, q, k, v) })
 }
 
-func (a *Attention[T]) forward(out, q, k, v attention.Seq[T]) (attention.Report, error) {
+func (a *Attention) forward(out, q, k, v attention.Seq[float32]) (attention.Report, error) {
 	if a.choice == nil {
 		return attention.Report{}, fmt.Errorf("an attention without a choice, make it with New: %w", ErrChoice)
 	}
@@ -166,7 +155,7 @@ func (a *Attention[T]) forward(out, q, k, v attention.Seq[T]) (attention.Report,
 
 // look passes Visibility and Unchecked on to the runs. Concurrent calls have the same values, so after the first of
 // them nothing is written, and no call changes a run that another one uses.
-func (a *Attention[T]) look() {
+func (a *Attention) look() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if sameVisibility(a.seen, a.Visibility) && a.unchecked == a.Unchecked {

@@ -188,12 +188,12 @@ func (s *errorSums) forecast(spread float64) Estimate {
 
 // Check holds the exact outputs of a sample of query rows and measures other attentions against them, over the same
 // arguments. The work grows with the sample, not with the number of queries.
-type Check[T dense.Float] struct {
+type Check struct {
 	vis     attention.Visibility
-	q, k, v attention.Seq[T]
-	rows    []int            // sampled positions, the same in every batch and head
-	exact   attention.Seq[T] // exact outputs of these rows: batch × query heads × len(rows) × value dimension
-	seen    [][]bool         // by batch and row: the row sees a key
+	q, k, v attention.Seq[float32]
+	rows    []int                  // sampled positions, the same in every batch and head
+	exact   attention.Seq[float32] // exact outputs of these rows: batch × query heads × len(rows) × value dimension
+	seen    [][]bool               // by batch and row: the row sees a key
 }
 
 // Default rows per head and batch. Errors differ between texts, so rows of several texts say more than as many rows of
@@ -208,8 +208,8 @@ const (
 // NewCheck computes the exact outputs of rows query rows per head and batch. 0 means 64 rows, or 32 if there is more
 // than one batch, and four times as many if causal. One row is drawn from each of equal parts of the sequence.
 // Landmarks of a centroid fit are avoided, because the fit has seen them. The Check refers to q, k and v.
-func NewCheck[T dense.Float](vis attention.Visibility, scale float64, q, k, v attention.Seq[T], rows int,
-	seed uint64) (*Check[T], error) {
+func NewCheck(vis attention.Visibility, scale float64, q, k, v attention.Seq[float32], rows int,
+	seed uint64) (*Check, error) {
 	if err := checkInputs(vis, q, k, v); err != nil {
 		return nil, err
 	}
@@ -221,10 +221,10 @@ func NewCheck[T dense.Float](vis attention.Visibility, scale float64, q, k, v at
 }
 
 // checkInputs validates the arguments of an attention: shapes, and finite values where they are seen.
-func checkInputs[T dense.Float](vis attention.Visibility, q, k, v attention.Seq[T]) error {
+func checkInputs(vis attention.Visibility, q, k, v attention.Seq[float32]) error {
 	for _, s := range [...]struct {
 		name string
-		seq  attention.Seq[T]
+		seq  attention.Seq[float32]
 	}{{"q", q}, {"k", k}, {"v", v}} {
 		if err := s.seq.Check(s.name); err != nil {
 			return err
@@ -234,7 +234,7 @@ func checkInputs[T dense.Float](vis attention.Visibility, q, k, v attention.Seq[
 	if err := vis.CheckShapes(out, q.Shape, k.Shape, v.Shape); err != nil {
 		return err
 	}
-	tab, err := kern.Chosen[T]()
+	tab, err := kern.Chosen[float32]()
 	if err != nil {
 		return err
 	}
@@ -245,7 +245,7 @@ func checkInputs[T dense.Float](vis attention.Visibility, q, k, v attention.Seq[
 // checkFinite returns an error that names the first value of s that is not finite. seen marks the positions that
 // matter; nil means all. The methods check their arguments too, but they see parts of the sample and would count
 // batches, heads and positions from the beginning of the part.
-func checkFinite[T dense.Float](tab *kern.Table[T], name string, s attention.Seq[T], seen []bool) error {
+func checkFinite(tab *kern.Table[float32], name string, s attention.Seq[float32], seen []bool) error {
 	errs := make([]error, s.Batch*s.Heads)
 	par.For(len(errs), 1, func(lo, hi int) {
 		for i := lo; i < hi; i++ {
@@ -261,7 +261,7 @@ func checkFinite[T dense.Float](tab *kern.Table[T], name string, s attention.Seq
 }
 
 // checkHead is checkFinite for head h of batch b.
-func checkHead[T dense.Float](tab *kern.Table[T], name string, s attention.Seq[T], seen []bool, b, h int) error {
+func checkHead(tab *kern.Table[float32], name string, s attention.Seq[float32], seen []bool, b, h int) error {
 	m := s.Head(b, h)
 	if seen == nil && m.Stride == m.Cols && tab.Finite(m.Data[:m.Rows*m.Cols]) {
 		return nil
@@ -282,15 +282,15 @@ func checkHead[T dense.Float](tab *kern.Table[T], name string, s attention.Seq[T
 
 // newCheck is NewCheck for checked arguments, without exact outputs. It samples positions from to to−1, and avoids the
 // positions used if possible.
-func newCheck[T dense.Float](vis attention.Visibility, q, k, v attention.Seq[T], rows, from, to int, seed uint64,
-	used []int) (*Check[T], error) {
+func newCheck(vis attention.Visibility, q, k, v attention.Seq[float32], rows, from, to int, seed uint64,
+	used []int) (*Check, error) {
 	if rows == 0 {
 		rows = defaultRows(q.Batch, vis.Causal)
 	}
 	if rows < 1 {
 		return nil, fmt.Errorf("a check of %d rows, want at least 1: %w", rows, dense.ErrShape)
 	}
-	c := &Check[T]{vis: vis, q: q, k: k, v: v}
+	c := &Check{vis: vis, q: q, k: k, v: v}
 	c.rows = sampleRows(q.Len, rows, from, to, seed, used)
 	return c, nil
 }
@@ -341,9 +341,9 @@ var landmarks = []int{32, fewLandmarks}
 
 // answer computes the exact outputs. Rows that see the same keys are computed by one call; plain causal rows have a
 // faster way (answerCausal).
-func (c *Check[T]) answer(scale float64) error {
+func (c *Check) answer(scale float64) error {
 	n := len(c.rows)
-	c.exact = attention.NewSeq[T](c.q.Batch, c.q.Heads, n, c.v.Dim)
+	c.exact = attention.NewSeq[float32](c.q.Batch, c.q.Heads, n, c.v.Dim)
 	counts := c.vis.SeenKeys(nil, c.q.Batch, c.q.Len, c.k.Len)
 	if c.vis.Causal && counts == nil && c.vis.Segments == nil && c.q.Len == c.k.Len && slices.IsSorted(c.rows) {
 		for range c.q.Batch {
@@ -361,7 +361,7 @@ func (c *Check[T]) answer(scale float64) error {
 					break
 				}
 			}
-			exact := attention.Exact[T]{Scale: scale}
+			exact := attention.Exact[float32]{Scale: scale}
 			any := hi > lo
 			if counts != nil {
 				exact.KeyMask, any = counts[b*c.k.Len+lo:b*c.k.Len+hi], false
@@ -388,16 +388,16 @@ func (c *Check[T]) answer(scale float64) error {
 
 // Rows returns the positions of the sampled queries, which are the same in every batch and head. The caller must not
 // change the slice.
-func (c *Check[T]) Rows() []int { return c.rows }
+func (c *Check) Rows() []int { return c.rows }
 
 // rowAttention is an attention that can compute single rows, with the same bits as Forward.
-type rowAttention[T dense.Float] interface {
-	At(out attention.Seq[T], rows []int, q, k, v attention.Seq[T]) error
+type rowAttention interface {
+	At(out attention.Seq[float32], rows []int, q, k, v attention.Seq[float32]) error
 }
 
 // Errors runs a over the arguments of the check and returns one estimate per query head, and one for all heads
 // together.
-func (c *Check[T]) Errors(a attention.Attention[attention.Seq[T]]) (heads []Estimate, all Estimate, err error) {
+func (c *Check) Errors(a attention.Attention[attention.Seq[float32]]) (heads []Estimate, all Estimate, err error) {
 	sums, err := c.measure(a, 0, c.k.Heads)
 	if err != nil {
 		return nil, all, err
@@ -407,7 +407,7 @@ func (c *Check[T]) Errors(a attention.Attention[attention.Seq[T]]) (heads []Esti
 }
 
 // ErrorsOf is Errors for an output that has already been computed from the arguments of the check.
-func (c *Check[T]) ErrorsOf(out attention.Seq[T]) (heads []Estimate, all Estimate, err error) {
+func (c *Check) ErrorsOf(out attention.Seq[float32]) (heads []Estimate, all Estimate, err error) {
 	if err := out.Check("out"); err != nil {
 		return nil, all, err
 	}
@@ -429,12 +429,12 @@ func estimates(sums []errorSums) (heads []Estimate, all Estimate) {
 }
 
 // measure runs an attention over key/value heads lo to hi−1 alone. It returns one sum per query head of these.
-func (c *Check[T]) measure(a attention.Attention[attention.Seq[T]], lo, hi int) ([]errorSums, error) {
-	return c.judge(lo, hi, func(out, q, k, v attention.Seq[T]) error {
-		if at, ok := a.(rowAttention[T]); ok {
+func (c *Check) measure(a attention.Attention[attention.Seq[float32]], lo, hi int) ([]errorSums, error) {
+	return c.judge(lo, hi, func(out, q, k, v attention.Seq[float32]) error {
+		if at, ok := a.(rowAttention); ok {
 			return at.At(out, c.rows, q, k, v)
 		}
-		whole := attention.NewSeq[T](q.Batch, q.Heads, q.Len, v.Dim)
+		whole := attention.NewSeq[float32](q.Batch, q.Heads, q.Len, v.Dim)
 		_, err := a.Forward(whole, q, k, v)
 		gather(out, whole, c.rows)
 		return err
@@ -443,10 +443,10 @@ func (c *Check[T]) measure(a attention.Attention[attention.Seq[T]], lo, hi int) 
 
 // judge calls run with the queries, keys and values of key/value heads lo to hi−1. run sets out to the outputs of the
 // sampled rows, which judge compares with the exact ones.
-func (c *Check[T]) judge(lo, hi int, run func(out, q, k, v attention.Seq[T]) error) ([]errorSums, error) {
+func (c *Check) judge(lo, hi int, run func(out, q, k, v attention.Seq[float32]) error) ([]errorSums, error) {
 	group := c.q.Heads / max(1, c.k.Heads)
 	q, k, v := headRange(c.q, lo*group, hi*group), headRange(c.k, lo, hi), headRange(c.v, lo, hi)
-	got := attention.NewSeq[T](q.Batch, q.Heads, len(c.rows), v.Dim)
+	got := attention.NewSeq[float32](q.Batch, q.Heads, len(c.rows), v.Dim)
 	if err := run(got, q, k, v); err != nil {
 		return nil, err
 	}
@@ -454,7 +454,7 @@ func (c *Check[T]) judge(lo, hi int, run func(out, q, k, v attention.Seq[T]) err
 }
 
 // compare adds up the squared errors of the rows that see a key, for each head.
-func (c *Check[T]) compare(got, want attention.Seq[T]) []errorSums {
+func (c *Check) compare(got, want attention.Seq[float32]) []errorSums {
 	sums := make([]errorSums, got.Heads)
 	for h := range sums {
 		for b := range got.Batch {
@@ -477,35 +477,35 @@ func (c *Check[T]) compare(got, want attention.Seq[T]) []errorSums {
 }
 
 // headRange returns a view of heads lo to hi−1.
-func headRange[T dense.Float](s attention.Seq[T], lo, hi int) attention.Seq[T] {
+func headRange(s attention.Seq[float32], lo, hi int) attention.Seq[float32] {
 	s.Heads = hi - lo
 	s.Data = s.Data[min(lo*s.StrideH, len(s.Data)):]
 	return s
 }
 
 // batch returns a view of batch b.
-func batch[T dense.Float](s attention.Seq[T], b int) attention.Seq[T] {
+func batch(s attention.Seq[float32], b int) attention.Seq[float32] {
 	s.Batch = 1
 	s.Data = s.Data[min(b*s.StrideB, len(s.Data)):]
 	return s
 }
 
 // cut returns a view of positions lo to hi−1.
-func cut[T dense.Float](s attention.Seq[T], lo, hi int) attention.Seq[T] {
+func cut(s attention.Seq[float32], lo, hi int) attention.Seq[float32] {
 	s.Len = hi - lo
 	s.Data = s.Data[min(lo*s.StrideL, len(s.Data)):]
 	return s
 }
 
 // gathered returns a copy of the given positions of all batches and heads.
-func gathered[T dense.Float](s attention.Seq[T], rows []int) attention.Seq[T] {
-	out := attention.NewSeq[T](s.Batch, s.Heads, len(rows), s.Dim)
+func gathered(s attention.Seq[float32], rows []int) attention.Seq[float32] {
+	out := attention.NewSeq[float32](s.Batch, s.Heads, len(rows), s.Dim)
 	gather(out, s, rows)
 	return out
 }
 
 // gather is gathered into out.
-func gather[T dense.Float](out, s attention.Seq[T], rows []int) {
+func gather(out, s attention.Seq[float32], rows []int) {
 	for b := range s.Batch {
 		for h := range s.Heads {
 			from, to := s.Head(b, h), out.Head(b, h)

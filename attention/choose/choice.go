@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/randfeat/randfeat/attention/centroid"
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/internal/namedjson"
 )
@@ -84,7 +85,7 @@ func (c *Choice) check() error {
 			ErrChoice)
 	}
 	for h := range c.Heads {
-		if err := c.Heads[h].check(c.Dim); err != nil {
+		if err := c.Heads[h].check(c.Causal, c.Dim); err != nil {
 			return fmt.Errorf("head %d: %w", h, err)
 		}
 	}
@@ -104,6 +105,40 @@ type choiceWire struct {
 	Format  string `json:"format"`
 	Version int    `json:"version"`
 	choiceFields
+}
+
+// headWire is the JSON form of a Head that is read: which type a centroid spec has follows from its fields. Earlier
+// versions wrote centres.
+type headWire struct {
+	Method   Method          `json:"method"`
+	Centroid json.RawMessage `json:"centroid"`
+	Centres  json.RawMessage `json:"centres"`
+	Features *FeatureSpec    `json:"features"`
+	Cost     float64         `json:"cost"`
+	Expected Estimate        `json:"expected"`
+	Seconds  float64         `json:"seconds"`
+	Reason   string          `json:"reason"`
+}
+
+// UnmarshalJSON reads the form that the encoding of a Head has.
+func (h *Head) UnmarshalJSON(b []byte) error {
+	var w headWire
+	if err := namedjson.Decode(b, &w); err != nil {
+		return fmt.Errorf("%w: %w", err, ErrChoice)
+	}
+	out := Head{Plan: Plan{Method: w.Method, Features: w.Features}, Cost: w.Cost, Expected: w.Expected,
+		Seconds: w.Seconds, Reason: w.Reason}
+	if w.Centres != nil {
+		return fmt.Errorf("%w: %w", centroid.ErrRemoved, ErrChoice)
+	}
+	if w.Centroid != nil {
+		var err error
+		if out.Centroid, err = centroid.UnmarshalSpec(w.Centroid); err != nil {
+			return fmt.Errorf("%w: %w", err, ErrChoice)
+		}
+	}
+	*h = out
+	return nil
 }
 
 // MarshalJSON writes the choice with its format and version.

@@ -14,7 +14,6 @@ import (
 	"github.com/randfeat/randfeat/attention/linear"
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/family"
-	"github.com/randfeat/randfeat/internal/narrow"
 	"github.com/randfeat/randfeat/internal/par"
 )
 
@@ -26,9 +25,6 @@ type Options struct {
 	// Budget is the mean cost per token and head, in features. Within it, Choose distributes the cost over the heads so
 	// that the sum of their squared errors is small (Lagrangian relaxation, then a greedy rest).
 	Budget float64
-	// Online is for causal attention on the sample itself. Calibrated centres would know later keys, so every call fits
-	// centres to the keys already seen. Errors are measured the same way.
-	Online bool
 	// Decode is for causal attention token by token (NewChunks). Every position chooses its clusters for itself. Plans
 	// are judged on the second half of the positions and ranked by the number of keys that a token reads. Masks and
 	// segments apply: a token reads the visible keys of its sequence. A head for which no plan is accurate enough reads
@@ -54,31 +50,13 @@ type Options struct {
 // Choose picks a plan for every key/value head, for data like q, k and v. These are passages of a calibration text, one
 // per batch, or the sequences themselves.
 //
-// Causal plans need their centres beforehand. The final centres are fitted to the whole sample. Errors are measured by
-// cross-fitting: every second batch is judged with centres fitted to the other batches, or, with one batch, each half
-// of the positions with centres fitted to the other half. With Online, centres are fitted to the keys already seen
-// instead.
-//
-// Plans are chosen in float32 and hold for float64 too: float64 arguments are converted first.
-func Choose[T dense.Float](o Options, vis attention.Visibility, scale float64, q, k, v attention.Seq[T]) (*Choice,
+// Centroids are made from the keys of every call, and causal ones from keys already seen: plans hold settings, and no
+// data but the fitted parameters of feature families.
+func Choose(o Options, vis attention.Visibility, scale float64, q, k, v attention.Seq[float32]) (*Choice,
 	error) {
 	return par.Result(o.Workers, func() (*Choice, error) {
-		s, err := narrowed(vis, q, k, v)
-		if err != nil {
-			return nil, err
-		}
-		return choose(o, scale, s)
+		return choose(o, scale, sample{vis, q, k, v})
 	})
-}
-
-// narrowed returns the arguments in float32.
-func narrowed[T dense.Float](vis attention.Visibility, q, k, v attention.Seq[T]) (sample, error) {
-	for i, s := range [...]attention.Seq[T]{q, k, v} {
-		if err := s.Check([...]string{"q", "k", "v"}[i]); err != nil {
-			return sample{}, err
-		}
-	}
-	return sample{vis, narrow.Seq(q, 0), narrow.Seq(k, 0), narrow.Seq(v, narrow.Exponent(v))}, nil
 }
 
 // choose works in these steps. Heads are independent, so each step handles them in parallel; results do not depend on
@@ -177,7 +155,7 @@ func (c *chooser) prove(out *Choice) error {
 	vis.KeyMask = rowsOf(s.vis.KeyMask, s.k.Len, 0, 1)
 	vis.Segments = rowsOf(s.vis.Segments, s.q.Len, 0, 1)
 	vis.KeySegments = rowsOf(s.vis.KeySegments, s.k.Len, 0, 1)
-	a, err := New[float32](out)
+	a, err := New(out)
 	if err != nil {
 		return err
 	}
@@ -214,17 +192,10 @@ func (c *chooser) prove(out *Choice) error {
 	return nil
 }
 
-// Use makes a choice with one plan for all key/value heads. It fits feature families and causal centres to q, k and v.
-// It measures nothing, so the choice has no expected error.
-func Use[T dense.Float](p Plan, vis attention.Visibility, scale float64, q, k, v attention.Seq[T]) (*Choice, error) {
-	s, err := narrowed(vis, q, k, v)
-	if err != nil {
-		return nil, err
-	}
-	return use(p, scale, s)
-}
-
-func use(p Plan, scale float64, s sample) (*Choice, error) {
+// Use makes a choice with one plan for all key/value heads. It fits feature families to q, k and v. It measures nothing,
+// so the choice has no expected error.
+func Use(p Plan, vis attention.Visibility, scale float64, q, k, v attention.Seq[float32]) (*Choice, error) {
+	s := sample{vis, q, k, v}
 	c, err := newChooser(Options{Plans: []Plan{p}, ByCost: true}, scale, s)
 	if err != nil {
 		return nil, err
@@ -276,16 +247,10 @@ type chooser struct {
 	Options
 	scale float64
 	all   sample
-	folds []fold
-	dense bool // candidates come from denseGrid or decodeGrid, and searchDense searches them
-}
-
-// fold is a set of judging rows, with the data to which plans are fitted before these rows judge them.
-type fold struct {
-	fit   sample
-	check *Check[float32] // ranks candidates
+	check *Check // the rows that rank candidates
 	// fresh rows judge the candidate that was picked: the smallest of many measured errors is biased downwards.
-	fresh *Check[float32]
+	fresh *Check
+	dense bool // candidates come from denseGrid or decodeGrid, and searchDense searches them
 }
 
 // freshSeed makes the fresh rows independent of the rows that rank candidates.
@@ -306,8 +271,8 @@ func newChooser(o Options, scale float64, s sample) (*chooser, error) {
 			*o.Rates, ErrChoice)
 	case o.Rates != nil && o.ByCost:
 		return nil, fmt.Errorf("rates and ByCost exclude each other: %w", ErrChoice)
-	case o.Decode && (!vis.Causal || o.Budget > 0 || o.Rates != nil || o.Plans != nil || o.Online):
-		return nil, fmt.Errorf("decode is for causal attention with a tolerance, leave out budget, rates, plans and online: %w",
+	case o.Decode && (!vis.Causal || o.Budget > 0 || o.Rates != nil || o.Plans != nil):
+		return nil, fmt.Errorf("decode is for causal attention with a tolerance, leave out budget, rates and plans: %w",
 			ErrChoice)
 	case !dense.IsFinite(scale) || scale < 0:
 		return nil, fmt.Errorf("scale %v, want a positive number: %w", scale, ErrChoice)
@@ -320,7 +285,7 @@ func newChooser(o Options, scale float64, s sample) (*chooser, error) {
 	}
 	if o.Rates == nil && !o.ByCost && o.Budget == 0 && !o.Decode {
 		var err error
-		if o.Rates, err = MeasureRates(vis.Causal, o.Online, q.Shape, k.Shape, v.Shape); err != nil {
+		if o.Rates, err = MeasureRates(vis.Causal, q.Shape, k.Shape, v.Shape); err != nil {
 			return nil, err
 		}
 	}
@@ -331,7 +296,7 @@ func newChooser(o Options, scale float64, s sample) (*chooser, error) {
 		return c, nil
 	}
 	if o.Plans == nil {
-		plans := grid(vis.Causal, scale, o.Seed, k.Len, q.Dim)
+		plans := grid(vis.Causal, scale, o.Seed, k.Len, q.Dim, q.Heads/k.Heads)
 		if o.Rates != nil && o.Rates.Dense > 0 && o.Budget == 0 {
 			plans = slices.DeleteFunc(plans, func(p Plan) bool { return p.Method != Features || o.Tol < manyFeatures })
 			plans = append(plans, denseGrid(vis.Causal, o.Seed, k.Len, q.Heads/k.Heads)...)
@@ -341,7 +306,7 @@ func newChooser(o Options, scale float64, s sample) (*chooser, error) {
 		return c, nil
 	}
 	for i := range o.Plans {
-		if err := o.Plans[i].check(q.Dim); err != nil {
+		if err := o.Plans[i].check(vis.Causal, q.Dim); err != nil {
 			return nil, fmt.Errorf("plan %d: %w", i, err)
 		}
 	}
@@ -349,17 +314,11 @@ func newChooser(o Options, scale float64, s sample) (*chooser, error) {
 	return c, nil
 }
 
-// calibrates reports whether centres are fitted before the call and not to its own keys.
-func (c *chooser) calibrates() bool { return c.all.vis.Causal && !c.Online && !c.dense }
-
-// divide makes the folds. Plans without calibrated centres know only the keys that they may see, so one fold suffices,
-// over all positions or, for decoding, over the second half. Calibrated centres need two folds, each fitted to the data
-// that the other judges: every second text, or the halves of a single text. Packed sequences, sequences of different
-// lengths and a single position cannot be halved; the fitted data judge them.
+// divide makes the rows that judge, over all positions or, for decoding, over the second half.
 func (c *chooser) divide() error {
 	// The exact outputs of plans of blocks are computed for the heads and texts that judge, when they do (denseText).
 	lazy := c.dense && !slices.ContainsFunc(c.Plans, func(p Plan) bool { return p.Method != Centroid })
-	add := func(fit, judged sample, from, to, rows int) error {
+	add := func(judged sample, from, to, rows int) error {
 		check, err := newCheck(judged.vis, judged.q, judged.k, judged.v, rows, from, to, c.Seed, nil)
 		if err != nil {
 			return err
@@ -368,7 +327,7 @@ func (c *chooser) divide() error {
 		if err == nil && !lazy {
 			err = errors.Join(check.answer(c.scale), fresh.answer(c.scale))
 		}
-		c.folds = append(c.folds, fold{fit, check, fresh})
+		c.check, c.fresh = check, fresh
 		return err
 	}
 	all, rows, half := c.all, c.Rows, c.all.q.Len/2
@@ -384,19 +343,10 @@ func (c *chooser) divide() error {
 			rows = max(rows, min(all.q.Len/4, mostCausalRows)/all.q.Batch)
 		}
 	}
-	switch {
-	case c.Decode:
-		return add(all, all, half, all.q.Len, rows)
-	case !c.calibrates():
-		return add(all, c.judged(), 0, all.q.Len, rows)
-	case all.q.Batch > 1:
-		return errors.Join(add(every(all, 0), every(all, 1), 0, all.q.Len, rows),
-			add(every(all, 1), every(all, 0), 0, all.q.Len, rows))
-	case all.vis.Segments != nil || all.q.Len != all.k.Len || half == 0:
-		return add(all, all, 0, all.q.Len, rows)
+	if c.Decode {
+		return add(all, half, all.q.Len, rows)
 	}
-	return errors.Join(add(positions(all, 0, half), all, half, all.q.Len, (rows+1)/2),
-		add(positions(all, half, all.q.Len), all, 0, half, (rows+1)/2))
+	return add(c.judged(), 0, all.q.Len, rows)
 }
 
 // judged is the texts that plans are judged on: from budgetLength keys on a few of them say enough about bidirectional
@@ -419,36 +369,6 @@ func firstRows[E any](list []E, n int) []E { return list[:min(n, len(list))] }
 // mostCausalRows bounds the rows, over all texts, that judge causal plans by seconds.
 const mostCausalRows = 512
 
-// positions returns positions lo to hi−1 of a sample with one batch.
-func positions(s sample, lo, hi int) sample {
-	s.q, s.k, s.v = cut(s.q, lo, hi), cut(s.k, lo, hi), cut(s.v, lo, hi)
-	if s.vis.KeyMask != nil {
-		s.vis.KeyMask = s.vis.KeyMask[lo:hi]
-	}
-	return s
-}
-
-// every returns every second batch of a sample, beginning with batch first, 0 or 1. Sequences are views; masks and
-// segments are copies.
-func every(s sample, first int) sample {
-	n := (s.q.Batch + 1 - first) / 2
-	out := s
-	for _, seq := range []*attention.Seq[float32]{&out.q, &out.k, &out.v} {
-		*seq = batchesFrom(*seq, first, n)
-	}
-	out.vis.KeyMask = rowsOf(s.vis.KeyMask, s.k.Len, first, n)
-	out.vis.Segments = rowsOf(s.vis.Segments, s.q.Len, first, n)
-	out.vis.KeySegments = rowsOf(s.vis.KeySegments, s.k.Len, first, n)
-	return out
-}
-
-// batchesFrom returns a view of n batches: first, first+2, and so on.
-func batchesFrom(s attention.Seq[float32], first, n int) attention.Seq[float32] {
-	s.Data = s.Data[min(first*s.StrideB, len(s.Data)):]
-	s.Batch, s.StrideB = n, 2*s.StrideB
-	return s
-}
-
 // rowsOf returns copies of n rows of a list: rows first, first+2, and so on, of the given length. nil stays nil.
 func rowsOf[E any](list []E, length, first, n int) []E {
 	if list == nil {
@@ -465,30 +385,19 @@ func rowsOf[E any](list []E, length, first, n int) []E {
 // bisection instead of one after the other.
 const longSearch = 1 << 12
 
-// tester measures candidates on one head. It keeps the clusterings and calibrated centres that several candidates
-// share.
+// tester measures candidates on one head. It keeps the clusterings that several candidates share.
 type tester struct {
 	*chooser
 	h      int
-	trials []*centroid.Trials[float32]             // by fold
-	fitted []map[centroid.Spec][]*centroid.Centres // by fold
+	trials *centroid.Trials
 }
 
 // tester prepares the trials of key/value head h.
 func (c *chooser) tester(h int) (*tester, error) {
-	t := &tester{chooser: c, h: h}
-	for i := range c.folds {
-		f := &c.folds[i]
-		t.fitted = append(t.fitted, map[centroid.Spec][]*centroid.Centres{})
-		s := sample{f.check.vis, f.check.q, f.check.k, f.check.v}
-		s = s.head(h)
-		trials, err := centroid.NewTrials(s.vis, c.scale, s.q, s.k, s.v)
-		if err != nil {
-			return nil, err
-		}
-		t.trials = append(t.trials, trials)
-	}
-	return t, nil
+	s := sample{c.check.vis, c.check.q, c.check.k, c.check.v}
+	s = s.head(h)
+	trials, err := centroid.NewTrials(s.vis, c.scale, s.q, s.k, s.v)
+	return &tester{chooser: c, h: h, trials: trials}, err
 }
 
 // try measures candidates on head h in the order of their price. With Tol, the last trial returned is the one to use:
@@ -629,7 +538,7 @@ func (c *tester) confirm(t trial) (trial, error) {
 // no rates or a budget is set, and predicted seconds otherwise.
 func (c *chooser) price(p Plan) float64 {
 	if c.Decode {
-		return p.Centroid.Reads(c.all.k.Len)
+		return p.Centroid.(centroid.Sketch).StepCost(c.all.k.Len)
 	}
 	if c.Rates == nil || c.Budget > 0 {
 		return c.cost(p)
@@ -667,8 +576,8 @@ func (c *chooser) cost(p Plan) float64 {
 // reads all keys.
 func (c *chooser) last() trial {
 	rows := 0
-	for _, f := range c.folds {
-		rows += len(f.check.rows) * f.check.q.Batch
+	if c.check != nil {
+		rows = len(c.check.rows) * c.check.q.Batch
 	}
 	p := Plan{Method: Exact}
 	if c.Decode {
@@ -695,23 +604,16 @@ var errNoFit = errors.New("no fit")
 // make the candidate good enough.
 func (c *tester) judge(p Plan, fresh bool) (Estimate, error) {
 	var sums errorSums
-	for i := range c.folds {
-		check := c.folds[i].check
-		if fresh {
-			check = c.folds[i].fresh
-		}
-		group, err := c.measure(p, i, check)
-		if err != nil {
-			return Estimate{}, err
-		}
-		for _, g := range group {
-			for _, r := range g.rows {
-				if c.all.q.Batch > 1 { // folds judge different texts; with one batch they judge halves of the same text
-					r.text = len(c.folds)*r.text + i
-				}
-				sums.add(r.a, r.b, r.text)
-			}
-		}
+	check := c.check
+	if fresh {
+		check = c.fresh
+	}
+	group, err := c.measure(p, check)
+	if err != nil {
+		return Estimate{}, err
+	}
+	for _, g := range group {
+		sums.merge(g)
 	}
 	if !fresh && c.Tol > 0 && sums.error() > c.Tol {
 		e := sums.error()
@@ -720,12 +622,11 @@ func (c *tester) judge(p Plan, fresh bool) (Estimate, error) {
 	return sums.forecast(spreadOf(c.all.k.Len)), nil
 }
 
-// measure returns the errors of a candidate on the rows of check, which belongs to fold i. The candidate is fitted to
-// the data of the fold first, if it needs fitting.
-func (c *tester) measure(p Plan, i int, check *Check[float32]) ([]errorSums, error) {
-	f := &c.folds[i]
+// measure returns the errors of a candidate on the rows of check. Families with parameters are fitted to the sample
+// first.
+func (c *tester) measure(p Plan, check *Check) ([]errorSums, error) {
 	if p.Method == Features {
-		s := f.fit.head(c.h)
+		s := c.all.head(c.h)
 		spec, err := fitFeatures(*p.Features, &s, c.h)
 		if err != nil {
 			return nil, fmt.Errorf("%w: %w", err, errNoFit)
@@ -737,50 +638,20 @@ func (c *tester) measure(p Plan, i int, check *Check[float32]) ([]errorSums, err
 		return check.measure(&linear.Attention[float32]{Visibility: check.vis, Maps: maps, Window: spec.Window,
 			Sinks: spec.Sinks}, c.h, c.h+1)
 	}
-	if !c.all.vis.Causal || p.Centroid.Chunk > 0 {
-		return check.judge(c.h, c.h+1, func(out, _, _, _ attention.Seq[float32]) error {
-			return c.trials[i].At(out, check.rows, *p.Centroid)
-		})
-	}
-	a := &centroid.Attention[float32]{Visibility: check.vis, Scale: c.scale, Specs: []centroid.Spec{*p.Centroid}}
-	if c.calibrates() { // plans with chunks have returned above
-		of := *p.Centroid
-		of.Top, of.Keys = 0, 0 // centres do not depend on them, so plans that differ in these alone share a fit
-		if a.Centres = c.fitted[i][of]; a.Centres == nil {
-			s := f.fit.head(c.h)
-			var err error
-			if a.Centres, err = c.centres(*p.Centroid, &s); err != nil {
-				return nil, err
-			}
-			c.fitted[i][of] = a.Centres
-		}
-	}
-	return check.measure(a, c.h, c.h+1)
-}
-
-// centres fits calibrated centres to the keys of a sample.
-func (c *chooser) centres(spec centroid.Spec, s *sample) ([]*centroid.Centres, error) {
-	return centroid.Fit([]centroid.Spec{spec}, c.scale, s.vis, s.q, s.k, s.v)
+	return check.judge(c.h, c.h+1, func(out, _, _, _ attention.Seq[float32]) error {
+		return c.trials.At(out, check.rows, p.Centroid)
+	})
 }
 
 // finish fits plan p to head h of the whole sample.
 func (c *chooser) finish(p Plan, h int) (Plan, error) {
-	s := c.all.head(h)
-	switch {
-	case p.Method == Features:
-		f, err := fitFeatures(*p.Features, &s, h)
-		if err != nil {
-			return p, err
-		}
-		p.Features = &f
-	case p.Method == Centroid && c.calibrates() && p.Centroid.Chunk == 0:
-		centres, err := c.centres(*p.Centroid, &s)
-		if err != nil {
-			return p, err
-		}
-		p.Centres = centres[0]
+	if p.Method != Features {
+		return p, nil
 	}
-	return p, nil
+	s := c.all.head(h)
+	f, err := fitFeatures(*p.Features, &s, h)
+	p.Features = &f
+	return p, err
 }
 
 // fitFeatures gives head h its own projections and fits the parameters of the family to the queries and keys of s, if

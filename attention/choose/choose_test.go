@@ -3,6 +3,7 @@ package choose
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"math"
 	"reflect"
 	"runtime"
@@ -23,7 +24,7 @@ import (
 )
 
 // headErrors are those of the key/value heads over all rows.
-func headErrors(t *testing.T, a *Attention[float32], q, k, v attention.Seq[float32]) []float64 {
+func headErrors(t *testing.T, a *Attention, q, k, v attention.Seq[float32]) []float64 {
 	t.Helper()
 	c, err := NewCheck(a.Visibility, a.choice.Scale, q, k, v, q.Len, 0)
 	must(t, err)
@@ -55,7 +56,7 @@ func TestChooseHoldsOnFreshText(t *testing.T) {
 		q, k, v := heads.Generate[float32](n, length, 32, 1, 2, 3, 4)
 		c, err := Choose(Options{Tol: 0.1, ByCost: true}, vis, 0, q, k, v)
 		must(t, err)
-		a, err := New[float32](c)
+		a, err := New(c)
 		must(t, err)
 		q, k, v = heads.Generate[float32](n, length, 32, 5, 6, 7, 8)
 		within, near, judged := 0, 0, 0
@@ -123,7 +124,7 @@ func TestChooseSearch(t *testing.T) {
 	for i := range v.Data { // attention is nearly uniform: a few features do
 		q.Data[i] *= 0.01
 	}
-	plans := slices.DeleteFunc(grid(false, 0, 0, longSearch, 32), func(p Plan) bool {
+	plans := slices.DeleteFunc(grid(false, 0, 0, longSearch, 32, 1), func(p Plan) bool {
 		return p.Method == Centroid && c.cost(p) < 60
 	})
 	c, err = newChooser(Options{Tol: tol, Plans: plans, ByCost: true}, 0, sample{q: q, k: k, v: v})
@@ -159,7 +160,7 @@ func TestChooseExact(t *testing.T) {
 func TestChooseBudget(t *testing.T) {
 	const n, length, budget = 8, 256, 48
 	q, k, v := heads.Generate[float32](n, length, 32, 1)
-	plans := grid(false, 0, 0, length, 32)
+	plans := grid(false, 0, 0, length, 32, 1)
 	c, err := Choose(Options{Budget: budget}, attention.Visibility{}, 0, q, k, v)
 	must(t, err)
 	if c.Cost() > budget || c.Cost() < 0.8*budget {
@@ -185,16 +186,20 @@ func TestChooseBudget(t *testing.T) {
 }
 
 // mixed is a choice with all methods, for 6 key/value heads of 16 columns.
-func mixed(t *testing.T, causal bool, q, k, v attention.Seq[float64]) *Choice {
+func mixed(t *testing.T, causal bool, q, k, v attention.Seq[float32]) *Choice {
 	t.Helper()
 	vis := attention.Visibility{Causal: causal}
 	spec := randfeat.Spec{Kernel: kernel.Attention(q.Dim), Family: family.Positive{}, Coupling: coupling.Orthogonal{},
 		Dim: q.Dim, M: 12, Seed: 3}
 	plans := []Plan{{Method: Exact},
-		{Method: Centroid, Centroid: &centroid.Spec{Clusters: 6, Top: 1, Window: 3, Block: 4}},
-		{Method: Centroid, Centroid: &centroid.Spec{Clusters: 4}},
+		{Method: Centroid, Centroid: centroid.PerQuery{Clusters: 6, Top: 1, Window: 3, Block: 4}},
+		{Method: Centroid, Centroid: centroid.Blocks{Clusters: 4, Queries: 8, Keys: 3}},
 		{Method: Features, Features: &FeatureSpec{Spec: spec}},
 		{Method: Features, Features: &FeatureSpec{Spec: spec, Window: 4, Sinks: 2}}, {Method: Exact}}
+	if causal {
+		plans[1].Centroid = centroid.Prefix{Clusters: 6, Chunk: 8, Queries: 8, Keys: 3, Window: 2}
+		plans[2].Centroid = centroid.Sketch{Clusters: 2, Chunk: 8, Share: 0.1}
+	}
 	c := &Choice{Causal: causal, Length: k.Len, Dim: q.Dim, ValueDim: v.Dim}
 	for h, p := range plans {
 		one, err := Use(p, vis, 0, heads2(q, 2*h), kvHead(k, h), kvHead(v, h))
@@ -204,12 +209,12 @@ func mixed(t *testing.T, causal bool, q, k, v attention.Seq[float64]) *Choice {
 	return c
 }
 
-func kvHead(s attention.Seq[float64], h int) attention.Seq[float64] {
+func kvHead(s attention.Seq[float32], h int) attention.Seq[float32] {
 	s.Heads, s.Data = 1, s.Data[h*s.StrideH:]
 	return s
 }
 
-func heads2(s attention.Seq[float64], h int) attention.Seq[float64] {
+func heads2(s attention.Seq[float32], h int) attention.Seq[float32] {
 	s.Heads, s.Data = 2, s.Data[h*s.StrideH:]
 	return s
 }
@@ -218,8 +223,8 @@ func heads2(s attention.Seq[float64], h int) attention.Seq[float64] {
 // the number of threads or on a way through JSON.
 func TestAttentionDispatch(t *testing.T) {
 	const n, d, dv = 40, 16, 5
-	q, k, v := normals[float64](2, 12, n, d, 1, 1), normals[float64](2, 6, n, d, 1, 2),
-		normals[float64](2, 6, n, dv, 1, 3)
+	q, k, v := normals(2, 12, n, d, 1, 1), normals(2, 6, n, d, 1, 2),
+		normals(2, 6, n, dv, 1, 3)
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	for name, vis := range visibilities(n) {
 		c := mixed(t, vis.Causal, q, k, v)
@@ -230,13 +235,13 @@ func TestAttentionDispatch(t *testing.T) {
 		if again, err := json.Marshal(read); err != nil || string(again) != string(b) {
 			t.Errorf("%s: another document after a round trip: %v", name, err)
 		}
-		var bits []float64
+		var bits []float32
 		for _, procs := range []int{1, 4} {
 			runtime.GOMAXPROCS(procs)
-			a, err := New[float64](read)
+			a, err := New(read)
 			must(t, err)
 			a.Visibility = vis
-			out := attention.NewSeq[float64](2, 12, n, dv)
+			out := attention.NewSeq[float32](2, 12, n, dv)
 			report, err := a.Forward(out, q, k, v)
 			must(t, err)
 			if report.Rows != 2*12*n {
@@ -249,27 +254,23 @@ func TestAttentionDispatch(t *testing.T) {
 			}
 		}
 		for h := range c.Heads {
-			a, err := New[float64](c.Range(h, h+1))
+			a, err := New(c.Range(h, h+1))
 			must(t, err)
 			a.Visibility = vis
-			out := attention.NewSeq[float64](2, 2, n, dv)
+			out := attention.NewSeq[float32](2, 2, n, dv)
 			_, err = a.Forward(out, heads2(q, 2*h), kvHead(k, h), kvHead(v, h))
 			must(t, err)
-			var want attention.Attention[attention.Seq[float64]] = &attention.Exact[float64]{Visibility: vis}
+			var want attention.Attention[attention.Seq[float32]] = &attention.Exact[float32]{Visibility: vis}
 			switch p := c.Heads[h].Plan; p.Method {
 			case Centroid:
-				a := &centroid.Attention[float64]{Visibility: vis, Specs: []centroid.Spec{*p.Centroid}}
-				if vis.Causal {
-					a.Centres = []*centroid.Centres{p.Centres}
-				}
-				want = a
+				want = &centroid.Attention{Visibility: vis, Specs: []centroid.Spec{p.Centroid}}
 			case Features:
-				maps, err := linear.NewMaps[float64]([]randfeat.Spec{p.Features.Spec})
+				maps, err := linear.NewMaps[float32]([]randfeat.Spec{p.Features.Spec})
 				must(t, err)
-				want = &linear.Attention[float64]{Visibility: vis, Maps: maps, Window: p.Features.Window,
+				want = &linear.Attention[float32]{Visibility: vis, Maps: maps, Window: p.Features.Window,
 					Sinks: p.Features.Sinks}
 			}
-			ref := attention.NewSeq[float64](2, 2, n, dv)
+			ref := attention.NewSeq[float32](2, 2, n, dv)
 			_, err = want.Forward(ref, heads2(q, 2*h), kvHead(k, h), kvHead(v, h))
 			must(t, err)
 			for b := range 2 {
@@ -291,7 +292,7 @@ func TestCausalChoiceSeesNoFuture(t *testing.T) {
 	vis := attention.Visibility{Causal: true}
 	c, err := Choose(Options{Tol: 0.2, ByCost: true}, vis, 0, q, k, v)
 	must(t, err)
-	a, err := New[float32](c)
+	a, err := New(c)
 	must(t, err)
 	before, after := attention.NewSeq[float32](2, 4, n, 32), attention.NewSeq[float32](2, 4, n, 32)
 	_, err = a.Forward(before, q, k, v)
@@ -308,39 +309,14 @@ func TestCausalChoiceSeesNoFuture(t *testing.T) {
 	}
 	_, err = a.Forward(after, q, k, v)
 	must(t, err)
-	calibrated := 0
+	centroids := 0
 	for h := range 4 {
 		if c.Heads[h].Method == Centroid {
-			calibrated++
-			if c.Heads[h].Centres == nil {
-				t.Errorf("head %d has no centres", h)
-			}
+			centroids++
 		}
 		for b := range 2 {
 			if !slices.Equal(before.Head(b, h).Data[:at*32], after.Head(b, h).Data[:at*32]) {
 				t.Errorf("head %d of batch %d sees the future: %v", h, b, c.Heads[h].Plan)
-			}
-		}
-	}
-	if calibrated == 0 {
-		t.Error("no centroids: no power")
-	}
-}
-
-// An online choice has no centres: they are fitted to keys already seen, and its errors are those of that.
-func TestChooseOnline(t *testing.T) {
-	q, k, v := heads.Generate[float32](3, 256, 32, 1)
-	vis := attention.Visibility{Causal: true}
-	c, err := Choose(Options{Tol: 0.3, Online: true, Rows: 256, ByCost: true}, vis, 0, q, k, v)
-	must(t, err)
-	a, err := New[float32](c)
-	must(t, err)
-	centroids := 0
-	for h, e := range headErrors(t, a, q, k, v) {
-		if p := c.Heads[h]; p.Method == Centroid {
-			centroids++
-			if p.Centres != nil || math.Abs(e-p.Expected.Error) > 1e-6 {
-				t.Errorf("head %d: %v, error %v, expected %v", h, p.Plan, e, p.Expected)
 			}
 		}
 	}
@@ -352,16 +328,16 @@ func TestChooseOnline(t *testing.T) {
 // Many goroutines may use one attention, also after what is visible has changed.
 func TestAttentionConcurrent(t *testing.T) {
 	const n, d, dv = 30, 16, 5
-	q, k, v := normals[float64](2, 12, n, d, 1, 1), normals[float64](2, 6, n, d, 1, 2),
-		normals[float64](2, 6, n, dv, 1, 3)
-	a, err := New[float64](mixed(t, false, q, k, v))
+	q, k, v := normals(2, 12, n, d, 1, 1), normals(2, 6, n, d, 1, 2),
+		normals(2, 6, n, dv, 1, 3)
+	a, err := New(mixed(t, false, q, k, v))
 	must(t, err)
 	for _, name := range []string{"all", "mask", "segments"} {
 		a.Visibility = visibilities(n)[name]
-		outs := make([]attention.Seq[float64], 4)
+		outs := make([]attention.Seq[float32], 4)
 		var group sync.WaitGroup
 		for i := range outs {
-			outs[i] = attention.NewSeq[float64](2, 12, n, dv)
+			outs[i] = attention.NewSeq[float32](2, 12, n, dv)
 			group.Go(func() {
 				if _, err := a.Forward(outs[i], q, k, v); err != nil {
 					t.Error(err)
@@ -379,8 +355,8 @@ func TestAttentionConcurrent(t *testing.T) {
 
 // Projections of heads are independent, and all of a choice follows its seed.
 func TestChooseSeed(t *testing.T) {
-	q, k, v := normals[float64](1, 2, 40, 16, 0.1, 1), normals[float64](1, 2, 40, 16, 0.1, 2),
-		normals[float64](1, 2, 40, 5, 1, 3)
+	q, k, v := normals(1, 2, 40, 16, 0.1, 1), normals(1, 2, 40, 16, 0.1, 2),
+		normals(1, 2, 40, 5, 1, 3)
 	spec := randfeat.Spec{Kernel: kernel.Attention(16), Family: family.Adaptive{}, Dim: 16, M: 8, Seed: 7}
 	c, err := Use(Plan{Method: Features, Features: &FeatureSpec{Spec: spec}}, attention.Visibility{}, 0, q, k, v)
 	must(t, err)
@@ -390,8 +366,8 @@ func TestChooseSeed(t *testing.T) {
 			t.Errorf("head %d has the seed %d, want %d", h, got, want[h].Seed)
 		}
 	}
-	for _, p := range grid(false, 0, 9, 4096, 16) {
-		if p.Centroid != nil && p.Centroid.Seed != 9 || p.Features != nil && p.Features.Spec.Seed != 9 {
+	for _, p := range grid(false, 0, 9, 4096, 16, 1) {
+		if s, ok := p.Centroid.(centroid.PerQuery); ok && s.Seed != 9 || p.Features != nil && p.Features.Spec.Seed != 9 {
 			t.Errorf("%v has another seed", p)
 		}
 	}
@@ -439,10 +415,34 @@ func TestChooseDeterministic(t *testing.T) {
 	}
 }
 
+// Choices of methods that were removed are refused with a sentence, and so are plans of the other direction.
+func TestRemovedChoices(t *testing.T) {
+	head := func(causal bool, plan string) string {
+		return fmt.Sprintf(`{"format":"randfeat attention choice","version":1,"causal":%t,"length":64,"dim":8,"value_dim":8,"heads":[{"method":"centroid",%s,"cost":1,"expected":{"error":0,"low":0,"high":0,"rows":0}}]}`,
+			causal, plan)
+	}
+	for _, plan := range []string{`"centroid":{"clusters":8,"window":4},"centres":{"scale":1}`,
+		`"centroid":{"clusters":8,"top":2,"keys":16,"spread":true}`, `"centroid":{"clusters":8,"top":2,"chunk":32,"together":8}`} {
+		err := json.Unmarshal([]byte(head(true, plan)), new(Choice))
+		if !errors.Is(err, ErrChoice) || !errors.Is(err, centroid.ErrRemoved) {
+			t.Errorf("%s: %v", plan, err)
+		}
+	}
+	for causal, plan := range map[bool]string{true: `"centroid":{"clusters":8,"window":4}`,
+		false: `"centroid":{"clusters":8,"keys":4,"chunk":32,"together":8}`} {
+		if err := json.Unmarshal([]byte(head(causal, plan)), new(Choice)); !errors.Is(err, ErrChoice) {
+			t.Errorf("causal %t, %s: %v", causal, plan, err)
+		}
+		if err := json.Unmarshal([]byte(head(!causal, plan)), new(Choice)); err != nil {
+			t.Errorf("causal %t, %s: %v", !causal, plan, err)
+		}
+	}
+}
+
 func TestChoiceErrors(t *testing.T) {
-	q, k, v := heads.Generate[float64](6, 40, 16, 1)
+	q, k, v := heads.Generate[float32](6, 40, 16, 1)
 	vis := attention.Visibility{}
-	good := mixed(t, false, normals[float64](1, 12, 40, 16, 1, 1), k, v)
+	good := mixed(t, false, normals(1, 12, 40, 16, 1, 1), k, v)
 	b, err := json.Marshal(good)
 	must(t, err)
 	text := string(b)
@@ -465,16 +465,16 @@ func TestChoiceErrors(t *testing.T) {
 			t.Errorf("%+v: %v", o, err)
 		}
 	}
-	empty := attention.NewSeq[float64](1, 6, 0, 16)
+	empty := attention.NewSeq[float32](1, 6, 0, 16)
 	if _, err := Choose(Options{ByCost: true}, vis, 0, q, empty, empty); !errors.Is(err, dense.ErrShape) {
 		t.Error(err)
 	}
-	if _, err := New[float64](&Choice{}); !errors.Is(err, ErrChoice) {
+	if _, err := New(&Choice{}); !errors.Is(err, ErrChoice) {
 		t.Error(err)
 	}
-	a, err := New[float64](good)
+	a, err := New(good)
 	must(t, err)
-	out := attention.NewSeq[float64](1, 6, 40, 16)
+	out := attention.NewSeq[float32](1, 6, 40, 16)
 	if _, err := a.Forward(out, q, k, v); err != nil {
 		t.Error(err)
 	}
@@ -485,10 +485,10 @@ func TestChoiceErrors(t *testing.T) {
 	if _, err := a.Forward(out, q, k, v); !errors.Is(err, ErrChoice) {
 		t.Error(err)
 	}
-	if _, err := new(Attention[float64]).Forward(out, q, k, v); !errors.Is(err, ErrChoice) {
+	if _, err := new(Attention).Forward(out, q, k, v); !errors.Is(err, ErrChoice) {
 		t.Error(err)
 	}
-	k.Head(0, 4).Set(7, 3, math.NaN())
+	k.Head(0, 4).Set(7, 3, float32(math.NaN()))
 	for _, causal := range []bool{false, true} {
 		_, err := Choose(Options{ByCost: true}, attention.Visibility{Causal: causal}, 0, q, k, v)
 		if !errors.Is(err, dense.ErrNotFinite) ||
@@ -501,41 +501,6 @@ func TestChoiceErrors(t *testing.T) {
 	if _, err := Choose(Options{ByCost: true}, masked, 0, q, k, v); err != nil {
 		t.Errorf("NaN in the place of padding: %v", err)
 	}
-}
-
-// Plans are chosen in float32: float64 arguments have the same choice, whatever the unit of the values.
-func TestChooseFloat64(t *testing.T) {
-	q, k, v := heads.Generate[float32](2, 96, 16, 7)
-	o := Options{Tol: 0.1, ByCost: true}
-	want, err := Choose(o, attention.Visibility{}, 0, q, k, v)
-	must(t, err)
-	for _, unit := range []float64{1, 0x1p400} {
-		wide := attention.NewSeq[float64](v.Batch, v.Heads, v.Len, v.Dim)
-		for i, x := range v.Data {
-			wide.Data[i] = float64(x) * unit
-		}
-		got, err := Choose(o, attention.Visibility{}, 0, widened(q), widened(k), wide)
-		must(t, err)
-		for h := range want.Heads {
-			if !reflect.DeepEqual(got.Heads[h].Plan, want.Heads[h].Plan) {
-				t.Errorf("unit %g, head %d: plan %+v, want that of float32, %+v", unit, h, got.Heads[h].Plan,
-					want.Heads[h].Plan)
-			}
-		}
-	}
-	short := widened(q)
-	short.Data = short.Data[:10]
-	if _, err := Choose(o, attention.Visibility{}, 0, short, widened(k), widened(v)); !errors.Is(err, dense.ErrShape) {
-		t.Errorf("a sequence with too few values: %v, want dense.ErrShape", err)
-	}
-}
-
-func widened(s attention.Seq[float32]) attention.Seq[float64] {
-	out := attention.NewSeq[float64](s.Batch, s.Heads, s.Len, s.Dim)
-	for i, x := range s.Data {
-		out.Data[i] = float64(x)
-	}
-	return out
 }
 
 // A head that stays exact says why; saving keeps the reason, and choices without one load.

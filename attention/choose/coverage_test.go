@@ -74,7 +74,7 @@ func TestChoicesHoldOnOtherTexts(t *testing.T) {
 		q, k, v := generate(1, 2, 3, 4)
 		c, err := Choose(Options{Tol: tol, Seed: 1, ByCost: true}, attention.Visibility{}, 0, q, k, v)
 		must(t, err)
-		a, err := New[float32](c)
+		a, err := New(c)
 		must(t, err)
 		judged, within, below, above, ratio := 0.0, 0.0, 0.0, 0.0, 0.0
 		for _, text := range []uint64{11, 12, 13} {
@@ -140,7 +140,7 @@ func TestCoverage(t *testing.T) {
 				q, k, v := g.generator(given...)
 				c, err := Choose(Options{Tol: tol, Seed: *coverage, ByCost: true}, vis, 0, q, k, v)
 				must(t, err)
-				a, err := New[float32](c)
+				a, err := New(c)
 				must(t, err)
 				judged, within, inside, above, exact, worst := 0, 0, 0, 0, 0, 0.0
 				var spread, pairs float64

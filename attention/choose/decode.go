@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/randfeat/randfeat/attention"
 	"github.com/randfeat/randfeat/attention/centroid"
 	"github.com/randfeat/randfeat/dense"
 )
@@ -32,11 +33,12 @@ func sharePlan(seed uint64, length int, share float64) Plan {
 		chunk < maxDecodeChunk && chunk*chunk < 2*clusters*length {
 		chunk *= 2
 	}
-	return Plan{Method: Centroid, Centroid: &centroid.Spec{Chunk: chunk, Clusters: clusters, Together: 1, Window: 64,
-		Sinks: causalSinks, Seed: seed, Landmarks: fewLandmarks, Passes: 1, Share: share}}
+	return Plan{Method: Centroid, Centroid: centroid.Sketch{Chunk: chunk, Clusters: clusters, Window: 64,
+		Sinks: decodeSinks, Seed: seed, Landmarks: fewLandmarks, Passes: 1, Share: share}}
 }
 
 const (
+	decodeSinks    = 4 // the first tokens of a text matter
 	evenChunk      = 512
 	maxDecodeChunk = 1024 // a step sorts them now and then
 )
@@ -48,18 +50,23 @@ func readAll(seed uint64, length int) Plan { return sharePlan(seed, length, 1e-3
 // judge it; allRows has both.
 const decodeRows = 2048
 
-// NewChunks returns an empty decoding state for batch sequences with qHeads query heads each. A choice that was not
-// made with Options.Decode is an error that wraps [ErrChoice].
-func NewChunks[T dense.Float](c *Choice, batch, qHeads int) (*centroid.Chunks[T], error) {
+// NewChunks returns an empty decoding state for queries of shape q and values of shape v, whose lengths do not matter. A
+// choice that was not made with Options.Decode is an error that wraps [ErrChoice].
+func NewChunks(c *Choice, q, v attention.Shape) (*centroid.Chunks, error) {
 	if err := c.check(); err != nil {
 		return nil, err
 	}
-	a := &centroid.Attention[T]{Scale: c.Scale}
+	a := &centroid.Attention{Scale: c.Scale}
 	for h := range c.Heads {
-		if p := &c.Heads[h].Plan; p.Method != Centroid || p.Centroid.Chunk == 0 || p.Centroid.Keys > 0 {
+		s, ok := c.Heads[h].Centroid.(centroid.Sketch)
+		if !ok {
 			return nil, fmt.Errorf("head %d has no plan for decoding, choose with Decode: %w", h, ErrChoice)
 		}
-		a.Specs = append(a.Specs, *c.Heads[h].Centroid)
+		a.Specs = append(a.Specs, s)
 	}
-	return centroid.NewChunks(a, batch, qHeads, len(c.Heads), c.Dim, c.ValueDim)
+	if v.Heads != len(c.Heads) || q.Dim != c.Dim || v.Dim != c.ValueDim {
+		return nil, fmt.Errorf("a choice for %d key/value heads of %d and %d columns, queries %v and values %v: %w",
+			len(c.Heads), c.Dim, c.ValueDim, q, v, dense.ErrShape)
+	}
+	return centroid.NewChunks(a, q, v)
 }

@@ -36,7 +36,7 @@ func TestChooseDecode(t *testing.T) {
 		if !reflect.DeepEqual(c, saved) {
 			t.Errorf("tol %v: another choice after saving", tol)
 		}
-		state, err := NewChunks[float32](saved, 1, 2*group)
+		state, err := NewChunks(saved, q.Shape, v.Shape)
 		must(t, err)
 		out := attention.NewSeq[float32](1, 2*group, length, dim)
 		must(t, state.Step(cut(out, 0, length-steps), cut(tq, 0, length-steps), cut(tk, 0, length-steps),
@@ -65,8 +65,7 @@ func TestChooseDecode(t *testing.T) {
 	if keys[0.2] > length/3 || keys[1e-9] < length*9/10 {
 		t.Errorf("%v exact keys of a token by tolerance", keys)
 	}
-	for _, o := range []Options{{Decode: true, Budget: 3}, {Decode: true, Online: true},
-		{Decode: true, Plans: []Plan{{Method: Exact}}}} {
+	for _, o := range []Options{{Decode: true, Budget: 3}, {Decode: true, Plans: []Plan{{Method: Exact}}}} {
 		if _, err := Choose(o, vis, 0, q, k, v); !errors.Is(err, ErrChoice) {
 			t.Errorf("%+v: %v", o, err)
 		}
@@ -74,10 +73,10 @@ func TestChooseDecode(t *testing.T) {
 	if _, err := Choose(Options{Decode: true}, attention.Visibility{}, 0, q, k, v); !errors.Is(err, ErrChoice) {
 		t.Errorf("not causal: %v", err)
 	}
-	for _, p := range []Plan{{Method: Exact}, {Method: Centroid, Centroid: &centroid.Spec{Clusters: 8}},
-		{Method: Centroid, Centroid: &centroid.Spec{Clusters: 8, Chunk: 64, Together: 64, Keys: 8}}} {
+	for _, p := range []Plan{{Method: Exact},
+		{Method: Centroid, Centroid: centroid.Prefix{Clusters: 8, Chunk: 64, Queries: 64, Keys: 8}}} {
 		whole := &Choice{Causal: true, Dim: dim, ValueDim: dim, Heads: []Head{{Plan: p}}}
-		_, err := NewChunks[float32](whole, 1, 1)
+		_, err := NewChunks(whole, q.Shape, v.Shape)
 		if !errors.Is(err, ErrChoice) || !strings.Contains(err.Error(), "choose with Decode") {
 			t.Errorf("a choice for whole sequences, %v: %v", p, err)
 		}
@@ -107,18 +106,18 @@ func TestChooseDecodeVisible(t *testing.T) {
 			t.Errorf("%s: %v", c.name, err)
 			continue
 		}
-		if _, err := NewChunks[float32](choice, 1, 4); err != nil {
+		if _, err := NewChunks(choice, q.Shape, v.Shape); err != nil {
 			t.Errorf("%s: %v", c.name, err)
 		}
 		check, err := NewCheck(c.vis, 0, q, k, v, 400, 3)
 		must(t, err)
-		a, err := New[float32](choice)
+		a, err := New(choice)
 		must(t, err)
 		a.Visibility = c.vis
 		errs, _, err := check.Errors(a)
 		must(t, err)
 		for h, e := range errs {
-			if e.Error > 0.2 || choice.Heads[h/2].Expected.Rows == 0 || choice.Heads[h/2].Centroid.Share < 1e-20 {
+			if e.Error > 0.2 || choice.Heads[h/2].Expected.Rows == 0 || choice.Heads[h/2].Centroid.(centroid.Sketch).Share < 1e-20 {
 				t.Errorf("%s, head %d: error %v, %+v", c.name, h, e.Error, choice.Heads[h/2])
 			}
 		}

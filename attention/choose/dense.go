@@ -11,7 +11,7 @@ import (
 	"github.com/randfeat/randfeat/internal/par"
 )
 
-// The search among plans whose queries choose together. The clustering of a text, and a pass over its keys for every
+// The search among plans whose queries choose in blocks, and plans for decoding. The clustering of a text, and a pass over its keys for every
 // block, take most of the time. Plans with the same clusters that differ in the number of exact ones, or of exact keys,
 // share the clustering.
 //
@@ -48,8 +48,8 @@ type denseSearch struct {
 // denseText is one text with the rows that judge plans on it. trials keeps its clusterings, and known the errors of
 // plans: a search may judge a plan a second time with more texts and rows, and then needs only the new ones.
 type denseText struct {
-	check, fresh *Check[float32]
-	trials       *centroid.Trials[float32]
+	check, fresh *Check
+	trials       *centroid.Trials
 	known        map[judgement][]errorSums // for each query head of the group
 }
 
@@ -93,7 +93,7 @@ func (c *chooser) searchDense(h int) (best trial, reason string, err error) {
 		use := min(texts, mostTexts, max(fewFits, allowed/2))
 		price := gain * c.price(best.Plan)
 		if lean(g[0]) {
-			if best.Method != Centroid || best.Centroid.Keys > fewestKeys {
+			if s, ok := best.Centroid.(centroid.Prefix); !ok || s.Keys > fewestKeys {
 				continue
 			}
 			// The search has been short, and lean plans gain more than rates predict.
@@ -120,14 +120,16 @@ func (c *chooser) searchDense(h int) (best trial, reason string, err error) {
 
 // tilted says that the blocks of a bidirectional plan choose single keys.
 func tilted(p Plan) bool {
-	return p.Method == Centroid && p.Centroid.Together > 0 && p.Centroid.Keys > 0 && p.Centroid.Chunk == 0
+	_, ok := p.Centroid.(centroid.Blocks)
+	return ok
 }
 
 // denseLaw is the error of a bidirectional plan up to a factor of the head, about: on heads of MiniLM at 4096 and 8192
 // keys errors fall with the powers 0.4 to 0.8 of the exact keys and 0.2 of the clusters, and grow with the power 0.4 of
 // the queries of a block.
-func denseLaw(s *centroid.Spec) float64 {
-	return math.Pow(float64(s.Together), 0.4) / math.Sqrt(float64(s.Keys)) / math.Pow(float64(s.Clusters), 0.2)
+func denseLaw(p Plan) float64 {
+	s := p.Centroid.(centroid.Blocks)
+	return math.Pow(float64(s.Queries), 0.4) / math.Sqrt(float64(s.Keys)) / math.Pow(float64(s.Clusters), 0.2)
 }
 
 // lawSearch is the search of one head among plans that follow denseLaw. Two measurements determine the exponent for the
@@ -135,7 +137,7 @@ func denseLaw(s *centroid.Spec) float64 {
 type lawSearch struct {
 	*denseSearch
 	plans  []Plan // by price
-	last   *centroid.Spec
+	last   *Plan
 	error  float64 // of the last
 	power  float64
 	spends trialBudget
@@ -144,22 +146,22 @@ type lawSearch struct {
 // saw takes the measured error of plan p.
 func (c *lawSearch) saw(p Plan, e float64) {
 	if c.last != nil && e > 0 && c.error > 0 {
-		if r := math.Log(denseLaw(p.Centroid) / denseLaw(c.last)); math.Abs(r) > 0.3 {
+		if r := math.Log(denseLaw(p) / denseLaw(*c.last)); math.Abs(r) > 0.3 {
 			c.power = min(max(math.Log(e/c.error)/r, 0.6), 1.8)
 		}
 	}
-	c.last, c.error = p.Centroid, e
+	c.last, c.error = &p, e
 }
 
 // pick is the first plan from at on that should have an error of at most want, by the last measurement. One with the
 // clusters of the last plan is preferred: its trials cost less.
 func (c *lawSearch) pick(at int, want float64) int {
-	law := denseLaw(c.last) * math.Pow(want/max(c.error, 1e-9), 1/c.power)
-	for ; at < len(c.plans) && denseLaw(c.plans[at].Centroid) > law; at++ {
+	law := denseLaw(*c.last) * math.Pow(want/max(c.error, 1e-9), 1/c.power)
+	for ; at < len(c.plans) && denseLaw(c.plans[at]) > law; at++ {
 	}
-	of := clustersOf(Plan{Method: Centroid, Centroid: c.last})
+	of := clustersOf(*c.last)
 	for i := at; i < len(c.plans) && c.price(c.plans[i]) < alike*c.price(c.plans[at]); i++ {
-		if p := c.plans[i]; denseLaw(p.Centroid) <= law && clustersOf(p) == of {
+		if p := c.plans[i]; denseLaw(p) <= law && clustersOf(p) == of {
 			return i
 		}
 	}
@@ -170,9 +172,9 @@ func (c *lawSearch) pick(at int, want float64) int {
 func (c *lawSearch) start() (at int) {
 	least := math.Inf(1)
 	for i, p := range c.plans {
-		s := p.Centroid
+		s := p.Centroid.(centroid.Blocks)
 		off := math.Abs(math.Log(32*float64(s.Keys)/float64(c.all.k.Len))) +
-			math.Abs(math.Log(float64(s.Together)/128)) + math.Abs(math.Log(float64(s.Clusters)/64))
+			math.Abs(math.Log(float64(s.Queries)/128)) + math.Abs(math.Log(float64(s.Clusters)/64))
 		if off < least {
 			at, least = i, off
 		}
@@ -208,14 +210,14 @@ func (c *denseSearch) searchLaw(best trial) (trial, error) {
 		if err != nil {
 			return best, err
 		}
-		was := denseLaw(s.plans[at].Centroid)
+		was := denseLaw(s.plans[at])
 		s.saw(s.plans[at], sums.error())
 		at = min(s.pick(0, c.Tol/caution), len(s.plans)-1)
-		if r := denseLaw(s.plans[at].Centroid) / was; r < 3 && r > 0.3 { // the law holds between neighbours
+		if r := denseLaw(s.plans[at]) / was; r < 3 && r > 0.3 { // the law holds between neighbours
 			break
 		}
 	}
-	texts := min(c.folds[0].check.q.Batch, mostTexts)
+	texts := min(c.check.q.Batch, mostTexts)
 	use, rows := min(texts, fewFits), freshRows
 	least, end := 0, len(s.plans) // plans before least are not good enough; those from end on are not better than best
 	for range lawConfirms {
@@ -287,18 +289,18 @@ func (b *trialBudget) spend(c interface{ seconds(Plan) float64 }, p Plan, texts 
 	if math.IsInf(b.left, 1) {
 		return
 	}
-	few := *p.Centroid // a trial has few rows: its time is the clustering, and the keys that blocks weigh
+	few := p.Centroid.(centroid.Blocks) // a trial has few rows: its time is the clustering, and the keys that blocks weigh
 	few.Keys = 1
-	all := c.seconds(Plan{Method: Centroid, Centroid: &few})
-	few.Together = mostTogether
-	fit := c.seconds(Plan{Method: Centroid, Centroid: &few}) // hardly any blocks
+	all := c.seconds(Plan{Method: Centroid, Centroid: few})
+	few.Queries = mostQueries
+	fit := c.seconds(Plan{Method: Centroid, Centroid: few}) // hardly any blocks
 	of := clustersOf(p)
 	b.left -= float64(texts)*(all-fit) + float64(max(0, texts-b.fits[of]))*fit
 	b.fits[of] = max(b.fits[of], texts)
 }
 
-// mostTogether is the largest block of queries.
-const mostTogether = 1 << 14
+// mostQueries is the largest block of queries.
+const mostQueries = 1 << 14
 
 // searchTop returns the cheapest good plan of a group, given in ascending order of exact keys, and the number of trials
 // of a text that the search took. best.good is false if there is none. use is the number of texts to judge on.
@@ -374,16 +376,16 @@ func atLeast(plans []Plan, keys float64) int {
 	return either(at < 0, len(plans)-1, at)
 }
 
-// exactKeys returns the number of keys, or of clusters, that a block of queries meets exactly. Within a group of plans
-// only one of the two varies.
+// exactKeys returns a number in proportion to the keys that a query meets exactly. Within a group of plans only that
+// number varies.
 func exactKeys(p Plan) float64 {
-	if p.Method != Centroid {
-		return 0
+	switch s := p.Centroid.(type) {
+	case centroid.Prefix:
+		return float64(s.Keys)
+	case centroid.Sketch:
+		return 1 / s.Share
 	}
-	if p.Centroid.Share > 0 {
-		return 1 / p.Centroid.Share // in proportion
-	}
-	return float64(max(p.Centroid.Keys, p.Centroid.Top))
+	return 0
 }
 
 // trials returns the number of trials of one text that a head may spend, if they cost as much as trials of plan p.
@@ -392,9 +394,12 @@ func (c *chooser) trials(p Plan) int {
 	if n < budgetLength || p.Method != Centroid || c.Rates == nil {
 		return shortFits
 	}
-	few := *p.Centroid // a trial computes few rows, so its time is the clustering and the keys that blocks weigh
-	few.Top, few.Keys = 0, min(few.Keys, 1)
-	one := c.seconds(Plan{Method: Centroid, Centroid: &few})
+	few := p.Centroid
+	if s, ok := few.(centroid.Prefix); ok { // a trial computes few rows: its time is the clustering, and keys that blocks weigh
+		s.Keys = 1
+		few = s
+	}
+	one := c.seconds(Plan{Method: Centroid, Centroid: few})
 	most := choosingShare * texts * c.seconds(Plan{Method: Exact}) / max(one, math.SmallestNonzeroFloat64)
 	return int(min(max(most, min(fewFits, texts)), 64))
 }
@@ -405,8 +410,12 @@ func (c *chooser) preference(p Plan) int {
 	if p.Method != Centroid {
 		return 100
 	}
-	s, n := p.Centroid, c.all.k.Len
-	return either(s.Chunk == prefixChunk(n), 0, 10) + either(s.Chunk > prefixChunk(n), 0, 5) + either(lean(p), 1, 0)
+	s, ok := p.Centroid.(centroid.Prefix)
+	if !ok {
+		return 0
+	}
+	chunk := prefixChunk(c.all.k.Len)
+	return either(s.Chunk == chunk, 0, 10) + either(s.Chunk > chunk, 0, 5) + either(lean(p), 1, 0)
 }
 
 func either(yes bool, a, b int) int {
@@ -419,13 +428,22 @@ func either(yes bool, a, b int) int {
 // clustersOf returns the part of a plan that determines its clustering. Plans of features form a group per number of
 // features.
 func clustersOf(p Plan) centroid.Spec {
-	if p.Method != Centroid {
-		n, _ := p.Features.Spec.OutDim()
-		return centroid.Spec{Sinks: n}
+	switch s := p.Centroid.(type) {
+	case centroid.PerQuery:
+		s.Top = 0
+		return s
+	case centroid.Blocks:
+		s.Keys = 0
+		return s
+	case centroid.Prefix:
+		s.Keys = 0
+		return s
+	case centroid.Sketch:
+		s.Share = 0
+		return s
 	}
-	s := *p.Centroid
-	s.Top, s.Keys, s.Share = 0, 0, 0
-	return s
+	n, _ := p.Features.Spec.OutDim()
+	return centroid.PerQuery{Sinks: n}
 }
 
 // The rows that judge a plan: the rows that guide the search, fresh rows, or both. Rows that have guided a search
@@ -453,11 +471,11 @@ func (c *denseSearch) measure(p Plan, texts, rows int) (sums errorSums, err erro
 	}
 	if p.Method != Centroid {
 		t := tester{chooser: c.chooser, h: c.h}
-		check := c.folds[0].check
+		check := c.check
 		if rows == freshRows {
-			check = c.folds[0].fresh
+			check = c.fresh
 		}
-		list, err := t.measure(p, 0, check)
+		list, err := t.measure(p, check)
 		if errors.Is(err, errNoFit) {
 			sums.add(1, 0, 0)
 			return sums, nil
@@ -468,7 +486,7 @@ func (c *denseSearch) measure(p Plan, texts, rows int) (sums errorSums, err erro
 		return sums, err
 	}
 	for i, t := range c.texts[:texts] {
-		list := t.known[judgement{*p.Centroid, rows == freshRows}]
+		list := t.known[judgement{p.Centroid, rows == freshRows}]
 		// The query heads of a group err together at a position, so that they are one row of the bootstrap.
 		for at := range list[0].rows {
 			var a, b float64
@@ -484,7 +502,7 @@ func (c *denseSearch) measure(p Plan, texts, rows int) (sums errorSums, err erro
 // judge computes the errors of a plan of centroids on the given number of texts, unless they are known.
 func (c *denseSearch) judge(p Plan, texts, rows int) error {
 	for i := len(c.texts); i < texts; i++ {
-		t, err := c.text((c.h + i) % c.folds[0].check.q.Batch)
+		t, err := c.text((c.h + i) % c.check.q.Batch)
 		if err != nil {
 			return err
 		}
@@ -493,7 +511,7 @@ func (c *denseSearch) judge(p Plan, texts, rows int) error {
 	errs := make([]error, texts)
 	par.For(texts, 1, func(lo, hi int) {
 		for i := lo; i < hi; i++ {
-			errs[i] = c.texts[i].judge(*p.Centroid, c.scale, rows)
+			errs[i] = c.texts[i].judge(p.Centroid, c.scale, rows)
 		}
 	})
 	return errors.Join(errs...)
@@ -501,8 +519,7 @@ func (c *denseSearch) judge(p Plan, texts, rows int) error {
 
 // text prepares text b for trials of the head.
 func (c *denseSearch) text(b int) (*denseText, error) {
-	f := &c.folds[0]
-	t := &denseText{check: oneText(f.check, b, c.h), fresh: oneText(f.fresh, b, c.h),
+	t := &denseText{check: oneText(c.check, b, c.h), fresh: oneText(c.fresh, b, c.h),
 		known: map[judgement][]errorSums{}}
 	var err error
 	t.trials, err = centroid.NewTrials(t.check.vis, c.scale, t.check.q, t.check.k, t.check.v)
@@ -516,9 +533,9 @@ func (t *denseText) judge(spec centroid.Spec, scale float64, rows int) error {
 	if rows == allRows && slices.ContainsFunc(t.fresh.rows, shared) {
 		return errors.Join(t.judge(spec, scale, checkRows), t.judge(spec, scale, freshRows))
 	}
-	var checks []*Check[float32]
+	var checks []*Check
 	var positions []int
-	for _, check := range [...]*Check[float32]{t.check, t.fresh} {
+	for _, check := range [...]*Check{t.check, t.fresh} {
 		fresh := check == t.fresh
 		if rows != allRows && (rows == freshRows) != fresh || t.known[judgement{spec, fresh}] != nil {
 			continue
@@ -548,11 +565,11 @@ func (t *denseText) judge(spec centroid.Spec, scale float64, rows int) error {
 
 // oneText returns the check of key/value head h on text b alone, with the same rows, and with exact outputs if c has
 // them.
-func oneText(c *Check[float32], b, h int) *Check[float32] {
+func oneText(c *Check, b, h int) *Check {
 	s := sample{c.vis, c.q, c.k, c.v}
 	s = s.head(h)
 	group := c.q.Heads / c.k.Heads
-	out := &Check[float32]{vis: c.vis, q: batch(s.q, b), k: batch(s.k, b), v: batch(s.v, b), rows: c.rows}
+	out := &Check{vis: c.vis, q: batch(s.q, b), k: batch(s.k, b), v: batch(s.v, b), rows: c.rows}
 	if c.seen != nil {
 		out.exact, out.seen = batch(headRange(c.exact, h*group, (h+1)*group), b), c.seen[b:b+1]
 	}

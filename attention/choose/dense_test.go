@@ -31,7 +31,7 @@ func TestChooseDense(t *testing.T) {
 		for h, p := range got.Heads {
 			if p.Method == Centroid {
 				some = true
-				if p.Centroid.Together == 0 || (p.Centroid.Chunk > 0) != c.causal || p.Centres != nil {
+				if _, ok := p.Centroid.(centroid.PerQuery); ok || p.Centroid.Causal() != c.causal {
 					t.Errorf("causal %t, head %d: %v", c.causal, h, p.Plan)
 				}
 				exact := rates.Seconds(Plan{Method: Exact}, c.causal, c.length, 32, 32)
@@ -50,7 +50,7 @@ func TestChooseDense(t *testing.T) {
 		if !reflect.DeepEqual(got, saved) {
 			t.Errorf("causal %t: another choice after saving", c.causal)
 		}
-		a, err := New[float32](saved)
+		a, err := New(saved)
 		must(t, err)
 		out, want := attention.NewSeq[float32](1, 2, c.length, 32), attention.NewSeq[float32](1, 2, c.length, 32)
 		_, err = a.Forward(out, q, k, v)
@@ -77,8 +77,8 @@ func TestChooseDense(t *testing.T) {
 		before, err := Choose(o, vis, 0, cut(q, 0, 512), cut(k, 0, 512), cut(v, 0, 512))
 		must(t, err)
 		for h, p := range before.Heads {
-			if p.Method == Centroid && p.Centroid.Together > 0 {
-				t.Errorf("causal %t, head %d: %v by rates without dense tiles", c.causal, h, p.Plan)
+			if _, ok := p.Centroid.(centroid.Blocks); ok {
+				t.Errorf("head %d: %v by rates without dense tiles", h, p.Plan)
 			}
 		}
 	}
@@ -95,23 +95,25 @@ func TestDenseRates(t *testing.T) {
 	if r.Dense != 0.25 || r.Group != 4.5 {
 		t.Errorf("%+v", r)
 	}
-	p := Plan{Method: Centroid, Centroid: &centroid.Spec{Clusters: 16, Together: 64, Top: 2}}
+	p := Plan{Method: Centroid, Centroid: centroid.Blocks{Clusters: 16, Queries: 64, Keys: 2}}
 	if got, want := r.Seconds(p, false, 512, 32, 32), 4.5+0.25*p.Cost(false, 512, 32, 32); got != want {
 		t.Errorf("%v s, want %v", got, want)
 	}
-	if !strings.Contains(p.String(), "together 64") {
+	if !strings.Contains(p.String(), "blocks of 64") {
 		t.Error(p.String())
 	}
-	chunks := Plan{Method: Centroid, Centroid: &centroid.Spec{Clusters: 16, Together: 32, Chunk: 128, Window: 32,
-		Sinks: 2}}
+	chunks := centroid.Prefix{Clusters: 16, Queries: 32, Chunk: 128, Keys: 8, Window: 32}
 	// The mean position sees half of the keys: twice its cost is compared with that of exact attention at the end.
-	if a, b := denseCost(chunks, true, 4096, 32, 32), 2*chunkCost(*chunks.Centroid, 2048, 32, 32); a != b {
+	chunk := 128. / 4096
+	if a, b := denseCost(Plan{Method: Centroid, Centroid: chunks}, 4096, 32, 32),
+		chunk*exactCost(128)+2*(1-chunk)*chunks.Cost((4096+128)/2, 32, 32); a != b {
 		t.Errorf("%v, want %v", a, b)
 	}
 	q, k, v := heads.Generate[float32](2, 600, 32, 1)
-	choice := &Choice{Causal: true, Length: 600, Dim: 32, ValueDim: 32,
-		Heads: []Head{{Plan: chunks}, {Plan: Plan{Method: Centroid, Centroid: &centroid.Spec{Clusters: 16}}}}}
-	a, err := New[float32](choice)
+	choice := &Choice{Causal: true, Length: 600, Dim: 32, ValueDim: 32, Heads: []Head{
+		{Plan: Plan{Method: Centroid, Centroid: chunks}},
+		{Plan: Plan{Method: Centroid, Centroid: centroid.Sketch{Clusters: 16, Chunk: 64, Share: 0.1}}}}}
+	a, err := New(choice)
 	must(t, err)
 	out := attention.NewSeq[float32](1, 2, 600, 32)
 	if _, err := a.Forward(out, q, k, v); err != nil {
@@ -122,15 +124,15 @@ func TestDenseRates(t *testing.T) {
 // A choice that turns out to be slower than exact attention is given up; one that is faster stays.
 func TestProve(t *testing.T) {
 	for _, slow := range []bool{true, false} {
-		length, spec := 4096, centroid.Spec{Clusters: 16, Keys: 1, Together: 128, Sample: 128, Passes: 1}
+		length, spec := 4096, centroid.Blocks{Clusters: 16, Keys: 1, Queries: 128, Sample: 128, Passes: 1}
 		if slow {
-			length, spec = 256, centroid.Spec{Clusters: 128, Keys: 100, Together: 2}
+			length, spec = 256, centroid.Blocks{Clusters: 128, Keys: 100, Queries: 2}
 		}
 		q, k, v := heads.Generate[float32](1, length, 16, 1)
 		c, err := newChooser(Options{Tol: 0.1, ByCost: true}, 0, sample{q: q, k: k, v: v})
 		must(t, err)
 		c.Rates = &Rates{Exact: 1}
-		out, err := Use(Plan{Method: Centroid, Centroid: &spec}, attention.Visibility{}, 0, q, k, v)
+		out, err := Use(Plan{Method: Centroid, Centroid: spec}, attention.Visibility{}, 0, q, k, v)
 		must(t, err)
 		must(t, c.prove(out))
 		if got := out.Heads[0].Method == Exact; got != slow {
@@ -192,7 +194,8 @@ func TestJudgedVisibility(t *testing.T) {
 func TestSecondsOfNoKeys(t *testing.T) {
 	r := &Rates{Exact: 1, Dense: 1}
 	for _, p := range denseGrid(true, 1, 4096, 3) {
-		if c := p.Cost(true, p.Centroid.Start, 16, 16); c != exactCost(p.Centroid.Start) {
+		start := p.Centroid.(centroid.Prefix).Start
+		if c := p.Cost(true, start, 16, 16); c != exactCost(start) {
 			t.Errorf("%v: cost %v", p, c)
 		}
 		if s := r.Seconds(p, true, 0, 16, 16); !(s >= 0) {
@@ -207,14 +210,14 @@ func TestLean(t *testing.T) {
 		for _, group := range []int{1, 3, 8} {
 			count := 0
 			for _, p := range denseGrid(true, 1, length, group) {
-				s := *p.Centroid
+				s := p.Centroid.(centroid.Prefix)
 				must(t, s.Validate())
-				spec := prefixSpec(length, s.Chunk, group)
+				spec := prefixSpec(length, s.Chunk, group, 1)
 				if lean(p) {
-					spec = leanSpec(length, s.Chunk, group)
+					spec = leanSpec(length, s.Chunk, group, 1)
 					count++
 				}
-				if s.Together != spec.Together || s.Window != spec.Window {
+				if s.Queries != spec.Queries || s.Window != spec.Window {
 					t.Errorf("%d tokens, group %d: %+v, want %+v", length, group, s, spec)
 				}
 				if lean(p) && (s.Keys > leanKeys || s.Chunk != prefixChunk(length)) {
@@ -226,7 +229,7 @@ func TestLean(t *testing.T) {
 			}
 		}
 	}
-	bidirectional := Plan{Method: Centroid, Centroid: &centroid.Spec{Clusters: 64, Together: 64, Keys: 64}}
+	bidirectional := Plan{Method: Centroid, Centroid: centroid.Blocks{Clusters: 64, Queries: 64, Keys: 64}}
 	if lean(bidirectional) || lean(Plan{Method: Exact}) {
 		t.Error("a plan without chunks is lean")
 	}

@@ -22,7 +22,7 @@ func ExampleNew() {
 		{Plan: choose.Plan{Method: choose.Exact}},
 		{Plan: choose.Plan{Method: choose.Features, Features: positive}},
 	}}
-	a, err := choose.New[float32](choice)
+	a, err := choose.New(choice)
 	if err != nil {
 		panic(err)
 	}

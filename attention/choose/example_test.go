@@ -31,7 +31,7 @@ func Example() {
 		fmt.Println(err)
 		return
 	}
-	a, err := choose.New[float32](read)
+	a, err := choose.New(read)
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -25,10 +25,11 @@ import (
 //   - Exact and Features are the rates of these methods.
 //   - Token is the time per token for clustering. Centroid covers the products with centroids and neighbours, Top the
 //     keys of the opened clusters, and Visit each opened cluster.
-//   - Group and Dense belong to queries that choose together (centroid.Spec.Together): Group is the time per token for
-//     clustering and sorting, Dense the rate of all products.
+//   - Group and Dense belong to queries that choose in blocks (centroid.Blocks, centroid.Prefix): Group is the time per
+//     token for clustering and sorting, Dense the rate of all products.
 //
-// Rates without Dense come from earlier versions. Choose then leaves out plans with Together.
+// Token, Centroid, Top and Visit are of centroid.PerQuery, and 0 for causal attention. Rates without Dense come from
+// earlier versions. Choose then leaves out plans of blocks.
 type Rates struct {
 	Exact    float64 `json:"exact"`
 	Features float64 `json:"features"`
@@ -45,41 +46,38 @@ func (r *Rates) Seconds(p Plan, causal bool, lenK, dim, valueDim int) float64 {
 	cost := p.Cost(causal, lenK, dim, valueDim)
 	switch p.Method {
 	case Centroid:
-		if p.Centroid.Together > 0 {
-			dense := r.Dense
-			if dense == 0 {
-				dense = r.Exact
-			}
-			return r.Group + dense*denseCost(p, causal, lenK, dim, valueDim)
+		if s, ok := p.Centroid.(centroid.PerQuery); ok {
+			base := baseCost(s, lenK, dim, valueDim)
+			return r.Token + r.Centroid*base + r.Top*(cost-base) + r.Visit*float64(s.Top)
 		}
-		base := baseCost(p, causal, lenK, dim, valueDim)
-		return r.Token + r.Centroid*base + r.Top*(cost-base) + r.Visit*float64(p.Centroid.Top)
+		return r.Group + cmp.Or(r.Dense, r.Exact)*denseCost(p, lenK, dim, valueDim)
 	case Features:
 		return r.Features * cost
 	}
 	return r.Exact * cost
 }
 
-// denseCost returns the cost of a plan whose queries choose together. For causal attention it is twice the cost at the
+// denseCost returns the cost of a plan whose products are dense tiles. For causal attention it is twice the cost at the
 // mean position, because the cost of exact attention, with which it is compared, is that of the last position.
-func denseCost(p Plan, causal bool, lenK, dim, valueDim int) float64 {
-	s := *p.Centroid
-	if !causal || s.Chunk == 0 {
-		return s.Cost(lenK, dim, valueDim)
-	}
-	if s.Keys > 0 && lenK > 0 { // queries before Start see all keys
-		start := min(float64(max(s.Start, s.Chunk)), float64(lenK))
+func denseCost(p Plan, lenK, dim, valueDim int) float64 {
+	switch s := p.Centroid.(type) {
+	case centroid.Prefix:
+		if lenK == 0 {
+			return 0
+		}
+		start := min(float64(max(s.Start, s.Chunk)), float64(lenK)) // queries before it see all keys
 		part := start / float64(lenK)
-		return part*exactCost(int(start)) + 2*(1-part)*chunkCost(s, (start+float64(lenK))/2, dim, valueDim)
+		return part*exactCost(int(start)) + 2*(1-part)*s.Cost(int(start+float64(lenK))/2, dim, valueDim)
+	case centroid.Sketch:
+		return 2 * s.Cost(lenK/2, dim, valueDim)
 	}
-	return 2 * chunkCost(s, float64(lenK)/2, dim, valueDim)
+	return p.Centroid.Cost(lenK, dim, valueDim)
 }
 
-// baseCost returns the cost of a centroid plan without the keys of its exact clusters.
-func baseCost(p Plan, causal bool, lenK, dim, valueDim int) float64 {
-	s := *p.Centroid
-	s.Top, s.Keys = 0, 0
-	return centroidCost(s, causal, lenK, dim, valueDim)
+// baseCost returns the cost of a plan without the keys of its exact clusters.
+func baseCost(s centroid.PerQuery, lenK, dim, valueDim int) float64 {
+	s.Top = 0
+	return s.Cost(lenK, dim, valueDim)
 }
 
 // valid reports whether all rates are finite and not negative, and Exact is positive.
@@ -107,7 +105,7 @@ const (
 // ratesKey identifies a measurement: everything that rates depend on.
 type ratesKey struct {
 	procs, heads, group, length, dim, valueDim int
-	causal, online                             bool
+	causal                                     bool
 }
 
 // ratesDone keeps the rates of the process. Measurements hold ratesLock, so that they do not disturb each other.
@@ -123,9 +121,7 @@ var (
 //
 // Rates hold for one length, the nearest power of two up to 8192. The clustering is trained on a sample of the keys, so
 // its time per token falls with the length.
-//
-// With online, causal centroids are fitted to the keys already seen in every call, as with Options.Online.
-func MeasureRates(causal, online bool, q, k, v attention.Shape) (*Rates, error) {
+func MeasureRates(causal bool, q, k, v attention.Shape) (*Rates, error) {
 	if q.Heads < 1 || k.Heads < 1 || q.Heads%k.Heads != 0 || q.Dim < 1 || q.Dim != k.Dim || v.Dim < 1 {
 		return nil, fmt.Errorf("rates of q %v, k %v, v %v: %w", q, k, v, dense.ErrShape)
 	}
@@ -133,8 +129,7 @@ func MeasureRates(causal, online bool, q, k, v attention.Shape) (*Rates, error) 
 	defer ratesLock.Unlock()
 	near := 1 << bits.Len(uint(max(1, 2*k.Len/3))) // the nearest power of two
 	near = min(max(near, minRatesLength), maxRatesLength)
-	key := ratesKey{par.Procs(), min(k.Heads, par.Procs()), q.Heads / k.Heads, near, q.Dim, v.Dim, causal,
-		online && causal}
+	key := ratesKey{par.Procs(), min(k.Heads, par.Procs()), q.Heads / k.Heads, near, q.Dim, v.Dim, causal}
 	if r, ok := ratesDone[key]; ok {
 		return &r, nil
 	}
@@ -157,12 +152,12 @@ func measureRates(key ratesKey) (Rates, error) {
 	out := attention.NewSeq[float32](1, q.Heads, length, valueDim)
 
 	other := min(length, otherLength)
-	plans := append(ratesPlans(grid(causal, 0, 1, other, dim)), ratesDense(causal, length, key.group)...)
-	lengths, methods := make([]int, len(plans)), make([]*Attention[float32], len(plans))
+	plans := append(ratesPlans(grid(causal, 0, 1, other, dim, key.group)), ratesDense(causal, length, key.group)...)
+	lengths, methods := make([]int, len(plans)), make([]*Attention, len(plans))
 	for i, p := range plans {
 		lengths[i] = other
 		switch {
-		case p.Method == Centroid && p.Centroid.Together > 0:
+		case i >= len(plans)-2: // those of ratesDense
 			lengths[i] = length
 		case p.Method == Exact:
 			lengths[i] = min(length, otherLength*max(1, key.procs/8))
@@ -172,12 +167,7 @@ func measureRates(key ratesKey) (Rates, error) {
 		if err != nil {
 			return Rates{}, err
 		}
-		for h := range c.Heads {
-			if key.online {
-				c.Heads[h].Centres = nil
-			}
-		}
-		if methods[i], err = New[float32](c); err != nil {
+		if methods[i], err = New(c); err != nil {
 			return Rates{}, err
 		}
 		methods[i].Visibility = vis
@@ -209,13 +199,13 @@ func measureRates(key ratesKey) (Rates, error) {
 				points[i].cost = 2 * exactCost(length-lengths[i]/2)
 			}
 		}
-		if p.Method == Centroid {
-			points[i].base, points[i].top = baseCost(p, causal, lengths[i], dim, valueDim), float64(p.Centroid.Top)
+		if s, ok := p.Centroid.(centroid.PerQuery); ok {
+			points[i].base, points[i].top = baseCost(s, lengths[i], dim, valueDim), float64(s.Top)
 		}
 	}
 	n := len(points) - 2
 	for i := n; i < len(points); i++ {
-		points[i].cost = denseCost(plans[i], causal, length, dim, valueDim)
+		points[i].cost = denseCost(plans[i], length, dim, valueDim)
 	}
 	r := ratesOf(points[:n])
 	r.dense(points[n], points[n+1])
@@ -235,18 +225,16 @@ func repeated(s attention.Seq[float32], n int) attention.Seq[float32] {
 
 // ratesDense returns the two plans that determine Dense and Group: one with few exact keys, one with many.
 func ratesDense(causal bool, length, group int) []Plan {
-	few := centroid.Spec{Clusters: max(4, min(64, length/32)), Together: either(length <= 1<<11, 64, 128), Passes: 1,
-		Sample: 512, Keys: max(1, length/64)}
-	many := few
-	many.Keys = max(2, length/6)
-	if causal {
-		keys := few.Keys
-		few = prefixSpec(length, min(prefixChunk(length), length/4), group)
-		few.Passes, few.Keys = 1, keys
-		many = few
-		many.Keys = max(2, length/6)
+	plan := func(keys int) Plan {
+		if causal {
+			s := prefixSpec(length, min(prefixChunk(length), length/4), group, 0)
+			s.Keys = keys
+			return Plan{Method: Centroid, Centroid: s}
+		}
+		return Plan{Method: Centroid, Centroid: centroid.Blocks{Clusters: max(4, min(64, length/32)),
+			Queries: either(length <= 1<<11, 64, 128), Passes: 1, Sample: 512, Keys: keys}}
 	}
-	return []Plan{{Method: Centroid, Centroid: &few}, {Method: Centroid, Centroid: &many}}
+	return []Plan{plan(max(1, length/64)), plan(max(2, length/6))}
 }
 
 // dense solves for Dense and Group, given a plan a with less cost than plan b.
@@ -260,22 +248,28 @@ func (r *Rates) dense(a, b ratesPoint) {
 	r.Group = max(0, a.seconds-r.Dense*a.cost)
 }
 
-// ratesPlans returns the plans to time: exact attention, features, the fewest and the most clusters without exact ones,
-// and a cheap and an expensive plan with exact clusters. ratesOf relies on this order.
+// ratesPlans returns the plans to time: exact attention, features, and of bidirectional plans the fewest and the most
+// clusters without exact ones, and a cheap and an expensive plan with exact clusters. ratesOf relies on this order.
 func ratesPlans(all []Plan) []Plan {
 	var alone, top []Plan
 	out := []Plan{{Method: Exact}, {}}
 	for _, p := range all {
+		s, ok := p.Centroid.(centroid.PerQuery)
 		switch {
 		case p.Method == Features:
 			out[1] = p
-		case p.Centroid.Top == 0:
+		case ok && s.Top == 0:
 			alone = append(alone, p)
-		default:
+		case ok:
 			top = append(top, p)
 		}
 	}
-	slices.SortStableFunc(alone, func(a, b Plan) int { return cmp.Compare(a.Centroid.Clusters, b.Centroid.Clusters) })
+	if len(top) == 0 {
+		return out
+	}
+	slices.SortStableFunc(alone, func(a, b Plan) int {
+		return cmp.Compare(a.Centroid.(centroid.PerQuery).Clusters, b.Centroid.(centroid.PerQuery).Clusters)
+	})
 	return append(out, alone[0], alone[len(alone)-1], top[len(top)/3], top[len(top)-2])
 }
 
@@ -288,6 +282,9 @@ type ratesPoint struct{ seconds, cost, base, top float64 }
 func ratesOf(p []ratesPoint) Rates {
 	const least = 1e-12 // for a clock that shows no time
 	r := Rates{Exact: max(p[0].seconds, least) / p[0].cost, Features: max(p[1].seconds, least) / p[1].cost}
+	if len(p) == 2 {
+		return r
+	}
 	if p[3].base > p[2].base {
 		r.Centroid = max(0, (p[3].seconds-p[2].seconds)/(p[3].base-p[2].base))
 	}

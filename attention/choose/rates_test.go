@@ -65,7 +65,7 @@ func TestChooseBySeconds(t *testing.T) {
 		}
 	}
 	visits := Rates{Exact: 1, Visit: 3}
-	if got := visits.Seconds(Plan{Method: Centroid, Centroid: &centroid.Spec{Clusters: 8, Top: 2}}, false, 64, 8,
+	if got := visits.Seconds(Plan{Method: Centroid, Centroid: centroid.PerQuery{Clusters: 8, Top: 2}}, false, 64, 8,
 		8); got != 6 {
 		t.Errorf("two clusters at 3 s: %v", got)
 	}
@@ -97,12 +97,12 @@ func TestMeasureRates(t *testing.T) {
 		q := attention.Shape{Batch: 1, Heads: 6, Len: 100, Dim: 8}
 		k, v := q, q
 		k.Heads, v.Heads, v.Dim = 2, 2, 4
-		r, err := MeasureRates(causal, false, q, k, v)
+		r, err := MeasureRates(causal, q, k, v)
 		must(t, err)
-		again, err := MeasureRates(causal, false, q, k, v)
+		again, err := MeasureRates(causal, q, k, v)
 		must(t, err)
 		k.Heads = 4
-		if _, err := MeasureRates(causal, false, q, k, v); !errors.Is(err, dense.ErrShape) {
+		if _, err := MeasureRates(causal, q, k, v); !errors.Is(err, dense.ErrShape) {
 			t.Errorf("6 query heads on 4: %v", err)
 		}
 		if !r.valid() || *r != *again {
@@ -126,7 +126,7 @@ func TestPredictedSeconds(t *testing.T) {
 			vis := attention.Visibility{Causal: causal}
 			for _, length := range []int{512, 2048, 8192} {
 				shape := attention.Shape{Batch: 1, Heads: n, Len: length, Dim: dim}
-				rates, err := MeasureRates(causal, false, shape, shape, shape)
+				rates, err := MeasureRates(causal, shape, shape, shape)
 				must(t, err)
 				q, k, v := heads.Generate[float32](n, length, dim, 7)
 				out := attention.NewSeq[float32](1, n, length, dim)
@@ -142,7 +142,7 @@ func TestPredictedSeconds(t *testing.T) {
 					for start, round := time.Now(), 0; round < 3 ||
 						round < 20 && time.Since(start) < 200*time.Millisecond; round++ {
 						for i, c := range []*Choice{c, exact} {
-							a, err := New[float32](c)
+							a, err := New(c)
 							must(t, err)
 							a.Visibility = vis
 							from := time.Now()
@@ -157,7 +157,7 @@ func TestPredictedSeconds(t *testing.T) {
 						1e6*predicted, 1e6*best[0], predicted/best[0], predicted/whole/(best[0]/best[1]))
 				}
 				report("exact", exact)
-				all := grid(causal, 0, 1, length, dim)
+				all := grid(causal, 0, 1, length, dim, 1)
 				centroids := len(all) - len(featureCounts)
 				for _, at := range []int{0, centroids / 2, centroids - 2, len(all) - 1} {
 					c, err := Use(all[at], vis, 0, q, k, v)

@@ -18,8 +18,8 @@ const (
 // answerCausal computes the exact outputs of rows in ascending order, each over the keys up to its own position.
 // attention.Exact would need one call per row, because its queries have neighbouring positions; here all rows share
 // packed keys.
-func (c *Check[T]) answerCausal(scale float64) error {
-	tab, err := kern.Chosen[T]()
+func (c *Check) answerCausal(scale float64) error {
+	tab, err := kern.Chosen[float32]()
 	if err != nil {
 		return err
 	}
@@ -39,18 +39,18 @@ func (c *Check[T]) answerCausal(scale float64) error {
 // causalRows computes the sampled rows begin to end−1 of one key/value head with a running maximum and rescaled sums,
 // as attention.Exact does. Row r·group + g is sampled row begin + r of head g of the group. Rows before the current
 // keys are skipped: first is the first row that sees any of them.
-func (c *Check[T]) causalRows(tab *kern.Table[T], scale float64, b, h, begin, end int) {
+func (c *Check) causalRows(tab *kern.Table[float32], scale float64, b, h, begin, end int) {
 	rows := c.rows[begin:end]
 	group, n := c.q.Heads/c.k.Heads, len(rows)
-	x, acc := dense.New[T](n*group, c.q.Dim), dense.New[T](n*group, c.v.Dim)
-	top, sum := make([]T, n*group), make([]float64, n*group)
+	x, acc := dense.New[float32](n*group, c.q.Dim), dense.New[float32](n*group, c.v.Dim)
+	top, sum := make([]float32, n*group), make([]float64, n*group)
 	for r := range x.Rows {
 		copy(x.Row(r), c.q.Head(b, h*group+r%group).Row(rows[r/group]))
-		top[r] = T(math.Inf(-1))
+		top[r] = float32(math.Inf(-1))
 	}
-	tab.Scale(x.Data, T(scale))
-	tile := dense.New[T](n*group, answerKeys)
-	var panel kern.Panel[T]
+	tab.Scale(x.Data, float32(scale))
+	tile := dense.New[float32](n*group, answerKeys)
+	var panel kern.Panel[float32]
 	k, v := c.k.Head(b, h), c.v.Head(b, h)
 	first := 0
 	for lo := 0; lo <= rows[n-1]; lo += answerKeys {
@@ -59,7 +59,7 @@ func (c *Check[T]) causalRows(tab *kern.Table[T], scale float64, b, h, begin, en
 			first++
 		}
 		tab.Pack(&panel, k.RowRange(lo, hi))
-		p := dense.Matrix[T]{Rows: (n - first) * group, Cols: hi - lo, Stride: hi - lo,
+		p := dense.Matrix[float32]{Rows: (n - first) * group, Cols: hi - lo, Stride: hi - lo,
 			Data: tile.Data[:(n-first)*group*(hi-lo)]}
 		from := first * group
 		tab.MulT(p, x.RowRange(from, x.Rows), &panel, nil)
@@ -70,7 +70,7 @@ func (c *Check[T]) causalRows(tab *kern.Table[T], scale float64, b, h, begin, en
 			clear(row[seen:])
 			if m := tab.Max(row[:seen]); m > top[r] {
 				f := math.Exp(float64(top[r]) - float64(m))
-				tab.Scale(acc.Row(r), T(f))
+				tab.Scale(acc.Row(r), float32(f))
 				sum[r] *= f
 				top[r] = m
 			}
@@ -81,6 +81,6 @@ func (c *Check[T]) causalRows(tab *kern.Table[T], scale float64, b, h, begin, en
 	for r := range acc.Rows {
 		out := c.exact.Head(b, h*group+r%group).Row(begin + r/group)
 		copy(out, acc.Row(r))
-		tab.Scale(out, T(1/sum[r]))
+		tab.Scale(out, float32(1/sum[r]))
 	}
 }

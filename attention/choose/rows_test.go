@@ -18,7 +18,7 @@ func TestAnswerCausal(t *testing.T) {
 	for _, scale := range []float64{0, 0.7} {
 		_, err := (&attention.Exact[float32]{Visibility: vis, Scale: scale}).Forward(want, q, k, v)
 		must(t, err)
-		c := &Check[float32]{vis: vis, q: q, k: k, v: v, rows: []int{0, 1, 63, 511, 512, 513, 1024, 1299}}
+		c := &Check{vis: vis, q: q, k: k, v: v, rows: []int{0, 1, 63, 511, 512, 513, 1024, 1299}}
 		must(t, c.answer(scale))
 		for h := range 6 {
 			for i, l := range c.rows {

@@ -214,7 +214,7 @@ func coverage(c *config, name string, every int, causal bool, given [][]int32, f
 // group, as in the estimates of Choose; the two must match for the intervals to be comparable.
 func judge(choice *choose.Choice, vis attention.Visibility, l int, fresh [][]headInputs, tol float64) (held, error) {
 	var t held
-	a, err := choose.New[float32](choice)
+	a, err := choose.New(choice)
 	if err != nil {
 		return t, err
 	}
@@ -235,7 +235,7 @@ func judge(choice *choose.Choice, vis attention.Visibility, l int, fresh [][]hea
 func judgeDecode(choice *choose.Choice, fresh [][]headInputs, tol float64) (halves, parts held, err error) {
 	for _, in := range fresh {
 		x := in[0]
-		state, err := choose.NewChunks[float32](choice, 1, x.q.Heads)
+		state, err := choose.NewChunks(choice, x.q.Shape, x.v.Shape)
 		if err != nil {
 			return halves, parts, err
 		}

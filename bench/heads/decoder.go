@@ -12,9 +12,6 @@ import (
 	"github.com/randfeat/randfeat/models/decoder"
 )
 
-// costRows is the number of tokens, the last ones of a length, whose mean cost is reported for that length.
-const costRows = 1024
-
 // prefixes returns the lengths to report. Attention is causal, so one run at the longest length yields all of them.
 func prefixes(length int) []int {
 	var out []int
@@ -26,11 +23,10 @@ func prefixes(length int) []int {
 	return append(out, length)
 }
 
-// decoderMethod is one kind of strictly causal attention, used in all layers. At most one of spec, tol and slots is
-// set; with none of them it is exact attention. The name identifies the method in the results file.
+// decoderMethod is one kind of strictly causal attention, used in all layers. At most one of tol and slots is set; with
+// none of them it is exact attention. The name identifies the method in the results file.
 type decoderMethod struct {
 	name  string
-	spec  *spec              // keeps all keys; centroid attention with calibrated centres
 	tol   float64            // keeps all keys; plans that choose.Choose picks with this tolerance
 	slots *centroid.SlotSpec // constant memory
 	// For constant memory: the name of the policy, and the memory of a key/value head in keys with their values.
@@ -50,31 +46,16 @@ func decoderMethods() []decoderMethod {
 	for _, tol := range []float64{0.05, 0.1} {
 		list = append(list, decoderMethod{name: fmt.Sprintf("chosen by seconds, error %g", tol), tol: tol})
 	}
-	for _, s := range []spec{
-		{Clusters: 64, Window: 64, Block: 64},
-		{Clusters: 64, Spread: true, Top: 4, Window: 64, Block: 64},
-		{Clusters: 64, Spread: true, Top: 8, Keys: 48, Window: 32, Block: 32},
-		{Clusters: 64, Spread: true, Top: 10, Keys: 56, Window: 32, Block: 32},
-		{Clusters: 64, Spread: true, Top: 10, Keys: 64, Window: 48, Block: 32},
-		{Clusters: 64, Spread: true, Top: 12, Keys: 96, Window: 64, Block: 64},
-		{Clusters: 128, Spread: true, Top: 20, Keys: 128, Window: 32, Block: 32},
-		{Clusters: 128, Spread: true, Top: 28, Keys: 192, Window: 32, Block: 32},
-	} {
-		s.Sinks = sinks
-		list = append(list, decoderMethod{name: specName(s), spec: &s})
-	}
 	for _, n := range budgets {
 		for _, p := range []struct {
 			name string
 			spec centroid.SlotSpec
 		}{
 			{"sinks and window (StreamingLLM)",
-				centroid.SlotSpec{Window: n - sinks - slotBlock, Block: slotBlock, Evict: true}},
-			{"heavy hitters (H2O)", centroid.SlotSpec{Evict: true, Decay: 1, Window: 32}},
+				centroid.SlotSpec{Window: n - sinks - slotBlock, Block: slotBlock}},
+			{"heavy hitters (H2O)", centroid.SlotSpec{Decay: 1, Window: 32}},
 			// Best on calibration texts among decays 0.5, 0.75 and 0.9 and windows 32 and 64.
-			{"heavy hitters, decayed (like SnapKV)", centroid.SlotSpec{Evict: true, Decay: 0.9, Window: 64}},
-			{"online merge", centroid.SlotSpec{}},
-			{"online merge, blocks of 16", centroid.SlotSpec{Block: 16, Decay: 0.7}},
+			{"heavy hitters, decayed (like SnapKV)", centroid.SlotSpec{Decay: 0.9, Window: 64}},
 		} {
 			s := p.spec
 			s.Budget = n
@@ -85,26 +66,19 @@ func decoderMethods() []decoderMethod {
 	return list
 }
 
-// calibration holds centres and plans. They come from calibration texts, never from test passages.
-type calibration struct {
-	centres map[int][][]*centroid.Centres // by number of clusters, then by layer
-	choices map[float64][]*choose.Choice  // by tolerance, then by layer
-}
+// calibration holds the plans of every tolerance, by layer. They come from calibration texts, never from test passages.
+type calibration map[float64][]*choose.Choice
 
-// calibrate fits the centres and chooses the plans that the methods of the list need, on calibration texts.
+// calibrate chooses the plans that the methods of the list need, on calibration texts.
 func calibrate(c *config, m smollm2, list []decoderMethod) (calibration, error) {
-	need, tols := map[int]bool{}, map[float64]bool{}
+	tols := map[float64]bool{}
 	for _, a := range list {
 		if a.tol > 0 {
 			tols[a.tol] = true
-		} else if a.spec != nil && a.spec.Clusters > 0 {
-			need[a.spec.Clusters] = true
-		} else if a.slots != nil && !a.slots.Evict {
-			need[64] = true
 		}
 	}
-	out := calibration{map[int][][]*centroid.Centres{}, map[float64][]*choose.Choice{}}
-	if len(need)+len(tols) == 0 {
+	out := calibration{}
+	if len(tols) == 0 {
 		return out, nil
 	}
 	ids, err := passages(c.weights, "smollm2_cal")
@@ -124,21 +98,6 @@ func calibrate(c *config, m smollm2, list []decoderMethod) (calibration, error) 
 		}
 		c.log("calibration passage %d: %.0f s", p, time.Since(start).Seconds())
 	}
-	for clusters := range need {
-		start := time.Now()
-		// A calibration runs once, so it can afford to use all keys and many landmarks.
-		s := spec{Clusters: clusters, Spread: true, Sinks: sinks, Window: 64, Block: 64, Landmarks: 128, Passes: 4,
-			Sample: n * len(ids[0])}
-		for l := range q {
-			found, err := centroid.Fit([]spec{s}, 0, attention.Visibility{Causal: true}, batches(q[l]), batches(k[l]),
-				batches(v[l]))
-			if err != nil {
-				return out, fmt.Errorf("layer %d: %w", l, err)
-			}
-			out.centres[clusters] = append(out.centres[clusters], found)
-		}
-		c.log("fitted %d centroids per head in all layers: %.1f s", clusters, time.Since(start).Seconds())
-	}
 	for tol := range tols {
 		start, exact, heads := time.Now(), 0, 0
 		for l := range q {
@@ -153,7 +112,7 @@ func calibrate(c *config, m smollm2, list []decoderMethod) (calibration, error) 
 					exact++
 				}
 			}
-			out.choices[tol] = append(out.choices[tol], chosen)
+			out[tol] = append(out[tol], chosen)
 		}
 		c.log("chose plans with tolerance %g, %d of %d key/value heads stay exact: %.1f s", tol, exact, heads,
 			time.Since(start).Seconds())
@@ -166,7 +125,6 @@ type pass struct {
 	method  decoderMethod
 	learned calibration
 	lengths []int
-	counts  []attention.Report // for every length, the counts of its last costRows rows, summed over layers
 }
 
 // memory returns the function that makes the attention state of a layer.
@@ -177,19 +135,11 @@ func (p *pass) memory(m smollm2) func(l int) (decoder.State, error) {
 		var err error
 		switch a := &p.method; {
 		case a.slots != nil:
-			var found []*centroid.Centres
-			if !a.slots.Evict {
-				found = p.learned.centres[64][l]
-			}
-			st, err = centroid.NewSlots[float32](*a.slots, 0, found, 1, c.Heads, c.KVHeads, c.HeadDim, c.HeadDim)
-		case a.spec != nil:
-			kept := &centroid.Attention[float32]{Visibility: attention.Visibility{Causal: true}, Specs: []spec{*a.spec}}
-			if a.spec.Clusters > 0 {
-				kept.Centres = p.learned.centres[a.spec.Clusters][l]
-			}
-			st = p.kept(m, kept.Forward)
+			st, err = centroid.NewSlots([]centroid.SlotSpec{*a.slots}, 0,
+				attention.Shape{Batch: 1, Heads: c.Heads, Dim: c.HeadDim},
+				attention.Shape{Batch: 1, Heads: c.KVHeads, Dim: c.HeadDim})
 		case a.tol > 0:
-			chosen, err := choose.New[float32](p.learned.choices[a.tol][l])
+			chosen, err := choose.New(p.learned[a.tol][l])
 			if err != nil {
 				return nil, err
 			}
@@ -197,7 +147,7 @@ func (p *pass) memory(m smollm2) func(l int) (decoder.State, error) {
 		default:
 			return exact(l)
 		}
-		return &counter{st, p}, err
+		return st, err
 	}
 }
 
@@ -208,38 +158,15 @@ func (p *pass) kept(m smollm2, forward func(out, q, k, v seq) (attention.Report,
 	return &keptState{forward: forward, k: all.k, v: all.v}
 }
 
-// counter adds the counts of the last costRows rows of every length to its pass.
-type counter struct {
-	decoder.State
-	pass *pass
-}
-
-// Step counts only steps that lie entirely within the last costRows rows of a length. The session must therefore step
-// in pieces whose length divides costRows and all lengths; rows of other pieces would be left out of the cost.
-func (c *counter) Step(out, q, k, v seq) error {
-	from, before := c.Len(), c.Report()
-	err := c.State.Step(out, q, k, v)
-	r := c.Report()
-	r.Rows, r.Exact, r.Scored = r.Rows-before.Rows, r.Exact-before.Exact, r.Scored-before.Scored
-	for i, n := range c.pass.lengths {
-		if from >= n-costRows && c.Len() <= n {
-			c.pass.counts[i].Add(r)
-		}
-	}
-	return err
-}
-
-// cost returns the cost of a token at length i, in units of one random feature. Centroid methods use the measured
-// counts, chosen plans their predicted cost, and constant memory its full budget.
+// cost returns the cost of a token at length i, in units of one random feature. Chosen plans have their
+// predicted cost, and constant memory its full budget.
 func (p *pass) cost(i, dim int) float64 {
 	switch a := &p.method; {
 	case a.slots != nil:
 		return float64(a.slots.Budget) / 2
-	case a.spec != nil:
-		return centroidCost(*a.spec, dim, dim, true)(p.counts[i], p.lengths[i])
 	case a.tol > 0:
 		cost, heads := 0.0, 0.0
-		for _, layer := range p.learned.choices[a.tol] {
+		for _, layer := range p.learned[a.tol] {
 			for _, h := range layer.Heads {
 				cost, heads = cost+h.Plan.Cost(true, p.lengths[i], dim, dim), heads+1
 			}
@@ -293,8 +220,8 @@ func runDecoder(c *config, res *results) error {
 	for range max(1, c.jobs) {
 		wg.Go(func() {
 			for r := range work {
-				if err := measure(c, m, &pass{method: byName[r.Method], learned: found, lengths: lengths,
-					counts: make([]attention.Report, len(lengths))}, ids[r.Passage], r, res); err != nil {
+				if err := measure(c, m, &pass{method: byName[r.Method], learned: found, lengths: lengths},
+					ids[r.Passage], r, res); err != nil {
 					mu.Lock()
 					failed = err
 					mu.Unlock()

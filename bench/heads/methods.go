@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/randfeat/randfeat"
@@ -25,86 +26,36 @@ type method struct {
 }
 
 // spec is a short name for the centroids of a head.
-type spec = centroid.Spec
+type spec = centroid.PerQuery
 
-// centroidCost returns the cost function of centroid attention. It counts:
-//   - the products of a query with the centroids and their values,
-//   - the products of a key with the centroids,
-//   - the products of a key with the landmarks that weight it (bidirectional only: calibrated centres need none),
-//   - the residual projections of Spread and Keys,
-//   - the exact keys and residual scores that the call reported.
-func centroidCost(s spec, dim, valueDim int, causal bool) func(r attention.Report, keys int) float64 {
+// centroidCost returns the cost function of centroid attention. It counts the products of a query with the centroids and
+// their values, of a key with the centroids and with the landmarks that weigh it, and the exact keys that the call
+// reported.
+func centroidCost(s spec, dim, valueDim int) func(r attention.Report, keys int) float64 {
 	return func(r attention.Report, keys int) float64 {
-		rows := float64(max(1, r.Rows))
 		d, both, k := float64(dim), float64(dim+valueDim), float64(min(s.Clusters, keys))
-		work := k*d + k*both + float64(r.Exact)/rows*both
-		if k > 0 && !causal {
-			landmarks := s.Landmarks
-			if landmarks == 0 {
-				landmarks = 32
-			}
-			work += float64(landmarks) * d
-		}
-		if s.Values > 0 {
-			work += k * float64(valueDim)
-		}
-		if s.Keys > 0 || s.Spread {
-			residual := s.Residual
-			if residual == 0 {
-				residual = 16
-			}
-			res := float64(min(residual, dim))
-			work += 2*res*d + float64(r.Scored)/rows*res // projections of a query and a key, then the scores
-			if s.Spread {
-				work += k * res
-			}
-		}
-		return work / (2 * both)
+		landmarks := float64(cmp.Or(s.Landmarks, 32))
+		return (k*d + k*both + float64(r.Exact)/float64(max(1, r.Rows))*both + landmarks*d) / (2 * both)
 	}
 }
 
 // specName describes a spec. Records are found by this name: a change of its wording orphans the results so far.
 func specName(s spec) string {
 	name := ""
-	add := func(format string, n ...any) {
-		if name != "" {
-			name += " + "
-		}
-		name += fmt.Sprintf(format, n...)
+	if s.Window > 0 {
+		name = fmt.Sprintf("block %d ± %d + ", s.Block, s.Window)
 	}
-	if s.Sinks > 0 {
-		add("%d sinks", s.Sinks)
-	}
-	if s.Sinks > 0 && s.Window > 0 { // causal
-		add("window %d to %d", s.Window+1, s.Window+s.Block)
-	} else if s.Window > 0 {
-		add("block %d ± %d", s.Block, s.Window)
-	}
-	if s.Clusters > 0 {
-		add("%d centroids", s.Clusters)
-		if s.Spread {
-			name += " with spread"
-		}
-	}
-	switch {
-	case s.Keys > 0:
-		add("best %d keys of %d clusters", s.Keys, s.Top)
-	case s.Top > 0:
-		add("%d exact clusters", s.Top)
-	}
-	if s.Residual > 0 {
-		name += fmt.Sprintf(" (r = %d)", s.Residual)
-	}
-	if s.Shared {
-		name += ", shared"
+	name += fmt.Sprintf("%d centroids", s.Clusters)
+	if s.Top > 0 {
+		name += fmt.Sprintf(" + %d exact clusters", s.Top)
 	}
 	return name
 }
 
 // fitted is centroid attention that fits its centroids to the keys of every call.
 func fitted(series string, s spec, dim int) method {
-	a := &centroid.Attention[float32]{Specs: []centroid.Spec{s}}
-	return method{name: specName(s), series: series, cost: centroidCost(s, dim, dim, false),
+	a := &centroid.Attention{Specs: []centroid.Spec{s}}
+	return method{name: specName(s), series: series, cost: centroidCost(s, dim, dim),
 		forward: func(_ int, out, q, k, v seq) (attention.Report, error) { return a.Forward(out, q, k, v) }}
 }
 

@@ -219,17 +219,13 @@ The tables show the perplexity with all heads replaced, divided by the perplexit
 The columns named by a length are geometric means over the passages. The last column is the range over the passages at
 the longest length.
 
-- **Centroids** are calibrated on other text. Their cost is the mean over the last %d tokens of a length. A window
-  grows within its block, from the first to the second number in its name.
 - **Chosen by seconds:** choose.Choose picks a plan for each key/value head on calibration texts, with the given
   error as tolerance. The plans depend on the machine. They cluster the keys of the passage itself. Their cost is
   the predicted cost.
 - **Constant memory:** methods with the same budget hold the same number of keys and values, including sinks and window.
 - **Heavy hitters, decayed:** the decay and window are the best of several on calibration texts.
-- **Online merge:** the settings were tuned on head errors of passage 0, the first in every list. The other passages are
-  held out here too.
 
-Exact perplexity:`, len(exact.records), costRows)
+Exact perplexity:`, len(exact.records))
 	for i, n := range lengths {
 		fmt.Fprintf(b, " %d tokens", n)
 		for _, r := range exact.records {
@@ -266,7 +262,7 @@ Exact perplexity:`, len(exact.records), costRows)
 				}
 			}
 			if !constant {
-				if s.Name = t.name; (m.tol > 0 || m.spec.Keys > 0) && len(growth.Series) < figure.MaxSeries {
+				if s.Name = t.name; m.tol > 0 && len(growth.Series) < figure.MaxSeries {
 					growth.Series = append(growth.Series, s)
 				}
 				continue

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/randfeat/randfeat/attention"
+	"github.com/randfeat/randfeat/attention/centroid"
 	"github.com/randfeat/randfeat/attention/choose"
 	"github.com/randfeat/randfeat/internal/kern"
 	"github.com/randfeat/randfeat/internal/par"
@@ -90,7 +91,7 @@ func timeChoice(c *config, model string, in headInputs, threads int) (*choose.Ch
 	}
 	causal := model != "minilm"
 	// Measure the rates before the clock starts. Choose then finds them, since they are measured once per process.
-	if _, err := choose.MeasureRates(causal, false, in.q.Shape, in.k.Shape, in.v.Shape); err != nil {
+	if _, err := choose.MeasureRates(causal, in.q.Shape, in.k.Shape, in.v.Shape); err != nil {
 		return nil, 0, err
 	}
 	start := time.Now()
@@ -147,7 +148,7 @@ func medians(rounds int, list ...func() error) ([]float64, error) {
 // timeForward times exact attention and the choice on in, and prints a line of the table. choosing is the time of the
 // choice in seconds per text, or NaN if unknown.
 func timeForward(c *config, model string, choice *choose.Choice, choosing float64, in headInputs, threads int) error {
-	a, err := choose.New[float32](choice)
+	a, err := choose.New(choice)
 	if err != nil {
 		return err
 	}
@@ -174,10 +175,14 @@ func timeForward(c *config, model string, choice *choose.Choice, choosing float6
 			if choice.Causal {
 				clusters -= float64(in.k.Len) / 2
 			}
-		} else if p.Centroid.Chunk > 0 && p.Centroid.Keys == 0 {
-			clusters += float64(p.Centroid.Clusters) * float64(in.k.Len/p.Centroid.Chunk) / 2
-		} else {
-			clusters += float64(p.Centroid.Clusters)
+		}
+		switch s := p.Centroid.(type) {
+		case centroid.PerQuery:
+			clusters += float64(s.Clusters)
+		case centroid.Blocks:
+			clusters += float64(s.Clusters)
+		case centroid.Prefix:
+			clusters += float64(s.Clusters)
 		}
 		seconds += p.Seconds
 	}
@@ -302,7 +307,7 @@ func timeDecode(c *config, model string, cal, in headInputs, threads int) error 
 		return err
 	}
 	choosing := time.Since(begin).Seconds()
-	start, err := choose.NewChunks[float32](choice, 1, in.q.Heads)
+	start, err := choose.NewChunks(choice, in.q.Shape, in.v.Shape)
 	if err != nil {
 		return err
 	}

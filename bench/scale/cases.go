@@ -49,10 +49,8 @@ func cases() []scaleCase {
 			a := new(attention.Exact[float32])
 			return func() { must(a.Forward(out, q, k, v)) }
 		}},
-		{"centroids, 8 heads, L = 2048", nil, centroids(8, 2048, false)},
-		{"centroids", nil, centroids(1, long, false)},
-		{"centroids, backward, L = 4096", nil, centroids(1, 4096, true)},
-		{"centroids, causal backward, L = 4096", nil, causalCentroids(4096)},
+		{"centroids, 8 heads, L = 2048", nil, centroids(8, 2048)},
+		{"centroids", nil, centroids(1, long)},
 		{"window 128, backward, L = 4096", nil, windowed(4096, false)},
 		{"window 128, causal backward, L = 4096", nil, windowed(4096, true)},
 	}
@@ -190,7 +188,7 @@ func spread(n int, item func(i int)) {
 }
 
 // centroids is centroid attention, including its fit.
-func centroids(heads, length int, backward bool) func() func() {
+func centroids(heads, length int) func() func() {
 	return func() func() {
 		q, k, v, out := normals(heads, length, 1), normals(heads, length, 2), normals(heads, length, 3),
 			normals(heads, length, 4)
@@ -203,33 +201,9 @@ func centroids(heads, length int, backward bool) func() func() {
 		for clusters*clusters < 2*length {
 			clusters *= 2
 		}
-		a := &centroid.Attention[float32]{Specs: []centroid.Spec{{Clusters: clusters, Top: 4, Window: 8, Block: 8}}}
+		a := &centroid.Attention{Specs: []centroid.Spec{centroid.PerQuery{Clusters: clusters, Top: 4, Window: 8,
+			Block: 8}}}
 		must(a.Forward(out, q, k, v))
-		if !backward {
-			return func() { must(a.Forward(out, q, k, v)) }
-		}
-		dq, dk, dv := normals(heads, length, 5), normals(heads, length, 6), normals(heads, length, 7)
-		return func() {
-			if err := a.Backward(dq, dk, dv, v, out, q, k, v); err != nil {
-				panic(err)
-			}
-		}
-	}
-}
-
-// causalCentroids is the gradients of causal centroid attention.
-func causalCentroids(length int) func() func() {
-	return func() func() {
-		q, k, v, out := normals(1, length, 1), normals(1, length, 2), normals(1, length, 3), normals(1, length, 4)
-		dq, dk, dv := normals(1, length, 5), normals(1, length, 6), normals(1, length, 7)
-		a := &centroid.Attention[float32]{Visibility: attention.Visibility{Causal: true},
-			Specs: []centroid.Spec{{Clusters: 64, Top: 4, Keys: 32, Residual: 4, Window: 16, Block: 16}}}
-		a.Centres = must(centroid.Fit(a.Specs, a.Scale, a.Visibility, q, k, v))
-		must(a.Forward(out, q, k, v))
-		return func() {
-			if err := a.Backward(dq, dk, dv, v, out, q, k, v); err != nil {
-				panic(err)
-			}
-		}
+		return func() { must(a.Forward(out, q, k, v)) }
 	}
 }

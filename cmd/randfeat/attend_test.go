@@ -149,7 +149,7 @@ func TestAttendExactLayouts(t *testing.T) {
 					for i := range 5 {
 						want := softmaxRow(qm.Row(i), km, vm, func(j int) bool { return !causal || j <= i+2 })
 						for l, w := range want {
-							if math.Abs(om.At(i, l)-w) > 1e-12 {
+							if math.Abs(om.At(i, l)-w) > 1e-6 {
 								t.Fatalf("%s causal %v: batch %d head %d row %d: %v, want %v", c.name, causal, b, h, i,
 									om.Row(i), want)
 							}
@@ -191,7 +191,7 @@ func TestAttendLinear(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := loadTensor(t, out).F32; !slices.Equal(got, want.Data) {
-		t.Error("the output differs from linear.Attention")
+		t.Error("the output differs from linear.Attention[float32]")
 	}
 	// Without a family the adaptive one is fitted, each head on its own.
 	o := ok(t, "attend", q, k, v, "-o", out, "--method", "features")
@@ -242,7 +242,7 @@ func TestAttendFullWindowIsExact(t *testing.T) {
 	ok(t, "attend", q, k, v, "-o", exact, "--exact", "--causal", "--scale", "0.7")
 	ok(t, "attend", q, k, v, "-o", out, "--causal", "--window", "30", "--family", "positive", "--features", "4",
 		"--scale", "0.7")
-	equalNear(t, loadTensor(t, out).F64, loadTensor(t, exact).F64, 1e-12)
+	equalNear(t, loadTensor(t, out).F64, loadTensor(t, exact).F64, 1e-6)
 }
 
 func equalNear(t *testing.T, got, want []float64, tolerance float64) {
@@ -268,7 +268,7 @@ func TestAttendMaskAndSegments(t *testing.T) {
 	common := []string{"--family", "positive", "--features", "16"}
 	ok(t, append([]string{"attend", q, padded, padded, "-o", a, "--mask", mask}, common...)...)
 	ok(t, append([]string{"attend", q, short, short, "-o", b}, common...)...)
-	equalNear(t, loadTensor(t, a).F64, loadTensor(t, b).F64, 1e-12)
+	equalNear(t, loadTensor(t, a).F64, loadTensor(t, b).F64, 1e-6)
 
 	segments := saveInts(t, dir, "seg.npy", "(1, 12)", 3, 3, 3, 3, 3, 7, 7, 7, 7, 7, 7, 7)
 	ok(t, append([]string{"attend", q, q, q, "-o", a, "--causal", "--segments", segments}, common...)...)
@@ -278,7 +278,7 @@ func TestAttendMaskAndSegments(t *testing.T) {
 		ok(t, append([]string{"attend", part, part, part, "-o", b, "--causal"}, common...)...)
 		want = append(want, loadTensor(t, b).F64...)
 	}
-	equalNear(t, loadTensor(t, a).F64, want, 1e-12)
+	equalNear(t, loadTensor(t, a).F64, want, 1e-6)
 
 	none := saveInts(t, dir, "none.npy", "(12,)", make([]byte, 12)...)
 	o := ok(t, append([]string{"attend", q, q, q, "-o", a, "--mask", none}, common...)...)
@@ -450,7 +450,7 @@ func TestAttendBadInput(t *testing.T) {
 		{exitMisuse, "--budget is -1, want a positive number", []string{q, k, k, "-o", out, "--budget", "-1"}},
 		{exitMisuse, "--tol and --budget exclude", []string{q, k, k, "-o", out, "--tol", "1", "--budget", "9"}},
 		{exitMisuse, "--keys needs --causal", []string{q, k, k, "-o", out, "--keys", "3"}},
-		{exitMisuse, "-3 clusters, want", []string{q, k, k, "-o", out, "--clusters", "-3"}},
+		{exitMisuse, "clusters -3, want", []string{q, k, k, "-o", out, "--clusters", "-3"}},
 		{exitMisuse, "--sinks is -1", []string{q, k, k, "-o", out, "--method", "centroid", "--sinks", "-1"}},
 		{exitMisuse, "--spec and --method exclude", []string{q, k, k, "-o", out, "--spec", q, "--method", "auto"}},
 		{exitMisuse, "--spec and --tol exclude", []string{q, k, k, "-o", out, "--spec", q, "--tol", "1"}},
@@ -513,14 +513,14 @@ func TestAttendDemo(t *testing.T) {
 		}
 		mean, exact := find("mean of the values"), find("exact")
 		positive, adaptive := find("positive features, 256"), find("adaptive features, fitted, 256")
-		sets, chosen := find("centroids + exact sets, centroid, 64 clusters, top 4"), find("chosen per head, --tol 0.1")
+		sets, chosen := find("chunks, centroids and exact keys, centroid, 16 clusters, keys 64"), find("chosen per head, --tol 0.1")
 		if exact.Median != 0 || exact.Cost != 256 ||
 			!(positive.Median > 0.5*mean.Median && adaptive.Median < positive.Median) ||
-			!(sets.Median < adaptive.Median/3 && sets.Cost < 100) {
+			!(sets.Median < adaptive.Median/3 && sets.Cost < 120) {
 			t.Errorf("%v: mean %v, positive %v, adaptive %v, exact sets %v at %v", args, mean.Median, positive.Median,
 				adaptive.Median, sets.Median, sets.Cost)
 		}
-		if chosen.Expected == nil || chosen.Within < 0.85 || chosen.Cost > 100 || chosen.Median > 1.4**chosen.Expected {
+		if chosen.Expected == nil || chosen.Within < 0.85 || chosen.Cost > 110 || chosen.Median > 1.4**chosen.Expected {
 			t.Errorf("%v: %+v", args, chosen)
 		}
 	}
@@ -529,7 +529,7 @@ func TestAttendDemo(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, text := range []string{"<svg", "Error of attention against its cost", "chosen per head",
-		"centroids + exact sets"} {
+		"chunks, centroids and exact keys"} {
 		if !strings.Contains(string(b), text) {
 			t.Errorf("no %q in the figure", text)
 		}
@@ -563,14 +563,6 @@ func TestAttendAuto(t *testing.T) {
 			args := append([]string{"attend", causal, "-o", out, "--save-spec", spec, "--json"}, one...)
 			said := ok(t, append(args, how...)...)
 			r := objects[attend.AttendResult](t, said.stdout)[0]
-			file, err := os.ReadFile(spec)
-			if err != nil {
-				t.Fatal(err)
-			}
-			note := strings.Contains(said.stderr, "note: centres in")
-			if note != bytes.Contains(file, []byte(`"centres"`)) {
-				t.Errorf("%v, %s: the note on saved centres is %t; %s", how, causal, note, said.stderr)
-			}
 			if len(r.Choice) != n || r.ExactCost != length/2 || r.Cost <= 0 || r.Cost > length/2 {
 				t.Fatalf("%v: %+v", how, r)
 			}
@@ -592,10 +584,8 @@ func TestAttendAuto(t *testing.T) {
 				!strings.Contains(o.stderr, r.Choice[0].Plan) {
 				t.Errorf("%v: stderr %s", how, o.stderr)
 			}
-			// Causal centres are saved for other data: here they would know later keys.
-			calibrated := causal == "--causal" && strings.Contains(fmt.Sprint(r.Choice), "centroid")
-			if slices.Equal(loadTensor(t, out).F32, loadTensor(t, again).F32) == calibrated {
-				t.Errorf("%v, %s: same output by the saved choice: %t", how, causal, !calibrated)
+			if !slices.Equal(loadTensor(t, out).F32, loadTensor(t, again).F32) {
+				t.Errorf("%v, %s: another output by the saved choice", how, causal)
 			}
 			if how[0] == "--tol" {
 				use := append([]string{"attend", causal, "--compare", "--json", "--spec", spec}, two...)
@@ -616,7 +606,7 @@ func TestAttendAuto(t *testing.T) {
 	m := dense.Matrix[float32]{Rows: n * length, Cols: 32, Stride: 32, Data: x}
 	later := saveAs(t, dir, "later.npy", m, n, length, 32)
 	for _, save := range [][]string{nil, {"--save-spec", filepath.Join(dir, "other.json")}} {
-		how := append([]string{"attend", "--causal", "--method", "centroid", "--clusters", "8"}, save...)
+		how := append([]string{"attend", "--causal", "--method", "centroid", "--clusters", "8", "--chunk", "32"}, save...)
 		ok(t, append(how, one[0], one[1], one[2], "-o", out)...)
 		ok(t, append(how, one[0], later, one[2], "-o", again)...)
 		want, got := loadTensor(t, out).F32, loadTensor(t, again).F32

@@ -1,4 +1,4 @@
-// Command stream decodes token by token with centroid attention: a cache takes one query, key and value at a time.
+// Command stream decodes token by token with centroid attention: a state takes one query, key and value at a time.
 // The program compares its output with exact attention over all keys so far.
 package main
 
@@ -23,16 +23,16 @@ func main() {
 		log.Fatal(err)
 	}
 
-	a := centroid.Attention[float32]{Visibility: causal,
-		Specs: []centroid.Spec{{Clusters: 64, Top: 4, Window: 64, Block: 64}}}
-	cache, err := centroid.NewCache(&a, 1, 1, 1, dim, dim)
+	a := centroid.Attention{Visibility: causal,
+		Specs: []centroid.Spec{centroid.Sketch{Clusters: 16, Chunk: 256, Share: 0.002, Window: 64}}}
+	state, err := centroid.NewChunks(&a, q.Shape, v.Shape)
 	if err != nil {
 		log.Fatal(err)
 	}
 	out := attention.NewSeq[float32](1, 1, 1, dim)
 	var wrong, size float64
 	for t := range length {
-		if err := cache.Step(out, at(q, t), at(k, t), at(v, t)); err != nil {
+		if err := state.Step(out, at(q, t), at(k, t), at(v, t)); err != nil {
 			log.Fatal(err)
 		}
 		for c, want := range exact.Head(0, 0).Row(t) {
@@ -41,8 +41,8 @@ func main() {
 			size += float64(want) * float64(want)
 		}
 	}
-	r := cache.Report()
-	fmt.Printf("%d tokens, relative error below 10 %%: %v\n", cache.Len(), math.Sqrt(wrong/size) < 0.1)
+	r := state.Report()
+	fmt.Printf("%d tokens, relative error below 10 %%: %v\n", state.Len(), math.Sqrt(wrong/size) < 0.1)
 	fmt.Printf("keys read one by one: less than half of those that exact attention reads: %v\n",
 		r.Exact < length*(length+1)/4)
 }

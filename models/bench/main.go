@@ -21,6 +21,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/randfeat/randfeat/attention"
 	"github.com/randfeat/randfeat/attention/centroid"
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/models/decoder"
@@ -68,7 +69,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	long := flags.Int("long", 0, "also decode after so many tokens")
 	threads := flags.String("threads", "", "run the decoder with each of these numbers of threads, such as 1,2,4")
 	floats := flags.Bool("float32", false, "only weights in float32 (default: only quantised for decoders, both for encoders)")
-	memory := flags.String("memory", "exact", "how heads remember: exact, cache (centroids) or slots (512 keys)")
+	memory := flags.String("memory", "exact", "how heads remember: exact, chunks (centroids) or slots (512 keys)")
 	write := flags.String("write", "", "write the random model of -decoder to this GGUF file")
 	short := flags.Bool("short", false, "read 256 tokens only")
 	readThreads := flags.Int("read-threads", 0, "threads while reading before -long; 0: as many as otherwise")
@@ -293,18 +294,17 @@ func (b *bench) compact(m *decoder.Model, s *decoder.Session) error {
 // states returns the memory of the heads that -memory asks for; nil means exact.
 func (b *bench) states(m *decoder.Model) func(layer int) (decoder.State, error) {
 	c := m.Config()
+	q, v := attention.Shape{Batch: 1, Heads: c.Heads, Dim: c.HeadDim}, attention.Shape{Batch: 1, Heads: c.KVHeads, Dim: c.HeadDim}
 	switch b.memory {
-	case "cache":
+	case "chunks":
 		return func(int) (decoder.State, error) {
-			spec := centroid.Spec{Clusters: 64, Spread: true, Top: 8, Keys: 96, Sinks: 4, Window: 64, Block: 64}
-			a := centroid.Attention[float32]{Unchecked: true, Specs: []centroid.Spec{spec}}
-			return centroid.NewCache(&a, 1, c.Heads, c.KVHeads, c.HeadDim, c.HeadDim)
+			a := centroid.Attention{Unchecked: true, Specs: []centroid.Spec{centroid.Sketch{Clusters: 16, Chunk: 512,
+				Share: 0.005, Sinks: 4, Window: 64, Landmarks: 8, Passes: 1}}}
+			return centroid.NewChunks(&a, q, v)
 		}
 	case "slots":
 		return func(int) (decoder.State, error) {
-			spec := decoder.ConstantSpec(512)
-			return centroid.NewSlots[float32](spec, 0, nil, 1, c.Heads, c.KVHeads, c.HeadDim,
-				c.HeadDim)
+			return centroid.NewSlots([]centroid.SlotSpec{decoder.ConstantSpec(512)}, 0, q, v)
 		}
 	}
 	return nil

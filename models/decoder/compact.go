@@ -7,6 +7,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/randfeat/randfeat/attention"
 	"github.com/randfeat/randfeat/attention/centroid"
 	"github.com/randfeat/randfeat/internal/par"
 	"github.com/randfeat/randfeat/models/internal/nn"
@@ -192,7 +193,7 @@ func (s *Session) Compact(budget func(layer, head int) int) error {
 	}
 	examples := r.examples(c.RopeFreqs)
 	// Heads are compacted independently on all processors. A head that stays exact keeps a zero CompactHead.
-	heads := make([]centroid.CompactHead[float32], len(s.states)*c.KVHeads)
+	heads := make([]centroid.CompactHead, len(s.states)*c.KVHeads)
 	errs := make([]error, len(heads))
 	par.Each(len(heads), par.Workers(len(heads), 1), func(_, i int) {
 		l, h := i/c.KVHeads, i%c.KVHeads
@@ -220,7 +221,7 @@ func (s *Session) Compact(budget func(layer, head int) int) error {
 
 // compacted builds the state of a layer: runs of neighbouring heads with slots, and runs that stay exact because
 // their CompactHead is empty.
-func (s *Session) compacted(st keeper, heads []centroid.CompactHead[float32]) (State, error) {
+func (s *Session) compacted(st keeper, heads []centroid.CompactHead) (State, error) {
 	group := s.model.config.Heads / s.model.config.KVHeads
 	p := &partState{group: group}
 	for lo := 0; lo < len(heads); {
@@ -326,7 +327,8 @@ func (m *Model) ReadCompacted(b []byte) (State, error) {
 
 // readSlots reads a state in which all heads have slots.
 func readSlots(b []byte, kvHeads, group, dim int) (State, error) {
-	st, err := centroid.ReadCompacted[float32](b, group*kvHeads, kvHeads, dim, dim, 0)
+	st, err := centroid.ReadCompacted(b, 0, attention.Shape{Batch: 1, Heads: group * kvHeads, Dim: dim},
+		attention.Shape{Batch: 1, Heads: kvHeads, Dim: dim})
 	if err != nil {
 		return nil, err
 	}

@@ -66,7 +66,7 @@ func TestCompact(t *testing.T) {
 			t.Fatal(err)
 		}
 		for l, st := range s.States() {
-			for _, slots := range st.(*centroid.Compacted[float32]).Slots() {
+			for _, slots := range st.(*centroid.Compacted).Slots() {
 				if slots != 5 {
 					t.Errorf("layer %d has %d slots, want 5", l, slots)
 				}

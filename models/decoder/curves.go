@@ -56,7 +56,7 @@ var (
 // latest ones, and of the others those that received the most attention, with decay (as in SnapKV: Li et al. 2024,
 // arXiv:2404.14469).
 func ConstantSpec(keys int) centroid.SlotSpec {
-	s := centroid.SlotSpec{Budget: keys, Evict: true, Decay: 0.9, Window: 64, Block: 32}
+	s := centroid.SlotSpec{Budget: keys, Decay: 0.9, Window: 64, Block: 32}
 	if keys < 2*(4+64+32) {
 		s.Window, s.Block, s.Decay = 16, 16, 0.95
 	}
@@ -220,7 +220,8 @@ func (m *Model) addCurves(ctx context.Context, c *Curves, ids []int32) error {
 // slots makes the state of a layer of constant memory.
 func (m *Model) slots(specs []centroid.SlotSpec) (State, error) {
 	c := &m.config
-	st, err := centroid.NewSlotsPerHead[float32](specs, 0, nil, 1, c.Heads, c.KVHeads, c.HeadDim, c.HeadDim)
+	st, err := centroid.NewSlots(specs, 0, attention.Shape{Batch: 1, Heads: c.Heads, Dim: c.HeadDim},
+		attention.Shape{Batch: 1, Heads: c.KVHeads, Dim: c.HeadDim})
 	if err != nil {
 		return nil, err
 	}
@@ -244,7 +245,7 @@ func (m *Model) Constant(budget func(layer, head int) int) func(layer int) (Stat
 func (s *Session) shrinkShadows(shadows []*shadow, slots []int) (before, alone []State, err error) {
 	c := &s.model.config
 	examples := s.queries.examples(c.RopeFreqs)
-	heads := make([][]centroid.CompactHead[float32], len(shadows)*c.KVHeads)
+	heads := make([][]centroid.CompactHead, len(shadows)*c.KVHeads)
 	errs := make([]error, len(heads))
 	par.Each(len(heads), par.Workers(len(heads), 1), func(_, i int) {
 		l, h := i/c.KVHeads, i%c.KVHeads
@@ -258,7 +259,7 @@ func (s *Session) shrinkShadows(shadows []*shadow, slots []int) (before, alone [
 	for l, sh := range shadows {
 		before = append(before, forkState(sh.State, &shared))
 		for i, t := range slots {
-			list := make([]centroid.CompactHead[float32], c.KVHeads)
+			list := make([]centroid.CompactHead, c.KVHeads)
 			for h := range list {
 				list[h] = heads[l*c.KVHeads+h][i]
 			}

@@ -56,7 +56,7 @@ type block struct {
 }
 
 // State is the memory of the heads of one layer, see [centroid.State]: exact, a centroid cache or slots.
-type State = centroid.State[float32]
+type State = centroid.State
 
 // New loads the weights of a decoder. Token embeddings are read from the file on demand, so the file must stay open
 // as long as the model is used.

@@ -3,7 +3,6 @@ package decoder
 import (
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"math"
 
 	"github.com/randfeat/randfeat/attention"
@@ -72,16 +71,6 @@ func (s *exactState) Fork() State {
 	f := newExact(s.heads, s.kvHeads, s.dim, s.window)
 	f.k, f.v, f.length, f.report = s.k[:len(s.k):len(s.k)], s.v[:len(s.v):len(s.v)], s.length, s.report
 	return f
-}
-
-// Join implements State.
-func (s *exactState) Join(o State) error {
-	e, ok := o.(*exactState)
-	if !ok || e.kvHeads != s.kvHeads || e.dim != s.dim {
-		return fmt.Errorf("states of other kinds or shapes: %w", attention.ErrMismatch)
-	}
-	s.k, s.v, s.length = append(s.k, e.k...), append(s.v, e.v...), s.length+e.length
-	return nil
 }
 
 // AppendBinary implements State: length, key/value heads and dimension, then keys and values. The enclosing file has

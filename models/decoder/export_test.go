@@ -38,10 +38,10 @@ func Kept(s *Session, layer, position int) []float32 {
 func SinksAndWindow(s *Session, n int) error {
 	c := &s.model.config
 	for l, st := range s.states {
-		var heads []centroid.CompactHead[float32]
+		var heads []centroid.CompactHead
 		for h := range c.KVHeads {
 			k, v := st.(keeper).head(h)
-			x := centroid.CompactHead[float32]{Keys: dense.New[float32](n, c.HeadDim),
+			x := centroid.CompactHead{Keys: dense.New[float32](n, c.HeadDim),
 				Values: dense.New[float32](n, c.HeadDim), Bias: make([]float32, n)}
 			for j := range n {
 				from := j

@@ -2,7 +2,6 @@ package decoder
 
 import (
 	"encoding/binary"
-	"fmt"
 	"math"
 
 	"github.com/randfeat/randfeat/attention"
@@ -294,23 +293,6 @@ func (s *halfState) fork(w *halfWork) *halfState {
 		f.v[h] = s.v[h][:len(s.v[h]):len(s.v[h])]
 	}
 	return f
-}
-
-// Join implements State. The keys of o are widened and pushed, because their blocks may start elsewhere.
-func (s *halfState) Join(o State) error {
-	e, ok := o.(*halfState)
-	if !ok || e.kvHeads != s.kvHeads || e.dim != s.dim {
-		return fmt.Errorf("states of other kinds or shapes: %w", attention.ErrMismatch)
-	}
-	row := e.kvHeads * e.dim
-	w := newHalfWork(s.work.kernels)
-	w.s, w.wide = e, make([]float32, 2*e.length*row)
-	w.doWiden(0, (e.length+kern.HalfKeys-1)/kern.HalfKeys)
-	m := nn.Matrix{Rows: e.length, Cols: row, Stride: row, Data: w.wide[:e.length*row]}
-	k := nn.Heads(m, e.kvHeads, e.dim)
-	m.Data = w.wide[e.length*row:]
-	s.push(k, nn.Heads(m, e.kvHeads, e.dim), 0, e.length)
-	return nil
 }
 
 // AppendBinary implements State: length, key/value heads and dimension, then keys and values by head. The enclosing

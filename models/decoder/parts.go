@@ -132,20 +132,6 @@ func forkState(st State, shared **halfWork) State {
 	return st.Fork()
 }
 
-// Join implements State.
-func (s *partState) Join(o State) error {
-	p, ok := o.(*partState)
-	if !ok || len(p.states) != len(s.states) {
-		return fmt.Errorf("states of other kinds or shapes: %w", attention.ErrMismatch)
-	}
-	for i, st := range s.states {
-		if err := st.Join(p.states[i]); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // AppendBinary implements State: the parts, each after its length in bytes. The parts of a compacted layer also
 // store their number of heads and whether they are exact, because nothing else records it; see ReadCompacted.
 func (s *partState) AppendBinary(b []byte) ([]byte, error) {

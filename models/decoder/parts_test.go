@@ -5,6 +5,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/randfeat/randfeat/attention"
 	"github.com/randfeat/randfeat/attention/centroid"
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/models/decoder"
@@ -15,8 +16,9 @@ func TestParts(t *testing.T) {
 	f, r := open(t, "llama")
 	c := f.Config()
 	cache := func(heads, kvHeads int) (decoder.State, error) {
-		a := centroid.Attention[float32]{Specs: []centroid.Spec{{Sinks: 2, Window: 64, Block: 8}}}
-		return centroid.NewCache(&a, 1, heads, kvHeads, c.HeadDim, c.HeadDim)
+		a := centroid.Attention{Specs: []centroid.Spec{centroid.Sketch{Clusters: 4, Chunk: 16, Share: 0.1, Sinks: 2, Window: 64}}}
+		return centroid.NewChunks(&a, attention.Shape{Batch: 1, Heads: heads, Dim: c.HeadDim},
+			attention.Shape{Batch: 1, Heads: kvHeads, Dim: c.HeadDim})
 	}
 	for _, quantised := range []bool{false, true} {
 		m, err := decoder.New(f, decoder.Options{Quantised: quantised})

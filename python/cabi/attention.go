@@ -23,7 +23,6 @@ type chooseOptions struct {
 	Causal bool    `json:"causal"`
 	Scale  float64 `json:"scale"`
 	Seed   uint64  `json:"seed"`
-	Online bool    `json:"online"`
 	ByCost bool    `json:"by_cost"`
 }
 
@@ -40,12 +39,11 @@ func rf_attention_choose(q, k, v *C.rf_seq, options C.rf_string, workers C.int32
 			return err
 		}
 		return run(func(context.Context, func(string, int64, int64)) (any, any, error) {
-			c, err := choose.Choose(choose.Options{Tol: o.Tol, Budget: o.Budget, Seed: o.Seed, Online: o.Online,
-				ByCost: o.ByCost, Workers: int(workers)}, attention.Visibility{Causal: o.Causal}, o.Scale, qs, ks, vs)
+			c, err := choose.Choose(choose.Options{Tol: o.Tol, Budget: o.Budget, Seed: o.Seed, ByCost: o.ByCost, Workers: int(workers)}, attention.Visibility{Causal: o.Causal}, o.Scale, qs, ks, vs)
 			if err != nil {
 				return nil, nil, err
 			}
-			a, err := choose.New[float32](c)
+			a, err := choose.New(c)
 			return a, c, err
 		}, jobOut, handle, report)
 	})
@@ -70,7 +68,7 @@ func rf_attention_read(text C.rf_string, handle *C.uint64_t, e *C.rf_text) C.int
 		if err := json.Unmarshal([]byte(C.GoString(text)), c); err != nil {
 			return err
 		}
-		a, err := choose.New[float32](c)
+		a, err := choose.New(c)
 		if err != nil {
 			return err
 		}
@@ -86,7 +84,7 @@ func rf_attention_run(h C.uint64_t, q, k, v, out *C.rf_seq, causal C.int32_t, sc
 		var a attention.Attention[sequences] = &attention.Exact[float32]{Scale: float64(scale),
 			Visibility: attention.Visibility{Causal: causal != 0}}
 		if h != 0 {
-			c, err := get[*choose.Attention[float32]](h)
+			c, err := get[*choose.Attention](h)
 			if err != nil {
 				return err
 			}

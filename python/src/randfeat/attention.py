@@ -166,7 +166,6 @@ def calibrate(
     causal: bool = False,
     scale: float | None = None,
     *,
-    online: bool = False,
     by_cost: bool = False,
     random_state: int = 0,
     n_jobs: int | None = None,
@@ -182,8 +181,6 @@ def calibrate(
     causal : bool
     scale : float, optional
         None means 1/√dim.
-    online : bool
-        For causal attention: fit the centroids in every call, to the keys already seen.
     by_cost : bool
         Rank methods by multiply-adds instead of seconds, which gives the same choice on all machines.
     random_state : int
@@ -216,7 +213,7 @@ def calibrate(
     a, b, c = _view(q, "q"), _view(k, "k"), _view(v, "v")
     o = _lib.dumps(
         {"tol": float(tol), "causal": bool(causal), "scale": _scale(scale), "seed": int(random_state),
-         "online": bool(online), "by_cost": bool(by_cost)}
+         "by_cost": bool(by_cost)}
     )  # fmt: skip
     sq, sk, sv, w = _seq(a), _seq(b), _seq(c), _lib.workers(n_jobs)
     run = lib().rf_attention_choose

@@ -16,7 +16,6 @@ import (
 	"github.com/randfeat/randfeat/cmd/randfeat/internal/qkv"
 	"github.com/randfeat/randfeat/data"
 	"github.com/randfeat/randfeat/dense"
-	"github.com/randfeat/randfeat/internal/narrow"
 	"github.com/randfeat/randfeat/internal/npy"
 	"github.com/randfeat/randfeat/internal/rng"
 )
@@ -29,23 +28,13 @@ type adviseData struct {
 
 func (d *adviseData) values() bool { return d.files != nil }
 
-// attention advises in float32, the precision of attention in models: its errors of 1e-7 do not count beside those of
-// the estimators, and the code is in the program once.
 func (d *adviseData) attention(ctx context.Context, vis attention.Visibility, o advise.Options) (*advise.Report,
 	error) {
-	if d.files.IsFloat32() {
-		in, err := qkv.Sequences[float32](*d.files, 0, 0)
-		if err != nil {
-			return nil, err
-		}
-		return advise.Attention(ctx, vis, in.Q, in.K, in.V, o)
-	}
-	in, err := qkv.Sequences[float64](*d.files, 0, 0)
+	in, err := qkv.Sequences(*d.files, 0, 0)
 	if err != nil {
 		return nil, err
 	}
-	q, k, v := narrow.Seq(in.Q, 0), narrow.Seq(in.K, 0), narrow.Seq(in.V, narrow.Exponent(in.V))
-	return advise.Attention(ctx, vis, q, k, v, o)
+	return advise.Attention(ctx, vis, in.Q, in.K, in.V, o)
 }
 
 // isArray reports whether a path names an array. stdin is read as one.
@@ -112,19 +101,21 @@ func arrays(tensors []npy.Tensor, names []string) (*adviseData, error) {
 		out.files = &qkv.Files{Names: [3]string(names), Tensors: [3]npy.Tensor(tensors)}
 		return &out, nil
 	}
-	var s [2]attention.Seq[float64]
+	var s [2]attention.Shape
+	var data [2][]float64
 	for i, t := range tensors {
-		var err error
-		if s[i], err = qkv.Sequence[float64](names[i], t, 0); err != nil {
+		seq, err := qkv.Sequence(names[i], t, 0)
+		if err != nil {
 			return nil, err
 		}
+		s[i], data[i] = seq.Shape, npy.Floats[float64](t)
 	}
 	if len(tensors) == 1 {
 		if s[0].Batch*s[0].Heads > 1 {
 			return nil, fmt.Errorf("%s is %s, want [n, d] for one set; heads come with queries and keys: %w", names[0],
 				tensors[0].Dims(), dense.ErrShape)
 		}
-		out.heads = append(out.heads, struct{ q, k dense.Matrix[float64] }{q: s[0].Head(0, 0)})
+		out.heads = append(out.heads, struct{ q, k dense.Matrix[float64] }{q: stackBatches(s[0], data[0], 0)})
 		return &out, nil
 	}
 	if s[0].Heads%max(1, s[1].Heads) != 0 || s[0].Batch != s[1].Batch || s[1].Heads == 0 {
@@ -135,17 +126,19 @@ func arrays(tensors []npy.Tensor, names []string) (*adviseData, error) {
 	group := s[0].Heads / s[1].Heads
 	for h := range s[0].Heads {
 		var p struct{ q, k dense.Matrix[float64] }
-		p.q, p.k = stackBatches(s[0], h), stackBatches(s[1], h/group)
+		p.q, p.k = stackBatches(s[0], data[0], h), stackBatches(s[1], data[1], h/group)
 		out.heads = append(out.heads, p)
 	}
 	return &out, nil
 }
 
 // stackBatches returns the rows of a head from all batches.
-func stackBatches(s attention.Seq[float64], h int) dense.Matrix[float64] {
+func stackBatches(s attention.Shape, data []float64, h int) dense.Matrix[float64] {
 	out := dense.Matrix[float64]{Rows: s.Batch * s.Len, Cols: s.Dim, Stride: s.Dim}
+	n := s.Len * s.Dim
 	for b := range s.Batch {
-		out.Data = append(out.Data, s.Head(b, h).Clone().Data...)
+		at := (b*s.Heads + h) * n
+		out.Data = append(out.Data, data[at:at+n]...)
 	}
 	return out
 }

@@ -21,7 +21,6 @@ import (
 	"github.com/randfeat/randfeat/cmd/randfeat/internal/cli"
 	"github.com/randfeat/randfeat/cmd/randfeat/internal/mapflags"
 	"github.com/randfeat/randfeat/cmd/randfeat/internal/qkv"
-	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/family"
 	"github.com/randfeat/randfeat/internal/npy"
 )
@@ -46,15 +45,15 @@ the cost, the expected error and why a head stays exact. --save-spec keeps the c
 data of the same model.
 
 --method centroid replaces the keys by --clusters centroids. Exact weights go to the keys of the --top clusters of each
-query (with --causal and --keys only the best of them), to the first --sinks keys and to the --window of neighbours.
+query, to the first --sinks keys and to the --window of neighbours. With --causal, queries see the keys of their --chunk
+and the --window before it exactly; blocks of --block queries choose --keys exact keys among those before.
 
 --method features uses random features for all keys except sinks and window; --family or --features implies it. The
 default family, adaptive, is fitted to the files head by head, and replaced by positive if there is no query or no key to
 fit to. A named family is fitted only with --fit. --method exact, or --exact, computes the softmax itself.
 
-With --causal, centroids are fitted only to keys already seen, so the output is strictly causal. Centroids that
---save-spec keeps for other data are fitted to all keys. The choice of methods and the fits of families also use all
-queries and keys, since they only set parameters.
+With --causal, centroids are made only of keys already seen, so the output is strictly causal. The choice of methods and
+the fits of families also use all queries and keys, since they only set parameters. Attention is computed in float32.
 
 --compare prints the error against exact attention for each head, on a sample of query rows, and the times of both. With
 features it also prints the error that theory predicts. --demo needs no files: it generates heads with the statistics of
@@ -62,7 +61,7 @@ real ones and shows error against cost for all methods.`,
 		Example: `  randfeat attend --demo --svg errors.svg
   randfeat attend Q.npy K.npy V.npy -o OUT.npy --tol 0.05 --save-spec model.json
   randfeat attend Q2.npy K2.npy V2.npy -o OUT2.npy --spec model.json --compare
-  randfeat attend Q.npy K.npy V.npy -o OUT.npy --method centroid --causal --top 8 --keys 96 --window 64
+  randfeat attend Q.npy K.npy V.npy -o OUT.npy --method centroid --causal --chunk 256 --keys 128
   randfeat attend Q.npy K.npy V.npy --family oprf --fit --coupling simplex --features 512 --compare`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if f.demo {
@@ -87,16 +86,17 @@ real ones and shows error against cost for all methods.`,
 	flags.Float64Var(&f.budget, "budget", 0, "instead of --tol: mean cost per token and head, in random features; exact attention costs L/2")
 	flags.StringVar(&f.saveSpec, "save-spec", "", "JSON `file` for the chosen methods and all fitted parameters")
 	flags.StringVar(&f.spec, "spec", "", "JSON `file` of --save-spec: use its methods and parameters")
-	flags.IntVar(&f.centroid.Clusters, "clusters", defaultClusters, "number of centroids that replace the keys")
-	flags.IntVar(&f.centroid.Top, "top", 4, "number of best clusters per query whose keys have exact weights")
-	flags.IntVar(&f.centroid.Keys, "keys", 0, "with --causal: number of keys in the --top clusters, by estimated score, with exact weights; 0: all")
-	flags.IntVar(&f.centroid.Block, "block", 0, "queries that share a --window of neighbours; 0: 64 with --causal, else 16")
+	flags.IntVar(&f.clusters, "clusters", defaultClusters, "number of centroids that replace the keys; 16 by default with --causal")
+	flags.IntVar(&f.top, "top", defaultTop, "without --causal: number of best clusters per query whose keys have exact weights")
+	flags.IntVar(&f.keys, "keys", defaultKeys, "with --causal: number of keys before the window that are exact for a block of queries")
+	flags.IntVar(&f.chunk, "chunk", defaultChunk, "with --causal: number of positions of a chunk")
+	flags.IntVar(&f.block, "block", 0, "queries that share a --window of neighbours, by default 16, or with --causal choose --keys together, by default 384")
 	flags.IntVar(&f.heads, "heads", 0, "heads in the columns of [L, H·d] or [B, L, H·d] arrays")
 	flags.IntVar(&f.kvHeads, "kv-heads", 0, "heads of K and V (default: as in the files, or --heads)")
 	flags.StringVar(&f.mask, "mask", "", "npy `file` of bools or integers, [L] or [B, L]: 0 marks padding keys")
 	flags.StringVar(&f.segments, "segments", "", "npy `file` of integers, [L] or [B, L]: ids of packed sequences; a query sees only keys with its id")
 	flags.StringVar(&f.keySegments, "key-segments", "", "npy `file` like --segments, for the keys, if K has another length than Q")
-	flags.IntVar(&f.window, "window", 0, "number of neighbouring keys with exact weights; 0: none, or for centroid 64 with --causal, else 16")
+	flags.IntVar(&f.window, "window", 0, "number of neighbouring keys with exact weights; 0: none, or for centroid 128 with --causal, else 16")
 	flags.IntVar(&f.sinks, "sinks", 0, "number of first keys with exact weights")
 	flags.Float64Var(&f.scale, "scale", 0, "factor of the scores q·k (default 1/√d)")
 	flags.StringVar(&f.dtype, "dtype", "", "float32 or float64 (default: as in the files)")
@@ -184,23 +184,26 @@ func runAttend(env *cli.Env, cmd *cobra.Command, f *attendFlags, paths []string)
 	if err != nil {
 		return err
 	}
-	if f.dtype == "float32" || f.dtype == "" && files.IsFloat32() {
-		return attendAs[float32](cmd.Context(), env, f, files)
+	if f.dtype == "" {
+		f.dtype = "float64"
+		if files.IsFloat32() {
+			f.dtype = "float32"
+		}
 	}
-	return attendAs[float64](cmd.Context(), env, f, files)
+	return attend(cmd.Context(), env, f, files)
 }
 
-// attendAs does the work in one precision: choose, run, compare, save, write, report. Nothing is written before
-// everything has succeeded.
-func attendAs[T dense.Float](ctx context.Context, env *cli.Env, f *attendFlags, files qkv.Files) error {
-	in, err := qkv.Sequences[T](files, f.heads, f.kvHeads)
+// attend does the work, in float32: choose, run, compare, save, write, report. Nothing is written before everything has
+// succeeded.
+func attend(ctx context.Context, env *cli.Env, f *attendFlags, files qkv.Files) error {
+	in, err := qkv.Sequences(files, f.heads, f.kvHeads)
 	if err != nil {
 		return err
 	}
 	if in.Vis, err = readVisibility(env, f, in.Q.Batch, in.Q.Len, in.K.Len); err != nil {
 		return err
 	}
-	r := AttendResult{Out: f.out, Shape: in.Shape, DType: fmt.Sprintf("%T", *new(T)), Method: f.method,
+	r := AttendResult{Out: f.out, Shape: in.Shape, DType: f.dtype, Method: f.method,
 		Causal: f.causal, Window: f.window, Sinks: f.sinks,
 		Heads: in.Q.Heads, KVHeads: in.K.Heads, Rows: int64(in.Q.Batch) * int64(in.Q.Heads) * int64(in.Q.Len)}
 	start := time.Now()
@@ -210,25 +213,16 @@ func attendAs[T dense.Float](ctx context.Context, env *cli.Env, f *attendFlags, 
 	}
 	r.ChoiceSeconds = time.Since(start).Seconds()
 	r.choose(choice)
-	// A choice to be saved has centroids of all keys. Running it causally on the same data would let a query
-	// see later keys through the centroids, so they are fitted again to the keys already seen.
-	run := choice
-	if f.causal && f.method != "spec" {
-		run = strict(choice)
-		if f.saveSpec != "" && slices.ContainsFunc(choice.Heads, func(h choose.Head) bool { return h.Centres != nil }) {
-			env.Note("note: centres in %s are fitted to all keys, for other data; the output here has centres fitted to keys already seen", f.saveSpec)
-		}
-	}
 	if in.Q.Len > 0 && in.K.Len > 0 && len(r.Specs) > 0 {
 		r.Warning = mapflags.Both(r.Warning, mapflags.Warning(r.Specs[0], mapflags.SomeRows(in.Q.Head(0, 0)),
 			mapflags.SomeRows(in.K.Head(0, 0))))
 	}
-	var out attention.Seq[T]
+	var out attention.Seq[float32]
 	if f.out != "" || f.compare {
 		out = likeQueries(in)
 	}
 	if f.out != "" || f.compare && f.method != "features" { // features are compared by a call of their own
-		if err := forward(ctx, env, &in, out, run, &r); err != nil {
+		if err := forward(ctx, env, &in, out, choice, &r); err != nil {
 			return files.Name(err)
 		}
 	}
@@ -243,7 +237,7 @@ func attendAs[T dense.Float](ctx context.Context, env *cli.Env, f *attendFlags, 
 		}
 	}
 	if f.out != "" {
-		if err := writeSequence(env, f.out, in.Shape, out); err != nil {
+		if err := writeSequence(env, f.out, in.Shape, out, f.dtype == "float64", in.Unit); err != nil {
 			return err
 		}
 	}
@@ -251,11 +245,11 @@ func attendAs[T dense.Float](ctx context.Context, env *cli.Env, f *attendFlags, 
 }
 
 // forward runs the choice into out. The estimated work decides how many heads one call gets.
-func forward[T dense.Float](ctx context.Context, env *cli.Env, in *qkv.Input[T], out attention.Seq[T], c *choose.Choice,
+func forward(ctx context.Context, env *cli.Env, in *qkv.Input, out attention.Seq[float32], c *choose.Choice,
 	r *AttendResult) error {
 	flops := 4 * float64(in.Q.Batch) * float64(in.Q.Len+in.K.Len) * float64(in.Q.Dim+in.V.Dim) / 2 * c.Cost()
-	return eachHead(ctx, env, in, out, flops, r, func(lo, hi int) (attention.Attention[attention.Seq[T]], error) {
-		m, err := choose.New[T](c.Range(lo, hi))
+	return eachHead(ctx, env, in, out, flops, r, func(lo, hi int) (attention.Attention[attention.Seq[float32]], error) {
+		m, err := choose.New(c.Range(lo, hi))
 		if err == nil {
 			m.Visibility = in.Vis
 		}
@@ -269,8 +263,8 @@ const callFlops = 1e11
 
 // eachHead runs the method for key/value heads [lo, hi) and their query heads, group by group, and adds counts
 // and time to r. flops is the work of one query head.
-func eachHead[T dense.Float](ctx context.Context, env *cli.Env, in *qkv.Input[T], out attention.Seq[T], flops float64,
-	r *AttendResult, method func(lo, hi int) (attention.Attention[attention.Seq[T]], error)) error {
+func eachHead(ctx context.Context, env *cli.Env, in *qkv.Input, out attention.Seq[float32], flops float64,
+	r *AttendResult, method func(lo, hi int) (attention.Attention[attention.Seq[float32]], error)) error {
 	group := in.Q.Heads / in.K.Heads
 	step := 1 + int(min(callFlops/max(flops*float64(group), 1), float64(in.K.Heads)))
 	bar := env.Progress("heads", in.Q.Heads)

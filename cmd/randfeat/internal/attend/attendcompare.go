@@ -13,8 +13,6 @@ import (
 	"github.com/randfeat/randfeat/attention/linear"
 	"github.com/randfeat/randfeat/cmd/randfeat/internal/cli"
 	"github.com/randfeat/randfeat/cmd/randfeat/internal/qkv"
-	"github.com/randfeat/randfeat/dense"
-	"github.com/randfeat/randfeat/internal/narrow"
 )
 
 func attendErrors(e choose.LinearErrors) AttendErrors {
@@ -59,17 +57,17 @@ const (
 
 // compareHeads measures the errors of out. With --method features it makes a call of its own, and fills in the
 // time and counts of r if the output has not been computed.
-func compareHeads[T dense.Float](ctx context.Context, env *cli.Env, f *attendFlags, in *qkv.Input[T],
-	out attention.Seq[T],
+func compareHeads(ctx context.Context, env *cli.Env, f *attendFlags, in *qkv.Input,
+	out attention.Seq[float32],
 	choice *choose.Choice, r *AttendResult) error {
 	bar := env.Progress("comparing with exact attention", 1)
 	defer bar.End()
 	bar.Last = time.Time{}
 	bar.At(0)
 	c := new(AttendCompare)
-	compared := compareOutput[T]
+	compared := compareOutput
 	if f.method == "features" {
-		compared = compareFeatures[T]
+		compared = compareFeatures
 	}
 	if err := compared(f, in, out, choice, c, r); err != nil {
 		return err
@@ -81,18 +79,15 @@ func compareHeads[T dense.Float](ctx context.Context, env *cli.Env, f *attendFla
 	return timeExact(f, in, c)
 }
 
-// compareOutput compares rows of out with exact rows. Errors are measured in float32: see narrow.
-func compareOutput[T dense.Float](f *attendFlags, in *qkv.Input[T], out attention.Seq[T], choice *choose.Choice,
+// compareOutput compares rows of out with exact rows.
+func compareOutput(f *attendFlags, in *qkv.Input, out attention.Seq[float32], choice *choose.Choice,
 	c *AttendCompare, r *AttendResult) error {
 	rows := (f.rows(in.K.Len) + in.Q.Batch - 1) / in.Q.Batch
-	exp := narrow.Exponent(in.V)
-	check, err := choose.NewCheck(in.Vis, choice.Scale, narrow.Seq(in.Q, 0), narrow.Seq(in.K, 0),
-		narrow.Seq(in.V, exp), rows,
-		f.seed)
+	check, err := choose.NewCheck(in.Vis, choice.Scale, in.Q, in.K, in.V, rows, f.seed)
 	if err != nil {
 		return err
 	}
-	errs, all, err := check.ErrorsOf(narrow.Seq(out, exp))
+	errs, all, err := check.ErrorsOf(out)
 	if err != nil {
 		return err
 	}
@@ -112,7 +107,7 @@ func outputErrors(e choose.Estimate) AttendErrors {
 }
 
 // compareFeatures also compares attention weights, and predicts the error.
-func compareFeatures[T dense.Float](f *attendFlags, in *qkv.Input[T], _ attention.Seq[T], _ *choose.Choice,
+func compareFeatures(f *attendFlags, in *qkv.Input, _ attention.Seq[float32], _ *choose.Choice,
 	c *AttendCompare, r *AttendResult) error {
 	maps, err := linear.NewMaps[float32](r.Specs)
 	if err != nil {
@@ -123,8 +118,7 @@ func compareFeatures[T dense.Float](f *attendFlags, in *qkv.Input[T], _ attentio
 	if in.K.Len > longSequence {
 		o.Keys = longKeys
 	}
-	q, k, v := narrow.Seq(in.Q, 0), narrow.Seq(in.K, 0), narrow.Seq(in.V, narrow.Exponent(in.V))
-	res, err := choose.Compare(lin, q, k, v, o)
+	res, err := choose.Compare(lin, in.Q, in.K, in.V, o)
 	if err != nil {
 		return err
 	}
@@ -140,7 +134,7 @@ func compareFeatures[T dense.Float](f *attendFlags, in *qkv.Input[T], _ attentio
 }
 
 // timeExact times exact attention, or a part of it.
-func timeExact[T dense.Float](f *attendFlags, in *qkv.Input[T], c *AttendCompare) error {
+func timeExact(f *attendFlags, in *qkv.Input, c *AttendCompare) error {
 	work := exactWork(in)
 	if work > exactLimit {
 		rate, err := exactRate(f, in)
@@ -150,7 +144,7 @@ func timeExact[T dense.Float](f *attendFlags, in *qkv.Input[T], c *AttendCompare
 		c.ExactSeconds, c.ExactEstimated = work/rate, true
 		return nil
 	}
-	e := attention.Exact[T]{Visibility: in.Vis, Scale: f.scale}
+	e := attention.Exact[float32]{Visibility: in.Vis, Scale: f.scale}
 	out := likeQueries(*in)
 	start := time.Now()
 	if _, err := e.Forward(out, in.Q, in.K, in.V); err != nil {
@@ -161,7 +155,7 @@ func timeExact[T dense.Float](f *attendFlags, in *qkv.Input[T], c *AttendCompare
 }
 
 // exactWork counts the operations of exact attention over visible pairs.
-func exactWork[T dense.Float](in *qkv.Input[T]) float64 {
+func exactWork(in *qkv.Input) float64 {
 	pairs := float64(in.Q.Batch) * float64(in.Q.Len) * float64(in.K.Len)
 	if in.Vis.Segments != nil {
 		pairs = 0
@@ -186,13 +180,13 @@ func exactWork[T dense.Float](in *qkv.Input[T]) float64 {
 }
 
 // exactRate measures the operations per second of exact attention on the first rows of one group of heads.
-func exactRate[T dense.Float](f *attendFlags, in *qkv.Input[T]) (float64, error) {
+func exactRate(f *attendFlags, in *qkv.Input) (float64, error) {
 	const rows = 1024
-	part := qkv.Input[T]{Q: firstRows(headRange(in.Q, 0, in.Q.Heads/in.K.Heads), rows),
+	part := qkv.Input{Q: firstRows(headRange(in.Q, 0, in.Q.Heads/in.K.Heads), rows),
 		K: firstRows(headRange(in.K, 0, 1), rows), V: firstRows(headRange(in.V, 0, 1), rows)}
 	part.Vis.Causal = f.causal
-	e := attention.Exact[T]{Visibility: part.Vis, Scale: f.scale, Unchecked: true}
-	out := attention.NewSeq[T](part.Q.Batch, part.Q.Heads, part.Q.Len, part.V.Dim)
+	e := attention.Exact[float32]{Visibility: part.Vis, Scale: f.scale, Unchecked: true}
+	out := attention.NewSeq[float32](part.Q.Batch, part.Q.Heads, part.Q.Len, part.V.Dim)
 	best := time.Duration(0)
 	for range 2 { // the first run also faults in memory
 		start := time.Now()

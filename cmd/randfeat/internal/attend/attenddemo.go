@@ -70,7 +70,7 @@ func demoPlans(causal bool, seed uint64) []demoPlan {
 				Dim: attendDim, M: m, Seed: seed}
 			near := &choose.FeatureSpec{Spec: spec, Window: window}
 			if causal && window > 0 {
-				near.Sinks = defaultCausalSinks
+				near.Sinks = 4
 			}
 			out = append(out, demoPlan{method: method, plan: choose.Plan{Method: choose.Features, Features: near}})
 		}
@@ -79,23 +79,22 @@ func demoPlans(causal bool, seed uint64) []demoPlan {
 	features("adaptive features, fitted", family.Adaptive{}, 0, 16, 64, 256)
 	features("adaptive features + window", family.Adaptive{}, 16, 16, 64, 256)
 	add := func(method string, s centroid.Spec) {
-		s.Seed, s.Spread = seed, causal
-		out = append(out, demoPlan{method: method, plan: choose.Plan{Method: choose.Centroid, Centroid: &s}})
+		out = append(out, demoPlan{method: method, plan: choose.Plan{Method: choose.Centroid, Centroid: s}})
 	}
-	for _, k := range []int{16, 32, 64, 128} {
-		s := centroid.Spec{Clusters: k}
-		if causal {
-			s.Block = 1 // only a query's own key is exact
+	if causal {
+		for _, keys := range []int{16, 32, 64, 128, 256} {
+			add("chunks, centroids and exact keys", centroid.Prefix{Clusters: 16, Keys: keys, Queries: 32, Chunk: 32, Window: 8,
+				Start: attendLength / 8, Sample: 128, Passes: 1, Seed: seed})
 		}
-		add("centroids", s)
-	}
-	for _, s := range []centroid.Spec{{Clusters: 16, Top: 1}, {Clusters: 32, Top: 2}, {Clusters: 64, Top: 4},
-		{Clusters: 64, Top: 8}, {Clusters: 64, Top: 16}} {
-		s.Window, s.Block = 8, 8
-		if causal {
-			s.Window, s.Block, s.Sinks = 16, 16, defaultCausalSinks
+	} else {
+		for _, k := range []int{16, 32, 64, 128} {
+			add("centroids", centroid.PerQuery{Clusters: k, Seed: seed})
 		}
-		add("centroids + exact sets", s)
+		for _, s := range []centroid.PerQuery{{Clusters: 16, Top: 1}, {Clusters: 32, Top: 2}, {Clusters: 64, Top: 4},
+			{Clusters: 64, Top: 8}, {Clusters: 64, Top: 16}} {
+			s.Window, s.Block, s.Seed = 8, 8, seed
+			add("centroids + exact sets", s)
+		}
 	}
 	for _, tol := range []float64{0.3, 0.2, attendTol, 0.05} {
 		out = append(out, demoPlan{method: "chosen per head", tol: tol})
@@ -110,7 +109,7 @@ func attendDemo(env *cli.Env, cmd *cobra.Command, f *attendFlags) error {
 	if err != nil {
 		return err
 	}
-	var in, other qkv.Input[float32]
+	var in, other qkv.Input
 	in.Q, in.K, in.V = heads.Generate[float32](attendHeads, attendLength, attendDim, demoTexts...)
 	other.Q, other.K, other.V = heads.Generate[float32](attendHeads, attendLength, attendDim, otherTexts...)
 	in.Vis.Causal, other.Vis.Causal = f.causal, f.causal
@@ -151,7 +150,7 @@ func attendDemo(env *cli.Env, cmd *cobra.Command, f *attendFlags) error {
 }
 
 // demoEnds returns the ends of the scale: exact attention, and the mean of all visible values.
-func demoEnds(f *attendFlags, in *qkv.Input[float32], exact attention.Seq[float32]) ([]AttendDemoRow, error) {
+func demoEnds(f *attendFlags, in *qkv.Input, exact attention.Seq[float32]) ([]AttendDemoRow, error) {
 	mean := likeQueries(*in)
 	if _, err := (&attention.Constant[float32]{Visibility: in.Vis}).Forward(mean, in.Q, in.K, in.V); err != nil {
 		return nil, err
@@ -160,7 +159,7 @@ func demoEnds(f *attendFlags, in *qkv.Input[float32], exact attention.Seq[float3
 		newDemoRow(f, "mean of the values", "", 0, mean, exact)}, nil
 }
 
-func demoRow(ctx context.Context, f *attendFlags, p demoPlan, in, other *qkv.Input[float32],
+func demoRow(ctx context.Context, f *attendFlags, p demoPlan, in, other *qkv.Input,
 	exact attention.Seq[float32]) (AttendDemoRow, error) {
 	if err := ctx.Err(); err != nil {
 		return AttendDemoRow{}, err
@@ -177,7 +176,7 @@ func demoRow(ctx context.Context, f *attendFlags, p demoPlan, in, other *qkv.Inp
 	if err != nil {
 		return AttendDemoRow{}, err
 	}
-	m, err := choose.New[float32](c)
+	m, err := choose.New(c)
 	if err != nil {
 		return AttendDemoRow{}, err
 	}

@@ -5,10 +5,10 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"slices"
 
 	"github.com/spf13/cobra"
 
+	"github.com/randfeat/randfeat/attention/centroid"
 	"github.com/randfeat/randfeat/attention/choose"
 	"github.com/randfeat/randfeat/cmd/randfeat/internal/cli"
 	"github.com/randfeat/randfeat/cmd/randfeat/internal/qkv"
@@ -19,14 +19,17 @@ import (
 const (
 	defaultTol      = 0.1
 	defaultClusters = 64
-	// Defaults of --window and --sinks for --method centroid.
-	defaultNear, defaultCausalNear, defaultCausalSinks = 16, 64, 4
+	defaultTop      = 4
+	// Defaults with --causal.
+	defaultCausalClusters, defaultKeys, defaultChunk, defaultQueries = 16, 128, 256, 384
+	// Defaults of --window for --method centroid.
+	defaultNear, defaultCausalNear = 16, 128
 )
 
 // Flags that belong to one method only.
 var (
 	featureFlags  = []string{"family", "coupling", "features", "fit"}
-	centroidFlags = []string{"clusters", "top", "keys", "block"}
+	centroidFlags = []string{"clusters", "top", "keys", "chunk", "block"}
 	choiceFlags   = []string{"tol", "budget"}
 	nearFlags     = []string{"window", "sinks"}
 )
@@ -57,7 +60,7 @@ func (f *attendFlags) checkMethod(cmd *cobra.Command) error {
 	case changed(featureFlags...):
 		f.method, flag = "features", "method features (which --family, --coupling, --features and --fit imply)"
 	case changed(centroidFlags...):
-		f.method, flag = "centroid", "method centroid (which --clusters, --top, --keys and --block imply)"
+		f.method, flag = "centroid", "method centroid (which --clusters, --top, --keys, --chunk and --block imply)"
 	case changed(nearFlags...):
 		return cli.Misused("--window and --sinks need --method centroid or --method features: auto chooses them itself")
 	}
@@ -95,32 +98,40 @@ func (f *attendFlags) checkMethod(cmd *cobra.Command) error {
 	return nil
 }
 
-// checkCentroid completes the spec of --method centroid.
+// checkCentroid makes the spec of --method centroid.
 func (f *attendFlags) checkCentroid(cmd *cobra.Command) error {
-	window, sinks := defaultNear, 0
+	given := func(name string, n, otherwise int) int {
+		if cmd.Flags().Changed(name) {
+			return n
+		}
+		return otherwise
+	}
+	wrong, direction := []string{"keys", "chunk"}, "needs --causal"
 	if f.causal {
-		window, sinks = defaultCausalNear, defaultCausalSinks
+		wrong, direction = []string{"top", "sinks"}, "is for attention without --causal"
 	}
-	if cmd.Flags().Changed("window") {
-		window = f.window
+	for _, name := range wrong {
+		if cmd.Flags().Changed(name) {
+			return cli.Misused("--%s %s with --method centroid", name, direction)
+		}
 	}
-	if cmd.Flags().Changed("sinks") {
-		sinks = f.sinks
+	if f.causal {
+		f.window = given("window", f.window, min(defaultCausalNear, f.chunk/2))
+		f.centroid = centroid.Prefix{Clusters: given("clusters", f.clusters, defaultCausalClusters), Keys: f.keys,
+			Queries: given("block", f.block, defaultQueries), Chunk: f.chunk, Window: f.window, Seed: f.seed}
+	} else {
+		f.window = given("window", f.window, defaultNear)
+		f.centroid = centroid.PerQuery{Clusters: f.clusters, Top: f.top, Sinks: f.sinks, Window: f.window, Block: f.block,
+			Seed: f.seed}
 	}
-	if f.centroid.Keys > 0 && !f.causal {
-		return cli.Misused("--keys needs --causal: without it the keys of the --top clusters are all exact, which costs less time")
-	}
-	f.window, f.sinks = window, sinks
-	s := &f.centroid
-	s.Window, s.Sinks, s.Spread, s.Seed = window, sinks, f.causal, f.seed
-	if err := s.Validate(); err != nil {
+	if err := f.centroid.Validate(); err != nil {
 		return cli.Misused("%w", err)
 	}
 	return nil
 }
 
 // attendChoice returns the plan of every head: from the flags, from a file, or chosen by measurement.
-func attendChoice[T dense.Float](env *cli.Env, f *attendFlags, in *qkv.Input[T], r *AttendResult) (*choose.Choice,
+func attendChoice(env *cli.Env, f *attendFlags, in *qkv.Input, r *AttendResult) (*choose.Choice,
 	error) {
 	c := &choose.Choice{Causal: f.causal, Scale: f.scale, Length: in.K.Len, Dim: in.Q.Dim, ValueDim: in.V.Dim,
 		Heads: make([]choose.Head, in.K.Heads)}
@@ -133,7 +144,7 @@ func attendChoice[T dense.Float](env *cli.Env, f *attendFlags, in *qkv.Input[T],
 			break
 		}
 		r.Seed = &f.seed
-		o := choose.Options{Tol: f.tol, Seed: f.seed, Online: f.saveSpec == ""}
+		o := choose.Options{Tol: f.tol, Seed: f.seed}
 		if f.budget > 0 {
 			o.Tol, o.Budget = 0, f.budget
 		}
@@ -142,10 +153,7 @@ func attendChoice[T dense.Float](env *cli.Env, f *attendFlags, in *qkv.Input[T],
 		return choose.Choose(o, in.Vis, f.scale, in.Q, in.K, in.V)
 	case "centroid":
 		r.Seed = &f.seed
-		plan := choose.Plan{Method: choose.Centroid, Centroid: &f.centroid}
-		if f.causal && f.saveSpec != "" { // with centres for other data
-			return choose.Use(plan, in.Vis, f.scale, in.Q, in.K, in.V)
-		}
+		plan := choose.Plan{Method: choose.Centroid, Centroid: f.centroid}
 		for h := range c.Heads {
 			c.Heads[h].Plan = plan
 		}
@@ -172,19 +180,8 @@ func attendChoice[T dense.Float](env *cli.Env, f *attendFlags, in *qkv.Input[T],
 	return c, nil
 }
 
-// strict returns the choice without its calibrated centroids, to run on the data that it was made from. Those
-// centroids know later keys; without them, causal attention fits centroids to the keys already seen.
-func strict(c *choose.Choice) *choose.Choice {
-	out := *c
-	out.Heads = slices.Clone(c.Heads)
-	for h := range out.Heads {
-		out.Heads[h].Centres = nil
-	}
-	return &out
-}
-
 // readChoice reads the file of --spec and checks that it fits the data.
-func readChoice[T dense.Float](f *attendFlags, in *qkv.Input[T]) (*choose.Choice, error) {
+func readChoice(f *attendFlags, in *qkv.Input) (*choose.Choice, error) {
 	b, err := localfile.Read(f.spec, localfile.JSON("a choice of attention", cli.MaxSpec))
 	if err != nil {
 		return nil, err

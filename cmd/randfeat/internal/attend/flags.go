@@ -19,8 +19,10 @@ type attendFlags struct {
 	method                      string
 	tol, budget                 float64
 	saveSpec, spec              string
-	centroid                    centroid.Spec
+	clusters, top, keys         int
+	chunk, block                int
 	window, sinks               int
+	centroid                    centroid.Spec // of --method centroid
 	scale                       float64
 	dtype                       string
 	family, coupling            string

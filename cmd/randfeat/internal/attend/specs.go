@@ -9,13 +9,12 @@ import (
 	"github.com/randfeat/randfeat/cmd/randfeat/internal/cli"
 	"github.com/randfeat/randfeat/cmd/randfeat/internal/mapflags"
 	"github.com/randfeat/randfeat/cmd/randfeat/internal/qkv"
-	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/family"
 )
 
 // attendSpecs returns the maps of --method features: fitted, one per key/value head, or one for all. few warns
 // of a fit to few rows.
-func attendSpecs[T dense.Float](env *cli.Env, f *attendFlags, in *qkv.Input[T]) (specs []randfeat.Spec, few string,
+func attendSpecs(env *cli.Env, f *attendFlags, in *qkv.Input) (specs []randfeat.Spec, few string,
 	err error) {
 	if f.fitDefault && !in.CanFit() {
 		env.Note("note: there is no query or no key to fit the family %s to: positive features, not fitted", f.family)
@@ -66,13 +65,13 @@ func parameterHint(f family.Family, fit bool) string {
 }
 
 // fitHeads fits the family to each key/value head, on all queries and keys that are not padding.
-func fitHeads[T dense.Float](env *cli.Env, f *attendFlags, spec randfeat.Spec, in *qkv.Input[T]) (specs []randfeat.Spec,
+func fitHeads(env *cli.Env, f *attendFlags, spec randfeat.Spec, in *qkv.Input) (specs []randfeat.Spec,
 	few string, err error) {
 	name := spec.Family.Name()
 	if _, fits := spec.Family.(family.Fitter); !fits {
 		env.Note("note: --fit changes nothing: there is no rule that fits the family %s to data", name)
 	}
-	stats, err := linear.NewHeadStats[T](spec, in.K.Heads)
+	stats, err := linear.NewHeadStats[float32](spec, in.K.Heads)
 	if err != nil {
 		return nil, "", err
 	}

@@ -3,6 +3,7 @@ package qkv
 
 import (
 	"fmt"
+	"math"
 	"slices"
 
 	"github.com/randfeat/randfeat/attention"
@@ -52,18 +53,21 @@ func (f Files) IsFloat32() bool {
 }
 
 // Input is one attention problem.
-type Input[T dense.Float] struct {
-	Q, K, V attention.Seq[T]
+type Input struct {
+	Q, K, V attention.Seq[float32]
 	Vis     attention.Visibility
 	Shape   []int // shape of the output file
+	// Unit is the binary exponent of the unit of the values and of the output: float64 values may be out of the range of
+	// float32. It is 0 for values of ordinary size.
+	Unit int
 }
 
 // Sequences interprets the arrays as sequences. Without heads they are [L, d], [H, L, d] or [B, H, L, d]. With
 // heads, the columns of [L, H·d] or [B, L, H·d] are split into heads; kvHeads is the number of heads of k and
-// v, 0 for the same. The data are not copied if the element type is T.
-func Sequences[T dense.Float](f Files, heads, kvHeads int) (Input[T], error) {
-	var in Input[T]
-	var s [3]attention.Seq[T]
+// v, 0 for the same. The data are not copied if they are float32.
+func Sequences(f Files, heads, kvHeads int) (Input, error) {
+	var in Input
+	var s [3]attention.Seq[float32]
 	for i, t := range f.Tensors {
 		if len(t.Shape) != len(f.Tensors[0].Shape) {
 			return in, fmt.Errorf("%s is %s and %s is %s: they need the same number of dimensions: %w", f.Names[0],
@@ -74,11 +78,19 @@ func Sequences[T dense.Float](f Files, heads, kvHeads int) (Input[T], error) {
 			n = kvHeads
 		}
 		var err error
-		if s[i], err = Sequence[T](f.Names[i], t, n); err != nil {
+		if s[i], err = Sequence(f.Names[i], t, n); err != nil {
 			return in, err
 		}
 	}
 	in.Q, in.K, in.V = s[0], s[1], s[2]
+	if t := f.Tensors[2]; t.DType == npy.Float64 {
+		wide := npy.Floats[float64](t)
+		if in.Unit = exponent(wide, in.V.Dim); in.Unit != 0 {
+			for i, x := range wide {
+				in.V.Data[i] = float32(math.Ldexp(x, -in.Unit))
+			}
+		}
+	}
 	if err := f.check(in.Q.Batch, in.K.Batch, in.V.Batch, "the number of batches"); err != nil {
 		return in, err
 	}
@@ -111,6 +123,26 @@ func Sequences[T dense.Float](f Files, heads, kvHeads int) (Input[T], error) {
 	return in, nil
 }
 
+// exponent is the median of the binary exponents of the largest values of rows, if values of this size may be out of the
+// range of float32, else 0.
+func exponent(x []float64, cols int) int {
+	var all []int
+	for ; len(x) >= cols; x = x[cols:] {
+		most := 0.0
+		for _, v := range x[:cols] {
+			most = max(most, math.Abs(v))
+		}
+		if most > 0 && !math.IsInf(most, 0) && !math.IsNaN(most) {
+			all = append(all, math.Ilogb(most))
+		}
+	}
+	slices.Sort(all)
+	if len(all) == 0 || max(all[len(all)/2], -all[len(all)/2]) < 60 {
+		return 0
+	}
+	return all[len(all)/2]
+}
+
 // maxAttend bounds the elements of the output, which is held in memory: 32 GiB of float32.
 const maxAttend = 1 << 33
 
@@ -131,10 +163,10 @@ func (f Files) differ(i, j int, what string) error {
 }
 
 // Sequence interprets one array; see Sequences.
-func Sequence[T dense.Float](name string, t npy.Tensor, heads int) (attention.Seq[T], error) {
-	var s attention.Seq[T]
+func Sequence(name string, t npy.Tensor, heads int) (attention.Seq[float32], error) {
+	var s attention.Seq[float32]
 	shape := t.Shape
-	bad := func(want string) (attention.Seq[T], error) {
+	bad := func(want string) (attention.Seq[float32], error) {
 		return s, fmt.Errorf("%s is %s, want %s: %w", name, t.Dims(), want, dense.ErrShape)
 	}
 	if heads == 0 {
@@ -142,7 +174,7 @@ func Sequence[T dense.Float](name string, t npy.Tensor, heads int) (attention.Se
 			return bad("[L, d], [H, L, d] or [B, H, L, d]")
 		}
 		full := append(slices.Repeat([]int{1}, 4-len(shape)), shape...)
-		s = attention.Seq[T]{Shape: attention.Shape{Batch: full[0], Heads: full[1], Len: full[2], Dim: full[3]}}
+		s = attention.Seq[float32]{Shape: attention.Shape{Batch: full[0], Heads: full[1], Len: full[2], Dim: full[3]}}
 		s.StrideL, s.StrideH, s.StrideB = s.Dim, s.Len*s.Dim, s.Heads*s.Len*s.Dim
 	} else {
 		if len(shape) < 2 || len(shape) > 3 {
@@ -152,13 +184,13 @@ func Sequence[T dense.Float](name string, t npy.Tensor, heads int) (attention.Se
 		if full[2]%heads != 0 {
 			return bad(fmt.Sprintf("columns that divide into %d heads", heads))
 		}
-		s = attention.Seq[T]{Shape: attention.Shape{Batch: full[0], Heads: heads, Len: full[1], Dim: full[2] / heads}}
+		s = attention.Seq[float32]{Shape: attention.Shape{Batch: full[0], Heads: heads, Len: full[1], Dim: full[2] / heads}}
 		s.StrideH, s.StrideL, s.StrideB = s.Dim, full[2], full[1]*full[2]
 	}
 	if s.Dim == 0 || s.Heads == 0 || s.Batch == 0 {
 		return bad("at least one batch, head and column")
 	}
-	s.Data = npy.Floats[T](t)
+	s.Data = npy.Floats[float32](t)
 	return s, nil
 }
 
@@ -173,7 +205,7 @@ func (f Files) Name(err error) error {
 }
 
 // CanFit reports whether at least one query and one key are unmasked. All heads share the masks.
-func (in *Input[T]) CanFit() bool {
+func (in *Input) CanFit() bool {
 	queries, keys := in.FitMasks()
 	return in.Q.Len > 0 && in.K.Len > 0 && (queries == nil || slices.Contains(queries, true)) &&
 		(keys == nil || slices.Contains(keys, true))
@@ -181,7 +213,7 @@ func (in *Input[T]) CanFit() bool {
 
 // FitMasks returns which queries and keys count in a fit. If both sides have the same length, padding keys are
 // padding queries, too.
-func (in *Input[T]) FitMasks() (queries, keys []bool) {
+func (in *Input) FitMasks() (queries, keys []bool) {
 	if in.Q.Len == in.K.Len {
 		queries = in.Vis.KeyMask
 	}
