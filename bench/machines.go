@@ -15,7 +15,9 @@ import (
 	"github.com/randfeat/randfeat"
 	"github.com/randfeat/randfeat/coupling"
 	"github.com/randfeat/randfeat/data"
+	"github.com/randfeat/randfeat/data/files"
 	"github.com/randfeat/randfeat/data/parquet"
+	"github.com/randfeat/randfeat/data/text"
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/family"
 	"github.com/randfeat/randfeat/internal/linalg"
@@ -211,10 +213,10 @@ func csvCase(n, d int) benchCase {
 		name: fmt.Sprintf("CSV of %d×%d numbers, %.0f MB", n, d, float64(size)/1e6), peer: "csv",
 		arrays: map[string]any{"path": textFile(path)},
 		ours: []variant{
-			{name: "randfeat data.Open", run: func() { readTable(out, must(data.Open(path, data.Options{}))) },
+			{name: "randfeat text.Open", run: func() { readTable(out, must(text.Open(path, data.Options{}))) },
 				sample: func() []float64 { return sampleOf(out) }},
 			{name: "randfeat data.Learn", run: func() {
-				_, _, err := data.Learn(must(data.Open(path, data.Options{})), data.LearnOptions{})
+				_, _, err := data.Learn(must(text.Open(path, data.Options{})), data.LearnOptions{})
 				check(err)
 			}},
 		},
@@ -231,13 +233,13 @@ func tableCase(n, d int, f data.Format) benchCase {
 	for j := range columns {
 		columns[j], kinds[j] = fmt.Sprintf("c%d", j), data.Number
 	}
-	open := func() data.Source { return must(data.Open(path, data.Options{})) }
+	open := func() data.Source { return must(files.Open([]string{path}, data.Options{})) }
 	var w data.Writer
 	if f == data.Parquet {
 		open = func() data.Source { return must(parquet.Open(path, data.Options{})) }
 		w = must(parquet.Create(path, columns, kinds))
 	} else {
-		w = must(data.Create(path, f, columns, kinds))
+		w = must(files.Create(path, f, columns, kinds))
 	}
 	var b data.Block
 	for lo := 0; lo < n; lo += 1024 {
@@ -331,7 +333,7 @@ func (g *generated) Columns() []string {
 }
 
 func (g *generated) Open(want []data.Kind) (data.Reader, error) {
-	src, err := data.OpenReader(g.Name(), &generatedText{g: g, part: g.header, left: g.size},
+	src, err := text.OpenReader(g.Name(), &generatedText{g: g, part: g.header, left: g.size},
 		data.Options{Format: data.CSV})
 	if err != nil {
 		return nil, err

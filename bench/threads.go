@@ -180,7 +180,7 @@ func threadCases() []threadCase {
 		{"Gram matrix of 4096 rows, 1024 features", 0, false, gramThreads(4096, 62, 512)},
 		{"predictions of 32 rows a call, 2048 features", 0, false, batchThreads(32)},
 		{"predictions of 256 rows a call, 2048 features", 0, false, batchThreads(256)},
-		{"CSV of 50000×62 numbers", 8, true, caseThreads(func() benchCase { return csvCase(50000, 62) }, "data.Open")},
+		{"CSV of 50000×62 numbers", 8, true, caseThreads(func() benchCase { return csvCase(50000, 62) }, "text.Open")},
 		{"schema learned from that CSV", 0, true,
 			caseThreads(func() benchCase { return csvCase(50000, 62) }, "data.Learn")},
 		{"NDJSON of 50000×62 numbers", 0, true,

@@ -55,8 +55,9 @@ type Block struct {
 	text  int    // bytes of text in the block, for Full
 }
 
-// reset empties the block and shapes its columns after want, keeping their memory.
-func (b *Block) reset(first int64, want []Kind) {
+// Reset empties the block and shapes its columns after want, which is one of Skip, Number and Text for every column. It
+// keeps their memory.
+func (b *Block) Reset(first int64, want []Kind) {
 	b.Rows, b.First, b.arena, b.text = 0, first, b.arena[:0], 0
 	b.Unit, b.Row = Unit{}, first
 	b.Cols = slices.Grow(b.Cols[:0], len(want))[:len(want)]
@@ -82,9 +83,6 @@ func (b *Block) reset(first int64, want []Kind) {
 	}
 }
 
-// Reset empties the block for readers outside this package. want is one of Skip, Number and Text for every column.
-func (b *Block) Reset(first int64, want []Kind) { b.reset(first, want) }
-
 // keep copies text into the arena. When the arena is full it starts a new one instead of growing it: earlier
 // cells point into the old one, which stays alive through them.
 func (b *Block) keep(text []byte) []byte {
@@ -109,10 +107,13 @@ func (b *Block) AppendText(j int, text []byte) {
 	b.Cols[j].Text = append(b.Cols[j].Text, text)
 }
 
-// reserve allocates the number columns of an empty block in one piece, for at least this many rows. It
-// allocates at most 2¹⁶ cells: rows is the number of line ends, and a file of short lines that turn out not to
-// be rows must not cost 8 bytes per line and column.
-func (b *Block) reserve(rows int, want []Kind) {
+// Reserve makes room in an empty block for this many rows and bytes of text. It allocates at most 2¹⁶ numbers: rows is
+// the number of line ends, and a file of short lines that turn out not to be rows must not cost 8 bytes per line and
+// column.
+func (b *Block) Reserve(rows, text int, want []Kind) {
+	if cap(b.arena) == 0 && slices.Contains(want, Text) {
+		b.arena = make([]byte, 0, text)
+	}
 	cols := 0
 	for j, k := range want {
 		if k == Number && cap(b.Cols[j].Num) < rows {
@@ -148,14 +149,51 @@ func (b *Block) rows(lo, hi int) Block {
 	return part
 }
 
-// truncate keeps the first n rows. A failed row leaves cells behind in some columns; truncating removes them.
-func (b *Block) truncate(n int) {
+// Truncate keeps the first n rows. A failed row leaves cells behind in some columns; truncating removes them.
+func (b *Block) Truncate(n int) {
 	for j := range b.Cols {
 		c := &b.Cols[j]
 		c.Num, c.Text, c.Bare = c.Num[:min(n, len(c.Num))], c.Text[:min(n, len(c.Text))], c.Bare[:min(n, len(c.Bare))]
 		c.odd = slices.DeleteFunc(c.odd, func(o oddText) bool { return o.row >= n })
 	}
 	b.Rows = n
+}
+
+// Take appends rows lo to hi−1 of another block of the same columns, fewer if the text of b is full before, and returns
+// how many. Texts are not copied: from must not reuse their memory, so it gets new memory for its next texts.
+func (b *Block) Take(from *Block, lo, hi int) int {
+	if b.text+from.text >= maxBlockText { // near the bound: find the row that fills the block
+		most := hi
+		for hi = lo; hi < most && !b.Full(); hi++ {
+			for j := range from.Cols {
+				if c := &from.Cols[j]; c.Text != nil {
+					b.text += len(c.Text[hi])
+				}
+			}
+		}
+	} else if lo == 0 {
+		b.text += from.text // may count rows that are not taken now, but the bound is far away
+	}
+	for j := range b.Cols {
+		from, source := &from.Cols[j], from
+		to := &b.Cols[j]
+		switch {
+		case from.Num != nil:
+			to.takeOdd(from, lo, hi, len(to.Num))
+			to.Num = append(to.Num, from.Num[lo:hi]...)
+		case from.Text != nil:
+			if len(from.Bare) > lo {
+				for len(to.Bare) < len(to.Text) {
+					to.Bare = append(to.Bare, false)
+				}
+				to.Bare = append(to.Bare, from.Bare[lo:min(hi, len(from.Bare))]...)
+			}
+			to.Text = append(to.Text, from.Text[lo:hi]...)
+			source.arena = nil
+		}
+	}
+	b.Rows += hi - lo
+	return hi - lo
 }
 
 // Keep keeps the given rows, which must be in ascending order, and removes all others in place.
@@ -326,4 +364,22 @@ func CheckKinds(want []Kind, n int, natural func(j int) Kind) ([]Kind, error) {
 		}
 	}
 	return out, nil
+}
+
+// Check reports an error unless b has a complete column for each kind, Number, Integer or Text.
+func (b *Block) Check(kinds []Kind) error {
+	if len(b.Cols) != len(kinds) {
+		return fmt.Errorf("a block of %d columns for a table of %d: %w", len(b.Cols), len(kinds), dense.ErrShape)
+	}
+	for j, k := range kinds {
+		n := len(b.Cols[j].Num)
+		if k != Number {
+			n = len(b.Cols[j].Text)
+		}
+		if n != b.Rows {
+			return fmt.Errorf("column %d of the block has %d cells of kind %v, want %d: %w", j+1, n, k, b.Rows,
+				dense.ErrShape)
+		}
+	}
+	return nil
 }

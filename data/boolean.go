@@ -26,7 +26,7 @@ func boolAt(text []byte) (v float64, ok bool) {
 		}
 		return 0, true
 	}
-	v, ok = number.Parse(trimBlanks(text))
+	v, ok = number.Parse(number.TrimBlanks(text))
 	return v, ok && (v == 0 || v == 1)
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/randfeat/randfeat/data"
 	"github.com/randfeat/randfeat/data/parquet"
+	"github.com/randfeat/randfeat/data/text"
 )
 
 type truthRow struct {
@@ -47,8 +48,8 @@ func truthTables(t *testing.T) map[string]data.Source {
 	if out["parquet"], err = parquet.Open(path, data.Options{}); err != nil {
 		t.Fatal(err)
 	}
-	for name, text := range map[string]string{"csv": csv, "ndjson": json} {
-		if out[name], err = data.OpenBytes("x."+name, []byte(text), data.Options{}); err != nil {
+	for name, content := range map[string]string{"csv": csv, "ndjson": json} {
+		if out[name], err = text.OpenBytes("x."+name, []byte(content), data.Options{}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -101,7 +102,7 @@ func TestBooleansAcrossFormats(t *testing.T) {
 			t.Errorf("levels of %s differ, %v", name, err)
 		}
 	}
-	src, err := data.OpenBytes("n.csv", []byte("flag,maybe,x\n1,0,3\nfalse,,4\n"), data.Options{})
+	src, err := text.OpenBytes("n.csv", []byte("flag,maybe,x\n1,0,3\nfalse,,4\n"), data.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -109,22 +110,22 @@ func TestBooleansAcrossFormats(t *testing.T) {
 	if got, _, err := encodeSource(src, learned, false, 10); err != nil || got.At(0, 0) <= 0 || got.At(1, 0) >= 0 {
 		t.Errorf("0 and 1: %v, %v", got, err)
 	}
-	for _, text := range []string{"flag,maybe,x\nyes,true,3\n", "flag,maybe,x\n2,true,3\n"} {
-		src, _ := data.OpenBytes("n.csv", []byte(text), data.Options{})
+	for _, content := range []string{"flag,maybe,x\nyes,true,3\n", "flag,maybe,x\n2,true,3\n"} {
+		src, _ := text.OpenBytes("n.csv", []byte(content), data.Options{})
 		_, _, err := encodeSource(src, learned, false, 10)
 		if err == nil || !strings.Contains(err.Error(), "want true or false") {
-			t.Errorf("%q: %v", text, err)
+			t.Errorf("%q: %v", content, err)
 		}
 	}
 }
 
 // Keys of more digits than float64 holds stay apart.
 func TestLongIntegers(t *testing.T) {
-	text := "key,y\n"
+	content := "key,y\n"
 	for i := range 40 {
-		text += fmt.Sprintf("%d,%d\n", 9007199254740992+i%2, i%2)
+		content += fmt.Sprintf("%d,%d\n", 9007199254740992+i%2, i%2)
 	}
-	src, err := data.OpenBytes("x.csv", []byte(text), data.Options{})
+	src, err := text.OpenBytes("x.csv", []byte(content), data.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

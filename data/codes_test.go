@@ -44,8 +44,8 @@ func TestCodes(t *testing.T) {
 		e.Watch(&w)
 		blk := new(Block)
 		blk.Reset(0, []Kind{Text})
-		for _, text := range []string{"x", "2", "2.0", "new", "other"} {
-			blk.AppendText(0, []byte(text))
+		for _, content := range []string{"x", "2", "2.0", "new", "other"} {
+			blk.AppendText(0, []byte(content))
 		}
 		blk.AppendText(0, nil)
 		blk.Rows = 6
@@ -113,8 +113,8 @@ func TestHashedCodes(t *testing.T) {
 	}
 	blk := new(Block)
 	blk.Reset(0, []Kind{Text})
-	for _, text := range []string{"7", "7.0", "8"} {
-		blk.AppendText(0, []byte(text))
+	for _, content := range []string{"7", "7.0", "8"} {
+		blk.AppendText(0, []byte(content))
 	}
 	blk.Rows = 3
 	x := dense.New[float64](3, s.Width())

@@ -75,7 +75,8 @@ func (t *Columns) Add(name string, cells ...Cells) error {
 		return inputError(t.name, "two columns are named %s: rename one", quote.Short(name))
 	}
 	if len(t.names) == defaultMaxColumns {
-		return checkWidth(t.name, len(t.names)+1, defaultMaxColumns)
+		return inputError(t.name, "%d columns, the limit is %d: is the table transposed? Otherwise keep the columns that matter",
+			len(t.names)+1, defaultMaxColumns)
 	}
 	var c memoryColumn
 	for _, k := range cells {
@@ -475,7 +476,7 @@ func (r *columnsReader) Where(i int) string { return fmt.Sprintf("%s: row %d", r
 func (r *columnsReader) Close() error       { return nil }
 
 func (r *columnsReader) Read(b *Block, most int) error {
-	b.reset(int64(r.row), r.want)
+	b.Reset(int64(r.row), r.want)
 	n := min(most, r.t.rows-r.row)
 	if n <= 0 {
 		if r.row < r.t.rows {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/randfeat/randfeat/data"
+	"github.com/randfeat/randfeat/data/text"
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/internal/cell"
 )
@@ -20,8 +21,8 @@ import (
 // mixedTable is one table in memory, in parts of the given rows, and as text.
 func mixedTable(t *testing.T, parts ...int) (*data.Columns, data.Source) {
 	const n = 3000
-	var text strings.Builder
-	text.WriteString("a,b,c,d,flag,city,note,day,at,ns,key,y\n")
+	var content strings.Builder
+	content.WriteString("a,b,c,d,flag,city,note,day,at,ns,key,y\n")
 	matrix := dense.New[float64](n, 2)
 	f32, i8, i64 := make([]float32, n), make([]int8, n), make([]int64, n)
 	flags, codes, notes := make([]bool, n), make([]uint16, n), make([]string, n)
@@ -66,7 +67,7 @@ func mixedTable(t *testing.T, parts ...int) (*data.Columns, data.Source) {
 		if !lost[i] {
 			key = fmt.Sprint(i64[i])
 		}
-		fmt.Fprintf(&text, "%s,%s,%v,%d,%s,%s,\"%s\",%s,%s,%s,%s,%s\n", num(a), num(matrix.At(i, 1)), f32[i], i8[i],
+		fmt.Fprintf(&content, "%s,%s,%v,%d,%s,%s,\"%s\",%s,%s,%s,%s,%s\n", num(a), num(matrix.At(i, 1)), f32[i], i8[i],
 			flag, city, strings.ReplaceAll(notes[i], `"`, `""`),
 			time.Unix(int64(days[i])*86400, 0).UTC().Format(time.DateOnly),
 			time.Unix(secs[i], 0).UTC().Format("2006-01-02T15:04:05"),
@@ -109,7 +110,7 @@ func mixedTable(t *testing.T, parts ...int) (*data.Columns, data.Source) {
 	add("ns", func(lo, hi int) data.Cells { return data.Cells{Values: nanos[lo:hi], Unit: 1} })
 	add("key", func(lo, hi int) data.Cells { return data.Cells{Values: i64[lo:hi], Missing: lost[lo:hi]} })
 	add("y", func(lo, hi int) data.Cells { return data.Cells{Values: y[lo:hi]} })
-	csv, err := data.OpenBytes("memory", []byte(text.String()), data.Options{})
+	csv, err := text.OpenBytes("memory", []byte(content.String()), data.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,11 +1,11 @@
-// Package data reads and writes tables and arrays.
+// Package data has tables, their schemas and their encoding as numbers.
 //
 // # Tables
 //
-// First open a table. [Open] detects the format, the delimiter, the header line and the compression of a file,
-// and returns a [Source]. A Source is read in blocks, as often as needed, so files may be larger than memory:
+// First open a table, here with package data/text. A [Source] is read in blocks, as often as needed, so files may be
+// larger than memory:
 //
-//	src, err := data.Open("train.csv", data.Options{})
+//	src, err := text.Open("train.csv", data.Options{})
 //
 // Then learn its schema. [Learn] reads the table once and decides how each column is used:
 //
@@ -13,24 +13,20 @@
 //
 // A model keeps the [Schema]. Its [Encoder] turns later tables into numbers; it finds columns by name:
 //
-//	next, err := data.Open("new.csv", data.Options{})
+//	next, err := text.Open("new.csv", data.Options{})
 //	encoder, err := schema.Encoder(next.Columns(), false)
 //	reader, err := next.Open(encoder.Kinds())
 //	err = reader.Read(&block, 1024)
 //	err = encoder.Encode(x, dense.Matrix[float64]{}, &block, reader.Where)
 //
-// Formats are delimited text, NDJSON, JSON, xlsx, npy and npz; import package data/parquet for Parquet.
-// [Columns] is a table in memory. [Create] writes predictions.
+// The packages data/text, data/array, data/sheet and data/parquet read and write one kind of format each. Package
+// data/files detects the format and reads many files as one table. [Columns] is a table in memory.
 //
 // # Parts of a table
 //
 // Large files, and many files with package data/files, are cut into units of about 32 MiB ([Unit]). A [Learner]
 // learns some units on any machine. Learners that are merged along one fixed tree give the schema
 // of Learn, bit for bit.
-//
-// # Arrays
-//
-// [ReadMatrix] reads a matrix of an npy or safetensors file, [WriteMatrix] writes one.
 //
 // # Concurrency
 //
@@ -47,12 +43,7 @@
 //
 // # Map of the files
 //
-//   - Opening: source.go detects formats; encoding.go and charmaps.go decode text, compressed.go and
-//     archive.go unpack; store.go opens files that are not in the file system.
-//   - Text: lines.go cuts records, csv.go and ndjson.go parse them, csvsniff.go guesses delimiter and header,
-//     jsonarray.go and xlsx.go translate their formats into lines. pieces.go runs these parsers on several
-//     goroutines, with quotes.go to find where records end; textblocks.go cuts a file into units.
-//   - Arrays: npz.go, npzwriter.go, matrix.go.
+//   - Opening: options.go has formats and options.
 //   - Memory: block.go has the types that readers fill, columns.go the table in memory.
 //   - Learning: learner.go is the driver, columnlearner.go the statistics of one column; styles and dates of
 //     its texts are in numberstyle.go and datetime.go, counts of levels in counts.go, outliers in octaves.go,
@@ -62,5 +53,4 @@
 //     times and texts; watch.go reports values unlike the training rows; fielddecode.go inverts a field.
 //   - Rows: drop.go leaves rows out, marks.go reads weights, groups and times, missing.go says which texts
 //     mean a missing value.
-//   - Writing: tablewriter.go.
 package data

@@ -279,7 +279,7 @@ func numberAt(c *Column, i int) (v float64, ok bool) {
 	if c.Text[i] == nil {
 		return math.NaN(), true
 	}
-	v, ok = number.Parse(trimBlanks(c.Text[i]))
+	v, ok = number.Parse(number.TrimBlanks(c.Text[i]))
 	return v, ok || isMissingWord(c.Text[i])
 }
 
@@ -320,7 +320,7 @@ func (f *Field) valueAt(c *Column, i int) (v float64, ok bool) {
 		return t.days(), ok
 	}
 	// A plain number means the same in all styles, unless its points may group digits.
-	if v, ok = number.Parse(trimBlanks(text)); ok && (!strings.HasPrefix(f.Format, commaStyle) ||
+	if v, ok = number.Parse(number.TrimBlanks(text)); ok && (!strings.HasPrefix(f.Format, commaStyle) ||
 		bytes.IndexByte(text, '.') < 0 || c.IsBare(i)) {
 		return v, true
 	}

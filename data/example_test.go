@@ -1,9 +1,6 @@
 package data_test
 
 import (
-	"archive/zip"
-	"bytes"
-	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -11,68 +8,9 @@ import (
 	"time"
 
 	"github.com/randfeat/randfeat/data"
+	"github.com/randfeat/randfeat/data/text"
 	"github.com/randfeat/randfeat/dense"
 )
-
-// An upload has a name that says little; its first bytes say more.
-func ExampleDetect() {
-	var archive bytes.Buffer
-	if err := zip.NewWriter(&archive).Close(); err != nil {
-		panic(err)
-	}
-	for _, text := range []string{"a;b\n1;2\n", "{\"a\": 1}\n{\"a\": 2}\n", "PAR1...", archive.String()} {
-		format, err := data.Detect("upload", strings.NewReader(text))
-		if err != nil {
-			panic(err)
-		}
-		switch format {
-		case data.Parquet:
-			fmt.Println(format, "for the package data/parquet")
-		case data.NPZ:
-			fmt.Println(format, "or another archive: open it to know")
-		default:
-			fmt.Println(format)
-		}
-	}
-	// Output:
-	// csv
-	// ndjson
-	// parquet for the package data/parquet
-	// npz or another archive: open it to know
-}
-
-// object is the content of a file in a store; a real one fetches ranges of bytes.
-type object struct{ *bytes.Reader }
-
-func (object) Close() error { return nil }
-
-// A table in an object store is read without a copy on disk. A word among numbers counts as missing, unless the reader
-// is strict; then the error names its place.
-func ExampleOpenFile() {
-	content := []byte("day,load\n1,51.5\n2,broken\n")
-	open := func() (data.File, error) { return object{bytes.NewReader(content)}, nil }
-	for _, strict := range []bool{false, true} {
-		src, err := data.OpenFile("bucket/load.csv", int64(len(content)), open, data.Options{Strict: strict})
-		if err != nil {
-			panic(err)
-		}
-		r, err := src.Open([]data.Kind{data.Number, data.Number})
-		if err != nil {
-			panic(err)
-		}
-		var b data.Block
-		err = r.Read(&b, 100)
-		if errors.Is(err, data.ErrUnreadable) {
-			fmt.Println(err)
-		} else {
-			fmt.Println(b.Cols[1].Num, err)
-		}
-		r.Close()
-	}
-	// Output:
-	// [51.5 NaN] <nil>
-	// bucket/load.csv:3:3: column "load" is "broken", want a number
-}
 
 // A large file is read in units, by several goroutines or machines. The cuts depend only on the contents, so everybody
 // finds the same ones.
@@ -82,7 +20,7 @@ func ExampleUnitsOf() {
 	for i := range 100_000 {
 		fmt.Fprintln(&b, i)
 	}
-	src, err := data.OpenBytes("x.csv", []byte(b.String()), data.Options{UnitBytes: 1 << 18})
+	src, err := text.OpenBytes("x.csv", []byte(b.String()), data.Options{UnitBytes: 1 << 18})
 	if err != nil {
 		panic(err)
 	}

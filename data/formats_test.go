@@ -12,7 +12,9 @@ import (
 	pq "github.com/parquet-go/parquet-go"
 
 	"github.com/randfeat/randfeat/data"
+	"github.com/randfeat/randfeat/data/internal/datatest"
 	"github.com/randfeat/randfeat/data/parquet"
+	"github.com/randfeat/randfeat/data/text"
 )
 
 // A column of numbers is so however they are spelled.
@@ -30,11 +32,11 @@ func TestNumberStyles(t *testing.T) {
 		"euros":          func(v float64) string { return grouped(v, ".", ",") + " €" },
 		"percent":        func(v float64) string { return grouped(v, ",", ".") + "%" },
 	} {
-		text := "x;y\n"
+		content := "x;y\n"
 		for i := range 30 {
-			text += fmt.Sprintf("%s;%d\n", spell(values[i%6]), i%7)
+			content += fmt.Sprintf("%s;%d\n", spell(values[i%6]), i%7)
 		}
-		src, err := data.OpenBytes("x.csv", []byte(text), data.Options{Delimiter: ';'})
+		src, err := text.OpenBytes("x.csv", []byte(content), data.Options{Delimiter: ';'})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -58,7 +60,7 @@ func TestNumberStyles(t *testing.T) {
 				t.Errorf("%s: %g, want %g", name, got, v)
 			}
 		}
-		src, _ = data.OpenBytes("x.csv", []byte("x\nhello\n"), data.Options{})
+		src, _ = text.OpenBytes("x.csv", []byte("x\nhello\n"), data.Options{})
 		if _, _, err := encodeSource(src, s, false, 1); err == nil || !strings.Contains(err.Error(), "want a number") {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -67,11 +69,11 @@ func TestNumberStyles(t *testing.T) {
 	for _, texts := range [][]string{{"1,23", "4,567,8"}, {"12-34", "56-78"}, {"1.2.3", "4.5.6"}, {"$", "€"}, {"5 %",
 		"x"},
 		{"1,5", "2.5"}} {
-		text := "x;y\n"
+		content := "x;y\n"
 		for i := range 30 {
-			text += fmt.Sprintf("%s;%d\n", texts[i%2], i)
+			content += fmt.Sprintf("%s;%d\n", texts[i%2], i)
 		}
-		src, _ := data.OpenBytes("x.csv", []byte(text), data.Options{Delimiter: ';'})
+		src, _ := text.OpenBytes("x.csv", []byte(content), data.Options{Delimiter: ';'})
 		if s, _, err := data.Learn(src, data.LearnOptions{Targets: []string{"y"}}); err != nil ||
 			s.Fields[0].Kind != data.Categorical {
 			t.Errorf("%q: %+v, %v", texts, s, err)
@@ -81,11 +83,11 @@ func TestNumberStyles(t *testing.T) {
 
 // grouped spells a number with marks between thousands and a decimal mark.
 func grouped(v float64, group, point string) string {
-	text := fmt.Sprint(math.Abs(math.Round(v*1000) / 1000))
+	content := fmt.Sprint(math.Abs(math.Round(v*1000) / 1000))
 	if math.Abs(v) >= 1e6 {
-		text = fmt.Sprintf("%.0f", math.Abs(v))
+		content = fmt.Sprintf("%.0f", math.Abs(v))
 	}
-	whole, fraction, ok := strings.Cut(text, ".")
+	whole, fraction, ok := strings.Cut(content, ".")
 	for i := len(whole) - 3; i > 0; i -= 3 {
 		whole = whole[:i] + group + whole[i:]
 	}
@@ -100,11 +102,11 @@ func grouped(v float64, group, point string) string {
 
 // A target may be spelled so too.
 func TestTargetStyle(t *testing.T) {
-	text := "x;y\n"
+	content := "x;y\n"
 	for i := range 30 {
-		text += fmt.Sprintf("%d;%d,5\n", i, i)
+		content += fmt.Sprintf("%d;%d,5\n", i, i)
 	}
-	src, _ := data.OpenBytes("x.csv", []byte(text), data.Options{})
+	src, _ := text.OpenBytes("x.csv", []byte(content), data.Options{})
 	for _, task := range []data.Task{data.Auto, data.Regression} {
 		s, _, err := data.Learn(src, data.LearnOptions{Targets: []string{"y"}, Task: task})
 		if err != nil || s.Targets[0].Mean != 15 {
@@ -147,8 +149,8 @@ func TestDates(t *testing.T) {
 	if tables["parquet"], err = parquet.Open(path, data.Options{}); err != nil {
 		t.Fatal(err)
 	}
-	for name, text := range texts {
-		if tables[name], err = data.OpenBytes("x.csv", []byte("when,day,y\n"+text), data.Options{}); err != nil {
+	for name, content := range texts {
+		if tables[name], err = text.OpenBytes("x.csv", []byte("when,day,y\n"+content), data.Options{}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -182,11 +184,11 @@ func TestDates(t *testing.T) {
 		}
 	}
 	// Day and month either way round: said, and taken as the month first.
-	text := "when,y\n"
+	content := "when,y\n"
 	for i := range 30 {
-		text += fmt.Sprintf("%d/%d/2024,%d\n", 1+i%12, 1+i%11, i)
+		content += fmt.Sprintf("%d/%d/2024,%d\n", 1+i%12, 1+i%11, i)
 	}
-	src, _ := data.OpenBytes("x.csv", []byte(text), data.Options{})
+	src, _ := text.OpenBytes("x.csv", []byte(content), data.Options{})
 	s, sum, err := data.Learn(src, data.LearnOptions{Targets: []string{"y"}})
 	if err != nil || s.Fields[0].Format != "month-day-year" || !strings.Contains(strings.Join(sum.Notes, " "),
 		"two ways") {
@@ -194,7 +196,7 @@ func TestDates(t *testing.T) {
 	}
 	for _, bad := range []string{"2024-02-30", "2024-13-01", "2024-01-01T25:00", "12:30", "1/2/124", "2024-1",
 		"2024-01-01x"} {
-		src, _ := data.OpenBytes("x.csv", []byte("when\n"+bad+"\n"), data.Options{Header: ptr(true)})
+		src, _ := text.OpenBytes("x.csv", []byte("when\n"+bad+"\n"), data.Options{Header: new(true)})
 		if _, _, err := encodeSource(src, s, false, 1); err == nil || !strings.Contains(err.Error(), "want a date") {
 			t.Errorf("%q: %v", bad, err)
 		}
@@ -203,17 +205,17 @@ func TestDates(t *testing.T) {
 
 // Texts that share words or parts of words are near each other.
 func TestWords(t *testing.T) {
-	text := "note,y\n"
+	content := "note,y\n"
 	for i := range 30 {
-		text += fmt.Sprintf("\"order %d was late\",%d\n", i, i)
+		content += fmt.Sprintf("\"order %d was late\",%d\n", i, i)
 	}
-	src, _ := data.OpenBytes("x.csv", []byte(text), data.Options{})
+	src, _ := text.OpenBytes("x.csv", []byte(content), data.Options{})
 	s, _, err := data.Learn(src, data.LearnOptions{Targets: []string{"y"}, Text: []string{"note"}})
 	if err != nil || s.Fields[0].Kind != data.Words {
 		t.Fatalf("%+v, %v", s, err)
 	}
-	src, _ = data.OpenBytes("x.csv", []byte("note\nThe parcel was LATE!\nlate parcels\ngood quality\n\"\"\n"),
-		data.Options{Delimiter: ',', Header: ptr(true)})
+	src, _ = text.OpenBytes("x.csv", []byte("note\nThe parcel was LATE!\nlate parcels\ngood quality\n\"\"\n"),
+		data.Options{Delimiter: ',', Header: new(true)})
 	x, _, err := encodeSource(src, s, false, 10)
 	if err != nil {
 		t.Fatal(err)
@@ -231,20 +233,20 @@ func TestWords(t *testing.T) {
 
 // Rows without a target are left out, and counted; others keep their places.
 func TestDropMissing(t *testing.T) {
-	src, _ := data.OpenBytes("x.csv", []byte("x,y\n1,\n2,5\n3,NA\n4,6\n5,x\n"), data.Options{Strict: true})
+	src, _ := text.OpenBytes("x.csv", []byte("x,y\n1,\n2,5\n3,NA\n4,6\n5,x\n"), data.Options{Strict: true})
 	d, err := data.DropMissing(src, []string{"y"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, rows, err := table(d, nil, 2)
+	_, rows, err := datatest.Table(d, nil, 2)
 	if err != nil || fmt.Sprint(rows) != "[[2 5] [4 6] [5 x]]" || d.Dropped() != 2 {
 		t.Errorf("%v, %d, %v", rows, d.Dropped(), err)
 	}
-	_, rows, err = table(d, []data.Kind{data.Text, data.Skip}, 3)
+	_, rows, err = datatest.Table(d, []data.Kind{data.Text, data.Skip}, 3)
 	if err != nil || fmt.Sprint(rows) != "[[2 skipped] [4 skipped] [5 skipped]]" {
 		t.Errorf("%v, %v", rows, err)
 	}
-	_, _, err = table(d, []data.Kind{data.Skip, data.Number}, 3)
+	_, _, err = datatest.Table(d, []data.Kind{data.Skip, data.Number}, 3)
 	if err == nil || !strings.Contains(err.Error(), "x.csv:6:3") {
 		t.Errorf("%v", err)
 	}

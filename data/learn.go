@@ -197,7 +197,7 @@ func nameHint(name string, columns []string) string {
 			return fmt.Sprintf("; %s is spelled otherwise", quote.Short(c))
 		}
 	}
-	if slices.Equal(columns, columnNames("c", len(columns))) {
+	if n := len(columns); n > 0 && columns[0] == "c1" && columns[n-1] == fmt.Sprint("c", n) {
 		return "; no line of names was found in the file"
 	}
 	if len(columns) == 1 {

@@ -8,6 +8,7 @@ import (
 	"io"
 	"slices"
 
+	"github.com/randfeat/randfeat/data/internal/charset"
 	"github.com/randfeat/randfeat/internal/par"
 	"github.com/randfeat/randfeat/internal/quote"
 )
@@ -219,7 +220,7 @@ func (l *Learner) noteEncoding(s shardText) error {
 	case l.first.encoding == "":
 		l.first, l.last = s, s
 	case l.last.shard == s.shard && l.last.encoding != s.encoding:
-		return mixedText(s.name, l.last.encoding, s.encoding)
+		return &InputError{Place: s.name, Err: ErrEncoding, Detail: charset.Mixed(l.last.encoding, s.encoding)}
 	default:
 		l.last = s
 	}
@@ -270,7 +271,7 @@ func (l *Learner) Schema() (*Schema, *Summary, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	if e := l.first.encoding; e != "" && e != utf8Text.name {
+	if e := l.first.encoding; e != "" && e != charset.UTF8.Name {
 		s.Encoding, sum.Encoding = e, e
 		sum.Notes = append(sum.Notes, fmt.Sprintf("the text is not UTF-8 and was read as %s: name its encoding if it is another",
 			e))

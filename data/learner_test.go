@@ -1,4 +1,4 @@
-package data
+package data_test
 
 import (
 	"bytes"
@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/randfeat/randfeat/data"
+	"github.com/randfeat/randfeat/data/text"
 	"github.com/randfeat/randfeat/internal/par"
 	"github.com/randfeat/randfeat/internal/seal"
 )
@@ -37,24 +39,16 @@ func learnTable(rows, seed int) (header string, parts []string) {
 	return header, parts
 }
 
-// zipf is a text of thousands, some frequent.
-func zipf(rng *rand.Rand) string {
-	if rng.IntN(2) == 0 {
-		return fmt.Sprintf("h%d", rng.IntN(40))
-	}
-	return fmt.Sprintf("r%d", rng.IntN(100000))
-}
-
-func textSource(t *testing.T, name, text string) Source {
+func textSource(t *testing.T, name, content string) data.Source {
 	t.Helper()
-	src, err := OpenBytes(name, []byte(text), Options{})
+	src, err := text.OpenBytes(name, []byte(content), data.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return src
 }
 
-func learnerBytes(t *testing.T, l *Learner) []byte {
+func learnerBytes(t *testing.T, l *data.Learner) []byte {
 	t.Helper()
 	b, err := l.MarshalBinary()
 	if err != nil {
@@ -67,24 +61,21 @@ func learnerBytes(t *testing.T, l *Learner) []byte {
 func TestLearnerGroupings(t *testing.T) {
 	header, parts := learnTable(420, 3)
 	parts = parts[:min(len(parts), 8*8+5)]
-	o := LearnOptions{Targets: []string{"y"}}
-	of := func(text string) *Learner {
-		src := textSource(t, "part.csv", header+text)
-		l, err := NewLearner("table", src.Columns(), o)
+	o := data.LearnOptions{Targets: []string{"y"}}
+	of := func(content string) *data.Learner {
+		src := textSource(t, "part.csv", header+content)
+		l, err := data.NewLearner("table", src.Columns(), o)
 		if err != nil {
 			t.Fatal(err)
 		}
-		l.tracked = 64 // so that "many" and "id" have more texts than are held
-		for _, c := range l.cols {
-			c.counts = l.newCounts(c.role)
-		}
+		l.Track(64) // so that "many" and "id" have more texts than are held
 		if err := l.AddSource(src); err != nil {
 			t.Fatal(err)
 		}
 		return l
 	}
-	one := func(i int) *Learner { return of(parts[i]) }
-	tree := par.Tree[*Learner]{Merge: (*Learner).Merge}
+	one := func(i int) *data.Learner { return of(parts[i]) }
+	tree := par.Tree[*data.Learner]{Merge: (*data.Learner).Merge}
 	for i := range parts {
 		if err := tree.Add(one(i)); err != nil {
 			t.Fatal(err)
@@ -97,22 +88,22 @@ func TestLearnerGroupings(t *testing.T) {
 	want := learnerBytes(t, root)
 
 	// The definition: level by level.
-	level := make([]*Learner, len(parts))
+	level := make([]*data.Learner, len(parts))
 	for i := range parts {
 		level[i] = one(i)
 	}
 	rng := rand.New(rand.NewPCG(5, 5))
 	for len(level) > 1 {
-		var up []*Learner
+		var up []*data.Learner
 		for lo := 0; lo < len(level); lo += par.Fan {
 			node := level[lo]
 			for _, c := range level[lo+1 : min(lo+par.Fan, len(level))] {
 				if rng.IntN(4) == 0 { // by way of bytes
 					b := learnerBytes(t, c)
-					if c, err = readLearner(b); err != nil {
+					if c, err = data.ReadLearner(b); err != nil {
 						t.Fatal(err)
 					}
-					c.tracked = 64
+					c.TrackLater(64)
 					if !bytes.Equal(learnerBytes(t, c), b) {
 						t.Fatal("a learner that was read is other bytes")
 					}
@@ -141,7 +132,7 @@ func TestLearnerGroupings(t *testing.T) {
 	if sum.Rows != wholeSum.Rows {
 		t.Fatalf("%d rows, of one table %d", sum.Rows, wholeSum.Rows)
 	}
-	fields := map[string]Field{}
+	fields := map[string]data.Field{}
 	for _, f := range whole.Fields {
 		fields[f.Name] = f
 	}
@@ -165,9 +156,9 @@ func TestLearnerGroupings(t *testing.T) {
 
 // A column of numbers in one file and of texts in another is an error that names both, whoever meets it.
 func TestLearnerKindsConflict(t *testing.T) {
-	learn := func(shard int, text string) *Learner {
-		src := shardOf{textSource(t, fmt.Sprintf("part-%d.csv", shard), text), shard}
-		l, err := NewLearner("table", src.Columns(), LearnOptions{})
+	learn := func(shard int, content string) *data.Learner {
+		src := shardOf{textSource(t, fmt.Sprintf("part-%d.csv", shard), content), shard}
+		l, err := data.NewLearner("table", src.Columns(), data.LearnOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -179,7 +170,7 @@ func TestLearnerKindsConflict(t *testing.T) {
 	texts := []string{"x,y\n1,2\n2,3\n", "x,y\n4,a\n5,6\n", "x,y\n6,b\n7,c\n", "x,y\n8,2\n9,3\n"}
 	for _, order := range [][]int{{0, 1, 2, 3}, {2, 0}, {1, 0, 2}} {
 		for split := 1; split < len(order); split++ { // left fold of each half, then both
-			fold := func(of []int) *Learner {
+			fold := func(of []int) *data.Learner {
 				l := learn(of[0], texts[of[0]])
 				for _, k := range of[1:] {
 					if err := l.Merge(learn(k, texts[k])); err != nil {
@@ -210,59 +201,30 @@ func TestLearnerKindsConflict(t *testing.T) {
 
 // shardOf says of which shard the rows of a source are.
 type shardOf struct {
-	Source
+	data.Source
 	shard int
 }
 
-func (s shardOf) Open(want []Kind) (Reader, error) {
+func (s shardOf) Open(want []data.Kind) (data.Reader, error) {
 	r, err := s.Source.Open(want)
 	return shardReader{r, s.shard}, err
 }
 
 type shardReader struct {
-	Reader
+	data.Reader
 	shard int
 }
 
-func (r shardReader) Read(b *Block, most int) error {
+func (r shardReader) Read(b *data.Block, most int) error {
 	err := r.Reader.Read(b, most)
 	b.Unit.Shard = r.shard
 	return err
 }
 
-// The bounds of counts hold after merges.
-func TestCountsMergeBound(t *testing.T) {
-	rng := rand.New(rand.NewPCG(1, 2))
-	all := map[string]int64{}
-	const k = 50
-	sum := newCounts(k)
-	for range 37 {
-		c := newCounts(k)
-		for range 400 {
-			text := zipf(rng)
-			all[text]++
-			c.add([]byte(text))
-		}
-		sum.merge(c)
-	}
-	if sum.total != 37*400 || len(sum.of) > k || sum.lost > sum.total/(k+1) {
-		t.Fatalf("%d texts, %d held, %d lost of at most %d", sum.total, len(sum.of), sum.lost, sum.total/(k+1))
-	}
-	for text, n := range all {
-		held := int64(0)
-		if c, ok := sum.of[text]; ok {
-			held = *c
-		}
-		if held > n || held < n-sum.lost {
-			t.Errorf("%s: %d, held %d, lost %d", text, n, held, sum.lost)
-		}
-	}
-}
-
 func TestLearnerRefuses(t *testing.T) {
 	src := textSource(t, "a.csv", "x,y\n1,2\n")
-	a, _ := NewLearner("a", src.Columns(), LearnOptions{})
-	b, _ := NewLearner("b", src.Columns(), LearnOptions{Targets: []string{"y"}})
+	a, _ := data.NewLearner("a", src.Columns(), data.LearnOptions{})
+	b, _ := data.NewLearner("b", src.Columns(), data.LearnOptions{Targets: []string{"y"}})
 	if err := a.Merge(b); err == nil {
 		t.Error("a learner with other options is merged")
 	}
@@ -279,10 +241,10 @@ func TestLearnerRefuses(t *testing.T) {
 	for i := range good {
 		bad := bytes.Clone(good)
 		bad[i] ^= 1
-		if _, err := readLearner(bad); err == nil {
+		if _, err := data.ReadLearner(bad); err == nil {
 			t.Fatalf("byte %d was changed, and no error", i)
 		}
-		if _, err := readLearner(good[:i]); err == nil {
+		if _, err := data.ReadLearner(good[:i]); err == nil {
 			t.Fatalf("cut at %d, and no error", i)
 		}
 	}
@@ -292,13 +254,13 @@ func TestLearnerRefuses(t *testing.T) {
 // was.
 func FuzzReadLearner(f *testing.F) {
 	header, parts := learnTable(60, 9)
-	src, err := OpenBytes("t.csv", []byte(header+strings.Join(parts, "")), Options{})
+	src, err := text.OpenBytes("t.csv", []byte(header+strings.Join(parts, "")), data.Options{})
 	if err != nil {
 		f.Fatal(err)
 	}
-	for _, o := range []LearnOptions{{}, {Targets: []string{"y"}, Skip: []string{"id"}}, {Targets: []string{"cat"},
+	for _, o := range []data.LearnOptions{{}, {Targets: []string{"y"}, Skip: []string{"id"}}, {Targets: []string{"cat"},
 		Text: []string{"many"}, Categorical: []string{"int"}}} {
-		l, err := NewLearner("t", src.Columns(), o)
+		l, err := data.NewLearner("t", src.Columns(), o)
 		if err != nil {
 			f.Fatal(err)
 		}
@@ -312,7 +274,7 @@ func FuzzReadLearner(f *testing.F) {
 		f.Add(b[:len(b)-32])
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
-		l, err := readLearner(seal.Close(bytes.Clone(b), 0))
+		l, err := data.ReadLearner(seal.Close(bytes.Clone(b), 0))
 		if err != nil {
 			return
 		}
@@ -321,7 +283,7 @@ func FuzzReadLearner(f *testing.F) {
 			t.Fatalf("saved again as other bytes: %v", err)
 		}
 		_, _, _ = l.Schema()
-		other, err := readLearner(again)
+		other, err := data.ReadLearner(again)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -329,4 +291,57 @@ func FuzzReadLearner(f *testing.F) {
 			_, _, _ = l.Schema()
 		}
 	})
+}
+
+// A table cut into units is learned along the tree, in one go and unit by unit.
+func TestCutLearnsTheSame(t *testing.T) {
+	header, parts := learnTable(300, 11)
+	content := header + strings.Join(parts, "")
+	o := data.LearnOptions{Targets: []string{"y"}}
+	for _, size := range []int64{700, 3000} {
+		src, err := text.OpenBytes("t.csv", []byte(content), data.Options{UnitBytes: size})
+		if err != nil {
+			t.Fatal(err)
+		}
+		want, _, err := data.Learn(src, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		tree := par.Tree[*data.Learner]{Merge: (*data.Learner).Merge}
+		for i := range src.(data.Splitter).Blocks() {
+			b, err := src.(data.Splitter).Block(i)
+			if err != nil {
+				t.Fatal(err)
+			}
+			l, err := data.NewLearner("t.csv", b.Columns(), o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := l.AddSource(b); err != nil {
+				t.Fatal(err)
+			}
+			if err := tree.Add(l); err != nil {
+				t.Fatal(err)
+			}
+		}
+		l, _, err := tree.Root()
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, _, err := l.Schema()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got.Digest() != want.Digest() {
+			t.Errorf("units of %d bytes: %+v, in one go %+v", size, got, want)
+		}
+	}
+}
+
+// zipf is a text of thousands, some frequent.
+func zipf(rng *rand.Rand) string {
+	if rng.IntN(2) == 0 {
+		return fmt.Sprintf("h%d", rng.IntN(40))
+	}
+	return fmt.Sprintf("r%d", rng.IntN(100000))
 }

@@ -8,6 +8,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/randfeat/randfeat/data/internal/charset"
 	"github.com/randfeat/randfeat/internal/quote"
 	"github.com/randfeat/randfeat/internal/seal"
 )
@@ -103,7 +104,7 @@ func readLearner(b []byte) (*Learner, error) {
 	l.rows = int64(h.Counts[1])
 	for _, s := range []*shardText{&l.first, &l.last} {
 		s.shard, s.name, s.encoding = r.index(), r.text(), r.text()
-		if s.encoding != "" && !KnownEncoding(s.encoding) {
+		if s.encoding != "" && !charset.Known(s.encoding) {
 			r.bad = true
 		}
 	}

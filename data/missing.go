@@ -16,7 +16,7 @@ type MissingTexts struct {
 	texts   map[string]bool
 	first   [256]bool
 	empty   bool
-	numbers bool // some texts are numbers, such as -999: numbers must be looked up, too
+	numbers bool
 }
 
 // NewMissingTexts returns the set of the given texts, of [DefaultMissing] for nil.
@@ -37,6 +37,9 @@ func NewMissingTexts(texts []string) *MissingTexts {
 	}
 	return m
 }
+
+// Numbers reports whether some of the texts are numbers, such as -999: then numbers must be looked up, too.
+func (m *MissingTexts) Numbers() bool { return m.numbers }
 
 // Has reports whether a text means a missing value.
 func (m *MissingTexts) Has(cell []byte) bool {
@@ -61,7 +64,7 @@ const maxMissingWord = 19
 
 // isMissingWord reports whether a text means a missing value in a column of numbers or dates.
 func isMissingWord(text []byte) bool {
-	text = trimBlanks(text)
+	text = number.TrimBlanks(text)
 	if len(text) == 0 || len(text) > maxMissingWord {
 		return len(text) == 0
 	}
@@ -102,7 +105,7 @@ const maxOdd = 64
 // AppendNumber appends a text to a column that is read as Number: a number, a missing value, or a NaN that
 // isUnreadable recognises. The column keeps the first unreadable texts for messages.
 func (c *Column) AppendNumber(text []byte) {
-	text = trimBlanks(text)
+	text = number.TrimBlanks(text)
 	v, ok := number.Parse(text)
 	if !ok {
 		if v = math.NaN(); !isMissingWord(text) {

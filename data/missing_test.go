@@ -2,6 +2,7 @@ package data_test
 
 import (
 	"fmt"
+	"math"
 	"os"
 	"strings"
 	"testing"
@@ -9,7 +10,9 @@ import (
 	pq "github.com/parquet-go/parquet-go"
 
 	"github.com/randfeat/randfeat/data"
+	"github.com/randfeat/randfeat/data/internal/datatest"
 	"github.com/randfeat/randfeat/data/parquet"
+	"github.com/randfeat/randfeat/data/text"
 )
 
 // The documents list the texts of DefaultMissing, and the program in docs/modelfile.md reads them so.
@@ -24,7 +27,7 @@ func TestDefaultMissingIsDocumented(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if text := strings.Join(strings.Fields(string(b)), " "); !strings.Contains(text, want) {
+		if content := strings.Join(strings.Fields(string(b)), " "); !strings.Contains(content, want) {
 			t.Errorf("%s does not list data.DefaultMissing. Write: %s", file, want)
 		}
 	}
@@ -49,8 +52,8 @@ func TestMissingInEveryFormat(t *testing.T) {
 		t.Fatal(err)
 	}
 	open := map[string]func() (data.Source, error){
-		"csv":     func() (data.Source, error) { return data.OpenBytes("x.csv", []byte(csv), data.Options{}) },
-		"ndjson":  func() (data.Source, error) { return data.OpenBytes("x.ndjson", []byte(ndjson), data.Options{}) },
+		"csv":     func() (data.Source, error) { return text.OpenBytes("x.csv", []byte(csv), data.Options{}) },
+		"ndjson":  func() (data.Source, error) { return text.OpenBytes("x.ndjson", []byte(ndjson), data.Options{}) },
 		"parquet": func() (data.Source, error) { return parquet.Open(path, data.Options{}) },
 	}
 	for name, cells := range map[string]data.Cells{"strings": {Values: texts}, "levels": {Values: codes, Levels: texts}} {
@@ -67,7 +70,7 @@ func TestMissingInEveryFormat(t *testing.T) {
 		for kind, want := range map[data.Kind]string{data.Text: "x" + strings.Repeat(" ∅", len(texts)-1),
 			data.Number: "unreadable" + strings.Repeat(" ∅", len(texts)-1)} {
 			var got []string
-			err := eachBlock(src, []data.Kind{kind}, func(b *data.Block) {
+			_, err := datatest.Each(src, []data.Kind{kind}, 100, func(b *data.Block) {
 				for i := range b.Rows {
 					switch c := b.Cols[0]; {
 					case kind == data.Text && c.Text[i] != nil:
@@ -82,6 +85,34 @@ func TestMissingInEveryFormat(t *testing.T) {
 			if err != nil || strings.Join(got, " ") != want {
 				t.Errorf("%s: %q, %v, want %s", name, got, err, want)
 			}
+		}
+	}
+}
+
+// Numbers that mean a missing value do so in columns of numbers and of text alike.
+func TestMissingNumbers(t *testing.T) {
+	for name, content := range map[string]string{"t.csv": "x\n1\n-999\n-9990\n \"-999\"\n",
+		"t.ndjson": "{\"x\":1}\n{\"x\":-999}\n{\"x\":-9990}\n{\"x\":\"-999\"}\n"} {
+		src, err := text.OpenBytes(name, []byte(content), data.Options{Missing: []string{"-999"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, kind := range []data.Kind{data.Number, data.Text} {
+			r, err := src.Open([]data.Kind{kind})
+			if err != nil {
+				t.Fatal(err)
+			}
+			var b data.Block
+			if err := r.Read(&b, 10); err != nil {
+				t.Fatal(err)
+			}
+			for i, missing := range []bool{false, true, false, true} {
+				if c := b.Cols[0]; kind == data.Number && math.IsNaN(c.Num[i]) != missing || kind == data.Text &&
+					(c.Text[i] == nil) != missing {
+					t.Errorf("%s, %v: row %d is missing: want %v", name, kind, i, missing)
+				}
+			}
+			r.Close()
 		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"io"
 	"math"
 
+	"github.com/randfeat/randfeat/data/internal/charset"
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/internal/quote"
 )
@@ -195,7 +196,7 @@ func (s *Schema) Validate() error {
 	if len(s.Fields) == 0 {
 		return schemaError("no column to predict from")
 	}
-	if _, err := encodingNamed(s.Encoding); s.Encoding != "" && err != nil {
+	if _, err := charset.Named(s.Encoding); s.Encoding != "" && err != nil {
 		return schemaError("%v", err)
 	}
 	seen := map[string]bool{}

@@ -15,6 +15,8 @@ import (
 	"testing"
 
 	"github.com/randfeat/randfeat/data"
+	"github.com/randfeat/randfeat/data/internal/datatest"
+	"github.com/randfeat/randfeat/data/text"
 	"github.com/randfeat/randfeat/dense"
 )
 
@@ -24,9 +26,9 @@ const people = "id,age,sex,city,one,y\n" +
 	"a3,,F,Paris,7,3.5\n" +
 	"a4,40,,Rome,7,4.5\n"
 
-func learn(t *testing.T, text string, o data.LearnOptions) (*data.Schema, *data.Summary) {
+func learn(t *testing.T, content string, o data.LearnOptions) (*data.Schema, *data.Summary) {
 	t.Helper()
-	s, sum, err := data.Learn(openText(t, text, data.Options{}), o)
+	s, sum, err := data.Learn(openText(t, content, data.Options{}), o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -34,12 +36,21 @@ func learn(t *testing.T, text string, o data.LearnOptions) (*data.Schema, *data.
 }
 
 // encode reads a whole table through a schema.
-func encode(text string, s *data.Schema, needTarget bool, block int) (x, y dense.Matrix[float64], err error) {
-	src, err := data.OpenBytes("x.csv", []byte(text), data.Options{})
+func encode(content string, s *data.Schema, needTarget bool, block int) (x, y dense.Matrix[float64], err error) {
+	src, err := text.OpenBytes("x.csv", []byte(content), data.Options{})
 	if err != nil {
 		return x, y, err
 	}
 	return encodeSource(src, s, needTarget, block)
+}
+
+func openText(t *testing.T, content string, o data.Options) data.Source {
+	t.Helper()
+	src, err := text.OpenBytes("x.csv", []byte(content), o)
+	if err != nil {
+		t.Fatalf("%q: %v", content, err)
+	}
+	return src
 }
 
 func encodeSource(src data.Source, s *data.Schema, needTarget bool, block int) (x, y dense.Matrix[float64],
@@ -135,8 +146,8 @@ func numbered(n int) string {
 func TestLearnErrors(t *testing.T) {
 	y := data.LearnOptions{Targets: []string{"y"}}
 	for _, c := range []struct {
-		text, want string
-		o          data.LearnOptions
+		content, want string
+		o             data.LearnOptions
 	}{
 		{people, `x.csv: no column "z", named as target; the columns are "id", "age", "sex", "city", "one", "y"`,
 			data.LearnOptions{Targets: []string{"z"}}},
@@ -166,9 +177,9 @@ func TestLearnErrors(t *testing.T) {
 		{"x,y\n1e300,1\n-1e300,2\n", `column "x" runs from -1e+300 to 1e+300, beyond what can be standardised`, y},
 		{"x,y\n1,2\n3\n", `x.csv:3:2: the row has 1 fields, want 2`, y},
 	} {
-		_, _, err := data.Learn(openText(t, c.text, data.Options{Header: ptr(true)}), c.o)
+		_, _, err := data.Learn(openText(t, c.content, data.Options{Header: new(true)}), c.o)
 		if !errors.Is(err, data.ErrInput) || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%q: %v, want %s", c.text, err, c.want)
+			t.Errorf("%q: %v, want %s", c.content, err, c.want)
 		}
 	}
 	for _, o := range []data.LearnOptions{{Task: "guess"}, {MaxLevels: -1}, {MaxClasses: 1}} {
@@ -182,10 +193,10 @@ func TestLearnErrors(t *testing.T) {
 // ways are read as those are that cannot.
 func TestStylesOfColumns(t *testing.T) {
 	for _, c := range []struct {
-		text, format string
-		mean         float64
-		note         string
-		o            data.LearnOptions
+		content, format string
+		mean            float64
+		note            string
+		o               data.LearnOptions
 	}{
 		{"x;y\n0,125;1\n1,250;2\n", "1234,5", 0.6875, "is read as numbers 1234,5", data.LearnOptions{}},
 		{"x;y\n3,125;1\n1,250;2\n", "1,234.5", 2187.5, "can be read in two ways", data.LearnOptions{}},
@@ -196,7 +207,7 @@ func TestStylesOfColumns(t *testing.T) {
 		{"y;x\n3,125;1,5\n1,250;2\n", "1234,5", 1.75, `target "y" is read as numbers 1234,5`,
 			data.LearnOptions{Targets: []string{"y"}}},
 	} {
-		s, sum := learn(t, c.text, c.o)
+		s, sum := learn(t, c.content, c.o)
 		var f data.Field
 		for _, g := range s.Fields {
 			if g.Name == "x" {
@@ -205,11 +216,11 @@ func TestStylesOfColumns(t *testing.T) {
 		}
 		if f.Kind != data.Numeric || f.Format != c.format || math.Abs(f.Mean-c.mean) > 1e-12 ||
 			!strings.Contains(strings.Join(sum.Notes, "\n"), c.note) {
-			t.Errorf("%q: %+v, %q", c.text, f, sum.Notes)
+			t.Errorf("%q: %+v, %q", c.content, f, sum.Notes)
 		}
 		for _, g := range sum.Columns {
 			if g.Use == "target" && !(g.Min < g.Max && g.Scale > 0) {
-				t.Errorf("%q: %+v", c.text, g)
+				t.Errorf("%q: %+v", c.content, g)
 			}
 		}
 	}
@@ -218,7 +229,7 @@ func TestStylesOfColumns(t *testing.T) {
 func TestEncodeErrors(t *testing.T) {
 	s, _ := learn(t, people, data.LearnOptions{Targets: []string{"y", "city"}, IDs: []string{"id"}})
 	const head = "age,sex,city,y\n"
-	for _, c := range []struct{ text, want string }{
+	for _, c := range []struct{ content, want string }{
 		{"sex,city,y\nF,Rome,1\n", `columns missing: "age"`},
 		{"age,sex,city\n1,F,Rome\n", `columns missing: "y"`},
 		{"age,sex,city,y,size,w\n1,F,Rome,1,2,3\n", `columns unknown when the schema was learned: "size", "w"`},
@@ -230,10 +241,10 @@ func TestEncodeErrors(t *testing.T) {
 		{head + "20,F,Rome,-inf\n", `x.csv:2: column "y" is infinite`},
 		{head + "inf,F,Rome,1\n", `x.csv:2: column "age" is infinite`},
 	} {
-		_, _, err := encode(c.text, s, true, 10)
+		_, _, err := encode(c.content, s, true, 10)
 		if err == nil || !strings.Contains(err.Error(), c.want) || !errors.Is(err, data.ErrInput) &&
 			!errors.Is(err, data.ErrSchema) {
-			t.Errorf("%q: %v, want %s", c.text, err, c.want)
+			t.Errorf("%q: %v, want %s", c.content, err, c.want)
 		}
 	}
 	if _, err := s.Encoder([]string{"age", "age"}, false); !errors.Is(err, data.ErrSchema) ||
@@ -264,20 +275,20 @@ func TestEncodeErrors(t *testing.T) {
 }
 
 func TestLearnTasks(t *testing.T) {
-	var whole, text, fraction strings.Builder
+	var whole, content, fraction strings.Builder
 	for i := range 30 {
 		fmt.Fprintf(&whole, "%d,%d\n", i, i%3)
-		fmt.Fprintf(&text, "%d,%c\n", i, 'a'+i%3)
+		fmt.Fprintf(&content, "%d,%c\n", i, 'a'+i%3)
 		fmt.Fprintf(&fraction, "%d,%g\n", i, float64(i%3)+0.5)
 	}
 	for _, c := range []struct {
-		text string
-		task data.Task
-		want string
+		content string
+		task    data.Task
+		want    string
 	}{
 		{"x,y\n" + whole.String(), data.Auto, "[0 1 2]"},
 		{"x,y\n" + whole.String(), data.Regression, "[]"},
-		{"x,y\n" + text.String(), data.Auto, "[a b c]"},
+		{"x,y\n" + content.String(), data.Auto, "[a b c]"},
 		{"x,y\n" + fraction.String(), data.Auto, "[]"},
 		{"x,y\n" + fraction.String(), data.Classification, "[0.5 1.5 2.5]"},
 		{"x,y\n1,2\n2,3\n", data.Auto, "[]"},                               // too few rows to tell
@@ -287,9 +298,9 @@ func TestLearnTasks(t *testing.T) {
 		{"x,y\n1,02\n2,01\n3,11\n", data.Classification, "[01 02 11]"},     // codes keep their zeros
 		{"x,y\n1,02\n2,2\n3,11\n", data.Classification, "[02 2 11]"},       // and are not numbers
 	} {
-		s, _ := learn(t, c.text, data.LearnOptions{Targets: []string{"y"}, Task: c.task})
+		s, _ := learn(t, c.content, data.LearnOptions{Targets: []string{"y"}, Task: c.task})
 		if got := fmt.Sprint(s.Targets[0].Classes); got != c.want {
-			t.Errorf("%.20q %s: %s, want %s", c.text, c.task, got, c.want)
+			t.Errorf("%.20q %s: %s, want %s", c.content, c.task, got, c.want)
 		}
 	}
 	s, _ := learn(t, "x,y\n1,10\n2,9.0\n3,9\n4,1e1\n", data.LearnOptions{Targets: []string{"y"},
@@ -359,14 +370,14 @@ func TestLearnLevels(t *testing.T) {
 
 // Encoding in blocks of any size gives the same numbers.
 func TestEncodeBlocks(t *testing.T) {
-	text := randomTable(rand.New(rand.NewPCG(5, 9)), 2500)
-	s, _ := learn(t, text, data.LearnOptions{})
-	want, _, err := encode(text, s, false, 1<<20)
+	content := datatest.Random(rand.New(rand.NewPCG(5, 9)), 2500)
+	s, _ := learn(t, content, data.LearnOptions{})
+	want, _, err := encode(content, s, false, 1<<20)
 	if err != nil || want.Rows < 2400 {
 		t.Fatal(want.Rows, err)
 	}
 	for _, block := range []int{1, 10, 1000} {
-		if got, _, err := encode(text, s, false, block); err != nil || !reflect.DeepEqual(got, want) {
+		if got, _, err := encode(content, s, false, block); err != nil || !reflect.DeepEqual(got, want) {
 			t.Errorf("blocks of %d: %v", block, err)
 		}
 	}
@@ -486,7 +497,7 @@ func TestPublicSets(t *testing.T) {
 			t.Logf("%s is not there", path)
 			continue
 		}
-		src, err := data.Open(path, data.Options{})
+		src, err := text.Open(path, data.Options{})
 		if err != nil {
 			t.Error(err)
 			continue

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/randfeat/randfeat/data"
+	"github.com/randfeat/randfeat/data/text"
 	"github.com/randfeat/randfeat/dense"
 )
 
@@ -81,8 +82,8 @@ func TestUnreadableCells(t *testing.T) {
 		{"one word among truths", 100, with(func(i int) string { return fmt.Sprint(i%3 == 0) }, 100, "maybe"),
 			data.Categorical, 0, ""},
 	} {
-		text := column(c.rows, c.x)
-		s, sum, err := data.Learn(openText(t, text, data.Options{}), data.LearnOptions{})
+		content := column(c.rows, c.x)
+		s, sum, err := data.Learn(openText(t, content, data.Options{}), data.LearnOptions{})
 		if err != nil {
 			t.Errorf("%s: %v", c.name, err)
 			continue
@@ -92,7 +93,7 @@ func TestUnreadableCells(t *testing.T) {
 			!strings.Contains(strings.Join(sum.Notes, "\n"), c.note) {
 			t.Errorf("%s: %+v, %+v, %q", c.name, f, sum.Columns[0], sum.Notes)
 		}
-		_, _, err = data.Learn(openText(t, text, data.Options{}), data.LearnOptions{Strict: true})
+		_, _, err = data.Learn(openText(t, content, data.Options{}), data.LearnOptions{Strict: true})
 		if refused := errors.Is(err, data.ErrUnreadable); refused != (c.unreadable > 0) {
 			t.Errorf("%s, strictly: %v", c.name, err)
 		}
@@ -102,7 +103,7 @@ func TestUnreadableCells(t *testing.T) {
 		}
 	}
 	// Of a target no row vanishes.
-	for _, c := range []struct{ text, want string }{
+	for _, c := range []struct{ content, want string }{
 		{column(100, with(number, 100, "oops")), `x.csv:52: target "x" is "oops", though 99 of its values are numbers`},
 		{column(100, with(price, 100, "free")), `x.csv:52: target "x" is "free", though 99 of its values are numbers`},
 		{column(100, with(number, 100, "unknown")), `x.csv:52: target "x" is "unknown", though 99 of its values are numbers: correct it, name it as missing`},
@@ -110,7 +111,7 @@ func TestUnreadableCells(t *testing.T) {
 	} {
 		for _, task := range []data.Task{data.Auto, data.Regression} {
 			o := data.LearnOptions{Targets: []string{"x"}, Task: task}
-			_, _, err := data.Learn(openText(t, c.text, data.Options{}), o)
+			_, _, err := data.Learn(openText(t, c.content, data.Options{}), o)
 			if !errors.Is(err, data.ErrInput) || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("%v, want %s", err, c.want)
 			}
@@ -136,8 +137,8 @@ func TestUncleanInParts(t *testing.T) {
 			1000+i*7919%100003, i%17, i%7))
 	}
 	o := data.LearnOptions{Targets: []string{"y"}, Task: data.Regression}
-	learner := func(text string, first int) *data.Learner {
-		src := openText(t, head+text, data.Options{Delimiter: ';', Header: ptr(true)})
+	learner := func(content string, first int) *data.Learner {
+		src := openText(t, head+content, data.Options{Delimiter: ';', Header: new(true)})
 		l, err := data.NewLearner("x.csv", src.Columns(), o)
 		if err != nil {
 			t.Fatal(err)
@@ -279,9 +280,9 @@ func TestGermanNumbers(t *testing.T) {
 }
 
 // watched encodes a table with a watch.
-func watched(s *data.Schema, text string, w *data.Watch) (dense.Matrix[float64], error) {
+func watched(s *data.Schema, content string, w *data.Watch) (dense.Matrix[float64], error) {
 	var x dense.Matrix[float64]
-	src, err := data.OpenBytes("new.csv", []byte(text), data.Options{Delimiter: ';', Header: ptr(true)})
+	src, err := text.OpenBytes("new.csv", []byte(content), data.Options{Delimiter: ';', Header: new(true)})
 	if err != nil {
 		return x, err
 	}
@@ -361,11 +362,11 @@ func column2(x func(int) string) string { return "x;z\n" + x(49) + ";1\n" + x(50
 func TestRowNumbers(t *testing.T) {
 	table := func(name string, value func(i int) int) string {
 		r := rand.New(rand.NewPCG(5, 6))
-		text := name + ",z,k\n"
+		content := name + ",z,k\n"
 		for i := range 40 {
-			text += fmt.Sprintf("%d,%.4f,%d\n", value(i), r.NormFloat64(), i%3)
+			content += fmt.Sprintf("%d,%.4f,%d\n", value(i), r.NormFloat64(), i%3)
 		}
-		return text
+		return content
 	}
 	shuffled := func(i int) int { return i * 7 % 40 }
 	keys := func(i int) int { return 1000 + i*7919%10007 }
@@ -504,7 +505,7 @@ func TestLearnLike(t *testing.T) {
 	o := data.LearnOptions{Targets: []string{"y"}, Task: data.Regression, Categorical: []string{"k"}}
 	all, _ := learn(t, strings.Join(lines, ""), o)
 	for _, part := range [][]string{lines[:61], lines[:3], append(lines[:1:1], lines[61:]...), lines[:2]} {
-		s, _, err := data.Learn(openText(t, strings.Join(part, ""), data.Options{Header: ptr(true)}),
+		s, _, err := data.Learn(openText(t, strings.Join(part, ""), data.Options{Header: new(true)}),
 			data.LearnOptions{Like: all})
 		if err != nil {
 			t.Fatal(err)
@@ -579,9 +580,9 @@ func TestUnreadableLater(t *testing.T) {
 // Further spellings of numbers and dates.
 func TestMoreSpellings(t *testing.T) {
 	for _, c := range []struct {
-		text   string
-		days   float64 // since 1970
-		format string
+		content string
+		days    float64 // since 1970
+		format  string
 	}{
 		{"2/19/21", 18677, "month-day-year"},
 		{"19-Feb-21", 18677, "day-month-year"},
@@ -590,19 +591,19 @@ func TestMoreSpellings(t *testing.T) {
 		{"2/19/69", -316, "month-day-year"},
 		{"2/19/68", 35843, "month-day-year"},
 	} {
-		text := "x;z\n"
+		content := "x;z\n"
 		other := map[string]string{"month-day-year": "12/31/20", "day-month-year": "31-Dec-20",
 			"year-month-day": "2020-12"}[c.format]
-		if strings.Contains(c.text, ".") {
+		if strings.Contains(c.content, ".") {
 			other = "31.12.20"
 		}
 		for i := range 20 {
-			text += fmt.Sprintf("%s;%d\n%s;%d\n", c.text, i*i, other, i)
+			content += fmt.Sprintf("%s;%d\n%s;%d\n", c.content, i*i, other, i)
 		}
-		s, _ := learn(t, text, data.LearnOptions{})
+		s, _ := learn(t, content, data.LearnOptions{})
 		f := fieldOf(t, s, "x")
 		if f.Kind != data.Time || f.Format != c.format || f.Range[0] != c.days && f.Range[1] != c.days {
-			t.Errorf("%s: %+v %v", c.text, f, f.Range)
+			t.Errorf("%s: %+v %v", c.content, f, f.Range)
 		}
 	}
 	for _, not := range []string{"3.10.12", "1-2-3", "10-20-30", "2021-13", "2021-00", "21-02"} {
@@ -616,15 +617,15 @@ func TestMoreSpellings(t *testing.T) {
 			t.Errorf("%s: %+v", not, f)
 		}
 	}
-	for text, want := range map[string]float64{"(1.20)": -1.2, "($1,234.50)": -1234.5, "\u22121.5": -1.5, "$ (3)": -3} {
+	for content, want := range map[string]float64{"(1.20)": -1.2, "($1,234.50)": -1234.5, "\u22121.5": -1.5, "$ (3)": -3} {
 		s, _ := learn(t, column(40, func(i int) string {
 			if i%2 == 0 {
-				return text
+				return content
 			}
 			return "7.25"
 		}), data.LearnOptions{})
 		if f := fieldOf(t, s, "x"); f.Kind != data.Numeric || f.Range[0] != want || f.Range[1] != 7.25 {
-			t.Errorf("%s: %+v %v", text, f, f.Range)
+			t.Errorf("%s: %+v %v", content, f, f.Range)
 		}
 	}
 	for _, not := range []string{"(1.20", "1.20)", "()", "(1)2", "(-1)", "1(2)"} {

@@ -8,13 +8,14 @@ import (
 	"testing"
 
 	"github.com/randfeat/randfeat/data"
+	"github.com/randfeat/randfeat/data/text"
 	"github.com/randfeat/randfeat/dense"
 )
 
 // watch encodes a table and gives its surprises.
-func watch(t *testing.T, text string, s *data.Schema, strict bool) ([]data.Surprise, error) {
+func watch(t *testing.T, content string, s *data.Schema, strict bool) ([]data.Surprise, error) {
 	t.Helper()
-	src, err := data.OpenBytes("new.csv", []byte(text), data.Options{})
+	src, err := text.OpenBytes("new.csv", []byte(content), data.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,17 +46,17 @@ func watch(t *testing.T, text string, s *data.Schema, strict bool) ([]data.Surpr
 }
 
 func TestWatch(t *testing.T) {
-	var text strings.Builder
-	text.WriteString("x,gaps,city,many,one,word,flag,y\n")
+	var content strings.Builder
+	content.WriteString("x,gaps,city,many,one,word,flag,y\n")
 	for i := range 60 {
 		gap := fmt.Sprint(i)
 		if i%6 == 0 {
 			gap = ""
 		}
-		fmt.Fprintf(&text, "%d,%s,%s,m%d,7,ja,%v,%d.5\n", i%11-5, gap, []string{"Rome", "Oslo"}[i%2], i%20, i%3 == 0, i)
+		fmt.Fprintf(&content, "%d,%s,%s,m%d,7,ja,%v,%d.5\n", i%11-5, gap, []string{"Rome", "Oslo"}[i%2], i%20, i%3 == 0, i)
 	}
-	s, _ := learn(t, text.String(), data.LearnOptions{Targets: []string{"y"}, MaxLevels: 8})
-	same, err := watch(t, text.String(), s, true)
+	s, _ := learn(t, content.String(), data.LearnOptions{Targets: []string{"y"}, MaxLevels: 8})
+	same, err := watch(t, content.String(), s, true)
 	for _, one := range same { // the table of the fit has none but the usual
 		if !one.Usual {
 			t.Errorf("%+v", one)
@@ -83,9 +84,9 @@ func TestWatch(t *testing.T) {
 		t.Errorf("%d surprises, want %d; %v", len(got), len(want), err)
 	}
 	for _, g := range got {
-		if text := fmt.Sprintf("%d %s %s %s %v", g.Rows, g.First, g.Where, g.Known,
-			g.Usual); text != want[g.Column+" "+g.What] {
-			t.Errorf("%s %s: %s, want %s", g.Column, g.What, text, want[g.Column+" "+g.What])
+		if content := fmt.Sprintf("%d %s %s %s %v", g.Rows, g.First, g.Where, g.Known,
+			g.Usual); content != want[g.Column+" "+g.What] {
+			t.Errorf("%s %s: %s, want %s", g.Column, g.What, content, want[g.Column+" "+g.What])
 		}
 	}
 	for i, says := range []string{"", `new.csv:2: column "x" is 9, above 5`, `new.csv:2: column "x" is 11`,

@@ -8,6 +8,8 @@ import (
 	"github.com/randfeat/randfeat"
 	"github.com/randfeat/randfeat/coupling"
 	"github.com/randfeat/randfeat/data"
+	"github.com/randfeat/randfeat/data/files"
+	"github.com/randfeat/randfeat/data/text"
 	"github.com/randfeat/randfeat/family"
 	"github.com/randfeat/randfeat/kernel"
 	"github.com/randfeat/randfeat/machine"
@@ -24,7 +26,7 @@ func plants() data.Source {
 		}
 		fmt.Fprintf(&b, "p%d,%d,%s,%s\n", i, 1+i%7+20*((i+1)%2), colour, kind)
 	}
-	src, err := data.OpenBytes("plants.csv", []byte(b.String()), data.Options{})
+	src, err := text.OpenBytes("plants.csv", []byte(b.String()), data.Options{})
 	if err != nil {
 		panic(err)
 	}
@@ -75,7 +77,7 @@ func ExampleTablePredictor() {
 	if err != nil {
 		panic(err)
 	}
-	src, err := data.OpenBytes("new.csv", []byte("colour,height,id\nbrown,24,a\ngreen,3,b\n"), data.Options{})
+	src, err := text.OpenBytes("new.csv", []byte("colour,height,id\nbrown,24,a\ngreen,3,b\n"), data.Options{})
 	if err != nil {
 		panic(err)
 	}
@@ -88,7 +90,7 @@ func ExampleTablePredictor() {
 	for range run.IDs() {
 		kinds = append([]data.Kind{data.Text}, kinds...)
 	}
-	w, err := data.NewWriter(os.Stdout, data.CSV, append(run.IDs(), names...), kinds)
+	w, err := files.NewWriter(os.Stdout, data.CSV, append(run.IDs(), names...), kinds)
 	if err != nil {
 		panic(err)
 	}

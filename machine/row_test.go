@@ -10,6 +10,7 @@ import (
 	"github.com/randfeat/randfeat"
 	"github.com/randfeat/randfeat/coupling"
 	"github.com/randfeat/randfeat/data"
+	"github.com/randfeat/randfeat/data/text"
 	"github.com/randfeat/randfeat/family"
 	"github.com/randfeat/randfeat/kernel"
 	"github.com/randfeat/randfeat/machine"
@@ -23,7 +24,7 @@ func heights(o machine.TableOptions) (*machine.TablePredictor, error) {
 		kind := []string{"oak", "birch"}[i%2]
 		fmt.Fprintf(&b, "%d,%s,%.2f\n", i/2, kind, 3*math.Sqrt(float64(i/2))+4*float64(i%2))
 	}
-	src, err := data.OpenBytes("trees.csv", []byte(b.String()), data.Options{})
+	src, err := text.OpenBytes("trees.csv", []byte(b.String()), data.Options{})
 	if err != nil {
 		return nil, err
 	}
@@ -71,7 +72,7 @@ func TestPredictRow(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	table, err := data.OpenBytes("new.csv", []byte("kind,age\nbirch,31\nbirch,\n,31\n"), data.Options{})
+	table, err := text.OpenBytes("new.csv", []byte("kind,age\nbirch,31\nbirch,\n,31\n"), data.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/randfeat/randfeat/data"
+	"github.com/randfeat/randfeat/data/text"
 	"github.com/randfeat/randfeat/dense"
 )
 
@@ -40,9 +41,9 @@ func tableText(seed uint64, n int) string {
 	return b.String()
 }
 
-func openText(t testing.TB, text string) data.Source {
+func openText(t testing.TB, content string) data.Source {
 	t.Helper()
-	src, err := data.OpenBytes("table.csv", []byte(text), data.Options{})
+	src, err := text.OpenBytes("table.csv", []byte(content), data.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -195,8 +196,8 @@ func TestTableRows(t *testing.T) {
 }
 
 func TestTableRowsErrors(t *testing.T) {
-	text := tableText(1, 1000)
-	src := openText(t, text)
+	content := tableText(1, 1000)
+	src := openText(t, content)
 	s := learn(t, src, data.LearnOptions{Targets: []string{"class"}, IDs: []string{"id"}, Skip: []string{"y", "z"}})
 	goroutines := runtime.NumGoroutine()
 	open := 0
@@ -204,12 +205,12 @@ func TestTableRowsErrors(t *testing.T) {
 		says  string
 		table string
 	}{
-		{"table.csv:502:33: the row has 7 fields", strings.Replace(text, "\nr500,", "\nr500,tall,", 1)},
-		{"table.csv:502: target \"class\" is \"medium\"", strings.Replace(text, "\nr500,",
+		{"table.csv:502:33: the row has 7 fields", strings.Replace(content, "\nr500,", "\nr500,tall,", 1)},
+		{"table.csv:502: target \"class\" is \"medium\"", strings.Replace(content, "\nr500,",
 			"\nx,1,red,1,1,medium\nr500,", 1)},
-		{"table.csv:502: target \"class\" is missing", strings.Replace(text, "\nr500,", "\nx,1,red,1,1,\nr500,", 1)},
-		{"table.csv:502:4: the row has 2 fields", strings.Replace(text, "\nr500,", "\nx,1\nr500,", 1)},
-		{"columns missing: \"size\"; unknown: \"sise\"", strings.Replace(text, "size", "sise", 1)},
+		{"table.csv:502: target \"class\" is missing", strings.Replace(content, "\nr500,", "\nx,1,red,1,1,\nr500,", 1)},
+		{"table.csv:502:4: the row has 2 fields", strings.Replace(content, "\nr500,", "\nx,1\nr500,", 1)},
+		{"columns missing: \"size\"; unknown: \"sise\"", strings.Replace(content, "size", "sise", 1)},
 	} {
 		rows, err := TableRows(stingy{openText(t, c.table), &open}, s, true)
 		seen := 0
@@ -266,9 +267,9 @@ func TestTableRowsErrors(t *testing.T) {
 
 // A stream that can be read once, and a file that is gone.
 func TestTableRowsSources(t *testing.T) {
-	text := tableText(1, 50)
-	s := learn(t, openText(t, text), data.LearnOptions{Targets: []string{"y"}})
-	src, err := data.OpenReader("pipe", io.MultiReader(strings.NewReader(text)), data.Options{})
+	content := tableText(1, 50)
+	s := learn(t, openText(t, content), data.LearnOptions{Targets: []string{"y"}})
+	src, err := text.OpenReader("pipe", io.MultiReader(strings.NewReader(content)), data.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -284,10 +285,10 @@ func TestTableRowsSources(t *testing.T) {
 		t.Errorf("a stream read twice: %v", err)
 	}
 	path := filepath.Join(t.TempDir(), "table.csv")
-	if err := os.WriteFile(path, []byte(text), 0o666); err != nil {
+	if err := os.WriteFile(path, []byte(content), 0o666); err != nil {
 		t.Fatal(err)
 	}
-	if src, err = data.Open(path, data.Options{}); err != nil {
+	if src, err = text.Open(path, data.Options{}); err != nil {
 		t.Fatal(err)
 	}
 	if rows, err = TableRows(src, s, true); err != nil {

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/randfeat/randfeat/data"
+	"github.com/randfeat/randfeat/data/text"
 	"github.com/randfeat/randfeat/dense"
 )
 
@@ -100,7 +101,7 @@ func rowsCSV(t *testing.T, columns []string, from, to int) data.Source {
 		}
 		b.WriteByte('\n')
 	}
-	src, err := data.OpenBytes("rows.csv", b.Bytes(), data.Options{})
+	src, err := text.OpenBytes("rows.csv", b.Bytes(), data.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/randfeat/randfeat"
 	"github.com/randfeat/randfeat/coupling"
 	"github.com/randfeat/randfeat/data"
+	"github.com/randfeat/randfeat/data/text"
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/family"
 	"github.com/randfeat/randfeat/kernel"
@@ -32,7 +33,7 @@ func (t repeated) Open(want []data.Kind) (data.Reader, error) {
 	for range t.times {
 		parts = append(parts, bytes.NewReader(t.lines))
 	}
-	src, err := data.OpenReader(t.Name(), io.MultiReader(parts...), data.Options{Format: data.CSV})
+	src, err := text.OpenReader(t.Name(), io.MultiReader(parts...), data.Options{Format: data.CSV})
 	if err != nil {
 		return nil, err
 	}

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/randfeat/randfeat/data"
+	"github.com/randfeat/randfeat/data/text"
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/machine"
 	"github.com/randfeat/randfeat/machine/tabular"
@@ -189,7 +190,7 @@ func (l *lines) source(at []int) (data.Source, error) {
 		b.WriteString(l.rows[i])
 	}
 	header := l.head != ""
-	return data.OpenBytes(l.name, []byte(b.String()), data.Options{Format: data.CSV, Header: &header})
+	return text.OpenBytes(l.name, []byte(b.String()), data.Options{Format: data.CSV, Header: &header})
 }
 
 func (c coverCase) run(all *lines, seed uint64) (covered, error) {

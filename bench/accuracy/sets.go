@@ -12,6 +12,7 @@ import (
 	"strconv"
 
 	"github.com/randfeat/randfeat/data"
+	"github.com/randfeat/randfeat/data/text"
 	"github.com/randfeat/randfeat/dense"
 )
 
@@ -133,7 +134,7 @@ func (t *table) source(s set, rows []int) (data.Source, error) {
 	for _, i := range rows {
 		b.Write(t.lines[i])
 	}
-	return data.OpenBytes(s.name, b.Bytes(), data.Options{Format: data.CSV, Header: &s.header})
+	return text.OpenBytes(s.name, b.Bytes(), data.Options{Format: data.CSV, Header: &s.header})
 }
 
 // encode reads and encodes all n rows of a table.

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 
 	"github.com/randfeat/randfeat/data"
+	"github.com/randfeat/randfeat/data/text"
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/internal/npy"
 	"github.com/randfeat/randfeat/internal/rng"
@@ -168,7 +169,7 @@ func from(load func() (dense.Matrix[float64], error)) func(*rand.Rand, int) (q, 
 
 // table reads a table as a kernel machine sees it: standardised columns, levels as indicators.
 func table(path, target string) (m dense.Matrix[float64], err error) {
-	src, err := data.Open(path, data.Options{Header: new(bool)})
+	src, err := text.Open(path, data.Options{Header: new(bool)})
 	if err != nil {
 		return m, err
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/randfeat/randfeat"
 	"github.com/randfeat/randfeat/coupling"
 	"github.com/randfeat/randfeat/data"
+	"github.com/randfeat/randfeat/data/text"
 	"github.com/randfeat/randfeat/family"
 	"github.com/randfeat/randfeat/kernel"
 	"github.com/randfeat/randfeat/machine"
@@ -107,7 +108,7 @@ func table(seed uint64, n, columns int, target bool) []byte {
 }
 
 func fit(s settings, seed uint64) (*machine.Model, error) {
-	src, err := data.OpenBytes("rows.csv", table(seed, 500, s.columns, true), data.Options{})
+	src, err := text.OpenBytes("rows.csv", table(seed, 500, s.columns, true), data.Options{})
 	if err != nil {
 		return nil, err
 	}
@@ -145,7 +146,7 @@ func predictions(m *machine.Model, names []string, rows []byte, float32 bool) ([
 	if err != nil {
 		return nil, err
 	}
-	src, err := data.OpenBytes("rows.csv", rows, data.Options{})
+	src, err := text.OpenBytes("rows.csv", rows, data.Options{})
 	if err != nil {
 		return nil, err
 	}

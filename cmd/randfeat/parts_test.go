@@ -12,6 +12,7 @@ import (
 
 	"github.com/randfeat/randfeat/cmd/randfeat/internal/tables"
 	"github.com/randfeat/randfeat/data"
+	"github.com/randfeat/randfeat/data/files"
 	"github.com/randfeat/randfeat/data/parquet"
 )
 
@@ -38,7 +39,7 @@ func shards(t *testing.T, dir string, n int, format string) {
 			b.Rows++
 		}
 		path := filepath.Join(dir, fmt.Sprintf("part-%02d.%s", i, format))
-		w, err := data.Create(path, "", columns, kinds)
+		w, err := files.Create(path, "", columns, kinds)
 		if format == "parquet" {
 			w, err = parquet.Create(path, columns, kinds)
 		}

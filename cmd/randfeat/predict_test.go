@@ -20,7 +20,9 @@ import (
 	"github.com/randfeat/randfeat/cmd/randfeat/internal/tables"
 	"github.com/randfeat/randfeat/coupling"
 	"github.com/randfeat/randfeat/data"
+	"github.com/randfeat/randfeat/data/files"
 	"github.com/randfeat/randfeat/data/parquet"
+	"github.com/randfeat/randfeat/data/text"
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/family"
 	"github.com/randfeat/randfeat/kernel"
@@ -44,17 +46,17 @@ func shop(n int) string {
 	return b.String()
 }
 
-func put(t *testing.T, dir, name, text string) string {
+func put(t *testing.T, dir, name, content string) string {
 	t.Helper()
 	path := filepath.Join(dir, name)
-	if err := os.WriteFile(path, []byte(text), 0o666); err != nil {
+	if err := os.WriteFile(path, []byte(content), 0o666); err != nil {
 		t.Fatal(err)
 	}
 	return path
 }
 
 // saveModel fits a model of a kind to the table and saves it.
-func saveModel(t *testing.T, dir string, kind machine.Kind, target, text string) (string, *machine.Model) {
+func saveModel(t *testing.T, dir string, kind machine.Kind, target, content string) (string, *machine.Model) {
 	t.Helper()
 	check := func(err error) {
 		t.Helper()
@@ -62,7 +64,7 @@ func saveModel(t *testing.T, dir string, kind machine.Kind, target, text string)
 			t.Fatal(err)
 		}
 	}
-	src, err := data.OpenBytes("shop.csv", []byte(text), data.Options{})
+	src, err := text.OpenBytes("shop.csv", []byte(content), data.Options{})
 	check(err)
 	o := data.LearnOptions{IDs: []string{"id"}}
 	for _, c := range []string{"price", "kind", "d"} {
@@ -157,9 +159,9 @@ func cells(t *testing.T, path string) (columns []string, rows [][]string) {
 }
 
 // inFormats writes the fields of the table, with its id, in every format.
-func inFormats(t *testing.T, dir, text string) map[string]string {
+func inFormats(t *testing.T, dir, content string) map[string]string {
 	t.Helper()
-	src, err := data.OpenBytes("shop.csv", []byte(text), data.Options{})
+	src, err := text.OpenBytes("shop.csv", []byte(content), data.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -177,11 +179,11 @@ func inFormats(t *testing.T, dir, text string) map[string]string {
 	b.Cols = b.Cols[:2]
 	out := map[string]string{}
 	for format, create := range map[string]func(path string) (data.Writer, error){
-		"csv":     func(p string) (data.Writer, error) { return data.Create(p, "", names, kinds) },
-		"tsv":     func(p string) (data.Writer, error) { return data.Create(p, "", names, kinds) },
-		"csv.gz":  func(p string) (data.Writer, error) { return data.Create(p, "", names, kinds) },
-		"ndjson":  func(p string) (data.Writer, error) { return data.Create(p, "", names, kinds) },
-		"npz":     func(p string) (data.Writer, error) { return data.Create(p, data.NPZ, names, kinds) },
+		"csv":     func(p string) (data.Writer, error) { return files.Create(p, "", names, kinds) },
+		"tsv":     func(p string) (data.Writer, error) { return files.Create(p, "", names, kinds) },
+		"csv.gz":  func(p string) (data.Writer, error) { return files.Create(p, "", names, kinds) },
+		"ndjson":  func(p string) (data.Writer, error) { return files.Create(p, "", names, kinds) },
+		"npz":     func(p string) (data.Writer, error) { return files.Create(p, data.NPZ, names, kinds) },
 		"parquet": func(p string) (data.Writer, error) { return parquet.Create(p, names, kinds) },
 	} {
 		path := filepath.Join(dir, "in."+format)
@@ -198,9 +200,9 @@ func inFormats(t *testing.T, dir, text string) map[string]string {
 }
 
 // numeric is the table without its category.
-func numeric(text string) string {
+func numeric(content string) string {
 	var b strings.Builder
-	for line := range strings.Lines(text) {
+	for line := range strings.Lines(content) {
 		f := strings.Split(line, ",")
 		f[2] = "same"
 		b.WriteString(strings.Join(f, ","))
@@ -243,7 +245,7 @@ func TestPredictFormats(t *testing.T) {
 	for i, row := range want {
 		fmt.Sscan(row[0], &x.Data[i])
 	}
-	src, _ := data.OpenBytes("c.csv", []byte("c1,c2,c3,price\n1,2,3,4\n2,3,1,5\n3,1,2,7\n5,1,1,8\n"), data.Options{})
+	src, _ := text.OpenBytes("c.csv", []byte("c1,c2,c3,price\n1,2,3,4\n2,3,1,5\n3,1,2,7\n5,1,1,8\n"), data.Options{})
 	s, _, err := data.Learn(src, data.LearnOptions{Targets: []string{"price"}, Task: data.Regression})
 	if err != nil {
 		t.Fatal(err)
@@ -309,8 +311,8 @@ func TestPredictFormats(t *testing.T) {
 // Predictions on stdout equal the predictions of the library, bit by bit, for every kind of column.
 func TestPredictColumns(t *testing.T) {
 	dir := t.TempDir()
-	text := shop(5000) // more than one block
-	in := put(t, dir, "shop.csv", text)
+	content := shop(5000) // more than one block
+	in := put(t, dir, "shop.csv", content)
 	for _, c := range []struct {
 		kind           machine.Kind
 		target, header string
@@ -327,13 +329,13 @@ func TestPredictColumns(t *testing.T) {
 			machine.TableOptions{Scores: true}},
 		{machine.KindDensity, "", "id,log_density,anomaly", nil, machine.TableOptions{}},
 	} {
-		model, m := saveModel(t, dir, c.kind, c.target, text)
+		model, m := saveModel(t, dir, c.kind, c.target, content)
 		got := ok(t, append([]string{"predict", model, in}, c.flags...)...).stdout
 		p, err := machine.NewTablePredictor(m, c.o)
 		if err != nil {
 			t.Fatal(err)
 		}
-		src, err := data.OpenBytes("shop.csv", []byte(text), data.Options{})
+		src, err := text.OpenBytes("shop.csv", []byte(content), data.Options{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -343,7 +345,7 @@ func TestPredictColumns(t *testing.T) {
 		}
 		names, kinds := p.Columns()
 		var want bytes.Buffer
-		w, err := data.NewWriter(&want, data.CSV, append(run.IDs(), names...), append([]data.Kind{data.Text}, kinds...))
+		w, err := files.NewWriter(&want, data.CSV, append(run.IDs(), names...), append([]data.Kind{data.Text}, kinds...))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -357,7 +359,7 @@ func TestPredictColumns(t *testing.T) {
 			t.Errorf("%s %v: other bytes than the library's\n%.200s\nwant\n%.200s", c.kind, c.flags, got, want.String())
 		}
 	}
-	model, _ := saveModel(t, dir, machine.KindRidge, "price", text)
+	model, _ := saveModel(t, dir, machine.KindRidge, "price", content)
 	// Columns to carry.
 	for _, c := range []struct {
 		flags  []string
@@ -377,7 +379,7 @@ func TestPredictColumns(t *testing.T) {
 		`{"id":"100","colour":"`) {
 		t.Errorf("--json: %.60s", got)
 	}
-	extra := put(t, dir, "extra.csv", strings.ReplaceAll(text, "\n", ",note\n"))
+	extra := put(t, dir, "extra.csv", strings.ReplaceAll(content, "\n", ",note\n"))
 	fails(t, exitFailed, `"note"; carry them along with --keep, or leave them out with --skip`, "predict", model, extra)
 	if got := ok(t, "predict", model, extra, "--keep", "note").stdout; !strings.HasPrefix(got, "id,note,prediction\n") {
 		t.Errorf("an unknown column kept: %.40s", got)
@@ -416,17 +418,17 @@ func TestPredictColumns(t *testing.T) {
 // Errors name the place and the remedy, and leave no file.
 func TestPredictErrors(t *testing.T) {
 	dir := t.TempDir()
-	text := shop(60)
-	ridge, _ := saveModel(t, dir, machine.KindRidge, "price", text)
-	kinds, _ := saveModel(t, dir, machine.KindRidge, "kind", text)
-	bare, m := saveModel(t, dir, machine.KindGP, "price", text)
+	content := shop(60)
+	ridge, _ := saveModel(t, dir, machine.KindRidge, "price", content)
+	kinds, _ := saveModel(t, dir, machine.KindRidge, "kind", content)
+	bare, m := saveModel(t, dir, machine.KindGP, "price", content)
 	m.Schema = nil
 	if err := m.Save(bare); err != nil {
 		t.Fatal(err)
 	}
 	work := t.TempDir()
-	in := put(t, dir, "shop.csv", text)
-	line30 := strings.Join(strings.SplitAfter(text, "\n")[:30], "")
+	in := put(t, dir, "shop.csv", content)
+	line30 := strings.Join(strings.SplitAfter(content, "\n")[:30], "")
 	out := filepath.Join(work, "out.csv")
 	for _, c := range []struct {
 		code int
@@ -446,7 +448,7 @@ func TestPredictErrors(t *testing.T) {
 		{exitFailed, "not a model file", []string{in, in, "-o", out}},
 		{exitFailed, "the model has no schema", []string{bare, in, "-o", out}},
 		{exitFailed, `columns missing: "size"; unknown: "Size_"; is "Size_" the column "size"?`,
-			[]string{ridge, put(t, dir, "case.csv", strings.Replace(text, "size", "Size_", 1)), "-o", out}},
+			[]string{ridge, put(t, dir, "case.csv", strings.Replace(content, "size", "Size_", 1)), "-o", out}},
 		{exitFailed, "does the table have a header?", []string{ridge, put(t, dir, "bare.csv", "1,red,2\n2,blue,3\n"),
 			"--no-header", "-o", out}},
 		{exitFailed, `no column "colr", did you mean "colour"?`,
@@ -477,7 +479,7 @@ func TestPredictErrors(t *testing.T) {
 	} {
 		fails(t, c.code, c.says, append([]string{"predict"}, c.args...)...)
 	}
-	fails(t, exitMisuse, "rename it", "predict", ridge, put(t, dir, "clash.csv", strings.Replace(text, "id,",
+	fails(t, exitMisuse, "rename it", "predict", ridge, put(t, dir, "clash.csv", strings.Replace(content, "id,",
 		"prediction,", 1)), "--keep", "prediction")
 	if n := names(t, work); n != "" {
 		t.Errorf("left behind: %s", n)

@@ -23,6 +23,7 @@ import (
 	"github.com/randfeat/randfeat/cmd/randfeat/internal/serving"
 	"github.com/randfeat/randfeat/cmd/randfeat/internal/tables"
 	"github.com/randfeat/randfeat/data"
+	"github.com/randfeat/randfeat/data/text"
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/internal/similar"
 	"github.com/randfeat/randfeat/internal/suggest"
@@ -91,7 +92,7 @@ func run(ctx context.Context, env *cli.Env, args []string) int {
 var remedies = []struct {
 	err  error
 	flag string
-}{{data.ErrQuotes, "no-quotes"}, {data.ErrUnits, "unit-bytes"}, {data.ErrMissingTarget, "drop-missing-target"},
+}{{text.ErrQuotes, "no-quotes"}, {text.ErrUnits, "unit-bytes"}, {data.ErrMissingTarget, "drop-missing-target"},
 	{data.ErrNested, "skip"}, {data.ErrEncoding, "encoding"}}
 
 // missingFile replaces the operating system's words in the text of an error about a file that does not exist: it

@@ -27,6 +27,7 @@ import (
 	"github.com/randfeat/randfeat/cmd/randfeat/internal/serving"
 	"github.com/randfeat/randfeat/coupling"
 	"github.com/randfeat/randfeat/data"
+	"github.com/randfeat/randfeat/data/text"
 	"github.com/randfeat/randfeat/family"
 	"github.com/randfeat/randfeat/kernel"
 	"github.com/randfeat/randfeat/machine"
@@ -40,7 +41,7 @@ func servedModel(t testing.TB, seed uint64) *machine.Model {
 	for i := range 60 {
 		fmt.Fprintf(&table, "%d.5,%d,%d\n", i%7, i%11, i*int(seed)%13)
 	}
-	src, err := data.OpenBytes("rows.csv", table.Bytes(), data.Options{})
+	src, err := text.OpenBytes("rows.csv", table.Bytes(), data.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/randfeat/randfeat/data"
 	"github.com/randfeat/randfeat/data/files"
+	"github.com/randfeat/randfeat/data/text"
 	"github.com/randfeat/randfeat/internal/localfile"
 )
 
@@ -185,7 +186,7 @@ func TestPathsOfStores(t *testing.T) {
 	if _, err := localfile.Create("s3://bucket/model.rf"); err == nil || !strings.Contains(err.Error(), "rfbeam") {
 		t.Errorf("%v", err)
 	}
-	if _, err := data.Open("https://example.org/x.csv", data.Options{}); err == nil || !strings.Contains(err.Error(),
+	if _, err := text.Open("https://example.org/x.csv", data.Options{}); err == nil || !strings.Contains(err.Error(),
 		"not https://: copy the files to a folder") {
 		t.Errorf("%v", err)
 	}

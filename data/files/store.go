@@ -70,8 +70,8 @@ func sizeOf(path string) (int64, error) {
 	return info.Size(), nil
 }
 
-// raw opens the bytes of a file.
-func raw(path string) (data.File, error) {
+// bytesOf opens the bytes of a file.
+func bytesOf(path string) (data.File, error) {
 	s, err := storeOf(path)
 	if err != nil {
 		return nil, err
@@ -87,7 +87,7 @@ func endsOf(path string, size int64) (string, error) {
 	if inStore(path) {
 		return "", nil
 	}
-	f, err := raw(path)
+	f, err := bytesOf(path)
 	if err != nil {
 		return "", err
 	}

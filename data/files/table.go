@@ -11,7 +11,7 @@ import (
 	"sync"
 
 	"github.com/randfeat/randfeat/data"
-	"github.com/randfeat/randfeat/data/parquet"
+	"github.com/randfeat/randfeat/data/internal/raw"
 	"github.com/randfeat/randfeat/internal/number"
 )
 
@@ -110,49 +110,25 @@ func openFile(path string, o data.Options) (src data.Source, _ data.Format, err 
 	if err != nil {
 		return nil, "", err
 	}
-	if store == nil {
-		// Files are inspected, hashed and read, so a pipe will not do; opening one would wait for its writer.
-		if info, err := os.Stat(path); err == nil && !info.IsDir() && !info.Mode().IsRegular() {
-			return nil, "", &data.InputError{Place: path,
-				Detail: "not a regular file, and a table of files is read more than once: write it to a file first"}
-		}
-	}
-	if o.Format == "" {
-		if o.Format, err = detect(path, store); err != nil {
+	f := raw.File{Name: path, Open: func() (io.ReadCloser, error) { return bytesOf(path) }}
+	if store != nil {
+		if f.Size, err = store.Size(path); err != nil {
 			return nil, "", err
 		}
+		return open(f, o)
 	}
-	if store == nil {
-		if o.Format == data.Parquet {
-			src, err = parquet.Open(path, o)
-		} else {
-			src, err = data.Open(path, o)
-		}
-		return src, o.Format, err
-	}
-	size, err := store.Size(path)
-	if err != nil {
+	info, err := os.Stat(path)
+	switch {
+	case err != nil:
 		return nil, "", err
+	case info.IsDir():
+		return nil, "", raw.Errorf(path, "a directory, want a data file")
+	case !info.Mode().IsRegular():
+		// Files are inspected, hashed and read, so a pipe will not do; opening one would wait for its writer.
+		return nil, "", raw.Errorf(path, "not a regular file, and a table of files is read more than once: write it to a file first")
 	}
-	open := func() (data.File, error) { return store.Open(path) }
-	if o.Format == data.Parquet {
-		src, err = parquet.OpenFile(path, size, open, o)
-	} else {
-		src, err = data.OpenFile(path, size, open, o)
-	}
-	return src, o.Format, err
-}
-
-func detect(path string, store Store) (data.Format, error) {
-	if store == nil {
-		return data.Detect(path, nil)
-	}
-	f, err := store.Open(path)
-	if err != nil {
-		return "", err
-	}
-	defer f.Close()
-	return data.Detect(path, f)
+	f.Size = info.Size()
+	return open(f, o)
 }
 
 // resolved returns o with the layout that was found for src; see the sources of package data.
@@ -601,7 +577,7 @@ func (t *Table) Content(i int) ([16]byte, error) {
 	lo := min(s.Size, share*int64(u.Block))
 	n := min(share, s.Size-lo)
 	var out [16]byte
-	f, err := raw(s.Name)
+	f, err := bytesOf(s.Name)
 	if err != nil {
 		return out, err
 	}

@@ -118,9 +118,6 @@ func TestRoundTrip(t *testing.T) {
 	if got, err := cells(again, nil, 1024); err != nil || !slices.Equal(got, want) {
 		t.Errorf("written in one block: %v", err)
 	}
-	if f, err := data.Detect(path, nil); err != nil || f != data.Parquet {
-		t.Errorf("%v, %v", f, err)
-	}
 	if left, _ := os.ReadDir(dir); len(left) != 2 {
 		t.Errorf("files left: %v", left)
 	}

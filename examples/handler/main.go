@@ -19,6 +19,7 @@ import (
 	"strings"
 
 	"github.com/randfeat/randfeat/data"
+	"github.com/randfeat/randfeat/data/text"
 	"github.com/randfeat/randfeat/machine"
 	"github.com/randfeat/randfeat/machine/tabular"
 )
@@ -82,7 +83,7 @@ func demo() error {
 		price := 10*math.Sqrt(size) + map[bool]float64{true: 15}[garden]
 		fmt.Fprintf(&b, "%g,%v,%.2f\n", size, garden, price+math.Sin(float64(i*i)))
 	}
-	src, err := data.OpenBytes("rooms.csv", []byte(b.String()), data.Options{})
+	src, err := text.OpenBytes("rooms.csv", []byte(b.String()), data.Options{})
 	if err != nil {
 		return err
 	}

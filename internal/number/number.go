@@ -188,3 +188,16 @@ func Canonical(v float64) string {
 	}
 	return string(cell.AppendNumber(nil, v))
 }
+
+// TrimBlanks removes blanks and tabs around a text.
+func TrimBlanks(b []byte) []byte {
+	for len(b) > 0 && isBlank(b[len(b)-1]) {
+		b = b[:len(b)-1]
+	}
+	for len(b) > 0 && isBlank(b[0]) {
+		b = b[1:]
+	}
+	return b
+}
+
+func isBlank(c byte) bool { return c == ' ' || c == '\t' }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/randfeat/randfeat"
 	"github.com/randfeat/randfeat/data"
+	"github.com/randfeat/randfeat/data/text"
 	"github.com/randfeat/randfeat/family"
 	"github.com/randfeat/randfeat/machine"
 	"github.com/randfeat/randfeat/machine/serve"
@@ -20,7 +21,7 @@ func Example() {
 	for i := range 50 {
 		csv += fmt.Sprintf("%d,%d\n", i, 2*i)
 	}
-	src, err := data.OpenBytes("lines.csv", []byte(csv), data.Options{})
+	src, err := text.OpenBytes("lines.csv", []byte(csv), data.Options{})
 	if err != nil {
 		panic(err)
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/randfeat/randfeat"
 	"github.com/randfeat/randfeat/coupling"
 	"github.com/randfeat/randfeat/data"
+	"github.com/randfeat/randfeat/data/text"
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/family"
 	"github.com/randfeat/randfeat/kernel"
@@ -62,7 +63,7 @@ func csvOf(rows [][]string) []byte {
 func fitted(t testing.TB, kind machine.Kind, seed uint64) *machine.Model {
 	t.Helper()
 	classes := kind == machine.KindLogistic
-	src, err := data.OpenBytes("rows.csv", csvOf(table(seed, 200, classes)), data.Options{})
+	src, err := text.OpenBytes("rows.csv", csvOf(table(seed, 200, classes)), data.Options{})
 	check(t, err)
 	o := data.LearnOptions{Targets: []string{"y"}, IDs: []string{"id"}, Task: data.Regression}
 	if classes {
@@ -146,7 +147,7 @@ func direct(t testing.TB, m *machine.Model, o machine.TableOptions, rows [][]str
 	check(t, err)
 	run, err := p.Open(columns)
 	check(t, err)
-	src, err := data.OpenBytes("rows.csv", csvOf(rows), data.Options{})
+	src, err := text.OpenBytes("rows.csv", csvOf(rows), data.Options{})
 	check(t, err)
 	r, err := src.Open(run.Kinds())
 	check(t, err)

@@ -16,6 +16,7 @@ import (
 	"strings"
 
 	"github.com/randfeat/randfeat/data"
+	"github.com/randfeat/randfeat/data/text"
 	"github.com/randfeat/randfeat/internal/cell"
 	"github.com/randfeat/randfeat/internal/jsonscan"
 	"github.com/randfeat/randfeat/machine"
@@ -296,7 +297,7 @@ func (d *loaded) oneRow(cells map[int]string) string {
 // table takes the first rows of a CSV answer.
 func (v *pageView) table(csv []byte) error {
 	header := true
-	src, err := data.OpenBytes("answer", csv, data.Options{Format: data.CSV, Delimiter: ',', Header: &header,
+	src, err := text.OpenBytes("answer", csv, data.Options{Format: data.CSV, Delimiter: ',', Header: &header,
 		Missing: []string{}})
 	if err != nil {
 		return err

@@ -6,6 +6,7 @@ import (
 	"net/http"
 
 	"github.com/randfeat/randfeat/data"
+	"github.com/randfeat/randfeat/data/text"
 	"github.com/randfeat/randfeat/internal/number"
 )
 
@@ -37,23 +38,12 @@ func appendCell(b *data.Block, j int, kind data.Kind, cell []byte, bare bool) bo
 	v := math.NaN()
 	if cell != nil {
 		var ok bool
-		if v, ok = number.Parse(trim(cell)); !ok {
+		if v, ok = number.Parse(number.TrimBlanks(cell)); !ok {
 			return false
 		}
 	}
 	b.Cols[j].Num = append(b.Cols[j].Num, v)
 	return true
-}
-
-// trim removes blanks around a number.
-func trim(b []byte) []byte {
-	for len(b) > 0 && (b[0] == ' ' || b[0] == '\t') {
-		b = b[1:]
-	}
-	for len(b) > 0 && (b[len(b)-1] == ' ' || b[len(b)-1] == '\t') {
-		b = b[:len(b)-1]
-	}
-	return b
 }
 
 // tableRows reads a table of package data and puts its columns in the order of a batcher.
@@ -74,7 +64,7 @@ func newTableRows(body []byte, format data.Format, delimiter byte, d *loaded, ki
 		return nil, problem(http.StatusUnsupportedMediaType, "unsupported_media_type", "the body is compressed: send Content-Encoding: gzip with it")
 	}
 	header := true
-	src, err := data.OpenBytes("request", body, data.Options{Format: format, Delimiter: delimiter, Header: &header,
+	src, err := text.OpenBytes("request", body, data.Options{Format: format, Delimiter: delimiter, Header: &header,
 		Encoding: "utf-8"})
 	if err != nil {
 		return nil, badTable(err)

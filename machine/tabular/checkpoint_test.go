@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/randfeat/randfeat/data"
+	"github.com/randfeat/randfeat/data/text"
 	"github.com/randfeat/randfeat/internal/par"
 	"github.com/randfeat/randfeat/internal/tensorfile"
 	"github.com/randfeat/randfeat/machine"
@@ -90,7 +91,7 @@ func opened(t testing.TB, b []byte) data.Source {
 // openedUnits cuts the table into units of some bytes.
 func openedUnits(t testing.TB, b []byte, size int64) data.Source {
 	t.Helper()
-	src, err := data.OpenBytes("table.csv", b, data.Options{UnitBytes: size})
+	src, err := text.OpenBytes("table.csv", b, data.Options{UnitBytes: size})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/randfeat/randfeat/data"
+	"github.com/randfeat/randfeat/data/text"
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/machine"
 )
@@ -81,7 +82,7 @@ func (s *numbers) csv(t testing.TB) data.Source {
 		}
 	}
 	b.WriteByte('\n')
-	src, err := data.OpenBytes("numbers.csv", b.Bytes(), data.Options{})
+	src, err := text.OpenBytes("numbers.csv", b.Bytes(), data.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

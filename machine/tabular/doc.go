@@ -7,7 +7,7 @@
 //
 // Open a table, name the target, fit, save:
 //
-//	src, err := data.Open("load.csv", data.Options{})
+//	src, err := text.Open("load.csv", data.Options{})
 //	o := tabular.Options{Learn: data.LearnOptions{Targets: []string{"load"}}, Seed: 1}
 //	model, report, err := tabular.Fit(ctx, src, o)
 //	err = model.Save("load.model")

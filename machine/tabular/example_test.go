@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/randfeat/randfeat/data"
+	"github.com/randfeat/randfeat/data/text"
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/machine"
 	"github.com/randfeat/randfeat/machine/tabular"
@@ -24,7 +25,7 @@ func ExampleFit() {
 		}
 		fmt.Fprintf(&b, "%d,%s,%.2f\n", hour, day, load+math.Sin(float64(i*i)))
 	}
-	src, err := data.OpenBytes("load.csv", []byte(b.String()), data.Options{})
+	src, err := text.OpenBytes("load.csv", []byte(b.String()), data.Options{})
 	if err != nil {
 		panic(err)
 	}
@@ -39,7 +40,7 @@ func ExampleFit() {
 	fmt.Printf("%s below 1.5: %v\n", report.Scores[0].Name, report.Scores[0].High < 1.5)
 
 	// New rows need no target.
-	next, err := data.OpenBytes("next.csv", []byte("hour,day\n6,work\n6,free\n18,work\n"), data.Options{})
+	next, err := text.OpenBytes("next.csv", []byte("hour,day\n6,work\n6,free\n18,work\n"), data.Options{})
 	if err != nil {
 		panic(err)
 	}

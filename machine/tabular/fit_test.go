@@ -15,6 +15,7 @@ import (
 	"github.com/randfeat/randfeat"
 	"github.com/randfeat/randfeat/coupling"
 	"github.com/randfeat/randfeat/data"
+	"github.com/randfeat/randfeat/data/text"
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/family"
 	"github.com/randfeat/randfeat/internal/stattest"
@@ -366,8 +367,8 @@ func TestMoreRowsThanTheSample(t *testing.T) {
 
 func TestErrors(t *testing.T) {
 	good := waves(100, 11)
-	csv := func(text string) data.Source {
-		src, err := data.OpenBytes("bad.csv", []byte(text), data.Options{})
+	csv := func(content string) data.Source {
+		src, err := text.OpenBytes("bad.csv", []byte(content), data.Options{})
 		if err != nil {
 			t.Fatal(err)
 		}

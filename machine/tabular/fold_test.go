@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/randfeat/randfeat/data"
+	"github.com/randfeat/randfeat/data/text"
 	"github.com/randfeat/randfeat/machine"
 )
 
@@ -29,7 +30,7 @@ func TestOddCellsInFolds(t *testing.T) {
 				}
 				fmt.Fprintf(&b, "%d,%q,%d\n", i*i%37, when, i*i%37+i%5)
 			}
-			src, err := data.OpenBytes("odd.csv", []byte(b.String()), data.Options{})
+			src, err := text.OpenBytes("odd.csv", []byte(b.String()), data.Options{})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"github.com/randfeat/randfeat/data"
+	"github.com/randfeat/randfeat/data/text"
 	"github.com/randfeat/randfeat/machine"
 )
 
@@ -65,7 +66,7 @@ func TestChild(t *testing.T) {
 
 // fit fits the table, tells every progress, and writes model and report.
 func (j errand) fit() error {
-	src, err := data.Open(j.path("table.csv"), data.Options{})
+	src, err := text.Open(j.path("table.csv"), data.Options{})
 	if err != nil {
 		return err
 	}

@@ -11,19 +11,20 @@ import (
 	"time"
 
 	"github.com/randfeat/randfeat/data"
+	"github.com/randfeat/randfeat/data/text"
 )
 
 // peak is the largest heap that a fit of all rows with given settings adds.
 func peak(t *testing.T, rows int, memory int64) int64 {
 	t.Helper()
-	var text strings.Builder
-	text.WriteString("a,b,c,y\n")
+	var content strings.Builder
+	content.WriteString("a,b,c,y\n")
 	for i := range rows {
 		x := math.Sin(float64(i)) * 3
-		text.WriteString(strings.Join([]string{short(x), short(math.Cos(float64(3 * i))), short(float64(i % 97)),
+		content.WriteString(strings.Join([]string{short(x), short(math.Cos(float64(3 * i))), short(float64(i % 97)),
 			short(x * x)}, ",") + "\n")
 	}
-	src, err := data.OpenBytes("t.csv", []byte(text.String()), data.Options{})
+	src, err := text.OpenBytes("t.csv", []byte(content.String()), data.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/randfeat/randfeat/data"
+	"github.com/randfeat/randfeat/data/text"
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/internal/rng"
 	"github.com/randfeat/randfeat/machine"
@@ -55,7 +56,7 @@ func irrelevant(n int, seed uint64) data.Source {
 		x, z := r.NormFloat64(), r.NormFloat64()
 		fmt.Fprintf(&b, "%.6f,%.6f,L%d,%.6f\n", x, z, r.IntN(250), math.Sin(2*x)+z*z/2+0.1*r.NormFloat64())
 	}
-	src, err := data.OpenBytes("irrelevant.csv", b.Bytes(), data.Options{})
+	src, err := text.OpenBytes("irrelevant.csv", b.Bytes(), data.Options{})
 	if err != nil {
 		panic(err)
 	}

@@ -79,7 +79,7 @@ func readCSV(t *testing.T, path string) string {
 		}
 	}
 	var b bytes.Buffer
-	w, err := data.NewWriter(&b, data.CSV, src.Columns(), kinds)
+	w, err := files.NewWriter(&b, data.CSV, src.Columns(), kinds)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -121,7 +121,7 @@ func predictAlone(t *testing.T, m *machine.Model, path string, o machine.TableOp
 	}
 	names, kinds := p.Columns()
 	var b bytes.Buffer
-	w, err := data.NewWriter(&b, data.CSV, append(run.IDs(), names...), append([]data.Kind{data.Text}, kinds...))
+	w, err := files.NewWriter(&b, data.CSV, append(run.IDs(), names...), append([]data.Kind{data.Text}, kinds...))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -70,7 +70,7 @@ func shards(t *testing.T, format data.Format, n, rows, more int) string {
 			b.Cols[6].Text[j] = []byte(classes[int(min(max(y, 0), 1))])
 		}
 		path := filepath.Join(dir, fmt.Sprintf("part-%03d.%s", i, format))
-		w, err := data.Create(path, format, columns, kinds)
+		w, err := files.Create(path, format, columns, kinds)
 		if format == data.Parquet {
 			w, err = parquet.Create(path, columns, kinds)
 		}

@@ -176,7 +176,7 @@ func (p *predict) leaf(ctx context.Context, i int, file string) (rows int64, err
 	if err != nil {
 		return 0, err
 	}
-	w, err := data.Create(file, data.CSV, columns, kinds)
+	w, err := files.Create(file, data.CSV, columns, kinds)
 	if p.Format == data.Parquet {
 		w, err = parquet.Create(file, columns, kinds)
 	}
@@ -218,7 +218,7 @@ func (p *predict) merge(ctx context.Context, shard int, file string, in []flow.R
 		return 0, err
 	}
 	var head bytes.Buffer
-	w, err := data.NewWriter(&head, data.CSV, columns, kinds)
+	w, err := files.NewWriter(&head, data.CSV, columns, kinds)
 	if err == nil {
 		err = w.Close()
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/randfeat/randfeat"
 	"github.com/randfeat/randfeat/data"
+	"github.com/randfeat/randfeat/data/text"
 	"github.com/randfeat/randfeat/family"
 	"github.com/randfeat/randfeat/machine"
 	"github.com/randfeat/randfeat/machine/serve"
@@ -27,7 +28,7 @@ func TestReloadToken(t *testing.T) {
 		}
 	}
 	put("first\n")
-	src, err := data.OpenBytes("rows.csv", []byte("a,y\n0,1\n1,3\n2,2\n"), data.Options{})
+	src, err := text.OpenBytes("rows.csv", []byte("a,y\n0,1\n1,3\n2,2\n"), data.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/randfeat/randfeat/cmd/randfeat/internal/cli"
 	"github.com/randfeat/randfeat/data"
 	"github.com/randfeat/randfeat/data/files"
+	"github.com/randfeat/randfeat/data/text"
 	"github.com/randfeat/randfeat/machine"
 )
 
@@ -60,7 +61,7 @@ func (f *Flags) Add(cmd *cobra.Command) {
 		"(default: detected)")
 	flags.Int64Var(&f.unit, "unit-bytes", 0, fmt.Sprintf("approximate size in bytes of the units that files are cut into; raise it for quoted "+
 		"fields of very many lines (default %d)", data.DefaultUnitBytes))
-	cli.CompleteNames(cmd, "encoding", data.Encodings)
+	cli.CompleteNames(cmd, "encoding", text.Encodings)
 	cli.CompleteNames(cmd, "delimiter", func() []string { return []string{",", ";", "|", "tab", "space"} })
 	cli.CompleteNames(cmd, "format", func() []string { return readFormats })
 }
@@ -92,8 +93,8 @@ func (f *Flags) Options() (data.Options, error) {
 		return o, cli.Misused("--unit-bytes is %d, want at least 1", f.unit)
 	}
 	o.Encoding, o.Assume = f.encoding, f.assume
-	if o.Encoding != "" && !data.KnownEncoding(o.Encoding) {
-		return o, cli.Misused("--encoding is %q, want one of %s", f.encoding, strings.Join(data.Encodings(), ", "))
+	if o.Encoding != "" && !text.KnownEncoding(o.Encoding) {
+		return o, cli.Misused("--encoding is %q, want one of %s", f.encoding, strings.Join(text.Encodings(), ", "))
 	}
 	if f.missing != nil {
 		o.Missing = append([]string{""}, f.missing...)
@@ -182,10 +183,10 @@ func FormatName(path string, o data.Options) string {
 }
 
 // stream opens a table that can be read only once. Archives need all of it, and so do several readings: then it
-// is held in memory. The format is detected here from the first bytes, because data.Detect needs a file.
+// is held in memory. The format is detected here from the first bytes, because opening files looks at their names.
 func stream(name string, r io.ReadCloser, o data.Options, once bool) (data.Source, string, error) {
 	b := bufio.NewReader(r)
-	z, err := data.Decompress(name, b)
+	z, err := files.Decompress(name, b)
 	if err != nil {
 		return nil, "", err
 	}
@@ -216,7 +217,7 @@ func stream(name string, r io.ReadCloser, o data.Options, once bool) (data.Sourc
 	}
 	var src data.Source
 	if once && !bytes.HasPrefix(head, []byte("PK")) {
-		src, err = data.OpenReader(name, struct {
+		src, err = files.OpenReader(name, struct {
 			io.Reader
 			io.Closer
 		}{b, r}, o)
@@ -229,6 +230,6 @@ func stream(name string, r io.ReadCloser, o data.Options, once bool) (data.Sourc
 	if len(all) > maxStdin {
 		return nil, "", &data.InputError{Place: name, Detail: fmt.Sprintf("more than %d MiB, which would be held in memory: write the table to a file first", maxStdin>>20)}
 	}
-	src, err = data.OpenBytes(name, all, o)
+	src, err = files.OpenBytes(name, all, o)
 	return src, FormatName(name, o), err
 }

@@ -27,6 +27,7 @@ import (
 	"github.com/randfeat/randfeat/coupling"
 	"github.com/randfeat/randfeat/data"
 	"github.com/randfeat/randfeat/data/files"
+	"github.com/randfeat/randfeat/data/text"
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/family"
 	"github.com/randfeat/randfeat/internal/localfile"
@@ -490,7 +491,7 @@ func (f *fitFlags) source(env *cli.Env, args []string) (data.Source, error) {
 				return nil, err
 			}
 		}
-		return data.OpenBytes(fitDemoName, b, data.Options{})
+		return text.OpenBytes(fitDemoName, b, data.Options{})
 	}
 	return f.table.Open(env, args...)
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/randfeat/randfeat/cmd/randfeat/internal/cli"
 	"github.com/randfeat/randfeat/coupling"
 	"github.com/randfeat/randfeat/data"
+	"github.com/randfeat/randfeat/data/text"
 	"github.com/randfeat/randfeat/family"
 	"github.com/randfeat/randfeat/machine"
 	"github.com/randfeat/randfeat/machine/tabular"
@@ -76,9 +77,9 @@ func TestFitOptions(t *testing.T) {
 	if got, err = parse("--budget", "1.5 GiB", "--map", "exact"); err != nil || got.Memory != 3<<29 {
 		t.Errorf("%+v, %v", got, err)
 	}
-	for _, text := range []string{"0", "-1", "1.5", "2GBB", "GB", "1GB,2GB", "3,4", "2,", "1e30GB", "NaN"} {
-		if _, err = parse("--budget", text); err == nil {
-			t.Errorf("a budget of %q is accepted", text)
+	for _, content := range []string{"0", "-1", "1.5", "2GBB", "GB", "1GB,2GB", "3,4", "2,", "1e30GB", "NaN"} {
+		if _, err = parse("--budget", content); err == nil {
+			t.Errorf("a budget of %q is accepted", content)
 		}
 	}
 	// What the flags cannot set: a schema, a progress bar, workers, and weights, which need the classes.
@@ -97,7 +98,7 @@ func TestFitOptions(t *testing.T) {
 
 // Weights of classes are in the order of the schema, whatever the order of the flag.
 func TestClassWeights(t *testing.T) {
-	text := "x,y\n" + strings.Repeat("1,a\n2,b\n3,b\n4,c\n5,b\n", 4)
+	content := "x,y\n" + strings.Repeat("1,a\n2,b\n3,b\n4,c\n5,b\n", 4)
 	for _, c := range []struct {
 		flag string
 		want []float64
@@ -105,7 +106,7 @@ func TestClassWeights(t *testing.T) {
 		{"balanced", []float64{20.0 / (3 * 4), 20.0 / (3 * 12), 20.0 / (3 * 4)}},
 		{`{"c": 2, "a": 0.5}`, []float64{0.5, 1, 2}},
 	} {
-		src, err := data.OpenBytes("t.csv", []byte(text), data.Options{})
+		src, err := text.OpenBytes("t.csv", []byte(content), data.Options{})
 		if err != nil {
 			t.Fatal(err)
 		}

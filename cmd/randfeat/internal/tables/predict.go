@@ -473,13 +473,13 @@ func (f *predictFlags) output(env *cli.Env, p *machine.TablePredictor, input str
 			if err != nil {
 				return nil, err
 			}
-			return data.NewWriter(w, data.Format(o.format), o.columns, kinds)
+			return files.NewWriter(w, data.Format(o.format), o.columns, kinds)
 		case o.format == "parquet":
 			return parquet.Create(f.out, o.columns, kinds)
 		case o.format == "tsv":
-			return data.Create(f.out, data.CSV, o.columns, kinds)
+			return files.Create(f.out, data.CSV, o.columns, kinds)
 		}
-		return data.Create(f.out, data.Format(o.format), o.columns, kinds)
+		return files.Create(f.out, data.Format(o.format), o.columns, kinds)
 	}
 	return o, nil
 }

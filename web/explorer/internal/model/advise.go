@@ -11,6 +11,7 @@ import (
 
 	"github.com/randfeat/randfeat/advise"
 	"github.com/randfeat/randfeat/data"
+	"github.com/randfeat/randfeat/data/files"
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/internal/npy"
 	"github.com/randfeat/randfeat/internal/rng"
@@ -97,7 +98,7 @@ func readSet(name string, b []byte, encode bool) (m dense.Matrix[float64], note 
 		}
 		return m, note, nil
 	}
-	src, err := data.OpenBytes(name, b, data.Options{})
+	src, err := files.OpenBytes(name, b, data.Options{})
 	if err != nil {
 		return m, "", err
 	}
