@@ -34,7 +34,8 @@ type Server struct {
 	Opened  func(change int) // called when a connection opens (+1) and closes (−1); nil: nobody
 	Refused func()           // called when a connection beyond Connections is closed; nil: nobody
 
-	stopping atomic.Bool
+	stopping atomic.Bool // Run was told to stop
+	closing  atomic.Bool // answers say that their connection closes
 	mu       sync.Mutex
 	conns    map[net.Conn]*conn
 	arriving map[*arrival]bool
@@ -63,9 +64,9 @@ func (s *Server) Open() int {
 
 // Run serves connections until ctx ends and then stops in steps. It closes ln. A server runs once.
 //
-//  1. Answers say "Connection: close", and Stopping is true. New connections are accepted for Drain.
-//  2. The listener closes. For Grace, open connections may send one more request, because a client may be sending it
-//     at this moment. Bodies that have not arrived by then are refused.
+//  1. Stopping is true. If there is a Drain, new connections are accepted for it, and answers say "Connection: close".
+//  2. The listener closes, and answers say "Connection: close". For Grace, open connections may send one more request,
+//     because a client may be sending it at this moment. Bodies that have not arrived by then are refused.
 //  3. Connections without a request are closed. Requests in work have until Shutdown to finish.
 //
 // The error is nil if every request that had arrived was answered.
@@ -110,6 +111,7 @@ func (s *Server) Run(ctx context.Context, ln net.Listener) error {
 	}
 	s.stopping.Store(true)
 	if s.Drain > 0 {
+		s.closing.Store(true)
 		log.Info("will shut down", "in", s.Drain)
 		select {
 		case err := <-failed:
@@ -121,6 +123,7 @@ func (s *Server) Run(ctx context.Context, ln net.Listener) error {
 	wait, stop := context.WithTimeout(context.WithoutCancel(ctx), s.Shutdown)
 	defer stop()
 	closeWhenEmpty(tcp)
+	s.closing.Store(true) // not before: clients would connect again at the moment when the listener closes
 	<-failed
 	s.lastRequests(wait)
 	s.closeWaiting()
@@ -158,7 +161,7 @@ type closer struct {
 }
 
 func (c *closer) begin() {
-	if !c.begun && c.server.Stopping() {
+	if !c.begun && c.server.closing.Load() {
 		c.Header().Set("Connection", "close")
 	}
 	c.begun = true

@@ -5,15 +5,12 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
-	"crypto/sha256"
-	"crypto/subtle"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
-	"net/netip"
 	"path/filepath"
 	"runtime/debug"
 	"strconv"
@@ -33,7 +30,7 @@ type Server struct {
 	path    string // of the model file; empty: the model was given
 	mux     *http.ServeMux
 	metrics *metrics
-	token   atomic.Pointer[[sha256.Size]byte] // hash of the token; nil: none is needed
+	token   atomic.Pointer[httpd.Token] // nil: none is needed
 	cross   *http.CrossOriginProtection
 
 	current  atomic.Pointer[loaded]
@@ -101,8 +98,8 @@ func (s *Server) SetToken(token string) {
 		s.token.Store(nil)
 		return
 	}
-	sum := sha256.Sum256([]byte(token))
-	s.token.Store(&sum)
+	t := httpd.NewToken(token)
+	s.token.Store(&t)
 }
 
 // errColumns is returned by Reload for a model that would break existing clients.
@@ -279,7 +276,7 @@ func challenge(label string) string {
 
 // admit checks the host and the token.
 func (s *Server) admit(r *http.Request, open bool) *fault {
-	if s.o.LoopbackHosts && !loopbackHost(r.Host) {
+	if s.o.LoopbackHosts && !httpd.LoopbackHost(r.Host) {
 		return problem(http.StatusMisdirectedRequest, "wrong_host",
 			"the host %s is not a loopback address: a server on loopback without a token answers to 127.0.0.1, [::1] and localhost only", show(r.Host))
 	}
@@ -287,29 +284,10 @@ func (s *Server) admit(r *http.Request, open bool) *fault {
 	if open || want == nil {
 		return nil
 	}
-	token := ""
-	if scheme, rest, ok := strings.Cut(r.Header.Get("Authorization"), " "); ok && strings.EqualFold(scheme, "Bearer") {
-		token = strings.TrimSpace(rest)
-	} else if _, password, ok := r.BasicAuth(); ok {
-		token = password
-	}
-	sum := sha256.Sum256([]byte(token)) // hashes have equal length, so comparing them leaks nothing about the token
-	if subtle.ConstantTimeCompare(sum[:], want[:]) != 1 {
+	if !want.Sent(r) {
 		return problem(http.StatusUnauthorized, "unauthorized", "send the header Authorization: Bearer <token>")
 	}
 	return nil
-}
-
-func loopbackHost(host string) bool {
-	if h, _, err := net.SplitHostPort(host); err == nil {
-		host = h
-	}
-	host = strings.TrimSuffix(strings.TrimPrefix(host, "["), "]")
-	if strings.EqualFold(host, "localhost") {
-		return true
-	}
-	a, err := netip.ParseAddr(host)
-	return err == nil && a.IsLoopback()
 }
 
 // allow checks the method. HEAD is GET without a body, which net/http handles.

@@ -18,8 +18,6 @@ package serve
 
 import (
 	"context"
-	"crypto/sha256"
-	"crypto/subtle"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -28,8 +26,6 @@ import (
 	"mime"
 	"net"
 	"net/http"
-	"net/netip"
-	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -89,7 +85,7 @@ type Options struct {
 type Server struct {
 	model    *models.Model
 	opt      Options
-	token    [sha256.Size]byte
+	token    httpd.Token
 	handler  http.Handler
 	http     httpd.Server
 	memory   *httpd.Memory // of bodies, texts and sessions
@@ -104,7 +100,7 @@ func New(m *models.Model, opt Options) *Server {
 	if opt.Log == nil {
 		opt.Log = slog.New(slog.DiscardHandler)
 	}
-	s := &Server{model: m, opt: opt, token: sha256.Sum256([]byte(opt.Token)),
+	s := &Server{model: m, opt: opt, token: httpd.NewToken(opt.Token),
 		memory: httpd.NewMemory(opt.Limits.Memory), inFlight: make(chan struct{}, opt.Limits.InFlight),
 		work: make(chan struct{}, opt.Limits.Work), encode: make(chan struct{}, opt.Limits.Work)}
 	l := opt.Limits
@@ -133,18 +129,15 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.handler.S
 // the connections. A server runs once.
 func (s *Server) Run(ctx context.Context, ln net.Listener) error { return s.http.Run(ctx, ln) }
 
-// guard checks the host and the token of a request. Tokens are compared as hashes in constant time, so that timing
-// tells nothing about them.
+// guard checks the host and the token of a request.
 func (s *Server) guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if s.opt.LoopbackHosts && !loopback(r.Host) {
+		if s.opt.LoopbackHosts && !httpd.LoopbackHost(r.Host) {
 			refuse(w, http.StatusForbidden, "host", "requests to %q are not answered without a token", r.Host)
 			return
 		}
 		if s.opt.Token != "" && r.URL.Path != "/healthz" && r.URL.Path != "/readyz" {
-			sent, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
-			sum := sha256.Sum256([]byte(strings.TrimSpace(sent)))
-			if !ok || subtle.ConstantTimeCompare(sum[:], s.token[:]) != 1 {
+			if !s.token.Sent(r) {
 				w.Header().Set("WWW-Authenticate", "Bearer")
 				refuse(w, http.StatusUnauthorized, "token", "a token is needed: send it as Authorization: Bearer …")
 				return
@@ -152,17 +145,6 @@ func (s *Server) guard(next http.Handler) http.Handler {
 		}
 		next.ServeHTTP(w, r)
 	})
-}
-
-func loopback(host string) bool {
-	if h, _, err := net.SplitHostPort(host); err == nil {
-		host = h
-	}
-	if host == "localhost" {
-		return true
-	}
-	a, err := netip.ParseAddr(strings.Trim(host, "[]"))
-	return err == nil && a.Unmap().IsLoopback()
 }
 
 // limited reads the body, which holds nobody up, and then bounds the number and the time of requests. Beyond InFlight

@@ -151,7 +151,7 @@ func TestRefusals(t *testing.T) {
 		{`{"prompt": "a", "n": 2}`, 400, "n is not supported"},
 		{`{"prompt": "a", "logprobs": 1}`, 400, "logprobs is not supported"},
 		{`{"prompt": "a", "max_tokens": 90}`, 400, "this server gives 20000"},
-		{`{"prompt": "` + strings.Repeat("a b ", 300) + `"}`, 400, "the model's context has 256"},
+		{`{"prompt": "` + strings.Repeat("a b ", 300) + `"}`, 400, "more than 2"}, // the rest is not encoded,
 		{`{"prompt": "` + strings.Repeat("x", 5000) + `"}`, 413, "the limit is 4000"},
 	} {
 		status, body := post(t, url, "/v1/completions", c.body)

@@ -4,17 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
-	"net/netip"
-	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/randfeat/randfeat/internal/localfile"
+	"github.com/randfeat/randfeat/internal/httpd"
 	"github.com/randfeat/randfeat/internal/suggest"
 	"github.com/randfeat/randfeat/models/serve"
 )
@@ -50,11 +46,14 @@ stop the server: it answers every request that has arrived and closes the connec
   curl -H 'Content-Type: application/json' -d '{"input": "a text"}' http://127.0.0.1:8080/v1/embeddings`,
 		Args: suggest.Args("a model", 1, 1),
 		RunE: do(func(cmd *cobra.Command, args []string) error {
-			token, err := readToken(tokenFile)
+			token, err := httpd.ReadToken(tokenFile, tokenVariable)
 			if err != nil {
 				return err
 			}
-			local, err := onLoopback(address)
+			local, err := httpd.OnLoopback(address)
+			if errors.Is(err, httpd.ErrAddress) {
+				return misused("--addr %v", err)
+			}
 			if err != nil {
 				return err
 			}
@@ -84,12 +83,9 @@ stop the server: it answers every request that has arrived and closes the connec
 			log := slog.New(slog.NewTextHandler(e.stderr, &slog.HandlerOptions{Level: level}))
 			s := serve.New(m, serve.Options{Limits: l, Name: name, Token: token, LoopbackHosts: local && token == "",
 				Log: log})
-			ln, err := net.Listen("tcp", address)
-			if errors.Is(err, syscall.EADDRINUSE) {
-				return fmt.Errorf("another program listens on %s: choose another --addr, or port 0 for a free one", address)
-			}
+			ln, err := httpd.Listen(address)
 			if err != nil {
-				return fmt.Errorf("cannot listen on %s: %w", address, err)
+				return err
 			}
 			at := Serving{Address: ln.Addr().String(), URL: "http://" + ln.Addr().String() + "/", Model: name}
 			if e.json {
@@ -125,32 +121,4 @@ stop the server: it answers every request that has arrived and closes the connec
 	fl.DurationVar(&l.Shutdown, "shutdown-timeout", 15*time.Second,
 		"longest time to wait for current requests when the server stops")
 	return cmd
-}
-
-func readToken(path string) (string, error) {
-	if path == "" {
-		return strings.TrimSpace(os.Getenv(tokenVariable)), nil
-	}
-	b, err := localfile.Read(path, localfile.Format{Want: "a file with a token", Max: 1 << 16, Pipes: true})
-	if err != nil {
-		return "", fmt.Errorf("cannot read the token: %w", err)
-	}
-	t := strings.TrimSpace(string(b))
-	if t == "" {
-		return "", fmt.Errorf("the token file %s is empty", path)
-	}
-	return t, nil
-}
-
-// onLoopback reports whether only this machine can reach an address.
-func onLoopback(address string) (bool, error) {
-	host, _, err := net.SplitHostPort(address)
-	if err != nil {
-		return false, misused("--addr %q: want host:port, such as 127.0.0.1:8080: %v", address, err)
-	}
-	if host == "localhost" {
-		return true, nil
-	}
-	a, err := netip.ParseAddr(host)
-	return err == nil && a.Unmap().IsLoopback(), nil
 }

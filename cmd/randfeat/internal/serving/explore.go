@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -131,12 +130,9 @@ func readPage(path string) ([]byte, error) {
 func serveExplorer(ctx context.Context, env *cli.Env, handler http.Handler, f *exploreFlags) error {
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM)
 	defer stop()
-	ln, err := net.Listen("tcp", f.address)
+	ln, err := httpd.Listen(f.address)
 	if err != nil {
-		if errors.Is(err, syscall.EADDRINUSE) {
-			return fmt.Errorf("another program listens on %s: choose another --addr, or port 0 for a free one: %w", f.address, err)
-		}
-		return fmt.Errorf("cannot listen on %s: %w", f.address, err)
+		return err
 	}
 	where := Exploring{URL: "http://" + ln.Addr().String() + "/"}
 	if env.JSON {

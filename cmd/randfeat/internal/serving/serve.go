@@ -9,8 +9,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
-	"net/netip"
 	"os"
 	"os/signal"
 	"strings"
@@ -21,7 +19,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/randfeat/randfeat/cmd/randfeat/internal/cli"
-	"github.com/randfeat/randfeat/internal/localfile"
+	"github.com/randfeat/randfeat/internal/httpd"
 	"github.com/randfeat/randfeat/machine/serve"
 )
 
@@ -129,7 +127,7 @@ func runServe(ctx context.Context, env *cli.Env, path string, f *serveFlags) err
 	if err != nil {
 		return err
 	}
-	token, err := f.token()
+	token, err := httpd.ReadToken(f.tokenFile, TokenVariable)
 	if err != nil {
 		return err
 	}
@@ -172,13 +170,9 @@ func runServe(ctx context.Context, env *cli.Env, path string, f *serveFlags) err
 			return err
 		}
 	}
-	ln, err := net.Listen("tcp", f.address)
+	ln, err := httpd.Listen(f.address)
 	if err != nil {
-		if errors.Is(err, syscall.EADDRINUSE) {
-			return fmt.Errorf("another program listens on %s: choose another --addr, or port 0 for a free one: %w",
-				f.address, err)
-		}
-		return fmt.Errorf("cannot listen on %s: %w", f.address, err)
+		return err
 	}
 	serving := Serving{Address: ln.Addr().String(), URL: "http://" + ln.Addr().String() + "/", SHA256: s.SHA256()}
 	if f.cert != "" {
@@ -282,28 +276,12 @@ func (f *serveFlags) logger(w io.Writer) (*slog.Logger, error) {
 	return nil, cli.Misused("--log-format %q: want text or json", f.logFormat)
 }
 
-// token returns the token of the file, else of the environment; "" if there is none.
-func (f *serveFlags) token() (string, error) {
-	if f.tokenFile == "" {
-		return strings.TrimSpace(os.Getenv(TokenVariable)), nil
-	}
-	b, err := localfile.Read(f.tokenFile, localfile.Format{Want: "a file with a token", Max: 1 << 16, Pipes: true})
-	if err != nil {
-		return "", fmt.Errorf("cannot read the token: %w", err)
-	}
-	t := strings.TrimSpace(string(b))
-	if t == "" {
-		return "", fmt.Errorf("the token file %s is empty", f.tokenFile)
-	}
-	return t, nil
-}
-
 // reloadToken reads the token file again. A token from the environment cannot change.
 func (f *serveFlags) reloadToken(s *serve.Server, log *slog.Logger) {
 	if f.tokenFile == "" {
 		return
 	}
-	token, err := f.token()
+	token, err := httpd.ReadToken(f.tokenFile, TokenVariable)
 	if err != nil {
 		log.Error("the token cannot be read, the old one stays", "error", err)
 		return
@@ -312,29 +290,13 @@ func (f *serveFlags) reloadToken(s *serve.Server, log *slog.Logger) {
 	log.Info("the token was read again")
 }
 
-// onLoopback reports whether only this machine can reach an address. A host name counts only if all of its
-// addresses are loopback.
+// onLoopback is httpd.OnLoopback of --addr.
 func onLoopback(address string) (bool, error) {
-	host, _, err := net.SplitHostPort(address)
-	if err != nil {
-		return false, cli.Misused("--addr %q: want host:port, such as 127.0.0.1:8080: %v", address, err)
+	local, err := httpd.OnLoopback(address)
+	if errors.Is(err, httpd.ErrAddress) {
+		return false, cli.Misused("--addr %v", err)
 	}
-	if host == "" {
-		return false, nil
-	}
-	if a, err := netip.ParseAddr(host); err == nil {
-		return a.Unmap().IsLoopback(), nil
-	}
-	found, err := net.LookupHost(host)
-	if err != nil {
-		return false, fmt.Errorf("cannot find the address of %s: %w", host, err)
-	}
-	for _, h := range found {
-		if a, err := netip.ParseAddr(h); err != nil || !a.Unmap().IsLoopback() {
-			return false, nil
-		}
-	}
-	return len(found) > 0, nil
+	return local, err
 }
 
 // certificate is a certificate and key that can be reloaded; get may be called concurrently with load.
