@@ -20,15 +20,11 @@ func TestTileLayout(t *testing.T) {
 		unsafe.Offsetof(x.aRow), unsafe.Offsetof(x.aK), unsafe.Offsetof(x.bK), unsafe.Offsetof(x.bPanel),
 		unsafe.Offsetof(x.cRow), unsafe.Offsetof(x.initRow), unsafe.Offsetof(x.initPanel),
 		unsafe.Offsetof(x.k), unsafe.Offsetof(x.panels), unsafe.Offsetof(x.tiles), unsafe.Offsetof(x.rows),
-		unsafe.Offsetof(x.kind), unsafe.Offsetof(x.mask), unsafe.Offsetof(x.shift), unsafe.Offsetof(x.ahead),
-		unsafe.Offsetof(x.scratch),
+		unsafe.Offsetof(x.kind), unsafe.Offsetof(x.mask), unsafe.Offsetof(x.ahead), unsafe.Offsetof(x.scratch),
 	} {
 		if off != uintptr(8*i) {
 			t.Errorf("field %d is at %d", i, off)
 		}
-	}
-	if n := unsafe.Offsetof(x.shifts); n != unsafe.Offsetof(x.scratch)+8*uintptr(len(x.scratch)) {
-		t.Errorf("shifts are at %d", n)
 	}
 }
 

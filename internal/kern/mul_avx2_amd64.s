@@ -15,11 +15,11 @@ TEXT ·mulTileAVX2F32(SB), NOSPLIT, $0-8
 	MOVQ 40(DI), R12
 	MOVQ 48(DI), R13
 	MOVQ (DI), CX
-	MOVQ CX, 152(DI)
+	MOVQ CX, 144(DI)
 	MOVQ 16(DI), CX
-	MOVQ CX, 160(DI)
+	MOVQ CX, 152(DI)
 	MOVQ 24(DI), CX
-	MOVQ CX, 168(DI)
+	MOVQ CX, 160(DI)
 	MOVQ 112(DI), CX
 	MOVQ 128(DI), DX
 	MOVQ 120(DI), AX
@@ -42,8 +42,8 @@ TEXT ·mulTileAVX2F32(SB), NOSPLIT, $0-8
 
 kind0rows1tile:
 	MOVQ 8(DI), BX
-	MOVQ 160(DI), AX
-	MOVQ 168(DI), R14
+	MOVQ 152(DI), AX
+	MOVQ 160(DI), R14
 	MOVQ 96(DI), R15
 
 kind0rows1panel:
@@ -52,10 +52,10 @@ kind0rows1panel:
 	VMOVUPS    (SI), Y0
 	VMOVUPS    32(SI), Y1
 	MOVQ       AX, SI
-	ADDQ       144(DI), SI
+	ADDQ       136(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
-	MOVQ       152(DI), SI
+	MOVQ       144(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
 
@@ -80,11 +80,11 @@ kind0rows1k:
 	DECQ         R15
 	JNZ          kind0rows1panel
 	IMUL3Q       $0x01, 32(DI), CX
-	ADDQ         CX, 152(DI)
+	ADDQ         CX, 144(DI)
 	IMUL3Q       $0x01, 64(DI), CX
-	ADDQ         CX, 160(DI)
+	ADDQ         CX, 152(DI)
 	IMUL3Q       $0x01, 72(DI), CX
-	ADDQ         CX, 168(DI)
+	ADDQ         CX, 160(DI)
 	DECQ         104(DI)
 	JNZ          kind0rows1tile
 	VZEROUPPER
@@ -93,8 +93,8 @@ kind0rows1k:
 kind0rows2:
 kind0rows2tile:
 	MOVQ 8(DI), BX
-	MOVQ 160(DI), AX
-	MOVQ 168(DI), R14
+	MOVQ 152(DI), AX
+	MOVQ 160(DI), R14
 	MOVQ 96(DI), R15
 
 kind0rows2panel:
@@ -106,12 +106,12 @@ kind0rows2panel:
 	VMOVUPS    (SI), Y2
 	VMOVUPS    32(SI), Y3
 	MOVQ       AX, SI
-	ADDQ       144(DI), SI
+	ADDQ       136(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
 	ADDQ       CX, SI
 	PREFETCHT0 (SI)
-	MOVQ       152(DI), SI
+	MOVQ       144(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
 
@@ -142,11 +142,11 @@ kind0rows2k:
 	DECQ         R15
 	JNZ          kind0rows2panel
 	IMUL3Q       $0x02, 32(DI), CX
-	ADDQ         CX, 152(DI)
+	ADDQ         CX, 144(DI)
 	IMUL3Q       $0x02, 64(DI), CX
-	ADDQ         CX, 160(DI)
+	ADDQ         CX, 152(DI)
 	IMUL3Q       $0x02, 72(DI), CX
-	ADDQ         CX, 168(DI)
+	ADDQ         CX, 160(DI)
 	DECQ         104(DI)
 	JNZ          kind0rows2tile
 	VZEROUPPER
@@ -155,8 +155,8 @@ kind0rows2k:
 kind0rows3:
 kind0rows3tile:
 	MOVQ 8(DI), BX
-	MOVQ 160(DI), AX
-	MOVQ 168(DI), R14
+	MOVQ 152(DI), AX
+	MOVQ 160(DI), R14
 	MOVQ 96(DI), R15
 
 kind0rows3panel:
@@ -171,14 +171,14 @@ kind0rows3panel:
 	VMOVUPS    (SI), Y4
 	VMOVUPS    32(SI), Y5
 	MOVQ       AX, SI
-	ADDQ       144(DI), SI
+	ADDQ       136(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
 	ADDQ       CX, SI
 	PREFETCHT0 (SI)
 	ADDQ       CX, SI
 	PREFETCHT0 (SI)
-	MOVQ       152(DI), SI
+	MOVQ       144(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
 
@@ -215,11 +215,11 @@ kind0rows3k:
 	DECQ         R15
 	JNZ          kind0rows3panel
 	IMUL3Q       $0x03, 32(DI), CX
-	ADDQ         CX, 152(DI)
+	ADDQ         CX, 144(DI)
 	IMUL3Q       $0x03, 64(DI), CX
-	ADDQ         CX, 160(DI)
+	ADDQ         CX, 152(DI)
 	IMUL3Q       $0x03, 72(DI), CX
-	ADDQ         CX, 168(DI)
+	ADDQ         CX, 160(DI)
 	DECQ         104(DI)
 	JNZ          kind0rows3tile
 	VZEROUPPER
@@ -228,8 +228,8 @@ kind0rows3k:
 kind0rows4:
 kind0rows4tile:
 	MOVQ 8(DI), BX
-	MOVQ 160(DI), AX
-	MOVQ 168(DI), R14
+	MOVQ 152(DI), AX
+	MOVQ 160(DI), R14
 	MOVQ 96(DI), R15
 
 kind0rows4panel:
@@ -247,7 +247,7 @@ kind0rows4panel:
 	VMOVUPS    (SI), Y6
 	VMOVUPS    32(SI), Y7
 	MOVQ       AX, SI
-	ADDQ       144(DI), SI
+	ADDQ       136(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
 	ADDQ       CX, SI
@@ -256,7 +256,7 @@ kind0rows4panel:
 	PREFETCHT0 (SI)
 	ADDQ       CX, SI
 	PREFETCHT0 (SI)
-	MOVQ       152(DI), SI
+	MOVQ       144(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
 
@@ -299,11 +299,11 @@ kind0rows4k:
 	DECQ         R15
 	JNZ          kind0rows4panel
 	IMUL3Q       $0x04, 32(DI), CX
-	ADDQ         CX, 152(DI)
+	ADDQ         CX, 144(DI)
 	IMUL3Q       $0x04, 64(DI), CX
-	ADDQ         CX, 160(DI)
+	ADDQ         CX, 152(DI)
 	IMUL3Q       $0x04, 72(DI), CX
-	ADDQ         CX, 168(DI)
+	ADDQ         CX, 160(DI)
 	DECQ         104(DI)
 	JNZ          kind0rows4tile
 	VZEROUPPER
@@ -312,8 +312,8 @@ kind0rows4k:
 kind0rows5:
 kind0rows5tile:
 	MOVQ 8(DI), BX
-	MOVQ 160(DI), AX
-	MOVQ 168(DI), R14
+	MOVQ 152(DI), AX
+	MOVQ 160(DI), R14
 	MOVQ 96(DI), R15
 
 kind0rows5panel:
@@ -334,7 +334,7 @@ kind0rows5panel:
 	VMOVUPS    (SI), Y8
 	VMOVUPS    32(SI), Y9
 	MOVQ       AX, SI
-	ADDQ       144(DI), SI
+	ADDQ       136(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
 	ADDQ       CX, SI
@@ -345,7 +345,7 @@ kind0rows5panel:
 	PREFETCHT0 (SI)
 	ADDQ       CX, SI
 	PREFETCHT0 (SI)
-	MOVQ       152(DI), SI
+	MOVQ       144(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
 
@@ -394,11 +394,11 @@ kind0rows5k:
 	DECQ         R15
 	JNZ          kind0rows5panel
 	IMUL3Q       $0x05, 32(DI), CX
-	ADDQ         CX, 152(DI)
+	ADDQ         CX, 144(DI)
 	IMUL3Q       $0x05, 64(DI), CX
-	ADDQ         CX, 160(DI)
+	ADDQ         CX, 152(DI)
 	IMUL3Q       $0x05, 72(DI), CX
-	ADDQ         CX, 168(DI)
+	ADDQ         CX, 160(DI)
 	DECQ         104(DI)
 	JNZ          kind0rows5tile
 	VZEROUPPER
@@ -407,8 +407,8 @@ kind0rows5k:
 kind0rows6:
 kind0rows6tile:
 	MOVQ 8(DI), BX
-	MOVQ 160(DI), AX
-	MOVQ 168(DI), R14
+	MOVQ 152(DI), AX
+	MOVQ 160(DI), R14
 	MOVQ 96(DI), R15
 
 kind0rows6panel:
@@ -432,7 +432,7 @@ kind0rows6panel:
 	VMOVUPS    (SI), Y10
 	VMOVUPS    32(SI), Y11
 	MOVQ       AX, SI
-	ADDQ       144(DI), SI
+	ADDQ       136(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
 	ADDQ       CX, SI
@@ -445,7 +445,7 @@ kind0rows6panel:
 	PREFETCHT0 (SI)
 	ADDQ       CX, SI
 	PREFETCHT0 (SI)
-	MOVQ       152(DI), SI
+	MOVQ       144(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
 
@@ -500,11 +500,11 @@ kind0rows6k:
 	DECQ         R15
 	JNZ          kind0rows6panel
 	IMUL3Q       $0x06, 32(DI), CX
-	ADDQ         CX, 152(DI)
+	ADDQ         CX, 144(DI)
 	IMUL3Q       $0x06, 64(DI), CX
-	ADDQ         CX, 160(DI)
+	ADDQ         CX, 152(DI)
 	IMUL3Q       $0x06, 72(DI), CX
-	ADDQ         CX, 168(DI)
+	ADDQ         CX, 160(DI)
 	DECQ         104(DI)
 	JNZ          kind0rows6tile
 	VZEROUPPER
@@ -525,8 +525,8 @@ kind1:
 
 kind1rows1tile:
 	MOVQ 8(DI), BX
-	MOVQ 160(DI), AX
-	MOVQ 168(DI), R14
+	MOVQ 152(DI), AX
+	MOVQ 160(DI), R14
 	MOVQ 96(DI), R15
 
 kind1rows1panel:
@@ -535,10 +535,10 @@ kind1rows1panel:
 	VMOVUPS    (SI), Y0
 	VMASKMOVPS 32(SI), Y15, Y1
 	MOVQ       AX, SI
-	ADDQ       144(DI), SI
+	ADDQ       136(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
-	MOVQ       152(DI), SI
+	MOVQ       144(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
 
@@ -563,11 +563,11 @@ kind1rows1k:
 	DECQ         R15
 	JNZ          kind1rows1panel
 	IMUL3Q       $0x01, 32(DI), CX
-	ADDQ         CX, 152(DI)
+	ADDQ         CX, 144(DI)
 	IMUL3Q       $0x01, 64(DI), CX
-	ADDQ         CX, 160(DI)
+	ADDQ         CX, 152(DI)
 	IMUL3Q       $0x01, 72(DI), CX
-	ADDQ         CX, 168(DI)
+	ADDQ         CX, 160(DI)
 	DECQ         104(DI)
 	JNZ          kind1rows1tile
 	VZEROUPPER
@@ -578,8 +578,8 @@ kind1rows2:
 
 kind1rows2tile:
 	MOVQ 8(DI), BX
-	MOVQ 160(DI), AX
-	MOVQ 168(DI), R14
+	MOVQ 152(DI), AX
+	MOVQ 160(DI), R14
 	MOVQ 96(DI), R15
 
 kind1rows2panel:
@@ -591,12 +591,12 @@ kind1rows2panel:
 	VMOVUPS    (SI), Y2
 	VMASKMOVPS 32(SI), Y15, Y3
 	MOVQ       AX, SI
-	ADDQ       144(DI), SI
+	ADDQ       136(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
 	ADDQ       CX, SI
 	PREFETCHT0 (SI)
-	MOVQ       152(DI), SI
+	MOVQ       144(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
 
@@ -627,11 +627,11 @@ kind1rows2k:
 	DECQ         R15
 	JNZ          kind1rows2panel
 	IMUL3Q       $0x02, 32(DI), CX
-	ADDQ         CX, 152(DI)
+	ADDQ         CX, 144(DI)
 	IMUL3Q       $0x02, 64(DI), CX
-	ADDQ         CX, 160(DI)
+	ADDQ         CX, 152(DI)
 	IMUL3Q       $0x02, 72(DI), CX
-	ADDQ         CX, 168(DI)
+	ADDQ         CX, 160(DI)
 	DECQ         104(DI)
 	JNZ          kind1rows2tile
 	VZEROUPPER
@@ -642,8 +642,8 @@ kind1rows3:
 
 kind1rows3tile:
 	MOVQ 8(DI), BX
-	MOVQ 160(DI), AX
-	MOVQ 168(DI), R14
+	MOVQ 152(DI), AX
+	MOVQ 160(DI), R14
 	MOVQ 96(DI), R15
 
 kind1rows3panel:
@@ -658,14 +658,14 @@ kind1rows3panel:
 	VMOVUPS    (SI), Y4
 	VMASKMOVPS 32(SI), Y15, Y5
 	MOVQ       AX, SI
-	ADDQ       144(DI), SI
+	ADDQ       136(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
 	ADDQ       CX, SI
 	PREFETCHT0 (SI)
 	ADDQ       CX, SI
 	PREFETCHT0 (SI)
-	MOVQ       152(DI), SI
+	MOVQ       144(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
 
@@ -702,11 +702,11 @@ kind1rows3k:
 	DECQ         R15
 	JNZ          kind1rows3panel
 	IMUL3Q       $0x03, 32(DI), CX
-	ADDQ         CX, 152(DI)
+	ADDQ         CX, 144(DI)
 	IMUL3Q       $0x03, 64(DI), CX
-	ADDQ         CX, 160(DI)
+	ADDQ         CX, 152(DI)
 	IMUL3Q       $0x03, 72(DI), CX
-	ADDQ         CX, 168(DI)
+	ADDQ         CX, 160(DI)
 	DECQ         104(DI)
 	JNZ          kind1rows3tile
 	VZEROUPPER
@@ -717,8 +717,8 @@ kind1rows4:
 
 kind1rows4tile:
 	MOVQ 8(DI), BX
-	MOVQ 160(DI), AX
-	MOVQ 168(DI), R14
+	MOVQ 152(DI), AX
+	MOVQ 160(DI), R14
 	MOVQ 96(DI), R15
 
 kind1rows4panel:
@@ -736,7 +736,7 @@ kind1rows4panel:
 	VMOVUPS    (SI), Y6
 	VMASKMOVPS 32(SI), Y15, Y7
 	MOVQ       AX, SI
-	ADDQ       144(DI), SI
+	ADDQ       136(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
 	ADDQ       CX, SI
@@ -745,7 +745,7 @@ kind1rows4panel:
 	PREFETCHT0 (SI)
 	ADDQ       CX, SI
 	PREFETCHT0 (SI)
-	MOVQ       152(DI), SI
+	MOVQ       144(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
 
@@ -788,11 +788,11 @@ kind1rows4k:
 	DECQ         R15
 	JNZ          kind1rows4panel
 	IMUL3Q       $0x04, 32(DI), CX
-	ADDQ         CX, 152(DI)
+	ADDQ         CX, 144(DI)
 	IMUL3Q       $0x04, 64(DI), CX
-	ADDQ         CX, 160(DI)
+	ADDQ         CX, 152(DI)
 	IMUL3Q       $0x04, 72(DI), CX
-	ADDQ         CX, 168(DI)
+	ADDQ         CX, 160(DI)
 	DECQ         104(DI)
 	JNZ          kind1rows4tile
 	VZEROUPPER
@@ -803,8 +803,8 @@ kind1rows5:
 
 kind1rows5tile:
 	MOVQ 8(DI), BX
-	MOVQ 160(DI), AX
-	MOVQ 168(DI), R14
+	MOVQ 152(DI), AX
+	MOVQ 160(DI), R14
 	MOVQ 96(DI), R15
 
 kind1rows5panel:
@@ -825,7 +825,7 @@ kind1rows5panel:
 	VMOVUPS    (SI), Y8
 	VMASKMOVPS 32(SI), Y15, Y9
 	MOVQ       AX, SI
-	ADDQ       144(DI), SI
+	ADDQ       136(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
 	ADDQ       CX, SI
@@ -836,7 +836,7 @@ kind1rows5panel:
 	PREFETCHT0 (SI)
 	ADDQ       CX, SI
 	PREFETCHT0 (SI)
-	MOVQ       152(DI), SI
+	MOVQ       144(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
 
@@ -885,11 +885,11 @@ kind1rows5k:
 	DECQ         R15
 	JNZ          kind1rows5panel
 	IMUL3Q       $0x05, 32(DI), CX
-	ADDQ         CX, 152(DI)
+	ADDQ         CX, 144(DI)
 	IMUL3Q       $0x05, 64(DI), CX
-	ADDQ         CX, 160(DI)
+	ADDQ         CX, 152(DI)
 	IMUL3Q       $0x05, 72(DI), CX
-	ADDQ         CX, 168(DI)
+	ADDQ         CX, 160(DI)
 	DECQ         104(DI)
 	JNZ          kind1rows5tile
 	VZEROUPPER
@@ -900,8 +900,8 @@ kind1rows6:
 
 kind1rows6tile:
 	MOVQ 8(DI), BX
-	MOVQ 160(DI), AX
-	MOVQ 168(DI), R14
+	MOVQ 152(DI), AX
+	MOVQ 160(DI), R14
 	MOVQ 96(DI), R15
 
 kind1rows6panel:
@@ -925,7 +925,7 @@ kind1rows6panel:
 	VMOVUPS    (SI), Y10
 	VMASKMOVPS 32(SI), Y15, Y11
 	MOVQ       AX, SI
-	ADDQ       144(DI), SI
+	ADDQ       136(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
 	ADDQ       CX, SI
@@ -938,7 +938,7 @@ kind1rows6panel:
 	PREFETCHT0 (SI)
 	ADDQ       CX, SI
 	PREFETCHT0 (SI)
-	MOVQ       152(DI), SI
+	MOVQ       144(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
 
@@ -993,11 +993,11 @@ kind1rows6k:
 	DECQ         R15
 	JNZ          kind1rows6panel
 	IMUL3Q       $0x06, 32(DI), CX
-	ADDQ         CX, 152(DI)
+	ADDQ         CX, 144(DI)
 	IMUL3Q       $0x06, 64(DI), CX
-	ADDQ         CX, 160(DI)
+	ADDQ         CX, 152(DI)
 	IMUL3Q       $0x06, 72(DI), CX
-	ADDQ         CX, 168(DI)
+	ADDQ         CX, 160(DI)
 	DECQ         104(DI)
 	JNZ          kind1rows6tile
 	VZEROUPPER
@@ -1018,8 +1018,8 @@ kind2:
 
 kind2rows1tile:
 	MOVQ 8(DI), BX
-	MOVQ 160(DI), AX
-	MOVQ 168(DI), R14
+	MOVQ 152(DI), AX
+	MOVQ 160(DI), R14
 	MOVQ 96(DI), R15
 
 kind2rows1panel:
@@ -1027,10 +1027,10 @@ kind2rows1panel:
 	MOVQ       72(DI), CX
 	VMASKMOVPS (SI), Y15, Y0
 	MOVQ       AX, SI
-	ADDQ       144(DI), SI
+	ADDQ       136(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
-	MOVQ       152(DI), SI
+	MOVQ       144(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
 
@@ -1052,11 +1052,11 @@ kind2rows1k:
 	DECQ         R15
 	JNZ          kind2rows1panel
 	IMUL3Q       $0x01, 32(DI), CX
-	ADDQ         CX, 152(DI)
+	ADDQ         CX, 144(DI)
 	IMUL3Q       $0x01, 64(DI), CX
-	ADDQ         CX, 160(DI)
+	ADDQ         CX, 152(DI)
 	IMUL3Q       $0x01, 72(DI), CX
-	ADDQ         CX, 168(DI)
+	ADDQ         CX, 160(DI)
 	DECQ         104(DI)
 	JNZ          kind2rows1tile
 	VZEROUPPER
@@ -1067,8 +1067,8 @@ kind2rows2:
 
 kind2rows2tile:
 	MOVQ 8(DI), BX
-	MOVQ 160(DI), AX
-	MOVQ 168(DI), R14
+	MOVQ 152(DI), AX
+	MOVQ 160(DI), R14
 	MOVQ 96(DI), R15
 
 kind2rows2panel:
@@ -1078,12 +1078,12 @@ kind2rows2panel:
 	ADDQ       CX, SI
 	VMASKMOVPS (SI), Y15, Y1
 	MOVQ       AX, SI
-	ADDQ       144(DI), SI
+	ADDQ       136(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
 	ADDQ       CX, SI
 	PREFETCHT0 (SI)
-	MOVQ       152(DI), SI
+	MOVQ       144(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
 
@@ -1109,11 +1109,11 @@ kind2rows2k:
 	DECQ         R15
 	JNZ          kind2rows2panel
 	IMUL3Q       $0x02, 32(DI), CX
-	ADDQ         CX, 152(DI)
+	ADDQ         CX, 144(DI)
 	IMUL3Q       $0x02, 64(DI), CX
-	ADDQ         CX, 160(DI)
+	ADDQ         CX, 152(DI)
 	IMUL3Q       $0x02, 72(DI), CX
-	ADDQ         CX, 168(DI)
+	ADDQ         CX, 160(DI)
 	DECQ         104(DI)
 	JNZ          kind2rows2tile
 	VZEROUPPER
@@ -1124,8 +1124,8 @@ kind2rows3:
 
 kind2rows3tile:
 	MOVQ 8(DI), BX
-	MOVQ 160(DI), AX
-	MOVQ 168(DI), R14
+	MOVQ 152(DI), AX
+	MOVQ 160(DI), R14
 	MOVQ 96(DI), R15
 
 kind2rows3panel:
@@ -1137,14 +1137,14 @@ kind2rows3panel:
 	ADDQ       CX, SI
 	VMASKMOVPS (SI), Y15, Y2
 	MOVQ       AX, SI
-	ADDQ       144(DI), SI
+	ADDQ       136(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
 	ADDQ       CX, SI
 	PREFETCHT0 (SI)
 	ADDQ       CX, SI
 	PREFETCHT0 (SI)
-	MOVQ       152(DI), SI
+	MOVQ       144(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
 
@@ -1174,11 +1174,11 @@ kind2rows3k:
 	DECQ         R15
 	JNZ          kind2rows3panel
 	IMUL3Q       $0x03, 32(DI), CX
-	ADDQ         CX, 152(DI)
+	ADDQ         CX, 144(DI)
 	IMUL3Q       $0x03, 64(DI), CX
-	ADDQ         CX, 160(DI)
+	ADDQ         CX, 152(DI)
 	IMUL3Q       $0x03, 72(DI), CX
-	ADDQ         CX, 168(DI)
+	ADDQ         CX, 160(DI)
 	DECQ         104(DI)
 	JNZ          kind2rows3tile
 	VZEROUPPER
@@ -1189,8 +1189,8 @@ kind2rows4:
 
 kind2rows4tile:
 	MOVQ 8(DI), BX
-	MOVQ 160(DI), AX
-	MOVQ 168(DI), R14
+	MOVQ 152(DI), AX
+	MOVQ 160(DI), R14
 	MOVQ 96(DI), R15
 
 kind2rows4panel:
@@ -1204,7 +1204,7 @@ kind2rows4panel:
 	ADDQ       CX, SI
 	VMASKMOVPS (SI), Y15, Y3
 	MOVQ       AX, SI
-	ADDQ       144(DI), SI
+	ADDQ       136(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
 	ADDQ       CX, SI
@@ -1213,7 +1213,7 @@ kind2rows4panel:
 	PREFETCHT0 (SI)
 	ADDQ       CX, SI
 	PREFETCHT0 (SI)
-	MOVQ       152(DI), SI
+	MOVQ       144(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
 
@@ -1247,11 +1247,11 @@ kind2rows4k:
 	DECQ         R15
 	JNZ          kind2rows4panel
 	IMUL3Q       $0x04, 32(DI), CX
-	ADDQ         CX, 152(DI)
+	ADDQ         CX, 144(DI)
 	IMUL3Q       $0x04, 64(DI), CX
-	ADDQ         CX, 160(DI)
+	ADDQ         CX, 152(DI)
 	IMUL3Q       $0x04, 72(DI), CX
-	ADDQ         CX, 168(DI)
+	ADDQ         CX, 160(DI)
 	DECQ         104(DI)
 	JNZ          kind2rows4tile
 	VZEROUPPER
@@ -1262,8 +1262,8 @@ kind2rows5:
 
 kind2rows5tile:
 	MOVQ 8(DI), BX
-	MOVQ 160(DI), AX
-	MOVQ 168(DI), R14
+	MOVQ 152(DI), AX
+	MOVQ 160(DI), R14
 	MOVQ 96(DI), R15
 
 kind2rows5panel:
@@ -1279,7 +1279,7 @@ kind2rows5panel:
 	ADDQ       CX, SI
 	VMASKMOVPS (SI), Y15, Y4
 	MOVQ       AX, SI
-	ADDQ       144(DI), SI
+	ADDQ       136(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
 	ADDQ       CX, SI
@@ -1290,7 +1290,7 @@ kind2rows5panel:
 	PREFETCHT0 (SI)
 	ADDQ       CX, SI
 	PREFETCHT0 (SI)
-	MOVQ       152(DI), SI
+	MOVQ       144(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
 
@@ -1328,11 +1328,11 @@ kind2rows5k:
 	DECQ         R15
 	JNZ          kind2rows5panel
 	IMUL3Q       $0x05, 32(DI), CX
-	ADDQ         CX, 152(DI)
+	ADDQ         CX, 144(DI)
 	IMUL3Q       $0x05, 64(DI), CX
-	ADDQ         CX, 160(DI)
+	ADDQ         CX, 152(DI)
 	IMUL3Q       $0x05, 72(DI), CX
-	ADDQ         CX, 168(DI)
+	ADDQ         CX, 160(DI)
 	DECQ         104(DI)
 	JNZ          kind2rows5tile
 	VZEROUPPER
@@ -1343,8 +1343,8 @@ kind2rows6:
 
 kind2rows6tile:
 	MOVQ 8(DI), BX
-	MOVQ 160(DI), AX
-	MOVQ 168(DI), R14
+	MOVQ 152(DI), AX
+	MOVQ 160(DI), R14
 	MOVQ 96(DI), R15
 
 kind2rows6panel:
@@ -1362,7 +1362,7 @@ kind2rows6panel:
 	ADDQ       CX, SI
 	VMASKMOVPS (SI), Y15, Y5
 	MOVQ       AX, SI
-	ADDQ       144(DI), SI
+	ADDQ       136(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
 	ADDQ       CX, SI
@@ -1375,7 +1375,7 @@ kind2rows6panel:
 	PREFETCHT0 (SI)
 	ADDQ       CX, SI
 	PREFETCHT0 (SI)
-	MOVQ       152(DI), SI
+	MOVQ       144(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
 
@@ -1417,11 +1417,11 @@ kind2rows6k:
 	DECQ         R15
 	JNZ          kind2rows6panel
 	IMUL3Q       $0x06, 32(DI), CX
-	ADDQ         CX, 152(DI)
+	ADDQ         CX, 144(DI)
 	IMUL3Q       $0x06, 64(DI), CX
-	ADDQ         CX, 160(DI)
+	ADDQ         CX, 152(DI)
 	IMUL3Q       $0x06, 72(DI), CX
-	ADDQ         CX, 168(DI)
+	ADDQ         CX, 160(DI)
 	DECQ         104(DI)
 	JNZ          kind2rows6tile
 	VZEROUPPER
@@ -1533,11 +1533,11 @@ TEXT ·mulTileAVX2F64(SB), NOSPLIT, $0-8
 	MOVQ 40(DI), R12
 	MOVQ 48(DI), R13
 	MOVQ (DI), CX
-	MOVQ CX, 152(DI)
+	MOVQ CX, 144(DI)
 	MOVQ 16(DI), CX
-	MOVQ CX, 160(DI)
+	MOVQ CX, 152(DI)
 	MOVQ 24(DI), CX
-	MOVQ CX, 168(DI)
+	MOVQ CX, 160(DI)
 	MOVQ 112(DI), CX
 	MOVQ 128(DI), DX
 	MOVQ 120(DI), AX
@@ -1560,8 +1560,8 @@ TEXT ·mulTileAVX2F64(SB), NOSPLIT, $0-8
 
 kind0rows1tile:
 	MOVQ 8(DI), BX
-	MOVQ 160(DI), AX
-	MOVQ 168(DI), R14
+	MOVQ 152(DI), AX
+	MOVQ 160(DI), R14
 	MOVQ 96(DI), R15
 
 kind0rows1panel:
@@ -1570,10 +1570,10 @@ kind0rows1panel:
 	VMOVUPD    (SI), Y0
 	VMOVUPD    32(SI), Y1
 	MOVQ       AX, SI
-	ADDQ       144(DI), SI
+	ADDQ       136(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
-	MOVQ       152(DI), SI
+	MOVQ       144(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
 
@@ -1598,11 +1598,11 @@ kind0rows1k:
 	DECQ         R15
 	JNZ          kind0rows1panel
 	IMUL3Q       $0x01, 32(DI), CX
-	ADDQ         CX, 152(DI)
+	ADDQ         CX, 144(DI)
 	IMUL3Q       $0x01, 64(DI), CX
-	ADDQ         CX, 160(DI)
+	ADDQ         CX, 152(DI)
 	IMUL3Q       $0x01, 72(DI), CX
-	ADDQ         CX, 168(DI)
+	ADDQ         CX, 160(DI)
 	DECQ         104(DI)
 	JNZ          kind0rows1tile
 	VZEROUPPER
@@ -1611,8 +1611,8 @@ kind0rows1k:
 kind0rows2:
 kind0rows2tile:
 	MOVQ 8(DI), BX
-	MOVQ 160(DI), AX
-	MOVQ 168(DI), R14
+	MOVQ 152(DI), AX
+	MOVQ 160(DI), R14
 	MOVQ 96(DI), R15
 
 kind0rows2panel:
@@ -1624,12 +1624,12 @@ kind0rows2panel:
 	VMOVUPD    (SI), Y2
 	VMOVUPD    32(SI), Y3
 	MOVQ       AX, SI
-	ADDQ       144(DI), SI
+	ADDQ       136(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
 	ADDQ       CX, SI
 	PREFETCHT0 (SI)
-	MOVQ       152(DI), SI
+	MOVQ       144(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
 
@@ -1660,11 +1660,11 @@ kind0rows2k:
 	DECQ         R15
 	JNZ          kind0rows2panel
 	IMUL3Q       $0x02, 32(DI), CX
-	ADDQ         CX, 152(DI)
+	ADDQ         CX, 144(DI)
 	IMUL3Q       $0x02, 64(DI), CX
-	ADDQ         CX, 160(DI)
+	ADDQ         CX, 152(DI)
 	IMUL3Q       $0x02, 72(DI), CX
-	ADDQ         CX, 168(DI)
+	ADDQ         CX, 160(DI)
 	DECQ         104(DI)
 	JNZ          kind0rows2tile
 	VZEROUPPER
@@ -1673,8 +1673,8 @@ kind0rows2k:
 kind0rows3:
 kind0rows3tile:
 	MOVQ 8(DI), BX
-	MOVQ 160(DI), AX
-	MOVQ 168(DI), R14
+	MOVQ 152(DI), AX
+	MOVQ 160(DI), R14
 	MOVQ 96(DI), R15
 
 kind0rows3panel:
@@ -1689,14 +1689,14 @@ kind0rows3panel:
 	VMOVUPD    (SI), Y4
 	VMOVUPD    32(SI), Y5
 	MOVQ       AX, SI
-	ADDQ       144(DI), SI
+	ADDQ       136(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
 	ADDQ       CX, SI
 	PREFETCHT0 (SI)
 	ADDQ       CX, SI
 	PREFETCHT0 (SI)
-	MOVQ       152(DI), SI
+	MOVQ       144(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
 
@@ -1733,11 +1733,11 @@ kind0rows3k:
 	DECQ         R15
 	JNZ          kind0rows3panel
 	IMUL3Q       $0x03, 32(DI), CX
-	ADDQ         CX, 152(DI)
+	ADDQ         CX, 144(DI)
 	IMUL3Q       $0x03, 64(DI), CX
-	ADDQ         CX, 160(DI)
+	ADDQ         CX, 152(DI)
 	IMUL3Q       $0x03, 72(DI), CX
-	ADDQ         CX, 168(DI)
+	ADDQ         CX, 160(DI)
 	DECQ         104(DI)
 	JNZ          kind0rows3tile
 	VZEROUPPER
@@ -1746,8 +1746,8 @@ kind0rows3k:
 kind0rows4:
 kind0rows4tile:
 	MOVQ 8(DI), BX
-	MOVQ 160(DI), AX
-	MOVQ 168(DI), R14
+	MOVQ 152(DI), AX
+	MOVQ 160(DI), R14
 	MOVQ 96(DI), R15
 
 kind0rows4panel:
@@ -1765,7 +1765,7 @@ kind0rows4panel:
 	VMOVUPD    (SI), Y6
 	VMOVUPD    32(SI), Y7
 	MOVQ       AX, SI
-	ADDQ       144(DI), SI
+	ADDQ       136(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
 	ADDQ       CX, SI
@@ -1774,7 +1774,7 @@ kind0rows4panel:
 	PREFETCHT0 (SI)
 	ADDQ       CX, SI
 	PREFETCHT0 (SI)
-	MOVQ       152(DI), SI
+	MOVQ       144(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
 
@@ -1817,11 +1817,11 @@ kind0rows4k:
 	DECQ         R15
 	JNZ          kind0rows4panel
 	IMUL3Q       $0x04, 32(DI), CX
-	ADDQ         CX, 152(DI)
+	ADDQ         CX, 144(DI)
 	IMUL3Q       $0x04, 64(DI), CX
-	ADDQ         CX, 160(DI)
+	ADDQ         CX, 152(DI)
 	IMUL3Q       $0x04, 72(DI), CX
-	ADDQ         CX, 168(DI)
+	ADDQ         CX, 160(DI)
 	DECQ         104(DI)
 	JNZ          kind0rows4tile
 	VZEROUPPER
@@ -1830,8 +1830,8 @@ kind0rows4k:
 kind0rows5:
 kind0rows5tile:
 	MOVQ 8(DI), BX
-	MOVQ 160(DI), AX
-	MOVQ 168(DI), R14
+	MOVQ 152(DI), AX
+	MOVQ 160(DI), R14
 	MOVQ 96(DI), R15
 
 kind0rows5panel:
@@ -1852,7 +1852,7 @@ kind0rows5panel:
 	VMOVUPD    (SI), Y8
 	VMOVUPD    32(SI), Y9
 	MOVQ       AX, SI
-	ADDQ       144(DI), SI
+	ADDQ       136(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
 	ADDQ       CX, SI
@@ -1863,7 +1863,7 @@ kind0rows5panel:
 	PREFETCHT0 (SI)
 	ADDQ       CX, SI
 	PREFETCHT0 (SI)
-	MOVQ       152(DI), SI
+	MOVQ       144(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
 
@@ -1912,11 +1912,11 @@ kind0rows5k:
 	DECQ         R15
 	JNZ          kind0rows5panel
 	IMUL3Q       $0x05, 32(DI), CX
-	ADDQ         CX, 152(DI)
+	ADDQ         CX, 144(DI)
 	IMUL3Q       $0x05, 64(DI), CX
-	ADDQ         CX, 160(DI)
+	ADDQ         CX, 152(DI)
 	IMUL3Q       $0x05, 72(DI), CX
-	ADDQ         CX, 168(DI)
+	ADDQ         CX, 160(DI)
 	DECQ         104(DI)
 	JNZ          kind0rows5tile
 	VZEROUPPER
@@ -1925,8 +1925,8 @@ kind0rows5k:
 kind0rows6:
 kind0rows6tile:
 	MOVQ 8(DI), BX
-	MOVQ 160(DI), AX
-	MOVQ 168(DI), R14
+	MOVQ 152(DI), AX
+	MOVQ 160(DI), R14
 	MOVQ 96(DI), R15
 
 kind0rows6panel:
@@ -1950,7 +1950,7 @@ kind0rows6panel:
 	VMOVUPD    (SI), Y10
 	VMOVUPD    32(SI), Y11
 	MOVQ       AX, SI
-	ADDQ       144(DI), SI
+	ADDQ       136(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
 	ADDQ       CX, SI
@@ -1963,7 +1963,7 @@ kind0rows6panel:
 	PREFETCHT0 (SI)
 	ADDQ       CX, SI
 	PREFETCHT0 (SI)
-	MOVQ       152(DI), SI
+	MOVQ       144(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
 
@@ -2018,11 +2018,11 @@ kind0rows6k:
 	DECQ         R15
 	JNZ          kind0rows6panel
 	IMUL3Q       $0x06, 32(DI), CX
-	ADDQ         CX, 152(DI)
+	ADDQ         CX, 144(DI)
 	IMUL3Q       $0x06, 64(DI), CX
-	ADDQ         CX, 160(DI)
+	ADDQ         CX, 152(DI)
 	IMUL3Q       $0x06, 72(DI), CX
-	ADDQ         CX, 168(DI)
+	ADDQ         CX, 160(DI)
 	DECQ         104(DI)
 	JNZ          kind0rows6tile
 	VZEROUPPER
@@ -2043,8 +2043,8 @@ kind1:
 
 kind1rows1tile:
 	MOVQ 8(DI), BX
-	MOVQ 160(DI), AX
-	MOVQ 168(DI), R14
+	MOVQ 152(DI), AX
+	MOVQ 160(DI), R14
 	MOVQ 96(DI), R15
 
 kind1rows1panel:
@@ -2053,10 +2053,10 @@ kind1rows1panel:
 	VMOVUPD    (SI), Y0
 	VMASKMOVPD 32(SI), Y15, Y1
 	MOVQ       AX, SI
-	ADDQ       144(DI), SI
+	ADDQ       136(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
-	MOVQ       152(DI), SI
+	MOVQ       144(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
 
@@ -2081,11 +2081,11 @@ kind1rows1k:
 	DECQ         R15
 	JNZ          kind1rows1panel
 	IMUL3Q       $0x01, 32(DI), CX
-	ADDQ         CX, 152(DI)
+	ADDQ         CX, 144(DI)
 	IMUL3Q       $0x01, 64(DI), CX
-	ADDQ         CX, 160(DI)
+	ADDQ         CX, 152(DI)
 	IMUL3Q       $0x01, 72(DI), CX
-	ADDQ         CX, 168(DI)
+	ADDQ         CX, 160(DI)
 	DECQ         104(DI)
 	JNZ          kind1rows1tile
 	VZEROUPPER
@@ -2096,8 +2096,8 @@ kind1rows2:
 
 kind1rows2tile:
 	MOVQ 8(DI), BX
-	MOVQ 160(DI), AX
-	MOVQ 168(DI), R14
+	MOVQ 152(DI), AX
+	MOVQ 160(DI), R14
 	MOVQ 96(DI), R15
 
 kind1rows2panel:
@@ -2109,12 +2109,12 @@ kind1rows2panel:
 	VMOVUPD    (SI), Y2
 	VMASKMOVPD 32(SI), Y15, Y3
 	MOVQ       AX, SI
-	ADDQ       144(DI), SI
+	ADDQ       136(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
 	ADDQ       CX, SI
 	PREFETCHT0 (SI)
-	MOVQ       152(DI), SI
+	MOVQ       144(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
 
@@ -2145,11 +2145,11 @@ kind1rows2k:
 	DECQ         R15
 	JNZ          kind1rows2panel
 	IMUL3Q       $0x02, 32(DI), CX
-	ADDQ         CX, 152(DI)
+	ADDQ         CX, 144(DI)
 	IMUL3Q       $0x02, 64(DI), CX
-	ADDQ         CX, 160(DI)
+	ADDQ         CX, 152(DI)
 	IMUL3Q       $0x02, 72(DI), CX
-	ADDQ         CX, 168(DI)
+	ADDQ         CX, 160(DI)
 	DECQ         104(DI)
 	JNZ          kind1rows2tile
 	VZEROUPPER
@@ -2160,8 +2160,8 @@ kind1rows3:
 
 kind1rows3tile:
 	MOVQ 8(DI), BX
-	MOVQ 160(DI), AX
-	MOVQ 168(DI), R14
+	MOVQ 152(DI), AX
+	MOVQ 160(DI), R14
 	MOVQ 96(DI), R15
 
 kind1rows3panel:
@@ -2176,14 +2176,14 @@ kind1rows3panel:
 	VMOVUPD    (SI), Y4
 	VMASKMOVPD 32(SI), Y15, Y5
 	MOVQ       AX, SI
-	ADDQ       144(DI), SI
+	ADDQ       136(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
 	ADDQ       CX, SI
 	PREFETCHT0 (SI)
 	ADDQ       CX, SI
 	PREFETCHT0 (SI)
-	MOVQ       152(DI), SI
+	MOVQ       144(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
 
@@ -2220,11 +2220,11 @@ kind1rows3k:
 	DECQ         R15
 	JNZ          kind1rows3panel
 	IMUL3Q       $0x03, 32(DI), CX
-	ADDQ         CX, 152(DI)
+	ADDQ         CX, 144(DI)
 	IMUL3Q       $0x03, 64(DI), CX
-	ADDQ         CX, 160(DI)
+	ADDQ         CX, 152(DI)
 	IMUL3Q       $0x03, 72(DI), CX
-	ADDQ         CX, 168(DI)
+	ADDQ         CX, 160(DI)
 	DECQ         104(DI)
 	JNZ          kind1rows3tile
 	VZEROUPPER
@@ -2235,8 +2235,8 @@ kind1rows4:
 
 kind1rows4tile:
 	MOVQ 8(DI), BX
-	MOVQ 160(DI), AX
-	MOVQ 168(DI), R14
+	MOVQ 152(DI), AX
+	MOVQ 160(DI), R14
 	MOVQ 96(DI), R15
 
 kind1rows4panel:
@@ -2254,7 +2254,7 @@ kind1rows4panel:
 	VMOVUPD    (SI), Y6
 	VMASKMOVPD 32(SI), Y15, Y7
 	MOVQ       AX, SI
-	ADDQ       144(DI), SI
+	ADDQ       136(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
 	ADDQ       CX, SI
@@ -2263,7 +2263,7 @@ kind1rows4panel:
 	PREFETCHT0 (SI)
 	ADDQ       CX, SI
 	PREFETCHT0 (SI)
-	MOVQ       152(DI), SI
+	MOVQ       144(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
 
@@ -2306,11 +2306,11 @@ kind1rows4k:
 	DECQ         R15
 	JNZ          kind1rows4panel
 	IMUL3Q       $0x04, 32(DI), CX
-	ADDQ         CX, 152(DI)
+	ADDQ         CX, 144(DI)
 	IMUL3Q       $0x04, 64(DI), CX
-	ADDQ         CX, 160(DI)
+	ADDQ         CX, 152(DI)
 	IMUL3Q       $0x04, 72(DI), CX
-	ADDQ         CX, 168(DI)
+	ADDQ         CX, 160(DI)
 	DECQ         104(DI)
 	JNZ          kind1rows4tile
 	VZEROUPPER
@@ -2321,8 +2321,8 @@ kind1rows5:
 
 kind1rows5tile:
 	MOVQ 8(DI), BX
-	MOVQ 160(DI), AX
-	MOVQ 168(DI), R14
+	MOVQ 152(DI), AX
+	MOVQ 160(DI), R14
 	MOVQ 96(DI), R15
 
 kind1rows5panel:
@@ -2343,7 +2343,7 @@ kind1rows5panel:
 	VMOVUPD    (SI), Y8
 	VMASKMOVPD 32(SI), Y15, Y9
 	MOVQ       AX, SI
-	ADDQ       144(DI), SI
+	ADDQ       136(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
 	ADDQ       CX, SI
@@ -2354,7 +2354,7 @@ kind1rows5panel:
 	PREFETCHT0 (SI)
 	ADDQ       CX, SI
 	PREFETCHT0 (SI)
-	MOVQ       152(DI), SI
+	MOVQ       144(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
 
@@ -2403,11 +2403,11 @@ kind1rows5k:
 	DECQ         R15
 	JNZ          kind1rows5panel
 	IMUL3Q       $0x05, 32(DI), CX
-	ADDQ         CX, 152(DI)
+	ADDQ         CX, 144(DI)
 	IMUL3Q       $0x05, 64(DI), CX
-	ADDQ         CX, 160(DI)
+	ADDQ         CX, 152(DI)
 	IMUL3Q       $0x05, 72(DI), CX
-	ADDQ         CX, 168(DI)
+	ADDQ         CX, 160(DI)
 	DECQ         104(DI)
 	JNZ          kind1rows5tile
 	VZEROUPPER
@@ -2418,8 +2418,8 @@ kind1rows6:
 
 kind1rows6tile:
 	MOVQ 8(DI), BX
-	MOVQ 160(DI), AX
-	MOVQ 168(DI), R14
+	MOVQ 152(DI), AX
+	MOVQ 160(DI), R14
 	MOVQ 96(DI), R15
 
 kind1rows6panel:
@@ -2443,7 +2443,7 @@ kind1rows6panel:
 	VMOVUPD    (SI), Y10
 	VMASKMOVPD 32(SI), Y15, Y11
 	MOVQ       AX, SI
-	ADDQ       144(DI), SI
+	ADDQ       136(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
 	ADDQ       CX, SI
@@ -2456,7 +2456,7 @@ kind1rows6panel:
 	PREFETCHT0 (SI)
 	ADDQ       CX, SI
 	PREFETCHT0 (SI)
-	MOVQ       152(DI), SI
+	MOVQ       144(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
 
@@ -2511,11 +2511,11 @@ kind1rows6k:
 	DECQ         R15
 	JNZ          kind1rows6panel
 	IMUL3Q       $0x06, 32(DI), CX
-	ADDQ         CX, 152(DI)
+	ADDQ         CX, 144(DI)
 	IMUL3Q       $0x06, 64(DI), CX
-	ADDQ         CX, 160(DI)
+	ADDQ         CX, 152(DI)
 	IMUL3Q       $0x06, 72(DI), CX
-	ADDQ         CX, 168(DI)
+	ADDQ         CX, 160(DI)
 	DECQ         104(DI)
 	JNZ          kind1rows6tile
 	VZEROUPPER
@@ -2536,8 +2536,8 @@ kind2:
 
 kind2rows1tile:
 	MOVQ 8(DI), BX
-	MOVQ 160(DI), AX
-	MOVQ 168(DI), R14
+	MOVQ 152(DI), AX
+	MOVQ 160(DI), R14
 	MOVQ 96(DI), R15
 
 kind2rows1panel:
@@ -2545,10 +2545,10 @@ kind2rows1panel:
 	MOVQ       72(DI), CX
 	VMASKMOVPD (SI), Y15, Y0
 	MOVQ       AX, SI
-	ADDQ       144(DI), SI
+	ADDQ       136(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
-	MOVQ       152(DI), SI
+	MOVQ       144(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
 
@@ -2570,11 +2570,11 @@ kind2rows1k:
 	DECQ         R15
 	JNZ          kind2rows1panel
 	IMUL3Q       $0x01, 32(DI), CX
-	ADDQ         CX, 152(DI)
+	ADDQ         CX, 144(DI)
 	IMUL3Q       $0x01, 64(DI), CX
-	ADDQ         CX, 160(DI)
+	ADDQ         CX, 152(DI)
 	IMUL3Q       $0x01, 72(DI), CX
-	ADDQ         CX, 168(DI)
+	ADDQ         CX, 160(DI)
 	DECQ         104(DI)
 	JNZ          kind2rows1tile
 	VZEROUPPER
@@ -2585,8 +2585,8 @@ kind2rows2:
 
 kind2rows2tile:
 	MOVQ 8(DI), BX
-	MOVQ 160(DI), AX
-	MOVQ 168(DI), R14
+	MOVQ 152(DI), AX
+	MOVQ 160(DI), R14
 	MOVQ 96(DI), R15
 
 kind2rows2panel:
@@ -2596,12 +2596,12 @@ kind2rows2panel:
 	ADDQ       CX, SI
 	VMASKMOVPD (SI), Y15, Y1
 	MOVQ       AX, SI
-	ADDQ       144(DI), SI
+	ADDQ       136(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
 	ADDQ       CX, SI
 	PREFETCHT0 (SI)
-	MOVQ       152(DI), SI
+	MOVQ       144(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
 
@@ -2627,11 +2627,11 @@ kind2rows2k:
 	DECQ         R15
 	JNZ          kind2rows2panel
 	IMUL3Q       $0x02, 32(DI), CX
-	ADDQ         CX, 152(DI)
+	ADDQ         CX, 144(DI)
 	IMUL3Q       $0x02, 64(DI), CX
-	ADDQ         CX, 160(DI)
+	ADDQ         CX, 152(DI)
 	IMUL3Q       $0x02, 72(DI), CX
-	ADDQ         CX, 168(DI)
+	ADDQ         CX, 160(DI)
 	DECQ         104(DI)
 	JNZ          kind2rows2tile
 	VZEROUPPER
@@ -2642,8 +2642,8 @@ kind2rows3:
 
 kind2rows3tile:
 	MOVQ 8(DI), BX
-	MOVQ 160(DI), AX
-	MOVQ 168(DI), R14
+	MOVQ 152(DI), AX
+	MOVQ 160(DI), R14
 	MOVQ 96(DI), R15
 
 kind2rows3panel:
@@ -2655,14 +2655,14 @@ kind2rows3panel:
 	ADDQ       CX, SI
 	VMASKMOVPD (SI), Y15, Y2
 	MOVQ       AX, SI
-	ADDQ       144(DI), SI
+	ADDQ       136(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
 	ADDQ       CX, SI
 	PREFETCHT0 (SI)
 	ADDQ       CX, SI
 	PREFETCHT0 (SI)
-	MOVQ       152(DI), SI
+	MOVQ       144(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
 
@@ -2692,11 +2692,11 @@ kind2rows3k:
 	DECQ         R15
 	JNZ          kind2rows3panel
 	IMUL3Q       $0x03, 32(DI), CX
-	ADDQ         CX, 152(DI)
+	ADDQ         CX, 144(DI)
 	IMUL3Q       $0x03, 64(DI), CX
-	ADDQ         CX, 160(DI)
+	ADDQ         CX, 152(DI)
 	IMUL3Q       $0x03, 72(DI), CX
-	ADDQ         CX, 168(DI)
+	ADDQ         CX, 160(DI)
 	DECQ         104(DI)
 	JNZ          kind2rows3tile
 	VZEROUPPER
@@ -2707,8 +2707,8 @@ kind2rows4:
 
 kind2rows4tile:
 	MOVQ 8(DI), BX
-	MOVQ 160(DI), AX
-	MOVQ 168(DI), R14
+	MOVQ 152(DI), AX
+	MOVQ 160(DI), R14
 	MOVQ 96(DI), R15
 
 kind2rows4panel:
@@ -2722,7 +2722,7 @@ kind2rows4panel:
 	ADDQ       CX, SI
 	VMASKMOVPD (SI), Y15, Y3
 	MOVQ       AX, SI
-	ADDQ       144(DI), SI
+	ADDQ       136(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
 	ADDQ       CX, SI
@@ -2731,7 +2731,7 @@ kind2rows4panel:
 	PREFETCHT0 (SI)
 	ADDQ       CX, SI
 	PREFETCHT0 (SI)
-	MOVQ       152(DI), SI
+	MOVQ       144(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
 
@@ -2765,11 +2765,11 @@ kind2rows4k:
 	DECQ         R15
 	JNZ          kind2rows4panel
 	IMUL3Q       $0x04, 32(DI), CX
-	ADDQ         CX, 152(DI)
+	ADDQ         CX, 144(DI)
 	IMUL3Q       $0x04, 64(DI), CX
-	ADDQ         CX, 160(DI)
+	ADDQ         CX, 152(DI)
 	IMUL3Q       $0x04, 72(DI), CX
-	ADDQ         CX, 168(DI)
+	ADDQ         CX, 160(DI)
 	DECQ         104(DI)
 	JNZ          kind2rows4tile
 	VZEROUPPER
@@ -2780,8 +2780,8 @@ kind2rows5:
 
 kind2rows5tile:
 	MOVQ 8(DI), BX
-	MOVQ 160(DI), AX
-	MOVQ 168(DI), R14
+	MOVQ 152(DI), AX
+	MOVQ 160(DI), R14
 	MOVQ 96(DI), R15
 
 kind2rows5panel:
@@ -2797,7 +2797,7 @@ kind2rows5panel:
 	ADDQ       CX, SI
 	VMASKMOVPD (SI), Y15, Y4
 	MOVQ       AX, SI
-	ADDQ       144(DI), SI
+	ADDQ       136(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
 	ADDQ       CX, SI
@@ -2808,7 +2808,7 @@ kind2rows5panel:
 	PREFETCHT0 (SI)
 	ADDQ       CX, SI
 	PREFETCHT0 (SI)
-	MOVQ       152(DI), SI
+	MOVQ       144(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
 
@@ -2846,11 +2846,11 @@ kind2rows5k:
 	DECQ         R15
 	JNZ          kind2rows5panel
 	IMUL3Q       $0x05, 32(DI), CX
-	ADDQ         CX, 152(DI)
+	ADDQ         CX, 144(DI)
 	IMUL3Q       $0x05, 64(DI), CX
-	ADDQ         CX, 160(DI)
+	ADDQ         CX, 152(DI)
 	IMUL3Q       $0x05, 72(DI), CX
-	ADDQ         CX, 168(DI)
+	ADDQ         CX, 160(DI)
 	DECQ         104(DI)
 	JNZ          kind2rows5tile
 	VZEROUPPER
@@ -2861,8 +2861,8 @@ kind2rows6:
 
 kind2rows6tile:
 	MOVQ 8(DI), BX
-	MOVQ 160(DI), AX
-	MOVQ 168(DI), R14
+	MOVQ 152(DI), AX
+	MOVQ 160(DI), R14
 	MOVQ 96(DI), R15
 
 kind2rows6panel:
@@ -2880,7 +2880,7 @@ kind2rows6panel:
 	ADDQ       CX, SI
 	VMASKMOVPD (SI), Y15, Y5
 	MOVQ       AX, SI
-	ADDQ       144(DI), SI
+	ADDQ       136(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
 	ADDQ       CX, SI
@@ -2893,7 +2893,7 @@ kind2rows6panel:
 	PREFETCHT0 (SI)
 	ADDQ       CX, SI
 	PREFETCHT0 (SI)
-	MOVQ       152(DI), SI
+	MOVQ       144(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
 
@@ -2935,11 +2935,11 @@ kind2rows6k:
 	DECQ         R15
 	JNZ          kind2rows6panel
 	IMUL3Q       $0x06, 32(DI), CX
-	ADDQ         CX, 152(DI)
+	ADDQ         CX, 144(DI)
 	IMUL3Q       $0x06, 64(DI), CX
-	ADDQ         CX, 160(DI)
+	ADDQ         CX, 152(DI)
 	IMUL3Q       $0x06, 72(DI), CX
-	ADDQ         CX, 168(DI)
+	ADDQ         CX, 160(DI)
 	DECQ         104(DI)
 	JNZ          kind2rows6tile
 	VZEROUPPER

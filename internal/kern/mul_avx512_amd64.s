@@ -15,11 +15,11 @@ TEXT ·mulTileAVX512F32(SB), NOSPLIT, $0-8
 	MOVQ  40(DI), R12
 	MOVQ  48(DI), R13
 	MOVQ  (DI), CX
-	MOVQ  CX, 152(DI)
+	MOVQ  CX, 144(DI)
 	MOVQ  16(DI), CX
-	MOVQ  CX, 160(DI)
+	MOVQ  CX, 152(DI)
 	MOVQ  24(DI), CX
-	MOVQ  CX, 168(DI)
+	MOVQ  CX, 160(DI)
 	MOVQ  112(DI), CX
 	MOVQ  128(DI), DX
 	KMOVW DX, K1
@@ -49,8 +49,8 @@ TEXT ·mulTileAVX512F32(SB), NOSPLIT, $0-8
 
 kind0rows1tile:
 	MOVQ 8(DI), BX
-	MOVQ 160(DI), AX
-	MOVQ 168(DI), R14
+	MOVQ 152(DI), AX
+	MOVQ 160(DI), R14
 	MOVQ 96(DI), R15
 
 kind0rows1panel:
@@ -59,11 +59,11 @@ kind0rows1panel:
 	VMOVUPS    (SI), Z0
 	VMOVUPS    64(SI), Z1
 	MOVQ       AX, SI
-	ADDQ       144(DI), SI
+	ADDQ       136(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
-	MOVQ       152(DI), SI
+	MOVQ       144(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
 
@@ -88,11 +88,11 @@ kind0rows1k:
 	DECQ         R15
 	JNZ          kind0rows1panel
 	IMUL3Q       $0x01, 32(DI), CX
-	ADDQ         CX, 152(DI)
+	ADDQ         CX, 144(DI)
 	IMUL3Q       $0x01, 64(DI), CX
-	ADDQ         CX, 160(DI)
+	ADDQ         CX, 152(DI)
 	IMUL3Q       $0x01, 72(DI), CX
-	ADDQ         CX, 168(DI)
+	ADDQ         CX, 160(DI)
 	DECQ         104(DI)
 	JNZ          kind0rows1tile
 	VZEROUPPER
@@ -101,8 +101,8 @@ kind0rows1k:
 kind0rows2:
 kind0rows2tile:
 	MOVQ 8(DI), BX
-	MOVQ 160(DI), AX
-	MOVQ 168(DI), R14
+	MOVQ 152(DI), AX
+	MOVQ 160(DI), R14
 	MOVQ 96(DI), R15
 
 kind0rows2panel:
@@ -114,14 +114,14 @@ kind0rows2panel:
 	VMOVUPS    (SI), Z2
 	VMOVUPS    64(SI), Z3
 	MOVQ       AX, SI
-	ADDQ       144(DI), SI
+	ADDQ       136(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
 	ADDQ       CX, SI
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
-	MOVQ       152(DI), SI
+	MOVQ       144(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
 
@@ -152,11 +152,11 @@ kind0rows2k:
 	DECQ         R15
 	JNZ          kind0rows2panel
 	IMUL3Q       $0x02, 32(DI), CX
-	ADDQ         CX, 152(DI)
+	ADDQ         CX, 144(DI)
 	IMUL3Q       $0x02, 64(DI), CX
-	ADDQ         CX, 160(DI)
+	ADDQ         CX, 152(DI)
 	IMUL3Q       $0x02, 72(DI), CX
-	ADDQ         CX, 168(DI)
+	ADDQ         CX, 160(DI)
 	DECQ         104(DI)
 	JNZ          kind0rows2tile
 	VZEROUPPER
@@ -165,8 +165,8 @@ kind0rows2k:
 kind0rows3:
 kind0rows3tile:
 	MOVQ 8(DI), BX
-	MOVQ 160(DI), AX
-	MOVQ 168(DI), R14
+	MOVQ 152(DI), AX
+	MOVQ 160(DI), R14
 	MOVQ 96(DI), R15
 
 kind0rows3panel:
@@ -181,7 +181,7 @@ kind0rows3panel:
 	VMOVUPS    (SI), Z4
 	VMOVUPS    64(SI), Z5
 	MOVQ       AX, SI
-	ADDQ       144(DI), SI
+	ADDQ       136(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
@@ -191,7 +191,7 @@ kind0rows3panel:
 	ADDQ       CX, SI
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
-	MOVQ       152(DI), SI
+	MOVQ       144(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
 
@@ -228,11 +228,11 @@ kind0rows3k:
 	DECQ         R15
 	JNZ          kind0rows3panel
 	IMUL3Q       $0x03, 32(DI), CX
-	ADDQ         CX, 152(DI)
+	ADDQ         CX, 144(DI)
 	IMUL3Q       $0x03, 64(DI), CX
-	ADDQ         CX, 160(DI)
+	ADDQ         CX, 152(DI)
 	IMUL3Q       $0x03, 72(DI), CX
-	ADDQ         CX, 168(DI)
+	ADDQ         CX, 160(DI)
 	DECQ         104(DI)
 	JNZ          kind0rows3tile
 	VZEROUPPER
@@ -241,8 +241,8 @@ kind0rows3k:
 kind0rows4:
 kind0rows4tile:
 	MOVQ 8(DI), BX
-	MOVQ 160(DI), AX
-	MOVQ 168(DI), R14
+	MOVQ 152(DI), AX
+	MOVQ 160(DI), R14
 	MOVQ 96(DI), R15
 
 kind0rows4panel:
@@ -260,7 +260,7 @@ kind0rows4panel:
 	VMOVUPS    (SI), Z6
 	VMOVUPS    64(SI), Z7
 	MOVQ       AX, SI
-	ADDQ       144(DI), SI
+	ADDQ       136(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
@@ -273,7 +273,7 @@ kind0rows4panel:
 	ADDQ       CX, SI
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
-	MOVQ       152(DI), SI
+	MOVQ       144(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
 
@@ -316,11 +316,11 @@ kind0rows4k:
 	DECQ         R15
 	JNZ          kind0rows4panel
 	IMUL3Q       $0x04, 32(DI), CX
-	ADDQ         CX, 152(DI)
+	ADDQ         CX, 144(DI)
 	IMUL3Q       $0x04, 64(DI), CX
-	ADDQ         CX, 160(DI)
+	ADDQ         CX, 152(DI)
 	IMUL3Q       $0x04, 72(DI), CX
-	ADDQ         CX, 168(DI)
+	ADDQ         CX, 160(DI)
 	DECQ         104(DI)
 	JNZ          kind0rows4tile
 	VZEROUPPER
@@ -329,8 +329,8 @@ kind0rows4k:
 kind0rows5:
 kind0rows5tile:
 	MOVQ 8(DI), BX
-	MOVQ 160(DI), AX
-	MOVQ 168(DI), R14
+	MOVQ 152(DI), AX
+	MOVQ 160(DI), R14
 	MOVQ 96(DI), R15
 
 kind0rows5panel:
@@ -351,7 +351,7 @@ kind0rows5panel:
 	VMOVUPS    (SI), Z8
 	VMOVUPS    64(SI), Z9
 	MOVQ       AX, SI
-	ADDQ       144(DI), SI
+	ADDQ       136(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
@@ -367,7 +367,7 @@ kind0rows5panel:
 	ADDQ       CX, SI
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
-	MOVQ       152(DI), SI
+	MOVQ       144(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
 
@@ -416,11 +416,11 @@ kind0rows5k:
 	DECQ         R15
 	JNZ          kind0rows5panel
 	IMUL3Q       $0x05, 32(DI), CX
-	ADDQ         CX, 152(DI)
+	ADDQ         CX, 144(DI)
 	IMUL3Q       $0x05, 64(DI), CX
-	ADDQ         CX, 160(DI)
+	ADDQ         CX, 152(DI)
 	IMUL3Q       $0x05, 72(DI), CX
-	ADDQ         CX, 168(DI)
+	ADDQ         CX, 160(DI)
 	DECQ         104(DI)
 	JNZ          kind0rows5tile
 	VZEROUPPER
@@ -429,8 +429,8 @@ kind0rows5k:
 kind0rows6:
 kind0rows6tile:
 	MOVQ 8(DI), BX
-	MOVQ 160(DI), AX
-	MOVQ 168(DI), R14
+	MOVQ 152(DI), AX
+	MOVQ 160(DI), R14
 	MOVQ 96(DI), R15
 
 kind0rows6panel:
@@ -454,7 +454,7 @@ kind0rows6panel:
 	VMOVUPS    (SI), Z10
 	VMOVUPS    64(SI), Z11
 	MOVQ       AX, SI
-	ADDQ       144(DI), SI
+	ADDQ       136(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
@@ -473,7 +473,7 @@ kind0rows6panel:
 	ADDQ       CX, SI
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
-	MOVQ       152(DI), SI
+	MOVQ       144(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
 
@@ -528,11 +528,11 @@ kind0rows6k:
 	DECQ         R15
 	JNZ          kind0rows6panel
 	IMUL3Q       $0x06, 32(DI), CX
-	ADDQ         CX, 152(DI)
+	ADDQ         CX, 144(DI)
 	IMUL3Q       $0x06, 64(DI), CX
-	ADDQ         CX, 160(DI)
+	ADDQ         CX, 152(DI)
 	IMUL3Q       $0x06, 72(DI), CX
-	ADDQ         CX, 168(DI)
+	ADDQ         CX, 160(DI)
 	DECQ         104(DI)
 	JNZ          kind0rows6tile
 	VZEROUPPER
@@ -541,8 +541,8 @@ kind0rows6k:
 kind0rows7:
 kind0rows7tile:
 	MOVQ 8(DI), BX
-	MOVQ 160(DI), AX
-	MOVQ 168(DI), R14
+	MOVQ 152(DI), AX
+	MOVQ 160(DI), R14
 	MOVQ 96(DI), R15
 
 kind0rows7panel:
@@ -569,7 +569,7 @@ kind0rows7panel:
 	VMOVUPS    (SI), Z12
 	VMOVUPS    64(SI), Z13
 	MOVQ       AX, SI
-	ADDQ       144(DI), SI
+	ADDQ       136(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
@@ -591,7 +591,7 @@ kind0rows7panel:
 	ADDQ       CX, SI
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
-	MOVQ       152(DI), SI
+	MOVQ       144(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
 
@@ -652,11 +652,11 @@ kind0rows7k:
 	DECQ         R15
 	JNZ          kind0rows7panel
 	IMUL3Q       $0x07, 32(DI), CX
-	ADDQ         CX, 152(DI)
+	ADDQ         CX, 144(DI)
 	IMUL3Q       $0x07, 64(DI), CX
-	ADDQ         CX, 160(DI)
+	ADDQ         CX, 152(DI)
 	IMUL3Q       $0x07, 72(DI), CX
-	ADDQ         CX, 168(DI)
+	ADDQ         CX, 160(DI)
 	DECQ         104(DI)
 	JNZ          kind0rows7tile
 	VZEROUPPER
@@ -665,8 +665,8 @@ kind0rows7k:
 kind0rows8:
 kind0rows8tile:
 	MOVQ 8(DI), BX
-	MOVQ 160(DI), AX
-	MOVQ 168(DI), R14
+	MOVQ 152(DI), AX
+	MOVQ 160(DI), R14
 	MOVQ 96(DI), R15
 
 kind0rows8panel:
@@ -696,7 +696,7 @@ kind0rows8panel:
 	VMOVUPS    (SI), Z14
 	VMOVUPS    64(SI), Z15
 	MOVQ       AX, SI
-	ADDQ       144(DI), SI
+	ADDQ       136(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
@@ -721,7 +721,7 @@ kind0rows8panel:
 	ADDQ       CX, SI
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
-	MOVQ       152(DI), SI
+	MOVQ       144(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
 
@@ -788,11 +788,11 @@ kind0rows8k:
 	DECQ         R15
 	JNZ          kind0rows8panel
 	IMUL3Q       $0x08, 32(DI), CX
-	ADDQ         CX, 152(DI)
+	ADDQ         CX, 144(DI)
 	IMUL3Q       $0x08, 64(DI), CX
-	ADDQ         CX, 160(DI)
+	ADDQ         CX, 152(DI)
 	IMUL3Q       $0x08, 72(DI), CX
-	ADDQ         CX, 168(DI)
+	ADDQ         CX, 160(DI)
 	DECQ         104(DI)
 	JNZ          kind0rows8tile
 	VZEROUPPER
@@ -816,8 +816,8 @@ kind1:
 
 kind1rows1tile:
 	MOVQ 8(DI), BX
-	MOVQ 160(DI), AX
-	MOVQ 168(DI), R14
+	MOVQ 152(DI), AX
+	MOVQ 160(DI), R14
 	MOVQ 96(DI), R15
 
 kind1rows1panel:
@@ -826,11 +826,11 @@ kind1rows1panel:
 	VMOVUPS    (SI), Z0
 	VMOVUPS.Z  64(SI), K1, Z1
 	MOVQ       AX, SI
-	ADDQ       144(DI), SI
+	ADDQ       136(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
-	MOVQ       152(DI), SI
+	MOVQ       144(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
 
@@ -855,11 +855,11 @@ kind1rows1k:
 	DECQ         R15
 	JNZ          kind1rows1panel
 	IMUL3Q       $0x01, 32(DI), CX
-	ADDQ         CX, 152(DI)
+	ADDQ         CX, 144(DI)
 	IMUL3Q       $0x01, 64(DI), CX
-	ADDQ         CX, 160(DI)
+	ADDQ         CX, 152(DI)
 	IMUL3Q       $0x01, 72(DI), CX
-	ADDQ         CX, 168(DI)
+	ADDQ         CX, 160(DI)
 	DECQ         104(DI)
 	JNZ          kind1rows1tile
 	VZEROUPPER
@@ -868,8 +868,8 @@ kind1rows1k:
 kind1rows2:
 kind1rows2tile:
 	MOVQ 8(DI), BX
-	MOVQ 160(DI), AX
-	MOVQ 168(DI), R14
+	MOVQ 152(DI), AX
+	MOVQ 160(DI), R14
 	MOVQ 96(DI), R15
 
 kind1rows2panel:
@@ -881,14 +881,14 @@ kind1rows2panel:
 	VMOVUPS    (SI), Z2
 	VMOVUPS.Z  64(SI), K1, Z3
 	MOVQ       AX, SI
-	ADDQ       144(DI), SI
+	ADDQ       136(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
 	ADDQ       CX, SI
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
-	MOVQ       152(DI), SI
+	MOVQ       144(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
 
@@ -919,11 +919,11 @@ kind1rows2k:
 	DECQ         R15
 	JNZ          kind1rows2panel
 	IMUL3Q       $0x02, 32(DI), CX
-	ADDQ         CX, 152(DI)
+	ADDQ         CX, 144(DI)
 	IMUL3Q       $0x02, 64(DI), CX
-	ADDQ         CX, 160(DI)
+	ADDQ         CX, 152(DI)
 	IMUL3Q       $0x02, 72(DI), CX
-	ADDQ         CX, 168(DI)
+	ADDQ         CX, 160(DI)
 	DECQ         104(DI)
 	JNZ          kind1rows2tile
 	VZEROUPPER
@@ -932,8 +932,8 @@ kind1rows2k:
 kind1rows3:
 kind1rows3tile:
 	MOVQ 8(DI), BX
-	MOVQ 160(DI), AX
-	MOVQ 168(DI), R14
+	MOVQ 152(DI), AX
+	MOVQ 160(DI), R14
 	MOVQ 96(DI), R15
 
 kind1rows3panel:
@@ -948,7 +948,7 @@ kind1rows3panel:
 	VMOVUPS    (SI), Z4
 	VMOVUPS.Z  64(SI), K1, Z5
 	MOVQ       AX, SI
-	ADDQ       144(DI), SI
+	ADDQ       136(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
@@ -958,7 +958,7 @@ kind1rows3panel:
 	ADDQ       CX, SI
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
-	MOVQ       152(DI), SI
+	MOVQ       144(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
 
@@ -995,11 +995,11 @@ kind1rows3k:
 	DECQ         R15
 	JNZ          kind1rows3panel
 	IMUL3Q       $0x03, 32(DI), CX
-	ADDQ         CX, 152(DI)
+	ADDQ         CX, 144(DI)
 	IMUL3Q       $0x03, 64(DI), CX
-	ADDQ         CX, 160(DI)
+	ADDQ         CX, 152(DI)
 	IMUL3Q       $0x03, 72(DI), CX
-	ADDQ         CX, 168(DI)
+	ADDQ         CX, 160(DI)
 	DECQ         104(DI)
 	JNZ          kind1rows3tile
 	VZEROUPPER
@@ -1008,8 +1008,8 @@ kind1rows3k:
 kind1rows4:
 kind1rows4tile:
 	MOVQ 8(DI), BX
-	MOVQ 160(DI), AX
-	MOVQ 168(DI), R14
+	MOVQ 152(DI), AX
+	MOVQ 160(DI), R14
 	MOVQ 96(DI), R15
 
 kind1rows4panel:
@@ -1027,7 +1027,7 @@ kind1rows4panel:
 	VMOVUPS    (SI), Z6
 	VMOVUPS.Z  64(SI), K1, Z7
 	MOVQ       AX, SI
-	ADDQ       144(DI), SI
+	ADDQ       136(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
@@ -1040,7 +1040,7 @@ kind1rows4panel:
 	ADDQ       CX, SI
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
-	MOVQ       152(DI), SI
+	MOVQ       144(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
 
@@ -1083,11 +1083,11 @@ kind1rows4k:
 	DECQ         R15
 	JNZ          kind1rows4panel
 	IMUL3Q       $0x04, 32(DI), CX
-	ADDQ         CX, 152(DI)
+	ADDQ         CX, 144(DI)
 	IMUL3Q       $0x04, 64(DI), CX
-	ADDQ         CX, 160(DI)
+	ADDQ         CX, 152(DI)
 	IMUL3Q       $0x04, 72(DI), CX
-	ADDQ         CX, 168(DI)
+	ADDQ         CX, 160(DI)
 	DECQ         104(DI)
 	JNZ          kind1rows4tile
 	VZEROUPPER
@@ -1096,8 +1096,8 @@ kind1rows4k:
 kind1rows5:
 kind1rows5tile:
 	MOVQ 8(DI), BX
-	MOVQ 160(DI), AX
-	MOVQ 168(DI), R14
+	MOVQ 152(DI), AX
+	MOVQ 160(DI), R14
 	MOVQ 96(DI), R15
 
 kind1rows5panel:
@@ -1118,7 +1118,7 @@ kind1rows5panel:
 	VMOVUPS    (SI), Z8
 	VMOVUPS.Z  64(SI), K1, Z9
 	MOVQ       AX, SI
-	ADDQ       144(DI), SI
+	ADDQ       136(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
@@ -1134,7 +1134,7 @@ kind1rows5panel:
 	ADDQ       CX, SI
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
-	MOVQ       152(DI), SI
+	MOVQ       144(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
 
@@ -1183,11 +1183,11 @@ kind1rows5k:
 	DECQ         R15
 	JNZ          kind1rows5panel
 	IMUL3Q       $0x05, 32(DI), CX
-	ADDQ         CX, 152(DI)
+	ADDQ         CX, 144(DI)
 	IMUL3Q       $0x05, 64(DI), CX
-	ADDQ         CX, 160(DI)
+	ADDQ         CX, 152(DI)
 	IMUL3Q       $0x05, 72(DI), CX
-	ADDQ         CX, 168(DI)
+	ADDQ         CX, 160(DI)
 	DECQ         104(DI)
 	JNZ          kind1rows5tile
 	VZEROUPPER
@@ -1196,8 +1196,8 @@ kind1rows5k:
 kind1rows6:
 kind1rows6tile:
 	MOVQ 8(DI), BX
-	MOVQ 160(DI), AX
-	MOVQ 168(DI), R14
+	MOVQ 152(DI), AX
+	MOVQ 160(DI), R14
 	MOVQ 96(DI), R15
 
 kind1rows6panel:
@@ -1221,7 +1221,7 @@ kind1rows6panel:
 	VMOVUPS    (SI), Z10
 	VMOVUPS.Z  64(SI), K1, Z11
 	MOVQ       AX, SI
-	ADDQ       144(DI), SI
+	ADDQ       136(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
@@ -1240,7 +1240,7 @@ kind1rows6panel:
 	ADDQ       CX, SI
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
-	MOVQ       152(DI), SI
+	MOVQ       144(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
 
@@ -1295,11 +1295,11 @@ kind1rows6k:
 	DECQ         R15
 	JNZ          kind1rows6panel
 	IMUL3Q       $0x06, 32(DI), CX
-	ADDQ         CX, 152(DI)
+	ADDQ         CX, 144(DI)
 	IMUL3Q       $0x06, 64(DI), CX
-	ADDQ         CX, 160(DI)
+	ADDQ         CX, 152(DI)
 	IMUL3Q       $0x06, 72(DI), CX
-	ADDQ         CX, 168(DI)
+	ADDQ         CX, 160(DI)
 	DECQ         104(DI)
 	JNZ          kind1rows6tile
 	VZEROUPPER
@@ -1308,8 +1308,8 @@ kind1rows6k:
 kind1rows7:
 kind1rows7tile:
 	MOVQ 8(DI), BX
-	MOVQ 160(DI), AX
-	MOVQ 168(DI), R14
+	MOVQ 152(DI), AX
+	MOVQ 160(DI), R14
 	MOVQ 96(DI), R15
 
 kind1rows7panel:
@@ -1336,7 +1336,7 @@ kind1rows7panel:
 	VMOVUPS    (SI), Z12
 	VMOVUPS.Z  64(SI), K1, Z13
 	MOVQ       AX, SI
-	ADDQ       144(DI), SI
+	ADDQ       136(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
@@ -1358,7 +1358,7 @@ kind1rows7panel:
 	ADDQ       CX, SI
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
-	MOVQ       152(DI), SI
+	MOVQ       144(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
 
@@ -1419,11 +1419,11 @@ kind1rows7k:
 	DECQ         R15
 	JNZ          kind1rows7panel
 	IMUL3Q       $0x07, 32(DI), CX
-	ADDQ         CX, 152(DI)
+	ADDQ         CX, 144(DI)
 	IMUL3Q       $0x07, 64(DI), CX
-	ADDQ         CX, 160(DI)
+	ADDQ         CX, 152(DI)
 	IMUL3Q       $0x07, 72(DI), CX
-	ADDQ         CX, 168(DI)
+	ADDQ         CX, 160(DI)
 	DECQ         104(DI)
 	JNZ          kind1rows7tile
 	VZEROUPPER
@@ -1432,8 +1432,8 @@ kind1rows7k:
 kind1rows8:
 kind1rows8tile:
 	MOVQ 8(DI), BX
-	MOVQ 160(DI), AX
-	MOVQ 168(DI), R14
+	MOVQ 152(DI), AX
+	MOVQ 160(DI), R14
 	MOVQ 96(DI), R15
 
 kind1rows8panel:
@@ -1463,7 +1463,7 @@ kind1rows8panel:
 	VMOVUPS    (SI), Z14
 	VMOVUPS.Z  64(SI), K1, Z15
 	MOVQ       AX, SI
-	ADDQ       144(DI), SI
+	ADDQ       136(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
@@ -1488,7 +1488,7 @@ kind1rows8panel:
 	ADDQ       CX, SI
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
-	MOVQ       152(DI), SI
+	MOVQ       144(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
 
@@ -1555,11 +1555,11 @@ kind1rows8k:
 	DECQ         R15
 	JNZ          kind1rows8panel
 	IMUL3Q       $0x08, 32(DI), CX
-	ADDQ         CX, 152(DI)
+	ADDQ         CX, 144(DI)
 	IMUL3Q       $0x08, 64(DI), CX
-	ADDQ         CX, 160(DI)
+	ADDQ         CX, 152(DI)
 	IMUL3Q       $0x08, 72(DI), CX
-	ADDQ         CX, 168(DI)
+	ADDQ         CX, 160(DI)
 	DECQ         104(DI)
 	JNZ          kind1rows8tile
 	VZEROUPPER
@@ -1583,8 +1583,8 @@ kind2:
 
 kind2rows1tile:
 	MOVQ 8(DI), BX
-	MOVQ 160(DI), AX
-	MOVQ 168(DI), R14
+	MOVQ 152(DI), AX
+	MOVQ 160(DI), R14
 	MOVQ 96(DI), R15
 
 kind2rows1panel:
@@ -1592,10 +1592,10 @@ kind2rows1panel:
 	MOVQ       72(DI), CX
 	VMOVUPS.Z  (SI), K1, Z0
 	MOVQ       AX, SI
-	ADDQ       144(DI), SI
+	ADDQ       136(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
-	MOVQ       152(DI), SI
+	MOVQ       144(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
 
@@ -1617,11 +1617,11 @@ kind2rows1k:
 	DECQ         R15
 	JNZ          kind2rows1panel
 	IMUL3Q       $0x01, 32(DI), CX
-	ADDQ         CX, 152(DI)
+	ADDQ         CX, 144(DI)
 	IMUL3Q       $0x01, 64(DI), CX
-	ADDQ         CX, 160(DI)
+	ADDQ         CX, 152(DI)
 	IMUL3Q       $0x01, 72(DI), CX
-	ADDQ         CX, 168(DI)
+	ADDQ         CX, 160(DI)
 	DECQ         104(DI)
 	JNZ          kind2rows1tile
 	VZEROUPPER
@@ -1630,8 +1630,8 @@ kind2rows1k:
 kind2rows2:
 kind2rows2tile:
 	MOVQ 8(DI), BX
-	MOVQ 160(DI), AX
-	MOVQ 168(DI), R14
+	MOVQ 152(DI), AX
+	MOVQ 160(DI), R14
 	MOVQ 96(DI), R15
 
 kind2rows2panel:
@@ -1641,12 +1641,12 @@ kind2rows2panel:
 	ADDQ       CX, SI
 	VMOVUPS.Z  (SI), K1, Z1
 	MOVQ       AX, SI
-	ADDQ       144(DI), SI
+	ADDQ       136(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
 	ADDQ       CX, SI
 	PREFETCHT0 (SI)
-	MOVQ       152(DI), SI
+	MOVQ       144(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
 
@@ -1672,11 +1672,11 @@ kind2rows2k:
 	DECQ         R15
 	JNZ          kind2rows2panel
 	IMUL3Q       $0x02, 32(DI), CX
-	ADDQ         CX, 152(DI)
+	ADDQ         CX, 144(DI)
 	IMUL3Q       $0x02, 64(DI), CX
-	ADDQ         CX, 160(DI)
+	ADDQ         CX, 152(DI)
 	IMUL3Q       $0x02, 72(DI), CX
-	ADDQ         CX, 168(DI)
+	ADDQ         CX, 160(DI)
 	DECQ         104(DI)
 	JNZ          kind2rows2tile
 	VZEROUPPER
@@ -1685,8 +1685,8 @@ kind2rows2k:
 kind2rows3:
 kind2rows3tile:
 	MOVQ 8(DI), BX
-	MOVQ 160(DI), AX
-	MOVQ 168(DI), R14
+	MOVQ 152(DI), AX
+	MOVQ 160(DI), R14
 	MOVQ 96(DI), R15
 
 kind2rows3panel:
@@ -1698,14 +1698,14 @@ kind2rows3panel:
 	ADDQ       CX, SI
 	VMOVUPS.Z  (SI), K1, Z2
 	MOVQ       AX, SI
-	ADDQ       144(DI), SI
+	ADDQ       136(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
 	ADDQ       CX, SI
 	PREFETCHT0 (SI)
 	ADDQ       CX, SI
 	PREFETCHT0 (SI)
-	MOVQ       152(DI), SI
+	MOVQ       144(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
 
@@ -1735,11 +1735,11 @@ kind2rows3k:
 	DECQ         R15
 	JNZ          kind2rows3panel
 	IMUL3Q       $0x03, 32(DI), CX
-	ADDQ         CX, 152(DI)
+	ADDQ         CX, 144(DI)
 	IMUL3Q       $0x03, 64(DI), CX
-	ADDQ         CX, 160(DI)
+	ADDQ         CX, 152(DI)
 	IMUL3Q       $0x03, 72(DI), CX
-	ADDQ         CX, 168(DI)
+	ADDQ         CX, 160(DI)
 	DECQ         104(DI)
 	JNZ          kind2rows3tile
 	VZEROUPPER
@@ -1748,8 +1748,8 @@ kind2rows3k:
 kind2rows4:
 kind2rows4tile:
 	MOVQ 8(DI), BX
-	MOVQ 160(DI), AX
-	MOVQ 168(DI), R14
+	MOVQ 152(DI), AX
+	MOVQ 160(DI), R14
 	MOVQ 96(DI), R15
 
 kind2rows4panel:
@@ -1763,7 +1763,7 @@ kind2rows4panel:
 	ADDQ       CX, SI
 	VMOVUPS.Z  (SI), K1, Z3
 	MOVQ       AX, SI
-	ADDQ       144(DI), SI
+	ADDQ       136(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
 	ADDQ       CX, SI
@@ -1772,7 +1772,7 @@ kind2rows4panel:
 	PREFETCHT0 (SI)
 	ADDQ       CX, SI
 	PREFETCHT0 (SI)
-	MOVQ       152(DI), SI
+	MOVQ       144(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
 
@@ -1806,11 +1806,11 @@ kind2rows4k:
 	DECQ         R15
 	JNZ          kind2rows4panel
 	IMUL3Q       $0x04, 32(DI), CX
-	ADDQ         CX, 152(DI)
+	ADDQ         CX, 144(DI)
 	IMUL3Q       $0x04, 64(DI), CX
-	ADDQ         CX, 160(DI)
+	ADDQ         CX, 152(DI)
 	IMUL3Q       $0x04, 72(DI), CX
-	ADDQ         CX, 168(DI)
+	ADDQ         CX, 160(DI)
 	DECQ         104(DI)
 	JNZ          kind2rows4tile
 	VZEROUPPER
@@ -1819,8 +1819,8 @@ kind2rows4k:
 kind2rows5:
 kind2rows5tile:
 	MOVQ 8(DI), BX
-	MOVQ 160(DI), AX
-	MOVQ 168(DI), R14
+	MOVQ 152(DI), AX
+	MOVQ 160(DI), R14
 	MOVQ 96(DI), R15
 
 kind2rows5panel:
@@ -1836,7 +1836,7 @@ kind2rows5panel:
 	ADDQ       CX, SI
 	VMOVUPS.Z  (SI), K1, Z4
 	MOVQ       AX, SI
-	ADDQ       144(DI), SI
+	ADDQ       136(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
 	ADDQ       CX, SI
@@ -1847,7 +1847,7 @@ kind2rows5panel:
 	PREFETCHT0 (SI)
 	ADDQ       CX, SI
 	PREFETCHT0 (SI)
-	MOVQ       152(DI), SI
+	MOVQ       144(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
 
@@ -1885,11 +1885,11 @@ kind2rows5k:
 	DECQ         R15
 	JNZ          kind2rows5panel
 	IMUL3Q       $0x05, 32(DI), CX
-	ADDQ         CX, 152(DI)
+	ADDQ         CX, 144(DI)
 	IMUL3Q       $0x05, 64(DI), CX
-	ADDQ         CX, 160(DI)
+	ADDQ         CX, 152(DI)
 	IMUL3Q       $0x05, 72(DI), CX
-	ADDQ         CX, 168(DI)
+	ADDQ         CX, 160(DI)
 	DECQ         104(DI)
 	JNZ          kind2rows5tile
 	VZEROUPPER
@@ -1898,8 +1898,8 @@ kind2rows5k:
 kind2rows6:
 kind2rows6tile:
 	MOVQ 8(DI), BX
-	MOVQ 160(DI), AX
-	MOVQ 168(DI), R14
+	MOVQ 152(DI), AX
+	MOVQ 160(DI), R14
 	MOVQ 96(DI), R15
 
 kind2rows6panel:
@@ -1917,7 +1917,7 @@ kind2rows6panel:
 	ADDQ       CX, SI
 	VMOVUPS.Z  (SI), K1, Z5
 	MOVQ       AX, SI
-	ADDQ       144(DI), SI
+	ADDQ       136(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
 	ADDQ       CX, SI
@@ -1930,7 +1930,7 @@ kind2rows6panel:
 	PREFETCHT0 (SI)
 	ADDQ       CX, SI
 	PREFETCHT0 (SI)
-	MOVQ       152(DI), SI
+	MOVQ       144(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
 
@@ -1972,11 +1972,11 @@ kind2rows6k:
 	DECQ         R15
 	JNZ          kind2rows6panel
 	IMUL3Q       $0x06, 32(DI), CX
-	ADDQ         CX, 152(DI)
+	ADDQ         CX, 144(DI)
 	IMUL3Q       $0x06, 64(DI), CX
-	ADDQ         CX, 160(DI)
+	ADDQ         CX, 152(DI)
 	IMUL3Q       $0x06, 72(DI), CX
-	ADDQ         CX, 168(DI)
+	ADDQ         CX, 160(DI)
 	DECQ         104(DI)
 	JNZ          kind2rows6tile
 	VZEROUPPER
@@ -1985,8 +1985,8 @@ kind2rows6k:
 kind2rows7:
 kind2rows7tile:
 	MOVQ 8(DI), BX
-	MOVQ 160(DI), AX
-	MOVQ 168(DI), R14
+	MOVQ 152(DI), AX
+	MOVQ 160(DI), R14
 	MOVQ 96(DI), R15
 
 kind2rows7panel:
@@ -2006,7 +2006,7 @@ kind2rows7panel:
 	ADDQ       CX, SI
 	VMOVUPS.Z  (SI), K1, Z6
 	MOVQ       AX, SI
-	ADDQ       144(DI), SI
+	ADDQ       136(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
 	ADDQ       CX, SI
@@ -2021,7 +2021,7 @@ kind2rows7panel:
 	PREFETCHT0 (SI)
 	ADDQ       CX, SI
 	PREFETCHT0 (SI)
-	MOVQ       152(DI), SI
+	MOVQ       144(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
 
@@ -2067,11 +2067,11 @@ kind2rows7k:
 	DECQ         R15
 	JNZ          kind2rows7panel
 	IMUL3Q       $0x07, 32(DI), CX
-	ADDQ         CX, 152(DI)
+	ADDQ         CX, 144(DI)
 	IMUL3Q       $0x07, 64(DI), CX
-	ADDQ         CX, 160(DI)
+	ADDQ         CX, 152(DI)
 	IMUL3Q       $0x07, 72(DI), CX
-	ADDQ         CX, 168(DI)
+	ADDQ         CX, 160(DI)
 	DECQ         104(DI)
 	JNZ          kind2rows7tile
 	VZEROUPPER
@@ -2080,8 +2080,8 @@ kind2rows7k:
 kind2rows8:
 kind2rows8tile:
 	MOVQ 8(DI), BX
-	MOVQ 160(DI), AX
-	MOVQ 168(DI), R14
+	MOVQ 152(DI), AX
+	MOVQ 160(DI), R14
 	MOVQ 96(DI), R15
 
 kind2rows8panel:
@@ -2103,7 +2103,7 @@ kind2rows8panel:
 	ADDQ       CX, SI
 	VMOVUPS.Z  (SI), K1, Z7
 	MOVQ       AX, SI
-	ADDQ       144(DI), SI
+	ADDQ       136(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
 	ADDQ       CX, SI
@@ -2120,7 +2120,7 @@ kind2rows8panel:
 	PREFETCHT0 (SI)
 	ADDQ       CX, SI
 	PREFETCHT0 (SI)
-	MOVQ       152(DI), SI
+	MOVQ       144(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
 
@@ -2170,11 +2170,11 @@ kind2rows8k:
 	DECQ         R15
 	JNZ          kind2rows8panel
 	IMUL3Q       $0x08, 32(DI), CX
-	ADDQ         CX, 152(DI)
+	ADDQ         CX, 144(DI)
 	IMUL3Q       $0x08, 64(DI), CX
-	ADDQ         CX, 160(DI)
+	ADDQ         CX, 152(DI)
 	IMUL3Q       $0x08, 72(DI), CX
-	ADDQ         CX, 168(DI)
+	ADDQ         CX, 160(DI)
 	DECQ         104(DI)
 	JNZ          kind2rows8tile
 	VZEROUPPER
@@ -2194,8 +2194,8 @@ pair:
 
 kind4rows1tile:
 	MOVQ 8(DI), BX
-	MOVQ 160(DI), AX
-	MOVQ 168(DI), R14
+	MOVQ 152(DI), AX
+	MOVQ 160(DI), R14
 	MOVQ 96(DI), R15
 
 kind4rows1panel:
@@ -2207,13 +2207,13 @@ kind4rows1panel:
 	VMOVUPS    (SI)(R11*1), Z2
 	VMOVUPS    64(SI)(R11*1), Z3
 	MOVQ       AX, SI
-	ADDQ       144(DI), SI
+	ADDQ       136(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
 	PREFETCHT0 128(SI)
 	PREFETCHT0 192(SI)
-	MOVQ       152(DI), SI
+	MOVQ       144(DI), SI
 	MOVQ       BX, DX
 	MOVQ       56(DI), R11
 	MOVQ       88(DI), CX
@@ -2247,11 +2247,11 @@ kind4rows1k:
 	DECQ         R15
 	JNZ          kind4rows1panel
 	IMUL3Q       $0x01, 32(DI), CX
-	ADDQ         CX, 152(DI)
+	ADDQ         CX, 144(DI)
 	IMUL3Q       $0x01, 64(DI), CX
-	ADDQ         CX, 160(DI)
+	ADDQ         CX, 152(DI)
 	IMUL3Q       $0x01, 72(DI), CX
-	ADDQ         CX, 168(DI)
+	ADDQ         CX, 160(DI)
 	DECQ         104(DI)
 	JNZ          kind4rows1tile
 	VZEROUPPER
@@ -2260,8 +2260,8 @@ kind4rows1k:
 kind4rows2:
 kind4rows2tile:
 	MOVQ 8(DI), BX
-	MOVQ 160(DI), AX
-	MOVQ 168(DI), R14
+	MOVQ 152(DI), AX
+	MOVQ 160(DI), R14
 	MOVQ 96(DI), R15
 
 kind4rows2panel:
@@ -2278,7 +2278,7 @@ kind4rows2panel:
 	VMOVUPS    (SI)(R11*1), Z6
 	VMOVUPS    64(SI)(R11*1), Z7
 	MOVQ       AX, SI
-	ADDQ       144(DI), SI
+	ADDQ       136(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
@@ -2289,7 +2289,7 @@ kind4rows2panel:
 	PREFETCHT0 64(SI)
 	PREFETCHT0 128(SI)
 	PREFETCHT0 192(SI)
-	MOVQ       152(DI), SI
+	MOVQ       144(DI), SI
 	MOVQ       BX, DX
 	MOVQ       56(DI), R11
 	MOVQ       88(DI), CX
@@ -2333,11 +2333,11 @@ kind4rows2k:
 	DECQ         R15
 	JNZ          kind4rows2panel
 	IMUL3Q       $0x02, 32(DI), CX
-	ADDQ         CX, 152(DI)
+	ADDQ         CX, 144(DI)
 	IMUL3Q       $0x02, 64(DI), CX
-	ADDQ         CX, 160(DI)
+	ADDQ         CX, 152(DI)
 	IMUL3Q       $0x02, 72(DI), CX
-	ADDQ         CX, 168(DI)
+	ADDQ         CX, 160(DI)
 	DECQ         104(DI)
 	JNZ          kind4rows2tile
 	VZEROUPPER
@@ -2346,8 +2346,8 @@ kind4rows2k:
 kind4rows3:
 kind4rows3tile:
 	MOVQ 8(DI), BX
-	MOVQ 160(DI), AX
-	MOVQ 168(DI), R14
+	MOVQ 152(DI), AX
+	MOVQ 160(DI), R14
 	MOVQ 96(DI), R15
 
 kind4rows3panel:
@@ -2369,7 +2369,7 @@ kind4rows3panel:
 	VMOVUPS    (SI)(R11*1), Z10
 	VMOVUPS    64(SI)(R11*1), Z11
 	MOVQ       AX, SI
-	ADDQ       144(DI), SI
+	ADDQ       136(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
@@ -2385,7 +2385,7 @@ kind4rows3panel:
 	PREFETCHT0 64(SI)
 	PREFETCHT0 128(SI)
 	PREFETCHT0 192(SI)
-	MOVQ       152(DI), SI
+	MOVQ       144(DI), SI
 	MOVQ       BX, DX
 	MOVQ       56(DI), R11
 	MOVQ       88(DI), CX
@@ -2439,11 +2439,11 @@ kind4rows3k:
 	DECQ         R15
 	JNZ          kind4rows3panel
 	IMUL3Q       $0x03, 32(DI), CX
-	ADDQ         CX, 152(DI)
+	ADDQ         CX, 144(DI)
 	IMUL3Q       $0x03, 64(DI), CX
-	ADDQ         CX, 160(DI)
+	ADDQ         CX, 152(DI)
 	IMUL3Q       $0x03, 72(DI), CX
-	ADDQ         CX, 168(DI)
+	ADDQ         CX, 160(DI)
 	DECQ         104(DI)
 	JNZ          kind4rows3tile
 	VZEROUPPER
@@ -2452,8 +2452,8 @@ kind4rows3k:
 kind4rows4:
 kind4rows4tile:
 	MOVQ 8(DI), BX
-	MOVQ 160(DI), AX
-	MOVQ 168(DI), R14
+	MOVQ 152(DI), AX
+	MOVQ 160(DI), R14
 	MOVQ 96(DI), R15
 
 kind4rows4panel:
@@ -2480,7 +2480,7 @@ kind4rows4panel:
 	VMOVUPS    (SI)(R11*1), Z14
 	VMOVUPS    64(SI)(R11*1), Z15
 	MOVQ       AX, SI
-	ADDQ       144(DI), SI
+	ADDQ       136(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
@@ -2501,7 +2501,7 @@ kind4rows4panel:
 	PREFETCHT0 64(SI)
 	PREFETCHT0 128(SI)
 	PREFETCHT0 192(SI)
-	MOVQ       152(DI), SI
+	MOVQ       144(DI), SI
 	MOVQ       BX, DX
 	MOVQ       56(DI), R11
 	MOVQ       88(DI), CX
@@ -2565,11 +2565,11 @@ kind4rows4k:
 	DECQ         R15
 	JNZ          kind4rows4panel
 	IMUL3Q       $0x04, 32(DI), CX
-	ADDQ         CX, 152(DI)
+	ADDQ         CX, 144(DI)
 	IMUL3Q       $0x04, 64(DI), CX
-	ADDQ         CX, 160(DI)
+	ADDQ         CX, 152(DI)
 	IMUL3Q       $0x04, 72(DI), CX
-	ADDQ         CX, 168(DI)
+	ADDQ         CX, 160(DI)
 	DECQ         104(DI)
 	JNZ          kind4rows4tile
 	VZEROUPPER
@@ -2578,8 +2578,8 @@ kind4rows4k:
 kind4rows5:
 kind4rows5tile:
 	MOVQ 8(DI), BX
-	MOVQ 160(DI), AX
-	MOVQ 168(DI), R14
+	MOVQ 152(DI), AX
+	MOVQ 160(DI), R14
 	MOVQ 96(DI), R15
 
 kind4rows5panel:
@@ -2611,7 +2611,7 @@ kind4rows5panel:
 	VMOVUPS    (SI)(R11*1), Z18
 	VMOVUPS    64(SI)(R11*1), Z19
 	MOVQ       AX, SI
-	ADDQ       144(DI), SI
+	ADDQ       136(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
@@ -2637,7 +2637,7 @@ kind4rows5panel:
 	PREFETCHT0 64(SI)
 	PREFETCHT0 128(SI)
 	PREFETCHT0 192(SI)
-	MOVQ       152(DI), SI
+	MOVQ       144(DI), SI
 	MOVQ       BX, DX
 	MOVQ       56(DI), R11
 	MOVQ       88(DI), CX
@@ -2711,11 +2711,11 @@ kind4rows5k:
 	DECQ         R15
 	JNZ          kind4rows5panel
 	IMUL3Q       $0x05, 32(DI), CX
-	ADDQ         CX, 152(DI)
+	ADDQ         CX, 144(DI)
 	IMUL3Q       $0x05, 64(DI), CX
-	ADDQ         CX, 160(DI)
+	ADDQ         CX, 152(DI)
 	IMUL3Q       $0x05, 72(DI), CX
-	ADDQ         CX, 168(DI)
+	ADDQ         CX, 160(DI)
 	DECQ         104(DI)
 	JNZ          kind4rows5tile
 	VZEROUPPER
@@ -2724,8 +2724,8 @@ kind4rows5k:
 kind4rows6:
 kind4rows6tile:
 	MOVQ 8(DI), BX
-	MOVQ 160(DI), AX
-	MOVQ 168(DI), R14
+	MOVQ 152(DI), AX
+	MOVQ 160(DI), R14
 	MOVQ 96(DI), R15
 
 kind4rows6panel:
@@ -2762,7 +2762,7 @@ kind4rows6panel:
 	VMOVUPS    (SI)(R11*1), Z22
 	VMOVUPS    64(SI)(R11*1), Z23
 	MOVQ       AX, SI
-	ADDQ       144(DI), SI
+	ADDQ       136(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
@@ -2793,7 +2793,7 @@ kind4rows6panel:
 	PREFETCHT0 64(SI)
 	PREFETCHT0 128(SI)
 	PREFETCHT0 192(SI)
-	MOVQ       152(DI), SI
+	MOVQ       144(DI), SI
 	MOVQ       BX, DX
 	MOVQ       56(DI), R11
 	MOVQ       88(DI), CX
@@ -2877,11 +2877,11 @@ kind4rows6k:
 	DECQ         R15
 	JNZ          kind4rows6panel
 	IMUL3Q       $0x06, 32(DI), CX
-	ADDQ         CX, 152(DI)
+	ADDQ         CX, 144(DI)
 	IMUL3Q       $0x06, 64(DI), CX
-	ADDQ         CX, 160(DI)
+	ADDQ         CX, 152(DI)
 	IMUL3Q       $0x06, 72(DI), CX
-	ADDQ         CX, 168(DI)
+	ADDQ         CX, 160(DI)
 	DECQ         104(DI)
 	JNZ          kind4rows6tile
 	VZEROUPPER
@@ -2993,11 +2993,11 @@ TEXT ·mulTileAVX512F64(SB), NOSPLIT, $0-8
 	MOVQ  40(DI), R12
 	MOVQ  48(DI), R13
 	MOVQ  (DI), CX
-	MOVQ  CX, 152(DI)
+	MOVQ  CX, 144(DI)
 	MOVQ  16(DI), CX
-	MOVQ  CX, 160(DI)
+	MOVQ  CX, 152(DI)
 	MOVQ  24(DI), CX
-	MOVQ  CX, 168(DI)
+	MOVQ  CX, 160(DI)
 	MOVQ  112(DI), CX
 	MOVQ  128(DI), DX
 	KMOVW DX, K1
@@ -3027,8 +3027,8 @@ TEXT ·mulTileAVX512F64(SB), NOSPLIT, $0-8
 
 kind0rows1tile:
 	MOVQ 8(DI), BX
-	MOVQ 160(DI), AX
-	MOVQ 168(DI), R14
+	MOVQ 152(DI), AX
+	MOVQ 160(DI), R14
 	MOVQ 96(DI), R15
 
 kind0rows1panel:
@@ -3037,11 +3037,11 @@ kind0rows1panel:
 	VMOVUPD    (SI), Z0
 	VMOVUPD    64(SI), Z1
 	MOVQ       AX, SI
-	ADDQ       144(DI), SI
+	ADDQ       136(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
-	MOVQ       152(DI), SI
+	MOVQ       144(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
 
@@ -3066,11 +3066,11 @@ kind0rows1k:
 	DECQ         R15
 	JNZ          kind0rows1panel
 	IMUL3Q       $0x01, 32(DI), CX
-	ADDQ         CX, 152(DI)
+	ADDQ         CX, 144(DI)
 	IMUL3Q       $0x01, 64(DI), CX
-	ADDQ         CX, 160(DI)
+	ADDQ         CX, 152(DI)
 	IMUL3Q       $0x01, 72(DI), CX
-	ADDQ         CX, 168(DI)
+	ADDQ         CX, 160(DI)
 	DECQ         104(DI)
 	JNZ          kind0rows1tile
 	VZEROUPPER
@@ -3079,8 +3079,8 @@ kind0rows1k:
 kind0rows2:
 kind0rows2tile:
 	MOVQ 8(DI), BX
-	MOVQ 160(DI), AX
-	MOVQ 168(DI), R14
+	MOVQ 152(DI), AX
+	MOVQ 160(DI), R14
 	MOVQ 96(DI), R15
 
 kind0rows2panel:
@@ -3092,14 +3092,14 @@ kind0rows2panel:
 	VMOVUPD    (SI), Z2
 	VMOVUPD    64(SI), Z3
 	MOVQ       AX, SI
-	ADDQ       144(DI), SI
+	ADDQ       136(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
 	ADDQ       CX, SI
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
-	MOVQ       152(DI), SI
+	MOVQ       144(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
 
@@ -3130,11 +3130,11 @@ kind0rows2k:
 	DECQ         R15
 	JNZ          kind0rows2panel
 	IMUL3Q       $0x02, 32(DI), CX
-	ADDQ         CX, 152(DI)
+	ADDQ         CX, 144(DI)
 	IMUL3Q       $0x02, 64(DI), CX
-	ADDQ         CX, 160(DI)
+	ADDQ         CX, 152(DI)
 	IMUL3Q       $0x02, 72(DI), CX
-	ADDQ         CX, 168(DI)
+	ADDQ         CX, 160(DI)
 	DECQ         104(DI)
 	JNZ          kind0rows2tile
 	VZEROUPPER
@@ -3143,8 +3143,8 @@ kind0rows2k:
 kind0rows3:
 kind0rows3tile:
 	MOVQ 8(DI), BX
-	MOVQ 160(DI), AX
-	MOVQ 168(DI), R14
+	MOVQ 152(DI), AX
+	MOVQ 160(DI), R14
 	MOVQ 96(DI), R15
 
 kind0rows3panel:
@@ -3159,7 +3159,7 @@ kind0rows3panel:
 	VMOVUPD    (SI), Z4
 	VMOVUPD    64(SI), Z5
 	MOVQ       AX, SI
-	ADDQ       144(DI), SI
+	ADDQ       136(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
@@ -3169,7 +3169,7 @@ kind0rows3panel:
 	ADDQ       CX, SI
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
-	MOVQ       152(DI), SI
+	MOVQ       144(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
 
@@ -3206,11 +3206,11 @@ kind0rows3k:
 	DECQ         R15
 	JNZ          kind0rows3panel
 	IMUL3Q       $0x03, 32(DI), CX
-	ADDQ         CX, 152(DI)
+	ADDQ         CX, 144(DI)
 	IMUL3Q       $0x03, 64(DI), CX
-	ADDQ         CX, 160(DI)
+	ADDQ         CX, 152(DI)
 	IMUL3Q       $0x03, 72(DI), CX
-	ADDQ         CX, 168(DI)
+	ADDQ         CX, 160(DI)
 	DECQ         104(DI)
 	JNZ          kind0rows3tile
 	VZEROUPPER
@@ -3219,8 +3219,8 @@ kind0rows3k:
 kind0rows4:
 kind0rows4tile:
 	MOVQ 8(DI), BX
-	MOVQ 160(DI), AX
-	MOVQ 168(DI), R14
+	MOVQ 152(DI), AX
+	MOVQ 160(DI), R14
 	MOVQ 96(DI), R15
 
 kind0rows4panel:
@@ -3238,7 +3238,7 @@ kind0rows4panel:
 	VMOVUPD    (SI), Z6
 	VMOVUPD    64(SI), Z7
 	MOVQ       AX, SI
-	ADDQ       144(DI), SI
+	ADDQ       136(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
@@ -3251,7 +3251,7 @@ kind0rows4panel:
 	ADDQ       CX, SI
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
-	MOVQ       152(DI), SI
+	MOVQ       144(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
 
@@ -3294,11 +3294,11 @@ kind0rows4k:
 	DECQ         R15
 	JNZ          kind0rows4panel
 	IMUL3Q       $0x04, 32(DI), CX
-	ADDQ         CX, 152(DI)
+	ADDQ         CX, 144(DI)
 	IMUL3Q       $0x04, 64(DI), CX
-	ADDQ         CX, 160(DI)
+	ADDQ         CX, 152(DI)
 	IMUL3Q       $0x04, 72(DI), CX
-	ADDQ         CX, 168(DI)
+	ADDQ         CX, 160(DI)
 	DECQ         104(DI)
 	JNZ          kind0rows4tile
 	VZEROUPPER
@@ -3307,8 +3307,8 @@ kind0rows4k:
 kind0rows5:
 kind0rows5tile:
 	MOVQ 8(DI), BX
-	MOVQ 160(DI), AX
-	MOVQ 168(DI), R14
+	MOVQ 152(DI), AX
+	MOVQ 160(DI), R14
 	MOVQ 96(DI), R15
 
 kind0rows5panel:
@@ -3329,7 +3329,7 @@ kind0rows5panel:
 	VMOVUPD    (SI), Z8
 	VMOVUPD    64(SI), Z9
 	MOVQ       AX, SI
-	ADDQ       144(DI), SI
+	ADDQ       136(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
@@ -3345,7 +3345,7 @@ kind0rows5panel:
 	ADDQ       CX, SI
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
-	MOVQ       152(DI), SI
+	MOVQ       144(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
 
@@ -3394,11 +3394,11 @@ kind0rows5k:
 	DECQ         R15
 	JNZ          kind0rows5panel
 	IMUL3Q       $0x05, 32(DI), CX
-	ADDQ         CX, 152(DI)
+	ADDQ         CX, 144(DI)
 	IMUL3Q       $0x05, 64(DI), CX
-	ADDQ         CX, 160(DI)
+	ADDQ         CX, 152(DI)
 	IMUL3Q       $0x05, 72(DI), CX
-	ADDQ         CX, 168(DI)
+	ADDQ         CX, 160(DI)
 	DECQ         104(DI)
 	JNZ          kind0rows5tile
 	VZEROUPPER
@@ -3407,8 +3407,8 @@ kind0rows5k:
 kind0rows6:
 kind0rows6tile:
 	MOVQ 8(DI), BX
-	MOVQ 160(DI), AX
-	MOVQ 168(DI), R14
+	MOVQ 152(DI), AX
+	MOVQ 160(DI), R14
 	MOVQ 96(DI), R15
 
 kind0rows6panel:
@@ -3432,7 +3432,7 @@ kind0rows6panel:
 	VMOVUPD    (SI), Z10
 	VMOVUPD    64(SI), Z11
 	MOVQ       AX, SI
-	ADDQ       144(DI), SI
+	ADDQ       136(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
@@ -3451,7 +3451,7 @@ kind0rows6panel:
 	ADDQ       CX, SI
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
-	MOVQ       152(DI), SI
+	MOVQ       144(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
 
@@ -3506,11 +3506,11 @@ kind0rows6k:
 	DECQ         R15
 	JNZ          kind0rows6panel
 	IMUL3Q       $0x06, 32(DI), CX
-	ADDQ         CX, 152(DI)
+	ADDQ         CX, 144(DI)
 	IMUL3Q       $0x06, 64(DI), CX
-	ADDQ         CX, 160(DI)
+	ADDQ         CX, 152(DI)
 	IMUL3Q       $0x06, 72(DI), CX
-	ADDQ         CX, 168(DI)
+	ADDQ         CX, 160(DI)
 	DECQ         104(DI)
 	JNZ          kind0rows6tile
 	VZEROUPPER
@@ -3519,8 +3519,8 @@ kind0rows6k:
 kind0rows7:
 kind0rows7tile:
 	MOVQ 8(DI), BX
-	MOVQ 160(DI), AX
-	MOVQ 168(DI), R14
+	MOVQ 152(DI), AX
+	MOVQ 160(DI), R14
 	MOVQ 96(DI), R15
 
 kind0rows7panel:
@@ -3547,7 +3547,7 @@ kind0rows7panel:
 	VMOVUPD    (SI), Z12
 	VMOVUPD    64(SI), Z13
 	MOVQ       AX, SI
-	ADDQ       144(DI), SI
+	ADDQ       136(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
@@ -3569,7 +3569,7 @@ kind0rows7panel:
 	ADDQ       CX, SI
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
-	MOVQ       152(DI), SI
+	MOVQ       144(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
 
@@ -3630,11 +3630,11 @@ kind0rows7k:
 	DECQ         R15
 	JNZ          kind0rows7panel
 	IMUL3Q       $0x07, 32(DI), CX
-	ADDQ         CX, 152(DI)
+	ADDQ         CX, 144(DI)
 	IMUL3Q       $0x07, 64(DI), CX
-	ADDQ         CX, 160(DI)
+	ADDQ         CX, 152(DI)
 	IMUL3Q       $0x07, 72(DI), CX
-	ADDQ         CX, 168(DI)
+	ADDQ         CX, 160(DI)
 	DECQ         104(DI)
 	JNZ          kind0rows7tile
 	VZEROUPPER
@@ -3643,8 +3643,8 @@ kind0rows7k:
 kind0rows8:
 kind0rows8tile:
 	MOVQ 8(DI), BX
-	MOVQ 160(DI), AX
-	MOVQ 168(DI), R14
+	MOVQ 152(DI), AX
+	MOVQ 160(DI), R14
 	MOVQ 96(DI), R15
 
 kind0rows8panel:
@@ -3674,7 +3674,7 @@ kind0rows8panel:
 	VMOVUPD    (SI), Z14
 	VMOVUPD    64(SI), Z15
 	MOVQ       AX, SI
-	ADDQ       144(DI), SI
+	ADDQ       136(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
@@ -3699,7 +3699,7 @@ kind0rows8panel:
 	ADDQ       CX, SI
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
-	MOVQ       152(DI), SI
+	MOVQ       144(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
 
@@ -3766,11 +3766,11 @@ kind0rows8k:
 	DECQ         R15
 	JNZ          kind0rows8panel
 	IMUL3Q       $0x08, 32(DI), CX
-	ADDQ         CX, 152(DI)
+	ADDQ         CX, 144(DI)
 	IMUL3Q       $0x08, 64(DI), CX
-	ADDQ         CX, 160(DI)
+	ADDQ         CX, 152(DI)
 	IMUL3Q       $0x08, 72(DI), CX
-	ADDQ         CX, 168(DI)
+	ADDQ         CX, 160(DI)
 	DECQ         104(DI)
 	JNZ          kind0rows8tile
 	VZEROUPPER
@@ -3794,8 +3794,8 @@ kind1:
 
 kind1rows1tile:
 	MOVQ 8(DI), BX
-	MOVQ 160(DI), AX
-	MOVQ 168(DI), R14
+	MOVQ 152(DI), AX
+	MOVQ 160(DI), R14
 	MOVQ 96(DI), R15
 
 kind1rows1panel:
@@ -3804,11 +3804,11 @@ kind1rows1panel:
 	VMOVUPD    (SI), Z0
 	VMOVUPD.Z  64(SI), K1, Z1
 	MOVQ       AX, SI
-	ADDQ       144(DI), SI
+	ADDQ       136(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
-	MOVQ       152(DI), SI
+	MOVQ       144(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
 
@@ -3833,11 +3833,11 @@ kind1rows1k:
 	DECQ         R15
 	JNZ          kind1rows1panel
 	IMUL3Q       $0x01, 32(DI), CX
-	ADDQ         CX, 152(DI)
+	ADDQ         CX, 144(DI)
 	IMUL3Q       $0x01, 64(DI), CX
-	ADDQ         CX, 160(DI)
+	ADDQ         CX, 152(DI)
 	IMUL3Q       $0x01, 72(DI), CX
-	ADDQ         CX, 168(DI)
+	ADDQ         CX, 160(DI)
 	DECQ         104(DI)
 	JNZ          kind1rows1tile
 	VZEROUPPER
@@ -3846,8 +3846,8 @@ kind1rows1k:
 kind1rows2:
 kind1rows2tile:
 	MOVQ 8(DI), BX
-	MOVQ 160(DI), AX
-	MOVQ 168(DI), R14
+	MOVQ 152(DI), AX
+	MOVQ 160(DI), R14
 	MOVQ 96(DI), R15
 
 kind1rows2panel:
@@ -3859,14 +3859,14 @@ kind1rows2panel:
 	VMOVUPD    (SI), Z2
 	VMOVUPD.Z  64(SI), K1, Z3
 	MOVQ       AX, SI
-	ADDQ       144(DI), SI
+	ADDQ       136(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
 	ADDQ       CX, SI
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
-	MOVQ       152(DI), SI
+	MOVQ       144(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
 
@@ -3897,11 +3897,11 @@ kind1rows2k:
 	DECQ         R15
 	JNZ          kind1rows2panel
 	IMUL3Q       $0x02, 32(DI), CX
-	ADDQ         CX, 152(DI)
+	ADDQ         CX, 144(DI)
 	IMUL3Q       $0x02, 64(DI), CX
-	ADDQ         CX, 160(DI)
+	ADDQ         CX, 152(DI)
 	IMUL3Q       $0x02, 72(DI), CX
-	ADDQ         CX, 168(DI)
+	ADDQ         CX, 160(DI)
 	DECQ         104(DI)
 	JNZ          kind1rows2tile
 	VZEROUPPER
@@ -3910,8 +3910,8 @@ kind1rows2k:
 kind1rows3:
 kind1rows3tile:
 	MOVQ 8(DI), BX
-	MOVQ 160(DI), AX
-	MOVQ 168(DI), R14
+	MOVQ 152(DI), AX
+	MOVQ 160(DI), R14
 	MOVQ 96(DI), R15
 
 kind1rows3panel:
@@ -3926,7 +3926,7 @@ kind1rows3panel:
 	VMOVUPD    (SI), Z4
 	VMOVUPD.Z  64(SI), K1, Z5
 	MOVQ       AX, SI
-	ADDQ       144(DI), SI
+	ADDQ       136(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
@@ -3936,7 +3936,7 @@ kind1rows3panel:
 	ADDQ       CX, SI
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
-	MOVQ       152(DI), SI
+	MOVQ       144(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
 
@@ -3973,11 +3973,11 @@ kind1rows3k:
 	DECQ         R15
 	JNZ          kind1rows3panel
 	IMUL3Q       $0x03, 32(DI), CX
-	ADDQ         CX, 152(DI)
+	ADDQ         CX, 144(DI)
 	IMUL3Q       $0x03, 64(DI), CX
-	ADDQ         CX, 160(DI)
+	ADDQ         CX, 152(DI)
 	IMUL3Q       $0x03, 72(DI), CX
-	ADDQ         CX, 168(DI)
+	ADDQ         CX, 160(DI)
 	DECQ         104(DI)
 	JNZ          kind1rows3tile
 	VZEROUPPER
@@ -3986,8 +3986,8 @@ kind1rows3k:
 kind1rows4:
 kind1rows4tile:
 	MOVQ 8(DI), BX
-	MOVQ 160(DI), AX
-	MOVQ 168(DI), R14
+	MOVQ 152(DI), AX
+	MOVQ 160(DI), R14
 	MOVQ 96(DI), R15
 
 kind1rows4panel:
@@ -4005,7 +4005,7 @@ kind1rows4panel:
 	VMOVUPD    (SI), Z6
 	VMOVUPD.Z  64(SI), K1, Z7
 	MOVQ       AX, SI
-	ADDQ       144(DI), SI
+	ADDQ       136(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
@@ -4018,7 +4018,7 @@ kind1rows4panel:
 	ADDQ       CX, SI
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
-	MOVQ       152(DI), SI
+	MOVQ       144(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
 
@@ -4061,11 +4061,11 @@ kind1rows4k:
 	DECQ         R15
 	JNZ          kind1rows4panel
 	IMUL3Q       $0x04, 32(DI), CX
-	ADDQ         CX, 152(DI)
+	ADDQ         CX, 144(DI)
 	IMUL3Q       $0x04, 64(DI), CX
-	ADDQ         CX, 160(DI)
+	ADDQ         CX, 152(DI)
 	IMUL3Q       $0x04, 72(DI), CX
-	ADDQ         CX, 168(DI)
+	ADDQ         CX, 160(DI)
 	DECQ         104(DI)
 	JNZ          kind1rows4tile
 	VZEROUPPER
@@ -4074,8 +4074,8 @@ kind1rows4k:
 kind1rows5:
 kind1rows5tile:
 	MOVQ 8(DI), BX
-	MOVQ 160(DI), AX
-	MOVQ 168(DI), R14
+	MOVQ 152(DI), AX
+	MOVQ 160(DI), R14
 	MOVQ 96(DI), R15
 
 kind1rows5panel:
@@ -4096,7 +4096,7 @@ kind1rows5panel:
 	VMOVUPD    (SI), Z8
 	VMOVUPD.Z  64(SI), K1, Z9
 	MOVQ       AX, SI
-	ADDQ       144(DI), SI
+	ADDQ       136(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
@@ -4112,7 +4112,7 @@ kind1rows5panel:
 	ADDQ       CX, SI
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
-	MOVQ       152(DI), SI
+	MOVQ       144(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
 
@@ -4161,11 +4161,11 @@ kind1rows5k:
 	DECQ         R15
 	JNZ          kind1rows5panel
 	IMUL3Q       $0x05, 32(DI), CX
-	ADDQ         CX, 152(DI)
+	ADDQ         CX, 144(DI)
 	IMUL3Q       $0x05, 64(DI), CX
-	ADDQ         CX, 160(DI)
+	ADDQ         CX, 152(DI)
 	IMUL3Q       $0x05, 72(DI), CX
-	ADDQ         CX, 168(DI)
+	ADDQ         CX, 160(DI)
 	DECQ         104(DI)
 	JNZ          kind1rows5tile
 	VZEROUPPER
@@ -4174,8 +4174,8 @@ kind1rows5k:
 kind1rows6:
 kind1rows6tile:
 	MOVQ 8(DI), BX
-	MOVQ 160(DI), AX
-	MOVQ 168(DI), R14
+	MOVQ 152(DI), AX
+	MOVQ 160(DI), R14
 	MOVQ 96(DI), R15
 
 kind1rows6panel:
@@ -4199,7 +4199,7 @@ kind1rows6panel:
 	VMOVUPD    (SI), Z10
 	VMOVUPD.Z  64(SI), K1, Z11
 	MOVQ       AX, SI
-	ADDQ       144(DI), SI
+	ADDQ       136(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
@@ -4218,7 +4218,7 @@ kind1rows6panel:
 	ADDQ       CX, SI
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
-	MOVQ       152(DI), SI
+	MOVQ       144(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
 
@@ -4273,11 +4273,11 @@ kind1rows6k:
 	DECQ         R15
 	JNZ          kind1rows6panel
 	IMUL3Q       $0x06, 32(DI), CX
-	ADDQ         CX, 152(DI)
+	ADDQ         CX, 144(DI)
 	IMUL3Q       $0x06, 64(DI), CX
-	ADDQ         CX, 160(DI)
+	ADDQ         CX, 152(DI)
 	IMUL3Q       $0x06, 72(DI), CX
-	ADDQ         CX, 168(DI)
+	ADDQ         CX, 160(DI)
 	DECQ         104(DI)
 	JNZ          kind1rows6tile
 	VZEROUPPER
@@ -4286,8 +4286,8 @@ kind1rows6k:
 kind1rows7:
 kind1rows7tile:
 	MOVQ 8(DI), BX
-	MOVQ 160(DI), AX
-	MOVQ 168(DI), R14
+	MOVQ 152(DI), AX
+	MOVQ 160(DI), R14
 	MOVQ 96(DI), R15
 
 kind1rows7panel:
@@ -4314,7 +4314,7 @@ kind1rows7panel:
 	VMOVUPD    (SI), Z12
 	VMOVUPD.Z  64(SI), K1, Z13
 	MOVQ       AX, SI
-	ADDQ       144(DI), SI
+	ADDQ       136(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
@@ -4336,7 +4336,7 @@ kind1rows7panel:
 	ADDQ       CX, SI
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
-	MOVQ       152(DI), SI
+	MOVQ       144(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
 
@@ -4397,11 +4397,11 @@ kind1rows7k:
 	DECQ         R15
 	JNZ          kind1rows7panel
 	IMUL3Q       $0x07, 32(DI), CX
-	ADDQ         CX, 152(DI)
+	ADDQ         CX, 144(DI)
 	IMUL3Q       $0x07, 64(DI), CX
-	ADDQ         CX, 160(DI)
+	ADDQ         CX, 152(DI)
 	IMUL3Q       $0x07, 72(DI), CX
-	ADDQ         CX, 168(DI)
+	ADDQ         CX, 160(DI)
 	DECQ         104(DI)
 	JNZ          kind1rows7tile
 	VZEROUPPER
@@ -4410,8 +4410,8 @@ kind1rows7k:
 kind1rows8:
 kind1rows8tile:
 	MOVQ 8(DI), BX
-	MOVQ 160(DI), AX
-	MOVQ 168(DI), R14
+	MOVQ 152(DI), AX
+	MOVQ 160(DI), R14
 	MOVQ 96(DI), R15
 
 kind1rows8panel:
@@ -4441,7 +4441,7 @@ kind1rows8panel:
 	VMOVUPD    (SI), Z14
 	VMOVUPD.Z  64(SI), K1, Z15
 	MOVQ       AX, SI
-	ADDQ       144(DI), SI
+	ADDQ       136(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
@@ -4466,7 +4466,7 @@ kind1rows8panel:
 	ADDQ       CX, SI
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
-	MOVQ       152(DI), SI
+	MOVQ       144(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
 
@@ -4533,11 +4533,11 @@ kind1rows8k:
 	DECQ         R15
 	JNZ          kind1rows8panel
 	IMUL3Q       $0x08, 32(DI), CX
-	ADDQ         CX, 152(DI)
+	ADDQ         CX, 144(DI)
 	IMUL3Q       $0x08, 64(DI), CX
-	ADDQ         CX, 160(DI)
+	ADDQ         CX, 152(DI)
 	IMUL3Q       $0x08, 72(DI), CX
-	ADDQ         CX, 168(DI)
+	ADDQ         CX, 160(DI)
 	DECQ         104(DI)
 	JNZ          kind1rows8tile
 	VZEROUPPER
@@ -4561,8 +4561,8 @@ kind2:
 
 kind2rows1tile:
 	MOVQ 8(DI), BX
-	MOVQ 160(DI), AX
-	MOVQ 168(DI), R14
+	MOVQ 152(DI), AX
+	MOVQ 160(DI), R14
 	MOVQ 96(DI), R15
 
 kind2rows1panel:
@@ -4570,10 +4570,10 @@ kind2rows1panel:
 	MOVQ       72(DI), CX
 	VMOVUPD.Z  (SI), K1, Z0
 	MOVQ       AX, SI
-	ADDQ       144(DI), SI
+	ADDQ       136(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
-	MOVQ       152(DI), SI
+	MOVQ       144(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
 
@@ -4595,11 +4595,11 @@ kind2rows1k:
 	DECQ         R15
 	JNZ          kind2rows1panel
 	IMUL3Q       $0x01, 32(DI), CX
-	ADDQ         CX, 152(DI)
+	ADDQ         CX, 144(DI)
 	IMUL3Q       $0x01, 64(DI), CX
-	ADDQ         CX, 160(DI)
+	ADDQ         CX, 152(DI)
 	IMUL3Q       $0x01, 72(DI), CX
-	ADDQ         CX, 168(DI)
+	ADDQ         CX, 160(DI)
 	DECQ         104(DI)
 	JNZ          kind2rows1tile
 	VZEROUPPER
@@ -4608,8 +4608,8 @@ kind2rows1k:
 kind2rows2:
 kind2rows2tile:
 	MOVQ 8(DI), BX
-	MOVQ 160(DI), AX
-	MOVQ 168(DI), R14
+	MOVQ 152(DI), AX
+	MOVQ 160(DI), R14
 	MOVQ 96(DI), R15
 
 kind2rows2panel:
@@ -4619,12 +4619,12 @@ kind2rows2panel:
 	ADDQ       CX, SI
 	VMOVUPD.Z  (SI), K1, Z1
 	MOVQ       AX, SI
-	ADDQ       144(DI), SI
+	ADDQ       136(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
 	ADDQ       CX, SI
 	PREFETCHT0 (SI)
-	MOVQ       152(DI), SI
+	MOVQ       144(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
 
@@ -4650,11 +4650,11 @@ kind2rows2k:
 	DECQ         R15
 	JNZ          kind2rows2panel
 	IMUL3Q       $0x02, 32(DI), CX
-	ADDQ         CX, 152(DI)
+	ADDQ         CX, 144(DI)
 	IMUL3Q       $0x02, 64(DI), CX
-	ADDQ         CX, 160(DI)
+	ADDQ         CX, 152(DI)
 	IMUL3Q       $0x02, 72(DI), CX
-	ADDQ         CX, 168(DI)
+	ADDQ         CX, 160(DI)
 	DECQ         104(DI)
 	JNZ          kind2rows2tile
 	VZEROUPPER
@@ -4663,8 +4663,8 @@ kind2rows2k:
 kind2rows3:
 kind2rows3tile:
 	MOVQ 8(DI), BX
-	MOVQ 160(DI), AX
-	MOVQ 168(DI), R14
+	MOVQ 152(DI), AX
+	MOVQ 160(DI), R14
 	MOVQ 96(DI), R15
 
 kind2rows3panel:
@@ -4676,14 +4676,14 @@ kind2rows3panel:
 	ADDQ       CX, SI
 	VMOVUPD.Z  (SI), K1, Z2
 	MOVQ       AX, SI
-	ADDQ       144(DI), SI
+	ADDQ       136(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
 	ADDQ       CX, SI
 	PREFETCHT0 (SI)
 	ADDQ       CX, SI
 	PREFETCHT0 (SI)
-	MOVQ       152(DI), SI
+	MOVQ       144(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
 
@@ -4713,11 +4713,11 @@ kind2rows3k:
 	DECQ         R15
 	JNZ          kind2rows3panel
 	IMUL3Q       $0x03, 32(DI), CX
-	ADDQ         CX, 152(DI)
+	ADDQ         CX, 144(DI)
 	IMUL3Q       $0x03, 64(DI), CX
-	ADDQ         CX, 160(DI)
+	ADDQ         CX, 152(DI)
 	IMUL3Q       $0x03, 72(DI), CX
-	ADDQ         CX, 168(DI)
+	ADDQ         CX, 160(DI)
 	DECQ         104(DI)
 	JNZ          kind2rows3tile
 	VZEROUPPER
@@ -4726,8 +4726,8 @@ kind2rows3k:
 kind2rows4:
 kind2rows4tile:
 	MOVQ 8(DI), BX
-	MOVQ 160(DI), AX
-	MOVQ 168(DI), R14
+	MOVQ 152(DI), AX
+	MOVQ 160(DI), R14
 	MOVQ 96(DI), R15
 
 kind2rows4panel:
@@ -4741,7 +4741,7 @@ kind2rows4panel:
 	ADDQ       CX, SI
 	VMOVUPD.Z  (SI), K1, Z3
 	MOVQ       AX, SI
-	ADDQ       144(DI), SI
+	ADDQ       136(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
 	ADDQ       CX, SI
@@ -4750,7 +4750,7 @@ kind2rows4panel:
 	PREFETCHT0 (SI)
 	ADDQ       CX, SI
 	PREFETCHT0 (SI)
-	MOVQ       152(DI), SI
+	MOVQ       144(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
 
@@ -4784,11 +4784,11 @@ kind2rows4k:
 	DECQ         R15
 	JNZ          kind2rows4panel
 	IMUL3Q       $0x04, 32(DI), CX
-	ADDQ         CX, 152(DI)
+	ADDQ         CX, 144(DI)
 	IMUL3Q       $0x04, 64(DI), CX
-	ADDQ         CX, 160(DI)
+	ADDQ         CX, 152(DI)
 	IMUL3Q       $0x04, 72(DI), CX
-	ADDQ         CX, 168(DI)
+	ADDQ         CX, 160(DI)
 	DECQ         104(DI)
 	JNZ          kind2rows4tile
 	VZEROUPPER
@@ -4797,8 +4797,8 @@ kind2rows4k:
 kind2rows5:
 kind2rows5tile:
 	MOVQ 8(DI), BX
-	MOVQ 160(DI), AX
-	MOVQ 168(DI), R14
+	MOVQ 152(DI), AX
+	MOVQ 160(DI), R14
 	MOVQ 96(DI), R15
 
 kind2rows5panel:
@@ -4814,7 +4814,7 @@ kind2rows5panel:
 	ADDQ       CX, SI
 	VMOVUPD.Z  (SI), K1, Z4
 	MOVQ       AX, SI
-	ADDQ       144(DI), SI
+	ADDQ       136(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
 	ADDQ       CX, SI
@@ -4825,7 +4825,7 @@ kind2rows5panel:
 	PREFETCHT0 (SI)
 	ADDQ       CX, SI
 	PREFETCHT0 (SI)
-	MOVQ       152(DI), SI
+	MOVQ       144(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
 
@@ -4863,11 +4863,11 @@ kind2rows5k:
 	DECQ         R15
 	JNZ          kind2rows5panel
 	IMUL3Q       $0x05, 32(DI), CX
-	ADDQ         CX, 152(DI)
+	ADDQ         CX, 144(DI)
 	IMUL3Q       $0x05, 64(DI), CX
-	ADDQ         CX, 160(DI)
+	ADDQ         CX, 152(DI)
 	IMUL3Q       $0x05, 72(DI), CX
-	ADDQ         CX, 168(DI)
+	ADDQ         CX, 160(DI)
 	DECQ         104(DI)
 	JNZ          kind2rows5tile
 	VZEROUPPER
@@ -4876,8 +4876,8 @@ kind2rows5k:
 kind2rows6:
 kind2rows6tile:
 	MOVQ 8(DI), BX
-	MOVQ 160(DI), AX
-	MOVQ 168(DI), R14
+	MOVQ 152(DI), AX
+	MOVQ 160(DI), R14
 	MOVQ 96(DI), R15
 
 kind2rows6panel:
@@ -4895,7 +4895,7 @@ kind2rows6panel:
 	ADDQ       CX, SI
 	VMOVUPD.Z  (SI), K1, Z5
 	MOVQ       AX, SI
-	ADDQ       144(DI), SI
+	ADDQ       136(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
 	ADDQ       CX, SI
@@ -4908,7 +4908,7 @@ kind2rows6panel:
 	PREFETCHT0 (SI)
 	ADDQ       CX, SI
 	PREFETCHT0 (SI)
-	MOVQ       152(DI), SI
+	MOVQ       144(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
 
@@ -4950,11 +4950,11 @@ kind2rows6k:
 	DECQ         R15
 	JNZ          kind2rows6panel
 	IMUL3Q       $0x06, 32(DI), CX
-	ADDQ         CX, 152(DI)
+	ADDQ         CX, 144(DI)
 	IMUL3Q       $0x06, 64(DI), CX
-	ADDQ         CX, 160(DI)
+	ADDQ         CX, 152(DI)
 	IMUL3Q       $0x06, 72(DI), CX
-	ADDQ         CX, 168(DI)
+	ADDQ         CX, 160(DI)
 	DECQ         104(DI)
 	JNZ          kind2rows6tile
 	VZEROUPPER
@@ -4963,8 +4963,8 @@ kind2rows6k:
 kind2rows7:
 kind2rows7tile:
 	MOVQ 8(DI), BX
-	MOVQ 160(DI), AX
-	MOVQ 168(DI), R14
+	MOVQ 152(DI), AX
+	MOVQ 160(DI), R14
 	MOVQ 96(DI), R15
 
 kind2rows7panel:
@@ -4984,7 +4984,7 @@ kind2rows7panel:
 	ADDQ       CX, SI
 	VMOVUPD.Z  (SI), K1, Z6
 	MOVQ       AX, SI
-	ADDQ       144(DI), SI
+	ADDQ       136(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
 	ADDQ       CX, SI
@@ -4999,7 +4999,7 @@ kind2rows7panel:
 	PREFETCHT0 (SI)
 	ADDQ       CX, SI
 	PREFETCHT0 (SI)
-	MOVQ       152(DI), SI
+	MOVQ       144(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
 
@@ -5045,11 +5045,11 @@ kind2rows7k:
 	DECQ         R15
 	JNZ          kind2rows7panel
 	IMUL3Q       $0x07, 32(DI), CX
-	ADDQ         CX, 152(DI)
+	ADDQ         CX, 144(DI)
 	IMUL3Q       $0x07, 64(DI), CX
-	ADDQ         CX, 160(DI)
+	ADDQ         CX, 152(DI)
 	IMUL3Q       $0x07, 72(DI), CX
-	ADDQ         CX, 168(DI)
+	ADDQ         CX, 160(DI)
 	DECQ         104(DI)
 	JNZ          kind2rows7tile
 	VZEROUPPER
@@ -5058,8 +5058,8 @@ kind2rows7k:
 kind2rows8:
 kind2rows8tile:
 	MOVQ 8(DI), BX
-	MOVQ 160(DI), AX
-	MOVQ 168(DI), R14
+	MOVQ 152(DI), AX
+	MOVQ 160(DI), R14
 	MOVQ 96(DI), R15
 
 kind2rows8panel:
@@ -5081,7 +5081,7 @@ kind2rows8panel:
 	ADDQ       CX, SI
 	VMOVUPD.Z  (SI), K1, Z7
 	MOVQ       AX, SI
-	ADDQ       144(DI), SI
+	ADDQ       136(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
 	ADDQ       CX, SI
@@ -5098,7 +5098,7 @@ kind2rows8panel:
 	PREFETCHT0 (SI)
 	ADDQ       CX, SI
 	PREFETCHT0 (SI)
-	MOVQ       152(DI), SI
+	MOVQ       144(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
 
@@ -5148,11 +5148,11 @@ kind2rows8k:
 	DECQ         R15
 	JNZ          kind2rows8panel
 	IMUL3Q       $0x08, 32(DI), CX
-	ADDQ         CX, 152(DI)
+	ADDQ         CX, 144(DI)
 	IMUL3Q       $0x08, 64(DI), CX
-	ADDQ         CX, 160(DI)
+	ADDQ         CX, 152(DI)
 	IMUL3Q       $0x08, 72(DI), CX
-	ADDQ         CX, 168(DI)
+	ADDQ         CX, 160(DI)
 	DECQ         104(DI)
 	JNZ          kind2rows8tile
 	VZEROUPPER
@@ -5172,8 +5172,8 @@ pair:
 
 kind4rows1tile:
 	MOVQ 8(DI), BX
-	MOVQ 160(DI), AX
-	MOVQ 168(DI), R14
+	MOVQ 152(DI), AX
+	MOVQ 160(DI), R14
 	MOVQ 96(DI), R15
 
 kind4rows1panel:
@@ -5185,13 +5185,13 @@ kind4rows1panel:
 	VMOVUPD    (SI)(R11*1), Z2
 	VMOVUPD    64(SI)(R11*1), Z3
 	MOVQ       AX, SI
-	ADDQ       144(DI), SI
+	ADDQ       136(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
 	PREFETCHT0 128(SI)
 	PREFETCHT0 192(SI)
-	MOVQ       152(DI), SI
+	MOVQ       144(DI), SI
 	MOVQ       BX, DX
 	MOVQ       56(DI), R11
 	MOVQ       88(DI), CX
@@ -5225,11 +5225,11 @@ kind4rows1k:
 	DECQ         R15
 	JNZ          kind4rows1panel
 	IMUL3Q       $0x01, 32(DI), CX
-	ADDQ         CX, 152(DI)
+	ADDQ         CX, 144(DI)
 	IMUL3Q       $0x01, 64(DI), CX
-	ADDQ         CX, 160(DI)
+	ADDQ         CX, 152(DI)
 	IMUL3Q       $0x01, 72(DI), CX
-	ADDQ         CX, 168(DI)
+	ADDQ         CX, 160(DI)
 	DECQ         104(DI)
 	JNZ          kind4rows1tile
 	VZEROUPPER
@@ -5238,8 +5238,8 @@ kind4rows1k:
 kind4rows2:
 kind4rows2tile:
 	MOVQ 8(DI), BX
-	MOVQ 160(DI), AX
-	MOVQ 168(DI), R14
+	MOVQ 152(DI), AX
+	MOVQ 160(DI), R14
 	MOVQ 96(DI), R15
 
 kind4rows2panel:
@@ -5256,7 +5256,7 @@ kind4rows2panel:
 	VMOVUPD    (SI)(R11*1), Z6
 	VMOVUPD    64(SI)(R11*1), Z7
 	MOVQ       AX, SI
-	ADDQ       144(DI), SI
+	ADDQ       136(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
@@ -5267,7 +5267,7 @@ kind4rows2panel:
 	PREFETCHT0 64(SI)
 	PREFETCHT0 128(SI)
 	PREFETCHT0 192(SI)
-	MOVQ       152(DI), SI
+	MOVQ       144(DI), SI
 	MOVQ       BX, DX
 	MOVQ       56(DI), R11
 	MOVQ       88(DI), CX
@@ -5311,11 +5311,11 @@ kind4rows2k:
 	DECQ         R15
 	JNZ          kind4rows2panel
 	IMUL3Q       $0x02, 32(DI), CX
-	ADDQ         CX, 152(DI)
+	ADDQ         CX, 144(DI)
 	IMUL3Q       $0x02, 64(DI), CX
-	ADDQ         CX, 160(DI)
+	ADDQ         CX, 152(DI)
 	IMUL3Q       $0x02, 72(DI), CX
-	ADDQ         CX, 168(DI)
+	ADDQ         CX, 160(DI)
 	DECQ         104(DI)
 	JNZ          kind4rows2tile
 	VZEROUPPER
@@ -5324,8 +5324,8 @@ kind4rows2k:
 kind4rows3:
 kind4rows3tile:
 	MOVQ 8(DI), BX
-	MOVQ 160(DI), AX
-	MOVQ 168(DI), R14
+	MOVQ 152(DI), AX
+	MOVQ 160(DI), R14
 	MOVQ 96(DI), R15
 
 kind4rows3panel:
@@ -5347,7 +5347,7 @@ kind4rows3panel:
 	VMOVUPD    (SI)(R11*1), Z10
 	VMOVUPD    64(SI)(R11*1), Z11
 	MOVQ       AX, SI
-	ADDQ       144(DI), SI
+	ADDQ       136(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
@@ -5363,7 +5363,7 @@ kind4rows3panel:
 	PREFETCHT0 64(SI)
 	PREFETCHT0 128(SI)
 	PREFETCHT0 192(SI)
-	MOVQ       152(DI), SI
+	MOVQ       144(DI), SI
 	MOVQ       BX, DX
 	MOVQ       56(DI), R11
 	MOVQ       88(DI), CX
@@ -5417,11 +5417,11 @@ kind4rows3k:
 	DECQ         R15
 	JNZ          kind4rows3panel
 	IMUL3Q       $0x03, 32(DI), CX
-	ADDQ         CX, 152(DI)
+	ADDQ         CX, 144(DI)
 	IMUL3Q       $0x03, 64(DI), CX
-	ADDQ         CX, 160(DI)
+	ADDQ         CX, 152(DI)
 	IMUL3Q       $0x03, 72(DI), CX
-	ADDQ         CX, 168(DI)
+	ADDQ         CX, 160(DI)
 	DECQ         104(DI)
 	JNZ          kind4rows3tile
 	VZEROUPPER
@@ -5430,8 +5430,8 @@ kind4rows3k:
 kind4rows4:
 kind4rows4tile:
 	MOVQ 8(DI), BX
-	MOVQ 160(DI), AX
-	MOVQ 168(DI), R14
+	MOVQ 152(DI), AX
+	MOVQ 160(DI), R14
 	MOVQ 96(DI), R15
 
 kind4rows4panel:
@@ -5458,7 +5458,7 @@ kind4rows4panel:
 	VMOVUPD    (SI)(R11*1), Z14
 	VMOVUPD    64(SI)(R11*1), Z15
 	MOVQ       AX, SI
-	ADDQ       144(DI), SI
+	ADDQ       136(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
@@ -5479,7 +5479,7 @@ kind4rows4panel:
 	PREFETCHT0 64(SI)
 	PREFETCHT0 128(SI)
 	PREFETCHT0 192(SI)
-	MOVQ       152(DI), SI
+	MOVQ       144(DI), SI
 	MOVQ       BX, DX
 	MOVQ       56(DI), R11
 	MOVQ       88(DI), CX
@@ -5543,11 +5543,11 @@ kind4rows4k:
 	DECQ         R15
 	JNZ          kind4rows4panel
 	IMUL3Q       $0x04, 32(DI), CX
-	ADDQ         CX, 152(DI)
+	ADDQ         CX, 144(DI)
 	IMUL3Q       $0x04, 64(DI), CX
-	ADDQ         CX, 160(DI)
+	ADDQ         CX, 152(DI)
 	IMUL3Q       $0x04, 72(DI), CX
-	ADDQ         CX, 168(DI)
+	ADDQ         CX, 160(DI)
 	DECQ         104(DI)
 	JNZ          kind4rows4tile
 	VZEROUPPER
@@ -5556,8 +5556,8 @@ kind4rows4k:
 kind4rows5:
 kind4rows5tile:
 	MOVQ 8(DI), BX
-	MOVQ 160(DI), AX
-	MOVQ 168(DI), R14
+	MOVQ 152(DI), AX
+	MOVQ 160(DI), R14
 	MOVQ 96(DI), R15
 
 kind4rows5panel:
@@ -5589,7 +5589,7 @@ kind4rows5panel:
 	VMOVUPD    (SI)(R11*1), Z18
 	VMOVUPD    64(SI)(R11*1), Z19
 	MOVQ       AX, SI
-	ADDQ       144(DI), SI
+	ADDQ       136(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
@@ -5615,7 +5615,7 @@ kind4rows5panel:
 	PREFETCHT0 64(SI)
 	PREFETCHT0 128(SI)
 	PREFETCHT0 192(SI)
-	MOVQ       152(DI), SI
+	MOVQ       144(DI), SI
 	MOVQ       BX, DX
 	MOVQ       56(DI), R11
 	MOVQ       88(DI), CX
@@ -5689,11 +5689,11 @@ kind4rows5k:
 	DECQ         R15
 	JNZ          kind4rows5panel
 	IMUL3Q       $0x05, 32(DI), CX
-	ADDQ         CX, 152(DI)
+	ADDQ         CX, 144(DI)
 	IMUL3Q       $0x05, 64(DI), CX
-	ADDQ         CX, 160(DI)
+	ADDQ         CX, 152(DI)
 	IMUL3Q       $0x05, 72(DI), CX
-	ADDQ         CX, 168(DI)
+	ADDQ         CX, 160(DI)
 	DECQ         104(DI)
 	JNZ          kind4rows5tile
 	VZEROUPPER
@@ -5702,8 +5702,8 @@ kind4rows5k:
 kind4rows6:
 kind4rows6tile:
 	MOVQ 8(DI), BX
-	MOVQ 160(DI), AX
-	MOVQ 168(DI), R14
+	MOVQ 152(DI), AX
+	MOVQ 160(DI), R14
 	MOVQ 96(DI), R15
 
 kind4rows6panel:
@@ -5740,7 +5740,7 @@ kind4rows6panel:
 	VMOVUPD    (SI)(R11*1), Z22
 	VMOVUPD    64(SI)(R11*1), Z23
 	MOVQ       AX, SI
-	ADDQ       144(DI), SI
+	ADDQ       136(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
@@ -5771,7 +5771,7 @@ kind4rows6panel:
 	PREFETCHT0 64(SI)
 	PREFETCHT0 128(SI)
 	PREFETCHT0 192(SI)
-	MOVQ       152(DI), SI
+	MOVQ       144(DI), SI
 	MOVQ       BX, DX
 	MOVQ       56(DI), R11
 	MOVQ       88(DI), CX
@@ -5855,11 +5855,11 @@ kind4rows6k:
 	DECQ         R15
 	JNZ          kind4rows6panel
 	IMUL3Q       $0x06, 32(DI), CX
-	ADDQ         CX, 152(DI)
+	ADDQ         CX, 144(DI)
 	IMUL3Q       $0x06, 64(DI), CX
-	ADDQ         CX, 160(DI)
+	ADDQ         CX, 152(DI)
 	IMUL3Q       $0x06, 72(DI), CX
-	ADDQ         CX, 168(DI)
+	ADDQ         CX, 160(DI)
 	DECQ         104(DI)
 	JNZ          kind4rows6tile
 	VZEROUPPER

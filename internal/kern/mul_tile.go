@@ -11,7 +11,7 @@ import (
 
 // tile is the argument of the register tiles in assembly, which compute
 //
-//	c = init + a·b, or exp(init + a·b − shift) if there is a shift,
+//	c = init + a·b
 //
 // for tiles × rows rows of a and panels × 2 vectors of columns of b, over k ≥ 1 inputs. Strides are in bytes. The
 // generated code depends on the order and the types of the fields (_gen/mul).
@@ -23,15 +23,12 @@ type tile struct {
 	initRow       uintptr // 0 repeats one row: a bias starts all rows
 	initPanel     uintptr // 0 repeats one panel: zeros start all panels
 	k             int
-	panels, tiles int            // at least 1; all panels of a tile come before the next tile
-	rows          int            // rows of one tile
-	kind          int            // which columns exist, see the kinds
-	mask          uintptr        // see shape.mask
-	shift         unsafe.Pointer // one per row
-	ahead         uintptr        // distance from c of a tile to the lines that it prefetches, or pastCaches
-	scratch       [5]uintptr
-	shifts        [64]byte // scratch for the shifts of one tile
-	past          bool     // see product; read by Go only
+	panels, tiles int     // at least 1; all panels of a tile come before the next tile
+	rows          int     // rows of one tile
+	kind          int     // which columns exist, see the kinds
+	mask          uintptr // see shape.mask
+	ahead         uintptr // distance from c of a tile to the lines that it prefetches
+	scratch       [3]uintptr
 }
 
 // Kinds of tiles: full panels, or one panel with only its first columns.
@@ -48,13 +45,11 @@ const wideGroup = 4
 
 // shape describes the tiles of one target and precision.
 type shape struct {
-	id target
-	// rows is the height of the largest tile of one panel; pairRows and expPairRows are the heights of the largest tile
-	// of two panels, without and with the exponential, 0 if there are none.
-	rows                  int
-	pairRows, expPairRows int
-	lanes                 int // elements of one vector; a panel is two vectors wide
-	size                  int // bytes of an element
+	id       target
+	rows     int // height of the largest tile of one panel
+	pairRows int // height of the largest tile of two panels, 0 if there are none
+	lanes    int // elements of one vector; a panel is two vectors wide
+	size     int // bytes of an element
 }
 
 func (s shape) width() int { return 2 * s.lanes }
@@ -73,13 +68,17 @@ const (
 	blockFirst = 16 << 10
 	// callWork bounds the multiply-adds of one call, because assembly cannot be preempted: 2M take 30 to 100 µs.
 	callWork = 2 << 20
+	// expBytes of outputs, and expTile rows at least, are computed before their exponentials are taken: half of a small
+	// first-level cache. The number of rows is a multiple of all tile heights.
+	expBytes = 16 << 10
+	expTile  = 24
 )
 
 // zeroInit starts accumulators that have no bias: zeros for one panel of the widest table.
 var zeroInit [128]byte
 
 // product is c = init + a·b with n rows, m columns and d ≥ 1 inputs; strides in bytes as in tile. With a shift it ends
-// in the exponential.
+// in the exponential exp(c − shift).
 type product struct {
 	a, b, c, init      unsafe.Pointer
 	aRow, aK           uintptr
@@ -87,8 +86,7 @@ type product struct {
 	cRow               uintptr
 	initRow, initPanel uintptr
 	n, d, m            int
-	shift              unsafe.Pointer
-	past               bool // store pairs of panels with a shift past the caches; c must consist of whole cache lines
+	shift              unsafe.Pointer // one per row
 }
 
 // product computes p, blocked over inputs, columns and rows.
@@ -100,7 +98,7 @@ func (s shape) product(p *product) {
 	width, size := s.width(), uintptr(s.size)
 	panelBytes := uintptr(width) * size // also the distance of panels in c
 	t := tile{aRow: p.aRow, aK: p.aK, bK: p.bK, bPanel: p.bPanel, cRow: p.cRow,
-		initRow: p.initRow, initPanel: p.initPanel, past: p.past}
+		initRow: p.initRow, initPanel: p.initPanel}
 	blocks := (p.d + blockInputs - 1) / blockInputs
 	for block := range blocks {
 		k0, k1 := block*p.d/blocks, (block+1)*p.d/blocks
@@ -115,14 +113,15 @@ func (s shape) product(p *product) {
 			full, tail := cols/width, cols%width
 			panel := uintptr(j / width)
 			rows := max(s.rows, callWork/(t.k*cols))
+			exp := p.shift != nil && block == blocks-1
+			if exp {
+				rows = min(rows, max(expTile, expBytes/(cols*s.size)/expTile*expTile))
+			}
 			for i := 0; i < p.n; i += rows {
 				t.a = unsafe.Add(p.a, uintptr(i)*p.aRow+uintptr(k0)*p.aK)
 				t.b = unsafe.Add(p.b, panel*p.bPanel+uintptr(k0)*p.bK)
 				t.c = unsafe.Add(p.c, uintptr(i)*p.cRow+panel*panelBytes)
 				t.init = unsafe.Add(init, uintptr(i)*t.initRow+panel*t.initPanel)
-				if p.shift != nil && block == blocks-1 {
-					t.shift = unsafe.Add(p.shift, uintptr(i)*size)
-				}
 				done := 0 // panels computed so far
 				if p.n == 1 && full >= wideGroup {
 					t.kind, t.panels = widePanels, full/wideGroup
@@ -148,6 +147,9 @@ func (s shape) product(p *product) {
 					last.mask = s.mask((tail-1)%s.lanes + 1)
 					s.run(last, min(rows, p.n-i), s.rows)
 				}
+				if exp {
+					s.id.exp(t.c, cols, unsafe.Add(p.shift, uintptr(i)*size), min(rows, p.n-i), int(p.cRow))
+				}
 			}
 		}
 	}
@@ -157,9 +159,6 @@ func (s shape) product(p *product) {
 // the block of rows for all panels, so that only the outputs leave that cache.
 func (s shape) runPairs(t tile, rows int) {
 	height := s.pairRows
-	if t.shift != nil {
-		height = s.expPairRows
-	}
 	block := blockFirst / (t.k * s.size) / height * height
 	if 2*s.width()*t.k*s.size > pairFirst || rows < block {
 		s.run(t, rows, height)
@@ -168,25 +167,19 @@ func (s shape) runPairs(t tile, rows int) {
 	pairs := t.panels
 	t.panels = 1
 	for i := 0; i < rows; i += block {
-		part := t.below(i, s.size)
+		part := t.below(i)
 		for j := range pairs {
 			s.run(part.skip(uintptr(2*j), uintptr(s.width()*s.size)), min(block, rows-i), height)
 		}
 	}
 }
 
-// pastCaches is the value of ahead that makes a tile store past the caches (_gen/mul).
-const pastCaches = 1
-
 // below is t from row n on.
-func (t *tile) below(n, size int) tile {
+func (t *tile) below(n int) tile {
 	next := *t
 	next.a = unsafe.Add(t.a, uintptr(n)*t.aRow)
 	next.c = unsafe.Add(t.c, uintptr(n)*t.cRow)
 	next.init = unsafe.Add(t.init, uintptr(n)*t.initRow)
-	if t.shift != nil {
-		next.shift = unsafe.Add(t.shift, n*size)
-	}
 	return next
 }
 
@@ -206,8 +199,6 @@ func (s shape) run(t tile, rows, most int) {
 	// A tile that only writes prefetches its own lines of c. A tile that starts with the contents of c would have to
 	// wait for them, so it prefetches the lines of the next tile.
 	switch {
-	case t.past && t.shift != nil && t.kind == pairPanels:
-		t.ahead = pastCaches
 	case t.init != t.c:
 		t.ahead = 0
 	case t.panels == 1:
@@ -221,7 +212,7 @@ func (s shape) run(t tile, rows, most int) {
 	if high > 0 {
 		t.rows, t.tiles = low+1, high
 		s.id.call(&t)
-		t = t.below(high*(low+1), s.size)
+		t = t.below(high * (low + 1))
 	}
 	t.rows, t.tiles = low, tiles-high
 	s.id.call(&t)
@@ -236,10 +227,8 @@ func mulTTiled[T dense.Float](s shape, dst, x dense.Matrix[T], w *Panel[T], bias
 	s.product(&p)
 }
 
-// mulTExpTiled is MulTExp for shapes whose tiles can exponentiate. past asks for stores past the caches, which need
-// whole cache lines.
-func mulTExpTiled[T dense.Float](s shape, exp func([]T, T), dst, x dense.Matrix[T], w *Panel[T], bias, shift []T,
-	past bool) {
+// mulTExpTiled is MulTExp: parts of the product are exponentiated while they are in the first-level cache.
+func mulTExpTiled[T dense.Float](s shape, exp func([]T, T), dst, x dense.Matrix[T], w *Panel[T], bias, shift []T) {
 	checkShift(dst, shift)
 	if !checkMulT(s, dst, x, w, bias) {
 		for i := range dst.Rows {
@@ -250,11 +239,7 @@ func mulTExpTiled[T dense.Float](s shape, exp func([]T, T), dst, x dense.Matrix[
 	raceRead(asRow(shift))
 	p := newMulT(s, dst, x, w, bias)
 	p.shift = data(shift)
-	p.past = past && s.expPairRows > 0 && (uintptr(p.c)|p.cRow)%64 == 0
 	s.product(&p)
-	if p.past {
-		storeFence()
-	}
 }
 
 // checkMulT panics on wrong shapes. It computes products without inputs or outputs itself and reports false for them.

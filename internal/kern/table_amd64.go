@@ -66,13 +66,10 @@ func products[T dense.Float](t *Table[T], name string, s shape) {
 	t.Grain = 400_000 * s.lanes // 100 µs of two vectors per clock at 2.8 GHz, 70 % used
 }
 
-// fusedExp sets MulTExp and MulTExpPast for a shape whose tiles can exponentiate. Exp must already be the function made
-// of the same instructions, so that both have the same bits.
+// fusedExp sets MulTExp and MulTExpPast.
 func fusedExp[T dense.Float](t *Table[T], s shape) {
 	t.MulTExp = func(dst, x dense.Matrix[T], w *Panel[T], bias, shift []T) {
-		mulTExpTiled(s, t.Exp, dst, x, w, bias, shift, false)
+		mulTExpTiled(s, t.Exp, dst, x, w, bias, shift)
 	}
-	t.MulTExpPast = func(dst, x dense.Matrix[T], w *Panel[T], bias, shift []T) {
-		mulTExpTiled(s, t.Exp, dst, x, w, bias, shift, true)
-	}
+	t.MulTExpPast = t.MulTExp
 }

@@ -1,6 +1,6 @@
 // Command mul generates the register tiles of the matrix products and the loops that measure the peak:
-// mul_avx512_amd64.s and mul_avx2_amd64.s; mulexp_avx512_amd64.s and mulexp_avx2_amd64.s have the tiles that end with
-// the exponential, mulsincos_avx512_amd64.s and mulsincos_avx2_amd64.s those that end with sine and cosine.
+// mul_avx512_amd64.s and mul_avx2_amd64.s; mulsincos_avx512_amd64.s and mulsincos_avx2_amd64.s have the tiles that end
+// with sine and cosine.
 //
 // One function per target and precision holds every tile shape, so that Go calls it directly: an indirect call
 // would move its argument to the heap. See tile in mul_tile.go for the argument.
@@ -38,15 +38,11 @@ const (
 	fRows
 	fKind
 	fMask
-	fShift
 	fAhead
 	// Scratch: Go must not see a pointer that runs past its slice.
 	fATile
 	fCTile
 	fInitTile
-	fShiftTile
-	fHalf   // which of two panels takes the careful way
-	fShifts // one vector
 )
 
 // Tile kinds: two full vectors a row; two, the second masked; one, masked. Where a mask is, it also guards the loads:
@@ -66,38 +62,25 @@ type target struct {
 	name   string
 	zmm    bool
 	double bool
-	rows   int          // of the largest tile
-	exp    *exponential // of the tiles that end with one
+	rows   int // of the largest tile
 }
 
 func main() {
 	flag.Parse()
-	z, y, ze, ye := build.NewContext(), build.NewContext(), build.NewContext(), build.NewContext()
+	z, y := build.NewContext(), build.NewContext()
 	for _, t := range []target{
-		{z, "AVX512F32", true, false, 8, nil},
-		{z, "AVX512F64", true, true, 8, nil},
-		{y, "AVX2F32", false, false, 6, nil},
-		{y, "AVX2F64", false, true, 6, nil},
+		{z, "AVX512F32", true, false, 8},
+		{z, "AVX512F64", true, true, 8},
+		{y, "AVX2F32", false, false, 6},
+		{y, "AVX2F64", false, true, 6},
 	} {
-		t.function("mulTile")
+		t.function()
 		t.peak()
-		if t.c = ye; t.zmm {
-			t.c = ze
-		}
-		t.exp = t.newExponential()
-		t.function("mulExpTile")
 	}
-	fence(ze)
 	if err := emit.File(z, "mul_avx512_amd64.s", "mul"); err != nil {
 		log.Fatal(err)
 	}
-	if err := emit.File(ze, "mulexp_avx512_amd64.s", "mul"); err != nil {
-		log.Fatal(err)
-	}
 	if err := emit.File(y, "mul_avx2_amd64.s", "mul"); err != nil {
-		log.Fatal(err)
-	}
-	if err := emit.File(ye, "mulexp_avx2_amd64.s", "mul"); err != nil {
 		log.Fatal(err)
 	}
 	if err := sinCosFiles(); err != nil {
@@ -125,9 +108,9 @@ var (
 
 func field(off int) operand.Mem { return operand.Mem{Base: arg, Disp: off} }
 
-func (t target) function(name string) {
+func (t target) function() {
 	c := t.c
-	c.Function(name + t.name)
+	c.Function("mulTile" + t.name)
 	c.Attributes(attr.NOSPLIT)
 	c.SignatureExpr("func(t *byte)")
 	c.Load(c.Param("t"), arg)
@@ -137,12 +120,7 @@ func (t target) function(name string) {
 	c.LEAQ(operand.Mem{Base: aRow3, Index: aRow, Scale: 4}, aRow7)
 	c.MOVQ(field(fAK), aK)
 	c.MOVQ(field(fBK), bK)
-	pointers := []struct{ from, to int }{{fA, fATile}, {fC, fCTile}, {fInit, fInitTile}}
-	if t.exp != nil {
-		pointers = append(pointers, struct{ from, to int }{fShift, fShiftTile})
-		t.hoist()
-	}
-	for _, f := range pointers {
+	for _, f := range []struct{ from, to int }{{fA, fATile}, {fC, fCTile}, {fInit, fInitTile}} {
 		c.MOVQ(field(f.from), count)
 		c.MOVQ(count, field(f.to))
 	}
@@ -185,19 +163,12 @@ func (t target) function(name string) {
 		}
 	}
 	t.wide()
-	if t.exp != nil {
-		t.careful()
-	}
 }
 
-// pairRows is the height of the largest tile of two panels, 24 accumulators. The exponential of float64 has two
-// registers of tables; AVX2 has too few for any.
+// pairRows is the height of the largest tile of two panels, 24 accumulators; AVX2 has too few registers for any.
 func (t target) pairRows() int {
-	switch {
-	case !t.zmm:
+	if !t.zmm {
 		return 0
-	case t.exp != nil && t.double:
-		return 5
 	}
 	return 6
 }
@@ -214,10 +185,6 @@ func (t target) wide() {
 	c.MOVQ(field(fC), cPanel)
 	c.MOVQ(field(fInit), initPanel)
 	c.MOVQ(field(fPanels), panels)
-	if t.exp != nil {
-		t.rowMask(1)
-		t.tileShifts()
-	}
 	c.Label("widepanel")
 	for j := range 2 * group {
 		t.load(operand.Mem{Base: initPanel, Disp: j % 2 * t.bytes()}, t.vec(j), false, nil)
@@ -245,18 +212,8 @@ func (t target) wide() {
 	c.ADDQ(aK, aCur)
 	c.DECQ(count)
 	c.JNZ(operand.LabelRef("widek"))
-	if t.exp != nil {
-		t.arguments(2*group, func(int) int { return 0 }, operand.LabelRef("widecareful"))
-		t.exponentiate(2 * group)
-	}
-	store := func() {
-		for j := range 2 * group {
-			t.store(t.vec(j), operand.Mem{Base: cPanel, Disp: j * t.bytes()}, false, nil)
-		}
-	}
-	store()
-	if t.exp != nil {
-		c.Label("widenext")
+	for j := range 2 * group {
+		t.store(t.vec(j), operand.Mem{Base: cPanel, Disp: j * t.bytes()}, false, nil)
 	}
 	c.LEAQ(operand.Mem{Base: bPanel, Index: stride, Scale: group}, bPanel)
 	c.ADDQ(operand.U32(uint64(2*group*t.bytes())), cPanel)
@@ -264,11 +221,6 @@ func (t target) wide() {
 	c.JNZ(operand.LabelRef("widepanel"))
 	c.VZEROUPPER()
 	c.RET()
-	if t.exp != nil {
-		c.Label("widecareful")
-		store()
-		t.toCareful(full, cPanel, group, operand.U32(uint64(2*t.bytes())))
-	}
 }
 
 // tile computes c = init + a·b for tiles of rows rows, all panels of one tile before the next tile.
@@ -291,9 +243,6 @@ func (t target) tile(kind, rows int) {
 	b := func(j int) reg.Register { return t.vec(rows*vecs + j) }
 	mask := t.vec(15) // AVX2 only
 	spare := 32 - rows*vecs - vecs
-	if t.exp != nil {
-		spare = t.firstConstant() - rows*vecs - vecs
-	}
 	if !t.zmm {
 		spare = 16 - rows*vecs - vecs
 		if kind != full {
@@ -310,13 +259,7 @@ func (t target) tile(kind, rows int) {
 	if !t.zmm && kind != full {
 		c.VMOVUPS(operand.Mem{Base: bCur}, mask)
 	}
-	if t.exp != nil {
-		t.rowMask(rows)
-	}
 	c.Label(id + "tile")
-	if t.exp != nil {
-		t.tileShifts()
-	}
 	c.MOVQ(field(fB), bPanel)
 	c.MOVQ(field(fCTile), cPanel)
 	c.MOVQ(field(fInitTile), initPanel)
@@ -336,11 +279,7 @@ func (t target) tile(kind, rows int) {
 		}
 	}
 	// The stores, or the loads of the next tile, would wait for their lines: they are fetched while the sums are
-	// computed. Stores past the caches do not want them.
-	if t.streams(kind) {
-		c.CMPQ(field(fAhead), operand.Imm(past))
-		c.JE(at("sum"))
-	}
+	// computed.
 	c.MOVQ(cPanel, aCur)
 	c.ADDQ(field(fAhead), aCur)
 	c.MOVQ(field(fCRow), count)
@@ -351,9 +290,6 @@ func (t target) tile(kind, rows int) {
 		if r < rows-1 {
 			c.ADDQ(count, aCur)
 		}
-	}
-	if t.streams(kind) {
-		c.Label(id + "sum")
 	}
 	c.MOVQ(field(fATile), aCur)
 	c.MOVQ(bPanel, bCur)
@@ -378,40 +314,15 @@ func (t target) tile(kind, rows int) {
 	c.DECQ(count)
 	c.JNZ(at("k"))
 
-	if t.exp != nil {
-		t.arguments(rows*vecs, func(i int) int { return i / vecs }, at("careful"))
-		t.exponentiate(rows * vecs)
-	}
-	remask := func() { // where temporaries of the exponential have been
-		if t.exp != nil && !t.zmm && kind != full {
-			c.MOVQ(field(fMask), aCur)
-			c.VMOVUPS(operand.Mem{Base: aCur}, mask)
+	c.MOVQ(cPanel, aCur)
+	c.MOVQ(field(fCRow), count)
+	for r := range rows {
+		for j := range vecs {
+			t.store(acc(r, j), operand.Mem{Base: aCur, Disp: j * t.bytes()}, masked(j), mask)
 		}
-	}
-	eachVector := func(put func(r, j int, m operand.Mem)) {
-		c.MOVQ(cPanel, aCur)
-		c.MOVQ(field(fCRow), count)
-		for r := range rows {
-			for j := range vecs {
-				put(r, j, operand.Mem{Base: aCur, Disp: j * t.bytes()})
-			}
-			if r < rows-1 {
-				c.ADDQ(count, aCur)
-			}
+		if r < rows-1 {
+			c.ADDQ(count, aCur)
 		}
-	}
-	store := func() {
-		remask()
-		eachVector(func(r, j int, m operand.Mem) { t.store(acc(r, j), m, masked(j), mask) })
-	}
-	if t.streams(kind) {
-		c.CMPQ(field(fAhead), operand.Imm(past))
-		c.JE(at("past"))
-	}
-	store()
-	if t.exp != nil {
-		c.Label(id + "next")
-		remask()
 	}
 	for range (vecs + 1) / 2 {
 		c.ADDQ(field(fBPanel), bPanel)
@@ -425,37 +336,9 @@ func (t target) tile(kind, rows int) {
 		c.IMUL3Q(operand.Imm(uint64(rows)), field(f.stride), count)
 		c.ADDQ(count, field(f.pointer))
 	}
-	if t.exp != nil {
-		c.ADDQ(operand.Imm(uint64(rows*t.size())), field(fShiftTile))
-	}
 	c.DECQ(field(fTiles))
 	c.JNZ(at("tile"))
 	c.VZEROUPPER()
-	c.RET()
-	if t.exp != nil {
-		c.Label(id + "careful")
-		store()
-		t.toCareful(kind, cPanel, rows, field(fCRow))
-	}
-	if t.streams(kind) {
-		c.Label(id + "past")
-		eachVector(func(r, j int, m operand.Mem) { c.VMOVNTPS(acc(r, j), m) })
-		c.JMP(at("next"))
-	}
-}
-
-// past is the value of fAhead with which a tile stores past the caches.
-const past = 1
-
-// streams tells which tiles can: those that make most of the outputs of a map, a line of the cache in each vector.
-func (t target) streams(kind int) bool { return t.exp != nil && kind == pair }
-
-// fence emits func(): stores past the caches before it are seen before any store after it.
-func fence(c *build.Context) {
-	c.Function("storeFence")
-	c.Attributes(attr.NOSPLIT)
-	c.SignatureExpr("func()")
-	c.SFENCE()
 	c.RET()
 }
 
@@ -587,3 +470,10 @@ var zmm = []reg.Register{reg.Z0, reg.Z1, reg.Z2, reg.Z3, reg.Z4, reg.Z5, reg.Z6,
 
 var ymm = []reg.Register{reg.Y0, reg.Y1, reg.Y2, reg.Y3, reg.Y4, reg.Y5, reg.Y6, reg.Y7, reg.Y8, reg.Y9, reg.Y10,
 	reg.Y11, reg.Y12, reg.Y13, reg.Y14, reg.Y15}
+
+func pick[F any](t target, ps, pd F) F {
+	if t.double {
+		return pd
+	}
+	return ps
+}
