@@ -4,6 +4,7 @@ package kern
 
 import (
 	"math"
+	"unsafe"
 
 	"github.com/randfeat/randfeat/dense"
 )
@@ -29,9 +30,9 @@ const callElements = 1 << 15
 
 // mathAVX512 replaces the elementwise functions and the transforms of tables for CPUs with AVX-512 F, DQ, BW and VL.
 func mathAVX512(t32 *Table[float32], t64 *Table[float64]) {
-	t32.Exp, t64.Exp = expWith(expAVX512F32), expWith(expAVX512F64)
-	t32.ExpSum, t64.ExpSum = expSumWith(expSumAVX512F32), expSumWith(expSumAVX512F64)
-	t32.ExpRows, t64.ExpRows = expRowsWith(t32, expRowsAVX512F32), expRowsWith(t64, expRowsAVX512F64)
+	t32.Exp, t64.Exp = expWith[float32](avx512F32), expWith[float64](avx512F64)
+	t32.ExpSum, t64.ExpSum = expSumWith[float32](avx512F32), expSumWith[float64](avx512F64)
+	t32.ExpRows, t64.ExpRows = expRowsWith(t32, avx512F32), expRowsWith(t64, avx512F64)
 	t32.Exp2, t64.Exp2 = exp2With(exp2AVX512F32), exp2With(exp2AVX512F64)
 	t32.Log, t64.Log = logWith(logAVX512F32), logWith(logAVX512F64)
 	t32.SinCos, t64.SinCos = sinCosWith(sinCosAVX512F32), sinCosWith(sinCosAVX512F64)
@@ -44,9 +45,9 @@ func mathAVX512(t32 *Table[float32], t64 *Table[float64]) {
 
 // mathAVX2 is mathAVX512 for CPUs with AVX2 and FMA.
 func mathAVX2(t32 *Table[float32], t64 *Table[float64]) {
-	t32.Exp, t64.Exp = expWith(expAVX2F32), expWith(expAVX2F64)
-	t32.ExpSum, t64.ExpSum = expSumWith(expSumAVX2F32), expSumWith(expSumAVX2F64)
-	t32.ExpRows, t64.ExpRows = expRowsWith(t32, expRowsAVX2F32), expRowsWith(t64, expRowsAVX2F64)
+	t32.Exp, t64.Exp = expWith[float32](avx2F32), expWith[float64](avx2F64)
+	t32.ExpSum, t64.ExpSum = expSumWith[float32](avx2F32), expSumWith[float64](avx2F64)
+	t32.ExpRows, t64.ExpRows = expRowsWith(t32, avx2F32), expRowsWith(t64, avx2F64)
 	t32.Exp2, t64.Exp2 = exp2With(exp2AVX2F32), exp2With(exp2AVX2F64)
 	t32.Log, t64.Log = logWith(logAVX2F32), logWith(logAVX2F64)
 	t32.SinCos, t64.SinCos = sinCosWith(sinCosAVX2F32), sinCosWith(sinCosAVX2F64)
@@ -62,24 +63,25 @@ func asRow[T dense.Float](x []T) dense.Matrix[T] {
 	return dense.Matrix[T]{Rows: 1, Cols: len(x), Stride: len(x), Data: x}
 }
 
-func expWith[T dense.Float](kernel func(dst *T, n int, shift T)) func([]T, T) {
+func expWith[T dense.Float](id target) func([]T, T) {
 	return func(dst []T, shift T) {
 		for len(dst) > 0 {
 			n := min(len(dst), callElements)
 			raceWrite(asRow(dst[:n]))
-			kernel(&dst[0], n, shift)
+			id.exp(data(dst), n, unsafe.Pointer(&shift), 1, 0)
 			dst = dst[n:]
 		}
 	}
 }
 
-func expSumWith[T dense.Float](kernel func(dst *T, n int, shift T) T) func([]T, T) T {
+func expSumWith[T dense.Float](id target) func([]T, T) T {
 	return func(dst []T, shift T) T {
-		var s T
+		var s, part T
 		for len(dst) > 0 {
 			n := min(len(dst), callElements)
 			raceWrite(asRow(dst[:n]))
-			s += kernel(&dst[0], n, shift)
+			id.expSum(data(dst), n, unsafe.Pointer(&shift), unsafe.Pointer(&part), 1, 0)
+			s += part
 			dst = dst[n:]
 		}
 		return s
@@ -87,8 +89,7 @@ func expSumWith[T dense.Float](kernel func(dst *T, n int, shift T) T) func([]T, 
 }
 
 // expRowsWith has the bits of ExpSum, which serves rows too long for one call.
-func expRowsWith[T dense.Float](t *Table[T], kernel func(dst *T, cols int, shift, sum *T,
-	rows, stride int)) func(sum []T, a dense.Matrix[T], shift []T) {
+func expRowsWith[T dense.Float](t *Table[T], id target) func(sum []T, a dense.Matrix[T], shift []T) {
 	return func(sum []T, a dense.Matrix[T], shift []T) {
 		checkView("a", a)
 		if a.IsEmpty() || a.Cols > callElements || len(sum) != a.Rows || len(shift) != a.Rows {
@@ -98,13 +99,51 @@ func expRowsWith[T dense.Float](t *Table[T], kernel func(dst *T, cols int, shift
 		raceRead(asRow(shift))
 		raceWrite(a)
 		raceWrite(asRow(sum))
-		eachRows(a, func(i, n, stride int) { kernel(&a.Data[i*a.Stride], a.Cols, &shift[i], &sum[i], n, stride) })
+		eachRows(a, func(i, n, stride int) {
+			id.expSum(data(a.Data[i*a.Stride:]), a.Cols, data(shift[i:]), data(sum[i:]), n, stride)
+		})
 	}
 }
 
-func exp2With[T dense.Float](kernel func(dst *T, n int, shift T)) func([]T) {
-	exp2 := expWith(kernel)
-	return func(dst []T) { exp2(dst, 0) }
+// exp sets c = exp(c − shift) for rows rows of cols columns, stride bytes apart, with one shift per row. Direct calls
+// keep the arguments on the stack.
+func (id target) exp(c unsafe.Pointer, cols int, shift unsafe.Pointer, rows, stride int) {
+	switch id {
+	case avx512F32:
+		expAVX512F32((*float32)(c), cols, (*float32)(shift), rows, stride)
+	case avx512F64:
+		expAVX512F64((*float64)(c), cols, (*float64)(shift), rows, stride)
+	case avx2F32:
+		expAVX2F32((*float32)(c), cols, (*float32)(shift), rows, stride)
+	case avx2F64:
+		expAVX2F64((*float64)(c), cols, (*float64)(shift), rows, stride)
+	}
+}
+
+// expSum is exp with the sums of the rows.
+func (id target) expSum(c unsafe.Pointer, cols int, shift, sum unsafe.Pointer, rows, stride int) {
+	switch id {
+	case avx512F32:
+		expSumAVX512F32((*float32)(c), cols, (*float32)(shift), (*float32)(sum), rows, stride)
+	case avx512F64:
+		expSumAVX512F64((*float64)(c), cols, (*float64)(shift), (*float64)(sum), rows, stride)
+	case avx2F32:
+		expSumAVX2F32((*float32)(c), cols, (*float32)(shift), (*float32)(sum), rows, stride)
+	case avx2F64:
+		expSumAVX2F64((*float64)(c), cols, (*float64)(shift), (*float64)(sum), rows, stride)
+	}
+}
+
+func exp2With[T dense.Float](kernel func(dst *T, cols int, shift *T, rows, stride int)) func([]T) {
+	zero := new(T)
+	return func(dst []T) {
+		for len(dst) > 0 {
+			n := min(len(dst), callElements)
+			raceWrite(asRow(dst[:n]))
+			kernel(&dst[0], n, zero, 1, 0)
+			dst = dst[n:]
+		}
+	}
 }
 
 func logWith[T dense.Float](kernel func(dst *T, n int)) func([]T) {

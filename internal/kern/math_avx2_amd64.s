@@ -94,25 +94,37 @@ DATA expAVX2F32Consts<>+688(SB)/8, $0x3ab5121a3ab5121a
 DATA expAVX2F32Consts<>+696(SB)/8, $0x3ab5121a3ab5121a
 GLOBL expAVX2F32Consts<>(SB), RODATA|NOPTR, $704
 
-// func expAVX2F32(dst *float32, n int, shift float32)
+// func expAVX2F32(dst *float32, cols int, shift *float32, rows int, stride int)
 // Requires: AVX, AVX2, CMOV, FMA3
-TEXT ·expAVX2F32(SB), NOSPLIT, $0-20
-	MOVQ         dst+0(FP), AX
-	MOVQ         n+8(FP), CX
-	VBROADCASTSS shift+16(FP), Y15
+TEXT ·expAVX2F32(SB), NOSPLIT, $0-40
+	MOVQ  dst+0(FP), AX
+	MOVQ  cols+8(FP), CX
+	MOVQ  shift+16(FP), DX
+	MOVQ  rows+24(FP), BX
+	MOVQ  stride+32(FP), SI
+	LEAQ  -4(DX)(BX*4), DX
+	MOVQ  BX, R8
+	DECQ  R8
+	IMULQ SI, R8
+	ADDQ  R8, AX
+
+expAVX2F32Row:
+	MOVQ         AX, DI
+	MOVQ         CX, R8
+	VBROADCASTSS (DX), Y15
 	VMOVUPS      expAVX2F32Consts<>+32(SB), Y0
 	VSUBPS       Y0, Y15, Y15
-	SUBQ         $0x00000020, CX
+	SUBQ         $0x00000020, R8
 	JLT          expAVX2F32Rest
 
 expAVX2F32Group:
-	VMOVUPS      (AX), Y0
+	VMOVUPS      (DI), Y0
 	VSUBPS       Y15, Y0, Y0
-	VMOVUPS      32(AX), Y1
+	VMOVUPS      32(DI), Y1
 	VSUBPS       Y15, Y1, Y1
-	VMOVUPS      64(AX), Y2
+	VMOVUPS      64(DI), Y2
 	VSUBPS       Y15, Y2, Y2
-	VMOVUPS      96(AX), Y3
+	VMOVUPS      96(DI), Y3
 	VSUBPS       Y15, Y3, Y3
 	VANDPS       expAVX2F32Consts<>+288(SB), Y0, Y8
 	VCMPPS       $0x16, expAVX2F32Consts<>+64(SB), Y8, Y8
@@ -122,11 +134,11 @@ expAVX2F32Group:
 	VCMPPS       $0x16, expAVX2F32Consts<>+64(SB), Y10, Y10
 	VANDPS       expAVX2F32Consts<>+288(SB), Y3, Y11
 	VCMPPS       $0x16, expAVX2F32Consts<>+64(SB), Y11, Y11
-	VORPS        Y8, Y9, Y9
-	VORPS        Y10, Y11, Y11
-	VORPS        Y9, Y11, Y8
-	VMOVMSKPS    Y8, DX
-	TESTL        DX, DX
+	VORPS        Y10, Y8, Y8
+	VORPS        Y11, Y9, Y9
+	VORPS        Y9, Y8, Y8
+	VMOVMSKPS    Y8, R9
+	TESTL        R9, R9
 	JNZ          expAVX2F32Careful
 	VMOVUPS      expAVX2F32Consts<>+160(SB), Y4
 	VFMADD213PS  expAVX2F32Consts<>+0(SB), Y0, Y4
@@ -186,35 +198,35 @@ expAVX2F32Group:
 	VPADDD       Y7, Y11, Y11
 
 expAVX2F32Store:
-	VMOVUPS Y8, (AX)
-	VMOVUPS Y9, 32(AX)
-	VMOVUPS Y10, 64(AX)
-	VMOVUPS Y11, 96(AX)
+	VMOVUPS Y8, (DI)
+	VMOVUPS Y9, 32(DI)
+	VMOVUPS Y10, 64(DI)
+	VMOVUPS Y11, 96(DI)
 
 expAVX2F32Next:
-	ADDQ $0x00000080, AX
-	SUBQ $0x00000020, CX
+	ADDQ $0x00000080, DI
+	SUBQ $0x00000020, R8
 	JGE  expAVX2F32Group
 
 expAVX2F32Rest:
-	ADDQ $0x00000020, CX
+	ADDQ $0x00000020, R8
 	JLE  expAVX2F32Done
 
 expAVX2F32Tail:
-	MOVQ         $0x00000008, DX
-	CMPQ         CX, DX
-	CMOVQLT      CX, DX
-	LEAQ         tailWindow<>+0(SB), BX
-	NEGQ         DX
-	VMOVUPS      32(BX)(DX*4), Y14
-	VMASKMOVPS   (AX), Y14, Y0
+	MOVQ         $0x00000008, R9
+	CMPQ         R8, R9
+	CMOVQLT      R8, R9
+	LEAQ         tailWindow<>+0(SB), R10
+	NEGQ         R9
+	VMOVUPS      32(R10)(R9*4), Y14
+	VMASKMOVPS   (DI), Y14, Y0
 	VSUBPS       Y15, Y0, Y0
-	VMOVUPS      expAVX2F32Consts<>+96(SB), Y4
-	VMOVUPS      expAVX2F32Consts<>+128(SB), Y8
-	VMAXPS       Y0, Y4, Y0
-	VMINPS       Y0, Y8, Y0
-	VCMPPS       $0x11, expAVX2F32Consts<>+192(SB), Y0, Y6
-	VCMPPS       $0x16, expAVX2F32Consts<>+224(SB), Y0, Y7
+	VANDPS       Y14, Y0, Y0
+	VANDPS       expAVX2F32Consts<>+288(SB), Y0, Y8
+	VCMPPS       $0x16, expAVX2F32Consts<>+64(SB), Y8, Y8
+	VMOVMSKPS    Y8, R9
+	TESTL        R9, R9
+	JNZ          expAVX2F32TailCareful
 	VMOVUPS      expAVX2F32Consts<>+160(SB), Y4
 	VFMADD213PS  expAVX2F32Consts<>+0(SB), Y0, Y4
 	VSUBPS       expAVX2F32Consts<>+0(SB), Y4, Y8
@@ -229,18 +241,18 @@ expAVX2F32Tail:
 	VFMADD213PS  expAVX2F32Consts<>+480(SB), Y0, Y8
 	VPSLLD       $0x17, Y4, Y4
 	VPADDD       Y4, Y8, Y8
-	VADDPS       expAVX2F32Consts<>+256(SB), Y0, Y4
-	VPADDD       expAVX2F32Consts<>+352(SB), Y8, Y0
-	VADDPS       expAVX2F32Consts<>+320(SB), Y0, Y0
-	VPSUBD       expAVX2F32Consts<>+320(SB), Y0, Y0
-	VBLENDVPS    Y6, Y0, Y8, Y8
-	VBLENDVPS    Y7, Y4, Y8, Y8
-	VMASKMOVPS   Y8, Y14, (AX)
-	ADDQ         $0x00000020, AX
-	SUBQ         $0x00000008, CX
-	JGT          expAVX2F32Tail
+
+expAVX2F32TailStore:
+	VMASKMOVPS Y8, Y14, (DI)
+	ADDQ       $0x00000020, DI
+	SUBQ       $0x00000008, R8
+	JGT        expAVX2F32Tail
 
 expAVX2F32Done:
+	SUBQ SI, AX
+	SUBQ $0x04, DX
+	DECQ BX
+	JNZ  expAVX2F32Row
 	VZEROUPPER
 	RET
 
@@ -249,11 +261,11 @@ expAVX2F32Careful:
 	VCMPPS       $0x16, expAVX2F32Consts<>+384(SB), Y1, Y9
 	VCMPPS       $0x16, expAVX2F32Consts<>+384(SB), Y2, Y10
 	VCMPPS       $0x16, expAVX2F32Consts<>+384(SB), Y3, Y11
-	VORPS        Y8, Y9, Y9
-	VORPS        Y10, Y11, Y11
-	VORPS        Y9, Y11, Y8
-	VMOVMSKPS    Y8, DX
-	TESTL        DX, DX
+	VORPS        Y10, Y8, Y8
+	VORPS        Y11, Y9, Y9
+	VORPS        Y9, Y8, Y8
+	VMOVMSKPS    Y8, R9
+	TESTL        R9, R9
 	JNZ          expAVX2F32Large
 	VMAXPS       expAVX2F32Consts<>+96(SB), Y0, Y0
 	VMAXPS       expAVX2F32Consts<>+96(SB), Y1, Y1
@@ -384,8 +396,8 @@ expAVX2F32Large:
 	VPSUBD       expAVX2F32Consts<>+320(SB), Y1, Y1
 	VBLENDVPS    Y10, Y1, Y9, Y9
 	VBLENDVPS    Y11, Y5, Y9, Y9
-	VMOVUPS      Y8, (AX)
-	VMOVUPS      Y9, 32(AX)
+	VMOVUPS      Y8, (DI)
+	VMOVUPS      Y9, 32(DI)
 	VMOVUPS      expAVX2F32Consts<>+96(SB), Y4
 	VMOVUPS      expAVX2F32Consts<>+128(SB), Y8
 	VMAXPS       Y2, Y4, Y2
@@ -436,9 +448,38 @@ expAVX2F32Large:
 	VPSUBD       expAVX2F32Consts<>+320(SB), Y3, Y3
 	VBLENDVPS    Y10, Y3, Y9, Y9
 	VBLENDVPS    Y11, Y5, Y9, Y9
-	VMOVUPS      Y8, 64(AX)
-	VMOVUPS      Y9, 96(AX)
+	VMOVUPS      Y8, 64(DI)
+	VMOVUPS      Y9, 96(DI)
 	JMP          expAVX2F32Next
+
+expAVX2F32TailCareful:
+	VMOVUPS      expAVX2F32Consts<>+96(SB), Y4
+	VMOVUPS      expAVX2F32Consts<>+128(SB), Y8
+	VMAXPS       Y0, Y4, Y0
+	VMINPS       Y0, Y8, Y0
+	VCMPPS       $0x11, expAVX2F32Consts<>+192(SB), Y0, Y6
+	VCMPPS       $0x16, expAVX2F32Consts<>+224(SB), Y0, Y7
+	VMOVUPS      expAVX2F32Consts<>+160(SB), Y4
+	VFMADD213PS  expAVX2F32Consts<>+0(SB), Y0, Y4
+	VSUBPS       expAVX2F32Consts<>+0(SB), Y4, Y8
+	VFNMADD231PS expAVX2F32Consts<>+416(SB), Y8, Y0
+	VFNMADD231PS expAVX2F32Consts<>+448(SB), Y8, Y0
+	VMOVUPS      expAVX2F32Consts<>+672(SB), Y8
+	VFMADD213PS  expAVX2F32Consts<>+640(SB), Y0, Y8
+	VFMADD213PS  expAVX2F32Consts<>+608(SB), Y0, Y8
+	VFMADD213PS  expAVX2F32Consts<>+576(SB), Y0, Y8
+	VFMADD213PS  expAVX2F32Consts<>+544(SB), Y0, Y8
+	VFMADD213PS  expAVX2F32Consts<>+512(SB), Y0, Y8
+	VFMADD213PS  expAVX2F32Consts<>+480(SB), Y0, Y8
+	VPSLLD       $0x17, Y4, Y4
+	VPADDD       Y4, Y8, Y8
+	VADDPS       expAVX2F32Consts<>+256(SB), Y0, Y4
+	VPADDD       expAVX2F32Consts<>+352(SB), Y8, Y0
+	VADDPS       expAVX2F32Consts<>+320(SB), Y0, Y0
+	VPSUBD       expAVX2F32Consts<>+320(SB), Y0, Y0
+	VBLENDVPS    Y6, Y0, Y8, Y8
+	VBLENDVPS    Y7, Y4, Y8, Y8
+	JMP          expAVX2F32TailStore
 
 DATA tailWindow<>+0(SB)/8, $0xffffffffffffffff
 DATA tailWindow<>+8(SB)/8, $0xffffffffffffffff
@@ -540,27 +581,41 @@ DATA expSumAVX2F32Consts<>+688(SB)/8, $0x3ab5121a3ab5121a
 DATA expSumAVX2F32Consts<>+696(SB)/8, $0x3ab5121a3ab5121a
 GLOBL expSumAVX2F32Consts<>(SB), RODATA|NOPTR, $704
 
-// func expSumAVX2F32(dst *float32, n int, shift float32) (sum float32)
-// Requires: AVX, AVX2, CMOV, FMA3, SSE
-TEXT ·expSumAVX2F32(SB), NOSPLIT, $0-28
-	MOVQ         dst+0(FP), AX
-	MOVQ         n+8(FP), CX
+// func expSumAVX2F32(dst *float32, cols int, shift *float32, sum *float32, rows int, stride int)
+// Requires: AVX, AVX2, CMOV, FMA3
+TEXT ·expSumAVX2F32(SB), NOSPLIT, $0-48
+	MOVQ  dst+0(FP), AX
+	MOVQ  cols+8(FP), CX
+	MOVQ  shift+16(FP), DX
+	MOVQ  rows+32(FP), BX
+	MOVQ  stride+40(FP), SI
+	MOVQ  sum+24(FP), R9
+	LEAQ  -4(DX)(BX*4), DX
+	LEAQ  -4(R9)(BX*4), R9
+	MOVQ  BX, R8
+	DECQ  R8
+	IMULQ SI, R8
+	ADDQ  R8, AX
+
+expSumAVX2F32Row:
+	MOVQ         AX, DI
+	MOVQ         CX, R8
 	VXORPS       Y12, Y12, Y12
 	VXORPS       Y13, Y13, Y13
-	VBROADCASTSS shift+16(FP), Y15
+	VBROADCASTSS (DX), Y15
 	VMOVUPS      expSumAVX2F32Consts<>+32(SB), Y0
 	VSUBPS       Y0, Y15, Y15
-	SUBQ         $0x00000020, CX
+	SUBQ         $0x00000020, R8
 	JLT          expSumAVX2F32Rest
 
 expSumAVX2F32Group:
-	VMOVUPS      (AX), Y0
+	VMOVUPS      (DI), Y0
 	VSUBPS       Y15, Y0, Y0
-	VMOVUPS      32(AX), Y1
+	VMOVUPS      32(DI), Y1
 	VSUBPS       Y15, Y1, Y1
-	VMOVUPS      64(AX), Y2
+	VMOVUPS      64(DI), Y2
 	VSUBPS       Y15, Y2, Y2
-	VMOVUPS      96(AX), Y3
+	VMOVUPS      96(DI), Y3
 	VSUBPS       Y15, Y3, Y3
 	VANDPS       expSumAVX2F32Consts<>+288(SB), Y0, Y8
 	VCMPPS       $0x16, expSumAVX2F32Consts<>+64(SB), Y8, Y8
@@ -570,11 +625,11 @@ expSumAVX2F32Group:
 	VCMPPS       $0x16, expSumAVX2F32Consts<>+64(SB), Y10, Y10
 	VANDPS       expSumAVX2F32Consts<>+288(SB), Y3, Y11
 	VCMPPS       $0x16, expSumAVX2F32Consts<>+64(SB), Y11, Y11
-	VORPS        Y8, Y9, Y9
-	VORPS        Y10, Y11, Y11
-	VORPS        Y9, Y11, Y8
-	VMOVMSKPS    Y8, DX
-	TESTL        DX, DX
+	VORPS        Y10, Y8, Y8
+	VORPS        Y11, Y9, Y9
+	VORPS        Y9, Y8, Y8
+	VMOVMSKPS    Y8, R10
+	TESTL        R10, R10
 	JNZ          expSumAVX2F32Careful
 	VMOVUPS      expSumAVX2F32Consts<>+160(SB), Y4
 	VFMADD213PS  expSumAVX2F32Consts<>+0(SB), Y0, Y4
@@ -634,39 +689,39 @@ expSumAVX2F32Group:
 	VPADDD       Y7, Y11, Y11
 
 expSumAVX2F32Store:
-	VMOVUPS Y8, (AX)
+	VMOVUPS Y8, (DI)
 	VADDPS  Y8, Y12, Y12
-	VMOVUPS Y9, 32(AX)
+	VMOVUPS Y9, 32(DI)
 	VADDPS  Y9, Y13, Y13
-	VMOVUPS Y10, 64(AX)
+	VMOVUPS Y10, 64(DI)
 	VADDPS  Y10, Y12, Y12
-	VMOVUPS Y11, 96(AX)
+	VMOVUPS Y11, 96(DI)
 	VADDPS  Y11, Y13, Y13
 
 expSumAVX2F32Next:
-	ADDQ $0x00000080, AX
-	SUBQ $0x00000020, CX
+	ADDQ $0x00000080, DI
+	SUBQ $0x00000020, R8
 	JGE  expSumAVX2F32Group
 
 expSumAVX2F32Rest:
-	ADDQ $0x00000020, CX
+	ADDQ $0x00000020, R8
 	JLE  expSumAVX2F32Done
 
 expSumAVX2F32Tail:
-	MOVQ         $0x00000008, DX
-	CMPQ         CX, DX
-	CMOVQLT      CX, DX
-	LEAQ         tailWindow<>+0(SB), BX
-	NEGQ         DX
-	VMOVUPS      32(BX)(DX*4), Y14
-	VMASKMOVPS   (AX), Y14, Y0
+	MOVQ         $0x00000008, R10
+	CMPQ         R8, R10
+	CMOVQLT      R8, R10
+	LEAQ         tailWindow<>+0(SB), R11
+	NEGQ         R10
+	VMOVUPS      32(R11)(R10*4), Y14
+	VMASKMOVPS   (DI), Y14, Y0
 	VSUBPS       Y15, Y0, Y0
-	VMOVUPS      expSumAVX2F32Consts<>+96(SB), Y4
-	VMOVUPS      expSumAVX2F32Consts<>+128(SB), Y8
-	VMAXPS       Y0, Y4, Y0
-	VMINPS       Y0, Y8, Y0
-	VCMPPS       $0x11, expSumAVX2F32Consts<>+192(SB), Y0, Y6
-	VCMPPS       $0x16, expSumAVX2F32Consts<>+224(SB), Y0, Y7
+	VANDPS       Y14, Y0, Y0
+	VANDPS       expSumAVX2F32Consts<>+288(SB), Y0, Y8
+	VCMPPS       $0x16, expSumAVX2F32Consts<>+64(SB), Y8, Y8
+	VMOVMSKPS    Y8, R10
+	TESTL        R10, R10
+	JNZ          expSumAVX2F32TailCareful
 	VMOVUPS      expSumAVX2F32Consts<>+160(SB), Y4
 	VFMADD213PS  expSumAVX2F32Consts<>+0(SB), Y0, Y4
 	VSUBPS       expSumAVX2F32Consts<>+0(SB), Y4, Y8
@@ -681,18 +736,14 @@ expSumAVX2F32Tail:
 	VFMADD213PS  expSumAVX2F32Consts<>+480(SB), Y0, Y8
 	VPSLLD       $0x17, Y4, Y4
 	VPADDD       Y4, Y8, Y8
-	VADDPS       expSumAVX2F32Consts<>+256(SB), Y0, Y4
-	VPADDD       expSumAVX2F32Consts<>+352(SB), Y8, Y0
-	VADDPS       expSumAVX2F32Consts<>+320(SB), Y0, Y0
-	VPSUBD       expSumAVX2F32Consts<>+320(SB), Y0, Y0
-	VBLENDVPS    Y6, Y0, Y8, Y8
-	VBLENDVPS    Y7, Y4, Y8, Y8
-	VMASKMOVPS   Y8, Y14, (AX)
-	VANDPS       Y14, Y8, Y8
-	VADDPS       Y8, Y12, Y12
-	ADDQ         $0x00000020, AX
-	SUBQ         $0x00000008, CX
-	JGT          expSumAVX2F32Tail
+
+expSumAVX2F32TailStore:
+	VMASKMOVPS Y8, Y14, (DI)
+	VANDPS     Y14, Y8, Y8
+	VADDPS     Y8, Y12, Y12
+	ADDQ       $0x00000020, DI
+	SUBQ       $0x00000008, R8
+	JGT        expSumAVX2F32Tail
 
 expSumAVX2F32Done:
 	VADDPS       Y13, Y12, Y1
@@ -702,7 +753,12 @@ expSumAVX2F32Done:
 	VADDPS       X0, X1, X1
 	VPERMILPS    $0x01, X1, X0
 	VADDSS       X0, X1, X1
-	MOVSS        X1, sum+24(FP)
+	VMOVSS       X1, (R9)
+	SUBQ         $0x04, R9
+	SUBQ         SI, AX
+	SUBQ         $0x04, DX
+	DECQ         BX
+	JNZ          expSumAVX2F32Row
 	VZEROUPPER
 	RET
 
@@ -711,11 +767,11 @@ expSumAVX2F32Careful:
 	VCMPPS       $0x16, expSumAVX2F32Consts<>+384(SB), Y1, Y9
 	VCMPPS       $0x16, expSumAVX2F32Consts<>+384(SB), Y2, Y10
 	VCMPPS       $0x16, expSumAVX2F32Consts<>+384(SB), Y3, Y11
-	VORPS        Y8, Y9, Y9
-	VORPS        Y10, Y11, Y11
-	VORPS        Y9, Y11, Y8
-	VMOVMSKPS    Y8, DX
-	TESTL        DX, DX
+	VORPS        Y10, Y8, Y8
+	VORPS        Y11, Y9, Y9
+	VORPS        Y9, Y8, Y8
+	VMOVMSKPS    Y8, R10
+	TESTL        R10, R10
 	JNZ          expSumAVX2F32Large
 	VMAXPS       expSumAVX2F32Consts<>+96(SB), Y0, Y0
 	VMAXPS       expSumAVX2F32Consts<>+96(SB), Y1, Y1
@@ -846,9 +902,9 @@ expSumAVX2F32Large:
 	VPSUBD       expSumAVX2F32Consts<>+320(SB), Y1, Y1
 	VBLENDVPS    Y10, Y1, Y9, Y9
 	VBLENDVPS    Y11, Y5, Y9, Y9
-	VMOVUPS      Y8, (AX)
+	VMOVUPS      Y8, (DI)
 	VADDPS       Y8, Y12, Y12
-	VMOVUPS      Y9, 32(AX)
+	VMOVUPS      Y9, 32(DI)
 	VADDPS       Y9, Y13, Y13
 	VMOVUPS      expSumAVX2F32Consts<>+96(SB), Y4
 	VMOVUPS      expSumAVX2F32Consts<>+128(SB), Y8
@@ -900,480 +956,40 @@ expSumAVX2F32Large:
 	VPSUBD       expSumAVX2F32Consts<>+320(SB), Y3, Y3
 	VBLENDVPS    Y10, Y3, Y9, Y9
 	VBLENDVPS    Y11, Y5, Y9, Y9
-	VMOVUPS      Y8, 64(AX)
-	VADDPS       Y8, Y12, Y12
-	VMOVUPS      Y9, 96(AX)
-	VADDPS       Y9, Y13, Y13
-	JMP          expSumAVX2F32Next
-
-DATA expRowsAVX2F32Consts<>+0(SB)/8, $0x4b4000004b400000
-DATA expRowsAVX2F32Consts<>+8(SB)/8, $0x4b4000004b400000
-DATA expRowsAVX2F32Consts<>+16(SB)/8, $0x4b4000004b400000
-DATA expRowsAVX2F32Consts<>+24(SB)/8, $0x4b4000004b400000
-DATA expRowsAVX2F32Consts<>+32(SB)/8, $0x0d8000000d800000
-DATA expRowsAVX2F32Consts<>+40(SB)/8, $0x0d8000000d800000
-DATA expRowsAVX2F32Consts<>+48(SB)/8, $0x0d8000000d800000
-DATA expRowsAVX2F32Consts<>+56(SB)/8, $0x0d8000000d800000
-DATA expRowsAVX2F32Consts<>+64(SB)/8, $0x42ae000042ae0000
-DATA expRowsAVX2F32Consts<>+72(SB)/8, $0x42ae000042ae0000
-DATA expRowsAVX2F32Consts<>+80(SB)/8, $0x42ae000042ae0000
-DATA expRowsAVX2F32Consts<>+88(SB)/8, $0x42ae000042ae0000
-DATA expRowsAVX2F32Consts<>+96(SB)/8, $0xc2d20000c2d20000
-DATA expRowsAVX2F32Consts<>+104(SB)/8, $0xc2d20000c2d20000
-DATA expRowsAVX2F32Consts<>+112(SB)/8, $0xc2d20000c2d20000
-DATA expRowsAVX2F32Consts<>+120(SB)/8, $0xc2d20000c2d20000
-DATA expRowsAVX2F32Consts<>+128(SB)/8, $0x42b2000042b20000
-DATA expRowsAVX2F32Consts<>+136(SB)/8, $0x42b2000042b20000
-DATA expRowsAVX2F32Consts<>+144(SB)/8, $0x42b2000042b20000
-DATA expRowsAVX2F32Consts<>+152(SB)/8, $0x42b2000042b20000
-DATA expRowsAVX2F32Consts<>+160(SB)/8, $0x3fb8aa3b3fb8aa3b
-DATA expRowsAVX2F32Consts<>+168(SB)/8, $0x3fb8aa3b3fb8aa3b
-DATA expRowsAVX2F32Consts<>+176(SB)/8, $0x3fb8aa3b3fb8aa3b
-DATA expRowsAVX2F32Consts<>+184(SB)/8, $0x3fb8aa3b3fb8aa3b
-DATA expRowsAVX2F32Consts<>+192(SB)/8, $0xc2aeac4fc2aeac4f
-DATA expRowsAVX2F32Consts<>+200(SB)/8, $0xc2aeac4fc2aeac4f
-DATA expRowsAVX2F32Consts<>+208(SB)/8, $0xc2aeac4fc2aeac4f
-DATA expRowsAVX2F32Consts<>+216(SB)/8, $0xc2aeac4fc2aeac4f
-DATA expRowsAVX2F32Consts<>+224(SB)/8, $0x42b1721742b17217
-DATA expRowsAVX2F32Consts<>+232(SB)/8, $0x42b1721742b17217
-DATA expRowsAVX2F32Consts<>+240(SB)/8, $0x42b1721742b17217
-DATA expRowsAVX2F32Consts<>+248(SB)/8, $0x42b1721742b17217
-DATA expRowsAVX2F32Consts<>+256(SB)/8, $0x7f8000007f800000
-DATA expRowsAVX2F32Consts<>+264(SB)/8, $0x7f8000007f800000
-DATA expRowsAVX2F32Consts<>+272(SB)/8, $0x7f8000007f800000
-DATA expRowsAVX2F32Consts<>+280(SB)/8, $0x7f8000007f800000
-DATA expRowsAVX2F32Consts<>+288(SB)/8, $0x7fffffff7fffffff
-DATA expRowsAVX2F32Consts<>+296(SB)/8, $0x7fffffff7fffffff
-DATA expRowsAVX2F32Consts<>+304(SB)/8, $0x7fffffff7fffffff
-DATA expRowsAVX2F32Consts<>+312(SB)/8, $0x7fffffff7fffffff
-DATA expRowsAVX2F32Consts<>+320(SB)/8, $0x0d0000000d000000
-DATA expRowsAVX2F32Consts<>+328(SB)/8, $0x0d0000000d000000
-DATA expRowsAVX2F32Consts<>+336(SB)/8, $0x0d0000000d000000
-DATA expRowsAVX2F32Consts<>+344(SB)/8, $0x0d0000000d000000
-DATA expRowsAVX2F32Consts<>+352(SB)/8, $0x0c8000000c800000
-DATA expRowsAVX2F32Consts<>+360(SB)/8, $0x0c8000000c800000
-DATA expRowsAVX2F32Consts<>+368(SB)/8, $0x0c8000000c800000
-DATA expRowsAVX2F32Consts<>+376(SB)/8, $0x0c8000000c800000
-DATA expRowsAVX2F32Consts<>+384(SB)/8, $0x428c0000428c0000
-DATA expRowsAVX2F32Consts<>+392(SB)/8, $0x428c0000428c0000
-DATA expRowsAVX2F32Consts<>+400(SB)/8, $0x428c0000428c0000
-DATA expRowsAVX2F32Consts<>+408(SB)/8, $0x428c0000428c0000
-DATA expRowsAVX2F32Consts<>+416(SB)/8, $0x3f3172183f317218
-DATA expRowsAVX2F32Consts<>+424(SB)/8, $0x3f3172183f317218
-DATA expRowsAVX2F32Consts<>+432(SB)/8, $0x3f3172183f317218
-DATA expRowsAVX2F32Consts<>+440(SB)/8, $0x3f3172183f317218
-DATA expRowsAVX2F32Consts<>+448(SB)/8, $0xb102e308b102e308
-DATA expRowsAVX2F32Consts<>+456(SB)/8, $0xb102e308b102e308
-DATA expRowsAVX2F32Consts<>+464(SB)/8, $0xb102e308b102e308
-DATA expRowsAVX2F32Consts<>+472(SB)/8, $0xb102e308b102e308
-DATA expRowsAVX2F32Consts<>+480(SB)/8, $0x3f8000003f800000
-DATA expRowsAVX2F32Consts<>+488(SB)/8, $0x3f8000003f800000
-DATA expRowsAVX2F32Consts<>+496(SB)/8, $0x3f8000003f800000
-DATA expRowsAVX2F32Consts<>+504(SB)/8, $0x3f8000003f800000
-DATA expRowsAVX2F32Consts<>+512(SB)/8, $0x3f8000003f800000
-DATA expRowsAVX2F32Consts<>+520(SB)/8, $0x3f8000003f800000
-DATA expRowsAVX2F32Consts<>+528(SB)/8, $0x3f8000003f800000
-DATA expRowsAVX2F32Consts<>+536(SB)/8, $0x3f8000003f800000
-DATA expRowsAVX2F32Consts<>+544(SB)/8, $0x3efffffe3efffffe
-DATA expRowsAVX2F32Consts<>+552(SB)/8, $0x3efffffe3efffffe
-DATA expRowsAVX2F32Consts<>+560(SB)/8, $0x3efffffe3efffffe
-DATA expRowsAVX2F32Consts<>+568(SB)/8, $0x3efffffe3efffffe
-DATA expRowsAVX2F32Consts<>+576(SB)/8, $0x3e2aaa493e2aaa49
-DATA expRowsAVX2F32Consts<>+584(SB)/8, $0x3e2aaa493e2aaa49
-DATA expRowsAVX2F32Consts<>+592(SB)/8, $0x3e2aaa493e2aaa49
-DATA expRowsAVX2F32Consts<>+600(SB)/8, $0x3e2aaa493e2aaa49
-DATA expRowsAVX2F32Consts<>+608(SB)/8, $0x3d2aac793d2aac79
-DATA expRowsAVX2F32Consts<>+616(SB)/8, $0x3d2aac793d2aac79
-DATA expRowsAVX2F32Consts<>+624(SB)/8, $0x3d2aac793d2aac79
-DATA expRowsAVX2F32Consts<>+632(SB)/8, $0x3d2aac793d2aac79
-DATA expRowsAVX2F32Consts<>+640(SB)/8, $0x3c091cf13c091cf1
-DATA expRowsAVX2F32Consts<>+648(SB)/8, $0x3c091cf13c091cf1
-DATA expRowsAVX2F32Consts<>+656(SB)/8, $0x3c091cf13c091cf1
-DATA expRowsAVX2F32Consts<>+664(SB)/8, $0x3c091cf13c091cf1
-DATA expRowsAVX2F32Consts<>+672(SB)/8, $0x3ab5121a3ab5121a
-DATA expRowsAVX2F32Consts<>+680(SB)/8, $0x3ab5121a3ab5121a
-DATA expRowsAVX2F32Consts<>+688(SB)/8, $0x3ab5121a3ab5121a
-DATA expRowsAVX2F32Consts<>+696(SB)/8, $0x3ab5121a3ab5121a
-GLOBL expRowsAVX2F32Consts<>(SB), RODATA|NOPTR, $704
-
-// func expRowsAVX2F32(dst *float32, cols int, shift *float32, sum *float32, rows int, stride int)
-// Requires: AVX, AVX2, CMOV, FMA3
-TEXT ·expRowsAVX2F32(SB), NOSPLIT, $0-48
-	MOVQ dst+0(FP), AX
-	MOVQ cols+8(FP), CX
-	MOVQ sum+24(FP), DX
-	MOVQ rows+32(FP), BX
-	MOVQ stride+40(FP), SI
-	MOVQ shift+16(FP), R9
-
-expRowsAVX2F32Row:
-	MOVQ         AX, DI
-	MOVQ         CX, R8
-	VXORPS       Y12, Y12, Y12
-	VXORPS       Y13, Y13, Y13
-	VBROADCASTSS (R9), Y15
-	VMOVUPS      expRowsAVX2F32Consts<>+32(SB), Y0
-	VSUBPS       Y0, Y15, Y15
-	SUBQ         $0x00000020, R8
-	JLT          expRowsAVX2F32Rest
-
-expRowsAVX2F32Group:
-	VMOVUPS      (DI), Y0
-	VSUBPS       Y15, Y0, Y0
-	VMOVUPS      32(DI), Y1
-	VSUBPS       Y15, Y1, Y1
-	VMOVUPS      64(DI), Y2
-	VSUBPS       Y15, Y2, Y2
-	VMOVUPS      96(DI), Y3
-	VSUBPS       Y15, Y3, Y3
-	VANDPS       expRowsAVX2F32Consts<>+288(SB), Y0, Y8
-	VCMPPS       $0x16, expRowsAVX2F32Consts<>+64(SB), Y8, Y8
-	VANDPS       expRowsAVX2F32Consts<>+288(SB), Y1, Y9
-	VCMPPS       $0x16, expRowsAVX2F32Consts<>+64(SB), Y9, Y9
-	VANDPS       expRowsAVX2F32Consts<>+288(SB), Y2, Y10
-	VCMPPS       $0x16, expRowsAVX2F32Consts<>+64(SB), Y10, Y10
-	VANDPS       expRowsAVX2F32Consts<>+288(SB), Y3, Y11
-	VCMPPS       $0x16, expRowsAVX2F32Consts<>+64(SB), Y11, Y11
-	VORPS        Y8, Y9, Y9
-	VORPS        Y10, Y11, Y11
-	VORPS        Y9, Y11, Y8
-	VMOVMSKPS    Y8, R10
-	TESTL        R10, R10
-	JNZ          expRowsAVX2F32Careful
-	VMOVUPS      expRowsAVX2F32Consts<>+160(SB), Y4
-	VFMADD213PS  expRowsAVX2F32Consts<>+0(SB), Y0, Y4
-	VMOVUPS      expRowsAVX2F32Consts<>+160(SB), Y5
-	VFMADD213PS  expRowsAVX2F32Consts<>+0(SB), Y1, Y5
-	VMOVUPS      expRowsAVX2F32Consts<>+160(SB), Y6
-	VFMADD213PS  expRowsAVX2F32Consts<>+0(SB), Y2, Y6
-	VMOVUPS      expRowsAVX2F32Consts<>+160(SB), Y7
-	VFMADD213PS  expRowsAVX2F32Consts<>+0(SB), Y3, Y7
-	VSUBPS       expRowsAVX2F32Consts<>+0(SB), Y4, Y8
-	VSUBPS       expRowsAVX2F32Consts<>+0(SB), Y5, Y9
-	VSUBPS       expRowsAVX2F32Consts<>+0(SB), Y6, Y10
-	VSUBPS       expRowsAVX2F32Consts<>+0(SB), Y7, Y11
-	VFNMADD231PS expRowsAVX2F32Consts<>+416(SB), Y8, Y0
-	VFNMADD231PS expRowsAVX2F32Consts<>+416(SB), Y9, Y1
-	VFNMADD231PS expRowsAVX2F32Consts<>+416(SB), Y10, Y2
-	VFNMADD231PS expRowsAVX2F32Consts<>+416(SB), Y11, Y3
-	VFNMADD231PS expRowsAVX2F32Consts<>+448(SB), Y8, Y0
-	VFNMADD231PS expRowsAVX2F32Consts<>+448(SB), Y9, Y1
-	VFNMADD231PS expRowsAVX2F32Consts<>+448(SB), Y10, Y2
-	VFNMADD231PS expRowsAVX2F32Consts<>+448(SB), Y11, Y3
-	VMOVUPS      expRowsAVX2F32Consts<>+672(SB), Y8
-	VMOVUPS      expRowsAVX2F32Consts<>+672(SB), Y9
-	VMOVUPS      expRowsAVX2F32Consts<>+672(SB), Y10
-	VMOVUPS      expRowsAVX2F32Consts<>+672(SB), Y11
-	VFMADD213PS  expRowsAVX2F32Consts<>+640(SB), Y0, Y8
-	VFMADD213PS  expRowsAVX2F32Consts<>+640(SB), Y1, Y9
-	VFMADD213PS  expRowsAVX2F32Consts<>+640(SB), Y2, Y10
-	VFMADD213PS  expRowsAVX2F32Consts<>+640(SB), Y3, Y11
-	VFMADD213PS  expRowsAVX2F32Consts<>+608(SB), Y0, Y8
-	VFMADD213PS  expRowsAVX2F32Consts<>+608(SB), Y1, Y9
-	VFMADD213PS  expRowsAVX2F32Consts<>+608(SB), Y2, Y10
-	VFMADD213PS  expRowsAVX2F32Consts<>+608(SB), Y3, Y11
-	VFMADD213PS  expRowsAVX2F32Consts<>+576(SB), Y0, Y8
-	VFMADD213PS  expRowsAVX2F32Consts<>+576(SB), Y1, Y9
-	VFMADD213PS  expRowsAVX2F32Consts<>+576(SB), Y2, Y10
-	VFMADD213PS  expRowsAVX2F32Consts<>+576(SB), Y3, Y11
-	VFMADD213PS  expRowsAVX2F32Consts<>+544(SB), Y0, Y8
-	VFMADD213PS  expRowsAVX2F32Consts<>+544(SB), Y1, Y9
-	VFMADD213PS  expRowsAVX2F32Consts<>+544(SB), Y2, Y10
-	VFMADD213PS  expRowsAVX2F32Consts<>+544(SB), Y3, Y11
-	VFMADD213PS  expRowsAVX2F32Consts<>+512(SB), Y0, Y8
-	VFMADD213PS  expRowsAVX2F32Consts<>+512(SB), Y1, Y9
-	VFMADD213PS  expRowsAVX2F32Consts<>+512(SB), Y2, Y10
-	VFMADD213PS  expRowsAVX2F32Consts<>+512(SB), Y3, Y11
-	VFMADD213PS  expRowsAVX2F32Consts<>+480(SB), Y0, Y8
-	VFMADD213PS  expRowsAVX2F32Consts<>+480(SB), Y1, Y9
-	VFMADD213PS  expRowsAVX2F32Consts<>+480(SB), Y2, Y10
-	VFMADD213PS  expRowsAVX2F32Consts<>+480(SB), Y3, Y11
-	VPSLLD       $0x17, Y4, Y4
-	VPSLLD       $0x17, Y5, Y5
-	VPSLLD       $0x17, Y6, Y6
-	VPSLLD       $0x17, Y7, Y7
-	VPADDD       Y4, Y8, Y8
-	VPADDD       Y5, Y9, Y9
-	VPADDD       Y6, Y10, Y10
-	VPADDD       Y7, Y11, Y11
-
-expRowsAVX2F32Store:
-	VMOVUPS Y8, (DI)
-	VADDPS  Y8, Y12, Y12
-	VMOVUPS Y9, 32(DI)
-	VADDPS  Y9, Y13, Y13
-	VMOVUPS Y10, 64(DI)
-	VADDPS  Y10, Y12, Y12
-	VMOVUPS Y11, 96(DI)
-	VADDPS  Y11, Y13, Y13
-
-expRowsAVX2F32Next:
-	ADDQ $0x00000080, DI
-	SUBQ $0x00000020, R8
-	JGE  expRowsAVX2F32Group
-
-expRowsAVX2F32Rest:
-	ADDQ $0x00000020, R8
-	JLE  expRowsAVX2F32Done
-
-expRowsAVX2F32Tail:
-	MOVQ         $0x00000008, R10
-	CMPQ         R8, R10
-	CMOVQLT      R8, R10
-	LEAQ         tailWindow<>+0(SB), R11
-	NEGQ         R10
-	VMOVUPS      32(R11)(R10*4), Y14
-	VMASKMOVPS   (DI), Y14, Y0
-	VSUBPS       Y15, Y0, Y0
-	VMOVUPS      expRowsAVX2F32Consts<>+96(SB), Y4
-	VMOVUPS      expRowsAVX2F32Consts<>+128(SB), Y8
-	VMAXPS       Y0, Y4, Y0
-	VMINPS       Y0, Y8, Y0
-	VCMPPS       $0x11, expRowsAVX2F32Consts<>+192(SB), Y0, Y6
-	VCMPPS       $0x16, expRowsAVX2F32Consts<>+224(SB), Y0, Y7
-	VMOVUPS      expRowsAVX2F32Consts<>+160(SB), Y4
-	VFMADD213PS  expRowsAVX2F32Consts<>+0(SB), Y0, Y4
-	VSUBPS       expRowsAVX2F32Consts<>+0(SB), Y4, Y8
-	VFNMADD231PS expRowsAVX2F32Consts<>+416(SB), Y8, Y0
-	VFNMADD231PS expRowsAVX2F32Consts<>+448(SB), Y8, Y0
-	VMOVUPS      expRowsAVX2F32Consts<>+672(SB), Y8
-	VFMADD213PS  expRowsAVX2F32Consts<>+640(SB), Y0, Y8
-	VFMADD213PS  expRowsAVX2F32Consts<>+608(SB), Y0, Y8
-	VFMADD213PS  expRowsAVX2F32Consts<>+576(SB), Y0, Y8
-	VFMADD213PS  expRowsAVX2F32Consts<>+544(SB), Y0, Y8
-	VFMADD213PS  expRowsAVX2F32Consts<>+512(SB), Y0, Y8
-	VFMADD213PS  expRowsAVX2F32Consts<>+480(SB), Y0, Y8
-	VPSLLD       $0x17, Y4, Y4
-	VPADDD       Y4, Y8, Y8
-	VADDPS       expRowsAVX2F32Consts<>+256(SB), Y0, Y4
-	VPADDD       expRowsAVX2F32Consts<>+352(SB), Y8, Y0
-	VADDPS       expRowsAVX2F32Consts<>+320(SB), Y0, Y0
-	VPSUBD       expRowsAVX2F32Consts<>+320(SB), Y0, Y0
-	VBLENDVPS    Y6, Y0, Y8, Y8
-	VBLENDVPS    Y7, Y4, Y8, Y8
-	VMASKMOVPS   Y8, Y14, (DI)
-	VANDPS       Y14, Y8, Y8
-	VADDPS       Y8, Y12, Y12
-	ADDQ         $0x00000020, DI
-	SUBQ         $0x00000008, R8
-	JGT          expRowsAVX2F32Tail
-
-expRowsAVX2F32Done:
-	VADDPS       Y13, Y12, Y1
-	VEXTRACTF128 $0x01, Y1, X0
-	VADDPS       X0, X1, X1
-	VPERMILPD    $0x01, X1, X0
-	VADDPS       X0, X1, X1
-	VPERMILPS    $0x01, X1, X0
-	VADDSS       X0, X1, X1
-	VMOVSS       X1, (DX)
-	ADDQ         SI, AX
-	ADDQ         $0x04, R9
-	ADDQ         $0x04, DX
-	DECQ         BX
-	JNZ          expRowsAVX2F32Row
-	VZEROUPPER
-	RET
-
-expRowsAVX2F32Careful:
-	VCMPPS       $0x16, expRowsAVX2F32Consts<>+384(SB), Y0, Y8
-	VCMPPS       $0x16, expRowsAVX2F32Consts<>+384(SB), Y1, Y9
-	VCMPPS       $0x16, expRowsAVX2F32Consts<>+384(SB), Y2, Y10
-	VCMPPS       $0x16, expRowsAVX2F32Consts<>+384(SB), Y3, Y11
-	VORPS        Y8, Y9, Y9
-	VORPS        Y10, Y11, Y11
-	VORPS        Y9, Y11, Y8
-	VMOVMSKPS    Y8, R10
-	TESTL        R10, R10
-	JNZ          expRowsAVX2F32Large
-	VMAXPS       expRowsAVX2F32Consts<>+96(SB), Y0, Y0
-	VMAXPS       expRowsAVX2F32Consts<>+96(SB), Y1, Y1
-	VMAXPS       expRowsAVX2F32Consts<>+96(SB), Y2, Y2
-	VMAXPS       expRowsAVX2F32Consts<>+96(SB), Y3, Y3
-	VMOVUPS      expRowsAVX2F32Consts<>+160(SB), Y4
-	VFMADD213PS  expRowsAVX2F32Consts<>+0(SB), Y0, Y4
-	VMOVUPS      expRowsAVX2F32Consts<>+160(SB), Y5
-	VFMADD213PS  expRowsAVX2F32Consts<>+0(SB), Y1, Y5
-	VMOVUPS      expRowsAVX2F32Consts<>+160(SB), Y6
-	VFMADD213PS  expRowsAVX2F32Consts<>+0(SB), Y2, Y6
-	VMOVUPS      expRowsAVX2F32Consts<>+160(SB), Y7
-	VFMADD213PS  expRowsAVX2F32Consts<>+0(SB), Y3, Y7
-	VSUBPS       expRowsAVX2F32Consts<>+0(SB), Y4, Y8
-	VSUBPS       expRowsAVX2F32Consts<>+0(SB), Y5, Y9
-	VSUBPS       expRowsAVX2F32Consts<>+0(SB), Y6, Y10
-	VSUBPS       expRowsAVX2F32Consts<>+0(SB), Y7, Y11
-	VFNMADD231PS expRowsAVX2F32Consts<>+416(SB), Y8, Y0
-	VFNMADD231PS expRowsAVX2F32Consts<>+416(SB), Y9, Y1
-	VFNMADD231PS expRowsAVX2F32Consts<>+416(SB), Y10, Y2
-	VFNMADD231PS expRowsAVX2F32Consts<>+416(SB), Y11, Y3
-	VFNMADD231PS expRowsAVX2F32Consts<>+448(SB), Y8, Y0
-	VFNMADD231PS expRowsAVX2F32Consts<>+448(SB), Y9, Y1
-	VFNMADD231PS expRowsAVX2F32Consts<>+448(SB), Y10, Y2
-	VFNMADD231PS expRowsAVX2F32Consts<>+448(SB), Y11, Y3
-	VMOVUPS      expRowsAVX2F32Consts<>+672(SB), Y8
-	VMOVUPS      expRowsAVX2F32Consts<>+672(SB), Y9
-	VMOVUPS      expRowsAVX2F32Consts<>+672(SB), Y10
-	VMOVUPS      expRowsAVX2F32Consts<>+672(SB), Y11
-	VFMADD213PS  expRowsAVX2F32Consts<>+640(SB), Y0, Y8
-	VFMADD213PS  expRowsAVX2F32Consts<>+640(SB), Y1, Y9
-	VFMADD213PS  expRowsAVX2F32Consts<>+640(SB), Y2, Y10
-	VFMADD213PS  expRowsAVX2F32Consts<>+640(SB), Y3, Y11
-	VFMADD213PS  expRowsAVX2F32Consts<>+608(SB), Y0, Y8
-	VFMADD213PS  expRowsAVX2F32Consts<>+608(SB), Y1, Y9
-	VFMADD213PS  expRowsAVX2F32Consts<>+608(SB), Y2, Y10
-	VFMADD213PS  expRowsAVX2F32Consts<>+608(SB), Y3, Y11
-	VFMADD213PS  expRowsAVX2F32Consts<>+576(SB), Y0, Y8
-	VFMADD213PS  expRowsAVX2F32Consts<>+576(SB), Y1, Y9
-	VFMADD213PS  expRowsAVX2F32Consts<>+576(SB), Y2, Y10
-	VFMADD213PS  expRowsAVX2F32Consts<>+576(SB), Y3, Y11
-	VFMADD213PS  expRowsAVX2F32Consts<>+544(SB), Y0, Y8
-	VFMADD213PS  expRowsAVX2F32Consts<>+544(SB), Y1, Y9
-	VFMADD213PS  expRowsAVX2F32Consts<>+544(SB), Y2, Y10
-	VFMADD213PS  expRowsAVX2F32Consts<>+544(SB), Y3, Y11
-	VFMADD213PS  expRowsAVX2F32Consts<>+512(SB), Y0, Y8
-	VFMADD213PS  expRowsAVX2F32Consts<>+512(SB), Y1, Y9
-	VFMADD213PS  expRowsAVX2F32Consts<>+512(SB), Y2, Y10
-	VFMADD213PS  expRowsAVX2F32Consts<>+512(SB), Y3, Y11
-	VFMADD213PS  expRowsAVX2F32Consts<>+480(SB), Y0, Y8
-	VFMADD213PS  expRowsAVX2F32Consts<>+480(SB), Y1, Y9
-	VFMADD213PS  expRowsAVX2F32Consts<>+480(SB), Y2, Y10
-	VFMADD213PS  expRowsAVX2F32Consts<>+480(SB), Y3, Y11
-	VPSLLD       $0x17, Y4, Y4
-	VPSLLD       $0x17, Y5, Y5
-	VPSLLD       $0x17, Y6, Y6
-	VPSLLD       $0x17, Y7, Y7
-	VPADDD       Y4, Y8, Y8
-	VPADDD       Y5, Y9, Y9
-	VPADDD       Y6, Y10, Y10
-	VPADDD       Y7, Y11, Y11
-	VPADDD       expRowsAVX2F32Consts<>+352(SB), Y8, Y0
-	VPADDD       expRowsAVX2F32Consts<>+352(SB), Y9, Y1
-	VPADDD       expRowsAVX2F32Consts<>+352(SB), Y10, Y2
-	VPADDD       expRowsAVX2F32Consts<>+352(SB), Y11, Y3
-	VADDPS       expRowsAVX2F32Consts<>+320(SB), Y0, Y0
-	VADDPS       expRowsAVX2F32Consts<>+320(SB), Y1, Y1
-	VADDPS       expRowsAVX2F32Consts<>+320(SB), Y2, Y2
-	VADDPS       expRowsAVX2F32Consts<>+320(SB), Y3, Y3
-	VPSUBD       expRowsAVX2F32Consts<>+320(SB), Y0, Y0
-	VPSUBD       expRowsAVX2F32Consts<>+320(SB), Y1, Y1
-	VPSUBD       expRowsAVX2F32Consts<>+320(SB), Y2, Y2
-	VPSUBD       expRowsAVX2F32Consts<>+320(SB), Y3, Y3
-	VMAXPS       Y0, Y8, Y8
-	VMAXPS       Y1, Y9, Y9
-	VMAXPS       Y2, Y10, Y10
-	VMAXPS       Y3, Y11, Y11
-	JMP          expRowsAVX2F32Store
-
-expRowsAVX2F32Large:
-	VMOVUPS      expRowsAVX2F32Consts<>+96(SB), Y4
-	VMOVUPS      expRowsAVX2F32Consts<>+128(SB), Y8
-	VMAXPS       Y0, Y4, Y0
-	VMINPS       Y0, Y8, Y0
-	VMAXPS       Y1, Y4, Y1
-	VMINPS       Y1, Y8, Y1
-	VCMPPS       $0x11, expRowsAVX2F32Consts<>+192(SB), Y0, Y6
-	VCMPPS       $0x16, expRowsAVX2F32Consts<>+224(SB), Y0, Y7
-	VCMPPS       $0x11, expRowsAVX2F32Consts<>+192(SB), Y1, Y10
-	VCMPPS       $0x16, expRowsAVX2F32Consts<>+224(SB), Y1, Y11
-	VMOVUPS      expRowsAVX2F32Consts<>+160(SB), Y4
-	VFMADD213PS  expRowsAVX2F32Consts<>+0(SB), Y0, Y4
-	VMOVUPS      expRowsAVX2F32Consts<>+160(SB), Y5
-	VFMADD213PS  expRowsAVX2F32Consts<>+0(SB), Y1, Y5
-	VSUBPS       expRowsAVX2F32Consts<>+0(SB), Y4, Y8
-	VSUBPS       expRowsAVX2F32Consts<>+0(SB), Y5, Y9
-	VFNMADD231PS expRowsAVX2F32Consts<>+416(SB), Y8, Y0
-	VFNMADD231PS expRowsAVX2F32Consts<>+416(SB), Y9, Y1
-	VFNMADD231PS expRowsAVX2F32Consts<>+448(SB), Y8, Y0
-	VFNMADD231PS expRowsAVX2F32Consts<>+448(SB), Y9, Y1
-	VMOVUPS      expRowsAVX2F32Consts<>+672(SB), Y8
-	VMOVUPS      expRowsAVX2F32Consts<>+672(SB), Y9
-	VFMADD213PS  expRowsAVX2F32Consts<>+640(SB), Y0, Y8
-	VFMADD213PS  expRowsAVX2F32Consts<>+640(SB), Y1, Y9
-	VFMADD213PS  expRowsAVX2F32Consts<>+608(SB), Y0, Y8
-	VFMADD213PS  expRowsAVX2F32Consts<>+608(SB), Y1, Y9
-	VFMADD213PS  expRowsAVX2F32Consts<>+576(SB), Y0, Y8
-	VFMADD213PS  expRowsAVX2F32Consts<>+576(SB), Y1, Y9
-	VFMADD213PS  expRowsAVX2F32Consts<>+544(SB), Y0, Y8
-	VFMADD213PS  expRowsAVX2F32Consts<>+544(SB), Y1, Y9
-	VFMADD213PS  expRowsAVX2F32Consts<>+512(SB), Y0, Y8
-	VFMADD213PS  expRowsAVX2F32Consts<>+512(SB), Y1, Y9
-	VFMADD213PS  expRowsAVX2F32Consts<>+480(SB), Y0, Y8
-	VFMADD213PS  expRowsAVX2F32Consts<>+480(SB), Y1, Y9
-	VPSLLD       $0x17, Y4, Y4
-	VPSLLD       $0x17, Y5, Y5
-	VPADDD       Y4, Y8, Y8
-	VPADDD       Y5, Y9, Y9
-	VADDPS       expRowsAVX2F32Consts<>+256(SB), Y0, Y4
-	VPADDD       expRowsAVX2F32Consts<>+352(SB), Y8, Y0
-	VADDPS       expRowsAVX2F32Consts<>+320(SB), Y0, Y0
-	VPSUBD       expRowsAVX2F32Consts<>+320(SB), Y0, Y0
-	VBLENDVPS    Y6, Y0, Y8, Y8
-	VBLENDVPS    Y7, Y4, Y8, Y8
-	VADDPS       expRowsAVX2F32Consts<>+256(SB), Y1, Y5
-	VPADDD       expRowsAVX2F32Consts<>+352(SB), Y9, Y1
-	VADDPS       expRowsAVX2F32Consts<>+320(SB), Y1, Y1
-	VPSUBD       expRowsAVX2F32Consts<>+320(SB), Y1, Y1
-	VBLENDVPS    Y10, Y1, Y9, Y9
-	VBLENDVPS    Y11, Y5, Y9, Y9
-	VMOVUPS      Y8, (DI)
-	VADDPS       Y8, Y12, Y12
-	VMOVUPS      Y9, 32(DI)
-	VADDPS       Y9, Y13, Y13
-	VMOVUPS      expRowsAVX2F32Consts<>+96(SB), Y4
-	VMOVUPS      expRowsAVX2F32Consts<>+128(SB), Y8
-	VMAXPS       Y2, Y4, Y2
-	VMINPS       Y2, Y8, Y2
-	VMAXPS       Y3, Y4, Y3
-	VMINPS       Y3, Y8, Y3
-	VCMPPS       $0x11, expRowsAVX2F32Consts<>+192(SB), Y2, Y6
-	VCMPPS       $0x16, expRowsAVX2F32Consts<>+224(SB), Y2, Y7
-	VCMPPS       $0x11, expRowsAVX2F32Consts<>+192(SB), Y3, Y10
-	VCMPPS       $0x16, expRowsAVX2F32Consts<>+224(SB), Y3, Y11
-	VMOVUPS      expRowsAVX2F32Consts<>+160(SB), Y4
-	VFMADD213PS  expRowsAVX2F32Consts<>+0(SB), Y2, Y4
-	VMOVUPS      expRowsAVX2F32Consts<>+160(SB), Y5
-	VFMADD213PS  expRowsAVX2F32Consts<>+0(SB), Y3, Y5
-	VSUBPS       expRowsAVX2F32Consts<>+0(SB), Y4, Y8
-	VSUBPS       expRowsAVX2F32Consts<>+0(SB), Y5, Y9
-	VFNMADD231PS expRowsAVX2F32Consts<>+416(SB), Y8, Y2
-	VFNMADD231PS expRowsAVX2F32Consts<>+416(SB), Y9, Y3
-	VFNMADD231PS expRowsAVX2F32Consts<>+448(SB), Y8, Y2
-	VFNMADD231PS expRowsAVX2F32Consts<>+448(SB), Y9, Y3
-	VMOVUPS      expRowsAVX2F32Consts<>+672(SB), Y8
-	VMOVUPS      expRowsAVX2F32Consts<>+672(SB), Y9
-	VFMADD213PS  expRowsAVX2F32Consts<>+640(SB), Y2, Y8
-	VFMADD213PS  expRowsAVX2F32Consts<>+640(SB), Y3, Y9
-	VFMADD213PS  expRowsAVX2F32Consts<>+608(SB), Y2, Y8
-	VFMADD213PS  expRowsAVX2F32Consts<>+608(SB), Y3, Y9
-	VFMADD213PS  expRowsAVX2F32Consts<>+576(SB), Y2, Y8
-	VFMADD213PS  expRowsAVX2F32Consts<>+576(SB), Y3, Y9
-	VFMADD213PS  expRowsAVX2F32Consts<>+544(SB), Y2, Y8
-	VFMADD213PS  expRowsAVX2F32Consts<>+544(SB), Y3, Y9
-	VFMADD213PS  expRowsAVX2F32Consts<>+512(SB), Y2, Y8
-	VFMADD213PS  expRowsAVX2F32Consts<>+512(SB), Y3, Y9
-	VFMADD213PS  expRowsAVX2F32Consts<>+480(SB), Y2, Y8
-	VFMADD213PS  expRowsAVX2F32Consts<>+480(SB), Y3, Y9
-	VPSLLD       $0x17, Y4, Y4
-	VPSLLD       $0x17, Y5, Y5
-	VPADDD       Y4, Y8, Y8
-	VPADDD       Y5, Y9, Y9
-	VADDPS       expRowsAVX2F32Consts<>+256(SB), Y2, Y4
-	VPADDD       expRowsAVX2F32Consts<>+352(SB), Y8, Y2
-	VADDPS       expRowsAVX2F32Consts<>+320(SB), Y2, Y2
-	VPSUBD       expRowsAVX2F32Consts<>+320(SB), Y2, Y2
-	VBLENDVPS    Y6, Y2, Y8, Y8
-	VBLENDVPS    Y7, Y4, Y8, Y8
-	VADDPS       expRowsAVX2F32Consts<>+256(SB), Y3, Y5
-	VPADDD       expRowsAVX2F32Consts<>+352(SB), Y9, Y3
-	VADDPS       expRowsAVX2F32Consts<>+320(SB), Y3, Y3
-	VPSUBD       expRowsAVX2F32Consts<>+320(SB), Y3, Y3
-	VBLENDVPS    Y10, Y3, Y9, Y9
-	VBLENDVPS    Y11, Y5, Y9, Y9
 	VMOVUPS      Y8, 64(DI)
 	VADDPS       Y8, Y12, Y12
 	VMOVUPS      Y9, 96(DI)
 	VADDPS       Y9, Y13, Y13
-	JMP          expRowsAVX2F32Next
+	JMP          expSumAVX2F32Next
+
+expSumAVX2F32TailCareful:
+	VMOVUPS      expSumAVX2F32Consts<>+96(SB), Y4
+	VMOVUPS      expSumAVX2F32Consts<>+128(SB), Y8
+	VMAXPS       Y0, Y4, Y0
+	VMINPS       Y0, Y8, Y0
+	VCMPPS       $0x11, expSumAVX2F32Consts<>+192(SB), Y0, Y6
+	VCMPPS       $0x16, expSumAVX2F32Consts<>+224(SB), Y0, Y7
+	VMOVUPS      expSumAVX2F32Consts<>+160(SB), Y4
+	VFMADD213PS  expSumAVX2F32Consts<>+0(SB), Y0, Y4
+	VSUBPS       expSumAVX2F32Consts<>+0(SB), Y4, Y8
+	VFNMADD231PS expSumAVX2F32Consts<>+416(SB), Y8, Y0
+	VFNMADD231PS expSumAVX2F32Consts<>+448(SB), Y8, Y0
+	VMOVUPS      expSumAVX2F32Consts<>+672(SB), Y8
+	VFMADD213PS  expSumAVX2F32Consts<>+640(SB), Y0, Y8
+	VFMADD213PS  expSumAVX2F32Consts<>+608(SB), Y0, Y8
+	VFMADD213PS  expSumAVX2F32Consts<>+576(SB), Y0, Y8
+	VFMADD213PS  expSumAVX2F32Consts<>+544(SB), Y0, Y8
+	VFMADD213PS  expSumAVX2F32Consts<>+512(SB), Y0, Y8
+	VFMADD213PS  expSumAVX2F32Consts<>+480(SB), Y0, Y8
+	VPSLLD       $0x17, Y4, Y4
+	VPADDD       Y4, Y8, Y8
+	VADDPS       expSumAVX2F32Consts<>+256(SB), Y0, Y4
+	VPADDD       expSumAVX2F32Consts<>+352(SB), Y8, Y0
+	VADDPS       expSumAVX2F32Consts<>+320(SB), Y0, Y0
+	VPSUBD       expSumAVX2F32Consts<>+320(SB), Y0, Y0
+	VBLENDVPS    Y6, Y0, Y8, Y8
+	VBLENDVPS    Y7, Y4, Y8, Y8
+	JMP          expSumAVX2F32TailStore
 
 DATA exp2AVX2F32Consts<>+0(SB)/8, $0x4b4000004b400000
 DATA exp2AVX2F32Consts<>+8(SB)/8, $0x4b4000004b400000
@@ -1465,25 +1081,37 @@ DATA exp2AVX2F32Consts<>+688(SB)/8, $0x3920e99a3920e99a
 DATA exp2AVX2F32Consts<>+696(SB)/8, $0x3920e99a3920e99a
 GLOBL exp2AVX2F32Consts<>(SB), RODATA|NOPTR, $704
 
-// func exp2AVX2F32(dst *float32, n int, shift float32)
+// func exp2AVX2F32(dst *float32, cols int, shift *float32, rows int, stride int)
 // Requires: AVX, AVX2, CMOV, FMA3
-TEXT ·exp2AVX2F32(SB), NOSPLIT, $0-20
-	MOVQ         dst+0(FP), AX
-	MOVQ         n+8(FP), CX
-	VBROADCASTSS shift+16(FP), Y15
+TEXT ·exp2AVX2F32(SB), NOSPLIT, $0-40
+	MOVQ  dst+0(FP), AX
+	MOVQ  cols+8(FP), CX
+	MOVQ  shift+16(FP), DX
+	MOVQ  rows+24(FP), BX
+	MOVQ  stride+32(FP), SI
+	LEAQ  -4(DX)(BX*4), DX
+	MOVQ  BX, R8
+	DECQ  R8
+	IMULQ SI, R8
+	ADDQ  R8, AX
+
+exp2AVX2F32Row:
+	MOVQ         AX, DI
+	MOVQ         CX, R8
+	VBROADCASTSS (DX), Y15
 	VMOVUPS      exp2AVX2F32Consts<>+32(SB), Y0
 	VSUBPS       Y0, Y15, Y15
-	SUBQ         $0x00000020, CX
+	SUBQ         $0x00000020, R8
 	JLT          exp2AVX2F32Rest
 
 exp2AVX2F32Group:
-	VMOVUPS     (AX), Y0
+	VMOVUPS     (DI), Y0
 	VSUBPS      Y15, Y0, Y0
-	VMOVUPS     32(AX), Y1
+	VMOVUPS     32(DI), Y1
 	VSUBPS      Y15, Y1, Y1
-	VMOVUPS     64(AX), Y2
+	VMOVUPS     64(DI), Y2
 	VSUBPS      Y15, Y2, Y2
-	VMOVUPS     96(AX), Y3
+	VMOVUPS     96(DI), Y3
 	VSUBPS      Y15, Y3, Y3
 	VANDPS      exp2AVX2F32Consts<>+288(SB), Y0, Y8
 	VCMPPS      $0x16, exp2AVX2F32Consts<>+64(SB), Y8, Y8
@@ -1493,11 +1121,11 @@ exp2AVX2F32Group:
 	VCMPPS      $0x16, exp2AVX2F32Consts<>+64(SB), Y10, Y10
 	VANDPS      exp2AVX2F32Consts<>+288(SB), Y3, Y11
 	VCMPPS      $0x16, exp2AVX2F32Consts<>+64(SB), Y11, Y11
-	VORPS       Y8, Y9, Y9
-	VORPS       Y10, Y11, Y11
-	VORPS       Y9, Y11, Y8
-	VMOVMSKPS   Y8, DX
-	TESTL       DX, DX
+	VORPS       Y10, Y8, Y8
+	VORPS       Y11, Y9, Y9
+	VORPS       Y9, Y8, Y8
+	VMOVMSKPS   Y8, R9
+	TESTL       R9, R9
 	JNZ         exp2AVX2F32Careful
 	VADDPS      exp2AVX2F32Consts<>+0(SB), Y0, Y4
 	VADDPS      exp2AVX2F32Consts<>+0(SB), Y1, Y5
@@ -1549,35 +1177,35 @@ exp2AVX2F32Group:
 	VPADDD      Y7, Y11, Y11
 
 exp2AVX2F32Store:
-	VMOVUPS Y8, (AX)
-	VMOVUPS Y9, 32(AX)
-	VMOVUPS Y10, 64(AX)
-	VMOVUPS Y11, 96(AX)
+	VMOVUPS Y8, (DI)
+	VMOVUPS Y9, 32(DI)
+	VMOVUPS Y10, 64(DI)
+	VMOVUPS Y11, 96(DI)
 
 exp2AVX2F32Next:
-	ADDQ $0x00000080, AX
-	SUBQ $0x00000020, CX
+	ADDQ $0x00000080, DI
+	SUBQ $0x00000020, R8
 	JGE  exp2AVX2F32Group
 
 exp2AVX2F32Rest:
-	ADDQ $0x00000020, CX
+	ADDQ $0x00000020, R8
 	JLE  exp2AVX2F32Done
 
 exp2AVX2F32Tail:
-	MOVQ        $0x00000008, DX
-	CMPQ        CX, DX
-	CMOVQLT     CX, DX
-	LEAQ        tailWindow<>+0(SB), BX
-	NEGQ        DX
-	VMOVUPS     32(BX)(DX*4), Y14
-	VMASKMOVPS  (AX), Y14, Y0
+	MOVQ        $0x00000008, R9
+	CMPQ        R8, R9
+	CMOVQLT     R8, R9
+	LEAQ        tailWindow<>+0(SB), R10
+	NEGQ        R9
+	VMOVUPS     32(R10)(R9*4), Y14
+	VMASKMOVPS  (DI), Y14, Y0
 	VSUBPS      Y15, Y0, Y0
-	VMOVUPS     exp2AVX2F32Consts<>+96(SB), Y4
-	VMOVUPS     exp2AVX2F32Consts<>+128(SB), Y8
-	VMAXPS      Y0, Y4, Y0
-	VMINPS      Y0, Y8, Y0
-	VCMPPS      $0x11, exp2AVX2F32Consts<>+192(SB), Y0, Y6
-	VCMPPS      $0x16, exp2AVX2F32Consts<>+224(SB), Y0, Y7
+	VANDPS      Y14, Y0, Y0
+	VANDPS      exp2AVX2F32Consts<>+288(SB), Y0, Y8
+	VCMPPS      $0x16, exp2AVX2F32Consts<>+64(SB), Y8, Y8
+	VMOVMSKPS   Y8, R9
+	TESTL       R9, R9
+	JNZ         exp2AVX2F32TailCareful
 	VADDPS      exp2AVX2F32Consts<>+0(SB), Y0, Y4
 	VSUBPS      exp2AVX2F32Consts<>+0(SB), Y4, Y8
 	VSUBPS      Y8, Y0, Y0
@@ -1590,18 +1218,18 @@ exp2AVX2F32Tail:
 	VFMADD213PS exp2AVX2F32Consts<>+480(SB), Y0, Y8
 	VPSLLD      $0x17, Y4, Y4
 	VPADDD      Y4, Y8, Y8
-	VADDPS      exp2AVX2F32Consts<>+256(SB), Y0, Y4
-	VPADDD      exp2AVX2F32Consts<>+352(SB), Y8, Y0
-	VADDPS      exp2AVX2F32Consts<>+320(SB), Y0, Y0
-	VPSUBD      exp2AVX2F32Consts<>+320(SB), Y0, Y0
-	VBLENDVPS   Y6, Y0, Y8, Y8
-	VBLENDVPS   Y7, Y4, Y8, Y8
-	VMASKMOVPS  Y8, Y14, (AX)
-	ADDQ        $0x00000020, AX
-	SUBQ        $0x00000008, CX
-	JGT         exp2AVX2F32Tail
+
+exp2AVX2F32TailStore:
+	VMASKMOVPS Y8, Y14, (DI)
+	ADDQ       $0x00000020, DI
+	SUBQ       $0x00000008, R8
+	JGT        exp2AVX2F32Tail
 
 exp2AVX2F32Done:
+	SUBQ SI, AX
+	SUBQ $0x04, DX
+	DECQ BX
+	JNZ  exp2AVX2F32Row
 	VZEROUPPER
 	RET
 
@@ -1610,11 +1238,11 @@ exp2AVX2F32Careful:
 	VCMPPS      $0x16, exp2AVX2F32Consts<>+384(SB), Y1, Y9
 	VCMPPS      $0x16, exp2AVX2F32Consts<>+384(SB), Y2, Y10
 	VCMPPS      $0x16, exp2AVX2F32Consts<>+384(SB), Y3, Y11
-	VORPS       Y8, Y9, Y9
-	VORPS       Y10, Y11, Y11
-	VORPS       Y9, Y11, Y8
-	VMOVMSKPS   Y8, DX
-	TESTL       DX, DX
+	VORPS       Y10, Y8, Y8
+	VORPS       Y11, Y9, Y9
+	VORPS       Y9, Y8, Y8
+	VMOVMSKPS   Y8, R9
+	TESTL       R9, R9
 	JNZ         exp2AVX2F32Large
 	VMAXPS      exp2AVX2F32Consts<>+96(SB), Y0, Y0
 	VMAXPS      exp2AVX2F32Consts<>+96(SB), Y1, Y1
@@ -1733,8 +1361,8 @@ exp2AVX2F32Large:
 	VPSUBD      exp2AVX2F32Consts<>+320(SB), Y1, Y1
 	VBLENDVPS   Y10, Y1, Y9, Y9
 	VBLENDVPS   Y11, Y5, Y9, Y9
-	VMOVUPS     Y8, (AX)
-	VMOVUPS     Y9, 32(AX)
+	VMOVUPS     Y8, (DI)
+	VMOVUPS     Y9, 32(DI)
 	VMOVUPS     exp2AVX2F32Consts<>+96(SB), Y4
 	VMOVUPS     exp2AVX2F32Consts<>+128(SB), Y8
 	VMAXPS      Y2, Y4, Y2
@@ -1781,9 +1409,36 @@ exp2AVX2F32Large:
 	VPSUBD      exp2AVX2F32Consts<>+320(SB), Y3, Y3
 	VBLENDVPS   Y10, Y3, Y9, Y9
 	VBLENDVPS   Y11, Y5, Y9, Y9
-	VMOVUPS     Y8, 64(AX)
-	VMOVUPS     Y9, 96(AX)
+	VMOVUPS     Y8, 64(DI)
+	VMOVUPS     Y9, 96(DI)
 	JMP         exp2AVX2F32Next
+
+exp2AVX2F32TailCareful:
+	VMOVUPS     exp2AVX2F32Consts<>+96(SB), Y4
+	VMOVUPS     exp2AVX2F32Consts<>+128(SB), Y8
+	VMAXPS      Y0, Y4, Y0
+	VMINPS      Y0, Y8, Y0
+	VCMPPS      $0x11, exp2AVX2F32Consts<>+192(SB), Y0, Y6
+	VCMPPS      $0x16, exp2AVX2F32Consts<>+224(SB), Y0, Y7
+	VADDPS      exp2AVX2F32Consts<>+0(SB), Y0, Y4
+	VSUBPS      exp2AVX2F32Consts<>+0(SB), Y4, Y8
+	VSUBPS      Y8, Y0, Y0
+	VMOVUPS     exp2AVX2F32Consts<>+672(SB), Y8
+	VFMADD213PS exp2AVX2F32Consts<>+640(SB), Y0, Y8
+	VFMADD213PS exp2AVX2F32Consts<>+608(SB), Y0, Y8
+	VFMADD213PS exp2AVX2F32Consts<>+576(SB), Y0, Y8
+	VFMADD213PS exp2AVX2F32Consts<>+544(SB), Y0, Y8
+	VFMADD213PS exp2AVX2F32Consts<>+512(SB), Y0, Y8
+	VFMADD213PS exp2AVX2F32Consts<>+480(SB), Y0, Y8
+	VPSLLD      $0x17, Y4, Y4
+	VPADDD      Y4, Y8, Y8
+	VADDPS      exp2AVX2F32Consts<>+256(SB), Y0, Y4
+	VPADDD      exp2AVX2F32Consts<>+352(SB), Y8, Y0
+	VADDPS      exp2AVX2F32Consts<>+320(SB), Y0, Y0
+	VPSUBD      exp2AVX2F32Consts<>+320(SB), Y0, Y0
+	VBLENDVPS   Y6, Y0, Y8, Y8
+	VBLENDVPS   Y7, Y4, Y8, Y8
+	JMP         exp2AVX2F32TailStore
 
 DATA logAVX2F32Consts<>+0(SB)/8, $0x0080000000800000
 DATA logAVX2F32Consts<>+8(SB)/8, $0x0080000000800000
@@ -2652,25 +2307,37 @@ DATA expAVX2F64Consts<>+880(SB)/8, $0x3e223570d7cb9b5d
 DATA expAVX2F64Consts<>+888(SB)/8, $0x3e223570d7cb9b5d
 GLOBL expAVX2F64Consts<>(SB), RODATA|NOPTR, $896
 
-// func expAVX2F64(dst *float64, n int, shift float64)
+// func expAVX2F64(dst *float64, cols int, shift *float64, rows int, stride int)
 // Requires: AVX, AVX2, CMOV, FMA3
-TEXT ·expAVX2F64(SB), NOSPLIT, $0-24
-	MOVQ         dst+0(FP), AX
-	MOVQ         n+8(FP), CX
-	VBROADCASTSD shift+16(FP), Y15
+TEXT ·expAVX2F64(SB), NOSPLIT, $0-40
+	MOVQ  dst+0(FP), AX
+	MOVQ  cols+8(FP), CX
+	MOVQ  shift+16(FP), DX
+	MOVQ  rows+24(FP), BX
+	MOVQ  stride+32(FP), SI
+	LEAQ  -8(DX)(BX*8), DX
+	MOVQ  BX, R8
+	DECQ  R8
+	IMULQ SI, R8
+	ADDQ  R8, AX
+
+expAVX2F64Row:
+	MOVQ         AX, DI
+	MOVQ         CX, R8
+	VBROADCASTSD (DX), Y15
 	VMOVUPS      expAVX2F64Consts<>+32(SB), Y0
 	VSUBPD       Y0, Y15, Y15
-	SUBQ         $0x00000010, CX
+	SUBQ         $0x00000010, R8
 	JLT          expAVX2F64Rest
 
 expAVX2F64Group:
-	VMOVUPS      (AX), Y0
+	VMOVUPS      (DI), Y0
 	VSUBPD       Y15, Y0, Y0
-	VMOVUPS      32(AX), Y1
+	VMOVUPS      32(DI), Y1
 	VSUBPD       Y15, Y1, Y1
-	VMOVUPS      64(AX), Y2
+	VMOVUPS      64(DI), Y2
 	VSUBPD       Y15, Y2, Y2
-	VMOVUPS      96(AX), Y3
+	VMOVUPS      96(DI), Y3
 	VSUBPD       Y15, Y3, Y3
 	VANDPD       expAVX2F64Consts<>+288(SB), Y0, Y8
 	VCMPPD       $0x16, expAVX2F64Consts<>+64(SB), Y8, Y8
@@ -2680,11 +2347,11 @@ expAVX2F64Group:
 	VCMPPD       $0x16, expAVX2F64Consts<>+64(SB), Y10, Y10
 	VANDPD       expAVX2F64Consts<>+288(SB), Y3, Y11
 	VCMPPD       $0x16, expAVX2F64Consts<>+64(SB), Y11, Y11
-	VORPD        Y8, Y9, Y9
-	VORPD        Y10, Y11, Y11
-	VORPD        Y9, Y11, Y8
-	VMOVMSKPD    Y8, DX
-	TESTL        DX, DX
+	VORPD        Y10, Y8, Y8
+	VORPD        Y11, Y9, Y9
+	VORPD        Y9, Y8, Y8
+	VMOVMSKPD    Y8, R9
+	TESTL        R9, R9
 	JNZ          expAVX2F64Careful
 	VMOVUPS      expAVX2F64Consts<>+160(SB), Y4
 	VFMADD213PD  expAVX2F64Consts<>+0(SB), Y0, Y4
@@ -2768,35 +2435,35 @@ expAVX2F64Group:
 	VPADDQ       Y7, Y11, Y11
 
 expAVX2F64Store:
-	VMOVUPS Y8, (AX)
-	VMOVUPS Y9, 32(AX)
-	VMOVUPS Y10, 64(AX)
-	VMOVUPS Y11, 96(AX)
+	VMOVUPS Y8, (DI)
+	VMOVUPS Y9, 32(DI)
+	VMOVUPS Y10, 64(DI)
+	VMOVUPS Y11, 96(DI)
 
 expAVX2F64Next:
-	ADDQ $0x00000080, AX
-	SUBQ $0x00000010, CX
+	ADDQ $0x00000080, DI
+	SUBQ $0x00000010, R8
 	JGE  expAVX2F64Group
 
 expAVX2F64Rest:
-	ADDQ $0x00000010, CX
+	ADDQ $0x00000010, R8
 	JLE  expAVX2F64Done
 
 expAVX2F64Tail:
-	MOVQ         $0x00000004, DX
-	CMPQ         CX, DX
-	CMOVQLT      CX, DX
-	LEAQ         tailWindow<>+0(SB), BX
-	NEGQ         DX
-	VMOVUPS      32(BX)(DX*8), Y14
-	VMASKMOVPD   (AX), Y14, Y0
+	MOVQ         $0x00000004, R9
+	CMPQ         R8, R9
+	CMOVQLT      R8, R9
+	LEAQ         tailWindow<>+0(SB), R10
+	NEGQ         R9
+	VMOVUPS      32(R10)(R9*8), Y14
+	VMASKMOVPD   (DI), Y14, Y0
 	VSUBPD       Y15, Y0, Y0
-	VMOVUPS      expAVX2F64Consts<>+96(SB), Y4
-	VMOVUPS      expAVX2F64Consts<>+128(SB), Y8
-	VMAXPD       Y0, Y4, Y0
-	VMINPD       Y0, Y8, Y0
-	VCMPPD       $0x11, expAVX2F64Consts<>+192(SB), Y0, Y6
-	VCMPPD       $0x16, expAVX2F64Consts<>+224(SB), Y0, Y7
+	VANDPD       Y14, Y0, Y0
+	VANDPD       expAVX2F64Consts<>+288(SB), Y0, Y8
+	VCMPPD       $0x16, expAVX2F64Consts<>+64(SB), Y8, Y8
+	VMOVMSKPD    Y8, R9
+	TESTL        R9, R9
+	JNZ          expAVX2F64TailCareful
 	VMOVUPS      expAVX2F64Consts<>+160(SB), Y4
 	VFMADD213PD  expAVX2F64Consts<>+0(SB), Y0, Y4
 	VSUBPD       expAVX2F64Consts<>+0(SB), Y4, Y8
@@ -2817,18 +2484,18 @@ expAVX2F64Tail:
 	VFMADD213PD  expAVX2F64Consts<>+480(SB), Y0, Y8
 	VPSLLQ       $0x34, Y4, Y4
 	VPADDQ       Y4, Y8, Y8
-	VADDPD       expAVX2F64Consts<>+256(SB), Y0, Y4
-	VPADDQ       expAVX2F64Consts<>+352(SB), Y8, Y0
-	VADDPD       expAVX2F64Consts<>+320(SB), Y0, Y0
-	VPSUBQ       expAVX2F64Consts<>+320(SB), Y0, Y0
-	VBLENDVPD    Y6, Y0, Y8, Y8
-	VBLENDVPD    Y7, Y4, Y8, Y8
-	VMASKMOVPD   Y8, Y14, (AX)
-	ADDQ         $0x00000020, AX
-	SUBQ         $0x00000004, CX
-	JGT          expAVX2F64Tail
+
+expAVX2F64TailStore:
+	VMASKMOVPD Y8, Y14, (DI)
+	ADDQ       $0x00000020, DI
+	SUBQ       $0x00000004, R8
+	JGT        expAVX2F64Tail
 
 expAVX2F64Done:
+	SUBQ SI, AX
+	SUBQ $0x08, DX
+	DECQ BX
+	JNZ  expAVX2F64Row
 	VZEROUPPER
 	RET
 
@@ -2837,11 +2504,11 @@ expAVX2F64Careful:
 	VCMPPD       $0x16, expAVX2F64Consts<>+384(SB), Y1, Y9
 	VCMPPD       $0x16, expAVX2F64Consts<>+384(SB), Y2, Y10
 	VCMPPD       $0x16, expAVX2F64Consts<>+384(SB), Y3, Y11
-	VORPD        Y8, Y9, Y9
-	VORPD        Y10, Y11, Y11
-	VORPD        Y9, Y11, Y8
-	VMOVMSKPD    Y8, DX
-	TESTL        DX, DX
+	VORPD        Y10, Y8, Y8
+	VORPD        Y11, Y9, Y9
+	VORPD        Y9, Y8, Y8
+	VMOVMSKPD    Y8, R9
+	TESTL        R9, R9
 	JNZ          expAVX2F64Large
 	VMAXPD       expAVX2F64Consts<>+96(SB), Y0, Y0
 	VMAXPD       expAVX2F64Consts<>+96(SB), Y1, Y1
@@ -3008,8 +2675,8 @@ expAVX2F64Large:
 	VPSUBQ       expAVX2F64Consts<>+320(SB), Y1, Y1
 	VBLENDVPD    Y10, Y1, Y9, Y9
 	VBLENDVPD    Y11, Y5, Y9, Y9
-	VMOVUPS      Y8, (AX)
-	VMOVUPS      Y9, 32(AX)
+	VMOVUPS      Y8, (DI)
+	VMOVUPS      Y9, 32(DI)
 	VMOVUPS      expAVX2F64Consts<>+96(SB), Y4
 	VMOVUPS      expAVX2F64Consts<>+128(SB), Y8
 	VMAXPD       Y2, Y4, Y2
@@ -3072,9 +2739,44 @@ expAVX2F64Large:
 	VPSUBQ       expAVX2F64Consts<>+320(SB), Y3, Y3
 	VBLENDVPD    Y10, Y3, Y9, Y9
 	VBLENDVPD    Y11, Y5, Y9, Y9
-	VMOVUPS      Y8, 64(AX)
-	VMOVUPS      Y9, 96(AX)
+	VMOVUPS      Y8, 64(DI)
+	VMOVUPS      Y9, 96(DI)
 	JMP          expAVX2F64Next
+
+expAVX2F64TailCareful:
+	VMOVUPS      expAVX2F64Consts<>+96(SB), Y4
+	VMOVUPS      expAVX2F64Consts<>+128(SB), Y8
+	VMAXPD       Y0, Y4, Y0
+	VMINPD       Y0, Y8, Y0
+	VCMPPD       $0x11, expAVX2F64Consts<>+192(SB), Y0, Y6
+	VCMPPD       $0x16, expAVX2F64Consts<>+224(SB), Y0, Y7
+	VMOVUPS      expAVX2F64Consts<>+160(SB), Y4
+	VFMADD213PD  expAVX2F64Consts<>+0(SB), Y0, Y4
+	VSUBPD       expAVX2F64Consts<>+0(SB), Y4, Y8
+	VFNMADD231PD expAVX2F64Consts<>+416(SB), Y8, Y0
+	VFNMADD231PD expAVX2F64Consts<>+448(SB), Y8, Y0
+	VMOVUPS      expAVX2F64Consts<>+864(SB), Y8
+	VFMADD213PD  expAVX2F64Consts<>+832(SB), Y0, Y8
+	VFMADD213PD  expAVX2F64Consts<>+800(SB), Y0, Y8
+	VFMADD213PD  expAVX2F64Consts<>+768(SB), Y0, Y8
+	VFMADD213PD  expAVX2F64Consts<>+736(SB), Y0, Y8
+	VFMADD213PD  expAVX2F64Consts<>+704(SB), Y0, Y8
+	VFMADD213PD  expAVX2F64Consts<>+672(SB), Y0, Y8
+	VFMADD213PD  expAVX2F64Consts<>+640(SB), Y0, Y8
+	VFMADD213PD  expAVX2F64Consts<>+608(SB), Y0, Y8
+	VFMADD213PD  expAVX2F64Consts<>+576(SB), Y0, Y8
+	VFMADD213PD  expAVX2F64Consts<>+544(SB), Y0, Y8
+	VFMADD213PD  expAVX2F64Consts<>+512(SB), Y0, Y8
+	VFMADD213PD  expAVX2F64Consts<>+480(SB), Y0, Y8
+	VPSLLQ       $0x34, Y4, Y4
+	VPADDQ       Y4, Y8, Y8
+	VADDPD       expAVX2F64Consts<>+256(SB), Y0, Y4
+	VPADDQ       expAVX2F64Consts<>+352(SB), Y8, Y0
+	VADDPD       expAVX2F64Consts<>+320(SB), Y0, Y0
+	VPSUBQ       expAVX2F64Consts<>+320(SB), Y0, Y0
+	VBLENDVPD    Y6, Y0, Y8, Y8
+	VBLENDVPD    Y7, Y4, Y8, Y8
+	JMP          expAVX2F64TailStore
 
 DATA expSumAVX2F64Consts<>+0(SB)/8, $0x4338000000000000
 DATA expSumAVX2F64Consts<>+8(SB)/8, $0x4338000000000000
@@ -3190,27 +2892,41 @@ DATA expSumAVX2F64Consts<>+880(SB)/8, $0x3e223570d7cb9b5d
 DATA expSumAVX2F64Consts<>+888(SB)/8, $0x3e223570d7cb9b5d
 GLOBL expSumAVX2F64Consts<>(SB), RODATA|NOPTR, $896
 
-// func expSumAVX2F64(dst *float64, n int, shift float64) (sum float64)
-// Requires: AVX, AVX2, CMOV, FMA3, SSE2
-TEXT ·expSumAVX2F64(SB), NOSPLIT, $0-32
-	MOVQ         dst+0(FP), AX
-	MOVQ         n+8(FP), CX
+// func expSumAVX2F64(dst *float64, cols int, shift *float64, sum *float64, rows int, stride int)
+// Requires: AVX, AVX2, CMOV, FMA3
+TEXT ·expSumAVX2F64(SB), NOSPLIT, $0-48
+	MOVQ  dst+0(FP), AX
+	MOVQ  cols+8(FP), CX
+	MOVQ  shift+16(FP), DX
+	MOVQ  rows+32(FP), BX
+	MOVQ  stride+40(FP), SI
+	MOVQ  sum+24(FP), R9
+	LEAQ  -8(DX)(BX*8), DX
+	LEAQ  -8(R9)(BX*8), R9
+	MOVQ  BX, R8
+	DECQ  R8
+	IMULQ SI, R8
+	ADDQ  R8, AX
+
+expSumAVX2F64Row:
+	MOVQ         AX, DI
+	MOVQ         CX, R8
 	VXORPD       Y12, Y12, Y12
 	VXORPD       Y13, Y13, Y13
-	VBROADCASTSD shift+16(FP), Y15
+	VBROADCASTSD (DX), Y15
 	VMOVUPS      expSumAVX2F64Consts<>+32(SB), Y0
 	VSUBPD       Y0, Y15, Y15
-	SUBQ         $0x00000010, CX
+	SUBQ         $0x00000010, R8
 	JLT          expSumAVX2F64Rest
 
 expSumAVX2F64Group:
-	VMOVUPS      (AX), Y0
+	VMOVUPS      (DI), Y0
 	VSUBPD       Y15, Y0, Y0
-	VMOVUPS      32(AX), Y1
+	VMOVUPS      32(DI), Y1
 	VSUBPD       Y15, Y1, Y1
-	VMOVUPS      64(AX), Y2
+	VMOVUPS      64(DI), Y2
 	VSUBPD       Y15, Y2, Y2
-	VMOVUPS      96(AX), Y3
+	VMOVUPS      96(DI), Y3
 	VSUBPD       Y15, Y3, Y3
 	VANDPD       expSumAVX2F64Consts<>+288(SB), Y0, Y8
 	VCMPPD       $0x16, expSumAVX2F64Consts<>+64(SB), Y8, Y8
@@ -3220,11 +2936,11 @@ expSumAVX2F64Group:
 	VCMPPD       $0x16, expSumAVX2F64Consts<>+64(SB), Y10, Y10
 	VANDPD       expSumAVX2F64Consts<>+288(SB), Y3, Y11
 	VCMPPD       $0x16, expSumAVX2F64Consts<>+64(SB), Y11, Y11
-	VORPD        Y8, Y9, Y9
-	VORPD        Y10, Y11, Y11
-	VORPD        Y9, Y11, Y8
-	VMOVMSKPD    Y8, DX
-	TESTL        DX, DX
+	VORPD        Y10, Y8, Y8
+	VORPD        Y11, Y9, Y9
+	VORPD        Y9, Y8, Y8
+	VMOVMSKPD    Y8, R10
+	TESTL        R10, R10
 	JNZ          expSumAVX2F64Careful
 	VMOVUPS      expSumAVX2F64Consts<>+160(SB), Y4
 	VFMADD213PD  expSumAVX2F64Consts<>+0(SB), Y0, Y4
@@ -3308,39 +3024,39 @@ expSumAVX2F64Group:
 	VPADDQ       Y7, Y11, Y11
 
 expSumAVX2F64Store:
-	VMOVUPS Y8, (AX)
+	VMOVUPS Y8, (DI)
 	VADDPD  Y8, Y12, Y12
-	VMOVUPS Y9, 32(AX)
+	VMOVUPS Y9, 32(DI)
 	VADDPD  Y9, Y13, Y13
-	VMOVUPS Y10, 64(AX)
+	VMOVUPS Y10, 64(DI)
 	VADDPD  Y10, Y12, Y12
-	VMOVUPS Y11, 96(AX)
+	VMOVUPS Y11, 96(DI)
 	VADDPD  Y11, Y13, Y13
 
 expSumAVX2F64Next:
-	ADDQ $0x00000080, AX
-	SUBQ $0x00000010, CX
+	ADDQ $0x00000080, DI
+	SUBQ $0x00000010, R8
 	JGE  expSumAVX2F64Group
 
 expSumAVX2F64Rest:
-	ADDQ $0x00000010, CX
+	ADDQ $0x00000010, R8
 	JLE  expSumAVX2F64Done
 
 expSumAVX2F64Tail:
-	MOVQ         $0x00000004, DX
-	CMPQ         CX, DX
-	CMOVQLT      CX, DX
-	LEAQ         tailWindow<>+0(SB), BX
-	NEGQ         DX
-	VMOVUPS      32(BX)(DX*8), Y14
-	VMASKMOVPD   (AX), Y14, Y0
+	MOVQ         $0x00000004, R10
+	CMPQ         R8, R10
+	CMOVQLT      R8, R10
+	LEAQ         tailWindow<>+0(SB), R11
+	NEGQ         R10
+	VMOVUPS      32(R11)(R10*8), Y14
+	VMASKMOVPD   (DI), Y14, Y0
 	VSUBPD       Y15, Y0, Y0
-	VMOVUPS      expSumAVX2F64Consts<>+96(SB), Y4
-	VMOVUPS      expSumAVX2F64Consts<>+128(SB), Y8
-	VMAXPD       Y0, Y4, Y0
-	VMINPD       Y0, Y8, Y0
-	VCMPPD       $0x11, expSumAVX2F64Consts<>+192(SB), Y0, Y6
-	VCMPPD       $0x16, expSumAVX2F64Consts<>+224(SB), Y0, Y7
+	VANDPD       Y14, Y0, Y0
+	VANDPD       expSumAVX2F64Consts<>+288(SB), Y0, Y8
+	VCMPPD       $0x16, expSumAVX2F64Consts<>+64(SB), Y8, Y8
+	VMOVMSKPD    Y8, R10
+	TESTL        R10, R10
+	JNZ          expSumAVX2F64TailCareful
 	VMOVUPS      expSumAVX2F64Consts<>+160(SB), Y4
 	VFMADD213PD  expSumAVX2F64Consts<>+0(SB), Y0, Y4
 	VSUBPD       expSumAVX2F64Consts<>+0(SB), Y4, Y8
@@ -3361,18 +3077,14 @@ expSumAVX2F64Tail:
 	VFMADD213PD  expSumAVX2F64Consts<>+480(SB), Y0, Y8
 	VPSLLQ       $0x34, Y4, Y4
 	VPADDQ       Y4, Y8, Y8
-	VADDPD       expSumAVX2F64Consts<>+256(SB), Y0, Y4
-	VPADDQ       expSumAVX2F64Consts<>+352(SB), Y8, Y0
-	VADDPD       expSumAVX2F64Consts<>+320(SB), Y0, Y0
-	VPSUBQ       expSumAVX2F64Consts<>+320(SB), Y0, Y0
-	VBLENDVPD    Y6, Y0, Y8, Y8
-	VBLENDVPD    Y7, Y4, Y8, Y8
-	VMASKMOVPD   Y8, Y14, (AX)
-	VANDPD       Y14, Y8, Y8
-	VADDPD       Y8, Y12, Y12
-	ADDQ         $0x00000020, AX
-	SUBQ         $0x00000004, CX
-	JGT          expSumAVX2F64Tail
+
+expSumAVX2F64TailStore:
+	VMASKMOVPD Y8, Y14, (DI)
+	VANDPD     Y14, Y8, Y8
+	VADDPD     Y8, Y12, Y12
+	ADDQ       $0x00000020, DI
+	SUBQ       $0x00000004, R8
+	JGT        expSumAVX2F64Tail
 
 expSumAVX2F64Done:
 	VADDPD       Y13, Y12, Y1
@@ -3380,7 +3092,12 @@ expSumAVX2F64Done:
 	VADDPD       X0, X1, X1
 	VPERMILPD    $0x01, X1, X0
 	VADDPD       X0, X1, X1
-	MOVSD        X1, sum+24(FP)
+	VMOVSD       X1, (R9)
+	SUBQ         $0x08, R9
+	SUBQ         SI, AX
+	SUBQ         $0x08, DX
+	DECQ         BX
+	JNZ          expSumAVX2F64Row
 	VZEROUPPER
 	RET
 
@@ -3389,11 +3106,11 @@ expSumAVX2F64Careful:
 	VCMPPD       $0x16, expSumAVX2F64Consts<>+384(SB), Y1, Y9
 	VCMPPD       $0x16, expSumAVX2F64Consts<>+384(SB), Y2, Y10
 	VCMPPD       $0x16, expSumAVX2F64Consts<>+384(SB), Y3, Y11
-	VORPD        Y8, Y9, Y9
-	VORPD        Y10, Y11, Y11
-	VORPD        Y9, Y11, Y8
-	VMOVMSKPD    Y8, DX
-	TESTL        DX, DX
+	VORPD        Y10, Y8, Y8
+	VORPD        Y11, Y9, Y9
+	VORPD        Y9, Y8, Y8
+	VMOVMSKPD    Y8, R10
+	TESTL        R10, R10
 	JNZ          expSumAVX2F64Large
 	VMAXPD       expSumAVX2F64Consts<>+96(SB), Y0, Y0
 	VMAXPD       expSumAVX2F64Consts<>+96(SB), Y1, Y1
@@ -3560,9 +3277,9 @@ expSumAVX2F64Large:
 	VPSUBQ       expSumAVX2F64Consts<>+320(SB), Y1, Y1
 	VBLENDVPD    Y10, Y1, Y9, Y9
 	VBLENDVPD    Y11, Y5, Y9, Y9
-	VMOVUPS      Y8, (AX)
+	VMOVUPS      Y8, (DI)
 	VADDPD       Y8, Y12, Y12
-	VMOVUPS      Y9, 32(AX)
+	VMOVUPS      Y9, 32(DI)
 	VADDPD       Y9, Y13, Y13
 	VMOVUPS      expSumAVX2F64Consts<>+96(SB), Y4
 	VMOVUPS      expSumAVX2F64Consts<>+128(SB), Y8
@@ -3626,580 +3343,46 @@ expSumAVX2F64Large:
 	VPSUBQ       expSumAVX2F64Consts<>+320(SB), Y3, Y3
 	VBLENDVPD    Y10, Y3, Y9, Y9
 	VBLENDVPD    Y11, Y5, Y9, Y9
-	VMOVUPS      Y8, 64(AX)
-	VADDPD       Y8, Y12, Y12
-	VMOVUPS      Y9, 96(AX)
-	VADDPD       Y9, Y13, Y13
-	JMP          expSumAVX2F64Next
-
-DATA expRowsAVX2F64Consts<>+0(SB)/8, $0x4338000000000000
-DATA expRowsAVX2F64Consts<>+8(SB)/8, $0x4338000000000000
-DATA expRowsAVX2F64Consts<>+16(SB)/8, $0x4338000000000000
-DATA expRowsAVX2F64Consts<>+24(SB)/8, $0x4338000000000000
-DATA expRowsAVX2F64Consts<>+32(SB)/8, $0x26f0000000000000
-DATA expRowsAVX2F64Consts<>+40(SB)/8, $0x26f0000000000000
-DATA expRowsAVX2F64Consts<>+48(SB)/8, $0x26f0000000000000
-DATA expRowsAVX2F64Consts<>+56(SB)/8, $0x26f0000000000000
-DATA expRowsAVX2F64Consts<>+64(SB)/8, $0x4086200000000000
-DATA expRowsAVX2F64Consts<>+72(SB)/8, $0x4086200000000000
-DATA expRowsAVX2F64Consts<>+80(SB)/8, $0x4086200000000000
-DATA expRowsAVX2F64Consts<>+88(SB)/8, $0x4086200000000000
-DATA expRowsAVX2F64Consts<>+96(SB)/8, $0xc087500000000000
-DATA expRowsAVX2F64Consts<>+104(SB)/8, $0xc087500000000000
-DATA expRowsAVX2F64Consts<>+112(SB)/8, $0xc087500000000000
-DATA expRowsAVX2F64Consts<>+120(SB)/8, $0xc087500000000000
-DATA expRowsAVX2F64Consts<>+128(SB)/8, $0x4086300000000000
-DATA expRowsAVX2F64Consts<>+136(SB)/8, $0x4086300000000000
-DATA expRowsAVX2F64Consts<>+144(SB)/8, $0x4086300000000000
-DATA expRowsAVX2F64Consts<>+152(SB)/8, $0x4086300000000000
-DATA expRowsAVX2F64Consts<>+160(SB)/8, $0x3ff71547652b82fe
-DATA expRowsAVX2F64Consts<>+168(SB)/8, $0x3ff71547652b82fe
-DATA expRowsAVX2F64Consts<>+176(SB)/8, $0x3ff71547652b82fe
-DATA expRowsAVX2F64Consts<>+184(SB)/8, $0x3ff71547652b82fe
-DATA expRowsAVX2F64Consts<>+192(SB)/8, $0xc086232bdd7abcd2
-DATA expRowsAVX2F64Consts<>+200(SB)/8, $0xc086232bdd7abcd2
-DATA expRowsAVX2F64Consts<>+208(SB)/8, $0xc086232bdd7abcd2
-DATA expRowsAVX2F64Consts<>+216(SB)/8, $0xc086232bdd7abcd2
-DATA expRowsAVX2F64Consts<>+224(SB)/8, $0x40862e42fefa39ef
-DATA expRowsAVX2F64Consts<>+232(SB)/8, $0x40862e42fefa39ef
-DATA expRowsAVX2F64Consts<>+240(SB)/8, $0x40862e42fefa39ef
-DATA expRowsAVX2F64Consts<>+248(SB)/8, $0x40862e42fefa39ef
-DATA expRowsAVX2F64Consts<>+256(SB)/8, $0x7ff0000000000000
-DATA expRowsAVX2F64Consts<>+264(SB)/8, $0x7ff0000000000000
-DATA expRowsAVX2F64Consts<>+272(SB)/8, $0x7ff0000000000000
-DATA expRowsAVX2F64Consts<>+280(SB)/8, $0x7ff0000000000000
-DATA expRowsAVX2F64Consts<>+288(SB)/8, $0x7fffffffffffffff
-DATA expRowsAVX2F64Consts<>+296(SB)/8, $0x7fffffffffffffff
-DATA expRowsAVX2F64Consts<>+304(SB)/8, $0x7fffffffffffffff
-DATA expRowsAVX2F64Consts<>+312(SB)/8, $0x7fffffffffffffff
-DATA expRowsAVX2F64Consts<>+320(SB)/8, $0x0370000000000000
-DATA expRowsAVX2F64Consts<>+328(SB)/8, $0x0370000000000000
-DATA expRowsAVX2F64Consts<>+336(SB)/8, $0x0370000000000000
-DATA expRowsAVX2F64Consts<>+344(SB)/8, $0x0370000000000000
-DATA expRowsAVX2F64Consts<>+352(SB)/8, $0x0360000000000000
-DATA expRowsAVX2F64Consts<>+360(SB)/8, $0x0360000000000000
-DATA expRowsAVX2F64Consts<>+368(SB)/8, $0x0360000000000000
-DATA expRowsAVX2F64Consts<>+376(SB)/8, $0x0360000000000000
-DATA expRowsAVX2F64Consts<>+384(SB)/8, $0x4084f00000000000
-DATA expRowsAVX2F64Consts<>+392(SB)/8, $0x4084f00000000000
-DATA expRowsAVX2F64Consts<>+400(SB)/8, $0x4084f00000000000
-DATA expRowsAVX2F64Consts<>+408(SB)/8, $0x4084f00000000000
-DATA expRowsAVX2F64Consts<>+416(SB)/8, $0x3fe62e42fefa39ef
-DATA expRowsAVX2F64Consts<>+424(SB)/8, $0x3fe62e42fefa39ef
-DATA expRowsAVX2F64Consts<>+432(SB)/8, $0x3fe62e42fefa39ef
-DATA expRowsAVX2F64Consts<>+440(SB)/8, $0x3fe62e42fefa39ef
-DATA expRowsAVX2F64Consts<>+448(SB)/8, $0x3c7abc9e3b39803f
-DATA expRowsAVX2F64Consts<>+456(SB)/8, $0x3c7abc9e3b39803f
-DATA expRowsAVX2F64Consts<>+464(SB)/8, $0x3c7abc9e3b39803f
-DATA expRowsAVX2F64Consts<>+472(SB)/8, $0x3c7abc9e3b39803f
-DATA expRowsAVX2F64Consts<>+480(SB)/8, $0x3ff0000000000000
-DATA expRowsAVX2F64Consts<>+488(SB)/8, $0x3ff0000000000000
-DATA expRowsAVX2F64Consts<>+496(SB)/8, $0x3ff0000000000000
-DATA expRowsAVX2F64Consts<>+504(SB)/8, $0x3ff0000000000000
-DATA expRowsAVX2F64Consts<>+512(SB)/8, $0x3ff0000000000000
-DATA expRowsAVX2F64Consts<>+520(SB)/8, $0x3ff0000000000000
-DATA expRowsAVX2F64Consts<>+528(SB)/8, $0x3ff0000000000000
-DATA expRowsAVX2F64Consts<>+536(SB)/8, $0x3ff0000000000000
-DATA expRowsAVX2F64Consts<>+544(SB)/8, $0x3fe0000000000000
-DATA expRowsAVX2F64Consts<>+552(SB)/8, $0x3fe0000000000000
-DATA expRowsAVX2F64Consts<>+560(SB)/8, $0x3fe0000000000000
-DATA expRowsAVX2F64Consts<>+568(SB)/8, $0x3fe0000000000000
-DATA expRowsAVX2F64Consts<>+576(SB)/8, $0x3fc5555555555557
-DATA expRowsAVX2F64Consts<>+584(SB)/8, $0x3fc5555555555557
-DATA expRowsAVX2F64Consts<>+592(SB)/8, $0x3fc5555555555557
-DATA expRowsAVX2F64Consts<>+600(SB)/8, $0x3fc5555555555557
-DATA expRowsAVX2F64Consts<>+608(SB)/8, $0x3fa555555555558a
-DATA expRowsAVX2F64Consts<>+616(SB)/8, $0x3fa555555555558a
-DATA expRowsAVX2F64Consts<>+624(SB)/8, $0x3fa555555555558a
-DATA expRowsAVX2F64Consts<>+632(SB)/8, $0x3fa555555555558a
-DATA expRowsAVX2F64Consts<>+640(SB)/8, $0x3f811111111103cf
-DATA expRowsAVX2F64Consts<>+648(SB)/8, $0x3f811111111103cf
-DATA expRowsAVX2F64Consts<>+656(SB)/8, $0x3f811111111103cf
-DATA expRowsAVX2F64Consts<>+664(SB)/8, $0x3f811111111103cf
-DATA expRowsAVX2F64Consts<>+672(SB)/8, $0x3f56c16c16bf83a7
-DATA expRowsAVX2F64Consts<>+680(SB)/8, $0x3f56c16c16bf83a7
-DATA expRowsAVX2F64Consts<>+688(SB)/8, $0x3f56c16c16bf83a7
-DATA expRowsAVX2F64Consts<>+696(SB)/8, $0x3f56c16c16bf83a7
-DATA expRowsAVX2F64Consts<>+704(SB)/8, $0x3f2a01a01aa04b49
-DATA expRowsAVX2F64Consts<>+712(SB)/8, $0x3f2a01a01aa04b49
-DATA expRowsAVX2F64Consts<>+720(SB)/8, $0x3f2a01a01aa04b49
-DATA expRowsAVX2F64Consts<>+728(SB)/8, $0x3f2a01a01aa04b49
-DATA expRowsAVX2F64Consts<>+736(SB)/8, $0x3efa01a026f67e03
-DATA expRowsAVX2F64Consts<>+744(SB)/8, $0x3efa01a026f67e03
-DATA expRowsAVX2F64Consts<>+752(SB)/8, $0x3efa01a026f67e03
-DATA expRowsAVX2F64Consts<>+760(SB)/8, $0x3efa01a026f67e03
-DATA expRowsAVX2F64Consts<>+768(SB)/8, $0x3ec71de088f64eb9
-DATA expRowsAVX2F64Consts<>+776(SB)/8, $0x3ec71de088f64eb9
-DATA expRowsAVX2F64Consts<>+784(SB)/8, $0x3ec71de088f64eb9
-DATA expRowsAVX2F64Consts<>+792(SB)/8, $0x3ec71de088f64eb9
-DATA expRowsAVX2F64Consts<>+800(SB)/8, $0x3e927e2be029292d
-DATA expRowsAVX2F64Consts<>+808(SB)/8, $0x3e927e2be029292d
-DATA expRowsAVX2F64Consts<>+816(SB)/8, $0x3e927e2be029292d
-DATA expRowsAVX2F64Consts<>+824(SB)/8, $0x3e927e2be029292d
-DATA expRowsAVX2F64Consts<>+832(SB)/8, $0x3e5af40a82c2f2bf
-DATA expRowsAVX2F64Consts<>+840(SB)/8, $0x3e5af40a82c2f2bf
-DATA expRowsAVX2F64Consts<>+848(SB)/8, $0x3e5af40a82c2f2bf
-DATA expRowsAVX2F64Consts<>+856(SB)/8, $0x3e5af40a82c2f2bf
-DATA expRowsAVX2F64Consts<>+864(SB)/8, $0x3e223570d7cb9b5d
-DATA expRowsAVX2F64Consts<>+872(SB)/8, $0x3e223570d7cb9b5d
-DATA expRowsAVX2F64Consts<>+880(SB)/8, $0x3e223570d7cb9b5d
-DATA expRowsAVX2F64Consts<>+888(SB)/8, $0x3e223570d7cb9b5d
-GLOBL expRowsAVX2F64Consts<>(SB), RODATA|NOPTR, $896
-
-// func expRowsAVX2F64(dst *float64, cols int, shift *float64, sum *float64, rows int, stride int)
-// Requires: AVX, AVX2, CMOV, FMA3
-TEXT ·expRowsAVX2F64(SB), NOSPLIT, $0-48
-	MOVQ dst+0(FP), AX
-	MOVQ cols+8(FP), CX
-	MOVQ sum+24(FP), DX
-	MOVQ rows+32(FP), BX
-	MOVQ stride+40(FP), SI
-	MOVQ shift+16(FP), R9
-
-expRowsAVX2F64Row:
-	MOVQ         AX, DI
-	MOVQ         CX, R8
-	VXORPD       Y12, Y12, Y12
-	VXORPD       Y13, Y13, Y13
-	VBROADCASTSD (R9), Y15
-	VMOVUPS      expRowsAVX2F64Consts<>+32(SB), Y0
-	VSUBPD       Y0, Y15, Y15
-	SUBQ         $0x00000010, R8
-	JLT          expRowsAVX2F64Rest
-
-expRowsAVX2F64Group:
-	VMOVUPS      (DI), Y0
-	VSUBPD       Y15, Y0, Y0
-	VMOVUPS      32(DI), Y1
-	VSUBPD       Y15, Y1, Y1
-	VMOVUPS      64(DI), Y2
-	VSUBPD       Y15, Y2, Y2
-	VMOVUPS      96(DI), Y3
-	VSUBPD       Y15, Y3, Y3
-	VANDPD       expRowsAVX2F64Consts<>+288(SB), Y0, Y8
-	VCMPPD       $0x16, expRowsAVX2F64Consts<>+64(SB), Y8, Y8
-	VANDPD       expRowsAVX2F64Consts<>+288(SB), Y1, Y9
-	VCMPPD       $0x16, expRowsAVX2F64Consts<>+64(SB), Y9, Y9
-	VANDPD       expRowsAVX2F64Consts<>+288(SB), Y2, Y10
-	VCMPPD       $0x16, expRowsAVX2F64Consts<>+64(SB), Y10, Y10
-	VANDPD       expRowsAVX2F64Consts<>+288(SB), Y3, Y11
-	VCMPPD       $0x16, expRowsAVX2F64Consts<>+64(SB), Y11, Y11
-	VORPD        Y8, Y9, Y9
-	VORPD        Y10, Y11, Y11
-	VORPD        Y9, Y11, Y8
-	VMOVMSKPD    Y8, R10
-	TESTL        R10, R10
-	JNZ          expRowsAVX2F64Careful
-	VMOVUPS      expRowsAVX2F64Consts<>+160(SB), Y4
-	VFMADD213PD  expRowsAVX2F64Consts<>+0(SB), Y0, Y4
-	VMOVUPS      expRowsAVX2F64Consts<>+160(SB), Y5
-	VFMADD213PD  expRowsAVX2F64Consts<>+0(SB), Y1, Y5
-	VMOVUPS      expRowsAVX2F64Consts<>+160(SB), Y6
-	VFMADD213PD  expRowsAVX2F64Consts<>+0(SB), Y2, Y6
-	VMOVUPS      expRowsAVX2F64Consts<>+160(SB), Y7
-	VFMADD213PD  expRowsAVX2F64Consts<>+0(SB), Y3, Y7
-	VSUBPD       expRowsAVX2F64Consts<>+0(SB), Y4, Y8
-	VSUBPD       expRowsAVX2F64Consts<>+0(SB), Y5, Y9
-	VSUBPD       expRowsAVX2F64Consts<>+0(SB), Y6, Y10
-	VSUBPD       expRowsAVX2F64Consts<>+0(SB), Y7, Y11
-	VFNMADD231PD expRowsAVX2F64Consts<>+416(SB), Y8, Y0
-	VFNMADD231PD expRowsAVX2F64Consts<>+416(SB), Y9, Y1
-	VFNMADD231PD expRowsAVX2F64Consts<>+416(SB), Y10, Y2
-	VFNMADD231PD expRowsAVX2F64Consts<>+416(SB), Y11, Y3
-	VFNMADD231PD expRowsAVX2F64Consts<>+448(SB), Y8, Y0
-	VFNMADD231PD expRowsAVX2F64Consts<>+448(SB), Y9, Y1
-	VFNMADD231PD expRowsAVX2F64Consts<>+448(SB), Y10, Y2
-	VFNMADD231PD expRowsAVX2F64Consts<>+448(SB), Y11, Y3
-	VMOVUPS      expRowsAVX2F64Consts<>+864(SB), Y8
-	VMOVUPS      expRowsAVX2F64Consts<>+864(SB), Y9
-	VMOVUPS      expRowsAVX2F64Consts<>+864(SB), Y10
-	VMOVUPS      expRowsAVX2F64Consts<>+864(SB), Y11
-	VFMADD213PD  expRowsAVX2F64Consts<>+832(SB), Y0, Y8
-	VFMADD213PD  expRowsAVX2F64Consts<>+832(SB), Y1, Y9
-	VFMADD213PD  expRowsAVX2F64Consts<>+832(SB), Y2, Y10
-	VFMADD213PD  expRowsAVX2F64Consts<>+832(SB), Y3, Y11
-	VFMADD213PD  expRowsAVX2F64Consts<>+800(SB), Y0, Y8
-	VFMADD213PD  expRowsAVX2F64Consts<>+800(SB), Y1, Y9
-	VFMADD213PD  expRowsAVX2F64Consts<>+800(SB), Y2, Y10
-	VFMADD213PD  expRowsAVX2F64Consts<>+800(SB), Y3, Y11
-	VFMADD213PD  expRowsAVX2F64Consts<>+768(SB), Y0, Y8
-	VFMADD213PD  expRowsAVX2F64Consts<>+768(SB), Y1, Y9
-	VFMADD213PD  expRowsAVX2F64Consts<>+768(SB), Y2, Y10
-	VFMADD213PD  expRowsAVX2F64Consts<>+768(SB), Y3, Y11
-	VFMADD213PD  expRowsAVX2F64Consts<>+736(SB), Y0, Y8
-	VFMADD213PD  expRowsAVX2F64Consts<>+736(SB), Y1, Y9
-	VFMADD213PD  expRowsAVX2F64Consts<>+736(SB), Y2, Y10
-	VFMADD213PD  expRowsAVX2F64Consts<>+736(SB), Y3, Y11
-	VFMADD213PD  expRowsAVX2F64Consts<>+704(SB), Y0, Y8
-	VFMADD213PD  expRowsAVX2F64Consts<>+704(SB), Y1, Y9
-	VFMADD213PD  expRowsAVX2F64Consts<>+704(SB), Y2, Y10
-	VFMADD213PD  expRowsAVX2F64Consts<>+704(SB), Y3, Y11
-	VFMADD213PD  expRowsAVX2F64Consts<>+672(SB), Y0, Y8
-	VFMADD213PD  expRowsAVX2F64Consts<>+672(SB), Y1, Y9
-	VFMADD213PD  expRowsAVX2F64Consts<>+672(SB), Y2, Y10
-	VFMADD213PD  expRowsAVX2F64Consts<>+672(SB), Y3, Y11
-	VFMADD213PD  expRowsAVX2F64Consts<>+640(SB), Y0, Y8
-	VFMADD213PD  expRowsAVX2F64Consts<>+640(SB), Y1, Y9
-	VFMADD213PD  expRowsAVX2F64Consts<>+640(SB), Y2, Y10
-	VFMADD213PD  expRowsAVX2F64Consts<>+640(SB), Y3, Y11
-	VFMADD213PD  expRowsAVX2F64Consts<>+608(SB), Y0, Y8
-	VFMADD213PD  expRowsAVX2F64Consts<>+608(SB), Y1, Y9
-	VFMADD213PD  expRowsAVX2F64Consts<>+608(SB), Y2, Y10
-	VFMADD213PD  expRowsAVX2F64Consts<>+608(SB), Y3, Y11
-	VFMADD213PD  expRowsAVX2F64Consts<>+576(SB), Y0, Y8
-	VFMADD213PD  expRowsAVX2F64Consts<>+576(SB), Y1, Y9
-	VFMADD213PD  expRowsAVX2F64Consts<>+576(SB), Y2, Y10
-	VFMADD213PD  expRowsAVX2F64Consts<>+576(SB), Y3, Y11
-	VFMADD213PD  expRowsAVX2F64Consts<>+544(SB), Y0, Y8
-	VFMADD213PD  expRowsAVX2F64Consts<>+544(SB), Y1, Y9
-	VFMADD213PD  expRowsAVX2F64Consts<>+544(SB), Y2, Y10
-	VFMADD213PD  expRowsAVX2F64Consts<>+544(SB), Y3, Y11
-	VFMADD213PD  expRowsAVX2F64Consts<>+512(SB), Y0, Y8
-	VFMADD213PD  expRowsAVX2F64Consts<>+512(SB), Y1, Y9
-	VFMADD213PD  expRowsAVX2F64Consts<>+512(SB), Y2, Y10
-	VFMADD213PD  expRowsAVX2F64Consts<>+512(SB), Y3, Y11
-	VFMADD213PD  expRowsAVX2F64Consts<>+480(SB), Y0, Y8
-	VFMADD213PD  expRowsAVX2F64Consts<>+480(SB), Y1, Y9
-	VFMADD213PD  expRowsAVX2F64Consts<>+480(SB), Y2, Y10
-	VFMADD213PD  expRowsAVX2F64Consts<>+480(SB), Y3, Y11
-	VPSLLQ       $0x34, Y4, Y4
-	VPSLLQ       $0x34, Y5, Y5
-	VPSLLQ       $0x34, Y6, Y6
-	VPSLLQ       $0x34, Y7, Y7
-	VPADDQ       Y4, Y8, Y8
-	VPADDQ       Y5, Y9, Y9
-	VPADDQ       Y6, Y10, Y10
-	VPADDQ       Y7, Y11, Y11
-
-expRowsAVX2F64Store:
-	VMOVUPS Y8, (DI)
-	VADDPD  Y8, Y12, Y12
-	VMOVUPS Y9, 32(DI)
-	VADDPD  Y9, Y13, Y13
-	VMOVUPS Y10, 64(DI)
-	VADDPD  Y10, Y12, Y12
-	VMOVUPS Y11, 96(DI)
-	VADDPD  Y11, Y13, Y13
-
-expRowsAVX2F64Next:
-	ADDQ $0x00000080, DI
-	SUBQ $0x00000010, R8
-	JGE  expRowsAVX2F64Group
-
-expRowsAVX2F64Rest:
-	ADDQ $0x00000010, R8
-	JLE  expRowsAVX2F64Done
-
-expRowsAVX2F64Tail:
-	MOVQ         $0x00000004, R10
-	CMPQ         R8, R10
-	CMOVQLT      R8, R10
-	LEAQ         tailWindow<>+0(SB), R11
-	NEGQ         R10
-	VMOVUPS      32(R11)(R10*8), Y14
-	VMASKMOVPD   (DI), Y14, Y0
-	VSUBPD       Y15, Y0, Y0
-	VMOVUPS      expRowsAVX2F64Consts<>+96(SB), Y4
-	VMOVUPS      expRowsAVX2F64Consts<>+128(SB), Y8
-	VMAXPD       Y0, Y4, Y0
-	VMINPD       Y0, Y8, Y0
-	VCMPPD       $0x11, expRowsAVX2F64Consts<>+192(SB), Y0, Y6
-	VCMPPD       $0x16, expRowsAVX2F64Consts<>+224(SB), Y0, Y7
-	VMOVUPS      expRowsAVX2F64Consts<>+160(SB), Y4
-	VFMADD213PD  expRowsAVX2F64Consts<>+0(SB), Y0, Y4
-	VSUBPD       expRowsAVX2F64Consts<>+0(SB), Y4, Y8
-	VFNMADD231PD expRowsAVX2F64Consts<>+416(SB), Y8, Y0
-	VFNMADD231PD expRowsAVX2F64Consts<>+448(SB), Y8, Y0
-	VMOVUPS      expRowsAVX2F64Consts<>+864(SB), Y8
-	VFMADD213PD  expRowsAVX2F64Consts<>+832(SB), Y0, Y8
-	VFMADD213PD  expRowsAVX2F64Consts<>+800(SB), Y0, Y8
-	VFMADD213PD  expRowsAVX2F64Consts<>+768(SB), Y0, Y8
-	VFMADD213PD  expRowsAVX2F64Consts<>+736(SB), Y0, Y8
-	VFMADD213PD  expRowsAVX2F64Consts<>+704(SB), Y0, Y8
-	VFMADD213PD  expRowsAVX2F64Consts<>+672(SB), Y0, Y8
-	VFMADD213PD  expRowsAVX2F64Consts<>+640(SB), Y0, Y8
-	VFMADD213PD  expRowsAVX2F64Consts<>+608(SB), Y0, Y8
-	VFMADD213PD  expRowsAVX2F64Consts<>+576(SB), Y0, Y8
-	VFMADD213PD  expRowsAVX2F64Consts<>+544(SB), Y0, Y8
-	VFMADD213PD  expRowsAVX2F64Consts<>+512(SB), Y0, Y8
-	VFMADD213PD  expRowsAVX2F64Consts<>+480(SB), Y0, Y8
-	VPSLLQ       $0x34, Y4, Y4
-	VPADDQ       Y4, Y8, Y8
-	VADDPD       expRowsAVX2F64Consts<>+256(SB), Y0, Y4
-	VPADDQ       expRowsAVX2F64Consts<>+352(SB), Y8, Y0
-	VADDPD       expRowsAVX2F64Consts<>+320(SB), Y0, Y0
-	VPSUBQ       expRowsAVX2F64Consts<>+320(SB), Y0, Y0
-	VBLENDVPD    Y6, Y0, Y8, Y8
-	VBLENDVPD    Y7, Y4, Y8, Y8
-	VMASKMOVPD   Y8, Y14, (DI)
-	VANDPD       Y14, Y8, Y8
-	VADDPD       Y8, Y12, Y12
-	ADDQ         $0x00000020, DI
-	SUBQ         $0x00000004, R8
-	JGT          expRowsAVX2F64Tail
-
-expRowsAVX2F64Done:
-	VADDPD       Y13, Y12, Y1
-	VEXTRACTF128 $0x01, Y1, X0
-	VADDPD       X0, X1, X1
-	VPERMILPD    $0x01, X1, X0
-	VADDPD       X0, X1, X1
-	VMOVSD       X1, (DX)
-	ADDQ         SI, AX
-	ADDQ         $0x08, R9
-	ADDQ         $0x08, DX
-	DECQ         BX
-	JNZ          expRowsAVX2F64Row
-	VZEROUPPER
-	RET
-
-expRowsAVX2F64Careful:
-	VCMPPD       $0x16, expRowsAVX2F64Consts<>+384(SB), Y0, Y8
-	VCMPPD       $0x16, expRowsAVX2F64Consts<>+384(SB), Y1, Y9
-	VCMPPD       $0x16, expRowsAVX2F64Consts<>+384(SB), Y2, Y10
-	VCMPPD       $0x16, expRowsAVX2F64Consts<>+384(SB), Y3, Y11
-	VORPD        Y8, Y9, Y9
-	VORPD        Y10, Y11, Y11
-	VORPD        Y9, Y11, Y8
-	VMOVMSKPD    Y8, R10
-	TESTL        R10, R10
-	JNZ          expRowsAVX2F64Large
-	VMAXPD       expRowsAVX2F64Consts<>+96(SB), Y0, Y0
-	VMAXPD       expRowsAVX2F64Consts<>+96(SB), Y1, Y1
-	VMAXPD       expRowsAVX2F64Consts<>+96(SB), Y2, Y2
-	VMAXPD       expRowsAVX2F64Consts<>+96(SB), Y3, Y3
-	VMOVUPS      expRowsAVX2F64Consts<>+160(SB), Y4
-	VFMADD213PD  expRowsAVX2F64Consts<>+0(SB), Y0, Y4
-	VMOVUPS      expRowsAVX2F64Consts<>+160(SB), Y5
-	VFMADD213PD  expRowsAVX2F64Consts<>+0(SB), Y1, Y5
-	VMOVUPS      expRowsAVX2F64Consts<>+160(SB), Y6
-	VFMADD213PD  expRowsAVX2F64Consts<>+0(SB), Y2, Y6
-	VMOVUPS      expRowsAVX2F64Consts<>+160(SB), Y7
-	VFMADD213PD  expRowsAVX2F64Consts<>+0(SB), Y3, Y7
-	VSUBPD       expRowsAVX2F64Consts<>+0(SB), Y4, Y8
-	VSUBPD       expRowsAVX2F64Consts<>+0(SB), Y5, Y9
-	VSUBPD       expRowsAVX2F64Consts<>+0(SB), Y6, Y10
-	VSUBPD       expRowsAVX2F64Consts<>+0(SB), Y7, Y11
-	VFNMADD231PD expRowsAVX2F64Consts<>+416(SB), Y8, Y0
-	VFNMADD231PD expRowsAVX2F64Consts<>+416(SB), Y9, Y1
-	VFNMADD231PD expRowsAVX2F64Consts<>+416(SB), Y10, Y2
-	VFNMADD231PD expRowsAVX2F64Consts<>+416(SB), Y11, Y3
-	VFNMADD231PD expRowsAVX2F64Consts<>+448(SB), Y8, Y0
-	VFNMADD231PD expRowsAVX2F64Consts<>+448(SB), Y9, Y1
-	VFNMADD231PD expRowsAVX2F64Consts<>+448(SB), Y10, Y2
-	VFNMADD231PD expRowsAVX2F64Consts<>+448(SB), Y11, Y3
-	VMOVUPS      expRowsAVX2F64Consts<>+864(SB), Y8
-	VMOVUPS      expRowsAVX2F64Consts<>+864(SB), Y9
-	VMOVUPS      expRowsAVX2F64Consts<>+864(SB), Y10
-	VMOVUPS      expRowsAVX2F64Consts<>+864(SB), Y11
-	VFMADD213PD  expRowsAVX2F64Consts<>+832(SB), Y0, Y8
-	VFMADD213PD  expRowsAVX2F64Consts<>+832(SB), Y1, Y9
-	VFMADD213PD  expRowsAVX2F64Consts<>+832(SB), Y2, Y10
-	VFMADD213PD  expRowsAVX2F64Consts<>+832(SB), Y3, Y11
-	VFMADD213PD  expRowsAVX2F64Consts<>+800(SB), Y0, Y8
-	VFMADD213PD  expRowsAVX2F64Consts<>+800(SB), Y1, Y9
-	VFMADD213PD  expRowsAVX2F64Consts<>+800(SB), Y2, Y10
-	VFMADD213PD  expRowsAVX2F64Consts<>+800(SB), Y3, Y11
-	VFMADD213PD  expRowsAVX2F64Consts<>+768(SB), Y0, Y8
-	VFMADD213PD  expRowsAVX2F64Consts<>+768(SB), Y1, Y9
-	VFMADD213PD  expRowsAVX2F64Consts<>+768(SB), Y2, Y10
-	VFMADD213PD  expRowsAVX2F64Consts<>+768(SB), Y3, Y11
-	VFMADD213PD  expRowsAVX2F64Consts<>+736(SB), Y0, Y8
-	VFMADD213PD  expRowsAVX2F64Consts<>+736(SB), Y1, Y9
-	VFMADD213PD  expRowsAVX2F64Consts<>+736(SB), Y2, Y10
-	VFMADD213PD  expRowsAVX2F64Consts<>+736(SB), Y3, Y11
-	VFMADD213PD  expRowsAVX2F64Consts<>+704(SB), Y0, Y8
-	VFMADD213PD  expRowsAVX2F64Consts<>+704(SB), Y1, Y9
-	VFMADD213PD  expRowsAVX2F64Consts<>+704(SB), Y2, Y10
-	VFMADD213PD  expRowsAVX2F64Consts<>+704(SB), Y3, Y11
-	VFMADD213PD  expRowsAVX2F64Consts<>+672(SB), Y0, Y8
-	VFMADD213PD  expRowsAVX2F64Consts<>+672(SB), Y1, Y9
-	VFMADD213PD  expRowsAVX2F64Consts<>+672(SB), Y2, Y10
-	VFMADD213PD  expRowsAVX2F64Consts<>+672(SB), Y3, Y11
-	VFMADD213PD  expRowsAVX2F64Consts<>+640(SB), Y0, Y8
-	VFMADD213PD  expRowsAVX2F64Consts<>+640(SB), Y1, Y9
-	VFMADD213PD  expRowsAVX2F64Consts<>+640(SB), Y2, Y10
-	VFMADD213PD  expRowsAVX2F64Consts<>+640(SB), Y3, Y11
-	VFMADD213PD  expRowsAVX2F64Consts<>+608(SB), Y0, Y8
-	VFMADD213PD  expRowsAVX2F64Consts<>+608(SB), Y1, Y9
-	VFMADD213PD  expRowsAVX2F64Consts<>+608(SB), Y2, Y10
-	VFMADD213PD  expRowsAVX2F64Consts<>+608(SB), Y3, Y11
-	VFMADD213PD  expRowsAVX2F64Consts<>+576(SB), Y0, Y8
-	VFMADD213PD  expRowsAVX2F64Consts<>+576(SB), Y1, Y9
-	VFMADD213PD  expRowsAVX2F64Consts<>+576(SB), Y2, Y10
-	VFMADD213PD  expRowsAVX2F64Consts<>+576(SB), Y3, Y11
-	VFMADD213PD  expRowsAVX2F64Consts<>+544(SB), Y0, Y8
-	VFMADD213PD  expRowsAVX2F64Consts<>+544(SB), Y1, Y9
-	VFMADD213PD  expRowsAVX2F64Consts<>+544(SB), Y2, Y10
-	VFMADD213PD  expRowsAVX2F64Consts<>+544(SB), Y3, Y11
-	VFMADD213PD  expRowsAVX2F64Consts<>+512(SB), Y0, Y8
-	VFMADD213PD  expRowsAVX2F64Consts<>+512(SB), Y1, Y9
-	VFMADD213PD  expRowsAVX2F64Consts<>+512(SB), Y2, Y10
-	VFMADD213PD  expRowsAVX2F64Consts<>+512(SB), Y3, Y11
-	VFMADD213PD  expRowsAVX2F64Consts<>+480(SB), Y0, Y8
-	VFMADD213PD  expRowsAVX2F64Consts<>+480(SB), Y1, Y9
-	VFMADD213PD  expRowsAVX2F64Consts<>+480(SB), Y2, Y10
-	VFMADD213PD  expRowsAVX2F64Consts<>+480(SB), Y3, Y11
-	VPSLLQ       $0x34, Y4, Y4
-	VPSLLQ       $0x34, Y5, Y5
-	VPSLLQ       $0x34, Y6, Y6
-	VPSLLQ       $0x34, Y7, Y7
-	VPADDQ       Y4, Y8, Y8
-	VPADDQ       Y5, Y9, Y9
-	VPADDQ       Y6, Y10, Y10
-	VPADDQ       Y7, Y11, Y11
-	VPADDQ       expRowsAVX2F64Consts<>+352(SB), Y8, Y0
-	VPADDQ       expRowsAVX2F64Consts<>+352(SB), Y9, Y1
-	VPADDQ       expRowsAVX2F64Consts<>+352(SB), Y10, Y2
-	VPADDQ       expRowsAVX2F64Consts<>+352(SB), Y11, Y3
-	VADDPD       expRowsAVX2F64Consts<>+320(SB), Y0, Y0
-	VADDPD       expRowsAVX2F64Consts<>+320(SB), Y1, Y1
-	VADDPD       expRowsAVX2F64Consts<>+320(SB), Y2, Y2
-	VADDPD       expRowsAVX2F64Consts<>+320(SB), Y3, Y3
-	VPSUBQ       expRowsAVX2F64Consts<>+320(SB), Y0, Y0
-	VPSUBQ       expRowsAVX2F64Consts<>+320(SB), Y1, Y1
-	VPSUBQ       expRowsAVX2F64Consts<>+320(SB), Y2, Y2
-	VPSUBQ       expRowsAVX2F64Consts<>+320(SB), Y3, Y3
-	VMAXPD       Y0, Y8, Y8
-	VMAXPD       Y1, Y9, Y9
-	VMAXPD       Y2, Y10, Y10
-	VMAXPD       Y3, Y11, Y11
-	JMP          expRowsAVX2F64Store
-
-expRowsAVX2F64Large:
-	VMOVUPS      expRowsAVX2F64Consts<>+96(SB), Y4
-	VMOVUPS      expRowsAVX2F64Consts<>+128(SB), Y8
-	VMAXPD       Y0, Y4, Y0
-	VMINPD       Y0, Y8, Y0
-	VMAXPD       Y1, Y4, Y1
-	VMINPD       Y1, Y8, Y1
-	VCMPPD       $0x11, expRowsAVX2F64Consts<>+192(SB), Y0, Y6
-	VCMPPD       $0x16, expRowsAVX2F64Consts<>+224(SB), Y0, Y7
-	VCMPPD       $0x11, expRowsAVX2F64Consts<>+192(SB), Y1, Y10
-	VCMPPD       $0x16, expRowsAVX2F64Consts<>+224(SB), Y1, Y11
-	VMOVUPS      expRowsAVX2F64Consts<>+160(SB), Y4
-	VFMADD213PD  expRowsAVX2F64Consts<>+0(SB), Y0, Y4
-	VMOVUPS      expRowsAVX2F64Consts<>+160(SB), Y5
-	VFMADD213PD  expRowsAVX2F64Consts<>+0(SB), Y1, Y5
-	VSUBPD       expRowsAVX2F64Consts<>+0(SB), Y4, Y8
-	VSUBPD       expRowsAVX2F64Consts<>+0(SB), Y5, Y9
-	VFNMADD231PD expRowsAVX2F64Consts<>+416(SB), Y8, Y0
-	VFNMADD231PD expRowsAVX2F64Consts<>+416(SB), Y9, Y1
-	VFNMADD231PD expRowsAVX2F64Consts<>+448(SB), Y8, Y0
-	VFNMADD231PD expRowsAVX2F64Consts<>+448(SB), Y9, Y1
-	VMOVUPS      expRowsAVX2F64Consts<>+864(SB), Y8
-	VMOVUPS      expRowsAVX2F64Consts<>+864(SB), Y9
-	VFMADD213PD  expRowsAVX2F64Consts<>+832(SB), Y0, Y8
-	VFMADD213PD  expRowsAVX2F64Consts<>+832(SB), Y1, Y9
-	VFMADD213PD  expRowsAVX2F64Consts<>+800(SB), Y0, Y8
-	VFMADD213PD  expRowsAVX2F64Consts<>+800(SB), Y1, Y9
-	VFMADD213PD  expRowsAVX2F64Consts<>+768(SB), Y0, Y8
-	VFMADD213PD  expRowsAVX2F64Consts<>+768(SB), Y1, Y9
-	VFMADD213PD  expRowsAVX2F64Consts<>+736(SB), Y0, Y8
-	VFMADD213PD  expRowsAVX2F64Consts<>+736(SB), Y1, Y9
-	VFMADD213PD  expRowsAVX2F64Consts<>+704(SB), Y0, Y8
-	VFMADD213PD  expRowsAVX2F64Consts<>+704(SB), Y1, Y9
-	VFMADD213PD  expRowsAVX2F64Consts<>+672(SB), Y0, Y8
-	VFMADD213PD  expRowsAVX2F64Consts<>+672(SB), Y1, Y9
-	VFMADD213PD  expRowsAVX2F64Consts<>+640(SB), Y0, Y8
-	VFMADD213PD  expRowsAVX2F64Consts<>+640(SB), Y1, Y9
-	VFMADD213PD  expRowsAVX2F64Consts<>+608(SB), Y0, Y8
-	VFMADD213PD  expRowsAVX2F64Consts<>+608(SB), Y1, Y9
-	VFMADD213PD  expRowsAVX2F64Consts<>+576(SB), Y0, Y8
-	VFMADD213PD  expRowsAVX2F64Consts<>+576(SB), Y1, Y9
-	VFMADD213PD  expRowsAVX2F64Consts<>+544(SB), Y0, Y8
-	VFMADD213PD  expRowsAVX2F64Consts<>+544(SB), Y1, Y9
-	VFMADD213PD  expRowsAVX2F64Consts<>+512(SB), Y0, Y8
-	VFMADD213PD  expRowsAVX2F64Consts<>+512(SB), Y1, Y9
-	VFMADD213PD  expRowsAVX2F64Consts<>+480(SB), Y0, Y8
-	VFMADD213PD  expRowsAVX2F64Consts<>+480(SB), Y1, Y9
-	VPSLLQ       $0x34, Y4, Y4
-	VPSLLQ       $0x34, Y5, Y5
-	VPADDQ       Y4, Y8, Y8
-	VPADDQ       Y5, Y9, Y9
-	VADDPD       expRowsAVX2F64Consts<>+256(SB), Y0, Y4
-	VPADDQ       expRowsAVX2F64Consts<>+352(SB), Y8, Y0
-	VADDPD       expRowsAVX2F64Consts<>+320(SB), Y0, Y0
-	VPSUBQ       expRowsAVX2F64Consts<>+320(SB), Y0, Y0
-	VBLENDVPD    Y6, Y0, Y8, Y8
-	VBLENDVPD    Y7, Y4, Y8, Y8
-	VADDPD       expRowsAVX2F64Consts<>+256(SB), Y1, Y5
-	VPADDQ       expRowsAVX2F64Consts<>+352(SB), Y9, Y1
-	VADDPD       expRowsAVX2F64Consts<>+320(SB), Y1, Y1
-	VPSUBQ       expRowsAVX2F64Consts<>+320(SB), Y1, Y1
-	VBLENDVPD    Y10, Y1, Y9, Y9
-	VBLENDVPD    Y11, Y5, Y9, Y9
-	VMOVUPS      Y8, (DI)
-	VADDPD       Y8, Y12, Y12
-	VMOVUPS      Y9, 32(DI)
-	VADDPD       Y9, Y13, Y13
-	VMOVUPS      expRowsAVX2F64Consts<>+96(SB), Y4
-	VMOVUPS      expRowsAVX2F64Consts<>+128(SB), Y8
-	VMAXPD       Y2, Y4, Y2
-	VMINPD       Y2, Y8, Y2
-	VMAXPD       Y3, Y4, Y3
-	VMINPD       Y3, Y8, Y3
-	VCMPPD       $0x11, expRowsAVX2F64Consts<>+192(SB), Y2, Y6
-	VCMPPD       $0x16, expRowsAVX2F64Consts<>+224(SB), Y2, Y7
-	VCMPPD       $0x11, expRowsAVX2F64Consts<>+192(SB), Y3, Y10
-	VCMPPD       $0x16, expRowsAVX2F64Consts<>+224(SB), Y3, Y11
-	VMOVUPS      expRowsAVX2F64Consts<>+160(SB), Y4
-	VFMADD213PD  expRowsAVX2F64Consts<>+0(SB), Y2, Y4
-	VMOVUPS      expRowsAVX2F64Consts<>+160(SB), Y5
-	VFMADD213PD  expRowsAVX2F64Consts<>+0(SB), Y3, Y5
-	VSUBPD       expRowsAVX2F64Consts<>+0(SB), Y4, Y8
-	VSUBPD       expRowsAVX2F64Consts<>+0(SB), Y5, Y9
-	VFNMADD231PD expRowsAVX2F64Consts<>+416(SB), Y8, Y2
-	VFNMADD231PD expRowsAVX2F64Consts<>+416(SB), Y9, Y3
-	VFNMADD231PD expRowsAVX2F64Consts<>+448(SB), Y8, Y2
-	VFNMADD231PD expRowsAVX2F64Consts<>+448(SB), Y9, Y3
-	VMOVUPS      expRowsAVX2F64Consts<>+864(SB), Y8
-	VMOVUPS      expRowsAVX2F64Consts<>+864(SB), Y9
-	VFMADD213PD  expRowsAVX2F64Consts<>+832(SB), Y2, Y8
-	VFMADD213PD  expRowsAVX2F64Consts<>+832(SB), Y3, Y9
-	VFMADD213PD  expRowsAVX2F64Consts<>+800(SB), Y2, Y8
-	VFMADD213PD  expRowsAVX2F64Consts<>+800(SB), Y3, Y9
-	VFMADD213PD  expRowsAVX2F64Consts<>+768(SB), Y2, Y8
-	VFMADD213PD  expRowsAVX2F64Consts<>+768(SB), Y3, Y9
-	VFMADD213PD  expRowsAVX2F64Consts<>+736(SB), Y2, Y8
-	VFMADD213PD  expRowsAVX2F64Consts<>+736(SB), Y3, Y9
-	VFMADD213PD  expRowsAVX2F64Consts<>+704(SB), Y2, Y8
-	VFMADD213PD  expRowsAVX2F64Consts<>+704(SB), Y3, Y9
-	VFMADD213PD  expRowsAVX2F64Consts<>+672(SB), Y2, Y8
-	VFMADD213PD  expRowsAVX2F64Consts<>+672(SB), Y3, Y9
-	VFMADD213PD  expRowsAVX2F64Consts<>+640(SB), Y2, Y8
-	VFMADD213PD  expRowsAVX2F64Consts<>+640(SB), Y3, Y9
-	VFMADD213PD  expRowsAVX2F64Consts<>+608(SB), Y2, Y8
-	VFMADD213PD  expRowsAVX2F64Consts<>+608(SB), Y3, Y9
-	VFMADD213PD  expRowsAVX2F64Consts<>+576(SB), Y2, Y8
-	VFMADD213PD  expRowsAVX2F64Consts<>+576(SB), Y3, Y9
-	VFMADD213PD  expRowsAVX2F64Consts<>+544(SB), Y2, Y8
-	VFMADD213PD  expRowsAVX2F64Consts<>+544(SB), Y3, Y9
-	VFMADD213PD  expRowsAVX2F64Consts<>+512(SB), Y2, Y8
-	VFMADD213PD  expRowsAVX2F64Consts<>+512(SB), Y3, Y9
-	VFMADD213PD  expRowsAVX2F64Consts<>+480(SB), Y2, Y8
-	VFMADD213PD  expRowsAVX2F64Consts<>+480(SB), Y3, Y9
-	VPSLLQ       $0x34, Y4, Y4
-	VPSLLQ       $0x34, Y5, Y5
-	VPADDQ       Y4, Y8, Y8
-	VPADDQ       Y5, Y9, Y9
-	VADDPD       expRowsAVX2F64Consts<>+256(SB), Y2, Y4
-	VPADDQ       expRowsAVX2F64Consts<>+352(SB), Y8, Y2
-	VADDPD       expRowsAVX2F64Consts<>+320(SB), Y2, Y2
-	VPSUBQ       expRowsAVX2F64Consts<>+320(SB), Y2, Y2
-	VBLENDVPD    Y6, Y2, Y8, Y8
-	VBLENDVPD    Y7, Y4, Y8, Y8
-	VADDPD       expRowsAVX2F64Consts<>+256(SB), Y3, Y5
-	VPADDQ       expRowsAVX2F64Consts<>+352(SB), Y9, Y3
-	VADDPD       expRowsAVX2F64Consts<>+320(SB), Y3, Y3
-	VPSUBQ       expRowsAVX2F64Consts<>+320(SB), Y3, Y3
-	VBLENDVPD    Y10, Y3, Y9, Y9
-	VBLENDVPD    Y11, Y5, Y9, Y9
 	VMOVUPS      Y8, 64(DI)
 	VADDPD       Y8, Y12, Y12
 	VMOVUPS      Y9, 96(DI)
 	VADDPD       Y9, Y13, Y13
-	JMP          expRowsAVX2F64Next
+	JMP          expSumAVX2F64Next
+
+expSumAVX2F64TailCareful:
+	VMOVUPS      expSumAVX2F64Consts<>+96(SB), Y4
+	VMOVUPS      expSumAVX2F64Consts<>+128(SB), Y8
+	VMAXPD       Y0, Y4, Y0
+	VMINPD       Y0, Y8, Y0
+	VCMPPD       $0x11, expSumAVX2F64Consts<>+192(SB), Y0, Y6
+	VCMPPD       $0x16, expSumAVX2F64Consts<>+224(SB), Y0, Y7
+	VMOVUPS      expSumAVX2F64Consts<>+160(SB), Y4
+	VFMADD213PD  expSumAVX2F64Consts<>+0(SB), Y0, Y4
+	VSUBPD       expSumAVX2F64Consts<>+0(SB), Y4, Y8
+	VFNMADD231PD expSumAVX2F64Consts<>+416(SB), Y8, Y0
+	VFNMADD231PD expSumAVX2F64Consts<>+448(SB), Y8, Y0
+	VMOVUPS      expSumAVX2F64Consts<>+864(SB), Y8
+	VFMADD213PD  expSumAVX2F64Consts<>+832(SB), Y0, Y8
+	VFMADD213PD  expSumAVX2F64Consts<>+800(SB), Y0, Y8
+	VFMADD213PD  expSumAVX2F64Consts<>+768(SB), Y0, Y8
+	VFMADD213PD  expSumAVX2F64Consts<>+736(SB), Y0, Y8
+	VFMADD213PD  expSumAVX2F64Consts<>+704(SB), Y0, Y8
+	VFMADD213PD  expSumAVX2F64Consts<>+672(SB), Y0, Y8
+	VFMADD213PD  expSumAVX2F64Consts<>+640(SB), Y0, Y8
+	VFMADD213PD  expSumAVX2F64Consts<>+608(SB), Y0, Y8
+	VFMADD213PD  expSumAVX2F64Consts<>+576(SB), Y0, Y8
+	VFMADD213PD  expSumAVX2F64Consts<>+544(SB), Y0, Y8
+	VFMADD213PD  expSumAVX2F64Consts<>+512(SB), Y0, Y8
+	VFMADD213PD  expSumAVX2F64Consts<>+480(SB), Y0, Y8
+	VPSLLQ       $0x34, Y4, Y4
+	VPADDQ       Y4, Y8, Y8
+	VADDPD       expSumAVX2F64Consts<>+256(SB), Y0, Y4
+	VPADDQ       expSumAVX2F64Consts<>+352(SB), Y8, Y0
+	VADDPD       expSumAVX2F64Consts<>+320(SB), Y0, Y0
+	VPSUBQ       expSumAVX2F64Consts<>+320(SB), Y0, Y0
+	VBLENDVPD    Y6, Y0, Y8, Y8
+	VBLENDVPD    Y7, Y4, Y8, Y8
+	JMP          expSumAVX2F64TailStore
 
 DATA exp2AVX2F64Consts<>+0(SB)/8, $0x4338000000000000
 DATA exp2AVX2F64Consts<>+8(SB)/8, $0x4338000000000000
@@ -4315,25 +3498,37 @@ DATA exp2AVX2F64Consts<>+880(SB)/8, $0x3dbc6d91afdec18c
 DATA exp2AVX2F64Consts<>+888(SB)/8, $0x3dbc6d91afdec18c
 GLOBL exp2AVX2F64Consts<>(SB), RODATA|NOPTR, $896
 
-// func exp2AVX2F64(dst *float64, n int, shift float64)
+// func exp2AVX2F64(dst *float64, cols int, shift *float64, rows int, stride int)
 // Requires: AVX, AVX2, CMOV, FMA3
-TEXT ·exp2AVX2F64(SB), NOSPLIT, $0-24
-	MOVQ         dst+0(FP), AX
-	MOVQ         n+8(FP), CX
-	VBROADCASTSD shift+16(FP), Y15
+TEXT ·exp2AVX2F64(SB), NOSPLIT, $0-40
+	MOVQ  dst+0(FP), AX
+	MOVQ  cols+8(FP), CX
+	MOVQ  shift+16(FP), DX
+	MOVQ  rows+24(FP), BX
+	MOVQ  stride+32(FP), SI
+	LEAQ  -8(DX)(BX*8), DX
+	MOVQ  BX, R8
+	DECQ  R8
+	IMULQ SI, R8
+	ADDQ  R8, AX
+
+exp2AVX2F64Row:
+	MOVQ         AX, DI
+	MOVQ         CX, R8
+	VBROADCASTSD (DX), Y15
 	VMOVUPS      exp2AVX2F64Consts<>+32(SB), Y0
 	VSUBPD       Y0, Y15, Y15
-	SUBQ         $0x00000010, CX
+	SUBQ         $0x00000010, R8
 	JLT          exp2AVX2F64Rest
 
 exp2AVX2F64Group:
-	VMOVUPS     (AX), Y0
+	VMOVUPS     (DI), Y0
 	VSUBPD      Y15, Y0, Y0
-	VMOVUPS     32(AX), Y1
+	VMOVUPS     32(DI), Y1
 	VSUBPD      Y15, Y1, Y1
-	VMOVUPS     64(AX), Y2
+	VMOVUPS     64(DI), Y2
 	VSUBPD      Y15, Y2, Y2
-	VMOVUPS     96(AX), Y3
+	VMOVUPS     96(DI), Y3
 	VSUBPD      Y15, Y3, Y3
 	VANDPD      exp2AVX2F64Consts<>+288(SB), Y0, Y8
 	VCMPPD      $0x16, exp2AVX2F64Consts<>+64(SB), Y8, Y8
@@ -4343,11 +3538,11 @@ exp2AVX2F64Group:
 	VCMPPD      $0x16, exp2AVX2F64Consts<>+64(SB), Y10, Y10
 	VANDPD      exp2AVX2F64Consts<>+288(SB), Y3, Y11
 	VCMPPD      $0x16, exp2AVX2F64Consts<>+64(SB), Y11, Y11
-	VORPD       Y8, Y9, Y9
-	VORPD       Y10, Y11, Y11
-	VORPD       Y9, Y11, Y8
-	VMOVMSKPD   Y8, DX
-	TESTL       DX, DX
+	VORPD       Y10, Y8, Y8
+	VORPD       Y11, Y9, Y9
+	VORPD       Y9, Y8, Y8
+	VMOVMSKPD   Y8, R9
+	TESTL       R9, R9
 	JNZ         exp2AVX2F64Careful
 	VADDPD      exp2AVX2F64Consts<>+0(SB), Y0, Y4
 	VADDPD      exp2AVX2F64Consts<>+0(SB), Y1, Y5
@@ -4423,35 +3618,35 @@ exp2AVX2F64Group:
 	VPADDQ      Y7, Y11, Y11
 
 exp2AVX2F64Store:
-	VMOVUPS Y8, (AX)
-	VMOVUPS Y9, 32(AX)
-	VMOVUPS Y10, 64(AX)
-	VMOVUPS Y11, 96(AX)
+	VMOVUPS Y8, (DI)
+	VMOVUPS Y9, 32(DI)
+	VMOVUPS Y10, 64(DI)
+	VMOVUPS Y11, 96(DI)
 
 exp2AVX2F64Next:
-	ADDQ $0x00000080, AX
-	SUBQ $0x00000010, CX
+	ADDQ $0x00000080, DI
+	SUBQ $0x00000010, R8
 	JGE  exp2AVX2F64Group
 
 exp2AVX2F64Rest:
-	ADDQ $0x00000010, CX
+	ADDQ $0x00000010, R8
 	JLE  exp2AVX2F64Done
 
 exp2AVX2F64Tail:
-	MOVQ        $0x00000004, DX
-	CMPQ        CX, DX
-	CMOVQLT     CX, DX
-	LEAQ        tailWindow<>+0(SB), BX
-	NEGQ        DX
-	VMOVUPS     32(BX)(DX*8), Y14
-	VMASKMOVPD  (AX), Y14, Y0
+	MOVQ        $0x00000004, R9
+	CMPQ        R8, R9
+	CMOVQLT     R8, R9
+	LEAQ        tailWindow<>+0(SB), R10
+	NEGQ        R9
+	VMOVUPS     32(R10)(R9*8), Y14
+	VMASKMOVPD  (DI), Y14, Y0
 	VSUBPD      Y15, Y0, Y0
-	VMOVUPS     exp2AVX2F64Consts<>+96(SB), Y4
-	VMOVUPS     exp2AVX2F64Consts<>+128(SB), Y8
-	VMAXPD      Y0, Y4, Y0
-	VMINPD      Y0, Y8, Y0
-	VCMPPD      $0x11, exp2AVX2F64Consts<>+192(SB), Y0, Y6
-	VCMPPD      $0x16, exp2AVX2F64Consts<>+224(SB), Y0, Y7
+	VANDPD      Y14, Y0, Y0
+	VANDPD      exp2AVX2F64Consts<>+288(SB), Y0, Y8
+	VCMPPD      $0x16, exp2AVX2F64Consts<>+64(SB), Y8, Y8
+	VMOVMSKPD   Y8, R9
+	TESTL       R9, R9
+	JNZ         exp2AVX2F64TailCareful
 	VADDPD      exp2AVX2F64Consts<>+0(SB), Y0, Y4
 	VSUBPD      exp2AVX2F64Consts<>+0(SB), Y4, Y8
 	VSUBPD      Y8, Y0, Y0
@@ -4470,18 +3665,18 @@ exp2AVX2F64Tail:
 	VFMADD213PD exp2AVX2F64Consts<>+480(SB), Y0, Y8
 	VPSLLQ      $0x34, Y4, Y4
 	VPADDQ      Y4, Y8, Y8
-	VADDPD      exp2AVX2F64Consts<>+256(SB), Y0, Y4
-	VPADDQ      exp2AVX2F64Consts<>+352(SB), Y8, Y0
-	VADDPD      exp2AVX2F64Consts<>+320(SB), Y0, Y0
-	VPSUBQ      exp2AVX2F64Consts<>+320(SB), Y0, Y0
-	VBLENDVPD   Y6, Y0, Y8, Y8
-	VBLENDVPD   Y7, Y4, Y8, Y8
-	VMASKMOVPD  Y8, Y14, (AX)
-	ADDQ        $0x00000020, AX
-	SUBQ        $0x00000004, CX
-	JGT         exp2AVX2F64Tail
+
+exp2AVX2F64TailStore:
+	VMASKMOVPD Y8, Y14, (DI)
+	ADDQ       $0x00000020, DI
+	SUBQ       $0x00000004, R8
+	JGT        exp2AVX2F64Tail
 
 exp2AVX2F64Done:
+	SUBQ SI, AX
+	SUBQ $0x08, DX
+	DECQ BX
+	JNZ  exp2AVX2F64Row
 	VZEROUPPER
 	RET
 
@@ -4490,11 +3685,11 @@ exp2AVX2F64Careful:
 	VCMPPD      $0x16, exp2AVX2F64Consts<>+384(SB), Y1, Y9
 	VCMPPD      $0x16, exp2AVX2F64Consts<>+384(SB), Y2, Y10
 	VCMPPD      $0x16, exp2AVX2F64Consts<>+384(SB), Y3, Y11
-	VORPD       Y8, Y9, Y9
-	VORPD       Y10, Y11, Y11
-	VORPD       Y9, Y11, Y8
-	VMOVMSKPD   Y8, DX
-	TESTL       DX, DX
+	VORPD       Y10, Y8, Y8
+	VORPD       Y11, Y9, Y9
+	VORPD       Y9, Y8, Y8
+	VMOVMSKPD   Y8, R9
+	TESTL       R9, R9
 	JNZ         exp2AVX2F64Large
 	VMAXPD      exp2AVX2F64Consts<>+96(SB), Y0, Y0
 	VMAXPD      exp2AVX2F64Consts<>+96(SB), Y1, Y1
@@ -4649,8 +3844,8 @@ exp2AVX2F64Large:
 	VPSUBQ      exp2AVX2F64Consts<>+320(SB), Y1, Y1
 	VBLENDVPD   Y10, Y1, Y9, Y9
 	VBLENDVPD   Y11, Y5, Y9, Y9
-	VMOVUPS     Y8, (AX)
-	VMOVUPS     Y9, 32(AX)
+	VMOVUPS     Y8, (DI)
+	VMOVUPS     Y9, 32(DI)
 	VMOVUPS     exp2AVX2F64Consts<>+96(SB), Y4
 	VMOVUPS     exp2AVX2F64Consts<>+128(SB), Y8
 	VMAXPD      Y2, Y4, Y2
@@ -4709,9 +3904,42 @@ exp2AVX2F64Large:
 	VPSUBQ      exp2AVX2F64Consts<>+320(SB), Y3, Y3
 	VBLENDVPD   Y10, Y3, Y9, Y9
 	VBLENDVPD   Y11, Y5, Y9, Y9
-	VMOVUPS     Y8, 64(AX)
-	VMOVUPS     Y9, 96(AX)
+	VMOVUPS     Y8, 64(DI)
+	VMOVUPS     Y9, 96(DI)
 	JMP         exp2AVX2F64Next
+
+exp2AVX2F64TailCareful:
+	VMOVUPS     exp2AVX2F64Consts<>+96(SB), Y4
+	VMOVUPS     exp2AVX2F64Consts<>+128(SB), Y8
+	VMAXPD      Y0, Y4, Y0
+	VMINPD      Y0, Y8, Y0
+	VCMPPD      $0x11, exp2AVX2F64Consts<>+192(SB), Y0, Y6
+	VCMPPD      $0x16, exp2AVX2F64Consts<>+224(SB), Y0, Y7
+	VADDPD      exp2AVX2F64Consts<>+0(SB), Y0, Y4
+	VSUBPD      exp2AVX2F64Consts<>+0(SB), Y4, Y8
+	VSUBPD      Y8, Y0, Y0
+	VMOVUPS     exp2AVX2F64Consts<>+864(SB), Y8
+	VFMADD213PD exp2AVX2F64Consts<>+832(SB), Y0, Y8
+	VFMADD213PD exp2AVX2F64Consts<>+800(SB), Y0, Y8
+	VFMADD213PD exp2AVX2F64Consts<>+768(SB), Y0, Y8
+	VFMADD213PD exp2AVX2F64Consts<>+736(SB), Y0, Y8
+	VFMADD213PD exp2AVX2F64Consts<>+704(SB), Y0, Y8
+	VFMADD213PD exp2AVX2F64Consts<>+672(SB), Y0, Y8
+	VFMADD213PD exp2AVX2F64Consts<>+640(SB), Y0, Y8
+	VFMADD213PD exp2AVX2F64Consts<>+608(SB), Y0, Y8
+	VFMADD213PD exp2AVX2F64Consts<>+576(SB), Y0, Y8
+	VFMADD213PD exp2AVX2F64Consts<>+544(SB), Y0, Y8
+	VFMADD213PD exp2AVX2F64Consts<>+512(SB), Y0, Y8
+	VFMADD213PD exp2AVX2F64Consts<>+480(SB), Y0, Y8
+	VPSLLQ      $0x34, Y4, Y4
+	VPADDQ      Y4, Y8, Y8
+	VADDPD      exp2AVX2F64Consts<>+256(SB), Y0, Y4
+	VPADDQ      exp2AVX2F64Consts<>+352(SB), Y8, Y0
+	VADDPD      exp2AVX2F64Consts<>+320(SB), Y0, Y0
+	VPSUBQ      exp2AVX2F64Consts<>+320(SB), Y0, Y0
+	VBLENDVPD   Y6, Y0, Y8, Y8
+	VBLENDVPD   Y7, Y4, Y8, Y8
+	JMP         exp2AVX2F64TailStore
 
 DATA logAVX2F64Consts<>+0(SB)/8, $0x0010000000000000
 DATA logAVX2F64Consts<>+8(SB)/8, $0x0010000000000000

@@ -5,16 +5,13 @@
 package kern
 
 //go:noescape
-func expAVX512F32(dst *float32, n int, shift float32)
+func expAVX512F32(dst *float32, cols int, shift *float32, rows int, stride int)
 
 //go:noescape
-func expSumAVX512F32(dst *float32, n int, shift float32) (sum float32)
+func expSumAVX512F32(dst *float32, cols int, shift *float32, sum *float32, rows int, stride int)
 
 //go:noescape
-func expRowsAVX512F32(dst *float32, cols int, shift *float32, sum *float32, rows int, stride int)
-
-//go:noescape
-func exp2AVX512F32(dst *float32, n int, shift float32)
+func exp2AVX512F32(dst *float32, cols int, shift *float32, rows int, stride int)
 
 //go:noescape
 func logAVX512F32(dst *float32, n int)
@@ -32,16 +29,13 @@ func rowMaxAVX512F32(dst *float32, x *float32, rows int, cols int, stride int)
 func flushMaxAVX512F32(x *float32, n int) (m float32)
 
 //go:noescape
-func expAVX512F64(dst *float64, n int, shift float64)
+func expAVX512F64(dst *float64, cols int, shift *float64, rows int, stride int)
 
 //go:noescape
-func expSumAVX512F64(dst *float64, n int, shift float64) (sum float64)
+func expSumAVX512F64(dst *float64, cols int, shift *float64, sum *float64, rows int, stride int)
 
 //go:noescape
-func expRowsAVX512F64(dst *float64, cols int, shift *float64, sum *float64, rows int, stride int)
-
-//go:noescape
-func exp2AVX512F64(dst *float64, n int, shift float64)
+func exp2AVX512F64(dst *float64, cols int, shift *float64, rows int, stride int)
 
 //go:noescape
 func logAVX512F64(dst *float64, n int)

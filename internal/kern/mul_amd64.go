@@ -38,31 +38,6 @@ func (id target) call(t *tile) {
 	}
 }
 
-// exp sets c = exp(c − shift) for rows rows of cols columns, stride bytes apart, one shift per row.
-func (id target) exp(c unsafe.Pointer, cols int, shift unsafe.Pointer, rows, stride int) {
-	step := max(1, callElements/cols)
-	var sums [64]float64
-	for rows > 0 {
-		n := min(rows, step, len(sums))
-		sum := unsafe.Pointer(&sums)
-		switch id {
-		case avx512F32:
-			expRowsAVX512F32((*float32)(c), cols, (*float32)(shift), (*float32)(sum), n, stride)
-		case avx512F64:
-			expRowsAVX512F64((*float64)(c), cols, (*float64)(shift), (*float64)(sum), n, stride)
-		case avx2F32:
-			expRowsAVX2F32((*float32)(c), cols, (*float32)(shift), (*float32)(sum), n, stride)
-		case avx2F64:
-			expRowsAVX2F64((*float64)(c), cols, (*float64)(shift), (*float64)(sum), n, stride)
-		}
-		size := 4
-		if id == avx512F64 || id == avx2F64 {
-			size = 8
-		}
-		c, shift, rows = unsafe.Add(c, n*stride), unsafe.Add(shift, n*size), rows-n
-	}
-}
-
 // laneMasks holds eight set words, then eight clear ones: read from n words before the middle, it selects n lanes.
 var laneMasks = [16]uint32{0: ^uint32(0), 1: ^uint32(0), 2: ^uint32(0), 3: ^uint32(0), 4: ^uint32(0), 5: ^uint32(0),
 	6: ^uint32(0), 7: ^uint32(0)}

@@ -68,9 +68,9 @@ const (
 	blockFirst = 16 << 10
 	// callWork bounds the multiply-adds of one call, because assembly cannot be preempted: 2M take 30 to 100 µs.
 	callWork = 2 << 20
-	// expBytes of outputs, and expTile rows at least, are computed before their exponentials are taken: half of a small
-	// first-level cache. The number of rows is a multiple of all tile heights.
-	expBytes = 16 << 10
+	// expBytes of outputs, and expTile rows at least, are computed before their exponentials are taken: they
+	// stay in the first-level cache. The number of rows is a multiple of all tile heights.
+	expBytes = 24 << 10
 	expTile  = 24
 )
 
@@ -95,8 +95,8 @@ type product struct {
 // inputs the chain rests in c, where it loses nothing. So neither blocking nor tile shapes nor the number of rows nor
 // even the width of the vectors changes a bit of any output.
 func (s shape) product(p *product) {
-	width, size := s.width(), uintptr(s.size)
-	panelBytes := uintptr(width) * size // also the distance of panels in c
+	width := s.width()
+	panelBytes := uintptr(width * s.size) // also the distance of panels in c
 	t := tile{aRow: p.aRow, aK: p.aK, bK: p.bK, bPanel: p.bPanel, cRow: p.cRow,
 		initRow: p.initRow, initPanel: p.initPanel}
 	blocks := (p.d + blockInputs - 1) / blockInputs
@@ -148,10 +148,18 @@ func (s shape) product(p *product) {
 					s.run(last, min(rows, p.n-i), s.rows)
 				}
 				if exp {
-					s.id.exp(t.c, cols, unsafe.Add(p.shift, uintptr(i)*size), min(rows, p.n-i), int(p.cRow))
+					s.exponentiate(t.c, cols, unsafe.Add(p.shift, i*s.size), min(rows, p.n-i), int(p.cRow))
 				}
 			}
 		}
+	}
+}
+
+// exponentiate is target.exp in calls of bounded length.
+func (s shape) exponentiate(c unsafe.Pointer, cols int, shift unsafe.Pointer, rows, stride int) {
+	step := max(1, callElements/cols)
+	for i := 0; i < rows; i += step {
+		s.id.exp(unsafe.Add(c, i*stride), cols, unsafe.Add(shift, i*s.size), min(step, rows-i), stride)
 	}
 }
 

@@ -65,16 +65,9 @@ func exponential(base float64, g *gen) exponentialOf {
 	return e
 }
 
-// Forms of exp.
-const (
-	plainExp = iota
-	sumExp   // returns the sum of the results
-	rowsExp  // of several rows, with their sums
-)
-
-// exp emits func(dst *T, n int, shift T): dst_i = base^(dst_i − shift), for sumExp with the sum as its result. For
-// rowsExp it is func(dst *T, cols int, shift, sum *T, rows, stride int): rows ≥ 1 rows stride bytes apart, each with
-// its shift. Sums: even and odd vectors of a group apart, and the rest behind the last group with the even ones.
+// exp emits func(dst *T, cols int, shift *T, rows, stride int): dst_ij = base^(dst_ij − shift_i) for rows ≥ 1 rows
+// stride bytes apart. If sums is set, the sums of the rows go to a further argument sum *T: even and odd vectors of a
+// group apart, and the rest behind the last group with the even ones.
 //
 //   - z = x·log₂(base) + magic rounds to a multiple of 1/16 (AVX-512) or 1 (AVX2) in the low bits of z; q = z − magic.
 //   - r = x − q·ln 2 in two parts (base e). The first product is exact under FMA, so only the second rounds. For base 2
@@ -88,7 +81,7 @@ const (
 // A multiplication or FMA that meets a subnormal number takes a microcode assist of some 150 cycles (additions do not).
 // x itself may be one; x − (shift − 2^-100) is not (2^-400 in float64): the change is lost in rounding or far too small
 // to move the result. Setting flush-to-zero instead would cost 10 ns a call.
-func (g *gen) exp(op string, e exponentialOf, form int) {
+func (g *gen) exp(op string, e exponentialOf, sums bool) {
 	steps := 1.0 // per unit of q
 	if g.Wide {
 		steps = 16
@@ -128,28 +121,29 @@ func (g *gen) exp(op string, e exponentialOf, form int) {
 	}
 	g.constants(op, ks...)
 
-	var dst, n, first, cols, sums, left, stride reg.GPVirtual
-	var shiftAt Mem
 	gp := func(name string) reg.GPVirtual { return g.Load(g.Param(name), g.GP64()).(reg.GPVirtual) }
-	rows, sum := form == rowsExp, form != plainExp
-	if rows {
-		g.Begin(op, "dst *%[1]s, cols int, shift, sum *%[1]s, rows, stride int")
-		first, cols, sums, left, stride = gp("dst"), gp("cols"), gp("sum"), gp("rows"), gp("stride")
-		dst, n = g.GP64(), g.GP64()
-		shiftAt = Mem{Base: gp("shift")}
-	} else {
-		args := "dst *%[1]s, n int, shift %[1]s"
-		if sum {
-			args += ") (sum %[1]s"
-		}
-		g.Begin(op, args)
-		dst, n = gp("dst"), gp("n")
-		at, err := g.Param("shift").Resolve()
-		if err != nil {
-			panic(err)
-		}
-		shiftAt = at.Addr
+	args := "dst *%[1]s, cols int, shift *%[1]s, rows, stride int"
+	if sums {
+		args = "dst *%[1]s, cols int, shift, sum *%[1]s, rows, stride int"
 	}
+	g.Begin(op, args)
+	first, cols, shiftAt, left, stride := gp("dst"), gp("cols"), gp("shift"), gp("rows"), gp("stride")
+	dst, n := g.GP64(), g.GP64()
+	var sumAt reg.GPVirtual
+	if sums {
+		sumAt = gp("sum")
+	}
+	// The last row comes first. Processors compare whole vectors where masks store and load, and the last vector of a row
+	// may reach into the next row, which would wait for it.
+	for _, at := range []reg.GPVirtual{shiftAt, sumAt} {
+		if at != nil {
+			g.LEAQ(Mem{Base: at, Index: left, Scale: uint8(g.Size()), Disp: -g.Size()}, at)
+		}
+	}
+	g.MOVQ(left, n)
+	g.DECQ(n)
+	g.IMULQ(stride, n)
+	g.ADDQ(n, first)
 	lbl := g.Name(op)
 	const unroll = 4
 	shift := g.V(15)
@@ -178,24 +172,22 @@ func (g *gen) exp(op string, e exponentialOf, form int) {
 			panic("no registers for sums")
 		}
 	}
-	if rows {
-		g.Label(lbl + "Row")
-		g.MOVQ(first, dst)
-		g.MOVQ(cols, n)
-	}
-	if sum {
+	g.Label(lbl + "Row")
+	g.MOVQ(first, dst)
+	g.MOVQ(cols, n)
+	if sums {
 		g.Xor(acc(0), acc(0), acc(0))
 		g.Xor(acc(1), acc(1), acc(1))
 	}
 	if g.F64 {
-		g.VBROADCASTSD(shiftAt, shift)
+		g.VBROADCASTSD(Mem{Base: shiftAt}, shift)
 	} else {
-		g.VBROADCASTSS(shiftAt, shift)
+		g.VBROADCASTSS(Mem{Base: shiftAt}, shift)
 	}
 	g.broadcast("tiny", g.V(0))
 	g.Sub(g.V(0), shift, shift)
 	add := func(v reg.VecPhysical, u int) {
-		if sum {
+		if sums {
 			g.Add(v, acc(u), acc(u))
 		}
 	}
@@ -213,21 +205,34 @@ func (g *gen) exp(op string, e exponentialOf, form int) {
 		g.VMOVUPS(at(u), x(u))
 		g.Sub(shift, x(u), x(u))
 	}
-	if g.Wide {
-		rng := g.Pick(g.VRANGEPS, g.VRANGEPD)
-		rng(U8(absMax), x(1), x(0), p(0))
-		rng(U8(absMax), x(3), x(2), p(1))
-		rng(U8(absMax), p(1), p(0), p(0))
-		g.cmp(gtOQ, g.k("plain"), p(0), reg.K1) // NaN passes: VRANGE and the plain path keep what they should
-	} else {
-		for u := range unroll {
-			g.and(g.k("abs"), x(u), p(u))
-			g.cmp(nleUQ, g.k("plain"), p(u), p(u)) // NaN too: adding to its exponent would change it
+	// exceeds tells ifAny of arguments of n vectors beyond a limit, on AVX2 also of NaN: adding to its exponent would
+	// change it. VRANGE and the plain path of AVX-512 keep what they should.
+	exceeds := func(n int, limit string) {
+		if g.Wide {
+			rng := g.Pick(g.VRANGEPS, g.VRANGEPD)
+			rng(U8(absMax), x(n/2), x(0), p(0))
+			if n == 4 {
+				rng(U8(absMax), x(3), x(1), p(1))
+				rng(U8(absMax), p(1), p(0), p(0))
+			}
+			g.cmp(gtOQ, g.k(limit), p(0), reg.K1)
+			return
 		}
-		g.or(p(0), p(1), p(1))
-		g.or(p(2), p(3), p(3))
-		g.or(p(1), p(3), p(0))
+		for u := range n {
+			if limit == "plain" {
+				g.and(g.k("abs"), x(u), p(u))
+				g.cmp(nleUQ, g.k(limit), p(u), p(u))
+			} else {
+				g.cmp(nleUQ, g.k(limit), x(u), p(u))
+			}
+		}
+		for ; n > 1; n /= 2 {
+			for u := range n / 2 {
+				g.or(p(u+n/2), p(u), p(u))
+			}
+		}
 	}
+	exceeds(unroll, "plain")
 	g.ifAny(p(0), lbl+"Careful")
 	g.expCore(e, unroll, normalExp, x, z, p, q)
 	if !g.Wide {
@@ -248,17 +253,26 @@ func (g *gen) exp(op string, e exponentialOf, form int) {
 	mask := g.V(14)
 	g.TailMask(n, mask)
 	g.LoadTail(at(0), mask, x(0))
-	g.Sub(shift, x(0), x(0))
 	few := q
-	if !g.Wide {
+	switch {
+	case g.Wide && g.F64:
+		g.VSUBPD_Z(shift, x(0), reg.K7, x(0))
+	case g.Wide:
+		g.VSUBPS_Z(shift, x(0), reg.K7, x(0))
+	default:
 		few = func(i int) reg.VecPhysical { return g.V([]int{6, 7, 10, 11}[i]) } // the others hold sums
+		g.Sub(shift, x(0), x(0))
+		g.and(mask, x(0), x(0))
 	}
-	g.expCore(e, 1, carefulExp, x, z, p, few)
+	exceeds(1, "plain")
+	g.ifAny(p(0), lbl+"TailCareful")
+	g.expCore(e, 1, normalExp, x, z, p, few)
+	g.Label(lbl + "TailStore")
 	g.StoreTail(p(0), mask, at(0))
 	switch {
-	case sum && g.Wide:
+	case sums && g.Wide:
 		g.Pick(g.VADDPS, g.VADDPD)(p(0), acc(0), reg.K7, acc(0))
-	case sum:
+	case sums:
 		g.and(mask, p(0), p(0))
 		add(p(0), 0)
 	}
@@ -266,25 +280,20 @@ func (g *gen) exp(op string, e exponentialOf, form int) {
 	g.SUBQ(U32(g.Lanes()), n)
 	g.JGT(LabelRef(lbl + "Tail"))
 	g.Label(lbl + "Done")
-	if sum {
+	if sums {
 		g.Add(acc(1), acc(0), g.V(1))
 		g.reduce(g.V(1), g.V(0))
-	}
-	switch {
-	case rows:
 		if g.F64 {
-			g.VMOVSD(g.V(1).AsX(), Mem{Base: sums})
+			g.VMOVSD(g.V(1).AsX(), Mem{Base: sumAt})
 		} else {
-			g.VMOVSS(g.V(1).AsX(), Mem{Base: sums})
+			g.VMOVSS(g.V(1).AsX(), Mem{Base: sumAt})
 		}
-		g.ADDQ(stride, first)
-		g.ADDQ(U8(g.Size()), shiftAt.Base)
-		g.ADDQ(U8(g.Size()), sums)
-		g.DECQ(left)
-		g.JNZ(LabelRef(lbl + "Row"))
-	case sum:
-		g.Store(g.V(1).AsX(), g.ReturnIndex(0))
+		g.SUBQ(U8(g.Size()), sumAt)
 	}
+	g.SUBQ(stride, first)
+	g.SUBQ(U8(g.Size()), shiftAt)
+	g.DECQ(left)
+	g.JNZ(LabelRef(lbl + "Row"))
 	g.VZEROUPPER()
 	g.RET()
 	g.Label(lbl + "Careful")
@@ -295,12 +304,7 @@ func (g *gen) exp(op string, e exponentialOf, form int) {
 			add(p(u), u)
 		}
 	} else {
-		for u := range unroll {
-			g.cmp(nleUQ, g.k("top"), x(u), p(u)) // or NaN
-		}
-		g.or(p(0), p(1), p(1))
-		g.or(p(2), p(3), p(3))
-		g.or(p(1), p(3), p(0))
+		exceeds(unroll, "top")
 		g.ifAny(p(0), lbl+"Large")
 		g.expCore(e, unroll, lowExp, x, z, p, q)
 		g.JMP(LabelRef(lbl + "Store"))
@@ -315,6 +319,9 @@ func (g *gen) exp(op string, e exponentialOf, form int) {
 		}
 	}
 	g.JMP(LabelRef(lbl + "Next"))
+	g.Label(lbl + "TailCareful")
+	g.expCore(e, 1, carefulExp, x, z, p, few)
+	g.JMP(LabelRef(lbl + "TailStore"))
 }
 
 // reduce leaves the sum of the elements of s in its first one: halves are added until one is left.
