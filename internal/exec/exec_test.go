@@ -99,31 +99,3 @@ func TestExpm1MinusArg(t *testing.T) {
 		}
 	}
 }
-
-// A large output that held something is stored past the caches, one of zeros is not: the results are the same.
-func TestLargeOutput(t *testing.T) {
-	const d, m = 2, 4096
-	n := pastBytes/(4*m) + 3
-	omega := coupling.Omega{Rows: dense.New[float64](m, d)}
-	rng.Normals(omega.Rows.Data, rng.Stream(5))
-	side := Compile(plan.Single(plan.Leaf{Fn: plan.Exp, Omega: omega, Mix: plan.Scalar(0.5)}), d, kern.Best[float32]())
-	if !side.leaves[0].fuses() {
-		t.Fatal("the test does not reach the fused path")
-	}
-	x := dense.New[float32](n, d)
-	for i := range x.Data {
-		x.Data[i] = float32(i%97)/97 - 0.5
-	}
-	var ws Workspace[float32]
-	fresh, used := dense.New[float32](n, m), dense.New[float32](n, m)
-	for i := range used.Data {
-		used.Data[i] = 1
-	}
-	side.Run(fresh, nil, x, make([]float64, n), &ws)
-	side.Run(used, nil, x, make([]float64, n), &ws)
-	for i, v := range used.Data {
-		if v != fresh.Data[i] {
-			t.Fatalf("row %d, feature %d is %v, and %v in a new output", i/m, i%m, v, fresh.Data[i])
-		}
-	}
-}

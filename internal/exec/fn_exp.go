@@ -21,12 +21,6 @@ func expPMFn[T dense.Float]() fn[T] {
 	return f
 }
 
-// pastBytes is the output size in bytes from which results are stored past the caches (non-temporal stores). Outputs of
-// this size displace everything from the caches before the next reader comes, and such stores make the map up to a
-// tenth faster. Freshly allocated memory is the exception: the system has just cleared it through the caches, and
-// non-temporal stores are slower by as much. runExp recognises such memory by a first element of 0.
-const pastBytes = 16 << 20
-
 // fuses reports whether MulTExp can produce the features: one exponential per projection, and a dense projection.
 func (l *leaf[T]) fuses() bool { return l.Fn == plan.Exp && l.re.isDense() }
 
@@ -41,12 +35,7 @@ func (l *leaf[T]) runExp(s *Side[T], dst dense.Matrix[T], scale []float64, x den
 		for i, o := range outer {
 			shift[i] = T(-(row[i] + o))
 		}
-		// A first element of 0 is taken for memory that was just allocated; see pastBytes.
-		if sc.past && dst.At(0, 0) != 0 {
-			s.tab.MulTExpPast(dst, x, &l.re.w, l.re.bias, shift)
-		} else {
-			s.tab.MulTExp(dst, x, &l.re.w, l.re.bias, shift)
-		}
+		s.tab.MulTExp(dst, x, &l.re.w, l.re.bias, shift)
 		return
 	}
 	step := max(groupBytes/(dst.Cols*int(unsafe.Sizeof(T(0)))), minBlock)

@@ -2,7 +2,6 @@ package exec
 
 import (
 	"math"
-	"unsafe"
 
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/internal/buf"
@@ -65,7 +64,6 @@ type scratch[T dense.Float] struct {
 	terms     [maxBlock]float64 // row terms of a leaf
 	outer     [maxBlock]float64 // outer row terms of the side
 	bad       int               // first row that RunChecked refused, or −1
-	past      bool              // the output has at least pastBytes
 	at        []int             // coordinates of one row: negative ones at the front, zero ones at the end (split)
 	vjp       vjpScratch[T]
 }
@@ -170,7 +168,6 @@ func (j *job[T]) Run(worker, lo, hi int) {
 		step = 1 // rows of one block may need different leaves
 	}
 	plain := j.logScale == nil
-	sc.past = len(j.dst.Data)*int(unsafe.Sizeof(T(0))) >= pastBytes
 	for a := lo; a < hi; a += step {
 		b := min(a+step, hi)
 		x, dst := j.x.RowRange(a, b), j.dst.RowRange(a, b)

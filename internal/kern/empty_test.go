@@ -43,8 +43,6 @@ func checkNoColumns[T dense.Float](t *testing.T, tab *Table[T]) {
 		all("MulT", dst.Data, 2)
 		tab.MulTExp(dst, none, &p, nil, shift)
 		all("MulTExp", dst.Data, 1)
-		tab.MulTExpPast(dst, none, &p, nil, shift)
-		all("MulTExpPast", dst.Data, 1)
 		tab.MulTSinCos(dst, filled(0), none, &p, nil, 5)
 		all("MulTSinCos", dst.Data, 0)
 		tab.PackT(&p, terms)

@@ -46,9 +46,6 @@ type Table[T dense.Float] struct {
 	MulT func(dst, x dense.Matrix[T], w *Panel[T], bias []T)
 	// MulTExp sets dst_ij = exp((x·wᵀ)_ij + bias_j − shift_i): the bits of MulT, then Exp of every row.
 	MulTExp func(dst, x dense.Matrix[T], w *Panel[T], bias, shift []T)
-	// MulTExpPast is MulTExp for a dst in memory far larger than the caches that is not read again soon. It may use
-	// non-temporal stores, which avoid reading the cache lines first.
-	MulTExpPast func(dst, x dense.Matrix[T], w *Panel[T], bias, shift []T)
 	// MulTSinCos sets sin = f·sin t and cos = f·cos t for t = x·wᵀ + bias with the bits of MulT. Each result is within
 	// 2 ulp, or is what SinCos and Scale give. The bits of a row do not depend on the other rows.
 	MulTSinCos func(sin, cos, x dense.Matrix[T], w *Panel[T], bias []T, f T)
@@ -144,7 +141,6 @@ func Reference[T dense.Float]() *Table[T] {
 		Narrow: narrow[T], Gather: gather[T], Above: above[T], Scan: scan,
 		Grain: 200_000, Structured: 20}
 	t.MulTExp = func(dst, x dense.Matrix[T], w *Panel[T], bias, shift []T) { productThenExp(t, dst, x, w, bias, shift) }
-	t.MulTExpPast = t.MulTExp
 	t.MulTSinCos = func(sin, cos, x dense.Matrix[T], w *Panel[T], bias []T, f T) {
 		mulThenSinCos(t, sin, cos, x, w, bias, f)
 	}

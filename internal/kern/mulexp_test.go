@@ -154,42 +154,6 @@ func checkMulTExpBatching[T dense.Float](t *testing.T, tab *Table[T]) {
 	}
 }
 
-// Stores past the caches write the same, wherever dst lies, and nothing beside it.
-func TestMulTExpPast(t *testing.T) { each(t, checkMulTExpPast[float32], checkMulTExpPast[float64]) }
-
-func checkMulTExpPast[T dense.Float](t *testing.T, tab *Table[T]) {
-	r := rand.New(rand.NewPCG(27, 28))
-	var p Panel[T]
-	for n := 1; n <= 13; n++ {
-		for _, m := range []int{2*tab.Width - 1, 2 * tab.Width, 5*tab.Width + 3, 8 * tab.Width} {
-			x, w, shift := dense.New[T](n, 3), dense.New[T](m, 3), make([]T, n)
-			fillNormal(x, r)
-			fillNormal(w, r)
-			if n%3 == 0 {
-				shift[r.IntN(n)] = 1000
-			}
-			tab.Pack(&p, w)
-			want := dense.New[T](n, m)
-			tab.MulTExp(want, x, &p, nil, shift)
-			for off := range 2 { // a multiple of 64 bytes, or not
-				stride := (m + 15) / 16 * 16
-				data := aligned[T](n*stride + 2)
-				for i := range data {
-					data[i] = T(guard)
-				}
-				got := dense.Matrix[T]{Rows: n, Cols: m, Stride: stride, Data: data[off : off+(n-1)*stride+m]}
-				tab.MulTExpPast(got, x, &p, nil, shift)
-				checkSame(t, fmt.Sprintf("%d×%d, offset %d", n, m, off), got, want)
-				for i, v := range data {
-					if j := i - off; (j < 0 || j%stride >= m || j/stride >= n) && v != T(guard) {
-						t.Fatalf("%d×%d, offset %d: wrote %v at %d, outside", n, m, off, v, i)
-					}
-				}
-			}
-		}
-	}
-}
-
 // BenchmarkMulTExp counts the operations of the product alone: compare with BenchmarkMulT. way=apart is MulT, then Exp;
 // range=careful has every tenth row below the normal range.
 func BenchmarkMulTExp(b *testing.B) {

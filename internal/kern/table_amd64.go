@@ -66,10 +66,9 @@ func products[T dense.Float](t *Table[T], name string, s shape) {
 	t.Grain = 400_000 * s.lanes // 100 µs of two vectors per clock at 2.8 GHz, 70 % used
 }
 
-// fusedExp sets MulTExp and MulTExpPast.
+// fusedExp sets MulTExp.
 func fusedExp[T dense.Float](t *Table[T], s shape) {
 	t.MulTExp = func(dst, x dense.Matrix[T], w *Panel[T], bias, shift []T) {
 		mulTExpTiled(s, t.Exp, dst, x, w, bias, shift)
 	}
-	t.MulTExpPast = t.MulTExp
 }

@@ -23,7 +23,6 @@ func neon[T dense.Float]() *Table[T] {
 	t.TMul = tMulNEON[T]
 	t.Product = productNEON[T]
 	t.MulTExp = mulTExpNEON[T]
-	t.MulTExpPast = t.MulTExp
 	t.MulTSinCos = mulTSinCosNEON[T]
 	t.Exp = expNEON[T]
 	t.Exp2 = exp2NEON[T]
