@@ -75,32 +75,23 @@ func (p PairLaw) Cos() (cos float64, ok bool) {
 func Pairs(c Coupling, dim int) PairLaw {
 	dim = max(dim, 1)
 	switch c := c.(type) {
-	case nil, IID:
-		return PairLaw{Kind: PairIndependent, Dim: dim, Exact: true}
-	case Orthogonal, ORFPrime:
-		return PairLaw{Kind: PairOrthogonal, Dim: dim, Exact: true}
 	case Givens:
 		return PairLaw{Kind: PairOrthogonal, Dim: dim, Exact: dim <= 2}
 	case Hadamard:
-		if c.exact(dim) {
-			return PairLaw{Kind: PairOrthogonal, Dim: dim, Exact: true}
+		if !c.exact(dim) {
+			n := omega.PaddedDim(dim)
+			return PairLaw{Kind: PairOrthogonal, Dim: n, Exact: n == 1}
 		}
-		n := omega.PaddedDim(dim)
-		return PairLaw{Kind: PairOrthogonal, Dim: n, Exact: n == 1}
-	case Simplex:
-		return simplexPairs(dim, true)
 	case FastSimplex:
-		if c.exact(dim) {
-			return simplexPairs(dim, true)
+		if !c.exact(dim) {
+			return simplexPairs(omega.PaddedDim(dim), false)
 		}
-		return simplexPairs(omega.PaddedDim(dim), false)
-	case SimplexPlus, Optimised:
-		if dim == 1 {
-			return simplexPairs(1, true)
-		}
-		return PairLaw{Kind: PairZeroSum, Dim: dim}
 	}
-	return PairLaw{Kind: PairUnknown, Dim: dim}
+	kind := infoOf(c).Pairs
+	if kind == PairSimplex || kind == PairZeroSum && dim == 1 {
+		return simplexPairs(dim, true)
+	}
+	return PairLaw{Kind: kind, Dim: dim, Exact: kind.Closed()}
 }
 
 func simplexPairs(n int, exact bool) PairLaw {

@@ -22,6 +22,7 @@ type Info struct {
 	Laws      []LawKind `json:"laws"`             // marginals it is defined for
 	Fields    []Field   `json:"fields,omitempty"` // its parameters
 	Blocks    bool      `json:"blocks"`           // rows depend on each other in blocks of the dimension, blocks do not
+	Pairs     PairKind  `json:"-"`                // law of two rows of a block, see [Pairs]
 	// SameLaw names a coupling with the same law at no more cost, which takes its place among candidates.
 	SameLaw string `json:"same_law,omitempty"`
 	// Benchmark marks a coupling that takes seconds per draw and serves comparisons only.
@@ -81,6 +82,7 @@ func entries() []entry {
 			Reference: "baseline; SimRF Lemma 4.1",
 			Exact:     true,
 			Plain:     true,
+			Pairs:     PairIndependent,
 			Cost:      "O(md)",
 			Laws:      allLaws(),
 		}),
@@ -90,6 +92,7 @@ func entries() []entry {
 			Exact:     true,
 			Blocks:    true,
 			Plain:     true,
+			Pairs:     PairOrthogonal,
 			Cost:      "O(md²), QR per block",
 			Laws:      directionalLaws(),
 		}),
@@ -99,6 +102,7 @@ func entries() []entry {
 			Exact:     false,
 			Replaces:  true,
 			Blocks:    true,
+			Pairs:     PairOrthogonal,
 			Cost:      "O(md²), QR per block",
 			Laws:      directionalLaws(),
 			Fields:    []Field{{"sqrtDim", "norm √d instead of 1, default false"}},
@@ -109,6 +113,7 @@ func entries() []entry {
 			Exact:     false,
 			Blocks:    true,
 			Fast:      true,
+			Pairs:     PairOrthogonal,
 			Cost:      "O(md log d); products O(m log d)",
 			Laws:      directionalLaws(),
 			Fields:    factors,
@@ -119,6 +124,7 @@ func entries() []entry {
 			Exact:     false,
 			Blocks:    true,
 			SameLaw:   Orthogonal{}.Name(),
+			Pairs:     PairOrthogonal,
 			Cost:      "O(md log d)",
 			Laws:      directionalLaws(),
 			Fields:    []Field{{"rotations", "rotations per block, 0 means 4 d ⌈log2 d⌉"}},
@@ -129,6 +135,7 @@ func entries() []entry {
 			Exact:     true,
 			Blocks:    true,
 			Plain:     true,
+			Pairs:     PairSimplex,
 			Cost:      "O(md²), QR per block",
 			Laws:      directionalLaws(),
 		}),
@@ -138,6 +145,7 @@ func entries() []entry {
 			Exact:     false,
 			Blocks:    true,
 			Fast:      true,
+			Pairs:     PairSimplex,
 			Cost:      "O(md log d); products O(m log d)",
 			Laws:      directionalLaws(),
 			Fields:    factors,
@@ -147,6 +155,7 @@ func entries() []entry {
 			Reference: "SimRF eqs 15-17",
 			Exact:     true,
 			Blocks:    true,
+			Pairs:     PairZeroSum,
 			Cost:      "O(md²), QR and product per block",
 			Laws:      directionalLaws(),
 			Fields:    []Field{{"sweeps", "largest number of sweeps, 0 means 20"}},
@@ -157,6 +166,7 @@ func entries() []entry {
 			Exact:     true,
 			Blocks:    true,
 			Benchmark: true,
+			Pairs:     PairZeroSum,
 			Cost:      "O(md²) times hundreds of iterations",
 			Laws:      directionalLaws(),
 			Fields:    []Field{{"v", "|x+y| to optimise for, 0 means 1"}},

@@ -425,6 +425,7 @@ func TestRegression(t *testing.T) {
 		got := [2]float64{o.Rows.At(0, 0), o.Rows.At(4, 2)}
 		if _, ok := want[name]; !ok {
 			t.Errorf("no rows of a seed for it: add `%s`: {%.12g, %.12g},", name, got[0], got[1])
+			return
 		}
 		for i, w := range want[name] {
 			if !(math.Abs(got[i]-w) < 1e-5) {
@@ -485,7 +486,7 @@ func TestAngles(t *testing.T) {
 				if w, err := c.Sample(2*d, d, coupling.Law{}, src); err != nil {
 					t.Fatal(err)
 				} else if e := angleSpread(w.Rows, d); e < 1e-6 && d > 2 {
-					t.Errorf("%s, d=%d: all angles are equal: give its pair law a cosine in pairKinds", name, d)
+					t.Errorf("%s, d=%d: all angles are equal: set Info.Pairs to its pair law, which has a cosine in pairKinds", name, d)
 				}
 				return
 			}
