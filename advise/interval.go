@@ -118,7 +118,7 @@ func (s *study) uncertainty(e *entrant) (total variation) {
 			rows, both = rows.plus(y), both+b
 		}
 		v := draws.plus(rows)
-		v.value = max(v.value-both, draws.value, rows.value)
+		v.value = max(v.value-both, both) // the interaction is a part of the variance
 		total = total.plus(v)
 	}
 	return total

@@ -101,28 +101,39 @@ func TestInteractionCountsOnce(t *testing.T) {
 	var logs stattest.Moments
 	stated, twice := 0.0, 0.0
 	for range sets {
-		row, draw := make([]float64, n), make([]float64, m)
+		row, drawn := make([]float64, n), make([]float64, m)
 		for i := range row {
 			row[i] = 0.1 * r.NormFloat64()
 		}
-		for j := range draw {
-			draw[j] = 0.05 * r.NormFloat64()
+		for k := range drawn {
+			drawn[k] = 0.05 * r.NormFloat64()
 		}
-		errors, kernels, totals, squares := make([]float64, n), make([]float64, n), make([]float64, m), 0.0
-		for i := range n {
-			kernels[i] = 1
-			for j := range m {
-				v := 1 + row[i] + draw[j] + 0.8*r.NormFloat64()
-				errors[i] += v
-				totals[j] += v / n
-				squares += v * v
+		f := &fold{x: dense.New[float64](n, 1), y: dense.New[float64](n, 1)}
+		f.squares = f.newSums()
+		e := &entrant{draws: make([]draw, m), sums: []rowSums{f.newSums()}}
+		for pair := range n * n {
+			f.squares.pair(f, pair, 1)
+		}
+		for k := range m {
+			own := f.newSums()
+			for i := range n {
+				v := 1 + row[i] + drawn[k] + 0.8*r.NormFloat64() // the same with every y
+				for j := range n {
+					own.pair(f, i*n+j, v)
+				}
+				e.draws[k].square += v / n
 			}
+			e.sums[0].add(own, false)
 		}
-		rows, both := ofSide(errors, kernels, 1, 1, squares, totals, false)
-		draws := ofMean(totals).scaled(1 / mean(totals))
-		logs.Add(math.Log(mean(totals)))
-		stated += (rows.value + draws.value - both) / sets
-		twice += (rows.value + draws.value) / sets
+		s := &study{folds: []*fold{f}}
+		logs.Add(2 * math.Log(e.rms().value))
+		stated += s.uncertainty(e).value / sets
+		rows, _ := ofSide(e.sums[0].x, f.squares.x, 1, 1, 0, nil, false)
+		totals := make([]float64, m)
+		for k, d := range e.draws {
+			totals[k] = d.square
+		}
+		twice += (rows.value + ofMean(totals).scaled(1/mean(totals)).value) / sets
 	}
 	if f := stated / logs.Var(); f < 0.88 || f > 1.12 {
 		t.Errorf("variance of the logarithm %.3g, stated %.3g", logs.Var(), stated)
