@@ -35,31 +35,25 @@ func (v values) shape() forms.Shape {
 
 // coupledEntries are conformities, gaps and errors of coupled projections: docs/theory.md §5.2.
 func coupledEntries() []Entry {
-	byDim := func(name, reference, key string, f func(d int, t float64) float64) Entry {
-		return Entry{
-			Name: name, Reference: reference, Inputs: []Input{dimension("d"), nonnegative(key)},
-			eval: func(in values) (any, error) { return f(in.i("d"), in.f(key)), nil },
-		}
-	}
 	return []Entry{
-		byDim("conformity.orthogonal_log", "SimRF Thm 4.3 eq 23: log 1F1(d; d/2; v2/2)", "v2",
-			forms.LogConformityOrthogonal),
-		byDim("conformity.simplex_log", "SimRF Thm 4.3 eq 24", "v2", forms.LogConformitySimplex),
-		byDim("conformity.rff_orthogonal", "SimRF Thm 4.5: 1F1(d; d/2; -z2/2)", "z2", forms.ConformityRFFOrthogonal),
-		byDim("conformity.rff_simplex", "docs/theory.md §5.2: rho′", "z2", forms.ConformityRFFSimplex),
-		byDim("conformity.cosh_simplex_log", "docs/theory.md §5.2: rho″", "v2", forms.LogConformityCoshSimplex),
-		{
-			Name: "conformity.angle_log", Reference: "SimRF Lemma 4.2 eq 21: log conformity of pairs at a fixed angle, " +
-				"positive features",
-			Inputs: []Input{dimension("d"), nonnegative("v2"), bounded("cos", "number in [-1, 1]",
-				func(v float64) bool { return math.Abs(v) <= 1 })},
-			eval: func(in values) (any, error) {
-				return forms.LogConformityAngle(in.i("d"), in.f("v2"), in.f("cos")), nil
-			},
-		},
-		byDim("gap.prf_orthogonal_log", "SimRF Cor 4.4 corrected: log(e^{v2} - rho_ORF)", "v2",
-			forms.LogGapPRFOrthogonal),
-		byDim("gap.prf_simplex_log", "log(e^{v2} - rho_SimRF)", "v2", forms.LogGapPRFSimplex),
+		formula("conformity.orthogonal_log", "SimRF Thm 4.3 eq 23: log 1F1(d; d/2; v2/2)",
+			forms.LogConformityOrthogonal, dimension("d"), nonnegative("v2")),
+		formula("conformity.simplex_log", "SimRF Thm 4.3 eq 24",
+			forms.LogConformitySimplex, dimension("d"), nonnegative("v2")),
+		formula("conformity.rff_orthogonal", "SimRF Thm 4.5: 1F1(d; d/2; -z2/2)",
+			forms.ConformityRFFOrthogonal, dimension("d"), nonnegative("z2")),
+		formula("conformity.rff_simplex", "docs/theory.md §5.2: rho′",
+			forms.ConformityRFFSimplex, dimension("d"), nonnegative("z2")),
+		formula("conformity.cosh_simplex_log", "docs/theory.md §5.2: rho″",
+			forms.LogConformityCoshSimplex, dimension("d"), nonnegative("v2")),
+		formula("conformity.angle_log", "SimRF Lemma 4.2 eq 21: log conformity of pairs at a fixed angle, "+
+			"positive features",
+			forms.LogConformityAngle, dimension("d"), nonnegative("v2"), bounded("cos", "number in [-1, 1]",
+				func(v float64) bool { return math.Abs(v) <= 1 })),
+		formula("gap.prf_orthogonal_log", "SimRF Cor 4.4 corrected: log(e^{v2} - rho_ORF)",
+			forms.LogGapPRFOrthogonal, dimension("d"), nonnegative("v2")),
+		formula("gap.prf_simplex_log", "log(e^{v2} - rho_SimRF)",
+			forms.LogGapPRFSimplex, dimension("d"), nonnegative("v2")),
 		{
 			Name: "coupled.kappa", Reference: "docs/theory.md §5.2: relative covariance of two projections of a block; t is " +
 				"z² if trigonometric, else v²",
@@ -132,18 +126,10 @@ func coupledEntries() []Entry {
 				return math.Exp(forms.LogPairNormAngle(in.i("d"), in.f("w"), in.f("cos"))), nil
 			},
 		},
-		{
-			Name: "simrf.taylor_v2", Reference: "SimRF 5.1 corrected: coefficient of v² in m·MSE·e^{2xx+2yy}, simplex",
-			Inputs: []Input{dimension("d"), natural("m")},
-			eval:   func(in values) (any, error) { return forms.SimplexSmallV(in.i("d"), in.i("m")), nil },
-		},
-		{
-			Name: "simrf.cor46_ratio", Reference: "SimRF Cor 4.6: MSE(orthogonal)/MSE(iid) of trigonometric features without " +
-				"the O(1/d²)",
-			Inputs: []Input{dimension("d"), natural("m"), positive("z2")},
-			eval: func(in values) (any, error) {
-				return forms.RFFOrthogonalRatio(in.i("d"), in.i("m"), in.f("z2")), nil
-			},
-		},
+		formula("simrf.taylor_v2", "SimRF 5.1 corrected: coefficient of v² in m·MSE·e^{2xx+2yy}, simplex",
+			forms.SimplexSmallV, dimension("d"), natural("m")),
+		formula("simrf.cor46_ratio", "SimRF Cor 4.6: MSE(orthogonal)/MSE(iid) of trigonometric features without "+
+			"the O(1/d²)",
+			forms.RFFOrthogonalRatio, dimension("d"), natural("m"), positive("z2")),
 	}
 }

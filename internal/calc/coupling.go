@@ -13,11 +13,7 @@ import (
 // couplingEntries are the steps of the couplings: docs/theory.md §4.
 func couplingEntries() []Entry {
 	return []Entry{
-		{
-			Name: "coupling.simplex_multiply", Reference: "SimRF Alg 1: S x",
-			Inputs: []Input{vector("x")},
-			eval:   func(in values) (any, error) { return omega.SimplexMultiply(in.vec("x")), nil },
-		},
+		formula("coupling.simplex_multiply", "SimRF Alg 1: S x", omega.SimplexMultiply, vector("x")),
 		{
 			Name: "coupling.simplex_plus", Reference: "SimRF eq 17: sweeps from w_i = norms_i s_i, then W = [w] R",
 			Inputs: []Input{vector("norms"), integer("passes", 0, maxPasses), matrix("R")},
@@ -63,11 +59,8 @@ func couplingEntries() []Entry {
 				return result(omega.HaltonRows(in.i("m"), in.vec("shift")))
 			},
 		},
-		{
-			Name: "coupling.haar_from_gaussian", Reference: "the factor Q of G = QR with diag R > 0",
-			Inputs: []Input{matrix("G")},
-			eval:   func(in values) (any, error) { return result(omega.HaarFromGaussian(in.mat("G"))) },
-		},
+		formula("coupling.haar_from_gaussian", "the factor Q of G = QR with diag R > 0",
+			omega.HaarFromGaussian, matrix("G")),
 		{
 			Name: "coupling.conformity_objective", Reference: "SimRF eq 12: conformity of fixed vectors, and the gradient of " +
 				"its sum",
@@ -80,11 +73,8 @@ func couplingEntries() []Entry {
 				return Object{{"rho", r.Rho}, {"grad_sum", r.GradSum}}, nil
 			},
 		},
-		{
-			Name: "coupling.pair_fraction", Reference: "docs/theory.md §5: share of ordered pairs of projections inside a block",
-			Inputs: []Input{natural("m"), dimension("d")},
-			eval:   func(in values) (any, error) { return forms.PairFraction(in.i("m"), in.i("d")), nil },
-		},
+		formula("coupling.pair_fraction", "docs/theory.md §5: share of ordered pairs of projections inside a block",
+			forms.PairFraction, natural("m"), dimension("d")),
 		{
 			Name: "coupling.padded_wrong_norms", Reference: "docs/theory.md §4.6: 1F1(d/2; n/2; -z2/2), what chi_d norms " +
 				"after padding to n estimate",

@@ -12,11 +12,8 @@ import (
 // darkEntries are docs/theory.md §5.6.
 func darkEntries() []Entry {
 	return []Entry{
-		{
-			Name: "dark.sigma_eigs", Reference: "DARK Thm 3.2: eigenvalues of the optimal proposal",
-			Inputs: []Input{vector("lam")},
-			eval:   func(in values) (any, error) { return result(forms.DarkSigmaEigs(in.vec("lam"))) },
-		},
+		formula("dark.sigma_eigs", "DARK Thm 3.2: eigenvalues of the optimal proposal",
+			forms.DarkSigmaEigs, vector("lam")),
 		{
 			Name: "dark.expected_variance", Reference: "DARK Thm 3.2: q, k ~ N(0, diag lam), one projection, isotropic and " +
 				"optimal proposal",

@@ -67,49 +67,18 @@ func hybridEntries() []Entry {
 				return forms.LogMSEBipolar(mom, in.i("m"), in.f("xx"), in.f("yy"), in.f("xy"), in.b("shared")), nil
 			},
 		},
-		{
-			Name: "hrf.eps_pp_log", Reference: "HRF Lemma 3.4: log relative error of hyperbolic features on the sphere of " +
-				"radius r",
-			Inputs: []Input{angle("theta"), nonnegative("r"), natural("m")},
-			eval: func(in values) (any, error) {
-				return forms.LogEpsHyperbolic(in.f("theta"), in.f("r"), in.i("m")),
-					nil
-			},
-		},
-		{
-			Name: "hrf.eps_trig_log", Reference: "HRF Lemma 3.4 eq 25: log relative error on the sphere of radius r",
-			Inputs: []Input{angle("theta"), nonnegative("r"), natural("m")},
-			eval:   func(in values) (any, error) { return forms.LogEpsTrig(in.f("theta"), in.f("r"), in.i("m")), nil },
-		},
-		{
-			Name: "hrf.W_log", Reference: "HRF Lemma 3.4: log W(r)",
-			Inputs: []Input{nonnegative("r")},
-			eval:   func(in values) (any, error) { return forms.LogW(in.f("r")), nil },
-		},
-		{
-			Name: "hrf.eps_angular_log", Reference: "HRF eqs 48-50",
-			Inputs: []Input{angle("theta"), nonnegative("r"), natural("m"), natural("n")},
-			eval: func(in values) (any, error) {
-				return forms.LogEpsAngular(in.f("theta"), in.f("r"), in.i("m"), in.i("n")), nil
-			},
-		},
-		{
-			Name: "hrf.thm35_bound_log", Reference: "HRF Thm 3.5 corrected bound, r ≥ 1",
-			Inputs: []Input{bounded("r", "number ≥ 1", func(v float64) bool { return v >= 1 }), natural("m"),
-				natural("n")},
-			eval: func(in values) (any, error) {
-				return forms.LogEpsAngularBound(in.f("r"), in.i("m"), in.i("n")),
-					nil
-			},
-		},
-		{
-			Name: "hrf.limit_log", Reference: "HRF Thm 3.5: log of the limit W(r)/√(2π m n)",
-			Inputs: []Input{nonnegative("r"), natural("m"), natural("n")},
-			eval: func(in values) (any, error) {
-				return forms.LogEpsAngularLimit(in.f("r"), in.i("m"), in.i("n")),
-					nil
-			},
-		},
+		formula("hrf.eps_pp_log", "HRF Lemma 3.4: log relative error of hyperbolic features on the sphere of radius r",
+			forms.LogEpsHyperbolic, angle("theta"), nonnegative("r"), natural("m")),
+		formula("hrf.eps_trig_log", "HRF Lemma 3.4 eq 25: log relative error on the sphere of radius r",
+			forms.LogEpsTrig, angle("theta"), nonnegative("r"), natural("m")),
+		formula("hrf.W_log", "HRF Lemma 3.4: log W(r)", forms.LogW, nonnegative("r")),
+		formula("hrf.eps_angular_log", "HRF eqs 48-50",
+			forms.LogEpsAngular, angle("theta"), nonnegative("r"), natural("m"), natural("n")),
+		formula("hrf.thm35_bound_log", "HRF Thm 3.5 corrected bound, r ≥ 1",
+			forms.LogEpsAngularBound, bounded("r", "number ≥ 1", func(v float64) bool { return v >= 1 }), natural("m"),
+			natural("n")),
+		formula("hrf.limit_log", "HRF Thm 3.5: log of the limit W(r)/√(2π m n)",
+			forms.LogEpsAngularLimit, nonnegative("r"), natural("m"), natural("n")),
 	}
 }
 

@@ -8,11 +8,7 @@ import (
 // kernelEntries are docs/theory.md §1.
 func kernelEntries() []Entry {
 	return []Entry{
-		{
-			Name: "kernel.bessel", Reference: "ORF Thm 2 eq 8: j_{d/2-1}(z)",
-			Inputs: []Input{dimension("d"), nonnegative("z")},
-			eval:   func(in values) (any, error) { return special.BesselJ(in.i("d"), in.f("z")), nil },
-		},
+		formula("kernel.bessel", "ORF Thm 2 eq 8: j_{d/2-1}(z)", special.BesselJ, dimension("d"), nonnegative("z")),
 		{
 			Name: "kernel.log_mahalanobis", Reference: "DARK 4.1: xᵀMᵀM y",
 			Inputs: []Input{vector("x"), vector("y"), matrix("M_")},

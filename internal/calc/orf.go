@@ -9,16 +9,10 @@ import (
 // orfEntries are docs/theory.md §5.5.
 func orfEntries() []Entry {
 	return []Entry{
-		{
-			Name: "orf.var_log", Reference: "ORF Thm 4: log variance of ORF′ with p projections, in blocks when p > d",
-			Inputs: []Input{dimension("d"), natural("p"), nonnegative("z")},
-			eval:   func(in values) (any, error) { return forms.LogVarORFPrime(in.i("d"), in.i("p"), in.f("z")), nil },
-		},
-		{
-			Name: "orf.rff_var_log", Reference: "ORF Thm 1 corrected: log variance of p independent Fourier features",
-			Inputs: []Input{natural("p"), nonnegative("z")},
-			eval:   func(in values) (any, error) { return forms.LogVarRFF(in.i("p"), in.f("z")), nil },
-		},
+		formula("orf.var_log", "ORF Thm 4: log variance of ORF′ with p projections, in blocks when p > d",
+			forms.LogVarORFPrime, dimension("d"), natural("p"), nonnegative("z")),
+		formula("orf.rff_var_log", "ORF Thm 1 corrected: log variance of p independent Fourier features",
+			forms.LogVarRFF, natural("p"), nonnegative("z")),
 		{
 			Name:      "orf.constants",
 			Reference: "ORF Props 3, 6; null where not defined (b, alpha, beta need d ≥ 2, c needs d ≥ 5)",
@@ -39,16 +33,10 @@ func orfEntries() []Entry {
 					nil
 			},
 		},
-		{
-			Name: "orf.mean", Reference: "ORF Thm 2 eq 8: mean of ORF′, j_{d/2-1}(z)",
-			Inputs: []Input{dimension("d"), nonnegative("z")},
-			eval:   func(in values) (any, error) { return forms.ORFMean(in.i("d"), in.f("z")), nil },
-		},
-		{
-			Name: "orf.bias", Reference: "ORF Thm 2: bias of ORF′ for the Gaussian kernel, j_{d/2-1}(z) - e^{-z²/2}",
-			Inputs: []Input{dimension("d"), nonnegative("z")},
-			eval:   func(in values) (any, error) { return forms.ORFBias(in.i("d"), in.f("z")), nil },
-		},
+		formula("orf.mean", "ORF Thm 2 eq 8: mean of ORF′, j_{d/2-1}(z)",
+			forms.ORFMean, dimension("d"), nonnegative("z")),
+		formula("orf.bias", "ORF Thm 2: bias of ORF′ for the Gaussian kernel, j_{d/2-1}(z) - e^{-z²/2}",
+			forms.ORFBias, dimension("d"), nonnegative("z")),
 		{
 			Name: "orf.kernel_bounds", Reference: "ORF Prop 3 eq 9: bounds on j_{d/2-1}(z), z up to orf.ranges",
 			Inputs: []Input{dimension("d"), nonnegative("z")},
@@ -75,11 +63,7 @@ func orfEntries() []Entry {
 				return bounds(forms.ORFVarianceBounds(d, p, z)), nil
 			},
 		},
-		{
-			Name: "orf.first_zero", Reference: "first positive zero of j_{d/2-1}",
-			Inputs: []Input{dimension("d")},
-			eval:   func(in values) (any, error) { return forms.ORFFirstZero(in.i("d")), nil },
-		},
+		formula("orf.first_zero", "first positive zero of j_{d/2-1}", forms.ORFFirstZero, dimension("d")),
 	}
 }
 

@@ -9,26 +9,15 @@ import (
 // parameterEntries are statistics and optimal parameters: docs/theory.md §3, 2.8 and 2.18.
 func parameterEntries() []Entry {
 	return []Entry{
-		{
-			Name: "oprf.rho", Reference: "CRT Thm 3.3 eq 7 (corrected): rho*",
-			Inputs: []Input{dimension("d"), nonnegative("v2")},
-			eval:   func(in values) (any, error) { return forms.RhoStar(in.i("d"), in.f("v2")), nil },
-		},
-		{
-			Name: "oprf.A", Reference: "CRT Thm 3.3: A = (1 - 1/rho*)/8",
-			Inputs: []Input{dimension("d"), nonnegative("v2")},
-			eval:   func(in values) (any, error) { return forms.AStar(in.i("d"), in.f("v2")), nil },
-		},
+		formula("oprf.rho", "CRT Thm 3.3 eq 7 (corrected): rho*", forms.RhoStar, dimension("d"), nonnegative("v2")),
+		formula("oprf.A", "CRT Thm 3.3: A = (1 - 1/rho*)/8", forms.AStar, dimension("d"), nonnegative("v2")),
 		{
 			Name: "stats.crt", Reference: "CRT eqs 8, 12, 14: means over all pairs of rows of X and Y",
 			Inputs: []Input{matrix("X"), matrix("Y")},
 			eval:   evalStats,
 		},
-		{
-			Name: "opt.poisson_lambda", Reference: "CRT after eq 11: lambda* = √(S/d)",
-			Inputs: []Input{dimension("d"), nonnegative("S")},
-			eval:   func(in values) (any, error) { return forms.BestPoisson(in.i("d"), in.f("S")), nil },
-		},
+		formula("opt.poisson_lambda", "CRT after eq 11: lambda* = √(S/d)",
+			forms.BestPoisson, dimension("d"), nonnegative("S")),
 		{
 			Name: "opt.geometric_p", Reference: "CRT eq 13 minimised over p; t_l = mean |x_l y_l|",
 			Inputs: []Input{vector("t")},

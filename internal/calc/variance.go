@@ -11,21 +11,9 @@ import (
 func varianceEntries() []Entry {
 	const rv = "log relative variance (variance / kernel²), one projection; "
 	return []Entry{
-		{
-			Name: "logrv.trig", Reference: rv + "HRF Lemma 2.2, CRT 2.2",
-			Inputs: []Input{nonnegative("z2")},
-			eval:   func(in values) (any, error) { return forms.LogRVTrig(in.f("z2")), nil },
-		},
-		{
-			Name: "logrv.positive", Reference: rv + "CRT 2.2",
-			Inputs: []Input{nonnegative("v2")},
-			eval:   func(in values) (any, error) { return forms.LogRVPositive(in.f("v2")), nil },
-		},
-		{
-			Name: "logrv.hyperbolic", Reference: rv + "HRF Lemma 2.2",
-			Inputs: []Input{nonnegative("v2")},
-			eval:   func(in values) (any, error) { return forms.LogRVHyperbolic(in.f("v2")), nil },
-		},
+		formula("logrv.trig", rv+"HRF Lemma 2.2, CRT 2.2", forms.LogRVTrig, nonnegative("z2")),
+		formula("logrv.positive", rv+"CRT 2.2", forms.LogRVPositive, nonnegative("v2")),
+		formula("logrv.hyperbolic", rv+"HRF Lemma 2.2", forms.LogRVHyperbolic, nonnegative("v2")),
 		{
 			Name: "logrv.oprf", Reference: rv + "CRT Thms 3.2, 3.3 at the optimal rho",
 			Inputs: []Input{dimension("d"), nonnegative("v2")},
@@ -34,11 +22,8 @@ func varianceEntries() []Entry {
 				return forms.LogRVOPRF(d, forms.RhoStar(d, v2), v2), nil
 			},
 		},
-		{
-			Name: "logrv.gerf_real_plus", Reference: rv + "CRT Thm 3.2, s = +1, real A given by rho = 1/(1-8A)",
-			Inputs: []Input{dimension("d"), positive("rho"), nonnegative("v2")},
-			eval:   func(in values) (any, error) { return forms.LogRVOPRF(in.i("d"), in.f("rho"), in.f("v2")), nil },
-		},
+		formula("logrv.gerf_real_plus", rv+"CRT Thm 3.2, s = +1, real A given by rho = 1/(1-8A)",
+			forms.LogRVOPRF, dimension("d"), positive("rho"), nonnegative("v2")),
 		{
 			Name: "logrv.gerf", Reference: rv + "CRT Thm 3.2 eq 6, V_ = |x + s y|²",
 			Inputs: []Input{dimension("d"), number("A_re"), number("A_im"), sign("s"), nonnegative("V_")},
@@ -46,20 +31,10 @@ func varianceEntries() []Entry {
 				return forms.LogRVGERF(in.i("d"), complex(in.f("A_re"), in.f("A_im")), in.i("s"), in.f("V_")), nil
 			},
 		},
-		{
-			Name: "logrv.poisson", Reference: rv + "CRT Thm 3.4, S = Σ x_l² y_l²",
-			Inputs: []Input{dimension("d"), nonnegative("lam"), nonnegative("S"), number("xy")},
-			eval: func(in values) (any, error) {
-				return forms.LogRVPoisson(in.i("d"), in.f("lam"), in.f("S"), in.f("xy")), nil
-			},
-		},
-		{
-			Name: "logrv.geometric", Reference: rv + "CRT Thm 3.5, t_l = |x_l y_l|",
-			Inputs: []Input{probability("p"), vector("t"), number("xy")},
-			eval: func(in values) (any, error) {
-				return forms.LogRVGeometric(in.f("p"), in.vec("t"), in.f("xy")), nil
-			},
-		},
+		formula("logrv.poisson", rv+"CRT Thm 3.4, S = Σ x_l² y_l²",
+			forms.LogRVPoisson, dimension("d"), nonnegative("lam"), nonnegative("S"), number("xy")),
+		formula("logrv.geometric", rv+"CRT Thm 3.5, t_l = |x_l y_l|",
+			forms.LogRVGeometric, probability("p"), vector("t"), number("xy")),
 		{
 			Name: "logrv.complex_exponential", Reference: rv + "HRF 2.3 with A = diag(a), a_k = [re, im]",
 			Inputs: []Input{complexes("a"), vector("x"), vector("y")},
@@ -91,13 +66,9 @@ func varianceEntries() []Entry {
 				return logRV(f, in)
 			},
 		},
-		{
-			Name: "logrv.complex_exponential_z", Reference: rv +
-				"docs/theory.md §5.1: complex exponential features at z = Ax " +
-				"+ A^-T y, z_k = [re, im]",
-			Inputs: []Input{complexes("z")},
-			eval:   func(in values) (any, error) { return forms.LogRVComplexExp(in.cvec("z")), nil },
-		},
+		formula("logrv.complex_exponential_z", rv+"docs/theory.md §5.1: complex exponential features at z = Ax "+
+			"+ A^-T y, z_k = [re, im]",
+			forms.LogRVComplexExp, complexes("z")),
 		{
 			Name: "logrv.adaptive_v", Reference: rv + "docs/theory.md §2.18 at v = Uᵀ(x' + y')",
 			Inputs: []Input{vector("rho"), vector("v")},
@@ -108,14 +79,8 @@ func varianceEntries() []Entry {
 				return forms.LogRVAdaptive(in.vec("rho"), in.vec("v")), nil
 			},
 		},
-		{
-			Name: "logrv.residual", Reference: rv + "docs/theory.md §2.19, relative to exp(2 xy)",
-			Inputs: []Input{nonnegative("xx"), nonnegative("yy"), number("xy")},
-			eval: func(in values) (any, error) {
-				return result(forms.LogRVResidual(in.f("xx"), in.f("yy"),
-					in.f("xy")))
-			},
-		},
+		formula("logrv.residual", rv+"docs/theory.md §2.19, relative to exp(2 xy)",
+			forms.LogRVResidual, nonnegative("xx"), nonnegative("yy"), number("xy")),
 		{
 			Name:      "logsecond.gerf",
 			Reference: "CRT Thm 3.2 eq 6: log second moment / kernel² of one projection, V_ = |x + s y|²",
