@@ -11,10 +11,10 @@ import (
 var layers = []string{
 	"dense",
 	"internal/buf internal/cell internal/figure internal/httpd/httpdtest " +
-		"internal/jsonscan internal/localfile internal/namedjson internal/par " +
-		"internal/quote internal/rng internal/seal internal/similar internal/special internal/stattest " +
+		"internal/localfile internal/namedjson internal/par " +
+		"internal/rng internal/seal internal/similar internal/special internal/stattest " +
 		"internal/tensorfile",
-	"internal/httpd internal/kern internal/number internal/suggest",
+	"internal/httpd internal/kern internal/suggest",
 	"data/internal/charset internal/npy internal/omega",
 	"coupling data internal/linalg kernel",
 	"data/internal/raw data/parquet internal/datasets internal/forms internal/plan kernel/metric",

@@ -3,7 +3,7 @@ package data
 import (
 	"bytes"
 
-	"github.com/randfeat/randfeat/internal/number"
+	"github.com/randfeat/randfeat/internal/cell"
 )
 
 // parseBool reads a truth value: true or false, in any case. Other words that may mean one (yes, t, 1) may also
@@ -26,7 +26,7 @@ func boolAt(text []byte) (v float64, ok bool) {
 		}
 		return 0, true
 	}
-	v, ok = number.Parse(number.TrimBlanks(text))
+	v, ok = cell.ParseNumber(cell.TrimBlanks(text))
 	return v, ok && (v == 0 || v == 1)
 }
 

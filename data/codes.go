@@ -5,8 +5,7 @@ import (
 	"math"
 
 	"github.com/randfeat/randfeat/dense"
-	"github.com/randfeat/randfeat/internal/number"
-	"github.com/randfeat/randfeat/internal/quote"
+	"github.com/randfeat/randfeat/internal/cell"
 )
 
 // Code says how the levels of a categorical field become numbers. The empty code is one column per level.
@@ -47,19 +46,19 @@ func (f *Field) checkCodes() error {
 	table := f.Code == CodeCounts || f.Code == CodeMeans
 	switch {
 	case f.Kind != Categorical && (f.Code != "" || len(f.Table) > 0 || len(f.Prior) > 0):
-		return schemaError("%s column %s has a code of levels", f.Kind, quote.Short(f.Name))
+		return schemaError("%s column %s has a code of levels", f.Kind, cell.Quote(f.Name))
 	case f.Code != "" && f.Code != CodeHashed && !table:
-		return schemaError("column %s has the unknown code %s", quote.Short(f.Name), quote.Short(string(f.Code)))
+		return schemaError("column %s has the unknown code %s", cell.Quote(f.Name), cell.Quote(string(f.Code)))
 	case table && (len(f.Prior) == 0 || len(f.Prior) > maxCodes || len(f.Table) != len(f.Levels)*len(f.Prior)):
-		return schemaError("column %s has %d numbers in its table for %d levels of %d columns", quote.Short(f.Name), len(f.Table),
+		return schemaError("column %s has %d numbers in its table for %d levels of %d columns", cell.Quote(f.Name), len(f.Table),
 			len(f.Levels), len(f.Prior))
 	case !table && (len(f.Table) > 0 || len(f.Prior) > 0):
-		return schemaError("column %s has a table of codes, which its code does not use", quote.Short(f.Name))
+		return schemaError("column %s has a table of codes, which its code does not use", cell.Quote(f.Name))
 	}
 	for _, list := range [][]float64{f.Table, f.Prior} {
 		for _, v := range list {
 			if !dense.IsFinite(v) {
-				return schemaError("column %s has the code %g, want finite numbers", quote.Short(f.Name), v)
+				return schemaError("column %s has the code %g, want finite numbers", cell.Quote(f.Name), v)
 			}
 		}
 	}
@@ -126,7 +125,7 @@ func levelText(c *Column, i int, buf []byte) (text, memory []byte) {
 	if math.IsNaN(v) {
 		return nil, buf
 	}
-	buf = append(buf[:0], number.Canonical(v)...)
+	buf = append(buf[:0], cell.Canonical(v)...)
 	return buf, buf
 }
 

@@ -5,8 +5,7 @@ import (
 	"math"
 
 	"github.com/randfeat/randfeat/dense"
-	"github.com/randfeat/randfeat/internal/number"
-	"github.com/randfeat/randfeat/internal/quote"
+	"github.com/randfeat/randfeat/internal/cell"
 )
 
 // columnLearner holds the statistics of a column. Text cells are interpreted in all possible ways at once
@@ -129,7 +128,7 @@ func (l *columnLearner) add(b *Block, j int, file string, where func(int) string
 			continue
 		}
 		// Every text goes through the plain parser once; its result feeds all interpretations.
-		v, ok := number.Parse(t)
+		v, ok := cell.ParseNumber(t)
 		l.order.add(v, starts && i == 0)
 		if ok && math.IsNaN(v) || !ok && l.role == asNumeric && isMissingWord(t) {
 			if err := l.number(math.NaN(), nil, i, where); err != nil {
@@ -140,7 +139,7 @@ func (l *columnLearner) add(b *Block, j int, file string, where func(int) string
 		word := !ok && isMissingWord(t)
 		if word {
 			if l.words++; l.words == 1 {
-				l.word = oddCell{sample: quote.Short(t), at: place(i)}
+				l.word = oddCell{sample: cell.Quote(t), at: place(i)}
 			}
 		} else if l.role == asField || l.role == asTarget || l.role == asNumeric {
 			l.read(t, v, c.IsBare(i), func() spot { return place(i) })
@@ -160,7 +159,7 @@ func (l *columnLearner) add(b *Block, j int, file string, where func(int) string
 			l.bools++
 		}
 		if l.texts++; l.texts == 1 {
-			l.sample, l.at = quote.Short(t), place(i)
+			l.sample, l.at = cell.Quote(t), place(i)
 			// Counting had stopped because of many distinct numbers; they are lost.
 			if l.counts == nil && l.role == asField {
 				l.counts = newCounts(numericTracked)
@@ -185,7 +184,7 @@ func (l *columnLearner) read(t []byte, v float64, bare bool, place func() spot) 
 	}
 	note := func(c *oddCell) {
 		if c.sample == "" {
-			*c = oddCell{sample: quote.Short(t), at: place()}
+			*c = oddCell{sample: cell.Quote(t), at: place()}
 		}
 	}
 	for k := range is {
@@ -204,22 +203,22 @@ func notNumeric(place, column string, text []byte) error {
 	_, _, point := scanStyled(text, false)
 	if _, _, comma := scanStyled(text, true); point || comma {
 		return columnError(place, column, nil, "column %s is %s, where others are written otherwise: write numbers in one way",
-			quote.Short(column), quote.Short(text))
+			cell.Quote(column), cell.Quote(text))
 	}
-	return columnError(place, column, nil, "column %s is %s, want a number", quote.Short(column), quote.Short(text))
+	return columnError(place, column, nil, "column %s is %s, want a number", cell.Quote(column), cell.Quote(text))
 }
 
 // number takes a number; NaN is missing. text is its spelling in the file, nil if the format has typed numbers.
 func (l *columnLearner) number(v float64, text []byte, i int, where func(int) string) error {
 	if math.IsNaN(v) {
 		if l.role == asTarget {
-			return columnError(where(i), l.name, ErrMissingTarget, missingTarget, quote.Short(l.name))
+			return columnError(where(i), l.name, ErrMissingTarget, missingTarget, cell.Quote(l.name))
 		}
 		l.missing++
 		return nil
 	}
 	if math.IsInf(v, 0) {
-		return columnError(where(i), l.name, dense.ErrNotFinite, "column %s is infinite", quote.Short(l.name))
+		return columnError(where(i), l.name, dense.ErrNotFinite, "column %s is infinite", cell.Quote(l.name))
 	}
 	l.numbers.add(v)
 	if l.role == asField || l.role == asNumeric {
@@ -233,7 +232,7 @@ func (l *columnLearner) number(v float64, text []byte, i int, where func(int) st
 		return nil
 	}
 	if text == nil {
-		l.buf = append(l.buf[:0], number.Canonical(v)...)
+		l.buf = append(l.buf[:0], cell.Canonical(v)...)
 		text = l.buf
 	}
 	l.counts.add(text)

@@ -11,7 +11,6 @@ import (
 
 	"github.com/randfeat/randfeat/internal/buf"
 	"github.com/randfeat/randfeat/internal/cell"
-	"github.com/randfeat/randfeat/internal/quote"
 )
 
 // Columns is a table in memory. It is a [Source] over typed columns in the caller's own slices, which are read
@@ -72,7 +71,7 @@ func (b Bits) check(what string, n int) error {
 // differs from the other columns.
 func (t *Columns) Add(name string, cells ...Cells) error {
 	if slices.Contains(t.names, name) {
-		return inputError(t.name, "two columns are named %s: rename one", quote.Short(name))
+		return inputError(t.name, "two columns are named %s: rename one", cell.Quote(name))
 	}
 	if len(t.names) == defaultMaxColumns {
 		return inputError(t.name, "%d columns, the limit is %d: is the table transposed? Otherwise keep the columns that matter",
@@ -85,16 +84,16 @@ func (t *Columns) Add(name string, cells ...Cells) error {
 			err = fmt.Errorf("%s after %s: want one type", p.sort(), c.sort)
 		}
 		if err != nil {
-			return columnError(t.name, name, nil, "column %s: %v", quote.Short(name), err)
+			return columnError(t.name, name, nil, "column %s: %v", cell.Quote(name), err)
 		}
 		c.sort, c.parts, c.rows = p.sort(), append(c.parts, p), c.rows+p.len()
 	}
 	if len(c.parts) == 0 {
-		return columnError(t.name, name, nil, "column %s has no cells", quote.Short(name))
+		return columnError(t.name, name, nil, "column %s has no cells", cell.Quote(name))
 	}
 	if t.rows >= 0 && c.rows != t.rows {
-		return columnError(t.name, name, nil, "column %s has %d rows, %s has %d", quote.Short(name), c.rows,
-			quote.Short(t.names[0]), t.rows)
+		return columnError(t.name, name, nil, "column %s has %d rows, %s has %d", cell.Quote(name), c.rows,
+			cell.Quote(t.names[0]), t.rows)
 	}
 	t.rows, t.names, t.cols = c.rows, append(t.names, name), append(t.cols, c)
 	return nil
@@ -577,7 +576,7 @@ func (r *columnsReader) text(b *Block, j int, p memoryPart, lo, n int) error {
 			b.AppendBare(j, text)
 		case !utf8.Valid(text):
 			return columnError(r.Where(len(b.Cols[j].Text)), r.t.names[j], ErrEncoding,
-				"column %s is %s, which is not UTF-8", quote.Short(r.t.names[j]), quote.Short(text))
+				"column %s is %s, which is not UTF-8", cell.Quote(r.t.names[j]), cell.Quote(text))
 		default:
 			b.AppendText(j, text)
 		}

@@ -4,7 +4,7 @@ import (
 	"math"
 	"time"
 
-	"github.com/randfeat/randfeat/internal/number"
+	"github.com/randfeat/randfeat/internal/cell"
 )
 
 // The orders in which texts spell dates. [Field].Format stores them in models.
@@ -121,7 +121,7 @@ func (m moment) encode(row []float64, f *Field) {
 // 12:30 PM. A year at the end may have two digits; 69 and more mean 19xx: 2/19/21, 19-Feb-21, 19.02.21. A month
 // without a day, 2021-02, is its first day. point reports that points separate the parts.
 func parseTime(b []byte, order string) (m moment, point, ok bool) {
-	b = number.TrimBlanks(b)
+	b = cell.TrimBlanks(b)
 	if len(b) < 6 || len(b) > 64 {
 		return m, false, false
 	}
@@ -222,7 +222,7 @@ func parseClock(b []byte) (seconds float64, ok bool) {
 	if b[0] != 'T' && b[0] != 't' && b[0] != ' ' && b[0] != ',' {
 		return 0, false
 	}
-	b = number.TrimBlanks(b[1:])
+	b = cell.TrimBlanks(b[1:])
 	var part [3]float64
 	for k := range part {
 		n, v := 0, 0.0
@@ -251,7 +251,7 @@ func parseClock(b []byte) (seconds float64, ok bool) {
 			b = b[1:]
 		}
 	}
-	b = number.TrimBlanks(b)
+	b = cell.TrimBlanks(b)
 	if len(b) >= 2 && (b[1]|0x20 == 'm') && (b[0]|0x20 == 'a' || b[0]|0x20 == 'p') {
 		if part[0] < 1 || part[0] > 12 {
 			return 0, false
@@ -260,7 +260,7 @@ func parseClock(b []byte) (seconds float64, ok bool) {
 		if b[0]|0x20 == 'p' {
 			part[0] += 12
 		}
-		b = number.TrimBlanks(b[2:])
+		b = cell.TrimBlanks(b[2:])
 	}
 	// 24:00 and leap seconds are accepted.
 	if part[0] > 24 || part[1] > 59 || part[2] >= 61 || !offset(b) {

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"sync/atomic"
 
-	"github.com/randfeat/randfeat/internal/quote"
+	"github.com/randfeat/randfeat/internal/cell"
 )
 
 // Dropping is a table without the rows in which one of some columns is missing.
@@ -25,7 +25,7 @@ func DropMissing(src Source, columns []string) (*Dropping, error) {
 		j := slices.Index(names, c)
 		if j < 0 {
 			return nil, &InputError{Place: src.Name(), Err: ErrSchema,
-				Detail: fmt.Sprintf("no column %s; the columns are %s", quote.Short(c), quote.List(names))}
+				Detail: fmt.Sprintf("no column %s; the columns are %s", cell.Quote(c), cell.QuoteList(names))}
 		}
 		d.at = append(d.at, j)
 	}

@@ -9,9 +9,8 @@ import (
 	"sync/atomic"
 
 	"github.com/randfeat/randfeat/dense"
-	"github.com/randfeat/randfeat/internal/number"
+	"github.com/randfeat/randfeat/internal/cell"
 	"github.com/randfeat/randfeat/internal/par"
-	"github.com/randfeat/randfeat/internal/quote"
 )
 
 // Encoder turns blocks of one table into numbers, as a schema says. Create it with [Schema.Encoder], set
@@ -109,13 +108,13 @@ func (s *Schema) Encoder(columns []string, needTarget bool) (*Encoder, error) {
 	}
 	switch {
 	case len(twice) > 0:
-		return nil, schemaError("columns that come twice: %s", quote.List(twice))
+		return nil, schemaError("columns that come twice: %s", cell.QuoteList(twice))
 	case len(missing) > 0 && len(unknown) > 0:
-		return nil, schemaError("columns missing: %s; unknown: %s", quote.List(missing), quote.List(unknown))
+		return nil, schemaError("columns missing: %s; unknown: %s", cell.QuoteList(missing), cell.QuoteList(unknown))
 	case len(missing) > 0:
-		return nil, schemaError("columns missing: %s", quote.List(missing))
+		return nil, schemaError("columns missing: %s", cell.QuoteList(missing))
 	case len(unknown) > 0:
-		return nil, &SchemaError{Detail: "columns unknown when the schema was learned: " + quote.List(unknown),
+		return nil, &SchemaError{Detail: "columns unknown when the schema was learned: " + cell.QuoteList(unknown),
 			Remedy: "remove them"}
 	}
 	for i := range s.Fields {
@@ -163,8 +162,8 @@ func lookup(m map[string]int, text []byte) (int, bool) {
 		i, ok := m[strconv.FormatBool(b)]
 		return i, ok
 	}
-	if v, ok := number.Parse(text); ok && !long(text, v) {
-		i, ok := m[number.Canonical(v)]
+	if v, ok := cell.ParseNumber(text); ok && !long(text, v) {
+		i, ok := m[cell.Canonical(v)]
 		return i, ok
 	}
 	return 0, false
@@ -222,7 +221,7 @@ func (e *Encoder) encode(x, y dense.Matrix[float64], b *Block, where func(int) s
 	for i := range e.schema.Fields {
 		f, c := &e.schema.Fields[i], &b.Cols[e.fields[i]]
 		if len(c.Num)+len(c.Text) != b.Rows {
-			return fmt.Errorf("column %s of the block was not read: %w", quote.Short(f.Name), dense.ErrShape)
+			return fmt.Errorf("column %s of the block was not read: %w", cell.Quote(f.Name), dense.ErrShape)
 		}
 		var err error
 		switch f.Kind {
@@ -279,7 +278,7 @@ func numberAt(c *Column, i int) (v float64, ok bool) {
 	if c.Text[i] == nil {
 		return math.NaN(), true
 	}
-	v, ok = number.Parse(number.TrimBlanks(c.Text[i]))
+	v, ok = cell.ParseNumber(cell.TrimBlanks(c.Text[i]))
 	return v, ok || isMissingWord(c.Text[i])
 }
 
@@ -320,7 +319,7 @@ func (f *Field) valueAt(c *Column, i int) (v float64, ok bool) {
 		return t.days(), ok
 	}
 	// A plain number means the same in all styles, unless its points may group digits.
-	if v, ok = number.Parse(number.TrimBlanks(text)); ok && (!strings.HasPrefix(f.Format, commaStyle) ||
+	if v, ok = cell.ParseNumber(cell.TrimBlanks(text)); ok && (!strings.HasPrefix(f.Format, commaStyle) ||
 		bytes.IndexByte(text, '.') < 0 || c.IsBare(i)) {
 		return v, true
 	}
@@ -345,16 +344,16 @@ func (f *Field) badValue(c *Column, i int, where func(int) string) error {
 	var text string
 	switch {
 	case c.Num == nil:
-		text = "is " + quote.Short(c.Text[i])
+		text = "is " + cell.Quote(c.Text[i])
 	case !c.Unreadable(i):
-		text = "is " + quote.Short(number.Canonical(c.Num[i]))
+		text = "is " + cell.Quote(cell.Canonical(c.Num[i]))
 	default:
 		odd, ok := c.oddAt(i)
-		if text = "is " + quote.Short(odd); !ok {
+		if text = "is " + cell.Quote(odd); !ok {
 			text = "cannot be read"
 		}
 	}
-	return columnError(where(i), f.Name, ErrUnreadable, "column %s %s, want %s", quote.Short(f.Name), text, f.wanted())
+	return columnError(where(i), f.Name, ErrUnreadable, "column %s %s, want %s", cell.Quote(f.Name), text, f.wanted())
 }
 
 // wrongColumn is an error if field k has values in the first rows and none can be read. The column then means
@@ -388,7 +387,7 @@ func (e *Encoder) wrongColumn(k int, c *Column, where func(int) string) error {
 
 // infinite is the error for an infinite value.
 func infinite(name string, i int, where func(int) string) error {
-	return columnError(where(i), name, dense.ErrNotFinite, "column %s is infinite", quote.Short(name))
+	return columnError(where(i), name, dense.ErrNotFinite, "column %s is infinite", cell.Quote(name))
 }
 
 // encodeNumbers writes the standardised values of a numeric or boolean field. A missing value is the mean, 0,
@@ -415,7 +414,7 @@ func (e *Encoder) encodeNumbers(x dense.Matrix[float64], first int, f *Field, c 
 			}
 			if z = (v - f.Mean) / f.Scale; math.IsInf(z, 0) {
 				return columnError(where(i), f.Name, dense.ErrNotFinite,
-					"column %s is %g, too far from the mean %.4g and scale %.4g of the fit", quote.Short(f.Name), v, f.Mean,
+					"column %s is %g, too far from the mean %.4g and scale %.4g of the fit", cell.Quote(f.Name), v, f.Mean,
 					f.Scale)
 			}
 		}
@@ -433,7 +432,7 @@ func (e *Encoder) encodeNumbers(x dense.Matrix[float64], first int, f *Field, c 
 // encodeTexts writes times and texts. A missing value is all zeros with its indicator set.
 func (e *Encoder) encodeTexts(x dense.Matrix[float64], first int, f *Field, c *Column, where func(int) string) error {
 	if c.Text == nil && x.Rows > 0 {
-		return columnError(where(0), f.Name, nil, "column %s is a number, want text", quote.Short(f.Name))
+		return columnError(where(0), f.Name, nil, "column %s is a number, want text", cell.Quote(f.Name))
 	}
 	width := f.width()
 	for i := range x.Rows {
@@ -487,11 +486,11 @@ func encodeLevels(x dense.Matrix[float64], first int, f *Field, levels map[strin
 func (e *Encoder) encodeTarget(y dense.Matrix[float64], k int, c *Column, rows int, where func(int) string) error {
 	t := &e.schema.Targets[k]
 	if len(c.Num)+len(c.Text) != rows {
-		return fmt.Errorf("target %s of the block was not read: %w", quote.Short(t.Name), dense.ErrShape)
+		return fmt.Errorf("target %s of the block was not read: %w", cell.Quote(t.Name), dense.ErrShape)
 	}
 	for i := range rows {
 		if c.Text != nil && c.Text[i] == nil || c.Num != nil && math.IsNaN(c.Num[i]) {
-			return columnError(where(i), t.Name, ErrMissingTarget, missingTarget, quote.Short(t.Name))
+			return columnError(where(i), t.Name, ErrMissingTarget, missingTarget, cell.Quote(t.Name))
 		}
 		if len(t.Classes) == 0 {
 			f := Field{Name: t.Name, Kind: Numeric, Format: t.Format}
@@ -500,7 +499,7 @@ func (e *Encoder) encodeTarget(y dense.Matrix[float64], k int, c *Column, rows i
 			case !ok:
 				return f.badValue(c, i, where)
 			case math.IsNaN(v):
-				return columnError(where(i), t.Name, ErrMissingTarget, missingTarget, quote.Short(t.Name))
+				return columnError(where(i), t.Name, ErrMissingTarget, missingTarget, cell.Quote(t.Name))
 			case math.IsInf(v, 0):
 				return infinite(t.Name, i, where)
 			}
@@ -511,12 +510,12 @@ func (e *Encoder) encodeTarget(y dense.Matrix[float64], k int, c *Column, rows i
 		if c.Text != nil {
 			text = c.Text[i]
 		} else {
-			text = []byte(number.Canonical(c.Num[i]))
+			text = []byte(cell.Canonical(c.Num[i]))
 		}
 		class, ok := lookup(e.classes[k], text)
 		if !ok {
 			return columnError(where(i), t.Name, nil, "target %s is %s, a class unseen when the schema was learned; known are %s; leave the row out, or learn from rows of the class",
-				quote.Short(t.Name), quote.Short(text), quote.List(t.Classes))
+				cell.Quote(t.Name), cell.Quote(text), cell.QuoteList(t.Classes))
 		}
 		y.Set(i, k, float64(class))
 	}

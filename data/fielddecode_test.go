@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"github.com/randfeat/randfeat/dense"
-	"github.com/randfeat/randfeat/internal/number"
+	"github.com/randfeat/randfeat/internal/cell"
 )
 
 // Decode inverts an encoder.
@@ -25,7 +25,7 @@ func TestDecode(t *testing.T) {
 		}
 		blk := new(Block)
 		blk.Reset(0, e.Kinds())
-		v, _ := number.Parse([]byte(c.n))
+		v, _ := cell.ParseNumber([]byte(c.n))
 		blk.Cols[0].Num = append(blk.Cols[0].Num, v)
 		blk.AppendText(1, []byte(c.b))
 		for j := 2; j < 5; j++ {

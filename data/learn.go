@@ -10,8 +10,7 @@ import (
 	"strings"
 
 	"github.com/randfeat/randfeat/dense"
-	"github.com/randfeat/randfeat/internal/number"
-	"github.com/randfeat/randfeat/internal/quote"
+	"github.com/randfeat/randfeat/internal/cell"
 )
 
 // Task is the kind of prediction for a target.
@@ -129,7 +128,7 @@ func (o *LearnOptions) roles(place string, columns []string) ([]*columnLearner, 
 	for j, c := range columns {
 		learners[j] = newColumnLearner(c, asField, o.Strict)
 		if _, ok := index[c]; ok {
-			return nil, inputError(place, "two columns are named %s: rename one", quote.Short(c))
+			return nil, inputError(place, "two columns are named %s: rename one", cell.Quote(c))
 		}
 		index[c] = j
 	}
@@ -149,17 +148,17 @@ func (o *LearnOptions) roles(place string, columns []string) ([]*columnLearner, 
 			j, ok := index[n]
 			if !ok {
 				return nil, &InputError{Place: place, Err: ErrSchema,
-					Detail: fmt.Sprintf("no column %s, named as %s; the columns are %s%s", quote.Short(n), list.what,
-						quote.List(columns), nameHint(n, columns))}
+					Detail: fmt.Sprintf("no column %s, named as %s; the columns are %s%s", cell.Quote(n), list.what,
+						cell.QuoteList(columns), nameHint(n, columns))}
 			}
 			switch r := learners[j].role; r {
 			case asField:
 			case list.role:
 				return nil, &InputError{Place: place, Err: ErrSchema,
-					Detail: fmt.Sprintf("column %s is named twice as %s", quote.Short(n), list.what)}
+					Detail: fmt.Sprintf("column %s is named twice as %s", cell.Quote(n), list.what)}
 			default:
 				return nil, &InputError{Place: place, Err: ErrSchema,
-					Detail: fmt.Sprintf("column %s is named as %s and as %s: it can be one of them", quote.Short(n),
+					Detail: fmt.Sprintf("column %s is named as %s and as %s: it can be one of them", cell.Quote(n),
 						what[r], list.what)}
 			}
 			learners[j].role = list.role
@@ -176,7 +175,7 @@ func (o *LearnOptions) like(place string, learners []*columnLearner, index map[s
 	for _, f := range o.Like.Fields {
 		j, ok := index[f.Name]
 		if !ok {
-			return &InputError{Place: place, Err: ErrSchema, Detail: fmt.Sprintf("no column %s", quote.Short(f.Name))}
+			return &InputError{Place: place, Err: ErrSchema, Detail: fmt.Sprintf("no column %s", cell.Quote(f.Name))}
 		}
 		switch f.Kind {
 		case Categorical:
@@ -194,7 +193,7 @@ func (o *LearnOptions) like(place string, learners []*columnLearner, index map[s
 func nameHint(name string, columns []string) string {
 	for _, c := range columns {
 		if strings.EqualFold(strings.TrimSpace(c), strings.TrimSpace(name)) {
-			return fmt.Sprintf("; %s is spelled otherwise", quote.Short(c))
+			return fmt.Sprintf("; %s is spelled otherwise", cell.Quote(c))
 		}
 	}
 	if n := len(columns); n > 0 && columns[0] == "c1" && columns[n-1] == fmt.Sprint("c", n) {
@@ -249,8 +248,8 @@ func (l *columnLearner) classes() []string {
 	}
 	names := l.counts.top(len(l.counts.of))
 	slices.SortFunc(names, func(a, b string) int {
-		x, okX := number.Parse([]byte(a))
-		y, okY := number.Parse([]byte(b))
+		x, okX := cell.ParseNumber([]byte(a))
+		y, okY := cell.ParseNumber([]byte(b))
 		if okX && okY && x != y {
 			return cmp.Compare(x, y)
 		}
@@ -270,8 +269,8 @@ func canonicalText(t string) string {
 	if b, ok := parseBool([]byte(t)); ok {
 		return strconv.FormatBool(b)
 	}
-	if v, ok := number.Parse([]byte(t)); ok && !long([]byte(t), v) {
-		return number.Canonical(v)
+	if v, ok := cell.ParseNumber([]byte(t)); ok && !long([]byte(t), v) {
+		return cell.Canonical(v)
 	}
 	return t
 }
@@ -356,7 +355,7 @@ func finish(place string, learners []*columnLearner, rows int64, o LearnOptions,
 		// Each part was numeric, but in different styles: add could not see the conflict.
 		case l.role == asNumeric && (!isRead || r.bad > 0):
 			return nil, nil, columnError(l.at.String(), l.name, nil, "column %s is %s, where others are written otherwise: write numbers in one way",
-				quote.Short(l.name), l.sample)
+				cell.Quote(l.name), l.sample)
 		case isRead:
 			// Numbers in one file and texts in another usually mean that files were mixed up.
 			if numbers, text, ok := l.shards.conflict(); ok && r.bad > 0 && r.kind == Numeric && r.format == "" {
@@ -366,7 +365,7 @@ func finish(place string, learners []*columnLearner, rows int64, o LearnOptions,
 				return nil, nil, l.strictError(r)
 			}
 			if r.m.min == r.m.max && l.missed(r.bad) == 0 {
-				value, shown := number.Canonical(r.m.mean), fmt.Sprintf("%g", r.m.mean)
+				value, shown := cell.Canonical(r.m.mean), fmt.Sprintf("%g", r.m.mean)
 				if l.texts > 0 {
 					value = l.sample // fallback if no counts are left
 					if l.counts != nil {
@@ -374,7 +373,7 @@ func finish(place string, learners []*columnLearner, rows int64, o LearnOptions,
 							value = top[0]
 						}
 					}
-					shown = quote.Short(value)
+					shown = cell.Quote(value)
 				}
 				constant(value, shown)
 				break
@@ -382,7 +381,7 @@ func finish(place string, learners []*columnLearner, rows int64, o LearnOptions,
 			f, outliers := l.field(r)
 			if !dense.IsFinite(f.Mean) || !dense.IsFinite(f.Scale) || f.Scale <= 0 {
 				return nil, nil, columnError(place, l.name, nil,
-					"column %s runs from %g to %g, beyond what can be standardised: rescale it", quote.Short(l.name),
+					"column %s runs from %g to %g, beyond what can be standardised: rescale it", cell.Quote(l.name),
 					r.m.min, r.m.max)
 			}
 			cs.Missing, cs.Unreadable = l.missed(r.bad), r.bad
@@ -410,7 +409,7 @@ func finish(place string, learners []*columnLearner, rows int64, o LearnOptions,
 			distinct, exact := len(l.counts.of), l.counts.exact()
 			if distinct == 1 && exact && l.missing == 0 {
 				value := l.counts.top(1)[0]
-				constant(value, quote.Short(value))
+				constant(value, cell.Quote(value))
 				break
 			}
 			if numbers, text, ok := l.shards.conflict(); ok && l.role == asField {
@@ -422,7 +421,7 @@ func finish(place string, learners []*columnLearner, rows int64, o LearnOptions,
 			}
 			if l.role == asField && l.numbers.n > 9*l.texts {
 				note("column %s is categorical though %d of its values are numbers: the first that is not is %s at %s",
-					quote.Short(l.name), l.numbers.n, l.sample, l.at)
+					cell.Quote(l.name), l.numbers.n, l.sample, l.at)
 			}
 			f := Field{Name: l.name, Kind: Categorical, Levels: l.counts.top(min(o.MaxLevels, tracked)),
 				Missing: l.missing > 0}
@@ -441,14 +440,14 @@ func finish(place string, learners []*columnLearner, rows int64, o LearnOptions,
 				c.Use, c.Why = "ignored", numbered[c.Name]
 				s.Ignored = append(s.Ignored, c.Name)
 				note("left out, since it %s: %s; name it as numeric to use it, or as an id to carry it along",
-					numbered[c.Name], quote.Short(c.Name))
+					numbered[c.Name], cell.Quote(c.Name))
 			}
 		}
 	}
 	for _, l := range []struct{ reason, text string }{{"constant", "are constant"}, {"empty", "have no values"},
 		{"distinct", "hold texts that nearly always differ, like names or identifiers"}} {
 		if names := left[l.reason]; len(names) > 0 {
-			note("left out, since they %s: %s", l.text, quote.List(names))
+			note("left out, since they %s: %s", l.text, cell.QuoteList(names))
 		}
 	}
 	for _, name := range o.Targets { // in the order of the options, not of the columns
@@ -466,7 +465,7 @@ func finish(place string, learners []*columnLearner, rows int64, o LearnOptions,
 // OtherNote is the note of [Summary] about a column whose less frequent levels share one encoded column. It no longer
 // holds if the column gets a code of all its levels.
 func (f *Field) OtherNote() string {
-	return fmt.Sprintf("column %s keeps its %d most frequent levels, the rest is \"other\"", quote.Short(f.Name),
+	return fmt.Sprintf("column %s keeps its %d most frequent levels, the rest is \"other\"", cell.Quote(f.Name),
 		len(f.Levels))
 }
 
@@ -478,7 +477,7 @@ func (l *columnLearner) conflict(numbers, text, what string) error {
 	}
 	return columnError(l.at.String(), l.name, ErrSchema,
 		"%s %s is %s; it has only such texts in %s and only numbers in %s: correct one, or name it as %s",
-		what, quote.Short(l.name), l.sample, text, numbers, remedy)
+		what, cell.Quote(l.name), l.sample, text, numbers, remedy)
 }
 
 // noneLeft explains why no column is left to predict from.
@@ -495,7 +494,7 @@ func noneLeft(columns []ColumnSummary) string {
 		} else if c.Use == "id" {
 			reason = "an id"
 		}
-		why = append(why, fmt.Sprintf("%s (%s)", quote.Short(c.Name), reason))
+		why = append(why, fmt.Sprintf("%s (%s)", cell.Quote(c.Name), reason))
 	}
 	return "no column is left to predict from: " + strings.Join(why, ", ")
 }
@@ -533,20 +532,20 @@ func (l *columnLearner) target(place string, rows int64, o LearnOptions, usual s
 	case r.bad > 0 && !few: // whether a row without a target may be dropped is the user's decision
 		return t, m, columnError(r.first.at.String(), l.name, ErrUnreadable,
 			"target %s is %s, though %d of its values are numbers: "+
-				"correct it, or ask for classification", quote.Short(l.name), r.first.sample, r.m.n)
+				"correct it, or ask for classification", cell.Quote(l.name), r.first.sample, r.m.n)
 	case l.words > 0 && !few:
 		return t, m, columnError(l.word.at.String(), l.name, ErrUnreadable,
 			"target %s is %s, though %d of its values are numbers: "+
-				"correct it, name it as missing, or ask for classification", quote.Short(l.name), l.word.sample, r.m.n)
+				"correct it, name it as missing, or ask for classification", cell.Quote(l.name), l.word.sample, r.m.n)
 	case r.bad+l.words == 0 && r.format != "" && r.m.min < r.m.max:
 		if r.units != "" {
-			note("target %s is read as %s, such as %s; predictions and errors are in the same units", quote.Short(l.name), r.units,
+			note("target %s is read as %s, such as %s; predictions and errors are in the same units", cell.Quote(l.name), r.units,
 				r.sample)
 		} else {
-			note("target %s is read as numbers %s, such as %s", quote.Short(l.name), r.format, r.sample)
+			note("target %s is read as numbers %s, such as %s", cell.Quote(l.name), r.format, r.sample)
 		}
 		if r.both {
-			note("target %s can be read in two ways: spell its numbers plainly if this is the wrong one", quote.Short(l.name))
+			note("target %s can be read in two ways: spell its numbers plainly if this is the wrong one", cell.Quote(l.name))
 		}
 		t.Format, t.Mean, t.Scale = r.format, r.m.mean, r.m.scale()
 		return t, r.m, nil
@@ -560,7 +559,7 @@ func (l *columnLearner) plainTarget(t Target, place string, rows int64, o LearnO
 	note func(string, ...any)) (Target, error) {
 	classes := o.Task == Classification
 	if o.Task == Regression && l.texts > 0 {
-		return t, columnError(l.at.String(), l.name, nil, "target %s is %s, want a number", quote.Short(l.name),
+		return t, columnError(l.at.String(), l.name, nil, "target %s is %s, want a number", cell.Quote(l.name),
 			l.sample)
 	}
 	if o.Task == Auto {
@@ -571,17 +570,17 @@ func (l *columnLearner) plainTarget(t Target, place string, rows int64, o LearnO
 		distinct := len(l.counts.of)
 		switch {
 		case classes && l.numbers.n > 9*l.texts && (distinct > autoClasses || !l.counts.exact()):
-			return t, columnError(l.at.String(), l.name, nil, "target %s is %s, though %d of its values are numbers: correct it, or ask for classification", quote.Short(l.name), l.sample, l.numbers.n)
+			return t, columnError(l.at.String(), l.name, nil, "target %s is %s, though %d of its values are numbers: correct it, or ask for classification", cell.Quote(l.name), l.sample, l.numbers.n)
 		// Texts that are nearly all different cannot be classes.
 		case classes && rows >= autoRows && 2*int64(distinct) > rows && l.counts.exact():
 			return t, columnError(place, l.name, nil, "target %s has %d distinct texts in %d rows, such as %s at %s: an identifier? Ask for classification if they are classes",
-				quote.Short(l.name), distinct, rows, l.sample, l.at)
+				cell.Quote(l.name), distinct, rows, l.sample, l.at)
 		}
 		if !classes && l.whole && rows >= autoRows && l.counts.exact() {
 			l.canonicalise()
 			classes = len(l.counts.of) <= autoClasses && len(l.counts.of) > 1
 			if classes {
-				note("target %s has %d distinct whole numbers: taken for classes; ask for regression if they are quantities", quote.Short(l.name), len(l.counts.of))
+				note("target %s has %d distinct whole numbers: taken for classes; ask for regression if they are quantities", cell.Quote(l.name), len(l.counts.of))
 			}
 		}
 	}
@@ -591,11 +590,11 @@ func (l *columnLearner) plainTarget(t Target, place string, rows int64, o LearnO
 			if l.spellings > 1 {
 				spelled = fmt.Sprintf(": %g in %d spellings", l.numbers.mean, l.spellings)
 			}
-			note("target %s is constant%s", quote.Short(l.name), spelled)
+			note("target %s is constant%s", cell.Quote(l.name), spelled)
 		}
 		t.Mean, t.Scale = l.numbers.mean, l.numbers.scale()
 		if !dense.IsFinite(t.Mean) || !dense.IsFinite(t.Scale) || t.Scale <= 0 {
-			return t, columnError(place, l.name, nil, "target %s runs from %g to %g, beyond what can be standardised: rescale it", quote.Short(l.name), l.numbers.min, l.numbers.max)
+			return t, columnError(place, l.name, nil, "target %s runs from %g to %g, beyond what can be standardised: rescale it", cell.Quote(l.name), l.numbers.min, l.numbers.max)
 		}
 		return t, nil
 	}
@@ -604,7 +603,7 @@ func (l *columnLearner) plainTarget(t Target, place string, rows int64, o LearnO
 		if l.texts > 0 && l.numbers.n > l.texts {
 			hint = fmt.Sprintf(" (most are numbers; the first that is not is %s at %s)", l.sample, l.at)
 		}
-		return t, columnError(place, l.name, nil, "target %s has more than %d classes%s: an identifier, or a quantity for regression?", quote.Short(l.name), o.MaxClasses, hint)
+		return t, columnError(place, l.name, nil, "target %s has more than %d classes%s: an identifier, or a quantity for regression?", cell.Quote(l.name), o.MaxClasses, hint)
 	}
 	t.Classes = l.classes()
 	if len(t.Classes) == 1 {
@@ -612,7 +611,7 @@ func (l *columnLearner) plainTarget(t Target, place string, rows int64, o LearnO
 		if l.spellings > 1 {
 			spelled = fmt.Sprintf(", a number in %d spellings,", l.spellings)
 		}
-		return t, columnError(place, l.name, nil, "target %s is %s%s in every row: one class cannot be told from another", quote.Short(l.name), quote.Short(t.Classes[0]), spelled)
+		return t, columnError(place, l.name, nil, "target %s is %s%s in every row: one class cannot be told from another", cell.Quote(l.name), cell.Quote(t.Classes[0]), spelled)
 	}
 	return t, nil
 }

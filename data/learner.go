@@ -9,8 +9,8 @@ import (
 	"slices"
 
 	"github.com/randfeat/randfeat/data/internal/charset"
+	"github.com/randfeat/randfeat/internal/cell"
 	"github.com/randfeat/randfeat/internal/par"
-	"github.com/randfeat/randfeat/internal/quote"
 )
 
 // Learner collects the statistics that determine the schema of a table. Learners of consecutive parts of a
@@ -149,7 +149,7 @@ func (l *Learner) addTree(src Source) error {
 func (l *Learner) read(src Source, of func(Unit) (*Learner, error)) (err error) {
 	if !slices.Equal(src.Columns(), l.columns) {
 		return &InputError{Place: src.Name(), Err: ErrSchema, Detail: fmt.Sprintf("the columns are %s, want %s",
-			quote.List(src.Columns()), quote.List(l.columns))}
+			cell.QuoteList(src.Columns()), cell.QuoteList(l.columns))}
 	}
 	r, err := src.Open(l.want)
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"slices"
 
 	"github.com/randfeat/randfeat/data/internal/charset"
-	"github.com/randfeat/randfeat/internal/quote"
+	"github.com/randfeat/randfeat/internal/cell"
 	"github.com/randfeat/randfeat/internal/seal"
 )
 
@@ -117,7 +117,7 @@ func readLearner(b []byte) (*Learner, error) {
 			most = c.counts.k
 		}
 		if r.column(c, most); r.bad || c.missing+c.numbers.n+c.texts != l.rows {
-			return nil, corrupt("column %s is damaged", quote.Short(c.name))
+			return nil, corrupt("column %s is damaged", cell.Quote(c.name))
 		}
 	}
 	if r.bad || len(r.b) > 0 {

@@ -8,8 +8,7 @@ import (
 	"slices"
 
 	"github.com/randfeat/randfeat/dense"
-	"github.com/randfeat/randfeat/internal/number"
-	"github.com/randfeat/randfeat/internal/quote"
+	"github.com/randfeat/randfeat/internal/cell"
 )
 
 // MarkColumns names columns that describe the rows themselves: weight, group and time. An empty name means
@@ -51,8 +50,8 @@ func (c MarkColumns) Read(src Source) (*Marks, error) {
 		j := slices.Index(columns, name)
 		if j < 0 {
 			return j, &InputError{Place: src.Name(), Err: ErrSchema,
-				Detail: fmt.Sprintf("no column %s, named as %s; the columns are %s%s", quote.Short(name), what,
-					quote.List(columns),
+				Detail: fmt.Sprintf("no column %s, named as %s; the columns are %s%s", cell.Quote(name), what,
+					cell.QuoteList(columns),
 					nameHint(name, columns))}
 		}
 		want[j] = Text
@@ -84,13 +83,13 @@ func (c MarkColumns) Read(src Source) (*Marks, error) {
 		for i := range b.Rows {
 			if weight >= 0 {
 				t := b.Cols[weight].Text[i]
-				v, ok := number.Parse(t)
+				v, ok := cell.ParseNumber(t)
 				switch {
 				case t == nil:
 					return nil, columnError(r.Where(i), c.Weight, dense.ErrNotFinite, "the weight is missing: give the row one, 0 if it is not to count")
 				case !ok || !(v >= 0) || !dense.IsFinite(v):
 					return nil, columnError(r.Where(i), c.Weight, dense.ErrNotFinite,
-						"the weight is %s, want a number that is not negative", quote.Short(t))
+						"the weight is %s, want a number that is not negative", cell.Quote(t))
 				}
 				m.Weight = append(m.Weight, v)
 				sum += v
@@ -115,7 +114,7 @@ func (c MarkColumns) Read(src Source) (*Marks, error) {
 				}
 				if !times.add(t) {
 					return nil, columnError(r.Where(i), c.Time, ErrSchema, "%s is no time that goes with those before: want all numbers, or dates "+
-						"of one form such as 2026-01-31 or 2026-01-31T12:00:00", quote.Short(t))
+						"of one form such as 2026-01-31 or 2026-01-31T12:00:00", cell.Quote(t))
 				}
 			}
 		}
@@ -146,7 +145,7 @@ func (r *timeReading) add(t []byte) bool {
 		}
 		v, ok := 0.0, false
 		if k == 0 {
-			v, ok = number.Parse(t)
+			v, ok = cell.ParseNumber(t)
 			ok = ok && !math.IsNaN(v) && !math.IsInf(v, 0)
 		} else {
 			var at moment

@@ -3,7 +3,7 @@ package data
 import (
 	"math"
 
-	"github.com/randfeat/randfeat/internal/number"
+	"github.com/randfeat/randfeat/internal/cell"
 )
 
 // DefaultMissing lists the texts that mean a missing value in any column of any format, typed columns in memory and
@@ -31,7 +31,7 @@ func NewMissingTexts(texts []string) *MissingTexts {
 			continue
 		}
 		m.texts[t] = true
-		_, n, _ := number.ScanNumber([]byte(t))
+		_, n, _ := cell.ScanNumber([]byte(t))
 		m.numbers = m.numbers || n == len(t)
 		m.first[t[0]] = true
 	}
@@ -64,7 +64,7 @@ const maxMissingWord = 19
 
 // isMissingWord reports whether a text means a missing value in a column of numbers or dates.
 func isMissingWord(text []byte) bool {
-	text = number.TrimBlanks(text)
+	text = cell.TrimBlanks(text)
 	if len(text) == 0 || len(text) > maxMissingWord {
 		return len(text) == 0
 	}
@@ -105,8 +105,8 @@ const maxOdd = 64
 // AppendNumber appends a text to a column that is read as Number: a number, a missing value, or a NaN that
 // isUnreadable recognises. The column keeps the first unreadable texts for messages.
 func (c *Column) AppendNumber(text []byte) {
-	text = number.TrimBlanks(text)
-	v, ok := number.Parse(text)
+	text = cell.TrimBlanks(text)
+	v, ok := cell.ParseNumber(text)
 	if !ok {
 		if v = math.NaN(); !isMissingWord(text) {
 			if v = unreadable(); len(c.odd) < maxOdd {

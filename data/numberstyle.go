@@ -6,7 +6,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/randfeat/randfeat/internal/number"
+	"github.com/randfeat/randfeat/internal/cell"
 )
 
 // The spellings of numbers beyond plain ones. [Field].Format stores them in models. All allow currency signs. A
@@ -269,7 +269,7 @@ func scanStyled(b []byte, comma bool) (v float64, s spelling, ok bool) {
 	if out[len(out)-1] == '.' {
 		return 0, s, false
 	}
-	if v, ok = number.Parse(out); !ok {
+	if v, ok = cell.ParseNumber(out); !ok {
 		return 0, s, false
 	}
 	if sign == '-' {

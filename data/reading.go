@@ -7,8 +7,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/randfeat/randfeat/internal/number"
-	"github.com/randfeat/randfeat/internal/quote"
+	"github.com/randfeat/randfeat/internal/cell"
 )
 
 // reading is the interpretation of a column whose cells are numbers or times: the kind and format of its field,
@@ -147,13 +146,13 @@ func (l *columnLearner) notes(r reading, f *Field, outliers int64, note func(str
 	switch {
 	case r.format == "":
 	case r.both:
-		note("column %s can be read in two ways, %s is taken for %s", quote.Short(l.name), r.sample, r.format)
+		note("column %s can be read in two ways, %s is taken for %s", cell.Quote(l.name), r.sample, r.format)
 	default:
-		note("column %s is read as %s %s, such as %s%s", quote.Short(l.name), what, r.format, r.sample, units)
+		note("column %s is read as %s %s, such as %s%s", cell.Quote(l.name), what, r.format, r.sample, units)
 	}
 	if r.bad > 0 {
 		note("column %s: %d of %d values %s as missing: the first is %s at %s; name the column as categorical if they "+
-			"are levels", quote.Short(l.name), r.bad, l.cells(), r.unread(r.bad), r.first.sample, r.first.at)
+			"are levels", cell.Quote(l.name), r.bad, l.cells(), r.unread(r.bad), r.first.sample, r.first.at)
 	}
 	if outliers > 0 {
 		ends := [4]string{short(f.Clip[0]), short(f.Clip[1]), short(f.Range[0]), short(f.Range[1])}
@@ -168,14 +167,14 @@ func (l *columnLearner) notes(r reading, f *Field, outliers int64, note func(str
 		}
 		note("column %s: %d of its %d values %s far outside the range of all others, %s to %s, and %s as the "+
 			"nearest end of it (the full range is %s to %s). If such values stand for missing ones, name them as missing",
-			quote.Short(l.name), outliers, r.m.n, lie, ends[0], ends[1], count, ends[2], ends[3])
+			cell.Quote(l.name), outliers, r.m.n, lie, ends[0], ends[1], count, ends[2], ends[3])
 	}
 }
 
 // strictError reports the first unreadable cell, for LearnOptions.Strict.
 func (l *columnLearner) strictError(r reading) error {
 	return columnError(r.first.at.String(), l.name, ErrUnreadable, "column %s is %s, where %d other values are %s: "+
-		"correct it, or name the column as categorical", quote.Short(l.name), r.first.sample, r.m.n, r.name())
+		"correct it, or name the column as categorical", cell.Quote(l.name), r.first.sample, r.m.n, r.name())
 }
 
 // relearn computes the statistics of field f of another schema from these rows. The kind of the field and
@@ -228,7 +227,7 @@ func (l *columnLearner) relearn(f Field, maxLevels, tracked int) (out Field, con
 		return out, "", false
 	}
 	if r.m.min == r.m.max && l.missed(r.bad) == 0 {
-		value := number.Canonical(r.m.mean)
+		value := cell.Canonical(r.m.mean)
 		if l.texts > 0 {
 			value = strings.Trim(l.sample, `"`)
 		}
@@ -297,7 +296,7 @@ func finishLike(place string, learners []*columnLearner, rows int64, o LearnOpti
 		if !ok {
 			s.Ignored = append(s.Ignored, f.Name)
 			if cs.Use, cs.Why = "ignored", "empty"; constant != "" {
-				cs.Why = "constant " + quote.Short(constant)
+				cs.Why = "constant " + cell.Quote(constant)
 				s.setConstant(f.Name, constant)
 			}
 		} else {

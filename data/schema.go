@@ -12,7 +12,7 @@ import (
 
 	"github.com/randfeat/randfeat/data/internal/charset"
 	"github.com/randfeat/randfeat/dense"
-	"github.com/randfeat/randfeat/internal/quote"
+	"github.com/randfeat/randfeat/internal/cell"
 )
 
 // FieldKind says how a column becomes encoded columns.
@@ -202,7 +202,7 @@ func (s *Schema) Validate() error {
 	seen := map[string]bool{}
 	name := func(n string) error {
 		if seen[n] {
-			return schemaError("column %s comes twice", quote.Short(n))
+			return schemaError("column %s comes twice", cell.Quote(n))
 		}
 		seen[n] = true
 		return nil
@@ -215,7 +215,7 @@ func (s *Schema) Validate() error {
 		}
 		// The negated comparison also refuses NaN.
 		if !(f.Weight >= 0) || !dense.IsFinite(f.Weight) {
-			return schemaError("column %s has the weight %g, want a positive number", quote.Short(f.Name), f.Weight)
+			return schemaError("column %s has the weight %g, want a positive number", cell.Quote(f.Name), f.Weight)
 		}
 		switch f.Kind {
 		case Numeric, Boolean, Time:
@@ -223,21 +223,21 @@ func (s *Schema) Validate() error {
 				return err
 			}
 			if len(f.Levels) > 0 {
-				return schemaError("%s column %s has levels", f.Kind, quote.Short(f.Name))
+				return schemaError("%s column %s has levels", f.Kind, cell.Quote(f.Name))
 			}
 		case Words:
 			if f.Mean != 0 || f.Scale != 0 || len(f.Levels) > 0 {
-				return schemaError("text column %s has a mean, a scale or levels", quote.Short(f.Name))
+				return schemaError("text column %s has a mean, a scale or levels", cell.Quote(f.Name))
 			}
 		case Categorical:
 			if f.Mean != 0 || f.Scale != 0 {
-				return schemaError("categorical column %s has a mean or a scale", quote.Short(f.Name))
+				return schemaError("categorical column %s has a mean or a scale", cell.Quote(f.Name))
 			}
 			if err := checkDistinct(f.Name, "level", f.Levels); err != nil {
 				return err
 			}
 		default:
-			return schemaError("column %s is of unknown kind %s", quote.Short(f.Name), quote.Short(string(f.Kind)))
+			return schemaError("column %s is of unknown kind %s", cell.Quote(f.Name), cell.Quote(string(f.Kind)))
 		}
 		if err := f.checkFormat(); err != nil {
 			return err
@@ -247,14 +247,14 @@ func (s *Schema) Validate() error {
 		}
 		if r := f.Range; r != nil && (f.Kind != Numeric && f.Kind != Time || !dense.IsFinite(r[0]) || !(r[0] <= r[1]) ||
 			!dense.IsFinite(r[1])) {
-			return schemaError("%s column %s runs from %g to %g", f.Kind, quote.Short(f.Name), r[0], r[1])
+			return schemaError("%s column %s runs from %g to %g", f.Kind, cell.Quote(f.Name), r[0], r[1])
 		}
 		if r := f.Clip; r != nil && (f.Kind != Numeric && f.Kind != Time || !dense.IsFinite(r[0]) || !(r[0] < r[1]) ||
 			!dense.IsFinite(r[1])) {
-			return schemaError("%s column %s counts from %g to %g", f.Kind, quote.Short(f.Name), r[0], r[1])
+			return schemaError("%s column %s counts from %g to %g", f.Kind, cell.Quote(f.Name), r[0], r[1])
 		}
 		if f.Other && f.Kind != Categorical {
-			return schemaError("%s column %s has other levels", f.Kind, quote.Short(f.Name))
+			return schemaError("%s column %s has other levels", f.Kind, cell.Quote(f.Name))
 		}
 		if width += f.width(); width > maxWidth {
 			return schemaError("more than %d encoded columns", maxWidth)
@@ -275,7 +275,7 @@ func (s *Schema) Validate() error {
 			continue
 		}
 		if len(t.Classes) == 1 {
-			return schemaError("target %s has one class only", quote.Short(t.Name))
+			return schemaError("target %s has one class only", cell.Quote(t.Name))
 		}
 		if err := checkDistinct(t.Name, "class", t.Classes); err != nil {
 			return err
@@ -310,15 +310,15 @@ func (f *Field) checkFormat() error {
 		ok = f.Format == yearFirst || f.Format == dayFirst || f.Format == monthFirst
 	}
 	if !ok || f.Clock && f.Kind != Time {
-		return schemaError("%s column %s has the format %s, clock %v", f.Kind, quote.Short(f.Name),
-			quote.Short(f.Format), f.Clock)
+		return schemaError("%s column %s has the format %s, clock %v", f.Kind, cell.Quote(f.Name),
+			cell.Quote(f.Format), f.Clock)
 	}
 	return nil
 }
 
 func checkScale(name string, mean, scale float64) error {
 	if !dense.IsFinite(mean) || !dense.IsFinite(scale) || scale <= 0 {
-		return schemaError("column %s has mean %g and scale %g, want finite numbers and a positive scale", quote.Short(name),
+		return schemaError("column %s has mean %g and scale %g, want finite numbers and a positive scale", cell.Quote(name),
 			mean, scale)
 	}
 	return nil
@@ -328,7 +328,7 @@ func checkDistinct(column, what string, texts []string) error {
 	seen := make(map[string]bool, len(texts))
 	for _, t := range texts {
 		if seen[t] {
-			return schemaError("column %s has the %s %s twice", quote.Short(column), what, quote.Short(t))
+			return schemaError("column %s has the %s %s twice", cell.Quote(column), what, cell.Quote(t))
 		}
 		seen[t] = true
 	}

@@ -7,8 +7,7 @@ import (
 	"time"
 
 	"github.com/randfeat/randfeat/dense"
-	"github.com/randfeat/randfeat/internal/number"
-	"github.com/randfeat/randfeat/internal/quote"
+	"github.com/randfeat/randfeat/internal/cell"
 )
 
 // ErrSurprise marks errors of a strict [Watch].
@@ -43,7 +42,7 @@ type Surprise struct {
 
 // String describes the surprise in a sentence.
 func (s Surprise) String() string {
-	text := fmt.Sprintf("column %s: %d ", quote.Short(s.Column), s.Rows)
+	text := fmt.Sprintf("column %s: %d ", cell.Quote(s.Column), s.Rows)
 	values, levels := "values", "levels"
 	if s.Rows == 1 {
 		values, levels = "value", "level"
@@ -64,14 +63,14 @@ func (s Surprise) String() string {
 			text += ", count as " + s.Known
 		}
 	case whatChanged:
-		text += fmt.Sprintf("%s other than %s, the only one at the fit", values, quote.Short(s.Known))
+		text += fmt.Sprintf("%s other than %s, the only one at the fit", values, cell.Quote(s.Known))
 	case unread:
 		text += fmt.Sprintf("%s unreadable (want %s), taken for missing", values, s.Known)
 	case whatPointed:
 		text += fmt.Sprintf("%s with a decimal point, where the fit had %s, read as plain numbers", values, s.Known)
 	}
 	if s.First != "" {
-		text += fmt.Sprintf("; the first is %s at %s", quote.Short(s.First), s.Where)
+		text += fmt.Sprintf("; the first is %s at %s", cell.Quote(s.First), s.Where)
 	} else if s.Where != "" {
 		text += fmt.Sprintf("; the first at %s", s.Where)
 	}
@@ -127,19 +126,19 @@ func (w *Watch) add(row int, column, what, known string, usual bool, value, wher
 	detail := ""
 	switch what {
 	case whatUnseen:
-		detail = fmt.Sprintf("column %s is %s, a level unknown to the model", quote.Short(column), quote.Short(s.First))
+		detail = fmt.Sprintf("column %s is %s, a level unknown to the model", cell.Quote(column), cell.Quote(s.First))
 	case whatMissing:
-		detail = fmt.Sprintf("column %s is missing, which it never was at the fit", quote.Short(column))
+		detail = fmt.Sprintf("column %s is missing, which it never was at the fit", cell.Quote(column))
 	case whatChanged:
-		detail = fmt.Sprintf("column %s is %s, and was always %s at the fit", quote.Short(column),
-			quote.Short(s.First), quote.Short(known))
+		detail = fmt.Sprintf("column %s is %s, and was always %s at the fit", cell.Quote(column),
+			cell.Quote(s.First), cell.Quote(known))
 	case unread:
-		detail = fmt.Sprintf("column %s is %s, want %s", quote.Short(column), quote.Short(s.First), known)
+		detail = fmt.Sprintf("column %s is %s, want %s", cell.Quote(column), cell.Quote(s.First), known)
 	case whatPointed:
-		detail = fmt.Sprintf("column %s is %s, with a decimal point where the fit had %s", quote.Short(column),
-			quote.Short(s.First), known)
+		detail = fmt.Sprintf("column %s is %s, with a decimal point where the fit had %s", cell.Quote(column),
+			cell.Quote(s.First), known)
 	default:
-		detail = fmt.Sprintf("column %s is %s, %s %s, the end of the training range", quote.Short(column), s.First,
+		detail = fmt.Sprintf("column %s is %s, %s %s, the end of the training range", cell.Quote(column), s.First,
 			what, known)
 	}
 	return columnError(where(), column, ErrSurprise, "%s", detail)
@@ -207,7 +206,7 @@ func (e *Encoder) surprised(x dense.Matrix[float64], first, k int, c *Column, wh
 		default:
 			continue
 		}
-		known := number.Canonical(limit)
+		known := cell.Canonical(limit)
 		if f.Kind == Time {
 			known = dayText(limit)
 		}
@@ -263,7 +262,7 @@ func (e *Encoder) changed(j int, c *Column, where func(int) string) error {
 // cellText returns cell i as text, cut to 100 bytes.
 func cellText(c *Column, i int) string {
 	if c.Num != nil {
-		return number.Canonical(c.Num[i])
+		return cell.Canonical(c.Num[i])
 	}
 	return string(c.Text[i][:min(len(c.Text[i]), 100)])
 }

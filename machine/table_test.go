@@ -10,7 +10,7 @@ import (
 
 	"github.com/randfeat/randfeat/data"
 	"github.com/randfeat/randfeat/dense"
-	"github.com/randfeat/randfeat/internal/number"
+	"github.com/randfeat/randfeat/internal/cell"
 )
 
 // tableModels are models of one table: what each predicts is known from the matrix of its encoded rows.
@@ -283,7 +283,7 @@ func TestTableRunEach(t *testing.T) {
 		}
 		got = append(got, texts(dst)...)
 		for _, y := range cells.Cols[3].Text {
-			if _, ok := number.Parse(y); ok {
+			if _, ok := cell.ParseNumber(y); ok {
 				ys++
 			}
 		}

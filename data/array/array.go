@@ -14,9 +14,8 @@ import (
 
 	"github.com/randfeat/randfeat/data"
 	"github.com/randfeat/randfeat/data/internal/raw"
+	"github.com/randfeat/randfeat/internal/cell"
 	"github.com/randfeat/randfeat/internal/npy"
-	"github.com/randfeat/randfeat/internal/number"
-	"github.com/randfeat/randfeat/internal/quote"
 )
 
 // member is an array that contributes columns to a table: a matrix, or a vector as one column. It keeps no open
@@ -182,7 +181,7 @@ func openNPZ(in raw.File, o data.Options) (data.Source, error) {
 	for i, f := range z.File {
 		base, ok := strings.CutSuffix(f.Name, ".npy")
 		if !ok {
-			return nil, raw.Errorf(in.Name, "the archive holds %s, want npy arrays only (an Excel file? save it as CSV)", quote.Short(f.Name))
+			return nil, raw.Errorf(in.Name, "the archive holds %s, want npy arrays only (an Excel file? save it as CSV)", cell.Quote(f.Name))
 		}
 		open := func() (io.ReadCloser, error) {
 			z, c, err := openZip()
@@ -337,7 +336,7 @@ func (r *arrayReader) Read(b *data.Block, max int) error {
 					case npy.Int64:
 						r.text = strconv.AppendInt(r.text[:0], p.ints[at+i*step], 10)
 					default:
-						r.text = append(r.text[:0], number.Canonical(v)...)
+						r.text = append(r.text[:0], cell.Canonical(v)...)
 					}
 					b.AppendBare(j, r.text)
 				}

@@ -13,9 +13,9 @@ import (
 	"github.com/randfeat/randfeat/data"
 	"github.com/randfeat/randfeat/data/internal/raw"
 	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/cell"
 	"github.com/randfeat/randfeat/internal/localfile"
 	"github.com/randfeat/randfeat/internal/npy"
-	"github.com/randfeat/randfeat/internal/quote"
 )
 
 // Create starts a table in an npz file, with one float64 array per column, under the column's name. All
@@ -29,11 +29,11 @@ func Create(path string, columns []string, kinds []data.Kind) (data.Writer, erro
 	for j, k := range kinds {
 		if k != data.Number {
 			return nil, fmt.Errorf("%s: column %s is %v, an npz file holds numbers only: write CSV, NDJSON or Parquet",
-				path, quote.Short(columns[j]), k)
+				path, cell.Quote(columns[j]), k)
 		}
 		// Readers treat the name of a member as a path, so separators are refused.
 		if columns[j] == "" || strings.ContainsAny(columns[j], "/\\\x00") {
-			return nil, fmt.Errorf("%s: column %s cannot be the name of an array: rename it, or write CSV, NDJSON or Parquet", path, quote.Short(columns[j]))
+			return nil, fmt.Errorf("%s: column %s cannot be the name of an array: rename it, or write CSV, NDJSON or Parquet", path, cell.Quote(columns[j]))
 		}
 	}
 	if err := raw.CheckNames(path, columns); err != nil {

@@ -13,8 +13,8 @@ import (
 	"github.com/randfeat/randfeat/data/parquet"
 	"github.com/randfeat/randfeat/data/sheet"
 	"github.com/randfeat/randfeat/data/text"
+	"github.com/randfeat/randfeat/internal/cell"
 	"github.com/randfeat/randfeat/internal/npy"
-	"github.com/randfeat/randfeat/internal/quote"
 )
 
 // OpenBytes opens a table of any format in memory. It recognises contents compressed by gzip, zstd or bzip2, and a zip
@@ -174,7 +174,7 @@ func lookInside(in raw.File) (format data.Format, member string, err error) {
 		return data.NPZ, "", nil
 	case len(names) > 1:
 		return "", "", raw.Errorf(in.Name, "the archive holds %d files, such as %s and %s, want one table or npy arrays: "+
-			"unpack it", len(names), quote.Short(names[0]), quote.Short(names[1]))
+			"unpack it", len(names), cell.Quote(names[0]), cell.Quote(names[1]))
 	}
 	return "", names[0], nil
 }
@@ -199,7 +199,7 @@ func memberOf(in raw.File, name string) raw.File {
 			return memberStream{raw.DamagedReader{Reader: r}, r, c}, nil
 		}
 		c.Close()
-		return nil, raw.Errorf(in.Name, "no file %s in the archive: it has changed since it was opened", quote.Short(name))
+		return nil, raw.Errorf(in.Name, "no file %s in the archive: it has changed since it was opened", cell.Quote(name))
 	}}
 }
 

@@ -12,7 +12,7 @@ import (
 
 	"github.com/randfeat/randfeat/data"
 	"github.com/randfeat/randfeat/data/internal/raw"
-	"github.com/randfeat/randfeat/internal/number"
+	"github.com/randfeat/randfeat/internal/cell"
 )
 
 // Table is one or more files as one table. It is a [data.Source] of all rows in order, and of every unit
@@ -628,7 +628,7 @@ func (t *Table) withPartitions(r data.Reader, shard int, want []data.Kind) (data
 			continue
 		}
 		var ok bool
-		if p.numbers[k], ok = number.Parse(p.texts[k]); !ok {
+		if p.numbers[k], ok = cell.ParseNumber(p.texts[k]); !ok {
 			name := p.columns[len(p.columns)-len(kinds)+k]
 			return nil, &data.InputError{Place: p.file, Column: name,
 				Detail: fmt.Sprintf("column %q is %.40q by its folder, want a number", name, value)}

@@ -13,8 +13,8 @@ import (
 	"github.com/randfeat/randfeat/data/internal/raw"
 	"github.com/randfeat/randfeat/data/text"
 	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/cell"
 	"github.com/randfeat/randfeat/internal/localfile"
-	"github.com/randfeat/randfeat/internal/quote"
 )
 
 // Create starts a table in a file of format CSV, NDJSON, NPY or NPZ. If f is empty, the file name decides. Names
@@ -117,11 +117,11 @@ func newWriter(w io.Writer, patch io.WriterAt, f data.Format, delim byte, column
 	}
 	for j, k := range kinds {
 		if k != data.Number && k != data.Text && k != data.Integer {
-			return nil, fmt.Errorf("column %s is to be written as %v, want number, integer or text", quote.Short(columns[j]), k)
+			return nil, fmt.Errorf("column %s is to be written as %v, want number, integer or text", cell.Quote(columns[j]), k)
 		}
 		if f == data.NPY && k != data.Number {
 			return nil, fmt.Errorf("column %s is text, which an npy array cannot hold: write CSV, NDJSON or Parquet",
-				quote.Short(columns[j]))
+				cell.Quote(columns[j]))
 		}
 	}
 	if err := raw.CheckNames("the table to write", columns); err != nil {

@@ -12,7 +12,7 @@ import (
 
 	"github.com/parquet-go/parquet-go/format"
 
-	"github.com/randfeat/randfeat/internal/number"
+	"github.com/randfeat/randfeat/internal/cell"
 )
 
 // number converts value v to float64. ok is false for texts that are no numbers.
@@ -23,14 +23,14 @@ func (c *column) number(p *values, v int) (x float64, ok bool) {
 		if !ok {
 			return 0, false
 		}
-		return number.Parse(text)
+		return cell.ParseNumber(text)
 	case c.kind == format.Int96:
 		t := int96(p.text(v))
 		return float64(t.Unix()) + float64(t.Nanosecond())/1e9, true
 	case c.half:
 		return float16(binary.LittleEndian.Uint16(p.text(v))), true
 	case c.kind == format.ByteArray:
-		return number.Parse(p.text(v))
+		return cell.ParseNumber(p.text(v))
 	case c.kind == format.Float || c.kind == format.Double:
 		return p.float(v), true
 	case c.uint && c.kind == format.Int32:

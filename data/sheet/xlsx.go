@@ -14,7 +14,7 @@ import (
 	"github.com/randfeat/randfeat/data"
 	"github.com/randfeat/randfeat/data/internal/raw"
 	"github.com/randfeat/randfeat/data/text"
-	"github.com/randfeat/randfeat/internal/quote"
+	"github.com/randfeat/randfeat/internal/cell"
 )
 
 // Part exists in every workbook, and in no other archive.
@@ -330,8 +330,8 @@ func (s *sheet) text(c *sheetCell) (string, error) {
 	case "s":
 		i, err := strconv.Atoi(string(c.value))
 		if err != nil || i < 0 || i >= s.shared.n {
-			return "", raw.Errorf(s.in.Name, "cell %s refers to text %s of %d", quote.Short(c.place),
-				quote.Short(c.value), s.shared.n)
+			return "", raw.Errorf(s.in.Name, "cell %s refers to text %s of %d", cell.Quote(c.place),
+				cell.Quote(c.value), s.shared.n)
 		}
 		return s.shared.at(i), nil
 	case "inlineStr":
@@ -487,7 +487,7 @@ func (l *sheetLines) readRow(row int) error {
 			at = len(l.cells)
 		}
 		if at < len(l.cells) || at >= maxSheetColumn {
-			return raw.Errorf(l.s.in.Name, "cell %s of the sheet is out of order", quote.Short(l.cell.place))
+			return raw.Errorf(l.s.in.Name, "cell %s of the sheet is out of order", cell.Quote(l.cell.place))
 		}
 		for len(l.cells) < at {
 			l.cells = append(l.cells, "")

@@ -8,8 +8,7 @@ import (
 
 	"github.com/randfeat/randfeat/data"
 	"github.com/randfeat/randfeat/data/internal/raw"
-	"github.com/randfeat/randfeat/internal/number"
-	"github.com/randfeat/randfeat/internal/quote"
+	"github.com/randfeat/randfeat/internal/cell"
 )
 
 // csvSource is delimited text: fields may be quoted, with "" for a quote and line ends inside, as in RFC 4180.
@@ -298,10 +297,10 @@ func (r *csvReader) parse(b *data.Block) error {
 	for j, kind := range r.want {
 		col := &b.Cols[j]
 		if kind == data.Number {
-			if v, n, ok := number.ScanNumber(rec[i:]); n > 0 && r.ends(rec, i+n) &&
+			if v, n, ok := cell.ScanNumber(rec[i:]); n > 0 && r.ends(rec, i+n) &&
 				!(r.missing.Numbers() && r.missing.Has(rec[i:i+n])) {
 				if !ok {
-					v, ok = number.ParseSlow(rec[i : i+n])
+					v, ok = cell.ParseNumberSlowly(rec[i : i+n])
 				}
 				if ok {
 					col.Num = append(col.Num, v)
@@ -312,23 +311,23 @@ func (r *csvReader) parse(b *data.Block) error {
 		}
 		{
 			start := i
-			cell, end, err := r.cell(i)
+			text, end, err := r.cell(i)
 			if err != nil {
 				return err
 			}
-			rec, i = r.record(), end // cell may have extended the record, and the buffer may have moved
+			rec, i = r.record(), end // r.cell may have extended the record, and the buffer may have moved
 			switch kind {
 			case data.Text:
-				if r.missing.Has(cell) {
-					cell = nil
+				if r.missing.Has(text) {
+					text = nil
 				}
-				b.AppendText(j, cell)
+				b.AppendText(j, text)
 			case data.Number:
-				if cell = number.TrimBlanks(cell); r.missing.Has(cell) {
+				if text = cell.TrimBlanks(text); r.missing.Has(text) {
 					col.Num = append(col.Num, math.NaN())
-				} else if col.AppendNumber(cell); r.strict && col.Unreadable(len(col.Num)-1) {
+				} else if col.AppendNumber(text); r.strict && col.Unreadable(len(col.Num)-1) {
 					return raw.ColumnErrorf(r.place(start), r.columns[j], data.ErrUnreadable, "column %s is %s, want a number",
-						quote.Short(r.columns[j]), quote.Short(cell))
+						cell.Quote(r.columns[j]), cell.Quote(text))
 				}
 			}
 		}
@@ -365,7 +364,7 @@ func (r *csvReader) ragged(off int) error {
 
 // cell reads the field at offset i of the record, resolves quotes, and returns the offset of the delimiter
 // after it. The record may have grown by the lines inside the quotes: callers must call record again.
-func (r *csvReader) cell(i int) (cell []byte, end int, err error) {
+func (r *csvReader) cell(i int) (text []byte, end int, err error) {
 	rec := r.record()
 	if !r.literal {
 		s := i
@@ -389,12 +388,12 @@ func (r *csvReader) cell(i int) (cell []byte, end int, err error) {
 	if k := bytes.IndexByte(rec[i:], r.delim); k >= 0 {
 		end = i + k
 	}
-	return number.TrimBlanks(rec[i:end]), end, nil
+	return cell.TrimBlanks(rec[i:end]), end, nil
 }
 
 // quoted reads the field whose opening quote is at offset i. The field stays in the record unless it has
 // doubled quotes or line ends; then it is copied to scratch.
-func (r *csvReader) quoted(i int) (cell []byte, end int, err error) {
+func (r *csvReader) quoted(i int) (text []byte, end int, err error) {
 	rec := r.record()
 	r.scratch = r.scratch[:0]
 	span := r.span
@@ -417,16 +416,16 @@ func (r *csvReader) quoted(i int) (cell []byte, end int, err error) {
 			q, from = end+1, end+1
 			continue
 		}
-		cell = rec[q : end-1]
+		text = rec[q : end-1]
 		// extend may have moved the buffer, so after it the field must be copied, too.
 		if len(r.scratch) > 0 || r.span != span {
-			r.scratch = append(r.scratch, cell...)
-			cell = r.scratch
+			r.scratch = append(r.scratch, text...)
+			text = r.scratch
 		}
 		break
 	}
 	if r.span != span { // line ends become \n, as in encoding/csv
-		cell = bytes.ReplaceAll(cell, []byte("\r\n"), []byte("\n"))
+		text = bytes.ReplaceAll(text, []byte("\r\n"), []byte("\n"))
 	}
 	for end < len(rec) && isBlank(rec[end]) && rec[end] != r.delim {
 		end++
@@ -434,7 +433,7 @@ func (r *csvReader) quoted(i int) (cell []byte, end int, err error) {
 	if !r.ends(rec, end) && !(r.blank && isBlank(rec[max(end-1, 0)])) {
 		return nil, 0, quoteError(r.place(end), "text follows the closing quote")
 	}
-	return cell, end, nil
+	return text, end, nil
 }
 
 // ErrQuotes marks errors about quotes in CSV. [data.Options].Literal may avoid them.
@@ -453,12 +452,12 @@ func (r *csvReader) cells(limit int) (cells []string, n int, err error) {
 		i = skipBlanks(r.record(), 0)
 	}
 	for {
-		cell, end, err := r.cell(i)
+		text, end, err := r.cell(i)
 		if err != nil {
 			return nil, 0, err
 		}
 		if n++; n <= limit {
-			cells = append(cells, string(cell))
+			cells = append(cells, string(text))
 		}
 		i = end
 		if r.blank {

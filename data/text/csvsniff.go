@@ -7,7 +7,7 @@ import (
 
 	"github.com/randfeat/randfeat/data"
 	"github.com/randfeat/randfeat/data/internal/raw"
-	"github.com/randfeat/randfeat/internal/number"
+	"github.com/randfeat/randfeat/internal/cell"
 )
 
 // sniffRows is how many rows of the sample are inspected. Ten ragged rows in a hundred still let a delimiter
@@ -110,7 +110,7 @@ func sniffHeader(rows [][]string, missing *data.MissingTexts) bool {
 	seen := map[string]bool{}
 	again := false // a name is missing, repeated, or comes again in its column
 	for j, name := range first {
-		if _, ok := number.Parse([]byte(name)); ok {
+		if _, ok := cell.ParseNumber([]byte(name)); ok {
 			return false
 		}
 		if seen[name] || missing.Has([]byte(name)) && (j > 0 || name != "" || len(first) == 1) {
@@ -127,7 +127,7 @@ func sniffHeader(rows [][]string, missing *data.MissingTexts) bool {
 			if row[j] == name {
 				again = true
 			}
-			if _, ok := number.Parse([]byte(row[j])); ok {
+			if _, ok := cell.ParseNumber([]byte(row[j])); ok {
 				numbers++
 			} else {
 				texts++

@@ -10,8 +10,7 @@ import (
 
 	"github.com/randfeat/randfeat/data"
 	"github.com/randfeat/randfeat/data/internal/raw"
-	"github.com/randfeat/randfeat/internal/jsonscan"
-	"github.com/randfeat/randfeat/internal/quote"
+	"github.com/randfeat/randfeat/internal/cell"
 )
 
 // jsonSource is NDJSON: one flat JSON object per line, of numbers, strings, true, false and null. The columns
@@ -73,7 +72,7 @@ func newJSONSourceFrom(in, first input, rows int, o data.Options) (data.Source, 
 		case err != nil:
 			return nil, err
 		}
-		p := lineScanner{Scanner: jsonscan.Scanner{Data: l.record()}, lines: l}
+		p := lineScanner{JSONScanner: cell.JSONScanner{Data: l.record()}, lines: l}
 		if p.blank() {
 			continue
 		}
@@ -84,8 +83,8 @@ func newJSONSourceFrom(in, first input, rows int, o data.Options) (data.Source, 
 			cells++
 			if !seen[string(key)] {
 				if o.Columns != nil {
-					return raw.Errorf(l.place(at), "the key %s is not among the columns, %s", quote.Short(key),
-						quote.List(o.Columns))
+					return raw.Errorf(l.place(at), "the key %s is not among the columns, %s", cell.Quote(key),
+						cell.QuoteList(o.Columns))
 				}
 				seen[string(key)] = true
 				s.columns = append(s.columns, string(key))
@@ -175,7 +174,7 @@ func (r *jsonReader) parseRow(b *data.Block) error {
 		if err := r.next(); err != nil {
 			return err
 		}
-		p := lineScanner{Scanner: jsonscan.Scanner{Data: r.record()}, lines: r.lines}
+		p := lineScanner{JSONScanner: cell.JSONScanner{Data: r.record()}, lines: r.lines}
 		if p.blank() {
 			continue
 		}
@@ -186,40 +185,40 @@ func (r *jsonReader) parseRow(b *data.Block) error {
 
 func (r *jsonReader) parse(b *data.Block, p *lineScanner) error {
 	expect, row := 0, r.row
-	err := p.object(func(key, cell []byte, at, cellAt int) error {
+	err := p.object(func(key, text []byte, at, cellAt int) error {
 		j := expect // rows usually have their keys in one order, so try the next column before the map
 		if j >= len(r.columns) || string(key) != r.columns[j] {
 			var ok bool
 			if j, ok = r.index[string(key)]; !ok {
-				return raw.Errorf(r.place(at), "the key %s is not in the first rows: give it there too, null if unknown", quote.Short(key))
+				return raw.Errorf(r.place(at), "the key %s is not in the first rows: give it there too, null if unknown", cell.Quote(key))
 			}
 		}
 		if r.seen[j] == row {
-			return raw.Errorf(r.place(at), "the key %s comes twice", quote.Short(key))
+			return raw.Errorf(r.place(at), "the key %s comes twice", cell.Quote(key))
 		}
 		r.seen[j], expect = row, j+1
 		if p.nested && r.want[j] != data.Skip {
 			return &data.InputError{Place: r.place(cellAt), Column: r.columns[j], Err: data.ErrNested,
 				Detail: fmt.Sprintf("column %s is nested: leave it out, or write its parts as columns of their own",
-					quote.Short(r.columns[j]))}
+					cell.Quote(r.columns[j]))}
 		}
-		if cell != nil && r.missing.Has(cell) {
-			cell = nil
+		if text != nil && r.missing.Has(text) {
+			text = nil
 		}
 		switch r.want[j] {
 		case data.Text:
-			if cell != nil && p.Data[cellAt] != '"' {
-				b.AppendBare(j, cell)
+			if text != nil && p.Data[cellAt] != '"' {
+				b.AppendBare(j, text)
 			} else {
-				b.AppendText(j, cell)
+				b.AppendText(j, text)
 			}
 		case data.Number:
 			c := &b.Cols[j]
-			if cell == nil {
+			if text == nil {
 				c.Num = append(c.Num, math.NaN())
-			} else if c.AppendNumber(cell); r.strict && c.Unreadable(len(c.Num)-1) {
+			} else if c.AppendNumber(text); r.strict && c.Unreadable(len(c.Num)-1) {
 				return raw.ColumnErrorf(r.place(cellAt), r.columns[j], data.ErrUnreadable, "column %s is %s, want a number",
-					quote.Short(r.columns[j]), quote.Short(cell))
+					cell.Quote(r.columns[j]), cell.Quote(text))
 			}
 		}
 		return nil
@@ -243,7 +242,7 @@ func (r *jsonReader) parse(b *data.Block, p *lineScanner) error {
 
 // lineScanner reads the object of a line and reports errors with their place.
 type lineScanner struct {
-	jsonscan.Scanner
+	cell.JSONScanner
 	lines  *lines
 	nested bool // the value is an object or an array, which was skipped
 }
@@ -261,8 +260,8 @@ func (p *lineScanner) object(f func(key, value []byte, keyAt, valueAt int) error
 		p.Skip()
 		valueAt := p.Pos
 		value, err := p.Scalar()
-		var e *jsonscan.Error
-		if p.nested = errors.As(err, &e) && e.Wrong == jsonscan.Nested; p.nested {
+		var e *cell.JSONError
+		if p.nested = errors.As(err, &e) && e.Wrong == cell.Nested; p.nested {
 			err = p.Ignore()
 		}
 		if err != nil {
@@ -271,9 +270,9 @@ func (p *lineScanner) object(f func(key, value []byte, keyAt, valueAt int) error
 		return f(key, value, keyAt, valueAt)
 	})
 	if err == nil && !p.blank() {
-		err = &jsonscan.Error{Pos: p.Pos, Want: "the end of the line"}
+		err = &cell.JSONError{Pos: p.Pos, Want: "the end of the line"}
 	}
-	var e *jsonscan.Error
+	var e *cell.JSONError
 	switch {
 	case !errors.As(err, &e):
 		return err
@@ -282,7 +281,7 @@ func (p *lineScanner) object(f func(key, value []byte, keyAt, valueAt int) error
 	}
 	found := "the end of the line"
 	if e.Pos < len(p.Data) {
-		found = quote.Short(p.Data[e.Pos:])
+		found = cell.Quote(p.Data[e.Pos:])
 	}
 	return raw.Errorf(p.lines.place(e.Pos), "%s, want %s", found, e.Want)
 }

@@ -1,4 +1,6 @@
-// Package cell writes the cells of tables as text, so that reading them back gives the same values.
+// Package cell reads and writes the cells of tables as text: numbers to the bits of strconv, but faster (number.go),
+// JSON without a tree of values (jsonscan.go), CSV, and quotes for messages (quote.go). Reading what was written gives
+// the same values.
 package cell
 
 import (

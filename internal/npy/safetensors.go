@@ -9,9 +9,9 @@ import (
 	"strings"
 
 	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/cell"
 	"github.com/randfeat/randfeat/internal/kern"
 	"github.com/randfeat/randfeat/internal/localfile"
-	"github.com/randfeat/randfeat/internal/quote"
 	"github.com/randfeat/randfeat/internal/tensorfile"
 )
 
@@ -99,7 +99,7 @@ func readSafetensor(path, name string) (Tensor, error) {
 	}
 	raw, ok, err := x.Tensor(name)
 	if !ok && err == nil {
-		err = fmt.Errorf("no tensor %s; they are %s", quote.Short(name), tensorNames(x))
+		err = fmt.Errorf("no tensor %s; they are %s", cell.Quote(name), tensorNames(x))
 	}
 	if err != nil {
 		return Tensor{}, err
@@ -119,7 +119,7 @@ func tensorNames(x *tensorfile.Index) string {
 	for i, t := range x.Tensors {
 		names[i] = t.Name
 	}
-	return quote.List(names)
+	return cell.QuoteList(names)
 }
 
 // elementNames maps the element types of safetensors files that can be read to NumPy's names.
@@ -153,7 +153,7 @@ func decodeTensor(raw tensorfile.Tensor) (Tensor, error) {
 	}
 	if t.Element == "" {
 		return t, fmt.Errorf("tensor %s has elements of type %s, want floats of 16, 32 or 64 bits, integers or bools: convert it: %w",
-			quote.Short(raw.Name), raw.DType, ErrSafetensors)
+			cell.Quote(raw.Name), raw.DType, ErrSafetensors)
 	}
 	h := Header{Dtype: Int64, order: binary.LittleEndian, descr: "<i8", Width: 8}
 	switch raw.DType {

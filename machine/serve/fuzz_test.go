@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/randfeat/randfeat/data"
-	"github.com/randfeat/randfeat/internal/number"
+	"github.com/randfeat/randfeat/internal/cell"
 	"github.com/randfeat/randfeat/machine"
 )
 
@@ -87,21 +87,21 @@ func compareRow(t *testing.T, d *loaded, kinds []data.Kind, in *data.Block, i in
 		}
 	}
 	for j, name := range d.columns {
-		cell, ok := cells[name]
+		value, ok := cells[name]
 		if !ok && j < d.fields {
 			t.Fatalf("%s has no %s", raw, name)
 		}
 		var text []byte
-		if cell = bytes.TrimSpace(cell); len(cell) > 0 && cell[0] == '"' {
+		if value = bytes.TrimSpace(value); len(value) > 0 && value[0] == '"' {
 			var s string
-			if err := json.Unmarshal(cell, &s); err != nil {
+			if err := json.Unmarshal(value, &s); err != nil {
 				t.Fatal(err)
 			}
 			text = []byte(s)
-		} else if ok && string(cell) != "null" {
-			text = cell
+		} else if ok && string(value) != "null" {
+			text = value
 		}
-		if text != nil && (missing.Has(text) || j >= d.ids && (cell[0] == '[' || cell[0] == '{')) {
+		if text != nil && (missing.Has(text) || j >= d.ids && (value[0] == '[' || value[0] == '{')) {
 			text = nil
 		}
 		if kinds[j] == data.Text {
@@ -112,7 +112,7 @@ func compareRow(t *testing.T, d *loaded, kinds []data.Kind, in *data.Block, i in
 		}
 		got, want := in.Cols[j].Num[i], math.NaN()
 		if text != nil {
-			want, _ = number.Parse(bytes.Trim(text, " \t"))
+			want, _ = cell.ParseNumber(bytes.Trim(text, " \t"))
 		}
 		if math.Float64bits(got) != math.Float64bits(want) && !(math.IsNaN(got) && math.IsNaN(want)) {
 			t.Fatalf("%s: %s is %v, want %v", raw, name, got, want)

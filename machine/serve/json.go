@@ -9,14 +9,14 @@ import (
 	"unicode/utf8"
 
 	"github.com/randfeat/randfeat/data"
-	"github.com/randfeat/randfeat/internal/jsonscan"
+	"github.com/randfeat/randfeat/internal/cell"
 )
 
 // jsonRows reads [{…}, …], {"rows": [{…}, …]} or {"columns": […], "rows": [[…], …]} without building values:
 // cells go straight from the body to the block. The constructor passes over the whole body once, to find "rows"
 // and "columns" in any order and to refuse broken JSON before any row is predicted.
 type jsonRows struct {
-	p       jsonscan.Scanner
+	p       cell.JSONScanner
 	d       *loaded
 	kinds   []data.Kind
 	arrays  bool
@@ -29,7 +29,7 @@ type jsonRows struct {
 }
 
 func newJSONRows(body []byte, d *loaded, kinds []data.Kind) (*jsonRows, error) {
-	r := &jsonRows{p: jsonscan.Scanner{Data: body}, d: d, kinds: kinds, ids: make([]bool, len(d.columns)),
+	r := &jsonRows{p: cell.JSONScanner{Data: body}, d: d, kinds: kinds, ids: make([]bool, len(d.columns)),
 		last: make([]int64, len(d.columns))}
 	if !utf8.Valid(body) {
 		for {
@@ -282,7 +282,7 @@ func (r *jsonRows) failAt(at int, message string) error {
 
 // wrong turns an error of the scanner into a problem of the client.
 func (r *jsonRows) wrong(err error) error {
-	var e *jsonscan.Error
+	var e *cell.JSONError
 	if errors.As(err, &e) {
 		return r.failAt(e.Pos, e.Error())
 	}

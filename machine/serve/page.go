@@ -18,7 +18,6 @@ import (
 	"github.com/randfeat/randfeat/data"
 	"github.com/randfeat/randfeat/data/text"
 	"github.com/randfeat/randfeat/internal/cell"
-	"github.com/randfeat/randfeat/internal/jsonscan"
 	"github.com/randfeat/randfeat/machine"
 )
 
@@ -340,7 +339,7 @@ func sniff(rows []byte) string {
 	if len(t) == 0 || t[0] != '{' {
 		return typeCSV
 	}
-	p := jsonscan.Scanner{Data: t, Pos: 1}
+	p := cell.JSONScanner{Data: t, Pos: 1}
 	p.Skip()
 	if key, err := p.Key(); err == nil && (string(key) == "rows" || string(key) == "columns") {
 		if p.Eat(':') && p.Eat('[') {

@@ -7,7 +7,7 @@ import (
 
 	"github.com/randfeat/randfeat/data"
 	"github.com/randfeat/randfeat/data/text"
-	"github.com/randfeat/randfeat/internal/number"
+	"github.com/randfeat/randfeat/internal/cell"
 )
 
 // rowReader returns the rows of a request in blocks with the columns of a batcher.
@@ -23,22 +23,22 @@ var missing = data.NewMissingTexts(nil)
 
 // appendCell appends a cell as package data does for NDJSON. nil is missing; bare says that it was not a
 // string. It reports false for a text in a column of numbers.
-func appendCell(b *data.Block, j int, kind data.Kind, cell []byte, bare bool) bool {
-	if cell != nil && missing.Has(cell) {
-		cell = nil
+func appendCell(b *data.Block, j int, kind data.Kind, text []byte, bare bool) bool {
+	if text != nil && missing.Has(text) {
+		text = nil
 	}
 	switch {
-	case kind == data.Text && bare && cell != nil:
-		b.AppendBare(j, cell)
+	case kind == data.Text && bare && text != nil:
+		b.AppendBare(j, text)
 		return true
 	case kind == data.Text:
-		b.AppendText(j, cell)
+		b.AppendText(j, text)
 		return true
 	}
 	v := math.NaN()
-	if cell != nil {
+	if text != nil {
 		var ok bool
-		if v, ok = number.Parse(number.TrimBlanks(cell)); !ok {
+		if v, ok = cell.ParseNumber(cell.TrimBlanks(text)); !ok {
 			return false
 		}
 	}

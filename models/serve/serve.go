@@ -29,8 +29,8 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/randfeat/randfeat/internal/cell"
 	"github.com/randfeat/randfeat/internal/httpd"
-	"github.com/randfeat/randfeat/internal/jsonscan"
 	"github.com/randfeat/randfeat/models"
 )
 
@@ -289,7 +289,7 @@ func (t *texts) UnmarshalJSON(b []byte) error {
 		return nil
 	}
 	*t = nil
-	in := jsonscan.Scanner{Data: b}
+	in := cell.JSONScanner{Data: b}
 	if in.Array(func(i int) error {
 		in.Skip()
 		text, err := in.Key()

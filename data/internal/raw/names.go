@@ -4,7 +4,7 @@ import (
 	"fmt"
 
 	"github.com/randfeat/randfeat/data"
-	"github.com/randfeat/randfeat/internal/quote"
+	"github.com/randfeat/randfeat/internal/cell"
 )
 
 // Errorf is an error about the contents of a table.
@@ -31,7 +31,7 @@ func CheckNames(place string, names []string) error {
 	seen := make(map[string]int, len(names))
 	for j, name := range names {
 		if i, ok := seen[name]; ok {
-			return Errorf(place, "columns %d and %d are both named %s: rename one", i+1, j+1, quote.Short(name))
+			return Errorf(place, "columns %d and %d are both named %s: rename one", i+1, j+1, cell.Quote(name))
 		}
 		seen[name] = j
 	}

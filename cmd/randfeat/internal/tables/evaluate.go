@@ -16,7 +16,7 @@ import (
 	"github.com/randfeat/randfeat/data"
 	"github.com/randfeat/randfeat/data/files"
 	"github.com/randfeat/randfeat/dense"
-	"github.com/randfeat/randfeat/internal/number"
+	"github.com/randfeat/randfeat/internal/cell"
 	"github.com/randfeat/randfeat/machine"
 )
 
@@ -458,7 +458,7 @@ func (l *labelled) add(c data.Column, i int, score float64) error {
 		name = strconv.FormatFloat(c.Num[i], 'f', -1, 64)
 	case c.Num == nil && c.Text[i] != nil:
 		name = string(c.Text[i])
-		if v, ok := number.Parse(c.Text[i]); ok { // 0 and 0.0 are one label
+		if v, ok := cell.ParseNumber(c.Text[i]); ok { // 0 and 0.0 are one label
 			name = strconv.FormatFloat(v, 'f', -1, 64)
 		}
 	default:
@@ -494,7 +494,7 @@ func (l *labelled) add(c data.Column, i int, score float64) error {
 // ties.
 func (l *labelled) normal(asked string) (int, error) {
 	if asked != "" {
-		if v, ok := number.Parse([]byte(asked)); ok {
+		if v, ok := cell.ParseNumber([]byte(asked)); ok {
 			asked = strconv.FormatFloat(v, 'f', -1, 64)
 		}
 		k, ok := l.index[asked]

@@ -18,7 +18,7 @@ import (
 	"github.com/randfeat/randfeat/data"
 	"github.com/randfeat/randfeat/data/files"
 	"github.com/randfeat/randfeat/data/parquet"
-	"github.com/randfeat/randfeat/internal/number"
+	"github.com/randfeat/randfeat/internal/cell"
 	"github.com/randfeat/randfeat/internal/similar"
 	"github.com/randfeat/randfeat/machine"
 )
@@ -460,7 +460,7 @@ func (f *predictFlags) output(env *cli.Env, p *machine.TablePredictor, input str
 	}
 	if m := p.Model(); o.numbers && m.Task == machine.Classification {
 		for _, c := range m.Schema.Targets[0].Classes {
-			if _, ok := number.Parse([]byte(c)); !ok {
+			if _, ok := cell.ParseNumber([]byte(c)); !ok {
 				return nil, cli.Misused("the class %q is text, and %s files hold numbers only: choose --to csv, ndjson or parquet", c,
 					o.format)
 			}
@@ -541,7 +541,7 @@ func (o *predictOutput) toNumbers(b *data.Block, table string) error {
 		for i, t := range c.Text {
 			v, ok := math.NaN(), true
 			if t != nil {
-				v, ok = number.Parse(t)
+				v, ok = cell.ParseNumber(t)
 			}
 			if !ok {
 				return &data.InputError{Place: fmt.Sprintf("%s: row %d", table, b.First+int64(i)+1),

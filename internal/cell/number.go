@@ -1,6 +1,4 @@
-// Package number parses decimal numbers to the same bits as strconv, but faster: the cells of tables are mostly
-// numbers.
-package number
+package cell
 
 import (
 	"math"
@@ -8,8 +6,6 @@ import (
 	"math/bits"
 	"strconv"
 	"unsafe"
-
-	"github.com/randfeat/randfeat/internal/cell"
 )
 
 // pow10 holds the powers of ten that float64 represents exactly.
@@ -154,18 +150,18 @@ func scale10(mant uint64, exp int) (v float64, ok bool) {
 	return math.Float64frombits(exp2<<52 | m&(1<<52-1)), true
 }
 
-// Parse reads a number as strconv.ParseFloat does, to the same bits. ok is false for anything else, including
+// ParseNumber reads a number as strconv.ParseFloat does, to the same bits. ok is false for anything else, including
 // numbers beyond float64.
-func Parse(b []byte) (v float64, ok bool) {
+func ParseNumber(b []byte) (v float64, ok bool) {
 	if v, n, exact := ScanNumber(b); exact && n == len(b) {
 		return v, true
 	}
-	return ParseSlow(b)
+	return ParseNumberSlowly(b)
 }
 
-// ParseSlow is Parse by strconv. The string shares the bytes of b, which is safe because ParseFloat does not
+// ParseNumberSlowly is Parse by strconv. The string shares the bytes of b, which is safe because ParseFloat does not
 // keep it.
-func ParseSlow(b []byte) (v float64, ok bool) {
+func ParseNumberSlowly(b []byte) (v float64, ok bool) {
 	if len(b) == 0 || !startsNumber(b[0]) {
 		return math.NaN(), false // words are the common case: avoid allocating strconv's error
 	}
@@ -186,7 +182,7 @@ func Canonical(v float64) string {
 	if v == 0 {
 		v = 0 // -0 is 0
 	}
-	return string(cell.AppendNumber(nil, v))
+	return string(AppendNumber(nil, v))
 }
 
 // TrimBlanks removes blanks and tabs around a text.

@@ -1,4 +1,4 @@
-package jsonscan
+package cell
 
 import (
 	"bytes"
@@ -16,7 +16,7 @@ var seeds = []string{`{"a":1,"b":[true,null,"x"]}`, `[]`, `{}`, ` [ 1 , -0.5e+3 
 
 // scan reads a value in the ways that callers do.
 func scan(b []byte) (err error) {
-	s := Scanner{Data: b}
+	s := JSONScanner{Data: b}
 	if err := s.Ignore(); err != nil {
 		return err
 	}
@@ -25,7 +25,7 @@ func scan(b []byte) (err error) {
 
 func check(t *testing.T, b []byte) {
 	err := scan(b)
-	var e *Error
+	var e *JSONError
 	if err != nil && !errors.As(err, &e) {
 		t.Fatalf("%q: %v", b, err)
 	}
@@ -36,7 +36,7 @@ func check(t *testing.T, b []byte) {
 		t.Fatalf("%q: %v, encoding/json says %v", b, err, valid)
 	}
 	// A flat object or a scalar has the texts that encoding/json finds.
-	s := Scanner{Data: b}
+	s := JSONScanner{Data: b}
 	var keys []string
 	texts := map[string]string{}
 	err = s.Object(func(key []byte, at int) error {
@@ -85,7 +85,7 @@ func TestScan(t *testing.T) {
 	for _, s := range seeds {
 		check(t, []byte(s))
 	}
-	for text, want := range map[string]Error{
+	for text, want := range map[string]JSONError{
 		`{"a":[1,2}`: {Pos: 9, Want: "a comma or ]"}, `{"a":tru}`: {Pos: 5,
 			Want: "a number, string, true, false or null"},
 		`{"a":"b`: {Pos: 5, Wrong: Unclosed}, `["\q"]`: {Pos: 1, Wrong: Escape}, "[\"a\tb\"]": {Pos: 3, Wrong: Control},
@@ -94,13 +94,13 @@ func TestScan(t *testing.T) {
 		`{} x`: {Pos: 3, Want: "the end"}, strings.Repeat("[", 40): {Pos: 17, Wrong: Deep},
 		`[1.5.2]`: {Pos: 1, Want: "a number, string, true, false or null"},
 	} {
-		var e *Error
+		var e *JSONError
 		if err := scan([]byte(text)); !errors.As(err, &e) || *e != want {
 			t.Errorf("%s: %+v, want %+v", text, err, want)
 		}
 	}
-	s := Scanner{Data: []byte(`{"a":{}}`)}
-	var e *Error
+	s := JSONScanner{Data: []byte(`{"a":{}}`)}
+	var e *JSONError
 	err := s.Object(func([]byte, int) error { _, err := s.Scalar(); return err })
 	if !errors.As(err, &e) || e.Wrong != Nested || e.Pos != 5 {
 		t.Errorf("%v", err)

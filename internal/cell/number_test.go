@@ -1,4 +1,4 @@
-package number_test
+package cell_test
 
 import (
 	"math"
@@ -7,14 +7,14 @@ import (
 	"strconv"
 	"testing"
 
-	"github.com/randfeat/randfeat/internal/number"
+	"github.com/randfeat/randfeat/internal/cell"
 )
 
 // checkNumber: ParseNumber accepts what strconv.ParseFloat accepts and gives the same bits.
 func checkNumber(t *testing.T, s string) {
 	t.Helper()
 	want, err := strconv.ParseFloat(s, 64)
-	got, ok := number.Parse([]byte(s))
+	got, ok := cell.ParseNumber([]byte(s))
 	if ok != (err == nil) || ok && math.Float64bits(got) != math.Float64bits(want) &&
 		!(math.IsNaN(got) && math.IsNaN(want)) {
 		t.Errorf("%q: %v %v, strconv has %v %v", s, got, ok, want, err)

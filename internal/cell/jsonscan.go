@@ -1,30 +1,29 @@
-// Package jsonscan reads JSON (RFC 8259) from front to back without building values: keys and cells are slices
-// of the text. It is as strict as encoding/json, and bounds the nesting of values that are skipped. A caller
-// moves a [Scanner] with Object, Array, Key and Scalar, and skips values with Ignore.
-package jsonscan
+package cell
 
 import (
 	"encoding/json"
 	"unicode/utf8"
 )
 
-// Scanner reads Data starting at Pos. It belongs to one goroutine.
-type Scanner struct {
+// JSONScanner reads JSON (RFC 8259) in Data from Pos on, without building values: keys and cells are slices of Data. It
+// is as strict as encoding/json, and bounds the nesting of values that are skipped. A caller moves it with Object, Array,
+// Key and Scalar, and skips values with Ignore. It belongs to one goroutine.
+type JSONScanner struct {
 	Data []byte
 	Pos  int
 
 	key, val []byte // memory for strings with escapes
 }
 
-// Error is a syntax error: Want is set if something is missing at Pos, else Wrong describes the error there.
-type Error struct {
+// JSONError is a syntax error: Want is set if something is missing at Pos, else Wrong describes the error there.
+type JSONError struct {
 	Pos   int    // from 0
 	Want  string // such as "a colon"; empty: see Wrong
 	Wrong string
 }
 
 // Error returns the problem without the place: callers know lines.
-func (e *Error) Error() string {
+func (e *JSONError) Error() string {
 	if e.Want != "" {
 		return "want " + e.Want
 	}
@@ -40,10 +39,10 @@ const (
 	Deep     = "values are nested too deeply"
 )
 
-func (s *Scanner) want(what string) error { return &Error{Pos: s.Pos, Want: what} }
+func (s *JSONScanner) want(what string) error { return &JSONError{Pos: s.Pos, Want: what} }
 
 // Skip skips blanks.
-func (s *Scanner) Skip() {
+func (s *JSONScanner) Skip() {
 	for s.Pos < len(s.Data) {
 		switch s.Data[s.Pos] {
 		case ' ', '\t', '\r', '\n':
@@ -55,7 +54,7 @@ func (s *Scanner) Skip() {
 }
 
 // Eat skips blanks and then c, and reports whether c was there.
-func (s *Scanner) Eat(c byte) bool {
+func (s *JSONScanner) Eat(c byte) bool {
 	s.Skip()
 	if s.Pos < len(s.Data) && s.Data[s.Pos] == c {
 		s.Pos++
@@ -65,7 +64,7 @@ func (s *Scanner) Eat(c byte) bool {
 }
 
 // End is an error if anything but blanks is left.
-func (s *Scanner) End() error {
+func (s *JSONScanner) End() error {
 	if s.Skip(); s.Pos < len(s.Data) {
 		return s.want("the end")
 	}
@@ -74,7 +73,7 @@ func (s *Scanner) End() error {
 
 // Object passes every key to f with its offset; f must read the value. A key is valid until the next one is
 // read.
-func (s *Scanner) Object(f func(key []byte, at int) error) error {
+func (s *JSONScanner) Object(f func(key []byte, at int) error) error {
 	if !s.Eat('{') {
 		return s.want("a JSON object")
 	}
@@ -99,7 +98,7 @@ func (s *Scanner) Object(f func(key []byte, at int) error) error {
 }
 
 // Array calls f at every element, which f must read; i counts from 0.
-func (s *Scanner) Array(f func(i int) error) error {
+func (s *JSONScanner) Array(f func(i int) error) error {
 	if !s.Eat('[') {
 		return s.want("an array")
 	}
@@ -115,11 +114,11 @@ func (s *Scanner) Array(f func(i int) error) error {
 }
 
 // Key reads a string; it is valid until the next key.
-func (s *Scanner) Key() ([]byte, error) { return s.string(&s.key) }
+func (s *JSONScanner) Key() ([]byte, error) { return s.string(&s.key) }
 
 // Scalar reads a number, string, true, false or null and returns its text, nil for null. It is valid until the
 // next scalar.
-func (s *Scanner) Scalar() ([]byte, error) {
+func (s *JSONScanner) Scalar() ([]byte, error) {
 	s.Skip()
 	if s.Pos == len(s.Data) {
 		return nil, s.want("a value")
@@ -129,7 +128,7 @@ func (s *Scanner) Scalar() ([]byte, error) {
 	case c == '"':
 		return s.string(&s.val)
 	case c == '{' || c == '[':
-		return nil, &Error{Pos: s.Pos, Wrong: Nested}
+		return nil, &JSONError{Pos: s.Pos, Wrong: Nested}
 	case c == 't' && s.word("true"), c == 'f' && s.word("false"), (c == '-' || c >= '0' && c <= '9') && s.number():
 		if s.Pos == len(s.Data) || !inWord(s.Data[s.Pos]) {
 			return s.Data[at:s.Pos:s.Pos], nil
@@ -149,7 +148,7 @@ func inWord(c byte) bool {
 		c == '_'
 }
 
-func (s *Scanner) word(w string) bool {
+func (s *JSONScanner) word(w string) bool {
 	if len(s.Data)-s.Pos < len(w) || string(s.Data[s.Pos:s.Pos+len(w)]) != w {
 		return false
 	}
@@ -157,7 +156,7 @@ func (s *Scanner) word(w string) bool {
 	return true
 }
 
-func (s *Scanner) digits() bool {
+func (s *JSONScanner) digits() bool {
 	from := s.Pos
 	for s.Pos < len(s.Data) && s.Data[s.Pos] >= '0' && s.Data[s.Pos] <= '9' {
 		s.Pos++
@@ -166,7 +165,7 @@ func (s *Scanner) digits() bool {
 }
 
 // number reads -?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?.
-func (s *Scanner) number() bool {
+func (s *JSONScanner) number() bool {
 	if s.Data[s.Pos] == '-' {
 		s.Pos++
 	}
@@ -191,7 +190,7 @@ func (s *Scanner) number() bool {
 }
 
 // string reads a string. Without escapes it is a slice of the text, else a copy in buf.
-func (s *Scanner) string(buf *[]byte) ([]byte, error) {
+func (s *JSONScanner) string(buf *[]byte) ([]byte, error) {
 	if s.Pos == len(s.Data) || s.Data[s.Pos] != '"' {
 		return nil, s.want("a string")
 	}
@@ -202,7 +201,7 @@ func (s *Scanner) string(buf *[]byte) ([]byte, error) {
 			plain = false
 			i++
 		case c < ' ':
-			return nil, &Error{Pos: i, Wrong: Control}
+			return nil, &JSONError{Pos: i, Wrong: Control}
 		case c == '"':
 			if plain && utf8.Valid(s.Data[start+1:i]) { // encoding/json replaces invalid UTF-8, so that goes through it
 				s.Pos = i + 1
@@ -210,29 +209,29 @@ func (s *Scanner) string(buf *[]byte) ([]byte, error) {
 			}
 			var text string
 			if err := json.Unmarshal(s.Data[start:i+1], &text); err != nil {
-				return nil, &Error{Pos: start, Wrong: Escape}
+				return nil, &JSONError{Pos: start, Wrong: Escape}
 			}
 			s.Pos = i + 1
 			*buf = append((*buf)[:0], text...)
 			return *buf, nil
 		}
 	}
-	return nil, &Error{Pos: start, Wrong: Unclosed}
+	return nil, &JSONError{Pos: start, Wrong: Unclosed}
 }
 
 // maxDepth bounds the nesting of skipped values, and so the recursion of ignore.
 const maxDepth = 16
 
 // Ignore skips any value.
-func (s *Scanner) Ignore() error { return s.ignore(0) }
+func (s *JSONScanner) Ignore() error { return s.ignore(0) }
 
-func (s *Scanner) ignore(depth int) error {
+func (s *JSONScanner) ignore(depth int) error {
 	s.Skip()
 	if s.Pos == len(s.Data) {
 		return s.want("a value")
 	}
 	if depth > maxDepth {
-		return &Error{Pos: s.Pos, Wrong: Deep}
+		return &JSONError{Pos: s.Pos, Wrong: Deep}
 	}
 	switch s.Data[s.Pos] {
 	case '{':
