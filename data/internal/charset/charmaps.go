@@ -1,5 +1,3 @@
-//go:build !slim
-
 package charset
 
 import (
@@ -7,8 +5,6 @@ import (
 
 	"golang.org/x/text/encoding/charmap"
 )
-
-type charTable = *charmap.Charmap
 
 // byteEncodings returns the encodings with one byte per character, such as windows-1252 and iso-8859-1.
 func byteEncodings() []*Encoding {

@@ -1,3 +1,4 @@
+// Package charset names the encodings of text and decodes them to UTF-8.
 package charset
 
 import (
@@ -8,13 +9,15 @@ import (
 	"strings"
 	"unicode/utf16"
 	"unicode/utf8"
+
+	"golang.org/x/text/encoding/charmap"
 )
 
 // Encoding is an encoding of text: UTF-8 if neither table nor order is set. States compare encodings by
 // pointer, so there is one value of each.
 type Encoding struct {
 	Name  string
-	table charTable        // single-byte encodings
+	table *charmap.Charmap // single-byte encodings
 	order binary.ByteOrder // UTF-16
 }
 
