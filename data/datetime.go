@@ -134,67 +134,12 @@ func parseTime(b []byte, order string) (m moment, point, ok bool) {
 			b = b[1:]
 		}
 	}
-	var part [3]int
-	var width [3]int
-	named, slashes := -1, true
-	for k := range part {
-		if n := letters(b); n >= 3 && named < 0 {
-			if part[k], ok = monthNamed(b[:n]); !ok {
-				return m, false, false
-			}
-			named, b = k, b[n:]
-		} else {
-			n := 0
-			for n < len(b) && n < 5 && b[n]-'0' <= 9 {
-				part[k] = 10*part[k] + int(b[n]-'0')
-				n++
-			}
-			if n == 0 || n > 4 {
-				return m, false, false
-			}
-			width[k], b = n, b[n:]
-		}
-		if k == 2 {
-			break
-		}
-		n := 0
-		for n < len(b) && n < 2 && (b[n] == '-' || b[n] == '/' || b[n] == '.' || b[n] == ' ' || b[n] == ',') {
-			point, slashes = point || b[n] == '.', slashes && b[n] == '/'
-			n++
-		}
-		if n == 0 {
-			return m, false, false
-		}
-		b = b[n:]
-	}
-	// Positions of the parts for the order.
-	year, month, day := 0, 1, 2
-	switch order {
-	case dayFirst:
-		year, month, day = 2, 1, 0
-	case monthFirst:
-		year, month, day = 2, 0, 1
-	}
-	if named >= 0 && named != month || width[day] > 2 || width[month] > 2 {
+	p, b, ok := scanDate(b)
+	if !ok {
 		return m, false, false
 	}
-	y, mo, d := part[year], part[month], part[day]
-	switch {
-	case width[year] == 4:
-	case width[year] != 2 || order == yearFirst:
-		return m, false, false
-	case !slashes && named < 0 && (width[day] != 2 || width[month] != 2): // 3.10.12 is a version number, not a date
-		return m, false, false
-	case y < 69:
-		y += 2000
-	default:
-		y += 1900
-	}
-	if mo < 1 || mo > 12 || d < 1 || d > 31 {
-		return m, false, false
-	}
-	date := time.Date(y, time.Month(mo), d, 0, 0, 0, 0, time.UTC)
-	if date.Day() != d { // 30 February: time.Date normalises it to March
+	date, ok := p.date(order)
+	if !ok {
 		return m, false, false
 	}
 	m.date = date.Unix() / 86400
@@ -203,14 +148,89 @@ func parseTime(b []byte, order string) (m moment, point, ok bool) {
 	}
 	m.weekday = int(date.Weekday())
 	length := 365.0
-	if time.Date(y, 12, 31, 0, 0, 0, 0, time.UTC).YearDay() == 366 {
+	if time.Date(date.Year(), 12, 31, 0, 0, 0, 0, time.UTC).YearDay() == 366 {
 		length = 366
 	}
 	if m.seconds, ok = parseClock(b); !ok {
 		return m, false, false
 	}
 	m.yearDay = (float64(date.YearDay()-1) + m.seconds/86400) / length
-	return m, point, true
+	return m, p.point, true
+}
+
+// dateParts are the three parts of a date, in the order of the text.
+type dateParts struct {
+	part, width [3]int
+	named       int  // the part that is the name of a month, -1: none
+	slashes     bool // only slashes separate the parts
+	point       bool // a point does
+}
+
+// scanDate reads the parts of a date, and returns what follows.
+func scanDate(b []byte) (p dateParts, rest []byte, ok bool) {
+	p.named, p.slashes = -1, true
+	for k := range p.part {
+		if n := letters(b); n >= 3 && p.named < 0 {
+			if p.part[k], ok = monthNamed(b[:n]); !ok {
+				return p, b, false
+			}
+			p.named, b = k, b[n:]
+		} else {
+			n := 0
+			for n < len(b) && n < 5 && b[n]-'0' <= 9 {
+				p.part[k] = 10*p.part[k] + int(b[n]-'0')
+				n++
+			}
+			if n == 0 || n > 4 {
+				return p, b, false
+			}
+			p.width[k], b = n, b[n:]
+		}
+		if k == 2 {
+			break
+		}
+		n := 0
+		for n < len(b) && n < 2 && (b[n] == '-' || b[n] == '/' || b[n] == '.' || b[n] == ' ' || b[n] == ',') {
+			p.point, p.slashes = p.point || b[n] == '.', p.slashes && b[n] == '/'
+			n++
+		}
+		if n == 0 {
+			return p, b, false
+		}
+		b = b[n:]
+	}
+	return p, b, true
+}
+
+// date is the day that the parts mean in an order.
+func (p *dateParts) date(order string) (date time.Time, ok bool) {
+	year, month, day := 0, 1, 2 // places of the parts
+	switch order {
+	case dayFirst:
+		year, month, day = 2, 1, 0
+	case monthFirst:
+		year, month, day = 2, 0, 1
+	}
+	if p.named >= 0 && p.named != month || p.width[day] > 2 || p.width[month] > 2 {
+		return date, false
+	}
+	y, m, d := p.part[year], p.part[month], p.part[day]
+	switch {
+	case p.width[year] == 4:
+	case p.width[year] != 2 || order == yearFirst:
+		return date, false
+	case !p.slashes && p.named < 0 && (p.width[day] != 2 || p.width[month] != 2):
+		return date, false // 3.10.12 is a version number, not a date
+	case y < 69:
+		y += 2000
+	default:
+		y += 1900
+	}
+	if m < 1 || m > 12 || d < 1 || d > 31 {
+		return date, false
+	}
+	date = time.Date(y, time.Month(m), d, 0, 0, 0, 0, time.UTC)
+	return date, date.Day() == d // time.Date normalises 30 February to March
 }
 
 // parseClock reads the rest after a date: nothing, or a time such as T12:30:00.5 with AM or PM and an offset,

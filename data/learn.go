@@ -293,173 +293,229 @@ func finish(place string, learners []*columnLearner, rows int64, o LearnOptions,
 	if o.Like != nil {
 		return finishLike(place, learners, rows, o, tracked)
 	}
-	s := &Schema{}
-	sum := &Summary{Rows: rows}
-	note := func(format string, args ...any) { sum.Notes = append(sum.Notes, fmt.Sprintf(format, args...)) }
-	byName := map[string]Target{}
-	usual := usualStyle(learners)
-	left := map[string][]string{}   // columns left out, by the first word of the reason, for one note each
-	numbered := map[string]string{} // columns that only tell rows apart, with the reason
-	columns := make([]string, len(learners))
-	for j, l := range learners {
-		columns[j] = l.name
+	d := &decision{place: place, rows: rows, o: o, tracked: tracked, usual: usualStyle(learners), s: &Schema{},
+		sum: &Summary{Rows: rows}, targets: map[string]Target{}, left: map[string][]string{}, numbered: map[string]string{}}
+	for _, l := range learners {
+		d.columns = append(d.columns, l.name)
 	}
 	for j, l := range learners {
-		cs := ColumnSummary{Name: l.name, Missing: l.missing}
-		if l.counts != nil {
-			cs.Distinct, cs.Exact = len(l.counts.of), l.counts.exact()
+		cs, err := d.column(j, l)
+		if err != nil {
+			return nil, nil, err
 		}
-		constant := func(value, shown string) {
-			cs.Use, cs.Why = "ignored", "constant "+shown
-			s.Ignored = append(s.Ignored, l.name)
-			left["constant"] = append(left["constant"], l.name)
-			s.setConstant(l.name, value)
-		}
-		ignore := func(why string) {
-			cs.Use, cs.Why = "ignored", why
-			s.Ignored = append(s.Ignored, l.name)
-			if reason, _, _ := strings.Cut(why, " "); l.role != asSkip {
-				left[reason] = append(left[reason], l.name)
-			}
-		}
-		if l.texts == 0 && l.numbers.n > 0 {
-			cs.Mean, cs.Scale, cs.Min, cs.Max = l.numbers.mean, l.numbers.scale(), l.numbers.min, l.numbers.max
-		}
-		r, isRead := reading{}, false
-		if l.role == asField || l.role == asNumeric {
-			r, isRead = l.reading(usual, o.MaxLevels)
-		}
-		switch {
-		case l.role == asID:
-			cs.Use = "id"
-			s.IDs = append(s.IDs, l.name)
-		case l.role == asSkip:
-			ignore("skipped as asked")
-		case l.role == asTarget:
-			t, m, err := l.target(place, rows, o, usual, note)
-			if err != nil {
-				return nil, nil, err
-			}
-			cs.Use, cs.Why = "target", string(Regression)
-			if len(t.Classes) > 0 {
-				cs.Why = fmt.Sprintf("%d classes", len(t.Classes))
-			} else if t.Format != "" {
-				cs.Mean, cs.Scale, cs.Min, cs.Max = m.mean, m.scale(), m.min, m.max
-			}
-			byName[l.name] = t
-		case l.missing == rows:
-			ignore("empty")
-		case l.role == asText:
-			cs.Use = string(Words)
-			s.Fields = append(s.Fields, Field{Name: l.name, Kind: Words, Missing: l.missing > 0})
-		// Each part was numeric, but in different styles: add could not see the conflict.
-		case l.role == asNumeric && (!isRead || r.bad > 0):
-			return nil, nil, columnError(l.at.String(), l.name, nil, "column %s is %s, where others are written otherwise: write numbers in one way",
-				cell.Quote(l.name), l.sample)
-		case isRead:
-			// Numbers in one file and texts in another usually mean that files were mixed up.
-			if numbers, text, ok := l.shards.conflict(); ok && r.bad > 0 && r.kind == Numeric && r.format == "" {
-				return nil, nil, l.conflict(numbers, text, "column")
-			}
-			if r.bad > 0 && o.Strict {
-				return nil, nil, l.strictError(r)
-			}
-			if r.m.min == r.m.max && l.missed(r.bad) == 0 {
-				value, shown := cell.Canonical(r.m.mean), fmt.Sprintf("%g", r.m.mean)
-				if l.texts > 0 {
-					value = l.sample // fallback if no counts are left
-					if l.counts != nil {
-						if top := l.counts.top(1); len(top) > 0 {
-							value = top[0]
-						}
-					}
-					shown = cell.Quote(value)
+		d.sum.Columns = append(d.sum.Columns, cs)
+	}
+	d.leaveOut()
+	for _, name := range o.Targets { // in the order of the options, not of the columns
+		d.s.Targets = append(d.s.Targets, d.targets[name])
+	}
+	if len(d.s.Fields) == 0 {
+		return nil, nil, &InputError{Place: place, Detail: noneLeft(d.sum.Columns), Err: ErrSchema}
+	}
+	if err := d.s.Validate(); err != nil {
+		return nil, nil, fmt.Errorf("%s: %w", place, err)
+	}
+	return d.s, d.sum, nil
+}
+
+// decision collects the schema and its summary, column by column.
+type decision struct {
+	place   string
+	columns []string
+	rows    int64
+	o       LearnOptions
+	tracked int
+	usual   string
+
+	s        *Schema
+	sum      *Summary
+	targets  map[string]Target
+	left     map[string][]string // columns left out, by the first word of the reason, for one note each
+	numbered map[string]string   // columns that only tell rows apart, with the reason
+}
+
+func (d *decision) note(format string, args ...any) {
+	d.sum.Notes = append(d.sum.Notes, fmt.Sprintf(format, args...))
+}
+
+// constant leaves out a column of one value. shown is its spelling in the summary.
+func (d *decision) constant(cs *ColumnSummary, value, shown string) {
+	cs.Use, cs.Why = "ignored", "constant "+shown
+	d.s.Ignored = append(d.s.Ignored, cs.Name)
+	d.left["constant"] = append(d.left["constant"], cs.Name)
+	d.s.setConstant(cs.Name, value)
+}
+
+// ignore leaves out a column for another reason, which a note tells.
+func (d *decision) ignore(cs *ColumnSummary, why string) {
+	cs.Use, cs.Why = "ignored", why
+	d.s.Ignored = append(d.s.Ignored, cs.Name)
+	reason, _, _ := strings.Cut(why, " ")
+	d.left[reason] = append(d.left[reason], cs.Name)
+}
+
+// use adds a field.
+func (d *decision) use(cs *ColumnSummary, f Field) {
+	cs.Use = string(f.Kind)
+	d.s.Fields = append(d.s.Fields, f)
+}
+
+// column decides about column j. The order of the cases is the order of the rules: what the options say comes before
+// what the values look like, and numbers before truth values before levels.
+func (d *decision) column(j int, l *columnLearner) (cs ColumnSummary, err error) {
+	cs = ColumnSummary{Name: l.name, Missing: l.missing}
+	if l.counts != nil {
+		cs.Distinct, cs.Exact = len(l.counts.of), l.counts.exact()
+	}
+	if l.texts == 0 && l.numbers.n > 0 {
+		cs.Mean, cs.Scale, cs.Min, cs.Max = l.numbers.mean, l.numbers.scale(), l.numbers.min, l.numbers.max
+	}
+	r, isRead := reading{}, false
+	if l.role == asField || l.role == asNumeric {
+		r, isRead = l.reading(d.usual, d.o.MaxLevels)
+	}
+	switch {
+	case l.role == asID:
+		cs.Use = "id"
+		d.s.IDs = append(d.s.IDs, l.name)
+	case l.role == asSkip: // asked for, so no note
+		cs.Use, cs.Why = "ignored", "skipped as asked"
+		d.s.Ignored = append(d.s.Ignored, l.name)
+	case l.role == asTarget:
+		err = d.target(&cs, l)
+	case l.missing == d.rows:
+		d.ignore(&cs, "empty")
+	case l.role == asText:
+		d.use(&cs, Field{Name: l.name, Kind: Words, Missing: l.missing > 0})
+	// Each part was numeric, but in different styles: add could not see the conflict.
+	case l.role == asNumeric && (!isRead || r.bad > 0):
+		err = columnError(l.at.String(), l.name, nil, "column %s is %s, where others are written otherwise: write numbers in one way",
+			cell.Quote(l.name), l.sample)
+	case isRead:
+		err = d.measured(&cs, j, l, r)
+	case l.boolean() && l.role == asField:
+		d.truths(&cs, l)
+	default:
+		err = d.levels(&cs, l)
+	}
+	return cs, err
+}
+
+func (d *decision) target(cs *ColumnSummary, l *columnLearner) error {
+	t, m, err := l.target(d.place, d.rows, d.o, d.usual, d.note)
+	if err != nil {
+		return err
+	}
+	cs.Use, cs.Why = "target", string(Regression)
+	if len(t.Classes) > 0 {
+		cs.Why = fmt.Sprintf("%d classes", len(t.Classes))
+	} else if t.Format != "" {
+		cs.Mean, cs.Scale, cs.Min, cs.Max = m.mean, m.scale(), m.min, m.max
+	}
+	d.targets[l.name] = t
+	return nil
+}
+
+// measured decides about a column of numbers or dates, which r has read.
+func (d *decision) measured(cs *ColumnSummary, j int, l *columnLearner, r reading) error {
+	// Numbers in one file and texts in another usually mean that files were mixed up.
+	if numbers, text, ok := l.shards.conflict(); ok && r.bad > 0 && r.kind == Numeric && r.format == "" {
+		return l.conflict(numbers, text, "column")
+	}
+	if r.bad > 0 && d.o.Strict {
+		return l.strictError(r)
+	}
+	if r.m.min == r.m.max && l.missed(r.bad) == 0 {
+		value, shown := cell.Canonical(r.m.mean), fmt.Sprintf("%g", r.m.mean)
+		if l.texts > 0 {
+			value = l.sample // if no counts are left
+			if l.counts != nil {
+				if top := l.counts.top(1); len(top) > 0 {
+					value = top[0]
 				}
-				constant(value, shown)
-				break
 			}
-			f, outliers := l.field(r)
-			if !dense.IsFinite(f.Mean) || !dense.IsFinite(f.Scale) || f.Scale <= 0 {
-				return nil, nil, columnError(place, l.name, nil,
-					"column %s runs from %g to %g, beyond what can be standardised: rescale it", cell.Quote(l.name),
-					r.m.min, r.m.max)
-			}
-			cs.Missing, cs.Unreadable = l.missed(r.bad), r.bad
-			cs.Use, cs.Mean, cs.Scale, cs.Min, cs.Max = string(f.Kind), f.Mean, f.Scale, r.m.min, r.m.max
-			if why := l.numbersRows(columns, j, rows); why != "" {
-				numbered[l.name] = why
-			} else {
-				l.notes(r, &f, outliers, note)
-			}
-			s.Fields = append(s.Fields, f)
-		case l.boolean() && l.role == asField:
-			truths := l.truths()
-			if truths.min == truths.max && l.missing == 0 {
-				constant(strconv.FormatBool(truths.mean == 1), strconv.FormatBool(truths.mean == 1))
-				break
-			}
-			cs.Use, cs.Mean, cs.Scale = string(Boolean), truths.mean, truths.scale()
-			cs.Min, cs.Max = truths.min, truths.max
-			s.Fields = append(s.Fields, Field{Name: l.name, Kind: Boolean, Mean: cs.Mean, Scale: cs.Scale,
-				Missing: l.missing > 0})
-		default:
-			if l.texts == 0 {
-				l.canonicalise()
-			}
-			distinct, exact := len(l.counts.of), l.counts.exact()
-			if distinct == 1 && exact && l.missing == 0 {
-				value := l.counts.top(1)[0]
-				constant(value, cell.Quote(value))
-				break
-			}
-			if numbers, text, ok := l.shards.conflict(); ok && l.role == asField {
-				return nil, nil, l.conflict(numbers, text, "column")
-			}
-			if l.role == asField && l.identifies(rows, o.MaxLevels) {
-				ignore("distinct texts, like names or identifiers; named as text, their words would be read")
-				break
-			}
-			if l.role == asField && l.numbers.n > 9*l.texts {
-				note("column %s is categorical though %d of its values are numbers: the first that is not is %s at %s",
-					cell.Quote(l.name), l.numbers.n, l.sample, l.at)
-			}
-			f := Field{Name: l.name, Kind: Categorical, Levels: l.counts.top(min(o.MaxLevels, tracked)),
-				Missing: l.missing > 0}
-			if f.Other = len(f.Levels) < distinct || !exact; f.Other {
-				note("%s", f.OtherNote())
-			}
-			cs.Use = string(Categorical)
-			s.Fields = append(s.Fields, f)
+			shown = cell.Quote(value)
 		}
-		sum.Columns = append(sum.Columns, cs)
+		d.constant(cs, value, shown)
+		return nil
 	}
-	if len(numbered) < len(s.Fields) {
-		s.Fields = slices.DeleteFunc(s.Fields, func(f Field) bool { return numbered[f.Name] != "" })
-		for i := range sum.Columns {
-			if c := &sum.Columns[i]; numbered[c.Name] != "" {
-				c.Use, c.Why = "ignored", numbered[c.Name]
-				s.Ignored = append(s.Ignored, c.Name)
-				note("left out, since it %s: %s; name it as numeric to use it, or as an id to carry it along",
-					numbered[c.Name], cell.Quote(c.Name))
+	f, outliers := l.field(r)
+	if !finiteScale(f) {
+		return columnError(d.place, l.name, nil, "column %s runs from %g to %g, beyond what can be standardised: rescale it",
+			cell.Quote(l.name), r.m.min, r.m.max)
+	}
+	cs.Missing, cs.Unreadable = l.missed(r.bad), r.bad
+	cs.Mean, cs.Scale, cs.Min, cs.Max = f.Mean, f.Scale, r.m.min, r.m.max
+	if why := l.numbersRows(d.columns, j, d.rows); why != "" {
+		d.numbered[l.name] = why
+	} else {
+		l.notes(r, &f, outliers, d.note)
+	}
+	d.use(cs, f)
+	return nil
+}
+
+// truths decides about a column of truth values.
+func (d *decision) truths(cs *ColumnSummary, l *columnLearner) {
+	truths := l.truths()
+	if truths.min == truths.max && l.missing == 0 {
+		value := strconv.FormatBool(truths.mean == 1)
+		d.constant(cs, value, value)
+		return
+	}
+	cs.Mean, cs.Scale, cs.Min, cs.Max = truths.mean, truths.scale(), truths.min, truths.max
+	d.use(cs, Field{Name: l.name, Kind: Boolean, Mean: cs.Mean, Scale: cs.Scale, Missing: l.missing > 0})
+}
+
+// levels decides about a column of texts, or of numbers that are to be levels.
+func (d *decision) levels(cs *ColumnSummary, l *columnLearner) error {
+	if l.texts == 0 {
+		l.canonicalise()
+	}
+	distinct, exact := len(l.counts.of), l.counts.exact()
+	if distinct == 1 && exact && l.missing == 0 {
+		value := l.counts.top(1)[0]
+		d.constant(cs, value, cell.Quote(value))
+		return nil
+	}
+	if numbers, text, ok := l.shards.conflict(); ok && l.role == asField {
+		return l.conflict(numbers, text, "column")
+	}
+	if l.role == asField && l.identifies(d.rows, d.o.MaxLevels) {
+		d.ignore(cs, "distinct texts, like names or identifiers; named as text, their words would be read")
+		return nil
+	}
+	if l.role == asField && l.numbers.n > 9*l.texts {
+		d.note("column %s is categorical though %d of its values are numbers: the first that is not is %s at %s",
+			cell.Quote(l.name), l.numbers.n, l.sample, l.at)
+	}
+	f := Field{Name: l.name, Kind: Categorical, Levels: l.counts.top(min(d.o.MaxLevels, d.tracked)), Missing: l.missing > 0}
+	if f.Other = len(f.Levels) < distinct || !exact; f.Other {
+		d.note("%s", f.OtherNote())
+	}
+	d.use(cs, f)
+	return nil
+}
+
+// leaveOut removes the columns that number the rows, unless nothing else is left, and notes all that are left out.
+func (d *decision) leaveOut() {
+	if len(d.numbered) < len(d.s.Fields) {
+		d.s.Fields = slices.DeleteFunc(d.s.Fields, func(f Field) bool { return d.numbered[f.Name] != "" })
+		for i := range d.sum.Columns {
+			if c := &d.sum.Columns[i]; d.numbered[c.Name] != "" {
+				c.Use, c.Why = "ignored", d.numbered[c.Name]
+				d.s.Ignored = append(d.s.Ignored, c.Name)
+				d.note("left out, since it %s: %s; name it as numeric to use it, or as an id to carry it along",
+					d.numbered[c.Name], cell.Quote(c.Name))
 			}
 		}
 	}
 	for _, l := range []struct{ reason, text string }{{"constant", "are constant"}, {"empty", "have no values"},
 		{"distinct", "hold texts that nearly always differ, like names or identifiers"}} {
-		if names := left[l.reason]; len(names) > 0 {
-			note("left out, since they %s: %s", l.text, cell.QuoteList(names))
+		if names := d.left[l.reason]; len(names) > 0 {
+			d.note("left out, since they %s: %s", l.text, cell.QuoteList(names))
 		}
 	}
-	for _, name := range o.Targets { // in the order of the options, not of the columns
-		s.Targets = append(s.Targets, byName[name])
-	}
-	if len(s.Fields) == 0 {
-		return nil, nil, &InputError{Place: place, Detail: noneLeft(sum.Columns), Err: ErrSchema}
-	}
-	if err := s.Validate(); err != nil {
-		return nil, nil, fmt.Errorf("%s: %w", place, err)
-	}
-	return s, sum, nil
 }
 
 // OtherNote is the note of [Summary] about a column whose less frequent levels share one encoded column. It no longer

@@ -203,79 +203,96 @@ type spelling struct {
 // minus. It copies the digits and the decimal point to out and lets the plain parser convert them, so a styled
 // number has the same bits as a plain one. Groups must have three digits, except the first.
 func scanStyled(b []byte, comma bool) (v float64, s spelling, ok bool) {
-	var buf [32]byte
-	out := buf[:0]
-	sign, percent, currency := byte(0), false, false
-	point, style := byte('.'), pointStyle
+	n := styledNumber{point: '.', style: pointStyle}
 	if comma {
-		point, style = ',', commaStyle
+		n.point, n.style = ',', commaStyle
 	}
-	parentheses, closed := false, false
-	digits, group, groups, since := 0, rune(0), 0, 0 // since: digits since the last group sign, or from the start
-	fraction, ended := false, false
 	for i := 0; i < len(b); {
-		r, n := utf8.DecodeRune(b[i:])
-		if r == '\u2212' { // the typographical minus
-			r = '-'
-		}
-		c := byte(0)
-		if r < utf8.RuneSelf {
-			c = byte(r)
-		}
-		rest := b[i+n:]
-		next := len(rest) > 0 && rest[0]-'0' <= 9
-		switch {
-		case closed && c != ' ':
-			return 0, s, false
-		case c-'0' <= 9 && c != 0:
-			if ended || len(out) == cap(out) {
-				return 0, s, false
-			}
-			out = append(out, c)
-			digits++
-			since++
-		case c == '-' && digits == 0 && sign == 0, c == '+' && digits == 0 && sign == 0:
-			sign = c
-		case c == '(' && digits == 0 && sign == 0:
-			sign, parentheses = '-', true
-		case c == ')' && parentheses && digits > 0:
-			closed, ended = true, true
-		case c == point && !fraction && !ended && (digits > 0 || next):
-			if groups > 0 && since != 3 || len(out) == cap(out) {
-				return 0, s, false
-			}
-			fraction = true
-			out = append(out, '.')
-		case digits > 0 && !fraction && !ended && next && isGroup(r, style) && (group == 0 || group == r):
-			// 0,125 is not 125: a first group does not begin with 0.
-			if groups == 0 && (since > 3 || out[0] == '0') || groups > 0 && since != 3 {
-				return 0, s, false
-			}
-			group, groups, since = r, groups+1, 0
-		case c == ' ' || r == '\u00a0' || r == '\u202f':
-			ended = digits > 0
-		case c == '%' && digits > 0 && !percent && !currency:
-			percent, ended = true, true
-		case isCurrency(r) && !currency && !percent:
-			currency, ended = true, digits > 0
-		default:
+		r, width := utf8.DecodeRune(b[i:])
+		if i += width; !n.take(r, i < len(b) && b[i]-'0' <= 9) {
 			return 0, s, false
 		}
-		i += n
 	}
-	if digits == 0 || groups > 0 && !fraction && since != 3 || parentheses != closed {
+	if n.digits == 0 || n.groups > 0 && !n.fraction && n.since != 3 || n.parentheses != n.closed || n.out[n.len-1] == '.' {
 		return 0, s, false
 	}
-	if out[len(out)-1] == '.' {
+	if v, ok = cell.ParseNumber(n.out[:n.len]); !ok {
 		return 0, s, false
 	}
-	if v, ok = cell.ParseNumber(out); !ok {
-		return 0, s, false
-	}
-	if sign == '-' {
+	if n.sign == '-' {
 		v = -v
 	}
-	return v, spelling{percent: percent, points: group == '.'}, true
+	return v, spelling{percent: n.percent, points: n.group == '.'}, true
+}
+
+// styledNumber is the state of scanStyled: what has been read of a number.
+type styledNumber struct {
+	point byte // the decimal sign
+	style string
+	out   [32]byte // digits and the decimal point
+	len   int      // of out
+
+	sign                byte
+	parentheses, closed bool
+	percent, currency   bool
+	digits              int
+	group               rune // the sign between groups of digits
+	groups, since       int  // signs so far, digits since the last one or from the start
+	fraction            bool // the decimal sign was read
+	ended               bool // no digit may follow
+}
+
+// take reads one character; next says that a digit follows it. It reports whether the number may be read on.
+func (n *styledNumber) take(r rune, next bool) bool {
+	if r == '\u2212' { // the typographical minus
+		r = '-'
+	}
+	c := byte(0)
+	if r < utf8.RuneSelf {
+		c = byte(r)
+	}
+	switch {
+	case n.closed && c != ' ':
+		return false
+	case c-'0' <= 9 && c != 0:
+		n.digits++
+		n.since++
+		return !n.ended && n.keep(c)
+	case (c == '-' || c == '+') && n.digits == 0 && n.sign == 0:
+		n.sign = c
+	case c == '(' && n.digits == 0 && n.sign == 0:
+		n.sign, n.parentheses = '-', true
+	case c == ')' && n.parentheses && n.digits > 0:
+		n.closed, n.ended = true, true
+	case c == n.point && !n.fraction && !n.ended && (n.digits > 0 || next):
+		n.fraction = true
+		return (n.groups == 0 || n.since == 3) && n.keep('.')
+	case n.digits > 0 && !n.fraction && !n.ended && next && isGroup(r, n.style) && (n.group == 0 || n.group == r):
+		// 0,125 is not 125: a first group does not begin with 0.
+		if n.groups == 0 && (n.since > 3 || n.out[0] == '0') || n.groups > 0 && n.since != 3 {
+			return false
+		}
+		n.group, n.groups, n.since = r, n.groups+1, 0
+	case c == ' ' || r == '\u00a0' || r == '\u202f':
+		n.ended = n.digits > 0
+	case c == '%' && n.digits > 0 && !n.percent && !n.currency:
+		n.percent, n.ended = true, true
+	case isCurrency(r) && !n.currency && !n.percent:
+		n.currency, n.ended = true, n.digits > 0
+	default:
+		return false
+	}
+	return true
+}
+
+// keep appends to out, if there is room.
+func (n *styledNumber) keep(c byte) bool {
+	if n.len == len(n.out) {
+		return false
+	}
+	n.out[n.len] = c
+	n.len++
+	return true
 }
 
 func isGroup(r rune, style string) bool {

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 
 	"github.com/randfeat/randfeat/data/internal/charset"
 	"github.com/randfeat/randfeat/dense"
@@ -213,79 +214,19 @@ func (s *Schema) Validate() error {
 		if err := name(f.Name); err != nil {
 			return err
 		}
-		// The negated comparison also refuses NaN.
-		if !(f.Weight >= 0) || !dense.IsFinite(f.Weight) {
-			return schemaError("column %s has the weight %g, want a positive number", cell.Quote(f.Name), f.Weight)
-		}
-		switch f.Kind {
-		case Numeric, Boolean, Time:
-			if err := checkScale(f.Name, f.Mean, f.Scale); err != nil {
-				return err
-			}
-			if len(f.Levels) > 0 {
-				return schemaError("%s column %s has levels", f.Kind, cell.Quote(f.Name))
-			}
-		case Words:
-			if f.Mean != 0 || f.Scale != 0 || len(f.Levels) > 0 {
-				return schemaError("text column %s has a mean, a scale or levels", cell.Quote(f.Name))
-			}
-		case Categorical:
-			if f.Mean != 0 || f.Scale != 0 {
-				return schemaError("categorical column %s has a mean or a scale", cell.Quote(f.Name))
-			}
-			if err := checkDistinct(f.Name, "level", f.Levels); err != nil {
-				return err
-			}
-		default:
-			return schemaError("column %s is of unknown kind %s", cell.Quote(f.Name), cell.Quote(string(f.Kind)))
-		}
-		if err := f.checkFormat(); err != nil {
+		if err := f.check(); err != nil {
 			return err
-		}
-		if err := f.checkCodes(); err != nil {
-			return err
-		}
-		if r := f.Range; r != nil && (f.Kind != Numeric && f.Kind != Time || !dense.IsFinite(r[0]) || !(r[0] <= r[1]) ||
-			!dense.IsFinite(r[1])) {
-			return schemaError("%s column %s runs from %g to %g", f.Kind, cell.Quote(f.Name), r[0], r[1])
-		}
-		if r := f.Clip; r != nil && (f.Kind != Numeric && f.Kind != Time || !dense.IsFinite(r[0]) || !(r[0] < r[1]) ||
-			!dense.IsFinite(r[1])) {
-			return schemaError("%s column %s counts from %g to %g", f.Kind, cell.Quote(f.Name), r[0], r[1])
-		}
-		if f.Other && f.Kind != Categorical {
-			return schemaError("%s column %s has other levels", f.Kind, cell.Quote(f.Name))
 		}
 		if width += f.width(); width > maxWidth {
 			return schemaError("more than %d encoded columns", maxWidth)
 		}
 	}
 	for i := range s.Targets {
-		t := &s.Targets[i]
-		if err := name(t.Name); err != nil {
+		if err := name(s.Targets[i].Name); err != nil {
 			return err
 		}
-		if err := (&Field{Name: t.Name, Kind: Numeric, Format: t.Format}).checkFormat(); err != nil {
+		if err := s.Targets[i].check(); err != nil {
 			return err
-		}
-		if len(t.Classes) == 0 {
-			if err := checkScale(t.Name, t.Mean, t.Scale); err != nil {
-				return err
-			}
-			continue
-		}
-		if len(t.Classes) == 1 {
-			return schemaError("target %s has one class only", cell.Quote(t.Name))
-		}
-		if err := checkDistinct(t.Name, "class", t.Classes); err != nil {
-			return err
-		}
-	}
-	for _, list := range [][]string{s.IDs, s.Ignored} {
-		for _, n := range list {
-			if err := name(n); err != nil {
-				return err
-			}
 		}
 	}
 	// Every constant column is also an ignored one.
@@ -295,10 +236,76 @@ func (s *Schema) Validate() error {
 			ignored++
 		}
 	}
+	for _, n := range slices.Concat(s.IDs, s.Ignored) {
+		if err := name(n); err != nil {
+			return err
+		}
+	}
 	if ignored != len(s.Constants) {
 		return schemaError("%d constant columns, %d of them ignored", len(s.Constants), ignored)
 	}
 	return nil
+}
+
+// check checks a field by itself.
+func (f *Field) check() error {
+	// The negated comparison also refuses NaN.
+	if !(f.Weight >= 0) || !dense.IsFinite(f.Weight) {
+		return schemaError("column %s has the weight %g, want a positive number", cell.Quote(f.Name), f.Weight)
+	}
+	switch f.Kind {
+	case Numeric, Boolean, Time:
+		if err := checkScale(f.Name, f.Mean, f.Scale); err != nil {
+			return err
+		}
+		if len(f.Levels) > 0 {
+			return schemaError("%s column %s has levels", f.Kind, cell.Quote(f.Name))
+		}
+	case Words:
+		if f.Mean != 0 || f.Scale != 0 || len(f.Levels) > 0 {
+			return schemaError("text column %s has a mean, a scale or levels", cell.Quote(f.Name))
+		}
+	case Categorical:
+		if f.Mean != 0 || f.Scale != 0 {
+			return schemaError("categorical column %s has a mean or a scale", cell.Quote(f.Name))
+		}
+		if err := checkDistinct(f.Name, "level", f.Levels); err != nil {
+			return err
+		}
+	default:
+		return schemaError("column %s is of unknown kind %s", cell.Quote(f.Name), cell.Quote(string(f.Kind)))
+	}
+	if err := f.checkFormat(); err != nil {
+		return err
+	}
+	if err := f.checkCodes(); err != nil {
+		return err
+	}
+	measured := f.Kind == Numeric || f.Kind == Time
+	if r := f.Range; r != nil && (!measured || !dense.IsFinite(r[0]) || !(r[0] <= r[1]) || !dense.IsFinite(r[1])) {
+		return schemaError("%s column %s runs from %g to %g", f.Kind, cell.Quote(f.Name), r[0], r[1])
+	}
+	if r := f.Clip; r != nil && (!measured || !dense.IsFinite(r[0]) || !(r[0] < r[1]) || !dense.IsFinite(r[1])) {
+		return schemaError("%s column %s counts from %g to %g", f.Kind, cell.Quote(f.Name), r[0], r[1])
+	}
+	if f.Other && f.Kind != Categorical {
+		return schemaError("%s column %s has other levels", f.Kind, cell.Quote(f.Name))
+	}
+	return nil
+}
+
+// check checks a target by itself.
+func (t *Target) check() error {
+	if err := (&Field{Name: t.Name, Kind: Numeric, Format: t.Format}).checkFormat(); err != nil {
+		return err
+	}
+	switch len(t.Classes) {
+	case 0:
+		return checkScale(t.Name, t.Mean, t.Scale)
+	case 1:
+		return schemaError("target %s has one class only", cell.Quote(t.Name))
+	}
+	return checkDistinct(t.Name, "class", t.Classes)
 }
 
 func (f *Field) checkFormat() error {
