@@ -205,6 +205,72 @@ func TestCentroidsRefuse(t *testing.T) {
 	}
 }
 
+// A key weighs its mean attention from the landmarks, which stand in the middles of equal parts, and 0.1/L. Causal
+// landmarks see no key from their window on.
+func TestWeightsOfKeys(t *testing.T) {
+	const n, landmarks, sinks, window, block, scale = 48, 6, 3, 5, 4, 0.8
+	q, k := sequence[float32](1, 2, n, dim, 1, 0, 6), sequence[float32](1, 1, n, dim, 1, 0, 7)
+	for _, causal := range []bool{false, true} {
+		want, count := make([]float64, n-sinks), 0.0
+		for h := range 2 {
+			for r := range landmarks {
+				at, seen := (2*r+1)*n/(2*landmarks), n
+				if causal {
+					seen = at/block*block - window
+				}
+				e, sum := make([]float64, n), 0.0
+				for j := sinks; j < seen; j++ {
+					var s float64
+					for l, x := range q.Head(0, h).Row(at) {
+						s += scale * float64(x) * float64(k.Head(0, 0).Row(j)[l])
+					}
+					e[j] = math.Exp(s)
+					sum += e[j]
+				}
+				if sum > 0 {
+					count++
+					for j := range want {
+						want[j] += e[sinks+j] / sum
+					}
+				}
+			}
+		}
+		s := rfx.Clusters{Clusters: 4, Landmarks: landmarks, Sinks: sinks, Window: window, Block: block}
+		got := rfx.Weights(s, causal, scale, q, k)
+		for j, w := range want {
+			if w = w/count + 0.1/(n-sinks); len(got) != len(want) || math.Abs(got[j]-w) > 1e-12 {
+				t.Fatalf("causal %v: weight of key %d is %v, want %v", causal, sinks+j, got[j], w)
+			}
+		}
+	}
+}
+
+// A systematic sample has every key as often as its weight says, up to one draw.
+func TestSampleOfKeys(t *testing.T) {
+	const draws = 15
+	weights := []float64{8, 0.5, 0.5, 3, 1, 1, 1, 2, 0.25, 0.25, 0.5, 0.5, 0.5, 0.5, 0.25, 0.1, 0.1, 0.1, 0.1, 0.1}
+	var total float64
+	for _, w := range weights {
+		total += w
+	}
+	for seed := range uint64(20) {
+		sample, mass := rfx.Sampled(rfx.Clusters{Clusters: 2, Sample: draws, Seed: seed}, weights)
+		got, sum := make([]float64, len(weights)), 0.0
+		for i, j := range sample {
+			got[j] += mass[i]
+			sum += mass[i]
+		}
+		for j, w := range weights {
+			if math.Abs(got[j]-w/total) >= 1.0/draws {
+				t.Errorf("seed %d: key %d has the mass %v, its weight is %v", seed, j, got[j], w/total)
+			}
+		}
+		if math.Abs(sum-1) > 1e-12 {
+			t.Errorf("seed %d: masses add up to %v", seed, sum)
+		}
+	}
+}
+
 // A fit separates keys that lie far apart, in the metric of the queries: differences that no query sees do not count.
 func TestFitCentres(t *testing.T) {
 	const n, kinds, clusters = 400, 5, 16

@@ -3,6 +3,7 @@ package localfile_test
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -43,6 +44,7 @@ func TestReadChecksBeforeItReads(t *testing.T) {
 		{put("object", " \n{\"a\":1}"), object, ""},
 		{put("empty", ""), object, ""},
 		{put("list", "[1]"), object, "list: not a choice: it does not begin with {"},
+		{put("blank", strings.Repeat(" ", 600)), localfile.JSON("a choice", 1000), "it does not begin with {"},
 		{put("objects", "{\"a\":1000}"), object, "objects: 10 bytes or more, a choice has at most 9"},
 	} {
 		b, err := localfile.Read(c.path, c.f)
@@ -62,6 +64,35 @@ func TestReadChecksBeforeItReads(t *testing.T) {
 		"512 bytes or more, x has at most 9": {Want: "x", Max: 9, Pipes: true}} {
 		if _, err := localfile.Read("/dev/zero", f); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("/dev/zero: %v, want %s", err, want)
+		}
+	}
+}
+
+// A pipe of as many bytes as are allowed is read whole, one of more is refused and not cut.
+func TestReadPipe(t *testing.T) {
+	if _, err := os.Stat("/dev/fd"); err != nil {
+		t.Skip("pipes have no names here")
+	}
+	const most = 1000
+	for _, n := range []int{0, 1, most, most + 1} {
+		r, w, err := os.Pipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		text := bytes.Repeat([]byte("x"), n)
+		if _, err := w.Write(text); err != nil {
+			t.Fatal(err)
+		}
+		w.Close()
+		f := localfile.Format{Want: "a text", Max: most, Pipes: true}
+		b, err := localfile.Read(fmt.Sprintf("/dev/fd/%d", r.Fd()), f)
+		r.Close()
+		if n > most {
+			if err == nil || !strings.Contains(err.Error(), "has at most") {
+				t.Errorf("%d bytes: %d were read, %v", n, len(b), err)
+			}
+		} else if err != nil || !bytes.Equal(b, text) {
+			t.Errorf("%d bytes: %d were read, %v", n, len(b), err)
 		}
 	}
 }

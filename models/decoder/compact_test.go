@@ -321,6 +321,23 @@ func TestDivergence(t *testing.T) {
 	}
 }
 
+// A share of the context loses the same at any length: four times the tokens and slots have four times the budgets,
+// also where errors bend.
+func TestBudgetsFollowTheContext(t *testing.T) {
+	c := &decoder.Curves{Context: 2048, After: 512, Texts: 1, Slots: []int{16, 64, 256}, Keys: []int{64, 256},
+		Weight: []float64{1}, Compact: [][][]float64{{{1, 0.9, 0.001}, {1, 0.02, 0.01}, {0.5, 0.1, 0.02}}},
+		Constant: [][][]float64{{{1, 0.1}, {1, 0.1}, {1, 0.1}}}}
+	one, four := c.Compacted(2048, 100), c.Compacted(4*2048, 400)
+	for h := range 3 {
+		if r := float64(four.At(0, h)) / float64(4*one.At(0, h)); math.Abs(math.Log(r)) > math.Log(8192)/60 {
+			t.Errorf("head %d: %d slots of 2,048 tokens, %d of 8,192", h, one.At(0, h), four.At(0, h))
+		}
+	}
+	if math.Abs(four.Loss/one.Loss-1) > 0.1 {
+		t.Errorf("loss %v of 2,048 tokens, %v of 8,192", one.Loss, four.Loss)
+	}
+}
+
 // Recent examples are the queries of the last 256 positions with the smallest hashes, none from before the session kept
 // queries.
 func TestRecentExamples(t *testing.T) {
