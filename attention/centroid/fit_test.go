@@ -88,10 +88,10 @@ func TestSpecsAreValidated(t *testing.T) {
 			t.Errorf("%+v: %v", s, err)
 		}
 	}
-	for _, s := range []Spec{PerQuery{}, PerQuery{Clusters: 4, Top: -1}, PerQuery{Clusters: mostClusters + 1},
+	for _, s := range []Spec{PerQuery{}, PerQuery{Clusters: 4, Top: -1}, PerQuery{Clusters: maxClusters + 1},
 		PerQuery{Clusters: 4, Block: math.MaxInt}, Blocks{Clusters: 4, Queries: 8}, Blocks{Clusters: 4, Keys: 2},
-		Blocks{Clusters: 4, Queries: mostQueries + 1, Keys: 2}, Prefix{Clusters: 4, Queries: 8, Keys: 3},
-		Prefix{Clusters: 17, Chunk: 16, Queries: 8, Keys: 3}, Prefix{Clusters: 4, Chunk: mostChunk + 1, Queries: 8, Keys: 3},
+		Blocks{Clusters: 4, Queries: maxQueries + 1, Keys: 2}, Prefix{Clusters: 4, Queries: 8, Keys: 3},
+		Prefix{Clusters: 17, Chunk: 16, Queries: 8, Keys: 3}, Prefix{Clusters: 4, Chunk: maxChunk + 1, Queries: 8, Keys: 3},
 		Prefix{Clusters: 4, Chunk: 16, Queries: 8, Keys: 3, Window: 17}, Prefix{Clusters: 4, Chunk: 16, Queries: 8},
 		Prefix{Clusters: 4, Chunk: 16, Queries: 8, Keys: 3, Start: -1}, Sketch{Clusters: 4, Chunk: 8},
 		Sketch{Clusters: 4, Chunk: 8, Share: math.NaN()}, Sketch{Clusters: 9, Chunk: 8, Share: 0.1},

@@ -226,8 +226,8 @@ func (c *prefixCall) divide(b, h int, sp attention.Span) {
 	}
 }
 
-// mostSpread bounds the standard deviation of a logit: beyond, the largest of a block decides, not the variance.
-const mostSpread = 3
+// maxSpread bounds the standard deviation of a logit: beyond, the largest of a block decides, not the variance.
+const maxSpread = 3
 
 // sortKeys gathers and packs some sorted keys of a level and computes the terms that rank them for a block. A key's
 // weight e^{x·y} for the queries x of a block has the root mean square e^{x̄·y + σ²} if the logits are normal with
@@ -250,8 +250,8 @@ func (c *prefixCall) sortKeys(w *prefixWorker, x keyChunk) {
 	w.wide = buf.Sized(w.wide, n)
 	tab.Norms(w.wide, w.values)
 	for j, v := range w.wide {
-		if !(v < mostSpread*mostSpread) {
-			v = min(2*mostSpread*math.Sqrt(v)-mostSpread*mostSpread, math.MaxFloat32/4)
+		if !(v < maxSpread*maxSpread) {
+			v = min(2*maxSpread*math.Sqrt(v)-maxSpread*maxSpread, math.MaxFloat32/4)
 		}
 		level.spread[x.lo+j] = float32(v)
 	}

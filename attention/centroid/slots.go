@@ -49,8 +49,8 @@ func (s *SlotSpec) slots() int { return s.Budget - s.Sinks - s.Window - s.Block 
 
 // Validate reports the first field that is out of range.
 func (s *SlotSpec) Validate() error {
-	if err := validate(count{"budget", s.Budget, 0, most}, count{"sinks", s.Sinks, -1, most},
-		count{"window", s.Window, 0, most}, count{"block", s.Block, 0, most}); err != nil {
+	if err := validate(count{"budget", s.Budget, 0, maxCount}, count{"sinks", s.Sinks, -1, maxCount},
+		count{"window", s.Window, 0, maxCount}, count{"block", s.Block, 0, maxCount}); err != nil {
 		return err
 	}
 	f := s.full()

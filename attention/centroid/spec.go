@@ -117,10 +117,10 @@ const (
 	samplePerCluster = 16
 	defaultBlock     = 16
 
-	mostClusters = 1 << 24 // cluster numbers and their products with dimensions stay far from overflow
-	mostQueries  = 1 << 14 // rows of one tile of weights
-	mostChunk    = 1 << 20
-	most         = 1 << 30 // of every other count
+	maxClusters = 1 << 24 // cluster numbers and their products with dimensions stay far from overflow
+	maxQueries  = 1 << 14 // rows of one tile of weights
+	maxChunk    = 1 << 20
+	maxCount    = 1 << 30 // of every other count
 )
 
 // count is a setting with its range.
@@ -140,24 +140,24 @@ func validate(counts ...count) error {
 
 // Validate implements [Spec].
 func (s PerQuery) Validate() error {
-	return validate(count{"clusters", s.Clusters, 1, mostClusters}, count{"top", s.Top, 0, most},
-		count{"sinks", s.Sinks, 0, most}, count{"window", s.Window, 0, most}, count{"block", s.Block, 0, most},
-		count{"landmarks", s.Landmarks, 0, most}, count{"passes", s.Passes, 0, most}, count{"sample", s.Sample, 0, most})
+	return validate(count{"clusters", s.Clusters, 1, maxClusters}, count{"top", s.Top, 0, maxCount},
+		count{"sinks", s.Sinks, 0, maxCount}, count{"window", s.Window, 0, maxCount}, count{"block", s.Block, 0, maxCount},
+		count{"landmarks", s.Landmarks, 0, maxCount}, count{"passes", s.Passes, 0, maxCount}, count{"sample", s.Sample, 0, maxCount})
 }
 
 // Validate implements [Spec].
 func (s Blocks) Validate() error {
-	return validate(count{"clusters", s.Clusters, 1, mostClusters}, count{"keys", s.Keys, 1, most},
-		count{"queries of a block", s.Queries, 1, mostQueries}, count{"passes", s.Passes, 0, most},
-		count{"sample", s.Sample, 0, most})
+	return validate(count{"clusters", s.Clusters, 1, maxClusters}, count{"keys", s.Keys, 1, maxCount},
+		count{"queries of a block", s.Queries, 1, maxQueries}, count{"passes", s.Passes, 0, maxCount},
+		count{"sample", s.Sample, 0, maxCount})
 }
 
 // Validate implements [Spec].
 func (s Prefix) Validate() error {
-	return validate(count{"chunk", s.Chunk, 1, mostChunk}, count{"clusters of a chunk", s.Clusters, 1, s.Chunk},
-		count{"keys", s.Keys, 1, most}, count{"queries of a block", s.Queries, 1, mostQueries},
-		count{"window before a chunk", s.Window, 0, s.Chunk}, count{"start", s.Start, 0, most},
-		count{"passes", s.Passes, 0, most}, count{"sample", s.Sample, 0, most})
+	return validate(count{"chunk", s.Chunk, 1, maxChunk}, count{"clusters of a chunk", s.Clusters, 1, s.Chunk},
+		count{"keys", s.Keys, 1, maxCount}, count{"queries of a block", s.Queries, 1, maxQueries},
+		count{"window before a chunk", s.Window, 0, s.Chunk}, count{"start", s.Start, 0, maxCount},
+		count{"passes", s.Passes, 0, maxCount}, count{"sample", s.Sample, 0, maxCount})
 }
 
 // Validate implements [Spec].
@@ -165,9 +165,9 @@ func (s Sketch) Validate() error {
 	if !(s.Share > 0) || math.IsInf(s.Share, 1) {
 		return fmt.Errorf("share %v, want a positive number: %w", s.Share, ErrSpec)
 	}
-	return validate(count{"chunk", s.Chunk, 1, mostChunk}, count{"clusters of a chunk", s.Clusters, 1, s.Chunk},
+	return validate(count{"chunk", s.Chunk, 1, maxChunk}, count{"clusters of a chunk", s.Clusters, 1, s.Chunk},
 		count{"sinks in a chunk", s.Sinks, 0, s.Chunk}, count{"window", s.Window, 0, maxNear},
-		count{"landmarks", s.Landmarks, 0, most}, count{"passes", s.Passes, 0, most}, count{"sample", s.Sample, 0, most})
+		count{"landmarks", s.Landmarks, 0, maxCount}, count{"passes", s.Passes, 0, maxCount}, count{"sample", s.Sample, 0, maxCount})
 }
 
 // clustering returns the settings of the clustering, with their defaults.

@@ -165,12 +165,12 @@ func (t *tiles) addTile(panel *kern.Panel[float32], values dense.Matrix[float32]
 		if seen != nil {
 			visible = seen[(lo+r)%len(seen)]
 		}
-		light := fused && t.sums[r] < leastSum && t.sum[lo+r] == 0 && t.wide.Cols == 0 && visible > 0
-		if fused && t.sums[r] <= most && !light {
+		underflow := fused && t.sums[r] < leastSum && t.sum[lo+r] == 0 && t.wide.Cols == 0 && visible > 0
+		if fused && t.sums[r] <= most && !underflow {
 			t.sum[lo+r] += float64(t.sums[r])
 			continue
 		}
-		if light { // the reference is far above the first logits, and all sums are 0
+		if underflow { // the reference is far above the first logits, and all sums are 0
 			t.shift[lo+r] = float32(math.Inf(-1))
 		}
 		row := p.Row(r)

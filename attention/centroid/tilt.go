@@ -27,7 +27,7 @@ import (
 // terms are taken from all keys of the head at once, without weights: M = Cov(v, y) and S = Cov(y) inside of clusters.
 // The centroids of a row then have the values v̄ + M(x−x̄) and masses larger by e^{s/4}, with s = (x−x̄)ᵀS(x−x̄). Half
 // of the term of second order is left out, since the keys that spread most are exact: half has smaller errors than none
-// or all of it. Both terms are limited where s is large (mostDrift). On real heads they lower the error by a third to
+// or all of it. Both terms are limited where s is large (maxOffset). On real heads they lower the error by a third to
 // a half, for the work of 32 keys per row.
 //
 // Clusters therefore use the metric E (x−x̄)(x−x̄)ᵀ, the covariance of queries inside of blocks. Few of them are
@@ -132,31 +132,31 @@ type tilt struct {
 	all  dense.Matrix[float32] // logits of all keys, if the blocks see only some of them
 	w    dense.Matrix[float32] // logits, then weights, of the keys that the blocks see
 	// Of a block: where clusters begin among the keys that it sees, and the number of these keys at the end.
-	starts [][]int32
-	extra  []float32 // rank less logit of the keys that a block sees
-	rank   []float32
-	top    []float32 // largest logit of a block
-	sum    []float32
-	sums   dense.Matrix[float32] // of a block and a cluster: weighted sums of keys and values
-	mass   dense.Matrix[float32] // of a cluster and a block: sums of weights
-	ones   []float32
-	count  []int32   // exact keys of a block and a cluster
-	sel    [][]int32 // exact keys of a block, as rows of problem.kv
-	order  selector
-	k, v   dense.Matrix[float32] // exact keys of a block, with their values
-	panel  kern.Panel[float32]
-	view   kern.Panel[float32]
-	cents  dense.Matrix[float32] // centroids of a block, with the means of their values
-	means  dense.Matrix[float32]
-	bias   []float32
-	light  []bool // centroids without weight for the mean query
-	dots   []float32
-	fine   kern.Panel[float32]   // of centroids
-	drift  dense.Matrix[float32] // Mx, then Rᵀx with RRᵀ = S, less their values at the mean query
-	still  dense.Matrix[float32]
+	starts     [][]int32
+	extra      []float32 // rank less logit of the keys that a block sees
+	rank       []float32
+	top        []float32 // largest logit of a block
+	sum        []float32
+	sums       dense.Matrix[float32] // of a block and a cluster: weighted sums of keys and values
+	mass       dense.Matrix[float32] // of a cluster and a block: sums of weights
+	ones       []float32
+	count      []int32   // exact keys of a block and a cluster
+	sel        [][]int32 // exact keys of a block, as rows of problem.kv
+	order      selector
+	k, v       dense.Matrix[float32] // exact keys of a block, with their values
+	panel      kern.Panel[float32]
+	view       kern.Panel[float32]
+	cents      dense.Matrix[float32] // centroids of a block, with the means of their values
+	means      dense.Matrix[float32]
+	bias       []float32
+	weightless []bool // centroids without weight for the mean query
+	dots       []float32
+	fine       kern.Panel[float32]   // of centroids
+	offset     dense.Matrix[float32] // Mx, then Rᵀx with RRᵀ = S, less their values at the mean query
+	atMean     dense.Matrix[float32]
 	// Of rows: s, the variance of logits inside of clusters, and e^{s/4}.
 	spread []float64
-	swell  []float32
+	gain   []float32
 	rows   []int32
 	heads  []dense.Matrix[float32] // outputs of the group
 }
@@ -348,7 +348,7 @@ const leastMass = 0x1p-100
 func (b *tilt) loadCentroids(tab *kern.Table[float32], p *problem, i int) {
 	d, all, start := p.packed.Cols, p.kv.Cols, b.starts[i]
 	b.cents, b.means = buf.Shaped(b.cents, p.clusters, d), buf.Shaped(b.means, p.clusters, all-d)
-	b.bias, b.light = buf.Sized(b.bias, p.clusters), buf.Zeroed(b.light, p.clusters)
+	b.bias, b.weightless = buf.Sized(b.bias, p.clusters), buf.Zeroed(b.weightless, p.clusters)
 	at := 0
 	sums := view(b.sums.Row(i), p.clusters, all)
 	for x := range p.clusters {
@@ -359,7 +359,7 @@ func (b *tilt) loadCentroids(tab *kern.Table[float32], p *problem, i int) {
 		case n > 0 && b.count[i*p.clusters+x] == 0:
 			// The cluster is too light for the mean query, perhaps not for other queries: its plain mean stands for it.
 			meanRow(tab, row, p.kv.RowRange(int(p.start[x]), int(p.start[x]+n)))
-			mass, b.light[at] = float32(n), true
+			mass, b.weightless[at] = float32(n), true
 		default: // no keys, or none beside exact ones that weighs anything
 			continue
 		}
@@ -373,7 +373,7 @@ func (b *tilt) loadCentroids(tab *kern.Table[float32], p *problem, i int) {
 	b.dots = buf.Sized(b.dots, at)
 	tab.MulV(b.dots, b.cents, b.mean.Row(i))
 	for l, dot := range b.dots {
-		if !b.light[l] { // masses are in units of e^top
+		if !b.weightless[l] { // masses are in units of e^top
 			b.bias[l] += b.top[i] - dot
 		}
 	}
@@ -393,30 +393,30 @@ func (b *tilt) addCentroids(t *tiles, p *problem, slope *kern.Panel[float32], i 
 		return
 	}
 	rows, dv := t.x.Rows, t.acc.Cols
-	b.drift, b.still = buf.Shaped(b.drift, rows, slope.Rows), buf.Shaped(b.still, 1, slope.Rows)
-	t.tab.MulT(b.still, b.mean.RowRange(i, i+1), slope, nil)
-	t.tab.Scale(b.still.Data, -1)
-	t.tab.MulT(b.drift, t.x, slope, b.still.Row(0))
-	finite := t.tab.Finite(b.drift.Data[:rows*slope.Rows])
-	b.spread, b.swell = buf.Sized(b.spread, rows), buf.Sized(b.swell, rows)
-	t.tab.Norms(b.spread, b.drift.ColRange(dv, slope.Rows))
+	b.offset, b.atMean = buf.Shaped(b.offset, rows, slope.Rows), buf.Shaped(b.atMean, 1, slope.Rows)
+	t.tab.MulT(b.atMean, b.mean.RowRange(i, i+1), slope, nil)
+	t.tab.Scale(b.atMean.Data, -1)
+	t.tab.MulT(b.offset, t.x, slope, b.atMean.Row(0))
+	finite := t.tab.Finite(b.offset.Data[:rows*slope.Rows])
+	b.spread, b.gain = buf.Sized(b.spread, rows), buf.Sized(b.gain, rows)
+	t.tab.Norms(b.spread, b.offset.ColRange(dv, slope.Rows))
 	for r, s := range b.spread {
-		if b.swell[r] = float32(min(s/4, mostDrift)); !finite && !dense.IsFinite(s) {
-			b.swell[r] = 0
+		if b.gain[r] = float32(min(s/4, maxOffset)); !finite && !dense.IsFinite(s) {
+			b.gain[r] = 0
 		}
-		t.shift[r] -= b.swell[r] // all masses are larger by e^{s/4}
+		t.shift[r] -= b.gain[r] // all masses are larger by e^{s/4}
 	}
 	t.add(&b.fine, b.means, b.bias, nil)
 	for r, s := range b.spread {
-		t.shift[r] += b.swell[r]
-		if row := b.drift.Row(r)[:dv]; finite || dense.IsFinite(s) && t.tab.Finite(row) {
-			t.tab.MulAdd(t.acc.Row(r)[:dv], row, float32(t.sum[r]*min(1, mostDrift/math.Sqrt(max(s, tiny)))))
+		t.shift[r] += b.gain[r]
+		if row := b.offset.Row(r)[:dv]; finite || dense.IsFinite(s) && t.tab.Finite(row) {
+			t.tab.MulAdd(t.acc.Row(r)[:dv], row, float32(t.sum[r]*min(1, maxOffset/math.Sqrt(max(s, tiny)))))
 		}
 	}
 }
 
-// mostDrift standard deviations of the logits inside of clusters are the farthest that values are extrapolated.
-const mostDrift = 2
+// maxOffset standard deviations of the logits inside of clusters are the farthest that values are extrapolated.
+const maxOffset = 2
 
 // tiltedBlock computes the rows lo to hi−1 of the order, which are block i of a task.
 func (c *call) tiltedBlock(w *worker, p *problem, i, lo, hi int) {

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/randfeat/randfeat"
 	"github.com/randfeat/randfeat/attention"
 	"github.com/randfeat/randfeat/attention/centroid"
 	"github.com/randfeat/randfeat/attention/linear"
@@ -45,6 +44,8 @@ type Options struct {
 	// Plans are the candidates; nil means a grid that suits the length. Families with parameters are fitted to each
 	// head, and heads have independent projections (linear.HeadSpecs).
 	Plans []Plan
+	// Trace, if set, is called with the search of every head, one after the other.
+	Trace func(head int, t Trace)
 }
 
 // Choose picks a plan for every key/value head, for data like q, k and v. These are passages of a calibration text, one
@@ -77,11 +78,12 @@ func choose(o Options, scale float64, s sample) (*Choice, error) {
 	if err := c.divide(); err != nil {
 		return nil, err
 	}
-	found, reasons := make([][]trial, k.Heads), make([]string, k.Heads)
+	found, reasons, judges := make([][]trial, k.Heads), make([]string, k.Heads), make([]*judge, k.Heads)
 	errs := make([]error, k.Heads)
 	par.For(k.Heads, 1, func(lo, hi int) {
 		for h := lo; h < hi; h++ {
-			found[h], reasons[h], errs[h] = c.try(h)
+			judges[h] = c.judge(h)
+			found[h], reasons[h], errs[h] = judges[h].try()
 		}
 	})
 	for h, err := range errs {
@@ -98,8 +100,13 @@ func choose(o Options, scale float64, s sample) (*Choice, error) {
 	if c.Budget > 0 {
 		picked = spend(found, c.Budget)
 		for h := range found {
-			if errs[h] = c.again(h, &found[h][picked[h]]); errs[h] != nil {
-				return nil, fmt.Errorf("head %d: %w", h, errs[h])
+			t := &found[h][picked[h]]
+			if t.Method == Exact || t.Error == math.MaxFloat64 {
+				continue
+			}
+			var err error
+			if t.Estimate, err = judges[h].estimate(t.Plan, c.check.q.Batch, freshRows); err != nil {
+				return nil, fmt.Errorf("head %d: %w", h, err)
 			}
 		}
 	}
@@ -121,29 +128,34 @@ func choose(o Options, scale float64, s sample) (*Choice, error) {
 			return nil, fmt.Errorf("head %d: %w", h, err)
 		}
 	}
+	for h := range found {
+		if o.Trace != nil {
+			o.Trace(h, judges[h].trace(found[h][picked[h]].Plan))
+		}
+	}
 	if o.Rates == nil && c.Rates != nil && c.doubtful(out) {
 		return out, c.prove(out)
 	}
 	return out, nil
 }
 
-// doubtful reports whether a choice is predicted to be faster than exact attention, but by less than a factor of sure.
+// doubtful reports whether a choice is predicted to be faster than exact attention, but by less than a factor of trustedGain.
 func (c *chooser) doubtful(out *Choice) bool {
 	var chosen, exact float64
 	for h := range out.Heads {
 		chosen += out.Heads[h].Seconds
 		exact += c.seconds(Plan{Method: Exact})
 	}
-	return chosen < exact && exact < sure*chosen
+	return chosen < exact && exact < trustedGain*chosen
 }
 
 const (
-	// sure is the predicted gain that needs no proof. Predictions are up to twice too good where many processors share
+	// trustedGain is the predicted gain that needs no proof. Predictions are up to twice too good where many processors share
 	// few heads.
-	sure        = 2
+	trustedGain = 2
 	proofRounds = 5
-	// proven is the largest share of the time of exact attention that a choice may take in prove.
-	proven = 0.9
+	// maxTimeShare is the largest share of the time of exact attention that a choice may take in prove.
+	maxTimeShare = 0.9
 )
 
 // prove times the choice and exact attention on the first text and compares medians. If the choice does not gain, it
@@ -152,9 +164,9 @@ func (c *chooser) prove(out *Choice) error {
 	s := c.all
 	q, k, v := batch(s.q, 0), batch(s.k, 0), batch(s.v, 0)
 	vis := s.vis
-	vis.KeyMask = rowsOf(s.vis.KeyMask, s.k.Len, 0, 1)
-	vis.Segments = rowsOf(s.vis.Segments, s.q.Len, 0, 1)
-	vis.KeySegments = rowsOf(s.vis.KeySegments, s.k.Len, 0, 1)
+	vis.KeyMask = rowsOf(s.vis.KeyMask, s.k.Len, 0)
+	vis.Segments = rowsOf(s.vis.Segments, s.q.Len, 0)
+	vis.KeySegments = rowsOf(s.vis.KeySegments, s.k.Len, 0)
 	a, err := New(out)
 	if err != nil {
 		return err
@@ -181,7 +193,7 @@ func (c *chooser) prove(out *Choice) error {
 	}
 	slices.Sort(times[0])
 	slices.Sort(times[1])
-	if times[1][(rounds-1)/2] <= proven*times[0][(len(times[0])-1)/2] {
+	if times[1][(rounds-1)/2] <= maxTimeShare*times[0][(len(times[0])-1)/2] {
 		return nil
 	}
 	t := c.last()
@@ -250,7 +262,8 @@ type chooser struct {
 	check *Check // the rows that rank candidates
 	// fresh rows judge the candidate that was picked: the smallest of many measured errors is biased downwards.
 	fresh *Check
-	dense bool // candidates come from denseGrid or decodeGrid, and searchDense searches them
+	dense bool   // candidates come from denseGrid or decodeGrid, and searchDense searches them
+	left  []Plan // candidates that are not cheaper than exact attention
 }
 
 // freshSeed makes the fresh rows independent of the rows that rank candidates.
@@ -369,59 +382,33 @@ func firstRows[E any](list []E, n int) []E { return list[:min(n, len(list))] }
 // mostCausalRows bounds the rows, over all texts, that judge causal plans by seconds.
 const mostCausalRows = 512
 
-// rowsOf returns copies of n rows of a list: rows first, first+2, and so on, of the given length. nil stays nil.
-func rowsOf[E any](list []E, length, first, n int) []E {
+// rowsOf returns row i of a list of rows of the given length; nil stays nil.
+func rowsOf[E any](list []E, length, i int) []E {
 	if list == nil {
 		return nil
 	}
-	out := make([]E, 0, n*length)
-	for i := range n {
-		out = append(out, list[(first+2*i)*length:(first+2*i+1)*length]...)
-	}
-	return out
+	return list[i*length : (i+1)*length : (i+1)*length]
 }
 
 // longSearch is the number of keys from which a trial is so expensive that, with Tol, candidates are searched by
 // bisection instead of one after the other.
 const longSearch = 1 << 12
 
-// tester measures candidates on one head. It keeps the clusterings that several candidates share.
-type tester struct {
-	*chooser
-	h      int
-	trials *centroid.Trials
-}
-
-// tester prepares the trials of key/value head h.
-func (c *chooser) tester(h int) (*tester, error) {
-	s := sample{c.check.vis, c.check.q, c.check.k, c.check.v}
-	s = s.head(h)
-	trials, err := centroid.NewTrials(s.vis, c.scale, s.q, s.k, s.v)
-	return &tester{chooser: c, h: h, trials: trials}, err
-}
-
-// try measures candidates on head h in the order of their price. With Tol, the last trial returned is the one to use:
-// the first that is good enough, or exact attention. With Budget, all trials are returned, exact attention last. reason
-// is the Head.Reason of the last trial.
-func (c *chooser) try(h int) (out []trial, reason string, err error) {
-	if c.dense {
-		t, reason, err := c.searchDense(h)
+// try measures candidates in the order of their price. With Tol, the last trial returned is the one to use: the first
+// that is good enough, or exact attention. With Budget, all trials are returned, exact attention last. reason is the
+// Head.Reason of the last trial.
+func (j *judge) try() (out []trial, reason string, err error) {
+	if j.dense {
+		t, reason, err := j.searchDense()
 		return []trial{t}, reason, err
 	}
-	tester, err := c.tester(h)
-	if err != nil {
-		return nil, "", err
-	}
-	if c.Tol > 0 && c.all.k.Len >= longSearch {
-		return tester.search()
+	if j.Tol > 0 && j.all.k.Len >= longSearch {
+		return j.bisect()
 	}
 	var failed failures
-	for _, p := range c.Plans {
-		t, err := tester.test(p)
+	for _, p := range j.Plans {
+		t, err := j.test(p)
 		if err != nil {
-			return nil, "", err
-		}
-		if t, err = tester.confirm(t); err != nil {
 			return nil, "", err
 		}
 		if out = append(out, t); t.good {
@@ -429,7 +416,59 @@ func (c *chooser) try(h int) (out []trial, reason string, err error) {
 		}
 		failed.add(t.Estimate)
 	}
-	return append(out, c.last()), c.reason(failed), nil
+	return append(out, j.last()), j.reason(failed), nil
+}
+
+// test judges a plan on the rows that rank candidates and, if it is within the tolerance, again on fresh rows: the
+// smallest of many measured errors is biased downwards.
+func (j *judge) test(p Plan) (trial, error) {
+	e, err := j.estimate(p, j.check.q.Batch, checkRows)
+	good := j.Tol > 0 && e.High <= j.Tol
+	if err == nil && good {
+		e, err = j.estimate(p, j.check.q.Batch, freshRows)
+		good = e.High <= j.Tol
+	}
+	return trial{p, e, j.cost(p), good}, err
+}
+
+// bisect returns a plan that is accurate enough, or exact attention. The errors of centroid plans fall with their
+// price, though not strictly, so the cheapest one that is accurate enough is found by bisection. Plans of other methods
+// are tried one by one if they are cheaper.
+func (j *judge) bisect() ([]trial, string, error) {
+	best := j.last()
+	var failed failures
+	plans := slices.DeleteFunc(slices.Clone(j.Plans), func(p Plan) bool { return p.Method != Centroid })
+	for len(plans) > 0 {
+		at := len(plans) / 2
+		t, err := j.test(plans[at])
+		if err != nil {
+			return nil, "", err
+		}
+		if t.good {
+			best, plans = t, plans[:at]
+		} else {
+			failed.add(t.Estimate)
+			plans = plans[at+1:]
+		}
+	}
+	for _, p := range j.Plans {
+		if p.Method == Centroid || j.price(p) >= j.price(best.Plan) {
+			continue
+		}
+		t, err := j.test(p)
+		if err != nil {
+			return nil, "", err
+		}
+		if t.good {
+			best = t
+		} else {
+			failed.add(t.Estimate)
+		}
+	}
+	if best.Method != Exact {
+		return []trial{best}, "", nil
+	}
+	return []trial{best}, j.reason(failed), nil
 }
 
 // failures is the least error, and its upper end, of the plans of a head that did not keep the tolerance.
@@ -461,79 +500,6 @@ func (c *chooser) reason(f failures) string {
 	return "no plan could be fitted"
 }
 
-// again replaces the estimate of the trial that was picked for head h by an estimate on fresh rows.
-func (c *chooser) again(h int, t *trial) error {
-	if t.Method == Exact || t.Error == math.MaxFloat64 {
-		return nil
-	}
-	tester, err := c.tester(h)
-	if err != nil {
-		return err
-	}
-	t.Estimate, err = tester.judge(t.Plan, true)
-	return err
-}
-
-// search returns a plan that is accurate enough, or exact attention. The errors of centroid plans fall with their
-// price, though not strictly, so the cheapest one that is accurate enough is found by bisection. Plans of other methods
-// are tried one by one if they are cheaper.
-func (c *tester) search() ([]trial, string, error) {
-	best := c.last()
-	var failed failures
-	plans := slices.DeleteFunc(slices.Clone(c.Plans), func(p Plan) bool { return p.Method != Centroid })
-	for len(plans) > 0 {
-		at := len(plans) / 2
-		t, err := c.test(plans[at])
-		if err != nil {
-			return nil, "", err
-		}
-		if t, err = c.confirm(t); err != nil {
-			return nil, "", err
-		}
-		if t.good {
-			best, plans = t, plans[:at]
-		} else {
-			failed.add(t.Estimate)
-			plans = plans[at+1:]
-		}
-	}
-	for _, p := range c.Plans {
-		if p.Method == Centroid || c.price(p) >= c.price(best.Plan) {
-			continue
-		}
-		t, err := c.test(p)
-		if err != nil {
-			return nil, "", err
-		}
-		if t, err = c.confirm(t); err != nil {
-			return nil, "", err
-		}
-		if t.good {
-			best = t
-		} else {
-			failed.add(t.Estimate)
-		}
-	}
-	if best.Method != Exact {
-		return []trial{best}, "", nil
-	}
-	return []trial{best}, c.reason(failed), nil
-}
-
-// confirm judges a trial that is within the tolerance again, on fresh rows, and returns that estimate: the smallest of
-// many measured errors is biased downwards. Other trials are returned unchanged.
-func (c *tester) confirm(t trial) (trial, error) {
-	if c.Tol == 0 || t.High > c.Tol {
-		return t, nil
-	}
-	e, err := c.judge(t.Plan, true)
-	if err != nil {
-		return t, err
-	}
-	t.Estimate, t.good = e, e.High <= c.Tol
-	return t, nil
-}
-
 // price returns the quantity by which plans are ranked: the keys that a token reads for decoding, the cost if there are
 // no rates or a budget is set, and predicted seconds otherwise.
 func (c *chooser) price(p Plan) float64 {
@@ -558,7 +524,13 @@ func (c *chooser) affordable(plans []Plan) []Plan {
 	if c.Rates != nil && c.Budget == 0 {
 		exact *= worthwhile
 	}
-	plans = slices.DeleteFunc(plans, func(p Plan) bool { return p.Method == Exact || c.price(p) >= exact })
+	plans = slices.DeleteFunc(plans, func(p Plan) bool {
+		if p.Method != Exact && c.price(p) >= exact {
+			c.left = append(c.left, p)
+			return true
+		}
+		return p.Method == Exact
+	})
 	slices.SortStableFunc(plans, func(a, b Plan) int { return cmp.Compare(c.price(a), c.price(b)) })
 	return plans
 }
@@ -584,63 +556,6 @@ func (c *chooser) last() trial {
 		p = readAll(c.Seed, c.all.k.Len)
 	}
 	return trial{p, Estimate{Rows: rows}, exactCost(c.all.k.Len), true}
-}
-
-// test measures a plan on the rows that rank candidates. A plan that cannot be fitted to the head gets the largest
-// error.
-func (c *tester) test(p Plan) (trial, error) {
-	e, err := c.judge(p, false)
-	if errors.Is(err, errNoFit) {
-		e, err = Estimate{Error: math.MaxFloat64, High: math.MaxFloat64}, nil
-	}
-	return trial{p, e, c.cost(p), false}, err
-}
-
-// errNoFit marks a candidate that cannot be fitted to a head.
-var errNoFit = errors.New("no fit")
-
-// judge returns the expected error of a candidate on another text, measured on fresh rows or on the rows that rank
-// candidates. For the latter it skips the interval if the error alone exceeds the tolerance, since no interval could
-// make the candidate good enough.
-func (c *tester) judge(p Plan, fresh bool) (Estimate, error) {
-	var sums errorSums
-	check := c.check
-	if fresh {
-		check = c.fresh
-	}
-	group, err := c.measure(p, check)
-	if err != nil {
-		return Estimate{}, err
-	}
-	for _, g := range group {
-		sums.merge(g)
-	}
-	if !fresh && c.Tol > 0 && sums.error() > c.Tol {
-		e := sums.error()
-		return Estimate{Error: e, High: math.MaxFloat64, Rows: len(sums.rows)}, nil
-	}
-	return sums.forecast(spreadOf(c.all.k.Len)), nil
-}
-
-// measure returns the errors of a candidate on the rows of check. Families with parameters are fitted to the sample
-// first.
-func (c *tester) measure(p Plan, check *Check) ([]errorSums, error) {
-	if p.Method == Features {
-		s := c.all.head(c.h)
-		spec, err := fitFeatures(*p.Features, &s, c.h)
-		if err != nil {
-			return nil, fmt.Errorf("%w: %w", err, errNoFit)
-		}
-		maps, err := linear.NewMaps[float32]([]randfeat.Spec{spec.Spec})
-		if err != nil {
-			return nil, err
-		}
-		return check.measure(&linear.Attention[float32]{Visibility: check.vis, Maps: maps, Window: spec.Window,
-			Sinks: spec.Sinks}, c.h, c.h+1)
-	}
-	return check.judge(c.h, c.h+1, func(out, _, _, _ attention.Seq[float32]) error {
-		return c.trials.At(out, check.rows, p.Centroid)
-	})
 }
 
 // finish fits plan p to head h of the whole sample.

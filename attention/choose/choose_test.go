@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"reflect"
+	"regexp"
 	"runtime"
 	"slices"
 	"strings"
@@ -95,7 +96,8 @@ func TestChooseSearch(t *testing.T) {
 	must(t, err)
 	must(t, c.divide())
 	for h := range 2 {
-		found, _, err := c.try(h)
+		judge := c.judge(h)
+		found, _, err := judge.try()
 		must(t, err)
 		best := found[0]
 		if len(found) != 1 || best.Method != Centroid || best.High > tol || best.cost > 0.1*exactCost(longSearch) {
@@ -105,19 +107,17 @@ func TestChooseSearch(t *testing.T) {
 		for at--; at >= 0 && c.Plans[at].Method != Centroid; at-- {
 		}
 		if at >= 0 {
-			tester, err := c.tester(h)
-			must(t, err)
-			if e, err := tester.judge(best.Plan, true); err != nil || e != best.Estimate {
+			if e, err := judge.estimate(best.Plan, 1, freshRows); err != nil || e != best.Estimate {
 				t.Errorf("head %d: %v is expected to have %v, on fresh rows %v, %v", h, best.Plan, best.Estimate, e,
 					err)
 			}
-			ranked, err := tester.test(c.Plans[at])
+			ranked, err := judge.estimate(c.Plans[at], 1, checkRows)
 			must(t, err)
-			fresh, err := tester.judge(c.Plans[at], true)
+			fresh, err := judge.estimate(c.Plans[at], 1, freshRows)
 			must(t, err)
 			if ranked.High <= tol && fresh.High <= tol {
-				t.Errorf("head %d: the plan before, %v, is good enough: %v, on fresh rows %v", h, ranked.Plan,
-					ranked.Estimate, fresh)
+				t.Errorf("head %d: the plan before, %v, is good enough: %v, on fresh rows %v", h, c.Plans[at],
+					ranked, fresh)
 			}
 		}
 	}
@@ -130,7 +130,7 @@ func TestChooseSearch(t *testing.T) {
 	c, err = newChooser(Options{Tol: tol, Plans: plans, ByCost: true}, 0, sample{q: q, k: k, v: v})
 	must(t, err)
 	must(t, c.divide())
-	found, _, err := c.try(0)
+	found, _, err := c.judge(0).try()
 	must(t, err)
 	if found[0].Method != Features {
 		t.Errorf("uniform attention: %+v", found[0])
@@ -566,5 +566,36 @@ func TestChooseReason(t *testing.T) {
 	must(t, err)
 	if h := choice.Heads[0]; h.Method == Exact || h.Reason != "" {
 		t.Errorf("%v, reason %q", h.Plan, h.Reason)
+	}
+}
+
+// The trace of a search names every candidate once, with its judgements, and says what became of it. The same search
+// has the same trace.
+func TestTrace(t *testing.T) {
+	q, k, v := heads.Generate[float32](1, 512, 16, 1)
+	plans := []Plan{{Method: Centroid, Centroid: centroid.PerQuery{Clusters: 4}},
+		{Method: Centroid, Centroid: centroid.PerQuery{Clusters: 32, Top: 8, Window: 4, Block: 4}},
+		{Method: Centroid, Centroid: centroid.PerQuery{Clusters: 64, Top: 32}},
+		{Method: Centroid, Centroid: centroid.PerQuery{Clusters: 512, Top: 512}}}
+	for range 2 {
+		var got string
+		o := Options{Tol: 0.2, ByCost: true, Plans: plans, Trace: func(_ int, t Trace) { got += t.String() }}
+		c, err := Choose(o, attention.Visibility{}, 0, q, k, v)
+		must(t, err)
+		if c.Heads[0].Plan != plans[1] {
+			t.Fatalf("%v", c.Heads[0])
+		}
+		want := regexp.MustCompile(`^centroid, 4 clusters: cost \S+, price \S+: left: the error is above the tolerance
+	1 texts, 64 first rows: error \S+
+centroid, 32 clusters, top 8, window 4, block 4: cost \S+, price \S+: taken
+	1 texts, 64 first rows: error \S+ \(\S+ to \S+\)
+	1 texts, 64 fresh rows: error \S+ \(\S+ to \S+\)
+centroid, 64 clusters, top 32: cost \S+, price \S+: not tried: it costs no less than the plan taken
+exact: cost 256, price 256: left: the plan taken is cheaper
+centroid, 512 clusters, top 512: cost \S+, price \S+: left: not cheaper than exact attention
+$`)
+		if !want.MatchString(got) {
+			t.Errorf("trace:\n%s\nwant:\n%s", got, want)
+		}
 	}
 }

@@ -2,13 +2,10 @@ package choose
 
 import (
 	"cmp"
-	"errors"
 	"math"
 	"slices"
 
-	"github.com/randfeat/randfeat/attention"
 	"github.com/randfeat/randfeat/attention/centroid"
-	"github.com/randfeat/randfeat/internal/par"
 )
 
 // The search among plans whose queries choose in blocks, and plans for decoding. The clustering of a text, and a pass over its keys for every
@@ -31,39 +28,24 @@ const (
 	// caution is about the ratio of the upper end of a forecast to its error.
 	caution = 1.3
 	// At most mostConfirms plans of a group are judged on fresh rows, twice as many if none is good, and leanConfirms
-	// lean ones. After a good one, only plans that take at most gain of its time are worth another judgement.
+	// lean ones. After a good one, only plans that take at most betterPrice of its time are worth another judgement.
 	mostConfirms = 6
 	leanConfirms = 2
-	gain         = 0.93
+	betterPrice  = 0.93
 )
 
 // denseSearch is the search for one head.
 type denseSearch struct {
-	*chooser
-	h      int
-	texts  []*denseText
+	*judge
 	failed failures
-}
-
-// denseText is one text with the rows that judge plans on it. trials keeps its clusterings, and known the errors of
-// plans: a search may judge a plan a second time with more texts and rows, and then needs only the new ones.
-type denseText struct {
-	check, fresh *Check
-	trials       *centroid.Trials
-	known        map[judgement][]errorSums // for each query head of the group
-}
-
-// judgement is a plan and the rows that judge it: those of check, or fresh ones.
-type judgement struct {
-	centroid.Spec
-	fresh bool
 }
 
 // searchDense returns a cheap plan that is good enough for head h, or exact attention with its Head.Reason. It searches
 // groups of plans with the same clusters, those that are the best most often first. A further group is searched only if
 // it has cheaper plans than the best so far and the trials allowed for the head suffice.
-func (c *chooser) searchDense(h int) (best trial, reason string, err error) {
-	s := &denseSearch{chooser: c, h: h}
+func (j *judge) searchDense() (best trial, reason string, err error) {
+	c := j.chooser
+	s := &denseSearch{judge: j}
 	best = c.last()
 	found := false
 	if !c.all.vis.Causal {
@@ -91,7 +73,7 @@ func (c *chooser) searchDense(h int) (best trial, reason string, err error) {
 		// Every group needs clusterings of its own, so the trials of all groups together are limited.
 		allowed := c.trials(g[0])
 		use := min(texts, mostTexts, max(fewFits, allowed/2))
-		price := gain * c.price(best.Plan)
+		price := betterPrice * c.price(best.Plan)
 		if lean(g[0]) {
 			if s, ok := best.Centroid.(centroid.Prefix); !ok || s.Keys > fewestKeys {
 				continue
@@ -160,7 +142,7 @@ func (c *lawSearch) pick(at int, want float64) int {
 	for ; at < len(c.plans) && denseLaw(c.plans[at]) > law; at++ {
 	}
 	of := clustersOf(*c.last)
-	for i := at; i < len(c.plans) && c.price(c.plans[i]) < alike*c.price(c.plans[at]); i++ {
+	for i := at; i < len(c.plans) && c.price(c.plans[i]) < newClustersGain*c.price(c.plans[at]); i++ {
 		if p := c.plans[i]; denseLaw(p) <= law && clustersOf(p) == of {
 			return i
 		}
@@ -187,10 +169,10 @@ const (
 	lawShare    = 0.06
 	lawConfirms = 8
 	lawTexts    = 4
-	// alike is the factor of a price that another clustering has to gain.
-	alike = 1.12
-	// needless is the share of the tolerance below which an upper end wastes keys.
-	needless = 0.6
+	// newClustersGain is the factor of a price that another clustering has to gain.
+	newClustersGain = 1.12
+	// wastefulShare is the share of the tolerance below which an upper end wastes keys.
+	wastefulShare = 0.6
 )
 
 // searchLaw finds the cheapest good plan of those that follow denseLaw, or returns best.
@@ -206,12 +188,12 @@ func (c *denseSearch) searchLaw(best trial) (trial, error) {
 	}
 	at := s.start()
 	for range 2 {
-		sums, err := s.try(s.plans[at], 1, checkRows)
+		e, err := s.try(s.plans[at], 1, checkRows)
 		if err != nil {
 			return best, err
 		}
 		was := denseLaw(s.plans[at])
-		s.saw(s.plans[at], sums.error())
+		s.saw(s.plans[at], e.Error)
 		at = min(s.pick(0, c.Tol/caution), len(s.plans)-1)
 		if r := denseLaw(s.plans[at]) / was; r < 3 && r > 0.3 { // the law holds between neighbours
 			break
@@ -222,11 +204,10 @@ func (c *denseSearch) searchLaw(best trial) (trial, error) {
 	least, end := 0, len(s.plans) // plans before least are not good enough; those from end on are not better than best
 	for range lawConfirms {
 		p := s.plans[at]
-		sums, err := s.try(p, use, rows)
+		e, err := s.try(p, use, rows)
 		if err != nil {
 			return best, err
 		}
-		e := c.forecast(&sums)
 		// Exact attention, which a head has without a good plan, costs more than to look further.
 		more := s.spends.left > 0 || best.Method == Exact
 		if e.High > c.Tol && e.Error*caution <= c.Tol && more && (use < texts || rows != allRows) {
@@ -238,9 +219,9 @@ func (c *denseSearch) searchLaw(best trial) (trial, error) {
 		}
 		s.saw(p, e.Error)
 		if e.High <= c.Tol {
-			more = s.spends.left > 0 || e.High < needless*c.Tol && best.Method == Exact
+			more = s.spends.left > 0 || e.High < wastefulShare*c.Tol && best.Method == Exact
 			best, end = trial{p, e, c.cost(p), true}, at
-			for end > 0 && c.price(s.plans[end-1]) > gain*c.price(p) {
+			for end > 0 && c.price(s.plans[end-1]) > betterPrice*c.price(p) {
 				end--
 			}
 			at = s.pick(least, c.Tol*e.Error/e.High)
@@ -259,23 +240,10 @@ func (c *denseSearch) searchLaw(best trial) (trial, error) {
 	return best, nil
 }
 
-// forecast returns the expected error on another text. An error above the tolerance has no interval: its upper end is
-// caution times the error, which only steers the search.
-func (c *chooser) forecast(sums *errorSums) Estimate {
-	if e := sums.error(); e > c.Tol {
-		return Estimate{Error: e, High: min(caution*e, math.MaxFloat64), Rows: len(sums.rows)}
-	}
-	spread := spreadOf(c.all.k.Len)
-	if !c.Decode && c.all.vis.Causal && c.all.k.Len < budgetLength { // such errors differ more between texts
-		spread = textSpread
-	}
-	return sums.forecast(spread)
-}
-
 // try measures a plan and takes the time from the budget.
-func (c *lawSearch) try(p Plan, texts, rows int) (errorSums, error) {
+func (c *lawSearch) try(p Plan, texts, rows int) (Estimate, error) {
 	c.spends.spend(c.chooser, p, texts)
-	return c.measure(p, texts, rows)
+	return c.estimate(p, texts, rows)
 }
 
 // trialBudget is the time that a head may spend on trials, in seconds per token.
@@ -317,13 +285,13 @@ func (c *denseSearch) searchTop(plans []Plan, use int) (best trial, trials int, 
 		at, guides, rows = 0, 0, checkRows
 	}
 	for range guides {
-		sums, err := c.measure(plans[at], 1, checkRows)
+		e, err := c.estimate(plans[at], 1, checkRows)
 		if err != nil {
 			return best, trials, err
 		}
 		trials++
 		was := exactKeys(plans[at])
-		at = atLeast(plans, was*math.Pow(sums.error()*caution/c.Tol, 1.5))
+		at = atLeast(plans, was*math.Pow(e.Error*caution/c.Tol, 1.5))
 		if now := exactKeys(plans[at]); now <= 3*was && was <= 3*now { // the power law holds nearby
 			break
 		}
@@ -335,12 +303,11 @@ func (c *denseSearch) searchTop(plans []Plan, use int) (best trial, trials int, 
 		confirms = leanConfirms
 	}
 	for n := 0; n < confirms && (n < mostConfirms || !best.good); n++ {
-		sums, err := c.measure(plans[at], use, rows)
+		e, err := c.estimate(plans[at], use, rows)
 		if err != nil {
 			return best, trials, err
 		}
 		trials += use
-		e := c.forecast(&sums)
 		if e.High > c.Tol && e.Error*caution <= c.Tol && (use < texts || rows != allRows) {
 			// The error is small enough but its interval is too wide, because a few rows make most of the error: judge
 			// on all texts, then on the other rows too.
@@ -355,7 +322,7 @@ func (c *denseSearch) searchTop(plans []Plan, use int) (best trial, trials int, 
 		if e.High <= c.Tol {
 			best, end = trial{plans[at], e, c.cost(plans[at]), true}, at
 			next = min(max(next, failed+1), at-1)
-			for ; next > failed && c.price(plans[next]) > gain*c.price(plans[at]); next-- {
+			for ; next > failed && c.price(plans[next]) > betterPrice*c.price(plans[at]); next-- {
 			}
 		} else {
 			c.failed.add(e)
@@ -444,137 +411,4 @@ func clustersOf(p Plan) centroid.Spec {
 	}
 	n, _ := p.Features.Spec.OutDim()
 	return centroid.PerQuery{Sinks: n}
-}
-
-// The rows that judge a plan: the rows that guide the search, fresh rows, or both. Rows that have guided a search
-// by one or two measurements are hardly biased, so allRows may include them.
-const (
-	checkRows = iota
-	freshRows
-	allRows
-)
-
-// measure returns the errors of a plan on the given number of texts, beginning with a text that depends on the head.
-func (c *denseSearch) measure(p Plan, texts, rows int) (sums errorSums, err error) {
-	if p.Method == Centroid {
-		if err := c.judge(p, texts, rows); err != nil {
-			return sums, err
-		}
-	}
-	if rows == allRows {
-		if sums, err = c.measure(p, texts, checkRows); err != nil {
-			return sums, err
-		}
-		fresh, err := c.measure(p, texts, freshRows)
-		sums.merge(fresh)
-		return sums, err
-	}
-	if p.Method != Centroid {
-		t := tester{chooser: c.chooser, h: c.h}
-		check := c.check
-		if rows == freshRows {
-			check = c.fresh
-		}
-		list, err := t.measure(p, check)
-		if errors.Is(err, errNoFit) {
-			sums.add(1, 0, 0)
-			return sums, nil
-		}
-		for _, s := range list {
-			sums.merge(s)
-		}
-		return sums, err
-	}
-	for i, t := range c.texts[:texts] {
-		list := t.known[judgement{p.Centroid, rows == freshRows}]
-		// The query heads of a group err together at a position, so that they are one row of the bootstrap.
-		for at := range list[0].rows {
-			var a, b float64
-			for _, g := range list {
-				a, b = a+g.rows[at].a, b+g.rows[at].b
-			}
-			sums.add(a, b, i)
-		}
-	}
-	return sums, nil
-}
-
-// judge computes the errors of a plan of centroids on the given number of texts, unless they are known.
-func (c *denseSearch) judge(p Plan, texts, rows int) error {
-	for i := len(c.texts); i < texts; i++ {
-		t, err := c.text((c.h + i) % c.check.q.Batch)
-		if err != nil {
-			return err
-		}
-		c.texts = append(c.texts, t)
-	}
-	errs := make([]error, texts)
-	par.For(texts, 1, func(lo, hi int) {
-		for i := lo; i < hi; i++ {
-			errs[i] = c.texts[i].judge(p.Centroid, c.scale, rows)
-		}
-	})
-	return errors.Join(errs...)
-}
-
-// text prepares text b for trials of the head.
-func (c *denseSearch) text(b int) (*denseText, error) {
-	t := &denseText{check: oneText(c.check, b, c.h), fresh: oneText(c.fresh, b, c.h),
-		known: map[judgement][]errorSums{}}
-	var err error
-	t.trials, err = centroid.NewTrials(t.check.vis, c.scale, t.check.q, t.check.k, t.check.v)
-	return t, err
-}
-
-// judge computes the errors of a spec on the given rows, unless they are known. One trial computes all missing rows. A
-// trial takes no row twice, so there are two if check and fresh share rows, as in short texts.
-func (t *denseText) judge(spec centroid.Spec, scale float64, rows int) error {
-	shared := func(row int) bool { return slices.Contains(t.check.rows, row) }
-	if rows == allRows && slices.ContainsFunc(t.fresh.rows, shared) {
-		return errors.Join(t.judge(spec, scale, checkRows), t.judge(spec, scale, freshRows))
-	}
-	var checks []*Check
-	var positions []int
-	for _, check := range [...]*Check{t.check, t.fresh} {
-		fresh := check == t.fresh
-		if rows != allRows && (rows == freshRows) != fresh || t.known[judgement{spec, fresh}] != nil {
-			continue
-		}
-		if check.seen == nil {
-			if err := check.answer(scale); err != nil {
-				return err
-			}
-		}
-		checks, positions = append(checks, check), append(positions, check.rows...)
-	}
-	if len(checks) == 0 {
-		return nil
-	}
-	out := attention.NewSeq[float32](1, t.check.q.Heads, len(positions), t.check.v.Dim)
-	if err := t.trials.At(out, positions, spec); err != nil {
-		return err
-	}
-	from := 0
-	for _, check := range checks {
-		to := from + len(check.rows)
-		t.known[judgement{spec, check == t.fresh}] = check.compare(cut(out, from, to), check.exact)
-		from = to
-	}
-	return nil
-}
-
-// oneText returns the check of key/value head h on text b alone, with the same rows, and with exact outputs if c has
-// them.
-func oneText(c *Check, b, h int) *Check {
-	s := sample{c.vis, c.q, c.k, c.v}
-	s = s.head(h)
-	group := c.q.Heads / c.k.Heads
-	out := &Check{vis: c.vis, q: batch(s.q, b), k: batch(s.k, b), v: batch(s.v, b), rows: c.rows}
-	if c.seen != nil {
-		out.exact, out.seen = batch(headRange(c.exact, h*group, (h+1)*group), b), c.seen[b:b+1]
-	}
-	out.vis.KeyMask = rowsOf(c.vis.KeyMask, c.k.Len, b, 1)
-	out.vis.Segments = rowsOf(c.vis.Segments, c.q.Len, b, 1)
-	out.vis.KeySegments = rowsOf(c.vis.KeySegments, c.k.Len, b, 1)
-	return out
 }

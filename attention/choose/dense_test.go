@@ -150,7 +150,7 @@ func TestJudgedTogether(t *testing.T) {
 		must(t, err)
 		must(t, c.divide())
 		plan := c.Plans[slices.IndexFunc(c.Plans, func(p Plan) bool { return p.Method == Centroid })]
-		alone, together := &denseSearch{chooser: c, h: 1}, &denseSearch{chooser: c, h: 1}
+		alone, together := c.judge(1), c.judge(1)
 		for _, rows := range []int{allRows, checkRows, freshRows, allRows} {
 			got, err := together.measure(plan, 1, rows)
 			must(t, err)
@@ -160,7 +160,7 @@ func TestJudgedTogether(t *testing.T) {
 				must(t, err)
 			}
 			if rows != checkRows {
-				fresh, err := (&denseSearch{chooser: c, h: 1}).measure(plan, 1, freshRows)
+				fresh, err := c.judge(1).measure(plan, 1, freshRows)
 				must(t, err)
 				want.merge(fresh)
 			}

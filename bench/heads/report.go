@@ -70,8 +70,8 @@ func report(c *config, res *results) error {
 	fmt.Fprintln(&b, `# Attention on the heads of real models
 
 Run `+"`go run ./heads -weights DIR`"+` in this folder to write this page. First run heads/weights.py, which downloads
-the weights and texts. All passages are held out: neither the methods nor their calibration has seen them,
-except for the settings of online merge (see the decoder). Encoder methods with fitted features or centroids fit them to the passage itself.
+the weights and texts. All passages are held out: neither the methods nor their calibration has seen them.
+Encoder methods with fitted features or centroids fit them to the passage itself.
 
 Costs are per token, that is, per query and key. The unit is one random feature, 2(d + d_v) multiply-adds. Exact
 attention over n keys costs n/2. The cost counts the exact keys that were actually used. It does not include the

@@ -628,6 +628,14 @@ func TestAttendAuto(t *testing.T) {
 			t.Errorf("no %q in %s", text, o.stdout)
 		}
 	}
+	o = ok(t, append([]string{"attend", "-o", out, "--budget", "60", "--trace"}, one...)...)
+	for _, text := range []string{"head 0\n", "head 2\n", "exact: cost 128", ": taken\n", "first rows: error ", "fresh rows: error ",
+		"left: the budget is better spent otherwise"} {
+		if !strings.Contains(o.stderr, text) {
+			t.Errorf("no %q in the trace: %s", text, o.stderr)
+		}
+	}
+	fails(t, exitMisuse, "--trace shows how", append([]string{"attend", "-o", out, "--exact", "--trace"}, one...)...)
 	fails(t, exitMisuse, "was made with", append([]string{"attend", "-o", out, "--spec", spec}, one...)...)
 	b, err := os.ReadFile(spec)
 	if err != nil {

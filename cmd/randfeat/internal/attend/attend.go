@@ -84,6 +84,7 @@ real ones and shows error against cost for all methods.`,
 	flags.BoolVar(&f.exact, "exact", false, "the same as --method exact")
 	flags.Float64Var(&f.tol, "tol", defaultTol, "with --method auto: largest relative error of the output of a head")
 	flags.Float64Var(&f.budget, "budget", 0, "instead of --tol: mean cost per token and head, in random features; exact attention costs L/2")
+	flags.BoolVar(&f.trace, "trace", false, "with --method auto: print the search of each head, every candidate with its error, cost and why it was taken or left")
 	flags.StringVar(&f.saveSpec, "save-spec", "", "JSON `file` for the chosen methods and all fitted parameters")
 	flags.StringVar(&f.spec, "spec", "", "JSON `file` of --save-spec: use its methods and parameters")
 	flags.IntVar(&f.clusters, "clusters", defaultClusters, "number of centroids that replace the keys; 16 by default with --causal")

@@ -85,6 +85,8 @@ func (f *attendFlags) checkMethod(cmd *cobra.Command) error {
 		}
 	}
 	switch {
+	case f.trace && f.method != "auto":
+		return cli.Misused("--trace shows how --method auto chooses: leave --%s out", flag)
 	case changed("tol") && changed("budget"):
 		return cli.Misused("--tol and --budget exclude each other")
 	case changed("tol") && !(f.tol > 0 && f.tol < math.Inf(1)):
@@ -147,6 +149,9 @@ func attendChoice(env *cli.Env, f *attendFlags, in *qkv.Input, r *AttendResult) 
 		o := choose.Options{Tol: f.tol, Seed: f.seed}
 		if f.budget > 0 {
 			o.Tol, o.Budget = 0, f.budget
+		}
+		if f.trace {
+			o.Trace = func(head int, t choose.Trace) { fmt.Fprintf(env.Stderr, "head %d\n%s", head, t) }
 		}
 		bar := env.Progress("choosing methods", 1)
 		defer bar.End()

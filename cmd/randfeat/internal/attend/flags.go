@@ -30,7 +30,7 @@ type attendFlags struct {
 	fit, fitDefault             bool // fitDefault: fitted because no family was named
 	asked                       bool // the number of features was given
 	seed                        uint64
-	compare, demo               bool
+	compare, demo, trace        bool
 	svg                         string
 	sample                      int
 	sampled                     bool // --sample was given
