@@ -108,7 +108,9 @@ var (
 )
 
 // ReadBody reads and decompresses the body of a request, at most most bytes before and after decompression. Every
-// byte is counted in m before its memory is allocated. When the server stops, it waits for Grace, no longer.
+// byte is counted in m before its memory is allocated. If m is full, bodies that have been arriving for longer than
+// patience make room: clients that send slowly get 408, and keep nobody out. When the server stops, ReadBody waits for
+// Grace, no longer.
 func (s *Server) ReadBody(w http.ResponseWriter, r *http.Request, most int64, m *Memory) (*Body, *BodyError) {
 	if r.ContentLength > most {
 		return nil, bodyError(http.StatusRequestEntityTooLarge, "too_large", "the body has %d bytes, the limit is %d",
@@ -123,20 +125,43 @@ func (s *Server) ReadBody(w http.ResponseWriter, r *http.Request, most int64, m 
 		return nil, bodyError(http.StatusUnsupportedMediaType, "unsupported_media_type",
 			"Content-Encoding %.40q, want gzip or none", e)
 	}
-	defer s.arrive(w)()
+	a := s.arrive(w)
+	b, err := s.readBody(a, w, r, zipped, most, m)
+	s.arrived(a, err == nil)
+	if err != nil {
+		return nil, s.refused(err, most)
+	}
+	return b, nil
+}
+
+func (s *Server) readBody(a *arrival, w http.ResponseWriter, r *http.Request, zipped bool, most int64,
+	m *Memory) (*Body, error) {
 	var in io.Reader = http.MaxBytesReader(w, r.Body, most)
 	if zipped {
 		z, err := gzip.NewReader(in)
 		if err != nil {
-			return nil, s.refused(err, most)
+			return nil, err
 		}
 		in = z
 	}
 	b := bodies.Get().(*Body)
 	b.memory, b.Bytes = m, b.Bytes[:0]
-	if err := b.read(in, most); err != nil {
+	hold := func(n int) error {
+		for range roomTries {
+			if b.Hold(n) == nil {
+				a.held.Add(int64(n))
+				return nil
+			}
+			if !s.makeRoom(a) {
+				break
+			}
+			time.Sleep(roomPause)
+		}
+		return m.Full()
+	}
+	if err := b.read(in, most, hold); err != nil {
 		b.Free()
-		return nil, s.refused(err, most)
+		return nil, err
 	}
 	return b, nil
 }
@@ -171,9 +196,9 @@ func (s *Server) refused(err error, most int64) *BodyError {
 // read is io.ReadAll with a bound. The chunks of a long body are joined when it is complete, for one body at a time
 // (Memory.joining). This needs the memory of one more body, which is not counted. A growing buffer would instead leave
 // twice the body as garbage while slow clients send.
-func (b *Body) read(r io.Reader, most int64) error {
-	if p := b.Hold(cap(b.Bytes)); p != nil {
-		return p
+func (b *Body) read(r io.Reader, most int64, hold func(n int) error) error {
+	if err := hold(cap(b.Bytes)); err != nil {
+		return err
 	}
 	part := b.Bytes
 	var full [][]byte // complete parts before part
@@ -197,8 +222,8 @@ func (b *Body) read(r io.Reader, most int64) error {
 			return err
 		}
 		if len(part) == cap(part) {
-			if p := b.Hold(chunkBytes); p != nil {
-				return p
+			if err := hold(chunkBytes); err != nil {
+				return err
 			}
 			c := chunks.Get().(*[chunkBytes]byte)
 			full, taken, total = append(full, part), append(taken, c), total+int64(len(part))
@@ -223,13 +248,45 @@ func (b *Body) read(r io.Reader, most int64) error {
 
 // arrival is a body that is being read.
 type arrival struct {
-	w   http.ResponseWriter
-	cut bool // its connection has a deadline of ours
+	w     http.ResponseWriter
+	since time.Time
+	held  atomic.Int64 // bytes
+	cut   bool         // its connection has a deadline of ours
+	room  bool         // it was told to make room
 }
 
-// arrive registers a body that is being read. done ends that.
-func (s *Server) arrive(w http.ResponseWriter) (done func()) {
-	a := &arrival{w: w}
+const (
+	patience  = 2 * time.Second      // that a body may take when memory is full
+	roomPause = 5 * time.Millisecond // for a body that was cut to return its memory
+	roomTries = 40
+)
+
+// makeRoom cuts the largest of the other bodies that have been arriving for longer than patience. It reports whether
+// memory will be returned, by this one or by one that was cut before.
+func (s *Server) makeRoom(own *arrival) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var largest *arrival
+	for a := range s.arriving {
+		switch {
+		case a.room:
+			return true
+		case a == own || time.Since(a.since) < patience || a.held.Load() <= firstBytes:
+		case largest == nil || a.held.Load() > largest.held.Load():
+			largest = a
+		}
+	}
+	if largest == nil {
+		return false
+	}
+	largest.deadline(time.Now())
+	largest.room = largest.cut
+	return largest.cut
+}
+
+// arrive registers a body that is being read.
+func (s *Server) arrive(w http.ResponseWriter) *arrival {
+	a := &arrival{w: w, since: time.Now()}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.arriving == nil {
@@ -239,15 +296,18 @@ func (s *Server) arrive(w http.ResponseWriter) (done func()) {
 	if !s.cut.IsZero() {
 		a.deadline(s.cut)
 	}
-	return func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		delete(s.arriving, a)
-		// net/http goes on reading after a body has ended, to notice when the client leaves. A deadline would look
-		// like a client that left, and cancel the request.
-		if a.cut && time.Now().Before(s.cut) {
-			_ = http.NewResponseController(w).SetReadDeadline(time.Time{})
-		}
+	return a
+}
+
+// arrived ends arrive; whole says that all of the body is there.
+func (s *Server) arrived(a *arrival, whole bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.arriving, a)
+	// net/http goes on reading after a body has ended, to notice when the client leaves. A deadline would look like a
+	// client that left, and cancel the request.
+	if a.cut && whole {
+		_ = http.NewResponseController(a.w).SetReadDeadline(time.Time{})
 	}
 }
 

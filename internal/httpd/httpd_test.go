@@ -365,6 +365,62 @@ func TestBodiesArriveWhole(t *testing.T) {
 	}
 }
 
+// Clients that send much and then stall do not keep others out: when memory is full, they are cut.
+func TestStalledBodiesMakeRoom(t *testing.T) {
+	s := &Server{Read: time.Minute, Header: time.Minute, Shutdown: 20 * time.Second}
+	m := NewMemory(1 << 20)
+	s.Handler = echo(s, m)
+	url, stop := running(t, s)
+	var stalled []net.Conn
+	for range 3 { // of 300 kB each, announced as 400 kB
+		c, err := net.Dial("tcp", strings.TrimPrefix(url, "http://"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		if _, err := io.WriteString(c, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 400000\r\n\r\n"+
+			strings.Repeat("x", 300000)); err != nil {
+			t.Fatal(err)
+		}
+		stalled = append(stalled, c)
+	}
+	for m.Used() < 900000 {
+		time.Sleep(time.Millisecond)
+	}
+	post := func() int {
+		r, err := http.Post(url, "text/plain", strings.NewReader(strings.Repeat("y", 100000)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Body.Close()
+		return r.StatusCode
+	}
+	if code := post(); code != http.StatusTooManyRequests { // they may be honest
+		t.Errorf("while the others are young: %d", code)
+	}
+	time.Sleep(patience)
+	if code := post(); code != http.StatusOK {
+		t.Errorf("when the others are old: %d", code)
+	}
+	cut := 0
+	for _, c := range stalled {
+		_ = c.SetReadDeadline(time.Now().Add(200 * time.Millisecond))
+		r, err := http.ReadResponse(bufio.NewReader(c), nil)
+		if err == nil && r.StatusCode == http.StatusRequestTimeout {
+			cut++
+		}
+	}
+	if cut != 1 {
+		t.Errorf("%d stalled clients were cut, want 1", cut)
+	}
+	if err := stop(); err != nil {
+		t.Error(err)
+	}
+	if n := m.Used(); n != 0 {
+		t.Errorf("%d bytes are still counted", n)
+	}
+}
+
 // Bodies beyond the memory are refused and counted no more.
 func TestMemory(t *testing.T) {
 	s, m := &Server{}, NewMemory(100<<10)

@@ -49,6 +49,7 @@
 //
 // All bodies and answers together take at most [Limits].Memory bytes, an answer at most 64 MiB. Every request in work
 // also takes one block of [Limits].Batch rows. A request counts against [Limits].InFlight when its body has arrived.
+// When the memory is in use, a body that has been arriving for more than two seconds is cut (408) to make room.
 //
 // # Stop
 //
