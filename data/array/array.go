@@ -26,8 +26,16 @@ type member struct {
 	first  int // number of its first column in the table
 	cols   int
 	size   int64                         // bytes of the array with its header; -1: unknown
+	file   int64                         // bytes of the file that the array is in, 0 for a stream
 	stream func() (io.ReadCloser, error) // opens it at the header
 }
+
+// An array in column order that is compressed is held in memory. It may take 256 MiB, or 16 times the size of its file
+// if that is more: a small file can claim and expand to 1000 times its size.
+const (
+	maxHeldBytes = 256 << 20
+	maxHeldRatio = 16
+)
 
 // newMember reads the header and checks the shape, and the size if it is known, before any data are read.
 func newMember(name string, size int64, open func() (io.ReadCloser, error)) (*member, error) {
@@ -131,7 +139,7 @@ func openNPY(in raw.File, o data.Options) (data.Source, error) {
 	if err != nil {
 		return nil, err
 	}
-	m.stream = open
+	m.stream, m.file = open, max(in.Size, 0)
 	// The size of a compressed file says nothing about the array, so only a plain file can be checked now.
 	if in.Size >= 0 {
 		if s, err := open(); err == nil {
@@ -207,6 +215,7 @@ func openNPZ(in raw.File, o data.Options) (data.Source, error) {
 		if err != nil {
 			return nil, err
 		}
+		m.file = in.Size
 		if s.rows >= 0 && m.h.Shape[0] != s.rows {
 			return nil, raw.Errorf(m.name, "%d rows, but %s has %d: the arrays of a table have one row each per row",
 				m.h.Shape[0], s.members[0].name, s.rows)
@@ -383,6 +392,11 @@ func (p *memberReader) open() error {
 	// Compressed and in column order: the first row already needs nearly all of the data, so hold all of it.
 	// The header has been checked, but the limit guards against a member that is longer than it says.
 	want := int64(p.h.Elements()) * int64(p.h.Width)
+	if most := max(maxHeldBytes, maxHeldRatio*p.file); want > most {
+		s.Close()
+		return raw.Errorf(p.name, "a compressed array of %d bytes in column order, which is held in memory: the limit is %d, "+
+			"or %d times the size of the file; save it in row order, or uncompressed", want, maxHeldBytes, maxHeldRatio)
+	}
 	body, err := io.ReadAll(io.LimitReader(s, want+1))
 	if err == nil {
 		err = npy.CheckSize(p.h, int64(len(body)))

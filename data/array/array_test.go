@@ -3,6 +3,7 @@ package array_test
 import (
 	"archive/zip"
 	"bytes"
+	"compress/flate"
 	"errors"
 	"fmt"
 	"math"
@@ -171,5 +172,36 @@ func TestHalfNPYTable(t *testing.T) {
 		if err := r.Read(&block, 10); err != nil || !reflect.DeepEqual(block.Cols[0].Num, []float64{1, -2}) {
 			t.Errorf("%s: %v, %v", order, block.Cols[0].Num, err)
 		}
+	}
+}
+
+// A small file with a large compressed array in column order would have to be held in memory: it is refused before
+// anything is read.
+func TestHostileColumnOrder(t *testing.T) {
+	const rows = 40_000_000
+	head := file(fmt.Sprintf("{'descr': '<f8', 'fortran_order': True, 'shape': (%d, 2), }\n", rows), nil)
+	var deflated, archive bytes.Buffer
+	w, err := flate.NewWriter(&deflated, flate.BestSpeed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.Write(append(head, make([]byte, 1<<20)...))
+	w.Close()
+	z := zip.NewWriter(&archive)
+	out, err := z.CreateRaw(&zip.FileHeader{Name: "x.npy", Method: zip.Deflate, CompressedSize64: uint64(deflated.Len()),
+		UncompressedSize64: uint64(len(head) + rows*16)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	out.Write(deflated.Bytes())
+	if err := z.Close(); err != nil {
+		t.Fatal(err)
+	}
+	src, err := files.OpenBytes("x.npz", archive.Bytes(), data.Options{})
+	if err == nil {
+		_, _, err = datatest.Table(src, nil, 10)
+	}
+	if !errors.Is(err, data.ErrInput) || !strings.Contains(err.Error(), "the limit is 268435456") {
+		t.Error(err)
 	}
 }
