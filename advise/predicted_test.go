@@ -17,14 +17,15 @@ func TestPredictedUnits(t *testing.T) {
 		s := newStudy(t, normalRows(40, 3, 2), Options{Seed: 5, Loss: loss})
 		e := &entrant{variety: &variety{fitted: slices.Repeat([]family.Family{family.Trig{}}, len(s.folds))},
 			coupling: coupling.IID{}, features: 2 * m, m: m}
-		var sum, n float64
-		for i, f := range s.folds {
-			var squares, pairs float64
+		var sum, n, squares, pairs float64
+		for _, f := range s.folds { // absolute errors have one unit in all folds
 			for j, l := range f.logKernel.Data {
 				if f.meets(j) {
 					squares, pairs = squares+math.Exp(2*l), pairs+1
 				}
 			}
+		}
+		for i, f := range s.folds {
 			for p := range closedPairs {
 				a, b := p*f.x.Rows/closedPairs, (p*7919+i)%f.y.Rows
 				if a == b {
@@ -38,9 +39,11 @@ func TestPredictedUnits(t *testing.T) {
 				sum, n = sum+(1-k2)*(1-k2)/(2*m)/unit, n+1
 			}
 		}
-		got := s.predicted(e, m, 0)
-		if want := math.Sqrt(sum / n); got == nil || math.Abs(*got/want-1) > 1e-9 {
-			t.Errorf("%s errors: predicted %v, want %v", loss, got, want)
+		got, want := s.predicted(e, m, 0), math.Sqrt(sum/n)
+		if got == nil {
+			t.Errorf("%s errors: nothing predicted, want %g", loss, want)
+		} else if math.Abs(*got/want-1) > 1e-9 {
+			t.Errorf("%s errors: predicted %g, want %g", loss, *got, want)
 		}
 	}
 }

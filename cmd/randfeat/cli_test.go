@@ -207,7 +207,7 @@ func TestFamilies(t *testing.T) {
 	}
 	type info struct {
 		Name, Summary, Reference, Positive, Size, Cost string
-		Fits, Unbiased                                 bool
+		Fits, Unbiased, Replaces                       bool
 	}
 	list := objects[info](t, ok(t, "families", "--json").stdout)
 	if len(list) < 20 || list[0].Name != "trig" || list[0].Reference == "" {
