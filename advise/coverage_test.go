@@ -109,9 +109,9 @@ func (c coverage) run(rows func(n int, r *rand.Rand) dense.Matrix[float64], seed
 		k, freshK = take(rowsOfTrial), take(fresh)
 	}
 	o := Options{Kernel: c.kernel, Features: 32, Draws: 64, Seed: seed, Brief: true}
-	o.Couplings = []string{"iid", "orthogonal", "simplex", "sobol"}
+	o.Couplings, o.Unbiased = []string{"iid", "orthogonal", "simplex", "sobol"}, true
 	if c.family != "" {
-		o.Families, o.Couplings, o.Unbiased = []string{c.family}, o.Couplings[:1], true
+		o.Families, o.Couplings = []string{c.family}, o.Couplings[:1]
 	}
 	r, err := Kernel(ctx, q, k, o)
 	if err != nil {

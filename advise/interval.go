@@ -22,7 +22,8 @@ import (
 // The quantile is Student's. A variance estimated from n values of kurtosis k has a relative variance near (k−1)/n, as
 // one with 2n/(k−1) degrees of freedom (Welch and Satterthwaite add them up): rows and draws with heavy tails tell less
 // about their variance. Means of squares have a normal limit only if fourth moments exist, so there is no interval
-// where [study.trusted] sees a tail index below 2.
+// where [study.trusted] sees a tail index below 2. Landmarks have none either: all of their draws choose among the same
+// training rows, whose part in the variance the draws do not show.
 
 // nines is the share of cases that Low and High enclose.
 const nines = 0.9
@@ -77,7 +78,7 @@ func (s *study) interval(e *entrant) (low, high float64, ok bool) {
 	if f.value == 0 {
 		return 0, 0, true
 	}
-	if s.Measure != measureRMS || !s.trusted(e) {
+	if s.Measure != measureRMS || e.landmarks || !s.trusted(e) {
 		return 0, 0, false
 	}
 	v := s.uncertainty(e)

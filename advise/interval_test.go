@@ -163,7 +163,7 @@ func TestIntervalOfFewDraws(t *testing.T) {
 			t.Errorf("%d draws: an interval of %.2f standard deviations, want %.2f", n, got, want)
 		}
 	}
-	if low, high, ok := s.interval(entrant(4, 0.99)); ok {
+	if low, high, ok := s.interval(entrant(2, 0.5)); ok {
 		t.Errorf("an interval of %g to %g around 0.1 is stated", low, high)
 	}
 }

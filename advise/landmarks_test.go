@@ -48,6 +48,9 @@ func TestNystromIsRanked(t *testing.T) {
 		t.Error(err)
 	}
 	fresh, err := r.Fresh(ctx, r.Best, q, none, rows(300, 6, 5, falling), none, o)
+	if got.High != 0 {
+		t.Errorf("an interval of %v to %v, although draws share their training rows", got.Low, got.High)
+	}
 	if err != nil || fresh > 1.5*got.Error || fresh < got.Error/1.5 {
 		t.Errorf("error %v on fresh rows, stated %v: %v", fresh, got.Error, err)
 	}
