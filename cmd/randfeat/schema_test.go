@@ -313,9 +313,10 @@ these. Tests check everything that a command prints in any test against the sche
 - Errors are text on stderr. The exit status is 0 on success, 1 on failure, 2 if the command was misused and 130 after an interrupt.
 - If output cannot be written (a full disk), the command prints a message and exits with 1.
 - If the reader of a pipe has ended, SIGPIPE ends the process without a message; a shell shows 141.
-- If stdout is closed from the start (` + "`" + `>&-` + "`" + `), Go replaces it by ` + "`" + `/dev/null` + "`" + ` before the program begins. The exit status
-  is then that of the work, and on Linux there is a warning on stderr. The warning also appears for a ` + "`" + `/dev/null` + "`" + ` that
-  the caller opened for reading and writing, as Python's ` + "`" + `subprocess.DEVNULL` + "`" + ` does: the two cannot be told apart.
+- If stdout is closed from the start (` + "`" + `>&-` + "`" + `), Go replaces it by ` + "`" + `/dev/null` + "`" + ` before the program begins. On Linux,
+  commands whose results would go to stdout alone (` + "`" + `predict` + "`" + ` without ` + "`" + `-o` + "`" + `, and ` + "`" + `-o -` + "`" + `) then exit with 1. Reports are
+  discarded with a warning on stderr. Both also hold for a ` + "`" + `/dev/null` + "`" + ` that the caller opened for reading and writing,
+  as Python's ` + "`" + `subprocess.DEVNULL` + "`" + ` does: the two cannot be told apart.
 - If the system has no memory left, Go ends the process with ` + "`" + `fatal error: out of memory` + "`" + `, a trace and exit status 2, or
   the kernel ends it by SIGKILL (137). Sizes in flags and files are compared with limits first, and exceeding a limit
   gives a message.
