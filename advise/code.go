@@ -81,5 +81,5 @@ func attentionCode(tol float64, causal bool, seed uint64) string {
 	}
 	return fmt.Sprintf("choice, err := choose.Choose(choose.Options{Tol: %s, Seed: %d}, %s, 0, q, k, v)\n", number(tol), seed,
 		vis) + "if err != nil {\n\treturn err\n}\n" +
-		"a, err := choose.New[float32](choice) // a.Forward(out, q, k, v)\n"
+		"a, err := choose.New(choice) // a.Forward(out, q, k, v)\n"
 }

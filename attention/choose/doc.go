@@ -22,7 +22,7 @@
 //
 // Run the choice. [Attention] computes each head with its own method, in one call:
 //
-//	a, err := choose.New[float32](choice)
+//	a, err := choose.New(choice)
 //	report, err := a.Forward(out, q, k, v)
 //
 // For decoding token by token, choose with Options.Decode and make the state with [NewChunks].
@@ -53,7 +53,8 @@
 //
 // # Files
 //
-//   - choose.go: the options and the search. dense.go, decode.go and grid.go: its variants and the candidates.
+//   - choose.go: the options and the search. judge.go: the errors of candidates. dense.go, decode.go and grid.go: the
+//     search among plans of blocks and for decoding, and the candidates. trace.go: what a search did.
 //   - plan.go, choice.go: the method of one head, and the choice for all heads with its file form.
 //   - attention.go: running a choice.
 //   - check.go, rows.go: measured errors and their intervals, on sampled rows.

@@ -91,7 +91,7 @@ func (r *Rates) valid() bool {
 }
 
 // Rates are measured at a length from minRatesLength to maxRatesLength keys, and at no more than otherLength keys
-// for plans without Together; exact attention runs with so few queries, or more for many processors, over all keys.
+// for plans without blocks; exact attention runs with so few queries, or more for many processors, over all keys.
 // There are ratesRounds rounds, or fewer, but at least fewRounds, if they exceed ratesTime.
 const (
 	minRatesLength = 128
