@@ -1,6 +1,7 @@
 package centroid
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"math"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/randfeat/randfeat/attention"
 	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/seal"
 )
 
 // input is the arguments of a sequence of steps.
@@ -223,6 +225,40 @@ func TestSlotsPerHead(t *testing.T) {
 					t.Fatalf("head %d, token %d: %v, alone %v", g, l, got.Head(0, g).Row(l), want.Head(0, g).Row(l))
 				}
 			}
+		}
+	}
+}
+
+// A saved state with more or fewer slots than its length has is damaged, even if the bytes are consistent.
+func TestSavedSlotCount(t *testing.T) {
+	const d, dv = 4, 3
+	spec := []SlotSpec{{Budget: 24, Sinks: 2, Window: 5, Block: 4}}
+	s := newSlots(t, spec, 1, 1, 1, d, dv)
+	steps(t, s, makeInput(1, 1, 1, 1, 60, d, dv), 60)
+	b, err := s.AppendBinary(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	head, body, err := slotsFormat.Open(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := int(binary.LittleEndian.Uint64(body))
+	sinks, window := s.spec(0).kept(60)
+	rows := 8 + 4*(sinks+60-window)*(d+dv+1) // where the slots begin
+	one := binary.LittleEndian.AppendUint32(nil, math.Float32bits(1))
+	for _, more := range []int{0, 1} {
+		bad := slotsFormat.Begin(nil, head)
+		bad = binary.LittleEndian.AppendUint64(bad, uint64(n+more))
+		bad = append(bad, body[8:rows+4*n*(d+dv)]...)
+		bad = append(bad, make([]byte, 4*more*(d+dv))...)
+		bad = append(bad, body[rows+4*n*(d+dv):rows+4*n*(d+dv+1)]...)
+		bad = append(bad, one[:4*more]...)
+		bad = append(bad, body[rows+4*n*(d+dv+1):]...)
+		bad = append(bad, make([]byte, 4*more)...)
+		err := newSlots(t, spec, 1, 1, 1, d, dv).UnmarshalBinary(seal.Close(bad, 0))
+		if more == 0 && err != nil || more > 0 && !errors.Is(err, attention.ErrCorrupt) {
+			t.Errorf("%d slots instead of %d: %v", n+more, n, err)
 		}
 	}
 }
