@@ -455,7 +455,8 @@ func TestEveryFamilyWithEveryCoupling(t *testing.T) {
 						t.Error(bad)
 					}
 					for name, g := range got {
-						if plain(name, s.d) && s.plain > s.draws && s.largest() && coupling.InfoOf(c.Value).Plain && g.variance &&
+						if plain(name, s.d) && s.plain > s.draws && s.largest() && coupling.InfoOf(c.Value).Plain &&
+							g.variance &&
 							!refuted(g.clusters,
 								1.5) {
 							t.Errorf("%s, d = %d, m = %d: a variance wrong by 1.5 would not be seen", name, s.d, s.m)

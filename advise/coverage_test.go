@@ -85,8 +85,8 @@ type trial struct {
 
 func (t trial) truth() float64 { return math.Sqrt(t.errors / t.kernels) }
 
-// rowsOfTrial is the number of rows that advice is given, and freshRows those that tell the truth. Trials of a map without
-// fitted parameters share their fresh rows, so fewer are enough.
+// rowsOfTrial is the number of rows that advice is given, and freshRows those that tell the truth. Trials of a map
+// without fitted parameters share their fresh rows, so fewer are enough.
 const rowsOfTrial, freshRows, sharedRows = 256, 4096, 512
 
 // run asks for advice on new rows and measures the truth about the recommended map.

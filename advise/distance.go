@@ -8,9 +8,9 @@ import (
 	"github.com/randfeat/randfeat/internal/rng"
 )
 
-// MedianDistance is the median distance of random pairs of rows, one from each set; both have rows of the same length. Equal
-// rows do not count; it is 1 if all rows are equal, since any bandwidth will do then. It
-// is the usual bandwidth for rows of an unknown scale.
+// MedianDistance is the median distance of random pairs of rows, one from each set; both have rows of the same length.
+// Equal rows do not count; it is 1 if all rows are equal, since any bandwidth will do then.
+// It is the usual bandwidth for rows of an unknown scale.
 func MedianDistance(q, k dense.Matrix[float64]) float64 {
 	var d []float64
 	src := rng.Stream(0, uint64(q.Rows))

@@ -16,8 +16,8 @@ import (
 //	rows:  the jackknife over rows: a row is left out with all of its pairs
 //	both:  the interaction of rows and draws, which each of the two contains once.
 //
-// It is draws + rows − both (Owen 2007, "The pigeonhole bootstrap"; Cameron, Gelbach and Miller 2011, eq 2.11). Pairs are
-// not independent: of n rows there are n², so a variance over pairs would be far too small.
+// It is draws + rows − both (Owen 2007, "The pigeonhole bootstrap"; Cameron, Gelbach and Miller 2011, eq 2.11). Pairs
+// are not independent: of n rows there are n², so a variance over pairs would be far too small.
 //
 // The quantile is Student's. A variance estimated from n values of kurtosis k has a relative variance near (k−1)/n, as
 // one with 2n/(k−1) degrees of freedom (Welch and Satterthwaite add them up): rows and draws with heavy tails tell less
@@ -125,10 +125,10 @@ func (s *study) uncertainty(e *entrant) (total variation) {
 	return total
 }
 
-// ofSide returns the variation of log R² over the rows of one side of a fold by the jackknife, and the part of it that is
-// interaction with draws. The fold has the given share of all errors and part of all kernels. errors and kernels are
-// summed by row, squares are the squares of what draws add to a row, and totals the means of the draws. In one set every
-// pair belongs to two rows.
+// ofSide returns the variation of log R² over the rows of one side of a fold by the jackknife, and the part of it that
+// is interaction with draws. The fold has the given share of all errors and part of all kernels. errors and kernels are
+// summed by row, squares are the squares of what draws add to a row, and totals the means of the draws. In one set
+// every pair belongs to two rows.
 func ofSide(errors, kernels []float64, share, part, squares float64, totals []float64, same bool) (rows variation,
 	both float64) {
 	n, m, twice := float64(len(errors)), float64(len(totals)), 1.0

@@ -91,7 +91,8 @@ func (s *study) trusted(e *entrant) bool {
 		mean += d.mean / float64(len(e.draws))
 	}
 	variation := 2 * rms.sd * math.Sqrt(float64(len(e.draws)))
-	return e.tail.index() > trustedIndex && e.rowIndex() > trustedRows && variation < trustedVariation && s.unseen(e.variety) == 1 &&
+	return e.tail.index() > trustedIndex && e.rowIndex() > trustedRows && variation < trustedVariation &&
+		s.unseen(e.variety) == 1 &&
 		(e.landmarks || math.Abs(mean) <= trustedMean*rms.value)
 }
 

@@ -25,8 +25,8 @@ func pareto(f family.Family, index, square float64) *entrant {
 	return e
 }
 
-// A mean is trusted from a tail index of 2 on: below, the mean of the squares has no normal limit, and from 1 on down it
-// does not exist.
+// A mean is trusted from a tail index of 2 on: below, the mean of the squares has no normal limit, and from 1 on down
+// it does not exist.
 func TestTrustedTails(t *testing.T) {
 	s := &study{Options: Options{Measure: measureRMS}}
 	for index, want := range map[float64]bool{0.5: false, 1: false, 1.25: false, 1.75: false, 2.3: true, 4: true} {

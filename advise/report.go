@@ -88,9 +88,9 @@ type Candidate struct {
 	Coupling string `json:"coupling"`
 	Features int    `json:"features,omitempty"`
 	M        int    `json:"m,omitempty"`
-	// Error is the error that the report ranks by. Low and High are the 90 % interval of the root mean square error over
-	// pairs of fresh rows of the same source and fresh draws. They are absent if Heavy is set, if candidates are ranked
-	// by another error, and if the interval would reach beyond twice the error.
+	// Error is the error that the report ranks by. Low and High are the 90 % interval of the root mean square error
+	// over pairs of fresh rows of the same source and fresh draws. They are absent if Heavy is set, if candidates are
+	// ranked by another error, and if the interval would reach beyond twice the error.
 	Error float64 `json:"error,omitempty"`
 	Low   float64 `json:"low,omitempty"`
 	High  float64 `json:"high,omitempty"`

@@ -294,7 +294,8 @@ func finish(place string, learners []*columnLearner, rows int64, o LearnOptions,
 		return finishLike(place, learners, rows, o, tracked)
 	}
 	d := &decision{place: place, rows: rows, o: o, tracked: tracked, usual: usualStyle(learners), s: &Schema{},
-		sum: &Summary{Rows: rows}, targets: map[string]Target{}, left: map[string][]string{}, numbered: map[string]string{}}
+		sum: &Summary{Rows: rows}, targets: map[string]Target{}, left: map[string][]string{},
+		numbered: map[string]string{}}
 	for _, l := range learners {
 		d.columns = append(d.columns, l.name)
 	}
@@ -489,7 +490,8 @@ func (d *decision) levels(cs *ColumnSummary, l *columnLearner) error {
 		d.note("column %s is categorical though %d of its values are numbers: the first that is not is %s at %s",
 			cell.Quote(l.name), l.numbers.n, l.sample, l.at)
 	}
-	f := Field{Name: l.name, Kind: Categorical, Levels: l.counts.top(min(d.o.MaxLevels, d.tracked)), Missing: l.missing > 0}
+	f := Field{Name: l.name, Kind: Categorical, Levels: l.counts.top(min(d.o.MaxLevels, d.tracked)),
+		Missing: l.missing > 0}
 	if f.Other = len(f.Levels) < distinct || !exact; f.Other {
 		d.note("%s", f.OtherNote())
 	}

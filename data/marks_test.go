@@ -25,8 +25,9 @@ func TestReadMarks(t *testing.T) {
 	if !reflect.DeepEqual(m, want) {
 		t.Errorf("%+v, want %+v", m, want)
 	}
-	if got := m.Keep([]int64{2, 1}); !reflect.DeepEqual(got, &data.Marks{Weight: []float64{2.5, 0}, Group: []uint32{0, 1},
-		Groups: 2, Time: []float64{20453, 20454.5}}) {
+	if got := m.Keep([]int64{2, 1}); !reflect.DeepEqual(got,
+		&data.Marks{Weight: []float64{2.5, 0}, Group: []uint32{0, 1},
+			Groups: 2, Time: []float64{20453, 20454.5}}) {
 		t.Errorf("%+v", got)
 	}
 	for dates, want := range map[string][]float64{

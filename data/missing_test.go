@@ -18,9 +18,10 @@ import (
 // The documents list the texts of DefaultMissing, and the program in docs/modelfile.md reads them so.
 func TestDefaultMissingIsDocumented(t *testing.T) {
 	code := strings.Join(data.DefaultMissing[1:len(data.DefaultMissing)-1], "`, `")
+	last := data.DefaultMissing[len(data.DefaultMissing)-1]
 	python := fmt.Sprintf("%q", data.DefaultMissing)
 	for file, want := range map[string]string{
-		"../docs/machines.md":  "Empty cells, `" + code + "` and `" + data.DefaultMissing[len(data.DefaultMissing)-1] + "` mean a missing value",
+		"../docs/machines.md":  "Empty cells, `" + code + "` and `" + last + "` mean a missing value",
 		"../docs/modelfile.md": "text in (" + strings.ReplaceAll(python[1:len(python)-1], "\" ", "\", ") + ")",
 	} {
 		b, err := os.ReadFile(file)
@@ -56,7 +57,8 @@ func TestMissingInEveryFormat(t *testing.T) {
 		"ndjson":  func() (data.Source, error) { return text.OpenBytes("x.ndjson", []byte(ndjson), data.Options{}) },
 		"parquet": func() (data.Source, error) { return parquet.Open(path, data.Options{}) },
 	}
-	for name, cells := range map[string]data.Cells{"strings": {Values: texts}, "levels": {Values: codes, Levels: texts}} {
+	for name, cells := range map[string]data.Cells{"strings": {Values: texts},
+		"levels": {Values: codes, Levels: texts}} {
 		open[name] = func() (data.Source, error) {
 			c := data.NewColumns("memory")
 			return c, c.Add("a", cells)

@@ -213,7 +213,8 @@ func scanStyled(b []byte, comma bool) (v float64, s spelling, ok bool) {
 			return 0, s, false
 		}
 	}
-	if n.digits == 0 || n.groups > 0 && !n.fraction && n.since != 3 || n.parentheses != n.closed || n.out[n.len-1] == '.' {
+	if n.digits == 0 || n.groups > 0 && !n.fraction && n.since != 3 || n.parentheses != n.closed ||
+		n.out[n.len-1] == '.' {
 		return 0, s, false
 	}
 	if v, ok = cell.ParseNumber(n.out[:n.len]); !ok {

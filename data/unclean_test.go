@@ -617,7 +617,8 @@ func TestMoreSpellings(t *testing.T) {
 			t.Errorf("%s: %+v", not, f)
 		}
 	}
-	for content, want := range map[string]float64{"(1.20)": -1.2, "($1,234.50)": -1234.5, "\u22121.5": -1.5, "$ (3)": -3} {
+	for content, want := range map[string]float64{"(1.20)": -1.2, "($1,234.50)": -1234.5, "\u22121.5": -1.5,
+		"$ (3)": -3} {
 		s, _ := learn(t, column(40, func(i int) string {
 			if i%2 == 0 {
 				return content

@@ -53,7 +53,8 @@ func TestWatch(t *testing.T) {
 		if i%6 == 0 {
 			gap = ""
 		}
-		fmt.Fprintf(&content, "%d,%s,%s,m%d,7,ja,%v,%d.5\n", i%11-5, gap, []string{"Rome", "Oslo"}[i%2], i%20, i%3 == 0, i)
+		fmt.Fprintf(&content, "%d,%s,%s,m%d,7,ja,%v,%d.5\n", i%11-5, gap, []string{"Rome", "Oslo"}[i%2], i%20,
+			i%3 == 0, i)
 	}
 	s, _ := learn(t, content.String(), data.LearnOptions{Targets: []string{"y"}, MaxLevels: 8})
 	same, err := watch(t, content.String(), s, true)

@@ -263,7 +263,8 @@ func (d *Decoder) With(a *Attention) (*Decoder, error) {
 			return nil, fmt.Errorf("%w: %w", ErrAttention, err)
 		}
 		for i := range choice.Heads {
-			if p, ok := choice.Heads[i].Centroid.(centroid.Sketch); ok { // chunks keep the queries until they are clustered
+			// chunks keep the queries until they are clustered
+			if p, ok := choice.Heads[i].Centroid.(centroid.Sketch); ok {
 				near := int64(p.Sinks + p.Window + p.Chunk + 1)
 				v.empty += 2 * 4 * near * int64(c.Heads/c.KVHeads) * int64(c.HeadDim)
 			}

@@ -35,7 +35,8 @@ func TestEveryCouplingOverSizes(t *testing.T) {
 							if errors.Is(err, theory.ErrNoClosedForm) {
 								continue
 							}
-							if err != nil || math.IsNaN(own.LogMean+own.LogVar+own.LogMSE) || math.IsInf(own.LogMSE, 1) {
+							if err != nil || math.IsNaN(own.LogMean+own.LogVar+own.LogMSE) ||
+								math.IsInf(own.LogMSE, 1) {
 								t.Errorf("%s × %+v, d = %d, m = %d, |x| = %g: %+v, %v", f.Name(), c, d, m, r, own, err)
 								continue
 							}

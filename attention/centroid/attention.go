@@ -9,8 +9,8 @@ import (
 	"github.com/randfeat/randfeat/internal/par"
 )
 
-// Attention computes centroid attention. It implements attention.Attention[attention.Seq[float32]]. Set Specs before the
-// first call.
+// Attention computes centroid attention. It implements attention.Attention[attention.Seq[float32]]. Set Specs before
+// the first call.
 type Attention struct {
 	attention.Visibility
 	// Scale multiplies q·k in the logits. 0 means 1/√d.

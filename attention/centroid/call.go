@@ -11,10 +11,10 @@ import (
 	"github.com/randfeat/randfeat/internal/par"
 )
 
-// call is one bidirectional Forward, shared by its workers. With [PerQuery] the steps run one after the other, each with
-// parallel items: fit every problem, assign the keys in chunks, group the keys of every problem by cluster, compute
-// rows in tasks. With [Blocks] there are jobs instead, which begin as soon as the jobs that they need have ended; see
-// tiltflow.go.
+// call is one bidirectional Forward, shared by its workers. With [PerQuery] the steps run one after the other, each
+// with parallel items: fit every problem, assign the keys in chunks, group the keys of every problem by cluster,
+// compute rows in tasks. With [Blocks] there are jobs instead, which begin as soon as the jobs that they need have
+// ended; see tiltflow.go.
 type call struct {
 	tab   *kern.Table[float32]
 	vis   *attention.Visibility
@@ -673,8 +673,8 @@ func (c *call) risks(w *worker, p *problem, lo, hi int) {
 	}
 }
 
-// average sets dst to the sum of the rows of m with weights, or to their mean. Blocks are summed in float32 and the sums of
-// the blocks in float64, so the rounding error does not grow with the size of the cluster.
+// average sets dst to the sum of the rows of m with weights, or to their mean. Blocks are summed in float32 and the
+// sums of the blocks in float64, so the rounding error does not grow with the size of the cluster.
 func (c *call) average(w *worker, dst []float32, m dense.Matrix[float32], weights []float32) {
 	w.wide = buf.Zeroed(w.wide, len(dst))
 	w.part = buf.Sized(w.part, keyBlock)

@@ -32,7 +32,8 @@ func (c *Chunks) fingerprint() [32]byte {
 	}
 	var list []wire
 	for _, s := range c.specs {
-		list = append(list, wire{s.Clusters, 1, s.Chunk, s.Share, s.Sinks, s.Window, s.Landmarks, s.Passes, s.Sample, s.Seed})
+		list = append(list, wire{s.Clusters, 1, s.Chunk, s.Share, s.Sinks, s.Window, s.Landmarks, s.Passes, s.Sample,
+			s.Seed})
 	}
 	return c.layer.fingerprint("chunks", c.scale, list)
 }

@@ -13,8 +13,8 @@ import (
 
 // Chunks is the [State] of [Sketch]: all keys are kept, recent ones in order and older ones sorted by the clusters of
 // their chunk. The keys of a chunk are clustered on their own, weighted by the queries of the same chunk. Sorted chunks
-// never change. A step reads the centroids and the recent keys in place, and copies the keys that it makes exact side by
-// side, once for all query heads of a group.
+// never change. A step reads the centroids and the recent keys in place, and copies the keys that it makes exact side
+// by side, once for all query heads of a group.
 //
 // The query heads of a group choose together, separately at every position. Outputs equal [Attention.Forward], up to
 // rounding, and do not depend on how the tokens are divided into steps.

@@ -314,7 +314,8 @@ func TestCompacted(t *testing.T) {
 			t.Errorf("state %d goes on with other bits", i)
 		}
 	}
-	if _, err := centroid.ReadCompacted(b, 0, layer(heads, d), layer(kv, dv+1)); !errors.Is(err, attention.ErrMismatch) {
+	if _, err := centroid.ReadCompacted(b, 0, layer(heads, d), layer(kv, dv+1)); !errors.Is(err,
+		attention.ErrMismatch) {
 		t.Errorf("another shape: %v", err)
 	}
 	for i := range b {

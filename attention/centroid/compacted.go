@@ -126,7 +126,8 @@ func (s *Compacted) Step(out, q, k, v attention.Seq[float32]) error {
 	}
 	work := q.Len * most * (s.dim + s.valueDim) * s.group()
 	err := s.crew.Do(len(s.heads), par.Workers(len(s.heads), 1+s.tab.Grain/max(1, work)), (*compactedStep)(s))
-	s.out, s.q, s.k, s.v = attention.Seq[float32]{}, attention.Seq[float32]{}, attention.Seq[float32]{}, attention.Seq[float32]{}
+	s.out, s.q, s.k, s.v = attention.Seq[float32]{}, attention.Seq[float32]{}, attention.Seq[float32]{},
+		attention.Seq[float32]{}
 	s.report.Rows += int64(q.Len * q.Heads)
 	s.length += q.Len
 	return err

@@ -31,8 +31,8 @@
 //
 // # The estimator
 //
-// [PerQuery] is the plain form. Let x = Scale·q, so that x·y_j is the logit of key j. Cluster c has n_c keys, the centroid ȳ_c and the sum of values
-// s_c. S is the set of keys that are exact for the query. The output is
+// [PerQuery] is the plain form. Let x = Scale·q, so that x·y_j is the logit of key j. Cluster c has n_c keys, the
+// centroid ȳ_c and the sum of values s_c. S is the set of keys that are exact for the query. The output is
 //
 //	      Σ_{j ∈ S} e^{x·y_j} v_j + Σ_c e^{x·ȳ_c} (s_c − s_c^S)
 //	out = ───────────────────────────────────────────────────── ,
@@ -70,9 +70,9 @@
 // Queries that choose their clusters individually need the fewest operations. Blocks of queries that choose together
 // often need less time, because all their products are dense tiles. Queries are sorted first, so that the queries of a
 // block attend to the same keys. A block of [Blocks] weighs all keys by its mean query: the heaviest are exact, and the
-// others are in centroids made for the block. [Prefix] works in chunks of positions: the queries of a chunk see its keys
-// exactly, and all earlier keys as Blocks see them. With [Sketch] the clusters of chunks are for decoding: single keys
-// are exact, found by sketches. See tilt.go, prefix.go and sketch.go.
+// others are in centroids made for the block. [Prefix] works in chunks of positions: the queries of a chunk see its
+// keys exactly, and all earlier keys as Blocks see them. With [Sketch] the clusters of chunks are for decoding: single
+// keys are exact, found by sketches. See tilt.go, prefix.go and sketch.go.
 //
 // A mask of padding works in Forward; a State takes no masks.
 //
@@ -90,8 +90,8 @@
 //   - spec.go, attention.go, check.go, trials.go: the methods, their settings, and trials of many settings on one head.
 //   - fit.go, kmeans.go, assign.go: clusters of keys.
 //   - call.go, rows.go: PerQuery.
-//   - tilt.go, tiltflow.go, blocks.go, roworder.go, balance.go, tiles.go, select.go: Blocks. flow.go: the order of jobs,
-//     here and in prefixes.
+//   - tilt.go, tiltflow.go, blocks.go, roworder.go, balance.go, tiles.go, select.go: Blocks.
+//     flow.go: the order of jobs, here and in prefixes.
 //   - prefix.go, prefixflow.go: Prefix.
 //   - chunks.go, chunkcodec.go, sketch.go, replay.go: Sketch.
 //   - state.go, codec.go: the fields and checks that all decoding states share. slots.go, compact.go, compacted.go: the

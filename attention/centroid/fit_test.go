@@ -91,7 +91,8 @@ func TestSpecsAreValidated(t *testing.T) {
 	for _, s := range []Spec{PerQuery{}, PerQuery{Clusters: 4, Top: -1}, PerQuery{Clusters: maxClusters + 1},
 		PerQuery{Clusters: 4, Block: math.MaxInt}, Blocks{Clusters: 4, Queries: 8}, Blocks{Clusters: 4, Keys: 2},
 		Blocks{Clusters: 4, Queries: maxQueries + 1, Keys: 2}, Prefix{Clusters: 4, Queries: 8, Keys: 3},
-		Prefix{Clusters: 17, Chunk: 16, Queries: 8, Keys: 3}, Prefix{Clusters: 4, Chunk: maxChunk + 1, Queries: 8, Keys: 3},
+		Prefix{Clusters: 17, Chunk: 16, Queries: 8, Keys: 3},
+		Prefix{Clusters: 4, Chunk: maxChunk + 1, Queries: 8, Keys: 3},
 		Prefix{Clusters: 4, Chunk: 16, Queries: 8, Keys: 3, Window: 17}, Prefix{Clusters: 4, Chunk: 16, Queries: 8},
 		Prefix{Clusters: 4, Chunk: 16, Queries: 8, Keys: 3, Start: -1}, Sketch{Clusters: 4, Chunk: 8},
 		Sketch{Clusters: 4, Chunk: 8, Share: math.NaN()}, Sketch{Clusters: 9, Chunk: 8, Share: 0.1},
@@ -120,7 +121,8 @@ func TestSpecsAreValidated(t *testing.T) {
 // Settings keep their JSON form. Files of earlier versions are read, but for methods that were removed: one sentence
 // says so.
 func TestSpecJSON(t *testing.T) {
-	for _, s := range []Spec{PerQuery{Clusters: 4, Top: 2, Sinks: 1, Window: 3, Block: 8, Landmarks: 9, Passes: 1, Sample: 5, Seed: 6},
+	for _, s := range []Spec{PerQuery{Clusters: 4, Top: 2, Sinks: 1, Window: 3, Block: 8, Landmarks: 9, Passes: 1,
+		Sample: 5, Seed: 6},
 		Blocks{Clusters: 4, Keys: 5, Queries: 6, Passes: 1, Sample: 7, Seed: 8},
 		Prefix{Clusters: 4, Keys: 5, Queries: 6, Chunk: 7, Window: 2, Start: 9, Passes: 1, Sample: 2, Seed: 3},
 		Sketch{Clusters: 4, Chunk: 9, Share: 0.01, Sinks: 2, Window: 5, Landmarks: 6, Passes: 1, Sample: 3, Seed: 4}} {
@@ -138,14 +140,17 @@ func TestSpecJSON(t *testing.T) {
 		t.Errorf("%s: %+v, %v", old, s, err)
 	}
 	for _, gone := range []string{`{"clusters":64,"top":8,"keys":96}`, `{"clusters":64,"spread":true,"sinks":4}`,
-		`{"clusters":8,"top":2,"chunk":64,"together":32}`, `{"clusters":64,"values":0.5}`, `{"clusters":64,"shared":true}`,
+		`{"clusters":8,"top":2,"chunk":64,"together":32}`, `{"clusters":64,"values":0.5}`,
+		`{"clusters":64,"shared":true}`,
 		`{"clusters":64,"bits":4}`, `{"clusters":64,"residual":4}`} {
 		_, err := UnmarshalSpec([]byte(gone))
-		if !errors.Is(err, ErrRemoved) || !errors.Is(err, ErrSpec) || !strings.Contains(err.Error(), "choose a method again") {
+		if !errors.Is(err, ErrRemoved) || !errors.Is(err, ErrSpec) ||
+			!strings.Contains(err.Error(), "choose a method again") {
 			t.Errorf("%s: %v", gone, err)
 		}
 	}
-	for _, bad := range []string{``, `{}`, `{"clusters":4,"Top":1}`, `{"clusters":4,"clusters":5}`, `{"clusters":4,"start":1}`,
+	for _, bad := range []string{``, `{}`, `{"clusters":4,"Top":1}`, `{"clusters":4,"clusters":5}`,
+		`{"clusters":4,"start":1}`,
 		`{"clusters":4,"keys":2,"together":8,"window":3}`, `{"clusters":4,"keys":2,"together":8,"chunk":16,"top":1}`,
 		`{"clusters":4,"together":2,"chunk":16,"share":0.1}`, `{"clusters":4,"chunk":16,"share":-1}`} {
 		if s, err := UnmarshalSpec([]byte(bad)); err == nil {

@@ -282,8 +282,8 @@ var shapeCases = []shapeCase{
 		spec: PerQuery{Clusters: 6, Top: 2, Window: 4, Block: 4, Sinks: 1}},
 	{name: "more queries", batch: 1, heads: 1, kv: 1, lq: 90, lk: 40, d: 3, dv: 2, spec: PerQuery{Clusters: 5, Top: 1,
 		Window: 3}},
-	{name: "d = 1", batch: 1, heads: 1, kv: 1, lq: 60, lk: 60, d: 1, dv: 1, spec: PerQuery{Clusters: 7, Top: 2, Window: 3,
-		Block: 4}},
+	{name: "d = 1", batch: 1, heads: 1, kv: 1, lq: 60, lk: 60, d: 1, dv: 1,
+		spec: PerQuery{Clusters: 7, Top: 2, Window: 3, Block: 4}},
 	{name: "n < d", batch: 1, heads: 1, kv: 1, lq: 12, lk: 12, d: 40, dv: 33, spec: PerQuery{Clusters: 3, Top: 1}},
 	{name: "sampled", batch: 1, heads: 1, kv: 1, lq: 700, lk: 700, d: 6, dv: 3, spec: PerQuery{Clusters: 20, Top: 3,
 		Window: 16, Sample: 100}},
@@ -355,8 +355,8 @@ func TestMutantsDiffer(t *testing.T) {
 // exactly compares with exact attention.
 func exactly(t *testing.T, name string, a *Attention, q, k, v attention.Seq[float32], bound float64) {
 	t.Helper()
-	got, want := attention.NewSeq[float32](q.Batch, q.Heads, q.Len, v.Dim), attention.NewSeq[float32](q.Batch, q.Heads, q.Len,
-		v.Dim)
+	got, want := attention.NewSeq[float32](q.Batch, q.Heads, q.Len, v.Dim),
+		attention.NewSeq[float32](q.Batch, q.Heads, q.Len, v.Dim)
 	rep, err := a.Forward(got, q, k, v)
 	if err != nil {
 		t.Fatal(err)

@@ -16,7 +16,7 @@ import (
 type kmeans struct {
 	tab     *kern.Table[float32]
 	centres dense.Matrix[float32] // the result
-	assign  []int32               // cluster of every point by the centres before the last pass, which moved to their means
+	assign  []int32               // cluster of every point by the centres before the last pass
 	picked  []int32               // the points that were the initial centres
 
 	norm, near, draw []float32

@@ -49,7 +49,8 @@ func TestReplayVisibilities(t *testing.T) {
 	const length, dim = 300, 16
 	q, k, v := batches(length, dim)
 	for _, c := range replayCases(length) {
-		a := &Attention{Visibility: c.Visibility, Specs: []Spec{Sketch{Clusters: 6, Chunk: 32, Window: 10, Sinks: 3, Share: 1e-30}}}
+		a := &Attention{Visibility: c.Visibility, Specs: []Spec{Sketch{Clusters: 6, Chunk: 32, Window: 10, Sinks: 3,
+			Share: 1e-30}}}
 		q := window(q, 0, 0, q.Heads, c.from, length)
 		q.Batch = 2
 		out, want := attention.NewSeq[float32](2, 4, q.Len, dim), attention.NewSeq[float32](2, 4, q.Len, dim)

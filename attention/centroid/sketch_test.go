@@ -119,7 +119,8 @@ func naiveShare(x [][]float64, h *chunkHead, far int, near [][2][]float64, share
 				found, differs := heavy >= share, false
 				for g := range x {
 					found = found || s.finds(x[g], j, math.Log(share*total[g]))
-					differs = differs || math.Abs(math.Exp(dense.Dot(x[g], wide(p.k.Row(j))))-of[g][i][c]) >= share*total[g]
+					weight := math.Exp(dense.Dot(x[g], wide(p.k.Row(j))))
+					differs = differs || math.Abs(weight-of[g][i][c]) >= share*total[g]
 				}
 				if !found || !differs {
 					continue

@@ -22,8 +22,8 @@ type SlotSpec struct {
 	Budget int `json:"budget"`
 	// Sinks is the number of first keys that are never dropped (4; −1: none).
 	Sinks int `json:"sinks,omitempty"`
-	// Window and Block say which neighbours are kept: a token at position p of the block [b, b+Block) sees the keys from
-	// b−Window on (64 and 32).
+	// Window and Block say which neighbours are kept: a token at position p of the block [b, b+Block) sees the keys
+	// from b−Window on (64 and 32).
 	Window int `json:"window,omitempty"`
 	Block  int `json:"block,omitempty"`
 	// Decay multiplies the attention received so far at the beginning of every block (0.5).
@@ -64,10 +64,10 @@ func (s *SlotSpec) Validate() error {
 	return nil
 }
 
-// Slots is a [State] of constant memory. The first keys and a window stay. A key that leaves the window stays in a slot;
-// at the beginning of a block the slots that have received the least attention are dropped until the others fit the
-// budget. Attention received decays at every block. With Decay 1 this is H2O (Zhang et al. 2023, arXiv:2306.14048); with
-// a smaller Decay it resembles SnapKV (Li et al. 2024, arXiv:2404.14469).
+// Slots is a [State] of constant memory. The first keys and a window stay. A key that leaves the window stays in a
+// slot; at the beginning of a block the slots that have received the least attention are dropped until the others fit
+// the budget. Attention received decays at every block. With Decay 1 this is H2O (Zhang et al. 2023, arXiv:2306.14048);
+// with a smaller Decay it resembles SnapKV (Li et al. 2024, arXiv:2404.14469).
 type Slots struct {
 	layer
 	specs []SlotSpec // one, or one per key/value head
@@ -96,8 +96,8 @@ type slotWorker struct {
 	report          attention.Report
 }
 
-// NewSlots returns an empty state for queries of shape q and values of shape v, whose lengths do not matter. scale is as
-// in [Attention]. specs has one entry for all key/value heads, or one per head.
+// NewSlots returns an empty state for queries of shape q and values of shape v, whose lengths do not matter. scale is
+// as in [Attention]. specs has one entry for all key/value heads, or one per head.
 func NewSlots(specs []SlotSpec, scale float64, q, v attention.Shape) (*Slots, error) {
 	l, err := newLayer(q, v)
 	if err != nil {
@@ -174,7 +174,8 @@ func (s *Slots) Step(out, q, k, v attention.Seq[float32]) error {
 	}
 	work := q.Len * budget * (s.dim + s.valueDim) * s.group()
 	err := s.crew.Do(len(s.heads), par.Workers(len(s.heads), 1+s.tab.Grain/max(1, work)), (*slotStep)(s))
-	s.out, s.q, s.k, s.v = attention.Seq[float32]{}, attention.Seq[float32]{}, attention.Seq[float32]{}, attention.Seq[float32]{}
+	s.out, s.q, s.k, s.v = attention.Seq[float32]{}, attention.Seq[float32]{}, attention.Seq[float32]{},
+		attention.Seq[float32]{}
 	for _, w := range s.crew.Workers {
 		s.report.Add(w.report)
 		w.report = attention.Report{}
@@ -227,8 +228,8 @@ func (h *slotHead) add(p int, k, v []float32) {
 	h.pos, h.got = append(h.pos, int32(p)), append(h.got, 0)
 }
 
-// read computes the outputs of the queries w.x of the last n tokens, token by token of every query head, into w.acc, and
-// adds the attention that keys receive.
+// read computes the outputs of the queries w.x of the last n tokens, token by token of every query head, into w.acc,
+// and adds the attention that keys receive.
 func (h *slotHead) read(tab *kern.Table[float32], w *slotWorker, n int) {
 	all := len(h.pos)
 	w.view = h.keys
@@ -302,9 +303,9 @@ func (s *Slots) Fork() State {
 	return c
 }
 
-// slotsFormat: the flag is the number of bytes of a number. The body has for every head the number of slots as u64, then
-// keys, values and attention of sinks and window, then key and value of every slot, as many ones, and the attention of
-// the slots. The ones are the numbers of keys of slots that earlier versions could merge.
+// slotsFormat: the flag is the number of bytes of a number. The body has for every head the number of slots as u64,
+// then keys, values and attention of sinks and window, then key and value of every slot, as many ones, and the
+// attention of the slots. The ones are the numbers of keys of slots that earlier versions could merge.
 var slotsFormat = seal.Format{Magic: "randfeat slots\n\x00", Version: 1, Counts: stateCounts}
 
 func (s *Slots) fingerprint() [32]byte {

@@ -20,7 +20,8 @@ type input struct{ q, k, v attention.Seq[float32] }
 // makeInput draws queries and keys around six topics.
 func makeInput(seed uint64, batch, qHeads, kvHeads, length, d, dv int) input {
 	r := rand.New(rand.NewPCG(seed, 7))
-	in := input{attention.NewSeqBLHD[float32](batch, length, qHeads, d), attention.NewSeqBLHD[float32](batch, length, kvHeads, d),
+	in := input{attention.NewSeqBLHD[float32](batch, length, qHeads, d),
+		attention.NewSeqBLHD[float32](batch, length, kvHeads, d),
 		attention.NewSeq[float32](batch, kvHeads, length, dv)}
 	topics := dense.New[float64](6, d)
 	for i := range topics.Data {
@@ -116,12 +117,14 @@ func naiveSlots(s SlotSpec, x, k, v [][]float64) [][]float64 {
 	return out
 }
 
-var slotSpecs = []SlotSpec{{Budget: 30, Sinks: 2, Window: 8, Block: 8}, {Budget: 24, Sinks: -1, Window: 5, Block: 4, Decay: 1},
+var slotSpecs = []SlotSpec{{Budget: 30, Sinks: 2, Window: 8, Block: 8},
+	{Budget: 24, Sinks: -1, Window: 5, Block: 4, Decay: 1},
 	{Budget: 20, Sinks: 4, Window: 12, Block: 4, Decay: 0.9}}
 
 func newSlots(t testing.TB, specs []SlotSpec, batch, q, kv, d, dv int) *Slots {
 	t.Helper()
-	s, err := NewSlots(specs, 0, attention.Shape{Batch: batch, Heads: q, Dim: d}, attention.Shape{Batch: batch, Heads: kv, Dim: dv})
+	s, err := NewSlots(specs, 0, attention.Shape{Batch: batch, Heads: q, Dim: d},
+		attention.Shape{Batch: batch, Heads: kv, Dim: dv})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -140,7 +143,8 @@ func TestSlotsAreTheirDefinition(t *testing.T) {
 				for c := range row {
 					row[c] /= math.Sqrt(6)
 				}
-				x, k, v = append(x, row), append(k, wide(in.k.Head(0, 0).Row(l))), append(v, wide(in.v.Head(0, 0).Row(l)))
+				x, k, v = append(x, row), append(k, wide(in.k.Head(0, 0).Row(l))),
+					append(v, wide(in.v.Head(0, 0).Row(l)))
 			}
 			for l, want := range naiveSlots(spec, x, k, v) {
 				near1(t, fmt.Sprintf("token %d", l), got.Head(0, 0).Row(l), want, 1e-5)

@@ -31,8 +31,8 @@ type Spec interface {
 // PerQuery is bidirectional attention in which every query chooses its exact keys for itself: the members of the Top
 // clusters with the largest expected error, sinks, and neighbours. It needs the fewest operations.
 type PerQuery struct {
-	// Clusters is the number of centroids. Multiples of 32 fill the vector kernels. In proportion to √L, attention takes
-	// O(L^1.5) time.
+	// Clusters is the number of centroids. Multiples of 32 fill the vector kernels. In proportion to √L, attention
+	// takes O(L^1.5) time.
 	Clusters int `json:"clusters"`
 	// Top is the number of clusters whose members are exact for a query.
 	Top int `json:"top,omitempty"`
@@ -52,8 +52,8 @@ type PerQuery struct {
 	Seed uint64 `json:"seed,omitempty"`
 }
 
-// Blocks is bidirectional attention in which blocks of sorted queries choose their exact keys together. All its products
-// are dense tiles, and it needs the least time on long sequences.
+// Blocks is bidirectional attention in which blocks of sorted queries choose their exact keys together. All its
+// products are dense tiles, and it needs the least time on long sequences.
 type Blocks struct {
 	Clusters int `json:"clusters"` // number of centroids that are made for every block
 	// Keys is the number of keys that are exact for a block: those with the largest weights for its mean query.
@@ -141,8 +141,10 @@ func validate(counts ...count) error {
 // Validate implements [Spec].
 func (s PerQuery) Validate() error {
 	return validate(count{"clusters", s.Clusters, 1, maxClusters}, count{"top", s.Top, 0, maxCount},
-		count{"sinks", s.Sinks, 0, maxCount}, count{"window", s.Window, 0, maxCount}, count{"block", s.Block, 0, maxCount},
-		count{"landmarks", s.Landmarks, 0, maxCount}, count{"passes", s.Passes, 0, maxCount}, count{"sample", s.Sample, 0, maxCount})
+		count{"sinks", s.Sinks, 0, maxCount}, count{"window", s.Window, 0, maxCount},
+		count{"block", s.Block, 0, maxCount},
+		count{"landmarks", s.Landmarks, 0, maxCount}, count{"passes", s.Passes, 0, maxCount},
+		count{"sample", s.Sample, 0, maxCount})
 }
 
 // Validate implements [Spec].
@@ -167,7 +169,8 @@ func (s Sketch) Validate() error {
 	}
 	return validate(count{"chunk", s.Chunk, 1, maxChunk}, count{"clusters of a chunk", s.Clusters, 1, s.Chunk},
 		count{"sinks in a chunk", s.Sinks, 0, s.Chunk}, count{"window", s.Window, 0, maxNear},
-		count{"landmarks", s.Landmarks, 0, maxCount}, count{"passes", s.Passes, 0, maxCount}, count{"sample", s.Sample, 0, maxCount})
+		count{"landmarks", s.Landmarks, 0, maxCount}, count{"passes", s.Passes, 0, maxCount},
+		count{"sample", s.Sample, 0, maxCount})
 }
 
 // clustering returns the settings of the clustering, with their defaults.
@@ -260,8 +263,8 @@ func (s Blocks) Cost(lenK, dim, valueDim int) float64 {
 }
 
 // Cost implements [Spec]. On average half a chunk of keys is exact besides the window. A key is assigned, and measured
-// by the queries, at two trainings on average. A block weighs a third more keys than it sees; it searches and sums those
-// that it sees. A row moves the values of centroids, for the work of d keys.
+// by the queries, at two trainings on average. A block weighs a third more keys than it sees; it searches and sums
+// those that it sees. A row moves the values of centroids, for the work of d keys.
 func (s Prefix) Cost(lenK, dim, valueDim int) float64 {
 	const search = 64 // multiply-adds that take as long as looking at a weight
 	d, both, n := float64(dim), float64(dim+valueDim), float64(lenK)
@@ -284,9 +287,9 @@ func (s Sketch) Cost(lenK, dim, valueDim int) float64 {
 		(2 * both)
 }
 
-// StepCost estimates the time of a decoding step after n tokens, in units of the time to read a key that lies beside the
-// last one. On average half a chunk of recent keys is not in clusters, and chosen keys lie in many places of memory.
-// Their number is of the order of what heads of SmolLM2 have; settings are only ranked by it.
+// StepCost estimates the time of a decoding step after n tokens, in units of the time to read a key that lies beside
+// the last one. On average half a chunk of recent keys is not in clusters, and chosen keys lie in many places of
+// memory. Their number is of the order of what heads of SmolLM2 have; settings are only ranked by it.
 func (s Sketch) StepCost(n int) float64 {
 	const scattered = 3 // keys side by side that are read in the time of one elsewhere
 	const chosen = 0.25 // keys, times 1/Share
@@ -328,8 +331,8 @@ type specWire struct {
 var ErrRemoved = fmt.Errorf("causal attention with fitted centres, chunks with top, and values in clusters were removed, choose a method again: %w",
 	ErrSpec)
 
-// UnmarshalSpec reads the JSON form of a [Spec]; its fields tell which method it is. Unknown and repeated fields, fields
-// of other methods and settings out of range are errors. Methods that have been removed are [ErrRemoved].
+// UnmarshalSpec reads the JSON form of a [Spec]; its fields tell which method it is. Unknown and repeated fields,
+// fields of other methods and settings out of range are errors. Methods that have been removed are [ErrRemoved].
 func UnmarshalSpec(b []byte) (Spec, error) {
 	var w specWire
 	if err := namedjson.Decode(b, &w); err != nil {

@@ -7,9 +7,9 @@ import (
 	"github.com/randfeat/randfeat/dense"
 )
 
-// State is causal attention over a growing sequence, for all heads of a layer. [Chunks] keeps every key and clusters old
-// ones, [Slots] has constant memory, and [Compacted] goes on after a finished context. A State must not be used by two
-// calls at the same time.
+// State is causal attention over a growing sequence, for all heads of a layer. [Chunks] keeps every key and clusters
+// old ones, [Slots] has constant memory, and [Compacted] goes on after a finished context. A State must not be used by
+// two calls at the same time.
 type State interface {
 	// Step appends the keys and values of one or more tokens and writes the attention of their queries, each over all
 	// tokens up to its own. Arguments are checked before the state changes. Outputs do not depend on how the tokens are
@@ -40,10 +40,11 @@ type layer struct {
 
 func (l *layer) group() int { return l.qHeads / l.kvHeads }
 
-// newLayer returns the layer of queries of shape q and values of shape v, whose lengths do not matter. All sizes must be
-// positive, and query heads form whole groups.
+// newLayer returns the layer of queries of shape q and values of shape v, whose lengths do not matter. All sizes must
+// be positive, and query heads form whole groups.
 func newLayer(q, v attention.Shape) (layer, error) {
-	if q.Batch < 1 || q.Batch != v.Batch || v.Heads < 1 || q.Heads < 1 || q.Heads%v.Heads != 0 || q.Dim < 1 || v.Dim < 1 {
+	if q.Batch < 1 || q.Batch != v.Batch || v.Heads < 1 || q.Heads < 1 || q.Heads%v.Heads != 0 || q.Dim < 1 ||
+		v.Dim < 1 {
 		return layer{}, fmt.Errorf("queries %v and values %v; want sizes of at least 1, one batch size, and heads in whole groups: %w",
 			q, v, dense.ErrShape)
 	}

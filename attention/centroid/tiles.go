@@ -20,8 +20,8 @@ const (
 	leastSum = 0x1p-60
 )
 
-// tiles sums the outputs of a block of rows that share their exact keys. All products are dense: rows by centroids, rows
-// by keys. It is the scratch memory of one worker.
+// tiles sums the outputs of a block of rows that share their exact keys. All products are dense: rows by centroids,
+// rows by keys. It is the scratch memory of one worker.
 //
 // Call in this order: begin, then far and finishFar for centroids, and add for keys, then finish.
 type tiles struct {
@@ -142,7 +142,8 @@ func (t *tiles) add(panel *kern.Panel[float32], values dense.Matrix[float32], bi
 	}
 }
 
-func (t *tiles) addTile(panel *kern.Panel[float32], values dense.Matrix[float32], bias []float32, seen []int, lo, hi int) {
+func (t *tiles) addTile(panel *kern.Panel[float32], values dense.Matrix[float32], bias []float32, seen []int, lo,
+	hi int) {
 	n := panel.Rows
 	t.tile = buf.Shaped(t.tile, hi-lo, n)
 	x, p := t.x.RowRange(lo, hi), t.tile

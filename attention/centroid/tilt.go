@@ -334,7 +334,8 @@ func (b *tilt) load(tab *kern.Table[float32], p *problem, i int) {
 func (b *tilt) addExact(t *tiles) {
 	for lo := 0; lo < b.v.Rows; lo += gatherKeys {
 		hi := min(lo+gatherKeys, b.v.Rows)
-		b.view = kern.Panel[float32]{Rows: hi - lo, Cols: b.k.Cols, Width: b.panel.Width, Data: b.panel.Data[lo*b.k.Cols:]}
+		b.view = kern.Panel[float32]{Rows: hi - lo, Cols: b.k.Cols, Width: b.panel.Width,
+			Data: b.panel.Data[lo*b.k.Cols:]}
 		t.add(&b.view, b.v.RowRange(lo, hi), nil, nil)
 	}
 }

@@ -25,7 +25,8 @@ type Trials struct {
 // NewTrials checks the arguments as [Attention.Forward] does. Scale 0 means 1/√d.
 func NewTrials(vis attention.Visibility, scale float64, q, k, v attention.Seq[float32]) (*Trials, error) {
 	t := &Trials{vis: vis, scale: scale, q: q, k: k, v: v}
-	if err := checkInputs(&vis, attention.Shape{Batch: q.Batch, Heads: q.Heads, Len: q.Len, Dim: v.Dim}, q, k, v); err != nil {
+	if err := checkInputs(&vis, attention.Shape{Batch: q.Batch, Heads: q.Heads, Len: q.Len, Dim: v.Dim}, q, k,
+		v); err != nil {
 		return nil, err
 	}
 	if _, err := logitScale(scale, q.Dim); err != nil {

@@ -139,7 +139,8 @@ func choose(o Options, scale float64, s sample) (*Choice, error) {
 	return out, nil
 }
 
-// doubtful reports whether a choice is predicted to be faster than exact attention, but by less than a factor of trustedGain.
+// doubtful reports whether a choice is predicted to be faster than exact attention, but by less than a factor of
+// trustedGain.
 func (c *chooser) doubtful(out *Choice) bool {
 	var chosen, exact float64
 	for h := range out.Heads {
@@ -150,8 +151,8 @@ func (c *chooser) doubtful(out *Choice) bool {
 }
 
 const (
-	// trustedGain is the predicted gain that needs no proof. Predictions are up to twice too good where many processors share
-	// few heads.
+	// trustedGain is the predicted gain that needs no proof. Predictions are up to twice too good where many processors
+	// share few heads.
 	trustedGain = 2
 	proofRounds = 5
 	// maxTimeShare is the largest share of the time of exact attention that a choice may take in prove.
@@ -204,8 +205,8 @@ func (c *chooser) prove(out *Choice) error {
 	return nil
 }
 
-// Use makes a choice with one plan for all key/value heads. It fits feature families to q, k and v. It measures nothing,
-// so the choice has no expected error.
+// Use makes a choice with one plan for all key/value heads. It fits feature families to q, k and v. It measures
+// nothing, so the choice has no expected error.
 func Use(p Plan, vis attention.Visibility, scale float64, q, k, v attention.Seq[float32]) (*Choice, error) {
 	s := sample{vis, q, k, v}
 	c, err := newChooser(Options{Plans: []Plan{p}, ByCost: true}, scale, s)

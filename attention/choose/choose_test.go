@@ -367,7 +367,8 @@ func TestChooseSeed(t *testing.T) {
 		}
 	}
 	for _, p := range grid(false, 0, 9, 4096, 16, 1) {
-		if s, ok := p.Centroid.(centroid.PerQuery); ok && s.Seed != 9 || p.Features != nil && p.Features.Spec.Seed != 9 {
+		if s, ok := p.Centroid.(centroid.PerQuery); ok && s.Seed != 9 || p.Features != nil &&
+			p.Features.Spec.Seed != 9 {
 			t.Errorf("%v has another seed", p)
 		}
 	}
@@ -422,7 +423,8 @@ func TestRemovedChoices(t *testing.T) {
 			causal, plan)
 	}
 	for _, plan := range []string{`"centroid":{"clusters":8,"window":4},"centres":{"scale":1}`,
-		`"centroid":{"clusters":8,"top":2,"keys":16,"spread":true}`, `"centroid":{"clusters":8,"top":2,"chunk":32,"together":8}`} {
+		`"centroid":{"clusters":8,"top":2,"keys":16,"spread":true}`,
+		`"centroid":{"clusters":8,"top":2,"chunk":32,"together":8}`} {
 		err := json.Unmarshal([]byte(head(true, plan)), new(Choice))
 		if !errors.Is(err, ErrChoice) || !errors.Is(err, centroid.ErrRemoved) {
 			t.Errorf("%s: %v", plan, err)

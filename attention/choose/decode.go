@@ -50,8 +50,8 @@ func readAll(seed uint64, length int) Plan { return sharePlan(seed, length, 1e-3
 // judge it; allRows has both.
 const decodeRows = 2048
 
-// NewChunks returns an empty decoding state for queries of shape q and values of shape v, whose lengths do not matter. A
-// choice that was not made with Options.Decode is an error that wraps [ErrChoice].
+// NewChunks returns an empty decoding state for queries of shape q and values of shape v, whose lengths do not matter.
+// A choice that was not made with Options.Decode is an error that wraps [ErrChoice].
 func NewChunks(c *Choice, q, v attention.Shape) (*centroid.Chunks, error) {
 	if err := c.check(); err != nil {
 		return nil, err

@@ -117,7 +117,8 @@ func TestChooseDecodeVisible(t *testing.T) {
 		errs, _, err := check.Errors(a)
 		must(t, err)
 		for h, e := range errs {
-			if e.Error > 0.2 || choice.Heads[h/2].Expected.Rows == 0 || choice.Heads[h/2].Centroid.(centroid.Sketch).Share < 1e-20 {
+			if e.Error > 0.2 || choice.Heads[h/2].Expected.Rows == 0 ||
+				choice.Heads[h/2].Centroid.(centroid.Sketch).Share < 1e-20 {
 				t.Errorf("%s, head %d: error %v, %+v", c.name, h, e.Error, choice.Heads[h/2])
 			}
 		}

@@ -8,9 +8,9 @@ import (
 	"github.com/randfeat/randfeat/attention/centroid"
 )
 
-// The search among plans whose queries choose in blocks, and plans for decoding. The clustering of a text, and a pass over its keys for every
-// block, take most of the time. Plans with the same clusters that differ in the number of exact ones, or of exact keys,
-// share the clustering.
+// The search among plans whose queries choose in blocks, and plans for decoding. The clustering of a text, and a pass
+// over its keys for every block, take most of the time. Plans with the same clusters that differ in the number of exact
+// ones, or of exact keys, share the clustering.
 //
 // The errors of bidirectional plans follow a law (denseLaw): one measurement tells the cheapest plan that should be
 // good enough, judgements on fresh rows of several texts move on from there. Causal plans are searched by their
@@ -257,7 +257,8 @@ func (b *trialBudget) spend(c interface{ seconds(Plan) float64 }, p Plan, texts 
 	if math.IsInf(b.left, 1) {
 		return
 	}
-	few := p.Centroid.(centroid.Blocks) // a trial has few rows: its time is the clustering, and the keys that blocks weigh
+	// a trial has few rows: its time is the clustering, and the keys that blocks weigh
+	few := p.Centroid.(centroid.Blocks)
 	few.Keys = 1
 	all := c.seconds(Plan{Method: Centroid, Centroid: few})
 	few.Queries = mostQueries
@@ -362,7 +363,8 @@ func (c *chooser) trials(p Plan) int {
 		return shortFits
 	}
 	few := p.Centroid
-	if s, ok := few.(centroid.Prefix); ok { // a trial computes few rows: its time is the clustering, and keys that blocks weigh
+	// a trial computes few rows: its time is the clustering, and keys that blocks weigh
+	if s, ok := few.(centroid.Prefix); ok {
 		s.Keys = 1
 		few = s
 	}

@@ -58,9 +58,9 @@ func grid(causal bool, scale float64, seed uint64, length, dim, group int) []Pla
 	return out
 }
 
-// costGrid returns the causal candidates of a choice by cost. Their chunks and blocks are smaller than those of denseGrid:
-// small products take more time than their cost tells. On twelve generated heads with tolerance 0.1 they cost 94, 162 and
-// 264 at 512, 2048 and 4096 keys.
+// costGrid returns the causal candidates of a choice by cost. Their chunks and blocks are smaller than those of
+// denseGrid: small products take more time than their cost tells. On twelve generated heads with tolerance 0.1 they
+// cost 94, 162 and 264 at 512, 2048 and 4096 keys.
 func costGrid(seed uint64, length, group int) []Plan {
 	var out []Plan
 	for _, chunk := range []int{32, 64, 128, 256} {
@@ -72,9 +72,11 @@ func costGrid(seed uint64, length, group int) []Plan {
 				if keys > length/4 {
 					continue
 				}
-				out = append(out, Plan{Method: Centroid, Centroid: centroid.Prefix{Clusters: clusters, Keys: keys, Chunk: chunk,
-					Window: chunk / 4, Start: min(prefixStart, length/4), Sample: 8 * clusters, Passes: 1, Seed: seed,
-					Queries: prefixQueries(128, chunk, group)}})
+				out = append(out, Plan{Method: Centroid,
+					Centroid: centroid.Prefix{Clusters: clusters, Keys: keys, Chunk: chunk,
+						Window: chunk / 4, Start: min(prefixStart, length/4), Sample: 8 * clusters, Passes: 1,
+						Seed:    seed,
+						Queries: prefixQueries(128, chunk, group)}})
 			}
 		}
 	}
@@ -138,7 +140,8 @@ func prefixSpec(length, chunk, group int, seed uint64) centroid.Prefix {
 		clusters *= 2
 	}
 	return centroid.Prefix{Clusters: min(clusters, chunk), Chunk: chunk, Queries: prefixQueries(512, chunk, group),
-		Window: min(prefixWindow, chunk/2), Start: min(prefixStart, length/2), Sample: 8 * clusters, Passes: 1, Seed: seed}
+		Window: min(prefixWindow, chunk/2), Start: min(prefixStart, length/2), Sample: 8 * clusters, Passes: 1,
+		Seed: seed}
 }
 
 // Queries of chunks before position prefixStart see all keys: clusters of so few keys take longer. Queries of later

@@ -179,8 +179,9 @@ func (j *judge) know(t *judgedText, p Plan, rows int) error {
 	}
 	out := attention.NewSeq[float32](1, t.check.q.Heads, len(positions), t.check.v.Dim)
 	if p.Method == Features {
-		a := &linear.Attention[float32]{Visibility: t.check.vis, Maps: j.maps[p.Features].maps, Window: p.Features.Window,
-			Sinks: p.Features.Sinks}
+		a := &linear.Attention[float32]{Visibility: t.check.vis, Maps: j.maps[p.Features].maps,
+			Window: p.Features.Window,
+			Sinks:  p.Features.Sinks}
 		whole := attention.NewSeq[float32](1, t.check.q.Heads, t.check.q.Len, t.check.v.Dim)
 		if _, err := a.Forward(whole, t.check.q, t.check.k, t.check.v); err != nil {
 			return err

@@ -19,8 +19,8 @@ type Judgement struct {
 // or left.
 type Trace []Candidate
 
-// Candidate is a plan in a Trace. Price is what plans are ranked by: predicted seconds of a token, its cost in features,
-// or the keys that a decoding step reads.
+// Candidate is a plan in a Trace. Price is what plans are ranked by: predicted seconds of a token, its cost in
+// features, or the keys that a decoding step reads.
 type Candidate struct {
 	Plan
 	Cost, Price float64

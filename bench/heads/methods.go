@@ -28,8 +28,8 @@ type method struct {
 // spec is a short name for the centroids of a head.
 type spec = centroid.PerQuery
 
-// centroidCost returns the cost function of centroid attention. It counts the products of a query with the centroids and
-// their values, of a key with the centroids and with the landmarks that weigh it, and the exact keys that the call
+// centroidCost returns the cost function of centroid attention. It counts the products of a query with the centroids
+// and their values, of a key with the centroids and with the landmarks that weigh it, and the exact keys that the call
 // reported.
 func centroidCost(s spec, dim, valueDim int) func(r attention.Report, keys int) float64 {
 	return func(r attention.Report, keys int) float64 {

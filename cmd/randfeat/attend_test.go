@@ -454,7 +454,8 @@ func TestAttendBadInput(t *testing.T) {
 		{exitMisuse, "--sinks is -1", []string{q, k, k, "-o", out, "--method", "centroid", "--sinks", "-1"}},
 		{exitMisuse, "--spec and --method exclude", []string{q, k, k, "-o", out, "--spec", q, "--method", "auto"}},
 		{exitMisuse, "--spec and --tol exclude", []string{q, k, k, "-o", out, "--spec", q, "--tol", "1"}},
-		{exitFailed, "q.npy: not a choice of attention: it does not begin with {", []string{q, k, k, "-o", out, "--spec", q}},
+		{exitFailed, "q.npy: not a choice of attention: it does not begin with {",
+			[]string{q, k, k, "-o", out, "--spec", q}},
 		{exitFailed, "nan.npy as k: batch 0, head 1, position 1, column 2 is NaN",
 			[]string{q, nan, k, "-o", out, "--method", "centroid"}},
 		{exitFailed, "no.npy", []string{q, filepath.Join(dir, "no.npy"), k, "-o", out}},
@@ -606,7 +607,8 @@ func TestAttendAuto(t *testing.T) {
 	m := dense.Matrix[float32]{Rows: n * length, Cols: 32, Stride: 32, Data: x}
 	later := saveAs(t, dir, "later.npy", m, n, length, 32)
 	for _, save := range [][]string{nil, {"--save-spec", filepath.Join(dir, "other.json")}} {
-		how := append([]string{"attend", "--causal", "--method", "centroid", "--clusters", "8", "--chunk", "32"}, save...)
+		how := append([]string{"attend", "--causal", "--method", "centroid", "--clusters", "8", "--chunk", "32"},
+			save...)
 		ok(t, append(how, one[0], one[1], one[2], "-o", out)...)
 		ok(t, append(how, one[0], later, one[2], "-o", again)...)
 		want, got := loadTensor(t, out).F32, loadTensor(t, again).F32
@@ -629,7 +631,8 @@ func TestAttendAuto(t *testing.T) {
 		}
 	}
 	o = ok(t, append([]string{"attend", "-o", out, "--budget", "60", "--trace"}, one...)...)
-	for _, text := range []string{"head 0\n", "head 2\n", "exact: cost 128", ": taken\n", "first rows: error ", "fresh rows: error ",
+	for _, text := range []string{"head 0\n", "head 2\n", "exact: cost 128", ": taken\n", "first rows: error ",
+		"fresh rows: error ",
 		"left: the budget is better spent otherwise"} {
 		if !strings.Contains(o.stderr, text) {
 			t.Errorf("no %q in the trace: %s", text, o.stderr)

@@ -38,14 +38,16 @@ func TestHostileFilesCostNoMemory(t *testing.T) {
 		t.Fatal(err)
 	}
 	x := path("x.npy")
-	if err := npy.WriteFile(x, dense.Matrix[float64]{Rows: 3, Cols: 2, Stride: 2, Data: []float64{1, 2, 3, 4, 5, 6}}); err != nil {
+	if err := npy.WriteFile(x, dense.Matrix[float64]{Rows: 3, Cols: 2, Stride: 2,
+		Data: []float64{1, 2, 3, 4, 5, 6}}); err != nil {
 		t.Fatal(err)
 	}
 	zeros, long := sparse(t, path("zeros"), nil), sparse(t, path("long.rf"), b)
 	npyFile := sparse(t, path("zeros.npy"), nil)
 	tensors := sparse(t, path("tensors.safetensors"), []byte("\x00\xe1\xf5\x05\x00\x00\x00\x00"))
 	brace := sparse(t, path("brace.json"), []byte(`{"`))
-	for _, bad := range []struct{ file, says string }{{zeros, "not a model file"}, {long, "bytes after the last tensor"},
+	for _, bad := range []struct{ file, says string }{{zeros, "not a model file"},
+		{long, "bytes after the last tensor"},
 		{"/dev/zero", "not a regular file"}} {
 		for _, args := range [][]string{{"predict", bad.file, table}, {"inspect", bad.file},
 			{"evaluate", bad.file, table}, {"explain", bad.file, table}, {"compare", bad.file, model, table},
@@ -63,7 +65,8 @@ func TestHostileFilesCostNoMemory(t *testing.T) {
 		costsNothing(t, filepath.Base(bad), append(features, "--kernel-matrix", bad)...)
 		costsNothing(t, filepath.Base(bad), "gram", bad, x, "--family", "trig", "-o", path("out.npy"))
 	}
-	costsNothing(t, "zeros", append([]string{"fit", table, "--target", "kwh", "-o", path("out.rf"), "--checkpoint", zeros}, quick...)...)
+	costsNothing(t, "zeros", append([]string{"fit", table, "--target", "kwh", "-o", path("out.rf"), "--checkpoint",
+		zeros}, quick...)...)
 	costsNothing(t, "zeros", "explore", "-o", path("out.html"), "--page", zeros)
 	for _, bad := range []string{zeros, "/dev/zero"} {
 		costsNothing(t, "a file with a token has at most", "serve", model, "--addr", "127.0.0.1:0", "--token-file", bad)

@@ -25,8 +25,8 @@ type commandRun struct {
 	numbers func(t *testing.T, stdout, out string) []float64
 }
 
-// Every command ends on every table of kernels that the machine has, plain Go included. Results differ by rounding only: by
-// 2e-6 at most with AVX-512, AVX2 and plain Go, relative to the largest of a run.
+// Every command ends on every table of kernels that the machine has, plain Go included. Results differ by rounding
+// only: by 2e-6 at most with AVX-512, AVX2 and plain Go, relative to the largest of a run.
 func TestCommandsWithEveryKernel(t *testing.T) {
 	const tolerance = 1e-4
 	dir := t.TempDir()

@@ -345,7 +345,8 @@ func TestPredictColumns(t *testing.T) {
 		}
 		names, kinds := p.Columns()
 		var want bytes.Buffer
-		w, err := files.NewWriter(&want, data.CSV, append(run.IDs(), names...), append([]data.Kind{data.Text}, kinds...))
+		w, err := files.NewWriter(&want, data.CSV, append(run.IDs(), names...),
+			append([]data.Kind{data.Text}, kinds...))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -496,7 +497,8 @@ func TestPredictErrors(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	var stdout, stderr bytes.Buffer
-	if code := runChecked(ctx, []string{"predict", ridge, in, "-o", old}, nil, &stdout, &stderr); code != exitInterrupted ||
+	if code := runChecked(ctx, []string{"predict", ridge, in, "-o", old}, nil, &stdout,
+		&stderr); code != exitInterrupted ||
 		!strings.Contains(stderr.String(), "interrupted") {
 		t.Errorf("interrupted: %d %s", code, &stderr)
 	}

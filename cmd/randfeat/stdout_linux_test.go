@@ -78,7 +78,8 @@ func TestStdoutFull(t *testing.T) {
 			t.Errorf("%s with a closed stdout: %v, %s", line, err, b)
 		}
 	}
-	if code, stderr, _ := process(strings.Fields("predict "+model+" "+table+" -o "+os.DevNull), closed); code != exitDone {
+	if code, stderr, _ := process(strings.Fields("predict "+model+" "+table+" -o "+os.DevNull),
+		closed); code != exitDone {
 		t.Errorf("predict -o /dev/null: exit %d, %s", code, stderr)
 	}
 	// A table on stdin needs no room for temporary files.

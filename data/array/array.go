@@ -79,7 +79,8 @@ type arraySource struct {
 // NoRows reports that the arrays are empty.
 func (s *arraySource) NoRows() bool { return s.rows == 0 }
 
-// OpenNPY opens a matrix, or a vector as one column. size is the length of the file, -1 for a stream that open opens once.
+// OpenNPY opens a matrix, or a vector as one column. size is the length of the file, -1 for a stream that open opens
+// once.
 func OpenNPY(name string, size int64, open func() (io.ReadCloser, error), o data.Options) (data.Source, error) {
 	o, err := o.WithDefaults()
 	if err != nil {
@@ -156,7 +157,8 @@ func openNPY(in raw.File, o data.Options) (data.Source, error) {
 	if err := raw.CheckWidth(in.Name, m.cols, o.MaxColumns); err != nil {
 		return nil, err
 	}
-	return &arraySource{name: in.Name, members: []*member{m}, columns: raw.ColumnNames("c", m.cols), rows: m.h.Shape[0]},
+	return &arraySource{name: in.Name, members: []*member{m}, columns: raw.ColumnNames("c", m.cols),
+			rows: m.h.Shape[0]},
 		nil
 }
 

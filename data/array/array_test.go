@@ -188,7 +188,8 @@ func TestHostileColumnOrder(t *testing.T) {
 	w.Write(append(head, make([]byte, 1<<20)...))
 	w.Close()
 	z := zip.NewWriter(&archive)
-	out, err := z.CreateRaw(&zip.FileHeader{Name: "x.npy", Method: zip.Deflate, CompressedSize64: uint64(deflated.Len()),
+	out, err := z.CreateRaw(&zip.FileHeader{Name: "x.npy", Method: zip.Deflate,
+		CompressedSize64:   uint64(deflated.Len()),
 		UncompressedSize64: uint64(len(head) + rows*16)})
 	if err != nil {
 		t.Fatal(err)

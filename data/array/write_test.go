@@ -74,7 +74,8 @@ func TestNPZWriter(t *testing.T) {
 	for _, c := range []struct {
 		columns []string
 		kinds   []data.Kind
-	}{{[]string{"x"}, []data.Kind{data.Text}}, {[]string{"a/b"}, []data.Kind{data.Number}}, {[]string{""}, []data.Kind{data.Number}},
+	}{{[]string{"x"}, []data.Kind{data.Text}}, {[]string{"a/b"}, []data.Kind{data.Number}},
+		{[]string{""}, []data.Kind{data.Number}},
 		{[]string{"x", "x"}, kinds}, {nil, nil}} {
 		if _, err := array.Create(path, c.columns, c.kinds); err == nil {
 			t.Errorf("columns %q of kinds %v were accepted", c.columns, c.kinds)

@@ -50,8 +50,8 @@ func OpenReader(name string, r io.Reader, o data.Options) (data.Source, error) {
 	return text.OpenReader(name, stream, o)
 }
 
-// Decompress returns a reader of the decompressed contents of r. It recognises gzip, zstd and bzip2 by their first bytes
-// and passes anything else through. name is used in messages.
+// Decompress returns a reader of the decompressed contents of r. It recognises gzip, zstd and bzip2 by their first
+// bytes and passes anything else through. name is used in messages.
 func Decompress(name string, r io.Reader) (io.Reader, error) { return raw.Decompress(name, r) }
 
 // open opens a file that can be opened again, and returns its format.

@@ -111,7 +111,8 @@ func (f *fileWriter) Abort() {
 }
 
 // newWriter checks the columns. patch is the file behind w, if its beginning can be written again.
-func newWriter(w io.Writer, patch io.WriterAt, f data.Format, delim byte, columns []string, kinds []data.Kind) (data.Writer, error) {
+func newWriter(w io.Writer, patch io.WriterAt, f data.Format, delim byte, columns []string,
+	kinds []data.Kind) (data.Writer, error) {
 	if len(columns) == 0 || len(columns) != len(kinds) {
 		return nil, fmt.Errorf("%d columns of %d kinds to write: %w", len(columns), len(kinds), dense.ErrShape)
 	}

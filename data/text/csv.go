@@ -326,7 +326,8 @@ func (r *csvReader) parse(b *data.Block) error {
 				if text = cell.TrimBlanks(text); r.missing.Has(text) {
 					col.Num = append(col.Num, math.NaN())
 				} else if col.AppendNumber(text); r.strict && col.Unreadable(len(col.Num)-1) {
-					return raw.ColumnErrorf(r.place(start), r.columns[j], data.ErrUnreadable, "column %s is %s, want a number",
+					return raw.ColumnErrorf(r.place(start), r.columns[j], data.ErrUnreadable,
+						"column %s is %s, want a number",
 						cell.Quote(r.columns[j]), cell.Quote(text))
 				}
 			}

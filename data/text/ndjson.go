@@ -217,7 +217,8 @@ func (r *jsonReader) parse(b *data.Block, p *lineScanner) error {
 			if text == nil {
 				c.Num = append(c.Num, math.NaN())
 			} else if c.AppendNumber(text); r.strict && c.Unreadable(len(c.Num)-1) {
-				return raw.ColumnErrorf(r.place(cellAt), r.columns[j], data.ErrUnreadable, "column %s is %s, want a number",
+				return raw.ColumnErrorf(r.place(cellAt), r.columns[j], data.ErrUnreadable,
+					"column %s is %s, want a number",
 					cell.Quote(r.columns[j]), cell.Quote(text))
 			}
 		}

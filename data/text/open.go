@@ -75,8 +75,8 @@ func (in input) text() (io.Reader, io.Closer, error) {
 
 // Open prepares a text file for reading: it inspects the beginning to find the format, the delimiter and the columns.
 // A
-// pipe can be read only once. The error is a [data.ErrInput] for contents that cannot be read, and an error of package os for a file that cannot
-// be opened.
+// pipe can be read only once. The error is a [data.ErrInput] for contents that cannot be read, and an error of package
+// os for a file that cannot be opened.
 func Open(path string, o data.Options) (data.Source, error) {
 	if why := localfile.Remote(path); why != "" {
 		return nil, raw.Errorf(path, "%s", why)
@@ -105,8 +105,8 @@ func OpenBytes(name string, b []byte, o data.Options) (data.Source, error) {
 }
 
 // OpenStream is Open for a file that open opens, once to inspect it and again for every reader. size is its length in
-// bytes, 0 if it can be read from the beginning only. If what open returns implements io.ReaderAt and is not compressed,
-// several goroutines read it.
+// bytes, 0 if it can be read from the beginning only. If what open returns implements io.ReaderAt and is not
+// compressed, several goroutines read it.
 func OpenStream(name string, size int64, open func() (io.ReadCloser, error), o data.Options) (data.Source, error) {
 	o, err := o.WithDefaults()
 	if err != nil {

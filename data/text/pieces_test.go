@@ -266,7 +266,8 @@ func TestPiecesAreSerial(t *testing.T) {
 	no, yes := false, true
 	for i := range rounds {
 		delim := ",;\t |"[r.IntN(5)]
-		o := data.Options{Format: data.CSV, Delimiter: delim, Header: []*bool{nil, &no, &yes}[r.IntN(3)], Literal: r.IntN(8) == 0}
+		o := data.Options{Format: data.CSV, Delimiter: delim, Header: []*bool{nil, &no, &yes}[r.IntN(3)],
+			Literal: r.IntN(8) == 0}
 		if r.IntN(4) == 0 {
 			o.MaxLine = 1 + r.IntN(60)
 		}

@@ -303,7 +303,8 @@ func (r *blocksReader) Read(b *data.Block, most int) error {
 		}
 		if e := r.now.in.encoding.is.Load(); e != nil && e != trustedText {
 			if r.text != nil && r.text != e {
-				return &data.InputError{Place: r.t.in.name, Err: data.ErrEncoding, Detail: charset.Mixed(r.text.Name, e.Name)}
+				return &data.InputError{Place: r.t.in.name, Err: data.ErrEncoding,
+					Detail: charset.Mixed(r.text.Name, e.Name)}
 			}
 			r.text = e
 			// The source reports this encoding from now on; see [data.As].

@@ -6,8 +6,8 @@ import (
 )
 
 // JSONScanner reads JSON (RFC 8259) in Data from Pos on, without building values: keys and cells are slices of Data. It
-// is as strict as encoding/json, and bounds the nesting of values that are skipped. A caller moves it with Object, Array,
-// Key and Scalar, and skips values with Ignore. It belongs to one goroutine.
+// is as strict as encoding/json, and bounds the nesting of values that are skipped. A caller moves it with Object,
+// Array, Key and Scalar, and skips values with Ignore. It belongs to one goroutine.
 type JSONScanner struct {
 	Data []byte
 	Pos  int

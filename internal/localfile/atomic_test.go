@@ -196,7 +196,8 @@ func TestLinksAreFollowed(t *testing.T) {
 	if err := os.MkdirAll(filepath.Join(real, "deep"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	for link, to := range map[string]string{"folder": filepath.Join(real, "deep"), "relative": "real/a", "chain": "relative",
+	for link, to := range map[string]string{"folder": filepath.Join(real, "deep"), "relative": "real/a",
+		"chain":   "relative",
 		"through": "folder/b", "up": "folder/../c"} {
 		if err := os.Symlink(to, filepath.Join(dir, link)); err != nil {
 			t.Skip(err)
@@ -205,7 +206,8 @@ func TestLinksAreFollowed(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(real, "a"), []byte("old"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for _, c := range []struct{ link, file string }{{"relative", "real/a"}, {"chain", "real/a"}, {"through", "real/deep/b"},
+	for _, c := range []struct{ link, file string }{{"relative", "real/a"}, {"chain", "real/a"},
+		{"through", "real/deep/b"},
 		{"up", "real/c"}} {
 		if err := localfile.Write(filepath.Join(dir, c.link), []byte(c.link)); err != nil {
 			t.Error(err)

@@ -28,7 +28,8 @@ func JSON(want string, limit int64) Format {
 		if err != nil && err != io.EOF {
 			return err
 		}
-		if text := bytes.TrimLeft(head[:n], " \t\r\n"); len(text) == 0 && n < len(head) || len(text) > 0 && text[0] == '{' {
+		if text := bytes.TrimLeft(head[:n], " \t\r\n"); len(text) == 0 && n < len(head) || len(text) > 0 &&
+			text[0] == '{' {
 			return nil // an empty file is left to the decoder
 		}
 		return fmt.Errorf("not %s: it does not begin with {", want)

@@ -294,7 +294,8 @@ func (b *bench) compact(m *decoder.Model, s *decoder.Session) error {
 // states returns the memory of the heads that -memory asks for; nil means exact.
 func (b *bench) states(m *decoder.Model) func(layer int) (decoder.State, error) {
 	c := m.Config()
-	q, v := attention.Shape{Batch: 1, Heads: c.Heads, Dim: c.HeadDim}, attention.Shape{Batch: 1, Heads: c.KVHeads, Dim: c.HeadDim}
+	q, v := attention.Shape{Batch: 1, Heads: c.Heads, Dim: c.HeadDim},
+		attention.Shape{Batch: 1, Heads: c.KVHeads, Dim: c.HeadDim}
 	switch b.memory {
 	case "chunks":
 		return func(int) (decoder.State, error) {

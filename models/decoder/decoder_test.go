@@ -202,7 +202,8 @@ func save(t *testing.T, opt decoder.Options) {
 func TestMemoryIsPluggable(t *testing.T) {
 	f, r := open(t, "llama")
 	c := f.Config()
-	q, v := attention.Shape{Batch: 1, Heads: c.Heads, Dim: c.HeadDim}, attention.Shape{Batch: 1, Heads: c.KVHeads, Dim: c.HeadDim}
+	q, v := attention.Shape{Batch: 1, Heads: c.Heads, Dim: c.HeadDim},
+		attention.Shape{Batch: 1, Heads: c.KVHeads, Dim: c.HeadDim}
 	for name, memory := range map[string]func(int) (decoder.State, error){
 		"chunks": func(int) (decoder.State, error) {
 			a := centroid.Attention{Specs: []centroid.Spec{centroid.Sketch{Clusters: 4, Chunk: 16, Share: 0.1, Sinks: 2,

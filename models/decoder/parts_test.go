@@ -16,7 +16,8 @@ func TestParts(t *testing.T) {
 	f, r := open(t, "llama")
 	c := f.Config()
 	cache := func(heads, kvHeads int) (decoder.State, error) {
-		a := centroid.Attention{Specs: []centroid.Spec{centroid.Sketch{Clusters: 4, Chunk: 16, Share: 0.1, Sinks: 2, Window: 64}}}
+		a := centroid.Attention{Specs: []centroid.Spec{centroid.Sketch{Clusters: 4, Chunk: 16, Share: 0.1, Sinks: 2,
+			Window: 64}}}
 		return centroid.NewChunks(&a, attention.Shape{Batch: 1, Heads: heads, Dim: c.HeadDim},
 			attention.Shape{Batch: 1, Heads: kvHeads, Dim: c.HeadDim})
 	}

@@ -159,7 +159,8 @@ func (s *Server) list(w http.ResponseWriter, bucket, prefix string) {
 	}
 	var all []contents
 	for name, o := range s.objects {
-		if key, ok := strings.CutPrefix(name, strings.TrimSuffix(bucket, "/")+"/"); ok && strings.HasPrefix(key, prefix) {
+		if key, ok := strings.CutPrefix(name, strings.TrimSuffix(bucket, "/")+"/"); ok &&
+			strings.HasPrefix(key, prefix) {
 			all = append(all, contents{key, len(o.body)})
 		}
 	}

@@ -24,8 +24,8 @@ import (
 
 func init() { filesystem.Register("s3", newS3) }
 
-// s3System is the file system of s3://. Beam has one too, but it drops the ETags of objects, and repeats failed requests
-// without a limit on the time of all together.
+// s3System is the file system of s3://. Beam has one too, but it drops the ETags of objects, and repeats failed
+// requests without a limit on the time of all together.
 type s3System struct{ client *s3.Client }
 
 // newS3 reads settings and credentials as the AWS command line does. It panics if they are wrong, as Beam's do.

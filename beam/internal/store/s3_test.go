@@ -31,7 +31,8 @@ func TestObjects(t *testing.T) {
 	server(t)
 	ctx := t.Context()
 	r := rand.New(rand.NewPCG(1, 2))
-	for name, size := range map[string]int{"s3://b/empty": 0, "s3://b/folder/a b%3A?#": 1000, "s3://b/folder/one": partSize,
+	for name, size := range map[string]int{"s3://b/empty": 0, "s3://b/folder/a b%3A?#": 1000,
+		"s3://b/folder/one":   partSize,
 		"s3://b/folder/parts": 2*partSize + 7} {
 		want := make([]byte, size)
 		for i := range want {
@@ -81,7 +82,8 @@ func TestFailingRequests(t *testing.T) {
 	}
 	s.Fail = func(*http.Request) bool { return true }
 	began = time.Now()
-	if err := WriteFile(t.Context(), "s3://b/x", nil); err == nil || !strings.Contains(err.Error(), "cannot write s3://b/x") ||
+	if err := WriteFile(t.Context(), "s3://b/x", nil); err == nil ||
+		!strings.Contains(err.Error(), "cannot write s3://b/x") ||
 		!strings.Contains(err.Error(), "SlowDown") {
 		t.Errorf("a server that always fails: %v", err)
 	}
@@ -167,7 +169,8 @@ func TestSweep(t *testing.T) {
 		}
 		return SweepAge - time.Hour
 	}
-	names := []string{"b/m/.model.rf.work-0123/fit/old-1", "b/m/.model.rf.work-0123/old", "b/m/.model.rf.work-4567/fit/old-1",
+	names := []string{"b/m/.model.rf.work-0123/fit/old-1", "b/m/.model.rf.work-0123/old",
+		"b/m/.model.rf.work-4567/fit/old-1",
 		"b/m/.model.rf.work-4567/fit/new", "b/m/.other.rf.work-0123/fit/old-1", "b/m/old", "b/m/model.rf"}
 	for _, name := range names {
 		s.Put(name, nil)

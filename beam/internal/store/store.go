@@ -1,6 +1,6 @@
 // Package store gives the steps of rfbeam the same access to local files and to objects in buckets. File
-// systems of Beam's kind read and write objects: s3:// (s3.go) and gs:// (Beam's own), with credentials and settings from
-// the environment.
+// systems of Beam's kind read and write objects: s3:// (s3.go) and gs:// (Beam's own), with credentials and settings
+// from the environment.
 //
 // Objects are always transferred whole, through a local copy. A reader can therefore seek, which Parquet needs, and a
 // written object appears in one step, complete or not at all.

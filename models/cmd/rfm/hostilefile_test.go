@@ -37,7 +37,8 @@ func TestHostileFilesCostNoMemory(t *testing.T) {
 		t.Fatal(err)
 	}
 	session, index := path("session"), path("index")
-	done(t, "", "ask", "--model", llama, "--read", filepath.Join(texts, "a.txt"), "--session", session, "why?", "-n", "2")
+	done(t, "", "ask", "--model", llama, "--read", filepath.Join(texts, "a.txt"), "--session", session, "why?", "-n",
+		"2")
 	done(t, "", "search", bert, texts, "what", "--index", index)
 	sparse("session")
 	sparse("index")
@@ -50,14 +51,16 @@ func TestHostileFilesCostNoMemory(t *testing.T) {
 		{"not the length that the header says", []string{"ask", "x", "--session", session, "--model", llama}},
 		{"not a regular file", []string{"ask", "x", "--session", "/dev/zero"}},
 		{"a text has at most", []string{"ask", "x", "--model", llama, "--session", path("new"), "--read", zeros}},
-		{"zero bytes, want a text", []string{"ask", "x", "--model", llama, "--session", path("new"), "--read", "/dev/zero"}},
+		{"zero bytes, want a text", []string{"ask", "x", "--model", llama, "--session", path("new"), "--read",
+			"/dev/zero"}},
 		{"not a usable index", []string{"search", bert, texts, "x", "--index", zeros}},
 		{"bytes after the last tensor", []string{"search", bert, texts, "x", "--index", index}},
 		{"not a regular file", []string{"search", bert, texts, "x", "--index", "/dev/zero"}},
 		{"a file of calibrated attention has at most", []string{"generate", llama, "x", "--attention", zeros}},
 		{"does not begin with {", []string{"generate", llama, "x", "--attention", "/dev/zero"}},
 		{"not a GGUF file", []string{"info", zeros}},
-		{"a file with a token has at most", []string{"serve", bert, "--addr", "127.0.0.1:0", "--token-file", "/dev/zero"}},
+		{"a file with a token has at most", []string{"serve", bert, "--addr", "127.0.0.1:0", "--token-file",
+			"/dev/zero"}},
 	} {
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)

@@ -83,8 +83,9 @@ func demoPlans(causal bool, seed uint64) []demoPlan {
 	}
 	if causal {
 		for _, keys := range []int{16, 32, 64, 128, 256} {
-			add("chunks, centroids and exact keys", centroid.Prefix{Clusters: 16, Keys: keys, Queries: 32, Chunk: 32, Window: 8,
-				Start: attendLength / 8, Sample: 128, Passes: 1, Seed: seed})
+			add("chunks, centroids and exact keys",
+				centroid.Prefix{Clusters: 16, Keys: keys, Queries: 32, Chunk: 32, Window: 8,
+					Start: attendLength / 8, Sample: 128, Passes: 1, Seed: seed})
 		}
 	} else {
 		for _, k := range []int{16, 32, 64, 128} {

@@ -123,8 +123,9 @@ func (f *attendFlags) checkCentroid(cmd *cobra.Command) error {
 			Queries: given("block", f.block, defaultQueries), Chunk: f.chunk, Window: f.window, Seed: f.seed}
 	} else {
 		f.window = given("window", f.window, defaultNear)
-		f.centroid = centroid.PerQuery{Clusters: f.clusters, Top: f.top, Sinks: f.sinks, Window: f.window, Block: f.block,
-			Seed: f.seed}
+		f.centroid = centroid.PerQuery{Clusters: f.clusters, Top: f.top, Sinks: f.sinks, Window: f.window,
+			Block: f.block,
+			Seed:  f.seed}
 	}
 	if err := f.centroid.Validate(); err != nil {
 		return cli.Misused("%w", err)

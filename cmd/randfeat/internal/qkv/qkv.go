@@ -57,8 +57,8 @@ type Input struct {
 	Q, K, V attention.Seq[float32]
 	Vis     attention.Visibility
 	Shape   []int // shape of the output file
-	// Unit is the binary exponent of the unit of the values and of the output: float64 values may be out of the range of
-	// float32. It is 0 for values of ordinary size.
+	// Unit is the binary exponent of the unit of the values and of the output: float64 values may be out of the range
+	// of float32. It is 0 for values of ordinary size.
 	Unit int
 }
 
@@ -123,8 +123,8 @@ func Sequences(f Files, heads, kvHeads int) (Input, error) {
 	return in, nil
 }
 
-// exponent is the median of the binary exponents of the largest values of rows, if values of this size may be out of the
-// range of float32, else 0.
+// exponent is the median of the binary exponents of the largest values of rows, if values of this size may be out of
+// the range of float32, else 0.
 func exponent(x []float64, cols int) int {
 	var all []int
 	for ; len(x) >= cols; x = x[cols:] {
@@ -184,7 +184,8 @@ func Sequence(name string, t npy.Tensor, heads int) (attention.Seq[float32], err
 		if full[2]%heads != 0 {
 			return bad(fmt.Sprintf("columns that divide into %d heads", heads))
 		}
-		s = attention.Seq[float32]{Shape: attention.Shape{Batch: full[0], Heads: heads, Len: full[1], Dim: full[2] / heads}}
+		s = attention.Seq[float32]{Shape: attention.Shape{Batch: full[0], Heads: heads, Len: full[1],
+			Dim: full[2] / heads}}
 		s.StrideH, s.StrideL, s.StrideB = s.Dim, full[2], full[1]*full[2]
 	}
 	if s.Dim == 0 || s.Heads == 0 || s.Batch == 0 {

@@ -133,8 +133,8 @@ func (g *gen) exp(op string, e exponentialOf, sums bool) {
 	if sums {
 		sumAt = gp("sum")
 	}
-	// The last row comes first. Processors compare whole vectors where masks store and load, and the last vector of a row
-	// may reach into the next row, which would wait for it.
+	// The last row comes first. Processors compare whole vectors where masks store and load, and the last vector of a
+	// row may reach into the next row, which would wait for it.
 	for _, at := range []reg.GPVirtual{shiftAt, sumAt} {
 		if at != nil {
 			g.LEAQ(Mem{Base: at, Index: left, Scale: uint8(g.Size()), Disp: -g.Size()}, at)
