@@ -38,9 +38,8 @@ type tiles struct {
 	ones  []float32
 	tile  dense.Matrix[float32]
 	k, v  dense.Matrix[float32] // gathered members
-	panel kern.Panel[float32]
-	view  kern.Panel[float32] // of packed keys or centroids of others
-	first kern.Panel[float32] // of the first centroids
+	view  kern.Panel[float32]   // of packed keys or centroids of others
+	first kern.Panel[float32]   // of the first centroids
 }
 
 // begin makes room for rows of queries, which the caller writes to t.x.
