@@ -8,11 +8,13 @@ import (
 	"math/rand/v2"
 	"slices"
 
+	"gonum.org/v1/gonum/mat"
 	"gonum.org/v1/gonum/stat/distuv"
 
 	"github.com/randfeat/randfeat/data"
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/family"
+	"github.com/randfeat/randfeat/kernel"
 )
 
 // Dependence shows how one output depends on one column: the mean prediction of some rows, all with the same value of
@@ -346,22 +348,56 @@ func (m *Model) Neighbours(row []float64, n int) ([]Neighbour, error) {
 		all[i] = near{i, unit.Eval(at, rows.Row(i))}
 	}
 	slices.SortStableFunc(all, func(a, b near) int { return cmp.Compare(b.v, a.v) })
+	back, known := inverse(k, len(row))
+	x := make([]float64, len(row))
 	var out []Neighbour
 	for _, r := range all[:min(n, len(all))] {
 		one := Neighbour{Similarity: r.v, Values: map[string]string{}}
+		for j := range x {
+			x[j] = scale * dense.Dot(back.Row(j), rows.Row(r.i))
+		}
 		lo := 0
-		for i := 0; k.M.IsEmpty() && i < len(m.Schema.Fields); i++ {
+		for i := range m.Schema.Fields {
 			f := &m.Schema.Fields[i]
-			columns := make([]float64, f.Width())
-			for j := range columns {
-				columns[j] = rows.At(r.i, lo+j) * scale
-			}
-			if text, _, ok := f.Decode(columns); ok {
+			hi := lo + f.Width()
+			if text, _, ok := f.Decode(x[lo:hi]); ok && !slices.Contains(known[lo:hi], false) {
 				one.Values[f.Name] = text
 			}
-			lo += f.Width()
+			lo = hi
 		}
 		out = append(out, one)
 	}
 	return out, nil
+}
+
+// inverse returns the pseudo-inverse of the metric of a kernel, and which columns it recovers: a metric without full
+// rank does not tell all rows apart.
+func inverse(k kernel.Kernel, d int) (back dense.Matrix[float64], known []bool) {
+	known = make([]bool, d)
+	if k.M.IsEmpty() {
+		for j := range known {
+			known[j] = true
+		}
+		return dense.Identity[float64](d), known
+	}
+	var svd mat.SVD
+	svd.Factorize(mat.NewDense(k.M.Rows, d, k.M.Clone().Data), mat.SVDThin)
+	var u, v mat.Dense
+	svd.UTo(&u)
+	svd.VTo(&v)
+	back = dense.New[float64](d, k.M.Rows)
+	values := svd.Values(nil)
+	for j := range d {
+		share := 0.0 // of the column that the rows keep
+		for s, value := range values {
+			if value > 1e-9*values[0] {
+				share += v.At(j, s) * v.At(j, s)
+				for i := range k.M.Rows {
+					back.Data[j*back.Stride+i] += v.At(j, s) / value * u.At(i, s)
+				}
+			}
+		}
+		known[j] = share > 1-1e-6
+	}
+	return back, known
 }

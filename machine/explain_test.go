@@ -3,6 +3,7 @@ package machine_test
 import (
 	"context"
 	"errors"
+	"maps"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -112,6 +113,26 @@ func TestNeighbours(t *testing.T) {
 	}
 	if math.Abs(got[0].Similarity-1) > 1e-12 || got[1].Similarity > got[0].Similarity || got[0].Values["a"] == "" {
 		t.Errorf("%+v", got)
+	}
+	plain := got[0].Values
+	mix := dense.MustFromRows([][]float64{{2, 0.5}, {-1, 3}})
+	for name, metric := range map[string]dense.Matrix[float64]{"full": mix, "rank 1": mix.RowRange(0, 1)} {
+		learned := *m
+		learned.Spec.Kernel.M = metric
+		rows := m.Omega[0].Rows
+		learned.Omega = []coupling.Omega{{Rows: dense.New[float64](rows.Rows, metric.Rows)}}
+		for i := range rows.Rows {
+			for j := range metric.Rows {
+				learned.Omega[0].Rows.Set(i, j, dense.Dot(metric.Row(j), rows.Row(i)))
+			}
+		}
+		near, err := learned.Neighbours(x.Row(7), 1)
+		if err != nil || near[0].Similarity < 1-1e-9 {
+			t.Fatal(name, err, near)
+		}
+		if full := maps.Equal(near[0].Values, plain); full != (name == "full") || !full && len(near[0].Values) > 0 {
+			t.Errorf("under a metric of %s: %v, want %v", name, near[0].Values, plain)
+		}
 	}
 	spec := randfeat.Spec{Family: family.Trig{}, Coupling: coupling.Orthogonal{}, Dim: 2, M: 8, Seed: 1}
 	sums, err := machine.NewSums(machine.KindRidge, machine.Setup{Spec: spec, Task: machine.Regression, Outputs: 1})

@@ -1,23 +1,28 @@
 #!/usr/bin/env python3
 """Builds the wheels of all platforms, or of those named, into a folder: python wheels.py [-o dist] [PLATFORM...].
 
-It needs Go, and from PyPI ziglang (a C compiler and linker for all platforms), hatchling and zopfli (wheels are 4 %
-smaller), with the versions and checksums in build.txt and Python 3.11 or later:
+It needs Go, and from PyPI ziglang (a C compiler and linker for all platforms) and hatchling, with the versions and
+checksums in build.txt and Python 3.11 or later:
 
     pip install --require-hashes -r python/build.txt
 
-The same revision gives the same bytes with the same versions of Go, zig, hatchling and zopfli.
+The same revision gives the same bytes with the same versions of Go, zig and hatchling. For this machine alone,
+pip install ./python builds the library with the C compiler at hand.
 """
 
 import argparse
+import importlib.util
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
-import zipfile
+import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent
 BUILD = HERE / "build"
+
+FILES = {"win32": "randfeat.dll", "darwin": "librandfeat.dylib"}  # by sys.platform; others: librandfeat.so
 
 # name: GOOS, GOARCH, zig's target, tag of the wheel, file of the library
 PLATFORMS = {
@@ -49,6 +54,7 @@ FRAMEWORKS = {
 
 def zig_cc(name: str, target: str) -> str:
     """Write a script that is a C compiler for a target. Go's cache identifies a compiler by its path and version."""
+    BUILD.mkdir(exist_ok=True)
     cc = BUILD / f"cc-{name}"
     options = f"-target {target}"
     if "macos" in name:
@@ -76,73 +82,44 @@ def stubs() -> pathlib.Path:
     return folder
 
 
-def library(name: str) -> pathlib.Path:
-    goos, goarch, target, _, filename = PLATFORMS[name]
-    out = BUILD / name / filename
+def library(out: pathlib.Path, system: str, env: dict) -> None:
+    """Build the native library with Go."""
     out.parent.mkdir(parents=True, exist_ok=True)
-    env = {
-        **os.environ,
-        "GOOS": goos, "GOARCH": goarch, "CGO_ENABLED": "1", "CC": zig_cc(name, target), "GOFLAGS": "",
-    }  # fmt: skip
     flags = "-s -w -buildid="
-    if goos == "linux":  # the build id would depend on paths
+    if system == "linux":  # the build id would depend on paths
         flags += " -extldflags '-Wl,-s -Wl,--build-id=none -Wl,-z,nodelete'"
     subprocess.run(
         ["go", "build", "-trimpath", "-buildvcs=false", "-buildmode=c-shared", "-ldflags", flags]
         + [f"-gcflags={MODULE}{p}=-l" for p in COLD]
         + ["-o", str(out), "."],
-        cwd=HERE / "cabi", env=env, check=True,
+        cwd=HERE / "cabi", env={**os.environ, "CGO_ENABLED": "1", "GOFLAGS": "", **env}, check=True,
     )  # fmt: skip
-    return out
 
 
-class Zopfli:
-    """A compressor for zipfile that searches for the smallest encoding."""
-
-    def __init__(self):
-        self.parts = []
-
-    def compress(self, data):
-        self.parts.append(data)
-        return b""
-
-    def flush(self):
-        import zopfli.zlib
-
-        return zopfli.zlib.compress(b"".join(self.parts), numiterations=3)[2:-4]  # without zlib's header and checksum
-
-
-def shrink(path: pathlib.Path) -> None:
-    """Compress the files of a wheel again, with Zopfli."""
-    with zipfile.ZipFile(path) as z:
-        files = [(i, z.read(i)) for i in z.infolist()]
-    original = zipfile._get_compressor
-    zipfile._get_compressor = lambda *_: Zopfli()
-    try:
-        with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as z:
-            for info, data in files:
-                z.writestr(info, data)
-    finally:
-        zipfile._get_compressor = original
+def missing() -> str | None:
+    """The first tool that is missing, and how to get it."""
+    if not shutil.which("go"):
+        return "go is missing: install Go 1.26 or later from https://go.dev/dl"
+    for module in ("ziglang", "hatchling"):
+        if not importlib.util.find_spec(module):
+            return f"{module} is missing: {sys.executable} -m pip install --require-hashes -r python/build.txt"
+    return None
 
 
 def wheel(name: str, dist: pathlib.Path) -> None:
-    lib = library(name)
-    env = {
-        **os.environ,
-        "RANDFEAT_LIB": str(lib), "RANDFEAT_TAG": PLATFORMS[name][3], "SOURCE_DATE_EPOCH": "1735689600",
-    }  # fmt: skip
-    subprocess.run(
-        [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(dist)], cwd=HERE, env=env, check=True
-    )
-    made = max(dist.glob("*.whl"), key=lambda p: p.stat().st_mtime)
-    try:
-        import zopfli.zlib  # noqa: F401
-    except ImportError:
-        pass
-    else:
-        shrink(made)
-    print(f"{made.name}: {made.stat().st_size / 1e6:.2f} MB, library {lib.stat().st_size / 1e6:.1f} MB", flush=True)
+    goos, goarch, target, tag, filename = PLATFORMS[name]
+    lib = BUILD / name / filename
+    library(lib, goos, {"GOOS": goos, "GOARCH": goarch, "CC": zig_cc(name, target)})
+    env = {**os.environ, "RANDFEAT_LIB": str(lib), "RANDFEAT_TAG": tag, "SOURCE_DATE_EPOCH": "1735689600"}
+    with tempfile.TemporaryDirectory(dir=dist) as folder:  # the wheel gets its name when it is complete
+        subprocess.run(
+            [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", folder], cwd=HERE, env=env, check=True,
+            stdout=subprocess.DEVNULL,
+        )  # fmt: skip
+        (made,) = pathlib.Path(folder).glob("*.whl")
+        size = made.stat().st_size
+        made.replace(dist / made.name)
+    print(f"{made.name}: {size / 1e6:.2f} MB, library {lib.stat().st_size / 1e6:.1f} MB", flush=True)
 
 
 def main() -> None:
@@ -153,10 +130,14 @@ def main() -> None:
     unknown = [n for n in o.platforms if n not in PLATFORMS]
     if unknown:
         p.error(f"unknown platforms {unknown}, want some of {list(PLATFORMS)}")
-    for folder in (BUILD, o.out):
-        folder.mkdir(parents=True, exist_ok=True)
+    if problem := missing():
+        sys.exit(f"wheels.py: {problem}")
+    o.out.mkdir(parents=True, exist_ok=True)
     for name in o.platforms or PLATFORMS:
-        wheel(name, o.out.resolve())
+        try:
+            wheel(name, o.out.resolve())
+        except subprocess.CalledProcessError as err:
+            sys.exit(f"wheels.py: {name}: {' '.join(map(str, err.cmd[:4]))} … failed; its messages are above")
 
 
 if __name__ == "__main__":

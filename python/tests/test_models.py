@@ -1,3 +1,4 @@
+import inspect
 import pickle
 
 import numpy as np
@@ -144,3 +145,10 @@ def test_parameters_are_checked(waves):
 def test_surprises_are_warnings(regressor):
     with pytest.warns(randfeat.SurpriseWarning, match="x0"):
         regressor.model_.predict(np.array([[99.0, 0.0]]))
+
+
+def test_seed_of_the_program():
+    """Everything that draws has the default seed of the program, 1."""
+    for f in (randfeat.RandomFeatures, randfeat.RandFeatRegressor, randfeat.RandFeatClassifier,
+              randfeat.AnomalyDetector, randfeat.advise, randfeat.attention.calibrate):  # fmt: skip
+        assert inspect.signature(f).parameters["random_state"].default == 1, f

@@ -130,7 +130,7 @@ def test_fits_do_not_leak(request):
     n = 1000 if request.config.getoption("--long") else 30
     live = _fits(20)
     before = rss()
-    assert _fits(n) == live
+    assert _fits(n) <= live  # less: models of earlier tests
     assert rss() - before < 20e6
 
 

@@ -42,7 +42,8 @@ class Advice(dict):
         lines = [self.get("about", "")]
         for i, c in enumerate(self["ranking"][:10]):
             mark = "*" if i == self["best"] else " "
-            lines.append(f"{mark} {c['name']:<28} {c.get('error', 0):.4g}  [{c.get('low', 0):.4g}, {c.get('high', 0):.4g}]")
+            interval = f"[{c['low']:.4g}, {c['high']:.4g}]" if "low" in c else "heavy tail" if c.get("error") else ""
+            lines.append(f"{mark} {c['name']:<28} {c.get('error', 0):.4g}  {interval}")
         return "\n".join(lines + [f"- {r}" for r in self["reasons"]])
 
     def _repr_html_(self) -> str:
@@ -70,7 +71,7 @@ def advise(
     rows: int | None = None,
     draws: int | None = None,
     brief: bool = False,
-    random_state: int = 0,
+    random_state: int = 1,
     verbose: int = 0,
 ) -> Advice:
     """Rank feature maps for given rows by measured errors, with reasons.

@@ -57,6 +57,7 @@ class RandomFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
     fit_family : bool
         Fit the parameters of the family to the rows, if it has any.
     random_state : int, RandomState or None
+        Seed of the projections: 1 unless given, as in the program; None draws one.
     n_jobs : int or None
         Number of threads; -1 or None means all processors.
 
@@ -85,7 +86,7 @@ class RandomFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         family: Any = "trig",
         coupling: Any = "orthogonal",
         fit_family: bool = True,
-        random_state: Any = None,
+        random_state: Any = 1,
         n_jobs: int | None = None,
     ):
         self.n_components = n_components
@@ -186,7 +187,7 @@ _PARAMETERS = """model : str, optional
         Columns to treat as categories even if they hold numbers, and columns to treat as texts of words. Other columns
         are recognised. The columns of arrays are named x0, x1, …
     random_state : int, RandomState or None
-        Seed of folds, samples and projections. The same seed and rows give the same model on any number of threads.
+        Seed of folds, samples and projections, 1 unless given, as in the program. The same seed and rows give the same model on any number of threads.
     n_jobs : int or None
         Number of threads. -1 means all processors, None as many as OMP_NUM_THREADS says, or else all.
     verbose : int
@@ -209,7 +210,7 @@ class _Base(BaseEstimator):
         folds: int = 5,
         categorical_features: Sequence[str] | None = None,
         text_features: Sequence[str] | None = None,
-        random_state: Any = 0,
+        random_state: Any = 1,
         n_jobs: int | None = None,
         verbose: int = 0,
     ):
@@ -513,7 +514,7 @@ class AnomalyDetector(OutlierMixin, _Base):
         folds: int = 5,
         categorical_features: Sequence[str] | None = None,
         text_features: Sequence[str] | None = None,
-        random_state: Any = 0,
+        random_state: Any = 1,
         n_jobs: int | None = None,
         verbose: int = 0,
     ):

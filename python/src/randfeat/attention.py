@@ -167,7 +167,7 @@ def calibrate(
     scale: float | None = None,
     *,
     by_cost: bool = False,
-    random_state: int = 0,
+    random_state: int = 1,
     n_jobs: int | None = None,
 ) -> Attention:
     """Choose for every head the fastest method whose error stays within a tolerance, for data like q, k and v.

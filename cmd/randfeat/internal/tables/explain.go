@@ -420,7 +420,9 @@ func (r *ExplainResult) print(w io.Writer) error {
 			for _, n := range r.Neighbours {
 				var cells []string
 				for _, c := range x.Parts[:min(len(x.Parts), 8)] {
-					cells = append(cells, c.Column+" "+n.Values[c.Column])
+					if v, ok := n.Values[c.Column]; ok {
+						cells = append(cells, c.Column+" "+v)
+					}
 				}
 				fmt.Fprintf(w, "  %.3f  %s\n", n.Similarity, strings.Join(cells, ", "))
 			}
