@@ -96,7 +96,7 @@ func OnLoopback(address string) (bool, error) {
 func Listen(address string) (net.Listener, error) {
 	ln, err := net.Listen("tcp", address)
 	if errors.Is(err, syscall.EADDRINUSE) {
-		return nil, fmt.Errorf("another program listens on %s: choose another --addr, or port 0 for a free one: %w",
+		return nil, fmt.Errorf("another program listens on %s: choose another address, or port 0 for a free port: %w",
 			address, err)
 	}
 	if err != nil {
