@@ -53,8 +53,6 @@ type Exact[T dense.Float] struct {
 	Window int
 	// Unchecked skips the check for NaN and infinities. Set it only if the values are known to be finite.
 	Unchecked bool
-	// Workers limits the goroutines of a call; 0 means GOMAXPROCS. Results are bit-identical for any value.
-	Workers int
 	// Keep, if not nil, receives the normalisers of Forward. Backward then reads them instead of computing the scores
 	// again.
 	Keep *Normalisers[T]
@@ -111,14 +109,6 @@ func keyBlock[T dense.Float]() int { return 2048 / int(unsafe.Sizeof(T(0))) }
 
 // Forward writes the attention of q over k and v to out. out has the heads and length of q and the dimension of v.
 func (a *Exact[T]) Forward(out, q, k, v Seq[T]) (Report, error) {
-	if a.Workers > 0 {
-		return par.Result(a.Workers, func() (Report, error) { return runExact(a, out, q, k, v) })
-	}
-	return runExact(a, out, q, k, v)
-}
-
-// runExact is Forward under the limit of Workers that the caller has set.
-func runExact[T dense.Float](a *Exact[T], out, q, k, v Seq[T]) (Report, error) {
 	if err := CheckForward(&a.Visibility, out, q, k, v); err != nil {
 		return Report{}, err
 	}
@@ -303,7 +293,7 @@ func allMasked[T dense.Float](bias []T) bool {
 // on the number of processors.
 func (c *exactCall[T]) splitQueries() {
 	rows := max(edgeRows, taskRows/c.group/edgeRows*edgeRows)
-	for rows > edgeRows && c.q.Batch*c.k.Heads*c.q.Len/rows < 4*par.Procs() {
+	for rows > edgeRows && c.q.Batch*c.k.Heads*c.q.Len/rows < 4*runtime.GOMAXPROCS(0) {
 		rows = max(edgeRows, rows/2/edgeRows*edgeRows)
 	}
 	c.tasks = c.tasks[:0]

@@ -21,22 +21,12 @@ import (
 // one copy of q and dout. A key head that is shared by a group of query heads gets the sum over the group. Keys that no
 // query sees, and their values, get zeros.
 //
+// There are two loops. The first, over queries, recomputes normalisers if Forward kept none, and writes the rows that
+// keys need (prepareRows). The second, over key blocks, computes dk and dv of a block and adds its part to dq (backward).
+//
 // Every dq_i is summed in the order of the keys, and every dk_j and dv_j in the order of the queries. The bits
 // therefore do not depend on the number of workers.
 func (a *Exact[T]) Backward(dq, dk, dv, dout, out, q, k, v Seq[T]) error {
-	if a.Workers > 0 {
-		_, err := par.Result(a.Workers, func() (struct{}, error) {
-			return struct{}{}, exactBackward(a, dq, dk, dv, dout, out, q, k, v)
-		})
-		return err
-	}
-	return exactBackward(a, dq, dk, dv, dout, out, q, k, v)
-}
-
-// exactBackward runs Backward in two loops. The first, over queries, recomputes normalisers if Forward kept none, and
-// writes the rows that keys need (prepareRows). The second, over key blocks, computes dk and dv of a block and adds its
-// part to dq (backward).
-func exactBackward[T dense.Float](a *Exact[T], dq, dk, dv, dout, out, q, k, v Seq[T]) error {
 	if err := CheckForward(&a.Visibility, out, q, k, v); err != nil {
 		return err
 	}

@@ -3,6 +3,7 @@ package attention
 import (
 	"errors"
 	"math"
+	"runtime"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -173,7 +174,8 @@ func TestPanicOfAKeyBlockReachesTheCaller(t *testing.T) {
 		}
 		tab.TMul(dst, x, y)
 	}
-	a, q := &Exact[float32]{Workers: 4}, gaussianSeq[float32](1, 1, 1, 6*gradBlock, 8)
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(4))
+	a, q := &Exact[float32]{}, gaussianSeq[float32](1, 1, 1, 6*gradBlock, 8)
 	out := forward(t, a, q, q, q)
 	want := backward(t, a, out, q, q, q)
 	for _, at := range []int64{1, 2, 9, 40} {

@@ -20,20 +20,6 @@ type filled[B any] struct {
 // raised again in the caller; the goroutine has ended when ahead returns, even after a panic of use. Both channels hold
 // two buffers, so the goroutine never blocks on a caller that has given up.
 func ahead[B any](buffers [2]*B, fill, use func(*B) error) error {
-	limit := par.Limit()
-	// One goroutine is allowed: fill and use alternate.
-	if limit == 1 {
-		for b := buffers[0]; ; {
-			if err := fill(b); err == io.EOF {
-				return nil
-			} else if err != nil {
-				return err
-			}
-			if err := use(b); err != nil {
-				return err
-			}
-		}
-	}
 	full := make(chan filled[B], len(buffers))
 	empty := make(chan *B, len(buffers))
 	for _, b := range buffers {
@@ -43,7 +29,7 @@ func ahead[B any](buffers [2]*B, fill, use func(*B) error) error {
 		defer close(full)
 		for b := range empty {
 			f := filled[B]{b: b}
-			f.caught = par.Catch(func() { par.Limited(limit/2, func() { f.err = fill(b) }) })
+			f.caught = par.Catch(func() { f.err = fill(b) })
 			full <- f // never blocks: the channel has room for both buffers
 			if f.err != nil || f.caught != nil {
 				return
@@ -55,13 +41,6 @@ func ahead[B any](buffers [2]*B, fill, use func(*B) error) error {
 		for range full { // ends when the goroutine closes full
 		}
 	}()
-	var err error
-	par.Limited(limit-limit/2, func() { err = useAll(full, empty, use) })
-	return err
-}
-
-// useAll is the caller's loop of ahead: it uses full buffers in order and returns them to be filled.
-func useAll[B any](full chan filled[B], empty chan *B, use func(*B) error) error {
 	for f := range full {
 		if f.caught != nil {
 			panic(f.caught)

@@ -21,7 +21,7 @@ import (
 // With s.Margins it takes up to 40n² further multiply-adds per class. If few rows violate a margin, it takes far less,
 // and only the kernels of these rows.
 func FitExact(s Setup, x, y dense.Matrix[float64], lambda float64) (*Model, error) {
-	return par.Result(s.Workers, func() (*Model, error) { return fitExact(s, x, y, lambda) })
+	return fitExact(s, x, y, lambda)
 }
 
 // fitExact forms the kernel matrix of all rows and solves for α. Margins of many rows are first sought among the rows
@@ -52,7 +52,7 @@ func fitExact(s Setup, x, y dense.Matrix[float64], lambda float64) (*Model, erro
 	}
 	if margins && x.Rows >= iterativeMargins {
 		s.Margins = true
-		m, _, err := fitIterative(s, x, y, lambda, Iterative{Steps: marginProducts})
+		m, _, err := FitExactIterative(s, x, y, lambda, Iterative{Steps: marginProducts})
 		return m, err
 	}
 	k := dense.New[float64](x.Rows, x.Rows)

@@ -252,8 +252,7 @@ func TestMarginsFromFewerRows(t *testing.T) {
 	s := Setup{Task: Classification, Outputs: 3, Margins: true,
 		Spec: randfeat.Spec{Kernel: kernel.Kernel{Scale: 0.7}, Dim: 2}}
 	fit := func(workers int, o Iterative) (*Model, Iterations, error) {
-		s := s
-		s.Workers = workers
+		defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(workers))
 		return FitExactIterative(s, x, y, lambda, o)
 	}
 	m, done, err := fit(1, Iterative{})

@@ -10,7 +10,6 @@ import (
 	"github.com/randfeat/randfeat/coupling"
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/internal/krr"
-	"github.com/randfeat/randfeat/internal/par"
 )
 
 const (
@@ -43,13 +42,7 @@ const (
 // Residuals of a class are relative to the length of its targets, or of those of a class of a 64th of the rows.
 //
 // The bits do not depend on GOMAXPROCS. Ending before the residual is small is not an error: see Iterations.Converged.
-func FitExactIterative(s Setup, x, y dense.Matrix[float64], lambda float64, o Iterative) (m *Model, done Iterations,
-	err error) {
-	par.Limited(s.Workers, func() { m, done, err = fitIterative(s, x, y, lambda, o) })
-	return m, done, err
-}
-
-func fitIterative(s Setup, x, y dense.Matrix[float64], lambda float64, o Iterative) (*Model, Iterations, error) {
+func FitExactIterative(s Setup, x, y dense.Matrix[float64], lambda float64, o Iterative) (*Model, Iterations, error) {
 	var done Iterations
 	if s.Weighted {
 		return nil, done, fmt.Errorf("conjugate gradients of rows with weights: use Ridge: %w", ErrSetup)

@@ -67,9 +67,8 @@ const (
 // takes n·m products instead of n·m².
 //
 // The bits do not depend on GOMAXPROCS. Ending before the residual is small is not an error: see Iterations.Converged.
-func FitIterative(s Setup, rows Rows, lambda float64, o Iterative) (m *Model, done Iterations, err error) {
-	par.Limited(s.Workers, func() { m, done, err = fitByRows(s, rows, lambda, o) })
-	return m, done, err
+func FitIterative(s Setup, rows Rows, lambda float64, o Iterative) (*Model, Iterations, error) {
+	return fitByRows(s, rows, lambda, o)
 }
 
 // fitByRows runs FitIterative in four steps: one pass for means, right-hand side and a sample of rows; the

@@ -46,12 +46,7 @@ type LogisticReport struct {
 
 // FitLogistic fits multinomial logistic regression on the features of queries by L-BFGS. Features are float32 if
 // Setup.Float32; losses and sums over blocks are float64. Classes that no row has are allowed.
-func FitLogistic(s Setup, rows Rows, o LogisticOptions) (m *Model, rep LogisticReport, err error) {
-	par.Limited(s.Workers, func() { m, rep, err = anyLogistic(s, rows, o) })
-	return m, rep, err
-}
-
-func anyLogistic(s Setup, rows Rows, o LogisticOptions) (*Model, LogisticReport, error) {
+func FitLogistic(s Setup, rows Rows, o LogisticOptions) (*Model, LogisticReport, error) {
 	var rep LogisticReport
 	s.Task = cmp.Or(s.Task, Classification)
 	if s.Task != Classification {

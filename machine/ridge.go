@@ -7,7 +7,6 @@ import (
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/internal/kern"
 	"github.com/randfeat/randfeat/internal/linalg"
-	"github.com/randfeat/randfeat/internal/par"
 )
 
 // Ridge holds the [Sums] of kernel ridge regression: ΦᵀΦ, ΦᵀY, Σφ, Σy and Σy². It needs 8F² bytes (12F² in float32)
@@ -107,12 +106,6 @@ func (r *Ridge) Add(x, y dense.Matrix[float64]) error {
 	if err := r.setup.checkBlock(x, y, r.sums.N); err != nil {
 		return err
 	}
-	var err error
-	par.Limited(r.setup.Workers, func() { err = r.add(x, y) })
-	return err
-}
-
-func (r *Ridge) add(x, y dense.Matrix[float64]) error {
 	if r.setup.Float32 {
 		return r.blocks32.Add(&r.sums, newRidgeRows(r.setup, r.f32, x, y, r.sums.N), x.Rows, r.setup.Block)
 	}

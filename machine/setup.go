@@ -53,9 +53,6 @@ type Setup struct {
 	Start *Start
 	// Float32 computes features and their products in float32. Sums over many rows are still float64.
 	Float32 bool
-	// Workers bounds the goroutines of adding rows, of solving and of fits; 0 means GOMAXPROCS. It changes no bit of
-	// the result.
-	Workers int
 	// Block is the number of rows handled together; 0 means 1024. Memory for features is Block·F numbers, four times
 	// that for ridge. Smoothers and densities raise their references per block, so Block changes the rounding of their
 	// sums.

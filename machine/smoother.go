@@ -91,9 +91,7 @@ func (a *smoother) Add(x, y dense.Matrix[float64]) error {
 		if a.setup.TargetColumns() > 0 {
 			part = y.RowRange(lo, hi)
 		}
-		var err error
-		par.Limited(a.setup.Workers, func() { err = a.add(x.RowRange(lo, hi), part) })
-		if err != nil {
+		if err := a.add(x.RowRange(lo, hi), part); err != nil {
 			return err
 		}
 	}

@@ -9,7 +9,6 @@ import (
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/family"
 	"github.com/randfeat/randfeat/internal/linalg"
-	"github.com/randfeat/randfeat/internal/par"
 )
 
 // solve factors the normal equations for λ. It reuses the memory of u if that is large enough.
@@ -20,7 +19,7 @@ func (r *Ridge) solve(lambda float64, u dense.Matrix[float64]) (*linalg.Solution
 	if r.sums.N == 0 || !(r.sums.Weight > 0) {
 		return nil, fmt.Errorf("ridge of no rows, or of none that has a weight: %w", ErrNoRows)
 	}
-	s, err := par.Result(r.setup.Workers, func() (*linalg.Solution, error) { return r.sums.Solve(lambda, u) })
+	s, err := r.sums.Solve(lambda, u)
 	if err != nil {
 		return nil, fmt.Errorf("λ = %g: %w (%w): use a larger λ", lambda, ErrSingular, err)
 	}

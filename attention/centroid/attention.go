@@ -20,8 +20,6 @@ type Attention struct {
 	Specs []Spec
 	// Unchecked skips the check for NaN and infinities. Set it only if the values are known to be finite.
 	Unchecked bool
-	// Workers limits the goroutines of a call; 0 means GOMAXPROCS. Results are bit-identical for any value.
-	Workers int
 
 	calls    par.Pool[call] // the memory of calls
 	prefixes par.Pool[prefixCall]
@@ -29,13 +27,6 @@ type Attention struct {
 
 // Forward writes the attention of q over k and v to out. out has the heads and length of q and the dimension of v.
 func (a *Attention) Forward(out, q, k, v attention.Seq[float32]) (attention.Report, error) {
-	if a.Workers > 0 {
-		return par.Result(a.Workers, func() (attention.Report, error) { return a.forward(out, q, k, v) })
-	}
-	return a.forward(out, q, k, v)
-}
-
-func (a *Attention) forward(out, q, k, v attention.Seq[float32]) (attention.Report, error) {
 	if err := out.Check("out"); err != nil {
 		return attention.Report{}, err
 	}

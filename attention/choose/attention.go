@@ -3,6 +3,7 @@ package choose
 import (
 	"fmt"
 	"reflect"
+	"runtime"
 	"sync"
 
 	"github.com/randfeat/randfeat"
@@ -19,8 +20,6 @@ import (
 type Attention struct {
 	attention.Visibility
 	Unchecked bool // skip the search for values that are not finite
-	// Workers limits the goroutines of a call; 0 means GOMAXPROCS. Results are bit-identical for any value.
-	Workers int
 
 	choice *Choice
 	runs   []run
@@ -104,10 +103,6 @@ func (a *Attention) Choice() *Choice { return a.choice }
 // key/value heads and their dimensions must equal the numbers of the choice; the length may differ. An error about a
 // head that is not in the first run counts heads from the beginning of its run, and says so.
 func (a *Attention) Forward(out, q, k, v attention.Seq[float32]) (attention.Report, error) {
-	return par.Result(a.Workers, func() (attention.Report, error) { return a.forward(out, q, k, v) })
-}
-
-func (a *Attention) forward(out, q, k, v attention.Seq[float32]) (attention.Report, error) {
 	if a.choice == nil {
 		return attention.Report{}, fmt.Errorf("an attention without a choice, make it with New: %w", ErrChoice)
 	}
@@ -136,7 +131,7 @@ func (a *Attention) forward(out, q, k, v attention.Seq[float32]) (attention.Repo
 	}
 	// A run of few heads does not keep all processors busy, so runs execute in parallel.
 	workers := 1
-	if par.Limit() == 0 && par.Procs() > 1 {
+	if runtime.GOMAXPROCS(0) > 1 {
 		workers = len(a.runs)
 	}
 	par.Each(len(a.runs), workers, one)

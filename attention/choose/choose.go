@@ -39,8 +39,6 @@ type Options struct {
 	ByCost bool
 	Rows   int    // query rows per head and batch to measure errors on; 0 means the default of NewCheck
 	Seed   uint64 // seeds the rows, the clusterings and the projections
-	// Workers limits the goroutines of Choose and of the rate measurement; 0 means GOMAXPROCS.
-	Workers int
 	// Plans are the candidates; nil means a grid that suits the length. Families with parameters are fitted to each
 	// head, and heads have independent projections (linear.HeadSpecs).
 	Plans []Plan
@@ -55,9 +53,7 @@ type Options struct {
 // data but the fitted parameters of feature families.
 func Choose(o Options, vis attention.Visibility, scale float64, q, k, v attention.Seq[float32]) (*Choice,
 	error) {
-	return par.Result(o.Workers, func() (*Choice, error) {
-		return choose(o, scale, sample{vis, q, k, v})
-	})
+	return choose(o, scale, sample{vis, q, k, v})
 }
 
 // choose works in these steps. Heads are independent, so each step handles them in parallel; results do not depend on

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"math/bits"
+	"runtime"
 	"slices"
 	"sync"
 	"time"
@@ -12,7 +13,6 @@ import (
 	"github.com/randfeat/randfeat/attention/centroid"
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/internal/heads"
-	"github.com/randfeat/randfeat/internal/par"
 )
 
 // Rates convert costs to seconds on one machine, for heads and sequences of one size. Costs count multiply-adds, but a
@@ -129,7 +129,7 @@ func MeasureRates(causal bool, q, k, v attention.Shape) (*Rates, error) {
 	defer ratesLock.Unlock()
 	near := 1 << bits.Len(uint(max(1, 2*k.Len/3))) // the nearest power of two
 	near = min(max(near, minRatesLength), maxRatesLength)
-	key := ratesKey{par.Procs(), min(k.Heads, par.Procs()), q.Heads / k.Heads, near, q.Dim, v.Dim, causal}
+	key := ratesKey{runtime.GOMAXPROCS(0), min(k.Heads, runtime.GOMAXPROCS(0)), q.Heads / k.Heads, near, q.Dim, v.Dim, causal}
 	if r, ok := ratesDone[key]; ok {
 		return &r, nil
 	}

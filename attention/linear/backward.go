@@ -38,9 +38,6 @@ import (
 func (a *Attention[T]) Backward(dq, dk, dv, dout, out, q, k, v attention.Seq[T],
 	grads []*randfeat.Grad[T]) (attention.Report, error) {
 	args := backArgs[T]{dq: dq, dk: dk, dv: dv, dout: dout, out: out, grads: grads}
-	if a.Workers > 0 {
-		return par.Result(a.Workers, func() (attention.Report, error) { return linearBackward(a, args, q, k, v) })
-	}
 	return linearBackward(a, args, q, k, v)
 }
 

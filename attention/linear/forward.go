@@ -11,14 +11,6 @@ import (
 // Forward writes the attention of q over k and v to out. The number of query heads is a multiple of the number of
 // key/value heads. out has the heads and positions of q and the columns of v; it must not share memory with the inputs.
 func (a *Attention[T]) Forward(out, q, k, v attention.Seq[T]) (attention.Report, error) {
-	if a.Workers > 0 {
-		return par.Result(a.Workers, func() (attention.Report, error) { return forward(a, out, q, k, v) })
-	}
-	return forward(a, out, q, k, v)
-}
-
-// forward is Forward under the limit of Workers that the caller has set.
-func forward[T dense.Float](a *Attention[T], out, q, k, v attention.Seq[T]) (attention.Report, error) {
 	if err := a.check(out, q, k, v); err != nil {
 		return attention.Report{}, err
 	}

@@ -33,8 +33,6 @@ type Attention[T dense.Float] struct {
 	Chunk int // rows handled together; 0 chooses by the number of features. It changes rounding
 	// Unchecked skips the search for NaN and infinities. Set it only if the values are known to be finite.
 	Unchecked bool
-	// Workers limits the goroutines of a call; 0 means GOMAXPROCS. Results are bit-identical for any value.
-	Workers int
 
 	calls, backs par.Pool[any] // of *call and *backCall; as types, Forward would link gradients
 }

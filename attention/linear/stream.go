@@ -2,6 +2,7 @@ package linear
 
 import (
 	"math"
+	"runtime"
 	"slices"
 	"sort"
 
@@ -10,7 +11,6 @@ import (
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/internal/buf"
 	"github.com/randfeat/randfeat/internal/kern"
-	"github.com/randfeat/randfeat/internal/par"
 )
 
 // stream is one packed sequence of one key/value head with the query heads of its group: the unit that a forward or a
@@ -311,7 +311,7 @@ func (c *streams[T]) workers(times int) (n int, alone bool) {
 			items += n // the queries of a segment can be divided, or its keys
 		}
 	}
-	n = max(1, min(par.Procs(), work/c.tab.Grain, items))
+	n = max(1, min(runtime.GOMAXPROCS(0), work/c.tab.Grain, items))
 	if n == 1 || len(c.all) < n {
 		return n, n == 1
 	}

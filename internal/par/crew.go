@@ -60,7 +60,6 @@ func (c *Crew[W]) Do(n, workers int, s Step[W]) error {
 	if n <= 0 {
 		return nil
 	}
-	workers = bounded(workers)
 	observed(n, workers)
 	workers = max(1, min(workers, n))
 	c.Hire(workers)

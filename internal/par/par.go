@@ -1,5 +1,5 @@
 // Package par runs loops on several goroutines. Which goroutine computes an item never changes the item, so results
-// are the same at any GOMAXPROCS. [Limited] bounds the goroutines of everything that a call runs through this package.
+// are the same at any GOMAXPROCS.
 //
 // # Which one to use
 //
@@ -34,9 +34,9 @@ import (
 type Job interface{ Run(worker, lo, hi int) }
 
 // Workers is the number of goroutines that Do should use for n items if at least grain items pay for one. It is at most
-// GOMAXPROCS and at most the limit of the caller.
+// GOMAXPROCS.
 func Workers(n, grain int) int {
-	return bounded(max(1, min(runtime.GOMAXPROCS(0), n/max(1, grain))))
+	return max(1, min(runtime.GOMAXPROCS(0), n/max(1, grain)))
 }
 
 // Group runs jobs on a set of goroutines. It keeps the memory of its workers between calls, so a warm Group allocates
@@ -64,7 +64,6 @@ type Group struct {
 	wg      sync.WaitGroup
 	_       line
 	caught  atomic.Pointer[Panic] // the first panic of the current Do
-	limit   int                   // limit of the goroutines of a part; 0 means none
 }
 
 // worker is one goroutine of a Group, from the Do that starts it to the end of its linger. state is the only field that
@@ -108,27 +107,18 @@ func (g *Group) Do(n, workers int, job Job) {
 	if n <= 0 {
 		return
 	}
-	if workers = bounded(workers); workers > 1 {
+	if workers > 1 {
 		observed(n, workers)
 	}
 	g.do(n, workers, job)
 }
 
-// do is Do without the limit on workers and the call of Observe, which Crew and For have made already.
+// do is Do without the call of Observe, which Crew and For have made already.
 func (g *Group) do(n, workers int, job Job) {
 	workers = max(1, min(workers, n))
 	if workers == 1 {
 		job.Run(0, 0, n)
 		return
-	}
-	g.limit = 0
-	if most := Limit(); most > 0 {
-		workers = min(workers, most)
-		// The limit is divided among the goroutines, so that nested loops together stay within it.
-		if g.limit = most / workers; workers == 1 {
-			job.Run(0, 0, n)
-			return
-		}
 	}
 	for w := len(g.workers) + 1; w < workers; w++ {
 		k := new(worker)
@@ -212,14 +202,6 @@ func (g *Group) work(w int) {
 			g.caught.CompareAndSwap(nil, panicOf(v))
 		}
 	}()
-	if g.limit > 0 {
-		below(g.limit, func() { g.parts(w) })
-		return
-	}
-	g.parts(w)
-}
-
-func (g *Group) parts(w int) {
 	for {
 		lo, hi := g.claim()
 		if lo == hi {

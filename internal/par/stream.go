@@ -7,8 +7,7 @@ import "sync"
 //
 // A Stream holds at most Window items. Its goroutines end when there is nothing to do, and Next starts new ones as
 // needed, so a Stream that is abandoned leaves none behind. The caller of Next works on items itself only while no
-// goroutine is running, because it has to hand out items that are ready. A source of one item starts no goroutine, nor
-// does a Next inside of Limited.
+// goroutine is running, because it has to hand out items that are ready. A source of one item starts no goroutine.
 //
 // After a panic of Take or Work, Next panics with a *Panic. Work that waits for an earlier item must not wait for one
 // that has panicked.
@@ -122,9 +121,6 @@ func (s *Stream[T]) room() bool {
 func (s *Stream[T]) hire() {
 	work := s.begun < len(s.queue) || s.Ahead && s.room() && len(s.queue) > 0
 	if !work || s.running >= s.Workers || s.Workers < 2 || s.closed {
-		return
-	}
-	if Limit() > 0 { // goroutines that go on between calls of Next would be at work beside those of the caller
 		return
 	}
 	s.running++

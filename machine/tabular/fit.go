@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/randfeat/randfeat/data"
-	"github.com/randfeat/randfeat/internal/par"
 	"github.com/randfeat/randfeat/machine"
 )
 
@@ -27,11 +26,7 @@ func Fit(ctx context.Context, src data.Source, o Options) (*machine.Model, *Repo
 	in := job{ctx: ctx, src: src, o: o, weighs: o.Schema == nil}
 	log, began := new(journal), time.Now()
 	file := newCheckpoint(o, log)
-	var r Report
-	m, err := par.Result(o.Workers, func() (m *machine.Model, err error) {
-		m, r, err = fitTable(in, log, file)
-		return m, err
-	})
+	m, r, err := fitTable(in, log, file)
 	if err != nil {
 		if stop := ctx.Err(); stop != nil && errors.Is(err, stop) {
 			err = errors.Join(err, file.write()) // all that was done until now

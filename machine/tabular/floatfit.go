@@ -3,6 +3,7 @@ package tabular
 import (
 	"errors"
 	"math"
+	"runtime"
 
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/internal/buf"
@@ -133,7 +134,7 @@ func (q *quick) kernels(w *quickWork, s float64) {
 // try fits settings in parallel and leaves out those that are singular. Each fit has the losses of the rows from the
 // index from on.
 func (q *quick) try(points []exactPoint, from int) ([]quickFit, error) {
-	workers := min(par.Procs(), len(points))
+	workers := min(runtime.GOMAXPROCS(0), len(points))
 	for len(q.work) < workers {
 		q.work = append(q.work, quickWork{})
 	}

@@ -79,8 +79,6 @@ type Options struct {
 	Sample  int  // rows on which choices are tried; 0: 8192
 	Float32 bool // features and their products in float32
 	Block   int  // rows handled together; 0: 1024
-	// Workers limits the goroutines of the fit; 0 means GOMAXPROCS. The model is byte-identical for any value.
-	Workers int
 
 	// IntervalBy names a categorical column. Prediction intervals of a regression are then made separately for each
 	// level.

@@ -41,7 +41,7 @@ type optionsJSON struct {
 	Quick        bool              `json:"quick,omitempty"`
 }
 
-// MarshalJSON writes the options that change the model: all but Compare, Workers, the checkpoint, Progress and Warn.
+// MarshalJSON writes the options that change the model: all but Compare, the checkpoint, Progress and Warn.
 func (o Options) MarshalJSON() ([]byte, error) {
 	j := optionsJSON{Learn: o.Learn, Schema: o.Schema, Marks: o.Marks, Keep: o.Keep, Kind: o.Kind, Kernel: o.Kernel,
 		Bandwidth: o.Bandwidth, Lambda: o.Lambda, Features: o.Features, Budget: o.Budget, Memory: o.Memory, Map: o.Map,

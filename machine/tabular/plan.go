@@ -14,7 +14,6 @@ import (
 	"github.com/randfeat/randfeat/data"
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/family"
-	"github.com/randfeat/randfeat/internal/par"
 	"github.com/randfeat/randfeat/internal/tensorfile"
 	"github.com/randfeat/randfeat/machine"
 )
@@ -103,7 +102,7 @@ func Choose(ctx context.Context, t Table, o Options) (*Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	d, err := par.Result(o.Workers, func() (*decision, error) { return searchAll(f, s, t.Rows) })
+	d, err := searchAll(f, s, t.Rows)
 	if err != nil {
 		return nil, err
 	}

@@ -5,17 +5,14 @@ import (
 	"context"
 	"runtime"
 	"slices"
-	"sync/atomic"
 	"testing"
 
 	"github.com/randfeat/randfeat/data"
-	"github.com/randfeat/randfeat/internal/par"
 	"github.com/randfeat/randfeat/machine"
 )
 
-// Fits keep to their Workers, and have the same bytes with any number.
-func TestWorkers(t *testing.T) {
-	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(8))
+// Fits have the same bytes on any number of processors.
+func TestProcessors(t *testing.T) {
 	r := newRepeatable(300, 4, 7)
 	rows := make([]int, len(r.y))
 	for i := range rows {
@@ -32,15 +29,8 @@ func TestWorkers(t *testing.T) {
 		if testing.Short() && name != "exact" {
 			continue
 		}
-		fit := func(workers int) (model []byte, most int64) {
-			var seen atomic.Int64
-			see := func(_, n int) {
-				for m := seen.Load(); int64(n) > m && !seen.CompareAndSwap(m, int64(n)); m = seen.Load() {
-				}
-			}
-			par.Observe.Store(&see)
-			defer par.Observe.Store(nil)
-			o.Workers = workers
+		fit := func(processors int) []byte {
+			defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(processors))
 			m, _, err := Fit(context.Background(), src, o)
 			if err != nil {
 				t.Fatal(err)
@@ -49,19 +39,12 @@ func TestWorkers(t *testing.T) {
 			if _, err := m.WriteTo(&b); err != nil {
 				t.Fatal(err)
 			}
-			return b.Bytes(), seen.Load()
+			return b.Bytes()
 		}
-		want, most := fit(0)
-		if most < 3 {
-			t.Errorf("%s: %d goroutines at most with 8 processors: nothing is limited", name, most)
-		}
-		for _, workers := range []int{1, 3} {
-			got, most := fit(workers)
-			if most > int64(workers) {
-				t.Errorf("%s: a loop on %d goroutines with Workers %d", name, most, workers)
-			}
-			if !slices.Equal(got, want) {
-				t.Errorf("%s: other bytes with Workers %d", name, workers)
+		want := fit(8)
+		for _, processors := range []int{1, 3} {
+			if !slices.Equal(fit(processors), want) {
+				t.Errorf("%s: other bytes on %d processors", name, processors)
 			}
 		}
 	}

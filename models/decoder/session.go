@@ -3,6 +3,7 @@ package decoder
 import (
 	"fmt"
 	"math"
+	"runtime"
 
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/internal/buf"
@@ -274,7 +275,7 @@ func (s *Session) layers(first int, x nn.Matrix) error {
 	w.cos, w.sin = buf.Sized(w.cos, n*len(w.freqs)), buf.Sized(w.sin, n*len(w.freqs))
 	nn.Rows(n, rowGrain, w.angles)
 	w.rows = rowBlock
-	if n < itemsEach*rowBlock*par.Procs() {
+	if n < itemsEach*rowBlock*runtime.GOMAXPROCS(0) {
 		w.rows = rowBlock / 2
 	}
 	items := (n + w.rows - 1) / w.rows

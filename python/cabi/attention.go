@@ -9,7 +9,6 @@ import (
 
 	"github.com/randfeat/randfeat/attention"
 	"github.com/randfeat/randfeat/attention/choose"
-	"github.com/randfeat/randfeat/internal/par"
 )
 
 // sequences are always float32, like the tensors of models. A float64 version would add a tenth to the size of the
@@ -39,8 +38,8 @@ func rf_attention_choose(q, k, v *C.rf_seq, options C.rf_string, workers C.int32
 			return err
 		}
 		return run(func(context.Context, func(string, int64, int64)) (any, any, error) {
-			c, err := choose.Choose(choose.Options{Tol: o.Tol, Budget: o.Budget, Seed: o.Seed, ByCost: o.ByCost,
-				Workers: int(workers)}, attention.Visibility{Causal: o.Causal}, o.Scale, qs, ks, vs)
+			defer useThreads(int(workers))()
+			c, err := choose.Choose(choose.Options{Tol: o.Tol, Budget: o.Budget, Seed: o.Seed, ByCost: o.ByCost}, attention.Visibility{Causal: o.Causal}, o.Scale, qs, ks, vs)
 			if err != nil {
 				return nil, nil, err
 			}
@@ -100,9 +99,8 @@ func rf_attention_run(h C.uint64_t, q, k, v, out *C.rf_seq, causal C.int32_t, sc
 			return err
 		}
 		return run(func(context.Context, func(string, int64, int64)) (any, any, error) {
-			// The same attention may serve concurrent calls with different numbers of workers, so the number is not
-			// stored in it.
-			r, err := par.Result(int(workers), func() (attention.Report, error) { return a.Forward(dst, qs, ks, vs) })
+			defer useThreads(int(workers))()
+			r, err := a.Forward(dst, qs, ks, vs)
 			return nil, map[string]int64{"rows": r.Rows, "empty": r.Empty, "negative": r.Negative, "zero": r.Zero,
 				"exact": r.Exact, "scored": r.Scored}, err
 		}, jobOut, nil, report)

@@ -31,7 +31,8 @@ func rf_fit(t C.uint64_t, options C.rf_string, workers C.int32_t, jobOut, handle
 			return fmt.Errorf("options: %w", err)
 		}
 		return run(func(ctx context.Context, progress func(string, int64, int64)) (any, any, error) {
-			o.Progress, o.Workers = progress, int(workers)
+			defer useThreads(int(workers))()
+			o.Progress = progress
 			m, r, err := tabular.Fit(ctx, table.src, o)
 			if err != nil {
 				return nil, nil, err

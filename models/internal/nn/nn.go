@@ -8,6 +8,7 @@ package nn
 import (
 	"fmt"
 	"math"
+	"runtime"
 
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/internal/kern"
@@ -168,7 +169,7 @@ func (m *Mul) Do(k Kernels, y, x Matrix, l *Linear) {
 		}
 		workers := 1 + int(math.Sqrt(float64(work)/mulShare))
 		par.For(l.groups, (l.groups+workers-1)/workers, m.groups)
-	case x.Rows >= rowBlock*par.Procs():
+	case x.Rows >= rowBlock*runtime.GOMAXPROCS(0):
 		par.For((x.Rows+rowBlock-1)/rowBlock, 1, m.rows)
 	default:
 		par.For(len(l.views), max(1, k.Table.Grain/4*len(l.views)/max(1, work)), m.columns)
