@@ -39,7 +39,8 @@ func rf_attention_choose(q, k, v *C.rf_seq, options C.rf_string, workers C.int32
 		}
 		return run(func(context.Context, func(string, int64, int64)) (any, any, error) {
 			defer useThreads(int(workers))()
-			c, err := choose.Choose(choose.Options{Tol: o.Tol, Budget: o.Budget, Seed: o.Seed, ByCost: o.ByCost}, attention.Visibility{Causal: o.Causal}, o.Scale, qs, ks, vs)
+			c, err := choose.Choose(choose.Options{Tol: o.Tol, Budget: o.Budget, Seed: o.Seed,
+				ByCost: o.ByCost}, attention.Visibility{Causal: o.Causal}, o.Scale, qs, ks, vs)
 			if err != nil {
 				return nil, nil, err
 			}
