@@ -65,25 +65,6 @@ func zScores(t *testing.T, g *stattest.Moments, f family.Family, c coupling.Coup
 }
 
 // The tests of this file must be able to fail: each takes a wrong map through the same comparison as a right one.
-//
-// The traps of design/PEERS.md, and the test of each:
-//
-//	 1 QR without the sign fix       coupling: TestTrapQRWithoutSignFix
-//	 2 epsilon added to features     TestTrapNoEpsilonInFeatures
-//	 3 stabiliser over wrong axes    randfeattest: rows; attention/linear: TestLinearCausality
-//	 4 padding masked only in V      attention/linear: TestLinearPadding
-//	 5 causal fallback of L×m×d      attention/linear: TestLinearMemory
-//	 6 redraw seeded from data       TestConformance (rows and threads of randfeattest)
-//	 7 half-precision sums           TestTrapLongFloat32Sums; internal/kern: TestAccumulatorErrorGrowth;
-//	                                 attention/linear: TestTrapLongSums
-//	 8 tiny denominators             attention/linear: TestTrapTinyDenominators
-//	 9 hybrid weights swapped        TestTrapHybridWeightsSwapped
-//	10 loose tolerance               TestTrapBandwidth; TestEveryFamilyWithEveryCoupling for variances
-//	11 structured slower than dense  TestTrapStructuredIsNotSlower
-//	12 orthogonality on wrong axis   coupling: TestTrapOrthogonalityOnTheWrongAxis
-//	   norms reused for all blocks   coupling: TestTrapNormsReusedOverBlocks
-//	   one seed for all rotations    coupling: TestTrapOneSeedForAllGivensRotations
-//	   (and chi_d norms in n > d     coupling: TestTrapChiOfTheWrongDimensionAfterPadding)
 
 // A long sum of features in one float32 stops growing; the accumulator of package kern must not. The features are those
 // of a map, repeated: the exact sum is a multiple of that of one block.

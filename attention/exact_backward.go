@@ -22,7 +22,8 @@ import (
 // query sees, and their values, get zeros.
 //
 // There are two loops. The first, over queries, recomputes normalisers if Forward kept none, and writes the rows that
-// keys need (prepareRows). The second, over key blocks, computes dk and dv of a block and adds its part to dq (backward).
+// keys need (prepareRows). The second, over key blocks, computes dk and dv of a block and adds its part to dq
+// (backward).
 //
 // Every dq_i is summed in the order of the keys, and every dk_j and dv_j in the order of the queries. The bits
 // therefore do not depend on the number of workers.
