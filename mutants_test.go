@@ -118,7 +118,7 @@ func TestTrapLongFloat32Sums(t *testing.T) {
 	}
 }
 
-// Trap 11: a map whose projections are structured may not lose to the dense one: it chooses the cheaper path. The
+// a map whose projections are structured may not lose to the dense one: it chooses the cheaper path. The
 // minimum over alternating runs is compared, with a margin far above its noise.
 func TestTrapStructuredIsNotSlower(t *testing.T) {
 	if testing.Short() {
@@ -188,7 +188,7 @@ func TestMutantScale(t *testing.T) {
 	}
 }
 
-// Trap 9 of the peers: λ̂ = θ/π must multiply the positive base. Swapped weights stay unbiased, so only the variance
+// λ̂ = θ/π must multiply the positive base. Swapped weights stay unbiased, so only the variance
 // and the exactness at θ = 0 can tell.
 func TestTrapHybridWeightsSwapped(t *testing.T) {
 	if testing.Short() {
@@ -220,7 +220,7 @@ func TestTrapHybridWeightsSwapped(t *testing.T) {
 	}
 }
 
-// Trap 10: a bandwidth wrong by a factor of two hid behind a loose tolerance for years.
+// a bandwidth wrong by a factor of two hid behind a loose tolerance for years.
 func TestTrapBandwidth(t *testing.T) {
 	if testing.Short() {
 		t.Skip("many draws: run without -short")
@@ -265,7 +265,7 @@ func TestTrapBandwidth(t *testing.T) {
 	}
 }
 
-// Trap 2: an epsilon added to features biases small kernel values. Ours are scale free: moving both points away from
+// an epsilon added to features biases small kernel values. Ours are scale free: moving both points away from
 // the origin along the same direction must leave the log of every feature exact.
 func TestTrapNoEpsilonInFeatures(t *testing.T) {
 	omega := dense.MustFromRows([][]float64{{0.3, -1.2}, {1.1, 0.4}, {-0.7, 0.2}})

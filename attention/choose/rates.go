@@ -129,7 +129,8 @@ func MeasureRates(causal bool, q, k, v attention.Shape) (*Rates, error) {
 	defer ratesLock.Unlock()
 	near := 1 << bits.Len(uint(max(1, 2*k.Len/3))) // the nearest power of two
 	near = min(max(near, minRatesLength), maxRatesLength)
-	key := ratesKey{runtime.GOMAXPROCS(0), min(k.Heads, runtime.GOMAXPROCS(0)), q.Heads / k.Heads, near, q.Dim, v.Dim, causal}
+	procs := runtime.GOMAXPROCS(0)
+	key := ratesKey{procs, min(k.Heads, procs), q.Heads / k.Heads, near, q.Dim, v.Dim, causal}
 	if r, ok := ratesDone[key]; ok {
 		return &r, nil
 	}

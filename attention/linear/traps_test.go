@@ -41,7 +41,7 @@ func apart[T dense.Float](a, b attention.Seq[T], n int) float64 {
 	return diff / size
 }
 
-// Trap 7: sums over long sequences need more than float32. Keys that are all alike make every term count the same.
+// sums over long sequences need more than float32. Keys that are all alike make every term count the same.
 func TestTrapLongSums(t *testing.T) {
 	stattest.SkipRace(t)
 	const d, length, m = 4, 1 << 19, 8
@@ -99,7 +99,7 @@ func asFloat64(s attention.Seq[float32]) attention.Seq[float64] {
 	return out
 }
 
-// Trap 8: negative and zero denominators are neither clipped nor hidden. Every quotient is taken as it is, and counted.
+// negative and zero denominators are neither clipped nor hidden. Every quotient is taken as it is, and counted.
 func TestTrapTinyDenominators(t *testing.T) {
 	const d, length, m, dv = 4, 64, 4, 3 // few features and large inputs: estimates of both signs
 	q, k, v := randomSeq[float64](1, 1, length, d, 2.5, 0, 91), randomSeq[float64](1, 1, length, d, 2.5, 0, 92),
