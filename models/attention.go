@@ -31,8 +31,7 @@ const (
 type Attention struct {
 	Format  string `json:"format"`
 	Version int    `json:"version"`
-	// Model is the fingerprint of the model and its precision: a hash of its configuration, of the names, types and
-	// shapes of all tensors, and of the first 1024 bytes of each.
+	// Model is the fingerprint of the model and its precision, see [Model.Fingerprint].
 	Model string `json:"model"`
 	// Tokens is the number of tokens of the calibration text that were read.
 	Tokens int `json:"tokens"`
@@ -196,16 +195,25 @@ func (a *Attention) Shares(n int) (reads, seconds float64) {
 
 // variant is one way in which the heads of a decoder attend.
 type variant struct {
-	from        int                                           // it is used for first texts of at least so many tokens
-	fingerprint [32]byte                                      // of the model and its settings of attention
-	memory      func() func(layer int) (decoder.State, error) // makes the states of one session; nil: exact
-	empty       int64                                         // bytes of a session without tokens
+	from     int                                           // it is used for first texts of at least so many tokens
+	settings string                                        // of attention; empty: exact
+	memory   func() func(layer int) (decoder.State, error) // makes the states of one session; nil: exact
+	empty    int64                                         // bytes of a session without tokens
+}
+
+// fingerprint identifies the model and the way in which v attends.
+func (d *Decoder) fingerprint(v variant) [sha256.Size]byte {
+	base := d.base()
+	if v.settings == "" {
+		return base
+	}
+	return sha256.Sum256(append(base[:], v.settings...))
 }
 
 // variant returns the way in which sessions with a first text of n tokens attend. d.variants ascend in from, so the
 // last one that fits wins.
 func (d *Decoder) variant(n int) variant {
-	v := variant{fingerprint: d.base}
+	var v variant
 	for _, x := range d.variants {
 		if x.from <= n {
 			v = x
@@ -217,7 +225,7 @@ func (d *Decoder) variant(n int) variant {
 // add makes sessions whose first text has at least from tokens attend in another way. Calls must ascend in from. The
 // fingerprint covers the settings, so Resume refuses sessions that were saved under other ones.
 func (d *Decoder) add(from int, settings []byte, memory func() func(int) (decoder.State, error)) (*variant, error) {
-	v := variant{from: from, fingerprint: sha256.Sum256(append(d.base[:], settings...)), memory: memory}
+	v := variant{from: from, settings: string(settings), memory: memory}
 	s, err := d.model.NewSession(memory()) // fails here, not in the first session, if a plan cannot run
 	if err != nil {
 		return nil, err
@@ -231,7 +239,7 @@ func (d *Decoder) add(from int, settings []byte, memory func() func(int) (decode
 // between exact attention and centroids, and stays decisive afterwards. Sessions that were saved with other
 // attention cannot be resumed by the new decoder.
 func (d *Decoder) With(a *Attention) (*Decoder, error) {
-	if a.Model != hex.EncodeToString(d.base[:]) {
+	if base := d.base(); a.Model != hex.EncodeToString(base[:]) {
 		return nil, fmt.Errorf("the attention was calibrated for another model, or another precision of it: calibrate again, "+
 			"or use exact attention: %w", ErrAttention)
 	}

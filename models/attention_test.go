@@ -402,30 +402,6 @@ func TestAttentionByLength(t *testing.T) {
 	}
 }
 
-// An encoder's heads have plans within the tolerance, and the check tells them from exact attention.
-func TestCheckEncoder(t *testing.T) {
-	m := open(t, "bert")
-	ids := m.Tokens.EncodeText(nil, tiny.Text(8000))
-	list, err := m.Encoder.Check(ctx, ids, 0.3)
-	if err != nil || len(list) != 2 {
-		t.Fatalf("%+v, %v", list, err)
-	}
-	for i, c := range list {
-		if c.Tokens != 128<<i || c.Heads != 8 || len(c.Each) != 8 || !(c.Lowest > 0.9) || !(c.Cosine <= 1+1e-6) ||
-			!(c.Exact > 0 && c.Chosen > 0) {
-			t.Errorf("%+v", c)
-		}
-		for _, h := range c.Each {
-			if h.Method != "exact" && !(h.Measured > 0 && h.Measured < 0.6) {
-				t.Errorf("%d tokens: %+v", c.Tokens, h)
-			}
-		}
-	}
-	if _, err := m.Encoder.Check(ctx, ids[:50], 0.3); err == nil {
-		t.Error("a text of 50 tokens was accepted")
-	}
-}
-
 // Whatever a file says, it is refused or it runs.
 func FuzzAttention(f *testing.F) {
 	m, ids := long(f, models.Options{})

@@ -89,7 +89,8 @@ func (d *Decoder) Calibrate(ctx context.Context, ids []int32, opt Calibration) (
 	for rest := ids; len(rest) >= n && len(texts) < opt.Passages; rest = rest[n:] {
 		texts = append(texts, rest[:n])
 	}
-	a := &Attention{Format: attentionFormat, Version: attentionVersion, Model: hex.EncodeToString(d.base[:]),
+	base := d.base()
+	a := &Attention{Format: attentionFormat, Version: attentionVersion, Model: hex.EncodeToString(base[:]),
 		Tokens: n * len(texts)}
 	if opt.Exact {
 		var err error

@@ -24,7 +24,7 @@
 //
 // Files: open.go opens models, generate.go has decoders and sessions, session.go the format of saved sessions,
 // embed.go encoders, chat.go conversation formats; attention.go says how heads attend, calibrate.go chooses it, and
-// check.go, checkencoder.go and compact.go measure the error and the speed of these choices.
+// check.go and compact.go measure the error and the speed of these choices.
 //
 // This is a module of its own, so the main library does not depend on it. The packages below it also work alone:
 // weights (tensors and configurations), gguf and safetensors (files), token (tokenizers), encoder and decoder

@@ -17,9 +17,9 @@ import (
 type Decoder struct {
 	model    *decoder.Model
 	tokens   *token.Tokenizer
-	base     [32]byte  // fingerprint of the model
-	variants []variant // ways to attend, ascending in the length of the first text; none: exact
-	keys     int       // keys that a head keeps on average, see Constant; 0: all
+	base     func() [32]byte // fingerprint of the model; the first call reads its files
+	variants []variant       // ways to attend, ascending in the length of the first text; none: exact
+	keys     int             // keys that a head keeps on average, see Constant; 0: all
 	curves   *decoder.Curves
 }
 
@@ -72,7 +72,7 @@ func (s *Session) begin(n int) error {
 	if all, most := s.Len()+n, s.decoder.Context(); all > most {
 		return fmt.Errorf("%d tokens, the model reads at most %d: %w", all, most, ErrContext)
 	}
-	if v := s.decoder.variant(n); s.Len() == 0 && !s.keeps && v.fingerprint != s.how.fingerprint {
+	if v := s.decoder.variant(n); s.Len() == 0 && !s.keeps && v.settings != s.how.settings {
 		return s.attend(v)
 	}
 	return nil

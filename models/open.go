@@ -3,7 +3,10 @@ package models
 import (
 	"crypto/sha256"
 	"fmt"
+	"io/fs"
+	"maps"
 	"os"
+	"path"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -21,23 +24,64 @@ type Options struct {
 	// Precision is "float32", "int8" (weights in 8 or 4 bits, activations in 8) or "". The empty string means int8
 	// if the weights of the file are quantised, and float32 otherwise.
 	Precision string
+	// Prompts replace those of the model's files by their names, see [Encoder.For]: E5 needs "query: " for query and
+	// "passage: " for document, which its files do not say.
+	Prompts map[string]string
 }
 
-// Model is an open model. Exactly one of Encoder and Decoder is set.
+// Model is an open model. Exactly one of Encoder, Ranker and Decoder is set.
 type Model struct {
 	Encoder *Encoder
+	Ranker  *Ranker
 	Decoder *Decoder
 	Tokens  *token.Tokenizer
 
 	file        weights.File
-	fingerprint [sha256.Size]byte
+	source      *weights.Source
+	fingerprint func() [sha256.Size]byte
 }
 
 // Open opens a GGUF file or a Hugging Face folder (config.json, model.safetensors, tokenizer.json). The weights are
 // memory-mapped. To update a file, rename a new one over it; writing into it changes or crashes running models.
 func Open(path string, opt Options) (*Model, error) {
-	m := &Model{}
-	tokens, err := m.open(path)
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	if info.IsDir() {
+		return openIn(weights.Folder(path), ".", opt)
+	}
+	return openIn(weights.Folder(filepath.Dir(path)), filepath.Base(path), opt)
+}
+
+// OpenFS opens a GGUF file, or a folder (. is the root), of a file system such as an embed.FS.
+func OpenFS(fsys fs.FS, name string, opt Options) (*Model, error) {
+	info, err := fs.Stat(fsys, name)
+	if err != nil {
+		return nil, err
+	}
+	folder := name
+	if !info.IsDir() {
+		folder = path.Dir(name)
+	}
+	sub, err := fs.Sub(fsys, folder)
+	if err != nil {
+		return nil, err
+	}
+	if name = path.Base(name); info.IsDir() {
+		name = "."
+	}
+	return openIn(&weights.Source{FS: sub, Name: folder}, name, opt)
+}
+
+// OpenBytes opens a GGUF file that is in memory, for example by go:embed. The bytes are not copied and must not change.
+func OpenBytes(gguf []byte, opt Options) (*Model, error) {
+	return openIn(weights.Bytes("the model in memory", gguf), "the model in memory", opt)
+}
+
+func openIn(src *weights.Source, name string, opt Options) (*Model, error) {
+	m := &Model{source: src}
+	tokens, err := m.open(name)
 	if err != nil {
 		return nil, err
 	}
@@ -51,40 +95,39 @@ func Open(path string, opt Options) (*Model, error) {
 	case tokensErr != nil:
 		err = tokensErr
 	case err == nil && m.Tokens.Len() > m.Config().Vocab:
-		err = fmt.Errorf("%s: the tokenizer has %d tokens, the model %d: %w", path, m.Tokens.Len(), m.Config().Vocab,
-			weights.ErrFormat)
+		err = fmt.Errorf("%s: the tokenizer has %d tokens, the model %d: %w", m.file.Path(), m.Tokens.Len(),
+			m.Config().Vocab, weights.ErrFormat)
 	}
 	if err != nil {
 		m.file.Close()
 		return nil, err
 	}
-	if m.Decoder != nil {
+	src.Release() // the weights are packed: their pages in the file are not needed until the fingerprint reads them
+	switch {
+	case m.Decoder != nil:
 		m.Decoder.tokens = m.Tokens
-	} else {
+	case m.Ranker != nil:
+		m.Ranker.tokens = m.Tokens
+	default:
 		m.Encoder.tokens = m.Tokens
 	}
 	return m, nil
 }
 
-// open opens the file of weights. It returns a function that reads the tokenizer, which Open calls on another
+// open opens the file of weights. It returns a function that reads the tokenizer, which openIn calls on another
 // goroutine.
-func (m *Model) open(path string) (tokens func() (*token.Tokenizer, error), err error) {
-	info, err := os.Stat(path)
-	if err != nil {
-		return nil, err
+func (m *Model) open(name string) (tokens func() (*token.Tokenizer, error), err error) {
+	if name != "." && !strings.HasSuffix(name, ".safetensors") {
+		f, err := gguf.OpenIn(m.source, name)
+		m.file = f
+		return func() (*token.Tokenizer, error) { return token.FromGGUF(f) }, err
 	}
-	folder := path
-	if !info.IsDir() {
-		if !strings.HasSuffix(path, ".safetensors") {
-			f, err := gguf.Open(path)
-			m.file = f
-			return func() (*token.Tokenizer, error) { return token.FromGGUF(f) }, err
-		}
-		folder = filepath.Dir(path)
+	if name == "." {
+		name = ""
 	}
-	f, err := safetensors.Open(path)
+	f, err := safetensors.OpenIn(m.source, name)
 	m.file = f
-	return func() (*token.Tokenizer, error) { return token.Open(folder) }, err
+	return func() (*token.Tokenizer, error) { return token.OpenIn(m.source) }, err
 }
 
 // load packs the weights into the encoder or decoder.
@@ -94,9 +137,11 @@ func (m *Model) load(opt Options) error {
 	if err != nil {
 		return err
 	}
-	if err := m.sign(quantised); err != nil {
-		return err
-	}
+	m.fingerprint = sync.OnceValue(func() [sha256.Size]byte {
+		sum := m.source.Fingerprint()
+		m.source.Release()
+		return sha256.Sum256(fmt.Appendf(nil, "%x %v %q", sum, quantised, opt.Prompts))
+	})
 	if c.IsDecoder() {
 		d, err := decoder.New(m.file, decoder.Options{Quantised: quantised})
 		if err != nil {
@@ -109,7 +154,16 @@ func (m *Model) load(opt Options) error {
 	if err != nil {
 		return err
 	}
-	m.Encoder = &Encoder{model: e, passage: c.Passage, normalize: c.Normalize}
+	if c.Labels > 0 {
+		m.Ranker, err = newRanker(e, m.file.Path())
+		return err
+	}
+	prompts := maps.Clone(c.Prompts)
+	if prompts == nil {
+		prompts = map[string]string{}
+	}
+	maps.Copy(prompts, opt.Prompts)
+	m.Encoder = &Encoder{model: e, prompts: prompts, prompt: prompts[c.DefaultPrompt]}
 	return nil
 }
 
@@ -132,28 +186,13 @@ func (m *Model) quantised(precision string) (bool, error) {
 	return false, nil
 }
 
-// sign computes the fingerprint: a hash of the configuration, of the names, types and shapes of all tensors, and of
-// the first 1024 bytes of each. Hashing all bytes would read the whole file at every start.
-func (m *Model) sign(quantised bool) error {
-	h := sha256.New()
-	fmt.Fprintf(h, "%+v %v\n", m.file.Config(), quantised)
-	for _, name := range m.file.Names() {
-		t, err := m.file.Tensor(name)
-		if err != nil {
-			continue // a type that no forward pass reads
-		}
-		fmt.Fprintf(h, "%q %v %v\n", name, t.Type, t.Shape)
-		h.Write(t.Data[:min(len(t.Data), 1024)])
-	}
-	h.Sum(m.fingerprint[:0])
-	return nil
-}
-
 // Config is the shape of the model.
 func (m *Model) Config() weights.Config { return m.file.Config() }
 
 // Close unmaps the files. The model and its sessions must not be used afterwards.
 func (m *Model) Close() error { return m.file.Close() }
 
-// Fingerprint identifies the model and its precision. Saved sessions contain it, and other models refuse them.
-func (m *Model) Fingerprint() [sha256.Size]byte { return m.fingerprint }
+// Fingerprint identifies the model and its precision: it is a hash of every byte of the files that were read, weights,
+// configuration and tokenizer. Saved sessions contain it, and other models refuse them. The first call reads all
+// weights.
+func (m *Model) Fingerprint() [sha256.Size]byte { return m.fingerprint() }

@@ -27,7 +27,7 @@ func (s *Session) Save(path, note string) error {
 		return fmt.Errorf("a note of %d bytes", len(note))
 	}
 	states := s.state.States()
-	b := sessionFormat.Begin(nil, seal.Header{Fingerprint: s.how.fingerprint,
+	b := sessionFormat.Begin(nil, seal.Header{Fingerprint: s.decoder.fingerprint(s.how),
 		Counts: []uint64{uint64(s.Len()), uint64(len(note)), uint64(len(s.next)), uint64(len(states))}})
 	b = append(b, note...)
 	b = seal.Append(b, s.next...)
@@ -120,13 +120,13 @@ func (d *Decoder) Resume(path string) (*Session, error) {
 		return nil, err
 	}
 	bad := func(what string) (*Session, error) { return nil, fmt.Errorf("%s: %s: %w", path, what, ErrSession) }
-	s := &Session{decoder: d, how: variant{fingerprint: d.base}}
+	s := &Session{decoder: d}
 	for _, v := range d.variants {
-		if h.Fingerprint == v.fingerprint {
+		if h.Fingerprint == d.fingerprint(v) {
 			s.how = v
 		}
 	}
-	if h.Fingerprint != s.how.fingerprint || d.keys > 0 && s.how.memory == nil {
+	if h.Fingerprint != d.fingerprint(s.how) || d.keys > 0 && s.how.memory == nil {
 		return bad("the session is of another model, or of another precision, attention or memory of it")
 	}
 	if err := s.attend(s.how); err != nil {

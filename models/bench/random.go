@@ -32,7 +32,7 @@ func newRandom(name string) (*randomFile, error) {
 		c.Vocab, f.kind = 49152, weights.Q4_1
 	case "qwen2.5-1.5b":
 		c.Architecture, c.Layers, c.Hidden, c.Heads, c.KVHeads, c.HeadDim, c.FFN = "qwen2", 28, 1536, 12, 2, 128, 8960
-		c.Vocab, c.QKVBias, f.kind = 151936, true, weights.Q4_K
+		c.Vocab, f.kind = 151936, weights.Q4_K
 	default:
 		return nil, fmt.Errorf("no random model %q: smollm2 or qwen2.5-1.5b", name)
 	}
@@ -45,7 +45,7 @@ func newRandom(name string) (*randomFile, error) {
 		f.kind = kinds[kind]
 	}
 	var err error
-	c.RopeFreqs, err = weights.Rope(1e5, c.HeadDim, weights.RopeScaling{})
+	c.RopeFreqs, c.RopeLength, err = weights.Rope(1e5, c.HeadDim, weights.RopeScaling{})
 	f.config = c
 	return f, err
 }
@@ -159,7 +159,7 @@ func (f *randomFile) writeGGUF(path string) error {
 		for _, n := range ggufNames {
 			p, to := fmt.Sprintf("model.layers.%d.%s", l, n.name), fmt.Sprintf("blk.%d.%s", l, n.gguf)
 			err = errors.Join(err, add(to+".weight", p+".weight"))
-			if c.QKVBias && strings.Contains("attn_q attn_k attn_v", n.gguf) {
+			if c.Architecture == "qwen2" && strings.Contains("attn_q attn_k attn_v", n.gguf) {
 				err = errors.Join(err, add(to+".bias", p+".bias"))
 			}
 		}

@@ -1,6 +1,6 @@
-// Package decoder runs decoders of the Llama type (Touvron et al. 2023, arXiv:2302.13971), such as Llama, SmolLM2
-// and Qwen2: RMS norms, rotary positions, grouped queries, gated units. It works on token ids; package models adds
-// text.
+// Package decoder runs decoders of the Llama type (Touvron et al. 2023, arXiv:2302.13971), such as Llama, SmolLM2,
+// Qwen2 and Qwen3: RMS norms, rotary positions, grouped queries, gated units. It works on token ids; package models
+// adds text.
 //
 // Load the weights, start a session, append tokens:
 //
@@ -23,6 +23,7 @@ package decoder
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/randfeat/randfeat/attention/centroid"
 	"github.com/randfeat/randfeat/models/internal/nn"
@@ -52,6 +53,7 @@ type Model struct {
 // gate and up in gateUp. So a layer needs four products.
 type block struct {
 	attnNorm, ffnNorm      []float32
+	qNorm, kNorm           []float32 // of the queries and keys of a head; nil: none
 	qkv, out, gateUp, down *nn.Linear
 }
 
@@ -82,43 +84,58 @@ func New(f weights.File, opt Options) (*Model, error) {
 		name string
 		rows int
 	}
-	linear := func(prefix string, cols int, biased bool, parts ...part) *nn.Linear {
+	// Biases are used if the file has them.
+	linear := func(prefix string, cols int, parts ...part) *nn.Linear {
 		var bias []float32
 		var list []weights.Tensor
+		rows := 0
 		for _, p := range parts {
 			list = append(list, l.Tensor(prefix+p.name+".weight", p.rows, cols))
-			if biased {
-				bias = append(bias, l.Vector(prefix+p.name+".bias", p.rows)...)
+			if name := prefix + p.name + ".bias"; l.Has(name) {
+				bias = append(append(bias, make([]float32, rows-len(bias))...), l.Vector(name, p.rows)...)
 			}
+			rows += p.rows
 		}
 		if l.Err != nil {
 			return nil
+		}
+		if bias != nil {
+			bias = append(bias, make([]float32, rows-len(bias))...)
 		}
 		return nn.NewLinear(k, precision, bias, list...)
 	}
 	q, kv := c.Heads*c.HeadDim, c.KVHeads*c.HeadDim
 	for i := range c.Layers {
 		p := fmt.Sprintf("model.layers.%d.", i)
-		m.blocks = append(m.blocks, block{
+		b := block{
 			attnNorm: l.Vector(p+"input_layernorm.weight", c.Hidden),
 			ffnNorm:  l.Vector(p+"post_attention_layernorm.weight", c.Hidden),
-			qkv: linear(p+"self_attn.", c.Hidden, c.QKVBias, part{"q_proj", q}, part{"k_proj", kv},
-				part{"v_proj", kv}),
-			out:    linear(p+"self_attn.", q, false, part{"o_proj", c.Hidden}),
-			gateUp: linear(p+"mlp.", c.Hidden, false, part{"gate_proj", c.FFN}, part{"up_proj", c.FFN}),
-			down:   linear(p+"mlp.", c.FFN, false, part{"down_proj", c.Hidden}),
-		})
+			qkv:      linear(p+"self_attn.", c.Hidden, part{"q_proj", q}, part{"k_proj", kv}, part{"v_proj", kv}),
+			out:      linear(p+"self_attn.", q, part{"o_proj", c.Hidden}),
+			gateUp:   linear(p+"mlp.", c.Hidden, part{"gate_proj", c.FFN}, part{"up_proj", c.FFN}),
+			down:     linear(p+"mlp.", c.FFN, part{"down_proj", c.Hidden}),
+		}
+		if c.Architecture == "qwen3" {
+			b.qNorm = l.Vector(p+"self_attn.q_norm.weight", c.HeadDim)
+			b.kNorm = l.Vector(p+"self_attn.k_norm.weight", c.HeadDim)
+		}
 		if l.Err != nil {
 			return nil, l.Err
 		}
+		m.blocks = append(m.blocks, b)
+		l.Packed()
 	}
 	m.norm = l.Vector("model.norm.weight", c.Hidden)
 	m.words = l.Tensor("model.embed_tokens.weight", c.Vocab, c.Hidden)
+	tied := "lm_head.weight"
 	if c.TiedEmbeddings {
-		m.output = linear("model.", c.Hidden, false, part{"embed_tokens", c.Vocab})
+		m.output = linear("model.", c.Hidden, part{"embed_tokens", c.Vocab})
 	} else {
-		m.output = linear("", c.Hidden, false, part{"lm_head", c.Vocab})
+		m.output, tied = linear("", c.Hidden, part{"lm_head", c.Vocab}), ""
 	}
+	l.Rest(func(name string) bool { // rotary frequencies are part of the configuration
+		return name == tied || name == "rope_freqs.weight" || strings.HasSuffix(name, ".rotary_emb.inv_freq")
+	})
 	return m, l.Err
 }
 

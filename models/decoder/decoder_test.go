@@ -84,7 +84,7 @@ func furthest(x, y []float32) float64 {
 
 // Logits equal those of PyTorch to 1e-4, however the text is divided among calls.
 func TestEqualsPyTorch(t *testing.T) {
-	for _, name := range []string{"llama", "qwen2"} {
+	for _, name := range []string{"llama", "qwen2", "qwen3", "llama-biases", "llama-yarn"} {
 		f, r := open(t, name)
 		for _, step := range []int{1, 7, 40} {
 			s := session(t, f, decoder.Options{}, nil)
@@ -117,7 +117,7 @@ func TestEqualsPyTorch(t *testing.T) {
 
 // Weights and activations of 8 bits move the mean loss by little.
 func TestQuantised(t *testing.T) {
-	for _, name := range []string{"llama", "qwen2"} {
+	for _, name := range []string{"llama", "qwen2", "qwen3", "llama-biases", "llama-yarn"} {
 		f, r := open(t, name)
 		s := session(t, f, decoder.Options{Quantised: true}, nil)
 		loss := make([]float64, len(r.IDs))
@@ -312,7 +312,7 @@ func TestErrors(t *testing.T) {
 		func(c *weights.Config) { c.Vocab = 61 },
 		func(c *weights.Config) { c.FFN = 41 },
 		func(c *weights.Config) { c.KVHeads = 4 },
-		func(c *weights.Config) { c.QKVBias = true },
+		func(c *weights.Config) { c.Architecture = "qwen3" }, // it has norms of queries and keys
 		func(c *weights.Config) { c.Architecture = "bert" },
 	} {
 		g := f

@@ -46,6 +46,7 @@ type work struct {
 	ids           []int32
 	first         int // position of the first token
 	freqs         []float64
+	turned        float64 // length of a rotated unit vector
 	words         *weights.Tensor
 	block         *block
 	rows          int // rows of one item of work
@@ -102,7 +103,7 @@ func newWork(m *Model) *work {
 		c: &shape{m.config.Heads, m.config.KVHeads, m.config.HeadDim, m.config.FFN}}
 	w.norm, w.add, w.rotate, w.gate = w.doNorm, w.doAdd, w.doRotate, w.doGate
 	w.load, w.angles, w.before, w.after = w.doLoad, w.doAngles, w.doBefore, w.doAfter
-	w.words, w.freqs = &m.words, m.config.RopeFreqs
+	w.words, w.freqs, w.turned = &m.words, m.config.RopeFreqs, m.config.RopeLength
 	return w
 }
 
@@ -333,7 +334,7 @@ func (w *work) doAngles(lo, hi int) {
 	for i := lo; i < hi; i++ {
 		for j, f := range w.freqs {
 			sin, cos := math.Sincos(float64(w.first+i) * f)
-			w.sin[i*len(w.freqs)+j], w.cos[i*len(w.freqs)+j] = float32(sin), float32(cos)
+			w.sin[i*len(w.freqs)+j], w.cos[i*len(w.freqs)+j] = float32(sin*w.turned), float32(cos*w.turned)
 		}
 	}
 }
@@ -383,13 +384,20 @@ func (w *work) doAdd(lo, hi int) {
 	}
 }
 
-// doRotate rotates queries and keys to their positions. The two halves of a head form the pairs.
+// doRotate normalises queries and keys if the model does, and rotates them to their positions. The two halves of a
+// head form the pairs.
 func (w *work) doRotate(lo, hi int) {
 	half := w.c.dim / 2
 	for i := lo; i < hi; i++ {
 		row, cos, sin := w.qkvm.Row(i), w.cos[i*half:(i+1)*half], w.sin[i*half:(i+1)*half]
 		for h := range w.c.heads + w.c.kvHeads {
 			x := row[h*w.c.dim : (h+1)*w.c.dim]
+			if norm := w.block.kNorm; norm != nil {
+				if h < w.c.heads {
+					norm = w.block.qNorm
+				}
+				w.k.Model.RMSNorm(x, x, norm, w.eps)
+			}
 			w.k.Model.Rotate(x[:half], x[half:], cos, sin)
 		}
 	}

@@ -1,5 +1,6 @@
-// Package encoder runs encoders of the BERT type (Devlin et al. 2018, arXiv:1810.04805), such as MiniLM, BGE and E5,
-// and MPNet. It works on token ids; package models adds text.
+// Package encoder runs encoders of the BERT type (Devlin et al. 2018, arXiv:1810.04805), such as MiniLM, BGE, GTE and
+// E5, RoBERTa (multilingual E5), MPNet and ModernBERT, and classifiers of pairs of texts on top of them
+// (cross-encoders). It works on token ids; package models adds text.
 //
 // Load the weights once, then embed batches of sequences, one row of dst per sequence:
 //
@@ -15,6 +16,8 @@ package encoder
 import (
 	"fmt"
 	"math"
+	"slices"
+	"strings"
 
 	"github.com/randfeat/randfeat/attention"
 	"github.com/randfeat/randfeat/dense"
@@ -41,20 +44,52 @@ type Model struct {
 	attend  func(layer int, out, q, k, v attention.Seq[float32], segments []int32) error // nil: exact
 
 	words      weights.Tensor // token embeddings, still in the file
-	places     []float32      // position embeddings plus that of token type 0, by row of the table
+	places     [2][]float32   // position embeddings plus those of a type of tokens, by row of the table
 	norm, bias []float32
 	blocks     []block
+	last       []float32 // ModernBERT: the norm after the layers
+	head       *head
 	runs       par.Pool[run]
 }
 
 // block is one layer. Queries, keys and values are one stacked projection.
 type block struct {
 	qkv, out, up, down                   *nn.Linear
-	attnNorm, attnBias, ffnNorm, ffnBias []float32
+	attnNorm, attnBias, ffnNorm, ffnBias []float32 // nil attnNorm: the identity (ModernBERT)
+}
+
+// head is the classifier of a model that scores pairs: out(norm(act(dense(x)))).
+type head struct {
+	dense, out *nn.Linear
+	act        func(x []float32)
+	norm       []float32 // nil: none
 }
 
 // chunkTokens bounds the memory of a call: sequences are computed together up to so many tokens.
 const chunkTokens = 2048
+
+// loader loads an encoder.
+type loader struct {
+	nn.Loader
+	kernels   nn.Kernels
+	precision nn.Precision
+}
+
+// linear stacks projections. Those without biases must have none.
+func (l *loader) linear(rows, cols int, biased bool, names ...string) *nn.Linear {
+	var bias []float32
+	var list []weights.Tensor
+	for _, n := range names {
+		list = append(list, l.Tensor(n+".weight", rows, cols))
+		if biased {
+			bias = append(bias, l.Vector(n+".bias", rows)...)
+		}
+	}
+	if l.Err != nil {
+		return nil
+	}
+	return nn.NewLinear(l.kernels, l.precision, bias, list...)
+}
 
 // New loads the weights of an encoder. Token embeddings are read from the file on demand, so the file must stay open
 // as long as the model is used.
@@ -71,71 +106,114 @@ func New(f weights.File, opt Options) (*Model, error) {
 		return nil, err
 	}
 	m := &Model{config: c, kernels: k, attend: opt.Attention}
-	l := nn.Loader{File: f}
+	l := &loader{Loader: nn.Loader{File: f}, kernels: k}
+	if opt.Quantised {
+		l.precision = nn.Quantised
+	}
+	if c.Architecture == "modernbert" {
+		m.loadModern(l)
+	} else if err := m.loadBERT(l, opt); err != nil {
+		return nil, err
+	}
+	if c.Labels > 0 {
+		m.loadHead(l)
+	}
+	l.Rest(func(name string) bool {
+		for _, task := range []string{"pooler.", "cls.predictions.", "cls.seq_relationship.", "lm_head.", "head.",
+			"decoder."} {
+			if strings.HasPrefix(name, task) { // the head of another task
+				return true
+			}
+		}
+		return name == "embeddings.position_ids" || name == "embeddings.token_type_ids" // counts from 0, and zeros
+	})
+	return m, l.Err
+}
+
+func (m *Model) loadBERT(l *loader, opt Options) error {
+	c := &m.config
 	if c.Architecture == "mpnet" {
 		if opt.Attention != nil {
-			return nil, fmt.Errorf("%s: scores of %s have biases, which only exact attention computes: %w", f.Path(),
+			return fmt.Errorf("%s: scores of %s have biases, which only exact attention computes: %w", l.File.Path(),
 				c.Architecture, weights.ErrFormat)
 		}
-		r, err := newRelative(k, &c, &l)
+		r, err := newRelative(m.kernels, c, &l.Loader)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		m.attend = r.attend
 	}
 	m.words = l.Tensor("embeddings.word_embeddings.weight", c.Vocab, c.Hidden)
-	m.places = l.Floats("embeddings.position_embeddings.weight", -1, c.Hidden)
-	if len(m.places) < (c.FirstPosition+c.MaxPositions)*c.Hidden && l.Err == nil {
-		return nil, fmt.Errorf("%s: %d rows of positions, want %d: %w", f.Path(), len(m.places)/c.Hidden,
+	places := l.Floats("embeddings.position_embeddings.weight", -1, c.Hidden)
+	if len(places) < (c.FirstPosition+c.MaxPositions)*c.Hidden && l.Err == nil {
+		return fmt.Errorf("%s: %d rows of positions, want %d: %w", l.File.Path(), len(places)/c.Hidden,
 			c.FirstPosition+c.MaxPositions, weights.ErrFormat)
 	}
+	m.places = [2][]float32{places, places}
 	if c.TypeVocab > 0 {
 		kinds := l.Floats("embeddings.token_type_embeddings.weight", c.TypeVocab, c.Hidden)
-		for i := range m.places {
-			if l.Err == nil {
-				m.places[i] += kinds[i%c.Hidden]
+		if l.Err != nil {
+			return l.Err
+		}
+		for kind := range min(c.TypeVocab, 2) {
+			m.places[kind] = slices.Clone(places)
+			for i := range places {
+				m.places[kind][i] += kinds[kind*c.Hidden+i%c.Hidden]
+			}
+			if c.Labels == 0 || c.TypeVocab == 1 {
+				m.places[1] = m.places[0]
+				break
 			}
 		}
 	}
 	m.norm, m.bias = l.Vector("embeddings.LayerNorm.weight", c.Hidden), l.Vector("embeddings.LayerNorm.bias", c.Hidden)
-	precision := nn.Float32
-	if opt.Quantised {
-		precision = nn.Quantised
-	}
-	linear := func(rows, cols int, names ...string) *nn.Linear {
-		var bias []float32
-		var list []weights.Tensor
-		for _, n := range names {
-			list = append(list, l.Tensor(n+".weight", rows, cols))
-			bias = append(bias, l.Vector(n+".bias", rows)...)
-		}
-		if l.Err != nil {
-			return nil
-		}
-		return nn.NewLinear(k, precision, bias, list...)
-	}
 	for i := range c.Layers {
 		p := fmt.Sprintf("encoder.layer.%d.", i)
 		self := p + "attention.self."
 		b := block{
-			qkv:      linear(c.Hidden, c.Hidden, self+"query", self+"key", self+"value"),
-			out:      linear(c.Hidden, c.Hidden, p+"attention.output.dense"),
-			up:       linear(c.FFN, c.Hidden, p+"intermediate.dense"),
-			down:     linear(c.Hidden, c.FFN, p+"output.dense"),
+			qkv:      l.linear(c.Hidden, c.Hidden, true, self+"query", self+"key", self+"value"),
+			out:      l.linear(c.Hidden, c.Hidden, true, p+"attention.output.dense"),
+			up:       l.linear(c.FFN, c.Hidden, true, p+"intermediate.dense"),
+			down:     l.linear(c.Hidden, c.FFN, true, p+"output.dense"),
 			attnNorm: l.Vector(p+"attention.output.LayerNorm.weight", c.Hidden),
 			attnBias: l.Vector(p+"attention.output.LayerNorm.bias", c.Hidden),
 			ffnNorm:  l.Vector(p+"output.LayerNorm.weight", c.Hidden),
 			ffnBias:  l.Vector(p+"output.LayerNorm.bias", c.Hidden),
 		}
 		m.blocks = append(m.blocks, b)
+		l.Packed()
 	}
-	return m, l.Err
+	return nil
+}
+
+// loadHead loads the classifier of transformers' …ForSequenceClassification.
+func (m *Model) loadHead(l *loader) {
+	c, t := &m.config, m.kernels.Model
+	tanh := func(x []float32) {
+		for i, v := range x {
+			x[i] = float32(math.Tanh(float64(v)))
+		}
+	}
+	h := &head{act: tanh}
+	switch c.Architecture {
+	case "roberta":
+		h.dense = l.linear(c.Hidden, c.Hidden, true, "classifier.dense")
+		h.out = l.linear(c.Labels, c.Hidden, true, "classifier.out_proj")
+	case "modernbert":
+		h.act, h.norm = t.GELU, l.Vector("head.norm.weight", c.Hidden)
+		h.dense = l.linear(c.Hidden, c.Hidden, false, "head.dense")
+		h.out = l.linear(c.Labels, c.Hidden, true, "classifier")
+	default:
+		h.dense = l.linear(c.Hidden, c.Hidden, true, "pooler.dense")
+		h.out = l.linear(c.Labels, c.Hidden, true, "classifier")
+	}
+	m.head = h
 }
 
 // With returns the model with another attention, see [Options]. Both share the weights.
 func (m *Model) With(attend func(layer int, out, q, k, v attention.Seq[float32], segments []int32) error) *Model {
 	return &Model{config: m.config, kernels: m.kernels, attend: attend, words: m.words, places: m.places, norm: m.norm,
-		bias: m.bias, blocks: m.blocks}
+		bias: m.bias, blocks: m.blocks, last: m.last, head: m.head}
 }
 
 // Config is the shape of the model.
@@ -149,9 +227,37 @@ func (m *Model) MaxTokens() int { return m.config.MaxPositions }
 
 // Embed sets row i of dst to the embedding of sequence i.
 func (m *Model) Embed(dst dense.Matrix[float32], batch [][]int32) error {
-	if dst.Rows != len(batch) || dst.Cols != m.config.Hidden {
-		return fmt.Errorf("%d×%d embeddings for %d sequences of %d columns: %w", dst.Rows, dst.Cols, len(batch),
-			m.config.Hidden, dense.ErrShape)
+	return m.each(dst, batch, nil, m.config.Hidden, m.pool)
+}
+
+// Labels is the number of outputs of the classifier of a model that scores pairs; 0: the model embeds.
+func (m *Model) Labels() int { return m.config.Labels }
+
+// Score sets row i of dst to the outputs of the classifier for sequence i, without a function behind them. The second
+// text of the sequence begins at second[i].
+func (m *Model) Score(dst dense.Matrix[float32], batch [][]int32, second []int) error {
+	if m.head == nil || len(second) != len(batch) {
+		return fmt.Errorf("%d pairs for a model of %d labels: %w", len(second), m.config.Labels, dense.ErrShape)
+	}
+	x, mul := dense.New[float32](1, m.config.Hidden), nn.Mul{}
+	y := dense.New[float32](1, m.config.Hidden)
+	return m.each(dst, batch, second, m.config.Labels, func(out []float32, rows nn.Matrix) {
+		m.pool(x.Row(0), rows)
+		mul.Do(m.kernels, y, x, m.head.dense)
+		m.head.act(y.Row(0))
+		if m.head.norm != nil {
+			m.kernels.Model.LayerNorm(y.Row(0), y.Row(0), m.head.norm, m.bias, float32(m.config.NormEps))
+		}
+		mul.Do(m.kernels, nn.Matrix{Rows: 1, Cols: len(out), Stride: len(out), Data: out}, y, m.head.out)
+	})
+}
+
+// each computes the hidden states of every sequence and reduces them to a row of dst.
+func (m *Model) each(dst dense.Matrix[float32], batch [][]int32, second []int, cols int,
+	reduce func(dst []float32, x nn.Matrix)) error {
+	if dst.Rows != len(batch) || dst.Cols != cols {
+		return fmt.Errorf("%d×%d results for %d sequences of %d columns: %w", dst.Rows, dst.Cols, len(batch), cols,
+			dense.ErrShape)
 	}
 	for i, ids := range batch {
 		if len(ids) == 0 || len(ids) > m.config.MaxPositions {
@@ -173,12 +279,16 @@ func (m *Model) Embed(dst dense.Matrix[float32], batch [][]int32) error {
 			tokens += len(batch[hi])
 			hi++
 		}
-		x, err := r.forward(m, batch[lo:hi], tokens)
+		var begins []int
+		if second != nil {
+			begins = second[lo:hi]
+		}
+		x, err := r.forward(m, batch[lo:hi], begins, tokens)
 		if err != nil {
 			return err
 		}
 		for i, ids := range batch[lo:hi] {
-			m.pool(dst.Row(lo+i), x.RowRange(0, len(ids)))
+			reduce(dst.Row(lo+i), x.RowRange(0, len(ids)))
 			x = x.RowRange(len(ids), x.Rows)
 		}
 		lo = hi
@@ -200,7 +310,7 @@ func (m *Model) pool(dst []float32, x nn.Matrix) {
 		t.ColSum(dst, x)
 		t.Scale(dst, 1/float32(x.Rows))
 	}
-	if m.config.Normalize {
+	if m.config.Normalize && m.head == nil {
 		if n := t.Norm2(dst); n > 0 {
 			t.Scale(dst, float32(1/math.Sqrt(n)))
 		}
@@ -210,6 +320,7 @@ func (m *Model) pool(dst []float32, x nn.Matrix) {
 // run is the scratch memory of one call. Calls take it from a pool.
 type run struct {
 	x, y, z, qkv, wide []float32
+	cos, sin           [2][]float32 // ModernBERT: of the rotary angles of layers that see all tokens, and of the others
 	segments           []int32
 	mul                nn.Mul
 	exact              attention.Exact[float32]
@@ -220,7 +331,7 @@ const rowGrain = 16
 
 // forward returns the last hidden states of all tokens, in scratch memory. A BERT layer normalises after each
 // residual addition: x = norm(x + attention(x)), x = norm(x + ffn(x)).
-func (r *run) forward(m *Model, batch [][]int32, tokens int) (nn.Matrix, error) {
+func (r *run) forward(m *Model, batch [][]int32, second []int, tokens int) (nn.Matrix, error) {
 	c, k := &m.config, m.kernels
 	x, y := shaped(&r.x, tokens, c.Hidden), shaped(&r.y, tokens, c.Hidden)
 	z, qkv, wide := shaped(&r.z, tokens, c.Hidden), shaped(&r.qkv, tokens, 3*c.Hidden), shaped(&r.wide, tokens, c.FFN)
@@ -229,7 +340,13 @@ func (r *run) forward(m *Model, batch [][]int32, tokens int) (nn.Matrix, error) 
 	for s, ids := range batch {
 		for i, id := range ids {
 			m.words.Row(x.Row(at), int(id))
-			k.Table.MulAdd(x.Row(at), m.places[(c.FirstPosition+i)*c.Hidden:(c.FirstPosition+i+1)*c.Hidden], 1)
+			places := m.places[0]
+			if second != nil && i >= second[s] {
+				places = m.places[1]
+			}
+			if places != nil {
+				k.Table.MulAdd(x.Row(at), places[(c.FirstPosition+i)*c.Hidden:(c.FirstPosition+i+1)*c.Hidden], 1)
+			}
 			r.segments[at] = int32(s)
 			at++
 		}
@@ -240,6 +357,9 @@ func (r *run) forward(m *Model, batch [][]int32, tokens int) (nn.Matrix, error) 
 			k.Model.LayerNorm(x.Row(i), x.Row(i), m.norm, m.bias, eps)
 		}
 	})
+	if c.Architecture == "modernbert" {
+		return x, r.modern(m, batch, x, y, z, qkv)
+	}
 	// addNorm sets x = norm(x + z).
 	addNorm := func(z nn.Matrix, weight, bias []float32) {
 		nn.Rows(tokens, rowGrain, func(lo, hi int) {
@@ -252,15 +372,8 @@ func (r *run) forward(m *Model, batch [][]int32, tokens int) (nn.Matrix, error) 
 	for l := range m.blocks {
 		b := &m.blocks[l]
 		r.mul.Do(k, qkv, x, b.qkv)
-		h := c.Hidden
-		heads := func(m nn.Matrix) attention.Seq[float32] { return nn.Heads(m, c.Heads, c.HeadDim) }
-		attend := m.attend
-		if attend == nil {
-			attend = r.softmax
-		}
-		if err := attend(l, heads(y), heads(qkv.ColRange(0, h)), heads(qkv.ColRange(h, 2*h)),
-			heads(qkv.ColRange(2*h, 3*h)), r.segments[:tokens]); err != nil {
-			return nn.Matrix{}, fmt.Errorf("layer %d: %w", l, err)
+		if err := r.attend(m, l, y, qkv); err != nil {
+			return nn.Matrix{}, err
 		}
 		r.mul.Do(k, z, y, b.out)
 		addNorm(z, b.attnNorm, b.attnBias)
@@ -296,6 +409,24 @@ func (m *Model) activate(x []float32) {
 func shaped(b *[]float32, rows, cols int) nn.Matrix {
 	*b = buf.Sized(*b, rows*cols)
 	return nn.Matrix{Rows: rows, Cols: cols, Stride: cols, Data: *b}
+}
+
+// attend computes the heads of a layer from its queries, keys and values.
+func (r *run) attend(m *Model, layer int, out, qkv nn.Matrix) error {
+	c, h := &m.config, m.config.Hidden
+	heads := func(m nn.Matrix) attention.Seq[float32] { return nn.Heads(m, c.Heads, c.HeadDim) }
+	attend := m.attend
+	if attend == nil {
+		attend = r.softmax
+		if r.exact.Window = 0; c.Windows != nil && c.Windows[layer] > 0 {
+			r.exact.Window = c.Windows[layer] + 1
+		}
+	}
+	if err := attend(layer, heads(out), heads(qkv.ColRange(0, h)), heads(qkv.ColRange(h, 2*h)),
+		heads(qkv.ColRange(2*h, 3*h)), r.segments[:out.Rows]); err != nil {
+		return fmt.Errorf("layer %d: %w", layer, err)
+	}
+	return nil
 }
 
 // softmax is exact attention within each sequence.

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"math"
 	"os"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/randfeat/randfeat/attention"
@@ -24,6 +26,23 @@ type reference struct {
 type file struct {
 	weights.File
 	config weights.Config
+	more   string // a further tensor
+}
+
+func (f file) Names() []string {
+	if f.more == "" {
+		return f.File.Names()
+	}
+	names := append([]string{f.more}, f.File.Names()...)
+	slices.Sort(names)
+	return names
+}
+
+func (f file) Tensor(name string) (weights.Tensor, error) {
+	if name == f.more {
+		return weights.Tensor{Name: "stored.gate", Shape: []int{1}, Data: make([]byte, 4)}, nil
+	}
+	return f.File.Tensor(name)
 }
 
 func (f file) Config() weights.Config { return f.config }
@@ -45,7 +64,7 @@ func openKind(t *testing.T, kind string) (file, []reference) {
 	if err := json.Unmarshal(b, &refs); err != nil {
 		t.Fatal(err)
 	}
-	return file{f, f.Config()}, refs
+	return file{File: f, config: f.Config()}, refs
 }
 
 // furthest is the largest difference of two embeddings.
@@ -59,7 +78,8 @@ func furthest(x, y []float32) float64 {
 
 // Embeddings equal those of PyTorch to 1e-5, alone and in ragged batches, whose other sequences change no bit.
 func TestEqualsPyTorch(t *testing.T) {
-	for _, c := range [][2]string{{"bert", "mean"}, {"bert", "cls"}, {"mpnet", "mean"}, {"mpnet", "cls"}} {
+	for _, c := range [][2]string{{"bert", "mean"}, {"bert", "cls"}, {"mpnet", "mean"}, {"mpnet", "cls"},
+		{"roberta", "mean"}, {"roberta", "cls"}, {"modernbert", "mean"}, {"modernbert", "cls"}} {
 		pooling := c[1]
 		f, refs := openKind(t, c[0])
 		f.config.Pooling = pooling
@@ -92,6 +112,61 @@ func TestEqualsPyTorch(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// The outputs of classifiers of pairs equal those of PyTorch to 1e-5.
+func TestScoresEqualPyTorch(t *testing.T) {
+	for _, kind := range []string{"bert-rank", "roberta-rank", "modernbert-rank"} {
+		f, err := safetensors.Open("testdata/" + kind)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		m, err := encoder.New(f, encoder.Options{})
+		if err != nil || m.Labels() != 1 {
+			t.Fatal(m, err)
+		}
+		b, err := os.ReadFile("testdata/" + kind + "/reference.json")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var refs []struct {
+			IDs    []int32
+			Second int
+			Logits []float32
+		}
+		if err := json.Unmarshal(b, &refs); err != nil {
+			t.Fatal(err)
+		}
+		var batch [][]int32
+		var second []int
+		for _, r := range refs {
+			batch, second = append(batch, r.IDs), append(second, r.Second)
+		}
+		x := dense.New[float32](len(batch), 1)
+		if err := m.Score(x, batch, second); err != nil {
+			t.Fatal(err)
+		}
+		for i, r := range refs {
+			if d := furthest(x.Row(i), r.Logits); !(d <= 1e-5) {
+				t.Errorf("%s, %d tokens: %v, want %v", kind, len(r.IDs), x.Row(i), r.Logits)
+			}
+		}
+	}
+}
+
+// Tensors and settings that the forward pass does not use are refused by their names in the file.
+func TestUnusedIsRefused(t *testing.T) {
+	f, _ := open(t)
+	f.more = "encoder.layer.0.attention.self.gate.weight"
+	if _, err := encoder.New(f, encoder.Options{}); !errors.Is(err, weights.ErrFormat) ||
+		!strings.Contains(err.Error(), "tensor stored.gate has no place in the architecture bert") {
+		t.Error(err)
+	}
+	f.more = "cls.predictions.bias" // of another task
+	if _, err := encoder.New(f, encoder.Options{}); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -6,8 +6,8 @@
 //	config := f.Config()
 //	t, err := f.Tensor("model.embed_tokens.weight")
 //
-// Tensors have the names of Hugging Face and are views of the mapped file: do not use them after Close, and do not
-// write into the file while it is open.
+// Tensors are found by the names of Hugging Face and are views of the mapped file: do not use them after Close, and do
+// not write into the file while it is open. Tensor.Name and messages have the names of the file.
 //
 // Input is never trusted. Every count, size and offset is checked against the bytes that exist before it is used.
 // Memory is bounded by a small multiple of the header's length.
@@ -19,6 +19,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"path/filepath"
 	"slices"
 
 	"github.com/randfeat/randfeat/models/weights"
@@ -30,8 +31,9 @@ type File struct {
 	values  map[string]any
 	tensors map[string]tensor
 	names   []string
+	stored  func(name string) string // a name of Hugging Face in this file's notation
 	config  weights.Config
-	unmap   func() error
+	source  *weights.Source
 }
 
 // tensor is a stored tensor, with the conversion to Hugging Face's layout.
@@ -62,21 +64,26 @@ const (
 var kindSizes = map[uint32]int{0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}
 
 // types maps ggml's numbers of types to ours.
-var types = map[uint32]weights.Type{0: weights.F32, 1: weights.F16, 2: weights.Q4_0, 3: weights.Q4_1, 8: weights.Q8_0,
-	12: weights.Q4_K, 14: weights.Q6_K, 30: weights.BF16}
+var types = map[uint32]weights.Type{0: weights.F32, 1: weights.F16, 2: weights.Q4_0, 3: weights.Q4_1, 6: weights.Q5_0,
+	7: weights.Q5_1, 8: weights.Q8_0, 12: weights.Q4_K, 13: weights.Q5_K, 14: weights.Q6_K, 30: weights.BF16}
 
 // Open maps a file and reads its header.
 func Open(path string) (*File, error) {
-	data, unmap, err := weights.Map(path)
+	return OpenIn(weights.Folder(filepath.Dir(path)), filepath.Base(path))
+}
+
+// OpenIn is Open for a file of a source, which it closes on Close and on an error.
+func OpenIn(src *weights.Source, name string) (*File, error) {
+	data, err := src.Map(name)
 	if err != nil {
 		return nil, err
 	}
-	f, err := Parse(path, data)
+	f, err := Parse(src.Path(name), data)
 	if err != nil {
-		unmap()
+		src.Close()
 		return nil, err
 	}
-	f.unmap = unmap
+	f.source = src
 	return f, nil
 }
 
@@ -172,10 +179,10 @@ func (f *File) Tensor(name string) (weights.Tensor, error) {
 	t, ok := f.tensors[name]
 	switch {
 	case !ok:
-		return weights.Tensor{}, weights.Missing(f.path, name)
+		return weights.Tensor{}, weights.Missing(f.path, f.stored(name))
 	case !t.known:
 		return weights.Tensor{}, fmt.Errorf("%s: tensor %s is of ggml's type %d, which is not supported (%s are): %w",
-			f.path, name, t.kind, typeList(), weights.ErrFormat)
+			f.path, t.Name, t.kind, typeList(), weights.ErrFormat)
 	case t.permute > 0:
 		return unpermute(t.Tensor, t.permute), nil
 	}
@@ -192,12 +199,17 @@ func typeList() string {
 
 // Close unmaps the file. Tensors must not be used afterwards.
 func (f *File) Close() error {
-	if f.unmap == nil {
+	if f.source == nil {
 		return nil
 	}
-	unmap := f.unmap
-	f.unmap = nil
-	return unmap()
+	return f.source.Close()
+}
+
+// Release gives the memory of mapped pages back; they are read again when they are used.
+func (f *File) Release() {
+	if f.source != nil {
+		f.source.Release()
+	}
 }
 
 // unpermute undoes the permutation that converters apply to the rows of q and k of a Llama so that rotary positions

@@ -25,7 +25,7 @@ func TestOpen(t *testing.T) {
 	c := f.Config()
 	if c.Architecture != "llama" || c.Layers != 1 || c.Hidden != 8 || c.Heads != 2 || c.KVHeads != 1 ||
 		c.HeadDim != 4 || c.FFN != 32 || c.Vocab != 2 || c.MaxPositions != 64 || c.NormEps != float64(float32(1e-5)) ||
-		!c.TiedEmbeddings || c.QKVBias || !slices.Equal(c.RopeFreqs, []float64{1, 0.01}) {
+		!c.TiedEmbeddings || c.RopeLength != 1 || !slices.Equal(c.RopeFreqs, []float64{1, 0.01}) {
 		t.Errorf("config %+v", c)
 	}
 	if s := f.Strings("tokenizer.ggml.tokens"); !slices.Equal(s, []string{"a", "b"}) {
@@ -62,8 +62,10 @@ func TestErrorsNameFileAndTensor(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, want := range map[string]string{
-		"lm_head.weight": "x.gguf: no tensor lm_head.weight",
-		"other.weight":   "x.gguf: tensor other.weight is of ggml's type 99, which is not supported (F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q4_K, Q6_K are)",
+		"lm_head.weight":                         "x.gguf: no tensor output.weight",
+		"model.layers.3.self_attn.q_norm.weight": "x.gguf: no tensor blk.3.attn_q_norm.weight",
+		"other.weight": "x.gguf: tensor other.weight is of ggml's type 99, which is not supported (" +
+			"F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q4_K, Q5_K, Q6_K are)",
 	} {
 		if _, err := f.Tensor(name); err == nil || !strings.HasPrefix(err.Error(), want) ||
 			!errors.Is(err, weights.ErrFormat) {
@@ -71,7 +73,7 @@ func TestErrorsNameFileAndTensor(t *testing.T) {
 		}
 	}
 	_, err = weights.Get(f, "model.embed_tokens.weight", 2, 9)
-	if want := "x.gguf: tensor model.embed_tokens.weight has shape [2 8], want [2 9]"; err == nil ||
+	if want := "x.gguf: tensor token_embd.weight has shape [2 8], want [2 9]"; err == nil ||
 		!strings.HasPrefix(err.Error(), want) {
 		t.Errorf("%v, want %s", err, want)
 	}
@@ -80,16 +82,24 @@ func TestErrorsNameFileAndTensor(t *testing.T) {
 		"metadata has no number llama.block_count":         func(v values) { delete(v, "llama.block_count") },
 		"2 heads and 3 key/value heads":                    func(v values) { v["llama.attention.head_count_kv"] = 3 },
 		"metadata has no number llama.feed_forward_length": func(v values) { v["llama.feed_forward_length"] = "x" },
-		"q_proj.weight has 8 rows, want 4 heads of 4": func(v values) {
+		"attn_q.weight has 8 rows, want 4 heads of 4": func(v values) {
 			v["llama.attention.head_count"], v["llama.attention.key_length"] = 4, 4
 		},
-		"rotary positions turn 2 of 4 numbers":   func(v values) { v["llama.rope.dimension_count"] = 2 },
-		`rotary scaling "yarn" is not supported`: func(v values) { v["llama.rope.scaling.type"] = "yarn" },
-		"norm epsilon is 0":                      func(v values) { v["llama.attention.layer_norm_rms_epsilon"] = 0.0 },
-		"9 layers of 2 heads, but 5 tensors":     func(v values) { v["llama.block_count"] = 9 },
-		"general.alignment is 0":                 func(v values) { v["general.alignment"] = 0 },
-		"general.alignment is 0.5":               func(v values) { v["general.alignment"] = 0.5 },
-		"positions is 0":                         func(v values) { v["llama.context_length"] = 0 },
+		"llama.rope.dimension_count is 2":       func(v values) { v["llama.rope.dimension_count"] = 2 },
+		`rotary scaling "longrope" is not`:      func(v values) { v["llama.rope.scaling.type"] = "longrope" },
+		"rotary scaling by 0":                   func(v values) { v["llama.rope.scaling.type"] = "yarn" },
+		"llama.expert_count is 8, which is not": func(v values) { v["llama.expert_count"] = 8 },
+		"llama.logit_scale is 0.5, which":       func(v values) { v["llama.logit_scale"] = 0.5 },
+		"llama.attention.clamp_kqv is 8":        func(v values) { v["llama.attention.clamp_kqv"] = 8.0 },
+		"llama.attention.value_length is 8":     func(v values) { v["llama.attention.value_length"] = 8 },
+		"llama.pooling_type is 3":               func(v values) { v["llama.pooling_type"] = 3 },
+		"split.count is 2":                      func(v values) { v["split.count"] = 2 },
+		`general.type is "adapter"`:             func(v values) { v["general.type"] = "adapter" },
+		"norm epsilon is 0":                     func(v values) { v["llama.attention.layer_norm_rms_epsilon"] = 0.0 },
+		"9 layers of 2 heads, but 5 tensors":    func(v values) { v["llama.block_count"] = 9 },
+		"general.alignment is 0":                func(v values) { v["general.alignment"] = 0 },
+		"general.alignment is 0.5":              func(v values) { v["general.alignment"] = 0.5 },
+		"positions is 0":                        func(v values) { v["llama.context_length"] = 0 },
 	} {
 		_, err := Parse("x.gguf", tinyLlama(change).bytes())
 		if err == nil || !strings.HasPrefix(err.Error(), "x.gguf: ") || !strings.Contains(err.Error(), want) ||

@@ -1,6 +1,25 @@
 package gguf
 
-import "math"
+import (
+	"maps"
+	"math"
+	"reflect"
+	"slices"
+	"strings"
+)
+
+// Unknown returns what follows the prefix in the keys of the metadata that begin with it, without the known ones and
+// those whose value is zero, false or empty.
+func (f *File) Unknown(prefix string, known []string) (names []string) {
+	for _, key := range slices.Sorted(maps.Keys(f.values)) {
+		name, ok := strings.CutPrefix(key, prefix)
+		v := f.values[key]
+		if ok && !slices.Contains(known, name) && v != nil && !reflect.ValueOf(v).IsZero() {
+			names = append(names, name)
+		}
+	}
+	return names
+}
 
 // String returns a text of the metadata, or "" if there is none.
 func (f *File) String(key string) string {

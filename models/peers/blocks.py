@@ -10,7 +10,8 @@ from gguf import GGML_QUANT_SIZES, GGMLQuantizationType as T
 from gguf.quants import dequantize
 
 rng = np.random.default_rng(1)
-HALVES = {T.Q8_0: [0], T.Q4_0: [0], T.Q4_1: [0, 2], T.Q4_K: [0, 2], T.Q6_K: [208], T.F16: [0], T.BF16: []}
+HALVES = {T.Q8_0: [0], T.Q4_0: [0], T.Q4_1: [0, 2], T.Q4_K: [0, 2], T.Q6_K: [208], T.F16: [0], T.BF16: [], T.Q5_0: [0], T.Q5_1: [0, 2],
+          T.Q5_K: [0, 2]}
 out = []
 for kind, at in HALVES.items():
     numbers, size = GGML_QUANT_SIZES[kind]

@@ -10,7 +10,6 @@
 package safetensors
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -19,7 +18,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/randfeat/randfeat/internal/localfile"
 	"github.com/randfeat/randfeat/internal/tensorfile"
 	"github.com/randfeat/randfeat/models/weights"
 )
@@ -30,7 +28,7 @@ type File struct {
 	tensors map[string]tensorfile.Tensor
 	names   []string
 	config  weights.Config
-	unmap   []func() error
+	source  *weights.Source
 }
 
 var types = map[string]weights.Type{"F32": weights.F32, "F16": weights.F16, "BF16": weights.BF16}
@@ -45,59 +43,63 @@ const (
 
 // Open opens a folder. If path is a file of weights, Open uses its folder but reads the weights from this file
 // alone.
-func Open(path string) (*File, error) {
-	f, folder, err := open(path)
+func Open(path string) (*File, error) { return within(path, OpenIn) }
+
+// OpenTensors is Open without config.json, for architectures that this module does not run: Config is zero.
+func OpenTensors(path string) (*File, error) { return within(path, open) }
+
+func within(path string, open func(*weights.Source, string) (*File, error)) (*File, error) {
+	info, err := os.Stat(path)
 	if err != nil {
 		return nil, err
 	}
-	if err := f.configure(folder); err != nil {
+	folder, only := path, ""
+	if !info.IsDir() {
+		folder, only = filepath.Dir(path), filepath.Base(path)
+	}
+	return open(weights.Folder(folder), only)
+}
+
+// OpenIn is Open for a source, which it closes on Close and on an error. only, if not empty, is the file of weights.
+func OpenIn(src *weights.Source, only string) (*File, error) {
+	f, err := open(src, only)
+	if err != nil {
+		return nil, err
+	}
+	if err := f.configure(); err != nil {
 		f.Close()
 		return nil, err
 	}
 	return f, nil
 }
 
-// OpenTensors is Open without config.json, for architectures that this module does not run: Config is zero.
-func OpenTensors(path string) (*File, error) {
-	f, _, err := open(path)
-	return f, err
-}
-
-func open(path string) (f *File, folder string, err error) {
-	info, err := os.Stat(path)
+func open(src *weights.Source, only string) (*File, error) {
+	files, err := weightFiles(src, only)
 	if err != nil {
-		return nil, "", err
+		return nil, err
 	}
-	folder, only := path, ""
-	if !info.IsDir() {
-		folder, only = filepath.Dir(path), filepath.Base(path)
-	}
-	files, err := weightFiles(folder, only)
-	if err != nil {
-		return nil, "", err
-	}
-	f = &File{path: path, tensors: map[string]tensorfile.Tensor{}}
+	f := &File{path: src.Path(only), tensors: map[string]tensorfile.Tensor{}, source: src}
 	for name, holds := range files {
-		if err := f.add(filepath.Join(folder, name), holds); err != nil {
+		if err := f.add(name, holds); err != nil {
 			f.Close()
-			return nil, "", err
+			return nil, err
 		}
 	}
 	slices.Sort(f.names)
-	return f, folder, nil
+	return f, nil
 }
 
 // weightFiles maps the names of the files of weights to the tensors that the index says they hold. Without an index
 // the tensors are nil.
-func weightFiles(folder, only string) (map[string][]string, error) {
+func weightFiles(src *weights.Source, only string) (map[string][]string, error) {
 	if only != "" {
 		return map[string][]string{only: nil}, nil
 	}
 	var index struct {
 		Map map[string]string `json:"weight_map"`
 	}
-	path := filepath.Join(folder, indexName)
-	switch err := readJSON(path, &index); {
+	path := src.Path(indexName)
+	switch err := src.ReadJSON(indexName, maxJSON, &index); {
 	case err == nil:
 		files := map[string][]string{}
 		for tensor, file := range index.Map {
@@ -114,19 +116,19 @@ func weightFiles(folder, only string) (map[string][]string, error) {
 	case !errors.Is(err, fs.ErrNotExist):
 		return nil, err
 	}
-	if _, err := os.Stat(filepath.Join(folder, wholeName)); err == nil {
+	if src.Has(wholeName) {
 		return map[string][]string{wholeName: nil}, nil
 	}
-	return nil, fmt.Errorf("%s: no %s and no %s in this folder: %w", folder, wholeName, indexName, weights.ErrFormat)
+	return nil, fmt.Errorf("%s: no %s and no %s in this folder: %w", src.Name, wholeName, indexName, weights.ErrFormat)
 }
 
 // add maps a file of weights and checks that it holds the tensors that the index promised.
-func (f *File) add(path string, holds []string) error {
-	data, unmap, err := weights.Map(path)
+func (f *File) add(file string, holds []string) error {
+	data, err := f.source.Map(file)
 	if err != nil {
 		return err
 	}
-	f.unmap = append(f.unmap, unmap)
+	path := f.source.Path(file)
 	if err := f.parse(path, data); err != nil {
 		return err
 	}
@@ -146,7 +148,7 @@ func (f *File) parse(path string, data []byte) error {
 	for _, t := range c.Tensors {
 		name := canonical(t.Name)
 		if _, twice := f.tensors[name]; twice {
-			return fmt.Errorf("%s: a second tensor %s: %w", path, name, weights.ErrFormat)
+			return fmt.Errorf("%s: a second tensor %s: %w", path, t.Name, weights.ErrFormat)
 		}
 		f.tensors[name] = t
 		f.names = append(f.names, name)
@@ -161,7 +163,8 @@ var mpnetNames = strings.NewReplacer(".attention.attn.q.", ".attention.self.quer
 // canonical removes the prefix that models with a task head have and gives MPNet's layers the names of BERT's. Old
 // conversions from TensorFlow call the parameters of norms gamma and beta.
 func canonical(name string) string {
-	for _, prefix := range []string{"bert.", "mpnet.", "transformer."} { // the last one is GPT-2's
+	// Decoders keep theirs; transformer is GPT-2's.
+	for _, prefix := range []string{"bert.", "roberta.", "mpnet.", "transformer."} {
 		name = strings.TrimPrefix(name, prefix)
 	}
 	name = mpnetNames.Replace(name)
@@ -192,29 +195,13 @@ func (f *File) Tensor(name string) (weights.Tensor, error) {
 	kind, ok := types[t.DType]
 	if !ok {
 		return weights.Tensor{}, fmt.Errorf("%s: tensor %s has elements of type %s, which is not supported (F32, F16 and BF16 are): %w",
-			f.path, name, t.DType, weights.ErrFormat)
+			f.path, t.Name, t.DType, weights.ErrFormat)
 	}
-	return weights.Tensor{Name: name, Type: kind, Shape: t.Shape, Data: t.Data}, nil
+	return weights.Tensor{Name: t.Name, Type: kind, Shape: t.Shape, Data: t.Data}, nil
 }
 
 // Close unmaps the files. Tensors must not be used afterwards.
-func (f *File) Close() error {
-	var errs []error
-	for _, unmap := range f.unmap {
-		errs = append(errs, unmap())
-	}
-	f.unmap = nil
-	return errors.Join(errs...)
-}
+func (f *File) Close() error { return f.source.Close() }
 
-// readJSON reads a JSON file of at most maxJSON bytes.
-func readJSON(path string, v any) error {
-	b, err := localfile.Read(path, localfile.Format{Want: "a JSON file of a model", Max: maxJSON})
-	if err != nil {
-		return err
-	}
-	if err := json.Unmarshal(b, v); err != nil {
-		return fmt.Errorf("%s: %w: %w", path, weights.ErrFormat, err)
-	}
-	return nil
-}
+// Release gives the memory of mapped pages back; they are read again when they are used.
+func (f *File) Release() { f.source.Release() }

@@ -147,9 +147,26 @@ func TestErrorsNameFileAndTensor(t *testing.T) {
 		"heads is 0":                            changed(bertJSON, `heads": 2`, `heads": 0`),
 		"no tensor b.weight":                    with("model.safetensors.index.json", index("model.safetensors")),
 		`want a name of a file in this folder`:  with("model.safetensors.index.json", index("../model.safetensors")),
-		"rotary scaling \"yarn\"":               changed(llamaJSON, "}", `, "rope_scaling": {"type": "yarn"}}`),
-		"no tensor lm_head.weight":              changed(llamaJSON, "}", `, "tie_word_embeddings": false}`),
-		"module x.Dense is not supported":       with("modules.json", `[{"type": "x.Dense"}]`),
+		"rotary scaling \"dynamic\"": changed(llamaJSON, "}",
+			`, "rope_scaling": {"type": "dynamic"}}`),
+		`rope_scaling: json: unknown field "mscale"`: changed(llamaJSON, "}",
+			`, "rope_scaling": {"mscale": 2}}`),
+		"no tensor model.layers.0.self_attn.q_proj.bias": changed(llamaJSON, "}",
+			`, "attention_bias": true}`),
+		"quantization_config is {\"bits\":4}, which": changed(llamaJSON, "}",
+			`, "quantization_config": {"bits":4}}`),
+		"layer_types has \"sliding_attention\"": changed(llamaJSON, "}",
+			`, "layer_types": ["sliding_attention"]}`),
+		"is_decoder is true, which is not": changed(bertJSON, "}",
+			`, "is_decoder": true}`),
+		"do_lower_case is not supported": func() map[string]string {
+			f := with("modules.json", `[]`)
+			f["sentence_bert_config.json"] = `{"do_lower_case": true}`
+			return f
+		}(),
+		"no tensor lm_head.weight": changed(llamaJSON, "}",
+			`, "tie_word_embeddings": false}`),
+		"module x.Dense is not supported": with("modules.json", `[{"type": "x.Dense"}]`),
 	} {
 		_, err := Open(folder(t, files))
 		if err == nil || !strings.Contains(err.Error(), want) {

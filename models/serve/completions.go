@@ -200,7 +200,12 @@ func reason(done models.Generated) *string {
 
 // generate waits for a turn and runs a session.
 func (s *Server) generate(ctx context.Context, ids []int32, g models.Generate,
-	emit func(string) error) (models.Generated, error) {
+	emit func(string) error) (out models.Generated, err error) {
+	defer func() { // this is a goroutine of its own, whose panic would end the process
+		if v := recover(); v != nil {
+			err = s.panicked(v)
+		}
+	}()
 	done, err := turn(ctx, s.work)
 	if err != nil {
 		return models.Generated{}, err

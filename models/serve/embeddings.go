@@ -5,8 +5,10 @@ import (
 	"encoding/binary"
 	"math"
 	"net/http"
+	"strconv"
 
 	"github.com/randfeat/randfeat/internal/httpd"
+	"github.com/randfeat/randfeat/models"
 )
 
 // EmbeddingsRequest is the body of /v1/embeddings.
@@ -14,7 +16,8 @@ type EmbeddingsRequest struct {
 	Input      texts  `json:"input"`
 	Model      string `json:"model"`
 	Format     string `json:"encoding_format"` // float or base64
-	Dimensions *int   `json:"dimensions"`
+	Dimensions *int   `json:"dimensions"`      // of the embeddings: the first ones, see models.Shorten
+	User       string `json:"user"`            // changes nothing
 }
 
 // EmbeddingsAnswer is the response of /v1/embeddings.
@@ -54,8 +57,8 @@ func (s *Server) embeddings(w http.ResponseWriter, r *http.Request, body *httpd.
 	case q.Format != "" && q.Format != "float" && q.Format != "base64":
 		refuse(w, http.StatusBadRequest, "encoding_format", "%q, want float or base64", q.Format)
 		return
-	case q.Dimensions != nil && *q.Dimensions != e.Dim():
-		refuse(w, http.StatusBadRequest, "dimensions", "%d, the model has %d", *q.Dimensions, e.Dim())
+	case q.Dimensions != nil && (*q.Dimensions < 1 || *q.Dimensions > e.Dim()):
+		refuse(w, http.StatusBadRequest, "dimensions", "%d, want 1 to %d", *q.Dimensions, e.Dim())
 		return
 	}
 	done, err := turn(r.Context(), s.work)
@@ -63,12 +66,23 @@ func (s *Server) embeddings(w http.ResponseWriter, r *http.Request, body *httpd.
 		s.refuseError(w, err)
 		return
 	}
-	x, tokens, err := s.model.Encoder.EmbedCount(r.Context(), q.Input)
-	done()
+	defer done() // also after a panic
+	x, n, err := s.model.Encoder.EmbedCount(r.Context(), q.Input)
 	if err != nil {
 		s.refuseError(w, err)
 		return
 	}
+	if q.Dimensions != nil && *q.Dimensions < x.Cols {
+		x = models.Shorten(x, *q.Dimensions)
+	}
+	if n.Long > 0 {
+		w.Header().Set("Rfm-Long-Texts", strconv.Itoa(n.Long))
+		s.long.Do(func() {
+			s.opt.Log.Warn("texts are longer than a passage of the model: their embeddings are means of passages",
+				"tokens", s.model.Encoder.Passage())
+		})
+	}
+	tokens := n.Tokens
 	a := EmbeddingsAnswer{Object: "list", Model: s.opt.Name, Usage: Usage{PromptTokens: tokens, TotalTokens: tokens}}
 	for i := range x.Rows {
 		var v any = x.Row(i)

@@ -62,3 +62,33 @@ func TestGoneWhileWaiting(t *testing.T) {
 		t.Errorf("%d %s", w.Code, w.Body)
 	}
 }
+
+// A panic in the work of a request ends this request, gives its place back and leaves the others alone.
+func TestPanicEndsOneRequest(t *testing.T) {
+	m, err := models.Open(tiny.Folder(t, "bert"), models.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	s := New(m, Options{Limits: Limits{Work: 1}})
+	post := func() int {
+		r := httptest.NewRequest("POST", "/v1/embeddings", strings.NewReader(`{"input": "a"}`))
+		r.Header.Set("Content-Type", "application/json")
+		w := httptest.NewRecorder()
+		s.ServeHTTP(w, r)
+		return w.Code
+	}
+	whole := m.Encoder
+	m.Encoder = &models.Encoder{} // its methods panic
+	if code := post(); code != 500 || len(s.work) != 0 || len(s.inFlight) != 0 {
+		t.Errorf("status %d, %d in work", code, len(s.work))
+	}
+	m.Encoder = whole
+	if code := post(); code != 200 {
+		t.Errorf("status %d after a panic", code)
+	}
+	s.model = &models.Model{Decoder: &models.Decoder{}} // generation runs on a goroutine of its own
+	if _, err := s.generate(t.Context(), nil, models.Generate{}, nil); err == nil || len(s.work) != 0 {
+		t.Errorf("%v, %d in work", err, len(s.work))
+	}
+}

@@ -17,6 +17,7 @@
 package serve
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -26,6 +27,9 @@ import (
 	"mime"
 	"net"
 	"net/http"
+	"runtime/debug"
+	"strings"
+	"sync"
 	"time"
 	"unicode/utf8"
 
@@ -92,6 +96,7 @@ type Server struct {
 	inFlight chan struct{} // holds one element per request in progress
 	work     chan struct{} // holds one element per request that computes
 	encode   chan struct{} // holds one element per prompt that is converted to tokens
+	long     sync.Once     // says that texts are longer than a passage
 }
 
 // New makes a server. The model must stay open until Run returns.
@@ -171,8 +176,19 @@ func (s *Server) limited(next func(http.ResponseWriter, *http.Request, *httpd.Bo
 		}
 		ctx, cancel := context.WithTimeout(r.Context(), s.opt.Limits.Time)
 		defer cancel()
+		defer func() {
+			if v := recover(); v != nil {
+				s.refuseError(w, s.panicked(v))
+			}
+		}()
 		next(w, r.WithContext(ctx), body)
 	}
+}
+
+// panicked turns a panic into the error of one request: a fault in one computation must not end the others.
+func (s *Server) panicked(v any) error {
+	s.opt.Log.Error("a request panicked", "panic", v, "stack", string(debug.Stack()))
+	return fmt.Errorf("panic: %v", v)
 }
 
 // turn waits for a place in s.work or s.encode. The caller must call done after its work.
@@ -237,7 +253,8 @@ func (s *Server) refuseError(w http.ResponseWriter, err error) {
 	}
 }
 
-// decode reads the JSON of a request. If it fails, it has answered the request, and ok is false. Texts take no more
+// decode reads the JSON of a request. Fields that v does not have are refused: they would change the answer, and nobody
+// would notice that they did not. If it fails, it has answered the request, and ok is false. Texts take no more
 // bytes than their JSON: that is so for UTF-8 only, whose damaged parts would grow.
 func decode(w http.ResponseWriter, body *httpd.Body, v any) (ok bool) {
 	if e := body.Hold(len(body.Bytes)); e != nil {
@@ -246,12 +263,22 @@ func decode(w http.ResponseWriter, body *httpd.Body, v any) (ok bool) {
 	}
 	err := errors.New("it is not UTF-8")
 	if utf8.Valid(body.Bytes) {
-		err = json.Unmarshal(body.Bytes, v)
+		d := json.NewDecoder(bytes.NewReader(body.Bytes))
+		d.DisallowUnknownFields()
+		if err = d.Decode(v); err == nil && d.More() {
+			err = errors.New("more than one object")
+		}
 	}
-	if err != nil {
-		refuse(w, http.StatusBadRequest, "", "the body is no such request: %v", err)
+	if err == nil {
+		return true
 	}
-	return err == nil
+	if quoted, ok := strings.CutPrefix(err.Error(), "json: unknown field "); ok {
+		name := strings.Trim(quoted, `"`)
+		refuse(w, http.StatusBadRequest, name, "the field %.100q is not supported", name)
+		return false
+	}
+	refuse(w, http.StatusBadRequest, "", "the body is no such request: %v", err)
+	return false
 }
 
 func (s *Server) models(w http.ResponseWriter, _ *http.Request) {

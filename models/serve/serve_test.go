@@ -138,7 +138,9 @@ func TestRefusals(t *testing.T) {
 		says string
 	}{
 		{`{`, 400, "no such request"},
-		{`{} {}`, 400, "after top-level value"},
+		{`{} {}`, 400, "more than one object"},
+		{`{"prompt": "a", "top_k": 3}`, 400, `the field "top_k" is not supported`},
+		{`{"prompt": "a", "response_format": {"type": "json_object"}}`, 400, `the field "response_format" is not`},
 		{`{}`, 400, "0 prompts"},
 		{`{"prompt": 1}`, 400, "want a text"},
 		{`{"prompt": ["a", "b"]}`, 400, "2 prompts"},

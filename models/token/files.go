@@ -5,12 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"path/filepath"
 	"slices"
 	"strings"
 
-	"github.com/randfeat/randfeat/internal/localfile"
 	"github.com/randfeat/randfeat/models/gguf"
+	"github.com/randfeat/randfeat/models/weights"
 )
 
 // maxFile is the largest file that is read, in bytes.
@@ -18,31 +17,37 @@ const maxFile = 1 << 27
 
 // Open reads the tokenizer of a Hugging Face folder: tokenizer.json or, without it, BERT's vocab.txt.
 // generation_config.json, config.json and tokenizer_config.json name the ids that end a text.
-func Open(folder string) (*Tokenizer, error) {
-	t, err := openFolder(folder)
+func Open(folder string) (*Tokenizer, error) { return OpenIn(weights.Folder(folder)) }
+
+// OpenIn is Open for a source.
+func OpenIn(src *weights.Source) (*Tokenizer, error) {
+	f := files{src}
+	t, err := f.open()
 	if err != nil {
 		return nil, err
 	}
-	return t, t.readEnds(folder)
+	return t, f.readEnds(t)
 }
 
-func openFolder(folder string) (*Tokenizer, error) {
-	path := filepath.Join(folder, "tokenizer.json")
-	b, err := readFile(path)
+// files are those of a folder with a tokenizer.
+type files struct{ *weights.Source }
+
+func (f files) open() (*Tokenizer, error) {
+	const name, vocab = "tokenizer.json", "vocab.txt"
+	b, err := f.Read(name, maxFile)
 	if err == nil {
 		t, err := ParseJSON(b)
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", path, err)
+			return nil, fmt.Errorf("%s: %w", f.Path(name), err)
 		}
 		return t, nil
 	}
 	if !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
-	vocab := filepath.Join(folder, "vocab.txt")
-	b, err = readFile(vocab)
+	b, err = f.Read(vocab, maxFile)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("%s: no tokenizer.json and no vocab.txt in this folder: %w", folder, ErrFormat)
+		return nil, fmt.Errorf("%s: no tokenizer.json and no vocab.txt in this folder: %w", f.Name, ErrFormat)
 	}
 	if err != nil {
 		return nil, err
@@ -52,7 +57,7 @@ func openFolder(folder string) (*Tokenizer, error) {
 		Accents *bool `json:"strip_accents"`
 		Chinese *bool `json:"tokenize_chinese_chars"`
 	}
-	if err := readJSON(filepath.Join(folder, "tokenizer_config.json"), &config); err != nil {
+	if err := f.json("tokenizer_config.json", &config); err != nil {
 		return nil, err
 	}
 	yes := true
@@ -60,7 +65,7 @@ func openFolder(folder string) (*Tokenizer, error) {
 	n.accents = *or(config.Accents, &n.lower)
 	t, err := fromVocab(strings.Split(strings.TrimSuffix(string(b), "\n"), "\n"), n)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", vocab, err)
+		return nil, fmt.Errorf("%s: %w", f.Path(vocab), err)
 	}
 	return t, nil
 }
@@ -94,17 +99,18 @@ func fromVocab(tokens []string, n bertNormalizer) (*Tokenizer, error) {
 		t.raw.add(addedToken{text: name, id: id})
 	}
 	t.prefix, t.suffix = []int32{marker["[CLS]"]}, []int32{marker["[SEP]"]}
+	t.middle = t.suffix
 	t.wordPiece(t.ids, "##", 100, marker["[UNK]"])
 	return t, nil
 }
 
 // readEnds reads which ids end a text. Missing files add none.
-func (t *Tokenizer) readEnds(folder string) error {
+func (f files) readEnds(t *Tokenizer) error {
 	for _, name := range []string{"generation_config.json", "config.json"} {
 		var config struct {
 			End json.RawMessage `json:"eos_token_id"`
 		}
-		if err := readJSON(filepath.Join(folder, name), &config); err != nil {
+		if err := f.json(name, &config); err != nil {
 			return err
 		}
 		var one int32
@@ -112,14 +118,14 @@ func (t *Tokenizer) readEnds(folder string) error {
 		if json.Unmarshal(config.End, &one) == nil && len(config.End) > 0 && string(config.End) != "null" {
 			many = []int32{one}
 		} else if len(config.End) > 0 && json.Unmarshal(config.End, &many) != nil {
-			return fmt.Errorf("%s: eos_token_id %s: %w", filepath.Join(folder, name), config.End, ErrFormat)
+			return fmt.Errorf("%s: eos_token_id %s: %w", f.Path(name), config.End, ErrFormat)
 		}
 		t.ends = append(t.ends, many...)
 	}
 	var config struct {
 		End json.RawMessage `json:"eos_token"`
 	}
-	if err := readJSON(filepath.Join(folder, "tokenizer_config.json"), &config); err != nil {
+	if err := f.json("tokenizer_config.json", &config); err != nil {
 		return err
 	}
 	var text string
@@ -136,21 +142,14 @@ func (t *Tokenizer) readEnds(folder string) error {
 	return nil
 }
 
-func readFile(path string) ([]byte, error) {
-	return localfile.Read(path, localfile.Format{Want: "a file of a tokenizer", Max: maxFile})
-}
-
-// readJSON reads a file into v. A missing file leaves v unchanged.
-func readJSON(path string, v any) error {
-	b, err := readFile(path)
+// json reads a file into v. A missing file leaves v unchanged.
+func (f files) json(name string, v any) error {
+	err := f.ReadJSON(name, maxFile, v)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	if err != nil {
-		return err
-	}
-	if err := json.Unmarshal(b, v); err != nil {
-		return fmt.Errorf("%s: %w: %w", path, ErrFormat, err)
+		return fmt.Errorf("%w: %w", ErrFormat, err)
 	}
 	return nil
 }
@@ -184,8 +183,21 @@ func FromGGUF(f *gguf.File) (*Tokenizer, error) {
 	return t, nil
 }
 
+// ggufKeys change no ids of a text, or are used below.
+var ggufKeys = []string{"model", "pre", "tokens", "token_type", "token_type_count", "scores", "merges", "add_bos_token",
+	"add_sep_token", "eos_token_id", "eot_token_id", "eom_token_id", "bos_token_id", "unknown_token_id",
+	"padding_token_id", "seperator_token_id", "separator_token_id", "cls_token_id", "mask_token_id", "prefix_token_id",
+	"suffix_token_id", "middle_token_id", "fim_pre_token_id", "fim_suf_token_id", "fim_mid_token_id",
+	"fim_pad_token_id", "fim_rep_token_id", "fim_sep_token_id"}
+
 func fromGGUF(f *gguf.File) (*Tokenizer, error) {
 	const p = "tokenizer.ggml."
+	for _, name := range f.Unknown(p, ggufKeys) {
+		if f.String(p+"model") == "bert" && (name == "add_eos_token" || name == "add_space_prefix") {
+			continue // BERT's template has its own markers, and its words have no spaces
+		}
+		return nil, fmt.Errorf("%s%s is set, which is not supported: %w", p, name, ErrFormat)
+	}
 	tokens, kinds := f.Strings(p+"tokens"), f.Ints(p+"token_type")
 	if len(tokens) == 0 || kinds != nil && len(kinds) != len(tokens) {
 		return nil, fmt.Errorf("metadata has %d tokens and %d types of them: %w", len(tokens), len(kinds), ErrFormat)

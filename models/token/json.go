@@ -61,6 +61,7 @@ type component struct {
 	Content       string                 `json:"content"`
 	Prepend       string                 `json:"prepend"`
 	Single        []templatePart         `json:"single"`
+	Pair          []templatePart         `json:"pair"`
 	SpecialTokens map[string]templateIDs `json:"special_tokens"`
 	Sep           *[2]json.RawMessage    `json:"sep"`
 	Cls           *[2]json.RawMessage    `json:"cls"`
@@ -419,35 +420,38 @@ func (t *Tokenizer) postProcessor(c *component) error {
 				t.suffix = []int32{int32(id)}
 			}
 		}
+		if t.middle = t.suffix; c.Type == "RobertaProcessing" {
+			t.middle = []int32{t.suffix[0], t.suffix[0]}
+		}
 	default:
 		return fmt.Errorf("post-processor %q is not supported: %w", c.Type, ErrFormat)
 	}
 	return nil
 }
 
-// template splits the markers of a single text into those before it and those after it.
+// template splits the markers of a text and those of a pair into those before the texts, between and after them.
 func (t *Tokenizer) template(c *component) error {
-	var prefix, suffix []int32
-	seen := false
-	for _, p := range c.Single {
-		switch {
-		case p.Sequence != nil && !seen:
-			seen = true
-		case p.SpecialToken != nil:
+	var single, pair [3][]int32
+	for list, into := range map[*[]templatePart]*[3][]int32{&c.Single: &single, &c.Pair: &pair} {
+		at := 0
+		for _, p := range *list {
+			if p.Sequence != nil {
+				at++
+			}
+			if p.SpecialToken == nil {
+				continue
+			}
 			for _, id := range c.SpecialTokens[p.SpecialToken.ID].IDs {
-				if id < 0 || id >= t.Len() {
+				if id < 0 || id >= t.Len() || at > 2 {
 					return fmt.Errorf("post-processor adds id %d of %d: %w", id, t.Len(), ErrFormat)
 				}
-				if seen {
-					suffix = append(suffix, int32(id))
-				} else {
-					prefix = append(prefix, int32(id))
-				}
+				into[at] = append(into[at], int32(id))
 			}
-		default:
-			return fmt.Errorf("post-processor with two texts: %w", ErrFormat)
 		}
 	}
-	t.prefix, t.suffix = prefix, suffix
+	if single[2] != nil {
+		return fmt.Errorf("post-processor with two texts: %w", ErrFormat)
+	}
+	t.prefix, t.middle, t.suffix = single[0], pair[1], single[1]
 	return nil
 }

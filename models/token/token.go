@@ -36,6 +36,7 @@ type Tokenizer struct {
 	model      model
 
 	prefix, suffix []int32 // markers around every input: [CLS] and [SEP], or BOS
+	middle         []int32 // markers between the texts of a pair
 	ends           []int32 // ids that end a generated text
 	prefixSpace    bool    // put a space before a text for the last splitter, unless there is one
 }
@@ -136,6 +137,26 @@ func (t *Tokenizer) Wrap(dst, ids []int32, most int) []int32 {
 	dst = append(dst, t.prefix...)
 	dst = append(dst, ids...)
 	return append(dst, t.suffix...)
+}
+
+// WrapPair joins two texts with the markers that the model expects. second is where the second text begins. Pairs of
+// more than most ids are cut: the shorter text stays whole if it fits into a half.
+func (t *Tokenizer) WrapPair(dst, a, b []int32, most int) (ids []int32, second int, cut bool) {
+	room := max(0, most-t.Markers()-len(t.middle))
+	if cut = len(a)+len(b) > room; cut {
+		short, long := min(len(a), len(b)), room-min(len(a), len(b))
+		if long < short {
+			short, long = room/2, room-room/2
+		}
+		if len(a) > len(b) {
+			a, b = a[:long], b[:short]
+		} else {
+			a, b = a[:short], b[:long]
+		}
+	}
+	dst = append(append(append(dst, t.prefix...), a...), t.middle...)
+	second = len(dst)
+	return append(append(dst, b...), t.suffix...), second, cut
 }
 
 // Markers is the number of ids that Wrap adds.

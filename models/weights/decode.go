@@ -43,7 +43,7 @@ func Decode(dst []float32, src []byte, t Type) {
 }
 
 var decoders = [types]func(dst []float32, src []byte){Q8_0: decodeQ8_0, Q4_0: decodeQ4_0, Q4_1: decodeQ4_1,
-	Q4_K: decodeQ4_K, Q6_K: decodeQ6_K}
+	Q5_0: decodeQ5_0, Q5_1: decodeQ5_1, Q4_K: decodeQ4_K, Q5_K: decodeQ5_K, Q6_K: decodeQ6_K}
 
 func halfAt(b []byte) float32 { return kern.FromHalf(binary.LittleEndian.Uint16(b)) }
 
@@ -68,6 +68,47 @@ func decodeQ4_1(dst []float32, src []byte) {
 	for i, b := range src[4:20] {
 		dst[i] = float32(scale*float32(b&15)) + least
 		dst[16+i] = float32(scale*float32(b>>4)) + least
+	}
+}
+
+// fifth returns the fifth bits of 32 numbers.
+func fifth(src []byte) (high [32]byte) {
+	bits := binary.LittleEndian.Uint32(src)
+	for i := range high {
+		high[i] = byte(bits>>i&1) << 4
+	}
+	return high
+}
+
+// decodeQ5_0: like Q4_0, with four bytes of fifth bits before the nibbles.
+func decodeQ5_0(dst []float32, src []byte) {
+	scale, high := halfAt(src), fifth(src[2:])
+	for i, b := range src[6:22] {
+		dst[i] = scale * float32(int(b&15|high[i])-16)
+		dst[16+i] = scale * float32(int(b>>4|high[16+i])-16)
+	}
+}
+
+func decodeQ5_1(dst []float32, src []byte) {
+	scale, least, high := halfAt(src), halfAt(src[2:]), fifth(src[4:])
+	for i, b := range src[8:24] {
+		dst[i] = float32(scale*float32(b&15|high[i])) + least
+		dst[16+i] = float32(scale*float32(b>>4|high[16+i])) + least
+	}
+}
+
+// decodeQ5_K: like Q4_K, with 32 bytes of fifth bits before the nibbles: bit b of byte i belongs to number i of block
+// b.
+func decodeQ5_K(dst []float32, src []byte) {
+	scale, least := halfAt(src), halfAt(src[2:])
+	packed, high, nibbles := src[4:16], src[16:48], src[48:176]
+	for b := range 8 {
+		s, m := scaleQ4_K(packed, b)
+		ds, dm := scale*float32(s), least*float32(m)
+		shift := 4 * uint(b&1)
+		for i, v := range nibbles[b/2*32:][:32] {
+			dst[32*b+i] = float32(ds*float32(v>>shift&15|high[i]>>b&1<<4)) - dm
+		}
 	}
 }
 

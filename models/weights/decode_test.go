@@ -65,11 +65,11 @@ func TestRow(t *testing.T) {
 // The scaling of Llama 3 keeps fast pairs, divides slow ones by the factor and lies between elsewhere. The wavelengths
 // are those of Llama 3.1: 8192 positions, factors 1 and 4.
 func TestRope(t *testing.T) {
-	plain, err := Rope(500000, 128, RopeScaling{})
+	plain, _, err := Rope(500000, 128, RopeScaling{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	scaled, err := Rope(500000, 128, RopeScaling{Kind: "llama3", Factor: 8, LowFreq: 1, HighFreq: 4,
+	scaled, _, err := Rope(500000, 128, RopeScaling{Kind: "llama3", Factor: 8, LowFreq: 1, HighFreq: 4,
 		OriginalPosition: 8192})
 	if err != nil {
 		t.Fatal(err)
@@ -91,7 +91,7 @@ func TestRope(t *testing.T) {
 		t.Errorf("%d pairs between, first %v", between, plain[0])
 	}
 	for _, s := range []RopeScaling{{Kind: "yarn", Factor: 2}, {Kind: "linear"}, {Kind: "llama3", Factor: 8}} {
-		if _, err := Rope(1e4, 8, s); err == nil {
+		if _, _, err := Rope(1e4, 8, s); err == nil {
 			t.Errorf("%+v was accepted", s)
 		}
 	}

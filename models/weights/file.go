@@ -17,7 +17,7 @@ type File interface {
 	Path() string
 	Config() Config
 	Names() []string                    // of all tensors, sorted
-	Tensor(name string) (Tensor, error) // the error names file and tensor
+	Tensor(name string) (Tensor, error) // Tensor.Name and errors have the file's own name of it
 	Close() error                       // ends the life of all Tensor.Data
 }
 
@@ -28,7 +28,7 @@ func Get(f File, name string, shape ...int) (Tensor, error) {
 		return t, err
 	}
 	if !slices.Equal(t.Shape, shape) {
-		return t, fmt.Errorf("%s: tensor %s has shape %v, want %v: %w", f.Path(), name, t.Shape, shape, ErrFormat)
+		return t, fmt.Errorf("%s: tensor %s has shape %v, want %v: %w", f.Path(), t.Name, t.Shape, shape, ErrFormat)
 	}
 	return t, nil
 }

@@ -25,15 +25,19 @@ const (
 	Q8_0             // 32 numbers: float16 scale, 32 int8
 	Q4_0             // 32 numbers: float16 scale, 16 bytes of nibbles, 8 subtracted
 	Q4_1             // 32 numbers: float16 scale and minimum, 16 bytes of nibbles
+	Q5_0             // 32 numbers: float16 scale, 4 bytes of fifth bits, 16 of nibbles, 16 subtracted
+	Q5_1             // 32 numbers: float16 scale and minimum, 4 bytes of fifth bits, 16 of nibbles
 	Q4_K             // 256 numbers: float16 scale and minimum, 12 bytes of scales and minima in 6 bits, 128 of nibbles
+	Q5_K             // 256 numbers: like Q4_K, with 32 bytes of fifth bits before the nibbles
 	Q6_K             // 256 numbers: 128 bytes of low nibbles, 64 bytes of high pairs, 16 int8 scales, float16 scale
 	types
 )
 
-var typeNames = [types]string{"F32", "F16", "BF16", "Q8_0", "Q4_0", "Q4_1", "Q4_K", "Q6_K"}
+var typeNames = [types]string{"F32", "F16", "BF16", "Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q4_K", "Q5_K", "Q6_K"}
 
 // typeBlocks has the numbers and the bytes of a block.
-var typeBlocks = [types][2]int{{1, 4}, {1, 2}, {1, 2}, {32, 34}, {32, 18}, {32, 20}, {256, 144}, {256, 210}}
+var typeBlocks = [types][2]int{{1, 4}, {1, 2}, {1, 2}, {32, 34}, {32, 18}, {32, 20}, {32, 22}, {32, 24}, {256, 144},
+	{256, 176}, {256, 210}}
 
 func (t Type) String() string {
 	if t < types {
@@ -48,7 +52,7 @@ func (t Type) Block() (numbers, bytes int) { return typeBlocks[t][0], typeBlocks
 // Tensor is a named array. Data holds Shape in row-major order and belongs to the file: do not write to it, and do
 // not use it after the file's Close.
 type Tensor struct {
-	Name  string
+	Name  string // in the notation of the file
 	Type  Type
 	Shape []int // {rows, cols} of a matrix, {length} of a vector
 	Data  []byte

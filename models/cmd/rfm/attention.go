@@ -143,7 +143,7 @@ these are faster at --context tokens and stay within --tol. It writes MODEL.atte
 generate, ask, perplexity and serve then use. The model's files never change. Measure the effect with rfm check, on text
 that calibrate has not seen. The choice depends on the machine; calibrate on the one that generates.
 
-Models that embed read short passages, where exact attention is faster: calibrate measures this and writes nothing.`,
+Models that embed read short passages, where exact attention is faster, and always use it.`,
 		Example: `  rfm calibrate smollm2.gguf --text book.txt
   rfm check smollm2.gguf --text another.txt`,
 		Args: suggest.Args("a model", 1, 1),
@@ -156,7 +156,7 @@ Models that embed read short passages, where exact attention is faster: calibrat
 			case c.Passages < 1:
 				return misused("--passages is %d, want 1 or more", c.Passages)
 			}
-			m, err := f.open(args[0])
+			m, err := f.decoder(args[0])
 			if err != nil {
 				return err
 			}
@@ -164,9 +164,6 @@ Models that embed read short passages, where exact attention is faster: calibrat
 			ids, err := e.tokens(m, texts)
 			if err != nil {
 				return err
-			}
-			if m.Decoder == nil {
-				return e.encoder(cmd.Context(), m, ids, c.Tol, false)
 			}
 			if out == "" {
 				out = models.AttentionPath(args[0])
@@ -231,9 +228,7 @@ It reads at most eight windows of the text. Three flags measure smaller memories
 
   --compact 8   perplexity of the next 512 tokens when the context is compacted to an eighth, relative to the full one
   --needles     share of the digits found of codes hidden in the context; with --compact also when it is compacted
-  --memory 512  perplexity when every head keeps 512 keys on average
-
-For a model that embeds, check compares embeddings and speed with centroids in every head.`,
+  --memory 512  perplexity when every head keeps 512 keys on average`,
 		Example: `  rfm check smollm2.gguf --text another.txt
   rfm check smollm2.gguf --text another.txt --compact 8,16 --context 4096 --windows 4
   rfm check smollm2.gguf --text another.txt --needles --compact 8 --context 2048`,
@@ -242,7 +237,7 @@ For a model that embeds, check compares embeddings and speed with centroids in e
 			if err := k.validate(); err != nil {
 				return err
 			}
-			m, err := f.open(args[0])
+			m, err := f.decoder(args[0])
 			if err != nil {
 				return err
 			}
@@ -293,9 +288,6 @@ func (k *checkFlags) validate() error {
 }
 
 func (k *checkFlags) run(ctx context.Context, e *env, m *models.Model, path string, ids []int32) error {
-	if m.Decoder == nil {
-		return e.encoder(ctx, m, ids, 0.1, true)
-	}
 	file := k.file
 	if file == "" {
 		file = models.AttentionPath(path)
@@ -386,44 +378,6 @@ func (k *checkFlags) memories(ctx context.Context, e *env, m *models.Model, file
 	}
 	_, err = fmt.Fprintf(w, "%d keys per head: perplexity %.4f, exact %.4f: ratio %.4f, over %d tokens in windows of %d; "+
 		"%.1f MB\n", c.Keys, c.Chosen, c.Exact, c.Ratio, c.Tokens, c.Context, float64(c.Bytes)/1e6)
-	return err
-}
-
-// encoder compares centroids in the heads of an encoder with exact attention, by length. If each is set, it also
-// prints all heads at the longest length.
-func (e *env) encoder(ctx context.Context, m *models.Model, ids []int32, tol float64, each bool) error {
-	list, err := m.Encoder.Check(ctx, ids, tol)
-	if err != nil {
-		return err
-	}
-	if e.json {
-		for _, c := range list {
-			if err := e.object(c); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
-	w := e.stdout
-	if each {
-		e.heads(list[len(list)-1].Each)
-		fmt.Fprintln(w)
-	}
-	faster := 0
-	fmt.Fprintf(w, "%8s  %-20s %-18s %s\n", "tokens", "heads by centroids", "cosine, lowest",
-		"tokens/s: exact, centroids")
-	for _, c := range list {
-		fmt.Fprintf(w, "%8d  %3d of %-13d %.4f, %-10.4f %.0f %10.0f\n", c.Tokens, c.Centroids, c.Heads, c.Cosine,
-			c.Lowest, c.Exact, c.Chosen)
-		if c.Faster() {
-			faster = c.Tokens
-		}
-	}
-	if faster > 0 {
-		_, err = fmt.Fprintf(w, "Centroids are faster at %d tokens. Embeddings always use exact attention.\n", faster)
-	} else {
-		_, err = fmt.Fprintln(w, "Exact attention is faster at every length, or as fast: embeddings use it.")
-	}
 	return err
 }
 

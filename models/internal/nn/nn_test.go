@@ -53,7 +53,7 @@ func TestRepack(t *testing.T) {
 			}
 			bound := top / 127 * 0.52
 			switch x.Type {
-			case weights.Q8_0, weights.Q4_1:
+			case weights.Q8_0, weights.Q4_1, weights.Q5_0:
 				bound = top * 1e-7
 			case weights.Q4_0:
 				bound = top * 2e-7

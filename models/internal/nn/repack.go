@@ -8,7 +8,7 @@ import (
 	"github.com/randfeat/randfeat/models/weights"
 )
 
-// Repack converts a tensor to kern.Blocks. Q8_0, Q4_0 and Q4_1 keep their bits. The scales and minima of Q4_K are
+// Repack converts a tensor to kern.Blocks. Q8_0, Q5_0, Q4_0 and Q4_1 keep their bits. The scales and minima of Q4_K are
 // products, which are rounded to half precision. All other types are rounded to 8 bits. For Q6_K this loses less
 // than its own rounding did, although 32 numbers then share the larger of two scales.
 func Repack(t weights.Tensor) *kern.Blocks {
@@ -24,6 +24,8 @@ func Repack(t weights.Tensor) *kern.Blocks {
 			switch t.Type {
 			case weights.Q8_0:
 				repackQ8_0(w, i, b)
+			case weights.Q5_0:
+				repackQ5_0(w, i, b)
 			case weights.Q4_0:
 				repackQ4_0(w, i, b)
 			case weights.Q4_1:
@@ -45,6 +47,18 @@ func repackQ8_0(w *kern.Blocks, row int, b []byte) {
 		var q [kern.BlockCols]int8
 		for c, v := range block[2:] {
 			q[c] = int8(v)
+		}
+		w.Set8(row, i, binary.LittleEndian.Uint16(block), &q)
+	}
+}
+
+func repackQ5_0(w *kern.Blocks, row int, b []byte) {
+	for i := range w.Blocks() {
+		block := b[22*i : 22*i+22]
+		low, high := nibbles(block[6:]), binary.LittleEndian.Uint32(block[2:])
+		var q [kern.BlockCols]int8
+		for c, v := range low {
+			q[c] = int8(v|byte(high>>c&1)<<4) - 16
 		}
 		w.Set8(row, i, binary.LittleEndian.Uint16(block), &q)
 	}
