@@ -67,6 +67,8 @@ func TestHostileFilesCostNoMemory(t *testing.T) {
 	}
 	costsNothing(t, "zeros", append([]string{"fit", table, "--target", "kwh", "-o", path("out.rf"), "--checkpoint",
 		zeros}, quick...)...)
+	costsNothing(t, "neither text nor a format", append([]string{"fit", "/dev/zero", "--target", "kwh", "-o",
+		path("out.rf")}, quick...)...)
 	costsNothing(t, "zeros", "explore", "-o", path("out.html"), "--page", zeros)
 	for _, bad := range []string{zeros, "/dev/zero"} {
 		costsNothing(t, "a file with a token has at most", "serve", model, "--addr", "127.0.0.1:0", "--token-file", bad)

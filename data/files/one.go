@@ -36,7 +36,7 @@ func OpenReader(name string, r io.Reader, o data.Options) (data.Source, error) {
 		return nil, raw.Wrap(name, err)
 	}
 	if o.Format == "" {
-		if o.Format, err = detect(name, sample); err != nil {
+		if o.Format, err = Detect(name, sample); err != nil {
 			return nil, err
 		}
 	}
@@ -81,7 +81,7 @@ func open(f raw.File, o data.Options) (src data.Source, _ data.Format, err error
 		}
 	}
 	if o.Format == "" {
-		if o.Format, err = detect(f.Name, sample); err != nil {
+		if o.Format, err = Detect(f.Name, sample); err != nil {
 			return nil, "", err
 		}
 	}
@@ -134,9 +134,9 @@ func sampleOf(f raw.File) ([]byte, error) {
 	return b, nil
 }
 
-// detect returns the format of a file from its first bytes, then from its name. The contents of a zip archive are found
-// by lookInside.
-func detect(name string, head []byte) (data.Format, error) {
+// Detect returns the format of a table from its first bytes, decompressed, then from its name. What is neither text nor
+// a known format is an error. A zip archive, which may hold any format, counts as npz.
+func Detect(name string, head []byte) (data.Format, error) {
 	switch {
 	case bytes.HasPrefix(head, []byte(npy.Magic)):
 		return data.NPY, nil

@@ -183,7 +183,7 @@ func FormatName(path string, o data.Options) string {
 }
 
 // stream opens a table that can be read only once. Archives need all of it, and so do several readings: then it
-// is held in memory. The format is detected here from the first bytes, because opening files looks at their names.
+// is held in memory. The first bytes are looked at before: a device that never ends costs no memory.
 func stream(name string, r io.ReadCloser, o data.Options, once bool) (data.Source, string, error) {
 	b := bufio.NewReader(r)
 	z, err := files.Decompress(name, b)
@@ -191,32 +191,21 @@ func stream(name string, r io.ReadCloser, o data.Options, once bool) (data.Sourc
 		return nil, "", err
 	}
 	b = bufio.NewReader(z)
-	head, err := b.Peek(512)
+	head, err := b.Peek(4096)
 	if err != nil && err != io.EOF {
 		return nil, "", fmt.Errorf("%s: %w", name, err)
 	}
-	switch text := bytes.TrimLeft(head, "\xef\xbb\xbf \t\r\n"); {
-	case o.Format != "":
-	case bytes.HasPrefix(head, []byte("PAR1")):
-		o.Format = data.Parquet
-	case bytes.HasPrefix(head, []byte("PK")): // the library looks inside
-	case bytes.HasPrefix(head, []byte("\x93NUMPY")):
-		o.Format = data.NPY
-	case bytes.HasPrefix(head, []byte("\xff\xfe")) || bytes.HasPrefix(head, []byte("\xfe\xff")): // UTF-16
-		if o.Format = data.CSV; len(head) > 4 && head[2]|head[3] == '{' && head[2]&head[3] == 0 {
-			o.Format = data.NDJSON
+	archive := bytes.HasPrefix(head, []byte("PK")) // the library looks inside
+	if o.Format == "" && !archive {
+		if o.Format, err = files.Detect(name, head); err != nil {
+			return nil, "", err
 		}
-	case bytes.HasPrefix(text, []byte(`{"`)) || bytes.HasPrefix(text, []byte("{}")) ||
-		bytes.HasPrefix(text, []byte("[")):
-		o.Format = data.NDJSON
-	case bytes.IndexByte(head, 0) < 0: // otherwise the library explains the error
-		o.Format = data.CSV
 	}
 	if o.Format == data.Parquet {
 		return nil, "", &data.InputError{Place: name, Detail: "a Parquet file cannot be read from a stream: give the name of a file"}
 	}
 	var src data.Source
-	if once && !bytes.HasPrefix(head, []byte("PK")) {
+	if once && !archive {
 		src, err = files.OpenReader(name, struct {
 			io.Reader
 			io.Closer
