@@ -157,6 +157,10 @@ func (f *embedFlags) run(cmd *cobra.Command, e *env, model, input string) error 
 // create opens an output file that appears only on commit, complete. Standard output is written directly.
 func create(e *env, path string) (w io.Writer, commit func() error, abort func(), err error) {
 	if path == "-" {
+		if e.lost {
+			return nil, nil, nil, errors.New("stdout is closed, or is /dev/null opened for reading and writing: the " +
+				"embeddings would be lost; name a file with -o")
+		}
 		return e.stdout, func() error { return nil }, func() {}, nil
 	}
 	f, err := localfile.Create(path)

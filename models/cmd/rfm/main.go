@@ -48,6 +48,7 @@ type env struct {
 	stdout *bufio.Writer
 	stderr io.Writer
 	json   bool
+	lost   bool // nobody would see what is written to stdout
 }
 
 // misuse is an error in how a command was called, failure an error of its work. An error without either came from
@@ -75,6 +76,9 @@ func do(work func(cmd *cobra.Command, args []string) error) func(*cobra.Command,
 // run is main without the process, for tests.
 func run(ctx context.Context, stdin io.Reader, stdout, stderr io.Writer, args []string) int {
 	e := &env{stdin: stdin, stdout: bufio.NewWriter(stdout), stderr: stderr}
+	if f, ok := stdout.(*os.File); ok {
+		e.lost = localfile.LeadsNowhere(f)
+	}
 	root := command(e)
 	root.SetArgs(args)
 	root.SetIn(stdin)

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"io"
 	"os"
+
+	"github.com/randfeat/randfeat/internal/localfile"
 )
 
 // ProcessEnv returns the environment of the process.
@@ -14,7 +16,7 @@ import (
 // are written nowhere else it is an error: see [Env.Results].
 func ProcessEnv() *Env {
 	env := NewEnv(os.Stdin, os.Stdout, os.Stderr)
-	if leadsNowhere(os.Stdout) {
+	if localfile.LeadsNowhere(os.Stdout) {
 		env.lost = true
 		env.Stdout.Reset(&discarded{env: env, w: os.Stdout})
 	}

@@ -1,13 +1,14 @@
-package cli
+package localfile
 
 import (
 	"os"
 	"syscall"
 )
 
-// leadsNowhere reports whether f is /dev/null opened for reading and writing. A shell's >/dev/null opens it for
+// LeadsNowhere reports whether f is /dev/null opened for reading and writing, as the Go runtime opens it in place of a
+// stdout that was closed when the process began. A shell's >/dev/null opens it for
 // writing only, so that is a wish and not a mistake.
-func leadsNowhere(f *os.File) bool {
+func LeadsNowhere(f *os.File) bool {
 	null, err := os.Stat(os.DevNull)
 	if err != nil {
 		return false
