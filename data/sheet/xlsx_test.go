@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"math/rand/v2"
 	"runtime"
 	"strings"
 	"syscall"
@@ -109,6 +110,12 @@ func TestHostileWorkbooks(t *testing.T) {
 		first  = "xl/sheet.xml"
 	)
 	long := `<sst><si><t>` + strings.Repeat("a", 1<<20-10) + `</t></si></sst>`
+	r := rand.New(rand.NewPCG(1, 2))
+	random := make([]byte, 2<<20)
+	for i := range random {
+		random[i] = byte(r.Uint32())
+	}
+	noise := string(random)
 	for name, c := range map[string]struct {
 		parts map[string]bomb
 		want  string
@@ -128,7 +135,7 @@ func TestHostileWorkbooks(t *testing.T) {
 		"ten million attributes":   {map[string]bomb{first: {sheet + "<c", ` a=""`, 10_000_000, ""}}, "1048576 bytes"},
 		"2000 attributes":          {map[string]bomb{first: {sheet + "<c", ` a=""`, 20_000, "/>"}}, "256 attributes"},
 		"400,000 runs":             {map[string]bomb{first: {inline, "<r><t>a</t></r>", 400_000, ""}}, "32768 runs"},
-		"elements without meaning": {map[string]bomb{first: {sheet, "<a/>", 30_000_000, ""}}, "MiB"},
+		"elements without meaning": {map[string]bomb{first: {sheet, "<a/>", 4_000_000, ""}}, "MiB"}, // of 16 MB
 		"rows of nothing": {map[string]bomb{first: {`<worksheet>`, "<row/>", 100_000_000, ""}},
 			"follows row 1048576"},
 		"one text in all cells": {map[string]bomb{shared: {begin: long},
@@ -142,6 +149,8 @@ func TestHostileWorkbooks(t *testing.T) {
 		"runs of a shared text": {map[string]bomb{shared: {"<sst><si>", "<r><t>a</t></r>", 400_000, ""}},
 			"32768 runs"},
 		"shared texts of nothing": {map[string]bomb{shared: {"<sst>", "<si/>", 20_000_000, ""}}, "MiB"},
+		"shared texts of nothing in a large file": {map[string]bomb{"noise": {begin: noise},
+			shared: {"<sst>", "<si/>", 18_000_000, ""}}, "192 MiB of texts"},
 		"many shared texts": {map[string]bomb{shared: {"<sst>", "<si><t>abcdefgh</t></si>", 6_000_000, ""}},
 			"MiB"},
 		"styles": {map[string]bomb{styles: {"<s><cellXfs>", "<xf/>", 30_000_000, ""}},
