@@ -4,6 +4,7 @@ go 1.26.0
 
 require (
 	github.com/randfeat/randfeat v0.1.0
+	github.com/rivo/uniseg v0.4.7
 	github.com/sbinet/npyio v0.6.0
 	github.com/spf13/cobra v1.10.2
 	golang.org/x/sys v0.49.0

@@ -109,6 +109,35 @@ def characters(prepend):
     return t
 
 
+def unigram(corpus, rules=None):
+    """A model of SentencePiece as conversions of XLM-R are; rules are a small table of characters instead of NFKC."""
+    import io, tempfile
+    import sentencepiece as spm
+    from sentencepiece import sentencepiece_model_pb2 as pb
+
+    out, kind = io.BytesIO(), {"normalization_rule_name": "nmt_nfkc"}
+    with tempfile.NamedTemporaryFile("w", suffix=".tsv") as f:
+        if rules:
+            f.write(rules)
+            f.flush()
+            kind = {"normalization_rule_tsv": f.name}
+        lines = [line for text in corpus for line in text.split("\n") if 0 < len(line.encode()) < 4000]
+        spm.SentencePieceTrainer.train(sentence_iterator=iter(lines), model_writer=out, vocab_size=400 if rules else 8000,
+                                       character_coverage=0.995, hard_vocab_limit=False, num_threads=1, **kind)
+    p = pb.ModelProto.FromString(out.getvalue())
+    pieces = [("<s>", 0.0), ("<pad>", 0.0), ("</s>", 0.0), ("<unk>", 0.0)]
+    pieces += [(x.piece, x.score) for x in p.pieces[3:]] + [("<mask>", 0.0)]
+    t = Tokenizer(models.Unigram(pieces, 3, False))
+    t.normalizer = normalizers.Sequence([normalizers.Precompiled(p.normalizer_spec.precompiled_charsmap),
+                                         normalizers.Replace(Regex(" {2,}"), " ")])
+    t.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.WhitespaceSplit(),
+                                               pre_tokenizers.Metaspace("▁", prepend_scheme="always")])
+    t.add_special_tokens(["<s>", "<pad>", "</s>", "<unk>", AddedToken("<mask>", lstrip=True)])
+    t.post_processor = processors.TemplateProcessing("<s> $A </s>", "<s> $A </s> </s> $B </s>",
+                                                     [("<s>", 0), ("</s>", 2)])
+    return t
+
+
 def small(folder, only=None):
     here = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
     corpus = [open(p).read() for p in sorted(glob.glob(os.path.join(here, "docs", "*.md")))]
@@ -147,6 +176,8 @@ def small(folder, only=None):
         if name == "gpt2":
             t.add_tokens([AddedToken("foo", single_word=True, lstrip=True, rstrip=True, normalized=False)])
         write(folder, name, t, texts=texts)
+    if not only or "unigram" in only:
+        write(folder, "unigram", unigram(corpus, "FF21\t41\nFB01\t66 69\n65 301\tE9\n2460\t31\n3000\t20\n9\t20\nA0\t20\n"), texts=texts)
     special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
     for name, lower in {"bert": True, "cased": False}.items():
         if only and name not in only:
@@ -177,6 +208,7 @@ def everything(folder, weights):
     chars = [f"a{chr(c)}b {chr(c)}" for c in range(0x32000) if not 0xD800 <= c < 0xE000]
     t = Tokenizer.from_file(os.path.join(weights, "minilm", "tokenizer.json"))
     write(folder, "minilm", t, lines=texts, chars=chars)
+    write(folder, "unigram", unigram(lines()), lines=texts, chars=chars)
     vocab = os.path.join(weights, "minilm", "vocab.txt")
     t = bert(False, models.WordPiece.from_file(vocab, unk_token="[UNK]"))
     t.add_special_tokens(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"])

@@ -172,7 +172,7 @@ func (x *Index) add(ctx context.Context, e *models.Encoder, folder string, f Fil
 		for _, p := range parts[:n] {
 			texts = append(texts, string(b[p.Begin:p.End]))
 		}
-		v, err := e.Embed(ctx, texts)
+		v, err := e.For("document").Embed(ctx, texts)
 		if err != nil {
 			return err
 		}
@@ -232,7 +232,7 @@ func (x *Index) Find(ctx context.Context, m *models.Model, folder, query string,
 	if x.Model != fingerprint(m) {
 		return nil, fmt.Errorf("the index was made with another model: %w", ErrIndex)
 	}
-	q, err := m.Encoder.Embed(ctx, []string{query})
+	q, err := m.Encoder.For("query").Embed(ctx, []string{query})
 	if err != nil {
 		return nil, err
 	}

@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"regexp"
 	"strconv"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 
 	"golang.org/x/text/unicode/norm"
@@ -27,17 +29,18 @@ type tokenizerJSON struct {
 	PreTokenizer  *component `json:"pre_tokenizer"`
 	PostProcessor *component `json:"post_processor"`
 	Model         struct {
-		Type         string     `json:"type"`
-		Vocab        vocabulary `json:"vocab"`
-		Merges       []merge    `json:"merges"`
-		Unknown      *string    `json:"unk_token"`
-		Prefix       *string    `json:"continuing_subword_prefix"`
-		Suffix       *string    `json:"end_of_word_suffix"`
-		MostChars    *int       `json:"max_input_chars_per_word"`
-		Dropout      *float64   `json:"dropout"`
-		FuseUnknown  bool       `json:"fuse_unk"`
-		ByteFallback bool       `json:"byte_fallback"`
-		IgnoreMerges bool       `json:"ignore_merges"`
+		Type         string          `json:"type"`
+		Vocab        json.RawMessage `json:"vocab"`
+		UnknownID    *int            `json:"unk_id"`
+		Merges       []merge         `json:"merges"`
+		Unknown      *string         `json:"unk_token"`
+		Prefix       *string         `json:"continuing_subword_prefix"`
+		Suffix       *string         `json:"end_of_word_suffix"`
+		MostChars    *int            `json:"max_input_chars_per_word"`
+		Dropout      *float64        `json:"dropout"`
+		FuseUnknown  bool            `json:"fuse_unk"`
+		ByteFallback bool            `json:"byte_fallback"`
+		IgnoreMerges bool            `json:"ignore_merges"`
 	} `json:"model"`
 }
 
@@ -60,6 +63,12 @@ type component struct {
 	Pattern       struct{ Regex, String *string }
 	Content       string                 `json:"content"`
 	Prepend       string                 `json:"prepend"`
+	CharsMap      string                 `json:"precompiled_charsmap"`
+	StripLeft     bool                   `json:"strip_left"`
+	StripRight    bool                   `json:"strip_right"`
+	Replacement   string                 `json:"replacement"`
+	Scheme        *string                `json:"prepend_scheme"`
+	SplitMarks    *bool                  `json:"split"`
 	Single        []templatePart         `json:"single"`
 	Pair          []templatePart         `json:"pair"`
 	SpecialTokens map[string]templateIDs `json:"special_tokens"`
@@ -148,7 +157,19 @@ func ParseJSON(b []byte) (*Tokenizer, error) {
 	if err := json.Unmarshal(b, &j); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrFormat, err)
 	}
-	vocab := j.Model.Vocab
+	var vocab vocabulary
+	var scores scored
+	if len(j.Model.Vocab) > 0 && j.Model.Vocab[0] == '[' {
+		if err := json.Unmarshal(j.Model.Vocab, &scores); err != nil {
+			return nil, fmt.Errorf("%w: %w", ErrFormat, err)
+		}
+		vocab = make(vocabulary, len(scores.tokens))
+		for id, token := range scores.tokens {
+			vocab[token] = int32(id)
+		}
+	} else if err := vocab.UnmarshalJSON(j.Model.Vocab); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrFormat, err)
+	}
 	t := &Tokenizer{ids: vocab}
 	for token, id := range vocab {
 		if err := t.place(int(id), token); err != nil {
@@ -169,7 +190,16 @@ func ParseJSON(b []byte) (*Tokenizer, error) {
 	if err := t.preTokenizer(j.PreTokenizer); err != nil {
 		return nil, err
 	}
-	if err := t.modelOf(&j, vocab); err != nil {
+	if j.Model.Type == "Unigram" {
+		if j.Model.ByteFallback {
+			return nil, fmt.Errorf("Unigram with byte_fallback is not supported: %w", ErrFormat)
+		}
+		if err := t.unigrams(scores, j.Model.UnknownID, t.metaspace); err != nil {
+			return nil, err
+		}
+	} else if t.metaspace != nil {
+		return nil, fmt.Errorf("pre-tokenizer Metaspace is supported only for Unigram: %w", ErrFormat)
+	} else if err := t.modelOf(&j, vocab); err != nil {
 		return nil, err
 	}
 	for _, a := range j.Added {
@@ -231,7 +261,27 @@ func (t *Tokenizer) normalizer(c *component) error {
 			}
 			return c.Prepend + s
 		})
+	case "Precompiled":
+		m, err := parseCharsMap(c.CharsMap)
+		if err != nil {
+			return err
+		}
+		then(m.apply)
+	case "Strip":
+		then(func(s string) string {
+			if c.StripLeft {
+				s = strings.TrimLeftFunc(s, unicode.IsSpace)
+			}
+			if c.StripRight {
+				s = strings.TrimRightFunc(s, unicode.IsSpace)
+			}
+			return s
+		})
 	case "Replace":
+		if c.Pattern.Regex != nil && *c.Pattern.Regex == " {2,}" {
+			then(func(s string) string { return spaces.ReplaceAllLiteralString(s, c.Content) })
+			return nil
+		}
 		if c.Pattern.String == nil || *c.Pattern.String == "" {
 			return fmt.Errorf("normalizer Replace is supported only for strings: %w", ErrFormat)
 		}
@@ -250,7 +300,17 @@ func (t *Tokenizer) preTokenizer(c *component) error {
 	if t.prefixSpace {
 		return fmt.Errorf("add_prefix_space before the last pre-tokenizer is not supported: %w", ErrFormat)
 	}
+	if t.metaspace != nil {
+		return fmt.Errorf("a pre-tokenizer after Metaspace is not supported: %w", ErrFormat)
+	}
 	switch c.Type {
+	case "WhitespaceSplit":
+		t.split = append(t.split, splitWhitespace)
+	case "Metaspace":
+		if c.Replacement != meta || c.Scheme != nil && *c.Scheme != "always" || c.Scheme == nil && !c.PrefixSpace {
+			return fmt.Errorf("pre-tokenizer Metaspace is supported only with ▁ before every text: %w", ErrFormat)
+		}
+		t.metaspace = c
 	case "Sequence":
 		for i := range c.PreTokenizers {
 			if err := t.preTokenizer(&c.PreTokenizers[i]); err != nil {
@@ -292,6 +352,9 @@ func (t *Tokenizer) preTokenizer(c *component) error {
 	return nil
 }
 
+// spaces is the only pattern that the normalizer Replace supports.
+var spaces = regexp.MustCompile(" {2,}")
+
 // modelOf makes the model that the file describes.
 func (t *Tokenizer) modelOf(j *tokenizerJSON, vocab map[string]int32) error {
 	m := &j.Model
@@ -329,7 +392,7 @@ func (t *Tokenizer) modelOf(j *tokenizerJSON, vocab map[string]int32) error {
 		}
 		return t.bytePairs(vocab, m.Merges, m.IgnoreMerges, m.ByteFallback, unknown)
 	}
-	return fmt.Errorf("model %q is not supported (WordPiece and byte-level BPE are): %w", m.Type, ErrFormat)
+	return fmt.Errorf("model %q is not supported (WordPiece, BPE and Unigram are): %w", m.Type, ErrFormat)
 }
 
 // wordPiece makes the WordPiece model of a vocabulary.

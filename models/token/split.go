@@ -97,6 +97,14 @@ func splitNumbers(s string, most int) int {
 	return run(s, func(r rune) bool { return !unicode.IsNumber(r) })
 }
 
+// splitWhitespace keeps what white space separates.
+func splitWhitespace(s string) (int, bool) {
+	if n := run(s, unicode.IsSpace); n > 0 {
+		return n, false
+	}
+	return run(s, func(r rune) bool { return !unicode.IsSpace(r) }), true
+}
+
 // splitWords keeps words and single punctuation marks, and drops white space (BertPreTokenizer).
 func splitWords(s string) (int, bool) {
 	r, n := utf8.DecodeRuneInString(s)

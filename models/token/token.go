@@ -35,10 +35,11 @@ type Tokenizer struct {
 	split      []splitter // each splits the pieces of the one before
 	model      model
 
-	prefix, suffix []int32 // markers around every input: [CLS] and [SEP], or BOS
-	middle         []int32 // markers between the texts of a pair
-	ends           []int32 // ids that end a generated text
-	prefixSpace    bool    // put a space before a text for the last splitter, unless there is one
+	prefix, suffix []int32    // markers around every input: [CLS] and [SEP], or BOS
+	middle         []int32    // markers between the texts of a pair
+	ends           []int32    // ids that end a generated text
+	metaspace      *component // of a unigram model
+	prefixSpace    bool       // put a space before a text for the last splitter, unless there is one
 }
 
 // model turns a piece of text into ids.

@@ -218,13 +218,16 @@ func TestErrors(t *testing.T) {
 	}
 	with := func(part, kind string) func(j object) { return func(j object) { j[part] = object{"type": kind} } }
 	for want, change := range map[string]func(j object){
-		`model "Unigram" is not supported`:         func(j object) { modelOf(j)["type"] = "Unigram" },
+		`model "WordLevel" is not supported`:       func(j object) { modelOf(j)["type"] = "WordLevel" },
+		"Unigram without unk_id or Metaspace":      func(j object) { modelOf(j)["type"] = "Unigram" },
 		"BPE with byte_fallback":                   func(j object) { modelOf(j)["byte_fallback"] = true },
 		`unk_token "?!x" is not in the vocabulary`: func(j object) { modelOf(j)["unk_token"] = "?!x" },
-		"merge 0 of":                                 func(j object) { modelOf(j)["merges"] = []string{"?!x y"} },
-		`merge "xy", want two tokens`:                func(j object) { modelOf(j)["merges"] = []string{"xy"} },
-		`normalizer "Precompiled" is not supported`:  with("normalizer", "Precompiled"),
-		`pre-tokenizer "Metaspace" is not supported`: with("pre_tokenizer", "Metaspace"),
+		"merge 0 of":                         func(j object) { modelOf(j)["merges"] = []string{"?!x y"} },
+		`merge "xy", want two tokens`:        func(j object) { modelOf(j)["merges"] = []string{"xy"} },
+		`normalizer "Nmt" is not supported`:  with("normalizer", "Nmt"),
+		"normalizer Precompiled: 0 bytes":    with("normalizer", "Precompiled"),
+		"Metaspace is supported only with ▁": with("pre_tokenizer", "Metaspace"),
+		`pre-tokenizer "Punctuation" is not`: with("pre_tokenizer", "Punctuation"),
 		`pre-tokenizer Split by "x+" is not supported`: func(j object) {
 			j["pre_tokenizer"] = object{"type": "Split", "behavior": "Isolated", "pattern": object{"Regex": "x+"}}
 		},

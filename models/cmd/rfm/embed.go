@@ -17,12 +17,15 @@ import (
 
 	"github.com/randfeat/randfeat/internal/localfile"
 	"github.com/randfeat/randfeat/internal/suggest"
+	"github.com/randfeat/randfeat/models"
 )
 
 type embedFlags struct {
 	modelFlags
 	out, from, to, column, prefix string
 	truncate                      bool
+	purpose                       string
+	dimensions                    int
 }
 
 func embedCommand(e *env) *cobra.Command {
@@ -57,6 +60,9 @@ A text that is longer than the model's passages is cut into several, and its emb
 	fl.StringVar(&f.to, "to", "", "format of the output: ndjson, csv or npy (default: by its name; stdout: ndjson)")
 	fl.StringVar(&f.column, "column", "text", "field or column with the text")
 	fl.StringVar(&f.prefix, "prefix", "", "`text` to put before every text, such as \"query: \" for E5")
+	f.addPrompts(cmd)
+	fl.StringVar(&f.purpose, "as", "", "`purpose` of the texts: query or document; puts the model's prompt for it before them")
+	fl.IntVar(&f.dimensions, "dimensions", 0, "keep only the first numbers of embeddings, for models trained for it (Matryoshka)")
 	fl.BoolVar(&f.truncate, "truncate", false, "embed only the first passage of a long text")
 	return cmd
 }
@@ -107,26 +113,40 @@ func (f *embedFlags) run(cmd *cobra.Command, e *env, model, input string) error 
 		return err
 	}
 	defer m.Close()
+	if f.dimensions < 0 || f.dimensions > m.Encoder.Dim() {
+		return misused("--dimensions is %d, the model has %d", f.dimensions, m.Encoder.Dim())
+	}
+	if f.dimensions == 0 {
+		f.dimensions = m.Encoder.Dim()
+	}
 	m.Encoder.Truncate = f.truncate
+	if f.purpose != "" {
+		m.Encoder = m.Encoder.For(f.purpose)
+	}
 	out, commit, abort, err := create(e, f.out)
 	if err != nil {
 		return err
 	}
 	defer abort()
-	w, err := newEmbeddingWriter(to, out, m.Encoder.Dim())
+	w, err := newEmbeddingWriter(to, out, f.dimensions)
 	if err != nil {
 		return err
 	}
 	defer w.abort()
 	var batch []string
+	long, all := 0, 0
 	flush := func() error {
 		texts := make([]string, len(batch))
 		for i, t := range batch {
 			texts[i] = f.prefix + t
 		}
-		x, err := m.Encoder.Embed(cmd.Context(), texts)
+		x, n, err := m.Encoder.EmbedCount(cmd.Context(), texts)
 		if err != nil {
 			return err
+		}
+		long, all = long+n.Long, all+len(texts)
+		if f.dimensions < x.Cols {
+			x = models.Shorten(x, f.dimensions)
 		}
 		for i, t := range batch {
 			if err := w.write(t, x.Row(i)); err != nil {
@@ -147,6 +167,13 @@ func (f *embedFlags) run(cmd *cobra.Command, e *env, model, input string) error 
 	}
 	if err := flush(); err != nil {
 		return err
+	}
+	if long > 0 {
+		how := "their embeddings are means of several passages"
+		if f.truncate {
+			how = "only the first passage was embedded"
+		}
+		e.note("%d of %d texts are longer than a passage of %d tokens: %s", long, all, m.Encoder.Passage(), how)
 	}
 	if err := w.close(); err != nil {
 		return err

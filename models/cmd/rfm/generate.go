@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -151,10 +152,15 @@ func (f *generateFlags) answer(cmd *cobra.Command, e *env, s *models.Session, id
 	if e.json {
 		return e.object(g)
 	}
+	if _, err := fmt.Fprintln(e.stdout); err != nil {
+		return err
+	}
+	if err := e.stdout.Flush(); err != nil {
+		return err
+	}
 	e.note("%d tokens read in %.2f s, %d generated in %.2f s (%.1f tokens/s), ended by %s", g.PromptTokens, g.ReadSeconds,
 		g.Tokens, g.Seconds, float64(g.Tokens)/g.Seconds, g.Reason)
-	_, err = fmt.Fprintln(e.stdout)
-	return err
+	return nil
 }
 
 // Perplexity is the object that perplexity prints with --json.
@@ -300,6 +306,9 @@ func openSession(cmd *cobra.Command, e *env, f *generateFlags, session, model, d
 	}
 	s, err := readDocument(cmd, m, text, f.compact)
 	if err == nil {
+		if full, absErr := filepath.Abs(model); absErr == nil { // the session may be used from another folder
+			model = full
+		}
 		err = s.Save(session, model)
 	}
 	if err != nil {

@@ -110,11 +110,12 @@ func command(e *env) *cobra.Command {
 		Use:   "rfm",
 		Short: "Embed and generate text with pretrained models on the CPU",
 		Long: `rfm runs pretrained models on the CPU, with nothing else to install. Encoders embed and search texts (embed, search,
-serve). Decoders generate text (generate, ask, perplexity, serve); calibrate makes them faster on long texts, and check
+serve), cross-encoders rank them (rank). Decoders generate text (generate, ask, perplexity, serve); calibrate makes them faster on long texts, and check
 measures what that costs in accuracy.
 
-MODEL is a GGUF file (Llama, SmolLM2, Qwen2, BERT) or a Hugging Face folder with config.json, model.safetensors and
-tokenizer.json (BERT, MiniLM, BGE, E5; Llama, Qwen2).
+MODEL is a GGUF file (Llama, SmolLM2, Qwen2, Qwen3, BERT) or a Hugging Face folder with config.json, model.safetensors and
+tokenizer.json (BERT, RoBERTa, MPNet, ModernBERT and models based on them, such as MiniLM, BGE, GTE and E5;
+Llama, Qwen2, Qwen3).
 
 Results go to stdout, everything else to stderr. Exit status: 0 done, 1 failed, 2 misused, 130 interrupted.`,
 		SilenceErrors: true,
@@ -123,8 +124,8 @@ Results go to stdout, everything else to stderr. Exit status: 0 done, 1 failed, 
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.PersistentFlags().BoolVar(&e.json, "json", false, "print one JSON object per line")
-	root.AddCommand(embedCommand(e), searchCommand(e), generateCommand(e), askCommand(e), perplexityCommand(e),
-		calibrateCommand(e), checkCommand(e), infoCommand(e), serveCommand(e))
+	root.AddCommand(embedCommand(e), searchCommand(e), rankCommand(e), generateCommand(e), askCommand(e),
+		perplexityCommand(e), calibrateCommand(e), checkCommand(e), infoCommand(e), serveCommand(e))
 	suggest.Flags(root)
 	return root
 }
@@ -155,10 +156,20 @@ func printable(s string) string {
 }
 
 // modelFlags are the flags of every command that opens a model.
-type modelFlags struct{ precision string }
+type modelFlags struct {
+	precision string
+	prompts   map[string]string
+}
 
 func (f *modelFlags) add(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.precision, "precision", "", "float32 or int8 (default: int8 if the weights are quantised)")
+}
+
+// addPrompts adds the flag of models that embed.
+func (f *modelFlags) addPrompts(cmd *cobra.Command) {
+	cmd.Flags().StringToStringVar(&f.prompts, "prompt", nil,
+		"`PURPOSE=TEXT` to put before texts, such as \"query=query: \" and \"document=passage: \" for E5 "+
+			"(default: what the model's files say)")
 }
 
 // encoder opens a model that embeds.
@@ -169,8 +180,12 @@ func (f *modelFlags) encoder(path string) (*models.Model, error) {
 	}
 	if m.Encoder == nil {
 		m.Close()
-		return nil, fmt.Errorf("%s generates text (%s), and this command needs a model that embeds, such as all-MiniLM-L6-v2",
-			path, m.Config().Architecture)
+		does := "generates text"
+		if m.Ranker != nil {
+			does = "ranks texts"
+		}
+		return nil, fmt.Errorf("%s %s (%s), and this command needs a model that embeds, such as all-MiniLM-L6-v2", path,
+			does, m.Config().Architecture)
 	}
 	return m, nil
 }
@@ -195,7 +210,7 @@ func (f *modelFlags) open(path string) (*models.Model, error) {
 	default:
 		return nil, misused("--precision %q: want float32 or int8", f.precision)
 	}
-	return models.Open(path, models.Options{Precision: f.precision})
+	return models.Open(path, models.Options{Precision: f.precision, Prompts: f.prompts})
 }
 
 // text returns an argument, or stdin for -.

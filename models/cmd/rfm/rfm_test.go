@@ -5,10 +5,12 @@ import (
 	"context"
 	"encoding/json"
 	"io"
+	"math"
 	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -320,6 +322,69 @@ func TestCalibrateAndCheck(t *testing.T) {
 		code, _, errs := rfm(t, "", x.args...)
 		if code != x.code || !strings.Contains(errs, x.says) {
 			t.Errorf("rfm %q: %d %s, want %d %s", x.args, code, errs, x.code, x.says)
+		}
+	}
+}
+
+// Texts are ordered by their scores, which depend on the query, and search can use these instead of its own.
+func TestRank(t *testing.T) {
+	ranker, bert, dir := tiny.Folder(t, "rank"), tiny.Folder(t, "bert"), t.TempDir()
+	lines := "the first line\nanother\n" + strings.Repeat("a long line ", 400) + "\n"
+	read := func(query string) (list []Ranked) {
+		code, out, errs := rfm(t, lines, "rank", ranker, query, "--json")
+		if code != 0 || !strings.Contains(errs, "1 of 3 texts are longer") {
+			t.Fatalf("%d, %s", code, errs)
+		}
+		for d := json.NewDecoder(strings.NewReader(out)); d.More(); {
+			var r Ranked
+			if err := d.Decode(&r); err != nil {
+				t.Fatal(err)
+			}
+			list = append(list, r)
+		}
+		return list
+	}
+	a, b := read("a question"), read("something else")
+	if len(a) != 3 || a[0].Score < a[1].Score || a[1].Score < a[2].Score || a[0].Score == b[0].Score {
+		t.Errorf("%+v, %+v", a, b)
+	}
+	if out := done(t, lines, "rank", ranker, "a question", "-n", "1"); strings.Count(out, "\n") != 1 {
+		t.Error(out)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "a.txt"), []byte(strings.Repeat(lines, 3)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	plain := done(t, "", "search", bert, dir, "a question")
+	again := done(t, "", "search", bert, dir, "a question", "--rerank", ranker)
+	if plain == again || strings.Count(plain, "\n") != strings.Count(again, "\n") {
+		t.Errorf("%s\n%s", plain, again)
+	}
+	// Prompts change embeddings and with them the index.
+	if code, _, errs := rfm(t, "", "search", bert, dir, "a question", "--prompt", "document=passage: "); code != 0 ||
+		!strings.Contains(errs, "1 files read") {
+		t.Errorf("%d, %s", code, errs)
+	}
+	x := done(t, "the first line", "embed", bert, "--as", "query", "--prompt", "query=query: ", "--to", "csv")
+	if y := done(t, "query: the first line", "embed", bert, "--to", "csv"); x != y {
+		t.Errorf("%s, want %s", x, y)
+	}
+	short := done(t, "the first line", "embed", bert, "--to", "csv", "--dimensions", "4")
+	var sum float64
+	for _, field := range strings.Split(strings.Split(short, "\n")[1], ",") {
+		v, err := strconv.ParseFloat(field, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sum += v * v
+	}
+	if !strings.HasPrefix(short, "e0,e1,e2,e3\n") || math.Abs(sum-1) > 1e-5 {
+		t.Errorf("%s, length² %v", short, sum)
+	}
+	for says, args := range map[string][]string{"has no classifier": {"rank", bert, "q"},
+		"ranks texts (bert)":                   {"embed", ranker},
+		"--dimensions is 33, the model has 32": {"embed", bert, "--dimensions", "33"}} {
+		if code, _, errs := rfm(t, "x", args...); code == 0 || !strings.Contains(errs, says) {
+			t.Errorf("rfm %q: %d, %s", args, code, errs)
 		}
 	}
 }

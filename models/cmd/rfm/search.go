@@ -1,10 +1,12 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -15,7 +17,7 @@ import (
 
 func searchCommand(e *env) *cobra.Command {
 	var f modelFlags
-	var index string
+	var index, rerank string
 	var n int
 	cmd := &cobra.Command{
 		Use:   "search MODEL FOLDER QUERY",
@@ -52,10 +54,18 @@ file; a later search embeds only files that are new or have changed. Hidden file
 				}
 				e.note("%d files read, %d passages in %s", read, len(x.Passages), index)
 			}
-			hits, err := x.Find(cmd.Context(), m, folder, args[2], n)
+			most := n
+			if rerank != "" {
+				most = max(n, rerankHits)
+			}
+			hits, err := x.Find(cmd.Context(), m, folder, args[2], most)
+			if err == nil && rerank != "" {
+				hits, err = f.rerank(cmd, rerank, args[2], hits)
+			}
 			if err != nil {
 				return err
 			}
+			hits = hits[:min(n, len(hits))]
 			for _, h := range hits {
 				if e.json {
 					err = e.object(h)
@@ -71,9 +81,36 @@ file; a later search embeds only files that are new or have changed. Hidden file
 		}),
 	}
 	f.add(cmd)
+	f.addPrompts(cmd)
+	cmd.Flags().StringVar(&rerank, "rerank", "", "cross-encoder that orders the 50 nearest passages again, see rfm rank")
 	cmd.Flags().StringVar(&index, "index", "", "index `file` (default FOLDER/.rfm-index)")
 	cmd.Flags().IntVarP(&n, "count", "n", 5, "number of passages to print")
 	return cmd
+}
+
+// rerankHits passages are ordered again by --rerank.
+const rerankHits = 50
+
+// rerank orders hits by a cross-encoder. Scores become its logits.
+func (f *modelFlags) rerank(cmd *cobra.Command, model, query string, hits []search.Hit) ([]search.Hit, error) {
+	m, err := (&modelFlags{precision: f.precision}).ranker(model)
+	if err != nil {
+		return nil, err
+	}
+	defer m.Close()
+	texts := make([]string, len(hits))
+	for i, h := range hits {
+		texts[i] = h.Text
+	}
+	scores, _, err := m.Ranker.Score(cmd.Context(), query, texts)
+	if err != nil {
+		return nil, err
+	}
+	for i, s := range scores {
+		hits[i].Score = s
+	}
+	slices.SortStableFunc(hits, func(a, b search.Hit) int { return cmp.Compare(b.Score, a.Score) })
+	return hits, nil
 }
 
 // snippet returns the beginning of a text on one line.

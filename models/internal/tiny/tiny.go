@@ -20,7 +20,7 @@ const (
 	positions                           = 256
 )
 
-// Folder writes a model of a kind (bert, llama or qwen2) to a temporary folder of the test.
+// Folder writes a model of a kind (bert, rank, llama or qwen2) to a temporary folder of the test.
 func Folder(t testing.TB, kind string) string {
 	dir := t.TempDir()
 	if err := write(dir, kind); err != nil {
@@ -44,7 +44,7 @@ func Temporary(kind string) (dir string, remove func()) {
 // tokenizer reads the tokenizer of a kind from token/testdata, in the first folder above the working directory that
 // has it.
 func tokenizer(kind string) ([]byte, error) {
-	name := map[string]string{"bert": "bert", "llama": "smollm", "qwen2": "qwen2"}[kind]
+	name := map[string]string{"bert": "bert", "rank": "bert", "llama": "smollm", "qwen2": "qwen2"}[kind]
 	up := "."
 	for range 5 {
 		if b, err := os.ReadFile(filepath.Join(up, "token", "testdata", name, "tokenizer.json")); err == nil {
@@ -97,9 +97,16 @@ func write(dir, kind string) error {
 	config := map[string]any{"model_type": kind, "num_hidden_layers": layers, "hidden_size": hidden,
 		"num_attention_heads": heads, "intermediate_size": ffn, "vocab_size": vocab,
 		"max_position_embeddings": positions}
-	if kind == "bert" {
+	switch kind {
+	case "rank":
+		config["model_type"], config["architectures"] = "bert", []string{"BertForSequenceClassification"}
+		config["id2label"] = map[string]string{"0": "LABEL_0"}
+		linear("pooler.dense", hidden, hidden, true)
+		linear("classifier", 1, hidden, true)
+		fallthrough
+	case "bert":
 		bert(config, vocab, tensor, linear)
-	} else {
+	default:
 		llama(config, kind, vocab, tensor, linear)
 	}
 	c, err := json.Marshal(config)
