@@ -77,3 +77,15 @@ func TestChoose(t *testing.T) {
 		}
 	}
 }
+
+// A heavy tail hides most of the spread of a leader: then candidates stay that are worse by three times the doubt.
+func TestHeavyLeadersKeepOthers(t *testing.T) {
+	s := &study{Options: Options{Measure: measureRMS}, dim: 8, folds: []*fold{{}}}
+	for index, want := range map[float64]int{4: 2, 1: 3} {
+		left := []*entrant{pareto(family.Trig{}, index, 0.01), pareto(family.Trig{}, 4, 0.0101),
+			pareto(family.Trig{}, 4, 0.01*math.Exp(0.17))} // 8.5 %, between 7.2 and 9.8
+		if stay, gone := s.best(left, 3); len(stay) != want || len(stay)+len(gone) != 3 {
+			t.Errorf("a leader with tail index %g: %d of 3 stay, want %d", index, len(stay), want)
+		}
+	}
+}
