@@ -124,7 +124,7 @@ func (a *Exact[T]) Forward(out, q, k, v Seq[T]) (Report, error) {
 		return Report{}, err
 	}
 	if !a.Unchecked {
-		if err := c.checkFinite(named[T]{"q", q, nil}, named[T]{"k", k, c.seen}, named[T]{"v", v, c.seen}); err != nil {
+		if err := CheckValues(q, k, v, c.seen); err != nil {
 			return Report{}, err
 		}
 	}
@@ -198,13 +198,11 @@ type exactCall[T dense.Float] struct {
 	tasks []exactTask
 
 	// scratch of the whole call
-	own    Normalisers[T] // normalisers of a Backward whose caller kept none
-	rows   []T            // see prepareRows
-	done   []atomic.Int64 // per key block: how far it has got with dq; see backward
-	stop   atomic.Bool    // a key block has panicked: the others end instead of waiting for it
-	keys   []bool         // memory for seen if segments make it differ from the mask
-	finite []named[T]     // arguments of checkFinite
-	wrong  atomic.Bool    // checkFinite has found a value that is not finite
+	own  Normalisers[T] // normalisers of a Backward whose caller kept none
+	rows []T            // see prepareRows
+	done []atomic.Int64 // per key block: how far it has got with dq; see backward
+	stop atomic.Bool    // a key block has panicked: the others end instead of waiting for it
+	keys []bool         // memory for seen if segments make it differ from the mask
 
 	crew par.Crew[exactScratch[T]]
 }
@@ -229,7 +227,6 @@ func (c *exactCall[T]) forget() {
 	c.vis, c.keep, c.seen = nil, nil, nil
 	c.out, c.q, c.k, c.v = Seq[T]{}, Seq[T]{}, Seq[T]{}, Seq[T]{}
 	c.dout, c.dq, c.dk, c.dv = Seq[T]{}, Seq[T]{}, Seq[T]{}, Seq[T]{}
-	clear(c.finite)
 }
 
 // start takes the arguments of a call, which must have been checked, and derives bands, bias and seen.
@@ -308,14 +305,10 @@ func (c *exactCall[T]) splitQueries() {
 	}
 }
 
-// do runs n items of a step that computes scores, on as many goroutines as the work justifies.
+// do runs n items of a step that computes scores, on as many goroutines as the work justifies. No item of exact
+// attention fails, because arguments have been checked; an error is a bug.
 func (c *exactCall[T]) do(n int, step par.Step[exactScratch[T]]) {
-	c.doWork(n, float64(c.q.Batch)*float64(c.q.Heads)*float64(c.q.Len)*float64(c.k.Len)*float64(c.q.Dim+c.v.Dim), step)
-}
-
-// doWork is do for a step of work multiply-adds in all. No item of exact attention fails, because arguments have been
-// checked; an error is a bug.
-func (c *exactCall[T]) doWork(n int, work float64, step par.Step[exactScratch[T]]) {
+	work := float64(c.q.Batch) * float64(c.q.Heads) * float64(c.q.Len) * float64(c.k.Len) * float64(c.q.Dim+c.v.Dim)
 	workers := min(n, runtime.GOMAXPROCS(0), 1+int(min(work/float64(c.tab.Grain), 1<<20)))
 	if err := c.crew.Do(n, workers, step); err != nil {
 		panic("attention: " + err.Error())
@@ -327,16 +320,10 @@ func (c *exactCall[T]) task(i int) exactTask { return c.tasks[len(c.tasks)-1-i] 
 
 // The steps of exact attention. Each type is an exactCall with the Item method of one step; a conversion costs nothing.
 type (
-	finiteHeads[T dense.Float]  exactCall[T] // item: one head of an argument that is searched for NaN
 	exactForward[T dense.Float] exactCall[T] // item: the outputs of a task
 	exactRows[T dense.Float]    exactCall[T] // item: the rows that the keys need of a task's queries, see prepareRows
 	exactKeys[T dense.Float]    exactCall[T] // item: the gradients of a block of keys
 )
-
-func (s *finiteHeads[T]) Item(_ *exactScratch[T], i int) error {
-	(*exactCall[T])(s).finiteItem(i)
-	return nil
-}
 
 func (s *exactForward[T]) Item(w *exactScratch[T], i int) error {
 	c := (*exactCall[T])(s)
@@ -353,58 +340,6 @@ func (s *exactRows[T]) Item(w *exactScratch[T], i int) error {
 func (s *exactKeys[T]) Item(w *exactScratch[T], i int) error {
 	(*exactCall[T])(s).backward(w, i)
 	return nil
-}
-
-// named is an argument of a call with its name for error messages.
-type named[T dense.Float] struct {
-	name   string
-	seq    Seq[T]
-	counts []bool // positions to check, one entry per batch and position; nil means all
-}
-
-// checkFinite looks for NaN and infinities, one item per head. Workers only find out whether there is one; its
-// position, for the error, is then searched serially, so that the first one is reported.
-func (c *exactCall[T]) checkFinite(list ...named[T]) error {
-	c.finite = append(c.finite[:0], list...)
-	c.wrong.Store(false)
-	n := 0
-	for _, s := range list {
-		n += s.seq.Batch * s.seq.Heads
-	}
-	work := float64(c.q.Batch) * float64(c.q.Heads*c.q.Len+c.k.Heads*c.k.Len) * float64(c.q.Dim+c.v.Dim)
-	c.doWork(n, work, (*finiteHeads[T])(c))
-	if !c.wrong.Load() {
-		return nil
-	}
-	for _, s := range list {
-		if err := s.seq.CheckVisible(s.name, s.counts); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// finiteItem checks one head; items count through the heads of all arguments. Packed heads are one call of the kernel.
-func (c *exactCall[T]) finiteItem(i int) {
-	at := 0
-	for i >= c.finite[at].seq.Batch*c.finite[at].seq.Heads {
-		i -= c.finite[at].seq.Batch * c.finite[at].seq.Heads
-		at++
-	}
-	s, counts := c.finite[at].seq, c.finite[at].counts
-	b := i / s.Heads
-	m := s.Head(b, i%s.Heads)
-	if counts == nil && m.Stride == m.Cols {
-		if !c.tab.Finite(m.Data[:m.Rows*m.Cols]) {
-			c.wrong.Store(true)
-		}
-		return
-	}
-	for l := range m.Rows {
-		if (counts == nil || counts[b*s.Len+l]) && !c.tab.Finite(m.Row(l)) {
-			c.wrong.Store(true)
-		}
-	}
 }
 
 // forward computes the outputs of one task.

@@ -51,9 +51,13 @@ func (a *Exact[T]) Backward(dq, dk, dv, dout, out, q, k, v Seq[T]) error {
 	}
 	c.dq, c.dk, c.dv, c.dout = dq, dk, dv, dout
 	if !a.Unchecked {
-		if err := c.checkFinite(named[T]{"q", q, nil}, named[T]{"k", k, c.seen}, named[T]{"v", v, c.seen},
-			named[T]{"out", out, nil},
-			named[T]{"dout", dout, nil}); err != nil {
+		if err := CheckValues(q, k, v, c.seen); err != nil {
+			return err
+		}
+		if err := out.CheckFinite("out"); err != nil {
+			return err
+		}
+		if err := dout.CheckFinite("dout"); err != nil {
 			return err
 		}
 	}

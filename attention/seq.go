@@ -3,8 +3,12 @@ package attention
 import (
 	"fmt"
 	"math"
+	"slices"
+	"sync/atomic"
 
 	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/kern"
+	"github.com/randfeat/randfeat/internal/par"
 )
 
 // Seq is a sequence in host memory: a view of [batch, head, position, dim] in any order of the first three axes.
@@ -100,24 +104,72 @@ func (s Seq[T]) Check(name string) error {
 // CheckFinite reports the first NaN or infinity by batch, head, position and column.
 func (s Seq[T]) CheckFinite(name string) error { return s.CheckVisible(name, nil) }
 
+// CheckValues returns an error that names the first NaN or infinity among the queries, and the keys and values that
+// seen marks: the result of [Visibility.SeenKeys].
+func CheckValues[T dense.Float](q, k, v Seq[T], seen []bool) error {
+	if err := q.CheckVisible("q", nil); err != nil {
+		return err
+	}
+	if err := k.CheckVisible("k", seen); err != nil {
+		return err
+	}
+	return v.CheckVisible("v", seen)
+}
+
+// finiteGrain is the number of elements whose check justifies a goroutine.
+const finiteGrain = 1 << 15
+
 // CheckVisible is CheckFinite for the positions that count, one entry per batch and position; nil means all. The others
 // are padding and may hold anything.
 func (s Seq[T]) CheckVisible(name string, counts []bool) error {
-	for b := range s.Batch {
-		for h := range s.Heads {
-			m := s.Head(b, h)
-			for l := range m.Rows {
-				if counts != nil && !counts[b*s.Len+l] {
-					continue
-				}
-				for c, v := range m.Row(l) {
-					if !dense.IsFinite(float64(v)) {
-						return fmt.Errorf("%s: batch %d, head %d, position %d, column %d is %v: %w", name, b, h, l, c,
-							v, dense.ErrNotFinite)
-					}
+	tab, err := kern.Chosen[T]()
+	if err != nil {
+		return err
+	}
+	rows, grain := s.Batch*s.Heads*s.Len, 1+finiteGrain/max(1, s.Dim)
+	first := 0
+	if par.Workers(rows, grain) == 1 { // without a closure, which would be allocated
+		first = s.badRow(tab, counts, 0, rows)
+	} else {
+		first = s.firstBadRow(tab, counts, rows, grain)
+	}
+	if first == rows {
+		return nil
+	}
+	h, l := first/s.Len, first%s.Len
+	m := s.Head(h/s.Heads, h%s.Heads)
+	c := slices.IndexFunc(m.Row(l), func(x T) bool { return !dense.IsFinite(float64(x)) })
+	return fmt.Errorf("%s: batch %d, head %d, position %d, column %d is %v: %w", name, h/s.Heads, h%s.Heads, l, c,
+		m.At(l, c), dense.ErrNotFinite)
+}
+
+// firstBadRow is badRow over all rows, on several goroutines. It returns the first such row whatever the scheduling.
+func (s Seq[T]) firstBadRow(tab *kern.Table[T], counts []bool, rows, grain int) int {
+	var first atomic.Int64
+	first.Store(int64(rows))
+	par.For(rows, grain, func(lo, hi int) {
+		l := int64(s.badRow(tab, counts, lo, hi))
+		for was := first.Load(); l < int64(hi) && l < was && !first.CompareAndSwap(was, l); was = first.Load() {
+		}
+	})
+	return int(first.Load())
+}
+
+// badRow returns the first of the rows lo to hi−1, counted head by head, that counts and has a value that is not
+// finite, or hi. Rows that lie side by side are one call of the kernel.
+func (s Seq[T]) badRow(tab *kern.Table[T], counts []bool, lo, hi int) int {
+	for lo < hi {
+		h, from := lo/s.Len, lo%s.Len
+		to := min(s.Len, from+hi-lo)
+		m := s.Head(h/s.Heads, h%s.Heads)
+		if counts != nil || m.Stride != m.Cols || !tab.Finite(m.Data[from*m.Cols:to*m.Cols]) {
+			for l := from; l < to; l++ {
+				if (counts == nil || counts[h/s.Heads*s.Len+l]) && !tab.Finite(m.Row(l)) {
+					return lo + l - from
 				}
 			}
 		}
+		lo += to - from
 	}
-	return nil
+	return hi
 }

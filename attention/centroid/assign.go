@@ -78,3 +78,41 @@ func indexOf(x []float32, m float32) int {
 	}
 	return -1
 }
+
+// groups orders keys by their cluster.
+type groups struct {
+	found    []int32 // cluster of every key
+	clusters int     // those that have keys
+	start    []int32 // of a cluster among the sorted keys, and their number at the end
+	order    []int32 // the sorted keys
+	next     []int32 // scratch
+}
+
+// sort orders the keys, keys of a cluster as they were, and leaves out clusters without keys.
+func (g *groups) sort() {
+	most := 0
+	for _, x := range g.found {
+		most = max(most, int(x)+1)
+	}
+	g.next = buf.Zeroed(g.next, most)
+	for _, x := range g.found {
+		g.next[x]++
+	}
+	g.start = append(g.start[:0], 0)
+	for x, m := range g.next { // its new number
+		if m > 0 {
+			g.next[x] = int32(len(g.start) - 1)
+			g.start = append(g.start, g.start[len(g.start)-1]+m)
+		}
+	}
+	g.clusters = len(g.start) - 1
+	for i, x := range g.found {
+		g.found[i] = g.next[x]
+	}
+	g.next = append(g.next[:0], g.start...) // where the next key of a cluster goes
+	g.order = buf.Sized(g.order, len(g.found))
+	for i, x := range g.found {
+		g.order[g.next[x]] = int32(i)
+		g.next[x]++
+	}
+}

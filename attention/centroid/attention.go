@@ -5,7 +5,6 @@ import (
 
 	"github.com/randfeat/randfeat/attention"
 	"github.com/randfeat/randfeat/dense"
-	"github.com/randfeat/randfeat/internal/kern"
 	"github.com/randfeat/randfeat/internal/par"
 )
 
@@ -78,12 +77,12 @@ func (a *Attention) rows(wanted []int, out, q, k, v attention.Seq[float32]) (att
 		return attention.Report{}, err
 	}
 	if !a.Unchecked { // with the list of seen keys, whose memory is reused
-		if err := checkFinite(c.tab, q, k, v, c.seen); err != nil {
+		if err := attention.CheckValues(q, k, v, c.seen); err != nil {
 			return attention.Report{}, err
 		}
 	}
 	c.wanted = wanted
-	return c.run(), nil
+	return c.run(true, true), nil
 }
 
 // checkAt is checkArguments for the rows of At.
@@ -129,9 +128,5 @@ func (a *Attention) checkValues(q, k, v attention.Seq[float32]) error {
 	if a.Unchecked {
 		return nil
 	}
-	tab, err := kern.Chosen[float32]()
-	if err != nil {
-		return err
-	}
-	return checkFinite(tab, q, k, v, a.SeenKeys(nil, q.Batch, q.Len, k.Len))
+	return attention.CheckValues(q, k, v, a.SeenKeys(nil, q.Batch, q.Len, k.Len))
 }

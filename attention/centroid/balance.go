@@ -29,7 +29,7 @@ func (l *blockList) time(blocks int) float64 { return float64(blocks)*l.block + 
 const passWork = 16
 
 // rank orders tasks by time.
-func (b *balancer) rank(t rowTask) int {
+func (b *balancer) rank(t jobRange) int {
 	return int(min(b.lists[t.problem].time(t.hi-t.lo)/1024, math.MaxInt32))
 }
 

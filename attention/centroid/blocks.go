@@ -46,12 +46,8 @@ func (c *call) keyFactor(w *worker, m *moments, p *problem, of []int32) {
 		copy(w.diff.Row(i), k.Row(int(of[(2*i+1)*keys/(2*n)])))
 	}
 	c.covariance(w)
-	metric := dense.New[float64](d, d)
-	for i := range metric.Data {
-		metric.Data[i] = float64(w.tile.Data[i])
-	}
 	m.factor = buf.Shaped(m.factor, d, d)
-	factorise(m.factor, metric)
+	w.fit.factorise(m.factor, w.tile, 1)
 }
 
 // queryMoments sets the covariance of the queries q0 to q1−1 of the head of p.

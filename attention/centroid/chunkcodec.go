@@ -27,12 +27,11 @@ func (c *Chunks) fingerprint() [32]byte {
 		Window    int     `json:"window,omitempty"`
 		Landmarks int     `json:"landmarks,omitempty"`
 		Passes    int     `json:"passes,omitempty"`
-		Sample    int     `json:"sample,omitempty"`
 		Seed      uint64  `json:"seed,omitempty"`
 	}
 	var list []wire
 	for _, s := range c.specs {
-		list = append(list, wire{s.Clusters, 1, s.Chunk, s.Share, s.Sinks, s.Window, s.Landmarks, s.Passes, s.Sample,
+		list = append(list, wire{s.Clusters, 1, s.Chunk, s.Share, s.Sinks, s.Window, s.Landmarks, s.Passes,
 			s.Seed})
 	}
 	return c.layer.fingerprint("chunks", c.scale, list)

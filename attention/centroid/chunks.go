@@ -67,7 +67,7 @@ type nearKeys struct {
 // chunkStepper is the memory of a goroutine.
 type chunkStepper struct {
 	tiles  tiles
-	fit    call
+	fit    chunkFit
 	sketch sketchReader
 	report attention.Report
 }
@@ -190,9 +190,7 @@ func (c *chunkStep) Item(w *chunkStepper, i int) error {
 	for l := range k.Rows {
 		p := c.length + l
 		for len(h.parts) < farChunks(s, p) {
-			if err := (*Chunks)(c).cluster(w, h, kv); err != nil {
-				return err
-			}
+			(*Chunks)(c).cluster(w, h, kv)
 		}
 		h.near.append(p, k.Row(l), v.Row(l))
 		t.begin(c.tab, group, c.dim, c.valueDim)
@@ -212,7 +210,7 @@ func (c *chunkStep) Item(w *chunkStepper, i int) error {
 }
 
 // cluster sorts the next chunk and takes its keys out of the recent ones.
-func (c *Chunks) cluster(w *chunkStepper, h *chunkHead, kv int) error {
+func (c *Chunks) cluster(w *chunkStepper, h *chunkHead, kv int) {
 	done := len(h.parts)
 	s, group := &c.first[kv], c.group()
 	first := h.near.seen(done*s.chunk - 1) // sinks of earlier chunks
@@ -226,13 +224,9 @@ func (c *Chunks) cluster(w *chunkStepper, h *chunkHead, kv int) error {
 	if done > 0 {
 		of = &c.rest[kv]
 	}
-	p, err := clusterChunk(&w.fit, c.scale, *of, one(group, c.dim, c.dim, group*c.dim, h.asked),
+	p := w.fit.cluster(c.tab, of, c.scale, one(group, c.dim, c.dim, group*c.dim, h.asked),
 		one(1, c.dim, 0, c.dim, k.Data), one(1, c.valueDim, 0, c.valueDim, v.Data))
-	if err != nil {
-		return err
-	}
-	h.push(c.tab, s, p)
-	w.fit.forget()
+	h.push(c.tab, s, &p)
 	keep := first
 	if done == 0 {
 		keep = min(s.sinks, n) // sinks stay
@@ -243,28 +237,16 @@ func (c *Chunks) cluster(w *chunkStepper, h *chunkHead, kv int) error {
 	near.pos = append(near.pos[:keep], near.pos[first+n:]...)
 	c.tab.PackRows(&near.panel, near.k, 0, keep+rest)
 	h.asked = append(h.asked[:0], h.asked[group*c.dim*n:]...)
-	return nil
-}
-
-// clusterChunk sorts a chunk of keys by cluster, with the queries of the same positions. The caller calls f.forget when
-// it needs no more of the result than its keys.
-func clusterChunk(f *call, scale float64, s settings, q, k, v attention.Seq[float32]) (*problem, error) {
-	f.problems = nil // the last one keeps its memory
-	if err := f.startWith(&attention.Visibility{}, scale, attention.Seq[float32]{}, q, k, v, s); err != nil {
-		return nil, err
-	}
-	f.prepare()
-	return f.problems[0], nil
 }
 
 // push makes the clusters of p the next chunk.
-func (h *chunkHead) push(tab *kern.Table[float32], s *settings, p *problem) {
+func (h *chunkHead) push(tab *kern.Table[float32], s *settings, p *chunkClusters) {
 	done := len(h.parts)
 	if done == h.room {
 		h.grow(tab, s, p.k.Cols, p.v.Cols)
 	}
-	h.store.put(tab, done, p.centre, p.mean, p.logSize[:p.clusters])
-	h.parts = append(h.parts, chunkPart{slices.Clone(p.start), p.k, p.v})
+	h.store.put(tab, done, p.centre, p.mean, p.logSize)
+	h.parts = append(h.parts, p.chunkPart)
 	addSketch(&h.sketch, tab, p.k)
 }
 

@@ -7,7 +7,6 @@ import (
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/internal/buf"
 	"github.com/randfeat/randfeat/internal/kern"
-	"github.com/randfeat/randfeat/internal/par"
 )
 
 // fitter fits the clusters of the keys of one packed sequence of a head, with memory that later fits reuse. Call reset,
@@ -32,7 +31,7 @@ type fitter struct {
 
 	// The metric E xxᵀ = (queryUnit)²·factor·factorᵀ, with factor lower triangular. A key has the coordinates z = (y −
 	// mean)·unit·factor. The units keep numbers near 1.
-	metric    dense.Matrix[float64] // memory of factorise
+	metric    dense.Matrix[float64] // scratch memory of factorise
 	queryUnit float64
 	factor    dense.Matrix[float32]
 	mean      []float32
@@ -45,19 +44,12 @@ type fitter struct {
 
 	x, gather, e dense.Matrix[float32]
 	panel        kern.Panel[float32]
-	spare        par.Pool[fitMemory]
-
-	chunkMax, chunkSum []float32
-	top, sum           []float64
-	sums               []float64
+	sum, wide    []float64
 }
 
-// fitChunk keys are weighed at a time. At most metricQueries queries determine the metric of a sequence, and
-// chunkQueries the metric of a chunk.
 const (
-	fitChunk      = 512
-	metricQueries = 1024
-	chunkQueries  = 256
+	chunkQueries = 256 // at most so many queries determine the metric of a chunk
+	meanRows     = 512 // rows that are summed in float32
 )
 
 // reset begins the fit of a packed sequence of batch b.
@@ -79,11 +71,15 @@ func (f *fitter) add(seen []bool) {
 	}
 }
 
-// train weighs and clusters the keys. Afterwards f.km.centres holds the centres in coordinates z.
+// train clusters the keys of a chunk, weighted by the attention of its queries. Afterwards f.km.centres holds the
+// centres in coordinates z.
 func (f *fitter) train() {
 	f.weigh()
 	f.measure()
-	f.draw()
+	f.sample, f.mass = f.sample[:0], append(f.mass[:0], f.weights...)
+	for j := range f.keys {
+		f.sample = append(f.sample, int32(j))
+	}
 	f.coordinates()
 	f.km.run(f.z, f.mass, f.spec.clusters, f.spec.passes, f.spec.seed)
 }
@@ -94,132 +90,34 @@ func position(s attention.Span, i int) int { return i - s.Q1 + s.K1 - s.K0 }
 // weigh sets the weights of all keys to the mean attention of the landmarks, plus a floor of a tenth of the uniform
 // weight.
 func (f *fitter) weigh() {
-	f.weights = buf.Zeroed(f.weights, len(f.keys))
-	f.attend(f.weights)
-	floor := float32(0.1 / float64(len(f.keys)))
-	for j := range f.weights {
-		f.weights[j] += floor
-	}
-}
-
-// attend sets w, which is zero, to the mean attention of the landmarks to the keys. It works in chunks of keys, so that
-// goroutines can share them. Each chunk has its own maxima and sums, which are then combined in the order of the chunks
-// (an online softmax), so the bits do not depend on the number of goroutines.
-func (f *fitter) attend(w []float32) {
-	s := f.span
-	queries := s.Q1 - s.Q0
+	n, queries := len(f.keys), f.span.Q1-f.span.Q0
+	f.weights = buf.Zeroed(f.weights, n)
 	marks := min(f.spec.landmarks, queries)
-	rows := marks * f.group
-	if rows == 0 {
-		return
-	}
-	d := f.q.Dim
-	f.x = buf.Shaped(f.x, rows, d)
-	for g := range f.group {
-		q := f.q.Head(f.b, f.head*f.group+g)
-		for t := range marks {
-			row := f.x.Row(g*marks + t)
-			copy(row, q.Row(s.Q0+landmark(t, marks, queries)))
-			f.tab.Scale(row, float32(f.scale))
+	if rows := marks * f.group; rows > 0 {
+		f.x, f.e = buf.Shaped(f.x, rows, f.q.Dim), buf.Shaped(f.e, rows, n)
+		for g := range f.group {
+			q := f.q.Head(f.b, f.head*f.group+g)
+			for t := range marks {
+				copy(f.x.Row(g*marks+t), q.Row(f.span.Q0+landmark(t, marks, queries)))
+			}
 		}
-	}
-	n := len(w)
-	chunks := (n + fitChunk - 1) / fitChunk
-	f.e = buf.Shaped(f.e, rows, n)
-	f.chunkMax = buf.Sized(f.chunkMax, chunks*rows)
-	f.top, f.sum = buf.Sized(f.top, rows), buf.Zeroed(f.sum, rows)
-	for r := range f.top {
-		f.top[r] = math.Inf(-1)
-	}
-	k := f.k.Head(f.b, f.head)
-	f.chunkSum = buf.Sized(f.chunkSum, chunks*rows)
-	if each := share(f.workers, chunks, 1+f.tab.Grain/(awake+awake*fitChunk*d*rows)); each == chunks {
-		f.weighChunks(k, n, 0, chunks)
-	} else {
-		par.For(chunks, each, func(from, to int) { f.weighChunks(k, n, from, to) })
-	}
-	for c := range chunks {
+		f.tab.Scale(f.x.Data, float32(f.scale))
+		f.tab.Pack(&f.panel, gathered(&f.gather, f.k.Head(f.b, f.head), f.keys))
+		f.tab.MulT(f.e, f.x, &f.panel, nil)
+		f.marks = 0
 		for r := range rows {
-			m := float64(f.chunkMax[c*rows+r])
-			if math.IsInf(m, -1) {
+			row := f.e.Row(r)
+			sum := float64(f.tab.ExpSum(row, f.tab.Max(row)))
+			if !(sum > 0) || !dense.IsFinite(sum) { // no keys, or logits beyond the range of float32
 				continue
 			}
-			if m > f.top[r] {
-				f.sum[r] *= math.Exp(f.top[r] - m)
-				f.top[r] = m
-			}
-			f.sum[r] += float64(f.chunkSum[c*rows+r]) * math.Exp(m-f.top[r])
-		}
-	}
-	f.marks = 0
-	for _, v := range f.sum {
-		if v > 0 && dense.IsFinite(v) {
 			f.marks++
+			f.tab.MulAdd(f.weights, row, float32(1/sum))
 		}
 	}
-	if each := share(f.workers, chunks, 1+f.tab.Grain/(awake+awake*fitChunk*rows)); each == chunks {
-		f.sumChunks(w, rows, 0, chunks)
-	} else {
-		par.For(chunks, each, func(from, to int) { f.sumChunks(w, rows, from, to) })
+	for j := range f.weights {
+		f.weights[j] = f.weights[j]/float32(max(f.marks, 1)) + float32(0.1/float64(n))
 	}
-	for j, v := range w {
-		if !(v >= 0) { // NaN: logits beyond the range of float32
-			w[j] = 0
-		}
-	}
-}
-
-// logits returns a view of the logits of chunk c of n keys, with the given number of rows.
-func (f *fitter) logits(c, n, rows int) dense.Matrix[float32] {
-	lo, hi := c*fitChunk, min((c+1)*fitChunk, n)
-	return dense.Matrix[float32]{Rows: rows, Cols: hi - lo, Stride: hi - lo, Data: f.e.Data[lo*rows : hi*rows]}
-}
-
-// weighChunks computes, for chunks first to end−1 of the n keys, exp(logit − chunkMax) and the sum of these
-// in chunkSum.
-func (f *fitter) weighChunks(k dense.Matrix[float32], n, first, end int) {
-	m := f.spare.Get()
-	defer f.spare.Put(m)
-	for c := first; c < end; c++ {
-		lo, hi := c*fitChunk, min((c+1)*fitChunk, n)
-		f.tab.Pack(&m.panel, gathered(&m.gather, k, f.keys[lo:hi]))
-		e := f.logits(c, n, f.x.Rows)
-		f.tab.MulT(e, f.x, &m.panel, nil)
-		for r := range e.Rows {
-			row := e.Row(r)
-			top := f.tab.Max(row)
-			f.chunkMax[c*e.Rows+r] = top
-			if math.IsInf(float64(top), -1) {
-				clear(row)
-				continue
-			}
-			f.chunkSum[c*e.Rows+r] = f.tab.ExpSum(row, top)
-		}
-	}
-}
-
-// sumChunks sets the weights of the keys in chunks first to end−1 to the means over landmarks.
-func (f *fitter) sumChunks(w []float32, rows, first, end int) {
-	mem := f.spare.Get()
-	defer f.spare.Put(mem)
-	mem.share = buf.Shaped(mem.share, 1, rows)
-	for c := first; c < end; c++ {
-		lo, hi := c*fitChunk, min((c+1)*fitChunk, len(w))
-		for r := range rows {
-			mem.share.Data[r] = 0
-			if m := float64(f.chunkMax[c*rows+r]); f.sum[r] > 0 && dense.IsFinite(f.sum[r]) && !math.IsInf(m, -1) {
-				mem.share.Data[r] = float32(math.Exp(m-f.top[r]) / (f.sum[r] * float64(f.marks)))
-			}
-		}
-		f.tab.Product(dense.Matrix[float32]{Rows: 1, Cols: hi - lo, Stride: hi - lo, Data: w[lo:hi]}, mem.share,
-			f.logits(c, len(w), rows), false)
-	}
-}
-
-// fitMemory is the scratch memory with which one goroutine weighs keys.
-type fitMemory struct {
-	gather, share dense.Matrix[float32]
-	panel         kern.Panel[float32]
 }
 
 // landmark returns the query of landmark t of n: the middle of the t-th of n equal parts of the queries.
@@ -234,14 +132,11 @@ func floorTo(n, unit int) int {
 	return n - r
 }
 
-// measure computes the metric from equally spaced queries: E xxᵀ in units of the longest query, and its factor.
+// measure computes the metric of a chunk from equally spaced queries.
 func (f *fitter) measure() {
 	queries := f.span.Q1 - f.span.Q0
 	total := queries * f.group
-	n := min(total, metricQueries)
-	if f.spec.chunk > 0 { // the fit is of one chunk
-		n = min(total, chunkQueries)
-	}
+	n := min(total, chunkQueries)
 	f.x = buf.Shaped(f.x, n, f.q.Dim)
 	for row := range n {
 		i := int(uint64(2*row+1) * uint64(total) / uint64(2*n))
@@ -256,7 +151,6 @@ func (f *fitter) setMetric(x dense.Matrix[float32], scale float64) {
 	n, d := x.Rows, x.Cols
 	top := f.longest(x)
 	f.queryUnit = top * math.Abs(scale)
-	f.metric = buf.Shaped(f.metric, d, d)
 	f.factor = buf.Shaped(f.factor, d, d)
 	clear(f.factor.Data)
 	if top == 0 || !dense.IsFinite(f.queryUnit) || f.queryUnit == 0 {
@@ -267,20 +161,21 @@ func (f *fitter) setMetric(x dense.Matrix[float32], scale float64) {
 		return
 	}
 	f.tab.Scale(x.Data[:n*d], float32(1/top))
-	second := f.factor // its memory is used twice
-	f.tab.TMul(second, x, x)
-	for i := range d {
-		for j := range d {
-			f.metric.Set(i, j, float64(second.At(i, j))/float64(n))
-		}
-	}
-	factorise(f.factor, f.metric)
+	f.tab.TMul(f.factor, x, x)
+	f.factorise(f.factor, f.factor, float64(n))
 }
 
-// factorise sets l to the Cholesky factor of a metric, which it overwrites with the same. Directions in which queries
-// are zero up to rounding get zeros.
-func factorise(l dense.Matrix[float32], metric dense.Matrix[float64]) {
-	d := metric.Rows
+// factorise sets l to the Cholesky factor of m/n, a matrix of second moments; l may be m. Directions in which the
+// moments are zero up to rounding get zeros.
+func (f *fitter) factorise(l, m dense.Matrix[float32], n float64) {
+	d := m.Rows
+	f.metric = buf.Shaped(f.metric, d, d)
+	metric := f.metric
+	for i := range d {
+		for j, v := range m.Row(i) {
+			metric.Set(i, j, float64(v)/n)
+		}
+	}
 	var trace float64
 	for i := range d {
 		trace += metric.At(i, i)
@@ -323,34 +218,6 @@ func dot4(x, y []float64) float64 {
 	return a + b + (c + d)
 }
 
-// draw chooses the keys to train on: all of them with their weights, or, if there are many, a systematic sample in
-// proportion to the weights. A sampled key then has a mass in proportion to the number of times it was drawn.
-func (f *fitter) draw() {
-	n, want := len(f.keys), f.spec.sample
-	f.sample, f.mass = f.sample[:0], f.mass[:0]
-	if n <= want {
-		for i, w := range f.weights {
-			f.sample, f.mass = append(f.sample, int32(i)), append(f.mass, w)
-		}
-		return
-	}
-	var total float64
-	for _, w := range f.weights {
-		total += float64(w)
-	}
-	step := total / float64(want)
-	next := step * uniform(f.spec.seed, drawSample)
-	var sum float64
-	for i, w := range f.weights {
-		sum += float64(w)
-		if next < sum {
-			times := math.Ceil((sum - next) / step)
-			f.sample, f.mass = append(f.sample, int32(i)), append(f.mass, float32(times/float64(want)))
-			next += times * step
-		}
-	}
-}
-
 // drawEvenly chooses keys at equal distances, all of the same mass. Their number is odd, as that of metricRows is
 // prime.
 func (f *fitter) drawEvenly() {
@@ -370,16 +237,16 @@ func (f *fitter) coordinates() {
 		copy(f.gather.Row(i), k.Row(int(f.keys[j])))
 	}
 	f.mean = buf.Sized(f.mean, d)
-	f.sums = buf.Zeroed(f.sums, d)
-	for lo := 0; lo < n; lo += fitChunk {
-		hi := min(lo+fitChunk, n)
+	f.wide = buf.Zeroed(f.wide, d)
+	for lo := 0; lo < n; lo += meanRows {
+		hi := min(lo+meanRows, n)
 		clear(f.mean)
 		f.tab.ColSum(f.mean, f.gather.RowRange(lo, hi))
 		for l, m := range f.mean {
-			f.sums[l] += float64(m) / float64(n)
+			f.wide[l] += float64(m) / float64(n)
 		}
 	}
-	f.mean = convert(f.mean[:0], f.sums)
+	f.mean = convert(f.mean[:0], f.wide)
 	for i := range n {
 		f.tab.MulAdd(f.gather.Row(i), f.mean, -1)
 	}

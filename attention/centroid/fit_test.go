@@ -33,13 +33,11 @@ func TestFitFindsClusters(t *testing.T) {
 		}
 	}
 	q, v := random(r, 1, 1, 2, 100, d), random(r, 1, 1, 1, groups*per, 3)
-	var c call
-	if err := c.start(&Attention{Specs: []Spec{PerQuery{Clusters: 2 * groups}}}, q, q, k, v); err != nil {
-		t.Fatal(err)
-	}
-	c.prepare()
+	s := Sketch{Clusters: 2 * groups, Chunk: groups * per, Share: 0.1}.settings()
+	var f chunkFit
+	f.cluster(tableOf(t), &s, 1, q, k, v)
 	owner := map[int32]int{}
-	for j, x := range c.problems[0].cluster {
+	for j, x := range f.groups.found {
 		if g, ok := owner[x]; ok && g != j%groups {
 			t.Fatalf("groups %d and %d share cluster %d", g, j%groups, x)
 		}
@@ -52,7 +50,7 @@ func TestFitWeights(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 8))
 	const n, sinks, marks, scale = 300, 3, 20, 0.5
 	q, k := random(r, 1, 1, 2, n, 8), random(r, 1, 1, 1, n, 8)
-	spec := PerQuery{Clusters: 8, Sinks: sinks, Landmarks: marks}.settings()
+	spec := Sketch{Clusters: 8, Sinks: sinks, Landmarks: marks}.settings()
 	f := fitter{tab: tableOf(t)}
 	f.reset(&spec, scale, q, k, 0, 0, attention.Span{Q1: n, K1: n})
 	f.add(nil)
@@ -81,15 +79,16 @@ func TestFitWeights(t *testing.T) {
 
 // Specs that make no sense are refused, and so are heads of two methods.
 func TestSpecsAreValidated(t *testing.T) {
-	good := []Spec{PerQuery{Clusters: 4}, Blocks{Clusters: 4, Queries: 8, Keys: 2},
+	good := []Spec{Blocks{Clusters: 4, Queries: 8, Keys: 2},
 		Prefix{Clusters: 4, Chunk: 16, Queries: 8, Keys: 3, Window: 16}, Sketch{Clusters: 4, Chunk: 8, Share: 0.1}}
 	for _, s := range good {
 		if err := s.Validate(); err != nil {
 			t.Errorf("%+v: %v", s, err)
 		}
 	}
-	for _, s := range []Spec{PerQuery{}, PerQuery{Clusters: 4, Top: -1}, PerQuery{Clusters: maxClusters + 1},
-		PerQuery{Clusters: 4, Block: math.MaxInt}, Blocks{Clusters: 4, Queries: 8}, Blocks{Clusters: 4, Keys: 2},
+	for _, s := range []Spec{Blocks{}, Blocks{Clusters: maxClusters + 1, Queries: 8, Keys: 2},
+		Blocks{Clusters: 4, Queries: 8, Keys: 2, Passes: math.MaxInt}, Blocks{Clusters: 4, Queries: 8},
+		Blocks{Clusters: 4, Keys: 2},
 		Blocks{Clusters: 4, Queries: maxQueries + 1, Keys: 2}, Prefix{Clusters: 4, Queries: 8, Keys: 3},
 		Prefix{Clusters: 17, Chunk: 16, Queries: 8, Keys: 3},
 		Prefix{Clusters: 4, Chunk: maxChunk + 1, Queries: 8, Keys: 3},
@@ -121,11 +120,10 @@ func TestSpecsAreValidated(t *testing.T) {
 // Settings keep their JSON form. Files of earlier versions are read, but for methods that were removed: one sentence
 // says so.
 func TestSpecJSON(t *testing.T) {
-	for _, s := range []Spec{PerQuery{Clusters: 4, Top: 2, Sinks: 1, Window: 3, Block: 8, Landmarks: 9, Passes: 1,
-		Sample: 5, Seed: 6},
+	for _, s := range []Spec{
 		Blocks{Clusters: 4, Keys: 5, Queries: 6, Passes: 1, Sample: 7, Seed: 8},
 		Prefix{Clusters: 4, Keys: 5, Queries: 6, Chunk: 7, Window: 2, Start: 9, Passes: 1, Sample: 2, Seed: 3},
-		Sketch{Clusters: 4, Chunk: 9, Share: 0.01, Sinks: 2, Window: 5, Landmarks: 6, Passes: 1, Sample: 3, Seed: 4}} {
+		Sketch{Clusters: 4, Chunk: 9, Share: 0.01, Sinks: 2, Window: 5, Landmarks: 6, Passes: 1, Seed: 4}} {
 		b, err := json.Marshal(s)
 		if err != nil {
 			t.Fatal(err)
@@ -141,7 +139,8 @@ func TestSpecJSON(t *testing.T) {
 	}
 	for _, gone := range []string{`{"clusters":64,"top":8,"keys":96}`, `{"clusters":64,"spread":true,"sinks":4}`,
 		`{"clusters":8,"top":2,"chunk":64,"together":32}`, `{"clusters":64,"values":0.5}`,
-		`{"clusters":64,"shared":true}`,
+		`{"clusters":64,"shared":true}`, `{"clusters":48,"top":4,"window":8,"block":8,"landmarks":8}`,
+		`{"clusters":16}`,
 		`{"clusters":64,"bits":4}`, `{"clusters":64,"residual":4}`} {
 		_, err := UnmarshalSpec([]byte(gone))
 		if !errors.Is(err, ErrRemoved) || !errors.Is(err, ErrSpec) ||
@@ -149,7 +148,8 @@ func TestSpecJSON(t *testing.T) {
 			t.Errorf("%s: %v", gone, err)
 		}
 	}
-	for _, bad := range []string{``, `{}`, `{"clusters":4,"Top":1}`, `{"clusters":4,"clusters":5}`,
+	for _, bad := range []string{``, `{}`, `{"clusters":4,"keys":2,"together":8,"Keys":1}`,
+		`{"clusters":4,"clusters":5}`,
 		`{"clusters":4,"start":1}`,
 		`{"clusters":4,"keys":2,"together":8,"window":3}`, `{"clusters":4,"keys":2,"together":8,"chunk":16,"top":1}`,
 		`{"clusters":4,"together":2,"chunk":16,"share":0.1}`, `{"clusters":4,"chunk":16,"share":-1}`} {

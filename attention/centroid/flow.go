@@ -16,14 +16,14 @@ type flow struct {
 // flowJob is a job of problem, chunk or task x.problem. x.lo and x.hi are its keys or rows if it has only some of them.
 type flowJob struct {
 	kind  uint8
-	x     keyChunk
+	x     jobRange
 	from  int // of a part of an order: its place
 	depth int // of such a part
 	rank  int // the largest of the least urgent jobs come first
 }
 
-// keyChunk are keys of a problem, counted among those that it sees, or clusters.
-type keyChunk struct{ problem, lo, hi int }
+// jobRange are keys, rows or blocks of a problem, or chunks.
+type jobRange struct{ problem, lo, hi int }
 
 // begin makes f empty.
 func (f *flow) begin(outputs bool) {
@@ -78,7 +78,7 @@ func pop(list []flowJob) (j flowJob, rest []flowJob) {
 // pushRanges makes jobs of each keys or rows of problem i, and returns their number.
 func (f *flow) pushRanges(kind uint8, i, n, each int) (jobs int) {
 	for lo := 0; lo < n; lo += each {
-		f.push(0, flowJob{kind: kind, x: keyChunk{i, lo, min(lo+each, n)}})
+		f.push(0, flowJob{kind: kind, x: jobRange{i, lo, min(lo+each, n)}})
 		jobs++
 	}
 	return jobs

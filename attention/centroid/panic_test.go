@@ -42,7 +42,7 @@ func TestPanicOfATiltedJobReachesTheCaller(t *testing.T) {
 		}
 		c.tab = tab
 		return func() {
-			c.run()
+			c.run(true, true)
 			if n := len(c.crew.Workers); n < 2 {
 				t.Errorf("%d workers: nobody waits", n)
 			}

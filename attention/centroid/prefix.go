@@ -233,7 +233,7 @@ const maxSpread = 3
 // weight e^{x·y} for the queries x of a block has the root mean square e^{x̄·y + σ²} if the logits are normal with
 // variance σ² = |Rᵀ(y−ȳ)|². RRᵀ is the covariance of queries inside of blocks. Keys are measured from their mean, since
 // a logit that all keys have in common changes no output.
-func (c *prefixCall) sortKeys(w *prefixWorker, x keyChunk) {
+func (c *prefixCall) sortKeys(w *prefixWorker, x jobRange) {
 	level, p, tab := &c.levels[x.problem], c.keys.problems[x.problem], c.keys.tab
 	c.keys.sortKeys(&w.worker, p, x.lo, x.hi)
 	if p.single {

@@ -37,12 +37,12 @@ func (c *prefixCall) run(levels, outputs bool) (report attention.Report) {
 	}
 	if levels {
 		for i := range c.levels {
-			f.push(0, flowJob{kind: fitLevel, x: keyChunk{problem: i}})
+			f.push(0, flowJob{kind: fitLevel, x: jobRange{problem: i}})
 		}
 	}
 	if outputs {
 		for i := range c.inside {
-			f.push(1, flowJob{kind: readChunk, x: keyChunk{problem: i}})
+			f.push(1, flowJob{kind: readChunk, x: jobRange{problem: i}})
 		}
 	}
 	n := min(f.open, runtime.GOMAXPROCS(0))
@@ -82,7 +82,7 @@ func (c *prefixCall) do(w *prefixWorker, j flowJob) {
 	case assignLevel:
 		c.keys.assignKeys(&w.worker, j.x)
 	case groupLevel:
-		c.keys.groupKeys(&w.worker, c.keys.problems[i])
+		c.keys.groupKeys(c.keys.problems[i])
 	case slopeLevel:
 		c.addSlope(w, i, j.x.lo)
 	case sortLevel:
@@ -122,7 +122,7 @@ func (c *prefixCall) next(j flowJob) {
 		level.spread = buf.Sized(level.spread, len(p.keys))
 		level.left = f.pushRanges(sortLevel, i, len(p.keys), groupChunk) + f.pushRanges(slopeLevel, i, slopeParts, 1)
 		for x := level.first; x < len(c.chunks) && c.chunks[x].level == i; x++ {
-			f.push(0, flowJob{kind: sortChunk, x: keyChunk{problem: x}})
+			f.push(0, flowJob{kind: sortChunk, x: jobRange{problem: x}})
 			level.left++
 		}
 	case sortChunk:
@@ -160,7 +160,7 @@ func (c *prefixCall) freed(x *prefixChunk) {
 	for i := x.t0; i < x.t1; i++ {
 		t := &c.tasks[i]
 		if t.left--; t.left == 0 {
-			c.flow.push(2, flowJob{kind: readBlocks, x: keyChunk{problem: i}, rank: c.chunks[t.last].begin})
+			c.flow.push(2, flowJob{kind: readBlocks, x: jobRange{problem: i}, rank: c.chunks[t.last].begin})
 		}
 	}
 }

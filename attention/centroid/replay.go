@@ -107,7 +107,7 @@ func replays(a *Attention, q, k, v attention.Seq[float32]) ([]replay, error) {
 	}
 	specs := lower(nil, a.Specs)
 	var out []replay
-	var chunks []keyChunk // lo is the number of a chunk
+	var chunks []jobRange // lo is the number of a chunk
 	var spans []attention.Span
 	for b := range k.Batch {
 		spans = a.Spans(spans[:0], b, q.Len, k.Len)
@@ -116,15 +116,15 @@ func replays(a *Attention, q, k, v attention.Seq[float32]) ([]replay, error) {
 				o := newReplay(newReplaySpan(a.MaskOf(b, k.Len), b, h, s), q, k, v)
 				o.chunks = len(chunks)
 				for j := range farChunks(specOf(specs, h), o.k.Len-1) {
-					chunks = append(chunks, keyChunk{problem: len(out), lo: j})
+					chunks = append(chunks, jobRange{problem: len(out), lo: j})
 				}
 				out = append(out, o)
 			}
 		}
 	}
-	problems, errs := make([]*problem, len(chunks)), make([]error, len(chunks))
+	clusters := make([]chunkClusters, len(chunks))
 	par.For(len(chunks), 1, func(lo, hi int) {
-		var f call
+		var f chunkFit
 		for i := lo; i < hi; i++ {
 			o, j := &out[chunks[i].problem], chunks[i].lo
 			spec := *specOf(specs, o.h)
@@ -132,21 +132,15 @@ func replays(a *Attention, q, k, v attention.Seq[float32]) ([]replay, error) {
 			if j > 0 {
 				spec.sinks = 0
 			}
-			problems[i], errs[i] = clusterChunk(&f, scale, spec,
+			clusters[i] = f.cluster(tab, &spec, scale,
 				window(o.asked, 0, 0, o.asked.Heads, max(k0-o.from, 0), max(k1-o.from, 0)),
 				window(o.k, 0, 0, 1, k0, k1), window(o.v, 0, 0, 1, k0, k1))
-			f.forget()
 		}
 	})
-	for _, err := range errs {
-		if err != nil {
-			return nil, err
-		}
-	}
 	par.For(len(out), 1, func(lo, hi int) {
 		for i := lo; i < hi; i++ {
 			for at := out[i].chunks; at < len(chunks) && chunks[at].problem == i; at++ {
-				out[i].head.push(tab, specOf(specs, out[i].h), problems[at])
+				out[i].head.push(tab, specOf(specs, out[i].h), &clusters[at])
 			}
 		}
 	})

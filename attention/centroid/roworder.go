@@ -166,15 +166,18 @@ func (o *rowOrder) direction(rows []orderRow) (dir [orderCoordinates]float32, ok
 func principal(tab *kern.Table[float32], dst, next, m dense.Matrix[float32]) {
 	// Begin with the rows of the largest diagonal elements.
 	clear(dst.Data)
-	used := make([]bool, m.Rows)
+	last := -1 // diagonal elements in descending order, of equal ones the first
 	for r := range dst.Rows {
 		best := -1
 		for j := range m.Rows {
-			if !used[j] && (best < 0 || m.At(j, j) > m.At(best, best)) {
+			after := last < 0 || m.At(j, j) < m.At(last, last) || m.At(j, j) == m.At(last, last) && j > last
+			if after && (best < 0 || m.At(j, j) > m.At(best, best)) {
 				best = j
 			}
 		}
-		used[best] = true
+		if last = best; best < 0 { // only NaN are left
+			break
+		}
 		copy(dst.Row(r), m.Row(best))
 	}
 	for step := range orderSteps {

@@ -13,8 +13,8 @@ import (
 // ErrSpec marks every error about the settings of a method.
 var ErrSpec = errors.New("invalid centroid spec")
 
-// Spec is a method with its settings: a [PerQuery] or [Blocks] for bidirectional attention, a [Prefix] for causal
-// attention of whole sequences, or a [Sketch] for decoding. A Spec is plain data and can be compared with ==.
+// Spec is a method with its settings: [Blocks] for bidirectional attention, a [Prefix] for causal attention of whole
+// sequences, or a [Sketch] for decoding. A Spec is plain data and can be compared with ==.
 type Spec interface {
 	// Validate reports the first setting that is out of range.
 	Validate() error
@@ -28,41 +28,21 @@ type Spec interface {
 	settings() settings
 }
 
-// PerQuery is bidirectional attention in which every query chooses its exact keys for itself: the members of the Top
-// clusters with the largest expected error, sinks, and neighbours. It needs the fewest operations.
-type PerQuery struct {
-	// Clusters is the number of centroids. Multiples of 32 fill the vector kernels. In proportion to √L, attention
-	// takes O(L^1.5) time.
+// Blocks is bidirectional attention in which blocks of sorted queries choose their exact keys together: all products
+// are dense tiles.
+type Blocks struct {
+	// Clusters is the number of centroids that are made for every block. Multiples of 32 fill the vector kernels.
 	Clusters int `json:"clusters"`
-	// Top is the number of clusters whose members are exact for a query.
-	Top int `json:"top,omitempty"`
-	// Sinks is the number of first keys that are always exact.
-	Sinks int `json:"sinks,omitempty"`
-	// Window and Block define the exact neighbours: a query at a position of the block [b, b+Block) sees the keys
-	// [b−Window, b+Block+Window). With Window 0 and Block 0 there are none; Block 0 means 16 otherwise.
-	Window int `json:"window,omitempty"`
-	Block  int `json:"block,omitempty"`
-	// Landmarks is the number of queries per head whose attention weighs the keys; 0: 32.
-	Landmarks int `json:"landmarks,omitempty"`
+	// Keys is the number of keys that are exact for a block: those with the largest weights for its mean query.
+	Keys int `json:"keys"`
+	// Queries is the number of queries of a block, over all query heads of a group.
+	Queries int `json:"together"`
 	// Passes is the number of iterations of Lloyd's algorithm after seeding; 0: 2.
 	Passes int `json:"passes,omitempty"`
 	// Sample limits the number of keys that train the clusters; 0: 16 per cluster, at least 1024.
 	Sample int `json:"sample,omitempty"`
-	// Seed of the k-means seeding and of the sample.
+	// Seed of the seeding of clusters.
 	Seed uint64 `json:"seed,omitempty"`
-}
-
-// Blocks is bidirectional attention in which blocks of sorted queries choose their exact keys together. All its
-// products are dense tiles, and it needs the least time on long sequences.
-type Blocks struct {
-	Clusters int `json:"clusters"` // number of centroids that are made for every block
-	// Keys is the number of keys that are exact for a block: those with the largest weights for its mean query.
-	Keys int `json:"keys"`
-	// Queries is the number of queries of a block, over all query heads of a group.
-	Queries int    `json:"together"`
-	Passes  int    `json:"passes,omitempty"` // as in PerQuery, like Sample and Seed
-	Sample  int    `json:"sample,omitempty"`
-	Seed    uint64 `json:"seed,omitempty"`
 }
 
 // Prefix is causal attention of whole sequences. Queries see the keys of their chunk and the Window keys before it
@@ -77,7 +57,7 @@ type Prefix struct {
 	// Start is a position: queries of chunks that begin before it see all keys exactly, and centres are trained when
 	// Start, 2·Start, 4·Start, … keys are there. 0: Chunk.
 	Start  int    `json:"start,omitempty"`
-	Passes int    `json:"passes,omitempty"` // as in PerQuery, like Sample and Seed
+	Passes int    `json:"passes,omitempty"` // as in Blocks, like Sample and Seed
 	Sample int    `json:"sample,omitempty"`
 	Seed   uint64 `json:"seed,omitempty"`
 }
@@ -90,13 +70,13 @@ type Sketch struct {
 	// Share says which keys are exact: those whose weight differs from the weight that their centroid gives them by at
 	// least this share of all weights of a query. All keys are exact for less than 1e-9. Masked keys take no position:
 	// rows equal the rows of the visible keys alone.
-	Share     float64 `json:"share"`
-	Sinks     int     `json:"sinks,omitempty"`     // first keys that are always exact
-	Window    int     `json:"window,omitempty"`    // last keys that are always exact
-	Landmarks int     `json:"landmarks,omitempty"` // as in PerQuery, like Passes, Sample and Seed
-	Passes    int     `json:"passes,omitempty"`
-	Sample    int     `json:"sample,omitempty"`
-	Seed      uint64  `json:"seed,omitempty"`
+	Share  float64 `json:"share"`
+	Sinks  int     `json:"sinks,omitempty"`  // first keys that are always exact
+	Window int     `json:"window,omitempty"` // last keys that are always exact
+	// Landmarks is the number of queries per head of a chunk whose attention weighs its keys; 0: 32.
+	Landmarks int    `json:"landmarks,omitempty"`
+	Passes    int    `json:"passes,omitempty"` // as in Blocks, like Seed
+	Seed      uint64 `json:"seed,omitempty"`
 }
 
 // settings are the settings of any method, with defaults filled in. A setting that the method does not have is 0.
@@ -104,7 +84,6 @@ type settings struct {
 	clusters, landmarks, passes, sample int
 	seed                                uint64
 	sinks, window                       int
-	top, block                          int // PerQuery
 	keys, queries                       int // Blocks and Prefix
 	chunk, start                        int // Prefix; Sketch has chunks alone
 	share                               float64
@@ -115,7 +94,6 @@ const (
 	defaultPasses    = 2
 	defaultSample    = 1024
 	samplePerCluster = 16
-	defaultBlock     = 16
 
 	maxClusters = 1 << 24 // cluster numbers and their products with dimensions stay far from overflow
 	maxQueries  = 1 << 14 // rows of one tile of weights
@@ -136,15 +114,6 @@ func validate(counts ...count) error {
 		}
 	}
 	return nil
-}
-
-// Validate implements [Spec].
-func (s PerQuery) Validate() error {
-	return validate(count{"clusters", s.Clusters, 1, maxClusters}, count{"top", s.Top, 0, maxCount},
-		count{"sinks", s.Sinks, 0, maxCount}, count{"window", s.Window, 0, maxCount},
-		count{"block", s.Block, 0, maxCount},
-		count{"landmarks", s.Landmarks, 0, maxCount}, count{"passes", s.Passes, 0, maxCount},
-		count{"sample", s.Sample, 0, maxCount})
 }
 
 // Validate implements [Spec].
@@ -169,8 +138,7 @@ func (s Sketch) Validate() error {
 	}
 	return validate(count{"chunk", s.Chunk, 1, maxChunk}, count{"clusters of a chunk", s.Clusters, 1, s.Chunk},
 		count{"sinks in a chunk", s.Sinks, 0, s.Chunk}, count{"window", s.Window, 0, maxNear},
-		count{"landmarks", s.Landmarks, 0, maxCount}, count{"passes", s.Passes, 0, maxCount},
-		count{"sample", s.Sample, 0, maxCount})
+		count{"landmarks", s.Landmarks, 0, maxCount}, count{"passes", s.Passes, 0, maxCount})
 }
 
 // clustering returns the settings of the clustering, with their defaults.
@@ -178,15 +146,6 @@ func clustering(clusters, landmarks, passes, sample int, seed uint64) settings {
 	return settings{clusters: clusters, landmarks: cmp.Or(landmarks, defaultLandmarks),
 		passes: cmp.Or(passes, defaultPasses),
 		sample: cmp.Or(sample, max(defaultSample, samplePerCluster*clusters)), seed: seed}
-}
-
-func (s PerQuery) settings() settings {
-	o := clustering(s.Clusters, s.Landmarks, s.Passes, s.Sample, s.Seed)
-	o.top, o.sinks, o.window, o.block = s.Top, s.Sinks, s.Window, s.Block
-	if s.Window > 0 {
-		o.block = cmp.Or(s.Block, defaultBlock)
-	}
-	return o
 }
 
 func (s Blocks) settings() settings {
@@ -203,13 +162,10 @@ func (s Prefix) settings() settings {
 }
 
 func (s Sketch) settings() settings {
-	o := clustering(s.Clusters, s.Landmarks, s.Passes, s.Sample, s.Seed)
+	o := clustering(s.Clusters, s.Landmarks, s.Passes, 0, s.Seed)
 	o.chunk, o.share, o.sinks, o.window = s.Chunk, s.Share, s.Sinks, s.Window
 	return o
 }
-
-// Causal implements [Spec].
-func (PerQuery) Causal() bool { return false }
 
 // Causal implements [Spec].
 func (Blocks) Causal() bool { return false }
@@ -220,31 +176,11 @@ func (Prefix) Causal() bool { return true }
 // Causal implements [Spec].
 func (Sketch) Causal() bool { return true }
 
-// inBlocks tells whether queries choose their exact keys in blocks.
-func (s *settings) inBlocks() bool { return s.keys > 0 }
-
 func either(yes bool, a, b int) int {
 	if yes {
 		return a
 	}
 	return b
-}
-
-// Cost implements [Spec]. Weighing and assigning keys is included.
-func (s PerQuery) Cost(lenK, dim, valueDim int) float64 {
-	o, both, n := s.settings(), float64(dim+valueDim), float64(lenK)
-	if both == 0 {
-		return 0
-	}
-	k := min(float64(s.Clusters), n)
-	exact := float64(s.Sinks)
-	if o.block > 0 {
-		exact += float64(o.block + 2*o.window)
-	}
-	if k > 0 {
-		exact += min(float64(s.Top), k) * n / k
-	}
-	return ((k+float64(o.landmarks))*float64(dim) + (k+min(exact, n))*both) / (2 * both)
 }
 
 // blockSearch is the number of multiply-adds that take as long as a block's search among its weights, per key.
@@ -328,7 +264,7 @@ type specWire struct {
 }
 
 // ErrRemoved marks settings of a method that has been removed.
-var ErrRemoved = fmt.Errorf("causal attention with fitted centres, chunks with top, and values in clusters were removed, choose a method again: %w",
+var ErrRemoved = fmt.Errorf("clusters that every query chooses for itself (top, block), causal attention with fitted centres, and values in clusters were removed, choose a method again: %w",
 	ErrSpec)
 
 // UnmarshalSpec reads the JSON form of a [Spec]; its fields tell which method it is. Unknown and repeated fields,
@@ -343,10 +279,10 @@ func UnmarshalSpec(b []byte) (Spec, error) {
 	rest.Clusters, rest.Passes, rest.Sample, rest.Seed, rest.Landmarks = 0, 0, 0, 0, 0
 	switch {
 	case w.Residual != 0 || w.Bits != 0 || w.Spread || w.Shared || w.Values != 0 || w.Open != nil ||
-		w.Chunk > 0 && w.Share == 0 && w.Keys == 0 || w.Keys > 0 && w.Together == 0:
+		w.Share == 0 && (w.Keys == 0 || w.Together == 0):
 		return nil, ErrRemoved
 	case w.Share > 0:
-		s = Sketch{w.Clusters, w.Chunk, w.Share, w.Sinks, w.Window, w.Landmarks, w.Passes, w.Sample, w.Seed}
+		s = Sketch{w.Clusters, w.Chunk, w.Share, w.Sinks, w.Window, w.Landmarks, w.Passes, w.Seed}
 		rest.Chunk, rest.Share, rest.Sinks, rest.Window = 0, 0, 0, 0
 		if w.Together == 1 { // earlier versions wrote it
 			rest.Together = 0
@@ -354,12 +290,9 @@ func UnmarshalSpec(b []byte) (Spec, error) {
 	case w.Chunk > 0:
 		s = Prefix{w.Clusters, w.Keys, w.Together, w.Chunk, w.Window, w.Start, w.Passes, w.Sample, w.Seed}
 		rest.Keys, rest.Together, rest.Chunk, rest.Window, rest.Start = 0, 0, 0, 0, 0
-	case w.Together > 0:
+	default:
 		s = Blocks{w.Clusters, w.Keys, w.Together, w.Passes, w.Sample, w.Seed}
 		rest.Keys, rest.Together = 0, 0
-	default:
-		s = PerQuery{w.Clusters, w.Top, w.Sinks, w.Window, w.Block, w.Landmarks, w.Passes, w.Sample, w.Seed}
-		rest.Top, rest.Sinks, rest.Window, rest.Block = 0, 0, 0, 0
 	}
 	if rest != (specWire{}) {
 		return nil, fmt.Errorf("%s has fields that do not belong together: %w", bytes.TrimSpace(b), ErrSpec)

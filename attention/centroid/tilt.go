@@ -98,7 +98,7 @@ func (c *call) measureBlocks(f *fitter, p *problem) {
 }
 
 // splitTilted makes the tasks of problem i: some blocks each. Blocks without a wanted row have none.
-func (c *call) splitTilted(i int, task func(rowTask)) {
+func (c *call) splitTilted(i int, task func(jobRange)) {
 	p := c.problems[i]
 	n, rows, size := p.span.Q1-p.span.Q0, len(p.rows.order), p.spec.queries
 	if c.wanted != nil {
@@ -121,7 +121,7 @@ func (c *call) splitTilted(i int, task func(rowTask)) {
 	l := &c.balancer.lists[i]
 	each := l.each
 	for lo := 0; lo < len(p.blocks); lo += each {
-		task(rowTask{problem: i, lo: lo, hi: min(lo+each, len(p.blocks))})
+		task(jobRange{i, lo, min(lo+each, len(p.blocks))})
 	}
 }
 
@@ -162,7 +162,7 @@ type tilt struct {
 }
 
 // tilted computes the rows of a task.
-func (c *call) tilted(w *worker, t rowTask) {
+func (c *call) tilted(w *worker, t jobRange) {
 	p := c.problems[t.problem]
 	blocks := p.blocks[t.lo:t.hi]
 	b := &w.tilt
@@ -369,7 +369,7 @@ func (b *tilt) loadCentroids(tab *kern.Table[float32], p *problem, i int) {
 		b.bias[at] = mass
 		at++
 	}
-	b.cents, b.means, b.bias = b.cents.RowRange(0, at), b.means.RowRange(0, at), b.bias[:at]
+	b.cents.Rows, b.means.Rows, b.bias = at, at, b.bias[:at] // the matrices keep their memory
 	tab.Log(b.bias)
 	b.dots = buf.Sized(b.dots, at)
 	tab.MulV(b.dots, b.cents, b.mean.Row(i))
@@ -543,7 +543,7 @@ func (c *call) slopes(w *worker, s *slope, p *problem, n, part int) {
 		}
 	}
 	centre()
-	w.diff = w.diff.RowRange(0, rows)
+	w.diff.Rows = rows
 	s.sums[part] = buf.Shaped(s.sums[part], dv+d, d)
 	clear(s.sums[part].Data)
 	c.tab.TMul(s.sums[part], w.diff, w.diff.ColRange(dv, dv+d))
@@ -567,12 +567,9 @@ func (c *call) finishSlope(w *worker, s *slope) {
 		return
 	}
 	c.tab.Scale(sum.Data, float32(1/float64(free)))
-	cov, metric := sum.RowRange(dv, dv+d), dense.New[float64](d, d)
-	for i, v := range cov.Data[:d*d] {
-		metric.Data[i] = float64(v)
-	}
+	cov := sum.RowRange(dv, dv+d)
 	w.values = buf.Shaped(w.values, d, d)
-	factorise(w.values, metric)
+	w.fit.factorise(w.values, cov, 1)
 	for i := range d {
 		for j := range d {
 			cov.Set(j, i, w.values.At(i, j))

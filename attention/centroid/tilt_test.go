@@ -153,7 +153,7 @@ func TestTiltNaive(t *testing.T) {
 			if err := c.start(a, out, q, k, v); err != nil {
 				t.Fatal(err)
 			}
-			c.prepare()
+			c.run(true, false)
 			for _, p := range c.problems[:c.used] {
 				var keys, values [][]float64
 				var clusters [][2]int

@@ -3,6 +3,7 @@ package centroid
 import (
 	"runtime"
 
+	"github.com/randfeat/randfeat/attention"
 	"github.com/randfeat/randfeat/internal/buf"
 )
 
@@ -29,15 +30,19 @@ const (
 // orderLevels of halving are jobs of their own, then all that is left of a part is one.
 const orderLevels = 3
 
-// runTilted prepares the problems whose blocks weigh keys and, with outputs, computes their rows.
-func (c *call) runTilted(outputs bool) {
+// run prepares the problems, or computes their rows, or both.
+func (c *call) run(prepare, outputs bool) attention.Report {
 	f := &c.flow
 	f.begin(outputs)
 	c.balance()
 	for i, p := range c.problems[:c.used] {
+		if !prepare {
+			c.pushRows(i)
+			continue
+		}
 		p.rows.axes.Rows, p.ordered, p.left = 0, false, 2
-		f.push(0, flowJob{kind: takeKeys, x: keyChunk{problem: i}})
-		f.push(0, flowJob{kind: takeQueries, x: keyChunk{problem: i}})
+		f.push(0, flowJob{kind: takeKeys, x: jobRange{problem: i}})
+		f.push(0, flowJob{kind: takeQueries, x: jobRange{problem: i}})
 	}
 	// A job makes many others: as many workers as the work pays for.
 	n := 0
@@ -47,6 +52,16 @@ func (c *call) runTilted(outputs bool) {
 	if err := c.crew.Do(n, n, (*tiltStep)(c)); err != nil { // arguments have been checked
 		panic("centroid: " + err.Error())
 	}
+	return c.report()
+}
+
+// pushRows makes the jobs that compute the rows of problem i.
+func (c *call) pushRows(i int) {
+	p := c.problems[i]
+	c.splitTilted(i, func(t jobRange) {
+		c.flow.push(2, flowJob{kind: readRows, x: jobRange{i, t.lo, t.hi}, rank: c.balancer.rank(t)})
+		p.left++
+	})
 }
 
 // tiltStep is the loop of a worker over the jobs.
@@ -72,7 +87,7 @@ func (c *call) doTilted(w *worker, j *flowJob) {
 	p := c.problems[x.problem]
 	switch j.kind {
 	case takeKeys:
-		c.fit(w, p)
+		c.listKeys(w, p)
 	case takeQueries:
 		if (p.span.Q1-p.span.Q0)*c.group > p.spec.queries {
 			c.queryMoments(w, &p.moments, p, p.span.Q0, p.span.Q1)
@@ -92,13 +107,13 @@ func (c *call) doTilted(w *worker, j *flowJob) {
 	case assignProblem:
 		c.assignKeys(w, x)
 	case groupProblem:
-		c.groupKeys(w, p)
+		c.groupKeys(p)
 	case slopeProblem:
 		c.slopes(w, &p.slope, p, len(p.keys), x.lo)
 	case sortProblem:
 		c.sortKeys(w, p, x.lo, x.hi)
 	case readRows:
-		c.tilted(w, rowTask{problem: x.problem, lo: x.lo, hi: x.hi})
+		c.tilted(w, jobRange{x.problem, x.lo, x.hi})
 	}
 }
 
@@ -106,14 +121,14 @@ func (c *call) doTilted(w *worker, j *flowJob) {
 func (c *call) next(j flowJob) {
 	f, i := &c.flow, j.x.problem
 	p := c.problems[i]
-	one := keyChunk{problem: i}
+	one := jobRange{problem: i}
 	if mid := j.rank; j.kind == halveRows && mid > 0 {
 		kind := halveRows
 		if j.depth+1 == orderLevels {
 			kind = splitRows
 		}
-		f.push(0, flowJob{kind: kind, x: keyChunk{i, j.x.lo, mid}, from: 1 - j.from, depth: j.depth + 1})
-		f.push(0, flowJob{kind: kind, x: keyChunk{i, mid, j.x.hi}, from: 1 - j.from, depth: j.depth + 1})
+		f.push(0, flowJob{kind: kind, x: jobRange{i, j.x.lo, mid}, from: 1 - j.from, depth: j.depth + 1})
+		f.push(0, flowJob{kind: kind, x: jobRange{i, mid, j.x.hi}, from: 1 - j.from, depth: j.depth + 1})
 		p.left += 2
 	}
 	if p.left--; p.left > 0 {
@@ -132,7 +147,7 @@ func (c *call) next(j flowJob) {
 		p.left = f.pushRanges(placeRows, i, rows, groupChunk)
 	case placeRows:
 		p.left = 1
-		f.push(0, flowJob{kind: halveRows, x: keyChunk{i, 0, rows}})
+		f.push(0, flowJob{kind: halveRows, x: jobRange{i, 0, rows}})
 	case halveRows, splitRows:
 		c.orderedRows(i)
 	case gatherTilted:
@@ -154,10 +169,7 @@ func (c *call) next(j flowJob) {
 		p.left = f.pushRanges(sortProblem, i, len(p.keys), groupChunk) + f.pushRanges(slopeProblem, i, slopeParts, 1)
 	case slopeProblem, sortProblem:
 		if f.outputs {
-			c.splitTilted(i, func(t rowTask) {
-				f.push(2, flowJob{kind: readRows, x: keyChunk{i, t.lo, t.hi}, rank: c.balancer.rank(t)})
-				p.left++
-			})
+			c.pushRows(i)
 		}
 	}
 }
@@ -168,7 +180,7 @@ func (c *call) orderedRows(i int) {
 	p.x = buf.Shaped(p.x, len(p.rows.order), c.q.Dim)
 	if p.left = c.flow.pushRanges(gatherTilted, i, p.x.Rows, groupChunk); p.left == 0 {
 		p.left = 1
-		c.flow.push(0, flowJob{kind: trainProblem, x: keyChunk{problem: i}})
+		c.flow.push(0, flowJob{kind: trainProblem, x: jobRange{problem: i}})
 	}
 }
 

@@ -10,9 +10,8 @@ import (
 // Trials computes a few rows of attention with one spec after the other, over the same arguments. The rows are
 // bit-identical to [Attention.At].
 //
-// Specs that differ only in the number of exact clusters or keys share their clusters, and so do specs that differ in
-// the Window and Block of PerQuery: the second such spec costs only its rows. The clusters of the last few specs are
-// kept. A Trials must not be used by two calls at the same time.
+// Specs that differ only in the number of exact keys share their clusters: the second such spec costs only its rows.
+// The clusters of the last few specs are kept. A Trials must not be used by two calls at the same time.
 type Trials struct {
 	vis     attention.Visibility
 	scale   float64
@@ -48,12 +47,26 @@ func (t *Trials) At(out attention.Seq[float32], rows []int, spec Spec) error {
 	}
 	// The specs of of have the same clusters as spec.
 	switch of := spec.(type) {
-	case PerQuery:
-		of.Window, of.Block, of.Top = 0, 0, 1 // with Top the risks of clusters are computed
-		return t.clustered(out, rows, of, a)
 	case Blocks:
 		of.Keys = 1
-		return t.clustered(out, rows, of, a)
+		c, err := t.calls.get(of, func() (*call, error) {
+			c := new(call)
+			if err := c.start(t.attention(of), attention.Seq[float32]{}, t.q, t.k, t.v); err != nil {
+				return nil, err
+			}
+			c.run(true, false)
+			return c, nil
+		})
+		if err != nil {
+			return err
+		}
+		c.out, c.wanted = out, rows
+		set := spec.settings()
+		for _, p := range c.problems[:c.used] {
+			p.spec = &set
+		}
+		c.run(false, true)
+		return nil
 	case Prefix:
 		of.Keys = 1
 		c, err := t.prefix.get(of, func() (*prefixCall, error) {
@@ -79,29 +92,6 @@ func (t *Trials) At(out attention.Seq[float32], rows []int, spec Spec) error {
 		return err
 	}
 	return fmt.Errorf("trials of a %T: %w", spec, ErrSpec)
-}
-
-// clustered is At with the clusters of a bidirectional spec.
-func (t *Trials) clustered(out attention.Seq[float32], rows []int, of Spec, a *Attention) error {
-	c, err := t.calls.get(of, func() (*call, error) {
-		c := new(call)
-		if err := c.start(t.attention(of), attention.Seq[float32]{}, t.q, t.k, t.v); err != nil {
-			return nil, err
-		}
-		c.prepare()
-		return c, nil
-	})
-	if err != nil {
-		return err
-	}
-	c.out, c.wanted = out, rows
-	set := a.Specs[0].settings()
-	for _, p := range c.problems[:c.used] {
-		p.spec = &set
-		p.setTop()
-	}
-	c.answer()
-	return nil
 }
 
 // recent keeps the results of the last few specs.

@@ -7,12 +7,13 @@ import (
 
 	"github.com/randfeat/randfeat/attention"
 	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/heads"
 )
 
 // Trials have the bits of At whatever came before, and cluster once for specs that differ in exact keys alone.
 func TestTrials(t *testing.T) {
 	const length = 300
-	q, k, v := speech(3, 2, length, 16)
+	q, k, v := heads.Generate[float32](2, length, 16, 3)
 	mask := make([]bool, length)
 	segments := make([]int32, length)
 	for i := range mask {
@@ -20,9 +21,10 @@ func TestTrials(t *testing.T) {
 		segments[i] = int32(i / 140)
 	}
 	rows := []int{0, 5, 139, 140, 277, 299}
-	specs := []PerQuery{{Clusters: 8}, {Clusters: 8, Top: 2}, {Clusters: 8, Top: 3, Window: 4, Block: 8},
-		{Clusters: 16, Sinks: 2, Top: 1}, {Clusters: 8, Window: 3}, {Clusters: 24}, {Clusters: 24, Seed: 1},
-		{Clusters: 5}, {Clusters: 8, Top: 1}, {Clusters: 500, Top: 2}}
+	specs := []Blocks{{Clusters: 8, Queries: 16, Keys: 2}, {Clusters: 8, Queries: 16, Keys: 20},
+		{Clusters: 16, Queries: 16, Keys: 5}, {Clusters: 8, Queries: 16, Keys: 3}, {Clusters: 24, Queries: 32, Keys: 9},
+		{Clusters: 24, Queries: 32, Keys: 9, Seed: 1}, {Clusters: 5, Queries: 16, Keys: 9},
+		{Clusters: 8, Queries: 16, Keys: 2}, {Clusters: 500, Queries: 16, Keys: 2}}
 	for _, vis := range []attention.Visibility{{}, {KeyMask: mask}, {Segments: segments}} {
 		trials, err := NewTrials(vis, 0, q, k, v)
 		if err != nil {
@@ -55,6 +57,6 @@ func TestTrials(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := causal.At(attention.NewSeq[float32](1, 2, 1, 16), []int{3}, specs[0]); !errors.Is(err, ErrSpec) {
-		t.Errorf("causal without chunks: %v", err)
+		t.Errorf("causal with bidirectional blocks: %v", err)
 	}
 }

@@ -1,7 +1,6 @@
 package choose
 
 import (
-	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -9,8 +8,6 @@ import (
 
 	"github.com/randfeat/randfeat/attention"
 	"github.com/randfeat/randfeat/dense"
-	"github.com/randfeat/randfeat/internal/kern"
-	"github.com/randfeat/randfeat/internal/par"
 	"github.com/randfeat/randfeat/internal/rng"
 	"gonum.org/v1/gonum/stat/distuv"
 )
@@ -234,50 +231,7 @@ func checkInputs(vis attention.Visibility, q, k, v attention.Seq[float32]) error
 	if err := vis.CheckShapes(out, q.Shape, k.Shape, v.Shape); err != nil {
 		return err
 	}
-	tab, err := kern.Chosen[float32]()
-	if err != nil {
-		return err
-	}
-	seen := vis.SeenKeys(nil, q.Batch, q.Len, k.Len)
-	return errors.Join(checkFinite(tab, "q", q, nil), checkFinite(tab, "k", k, seen), checkFinite(tab, "v", v, seen))
-}
-
-// checkFinite returns an error that names the first value of s that is not finite. seen marks the positions that
-// matter; nil means all. The methods check their arguments too, but they see parts of the sample and would count
-// batches, heads and positions from the beginning of the part.
-func checkFinite(tab *kern.Table[float32], name string, s attention.Seq[float32], seen []bool) error {
-	errs := make([]error, s.Batch*s.Heads)
-	par.For(len(errs), 1, func(lo, hi int) {
-		for i := lo; i < hi; i++ {
-			errs[i] = checkHead(tab, name, s, seen, i/s.Heads, i%s.Heads)
-		}
-	})
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// checkHead is checkFinite for head h of batch b.
-func checkHead(tab *kern.Table[float32], name string, s attention.Seq[float32], seen []bool, b, h int) error {
-	m := s.Head(b, h)
-	if seen == nil && m.Stride == m.Cols && tab.Finite(m.Data[:m.Rows*m.Cols]) {
-		return nil
-	}
-	for l := range m.Rows {
-		if seen != nil && !seen[b*m.Rows+l] || dense.IsFinite(tab.Norm2(m.Row(l))) {
-			continue
-		}
-		for c, x := range m.Row(l) {
-			if !dense.IsFinite(float64(x)) {
-				return fmt.Errorf("%s: batch %d, head %d, position %d, column %d is %v: %w", name, b, h, l,
-					c, x, dense.ErrNotFinite)
-			}
-		}
-	}
-	return nil
+	return attention.CheckValues(q, k, v, vis.SeenKeys(nil, q.Batch, q.Len, k.Len))
 }
 
 // newCheck is NewCheck for checked arguments, without exact outputs. It samples positions from to to−1, and avoids the

@@ -119,7 +119,7 @@ func TestCheckInterval(t *testing.T) {
 	}
 	const n = 12
 	q, k, v := heads.Generate[float32](n, 256, 32, 1)
-	a := &centroid.Attention{Specs: []centroid.Spec{centroid.PerQuery{Clusters: 24, Top: 2, Window: 4, Block: 4}}}
+	a := &centroid.Attention{Specs: []centroid.Spec{centroid.Blocks{Clusters: 24, Queries: 8, Keys: 32}}}
 	out := attention.NewSeq[float32](1, n, 256, 32)
 	_, err := a.Forward(out, q, k, v)
 	must(t, err)

@@ -306,12 +306,18 @@ func newChooser(o Options, scale float64, s sample) (*chooser, error) {
 		return c, nil
 	}
 	if o.Plans == nil {
-		plans := grid(vis.Causal, scale, o.Seed, k.Len, q.Dim, q.Heads/k.Heads)
-		if o.Rates != nil && o.Rates.Dense > 0 && o.Budget == 0 {
-			plans = slices.DeleteFunc(plans, func(p Plan) bool { return p.Method != Features || o.Tol < manyFeatures })
-			plans = append(plans, denseGrid(vis.Causal, o.Seed, k.Len, q.Heads/k.Heads)...)
-			c.dense = true
+		var plans []Plan
+		byCost := o.Rates == nil || o.Budget > 0
+		switch {
+		case byCost:
+			plans = costGrid(vis.Causal, o.Seed, k.Len, q.Heads/k.Heads)
+		case o.Rates.Dense > 0:
+			plans = denseGrid(vis.Causal, o.Seed, k.Len, q.Heads/k.Heads)
 		}
+		if byCost || o.Tol >= manyFeatures {
+			plans = append(featureGrid(scale, o.Seed, q.Dim), plans...)
+		}
+		c.dense = o.Budget == 0
 		c.Plans = c.affordable(plans)
 		return c, nil
 	}
@@ -343,8 +349,8 @@ func (c *chooser) divide() error {
 	all, rows, half := c.all, c.Rows, c.all.q.Len/2
 	if rows == 0 {
 		rows = defaultRows(all.q.Batch, all.vis.Causal && !c.Decode)
-		if c.dense && !all.vis.Causal && all.k.Len >= budgetLength {
-			rows *= min(all.k.Len/2048, 4) // a small part of the text, and a narrower interval
+		if c.dense && !all.vis.Causal {
+			rows *= min(max(all.k.Len/2048, 2), 4) // a small part of the text, and a narrower interval
 		}
 		if c.Decode {
 			rows = max(1, min(decodeRows/all.q.Batch, half/2)) // half of them judge first, the others are fresh
@@ -387,20 +393,13 @@ func rowsOf[E any](list []E, length, i int) []E {
 	return list[i*length : (i+1)*length : (i+1)*length]
 }
 
-// longSearch is the number of keys from which a trial is so expensive that, with Tol, candidates are searched by
-// bisection instead of one after the other.
-const longSearch = 1 << 12
-
-// try measures candidates in the order of their price. With Tol, the last trial returned is the one to use: the first
-// that is good enough, or exact attention. With Budget, all trials are returned, exact attention last. reason is the
+// try judges candidates in the order of their price. With Tol, one trial is returned, the one to use: the first that is
+// good enough, or exact attention. With Budget, all trials are returned, exact attention last. reason is the
 // Head.Reason of the last trial.
 func (j *judge) try() (out []trial, reason string, err error) {
 	if j.dense {
 		t, reason, err := j.searchDense()
 		return []trial{t}, reason, err
-	}
-	if j.Tol > 0 && j.all.k.Len >= longSearch {
-		return j.bisect()
 	}
 	var failed failures
 	for _, p := range j.Plans {
@@ -426,46 +425,6 @@ func (j *judge) test(p Plan) (trial, error) {
 		good = e.High <= j.Tol
 	}
 	return trial{p, e, j.cost(p), good}, err
-}
-
-// bisect returns a plan that is accurate enough, or exact attention. The errors of centroid plans fall with their
-// price, though not strictly, so the cheapest one that is accurate enough is found by bisection. Plans of other methods
-// are tried one by one if they are cheaper.
-func (j *judge) bisect() ([]trial, string, error) {
-	best := j.last()
-	var failed failures
-	plans := slices.DeleteFunc(slices.Clone(j.Plans), func(p Plan) bool { return p.Method != Centroid })
-	for len(plans) > 0 {
-		at := len(plans) / 2
-		t, err := j.test(plans[at])
-		if err != nil {
-			return nil, "", err
-		}
-		if t.good {
-			best, plans = t, plans[:at]
-		} else {
-			failed.add(t.Estimate)
-			plans = plans[at+1:]
-		}
-	}
-	for _, p := range j.Plans {
-		if p.Method == Centroid || j.price(p) >= j.price(best.Plan) {
-			continue
-		}
-		t, err := j.test(p)
-		if err != nil {
-			return nil, "", err
-		}
-		if t.good {
-			best = t
-		} else {
-			failed.add(t.Estimate)
-		}
-	}
-	if best.Method != Exact {
-		return []trial{best}, "", nil
-	}
-	return []trial{best}, j.reason(failed), nil
 }
 
 // failures is the least error, and its upper end, of the plans of a head that did not keep the tolerance.

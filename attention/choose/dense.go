@@ -23,6 +23,7 @@ const (
 	choosingShare = 0.08 // the exact rows that plans are judged by cost extra
 	fewFits       = 2    // at least so many texts judge a plan, if there are
 	shortFits     = 8    // trials of a head that are allowed below budgetLength
+	costFits      = 64   // trials of a head that are allowed if plans are ranked by cost
 	mostTexts     = 8    // at most so many texts judge a plan
 	// A plan is worth judging on fresh rows if its error on the first text, times caution, is within the tolerance.
 	// caution is about the ratio of the upper end of a forecast to its error.
@@ -200,7 +201,10 @@ func (c *denseSearch) searchLaw(best trial) (trial, error) {
 		}
 	}
 	texts := min(c.check.q.Batch, mostTexts)
-	use, rows := min(texts, fewFits), freshRows
+	use, rows := texts, freshRows
+	if c.all.k.Len >= budgetLength {
+		use = min(texts, fewFits)
+	}
 	least, end := 0, len(s.plans) // plans before least are not good enough; those from end on are not better than best
 	for range lawConfirms {
 		p := s.plans[at]
@@ -359,7 +363,10 @@ func exactKeys(p Plan) float64 {
 // trials returns the number of trials of one text that a head may spend, if they cost as much as trials of plan p.
 func (c *chooser) trials(p Plan) int {
 	texts, n := float64(c.all.q.Batch), c.all.k.Len
-	if n < budgetLength || p.Method != Centroid || c.Rates == nil {
+	switch {
+	case c.Rates == nil && !c.Decode: // the search is not part of the price
+		return costFits
+	case n < budgetLength || p.Method != Centroid || c.Rates == nil:
 		return shortFits
 	}
 	few := p.Centroid
@@ -398,9 +405,6 @@ func either(yes bool, a, b int) int {
 // features.
 func clustersOf(p Plan) centroid.Spec {
 	switch s := p.Centroid.(type) {
-	case centroid.PerQuery:
-		s.Top = 0
-		return s
 	case centroid.Blocks:
 		s.Keys = 0
 		return s
@@ -412,5 +416,5 @@ func clustersOf(p Plan) centroid.Spec {
 		return s
 	}
 	n, _ := p.Features.Spec.OutDim()
-	return centroid.PerQuery{Sinks: n}
+	return centroid.Blocks{Clusters: n}
 }

@@ -23,7 +23,7 @@ func TestChooseDense(t *testing.T) {
 	}{{false, 1024, 0.2}, {false, 2560, 0.2}, {true, 1500, 0.2}} {
 		q, k, v := heads.Generate[float32](2, c.length, 32, 1)
 		vis := attention.Visibility{Causal: c.causal}
-		rates := &Rates{Exact: 1e-9, Features: 1, Centroid: 1e-9, Top: 1e-9, Dense: 1e-9, Group: 1e-9}
+		rates := &Rates{Exact: 1e-9, Features: 1, Dense: 1e-9, Group: 1e-9}
 		o := Options{Tol: c.tol, Rates: rates}
 		got, err := Choose(o, vis, 0, q, k, v)
 		must(t, err)
@@ -31,7 +31,7 @@ func TestChooseDense(t *testing.T) {
 		for h, p := range got.Heads {
 			if p.Method == Centroid {
 				some = true
-				if _, ok := p.Centroid.(centroid.PerQuery); ok || p.Centroid.Causal() != c.causal {
+				if p.Centroid.Causal() != c.causal {
 					t.Errorf("causal %t, head %d: %v", c.causal, h, p.Plan)
 				}
 				exact := rates.Seconds(Plan{Method: Exact}, c.causal, c.length, 32, 32)
@@ -84,17 +84,9 @@ func TestChooseDense(t *testing.T) {
 	}
 }
 
-// Measured rates have those of dense tiles, and heads with and without chunks run side by side.
+// Predicted times are those of dense tiles, and heads with and without chunks run side by side.
 func TestDenseRates(t *testing.T) {
-	r := Rates{Exact: 2}
-	r.dense(ratesPoint{seconds: 5, cost: 10}, ratesPoint{seconds: 9, cost: 18})
-	if r.Dense != 0.5 || r.Group != 0 {
-		t.Errorf("%+v", r)
-	}
-	r.dense(ratesPoint{seconds: 7, cost: 10}, ratesPoint{seconds: 9, cost: 18})
-	if r.Dense != 0.25 || r.Group != 4.5 {
-		t.Errorf("%+v", r)
-	}
+	r := Rates{Exact: 2, Dense: 0.25, Group: 4.5}
 	p := Plan{Method: Centroid, Centroid: centroid.Blocks{Clusters: 16, Queries: 64, Keys: 2}}
 	if got, want := r.Seconds(p, false, 512, 32, 32), 4.5+0.25*p.Cost(false, 512, 32, 32); got != want {
 		t.Errorf("%v s, want %v", got, want)
@@ -145,7 +137,7 @@ func TestProve(t *testing.T) {
 func TestJudgedTogether(t *testing.T) {
 	for _, causal := range []bool{false, true} {
 		q, k, v := heads.Generate[float32](2, 1500, 32, 1)
-		rates := &Rates{Exact: 1e-9, Features: 1, Centroid: 1e-9, Top: 1e-9, Dense: 1e-9, Group: 1e-9}
+		rates := &Rates{Exact: 1e-9, Features: 1, Dense: 1e-9, Group: 1e-9}
 		c, err := newChooser(Options{Tol: 0.2, Rates: rates}, 0, sample{attention.Visibility{Causal: causal}, q, k, v})
 		must(t, err)
 		must(t, c.divide())

@@ -52,9 +52,9 @@ func Example() {
 		fmt.Println(err)
 		return
 	}
-	fmt.Println("less than 40 % of the cost of exact attention:", choice.Cost() < 0.4*256)
+	fmt.Println("less than half of the cost of exact attention:", choice.Cost() < 0.5*256)
 	fmt.Println("within the tolerance:", all.Error < 0.1)
 	// Output:
-	// less than 40 % of the cost of exact attention: true
+	// less than half of the cost of exact attention: true
 	// within the tolerance: true
 }

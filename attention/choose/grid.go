@@ -10,44 +10,14 @@ import (
 	"github.com/randfeat/randfeat/kernel"
 )
 
-// The bidirectional candidates of a choice by cost, for sequences of 512 keys. The number of clusters grows with the
-// square root of the length, and so does the size of a cluster. The specs are those that a greedy search over 520 specs
-// found cheapest for the heads of a sentence encoder, and a few for looser and tighter tolerances.
-var (
-	bothWays = []centroid.PerQuery{
-		{Clusters: 8}, {Clusters: 16}, {Clusters: 16, Window: 4, Block: 4}, {Clusters: 32},
-		{Clusters: 16, Window: 4, Block: 4, Top: 1}, {Clusters: 32, Top: 1}, {Clusters: 48, Top: 1},
-		{Clusters: 32, Window: 4, Block: 4, Top: 2}, {Clusters: 48, Top: 2},
-		{Clusters: 48, Window: 4, Block: 4, Top: 2},
-		{Clusters: 32, Top: 4}, {Clusters: 48, Top: 4}, {Clusters: 32, Window: 4, Block: 4, Top: 4},
-		{Clusters: 48, Window: 4, Block: 4, Top: 4}, {Clusters: 48, Window: 8, Block: 8, Top: 4},
-		{Clusters: 48, Top: 6}, {Clusters: 48, Window: 4, Block: 4, Top: 6}, {Clusters: 48, Top: 8},
-		{Clusters: 64, Window: 4, Block: 8, Top: 8}, {Clusters: 64, Window: 4, Block: 8, Top: 10},
-		{Clusters: 64, Window: 8, Block: 8, Top: 11},
-		{Clusters: 64, Window: 8, Block: 8, Top: 16}, {Clusters: 96, Window: 8, Block: 8, Top: 24},
-		{Clusters: 96, Window: 8, Block: 8, Top: 32},
-	}
-	featureCounts = []int{32, 128}
-)
-
-// fewLandmarks is the number of landmarks of the fits in the grids. They weigh keys nearly as well as more landmarks
-// do: 8 instead of 32 raise the median error of real heads from 0.086 to 0.087.
+// fewLandmarks is the number of landmarks of plans for decoding. They weigh keys nearly as well as more landmarks do: 8
+// instead of 32 raise the median error of real heads from 0.086 to 0.087.
 const fewLandmarks = 8
 
-// grid returns the candidates of a choice by cost: centroid specs that suit the length, and random features.
-func grid(causal bool, scale float64, seed uint64, length, dim, group int) []Plan {
+// featureGrid returns the candidates of random features.
+func featureGrid(scale float64, seed uint64, dim int) []Plan {
 	var out []Plan
-	if causal {
-		out = costGrid(seed, length, group)
-	} else {
-		grow := math.Sqrt(float64(length) / 512)
-		for _, s := range bothWays {
-			s.Seed, s.Landmarks = seed, fewLandmarks
-			s.Clusters = max(4, 4*int(math.Round(float64(s.Clusters)*grow/4)))
-			out = append(out, Plan{Method: Centroid, Centroid: s})
-		}
-	}
-	for _, n := range featureCounts {
+	for _, n := range []int{32, 128} {
 		spec := randfeat.Spec{Kernel: kernel.Attention(dim), Family: family.Adaptive{}, Coupling: coupling.Orthogonal{},
 			Dim: dim, M: n, Seed: seed}
 		if scale > 0 {
@@ -58,25 +28,25 @@ func grid(causal bool, scale float64, seed uint64, length, dim, group int) []Pla
 	return out
 }
 
-// costGrid returns the causal candidates of a choice by cost. Their chunks and blocks are smaller than those of
-// denseGrid: small products take more time than their cost tells. On twelve generated heads with tolerance 0.1 they
-// cost 94, 162 and 264 at 512, 2048 and 4096 keys.
-func costGrid(seed uint64, length, group int) []Plan {
+// costGrid returns the candidates of a choice by cost. Their chunks and blocks are smaller than those of denseGrid:
+// small products take more time than their cost tells. On twelve generated heads with tolerance 0.1 causal ones cost
+// 94, 162 and 264 at 512, 2048 and 4096 keys.
+func costGrid(causal bool, seed uint64, length, group int) []Plan {
 	var out []Plan
-	for _, chunk := range []int{32, 64, 128, 256} {
-		if 4*chunk > length || length > 128*chunk {
-			continue
-		}
-		for _, clusters := range []int{16, 32} {
-			for _, keys := range []int{16, 32, 64, 96, 128, 192, 256, 384, 512, 768, 1024} {
-				if keys > length/4 {
-					continue
+	add := func(s centroid.Spec) { out = append(out, Plan{Method: Centroid, Centroid: s}) }
+	for _, clusters := range []int{16, 32} {
+		for _, keys := range []int{16, 32, 64, 96, 128, 192, 256, 384, 512, 768, 1024} {
+			for _, chunk := range []int{32, 64, 128, 256} {
+				switch {
+				case keys > length/3 || 4*chunk > length || length > 128*chunk:
+				case causal:
+					add(centroid.Prefix{Clusters: clusters, Keys: keys, Chunk: chunk, Window: chunk / 2,
+						Start: min(prefixStart, length/4), Sample: 8 * clusters, Passes: 1, Seed: seed,
+						Queries: prefixQueries(128, chunk, group)})
+				case chunk > 32 || length < 512:
+					add(centroid.Blocks{Clusters: clusters, Keys: keys, Queries: chunk, Sample: 8 * clusters, Passes: 1,
+						Seed: seed})
 				}
-				out = append(out, Plan{Method: Centroid,
-					Centroid: centroid.Prefix{Clusters: clusters, Keys: keys, Chunk: chunk,
-						Window: chunk / 4, Start: min(prefixStart, length/4), Sample: 8 * clusters, Passes: 1,
-						Seed:    seed,
-						Queries: prefixQueries(128, chunk, group)}})
 			}
 		}
 	}

@@ -69,9 +69,6 @@ func describe(s centroid.Spec) string {
 	var list []setting
 	end := ""
 	switch s := s.(type) {
-	case centroid.PerQuery:
-		clusters, list = s.Clusters, []setting{{"top", s.Top}, {"sinks", s.Sinks}, {"window", s.Window},
-			{"block", s.Block}}
 	case centroid.Blocks:
 		clusters, list = s.Clusters, []setting{{"keys", s.Keys}, {"blocks of", s.Queries}}
 	case centroid.Prefix:

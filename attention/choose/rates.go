@@ -13,48 +13,51 @@ import (
 	"github.com/randfeat/randfeat/attention/centroid"
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/internal/heads"
+	"github.com/randfeat/randfeat/internal/namedjson"
 )
 
 // Rates convert costs to seconds on one machine, for heads and sequences of one size. Costs count multiply-adds, but a
 // method also sorts, clusters and evaluates exponentials. With rates, [Choose] ranks plans by predicted seconds and
 // picks exact attention wherever that is faster.
 //
-// All numbers are seconds per token and query head, with all processors busy. Exact, Features, Centroid, Top and Dense
-// are per unit of cost:
-//
-//   - Exact and Features are the rates of these methods.
-//   - Token is the time per token for clustering. Centroid covers the products with centroids and neighbours, Top the
-//     keys of the opened clusters, and Visit each opened cluster.
-//   - Group and Dense belong to queries that choose in blocks (centroid.Blocks, centroid.Prefix): Group is the time per
-//     token for clustering and sorting, Dense the rate of all products.
-//
-// Token, Centroid, Top and Visit are of centroid.PerQuery, and 0 for causal attention. Rates without Dense come from
-// earlier versions. Choose then leaves out plans of blocks.
+// All numbers are seconds per token and query head, with all processors busy. Exact and Features are the rates of these
+// methods per unit of cost. A plan of centroids takes Group for clustering and sorting, and Dense per unit of cost for
+// its products. Rates without Dense come from earlier versions. Choose then leaves out plans of centroids.
 type Rates struct {
 	Exact    float64 `json:"exact"`
 	Features float64 `json:"features"`
-	Centroid float64 `json:"centroid"`
-	Top      float64 `json:"top"`
-	Visit    float64 `json:"visit"`
-	Token    float64 `json:"token"`
 	Dense    float64 `json:"dense,omitempty"`
 	Group    float64 `json:"group,omitempty"`
 }
 
+// UnmarshalJSON reads rates, also those of earlier versions, which had more fields.
+func (r *Rates) UnmarshalJSON(b []byte) error {
+	var w struct {
+		ratesFields
+		Centroid float64 `json:"centroid"`
+		Top      float64 `json:"top"`
+		Visit    float64 `json:"visit"`
+		Token    float64 `json:"token"`
+	}
+	if err := namedjson.Decode(b, &w); err != nil {
+		return fmt.Errorf("rates: %w: %w", err, ErrChoice)
+	}
+	*r = Rates(w.ratesFields)
+	return nil
+}
+
+// ratesFields is Rates without its methods.
+type ratesFields Rates
+
 // Seconds returns the predicted time of one token and query head over lenK keys.
 func (r *Rates) Seconds(p Plan, causal bool, lenK, dim, valueDim int) float64 {
-	cost := p.Cost(causal, lenK, dim, valueDim)
 	switch p.Method {
 	case Centroid:
-		if s, ok := p.Centroid.(centroid.PerQuery); ok {
-			base := baseCost(s, lenK, dim, valueDim)
-			return r.Token + r.Centroid*base + r.Top*(cost-base) + r.Visit*float64(s.Top)
-		}
 		return r.Group + cmp.Or(r.Dense, r.Exact)*denseCost(p, lenK, dim, valueDim)
 	case Features:
-		return r.Features * cost
+		return r.Features * p.Cost(causal, lenK, dim, valueDim)
 	}
-	return r.Exact * cost
+	return r.Exact * p.Cost(causal, lenK, dim, valueDim)
 }
 
 // denseCost returns the cost of a plan whose products are dense tiles. For causal attention it is twice the cost at the
@@ -74,15 +77,9 @@ func denseCost(p Plan, lenK, dim, valueDim int) float64 {
 	return p.Centroid.Cost(lenK, dim, valueDim)
 }
 
-// baseCost returns the cost of a plan without the keys of its exact clusters.
-func baseCost(s centroid.PerQuery, lenK, dim, valueDim int) float64 {
-	s.Top = 0
-	return s.Cost(lenK, dim, valueDim)
-}
-
 // valid reports whether all rates are finite and not negative, and Exact is positive.
 func (r *Rates) valid() bool {
-	for _, x := range []float64{r.Exact, r.Features, r.Centroid, r.Top, r.Visit, r.Token, r.Dense, r.Group} {
+	for _, x := range []float64{r.Exact, r.Features, r.Dense, r.Group} {
 		if !dense.IsFinite(x) || x < 0 {
 			return false
 		}
@@ -152,16 +149,14 @@ func measureRates(key ratesKey) (Rates, error) {
 	q, k, v = repeated(q, key.heads*key.group), repeated(k, key.heads), repeated(v, key.heads)
 	out := attention.NewSeq[float32](1, q.Heads, length, valueDim)
 
-	other := min(length, otherLength)
-	plans := append(ratesPlans(grid(causal, 0, 1, other, dim, key.group)), ratesDense(causal, length, key.group)...)
+	plans := append([]Plan{{Method: Exact}, featureGrid(0, 1, dim)[1]}, ratesDense(causal, length, key.group)...)
 	lengths, methods := make([]int, len(plans)), make([]*Attention, len(plans))
 	for i, p := range plans {
-		lengths[i] = other
-		switch {
-		case i >= len(plans)-2: // those of ratesDense
-			lengths[i] = length
-		case p.Method == Exact:
+		switch lengths[i] = length; p.Method {
+		case Exact:
 			lengths[i] = min(length, otherLength*max(1, key.procs/8))
+		case Features:
+			lengths[i] = min(length, otherLength)
 		}
 		n := lengths[i]
 		c, err := Use(p, vis, 0, cut(q, 0, n), cut(k, 0, n), cut(v, 0, n))
@@ -187,30 +182,24 @@ func measureRates(key ratesKey) (Rates, error) {
 			times[i] = append(times[i], time.Since(from).Seconds()/float64(q.Heads*n))
 		}
 	}
-	points := make([]ratesPoint, len(plans))
+	var points [4]ratesPoint
 	for i, p := range plans {
 		// Medians, and not the least times: with many processors some are often late, which is part of the time.
 		slices.Sort(times[i])
-		points[i] = ratesPoint{seconds: times[i][(len(times[i])-1)/2], cost: p.Cost(causal, lengths[i], dim, valueDim)}
-		if p.Method == Exact {
+		points[i].seconds = times[i][(len(times[i])-1)/2]
+		switch {
+		case p.Method == Features:
+			points[i].cost = p.Cost(causal, lengths[i], dim, valueDim)
+		case p.Method == Centroid:
+			points[i].cost = denseCost(p, length, dim, valueDim)
+		case causal:
+			// The cost is that of the last position. These are the last positions: a mean one takes half of the time.
+			points[i].cost = 2 * exactCost(length-lengths[i]/2)
+		default:
 			points[i].cost = exactCost(length)
-			if causal {
-				// The cost is that of the last position. These are the last positions: a mean one takes half of the
-				// time.
-				points[i].cost = 2 * exactCost(length-lengths[i]/2)
-			}
-		}
-		if s, ok := p.Centroid.(centroid.PerQuery); ok {
-			points[i].base, points[i].top = baseCost(s, lengths[i], dim, valueDim), float64(s.Top)
 		}
 	}
-	n := len(points) - 2
-	for i := n; i < len(points); i++ {
-		points[i].cost = denseCost(plans[i], length, dim, valueDim)
-	}
-	r := ratesOf(points[:n])
-	r.dense(points[n], points[n+1])
-	return r, nil
+	return ratesOf(points), nil
 }
 
 // repeated returns n copies of a head.
@@ -238,74 +227,19 @@ func ratesDense(causal bool, length, group int) []Plan {
 	return []Plan{plan(max(1, length/64)), plan(max(2, length/6))}
 }
 
-// dense solves for Dense and Group, given a plan a with less cost than plan b.
-func (r *Rates) dense(a, b ratesPoint) {
-	const least = 1e-15
-	if b.cost > a.cost {
-		r.Dense = max(least, (b.seconds-a.seconds)/(b.cost-a.cost))
-	} else {
-		r.Dense = max(least, r.Exact)
-	}
-	r.Group = max(0, a.seconds-r.Dense*a.cost)
-}
+// ratesPoint holds the measurement of one plan: its time and its cost.
+type ratesPoint struct{ seconds, cost float64 }
 
-// ratesPlans returns the plans to time: exact attention, features, and of bidirectional plans the fewest and the most
-// clusters without exact ones, and a cheap and an expensive plan with exact clusters. ratesOf relies on this order.
-func ratesPlans(all []Plan) []Plan {
-	var alone, top []Plan
-	out := []Plan{{Method: Exact}, {}}
-	for _, p := range all {
-		s, ok := p.Centroid.(centroid.PerQuery)
-		switch {
-		case p.Method == Features:
-			out[1] = p
-		case ok && s.Top == 0:
-			alone = append(alone, p)
-		case ok:
-			top = append(top, p)
-		}
-	}
-	if len(top) == 0 {
-		return out
-	}
-	slices.SortStableFunc(alone, func(a, b Plan) int {
-		return cmp.Compare(a.Centroid.(centroid.PerQuery).Clusters, b.Centroid.(centroid.PerQuery).Clusters)
-	})
-	return append(out, alone[0], alone[len(alone)-1], top[len(top)/3], top[len(top)-2])
-}
-
-// ratesPoint holds the measurement of one plan: its time, its cost, its cost without exact clusters, and the number of
-// exact clusters.
-type ratesPoint struct{ seconds, cost, base, top float64 }
-
-// ratesOf solves for the rates, given the points of ratesPlans. Noise can make a rate negative; it is then set to 0,
-// and the other rate takes the whole time.
-func ratesOf(p []ratesPoint) Rates {
+// ratesOf solves for the rates, given the points of exact attention, of features, and of two plans of ratesDense. Noise
+// can make a rate negative; it is then nearly 0.
+func ratesOf(p [4]ratesPoint) Rates {
 	const least = 1e-12 // for a clock that shows no time
 	r := Rates{Exact: max(p[0].seconds, least) / p[0].cost, Features: max(p[1].seconds, least) / p[1].cost}
-	if len(p) == 2 {
-		return r
+	few, many := p[2], p[3]
+	if r.Dense = r.Exact; many.cost > few.cost {
+		r.Dense = (many.seconds - few.seconds) / (many.cost - few.cost)
 	}
-	if p[3].base > p[2].base {
-		r.Centroid = max(0, (p[3].seconds-p[2].seconds)/(p[3].base-p[2].base))
-	}
-	r.Token = max(0, p[2].seconds-r.Centroid*p[2].base)
-	// The remaining time of the two plans with exact clusters is Top·x + Visit·n.
-	rest := func(p ratesPoint) (s, x, n float64) {
-		return max(0, p.seconds-r.Token-r.Centroid*p.base), p.cost - p.base, p.top
-	}
-	s1, x1, n1 := rest(p[4])
-	s2, x2, n2 := rest(p[5])
-	if det := x1*n2 - x2*n1; det != 0 {
-		r.Top, r.Visit = (s1*n2-s2*n1)/det, (x1*s2-x2*s1)/det
-	}
-	if r.Top < 0 || r.Visit < 0 || r.Top == 0 && r.Visit == 0 {
-		top, visit := (s1+s2)/(x1+x2), (s1+s2)/(n1+n2)
-		if r.Top < 0 {
-			r.Top, r.Visit = 0, visit
-		} else {
-			r.Top, r.Visit = top, 0
-		}
-	}
+	r.Dense = max(r.Dense, 1e-15)
+	r.Group = max(0, few.seconds-r.Dense*few.cost)
 	return r
 }

@@ -63,7 +63,7 @@ func TestProcessors(t *testing.T) {
 			return join(out, dq, dk, dv)
 		},
 		"centroid": func() []float32 {
-			a := centroid.Attention{Specs: []centroid.Spec{centroid.PerQuery{Clusters: 16, Top: 2}}}
+			a := centroid.Attention{Specs: []centroid.Spec{centroid.Blocks{Clusters: 64, Queries: 32, Keys: 16}}}
 			out := attention.NewSeq[float32](1, h, n, d)
 			_, err := a.Forward(out, q, k, v)
 			check(err)

@@ -20,20 +20,13 @@ func encoderMethods() []method {
 		features("adaptive", family.Adaptive{}, 64, 32, 4, d),
 		features("adaptive", family.Adaptive{}, 128, 32, 4, d),
 	}
-	for _, s := range []spec{{Clusters: 16}, {Clusters: 64}, {Clusters: 128}} {
-		list = append(list, fitted("centroids", s, d))
-	}
-	for _, k := range []int{32, 64, 128} {
-		list = append(list, fitted("centroids and block", spec{Clusters: k, Window: 16, Block: 16}, d))
-	}
 	for _, s := range []spec{
-		{Clusters: 32, Top: 2, Window: 8, Block: 8},
-		{Clusters: 64, Top: 4, Window: 16, Block: 16},
-		{Clusters: 64, Top: 8, Window: 8, Block: 8},
-		{Clusters: 64, Top: 10, Window: 4, Block: 8},
-		{Clusters: 128, Top: 12, Window: 4, Block: 8},
+		{Clusters: 16, Queries: 128, Keys: 16}, {Clusters: 16, Queries: 128, Keys: 64},
+		{Clusters: 16, Queries: 64, Keys: 64}, {Clusters: 32, Queries: 64, Keys: 64},
+		{Clusters: 32, Queries: 64, Keys: 128}, {Clusters: 16, Queries: 64, Keys: 192},
 	} {
-		list = append(list, fitted("centroids, block and exact clusters", s, d))
+		s.Sample, s.Passes = 8*s.Clusters, 1
+		list = append(list, fitted("blocks, centroids and exact keys", s, d))
 	}
 	return list
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"fmt"
 
 	"github.com/randfeat/randfeat"
@@ -26,30 +25,19 @@ type method struct {
 }
 
 // spec is a short name for the centroids of a head.
-type spec = centroid.PerQuery
+type spec = centroid.Blocks
 
-// centroidCost returns the cost function of centroid attention. It counts the products of a query with the centroids
-// and their values, of a key with the centroids and with the landmarks that weigh it, and the exact keys that the call
-// reported.
+// centroidCost returns the cost function of centroid attention, with the exact keys that the call reported.
 func centroidCost(s spec, dim, valueDim int) func(r attention.Report, keys int) float64 {
 	return func(r attention.Report, keys int) float64 {
-		d, both, k := float64(dim), float64(dim+valueDim), float64(min(s.Clusters, keys))
-		landmarks := float64(cmp.Or(s.Landmarks, 32))
-		return (k*d + k*both + float64(r.Exact)/float64(max(1, r.Rows))*both + landmarks*d) / (2 * both)
+		asked := min(s.Keys, keys)
+		return s.Cost(keys, dim, valueDim) + (float64(r.Exact)/float64(max(1, r.Rows))-float64(asked))/2
 	}
 }
 
 // specName describes a spec. Records are found by this name: a change of its wording orphans the results so far.
 func specName(s spec) string {
-	name := ""
-	if s.Window > 0 {
-		name = fmt.Sprintf("block %d ± %d + ", s.Block, s.Window)
-	}
-	name += fmt.Sprintf("%d centroids", s.Clusters)
-	if s.Top > 0 {
-		name += fmt.Sprintf(" + %d exact clusters", s.Top)
-	}
-	return name
+	return fmt.Sprintf("blocks of %d, %d centroids + %d exact keys", s.Queries, s.Clusters, s.Keys)
 }
 
 // fitted is centroid attention that fits its centroids to the keys of every call.

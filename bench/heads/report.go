@@ -165,10 +165,10 @@ func headFigure(list []tally, heads int) figure.Figure {
 		Subtitle: "median over passages; layers have 12 heads each",
 		X:        figure.Axis{Label: "head, layer by layer", Ticks: []float64{0, 12, 24, 36, 48, 60, 72}},
 		Y:        figure.Axis{Label: "error", Log: true}}
-	for _, name := range []string{"256 features, adaptive", "64 centroids",
-		specName(spec{Clusters: 64, Window: 16, Block: 16}),
-		specName(spec{Clusters: 64, Top: 4, Window: 16, Block: 16}),
-		specName(spec{Clusters: 64, Top: 10, Window: 4, Block: 8})} {
+	for _, name := range []string{"256 features, adaptive",
+		specName(spec{Clusters: 16, Queries: 64, Keys: 64}),
+		specName(spec{Clusters: 32, Queries: 64, Keys: 128}),
+		specName(spec{Clusters: 16, Queries: 64, Keys: 192})} {
 		i := slices.IndexFunc(list, func(t tally) bool { return t.name == name })
 		if i < 0 {
 			continue

@@ -177,8 +177,6 @@ func timeForward(c *config, model string, choice *choose.Choice, choosing float6
 			}
 		}
 		switch s := p.Centroid.(type) {
-		case centroid.PerQuery:
-			clusters += float64(s.Clusters)
 		case centroid.Blocks:
 			clusters += float64(s.Clusters)
 		case centroid.Prefix:

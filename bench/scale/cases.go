@@ -197,12 +197,8 @@ func centroids(heads, length int) func() func() {
 				s.Data[i] *= 3
 			}
 		}
-		clusters := 64
-		for clusters*clusters < 2*length {
-			clusters *= 2
-		}
-		a := &centroid.Attention{Specs: []centroid.Spec{centroid.PerQuery{Clusters: clusters, Top: 4, Window: 8,
-			Block: 8}}}
+		a := &centroid.Attention{Specs: []centroid.Spec{centroid.Blocks{Clusters: 64, Keys: max(64, length/32),
+			Queries: 128}}}
 		must(a.Forward(out, q, k, v))
 		return func() { must(a.Forward(out, q, k, v)) }
 	}

@@ -55,7 +55,7 @@ func TestCommandsWithEveryKernel(t *testing.T) {
 		fit("five", "", "--probabilities"),
 		attend("--method exact"),
 		attend("--tol 0.1"),
-		attend("--method centroid --clusters 16 --top 4"),
+		attend("--method centroid --clusters 16 --keys 32"),
 		attend("--causal --family oprf --fit --features 64"),
 		{"advise", []string{"advise rows.npy --features 16 --json " + strings.Join(cheap, " ")}, ranking},
 		{"sample", []string{"sample classes.npy queries.npy -k 7 --family positive --projections 64 --json"}, draws},

@@ -44,9 +44,9 @@ cheapest candidate within --tol, or the best one within --budget; exact attentio
 the cost, the expected error and why a head stays exact. --save-spec keeps the choice, and --spec applies it to other
 data of the same model.
 
---method centroid replaces the keys by --clusters centroids. Exact weights go to the keys of the --top clusters of each
-query, to the first --sinks keys and to the --window of neighbours. With --causal, queries see the keys of their --chunk
-and the --window before it exactly; blocks of --block queries choose --keys exact keys among those before.
+--method centroid lets blocks of --block similar queries choose --keys exact keys together, and replaces the others by
+--clusters centroids. With --causal, queries also see the keys of their --chunk and the --window before it exactly, and
+blocks choose among those before.
 
 --method features uses random features for all keys except sinks and window; --family or --features implies it. The
 default family, adaptive, is fitted to the files head by head, and replaced by positive if there is no query or no key to
@@ -88,17 +88,16 @@ real ones and shows error against cost for all methods.`,
 	flags.StringVar(&f.saveSpec, "save-spec", "", "JSON `file` for the chosen methods and all fitted parameters")
 	flags.StringVar(&f.spec, "spec", "", "JSON `file` of --save-spec: use its methods and parameters")
 	flags.IntVar(&f.clusters, "clusters", defaultClusters, "number of centroids that replace the keys; 16 by default with --causal")
-	flags.IntVar(&f.top, "top", defaultTop, "without --causal: number of best clusters per query whose keys have exact weights")
-	flags.IntVar(&f.keys, "keys", defaultKeys, "with --causal: number of keys before the window that are exact for a block of queries")
+	flags.IntVar(&f.keys, "keys", defaultKeys, "number of keys that are exact for a block of queries; with --causal, of those before the window")
 	flags.IntVar(&f.chunk, "chunk", defaultChunk, "with --causal: number of positions of a chunk")
-	flags.IntVar(&f.block, "block", 0, "queries that share a --window of neighbours, by default 16, or with --causal choose --keys together, by default 384")
+	flags.IntVar(&f.block, "block", defaultBlock, "number of queries that choose --keys together; 384 by default with --causal")
 	flags.IntVar(&f.heads, "heads", 0, "heads in the columns of [L, H·d] or [B, L, H·d] arrays")
 	flags.IntVar(&f.kvHeads, "kv-heads", 0, "heads of K and V (default: as in the files, or --heads)")
 	flags.StringVar(&f.mask, "mask", "", "npy `file` of bools or integers, [L] or [B, L]: 0 marks padding keys")
 	flags.StringVar(&f.segments, "segments", "", "npy `file` of integers, [L] or [B, L]: ids of packed sequences; a query sees only keys with its id")
 	flags.StringVar(&f.keySegments, "key-segments", "", "npy `file` like --segments, for the keys, if K has another length than Q")
-	flags.IntVar(&f.window, "window", 0, "number of neighbouring keys with exact weights; 0: none, or for centroid 128 with --causal, else 16")
-	flags.IntVar(&f.sinks, "sinks", 0, "number of first keys with exact weights")
+	flags.IntVar(&f.window, "window", 0, "number of neighbouring keys with exact weights; 0: none, or 128 for centroid with --causal")
+	flags.IntVar(&f.sinks, "sinks", 0, "with features: number of first keys with exact weights")
 	flags.Float64Var(&f.scale, "scale", 0, "factor of the scores q·k (default 1/√d)")
 	flags.StringVar(&f.dtype, "dtype", "", "float32 or float64 (default: as in the files)")
 	flags.StringVar(&f.family, "family", defaultAttendFamily,

@@ -88,13 +88,9 @@ func demoPlans(causal bool, seed uint64) []demoPlan {
 					Start: attendLength / 8, Sample: 128, Passes: 1, Seed: seed})
 		}
 	} else {
-		for _, k := range []int{16, 32, 64, 128} {
-			add("centroids", centroid.PerQuery{Clusters: k, Seed: seed})
-		}
-		for _, s := range []centroid.PerQuery{{Clusters: 16, Top: 1}, {Clusters: 32, Top: 2}, {Clusters: 64, Top: 4},
-			{Clusters: 64, Top: 8}, {Clusters: 64, Top: 16}} {
-			s.Window, s.Block, s.Seed = 8, 8, seed
-			add("centroids + exact sets", s)
+		for _, keys := range []int{16, 32, 64, 128, 256} {
+			add("blocks, centroids and exact keys",
+				centroid.Blocks{Clusters: 16, Keys: keys, Queries: 64, Sample: 128, Passes: 1, Seed: seed})
 		}
 	}
 	for _, tol := range []float64{0.3, 0.2, attendTol, 0.05} {

@@ -17,19 +17,17 @@ import (
 )
 
 const (
-	defaultTol      = 0.1
-	defaultClusters = 64
-	defaultTop      = 4
-	// Defaults with --causal.
-	defaultCausalClusters, defaultKeys, defaultChunk, defaultQueries = 16, 128, 256, 384
-	// Defaults of --window for --method centroid.
-	defaultNear, defaultCausalNear = 16, 128
+	defaultTol = 0.1
+	// Defaults of --method centroid, without and with --causal.
+	defaultClusters, defaultKeys, defaultBlock = 64, 128, 128
+	causalClusters, causalBlock                = 16, 384
+	defaultChunk, defaultWindow                = 256, 128
 )
 
 // Flags that belong to one method only.
 var (
 	featureFlags  = []string{"family", "coupling", "features", "fit"}
-	centroidFlags = []string{"clusters", "top", "keys", "chunk", "block"}
+	centroidFlags = []string{"clusters", "keys", "chunk", "block"}
 	choiceFlags   = []string{"tol", "budget"}
 	nearFlags     = []string{"window", "sinks"}
 )
@@ -60,7 +58,7 @@ func (f *attendFlags) checkMethod(cmd *cobra.Command) error {
 	case changed(featureFlags...):
 		f.method, flag = "features", "method features (which --family, --coupling, --features and --fit imply)"
 	case changed(centroidFlags...):
-		f.method, flag = "centroid", "method centroid (which --clusters, --top, --keys, --chunk and --block imply)"
+		f.method, flag = "centroid", "method centroid (which --clusters, --keys, --chunk and --block imply)"
 	case changed(nearFlags...):
 		return cli.Misused("--window and --sinks need --method centroid or --method features: auto chooses them itself")
 	}
@@ -108,24 +106,20 @@ func (f *attendFlags) checkCentroid(cmd *cobra.Command) error {
 		}
 		return otherwise
 	}
-	wrong, direction := []string{"keys", "chunk"}, "needs --causal"
-	if f.causal {
-		wrong, direction = []string{"top", "sinks"}, "is for attention without --causal"
+	if cmd.Flags().Changed("sinks") {
+		return cli.Misused("--sinks is for --method features")
 	}
-	for _, name := range wrong {
-		if cmd.Flags().Changed(name) {
-			return cli.Misused("--%s %s with --method centroid", name, direction)
+	for _, name := range []string{"chunk", "window"} {
+		if cmd.Flags().Changed(name) && !f.causal {
+			return cli.Misused("--%s needs --causal with --method centroid", name)
 		}
 	}
 	if f.causal {
-		f.window = given("window", f.window, min(defaultCausalNear, f.chunk/2))
-		f.centroid = centroid.Prefix{Clusters: given("clusters", f.clusters, defaultCausalClusters), Keys: f.keys,
-			Queries: given("block", f.block, defaultQueries), Chunk: f.chunk, Window: f.window, Seed: f.seed}
+		f.window = given("window", f.window, min(defaultWindow, f.chunk/2))
+		f.centroid = centroid.Prefix{Clusters: given("clusters", f.clusters, causalClusters), Keys: f.keys,
+			Queries: given("block", f.block, causalBlock), Chunk: f.chunk, Window: f.window, Seed: f.seed}
 	} else {
-		f.window = given("window", f.window, defaultNear)
-		f.centroid = centroid.PerQuery{Clusters: f.clusters, Top: f.top, Sinks: f.sinks, Window: f.window,
-			Block: f.block,
-			Seed:  f.seed}
+		f.centroid = centroid.Blocks{Clusters: f.clusters, Keys: f.keys, Queries: f.block, Seed: f.seed}
 	}
 	if err := f.centroid.Validate(); err != nil {
 		return cli.Misused("%w", err)

@@ -19,7 +19,7 @@ type attendFlags struct {
 	method                      string
 	tol, budget                 float64
 	saveSpec, spec              string
-	clusters, top, keys         int
+	clusters, keys              int
 	chunk, block                int
 	window, sinks               int
 	centroid                    centroid.Spec // of --method centroid
