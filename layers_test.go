@@ -12,7 +12,7 @@ var layers = []string{
 	"dense",
 	"internal/buf internal/cell internal/figure internal/httpd/httpdtest " +
 		"internal/localfile internal/namedjson internal/par " +
-		"internal/rng internal/seal internal/similar internal/special internal/stattest " +
+		"internal/rng internal/seal internal/special internal/stattest internal/suggest/similar " +
 		"internal/tensorfile",
 	"internal/httpd internal/kern internal/suggest",
 	"data/internal/charset internal/npy internal/omega",
@@ -21,7 +21,7 @@ var layers = []string{
 	"data/array data/internal/datatest data/text internal/krr theory",
 	"data/sheet family internal/exec",
 	"data/files .",
-	"attention internal/cases randfeattest",
+	"attention internal/stattest/cases randfeattest",
 	"attention/centroid attention/linear internal/heads machine sampling",
 	"attention/choose internal/calc machine/tabular machine/serve",
 	"advise machine/parts",

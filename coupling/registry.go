@@ -8,7 +8,7 @@ import (
 	"sync"
 
 	"github.com/randfeat/randfeat/internal/namedjson"
-	"github.com/randfeat/randfeat/internal/similar"
+	"github.com/randfeat/randfeat/internal/suggest/similar"
 )
 
 // Info describes a coupling for listings and help texts.

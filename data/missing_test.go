@@ -1,9 +1,11 @@
 package data_test
 
 import (
+	"flag"
 	"fmt"
 	"math"
 	"os"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -15,21 +17,36 @@ import (
 	"github.com/randfeat/randfeat/data/text"
 )
 
+var update = flag.Bool("update", false, "write the texts of DefaultMissing into the documents")
+
 // The documents list the texts of DefaultMissing, and the program in docs/modelfile.md reads them so.
 func TestDefaultMissingIsDocumented(t *testing.T) {
 	code := strings.Join(data.DefaultMissing[1:len(data.DefaultMissing)-1], "`, `")
 	last := data.DefaultMissing[len(data.DefaultMissing)-1]
 	python := fmt.Sprintf("%q", data.DefaultMissing)
-	for file, want := range map[string]string{
-		"../docs/machines.md":  "Empty cells, `" + code + "` and `" + last + "` mean a missing value",
-		"../docs/modelfile.md": "text in (" + strings.ReplaceAll(python[1:len(python)-1], "\" ", "\", ") + ")",
+	for _, doc := range []struct{ file, old, want string }{
+		{"../docs/machines.md", "Empty cells, `[^.]*` mean a missing value",
+			"Empty cells, `" + code + "` and `" + last + "` mean a missing value"},
+		{"../docs/modelfile.md", `text in \([^\n]*\)`,
+			"text in (" + strings.ReplaceAll(python[1:len(python)-1], "\" ", "\", ") + ")"},
 	} {
-		b, err := os.ReadFile(file)
+		b, err := os.ReadFile(doc.file)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if content := strings.Join(strings.Fields(string(b)), " "); !strings.Contains(content, want) {
-			t.Errorf("%s does not list data.DefaultMissing. Write: %s", file, want)
+		if content := strings.Join(strings.Fields(string(b)), " "); strings.Contains(content, doc.want) {
+			continue
+		}
+		if !*update {
+			t.Errorf("%s does not list data.DefaultMissing. Run this test with -update, or write: %s", doc.file, doc.want)
+			continue
+		}
+		written := regexp.MustCompile(doc.old).ReplaceAllLiteralString(string(b), doc.want)
+		if written == string(b) {
+			t.Fatalf("%s does not say %s", doc.file, doc.old)
+		}
+		if err := os.WriteFile(doc.file, []byte(written), 0o644); err != nil {
+			t.Fatal(err)
 		}
 	}
 }

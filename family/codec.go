@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/randfeat/randfeat/internal/namedjson"
-	"github.com/randfeat/randfeat/internal/similar"
+	"github.com/randfeat/randfeat/internal/suggest/similar"
 )
 
 // errName is returned by Parse for a family without a name, or with one that no family has.

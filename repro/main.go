@@ -24,7 +24,7 @@ import (
 
 	"golang.org/x/term"
 
-	"github.com/randfeat/randfeat/internal/similar"
+	"github.com/randfeat/randfeat/internal/suggest/similar"
 	"github.com/randfeat/randfeat/repro/lab"
 	"github.com/randfeat/randfeat/repro/papers"
 	"github.com/randfeat/randfeat/web/explorer"

@@ -16,9 +16,9 @@ import (
 	"github.com/randfeat/randfeat/coupling"
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/family"
-	"github.com/randfeat/randfeat/internal/cases"
 	"github.com/randfeat/randfeat/internal/rng"
 	"github.com/randfeat/randfeat/internal/stattest"
+	"github.com/randfeat/randfeat/internal/stattest/cases"
 	"github.com/randfeat/randfeat/kernel"
 )
 

@@ -25,8 +25,8 @@ import (
 	"github.com/randfeat/randfeat/data"
 	"github.com/randfeat/randfeat/data/text"
 	"github.com/randfeat/randfeat/dense"
-	"github.com/randfeat/randfeat/internal/similar"
 	"github.com/randfeat/randfeat/internal/suggest"
+	"github.com/randfeat/randfeat/internal/suggest/similar"
 	"github.com/randfeat/randfeat/machine"
 )
 

@@ -14,7 +14,7 @@ import (
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/family"
 	"github.com/randfeat/randfeat/gomlx/rfx"
-	"github.com/randfeat/randfeat/internal/cases"
+	"github.com/randfeat/randfeat/internal/stattest/cases"
 	"github.com/randfeat/randfeat/kernel"
 )
 

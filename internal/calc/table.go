@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"sort"
 
-	"github.com/randfeat/randfeat/internal/similar"
+	"github.com/randfeat/randfeat/internal/suggest/similar"
 )
 
 // ErrUnknown is wrapped by the error about a name that the calculator does not have.

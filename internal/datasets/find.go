@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/randfeat/randfeat/internal/similar"
+	"github.com/randfeat/randfeat/internal/suggest/similar"
 )
 
 // Find returns the set of a name; the error suggests a similar name.

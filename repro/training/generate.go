@@ -12,7 +12,7 @@ import (
 	"github.com/randfeat/randfeat/gomlx/backend"
 	"github.com/randfeat/randfeat/gomlx/layer"
 	"github.com/randfeat/randfeat/gomlx/train"
-	"github.com/randfeat/randfeat/internal/similar"
+	"github.com/randfeat/randfeat/internal/suggest/similar"
 	"github.com/randfeat/randfeat/repro/training/models"
 	"github.com/randfeat/randfeat/repro/training/text"
 )

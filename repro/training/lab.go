@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/randfeat/randfeat/gomlx/backend"
-	"github.com/randfeat/randfeat/internal/similar"
+	"github.com/randfeat/randfeat/internal/suggest/similar"
 	"github.com/randfeat/randfeat/repro/training/lab"
 )
 

@@ -17,7 +17,7 @@ import (
 	"os"
 	"slices"
 
-	"github.com/randfeat/randfeat/internal/similar"
+	"github.com/randfeat/randfeat/internal/suggest/similar"
 )
 
 const usage = `training trains models with random-feature attention on GoMLX, and repeats the papers' experiments.

@@ -14,7 +14,7 @@ import (
 	"github.com/randfeat/randfeat/gomlx/backend"
 	"github.com/randfeat/randfeat/gomlx/pretrained"
 	"github.com/randfeat/randfeat/gomlx/rfx"
-	"github.com/randfeat/randfeat/internal/similar"
+	"github.com/randfeat/randfeat/internal/suggest/similar"
 )
 
 type convertFlags struct {

@@ -12,7 +12,7 @@ import (
 
 	"github.com/randfeat/randfeat/gomlx/backend"
 	"github.com/randfeat/randfeat/gomlx/pretrained"
-	"github.com/randfeat/randfeat/internal/similar"
+	"github.com/randfeat/randfeat/internal/suggest/similar"
 )
 
 func eval(args []string) error {

@@ -15,7 +15,7 @@ import (
 	"os"
 	"slices"
 
-	"github.com/randfeat/randfeat/internal/similar"
+	"github.com/randfeat/randfeat/internal/suggest/similar"
 )
 
 const usage = `rfx measures attention with random features on GoMLX, and converts pretrained models to it.

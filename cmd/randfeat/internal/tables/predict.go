@@ -19,7 +19,7 @@ import (
 	"github.com/randfeat/randfeat/data/files"
 	"github.com/randfeat/randfeat/data/parquet"
 	"github.com/randfeat/randfeat/internal/cell"
-	"github.com/randfeat/randfeat/internal/similar"
+	"github.com/randfeat/randfeat/internal/suggest/similar"
 	"github.com/randfeat/randfeat/machine"
 )
 
