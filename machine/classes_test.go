@@ -122,6 +122,29 @@ func folds(n int, share, gap float64, r *rand.Rand) (out []*Evaluation) {
 	return out
 }
 
+// With several classes, area and limits are the means of those of each class against the rest. A class that does not
+// occur does not count.
+func TestAUCOfSeveralClasses(t *testing.T) {
+	r := rand.New(rand.NewPCG(3, 41))
+	all := ranks{classes: 4}
+	for i := range 90 {
+		p := []float64{r.Float64(), r.Float64(), r.Float64(), r.Float64()}
+		p[i%3] += 0.5
+		all.add(i%3, p, 1)
+	}
+	models := []*ranks{&all}
+	var want Score
+	for c := range 3 {
+		s := areaOf(models, c)
+		want.Value, want.Low, want.High = want.Value+s.Value/3, want.Low+s.Low/3, want.High+s.High/3
+	}
+	got := meanArea(models, 4)
+	same := close12(got.Value, want.Value) && close12(got.Low, want.Low) && close12(got.High, want.High)
+	if !same || got.Rows != 90 {
+		t.Errorf("mean area %+v, want %+v", got, want)
+	}
+}
+
 // The area over the models of folds is that within folds: unbiased for few rows, with an interval that holds. A ranking
 // of all rows together is too low, because models of folds with few positives have larger intercepts.
 func TestAUCOfFolds(t *testing.T) {
