@@ -17,6 +17,7 @@ import (
 type Decoder struct {
 	model    *decoder.Model
 	tokens   *token.Tokenizer
+	chat     *chatFormat
 	base     func() [32]byte // fingerprint of the model; the first call reads its files
 	variants []variant       // ways to attend, ascending in the length of the first text; none: exact
 	keys     int             // keys that a head keeps on average, see Constant; 0: all

@@ -105,7 +105,7 @@ func openIn(src *weights.Source, name string, opt Options) (*Model, error) {
 	src.Release() // the weights are packed: their pages in the file are not needed until the fingerprint reads them
 	switch {
 	case m.Decoder != nil:
-		m.Decoder.tokens = m.Tokens
+		m.Decoder.tokens, m.Decoder.chat = m.Tokens, newChatFormat(m.Tokens)
 	case m.Ranker != nil:
 		m.Ranker.tokens = m.Tokens
 	default:

@@ -3,13 +3,11 @@
 //	go run ./bench -decoder DIR/smollm2.gguf -encoder DIR/minilm
 //	go run ./bench -decoder DIR/smollm2.gguf -only -long 7936 -compact 8
 //	go run ./bench -decoder random:smollm2 -threads 1,2,4,8,16     # random weights of the same sizes
-//	go run ./bench -results RESULTS.md -weights DIR -text wiki.txt  # with llama.cpp, PyTorch and onnxruntime
 //
 // Token ids are arbitrary: the speed does not depend on them.
 package main
 
 import (
-	"context"
 	"encoding/json"
 	"flag"
 	"fmt"
@@ -32,7 +30,7 @@ import (
 )
 
 func main() {
-	os.Exit(run(context.Background(), os.Args[1:], os.Stdout, os.Stderr))
+	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
 }
 
 // result is one line of output. The programs in peers print the same fields.
@@ -60,7 +58,7 @@ type bench struct {
 	factor int // of the compaction before decode; 0: none
 }
 
-func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+func run(args []string, stdout, stderr io.Writer) int {
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	dec := flags.String("decoder", "", "GGUF file or folder of a decoder")
@@ -70,33 +68,16 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	threads := flags.String("threads", "", "run the decoder with each of these numbers of threads, such as 1,2,4")
 	floats := flags.Bool("float32", false, "only weights in float32 (default: only quantised for decoders, both for encoders)")
 	memory := flags.String("memory", "exact", "how heads remember: exact, chunks (centroids) or slots (512 keys)")
-	write := flags.String("write", "", "write the random model of -decoder to this GGUF file")
 	short := flags.Bool("short", false, "read 256 tokens only")
 	readThreads := flags.Int("read-threads", 0, "threads while reading before -long; 0: as many as otherwise")
 	factor := flags.Int("compact", 0, "decode again after keeping one of so many keys; one head of eleven keeps all")
 	only := flags.Bool("only", false, "only decode after -long tokens")
-	results := flags.String("results", "", "measure models and peers and write this file, RESULTS.md")
-	k := &book{ctx: ctx}
-	flags.StringVar(&k.folder, "weights", "", "-results: folder of models, see docs/models.md")
-	flags.StringVar(&k.text, "text", "", "-results: file of text for losses")
-	flags.StringVar(&k.python, "python", "python3", "-results: Python with llama-cpp-python, torch, onnxruntime")
-	flags.IntVar(&k.turns, "turns", 2, "-results: runs of each program, in turns")
-	flags.StringVar(&k.threads, "threads-from", "", "-results: output of -threads")
-	part := flags.String("part", "", "-results: measure only these sections, separated by commas")
 	if err := flags.Parse(args); err != nil {
 		return 2
 	}
 	b := &bench{json.NewEncoder(stdout), *repeat, *memory, *short, *only, *readThreads, *factor}
 	var err error
-	if *write != "" {
-		var f *randomFile
-		if f, err = newRandom(strings.TrimPrefix(*dec, "random:")); err == nil {
-			err = f.writeGGUF(*write)
-		}
-	} else if *results != "" {
-		fmt.Fprintln(stderr, machine())
-		err = k.write(*results, strings.FieldsFunc(*part, func(r rune) bool { return r == ',' }))
-	} else if *dec != "" {
+	if *dec != "" {
 		err = b.decoder(*dec, *floats, *long, *threads)
 	}
 	if *enc != "" && err == nil {

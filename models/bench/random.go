@@ -2,12 +2,8 @@ package main
 
 import (
 	"encoding/binary"
-	"errors"
 	"fmt"
-	"math"
 	"math/rand/v2"
-	"os"
-	"slices"
 	"strings"
 
 	"github.com/randfeat/randfeat/models/weights"
@@ -97,95 +93,4 @@ func (f *randomFile) Tensor(name string) (weights.Tensor, error) {
 		}
 	}
 	return t, nil
-}
-
-// ggufNames has the names of the tensors of a layer, in GGUF files and in Hugging Face.
-var ggufNames = []struct{ gguf, name string }{{"attn_norm", "input_layernorm"},
-	{"attn_q", "self_attn.q_proj"}, {"attn_k", "self_attn.k_proj"}, {"attn_v", "self_attn.v_proj"},
-	{"attn_output", "self_attn.o_proj"}, {"ffn_norm", "post_attention_layernorm"}, {"ffn_gate", "mlp.gate_proj"},
-	{"ffn_up", "mlp.up_proj"}, {"ffn_down", "mlp.down_proj"}}
-
-// writeGGUF writes the model for llama.cpp: header, metadata, tensor infos with offsets, then the tensors, each
-// padded to 32 bytes. It has no tokenizer.
-func (f *randomFile) writeGGUF(path string) error {
-	c, le := &f.config, binary.LittleEndian
-	text := func(b []byte, s string) []byte { return append(le.AppendUint64(b, uint64(len(s))), s...) }
-	var fields, infos []byte
-	nFields, nInfos, size := 0, 0, 0
-	number := func(key string, v int) {
-		nFields++
-		fields = le.AppendUint32(le.AppendUint32(text(fields, key), 4), uint32(v))
-	}
-	float := func(key string, v float32) {
-		nFields++
-		fields = le.AppendUint32(le.AppendUint32(text(fields, key), 6), math.Float32bits(v))
-	}
-	word := func(key, v string) {
-		nFields++
-		fields = text(le.AppendUint32(text(fields, key), 8), v)
-	}
-	a := c.Architecture + "."
-	word("general.architecture", c.Architecture)
-	word("tokenizer.ggml.model", "no_vocab")
-	for key, v := range map[string]int{"context_length": c.MaxPositions, "embedding_length": c.Hidden,
-		"block_count": c.Layers, "feed_forward_length": c.FFN, "attention.head_count": c.Heads,
-		"attention.head_count_kv": c.KVHeads, "rope.dimension_count": c.HeadDim, "vocab_size": c.Vocab} {
-		number(a+key, v)
-	}
-	float(a+"attention.layer_norm_rms_epsilon", float32(c.NormEps))
-	float(a+"rope.freq_base", 1e5)
-	var order []string // of Hugging Face's names
-	kinds := map[weights.Type]uint32{
-		weights.F32: 0, weights.Q4_0: 2, weights.Q4_1: 3, weights.Q8_0: 8, weights.Q4_K: 12,
-	}
-	add := func(gguf, name string) error {
-		t, err := f.Tensor(name)
-		if err != nil {
-			return err
-		}
-		nInfos++
-		infos = le.AppendUint32(text(infos, gguf), uint32(len(t.Shape)))
-		for i := range t.Shape {
-			infos = le.AppendUint64(infos, uint64(t.Shape[len(t.Shape)-1-i]))
-		}
-		infos = le.AppendUint64(le.AppendUint32(infos, kinds[t.Type]), uint64(size))
-		size += (len(t.Data) + 31) / 32 * 32
-		order = append(order, name)
-		return nil
-	}
-	err := errors.Join(add("token_embd.weight", "model.embed_tokens.weight"),
-		add("output_norm.weight", "model.norm.weight"))
-	for l := range c.Layers {
-		for _, n := range ggufNames {
-			p, to := fmt.Sprintf("model.layers.%d.%s", l, n.name), fmt.Sprintf("blk.%d.%s", l, n.gguf)
-			err = errors.Join(err, add(to+".weight", p+".weight"))
-			if c.Architecture == "qwen2" && strings.Contains("attn_q attn_k attn_v", n.gguf) {
-				err = errors.Join(err, add(to+".bias", p+".bias"))
-			}
-		}
-	}
-	if err != nil {
-		return err
-	}
-	head := le.AppendUint32([]byte("GGUF"), 3)
-	head = le.AppendUint64(le.AppendUint64(head, uint64(nInfos)), uint64(nFields))
-	head = slices.Concat(head, fields, infos)
-	w, err := os.Create(path)
-	if err != nil {
-		return err
-	}
-	defer w.Close()
-	if _, err := w.Write(append(head, make([]byte, (32-len(head)%32)%32)...)); err != nil {
-		return err
-	}
-	for _, name := range order {
-		t, err := f.Tensor(name)
-		if err != nil {
-			return err
-		}
-		if _, err := w.Write(append(t.Data, make([]byte, (32-len(t.Data)%32)%32)...)); err != nil {
-			return err
-		}
-	}
-	return w.Close()
 }

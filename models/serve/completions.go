@@ -17,29 +17,38 @@ import (
 	"github.com/randfeat/randfeat/models"
 )
 
-// CompletionRequest is the body of /v1/completions. Requests with unsupported fields that would change the text are
-// refused.
-type CompletionRequest struct {
-	Prompt      texts    `json:"prompt"`
+// sampling has the fields that both kinds of requests for text share. Requests with fields that would change the text
+// and are not supported are refused.
+type sampling struct {
 	Model       string   `json:"model"`
-	MaxTokens   *int     `json:"max_tokens"`  // 16 by default, as with OpenAI
+	MaxTokens   *int     `json:"max_tokens"`
 	Temperature *float64 `json:"temperature"` // 1 by default
 	TopP        *float64 `json:"top_p"`
 	Seed        *uint64  `json:"seed"`
 	Stop        texts    `json:"stop"`
 	Stream      bool     `json:"stream"`
+	Options     *struct {
+		Usage bool `json:"include_usage"` // a last event has the usage
+	} `json:"stream_options"`
 
 	N        *int            `json:"n"`
-	BestOf   *int            `json:"best_of"`
-	Echo     bool            `json:"echo"`
-	Suffix   *string         `json:"suffix"`
-	Logprobs *int            `json:"logprobs"`
 	Bias     json.RawMessage `json:"logit_bias"`
 	Presence float64         `json:"presence_penalty"`
 	Repeat   float64         `json:"frequency_penalty"`
+	User     string          `json:"user"` // changes nothing
 }
 
-// Completion is the response of /v1/completions, and each of its events.
+// CompletionRequest is the body of /v1/completions.
+type CompletionRequest struct {
+	sampling
+	Prompt   texts   `json:"prompt"`
+	BestOf   *int    `json:"best_of"`
+	Echo     bool    `json:"echo"`
+	Suffix   *string `json:"suffix"`
+	Logprobs *int    `json:"logprobs"`
+}
+
+// Completion is the response of /v1/completions and of /v1/chat/completions, and each of its events.
 type Completion struct {
 	ID      string   `json:"id"`
 	Object  string   `json:"object"`
@@ -47,20 +56,29 @@ type Completion struct {
 	Model   string   `json:"model"`
 	Choices []Choice `json:"choices"`
 	Usage   *Usage   `json:"usage,omitempty"`
+
+	chat       bool
+	usageEvent bool // the usage has an event of its own
 }
 
-// Choice is a text, or a piece of it.
+// Choice is a text, a message of a conversation, or a piece of one of them.
 type Choice struct {
-	Text   string  `json:"text"`
-	Index  int     `json:"index"`
-	Reason *string `json:"finish_reason"` // stop or length; null before the end
+	Text    *string `json:"text,omitempty"`
+	Message *Answer `json:"message,omitempty"`
+	Delta   *Answer `json:"delta,omitempty"`
+	Index   int     `json:"index"`
+	Reason  *string `json:"finish_reason"` // stop or length; null before the end
+}
+
+// Answer is the message of the model. Events have the role once and then pieces of the content.
+type Answer struct {
+	Role    string  `json:"role,omitempty"`
+	Content *string `json:"content,omitempty"`
 }
 
 // unsupported returns the name of the first field that asks for something unsupported, or "".
 func (q *CompletionRequest) unsupported() string {
 	switch {
-	case q.N != nil && *q.N != 1:
-		return "n"
 	case q.BestOf != nil && *q.BestOf != 1:
 		return "best_of"
 	case q.Echo:
@@ -69,6 +87,14 @@ func (q *CompletionRequest) unsupported() string {
 		return "suffix"
 	case q.Logprobs != nil:
 		return "logprobs"
+	}
+	return q.sampling.unsupported()
+}
+
+func (q *sampling) unsupported() string {
+	switch {
+	case q.N != nil && *q.N != 1:
+		return "n"
 	case len(q.Bias) > 0 && string(q.Bias) != "null" && string(q.Bias) != "{}":
 		return "logit_bias"
 	case q.Presence != 0:
@@ -80,8 +106,8 @@ func (q *CompletionRequest) unsupported() string {
 }
 
 // settings returns the settings of generation. param names a field that is out of range, or is empty.
-func (q *CompletionRequest) settings(most int) (g models.Generate, param string) {
-	g = models.Generate{MaxTokens: 16, Temperature: 1, TopP: 1, Stop: q.Stop}
+func (q *sampling) settings(otherwise, most int) (g models.Generate, param string) {
+	g = models.Generate{MaxTokens: otherwise, Temperature: 1, TopP: 1, Stop: q.Stop}
 	if q.MaxTokens != nil {
 		g.MaxTokens = *q.MaxTokens
 	}
@@ -109,26 +135,15 @@ func (q *CompletionRequest) settings(most int) (g models.Generate, param string)
 	return g, param
 }
 
-// completions checks the request, reserves memory for its session, and generates on a goroutine of its own. That
-// goroutine never waits for the client: it hands its text to pieces, from which this one writes.
 func (s *Server) completions(w http.ResponseWriter, r *http.Request, body *httpd.Body) {
 	var q CompletionRequest
-	if !decode(w, body, &q) {
-		return
-	}
 	d := s.model.Decoder
-	if d == nil {
-		refuse(w, http.StatusNotFound, "model", "%s embeds texts and does not generate", s.opt.Name)
+	if !s.decoder(w) || !decode(w, body, &q) || !supported(w, q.unsupported()) {
 		return
 	}
-	if p := q.unsupported(); p != "" {
-		refuse(w, http.StatusBadRequest, p, "%s is not supported", p)
-		return
-	}
-	g, param := q.settings(s.opt.Limits.Tokens)
+	g, param := q.settings(16, s.opt.Limits.Tokens)
 	if param != "" {
-		refuse(w, http.StatusBadRequest, param, "%s is out of range (at most %d tokens are generated)", param,
-			s.opt.Limits.Tokens)
+		s.outOfRange(w, param)
 		return
 	}
 	if len(q.Prompt) != 1 {
@@ -154,7 +169,35 @@ func (s *Server) completions(w http.ResponseWriter, r *http.Request, body *httpd
 			g.MaxTokens, d.Context())
 		return
 	}
-	bytes := d.SessionBytes(len(ids) + g.MaxTokens)
+	s.reply(w, r, &q.sampling, Completion{ID: "cmpl-" + rand.Text(), Object: "text_completion"}, ids, g)
+}
+
+// decoder refuses requests for text if the model does not generate any.
+func (s *Server) decoder(w http.ResponseWriter) bool {
+	if s.model.Decoder == nil {
+		refuse(w, http.StatusNotFound, "model", "%s does not generate text", s.opt.Name)
+	}
+	return s.model.Decoder != nil
+}
+
+// supported refuses a request with a field that is not supported, if there is one.
+func supported(w http.ResponseWriter, field string) bool {
+	if field != "" {
+		refuse(w, http.StatusBadRequest, field, "%s is not supported", field)
+	}
+	return field == ""
+}
+
+func (s *Server) outOfRange(w http.ResponseWriter, param string) {
+	refuse(w, http.StatusBadRequest, param, "%s is out of range (at most %d tokens are generated)", param,
+		s.opt.Limits.Tokens)
+}
+
+// reply reserves memory for a session and generates on a goroutine of its own. That goroutine never waits for the
+// client: it hands its text to pieces, from which this one writes.
+func (s *Server) reply(w http.ResponseWriter, r *http.Request, q *sampling, c Completion, ids []int32,
+	g models.Generate) {
+	bytes := s.model.Decoder.SessionBytes(len(ids) + g.MaxTokens)
 	if bytes > s.opt.Limits.Memory {
 		refuse(w, http.StatusBadRequest, "prompt", "the session takes %d bytes, this server gives %d", bytes,
 			s.opt.Limits.Memory)
@@ -164,7 +207,8 @@ func (s *Server) completions(w http.ResponseWriter, r *http.Request, body *httpd
 		refuseBody(w, s.memory.Full())
 		return
 	}
-	c := Completion{ID: "cmpl-" + rand.Text(), Object: "text_completion", Created: time.Now().Unix(), Model: s.opt.Name}
+	c.Created, c.Model = time.Now().Unix(), s.opt.Name
+	c.usageEvent = q.Options != nil && q.Options.Usage
 	b := newPieces()
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel() // ends the generation if writing to the client fails
@@ -181,7 +225,10 @@ func (s *Server) completions(w http.ResponseWriter, r *http.Request, body *httpd
 		s.refuseError(w, err)
 		return
 	}
-	c.Choices = []Choice{{Text: text, Reason: reason(done)}}
+	c.Choices = []Choice{{Text: &text, Reason: reason(done)}}
+	if c.chat {
+		c.Choices = []Choice{{Message: &Answer{"assistant", &text}, Reason: reason(done)}}
+	}
 	c.Usage = usage(len(ids), done)
 	s.answer(w, c)
 }
@@ -246,7 +293,7 @@ func (s *Server) stream(ctx context.Context, w http.ResponseWriter, c Completion
 		}
 		return out.Flush()
 	}
-	for {
+	for first := true; ; first = false {
 		text, done, ended, err := b.next(ctx)
 		if err != nil {
 			if !began {
@@ -257,12 +304,26 @@ func (s *Server) stream(ctx context.Context, w http.ResponseWriter, c Completion
 			}
 			return
 		}
-		c.Choices = []Choice{{Text: text}}
+		c.Choices = []Choice{{Text: &text}}
+		if c.chat {
+			c.Choices = []Choice{{Delta: &Answer{Content: &text}}}
+			if first {
+				c.Choices[0].Delta.Role = "assistant"
+			}
+		}
 		if ended {
-			c.Choices[0].Reason, c.Usage = reason(done), usage(prompt, done)
+			if c.Choices[0].Reason = reason(done); !c.chat && !c.usageEvent {
+				c.Usage = usage(prompt, done)
+			}
 		}
 		if event(c) != nil {
-			return // the client is gone; the deferred cancel of completions ends the generation
+			return // the client is gone; the deferred cancel of reply ends the generation
+		}
+		if ended && c.usageEvent {
+			c.Choices, c.Usage = []Choice{}, usage(prompt, done)
+			if event(c) != nil {
+				return
+			}
 		}
 		if ended {
 			_, _ = w.Write([]byte("data: [DONE]\n\n"))

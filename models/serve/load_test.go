@@ -32,7 +32,7 @@ func TestLoad(t *testing.T) {
 		if err := json.Unmarshal([]byte(body), &c); err != nil || len(c.Choices) != 1 {
 			t.Fatalf("%s (%v)", body, err)
 		}
-		return c.Choices[0].Text
+		return *c.Choices[0].Text
 	}
 	_, body := post(t, url, "/v1/completions", prompt+`}`)
 	want := text(body)

@@ -2,6 +2,7 @@
 //
 //	POST /v1/embeddings    texts in, embeddings out (encoders)
 //	POST /v1/completions   a prompt in, text out, at once or as server-sent events (decoders)
+//	POST /v1/chat/completions   messages in, the next message out (decoders with a conversation format)
 //	GET  /v1/models        the name of the model
 //	GET  /healthz, /readyz
 //
@@ -114,7 +115,12 @@ func New(m *models.Model, opt Options) *Server {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /v1/embeddings", s.limited(s.embeddings))
 	mux.HandleFunc("POST /v1/completions", s.limited(s.completions))
+	mux.HandleFunc("POST /v1/chat/completions", s.limited(s.chat))
+	mux.HandleFunc("POST /v1/responses", func(w http.ResponseWriter, _ *http.Request) {
+		refuse(w, http.StatusNotFound, "", "/v1/responses is not served: send messages to /v1/chat/completions")
+	})
 	mux.HandleFunc("GET /v1/models", s.models)
+	mux.HandleFunc("GET /v1/models/{name...}", s.retrieve)
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "ok\n") })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
 		if s.http.Stopping() {
@@ -281,14 +287,24 @@ func decode(w http.ResponseWriter, body *httpd.Body, v any) (ok bool) {
 	return false
 }
 
+// entry describes the model to clients.
+type entry struct {
+	ID      string `json:"id"`
+	Object  string `json:"object"`
+	Created int64  `json:"created"`
+	OwnedBy string `json:"owned_by"`
+}
+
 func (s *Server) models(w http.ResponseWriter, _ *http.Request) {
-	type entry struct {
-		ID      string `json:"id"`
-		Object  string `json:"object"`
-		Created int64  `json:"created"`
-		OwnedBy string `json:"owned_by"`
-	}
 	s.answer(w, map[string]any{"object": "list", "data": []entry{{s.opt.Name, "model", 0, "local"}}})
+}
+
+func (s *Server) retrieve(w http.ResponseWriter, r *http.Request) {
+	if name := r.PathValue("name"); name != s.opt.Name {
+		refuse(w, http.StatusNotFound, "model", "no model %q, only %q", name, s.opt.Name)
+		return
+	}
+	s.answer(w, entry{s.opt.Name, "model", 0, "local"})
 }
 
 // answer writes a JSON object. A client that does not take it within Limits.Write loses the connection.

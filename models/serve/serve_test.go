@@ -9,6 +9,8 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
+	"os/exec"
 	"strings"
 	"sync"
 	"testing"
@@ -98,7 +100,7 @@ func TestCompletions(t *testing.T) {
 	status, body := post(t, url, "/v1/completions", prompt+`}`)
 	var a serve.Completion
 	if err := json.Unmarshal([]byte(body), &a); status != 200 || err != nil || len(a.Choices) != 1 ||
-		a.Choices[0].Reason == nil || a.Usage.CompletionTokens == 0 || a.Choices[0].Text == "" {
+		a.Choices[0].Reason == nil || a.Usage.CompletionTokens == 0 || *a.Choices[0].Text == "" {
 		t.Fatalf("%d %s (%v)", status, body, err)
 	}
 	status, events := post(t, url, "/v1/completions", prompt+`, "stream": true}`)
@@ -115,10 +117,10 @@ func TestCompletions(t *testing.T) {
 		if err := json.Unmarshal([]byte(data), &e); err != nil {
 			t.Fatalf("%q: %v", data, err)
 		}
-		text += e.Choices[0].Text
+		text += *e.Choices[0].Text
 	}
-	if status != 200 || text != a.Choices[0].Text || last != "[DONE]" {
-		t.Errorf("%d: %q and %q, want %q", status, text, last, a.Choices[0].Text)
+	if status != 200 || text != *a.Choices[0].Text || last != "[DONE]" {
+		t.Errorf("%d: %q and %q, want %q", status, text, last, *a.Choices[0].Text)
 	}
 	if status, body := post(t, url, "/v1/embeddings", `{"input": "x"}`); status != 404 {
 		t.Errorf("%d %s", status, body)
@@ -315,3 +317,109 @@ func (r *recorder) Header() http.Header         { return r.header }
 func (r *recorder) WriteHeader(status int)      { r.status = status }
 func (r *recorder) Write(b []byte) (int, error) { return r.body.Write(b) }
 func (r *recorder) Flush()                      {}
+
+// Conversations are answered with the tokens that generation from the rendered text gives, at once and piece by piece.
+func TestChatCompletions(t *testing.T) {
+	url, _ := start(t, "llama", serve.Options{Limits: serve.Limits{Tokens: 100}})
+	const q = `{"model": "x", "seed": 1, "max_completion_tokens": 12, "messages": [{"role": "system", "content": "Be short."},
+		{"role": "user", "content": [{"type": "text", "text": "Hello"}]}]`
+	status, body := post(t, url, "/v1/chat/completions", q+"}")
+	var c serve.Completion
+	if err := json.Unmarshal([]byte(body), &c); status != 200 || err != nil || c.Object != "chat.completion" ||
+		c.Choices[0].Message == nil || c.Choices[0].Message.Role != "assistant" || c.Usage.CompletionTokens == 0 {
+		t.Fatalf("%d %s (%v)", status, body, err)
+	}
+	_, events := post(t, url, "/v1/chat/completions", q+`, "stream": true, "stream_options": {"include_usage": true}}`)
+	var text strings.Builder
+	lines := strings.Split(strings.TrimSpace(events), "\n\n")
+	for i, line := range lines[:len(lines)-1] {
+		var e serve.Completion
+		if err := json.Unmarshal([]byte(strings.TrimPrefix(line, "data: ")), &e); err != nil ||
+			e.Object != "chat.completion.chunk" {
+			t.Fatalf("%s: %v", line, err)
+		}
+		switch {
+		case i == len(lines)-2: // the usage alone
+			if len(e.Choices) != 0 || e.Usage == nil || *e.Usage != *c.Usage {
+				t.Errorf("the last event is %s", line)
+			}
+		case e.Usage != nil || (e.Choices[0].Delta.Role == "assistant") != (i == 0):
+			t.Errorf("event %d is %s", i, line)
+		default:
+			text.WriteString(*e.Choices[0].Delta.Content)
+		}
+	}
+	if lines[len(lines)-1] != "data: [DONE]" || text.String() != *c.Choices[0].Message.Content {
+		t.Errorf("%q in pieces, %q at once", text.String(), *c.Choices[0].Message.Content)
+	}
+	long := strings.Repeat("a ", 500)
+	for body, want := range map[string]string{
+		`{}`: "0 messages",
+		q + `, "response_format": {"type": "json_object"}}`:                    "response_format is not supported",
+		q + `, "tools": [{"type": "function"}]}`:                               "tools is not supported",
+		q + `, "top_k": 5}`:                                                    `"top_k" is not supported`,
+		q + `, "logprobs": true}`:                                              "logprobs is not supported",
+		`{"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}`: `the type "image_url"`,
+		`{"messages": [{"role": "user", "content": "a", "tool_calls": [1]}]}`:  `the field "tool_calls"`,
+		`{"messages": [{"role": "user", "content": "a"}], "max_tokens": 1000}`: "max_tokens is out of range",
+		`{"messages": [{"role": "user", "content": "` + long + `"}]}`:          "context",
+	} {
+		if status, answer := post(t, url, "/v1/chat/completions", body); status != 400 || !strings.Contains(
+			strings.ReplaceAll(answer, `\"`, `"`), want) {
+			t.Errorf("%.60s: %d %s, want %s", body, status, answer, want)
+		}
+	}
+	if status, body := post(t, url, "/v1/responses", q+"}"); status != 404 ||
+		!strings.Contains(body, "chat/completions") {
+		t.Errorf("%d %s", status, body)
+	}
+	for name, want := range map[string]int{"tiny": 200, "other": 404} {
+		r, err := http.Get(url + "/v1/models/" + name)
+		if err != nil || r.StatusCode != want {
+			t.Errorf("%s: %v, %v", name, r, err)
+		}
+		r.Body.Close()
+	}
+}
+
+// The calls of OpenAI's Python client work, where Python has it.
+func TestPythonClient(t *testing.T) {
+	python := "python3"
+	if p := os.Getenv("RANDFEAT_PYTHON"); p != "" {
+		python = p
+	}
+	if err := exec.Command(python, "-c", "import openai").Run(); err != nil {
+		t.Skip("no Python with the package openai (RANDFEAT_PYTHON names another)")
+	}
+	decoder, _ := start(t, "llama", serve.Options{})
+	encoder, _ := start(t, "bert", serve.Options{})
+	const program = `
+import sys, openai
+d, e = (openai.OpenAI(base_url=u + "/v1", api_key="x", max_retries=0) for u in sys.argv[1:3])
+assert [m.id for m in d.models.list()] == ["tiny"] and d.models.retrieve("tiny").id == "tiny"
+q = dict(model="tiny", messages=[{"role": "user", "content": "Hello"}], max_tokens=8, seed=1)
+c = d.chat.completions.create(**q)
+text = c.choices[0].message.content
+assert c.usage.completion_tokens > 0 and c.choices[0].finish_reason in ("stop", "length")
+events = list(d.chat.completions.create(**q, stream=True, stream_options={"include_usage": True}))
+assert events[-1].usage.completion_tokens == c.usage.completion_tokens
+assert "".join(x.choices[0].delta.content or "" for x in events if x.choices) == text
+p = d.completions.create(model="tiny", prompt="Once", max_tokens=4, stop=["zzz"])
+assert p.choices[0].text is not None and p.usage.prompt_tokens > 0
+v = e.embeddings.create(model="tiny", input=["a", "b"], dimensions=8)
+assert [len(x.embedding) for x in v.data] == [8, 8]
+for call in (lambda: d.responses.create(model="tiny", input="x"), lambda: d.models.retrieve("none"),
+             lambda: d.chat.completions.create(**q, response_format={"type": "json_object"}),
+             lambda: d.chat.completions.create(**q, tools=[{"type": "function", "function": {"name": "f"}}])):
+    try:
+        call()
+        sys.exit("a call that is not supported was answered")
+    except openai.APIStatusError as err:
+        assert err.status_code in (400, 404), err
+print("done")
+`
+	out, err := exec.Command(python, "-c", program, decoder, encoder).CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "done") {
+		t.Errorf("%v: %s", err, out)
+	}
+}

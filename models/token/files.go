@@ -123,16 +123,25 @@ func (f files) readEnds(t *Tokenizer) error {
 		t.ends = append(t.ends, many...)
 	}
 	var config struct {
-		End json.RawMessage `json:"eos_token"`
+		End   json.RawMessage `json:"eos_token"`
+		Begin json.RawMessage `json:"bos_token"`
+		Chat  json.RawMessage `json:"chat_template"`
 	}
 	if err := f.json("tokenizer_config.json", &config); err != nil {
 		return err
 	}
-	var text string
-	var object struct{ Content string }
-	if json.Unmarshal(config.End, &text) != nil && json.Unmarshal(config.End, &object) == nil {
-		text = object.Content
+	marker := func(b json.RawMessage) (text string) {
+		var object struct{ Content string }
+		if json.Unmarshal(b, &text) != nil && json.Unmarshal(b, &object) == nil {
+			text = object.Content
+		}
+		return text
 	}
+	t.Chat.BOS, t.Chat.EOS = marker(config.Begin), marker(config.End)
+	if err := f.readChat(t, config.Chat); err != nil {
+		return err
+	}
+	text := t.Chat.EOS
 	if id, ok := t.ids[text]; ok && text != "" {
 		t.ends = append(t.ends, id)
 	}
@@ -140,6 +149,30 @@ func (f files) readEnds(t *Tokenizer) error {
 	slices.Sort(t.ends)
 	t.ends = slices.Compact(t.ends)
 	return nil
+}
+
+// readChat reads the template of conversations: a file of its own, or a field that has one template or several with
+// names.
+func (f files) readChat(t *Tokenizer, field json.RawMessage) error {
+	b, err := f.Read("chat_template.jinja", maxFile)
+	if err == nil {
+		t.Chat.Template = string(b)
+		return nil
+	}
+	var list []struct{ Name, Template string }
+	if len(field) > 0 && json.Unmarshal(field, &t.Chat.Template) != nil && json.Unmarshal(field, &list) != nil {
+		return fmt.Errorf("%s: chat_template is neither a text nor a list: %w", f.Path("tokenizer_config.json"),
+			ErrFormat)
+	}
+	for _, c := range list {
+		if c.Name == "default" {
+			t.Chat.Template = c.Template
+		}
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		err = nil
+	}
+	return err
 }
 
 // json reads a file into v. A missing file leaves v unchanged.
@@ -257,6 +290,13 @@ func fromGGUF(f *gguf.File) (*Tokenizer, error) {
 		if v, ok := id(name); ok && !slices.Contains(t.ends, v) {
 			t.ends = append(t.ends, v)
 		}
+	}
+	t.Chat.Template = f.String("tokenizer.chat_template")
+	if v, ok := id("bos_token_id"); ok {
+		t.Chat.BOS = tokens[v]
+	}
+	if v, ok := id("eos_token_id"); ok {
+		t.Chat.EOS = tokens[v]
 	}
 	if add, ok := f.Bool(p + "add_bos_token"); add || !ok && ignoresMerges(f.String(p+"pre")) {
 		if v, ok := id("bos_token_id"); ok {

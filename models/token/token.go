@@ -29,6 +29,9 @@ type Tokenizer struct {
 	ids     map[string]int32 // by token as files spell it
 	special []bool           // by id: whether it is a marker, which never appears in decoded text
 
+	// Chat is what the files say about conversations: a template of Jinja, and the markers that it may name.
+	Chat struct{ Template, BOS, EOS string }
+
 	raw        added // tokens found in the text before normalisation
 	normalised added // tokens found after normalisation
 	normalise  func(s string) string
@@ -61,6 +64,32 @@ func (t *Tokenizer) Encode(dst []int32, text string) []int32 {
 // EncodeMost is Encode for texts of at most most ids. It reports false as soon as the text is known to have more, which
 // for long texts is long before the end: time and memory are then those of most ids.
 func (t *Tokenizer) EncodeMost(dst []int32, text string, most int) ([]int32, bool) {
+	return t.encode(dst, text, most, false)
+}
+
+// guard stands between the characters of a marker that is only text. It is no character of Unicode.
+const guard = "\ufdd0"
+
+// Guard makes markers that an untrusted text spells out, such as <|im_end|>, ordinary text for EncodeGuarded, also
+// within a larger text that has markers of its own.
+func (t *Tokenizer) Guard(text string) string {
+	var b strings.Builder
+	t.raw.each(strings.ReplaceAll(text, guard, "\ufffd"), func(s string, id int32) bool {
+		if id >= 0 && t.special[id] {
+			s = strings.Join(strings.Split(s, ""), guard)
+		}
+		b.WriteString(s)
+		return true
+	})
+	return b.String()
+}
+
+// EncodeGuarded is EncodeMost for a text that contains results of Guard.
+func (t *Tokenizer) EncodeGuarded(dst []int32, text string, most int) ([]int32, bool) {
+	return t.encode(dst, text, most, true)
+}
+
+func (t *Tokenizer) encode(dst []int32, text string, most int, guarded bool) ([]int32, bool) {
 	e := encoding{t: t, dst: dst, end: most}
 	if most < math.MaxInt-len(dst) {
 		e.end += len(dst)
@@ -68,6 +97,9 @@ func (t *Tokenizer) EncodeMost(dst []int32, text string, most int) ([]int32, boo
 	t.raw.each(text, func(s string, id int32) bool {
 		if id >= 0 {
 			return e.add(id)
+		}
+		if guarded {
+			s = strings.ReplaceAll(s, guard, "")
 		}
 		if t.normalise != nil {
 			s = t.normalise(s)

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"math"
 	"path/filepath"
@@ -31,6 +30,7 @@ type generateFlags struct {
 	attentionFlags
 	models.Generate
 	chat    bool
+	system  string
 	compact int
 }
 
@@ -88,9 +88,11 @@ func generateCommand(e *env) *cobra.Command {
 			defer m.Close()
 			ids := m.Tokens.Wrap(nil, m.Tokens.Encode(nil, prompt), 0)
 			if f.chat {
-				if ids, err = question(m, prompt, true); err != nil {
-					return err
+				if ids, err = m.Decoder.Chat(f.messages(prompt), m.Decoder.Context()); err != nil {
+					return fmt.Errorf("%s: %w", args[0], err)
 				}
+			} else if f.system != "" {
+				return misused("--system needs --chat")
 			}
 			s, err := m.Decoder.Session()
 			if err != nil {
@@ -105,16 +107,17 @@ func generateCommand(e *env) *cobra.Command {
 	f.add(cmd)
 	cmd.Flags().IntVar(&f.compact, "compact", 1, "keep 1/N of the prompt's keys while generating; 1 keeps all")
 	cmd.Flags().BoolVar(&f.chat, "chat", false, "PROMPT is a message to the model: answer it")
+	cmd.Flags().StringVar(&f.system, "system", "", "with --chat: a `text` that tells the model how to answer")
 	return cmd
 }
 
-// question returns the ids of a user's turn and of the beginning of the answer.
-func question(m *models.Model, text string, first bool) ([]int32, error) {
-	c, ok := m.Decoder.Chat()
-	if !ok {
-		return nil, errors.New("the model has no markers of conversations that are known here: leave --chat out")
+// messages is a conversation of one message, behind the system's if there is one.
+func (f *generateFlags) messages(text string) []models.Message {
+	var list []models.Message
+	if f.system != "" {
+		list = append(list, models.Message{Role: "system", Content: f.system})
 	}
-	return slices.Concat(c.Open("user", first), c.Text(text), c.End(), c.Open("assistant", false)), nil
+	return append(list, models.Message{Role: "user", Content: text})
 }
 
 // answer reads ids, compacts the session if the factor is above 1, and generates and prints the continuation.
@@ -327,8 +330,12 @@ func readDocument(cmd *cobra.Command, m *models.Model, text string, compact int)
 		return nil, err
 	}
 	ids := m.Tokens.Wrap(nil, m.Tokens.EncodeText(nil, text), 0)
-	if c, ok := m.Decoder.Chat(); ok {
-		ids = slices.Concat(c.Open("user", true), c.Text("Answer questions about this document.\n\n"+text))
+	if m.Decoder.CanChat() == nil {
+		ids, err = m.Decoder.ChatOpen([]models.Message{{Role: "user",
+			Content: "Answer questions about this document.\n\n" + text}})
+		if err != nil {
+			return nil, err
+		}
 	}
 	if compact == 1 {
 		return s, s.Read(cmd.Context(), ids)
@@ -342,11 +349,10 @@ func readDocument(cmd *cobra.Command, m *models.Model, text string, compact int)
 
 // askIDs returns the ids of a question after a document, up to the beginning of the answer.
 func askIDs(m *models.Model, q string) ([]int32, error) {
-	c, ok := m.Decoder.Chat()
-	if !ok {
+	if m.Decoder.CanChat() != nil {
 		return m.Tokens.EncodeText(nil, "\n\nQuestion: "+q+"\nAnswer:"), nil
 	}
-	return slices.Concat(c.Text("\n\n"+q), c.End(), c.Open("assistant", false)), nil
+	return m.Decoder.ChatRest("\n\n" + q)
 }
 
 // Info is the object that info prints with --json.

@@ -124,8 +124,8 @@ Results go to stdout, everything else to stderr. Exit status: 0 done, 1 failed, 
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.PersistentFlags().BoolVar(&e.json, "json", false, "print one JSON object per line")
-	root.AddCommand(embedCommand(e), searchCommand(e), rankCommand(e), generateCommand(e), askCommand(e),
-		perplexityCommand(e), calibrateCommand(e), checkCommand(e), infoCommand(e), serveCommand(e))
+	root.AddCommand(embedCommand(e), searchCommand(e), rankCommand(e), generateCommand(e), chatCommand(e),
+		askCommand(e), perplexityCommand(e), calibrateCommand(e), checkCommand(e), infoCommand(e), serveCommand(e))
 	suggest.Flags(root)
 	return root
 }
@@ -168,8 +168,8 @@ func (f *modelFlags) add(cmd *cobra.Command) {
 // addPrompts adds the flag of models that embed.
 func (f *modelFlags) addPrompts(cmd *cobra.Command) {
 	cmd.Flags().StringToStringVar(&f.prompts, "prompt", nil,
-		"`PURPOSE=TEXT` to put before texts, such as \"query=query: \" and \"document=passage: \" for E5 "+
-			"(default: what the model's files say)")
+		"`PURPOSE=TEXT` to put before texts, such as \"query=query: \" and \"document=passage: \" "+
+			"for E5 (default: what the model's files say)")
 }
 
 // encoder opens a model that embeds.

@@ -388,3 +388,28 @@ func TestRank(t *testing.T) {
 		}
 	}
 }
+
+// Every line gets an answer in the conversation so far, which is what one request with all turns would get.
+func TestChatCommand(t *testing.T) {
+	llama := tiny.Folder(t, "llama")
+	out := done(t, "Hello\n\nAnd now?\n", "chat", llama, "-n", "6", "--system", "Be short.", "--json")
+	var answers [2]models.Message
+	d := json.NewDecoder(strings.NewReader(out))
+	for i := range answers {
+		if err := d.Decode(&answers[i]); err != nil || answers[i].Role != "assistant" {
+			t.Fatalf("%s: %v", out, err)
+		}
+	}
+	one := done(t, "", "generate", llama, "Hello", "--chat", "-n", "6", "--system", "Be short.", "--json")
+	var g Generation
+	if err := json.Unmarshal([]byte(one), &g); err != nil || g.Text != answers[0].Content {
+		t.Errorf("%q, %q (%v)", g.Text, answers[0].Content, err)
+	}
+	if out := done(t, "Hello\nAnd now?\n", "chat", llama, "-n", "6"); strings.Count(out, "\n") < 2 {
+		t.Errorf("%q", out)
+	}
+	if code, _, errs := rfm(t, "", "generate", llama, "x", "--system", "y"); code != 2 || !strings.Contains(errs,
+		"--system needs --chat") {
+		t.Errorf("%d, %s", code, errs)
+	}
+}
