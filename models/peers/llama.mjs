@@ -29,7 +29,7 @@ async function report(task, tokens, n, run) {
 const read = (list) => sequence.controlledEvaluate(list.map((id, i) =>
     i + 1 < list.length ? id : [id, {generateNext: {token: true, options: {temperature: 0}}}]));
 
-for (const n of [128, 1024, 2048]) await report("prefill", n, n, () => read(ids.slice(0, n)));
+for (const n of [256, 1024]) await report("prefill", n, n, () => read(ids.slice(0, n)));
 for (const n of [16, 1024])
     await report("decode", n, 32, async () => { for (let i = 0; i < 32; i++) await read([ids[i]]); });
 process.exit(0);

@@ -6,13 +6,13 @@
 //	err = x.Save(path)
 //	hits, err := x.Find(ctx, m, folder, "a question", 5)
 //
-// The index records size and time of every file, so that Update recognises changes.
+// The index records size, times and hash of every file, so that Update recognises changes.
 package search
 
 import (
 	"bytes"
-	"cmp"
 	"context"
+	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
 	"encoding/json"
@@ -31,6 +31,7 @@ import (
 	"github.com/randfeat/randfeat/internal/localfile"
 	"github.com/randfeat/randfeat/internal/tensorfile"
 	"github.com/randfeat/randfeat/models"
+	"github.com/randfeat/randfeat/models/weights"
 )
 
 // ErrIndex means that a file holds no index, a damaged one, or one of another model.
@@ -57,6 +58,10 @@ type File struct {
 	Name string    `json:"name"`
 	Size int64     `json:"size"`
 	Time time.Time `json:"time"`
+	// Change is when the file system last changed the file, in nanoseconds; programs cannot set it. 0: not known.
+	Change int64 `json:"change"`
+	// Hash is that of the content. It decides if one of the others differs.
+	Hash string `json:"hash"`
 }
 
 // Index holds the embedded passages of a folder.
@@ -64,8 +69,17 @@ type Index struct {
 	Model    string    `json:"model"` // fingerprint
 	Files    []File    `json:"files"`
 	Passages []Passage `json:"passages"`
-	vectors  []float32 // [passage][dim]
+	vectors  []byte    // [passage][dim] float32, little-endian; of an index that was opened, mapped from its file
 	dim      int
+	file     *weights.Source
+}
+
+// Close unmaps the file of an index that was opened.
+func (x *Index) Close() error {
+	if x == nil || x.file == nil {
+		return nil
+	}
+	return x.file.Close()
 }
 
 // Hit is a passage with its cosine similarity to the query.
@@ -94,19 +108,37 @@ func Update(ctx context.Context, m *models.Model, folder string, old *Index, pro
 			kept[p.File] = append(kept[p.File], i)
 		}
 	}
+	before := map[string]File{}
+	if old != nil && old.Model == x.Model {
+		if slices.EqualFunc(files, old.Files, File.same) {
+			return old, nil
+		}
+		for _, f := range old.Files {
+			before[f.Name] = f
+		}
+	}
 	for i, f := range files {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		if old != nil && old.Model == x.Model && slices.ContainsFunc(old.Files, f.same) {
+		was, ok := before[f.Name]
+		f.Hash = was.Hash
+		var text []byte
+		if !ok || !f.same(was) {
+			if text, err = os.ReadFile(filepath.Join(folder, filepath.FromSlash(f.Name))); err != nil {
+				return nil, err
+			}
+			f.Hash = fmt.Sprintf("%x", sha256.Sum256(text))
+		}
+		if ok && f.Hash == was.Hash {
 			for _, p := range kept[f.Name] {
 				x.Passages = append(x.Passages, old.Passages[p])
-				x.vectors = append(x.vectors, old.vectors[p*x.dim:(p+1)*x.dim]...)
+				x.vectors = append(x.vectors, old.vectors[4*p*x.dim:4*(p+1)*x.dim]...)
 			}
 			x.Files = append(x.Files, f)
 			continue
 		}
-		if err := x.add(ctx, m.Encoder, folder, f); err != nil {
+		if err := x.add(ctx, m.Encoder, f, text); err != nil {
 			return nil, err
 		}
 		if progress != nil {
@@ -116,7 +148,9 @@ func Update(ctx context.Context, m *models.Model, folder string, old *Index, pro
 	return x, nil
 }
 
-func (f File) same(o File) bool { return f.Name == o.Name && f.Size == o.Size && f.Time.Equal(o.Time) }
+func (f File) same(o File) bool {
+	return f.Name == o.Name && f.Size == o.Size && f.Time.Equal(o.Time) && f.Change == o.Change
+}
 
 func fingerprint(m *models.Model) string {
 	f := m.Fingerprint()
@@ -148,19 +182,16 @@ func list(folder string) ([]File, error) {
 			return err
 		}
 		if info.Size() <= maxFile {
-			files = append(files, File{filepath.ToSlash(name), info.Size(), info.ModTime()})
+			files = append(files, File{Name: filepath.ToSlash(name), Size: info.Size(), Time: info.ModTime(),
+				Change: changed(path)})
 		}
 		return nil
 	})
 	return files, err
 }
 
-// add embeds a file.
-func (x *Index) add(ctx context.Context, e *models.Encoder, folder string, f File) error {
-	b, err := os.ReadFile(filepath.Join(folder, filepath.FromSlash(f.Name)))
-	if err != nil {
-		return err
-	}
+// add embeds the content of a file.
+func (x *Index) add(ctx context.Context, e *models.Encoder, f File, b []byte) error {
 	x.Files = append(x.Files, f)
 	if bytes.IndexByte(b, 0) >= 0 || !utf8.Valid(b) {
 		return nil // not text: remember the file, so that it is not read again
@@ -178,7 +209,9 @@ func (x *Index) add(ctx context.Context, e *models.Encoder, folder string, f Fil
 		}
 		for i, p := range parts[:n] {
 			x.Passages = append(x.Passages, p)
-			x.vectors = append(x.vectors, v.Row(i)...)
+			for _, value := range v.Row(i) {
+				x.vectors = binary.LittleEndian.AppendUint32(x.vectors, math.Float32bits(value))
+			}
 		}
 		parts = parts[n:]
 	}
@@ -236,12 +269,23 @@ func (x *Index) Find(ctx context.Context, m *models.Model, folder, query string,
 	if err != nil {
 		return nil, err
 	}
-	var hits []Hit
+	var hits []Hit // the best so far, best first; among equals the first ones
+	row := make([]float32, x.dim)
 	for i, p := range x.Passages {
-		hits = append(hits, Hit{Passage: p, Score: cosine(q.Row(0), x.vectors[i*x.dim:(i+1)*x.dim])})
+		weights.Decode(row, x.vectors[4*i*x.dim:4*(i+1)*x.dim], weights.F32)
+		score := cosine(q.Row(0), row)
+		if len(hits) == n && (n == 0 || score <= hits[n-1].Score) {
+			continue
+		}
+		at, _ := slices.BinarySearchFunc(hits, score, func(h Hit, s float64) int {
+			if h.Score >= s {
+				return -1
+			}
+			return 1
+		})
+		hits = slices.Insert(hits, at, Hit{Passage: p, Score: score})
+		hits = hits[:min(n, len(hits))]
 	}
-	slices.SortStableFunc(hits, func(a, b Hit) int { return cmp.Compare(b.Score, a.Score) })
-	hits = hits[:min(n, len(hits))]
 	for i := range hits {
 		hits[i].Text = hits[i].read(folder)
 	}
@@ -281,13 +325,9 @@ func (x *Index) Save(path string) error {
 	if err != nil {
 		return err
 	}
-	b := make([]byte, 0, 4*len(x.vectors))
-	for _, v := range x.vectors {
-		b = binary.LittleEndian.AppendUint32(b, math.Float32bits(v))
-	}
 	f := &tensorfile.File{Tensors: []tensorfile.Tensor{
 		{Name: nameHeader, DType: "U8", Shape: []int{len(head)}, Data: head},
-		{Name: nameMatrix, DType: "F32", Shape: []int{len(x.Passages), x.dim}, Data: b}}}
+		{Name: nameMatrix, DType: "F32", Shape: []int{len(x.Passages), x.dim}, Data: x.vectors}}}
 	f.Seal()
 	w, err := localfile.Create(path)
 	if err != nil {
@@ -300,19 +340,19 @@ func (x *Index) Save(path string) error {
 	return w.Commit()
 }
 
-// Open reads an index and verifies its checksum.
+// Open maps an index and verifies its checksum. The embeddings stay in the file until Close.
 func Open(path string) (*Index, error) {
-	b, err := localfile.Read(path, localfile.Format{Want: "an index", Check: tensorfile.Sealed})
-	if errors.Is(err, tensorfile.ErrFormat) {
-		err = fmt.Errorf("%w: %w", err, ErrIndex)
-	}
+	src := weights.Folder(filepath.Dir(path))
+	b, err := src.Map(filepath.Base(path))
 	if err != nil {
 		return nil, err
 	}
 	x, err := parse(b)
 	if err != nil {
+		src.Close()
 		return nil, fmt.Errorf("%s: %w: %w", path, ErrIndex, err)
 	}
+	x.file = src
 	return x, nil
 }
 
@@ -341,9 +381,6 @@ func parse(b []byte) (*Index, error) {
 			return nil, fmt.Errorf("passage %+v", p)
 		}
 	}
-	x.vectors = make([]float32, len(m.Data)/4)
-	for i := range x.vectors {
-		x.vectors[i] = math.Float32frombits(binary.LittleEndian.Uint32(m.Data[4*i:]))
-	}
+	x.vectors = m.Data
 	return x, nil
 }

@@ -1,12 +1,16 @@
 package search_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"os"
 	"path/filepath"
+	"runtime"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/randfeat/randfeat/models"
 	"github.com/randfeat/randfeat/models/internal/tiny"
@@ -115,5 +119,69 @@ func TestLongLine(t *testing.T) {
 	}
 	if total != 10000 {
 		t.Errorf("%d characters in passages", total)
+	}
+}
+
+// An edit that keeps size and time is noticed; a new time alone is not an edit. The nearest passages are those of a
+// plain scan.
+func TestEdits(t *testing.T) {
+	m, err := models.Open(tiny.Folder(t, "bert"), models.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	folder := t.TempDir()
+	name, path := filepath.Join(folder, "a.txt"), filepath.Join(t.TempDir(), "index")
+	when := time.Unix(1e9, 0)
+	write := func(text string, at time.Time) {
+		t.Helper()
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chtimes(name, at, at); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var read int
+	update := func(old *search.Index) *search.Index {
+		t.Helper()
+		read = 0
+		x, err := search.Update(t.Context(), m, folder, old, func(int, int) { read++ })
+		if err != nil {
+			t.Fatal(err)
+		}
+		return x
+	}
+	write(strings.Repeat("one line of text\n", 500), when)
+	x := update(nil)
+	if err := x.Save(path); err != nil {
+		t.Fatal(err)
+	}
+	y, err := search.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer y.Close()
+	if update(y) != y || read != 0 {
+		t.Errorf("%d files of an unchanged folder were read", read)
+	}
+	write(strings.Repeat("one line of text\n", 500), when.Add(time.Hour))
+	if z := update(y); read != 0 || len(z.Passages) != len(y.Passages) {
+		t.Errorf("a new time alone: %d files were embedded", read)
+	}
+	if runtime.GOOS == "linux" || runtime.GOOS == "darwin" {
+		write(strings.Repeat("two line of text\n", 500), when)
+		if update(y); read != 1 {
+			t.Error("an edit of equal size and time was not noticed")
+		}
+	}
+	all, err := y.Find(t.Context(), m, folder, "a text", len(y.Passages))
+	if err != nil {
+		t.Fatal(err)
+	}
+	some, err := y.Find(t.Context(), m, folder, "a text", 3)
+	descending := func(a, b search.Hit) int { return cmp.Compare(b.Score, a.Score) }
+	if err != nil || !slices.Equal(some, all[:3]) || !slices.IsSortedFunc(all, descending) {
+		t.Errorf("%v, %v", some, err)
 	}
 }

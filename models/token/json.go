@@ -192,7 +192,7 @@ func ParseJSON(b []byte) (*Tokenizer, error) {
 	}
 	if j.Model.Type == "Unigram" {
 		if j.Model.ByteFallback {
-			return nil, fmt.Errorf("Unigram with byte_fallback is not supported: %w", ErrFormat)
+			return nil, fmt.Errorf("model Unigram with byte_fallback is not supported: %w", ErrFormat)
 		}
 		if err := t.unigrams(scores, j.Model.UnknownID, t.metaspace); err != nil {
 			return nil, err

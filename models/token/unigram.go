@@ -129,7 +129,7 @@ func (v *scored) UnmarshalJSON(b []byte) error {
 // unigrams makes the model of a vocabulary. metaspace is the pre-tokenizer that puts ▁ into the text.
 func (t *Tokenizer) unigrams(v scored, unknown *int, metaspace *component) error {
 	if metaspace == nil || unknown == nil || *unknown < 0 || *unknown >= len(v.tokens) {
-		return fmt.Errorf("Unigram without unk_id or Metaspace is not supported: %w", ErrFormat)
+		return fmt.Errorf("model Unigram without unk_id or Metaspace is not supported: %w", ErrFormat)
 	}
 	m := &unigram{ids: make(map[string]int32, len(v.tokens)), scores: v.scores, unknown: int32(*unknown),
 		lowest: math.Inf(1), split: metaspace.SplitMarks == nil || *metaspace.SplitMarks}

@@ -48,9 +48,10 @@ file; a later search embeds only files that are new or have changed. Hidden file
 			if err != nil {
 				return err
 			}
-			if old == nil || read > 0 || len(x.Files) != len(old.Files) || x.Model != old.Model {
-				if err := x.Save(index); err != nil {
-					return err
+			defer old.Close()
+			if x != old {
+				if err := x.Save(index); err != nil { // a folder that cannot be written can be searched
+					e.note("%v: the next search embeds again, set --index", err)
 				}
 				e.note("%d files read, %d passages in %s", read, len(x.Passages), index)
 			}
