@@ -81,8 +81,7 @@ func (p *Page) State() string {
 	case p.Skipped == "":
 		return p.Count().String() + " · " + p.Mode
 	case p.Recorded != nil:
-		return "not run here; recorded: " + Tally{}.Count(p.Recorded.Checks).String() + " · " +
-			p.Recorded.Mode
+		return Tally{}.Count(p.Recorded.Checks).String() + " · " + p.Recorded.Mode
 	}
 	return "not run: data missing"
 }

@@ -124,6 +124,15 @@ type Rival struct {
 	Value float64 `json:"value"`
 }
 
+// Unless returns the rival, or nothing if a printed value ± half cannot be told from it either: then the claim is that
+// value, whatever gives it.
+func (r Rival) Unless(printed, half float64) []Rival {
+	if math.Abs(printed-r.Value) <= half {
+		return nil
+	}
+	return []Rival{r}
+}
+
 // Factor2 are the rivals of a ratio that should be 1. A wrong formula is usually wrong by a factor of 2 or more.
 var Factor2 = []Rival{{"half", .5}, {"twice", 2}}
 

@@ -226,6 +226,20 @@ func (s *Site) summary(b *bytes.Buffer) {
 		}
 		b.WriteString("\n")
 	}
+	b.WriteString("\n| printed values of | hold | miss | too noisy | shown |\n|---|---|---|---|---|\n")
+	for _, paper := range s.Contents {
+		t := Tally{}
+		for _, p := range s.Pages {
+			if r := s.record(p); r != nil && p.Item.Paper == paper.Name {
+				t.Count(r.Checks)
+			}
+		}
+		fmt.Fprintf(b, "| %s |", paper.Name)
+		for _, v := range Verdicts {
+			fmt.Fprintf(b, " %d |", t[Printed][v])
+		}
+		b.WriteString("\n")
+	}
 	if full > 0 {
 		fmt.Fprintf(b, "\n%d of %d items were recorded in full mode, in %.0f s by their own clocks (two or three items at a time).\n",
 			full, len(s.Pages), seconds)

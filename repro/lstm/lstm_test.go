@@ -111,7 +111,7 @@ func TestLearns(t *testing.T) {
 			t.Fatal(err)
 		}
 		before := m.Perplexity(text, 400)
-		if err := m.Epoch(text, 0, Fixed[float32](uniform(t, 21), 5), nil); err != nil {
+		if err := m.Epoch(text, 0, Shared[float32](uniform(t, 21), 5), nil); err != nil {
 			t.Fatal(err)
 		}
 		after := m.Perplexity(text, 400)

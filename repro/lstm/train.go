@@ -19,14 +19,6 @@ func Shared[T dense.Float](f *sampling.Fixed, k int) Sampler[T] {
 	}
 }
 
-// Fixed draws words for every row from a fixed distribution.
-func Fixed[T dense.Float](f *sampling.Fixed, k int) Sampler[T] {
-	return func(_ *Model[T], q dense.Matrix[T], seed uint64) (*sampling.Draws, error) {
-		var d sampling.Draws
-		return &d, f.Draw(&d, q.Rows, sampling.Request{K: k, Seed: seed})
-	}
-}
-
 // Segments cuts a text into Batch streams and calls visit with words and the words that follow them,
 // [moment][stream].
 func (m *Model[T]) Segments(text []int32, visit func(i int, words, next [][]int32) error) error {

@@ -33,7 +33,6 @@ func Items() []*lab.Item {
 		hybridFig7,
 		hybridFig8,
 		hybridFig9,
-		hybridFig10,
 		orfFig1,
 		orfFig2,
 		orfFig4,

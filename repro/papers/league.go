@@ -18,7 +18,7 @@ import (
 
 var league = &lab.Item{
 	ID: "league", Paper: beyond, Title: "One league: every family and coupling, every data set, equal output size",
-	Data: append(uciFiles(), mnistFile), Version: 1, Run: runLeague,
+	Data: append(uciFiles(), mnistFile), Version: 2, Run: runLeague,
 }
 
 const leagueFeatures = 256
@@ -43,7 +43,7 @@ func leagueSets() (sets []leagueData) {
 	}
 	for set, s := range uciSets {
 		sets = append(sets, leagueData{s.name, func(l *lab.Lab, n int) (x, y dense.Matrix[float64], err error) {
-			parts, _, err := simplexSplit(l, set, 0, 2*n, false)
+			parts, err := simplexSplit(l, set, 0, 2*n, false)
 			if err != nil {
 				return x, y, err
 			}
@@ -52,7 +52,7 @@ func leagueSets() (sets []leagueData) {
 		}})
 	}
 	sets = append(sets, leagueData{"clusters", func(_ *lab.Lab, n int) (x, y dense.Matrix[float64], err error) {
-		x, y, _, _ = clusteredSets[0].draw(n/2, 50, 1, lab.Seed)
+		x, y = clusteredSets[0].draw(n/2, 50)
 		// Rows come cluster by cluster; both halves must have both.
 		mix := func(z dense.Matrix[float64]) dense.Matrix[float64] {
 			m := dense.New[float64](z.Rows, z.Cols)
@@ -61,7 +61,7 @@ func leagueSets() (sets []leagueData) {
 			}
 			return m
 		}
-		return mix(x), mix(y), nil
+		return scaled(mix(x), 10), mix(y), nil // all rows of length 1
 	}})
 	for _, alpha := range []float64{1, 2} {
 		sets = append(sets, leagueData{fmt.Sprintf("anisotropic, i^−%g", alpha),

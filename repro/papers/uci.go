@@ -2,6 +2,7 @@ package papers
 
 import (
 	"bufio"
+	_ "embed"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -18,20 +19,32 @@ import (
 // uciSet is one of the eight classification sets of Chefs' Table 1 and of Simplex Figs 8 and 10. The class is the
 // last column.
 type uciSet struct {
-	name, file, sep string // sep "" means runs of blanks
-	drop            int    // leading columns that identify rows
+	name, file, sep string  // sep "" means runs of blanks
+	drop            int     // leading columns that identify rows
+	words           int     // leading columns of words, also if these are digits
+	sigma           float64 // of Simplex Random Features, from its public code
 }
 
 var uciSets = []uciSet{
-	{"abalone", "abalone/abalone.data", ",", 0},
-	{"banknote", "banknote/data_banknote_authentication.txt", ",", 0},
-	{"car", "car/car.data", ",", 0},
-	{"yeast", "yeast/yeast.data", "", 1},
-	{"cmc", "cmc/cmc.data", ",", 0},
-	{"nursery", "nursery/nursery.data", ",", 0},
-	{"wifi", "wifi/wifi_localization.txt", "\t", 0},
-	{"chess", "chess/krkopt.data", ",", 0},
+	{"abalone", "abalone/abalone.data", ",", 0, 1, .41331138},
+	{"banknote", "banknote/data_banknote_authentication.txt", ",", 0, 0, 1.06445901},
+	{"car", "car/car.data", ",", 0, 6, .77656608},
+	{"yeast", "yeast/yeast.data", "", 1, 0, .90918797},
+	{"cmc", "cmc/cmc.data", ",", 0, 0, .48389667},
+	{"nursery", "nursery/nursery.data", ",", 0, 8, .18788887},
+	{"wifi", "wifi/wifi_localization.txt", "\t", 0, 0, .21997651},
+	{"chess", "chess/krkopt.data", ",", 0, 6, .25754408},
 }
+
+// cmcOrder has the rank of each row of UCI's cmc.data among its sorted rows: copies of the file have other orders, and
+// the known split is one of rows in UCI's order. Made by
+//
+//	python3 -c "L = open('cmc.data').read().split('\n')[:-1]; at = {}
+//	for i, s in enumerate(sorted(L)): at.setdefault(s, []).append(i)
+//	print(*[at[s].pop(0) for s in L])" | fold -sw 118
+//
+//go:embed cmc_order.txt
+var cmcOrder string
 
 func uciFiles() (files []string) {
 	for _, s := range uciSets {
@@ -40,8 +53,7 @@ func uciFiles() (files []string) {
 	return files
 }
 
-// table is a set in numbers. A column of words becomes one column per word. The papers did so too: SimRF Table 3
-// pads rows to a power of two, which changes abalone and nursery, so these must have had more than their 8 columns.
+// table is a set in numbers. A column of words becomes one column per word, as in the papers.
 type table struct {
 	x       dense.Matrix[float64]
 	y       []int
@@ -86,11 +98,30 @@ func readUCI(l *lab.Lab, s uciSet) (*table, error) {
 	if err := scan.Err(); err != nil || len(rows) == 0 {
 		return nil, fmt.Errorf("%s: no rows (%v)", s.file, err)
 	}
+	if s.name == "cmc" {
+		slices.SortFunc(rows, func(a, b []string) int {
+			return strings.Compare(strings.Join(a, s.sep), strings.Join(b, s.sep))
+		})
+		order, sorted := strings.Fields(cmcOrder), rows
+		if rows = make([][]string, len(order)); len(sorted) != len(order) {
+			return nil, fmt.Errorf("%s: %d rows, want %d", s.file, len(sorted), len(order))
+		}
+		for i, text := range order {
+			rank, err := strconv.Atoi(text)
+			if err != nil {
+				return nil, err
+			}
+			rows[i] = sorted[rank]
+		}
+	}
+	if s.name != "nursery" { // the papers drop the last line, which is blank in UCI's file of nursery
+		rows = rows[:len(rows)-1]
+	}
 	var columns [][]float64
 	t := &table{y: make([]int, len(rows))}
 	for j := range rows[0] {
 		last := j == len(rows[0])-1
-		value, words := column(rows, j, last)
+		value, words := column(rows, j, last || j < s.words)
 		switch {
 		case last:
 			t.classes = words
@@ -155,22 +186,33 @@ type split struct {
 	train, valid, test *table
 }
 
-// cut shuffles by the seed and cuts. As in the papers, whose sizes L are ⌊0.9(N−1)⌋ for all sets but one, the first
-// row of the file is lost as if it were a header. The file of nursery had a blank last line that compensated for it.
-func (t *table) cut(s uciSet, seed uint64) split {
-	n := t.x.Rows
-	first := 1
-	if s.name == "nursery" {
-		first = 0
-	}
-	order := make([]int, n-first)
-	for i := range order {
-		order[i] = i + first
-	}
-	rand.New(rng.Stream(seed)).Shuffle(len(order), func(i, j int) { order[i], order[j] = order[j], order[i] })
+// cut shuffles by the seed and cuts.
+func (t *table) cut(seed uint64) split {
+	order := rand.New(rng.Stream(seed)).Perm(t.x.Rows)
 	a := len(order) * 9 / 10
 	b := a + (len(order)-a)/2
 	return split{t.rows(order[:a]), t.rows(order[a:b]), t.rows(order[b:])}
+}
+
+// known is the split of the papers (data_loader.py of github.com/isaac-reid/simplex_random_features): the last 5 % of a
+// permutation of NumPy are for the test. A share of 0.95 of the rows is for training in Simplex Random Features, which
+// validates on the test rows; 0.9 in Chefs' Random Tables, whose sizes and constants (TrigRF) are those of this split.
+func (t *table) known(share float64) split {
+	order := numpyOrder(t.x.Rows)
+	a, b := int(share*float64(len(order))), len(order)-int(.05*float64(len(order)))
+	valid := order[a:b]
+	if share == .95 {
+		valid = order[b:]
+	}
+	return split{t.rows(order[:a]), t.rows(valid), t.rows(order[b:])}
+}
+
+// first returns the first n rows; 0 means all.
+func (t *table) first(n int) *table {
+	if n == 0 || n > t.x.Rows {
+		n = t.x.Rows
+	}
+	return &table{x: t.x.RowRange(0, n), y: t.y[:n], classes: t.classes}
 }
 
 func (t *table) rows(order []int) *table {

@@ -423,8 +423,6 @@ func (r results) words(w io.Writer) {
 			d := last["FAVOR+"].minus(last[m])
 			line(w, "Fig 10: no significant difference (tie)", "FAVOR+ − "+m, d.String(), d.verdict())
 		}
-		claim(w, "Fig 10: the softmax itself is the best sampler", "uniform − sampled softmax",
-			last["uniform"].minus(last["sampled softmax"]))
 		claim(w, "Fig 10: features above uniform draws", "uniform − FAVOR+", last["uniform"].minus(last["FAVOR+"]))
 		fmt.Fprintln(w)
 	}
