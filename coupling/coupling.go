@@ -38,6 +38,7 @@
 //	iid.go, orthogonal.go, orfprime.go      independent rows, Haar blocks, fixed norms
 //	hadamard.go, givens.go, structured.go   nearly Haar blocks
 //	simplex.go, simplexplus.go, fastsimplex.go, optimised.go
+//	couplednorms.go                         blocks with norms coupled in pairs
 //	halton.go, sobol.go                     quasi-random points
 //	pairs.go, rows.go                       facts for closed forms: pair laws, moments of rows
 package coupling
@@ -103,6 +104,8 @@ func (k LawKind) String() string {
 type Law struct {
 	Kind  LawKind
 	Param float64 // radius, λ, p or degrees of freedom; ignored by Normal and Cauchy
+
+	coupled bool // norms of rows 2i and 2i+1 of a block at opposite quantiles
 }
 
 // ErrLaw is returned by Sample when a coupling is not defined for a marginal, for instance orthogonal

@@ -113,9 +113,27 @@ func (l Law) widen(src rand.Source) float64 {
 func (l Law) norms(count, dim int, src rand.Source) []float64 {
 	c := make([]float64, count)
 	for i := range c {
-		c[i] = l.norm(dim, src)
+		switch {
+		case !l.coupled || l.Kind == Sphere:
+			c[i] = l.norm(dim, src)
+			continue
+		case i%2 == 0:
+			u := rng.Open(src)
+			c[i] = chiQuantile(dim, u)
+			if i+1 < count {
+				c[i+1] = chiQuantile(dim, 1-u)
+			}
+		}
+		if l.Kind == Student {
+			c[i] *= l.widen(src)
+		}
 	}
 	return c
+}
+
+// chiQuantile is the length of an N(0, I_d) row that is exceeded with probability u.
+func chiQuantile(d int, u float64) float64 {
+	return math.Sqrt(2 * mathext.GammaIncRegCompInv(float64(d)/2, u))
 }
 
 // quantile is the inverse distribution function of one coordinate, for 0 < u < 1. The laws with independent

@@ -15,6 +15,7 @@ const (
 	PairIndependent                 // independent rows
 	PairOrthogonal                  // independent norms, right angle
 	PairSimplex                     // independent norms, cos θ = −1/(Dim−1)
+	PairCoupled                     // right angle, norms of rows 2i and 2i+1 at opposite quantiles, others independent
 	PairZeroSum                     // rows of a block that sum to nearly zero
 )
 
@@ -28,6 +29,7 @@ var pairKinds = [...]struct {
 	{name: "independent", closed: true},
 	{name: "orthogonal", closed: true, cos: func(float64) float64 { return 0 }},
 	{name: "simplex", closed: true, cos: func(n float64) float64 { return -1 / (n - 1) }},
+	{name: "coupled norms", closed: true, cos: func(float64) float64 { return 0 }},
 	{name: "zero-sum"},
 }
 
@@ -84,19 +86,24 @@ func Pairs(c Coupling, dim int) PairLaw {
 		}
 	case FastSimplex:
 		if !c.exact(dim) {
-			return simplexPairs(omega.PaddedDim(dim), false)
+			return blockPairs(PairSimplex, omega.PaddedDim(dim), false)
 		}
+	case CoupledHadamard:
+		law := Pairs(Hadamard(c), dim)
+		return blockPairs(PairCoupled, law.Dim, law.Exact)
 	}
 	kind := infoOf(c).Pairs
-	if kind == PairSimplex || kind == PairZeroSum && dim == 1 {
-		return simplexPairs(dim, true)
+	switch kind {
+	case PairSimplex, PairZeroSum, PairCoupled:
+		return blockPairs(kind, dim, kind.Closed())
 	}
 	return PairLaw{Kind: kind, Dim: dim, Exact: kind.Closed()}
 }
 
-func simplexPairs(n int, exact bool) PairLaw {
+// blockPairs is the pair law of blocks of n rows; a block of one row has no pair.
+func blockPairs(kind PairKind, n int, exact bool) PairLaw {
 	if n == 1 {
 		return PairLaw{Kind: PairIndependent, Dim: 1, Exact: true}
 	}
-	return PairLaw{Kind: PairSimplex, Dim: n, Exact: exact}
+	return PairLaw{Kind: kind, Dim: n, Exact: exact}
 }

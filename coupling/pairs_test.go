@@ -26,6 +26,10 @@ func TestPairs(t *testing.T) {
 		{coupling.FastSimplex{}, 5, coupling.PairLaw{Kind: coupling.PairSimplex, Dim: 5, Exact: true}},
 		{coupling.FastSimplex{}, 33, coupling.PairLaw{Kind: coupling.PairSimplex, Dim: 64}},
 		{coupling.FastSimplex{K: 3}, 5, coupling.PairLaw{Kind: coupling.PairSimplex, Dim: 8}},
+		{coupling.CoupledOrthogonal{}, 5, coupling.PairLaw{Kind: coupling.PairCoupled, Dim: 5, Exact: true}},
+		{coupling.CoupledOrthogonal{}, 1, coupling.PairLaw{Kind: coupling.PairIndependent, Dim: 1, Exact: true}},
+		{coupling.CoupledHadamard{}, 5, coupling.PairLaw{Kind: coupling.PairCoupled, Dim: 5, Exact: true}},
+		{coupling.CoupledHadamard{}, 33, coupling.PairLaw{Kind: coupling.PairCoupled, Dim: 64}},
 		{coupling.SimplexPlus{}, 5, coupling.PairLaw{Kind: coupling.PairZeroSum, Dim: 5}},
 		{coupling.Optimised{}, 5, coupling.PairLaw{Kind: coupling.PairZeroSum, Dim: 5}},
 		{coupling.Halton{}, 5, coupling.PairLaw{Dim: 5}},
@@ -46,7 +50,7 @@ func TestPairs(t *testing.T) {
 		}
 	}
 	for want, k := range map[string]coupling.PairKind{"unknown": 0, "independent": 1, "orthogonal": 2, "simplex": 3,
-		"zero-sum": 4, "PairKind(8)": 8, "PairKind(-1)": -1} {
+		"coupled norms": 4, "zero-sum": 5, "PairKind(8)": 8, "PairKind(-1)": -1} {
 		if k.String() != want {
 			t.Errorf("%q, want %q", k.String(), want)
 		}

@@ -36,6 +36,8 @@ func Excess(c Coupling, dim, m int) (e RowExcess, ok bool) {
 		n := omega.PaddedDim(dim)
 		fourth, sixth := simplexStart(n, m)
 		return hdExcess(n, factors(c.K), fourth, sixth), factors(c.K) > 1
+	case CoupledHadamard:
+		return Excess(Hadamard(c), dim, m)
 	case Givens:
 		return givensExcess(dim, c.rotations(dim)), true
 	}

@@ -135,6 +135,9 @@ func logRelMSE(t forms.Term, c coupling.Coupling, m int) (logRel float64, approx
 		return 0, false, forms.NoForm(fmt.Sprintf("this family under the %s coupling: only independent rows have one",
 			c.Name()))
 	}
+	if pairs.Kind == coupling.PairCoupled && t.Radial {
+		return 0, false, forms.NoForm(fmt.Sprintf("features weighted by |ω|² under the %s coupling", c.Name()))
+	}
 	if t.Radial && pairs.Dim != t.Dim {
 		return 0, false, forms.NoForm(fmt.Sprintf("features weighted by |ω|² under the %s coupling, padded from %d to %d",
 			c.Name(), t.Dim, pairs.Dim))

@@ -90,7 +90,8 @@ func unevenRows(t forms.Term, c coupling.Coupling, m int) string {
 // worsePairs: closed forms say that the error is larger than that of orthogonal or independent rows.
 func worsePairs(t forms.Term, c coupling.Coupling, m int) string {
 	pairs := coupling.Pairs(c, t.Dim)
-	if !t.Couples || pairs.Kind == coupling.PairIndependent || !pairs.Kind.Closed() || t.Radial && pairs.Dim != t.Dim {
+	if !t.Couples || pairs.Kind == coupling.PairIndependent || !pairs.Kind.Closed() ||
+		t.Radial && (pairs.Dim != t.Dim || pairs.Kind == coupling.PairCoupled) {
 		return ""
 	}
 	at := func(law coupling.PairKind) float64 {

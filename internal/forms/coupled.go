@@ -34,10 +34,14 @@ func (s Shape) String() string {
 	return fmt.Sprintf("Shape(%d)", int(s))
 }
 
-// pairForm is the closed form of one pair law: a file for each, orthogonal.go and simplex.go.
+// pairForm is the closed form of one pair law: a file for each, orthogonal.go, simplex.go and couplednorms.go.
 type pairForm interface {
 	// kappa is the relative covariance of two projections of one block, for d ≥ 2 and t > 0.
 	kappa(shape Shape, d int, t float64) special.Signed
+}
+
+// jointForm is a pairForm of pairs that are all alike.
+type jointForm interface {
 	// jointMSE returns the log relative error of m projections of the plain map of the shape. ok is false where its two
 	// parts, variance and covariance, do not cancel and need not be expanded together.
 	jointMSE(shape Shape, d, m int, t float64) (logMSE float64, ok bool)
@@ -49,6 +53,7 @@ func pairForms() map[coupling.PairKind]pairForm {
 		coupling.PairIndependent: nil,
 		coupling.PairOrthogonal:  orthogonalPairs{},
 		coupling.PairSimplex:     simplexPairs{},
+		coupling.PairCoupled:     coupledPairs{},
 	}
 }
 
@@ -80,6 +85,7 @@ func blockPairs(m, d int) float64 {
 //
 // with the conformities of this package. For GERF it does not depend on A (derived,
 // docs/theory.md §5.2), so a coupling gains the same absolute error for PRF and OPRF.
+// With coupled norms it is the covariance of two partners, and only of plain features.
 // Sign 0 means no covariance: independent projections, or t = 0. With d = 1 no
 // block holds a pair and the error is ErrNoClosedForm.
 func Kappa(shape Shape, law coupling.PairKind, d int, t float64) (sign int, logAbs float64, err error) {
@@ -133,11 +139,14 @@ func LogRelMSE(shape Shape, law coupling.PairKind, d, m int, logRV, t float64) (
 	if math.IsNaN(logRV) {
 		return math.NaN(), DomainError("logRV", logRV, "a log relative variance")
 	}
+	if c, ok := form.(coupledPairs); ok {
+		return c.logMSE(shape, d, m, logRV, t)
+	}
 	iid := logRV - math.Log(float64(m))
 	if form == nil || d == 1 || m == 1 || t == 0 || math.IsInf(logRV, 1) || kappaIsNegligible(shape, d, logRV, t) {
 		return iid, nil
 	}
-	if base, ok := form.jointMSE(shape, d, m, t); ok {
+	if base, ok := form.(jointForm).jointMSE(shape, d, m, t); ok {
 		// rv = rv₀ + (rv − rv₀), where rv₀ of the plain map is part of base.
 		if diff := logRV - plainRV(shape, t); math.Abs(diff) < 0.05 {
 			return base + math.Log1p(math.Exp(iid-diff-base)*math.Expm1(diff)), nil
