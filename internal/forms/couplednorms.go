@@ -10,8 +10,8 @@ import (
 	"github.com/randfeat/randfeat/internal/special"
 )
 
-// coupledPairs are two orthogonal rows whose squared norms are at opposite quantiles, a = F⁻¹(u) and b = F⁻¹(1−u) with F
-// the distribution function of chi²_d. Their conformity is the expectation over u of 0F1(; d/2; ±t(a+b)/4)
+// coupledPairs are two orthogonal rows whose squared norms are at opposite quantiles, a = F⁻¹(u) and b = F⁻¹(1−u)
+// with F the distribution function of chi²_d. Their conformity is the expectation over u of 0F1(; d/2; ±t(a+b)/4)
 // (docs/theory.md §4.11).
 type coupledPairs struct{}
 
@@ -54,7 +54,8 @@ func (c coupledPairs) kappa(shape Shape, d int, t float64) special.Signed {
 			rest += node.weight * conformityRest(d, x*node.sum/4)
 			continue
 		case x > 0:
-			terms = append(terms, special.Signed{Sign: 1, Log: special.Hyp0F1Log(b, x*node.sum/4)}.Scale(math.Log(node.weight)-x))
+			h := special.Signed{Sign: 1, Log: special.Hyp0F1Log(b, x*node.sum/4)}
+			terms = append(terms, h.Scale(math.Log(node.weight)-x))
 		default:
 			terms = append(terms, special.BesselJLog(d, math.Sqrt(t*node.sum)).Scale(math.Log(node.weight)-x))
 		}
@@ -106,10 +107,10 @@ type normNode struct{ weight, sum float64 }
 
 var coupledNorms sync.Map // d → []normNode with the step 1/8
 
-// normNodes are nodes for the trapezoidal rule in the normal quantile s of u = Φ(−s): a + b is a smooth, even
-// function of s, nearly constant for large d, so that the rule converges as for a Gaussian. |s| ≤ 14 has all that
-// e^{−t} leaves of a conformity. Oscillation of trigonometric features needs a finer step far out, where kappaIsNegligible
-// ends at t = 10⁷.
+// normNodes are nodes for the trapezoidal rule in the normal quantile s of u = Φ(−s): a + b is a smooth, even function
+// of s, nearly constant for large d, so that the rule converges as for a Gaussian. |s| ≤ 14 has all that e^{−t} leaves
+// of a conformity. Oscillation of trigonometric features needs a finer step far out, where kappaIsNegligible ends at
+// t = 10⁷.
 func normNodes(d int, frequency float64) []normNode {
 	const top = 14
 	step := 1 / math.Ceil(max(8, frequency/5))

@@ -273,13 +273,14 @@ func runChefsTable1(l *lab.Lab) (*lab.Page, error) {
 			}
 			orders = append(orders, lab.Order(best[si]-max(trig, positive), 2*math.Hypot(e0, e1)))
 		}
-		what := map[string]string{conjugated: "TrigRF conjugated as in the paper", asPrinted: "TrigRF with the right product"}
+		what := map[string]string{conjugated: "TrigRF conjugated as in the paper",
+			asPrinted: "TrigRF with the right product"}
 		p.Claim("the best family is a new one, "+what[variant], lab.StatedIn("§5.2"), "on all sets",
 			fmt.Sprintf("on %d of 8 sets", above), lab.Worst(orders...), "not on every set")
 	}
 	if err := p.Draw("averages", "Average accuracy over the eight sets on the paper's split; TrigRF conjugated.",
 		&figure.Figure{Title: "Average accuracy of eight families, %",
-			X: figure.Axis{Label: "Trig, Pos, GERF, Pois, Geom, OPRF, Pois+, Geom+", Ticks: []float64{1, 2, 3, 4, 5, 6, 7, 8}},
+			X: figure.Axis{Label: "Trig, Pos, GERF, Pois, Geom, OPRF, Pois+, Geom+", Ticks: paper.X},
 			Y: figure.Axis{Label: "test accuracy, %"}, Series: []figure.Series{paper, here}}); err != nil {
 		return nil, err
 	}

@@ -222,7 +222,8 @@ func runHybridTable3(l *lab.Lab) (*lab.Page, error) {
 			for j, m := range ms {
 				if paper, ok := set.paper[m]; ok {
 					off := max(math.Abs(v.Min[j]-paper[k.Method][0]), math.Abs(v.Max[j]-paper[k.Method][1]))
-					p.Claim(fmt.Sprintf("%s, %s, %d features", set.name, methods[k.Method], m), lab.PrintedIn("Table 3"),
+					p.Claim(fmt.Sprintf("%s, %s, %d features", set.name, methods[k.Method], m),
+						lab.PrintedIn("Table 3"),
 						fmt.Sprintf("%.4f … %.4f", paper[k.Method][0], paper[k.Method][1]),
 						fmt.Sprintf("%.4f … %.4f", v.Min[j], v.Max[j]),
 						lab.Judge(off < []float64{1.5e-4, .6e-4, .6e-4}[k.Method]), why[k.Method])

@@ -271,14 +271,16 @@ func runSimplexFig8(l *lab.Lab) (*lab.Page, error) {
 		}
 		v := parts.meanSum()
 		p.Claim(s.name+": mean |x+y| of scaled rows, v̄", lab.PrintedIn("Table 2"), fmt.Sprintf("%.1f", printed.vBar),
-			fmt.Sprintf("%.2f", v), lab.Judge(math.Abs(v-printed.vBar) <= .05), "σ or the scaling of columns is another")
+			fmt.Sprintf("%.2f", v), lab.Judge(math.Abs(v-printed.vBar) <= .05),
+			"σ or the scaling of columns is another")
 		p.InTable("Table 2: mean |x+y|", s.name, "v̄")
 	}
 	for i, rows := range []string{"the paper's split", "random splits"} {
 		p.Claim("SimRFs best at m = d, "+rows, lab.StatedIn("§5.3"), "consistently",
 			fmt.Sprintf("above IIDRFs and ORFs by two standard errors on %d of 8 sets", best[i]),
 			lab.Worst(orders[i]...), "not on every set: accuracy is no monotone function of the error of the kernel")
-		p.Claim("SimRFs and SimRFs+ above ORFs, "+rows, lab.StatedIn("Table 2, caption"), "substantially on every data set",
+		p.Claim("SimRFs and SimRFs+ above ORFs, "+rows, lab.StatedIn("Table 2, caption"),
+			"substantially on every data set",
 			fmt.Sprintf("both by two standard errors on %d of 8 sets", above[i]), lab.Worst(orthogonal[i]...),
 			"not on every set")
 	}
@@ -302,7 +304,8 @@ func runSimplexTable3(l *lab.Lab) (*lab.Page, error) {
 		var got, se [5]float64
 		for i, c := range couplings {
 			ours, ourSE := of(set, c, 1, false)
-			addAccuracy(p, "Table 3", set, c, simplexPrinted[set].table3[i], simplexPrinted[set].se3, ours, ourSE, guess)
+			printed := simplexPrinted[set]
+			addAccuracy(p, "Table 3", set, c, printed.table3[i], printed.se3, ours, ourSE, guess)
 			got[i], se[i] = of(set, c, 1, true)
 		}
 		for _, pair := range [][2]int{{1, 2}, {3, 4}} {
