@@ -11,6 +11,8 @@ import (
 
 	"github.com/gomlx/compute"
 	_ "github.com/gomlx/compute/gobackend" // always there
+
+	"github.com/randfeat/randfeat/gomlx/triton"
 )
 
 // Go is the pure Go backend with one operation at a time: on few cores its pool of workers can deadlock waiting for
@@ -32,45 +34,66 @@ const (
 	TF32 Products = "tf32"
 )
 
-// Open is OpenWith the default products, or those of an option tf32= in the configuration.
-func Open(config string) (compute.Backend, string, error) { return OpenWith(config, "") }
+// Open is Flags.Open with the default products, or those of an option tf32= in the configuration, and with kernels.
+func Open(config string) (compute.Backend, string, error) { return Flags{Name: config}.Open() }
 
-// OpenWith returns the backend of a configuration such as "go" or "xla:cuda", and a line that says what runs and how
-// to get something faster. An empty configuration means $GOMLX_BACKEND, or else XLA on a GPU or CPU if a plugin is
-// found, or else Go.
-func OpenWith(config string, products Products) (compute.Backend, string, error) {
+// Open returns the backend of a configuration such as "go" or "xla:cuda", and a line that says what runs and how to
+// get something faster. An empty configuration means $GOMLX_BACKEND, or else XLA on a GPU or CPU if a plugin is found,
+// or else Go. On CUDA, attention runs as kernels (package fused) unless Kernels says no or XLA refuses them, which
+// the line says.
+func (f Flags) Open() (compute.Backend, string, error) {
+	if f.Kernels != "" && f.Kernels != "on" && f.Kernels != "off" {
+		return nil, "", fmt.Errorf("kernels %q: want on or off", f.Kernels)
+	}
+	b, line, config, err := openWith(f.Name, f.Products)
+	if err != nil || f.Kernels == "off" || !strings.HasPrefix(config, "xla:") || !strings.Contains(config, "cuda") {
+		return b, line, err
+	}
+	precision := triton.Three
+	if slices.Contains(strings.Split(config, ","), "tf32=true") {
+		precision = triton.TF32
+	}
+	with, err := withKernels(b, precision)
+	if err != nil {
+		return b, line + "; attention as graphs: XLA refuses kernels: " + err.Error(), nil
+	}
+	return with, line + "; attention as kernels", nil
+}
+
+// openWith also returns the configuration with its products.
+func openWith(config string, products Products) (compute.Backend, string, string, error) {
 	if config == "" {
 		config = os.Getenv(compute.ConfigEnvVar)
 	}
 	config, err := withProducts(config, products)
 	if err != nil {
-		return nil, "", err
+		return nil, "", "", err
 	}
 	if config != "" {
 		b, err := open(config)
 		if err != nil {
 			have := strings.Join(compute.List(), ", ")
-			return nil, "", fmt.Errorf("backend %q: %w (compiled in: %s)", config, err, have)
+			return nil, "", "", fmt.Errorf("backend %q: %w (compiled in: %s)", config, err, have)
 		}
-		return b, describe(b), nil
+		return b, describe(b), config, nil
 	}
 	why := missing
 	for _, plugin := range plugins() {
 		config, err := withProducts("xla:"+plugin, products)
 		if err != nil {
-			return nil, "", err
+			return nil, "", "", err
 		}
 		b, err := open(config)
 		if err == nil {
-			return b, describe(b), nil
+			return b, describe(b), config, nil
 		}
 		why = fmt.Sprintf("the plugin %q does not start: %v", plugin, err)
 	}
 	b, err := open(Go)
 	if err != nil {
-		return nil, "", err
+		return nil, "", "", err
 	}
-	return b, describe(b) + "; " + why, nil
+	return b, describe(b) + "; " + why, Go, nil
 }
 
 // withProducts adds XLA's option for the precision of products to a configuration. An option that is already there

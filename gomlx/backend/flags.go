@@ -1,23 +1,18 @@
 package backend
 
-import (
-	"flag"
+import "flag"
 
-	"github.com/gomlx/compute"
-)
-
-// Flags say where a program computes, and how precisely it multiplies.
+// Flags say where a program computes, how precisely it multiplies, and whether attention may run as kernels.
 type Flags struct {
 	Name     string
 	Products Products
+	Kernels  string // on (the default) or off
 }
 
-// Set registers the flags -backend and -products.
+// Set registers the flags -backend, -products and -kernels.
 func (f *Flags) Set(flags *flag.FlagSet) {
 	flags.StringVar(&f.Name, "backend", "", "go, xla:cuda, xla:cpu; empty: the fastest found")
 	flags.StringVar((*string)(&f.Products), "products", "",
 		"products of float32 numbers: float32 (the default), or tf32, which is faster on GPUs and keeps 3 digits")
+	flags.StringVar(&f.Kernels, "kernels", "on", "on, or off: compute attention on GPUs as a graph of operations")
 }
-
-// Open returns the backend that the flags name, and a line that describes it.
-func (f Flags) Open() (compute.Backend, string, error) { return OpenWith(f.Name, f.Products) }

@@ -39,7 +39,8 @@ func TestWithProducts(t *testing.T) {
 			t.Errorf("%q with %q: %q, %v; want %q", c.config, c.products, got, err, c.want)
 		}
 	}
-	if _, _, err := OpenWith("go", "half"); err == nil || !strings.Contains(err.Error(), "float32 or tf32") {
+	_, _, err := Flags{Name: "go", Products: "half"}.Open()
+	if err == nil || !strings.Contains(err.Error(), "float32 or tf32") {
 		t.Errorf("error %v does not say what there is", err)
 	}
 }

@@ -19,5 +19,5 @@
 // 2^(log φ_i + log φ_j − λ_i), are at most 1 without another search for the largest. The gradients of keys and values
 // are again linear attention, of keys over later queries, with values dout and −δ, δ_i = dout_i·out_i.
 //
-// Files in reading order: doc, shape, kernel (tiles of tensors), state, forward, backward, program, sizes.
+// Files in reading order: doc, shape, kernel (tiles of tensors), state, forward, backward, program, graph, sizes.
 package fused

@@ -27,21 +27,21 @@ func (k *kernel) load(in sums, index value) (l loaded) {
 }
 
 // query divides the sums of all keys for Turns tiles of queries.
-func (s Shape) query(z Sizes) Step {
+func (s Shape) query(z Tiling) Step {
 	k := s.kernel("query")
 	tile, head := k.Program(0), k.Program(1)
 	f := k.features(s.queries(), head, k.Int(0), k.blocks())
 	all := k.load(totals, head.Div(k.Int(s.group())))
-	turns, even := z.turns(s.Queries), s.Queries%z.Tile == 0
+	turns, even := z.turns(s.Queries), s.Queries%z.Rows == 0
 	k.Loop(k.Int(0), k.Int(turns), k.Int(1), nil, func(i value, _ []value) []value {
-		at := tile.Mul(k.Int(turns)).Add(i).Mul(k.Int(z.Tile)).Add(k.Range(z.Tile))
+		at := tile.Mul(k.Int(turns)).Add(i).Mul(k.Int(z.Rows)).Add(k.Range(z.Rows))
 		q := f.at(at, even)
 		logs := f.tall(q, at, true)
 		for j := range logs {
 			logs[j] = logs[j].Add(all.r[j].Row())
 		}
 		top := largest(logs)
-		num, den := k.Zeros(z.Tile, power(s.Value)), k.Zeros(z.Tile)
+		num, den := k.Zeros(z.Rows, power(s.Value)), k.Zeros(z.Rows)
 		for j, l := range logs {
 			phi := l.Sub(top.Column()).Exp2()
 			den = den.Add(phi.Mul(all.z[j].Row()).Sum(1))
@@ -51,7 +51,7 @@ func (s Shape) query(z Sizes) Step {
 		return nil
 	})
 	heads := s.Batch * s.Heads
-	return k.step([3]int{ceil(s.Queries, z.Tile*turns), heads, 1}, z.QueryWarps, z.QueryStages, k.outputs())
+	return k.step([3]int{ceil(s.Queries, z.Rows*turns), heads, 1}, z.Warps, z.Stages, k.outputs())
 }
 
 // quotient stores num/den, zeros where den is zero, and λ = log + log2 den.
@@ -80,37 +80,37 @@ func (k *kernel) unit(logs []value) (phi []value, log value) {
 }
 
 // causal adds the keys of earlier chunks and those of the own chunk up to the own position.
-func (s Shape) causal(z Sizes) Step {
+func (s Shape) causal(size int, z Tiling) Step {
 	k := s.kernel("causal")
 	tile, head := k.Program(0), k.Program(1)
-	even := s.Queries%z.Tile == 0
-	at := tile.Mul(k.Int(z.Tile)).Add(k.Range(z.Tile))
-	chunk := tile.Mul(k.Int(z.Tile)).Div(k.Int(z.Chunk))
+	even := s.Queries%z.Rows == 0
+	at := tile.Mul(k.Int(z.Rows)).Add(k.Range(z.Rows))
+	chunk := tile.Mul(k.Int(z.Rows)).Div(k.Int(size))
 	kvHead := head.Div(k.Int(s.group()))
 	fq := k.features(s.queries(), head, k.Int(0), k.blocks())
 	phi, log := k.unit(fq.tall(fq.at(at, even), at, true))
-	before := k.load(prefixes, kvHead.Mul(k.Int(ceil(s.Keys, z.Chunk))).Add(chunk))
+	before := k.load(prefixes, kvHead.Mul(k.Int(ceil(s.Keys, size))).Add(chunk))
 
 	// Sums are relative to row; at first to the largest reference of the keys before.
 	top := before.r[0].Most(0)
 	for _, r := range before.r[1:] {
 		top = top.Max(r.Most(0))
 	}
-	num, den := k.Zeros(z.Tile, power(s.Value)), k.Zeros(z.Tile)
+	num, den := k.Zeros(z.Rows, power(s.Value)), k.Zeros(z.Rows)
 	for j, p := range phi {
 		worth := p.To(triton.F32).Mul(before.r[j].Sub(top).Exp2().Row())
 		den = den.Add(worth.Mul(before.z[j].Row()).Sum(1))
 		num = k.dot(worth, before.s[j], num)
 	}
-	row := k.Zeros(z.Tile).Add(top)
+	row := k.Zeros(z.Rows).Add(top)
 
 	fk := k.features(s.keys(), kvHead, k.Int(0), k.blocks())
-	from, to := chunk.Mul(k.Int(z.Chunk)), tile.Plus(1).Mul(k.Int(z.Tile))
-	end := k.Loop(from, to, k.Int(z.Pairs), []value{num, den, row}, func(i value, c []value) []value {
-		theirs := i.Add(k.Range(z.Pairs))
-		v := k.read(panel{"v", k.elem(), kvHead, theirs, s.Keys, s.Value, s.Keys%z.Pairs == 0})
-		keys, logs := k.unit(fk.tall(fk.at(theirs, s.Keys%z.Pairs == 0), theirs, s.Keys%z.Pairs == 0))
-		scores := k.Zeros(z.Tile, z.Pairs)
+	from, to := chunk.Mul(k.Int(size)), tile.Plus(1).Mul(k.Int(z.Rows))
+	end := k.Loop(from, to, k.Int(z.Inner), []value{num, den, row}, func(i value, c []value) []value {
+		theirs := i.Add(k.Range(z.Inner))
+		v := k.read(panel{"v", k.elem(), kvHead, theirs, s.Keys, s.Value, s.Keys%z.Inner == 0})
+		keys, logs := k.unit(fk.tall(fk.at(theirs, s.Keys%z.Inner == 0), theirs, s.Keys%z.Inner == 0))
+		scores := k.Zeros(z.Rows, z.Inner)
 		for j, p := range phi {
 			scores = k.dot(p, keys[j].T(), scores)
 		}
@@ -123,5 +123,5 @@ func (s Shape) causal(z Sizes) Step {
 	})
 	k.quotient(head, at, end[0], end[1], log.Add(end[2]), even)
 	heads := s.Batch * s.Heads
-	return k.step([3]int{ceil(s.Queries, z.Tile), heads, 1}, z.CausalWarps, z.CausalStages, k.outputs())
+	return k.step([3]int{ceil(s.Queries, z.Rows), heads, 1}, z.Warps, z.Stages, k.outputs())
 }

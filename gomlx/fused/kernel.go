@@ -154,12 +154,18 @@ func (f features) terms(x, at value, even bool) (t value, some bool) {
 	return t, some
 }
 
-// tall returns the exponents of the features of rows x, [n, block] for every block.
-func (f features) tall(x, at value, even bool) []value {
+// tall returns the exponents of the features of rows x plus start [n], if given, as [n, block] for every block. With a
+// start they are computed anew where they are needed: without, the compiler would hold them in registers from an
+// earlier place.
+func (f features) tall(x, at value, even bool, start ...value) []value {
 	t, some := f.terms(x, at, even)
 	var all []value
 	for i, w := range f.w {
-		l := f.k.dot(x, w.T()).Add(f.bias[i].Row())
+		var sum []value
+		for _, c := range start {
+			sum = []value{f.k.Zeros(at.Shape()[0], f.k.block()).Add(c.Column())}
+		}
+		l := f.k.dot(x, w.T(), sum...).Add(f.bias[i].Row())
 		if some {
 			l = l.Add(t.Column())
 		}

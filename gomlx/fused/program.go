@@ -1,8 +1,12 @@
 package fused
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
+
+	"github.com/gomlx/compute"
 
 	"github.com/randfeat/randfeat/gomlx/triton"
 )
@@ -58,7 +62,7 @@ var (
 )
 
 // Inputs are the tensors that the forward pass reads.
-func (s Shape) inputs() []Tensor {
+func (s Shape) Inputs() []Tensor {
 	e, heads, kvHeads := s.elem(), s.Batch*s.Heads, s.Batch*s.KVHeads
 	in := []Tensor{{"q", e, []int{heads, s.Queries, s.Dim}}, {"k", e, []int{kvHeads, s.Keys, s.Dim}},
 		{"v", e, []int{kvHeads, s.Keys, s.Value}}, {"wq", e, []int{s.Maps, s.Features, s.Dim}},
@@ -73,27 +77,28 @@ func (s Shape) inputs() []Tensor {
 // Forward is attention. Its outputs are the attention o, the logarithms l of the denominators, and the sums that
 // Backward reads.
 func (s Shape) Forward(z Sizes) Program {
-	steps := []Step{s.state(s.keys(), "v", "", chunks, z)}
+	steps := []Step{s.state(s.keys(), "v", "", chunks, z.Chunk, z.State)}
 	n := ceil(s.Keys, z.Chunk)
 	if s.Causal {
-		steps = append(steps, s.prefix(chunks, prefixes, 1, n, false), s.causal(z))
+		steps = append(steps, s.prefix(chunks, prefixes, 1, n, false), s.causal(z.Chunk, z.Query))
 	} else {
-		steps = append(steps, s.total(chunks, totals, 1, n), s.query(z))
+		steps = append(steps, s.total(chunks, totals, 1, n), s.query(z.Query))
 	}
-	return Program{s.inputs(), append(slices.Clone(steps[2].Results), steps[1].Results...), steps}
+	return Program{s.Inputs(), append(slices.Clone(steps[2].Results), steps[1].Results...), steps}
 }
 
-// Backward is the gradient. It reads the inputs and outputs of Forward with the same sizes, and do, and returns dq, dk
-// and dv.
+// Backward is the gradient. It reads the inputs and outputs of Forward with the same sizes, and do, and returns dq, dv,
+// dk and, if there are terms of keys, drow [batch·kvHeads, keys].
 func (s Shape) Backward(z Sizes) Program {
 	n := ceil(s.Queries, z.Chunk)
-	steps := []Step{s.delta(z), s.state(s.weighted(), "do", "delta", chunks2, z)}
+	steps := []Step{s.delta(z.DQuery), s.state(s.weighted(), "do", "delta", chunks2, z.Chunk, z.DState)}
 	if s.Causal {
-		steps = append(steps, s.dcausalQuery(z), s.prefix(chunks2, suffixes, s.group(), n, true), s.dcausalKey(z))
+		steps = append(steps, s.dcausalQuery(z.Chunk, z.DQuery), s.prefix(chunks2, suffixes, s.group(), n, true),
+			s.dcausalKey(z.Chunk, z.DKey))
 	} else {
-		steps = append(steps, s.dquery(z), s.total(chunks2, totals2, s.group(), n), s.dkey(z))
+		steps = append(steps, s.dquery(z.DQuery), s.total(chunks2, totals2, s.group(), n), s.dkey(z.DKey))
 	}
-	p := Program{append(s.inputs(), s.Forward(z).Outputs...), nil, steps}
+	p := Program{append(s.Inputs(), s.Forward(z).Outputs...), nil, steps}
 	p.Inputs = append(p.Inputs, Tensor{"do", s.elem(), []int{s.Batch * s.Heads, s.Queries, s.Value}})
 	p.Outputs = append(slices.Clone(steps[2].Results), steps[4].Results...)
 	return p
@@ -122,4 +127,44 @@ func (p Program) Run(all map[string]*triton.Buffer) error {
 		}
 	}
 	return nil
+}
+
+// Call is a program as the name of a graph function: a backend with kernels replaces a call of that function by the
+// launches.
+type Call struct {
+	Shape    Shape
+	Sizes    Sizes
+	Backward bool `json:",omitempty"`
+}
+
+// prefix marks the names of calls.
+const prefixOfCalls = "fused"
+
+// Name encodes a call. ParseCall decodes it; a suffix does not matter.
+func (c Call) Name() string {
+	text, err := json.Marshal(c)
+	if err != nil {
+		panic(err) // of numbers, strings and truth values
+	}
+	return prefixOfCalls + string(text)
+}
+
+// ParseCall returns the call that a name encodes, if it does.
+func ParseCall(name string) (c Call, ok bool) {
+	text, ok := strings.CutPrefix(name, prefixOfCalls)
+	return c, ok && json.NewDecoder(strings.NewReader(text)).Decode(&c) == nil
+}
+
+// Program returns the launches of a call.
+func (c Call) Program() Program {
+	if c.Backward {
+		return c.Shape.Backward(c.Sizes)
+	}
+	return c.Shape.Forward(c.Sizes)
+}
+
+// Device is a backend that runs calls as kernels. Products says how precisely float32 kernels multiply there.
+type Device interface {
+	compute.Backend
+	Products() triton.Precision
 }

@@ -43,14 +43,18 @@ func (s Shape) group() int { return s.Heads / s.KVHeads }
 // Check returns an error if there are no kernels for a shape.
 func (s Shape) Check() error {
 	switch {
-	case s.Heads%s.KVHeads != 0 || s.Maps != 1 && s.Maps != s.KVHeads || s.Rows != 0 && s.Rows != 1 && s.Rows != s.KVHeads:
+	case s.Heads%s.KVHeads != 0 || s.Maps != 1 && s.Maps != s.KVHeads ||
+		s.Rows != 0 && s.Rows != 1 && s.Rows != s.KVHeads:
 		return fmt.Errorf("fused: %d heads, %d key/value heads, %d maps, %d rows", s.Heads, s.KVHeads, s.Maps, s.Rows)
 	case s.Causal && s.Queries != s.Keys:
 		return fmt.Errorf("fused: %d queries and %d keys of causal attention", s.Queries, s.Keys)
 	case s.Features < 16 || s.Features > 512 || s.Features&(s.Features-1) != 0:
 		return fmt.Errorf("fused: %d features", s.Features)
 	case s.Dim < 1 || s.Dim > 256 || s.Value < 1 || s.Value > 256 || s.Queries < 1 || s.Keys < 1:
-		return fmt.Errorf("fused: %d queries and %d keys of %d columns, values of %d", s.Queries, s.Keys, s.Dim, s.Value)
+		return fmt.Errorf("fused: %d queries, %d keys of %d columns, values of %d", s.Queries, s.Keys, s.Dim, s.Value)
+	case s.matrices() > room:
+		return fmt.Errorf("fused: %d features of %d columns and values of %d do not fit a program", s.Features,
+			s.Dim, s.Value)
 	case s.Batch*s.Heads > 65535:
 		return fmt.Errorf("fused: %d heads in all", s.Batch*s.Heads)
 	}

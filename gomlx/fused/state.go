@@ -8,16 +8,15 @@ type sums struct{ s, z, r string }
 
 // state sums each chunk of rows of a side: S_f = Σ φ_f y and Z_f = Σ φ_f c, divided by 2^R_f with R_f the largest
 // exponent. y are the values; c are weights [heads, length], "": ones.
-func (s Shape) state(of side, y, c string, out sums, z Sizes) Step {
+func (s Shape) state(of side, y, c string, out sums, chunk int, z Tiling) Step {
 	k := s.kernel("state")
-	chunk, head, part := k.Program(0), k.Program(1), k.Program(2)
-	n := ceil(of.length, z.Chunk)
-	even := of.length%z.Chunk == 0
+	index, head, part := k.Program(0), k.Program(1), k.Program(2)
+	n, even := ceil(of.length, chunk), of.length%chunk == 0
 	first := part.Mul(k.Int(k.block()))
 	f := k.features(of, head, first, 1)
 	start := []value{k.Zeros(k.block(), power(k.Value)), k.Zeros(k.block()), k.Full(empty, k.block())}
-	end := k.Loop(k.Int(0), k.Int(z.Chunk), k.Int(z.Step), start, func(i value, sum []value) []value {
-		at := chunk.Mul(k.Int(z.Chunk)).Add(i).Add(k.Range(z.Step))
+	end := k.Loop(k.Int(0), k.Int(chunk), k.Int(z.Rows), start, func(i value, sum []value) []value {
+		at := index.Mul(k.Int(chunk)).Add(i).Add(k.Range(z.Rows))
 		x := f.at(at, even)
 		v := k.read(panel{y, k.elem(), head, at, of.length, k.Value, even})
 		l := k.dot(f.w[0], x.T()).Add(f.bias[0].Column()) // [features, rows]
@@ -34,12 +33,12 @@ func (s Shape) state(of side, y, c string, out sums, z Sizes) Step {
 		return []value{k.dot(phi, v, sum[0].Mul(less.Column())), sum[1].Mul(less).Add(weights.Sum(1)), ref}
 	})
 	at := first.Add(k.Range(k.block()))
-	index := head.Mul(k.Int(n)).Add(chunk)
+	index = head.Mul(k.Int(n)).Add(index)
 	k.write(panel{out.s, k.elem(), index, at, k.Features, k.Value, true}, end[0])
 	k.write(panel{out.z, triton.F32, index, at, k.Features, 0, true}, end[1])
 	k.write(panel{out.r, triton.F32, index, at, k.Features, 0, true}, end[2])
 	heads := k.Batch * of.heads
-	return k.step([3]int{n, heads, k.blocks()}, z.StateWarps, z.StateStages, out.tensors(k, heads, n))
+	return k.step([3]int{n, heads, k.blocks()}, z.Warps, z.Stages, out.tensors(k, heads, n))
 }
 
 // tensors declares the sums of n chunks.

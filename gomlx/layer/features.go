@@ -85,7 +85,7 @@ func (l SelfAttention) linear(scope *model.Scope, like *Node) (rfx.Attention, er
 	case model.GetParamOr(scope, ParamVariable, false):
 		a.Map = a.Map.With(func(name string, value *tensors.Tensor) *Node {
 			return in.VariableWithValue(name, value).SetTrainable(false).NodeValue(like)
-		})
+		}).Fixed()
 	}
 	return a, nil
 }

@@ -26,6 +26,8 @@ type Attention struct {
 	// rounding of float32 products that a backend shortens to TF32 (backend.TF32). It takes twice the memory, and more
 	// time on GPUs with few float64 units.
 	Double bool
+	// Operations computes as a graph of operations even if the backend has kernels.
+	Operations bool
 }
 
 // Visible says which keys count. The zero value means all keys.
@@ -50,6 +52,11 @@ func (a Attention) Forward(q, k, v *Node, see Visible) *Node {
 	s, err := a.check(q, k, v, see)
 	if err != nil {
 		panic(err)
+	}
+	if !a.Operations {
+		if out := a.kernels(q, k, v, see, s); out != nil {
+			return out
+		}
 	}
 	// Half precision has too few digits for exponents. Exponents and sums are float32; products of features and
 	// values have half precision.

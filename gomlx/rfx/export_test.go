@@ -1,6 +1,11 @@
 package rfx
 
-import "github.com/randfeat/randfeat/attention"
+import (
+	"github.com/gomlx/gomlx/core/graph"
+
+	"github.com/randfeat/randfeat/attention"
+	"github.com/randfeat/randfeat/gomlx/fused"
+)
 
 // Cluster returns the cluster of a key.
 func (c *Centres) Cluster(y []float64) int { return c.cluster(y) }
@@ -20,4 +25,13 @@ func Sampled(s Clusters, weights []float64) (sample []int, mass []float64) {
 	f := fit{Clusters: s, keys: make([][]float64, len(weights)), weight: weights}
 	f.draw()
 	return f.sample, f.mass
+}
+
+// KernelInputs returns the call of kernels for an attention, and its inputs.
+func (a Attention) KernelInputs(q, k, v *graph.Node, see Visible) (fused.Call, []*graph.Node, error) {
+	s, err := a.check(q, k, v, see)
+	if err != nil {
+		return fused.Call{}, nil, err
+	}
+	return a.inputs(q, k, v, see, s)
 }

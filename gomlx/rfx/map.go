@@ -22,6 +22,7 @@ type Map struct {
 	dim      int
 	features int
 	numbers  Numbers
+	fixed    bool // numbers have no gradients
 }
 
 // NewMap draws the projections of the specs: one for all heads, or one per key/value head, of the same family and size.

@@ -24,6 +24,17 @@ func (m *Map) With(n Numbers) *Map {
 	return &o
 }
 
+// Fixed returns the map without gradients of the numbers that With supplies. Kernels then compute attention on GPUs;
+// they have no such gradients.
+func (m *Map) Fixed() *Map {
+	o := *m
+	o.fixed = true
+	if n := m.numbers; n != nil {
+		o.numbers = func(name string, value *tensors.Tensor) *Node { return StopGradient(n(name, value)) }
+	}
+	return &o
+}
+
 // Values returns all numbers that a Numbers function is asked for, by name, in graphs of a precision with kvHeads
 // key/value heads. Graphs of half precision compute them in float32.
 func (m *Map) Values(b compute.Backend, dtype dtypes.DType, kvHeads int) (map[string]*tensors.Tensor, error) {

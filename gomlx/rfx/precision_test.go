@@ -130,7 +130,7 @@ func TestProducts(t *testing.T) {
 	}
 	config, _, _ = strings.Cut(config, ",tf32=")
 	worst := func(p backend.Products, double bool, name string) (e float64) {
-		b, _, err := backend.OpenWith(config, p)
+		b, _, err := backend.Flags{Name: config, Products: p}.Open()
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -290,9 +290,15 @@ func (b *builder) linear(u *Node, of func(plan.Side) plan.Linear, identity bool)
 	return b.project(u, b.matrix(rows, dim, func(s plan.Side) dense.Matrix[float64] { return full(s).Matrix(dim) }))
 }
 
-// quadratic returns the value of a quadratic at u [batch, heads, length, 1], or nil if it is zero.
-func (b *builder) quadratic(u *Node, of func(plan.Side) plan.Quadratic) *Node {
-	var terms []*Node
+// quadratic is a quadratic of rows as nodes. Absent terms are nil.
+type quadratic struct {
+	constant *Node // [1, heads or 1, 1, 1]
+	linear   *Node // [1, heads or 1, 1, dim]
+	scale    *Node // of |u|² [1, heads or 1, 1, 1], if its matrices are multiples of the identity
+}
+
+// terms returns the terms of a quadratic, but for other matrices.
+func (b *builder) terms(of func(plan.Side) plan.Quadratic) (q quadratic) {
 	c := make([]float64, b.heads)
 	zero := true
 	for h, s := range b.sides {
@@ -300,15 +306,31 @@ func (b *builder) quadratic(u *Node, of func(plan.Side) plan.Quadratic) *Node {
 		zero = zero && c[h] == 0
 	}
 	if !zero {
-		terms = append(terms, b.constant(c))
+		q.constant = b.constant(c)
 	}
-	if lin := b.vector(func(s plan.Side) []float64 { return of(s).Lin }); lin != nil {
-		terms = append(terms, ReduceAndKeep(Mul(u, lin), ReduceSum, -1))
+	q.linear = b.vector(func(s plan.Side) []float64 { return of(s).Lin })
+	q.scale = b.gain(func(s plan.Side) plan.Linear { return of(s).Quad }, false)
+	return q
+}
+
+// form returns the value of a quadratic without its constant at u [batch, heads, length, 1], or nil if it is zero.
+func (b *builder) form(q quadratic, u *Node, of func(plan.Side) plan.Quadratic) *Node {
+	var terms []*Node
+	if q.linear != nil {
+		terms = append(terms, ReduceAndKeep(Mul(u, q.linear), ReduceSum, -1))
 	}
-	if qu := b.linear(u, func(s plan.Side) plan.Linear { return of(s).Quad }, false); qu != nil {
+	if q.scale != nil {
+		terms = append(terms, ReduceAndKeep(Mul(u, Mul(u, q.scale)), ReduceSum, -1))
+	} else if qu := b.linear(u, func(s plan.Side) plan.Linear { return of(s).Quad }, false); qu != nil {
 		terms = append(terms, ReduceAndKeep(Mul(u, qu), ReduceSum, -1))
 	}
 	return sum(terms...)
+}
+
+// quadratic returns the value of a quadratic at u [batch, heads, length, 1], or nil if it is zero.
+func (b *builder) quadratic(u *Node, of func(plan.Side) plan.Quadratic) *Node {
+	q := b.terms(of)
+	return sum(q.constant, b.form(q, u, of))
 }
 
 // sum adds the terms that are not nil, with broadcasting. It returns nil if all are.

@@ -16,8 +16,8 @@ type Launch struct {
 	Warps, Stages int
 }
 
-// Config is the backend configuration of the call: the text of an MLIR dictionary. It belongs to a call of API version 2
-// as its attribute backend_config. The attribute mhlo.backend_config with API version 4 crashes XLA's plugin.
+// Config is the backend configuration of the call: the text of an MLIR dictionary. It belongs to a call of API version
+// 2 as its attribute backend_config. The attribute mhlo.backend_config with API version 4 crashes XLA's plugin.
 func (l Launch) Config() string {
 	ir := strings.NewReplacer("\\", "\\\\", "\"", "\\22", "\n", "\\0A").Replace(l.Kernel.Text())
 	return fmt.Sprintf(`{name = "%s", ir = "%s", num_stages = %d : i32, num_warps = %d : i32, `+

@@ -139,6 +139,7 @@ func (k *Kernel) memory(p Value, mask []Value) []Value {
 // Loop runs body for i = from, from+step, … below to. It carries values from one turn to the next and returns them.
 // The bounds are int32 scalars.
 func (k *Kernel) Loop(from, to, step Value, carried []Value, body func(i Value, c []Value) []Value) []Value {
+	carried = slices.Clone(carried)
 	o := op{code: "for", in: append([]Value{from, to, step}, carried...), vars: []Value{k.value(I32, false, nil)}}
 	var out []Value
 	for _, c := range carried {
@@ -146,7 +147,7 @@ func (k *Kernel) Loop(from, to, step Value, carried []Value, body func(i Value, 
 	}
 	outer := k.at
 	k.at = &o.body
-	o.end = body(o.vars[0], o.vars[1:])
+	o.end = slices.Clone(body(o.vars[0], slices.Clone(o.vars[1:])))
 	k.at = outer
 	for i, c := range carried {
 		if i >= len(o.end) || o.end[i].mlir() != c.mlir() {
@@ -156,6 +157,6 @@ func (k *Kernel) Loop(from, to, step Value, carried []Value, body func(i Value, 
 	for i := range out {
 		out[i].label = fmt.Sprintf("%d#%d", out[0].id, i)
 	}
-	k.emit(o, out...)
+	k.emit(o, slices.Clone(out)...)
 	return out
 }

@@ -14,7 +14,8 @@ func (k *Kernel) Text() string {
 		args = append(args, fmt.Sprintf("%s: %s {tt.divisibility = 16 : i32}", a.value.name(), a.value.mlir()))
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "module {\n  tt.func public @%s(%s) attributes {noinline = false} {\n", k.Name, strings.Join(args, ", "))
+	fmt.Fprintf(&b, "module {\n  tt.func public @%s(%s) attributes {noinline = false} {\n", k.Name,
+		strings.Join(args, ", "))
 	writeOps(&b, k.body, "    ")
 	b.WriteString("    tt.return\n  }\n}\n")
 	return b.String()
@@ -140,8 +141,8 @@ func line(o op, indent string) string {
 	case "reduce":
 		e := o.in[0].elem
 		return fmt.Sprintf("\"tt.reduce\"(%s) <{axis = %d : i32}> ({\n%s^bb0(%%a: %s, %%b: %s):\n"+
-			"%s  %%c = %s %%a, %%b : %s\n%s  tt.reduce.return %%c : %s\n%s}) : (%s) -> %s", from, o.ints[0], indent, e, e,
-			indent, binaries[o.mode][0], e, indent, e, indent, o.in[0].mlir(), o.out[0].mlir())
+			"%s  %%c = %s %%a, %%b : %s\n%s  tt.reduce.return %%c : %s\n%s}) : (%s) -> %s", from, o.ints[0], indent,
+			e, e, indent, binaries[o.mode][0], e, indent, e, indent, o.in[0].mlir(), o.out[0].mlir())
 	case "dot":
 		return fmt.Sprintf("tt.dot %s, inputPrecision = %s : %s * %s -> %s", names(o.in), o.mode, o.in[0].mlir(),
 			o.in[1].mlir(), o.out[0].mlir())

@@ -119,7 +119,7 @@ func trainCommand(args []string) error {
 	fmt.Fprintln(os.Stderr, line)
 	var others []compute.Backend
 	for _, name := range strings.Fields(f.devices) {
-		o, line, err := backend.OpenWith(name, f.Products)
+		o, line, err := backend.Flags{Name: name, Products: f.Products, Kernels: f.Kernels}.Open()
 		if err != nil {
 			return err
 		}

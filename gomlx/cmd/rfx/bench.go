@@ -5,7 +5,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"math"
 	"os"
 	"slices"
 	"strconv"
@@ -56,7 +55,9 @@ func bench(args []string) error {
 	flags := flag.NewFlagSet("rfx bench", flag.ContinueOnError)
 	f.Flags.Set(flags)
 	flags.StringVar(&f.lengths, "lengths", "1024,4096", "sequence lengths")
-	flags.StringVar(&f.methods, "methods", "linear,exact,fused", "methods to time: linear, exact (all scores in memory), fused (flash attention, if XLA has it), empty (the overhead of a call)")
+	flags.StringVar(&f.methods, "methods", "linear,graph,exact,fused", "methods to time:\n"+
+		"linear (kernels on GPUs), graph (linear as a graph of operations),\n"+
+		"exact (all scores in memory), fused (flash attention, if XLA has it), empty (the overhead of a call)")
 	flags.StringVar(&f.dtypes, "dtypes", "float32", "float32, bfloat16")
 	flags.IntVar(&f.heads, "heads", 8, "number of heads")
 	flags.IntVar(&f.dim, "dim", 64, "dimension of a head")
@@ -121,41 +122,60 @@ func (f benchFlags) measure(b compute.Backend, r *row) (err error) {
 	if err != nil {
 		return err
 	}
-	exec, err := graph.NewExec(b, func(in []*graph.Node) *graph.Node {
-		for i := range in {
-			in[i] = graph.ConvertDType(in[i], dtype)
-		}
-		loss := graph.ReduceAllSum(graph.ConvertDType(forward(in[0], in[1], in[2]), dtypes.Float32))
+	exec, err := graph.NewExec(b, func(in []*graph.Node) []*graph.Node {
+		out := forward(in[0], in[1], in[2])
 		if !r.Backward {
-			return loss
+			return []*graph.Node{out}
 		}
-		sum := loss
-		for _, g := range graph.Gradient(loss, in...) { // the sum needs every gradient completely
-			sum = graph.Add(sum, graph.ReduceAllSum(graph.ConvertDType(graph.Square(g), dtypes.Float32)))
-		}
-		return sum
+		return graph.Gradient(graph.ReduceAllSum(graph.ConvertDType(graph.Mul(out, in[3]), dtypes.Float32)), in[:3]...)
 	})
 	if err != nil {
 		return err
 	}
 	defer exec.Finalize()
-	in := make([]any, 3)
+	in, err := f.rows(b, dtype, r.Length, map[bool]int{false: 3, true: 4}[r.Backward])
+	if err != nil {
+		return err
+	}
+	r.Ms, r.Queued, err = f.time(b, exec, in)
+	return err
+}
+
+// rows returns n tensors of standard normal numbers on the device.
+func (f benchFlags) rows(b compute.Backend, dtype dtypes.DType, length, n int) ([]any, error) {
+	in := make([]any, n)
 	for i := range in {
-		data := make([]float64, f.heads*r.Length*f.dim)
+		data := make([]float64, f.heads*length*f.dim)
 		rng.Normals(data, rng.Stream(uint64(i+1)))
 		narrow := make([]float32, len(data))
 		for j, x := range data {
 			narrow[j] = float32(x)
 		}
-		in[i] = tensors.FromFlatDataAndDimensions(narrow, 1, f.heads, r.Length, f.dim)
+		in[i] = tensors.FromFlatDataAndDimensions(narrow, 1, f.heads, length, f.dim)
 	}
+	out, err := graph.CallOnceN(b, func(in []*graph.Node) []*graph.Node {
+		for i := range in {
+			in[i] = graph.ConvertDType(graph.AddScalar(in[i], 0), dtype)
+		}
+		return in
+	}, in...)
+	for i := range out {
+		in[i] = out[i]
+	}
+	return in, err
+}
+
+// time returns the milliseconds of a call that is awaited, and of calls that overlap.
+func (f benchFlags) time(b compute.Backend, exec *graph.Exec, in []any) (ms, queued float64, err error) {
 	call := func(n int) error { // waits for the device
 		for range n {
-			o, err := exec.Call1(in...)
+			out, err := exec.Call(in...)
 			if err != nil {
 				return err
 			}
-			o.MustFinalizeAll()
+			for _, o := range out {
+				o.MustFinalizeAll()
+			}
 		}
 		return nil
 	}
@@ -168,21 +188,13 @@ func (f benchFlags) measure(b compute.Backend, r *row) (err error) {
 		all.Wait()
 		return errors.Join(errs...)
 	}
-	o, err := exec.Call1(in...) // compiles
-	if err != nil {
-		return err
+	if err := call(3); err != nil { // the first one compiles
+		return 0, 0, err
 	}
-	if v := tensors.ToScalar[float32](o); math.IsNaN(float64(v)) {
-		return fmt.Errorf("the result is NaN")
+	if ms, err = f.median(1, call); err == nil && strings.HasPrefix(b.Name(), "xla") {
+		queued, err = f.median(callers, flight)
 	}
-	if err := call(2); err != nil {
-		return err
-	}
-	r.Ms, err = f.median(1, call)
-	if err == nil && strings.HasPrefix(b.Name(), "xla") {
-		r.Queued, err = f.median(callers, flight)
-	}
-	return err
+	return ms, queued, err
 }
 
 // median returns the median milliseconds per call. do(n) makes times·n calls.
@@ -201,13 +213,13 @@ func (f benchFlags) median(times int, do func(n int) error) (float64, error) {
 
 func (f benchFlags) method(r row) (func(q, k, v *graph.Node) *graph.Node, error) {
 	switch r.Method {
-	case "linear":
+	case "linear", "graph":
 		m, err := rfx.NewMap(randfeat.Spec{Kernel: kernel.Attention(f.dim), Family: family.Positive{},
 			Coupling: coupling.Orthogonal{}, Dim: f.dim, M: f.m, Seed: 1})
 		if err != nil {
 			return nil, err
 		}
-		a := rfx.Attention{Map: m, Causal: r.Causal, Chunk: f.chunk}
+		a := rfx.Attention{Map: m, Causal: r.Causal, Chunk: f.chunk, Operations: r.Method == "graph"}
 		return func(q, k, v *graph.Node) *graph.Node { return a.Forward(q, k, v, rfx.Visible{}) }, nil
 	case "empty":
 		return func(q, k, v *graph.Node) *graph.Node {
@@ -223,5 +235,5 @@ func (f benchFlags) method(r row) (func(q, k, v *graph.Node) *graph.Node, error)
 			return o
 		}, nil
 	}
-	return nil, fmt.Errorf("method %q: take linear, exact or fused", r.Method)
+	return nil, fmt.Errorf("method %q: take linear, graph, exact, fused or empty", r.Method)
 }

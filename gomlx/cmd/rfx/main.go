@@ -21,6 +21,7 @@ import (
 const usage = `rfx measures attention with random features on GoMLX, and converts pretrained models to it.
 
   rfx bench     time attention, exact and with features, forward and backward
+  rfx tune      search the sizes of GPU kernels for a length
   rfx generate  continue a text with a pretrained or converted decoder
   rfx convert   replace the attention of a pretrained model (BERT, GPT-2, Llama, Gemma)
   rfx finetune  tune a converted model, with the original as its teacher
@@ -38,7 +39,7 @@ func main() {
 
 func run(args []string) error {
 	commands := map[string]func([]string) error{"bench": bench, "generate": generate, "convert": convert,
-		"eval": eval, "finetune": finetune}
+		"eval": eval, "finetune": finetune, "tune": tune}
 	if len(args) == 0 || slices.Contains([]string{"help", "-h", "-help", "--help"}, args[0]) {
 		fmt.Print(usage)
 		return nil
