@@ -19,7 +19,7 @@ import (
 
 	"github.com/randfeat/randfeat/gomlx/fused"
 	"github.com/randfeat/randfeat/gomlx/triton"
-	"github.com/randfeat/randfeat/internal/similar"
+	"github.com/randfeat/randfeat/internal/suggest/similar"
 )
 
 // tuned is the result of a search: a line of fused.table.
