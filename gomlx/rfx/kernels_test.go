@@ -3,10 +3,12 @@ package rfx_test
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/gomlx/compute"
 	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/gomlx/core/graph"
 	"github.com/gomlx/gomlx/core/tensors"
 
@@ -221,4 +223,51 @@ func gradients(a rfx.Attention, in []*graph.Node) []*graph.Node {
 // own reports whether there are terms of rows beside those of a mask.
 func own(row *triton.Buffer) bool {
 	return row != nil && slices.ContainsFunc(row.Data, func(x float64) bool { return x != 0 && x != fused.Off })
+}
+
+// Kernels ask for the numbers of a map by the names that the graph of operations has for them.
+func TestKernelsNameNumbersAsTheGraph(t *testing.T) {
+	b, _, err := backend.Open("go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Finalize()
+	count := 0
+	for _, info := range family.List() {
+		for _, e := range info.Examples(8) {
+			c := kernelCase{dim: 8, m: 16}
+			m, err := rfx.NewMap(kernelSpec(e.Family, c))
+			if err != nil {
+				continue
+			}
+			all, err := m.Values(b, dtypes.Float32, 1)
+			if err != nil {
+				t.Fatal(err)
+			}
+			g := graph.NewGraph(b, "names")
+			asked := map[string]*tensors.Tensor{}
+			a := rfx.Attention{Map: m.With(func(name string, value *tensors.Tensor) *graph.Node {
+				asked[name] = value
+				return graph.Zeros(g, value.Shape())
+			}).Fixed()}
+			x := graph.Zeros(g, shapes.Make(dtypes.Float32, 1, 1, 4, 8))
+			if _, _, err := a.KernelInputs(x, x, x, rfx.Visible{}); err == nil {
+				count++
+				for name, value := range asked {
+					if all[name] == nil || !all[name].Equal(value) {
+						t.Errorf("%s: kernels ask for %s %s, which the graph does not have", e.Name, name, value.Shape())
+					}
+				}
+				for name := range all {
+					if asked[name] == nil && !strings.HasPrefix(name, "embed") {
+						t.Errorf("%s: kernels do not ask for %s", e.Name, name)
+					}
+				}
+			}
+			g.Finalize()
+		}
+	}
+	if count < 5 {
+		t.Errorf("%d families have kernels", count)
+	}
 }
