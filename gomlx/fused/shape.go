@@ -52,7 +52,7 @@ func (s Shape) Check() error {
 		return fmt.Errorf("fused: %d features", s.Features)
 	case s.Dim < 1 || s.Dim > 256 || s.Value < 1 || s.Value > 256 || s.Queries < 1 || s.Keys < 1:
 		return fmt.Errorf("fused: %d queries, %d keys of %d columns, values of %d", s.Queries, s.Keys, s.Dim, s.Value)
-	case s.matrices() > room:
+	case s.matrices() > s.room():
 		return fmt.Errorf("fused: %d features of %d columns and values of %d do not fit a program", s.Features,
 			s.Dim, s.Value)
 	case s.Batch*s.Heads > 65535:

@@ -59,9 +59,14 @@ var table = []tuned{
 		Tiling{64, 32, 4, 1}}},
 }
 
-// room is the shared memory that the matrices of a kernel may take, in bytes. An H200 has 227 kB; tiles of rows need
-// the rest.
-const room = 160 << 10
+// room is the shared memory that the matrices of a program may take, in bytes: what was measured to be faster than a
+// graph. Causal gradients with larger matrices were not measured.
+func (s Shape) room() int {
+	if s.Causal {
+		return 48 << 10
+	}
+	return 160 << 10
+}
 
 // matrices are the bytes of projections and sums that a program holds.
 func (s Shape) matrices() int {
