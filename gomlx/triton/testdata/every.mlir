@@ -16,14 +16,14 @@ module {
     %17 = tt.make_range {end = 16 : i32, start = 0 : i32} : tensor<16xi32>
     %18 = arith.constant dense<0.00000000e+00> : tensor<16x16xf32>
     %19 = arith.constant dense<-1.00000000e+09> : tensor<16xf32>
-    %20 = arith.constant 0 : i32
-    %21 = arith.constant 32 : i32
-    %22 = arith.constant 2 : i32
-    %23 = arith.divsi %21, %22 : i32
-    %24 = arith.constant 17 : i32
-    %25 = arith.remsi %23, %24 : i32
+    %20 = arith.constant 32 : i32
+    %21 = arith.constant 2 : i32
+    %22 = arith.divsi %20, %21 : i32
+    %23 = arith.constant 17 : i32
+    %24 = arith.remsi %22, %23 : i32
+    %25 = arith.constant 0 : i32
     %26 = arith.constant 16 : i32
-    %29:2 = scf.for %27 = %20 to %25 step %26 iter_args(%28 = %18, %30 = %19) -> (tensor<16x16xf32>, tensor<16xf32>)  : i32 {
+    %29:2 = scf.for %27 = %25 to %24 step %26 iter_args(%28 = %18, %30 = %19) -> (tensor<16x16xf32>, tensor<16xf32>)  : i32 {
       %32 = arith.extsi %27 : i32 to i64
       %33 = tt.addptr %1, %32 : !tt.ptr<bf16>, i64
       %34 = tt.expand_dims %9 {axis = 1 : i32} : tensor<16xi32> -> tensor<16x1xi32>
