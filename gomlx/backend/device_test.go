@@ -72,8 +72,8 @@ func TestCallsBecomeLaunches(t *testing.T) {
 			loss := ReduceAllSum(call(causal).Graph(in)[0])
 			return append(Gradient(loss, in[:3]...), x)
 		})
-		out := e.MustExec(tensors.FromScalar(float32(2)))
-		again := e.MustExec(out[3])
+		out := e.MustCall(tensors.FromScalar(float32(2)))
+		again := e.MustCall(out[3])
 		if got := tensors.ToScalar[float32](again[3]); got != 2 {
 			t.Errorf("a tensor that went twice through the backend is %v", got)
 		}

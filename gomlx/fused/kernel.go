@@ -98,13 +98,12 @@ func (s Shape) queries() side { return side{"q", "wq", "bq", "", "", 0, s.Heads,
 
 // features computes exponents of one side.
 type features struct {
-	k      *kernel
-	side   side
-	w      []value // [block, dim] for every block
-	bias   []value // [block]
-	scale  value
-	head   value // which head of which batch entry
-	blocks []int
+	k     *kernel
+	side  side
+	w     []value // [block, dim] for every block
+	bias  []value // [block]
+	scale value
+	head  value // which head of which batch entry
 }
 
 // features loads the map of a side for a head. first is the first feature; n blocks follow.

@@ -61,7 +61,7 @@ var (
 	chunks2, totals2, suffixes = sums{"us", "uz", "ur"}, sums{"vs", "vz", "vr"}, sums{"ws", "wz", "wr"}
 )
 
-// Inputs are the tensors that the forward pass reads.
+// Inputs are the tensors that Forward reads.
 func (s Shape) Inputs() []Tensor {
 	e, heads, kvHeads := s.elem(), s.Batch*s.Heads, s.Batch*s.KVHeads
 	in := []Tensor{{"q", e, []int{heads, s.Queries, s.Dim}}, {"k", e, []int{kvHeads, s.Keys, s.Dim}},
@@ -137,7 +137,7 @@ type Call struct {
 	Backward bool `json:",omitempty"`
 }
 
-// prefix marks the names of calls.
+// prefixOfCalls marks the names of calls.
 const prefixOfCalls = "fused"
 
 // Name encodes a call. ParseCall decodes it; a suffix does not matter.
