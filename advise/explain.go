@@ -34,7 +34,26 @@ func (r *Report) explain() {
 	r.explainData(say)
 	r.explainChoice(say, best)
 	r.explainError(say, best)
+	exact := "the exact kernel"
+	if r.Kernel.Kind == kernel.Softmax && !r.OneSet {
+		exact = "exact attention"
+	}
+	if r.Useless = best.Error >= uselessError; r.Useless {
+		r.Verdict = fmt.Sprintf("Use %s: no random features are useful here. The best of %d have an error of %.2g.", exact, r.Features,
+			best.Error)
+		return
+	}
+	r.Verdict = fmt.Sprintf("Use %s with %d features: its error is %.2g.", best.label(), best.Features, best.Error)
+	if t := r.Target; t != nil && !t.Reached {
+		r.Verdict = fmt.Sprintf("Use %s for an error of %g: %s, the best here, has %.2g with %d features.", exact, t.Error, best.label(),
+			best.Error, best.Features)
+	} else if c := r.Crossover; c != nil {
+		r.Verdict += fmt.Sprintf(" Below %d keys use exact attention.", c.Length)
+	}
 }
+
+// uselessError is the error of a map that is no better than the answer zero.
+const uselessError = 0.9
 
 func (r *Report) explainData(say func(string, ...any)) {
 	sides := []struct {
@@ -220,7 +239,7 @@ func (r *Report) explainError(say func(string, ...any), best Candidate) {
 			best.Error, r.Features)
 	}
 	switch {
-	case best.Error >= 0.9:
+	case best.Error >= uselessError:
 		text := fmt.Sprintf("No estimator is useful here with %d features: the best error, %.2g %s, is as large as the error of always answering zero. Compute the kernel exactly, or make the inputs smaller (a larger bandwidth).",
 			r.Features, best.Error, kind)
 		least := slices.MinFunc(r.Ranking, func(a, b Candidate) int { return cmp.Compare(a.Typical, b.Typical) })
@@ -252,8 +271,9 @@ func (r *Report) explainAttention() {
 	exact, mean, features, chosen := a.Rows[0], a.Rows[1], a.Rows[2], a.Rows[len(a.Rows)-1]
 	say("The best of the feature maps, %s with %d features, has a median error of the output of %.2g over the heads; the mean of the values has %.2g.",
 		best.Name, r.Features, features.Median, mean.Median)
+	r.Useless = features.Median > 0.9*mean.Median
 	switch {
-	case features.Median > 0.9*mean.Median:
+	case r.Useless:
 		say("Random features are of no use here: they are hardly better than the mean of the values.")
 	case features.Median > a.Tol:
 		say("No random features here reach your target of %g with %d features.", a.Tol, r.Features)
@@ -266,6 +286,11 @@ func (r *Report) explainAttention() {
 		if a.Choice.Heads[i].Method == "exact" {
 			exactHeads++
 		}
+	}
+	r.Verdict = fmt.Sprintf("Choose the method of each head: %d of %d keep an error of %g, at %.0f %% of the cost of exact attention.",
+		kept, len(a.Heads), a.Tol, 100*chosen.Cost/exact.Cost)
+	if exactHeads == len(a.Heads) {
+		r.Verdict = fmt.Sprintf("Use exact attention: nothing keeps an error of %g over %d keys at less cost.", a.Tol, a.Length)
 	}
 	if exactHeads == len(a.Heads) && a.Choice.Rates != nil {
 		say("No estimator here reaches your target of %g in less time than exact attention over %d keys takes on this machine: use exact attention.",

@@ -100,13 +100,13 @@ func (p *page) answer() {
 	}
 	best := r.Ranking[r.Best]
 	p.b.WriteString(`<div class="card">` + "\n")
+	fmt.Fprintf(p.b, `<p class="big">%s</p>`+"\n", figure.Escape(r.Verdict))
 	if a := r.Attention; a != nil {
 		chosen := a.Rows[len(a.Rows)-1]
-		fmt.Fprintf(p.b, `<p class="big">Chosen per head: median error %.2g at a cost of %.0f features per token</p>`+"\n"+`<p>Exact attention costs %.0f here. The best random features: %s, median error %.2g at a cost of %d.</p>`+"\n",
+		fmt.Fprintf(p.b, `<p>Chosen per head: median error %.2g at a cost of %.0f features per token</p>`+"\n"+`<p>Exact attention costs %.0f here. The best random features: %s, median error %.2g at a cost of %d.</p>`+"\n",
 			chosen.Median, chosen.Cost, a.Rows[0].Cost, figure.Escape(best.Name), a.Rows[2].Median, r.Features)
 	} else {
-		fmt.Fprintf(p.b, `<p class="big">%s, %d features</p>`+"\n"+
-			`<p>%s: %.3g (%s)</p>`+"\n",
+		fmt.Fprintf(p.b, `<p>%s, %d features. %s: %.3g (%s)</p>`+"\n",
 			figure.Escape(best.label()), r.Features, figure.Escape(capital(r.ErrorName())), best.Error, best.Spread())
 	}
 	p.b.WriteString("</div>\n<h2>Why</h2>\n<ul>\n")
@@ -133,7 +133,7 @@ func (p *page) ranking() {
 	p.b.WriteString(`<th class="n">cost</th><th>positive</th></tr>` + "\n")
 	for i, c := range r.Ranking[:min(len(r.Ranking), tableRows)] {
 		class := ""
-		if i == r.Best {
+		if i == r.Best && !r.Useless {
 			class = ` class="best"`
 		}
 		fmt.Fprintf(p.b, `<tr%s><td class="n">%d</td><td>%s</td><td class="n">%d</td><td class="n">%s</td><td class="n">%s</td>`,

@@ -112,6 +112,18 @@ func TestKernelTarget(t *testing.T) {
 	if r.Target == nil || !r.Target.Reached || r.Ranking[0].Error > 0.05 {
 		t.Fatalf("target %+v, best %+v", r.Target, r.Ranking[0])
 	}
+	if want := "Use " + r.Ranking[r.Best].Name; !strings.HasPrefix(r.Verdict, want) || r.Useless {
+		t.Errorf("verdict %q, want %s", r.Verdict, want)
+	}
+	far := rows(120, 8, 1, flat(40)) // the kernel is 0 for nearly all pairs: nothing with 16 features is useful
+	o.Features, o.Target = 16, 0
+	if r, err = Kernel(context.Background(), far, rows(120, 8, 2, flat(40)), o); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.HasPrefix(r.Verdict, "Use exact attention: no random features") || !r.Useless {
+		t.Errorf("errors of %.2g: %q", r.Ranking[r.Best].Error, r.Verdict)
+	}
+	o.Features, o.Target = 0, 0.05
 	if testing.Short() {
 		return
 	}

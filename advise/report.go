@@ -66,12 +66,15 @@ type Report struct {
 	Ranking  []Candidate `json:"ranking"`           // best first
 	Refused  []Candidate `json:"refused,omitempty"` // candidates that could not take part, with reasons
 	// Index of the recommended map in Ranking: the cheapest that hardly differs from the first.
-	Best    int            `json:"best"`
-	Spec    *randfeat.Spec `json:"spec,omitempty"`   // the recommended map, fitted to all rows
-	Code    string         `json:"code,omitempty"`   // the recommended map in Go
-	Target  *Target        `json:"target,omitempty"` // features that the requested error takes
-	Reasons []string       `json:"reasons"`          // sentences that explain the recommendation
-	Costs   Costs          `json:"costs"`            // measured on this machine, or model
+	Best int `json:"best"`
+	// Verdict says in a sentence what to use: the recommended map, a choice per head, or the exact computation.
+	Verdict string         `json:"verdict,omitempty"`
+	Useless bool           `json:"useless,omitempty"` // even the best map is: Spec and Code are of no use
+	Spec    *randfeat.Spec `json:"spec,omitempty"`    // the recommended map, fitted to all rows
+	Code    string         `json:"code,omitempty"`    // the recommended map in Go
+	Target  *Target        `json:"target,omitempty"`  // features that the requested error takes
+	Reasons []string       `json:"reasons"`           // sentences that explain the recommendation
+	Costs   Costs          `json:"costs"`             // measured on this machine, or model
 	// Crossover is the length from which attention with the recommended map is faster than exact attention.
 	Crossover *Crossover `json:"crossover,omitempty"`
 	Curves    []Curve    `json:"curves,omitempty"`    // error against features

@@ -51,13 +51,16 @@ func ExampleKind() {
 func ExampleParseKind() {
 	k, err := kernel.ParseKind("matern32")
 	fmt.Println(k, err)
-	_, err = kernel.ParseKind("rbf")
+	k, err = kernel.ParseKind("rbf") // as scikit-learn calls it
+	fmt.Println(k, err)
+	_, err = kernel.ParseKind("poly")
 	fmt.Println(errors.Is(err, kernel.ErrKernel))
 	fmt.Println(err)
 	// Output:
 	// matern32 <nil>
+	// gaussian <nil>
 	// true
-	// kernel "rbf": want gaussian, softmax, bessel, laplace, matern12, matern32 or matern52: invalid kernel
+	// kernel "poly": want gaussian, softmax, bessel, laplace, matern12, matern32 or matern52: invalid kernel
 }
 
 // The density of 2000 rows at each of them: the row means of a Gram matrix that is never in memory as a whole.

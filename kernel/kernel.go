@@ -76,6 +76,9 @@ func (k Kind) String() string {
 
 // ParseKind is the inverse of String.
 func ParseKind(s string) (Kind, error) {
+	if s == "rbf" { // the name of scikit-learn
+		return Gaussian, nil
+	}
 	for i, n := range kindNames {
 		if n == s {
 			return Kind(i), nil

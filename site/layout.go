@@ -8,6 +8,9 @@ import (
 //go:embed style.css
 var style string
 
+//go:embed site.js
+var script string
+
 //go:embed layout.html
 var layoutText string
 

@@ -16,6 +16,8 @@ import (
 	"path"
 	"path/filepath"
 	"strings"
+
+	"github.com/randfeat/randfeat/internal/figure"
 )
 
 func main() {
@@ -35,6 +37,7 @@ type site struct {
 
 	pages  []page
 	target map[string]string // source path → path of its page in the site
+	moved  map[string]string // source path#anchor → page, for files that several pages share
 	files  map[string][]byte // contents of the site by path
 }
 
@@ -48,7 +51,7 @@ func (s *site) run() error {
 	}
 	defer os.RemoveAll(tmp)
 
-	s.files = map[string][]byte{"style.css": []byte(style)}
+	s.files = map[string][]byte{"style.css": []byte(figure.Page + style), "site.js": []byte(script), "search.js": nil}
 	s.pages = append([]page(nil), listed...)
 	if err := s.addCommands(tmp); err != nil {
 		return err
@@ -67,9 +70,12 @@ func (s *site) run() error {
 	}
 	s.target = map[string]string{}
 	for _, p := range s.pages {
-		if p.source != "" {
+		if p.source != "" && len(p.sections) == 0 {
 			s.target[p.source] = p.path
 		}
+	}
+	if err := s.cut(); err != nil {
+		return err
 	}
 	for _, p := range s.pages {
 		html, err := s.render(p)
@@ -79,6 +85,9 @@ func (s *site) run() error {
 		s.files[p.path] = html
 	}
 	if err := checkLinks(s.files); err != nil {
+		return err
+	}
+	if s.files["search.js"], err = s.index(); err != nil {
 		return err
 	}
 	return s.write()

@@ -19,6 +19,8 @@ type page struct {
 	markdown    []byte // text of a generated page; nil: read source
 	html        string // body of a page that is not Markdown
 	frame       string // another file of the site, shown live below the text
+	// sections are the headings of the source that this page has; without any, those that no other page has.
+	sections []string
 }
 
 // listed are the pages written by hand. A new page of docs needs a line here.
@@ -37,6 +39,12 @@ var listed = []page{
 		path: "tutorials/machines.html"},
 
 	{part: howto, title: "Models from tables", source: "docs/machines.md", path: "howto/machines.html"},
+	{part: howto, title: "How a fit chooses", source: "docs/machines.md", path: "howto/choices.html",
+		sections: []string{"How choices are made", "Columns of many levels"}},
+	{part: howto, title: "Scores and intervals", source: "docs/machines.md", path: "howto/scores.html",
+		sections: []string{"Scores"}},
+	{part: howto, title: "Memory, checkpoints, serving", source: "docs/machines.md", path: "howto/serving.html",
+		sections: []string{"Memory", "Checkpoints", "Model file", "Serving"}},
 	{part: howto, title: "Tables: worked examples", source: "docs/tables.md", path: "howto/tables.html"},
 	{part: howto, title: "Attention", source: "docs/attention.md", path: "howto/attention.html"},
 	{part: howto, title: "Choose an estimator", source: "docs/advise.md", path: "howto/advise.html"},

@@ -41,8 +41,9 @@ func (s *site) render(p page) ([]byte, error) {
 		if err := md.Convert(source, &b, parser.WithContext(ids)); err != nil {
 			return nil, err
 		}
-		// Wide tables scroll by themselves, so that the page does not.
-		wide := strings.NewReplacer("<table>", `<div class="wide"><table>`, "</table>", "</table></div>")
+		// Wide tables, code and figures scroll by themselves, so that the page does not; the keyboard reaches them.
+		wide := strings.NewReplacer("<table>", `<div class="wide" tabindex="0"><table>`, "</table>", "</table></div>",
+			"<pre>", `<pre tabindex="0">`, "<p><img", `<p tabindex="0"><img`)
 		body = wide.Replace(b.String())
 	}
 	up := strings.Repeat("../", strings.Count(p.path, "/"))
@@ -64,9 +65,33 @@ func (s *site) render(p page) ([]byte, error) {
 		}
 		nav = append(nav, part)
 	}
+	var before, after navLink // in the part
+	var part []page
+	for _, q := range s.pages {
+		if q.part == p.part {
+			part = append(part, q)
+		}
+	}
+	for i, q := range part {
+		if q.path == p.path && i > 0 {
+			before = navLink{Title: part[i-1].title, Href: up + part[i-1].path}
+		}
+		if q.path == p.path && i+1 < len(part) {
+			after = navLink{Title: part[i+1].title, Href: up + part[i+1].path}
+		}
+	}
+	var within []navLink
+	for _, h := range headings.FindAllStringSubmatch(body, -1) {
+		if h[1] == "2" {
+			within = append(within, navLink{Title: plain(h[3]), Href: "#" + html.UnescapeString(h[2])})
+		}
+	}
+	if len(within) < 2 || p.part == "" {
+		within = nil
+	}
 	var out bytes.Buffer
-	err := layout.Execute(&out, map[string]any{"Title": p.title, "Up": template.URL(up), "Nav": nav,
-		"Home": p.part == "", "Body": template.HTML(body)})
+	err := layout.Execute(&out, map[string]any{"Title": p.title, "Up": template.URL(up), "Nav": nav, "Part": p.part,
+		"Home": p.part == "", "Body": template.HTML(body), "Before": before, "After": after, "Within": within})
 	return out.Bytes(), err
 }
 
@@ -110,15 +135,24 @@ func (l links) Transform(doc *ast.Document, reader text.Reader, _ parser.Context
 }
 
 func (l links) fit(to string) string {
-	if strings.Contains(to, ":") || strings.HasPrefix(to, "#") || to == "" {
+	if strings.Contains(to, ":") || to == "" {
 		return to
 	}
+	up := strings.Repeat("../", strings.Count(l.p.path, "/"))
 	to, fragment, found := strings.Cut(to, "#")
 	if found {
 		fragment = "#" + fragment
 	}
 	source := path.Join(path.Dir(l.p.source), to)
-	up := strings.Repeat("../", strings.Count(l.p.path, "/"))
+	if to == "" {
+		source = l.p.source
+	}
+	if page, ok := l.s.moved[source+unescaped(fragment)]; ok && page != l.p.path {
+		return up + page + fragment
+	}
+	if to == "" {
+		return fragment
+	}
 	if page, ok := l.s.target[source]; ok {
 		return up + page + fragment
 	}

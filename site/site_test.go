@@ -30,7 +30,10 @@ func TestCheckLinks(t *testing.T) {
 // Links to sources of pages lead to the pages, those to other files of the repository to its public copy.
 func TestFit(t *testing.T) {
 	s := &site{root: "..", files: map[string][]byte{},
-		target: map[string]string{"docs/theory.md": "background/theory.html"}}
+		target: map[string]string{"docs/theory.md": "background/theory.html",
+			"docs/machines.md": "howto/machines.html"},
+		moved: map[string]string{"docs/machines.md#serving": "howto/serving.html",
+			"docs/machines.md#tables": "howto/machines.html"}}
 	l := links{s, page{source: "docs/machines.md", path: "howto/machines.html"}}
 	for to, want := range map[string]string{
 		"theory.md":           "../background/theory.html",
@@ -39,6 +42,9 @@ func TestFit(t *testing.T) {
 		"img/fit.svg":         "../img/fit.svg",
 		"https://example.com": "https://example.com",
 		"#here":               "#here",
+		"#serving":            "../howto/serving.html#serving",
+		"#tables":             "#tables",
+		"machines.md#serving": "../howto/serving.html#serving",
 		"no-such-page.md":     "missing:docs/no-such-page.md",
 	} {
 		if got := l.fit(to); got != want {
@@ -97,5 +103,42 @@ func TestLaidOut(t *testing.T) {
 		strings.TrimSpace(strings.Repeat("word ", 16)) + "\n                    word word word word end\n  short\n```\n"
 	if got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}
+
+// A file that several pages share: each has its sections, the first the rest, and anchors lead to where they went.
+func TestCut(t *testing.T) {
+	root := t.TempDir()
+	text := "# T\n\nintro\n\n## One\n\n### Deep\n\n```sh\n## no heading\n```\n\n## Two\n\ntwo\n"
+	if err := os.WriteFile(filepath.Join(root, "a.md"), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := &site{root: root, pages: []page{{source: "a.md", path: "a.html"},
+		{title: "Second", source: "a.md", path: "b.html", sections: []string{"Two"}}}}
+	if err := s.cut(); err != nil {
+		t.Fatal(err)
+	}
+	if a, b := string(s.pages[0].markdown), string(s.pages[1].markdown); strings.Contains(a, "two") ||
+		!strings.Contains(a, "no heading") || b != "# Second\n\n## Two\n\ntwo\n" {
+		t.Errorf("%q and %q", a, b)
+	}
+	if s.moved["a.md#deep"] != "a.html" || s.moved["a.md#two"] != "b.html" {
+		t.Error(s.moved)
+	}
+	s.pages[1].sections = []string{"Gone"}
+	if s.pages[0].markdown, s.pages[1].markdown = nil, nil; s.cut() == nil {
+		t.Error("a section that is not there")
+	}
+}
+
+// The index finds sections by their headings and words, and holds no markup.
+func TestIndex(t *testing.T) {
+	s := &site{pages: []page{{title: "P", path: "p.html"}}, files: map[string][]byte{"p.html": []byte(
+		`<nav>menu</nav><main id="main"><h1 id="p">P</h1><p>first &lt;b&gt;</p><h2 id="x-y">X <code>y</code></h2><p>second</p></main>`)}}
+	got, err := s.index()
+	want := `const sections = [{"p":"P","t":"P","h":"p.html","w":"P first \u003cb\u003e"},` +
+		`{"p":"P","t":"X y","h":"p.html#x-y","w":"second"}];` + "\n"
+	if err != nil || string(got) != want {
+		t.Errorf("%s %v", got, err)
 	}
 }

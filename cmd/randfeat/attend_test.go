@@ -627,7 +627,7 @@ func TestAttendAuto(t *testing.T) {
 		}
 	}
 	o := ok(t, append([]string{"attend", "-o", out, "--compare"}, one...)...)
-	for _, text := range []string{"HEAD", "EXPECTED", "OUTPUT", " s, exact "} {
+	for _, text := range []string{"HEAD", "EXPECTED", "OUTPUT", "exact attention on all heads"} {
 		if !strings.Contains(o.stdout, text) {
 			t.Errorf("no %q in %s", text, o.stdout)
 		}

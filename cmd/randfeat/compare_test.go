@@ -102,7 +102,10 @@ func TestExplain(t *testing.T) {
 	dir := t.TempDir()
 	data, model := filepath.Join(dir, "demo.csv"), filepath.Join(dir, "m.rf")
 	ok(t, "fit", "--demo", "-o", model, "--save-data", data, "--map", "random", "--features", "128", "--bandwidth", "3",
-		"--lambda", "1", "--folds", "1")
+		"--lambda", "1", "--folds", "1", "--kernel", "rbf")
+	for _, command := range []string{"predict", "evaluate", "explain"} {
+		fails(t, cli.ExitMisuse, "name the model first", command, data, model)
+	}
 	svg, page := filepath.Join(dir, "t.svg"), filepath.Join(dir, "t.html")
 	got := objects[tables.ExplainResult](t, ok(t, "explain", model, data, "--column", "temperature", "--row", "5",
 		"--svg", svg, "--page", page, "--json").stdout)[0]
@@ -127,6 +130,15 @@ func TestExplain(t *testing.T) {
 	if text := readAll(t, page); !strings.Contains(text, "<h2>Row 5</h2>") || !strings.Contains(text, "</svg>") {
 		t.Errorf("page: %.200s", text)
 	}
+	// The page of all columns: importances first, then the columns in this order, days in theirs, and no report.
+	if r := ok(t, "explain", model, data, "--page", page); r.stdout != "" {
+		t.Errorf("--page prints\n%s", r.stdout)
+	}
+	inOrder(t, readAll(t, page), ">What matters<", "<td>occupancy<", "<td>weekday<", ">occupancy</text>",
+		">temperature</text>",
+		">Mon</text>", ">Tue</text>", ">Wed</text>", ">Sun</text>")
+	ok(t, "evaluate", model, data, "--html", page, "--importance")
+	inOrder(t, readAll(t, page), "<td>RMSE<", ">What matters<", "true and predicted", "Residuals of kwh")
 	out := ok(t, "explain", model, data).stdout
 	if !strings.Contains(out, "weekday") || !strings.Contains(out, "occupancy") {
 		t.Errorf("all columns:\n%s", out)
@@ -143,6 +155,19 @@ func TestExplain(t *testing.T) {
 		if r.code == 0 || !strings.Contains(r.stderr, want) {
 			t.Errorf("%v: %d %s", args, r.code, r.stderr)
 		}
+	}
+}
+
+// inOrder checks that texts follow each other.
+func inOrder(t *testing.T, text string, parts ...string) {
+	t.Helper()
+	for _, p := range parts {
+		_, after, ok := strings.Cut(text, p)
+		if !ok {
+			t.Errorf("no %q, or not in this order", p)
+			return
+		}
+		text = after
 	}
 }
 

@@ -248,7 +248,7 @@ func TestFeaturesBadInput(t *testing.T) {
 		{exitMisuse, "--family: ", []string{good, "-o", out, "--family", `{"name":"oprf","b":1}`}},
 		{exitMisuse, `--coupling: unknown coupling "orthogonl" (did you mean orthogonal?); want one of iid`, []string{good, "-o", out, "--family", "trig",
 			"--coupling", "orthogonl"}},
-		{exitMisuse, "--kernel: ", []string{good, "-o", out, "--family", "trig", "--kernel", "rbf"}},
+		{exitMisuse, "--kernel: ", []string{good, "-o", out, "--family", "trig", "--kernel", "poly"}},
 		{exitMisuse, `--scale is "-1"`, []string{good, "-o", out, "--family", "trig", "--scale", "-1"}},
 		{exitMisuse, `--scale is "0"`, []string{good, "-o", out, "--family", "trig", "--scale", "0"}},
 		{exitMisuse, `--scale is "NaN"`, []string{good, "-o", out, "--family", "trig", "--scale", "NaN"}},

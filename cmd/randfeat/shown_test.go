@@ -101,8 +101,8 @@ func TestReadmeIsShort(t *testing.T) {
 		t.Fatal(err)
 	}
 	lines := strings.Split(strings.TrimSpace(string(b)), "\n")
-	if len(lines) > 170 {
-		t.Errorf("README.md has %d lines, want at most 170: the rest belongs in docs", len(lines))
+	if len(lines) > 140 {
+		t.Errorf("README.md has %d lines, want at most 140: the rest belongs in docs", len(lines))
 	}
 	tests := 0
 	for _, line := range lines {

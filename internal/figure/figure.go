@@ -24,7 +24,7 @@ type Figure struct {
 	X, Y            Axis
 	Series          []Series // at most MaxSeries
 	Marks           []Mark
-	Width           int // in pixels; 0: 720. Text keeps its size, so a narrow figure suits a narrow screen
+	Width, Height   int // in pixels; 0: 720 and 480. Text keeps its size, so a narrow figure suits a narrow screen
 }
 
 // Axis has a label and a scale.
@@ -32,6 +32,8 @@ type Axis struct {
 	Label string
 	Log   bool
 	Ticks []float64 // values with a label; nil: round numbers
+	Names []string  // labels of the ticks of the x axis; nil: their numbers. Long ones are written aslant
+	Over  []float64 // values that the axis covers besides those of the series
 }
 
 // Series is a line through points. Low and High are empty, or the ends of an interval around each point.
@@ -39,7 +41,8 @@ type Series struct {
 	Name      string
 	X, Y      []float64
 	Low, High []float64
-	Loose     bool // points without a line through them
+	Loose     bool      // points without a line through them
+	Share     []float64 // empty, or the share of rows at each point: bars on the x axis
 }
 
 // Mark is a vertical line with the interval around it.
@@ -58,6 +61,7 @@ var ErrFigure = errors.New("cannot draw the figure")
 const (
 	usualWidth, height  = 720, 480
 	left, right, bottom = 72, 24, 56
+	slant, slantLetters = 44, 12 // height below the axis for names that are written aslant, cut to so many letters
 	fontSize, titleSize = 13.0, 15.0
 	letter              = 0.56 * fontSize // a generous average for sans-serif digits and letters
 )
@@ -69,17 +73,22 @@ func (f *Figure) WriteSVG(w io.Writer) error {
 		return err
 	}
 	d := &drawing{f: f, width: float64(cmp.Or(f.Width, usualWidth))}
-	width := int(d.width)
+	width, height := int(d.width), cmp.Or(f.Height, height)
+	d.height = float64(height)
 	d.legend() // first: its height decides where the axes begin
-	d.x = f.X.scale(left, d.width-right, f.xs())
-	d.y = f.Y.scale(height-bottom, d.top, f.ys())
+	d.x = f.X.scale(left, d.width-right, append(f.xs(), f.X.Over...))
+	floor := float64(height - bottom)
+	if d.aslant = f.X.long(d.width - left - right); d.aslant {
+		floor -= slant
+	}
+	d.y = f.Y.scale(floor, d.top, append(f.ys(), f.Y.Over...))
 	var b bytes.Buffer
 	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" width="%d" height="%d" role="img" `+
-		`aria-labelledby="title desc">`+"\n", width, height, width, height)
-	fmt.Fprintf(&b, "<title id=\"title\">%s</title>\n<desc id=\"desc\">%s</desc>\n", text(f.Title),
-		text(f.description()))
+		`aria-label="%s">`+"\n", width, height, width, height, text(f.Title+". "+f.description()))
+	fmt.Fprintf(&b, "<title>%s</title>\n", text(f.Title))
 	b.WriteString(style)
 	fmt.Fprintf(&b, `<rect class="back" width="%d" height="%d"/>`+"\n", width, height)
+	d.shares()
 	d.axes()
 	d.marks()
 	for i := range f.Series {
@@ -95,6 +104,11 @@ func (f *Figure) WriteSVG(w io.Writer) error {
 //
 //go:embed style.html
 var style string
+
+// Page is the style sheet that all pages of randfeat share, in the light and the dark scheme.
+//
+//go:embed page.css
+var Page string
 
 // shapes of points, around the origin.
 var shapes = [MaxSeries]string{
@@ -125,11 +139,15 @@ func (f *Figure) check() error {
 			}
 		}
 	}
+	if n := len(f.X.Names); n != 0 && n != len(f.X.Ticks) {
+		return bad("%d names of %d ticks", n, len(f.X.Ticks))
+	}
 	for _, a := range []struct {
 		name   string
 		axis   *Axis
 		values []float64
-	}{{"x", &f.X, append(f.xs(), f.X.Ticks...)}, {"y", &f.Y, append(f.ys(), f.Y.Ticks...)}} {
+	}{{"x", &f.X, slices.Concat(f.xs(), f.X.Ticks, f.X.Over)},
+		{"y", &f.Y, slices.Concat(f.ys(), f.Y.Ticks, f.Y.Over)}} {
 		for _, v := range a.values {
 			if math.IsNaN(v) || math.IsInf(v, 0) || a.axis.Log && v <= 0 {
 				return bad("%v on the %s axis", v, a.name)
@@ -267,11 +285,61 @@ func linearTicks(from, to float64) (major []float64) {
 
 // drawing collects the parts of a figure.
 type drawing struct {
-	f     *Figure
-	b     bytes.Buffer
-	x, y  scale
-	top   float64 // upper end of the axes
-	width float64
+	f             *Figure
+	b             bytes.Buffer
+	x, y          scale
+	top           float64 // upper end of the axes
+	width, height float64
+
+	aslant bool // names of the x axis
+}
+
+// long says whether the names of an axis of some pixels do not fit side by side.
+func (a *Axis) long(width float64) bool {
+	letters := 0
+	for _, n := range a.Names {
+		letters = max(letters, utf8.RuneCountInString(n))
+	}
+	return letter*float64((letters+1)*len(a.Names)) > width
+}
+
+// shares draws bars on the x axis, the largest a sixth of the height.
+func (d *drawing) shares() {
+	for _, s := range d.f.Series {
+		if len(s.Share) == 0 {
+			continue
+		}
+		// A point stands for the values nearer to it than to others, so its bar is as wide, and its area is the share.
+		order := make([]int, len(s.X))
+		for j := range order {
+			order[j] = j
+		}
+		slices.SortFunc(order, func(a, b int) int { return cmp.Compare(s.X[a], s.X[b]) })
+		at := func(i int) float64 { return d.x.at(s.X[order[i]]) }
+		n, most := len(order), 0.0
+		from, to, high := make([]float64, n), make([]float64, n), make([]float64, n)
+		for i := range order {
+			gap := d.x.end - d.x.begin
+			if n > 1 {
+				gap = at(min(i+1, n-1)) - at(max(i-1, 0))
+			}
+			from[i], to[i] = at(i)-gap/2, at(i)+gap/2
+			if i > 0 {
+				from[i] = (at(i-1) + at(i)) / 2
+			}
+			if i+1 < n {
+				to[i] = (at(i) + at(i+1)) / 2
+			}
+			from[i], to[i] = max(from[i], d.x.begin), min(to[i], d.x.end)
+			high[i] = s.Share[order[i]] / max(to[i]-from[i], 1)
+			most = max(most, high[i])
+		}
+		for i, j := range order {
+			h := (d.y.begin - d.y.end) / 6 * high[i] / max(most, 1e-300)
+			fmt.Fprintf(&d.b, `<rect class="share" x="%s" y="%s" width="%s" height="%s"><title>%s %%</title></rect>`+"\n",
+				px(from[i]), px(d.y.begin-h), px(max(to[i]-from[i]-0.5, 0.5)), px(h), label(100*s.Share[j]))
+		}
+	}
 }
 
 // legend writes title and legend above the axes, where no curve can cross them.
@@ -287,8 +355,10 @@ func (d *drawing) legend() {
 		y += 20
 		fmt.Fprintf(&d.b, `<text class="minor" x="%d" y="%s">%s</text>`+"\n", left, px(y), text(line))
 	}
-	y += 24
 	x := float64(left)
+	if slices.ContainsFunc(d.f.Series, func(s Series) bool { return s.Name != "" }) || len(d.f.Marks) > 0 {
+		y += 24
+	}
 	entry := func(name string, draw func(x, y float64)) {
 		w := 34 + letter*float64(utf8.RuneCountInString(name)) + 18
 		if x > left && x+w > d.width-right {
@@ -299,6 +369,9 @@ func (d *drawing) legend() {
 		x += w
 	}
 	for i, s := range d.f.Series {
+		if s.Name == "" {
+			continue
+		}
 		entry(s.Name, func(x, y float64) {
 			fmt.Fprintf(&d.b, `<g class="s%d">`, i)
 			if !s.Loose {
@@ -341,8 +414,21 @@ func (d *drawing) axes() {
 		x, half := d.x.at(v), letter*float64(len(label(v)))/2
 		fmt.Fprintf(&d.b, `<path class="grid" d="M%s,%sV%s"/><path class="axis" d="M%s,%sv5"/>`+"\n",
 			px(x), px(d.y.begin), px(d.y.end), px(x), px(d.y.begin))
-		if x-half > free {
-			fmt.Fprintf(&d.b, `<text class="x" x="%s" y="%s">%s</text>`+"\n", px(x), px(d.y.begin+20), label(v))
+		name := label(v)
+		if d.f.X.Names != nil {
+			name = d.f.X.Names[slices.Index(d.f.X.Ticks, v)]
+			half = letter * float64(utf8.RuneCountInString(name)) / 2
+		}
+		switch {
+		case d.aslant && x-fontSize > free:
+			if r := []rune(name); len(r) > slantLetters {
+				name = string(r[:slantLetters-1]) + "…"
+			}
+			fmt.Fprintf(&d.b, `<text class="y" transform="translate(%s,%s) rotate(-40)">%s</text>`+"\n", px(x+4), px(d.y.begin+16),
+				text(name))
+			free = x
+		case !d.aslant && x-half > free:
+			fmt.Fprintf(&d.b, `<text class="x" x="%s" y="%s">%s</text>`+"\n", px(x), px(d.y.begin+20), text(name))
 			free = x + half + letter
 		}
 	}
@@ -359,7 +445,8 @@ func (d *drawing) axes() {
 	fmt.Fprintf(&d.b, `<path class="axis" d="M%s,%sV%sH%s"/>`+"\n", px(d.x.begin), px(d.y.end), px(d.y.begin),
 		px(d.x.end))
 	middleX, middleY := (d.x.begin+d.x.end)/2, (d.y.begin+d.y.end)/2
-	fmt.Fprintf(&d.b, `<text class="x minor" x="%s" y="%d">%s</text>`+"\n", px(middleX), height-14, text(d.f.X.Label))
+	fmt.Fprintf(&d.b, `<text class="x minor" x="%s" y="%d">%s</text>`+"\n", px(middleX), int(d.height)-14,
+		text(d.f.X.Label))
 	fmt.Fprintf(&d.b, `<text class="x minor" transform="translate(18,%s) rotate(-90)">%s</text>`+"\n",
 		px(middleY), text(d.f.Y.Label))
 }
@@ -384,7 +471,8 @@ func (d *drawing) series(i int) {
 		fmt.Fprintf(&d.b, `<path class="bar" d="M%s,%sh6m-3,0V%sm-3,0h6"/>`+"\n", px(x-3), px(low), px(high))
 	}
 	for j := range s.X {
-		meaning := fmt.Sprintf("%s: %s %s, %s %s", s.Name, d.f.X.Label, label(s.X[j]), label(s.Y[j]), d.f.Y.Label)
+		meaning := fmt.Sprintf("%s: %s %s, %s %s", cmp.Or(s.Name, d.f.Title), d.f.X.Label, label(s.X[j]),
+			label(s.Y[j]), d.f.Y.Label)
 		d.point(i, d.x.at(s.X[j]), d.y.at(s.Y[j]), meaning)
 		d.b.WriteByte('\n')
 	}

@@ -245,3 +245,36 @@ func TestNarrowAndLoose(t *testing.T) {
 		t.Errorf("%d lines for %d series, one of them loose", n, len(f.Series))
 	}
 }
+
+// Levels stand on the axis by name, aslant if they are long, cut if they are longer, with bars for their rows; the axis
+// covers what other figures have.
+func TestNamesAndShares(t *testing.T) {
+	f := Figure{Width: 420, X: Axis{Ticks: []float64{1, 2}, Names: []string{"<Mon>", "Tue"}},
+		Y:      Axis{Over: []float64{0, 100}},
+		Series: []Series{{X: []float64{1, 2}, Y: []float64{40, 60}, Share: []float64{0.25, 0.75}}}}
+	draw := func() string {
+		var b bytes.Buffer
+		if err := f.WriteSVG(&b); err != nil {
+			t.Fatal(err)
+		}
+		return b.String()
+	}
+	flat := draw()
+	for _, want := range []string{">&lt;Mon&gt;</text>", ">Tue</text>", ">100</text>", "<title>75 %</title>"} {
+		if !strings.Contains(flat, want) {
+			t.Errorf("no %s in %s", want, flat)
+		}
+	}
+	if strings.Contains(flat, "rotate(-40)") {
+		t.Error("short names are aslant")
+	}
+	f.X.Names = []string{strings.Repeat("n", 40), "Tue"}
+	if s := draw(); strings.Count(s, "rotate(-40)") != 2 ||
+		!strings.Contains(s, ">"+strings.Repeat("n", slantLetters-1)+"…<") {
+		t.Errorf("long names: %s", s)
+	}
+	f.X.Names = f.X.Names[:1]
+	if err := f.WriteSVG(io.Discard); !errors.Is(err, ErrFigure) {
+		t.Errorf("too few names: %v", err)
+	}
+}

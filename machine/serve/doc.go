@@ -67,5 +67,5 @@
 // server.go has the server, routes.go its endpoints and options.go the limits. Package internal/httpd runs connections,
 // reads bodies and stops. A prediction request passes through predict.go (limits), rows.go or json.go (rows), batch.go
 // (prediction) and answer.go (output). model.go is a loaded model. query.go reads parameters, problem.go makes errors,
-// metrics.go counts. page.go, html.go and metric.go make the page, openapi.go the description.
+// metrics.go counts. page.go, html.go, why.go and answerhtml.go make the page, openapi.go the description.
 package serve

@@ -6,11 +6,11 @@ import (
 	"fmt"
 	"html"
 	"math"
-	"slices"
 	"strconv"
 	"time"
 
 	"github.com/randfeat/randfeat/data"
+	"github.com/randfeat/randfeat/internal/figure"
 	"github.com/randfeat/randfeat/machine"
 )
 
@@ -28,14 +28,16 @@ type pageView struct {
 	Shown   int
 	Inputs  []pageInput // fields for one row; none if there are too many
 	Scores  []machine.Score
-	Scored  string // rows that the scores were measured on
-	Metric  *machine.Metric
-	Fitted  string // date and program
+	Scored  string      // rows that the scores were measured on
+	One     bool        // the row in the form fields was sent, not others
+	Answer  *pageAnswer // to this row
+	Fitted  string      // date and program
 }
 
 // pageInput is the form field for one column.
 type pageInput struct {
 	Name, Value, Hint string
+	Low, High, Step   string   // of a slider; empty: none
 	Choices           []string // options of a list; nil: free text
 }
 
@@ -103,23 +105,35 @@ func (v *pageView) write(p *page) {
 <script src="/script.js" defer></script>
 </head>
 <body>
+<div class="page">
 <header>
 `)
 	v.head(p)
 	p.raw(`</header>
 <main>
+<form method="post" action="/" enctype="multipart/form-data" id="form">
 `)
-	v.form(p)
-	p.raw(`<section id="result" aria-live="polite">
-`)
-	v.result(p)
-	p.raw(`</section>
-`)
+	if len(v.Inputs) > 0 {
+		p.raw("<div class=\"try\">\n<section class=\"card\">\n<h2>One row</h2>\n")
+		v.inputFields(p)
+		p.raw("<p><button type=\"submit\" class=\"main\" name=\"answer\" value=\"one\">Predict</button></p>\n" +
+			"</section>\n" +
+			"<section class=\"card\" id=\"result\" aria-live=\"polite\">\n")
+		if v.One {
+			v.troubles(p)
+		}
+		if v.Answer != nil {
+			v.Answer.write(p)
+		}
+		p.raw("</section>\n</div>\n")
+	}
+	v.manyRows(p)
+	p.raw("</form>\n")
 	v.scores(p)
-	v.metric(p)
 	v.fields(p)
 	p.in(`</main>
 <footer><p>sha256 `, v.Info.SHA256, `</p></footer>
+</div>
 </body>
 </html>
 `)
@@ -127,8 +141,7 @@ func (v *pageView) write(p *page) {
 
 // head describes the model.
 func (v *pageView) head(p *page) {
-	name := v.Info.Name
-	name = cmp.Or(name, "Model")
+	name := cmp.Or(v.Info.Name, "Model")
 	p.in("<h1>", name, "</h1>\n")
 	p.in("<p>", v.Info.Kind+" "+v.Info.Task, "")
 	for i, t := range v.Info.Targets {
@@ -140,34 +153,31 @@ func (v *pageView) head(p *page) {
 		p.in("<strong>", t, "</strong>")
 	}
 	p.in(",\nfitted on ", strconv.FormatInt(v.Info.Rows, 10), " rows, ")
-	p.in("loaded ", v.Info.Loaded, `. <a href="/v1/model">Details</a>, <a href="/openapi.json">OpenAPI</a></p>`+"\n")
+	if len(v.Scores) > 0 {
+		p.in("", v.Scores[0].Name+" "+short(v.Scores[0].Value)+", ", "")
+	}
+	p.in("loaded ", v.Info.Loaded, `. <a href="/v1/model">Details</a> · <a href="/openapi.json">OpenAPI</a></p>`+"\n")
 }
 
-// form asks for rows.
-func (v *pageView) form(p *page) {
-	p.raw(`<form method="post" action="/" enctype="multipart/form-data" id="form">
-`)
-	v.inputFields(p)
-	v.options(p)
-	if len(v.Inputs) > 0 {
-		p.raw("<p><button type=\"submit\" name=\"answer\" value=\"one\">Predict</button></p>\n")
-	}
-	p.raw("<details")
-	if len(v.Inputs) == 0 {
-		p.raw(" open")
-	}
-	p.in(`>
-<summary>Many rows: a text or a file</summary>
-<label for="rows">Rows: CSV with a line of names, or JSON</label>
-<textarea id="rows" name="rows" rows="8" spellcheck="false" autocomplete="off">
-`, v.Text, `</textarea>
-<p><label for="file">or a file, which goes before the text:</label>
+// manyRows asks for many rows, and shows their predictions.
+func (v *pageView) manyRows(p *page) {
+	p.in(`<section class="card" id="rows-card">
+<h2>Many rows</h2>
+<p><label for="file">A file, chosen here or dropped on this card</label>
 <input type="file" id="file" name="file" accept=".csv,.tsv,.txt,.json,.ndjson,.jsonl"></p>
-<p><button type="submit" name="answer" value="table">Predict the rows</button>
+<label for="rows">or rows as CSV with a line of names, or as JSON</label>
+<textarea id="rows" name="rows" rows="5" spellcheck="false" autocomplete="off">
+`, v.Text, "</textarea>\n")
+	v.options(p)
+	p.raw(`<p><button type="submit" name="answer" value="table">Predict the rows</button>
 <button type="submit" name="answer" value="csv">Download as CSV</button></p>
-</details>
+<div id="table" aria-live="polite">
 `)
-	p.raw("</form>\n")
+	if !v.One {
+		v.troubles(p)
+		v.predictions(p)
+	}
+	p.raw("</div>\n</section>\n")
 }
 
 // options asks for more columns.
@@ -195,7 +205,7 @@ func (v *pageView) inputFields(p *page) {
 	if len(v.Inputs) == 0 {
 		return
 	}
-	p.raw("<h2>One row</h2>\n<div class=\"inputs\">\n")
+	p.raw("<div class=\"inputs\">\n")
 	for i, in := range v.Inputs {
 		id := "c" + strconv.Itoa(i)
 		p.in(`<p><label for="`, id, `">`)
@@ -203,7 +213,13 @@ func (v *pageView) inputFields(p *page) {
 		if in.Choices == nil {
 			p.in(`<input type="text" id="`, id, `"`)
 			p.in(` name="`, id, `"`)
-			p.in(` value="`, in.Value, `" autocomplete="off" spellcheck="false">`)
+			p.in(` value="`, in.Value, `"`)
+			if in.Step != "" {
+				p.in(` inputmode="decimal" data-low="`, in.Low, `"`)
+				p.in(` data-high="`, in.High, `"`)
+				p.in(` data-step="`, in.Step, `"`)
+			}
+			p.raw(` autocomplete="off" spellcheck="false">`)
 		} else {
 			p.in(`<select id="`, id, `"`)
 			p.in(` name="`, id, `">`)
@@ -229,7 +245,7 @@ func (v *pageView) scores(p *page) {
 	if len(v.Scores) == 0 && v.Fitted == "" {
 		return
 	}
-	p.raw("<details>\n<summary>How good it is")
+	p.raw("<details class=\"card\">\n<summary>How good it is")
 	if len(v.Scores) > 0 {
 		p.in(": ", v.Scores[0].Name+" "+short(v.Scores[0].Value), "")
 	}
@@ -274,28 +290,32 @@ func (p *page) readable(text string) {
 	p.in("<td>", text, "</td>")
 }
 
-// result shows the predictions of the rows that were sent, or the problem with them.
-func (v *pageView) result(p *page) {
+// troubles shows what is wrong or unusual with the rows that were sent.
+func (v *pageView) troubles(p *page) {
 	if q := v.Problem; q != nil {
 		p.raw(`<p class="problem" role="alert">`)
-		if q.Row != 0 {
+		if q.Row != 0 && !v.One {
 			p.in("Row ", strconv.FormatInt(q.Row, 10), ": ")
 		}
 		p.in("", q.Message, "</p>\n")
 	}
-	if len(v.Columns) == 0 {
-		return
-	}
-	p.raw("<h2>Predictions</h2>\n")
-	if v.Shown != v.Total {
-		p.in("<p>The first ", fmt.Sprintf("%d of %d", v.Shown, v.Total), " rows; the CSV file has all.</p>\n")
-	}
 	if len(v.Unlike) > 0 {
-		p.raw("<p class=\"problem\">Unlike the rows that the model was fitted to, so that predictions may be far off:</p>\n<ul class=\"problem\">\n")
+		p.raw("<div class=\"problem\">Unlike the rows that the model was fitted to, so the prediction may be far off:\n<ul>\n")
 		for _, s := range v.Unlike {
 			p.in("<li>", s.String(), "</li>\n")
 		}
-		p.raw("</ul>\n")
+		p.raw("</ul></div>\n")
+	}
+}
+
+// predictions shows the rows that were sent with their predictions.
+func (v *pageView) predictions(p *page) {
+	if len(v.Columns) == 0 {
+		return
+	}
+	p.raw("<h3>Predictions</h3>\n")
+	if v.Shown != v.Total {
+		p.in("<p>The first ", fmt.Sprintf("%d of %d", v.Shown, v.Total), " rows; the CSV file has all.</p>\n")
 	}
 	p.raw(`<div class="scroll"><table id="predictions">
 <thead><tr><th scope="col">row</th>`)
@@ -322,7 +342,8 @@ const shownLevels = 12
 
 // fields lists the columns that the model reads.
 func (v *pageView) fields(p *page) {
-	p.in("<details>\n<summary>Columns that the model reads (", strconv.Itoa(len(v.Info.Fields)), `)</summary>
+	p.in("<details class=\"card\">\n<summary>Columns that the model reads (",
+		strconv.Itoa(len(v.Info.Fields)), `)</summary>
 <div class="scroll"><table>
 <thead><tr><th scope="col">name</th><th scope="col">kind</th><th scope="col">typical values</th></tr></thead>
 <tbody>`)
@@ -357,11 +378,14 @@ func inputOf(f *data.Field) pageInput {
 	case f.Kind == data.Boolean:
 		in.Choices = []string{"true", "false", missingChoice}
 	case len(f.Levels) > 0:
-		in.Choices = append(slices.Clone(f.Levels), missingChoice)
+		in.Choices = append(figure.InOrder(f.Levels), missingChoice)
 		if f.Other {
-			in.Hint = "most frequent first; others in the text below"
+			in.Hint = "other values: as a row below"
 		}
 	case f.Kind == data.Numeric && f.Range != nil:
+		if step := stepOf(f); step > 0 && f.Format == "" {
+			in.Low, in.High, in.Step = short(f.Range[0]), short(f.Range[1]), short(step)
+		}
 		in.Hint = short(f.Range[0]) + " to " + short(f.Range[1]) + ", mean " + short(f.Mean)
 	case f.Kind == data.Numeric:
 		in.Hint = short(f.Mean) + " ± " + short(f.Scale)
@@ -385,9 +409,19 @@ func dateText(f *data.Field, days float64) string {
 	return time.Unix(int64(math.Round(days*86400)), 0).UTC().Format(layout)
 }
 
+// stepOf is the power of ten that divides the range of a numeric field into 200 to 2000 steps; 0 without a range.
+func stepOf(f *data.Field) float64 {
+	if f.Range == nil || f.Range[1] <= f.Range[0] {
+		return 0
+	}
+	return math.Pow(10, math.Floor(math.Log10((f.Range[1]-f.Range[0])/200)))
+}
+
 // typical returns a value that many rows have.
 func typical(f *data.Field) string {
-	switch {
+	switch step := stepOf(f); {
+	case f.Kind == data.Numeric && step > 0:
+		return short(math.Round(f.Mean/step) * step)
 	case f.Kind == data.Numeric:
 		return short(f.Mean)
 	case f.Kind == data.Boolean:

@@ -28,6 +28,9 @@ type loaded struct {
 	ids     int            // number of fields and identifiers; the rest was constant in training
 	index   map[string]int // position of each column; unread for known columns that are not read
 
+	spreading sync.Once
+	predicted []float64 // see spread
+
 	s      *Server
 	offers func() []string // query parameters that the model supports; computed on first use, because it is slow
 	mu     sync.Mutex

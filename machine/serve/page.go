@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"embed"
+	_ "embed"
 	"fmt"
 	"io"
 	"mime"
@@ -21,8 +21,12 @@ import (
 	"github.com/randfeat/randfeat/machine"
 )
 
-//go:embed page/style.css page/script.js
-var assets embed.FS
+var (
+	//go:embed page/style.css
+	styleSheet string
+	//go:embed page/script.js
+	scriptFile string
+)
 
 // pagePolicy lets the page load its own files and nothing else: an injected script could not run.
 const pagePolicy = "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src 'self' data:; " +
@@ -34,15 +38,12 @@ const pageRows = 1000
 // pageInputs is the largest number of columns for which the page has a form field each.
 const pageInputs = 100
 
-func asset(name, kind string) func(http.ResponseWriter, *http.Request) *fault {
+// asset serves a file of the page.
+func asset(text, kind string) func(http.ResponseWriter, *http.Request) *fault {
 	return func(w http.ResponseWriter, _ *http.Request) *fault {
-		b, err := assets.ReadFile("page/" + name)
-		if err != nil {
-			return problem(http.StatusNotFound, "not_found", "no such file")
-		}
 		w.Header().Set("Content-Type", kind)
-		w.Header().Set("Content-Length", strconv.Itoa(len(b)))
-		w.Write(b)
+		w.Header().Set("Content-Length", strconv.Itoa(len(text)))
+		io.WriteString(w, text)
 		return nil
 	}
 }
@@ -77,8 +78,8 @@ func (s *Server) servePage(w http.ResponseWriter, r *http.Request) *fault {
 			if o = f.options; f.text != "" {
 				v.Text = f.text
 			}
-			if one = f.cells; f.one {
-				f.text, f.file = d.oneRow(one), nil
+			if one, v.One = f.cells, f.one; f.one {
+				f.text, f.file, f.options = d.oneRow(one), nil, d.answerOptions()
 			}
 		}
 		if p == nil {
@@ -86,6 +87,18 @@ func (s *Server) servePage(w http.ResponseWriter, r *http.Request) *fault {
 		}
 		if p == nil && f.csv {
 			return nil // the CSV file has been sent
+		}
+		if p == nil && f.one {
+			a, err := d.explain(one, f.options)
+			if err != nil {
+				return internal(fmt.Errorf("the prediction cannot be explained: %w", err))
+			}
+			scheme := "http://"
+			if r.TLS != nil {
+				scheme = "https://"
+			}
+			a.calls(d, scheme+r.Host, s.token.Load() != nil, one)
+			v.Answer = a
 		}
 		if p != nil {
 			if p.status == http.StatusInternalServerError {
@@ -114,7 +127,7 @@ func (s *Server) servePage(w http.ResponseWriter, r *http.Request) *fault {
 func (v *pageView) describe(d *loaded, o machine.TableOptions, typed map[int]string) {
 	m := d.model
 	if h := m.History; h != nil {
-		v.Scores, v.Scored, v.Metric = h.Scores, h.ScoredOn, h.Metric
+		v.Scores, v.Scored = h.Scores, h.ScoredOn
 		v.Fitted = strings.TrimSpace(h.Created + " by " + cmp.Or(h.Program, "an unknown program"))
 		if h.Created+h.Program == "" {
 			v.Fitted = ""
@@ -284,11 +297,8 @@ func (v *pageView) inputs(d *loaded, o machine.TableOptions, content string, bod
 func (d *loaded) oneRow(cells map[int]string) string {
 	var names, values []string
 	for i := range d.model.Schema.Fields {
-		t := cells[i]
-		if t == missingChoice {
-			t = ""
-		}
-		names, values = append(names, quoted(d.model.Schema.Fields[i].Name)), append(values, quoted(t))
+		names = append(names, quoted(d.model.Schema.Fields[i].Name))
+		values = append(values, quoted(known(cells[i])))
 	}
 	return strings.Join(names, ",") + "\n" + strings.Join(values, ",") + "\n"
 }

@@ -13,8 +13,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/randfeat/randfeat"
 	"github.com/randfeat/randfeat/data"
 	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/family"
+	"github.com/randfeat/randfeat/kernel"
 	"github.com/randfeat/randfeat/machine"
 )
 
@@ -124,15 +127,29 @@ func TestPageOneRow(t *testing.T) {
 	if err := json.Unmarshal(one, &answer); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{`title="` + answer.Rows[0]["prediction"].String() + `"`,
-		`<td class="number">0.25</td><td class="number">12.5</td><td>blue</td>`, `name="c0" value="0.25"`,
-		`<option selected>blue</option>`, `name="interval" value="true" checked`, ">lower</th>"} {
+	v, err := answer.Rows[0]["prediction"].Float64()
+	check(t, err)
+	for _, want := range []string{`<p class="value">` + short(v) + "</p>", "90 % of observations", "What moved it most",
+		`<td class="name">a</td>`, `[{&#34;a&#34;: 0.25, &#34;b&#34;: 12.5, &#34;c&#34;: &#34;blue&#34;}]`, "p.PredictRow(", "randfeat.load(",
+		`name="c0" value="0.25"`, `<option selected>blue</option>`} {
 		if !strings.Contains(page, want) {
 			t.Errorf("no %q in\n%s", want, page)
 		}
 	}
-	if page := form("", "(unknown)"); !strings.Contains(page, `<td></td><td class="number">12.5</td><td></td>`) {
+	if strings.Contains(page, "Nearest rows") || strings.Contains(page, `class="spread"`) {
+		t.Error("random features keep no rows")
+	}
+	page = form("", "(unknown)")
+	if !strings.Contains(page, "{&#34;a&#34;: null, &#34;b&#34;: 12.5, &#34;c&#34;: null}") {
 		t.Errorf("unknown values:\n%s", page)
+	}
+	if page := form("99", "blue"); !strings.Contains(page, "Unlike the rows") || !strings.Contains(page, "above") {
+		t.Errorf("a value out of range:\n%s", page)
+	}
+	w = newRecorder()
+	s.ServeHTTP(w, newGet("/"))
+	if !strings.Contains(w.Body.String(), `data-low="-2.6684" data-high="2.9302" data-step="0.01"`) {
+		t.Errorf("no slider:\n%s", w.Body)
 	}
 	if w := post(s, "/", "application/x-www-form-urlencoded", "answer=one&c0=x&c1=1&c2=red"); w.Code != 400 ||
 		!strings.Contains(w.Body.String(), "want a number") || !strings.Contains(w.Body.String(),
@@ -329,4 +346,35 @@ func TestReloadOtherTarget(t *testing.T) {
 	}
 	check(t, fitted(t, machine.KindRidge, 2).Save(path))
 	check(t, s.Reload())
+}
+
+// A model that keeps its rows shows the nearest of them, and the prediction among those of its rows.
+func TestPageOfKeptRows(t *testing.T) {
+	s := serverOf(t, keeping(t), Options{})
+	w := post(s, "/", "application/x-www-form-urlencoded", "answer=one&c0=1.5")
+	for _, want := range []string{"Nearest rows of the fit", "<td class=\"number\">1.000</td>", `class="spread"`} {
+		if !strings.Contains(w.Body.String(), want) {
+			t.Errorf("no %q in\n%s", want, w.Body)
+		}
+	}
+	d := s.current.Load()
+	if len(d.predicted) != 40 || math.Abs(d.predicted[39]-7.8) > 0.05 {
+		t.Errorf("predictions of kept rows %v", d.predicted)
+	}
+}
+
+// keeping is a model with an exact kernel and a metric that has learned y = 2a at a = 0, 0.1, …, 3.9.
+func keeping(t *testing.T) *machine.Model {
+	x, y := dense.New[float64](40, 1), dense.New[float64](40, 1)
+	for i := range 40 {
+		x.Set(i, 0, float64(i)/10)
+		y.Set(i, 0, float64(i)/5)
+	}
+	k := kernel.Kernel{Scale: 3, M: dense.MustFromRows([][]float64{{2}})}
+	m, err := machine.FitExact(machine.Setup{Spec: randfeat.Spec{Kernel: k, Dim: 1, M: 40, Family: family.Landmarks{}},
+		Task: machine.Regression, Outputs: 1}, x, y, 1e-6)
+	check(t, err)
+	m.Schema = &data.Schema{Fields: []data.Field{{Name: "a", Kind: data.Numeric, Scale: 1}},
+		Targets: []data.Target{{Name: "y", Scale: 1}}}
+	return m
 }

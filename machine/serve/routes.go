@@ -3,6 +3,8 @@ package serve
 import (
 	"net/http"
 	"strings"
+
+	"github.com/randfeat/randfeat/internal/figure"
 )
 
 // Endpoint is a path that a [Server] answers.
@@ -60,9 +62,10 @@ func (s *Server) routes() []route {
 			}},
 		{Endpoint: Endpoint{forms, "/", "a page with a field for every column, predictions beside the rows, and the " +
 			"scores of the fit; it works without JavaScript"}, answer: s.servePage},
-		{Endpoint: Endpoint{Methods: reads, Path: "/style.css"}, answer: asset("style.css", "text/css; charset=utf-8")},
+		{Endpoint: Endpoint{Methods: reads, Path: "/style.css"},
+			answer: asset(figure.Page+styleSheet, "text/css; charset=utf-8")},
 		{Endpoint: Endpoint{Methods: reads, Path: "/script.js"},
-			answer: asset("script.js", "text/javascript; charset=utf-8")},
+			answer: asset(scriptFile, "text/javascript; charset=utf-8")},
 	}
 }
 

@@ -1,8 +1,11 @@
-// With JavaScript the predictions come without loading the page again. Without it the form does the same.
+// With JavaScript the answer follows the fields without loading the page again. Without it the form does the same.
 "use strict";
 
 const form = document.getElementById("form");
-const result = document.getElementById("result");
+const one = document.querySelector("button[value=one]");
+const wait = 120; // milliseconds after the last change
+let asked = null; // the request under way
+let timer = 0;
 
 function problem(text) {
   const p = document.createElement("p");
@@ -12,28 +15,102 @@ function problem(text) {
   return p;
 }
 
-form.addEventListener("submit", async (event) => {
-  const button = event.submitter;
-  if (!button || button.value === "csv") return; // a download: the form does it
-  event.preventDefault();
+// ask sends the form and puts the answer in its place.
+async function ask(answer, place) {
+  asked?.abort();
+  asked = new AbortController();
+  const mine = asked;
   const data = new FormData(form);
-  data.set("answer", button.value);
-  button.disabled = true;
-  result.setAttribute("aria-busy", "true");
+  data.set("answer", answer);
+  if (answer === "one") data.delete("file");
+  place.setAttribute("aria-busy", "true");
   try {
-    const reply = await fetch(form.action, { method: "POST", body: data });
+    const reply = await fetch(form.action, { method: "POST", body: data, signal: mine.signal });
     const text = await reply.text();
-    const part = new DOMParser().parseFromString(text, "text/html").getElementById("result");
+    const part = new DOMParser().parseFromString(text, "text/html").getElementById(place.id);
+    const open = new Set([...place.querySelectorAll("details[open]")].map((d) => d.id));
     if (part) {
-      result.replaceChildren(...part.childNodes);
+      place.replaceChildren(...part.childNodes);
     } else { // busy, or shutting down
-      result.replaceChildren(problem(`The server answered ${reply.status}: ${text}`));
+      place.replaceChildren(problem(`The server answered ${reply.status}: ${text}`));
     }
+    for (const d of place.querySelectorAll("details")) d.open = open.has(d.id);
+    copyable(place);
   } catch (e) {
-    result.replaceChildren(problem("The server does not answer: " + e.message));
+    if (e.name === "AbortError") return;
+    place.replaceChildren(problem("The server does not answer: " + e.message));
   } finally {
-    button.disabled = false;
-    result.removeAttribute("aria-busy");
-    result.scrollIntoView({ block: "nearest" });
+    if (mine === asked) place.removeAttribute("aria-busy");
   }
+}
+
+form.addEventListener("submit", (event) => {
+  const answer = event.submitter?.value ?? (one ? "one" : "table");
+  if (answer === "csv") return; // a download: the form does it
+  event.preventDefault();
+  const place = document.getElementById(answer === "one" ? "result" : "table");
+  ask(answer, place).then(() => place.scrollIntoView({ block: "nearest" }));
 });
+
+// Numbers have a slider over the values of the fit; values beyond it are marked.
+for (const input of document.querySelectorAll("input[data-low]")) {
+  const low = Number(input.dataset.low), high = Number(input.dataset.high);
+  const slider = document.createElement("input");
+  slider.type = "range";
+  slider.min = low;
+  slider.max = high;
+  slider.step = input.dataset.step;
+  slider.setAttribute("aria-label", input.labels[0].textContent + ", slider");
+  const follow = () => {
+    const v = Number(input.value);
+    slider.value = input.value === "" ? (low + high) / 2 : v;
+    input.classList.toggle("far", input.value !== "" && (v < low || v > high));
+  };
+  slider.addEventListener("input", () => {
+    input.value = slider.value;
+    follow();
+  });
+  input.addEventListener("input", follow);
+  follow();
+  input.after(slider);
+}
+
+if (one) {
+  const fields = document.querySelector(".inputs");
+  fields.addEventListener("input", () => {
+    clearTimeout(timer);
+    timer = setTimeout(() => ask("one", document.getElementById("result")), wait);
+  });
+  one.hidden = true; // the answer follows by itself
+  if (!document.querySelector("#result .value, #result .problem")) ask("one", document.getElementById("result"));
+}
+
+// A file dropped on the card of many rows is predicted.
+const card = document.getElementById("rows-card");
+const file = document.getElementById("file");
+for (const kind of ["dragover", "dragleave", "drop"]) {
+  card.addEventListener(kind, (event) => {
+    event.preventDefault();
+    card.classList.toggle("over", kind === "dragover");
+    if (kind === "drop" && event.dataTransfer.files.length > 0) {
+      file.files = event.dataTransfer.files;
+      ask("table", document.getElementById("table"));
+    }
+  });
+}
+
+// Code has a button that copies it.
+function copyable(place) {
+  for (const pre of navigator.clipboard ? place.querySelectorAll("pre") : []) {
+    const button = document.createElement("button");
+    const text = pre.textContent;
+    button.type = "button";
+    button.textContent = "Copy";
+    button.addEventListener("click", async () => {
+      await navigator.clipboard.writeText(text);
+      button.textContent = "Copied";
+    });
+    pre.prepend(button);
+  }
+}
+copyable(document);

@@ -39,9 +39,9 @@ class Advice(dict):
             f.write(self.page)
 
     def __str__(self) -> str:
-        lines = [self.get("about", "")]
+        lines = [self.get("about", ""), self.get("verdict", "")]
         for i, c in enumerate(self["ranking"][:10]):
-            mark = "*" if i == self["best"] else " "
+            mark = "*" if i == self["best"] and not self.get("useless") else " "
             interval = f"[{c['low']:.4g}, {c['high']:.4g}]" if "low" in c else "heavy tail" if c.get("error") else ""
             lines.append(f"{mark} {c['name']:<28} {c.get('error', 0):.4g}  {interval}")
         return "\n".join(lines + [f"- {r}" for r in self["reasons"]])

@@ -353,7 +353,7 @@ func printAdvice(env *cli.Env, f *adviseFlags, r *advise.Report, begun time.Time
 		}
 		return nil
 	}
-	fmt.Fprintf(w, "Ranked by %s:\n", r.ErrorName())
+	fmt.Fprintf(w, "%s\n\nRanked by %s:\n", r.Verdict, r.ErrorName())
 	number := func(v *float64) string {
 		if v == nil {
 			return "–"
@@ -368,7 +368,7 @@ func printAdvice(env *cli.Env, f *adviseFlags, r *advise.Report, begun time.Time
 		}
 		for i, c := range r.Ranking[:min(len(r.Ranking), printedCandidates)] {
 			mark := ""
-			if i == r.Best {
+			if i == r.Best && !r.Useless {
 				mark = "→"
 			}
 			name := c.Name
@@ -412,9 +412,11 @@ func printAdvice(env *cli.Env, f *adviseFlags, r *advise.Report, begun time.Time
 			fmt.Fprintf(w, "%s%s\n", []string{"- ", "  "}[min(i, 1)], line)
 		}
 	}
-	fmt.Fprintf(w, "\nIn Go:\n")
-	for line := range strings.Lines(r.Code) {
-		fmt.Fprintf(w, "    %s", line)
+	if r.Attention != nil || !r.Useless {
+		fmt.Fprintf(w, "\nIn Go:\n")
+		for line := range strings.Lines(r.Code) {
+			fmt.Fprintf(w, "    %s", line)
+		}
 	}
 	fmt.Fprintf(w, "\nTime %.1f s. Seed %d.\n", time.Since(begun).Seconds(), r.Seed)
 	for _, path := range []string{f.html, f.spec} {

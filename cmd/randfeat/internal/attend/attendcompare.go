@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -254,7 +255,11 @@ func printOutputErrors(env *cli.Env, r AttendResult) error {
 	if err != nil {
 		return err
 	}
-	err = printTimes(env, "attention", c)
+	name := "attention"
+	if !slices.ContainsFunc(r.Choice, func(c AttendChoice) bool { return c.Method != "exact" }) {
+		name = "exact"
+	}
+	err = printTimes(env, name, c)
 	env.Note("OUTPUT is the relative error of the output on %d query row%s of each head, and its interval of 90 %%; COST of a token is in random features, exact attention has %.0f", c.Heads[0].Rows, cli.Plural(c.Heads[0].Rows), r.ExactCost)
 	return err
 }
@@ -270,6 +275,10 @@ func printTimes(env *cli.Env, name string, c *AttendCompare) error {
 	approximately, exact := "", ""
 	if c.ExactEstimated {
 		approximately, exact = "about ", " (estimated from a part)"
+	}
+	if name == "exact" { // it is no faster than itself
+		_, err := fmt.Fprintf(env.Stdout, "\nexact attention on all heads: %.3g s\n", c.AttentionSeconds)
+		return err
 	}
 	_, err := fmt.Fprintf(env.Stdout, "\n%s %.3g s, exact %s%.3g s%s: %s%s\n", name, c.AttentionSeconds, approximately,
 		c.ExactSeconds, exact, approximately, cli.Speed(c.ExactSeconds/c.AttentionSeconds))

@@ -62,7 +62,8 @@ type evaluateFlags struct {
 	single        bool
 	strict        bool
 	importance    bool
-	keep          *machine.Reservoir // rows kept for --importance
+	html          string
+	keep          *machine.Reservoir // rows kept for --importance and --html
 	dropMissing   bool
 	weight        string
 }
@@ -94,6 +95,7 @@ accuracy or R² falls.
 are anomalies. By default the normal label is 0 if it occurs, else the most frequent label. The ROC AUC is the
 probability that an anomaly has a lower density than a normal row; ties count half.`,
 		Example: `  randfeat evaluate model.rf test.csv
+  randfeat evaluate model.rf test.csv --importance --html scores.html
   randfeat evaluate density.rf test.csv --label is_fraud --json`,
 		Args:              modelAndTable,
 		ValidArgsFunction: modelArgs,
@@ -103,7 +105,7 @@ probability that an anomaly has a lower density than a normal row; ties count ha
 	}
 	f.Add(cmd)
 	cli.GroupFlags(cmd, []cli.FlagGroup{{Title: "Flags", Names: strings.Fields(`label normal skip weight strict
-		drop-missing-target float32 importance`)}, tableflags.Group})
+		drop-missing-target float32 importance html`)}, tableflags.Group})
 	flags := cmd.Flags()
 	flags.StringVar(&f.label, "label", "", "for density models: `column` that marks anomalies")
 	flags.StringVar(&f.normal, "normal", "", "for density models: the label of normal rows")
@@ -113,6 +115,8 @@ probability that an anomaly has a lower density than a normal row; ties count ha
 	flags.StringVar(&f.weight, "weight", "", "`column` of row weights ≥ 0")
 	flags.BoolVar(&f.strict, "strict", false, strictUsage)
 	flags.BoolVar(&f.single, "float32", false, "compute in float32: faster, with two to six right digits (fewest for a wide kernel with a small λ)")
+	flags.StringVar(&f.html, "html", "", "HTML `file` to write: scores, predictions against targets, calibration, residuals")
+	cli.CompleteFiles(cmd, "html", "html")
 	flags.BoolVar(&f.importance, "importance", false, "show how much the predictions depend on each column")
 	return cmd
 }
@@ -126,7 +130,7 @@ const (
 
 func runEvaluate(env *cli.Env, cmd *cobra.Command, f *evaluateFlags, modelPath string, paths []string) error {
 	start := time.Now()
-	m, err := machine.Load(modelPath)
+	m, err := loadModel(modelPath, paths)
 	if err != nil {
 		return err
 	}
@@ -185,6 +189,20 @@ func runEvaluate(env *cli.Env, cmd *cobra.Command, f *evaluateFlags, modelPath s
 	recognised(env, r.Seen)
 	if r.Dropped > 0 {
 		env.Note("note: %d rows without a target were left out", r.Dropped)
+	}
+	if f.html != "" {
+		var out cli.Outputs
+		defer out.Abort()
+		w, err := out.Create(f.html, env)
+		if err != nil {
+			return err
+		}
+		if err := f.writePage(w, &r, m); err != nil {
+			return err
+		}
+		if err := out.Commit(); err != nil {
+			return err
+		}
 	}
 	if env.JSON {
 		return env.Object(r)
@@ -273,7 +291,7 @@ func (f *evaluateFlags) supervised(r *EvaluateResult, m *machine.Model, src data
 				return err
 			}
 		}
-		if f.importance {
+		if f.importance || f.html != "" {
 			f.keep.Add(x, y)
 		}
 		return seen(e.Len())

@@ -1,12 +1,10 @@
 package tables
 
 import (
-	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
-	"html"
 	"io"
-	"math"
 	"slices"
 	"strings"
 	"time"
@@ -36,8 +34,10 @@ type ExplainResult struct {
 	// Nearest training rows, if the model keeps them.
 	Neighbours   []machine.Neighbour `json:"neighbours,omitempty"`
 	NoNeighbours string              `json:"no_neighbours,omitempty"` // why there are no neighbours
-	Seed         uint64              `json:"seed"`
-	Seconds      float64             `json:"seconds"`
+	// Importance of every column, the largest first (with --page, if DATA has the targets).
+	Importance []machine.Importance `json:"importance,omitempty"`
+	Seed       uint64               `json:"seed"`
+	Seconds    float64              `json:"seconds"`
 }
 
 type explainFlags struct {
@@ -104,7 +104,7 @@ An explanation describes the model, not the world: a column may act for another 
 
 func runExplain(env *cli.Env, cmd *cobra.Command, f *explainFlags, modelPath string, paths []string) error {
 	start := time.Now()
-	m, err := machine.Load(modelPath)
+	m, err := loadModel(modelPath, paths)
 	if err != nil {
 		return err
 	}
@@ -177,14 +177,58 @@ func runExplain(env *cli.Env, cmd *cobra.Command, f *explainFlags, modelPath str
 		}
 		r.Dependence = append(r.Dependence, *d)
 	}
+	if f.page != "" && f.row == 0 && len(r.Dependence) > 1 {
+		if err := r.rank(cmd, f, m, src); err != nil {
+			return err
+		}
+	}
 	r.Seconds = time.Since(start).Seconds()
 	if err := r.draw(env, f, m); err != nil {
 		return err
 	}
-	if env.JSON {
+	switch {
+	case env.JSON:
 		return env.Object(r)
+	case f.page != "":
+		env.Note("wrote %s", f.page)
+		return nil
 	}
 	return r.print(cli.Printable{Writer: env.Stdout})
+}
+
+// rank measures the importance of the columns, if the table has the targets, and puts the figures in this order.
+func (r *ExplainResult) rank(cmd *cobra.Command, f *explainFlags, m *machine.Model, src data.Source) error {
+	for _, t := range m.Schema.Targets {
+		if !slices.Contains(src.Columns(), t.Name) {
+			return nil
+		}
+	}
+	if len(m.Schema.Targets) == 0 {
+		return nil
+	}
+	rows, err := machine.ModelRows(src, allowing(m, f.skip), true, nil)
+	if err != nil {
+		return err
+	}
+	kept := machine.NewReservoir(explainRows, f.seed)
+	err = rows.Each(predictRows, func(x, y dense.Matrix[float64]) error {
+		kept.Add(x, y)
+		return interrupted(cmd.Context())
+	})
+	var bad *data.InputError
+	if errors.As(err, &bad) {
+		return nil // a target is missing or unreadable: nothing is compared
+	}
+	if err != nil {
+		return err
+	}
+	r.Importance, err = m.Importances(kept.X, kept.Y, machine.ImportanceOptions{Seed: f.seed,
+		Progress: func(int, int) error { return interrupted(cmd.Context()) }})
+	place := func(d machine.Dependence) int {
+		return slices.IndexFunc(r.Importance, func(i machine.Importance) bool { return i.Column == d.Column })
+	}
+	slices.SortStableFunc(r.Dependence, func(a, b machine.Dependence) int { return cmp.Compare(place(a), place(b)) })
+	return err
 }
 
 // outputOf returns the number of the requested output; −1 if none was requested.
@@ -262,38 +306,44 @@ func (r *ExplainResult) explainRow(cmd *cobra.Command, f *explainFlags, m *machi
 	return err
 }
 
-// figureOf draws the dependence on a column; levels are numbered from 1.
+// figureOf draws the dependence on a column, over the shares of rows; levels stand on the axis by name, in their order.
 func figureOf(d *machine.Dependence, m *machine.Model) figure.Figure {
 	s := figure.Series{Name: d.Output}
+	fig := figure.Figure{X: figure.Axis{Label: d.Column}, Y: figure.Axis{Label: d.Output}}
 	levels := d.Kind == data.Categorical || d.Kind == data.Boolean
-	var names []string
-	for i, p := range d.Points {
+	points := slices.Clone(d.Points)
+	if levels {
+		var labels []string
+		for _, p := range points {
+			labels = append(labels, p.Label)
+		}
+		order := figure.InOrder(labels)
+		slices.SortStableFunc(points, func(a, b machine.DependencePoint) int {
+			return cmp.Compare(slices.Index(order, a.Label), slices.Index(order, b.Label))
+		})
+	}
+	for i, p := range points {
 		at := float64(i + 1)
-		if levels {
-			names = append(names, fmt.Sprintf("%d %s", i+1, shorten(p.Label, 20)))
-		} else if p.Value == nil {
+		if !levels && p.Value == nil {
 			continue // missing
-		} else {
+		} else if !levels {
 			at = *p.Value
 		}
-		s.X, s.Y = append(s.X, at), append(s.Y, p.Mean)
+		if levels || d.Kind == data.Time && i%3 == 0 {
+			fig.X.Ticks, fig.X.Names = append(fig.X.Ticks, at), append(fig.X.Names, p.Label)
+		}
+		s.X, s.Y, s.Share = append(s.X, at), append(s.Y, p.Mean), append(s.Share, p.Share)
 		s.Low, s.High = append(s.Low, p.Low), append(s.High, p.High)
 	}
-	s.Loose = levels
+	if s.Loose = levels; levels {
+		fig.X.Over = []float64{0.5, float64(len(points)) + 0.5}
+	}
 	what := "mean prediction of " + d.Output
 	if m.Task == machine.Classification {
 		what = "mean prediction of class " + d.Output
 	}
-	fig := figure.Figure{Title: fmt.Sprintf("%s by %s", d.Output, d.Column),
-		Subtitle: fmt.Sprintf("%s over %d rows, with 95 %% intervals", what, d.Rows),
-		X:        figure.Axis{Label: d.Column}, Y: figure.Axis{Label: d.Output}, Series: []figure.Series{s}}
-	switch {
-	case d.Kind == data.Time:
-		fig.X.Label += " (days since 1970)"
-	case levels:
-		fig.X.Ticks = s.X
-		fig.X.Label = shorten(strings.Join(names, ", "), 90)
-	}
+	fig.Title, fig.Series = fmt.Sprintf("%s by %s", d.Output, d.Column), []figure.Series{s}
+	fig.Subtitle = fmt.Sprintf("%s over %d rows, with 95 %% intervals; bars: shares of rows", what, d.Rows)
 	return fig
 }
 
@@ -323,78 +373,50 @@ func (r *ExplainResult) draw(env *cli.Env, f *explainFlags, m *machine.Model) er
 	return out.Commit()
 }
 
-const explainStyle = `<style>
-body { font: 15px/1.5 system-ui, sans-serif; max-width: 46rem; margin: 2rem auto; padding: 0 1rem; color-scheme: light dark }
-table { border-collapse: collapse; margin: 1rem 0 } td, th { padding: .2rem .8rem; text-align: left }
-td.n, th.n { text-align: right; font-variant-numeric: tabular-nums } tr + tr { border-top: 1px solid #8884 }
-.bar { display: inline-block; height: .7em; background: #0072b2 } .bar.down { background: #d55e00 }
-svg { max-width: 100%; height: auto } p.small { opacity: .75 }
-</style>`
-
 // writePage writes one self-contained HTML file. All texts from models and tables are escaped.
 func (r *ExplainResult) writePage(w io.Writer, m *machine.Model) error {
-	var b bytes.Buffer
-	e := html.EscapeString
-	fmt.Fprintf(&b, "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">"+
-		"<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"><title>%s</title>\n%s</head><body>\n",
-		e("Explanation of "+r.Model), explainStyle)
-	fmt.Fprintf(&b, "<h1>What %s has learned</h1>\n<p>By %d rows of %s. An explanation is of the model, not of the world.</p>\n",
-		e(r.Model), r.Rows, e(r.Data))
+	b := newPage("What "+r.Model+" has learned",
+		fmt.Sprintf("By %d rows of %s. An explanation is of the model, not of the world.", r.Rows, r.Data))
 	if x := r.Explanation; x != nil {
-		fmt.Fprintf(&b, "<h2>Row %d</h2>\n<p>%s is predicted as <b>%s</b>; the mean prediction is %s. What columns contribute to the difference:</p>\n",
-			r.Row, e(x.Output), digits(x.Prediction), digits(x.Mean))
-		most := 0.0
+		b.card(fmt.Sprintf("Row %d", r.Row), fmt.Sprintf("%s is predicted as %s; the mean prediction is %s. Columns contribute to the "+
+			"difference (Shapley values by %d orders of columns, with 95 %% intervals):", x.Output, digits(x.Prediction), digits(x.Mean),
+			x.Orders))
+		var list []bar
 		for _, c := range x.Parts {
-			most = max(most, math.Abs(c.Part))
+			list = append(list, bar{c.Column + " = " + c.Value, c.Part, c.Low, c.High})
 		}
-		fmt.Fprint(&b, "<table><tr><th>column<th>value<th class=n>contribution<th class=n>95 % interval<th></tr>\n")
-		for _, c := range x.Parts {
-			class, width := "bar", 0.0
-			if c.Part < 0 {
-				class = "bar down"
-			}
-			if most > 0 {
-				width = 10 * math.Abs(c.Part) / most
-			}
-			fmt.Fprintf(&b, "<tr><td>%s<td>%s<td class=n>%s<td class=n>%s to %s<td><span class=\"%s\" style=\"width:%.2frem\"></span></tr>\n",
-				e(c.Column), e(c.Value), digits(c.Part), digits(c.Low), digits(c.High), class, width)
+		b.bars(list)
+		if r.NoNeighbours != "" {
+			b.text("p", upperFirst(r.NoNeighbours)+".")
+		} else {
+			b.neighbours(r.Neighbours, fieldNames(m))
 		}
-		fmt.Fprintf(&b, "</table>\n<p class=small>Shapley values by %d orders of columns.</p>\n", x.Orders)
-		r.pageNeighbours(&b, m)
+		b.end()
 	}
+	if len(r.Importance) > 0 {
+		d := r.Importance[0].Drop
+		b.card("What matters", fmt.Sprintf("%s falls by this if the column is shuffled among %d rows, with 95 %% intervals.", d.Name, d.Rows))
+		b.importance(r.Importance)
+		b.end()
+	}
+	var figs []figure.Figure
+	var over []float64 // one y axis for all
 	for i := range r.Dependence {
-		d := &r.Dependence[i]
-		fmt.Fprintf(&b, "<h2>%s</h2>\n", e(d.Column))
-		fig := figureOf(d, m)
-		if err := fig.WriteSVG(&b); err != nil {
-			return err
-		}
-		fmt.Fprint(&b, "\n")
+		fig := figureOf(&r.Dependence[i], m)
+		fig.Title, fig.Subtitle, fig.X.Label, fig.Width, fig.Height = fig.X.Label, "", "", 420, 300
+		s := &fig.Series[0]
+		s.Name = ""
+		over = append(over, slices.Min(s.Low), slices.Max(s.High))
+		figs = append(figs, fig)
 	}
-	fmt.Fprint(&b, "</body></html>\n")
-	_, err := w.Write(b.Bytes())
-	return err
-}
-
-func (r *ExplainResult) pageNeighbours(b *bytes.Buffer, m *machine.Model) {
-	e := html.EscapeString
-	if r.NoNeighbours != "" {
-		fmt.Fprintf(b, "<p>%s.</p>\n", e(upperFirst(r.NoNeighbours)))
-		return
+	if len(figs) > 0 {
+		b.card("Mean prediction of "+r.Dependence[0].Output+" by column",
+			fmt.Sprintf("Over %d rows that are all given the value, with "+
+				"95 %% intervals of the mean. Bars are the shares of rows: where there are none, a curve is a guess.", r.Rows))
+		b.figures(figs, over)
+		b.end()
 	}
-	fmt.Fprint(b, "<h3>Nearest rows of the fit</h3>\n<table><tr><th class=n>similarity")
-	for _, n := range fieldNames(m) {
-		fmt.Fprintf(b, "<th>%s", e(n))
-	}
-	fmt.Fprint(b, "</tr>\n")
-	for _, n := range r.Neighbours {
-		fmt.Fprintf(b, "<tr><td class=n>%.3f", n.Similarity)
-		for _, name := range fieldNames(m) {
-			fmt.Fprintf(b, "<td>%s", e(n.Values[name]))
-		}
-		fmt.Fprint(b, "</tr>\n")
-	}
-	fmt.Fprint(b, "</table>\n")
+	return b.write(w)
 }
 
 func upperFirst(s string) string { return strings.ToUpper(s[:1]) + s[1:] }

@@ -31,6 +31,7 @@ import (
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/family"
 	"github.com/randfeat/randfeat/internal/localfile"
+	"github.com/randfeat/randfeat/kernel"
 	"github.com/randfeat/randfeat/machine"
 	"github.com/randfeat/randfeat/machine/tabular"
 )
@@ -235,6 +236,9 @@ func kindTable() string {
 func (f *fitFlags) options(cmd *cobra.Command) (tabular.Options, error) {
 	if err := f.parseBudget(); err != nil {
 		return tabular.Options{}, err
+	}
+	if f.kernel == "rbf" { // the name of scikit-learn
+		f.kernel = kernel.Gaussian.String()
 	}
 	o := tabular.Options{
 		Learn: f.learn,

@@ -121,6 +121,17 @@ func modelArgs(_ *cobra.Command, args []string, _ string) ([]string, cobra.Shell
 // modelAndTable checks the arguments of commands that read a table with a model.
 var modelAndTable = atLeast("a model and a table", 2)
 
+// loadModel reads the model of a command. An error says so if it is the second argument that is the model.
+func loadModel(path string, tables []string) (*machine.Model, error) {
+	m, err := machine.Load(path)
+	if err != nil && len(tables) > 0 {
+		if _, other := machine.Load(tables[0]); other == nil {
+			return nil, cli.Misused("%s is no model, but %s is: name the model first, then the table", path, tables[0])
+		}
+	}
+	return m, err
+}
+
 // predictRows is the number of rows per block.
 const predictRows = 4096
 
@@ -141,7 +152,7 @@ func runPredict(env *cli.Env, cmd *cobra.Command, f *predictFlags, modelPath str
 	if err := differentFile(f.out, append([]string{modelPath}, paths...)...); err != nil {
 		return err
 	}
-	m, err := machine.Load(modelPath)
+	m, err := loadModel(modelPath, paths)
 	if err != nil {
 		return err
 	}
