@@ -84,9 +84,6 @@ func (f *fitter) train() {
 	f.km.run(f.z, f.mass, f.spec.clusters, f.spec.passes, f.spec.seed)
 }
 
-// position returns the position of query i of a span among the keys of the span.
-func position(s attention.Span, i int) int { return i - s.Q1 + s.K1 - s.K0 }
-
 // weigh sets the weights of all keys to the mean attention of the landmarks, plus a floor of a tenth of the uniform
 // weight.
 func (f *fitter) weigh() {
