@@ -66,11 +66,9 @@ func bars(p *page, list []pagePart, sign int, text func(float64) string) {
 	for _, x := range list {
 		most = math.Max(most, math.Abs(x.By))
 	}
-	from, unit := "0", 100/most
+	from, unit := "0", 100.0 // probabilities
 	if sign != 0 {
 		from, unit = "50", 50/most
-	} else {
-		unit = 100 // probabilities
 	}
 	p.raw("<table class=\"bars\">")
 	for _, x := range list {
