@@ -212,7 +212,7 @@ func (s size) kind() kernel.Kind {
 func testSizes() []size {
 	return []size{
 		{d: 2, m: 1, draws: 600, plain: 1200}, {d: 2, m: 2, draws: 600, plain: 1200},
-		{d: 2, m: 5, draws: 1500, plain: 10000},
+		{d: 2, m: 5, draws: 1500, plain: 16000},
 		{d: 5, m: 3, draws: 450, plain: 700}, {d: 5, m: 5, draws: 450, plain: 700},
 		{d: 5, m: 13, draws: 700, plain: 3500},
 		{d: 16, m: 7, draws: 110, plain: 150}, {d: 16, m: 16, draws: 110, plain: 150},

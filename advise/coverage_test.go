@@ -2,6 +2,7 @@ package advise
 
 import (
 	"context"
+	"flag"
 	"math"
 	"math/rand/v2"
 	"testing"
@@ -182,14 +183,15 @@ func (a *tally) holds(inside int) bool {
 	return float64(inside) >= 0.86*n-slack && float64(inside) <= 0.94*n+slack
 }
 
+// trials is the number of reports for each setting of TestIntervalCoverage; docs/advise.md has the counts of 150.
+var trials = flag.Int("trials", 44, "reports for each setting of TestIntervalCoverage")
+
 // Stated intervals hold the root mean square error over fresh rows and draws in nine of ten cases, neither less nor
 // more, and there is none where that error does not exist.
 func TestIntervalCoverage(t *testing.T) {
-	trials := 44
 	gaussian, softmax := kernel.Kernel{}, kernel.Kernel{Kind: kernel.Softmax}
 	cases := []coverage{{"gaussian", gaussian, 0.25, true, "trig"}, {"softmax", softmax, 0.1, false, "oprf"}}
 	if stattest.Full() {
-		trials = 150
 		cases = append(cases, coverage{"wide gaussian", gaussian, 0.12, true, "trig"},
 			coverage{"narrow gaussian", gaussian, 0.5, true, "trig"},
 			coverage{"softmax of longer rows", softmax, 0.15, false, "oprf"},
@@ -203,7 +205,7 @@ func TestIntervalCoverage(t *testing.T) {
 		for kind, s := range sources {
 			// Relative errors of the softmax kernel grow with e^{|x|²}, which has no mean over such rows.
 			noMean := !c.oneSet && (s.name == "t4" || s.name == "lognormal")
-			n := trials
+			n := *trials
 			switch {
 			case c.family == "":
 				n /= 5
