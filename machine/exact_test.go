@@ -14,6 +14,7 @@ import (
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/family"
 	"github.com/randfeat/randfeat/internal/krr"
+	"github.com/randfeat/randfeat/internal/stattest"
 	"github.com/randfeat/randfeat/kernel"
 )
 
@@ -186,6 +187,7 @@ func TestFitMargins(t *testing.T) {
 
 // Margins that start at the weights of most rows take fewer products and end at a fit as good.
 func TestMarginsFromStart(t *testing.T) {
+	stattest.SkipRace(t)
 	const lambda, n = 0.1, startRows + 100
 	x, numbers := sample(4, n, 2, 1)
 	y := classes(numbers, 3)
@@ -246,6 +248,7 @@ func TestMarginsFromStart(t *testing.T) {
 // Margins of many rows start from a fit of half of them: α is still the shortfall of a row over λ, the bits do not
 // depend on goroutines, and the caller can end the fits of fewer rows too.
 func TestMarginsFromFewerRows(t *testing.T) {
+	stattest.SkipRace(t)
 	const lambda = 0.1
 	x, numbers := sample(4, startRows+100, 2, 1)
 	y := classes(numbers, 3)

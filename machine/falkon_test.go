@@ -10,6 +10,7 @@ import (
 	"github.com/randfeat/randfeat"
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/family"
+	"github.com/randfeat/randfeat/internal/stattest"
 	"github.com/randfeat/randfeat/kernel"
 )
 
@@ -108,6 +109,7 @@ func TestIterativeIllConditioned(t *testing.T) {
 // With a penalty far below what the sketch leaves of a row, directions that the sketch does not show must not pass for
 // empty ones: steps would be several times as many (244 here).
 func TestIterativeBeyondTheSketch(t *testing.T) {
+	stattest.SkipRace(t)
 	x, y := sample(11, 1500, 12, 2)
 	rows, err := MatrixRows(x, y)
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/stattest"
 )
 
 func asColumn(v []float64) dense.Matrix[float64] {
@@ -17,6 +18,7 @@ func asColumn(v []float64) dense.Matrix[float64] {
 // z, u and v mean squares are 1.25 and 1.64, mean absolute errors √(2/π) times their roots. Intervals must hold the
 // truth 95 % of the time, and be narrower than what the two scores alone would tell.
 func TestPairedIntervalsCover(t *testing.T) {
+	stattest.SkipRace(t)
 	const runs = 1500
 	rng := rand.New(rand.NewPCG(1, 2))
 	ra, rb := math.Sqrt(1.25), math.Sqrt(1.64)
@@ -65,6 +67,7 @@ func TestPairedIntervalsCover(t *testing.T) {
 }
 
 func TestPairedAccuracyCovers(t *testing.T) {
+	stattest.SkipRace(t)
 	const runs = 3000
 	rng := rand.New(rand.NewPCG(3, 4))
 	for _, c := range []struct {

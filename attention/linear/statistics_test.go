@@ -23,6 +23,7 @@ import (
 // must refute weights off by 1 % (4 % without -full) with the same draws. Many features per draw give that power
 // sooner than many draws.
 func TestNumeratorAndDenominatorAreUnbiased(t *testing.T) {
+	stattest.SkipRace(t)
 	const d, length, m = 3, 6, 240 // few large maps: most of a small one is overhead
 	draws, off := 25, 0.04
 	if stattest.Full() {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/internal/linalg"
+	"github.com/randfeat/randfeat/internal/stattest"
 	"github.com/randfeat/randfeat/kernel"
 )
 
@@ -33,6 +34,7 @@ func table(n, d, outs int) (x, y dense.Matrix[float64]) {
 var kinds = []kernel.Kind{kernel.Gaussian, kernel.Laplace, kernel.Matern12, kernel.Matern32, kernel.Matern52}
 
 func TestSolveIsTheDirectFit(t *testing.T) {
+	stattest.SkipRace(t)
 	x, y := table(1300, 5, 2)
 	for _, kind := range kinds {
 		for _, lambda := range []float64{1, 0.01} {
@@ -139,6 +141,7 @@ func TestProduct(t *testing.T) {
 
 // Margins reach the minimum that many steps of the direct fit reach, from a fit of squared errors and from zero.
 func TestMarginsAreTheDirectFit(t *testing.T) {
+	stattest.SkipRace(t)
 	x, y := table(900, 4, 3)
 	for i := range y.Rows {
 		for c := range y.Cols {
