@@ -11,16 +11,6 @@ import (
 	"testing"
 )
 
-// asCommand makes the test binary behave as the command, for what needs a process of its own.
-const asCommand = "RANDFEAT_TEST_AS_COMMAND"
-
-func init() {
-	if os.Getenv(asCommand) != "" {
-		os.Unsetenv(asCommand)
-		main()
-	}
-}
-
 // A full disk: the message says so, and no half file is left.
 func TestDiskFull(t *testing.T) {
 	self, err := os.Executable()
