@@ -48,11 +48,13 @@ const (
 	widest                 = 5.0 // of the logarithms; beyond it a column is out of the distance, or all of it
 )
 
-// fit maximises the marginal likelihood, starting from the given widths. It returns widths with mean logarithm 0.
-func (w *widths) fit(j *job, from []float64) ([]float64, error) {
+// fittedWeights maximises the marginal likelihood on some rows of the sample, starting from the given widths. It
+// returns widths with mean logarithm 0, and the bandwidth and penalty that belong to them.
+func (c *chooser) fittedWeights(rows []int, from []float64) ([]float64, exactPoint, error) {
+	w := c.newWidths(rows)
 	weighted := w.x.Clone()
-	weigh(weighted, j.columnWeights(from))
-	scale := medianDistance(weighted, kernel.Gaussian, j.o.Seed)
+	weigh(weighted, c.f.columnWeights(from))
+	scale := medianDistance(&sample{x: weighted}, kernel.Gaussian, c.f.o.Seed)
 	p := make([]float64, len(from)+1) // log widths, log λ
 	for i, v := range from {
 		p[i] = math.Log(v / scale)
@@ -61,27 +63,29 @@ func (w *widths) fit(j *job, from []float64) ([]float64, error) {
 	w.mean = mean(p[:len(from)])
 	few := w
 	var err error
-	if n := w.x.Rows; n >= 3*fewWidthRows {
-		few = &widths{x: w.x.RowRange(0, n/3), t: w.t.RowRange(0, n/3), field: w.field, mean: w.mean}
+	if len(rows) >= 3*fewWidthRows {
+		few = c.newWidths(rows[:len(rows)/3])
+		few.mean = w.mean
 	}
-	if p, err = few.ascend(j, p, widthSteps, firstStep); err == nil && few != w {
-		p, err = w.ascend(j, p, lastSteps, laterStep)
+	if p, err = few.ascend(c, p, widthSteps, firstStep); err == nil && few != w {
+		p, err = w.ascend(c, p, lastSteps, laterStep)
 	}
 	if err != nil {
-		return nil, err
+		return nil, exactPoint{}, err
 	}
 	centre, out := mean(p[:len(from)]), make([]float64, len(from))
 	for i := range out {
 		out[i] = math.Exp(max(min(p[i]-centre, widest), -widest))
 	}
-	return out, nil
+	return out, exactPoint{math.Exp(-centre), math.Exp(p[len(from)])}, nil
 }
 
-// newWidths takes rows with their targets, which it centres.
-func newWidths(j *job, x, t matrix) *widths {
+// newWidths takes some rows of the sample and centres their targets.
+func (c *chooser) newWidths(rows []int) *widths {
+	x, _, t := c.s.picked(rows)
 	w := &widths{x: x}
-	for i := range j.schema.Fields {
-		for range j.schema.Fields[i].Width() {
+	for i := range c.f.schema.Fields {
+		for range c.f.schema.Fields[i].Width() {
 			w.field = append(w.field, i)
 		}
 	}
@@ -101,7 +105,7 @@ func newWidths(j *job, x, t matrix) *widths {
 // ascend follows the signs of the gradient. Every parameter has its own step, which grows while the sign stays and
 // shrinks when it changes (Rprop: Riedmiller & Braun 1993; here iRprop⁻, Igel & Hüsken 2000). This needs no line
 // search, and a single steep direction does not dominate. It returns the best point.
-func (w *widths) ascend(j *job, p []float64, most int, first float64) ([]float64, error) {
+func (w *widths) ascend(c *chooser, p []float64, most int, first float64) ([]float64, error) {
 	step, last := make([]float64, len(p)), make([]float64, len(p))
 	for i := range step {
 		step[i] = first
@@ -116,7 +120,7 @@ func (w *widths) ascend(j *job, p []float64, most int, first float64) ([]float64
 			}
 			mark = top
 		}
-		if err := j.ctx.Err(); err != nil {
+		if err := c.f.ctx.Err(); err != nil {
 			return nil, err
 		}
 		v, err := w.evidence(g, p)
@@ -157,7 +161,7 @@ func (w *widths) ascend(j *job, p []float64, most int, first float64) ([]float64
 func (w *widths) evidence(g, p []float64) (float64, error) {
 	n, f := w.x.Rows, len(p)-1
 	outs, lambda := float64(w.t.Cols), math.Exp(p[f])
-	if lambda < floatLeast(n) {
+	if lambda < quickLeast(n) {
 		return 0, linalg.ErrNotPositive
 	}
 	tab := kern.Best[float32]()

@@ -5,17 +5,20 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
+	"math/rand/v2"
+	"runtime"
+	"strings"
+	"testing"
+
 	"github.com/randfeat/randfeat/data"
 	"github.com/randfeat/randfeat/data/text"
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/internal/rng"
 	"github.com/randfeat/randfeat/machine"
-	"math"
-	"math/rand/v2"
-	"runtime"
-	"testing"
 )
 
+// The gradient of the evidence is that of its differences.
 func TestWidthsGradient(t *testing.T) {
 	w := &widths{x: dense.New[float64](40, 4), field: []int{0, 1, 1, 2}}
 	rng.Normals(w.x.Data, rng.Stream(1))
@@ -44,6 +47,7 @@ func TestWidthsGradient(t *testing.T) {
 	}
 }
 
+// irrelevant is a table of two numbers that matter and a text of many levels that does not.
 func irrelevant(n int, seed uint64) data.Source {
 	r := rand.New(rand.NewPCG(seed, 9))
 	var b bytes.Buffer
@@ -59,6 +63,7 @@ func irrelevant(n int, seed uint64) data.Source {
 	return src
 }
 
+// A column of 250 levels that does not matter costs next to nothing.
 func TestIrrelevantLevels(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -72,7 +77,9 @@ func TestIrrelevantLevels(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if c := choice(t, r, "scaling"); scaling == "" && c.Value != scalingFitted && r.Metric == nil {
+		// A metric may be learned of columns that were fitted before.
+		if c := choice(t, r, "scaling"); scaling == "" && c.Value != scalingFitted &&
+			!strings.Contains(c.Why, "a metric of fitted columns") {
 			t.Errorf("scaling %+v", c)
 		}
 		return evaluate(t, m, irrelevant(1000, 2))[1].Value
@@ -84,6 +91,7 @@ func TestIrrelevantLevels(t *testing.T) {
 	}
 }
 
+// Columns of one unit, most of which are noise of small size, want one scale.
 func TestScalings(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -147,6 +155,7 @@ func TestScalingErrors(t *testing.T) {
 	}
 }
 
+// A chosen scaling is that of the model's schema, and the same at any number of goroutines.
 func TestScalingIsInTheSchema(t *testing.T) {
 	src, o := board(400, 1), Options{Learn: data.LearnOptions{Targets: []string{"class"}}, Folds: 1}
 	fit := func() *machine.Model {
@@ -171,6 +180,8 @@ func TestScalingIsInTheSchema(t *testing.T) {
 	}
 }
 
+// One outlier makes the standard deviation of a column say nothing of its other values: the robust scaling does not
+// depend on it, and is chosen where it is better.
 func TestRobustScalingOfAnOutlier(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -202,6 +213,31 @@ func TestRobustScalingOfAnOutlier(t *testing.T) {
 		standard, robust, chosen := r2(scalingStandard), r2(scalingRobust), r2("")
 		if robust < 0.8 || chosen < 0.8 || (standard >= 0.8) != c.standard {
 			t.Errorf("%s: R² %.3f standard, %.3f robust, %.3f chosen", c.name, standard, robust, chosen)
+		}
+	}
+}
+
+// Widths of columns are fitted to more rows where the table is too large for an exact kernel and no part of it is
+// scored, as memory allows.
+func TestRowsOfWidths(t *testing.T) {
+	for _, c := range []struct {
+		rows, memory int64
+		folds, want  int
+	}{{5000, 0, 5, widthRows}, {int64(iterativeLimit * exactRows), 0, 1, widthRows},
+		{int64(iterativeLimit*exactRows) + 1, 0, 5, widthRows}, // the exact kernel of a part of the rows
+		{int64(iterativeLimit*exactRows) + 1, 0, 1, moreWidthRows}, {1 << 20, 2 << 30, 1, moreWidthRows},
+		{1 << 20, leastMemory, 1, 1121}} {
+		o, err := Options{Learn: learn("y"), Memory: c.memory, Folds: c.folds}.withDefaults()
+		if err != nil {
+			t.Fatal(err)
+		}
+		j := &job{o: o, schema: &data.Schema{Fields: []data.Field{{Name: "x", Kind: data.Numeric}}}, outputs: 1,
+			deal: newDealer(o.Seed, nil)}
+		if j.info, err = machine.KindRidge.Info(); err != nil {
+			t.Fatal(err)
+		}
+		if got := j.widthRows(c.rows); got != c.want {
+			t.Errorf("%d rows, %d bytes: widths of %d rows, want %d", c.rows, c.memory, got, c.want)
 		}
 	}
 }
