@@ -54,3 +54,15 @@ func TestProductsFlag(t *testing.T) {
 		t.Errorf("error %v", err)
 	}
 }
+
+// tune refuses values that it would take for others, before it looks for a GPU.
+func TestTuneRefusesUnknownValues(t *testing.T) {
+	for args, want := range map[string]string{
+		"tune -dtypes float64": `-dtypes: "float64" is neither float32 nor bfloat16`,
+		"tune -causal yes":     `-causal: "yes" is neither false nor true`,
+	} {
+		if _, err := printed(t, strings.Fields(args)...); err == nil || err.Error() != want {
+			t.Errorf("rfx %s: %v, want %s", args, err, want)
+		}
+	}
+}

@@ -50,6 +50,16 @@ func tune(args []string) error {
 	if err := similar.ParseFlags(flags, args); err != nil {
 		return err
 	}
+	for _, d := range strings.Split(f.dtypes, ",") {
+		if d != "float32" && d != "bfloat16" {
+			return fmt.Errorf("-dtypes: %q is neither float32 nor bfloat16", d)
+		}
+	}
+	for _, c := range strings.Split(causal, ",") {
+		if c != "false" && c != "true" {
+			return fmt.Errorf("-causal: %q is neither false nor true", c)
+		}
+	}
 	b, line, err := f.Open()
 	if err != nil {
 		return err
