@@ -14,7 +14,8 @@ var full = func() *bool {
 }()
 
 // Full reports whether tests run with -full. Without it a statistical test takes fewer sizes, cases or draws, and its
-// mutants are farther from the truth. .ci/run runs with -full the packages whose tests call Full.
+// mutants are farther from the truth. .ci/run runs with -full the tests that call Full, themselves or in a function of
+// the same package.
 func Full() bool { return *full }
 
 // SkipRace skips a test under the race detector, which slows tests ten times: one that is long for the sake of its
