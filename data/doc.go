@@ -19,8 +19,8 @@
 //	err = reader.Read(&block, 1024)
 //	err = encoder.Encode(x, dense.Matrix[float64]{}, &block, reader.Where)
 //
-// The packages data/text, data/array, data/sheet and data/parquet read and write one kind of format each. Package
-// data/files detects the format and reads many files as one table. [Columns] is a table in memory.
+// The packages data/text and data/parquet read and write one kind of format each. Package data/files detects the
+// format, reads npy, npz and xlsx as well, and many files as one table. [Columns] is a table in memory.
 //
 // # Parts of a table
 //

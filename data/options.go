@@ -19,8 +19,7 @@ type File interface {
 // Format is a kind of file.
 type Format string
 
-// The formats. A program that needs one of them imports its package alone: data/text, data/array, data/sheet or
-// data/parquet.
+// The formats. A program that needs only text or Parquet imports data/text or data/parquet, others data/files.
 const (
 	CSV     Format = "csv" // delimited text with any delimiter
 	NDJSON  Format = "ndjson"

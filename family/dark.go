@@ -22,8 +22,7 @@ import (
 // F = m, positive; other bases give DARK × OPRF, DARK × adaptive and so on. Its expectation is exp(xᵀΣy), Σ = MᵀM,
 // which is not the softmax kernel unless Σ = I: see Target.
 type DARK struct {
-	// M is r×d: the result of the whitening fit, or any other matrix, such as a metric learned from targets (package
-	// kernel/metric).
+	// M is r×d: the result of the whitening fit, or any other matrix, such as a metric learned from targets.
 	M    dense.Matrix[float64]
 	Base Family // nil: Positive
 	// Temperature t of the whitening fit, Σ = t·Cov^{-1}; 0 means 1/8. From 1/6 on the expected variance of

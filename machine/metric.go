@@ -1,6 +1,6 @@
 package machine
 
-// Metric describes the learned matrix of a kernel (package kernel/metric) for people. No prediction depends on it.
+// Metric describes the learned matrix of a kernel for people. No prediction depends on it.
 type Metric struct {
 	Kind    string `json:"kind"`    // diag½, diag or full½
 	Rounds  int    `json:"rounds"`  // rounds of fit and gradients

@@ -8,10 +8,10 @@ import (
 	"strings"
 
 	"github.com/randfeat/randfeat/data"
-	"github.com/randfeat/randfeat/data/array"
+	"github.com/randfeat/randfeat/data/internal/array"
 	"github.com/randfeat/randfeat/data/internal/raw"
+	"github.com/randfeat/randfeat/data/internal/sheet"
 	"github.com/randfeat/randfeat/data/parquet"
-	"github.com/randfeat/randfeat/data/sheet"
 	"github.com/randfeat/randfeat/data/text"
 	"github.com/randfeat/randfeat/internal/cell"
 	"github.com/randfeat/randfeat/internal/npy"

@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"github.com/randfeat/randfeat/data"
-	"github.com/randfeat/randfeat/data/array"
+	"github.com/randfeat/randfeat/data/internal/array"
 	"github.com/randfeat/randfeat/data/internal/raw"
 	"github.com/randfeat/randfeat/data/text"
 	"github.com/randfeat/randfeat/dense"

@@ -2,7 +2,7 @@ package tabular
 
 import (
 	"github.com/randfeat/randfeat/kernel"
-	"github.com/randfeat/randfeat/kernel/metric"
+	"github.com/randfeat/randfeat/machine/internal/metric"
 )
 
 // guide holds the choices of the search on all rows. The searches of scored folds try only these and the standard

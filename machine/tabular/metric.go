@@ -8,7 +8,7 @@ import (
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/internal/linalg"
 	"github.com/randfeat/randfeat/kernel"
-	"github.com/randfeat/randfeat/kernel/metric"
+	"github.com/randfeat/randfeat/machine/internal/metric"
 )
 
 const (

@@ -17,8 +17,8 @@ import (
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/internal/rng"
 	"github.com/randfeat/randfeat/kernel"
-	"github.com/randfeat/randfeat/kernel/metric"
 	"github.com/randfeat/randfeat/machine"
+	"github.com/randfeat/randfeat/machine/internal/metric"
 )
 
 // ridgeline is a table of a wave along one direction of several columns; of random targets if w is nil.

@@ -9,8 +9,8 @@ import (
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/internal/linalg"
 	"github.com/randfeat/randfeat/kernel"
-	"github.com/randfeat/randfeat/kernel/metric"
 	"github.com/randfeat/randfeat/machine"
+	"github.com/randfeat/randfeat/machine/internal/metric"
 )
 
 // hopeful is the number of standard errors by which a metric must win the race to be searched further. For random

@@ -8,8 +8,8 @@ import (
 
 	"github.com/randfeat/randfeat/data"
 	"github.com/randfeat/randfeat/dense"
-	"github.com/randfeat/randfeat/kernel/metric"
 	"github.com/randfeat/randfeat/machine"
+	"github.com/randfeat/randfeat/machine/internal/metric"
 )
 
 const (

@@ -144,7 +144,7 @@ const (
 	scalingNone     = "none"     // numbers as they are
 	scalingFitted   = "fitted"   // every column by its own width, of largest marginal likelihood
 	// scalingLearned is a metric of the standardised columns, learned from the gradients of a fit: see package
-	// kernel/metric.
+	// machine/internal/metric.
 	scalingLearned = "learned"
 )
 

@@ -8,8 +8,8 @@ import (
 	"testing"
 
 	"github.com/randfeat/randfeat/data"
-	"github.com/randfeat/randfeat/data/array"
 	"github.com/randfeat/randfeat/data/files"
+	"github.com/randfeat/randfeat/data/internal/array"
 )
 
 // Columns come back from an npz file as they were written, in blocks of any size; nothing is left of a failure.
