@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"time"
 )
@@ -30,8 +31,12 @@ type Compaction struct {
 	BytesFew       int64   `json:"bytes_compacted"`
 }
 
-// compactAfter is the number of tokens that are scored after a context.
-const compactAfter = 512
+const (
+	// compactAfter is the number of tokens that are scored after a context.
+	compactAfter = 512
+	// speedSteps is the number of tokens that are timed one by one for a speed of generation.
+	speedSteps = 24
+)
 
 // CheckCompact reads texts of context tokens each, spread evenly over ids, and compacts each of them by every
 // factor. It compares the loss on the 512 tokens that follow with the loss after the full context. Use text that the
@@ -92,9 +97,9 @@ func (d *Decoder) CheckCompact(ctx context.Context, ids []int32, context, texts 
 	return out, nil
 }
 
-// keeping returns a session that has read ids with exact attention and can be compacted.
+// keeping returns a session that has read ids and can be compacted.
 func (d *Decoder) keeping(ctx context.Context, ids []int32) (*Session, error) {
-	s, err := d.exact().Session()
+	s, err := d.Session()
 	if err != nil {
 		return nil, err
 	}
@@ -233,32 +238,8 @@ func (s *Session) answers(ctx context.Context, ask, answer []int32) (right, of i
 	return right, of, nil
 }
 
-// Memory compares sessions of constant memory with exact attention.
-type Memory struct {
-	Keys     int     `json:"keys"` // keys per head, on average
-	Context  int     `json:"context"`
-	Tokens   int     `json:"tokens"`
-	Expected float64 `json:"expected,omitempty"` // predicted ratio at the end of a window; 0 without budgets
-	Exact    float64 `json:"perplexity_exact"`
-	Chosen   float64 `json:"perplexity_chosen"`
-	Ratio    float64 `json:"ratio"`
-	Bytes    int64   `json:"bytes"` // of a session, at any length of the text
-}
-
-// CheckConstant compares sessions of constant memory with exact attention on windows of context tokens.
-func (d *Decoder) CheckConstant(ctx context.Context, ids []int32, context, keys int) (*Memory, error) {
-	other, err := d.Constant(keys)
-	if err != nil {
-		return nil, err
-	}
-	n := min(context, d.Context(), len(ids))
-	m := &Memory{Keys: keys, Context: n, Bytes: other.variants[0].empty}
-	if d.curves != nil {
-		m.Expected = math.Exp(d.curves.ConstantFor(n, float64(keys)).Loss)
-	}
-	if m.Tokens, m.Exact, m.Chosen, err = perplexities(ctx, d.exact(), other, ids, n); err != nil {
-		return nil, err
-	}
-	m.Ratio = m.Chosen / m.Exact
-	return m, nil
+// median returns the upper median of x. It sorts x in place.
+func median(x []float64) float64 {
+	slices.Sort(x)
+	return x[len(x)/2]
 }

@@ -12,19 +12,15 @@
 //	err = s.Read(ctx, m.Tokens.Encode(nil, "The capital of France is"))
 //	_, err = s.Generate(ctx, models.Generate{MaxTokens: 20}, func(text string) error { fmt.Print(text); return nil })
 //
-// A decoder attends exactly unless told otherwise. Three ways make long contexts cheaper:
-//
-//   - [Decoder.Calibrate] chooses centroid attention for the heads where it is faster. Save the result, check it on
-//     other text with [Decoder.Check], and use it with [Decoder.With].
-//   - [Session.KeepQueries] before reading and [Session.Compact] after it shrink the memory of a context that was
-//     read.
-//   - [Decoder.Constant] gives sessions whose memory does not grow with the text.
+// Decoders attend exactly. To shrink the memory of a long text that was read, call [Session.KeepQueries] before reading
+// and [Session.Compact] after it. [Decoder.Calibrate] measures how many keys every head needs, [Decoder.With] uses
+// that, and [Decoder.CheckCompact] measures the loss on other text.
 //
 // [Session.Save] writes a session to a file; [Decoder.Resume] continues it bit for bit.
 //
 // Files: open.go opens models, generate.go has decoders and sessions, session.go the format of saved sessions,
-// embed.go encoders, chat.go conversation formats; attention.go says how heads attend, calibrate.go chooses it, and
-// check.go and compact.go measure the error and the speed of these choices.
+// embed.go encoders, rank.go cross-encoders, chat.go conversation formats; calibrate.go measures heads, and compact.go
+// the error and the speed of compacted sessions.
 //
 // This is a module of its own, so the main library does not depend on it. The packages below it also work alone:
 // weights (tensors and configurations), gguf and safetensors (files), token (tokenizers), encoder and decoder

@@ -9,5 +9,5 @@ func SampleCounts(logits []float32, g Generate, n int) []int {
 	return counts
 }
 
-// ParseAttention reads the bytes of a file of attention.
-var ParseAttention = parseAttention
+// ParseCalibration reads the bytes of a file of calibrate.
+var ParseCalibration = parseCalibration

@@ -15,13 +15,12 @@ import (
 
 // Decoder generates text. Its sessions may run concurrently.
 type Decoder struct {
-	model    *decoder.Model
-	tokens   *token.Tokenizer
-	chat     *chatFormat
-	base     func() [32]byte // fingerprint of the model; the first call reads its files
-	variants []variant       // ways to attend, ascending in the length of the first text; none: exact
-	keys     int             // keys that a head keeps on average, see Constant; 0: all
-	curves   *decoder.Curves
+	model  *decoder.Model
+	tokens *token.Tokenizer
+	chat   *chatFormat
+	base   func() [32]byte // fingerprint of the model; the first call reads its files
+	files  func() [32]byte // hash of the files alone
+	curves *decoder.Curves
 }
 
 // Context is the largest number of tokens that a session can hold.
@@ -31,50 +30,26 @@ func (d *Decoder) Context() int { return d.model.Config().MaxPositions }
 func (d *Decoder) SessionBytes(tokens int) int64 {
 	c := d.model.Config()
 	each := 2 * 4 * int64(c.Layers) * int64(c.KVHeads) * int64(c.HeadDim)
-	v := d.variant(tokens)
-	if v.memory == nil {
-		return int64(tokens) * each
-	}
-	if d.keys > 0 {
-		tokens = min(tokens, d.keys)
-	}
-	return v.empty + int64(tokens)*each*3/2 // at most one centroid per 8 keys, and append may double their room
+	return int64(tokens) * each
 }
 
 // Session starts a text. One session must not be used by concurrent calls.
 func (d *Decoder) Session() (*Session, error) {
-	s := &Session{decoder: d}
-	return s, s.attend(d.variant(0))
+	s, err := d.model.NewSession(nil)
+	return &Session{decoder: d, state: s}, err
 }
 
 // Session is a text in progress: the tokens read and generated so far.
 type Session struct {
 	decoder *Decoder
-	how     variant
 	state   *decoder.Session
-	keeps   bool      // it keeps queries for Compact
 	next    []float32 // logits of the next token; nil if none are known
 }
 
-// attend replaces the state of an empty session by one that attends in the way of v.
-func (s *Session) attend(v variant) (err error) {
-	var memory func(int) (decoder.State, error)
-	if v.memory != nil {
-		memory = v.memory()
-	}
-	s.how = v
-	s.state, err = s.decoder.model.NewSession(memory)
-	return err
-}
-
-// begin checks that n more tokens fit. If they are the first tokens, their number decides how the heads attend. A
-// session that keeps its queries stays exact, because Compact needs all keys.
-func (s *Session) begin(n int) error {
+// room checks that n more tokens fit.
+func (s *Session) room(n int) error {
 	if all, most := s.Len()+n, s.decoder.Context(); all > most {
 		return fmt.Errorf("%d tokens, the model reads at most %d: %w", all, most, ErrContext)
-	}
-	if v := s.decoder.variant(n); s.Len() == 0 && !s.keeps && v.settings != s.how.settings {
-		return s.attend(v)
 	}
 	return nil
 }
@@ -94,7 +69,7 @@ func (d *Decoder) readChunk() int {
 
 // Read appends tokens to the text.
 func (s *Session) Read(ctx context.Context, ids []int32) error {
-	if err := s.begin(len(ids)); err != nil {
+	if err := s.room(len(ids)); err != nil {
 		return err
 	}
 	for len(ids) > 0 {
@@ -116,15 +91,11 @@ func (s *Session) Len() int { return s.state.Len() }
 
 // Fork returns an independent copy, for example to ask several questions about one text.
 func (s *Session) Fork() *Session {
-	return &Session{decoder: s.decoder, how: s.how, state: s.state.Fork(), keeps: s.keeps, next: slices.Clone(s.next)}
+	return &Session{decoder: s.decoder, state: s.state.Fork(), next: slices.Clone(s.next)}
 }
 
-// KeepQueries prepares an empty session for Compact. The session attends exactly and keeps the queries of up to 512
-// tokens.
-func (s *Session) KeepQueries() {
-	s.keeps = true
-	s.state.KeepQueries()
-}
+// KeepQueries prepares an empty session for Compact: it keeps the queries of up to 512 tokens.
+func (s *Session) KeepQueries() { s.state.KeepQueries() }
 
 // Compact shrinks the memory of all tokens so far to 1/factor of them, see [decoder.Session.Compact]. Later tokens
 // are remembered exactly. A calibrated decoder (see [Decoder.With]) gives more slots to the heads that lose more;
@@ -157,7 +128,7 @@ func (s *Session) Bytes() int64 { return s.state.Bytes() }
 // Score reads tokens and returns the sum of −log p over those that have a predecessor, and their number. The
 // perplexity is exp(sum/count). Score keeps no logits, so the session must Read another token before Generate.
 func (s *Session) Score(ctx context.Context, ids []int32) (sum float64, count int, err error) {
-	if err := s.begin(len(ids)); err != nil {
+	if err := s.room(len(ids)); err != nil {
 		return 0, 0, err
 	}
 	loss := make([]float64, len(ids))

@@ -137,17 +137,19 @@ func (m *Model) load(opt Options) error {
 	if err != nil {
 		return err
 	}
+	files := sync.OnceValue(func() [sha256.Size]byte {
+		defer m.source.Release()
+		return m.source.Fingerprint()
+	})
 	m.fingerprint = sync.OnceValue(func() [sha256.Size]byte {
-		sum := m.source.Fingerprint()
-		m.source.Release()
-		return sha256.Sum256(fmt.Appendf(nil, "%x %v %q", sum, quantised, opt.Prompts))
+		return sha256.Sum256(fmt.Appendf(nil, "%x %v %q", files(), quantised, opt.Prompts))
 	})
 	if c.IsDecoder() {
 		d, err := decoder.New(m.file, decoder.Options{Quantised: quantised})
 		if err != nil {
 			return err
 		}
-		m.Decoder = &Decoder{model: d, base: m.fingerprint}
+		m.Decoder = &Decoder{model: d, base: m.fingerprint, files: files}
 		return nil
 	}
 	e, err := encoder.New(m.file, encoder.Options{Quantised: quantised})

@@ -15,7 +15,7 @@ import (
 // ErrSession means that a file holds no session of this model.
 var ErrSession = errors.New("not a usable session")
 
-// sessionFormat is the layout of a saved session: header with the fingerprint of the variant (see add) and the
+// sessionFormat is the layout of a saved session: header with the fingerprint of the model and the
 // counts (tokens, bytes of the note, logits, layers); note; logits of the next token; the states of the layers, each
 // after its length in bytes; checksum.
 var sessionFormat = seal.Format{Magic: "randfeat session", Version: 1, Counts: 4}
@@ -27,7 +27,7 @@ func (s *Session) Save(path, note string) error {
 		return fmt.Errorf("a note of %d bytes", len(note))
 	}
 	states := s.state.States()
-	b := sessionFormat.Begin(nil, seal.Header{Fingerprint: s.decoder.fingerprint(s.how),
+	b := sessionFormat.Begin(nil, seal.Header{Fingerprint: s.decoder.base(),
 		Counts: []uint64{uint64(s.Len()), uint64(len(note)), uint64(len(s.next)), uint64(len(states))}})
 	b = append(b, note...)
 	b = seal.Append(b, s.next...)
@@ -113,23 +113,18 @@ func SessionNote(path string) (string, error) {
 	return note, err
 }
 
-// Resume opens a session that was saved by this model with the same precision, attention and memory.
+// Resume opens a session that was saved by this model with the same precision.
 func (d *Decoder) Resume(path string) (*Session, error) {
 	h, _, body, err := openSession(path)
 	if err != nil {
 		return nil, err
 	}
 	bad := func(what string) (*Session, error) { return nil, fmt.Errorf("%s: %s: %w", path, what, ErrSession) }
-	s := &Session{decoder: d}
-	for _, v := range d.variants {
-		if h.Fingerprint == d.fingerprint(v) {
-			s.how = v
-		}
+	if h.Fingerprint != d.base() {
+		return bad("the session is of another model, or of another precision of it")
 	}
-	if h.Fingerprint != d.fingerprint(s.how) || d.keys > 0 && s.how.memory == nil {
-		return bad("the session is of another model, or of another precision, attention or memory of it")
-	}
-	if err := s.attend(s.how); err != nil {
+	s, err := d.Session()
+	if err != nil {
 		return nil, err
 	}
 	vocab, states := uint64(d.model.Config().Vocab), s.state.States()

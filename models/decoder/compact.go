@@ -232,15 +232,14 @@ func (s *Session) compacted(st keeper, heads []centroid.CompactHead) (State, err
 		if exact && hi-lo == len(heads) {
 			return st, nil
 		}
-		p.kept = append(p.kept, exact)
 		if exact {
-			p.add(hi-lo, st.keep(lo, hi))
+			p.add(hi-lo, st.keep(lo, hi), true)
 		} else {
 			c, err := centroid.NewCompacted(heads[lo:hi], group*(hi-lo), s.length, 0)
 			if err != nil {
 				return nil, err
 			}
-			p.add(hi-lo, c)
+			p.add(hi-lo, c, false)
 		}
 		lo = hi
 	}
@@ -315,8 +314,7 @@ func (m *Model) ReadCompacted(b []byte) (State, error) {
 		if total > 0 && st.Len() != p.Len() {
 			return nil, errState
 		}
-		p.kept = append(p.kept, kept)
-		p.add(int(heads), st)
+		p.add(int(heads), st, kept)
 		total, b = total+int(heads), b[n:]
 	}
 	if len(b) != 0 {

@@ -212,18 +212,18 @@ func TestCompactSomeHeads(t *testing.T) {
 
 // Budgets have the wanted mean, the heads with the largest errors keep all keys, and more slots lose less.
 func TestBudgets(t *testing.T) {
-	c := &decoder.Curves{Context: 2048, After: 512, Texts: 1, Slots: []int{16, 64, 256}, Keys: []int{64, 256},
+	c := &decoder.Curves{Context: 2048, After: 512, Texts: 1, Slots: []int{16, 64, 256},
 		Weight: []float64{1, 0.5}}
 	for l := range 2 {
-		var few, keys [][]float64
+		var few [][]float64
 		for h := range 8 {
 			e := 1e-4
 			if l == 0 && h == 3 {
 				e = 1
 			}
-			few, keys = append(few, []float64{e, e / 3, e / 9}), append(keys, []float64{e, e / 4})
+			few = append(few, []float64{e, e / 3, e / 9})
 		}
-		c.Compact, c.Constant = append(c.Compact, few), append(c.Constant, keys)
+		c.Compact = append(c.Compact, few)
 	}
 	if err := c.Check(2, 8); err != nil {
 		t.Fatal(err)
@@ -249,10 +249,6 @@ func TestBudgets(t *testing.T) {
 		}
 		loss = b.Loss
 	}
-	k := c.ConstantFor(8192, 512)
-	if k.At(0, 3) <= 2*k.At(1, 0) || k.At(1, 0) < decoder.LeastConstant {
-		t.Errorf("budgets of constant memory %v", k.Slots)
-	}
 	if all := c.Compacted(100, 100); all.Loss != 0 || all.At(1, 1) != 100 {
 		t.Errorf("slots for all tokens: %+v", all)
 	}
@@ -266,42 +262,33 @@ func TestBudgets(t *testing.T) {
 // another length, and budgets minimise it: t ∝ √(κ·a) for E = a/t.
 func TestBudgetsMinimiseTheLoss(t *testing.T) {
 	const layers, heads, tokens, mean = 2, 3, 8192, 512
-	c := &decoder.Curves{Context: 2048, After: 512, Texts: 1, Slots: []int{16, 64, 256}, Keys: []int{64, 256},
+	c := &decoder.Curves{Context: 2048, After: 512, Texts: 1, Slots: []int{16, 64, 256},
 		Weight: []float64{3, 0.25}}
 	a := [layers][heads]float64{{1, 2, 4}, {3, 20, 0.5}}
 	var total float64
 	for l := range layers {
-		errors := func(at []int) (out [][]float64) {
-			for h := range heads {
-				var e []float64
-				for _, n := range at {
-					e = append(e, a[l][h]/float64(n))
-				}
-				out = append(out, e)
-			}
-			return out
-		}
-		c.Compact, c.Constant = append(c.Compact, errors(c.Slots)), append(c.Constant, errors(c.Keys))
+		c.Compact = append(c.Compact, make([][]float64, heads))
 		for h := range heads {
+			for _, n := range c.Slots {
+				c.Compact[l][h] = append(c.Compact[l][h], a[l][h]/float64(n))
+			}
 			total += math.Sqrt(c.Weight[l] * a[l][h])
 		}
 	}
-	for name, b := range map[string]decoder.Budgets{"slots": c.Compacted(tokens, mean),
-		"keys": c.ConstantFor(tokens, mean)} {
-		var loss float64
-		for l := range layers {
-			for h := range heads {
-				n := float64(b.At(l, h))
-				loss += c.Weight[l] * a[l][h] / (n * 2048 / tokens)
-				want := math.Sqrt(c.Weight[l]*a[l][h]) / total * mean * layers * heads
-				if math.Abs(math.Log(n/want)) > math.Log(tokens)/60 { // one step of the grid of budgets
-					t.Errorf("%s: layer %d, head %d: %v, want about %.0f", name, l, h, n, want)
-				}
+	b := c.Compacted(tokens, mean)
+	var loss float64
+	for l := range layers {
+		for h := range heads {
+			n := float64(b.At(l, h))
+			loss += c.Weight[l] * a[l][h] / (n * 2048 / tokens)
+			want := math.Sqrt(c.Weight[l]*a[l][h]) / total * mean * layers * heads
+			if math.Abs(math.Log(n/want)) > math.Log(tokens)/60 { // one step of the grid of budgets
+				t.Errorf("layer %d, head %d: %v, want about %.0f", l, h, n, want)
 			}
 		}
-		if math.Abs(b.Loss/loss-1) > 1e-6 {
-			t.Errorf("%s: expected loss %v, by the curves %v", name, b.Loss, loss)
-		}
+	}
+	if math.Abs(b.Loss/loss-1) > 1e-6 {
+		t.Errorf("expected loss %v, by the curves %v", b.Loss, loss)
 	}
 }
 
@@ -324,9 +311,8 @@ func TestDivergence(t *testing.T) {
 // A share of the context loses the same at any length: four times the tokens and slots have four times the budgets,
 // also where errors bend.
 func TestBudgetsFollowTheContext(t *testing.T) {
-	c := &decoder.Curves{Context: 2048, After: 512, Texts: 1, Slots: []int{16, 64, 256}, Keys: []int{64, 256},
-		Weight: []float64{1}, Compact: [][][]float64{{{1, 0.9, 0.001}, {1, 0.02, 0.01}, {0.5, 0.1, 0.02}}},
-		Constant: [][][]float64{{{1, 0.1}, {1, 0.1}, {1, 0.1}}}}
+	c := &decoder.Curves{Context: 2048, After: 512, Texts: 1, Slots: []int{16, 64, 256},
+		Weight: []float64{1}, Compact: [][][]float64{{{1, 0.9, 0.001}, {1, 0.02, 0.01}, {0.5, 0.1, 0.02}}}}
 	one, four := c.Compacted(2048, 100), c.Compacted(4*2048, 400)
 	for h := range 3 {
 		if r := float64(four.At(0, h)) / float64(4*one.At(0, h)); math.Abs(math.Log(r)) > math.Log(8192)/60 {

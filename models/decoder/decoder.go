@@ -9,16 +9,16 @@
 //	logits, err := s.Append(ids...)        // the prompt, then one token at a time
 //
 // Choose the next token from the logits and append it. To change how the heads remember, pass NewSession a function
-// that makes a [State] per layer: [Model.Constant] for constant memory, [Model.Parts] for heads that differ, for
-// example with a centroid cache. To shrink a context that was read, call [Session.KeepQueries] before reading and
-// [Session.Compact] after it. [Model.Curves] measures how many slots each head needs.
+// that makes a [State] per layer. To shrink a context that was read, call [Session.KeepQueries] before reading and
+// [Session.Compact] after it. [Model.Curves] measures what each head loses with few slots, and [Curves.Compacted]
+// divides slots among the heads.
 //
 // A [Model] is immutable and shared by all sessions. A [Session] must not be used by concurrent calls; Fork copies
 // it.
 //
 // Files: session.go has the forward pass; exact.go and half.go the states of exact attention in float32 and in half
-// precision; parts.go layers whose heads have different states; compact.go compaction, and curves.go the choice of
-// its budgets.
+// precision; compact.go compaction, and parts.go compacted layers; curves.go measures the
+// losses of heads, with divergence.go, and budgets.go divides slots by them.
 package decoder
 
 import (

@@ -63,7 +63,8 @@ type shape struct{ heads, kvHeads, dim, ffn int }
 func (m *Model) NewSession(memory func(layer int) (State, error)) (*Session, error) {
 	s := &Session{model: m, work: newWork(m)}
 	if memory == nil {
-		memory = m.Exact()
+		exact := m.exactHeads()
+		memory = func(int) (State, error) { return exact(m.config.Heads, m.config.KVHeads), nil }
 	}
 	for l := range m.blocks {
 		st, err := memory(l)
@@ -75,15 +76,9 @@ func (m *Model) NewSession(memory func(layer int) (State, error)) (*Session, err
 	return s, nil
 }
 
-// Exact returns a function that makes the exact-attention state of each layer of one session. Keys and values are
-// float32, or half precision in a quantised model.
-func (m *Model) Exact() func(layer int) (State, error) {
-	exact := m.exactHeads()
-	return func(int) (State, error) { return exact(m.config.Heads, m.config.KVHeads), nil }
-}
-
-// exactHeads returns a function that makes the exact states of one session, each for some heads of a layer. Layers
-// run one after the other, so all states of half precision of the session share one scratch memory.
+// exactHeads returns a function that makes the exact states of one session, each for some heads of a layer. Keys and
+// values are float32, or half precision in a quantised model. Layers run one after the other, so all states of half
+// precision of the session share one scratch memory.
 func (m *Model) exactHeads() func(heads, kvHeads int) State {
 	c := &m.config
 	var shared *halfWork

@@ -3,6 +3,8 @@ package encoder_test
 import (
 	"encoding/json"
 	"errors"
+	"flag"
+	"fmt"
 	"math"
 	"os"
 	"slices"
@@ -12,6 +14,7 @@ import (
 	"github.com/randfeat/randfeat/attention"
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/models/encoder"
+	"github.com/randfeat/randfeat/models/internal/tiny"
 	"github.com/randfeat/randfeat/models/safetensors"
 	"github.com/randfeat/randfeat/models/weights"
 )
@@ -243,14 +246,18 @@ func TestErrors(t *testing.T) {
 	}
 }
 
+var benchModel = flag.String("model", "", "`folder` of the model to measure")
+
+// BenchmarkEmbed measures tokens per second at two lengths of texts.
+//
+//	go test ./encoder -run - -bench Embed -model all-MiniLM-L6-v2 -cpu 1,2
 func BenchmarkEmbed(b *testing.B) {
-	folder := os.Getenv("RANDFEAT_MODELS")
-	if folder == "" {
-		b.Skip("RANDFEAT_MODELS does not name a folder of models")
+	if *benchModel == "" {
+		b.Skip("-model names no folder")
 	}
-	f, err := safetensors.Open(folder + "/minilm")
+	f, err := safetensors.Open(*benchModel)
 	if err != nil {
-		b.Skip(err)
+		b.Fatal(err)
 	}
 	for _, quantised := range []bool{false, true} {
 		m, err := encoder.New(f, encoder.Options{Quantised: quantised})
@@ -270,13 +277,13 @@ func BenchmarkEmbed(b *testing.B) {
 				}
 			}
 			dst := dense.New[float32](len(batch), m.Dim())
-			b.Run(name, func(b *testing.B) {
+			b.Run(fmt.Sprintf("%s/%d", name, n), func(b *testing.B) {
+				defer tiny.Rate(b, 2048)()
 				for b.Loop() {
 					if err := m.Embed(dst, batch); err != nil {
 						b.Fatal(err)
 					}
 				}
-				b.ReportMetric(float64(b.N*2048)/b.Elapsed().Seconds(), "tokens/s")
 			})
 		}
 	}

@@ -1,4 +1,4 @@
-// Tokens per second of llama.cpp as node-llama-cpp ships it, built for each kind of CPU, for the cases of `go run ./bench`.
+// Tokens per second of llama.cpp as node-llama-cpp ships it, built for each kind of CPU, for the cases of `go test ./decoder -bench`.
 //
 //     npm i node-llama-cpp && cp peers/llama.mjs . && node llama.mjs FILE.gguf [threads] [repeat]
 import {getLlama} from "node-llama-cpp";

@@ -1,4 +1,4 @@
-"""Tokens per second of llama.cpp, through llama-cpp-python, for the cases of `go run ./bench`.
+"""Tokens per second of llama.cpp, through llama-cpp-python, for the cases of `go test ./decoder -bench`.
 
     pip install llama-cpp-python
     python peers/llama.py FILE.gguf [--threads 2] [--long 8192] [--greedy N --ids 1,2,3] [--loss --ids 1,2,3]

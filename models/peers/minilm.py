@@ -1,4 +1,4 @@
-"""Tokens per second of PyTorch and onnxruntime for the cases of `go run ./bench -encoder`, and reference embeddings.
+"""Tokens per second of PyTorch and onnxruntime for the cases of `go test ./encoder -bench`, and reference embeddings.
 
     pip install torch transformers onnx onnxruntime
     python peers/minilm.py FOLDER [--threads 2] [--reference FILE]

@@ -26,7 +26,7 @@ chat template in the model's files. An empty line does nothing; the end of the i
 			if err := f.check(); err != nil {
 				return err
 			}
-			m, err := f.attentionFlags.open(&f.modelFlags, args[0])
+			m, err := f.open(e, args[0])
 			if err != nil {
 				return err
 			}

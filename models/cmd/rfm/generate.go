@@ -27,22 +27,29 @@ type Generation struct {
 
 type generateFlags struct {
 	modelFlags
-	attentionFlags
 	models.Generate
 	chat    bool
 	system  string
 	compact int
+
+	calibration string
 }
 
 func (f *generateFlags) add(cmd *cobra.Command) {
 	f.modelFlags.add(cmd)
-	f.attentionFlags.add(cmd)
 	fl := cmd.Flags()
 	fl.IntVarP(&f.MaxTokens, "max-tokens", "n", 256, "largest number of tokens to generate; 0: until the model's context is full")
 	fl.Float64Var(&f.Temperature, "temperature", 0, "0 takes the most probable token, 1 draws by the model's probabilities")
 	fl.Float64Var(&f.TopP, "top-p", 1, "draw only from the most probable tokens that together have this probability")
 	fl.Uint64Var(&f.Seed, "seed", 1, "seed of the draws: the same seed gives the same text")
 	fl.StringArrayVar(&f.Stop, "stop", nil, "`text` that ends the generation and is not printed; repeatable")
+}
+
+// addCompact adds the flags of commands that can compact what they read.
+func (f *generateFlags) addCompact(cmd *cobra.Command, usage string) {
+	cmd.Flags().IntVar(&f.compact, "compact", 1, usage)
+	cmd.Flags().StringVar(&f.calibration, "calibration", "",
+		"`file` of rfm calibrate for --compact (default: MODEL.calibration.json if there is one)")
 }
 
 func (f *generateFlags) check() error {
@@ -57,10 +64,25 @@ func (f *generateFlags) check() error {
 		return misused("--stop is empty")
 	case f.compact < 1:
 		return misused("--compact is %d, want 1 or more", f.compact)
-	case f.compact > 1 && f.memory != "":
-		return misused("--compact and --memory exclude each other")
+	case f.compact == 1 && f.calibration != "":
+		return misused("--calibration is for --compact, which is not set")
 	}
 	return nil
+}
+
+// open opens a decoder, with its calibration if the prompt is compacted.
+func (f *generateFlags) open(e *env, path string) (*models.Model, error) {
+	m, err := f.decoder(path)
+	if err != nil || f.compact == 1 {
+		return m, err
+	}
+	d, err := e.calibrated(m.Decoder, f.calibration, path)
+	if err != nil {
+		m.Close()
+		return nil, err
+	}
+	m.Decoder = d
+	return m, nil
 }
 
 func generateCommand(e *env) *cobra.Command {
@@ -81,7 +103,7 @@ func generateCommand(e *env) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			m, err := f.attentionFlags.open(&f.modelFlags, args[0])
+			m, err := f.open(e, args[0])
 			if err != nil {
 				return err
 			}
@@ -105,7 +127,7 @@ func generateCommand(e *env) *cobra.Command {
 		}),
 	}
 	f.add(cmd)
-	cmd.Flags().IntVar(&f.compact, "compact", 1, "keep 1/N of the prompt's keys while generating; 1 keeps all")
+	f.addCompact(cmd, "keep 1/N of the prompt's keys while generating; 1 keeps all")
 	cmd.Flags().BoolVar(&f.chat, "chat", false, "PROMPT is a message to the model: answer it")
 	cmd.Flags().StringVar(&f.system, "system", "", "with --chat: a `text` that tells the model how to answer")
 	return cmd
@@ -176,7 +198,6 @@ type Perplexity struct {
 
 func perplexityCommand(e *env) *cobra.Command {
 	var f modelFlags
-	var attends attentionFlags
 	var window int
 	cmd := &cobra.Command{
 		Use:   "perplexity MODEL TEXT",
@@ -193,7 +214,7 @@ is the probability of a token given the tokens before it in its window. The firs
 			if err != nil {
 				return err
 			}
-			m, err := attends.open(&f, args[0])
+			m, err := f.decoder(args[0])
 			if err != nil {
 				return err
 			}
@@ -225,7 +246,6 @@ is the probability of a token given the tokens before it in its window. The firs
 		}),
 	}
 	f.add(cmd)
-	attends.add(cmd)
 	cmd.Flags().IntVar(&window, "context", 1024, "tokens per window")
 	return cmd
 }
@@ -270,7 +290,7 @@ file shrinks to a fifth. Single facts, such as numbers, may be lost; rfm check -
 	fl.StringVar(&session, "session", "", "session `file`")
 	fl.StringVar(&model, "model", "", "model (default: the model that the session names)")
 	fl.StringVar(&document, "read", "", "document `file` to read; writes a new session")
-	fl.IntVar(&f.compact, "compact", 1, "with --read: keep 1/N of the document's keys; 1 keeps all")
+	f.addCompact(cmd, "with --read: keep 1/N of the document's keys; 1 keeps all")
 	return cmd
 }
 
@@ -286,7 +306,7 @@ func openSession(cmd *cobra.Command, e *env, f *generateFlags, session, model, d
 			}
 			model = note
 		}
-		m, err := f.attentionFlags.open(&f.modelFlags, model)
+		m, err := f.open(e, model)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -303,7 +323,7 @@ func openSession(cmd *cobra.Command, e *env, f *generateFlags, session, model, d
 	if err != nil {
 		return nil, nil, err
 	}
-	m, err := f.attentionFlags.open(&f.modelFlags, model)
+	m, err := f.open(e, model)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -110,8 +110,8 @@ func command(e *env) *cobra.Command {
 		Use:   "rfm",
 		Short: "Embed and generate text with pretrained models on the CPU",
 		Long: `rfm runs pretrained models on the CPU, with nothing else to install. Encoders embed and search texts (embed, search,
-serve), cross-encoders rank them (rank). Decoders generate text (generate, ask, perplexity, serve); calibrate makes them faster on long texts, and check
-measures what that costs in accuracy.
+serve), cross-encoders rank them (rank). Decoders generate text (generate, chat, ask, perplexity, serve). With --compact they
+remember long texts in fewer keys: calibrate measures how many every head needs, and check what that costs in accuracy.
 
 MODEL is a GGUF file (Llama, SmolLM2, Qwen2, Qwen3, BERT) or a Hugging Face folder with config.json, model.safetensors and
 tokenizer.json (BERT, RoBERTa, MPNet, ModernBERT and models based on them, such as MiniLM, BGE, GTE and E5;

@@ -253,45 +253,35 @@ func TestCalibrateAndCheck(t *testing.T) {
 		return names
 	}
 	before := files()
-	exact := done(t, "", "perplexity", model, fresh, "--context", "1500", "--json")
+	if _, _, errs := rfm(t, "", "check", model, "--text", fresh, "--context", "300", "--windows",
+		"1"); !strings.Contains(errs, ".calibration.json is not there") {
+		t.Error(errs)
+	}
 	var c Calibrated
-	if err := json.Unmarshal([]byte(done(t, "", "calibrate", model+"/", "--text", text, "--text", text, "--tol", "0.3",
-		"--context", "1100", "--json")), &c); err != nil || c.File != model+".attention.json" || c.Heads != 4 ||
-		c.Length != 1100 || c.Tokens != 2200 {
+	if err := json.Unmarshal([]byte(done(t, "", "calibrate", model+"/", "--text", text, "--passages", "1", "--json")),
+		&c); err != nil || c.File != model+".calibration.json" || c.Tokens != 2048 || len(c.Lengths) != 2 ||
+		!(c.Lengths[1].Compact16 > c.Lengths[1].Compact8 && c.Lengths[1].Compact8 > 1) {
 		t.Fatalf("%+v, %v", c, err)
 	}
 	if after := files(); !slices.Equal(before, after) {
 		t.Errorf("files of the model: %v, want %v", after, before)
 	}
-	var p, q Perplexity
-	if err := json.Unmarshal([]byte(exact), &q); err != nil {
-		t.Fatal(err)
-	}
-	// Rates are measured, so that heads may be exact or not; exact attention stays at hand.
-	if err := json.Unmarshal([]byte(done(t, "", "perplexity", model, fresh, "--context", "1500", "--json",
-		"--attention", "exact")), &p); err != nil || p.Perplexity != q.Perplexity {
-		t.Errorf("%v, before %v (%v)", p.Perplexity, q.Perplexity, err)
-	}
-	var k models.Check
-	if err := json.Unmarshal([]byte(done(t, "", "check", model, "--text", fresh, "--json")), &k); err != nil ||
-		len(k.Heads) != 4 || k.Context != 1100 || !(k.Ratio > 0.8 && k.Ratio < 1.25) {
-		t.Errorf("%+v, %v", k, err)
-	}
-	if out := done(t, "", "check", model, "--text", fresh); strings.Count(out, "\n") != 1+4+2+2+len(k.Speeds) {
+	if out := done(t, "", "check", model, "--text", fresh, "--context", "600", "--windows", "1"); strings.Count(out,
+		"\n") != 1 || !strings.Contains(out, "600 tokens to 1/8") {
 		t.Error(out)
 	}
 	done(t, "", "generate", model, "a text", "-n", "4")
-	done(t, "", "generate", model, "a text", "-n", "4", "--memory", "slots:256")
 	done(t, "", "generate", model, "a text that is long enough", "-n", "4", "--compact", "2")
-	if out := done(t, "", "check", model, "--text", fresh, "--compact", "8,16", "--memory", "128", "--context", "600",
-		"--windows", "1"); strings.Count(out, "\n") != 3 || !strings.Contains(out, "600 tokens to 1/16") {
+	done(t, "", "generate", model, "a text that is long enough", "-n", "4", "--compact", "2", "--precision", "int8")
+	if out := done(t, "", "check", model, "--text", fresh, "--compact", "8,16", "--context", "600",
+		"--windows", "1"); strings.Count(out, "\n") != 2 || !strings.Contains(out, "600 tokens to 1/16") {
 		t.Error(out)
 	}
 	if out := done(t, "", "check", model, "--text", fresh, "--needles", "--context", "900", "--windows",
 		"1"); strings.Count(out, "\n") != 1 {
 		t.Error(out)
 	}
-	// The file of another precision, a damaged one, and one that is not there.
+	// A damaged file, and one that is not there.
 	bad := filepath.Join(dir, "bad.json")
 	if err := os.WriteFile(bad, []byte("{}"), 0o600); err != nil {
 		t.Fatal(err)
@@ -302,22 +292,18 @@ func TestCalibrateAndCheck(t *testing.T) {
 		code int
 		says string
 	}{
-		{[]string{"generate", model, "x", "--precision", "int8"}, 1, "run rfm calibrate"},
-		{[]string{"generate", model, "x", "--attention", bad}, 1, "--attention exact"},
-		{[]string{"generate", model, "x", "--attention", filepath.Join(dir, "no.json")}, 1, "no such file"},
-		{[]string{"generate", model, "x", "--attention", ""}, 2, "--attention is empty"},
-		{[]string{"generate", model, "x", "--memory", "512"}, 2, "want slots:N"},
-		{[]string{"generate", model, "x", "--memory", "slots:3"}, 2, "--memory slots:3"},
-		{[]string{"generate", model, "x", "--memory", "slots:512", "--attention", "exact"}, 2, "exclude each other"},
+		{[]string{"generate", model, "x", "--compact", "2", "--calibration", bad}, 1, "not a usable calibration"},
+		{[]string{"generate", model, "x", "--compact", "2", "--calibration", filepath.Join(dir, "no.json")}, 1,
+			"no such file"},
+		{[]string{"generate", model, "x", "--calibration", bad}, 2, "--compact, which is not set"},
+		{[]string{"generate", tiny.Folder(t, "llama"), "x", "--compact", "2", "--calibration", c.File}, 1,
+			"run rfm calibrate"},
 		{[]string{"generate", model, "x", "--compact", "0"}, 2, "--compact is 0"},
 		{[]string{"check", model, "--text", text, "--compact", "1"}, 2, "--compact has 1"},
-		{[]string{"serve", bert, "--memory", "slots:512"}, 2, "model that generates"},
 		{[]string{"calibrate", bert, "--text", text}, 1, "needs a model that generates"},
 		{[]string{"calibrate", model}, 2, "--text names no file"},
-		{[]string{"calibrate", model, "--text", text, "--tol", "0"}, 2, "--tol is 0"},
-		{[]string{"calibrate", model, "--text", text, "--context", "100"}, 2, "--context is 100"},
+		{[]string{"calibrate", model, "--text", text, "--passages", "0"}, 2, "--passages is 0"},
 		{[]string{"check", model, "--text", text, "--context", "1"}, 2, "--context is 1"},
-		{[]string{"check", tiny.Long(t), "--text", text}, 1, "run rfm calibrate"},
 	} {
 		code, _, errs := rfm(t, "", x.args...)
 		if code != x.code || !strings.Contains(errs, x.says) {

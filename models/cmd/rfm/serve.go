@@ -27,7 +27,6 @@ const tokenVariable = "RFM_TOKEN"
 
 func serveCommand(e *env) *cobra.Command {
 	var f modelFlags
-	var attends attentionFlags
 	var address, tokenFile, name string
 	var public, verbose bool
 	var l serve.Limits
@@ -66,13 +65,6 @@ stop the server: it answers every request that has arrived and closes the connec
 				return err
 			}
 			defer m.Close()
-			if m.Decoder != nil {
-				if err := attends.use(m, args[0]); err != nil {
-					return err
-				}
-			} else if attends.attention != "auto" || attends.memory != "" {
-				return misused("--attention and --memory need a model that generates; %s embeds texts", args[0])
-			}
 			if name == "" {
 				name = strings.TrimSuffix(filepath.Base(filepath.Clean(args[0])), ".gguf")
 			}
@@ -101,7 +93,6 @@ stop the server: it answers every request that has arrived and closes the connec
 		}),
 	}
 	f.add(cmd)
-	attends.add(cmd)
 	fl := cmd.Flags()
 	fl.StringVar(&address, "addr", "127.0.0.1:8080", "address to listen on; port 0 takes a free one")
 	fl.StringVar(&name, "name", "", "name of the model for clients (default: the name of the file)")

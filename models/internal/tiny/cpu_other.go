@@ -1,6 +1,6 @@
 //go:build !unix
 
-package main
+package tiny
 
 // cpu is not known here.
 func cpu() float64 { return 0 }
