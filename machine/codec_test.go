@@ -130,6 +130,9 @@ func TestDamagedSums(t *testing.T) {
 	for name, c := range codecs() {
 		b := marshalled(t, c.sums(t, 0, 120))
 		for i := range b {
+			if i > 150 && i < len(b)-50 && i%17 > 0 { // every byte of the head and of the checksum
+				continue
+			}
 			if _, err := c.read(c.setup, b[:i]); !errors.Is(err, ErrCorrupt) {
 				t.Fatalf("%s: %d of %d bytes: %v", name, i, len(b), err)
 			}

@@ -59,9 +59,9 @@ func (w *watched) Each(block int, f func(x, y dense.Matrix[float64]) error) erro
 // A fit takes the same memory for a table of 1 MB and one of 50 MB.
 func TestMemoryDoesNotGrowWithRows(t *testing.T) {
 	if testing.Short() {
-		t.Skip("50 MB of text")
+		t.Skip("30 MB of text")
 	}
-	const d, block, repeats = 20, 512, 50
+	const d, block, repeats = 20, 512, 30
 	var table repeated
 	var head, lines bytes.Buffer
 	for j := range d {
