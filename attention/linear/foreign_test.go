@@ -189,7 +189,7 @@ func TestForeignMap(t *testing.T) {
 }
 
 func testForeignMap[T dense.Float](t *testing.T, tolerance float64) {
-	const d, dv, m, length = 5, 3, 64, 90
+	const d, dv, m, length = 5, 3, 64, 40
 	for _, trig := range []bool{false, true} {
 		scale := 0.9
 		if trig {

@@ -50,22 +50,28 @@ func testSinks[T dense.Float](t *testing.T) {
 			for j := range mask {
 				mask[j] = j > 2 && j%4 != 1
 			}
+			var estimates, values, moduli [heads]dense.Matrix[float64]
 			for h := range heads {
-				estimates, values, moduli := logWeights(t, ref, q64.Head(0, h), k64)
-				for c := range 24 {
-					causal, masked := c&1 > 0, c&2 > 0
-					near := [][2]int{{0, 1}, {0, 4}, {6, 4}, {8, 11}, {0, 100}, {6, 100}}[c/4]
-					a := &Attention[T]{Visibility: attention.Visibility{Causal: causal},
-						Maps:   []randfeat.FeatureMap[T]{fm},
-						Window: near[0], Sinks: near[1], Chunk: 8}
-					if masked {
-						a.KeyMask = mask
-					}
-					out := attention.NewSeq[T](1, heads, l[0], dv)
-					_, err := a.Forward(out, q, k, v)
-					must(t, err)
-					logs, weights, sizes := estimates.Clone(), values.Clone(), moduli.Clone()
-					first := sinkKeys(near[1], l[1], a.KeyMask)
+				estimates[h], values[h], moduli[h] = logWeights(t, ref, q64.Head(0, h), k64)
+			}
+			for c := range 24 {
+				causal, masked := c&1 > 0, c&2 > 0
+				near := [][2]int{{0, 1}, {0, 4}, {6, 4}, {8, 11}, {0, 100}, {6, 100}}[c/4]
+				if name != "positive" && near[1] != 4 && !stattest.Full() {
+					continue
+				}
+				a := &Attention[T]{Visibility: attention.Visibility{Causal: causal},
+					Maps:   []randfeat.FeatureMap[T]{fm},
+					Window: near[0], Sinks: near[1], Chunk: 8}
+				if masked {
+					a.KeyMask = mask
+				}
+				out := attention.NewSeq[T](1, heads, l[0], dv)
+				_, err := a.Forward(out, q, k, v)
+				must(t, err)
+				first := sinkKeys(near[1], l[1], a.KeyMask)
+				for h := range heads {
+					logs, weights, sizes := estimates[h].Clone(), values[h].Clone(), moduli[h].Clone()
 					for i := range l[0] {
 						for j := range l[1] {
 							if first[j] || near[0] > 0 && inWindow(causal, near[0], i+off, j) {
