@@ -158,7 +158,7 @@ func TestPredictionsHoldWhereGiven(t *testing.T) {
 	if testing.Short() {
 		t.Skip("thousands of draws")
 	}
-	const d, length, draws = 8, 48, 60
+	const d, length, draws = 8, 32, 40
 	for _, c := range []struct {
 		f        family.Family
 		lo, hi   float64 // of measured over predicted
@@ -166,16 +166,14 @@ func TestPredictionsHoldWhereGiven(t *testing.T) {
 	}{
 		{family.Trig{}, 0.85, 1.2, 0.25},
 		{family.GERF{A: 0.02 - 0.02i, S: -1}, 0.85, 1.2, 0.25},
-		{family.GERF{A: -0.05 + 0.03i, S: 1}, 0.85, 1.2, 0.25},
 		{family.Positive{}, 0.33, 1.1, 1},
-		{family.OPRF{A: -0.05}, 0.33, 1.1, 1},
 		{family.Hyperbolic{}, 0.33, 1.1, 1},
 		{family.Angular{N: 4}, 0.05, 1, 0.25},
 		{family.Residual{}, 0.05, 1, 0.25},
 	} {
 		given, withheld := 0, 0
 		for _, m := range []int{16, 64} {
-			for _, size := range []float64{0.3, 0.4, 0.5, 0.6, 0.8, 1} {
+			for _, size := range []float64{0.3, 0.4, 0.6, 1} {
 				q, k, v := randomSeq[float64](1, 1, length, d, size, 0.1, 1), randomSeq[float64](1, 1, length, d, size,
 					-0.1, 2),
 					randomSeq[float64](1, 1, length, 5, 1, 0.3, 3)
