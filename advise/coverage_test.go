@@ -209,10 +209,13 @@ func TestIntervalCoverage(t *testing.T) {
 			switch {
 			case c.family == "":
 				n /= 5
-			case !c.oneSet && !stattest.Full():
-				if n = 12; !noMean {
-					continue
-				}
+			case stattest.Full():
+			case c.oneSet:
+				n /= 2
+			case noMean:
+				n = 12
+			default:
+				continue
 			}
 			out := make([]trial, n)
 			var crew par.Crew[pilot]
@@ -265,7 +268,8 @@ func TestIntervalCoverage(t *testing.T) {
 	}
 	t.Logf("all: %d of %d hold, of %d; narrower %d, wider %d", total.inside, total.stated, total.all, total.narrow,
 		total.wide)
-	if !total.holds(total.inside) || total.holds(total.narrow) || total.holds(total.wide) {
+	// Half of the reports cannot tell 9 of 10 intervals from all of them.
+	if !total.holds(total.inside) || total.holds(total.narrow) || stattest.Full() && total.holds(total.wide) {
 		t.Errorf("%d of %d intervals hold; of 0.6 times the width %d, of twice the width %d", total.inside, total.stated,
 			total.narrow, total.wide)
 	}
