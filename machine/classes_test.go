@@ -148,6 +148,7 @@ func TestAUCOfSeveralClasses(t *testing.T) {
 // The area over the models of folds is that within folds: unbiased for few rows, with an interval that holds. A ranking
 // of all rows together is too low, because models of folds with few positives have larger intercepts.
 func TestAUCOfFolds(t *testing.T) {
+	stattest.SkipRace(t)
 	const repeats = 1500
 	r := rand.New(rand.NewPCG(4, 60))
 	for _, c := range []struct {

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/stattest"
 )
 
 // repeatedRows are rows as often as their weight says.
@@ -336,6 +337,7 @@ func TestWeightedScores(t *testing.T) {
 
 // Intervals cover the weighted truth as often as they say, weights that grow with the errors among them.
 func TestWeightedIntervalsCover(t *testing.T) {
+	stattest.SkipRace(t)
 	r := rand.New(rand.NewPCG(9, 2))
 	const repeats, n = 600, 150
 	var rmse, accuracy int

@@ -13,6 +13,7 @@ import (
 	"github.com/randfeat/randfeat/family"
 	"github.com/randfeat/randfeat/internal/kern"
 	"github.com/randfeat/randfeat/internal/par"
+	"github.com/randfeat/randfeat/internal/stattest"
 )
 
 // observed are the items and workers of what is waited for during a call.
@@ -33,6 +34,7 @@ func observed(run func()) (steps [][2]int) {
 // twice, whatever the number of heads, and then for many more items than there are workers. Times would tell the
 // same on a machine with as many cores; counts tell it on any.
 func TestOneSequenceFeedsManyWorkers(t *testing.T) {
+	stattest.SkipRace(t)
 	const workers, d, m, length = 16, 64, 256, 16384
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(workers))
 	q, v := normals[float32](1, 1, length, d, 0.3, 1), normals[float32](1, 1, length, d, 1, 2)
@@ -78,6 +80,7 @@ func TestOneSequenceFeedsManyWorkers(t *testing.T) {
 
 // A window and sinks do not make gradients the work of one worker.
 func TestWindowedGradientsFeedManyWorkers(t *testing.T) {
+	stattest.SkipRace(t)
 	const workers, d, m, length = 12, 16, 64, 8192
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(workers))
 	q, out := normals[float32](1, 1, length, d, 0.3, 1), attention.NewSeq[float32](1, 1, length, d)
@@ -348,6 +351,9 @@ func TestSharedSegmentsHaveTheSameBits(t *testing.T) {
 		{600, func(a *Attention[float32]) { a.Window = 600 - 256 }}, // one segment is left for the features
 		{600, func(a *Attention[float32]) { a.Window = 600 - 100 }},
 	} {
+		if testing.Short() && i%2 > 0 {
+			continue
+		}
 		length := c.length
 		q, k, v := normals[float32](1, 4, length, d, 0.5, 1), normals[float32](1, 2, length, d, 0.5, 2),
 			normals[float32](1, 2, length, d, 1, 3)

@@ -278,6 +278,7 @@ func TestPreconditionerIsAnInverse(t *testing.T) {
 // The stated residual is that of float64 kernels, as far as the tolerance can tell, although it comes from float32
 // kernels if |α| is small. Where |α| is large, those would not even find a solution.
 func TestResidualsTell(t *testing.T) {
+	stattest.SkipRace(t)
 	x, y := table(700, 3, 2)
 	for _, c := range []struct {
 		k      kernel.Kernel
