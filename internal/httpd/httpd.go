@@ -44,7 +44,7 @@ type Server struct {
 
 // conn is the state of an open connection, guarded by Server.mu.
 type conn struct {
-	waits bool // no handler has begun since the connection was opened or became idle
+	waits bool // no handler has begun since the connection was opened; net/http closes those that became idle
 }
 
 // connKey is the key of the net.Conn in the context of a request.
@@ -187,10 +187,6 @@ func (s *Server) connection(c net.Conn, state http.ConnState) {
 	case http.StateNew:
 		s.conns[c], change = &conn{waits: true}, 1
 		full = s.Connections > 0 && len(s.conns) > s.Connections
-	case http.StateIdle:
-		if k := s.conns[c]; k != nil {
-			k.waits = true
-		}
 	case http.StateClosed, http.StateHijacked:
 		delete(s.conns, c)
 		change = -1
@@ -200,10 +196,10 @@ func (s *Server) connection(c net.Conn, state http.ConnState) {
 		s.Opened(change)
 	}
 	if full {
-		c.Close()
 		if s.Refused != nil {
-			s.Refused()
+			s.Refused() // before the client can know
 		}
+		c.Close()
 	}
 }
 

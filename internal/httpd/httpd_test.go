@@ -202,7 +202,8 @@ func TestStalledClientsDoNotHoldTheExit(t *testing.T) {
 	s.Grace = 500 * time.Millisecond
 	url, stop := running(t, s)
 	conns := httpdtest.Stall(t, url, "/", "text/plain", 4)
-	for _, text := range []string{"", "POST / HTTP/1.1\r\nHost: x\r\nX-", "GET / HTTP/1.1\r\nHost: x\r\n\r\n"} {
+	const get = "GET / HTTP/1.1\r\nHost: x\r\n\r\n"
+	for _, text := range []string{"", "POST / HTTP/1.1\r\nHost: x\r\nX-", get, get + "GET / HTTP/1.1\r\nX-"} {
 		c, err := net.Dial("tcp", strings.TrimPrefix(url, "http://"))
 		if err != nil {
 			t.Fatal(err)
@@ -216,7 +217,7 @@ func TestStalledClientsDoNotHoldTheExit(t *testing.T) {
 		s.mu.Lock()
 		n := len(s.arriving)
 		s.mu.Unlock()
-		if n == len(conns) && s.Open() == len(conns)+3 {
+		if n == len(conns) && s.Open() == len(conns)+4 {
 			break
 		}
 		time.Sleep(time.Millisecond)

@@ -30,12 +30,14 @@ type member struct {
 	stream func() (io.ReadCloser, error) // opens it at the header
 }
 
-// An array in column order that is compressed is held in memory. It may take 256 MiB, or 16 times the size of its file
-// if that is more: a small file can claim and expand to 1000 times its size.
 const (
 	maxHeldBytes = 256 << 20
 	maxHeldRatio = 16
 )
+
+// maxHeld is how many bytes an array in column order may take that is compressed, and is held in memory therefore: 256
+// MiB, or 16 times the size of its file if that is more. A small file can claim and expand to 1000 times its size.
+func maxHeld(file int64) int64 { return max(maxHeldBytes, maxHeldRatio*file) }
 
 // newMember reads the header and checks the shape, and the size if it is known, before any data are read.
 func newMember(name string, size int64, open func() (io.ReadCloser, error)) (*member, error) {
@@ -394,7 +396,7 @@ func (p *memberReader) open() error {
 	// Compressed and in column order: the first row already needs nearly all of the data, so hold all of it.
 	// The header has been checked, but the limit guards against a member that is longer than it says.
 	want := int64(p.h.Elements()) * int64(p.h.Width)
-	if most := max(maxHeldBytes, maxHeldRatio*p.file); want > most {
+	if want > maxHeld(p.file) {
 		s.Close()
 		return raw.Errorf(p.name, "a compressed array of %d bytes in column order, which is held in memory: the limit is %d, "+
 			"or %d times the size of the file; save it in row order, or uncompressed", want, maxHeldBytes, maxHeldRatio)
