@@ -22,7 +22,7 @@ var layers = []string{
 	"data/internal/sheet family internal/exec",
 	"data/files .",
 	"attention internal/stattest/cases randfeattest",
-	"attention/centroid attention/linear internal/heads machine sampling",
+	"attention/centroid attention/linear internal/heads machine machine/trees sampling",
 	"attention/choose internal/calc machine/tabular machine/serve",
 	"advise machine/parts",
 	"web/explorer/internal/model",
